@@ -1,0 +1,76 @@
+package model
+
+// Alloc is what a running job holds, node by node, in the order of the node list; the first runs the batch script.
+//
+//gbatch:codec
+type Alloc struct {
+	Nodes []NodeAlloc
+}
+
+// NodeAlloc is a job's part of one node. CPUs and generic resources are named by index, so that two jobs can be seen
+// not to share one.
+//
+//gbatch:codec
+type NodeAlloc struct {
+	Node   string
+	CPUs   Bits
+	MemMiB int64
+	Gres   []GresAlloc
+	Tasks  int32
+}
+
+// GresAlloc is units of one generic resource on one node.
+//
+//gbatch:codec
+type GresAlloc struct {
+	Name  string
+	Type  string
+	Index Bits
+}
+
+// NodeNames gives the nodes in order.
+func (a *Alloc) NodeNames() []string {
+	if a == nil {
+		return nil
+	}
+	out := make([]string, len(a.Nodes))
+	for i := range a.Nodes {
+		out[i] = a.Nodes[i].Node
+	}
+	return out
+}
+
+// Totals sums the allocation: CPUs, MiB, and the count of each generic resource by name (types added up).
+func (a *Alloc) Totals() (cpus int, memMiB int64, gres []GresCount) {
+	if a == nil {
+		return 0, 0, nil
+	}
+	for i := range a.Nodes {
+		n := &a.Nodes[i]
+		cpus += n.CPUs.Count()
+		memMiB += n.MemMiB
+		for _, g := range n.Gres {
+			gres = addGres(gres, g.Name, g.Type, int64(g.Index.Count()))
+		}
+	}
+	return cpus, memMiB, gres
+}
+
+// GresCount counts units of one type of a generic resource.
+//
+//gbatch:codec
+type GresCount struct {
+	Name  string
+	Type  string
+	Count int64
+}
+
+func addGres(list []GresCount, name, typ string, n int64) []GresCount {
+	for i := range list {
+		if list[i].Name == name && list[i].Type == typ {
+			list[i].Count += n
+			return list
+		}
+	}
+	return append(list, GresCount{name, typ, n})
+}

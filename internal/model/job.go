@@ -1,0 +1,143 @@
+package model
+
+// Job is one job as the controllers remember it: a plain job, an array that still has tasks to start, or one task of
+// an array. What exists only while a job has resources stands in Run, what exists only once it is over in End, so that
+// a pending job cannot have a node and a running one cannot have an exit code.
+//
+//gbatch:codec
+type Job struct {
+	ID       JobID
+	ArrayID  JobID   // the array this is a task of or, with Tasks, its own ID; 0 for a plain job
+	Task     int32   // the task's index in its array, or NoTask
+	Tasks    TaskSet // tasks that have not started, on the array's own record only
+	Throttle int32   // how many tasks of the array may run at once; 0: no limit. On every record of the array
+
+	Spec     *Spec
+	State    JobState
+	Reason   Reason
+	Why      string // a sentence for people behind Reason, may be empty
+	Hold     HoldKind
+	Priority uint32 // higher first; 0 when held
+	Submit   Time
+	Eligible Time  // when nothing but resources held it any longer; 0 while something does
+	Begin    Time  // not before; 0: any time
+	Deps     []Dep // what is still unfulfilled or has failed; fulfilled ones are dropped
+
+	Attempt  uint32 // grows with every start; (ID, Attempt) keys every launch, report and record
+	Restarts uint32
+	Run      *Run
+	End      *End
+	Comment  string // set by operators; the user's own is Spec.Comment
+}
+
+// HoldKind says who holds a job.
+type HoldKind uint8
+
+// Who can release what: a user hold its owner, an admin hold an operator.
+const (
+	NotHeld HoldKind = iota
+	HeldByUser
+	HeldByAdmin
+)
+
+// StopCause says why a job's processes are being ended and so what the job becomes.
+type StopCause uint8
+
+// The causes. The numbers are stored: append only.
+const (
+	NoStop StopCause = iota
+	StopCancel
+	StopTimeLimit
+	StopPreempt
+	StopRequeue
+	StopRequeueHold
+	StopDeadline
+	StopNodeFail
+)
+
+// Run is a job's life on its nodes.
+//
+//gbatch:codec
+type Run struct {
+	Partition string // the one of Spec.Partitions that it runs in
+	Alloc     *Alloc
+	Start     Time  // allocation
+	Launched  Time  // the script's own start as its node reported it; 0 before
+	LimitS    int64 // time limit in seconds, or Unlimited
+	Stop      StopCause
+	StopAt    Time
+	StopUID   uint32 // who cancelled
+	Epoch     uint64 // raft term of the leader whose plan started it
+}
+
+// Deadline gives the moment at which the time limit ends the job; 0 for never.
+func (r *Run) Deadline() Time {
+	if r.LimitS >= Unlimited {
+		return 0
+	}
+	return r.Start.Add(r.LimitS)
+}
+
+// End is how a job ended.
+//
+//gbatch:codec
+type End struct {
+	At   Time
+	Exit Exit
+	UID  uint32 // who cancelled it, when State is Cancelled
+}
+
+// Exit is what a node reports of a finished job.
+//
+//gbatch:codec
+type Exit struct {
+	Code     int32  // exit code of the script, 0-255
+	Signal   int32  // the signal that ended it, or 0
+	Unknown  bool   // nobody saw the exit (launcher lost); Code and Signal mean nothing
+	OOM      bool   // the kernel's memory controller killed one of its processes
+	UserMS   int64  // CPU time, milliseconds
+	SysMS    int64  // CPU time in the kernel, milliseconds
+	MaxRSSKB int64  // peak memory, KiB
+	Text     string // a sentence for people where something went wrong beside the exit code
+}
+
+// State gives what the exit makes of a job that nobody stopped.
+func (e Exit) State() (JobState, Reason) {
+	switch {
+	case e.Unknown:
+		return Failed, ReasonSystemFailure
+	case e.OOM:
+		return OutOfMemory, ReasonOutOfMemory
+	case e.Signal != 0:
+		return Failed, ReasonRaisedSignal
+	case e.Code != 0:
+		return Failed, ReasonNonZeroExitCode
+	}
+	return Completed, ReasonNone
+}
+
+// IsArray reports whether j is an array's own record with tasks still to start.
+func (j *Job) IsArray() bool { return len(j.Tasks) > 0 }
+
+// Partition gives the partition to show: the one it runs in, or the first it asked for.
+func (j *Job) Partition() string {
+	if j.Run != nil {
+		return j.Run.Partition
+	}
+	if len(j.Spec.Partitions) > 0 {
+		return j.Spec.Partitions[0]
+	}
+	return ""
+}
+
+// ElapsedS gives how long the job has had its resources, in seconds.
+func (j *Job) ElapsedS(now Time) int64 {
+	if j.Run == nil {
+		return 0
+	}
+	end := now
+	if j.End != nil {
+		end = j.End.At
+	}
+	return max(0, int64(end-j.Run.Start)/1000)
+}

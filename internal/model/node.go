@@ -1,0 +1,145 @@
+package model
+
+// NodeDef is a node as the configuration defines it.
+//
+//gbatch:codec
+type NodeDef struct {
+	Name           string
+	Addr           string // host name or address, for people
+	CPUs           int32
+	Boards         int32
+	Sockets        int32
+	CoresPerSocket int32
+	ThreadsPerCore int32
+	MemMiB         int64
+	TmpMiB         int64
+	Features       []string
+	Gres           []GresDef
+	Weight         int32
+	Virtual        bool // `gbatch up --conf`: claims hardware that this machine may not have
+}
+
+// GresDef is one kind of generic resource on a node. Indices count from First, over all types of one name.
+//
+//gbatch:codec
+type GresDef struct {
+	Name  string
+	Type  string
+	First int32
+	Count int32
+}
+
+// NodeAdmin is what an operator, or a rule, wants of a node. The numbers are stored: append only.
+type NodeAdmin uint8
+
+// The values.
+const (
+	NodeUp NodeAdmin = iota
+	NodeDrain
+	NodeDown
+)
+
+// NodeLink says whether the node's daemon is there.
+type NodeLink uint8
+
+// The values. A node is lost once it has been silent for SlurmdTimeout.
+const (
+	LinkUnknown NodeLink = iota // never registered since it was defined
+	LinkUp
+	LinkLost
+)
+
+// Node is one node with what runs on it.
+//
+//gbatch:codec
+type Node struct {
+	Def      *NodeDef
+	Admin    NodeAdmin
+	Reason   string
+	ReasonBy string // "root", as in [root@2026-...]
+	ReasonAt Time
+	Link     NodeLink
+	LinkAt   Time
+	BootID   string // of the host, to tell a reboot from a restart of the daemon
+	BootAt   Time
+	UpSince  Time // the daemon's own start
+	Version  string
+	OS       string
+	Arch     string
+
+	UsedCPUs  Bits
+	UsedMem   int64       // MiB
+	UsedGres  []GresAlloc // by name, Type ""
+	Jobs      []JobID     // with resources here, ascending
+	Exclusive JobID       // the job that has the node for itself, or 0
+	BusyAt    Time        // when it last had a job
+}
+
+// Usable reports whether new jobs may start here.
+func (n *Node) Usable() bool { return n.Admin == NodeUp && n.Link == LinkUp }
+
+// Used gives the indices of a generic resource that jobs hold.
+func (n *Node) Used(gres string) Bits {
+	for i := range n.UsedGres {
+		if n.UsedGres[i].Name == gres {
+			return n.UsedGres[i].Index
+		}
+	}
+	return nil
+}
+
+// FullCPUs reports whether no CPU is free.
+func (n *Node) FullCPUs() bool { return n.UsedCPUs.Count() >= int(n.Def.CPUs) || n.Exclusive != 0 }
+
+// StateName gives Slurm's long state without suffix: IDLE, MIXED, ALLOCATED, DRAINED, DRAINING, DOWN, UNKNOWN.
+func (n *Node) StateName() string {
+	busy := len(n.Jobs) > 0
+	switch {
+	case n.Admin == NodeDown, n.Link == LinkLost:
+		return "DOWN"
+	case n.Link == LinkUnknown:
+		return "UNKNOWN"
+	case n.Admin == NodeDrain && busy:
+		return "DRAINING"
+	case n.Admin == NodeDrain:
+		return "DRAINED"
+	case !busy:
+		return "IDLE"
+	case n.FullCPUs():
+		return "ALLOCATED"
+	}
+	return "MIXED"
+}
+
+// ShortState gives Slurm's compact state: idle, mix, alloc, drain, drng, down, unk; with * when it does not answer.
+func (n *Node) ShortState() string {
+	s := map[string]string{"DOWN": "down", "UNKNOWN": "unk", "DRAINING": "drng", "DRAINED": "drain", "IDLE": "idle",
+		"ALLOCATED": "alloc", "MIXED": "mix"}[n.StateName()]
+	if n.Link != LinkUp {
+		s += "*"
+	}
+	return s
+}
+
+// BaseState gives the state as scontrol shows it: IDLE, MIXED+DRAIN, DOWN*, ...
+func (n *Node) BaseState() string {
+	base := "IDLE"
+	switch {
+	case n.Admin == NodeDown || n.Link == LinkLost:
+		base = "DOWN"
+	case n.Link == LinkUnknown:
+		base = "UNKNOWN"
+	case len(n.Jobs) == 0:
+	case n.FullCPUs():
+		base = "ALLOCATED"
+	default:
+		base = "MIXED"
+	}
+	if n.Link != LinkUp {
+		base += "*"
+	}
+	if n.Admin == NodeDrain {
+		base += "+DRAIN"
+	}
+	return base
+}

@@ -1,0 +1,53 @@
+package model
+
+// Reason is why a job is pending or why it failed: exactly one of Slurm's tokens. The numbers are stored: append only.
+type Reason uint8
+
+// The reasons in use.
+const (
+	ReasonNone Reason = iota
+	ReasonPriority
+	ReasonDependency
+	ReasonResources
+	ReasonPartitionNodeLimit
+	ReasonPartitionTimeLimit
+	ReasonPartitionDown
+	ReasonPartitionInactive
+	ReasonJobHeldAdmin
+	ReasonJobHeldUser
+	ReasonBeginTime
+	ReasonReqNodeNotAvail
+	ReasonNodeDown
+	ReasonBadConstraints
+	ReasonDependencyNeverSatisfied
+	ReasonJobArrayTaskLimit
+	ReasonLaunchFailedRequeued
+	ReasonNonZeroExitCode
+	ReasonTimeLimit
+	ReasonSystemFailure
+	ReasonRaisedSignal
+	ReasonOutOfMemory
+	ReasonDeadLine
+	ReasonCleaning
+	numReasons
+)
+
+var reasonNames = [numReasons]string{
+	ReasonNone: "None", ReasonPriority: "Priority", ReasonDependency: "Dependency", ReasonResources: "Resources",
+	ReasonPartitionNodeLimit: "PartitionNodeLimit", ReasonPartitionTimeLimit: "PartitionTimeLimit",
+	ReasonPartitionDown: "PartitionDown", ReasonPartitionInactive: "PartitionInactive",
+	ReasonJobHeldAdmin: "JobHeldAdmin", ReasonJobHeldUser: "JobHeldUser", ReasonBeginTime: "BeginTime",
+	ReasonReqNodeNotAvail: "ReqNodeNotAvail", ReasonNodeDown: "NodeDown", ReasonBadConstraints: "BadConstraints",
+	ReasonDependencyNeverSatisfied: "DependencyNeverSatisfied", ReasonJobArrayTaskLimit: "JobArrayTaskLimit",
+	ReasonLaunchFailedRequeued: "launch_failed_requeued_held", ReasonNonZeroExitCode: "NonZeroExitCode",
+	ReasonTimeLimit: "TimeLimit", ReasonSystemFailure: "SystemFailure", ReasonRaisedSignal: "RaisedSignal",
+	ReasonOutOfMemory: "OutOfMemory", ReasonDeadLine: "DeadLine", ReasonCleaning: "Cleaning",
+}
+
+// String gives Slurm's token.
+func (r Reason) String() string {
+	if r >= numReasons {
+		return "None"
+	}
+	return reasonNames[r]
+}

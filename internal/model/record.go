@@ -1,0 +1,53 @@
+package model
+
+// Record is a job's line in accounting: whole and self-contained, one per (Job, Attempt). A later record of the same
+// key replaces the earlier one, so sending one twice changes nothing.
+//
+//gbatch:codec
+type Record struct {
+	Seq          uint64 // position in the controller's outbox: strictly growing
+	Cluster      string
+	Job          JobID
+	Attempt      uint32
+	ArrayID      JobID
+	Task         int32
+	TaskText     string // for an array's own record: its tasks as text, "0-9%2"
+	Name         string
+	User         string
+	Group        string
+	UID          uint32
+	GID          uint32
+	Account      string
+	QOS          string
+	Partition    string
+	State        JobState
+	Reason       Reason
+	Submit       Time
+	Eligible     Time
+	Start        Time
+	End          Time
+	LimitS       int64
+	Nodes        string // hostlist
+	NumNodes     int32
+	ReqCPUs      int32
+	AllocCPUs    int32
+	ReqMemMiB    int64       // per node
+	AllocMemMiB  int64       // all nodes
+	ReqGres      []GresCount // whole job
+	AllocGres    []GresCount
+	Exit         Exit
+	CancelUID    uint32
+	Priority     uint32
+	Restarts     uint32
+	WorkDir      string
+	Command      string
+	SubmitLine   string
+	Comment      string
+	AdminComment string
+	StdOut       string
+	StdErr       string
+	StdIn        string
+	Constraints  string
+	Why          string
+	Purge        bool // the array's own record is done: its tasks have records of their own, forget this one
+}

@@ -1,0 +1,155 @@
+package model
+
+// Spec is what a job was submitted with. It is shared between all tasks of an array and never edited: an update makes
+// a new one. Who submits (UID, GID, Groups) is filled in by the daemon whose socket the kernel attested, never by the
+// command.
+//
+//gbatch:codec
+type Spec struct {
+	Name   string
+	UID    uint32
+	GID    uint32
+	Groups []uint32
+	User   string // login name, or the UID in digits
+	Group  string
+
+	Account    string
+	QOS        string
+	Partitions []string // empty at submission: the default partition
+	Comment    string
+
+	// The script and environment are kept once per content: these are the keys (see Blob).
+	Script  string
+	Env     string
+	Args    []string // arguments of the script
+	Command string   // path of the script as shown to people
+	Submit  string   // the whole command line
+	WorkDir string
+	StdIn   string
+	StdOut  string // patterns as the user wrote them, made absolute
+	StdErr  string // "": where StdOut goes
+	Append  bool   // --open-mode=append
+	Umask   uint32
+	Limits  []RLimit
+	Host    string // submit host
+
+	MinNodes     int32
+	MaxNodes     int32
+	Tasks        int32 // 0: not given, one per node
+	TasksPerNode int32 // 0: not given
+	CPUsPerTask  int32 // 0: not given
+	MemPerNode   int64 // MiB; 0: not given; WholeMem: all of a node
+	MemPerCPU    int64 // MiB; 0: not given
+	TmpMiB       int64
+	Gres         []GresReq
+	Exclusive    bool
+	Features     string // one feature, or several joined with &
+	ReqNodes     []string
+	ExcNodes     []string
+
+	LimitS     int64 // time limit in seconds; NotSet: the partition's default; Unlimited
+	Nice       int32
+	PrioReq    uint32 // --priority, operators only; 0: not given
+	HoldReq    bool
+	Begin      Time
+	Deadline   Time
+	Requeue    bool
+	KillOnDep  bool // --kill-on-invalid-dep
+	DepText    string
+	DepAny     bool // dependencies joined with ?: one is enough
+	Deps       []Dep
+	ArrayText  string
+	Tasklist   TaskSet
+	Throttle   int32
+	Overcommit bool
+	NoRequeue  bool  // told explicitly, whatever JobRequeue says
+	MinCPUs    int32 // --mincpus, per node
+}
+
+// WholeMem as MemPerNode asks for all memory of each node (--mem=0).
+const WholeMem int64 = -1
+
+// RLimit is one resource limit of the submitting process (setrlimit numbers; ^0 is unlimited).
+//
+//gbatch:codec
+type RLimit struct {
+	Resource uint32
+	Soft     uint64
+	Hard     uint64
+}
+
+// GresPer says what a generic-resource count is per.
+type GresPer uint8
+
+// The numbers are stored: append only.
+const (
+	PerNode GresPer = iota // --gres, --gpus-per-node
+	PerJob                 // --gpus
+	PerTask                // --gpus-per-task
+)
+
+// GresReq asks for Count units of a generic resource such as gpu, of any type when Type is "".
+//
+//gbatch:codec
+type GresReq struct {
+	Name  string
+	Type  string
+	Count int32
+	Per   GresPer
+}
+
+// DepKind is a kind of dependency. The numbers are stored: append only.
+type DepKind uint8
+
+// The kinds, as in Slurm.
+const (
+	DepAfter DepKind = iota + 1
+	DepAfterAny
+	DepAfterOK
+	DepAfterNotOK
+	DepAfterCorr
+	DepSingleton
+	numDepKinds
+)
+
+var depNames = [numDepKinds]string{DepAfter: "after", DepAfterAny: "afterany", DepAfterOK: "afterok",
+	DepAfterNotOK: "afternotok", DepAfterCorr: "aftercorr", DepSingleton: "singleton"}
+
+func (k DepKind) String() string {
+	if k == 0 || k >= numDepKinds {
+		return "unknown"
+	}
+	return depNames[k]
+}
+
+// ParseDepKind reads a kind's name.
+func ParseDepKind(text string) (DepKind, bool) {
+	for k := DepAfter; k < numDepKinds; k++ {
+		if text == depNames[k] {
+			return k, true
+		}
+	}
+	return 0, false
+}
+
+// Dep is one condition on another job.
+//
+//gbatch:codec
+type Dep struct {
+	Kind   DepKind
+	Job    JobID // 0 for singleton
+	Task   int32 // one task of an array, or NoTask for the job or the whole array
+	DelayS int64 // after:job+minutes, in seconds
+	Failed bool  // it can never be fulfilled
+}
+
+// Blob is a script or an environment: stored once per content, counted by the jobs that use it.
+//
+//gbatch:codec
+type Blob struct {
+	Key    string // hex SHA-256 of the plain content
+	Data   []byte // as stored: see Packed
+	Size   int32  // plain size, bytes
+	Packed bool   // Data is compressed (DEFLATE)
+	Refs   int32
+}

@@ -1,0 +1,32 @@
+package model
+
+// Time is a moment in Unix milliseconds. Zero means "not set".
+type Time int64
+
+// Seconds gives t in whole Unix seconds.
+func (t Time) Seconds() int64 { return int64(t) / 1000 }
+
+// Add gives the moment s seconds after t.
+func (t Time) Add(s int64) Time { return t + Time(s*1000) }
+
+// Limits of time spans, in seconds.
+const (
+	// Unlimited as a time limit in seconds: the job may run forever.
+	Unlimited int64 = 1<<31 - 1
+	// NotSet as a time limit: take the partition's default.
+	NotSet int64 = 0
+)
+
+// JobID numbers a job. Each element of an array that has started has its own. Zero is no job.
+type JobID uint32
+
+// NoTask is the task index of a job that is not an element of an array.
+const NoTask = -1
+
+// KV is one named setting, in the order in which it is shown.
+//
+//gbatch:codec
+type KV struct {
+	Key   string
+	Value string
+}

@@ -1,0 +1,41 @@
+package proto
+
+import "gbatch/internal/model"
+
+// Caller is who sent a request, as the kernel attested it on a local socket.
+//
+//gbatch:codec
+type Caller struct {
+	UID    uint32
+	GID    uint32
+	Groups []uint32
+	User   string // login name, where the accepting host knows one
+	Group  string
+	Host   string // the host on which the command runs
+}
+
+// Forward carries a user's request from the daemon that accepted it to the leader. The leader believes Caller only as
+// far as the sender's certificate allows: a controller for anyone, a login node for anyone but root, a compute node for
+// users who have a job on it.
+//
+//gbatch:codec
+type Forward struct {
+	Caller Caller
+	Kind   uint16
+	Body   []byte
+}
+
+// Put brings accounting records to gdbd, in the order of the outbox.
+//
+//gbatch:codec
+type Put struct {
+	Cluster string
+	Records []*model.Record
+}
+
+// PutReply acknowledges every record up to Seq: they are on disk.
+//
+//gbatch:codec
+type PutReply struct {
+	Seq uint64
+}

@@ -1,0 +1,93 @@
+package proto
+
+// Code tells programs what went wrong; the sentence beside it tells people. The numbers are on the wire: append only.
+type Code = uint16
+
+// The codes. Those with a text in Text carry the words that Slurm's tools parse.
+const (
+	CodeInternal Code = iota + 1
+	CodeBadRequest
+	CodeAccess
+	CodeInvalidJob
+	CodeInvalidPartition
+	CodeInvalidAccount
+	CodeInvalidQOS
+	CodeNodeConfig
+	CodeInvalidGres
+	CodeTimeLimit
+	CodePolicy
+	CodeFeature
+	CodeDependency
+	CodeArray
+	CodeNodeCount
+	CodeTooManyCPUs
+	CodeNodeNotAvail
+	CodeReservation
+	CodeUser
+	CodeAlreadyDone
+	CodeJobPending
+	CodeInvalidNode
+	CodeNotLeader
+	CodeNoController
+	CodeNoAccounting
+	CodeConfig
+	CodeBusy
+	CodeScript
+	CodeMemory
+	CodePartitionDown
+	CodeRequeue
+	CodeHeld
+)
+
+// Text gives Slurm's words for a code, or "" where there are none.
+func Text(c Code) string {
+	switch c {
+	case CodeAccess:
+		return "Access/permission denied"
+	case CodeInvalidJob:
+		return "Invalid job id specified"
+	case CodeInvalidPartition:
+		return "Invalid partition name specified"
+	case CodeInvalidAccount:
+		return "Invalid account or account/partition combination specified"
+	case CodeInvalidQOS:
+		return "Invalid qos specification"
+	case CodeNodeConfig:
+		return "Requested node configuration is not available"
+	case CodeInvalidGres:
+		return "Invalid generic resource (gres) specification"
+	case CodeTimeLimit:
+		return "Requested time limit is invalid (missing or exceeds some limit)"
+	case CodePolicy:
+		return "Job violates accounting/QOS policy (job submit limit, user's size and/or time limits)"
+	case CodeFeature:
+		return "Invalid feature specification"
+	case CodeDependency:
+		return "Job dependency problem"
+	case CodeArray:
+		return "Invalid job array specification"
+	case CodeNodeCount:
+		return "Node count specification invalid"
+	case CodeTooManyCPUs:
+		return "More processors requested than permitted"
+	case CodeNodeNotAvail:
+		return "Required node not available (down, drained or reserved)"
+	case CodeReservation:
+		return "Requested reservation is invalid"
+	case CodeUser:
+		return "Invalid user id"
+	case CodeAlreadyDone:
+		return "Job/step already completing or completed"
+	case CodeJobPending:
+		return "Job is pending execution"
+	case CodeInvalidNode:
+		return "Invalid node name specified"
+	case CodeMemory:
+		return "Memory required by task is not available"
+	case CodePartitionDown:
+		return "Required partition not available (inactive or drain)"
+	case CodeRequeue:
+		return "Requested operation is presently disabled"
+	}
+	return ""
+}

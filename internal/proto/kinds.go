@@ -1,0 +1,41 @@
+package proto
+
+// Kinds of frames. The numbers are on the wire: append only.
+const (
+	KindPing uint16 = iota + 1
+	KindSubmit
+	KindJobs
+	KindNodes
+	KindPartitions
+	KindConfig
+	KindCancel
+	KindUpdateJob
+	KindUpdateNode
+	KindReconfigure
+	KindWait
+	KindAcct
+	KindShares
+	KindDiag
+	KindScript
+)
+
+// Kinds between daemons.
+const (
+	KindForward uint16 = iota + 100 // Forward -> whatever the wrapped request answers
+	KindHello                       // Hello -> Welcome, then the connection is a node session
+	KindWelcome
+	KindOrders
+	KindReports
+	KindReportAck
+	KindHeartbeat
+	KindPut   // Put -> PutReply
+	KindQuery // AcctRequest -> stream of RecordsChunk
+)
+
+// Limits on what one message may hold.
+const (
+	MaxTargets    = 10000   // job ids named in one command
+	MaxEnvBytes   = 4 << 20 // environment of a submission
+	MaxFieldBytes = 4096    // a name, a path, a comment
+	ChunkJobs     = 512     // jobs, nodes or records in one frame of a streamed answer
+)

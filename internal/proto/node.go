@@ -1,0 +1,155 @@
+package proto
+
+import "gbatch/internal/model"
+
+// Attempt keys one start of a job.
+//
+//gbatch:codec
+type Attempt struct {
+	Job     model.JobID
+	Attempt uint32
+}
+
+// Hello opens a node's session. Known lists every attempt that the node runs, or has finished and not seen
+// acknowledged: what is missing there was never launched here or is lost.
+//
+//gbatch:codec
+type Hello struct {
+	Node    string
+	Version string
+	Hw      Hardware
+	BootID  string
+	BootAt  model.Time
+	UpSince model.Time
+	Known   []Attempt
+}
+
+// Hardware is what a node finds on itself.
+//
+//gbatch:codec
+type Hardware struct {
+	CPUs    int32
+	Sockets int32
+	Cores   int32 // per socket
+	Threads int32 // per core
+	MemMiB  int64
+	TmpMiB  int64
+	Gres    []model.GresDef
+	OS      string
+	Arch    string
+	Virtual bool     // a stand-in: it takes the configuration's word for its hardware
+	Notes   []string // what it can't enforce, for people
+}
+
+// Welcome accepts a node. It refuses orders with a smaller Epoch from then on.
+//
+//gbatch:codec
+type Welcome struct {
+	Cluster    string
+	Epoch      uint64
+	HeartbeatS int64
+	KillWaitS  int64
+	Def        *model.NodeDef
+}
+
+// Orders is what the leader wants of a node: level-triggered, so every order may come again.
+//
+//gbatch:codec
+type Orders struct {
+	Epoch  uint64
+	Launch []*Launch
+	Stop   []*Stop
+	Forget []Attempt // the leader knows nothing of these: kill what is left and drop them
+}
+
+// Launch starts a job's batch script. A node that has the attempt already does nothing and reports again.
+//
+//gbatch:codec
+type Launch struct {
+	Job      model.JobID
+	Attempt  uint32
+	ArrayID  model.JobID
+	Task     int32
+	Array    ArrayShape
+	Spec     *model.Spec
+	Script   model.Blob
+	Env      model.Blob
+	Part     string
+	LimitS   int64
+	Start    model.Time
+	Restarts uint32
+	Alloc    *model.Alloc // of all nodes
+	Node     int32        // this node's place in it
+	Resv     string
+}
+
+// ArrayShape is what SLURM_ARRAY_TASK_{COUNT,MIN,MAX,STEP} say: of the array as submitted.
+//
+//gbatch:codec
+type ArrayShape struct {
+	Count int32
+	Min   int32
+	Max   int32
+	Step  int32
+}
+
+// Stop ends an attempt's processes (Signal 0: SIGCONT and SIGTERM now, SIGKILL after KillWaitS) or, with Signal, only
+// sends one. Line, if any, is written to the job's standard error first.
+//
+//gbatch:codec
+type Stop struct {
+	Job       model.JobID
+	Attempt   uint32
+	Cause     model.StopCause
+	Signal    int32
+	Batch     bool // only the batch shell
+	Full      bool // the batch shell and everything below it
+	KillWaitS int64
+	Line      string
+}
+
+// ReportKind is what a node reports of an attempt. The numbers are stored: append only.
+type ReportKind uint8
+
+// The kinds.
+const (
+	ReportStarted ReportKind = iota + 1
+	ReportEnded
+	ReportLaunchFailed
+)
+
+// Report is one thing that happened to an attempt. It is in the node's spool until it is acknowledged.
+//
+//gbatch:codec
+type Report struct {
+	Seq     uint64 // of this node, strictly growing over restarts
+	Kind    ReportKind
+	Job     model.JobID
+	Attempt uint32
+	At      model.Time
+	Exit    model.Exit // ReportEnded
+	Text    string     // ReportLaunchFailed: why
+}
+
+// Reports brings news from a node.
+//
+//gbatch:codec
+type Reports struct {
+	Reports []*Report
+}
+
+// ReportAck says which reports are in the replicated log: the node may forget them.
+//
+//gbatch:codec
+type ReportAck struct {
+	Seqs []uint64
+}
+
+// Heartbeat tells that the node lives, and how it feels.
+//
+//gbatch:codec
+type Heartbeat struct {
+	LoadMilli  int64
+	FreeMemMiB int64
+	Running    int32
+}
