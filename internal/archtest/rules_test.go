@@ -1,0 +1,99 @@
+package archtest
+
+// The rules. To add a package: put it into leaves or layers, at the lowest place that fits, and nowhere else.
+
+// leaves import nothing of this module but each other. Everybody may import them.
+var leaves = []string{
+	"internal/archtest",
+	"internal/codecgen",
+	"internal/golden",
+	"internal/hostlist",
+	"internal/version",
+	"internal/walltime",
+}
+
+// layers say what each subtree may import besides itself and the leaves. A longer path wins over a shorter one.
+var layers = []layer{
+	// Nouns -> facts -> decisions.
+	{"internal/model", ""},
+	{"internal/blob", "internal/model"},
+	{"internal/state", "internal/model internal/blob"},
+	{"internal/sched", "internal/model internal/blob internal/state"},
+	{"internal/sim", "internal/model internal/blob internal/state internal/sched"},
+	{"internal/store", "internal/model internal/blob internal/state internal/sched"},
+
+	// Configuration, and the way over the wire.
+	{"internal/conf", "internal/model"},
+	{"internal/proto", "internal/model internal/blob"},
+	{"internal/rpc", "internal/model internal/blob internal/proto"},
+	{"internal/client", "internal/model internal/blob internal/proto internal/rpc"},
+	{"internal/cli", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client"},
+
+	// The daemons: effects. They never import each other.
+	{"ctld", "internal/model internal/blob internal/state internal/sched internal/store internal/conf internal/proto internal/rpc internal/client"},
+	{"noded", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client"},
+	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client"},
+
+	// On top.
+	{"internal/devcluster", "ctld noded dbd internal"},
+	{"cmd", "ctld noded dbd internal"},
+}
+
+// testsMayImport is what _test.go files may import besides what their package may.
+var testsMayImport = []string{"internal/devcluster", "internal/golden"}
+
+// testOnly packages are imported by _test.go files only.
+var testOnly = []string{"internal/golden"}
+
+// onlyIn keeps a dependency in its place. Keys match the path and everything below it.
+var onlyIn = []confined{
+	{"github.com/spf13/cobra", "internal/cli cmd", "a command's options belong to the command"},
+	{"github.com/hashicorp", "internal/store", "raft stays behind store.Open and Propose"},
+	{"github.com/NVIDIA/go-nvml", "noded/gpu", "NVML needs cgo and a driver"},
+	{"C", "noded", "everything but gnoded builds with CGO_ENABLED=0"},
+	{"github.com/containerd/cgroups", "noded/cgroup", "one place knows cgroup v1 from v2"},
+	{"go.etcd.io/bbolt", "dbd internal/store", "one file format, two owners"},
+	{"github.com/tidwall/btree", "internal/state internal/sched", "ordered sets of facts"},
+}
+
+// pure packages can import no clock, socket, file, lock, log or dice, so that the scheduler that runs in production is
+// the one that the simulator runs and the tests replay. Only their _test.go files may.
+var (
+	pure    = []string{"internal/model", "internal/state", "internal/sched"}
+	effects = []string{"time", "os", "net", "sync", "log", "math/rand", "crypto/rand", "io/fs", "io/ioutil", "path/filepath", "syscall", "golang.org/x/sys"}
+)
+
+// light binaries start in a few milliseconds (gcli) or stay small beside the jobs (gshim): nothing that they import
+// inside this module, however indirectly, may import one of heavy.
+var (
+	light = []string{"cmd/gcli", "cmd/gshim"}
+	heavy = []string{
+		"C", "crypto/tls", "net/http", "expvar", "github.com/hashicorp", "github.com/armon/go-metrics", "github.com/prometheus",
+		"go.etcd.io/bbolt", "github.com/NVIDIA/go-nvml", "github.com/containerd/cgroups", "github.com/spf13/cobra",
+	}
+)
+
+// top is all that may lie at the top of the repository.
+var top = []string{
+	"cmd", "ctld", "noded", "dbd", "internal", "etc", "man", "scripts",
+	"go.mod", "go.sum", "Makefile", "README.md", "LICENSE", "CONTRIBUTING.md",
+	".ci", ".git", ".gitignore",
+	"bin", // built, ignored by git
+}
+
+// exitIn may end the process; everybody else returns an error.
+var exitIn = []string{"cmd", "internal/codecgen"}
+
+// exits are the calls that end it.
+var exits = map[string][]string{
+	"os":      {"Exit"},
+	"syscall": {"Exit"},
+	"log":     {"Fatal", "Fatalf", "Fatalln", "Panic", "Panicf", "Panicln"},
+}
+
+// A file of more than longLines lines is worth a look, one of more than tooLongLines has two subjects. Generated files
+// don't count.
+const (
+	longLines    = 500
+	tooLongLines = 900
+)

@@ -1,0 +1,5 @@
+package main
+
+import "gbatch/internal/cli"
+
+func main() { cli.Run() }

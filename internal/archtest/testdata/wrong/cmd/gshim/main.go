@@ -1,0 +1,8 @@
+package main
+
+import (
+	_ "gbatch/cmd/gcli"
+	_ "gbatch/internal/devcluster"
+)
+
+func main() {}

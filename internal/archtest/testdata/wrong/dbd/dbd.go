@@ -1,0 +1,8 @@
+package dbd
+
+import (
+	"C"
+
+	_ "gbatch/ctld"
+	_ "go.etcd.io/bbolt"
+)

@@ -1,0 +1,6 @@
+package client
+
+import (
+	_ "crypto/tls"
+	_ "gbatch/internal/conf"
+)

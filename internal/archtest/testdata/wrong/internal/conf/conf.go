@@ -1,0 +1,3 @@
+package conf
+
+import _ "github.com/hashicorp/raft"

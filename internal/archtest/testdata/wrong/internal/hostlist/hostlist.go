@@ -1,0 +1,6 @@
+package hostlist
+
+import (
+	_ "gbatch/internal/model"
+	_ "gbatch/internal/version"
+)

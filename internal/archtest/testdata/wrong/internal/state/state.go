@@ -1,0 +1,7 @@
+package state
+
+import (
+	_ "gbatch/internal/model"
+	_ "github.com/tidwall/btree"
+	_ "sync/atomic"
+)

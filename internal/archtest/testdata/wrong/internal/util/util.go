@@ -1,0 +1,3 @@
+package util
+
+import _ "gbatch/internal/model"
