@@ -25,15 +25,20 @@ type Forward struct {
 	Body   []byte
 }
 
-// Put brings accounting records to gdbd, in the order of the outbox.
+// Put brings accounting records to gdbd, in the order of the outbox. One without records asks how far gdbd is.
 //
 //gbatch:codec
 type Put struct {
 	Cluster string
 	Records []*model.Record
+
+	// Instance tells apart the histories of controllers that share a cluster's name: a cluster that began again from
+	// nothing numbers its records and jobs anew, and gdbd must not take them for old ones. Chosen when the replicated
+	// state is created (its creation time will do) and kept with it; 0 is one too.
+	Instance uint64
 }
 
-// PutReply acknowledges every record up to Seq: they are on disk.
+// PutReply acknowledges every record up to Seq, counted in the instance: they are on disk.
 //
 //gbatch:codec
 type PutReply struct {
