@@ -1,0 +1,278 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"gbatch/internal/model"
+)
+
+// Kind numbers a command in the log. Append only: an old log must decode forever.
+type Kind uint8
+
+// The kinds.
+const (
+	KindSubmit Kind = iota + 1
+	KindStart
+	KindReports
+	KindStop
+	KindEdit
+	KindJoin
+	KindLost
+	KindNodeEdit
+	KindConfig
+	KindTrim
+	KindTick
+)
+
+// Command is one change to the facts. At is the leader's clock.
+type Command struct {
+	Kind Kind
+	At   model.Time
+	Body Body
+}
+
+// Body is the content of a command: one of the structs below.
+type Body interface {
+	msgpack.CustomEncoder
+	msgpack.CustomDecoder
+	kind() Kind
+}
+
+// Submit adds a job. A repeated RequestID gives the old job. Script and Env may come without Data when the leader has
+// seen the same content in the state.
+//
+//gbatch:codec
+type Submit struct {
+	RequestID string
+	Spec      *model.Spec
+	Script    model.Blob
+	Env       model.Blob
+	Priority  uint32
+	Hold      model.HoldKind
+}
+
+// Starts carries a scheduling plan.
+//
+//gbatch:codec
+type Starts struct {
+	Epoch uint64
+	Plan  model.Plan
+}
+
+// ReportKind is what a node says of an attempt. The numbers are stored: append only.
+type ReportKind uint8
+
+// The kinds, equal to proto's.
+const (
+	Started ReportKind = iota + 1
+	Ended
+	LaunchFailed
+)
+
+// Report is one thing that a node says of an attempt.
+//
+//gbatch:codec
+type Report struct {
+	Kind    ReportKind
+	Job     model.JobID
+	Attempt uint32
+	At      model.Time
+	Exit    model.Exit
+	Text    string
+}
+
+// Reports brings what nodes said. Repeated and outdated reports change nothing.
+//
+//gbatch:codec
+type Reports struct {
+	Reports []Report
+}
+
+// Target is a job, some tasks of an array that have not started (Tasks), or one task (Task).
+//
+//gbatch:codec
+type Target struct {
+	Job   model.JobID
+	Task  int32
+	Tasks model.TaskSet
+}
+
+// Stop ends jobs: Event is EvCancel, EvRequeue, EvPreempt.
+//
+//gbatch:codec
+type Stop struct {
+	Targets []Target
+	Event   model.Event
+	Hold    bool // with EvRequeue: and hold it
+	UID     uint32
+}
+
+// Edit changes pending (and, as far as a field allows, running) jobs. Only fields named in Set count.
+//
+//gbatch:codec
+type Edit struct {
+	Targets  []Target
+	Set      []Field
+	Spec     *model.Spec // the new specification, where a field changes it: of the first target's job
+	Hold     model.HoldKind
+	Priority uint32
+	Begin    model.Time
+	LimitS   int64
+	Throttle int32
+	Deps     []model.Dep
+	Comment  string
+}
+
+// Field names what an Edit sets. The numbers are stored: append only.
+type Field uint8
+
+// The fields.
+const (
+	SetHold Field = iota + 1
+	SetPriority
+	SetBegin
+	SetLimit
+	SetThrottle
+	SetDeps
+	SetSpec
+	SetAdminComment
+)
+
+// Join says that a node's daemon has registered. Known lists the attempts it still knows: others that it had started
+// are lost.
+//
+//gbatch:codec
+type Join struct {
+	Node    string
+	BootID  string
+	BootAt  model.Time
+	UpSince model.Time
+	Version string
+	OS      string
+	Arch    string
+	Problem string // why it may not take jobs (less hardware than configured), or ""
+	Known   []Report
+}
+
+// Lost says that nodes have been silent for too long.
+//
+//gbatch:codec
+type Lost struct {
+	Nodes []string
+}
+
+// NodeEdit is an operator's word on nodes.
+//
+//gbatch:codec
+type NodeEdit struct {
+	Nodes  []string
+	Admin  model.NodeAdmin
+	Keep   bool // leave Admin as it is
+	Reason string
+	By     string
+}
+
+// SetConfig replaces the configuration.
+//
+//gbatch:codec
+type SetConfig struct {
+	Config *model.Config
+}
+
+// Trim drops accounting records up to Seq: gdbd has them.
+//
+//gbatch:codec
+type Trim struct {
+	Seq uint64
+}
+
+// Tick lets time pass: time limits, begin times, the age at which finished jobs are forgotten.
+//
+//gbatch:codec
+type Tick struct {
+	Limit int32 // at most so many jobs of each sort
+}
+
+func (*Submit) kind() Kind    { return KindSubmit }
+func (*Starts) kind() Kind    { return KindStart }
+func (*Reports) kind() Kind   { return KindReports }
+func (*Stop) kind() Kind      { return KindStop }
+func (*Edit) kind() Kind      { return KindEdit }
+func (*Join) kind() Kind      { return KindJoin }
+func (*Lost) kind() Kind      { return KindLost }
+func (*NodeEdit) kind() Kind  { return KindNodeEdit }
+func (*SetConfig) kind() Kind { return KindConfig }
+func (*Trim) kind() Kind      { return KindTrim }
+func (*Tick) kind() Kind      { return KindTick }
+
+func newBody(k Kind) Body {
+	switch k {
+	case KindSubmit:
+		return new(Submit)
+	case KindStart:
+		return new(Starts)
+	case KindReports:
+		return new(Reports)
+	case KindStop:
+		return new(Stop)
+	case KindEdit:
+		return new(Edit)
+	case KindJoin:
+		return new(Join)
+	case KindLost:
+		return new(Lost)
+	case KindNodeEdit:
+		return new(NodeEdit)
+	case KindConfig:
+		return new(SetConfig)
+	case KindTrim:
+		return new(Trim)
+	case KindTick:
+		return new(Tick)
+	}
+	return nil
+}
+
+// Encode gives the command's bytes in the log: kind, time, body.
+func Encode(at model.Time, b Body) ([]byte, error) {
+	var buf bytes.Buffer
+	e := msgpack.GetEncoder()
+	defer msgpack.PutEncoder(e)
+	e.Reset(&buf)
+	if err := e.EncodeUint(uint64(b.kind())); err != nil {
+		return nil, err
+	}
+	if err := e.EncodeInt(int64(at)); err != nil {
+		return nil, err
+	}
+	if err := b.EncodeMsgpack(e); err != nil {
+		return nil, fmt.Errorf("encode command %d: %w", b.kind(), err)
+	}
+	return buf.Bytes(), nil
+}
+
+// Decode reads what Encode wrote.
+func Decode(data []byte) (Command, error) {
+	d := msgpack.GetDecoder()
+	defer msgpack.PutDecoder(d)
+	d.Reset(bytes.NewReader(data))
+	k, err := d.DecodeUint8()
+	if err != nil {
+		return Command{}, fmt.Errorf("decode command kind: %w", err)
+	}
+	at, err := d.DecodeInt64()
+	if err != nil {
+		return Command{}, fmt.Errorf("decode command time: %w", err)
+	}
+	b := newBody(Kind(k))
+	if b == nil {
+		return Command{}, fmt.Errorf("command kind %d is unknown to this version: the log was written by a newer gbatch", k)
+	}
+	if err := b.DecodeMsgpack(d); err != nil {
+		return Command{}, fmt.Errorf("decode command kind %d: %w", k, err)
+	}
+	return Command{Kind(k), model.Time(at), b}, nil
+}

@@ -1,0 +1,161 @@
+package state
+
+import "gbatch/internal/model"
+
+// applyReports folds what nodes said. Every report is keyed by (job, attempt): a repeated or outdated one changes
+// nothing and is acknowledged like any other.
+func (s *State) applyReports(at model.Time, c *Reports) Result {
+	res := Result{}
+	for i := range c.Reports {
+		r := &c.Reports[i]
+		j, ok := s.jobs.Get(r.Job)
+		if !ok || j.Attempt != r.Attempt || j.Run == nil || !j.State.HasResources() {
+			continue
+		}
+		res.Changed = true
+		switch r.Kind {
+		case Started:
+			s.started(j, r)
+		case Ended:
+			s.ended(j, at, r.At, r.Exit)
+		case LaunchFailed:
+			s.launchFailed(j, at, r)
+		}
+	}
+	s.plan()
+	return res
+}
+
+func (s *State) started(j *model.Job, r *Report) {
+	n, run := *j, *j.Run
+	run.Launched = r.At
+	n.Run = &run
+	if next, ok := model.Next(j.State, model.EvStarted); ok {
+		n.State = next
+	}
+	s.put(&n)
+	s.record(&n)
+	s.wake(&n, r.At)
+}
+
+// ended frees the job's resources, decides what it became and queues its accounting record, in this one step.
+func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
+	if when == 0 || when > at || when < j.Run.Start {
+		when = at // clocks differ between hosts: a job neither ends in the future nor before it began
+	}
+	state, reason := exit.State()
+	uid := uint32(0)
+	requeue, hold := false, model.NotHeld
+	switch j.Run.Stop {
+	case model.StopCancel:
+		state, reason, uid = model.Cancelled, model.ReasonNone, j.Run.StopUID
+	case model.StopTimeLimit:
+		state, reason = model.Timeout, model.ReasonTimeLimit
+	case model.StopPreempt:
+		state, reason = model.Preempted, model.ReasonNone
+		requeue = j.Spec.Requeue
+	case model.StopRequeue:
+		state, reason, requeue = model.Cancelled, model.ReasonNone, true
+	case model.StopRequeueHold:
+		state, reason, requeue, hold = model.Cancelled, model.ReasonNone, true, model.HeldByUser
+	case model.StopDeadline:
+		state, reason = model.Deadline, model.ReasonDeadLine
+	case model.StopNodeFail:
+		state, reason = model.NodeFail, model.ReasonNodeDown
+		requeue = j.Spec.Requeue
+	}
+	s.finish(j, at, when, state, reason, exit, uid, requeue, hold)
+}
+
+// finish ends a job with resources for good, or puts it back into the queue.
+func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, reason model.Reason, exit model.Exit,
+	uid uint32, requeue bool, hold model.HoldKind) {
+	n := *j
+	n.State, n.Reason, n.Why = state, reason, exit.Text
+	n.End = &model.End{At: when, Exit: exit, UID: uid}
+	s.release(j, at)
+	s.charge(&n)
+	if requeue {
+		s.recordKept(&n)
+		s.countArray(n.ArrayID, func(a *Array) { a.Active--; a.Waiting++ })
+		s.requeued(&n, at, hold)
+		return
+	}
+	s.put(&n)
+	s.record(&n)
+	s.countArray(n.ArrayID, func(a *Array) {
+		a.Active--
+		s.arrayDone(a, &n, 1)
+	})
+	s.wake(&n, at)
+}
+
+func (s *State) arrayDone(a *Array, j *model.Job, tasks int32) {
+	a.Done += tasks
+	if j.State != model.Completed {
+		a.Failed += tasks
+	}
+	if j.End != nil {
+		a.MaxExit = max(a.MaxExit, exitNumber(j))
+	}
+}
+
+// exitNumber is what a shell would see: the exit code, 128 plus the signal, or 1 for a job that never ran.
+func exitNumber(j *model.Job) int32 {
+	switch e := j.End.Exit; {
+	case e.Code != 0:
+		return e.Code
+	case e.Signal != 0:
+		return 128 + e.Signal
+	case j.State != model.Completed:
+		return 1
+	}
+	return 0
+}
+
+// requeued publishes j as a pending job again, as its next attempt.
+func (s *State) requeued(j *model.Job, at model.Time, hold model.HoldKind) {
+	n := *j
+	n.State, n.Run, n.End, n.Eligible = model.Pending, nil, nil, 0
+	n.Attempt++
+	n.Restarts++
+	n.Hold = hold
+	s.judge(&n, at)
+	s.put(&n)
+	s.record(&n)
+}
+
+func (s *State) launchFailed(j *model.Job, at model.Time, r *Report) {
+	if j.State == model.Completing {
+		s.ended(j, at, r.At, model.Exit{Text: r.Text})
+		return
+	}
+	n := *j
+	n.Why = r.Text
+	s.finish(&n, at, at, model.Failed, model.ReasonSystemFailure, model.Exit{Code: 1, Text: r.Text}, 0, true, model.HeldByAdmin)
+	back, ok := s.jobs.Get(j.ID)
+	if !ok {
+		return
+	}
+	held := *back
+	held.Reason, held.Why = model.ReasonLaunchFailedRequeued, r.Text
+	s.put(&held)
+}
+
+// charge adds an ended attempt to its user's usage.
+func (s *State) charge(j *model.Job) {
+	cpus, _, gres := j.Run.Alloc.Totals()
+	ms := max(0, int64(j.End.At-j.Run.Start))
+	key := j.Spec.Account + "\x00" + j.Spec.User
+	u := Usage{Account: j.Spec.Account, User: j.Spec.User, UID: j.Spec.UID}
+	if old, ok := s.usage.Get(key); ok {
+		u = *old
+	}
+	u.CPUMS += ms * int64(cpus)
+	for _, g := range gres {
+		if g.Name == "gpu" {
+			u.GPUMS += ms * g.Count
+		}
+	}
+	s.usage.Set(key, &u)
+}

@@ -1,0 +1,251 @@
+package state
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+
+	"github.com/vmihailenco/msgpack/v5"
+
+	"gbatch/internal/model"
+)
+
+// snapshotFormat is the first number of a snapshot. A reader refuses a newer one.
+const snapshotFormat = 1
+
+// snapHead opens a snapshot.
+//
+//gbatch:codec
+type snapHead struct {
+	Format   uint32
+	Gen      uint64
+	NextID   model.JobID
+	NextReq  uint64
+	NextSeq  uint64
+	Config   *model.Config
+	Nodes    uint64
+	Blobs    uint64
+	Usage    uint64
+	Arrays   uint64
+	Jobs     uint64
+	Requests uint64
+	Outbox   uint64
+}
+
+// snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
+//
+//gbatch:codec
+type snapJob struct {
+	Spec uint32
+	Job  *model.Job
+}
+
+//gbatch:codec
+type snapRequest struct {
+	ID  string
+	Job model.JobID
+	At  model.Time
+	Seq uint64
+}
+
+//gbatch:codec
+type snapEvent struct {
+	Seq    uint64
+	Latest bool // later events of the job replace it
+	Same   bool // it is the job's present record
+	Job    model.JobID
+	Record *snapJob
+}
+
+// Write writes the facts. Equal facts give equal bytes.
+func (v *View) Write(w io.Writer, outSeq func(model.JobID) (uint64, bool)) error {
+	bw := bufio.NewWriterSize(w, 256<<10)
+	e := msgpack.NewEncoder(bw)
+	head := snapHead{snapshotFormat, v.gen, v.nextID, v.nextReq, v.nextSeq, v.cfg, uint64(v.nodes.Len()),
+		uint64(v.blobs.Len()), uint64(v.usage.Len()), uint64(v.arrays.Len()), uint64(v.jobs.Len()),
+		uint64(v.requests.Len()), uint64(v.outbox.Len())}
+	err := head.EncodeMsgpack(e)
+	put := func(x msgpack.CustomEncoder) bool {
+		if err == nil {
+			err = x.EncodeMsgpack(e)
+		}
+		return err == nil
+	}
+	v.nodes.Scan(func(_ string, n *model.Node) bool { return put(n) })
+	v.blobs.Scan(func(_ string, b *model.Blob) bool { return put(b) })
+	v.usage.Scan(func(_ string, u *Usage) bool { return put(u) })
+	v.arrays.Scan(func(_ model.JobID, a *Array) bool { return put(a) })
+	specs := map[*model.Spec]uint32{}
+	pack := func(j *model.Job) *snapJob {
+		c := *j
+		n, seen := specs[j.Spec]
+		if !seen {
+			n = uint32(len(specs) + 1)
+			specs[j.Spec] = n
+		} else {
+			c.Spec = nil
+		}
+		return &snapJob{n, &c}
+	}
+	v.jobs.Scan(func(_ model.JobID, j *model.Job) bool { return put(pack(j)) })
+	v.reqQueue.Scan(func(seq uint64, id string) bool {
+		r, _ := v.requests.Get(id)
+		return put(&snapRequest{id, r.Job, r.At, seq})
+	})
+	v.outbox.Scan(func(seq uint64, j *model.Job) bool {
+		latest, ok := outSeq(j.ID)
+		ev := snapEvent{Seq: seq, Latest: ok && latest == seq, Job: j.ID}
+		if cur, ok := v.jobs.Get(j.ID); ok && cur == j {
+			ev.Same = true
+		} else {
+			ev.Record = pack(j)
+		}
+		return put(&ev)
+	})
+	if err != nil {
+		return fmt.Errorf("write snapshot: %w", err)
+	}
+	if err := bw.Flush(); err != nil {
+		return fmt.Errorf("write snapshot: %w", err)
+	}
+	return nil
+}
+
+// Freeze gives a function that writes the snapshot of the present facts; it may run while Apply goes on.
+func (s *State) Freeze() func(io.Writer) error {
+	v := s.View()
+	seqs := s.outSeq.Copy()
+	return func(w io.Writer) error { return v.Write(w, seqs.Get) }
+}
+
+// Restore replaces the state with a snapshot. On an error s is unchanged.
+func (s *State) Restore(r io.Reader) error {
+	d := msgpack.NewDecoder(bufio.NewReaderSize(r, 256<<10))
+	n := New()
+	var head snapHead
+	if err := head.DecodeMsgpack(d); err != nil {
+		return fmt.Errorf("read snapshot: %w", err)
+	}
+	if head.Format != snapshotFormat {
+		return fmt.Errorf("read snapshot: format %d, this version reads %d: it was written by another version of gbatch", head.Format, snapshotFormat)
+	}
+	n.gen, n.nextID, n.nextReq, n.nextSeq = head.Gen, head.NextID, head.NextReq, head.NextSeq
+	if head.Config != nil {
+		n.cfg = head.Config
+	}
+	for _, p := range n.cfg.Partitions {
+		n.parts[p.Name] = p
+	}
+	specs := map[uint32]*model.Spec{}
+	unpack := func(sj *snapJob) (*model.Job, error) {
+		j := sj.Job
+		if j == nil {
+			return nil, fmt.Errorf("a job is missing")
+		}
+		if j.Spec != nil {
+			n.internSpec(j.Spec)
+			specs[sj.Spec] = j.Spec
+		} else if j.Spec = specs[sj.Spec]; j.Spec == nil {
+			return nil, fmt.Errorf("job %d refers to specification %d, which is missing", j.ID, sj.Spec)
+		}
+		return j, nil
+	}
+	steps := []struct {
+		count uint64
+		read  func() error
+	}{
+		{head.Nodes, func() error {
+			x := new(model.Node)
+			if err := x.DecodeMsgpack(d); err != nil || x.Def == nil {
+				return fmt.Errorf("a node: %w", orMissing(err))
+			}
+			n.nodes.Set(x.Def.Name, x)
+			return nil
+		}},
+		{head.Blobs, func() error {
+			x := new(model.Blob)
+			if err := x.DecodeMsgpack(d); err != nil {
+				return err
+			}
+			n.blobs.Set(x.Key, x)
+			return nil
+		}},
+		{head.Usage, func() error {
+			x := new(Usage)
+			if err := x.DecodeMsgpack(d); err != nil {
+				return err
+			}
+			n.usage.Set(x.Account+"\x00"+x.User, x)
+			return nil
+		}},
+		{head.Arrays, func() error {
+			x := new(Array)
+			if err := x.DecodeMsgpack(d); err != nil {
+				return err
+			}
+			n.arrays.Set(x.ID, x)
+			return nil
+		}},
+		{head.Jobs, func() error {
+			x := new(snapJob)
+			if err := x.DecodeMsgpack(d); err != nil {
+				return err
+			}
+			j, err := unpack(x)
+			if err != nil {
+				return err
+			}
+			n.jobs.Set(j.ID, j)
+			return nil
+		}},
+		{head.Requests, func() error {
+			var x snapRequest
+			if err := x.DecodeMsgpack(d); err != nil {
+				return err
+			}
+			n.requests.Set(x.ID, request{x.Job, x.At, x.Seq})
+			n.reqQueue.Set(x.Seq, x.ID)
+			return nil
+		}},
+		{head.Outbox, func() error {
+			var x snapEvent
+			if err := x.DecodeMsgpack(d); err != nil {
+				return err
+			}
+			j, ok := n.jobs.Get(x.Job)
+			if !x.Same {
+				if x.Record == nil {
+					return fmt.Errorf("accounting event %d is empty", x.Seq)
+				}
+				var err error
+				if j, err = unpack(x.Record); err != nil {
+					return err
+				}
+			} else if !ok {
+				return fmt.Errorf("accounting event %d refers to job %d, which is missing", x.Seq, x.Job)
+			}
+			n.outbox.Set(x.Seq, j)
+			if x.Latest {
+				n.outSeq.Set(x.Job, x.Seq)
+			}
+			return nil
+		}},
+	}
+	for _, step := range steps {
+		for range step.count {
+			if err := step.read(); err != nil {
+				return fmt.Errorf("read snapshot: %w", err)
+			}
+		}
+	}
+	n.reindex()
+	*s = *n
+	return nil
+}
+
+func orMissing(err error) error {
+	if err == nil {
+		return fmt.Errorf("a part is missing")
+	}
+	return err
+}

@@ -1,0 +1,224 @@
+package state
+
+import (
+	"github.com/tidwall/btree"
+
+	"gbatch/internal/model"
+)
+
+// State is the facts. It is not safe for concurrent use: whoever owns it (package ctld's machine) calls Apply and View
+// from under one lock, and hands Views to everybody else.
+type State struct {
+	facts
+
+	// Derived from the facts, rebuilt by reindex; never in a snapshot.
+	limits   *btree.BTreeG[due] // jobs with resources, by the moment their time limit ends
+	begins   *btree.BTreeG[due] // pending jobs that only wait for their begin time
+	finished *btree.BTreeG[due] // by the moment they ended
+	live     *btree.BTreeG[liveKey]
+	waiters  map[model.JobID][]model.JobID // who waits for a job (or array), ascending
+	strings  map[string]string             // one copy of each account, partition, user, directory
+}
+
+// facts is what a View shares. All trees are copy-on-write, all values immutable.
+type facts struct {
+	gen    uint64 // grows with every Apply
+	cfg    *model.Config
+	parts  map[string]*model.Partition // by name; replaced whole with cfg
+	nextID model.JobID
+	jobs   *btree.Map[model.JobID, *model.Job]
+	nodes  *btree.Map[string, *model.Node]
+	blobs  *btree.Map[string, *model.Blob]
+	usage  *btree.Map[string, *Usage]
+	arrays *btree.Map[model.JobID, *Array]
+	elems  *btree.Map[uint64, model.JobID] // array<<32|task -> the task's own job
+	ready  *btree.Map[string, *queue]      // by partition: what may start now if there is room
+
+	requests *btree.Map[string, request]
+	reqQueue *btree.Map[uint64, string] // requests in order of arrival
+	nextReq  uint64
+
+	outbox  *btree.Map[uint64, *model.Job] // accounting events not yet acknowledged, by sequence
+	outSeq  *btree.Map[model.JobID, uint64]
+	nextSeq uint64
+
+	nextDue model.Time // when the next Tick has something to do; 0: nothing known
+	active  int        // jobs with resources
+	pending int        // pending records
+}
+
+// Array is the state of one array as a whole. Immutable.
+//
+//gbatch:codec
+type Array struct {
+	ID      model.JobID
+	Total   int32 // tasks as submitted
+	Min     int32
+	Max     int32
+	Step    int32
+	Waiting int32 // tasks that have not started
+	Active  int32 // tasks with resources
+	Done    int32
+	Failed  int32 // of Done: not COMPLETED
+	MaxExit int32
+}
+
+// Usage is what one user has used under one account. Immutable.
+//
+//gbatch:codec
+type Usage struct {
+	Account string
+	User    string
+	UID     uint32
+	CPUMS   int64 // CPU-milliseconds allocated, of jobs that have ended
+	GPUMS   int64
+}
+
+type request struct {
+	Job model.JobID
+	At  model.Time
+	Seq uint64
+}
+
+// due is a job and a moment.
+type due struct {
+	at model.Time
+	id model.JobID
+}
+
+func dueLess(a, b due) bool {
+	if a.at != b.at {
+		return a.at < b.at
+	}
+	return a.id < b.id
+}
+
+// liveKey orders unfinished jobs by user and name, for singleton dependencies.
+type liveKey struct {
+	uid  uint32
+	name string
+	id   model.JobID
+}
+
+func liveLess(a, b liveKey) bool {
+	if a.uid != b.uid {
+		return a.uid < b.uid
+	}
+	if a.name != b.name {
+		return a.name < b.name
+	}
+	return a.id < b.id
+}
+
+// readyKey orders a partition's queue: priority, then age.
+type readyKey struct {
+	prio uint32
+	id   model.JobID
+}
+
+func readyLess(a, b readyKey) bool {
+	if a.prio != b.prio {
+		return a.prio > b.prio
+	}
+	return a.id < b.id
+}
+
+type queue struct {
+	tree *btree.BTreeG[readyKey]
+}
+
+// Limits that the state itself keeps.
+const (
+	// requestAgeS is how long a RequestID is remembered, seconds: longer than any client retries.
+	requestAgeS = 600
+	// FirstJobID is the first job of a cluster.
+	FirstJobID = 1
+	// MaxDeps bounds the dependencies of one job.
+	MaxDeps = 1024
+)
+
+var noLocks = btree.Options{NoLocks: true}
+
+// New gives an empty state.
+func New() *State {
+	s := &State{}
+	s.facts = facts{
+		cfg: &model.Config{}, parts: map[string]*model.Partition{}, nextID: FirstJobID, nextSeq: 1, nextReq: 1,
+		jobs: new(btree.Map[model.JobID, *model.Job]), nodes: new(btree.Map[string, *model.Node]),
+		blobs: new(btree.Map[string, *model.Blob]), usage: new(btree.Map[string, *Usage]),
+		arrays: new(btree.Map[model.JobID, *Array]), elems: new(btree.Map[uint64, model.JobID]),
+		ready: new(btree.Map[string, *queue]), requests: new(btree.Map[string, request]),
+		reqQueue: new(btree.Map[uint64, string]), outbox: new(btree.Map[uint64, *model.Job]),
+		outSeq: new(btree.Map[model.JobID, uint64]),
+	}
+	s.reset()
+	return s
+}
+
+// reset empties what is derived.
+func (s *State) reset() {
+	s.limits = btree.NewBTreeGOptions(dueLess, noLocks)
+	s.begins = btree.NewBTreeGOptions(dueLess, noLocks)
+	s.finished = btree.NewBTreeGOptions(dueLess, noLocks)
+	s.live = btree.NewBTreeGOptions(liveLess, noLocks)
+	s.waiters = map[model.JobID][]model.JobID{}
+	s.strings = map[string]string{}
+}
+
+func elemKey(array model.JobID, task int32) uint64 { return uint64(array)<<32 | uint64(uint32(task)) }
+
+// Refusal is why a command changed nothing (for one target, or at all). ctld turns it into a sentence.
+type Refusal uint8
+
+// The refusals.
+const (
+	OK Refusal = iota
+	NoSuchJob
+	AlreadyDone
+	NotPending
+	BadDependency
+	ContentMissing // the leader must send the script or environment whole
+	TooManyJobs
+	NoSuchNode
+	NotFits // a start whose resources are no longer free
+	StillEnding
+	CannotRequeue
+)
+
+// Result is what Apply gives: Job for Submit, one Refusal per target or start, in order.
+type Result struct {
+	Refusal Refusal
+	Job     model.JobID
+	Each    []Refusal
+	Changed bool
+}
+
+// Apply folds one command into the facts.
+func (s *State) Apply(c Command) Result {
+	s.gen++
+	switch b := c.Body.(type) {
+	case *Submit:
+		return s.applySubmit(c.At, b)
+	case *Starts:
+		return s.applyStarts(c.At, b)
+	case *Reports:
+		return s.applyReports(c.At, b)
+	case *Stop:
+		return s.applyStop(c.At, b)
+	case *Edit:
+		return s.applyEdit(c.At, b)
+	case *Join:
+		return s.applyJoin(c.At, b)
+	case *Lost:
+		return s.applyLost(c.At, b)
+	case *NodeEdit:
+		return s.applyNodeEdit(c.At, b)
+	case *SetConfig:
+		return s.applyConfig(c.At, b)
+	case *Trim:
+		return s.applyTrim(b)
+	case *Tick:
+		return s.applyTick(c.At, b)
+	}
+	return Result{}
+}

@@ -1,0 +1,149 @@
+package state
+
+import (
+	"github.com/tidwall/btree"
+
+	"gbatch/internal/model"
+)
+
+// View is the facts at one moment. It never changes and needs no lock.
+type View struct {
+	facts
+	queues map[string]*btree.BTreeG[readyKey]
+}
+
+// View gives the facts as they are now. It costs a handful of pointer copies: later Applies copy what they change.
+func (s *State) View() *View {
+	v := &View{facts: s.facts, queues: make(map[string]*btree.BTreeG[readyKey], s.ready.Len())}
+	v.jobs, v.nodes, v.blobs, v.usage = s.jobs.Copy(), s.nodes.Copy(), s.blobs.Copy(), s.usage.Copy()
+	v.arrays, v.elems, v.outbox = s.arrays.Copy(), s.elems.Copy(), s.outbox.Copy()
+	v.requests, v.reqQueue = s.requests.Copy(), s.reqQueue.Copy()
+	s.ready.Scan(func(part string, q *queue) bool {
+		v.queues[part] = q.tree.Copy()
+		return true
+	})
+	v.ready, v.outSeq = nil, nil
+	return v
+}
+
+// Gen grows with every command: equal generations are equal facts.
+func (v *View) Gen() uint64 { return v.gen }
+
+// Config gives the configuration; empty before the first.
+func (v *View) Config() *model.Config { return v.cfg }
+
+// Partition gives a partition by name, or nil.
+func (v *View) Partition(name string) *model.Partition { return v.parts[name] }
+
+// Job gives a job by its own ID, or nil.
+func (v *View) Job(id model.JobID) *model.Job {
+	j, _ := v.jobs.Get(id)
+	return j
+}
+
+// Task gives a task of an array that has a record of its own, or nil.
+func (v *View) Task(array model.JobID, task int32) *model.Job {
+	id, ok := v.elems.Get(elemKey(array, task))
+	if !ok {
+		return nil
+	}
+	return v.Job(id)
+}
+
+// Jobs calls f for every job in order of ID until it returns false.
+func (v *View) Jobs(f func(*model.Job) bool) {
+	v.jobs.Scan(func(_ model.JobID, j *model.Job) bool { return f(j) })
+}
+
+// Tasks calls f for every task of an array that has a record of its own.
+func (v *View) Tasks(array model.JobID, f func(*model.Job) bool) {
+	v.elems.Ascend(elemKey(array, 0), func(k uint64, id model.JobID) bool {
+		if model.JobID(k>>32) != array {
+			return false
+		}
+		j, ok := v.jobs.Get(id)
+		return !ok || f(j)
+	})
+}
+
+// Array gives an array's counters, or nil.
+func (v *View) Array(id model.JobID) *Array {
+	a, _ := v.arrays.Get(id)
+	return a
+}
+
+// Node gives a node by name, or nil.
+func (v *View) Node(name string) *model.Node {
+	n, _ := v.nodes.Get(name)
+	return n
+}
+
+// Nodes calls f for every node in order of name until it returns false.
+func (v *View) Nodes(f func(*model.Node) bool) {
+	v.nodes.Scan(func(_ string, n *model.Node) bool { return f(n) })
+}
+
+// Ready calls f for the jobs that may start in a partition if there is room, best first, until it returns false.
+func (v *View) Ready(part string, f func(*model.Job) bool) {
+	q := v.queues[part]
+	if q == nil {
+		return
+	}
+	q.Scan(func(k readyKey) bool {
+		j, ok := v.jobs.Get(k.id)
+		return !ok || f(j)
+	})
+}
+
+// ReadyLen counts the records that wait in a partition's queue.
+func (v *View) ReadyLen(part string) int {
+	if q := v.queues[part]; q != nil {
+		return q.Len()
+	}
+	return 0
+}
+
+// HasBlob reports whether content with this key is stored.
+func (v *View) HasBlob(key string) bool {
+	_, ok := v.blobs.Get(key)
+	return ok
+}
+
+// Blob gives stored content; its Key is "" when there is none.
+func (v *View) Blob(key string) model.Blob {
+	if b, ok := v.blobs.Get(key); ok {
+		return *b
+	}
+	return model.Blob{}
+}
+
+// NextDue gives the moment from which a Tick has something to do, or 0.
+func (v *View) NextDue() model.Time { return v.nextDue }
+
+// JobCount, Active and Pending count records: all, those with resources, those waiting.
+func (v *View) JobCount() int { return v.jobs.Len() }
+
+// Active counts jobs with resources.
+func (v *View) Active() int { return v.active }
+
+// Pending counts pending records; an array is one.
+func (v *View) Pending() int { return v.pending }
+
+// OutboxLen counts accounting events that wait.
+func (v *View) OutboxLen() int { return v.outbox.Len() }
+
+// Outbox calls f for the events after seq, in order, until it returns false.
+func (v *View) Outbox(after uint64, f func(seq uint64, j *model.Job) bool) {
+	v.outbox.Ascend(after+1, f)
+}
+
+// Usages calls f for every account and user with usage, in order.
+func (v *View) Usages(f func(*Usage) bool) {
+	v.usage.Scan(func(_ string, u *Usage) bool { return f(u) })
+}
+
+// Request gives the job of a RequestID, or 0.
+func (v *View) Request(id string) model.JobID {
+	r, _ := v.requests.Get(id)
+	return r.Job
+}
