@@ -1,0 +1,10 @@
+// Package sched decides: Plan turns the facts of one moment into the starts that shall happen. It has no effects and
+// reads no clock; the same arguments give the same plan, so that production, simulator and tests run the same code.
+//
+// Present policy: priority, then age, per partition. A blocked job blocks what stands behind it in the same partition
+// (nothing overtakes it), other partitions go on. Read sched.go for the numbered steps, fit.go for how a job is laid
+// onto nodes, request.go for what a job asks for.
+//
+// It doesn't own: the order of the queue (kept by state as jobs come and go), validation of requests (ctld uses
+// Possible from here), and the checks against the facts when the plan is applied (state).
+package sched
