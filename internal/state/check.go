@@ -173,6 +173,9 @@ func (s *State) checkDerived() error {
 	if fresh.active != s.active || fresh.pending != s.pending || fresh.nextDue != s.nextDue {
 		return fmt.Errorf("counters differ: active %d/%d, pending %d/%d, due %d/%d", s.active, fresh.active, s.pending, fresh.pending, s.nextDue, fresh.nextDue)
 	}
+	if fresh.moving.Len() != s.moving.Len() {
+		return fmt.Errorf("%d jobs are moving, the facts say %d", s.moving.Len(), fresh.moving.Len())
+	}
 	if len(fresh.waiters) != len(s.waiters) {
 		return fmt.Errorf("%d jobs are waited for, the facts say %d", len(s.waiters), len(fresh.waiters))
 	}

@@ -27,6 +27,9 @@ func waitsForBegin(j *model.Job) bool {
 	return j.State == model.Pending && j.Hold == model.NotHeld && len(j.Deps) == 0 && j.Eligible == 0
 }
 
+// isMoving reports whether j's node has to be told something.
+func isMoving(j *model.Job) bool { return j.State == model.Configuring || j.State == model.Completing }
+
 // limitOf gives the moment at which j's time limit must be looked at, or 0.
 func limitOf(j *model.Job) model.Time {
 	if j.Run == nil || j.State == model.Completing || !j.State.HasResources() {
@@ -63,6 +66,9 @@ func (s *State) index(j *model.Job) {
 	if j.State.HasResources() {
 		s.active++
 	}
+	if isMoving(j) {
+		s.moving.Set(j.ID, j.State)
+	}
 }
 
 func (s *State) unindex(j *model.Job) {
@@ -92,6 +98,9 @@ func (s *State) unindex(j *model.Job) {
 	}
 	if j.State.HasResources() {
 		s.active--
+	}
+	if isMoving(j) {
+		s.moving.Delete(j.ID)
 	}
 }
 
@@ -139,6 +148,7 @@ func (s *State) remove(j *model.Job) {
 func (s *State) reindex() {
 	s.reset()
 	s.ready = new(btree.Map[string, *queue])
+	s.moving = new(btree.Map[model.JobID, model.JobState])
 	s.elems = new(btree.Map[uint64, model.JobID])
 	s.active, s.pending = 0, 0
 	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {

@@ -34,6 +34,8 @@ type facts struct {
 	elems  *btree.Map[uint64, model.JobID] // array<<32|task -> the task's own job
 	ready  *btree.Map[string, *queue]      // by partition: what may start now if there is room
 
+	moving *btree.Map[model.JobID, model.JobState] // jobs of which a node still has to be told something: CONFIGURING, COMPLETING
+
 	requests *btree.Map[string, request]
 	reqQueue *btree.Map[uint64, string] // requests in order of arrival
 	nextReq  uint64
@@ -147,6 +149,7 @@ func New() *State {
 		jobs: new(btree.Map[model.JobID, *model.Job]), nodes: new(btree.Map[string, *model.Node]),
 		blobs: new(btree.Map[string, *model.Blob]), usage: new(btree.Map[string, *Usage]),
 		arrays: new(btree.Map[model.JobID, *Array]), elems: new(btree.Map[uint64, model.JobID]),
+		moving: new(btree.Map[model.JobID, model.JobState]),
 		ready: new(btree.Map[string, *queue]), requests: new(btree.Map[string, request]),
 		reqQueue: new(btree.Map[uint64, string]), outbox: new(btree.Map[uint64, *model.Job]),
 		outSeq: new(btree.Map[model.JobID, uint64]),

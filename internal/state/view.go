@@ -17,6 +17,7 @@ func (s *State) View() *View {
 	v := &View{facts: s.facts, queues: make(map[string]*btree.BTreeG[readyKey], s.ready.Len())}
 	v.jobs, v.nodes, v.blobs, v.usage = s.jobs.Copy(), s.nodes.Copy(), s.blobs.Copy(), s.usage.Copy()
 	v.arrays, v.elems, v.outbox = s.arrays.Copy(), s.elems.Copy(), s.outbox.Copy()
+	v.moving = s.moving.Copy()
 	v.requests, v.reqQueue = s.requests.Copy(), s.reqQueue.Copy()
 	s.ready.Scan(func(part string, q *queue) bool {
 		v.queues[part] = q.tree.Copy()
@@ -101,6 +102,15 @@ func (v *View) ReadyLen(part string) int {
 		return q.Len()
 	}
 	return 0
+}
+
+// Moving calls f for the jobs of which a node still has to be told something (CONFIGURING, COMPLETING), in order of
+// ID, until it returns false.
+func (v *View) Moving(f func(*model.Job) bool) {
+	v.moving.Scan(func(id model.JobID, _ model.JobState) bool {
+		j, ok := v.jobs.Get(id)
+		return !ok || f(j)
+	})
 }
 
 // HasBlob reports whether content with this key is stored.
