@@ -1,0 +1,91 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ErrDependency is what every error of ParseDeps wraps.
+var ErrDependency = errors.New("invalid dependency")
+
+// ParseDeps reads a --dependency value: kind:job[_task][+minutes][:job...], several joined with "," (all) or "?" (any
+// one), or singleton. anyOf tells the two apart.
+func ParseDeps(text string) (deps []Dep, anyOf bool, err error) {
+	bad := func(format string, a ...any) ([]Dep, bool, error) {
+		return nil, false, fmt.Errorf("%w '%s': %s", ErrDependency, text, fmt.Sprintf(format, a...))
+	}
+	anyOf = strings.Contains(text, "?")
+	if anyOf && strings.Contains(text, ",") {
+		return bad("use either , (all) or ? (any one) between conditions, not both")
+	}
+	sep := ","
+	if anyOf {
+		sep = "?"
+	}
+	if text == "" || text == "none" || text == "(null)" {
+		return nil, false, nil
+	}
+	for _, part := range strings.Split(text, sep) {
+		words := strings.Split(part, ":")
+		kind, ok := ParseDepKind(strings.ToLower(words[0]))
+		if !ok {
+			// a bare number goes on with the last kind, or means afterany, as in Slurm
+			if _, _, _, jerr := parseDepJob(words[0]); jerr != nil {
+				return bad("'%s' is not a kind; write after, afterany, afterok, afternotok, aftercorr (each with :JOBID) or singleton", words[0])
+			}
+			kind = DepAfterAny
+			if len(deps) > 0 && deps[len(deps)-1].Kind != DepSingleton {
+				kind = deps[len(deps)-1].Kind
+			}
+			words = append([]string{""}, words...)
+		}
+		if kind == DepSingleton {
+			if len(words) > 1 {
+				return bad("singleton stands alone, without a job")
+			}
+			deps = append(deps, Dep{Kind: kind, Task: NoTask})
+			continue
+		}
+		if len(words) < 2 {
+			return bad("%s needs a job, as in %s:123", kind, kind)
+		}
+		for _, w := range words[1:] {
+			job, task, delay, jerr := parseDepJob(w)
+			if jerr != nil {
+				return bad("%v", jerr)
+			}
+			if delay > 0 && kind != DepAfter {
+				return bad("only after:JOBID takes +MINUTES")
+			}
+			deps = append(deps, Dep{Kind: kind, Job: job, Task: task, DelayS: delay})
+		}
+	}
+	return deps, anyOf, nil
+}
+
+func parseDepJob(w string) (id JobID, task int32, delayS int64, err error) {
+	job, delay, hasDelay := strings.Cut(w, "+")
+	idText, taskText, hasTask := strings.Cut(job, "_")
+	n, err := strconv.ParseUint(idText, 10, 32)
+	if err != nil || n == 0 {
+		return 0, 0, 0, fmt.Errorf("'%s' is not a job id", w)
+	}
+	task = NoTask
+	if hasTask && taskText != "*" {
+		t, err := strconv.ParseInt(taskText, 10, 32)
+		if err != nil || t < 0 {
+			return 0, 0, 0, fmt.Errorf("'%s' is not a task of an array", w)
+		}
+		task = int32(t)
+	}
+	if hasDelay {
+		m, err := strconv.ParseInt(delay, 10, 32)
+		if err != nil || m < 0 {
+			return 0, 0, 0, fmt.Errorf("'+%s' is not a number of minutes", delay)
+		}
+		delayS = m * 60
+	}
+	return JobID(n), task, delayS, nil
+}
