@@ -1,0 +1,155 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+)
+
+const (
+	queueCommands = 4096
+	queueBytes    = 32 << 20
+)
+
+// request is one Propose or ProposeBatch on its way.
+type request struct {
+	cmds  [][]byte
+	bytes int
+	done  chan outcome // holds one
+}
+
+type outcome struct {
+	results []any
+	err     error
+}
+
+// queue holds requests until they are put into an entry. It is bounded in commands and bytes: push waits for room.
+type queue struct {
+	mu       sync.Mutex
+	items    []*request
+	commands int
+	bytes    int
+	closed   bool
+	waiting  int           // pushes that wait for room
+	room     chan struct{} // closed and replaced when there is room again
+	wake     chan struct{} // holds one: there is something to take, or the queue was closed
+}
+
+func newQueue() *queue {
+	return &queue{room: make(chan struct{}), wake: make(chan struct{}, 1)}
+}
+
+// push appends r. It returns ErrQueueFull (with ctx's error) when ctx ends first, ErrClosed after close.
+func (q *queue) push(ctx context.Context, r *request) error {
+	q.mu.Lock()
+	for {
+		if q.closed {
+			q.mu.Unlock()
+			return ErrClosed
+		}
+		// A batch larger than the queue gets in when it is alone.
+		if len(q.items) == 0 || q.commands+len(r.cmds) <= queueCommands && q.bytes+r.bytes <= queueBytes {
+			break
+		}
+		q.waiting++
+		room := q.room
+		q.mu.Unlock()
+		var ended error
+		select {
+		case <-room:
+		case <-ctx.Done():
+			ended = context.Cause(ctx)
+		}
+		q.mu.Lock()
+		q.waiting--
+		if ended != nil {
+			n := q.commands
+			q.mu.Unlock()
+			return fmt.Errorf("%w (%d commands wait): %w", ErrQueueFull, n, ended)
+		}
+	}
+	q.items = append(q.items, r)
+	q.commands += len(r.cmds)
+	q.bytes += r.bytes
+	q.mu.Unlock()
+	q.notify()
+	return nil
+}
+
+// take waits for requests and removes as many as fit one entry, at least one. It returns nil after close.
+func (q *queue) take() []*request {
+	for {
+		q.mu.Lock()
+		if q.closed {
+			q.mu.Unlock()
+			return nil
+		}
+		if len(q.items) > 0 {
+			break
+		}
+		q.mu.Unlock()
+		<-q.wake
+	}
+	defer q.mu.Unlock()
+	n, commands, bytes := 0, 0, 0
+	for _, r := range q.items {
+		if n > 0 && (commands+len(r.cmds) > entryCommands || bytes+r.bytes > entryBytes) {
+			break
+		}
+		n, commands, bytes = n+1, commands+len(r.cmds), bytes+r.bytes
+	}
+	batch := slices.Clone(q.items[:n])
+	q.items = slices.Delete(q.items, 0, n)
+	q.removed(commands, bytes)
+	return batch
+}
+
+// withdraw removes r, and reports whether it was still there.
+func (q *queue) withdraw(r *request) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.items, r)
+	if i < 0 {
+		return false
+	}
+	q.items = slices.Delete(q.items, i, i+1)
+	q.removed(len(r.cmds), r.bytes)
+	return true
+}
+
+// close refuses what is queued and what comes.
+func (q *queue) close() {
+	q.mu.Lock()
+	items := q.items
+	q.items, q.closed = nil, true
+	q.removed(q.commands, q.bytes)
+	q.mu.Unlock()
+	for _, r := range items {
+		r.done <- outcome{err: ErrClosed}
+	}
+	q.notify()
+}
+
+func (q *queue) len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.commands
+}
+
+// removed accounts for what has left and lets the waiting pushes look again. The lock is held.
+func (q *queue) removed(commands, bytes int) {
+	q.commands -= commands
+	q.bytes -= bytes
+	if q.waiting > 0 {
+		close(q.room)
+		q.room = make(chan struct{})
+	}
+}
+
+func (q *queue) notify() {
+	select {
+	case q.wake <- struct{}{}:
+	default: // a wake-up is already there
+	}
+}

@@ -1,0 +1,595 @@
+package store
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestMain: with STORE_TEST_DIR set the test binary is a voter to be killed, see TestKilledProcess.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("STORE_TEST_DIR"); dir != "" {
+		fmt.Fprintln(os.Stderr, proposeForever(dir))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func TestSingleVoterKeepsItsState(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "raft")
+	g := newGroup(t, 1, Options{Logger: testLogger(t)})
+	began := time.Now()
+	m := g.start(g.peers[0], dir)
+	g.leader()
+	t.Logf("leads %v after Open", time.Since(began))
+	for i := range 10 {
+		if got := propose(t, m.Store, fmt.Sprint("cmd", i)); got != i+1 {
+			t.Errorf("command %d got result %d", i, got)
+		}
+	}
+	if up := <-m.LeaderCh(); !up {
+		t.Error("LeaderCh says false first")
+	}
+	if id, addr := m.Leader(); id != "c1" || addr != g.peers[0].Addr {
+		t.Errorf("leader is %q at %q", id, addr)
+	}
+	if err := m.VerifyLeader(t.Context()); err != nil {
+		t.Error(err)
+	}
+	term := m.Term()
+	want := m.machine.snapshot()
+	for range 2 {
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := m.Propose(t.Context(), []byte("x")); !errors.Is(err, ErrClosed) && !errors.Is(err, ErrNotLeader) {
+		t.Errorf("Propose after Close: %v", err)
+	}
+	if err := m.Barrier(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("Barrier after Close: %v", err)
+	}
+	for path, want := range map[string]os.FileMode{"": 0o700, "snapshots": 0o700, "raft.db": 0o600} {
+		st, err := os.Stat(filepath.Join(dir, path))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if st.Mode().Perm() != want {
+			t.Errorf("%s has mode %v, want %v", st.Name(), st.Mode().Perm(), want)
+		}
+	}
+
+	m = g.start(g.peers[0], dir)
+	g.leader()
+	if !bytes.Equal(m.machine.snapshot(), want) {
+		t.Errorf("after reopening there are %d commands", m.machine.count())
+	}
+	if m.Term() <= term {
+		t.Errorf("term %d after %d", m.Term(), term)
+	}
+}
+
+func TestSnapshotTruncationRestart(t *testing.T) {
+	dir := t.TempDir()
+	g := newGroup(t, 1, Options{TrailingLogs: 5})
+	m := g.start(g.peers[0], dir)
+	g.leader()
+	if err := m.Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 100 {
+		propose(t, m.Store, fmt.Sprint("before", i))
+	}
+	if err := m.Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	if first, err := m.disk.logs.FirstIndex(); err != nil || first < 90 {
+		t.Errorf("the log still begins at %d, %v", first, err)
+	}
+	if st := m.Stats(); st.SnapshotIndex < 100 || st.Applied < st.SnapshotIndex || st.State != "Leader" {
+		t.Errorf("stats: %+v", st)
+	}
+	propose(t, m.Store, "after")
+	want := m.machine.snapshot()
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "snapshots", "1-2-3.tmp"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+
+	m = g.start(g.peers[0], dir)
+	g.leader()
+	if m.machine.restores != 1 || !bytes.Equal(m.machine.snapshot(), want) {
+		t.Errorf("%d restores, %d commands", m.machine.restores, m.machine.count())
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "snapshots", "*.tmp")); err != nil || len(left) > 0 {
+		t.Errorf("unfinished snapshots left: %v, %v", left, err)
+	}
+}
+
+// TestApplyGoesOnDuringSnapshot, and Close doesn't wait for a large one.
+func TestApplyGoesOnDuringSnapshot(t *testing.T) {
+	dir := t.TempDir()
+	g := newGroup(t, 1, Options{})
+	m := g.start(g.peers[0], dir)
+	g.leader()
+	propose(t, m.Store, "one")
+	m.machine.block = make(chan struct{})
+	done := make(chan error, 1)
+	go func() { done <- m.Snapshot() }()
+	for i := range 50 {
+		propose(t, m.Store, fmt.Sprint("during", i))
+	}
+	close(m.machine.block)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	want := m.machine.snapshot()
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	m = g.start(g.peers[0], dir)
+	g.leader()
+	if !bytes.Equal(m.machine.snapshot(), want) {
+		t.Error("the state differs after a snapshot taken under load")
+	}
+}
+
+func TestSnapshotByBytes(t *testing.T) {
+	g := newGroup(t, 1, Options{Net: NewMemNet()})
+	m := g.start(g.peers[0], "")
+	g.leader()
+	big := strings.Repeat("x", 1<<20)
+	for range snapshotEveryBytes>>20 + 1 {
+		propose(t, m.Store, big)
+	}
+	await(t, "a snapshot", func() bool { return m.Stats().SnapshotIndex > 0 })
+}
+
+// TestCopyOfOpenDirectory: what is acknowledged is in the files at that moment, without Close.
+func TestCopyOfOpenDirectory(t *testing.T) {
+	base := t.TempDir()
+	g := newGroup(t, 1, Options{TrailingLogs: 3})
+	m := g.start(g.peers[0], filepath.Join(base, "live"))
+	g.leader()
+	for round := range 4 {
+		for i := range 20 {
+			propose(t, m.Store, fmt.Sprint("r", round, "c", i))
+		}
+		dir := filepath.Join(base, fmt.Sprint("copy", round))
+		if err := os.CopyFS(dir, os.DirFS(filepath.Join(base, "live"))); err != nil {
+			t.Fatal(err)
+		}
+		want := m.machine.snapshot()
+		other := newGroup(t, 1, Options{})
+		c := other.start(other.peers[0], dir)
+		other.leader()
+		if !bytes.Equal(c.machine.snapshot(), want) {
+			t.Errorf("round %d: the copy has %d commands of %d", round, c.machine.count(), m.machine.count())
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := m.Snapshot(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestKilledProcess kills a voter in the middle of its work: every command it printed as done must be there, once.
+func TestKilledProcess(t *testing.T) {
+	dir := t.TempDir()
+	acked := 0
+	for round := range 3 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "STORE_TEST_DIR="+dir)
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var stderr bytes.Buffer
+		cmd.Stderr = &stderr
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		var done []string
+		sc := bufio.NewScanner(out)
+		for sc.Scan() {
+			if done = append(done, sc.Text()); len(done) == 200*(round+1) {
+				if err := cmd.Process.Kill(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		// Killed: the error says so.
+		if err := cmd.Wait(); len(done) < 200*(round+1) {
+			t.Fatalf("the voter ended by itself: %v\n%s", err, stderr.String())
+		}
+		acked += len(done)
+		g := newGroup(t, 1, Options{})
+		m := g.start(g.peers[0], dir)
+		g.leader()
+		for _, c := range done {
+			if n := m.machine.times(c); n != 1 {
+				t.Errorf("round %d: %s is there %d times", round, c, n)
+			}
+		}
+		if got := m.machine.count(); got < acked {
+			t.Errorf("round %d: %d commands, %d were acknowledged", round, got, acked)
+		}
+		if err := m.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// proposeForever is the process that gets killed: it prints each command when it is acknowledged.
+func proposeForever(dir string) error {
+	m := newLedger()
+	s, err := Open(Options{ID: "c1", Dir: dir, Peers: []Peer{{"c1", "mem"}}, Net: NewMemNet(), Machine: m, SnapshotThreshold: 50, TrailingLogs: 10})
+	if err != nil {
+		return err
+	}
+	<-s.LeaderCh()
+	if err := s.Barrier(context.Background()); err != nil {
+		return err
+	}
+	failed := make(chan error, 8)
+	for w := range 8 {
+		go func() {
+			for i := 0; ; i++ {
+				cmd := fmt.Sprintf("pid%d-w%d-%d", os.Getpid(), w, i)
+				if _, err := s.Propose(context.Background(), []byte(cmd)); err != nil {
+					failed <- err
+					return
+				}
+				fmt.Println(cmd)
+				if i%40 == 39 && w == 0 {
+					if err := s.Snapshot(); err != nil {
+						failed <- err
+						return
+					}
+				}
+			}
+		}()
+	}
+	return <-failed
+}
+
+func TestThreeVotersOnTCP(t *testing.T) {
+	base := t.TempDir()
+	g := newGroup(t, 3, Options{HeartbeatTimeout: 150 * time.Millisecond, Logger: testLogger(t), TrailingLogs: 10})
+	g.startAll(base)
+	lead := g.leader()
+	n := 0
+	for range 50 {
+		propose(t, lead.Store, fmt.Sprint("a", n))
+		n++
+	}
+	g.agree(n)
+
+	// A follower refuses, and knows who leads.
+	for id, m := range g.members {
+		if m == lead {
+			continue
+		}
+		_, err := m.Propose(t.Context(), []byte("to a follower"))
+		if !errors.Is(err, ErrNotLeader) || !strings.Contains(err.Error(), lead.peer.ID+" at "+lead.peer.Addr) {
+			t.Errorf("%s: %v", id, err)
+		}
+		if err := m.VerifyLeader(t.Context()); !errors.Is(err, ErrNotLeader) {
+			t.Errorf("%s verifies: %v", id, err)
+		}
+		if err := m.Barrier(t.Context()); !errors.Is(err, ErrNotLeader) {
+			t.Errorf("%s barrier: %v", id, err)
+		}
+		if st := m.Stats(); st.State != "Follower" || st.Leader != lead.peer.ID || st.LastContact < 0 || len(st.Voters) != 3 {
+			t.Errorf("%s: %+v", id, st)
+		}
+	}
+
+	// A planned hand-over.
+	if err := lead.TransferLeadership(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "another leader", func() bool { return !lead.IsLeader() && g.leader() != lead })
+	for range 10 {
+		g.proposeSomewhere(fmt.Sprint("b", n))
+		n++
+	}
+	g.agree(n)
+
+	// The leader stops; the others go on; it comes back with a log so old that it gets a snapshot.
+	lead = g.leader()
+	term := lead.Term()
+	if err := lead.Close(); err != nil {
+		t.Fatal(err)
+	}
+	delete(g.members, lead.peer.ID)
+	stopped := time.Now()
+	next := g.leader()
+	t.Logf("new leader %v after the old one closed", time.Since(stopped))
+	if next.Term() <= term {
+		t.Errorf("term %d after %d", next.Term(), term)
+	}
+	for range 100 {
+		propose(t, next.Store, fmt.Sprint("c", n))
+		n++
+	}
+	if err := next.Snapshot(); err != nil {
+		t.Fatal(err)
+	}
+	back := g.start(lead.peer, filepath.Join(base, lead.peer.ID))
+	g.agree(n)
+	if back.machine.restores == 0 {
+		t.Error("the returning voter got no snapshot")
+	}
+	for range 10 {
+		g.proposeSomewhere(fmt.Sprint("d", n))
+		n++
+	}
+	g.agree(n)
+}
+
+// TestAddressesMayChange: the log names the voters, the configuration their addresses.
+func TestAddressesMayChange(t *testing.T) {
+	base := t.TempDir()
+	for round := range 2 {
+		g := newGroup(t, 3, Options{HeartbeatTimeout: 100 * time.Millisecond}) // new ports each round
+		g.startAll(base)
+		g.proposeSomewhere(fmt.Sprint("round", round))
+		g.agree(round + 1)
+		for _, m := range g.members {
+			if err := m.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+// TestHourOfFailover: three voters in one bubble of fake time. Every ten minutes the leader is cut off from the others;
+// what it has acknowledged must not be lost, and what it takes while cut off must not be acknowledged.
+func TestHourOfFailover(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		mem := NewMemNet()
+		g := newGroup(t, 3, Options{Net: mem, SnapshotThreshold: 20, TrailingLogs: 5})
+		g.startAll("")
+		lead := g.leader()
+		n := 0
+		for range 6 {
+			time.Sleep(10 * time.Minute)
+			lead = g.leader()
+			propose(t, lead.Store, fmt.Sprint("cmd", n))
+			n++
+			mem.Isolate(lead.peer.Addr)
+			delete(g.members, lead.peer.ID)
+			cut := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			if _, err := lead.Propose(ctx, []byte("lost")); !errors.Is(err, ErrLeadershipLost) && !errors.Is(err, ErrNotLeader) {
+				t.Errorf("the isolated leader said %v", err)
+			}
+			cancel()
+			next := g.leader()
+			if d := time.Since(cut); d > 10*time.Second {
+				t.Errorf("a new leader after %v", d)
+			}
+			for range 30 {
+				propose(t, next.Store, fmt.Sprint("cmd", n))
+				n++
+			}
+			mem.Rejoin(lead.peer.Addr)
+			g.members[lead.peer.ID] = lead
+			g.agree(n)
+		}
+		for _, m := range g.members {
+			if m.machine.times("lost") != 0 {
+				t.Error("a command that was never acknowledged, on a leader without majority, was applied")
+			}
+		}
+	})
+}
+
+// TestConcurrentProposesShareEntries is the point of group commit.
+func TestConcurrentProposesShareEntries(t *testing.T) {
+	g := newGroup(t, 1, Options{})
+	m := g.start(g.peers[0], t.TempDir())
+	g.leader()
+	const callers, each = 64, 50
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for i := range each {
+				r, err := m.Propose(t.Context(), fmt.Appendf(nil, "c%d-%d", c, i))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				// Each caller gets the result of its own command.
+				m.machine.mu.Lock()
+				if got := m.machine.lines[r.(int)-1]; got != fmt.Sprintf("c%d-%d", c, i) {
+					t.Errorf("result %v is of %s", r, got)
+				}
+				m.machine.mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	st := m.Stats()
+	t.Logf("%d commands in %d entries", st.Commands, st.Entries)
+	if st.Commands != callers*each || st.Entries*4 > st.Commands {
+		t.Errorf("%d commands took %d entries", st.Commands, st.Entries)
+	}
+}
+
+func TestBatchStaysTogether(t *testing.T) {
+	g := newGroup(t, 1, Options{Net: NewMemNet()})
+	m := g.start(g.peers[0], "")
+	g.leader()
+	var wg sync.WaitGroup
+	for c := range 8 {
+		wg.Go(func() {
+			for i := range 20 {
+				var cmds [][]byte
+				for k := range 100 {
+					cmds = append(cmds, fmt.Appendf(nil, "b%d.%d.%d", c, i, k))
+				}
+				rs, err := m.ProposeBatch(t.Context(), cmds)
+				if err != nil || len(rs) != 100 {
+					t.Errorf("%d results, %v", len(rs), err)
+					return
+				}
+				for k, r := range rs {
+					if r.(int) != rs[0].(int)+k {
+						t.Errorf("command %d of a batch is at %d, the first at %d", k, r, rs[0])
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if rs, err := m.ProposeBatch(t.Context(), nil); rs != nil || err != nil {
+		t.Errorf("an empty batch: %v, %v", rs, err)
+	}
+	if _, err := m.Propose(t.Context(), make([]byte, MaxCommandBytes+1)); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a command too large: %v", err)
+	}
+	if _, err := m.ProposeBatch(t.Context(), make([][]byte, MaxBatchCommands+1)); !errors.Is(err, ErrTooLarge) {
+		t.Errorf("a batch too large: %v", err)
+	}
+	if rs, err := m.ProposeBatch(t.Context(), make([][]byte, 2*queueCommands)); err != nil || len(rs) != 2*queueCommands {
+		t.Errorf("a batch larger than the queue: %d results, %v", len(rs), err)
+	}
+}
+
+func TestOpenRefuses(t *testing.T) {
+	dir := t.TempDir()
+	g := newGroup(t, 1, Options{})
+	m := g.start(g.peers[0], dir)
+	g.leader()
+	mem := func(o Options) Options {
+		o.Net = NewMemNet()
+		if o.Machine == nil {
+			o.Machine = newLedger()
+		}
+		return o
+	}
+	one := []Peer{{"c1", "a"}}
+	_, err := Open(mem(Options{ID: "c1", Dir: dir, Peers: one}))
+	if err == nil || !strings.Contains(err.Error(), "in use by another process") {
+		t.Errorf("a second store on one directory: %v", err)
+	}
+	if err := m.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "notadir"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	damaged := t.TempDir()
+	if err := os.WriteFile(filepath.Join(damaged, "raft.db"), bytes.Repeat([]byte("garbage!"), 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for want, o := range map[string]Options{
+		"belongs to the controllers c1, the configuration names c1, c2, c3": {ID: "c1", Dir: dir, Peers: []Peer{{"c1", "a"}, {"c2", "b"}, {"c3", "c"}}},
+		"belongs to the controllers c1, the configuration names other":      {ID: "other", Dir: dir, Peers: []Peer{{"other", "a"}}},
+		`this voter, "c9", is not among the voters c1`:                      {ID: "c9", Peers: one},
+		"two voters with one name":                                          {ID: "c1", Peers: []Peer{{"c1", "a"}, {"c1", "b"}}},
+		"name or address is empty":                                          {ID: "c1", Peers: []Peer{{"c1", ""}}},
+		"0 voters":                                                          {ID: "c1"},
+		"ID is empty":                                                       {Peers: one},
+		"heartbeat timeout 1ms":                                             {ID: "c1", Peers: one, HeartbeatTimeout: time.Millisecond},
+		"not a directory":                                                   {ID: "c1", Peers: one, Dir: filepath.Join(dir, "notadir", "x")},
+		"opening " + damaged:                                                {ID: "c1", Peers: one, Dir: damaged},
+	} {
+		if s, err := Open(mem(o)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+			if s != nil {
+				_ = s.Close()
+			}
+		}
+	}
+	// A refused listener is closed, not leaked.
+	l := listen(t, "127.0.0.1:0")
+	if _, err := Open(Options{ID: "", Layer: l}); err == nil {
+		t.Error("no error")
+	}
+	if _, err := l.Accept(); err == nil {
+		t.Error("the listener is still open")
+	}
+	// The refused cluster has left the log as it was.
+	m = g.start(g.peers[0], dir)
+	g.leader()
+}
+
+// TestCrashWhileBeginning: between the two writes of a new log.
+func TestCrashWhileBeginning(t *testing.T) {
+	dir := t.TempDir()
+	d, err := openDisk(Options{Dir: dir, Logger: testLogger(t)}, newLogger(testLogger(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.stable.SetUint64([]byte("CurrentTerm"), 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.close(); err != nil {
+		t.Fatal(err)
+	}
+	g := newGroup(t, 1, Options{})
+	m := g.start(g.peers[0], dir)
+	g.leader()
+	propose(t, m.Store, "x")
+}
+
+// TestCloseLeavesNothing: no goroutine and no open file.
+func TestCloseLeavesNothing(t *testing.T) {
+	files := func() int {
+		es, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip("no /proc here to count open files in")
+		}
+		return len(es)
+	}
+	base := t.TempDir()
+	goroutines, open := runtime.NumGoroutine(), files()
+	g := newGroup(t, 3, Options{HeartbeatTimeout: 100 * time.Millisecond})
+	g.startAll(base)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for w := range 8 {
+		wg.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				for _, m := range g.members {
+					// What is refused while the voters close doesn't matter here; hanging would.
+					_, _ = m.Propose(context.Background(), fmt.Appendf(nil, "%d.%d", w, i))
+					_ = m.VerifyLeader(context.Background())
+				}
+			}
+		})
+	}
+	g.leader()
+	for _, m := range g.members {
+		if err := m.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	close(stop)
+	wg.Wait()
+	await(t, "goroutines and files to end", func() bool { return runtime.NumGoroutine() <= goroutines && files() <= open })
+}

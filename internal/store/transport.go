@@ -1,0 +1,178 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/raft"
+)
+
+// newTransport connects raft with the other voters. Until admit is called nobody gets in.
+func newTransport(o Options, lg *logger) (t raft.Transport, admit func(), leave func() error) {
+	if o.Net != nil {
+		mem := o.Net.transport(o.addr(o.ID))
+		return mem, func() { o.Net.join(mem) }, func() error { o.Net.leave(mem); return nil }
+	}
+	g := &gate{layer: o.Layer, open: make(chan struct{}), closed: make(chan struct{}), conns: map[*incoming]bool{}}
+	nt := raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+		Stream: g, Logger: lg, MaxPool: transportPool, Timeout: transportTimeout, ServerAddressProvider: addressBook{o},
+		MsgpackUseNewTimeFormat: true,
+	})
+	leave = func() error {
+		err := nt.Close()
+		nt.CloseStreams() // Close leaves the pooled connections open
+		return err
+	}
+	return nt, sync.OnceFunc(func() { close(g.open) }), leave
+}
+
+// addressBook finds voters where Options.Peers says, not where the log once said.
+type addressBook struct{ o Options }
+
+func (b addressBook) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
+	if a := b.o.addr(string(id)); a != "" {
+		return raft.ServerAddress(a), nil
+	}
+	return "", fmt.Errorf("no address for controller %s", id)
+}
+
+// gate makes a StreamLayer raft's. It holds back incoming connections until open is closed, and closes them at the end:
+// raft leaves that to the other side.
+type gate struct {
+	layer  StreamLayer
+	open   chan struct{}
+	once   sync.Once
+	closed chan struct{}
+
+	mu    sync.Mutex
+	conns map[*incoming]bool
+	shut  bool
+}
+
+type incoming struct {
+	net.Conn
+	gate *gate
+}
+
+func (c *incoming) Close() error {
+	c.gate.mu.Lock()
+	delete(c.gate.conns, c)
+	c.gate.mu.Unlock()
+	return c.Conn.Close()
+}
+
+func (g *gate) Accept() (net.Conn, error) {
+	select {
+	case <-g.open:
+	case <-g.closed:
+		return nil, net.ErrClosed
+	}
+	conn, err := g.layer.Accept()
+	if err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.shut {
+		_ = conn.Close() // a caller that came too late
+		return nil, net.ErrClosed
+	}
+	c := &incoming{conn, g}
+	g.conns[c] = true
+	return c, nil
+}
+
+func (g *gate) Close() error {
+	g.once.Do(func() { close(g.closed) })
+	err := g.layer.Close()
+	g.mu.Lock()
+	g.shut = true
+	left := slices.Collect(maps.Keys(g.conns))
+	g.mu.Unlock()
+	for _, c := range left {
+		_ = c.Close() // the other side sees the end; there is nobody here to tell
+	}
+	if errors.Is(err, net.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (g *gate) Addr() net.Addr { return g.layer.Addr() }
+
+func (g *gate) Dial(a raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
+	return g.layer.Dial(string(a), timeout)
+}
+
+// memRPCTimeout is how long a voter in memory waits for another's answer.
+const memRPCTimeout = 500 * time.Millisecond
+
+// MemNet connects stores of one process without sockets, for tests, also inside testing/synctest. Any of them can be cut
+// off from the others.
+type MemNet struct {
+	mu  sync.Mutex
+	in  map[raft.ServerAddress]*raft.InmemTransport
+	cut map[raft.ServerAddress]bool
+}
+
+// NewMemNet returns a net with nobody in it.
+func NewMemNet() *MemNet {
+	return &MemNet{in: map[raft.ServerAddress]*raft.InmemTransport{}, cut: map[raft.ServerAddress]bool{}}
+}
+
+// Isolate cuts the voter at addr off from all others, until Rejoin; also if it is restarted in between.
+func (n *MemNet) Isolate(addr string) { n.set(addr, true) }
+
+// Rejoin undoes Isolate.
+func (n *MemNet) Rejoin(addr string) { n.set(addr, false) }
+
+func (n *MemNet) set(addr string, cut bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut[raft.ServerAddress(addr)] = cut
+	n.wire()
+}
+
+func (n *MemNet) transport(addr string) *raft.InmemTransport {
+	_, t := raft.NewInmemTransportWithTimeout(raft.ServerAddress(addr), memRPCTimeout)
+	return t
+}
+
+func (n *MemNet) join(t *raft.InmemTransport) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.in[t.LocalAddr()] = t
+	n.wire()
+}
+
+func (n *MemNet) leave(t *raft.InmemTransport) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.in[t.LocalAddr()] == t {
+		delete(n.in, t.LocalAddr())
+	}
+	for _, other := range n.in {
+		other.Disconnect(t.LocalAddr())
+	}
+	t.DisconnectAll()
+}
+
+// wire connects and disconnects each pair as it should be. The lock is held.
+func (n *MemNet) wire() {
+	for a, ta := range n.in {
+		for b, tb := range n.in {
+			switch {
+			case a == b:
+			case n.cut[a] || n.cut[b]:
+				ta.Disconnect(b)
+			default:
+				ta.Connect(b, tb)
+			}
+		}
+	}
+}
