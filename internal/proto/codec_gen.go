@@ -360,7 +360,7 @@ func (x *Attempt) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Hello) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(7); err != nil {
+	if err := e.EncodeArrayLen(8); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Node); err != nil {
@@ -388,6 +388,9 @@ func (x *Hello) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Known[i1].EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeUint(x.Instance); err != nil {
+		return err
 	}
 	return nil
 }
@@ -474,7 +477,17 @@ func (x *Hello) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Known = s2
 		}
 	}
-	return wire.Skip(d, n-7)
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Hello.Instance", err)
+		}
+		x.Instance = v
+	}
+	return wire.Skip(d, n-8)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -685,7 +698,7 @@ func (x *Hardware) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Welcome) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(5); err != nil {
+	if err := e.EncodeArrayLen(6); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Cluster); err != nil {
@@ -708,6 +721,9 @@ func (x *Welcome) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Def.EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeUint(x.Instance); err != nil {
+		return err
 	}
 	return nil
 }
@@ -775,7 +791,17 @@ func (x *Welcome) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Def = v1
 		}
 	}
-	return wire.Skip(d, n-5)
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Welcome.Instance", err)
+		}
+		x.Instance = v
+	}
+	return wire.Skip(d, n-6)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -22,6 +22,10 @@ type Hello struct {
 	BootAt  model.Time
 	UpSince model.Time
 	Known   []Attempt
+
+	// Instance is the one that the node's attempts belong to (see Welcome), 0 if none yet: a leader of another one
+	// takes Known for empty, because its job numbers mean other jobs.
+	Instance uint64
 }
 
 // Hardware is what a node finds on itself.
@@ -50,6 +54,10 @@ type Welcome struct {
 	HeartbeatS int64
 	KillWaitS  int64
 	Def        *model.NodeDef
+
+	// Instance tells apart the histories of controllers that share a cluster's name (see Put). A node that held
+	// attempts of another one ends them and counts epochs from the start; 0 changes nothing.
+	Instance uint64
 }
 
 // Orders is what the leader wants of a node: level-triggered, so every order may come again.
