@@ -8,6 +8,7 @@ var leaves = []string{
 	"internal/codecgen",
 	"internal/golden",
 	"internal/hostlist",
+	"internal/outpath",
 	"internal/version",
 	"internal/walltime",
 }

@@ -45,6 +45,7 @@ var expected = map[string]slog.Level{
 	"peer has newer term, stopping replication":                  slog.LevelInfo,
 	"appendEntries rejected, sending older logs":                 slog.LevelInfo,
 	"failed to get previous log":                                 slog.LevelInfo,
+	"failed to get log":                                          slog.LevelInfo, // compacted: a snapshot is sent instead
 	"found temporary snapshot":                                   slog.LevelDebug,
 	"skipping application of old log":                            slog.LevelDebug,
 	"election won":                                               slog.LevelInfo,

@@ -179,7 +179,9 @@ func (g *group) start(p Peer, dir string) *member {
 	o := g.opts
 	o.ID, o.Peers, o.Dir = p.ID, g.peers, dir
 	m := newLedger()
-	o.Machine = m
+	if o.Machine == nil {
+		o.Machine = m
+	}
 	if o.Net == nil {
 		l, ok := g.layers[p.ID]
 		if !ok {

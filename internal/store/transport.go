@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"slices"
@@ -57,6 +58,15 @@ type gate struct {
 type incoming struct {
 	net.Conn
 	gate *gate
+}
+
+// Read reports our own closing as an end, which raft takes quietly.
+func (c *incoming) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if errors.Is(err, net.ErrClosed) {
+		err = io.EOF
+	}
+	return n, err
 }
 
 func (c *incoming) Close() error {
