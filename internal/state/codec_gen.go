@@ -993,7 +993,7 @@ func (x *NodeEdit) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *SetConfig) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(1); err != nil {
+	if err := e.EncodeArrayLen(2); err != nil {
 		return err
 	}
 	if x.Config == nil {
@@ -1004,6 +1004,9 @@ func (x *SetConfig) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Config.EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeUint(x.Instance); err != nil {
+		return err
 	}
 	return nil
 }
@@ -1031,7 +1034,17 @@ func (x *SetConfig) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Config = v1
 		}
 	}
-	return wire.Skip(d, n-1)
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("SetConfig.Instance", err)
+		}
+		x.Instance = v
+	}
+	return wire.Skip(d, n-2)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -1101,7 +1114,7 @@ func (x *Tick) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *snapHead) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(13); err != nil {
+	if err := e.EncodeArrayLen(14); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Format)); err != nil {
@@ -1147,6 +1160,9 @@ func (x *snapHead) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeUint(x.Outbox); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.Instance); err != nil {
 		return err
 	}
 	return nil
@@ -1301,7 +1317,17 @@ func (x *snapHead) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Outbox = v
 	}
-	return wire.Skip(d, n-13)
+	if n < 14 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("snapHead.Instance", err)
+		}
+		x.Instance = v
+	}
+	return wire.Skip(d, n-14)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -179,7 +179,8 @@ type NodeEdit struct {
 //
 //gbatch:codec
 type SetConfig struct {
-	Config *model.Config
+	Config   *model.Config
+	Instance uint64 // of a new cluster: random, never 0; ignored once the cluster has one
 }
 
 // Trim drops accounting records up to Seq: gdbd has them.

@@ -10,6 +10,9 @@ import (
 // record until its last job has ended.
 func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 	s.cfg = c.Config
+	if s.instance == 0 {
+		s.instance = c.Instance
+	}
 	s.parts = make(map[string]*model.Partition, len(c.Config.Partitions))
 	for _, p := range c.Config.Partitions {
 		s.parts[p.Name] = p

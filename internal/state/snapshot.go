@@ -30,6 +30,7 @@ type snapHead struct {
 	Jobs     uint64
 	Requests uint64
 	Outbox   uint64
+	Instance uint64
 }
 
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
@@ -63,7 +64,7 @@ func (v *View) Write(w io.Writer, outSeq func(model.JobID) (uint64, bool)) error
 	e := msgpack.NewEncoder(bw)
 	head := snapHead{snapshotFormat, v.gen, v.nextID, v.nextReq, v.nextSeq, v.cfg, uint64(v.nodes.Len()),
 		uint64(v.blobs.Len()), uint64(v.usage.Len()), uint64(v.arrays.Len()), uint64(v.jobs.Len()),
-		uint64(v.requests.Len()), uint64(v.outbox.Len())}
+		uint64(v.requests.Len()), uint64(v.outbox.Len()), v.instance}
 	err := head.EncodeMsgpack(e)
 	put := func(x msgpack.CustomEncoder) bool {
 		if err == nil {
@@ -130,6 +131,7 @@ func (s *State) Restore(r io.Reader) error {
 		return fmt.Errorf("read snapshot: format %d, this version reads %d: it was written by another version of gbatch", head.Format, snapshotFormat)
 	}
 	n.gen, n.nextID, n.nextReq, n.nextSeq = head.Gen, head.NextID, head.NextReq, head.NextSeq
+	n.instance = head.Instance
 	if head.Config != nil {
 		n.cfg = head.Config
 	}

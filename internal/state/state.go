@@ -22,17 +22,18 @@ type State struct {
 
 // facts is what a View shares. All trees are copy-on-write, all values immutable.
 type facts struct {
-	gen    uint64 // grows with every Apply
-	cfg    *model.Config
-	parts  map[string]*model.Partition // by name; replaced whole with cfg
-	nextID model.JobID
-	jobs   *btree.Map[model.JobID, *model.Job]
-	nodes  *btree.Map[string, *model.Node]
-	blobs  *btree.Map[string, *model.Blob]
-	usage  *btree.Map[string, *Usage]
-	arrays *btree.Map[model.JobID, *Array]
-	elems  *btree.Map[uint64, model.JobID] // array<<32|task -> the task's own job
-	ready  *btree.Map[string, *queue]      // by partition: what may start now if there is room
+	gen      uint64 // grows with every Apply
+	cfg      *model.Config
+	instance uint64                      // tells this history of job numbers from one that began again from nothing
+	parts    map[string]*model.Partition // by name; replaced whole with cfg
+	nextID   model.JobID
+	jobs     *btree.Map[model.JobID, *model.Job]
+	nodes    *btree.Map[string, *model.Node]
+	blobs    *btree.Map[string, *model.Blob]
+	usage    *btree.Map[string, *Usage]
+	arrays   *btree.Map[model.JobID, *Array]
+	elems    *btree.Map[uint64, model.JobID] // array<<32|task -> the task's own job
+	ready    *btree.Map[string, *queue]      // by partition: what may start now if there is room
 
 	moving *btree.Map[model.JobID, model.JobState] // jobs of which a node still has to be told something: CONFIGURING, COMPLETING
 
@@ -150,7 +151,7 @@ func New() *State {
 		blobs: new(btree.Map[string, *model.Blob]), usage: new(btree.Map[string, *Usage]),
 		arrays: new(btree.Map[model.JobID, *Array]), elems: new(btree.Map[uint64, model.JobID]),
 		moving: new(btree.Map[model.JobID, model.JobState]),
-		ready: new(btree.Map[string, *queue]), requests: new(btree.Map[string, request]),
+		ready:  new(btree.Map[string, *queue]), requests: new(btree.Map[string, request]),
 		reqQueue: new(btree.Map[uint64, string]), outbox: new(btree.Map[uint64, *model.Job]),
 		outSeq: new(btree.Map[model.JobID, uint64]),
 	}

@@ -30,6 +30,10 @@ func (s *State) View() *View {
 // Gen grows with every command: equal generations are equal facts.
 func (v *View) Gen() uint64 { return v.gen }
 
+// Instance tells this cluster's history from one of the same name that began again from nothing; 0 before the first
+// configuration.
+func (v *View) Instance() uint64 { return v.instance }
+
 // Config gives the configuration; empty before the first.
 func (v *View) Config() *model.Config { return v.cfg }
 
