@@ -1,0 +1,158 @@
+// Package client is how commands talk to the cluster: over the local unix socket of a controller or node daemon on
+// this host, which passes requests on to whoever leads. A command knows no addresses and holds no secret: the kernel
+// tells the daemon who it is.
+//
+// It owns finding a socket that answers and trying again while leadership moves. Every request of internal/proto may be
+// repeated safely (a submission carries a RequestID), so a lost answer is asked for again. It is linked into every
+// user command and stays as light as package rpc.
+package client
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"time"
+
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+)
+
+// Limits of one request.
+const (
+	// DialTimeout bounds connecting to one socket.
+	DialTimeout = 5 * time.Second
+	// Patience is how long a request is tried again while no controller leads.
+	Patience = 10 * time.Second
+	// retryPace is the pause between two tries.
+	retryPace = 100 * time.Millisecond
+)
+
+// Client asks a cluster. It is for one goroutine.
+type Client struct {
+	dir  string
+	conn *rpc.Conn
+}
+
+// New gives a client for the daemons whose sockets are in dir (LocalSocketDir). It connects with the first request.
+func New(dir string) *Client { return &Client{dir: dir} }
+
+// Close ends the connection.
+func (c *Client) Close() {
+	if c.conn != nil {
+		_ = c.conn.Close() // nothing is under way
+		c.conn = nil
+	}
+}
+
+// Unreachable is the error of a cluster that can't be asked, in the words that tools look for.
+func Unreachable(detail string) *rpc.Error {
+	text := "Unable to contact slurm controller (connect failure)"
+	if detail != "" {
+		text += ": " + detail
+	}
+	return rpc.Errorf(proto.CodeNoController, "%s", text)
+}
+
+// Sockets lists the daemons' sockets in dir, controllers first.
+func Sockets(dir string) ([]string, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".sock") {
+			out = append(out, filepath.Join(dir, e.Name()))
+		}
+	}
+	sort.SliceStable(out, func(i, j int) bool {
+		return strings.HasPrefix(filepath.Base(out[i]), "ctld") && !strings.HasPrefix(filepath.Base(out[j]), "ctld")
+	})
+	return out, nil
+}
+
+func (c *Client) dial() error {
+	if c.conn != nil {
+		return nil
+	}
+	paths, err := Sockets(c.dir)
+	if err != nil || len(paths) == 0 {
+		return Unreachable("no daemon of the cluster has a socket in " + c.dir + "; is it running? (gbatch status)")
+	}
+	var last error
+	for _, p := range paths {
+		conn, err := rpc.DialUnix(p, DialTimeout)
+		if err == nil {
+			c.conn = conn
+			return nil
+		}
+		last = err
+	}
+	return Unreachable(last.Error())
+}
+
+// Call asks for one answer and decodes it into reply. An error that the cluster answered is an *rpc.Error.
+func (c *Client) Call(kind uint16, request, reply proto.Message) error {
+	return c.Stream(kind, request, func(body []byte) error { return proto.Decode(body, reply) })
+}
+
+// Stream asks and gives each part of the answer to each. When a try fails after the first part has come, the error is
+// returned: the parts can't be taken back.
+func (c *Client) Stream(kind uint16, request proto.Message, each func(body []byte) error) error {
+	body, err := proto.Encode(request)
+	if err != nil {
+		return err
+	}
+	begin := time.Now()
+	for {
+		err := c.try(kind, body, each)
+		if err == nil {
+			return nil
+		}
+		var again retry
+		if !errors.As(err, &again) {
+			return err
+		}
+		c.Close()
+		if time.Since(begin) > Patience {
+			return again.error
+		}
+		time.Sleep(retryPace)
+	}
+}
+
+// retry marks an error after which the request may be made again.
+type retry struct{ error }
+
+func (c *Client) try(kind uint16, body []byte, each func([]byte) error) error {
+	if err := c.dial(); err != nil {
+		return err
+	}
+	parts := 0
+	var inEach error
+	err := c.conn.Stream(context.Background(), kind, body, func(f *rpc.Frame) error {
+		parts++
+		inEach = each(f.Body)
+		return inEach
+	})
+	var answered *rpc.Error
+	switch {
+	case err == nil:
+		return nil
+	case inEach != nil:
+		return inEach
+	case errors.As(err, &answered) && (answered.Code == proto.CodeNoController || answered.Code == proto.CodeNotLeader) && parts == 0:
+		if answered.Code == proto.CodeNotLeader {
+			answered = Unreachable(answered.Text)
+		}
+		return retry{answered}
+	case errors.As(err, &answered):
+		return answered
+	case parts == 0:
+		return retry{Unreachable(err.Error())}
+	}
+	return Unreachable(err.Error())
+}
