@@ -1,0 +1,94 @@
+package getopt
+
+import "errors"
+
+// MaxProblems is how many wrong values Apply reports at once.
+const MaxProblems = 20
+
+// Apply calls the Set functions, weakest source first (see the package's comment), and reports every
+// value that one of them refused, up to MaxProblems, joined in one error. It is called once, when all
+// sources have been read.
+func (p *Parser) Apply() error {
+	var problems []error
+	for source := FromConfig; source <= FromArgs; source++ {
+		for i := range p.found {
+			f := &p.found[i]
+			if f.origin.Source != source || p.overridden(f) {
+				continue
+			}
+			o := &p.c.Options[f.option]
+			if o.Set == nil {
+				continue
+			}
+			if err := o.Set(f.value); err != nil {
+				problems = append(problems, p.invalid(o, f, err))
+				if len(problems) == MaxProblems {
+					return errors.Join(problems...)
+				}
+			}
+		}
+	}
+	if len(problems) == 1 {
+		return problems[0]
+	}
+	return errors.Join(problems...)
+}
+
+// overridden says whether a stronger source gave the same option or one of the same slot.
+func (p *Parser) overridden(f *occurrence) bool {
+	if p.strongest[f.option] > f.origin.Source {
+		return true
+	}
+	slot := p.c.Options[f.option].Slot
+	if slot == "" {
+		return false
+	}
+	for i := range p.c.Options {
+		if p.strongest[i] > f.origin.Source && p.c.Options[i].Slot == slot {
+			return true
+		}
+	}
+	return false
+}
+
+// Given returns where the option with this long name was given, the strongest source and there the last
+// place; the zero Origin (NotGiven) where it wasn't. It may be asked before Apply.
+func (p *Parser) Given(name string) Origin {
+	f := p.last(name)
+	if f == nil {
+		return Origin{}
+	}
+	return f.origin
+}
+
+// Value returns what the option with this long name was last given by its strongest source. It may be
+// asked before Apply: a command that must know one option (--wrap) to find its other sources does.
+func (p *Parser) Value(name string) (value string, given bool) {
+	f := p.last(name)
+	if f == nil {
+		return "", false
+	}
+	return f.value, true
+}
+
+func (p *Parser) last(name string) *occurrence {
+	for i := len(p.found) - 1; i >= 0; i-- {
+		f := &p.found[i]
+		if p.c.Options[f.option].Name == name && p.strongest[f.option] == f.origin.Source {
+			return f
+		}
+	}
+	return nil
+}
+
+// Notes returns a line for each option that was given and has no effect here, once each.
+func (p *Parser) Notes() []string {
+	var notes []string
+	for i := range p.c.Options {
+		o := &p.c.Options[i]
+		if o.Note != "" && p.strongest[i] != NotGiven {
+			notes = append(notes, p.c.Program+": note: "+o.display()+" has no effect in gbatch: "+o.Note)
+		}
+	}
+	return notes
+}
