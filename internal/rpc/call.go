@@ -1,0 +1,116 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// Caller makes requests. A Conn is one for a client that does one thing after the other, a Mux for many at once.
+type Caller interface {
+	// Call sends a request that has one answer and returns it. An error the server answered is an *Error.
+	Call(ctx context.Context, kind uint16, body []byte) (Frame, error)
+	// Stream sends a request and gives every answer to each, in order, the last one without FlagMore. If each fails,
+	// the rest is not waited for and its error is returned. The frame's body belongs to each only while it runs.
+	Stream(ctx context.Context, kind uint16, body []byte, each func(*Frame) error) error
+}
+
+var (
+	_ Caller = (*Conn)(nil)
+	_ Caller = (*Mux)(nil)
+)
+
+// Call makes a request and waits for its one answer. It is for a connection with one user at a time: the caller is
+// the reader. If ctx ends or the read deadline passes first, the connection is closed, because the answer would come
+// in place of the next one. An *Error leaves the connection usable.
+func (c *Conn) Call(ctx context.Context, kind uint16, body []byte) (Frame, error) {
+	var answer Frame
+	err := c.Stream(ctx, kind, body, func(f *Frame) error {
+		if f.More() {
+			return fmt.Errorf("%s: %w", c.name, errStreamed)
+		}
+		answer = *f
+		f.Body = nil
+		return nil
+	})
+	return answer, err
+}
+
+var errStreamed = fmt.Errorf("%w: many answers where one was asked for", ErrProtocol)
+
+// Stream makes a request and gives its answers to each as they arrive; see Caller. If each fails, the connection is
+// closed, because the remaining answers are on their way.
+func (c *Conn) Stream(ctx context.Context, kind uint16, body []byte, each func(*Frame) error) (err error) {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if ctx.Done() != nil {
+		// Closing is what wakes a reader on any stream; what it costs is a connection that is no use any more.
+		stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+		defer func() {
+			if !stop() && errors.Is(err, ErrClosed) {
+				err = fmt.Errorf("%s: no answer: %w", c.name, context.Cause(ctx))
+			}
+		}()
+	}
+	c.nextID++
+	if c.nextID == 0 {
+		c.nextID = 1
+	}
+	id := c.nextID
+	if err := c.WriteFrame(kind, 0, id, body); err != nil {
+		return c.lastWord(err)
+	}
+	var f Frame
+	for {
+		err := c.ReadFrame(&f)
+		switch {
+		case err == io.EOF:
+			return c.fail(io.ErrUnexpectedEOF, "the peer closed it before the answer")
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			_ = c.Close() // the answer may still come
+			return err
+		case err != nil:
+			return err
+		case f.Flags&FlagError != 0 && (f.ID == id || f.ID == 0):
+			if f.ID == 0 {
+				_ = c.Close() // the server said that it is over
+			}
+			return f.asError()
+		case f.ID != id || f.Flags&^FlagMore != 0:
+			return c.fail(fmt.Errorf("%w: an answer to %d with flags %#x where one to %d was due", ErrProtocol, f.ID, f.Flags, id), "")
+		}
+		last := !f.More()
+		if err := each(&f); err != nil {
+			_ = c.Close() // more answers may be on their way
+			return err
+		}
+		if last {
+			return nil
+		}
+	}
+}
+
+// lastWord looks, after a failed write, for the server's word on why it stopped reading: a refusal arrives while the
+// client still sends. It waits for a second at most and closes the connection.
+func (c *Conn) lastWord(werr error) error {
+	var e *Error
+	if errors.As(werr, &e) {
+		return werr // over the limit on this side: nothing was sent, the connection lives
+	}
+	// The connection is over and the error to report is at hand.
+	defer func() { _ = c.Close() }()
+	if c.closed.Load() || c.SetReadDeadline(time.Now().Add(time.Second)) != nil {
+		return werr
+	}
+	var f Frame
+	for c.ReadFrame(&f) == nil {
+		if f.Flags&FlagError != 0 && f.ID == 0 {
+			return f.asError()
+		}
+	}
+	return werr
+}

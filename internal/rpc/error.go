@@ -1,0 +1,95 @@
+package rpc
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+
+	"github.com/vmihailenco/msgpack/v5"
+)
+
+// Sentinels: every error of a Conn or Mux that ends its connection is one of these, for errors.Is.
+var (
+	// ErrLost says that the connection ended: closed by the peer, reset, or too slow. Whether an outstanding request
+	// was carried out is not known.
+	ErrLost = errors.New("connection lost")
+	// ErrProtocol says that the peer sent what is no gbatch protocol, or another version of it.
+	ErrProtocol = errors.New("not the gbatch protocol")
+	// ErrClosed says that this side closed the connection.
+	ErrClosed = errors.New("connection is closed")
+)
+
+// Codes that the transport itself answers with. They sit at the top of the range; those below are internal/proto's.
+const (
+	// CodeInternal is any failure whose text is for the daemon's log and not for the user.
+	CodeInternal uint16 = 0xff00 + iota
+	// CodeBusy is a limit on connections or on concurrent requests; trying again later may succeed.
+	CodeBusy
+	// CodeTooLarge is a message over the limit of its connection.
+	CodeTooLarge
+	// CodeBadRequest is a frame that is no request, or not one that can be made on its connection.
+	CodeBadRequest
+)
+
+// maxErrorText is the most bytes of text that an Error carries over the wire; more is cut.
+const maxErrorText = 64 << 10
+
+// Error is an answer that is an error: a code for programs and a sentence for people. It is what a failed request
+// looks like to its client, and what a handler gives to Request.Fail to be shown to the user.
+type Error struct {
+	Code uint16
+	Text string
+}
+
+// Error is the sentence alone: users see it as it is.
+func (e *Error) Error() string { return e.Text }
+
+// Errorf makes an Error whose text users will see.
+func Errorf(code uint16, format string, args ...any) *Error {
+	return &Error{Code: code, Text: fmt.Sprintf(format, args...)}
+}
+
+// Encode is the body of a FlagError frame: a msgpack array of code and text.
+func (e *Error) Encode() []byte {
+	text := e.Text
+	if len(text) > maxErrorText {
+		text = text[:maxErrorText]
+	}
+	var b bytes.Buffer
+	enc := msgpack.NewEncoder(&b)
+	// Writes to a bytes.Buffer do not fail, and neither do these three calls otherwise.
+	_ = enc.EncodeArrayLen(2)
+	_ = enc.EncodeUint16(e.Code)
+	_ = enc.EncodeString(text)
+	return b.Bytes()
+}
+
+// DecodeError reads the body of a FlagError frame. Fields after the second are skipped, so that they can be added.
+func DecodeError(body []byte) (*Error, error) {
+	dec := msgpack.NewDecoder(bytes.NewReader(body))
+	n, err := dec.DecodeArrayLen()
+	if err != nil {
+		return nil, fmt.Errorf("%w: error answer: %w", ErrProtocol, err)
+	}
+	if n < 2 {
+		return nil, fmt.Errorf("%w: error answer has %d fields, not 2", ErrProtocol, n)
+	}
+	code, err := dec.DecodeUint16()
+	if err != nil {
+		return nil, fmt.Errorf("%w: error answer's code: %w", ErrProtocol, err)
+	}
+	text, err := dec.DecodeString()
+	if err != nil {
+		return nil, fmt.Errorf("%w: error answer's text: %w", ErrProtocol, err)
+	}
+	return &Error{Code: code, Text: text}, nil
+}
+
+// asError turns an answer with FlagError into the error it carries.
+func (f *Frame) asError() error {
+	e, err := DecodeError(f.Body)
+	if err != nil {
+		return err
+	}
+	return e
+}

@@ -1,0 +1,118 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"gbatch/internal/rpc"
+)
+
+// Request is one request being handled. Its methods are for one goroutine at a time, until the handler returns. Body
+// belongs to the handler and may be kept.
+type Request struct {
+	Kind uint16
+	Body []byte
+	Peer rpc.Peer
+
+	id     uint32
+	cn     *conn
+	ctx    context.Context
+	ended  bool               // the last answer was given, or the connection was hijacked
+	cancel context.CancelFunc // with FlagMux: for FlagCancel
+	credit chan struct{}      // with FlagMux: answers that may be sent ahead
+}
+
+func internalError() *rpc.Error {
+	return rpc.Errorf(rpc.CodeInternal, "internal error in the daemon; its log says more")
+}
+
+// Reply gives the last answer. An error means that it was not sent, since the client has gone; a body over
+// rpc.MaxFrame is answered with an error instead.
+func (r *Request) Reply(body []byte) error { return r.answer(0, body) }
+
+// ReplyMore gives one answer of several; Reply or Fail must follow. It waits while the client has too much to take
+// already, and fails when the client has gone or no longer wants the answer.
+func (r *Request) ReplyMore(body []byte) error {
+	if r.ended {
+		return errEnded
+	}
+	if r.credit != nil {
+		select {
+		case <-r.credit:
+		case <-r.ctx.Done():
+			return fmt.Errorf("%s: %w", r.cn.c.Name(), context.Cause(r.ctx))
+		}
+	}
+	return r.cn.c.WriteFrame(r.Kind, rpc.FlagMore, r.id, body)
+}
+
+// Fail gives err as the last answer. The client sees the code and text of an *rpc.Error; anything else is for the
+// log, and the client is told of an internal error.
+func (r *Request) Fail(err error) error {
+	var e *rpc.Error
+	if !errors.As(err, &e) {
+		if r.ctx.Err() == nil {
+			r.cn.s.o.Log.Error("request failed", "peer", r.Peer.String(), "kind", r.Kind, "err", err)
+		}
+		e = internalError()
+	}
+	return r.answer(rpc.FlagError, e.Encode())
+}
+
+// Hijack takes the connection over for a session of the handler's own: from here on the handler alone reads and
+// writes frames, beginning with those the client sent after this request. No answer to the request is due. The
+// connection is closed when the handler returns or the server stops; its context no longer ends when the client
+// leaves, since now the handler's reads say so. A request from an rpc.Mux shares its connection and cannot take it.
+func (r *Request) Hijack() (*rpc.Conn, error) {
+	cn := r.cn
+	if r.credit != nil {
+		return nil, rpc.Errorf(rpc.CodeBadRequest, "this request needs a connection of its own")
+	}
+	if r.ended {
+		return nil, errEnded
+	}
+	r.ended = true
+	cn.mu.Lock()
+	cn.hijacking = true
+	// It wakes the reader without taking a byte. A stream that refuses it is closed, which wakes the reader too.
+	_ = cn.nc.SetReadDeadline(time.Unix(1, 0))
+	cn.mu.Unlock()
+	close(cn.hijack)
+	<-cn.parked
+	if err := cn.c.SetReadDeadline(time.Time{}); err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", cn.c.Name(), rpc.ErrLost, err)
+	}
+	if err := cn.c.Flush(); err != nil {
+		return nil, err
+	}
+	return cn.c, nil
+}
+
+var errEnded = errors.New("the request has had its last answer")
+
+func (r *Request) answer(flags uint16, body []byte) error {
+	if r.ended {
+		return errEnded
+	}
+	r.ended = true
+	err := r.cn.c.WriteFrame(r.Kind, flags, r.id, body)
+	var e *rpc.Error
+	if errors.As(err, &e) {
+		return errors.Join(err, r.cn.c.WriteFrame(r.Kind, rpc.FlagError, r.id, e.Encode()))
+	}
+	return err
+}
+
+// giveCredit takes back n answers that the client has taken.
+func (r *Request) giveCredit(n int) error {
+	for range n {
+		select {
+		case r.credit <- struct{}{}:
+		default:
+			return fmt.Errorf("a credit for more than the %d answers of the window", rpc.StreamWindow)
+		}
+	}
+	return nil
+}

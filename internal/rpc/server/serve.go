@@ -1,0 +1,257 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"gbatch/internal/rpc"
+)
+
+// Defaults of Options.
+const (
+	MaxConns        = 4096 // connections at once on one listener
+	MaxConnsPerUser = 512  // of them, by one local user other than root
+	LocalIdle       = 2 * time.Minute
+
+	maxRefusals  = 64                    // refused connections that are told why at once; more are just closed
+	refuseLinger = time.Second           // for the refused client to read it
+	acceptPause  = 50 * time.Millisecond // after a failed accept, such as for want of file descriptors
+)
+
+// Handler answers one request through its methods, before it returns. ctx ends when the client leaves or cancels and
+// when the server stops. It runs on its own goroutine; a panic in it becomes an internal error.
+type Handler func(ctx context.Context, r *Request)
+
+// Options bound a server. Zero values mean the defaults; Log is required.
+type Options struct {
+	Log             *slog.Logger
+	Peer            func(net.Conn) (rpc.Peer, error) // default UnixPeer; pki.PeerOfConn for TLS
+	MaxConns        int                              // default MaxConns
+	MaxConnsPerUser int                              // default MaxConnsPerUser
+	MuxRequests     int                              // concurrent requests of one rpc.Mux; default rpc.MuxRequests
+	MaxRequest      int                              // largest request in bytes; default rpc.MaxRequest
+	Idle            time.Duration                    // a connection without requests is closed after it; 0 is never
+}
+
+func (o Options) withDefaults() Options {
+	if o.Peer == nil {
+		o.Peer = UnixPeer
+	}
+	if o.MaxConns == 0 {
+		o.MaxConns = MaxConns
+	}
+	if o.MaxConnsPerUser == 0 {
+		o.MaxConnsPerUser = MaxConnsPerUser
+	}
+	if o.MuxRequests == 0 {
+		o.MuxRequests = rpc.MuxRequests
+	}
+	if o.MaxRequest == 0 {
+		o.MaxRequest = rpc.MaxRequest
+	}
+	return o
+}
+
+// Serve answers requests on ln until ctx ends; it then closes ln and all connections, waits for the handlers and
+// returns nil. It returns an error if the options are wrong or ln fails for good. It owns ln.
+func Serve(ctx context.Context, ln net.Listener, h Handler, o Options) error {
+	if o.Log == nil || h == nil {
+		return errors.Join(errors.New("rpc server: needs a handler and a log"), ln.Close())
+	}
+	s := &server{h: h, o: o.withDefaults(), ln: ln, users: make(map[uint32]int), refusals: make(chan struct{}, maxRefusals)}
+	ctx, cancel := context.WithCancel(ctx)
+	defer s.wg.Wait()
+	defer cancel()
+	s.wg.Go(func() {
+		<-ctx.Done()
+		// It is given up either way; Accept has returned or returns now.
+		_ = ln.Close()
+	})
+	for {
+		nc, err := ln.Accept()
+		switch {
+		case err == nil:
+			s.start(ctx, nc)
+		case ctx.Err() != nil:
+			return nil
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("rpc server: accepting on %s: %w", ln.Addr(), err)
+		default:
+			s.o.Log.Error("accepting a connection", "listener", ln.Addr().String(), "err", err)
+			pause(ctx, acceptPause)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+type server struct {
+	h  Handler
+	o  Options
+	ln net.Listener
+	wg sync.WaitGroup // connections and refusals
+
+	refusals chan struct{} // holds a token for each refused connection that is being told why
+
+	mu    sync.Mutex
+	conns int            // connections served
+	users map[uint32]int // of them, by uid
+	noise noise
+}
+
+// start serves nc on its own goroutine, which ends when ctx does.
+func (s *server) start(ctx context.Context, nc net.Conn) {
+	s.mu.Lock()
+	full := s.conns >= s.o.MaxConns
+	if !full {
+		s.conns++
+	}
+	s.mu.Unlock()
+	if full {
+		s.refuse(nc, rpc.Errorf(rpc.CodeBusy, "the daemon is busy: all %d connections are taken; try again in a moment", s.o.MaxConns))
+		return
+	}
+	s.wg.Go(func() {
+		closed := make(chan struct{})
+		stop := context.AfterFunc(ctx, func() {
+			_ = nc.Close() // the server has ended
+			close(closed)
+		})
+		if !s.serve(ctx, nc) {
+			_ = nc.Close() // often closed already
+		}
+		s.mu.Lock()
+		s.conns--
+		s.mu.Unlock()
+		if !stop() {
+			<-closed
+		}
+	})
+}
+
+// serve runs one connection. It reports whether nc has another owner now.
+func (s *server) serve(ctx context.Context, nc net.Conn) (kept bool) {
+	peer, err := s.o.Peer(nc)
+	if err != nil {
+		s.stranger(ctx, nc, err)
+		return false
+	}
+	name := peer.String()
+	if addr := nc.RemoteAddr(); addr != nil && addr.Network() != "unix" {
+		name += " (" + addr.String() + ")"
+	}
+	if u, ok := peer.User(); ok && u.UID != 0 {
+		if !s.admit(u.UID) {
+			s.refuse(nc, rpc.Errorf(rpc.CodeBusy, "you have %d connections open to this daemon, as many as one user may; try again in a moment",
+				s.o.MaxConnsPerUser))
+			return true
+		}
+		defer s.leave(u.UID)
+	}
+	c, err := rpc.Accept(nc, rpc.ConnOptions{Name: name, ReadLimit: s.o.MaxRequest})
+	if err != nil {
+		if err != io.EOF {
+			s.stranger(ctx, nc, err)
+		}
+		return false
+	}
+	cn := &conn{s: s, nc: nc, c: c, peer: peer, turn: make(chan struct{}, 1), hijack: make(chan struct{}),
+		parked: make(chan struct{}), muxed: make(map[uint32]*Request)}
+	cn.run(ctx)
+	return false
+}
+
+func (s *server) admit(uid uint32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users[uid] >= s.o.MaxConnsPerUser {
+		return false
+	}
+	s.users[uid]++
+	return true
+}
+
+func (s *server) leave(uid uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.users[uid]--; s.users[uid] == 0 {
+		delete(s.users, uid)
+	}
+}
+
+// refuse tells a client why it isn't served and closes nc. The client may still be sending: closing at once could
+// take the reason away from it before it was read.
+func (s *server) refuse(nc net.Conn, e *rpc.Error) {
+	select {
+	case s.refusals <- struct{}{}:
+	default:
+		_ = nc.Close() // a flood of them; nobody is owed a reason
+		return
+	}
+	s.wg.Go(func() {
+		defer func() { <-s.refusals }()
+		defer func() { _ = nc.Close() }() // it was refused; how it ends doesn't matter
+		if rpc.Refuse(nc, e) != nil || nc.SetReadDeadline(time.Now().Add(refuseLinger)) != nil {
+			return
+		}
+		if w, ok := nc.(interface{ CloseWrite() error }); ok && w.CloseWrite() != nil {
+			return
+		}
+		// Until the client has read it and closes, or refuseLinger.
+		_, _ = io.Copy(io.Discard, nc)
+	})
+}
+
+// stranger logs a peer that is no gbatch peer: anybody may connect, so at most once a second. One that only left in
+// the middle of something is no news.
+func (s *server) stranger(ctx context.Context, nc net.Conn, err error) {
+	if ctx.Err() != nil {
+		return // it ended with the server
+	}
+	if errors.Is(err, rpc.ErrLost) {
+		s.o.Log.Debug("connection lost", "listener", s.ln.Addr().String(), "err", err)
+		return
+	}
+	s.mu.Lock()
+	suppressed, ok := s.noise.allow(time.Now())
+	s.mu.Unlock()
+	if ok {
+		s.o.Log.Warn("closed a connection", "listener", s.ln.Addr().String(), "from", addrOf(nc), "err", err, "suppressed", suppressed)
+	}
+}
+
+func addrOf(nc net.Conn) string {
+	if a := nc.RemoteAddr(); a != nil {
+		return a.String()
+	}
+	return ""
+}
+
+// noise lets one message a second through and counts the others.
+type noise struct {
+	last       time.Time
+	suppressed int
+}
+
+func (n *noise) allow(now time.Time) (suppressed int, ok bool) {
+	if now.Sub(n.last) < time.Second {
+		n.suppressed++
+		return 0, false
+	}
+	suppressed = n.suppressed
+	n.last, n.suppressed = now, 0
+	return suppressed, true
+}
