@@ -3,6 +3,7 @@ package model
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -72,7 +73,7 @@ func (s TaskSet) Without(i int32) TaskSet {
 		if i > r.Lo {
 			out = append(out, norm(Range{r.Lo, i - r.Step, r.Step}))
 		}
-		if i+r.Step <= r.Hi {
+		if i <= r.Hi-r.Step {
 			out = append(out, norm(Range{i + r.Step, r.Hi, r.Step}))
 		}
 	}
@@ -80,6 +81,28 @@ func (s TaskSet) Without(i int32) TaskSet {
 		return nil
 	}
 	return out
+}
+
+// MinusSet gives the set without the tasks of o.
+func (s TaskSet) MinusSet(o TaskSet) TaskSet {
+	o.Each(func(i int32) bool {
+		s = s.Without(i)
+		return len(s) > 0
+	})
+	return s
+}
+
+// Valid reports whether s is what the methods expect: ascending, disjoint ranges of indices from 0 with a step from 1.
+// What came over a wire or from a file is checked with it once.
+func (s TaskSet) Valid() bool {
+	last := int32(-1)
+	for _, r := range s {
+		if r.Step < 1 || r.Lo <= last || r.Hi < r.Lo {
+			return false
+		}
+		last = r.Hi
+	}
+	return true
 }
 
 // norm makes Hi a member and a single task's step 1.
@@ -94,8 +117,8 @@ func norm(r Range) Range {
 // Each calls f for the tasks in ascending order of range until f returns false.
 func (s TaskSet) Each(f func(i int32) bool) {
 	for _, r := range s {
-		for i := r.Lo; i <= r.Hi; i += r.Step {
-			if !f(i) {
+		for i := int64(r.Lo); i <= int64(r.Hi); i += int64(r.Step) { // int64: the last step may lead over the top
+			if !f(int32(i)) {
 				return
 			}
 		}
@@ -129,22 +152,24 @@ var ErrTaskSet = errors.New("invalid array specification")
 // limit on how many may run at once (0: none). Indices must be below maxSize.
 func ParseTaskSet(text string, maxSize int32) (TaskSet, int32, error) {
 	bad := func(format string, a ...any) (TaskSet, int32, error) {
-		return nil, 0, fmt.Errorf("%w: '%s': %s", ErrTaskSet, text, fmt.Sprintf(format, a...))
+		return nil, 0, fmt.Errorf("%w: '%s': %s", ErrTaskSet, clip(text), fmt.Sprintf(format, a...))
 	}
-	spec, throttle := text, int32(0)
-	if at := strings.IndexByte(text, '%'); at >= 0 {
-		n, err := strconv.ParseInt(text[at+1:], 10, 32)
+	spec, throttle := unbracket(text), int32(0)
+	if before, after, found := strings.Cut(spec, "%"); found {
+		n, err := parseIndex(after)
 		if err != nil || n < 1 {
 			return bad("after %% stands how many tasks may run at once, a number from 1; write for example 0-15%%4")
 		}
-		spec, throttle = text[:at], int32(n)
+		spec, throttle = unbracket(before), n
 	}
-	spec = strings.TrimSuffix(strings.TrimPrefix(spec, "["), "]")
 	if spec == "" {
 		return bad("no task index; write for example 0-15, 1,3,5 or 0-30:5")
 	}
-	var set TaskSet
-	for _, part := range strings.Split(spec, ",") {
+	if strings.Count(spec, ",") >= MaxTaskRanges {
+		return bad("more than %d ranges", MaxTaskRanges)
+	}
+	var ranges []Range
+	for part := range strings.SplitSeq(spec, ",") {
 		r, err := parseRange(part)
 		if err != nil {
 			return bad("%s", err.Error())
@@ -152,33 +177,54 @@ func ParseTaskSet(text string, maxSize int32) (TaskSet, int32, error) {
 		if r.Hi >= maxSize {
 			return bad("index %d is not below MaxArraySize (%d)", r.Hi, maxSize)
 		}
-		if set, err = set.insert(r); err != nil {
-			return bad("%s", err.Error())
-		}
-		if len(set) > MaxTaskRanges {
-			return bad("more than %d ranges", MaxTaskRanges)
-		}
+		ranges = append(ranges, r)
+	}
+	set, err := order(ranges)
+	if err != nil {
+		return bad("%s", err.Error())
+	}
+	if len(set) > MaxTaskRanges {
+		return bad("more than %d ranges", MaxTaskRanges)
 	}
 	return set, throttle, nil
+}
+
+// unbracket takes off the brackets in which tasks are shown: [0-15] or [0-15%4].
+func unbracket(text string) string {
+	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
+		return text[1 : len(text)-1]
+	}
+	return text
+}
+
+// clip shortens a text for an error message.
+func clip(text string) string {
+	const most = 80 // bytes
+	if len(text) <= most {
+		return text
+	}
+	return text[:most] + "..."
+}
+
+// parseIndex reads digits and nothing else.
+func parseIndex(t string) (int32, error) {
+	n, err := strconv.ParseUint(t, 10, 31)
+	if err != nil {
+		return 0, fmt.Errorf("'%s' is not a task index (a whole number from 0)", clip(t))
+	}
+	return int32(n), nil
 }
 
 func parseRange(part string) (Range, error) {
 	span, stepText, hasStep := strings.Cut(part, ":")
 	loText, hiText, hasHi := strings.Cut(span, "-")
-	num := func(t string) (int32, error) {
-		n, err := strconv.ParseInt(t, 10, 32)
-		if err != nil || n < 0 || t[0] == '+' {
-			return 0, fmt.Errorf("'%s' is not a task index (a whole number from 0)", t)
-		}
-		return int32(n), nil
-	}
-	lo, err := num(loText)
+	lo, err := parseIndex(loText)
 	if err != nil {
 		return Range{}, err
 	}
 	r := Range{lo, lo, 1}
 	if hasHi {
-		if r.Hi, err = num(hiText); err != nil {
+		if r.Hi, err = parseIndex(hiText); err != nil {
 			return Range{}, err
 		}
 		if r.Hi < r.Lo {
@@ -189,53 +235,58 @@ func parseRange(part string) (Range, error) {
 		if !hasHi {
 			return Range{}, fmt.Errorf("the step in %s needs a range before it, as in 0-30:5", part)
 		}
-		if r.Step, err = num(stepText); err != nil || r.Step == 0 {
+		if r.Step, err = parseIndex(stepText); err != nil || r.Step == 0 {
 			return Range{}, fmt.Errorf("the step '%s' is not a whole number from 1", stepText)
 		}
 	}
 	return norm(r), nil
 }
 
-// insert adds r, keeping ranges ascending and disjoint; an index given twice is one task.
-func (s TaskSet) insert(r Range) (TaskSet, error) {
-	if n := len(s); n == 0 || s[n-1].Hi < r.Lo {
-		return append(s, r), nil
+// maxMerge bounds the work that ranges out of order or overlapping may cause, in tasks.
+const maxMerge = 1 << 20
+
+// order makes ranges ascending and disjoint; an index given twice is one task. Ranges that are so already stay as they
+// were written.
+func order(ranges []Range) (TaskSet, error) {
+	ordered, total := true, 0
+	for i, r := range ranges {
+		ordered = ordered && (i == 0 || ranges[i-1].Hi < r.Lo)
+		total += r.count()
 	}
-	const maxMerge = 1 << 20 // a bound on the work that overlapping ranges may cause
-	if s.Count()+r.count() > maxMerge {
-		return nil, fmt.Errorf("overlapping ranges with more than %d tasks; write each index once", maxMerge)
+	if ordered {
+		return TaskSet(ranges), nil
 	}
-	var b Bits
-	mark := func(i int32) bool {
-		for int(i)>>6 >= len(b) {
-			b = append(b, make(Bits, len(b)+1)...)
-		}
-		b[i>>6] |= 1 << (uint(i) & 63)
-		return true
+	if total > maxMerge {
+		return nil, fmt.Errorf("ranges out of order or overlapping with more than %d tasks; write each index once, in ascending order", maxMerge)
 	}
-	s.Each(mark)
-	TaskSet{r}.Each(mark)
-	var out TaskSet
-	b.Each(func(i int) bool {
-		t := int32(i)
-		if n := len(out); n > 0 {
-			last := &out[n-1]
-			switch {
-			case last.Lo == last.Hi:
-				last.Hi, last.Step = t, t-last.Lo
-				return true
-			case t == last.Hi+last.Step:
-				last.Hi = t
-				return true
-			case last.Hi-last.Lo == last.Step && last.Step > 1: // two tasks make no progression: give the second back
-				second := last.Hi
-				last.Hi, last.Step = last.Lo, 1
-				out = append(out, Range{second, t, t - second})
-				return true
-			}
-		}
-		out = append(out, Range{t, t, 1})
+	all := make([]int32, 0, total)
+	TaskSet(ranges).Each(func(i int32) bool {
+		all = append(all, i)
 		return true
 	})
-	return out, nil
+	slices.Sort(all)
+	return ofSorted(slices.Compact(all)), nil
+}
+
+// ofSorted gives ascending, distinct indices as ranges: at least three in a row with the same distance make a range
+// with a step, two neighbours one without.
+func ofSorted(all []int32) TaskSet {
+	var out TaskSet
+	for i := 0; i < len(all); {
+		end := i + 1
+		if end < len(all) {
+			step := all[end] - all[i]
+			for end+1 < len(all) && all[end+1]-all[end] == step {
+				end++
+			}
+			if end-i >= 2 || step == 1 {
+				out = append(out, Range{all[i], all[end], step})
+				i = end + 1
+				continue
+			}
+		}
+		out = append(out, Range{all[i], all[i], 1})
+		i++
+	}
+	return out
 }

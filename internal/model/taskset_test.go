@@ -1,0 +1,176 @@
+package model
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestParseTaskSet(t *testing.T) {
+	for _, c := range []struct {
+		text     string
+		want     string
+		throttle int32
+		count    int
+	}{
+		{"0", "0", 0, 1},
+		{"0-15", "0-15", 0, 16},
+		{"1,3,5-7", "1,3,5-7", 0, 5},
+		{"0-30:4", "0-28:4", 0, 8},
+		{"0-99%8", "0-99", 8, 100},
+		{"[0-99%8]", "0-99", 8, 100},
+		{"[0-99]%8", "0-99", 8, 100},
+		{"[3]", "3", 0, 1},
+		{"7-7", "7", 0, 1},
+		{"7-9:5", "7", 0, 1},
+		{"5,1", "1,5", 0, 2},
+		{"2,1", "1-2", 0, 2},
+		{"3,3,3", "3", 0, 1},
+		{"0-4,2-6", "0-6", 0, 7},
+		{"0-6:2,1-7:2", "0-7", 0, 8},
+		{"0-8:4,4", "0-8:4", 0, 3},
+		{"10-12,0-2", "0-2,10-12", 0, 6},
+		{"1,2,4,8,0", "0-2,4,8", 0, 5},
+		{"0-2147483646:2147483646", "0-2147483646:2147483646", 0, 2},
+		{"2147483600-2147483646:40", "2147483600-2147483640:40", 0, 2},
+	} {
+		set, throttle, err := ParseTaskSet(c.text, math.MaxInt32)
+		if err != nil {
+			t.Errorf("%s: %v", c.text, err)
+			continue
+		}
+		if set.String() != c.want || throttle != c.throttle || set.Count() != c.count {
+			t.Errorf("%s: %s%%%d with %d tasks, want %s%%%d with %d", c.text, set, throttle, set.Count(), c.want, c.throttle, c.count)
+		}
+		n := 0
+		set.Each(func(i int32) bool {
+			n++
+			if !set.Has(i) || i < set.Min() || i > set.Max() {
+				t.Errorf("%s: %d is listed and not a member", c.text, i)
+			}
+			return true
+		})
+		if n != c.count {
+			t.Errorf("%s: lists %d tasks", c.text, n)
+		}
+	}
+}
+
+func TestParseTaskSetRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                         "no task index",
+		"[]":                       "no task index",
+		"%4":                       "no task index",
+		"x":                        "'x' is not a task index",
+		"-1":                       "'' is not a task index",
+		"1-":                       "'' is not a task index",
+		"0--0":                     "'-0' is not a task index",
+		"+1":                       "'+1' is not a task index",
+		"1 ,2":                     "'1 ' is not a task index",
+		"1,,2":                     "'' is not a task index",
+		"5-3":                      "runs backwards",
+		"5:2":                      "needs a range before it",
+		"0-5:0":                    "not a whole number from 1",
+		"0-5:x":                    "not a whole number from 1",
+		"0-5%0":                    "after %",
+		"0-5%":                     "after %",
+		"0-5%+3":                   "after %",
+		"0-5%2%3":                  "after %",
+		"0-1001":                   "index 1001 is not below MaxArraySize (1001)",
+		"99999999999":              "is not a task index",
+		strings.Repeat("1,", 5000): "more than 4096 ranges",
+	} {
+		set, _, err := ParseTaskSet(text, 1001)
+		if !errors.Is(err, ErrTaskSet) || !strings.Contains(fmt.Sprint(err), want) || set != nil {
+			t.Errorf("%.20q: got %v and %v, want %q", text, set, err, want)
+		}
+		if err != nil && len(err.Error()) > 400 {
+			t.Errorf("%.20q: the error has %d bytes", text, len(err.Error()))
+		}
+	}
+	if _, _, err := ParseTaskSet("0-2000000,5", math.MaxInt32); err == nil || !strings.Contains(err.Error(), "overlapping") {
+		t.Errorf("two million overlapping tasks: %v", err)
+	}
+}
+
+func TestTaskSetWithout(t *testing.T) {
+	for _, text := range []string{"0-9", "0-30:5", "1,3,5-7", "4", "0-2147483646:2147483646", "2147483646"} {
+		set, _, err := ParseTaskSet(text, math.MaxInt32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []int32
+		set.Each(func(i int32) bool { all = append(all, i); return true })
+		before := set.String()
+		for _, gone := range all {
+			less := set.Without(gone)
+			want := slices.DeleteFunc(slices.Clone(all), func(i int32) bool { return i == gone })
+			var got []int32
+			less.Each(func(i int32) bool { got = append(got, i); return true })
+			if !slices.Equal(got, want) || less.Count() != len(want) || less.Has(gone) || !less.Valid() {
+				t.Errorf("%s without %d is %s", text, gone, less)
+			}
+			if len(want) == 0 && less != nil {
+				t.Errorf("%s without %d is not nil", text, gone)
+			}
+		}
+		if got := set.Without(77777).String(); got != before || set.String() != before {
+			t.Errorf("%s changed into %s", before, got)
+		}
+	}
+	set, _, err := ParseTaskSet("0-9", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	odd, _, err := ParseTaskSet("1-9:2,50", 100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := set.MinusSet(odd).String(); got != "0,2,4,6,8" {
+		t.Errorf("0-9 minus 1-9:2 is %s", got)
+	}
+	if (TaskSet)(nil).Min() != -1 || (TaskSet)(nil).Max() != -1 || (TaskSet)(nil).Count() != 0 {
+		t.Error("the empty set has members")
+	}
+}
+
+func TestTaskSetValid(t *testing.T) {
+	for _, bad := range []TaskSet{{{0, 5, 0}}, {{0, 5, -1}}, {{5, 0, 1}}, {{-1, 5, 1}}, {{0, 5, 1}, {5, 9, 1}}, {{7, 9, 1}, {0, 3, 1}}} {
+		if bad.Valid() {
+			t.Errorf("%v counts as valid", bad)
+		}
+	}
+	if !(TaskSet{{0, 5, 2}, {7, 7, 1}}).Valid() || !(TaskSet)(nil).Valid() {
+		t.Error("a valid set does not count as one")
+	}
+}
+
+func FuzzParseTaskSet(f *testing.F) {
+	for _, s := range []string{"0-15", "1,3,5-7", "0-30:4", "0-99%8", "[1-3]", "5,1", "0-4,2-6", "9-1", "%", "0-2147483646"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		const maxSize = 5000
+		set, throttle, err := ParseTaskSet(text, maxSize)
+		if err != nil {
+			if set != nil || throttle != 0 {
+				t.Fatal("an error, and a result")
+			}
+			return
+		}
+		if !set.Valid() || set.Count() < 1 || set.Max() >= maxSize || throttle < 0 {
+			t.Fatalf("%q gives %v%%%d", text, set, throttle)
+		}
+		again, _, err := ParseTaskSet(set.String(), maxSize)
+		if err != nil || !slices.Equal(again, set) {
+			t.Fatalf("%q gives %s, which reads as %s (%v)", text, set, again, err)
+		}
+		min := set.Min()
+		if !set.Has(min) || !set.Has(set.Max()) || set.Without(min).Count() != set.Count()-1 {
+			t.Fatalf("%q: %s is not consistent", text, set)
+		}
+	})
+}
