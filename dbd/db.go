@@ -1,0 +1,378 @@
+package dbd
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"gbatch/internal/model"
+)
+
+// This file owns the database file: making, locking, opening, closing it, and its shelves. A shelf is a bucket with the
+// records in some state and their indexes: "live" has those of unfinished jobs, "done/2026-11" those that ended in that
+// month, so that forgetting a month is one DeleteBucket. A record lies in exactly one shelf.
+//
+//	meta/format                       formatName
+//	series/<cluster>\x00<instance(8)> number(2) last applied Seq(8)
+//	live/{rec,end,user,array}         end stays empty
+//	done/<month>/{rec,end,user,array}
+
+const (
+	fileName   = "acct.db"
+	lockName   = "acct.lock"
+	formatName = "gbatch accounting 1"
+	liveShelf  = "" // as a shelf's name; months have theirs
+
+	// maxSeries bounds how often a controller may begin anew; a ref has 16 bits for it.
+	maxSeries = 1<<16 - 1
+	// fillPercent suits keys that mostly grow.
+	fillPercent = 0.9
+	// lockWait is how long to wait for bbolt's own lock once ours is taken: another program reads the file.
+	lockWait = time.Second
+)
+
+var (
+	keyMeta   = []byte("meta")
+	keyFormat = []byte("format")
+	keySeries = []byte("series")
+	keyLive   = []byte("live")
+	keyDone   = []byte("done")
+	keyRec    = []byte("rec")
+	keyEnd    = []byte("end")
+	keyUser   = []byte("user")
+	keyArray  = []byte("array")
+)
+
+// ErrInUse says that another gdbd has the directory.
+var ErrInUse = errors.New("in use by another gdbd")
+
+// DamagedError says that the database file can't be trusted. Its text tells the operator what to do.
+type DamagedError struct {
+	Path string
+	Err  error
+}
+
+func (e *DamagedError) Error() string {
+	return fmt.Sprintf("the accounting database %s is damaged (%v). Put a backup in its place, or begin an empty one:"+
+		" mv %s %s.damaged; then start gdbd again. The controller still has every record that gdbd has not"+
+		" acknowledged and sends them again, as it does those of jobs that have not ended; older ones come from a backup only",
+		e.Path, e.Err, e.Path, e.Path)
+}
+
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+// db is the open database. Reading is safe from any goroutine; writing goes through the one writer (see ingest.go).
+type db struct {
+	bolt     *bolt.DB
+	path     string
+	lock     *os.File
+	log      *slog.Logger
+	now      func() time.Time
+	puts     chan *pending
+	keep     int           // months of finished records to keep; 0: all
+	querying chan struct{} // a slot per running query
+
+	damaged atomic.Uint64 // rows that queries had to leave out
+}
+
+// openDB opens the database in dir and makes both where they are missing.
+func openDB(dir string, log *slog.Logger, now func() time.Time) (*db, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("making the database directory: %w", err)
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	b, err := openFile(dir)
+	if err != nil {
+		_ = lock.Close() // nothing was written to it that matters
+		return nil, err
+	}
+	return &db{
+		bolt: b, path: filepath.Join(dir, fileName), lock: lock, log: log, now: now,
+		puts: make(chan *pending, maxWaitingPuts), querying: make(chan struct{}, maxQueries),
+	}, nil
+}
+
+// Close ends use of the file. No query or write may be under way.
+func (d *db) Close() error {
+	err := d.bolt.Close()
+	return errors.Join(err, d.lock.Close())
+}
+
+// lockDir takes dir for this process. The lock goes with the file descriptor, so a killed gdbd leaves none.
+func lockDir(dir string) (*os.File, error) {
+	path := filepath.Join(dir, lockName)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("opening the lock of the database directory: %w", err)
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		who := make([]byte, 20)
+		n, _ := f.Read(who) // the pid is a courtesy; the sentence does without
+		_ = f.Close()       // only read from
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return nil, fmt.Errorf("locking %s: %w", path, err)
+		}
+		pid := ""
+		if s := strings.TrimSpace(string(who[:n])); s != "" {
+			pid = " (pid " + s + ")"
+		}
+		return nil, fmt.Errorf("the database directory %s is %w%s; stop that one or give this one another directory with --dir",
+			dir, ErrInUse, pid)
+	}
+	if err := f.Truncate(0); err == nil {
+		_, _ = fmt.Fprintf(f, "%d\n", os.Getpid()) // a courtesy, see above
+	}
+	return f, nil
+}
+
+func openFile(dir string) (*bolt.DB, error) {
+	path := filepath.Join(dir, fileName)
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist) || err == nil && info.Mode().IsRegular() && info.Size() == 0:
+		if err := create(dir, path); err != nil {
+			return nil, fmt.Errorf("making the accounting database %s: %w", path, err)
+		}
+	case err != nil:
+		return nil, fmt.Errorf("looking at the accounting database: %w", err)
+	case !info.Mode().IsRegular():
+		return nil, fmt.Errorf("the accounting database %s is not a regular file", path)
+	default:
+		if err := checkFile(path); err != nil {
+			return nil, err
+		}
+	}
+	b, err := openBolt(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkFormat(b, path); err != nil {
+		_ = b.Close() // nothing was written
+		return nil, err
+	}
+	return b, nil
+}
+
+// create makes an empty database under another name first, so that a crash leaves a whole one or none.
+func create(dir, path string) error {
+	fresh := path + ".new"
+	if err := os.RemoveAll(fresh); err != nil {
+		return err
+	}
+	b, err := openBolt(fresh)
+	if err != nil {
+		return err
+	}
+	err = b.Update(func(tx *bolt.Tx) error {
+		for _, name := range [][]byte{keyMeta, keySeries, keyLive, keyDone} {
+			if _, err := tx.CreateBucket(name); err != nil {
+				return err
+			}
+		}
+		return tx.Bucket(keyMeta).Put(keyFormat, []byte(formatName))
+	})
+	if err = errors.Join(err, b.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return err
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// openBolt opens a file that checkFile has passed; what it did not see becomes an error here and not a panic.
+func openBolt(path string) (b *bolt.DB, err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			b, err = nil, &DamagedError{path, fmt.Errorf("%v", p)}
+		}
+	}()
+	b, err = bolt.Open(path, 0o600, &bolt.Options{
+		Timeout: lockWait, NoFreelistSync: true, FreelistType: bolt.FreelistMapType,
+	})
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, fmt.Errorf("the accounting database %s is %w or a tool that reads it", path, ErrInUse)
+	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum), errors.Is(err, berrors.ErrVersionMismatch):
+		return nil, &DamagedError{path, err}
+	case err != nil:
+		return nil, fmt.Errorf("opening the accounting database %s: %w", path, err)
+	}
+	return b, nil
+}
+
+func checkFormat(b *bolt.DB, path string) error {
+	return guard(func() error {
+		return b.View(func(tx *bolt.Tx) error {
+			meta := tx.Bucket(keyMeta)
+			if meta == nil {
+				return fmt.Errorf("%s is a bbolt file but no accounting database; give gdbd another directory with --dir", path)
+			}
+			if got := string(meta.Get(keyFormat)); got != formatName {
+				return fmt.Errorf("%s has the format %q, this gdbd knows %q; use the gdbd that wrote it or a later one",
+					path, got, formatName)
+			}
+			for _, name := range [][]byte{keySeries, keyLive, keyDone} {
+				if tx.Bucket(name) == nil {
+					return &DamagedError{path, fmt.Errorf("its bucket %q is missing", name)}
+				}
+			}
+			return nil
+		})
+	})
+}
+
+// errPanic marks what guard caught.
+var errPanic = errors.New("internal error")
+
+// guard turns a panic of f into an error: bbolt panics on pages that make no sense, and reading a mapped page that the
+// disk can't give raises a fault.
+func guard(f func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v\n%s", errPanic, p, debug.Stack())
+		}
+	}()
+	return f()
+}
+
+// view runs f in a short read transaction.
+func (d *db) view(f func(tx *bolt.Tx) error) error {
+	err := guard(func() error { return d.bolt.View(f) })
+	if errors.Is(err, errPanic) {
+		d.log.Error("reading the accounting database failed", "file", d.path, "error", err)
+		return fmt.Errorf("the accounting database %s can't be read: its disk or the file is damaged (gdbd's log says more)", d.path)
+	}
+	return err
+}
+
+// shelf is an open shelf in one transaction. Its buckets are nil as long as it has never held a record.
+type shelf struct {
+	name                  string
+	rec, end, user, array *bolt.Bucket
+}
+
+func openShelf(name string, b *bolt.Bucket) *shelf {
+	s := &shelf{name: name}
+	if b != nil {
+		s.rec, s.end, s.user, s.array = b.Bucket(keyRec), b.Bucket(keyEnd), b.Bucket(keyUser), b.Bucket(keyArray)
+	}
+	return s
+}
+
+func (s *shelf) index(name []byte) *bolt.Bucket {
+	switch name[0] {
+	case 'r':
+		return s.rec
+	case 'e':
+		return s.end
+	case 'u':
+		return s.user
+	}
+	return s.array
+}
+
+// shelves are all shelves in one transaction, the live one first, then the months from the latest back.
+type shelves struct {
+	all   []*shelf
+	spans map[*bolt.Bucket]map[uint16][2]model.JobID
+}
+
+func openShelves(tx *bolt.Tx) *shelves {
+	s := &shelves{all: []*shelf{openShelf(liveShelf, tx.Bucket(keyLive))}}
+	done := tx.Bucket(keyDone)
+	c := done.Cursor()
+	for name, _ := c.Last(); name != nil; name, _ = c.Prev() {
+		s.all = append(s.all, openShelf(string(name), done.Bucket(name)))
+	}
+	return s
+}
+
+func (s *shelves) get(name string) *shelf {
+	for _, sh := range s.all {
+		if sh.name == name {
+			return sh
+		}
+	}
+	return nil
+}
+
+// find gives r's row and shelf; nil where there is none.
+func (s *shelves) find(r ref) (row []byte, in *shelf) {
+	key := r.append(nil)
+	for _, sh := range s.all {
+		if !s.mayHold(sh.rec, r.series, r.job) {
+			continue
+		}
+		if row := sh.rec.Get(key); row != nil {
+			return row, sh
+		}
+	}
+	return nil, nil
+}
+
+// mayHold reports whether job lies between the first and the last job of series in b, whose keys begin with both. Most
+// months hold other jobs than the one looked for, and this answer costs nothing after the first time.
+func (s *shelves) mayHold(b *bolt.Bucket, series uint16, job model.JobID) bool {
+	if b == nil {
+		return false
+	}
+	if s.spans == nil {
+		s.spans = map[*bolt.Bucket]map[uint16][2]model.JobID{}
+	}
+	bySeries := s.spans[b]
+	if bySeries == nil {
+		bySeries = map[uint16][2]model.JobID{}
+		s.spans[b] = bySeries
+	}
+	span, known := bySeries[series]
+	if !known {
+		span = jobSpan(b, series)
+		bySeries[series] = span
+	}
+	return span[0] <= job && job <= span[1]
+}
+
+// jobSpan gives the first and last job of series in b; the first is above the last where there is none.
+func jobSpan(b *bolt.Bucket, series uint16) [2]model.JobID {
+	none := [2]model.JobID{1, 0}
+	c := b.Cursor()
+	prefix := binary.BigEndian.AppendUint16(nil, series)
+	first, _ := c.Seek(prefix)
+	if len(first) < 6 || binary.BigEndian.Uint16(first) != series {
+		return none
+	}
+	lo := model.JobID(binary.BigEndian.Uint32(first[2:]))
+	var last []byte
+	if next := after(prefix); next == nil {
+		last, _ = c.Last()
+	} else if last, _ = c.Seek(next); last != nil {
+		last, _ = c.Prev()
+	} else {
+		last, _ = c.Last()
+	}
+	if len(last) < 6 {
+		return none
+	}
+	return [2]model.JobID{lo, model.JobID(binary.BigEndian.Uint32(last[2:]))}
+}

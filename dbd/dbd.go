@@ -1,0 +1,113 @@
+package dbd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/pki"
+	"gbatch/internal/rpc/server"
+)
+
+// maxConns bounds the controllers' connections: each has one for its outbox and one per question under way. None is
+// ever idle for too long, since the outbox may be; TCP's keep-alive ends those whose controller is gone.
+const maxConns = 512
+
+// Daemon is one gdbd.
+type Daemon struct {
+	opts Options
+	db   *db
+	port *pki.Listener
+
+	mu     sync.Mutex
+	closed bool
+	cancel context.CancelFunc // of Run
+	done   chan struct{}      // closed when Run has ended; nil before it begins
+}
+
+// New validates the options, opens the database and binds the port. Close or Run must follow.
+func New(o Options) (*Daemon, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	tls, err := pki.ServerTLS(o.PKI, pki.RoleDBD, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	store, err := openDB(o.Dir, o.Logger, o.Now)
+	if err != nil {
+		return nil, err
+	}
+	store.keep = o.KeepMonths
+	port, err := pki.Listen(o.Listen, tls, o.Logger, pki.Accept{Proto: pki.ProtoRPC, Roles: []string{pki.RoleCtld}})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("gdbd can't use its address: %w; is another gdbd running there?"+
+			" AccountingStoragePort in gbatch.conf or --listen sets another", err), store.Close())
+	}
+	return &Daemon{opts: o, db: store, port: port}, nil
+}
+
+// Addr is the host:port that the daemon listens on.
+func (d *Daemon) Addr() string { return d.port.Addr().String() }
+
+// Run serves until ctx ends or Close is called, and then gives everything up; it returns nil. It returns an error when
+// the disk or the port fails for good. It can be called once.
+func (d *Daemon) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan struct{})
+	d.mu.Lock()
+	if d.closed || d.done != nil {
+		d.mu.Unlock()
+		return errors.New("gdbd: Run after Close or a second time")
+	}
+	d.cancel, d.done = cancel, done
+	d.mu.Unlock()
+	defer close(done)
+
+	d.opts.Logger.Info("accounting daemon runs", "addr", d.Addr(), "file", d.db.path)
+	// The writer outlives the server: what a handler has handed over is written.
+	writing, stopWriting := context.WithCancel(context.Background())
+	defer stopWriting()
+	var writer sync.WaitGroup
+	var writeErr error
+	writer.Go(func() {
+		writeErr = d.db.run(writing)
+		if writeErr != nil {
+			cancel() // without a writer there is nothing to serve
+		}
+	})
+	err := server.Serve(ctx, d.port.Proto(pki.ProtoRPC), d.handle, server.Options{
+		Log: d.opts.Logger, Peer: pki.PeerOfConn, MaxConns: maxConns, MaxRequest: rpc.MaxFrame,
+	})
+	stopWriting()
+	writer.Wait()
+	return errors.Join(writeErr, err, d.release())
+}
+
+// Close ends Run, waits for it, and gives everything up. It is idempotent.
+func (d *Daemon) Close() error {
+	d.mu.Lock()
+	done, cancel := d.done, d.cancel
+	if done == nil {
+		d.mu.Unlock()
+		return d.release()
+	}
+	d.mu.Unlock()
+	cancel()
+	<-done // Run releases
+	return nil
+}
+
+// release closes port and file, the first time.
+func (d *Daemon) release() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil
+	}
+	d.closed = true
+	return errors.Join(d.port.Close(), d.db.Close())
+}

@@ -1,0 +1,314 @@
+package dbd
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"gbatch/internal/codecgen/wire"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// This file owns which records a request means. The rules, after sacct's manual page:
+//
+//   - Every list that is not empty must have the record's value; within a list one is enough.
+//   - Without states a job fits when it was known to the cluster at some moment of the window: submitted not after its
+//     end and not ended before its start.
+//   - With states it fits when it was in one of them in the window: PENDING from submission to start, RUNNING from start
+//     to end, a final state at its end, and the passing states (CONFIGURING, SUSPENDED, COMPLETING) as long as the
+//     record says so now.
+//   - A bound of 0 is no bound. People see whole seconds, so a window that ends on one includes it.
+//   - Of several attempts of a job that fit, only the last is given, unless duplicates are wanted. So it is, too, when
+//     a cluster that began anew has used a job's number again.
+
+// window is a span of time with both its ends.
+type window struct{ from, to model.Time }
+
+func newWindow(start, end model.Time) (window, error) {
+	w := window{max(0, start), math.MaxInt64}
+	if end > 0 {
+		w.to = end
+		if end%1000 == 0 {
+			w.to = end + 999
+		}
+	}
+	if w.from > w.to {
+		return w, badRequest("the time window ends before it starts")
+	}
+	return w, nil
+}
+
+// meets reports whether [from, to) has a moment in the window; to 0 is open.
+func (w window) meets(from, to model.Time) bool {
+	return from <= w.to && (to == 0 || to > w.from) && from != to
+}
+
+// knew reports whether the job was known to the cluster in the window.
+func (w window) knew(h *head) bool {
+	return h.submit <= w.to && (!h.ended() || h.end >= w.from)
+}
+
+// stateSet has a bit per state.
+type stateSet uint32
+
+func (s stateSet) has(x model.JobState) bool { return x < 32 && s&(1<<x) != 0 }
+
+// final reports whether only final states are asked for: such records ended in the window.
+func (s stateSet) final() bool {
+	for _, x := range model.JobStates() {
+		if s.has(x) && !x.Finished() {
+			return false
+		}
+	}
+	return s != 0
+}
+
+// was reports whether the job was in one of the states in the window.
+func (w window) was(h *head, states stateSet) bool {
+	start, end := h.start, h.end
+	if !h.ended() {
+		switch {
+		case h.state == model.Pending:
+			start = 0
+		case start == 0:
+			start = h.submit
+		}
+	}
+	waited := end // until when it was pending
+	if start != 0 {
+		waited = start
+	}
+	switch {
+	case states.has(model.Pending) && w.meets(h.submit, waited):
+	case states.has(model.Running) && start != 0 && w.meets(start, end):
+	case h.ended() && states.has(h.state) && w.from <= h.end && h.end <= w.to:
+	case !h.ended() && states.has(h.state) && h.state != model.Pending && h.state != model.Running && w.knew(h):
+	default:
+		return false
+	}
+	return true
+}
+
+// tasks are what a request wants of one job or array.
+type tasks struct {
+	all  bool
+	one  map[int32]bool
+	sets []model.TaskSet
+}
+
+func (t *tasks) has(task int32) bool {
+	return t.all || t.one[task] || slices.ContainsFunc(t.sets, func(s model.TaskSet) bool { return s.Has(task) })
+}
+
+// meets reports whether a wanted task is in set.
+func (t *tasks) meets(set model.TaskSet) bool {
+	for task := range t.one {
+		if set.Has(task) {
+			return true
+		}
+	}
+	for _, s := range t.sets {
+		found := false
+		s.Each(func(i int32) bool {
+			found = set.Has(i)
+			return !found
+		})
+		if found {
+			return true
+		}
+	}
+	return false
+}
+
+// filter decides about one record. It belongs to one query and one goroutine.
+type filter struct {
+	window
+	states     stateSet
+	jobs       map[model.JobID]*tasks
+	users      map[uint32]bool
+	groups     map[uint32]bool
+	accounts   map[string]bool
+	partitions map[string]bool
+	names      map[string]bool
+	qos        map[string]bool
+	nodes      []string
+	duplicates bool
+
+	deep  bool            // something is asked that the head doesn't hold
+	lists map[string]bool // whether a hostlist has one of nodes
+}
+
+func newFilter(req *proto.AcctRequest) (*filter, error) {
+	for _, n := range []int{
+		len(req.Jobs), len(req.Users), len(req.Groups), len(req.Accounts), len(req.Partitions), len(req.Names),
+		len(req.QOS), len(req.Nodes), len(req.States),
+	} {
+		if n > proto.MaxTargets {
+			return nil, badRequest("%d values for one option; at most %d", n, proto.MaxTargets)
+		}
+	}
+	w, err := newWindow(req.Start, req.End)
+	if err != nil {
+		return nil, err
+	}
+	f := &filter{
+		window: w, duplicates: req.Duplicates,
+		users: setOf(req.Users), groups: setOf(req.Groups), accounts: setOf(req.Accounts),
+		partitions: setOf(req.Partitions), names: setOf(req.Names), qos: setOf(req.QOS),
+		lists: map[string]bool{},
+	}
+	for _, expr := range req.Nodes {
+		hosts, err := hostlist.Expand(expr)
+		if err != nil {
+			return nil, badRequest("nodes: %v", err)
+		}
+		f.nodes = append(f.nodes, hosts...)
+		if len(f.nodes) > proto.MaxTargets {
+			return nil, badRequest("more than %d nodes asked for", proto.MaxTargets)
+		}
+	}
+	for _, s := range req.States {
+		if s < model.Pending || s.String() == model.JobState(0).String() {
+			return nil, badRequest("there is no job state %d", s)
+		}
+		f.states |= 1 << s
+	}
+	for i := range req.Jobs {
+		if f.jobs == nil {
+			f.jobs = map[model.JobID]*tasks{}
+		}
+		j := &req.Jobs[i]
+		t := f.jobs[j.Job]
+		if t == nil {
+			t = &tasks{one: map[int32]bool{}}
+			f.jobs[j.Job] = t
+		}
+		switch {
+		case len(j.Tasks) > 0:
+			if err := checkTasks(j.Tasks); err != nil {
+				return nil, err
+			}
+			t.sets = append(t.sets, j.Tasks)
+		case j.Task != model.NoTask:
+			t.one[j.Task] = true
+		default:
+			t.all = true
+		}
+	}
+	f.deep = f.accounts != nil || f.partitions != nil || f.names != nil || f.qos != nil || f.nodes != nil
+	return f, nil
+}
+
+// checkTasks refuses ranges that a hand-made message may hold and that would never end.
+func checkTasks(set model.TaskSet) error {
+	if len(set) > model.MaxTaskRanges {
+		return badRequest("more than %d ranges of tasks", model.MaxTaskRanges)
+	}
+	for _, r := range set {
+		if r.Lo < 0 || r.Hi < r.Lo || r.Step < 1 || r.Hi > math.MaxInt32-r.Step {
+			return badRequest("%d-%d:%d is no range of tasks", r.Lo, r.Hi, r.Step)
+		}
+	}
+	return nil
+}
+
+func setOf[T comparable](list []T) map[T]bool {
+	if len(list) == 0 {
+		return nil
+	}
+	m := make(map[T]bool, len(list))
+	for _, x := range list {
+		m[x] = true
+	}
+	return m
+}
+
+// fits decides about the record with head h; the record itself is decoded only where that can't tell. An error says
+// that the record can't be decoded.
+func (f *filter) fits(h *head, r ref, record []byte) (bool, error) {
+	if !f.knew(h) ||
+		f.states != 0 && !f.was(h, f.states) ||
+		f.users != nil && !f.users[h.uid] ||
+		f.groups != nil && !f.groups[h.gid] {
+		return false, nil
+	}
+	ownRecord := false
+	if f.jobs != nil {
+		var in bool
+		if in, ownRecord = f.wants(h, r.job); !in && !ownRecord {
+			return false, nil
+		}
+	}
+	if !f.deep && !ownRecord {
+		return true, nil
+	}
+	var rec model.Record
+	if err := wire.Unmarshal(record, &rec); err != nil {
+		return false, err
+	}
+	if ownRecord {
+		set, _, err := model.ParseTaskSet(rec.TaskText, math.MaxInt32)
+		if err != nil || !f.jobs[h.array].meets(set) {
+			return false, nil // an array's record without readable tasks has none of those asked for
+		}
+	}
+	return f.fitsDeep(&rec), nil
+}
+
+// wants reports whether the jobs asked for name this one. maybe says that it is an array's own record, with tasks that
+// have not started, and that these decide.
+func (f *filter) wants(h *head, job model.JobID) (in, maybe bool) {
+	if t := f.jobs[job]; t != nil && t.all {
+		return true, false
+	}
+	if h.array == 0 {
+		return false, false
+	}
+	t := f.jobs[h.array]
+	switch {
+	case t == nil:
+		return false, false
+	case t.all:
+		return true, false
+	case h.task == model.NoTask:
+		return false, true
+	}
+	return t.has(h.task), false
+}
+
+func (f *filter) fitsDeep(r *model.Record) bool {
+	return (f.accounts == nil || f.accounts[r.Account]) &&
+		(f.names == nil || f.names[r.Name]) &&
+		(f.qos == nil || f.qos[r.QOS]) &&
+		(f.partitions == nil || f.inPartition(r.Partition)) &&
+		(f.nodes == nil || f.onNode(r.Nodes))
+}
+
+// inPartition: a job that waits for one of several partitions has them all in its record, with commas.
+func (f *filter) inPartition(list string) bool {
+	for list != "" {
+		var one string
+		one, list, _ = strings.Cut(list, ",")
+		if f.partitions[one] {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *filter) onNode(list string) bool {
+	if list == "" {
+		return false
+	}
+	in, known := f.lists[list]
+	if !known {
+		in = slices.ContainsFunc(f.nodes, func(n string) bool {
+			has, err := hostlist.Contains(list, n)
+			return err == nil && has // a list that can't be read names no node
+		})
+		f.lists[list] = in
+	}
+	return in
+}

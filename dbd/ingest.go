@@ -1,0 +1,455 @@
+package dbd
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"gbatch/internal/codecgen/wire"
+	"gbatch/internal/proto"
+)
+
+// This file owns everything that writes. One goroutine does (run); put hands it a batch of records and waits until they
+// are on disk. What has arrived when a commit begins shares that commit, and nothing waits for more to come: under load
+// the batches grow by themselves.
+//
+// Each series keeps the sequence of its last record in the same transaction as the record, so a batch that comes twice,
+// or half, or again after a crash, changes nothing the second time. A transaction that fails acknowledges nothing.
+
+const (
+	// maxWaitingPuts bounds the batches between connections and the writer; further ones wait on their connections.
+	maxWaitingPuts = 64
+	// maxTxRecords is at how many records a transaction takes no further batch.
+	maxTxRecords = 4096
+	// maxPutRecords bounds one batch.
+	maxPutRecords = 16384
+	// maxClusterName bounds a cluster's name, bytes.
+	maxClusterName = 256
+)
+
+// pending is a batch on its way to the disk.
+type pending struct {
+	series  string // cluster and instance, as the key of the series bucket
+	records []entry
+	done    chan putResult
+}
+
+type putResult struct {
+	seq uint64
+	err error
+}
+
+// entry is one record, encoded before it meets the writer.
+type entry struct {
+	seq uint64
+	ref ref // series still 0: the writer knows it
+	head
+	row   []byte // not sealed
+	purge bool
+}
+
+// put stores a batch and gives the sequence up to which everything of its instance is on disk. An error says that
+// nothing is acknowledged; the caller sends the batch again.
+func (d *db) put(ctx context.Context, p *proto.Put) (uint64, error) {
+	b, err := newPending(p)
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case d.puts <- b:
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	select {
+	case res := <-b.done:
+		return res.seq, res.err
+	case <-ctx.Done(): // it may still be written; coming again it changes nothing
+		return 0, ctx.Err()
+	}
+}
+
+// BadRequestError is a request that no repetition makes right.
+type BadRequestError struct{ Text string }
+
+func (e *BadRequestError) Error() string { return e.Text }
+
+func badRequest(format string, a ...any) error { return &BadRequestError{fmt.Sprintf(format, a...)} }
+
+func newPending(p *proto.Put) (*pending, error) {
+	switch {
+	case p.Cluster == "":
+		return nil, badRequest("accounting records without a cluster's name; set ClusterName in gbatch.conf")
+	case len(p.Cluster) > maxClusterName || bytes.IndexByte([]byte(p.Cluster), 0) >= 0:
+		return nil, badRequest("the cluster's name is longer than %d bytes or has a zero byte in it", maxClusterName)
+	case len(p.Records) > maxPutRecords:
+		return nil, badRequest("%d accounting records at once; at most %d", len(p.Records), maxPutRecords)
+	}
+	b := &pending{
+		series:  string(binary.BigEndian.AppendUint64(append([]byte(p.Cluster), 0), p.Instance)),
+		records: make([]entry, 0, len(p.Records)),
+		done:    make(chan putResult, 1), // the writer never waits for a caller that has left
+	}
+	last := uint64(0)
+	for i, r := range p.Records {
+		switch {
+		case r == nil:
+			return nil, badRequest("accounting record %d of %d is empty", i+1, len(p.Records))
+		case r.Seq <= last:
+			return nil, badRequest("accounting record %d of %d has the sequence %d after %d; they must grow",
+				i+1, len(p.Records), r.Seq, last)
+		}
+		last = r.Seq
+		e := entry{seq: r.Seq, ref: ref{job: r.Job, attempt: r.Attempt}, purge: r.Purge}
+		if !r.Purge {
+			if r.Cluster == "" {
+				r.Cluster = p.Cluster
+			}
+			record, err := wire.Marshal(r)
+			if err != nil {
+				return nil, fmt.Errorf("encoding the record of job %d: %w", r.Job, err)
+			}
+			e.head = headOf(r)
+			e.row = newRow(&e.head, record)
+		}
+		b.records = append(b.records, e)
+	}
+	return b, nil
+}
+
+// run is the writer. It ends with ctx, after the batches that were already waiting, or with an error when the file can
+// no longer be trusted to keep what it is given.
+func (d *db) run(ctx context.Context) error {
+	tick := time.NewTicker(purgeEvery)
+	defer tick.Stop()
+	w := &writer{db: d}
+	if err := w.purge(); err != nil {
+		return err
+	}
+	for {
+		var err error
+		select {
+		case b := <-d.puts:
+			err = w.commit(d.gather(b))
+		case <-tick.C:
+			err = w.purge()
+		case <-ctx.Done():
+			for err == nil {
+				select {
+				case b := <-d.puts:
+					err = w.commit(d.gather(b))
+				default:
+					return nil
+				}
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// writer is what the writing goroutine knows.
+type writer struct {
+	*db
+	full bool // the disk, as last seen
+}
+
+// gather takes what has arrived besides first.
+func (d *db) gather(first *pending) []*pending {
+	group, n := []*pending{first}, len(first.records)
+	for n < maxTxRecords {
+		select {
+		case b := <-d.puts:
+			group, n = append(group, b), n+len(b.records)
+		default:
+			return group
+		}
+	}
+	return group
+}
+
+// commit writes a group and answers it.
+func (w *writer) commit(group []*pending) error {
+	seqs := make([]uint64, len(group))
+	err := w.change(func() error { return w.write(group, seqs) })
+	for i, b := range group {
+		if err != nil {
+			b.done <- putResult{err: firstLine(err)}
+			continue
+		}
+		b.done <- putResult{seq: seqs[i]}
+	}
+	if errors.Is(err, errFull) {
+		return nil
+	}
+	return err
+}
+
+// errFull marks a write that failed for want of space and left the database as it was.
+var errFull = errors.New("no space left for the accounting database")
+
+// change runs f, which commits something or nothing. A full disk is said in the log once, and again when it is over:
+// the error then is errFull, and the next try may succeed. After any other failure nobody knows what the file will hold
+// until it is opened anew, so the daemon must end.
+func (w *writer) change(f func() error) error {
+	before := w.txid()
+	err := guard(f)
+	switch {
+	case err == nil:
+		if w.full {
+			w.full = false
+			w.log.Info("the accounting database can be written again", "file", w.path)
+		}
+		return nil
+	case isFull(err) && w.txid() == before: // else the new state is visible but perhaps not on disk
+		if !w.full {
+			w.full = true
+			w.log.Error("no space left for the accounting database; records wait in the controller until there is some",
+				"file", w.path, "error", err)
+		}
+		return fmt.Errorf("%w: %w", errFull, err)
+	}
+	return fmt.Errorf("writing the accounting database %s failed, look after the disk and start gdbd again (what was"+
+		" acknowledged is on disk, the controller keeps the rest): %w", w.path, err)
+}
+
+// isFull knows a full disk, quota or file size limit. bbolt keeps only the text of what growing the file met.
+func isFull(err error) bool {
+	for _, e := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
+		if errors.Is(err, e) || strings.Contains(err.Error(), e.Error()) {
+			return true
+		}
+	}
+	return false
+}
+
+// txid gives the number of the last commit that readers see.
+func (d *db) txid() (id int) {
+	_ = d.view(func(tx *bolt.Tx) error { id = tx.ID(); return nil }) // logged there; 0 differs from every number
+	return id
+}
+
+// firstLine keeps stacks out of answers.
+func firstLine(err error) error {
+	if text, _, cut := bytes.Cut([]byte(err.Error()), []byte("\n")); cut {
+		return errors.New(string(text))
+	}
+	return err
+}
+
+// write applies a group in one transaction and fills in the acknowledged sequences.
+func (d *db) write(group []*pending, seqs []uint64) error {
+	tx, err := d.bolt.Begin(true)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // after Commit it only says that the transaction is closed
+	known := tx.Bucket(keySeries)
+	last := map[string]series{}
+	latest := map[ref]*entry{}
+	dirty := false
+	for i, b := range group {
+		s, ok := last[b.series]
+		if !ok {
+			if s, err = openSeries(known, b.series); err != nil {
+				return err
+			}
+		}
+		for k := range b.records {
+			e := &b.records[k]
+			if e.seq <= s.seq {
+				continue
+			}
+			s.seq, dirty = e.seq, true
+			e.ref.series = s.number
+			latest[e.ref] = e
+		}
+		last[b.series] = s
+		seqs[i] = s.seq
+	}
+	if !dirty {
+		return nil // everything has been here before, and each commit since was whole
+	}
+	if err := applyEntries(tx, latest); err != nil {
+		return err
+	}
+	for name, s := range last {
+		if err := known.Put([]byte(name), s.append(nil)); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
+
+// series is how far one numbering has come.
+type series struct {
+	number uint16
+	seq    uint64
+}
+
+func (s series) append(b []byte) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint16(b, s.number), s.seq)
+}
+
+// openSeries finds a series or gives it the next number. Numbers grow, so a cluster's later history sorts after its
+// earlier one.
+func openSeries(known *bolt.Bucket, name string) (series, error) {
+	if v := known.Get([]byte(name)); len(v) == 10 {
+		return series{binary.BigEndian.Uint16(v), binary.BigEndian.Uint64(v[2:])}, nil
+	}
+	n, err := known.NextSequence()
+	if err != nil {
+		return series{}, err
+	}
+	if n > maxSeries {
+		return series{}, fmt.Errorf("the database has %d histories of clusters and can't begin another", maxSeries)
+	}
+	return series{number: uint16(n)}, nil
+}
+
+// edit is one change of a bucket: a nil value deletes.
+type edit struct{ key, value []byte }
+
+// edits collects a transaction's changes, so that each bucket is changed in the order of its keys and a page is
+// touched once.
+type edits map[*bolt.Bucket][]edit
+
+func (e edits) add(b *bolt.Bucket, key, value []byte) { e[b] = append(e[b], edit{key, value}) }
+
+var nothing = []byte{}
+
+// applyEntries makes each record's latest version the only one.
+func applyEntries(tx *bolt.Tx, latest map[ref]*entry) error {
+	refs := make([]ref, 0, len(latest))
+	for r := range latest {
+		refs = append(refs, r)
+	}
+	slices.SortFunc(refs, func(a, b ref) int {
+		return cmp.Or(cmp.Compare(a.series, b.series), cmp.Compare(a.job, b.job), cmp.Compare(a.attempt, b.attempt))
+	})
+	all := openShelves(tx)
+	changes := edits{}
+	for _, r := range refs {
+		e := latest[r]
+		oldRow, oldShelf := all.find(r)
+		var to *shelf
+		if !e.purge {
+			seal(e.row, r)
+			var err error
+			if to, err = all.open(tx, shelfOf(&e.head)); err != nil {
+				return err
+			}
+		}
+		if oldRow != nil {
+			old, _, ok := parseRow(oldRow, r)
+			if ok {
+				unindex(changes, oldShelf, &old, r, to, &e.head)
+			}
+			if to != oldShelf {
+				changes.add(oldShelf.rec, r.append(nil), nil)
+			}
+		}
+		if to != nil {
+			changes.add(to.rec, r.append(nil), e.row)
+			index(changes, to, &e.head, r)
+		}
+	}
+	return changes.apply()
+}
+
+// shelfOf names the shelf in which a record belongs.
+func shelfOf(h *head) string {
+	if h.ended() {
+		return monthOf(h.end)
+	}
+	return liveShelf
+}
+
+// indexKeys gives a record's entries in its shelf's indexes.
+func indexKeys(s *shelf, h *head, r ref, each func(b *bolt.Bucket, key []byte)) {
+	each(s.user, userKey(h, r))
+	if h.ended() {
+		each(s.end, endKey(h, r))
+	}
+	if h.array != 0 {
+		each(s.array, arrayKey(r.series, h.array, r))
+	}
+}
+
+func index(e edits, s *shelf, h *head, r ref) {
+	indexKeys(s, h, r, func(b *bolt.Bucket, key []byte) { e.add(b, key, nothing) })
+}
+
+// unindex drops the old version's entries but for those that the new one has too.
+func unindex(e edits, s *shelf, old *head, r ref, to *shelf, now *head) {
+	indexKeys(s, old, r, func(b *bolt.Bucket, key []byte) {
+		stays := false
+		if to == s {
+			indexKeys(s, now, r, func(nb *bolt.Bucket, nkey []byte) {
+				stays = stays || nb == b && bytes.Equal(nkey, key)
+			})
+		}
+		if !stays {
+			e.add(b, key, nil)
+		}
+	})
+}
+
+func (e edits) apply() error {
+	for b, list := range e {
+		b.FillPercent = fillPercent
+		slices.SortFunc(list, func(x, y edit) int { return bytes.Compare(x.key, y.key) })
+		for _, c := range list {
+			var err error
+			if c.value == nil {
+				err = b.Delete(c.key)
+			} else {
+				err = b.Put(c.key, c.value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// open gives the shelf with that name and makes it where it is missing.
+func (s *shelves) open(tx *bolt.Tx, name string) (*shelf, error) {
+	parent, key := tx.Bucket(keyDone), []byte(name)
+	if name == liveShelf {
+		parent, key = nil, keyLive
+	}
+	sh := s.get(name)
+	if sh != nil && sh.rec != nil {
+		return sh, nil
+	}
+	var b *bolt.Bucket
+	var err error
+	if parent == nil {
+		b = tx.Bucket(key)
+	} else if b, err = parent.CreateBucketIfNotExists(key); err != nil {
+		return nil, err
+	}
+	for _, index := range [][]byte{keyRec, keyEnd, keyUser, keyArray} {
+		if _, err := b.CreateBucketIfNotExists(index); err != nil {
+			return nil, err
+		}
+	}
+	fresh := openShelf(name, b)
+	if sh != nil {
+		*sh = *fresh
+		return sh, nil
+	}
+	s.all = append(s.all, fresh)
+	return fresh, nil
+}

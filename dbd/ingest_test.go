@@ -1,0 +1,216 @@
+package dbd
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// newRand gives a source whose seed the test's log names.
+func newRand(t testing.TB) *rand.Rand {
+	seed := uint64(time.Now().UnixNano())
+	t.Logf("seed %d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
+
+func TestPutTwice(t *testing.T) {
+	d, stop := openTest(t, t.TempDir())
+	dir := d.path
+	batch := []*model.Record{rec(1, 1), rec(2, 2, running), rec(5, 3, waiting)}
+	mustPut(t, d, 5, batch...)
+	mustPut(t, d, 5, batch...)
+	all := &proto.AcctRequest{Duplicates: true}
+	wantNames(t, d, all, "1.1:CD 2.1:R 3.1:PD")
+
+	// Overlapping: 4 and 5 have been here, whatever they hold now; 6 and 7 are new.
+	mustPut(t, d, 7, rec(4, 9), rec(5, 3, failed), rec(6, 2), rec(7, 4))
+	wantNames(t, d, all, "1.1:CD 2.1:CD 3.1:PD 4.1:CD")
+	mustPut(t, d, 7) // asks how far we are
+	mustPut(t, d, 7, rec(1, 1, failed))
+	wantNames(t, d, all, "1.1:CD 2.1:CD 3.1:PD 4.1:CD")
+
+	stop()
+	d, _ = openTest(t, strings.TrimSuffix(dir, fileName))
+	mustPut(t, d, 7)
+	mustPut(t, d, 8, rec(6, 2, failed), rec(8, 5))
+	wantNames(t, d, all, "1.1:CD 2.1:CD 3.1:PD 4.1:CD 5.1:CD")
+}
+
+func TestPutRecordIsReturnedWhole(t *testing.T) {
+	d, _ := openTest(t, t.TempDir())
+	r := rec(3, 7, task(5, 2), attempt(4))
+	r.Exit = model.Exit{Code: 3, Signal: 9, UserMS: 1234, SysMS: 5, MaxRSSKB: 1 << 40, Text: "two\nlines"}
+	mustPut(t, d, 3, r)
+	got := ask(t, d, &proto.AcctRequest{})
+	if len(got) != 1 || got[0].Cluster != "c" || got[0].Exit != r.Exit || got[0].SubmitLine != r.SubmitLine ||
+		len(got[0].AllocGres) != 1 || got[0].AllocGres[0] != r.AllocGres[0] {
+		t.Errorf("got %+v", got[0])
+	}
+}
+
+// TestPutMoves follows records from shelf to shelf; sane looks at the indexes after each step.
+func TestPutMoves(t *testing.T) {
+	d, _ := openTest(t, t.TempDir())
+	seq := uint64(0)
+	step := func(want string, r *model.Record) {
+		t.Helper()
+		seq++
+		r.Seq = seq
+		mustPut(t, d, seq, r)
+		wantNames(t, d, &proto.AcctRequest{Duplicates: true}, want)
+	}
+	step("1.1:PD", rec(0, 1, waiting))
+	step("1.1:R", rec(0, 1, running))
+	step("1.1:R", rec(0, 1, running, user(7)))
+	step("1.1:CD", rec(0, 1, user(7)))
+	step("1.1:F", rec(0, 1, user(7), failed))
+	step("1.1:F", rec(0, 1, failed, user(8), later(40*day)))
+	step("1.1:F 1.2:PD", rec(0, 1, waiting, attempt(2)))
+	step("1.1:F 1.2:CD", rec(0, 1, attempt(2)))
+	step("1.1:F 1.2:R", rec(0, 1, attempt(2), running)) // should not happen, but is kept as told
+	step("1.1:F 1.2:R 9.1:PD", rec(0, 9, waiting, task(9, model.NoTask)))
+	step("1.1:F 1.2:R 9.1:PD 10.1:R", rec(0, 10, running, task(9, 0)))
+	step("1.1:F 1.2:R 10.1:R", rec(0, 9, purged))
+	step("1.1:F 1.2:R 10.1:R", rec(0, 9, purged))
+	step("1.2:R 10.1:R", rec(0, 1, purged))
+	step("1.2:R 9.1:CD 10.1:R", rec(0, 9, task(9, 1))) // the array's last task takes its number
+	wantNames(t, d, &proto.AcctRequest{Jobs: []proto.JobRef{{Job: 9, Task: model.NoTask}}}, "9.1:CD 10.1:R")
+}
+
+func TestPutKeepsTheLastOfABatch(t *testing.T) {
+	d, _ := openTest(t, t.TempDir())
+	mustPut(t, d, 7, rec(1, 1, waiting), rec(2, 1, running), rec(3, 2, waiting), rec(4, 1), rec(5, 2, purged),
+		rec(6, 3, purged), rec(7, 3, running))
+	wantNames(t, d, &proto.AcctRequest{}, "1.1:CD 3.1:R")
+}
+
+func TestOddTimes(t *testing.T) {
+	d, _ := openTest(t, t.TempDir())
+	mustPut(t, d, 5,
+		rec(1, 1, func(r *model.Record) { r.Submit, r.Start, r.End = -5, -7, -9 }),
+		rec(2, 2, func(r *model.Record) { r.End = 0 }), // final, without an end
+		rec(3, 3, func(r *model.Record) { r.End = 1 << 62 }),
+		rec(4, 4, func(r *model.Record) { r.Submit, r.Start, r.End = 0, 0, 0 }),
+		rec(5, 5, func(r *model.Record) { r.State = model.Running }), // an end, without a final state
+	)
+	wantNames(t, d, &proto.AcctRequest{}, "1.1:CD 2.1:CD 3.1:CD 4.1:CD 5.1:R")
+}
+
+// TestInstances: a cluster that began again numbers records and jobs from 1, and old ones stay what they were.
+func TestInstances(t *testing.T) {
+	d, _ := openTest(t, t.TempDir())
+	put := func(cluster string, instance, want uint64, records ...*model.Record) {
+		t.Helper()
+		seq, err := d.put(t.Context(), &proto.Put{Cluster: cluster, Instance: instance, Records: records})
+		if err != nil || seq != want {
+			t.Fatalf("%d, %v; want %d", seq, err, want)
+		}
+	}
+	put("c", 1, 9, rec(8, 1), rec(9, 2, failed))
+	put("c", 2, 0)
+	put("c", 2, 1, rec(1, 1, running))
+	put("other", 2, 1, rec(1, 1, waiting))
+	put("c", 1, 9)
+	wantNames(t, d, &proto.AcctRequest{Duplicates: true}, "1.1:CD 1.1:R 1.1:PD 2.1:F")
+	// Of one cluster's two jobs 1 the later is meant; the other cluster's job 1 is another job.
+	wantNames(t, d, &proto.AcctRequest{}, "1.1:R 1.1:PD 2.1:F")
+	put("c", 2, 2, rec(2, 1, failed))
+	wantNames(t, d, &proto.AcctRequest{Duplicates: true}, "1.1:CD 1.1:F 1.1:PD 2.1:F")
+}
+
+func TestPutRefusals(t *testing.T) {
+	d, _ := openTest(t, t.TempDir())
+	many := make([]*model.Record, maxPutRecords+1)
+	for want, p := range map[string]*proto.Put{
+		"without a cluster's name":   {Records: []*model.Record{rec(1, 1)}},
+		"longer than":                {Cluster: strings.Repeat("x", maxClusterName+1)},
+		"zero byte":                  {Cluster: "a\x00b"},
+		"is empty":                   {Cluster: "c", Records: []*model.Record{nil}},
+		"the sequence 1 after 2":     {Cluster: "c", Records: []*model.Record{rec(2, 1), rec(1, 2)}},
+		"the sequence 3 after 3":     {Cluster: "c", Records: []*model.Record{rec(3, 1), rec(3, 2)}},
+		"the sequence 0 after 0":     {Cluster: "c", Records: []*model.Record{rec(0, 1)}},
+		"accounting records at once": {Cluster: "c", Records: many},
+	} {
+		_, err := d.put(t.Context(), p)
+		var bad *BadRequestError
+		if !errors.As(err, &bad) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	wantNames(t, d, &proto.AcctRequest{}, "")
+}
+
+// TestGroupCommit: batches of many connections share commits, and each is acknowledged for itself.
+func TestGroupCommit(t *testing.T) {
+	d, _ := openTest(t, t.TempDir())
+	before := d.txid()
+	const clusters, batches = 16, 20
+	var wg sync.WaitGroup
+	for c := range clusters {
+		wg.Go(func() {
+			for i := range uint64(batches) {
+				seq, err := d.put(t.Context(), &proto.Put{Cluster: string(rune('a' + c)), Records: []*model.Record{rec(i+1, model.JobID(i+1))}})
+				if err != nil || seq != i+1 {
+					t.Errorf("%d: %d, %v", i, seq, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if n := len(ask(t, d, &proto.AcctRequest{})); n != clusters*batches {
+		t.Errorf("%d records", n)
+	}
+	commits := d.txid() - before
+	t.Logf("%d batches in %d commits", clusters*batches, commits)
+	if commits >= clusters*batches {
+		t.Errorf("no batches shared a commit")
+	}
+	sane(t, d)
+}
+
+func TestPutEndsWithItsContext(t *testing.T) {
+	d, err := openDB(t.TempDir(), testLog(t), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range maxWaitingPuts + 3 { // no writer runs: some wait for their answer, the last for room
+		wg.Go(func() {
+			if _, err := d.put(ctx, &proto.Put{Cluster: "c", Records: []*model.Record{rec(1, 1)}}); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+	cancel()
+	wg.Wait()
+	startTest(t, d)() // what was accepted meanwhile does no harm
+}
+
+func TestPurgeForgetsMonths(t *testing.T) {
+	dir := t.TempDir()
+	d, stop := openTest(t, dir)
+	mustPut(t, d, 5, rec(1, 1, later(-400*day)), rec(2, 2, later(-60*day)), rec(3, 3, running, later(-400*day)),
+		rec(4, 4, later(-20*day)), rec(5, 5))
+	stop()
+	now := func() time.Time { return time.UnixMilli(int64(t0)) }
+	d, err := openDB(dir, testLog(t), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.keep = 1 // October and November
+	if err := (&writer{db: d}).purge(); err != nil {
+		t.Fatal(err)
+	}
+	startTest(t, d)
+	wantNames(t, d, &proto.AcctRequest{}, "3.1:R 4.1:CD 5.1:CD")
+	mustPut(t, d, 6, rec(5, 6), rec(6, 7, later(-400*day))) // late, and forgotten at the next tick
+	wantNames(t, d, &proto.AcctRequest{}, "3.1:R 4.1:CD 5.1:CD 7.1:CD")
+}

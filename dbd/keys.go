@@ -1,0 +1,198 @@
+package dbd
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math/bits"
+	"time"
+
+	"gbatch/internal/model"
+)
+
+// This file owns what lies in the database byte by byte: keys, index keys and rows. All numbers are big-endian, so that
+// bbolt's byte order is their order. Every key of every bucket ends with the ref of the record that it belongs to.
+//
+//	ref        series(2) job(4) attempt(4)
+//	rec        ref                                  -> row
+//	end        span(1) end(8) ref                   -> nothing; finished records only
+//	user       uid(4) span(1) end(8) ref            -> nothing; span and end are 0 in the live shelf
+//	array      series(2) array(4) ref               -> nothing; records of arrays' tasks and arrays' own
+//	row        format(1) crc(4) head(40) record     record: model.Record in msgpack
+//
+// span is how long the job was known to the cluster, from submission to end, in powers of four. A job that existed in a
+// window either ended in it or outlived it by less than its span, so a query reads a window's records and few others,
+// however much history lies behind it.
+
+// ref names a record: series is one numbering of jobs (a cluster's controllers, from their beginning on).
+type ref struct {
+	series  uint16
+	job     model.JobID
+	attempt uint32
+}
+
+const refLen = 10
+
+func (r ref) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint16(b, r.series)
+	b = binary.BigEndian.AppendUint32(b, uint32(r.job))
+	return binary.BigEndian.AppendUint32(b, r.attempt)
+}
+
+// lastRef reads the ref that key ends with. ok is false where key is too short, which only a damaged file can have.
+func lastRef(key []byte) (r ref, ok bool) {
+	if len(key) < refLen {
+		return ref{}, false
+	}
+	b := key[len(key)-refLen:]
+	return ref{
+		series:  binary.BigEndian.Uint16(b),
+		job:     model.JobID(binary.BigEndian.Uint32(b[2:])),
+		attempt: binary.BigEndian.Uint32(b[6:]),
+	}, true
+}
+
+func jobPrefix(series uint16, job model.JobID) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint16(nil, series), uint32(job))
+}
+
+func arrayKey(series uint16, array model.JobID, r ref) []byte {
+	b := make([]byte, 0, 6+refLen)
+	b = binary.BigEndian.AppendUint16(b, series)
+	b = binary.BigEndian.AppendUint32(b, uint32(array))
+	return r.append(b)
+}
+
+func endKey(h *head, r ref) []byte {
+	return r.append(appendSpanEnd(make([]byte, 0, 9+refLen), h))
+}
+
+func userKey(h *head, r ref) []byte {
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, 13+refLen), h.uid)
+	return r.append(appendSpanEnd(b, h))
+}
+
+func appendSpanEnd(b []byte, h *head) []byte {
+	if !h.ended() {
+		return append(b, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+	}
+	return binary.BigEndian.AppendUint64(append(b, spanOf(h.submit, h.end)), uint64(h.end))
+}
+
+// after gives the smallest key that is greater than every key with this prefix; nil where there is none.
+func after(prefix []byte) []byte {
+	b := append([]byte(nil), prefix...)
+	for i := len(b) - 1; i >= 0; i-- {
+		b[i]++
+		if b[i] != 0 {
+			return b[:i+1]
+		}
+	}
+	return nil
+}
+
+// maxSpan is the largest span of two moments that clampTime lets through.
+const maxSpan = 24
+
+// spanOf gives k such that end-submit is less than spanMS(k).
+func spanOf(submit, end model.Time) byte {
+	return byte((bits.Len64(uint64(max(0, end-submit))) + 1) / 2)
+}
+
+func spanMS(k byte) model.Time { return 1 << (2 * k) }
+
+// maxTime ends the year 9999. Times outside of [0, maxTime] make no month.
+const maxTime model.Time = 253402300799999
+
+func clampTime(t model.Time) model.Time { return min(max(0, t), maxTime) }
+
+// monthOf names the month (UTC) of t; names sort by time.
+func monthOf(t model.Time) string { return time.UnixMilli(int64(clampTime(t))).UTC().Format("2006-01") }
+
+// monthSpan gives a month's first millisecond and that of the next month.
+func monthSpan(name string) (from, to model.Time, err error) {
+	t, err := time.Parse("2006-01", name)
+	if err != nil {
+		return 0, 0, fmt.Errorf("a shelf is named %q, which is no month: %w", name, err)
+	}
+	return model.Time(t.UnixMilli()), model.Time(t.AddDate(0, 1, 0).UnixMilli()), nil
+}
+
+// head is what queries ask most, in front of the record so that most rows need no decoding.
+type head struct {
+	submit, start, end model.Time // end 0: the job lives
+	uid, gid           uint32
+	array              model.JobID
+	task               int32
+	state              model.JobState
+}
+
+func (h *head) ended() bool { return h.end != 0 }
+
+// headOf takes a record's head. A record whose state is final or that has an end is ended; one without a usable end
+// time ended when it last did something.
+func headOf(r *model.Record) head {
+	h := head{
+		submit: clampTime(r.Submit), start: clampTime(r.Start), uid: r.UID, gid: r.GID,
+		array: r.ArrayID, task: r.Task, state: r.State,
+	}
+	if r.End != 0 || r.State.Finished() {
+		h.end = clampTime(r.End)
+		if h.end == 0 {
+			h.end = max(h.submit, h.start, 1)
+		}
+	}
+	return h
+}
+
+// Offsets in a row. The state's byte stands last in the head, three bytes after it are zero and free.
+const (
+	rowFormat = 1
+	rowCRC    = 1
+	rowHead   = 5
+	rowBody   = rowHead + 44
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// newRow builds r's row from its encoded record.
+func newRow(h *head, record []byte) []byte {
+	b := make([]byte, rowHead, rowBody+len(record))
+	b[0] = rowFormat
+	b = binary.BigEndian.AppendUint64(b, uint64(h.submit))
+	b = binary.BigEndian.AppendUint64(b, uint64(h.start))
+	b = binary.BigEndian.AppendUint64(b, uint64(h.end))
+	b = binary.BigEndian.AppendUint32(b, h.uid)
+	b = binary.BigEndian.AppendUint32(b, h.gid)
+	b = binary.BigEndian.AppendUint32(b, uint32(h.array))
+	b = binary.BigEndian.AppendUint32(b, uint32(h.task))
+	b = append(b, byte(h.state), 0, 0, 0)
+	return append(b, record...)
+}
+
+// seal writes the checksum, which covers the key too: a row under another's key is damage.
+func seal(row []byte, r ref) { binary.BigEndian.PutUint32(row[rowCRC:], rowSum(row, r)) }
+
+func rowSum(row []byte, r ref) uint32 {
+	var key [refLen]byte
+	return crc32.Update(crc32.Checksum(r.append(key[:0]), castagnoli), castagnoli, row[rowHead:])
+}
+
+// parseRow gives a row's head and encoded record (a part of row). ok is false for a damaged row.
+func parseRow(row []byte, r ref) (h head, record []byte, ok bool) {
+	if len(row) < rowBody || row[0] != rowFormat || binary.BigEndian.Uint32(row[rowCRC:]) != rowSum(row, r) {
+		return head{}, nil, false
+	}
+	b := row[rowHead:]
+	h = head{
+		submit: model.Time(binary.BigEndian.Uint64(b)),
+		start:  model.Time(binary.BigEndian.Uint64(b[8:])),
+		end:    model.Time(binary.BigEndian.Uint64(b[16:])),
+		uid:    binary.BigEndian.Uint32(b[24:]),
+		gid:    binary.BigEndian.Uint32(b[28:]),
+		array:  model.JobID(binary.BigEndian.Uint32(b[32:])),
+		task:   int32(binary.BigEndian.Uint32(b[36:])),
+		state:  model.JobState(b[40]),
+	}
+	return h, row[rowBody:], true
+}

@@ -1,0 +1,46 @@
+package dbd
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// This file owns forgetting: finished records older than so many months go, a whole month at a time, by dropping its
+// bucket. Unfinished jobs stay however old they are. The file keeps its size; the room is used again.
+
+// purgeEvery is how often months that have grown too old are looked for.
+const purgeEvery = 6 * time.Hour
+
+// purge forgets the finished records of months older than w.keep months. Each month is a transaction of its own.
+func (w *writer) purge() error {
+	if w.keep <= 0 {
+		return nil
+	}
+	y, m, _ := w.now().UTC().Date()
+	oldest := time.Date(y, m-time.Month(w.keep), 1, 0, 0, 0, 0, time.UTC).Format("2006-01")
+	for {
+		month := ""
+		err := w.view(func(tx *bolt.Tx) error {
+			if name, _ := tx.Bucket(keyDone).Cursor().First(); name != nil && string(name) < oldest {
+				month = string(name)
+			}
+			return nil
+		})
+		if err != nil || month == "" {
+			return err
+		}
+		err = w.change(func() error {
+			return w.bolt.Update(func(tx *bolt.Tx) error { return tx.Bucket(keyDone).DeleteBucket([]byte(month)) })
+		})
+		if errors.Is(err, errFull) {
+			return nil // said in the log; tried again at the next tick
+		}
+		if err != nil {
+			return fmt.Errorf("forgetting the accounting records of %s: %w", month, err)
+		}
+		w.log.Info("forgot the accounting records of a month", "month", month, "kept_months", w.keep)
+	}
+}

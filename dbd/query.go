@@ -1,0 +1,380 @@
+package dbd
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	bolt "go.etcd.io/bbolt"
+
+	"gbatch/internal/proto"
+)
+
+// This file owns reading. A query goes through the shelves, the live one first and then the months as they follow; in
+// each it chooses the index ranges that can hold what is asked for, looks at what lies there and remembers the refs of
+// the records that fit; at the end it gives those in order. It works in pages, each a read transaction of its own, and
+// none is open while an answer is on its way to a slow reader: an open one would keep every page written since from
+// being used again.
+//
+// Between pages jobs go on. A job only moves from the live shelf to a month, and a shelf's ranges are chosen when its
+// turn comes, so none is missed; one seen in both places is given once, as it is now.
+
+const (
+	// scanPage is how many index entries one transaction looks at.
+	scanPage = 8192
+	// maxHits bounds the records of one answer; 12 bytes each while it is made.
+	maxHits = 4 << 20
+	// maxQueries bounds the queries at work; further ones wait on their connections.
+	maxQueries = 4
+	// maxChunkBytes ends a chunk of the answer before proto.ChunkJobs where records are large.
+	maxChunkBytes = 1 << 20
+)
+
+// hit is a record that fits: where to look for it first, as an index into the query's shelves.
+type hit struct {
+	ref
+	shelf uint16
+}
+
+// scope is a range of keys in one index of a shelf; to is not part of it, nil is no bound.
+type scope struct {
+	index    []byte
+	from, to []byte
+}
+
+// query gives emit the records that fit req as stored (msgpack), in order of job and attempt, in chunks of at most
+// proto.ChunkJobs. A chunk is valid until emit returns.
+func (d *db) query(ctx context.Context, req *proto.AcctRequest, emit func(records [][]byte) error) error {
+	f, err := newFilter(req)
+	if err != nil {
+		return err
+	}
+	select {
+	case d.querying <- struct{}{}:
+		defer func() { <-d.querying }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	q := &query{db: d, filter: f}
+	if err := q.scan(ctx); err != nil {
+		return err
+	}
+	if err := q.order(); err != nil {
+		return err
+	}
+	return q.give(ctx, emit)
+}
+
+// query is one at work.
+type query struct {
+	*db
+	*filter
+	shelves []string // visited so far; the last one is being scanned
+	scopes  []scope  // what remains of it
+	hits    []hit
+	looked  int // index entries looked at
+}
+
+// scan visits all shelves.
+func (q *query) scan(ctx context.Context) error {
+	for done := false; !done; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := q.view(func(tx *bolt.Tx) (err error) {
+			done, err = q.scanSome(tx)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		if len(q.hits) > maxHits {
+			return badRequest("more than %d records fit; ask for a shorter time (-S, -E) or for fewer users", maxHits)
+		}
+	}
+	return nil
+}
+
+// scanSome works for one transaction's length.
+func (q *query) scanSome(tx *bolt.Tx) (done bool, err error) {
+	all := openShelves(tx)
+	for left := scanPage; left > 0; {
+		if len(q.scopes) == 0 {
+			if done, err = q.nextShelf(tx, all); done || err != nil {
+				return done, err
+			}
+			left-- // an empty shelf costs something too
+			continue
+		}
+		left = q.scanScope(all, left)
+	}
+	return false, nil
+}
+
+// nextShelf goes on to the next shelf that can hold what is asked for and chooses its ranges.
+func (q *query) nextShelf(tx *bolt.Tx, all *shelves) (done bool, err error) {
+	var sh *shelf
+	switch n := len(q.shelves); {
+	case n == 0:
+		sh = all.get(liveShelf)
+	case n > math.MaxUint16:
+		return false, fmt.Errorf("the database has more than %d months", math.MaxUint16)
+	default:
+		for _, s := range all.all { // the months, from the latest back
+			if s.name > q.shelves[n-1] && s.name >= monthOf(q.from) {
+				sh = s
+			}
+		}
+	}
+	if sh == nil {
+		return true, nil
+	}
+	q.shelves = append(q.shelves, sh.name)
+	return false, q.plan(tx, all, sh)
+}
+
+// plan chooses a shelf's ranges: by job where jobs are named, else by user, else all of the window.
+func (q *query) plan(tx *bolt.Tx, all *shelves, sh *shelf) error {
+	live := sh.name == liveShelf
+	switch {
+	case sh.rec == nil || live && q.states.final():
+	case q.jobs != nil:
+		numbers, err := seriesNumbers(tx)
+		if err != nil {
+			return err
+		}
+		for n := range numbers {
+			q.planJobs(all, sh, n)
+		}
+	case live && q.users != nil:
+		for uid := range q.users {
+			prefix := binary.BigEndian.AppendUint32(nil, uid)
+			q.scopes = append(q.scopes, scope{keyUser, prefix, after(prefix)})
+		}
+	case live:
+		q.scopes = append(q.scopes, scope{keyRec, nil, nil})
+	case q.users != nil:
+		for uid := range q.users {
+			q.planWindow(sh.name, keyUser, binary.BigEndian.AppendUint32(nil, uid))
+		}
+	default:
+		q.planWindow(sh.name, keyEnd, nil)
+	}
+	slices.SortFunc(q.scopes, func(a, b scope) int {
+		return cmp.Or(bytes.Compare(a.index, b.index), bytes.Compare(a.from, b.from))
+	})
+	return nil
+}
+
+// seriesNumbers gives each series' cluster.
+func seriesNumbers(tx *bolt.Tx) (map[uint16]string, error) {
+	m := map[uint16]string{}
+	err := tx.Bucket(keySeries).ForEach(func(k, v []byte) error {
+		if name, _, ok := bytes.Cut(k, []byte{0}); ok && len(v) >= 2 {
+			m[binary.BigEndian.Uint16(v)] = string(name)
+		}
+		return nil
+	})
+	return m, err
+}
+
+// planWindow adds the parts of an index in which the window's records end: in the window, or after it by less than
+// their span.
+func (q *query) planWindow(month string, index, prefix []byte) {
+	first, next, err := monthSpan(month)
+	if err != nil {
+		q.leaveOut(ref{}, err.Error())
+		return
+	}
+	for k := range byte(maxSpan + 1) {
+		from, to := max(q.from, first), next
+		if q.to < maxTime {
+			last := q.to + 1
+			if !q.states.final() {
+				last = q.to + spanMS(k)
+			}
+			to = min(to, last)
+		}
+		if from >= to {
+			continue
+		}
+		lo := append(bytes.Clone(prefix), k)
+		q.scopes = append(q.scopes, scope{index,
+			binary.BigEndian.AppendUint64(bytes.Clone(lo), uint64(from)),
+			binary.BigEndian.AppendUint64(lo, uint64(to))})
+	}
+}
+
+// planJobs adds the named jobs and the tasks of the named arrays, where the shelf can have them.
+func (q *query) planJobs(all *shelves, sh *shelf, number uint16) {
+	for id := range q.jobs {
+		prefix := jobPrefix(number, id)
+		if all.mayHold(sh.rec, number, id) {
+			q.scopes = append(q.scopes, scope{keyRec, prefix, after(prefix)})
+		}
+		if all.mayHold(sh.array, number, id) {
+			q.scopes = append(q.scopes, scope{keyArray, prefix, after(prefix)})
+		}
+	}
+}
+
+// scanScope looks at no more than left entries of the first scope, drops it when it is done, and gives what is left.
+func (q *query) scanScope(all *shelves, left int) int {
+	s := &q.scopes[0]
+	at := len(q.shelves) - 1
+	if sh := all.get(q.shelves[at]); sh != nil { // else the month has been forgotten meanwhile
+		isRec := s.index[0] == keyRec[0]
+		c := sh.index(s.index).Cursor()
+		for k, v := c.Seek(s.from); k != nil && (s.to == nil || bytes.Compare(k, s.to) < 0); k, v = c.Next() {
+			if left <= 0 {
+				s.from = bytes.Clone(k)
+				return 0
+			}
+			left--
+			q.looked++
+			r, ok := lastRef(k)
+			if !ok {
+				q.leaveOut(r, "its index is damaged")
+				continue
+			}
+			if !isRec {
+				v = sh.rec.Get(k[len(k)-refLen:])
+			}
+			if v != nil && q.check(v, r) {
+				q.hits = append(q.hits, hit{r, uint16(at)})
+			}
+		}
+	}
+	q.scopes = q.scopes[1:]
+	return left - 1 // an empty scope costs something too
+}
+
+// check decides about a row.
+func (q *query) check(row []byte, r ref) bool {
+	h, record, ok := parseRow(row, r)
+	if !ok {
+		q.leaveOut(r, "its checksum is wrong")
+		return false
+	}
+	fits, err := q.fits(&h, r, record)
+	if err != nil {
+		q.leaveOut(r, err.Error())
+		return false
+	}
+	return fits
+}
+
+// leaveOut counts a record that can't be given and says so in the log, the first time and then less and less often.
+func (d *db) leaveOut(r ref, why string) {
+	if n := d.damaged.Add(1); n&(n-1) == 0 {
+		d.log.Error("an accounting record is damaged and left out of an answer; restore the database from a backup",
+			"file", d.path, "job", r.job, "attempt", r.attempt, "why", why, "times", n)
+	}
+}
+
+// order sorts the hits, drops what was seen twice and, unless duplicates are wanted, all but the last of each job.
+func (q *query) order() error {
+	slices.SortFunc(q.hits, func(a, b hit) int {
+		return cmp.Or(cmp.Compare(a.job, b.job), cmp.Compare(a.series, b.series), cmp.Compare(a.attempt, b.attempt))
+	})
+	q.hits = slices.CompactFunc(q.hits, func(a, b hit) bool { return a.ref == b.ref })
+	if q.duplicates || len(q.hits) == 0 {
+		return nil
+	}
+	var clusters map[uint16]string
+	err := q.view(func(tx *bolt.Tx) (err error) {
+		clusters, err = seriesNumbers(tx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	kept := q.hits[:0]
+	for i, h := range q.hits {
+		last := true
+		for _, later := range q.hits[i+1:] {
+			if later.job != h.job {
+				break
+			}
+			if later.series == h.series || clusters[later.series] == clusters[h.series] {
+				last = false
+				break
+			}
+		}
+		if last {
+			kept = append(kept, h)
+		}
+	}
+	q.hits = kept
+	return nil
+}
+
+// give reads the hits and hands them over, a chunk per transaction.
+func (q *query) give(ctx context.Context, emit func([][]byte) error) error {
+	chunk := make([][]byte, 0, min(len(q.hits), proto.ChunkJobs))
+	var buf []byte
+	for len(q.hits) > 0 {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		chunk, buf = chunk[:0], buf[:0]
+		var ends []int
+		err := q.view(func(tx *bolt.Tx) error {
+			ends, buf = ends[:0], buf[:0]
+			n := q.read(tx, func(record []byte) bool {
+				buf = append(buf, record...)
+				ends = append(ends, len(buf))
+				return len(ends) < proto.ChunkJobs && len(buf) < maxChunkBytes
+			})
+			q.hits = q.hits[n:]
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		at := 0
+		for _, end := range ends {
+			chunk = append(chunk, buf[at:end:end])
+			at = end
+		}
+		if len(chunk) == 0 {
+			continue
+		}
+		if err := emit(chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read hands over the records of hits until take has enough, and gives how many hits it went through.
+func (q *query) read(tx *bolt.Tx, take func(record []byte) bool) int {
+	all := openShelves(tx)
+	var key [refLen]byte
+	for i, h := range q.hits {
+		var row []byte
+		sh := all.get(q.shelves[h.shelf])
+		if sh != nil && sh.rec != nil {
+			row = sh.rec.Get(h.append(key[:0]))
+		}
+		if row == nil { // it has ended since, or is forgotten
+			row, _ = all.find(h.ref)
+			if row == nil || !q.check(row, h.ref) {
+				continue
+			}
+		}
+		_, record, ok := parseRow(row, h.ref)
+		if !ok {
+			q.leaveOut(h.ref, "its checksum is wrong")
+			continue
+		}
+		if !take(record) {
+			return i + 1
+		}
+	}
+	return len(q.hits)
+}

@@ -1,0 +1,83 @@
+package dbd
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/server"
+)
+
+// This file owns what gdbd answers. The port admits controllers only; everybody else is refused in the handshake.
+
+// handle answers one request.
+func (d *Daemon) handle(ctx context.Context, r *server.Request) {
+	if err := d.answer(ctx, r); err != nil {
+		if ferr := r.Fail(forUsers(err)); ferr != nil {
+			d.opts.Logger.Debug("an answer was not delivered", "peer", r.Peer.String(), "kind", r.Kind, "err", ferr)
+		}
+	}
+}
+
+// forUsers gives errors that the other side can do something about their code and sentence; the rest are internal.
+func forUsers(err error) error {
+	var bad *BadRequestError
+	switch {
+	case errors.As(err, &bad):
+		return rpc.Errorf(proto.CodeBadRequest, "%s", bad.Text)
+	case errors.Is(err, errFull):
+		return rpc.Errorf(proto.CodeNoAccounting, "%v", err)
+	}
+	return err
+}
+
+func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
+	switch r.Kind {
+	case proto.KindPing:
+		return r.Reply(nil)
+	case proto.KindPut:
+		var p proto.Put
+		if err := proto.Decode(r.Body, &p); err != nil {
+			return badRequest("accounting records that can't be read: %v", err)
+		}
+		r.Body = nil // it can be large, and the records don't need it
+		seq, err := d.db.put(ctx, &p)
+		if err != nil {
+			return err
+		}
+		body, err := proto.Encode(&proto.PutReply{Seq: seq})
+		if err != nil {
+			return err
+		}
+		return r.Reply(body)
+	case proto.KindQuery:
+		var q proto.AcctRequest
+		if err := proto.Decode(r.Body, &q); err != nil {
+			return badRequest("a question that can't be read: %v", err)
+		}
+		var body []byte
+		err := d.db.query(ctx, &q, func(records [][]byte) error {
+			body = appendChunk(body[:0], records)
+			return r.ReplyMore(body)
+		})
+		if err != nil {
+			return err
+		}
+		return r.Reply(appendChunk(body[:0], nil))
+	}
+	return badRequest("the accounting daemon doesn't know the request %d; is it older than the controller?", r.Kind)
+}
+
+// appendChunk builds a proto.RecordsChunk around records as they are stored, without decoding them: an array of its one
+// field, which is an array of records.
+func appendChunk(b []byte, records [][]byte) []byte {
+	const array1, array16 = 0x91, 0xdc
+	b = append(b, array1, array16)
+	b = binary.BigEndian.AppendUint16(b, uint16(len(records)))
+	for _, r := range records {
+		b = append(b, r...)
+	}
+	return b
+}
