@@ -1,0 +1,197 @@
+//go:build linux && (amd64 || arm64)
+
+package shim
+
+// conn.go is one client's connection on the server's side: a reader that hands orders to Server.handle and a writer that
+// sends whatever has gathered since its last write.
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+const (
+	maxOutBytes = 16 << 20 // unsent bytes at which a client that does not read is cut off; it can come back and List
+	drainWait   = 2 * time.Second
+	readBuffer  = 64 << 10
+)
+
+// conn is one connection. Its mutex is taken after Server.mu, never before.
+type conn struct {
+	nc         net.Conn
+	subscribed bool          // Server.mu: it has listed
+	orders     chan struct{} // bounds its orders that are under way
+
+	mu     sync.Mutex
+	cond   sync.Cond
+	out    []byte
+	busy   bool // the writer holds bytes that are not written yet
+	closed bool
+}
+
+func newConn(nc net.Conn) *conn {
+	c := &conn{nc: nc, orders: make(chan struct{}, maxOrders)}
+	c.cond.L = &c.mu
+	return c
+}
+
+func (c *conn) send(r *reply) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	c.out = frame(c.out, r.encode)
+	if len(c.out) > maxOutBytes {
+		c.shut()
+		return
+	}
+	c.cond.Broadcast()
+}
+
+func (c *conn) events(seq uint64, evs []Event) {
+	c.send(&reply{kind: kindEvents, seq: seq, events: evs})
+}
+
+// done answers an order that wants an answer.
+func (c *conn) done(seq uint64, n int, err error) {
+	if seq == 0 {
+		return
+	}
+	r := reply{kind: kindDone, seq: seq, n: n}
+	if err != nil {
+		r.err = clipText(err.Error())
+	}
+	c.send(&r)
+}
+
+func (c *conn) close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.shut()
+}
+
+func (c *conn) shut() {
+	if !c.closed {
+		c.closed = true
+		_ = c.nc.Close() // both loops see it and end
+		c.cond.Broadcast()
+	}
+}
+
+// drain waits until everything queued is written.
+func (c *conn) drain() {
+	give := time.AfterFunc(drainWait, c.close)
+	defer give.Stop()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !c.closed && (len(c.out) > 0 || c.busy) {
+		c.cond.Wait()
+	}
+}
+
+func (c *conn) writeLoop() {
+	var spare []byte
+	for {
+		c.mu.Lock()
+		c.busy = false
+		c.cond.Broadcast()
+		for len(c.out) == 0 && !c.closed {
+			c.cond.Wait()
+		}
+		if c.closed {
+			c.mu.Unlock()
+			return
+		}
+		b := c.out
+		c.out, c.busy = spare[:0], true
+		c.mu.Unlock()
+		if _, err := c.nc.Write(b); err != nil {
+			c.close()
+			return
+		}
+		spare = nil
+		if cap(b) <= readBuffer {
+			spare = b
+		}
+	}
+}
+
+func (s *Server) acceptLoop(ctx context.Context) {
+	pause := time.Millisecond
+	for ctx.Err() == nil {
+		nc, err := s.listener.AcceptUnix()
+		if err != nil {
+			if ctx.Err() == nil {
+				s.log.Error("accept", "err", err)
+				time.Sleep(pause) // out of file descriptors, say: try again at an easy pace
+				pause = min(2*pause, time.Second)
+			}
+			continue
+		}
+		pause = time.Millisecond
+		if err := s.admit(ctx, nc); err != nil {
+			s.log.Warn("connection refused", "err", err)
+			_ = nc.Close() // it has been told nothing
+		}
+	}
+}
+
+// admit lets the same user in, and nobody else.
+func (s *Server) admit(ctx context.Context, nc *net.UnixConn) error {
+	uid, err := peerUID(nc)
+	if err != nil {
+		return err
+	}
+	if uid != s.id.uid {
+		return &peerError{uid}
+	}
+	c := newConn(nc)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing || ctx.Err() != nil {
+		return errors.New("gshim is ending")
+	}
+	if len(s.conns) >= maxConns {
+		return errors.New("too many connections")
+	}
+	s.conns[c] = struct{}{}
+	c.send(&reply{kind: kindHello, info: s.info})
+	s.wg.Go(c.writeLoop)
+	s.wg.Go(func() {
+		s.readLoop(c)
+		c.close()
+		s.mu.Lock()
+		delete(s.conns, c)
+		s.mu.Unlock()
+	})
+	return nil
+}
+
+func (s *Server) readLoop(c *conn) {
+	r := bufio.NewReaderSize(c.nc, readBuffer)
+	var buf []byte
+	for {
+		payload, err := readFrame(r, buf)
+		if err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+				s.log.Warn("connection cut: unreadable frame", "err", err)
+			}
+			return
+		}
+		if cap(payload) <= readBuffer {
+			buf = payload
+		}
+		o, err := decodeOrder(payload)
+		if err != nil {
+			s.log.Warn("connection cut: unreadable order", "err", err)
+			return
+		}
+		s.handle(c, &o)
+	}
+}

@@ -1,0 +1,337 @@
+//go:build linux && (amd64 || arm64)
+
+package shim
+
+// fork.go is what happens between fork and exec.
+//
+// The child shares gshim's memory until it execs (CLONE_VM|CLONE_VFORK: copying the page tables of a Go process costs
+// three times the whole launch) and runs on the forking thread's stack while that thread sleeps in the kernel. Hence
+// the rules for everything the child calls: no allocation, no stack growth (nosplit, checked by the linker), no
+// write of a pointer, no lock, raw system calls only. Everything it needs is prepared in childArgs.
+//
+// Unlike syscall.ForkExec this tells the Go runtime that the thread is in a system call. So a child that hangs before
+// exec (a working directory or interpreter on a dead file server) holds one thread; it does not stop the garbage
+// collector and with it all of gshim. It also lets the child do in the right order what ForkExec cannot: join v1
+// cgroups, open its files with its own user's rights, set its limits.
+
+import (
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+//go:linkname entersyscall runtime.entersyscall
+func entersyscall()
+
+//go:linkname exitsyscall runtime.exitsyscall
+func exitsyscall()
+
+func rawVfork(trap, a1, a2, a3 uintptr) (r1 uintptr)
+
+const (
+	cloneClearSighand = 0x100000000
+	cloneIntoCgroup   = 0x200000000
+
+	maxChdirErrno = 134 // errno values with a text for "couldn't chdir"
+
+	sigSetMask  = 2
+	sigSetBytes = 8
+	maxSignal   = 64
+)
+
+// cloneArgs is struct clone_args of clone3(2).
+type cloneArgs struct {
+	flags, pidfd, childTID, parentTID, exitSignal, stack, stackSize, tls, setTID, setTIDSize, cgroup uint64
+}
+
+// cString is bytes for the child to write; p is nil for nothing.
+type cString struct {
+	p *byte
+	n uintptr
+}
+
+// rlimitArg is one limit as prlimit64(2) takes it.
+type rlimitArg struct {
+	resource uintptr
+	lim      syscall.Rlimit
+}
+
+// childArgs is all that the child reads, and where it writes how it went. The memory of everything referred to must
+// stay alive and in place until spawn returns; plain fields hold it.
+type childArgs struct {
+	clone    cloneArgs
+	useClone bool  // clone3 with CLONE_CLEAR_SIGHAND and CLONE_INTO_CGROUP is there (Linux 5.7)
+	tid      int32 // set by the kernel before the child runs; read it with childTID
+
+	path       *byte
+	argv, envv **byte
+
+	joins []int32 // open tasks (v1) or cgroup.procs (v2) files; the child writes its entry into each
+
+	setIdentity bool
+	uid, gid    uintptr
+	groups      []uint32
+	umask       uintptr
+
+	dir       *byte // nil: do not change
+	fallback  *byte // "/tmp"
+	chdirHead cString
+	chdirTail cString
+	reasons   *[maxChdirErrno]cString
+
+	in, out, err *byte // err nil: the same open file as out
+	outFlags     uintptr
+
+	limits  []rlimitArg
+	setNice bool
+	nice    int
+	cpus    []uint64 // affinity mask; empty: inherit
+	oomAdj  cString  // for /proc/self/oom_score_adj; nil: inherit
+	oomPath *byte
+
+	// Written by the child.
+	stage int32
+	index int32 // of joins, limits
+	errno int32
+}
+
+// childTID gives the child's pid as soon as there is one, also while spawn has not returned yet.
+func (a *childArgs) childTID() int { return int(atomic.LoadInt32(&a.tid)) }
+
+// spawn forks and execs. It returns the pid once the new program runs; on failure errno (from the fork itself, or
+// from the step of the child that a.stage names: then the child is gone but not yet waited for, and pid is set).
+func spawn(a *childArgs) (pid int, errno syscall.Errno) {
+	atomic.StoreInt32(&a.tid, 0)
+	a.stage, a.index, a.errno = 0, 0, 0
+	a.clone.exitSignal = uint64(unix.SIGCHLD)
+	a.clone.flags |= unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PARENT_SETTID
+	a.clone.parentTID = uint64(uintptr(unsafe.Pointer(&a.tid)))
+	runtime.LockOSThread() // the signal mask is the thread's
+	r := blockAndFork(a)
+	runtime.UnlockOSThread()
+	runtime.KeepAlive(a)
+	if r > ^uintptr(4095) {
+		return 0, syscall.Errno(-r)
+	}
+	return int(r), syscall.Errno(a.errno)
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func blockAndFork(a *childArgs) uintptr {
+	entersyscall()
+	all, old := ^uint64(0), uint64(0)
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, sigSetMask, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&old)), sigSetBytes, 0, 0)
+	r := fork(a)
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, sigSetMask, uintptr(unsafe.Pointer(&old)), 0, sigSetBytes, 0, 0)
+	exitsyscall()
+	return r
+}
+
+// fork returns in the parent only. The child must not touch this frame's callers, so it does everything below here.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func fork(a *childArgs) uintptr {
+	var r uintptr
+	if a.useClone {
+		r = rawVfork(unix.SYS_CLONE3, uintptr(unsafe.Pointer(&a.clone)), unsafe.Sizeof(a.clone), 0)
+	} else {
+		r = rawVfork(unix.SYS_CLONE, uintptr(a.clone.flags&0xffffffff|a.clone.exitSignal), 0, uintptr(unsafe.Pointer(&a.tid)))
+	}
+	if r != 0 {
+		return r
+	}
+	child(a)
+	for {
+		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 127, 0, 0)
+	}
+}
+
+// child prepares the process and execs; it returns only on failure, with a.stage, a.index and a.errno set.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func child(a *childArgs) {
+	// 1. A session of its own, no handlers. What was ignored in gshim would stay ignored: it ignores nothing.
+	if !a.useClone {
+		resetHandlers()
+	}
+	if _, _, e := syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); e != 0 {
+		fail(a, StageSession, 0, e)
+		return
+	}
+	// 2. What needs gshim's rights: cgroups, nice, the OOM killer's preference.
+	self := [2]byte{'0', '\n'}
+	for i, fd := range a.joins {
+		if _, _, e := syscall.RawSyscall(unix.SYS_WRITE, uintptr(fd), uintptr(unsafe.Pointer(&self)), 2); e != 0 {
+			fail(a, StageCgroup, i, e)
+			return
+		}
+	}
+	if a.setNice {
+		if _, _, e := syscall.RawSyscall(unix.SYS_SETPRIORITY, unix.PRIO_PROCESS, 0, uintptr(a.nice)); e != 0 {
+			fail(a, StageNice, 0, e)
+			return
+		}
+	}
+	if len(a.cpus) != 0 {
+		if _, _, e := syscall.RawSyscall(unix.SYS_SCHED_SETAFFINITY, 0, uintptr(len(a.cpus)*8), uintptr(unsafe.Pointer(unsafe.SliceData(a.cpus)))); e != 0 {
+			fail(a, StageCPUs, 0, e)
+			return
+		}
+	}
+	if a.oomAdj.p != nil {
+		// Best effort: where it fails the job is merely as safe from the OOM killer as gshim.
+		if fd, _, e := openat(a.oomPath, unix.O_WRONLY|unix.O_CLOEXEC, 0); e == 0 {
+			syscall.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(a.oomAdj.p)), a.oomAdj.n)
+			syscall.RawSyscall(unix.SYS_CLOSE, fd, 0, 0)
+		}
+	}
+	// 3. Files as the user. fsuid and fsgid decide about files; the rest of root stays for step 4.
+	if a.setIdentity {
+		if _, _, e := syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(a.groups)), uintptr(unsafe.Pointer(unsafe.SliceData(a.groups))), 0); e != 0 {
+			fail(a, StageIdentity, 0, e)
+			return
+		}
+		syscall.RawSyscall(unix.SYS_SETFSGID, a.gid, 0, 0)
+		syscall.RawSyscall(unix.SYS_SETFSUID, a.uid, 0, 0)
+	}
+	syscall.RawSyscall(unix.SYS_UMASK, a.umask, 0, 0)
+	var chdirErr syscall.Errno
+	if a.dir != nil {
+		if _, _, chdirErr = syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(a.dir)), 0, 0); chdirErr != 0 {
+			if _, _, e := syscall.RawSyscall(unix.SYS_CHDIR, uintptr(unsafe.Pointer(a.fallback)), 0, 0); e != 0 {
+				fail(a, StageDir, 0, e)
+				return
+			}
+		}
+	}
+	if !openFiles(a) {
+		return
+	}
+	if chdirErr != 0 {
+		tellChdir(a, chdirErr)
+	}
+	// 4. Limits, then the user for good, then the program.
+	for i := range a.limits {
+		l := &a.limits[i]
+		if _, _, e := syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, l.resource, uintptr(unsafe.Pointer(&l.lim)), 0, 0, 0); e != 0 {
+			fail(a, StageLimit, i, e)
+			return
+		}
+	}
+	if a.setIdentity {
+		if _, _, e := syscall.RawSyscall(unix.SYS_SETRESGID, a.gid, a.gid, a.gid); e != 0 {
+			fail(a, StageIdentity, 1, e)
+			return
+		}
+		if _, _, e := syscall.RawSyscall(unix.SYS_SETRESUID, a.uid, a.uid, a.uid); e != 0 {
+			fail(a, StageIdentity, 2, e)
+			return
+		}
+	}
+	none := uint64(0)
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, sigSetMask, uintptr(unsafe.Pointer(&none)), 0, sigSetBytes, 0, 0)
+	_, _, e := syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(a.path)), uintptr(unsafe.Pointer(a.argv)), uintptr(unsafe.Pointer(a.envv)))
+	fail(a, StageExec, 0, e)
+}
+
+// openFiles puts the job's files at 0, 1 and 2. O_NONBLOCK keeps a FIFO from hanging the open; it is cleared after.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func openFiles(a *childArgs) bool {
+	const flags = unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+	if e := openAs(a.in, flags|unix.O_RDONLY, 0); e != 0 {
+		fail(a, StageStdin, 0, e)
+		return false
+	}
+	if e := openAs(a.out, flags|a.outFlags, 1); e != 0 {
+		fail(a, StageStdout, 0, e)
+		return false
+	}
+	if a.err == nil {
+		if _, _, e := syscall.RawSyscall(unix.SYS_DUP3, 1, 2, 0); e != 0 {
+			fail(a, StageStderr, 0, e)
+			return false
+		}
+		return true
+	}
+	if e := openAs(a.err, flags|a.outFlags, 2); e != 0 {
+		fail(a, StageStderr, 0, e)
+		return false
+	}
+	return true
+}
+
+//go:noinline
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func openAs(path *byte, flags uintptr, as uintptr) syscall.Errno {
+	fd, _, e := openat(path, flags, 0o666)
+	if e != 0 {
+		return e
+	}
+	if _, _, e = syscall.RawSyscall(unix.SYS_FCNTL, fd, unix.F_SETFL, flags&unix.O_APPEND); e != 0 {
+		return e
+	}
+	_, _, e = syscall.RawSyscall(unix.SYS_DUP3, fd, as, 0)
+	return e
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func openat(path *byte, flags, mode uintptr) (fd, r2 uintptr, e syscall.Errno) {
+	const cwd = ^uintptr(99) // AT_FDCWD, -100
+	return syscall.RawSyscall6(unix.SYS_OPENAT, cwd, uintptr(unsafe.Pointer(path)), flags, mode, 0, 0)
+}
+
+// tellChdir writes Slurm's line about the directory to the job's stderr.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func tellChdir(a *childArgs, why syscall.Errno) {
+	syscall.RawSyscall(unix.SYS_WRITE, 2, uintptr(unsafe.Pointer(a.chdirHead.p)), a.chdirHead.n)
+	for i := range a.reasons {
+		if uintptr(i) == uintptr(why) && a.reasons[i].p != nil {
+			syscall.RawSyscall(unix.SYS_WRITE, 2, uintptr(unsafe.Pointer(a.reasons[i].p)), a.reasons[i].n)
+		}
+	}
+	syscall.RawSyscall(unix.SYS_WRITE, 2, uintptr(unsafe.Pointer(a.chdirTail.p)), a.chdirTail.n)
+}
+
+// resetHandlers does what CLONE_CLEAR_SIGHAND does on newer kernels.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func resetHandlers() {
+	var dfl [5]uint64 // struct sigaction with SIG_DFL, for every architecture
+	for s := uintptr(1); s <= maxSignal; s++ {
+		// SIGKILL and SIGSTOP answer EINVAL, which is right.
+		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(&dfl)), 0, sigSetBytes, 0, 0)
+	}
+}
+
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func fail(a *childArgs, stage Stage, index int, e syscall.Errno) {
+	a.stage, a.index, a.errno = int32(stage), int32(index), int32(e)
+}

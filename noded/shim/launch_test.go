@@ -1,0 +1,541 @@
+//go:build linux && (amd64 || arm64)
+
+package shim
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Ordinary ids for tests: nobody, and a group that no system file belongs to.
+const (
+	nobody    = 65534
+	someGroup = 45678
+)
+
+func TestExitStatus(t *testing.T) {
+	s := start(t)
+	for _, c := range []struct {
+		text         string
+		code, signal int
+	}{{"exit 0", 0, 0}, {"exit 7", 7, 0}, {"kill -9 $$", 0, 9}, {"kill -TERM $$", 0, 15}} {
+		e := s.run(newScript(t, c.text).Launch)
+		if e.Code != c.code || e.Signal != c.signal || e.Unknown {
+			t.Errorf("%s: %+v", c.text, e)
+		}
+		if e.PID == 0 || e.Started.IsZero() || e.Ended.Before(e.Started) {
+			t.Errorf("%s: %+v", c.text, e)
+		}
+	}
+}
+
+func TestUsageIsMeasured(t *testing.T) {
+	e := start(t).run(newScript(t, "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done").Launch)
+	if e.UserCPU < 5*time.Millisecond || e.MaxRSSKB < 500 {
+		t.Errorf("user CPU %v, max RSS %d KiB", e.UserCPU, e.MaxRSSKB)
+	}
+}
+
+// forBoth runs a test with each way of forking.
+func forBoth(t *testing.T, f func(t *testing.T, s *session)) {
+	t.Run("clone3", func(t *testing.T) { f(t, start(t)) })
+	t.Run("clone", func(t *testing.T) { f(t, startIn(t, newDir(t), noClone3Env+"=1")) })
+}
+
+// TestCleanProcess: a job sees a session of its own, default signals, three descriptors, and only its environment.
+func TestCleanProcess(t *testing.T) {
+	forBoth(t, func(t *testing.T, s *session) {
+		l := newScript(t, `cat /proc/self/status | grep -E '^Sig(Blk|Ign|Cgt):' | tr -d '\n\t'; echo
+ls /proc/$$/fd | tr '\n' ' '; echo
+cut -d' ' -f6 /proc/$$/stat; echo $$
+cut -d' ' -f7 /proc/$$/stat
+tr '\0' '\n' < /proc/$$/environ | grep -v GBATCH_TRACK
+pwd; umask; cat`)
+		l.Umask = 0o027
+		l.Path, l.Argv[0] = "/bin/sh", "my-own-name"
+		e := s.run(l.Launch)
+		pid := fmt.Sprint(e.PID)
+		want := []string{"SigBlk:0000000000000000SigIgn:0000000000000000SigCgt:0000000000000000", "0 1 2 ", pid, pid, "0",
+			"PATH=/usr/bin:/bin", l.dir, "0027"}
+		got := strings.Split(l.out(t), "\n")
+		// sh opens its own script descriptor (10) on some systems.
+		got[1] = strings.Replace(got[1], "10 ", "", 1)
+		if !slices.Equal(got, want) {
+			t.Errorf("got\n%q\nwant\n%q\nstderr %s", got, want, l.read(t, "err"))
+		}
+		if fi, err := os.Stat(filepath.Join(l.dir, "out")); err != nil || fi.Mode().Perm() != 0o640 {
+			t.Errorf("mode of the output file: %v %v", fi.Mode(), err)
+		}
+	})
+}
+
+func TestIdentity(t *testing.T) {
+	needRoot(t)
+	forBoth(t, func(t *testing.T, s *session) {
+		l := newScript(t, "id -u; id -g; id -G; grep -E '^(Uid|Gid|CapEff):' /proc/self/status").as(nobody, someGroup, 7, 8, 9)
+		s.run(l.Launch)
+		want := fmt.Sprintf("%d\n%d\n%d 7 8 9\nUid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\nGid:\t%[2]d\t%[2]d\t%[2]d\t%[2]d\nCapEff:\t0000000000000000", nobody, someGroup, someGroup)
+		if got := l.out(t); got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+		var st syscall.Stat_t
+		if err := syscall.Stat(filepath.Join(l.dir, "out"), &st); err != nil || st.Uid != nobody || st.Gid != someGroup {
+			t.Errorf("the output file belongs to %d:%d (%v)", st.Uid, st.Gid, err)
+		}
+	})
+}
+
+// TestFilesAsTheUser: gshim is root, but what it opens for a job is what the job's user could open.
+func TestFilesAsTheUser(t *testing.T) {
+	needRoot(t)
+	s := start(t)
+	shadow, err := os.ReadFile("/etc/shadow")
+	if err != nil {
+		t.Skip("no /etc/shadow to protect")
+	}
+	private := workDir(t)
+	if err := os.Chmod(private, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	grouped := workDir(t)
+	if err := os.Chown(grouped, 0, someGroup); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(grouped, 0o770); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name   string
+		set    func(l *Launch)
+		groups []uint32
+		text   string // "" means it runs
+		stage  Stage
+	}{
+		{"stdout", func(l *Launch) { l.Stdout = "/etc/shadow" }, nil, "could not open stdout file /etc/shadow: permission denied", StageStdout},
+		{"stderr", func(l *Launch) { l.Stderr = "/etc/shadow"; l.Append = true }, nil, "could not open stderr file /etc/shadow: permission denied", StageStderr},
+		{"both", func(l *Launch) { l.Stdout, l.Stderr = "/etc/shadow", "/etc/shadow" }, nil, "could not open stdout file /etc/shadow: permission denied", StageStdout},
+		{"stdin", func(l *Launch) { l.Stdin = "/etc/shadow" }, nil, "could not open stdin file /etc/shadow: permission denied", StageStdin},
+		{"directory of root", func(l *Launch) { l.Stdout = private + "/x" }, nil, "could not open stdout file " + private + "/x: permission denied", StageStdout},
+		{"directory of another group", func(l *Launch) { l.Stdout = grouped + "/no" }, nil, "could not open stdout file " + grouped + "/no: permission denied", StageStdout},
+		{"directory of a supplementary group", func(l *Launch) { l.Stdout = grouped + "/yes" }, []uint32{someGroup}, "", 0},
+		{"program", func(l *Launch) { l.Path = private + "/p" }, nil, "could not run " + private + "/p: permission denied", StageExec},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newScript(t, "true").as(nobody, nobody, c.groups...)
+			c.set(l.Launch)
+			s.launch(l.Launch)
+			if c.text == "" {
+				s.wait(l.Key, Exited)
+				return
+			}
+			if e := s.wait(l.Key, LaunchFailed); e.Text != c.text || e.Stage != c.stage || e.Errno != unix.EACCES {
+				t.Errorf("got %q (stage %d, errno %d)\nwant %q", e.Text, e.Stage, e.Errno, c.text)
+			}
+		})
+	}
+	if now, err := os.ReadFile("/etc/shadow"); err != nil || string(now) != string(shadow) {
+		t.Fatal("/etc/shadow has changed")
+	}
+}
+
+func TestOutputFiles(t *testing.T) {
+	s := start(t)
+	fifo := func(l *script) string {
+		p := filepath.Join(l.dir, "fifo")
+		if err := unix.Mkfifo(p, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	for _, c := range []struct {
+		name, text string
+		set        func(l *script)
+		fails      string // a part of the reason
+		want       string // of the file out
+	}{
+		{"one file for both, in order", "echo a; echo b >&2; echo c", func(l *script) { l.Stderr = l.Stdout }, "", "a\nb\nc\n"},
+		{"truncates", "echo new", func(l *script) { write(t, l.Stdout, "old and longer\n") }, "", "new\n"},
+		{"appends", "echo new", func(l *script) { write(t, l.Stdout, "old\n"); l.Append = true }, "", "old\nnew\n"},
+		{"two names of one file keep everything", "echo aaaa; echo b >&2; echo c", func(l *script) {
+			l.Stderr = filepath.Join(l.dir, "link")
+			if err := os.Symlink("out", l.Stderr); err != nil {
+				t.Fatal(err)
+			}
+		}, "", "aaaa\nb\nc\n"},
+		{"relative to the directory", "echo x", func(l *script) { l.Stdout, l.Stderr = "out", "err" }, "", "x\n"},
+		{"stdin", "cat", func(l *script) { write(t, filepath.Join(l.dir, "in"), "hello\n"); l.Stdin = "in" }, "", "hello\n"},
+		{"nothing named", "cat; echo lost; echo lost >&2", func(l *script) { write(t, l.Stdout, ""); l.Stdout, l.Stderr = "", "" }, "", ""},
+		{"dev null", "echo lost", func(l *script) { write(t, l.Stdout, ""); l.Stdout, l.Stderr = "/dev/null", "/dev/null" }, "", ""},
+		{"dev full", "echo lost || exit 0", func(l *script) { write(t, l.Stdout, ""); l.Stdout = "/dev/full" }, "", ""},
+		{"fifo that nobody reads", "echo x", func(l *script) { l.Stdout = fifo(l) }, "no such device or address (a FIFO that nobody reads", ""},
+		{"fifo as stdin", "cat; echo done", func(l *script) { l.Stdin = fifo(l) }, "", "done\n"},
+		{"a directory", "echo x", func(l *script) { l.Stdout = l.dir }, "is a directory", ""},
+		{"in no directory", "echo x", func(l *script) { l.Stdout = l.dir + "/none/out" }, "no such file or directory", ""},
+		{"missing stdin", "echo x", func(l *script) { l.Stdin = "none" }, "/none: no such file or directory", ""},
+		{"long name", "echo x", func(l *script) { l.Stdout = l.dir + "/" + strings.Repeat("x", 300) }, "file name too long", ""},
+		{"socket", "echo x", func(l *script) { l.Stdout = filepath.Join(filepath.Dir(fmt.Sprint(s.c.nc.RemoteAddr())), socketFile) }, "no such device or address", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newScript(t, c.text)
+			out := l.Stdout
+			c.set(l)
+			s.launch(l.Launch)
+			if c.fails != "" {
+				if e := s.wait(l.Key, LaunchFailed); !strings.Contains(e.Text, c.fails) {
+					t.Errorf("got %q, want ...%q", e.Text, c.fails)
+				}
+				return
+			}
+			if e := s.wait(l.Key, Exited); e.Code != 0 && c.name != "dev full" {
+				t.Errorf("exit code %d", e.Code)
+			}
+			if b, err := os.ReadFile(out); err != nil || string(b) != c.want {
+				t.Errorf("got %q (%v), want %q", b, err, c.want)
+			}
+		})
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestFIFOWithReader: descriptors reach the job in blocking mode.
+func TestFIFOWithReader(t *testing.T) {
+	s := start(t)
+	l := newScript(t, "head -c 1000000 /dev/zero")
+	l.Stdout = filepath.Join(l.dir, "fifo")
+	if err := unix.Mkfifo(l.Stdout, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	r, err := os.OpenFile(l.Stdout, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	s.launch(l.Launch)
+	s.wait(l.Key, Launched)
+	n, buf := 0, make([]byte, 4096)
+	for n < 1000000 {
+		k, err := r.Read(buf)
+		if err != nil {
+			break
+		}
+		n += k
+	}
+	if e := s.wait(l.Key, Exited); e.Code != 0 || n != 1000000 {
+		t.Errorf("read %d bytes, exit code %d: %s", n, e.Code, l.read(t, "err"))
+	}
+}
+
+func TestWorkingDirectory(t *testing.T) {
+	s := start(t)
+	check := func(t *testing.T, l *script, dir, reason string) {
+		t.Helper()
+		l.Dir = dir
+		s.run(l.Launch)
+		if got := l.out(t); got != "/tmp" {
+			t.Errorf("ran in %q", got)
+		}
+		want := fmt.Sprintf("slurmstepd: error: couldn't chdir to '%s': %s: going to /tmp instead\n", dir, reason)
+		if got := l.read(t, "err"); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	check(t, newScript(t, "pwd"), "/does/not/exist", "No such file or directory")
+	check(t, newScript(t, "pwd"), "/etc/passwd", "Not a directory")
+	t.Run("not permitted", func(t *testing.T) {
+		needRoot(t)
+		d := workDir(t)
+		if err := os.Chmod(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		check(t, newScript(t, "pwd").as(nobody, nobody), d, "Permission denied")
+	})
+}
+
+func TestLimitsSeenByTheJob(t *testing.T) {
+	forBoth(t, func(t *testing.T, s *session) {
+		hard, err := ownLimit(unix.RLIMIT_NOFILE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := newScript(t, "ulimit -Sn; ulimit -Hn; ulimit -Sc; ulimit -Ss; ulimit -Hs; ulimit -St")
+		l.Limits = []Limit{{unix.RLIMIT_NOFILE, 50, min(777, hard.Max)}, {unix.RLIMIT_CORE, 0, 0}, {unix.RLIMIT_STACK, 4 << 20, 16 << 20}, {unix.RLIMIT_CPU, 100, 200}}
+		s.run(l.Launch)
+		if got, want := l.out(t), fmt.Sprintf("50\n%d\n0\n4096\n16384\n100", min(777, hard.Max)); got != want {
+			t.Errorf("got\n%s\nwant\n%s (%s)", got, want, l.read(t, "err"))
+		}
+		l = newScript(t, "ulimit -Sn")
+		s.run(l.Launch)
+		if got := l.out(t); got != fmt.Sprint(inheritedOpenFiles()) {
+			t.Errorf("default soft limit of open files: %s, expected %d", got, inheritedOpenFiles())
+		}
+		l = newScript(t, "head -c 100000 /dev/zero > big; exit 3")
+		l.Limits = []Limit{{unix.RLIMIT_FSIZE, 50000, 50000}}
+		s.run(l.Launch)
+		if fi, err := os.Stat(filepath.Join(l.dir, "big")); err != nil || fi.Size() != 50000 {
+			t.Errorf("file size limit: %v %v", fi, err)
+		}
+	})
+}
+
+func TestRootRaisesHardLimits(t *testing.T) {
+	needRoot(t)
+	if !mayRaiseLimits() {
+		t.Skip("root without CAP_SYS_RESOURCE")
+	}
+	s := start(t)
+	l := newScript(t, "ulimit -Hn; ulimit -Sn; ulimit -Hl").as(nobody, nobody)
+	l.Limits = []Limit{{unix.RLIMIT_NOFILE, 5, Unlimited}, {unix.RLIMIT_MEMLOCK, Unlimited, Unlimited}}
+	s.launch(l.Launch)
+	e := s.wait(l.Key, Exited)
+	open := readNumber("/proc/sys/fs/nr_open", 0)
+	if got, want := l.out(t), fmt.Sprintf("%d\n5\nunlimited", open); got != want {
+		t.Errorf("got %q, want %q, %v", got, want, e)
+	}
+}
+
+func TestPlanLimits(t *testing.T) {
+	have := func(int) (syscall.Rlimit, error) { return syscall.Rlimit{Cur: 100, Max: 1000}, nil }
+	user := limitRules{have: have, nrOpen: 5000, openFiles: 64}
+	root := user
+	root.mayRaise = true
+	for _, c := range []struct {
+		name  string
+		rules limitRules
+		asked Limit
+		want  syscall.Rlimit // zero: not set
+		notes int
+	}{
+		{"as it is", user, Limit{unix.RLIMIT_CORE, 100, 1000}, syscall.Rlimit{}, 0},
+		{"lower", user, Limit{unix.RLIMIT_CORE, 1, 2}, syscall.Rlimit{Cur: 1, Max: 2}, 0},
+		{"beyond the hard limit", user, Limit{unix.RLIMIT_CORE, 1, Unlimited}, syscall.Rlimit{Cur: 1, Max: 1000}, 1},
+		{"soft beyond the hard limit", user, Limit{unix.RLIMIT_CORE, 2000, 3000}, syscall.Rlimit{Cur: 1000, Max: 1000}, 1},
+		{"soft beyond its own hard limit", user, Limit{unix.RLIMIT_CORE, 500, 400}, syscall.Rlimit{Cur: 400, Max: 400}, 1},
+		{"root raises", root, Limit{unix.RLIMIT_CORE, 2000, Unlimited}, syscall.Rlimit{Cur: 2000, Max: Unlimited}, 0},
+		{"root and nr_open", root, Limit{unix.RLIMIT_NOFILE, 10, Unlimited}, syscall.Rlimit{Cur: 10, Max: 5000}, 1},
+	} {
+		set, notes, err := planLimits([]Limit{c.asked}, c.rules)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, files syscall.Rlimit
+		for _, r := range set {
+			if int(r.resource) == c.asked.Resource {
+				got = r.lim
+			} else {
+				files = r.lim
+			}
+		}
+		if got != c.want || len(notes) != c.notes {
+			t.Errorf("%s: got %+v %q, want %+v", c.name, got, notes, c.want)
+		}
+		if c.asked.Resource != unix.RLIMIT_NOFILE && files != (syscall.Rlimit{Cur: 64, Max: 1000}) {
+			t.Errorf("%s: open files %+v", c.name, files)
+		}
+	}
+}
+
+func TestProgramsThatCannotRun(t *testing.T) {
+	s := start(t)
+	dir := workDir(t)
+	file := func(name, text string, mode os.FileMode) string {
+		p := filepath.Join(dir, name)
+		write(t, p, text)
+		if err := os.Chmod(p, mode); err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	plain := file("plain", "#!/bin/sh\n", 0o644)
+	gone := file("gone", "#!/usr/bin/pyhton3 -u\nprint(1)\n", 0o755)
+	dos := file("dos", "#!/bin/sh\r\necho\r\n", 0o755)
+	binary := file("binary", "\x00\x01\x02", 0o755)
+	for path, want := range map[string]string{
+		plain:       "could not run " + plain + ": permission denied",
+		gone:        "could not run " + gone + ": bad interpreter /usr/bin/pyhton3: no such file or directory",
+		dos:         "could not run " + dos + `: bad interpreter "/bin/sh\r" (the script has DOS line ends): no such file or directory`,
+		binary:      "could not run " + binary + ": not a program of this machine and not a script beginning with #!",
+		"/no/where": "could not run /no/where: no such file or directory",
+		dir:         "could not run " + dir + ": permission denied",
+	} {
+		l := newScript(t, "")
+		l.Argv = []string{path}
+		s.launch(l.Launch)
+		if e := s.wait(l.Key, LaunchFailed); e.Text != want || e.Stage != StageExec {
+			t.Errorf("got  %q\nwant %q", e.Text, want)
+		}
+	}
+	l := newScript(t, "true")
+	l.Env = append(l.Env, "BIG="+strings.Repeat("x", 200<<10))
+	s.launch(l.Launch)
+	if e := s.wait(l.Key, LaunchFailed); !strings.Contains(e.Text, "too long") || !strings.Contains(e.Text, "BIG=") {
+		t.Errorf("got %q", e.Text)
+	}
+}
+
+// TestScriptStillOpenForWriting: ETXTBSY lasts only as long as some fork of gnoded holds the file.
+func TestScriptStillOpenForWriting(t *testing.T) {
+	s := start(t)
+	l := newScript(t, "")
+	prog := filepath.Join(l.dir, "prog")
+	b, err := os.ReadFile("/bin/true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(prog, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(prog, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Argv = []string{prog}
+	s.launch(l.Launch)
+	if e := s.wait(l.Key, LaunchFailed); !strings.Contains(e.Text, "text file busy") {
+		t.Errorf("got %q", e.Text)
+	}
+	again := newScript(t, "")
+	again.Argv = []string{prog}
+	timer := time.AfterFunc(10*time.Millisecond, func() { f.Close() })
+	defer timer.Stop()
+	if e := s.run(again.Launch); e.Code != 0 {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestNiceAndCPUs(t *testing.T) {
+	s := start(t)
+	l := newScript(t, "nice; grep Cpus_allowed_list /proc/self/status | cut -f2")
+	l.Nice, l.CPUs = 5, []int{0}
+	s.run(l.Launch)
+	if got := l.out(t); got != "5\n0" {
+		t.Errorf("got %q", got)
+	}
+	l = newScript(t, "true")
+	l.CPUs = []int{8000}
+	s.launch(l.Launch)
+	if e := s.wait(l.Key, LaunchFailed); e.Text != "could not pin the process to CPUs [8000]: invalid argument" {
+		t.Errorf("got %q", e.Text)
+	}
+}
+
+func TestShieldedFromOOMKiller(t *testing.T) {
+	needRoot(t)
+	before := strings.TrimSpace(mustRead(t, "/proc/self/oom_score_adj"))
+	s := start(t)
+	if got := strings.TrimSpace(mustRead(t, fmt.Sprintf("/proc/%d/oom_score_adj", s.c.Info().PID))); got != "-1000" {
+		t.Skipf("this kernel keeps the protection from us: %s", got)
+	}
+	l := newScript(t, "cat /proc/self/oom_score_adj").as(nobody, nobody)
+	s.run(l.Launch)
+	if got := l.out(t); got != before {
+		t.Errorf("the job's oom_score_adj is %s, expected %s", got, before)
+	}
+}
+
+func mustRead(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestRefusedOrders(t *testing.T) {
+	s := start(t)
+	for want, set := range map[string]func(l *Launch){
+		"no command given":                          func(l *Launch) { l.Argv = nil },
+		`the program "sh" is not an absolute`:       func(l *Launch) { l.Argv = []string{"sh"} },
+		"contains a NUL byte":                       func(l *Launch) { l.Env = []string{"A=\x00"} },
+		"umask 02000 is not between 0 and 0777":     func(l *Launch) { l.Umask = 0o2000 },
+		"nice value 40 is not between -20 and 19":   func(l *Launch) { l.Nice = 40 },
+		"the working directory \"x\" is not an abs": func(l *Launch) { l.Dir = "x" },
+		"the stdout file has 5000 bytes":            func(l *Launch) { l.Stdout = strings.Repeat("x", 5000) },
+		"at most 6291456 can be passed":             func(l *Launch) { l.Argv = slices.Repeat([]string{strings.Repeat("x", 1<<20)}, 7) },
+	} {
+		l := newScript(t, "true")
+		set(l.Launch)
+		if l.Argv != nil && len(l.Argv) == 7 {
+			l.Path = "/bin/true"
+		}
+		if err := s.c.Launch(l.Launch); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want ...%s", err, want)
+		}
+	}
+	if err := s.c.Ping(testContext(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOnce: an order is carried out once, however often it comes.
+func TestOnce(t *testing.T) {
+	s := start(t)
+	l := newScript(t, "echo once >> count; cat fifo")
+	if err := unix.Mkfifo(filepath.Join(l.dir, "fifo"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	s.launch(l.Launch, l.Launch, l.Launch)
+	s.wait(l.Key, Launched)
+	s.launch(l.Launch)
+	until(t, "the script to run", func() bool { _, err := os.Stat(filepath.Join(l.dir, "count")); return err == nil })
+	write(t, filepath.Join(l.dir, "fifo"), "end\n")
+	s.wait(l.Key, Exited)
+	s.launch(l.Launch)
+	if err := s.c.Ping(testContext(t)); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.read(t, "count"); got != "once\n" {
+		t.Errorf("got %q", got)
+	}
+	if err := s.c.Ack(testContext(t), l.Key); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.c.Ack(testContext(t), l.Key); err != nil {
+		t.Errorf("a second Ack: %v", err)
+	}
+}
+
+func TestManyAtOnce(t *testing.T) {
+	s := start(t)
+	var all []*Launch
+	var keys []Key
+	dir := workDir(t)
+	for i := range 400 {
+		l := &Launch{Key: Key{JobID: 900000 + uint32(i)}, Argv: []string{"/bin/sh", "-c", fmt.Sprintf("exit %d", i%200)}, UID: uint32(os.Geteuid()),
+			GID: uint32(os.Getegid()), Stdout: filepath.Join(dir, fmt.Sprint(i))}
+		all, keys = append(all, l), append(keys, l.Key)
+	}
+	s.launch(all...)
+	for i, k := range keys {
+		if e := s.wait(k, Exited); e.Code != i%200 {
+			t.Fatalf("%v: code %d", k, e.Code)
+		}
+	}
+	s.mu.Lock()
+	for _, k := range keys {
+		if !slices.Equal(s.seen[k], []EventKind{Launched, Exited}) {
+			t.Errorf("%v: %v", k, s.seen[k])
+		}
+	}
+	s.mu.Unlock()
+	if err := s.c.Ack(testContext(t), keys...); err != nil {
+		t.Fatal(err)
+	}
+	if evs, err := s.c.List(testContext(t)); err != nil || len(evs) != 0 {
+		t.Errorf("%d launches left (%v)", len(evs), err)
+	}
+}

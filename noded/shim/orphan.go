@@ -1,0 +1,96 @@
+//go:build linux && (amd64 || arm64)
+
+package shim
+
+// orphan.go is the start of a gshim whose directory has a past: which of the journaled launches still run, which of
+// them are its own children (after an upgrade), and which ended with nobody to see how.
+
+import (
+	"context"
+	"time"
+)
+
+const orphanPace = 300 * time.Millisecond // how often processes that are not children are looked at
+
+// recover fills the tables from the journal. Nothing else runs yet.
+func (s *Server) recover(oldBoot string, known []remembered) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range known {
+		e := &entry{key: k.key, cgroup: k.cgroup, event: k.event, state: done, settled: make(chan struct{})}
+		close(e.settled)
+		s.entries[k.key] = e
+		if k.event.Done() {
+			continue
+		}
+		if k.event.Kind == 0 {
+			e.event = Event{Kind: Orphaned, Key: k.key}
+		}
+		switch {
+		case oldBoot != s.boot:
+			s.finish(e, unknownEnd(e.event, "the node was rebooted while it ran"))
+		case s.isChild(e.event):
+			e.state = running
+			s.byPID[e.event.PID] = e
+		case s.orphanAlive(e):
+			e.state, e.event.Kind = orphan, Orphaned
+			s.orphans[e] = struct{}{}
+			s.log.Warn("a process of an earlier gshim runs on; how it ends will be unknown", "job", e.key.JobID,
+				"attempt", e.key.Attempt, "step", e.key.Step, "pid", e.event.PID)
+		default:
+			s.finish(e, unknownEnd(e.event, "gshim died and the process ended before the next gshim was there"))
+		}
+	}
+}
+
+func unknownEnd(ev Event, why string) Event {
+	ev.Kind, ev.Unknown, ev.Text, ev.Notes, ev.Ended = Exited, true, why, nil, time.Now()
+	return ev
+}
+
+// isChild reports whether the process is this gshim's own, ended or not.
+func (s *Server) isChild(ev Event) bool {
+	p, err := readProcess(ev.PID)
+	return ev.PID != 0 && err == nil && p.ticks == ev.StartTicks && p.parent == s.info.PID
+}
+
+// orphanAlive reports whether the process of an entry, which is no child, runs. Of an entry with no more than an
+// intent nothing is known but where its processes would be: it lives as long as one of them.
+func (s *Server) orphanAlive(e *entry) bool {
+	if e.event.PID != 0 {
+		p, err := readProcess(e.event.PID)
+		return err == nil && p.ticks == e.event.StartTicks && !p.dead()
+	}
+	pids, err := s.treeOf(e)
+	return err == nil && len(pids) > 0
+}
+
+func (s *Server) orphanLoop(ctx context.Context) {
+	tick := time.NewTicker(orphanPace)
+	defer tick.Stop()
+	for {
+		s.mu.Lock()
+		var watch []*entry
+		for e := range s.orphans {
+			watch = append(watch, e)
+		}
+		s.mu.Unlock()
+		if len(watch) == 0 {
+			return // orphans come from the start only
+		}
+		for _, e := range watch {
+			if s.orphanAlive(e) {
+				continue
+			}
+			s.mu.Lock()
+			delete(s.orphans, e)
+			s.finish(e, unknownEnd(e.event, "gshim died while it ran"))
+			s.mu.Unlock()
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

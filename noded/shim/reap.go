@@ -1,0 +1,155 @@
+//go:build linux && (amd64 || arm64)
+
+package shim
+
+// reap.go collects what has ended and makes it durable before it is told: reapLoop takes exit statuses from the kernel,
+// commitLoop writes and syncs them in batches (whatever has gathered during the last sync is the next batch).
+
+import (
+	"context"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ended is one exit status.
+type ended struct {
+	pid    int
+	status syscall.WaitStatus
+	usage  syscall.Rusage
+	at     time.Time
+}
+
+// event is the Exited of a launch, given its Launched.
+func (x *ended) event(launched Event) Event {
+	ev := launched
+	ev.Kind, ev.Notes, ev.Ended = Exited, nil, x.at
+	if x.status.Signaled() {
+		ev.Signal, ev.Core = int(x.status.Signal()), x.status.CoreDump()
+	} else {
+		ev.Code = x.status.ExitStatus()
+	}
+	ev.UserCPU, ev.SysCPU = time.Duration(x.usage.Utime.Nano()), time.Duration(x.usage.Stime.Nano())
+	ev.MaxRSSKB = x.usage.Maxrss
+	return ev
+}
+
+func (s *Server) reapLoop(ctx context.Context) {
+	for {
+		for s.reapOne() {
+		}
+		select {
+		case <-s.sigchld:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// reapOne collects one child, if one has ended. It holds mu from the wait to the mark, so that nobody signals a pid
+// in between that the kernel may already have given to another process.
+func (s *Server) reapOne() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var x ended
+	var pid int
+	var err error
+	for {
+		if pid, err = syscall.Wait4(-1, &x.status, unix.WNOHANG, &x.usage); err != unix.EINTR {
+			break
+		}
+	}
+	if err != nil || pid <= 0 {
+		return false
+	}
+	x.pid, x.at = pid, time.Now()
+	if e := s.byPID[pid]; e != nil {
+		delete(s.byPID, pid)
+		s.finish(e, x.event(e.event))
+		return true
+	}
+	for e := range s.launching {
+		if e.child != nil && e.child.childTID() == pid && (e.early == nil || e.early.pid != pid) {
+			e.early = &x
+			return true
+		}
+	}
+	return true // a process that some job left behind
+}
+
+// finish queues a launch's last event for the journal. Callers hold mu.
+func (s *Server) finish(e *entry, last Event) {
+	e.state, e.last = ending, last
+	s.ends = append(s.ends, e)
+	wake(s.wakeEnds)
+}
+
+func (s *Server) commitLoop(ctx context.Context) {
+	for {
+		select {
+		case <-s.wakeEnds:
+			s.commit()
+		case <-ctx.Done():
+			s.commit()
+			return
+		}
+	}
+}
+
+// commit makes all queued ends durable and tells them. If the journal fails (a full disk) they are told all the same:
+// gnoded is there now, and may not be there later.
+func (s *Server) commit() {
+	s.mu.Lock()
+	batch := s.ends
+	s.ends = nil
+	s.mu.Unlock()
+
+	records := make([]*record, len(batch))
+	for i, e := range batch {
+		records[i] = &record{kind: recDone, event: e.last}
+	}
+	s.jmu.Lock()
+	var err error
+	if s.journal.wantsRewrite() {
+		s.rewriteJournal()
+	}
+	if len(records) > 0 {
+		err = s.journal.add(records...)
+	}
+	s.jmu.Unlock()
+	if len(records) == 0 {
+		return
+	}
+	if err == nil {
+		// Only this loop replaces the file, so it is safe to sync it without the lock.
+		err = s.journal.sync()
+	}
+	if err != nil {
+		s.log.Error("ends of launches are told without being on disk; launching stops until the journal can be written again",
+			"count", len(batch), "err", err)
+		s.jmu.Lock()
+		s.journal.bad = err
+		s.jmu.Unlock()
+	}
+
+	s.mu.Lock()
+	for _, e := range batch {
+		e.event, e.state, e.last = e.last, done, Event{}
+		s.tell(e.event)
+	}
+	s.mu.Unlock()
+}
+
+// rewriteJournal replaces the journal by one of what is in memory. Callers hold jmu.
+func (s *Server) rewriteJournal() {
+	s.mu.Lock()
+	known := make([]remembered, 0, len(s.entries))
+	for _, e := range s.entries {
+		known = append(known, remembered{key: e.key, cgroup: e.cgroup, event: e.event})
+	}
+	s.mu.Unlock()
+	if err := s.journal.rewrite(s.boot, known); err != nil {
+		s.log.Error("the journal can't be rewritten", "err", err)
+	}
+}

@@ -1,0 +1,530 @@
+//go:build linux && (amd64 || arm64)
+
+package shim
+
+// server.go is the process gshim: what it keeps in memory, its loops, and what it does with each order. The rules of
+// its locks: Server.jmu (the journal file) is taken before Server.mu (everything else), never after; no system call
+// that can block is made under mu, except those of the reaper, which do not block.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"gbatch/internal/version"
+
+	"golang.org/x/sys/unix"
+)
+
+// The limits of the process.
+const (
+	maxEntries = 65536 // launches that run or wait for an Ack
+	maxConns   = 16
+	maxProcs   = 4 // of the Go scheduler: launches in flight take none
+	maxOrders  = 64
+)
+
+// state is where one launch is.
+type state uint8
+
+const (
+	starting state = iota // journaled or about to be, perhaps forked
+	running               // a child of this process
+	orphan                // runs, but is no child of this process
+	ending                // has ended; that is on its way to the disk
+	done                  // its last event may be told, and waits for an Ack
+)
+
+// entry is one launch.
+type entry struct {
+	key     Key
+	cgroup  Cgroup
+	state   state
+	event   Event      // the newest that may be told; Kind 0 until there is one
+	last    Event      // state ending: what event will be
+	child   *childArgs // state starting, from just before the fork
+	early   *ended     // state starting: the reaper was faster than the launch
+	settled chan struct{}
+}
+
+// serverOptions are what New needs. Listener and Lock come from an earlier self after an upgrade.
+type serverOptions struct {
+	Dir      string
+	Log      *slog.Logger
+	Listener *net.UnixListener
+	Lock     *os.File
+	Resume   *resume
+	NoClone3 bool // use the fork of kernels before 5.7
+}
+
+// Server is a gshim.
+type Server struct {
+	log      *slog.Logger
+	dir      string
+	id       identity
+	info     Info
+	boot     string
+	resume   resume
+	listener *net.UnixListener
+	lock     *os.File
+
+	jmu     sync.Mutex
+	journal *journal
+
+	mu        sync.Mutex
+	entries   map[Key]*entry
+	byPID     map[int]*entry
+	launching map[*entry]struct{}
+	orphans   map[*entry]struct{}
+	ends      []*entry // state ending, not yet in the journal
+	conns     map[*conn]struct{}
+	inHand    int  // orders being worked on
+	paused    bool // an upgrade waits for the orders in hand; new ones wait for it
+	closing   bool // no new orders: they are for the gshim after this one
+	gate      sync.Cond
+
+	slots     chan struct{} // launches that want a CPU
+	stuck     chan struct{} // bound on all launches
+	wakeEnds  chan struct{}
+	sigchld   chan os.Signal
+	stopping  chan struct{}
+	stopOnce  sync.Once
+	upgradeTo string // set before stop: exec this instead of ending
+	wg        sync.WaitGroup
+}
+
+// newServer takes the directory (one gshim each), reads the journal and finds the processes it speaks of.
+func newServer(o serverOptions) (*Server, error) {
+	s := &Server{log: o.Log, dir: o.Dir, boot: bootID(), listener: o.Listener, lock: o.Lock,
+		entries: map[Key]*entry{}, byPID: map[int]*entry{}, launching: map[*entry]struct{}{}, orphans: map[*entry]struct{}{},
+		conns:    map[*conn]struct{}{},
+		slots:    make(chan struct{}, max(4, 2*runtime.NumCPU())),
+		stuck:    make(chan struct{}, maxForking),
+		wakeEnds: make(chan struct{}, 1), stopping: make(chan struct{}), sigchld: make(chan os.Signal, 1)}
+	s.gate.L = &s.mu
+	if o.Resume != nil {
+		s.resume = *o.Resume
+	} else {
+		s.resume = resume{Started: time.Now()}
+	}
+	s.info = Info{Protocol: Protocol, Version: version.Version, PID: os.Getpid(), Started: s.resume.Started, Upgrades: s.resume.Upgrades}
+	if s.lock == nil {
+		lock, err := takeLock(filepath.Join(o.Dir, lockFile))
+		if err != nil {
+			return nil, err
+		}
+		s.lock = lock
+	}
+	// Children of jobs that outlive their parents come to gshim, not to init: it can find and reap them.
+	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
+		return nil, fmt.Errorf("become a subreaper: %w", err)
+	}
+	s.id = s.identify(o)
+	journal, oldBoot, known, err := openJournal(filepath.Join(o.Dir, journalFile), s.boot, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	s.journal = journal
+	signal.Notify(s.sigchld, unix.SIGCHLD)
+	s.recover(oldBoot, known)
+	if s.listener == nil {
+		if s.listener, err = listen(o.Dir); err != nil {
+			return nil, err
+		}
+	}
+	// An upgrade that failed in exec has left a deadline behind.
+	return s, s.listener.SetDeadline(time.Time{})
+}
+
+func (s *Server) identify(o serverOptions) identity {
+	id := identity{uid: os.Geteuid(), gid: os.Getegid(), root: os.Geteuid() == 0, clone3: !o.NoClone3 && hasClone3(), reasons: errnoTexts()}
+	id.limits = limitRules{have: ownLimit, mayRaise: mayRaiseLimits(), nrOpen: readNumber("/proc/sys/fs/nr_open", defaultNrOpen), openFiles: inheritedOpenFiles()}
+	// getpriority(2), the system call, answers 20 - nice.
+	if n, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil {
+		id.nice = 20 - n
+	}
+	id.trackName = fmt.Sprintf("GBATCH_TRACK=%x.", hashOf(s.dir))
+	if id.root {
+		id.oomAdj = s.shield()
+	}
+	return id
+}
+
+// shield keeps the OOM killer off gshim, whose death would cost the exit statuses of all jobs, and returns what jobs get
+// back.
+func (s *Server) shield() []byte {
+	const path = "/proc/self/oom_score_adj"
+	given := s.resume.OOMAdj
+	if given == "" {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			s.log.Warn("the OOM killer's preference is unknown and left alone", "err", err)
+			return nil
+		}
+		given = string(b)
+		s.resume.OOMAdj = given
+	}
+	if err := os.WriteFile(path, []byte("-1000\n"), 0); err != nil {
+		s.log.Info("gshim is not protected from the OOM killer", "err", err)
+		return nil
+	}
+	return []byte(given)
+}
+
+// stop ends run.
+func (s *Server) stop() { s.stopOnce.Do(func() { close(s.stopping) }) }
+
+// run serves until Shutdown, SIGTERM or an upgrade (then s.upgradeTo is set).
+func (s *Server) run() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	for _, loop := range []func(context.Context){s.reapLoop, s.commitLoop, s.orphanLoop, s.acceptLoop} {
+		s.wg.Go(func() { loop(ctx) })
+	}
+	<-s.stopping
+	cancel()
+	s.mu.Lock()
+	s.closing = true
+	s.gate.Broadcast()
+	for c := range s.conns {
+		c.close()
+	}
+	s.mu.Unlock()
+	// Closing would unlink the socket, which an upgrade hands on. A deadline ends Accept as well.
+	if err := s.listener.SetDeadline(time.Unix(1, 0)); err != nil {
+		s.log.Warn("stop accepting", "err", err)
+	}
+	s.wg.Wait()
+	return nil
+}
+
+// close gives the directory back.
+func (s *Server) close() error {
+	signal.Stop(s.sigchld)
+	return errors.Join(os.Remove(filepath.Join(s.dir, socketFile)), s.listener.Close(), s.journal.close(), s.lock.Close())
+}
+
+// terminate is SIGTERM: it ends gshim only when that costs nothing.
+func (s *Server) terminate() {
+	s.mu.Lock()
+	err := s.idle()
+	s.closing = s.closing || err == nil
+	s.mu.Unlock()
+	if err != nil {
+		s.log.Warn("SIGTERM ignored", "why", err)
+		return
+	}
+	s.log.Info("SIGTERM: nothing runs, shutting down")
+	s.stop()
+}
+
+// idle reports what keeps gshim from shutting down, or nil.
+func (s *Server) idle() error {
+	var live []Key
+	for k, e := range s.entries {
+		if e.state != done {
+			live = append(live, k)
+		}
+	}
+	if len(live) == 0 {
+		return nil
+	}
+	slices.SortFunc(live, compareKeys)
+	return fmt.Errorf("%d processes still run, the first is %v: end them before gshim", len(live), live[0])
+}
+
+// begin counts an order in; false when gshim takes none any more.
+func (s *Server) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.paused && !s.closing {
+		s.gate.Wait()
+	}
+	if s.closing {
+		return false
+	}
+	s.inHand++
+	return true
+}
+
+func (s *Server) end() {
+	s.mu.Lock()
+	s.inHand--
+	s.mu.Unlock()
+}
+
+// handle works on one order and answers on c. It is called in the order of arrival; what takes time goes on in a
+// goroutine of its own.
+func (s *Server) handle(c *conn, o *order) {
+	if !s.begin() {
+		if o.kind != kindLaunch { // a launch is sent again by whoever finds it missing after the reconnect
+			c.done(o.seq, 0, errors.New("gshim is ending or replacing itself: connect again"))
+		}
+		return
+	}
+	later := func(f func()) {
+		c.orders <- struct{}{}
+		s.wg.Go(func() {
+			defer func() { s.end(); <-c.orders }()
+			f()
+		})
+	}
+	switch o.kind {
+	case kindLaunch:
+		s.onLaunch(c, &o.launch)
+		s.end()
+	case kindSignal:
+		later(func() {
+			n, err := s.signal(o.key, unix.Signal(o.sig), o.scope)
+			c.done(o.seq, n, err)
+		})
+	case kindList:
+		c.done(o.seq, s.list(c, o.seq), nil)
+		s.end()
+	case kindAck:
+		n, err := s.ack(o.keys)
+		c.done(o.seq, n, err)
+		s.end()
+	case kindPing:
+		c.done(o.seq, 0, nil)
+		s.end()
+	case kindShutdown:
+		s.mu.Lock()
+		err := s.idle()
+		s.closing = s.closing || err == nil
+		s.mu.Unlock()
+		c.done(o.seq, 0, err)
+		s.end()
+		if err == nil {
+			s.log.Info("shutting down, as ordered")
+			c.drain()
+			s.stop()
+		}
+	case kindUpgrade:
+		// Not counted as in hand: it waits for those that are.
+		s.end()
+		s.wg.Go(func() { s.upgrade(c, o.seq, o.path) })
+	}
+}
+
+// onLaunch starts a launch, or repeats its newest event where the key is known.
+func (s *Server) onLaunch(c *conn, l *Launch) {
+	s.mu.Lock()
+	if e := s.entries[l.Key]; e != nil {
+		if e.event.Kind != 0 {
+			c.events(0, []Event{e.event})
+		}
+		s.mu.Unlock()
+		return
+	}
+	if len(s.entries) >= maxEntries {
+		s.mu.Unlock()
+		err := refuse(StageOrder, "gshim already keeps %d launches that run or whose end nobody has acknowledged", maxEntries)
+		c.events(0, []Event{failedEvent(l.Key, err)})
+		return
+	}
+	e := &entry{key: l.Key, cgroup: l.Cgroup, settled: make(chan struct{})}
+	s.entries[l.Key] = e
+	s.launching[e] = struct{}{}
+	s.inHand++
+	s.mu.Unlock()
+	s.wg.Go(func() {
+		defer s.end()
+		s.launch(e, l)
+	})
+}
+
+// launch is invariant 1: journal the intent, fork, journal the result, tell.
+func (s *Server) launch(e *entry, l *Launch) {
+	p, lerr := s.id.prepare(l)
+	if lerr == nil {
+		defer p.close()
+		s.jmu.Lock()
+		err := s.journal.add(&record{kind: recIntent, key: e.key, cgroup: e.cgroup})
+		s.jmu.Unlock()
+		if err != nil {
+			wake(s.wakeEnds) // a rewrite may cure it
+			lerr = refuse(StageJournal, "could not record the launch: %w", err)
+		}
+	}
+	if lerr != nil {
+		s.launched(e, Event{}, lerr)
+		return
+	}
+	s.mu.Lock()
+	e.child = p.child
+	s.mu.Unlock()
+
+	free := s.takeSlot(e.key)
+	started := time.Now()
+	pid, lerr := p.forkExec(l)
+	free()
+	if lerr != nil {
+		s.launched(e, Event{}, lerr)
+		return
+	}
+	ev := Event{Kind: Launched, Key: e.key, PID: pid, Started: started, Notes: p.notes}
+	if proc, err := readProcess(pid); err == nil { // else it has been reaped already, and nobody needs its identity
+		ev.StartTicks = proc.ticks
+	}
+	s.mu.Lock()
+	e.event = ev // for a rewrite of the journal between here and launched
+	s.mu.Unlock()
+	s.jmu.Lock()
+	err := s.journal.add(&record{kind: recLaunched, event: ev})
+	s.jmu.Unlock()
+	if err != nil {
+		s.log.Error("a launch is not in the journal; if gshim dies now its process has to be found by its cgroup", "job", e.key.JobID, "err", err)
+	}
+	s.launched(e, ev, nil)
+}
+
+// launched makes the result of a launch known.
+func (s *Server) launched(e *entry, ev Event, failed *launchError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.launching, e)
+	e.child = nil
+	defer close(e.settled)
+	if failed != nil {
+		s.log.Info("launch failed", "job", e.key.JobID, "attempt", e.key.Attempt, "step", e.key.Step, "why", failed.text)
+		s.finish(e, failedEvent(e.key, failed))
+		return
+	}
+	e.event, e.state = ev, running
+	s.tell(ev)
+	if e.early != nil && e.early.pid == ev.PID { // else it is a failed try's, before the one that succeeded
+		s.finish(e, e.early.event(ev))
+		e.early = nil
+		return
+	}
+	s.byPID[ev.PID] = e
+}
+
+func failedEvent(k Key, e *launchError) Event {
+	return Event{Kind: LaunchFailed, Key: k, Stage: e.stage, Errno: e.errno, Text: clipText(e.text), Ended: time.Now()}
+}
+
+func clipText(s string) string {
+	const max = 16 << 10
+	if len(s) > max {
+		return s[:max] + "..."
+	}
+	return s
+}
+
+// takeSlot waits for one of the slots of CPU-bound launches. A launch that is slow for another reason gives its slot
+// on, so that a dead file server under one job does not hold up the others.
+func (s *Server) takeSlot(k Key) (free func()) {
+	s.stuck <- struct{}{}
+	s.slots <- struct{}{}
+	var once sync.Once
+	release := func() { once.Do(func() { <-s.slots }) }
+	timer := time.AfterFunc(stuckAfter, func() {
+		s.log.Warn("a launch hangs between fork and exec; its files, directory or program may be on a dead file server",
+			"job", k.JobID, "attempt", k.Attempt, "step", k.Step)
+		release()
+	})
+	return func() {
+		timer.Stop()
+		release()
+		<-s.stuck
+	}
+}
+
+// list queues the newest event of every launch for c, which from then on hears of every new one.
+func (s *Server) list(c *conn, seq uint64) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []Event
+	for _, e := range s.entries {
+		if e.event.Kind != 0 {
+			all = append(all, e.event)
+		}
+	}
+	slices.SortFunc(all, func(a, b Event) int { return compareKeys(a.Key, b.Key) })
+	for part := range slices.Chunk(all, eventsPerFrame) {
+		c.events(seq, part)
+	}
+	c.subscribed = true
+	return len(all)
+}
+
+// ack forgets launches whose last event has been told. Unknown keys are fine: an Ack can be repeated.
+func (s *Server) ack(keys []Key) (int, error) {
+	var gone []Key
+	var early []Key
+	s.mu.Lock()
+	for _, k := range keys {
+		switch e := s.entries[k]; {
+		case e == nil:
+		case e.state != done:
+			early = append(early, k)
+		default:
+			delete(s.entries, k)
+			gone = append(gone, k)
+		}
+	}
+	s.mu.Unlock()
+	var err error
+	if len(gone) > 0 {
+		s.jmu.Lock()
+		err = s.journal.add(&record{kind: recAcked, keys: gone})
+		s.jmu.Unlock()
+	}
+	if len(early) > 0 {
+		err = errors.Join(err, fmt.Errorf("%v has not ended, so its end can't be acknowledged (and %d more)", early[0], len(early)-1))
+	}
+	return len(gone), err
+}
+
+// tell sends an event to every connection that has listed. Callers hold mu.
+func (s *Server) tell(ev Event) {
+	for c := range s.conns {
+		if c.subscribed {
+			c.events(0, []Event{ev})
+		}
+	}
+}
+
+func hashOf(s string) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(s))
+	return h.Sum32()
+}
+
+func compareKeys(a, b Key) int {
+	switch {
+	case a.JobID != b.JobID:
+		return cmpOrder(a.JobID < b.JobID)
+	case a.Attempt != b.Attempt:
+		return cmpOrder(a.Attempt < b.Attempt)
+	case a.Step != b.Step:
+		return cmpOrder(a.Step < b.Step)
+	}
+	return 0
+}
+
+func cmpOrder(less bool) int {
+	if less {
+		return -1
+	}
+	return 1
+}
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // already awake
+	}
+}

@@ -1,0 +1,290 @@
+//go:build linux && (amd64 || arm64)
+
+package shim
+
+// signal.go sends signals: to a launch's leader, its process group, or everything that came of it.
+//
+// Everything means the cgroup where there is one. Without, it is found in /proc: the leader's session, all descendants,
+// and processes that carry the launch's GBATCH_TRACK variable in their first environment, which also finds daemons
+// that have left session and family. (gshim is a subreaper, so whatever a job leaves behind stays its descendant.)
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	settleWait  = 5 * time.Second // for a launch that is still under way
+	settleKill  = 100 * time.Millisecond
+	killRounds  = 60 // until nothing is left; with the pauses below about 5 seconds
+	killPause   = time.Millisecond
+	killPauseTo = 100 * time.Millisecond
+)
+
+// signal returns how many processes it reached.
+func (s *Server) signal(k Key, sig syscall.Signal, scope Scope) (int, error) {
+	s.mu.Lock()
+	e := s.entries[k]
+	s.mu.Unlock()
+	if e == nil {
+		return 0, fmt.Errorf("%v is not known to gshim", k)
+	}
+	if err := s.settle(e, sig); err != nil {
+		return 0, err
+	}
+	switch scope {
+	case Leader:
+		return s.signalLeader(e, sig, false)
+	case Group:
+		return s.signalLeader(e, sig, true)
+	}
+	return s.signalTree(e, sig)
+}
+
+// settle waits for a launch to be over. One that hangs can be killed: then its child dies before it could exec.
+func (s *Server) settle(e *entry, sig syscall.Signal) error {
+	wait := settleWait
+	if sig == unix.SIGKILL {
+		wait = settleKill
+	}
+	if settled(e, wait) {
+		return nil
+	}
+	s.mu.Lock()
+	if sig == unix.SIGKILL && e.state == starting && e.child != nil && e.early == nil {
+		if tid := e.child.childTID(); tid != 0 {
+			if err := unix.Kill(tid, unix.SIGKILL); err != nil {
+				s.log.Warn("kill a launch that hangs", "job", e.key.JobID, "pid", tid, "err", err)
+			}
+		}
+	}
+	s.mu.Unlock()
+	if sig == unix.SIGKILL && settled(e, settleWait) {
+		return nil
+	}
+	return fmt.Errorf("%v is still being launched: its files, directory or program may be on a dead file server", e.key)
+}
+
+func settled(e *entry, wait time.Duration) bool {
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-e.settled:
+		return true
+	case <-t.C:
+		return false
+	}
+}
+
+// signalLeader signals the leader or its group while it is known to be there: mu keeps the reaper from giving its pid
+// back to the kernel.
+func (s *Server) signalLeader(e *entry, sig syscall.Signal, group bool) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pid := e.event.PID
+	switch {
+	case e.state == orphan && pid != 0:
+		if p, err := readProcess(pid); err != nil || p.ticks != e.event.StartTicks {
+			return 0, nil
+		}
+	case e.state != running:
+		return 0, nil
+	}
+	if group {
+		pid = -pid
+	}
+	switch err := unix.Kill(pid, sig); err {
+	case nil:
+		return 1, nil
+	case unix.ESRCH:
+		return 0, nil
+	default:
+		return 0, fmt.Errorf("signal %v (pid %d): %w", e.key, pid, err)
+	}
+}
+
+// signalTree signals everything. SIGKILL is repeated until nothing is left, so that nothing can fork its way out.
+func (s *Server) signalTree(e *entry, sig syscall.Signal) (int, error) {
+	if sig == unix.SIGKILL && e.cgroup.V2 != "" {
+		n, err := s.killCgroup(e)
+		if err == nil {
+			return n, nil
+		}
+		s.log.Debug("no cgroup.kill, killing one by one", "dir", e.cgroup.V2, "err", err)
+	}
+	reached := 0
+	pause := killPause
+	for round := 0; ; round++ {
+		pids, err := s.treeOf(e)
+		if err != nil {
+			return reached, fmt.Errorf("find the processes of %v: %w", e.key, err)
+		}
+		if len(pids) == 0 {
+			return reached, nil
+		}
+		for _, p := range pids {
+			if err := killProcess(p, sig); err == nil && round == 0 {
+				reached++
+			} else if err != nil && err != unix.ESRCH {
+				return reached, fmt.Errorf("signal %v (pid %d): %w", e.key, p.pid, err)
+			}
+		}
+		if sig != unix.SIGKILL {
+			return reached, nil
+		}
+		if round == killRounds {
+			return reached, fmt.Errorf("%d processes of %v survive SIGKILL, the first is pid %d: they may hang in a device or on a file server",
+				len(pids), e.key, pids[0].pid)
+		}
+		time.Sleep(pause) // paced by the kernel's own teardown
+		pause = min(2*pause, killPauseTo)
+	}
+}
+
+// killCgroup uses cgroup.kill (Linux 5.14) and waits until the cgroup is empty.
+func (s *Server) killCgroup(e *entry) (int, error) {
+	pids, err := cgroupProcesses(e.cgroup.V2)
+	if err != nil || len(pids) == 0 {
+		return 0, err
+	}
+	if err := os.WriteFile(filepath.Join(e.cgroup.V2, "cgroup.kill"), []byte("1\n"), 0); err != nil {
+		return 0, err
+	}
+	pause := killPause
+	for range killRounds {
+		left, err := cgroupProcesses(e.cgroup.V2)
+		if err != nil {
+			return len(pids), err
+		}
+		if len(left) == 0 {
+			return len(pids), nil
+		}
+		time.Sleep(pause) // paced by the kernel's own teardown
+		pause = min(2*pause, killPauseTo)
+	}
+	return len(pids), errors.New("not empty after cgroup.kill")
+}
+
+// killProcess signals exactly that process: not another one that has got its pid since it was looked at.
+func killProcess(p process, sig syscall.Signal) error {
+	fd, err := unix.PidfdOpen(p.pid, 0)
+	if err == unix.ENOSYS || err == unix.EPERM {
+		return unix.Kill(p.pid, sig)
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if now, err := readProcess(p.pid); err != nil || now.ticks != p.ticks {
+		return unix.ESRCH
+	}
+	return unix.PidfdSendSignal(fd, sig, nil, 0)
+}
+
+// treeOf lists the living processes of a launch.
+func (s *Server) treeOf(e *entry) ([]process, error) {
+	dir := e.cgroup.V2
+	if dir == "" && len(e.cgroup.V1) > 0 {
+		dir = e.cgroup.V1[0]
+	}
+	if dir == "" {
+		return s.familyOf(e)
+	}
+	pids, err := cgroupProcesses(dir)
+	if err != nil {
+		return nil, err
+	}
+	var out []process
+	for _, pid := range pids {
+		if p, err := readProcess(pid); err == nil && !p.dead() && pid != s.info.PID {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// familyOf finds a launch's processes without a cgroup.
+func (s *Server) familyOf(e *entry) ([]process, error) {
+	if s.nothingLeft(e) {
+		return nil, nil
+	}
+	all, err := allProcesses()
+	if err != nil {
+		return nil, err
+	}
+	return family(all, e.event.PID, e.event.StartTicks, s.info.PID, func(pid int) bool { return hasEnv(pid, s.id.trackEntry(e.key)) }), nil
+}
+
+// nothingLeft is the cheap answer for the usual job, which ends and leaves nothing: every survivor of a dead leader has
+// an ancestor that is a child of gshim, and all children of gshim are leaders of other launches. The kernel's list can
+// skip an entry when another process on it ends meanwhile, so it is read twice.
+func (s *Server) nothingLeft(e *entry) bool {
+	for range 2 {
+		kids, ok := children()
+		if !ok || !s.allLeaders(e, kids) {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *Server) allLeaders(e *entry, kids []int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if e.state != ending && e.state != done || e.event.Unknown || e.last.Unknown {
+		return false
+	}
+	for _, k := range kids {
+		if s.byPID[k] == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// family picks out of all processes those of the session of leader (if that is still the leader's: its pid may have
+// gone to another process), those that are marked, and the descendants of both; never gshim itself or the dead.
+func family(all []process, leader int, ticks uint64, self int, marked func(pid int) bool) []process {
+	byPID := make(map[int]process, len(all))
+	for _, p := range all {
+		byPID[p.pid] = p
+	}
+	sessionOurs := leader != 0
+	if now, ok := byPID[leader]; ok && now.ticks != ticks {
+		sessionOurs = false
+	}
+	const (
+		no  = 1
+		yes = 2
+	)
+	verdict := map[int]int{self: no, 0: no, 1: no}
+	var judge func(p process, depth int) bool
+	judge = func(p process, depth int) bool {
+		if v := verdict[p.pid]; v != 0 {
+			return v == yes
+		}
+		ours := sessionOurs && (p.session == leader || p.pid == leader)
+		if parent, ok := byPID[p.parent]; !ours && ok && depth < len(all) {
+			ours = judge(parent, depth+1)
+		}
+		ours = ours || marked(p.pid)
+		verdict[p.pid] = no
+		if ours {
+			verdict[p.pid] = yes
+		}
+		return ours
+	}
+	var out []process
+	for _, p := range all {
+		if judge(p, 0) && !p.dead() {
+			out = append(out, p)
+		}
+	}
+	return out
+}

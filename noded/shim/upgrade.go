@@ -1,0 +1,153 @@
+//go:build linux && (amd64 || arm64)
+
+package shim
+
+// upgrade.go replaces the program of a running gshim: it finishes what it has in hand, execs the new binary with the
+// same pid, and the new one reads the journal. Across exec the children stay children; the socket stays open, so a
+// client that connects meanwhile waits in its backlog; connections end, and their clients come back.
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	upgradeWait = 10 * time.Second // for orders in hand, before an upgrade is refused
+	upgradePoll = 2 * time.Millisecond
+	resumeEnv   = "GSHIM_RESUME"
+)
+
+// resume is what one gshim hands to the next across exec; everything else is in the journal.
+type resume struct {
+	ListenFD int
+	LockFD   int
+	Upgrades int
+	Started  time.Time
+	OOMAdj   string // the oom_score_adj that gshim was started with; "" if it has not looked
+}
+
+func (r resume) String() string {
+	return fmt.Sprintf("%d,%d,%d,%d,%s", r.ListenFD, r.LockFD, r.Upgrades, r.Started.UnixNano(), strings.TrimSpace(r.OOMAdj))
+}
+
+func parseResume(s string) (resume, error) {
+	var r resume
+	f := strings.Split(s, ",")
+	if len(f) != 5 {
+		return r, fmt.Errorf("%s=%q: expected 5 fields", resumeEnv, s)
+	}
+	var nums [4]int64
+	for i := range nums {
+		n, err := strconv.ParseInt(f[i], 10, 64)
+		if err != nil || n < 0 {
+			return r, fmt.Errorf("%s=%q: field %d is not a number", resumeEnv, s, i+1)
+		}
+		nums[i] = n
+	}
+	return resume{ListenFD: int(nums[0]), LockFD: int(nums[1]), Upgrades: int(nums[2]), Started: time.Unix(0, nums[3]), OOMAdj: f[4]}, nil
+}
+
+// upgrade is the order: wait for a quiet moment, answer, and stop with upgradeTo set.
+func (s *Server) upgrade(c *conn, seq uint64, path string) {
+	if err := unix.Access(path, unix.X_OK); err != nil {
+		c.done(seq, 0, fmt.Errorf("the new gshim %s can't be run: %w", path, err))
+		return
+	}
+	s.mu.Lock()
+	if s.paused || s.closing {
+		s.mu.Unlock()
+		c.done(seq, 0, errors.New("gshim is already ending or replacing itself"))
+		return
+	}
+	s.paused = true
+	s.mu.Unlock()
+	if err := s.quiesce(); err != nil {
+		s.mu.Lock()
+		s.paused = false
+		s.gate.Broadcast()
+		s.mu.Unlock()
+		c.done(seq, 0, err)
+		return
+	}
+	s.log.Info("replacing myself", "binary", path)
+	c.done(seq, 0, nil)
+	c.drain()
+	s.mu.Lock()
+	s.closing = true
+	s.upgradeTo = path
+	s.mu.Unlock()
+	s.stop()
+}
+
+// quiesce waits until no order is in hand and every end that is known is on disk.
+func (s *Server) quiesce() error {
+	deadline := time.Now().Add(upgradeWait)
+	for {
+		s.mu.Lock()
+		var hangs *entry
+		for e := range s.launching {
+			hangs = e
+		}
+		quiet := s.inHand == 0 && len(s.launching) == 0
+		s.mu.Unlock()
+		if quiet {
+			return nil // commitLoop commits what has ended since when it stops
+		}
+		if time.Now().After(deadline) {
+			if hangs != nil {
+				return fmt.Errorf("the launch of %v has not finished for %v: kill it, then upgrade", hangs.key, upgradeWait)
+			}
+			return fmt.Errorf("orders are still being worked on after %v", upgradeWait)
+		}
+		time.Sleep(upgradePoll) // bounded by the deadline
+	}
+}
+
+// handOver prepares the descriptors that survive the exec. Both are duplicates, without close-on-exec.
+func (s *Server) handOver() (resume, error) {
+	r := s.resume
+	r.Upgrades++
+	raw, err := s.listener.SyscallConn()
+	if err != nil {
+		return r, err
+	}
+	var lfd int
+	var derr error
+	if err := raw.Control(func(fd uintptr) { lfd, derr = unix.Dup(int(fd)) }); err != nil {
+		return r, err
+	}
+	if derr != nil {
+		return r, fmt.Errorf("duplicate the socket: %w", derr)
+	}
+	kfd, err := unix.Dup(int(s.lock.Fd()))
+	if err != nil {
+		return r, errors.Join(fmt.Errorf("duplicate the lock: %w", err), unix.Close(lfd))
+	}
+	r.ListenFD, r.LockFD = lfd, kfd
+	return r, nil
+}
+
+// execInto replaces this program. It returns only on failure, with the descriptors closed again.
+func execInto(path string, args []string, r resume) error {
+	env := append(cleanEnv(), resumeEnv+"="+r.String())
+	err := syscall.Exec(path, append([]string{path}, args...), env)
+	return errors.Join(fmt.Errorf("exec %s: %w", path, err), unix.Close(r.ListenFD), unix.Close(r.LockFD))
+}
+
+// cleanEnv is the environment without what only one start of gshim was meant to see.
+func cleanEnv() []string {
+	var out []string
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, resumeEnv+"=") && !strings.HasPrefix(e, detachedEnv+"=") {
+			out = append(out, e)
+		}
+	}
+	return out
+}

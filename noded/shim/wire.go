@@ -1,0 +1,479 @@
+package shim
+
+// wire.go is the encoding on the socket and in the journal.
+//
+// A frame is a length (4 bytes, little endian, of what follows) and a payload: one kind byte, then the fields of that
+// kind in order: numbers as varints, strings and lists with their length before them. Nothing is optional, so a field
+// can only be added with a new protocol number. Hello, Upgrade and Done never change, so that a new gnoded
+// can always ask an old gshim to replace itself.
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"syscall"
+	"time"
+)
+
+// Protocol is the version of the orders and events. Both sides must have the same one, except for Upgrade.
+const Protocol = 1
+
+// The limits of the wire.
+const (
+	MaxFrameBytes  = 8 << 20
+	maxLaunchBytes = 6 << 20 // strings of one order, so that its frame always fits
+	frameHead      = 4
+	eventsPerFrame = 256
+)
+
+// Kinds of payload. Below 64: orders.
+const (
+	kindLaunch   = 2
+	kindSignal   = 3
+	kindList     = 4
+	kindAck      = 5
+	kindPing     = 6
+	kindShutdown = 7
+	kindUpgrade  = 8
+
+	kindHello  = 64
+	kindEvents = 65
+	kindDone   = 66
+)
+
+var errShort = errors.New("truncated")
+
+// order is one request; seq is the client's number for the answer (0: none is wanted).
+type order struct {
+	kind   byte
+	seq    uint64
+	launch Launch // kindLaunch
+	key    Key    // kindSignal
+	sig    int
+	scope  Scope
+	keys   []Key  // kindAck
+	path   string // kindUpgrade
+}
+
+// reply is one message to a client.
+type reply struct {
+	kind   byte
+	seq    uint64
+	events []Event // kindEvents
+	n      int     // kindDone: how many
+	err    string
+	info   Info // kindHello
+}
+
+// Info is what a gshim says about itself when a client connects.
+type Info struct {
+	Protocol int
+	Version  string // of the binary
+	PID      int
+	Started  time.Time // of the process; an upgrade keeps it
+	Upgrades int       // how often it has replaced itself
+}
+
+type encoder struct{ b []byte }
+
+func (e *encoder) u8(v byte)    { e.b = append(e.b, v) }
+func (e *encoder) u64(v uint64) { e.b = binary.AppendUvarint(e.b, v) }
+func (e *encoder) i64(v int64)  { e.b = binary.AppendVarint(e.b, v) }
+func (e *encoder) str(s string) { e.u64(uint64(len(s))); e.b = append(e.b, s...) }
+func (e *encoder) bool(v bool) {
+	if v {
+		e.u8(1)
+	} else {
+		e.u8(0)
+	}
+}
+func (e *encoder) strs(l []string) {
+	e.u64(uint64(len(l)))
+	for _, s := range l {
+		e.str(s)
+	}
+}
+
+// time keeps nanoseconds since 1970; the zero time is 0.
+func (e *encoder) time(t time.Time) {
+	if t.IsZero() {
+		e.i64(0)
+		return
+	}
+	e.i64(t.UnixNano())
+}
+func (e *encoder) key(k Key) {
+	e.u64(uint64(k.JobID))
+	e.u64(uint64(k.Attempt))
+	e.i64(int64(k.Step))
+}
+func (e *encoder) cgroup(c Cgroup) { e.strs(c.V1); e.str(c.V2) }
+
+// decoder reads fields; after the first error everything is zero and err stays.
+type decoder struct {
+	b   []byte
+	err error
+}
+
+func (d *decoder) fail(err error) {
+	if d.err == nil {
+		d.err = err
+	}
+	d.b = nil
+}
+
+func (d *decoder) u8() byte {
+	if len(d.b) == 0 {
+		d.fail(errShort)
+		return 0
+	}
+	v := d.b[0]
+	d.b = d.b[1:]
+	return v
+}
+
+func (d *decoder) u64() uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 {
+		d.fail(errShort)
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) i64() int64 {
+	v, n := binary.Varint(d.b)
+	if n <= 0 {
+		d.fail(errShort)
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+func (d *decoder) u32() uint32 {
+	v := d.u64()
+	if v > 1<<32-1 {
+		d.fail(fmt.Errorf("%d does not fit 32 bits", v))
+		return 0
+	}
+	return uint32(v)
+}
+
+// num reads a number that must be within [lo, hi].
+func (d *decoder) num(what string, lo, hi int64) int64 {
+	v := d.i64()
+	if v < lo || v > hi {
+		d.fail(fmt.Errorf("%s %d is not between %d and %d", what, v, lo, hi))
+		return 0
+	}
+	return v
+}
+
+func (d *decoder) bool() bool {
+	switch v := d.u8(); v {
+	case 0:
+	case 1:
+		return true
+	default:
+		d.fail(fmt.Errorf("%d is no truth value", v))
+	}
+	return false
+}
+
+func (d *decoder) str() string {
+	n := d.u64()
+	if n > MaxStringBytes {
+		d.fail(fmt.Errorf("string of %d bytes, at most %d", n, MaxStringBytes))
+		return ""
+	}
+	if n > uint64(len(d.b)) {
+		d.fail(errShort)
+		return ""
+	}
+	s := string(d.b[:n])
+	d.b = d.b[n:]
+	return s
+}
+
+// count reads the length of a list whose elements take at least one byte each.
+func (d *decoder) count(what string, max int) int {
+	n := d.u64()
+	if n > uint64(max) {
+		d.fail(fmt.Errorf("%d %s, at most %d", n, what, max))
+		return 0
+	}
+	if n > uint64(len(d.b)) {
+		d.fail(errShort)
+		return 0
+	}
+	return int(n)
+}
+
+func (d *decoder) strs(what string, max int) []string {
+	n := d.count(what, max)
+	if n == 0 {
+		return nil
+	}
+	out := make([]string, 0, min(n, 256))
+	for range n {
+		out = append(out, d.str())
+		if d.err != nil {
+			return nil
+		}
+	}
+	return out
+}
+
+func (d *decoder) time() time.Time {
+	v := d.i64()
+	if v == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, v)
+}
+
+func (d *decoder) key() Key {
+	k := Key{JobID: d.u32(), Attempt: d.u32()}
+	k.Step = int32(d.num("step", -1<<31, 1<<31-1))
+	return k
+}
+
+func (d *decoder) cgroup() Cgroup {
+	return Cgroup{V1: d.strs("cgroup directories", MaxCgroupDirs), V2: d.str()}
+}
+
+// end reports the error, if any, and refuses bytes that nothing has read.
+func (d *decoder) end() error {
+	if d.err == nil && len(d.b) != 0 {
+		d.err = fmt.Errorf("%d bytes too many", len(d.b))
+	}
+	return d.err
+}
+
+func (e *encoder) launch(l *Launch) {
+	e.key(l.Key)
+	e.str(l.Path)
+	e.strs(l.Argv)
+	e.strs(l.Env)
+	e.str(l.Dir)
+	e.u64(uint64(l.UID))
+	e.u64(uint64(l.GID))
+	e.u64(uint64(len(l.Groups)))
+	for _, g := range l.Groups {
+		e.u64(uint64(g))
+	}
+	e.u64(uint64(l.Umask))
+	e.str(l.Stdin)
+	e.str(l.Stdout)
+	e.str(l.Stderr)
+	e.bool(l.Append)
+	e.u64(uint64(len(l.Limits)))
+	for _, r := range l.Limits {
+		e.i64(int64(r.Resource))
+		e.u64(r.Soft)
+		e.u64(r.Hard)
+	}
+	e.cgroup(l.Cgroup)
+	e.i64(int64(l.Nice))
+	e.u64(uint64(len(l.CPUs)))
+	for _, c := range l.CPUs {
+		e.i64(int64(c))
+	}
+}
+
+func (d *decoder) launch() Launch {
+	l := Launch{Key: d.key(), Path: d.str(), Argv: d.strs("arguments", MaxArgs), Env: d.strs("environment variables", MaxArgs),
+		Dir: d.str(), UID: d.u32(), GID: d.u32()}
+	for range d.count("groups", MaxGroups) {
+		l.Groups = append(l.Groups, d.u32())
+	}
+	l.Umask = d.u32()
+	l.Stdin, l.Stdout, l.Stderr = d.str(), d.str(), d.str()
+	l.Append = d.bool()
+	for range d.count("resource limits", MaxLimits) {
+		l.Limits = append(l.Limits, Limit{Resource: int(d.num("resource", 0, MaxLimits-1)), Soft: d.u64(), Hard: d.u64()})
+	}
+	l.Cgroup = d.cgroup()
+	l.Nice = int(d.num("nice value", -20, 19))
+	for range d.count("CPUs", MaxCPUs) {
+		l.CPUs = append(l.CPUs, int(d.num("CPU", 0, MaxCPUs-1)))
+	}
+	return l
+}
+
+func (e *encoder) event(v *Event) {
+	e.u8(byte(v.Kind))
+	e.key(v.Key)
+	e.i64(int64(v.PID))
+	e.time(v.Started)
+	e.u64(v.StartTicks)
+	e.str(v.Text)
+	e.strs(v.Notes)
+	e.u8(byte(v.Stage))
+	e.u64(uint64(v.Errno))
+	e.i64(int64(v.Code))
+	e.i64(int64(v.Signal))
+	e.bool(v.Core)
+	e.bool(v.Unknown)
+	e.i64(int64(v.UserCPU))
+	e.i64(int64(v.SysCPU))
+	e.i64(v.MaxRSSKB)
+	e.time(v.Ended)
+}
+
+func (d *decoder) event() Event {
+	v := Event{Kind: EventKind(d.u8())}
+	if d.err == nil && (v.Kind == 0 || v.Kind >= eventNo) {
+		d.fail(fmt.Errorf("unknown event kind %d", v.Kind))
+	}
+	v.Key = d.key()
+	v.PID = int(d.num("pid", 0, 1<<31-1))
+	v.Started = d.time()
+	v.StartTicks = d.u64()
+	v.Text = d.str()
+	v.Notes = d.strs("notes", MaxLimits)
+	v.Stage = Stage(d.u8())
+	if v.Stage >= stageNo {
+		d.fail(fmt.Errorf("unknown stage %d", v.Stage))
+		v.Stage = 0
+	}
+	v.Errno = syscall.Errno(d.u32())
+	v.Code = int(d.num("exit code", 0, 255))
+	v.Signal = int(d.num("signal", 0, 127))
+	v.Core, v.Unknown = d.bool(), d.bool()
+	v.UserCPU, v.SysCPU = time.Duration(d.i64()), time.Duration(d.i64())
+	v.MaxRSSKB = d.i64()
+	v.Ended = d.time()
+	return v
+}
+
+// frame appends one frame to b, its payload written by fill.
+func frame(b []byte, fill func(*encoder)) []byte {
+	at := len(b)
+	e := encoder{b: append(b, 0, 0, 0, 0)}
+	fill(&e)
+	binary.LittleEndian.PutUint32(e.b[at:], uint32(len(e.b)-at-frameHead))
+	return e.b
+}
+
+func (o *order) encode(e *encoder) {
+	e.u8(o.kind)
+	e.u64(o.seq)
+	switch o.kind {
+	case kindLaunch:
+		e.launch(&o.launch)
+	case kindSignal:
+		e.key(o.key)
+		e.i64(int64(o.sig))
+		e.u8(byte(o.scope))
+	case kindAck:
+		e.u64(uint64(len(o.keys)))
+		for _, k := range o.keys {
+			e.key(k)
+		}
+	case kindUpgrade:
+		e.str(o.path)
+	}
+}
+
+func decodeOrder(b []byte) (order, error) {
+	d := decoder{b: b}
+	o := order{kind: d.u8(), seq: d.u64()}
+	switch o.kind {
+	case kindLaunch:
+		o.launch = d.launch()
+	case kindSignal:
+		o.key = d.key()
+		o.sig = int(d.num("signal", 0, 64))
+		o.scope = Scope(d.u8())
+		if o.scope == 0 || o.scope >= scopeNo {
+			d.fail(fmt.Errorf("unknown scope %d", o.scope))
+		}
+	case kindAck:
+		for range d.count("keys", MaxAckKeys) {
+			o.keys = append(o.keys, d.key())
+		}
+	case kindUpgrade:
+		o.path = d.str()
+	case kindList, kindPing, kindShutdown:
+	default:
+		d.fail(fmt.Errorf("unknown order %d", o.kind))
+	}
+	if err := d.end(); err != nil {
+		return order{}, fmt.Errorf("order: %w", err)
+	}
+	return o, nil
+}
+
+func (r *reply) encode(e *encoder) {
+	e.u8(r.kind)
+	e.u64(r.seq)
+	switch r.kind {
+	case kindHello:
+		e.i64(int64(r.info.Protocol))
+		e.str(r.info.Version)
+		e.i64(int64(r.info.PID))
+		e.time(r.info.Started)
+		e.i64(int64(r.info.Upgrades))
+	case kindEvents:
+		e.u64(uint64(len(r.events)))
+		for i := range r.events {
+			e.event(&r.events[i])
+		}
+	case kindDone:
+		e.i64(int64(r.n))
+		e.str(r.err)
+	}
+}
+
+func decodeReply(b []byte) (reply, error) {
+	d := decoder{b: b}
+	r := reply{kind: d.u8(), seq: d.u64()}
+	switch r.kind {
+	case kindHello:
+		r.info = Info{Protocol: int(d.num("protocol", 0, 1<<31-1)), Version: d.str(), PID: int(d.num("pid", 0, 1<<31-1)),
+			Started: d.time(), Upgrades: int(d.num("upgrades", 0, 1<<31-1))}
+	case kindEvents:
+		for range d.count("events", eventsPerFrame) {
+			r.events = append(r.events, d.event())
+			if d.err != nil {
+				break
+			}
+		}
+	case kindDone:
+		r.n = int(d.num("count", 0, 1<<31-1))
+		r.err = d.str()
+	default:
+		d.fail(fmt.Errorf("unknown reply %d", r.kind))
+	}
+	if err := d.end(); err != nil {
+		return reply{}, fmt.Errorf("reply: %w", err)
+	}
+	return r, nil
+}
+
+// readFrame reads one payload into buf's memory where it fits. io.EOF only between frames.
+func readFrame(r io.Reader, buf []byte) ([]byte, error) {
+	var head [frameHead]byte
+	if _, err := io.ReadFull(r, head[:]); err != nil {
+		return nil, err
+	}
+	n := binary.LittleEndian.Uint32(head[:])
+	if n == 0 || n > MaxFrameBytes {
+		return nil, fmt.Errorf("frame of %d bytes, expected 1 to %d", n, MaxFrameBytes)
+	}
+	if cap(buf) < int(n) {
+		buf = make([]byte, n)
+	}
+	buf = buf[:n]
+	if _, err := io.ReadFull(r, buf); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		return nil, err
+	}
+	return buf, nil
+}
