@@ -1,0 +1,192 @@
+// Package script reads batch scripts for the command that submits them: Check says what is no batch
+// script, Parse finds the #SBATCH and #GBATCH lines and what looks like one and isn't.
+//
+// A directive is a line that begins, in the first column, with #SBATCH or #GBATCH, before the first
+// command: the first line that is neither empty nor a comment. Its words are quoted as real sbatch reads
+// them (22.05): single and double quotes, and a backslash that takes the next character as it is, inside
+// quotes of both kinds too; nothing is expanded; an unquoted # begins a comment even inside a word. Better
+// than there: a quoted empty word is a word, and a backslash before a blank makes it part of the word.
+//
+// It knows no option: words go to getopt.Parser.Directive, in order.
+package script
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+)
+
+const (
+	// MaxBytes is the largest script taken unless the configuration says otherwise (max_script_size).
+	MaxBytes = 4 << 20
+	// maxWarnings is how many warnings one script gets.
+	maxWarnings = 20
+)
+
+// Directive is one #SBATCH or #GBATCH line.
+type Directive struct {
+	Line int // from 1
+	Args []string
+	// Het is set on a line that separates the components of a heterogeneous job ("hetjob", "packjob");
+	// Args is then what follows that word.
+	Het bool
+}
+
+// Warning is something in a script that is likely not what its author thinks.
+type Warning struct {
+	Line int
+	Text string // a sentence without the line number
+}
+
+// String has the line number before the sentence.
+func (w Warning) String() string { return "line " + strconv.Itoa(w.Line) + ": " + w.Text }
+
+// Script is what Parse found.
+type Script struct {
+	Directives []Directive
+	Warnings   []Warning
+	// Command is the line number of the first command, where directives end; 0: there is none.
+	Command int
+}
+
+// SyntaxError is a directive that can't be read.
+type SyntaxError struct {
+	Line int
+	Text string
+}
+
+func (e *SyntaxError) Error() string { return "line " + strconv.Itoa(e.Line) + ": " + e.Text }
+
+// Parse finds the directives of a script. The error, if any, is a *SyntaxError.
+func Parse(data []byte) (*Script, error) {
+	s := &Script{}
+	var late lateLines
+	var foreign Warning // the first #PBS or #BSUB line
+	for n := 1; len(data) > 0; n++ {
+		var raw []byte
+		raw, data, _ = bytes.Cut(data, []byte{'\n'})
+		if s.Command > 0 {
+			late.line(s, n, raw)
+			if len(s.Warnings) >= maxWarnings {
+				break
+			}
+			continue
+		}
+		line := strings.TrimRight(string(raw), " \t\r")
+		rest, directive := cutPrefix(line)
+		switch {
+		case directive:
+			if err := s.directive(n, rest); err != nil {
+				return nil, err
+			}
+		case strings.TrimLeft(line, " \t") == "":
+		case strings.TrimLeft(line, " \t")[0] != '#':
+			s.Command = n
+			late.command(raw)
+		default:
+			s.suspect(n, line)
+			if foreign.Line == 0 {
+				foreign = Warning{n, foreignText(line)}
+			}
+			if foreign.Text == "" {
+				foreign.Line = 0
+			}
+		}
+	}
+	if foreign.Line != 0 && len(s.Directives) == 0 {
+		s.Warnings = append([]Warning{foreign}, s.Warnings...)
+	}
+	return s, nil
+}
+
+// cutPrefix returns what follows #SBATCH or #GBATCH.
+func cutPrefix(line string) (rest string, ok bool) {
+	if rest, ok = strings.CutPrefix(line, "#SBATCH"); ok {
+		return rest, true
+	}
+	return strings.CutPrefix(line, "#GBATCH")
+}
+
+func (s *Script) directive(n int, text string) error {
+	args, comment, err := words(text)
+	if err != "" {
+		return &SyntaxError{n, err}
+	}
+	if comment != "" {
+		s.warn(n, "everything after the # in "+strconv.Quote(comment)+" is a comment; if it belongs to the value, put the value in quotes")
+	}
+	if len(args) == 0 {
+		return nil
+	}
+	d := Directive{Line: n, Args: args}
+	if args[0] == "hetjob" || args[0] == "packjob" {
+		d.Het, d.Args = true, args[1:]
+	}
+	s.Directives = append(s.Directives, d)
+	return nil
+}
+
+func (s *Script) warn(n int, text string) {
+	if len(s.Warnings) < maxWarnings {
+		s.Warnings = append(s.Warnings, Warning{n, text})
+	}
+}
+
+// words splits a directive into its words. comment is the word that an unquoted # cuts off in its middle.
+func words(text string) (args []string, comment, problem string) {
+	var word []byte
+	inWord := false
+	var quote byte // the open quote, 0 outside
+	opened := 0
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		switch {
+		case c == '\\':
+			// The last character of a line can't be quoted: there is nothing to join it with.
+			if i++; i < len(text) {
+				word, inWord = append(word, text[i]), true
+			}
+		case quote != 0 && c == quote:
+			quote = 0
+		case quote != 0:
+			word = append(word, c)
+		case c == '"' || c == '\'':
+			quote, opened, inWord = c, i, true
+		case c == ' ' || c == '\t' || c == '\r':
+			if inWord {
+				args, word, inWord = append(args, string(word)), word[:0], false
+			}
+		case c == '#':
+			if inWord {
+				comment = strings.TrimSpace(text[lastBlank(text, i):])
+				args = append(args, string(word))
+			}
+			return args, comment, ""
+		default:
+			word, inWord = append(word, c), true
+		}
+	}
+	if quote != 0 {
+		return nil, "", "Unmatched `" + string(quote) + "` in [" + text[opened:] + "]"
+	}
+	if inWord {
+		args = append(args, string(word))
+	}
+	return args, "", ""
+}
+
+// lastBlank returns where the last blank before i is, or 0.
+func lastBlank(text string, i int) int { return max(strings.LastIndexAny(text[:i], " \t"), 0) }
+
+// Quote writes a word as a directive needs it: words(Quote(w)) is w. Line breaks can't be quoted.
+func Quote(word string) string {
+	if word != "" && !strings.ContainsAny(word, " \t\r\\\"'#") {
+		return word
+	}
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(word) + `"`
+}
+
+// Wrap makes a script of a --wrap command.
+func Wrap(command string) []byte {
+	return []byte("#!/bin/sh\n# This script was created by sbatch --wrap.\n\n" + command + "\n\n")
+}
