@@ -188,5 +188,5 @@ func Quote(word string) string {
 
 // Wrap makes a script of a --wrap command.
 func Wrap(command string) []byte {
-	return []byte("#!/bin/sh\n# This script was created by sbatch --wrap.\n\n" + command + "\n\n")
+	return []byte("#!/bin/sh\n# This script was created by sbatch --wrap.\n\n" + command + "\n")
 }

@@ -146,7 +146,7 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%.20q: %v", c.data, err)
 		}
 	}
-	if w := Wrap("python x.py"); Check(w, 0) != nil || string(w) != "#!/bin/sh\n# This script was created by sbatch --wrap.\n\npython x.py\n\n" {
+	if w := Wrap("python x.py"); Check(w, 0) != nil || string(w) != "#!/bin/sh\n# This script was created by sbatch --wrap.\n\npython x.py\n" {
 		t.Errorf("%q", w)
 	}
 }
