@@ -1,0 +1,444 @@
+package ctld
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/state"
+	"gbatch/internal/walltime"
+)
+
+// operator reports whether the caller may act on other people's jobs and on nodes: root, and the user that the
+// controller itself runs as.
+func (c *Controller) operator(who *proto.Caller) bool {
+	return who.UID == 0 || who.UID == c.opts.UID
+}
+
+// mine reports whether the caller may change a job.
+func (c *Controller) mine(who *proto.Caller, j *model.Job) bool {
+	return j.Spec.UID == who.UID || c.operator(who)
+}
+
+// choose finds what a list of references names and what the caller may touch. It gives one result per reference and,
+// for those without error, the targets for a command.
+func (c *Controller) choose(v *state.View, who *proto.Caller, refs []proto.JobRef, filter *proto.JobFilter) ([]proto.TargetResult, []state.Target, []int) {
+	results := make([]proto.TargetResult, len(refs))
+	var targets []state.Target
+	var at []int
+	for i, ref := range refs {
+		results[i].Ref = ref
+		found := resolve(v, ref)
+		if len(found) == 0 {
+			results[i].Code, results[i].Text = proto.CodeInvalidJob, proto.Text(proto.CodeInvalidJob)
+			continue
+		}
+		allowed, fits := true, false
+		for _, j := range found {
+			allowed = allowed && c.mine(who, j)
+			fits = fits || filter == nil || picked(filter, j)
+		}
+		switch {
+		case !allowed:
+			results[i].Code, results[i].Text = proto.CodeAccess, proto.Text(proto.CodeAccess)
+		case fits:
+			targets = append(targets, state.Target{Job: ref.Job, Task: ref.Task, Tasks: ref.Tasks})
+			at = append(at, i)
+		}
+	}
+	return results, targets, at
+}
+
+// cancel ends or signals jobs.
+func (c *Controller) cancel(ctx context.Context, who *proto.Caller, rq *proto.CancelRequest) (*proto.TargetsReply, error) {
+	v := c.machine.View()
+	if len(rq.Targets) > proto.MaxTargets {
+		return nil, refuse(proto.CodeBadRequest, "more than %d job ids in one command", proto.MaxTargets)
+	}
+	refs := rq.Targets
+	if len(refs) == 0 {
+		v.Jobs(func(j *model.Job) bool {
+			if !j.State.Finished() && picked(&rq.Filter, j) && c.mine(who, j) {
+				refs = append(refs, refOf(j))
+			}
+			return true
+		})
+	}
+	results, targets, at := c.choose(v, who, refs, &rq.Filter)
+	if len(targets) == 0 {
+		return &proto.TargetsReply{Results: results}, nil
+	}
+	if rq.Signal != 0 {
+		for k := range targets {
+			results[at[k]].Code, results[at[k]].Text = c.signal(v, targets[k], rq)
+		}
+		return &proto.TargetsReply{Results: results}, nil
+	}
+	res, err := c.propose(ctx, &state.Stop{Targets: targets, Event: model.EvCancel, UID: who.UID})
+	if err != nil {
+		return nil, err
+	}
+	c.report(results, at, res.Each)
+	return &proto.TargetsReply{Results: results}, nil
+}
+
+func refOf(j *model.Job) proto.JobRef {
+	switch {
+	case j.ArrayID != 0 && j.Task != model.NoTask:
+		return proto.JobRef{Job: j.ArrayID, Task: j.Task}
+	case j.IsArray():
+		return proto.JobRef{Job: j.ArrayID, Task: model.NoTask, Tasks: j.Tasks}
+	}
+	return proto.JobRef{Job: j.ID, Task: model.NoTask}
+}
+
+// report turns the state's refusals into codes and sentences.
+func (c *Controller) report(results []proto.TargetResult, at []int, each []state.Refusal) {
+	for k, r := range each {
+		code := proto.Code(0)
+		switch r {
+		case state.OK:
+			continue
+		case state.NoSuchJob:
+			code = proto.CodeInvalidJob
+		case state.AlreadyDone, state.StillEnding:
+			code = proto.CodeAlreadyDone
+		case state.NotPending:
+			code = proto.CodeRequeue
+		case state.CannotRequeue:
+			code = proto.CodeRequeue
+		default:
+			code = proto.CodeInternal
+		}
+		results[at[k]].Code, results[at[k]].Text = code, proto.Text(code)
+	}
+}
+
+// signal sends a signal to running jobs' processes. It is not replicated: a signal to a job that ends in the same
+// moment is lost, as anywhere.
+func (c *Controller) signal(v *state.View, t state.Target, rq *proto.CancelRequest) (proto.Code, string) {
+	sent, pending := false, false
+	for _, j := range resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks}) {
+		switch {
+		case j.State == model.Pending:
+			pending = true
+		case j.State.HasResources():
+			c.nodes.stop(j.Run.Alloc.Nodes[0].Node, &proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: rq.Signal, Batch: rq.Batch, Full: rq.Full})
+			sent = true
+		}
+	}
+	switch {
+	case sent:
+		return 0, ""
+	case pending:
+		return proto.CodeJobPending, proto.Text(proto.CodeJobPending)
+	}
+	return proto.CodeAlreadyDone, proto.Text(proto.CodeAlreadyDone)
+}
+
+// updateJob holds, releases, requeues and changes jobs.
+func (c *Controller) updateJob(ctx context.Context, who *proto.Caller, rq *proto.UpdateJobRequest) (*proto.TargetsReply, error) {
+	v := c.machine.View()
+	if len(rq.Targets) == 0 || len(rq.Targets) > proto.MaxTargets {
+		return nil, refuse(proto.CodeBadRequest, "name from 1 to %d jobs", proto.MaxTargets)
+	}
+	results, targets, at := c.choose(v, who, rq.Targets, nil)
+	if len(targets) == 0 {
+		return &proto.TargetsReply{Results: results}, nil
+	}
+	var res state.Result
+	var err error
+	switch rq.Action {
+	case proto.ActRequeue, proto.ActRequeueHold:
+		res, err = c.propose(ctx, &state.Stop{Targets: targets, Event: model.EvRequeue, Hold: rq.Action == proto.ActRequeueHold, UID: who.UID})
+	case proto.ActHold, proto.ActUserHold:
+		hold := model.HeldByUser
+		if rq.Action == proto.ActHold && c.operator(who) {
+			hold = model.HeldByAdmin
+		}
+		res, err = c.propose(ctx, &state.Edit{Targets: targets, Set: []state.Field{state.SetHold}, Hold: hold})
+	case proto.ActRelease:
+		keep, keptAt := targets[:0:0], at[:0:0]
+		for k, t := range targets {
+			blocked := false
+			for _, j := range resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks}) {
+				blocked = blocked || j.Hold == model.HeldByAdmin && !c.operator(who)
+			}
+			if blocked {
+				results[at[k]].Code, results[at[k]].Text = proto.CodeAccess, proto.Text(proto.CodeAccess)+": an administrator holds the job"
+				continue
+			}
+			keep, keptAt = append(keep, t), append(keptAt, at[k])
+		}
+		if len(keep) == 0 {
+			return &proto.TargetsReply{Results: results}, nil
+		}
+		at = keptAt
+		res, err = c.propose(ctx, &state.Edit{Targets: keep, Set: []state.Field{state.SetHold}, Hold: model.NotHeld})
+	case proto.ActUpdate:
+		for k := range targets {
+			edit, refusal := c.edit(v, who, targets[k], rq.Set)
+			if refusal != nil {
+				return nil, refusal
+			}
+			r, perr := c.propose(ctx, edit)
+			if perr != nil {
+				return nil, perr
+			}
+			res.Each = append(res.Each, r.Each...)
+		}
+	case proto.ActTop:
+		return nil, refuse(proto.CodeBadRequest, "top is not supported by gbatch yet: raise the job with gcontrol update JobId=N Priority=P")
+	default:
+		return nil, refuse(proto.CodeBadRequest, "unknown action %d", rq.Action)
+	}
+	if err != nil {
+		return nil, err
+	}
+	c.report(results, at, res.Each)
+	return &proto.TargetsReply{Results: results}, nil
+}
+
+// edit turns gcontrol's key=value words into one command for one job.
+func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set []model.KV) (*state.Edit, error) {
+	found := resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks})
+	if len(found) == 0 {
+		return nil, refuse(proto.CodeInvalidJob, "%d", t.Job)
+	}
+	j := found[0]
+	sp := *j.Spec
+	e := &state.Edit{Targets: []state.Target{t}, Spec: &sp}
+	specChanged, replace := false, false
+	add := func(f state.Field) { e.Set = append(e.Set, f) }
+	for _, kv := range set {
+		bad := func(format string, a ...any) error {
+			return refuse(proto.CodeBadRequest, "%s=%s: %s", kv.Key, kv.Value, fmt.Sprintf(format, a...))
+		}
+		number := func(lo, hi int64) (int64, error) {
+			n, err := strconv.ParseInt(kv.Value, 10, 64)
+			if err != nil || n < lo || n > hi {
+				return 0, bad("a whole number from %d to %d is wanted", lo, hi)
+			}
+			return n, nil
+		}
+		switch strings.ToLower(kv.Key) {
+		case "timelimit":
+			limit, err := newLimit(j, kv.Value)
+			if err != nil {
+				return nil, bad("%v", err)
+			}
+			old := sched0(j, v)
+			if j.State != model.Pending && limit > old && !c.operator(who) {
+				return nil, refuse(proto.CodeAccess, "only an operator can give a running job more time")
+			}
+			if p := v.Partition(j.Partition()); p != nil && p.MaxTimeS != model.NotSet && limit > p.MaxTimeS && !c.operator(who) {
+				return nil, refuse(proto.CodeTimeLimit, "partition %s allows %d s", p.Name, p.MaxTimeS)
+			}
+			e.LimitS = limit
+			add(state.SetLimit)
+		case "priority":
+			n, err := number(0, maxPriority)
+			if err != nil {
+				return nil, err
+			}
+			if n == 0 {
+				e.Hold = model.HeldByUser
+				add(state.SetHold)
+				continue
+			}
+			if int64(j.Priority) < n && !c.operator(who) {
+				return nil, refuse(proto.CodeAccess, "only an operator can raise a priority (it is %d)", j.Priority)
+			}
+			e.Priority = uint32(n)
+			add(state.SetPriority)
+		case "nice":
+			n, err := number(-2147483645, 2147483645)
+			if err != nil {
+				return nil, err
+			}
+			if n < int64(sp.Nice) && !c.operator(who) {
+				return nil, refuse(proto.CodeAccess, "only an operator can lower the nice value (it is %d)", sp.Nice)
+			}
+			sp.Nice, specChanged = int32(n), true
+			e.Priority = priorityOf(&sp)
+			add(state.SetPriority)
+		case "starttime", "begintime", "eligibletime":
+			ms, err := strconv.ParseInt(strings.TrimPrefix(kv.Value, "@"), 10, 64)
+			if err != nil || !strings.HasPrefix(kv.Value, "@") {
+				return nil, bad("not a moment")
+			}
+			e.Begin = model.Time(ms)
+			add(state.SetBegin)
+		case "arraytaskthrottle":
+			n, err := number(0, 1<<30)
+			if err != nil {
+				return nil, err
+			}
+			e.Throttle = int32(n)
+			add(state.SetThrottle)
+		case "dependency":
+			deps, anyOf, err := model.ParseDeps(kv.Value)
+			if err != nil {
+				return nil, refuse(proto.CodeDependency, "%v", err)
+			}
+			for _, d := range deps {
+				if d.Job != 0 && v.Job(d.Job) == nil && v.Array(d.Job) == nil {
+					return nil, refuse(proto.CodeDependency, "job %d is unknown", d.Job)
+				}
+				if d.Job == j.ID || d.Job == j.ArrayID && d.Job != 0 {
+					return nil, refuse(proto.CodeDependency, "job %d can't wait for itself", j.ID)
+				}
+			}
+			e.Deps = deps
+			sp.DepText, sp.DepAny = kv.Value, anyOf
+			add(state.SetDeps)
+		case "partition":
+			sp.Partitions, specChanged, replace = strings.Split(kv.Value, ","), true, true
+		case "account":
+			sp.Account, specChanged, replace = kv.Value, true, true
+		case "qos":
+			sp.QOS, specChanged, replace = kv.Value, true, true
+		case "numnodes", "minnodes":
+			n, err := number(1, 1<<20)
+			if err != nil {
+				return nil, err
+			}
+			sp.MinNodes, sp.MaxNodes, specChanged, replace = int32(n), int32(n), true, true
+		case "reqnodelist", "nodelist":
+			names, err := hostlist.Expand(kv.Value)
+			if err != nil {
+				return nil, bad("%v", err)
+			}
+			sp.ReqNodes, specChanged, replace = names, true, true
+		case "excnodelist":
+			names, err := hostlist.Expand(kv.Value)
+			if err != nil {
+				return nil, bad("%v", err)
+			}
+			sp.ExcNodes, specChanged, replace = names, true, true
+		case "jobname", "name":
+			sp.Name, specChanged = kv.Value, true
+		case "comment":
+			sp.Comment, specChanged = kv.Value, true
+		case "admincomment":
+			if !c.operator(who) {
+				return nil, refuse(proto.CodeAccess, "AdminComment is for operators")
+			}
+			e.Comment = kv.Value
+			add(state.SetAdminComment)
+		case "requeue":
+			n, err := number(0, 1)
+			if err != nil {
+				return nil, err
+			}
+			sp.Requeue, specChanged = n == 1, true
+		default:
+			return nil, refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update job can set; it sets TimeLimit, Priority, Nice, StartTime, ArrayTaskThrottle, Dependency, Partition, Account, QOS, NumNodes, ReqNodeList, ExcNodeList, JobName, Comment, AdminComment, Requeue", kv.Key)
+		}
+		if len(kv.Value) > proto.MaxFieldBytes {
+			return nil, bad("longer than %d bytes", proto.MaxFieldBytes)
+		}
+	}
+	if replace {
+		caller := proto.Caller{UID: sp.UID, GID: sp.GID, Groups: sp.Groups, User: sp.User, Group: sp.Group}
+		requeue := sp.Requeue
+		if _, err := c.place(v, &caller, &sp); err != nil {
+			return nil, err
+		}
+		sp.Requeue = requeue
+	}
+	if specChanged {
+		add(state.SetSpec)
+	}
+	if len(e.Set) == 0 {
+		return nil, refuse(proto.CodeBadRequest, "nothing to change: give key=value words after the job, such as TimeLimit=2:00:00")
+	}
+	return e, nil
+}
+
+// sched0 gives the limit that a job has now, seconds.
+func sched0(j *model.Job, v *state.View) int64 {
+	switch {
+	case j.Run != nil:
+		return j.Run.LimitS
+	case j.Spec.LimitS != model.NotSet:
+		return j.Spec.LimitS
+	}
+	if p := v.Partition(j.Partition()); p != nil && p.DefTimeS != model.NotSet {
+		return p.DefTimeS
+	}
+	return model.Unlimited
+}
+
+// newLimit reads TimeLimit=: a limit, or one more or less than the present (+30, -10 in minutes or any form).
+func newLimit(j *model.Job, text string) (int64, error) {
+	sign := int64(0)
+	if len(text) > 1 && (text[0] == '+' || text[0] == '-' && text != "-1") {
+		sign = 1
+		if text[0] == '-' {
+			sign = -1
+		}
+		text = text[1:]
+	}
+	s, unlimited, err := walltime.ParseLimit(text)
+	if err != nil {
+		return 0, err
+	}
+	if unlimited {
+		return model.Unlimited, nil
+	}
+	if sign == 0 {
+		return s, nil
+	}
+	old := j.Spec.LimitS
+	if j.Run != nil {
+		old = j.Run.LimitS
+	}
+	if old == model.NotSet || old >= model.Unlimited {
+		return 0, fmt.Errorf("the job has no limit of its own to add to or take from; give a whole one")
+	}
+	return max(60, old+sign*s), nil
+}
+
+// updateNode drains, resumes and takes down nodes.
+func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *proto.UpdateNodeRequest) error {
+	if !c.operator(who) {
+		return refuse(proto.CodeAccess, "nodes are changed by operators")
+	}
+	v := c.machine.View()
+	e := &state.NodeEdit{Nodes: rq.Names, Keep: true, By: who.User}
+	for _, name := range rq.Names {
+		if v.Node(name) == nil {
+			return refuse(proto.CodeInvalidNode, "%s", name)
+		}
+	}
+	for _, kv := range rq.Set {
+		switch strings.ToLower(kv.Key) {
+		case "reason":
+			e.Reason = kv.Value
+		case "state":
+			e.Keep = false
+			switch strings.ToUpper(kv.Value) {
+			case "DRAIN":
+				e.Admin = model.NodeDrain
+			case "DOWN", "FAIL":
+				e.Admin = model.NodeDown
+			case "RESUME", "IDLE", "UNDRAIN":
+				e.Admin = model.NodeUp
+			default:
+				return refuse(proto.CodeBadRequest, "State=%s: write DRAIN, DOWN, RESUME, IDLE or UNDRAIN", kv.Value)
+			}
+		default:
+			return refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update node can set; it sets State and Reason", kv.Key)
+		}
+	}
+	if !e.Keep && e.Admin != model.NodeUp && e.Reason == "" {
+		return refuse(proto.CodeBadRequest, "You must specify a reason when DOWNING a node or draining it; add Reason=\"...\"")
+	}
+	_, err := c.propose(ctx, e)
+	return err
+}

@@ -1,0 +1,95 @@
+package ctld
+
+import (
+	"fmt"
+	"strings"
+
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// configDiff lists what a new configuration changes of the present one: settings by key, partitions and nodes by name.
+func configDiff(old, new *model.Config) []proto.Change {
+	out := diffKeys("", old.Show, new.Show, "from now on")
+	oldParts, newParts := map[string]*model.Partition{}, map[string]*model.Partition{}
+	for _, p := range old.Partitions {
+		oldParts[p.Name] = p
+	}
+	for _, p := range new.Partitions {
+		newParts[p.Name] = p
+		if have := oldParts[p.Name]; have == nil {
+			out = append(out, proto.Change{Key: "PartitionName=" + p.Name, New: "Nodes=" + hostlist.Compress(p.Nodes), Effect: "a new partition"})
+		} else {
+			out = append(out, diffKeys("PartitionName="+p.Name+" ", have.Show, p.Show, "for jobs submitted and started from now on")...)
+		}
+	}
+	for _, p := range old.Partitions {
+		if newParts[p.Name] == nil {
+			out = append(out, proto.Change{Key: "PartitionName=" + p.Name, Old: "Nodes=" + hostlist.Compress(p.Nodes), Effect: "the partition goes; its running jobs end there"})
+		}
+	}
+	oldNodes, newNodes := map[string]*model.NodeDef{}, map[string]*model.NodeDef{}
+	for _, n := range old.Nodes {
+		oldNodes[n.Name] = n
+	}
+	var added, gone []string
+	for _, n := range new.Nodes {
+		newNodes[n.Name] = n
+		if have := oldNodes[n.Name]; have == nil {
+			added = append(added, n.Name)
+		} else if a, b := nodeText(have), nodeText(n); a != b {
+			out = append(out, proto.Change{Key: "NodeName=" + n.Name, Old: a, New: b, Effect: "for jobs started from now on"})
+		}
+	}
+	for _, n := range old.Nodes {
+		if newNodes[n.Name] == nil {
+			gone = append(gone, n.Name)
+		}
+	}
+	if len(added) > 0 {
+		out = append(out, proto.Change{Key: "NodeName=" + hostlist.Compress(added), New: fmt.Sprintf("%d nodes", len(added)), Effect: "usable once their gnoded has registered"})
+	}
+	if len(gone) > 0 {
+		out = append(out, proto.Change{Key: "NodeName=" + hostlist.Compress(gone), Old: fmt.Sprintf("%d nodes", len(gone)), Effect: "they take no new job"})
+	}
+	if a, b := strings.Join(old.Accounts, ","), strings.Join(new.Accounts, ","); a != b {
+		out = append(out, proto.Change{Key: "Accounts", Old: a, New: b, Effect: "for jobs submitted from now on"})
+	}
+	return out
+}
+
+// diffKeys compares two lists of settings.
+func diffKeys(prefix string, old, new []model.KV, effect string) []proto.Change {
+	was := make(map[string]string, len(old))
+	for _, kv := range old {
+		was[kv.Key] = kv.Value
+	}
+	var out []proto.Change
+	for _, kv := range new {
+		if have, ok := was[kv.Key]; !ok || have != kv.Value {
+			out = append(out, proto.Change{Key: prefix + kv.Key, Old: have, New: kv.Value, Effect: effect})
+		}
+		delete(was, kv.Key)
+	}
+	for _, kv := range old {
+		if v, left := was[kv.Key]; left {
+			out = append(out, proto.Change{Key: prefix + kv.Key, Old: v, Effect: effect})
+		}
+	}
+	return out
+}
+
+// nodeText gives a node's definition in one line.
+func nodeText(n *model.NodeDef) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "CPUs=%d Sockets=%d CoresPerSocket=%d ThreadsPerCore=%d RealMemory=%d TmpDisk=%d Weight=%d", n.CPUs, n.Sockets,
+		n.CoresPerSocket, n.ThreadsPerCore, n.MemMiB, n.TmpMiB, n.Weight)
+	if len(n.Features) > 0 {
+		b.WriteString(" Features=" + strings.Join(n.Features, ","))
+	}
+	for _, g := range n.Gres {
+		fmt.Fprintf(&b, " Gres=%s:%s:%d", g.Name, g.Type, g.Count)
+	}
+	return b.String()
+}

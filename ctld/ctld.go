@@ -1,0 +1,185 @@
+package ctld
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/rpc/pki"
+	"gbatch/internal/rpc/server"
+	"gbatch/internal/store"
+)
+
+// Controller is one gctld.
+type Controller struct {
+	opts    Options
+	log     *slog.Logger
+	machine *machine
+	store   *store.Store
+	nodes   *nodeSet
+	reports chan nodeReports
+	callers callers
+	links   links
+	bootAt  model.Time
+
+	port      *pki.Listener
+	clientTLS *tls.Config
+	socket    net.Listener
+
+	leading atomic.Bool
+	dbdUp   atomic.Bool
+	waiting atomic.Int64
+	counts  struct {
+		cycles, starts, refused, lastCycleUS, maxCycleUS, shipped atomic.Int64
+	}
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// New validates the options, binds the port and the socket, and opens the log.
+func New(o Options) (_ *Controller, err error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = o.Name
+	}
+	c := &Controller{opts: o, log: o.Logger, machine: newMachine(), nodes: newNodeSet(),
+		reports: make(chan nodeReports, reportQueue), bootAt: model.Time(time.Now().UnixMilli())}
+	c.callers = callers{host: host, seen: map[[2]uint32][2]string{}}
+	defer func() {
+		if err != nil {
+			_ = c.Close() // the first error is the one to tell
+		}
+	}()
+	serverTLS, err := pki.ServerTLS(o.PKI, pki.RoleCtld, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	if c.clientTLS, err = pki.ClientTLS(o.PKI, pki.RoleCtld, o.Name); err != nil {
+		return nil, err
+	}
+	addr := c.addrOf(o.Name)
+	c.port, err = pki.Listen(addr, serverTLS, o.Logger, pki.Accept{Proto: pki.ProtoRaft, Roles: []string{pki.RoleCtld}}, pki.Accept{Proto: pki.ProtoRPC})
+	if err != nil {
+		return nil, fmt.Errorf("controller %s can't use its address %s: %w; is another gctld running there? SlurmctldHost= and SlurmctldPort= in gbatch.conf set the address", o.Name, addr, err)
+	}
+	c.settle(c.port.Addr().String())
+	if o.Socket != "" {
+		if c.socket, err = server.ListenUnix(o.Socket, 0o666); err != nil {
+			return nil, err
+		}
+	}
+	peers := make([]store.Peer, len(o.Peers))
+	for i, p := range c.opts.Peers {
+		peers[i] = store.Peer{ID: p.Name, Addr: p.Addr}
+	}
+	c.store, err = store.Open(store.Options{ID: o.Name, Dir: o.Dir, Peers: peers, Layer: &raftLayer{c.port.Proto(pki.ProtoRaft), c.clientTLS},
+		Machine: c.machine, Logger: o.Logger, HeartbeatTimeout: o.HeartbeatTimeout, ElectionTimeout: o.ElectionTimeout})
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (c *Controller) addrOf(name string) string {
+	for _, p := range c.opts.Peers {
+		if p.Name == name {
+			return p.Addr
+		}
+	}
+	return ""
+}
+
+// settle replaces port 0 in this controller's address by the one it got; a cluster with a single controller needs no
+// fixed port.
+func (c *Controller) settle(bound string) {
+	peers := append([]Peer(nil), c.opts.Peers...)
+	for i := range peers {
+		if _, port, err := net.SplitHostPort(peers[i].Addr); err == nil && port == "0" && peers[i].Name == c.opts.Name {
+			peers[i].Addr = bound
+		}
+	}
+	c.opts.Peers = peers
+}
+
+// Addr gives the address of the controller's TLS port.
+func (c *Controller) Addr() string { return c.addrOf(c.opts.Name) }
+
+// raftLayer carries raft's connections over the controllers' shared TLS port.
+type raftLayer struct {
+	net.Listener
+	client *tls.Config
+}
+
+// Dial calls another controller.
+func (l *raftLayer) Dial(addr string, timeout time.Duration) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	return pki.Dial(ctx, addr, pki.ProtoRaft, l.client, pki.RoleCtld)
+}
+
+// Run serves until ctx ends, then gives leadership away and closes everything.
+func (c *Controller) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var wg sync.WaitGroup
+	errs := make(chan error, 4)
+	start := func(what string, f func(context.Context) error) {
+		wg.Add(1)
+		go func() {
+			defer wg.Done()
+			if err := f(ctx); err != nil && ctx.Err() == nil {
+				errs <- fmt.Errorf("%s: %w", what, err)
+				cancel()
+			}
+		}()
+	}
+	start("leader", func(ctx context.Context) error { c.lead(ctx); return nil })
+	start("daemons' port", func(ctx context.Context) error {
+		return server.Serve(ctx, c.port.Proto(pki.ProtoRPC), c.remote, server.Options{Log: c.log, Peer: pki.PeerOfConn, MaxConns: maxNodes})
+	})
+	if c.socket != nil {
+		start("local socket", func(ctx context.Context) error {
+			return server.Serve(ctx, c.socket, c.local, server.Options{Log: c.log, Idle: server.LocalIdle})
+		})
+	}
+	<-ctx.Done()
+	closeErr := c.Close()
+	wg.Wait()
+	select {
+	case err := <-errs:
+		return errors.Join(err, closeErr)
+	default:
+		return closeErr
+	}
+}
+
+// Leading reports whether this controller leads and its loops run.
+func (c *Controller) Leading() bool { return c.leading.Load() }
+
+// Close gives leadership away and releases everything. It is idempotent.
+func (c *Controller) Close() error {
+	c.closeOnce.Do(func() {
+		if c.store != nil {
+			c.closeErr = c.store.Close()
+		}
+		c.links.close()
+		if c.socket != nil {
+			_ = c.socket.Close() // closed by the server already, as a rule
+		}
+		if c.port != nil {
+			_ = c.port.Close() // as above
+		}
+	})
+	return c.closeErr
+}

@@ -1,0 +1,56 @@
+package ctld
+
+import (
+	"context"
+	"time"
+
+	"gbatch/internal/sched"
+	"gbatch/internal/state"
+)
+
+// cycle plans whenever something has changed that could let a job start.
+//
+// It is woken by every change of the facts, its own included, and runs at its own pace: all that came in between two
+// passes is one pass. The plan goes into the log as one entry, where each start is checked against the facts again;
+// a start that no longer fits is simply planned anew.
+func (c *Controller) cycle(ctx context.Context) {
+	var lastGen uint64
+	for ctx.Err() == nil {
+		changed := c.machine.Changed()
+		v := c.machine.View()
+		if v.Gen() != lastGen {
+			lastGen = v.Gen()
+			begin := time.Now()
+			plan := sched.Plan(v, c.now(), sched.Policy{Depth: int(v.Config().Params.QueueDepth)})
+			us := time.Since(begin).Microseconds()
+			c.counts.cycles.Add(1)
+			c.counts.lastCycleUS.Store(us)
+			c.counts.maxCycleUS.Store(max(us, c.counts.maxCycleUS.Load()))
+			if len(plan.Starts) > 0 || len(plan.Reasons) > 0 {
+				res, err := c.propose(ctx, &state.Starts{Epoch: c.nodes.epoch(), Plan: plan})
+				if err != nil {
+					if ctx.Err() == nil {
+						c.log.Warn("a plan was not taken", "err", err)
+					}
+					pause(ctx, waitPace)
+					continue
+				}
+				for _, r := range res.Each {
+					if r == state.OK {
+						c.counts.starts.Add(1)
+					} else {
+						c.counts.refused.Add(1)
+					}
+				}
+				if len(plan.Starts) > 0 {
+					continue // there may be more to start than one plan holds
+				}
+			}
+		}
+		select {
+		case <-changed:
+			pause(ctx, cyclePace)
+		case <-ctx.Done():
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package ctld
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/state"
+)
+
+// dispatch tells nodes what the state wants of them: launch what is CONFIGURING, end what is COMPLETING.
+//
+// The naive way, sending an order where the decision is made, loses orders when a connection or the leader breaks in
+// between. Here the state says which jobs still need a word to their node (View.Moving), and a session remembers what
+// it has been told: a new session, or a new leader, begins with nothing told and so tells everything again. Nodes
+// answer "have it" to a repeated order.
+func (c *Controller) dispatch(ctx context.Context) {
+	for ctx.Err() == nil {
+		wake := c.nodes.wake()
+		changed := c.machine.Changed()
+		c.sendOrders(c.machine.View())
+		select {
+		case <-changed:
+			pause(ctx, dispatchPace)
+		case <-wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+func (c *Controller) sendOrders(v *state.View) {
+	orders := map[*session]*proto.Orders{}
+	of := func(s *session) *proto.Orders {
+		o := orders[s]
+		if o == nil {
+			o = &proto.Orders{Epoch: c.nodes.epoch()}
+			orders[s] = o
+		}
+		return o
+	}
+	v.Moving(func(j *model.Job) bool {
+		s := c.nodes.session(j.Run.Alloc.Nodes[0].Node)
+		if s == nil {
+			return true
+		}
+		key := proto.Attempt{Job: j.ID, Attempt: j.Attempt}
+		switch j.State {
+		case model.Configuring:
+			if s.tell(key, toldLaunch) {
+				l, err := c.launchOf(v, j)
+				if err != nil {
+					c.log.Error("a job can't be launched", "job", j.ID, "err", err)
+					return true
+				}
+				of(s).Launch = append(of(s).Launch, l)
+			}
+		case model.Completing:
+			if s.tell(key, toldStop) {
+				of(s).Stop = append(of(s).Stop, c.stopOf(v, j))
+			}
+		}
+		return true
+	})
+	for s, o := range orders {
+		s.send(o)
+	}
+}
+
+func (c *Controller) launchOf(v *state.View, j *model.Job) (*proto.Launch, error) {
+	l := &proto.Launch{Job: j.ID, Attempt: j.Attempt, ArrayID: j.ArrayID, Task: j.Task, Spec: j.Spec,
+		Script: v.Blob(j.Spec.Script), Env: v.Blob(j.Spec.Env), Part: j.Run.Partition, LimitS: j.Run.LimitS,
+		Start: j.Run.Start, Restarts: j.Restarts, Alloc: j.Run.Alloc}
+	if l.Script.Key == "" {
+		return nil, fmt.Errorf("its script %.12s is missing", j.Spec.Script)
+	}
+	if a := v.Array(j.ArrayID); a != nil {
+		l.Array = proto.ArrayShape{Count: a.Total, Min: a.Min, Max: a.Max, Step: a.Step}
+	}
+	return l, nil
+}
+
+func (c *Controller) stopOf(v *state.View, j *model.Job) *proto.Stop {
+	st := &proto.Stop{Job: j.ID, Attempt: j.Attempt, Cause: j.Run.Stop, KillWaitS: v.Config().Params.KillWaitS}
+	why := ""
+	switch j.Run.Stop {
+	case model.StopTimeLimit:
+		why = " DUE TO TIME LIMIT"
+	case model.StopPreempt:
+		why = " DUE TO PREEMPTION"
+	case model.StopNodeFail:
+		why = " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS"
+	case model.StopRequeue, model.StopRequeueHold:
+		why = " DUE TO JOB REQUEUE"
+	}
+	at := time.UnixMilli(int64(j.Run.StopAt)).Format("2006-01-02T15:04:05")
+	st.Line = fmt.Sprintf("slurmstepd: error: *** JOB %d ON %s CANCELLED AT %s%s ***", j.ID, j.Run.Alloc.Nodes[0].Node, at, why)
+	return st
+}

@@ -1,0 +1,177 @@
+package ctld
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/state"
+	"gbatch/internal/store"
+)
+
+// The loops that only the leader runs start and end here. Each is level-triggered and idempotent: it looks at the
+// facts and does what is missing, so that nothing has to be handed over.
+
+// lead follows the store's leadership until ctx ends.
+func (c *Controller) lead(ctx context.Context) {
+	var stop func()
+	defer func() {
+		if stop != nil {
+			stop()
+		}
+	}()
+	for {
+		select {
+		case is := <-c.store.LeaderCh():
+			if stop != nil {
+				stop()
+				stop = nil
+			}
+			if is {
+				stop = c.startLeading(ctx)
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// startLeading starts the leader's loops and gives the function that ends them.
+func (c *Controller) startLeading(parent context.Context) func() {
+	ctx, cancel := context.WithCancel(parent)
+	var wg sync.WaitGroup
+	wg.Add(1)
+	go func() {
+		defer wg.Done()
+		if err := c.store.Barrier(ctx); err != nil {
+			c.log.Warn("leading ends before it began", "err", err)
+			return
+		}
+		c.log.Info("leading", "term", c.store.Term())
+		if err := c.firstConfig(ctx); err != nil {
+			c.log.Error("the configuration can't be replicated", "err", err)
+			return
+		}
+		c.nodes.lead(c.store.Term(), time.Now())
+		c.leading.Store(true)
+		for _, loop := range []func(context.Context){c.cycle, c.dispatch, c.collect, c.clock, c.ship} {
+			wg.Add(1)
+			go func() {
+				defer wg.Done()
+				loop(ctx)
+			}()
+		}
+	}()
+	return func() {
+		cancel()
+		c.leading.Store(false)
+		c.nodes.drop()
+		wg.Wait()
+		c.log.Info("not leading any more")
+	}
+}
+
+// firstConfig gives a new cluster its configuration, and warns when an old one's differs from the files.
+func (c *Controller) firstConfig(ctx context.Context) error {
+	cfg, problems := c.loadConfig()
+	have := c.machine.View().Config()
+	if have.Cluster != "" {
+		if cfg != nil && cfg.Hash != have.Hash {
+			c.log.Warn("the configuration files differ from the cluster's configuration, which stays; gcontrol reconfigure --dry-run shows the difference")
+		}
+		return nil
+	}
+	if cfg == nil {
+		return errors.New(firstProblem(problems))
+	}
+	var id [8]byte
+	if _, err := rand.Read(id[:]); err != nil {
+		return fmt.Errorf("draw the cluster's instance number: %w", err)
+	}
+	_, err := c.propose(ctx, &state.SetConfig{Config: cfg, Instance: binary.BigEndian.Uint64(id[:]) | 1})
+	return err
+}
+
+// clock proposes a Tick when time alone has changed something, and marks nodes that have gone silent.
+func (c *Controller) clock(ctx context.Context) {
+	for {
+		changed := c.machine.Changed()
+		v := c.machine.View()
+		now := c.now()
+		if lost := c.nodes.silent(v, time.Now()); len(lost) > 0 {
+			c.log.Warn("nodes do not answer", "nodes", lost)
+			if _, err := c.propose(ctx, &state.Lost{Nodes: lost}); err != nil && ctx.Err() == nil {
+				c.log.Warn("can't mark silent nodes", "err", err)
+			}
+			continue
+		}
+		wait := time.Second // the pace at which silent nodes are looked for
+		if due := v.NextDue(); due != 0 {
+			if due <= now {
+				if _, err := c.propose(ctx, &state.Tick{}); err != nil && ctx.Err() == nil {
+					c.log.Warn("can't let time pass", "err", err)
+					pause(ctx, waitPace)
+				}
+				continue
+			}
+			wait = min(wait, time.Duration(due-now)*time.Millisecond)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-changed:
+			timer.Stop()
+			pause(ctx, waitPace)
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+		}
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// propose puts one command into the log and gives the state's answer.
+func (c *Controller) propose(ctx context.Context, b state.Body) (state.Result, error) {
+	data, err := state.Encode(c.now(), b)
+	if err != nil {
+		return state.Result{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	defer cancel()
+	out, err := c.store.Propose(ctx, data)
+	switch {
+	case errors.Is(err, store.ErrNotLeader), errors.Is(err, store.ErrLeadershipLost):
+		return state.Result{}, refuse(proto.CodeNotLeader, "leadership has just moved; try again")
+	case errors.Is(err, store.ErrQueueFull), errors.Is(err, context.DeadlineExceeded):
+		return state.Result{}, refuse(proto.CodeBusy, "Socket timed out on send/recv operation")
+	case errors.Is(err, store.ErrTooLarge):
+		return state.Result{}, refuse(proto.CodeBadRequest, "the request is too large for one log entry")
+	case err != nil:
+		return state.Result{}, err
+	}
+	res, ok := out.(state.Result)
+	if !ok {
+		return state.Result{}, errors.New("the store answered with something that is no result")
+	}
+	return res, nil
+}
+
+// now gives the moment as the leader stamps it.
+func (c *Controller) now() model.Time { return model.Time(time.Now().UnixMilli()) }
+
+// pause waits for d or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,85 @@
+package ctld
+
+import (
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"gbatch/internal/state"
+)
+
+// machine owns the state for the store: it applies log entries under one lock, hands out Views, and tells everybody
+// who waits that something has changed.
+type machine struct {
+	mu      sync.Mutex
+	st      *state.State
+	view    atomic.Pointer[state.View]
+	dirty   atomic.Bool
+	changed chan struct{} // closed and replaced at every change; under mu
+}
+
+func newMachine() *machine {
+	m := &machine{st: state.New(), changed: make(chan struct{})}
+	m.view.Store(m.st.View())
+	return m
+}
+
+// Apply folds one log entry. An entry that can't be decoded panics: the log is damaged, or newer than this version,
+// and going on would let replicas differ.
+func (m *machine) Apply(index uint64, cmds [][]byte) []any {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]any, len(cmds))
+	for i, data := range cmds {
+		c, err := state.Decode(data)
+		if err != nil {
+			panic(fmt.Sprintf("log entry %d, command %d of %d: %v", index, i+1, len(cmds), err))
+		}
+		out[i] = m.st.Apply(c)
+	}
+	m.dirty.Store(true)
+	close(m.changed)
+	m.changed = make(chan struct{})
+	return out
+}
+
+// Freeze gives a writer of the present facts.
+func (m *machine) Freeze() func(io.Writer) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.st.Freeze()
+}
+
+// Restore replaces the facts with a snapshot.
+func (m *machine) Restore(r io.Reader) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.st.Restore(r); err != nil {
+		return err
+	}
+	m.dirty.Store(true)
+	close(m.changed)
+	m.changed = make(chan struct{})
+	return nil
+}
+
+// View gives the present facts. It is made only when somebody asks after a change.
+func (m *machine) View() *state.View {
+	if !m.dirty.Load() {
+		return m.view.Load()
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dirty.Swap(false) {
+		m.view.Store(m.st.View())
+	}
+	return m.view.Load()
+}
+
+// Changed gives a channel that is closed at the next change. Take it before the View that it guards.
+func (m *machine) Changed() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.changed
+}

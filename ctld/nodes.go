@@ -1,0 +1,375 @@
+package ctld
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+	"gbatch/internal/state"
+)
+
+// nodeSet holds the leader's sessions with node daemons: who is connected, when each was last heard, what it was told.
+// None of it is replicated; a new leader begins empty and nodes register again.
+type nodeSet struct {
+	mu       sync.Mutex
+	sessions map[string]*session
+	term     uint64
+	since    time.Time            // when this controller began to lead
+	left     map[string]time.Time // when a node's last session was heard last
+	woken    chan struct{}        // closed and replaced when dispatch has to look again
+}
+
+func newNodeSet() *nodeSet {
+	return &nodeSet{sessions: map[string]*session{}, left: map[string]time.Time{}, woken: make(chan struct{})}
+}
+
+// session is one node's connection.
+type session struct {
+	node  string
+	conn  *rpc.Conn
+	epoch uint64
+
+	mu   sync.Mutex
+	told map[proto.Attempt]telling
+	seen time.Time
+	beat proto.Heartbeat
+}
+
+type telling uint8
+
+const (
+	toldLaunch telling = 1 << iota
+	toldStop
+)
+
+// tell reports whether the node still has to be told, and notes that it is.
+func (s *session) tell(key proto.Attempt, what telling) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.told[key]&what != 0 {
+		return false
+	}
+	s.told[key] |= what
+	return true
+}
+
+func (s *session) forget(key proto.Attempt) {
+	s.mu.Lock()
+	delete(s.told, key)
+	s.mu.Unlock()
+}
+
+func (s *session) heard(now time.Time) {
+	s.mu.Lock()
+	s.seen = now
+	s.mu.Unlock()
+}
+
+// send writes orders. A failing connection ends the session; the next one tells everything again.
+func (s *session) send(o *proto.Orders) {
+	body, err := proto.Encode(o)
+	if err == nil {
+		err = s.conn.WriteFrame(proto.KindOrders, 0, 0, body)
+	}
+	if err != nil {
+		_ = s.conn.Close() // the reader sees it and ends the session
+	}
+}
+
+func (n *nodeSet) lead(term uint64, now time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.term, n.since = term, now
+}
+
+func (n *nodeSet) epoch() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.term
+}
+
+// drop ends every session: the nodes look for the new leader.
+func (n *nodeSet) drop() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.sessions {
+		_ = s.conn.Close() // nothing is left to say
+	}
+	n.sessions = map[string]*session{}
+}
+
+func (n *nodeSet) session(node string) *session {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.sessions[node]
+}
+
+func (n *nodeSet) connected(node string) bool { return n.session(node) != nil }
+
+func (n *nodeSet) wake() <-chan struct{} {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.woken
+}
+
+// enter makes s the node's session; an older one is ended.
+func (n *nodeSet) enter(s *session) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if old := n.sessions[s.node]; old != nil {
+		_ = old.conn.Close() // the node has begun anew
+	}
+	n.sessions[s.node] = s
+	close(n.woken)
+	n.woken = make(chan struct{})
+}
+
+func (n *nodeSet) leave(s *session) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.sessions[s.node] == s {
+		delete(n.sessions, s.node)
+		s.mu.Lock()
+		n.left[s.node] = s.seen
+		s.mu.Unlock()
+	}
+}
+
+// feel fills in what the last heartbeat said.
+func (n *nodeSet) feel(node string, info *proto.NodeInfo) {
+	s := n.session(node)
+	if s == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	info.SeenAt = model.Time(s.seen.UnixMilli())
+	if s.beat.FreeMemMiB != 0 || s.beat.LoadMilli != 0 {
+		info.LoadMilli, info.FreeMemMiB = s.beat.LoadMilli, s.beat.FreeMemMiB
+	}
+}
+
+// stop sends a node a Stop at once, outside of dispatch: for signals.
+func (n *nodeSet) stop(node string, st *proto.Stop) {
+	if s := n.session(node); s != nil {
+		s.send(&proto.Orders{Epoch: n.epoch(), Stop: []*proto.Stop{st}})
+	}
+}
+
+// silent lists nodes that the facts call up and that have not been heard for SlurmdTimeout: by this leader, which
+// gives them as long again after it began to lead.
+func (n *nodeSet) silent(v *state.View, now time.Time) []string {
+	limit := time.Duration(v.Config().Params.NodeTimeoutS) * time.Second
+	if limit == 0 {
+		return nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now.Sub(n.since) < limit {
+		return nil
+	}
+	var out []string
+	v.Nodes(func(node *model.Node) bool {
+		if node.Link != model.LinkUp {
+			return true
+		}
+		seen := time.UnixMilli(int64(node.LinkAt))
+		if seen.Before(n.since) {
+			seen = n.since
+		}
+		if s := n.sessions[node.Def.Name]; s != nil {
+			s.mu.Lock()
+			seen = s.seen
+			s.mu.Unlock()
+		} else if left := n.left[node.Def.Name]; left.After(seen) {
+			seen = left
+		}
+		if now.Sub(seen) > limit {
+			out = append(out, node.Def.Name)
+		}
+		return true
+	})
+	return out
+}
+
+// hello registers a node and then serves its session until the connection ends.
+func (c *Controller) hello(ctx context.Context, name string, h *proto.Hello, hijack func(*proto.Welcome) (*rpc.Conn, error)) error {
+	if !c.leading.Load() {
+		return c.notLeading()
+	}
+	if h.Node != name {
+		return refuse(proto.CodeAccess, "the certificate is for node %s, the daemon says it is %s; start gnoded with -N %s or issue a certificate for %s (gbatch cert issue)", name, h.Node, name, h.Node)
+	}
+	v := c.machine.View()
+	n := v.Node(h.Node)
+	if n == nil {
+		return refuse(proto.CodeInvalidNode, "node %s is not in the configuration; add a NodeName=%s line to gbatch.conf and run gcontrol reconfigure", h.Node, h.Node)
+	}
+	join := &state.Join{Node: h.Node, BootID: h.BootID, BootAt: h.BootAt, UpSince: h.UpSince, Version: h.Version,
+		OS: h.Hw.OS, Arch: h.Hw.Arch, Problem: lacks(n.Def, &h.Hw)}
+	if h.Instance != 0 && h.Instance != v.Instance() {
+		h.Known = nil // numbers of another history: the node ends those attempts by itself
+	}
+	for _, a := range h.Known {
+		join.Known = append(join.Known, state.Report{Job: a.Job, Attempt: a.Attempt})
+	}
+	if _, err := c.propose(ctx, join); err != nil {
+		return err
+	}
+	p := v.Config().Params
+	epoch := c.nodes.epoch()
+	conn, err := hijack(&proto.Welcome{Cluster: v.Config().Cluster, Epoch: epoch, HeartbeatS: p.HeartbeatS, KillWaitS: p.KillWaitS, Def: n.Def, Instance: v.Instance()})
+	if err != nil {
+		return err
+	}
+	s := &session{node: h.Node, conn: conn, epoch: epoch, told: map[proto.Attempt]telling{}, seen: time.Now()}
+	c.forgetUnknown(s, h.Known)
+	c.nodes.enter(s)
+	defer c.nodes.leave(s)
+	c.log.Info("node registered", "node", h.Node, "version", h.Version, "known", len(h.Known), "problem", join.Problem)
+	err = c.serveNode(ctx, s)
+	c.log.Info("node session ended", "node", h.Node, "err", err)
+	return nil
+}
+
+// forgetUnknown tells a node to end attempts that the facts know nothing of.
+func (c *Controller) forgetUnknown(s *session, known []proto.Attempt) {
+	v := c.machine.View()
+	o := &proto.Orders{Epoch: s.epoch}
+	for _, a := range known {
+		if j := v.Job(a.Job); j == nil || j.Attempt != a.Attempt || !j.State.HasResources() {
+			o.Forget = append(o.Forget, a)
+		}
+	}
+	if len(o.Forget) > 0 {
+		s.send(o)
+	}
+}
+
+// lacks tells what a node has less of than the configuration says, or "".
+func lacks(def *model.NodeDef, hw *proto.Hardware) string {
+	if hw.Virtual || def.Virtual {
+		return ""
+	}
+	switch {
+	case hw.CPUs < def.CPUs:
+		return fmt.Sprintf("Low CPUs (reported:%d < configured:%d)", hw.CPUs, def.CPUs)
+	case hw.MemMiB < def.MemMiB:
+		return fmt.Sprintf("Low RealMemory (reported:%d < configured:%d)", hw.MemMiB, def.MemMiB)
+	case hw.TmpMiB < def.TmpMiB:
+		return fmt.Sprintf("Low TmpDisk (reported:%d < configured:%d)", hw.TmpMiB, def.TmpMiB)
+	}
+	for _, g := range def.Gres {
+		n := int32(0)
+		for _, have := range hw.Gres {
+			if have.Name == g.Name && (g.Type == "" || have.Type == g.Type) {
+				n += have.Count
+			}
+		}
+		if n < g.Count {
+			return fmt.Sprintf("gres/%s count reported lower than configured (%d < %d)", g.Name, n, g.Count)
+		}
+	}
+	return ""
+}
+
+// serveNode reads what a node says until its connection ends.
+func (c *Controller) serveNode(ctx context.Context, s *session) error {
+	var f rpc.Frame
+	for {
+		if err := s.conn.ReadFrame(&f); err != nil {
+			return err
+		}
+		s.heard(time.Now())
+		switch f.Kind {
+		case proto.KindHeartbeat:
+			var hb proto.Heartbeat
+			if err := proto.Decode(f.Body, &hb); err != nil {
+				return err
+			}
+			s.mu.Lock()
+			s.beat = hb
+			s.mu.Unlock()
+		case proto.KindReports:
+			var r proto.Reports
+			if err := proto.Decode(f.Body, &r); err != nil {
+				return err
+			}
+			select {
+			case c.reports <- nodeReports{s, r.Reports}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		default:
+			return fmt.Errorf("node %s sent a frame of kind %d, which is none of a node's", s.node, f.Kind)
+		}
+	}
+}
+
+// nodeReports is one message of reports on its way into the log.
+type nodeReports struct {
+	s    *session
+	list []*proto.Report
+}
+
+// collect puts what nodes report into the log: everything that has arrived is one entry, then each node is told which
+// of its reports are safe.
+func (c *Controller) collect(ctx context.Context) {
+	for {
+		var batch []nodeReports
+		select {
+		case first := <-c.reports:
+			batch = append(batch, first)
+		case <-ctx.Done():
+			return
+		}
+		n := len(batch[0].list)
+		for more := true; more && n < reportBatch; {
+			select {
+			case next := <-c.reports:
+				batch = append(batch, next)
+				n += len(next.list)
+			default:
+				more = false
+			}
+		}
+		cmd := &state.Reports{Reports: make([]state.Report, 0, n)}
+		for _, b := range batch {
+			for _, r := range b.list {
+				cmd.Reports = append(cmd.Reports, state.Report{Kind: state.ReportKind(r.Kind), Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: r.Exit, Text: r.Text})
+				if r.Kind == proto.ReportLaunchFailed {
+					c.log.Warn("launch failed", "node", b.s.node, "job", r.Job, "attempt", r.Attempt, "why", r.Text)
+				}
+			}
+		}
+		if _, err := c.propose(ctx, cmd); err != nil {
+			if ctx.Err() == nil {
+				c.log.Warn("reports of nodes were not taken; the nodes send them again", "err", err)
+			}
+			for _, b := range batch {
+				_ = b.s.conn.Close() // the node registers again and repeats what was not acknowledged
+			}
+			continue
+		}
+		for _, b := range batch {
+			ack := &proto.ReportAck{Seqs: make([]uint64, 0, len(b.list))}
+			for _, r := range b.list {
+				ack.Seqs = append(ack.Seqs, r.Seq)
+				if r.Kind != proto.ReportStarted {
+					b.s.forget(proto.Attempt{Job: r.Job, Attempt: r.Attempt})
+				}
+			}
+			body, err := proto.Encode(ack)
+			if err == nil {
+				err = b.s.conn.WriteFrame(proto.KindReportAck, 0, 0, body)
+			}
+			if err != nil {
+				_ = b.s.conn.Close() // as above
+			}
+		}
+	}
+}

@@ -1,0 +1,73 @@
+package ctld
+
+import (
+	"errors"
+	"log/slog"
+	"time"
+
+	"gbatch/internal/conf"
+	"gbatch/internal/model"
+)
+
+// Peer is one controller of the cluster.
+type Peer struct {
+	Name string
+	Addr string // host:port of its one TLS port
+}
+
+// Options say what a controller is. Those that change decisions are not here: they are in the replicated
+// configuration.
+type Options struct {
+	Name  string // of this controller, one of Peers
+	Peers []Peer // all controllers
+	Dir   string // raft log and snapshots
+	PKI   string // directory with ca.crt and this controller's certificate
+
+	Socket  string // path of the local socket; "": none
+	DbdAddr string // of gdbd; "": no accounting is shipped
+
+	// Load reads the configuration from its files, for the first start and for reconfigure.
+	Load func() (*conf.Config, []conf.Problem)
+
+	UID     uint32 // whose jobs and commands count as the operator's, beside root's
+	Version string
+	Paths   []model.KV // local settings, for gcontrol show config
+	Logger  *slog.Logger
+
+	HeartbeatTimeout time.Duration // of raft; 0: the store's default
+	ElectionTimeout  time.Duration
+}
+
+// Limits and paces of a controller.
+const (
+	cyclePace      = 2 * time.Millisecond // between two planning passes
+	dispatchPace   = time.Millisecond
+	waitPace       = 10 * time.Millisecond // between two looks of a WaitRequest
+	proposeTimeout = 20 * time.Second
+	maxWaiters     = 2048
+	maxNodes       = 16384
+	maxScriptBytes = 64 << 20
+	maxEnvBytes    = 64 << 20
+	outboxBatch    = 1000                  // records in one Put
+	outboxPace     = 20 * time.Millisecond // between two batches: more events of one job become one
+	outboxRetryMin = 200 * time.Millisecond
+	outboxRetryMax = 10 * time.Second
+	reportQueue    = 1024 // messages from nodes that wait for the log
+	reportBatch    = 4096 // reports in one log entry
+	dialTimeout    = 3 * time.Second
+)
+
+func (o *Options) check() error {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.Load == nil {
+		return errors.New("ctld: Options.Load is missing")
+	}
+	for _, p := range o.Peers {
+		if p.Name == o.Name {
+			return nil
+		}
+	}
+	return errors.New("this controller, '" + o.Name + "', is not among the configured ones (SlurmctldHost=NAME(ADDRESS)); give its name with -N")
+}

@@ -1,0 +1,378 @@
+package ctld
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"gbatch/internal/blob"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/state"
+)
+
+// stream sends one frame of a streamed answer.
+type stream func(msg message) error
+
+// jobs answers a list of jobs from a View: submissions and planning go on beside it.
+func (c *Controller) jobs(rq *proto.JobsRequest, send stream) error {
+	v := c.machine.View()
+	if len(rq.Filter.Jobs) > proto.MaxTargets {
+		return refuse(proto.CodeBadRequest, "more than %d job ids in one query", proto.MaxTargets)
+	}
+	chunk := proto.JobsChunk{Now: c.now()}
+	var err error
+	give := func(j *model.Job) bool {
+		if !picked(&rq.Filter, j) || rq.Default && len(rq.Filter.States) == 0 && j.State.Finished() {
+			return true
+		}
+		chunk.Jobs = append(chunk.Jobs, j)
+		if len(chunk.Jobs) == proto.ChunkJobs {
+			err = send(&chunk)
+			chunk.Jobs = chunk.Jobs[:0]
+		}
+		return err == nil
+	}
+	if len(rq.Filter.Jobs) > 0 {
+		known := 0
+		for _, ref := range rq.Filter.Jobs {
+			for _, j := range resolve(v, ref) {
+				known++
+				give(j)
+			}
+		}
+		if known == 0 && len(rq.Filter.Jobs) == 1 {
+			return refuse(proto.CodeInvalidJob, "")
+		}
+	} else {
+		v.Jobs(give)
+	}
+	if err == nil && len(chunk.Jobs) > 0 {
+		err = send(&chunk)
+	}
+	return err
+}
+
+// resolve gives the records that a reference names: a job, an array with all its tasks, or some tasks. For a task
+// that has not started that is the array's own record.
+func resolve(v *state.View, ref proto.JobRef) []*model.Job {
+	var out []*model.Job
+	switch {
+	case ref.Task != model.NoTask || len(ref.Tasks) > 0:
+		tasks := ref.Tasks
+		if len(tasks) == 0 {
+			tasks = model.TaskSet{{Lo: ref.Task, Hi: ref.Task, Step: 1}}
+		}
+		owner, ownerIn := v.Job(ref.Job), false
+		tasks.Each(func(t int32) bool {
+			if j := v.Task(ref.Job, t); j != nil {
+				out = append(out, j)
+			} else if owner != nil && owner.Tasks.Has(t) && !ownerIn {
+				out, ownerIn = append(out, owner), true
+			}
+			return true
+		})
+	default:
+		j := v.Job(ref.Job)
+		if j != nil {
+			out = append(out, j)
+		}
+		if v.Array(ref.Job) != nil {
+			v.Tasks(ref.Job, func(t *model.Job) bool {
+				if t.ID != ref.Job {
+					out = append(out, t)
+				}
+				return true
+			})
+		}
+	}
+	return out
+}
+
+// picked reports whether a job fits every part of a filter but Jobs.
+func picked(f *proto.JobFilter, j *model.Job) bool {
+	if len(f.Users) > 0 && !hasUID(f.Users, j.Spec.UID) || hasUID(f.NotUsers, j.Spec.UID) {
+		return false
+	}
+	if len(f.States) > 0 {
+		ok := false
+		for _, s := range f.States {
+			ok = ok || s == j.State
+		}
+		if !ok {
+			return false
+		}
+	}
+	if len(f.Names) > 0 && !hasName(f.Names, j.Spec.Name) || len(f.Accounts) > 0 && !hasName(f.Accounts, j.Spec.Account) ||
+		len(f.QOS) > 0 && !hasName(f.QOS, j.Spec.QOS) {
+		return false
+	}
+	if len(f.Partitions) > 0 {
+		ok := false
+		for _, p := range f.Partitions {
+			ok = ok || hasName(j.Spec.Partitions, p)
+		}
+		if !ok {
+			return false
+		}
+	}
+	if len(f.Nodes) > 0 {
+		if j.Run == nil {
+			return false
+		}
+		for i := range j.Run.Alloc.Nodes {
+			if hasName(f.Nodes, j.Run.Alloc.Nodes[i].Node) {
+				return true
+			}
+		}
+		return false
+	}
+	return true
+}
+
+func hasUID(list []uint32, uid uint32) bool {
+	for _, u := range list {
+		if u == uid {
+			return true
+		}
+	}
+	return false
+}
+
+func hasName(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Controller) nodesList(rq *proto.NodesRequest, send stream) error {
+	v := c.machine.View()
+	parts := map[string][]string{}
+	for _, p := range v.Config().Partitions {
+		for _, n := range p.Nodes {
+			parts[n] = append(parts[n], p.Name)
+		}
+	}
+	names := rq.Names
+	if len(names) == 0 {
+		for _, d := range v.Config().Nodes {
+			names = append(names, d.Name)
+		}
+	}
+	chunk := proto.NodesChunk{Now: c.now()}
+	for _, name := range names {
+		n := v.Node(name)
+		if n == nil {
+			return refuse(proto.CodeInvalidNode, "node %s is not defined", name)
+		}
+		info := &proto.NodeInfo{Node: n, LoadMilli: -1, FreeMemMiB: -1, Partitions: parts[name]}
+		c.nodes.feel(name, info)
+		chunk.Nodes = append(chunk.Nodes, info)
+		if len(chunk.Nodes) == proto.ChunkJobs {
+			if err := send(&chunk); err != nil {
+				return err
+			}
+			chunk.Nodes = nil
+		}
+	}
+	if len(chunk.Nodes) > 0 {
+		return send(&chunk)
+	}
+	return nil
+}
+
+func (c *Controller) partitions() *proto.PartitionsReply {
+	v := c.machine.View()
+	out := &proto.PartitionsReply{Now: c.now(), Partitions: v.Config().Partitions}
+	for _, p := range out.Partitions {
+		cpus, sum := int64(0), proto.GresTotals{}
+		for _, name := range p.Nodes {
+			n := v.Node(name)
+			if n == nil {
+				continue
+			}
+			cpus += int64(n.Def.CPUs)
+			sum.MemMiB += n.Def.MemMiB
+			for _, g := range n.Def.Gres {
+				sum.Gres = addCount(sum.Gres, g)
+			}
+		}
+		out.TotalCPUs = append(out.TotalCPUs, cpus)
+		out.Gres = append(out.Gres, sum)
+	}
+	return out
+}
+
+func addCount(list []model.GresCount, g model.GresDef) []model.GresCount {
+	for i := range list {
+		if list[i].Name == g.Name && list[i].Type == g.Type {
+			list[i].Count += int64(g.Count)
+			return list
+		}
+	}
+	return append(list, model.GresCount{Name: g.Name, Type: g.Type, Count: int64(g.Count)})
+}
+
+// wait answers once the job is over, or after proto.MaxWaitS.
+func (c *Controller) wait(ctx context.Context, rq *proto.WaitRequest) (*proto.WaitReply, error) {
+	if c.waiting.Add(1) > maxWaiters {
+		c.waiting.Add(-1)
+		return nil, refuse(proto.CodeBusy, "more than %d commands wait for jobs already; ask with gqueue now and then instead", maxWaiters)
+	}
+	defer c.waiting.Add(-1)
+	until := time.NewTimer(proto.MaxWaitS * time.Second)
+	defer until.Stop()
+	for {
+		changed := c.machine.Changed()
+		v := c.machine.View()
+		if r, ok := outcome(v, rq.Job); !ok {
+			return nil, refuse(proto.CodeInvalidJob, "%d", rq.Job)
+		} else if r.Done {
+			return r, nil
+		}
+		select {
+		case <-changed:
+			pause(ctx, waitPace)
+		case <-until.C:
+			return &proto.WaitReply{}, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// outcome tells how a job or a whole array has ended.
+func outcome(v *state.View, id model.JobID) (*proto.WaitReply, bool) {
+	if a := v.Array(id); a != nil {
+		r := &proto.WaitReply{Done: a.Done == a.Total, State: model.Completed, Code: a.MaxExit}
+		if a.Failed > 0 {
+			r.State = model.Failed
+		}
+		return r, true
+	}
+	j := v.Job(id)
+	if j == nil {
+		return nil, false
+	}
+	r := &proto.WaitReply{Done: j.State.Finished(), State: j.State}
+	if j.End != nil {
+		r.Code, r.Signal = j.End.Exit.Code, j.End.Exit.Signal
+	}
+	return r, true
+}
+
+// shares lists accounts and their users with what they have used.
+func (c *Controller) shares(rq *proto.SharesRequest) *proto.SharesReply {
+	v := c.machine.View()
+	used := map[string]int64{}
+	users := map[string][]*state.Usage{}
+	order := append([]string(nil), v.Config().Accounts...)
+	known := map[string]bool{}
+	for _, a := range order {
+		known[a] = true
+	}
+	total := int64(0)
+	v.Usages(func(u *state.Usage) bool {
+		if !known[u.Account] {
+			known[u.Account] = true
+			order = append(order, u.Account)
+		}
+		used[u.Account] += u.CPUMS
+		users[u.Account] = append(users[u.Account], u)
+		total += u.CPUMS
+		return true
+	})
+	part := func(ms int64) float64 {
+		if total == 0 {
+			return 0
+		}
+		return float64(ms) / float64(total)
+	}
+	out := &proto.SharesReply{Rows: []proto.ShareRow{{Account: "root", RawShares: 0, NormShares: 1, RawUsage: total / 1000, NormUsage: part(total), FairShare: 1}}}
+	for _, a := range order {
+		if len(rq.Accounts) > 0 && !hasName(rq.Accounts, a) {
+			continue
+		}
+		norm := 1 / float64(len(order))
+		out.Rows = append(out.Rows, proto.ShareRow{Account: a, Parent: "root", Depth: 1, RawShares: 1, NormShares: norm,
+			RawUsage: used[a] / 1000, NormUsage: part(used[a])})
+		for _, u := range users[a] {
+			if len(rq.Users) > 0 && !hasUID(rq.Users, u.UID) {
+				continue
+			}
+			out.Rows = append(out.Rows, proto.ShareRow{Account: a, Parent: a, User: u.User, UID: u.UID, Depth: 2, RawShares: 1,
+				NormShares: norm / float64(len(users[a])), RawUsage: u.CPUMS / 1000, NormUsage: part(u.CPUMS)})
+		}
+	}
+	fairShares(out.Rows)
+	return out
+}
+
+// fairShares fills in the factor: 2^(-usage/shares), Slurm's classic formula. Nothing is scheduled by it yet.
+func fairShares(rows []proto.ShareRow) {
+	for i := range rows {
+		if rows[i].Depth == 0 || rows[i].NormShares == 0 {
+			continue
+		}
+		rows[i].FairShare = exp2(-rows[i].NormUsage / rows[i].NormShares)
+	}
+}
+
+func (c *Controller) script(who *proto.Caller, rq *proto.ScriptRequest) (*proto.ScriptReply, error) {
+	v := c.machine.View()
+	j := v.Job(rq.Job)
+	if j == nil {
+		return nil, refuse(proto.CodeInvalidJob, "%d", rq.Job)
+	}
+	if j.Spec.UID != who.UID && !c.operator(who) {
+		return nil, refuse(proto.CodeAccess, "job %d is not yours", rq.Job)
+	}
+	b := v.Blob(j.Spec.Script)
+	text, err := blob.Open(&b, maxScriptBytes)
+	if err != nil {
+		return nil, refuse(proto.CodeInternal, "the script of job %d can't be read: %v", rq.Job, err)
+	}
+	return &proto.ScriptReply{Script: text}, nil
+}
+
+func (c *Controller) ping() *proto.PingReply {
+	v := c.machine.View()
+	id, _ := c.store.Leader()
+	r := &proto.PingReply{Cluster: v.Config().Cluster, Leader: id, Term: c.store.Term(), Version: c.opts.Version,
+		Now: c.now(), Outbox: int64(v.OutboxLen()), DbdUp: c.dbdUp.Load()}
+	for _, p := range c.opts.Peers {
+		r.Controllers = append(r.Controllers, proto.ControllerInfo{Name: p.Name, Addr: p.Addr, Leader: p.Name == id,
+			Up: p.Name == c.opts.Name || c.reachable(p.Addr)})
+	}
+	v.Nodes(func(n *model.Node) bool {
+		r.Ready = r.Ready || n.Usable() && c.nodes.connected(n.Def.Name)
+		return !r.Ready
+	})
+	return r
+}
+
+func (c *Controller) configReply() *proto.ConfigReply {
+	return &proto.ConfigReply{Config: c.machine.View().Config(), Paths: c.opts.Paths, Now: c.now(), BootAt: c.bootAt}
+}
+
+func (c *Controller) diag() *proto.DiagReply {
+	v := c.machine.View()
+	d := &proto.DiagReply{}
+	add := func(key string, value any) {
+		d.Counters = append(d.Counters, model.KV{Key: key, Value: fmt.Sprint(value)})
+	}
+	add("jobs", v.JobCount())
+	add("pending", v.Pending())
+	add("active", v.Active())
+	add("outbox", v.OutboxLen())
+	add("cycles", c.counts.cycles.Load())
+	add("starts", c.counts.starts.Load())
+	add("refused_starts", c.counts.refused.Load())
+	add("cycle_us_last", c.counts.lastCycleUS.Load())
+	add("cycle_us_max", c.counts.maxCycleUS.Load())
+	add("records_shipped", c.counts.shipped.Load())
+	return d
+}

@@ -1,0 +1,108 @@
+package ctld
+
+import (
+	"context"
+	"fmt"
+
+	"gbatch/internal/conf"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/state"
+)
+
+// loadConfig reads the configuration files. The configuration is nil when there are errors in them.
+func (c *Controller) loadConfig() (*model.Config, []conf.Problem) {
+	cfg, problems := c.opts.Load()
+	for _, p := range problems {
+		if p.Severity == conf.Error {
+			return nil, problems
+		}
+	}
+	if cfg == nil {
+		return nil, problems
+	}
+	return cfg.Model(), problems
+}
+
+func firstProblem(problems []conf.Problem) string {
+	for _, p := range problems {
+		if p.Severity == conf.Error {
+			return fmt.Sprintf("%s (gbatch check lists every problem)", p)
+		}
+	}
+	return "no configuration could be read"
+}
+
+// reconfigure reads the files anew and replaces the configuration in one step, or not at all.
+func (c *Controller) reconfigure(ctx context.Context, who *proto.Caller, rq *proto.ReconfigureRequest) (*proto.ReconfigureReply, error) {
+	if !c.operator(who) && !rq.DryRun {
+		return nil, refuse(proto.CodeAccess, "the cluster is reconfigured by operators")
+	}
+	cfg, problems := c.loadConfig()
+	reply := &proto.ReconfigureReply{}
+	for _, p := range problems {
+		reply.Problems = append(reply.Problems, proto.Problem{File: p.File, Line: int32(p.Line), Severity: p.Severity.String(), Text: p.Text, Hint: p.Hint})
+	}
+	if cfg == nil {
+		return reply, nil
+	}
+	v := c.machine.View()
+	reply.Changes = configDiff(v.Config(), cfg)
+	reply.Affected = affected(v, cfg)
+	if rq.DryRun || len(reply.Changes) == 0 {
+		reply.Applied = !rq.DryRun
+		return reply, nil
+	}
+	if _, err := c.propose(ctx, &state.SetConfig{Config: cfg}); err != nil {
+		return nil, err
+	}
+	reply.Applied = true
+	c.log.Info("reconfigured", "changes", len(reply.Changes), "by", who.User)
+	return reply, nil
+}
+
+// maxAffected bounds the sentences of one answer.
+const maxAffected = 100
+
+// affected tells which jobs and nodes a new configuration touches.
+func affected(v *state.View, cfg *model.Config) []string {
+	nodes, parts := map[string]*model.NodeDef{}, map[string]bool{}
+	for _, n := range cfg.Nodes {
+		nodes[n.Name] = n
+	}
+	for _, p := range cfg.Partitions {
+		parts[p.Name] = true
+	}
+	var out, gone, jobs []string
+	v.Nodes(func(n *model.Node) bool {
+		if def := nodes[n.Def.Name]; def == nil {
+			gone = append(gone, n.Def.Name)
+			if len(n.Jobs) > 0 {
+				out = append(out, fmt.Sprintf("node %s leaves; its %d running jobs end there first, no new one starts", n.Def.Name, len(n.Jobs)))
+			}
+		} else if n.UsedCPUs.Max() >= int(def.CPUs) {
+			out = append(out, fmt.Sprintf("node %s shrinks to %d CPUs while a job uses CPU %d", n.Def.Name, def.CPUs, n.UsedCPUs.Max()))
+		}
+		return len(out) < maxAffected
+	})
+	if len(gone) > 0 {
+		out = append(out, "nodes that leave: "+hostlist.Compress(gone))
+	}
+	v.Jobs(func(j *model.Job) bool {
+		if j.State != model.Pending {
+			return true
+		}
+		for _, p := range j.Spec.Partitions {
+			if parts[p] {
+				return true
+			}
+		}
+		jobs = append(jobs, itoa(int32(j.ID)))
+		return len(jobs) < maxAffected
+	})
+	if len(jobs) > 0 {
+		out = append(out, fmt.Sprintf("pending jobs whose partition goes away, and that will wait until it is back or they are changed: %v", jobs))
+	}
+	return out
+}

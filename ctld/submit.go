@@ -1,0 +1,352 @@
+package ctld
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+
+	"gbatch/internal/blob"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+	"gbatch/internal/sched"
+	"gbatch/internal/state"
+)
+
+// Priorities without the multifactor plugin: everybody starts equal, nice moves a job, age breaks ties.
+const (
+	basePriority  = 1_000_000
+	maxPriority   = 1<<32 - 2
+	maxArgs       = 1024
+	maxRequestID  = 64
+	maxGroups     = 65536
+	maxNodesNamed = 65536
+)
+
+// refuse makes an error with Slurm's words for code and, behind them, what exactly is wrong and what to do.
+func refuse(code proto.Code, format string, a ...any) *rpc.Error {
+	detail := fmt.Sprintf(format, a...)
+	if text := proto.Text(code); text != "" {
+		if detail == "" {
+			return rpc.Errorf(code, "%s", text)
+		}
+		return rpc.Errorf(code, "%s: %s", text, detail)
+	}
+	return rpc.Errorf(code, "%s", detail)
+}
+
+// submit validates a submission, refuses what can never run, and puts the rest into the log. The job's number is
+// returned only once it is there.
+func (c *Controller) submit(ctx context.Context, who proto.Caller, rq *proto.SubmitRequest) (*proto.SubmitReply, error) {
+	v := c.machine.View()
+	if v.Config().Cluster == "" {
+		return nil, refuse(proto.CodeBusy, "the cluster has no configuration yet; try again in a moment")
+	}
+	if rq.Spec == nil || len(rq.RequestID) > maxRequestID {
+		return nil, refuse(proto.CodeBadRequest, "the submission is malformed: no job description, or a request id over %d bytes", maxRequestID)
+	}
+	sp := *rq.Spec
+	sp.UID, sp.GID, sp.Groups = who.UID, who.GID, who.Groups
+	sp.User, sp.Group, sp.Host = who.User, who.Group, who.Host
+	reply := &proto.SubmitReply{Cluster: v.Config().Cluster}
+	if err := c.validate(v, &who, &sp, rq); err != nil {
+		return nil, err
+	}
+	notes, err := c.place(v, &who, &sp)
+	if err != nil {
+		return nil, err
+	}
+	reply.Notes = notes
+	if rq.TestOnly {
+		return c.testOnly(v, &sp, reply)
+	}
+	script, env := blob.Make(rq.Script), blob.Make(rq.Env)
+	sp.Script, sp.Env = script.Key, env.Key
+	cmd := &state.Submit{RequestID: rq.RequestID, Spec: &sp, Script: script, Env: env, Priority: priorityOf(&sp)}
+	if sp.HoldReq {
+		cmd.Hold = model.HeldByUser
+	}
+	if v.HasBlob(script.Key) {
+		cmd.Script.Data = nil
+	}
+	if v.HasBlob(env.Key) {
+		cmd.Env.Data = nil
+	}
+	res, err := c.propose(ctx, cmd)
+	if err == nil && res.Refusal == state.ContentMissing { // forgotten between the look and the entry
+		cmd.Script, cmd.Env = script, env
+		res, err = c.propose(ctx, cmd)
+	}
+	if err != nil {
+		return nil, err
+	}
+	switch res.Refusal {
+	case state.OK:
+	case state.TooManyJobs:
+		return nil, refuse(proto.CodePolicy, "the cluster holds MaxJobCount=%d jobs already; wait until some have ended", v.Config().Params.MaxJobs)
+	case state.BadDependency:
+		return nil, refuse(proto.CodeDependency, "a job named in --dependency=%s is unknown (or there are more than %d); see gqueue for the jobs that are known", sp.DepText, state.MaxDeps)
+	default:
+		return nil, refuse(proto.CodeInternal, "the job was refused (%d)", res.Refusal)
+	}
+	reply.Job = res.Job
+	return reply, nil
+}
+
+func priorityOf(sp *model.Spec) uint32 {
+	if sp.PrioReq != 0 {
+		return sp.PrioReq
+	}
+	p := int64(basePriority) - int64(sp.Nice)
+	return uint32(min(max(p, 1), maxPriority))
+}
+
+// validate checks everything that does not depend on what the cluster has.
+func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, rq *proto.SubmitRequest) error {
+	params := &v.Config().Params
+	for _, f := range []struct{ name, value string }{{"--job-name", sp.Name}, {"--account", sp.Account}, {"--qos", sp.QOS},
+		{"--comment", sp.Comment}, {"--chdir", sp.WorkDir}, {"--output", sp.StdOut}, {"--error", sp.StdErr},
+		{"--input", sp.StdIn}, {"--constraint", sp.Features}, {"the script's path", sp.Command}} {
+		if len(f.value) > proto.MaxFieldBytes {
+			return refuse(proto.CodeBadRequest, "%s is %d bytes long, the limit is %d", f.name, len(f.value), proto.MaxFieldBytes)
+		}
+		if strings.ContainsRune(f.value, 0) {
+			return refuse(proto.CodeBadRequest, "%s contains a NUL byte", f.name)
+		}
+	}
+	switch script := rq.Script; {
+	case rq.TestOnly && len(script) == 0:
+	case len(script) == 0:
+		return refuse(proto.CodeScript, "Batch script is empty!")
+	case params.MaxScript > 0 && len(script) > int(params.MaxScript):
+		return refuse(proto.CodeScript, "the batch script is %d bytes long, the limit is %d (SchedulerParameters=max_script_size=...); read large data from a file instead", len(script), params.MaxScript)
+	case !bytes.HasPrefix(script, []byte("#!")):
+		return refuse(proto.CodeScript, "This does not look like a batch script. The first line must start with #! followed by the path to an interpreter.")
+	case bytes.IndexByte(script, 0) >= 0:
+		return refuse(proto.CodeScript, "the batch script contains a NUL byte: it is a binary, not a script; start the program from a script or with --wrap")
+	}
+	if len(rq.Env) > proto.MaxEnvBytes {
+		return refuse(proto.CodeBadRequest, "the environment is %d bytes long, the limit is %d; pass less with --export", len(rq.Env), proto.MaxEnvBytes)
+	}
+	if len(sp.Args) > maxArgs || len(sp.ReqNodes) > maxNodesNamed || len(sp.ExcNodes) > maxNodesNamed || len(sp.Groups) > maxGroups {
+		return refuse(proto.CodeBadRequest, "more than %d arguments, %d named nodes or %d groups", maxArgs, maxNodesNamed, maxGroups)
+	}
+	if !strings.HasPrefix(sp.WorkDir, "/") {
+		return refuse(proto.CodeBadRequest, "the working directory '%s' is not an absolute path; give one with --chdir", sp.WorkDir)
+	}
+	for _, n := range []struct {
+		option string
+		value  int64
+	}{{"--nodes", int64(sp.MinNodes)}, {"--nodes", int64(sp.MaxNodes)}, {"--ntasks", int64(sp.Tasks)},
+		{"--ntasks-per-node", int64(sp.TasksPerNode)}, {"--cpus-per-task", int64(sp.CPUsPerTask)},
+		{"--mem-per-cpu", sp.MemPerCPU}, {"--tmp", sp.TmpMiB}, {"--mincpus", int64(sp.MinCPUs)}} {
+		if n.value < 0 {
+			return refuse(proto.CodeBadRequest, "%s=%d is negative", n.option, n.value)
+		}
+	}
+	if sp.MaxNodes != 0 && sp.MaxNodes < sp.MinNodes {
+		return refuse(proto.CodeNodeCount, "--nodes=%d-%d: the most is smaller than the least", sp.MinNodes, sp.MaxNodes)
+	}
+	if sp.PrioReq != 0 && !c.operator(who) || sp.Nice < 0 && !c.operator(who) {
+		return refuse(proto.CodeAccess, "--priority and a negative --nice are for operators")
+	}
+	if len(sp.Tasklist) > 0 {
+		if sp.Tasklist.Max() >= params.MaxArraySize || sp.Tasklist.Min() < 0 {
+			return refuse(proto.CodeArray, "--array=%s: indices go from 0 to %d (MaxArraySize=%d)", sp.ArrayText, params.MaxArraySize-1, params.MaxArraySize)
+		}
+	}
+	if err := validTasks(sp.Tasklist); err != nil {
+		return refuse(proto.CodeArray, "--array=%s: %v", sp.ArrayText, err)
+	}
+	if len(sp.Deps) > state.MaxDeps {
+		return refuse(proto.CodeDependency, "--dependency names %d jobs, the limit is %d", len(sp.Deps), state.MaxDeps)
+	}
+	for _, d := range sp.Deps {
+		if d.Failed || d.Kind == 0 {
+			return refuse(proto.CodeDependency, "--dependency=%s is malformed", sp.DepText)
+		}
+		if d.Job != 0 && v.Job(d.Job) == nil && v.Array(d.Job) == nil {
+			return refuse(proto.CodeDependency, "--dependency=%s: job %d is unknown; see gqueue for the jobs that are known", sp.DepText, d.Job)
+		}
+		if d.Job != 0 && d.Task != model.NoTask && v.Array(d.Job) == nil {
+			return refuse(proto.CodeDependency, "--dependency=%s: job %d is not an array, so it has no task %d", sp.DepText, d.Job, d.Task)
+		}
+	}
+	return nil
+}
+
+// validTasks guards the state against ranges that a command could not have parsed.
+func validTasks(set model.TaskSet) error {
+	if len(set) > model.MaxTaskRanges {
+		return fmt.Errorf("more than %d ranges", model.MaxTaskRanges)
+	}
+	last := int32(-1)
+	for _, r := range set {
+		if r.Step < 1 || r.Lo < 0 || r.Hi < r.Lo || r.Lo <= last {
+			return fmt.Errorf("the ranges are not ascending")
+		}
+		last = r.Hi
+	}
+	return nil
+}
+
+// place fills in partition, account and QOS, and refuses what no partition of the job's could ever run.
+func (c *Controller) place(v *state.View, who *proto.Caller, sp *model.Spec) ([]string, error) {
+	cfg := v.Config()
+	if sp.QOS == "" {
+		sp.QOS = "normal"
+	} else if sp.QOS != "normal" {
+		return nil, refuse(proto.CodeInvalidQOS, "--qos=%s: this cluster has one QOS, normal", sp.QOS)
+	}
+	if sp.Account == "" {
+		sp.Account = cfg.Params.DefaultAccount
+	}
+	if len(cfg.Accounts) > 0 && !has(cfg.Accounts, sp.Account) {
+		return nil, refuse(proto.CodeInvalidAccount, "--account=%s: the accounts are %s", sp.Account, strings.Join(cfg.Accounts, ", "))
+	}
+	if len(sp.Partitions) == 0 {
+		for _, p := range cfg.Partitions {
+			if p.Default {
+				sp.Partitions = []string{p.Name}
+			}
+		}
+		if len(sp.Partitions) == 0 {
+			return nil, refuse(proto.CodeInvalidPartition, "no partition was asked for and none is the default (Default=YES); give one with --partition")
+		}
+	}
+	for _, name := range append(append([]string(nil), sp.ReqNodes...), sp.ExcNodes...) {
+		if v.Node(name) == nil {
+			return nil, refuse(proto.CodeInvalidNode, "node %s is not defined; see ginfo -N", name)
+		}
+	}
+	for _, g := range sp.Gres {
+		if err := knownGres(cfg, g); err != nil {
+			return nil, err
+		}
+	}
+	var firstErr error
+	possible := sp.Partitions[:0:0]
+	for _, name := range sp.Partitions {
+		if err := c.allowed(v, who, sp, name); err != nil {
+			if firstErr == nil {
+				firstErr = err
+			}
+			if cfg.Params.EnforceLimits == "ALL" || v.Partition(name) == nil {
+				return nil, err
+			}
+			continue
+		}
+		possible = append(possible, name)
+	}
+	if len(possible) == 0 {
+		return nil, firstErr
+	}
+	var notes []string
+	if len(possible) < len(sp.Partitions) {
+		notes = append(notes, fmt.Sprintf("the job can't run in every partition asked for (%s); it waits for: %s", firstErr, strings.Join(possible, ",")))
+	}
+	sp.Partitions = possible
+	switch {
+	case sp.NoRequeue:
+		sp.Requeue = false
+	case !sp.Requeue:
+		sp.Requeue = cfg.Params.JobRequeue
+	}
+	return notes, nil
+}
+
+func knownGres(cfg *model.Config, g model.GresReq) error {
+	var types []string
+	named := false
+	for _, n := range cfg.Nodes {
+		for _, d := range n.Gres {
+			if d.Name != g.Name {
+				continue
+			}
+			named = true
+			if g.Type == "" || strings.EqualFold(g.Type, d.Type) {
+				return nil
+			}
+			if !has(types, d.Type) {
+				types = append(types, d.Type)
+			}
+		}
+	}
+	if named {
+		return refuse(proto.CodeInvalidGres, "%s:%s: the types of %s here are %s", g.Name, g.Type, g.Name, strings.Join(types, ", "))
+	}
+	return refuse(proto.CodeInvalidGres, "%s: no node has it; see ginfo -o '%%n %%G'", g.Name)
+}
+
+// allowed tells why a job may not, or can never, run in a partition.
+func (c *Controller) allowed(v *state.View, who *proto.Caller, sp *model.Spec, name string) error {
+	cfg := v.Config()
+	p := v.Partition(name)
+	if p == nil {
+		var names []string
+		for _, q := range cfg.Partitions {
+			names = append(names, q.Name)
+		}
+		return refuse(proto.CodeInvalidPartition, "%s: the partitions are %s", name, strings.Join(names, ", "))
+	}
+	root := who.UID == 0
+	switch {
+	case p.State == model.PartDrain || p.State == model.PartInactive:
+		return refuse(proto.CodePartitionDown, "partition %s is in state %s and takes no jobs", name, p.State)
+	case p.RootOnly && !root:
+		return refuse(proto.CodeAccess, "partition %s is for root only (RootOnly=YES)", name)
+	case p.DisableRoot && root:
+		return refuse(proto.CodeAccess, "partition %s takes no jobs from root (DisableRootJobs=YES)", name)
+	case len(p.AllowAccounts) > 0 && !has(p.AllowAccounts, sp.Account), has(p.DenyAccounts, sp.Account):
+		return refuse(proto.CodeInvalidAccount, "account %s may not use partition %s", sp.Account, name)
+	case len(p.AllowQOS) > 0 && !has(p.AllowQOS, sp.QOS), has(p.DenyQOS, sp.QOS):
+		return refuse(proto.CodeInvalidQOS, "QOS %s may not be used in partition %s", sp.QOS, name)
+	case len(p.AllowGroups) > 0 && !root && !has(p.AllowGroups, who.Group):
+		return refuse(proto.CodeAccess, "partition %s is for the groups %s", name, strings.Join(p.AllowGroups, ", "))
+	}
+	enforce := cfg.Params.EnforceLimits != "NO" || p.MaxTimeS != model.NotSet && sp.LimitS != model.NotSet
+	if limit := sched.LimitS(sp, p); enforce && p.MaxTimeS != model.NotSet && limit > p.MaxTimeS {
+		return refuse(proto.CodeTimeLimit, "--time is %d s, partition %s allows %d s", limit, name, p.MaxTimeS)
+	}
+	why, _ := sched.Possible(v, sp, p)
+	switch why {
+	case sched.CanRun:
+		return nil
+	case sched.TooManyCPUs:
+		return refuse(proto.CodeNodeConfig, "no node of partition %s has the CPUs that the job needs on one node", name)
+	case sched.TooMuchMemory:
+		return refuse(proto.CodeMemory, "no node of partition %s has the memory that the job needs on one node", name)
+	case sched.NoSuchGres:
+		return refuse(proto.CodeNodeConfig, "no node of partition %s has the generic resources that the job needs on one node", name)
+	case sched.NoSuchFeature:
+		return refuse(proto.CodeFeature, "no node of partition %s has the features '%s' (and the --tmp space) that the job needs", name, sp.Features)
+	case sched.NodesNotInPartition:
+		return refuse(proto.CodeNodeConfig, "a node named with --nodelist is not in partition %s", name)
+	case sched.PartitionNodes:
+		return refuse(proto.CodeNodeCount, "--nodes=%d is more than partition %s allows (MaxNodes=%d)", sp.MinNodes, name, p.MaxNodes)
+	}
+	return refuse(proto.CodeNodeConfig, "partition %s has not enough nodes that fit the job", name)
+}
+
+func has(list []string, s string) bool {
+	for _, x := range list {
+		if x == s || x == "ALL" {
+			return true
+		}
+	}
+	return false
+}
+
+// testOnly answers --test-only: where the job would run, and when at the earliest as things are.
+func (c *Controller) testOnly(v *state.View, sp *model.Spec, reply *proto.SubmitReply) (*proto.SubmitReply, error) {
+	p := v.Partition(sp.Partitions[0])
+	at, alloc := sched.Estimate(v, c.now(), sp, p)
+	if alloc == nil {
+		return nil, refuse(proto.CodeNodeNotAvail, "the job could run in partition %s, but nodes that it needs are down, drained or not responding; see ginfo -R", p.Name)
+	}
+	cpus, _, _ := alloc.Totals()
+	reply.TestStart, reply.TestPart, reply.TestCPUs = at, p.Name, int32(cpus)
+	reply.TestNodes = c.hostlist(alloc.NodeNames())
+	return reply, nil
+}

@@ -1,0 +1,222 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/client"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// gcancel ends jobs, or sends them a signal: those named, or those that the filters pick.
+func gcancel(e *Env) int {
+	var rq proto.CancelRequest
+	var quiet, verbose, me, interactive bool
+	list := func(dst *[]string) func(string) error {
+		return func(v string) error { *dst = append(*dst, splitList(v)...); return nil }
+	}
+	options := []getopt.Option{
+		{Name: "account", Short: 'A', Arg: getopt.Required, Metavar: "names", Env: "_ACCOUNT", Help: "only jobs of these accounts", Set: list(&rq.Filter.Accounts)},
+		{Name: "batch", Short: 'b', Env: "_BATCH", Help: "signal the batch shell only", Set: getopt.Flag(&rq.Batch)},
+		{Name: "full", Short: 'f', Env: "_FULL", Help: "signal the batch shell and everything it started", Set: getopt.Flag(&rq.Full)},
+		{Name: "interactive", Short: 'i', Env: "_INTERACTIVE", Help: "ask before each job", Set: getopt.Flag(&interactive)},
+		{Name: "me", Help: "only your own jobs", Set: getopt.Flag(&me)},
+		{Name: "name", Aliases: []string{"jobname"}, Short: 'n', Arg: getopt.Required, Metavar: "names", Env: "_NAME", Help: "only jobs with these names", Set: list(&rq.Filter.Names)},
+		{Name: "nodelist", Short: 'w', Arg: getopt.Required, Metavar: "nodes", Help: "only jobs that use one of these nodes", Set: func(v string) error {
+			names, err := hostlist.Expand(v)
+			rq.Filter.Nodes = append(rq.Filter.Nodes, names...)
+			return err
+		}},
+		{Name: "partition", Short: 'p', Arg: getopt.Required, Metavar: "names", Env: "_PARTITION", Help: "only jobs of these partitions", Set: list(&rq.Filter.Partitions)},
+		{Name: "qos", Short: 'q', Arg: getopt.Required, Metavar: "names", Env: "_QOS", Help: "only jobs with these QOS", Set: list(&rq.Filter.QOS)},
+		{Name: "quiet", Short: 'Q', Help: "say nothing about jobs that can't be ended", Set: getopt.Flag(&quiet)},
+		{Name: "signal", Short: 's', Arg: getopt.Required, Metavar: "signal", Help: "send this signal, by name or number, and don't end the job", Set: func(v string) (err error) {
+			rq.Signal, err = parseSignal(v)
+			return err
+		}},
+		{Name: "state", Short: 't', Arg: getopt.Required, Metavar: "states", Env: "_STATE", Help: "only jobs in one of these states: PENDING, RUNNING, SUSPENDED", Set: func(v string) error {
+			states, err := parseStates(v)
+			rq.Filter.States = append(rq.Filter.States, states...)
+			return err
+		}},
+		{Name: "user", Short: 'u', Arg: getopt.Required, Metavar: "users", Env: "_USER", Help: "only jobs of these users", Set: func(v string) error {
+			uids, err := parseUsers(v)
+			rq.Filter.Users = append(rq.Filter.Users, uids...)
+			return err
+		}},
+		{Name: "verbose", Short: 'v', Env: "_VERBOSE", Help: "say what is sent to which job", Set: getopt.Flag(&verbose)},
+		{Name: "ctld", Hidden: true, Note: "every request goes through the controller", Set: func(string) error { return nil }},
+		{Name: "hurry", Short: 'H', Refused: "gcancel without it; there is no burst-buffer stage to skip"},
+		{Name: "wckey", Arg: getopt.Required, Refused: "pick jobs with --name, --user or --account"},
+		{Name: "reservation", Short: 'R', Arg: getopt.Required, Refused: "pick jobs with --name, --user or --partition"},
+		{Name: "clusters", Short: 'M', Arg: getopt.Required, Env: "_CLUSTERS SLURM_CLUSTERS", Refused: "set GBATCH_CONF to the other cluster's configuration"},
+	}
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(options, getopt.HelpOptions(0)...), EnvPrefix: "SCANCEL",
+		Operands: "[job_id[_array_id]...]", About: "End jobs, or send them a signal. Jobs are named by id, picked by the filters, or both."})
+	operands, err := p.Parse(e.Args, e.Lookup)
+	if err != nil {
+		return e.usage(p, err)
+	}
+	for _, o := range operands {
+		refs, err := parseJobRefs(o)
+		if err != nil {
+			fmt.Fprintf(e.Stderr, "%s: error: %v\n", e.Program, err)
+			return 1
+		}
+		rq.Targets = append(rq.Targets, refs...)
+	}
+	if me {
+		rq.Filter.Users = append(rq.Filter.Users, uint32(os.Getuid()))
+	}
+	f := &rq.Filter
+	if len(rq.Targets)+len(f.Users)+len(f.Names)+len(f.Partitions)+len(f.Accounts)+len(f.States)+len(f.Nodes)+len(f.QOS) == 0 {
+		e.errorf("No job identification provided")
+		return 1
+	}
+	c, err := e.connect()
+	if err != nil {
+		e.errorf("%s", text(err))
+		return 1
+	}
+	defer c.Close()
+	if interactive {
+		if err := e.confirmCancel(c, &rq); err != nil {
+			if !errors.Is(err, errNothing) {
+				e.errorf("%s", text(err))
+				return 1
+			}
+			return 0
+		}
+	}
+	var reply proto.TargetsReply
+	if err := c.Call(proto.KindCancel, &rq, &reply); err != nil {
+		e.errorf("%s", text(err))
+		return 1
+	}
+	return e.cancelResults(&rq, &reply, quiet, verbose)
+}
+
+// cancelResults prints what went wrong. A single job named and not ended makes the exit code 1; jobs that are over
+// already are no error, as in Slurm.
+func (e *Env) cancelResults(rq *proto.CancelRequest, reply *proto.TargetsReply, quiet, verbose bool) int {
+	rc := 0
+	for _, r := range reply.Results {
+		switch {
+		case r.Code == 0:
+			if verbose {
+				what := "Terminating"
+				if rq.Signal != 0 {
+					what = "Signal " + strconv.Itoa(int(rq.Signal)) + " to"
+				}
+				fmt.Fprintf(e.Stderr, "%s: %s job %s\n", e.Program, what, refText(r.Ref))
+			}
+			continue
+		case r.Code == proto.CodeAlreadyDone && rq.Signal == 0:
+			if verbose {
+				fmt.Fprintf(e.Stderr, "%s: error: Kill job error on job id %s: %s\n", e.Program, refText(r.Ref), r.Text)
+			}
+			continue
+		}
+		rc = 1
+		if !quiet {
+			e.errorf("Kill job error on job id %s: %s", refText(r.Ref), r.Text)
+		}
+	}
+	if len(rq.Targets) == 0 {
+		return 0
+	}
+	return rc
+}
+
+// parseSignal reads a signal's name, with or without SIG, or its number.
+func parseSignal(text string) (int32, error) {
+	if n, err := strconv.Atoi(text); err == nil {
+		if n < 1 || n > 64 {
+			return 0, fmt.Errorf("Unknown job signal: %s", text)
+		}
+		return int32(n), nil
+	}
+	name := strings.ToUpper(text)
+	if !strings.HasPrefix(name, "SIG") {
+		name = "SIG" + name
+	}
+	if n := unix.SignalNum(name); n != 0 {
+		return int32(n), nil
+	}
+	return 0, fmt.Errorf("Unknown job signal: %s", text)
+}
+
+// parseStates reads a comma list of job states, long or compact; "all" is every state.
+func parseStates(text string) ([]model.JobState, error) {
+	var out []model.JobState
+	for _, w := range splitList(text) {
+		if strings.EqualFold(w, "all") {
+			return model.JobStates(), nil
+		}
+		s, ok := model.ParseJobState(w)
+		if !ok {
+			var names []string
+			for _, known := range model.JobStates() {
+				names = append(names, known.String())
+			}
+			return nil, fmt.Errorf("Invalid job state specified: %s; valid states: %s", w, strings.Join(names, ","))
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// errNothing is an interactive cancel in which every job was declined.
+var errNothing = errors.New("nothing to cancel")
+
+// confirmCancel asks about each job that the request would end and narrows it to those agreed to.
+func (e *Env) confirmCancel(c *client.Client, rq *proto.CancelRequest) error {
+	list := proto.JobsRequest{Filter: rq.Filter, Default: true}
+	list.Filter.Jobs = rq.Targets
+	in := bufio.NewScanner(e.Stdin)
+	var keep []proto.JobRef
+	err := c.Stream(proto.KindJobs, &list, func(body []byte) error {
+		var chunk proto.JobsChunk
+		if err := proto.Decode(body, &chunk); err != nil {
+			return err
+		}
+		for _, j := range chunk.Jobs {
+			fmt.Fprintf(e.Stderr, "Cancel job_id=%s name=%s partition=%s [y/n]? ", jobText(j), j.Spec.Name, j.Partition())
+			if !in.Scan() {
+				return errNothing
+			}
+			if a := strings.TrimSpace(in.Text()); strings.EqualFold(a, "y") || strings.EqualFold(a, "yes") {
+				keep = append(keep, refOf(j))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(keep) == 0 {
+		return errNothing
+	}
+	rq.Targets, rq.Filter = keep, proto.JobFilter{}
+	return nil
+}
+
+// refOf gives the reference that names exactly one record.
+func refOf(j *model.Job) proto.JobRef {
+	switch {
+	case j.IsArray():
+		return proto.JobRef{Job: j.ArrayID, Task: model.NoTask, Tasks: j.Tasks}
+	case j.ArrayID != 0 && j.Task != model.NoTask:
+		return proto.JobRef{Job: j.ArrayID, Task: j.Task}
+	}
+	return proto.JobRef{Job: j.ID, Task: model.NoTask}
+}

@@ -1,0 +1,375 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/walltime"
+)
+
+// submission is what gsubmit's options say. Command line, environment and #SBATCH lines write into it through one
+// table.
+type submission struct {
+	spec     model.Spec
+	wrap     string
+	hasWrap  bool
+	export   string
+	exportTo string // --export-file
+	parsable bool
+	wait     bool
+	testOnly bool
+	quiet    bool
+	verbose  int
+	chdir    string
+	openMode string
+	limits   string // --propagate
+	limitsOn bool
+	noScript bool
+}
+
+const later = "it comes with a later version; "
+
+// options gives gsubmit's table.
+func (s *submission) options(now func() time.Time) []getopt.Option {
+	sp := &s.spec
+	str := getopt.Text
+	hosts := func(dst *[]string) func(string) error {
+		return func(v string) error {
+			names, err := hostlist.Expand(v)
+			*dst = names
+			return err
+		}
+	}
+	count := func(dst *int32) func(string) error {
+		return func(v string) error {
+			n, err := walltime.ParseCount(v)
+			if err != nil {
+				return &getopt.NumberError{Value: v}
+			}
+			if n < 1 || n > 1<<30 {
+				return &getopt.NumberError{Value: v, Why: "it must be at least 1"}
+			}
+			*dst = int32(n)
+			return nil
+		}
+	}
+	mem := func(dst *int64) func(string) error {
+		return func(v string) (err error) { *dst, err = walltime.ParseMemMiB(v); return err }
+	}
+	gpus := func(per model.GresPer) func(string) error {
+		return func(v string) error {
+			reqs, err := parseGres("gpu", v, per)
+			sp.Gres = append(sp.Gres, reqs...)
+			return err
+		}
+	}
+	date := func(dst *model.Time) func(string) error {
+		return func(v string) error {
+			t, err := walltime.ParseDate(v, now())
+			if err == nil {
+				*dst = model.Time(t.UnixMilli())
+			}
+			return err
+		}
+	}
+	const (
+		gJob  = "The job"
+		gRes  = "What it needs"
+		gWhen = "When it runs"
+		gIO   = "Input, output, environment"
+		gHow  = "What gsubmit does"
+	)
+	R := getopt.Required
+	return []getopt.Option{
+		{Name: "job-name", Short: 'J', Arg: R, Metavar: "name", Group: gJob, Env: "_JOB_NAME", Help: "name of the job; the script's by default", Set: str(&sp.Name)},
+		{Name: "account", Short: 'A', Arg: R, Metavar: "name", Group: gJob, Env: "_ACCOUNT", Help: "account that is charged", Set: str(&sp.Account)},
+		{Name: "partition", Short: 'p', Arg: R, Metavar: "names", Group: gJob, Env: "_PARTITION", Help: "partition, or several of which the first with room is taken", Set: func(v string) error { sp.Partitions = splitList(v); return nil }},
+		{Name: "qos", Short: 'q', Arg: R, Metavar: "name", Group: gJob, Env: "_QOS", Help: "quality of service", Set: str(&sp.QOS)},
+		{Name: "comment", Arg: R, Metavar: "text", Group: gJob, Help: "a comment that gqueue and gacct show", Set: str(&sp.Comment)},
+		{Name: "array", Short: 'a', Arg: R, Metavar: "indexes", Group: gJob, Env: "_ARRAY_INX", Help: "submit an array: 0-15, 1,3,5 or 0-99%8 (at most 8 at once)", Set: func(v string) (err error) {
+			if sp.Tasklist, sp.Throttle, err = model.ParseTaskSet(v, 1<<30); err != nil {
+				return &getopt.TextError{Text: "Invalid job array specification: " + strings.TrimPrefix(err.Error(), model.ErrTaskSet.Error()+": ")}
+			}
+			sp.ArrayText = v
+			return nil
+		}},
+		{Name: "requeue", Group: gJob, Slot: "requeue", Env: "_REQUEUE", Help: "put the job back into the queue when its node fails", Set: func(string) error { sp.Requeue, sp.NoRequeue = true, false; return nil }},
+		{Name: "no-requeue", Group: gJob, Slot: "requeue", Env: "_NO_REQUEUE", Help: "never put it back", Set: func(string) error { sp.Requeue, sp.NoRequeue = false, true; return nil }},
+		{Name: "nice", Arg: getopt.Optional, Metavar: "n", Group: gJob, Help: "lower the priority by n (100); operators may raise it with a negative n", Set: func(v string) error {
+			if v == "" {
+				v = "100"
+			}
+			return getopt.Number(&sp.Nice, -2147483645, 2147483645)(v)
+		}},
+		{Name: "priority", Arg: R, Metavar: "n", Group: gJob, Help: "set the priority (operators)", Set: func(v string) error {
+			n, err := strconv.ParseUint(v, 10, 32)
+			if err != nil || n > 1<<32-2 {
+				return &getopt.NumberError{Value: v}
+			}
+			if n == 0 {
+				sp.HoldReq = true
+			}
+			sp.PrioReq = uint32(n)
+			return nil
+		}},
+
+		{Name: "nodes", Short: 'N', Arg: R, Metavar: "n[-m]", Group: gRes, Help: "number of nodes, or least and most", Set: func(v string) error {
+			least, most, err := walltime.ParseCountRange(v)
+			if err != nil || least < 1 || most > 1<<30 {
+				return &getopt.TextError{Text: "Invalid node count specification: '" + v + "'; write N or LEAST-MOST"}
+			}
+			sp.MinNodes, sp.MaxNodes = int32(least), int32(most)
+			return nil
+		}},
+		{Name: "ntasks", Short: 'n', Arg: R, Metavar: "n", Group: gRes, Help: "number of tasks", Set: count(&sp.Tasks)},
+		{Name: "ntasks-per-node", Arg: R, Metavar: "n", Group: gRes, Help: "tasks on each node", Set: count(&sp.TasksPerNode)},
+		{Name: "cpus-per-task", Short: 'c', Arg: R, Metavar: "n", Group: gRes, Help: "CPUs for each task", Set: count(&sp.CPUsPerTask)},
+		{Name: "mincpus", Arg: R, Metavar: "n", Group: gRes, Help: "least number of CPUs on each node", Set: count(&sp.MinCPUs)},
+		{Name: "mem", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Env: "_MEM_PER_NODE", Help: "memory on each node (MB; K, M, G, T); 0 is all of it", Set: func(v string) error {
+			if err := mem(&sp.MemPerNode)(v); err != nil {
+				return err
+			}
+			if sp.MemPerCPU = 0; sp.MemPerNode == 0 {
+				sp.MemPerNode = model.WholeMem
+			}
+			return nil
+		}},
+		{Name: "mem-per-cpu", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Env: "_MEM_PER_CPU", Help: "memory for each CPU", Set: func(v string) error {
+			sp.MemPerNode = 0
+			return mem(&sp.MemPerCPU)(v)
+		}},
+		{Name: "tmp", Arg: R, Metavar: "size", Group: gRes, Help: "temporary disk space that a node must have", Set: mem(&sp.TmpMiB)},
+		{Name: "gres", Arg: R, Metavar: "name[:type][:n],...", Group: gRes, Slot: "gres", Env: "_GRES", Help: "generic resources on each node: gpu:2, gpu:a100:4", Set: func(v string) error {
+			reqs, err := parseGres("", v, model.PerNode)
+			sp.Gres = append(sp.Gres, reqs...)
+			return err
+		}},
+		{Name: "gpus", Short: 'G', Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS", Help: "GPUs for the whole job", Set: gpus(model.PerJob)},
+		{Name: "gpus-per-node", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS_PER_NODE", Help: "GPUs on each node", Set: gpus(model.PerNode)},
+		{Name: "gpus-per-task", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS_PER_TASK", Help: "GPUs for each task", Set: gpus(model.PerTask)},
+		{Name: "constraint", Short: 'C', Arg: R, Metavar: "features", Group: gRes, Env: "_CONSTRAINT", Help: "features that nodes must have, joined with &", Set: func(v string) error {
+			if strings.ContainsAny(v, "|[]*!()") {
+				return &getopt.TextError{Text: "Invalid feature specification: '" + v + "': alternatives, counts and negation are not supported by gbatch yet; join features with &, or name nodes with --nodelist"}
+			}
+			sp.Features = v
+			return nil
+		}},
+		{Name: "nodelist", Short: 'w', Arg: R, Metavar: "nodes", Group: gRes, Help: "nodes that the job must have", Set: hosts(&sp.ReqNodes)},
+		{Name: "nodefile", Short: 'F', Arg: R, Metavar: "file", Group: gRes, Help: "like --nodelist, from a file", Set: func(v string) error {
+			names, err := readNodeFile(v)
+			sp.ReqNodes = names
+			return err
+		}},
+		{Name: "exclude", Short: 'x', Arg: R, Metavar: "nodes", Group: gRes, Help: "nodes that the job must not have", Set: hosts(&sp.ExcNodes)},
+		{Name: "exclusive", Arg: getopt.Optional, Metavar: "how", Group: gRes, Env: "_EXCLUSIVE", Help: "whole nodes, shared with nobody", Set: func(v string) error {
+			if v != "" && v != "exclusive" {
+				return &getopt.TextError{Text: "Invalid --exclusive specification: '" + v + "' is not supported by gbatch yet; use --exclusive alone for whole nodes"}
+			}
+			sp.Exclusive = true
+			return nil
+		}},
+		{Name: "overcommit", Short: 'O', Group: gRes, Env: "_OVERCOMMIT", Help: "one CPU per node, whatever the number of tasks", Set: getopt.Flag(&sp.Overcommit)},
+
+		{Name: "time", Short: 't', Arg: R, Metavar: "limit", Group: gWhen, Env: "_TIMELIMIT", Help: "time limit: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S or UNLIMITED", Set: func(v string) error {
+			sec, unlimited, err := walltime.ParseLimit(v)
+			if err != nil {
+				return &getopt.TextError{Text: "Invalid --time specification: " + err.Error()}
+			}
+			if sp.LimitS = sec; unlimited {
+				sp.LimitS = model.Unlimited
+			}
+			return nil
+		}},
+		{Name: "begin", Short: 'b', Arg: R, Metavar: "time", Group: gWhen, Help: "not before: 16:00, now+1hour, 2026-12-24T18:00", Set: date(&sp.Begin)},
+		{Name: "dependency", Short: 'd', Arg: R, Metavar: "conditions", Group: gWhen, Help: "after other jobs: afterok:ID, afterany:ID, afternotok:ID, after:ID[+minutes], aftercorr:ID, singleton; joined with , (all) or ? (any)", Set: func(v string) (err error) {
+			if sp.Deps, sp.DepAny, err = model.ParseDeps(v); err != nil {
+				return &getopt.TextError{Text: "Job dependency problem: " + err.Error()}
+			}
+			sp.DepText = v
+			return nil
+		}},
+		{Name: "kill-on-invalid-dep", Arg: R, Metavar: "yes|no", Group: gWhen, Help: "cancel the job when its dependencies can't be fulfilled any more", Set: func(v string) error {
+			yes, err := yesNo(v)
+			sp.KillOnDep = yes
+			return err
+		}},
+		{Name: "hold", Short: 'H', Group: gWhen, Help: "hold the job until gcontrol release", Set: getopt.Flag(&sp.HoldReq)},
+
+		{Name: "output", Short: 'o', Arg: R, Metavar: "file", Group: gIO, Env: "_OUTPUT", Help: "standard output; patterns as %j (job), %A_%a (array), %x (name), %u, %N", Set: str(&sp.StdOut)},
+		{Name: "error", Short: 'e', Arg: R, Metavar: "file", Group: gIO, Env: "_ERROR", Help: "standard error; by default where the output goes", Set: str(&sp.StdErr)},
+		{Name: "input", Short: 'i', Arg: R, Metavar: "file", Group: gIO, Env: "_INPUT", Help: "standard input; /dev/null by default", Set: str(&sp.StdIn)},
+		{Name: "open-mode", Arg: R, Metavar: "append|truncate", Group: gIO, Env: "_OPEN_MODE", Help: "what happens to an output file that is there", Set: func(v string) error {
+			switch {
+			case v != "" && strings.HasPrefix("append", v):
+				s.openMode = "a"
+			case v != "" && strings.HasPrefix("truncate", v):
+				s.openMode = "t"
+			default:
+				return fmt.Errorf("'%s'; write append or truncate", v)
+			}
+			return nil
+		}},
+		{Name: "chdir", Aliases: []string{"workdir"}, Short: 'D', Arg: R, Metavar: "dir", Group: gIO, Env: "_CHDIR", Help: "working directory of the job", Set: str(&s.chdir)},
+		{Name: "export", Arg: R, Metavar: "ALL|NONE|NAMES", Group: gIO, Env: "_EXPORT", Help: "variables for the job: ALL (default), NONE, or names and NAME=value, with ALL for the rest too", Set: str(&s.export)},
+		{Name: "export-file", Arg: R, Metavar: "file", Group: gIO, Env: "_EXPORT_FILE", Help: "read variables for the job from a file of NAME=value, each ended by a NUL", Set: str(&s.exportTo)},
+		{Name: "propagate", Arg: getopt.Optional, Metavar: "limits", Group: gIO, Help: "resource limits that the job takes over: ALL, NONE or names (CORE, NOFILE, ...)", Set: func(v string) error {
+			s.limits, s.limitsOn = v, true
+			_, err := resourceLimits(v)
+			return err
+		}},
+
+		{Name: "wrap", Arg: R, Metavar: "command", Group: gHow, Help: "submit a command without a script", ArgsOnly: true, Set: func(v string) error { s.wrap, s.hasWrap = v, true; return nil }},
+		{Name: "parsable", Group: gHow, Help: "print nothing but the job's id", Set: getopt.Flag(&s.parsable)},
+		{Name: "wait", Short: 'W', Group: gHow, Env: "_WAIT", Help: "return when the job has ended, with its exit code", Set: getopt.Flag(&s.wait)},
+		{Name: "test-only", Group: gHow, Help: "submit nothing; say whether, where and when the job could run", Set: getopt.Flag(&s.testOnly)},
+		{Name: "quiet", Short: 'Q', Group: gHow, Help: "no notes", Set: getopt.Flag(&s.quiet)},
+		{Name: "verbose", Short: 'v', Group: gHow, Help: "say what was understood", Set: getopt.Count(&s.verbose)},
+		{Name: "ignore-pbs", Hidden: true, Note: "#PBS lines are never read", Set: getopt.Count(new(int))},
+
+		{Name: "mail-type", Arg: R, Metavar: "NONE", Group: gIO, Env: "_MAIL_TYPE", Help: "NONE; gbatch sends no mail yet", Set: func(v string) error {
+			if !strings.EqualFold(v, "none") {
+				return &getopt.TextError{Text: "--mail-type=" + v + " is not supported by gbatch yet: let the script's last line send the mail, or wait with gsubmit --wait"}
+			}
+			return nil
+		}},
+		{Name: "mail-user", Arg: R, Refused: "no mail is sent; let the script's last line send it"},
+		{Name: "licenses", Short: 'L', Arg: R, Refused: later + "use gcontrol hold and release around what the license allows"},
+		{Name: "reservation", Arg: R, Refused: later + "use a partition of its own"},
+		{Name: "signal", Arg: R, Refused: later + "the job gets SIGTERM, and SIGKILL after KillWait, at its time limit"},
+		{Name: "mem-per-gpu", Arg: R, Refused: "give the memory with --mem or --mem-per-cpu"},
+		{Name: "mem-bind", Arg: R, Refused: later + "use numactl in the script"},
+		{Name: "cpus-per-gpu", Arg: R, Refused: "give the CPUs with --cpus-per-task"},
+		{Name: "gpus-per-socket", Arg: R, Refused: "use --gpus-per-node"},
+		{Name: "ntasks-per-gpu", Arg: R, Refused: "use --ntasks-per-node and --gpus-per-node"},
+		{Name: "ntasks-per-socket", Arg: R, Refused: "use --ntasks-per-node"},
+		{Name: "ntasks-per-core", Arg: R, Refused: "use --cpus-per-task"},
+		{Name: "gpu-bind", Arg: R, Refused: later + "the script sees all GPUs of the job in CUDA_VISIBLE_DEVICES"},
+		{Name: "gpu-freq", Arg: R, Refused: "set clocks in the script with nvidia-smi, where you may"},
+		{Name: "cpu-freq", Arg: R, Refused: "leave the clock to the node"},
+		{Name: "tres-per-task", Arg: R, Refused: "use --cpus-per-task and --gpus-per-task"},
+		{Name: "tres-bind", Arg: R, Refused: later + "leave binding to the default"},
+		{Name: "gres-flags", Arg: R, Refused: later + "leave it out"},
+		{Name: "sockets-per-node", Arg: R, Refused: "use --mincpus or --exclusive"},
+		{Name: "cores-per-socket", Arg: R, Refused: "use --mincpus or --exclusive"},
+		{Name: "threads-per-core", Arg: R, Refused: "use --cpus-per-task"},
+		{Name: "extra-node-info", Short: 'B', Arg: R, Refused: "use --mincpus or --exclusive"},
+		{Name: "hint", Arg: R, Refused: "use --cpus-per-task"},
+		{Name: "distribution", Short: 'm', Arg: R, Refused: later + "tasks are laid out in blocks"},
+		{Name: "switches", Arg: R, Refused: later + "name nodes with --nodelist"},
+		{Name: "contiguous", Refused: "name nodes with --nodelist"},
+		{Name: "spread-job", Refused: "use --ntasks-per-node"},
+		{Name: "use-min-nodes", Refused: "use --nodes"},
+		{Name: "prefer", Arg: R, Refused: "use --constraint for features that the job must have"},
+		{Name: "oversubscribe", Short: 's', Refused: "jobs share nodes anyway, and never a CPU"},
+		{Name: "share", Refused: "jobs share nodes anyway, and never a CPU"},
+		{Name: "time-min", Arg: R, Refused: "give the limit that you need with --time"},
+		{Name: "deadline", Arg: R, Refused: "cancel the job with gcancel when it has become useless"},
+		{Name: "get-user-env", Arg: getopt.Optional, Refused: "begin the script with #!/bin/bash -l to get a login environment"},
+		{Name: "uid", Arg: R, Env: "", Refused: "submit as that user, with su or sudo"},
+		{Name: "gid", Arg: R, Refused: "submit with that group, with newgrp or sg"},
+		{Name: "no-kill", Short: 'k', Arg: getopt.Optional, Refused: "a job ends or is put back into the queue (--requeue) when one of its nodes fails"},
+		{Name: "wckey", Arg: R, Refused: "use --account or --comment"},
+		{Name: "container", Arg: R, Refused: "start the container in the script"},
+		{Name: "container-image", Arg: R, Refused: "start the container in the script"},
+		{Name: "container-mounts", Arg: R, Refused: "start the container in the script"},
+		{Name: "profile", Arg: R, Refused: "profile in the script; gacct has CPU time and peak memory"},
+		{Name: "acctg-freq", Arg: R, Refused: "gacct has CPU time and peak memory without sampling"},
+		{Name: "power", Arg: R, Refused: "leave it out"},
+		{Name: "reboot", Refused: "ask an operator to reboot the node"},
+		{Name: "resv-ports", Arg: getopt.Optional, Refused: "let the program pick a free port"},
+		{Name: "wait-all-nodes", Arg: R, Refused: "nodes are up before a job starts"},
+		{Name: "clusters", Short: 'M', Arg: R, Env: "_CLUSTERS SLURM_CLUSTERS", Refused: "set GBATCH_CONF to the other cluster's configuration"},
+		{Name: "bb", Arg: R, Note: "there is no burst buffer", Set: ignored},
+		{Name: "bbf", Arg: R, Note: "there is no burst buffer", Set: ignored},
+		{Name: "mcs-label", Arg: R, Note: "there are no MCS labels", Set: ignored},
+		{Name: "network", Arg: R, Note: "there is no switch plugin", Set: ignored},
+		{Name: "core-spec", Short: 'S', Arg: R, Note: "cores are not set aside by jobs", Set: ignored},
+		{Name: "thread-spec", Arg: R, Note: "threads are not set aside by jobs", Set: ignored},
+		{Name: "cluster-constraint", Arg: R, Note: "there is one cluster", Set: ignored},
+		{Name: "segment", Arg: R, Note: "there is no block topology", Set: ignored},
+		{Name: "stepmgr", Note: "steps need no manager of their own", Set: ignored},
+		{Name: "delay-boot", Arg: R, Note: "nodes are not booted for jobs", Set: ignored},
+		{Name: "licences", Hidden: true, Arg: R, Refused: "use --licenses"},
+	}
+}
+
+// ignored is for options that are taken with a note.
+func ignored(string) error { return nil }
+
+func yesNo(v string) (bool, error) {
+	switch strings.ToLower(v) {
+	case "yes", "y", "1", "true":
+		return true, nil
+	case "no", "n", "0", "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("'%s'; write yes or no", v)
+}
+
+// maxGresWords bounds the words of one --gres value.
+const maxGresWords = 64
+
+// parseGres reads name[:type][:count],... or, with a name given, [type:]count,... as --gpus has it.
+func parseGres(name, v string, per model.GresPer) ([]model.GresReq, error) {
+	bad := func(word string) error {
+		if name != "" {
+			return &getopt.TextError{Text: "Invalid generic resource (gres) specification: '" + word + "'; write a number or TYPE:NUMBER, such as 2 or a100:2"}
+		}
+		return &getopt.TextError{Text: "Invalid generic resource (gres) specification: '" + word + "'; write NAME:NUMBER or NAME:TYPE:NUMBER, such as gpu:2 or gpu:a100:2"}
+	}
+	if v == "none" || v == "NONE" {
+		return nil, nil
+	}
+	var out []model.GresReq
+	for _, word := range splitList(v) {
+		if len(out) == maxGresWords {
+			return nil, bad(word)
+		}
+		parts := strings.Split(strings.TrimPrefix(word, "gres/"), ":")
+		if name != "" && parts[0] == name && len(parts) > 1 {
+			parts = parts[1:] // --gpus=gpu:2
+		}
+		r := model.GresReq{Name: name, Count: 1, Per: per}
+		if name == "" {
+			r.Name, parts = parts[0], parts[1:]
+		}
+		if n := len(parts); n > 0 {
+			if c, err := parseUnits(parts[n-1]); err == nil {
+				r.Count, parts = c, parts[:n-1]
+			} else if n > 1 {
+				return nil, bad(word)
+			}
+		}
+		switch len(parts) {
+		case 0:
+		case 1:
+			r.Type = parts[0]
+		default:
+			return nil, bad(word)
+		}
+		if r.Name == "" || strings.ContainsAny(r.Name+r.Type, "=() ") || len(word) > 0 && word[len(word)-1] == ':' {
+			return nil, bad(word)
+		}
+		if r.Count > 0 {
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// parseUnits reads a count of a resource, with K or M behind it.
+func parseUnits(t string) (int32, error) {
+	n, err := walltime.ParseCount(t)
+	if err != nil {
+		return 0, err
+	}
+	if n < 0 || n > 1<<24 {
+		return 0, fmt.Errorf("out of range")
+	}
+	return int32(n), nil
+}
