@@ -1,0 +1,311 @@
+package conf
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gbatch/internal/hostlist"
+)
+
+// check compares what stands in different places.
+func (l *loader) check() {
+	c := l.cfg
+	if c.ClusterName == "" {
+		c.ClusterName = "cluster"
+		l.probs.warnf(pos{file: c.Path}, "write ClusterName=mycluster", "no ClusterName; it is taken as %q", c.ClusterName)
+	}
+	if c.Select.Type == "select/linear" {
+		c.Select.Unit = UnitNode
+	}
+	if c.NodeHeartbeatIntervalS >= c.SlurmdTimeoutS {
+		l.probs.errorf(l.where("NodeHeartbeatInterval", "SlurmdTimeout"), fmt.Sprintf("write NodeHeartbeatInterval=%d", max(c.SlurmdTimeoutS/3, 1)),
+			"NodeHeartbeatInterval=%d is no less than SlurmdTimeout=%d: every node would be taken for dead", c.NodeHeartbeatIntervalS, c.SlurmdTimeoutS)
+	}
+	if c.MaxJobID < c.FirstJobID {
+		l.probs.errorf(l.where("MaxJobId", "FirstJobId"), "", "MaxJobId=%d is below FirstJobId=%d", c.MaxJobID, c.FirstJobID)
+	}
+	l.checkMemPair(c.Mem, l.where("DefMemPerNode"), l.where("MaxMemPerNode"), "")
+	l.checkAccounts()
+	l.checkPreempt()
+	l.checkPartitions()
+	l.checkNodes()
+	l.checkGres()
+}
+
+func (l *loader) checkAccounts() {
+	c := l.cfg
+	if c.DefaultAccount != "" && len(c.Accounts) > 0 && !slices.Contains(c.Accounts, c.DefaultAccount) {
+		l.probs.errorf(l.where("DefaultAccount"), "add it to Accounts", "DefaultAccount=%s is none of Accounts", c.DefaultAccount)
+	}
+	if c.Enforce.Associations && c.DbdAddr == "" && len(c.Accounts) == 0 {
+		l.probs.errorf(l.where("AccountingStorageEnforce"), "write AccountingStorageHost=…, or Accounts=…",
+			"AccountingStorageEnforce=%s needs to know which accounts exist", c.Enforce)
+	}
+	if len(c.Accounts) == 0 {
+		return
+	}
+	for i, p := range c.Partitions {
+		for _, a := range slices.Concat(p.AllowAccounts, p.DenyAccounts) {
+			if !slices.Contains(c.Accounts, a) {
+				l.probs.warnf(l.partLines[i].at, "add it to Accounts, or remove it", "partition %s names account %s, which is none of Accounts", p.Name, a)
+			}
+		}
+	}
+}
+
+func (l *loader) checkPartitions() {
+	c := l.cfg
+	if len(c.Partitions) == 0 {
+		l.probs.errorf(pos{file: c.Path}, "write PartitionName=main Nodes=ALL Default=YES", "no PartitionName: no job could be submitted")
+		return
+	}
+	def := ""
+	used := map[string]bool{}
+	for _, p := range c.Partitions {
+		at := pos{p.File, p.Line}
+		if p.Default && def != "" {
+			l.probs.errorf(at, "keep one Default=YES", "partitions %s and %s are both the default", def, p.Name)
+		} else if p.Default {
+			def = p.Name
+		}
+		if len(p.Nodes) == 0 && p.NodesExpr == "" {
+			l.probs.warnf(at, "write Nodes=…", "partition %s has no nodes; its jobs would wait", p.Name)
+		}
+		for _, n := range p.Nodes {
+			used[n] = true
+		}
+	}
+	if def == "" {
+		l.probs.warnf(pos{c.Partitions[0].File, c.Partitions[0].Line}, "write Default=YES on one of the PartitionName lines",
+			"no partition is the default: jobs must name one")
+	}
+	var idle []string
+	for _, n := range c.Nodes {
+		if !used[n.Name] {
+			idle = append(idle, n.Name)
+		}
+	}
+	if len(idle) > 0 {
+		n, _ := c.Node(idle[0])
+		l.probs.warnf(pos{n.File, n.Line}, "add it to the Nodes of a partition", "%s is in no partition: no job will run there", shownHosts(idle))
+	}
+}
+
+// nodeLines groups the nodes by the line that defines them.
+func (l *loader) nodeLines() (order []pos, nodes map[pos][]*NodeDef) {
+	nodes = map[pos][]*NodeDef{}
+	for i := range l.cfg.Nodes {
+		n := &l.cfg.Nodes[i]
+		at := pos{n.File, n.Line}
+		if nodes[at] == nil {
+			order = append(order, at)
+		}
+		nodes[at] = append(nodes[at], n)
+	}
+	return order, nodes
+}
+
+func (l *loader) checkNodes() {
+	if len(l.cfg.Nodes) == 0 {
+		l.probs.warnf(pos{file: l.cfg.Path}, "write NodeName=n[1-4] CPUs=… RealMemory=…", "no NodeName: the cluster has no nodes")
+	}
+	order, lines := l.nodeLines()
+	for _, at := range order {
+		n := lines[at][0]
+		if n.State == "CLOUD" {
+			l.probs.warnf(at, "write State=UNKNOWN", "State=CLOUD: nodes aren't started or stopped; it is taken as UNKNOWN")
+		}
+		for _, g := range n.Gres {
+			if !slices.Contains(l.cfg.GresTypes, g.Name) {
+				l.missingGresType(at, g.Name)
+			}
+			if g.Name == "gpu" && !l.cfg.Cgroup.ConstrainDevices {
+				l.probs.notef(at, "write ConstrainDevices=yes in "+CgroupFile, "nodes have GPUs, but ConstrainDevices is off: a job could use those of another")
+			}
+		}
+	}
+}
+
+func (l *loader) missingGresType(at pos, name string) {
+	hint := "write GresTypes=" + strings.Join(append(slices.Clone(l.cfg.GresTypes), name), ",")
+	if near := nearest(name, l.cfg.GresTypes); near != "" {
+		hint = "did you mean " + near + "?"
+	}
+	l.probs.errorf(at, hint, "resource %s is none of GresTypes", shown(name))
+}
+
+// have is what gres.conf gives a node of one name and type.
+type have struct {
+	name, typ string
+	count     int64
+	at        pos
+}
+
+// mismatch is a difference between gres.conf and the node lines, for one or
+// more nodes of one NodeName line.
+type mismatch struct {
+	at   pos // the node line, or that of gres.conf
+	sev  Severity
+	text string
+	hint string
+}
+
+// checkGres compares gres.conf with the nodes.
+func (l *loader) checkGres() {
+	perNode := l.gresOfNodes()
+	found := map[mismatch][]string{}
+	for i := range l.cfg.Nodes {
+		n := &l.cfg.Nodes[i]
+		for _, m := range l.compareGres(n, perNode[n.Name]) {
+			found[m] = append(found[m], n.Name)
+		}
+	}
+	order := make([]mismatch, 0, len(found))
+	for m := range found {
+		order = append(order, m)
+	}
+	slices.SortFunc(order, func(a, b mismatch) int { // for a stable text; place decides in the end
+		return cmp.Or(strings.Compare(a.at.file, b.at.file), cmp.Compare(a.at.line, b.at.line), strings.Compare(a.text, b.text))
+	})
+	for _, m := range order {
+		l.probs.add(m.at, m.sev, m.hint, "%s: %s", shownHosts(found[m]), m.text)
+	}
+}
+
+// gresOfNodes adds up gres.conf for each node, and checks each record against
+// the nodes that it is for.
+func (l *loader) gresOfNodes() map[string][]have {
+	perNode := map[string][]have{}
+	for i := range l.cfg.Gres.Records {
+		r := &l.cfg.Gres.Records[i]
+		at := pos{r.File, r.Line}
+		var names []string
+		if r.NodeExpr == "" {
+			names = l.knownNodes(pair{"NodeName", "ALL", at}, "")
+		} else if expanded, err := hostlist.Expand(r.NodeExpr); err == nil {
+			names = l.dropUnknown(expanded, at, "gres.conf")
+		}
+		if r.Name == "" {
+			continue
+		}
+		if !slices.Contains(l.cfg.GresTypes, r.Name) {
+			l.missingGresType(at, r.Name)
+			continue
+		}
+		l.checkCores(r, names, at)
+		for _, name := range names {
+			list := perNode[name]
+			if j := slices.IndexFunc(list, func(h have) bool { return h.name == r.Name && h.typ == r.Type }); j >= 0 {
+				list[j].count += r.Count
+			} else {
+				perNode[name] = append(list, have{r.Name, r.Type, r.Count, at})
+			}
+		}
+	}
+	for i := range l.cfg.Gres.Records {
+		l.checkLinks(&l.cfg.Gres.Records[i], perNode)
+	}
+	return perNode
+}
+
+// checkCores holds that the cores of a record exist where it is used.
+func (l *loader) checkCores(r *GresRecord, names []string, at pos) {
+	if len(r.Cores) == 0 {
+		return
+	}
+	last := int64(r.Cores[len(r.Cores)-1])
+	for _, name := range names {
+		n := &l.cfg.Nodes[l.nodeIndex[name]]
+		if !slices.ContainsFunc(n.Gres, func(g GresCount) bool { return g.Name == r.Name }) {
+			continue
+		}
+		if cores := n.Sockets * n.CoresPerSocket; last >= cores {
+			l.probs.errorf(at, fmt.Sprintf("write cores from 0 to %d", cores-1), "Cores=%s: node %s has %d cores", hostlist.FormatIndexes(r.Cores), name, cores)
+			return
+		}
+	}
+}
+
+func (l *loader) checkLinks(r *GresRecord, perNode map[string][]have) {
+	if r.Links.Peers == nil && r.Links.Counts == nil {
+		return
+	}
+	for i := range l.cfg.Nodes {
+		name := l.cfg.Nodes[i].Name
+		if !r.Applies(name) {
+			continue
+		}
+		units := int64(0)
+		for _, h := range perNode[name] {
+			if h.name == r.Name {
+				units += h.count
+			}
+		}
+		at := pos{r.File, r.Line}
+		if len(r.Links.Peers) > 0 && int64(slices.Max(r.Links.Peers)) >= units {
+			l.probs.errorf(at, fmt.Sprintf("write indexes from 0 to %d", units-1), "Links names device %d, but node %s has %d", slices.Max(r.Links.Peers), name, units)
+		} else if n := int64(len(r.Links.Counts)); n > 0 && n != units {
+			l.probs.warnf(at, "write one number per device", "Links has %d numbers, but node %s has %d devices", n, name, units)
+		}
+		return // the lines of a file are alike for all nodes: one is enough
+	}
+}
+
+// compareGres compares one node's Gres with what gres.conf gives it.
+func (l *loader) compareGres(n *NodeDef, given []have) []mismatch {
+	var out []mismatch
+	line := pos{n.File, n.Line}
+	names := map[string]bool{}
+	for _, g := range n.Gres {
+		names[g.Name] = true
+		total, typed, untyped := int64(0), int64(0), false
+		for _, h := range given {
+			if h.name != g.Name {
+				continue
+			}
+			total += h.count
+			untyped = untyped || h.typ == ""
+			if h.typ == g.Type {
+				typed += h.count
+			}
+		}
+		if total == 0 {
+			continue // detected, or counted only
+		}
+		count := typed
+		if g.Type == "" || untyped { // types can't be told apart
+			count = total
+			g.Count = 0
+			for _, o := range n.Gres {
+				if o.Name == g.Name {
+					g.Count += o.Count
+				}
+			}
+		}
+		if count < g.Count {
+			out = append(out, mismatch{line, Error, fmt.Sprintf("Gres=%s, but %s gives only %d", g, GresFile, count), fmt.Sprintf("write :%d, or add to %s", count, GresFile)})
+		} else if count > g.Count {
+			out = append(out, mismatch{line, Warning, fmt.Sprintf("Gres=%s, but %s gives %d; the rest isn't used", g, GresFile, count), fmt.Sprintf("write :%d, or remove from %s", count, GresFile)})
+		}
+	}
+	for name := range names {
+		if !slices.Contains(l.cfg.GresTypes, name) {
+			return out // a misspelt name: reported already
+		}
+	}
+	for _, h := range given {
+		if names[h.name] {
+			continue
+		}
+		g := GresCount{Name: h.name, Type: h.typ, Count: h.count}
+		want := make([]string, 0, len(n.Gres)+1)
+		for _, o := range n.Gres {
+			want = append(want, o.String())
+		}
+		out = append(out, mismatch{h.at, Note, fmt.Sprintf("%s gives %s, which Gres on the NodeName line doesn't name: no job can ask for it", GresFile, g),
+			"write Gres=" + strings.Join(append(want, g.String()), ",") + " there"})
+	}
+	return out
+}

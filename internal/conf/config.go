@@ -1,0 +1,268 @@
+package conf
+
+import (
+	"net"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/model"
+)
+
+// Defaults that are gbatch's own.
+const (
+	DefaultSlurmctldPort  = 6817
+	DefaultDbdPort        = 6819
+	DefaultSocketDir      = "/run/gbatch"
+	DefaultStateDir       = "/var/lib/gbatch/ctld"
+	DefaultSpoolDir       = "/var/lib/gbatch/noded"
+	DefaultDbdStateDir    = "/var/lib/gbatch/dbd"
+	DefaultNodeTimeoutS   = 30
+	DefaultHeartbeatS     = 10
+	DefaultMaxScriptBytes = 4 << 20
+	// MaxScriptBytesLimit is the largest max_script_size, as in Slurm.
+	MaxScriptBytesLimit = 512 << 20
+)
+
+// Config is a whole configuration with every default filled in. Spans are in
+// seconds (…S) unless the name says otherwise, memory is in MiB (…MiB). A span
+// or count without limit is [model.Unlimited]; 0 means "not set" where 0 isn't
+// a value that anybody would ask for. A Config is not changed after Load.
+type Config struct {
+	Path  string   // the main file
+	Files []string // every file that was read, in that order
+	Hash  string   // hex SHA-256 of their names and contents
+
+	ClusterName   string
+	SlurmUser     string
+	Controllers   []Controller // in the order of their SlurmctldHost lines; empty only where none was named
+	SlurmctldPort int64
+
+	// Places. The pid, socket and log files of daemons are local to each host.
+	StateSaveLocation string // gctld
+	SlurmdSpoolDir    string // gnoded; may hold %n and %h, see ExpandPath
+	DbdStateLocation  string // gdbd
+	LocalSocketDir    string // unix sockets for commands
+	PKIDir            string // certificates and keys
+	TmpFS             string
+	SlurmctldLogFile  string // "": standard error
+	SlurmdLogFile     string // may hold %n and %h
+	DbdLogFile        string
+	SlurmctldDebug    string // quiet fatal error info verbose debug debug2 … debug5
+	SlurmdDebug       string
+	DbdDebug          string
+
+	// Accounting. DbdAddr is host:port of gdbd, "" without accounting.
+	AccountingStorageType string
+	AccountingStorageHost string
+	AccountingStoragePort int64
+	DbdAddr               string
+	AccountingStorageTRES []string // in the order given, such as gres/gpu
+	Enforce               Enforce
+	Accounts              []string // accounts that exist; empty: any name is one
+	DefaultAccount        string
+	TrackWCKey            bool
+	JobAcctGatherType     string
+	SampleIntervalS       int64 // JobAcctGatherFrequency, of tasks; 0: only at the end
+
+	// Jobs.
+	FirstJobID, MaxJobID      int64
+	MaxJobCount               int64
+	MaxArraySize              int64 // indexes run from 0 to MaxArraySize-1
+	MaxStepCount              int64
+	MaxTasksPerNode           int64
+	MinJobAgeS                int64
+	InactiveLimitS            int64
+	KillWaitS                 int64
+	WaitTimeS                 int64
+	KillOnBadExit             bool
+	CompleteWaitS             int64
+	OverTimeLimitS            int64 // Unlimited: limits aren't enforced
+	BatchStartTimeoutS        int64
+	JobRequeue                bool
+	JobFileAppend             bool
+	DisableRootJobs           bool
+	EnforcePartLimits         string // NO, ANY or ALL
+	PrivateData               []string
+	DependencyParameters      []string
+	Licenses                  []License
+	Mem                       MemLimits
+	JobDefaults               JobDefaults
+	PropagateLimits           []string // "ALL", or names such as MEMLOCK
+	PropagateLimitsExcept     []string // set instead of PropagateLimits
+	PropagatePrioProcess      int64
+	LaunchParameters          []string
+	InteractiveStepOptions    string
+	MpiDefault                string
+	MailProg, MailDomain      string
+	Prolog, Epilog            []string // paths or patterns, run on nodes as root
+	PrologSlurmctld           []string
+	EpilogSlurmctld           []string
+	TaskProlog, TaskEpilog    string
+	PrologFlags               []string
+	PrologTimeoutS            int64 // 0: as long as it takes
+	EpilogTimeoutS            int64
+	UnkillableStepTimeoutS    int64
+	UnkillableStepProgram     string
+	SlurmdTimeoutS            int64
+	NodeHeartbeatIntervalS    int64
+	ReturnToService           int64
+	MessageTimeoutS           int64
+	ProctrackType, TaskPlugin string
+	TaskPluginParam           []string
+
+	Select    Select
+	Scheduler Scheduler
+	Priority  Priority
+	Preempt   Preempt
+
+	GresTypes      []string
+	TopologyPlugin string // topology/flat or topology/tree
+	TopologyParam  []string
+
+	Nodes      []NodeDef      // in the order of the file
+	NodeSets   []NodeSet      // named in partitions only
+	Partitions []PartitionDef // in the order of the file
+	Gres       Gres           // gres.conf
+	Cgroup     Cgroup         // cgroup.conf
+	Topology   Topology       // topology.conf
+}
+
+// Controller is a host that runs gctld.
+type Controller struct {
+	Name string // host name, as in SlurmctldHost
+	Addr string // host:port to reach it at
+}
+
+// Enforce is AccountingStorageEnforce.
+type Enforce struct {
+	Associations, Limits, QOS, Safe, NoJobs, NoSteps, WCKeys bool
+}
+
+// License is a cluster-wide license of which Count exist.
+type License struct {
+	Name  string
+	Count int64
+}
+
+// MemLimits are the memory defaults and limits of the cluster or of a
+// partition; 0 is not set. At most one of each pair is set.
+type MemLimits struct {
+	DefPerCPUMiB, DefPerNodeMiB int64
+	MaxPerCPUMiB, MaxPerNodeMiB int64
+}
+
+// JobDefaults are what a GPU brings along; 0 is not set.
+type JobDefaults struct {
+	DefCPUPerGPU    int64
+	DefMemPerGPUMiB int64
+}
+
+// defaults is the configuration that an empty file stands for.
+func defaults() *Config {
+	return &Config{
+		SlurmUser:              "root",
+		SlurmctldPort:          DefaultSlurmctldPort,
+		StateSaveLocation:      DefaultStateDir,
+		SlurmdSpoolDir:         DefaultSpoolDir,
+		DbdStateLocation:       DefaultDbdStateDir,
+		LocalSocketDir:         DefaultSocketDir,
+		TmpFS:                  "/tmp",
+		SlurmctldDebug:         "info",
+		SlurmdDebug:            "info",
+		DbdDebug:               "info",
+		AccountingStoragePort:  DefaultDbdPort,
+		JobAcctGatherType:      "jobacct_gather/cgroup",
+		SampleIntervalS:        30,
+		FirstJobID:             1,
+		MaxJobID:               67043328, // 0x03ff0000, as in Slurm
+		MaxJobCount:            10000,
+		MaxArraySize:           1001,
+		MaxStepCount:           40000,
+		MaxTasksPerNode:        512,
+		MinJobAgeS:             300,
+		KillWaitS:              30,
+		BatchStartTimeoutS:     10,
+		JobRequeue:             true,
+		EnforcePartLimits:      "NO",
+		PropagateLimits:        []string{"ALL"},
+		InteractiveStepOptions: "--interactive --preserve-env --pty $SHELL",
+		MpiDefault:             "none",
+		MailProg:               "/bin/mail",
+		UnkillableStepTimeoutS: 60,
+		SlurmdTimeoutS:         DefaultNodeTimeoutS,
+		NodeHeartbeatIntervalS: DefaultHeartbeatS,
+		MessageTimeoutS:        10,
+		ProctrackType:          "proctrack/cgroup",
+		TaskPlugin:             "task/cgroup,task/affinity",
+		TopologyPlugin:         topologyFlat,
+		Select:                 Select{Type: "select/cons_tres", Params: []string{"CR_CORE_MEMORY"}, Unit: UnitCore, Memory: true},
+		Scheduler:              defaultScheduler(),
+		Priority: Priority{
+			Type: "priority/multifactor", DecayHalfLifeS: 7 * 86400, CalcPeriodS: 300, MaxAgeS: 7 * 86400, UsageResetPeriod: "NONE",
+		},
+		Preempt: Preempt{Type: "preempt/none", Mode: PreemptMode{Action: "OFF"}},
+		Cgroup:  defaultCgroup(),
+	}
+}
+
+// Node returns a node's definition.
+func (c *Config) Node(name string) (*NodeDef, bool) {
+	for i := range c.Nodes {
+		if c.Nodes[i].Name == name {
+			return &c.Nodes[i], true
+		}
+	}
+	return nil, false
+}
+
+// Partition returns a partition's definition.
+func (c *Config) Partition(name string) (*PartitionDef, bool) {
+	for i := range c.Partitions {
+		if c.Partitions[i].Name == name {
+			return &c.Partitions[i], true
+		}
+	}
+	return nil, false
+}
+
+// Controller returns the controller of that name; where names differ only in
+// their domain, the short name counts.
+func (c *Config) Controller(name string) (Controller, bool) {
+	for _, same := range []func(a, b string) bool{strings.EqualFold, sameShort} {
+		for _, ctl := range c.Controllers {
+			if same(ctl.Name, name) {
+				return ctl, true
+			}
+		}
+	}
+	return Controller{}, false
+}
+
+func sameShort(a, b string) bool {
+	if net.ParseIP(a) != nil || net.ParseIP(b) != nil {
+		return false
+	}
+	a, _, _ = strings.Cut(a, ".")
+	b, _, _ = strings.Cut(b, ".")
+	return a != "" && strings.EqualFold(a, b)
+}
+
+// ExpandPath replaces %n (node name), %h (short host name) and %% in a path
+// such as SlurmdSpoolDir.
+func ExpandPath(pattern, node, host string) string {
+	short, _, _ := strings.Cut(host, ".")
+	return strings.NewReplacer("%n", node, "%h", short, "%%", "%").Replace(pattern)
+}
+
+// hostPort joins what a configuration gives in parts; IPv6 gets its brackets.
+func hostPort(host string, port int64) string {
+	return net.JoinHostPort(strings.Trim(host, "[]"), strconv.FormatInt(port, 10))
+}
+
+// showSeconds shows seconds as scontrol does for a setting: "30 sec", or a word.
+func showSeconds(s int64) string {
+	if s == model.Unlimited {
+		return "UNLIMITED"
+	}
+	return strconv.FormatInt(s, 10) + " sec"
+}

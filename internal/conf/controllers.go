@@ -1,0 +1,113 @@
+package conf
+
+import (
+	"net"
+	"strconv"
+	"strings"
+)
+
+// MaxControllers is how many SlurmctldHost lines there may be. Five survive
+// two failures; more only make every decision slower.
+const MaxControllers = 7
+
+// readController reads SlurmctldHost=name, name(address) or name(address:port).
+func (l *loader) readController(p pair) {
+	name, addr, port := p.value, "", int64(0)
+	if _, again := l.seen["SlurmctldHost"]; !again {
+		l.seen["SlurmctldHost"] = p.at
+	}
+	if open := strings.IndexByte(p.value, '('); open >= 0 {
+		if !strings.HasSuffix(p.value, ")") {
+			l.probs.errorf(p.at, "write SlurmctldHost=name(address)", "SlurmctldHost: %s has no closing parenthesis", shown(p.value))
+			return
+		}
+		name, addr = p.value[:open], p.value[open+1:len(p.value)-1]
+		if host, given, err := net.SplitHostPort(addr); err == nil {
+			n, f := readInt(given, 1, 65535)
+			if f.bad() {
+				l.probs.errorf(p.at, "write SlurmctldHost=name(address:6817)", "SlurmctldHost: port %s", f.why)
+				return
+			}
+			addr, port = host, n
+		}
+	}
+	if name == "" || strings.Trim(name, nameLetters) != "" {
+		l.probs.errorf(p.at, "write SlurmctldHost=name or SlurmctldHost=name(address:port)", "SlurmctldHost: %s is no host name", shown(name))
+		return
+	}
+	if strings.ContainsAny(addr, " ()/,") {
+		l.probs.errorf(p.at, "write SlurmctldHost=name(address:port)", "SlurmctldHost: %s is no address", shown(addr))
+		return
+	}
+	l.addController(controllerLine{name: name, addr: addr, port: port, at: p.at})
+}
+
+// controllerLine is a controller before the default port is known.
+type controllerLine struct {
+	name, addr string
+	port       int64
+	at         pos
+}
+
+func (l *loader) addController(c controllerLine) {
+	for _, o := range l.controllers {
+		if strings.EqualFold(o.name, c.name) {
+			l.probs.errorf(c.at, "remove one of the lines", "controller %s stands twice, first in line %d", c.name, o.at.line)
+			return
+		}
+	}
+	if len(l.controllers) == MaxControllers {
+		l.probs.errorf(c.at, "keep 3 or 5", "more than %d controllers", MaxControllers)
+		return
+	}
+	l.controllers = append(l.controllers, c)
+}
+
+// resolveControllers makes addresses of the SlurmctldHost lines, or of the old
+// keys where there are none.
+func (l *loader) resolveControllers() {
+	if len(l.controllers) == 0 {
+		for _, old := range [][2]string{{"controlmachine", "controladdr"}, {"backupcontroller", "backupaddr"}} {
+			if name := l.old[old[0]]; name.value != "" {
+				l.addController(controllerLine{name: name.value, addr: l.old[old[1]].value, at: name.at})
+			}
+		}
+	}
+	addrs := map[string]string{}
+	for _, c := range l.controllers {
+		host, port := c.addr, c.port
+		if host == "" {
+			host = c.name
+		}
+		if port == 0 {
+			port = l.cfg.SlurmctldPort
+		}
+		addr := hostPort(host, port)
+		if other, twice := addrs[addr]; twice {
+			l.probs.errorf(c.at, "give each its own address or port", "controllers %s and %s have the same address %s", other, c.name, addr)
+		}
+		addrs[addr] = c.name
+		l.cfg.Controllers = append(l.cfg.Controllers, Controller{Name: c.name, Addr: addr})
+	}
+	switch n := len(l.cfg.Controllers); {
+	case n == 0:
+		if _, tried := l.seen["SlurmctldHost"]; !tried {
+			l.probs.errorf(pos{file: l.cfg.Path}, "write SlurmctldHost=name or SlurmctldHost=name(address)", "no SlurmctldHost: nobody is the controller")
+		}
+	case n%2 == 0:
+		l.probs.warnf(l.controllers[n-1].at, "name "+strconv.Itoa(n-1)+" or "+strconv.Itoa(n+1),
+			"%d controllers survive no more failures than %d: a majority has to be there", n, n-1)
+	}
+	if l.cfg.AccountingStorageType == "" {
+		l.cfg.AccountingStorageType = accountingNone
+		if l.cfg.AccountingStorageHost != "" {
+			l.cfg.AccountingStorageType = accountingDbd
+		}
+	}
+	if l.cfg.AccountingStorageType == accountingDbd {
+		if l.cfg.AccountingStorageHost == "" {
+			l.cfg.AccountingStorageHost = "localhost"
+		}
+		l.cfg.DbdAddr = hostPort(l.cfg.AccountingStorageHost, l.cfg.AccountingStoragePort)
+	}
+}

@@ -1,0 +1,97 @@
+package conf
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"gbatch/internal/golden"
+	"gbatch/internal/hostlist"
+)
+
+// report writes a configuration as a person would want to review it.
+func report(c *Config, problems []Problem) []byte {
+	var b strings.Builder
+	for _, p := range problems {
+		fmt.Fprintln(&b, p)
+	}
+	if c == nil {
+		b.WriteString("refused\n")
+		return []byte(b.String())
+	}
+	b.WriteString("\n")
+	for _, kv := range c.KeyValues() {
+		fmt.Fprintf(&b, "%-23s = %s\n", kv.Key, kv.Value)
+	}
+	order, lines := (&loader{cfg: c}).nodeLines()
+	for _, at := range order {
+		var names []string
+		for _, n := range lines[at] {
+			names = append(names, n.Name)
+		}
+		n := *lines[at][0]
+		fmt.Fprintf(&b, "\nNodeName=%s", hostlist.Compress(names))
+		for _, f := range nodeFields(&n) {
+			fmt.Fprintf(&b, " %s=%s", f.key, f.value)
+		}
+		fmt.Fprintf(&b, " Addr=%s Reason=%q", n.Addr, n.Reason)
+		records, auto := c.Gres.For(n.Name)
+		for _, r := range records {
+			fmt.Fprintf(&b, "\n   %s", r.String())
+		}
+		fmt.Fprintf(&b, "\n   AutoDetect=%q Switches=%v\n", auto, c.Topology.Path(n.Name))
+	}
+	for i := range c.Partitions {
+		fmt.Fprintf(&b, "\nPartitionName=%s", c.Partitions[i].Name)
+		for _, kv := range c.PartitionKeyValues(&c.Partitions[i]) {
+			fmt.Fprintf(&b, " %s=%s", kv.Key, kv.Value)
+		}
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "\n%+v\n%+v\n%+v\n", c.Cgroup, c.Enforce, c.Scheduler)
+	return []byte(b.String())
+}
+
+// TestSamples: the configuration that people bring along loads as it is, with
+// one note per oddity.
+func TestSamples(t *testing.T) {
+	c, problems := Load("testdata/samples")
+	golden.Compare(t, "testdata/samples.txt", report(c, problems))
+	for _, p := range problems {
+		if p.Severity != Note {
+			t.Errorf("more than a note: %s", p)
+		}
+	}
+}
+
+// TestTenErrors: everything that is wrong is reported at once, in all files.
+func TestTenErrors(t *testing.T) {
+	c, problems := Load("testdata/ten")
+	golden.Compare(t, "testdata/ten.txt", report(c, problems))
+}
+
+// TestFull has every kind of line.
+func TestFull(t *testing.T) {
+	c, problems := Load("testdata/full")
+	golden.Compare(t, "testdata/full.txt", report(c, problems))
+}
+
+// TestKeyTable lists every key with its status, so that a change of one is
+// seen.
+func TestKeyTable(t *testing.T) {
+	var b strings.Builder
+	seen := map[string]bool{}
+	for _, k := range Keys() {
+		if lower := strings.ToLower(k.Name); seen[lower] {
+			t.Errorf("%s stands twice in the table", k.Name)
+		} else {
+			seen[lower] = true
+		}
+		if k.Status == Effective {
+			fmt.Fprintf(&b, "%-32s %s %s\n", k.Name, k.Status, k.Effect)
+		} else {
+			fmt.Fprintf(&b, "%-32s %s %s\n", k.Name, k.Status, k.Note)
+		}
+	}
+	golden.Compare(t, "testdata/keys.txt", []byte(b.String()))
+}

@@ -1,0 +1,273 @@
+package conf
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/hostlist"
+)
+
+// Gres is gres.conf.
+type Gres struct {
+	AutoDetect string // nvml, nvidia, rsmi, oneapi, off, fake[:FILE]; "": not said
+	Records    []GresRecord
+}
+
+// GresRecord is one line of gres.conf that names a resource, or that sets
+// AutoDetect for some nodes (Name is empty then).
+type GresRecord struct {
+	NodeExpr      string // as written; "": every node
+	Name, Type    string
+	Files         []string // device files, expanded; one unit each, except of shared resources
+	MultipleFiles []string // device files of one unit (MIG)
+	Count         int64    // 0 only in a record without Name
+	Cores         []int    // cores near it; nil: all
+	Links         Links
+	Flags         []string
+	AutoDetect    string // of these nodes; "": the global one
+	File          string
+	Line          int
+}
+
+// Links tells which other units of the same resource a unit is connected to.
+// Slurm's form is one count per unit, -1 for itself; a list without -1 names
+// the connected units. The zero Links says nothing.
+type Links struct {
+	Counts []int // by unit; -1 for itself
+	Peers  []int // indexes of connected units
+}
+
+// Applies reports whether the record is about a node.
+func (g *GresRecord) Applies(node string) bool {
+	if g.NodeExpr == "" {
+		return true
+	}
+	ok, err := hostlist.Contains(g.NodeExpr, node)
+	return err == nil && ok // an expression with an error isn't loaded
+}
+
+// For returns what gres.conf says about one node: its records in the order of
+// the file, and how to detect hardware there.
+func (g *Gres) For(node string) (records []GresRecord, autoDetect string) {
+	autoDetect = g.AutoDetect
+	for _, r := range g.Records {
+		if !r.Applies(node) {
+			continue
+		}
+		if r.AutoDetect != "" {
+			autoDetect = r.AutoDetect
+		}
+		if r.Name != "" {
+			records = append(records, r)
+		}
+	}
+	return records, autoDetect
+}
+
+// sharedGres are shares of other resources: Count is of all their files together.
+var sharedGres = []string{"mps", "shard"}
+
+func isShared(name string) bool { return slices.Contains(sharedGres, name) }
+
+var gresKeyNames = []string{"AutoDetect", "Count", "Cores", "CPUs", "File", "Flags", "Ignore", "Links", "MultipleFiles", "Name", "NodeName", "Type"}
+
+var gresFlags = []string{
+	"CountOnly", "one_sharing", "all_sharing", "explicit", "nvidia_gpu_env", "amd_gpu_env", "intel_gpu_env", "opencl_env", "no_gpu_env", "reserved",
+}
+
+var autoDetects = []string{"nvml", "nvidia", "rsmi", "oneapi", "nrt", "off", "fake"}
+
+func readAutoDetect(v string) (string, fault) {
+	const want = "nvml, nvidia, off or fake:FILE"
+	kind, file, _ := strings.Cut(v, ":")
+	word, f := readWord(kind, autoDetects)
+	switch {
+	case f.bad():
+		return "", fault{f.why, want}
+	case file != "" && word != "fake":
+		return "", fault{shown(v) + ": only fake takes a file", want}
+	case file != "":
+		return word + ":" + file, fault{}
+	}
+	return word, fault{}
+}
+
+// gresLine is a line of gres.conf while it is read.
+type gresLine struct {
+	GresRecord
+	hasCount bool
+	links    []int
+}
+
+func gresKeys() []lineKey[gresLine] {
+	cores := func(name string) lineKey[gresLine] {
+		return lineKey[gresLine]{name: name, read: func(g *gresLine, v string) fault {
+			list, err := hostlist.ParseIndexes(v)
+			if err != nil {
+				return fault{shown(v) + " is not a list of cores", "0-15"}
+			}
+			g.Cores = list
+			return fault{}
+		}}
+	}
+	files := func(name string, at func(*gresLine) *[]string) lineKey[gresLine] {
+		return lineKey[gresLine]{name: name, read: func(g *gresLine, v string) fault {
+			list, err := hostlist.Expand(v)
+			if err != nil {
+				return fault{listError(err), "/dev/nvidia[0-7]"}
+			}
+			for _, p := range list {
+				if !strings.HasPrefix(p, "/") {
+					return fault{shown(p) + " is not an absolute path", "/dev/nvidia[0-7]"}
+				}
+			}
+			*at(g) = list
+			return fault{}
+		}}
+	}
+	return []lineKey[gresLine]{
+		{name: "NodeName", read: func(g *gresLine, v string) fault {
+			if _, err := hostlist.Count(v); err != nil {
+				return fault{listError(err), "n[1-4]"}
+			}
+			g.NodeExpr = v
+			return fault{}
+		}},
+		{name: "AutoDetect", read: func(g *gresLine, v string) (f fault) { g.AutoDetect, f = readAutoDetect(v); return f }},
+		{name: "Name", read: func(g *gresLine, v string) fault {
+			if v == "" || strings.ContainsAny(v, ":,=/") {
+				return fault{shown(v) + " is no name for a resource", "gpu"}
+			}
+			g.Name = v
+			return fault{}
+		}},
+		{name: "Type", read: func(g *gresLine, v string) fault {
+			if strings.ContainsAny(v, ":,= ") {
+				return fault{shown(v) + " is no name for a type", "a100"}
+			}
+			g.Type = v
+			return fault{}
+		}},
+		{name: "Count", read: func(g *gresLine, v string) (f fault) { g.Count, f = readQuantity(v); g.hasCount = true; return f }},
+		cores("Cores"), cores("CPUs"),
+		files("File", func(g *gresLine) *[]string { return &g.Files }),
+		files("MultipleFiles", func(g *gresLine) *[]string { return &g.MultipleFiles }),
+		{name: "Flags", read: func(g *gresLine, v string) (f fault) { g.Flags, f = readWords(v, gresFlags); return f }},
+		{name: "Links", read: func(g *gresLine, v string) fault {
+			for _, item := range splitList(v) {
+				n, err := strconv.Atoi(item)
+				if err != nil || n < -1 || n > 1024 {
+					return fault{shown(v) + " is not a list of numbers", "-1,4,4,4"}
+				}
+				g.links = append(g.links, n)
+			}
+			return fault{}
+		}},
+		{name: "Ignore", note: "has no effect: leave the resource out of the node's Gres instead"},
+	}
+}
+
+// readGres reads the lines of gres.conf.
+func (l *loader) readGres(lines []statement) {
+	for _, s := range lines {
+		var g gresLine
+		g.File, g.Line = s.at.file, s.at.line
+		given := readKeys(l, gresKeys(), s.pairs, &g, "gres.conf")
+		if given["CPUs"] {
+			l.probs.notef(placeOf(s.pairs, "CPUs", s.pairs[0]), "write Cores=", "CPUs in gres.conf is the old name of Cores")
+		}
+		switch {
+		case g.Name == "" && given["AutoDetect"] && len(given) == 1:
+			if l.cfg.Gres.AutoDetect != "" && l.cfg.Gres.AutoDetect != g.AutoDetect {
+				l.probs.warnf(s.at, "keep one of the lines", "AutoDetect stands twice; the later one counts")
+			}
+			l.cfg.Gres.AutoDetect = g.AutoDetect
+			continue
+		case g.Name == "" && given["NodeName"] && len(given) == 1:
+			l.probs.notef(s.at, "write NodeName="+g.NodeExpr+" in front of Name= on each line that is meant for it",
+				"NodeName on a line of its own names no resource: the lines below it are for every node")
+			continue
+		case g.Name == "" && given["Name"]:
+			continue // reported already
+		case g.Name == "" && !given["AutoDetect"]:
+			l.probs.errorf(s.at, "write Name=gpu in front", "the line names no resource")
+			continue
+		}
+		l.checkGresLine(&g, given, s)
+		l.cfg.Gres.Records = append(l.cfg.Gres.Records, g.GresRecord)
+	}
+}
+
+func (l *loader) checkGresLine(g *gresLine, given map[string]bool, s statement) {
+	at := func(key string) pos { return placeOf(s.pairs, key, s.pairs[0]) }
+	if g.Name == "" {
+		return
+	}
+	units := int64(len(g.Files))
+	if len(g.MultipleFiles) > 0 {
+		units = 1
+		if len(g.Files) > 0 {
+			l.probs.errorf(at("MultipleFiles"), "keep one of them", "File and MultipleFiles exclude each other")
+		}
+	}
+	switch {
+	case !g.hasCount:
+		g.Count = max(units, 1)
+	case g.Count == 0:
+		l.probs.errorf(at("Count"), "remove the line", "Count=0 gives nothing")
+	case isShared(g.Name) && units > 0 && g.Count%units != 0:
+		l.probs.errorf(at("Count"), "", "Count=%d can't be divided evenly over %d files", g.Count, units)
+	case !isShared(g.Name) && units > 0 && g.Count != units:
+		l.probs.errorf(at("Count"), "remove Count", "Count=%d but File names %d", g.Count, units)
+	}
+	if slices.Contains(g.Flags, "one_sharing") && slices.Contains(g.Flags, "all_sharing") {
+		l.probs.errorf(at("Flags"), "keep one of them", "one_sharing and all_sharing exclude each other")
+	}
+	if len(g.links) > 0 {
+		l.readLinks(g, at("Links"))
+	}
+}
+
+// readLinks tells counts from peers.
+func (l *loader) readLinks(g *gresLine, at pos) {
+	if len(g.Files) > 1 {
+		l.probs.errorf(at, "write one line per device", "Links is of one device, but File names %d", len(g.Files))
+		return
+	}
+	selves := 0
+	for _, n := range g.links {
+		if n == -1 {
+			selves++
+		}
+	}
+	switch {
+	case selves == 1:
+		g.Links.Counts = g.links
+	case selves > 1:
+		l.probs.errorf(at, "write one number per device, -1 for the device itself", "Links has -1 %d times", selves)
+	default:
+		g.Links.Peers = g.links
+		l.probs.notef(at, "write one number of connections per device, -1 for itself, such as -1,4,4,4",
+			"Links without -1 is read as the list of devices that this one is connected to; in Slurm it is the number of connections to each device in turn")
+	}
+}
+
+func readGresTypes(c *Config, v string) fault {
+	c.GresTypes = nil
+	for _, name := range splitList(v) {
+		if strings.ContainsAny(name, ":=/ ") {
+			return fault{shown(name) + " is no name for a resource", "gpu,mps"}
+		}
+		c.GresTypes = append(c.GresTypes, name)
+	}
+	return fault{}
+}
+
+func remarkGresTypes(_ *Config, v string) (text, hint string) {
+	if slices.Contains(splitList(v), "mig") {
+		return "GresTypes=mig: Slurm has no such resource, a MIG instance is a gpu whose type is its profile; here mig is a resource like any other",
+			"write Gres=gpu:1g.5gb:7 on the node line and ask for --gres=gpu:1g.5gb:1"
+	}
+	return "", ""
+}

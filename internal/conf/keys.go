@@ -1,0 +1,468 @@
+package conf
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/walltime"
+)
+
+// The keys of the main file that have an effect. keys_accepted.go has those of
+// Slurm that have none here.
+
+var debugLevels = []string{"quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5"}
+
+func mainSettings() *table {
+	var all []setting
+	all = append(all, identitySettings()...)
+	all = append(all, placeSettings()...)
+	all = append(all, accountingSettings()...)
+	all = append(all, jobSettings()...)
+	all = append(all, nodeSettings()...)
+	all = append(all, prioritySettings()...)
+	all = append(all, preemptSettings()...)
+	all = append(all, schedulerSettings()...)
+	all = append(all, acceptedSettings()...)
+	return newTable(all)
+}
+
+func identitySettings() []setting {
+	return []setting{
+		{name: "ClusterName", effect: RestartAll,
+			read: func(c *Config, v string) fault {
+				if v == "" || len(v) > 40 || strings.Trim(strings.ToLower(v), "abcdefghijklmnopqrstuvwxyz0123456789_-.") != "" {
+					return fault{shown(v) + " is not a name of up to 40 letters, digits, _ and -", "mycluster"}
+				}
+				c.ClusterName = v
+				return fault{}
+			},
+			show: func(c *Config) string { return orNull(c.ClusterName) }},
+		// SlurmctldHost lines become Controllers in controllers.go; KeyValues shows them one by one.
+		{name: "SlurmctldHost", effect: RestartCtld, many: true},
+		portSetting("SlurmctldPort", RestartAll, func(c *Config) *int64 { return &c.SlurmctldPort }),
+		text("SlurmUser", RestartCtld, func(c *Config) *string { return &c.SlurmUser }),
+	}
+}
+
+// portSetting is a port; of a range, as Slurm allows, the first is taken.
+func portSetting(name string, e Effect, at func(*Config) *int64) setting {
+	s := number(name, e, at, 1, 65535)
+	s.read = func(c *Config, v string) (f fault) {
+		first, _, _ := strings.Cut(v, "-")
+		*at(c), f = readInt(first, 1, 65535)
+		return f
+	}
+	s.remark = func(c *Config, v string) (text, hint string) {
+		if strings.Contains(v, "-") {
+			return name + " is one port here; the first of the range is taken", "write " + name + "=" + v[:strings.IndexByte(v, '-')]
+		}
+		return "", ""
+	}
+	return s
+}
+
+func placeSettings() []setting {
+	level := func(name string, e Effect, at func(*Config) *string) setting {
+		s := word(name, e, at, debugLevels...)
+		readName := s.read
+		s.read = func(c *Config, v string) fault {
+			if len(v) == 1 && v[0] >= '0' && v[0] <= '9' {
+				v = debugLevels[v[0]-'0'] // Slurm's old numbers
+			}
+			return readName(c, v)
+		}
+		return s
+	}
+	return []setting{
+		absPath("StateSaveLocation", RestartCtld, func(c *Config) *string { return &c.StateSaveLocation }),
+		absPath("SlurmdSpoolDir", RestartNoded, func(c *Config) *string { return &c.SlurmdSpoolDir }),
+		absPath("DbdStateLocation", RestartDbd, func(c *Config) *string { return &c.DbdStateLocation }),
+		absPath("LocalSocketDir", RestartAll, func(c *Config) *string { return &c.LocalSocketDir }),
+		absPath("PKIDir", RestartAll, func(c *Config) *string { return &c.PKIDir }),
+		absPath("TmpFS", RestartNoded, func(c *Config) *string { return &c.TmpFS }),
+		absPath("SlurmctldLogFile", RestartCtld, func(c *Config) *string { return &c.SlurmctldLogFile }),
+		absPath("SlurmdLogFile", RestartNoded, func(c *Config) *string { return &c.SlurmdLogFile }),
+		absPath("DbdLogFile", RestartDbd, func(c *Config) *string { return &c.DbdLogFile }),
+		level("SlurmctldDebug", RestartCtld, func(c *Config) *string { return &c.SlurmctldDebug }),
+		level("SlurmdDebug", RestartNoded, func(c *Config) *string { return &c.SlurmdDebug }),
+		level("DbdDebug", RestartDbd, func(c *Config) *string { return &c.DbdDebug }),
+	}
+}
+
+func accountingSettings() []setting {
+	return []setting{
+		word("AccountingStorageType", RestartCtld, func(c *Config) *string { return &c.AccountingStorageType },
+			accountingDbd, accountingNone),
+		text("AccountingStorageHost", RestartCtld, func(c *Config) *string { return &c.AccountingStorageHost }),
+		portSetting("AccountingStoragePort", RestartAll, func(c *Config) *int64 { return &c.AccountingStoragePort }),
+		{name: "AccountingStorageTRES", effect: NewJobs,
+			read: func(c *Config, v string) fault {
+				c.AccountingStorageTRES = nil
+				for _, item := range splitList(v) {
+					tres, f := readTRES(item)
+					if f.bad() {
+						return f
+					}
+					c.AccountingStorageTRES = append(c.AccountingStorageTRES, tres)
+				}
+				return fault{}
+			},
+			show: func(c *Config) string {
+				return strings.Join(append([]string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"}, c.AccountingStorageTRES...), ",")
+			}},
+		{name: "AccountingStorageEnforce", effect: NewJobs,
+			read: func(c *Config, v string) (f fault) { c.Enforce, f = readEnforce(v); return f },
+			show: func(c *Config) string { return c.Enforce.String() }},
+		list("Accounts", NewJobs, func(c *Config) *[]string { return &c.Accounts }),
+		text("DefaultAccount", NewJobs, func(c *Config) *string { return &c.DefaultAccount }),
+		yesNo("TrackWCKey", NewJobs, func(c *Config) *bool { return &c.TrackWCKey }),
+		{name: "JobAcctGatherType", effect: NextStart,
+			read: func(c *Config, v string) (f fault) {
+				c.JobAcctGatherType, f = readWord(v, []string{"jobacct_gather/cgroup", "jobacct_gather/linux", "jobacct_gather/none"})
+				return f
+			},
+			remark: func(c *Config, v string) (text, hint string) {
+				if strings.EqualFold(v, "jobacct_gather/none") {
+					return "JobAcctGatherType=jobacct_gather/none: CPU time and peak memory are measured all the same, from the job's cgroup", "write jobacct_gather/cgroup"
+				}
+				return "", ""
+			},
+			show: func(c *Config) string { return c.JobAcctGatherType }},
+		{name: "JobAcctGatherFrequency", effect: NextStart,
+			read: func(c *Config, v string) (f fault) {
+				for _, item := range splitList(v) {
+					kind, value, ok := strings.Cut(item, "=")
+					if !ok {
+						kind, value = "task", item
+					}
+					n, f := readSeconds(value, 0, math.MaxInt32)
+					if f.bad() {
+						return fault{f.why, "task=30"}
+					}
+					if strings.EqualFold(kind, "task") {
+						c.SampleIntervalS = n
+					} else if _, f := readWord(kind, []string{"energy", "filesystem", "network"}); f.bad() {
+						return fault{f.why, "task=30"}
+					}
+				}
+				return fault{}
+			},
+			show: func(c *Config) string { return strconv.FormatInt(c.SampleIntervalS, 10) }},
+	}
+}
+
+const (
+	accountingDbd  = "accounting_storage/slurmdbd"
+	accountingNone = "accounting_storage/none"
+)
+
+var enforceWords = []string{"associations", "limits", "nojobs", "nosteps", "qos", "safe", "wckeys", "all", "none"}
+
+func readEnforce(v string) (Enforce, fault) {
+	var e Enforce
+	if v == "0" || v == "1" || v == "2" { // Slurm's old numbers
+		return Enforce{Associations: v != "0", Limits: v == "2"}, fault{}
+	}
+	words, f := readWords(v, enforceWords)
+	if f.bad() {
+		return e, f
+	}
+	for _, w := range words {
+		switch w {
+		case "associations":
+			e.Associations = true
+		case "limits":
+			e.Associations, e.Limits = true, true
+		case "qos":
+			e.Associations, e.QOS = true, true
+		case "safe":
+			e.Associations, e.Limits, e.Safe = true, true, true
+		case "wckeys":
+			e.Associations, e.WCKeys = true, true
+		case "nojobs":
+			e.NoJobs, e.NoSteps = true, true
+		case "nosteps":
+			e.NoSteps = true
+		case "all": // all but nojobs and nosteps, as in Slurm
+			e = Enforce{Associations: true, Limits: true, QOS: true, Safe: true, WCKeys: true}
+		}
+	}
+	return e, fault{}
+}
+
+// String gives the words as scontrol shows them.
+func (e Enforce) String() string {
+	var out []string
+	for _, w := range []struct {
+		set  bool
+		word string
+	}{{e.Associations, "associations"}, {e.Limits, "limits"}, {e.NoJobs, "nojobs"}, {e.NoSteps, "nosteps"}, {e.QOS, "qos"}, {e.Safe, "safe"}, {e.WCKeys, "wckeys"}} {
+		if w.set {
+			out = append(out, w.word)
+		}
+	}
+	if out == nil {
+		return "none"
+	}
+	return strings.Join(out, ",")
+}
+
+var privateData = []string{"accounts", "cloud", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users", "all", "none"}
+
+func jobSettings() []setting {
+	num := func(name string, e Effect, at func(*Config) *int64, least, most int64) setting {
+		return number(name, e, at, least, most)
+	}
+	return []setting{
+		num("FirstJobId", AtOnce, func(c *Config) *int64 { return &c.FirstJobID }, 1, math.MaxUint32),
+		num("MaxJobId", AtOnce, func(c *Config) *int64 { return &c.MaxJobID }, 1, math.MaxUint32),
+		num("MaxJobCount", NewJobs, func(c *Config) *int64 { return &c.MaxJobCount }, 1, 10_000_000),
+		num("MaxArraySize", NewJobs, func(c *Config) *int64 { return &c.MaxArraySize }, 0, 4_000_001),
+		num("MaxStepCount", NextStart, func(c *Config) *int64 { return &c.MaxStepCount }, 1, math.MaxInt32),
+		num("MaxTasksPerNode", NewJobs, func(c *Config) *int64 { return &c.MaxTasksPerNode }, 1, 65533),
+		seconds("MinJobAge", AtOnce, func(c *Config) *int64 { return &c.MinJobAgeS }, 0, math.MaxInt32),
+		seconds("InactiveLimit", AtOnce, func(c *Config) *int64 { return &c.InactiveLimitS }, 0, 65533),
+		seconds("KillWait", AtOnce, func(c *Config) *int64 { return &c.KillWaitS }, 0, 65533),
+		seconds("WaitTime", NextStart, func(c *Config) *int64 { return &c.WaitTimeS }, 0, 65533),
+		zeroOne("KillOnBadExit", NextStart, func(c *Config) *bool { return &c.KillOnBadExit }),
+		seconds("CompleteWait", AtOnce, func(c *Config) *int64 { return &c.CompleteWaitS }, 0, 65533),
+		{name: "OverTimeLimit", effect: AtOnce,
+			read: func(c *Config, v string) (f fault) { c.OverTimeLimitS, f = readOverTime(v); return f },
+			show: func(c *Config) string { return showOverTime(c.OverTimeLimitS) + " min" }},
+		seconds("BatchStartTimeout", NextStart, func(c *Config) *int64 { return &c.BatchStartTimeoutS }, 1, 65533),
+		zeroOne("JobRequeue", NewJobs, func(c *Config) *bool { return &c.JobRequeue }),
+		zeroOne("JobFileAppend", NextStart, func(c *Config) *bool { return &c.JobFileAppend }),
+		yesNo("DisableRootJobs", NewJobs, func(c *Config) *bool { return &c.DisableRootJobs }),
+		{name: "EnforcePartLimits", effect: NewJobs,
+			read: func(c *Config, v string) (f fault) {
+				if strings.EqualFold(v, "YES") { // the old word for ALL
+					v = "ALL"
+				}
+				c.EnforcePartLimits, f = readWord(v, []string{"NO", "ANY", "ALL"})
+				return f
+			},
+			show: func(c *Config) string { return c.EnforcePartLimits }},
+		{name: "PrivateData", effect: AtOnce,
+			read: func(c *Config, v string) fault {
+				words, f := readWords(v, privateData)
+				c.PrivateData = nil
+				for _, w := range words {
+					switch w {
+					case "all":
+						c.PrivateData = append(c.PrivateData, privateData[:len(privateData)-2]...)
+					case "none":
+					default:
+						c.PrivateData = append(c.PrivateData, w)
+					}
+				}
+				return f
+			},
+			show: func(c *Config) string {
+				if len(c.PrivateData) == 0 {
+					return "none"
+				}
+				return strings.Join(c.PrivateData, ",")
+			}},
+		list("DependencyParameters", AtOnce, func(c *Config) *[]string { return &c.DependencyParameters }),
+		{name: "Licenses", effect: AtOnce,
+			read: func(c *Config, v string) (f fault) { c.Licenses, f = readLicenses(v); return f },
+			show: func(c *Config) string { return orNull(showLicenses(c.Licenses)) }},
+		memory("DefMemPerCPU", NewJobs, func(c *Config) *int64 { return &c.Mem.DefPerCPUMiB }),
+		memory("DefMemPerNode", NewJobs, func(c *Config) *int64 { return &c.Mem.DefPerNodeMiB }),
+		memory("MaxMemPerCPU", NewJobs, func(c *Config) *int64 { return &c.Mem.MaxPerCPUMiB }),
+		memory("MaxMemPerNode", NewJobs, func(c *Config) *int64 { return &c.Mem.MaxPerNodeMiB }),
+		hidden(number("DefCpuPerGPU", NewJobs, func(c *Config) *int64 { return &c.JobDefaults.DefCPUPerGPU }, 0, 65533)),
+		hidden(memory("DefMemPerGPU", NewJobs, func(c *Config) *int64 { return &c.JobDefaults.DefMemPerGPUMiB })),
+		{name: "JobDefaults", effect: NewJobs,
+			read: func(c *Config, v string) fault { return readJobDefaults(&c.JobDefaults, v) },
+			show: func(c *Config) string { return orNull(c.JobDefaults.String()) }},
+		{name: "PropagateResourceLimits", effect: NewJobs,
+			read: func(c *Config, v string) (f fault) { c.PropagateLimits, f = readWords(v, rlimits); return f },
+			show: func(c *Config) string { return orNull(strings.Join(c.PropagateLimits, ",")) }},
+		{name: "PropagateResourceLimitsExcept", effect: NewJobs,
+			read: func(c *Config, v string) (f fault) {
+				c.PropagateLimitsExcept, f = readWords(v, rlimits)
+				c.PropagateLimits = nil
+				return f
+			},
+			show: func(c *Config) string { return orNull(strings.Join(c.PropagateLimitsExcept, ",")) }},
+		num("PropagatePrioProcess", NextStart, func(c *Config) *int64 { return &c.PropagatePrioProcess }, 0, 2),
+		list("LaunchParameters", NextStart, func(c *Config) *[]string { return &c.LaunchParameters }),
+		text("InteractiveStepOptions", NextStart, func(c *Config) *string { return &c.InteractiveStepOptions }),
+		word("MpiDefault", NextStart, func(c *Config) *string { return &c.MpiDefault }, "none", "pmi2", "pmix", "pmix_v2", "pmix_v3", "pmix_v4", "pmix_v5"),
+		text("MailProg", AtOnce, func(c *Config) *string { return &c.MailProg }),
+		text("MailDomain", AtOnce, func(c *Config) *string { return &c.MailDomain }),
+	}
+}
+
+var rlimits = []string{"ALL", "NONE", "AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK"}
+
+// hidden is a setting that scontrol shows as part of another one.
+func hidden(s setting) setting {
+	s.show = nil
+	return s
+}
+
+var prologFlags = []string{"Alloc", "Contain", "DeferBatch", "ForceRequeueOnFail", "NoHold", "RunInJob", "Serial", "X11"}
+
+func nodeSettings() []setting {
+	return []setting{
+		seconds("SlurmdTimeout", AtOnce, func(c *Config) *int64 { return &c.SlurmdTimeoutS }, 1, 65533),
+		seconds("NodeHeartbeatInterval", AtOnce, func(c *Config) *int64 { return &c.NodeHeartbeatIntervalS }, 1, 3600),
+		number("ReturnToService", AtOnce, func(c *Config) *int64 { return &c.ReturnToService }, 0, 2),
+		seconds("MessageTimeout", RestartAll, func(c *Config) *int64 { return &c.MessageTimeoutS }, 1, 3600),
+		programs("Prolog", NextStart, func(c *Config) *[]string { return &c.Prolog }),
+		programs("Epilog", NextStart, func(c *Config) *[]string { return &c.Epilog }),
+		programs("PrologSlurmctld", NextStart, func(c *Config) *[]string { return &c.PrologSlurmctld }),
+		programs("EpilogSlurmctld", NextStart, func(c *Config) *[]string { return &c.EpilogSlurmctld }),
+		absPath("TaskProlog", NextStart, func(c *Config) *string { return &c.TaskProlog }),
+		absPath("TaskEpilog", NextStart, func(c *Config) *string { return &c.TaskEpilog }),
+		list("PrologFlags", NextStart, func(c *Config) *[]string { return &c.PrologFlags }, prologFlags...),
+		seconds("PrologTimeout", NextStart, func(c *Config) *int64 { return &c.PrologTimeoutS }, 0, 65534),
+		seconds("EpilogTimeout", NextStart, func(c *Config) *int64 { return &c.EpilogTimeoutS }, 0, 65534),
+		{name: "PrologEpilogTimeout", effect: NextStart,
+			read: func(c *Config, v string) fault {
+				n, f := readSeconds(v, 0, 65534)
+				if f.bad() {
+					return fault{f.why, "60"}
+				}
+				if n == 65534 { // Slurm's way to say none
+					n = 0
+				}
+				c.PrologTimeoutS, c.EpilogTimeoutS = n, n
+				return fault{}
+			}},
+		seconds("UnkillableStepTimeout", AtOnce, func(c *Config) *int64 { return &c.UnkillableStepTimeoutS }, 1, 65533),
+		absPath("UnkillableStepProgram", AtOnce, func(c *Config) *string { return &c.UnkillableStepProgram }),
+		{name: "ProctrackType", effect: RestartNoded,
+			read: func(c *Config, v string) (f fault) {
+				c.ProctrackType, f = readWord(v, []string{"proctrack/cgroup", "proctrack/linuxproc", "proctrack/pgid"})
+				return f
+			},
+			remark: func(_ *Config, v string) (text, hint string) {
+				if !strings.EqualFold(v, "proctrack/cgroup") {
+					return "ProctrackType=" + v + ": processes are tracked by cgroup wherever gnoded may make one", "write ProctrackType=proctrack/cgroup"
+				}
+				return "", ""
+			},
+			show: func(c *Config) string { return c.ProctrackType }},
+		{name: "TaskPlugin", effect: NextStart,
+			read: func(c *Config, v string) fault {
+				words, f := readWords(v, []string{"task/cgroup", "task/affinity", "task/none"})
+				c.TaskPlugin = strings.Join(words, ",")
+				return f
+			},
+			remark: func(_ *Config, v string) (text, hint string) {
+				if strings.EqualFold(v, "task/none") {
+					return "TaskPlugin=task/none: jobs are held to their cores, memory and devices all the same, as cgroup.conf says", "set ConstrainCores, ConstrainRAMSpace and ConstrainDevices in cgroup.conf"
+				}
+				return "", ""
+			},
+			show: func(c *Config) string { return c.TaskPlugin }},
+		list("TaskPluginParam", NextStart, func(c *Config) *[]string { return &c.TaskPluginParam },
+			"None", "Autobind=none", "Autobind=threads", "Autobind=cores", "Autobind=sockets", "Cores", "Sockets", "Threads", "SlurmdOffSpec", "SlurmdSpecOverride", "OOMKillStep", "Verbose"),
+		{name: "SelectType", effect: AtOnce, read: readSelectType, remark: remarkSelectType,
+			show: func(c *Config) string { return c.Select.Type }},
+		{name: "SelectTypeParameters", effect: AtOnce, read: readSelectParams, remark: remarkSelectParams,
+			show: func(c *Config) string { return strings.Join(c.Select.Params, ",") }},
+		{name: "GresTypes", effect: AtOnce, read: readGresTypes, remark: remarkGresTypes,
+			show: func(c *Config) string { return orNull(strings.Join(c.GresTypes, ",")) }},
+		{name: "TopologyPlugin", effect: AtOnce, read: readTopologyPlugin, remark: remarkTopologyPlugin,
+			show: func(c *Config) string { return c.TopologyPlugin }},
+		list("TopologyParam", AtOnce, func(c *Config) *[]string { return &c.TopologyParam },
+			"Dragonfly", "RoutePart", "RouteTree", "SwitchAsNodeRank", "TopoMaxSizeUnroll", "TopoOptional"),
+	}
+}
+
+// readOverTime reads OverTimeLimit: minutes, or UNLIMITED.
+func readOverTime(v string) (int64, fault) {
+	if isUnlimited(v) {
+		return model.Unlimited, fault{}
+	}
+	n, f := readInt(v, 0, 65533)
+	if f.bad() {
+		return 0, fault{shown(v) + " is not a number of minutes up to 65533", "0, or UNLIMITED"}
+	}
+	return n * 60, fault{}
+}
+
+func showOverTime(s int64) string {
+	if s == model.Unlimited {
+		return "UNLIMITED"
+	}
+	return strconv.FormatInt(s/60, 10)
+}
+
+func readLicenses(v string) ([]License, fault) {
+	var out []License
+	for _, item := range splitList(v) {
+		name, count, has := strings.Cut(item, "*")
+		if !has {
+			name, count, has = strings.Cut(item, ":")
+		}
+		lic := License{Name: strings.TrimSpace(name), Count: 1}
+		if has {
+			n, err := walltime.ParseCount(strings.TrimSpace(count))
+			if err != nil {
+				return nil, fault{shown(item) + " is not name*count", "foo*4,bar"}
+			}
+			lic.Count = n
+		}
+		if lic.Name == "" {
+			return nil, fault{shown(item) + " has no name", "foo*4,bar"}
+		}
+		for _, l := range out {
+			if l.Name == lic.Name {
+				return nil, fault{lic.Name + " stands twice", "each license once"}
+			}
+		}
+		out = append(out, lic)
+	}
+	return out, fault{}
+}
+
+func showLicenses(list []License) string {
+	var out []string
+	for _, l := range list {
+		if l.Count == 1 {
+			out = append(out, l.Name)
+		} else {
+			out = append(out, l.Name+"*"+strconv.FormatInt(l.Count, 10))
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+// readJobDefaults reads "DefCpuPerGPU=2,DefMemPerGPU=100".
+func readJobDefaults(d *JobDefaults, v string) fault {
+	for _, item := range splitList(v) {
+		key, value, _ := strings.Cut(item, "=")
+		var f fault
+		switch {
+		case strings.EqualFold(key, "DefCpuPerGPU"):
+			d.DefCPUPerGPU, f = readInt(value, 0, 65533)
+		case strings.EqualFold(key, "DefMemPerGPU"):
+			d.DefMemPerGPUMiB, f = readMem(value)
+		default:
+			f = fault{why: shown(item) + " is not understood"}
+		}
+		if f.bad() {
+			return fault{f.why, "DefCpuPerGPU=2,DefMemPerGPU=4096"}
+		}
+	}
+	return fault{}
+}
+
+// String gives the defaults as scontrol shows them.
+func (d JobDefaults) String() string {
+	var out []string
+	if d.DefCPUPerGPU > 0 {
+		out = append(out, "DefCpuPerGPU="+strconv.FormatInt(d.DefCPUPerGPU, 10))
+	}
+	if d.DefMemPerGPUMiB > 0 {
+		out = append(out, "DefMemPerGPU="+strconv.FormatInt(d.DefMemPerGPUMiB, 10))
+	}
+	return strings.Join(out, ",")
+}

@@ -1,0 +1,159 @@
+package conf
+
+import (
+	"slices"
+	"strings"
+)
+
+// acceptedSettings are Slurm's keys that have no effect here, by the reason why:
+// so that a slurm.conf that works elsewhere loads, and nothing in it is passed
+// over in silence. A note says what does the job instead, and behind "; " what
+// to do; the key's name is put in front of it.
+func acceptedSettings() []setting {
+	return slices.Concat(
+		oldNames(),
+		// What gbatch does by other means.
+		accepted("has no meaning here: daemons prove themselves by the cluster's own certificates, users by the kernel",
+			"AuthType", "AuthInfo", "AuthAltTypes", "AuthAltParameters", "CredType", "JobCredentialPrivateKey",
+			"JobCredentialPublicCertificate", "HashPlugin", "TLSType", "TLSParameters", "CertmgrType", "CertmgrParameters",
+			"CertgenType", "CertgenParameters"),
+		accepted("has no meaning here: gdbd keeps its own database and needs no password",
+			"AccountingStorageParameters", "AccountingStoragePass", "AccountingStorageUser", "AccountingStoreFlags"),
+		accepted("has no meaning here: gnoded and commands dial the controller, and nothing on a node listens",
+			"SlurmdPort", "SrunPortRange", "TreeWidth", "RoutePlugin", "CommunicationParameters", "TCPTimeout", "EioTimeout",
+			"EpilogMsgTime", "KeepAliveTime"),
+		accepted("has no meaning here: controllers replicate and elect a leader by themselves",
+			"SlurmctldTimeout", "SlurmctldPrimaryOffProg", "SlurmctldPrimaryOnProg", "SlurmctldAddr", "ReconfigFlags"),
+		accepted("has no meaning here: no pid files are written; see gbatch status, or systemd",
+			"SlurmctldPidFile", "SlurmdPidFile"),
+		accepted("has no meaning here: gnoded runs as the user who starts it, root for full enforcement", "SlurmdUser"),
+		accepted("has no meaning here: everything is built in", "PluginDir", "LaunchType", "SlurmctldPlugstack"),
+		accepted("has no meaning here: log lines are structured, one level for everything; see SlurmctldDebug and SlurmdDebug",
+			"DebugFlags", "SlurmSchedLogFile", "SlurmSchedLogLevel", "SlurmctldSyslogDebug", "SlurmdSyslogDebug", "LogTimeFormat"),
+		accepted("has no effect: its options tune Slurm's own daemons", "SlurmctldParameters", "SlurmdParameters"),
+		accepted("is the time slice of gang scheduling, not how often jobs are scheduled; for that write SchedulerParameters=sched_interval=N",
+			"SchedulerTimeSlice"),
+		accepted("has no meaning here: group membership is looked up when it is needed", "GroupUpdateForce", "GroupUpdateTime"),
+		accepted("has no meaning here: the environment is the one that was submitted", "GetEnvTimeout"),
+		accepted("has no meaning here: records wait in replicated state until gdbd has them", "MaxDBDMsgs"),
+		accepted("has no meaning here: nodes are added by reconfigure, without a limit set beforehand", "MaxNodeCount"),
+		accepted("has no meaning here: memory limits are the kernel's (ConstrainRAMSpace in cgroup.conf)",
+			"VSizeFactor", "JobAcctGatherParams"),
+		accepted("has no meaning here: one frequency for all; see JobAcctGatherFrequency", "AcctGatherNodeFreq"),
+		accepted("has no meaning here: Fair Tree needs no dampening", "FairShareDampeningFactor"),
+		accepted("has no meaning here: metrics are always served", "MetricsType"),
+		accepted("has no meaning here: output formats are fixed and tested", "DataParserParameters", "HttpParserType", "UrlParserType"),
+
+		// Kinds of plugins of which the usual choice is what happens anyway.
+		unless(notDone("isn't done: there are no site factors", "PrioritySiteFactorPlugin"), "site_factor/none"),
+		notDone("isn't done: there are no site factors", "PrioritySiteFactorParameters", "PriorityParameters"),
+		unless(notDone("isn't done: network switches aren't programmed", "SwitchType"), "switch/none"),
+		notDone("isn't done: network switches aren't programmed", "SwitchParameters"),
+		unless(notDone("isn't done: energy, interconnect, file system and profile data aren't gathered",
+			"AcctGatherEnergyType", "AcctGatherInterconnectType", "AcctGatherFilesystemType", "AcctGatherProfileType"),
+			"acct_gather_energy/none", "acct_gather_interconnect/none", "acct_gather_filesystem/none", "acct_gather_profile/none"),
+		unless(notDone("isn't done: there are no multi-category security labels", "MCSPlugin"), "mcs/none"),
+		notDone("isn't done: there are no multi-category security labels", "MCSParameters"),
+		unless(notDone("isn't done: records are in gdbd, see gacct; there is no second log of completed jobs", "JobCompType"), "jobcomp/none"),
+		notDone("isn't done: records are in gdbd, see gacct", "JobCompHost", "JobCompLoc", "JobCompParams", "JobCompPass", "JobCompPort", "JobCompUser"),
+		unless(notDone("isn't done: jobs share the node's /tmp", "JobContainerType", "NamespaceType"), "job_container/none", "job_container/cncu", "namespace/none"),
+		unless(notDone("isn't done: there is no core specialization by plugin; write CoreSpecCount on the node line", "CoreSpecPlugin"), "core_spec/none"),
+		unless(notDone("isn't done: there are no burst buffers", "BurstBufferType", "BurstBufferParameters"), "burst_buffer/none"),
+		unless(notDone("isn't done: external sensors aren't read", "ExtSensorsType"), "ext_sensors/none"),
+		notDone("isn't done: external sensors aren't read", "ExtSensorsFreq"),
+		unless(notDone("isn't done: power isn't capped", "PowerPlugin"), "power/none", ""),
+		notDone("isn't done: power isn't capped", "PowerParameters"),
+		unless(notDone("isn't done: prolog and epilog are scripts", "PrEpPlugins"), "prep/script"),
+		notDone("isn't done: prolog and epilog are scripts", "PrEpParameters"),
+
+		// What gbatch doesn't do.
+		notDone("isn't done: no submit or client filter runs; limits belong on partitions and QOS",
+			"JobSubmitPlugins", "CliFilterPlugins"),
+		notDone("isn't done: SPANK plugins aren't loaded", "PlugStackConfig"),
+		notDone("isn't done: nodes stay powered on", "SuspendProgram", "SuspendTime", "SuspendTimeout", "SuspendRate", "SuspendExcNodes",
+			"SuspendExcParts", "SuspendExcStates", "ResumeProgram", "ResumeTimeout", "ResumeRate", "ResumeFailProgram"),
+		notDone("isn't done: features don't change by a plugin; write Features on the node line", "NodeFeaturesPlugins"),
+		notDone("isn't done: run the check from the node's own timer and let it call gcontrol update node",
+			"HealthCheckProgram"),
+		notDone("isn't done, as HealthCheckProgram isn't", "HealthCheckInterval", "HealthCheckNodeState"),
+		notDone("isn't done: nodes aren't rebooted by the scheduler", "RebootProgram"),
+		notDone("isn't done: write the requeue into the job script (gcontrol requeue)", "RequeueExit", "RequeueExitHold", "MaxBatchRequeue"),
+		notDone("isn't done: CPU and GPU frequencies are left as the node has them", "CpuFreqDef", "CpuFreqGovernors", "GpuFreqDef"),
+		notDone("isn't done: prologs run on nodes and in tasks only", "SrunProlog", "SrunEpilog", "ResvProlog", "ResvEpilog"),
+		notDone("isn't done: reservations end when they end", "ResvOverRun"),
+		notDone("isn't done: files aren't broadcast", "BcastExclude", "BcastParameters"),
+		notDone("isn't done: there is one cluster", "FederationParameters", "AccountingStorageExternalHost"),
+		notDone("isn't done: gdbd runs on one host; jobs go on without it, and records wait", "AccountingStorageBackupHost"),
+		notDone("isn't done: use cron and gsubmit", "ScronParameters"),
+		notDone("isn't done: X11 isn't forwarded", "X11Parameters"),
+		unless(notDone("isn't done: jobs don't open PAM sessions", "UsePAM"), "0", "no", "false"),
+		unless(notDone("isn't done: specialized cores are never given to jobs", "AllowSpecResourcesUsage"), "0", "no", "false"),
+		notDone("isn't done: ports aren't reserved for steps", "MpiParams"),
+	)
+}
+
+// oldNames are keys of older Slurms.
+func oldNames() []setting {
+	return slices.Concat(
+		obsolete("is an old key; write SlurmctldHost=name(address)", "ControlMachine", "ControlAddr", "BackupController", "BackupAddr"),
+		obsolete("is an old key without meaning: certificates have replaced it", "CryptoType", "SchedulerAuth"),
+		obsolete("is an old key without meaning: nodes are always scheduled as configured", "FastSchedule"),
+		obsolete("is an old key without meaning: comments are always stored", "AccountingStoreJobComment"),
+		obsolete("is an old key without meaning: gdbd keeps its own database", "AccountingStorageLoc", "DefaultStorageHost", "DefaultStorageLoc",
+			"DefaultStoragePass", "DefaultStoragePort", "DefaultStorageType", "DefaultStorageUser"),
+		obsolete("is an old key; what galloc starts is set by LaunchParameters=use_interactive_step", "SallocDefaultCommand"),
+		obsolete("is an old key without meaning", "AcctGatherInfinibandType", "CacheGroups", "CheckpointType", "JobCheckpointDir",
+			"MemLimitEnforce", "SbcastParameters", "SchedulerPort", "SchedulerRootFilter"),
+		obsolete("exists in no version of Slurm and has no meaning", "ReservationOverride"),
+	)
+}
+
+// recordKeys start a line of their own kind.
+const (
+	keyNode      = "NodeName"
+	keyPartition = "PartitionName"
+	keyNodeSet   = "NodeSet"
+	keyDown      = "DownNodes"
+	keyFrontend  = "FrontendName"
+	keySwitch    = "SwitchName"
+	keyBlock     = "BlockName"
+)
+
+var recordKeys = []string{keyNode, keyPartition, keyNodeSet, keyDown, keyFrontend, keySwitch, keyBlock}
+
+func recordKey(key string) string {
+	for _, k := range recordKeys {
+		if strings.EqualFold(k, key) {
+			return k
+		}
+	}
+	return ""
+}
+
+// unknownKey reports a key that nobody knows, and says where it may belong.
+func (l *loader) unknownKey(p pair) {
+	if l.bareSchedParam(p) {
+		return
+	}
+	hint := "remove it"
+	kind := "unknown key"
+	belongs := func(table []string, where string) bool {
+		if !hasFold(table, p.key) {
+			return false
+		}
+		kind, hint = "misplaced key", where
+		return true
+	}
+	switch {
+	case belongs(nodeKeyNames(), "it belongs on a NodeName line; does the line above lack its trailing backslash?"):
+	case belongs(partitionKeyNames(), "it belongs on a PartitionName line; does the line above lack its trailing backslash?"):
+	case belongs(cgroupKeyNames(), "it belongs in cgroup.conf"):
+	case belongs(gresKeyNames, "it belongs in gres.conf"):
+	case belongs(switchKeyNames, "it belongs on a SwitchName line in topology.conf"):
+	default:
+		if near := nearest(p.key, append(l.settings.names(), recordKeys...)); near != "" {
+			hint = "did you mean " + near + "?"
+		}
+	}
+	l.probs.errorf(p.at, hint, "%s %s", kind, shown(p.key))
+}

@@ -1,0 +1,185 @@
+package conf
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// The names of the files of a configuration. The main file is the first of the
+// two that is there.
+const (
+	MainFile     = "gbatch.conf"
+	SlurmFile    = "slurm.conf"
+	GresFile     = "gres.conf"
+	CgroupFile   = "cgroup.conf"
+	TopologyFile = "topology.conf"
+)
+
+// Load reads the configuration in a directory: gbatch.conf, or slurm.conf where
+// there is none, with the gres.conf, cgroup.conf and topology.conf beside it.
+// It returns every problem it finds, in the order of files and lines. The
+// Config is nil exactly where one of them is an Error.
+func Load(dir string) (*Config, []Problem) {
+	src := osSource()
+	for _, name := range []string{MainFile, SlurmFile} {
+		if file := filepath.Join(dir, name); src.exists(file) {
+			return load(src, file)
+		}
+	}
+	return nil, []Problem{{File: dir, Severity: Error, Text: "no " + MainFile + " and no " + SlurmFile + " in this directory",
+		Hint: "write one, or name the directory that has it"}}
+}
+
+// LoadFile is Load for a main file of any name; the other files are those
+// beside it.
+func LoadFile(name string) (*Config, []Problem) {
+	return load(osSource(), name)
+}
+
+// LoadFS is LoadFile within a file system. Include can't leave it.
+func LoadFS(fsys fs.FS, name string) (*Config, []Problem) {
+	return load(fsSource(fsys), path.Clean(name))
+}
+
+// loader is a configuration while it is read.
+type loader struct {
+	src         source
+	cfg         *Config
+	probs       *problems
+	settings    *table
+	schedParams []schedParam
+	seen        map[string]pos // keys of the main file
+	old         map[string]pair
+
+	controllers  []controllerLine
+	nodeDefaults []pair
+	nodeIndex    map[string]int // into cfg.Nodes
+	partDefaults []pair
+	partIndex    map[string]pos
+	partLines    []partLine // as cfg.Partitions
+	downLines    [][]pair
+	setLines     [][]pair
+	switchLines  [][]pair
+}
+
+func load(src source, main string) (*Config, []Problem) {
+	l := &loader{
+		src: src, cfg: defaults(), probs: &problems{}, settings: mainSettings(), schedParams: schedParams(),
+		seen: map[string]pos{}, old: map[string]pair{}, nodeIndex: map[string]int{}, partIndex: map[string]pos{},
+	}
+	l.cfg.Path = main
+	dir := src.dir(main)
+	l.cfg.PKIDir = src.join(dir, "pki")
+
+	hash := sha256.New()
+	r := &reader{src: src, probs: l.probs, hash: hash}
+	r.readFile(main, pos{}, nil)
+	unreadable := len(r.out) == 0 && len(l.probs.list) > 0
+	mainLines := r.out
+	beside := func(name string) []statement {
+		r.out = nil
+		if file := src.join(dir, name); src.exists(file) {
+			r.readFile(file, pos{}, nil)
+		}
+		return r.out
+	}
+	gres := beside(GresFile)
+	cgroupRead := len(r.files)
+	cgroup := beside(CgroupFile)
+	hasCgroup := len(r.files) > cgroupRead
+	topology := beside(TopologyFile)
+	l.cfg.Files, l.cfg.Hash = r.files, hex.EncodeToString(hash.Sum(nil))
+
+	if !unreadable { // else what is missing isn't worth a word
+		l.readMain(mainLines)
+		l.readGres(gres)
+		if hasCgroup {
+			l.readCgroup(cgroup)
+		}
+		l.readTopology(topology)
+		l.resolve()
+	}
+	list := l.probs.sorted()
+	if HasErrors(list) {
+		return nil, list
+	}
+	return l.cfg, list
+}
+
+// readMain reads the statements of the main file.
+func (l *loader) readMain(lines []statement) {
+	for _, s := range lines {
+		pairs := s.pairs
+		for len(pairs) > 0 {
+			kind := recordKey(pairs[0].key)
+			if kind == "" {
+				l.readSetting(pairs[0])
+				pairs = pairs[1:]
+				continue
+			}
+			switch kind {
+			case keyNode:
+				l.readNodeLine(pairs)
+			case keyPartition:
+				l.readPartitionLine(pairs)
+			case keyDown:
+				l.downLines = append(l.downLines, pairs)
+			case keyNodeSet:
+				l.setLines = append(l.setLines, pairs)
+			case keyFrontend:
+				l.probs.warnf(pairs[0].at, "remove the line", "FrontendName isn't done: every node runs its own gnoded")
+			case keySwitch, keyBlock:
+				l.probs.notef(pairs[0].at, "move the lines there", "%s belongs in %s; it is read as if it stood there", kind, TopologyFile)
+				l.switchLines = append(l.switchLines, pairs)
+			}
+			break
+		}
+	}
+}
+
+func (l *loader) readSetting(p pair) {
+	switch key := strings.ToLower(p.key); key {
+	case "slurmctldhost":
+		l.readController(p)
+	case "schedulerparameters":
+		if _, again := l.seen["SchedulerParameters"]; again {
+			kind := l.cfg.Scheduler.Type
+			l.cfg.Scheduler = defaultScheduler()
+			l.cfg.Scheduler.Type = kind
+		}
+		l.apply(p)
+		l.readScheduler(p)
+	case "controlmachine", "controladdr", "backupcontroller", "backupaddr":
+		l.apply(p)
+		l.old[key] = p
+	default:
+		l.apply(p)
+	}
+}
+
+// resolve does what needs all lines: what depends on other keys, and checks.
+func (l *loader) resolve() {
+	for _, pairs := range l.downLines {
+		l.readDownLine(pairs)
+	}
+	l.readSetLines()
+	l.resolveControllers()
+	l.resolvePartitions()
+	l.readSwitches()
+	l.check()
+}
+
+// where is the place of the first of some keys that stands in the main file, or
+// the file itself.
+func (l *loader) where(keys ...string) pos {
+	for _, key := range keys {
+		if at, ok := l.seen[key]; ok {
+			return at
+		}
+	}
+	return pos{file: l.cfg.Path}
+}

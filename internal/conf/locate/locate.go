@@ -1,0 +1,277 @@
+// Package locate finds the configuration that a command is meant to use, and
+// the one thing that a user command needs of it: the directory of the local
+// socket.
+//
+// It exists beside package conf because commands start often and must start
+// fast: it looks for one key, parses nothing else and reports nothing about the
+// rest of the file. conf.Load reads the same key with all others; a test holds
+// the two together. It imports nothing of this module.
+package locate
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// The variables that name a configuration, in the order in which they count. A
+// value is a file, or a directory that has a gbatch.conf or slurm.conf.
+const (
+	EnvConf      = "GBATCH_CONF"
+	EnvSlurmConf = "SLURM_CONF"
+	// EnvHome is where `gbatch up` keeps its cluster.
+	EnvHome = "GBATCH_HOME"
+)
+
+const (
+	// DefaultSocketDir is LocalSocketDir where the configuration doesn't say.
+	DefaultSocketDir = "/run/gbatch"
+	etcDir           = "/etc/gbatch"
+	maxFileBytes     = 16 << 20 // as conf.MaxFileBytes
+	maxIncludeDepth  = 10       // as conf.MaxIncludeDepth
+	maxFiles         = 256      // as conf.MaxFiles
+)
+
+// ErrNoConfig is wrapped by the error of Config where there is none anywhere.
+var ErrNoConfig = errors.New("no configuration found")
+
+// Config returns the path of the main file: $GBATCH_CONF, $SLURM_CONF,
+// /etc/gbatch/gbatch.conf, /etc/gbatch/slurm.conf, then the one of `gbatch up`.
+// A variable that is set but names nothing readable is an error, not a reason
+// to look further. getenv is os.Getenv, or a stand-in.
+func Config(getenv func(string) string) (path string, err error) {
+	return find(getenv, etcDir)
+}
+
+func find(getenv func(string) string, etc string) (string, error) {
+	for _, name := range []string{EnvConf, EnvSlurmConf} {
+		v := getenv(name)
+		if v == "" {
+			continue
+		}
+		file, ok := mainFile(v)
+		if !ok {
+			return "", fmt.Errorf("$%s names %s, which can't be read: %w", name, v, why(v))
+		}
+		return file, nil
+	}
+	if file, ok := mainFile(etc); ok {
+		return file, nil
+	}
+	up := UpDir(getenv)
+	if up != "" {
+		if file, ok := mainFile(up); ok {
+			return file, nil
+		}
+	}
+	places := etc + "/gbatch.conf"
+	if up != "" {
+		places += " and " + up + "/gbatch.conf"
+	}
+	return "", fmt.Errorf("%w: looked at %s; start a cluster with `gbatch up`, or set %s to the configuration of yours", ErrNoConfig, places, EnvConf)
+}
+
+// UpDir is the directory in which `gbatch up` keeps its cluster when it isn't
+// told otherwise: $GBATCH_HOME, $XDG_STATE_HOME/gbatch/up or
+// ~/.local/state/gbatch/up; "" where none of HOME and the others is set.
+func UpDir(getenv func(string) string) string {
+	if dir := getenv(EnvHome); dir != "" {
+		return dir
+	}
+	if dir := getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "gbatch", "up")
+	}
+	if home := getenv("HOME"); home != "" {
+		return filepath.Join(home, ".local", "state", "gbatch", "up")
+	}
+	return ""
+}
+
+// mainFile turns a file, or a directory that has one, into the main file.
+func mainFile(path string) (string, bool) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", false
+	}
+	if !info.IsDir() {
+		return path, true
+	}
+	for _, name := range []string{"gbatch.conf", "slurm.conf"} {
+		if _, err := os.Stat(filepath.Join(path, name)); err == nil {
+			return filepath.Join(path, name), true
+		}
+	}
+	return "", false
+}
+
+// why explains what is wrong with a path that a variable names.
+func why(path string) error {
+	_, err := os.Stat(path)
+	var pe *fs.PathError
+	switch {
+	case err == nil:
+		return errors.New("it has no gbatch.conf and no slurm.conf")
+	case errors.As(err, &pe):
+		return pe.Err
+	}
+	return err
+}
+
+// LocalSocketDir returns the directory of the local socket that a main file
+// names, or DefaultSocketDir where it names none.
+func LocalSocketDir(confPath string) (dir string, err error) {
+	s := &scanner{}
+	if err := s.scan(confPath, 0); err != nil {
+		return "", fmt.Errorf("looking for LocalSocketDir: %w", err)
+	}
+	if s.dir == "" {
+		return DefaultSocketDir, nil
+	}
+	return s.dir, nil
+}
+
+// SocketDir is Config and LocalSocketDir in one.
+func SocketDir(getenv func(string) string) (confPath, dir string, err error) {
+	if confPath, err = Config(getenv); err != nil {
+		return "", "", err
+	}
+	dir, err = LocalSocketDir(confPath)
+	return confPath, dir, err
+}
+
+// scanner looks for the last LocalSocketDir of a file and of those it includes.
+type scanner struct {
+	dir, cluster string
+	files        int
+}
+
+func (s *scanner) scan(path string, depth int) error {
+	if depth > maxIncludeDepth {
+		return fmt.Errorf("%s: Include nests more than %d deep", path, maxIncludeDepth)
+	}
+	if s.files++; s.files > maxFiles {
+		return fmt.Errorf("%s: more than %d files", path, maxFiles)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }() // nothing was written
+	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return err
+	}
+	if len(text) > maxFileBytes {
+		return fmt.Errorf("%s is larger than %d MiB", path, maxFileBytes>>20)
+	}
+	rest := strings.TrimPrefix(string(text), "\ufeff")
+	continues := false
+	for rest != "" {
+		var line string
+		line, rest, _ = strings.Cut(rest, "\n")
+		if !continues {
+			if name, ok := include(line); ok {
+				name = strings.ReplaceAll(name, "%c", s.cluster)
+				if !filepath.IsAbs(name) {
+					name = filepath.Join(filepath.Dir(path), name)
+				}
+				if err := s.scan(name, depth+1); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		if v, ok := value(line, "clustername"); ok {
+			s.cluster = v
+		}
+		if v, ok := value(line, "localsocketdir"); ok {
+			s.dir = v
+		}
+		continues = strings.HasSuffix(strings.TrimRight(line, " \t\r\f"), `\`)
+	}
+	return nil
+}
+
+// include returns the file of an Include line.
+func include(line string) (string, bool) {
+	line = strings.TrimLeft(line, " \t\f")
+	if len(line) < 8 || !strings.EqualFold(line[:7], "include") || line[7] != ' ' && line[7] != '\t' {
+		return "", false
+	}
+	name := line[8:]
+	if i := strings.IndexByte(name, '#'); i >= 0 {
+		name = name[:i]
+	}
+	name = strings.Trim(strings.TrimSpace(name), `"`)
+	return name, name != "" && !strings.HasPrefix(name, "=")
+}
+
+// value returns what a key of a line is set to; key is in lower case. The line
+// has it once, and not in a comment or inside another value.
+func value(line, key string) (string, bool) {
+	for from := 0; ; {
+		i := indexFold(line[from:], key)
+		if i < 0 {
+			return "", false
+		}
+		i += from
+		from = i + len(key)
+		rest := strings.TrimLeft(line[from:], " \t\f")
+		if i > 0 && strings.IndexByte(" \t\f", line[i-1]) < 0 || !strings.HasPrefix(rest, "=") || !outside(line[:i]) {
+			continue
+		}
+		return unquote(strings.TrimLeft(rest[1:], " \t\f")), true
+	}
+}
+
+// outside reports whether what follows text is neither comment nor quoted.
+func outside(text string) bool {
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			quoted = !quoted
+		case '#':
+			if !quoted {
+				return false
+			}
+		}
+	}
+	return !quoted
+}
+
+// unquote reads a value up to the blank or comment that ends it.
+func unquote(text string) string {
+	var b strings.Builder
+	quoted := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\' && i+1 < len(text):
+			i++
+			b.WriteByte(text[i])
+		case c == '"':
+			quoted = !quoted
+		case !quoted && strings.IndexByte(" \t\r\f#", c) >= 0:
+			return b.String()
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String()
+}
+
+// indexFold is strings.Index for a key in lower-case ASCII, in any case.
+func indexFold(s, key string) int {
+	for i := 0; i+len(key) <= len(s); i++ {
+		if s[i]|0x20 == key[0] && strings.EqualFold(s[i:i+len(key)], key) {
+			return i
+		}
+	}
+	return -1
+}

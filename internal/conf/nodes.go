@@ -1,0 +1,492 @@
+package conf
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/hostlist"
+)
+
+// MaxNodes is how many nodes a configuration may define.
+const MaxNodes = hostlist.MaxHosts
+
+// NodeDef is one node as NodeName lines define it. CPUs is always set: from
+// CPUs, or from boards, sockets, cores and threads.
+type NodeDef struct {
+	Name, Hostname, Addr, BcastAddr string
+	Port                            int64 // 0: not given; nothing listens there
+	CPUs                            int64
+	Boards                          int64
+	Sockets                         int64 // of the whole node
+	CoresPerSocket                  int64
+	ThreadsPerCore                  int64
+	RealMemoryMiB                   int64
+	MemSpecLimitMiB                 int64 // kept from jobs
+	CoreSpecCount                   int64 // cores kept from jobs
+	CPUSpecList                     []int // CPUs kept from jobs
+	TmpDiskMiB                      int64
+	Gres                            []GresCount // by name and type, in the order given
+	Features                        []string
+	Weight                          int64
+	CPUBind                         string
+	State                           string // UNKNOWN, or DOWN, DRAIN, FAIL, FUTURE, CLOUD as configured
+	Reason                          string
+	Virtual                         bool // its hardware is claimed, not there (gbatch up --conf)
+	File                            string
+	Line                            int
+}
+
+// GresCount is Gres=name:type:count of a node.
+type GresCount struct {
+	Name, Type string
+	Count      int64
+	NoConsume  bool
+}
+
+// String gives it as a node line has it.
+func (g GresCount) String() string {
+	s := g.Name
+	if g.Type != "" {
+		s += ":" + g.Type
+	}
+	if g.NoConsume {
+		s += ":no_consume"
+	}
+	return s + ":" + strconv.FormatInt(g.Count, 10)
+}
+
+// lineKey is a key of a NodeName, PartitionName or similar line. T is what the
+// line defines.
+type lineKey[T any] struct {
+	name string
+	note string // without read: why it has no effect
+	lost bool
+	read func(d *T, v string) fault
+}
+
+func findKey[T any](keys []lineKey[T], name string) *lineKey[T] {
+	for i := range keys {
+		if strings.EqualFold(keys[i].name, name) {
+			return &keys[i]
+		}
+	}
+	return nil
+}
+
+func keyNames[T any](keys []lineKey[T]) []string {
+	out := make([]string, len(keys))
+	for i := range keys {
+		out[i] = keys[i].name
+	}
+	return out
+}
+
+// nodeLine is a NodeName line while it is read.
+type nodeLine struct {
+	NodeDef
+	hostnames, addrs, bcasts []string
+	ports                    []int
+}
+
+var nodeStates = []string{"UNKNOWN", "CLOUD", "DOWN", "DRAIN", "FAIL", "FAILING", "FUTURE", "IDLE"}
+
+func nodeKeys() []lineKey[nodeLine] {
+	num := func(name string, at func(*nodeLine) *int64, least, most int64) lineKey[nodeLine] {
+		return lineKey[nodeLine]{name: name, read: func(n *nodeLine, v string) (f fault) {
+			*at(n), f = readInt(v, least, most)
+			return f
+		}}
+	}
+	mem := func(name string, at func(*nodeLine) *int64) lineKey[nodeLine] {
+		return lineKey[nodeLine]{name: name, read: func(n *nodeLine, v string) (f fault) { *at(n), f = readMem(v); return f }}
+	}
+	hosts := func(name string, at func(*nodeLine) *[]string) lineKey[nodeLine] {
+		return lineKey[nodeLine]{name: name, read: func(n *nodeLine, v string) (f fault) { *at(n), f = readHosts(v); return f }}
+	}
+	cpus := func(name string) lineKey[nodeLine] {
+		return lineKey[nodeLine]{name: name, read: func(n *nodeLine, v string) (f fault) { n.CPUs, f = readInt(v, 1, 65533); return f }}
+	}
+	features := func(name string) lineKey[nodeLine] {
+		return lineKey[nodeLine]{name: name, read: func(n *nodeLine, v string) fault { n.Features = splitList(v); return fault{} }}
+	}
+	return []lineKey[nodeLine]{
+		hosts("NodeHostname", func(n *nodeLine) *[]string { return &n.hostnames }),
+		hosts("NodeAddr", func(n *nodeLine) *[]string { return &n.addrs }),
+		hosts("BcastAddr", func(n *nodeLine) *[]string { return &n.bcasts }),
+		{name: "Port", read: func(n *nodeLine, v string) fault {
+			ports, err := hostlist.ParseIndexes(strings.Trim(v, "[]"))
+			if err != nil || len(ports) == 0 || ports[0] < 1 || ports[len(ports)-1] > 65535 {
+				return fault{shown(v) + " is not a port or a range of ports", "6818"}
+			}
+			n.ports = ports
+			return fault{}
+		}},
+		cpus("CPUs"), cpus("Procs"),
+		num("Boards", func(n *nodeLine) *int64 { return &n.Boards }, 1, 65533),
+		num("Sockets", func(n *nodeLine) *int64 { return &n.Sockets }, 1, 65533),
+		num("SocketsPerBoard", func(n *nodeLine) *int64 { return &n.Sockets }, 1, 65533),
+		num("CoresPerSocket", func(n *nodeLine) *int64 { return &n.CoresPerSocket }, 1, 65533),
+		num("ThreadsPerCore", func(n *nodeLine) *int64 { return &n.ThreadsPerCore }, 1, 65533),
+		mem("RealMemory", func(n *nodeLine) *int64 { return &n.RealMemoryMiB }),
+		mem("MemSpecLimit", func(n *nodeLine) *int64 { return &n.MemSpecLimitMiB }),
+		mem("TmpDisk", func(n *nodeLine) *int64 { return &n.TmpDiskMiB }),
+		num("CoreSpecCount", func(n *nodeLine) *int64 { return &n.CoreSpecCount }, 0, 65533),
+		{name: "CpuSpecList", read: func(n *nodeLine, v string) fault {
+			list, err := hostlist.ParseIndexes(v)
+			if err != nil {
+				return fault{shown(v) + " is not a list of CPUs", "0-1"}
+			}
+			n.CPUSpecList = list
+			return fault{}
+		}},
+		num("Weight", func(n *nodeLine) *int64 { return &n.Weight }, 0, math.MaxInt32),
+		features("Features"), features("Feature"),
+		{name: "Gres", read: func(n *nodeLine, v string) (f fault) { n.Gres, f = readNodeGres(v); return f }},
+		{name: "CpuBind", read: func(n *nodeLine, v string) (f fault) {
+			n.CPUBind, f = readWord(v, []string{"none", "socket", "ldom", "core", "thread"})
+			return f
+		}},
+		{name: "State", read: func(n *nodeLine, v string) (f fault) {
+			if n.State, f = readWord(v, nodeStates); n.State == "IDLE" {
+				n.State = "UNKNOWN"
+			}
+			return f
+		}},
+		{name: "Reason", read: func(n *nodeLine, v string) fault { n.Reason = v; return fault{} }},
+		{name: "Virtual", read: func(n *nodeLine, v string) (f fault) { n.Virtual, f = readBool(v); return f }},
+		{name: "RestrictedCoresPerGPU", note: "isn't done: cores aren't kept for GPU jobs", lost: true},
+		{name: "Parameters", note: "has no effect: gnoded takes its parameters from the command line"},
+		{name: "Topology", note: "has no effect: nodes are placed by SwitchName lines in topology.conf"},
+	}
+}
+
+func nodeKeyNames() []string { return keyNames(nodeKeys()) }
+
+func readHosts(v string) ([]string, fault) {
+	hosts, err := hostlist.Expand(v)
+	if err != nil {
+		return nil, fault{listError(err), "n[1-4] or n1,n2"}
+	}
+	return hosts, fault{}
+}
+
+// listError is what is wrong with a list, without what to write instead.
+func listError(err error) string {
+	why, _, _ := strings.Cut(err.Error(), "; write ")
+	return why
+}
+
+// readNodeGres reads Gres=name[:type][:no_consume]:count,… without a count it is 1.
+func readNodeGres(v string) ([]GresCount, fault) {
+	const want = "gpu:a100:8"
+	if strings.EqualFold(v, "none") || v == "(null)" {
+		return nil, fault{}
+	}
+	var out []GresCount
+	for _, item := range splitList(v) {
+		if i := strings.IndexByte(item, '('); i >= 0 { // gpu:a100:8(S:0-1), as sinfo prints it
+			item = item[:i]
+		}
+		fields := strings.Split(item, ":")
+		g := GresCount{Name: fields[0], Count: 1}
+		fields = fields[1:]
+		if n := len(fields); n > 0 {
+			if count, f := readQuantity(fields[n-1]); !f.bad() {
+				g.Count, fields = count, fields[:n-1]
+			}
+		}
+		if n := len(fields); n > 0 && strings.EqualFold(fields[n-1], "no_consume") {
+			g.NoConsume, fields = true, fields[:n-1]
+		}
+		if len(fields) > 1 || g.Name == "" || strings.ContainsAny(item, " =") {
+			return nil, fault{shown(item) + " is not name:type:count", want}
+		}
+		if len(fields) == 1 {
+			if g.Type = fields[0]; g.Type == "" {
+				return nil, fault{shown(item) + " has an empty type", want}
+			}
+		}
+		for i := range out {
+			if out[i].Name == g.Name && out[i].Type == g.Type {
+				return nil, fault{shown(item) + " stands twice", "each type once"}
+			}
+			if out[i].Name == g.Name && (out[i].Type == "") != (g.Type == "") {
+				return nil, fault{g.Name + " stands both with and without a type", "a type for all of them, or for none"}
+			}
+		}
+		out = append(out, g)
+	}
+	return out, fault{}
+}
+
+// readNodeLine reads one NodeName line. A DEFAULT line changes what the lines
+// after it start from.
+func (l *loader) readNodeLine(pairs []pair) {
+	head := pairs[0]
+	if strings.EqualFold(head.value, "DEFAULT") {
+		l.nodeDefaults = overlay(l.nodeDefaults, pairs[1:])
+		scratch := newNodeLine()
+		readKeys(l, nodeKeys(), pairs[1:], &scratch, keyNode) // to report what is wrong even if no line follows
+		return
+	}
+	names, f := readHosts(head.value)
+	switch {
+	case f.bad():
+		l.probs.errorf(head.at, "write NodeName="+f.want, "NodeName: %s", f.why)
+		return
+	case len(names) == 0:
+		l.probs.errorf(head.at, "write NodeName=n[1-4]", "NodeName names no node")
+		return
+	case slices.Contains(names, "ALL"):
+		l.probs.errorf(head.at, "choose another name", "NodeName=ALL is reserved for partitions")
+		return
+	case len(l.cfg.Nodes)+len(names) > MaxNodes:
+		l.probs.errorf(head.at, "", "more than %d nodes", MaxNodes)
+		return
+	}
+	n := newNodeLine()
+	n.File, n.Line = head.at.file, head.at.line
+	given := readKeys(l, nodeKeys(), overlay(l.nodeDefaults, pairs[1:]), &n, keyNode)
+	l.resolveHardware(&n, given, head)
+	for _, list := range []struct {
+		key  string
+		size int
+	}{{"NodeHostname", len(n.hostnames)}, {"NodeAddr", len(n.addrs)}, {"BcastAddr", len(n.bcasts)}, {"Port", len(n.ports)}} {
+		if list.size > 1 && list.size != len(names) {
+			l.probs.errorf(head.at, "name as many as nodes, or one for all", "NodeName=%s: %d nodes but %d of %s", head.value, len(names), list.size, list.key)
+			return
+		}
+	}
+	for i, name := range names {
+		if !l.validNode(name, head.at) {
+			continue
+		}
+		d := n.NodeDef
+		d.Name = name
+		d.Hostname = pick(n.hostnames, i, name)
+		d.Addr = pick(n.addrs, i, d.Hostname)
+		d.BcastAddr = pick(n.bcasts, i, "")
+		if len(n.ports) > 0 {
+			d.Port = int64(n.ports[min(i, len(n.ports)-1)])
+		}
+		l.nodeIndex[name] = len(l.cfg.Nodes)
+		l.cfg.Nodes = append(l.cfg.Nodes, d)
+	}
+}
+
+func newNodeLine() nodeLine {
+	return nodeLine{
+		NodeDef: NodeDef{Boards: 1, Sockets: 1, CoresPerSocket: 1, ThreadsPerCore: 1, CPUs: 1, RealMemoryMiB: 1, Weight: 1, State: "UNKNOWN"},
+	}
+}
+
+// maxNameBytes is the length of a host name.
+const maxNameBytes = 253
+
+func (l *loader) validNode(name string, at pos) bool {
+	if i, twice := l.nodeIndex[name]; twice {
+		first := l.cfg.Nodes[i]
+		l.probs.errorf(at, "remove it from one of the lines", "node %s is defined twice, first in line %d of %s", name, first.Line, first.File)
+		return false
+	}
+	if len(name) > maxNameBytes || strings.Trim(name, nameLetters) != "" {
+		l.probs.errorf(at, "use letters, digits, - . and _", "%s is no name for a node", shown(name))
+		return false
+	}
+	return true
+}
+
+const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
+
+// pick is the i-th of a list, the only one of a list of one, or instead.
+func pick(list []string, i int, instead string) string {
+	switch len(list) {
+	case 0:
+		return instead
+	case 1:
+		return list[0]
+	}
+	return list[i]
+}
+
+// overlay puts the pairs of a line over defaults: a key of the line replaces
+// the default of the same name.
+func overlay(defaults, line []pair) []pair {
+	out := make([]pair, 0, len(defaults)+len(line))
+	for _, d := range defaults {
+		if !slices.ContainsFunc(line, func(p pair) bool { return strings.EqualFold(p.key, d.key) }) {
+			out = append(out, d)
+		}
+	}
+	return append(out, line...)
+}
+
+// readKeys reads the keys of a line into what it defines, and returns which
+// keys were given.
+func readKeys[T any](l *loader, keys []lineKey[T], pairs []pair, d *T, kind string) map[string]bool {
+	seen := map[string]bool{}
+	for _, p := range pairs {
+		k := findKey(keys, p.key)
+		if k == nil {
+			hint := "remove it"
+			if near := nearest(p.key, keyNames(keys)); near != "" {
+				hint = "did you mean " + near + "?"
+			} else if l.settings.byName[strings.ToLower(p.key)] != nil {
+				hint = "put it on a line of its own"
+			}
+			l.probs.errorf(p.at, hint, "unknown key %s %s", shown(p.key), inOrOn(kind))
+			continue
+		}
+		if seen[k.name] {
+			l.probs.warnf(p.at, "keep one of them", "%s stands twice %s; the later one counts", k.name, inOrOn(kind))
+		}
+		seen[k.name] = true
+		if k.read == nil {
+			sev := Note
+			if k.lost {
+				sev = Warning
+			}
+			l.probs.add(p.at, sev, "remove it", "%s %s %s", k.name, inOrOn(kind), k.note)
+			continue
+		}
+		if f := k.read(d, p.value); f.bad() {
+			hint := ""
+			if f.want != "" {
+				hint = "write " + k.name + "=" + f.want
+			}
+			l.probs.errorf(p.at, hint, "%s: %s", k.name, f.why)
+		}
+	}
+	return seen
+}
+
+// inOrOn names where keys of a kind stand: a kind of line, or a file.
+func inOrOn(kind string) string {
+	if strings.HasSuffix(kind, ".conf") {
+		return "in " + kind
+	}
+	return "on a " + kind + " line"
+}
+
+// resolveHardware fills in what follows from the rest, and compares.
+func (l *loader) resolveHardware(n *nodeLine, given map[string]bool, head pair) {
+	sockets := given["Sockets"] || given["SocketsPerBoard"]
+	if sockets {
+		n.Sockets *= n.Boards // Sockets beside Boards means those of one board
+	}
+	cores := n.CoresPerSocket * n.ThreadsPerCore
+	switch {
+	case !given["CPUs"] && !given["Procs"]:
+		n.CPUs = n.Sockets * cores
+	case !sockets:
+		if n.CPUs%cores == 0 && n.CPUs/cores >= n.Boards {
+			n.Sockets = n.CPUs / cores
+		}
+	}
+	threads, all := n.Sockets*cores, n.Sockets*n.CoresPerSocket
+	if n.CPUs != threads && n.CPUs != all { // CPUs may count cores where threads aren't to be used
+		l.probs.warnf(head.at, fmt.Sprintf("write CPUs=%d, or correct the others", threads),
+			"NodeName=%s: CPUs=%d is not Sockets*CoresPerSocket*ThreadsPerCore (%d*%d*%d=%d); %d is taken",
+			head.value, n.CPUs, n.Sockets, n.CoresPerSocket, n.ThreadsPerCore, threads, threads)
+		n.CPUs = threads
+	}
+	if n.CPUs > 65533 {
+		l.probs.errorf(head.at, "", "NodeName=%s has more than 65533 CPUs", head.value)
+	}
+	if n.CoreSpecCount > 0 && len(n.CPUSpecList) > 0 {
+		l.probs.errorf(head.at, "keep one of them", "NodeName=%s has both CoreSpecCount and CpuSpecList", head.value)
+	}
+	if n.CoreSpecCount >= all && n.CoreSpecCount > 0 {
+		l.probs.errorf(head.at, "", "NodeName=%s: CoreSpecCount=%d leaves none of its %d cores for jobs", head.value, n.CoreSpecCount, all)
+	}
+	if n.MemSpecLimitMiB >= n.RealMemoryMiB && n.MemSpecLimitMiB > 0 {
+		l.probs.errorf(head.at, "", "NodeName=%s: MemSpecLimit=%d leaves none of its RealMemory=%d for jobs", head.value, n.MemSpecLimitMiB, n.RealMemoryMiB)
+	}
+}
+
+// downLine is a DownNodes line.
+type downLine struct{ state, reason string }
+
+var downKeys = []lineKey[downLine]{
+	{name: "State", read: func(d *downLine, v string) (f fault) {
+		d.state, f = readWord(v, []string{"DOWN", "DRAIN", "FAIL", "FAILING", "FUTURE"})
+		return f
+	}},
+	{name: "Reason", read: func(d *downLine, v string) fault { d.reason = v; return fault{} }},
+}
+
+// readDownLine sets the state of nodes that other lines define.
+func (l *loader) readDownLine(pairs []pair) {
+	d := downLine{state: "DOWN"}
+	readKeys(l, downKeys, pairs[1:], &d, keyDown)
+	for _, name := range l.knownNodes(pairs[0], keyDown) {
+		n := &l.cfg.Nodes[l.nodeIndex[name]]
+		n.State, n.Reason = d.state, d.reason
+	}
+}
+
+// knownNodes expands a list of nodes and reports those that aren't defined.
+func (l *loader) knownNodes(p pair, what string) []string {
+	if strings.EqualFold(p.value, "ALL") {
+		all := make([]string, len(l.cfg.Nodes))
+		for i := range l.cfg.Nodes {
+			all[i] = l.cfg.Nodes[i].Name
+		}
+		return all
+	}
+	names, f := readHosts(p.value)
+	if f.bad() {
+		l.probs.errorf(p.at, "write "+p.key+"="+f.want, "%s: %s", what, f.why)
+		return nil
+	}
+	return l.dropUnknown(names, p.at, what)
+}
+
+func (l *loader) dropUnknown(names []string, at pos, what string) []string {
+	var unknown []string
+	known := slices.DeleteFunc(names, func(name string) bool {
+		_, ok := l.nodeIndex[name]
+		if !ok {
+			unknown = append(unknown, name)
+		}
+		return !ok
+	})
+	if len(unknown) > 0 {
+		hint := "add a NodeName line for it"
+		if near := nearest(unknown[0], l.nodeNames()); len(unknown) == 1 && near != "" && letters(near) != letters(unknown[0]) {
+			hint = "did you mean " + near + "?"
+		}
+		l.probs.errorf(at, hint, "%s names %s, which no NodeName line defines", what, shownHosts(unknown))
+	}
+	return known
+}
+
+// letters drops the digits of a name: n08 for n09 is no misspelling.
+func letters(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return -1
+		}
+		return r
+	}, s)
+}
+
+func (l *loader) nodeNames() []string {
+	const enough = 1000 // a suggestion from the first thousand will do
+	out := make([]string, 0, min(len(l.cfg.Nodes), enough))
+	for _, n := range l.cfg.Nodes[:min(len(l.cfg.Nodes), enough)] {
+		out = append(out, n.Name)
+	}
+	return out
+}
+
+func shownHosts(names []string) string {
+	s := hostlist.Compress(names)
+	if len(s) > maxShown {
+		s = s[:maxShown] + "…"
+	}
+	return s
+}

@@ -1,0 +1,185 @@
+package conf
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Priority is the multifactor priority. Weights are whole numbers, as in Slurm.
+type Priority struct {
+	Type             string // priority/multifactor, or priority/basic for plain FIFO
+	DecayHalfLifeS   int64  // 0: usage never decays
+	CalcPeriodS      int64
+	MaxAgeS          int64
+	UsageResetPeriod string // NONE NOW DAILY WEEKLY MONTHLY QUARTERLY YEARLY
+	FavorSmall       bool
+	Flags            []string // as listed in priorityFlags; FAIR_TREE is dropped, being the default
+	WeightAge        int64
+	WeightAssoc      int64
+	WeightFairShare  int64
+	WeightJobSize    int64
+	WeightPartition  int64
+	WeightQOS        int64
+	WeightTRES       []TRESWeight
+}
+
+// Has reports whether a PriorityFlags word is set.
+func (p *Priority) Has(flag string) bool { return slices.Contains(p.Flags, flag) }
+
+// TRESWeight is the weight of one resource: Micros/1e6 for every Per units.
+// Units are one CPU, one MiB of memory, one GPU and so on; "Mem=0.25G" is
+// 250000 micros per 1024 MiB.
+type TRESWeight struct {
+	TRES   string // cpu, mem, node, billing, gres/gpu, gres/gpu:a100, license/x, …
+	Micros int64
+	Per    int64
+}
+
+var priorityFlags = []string{
+	"ACCRUE_ALWAYS", "CALCULATE_RUNNING", "DEPTH_OBLIVIOUS", "FAIR_TREE", "INCR_ONLY", "MAX_TRES", "MAX_TRES_GRES",
+	"NO_FAIR_TREE", "NO_NORMAL_ALL", "NO_NORMAL_ASSOC", "NO_NORMAL_PART", "NO_NORMAL_QOS", "NO_NORMAL_TRES",
+	"SMALL_RELATIVE_TO_TIME", "STRICT_QOS",
+}
+
+var usagePeriods = []string{"NONE", "NOW", "DAILY", "WEEKLY", "MONTHLY", "QUARTERLY", "YEARLY"}
+
+func prioritySettings() []setting {
+	weight := func(name string, at func(*Config) *int64) setting {
+		return number("PriorityWeight"+name, AtOnce, at, 0, math.MaxInt32)
+	}
+	return []setting{
+		word("PriorityType", AtOnce, func(c *Config) *string { return &c.Priority.Type }, "priority/multifactor", "priority/basic"),
+		duration("PriorityDecayHalfLife", AtOnce, func(c *Config) *int64 { return &c.Priority.DecayHalfLifeS }),
+		duration("PriorityCalcPeriod", AtOnce, func(c *Config) *int64 { return &c.Priority.CalcPeriodS }),
+		duration("PriorityMaxAge", AtOnce, func(c *Config) *int64 { return &c.Priority.MaxAgeS }),
+		word("PriorityUsageResetPeriod", AtOnce, func(c *Config) *string { return &c.Priority.UsageResetPeriod }, usagePeriods...),
+		yesNo("PriorityFavorSmall", AtOnce, func(c *Config) *bool { return &c.Priority.FavorSmall }),
+		{name: "PriorityFlags", effect: AtOnce, read: readPriorityFlags, remark: remarkPriorityFlags,
+			show: func(c *Config) string { return orNull(strings.Join(c.Priority.Flags, ",")) }},
+		weight("Age", func(c *Config) *int64 { return &c.Priority.WeightAge }),
+		weight("Assoc", func(c *Config) *int64 { return &c.Priority.WeightAssoc }),
+		weight("FairShare", func(c *Config) *int64 { return &c.Priority.WeightFairShare }),
+		weight("JobSize", func(c *Config) *int64 { return &c.Priority.WeightJobSize }),
+		weight("Partition", func(c *Config) *int64 { return &c.Priority.WeightPartition }),
+		weight("QOS", func(c *Config) *int64 { return &c.Priority.WeightQOS }),
+		{name: "PriorityWeightTRES", effect: AtOnce,
+			read: func(c *Config, v string) (f fault) { c.Priority.WeightTRES, f = readTRESWeights(v); return f },
+			show: func(c *Config) string { return orNull(showTRESWeights(c.Priority.WeightTRES)) }},
+	}
+}
+
+func readPriorityFlags(c *Config, v string) fault {
+	words, f := readWords(v, priorityFlags)
+	if f.bad() {
+		return f
+	}
+	if slices.Contains(words, "FAIR_TREE") && slices.Contains(words, "NO_FAIR_TREE") {
+		return fault{shown(v) + " says both FAIR_TREE and NO_FAIR_TREE", "NO_FAIR_TREE or nothing"}
+	}
+	c.Priority.Flags = slices.DeleteFunc(words, func(w string) bool { return w == "FAIR_TREE" })
+	return fault{}
+}
+
+func remarkPriorityFlags(_ *Config, v string) (text, hint string) {
+	for _, w := range splitList(v) {
+		if strings.EqualFold(w, "FAIR_TREE") {
+			return "PriorityFlags=FAIR_TREE says nothing: Fair Tree has been the default since Slurm 19.05", "remove it"
+		}
+	}
+	return "", ""
+}
+
+// plainTRES are the resources that have no name behind a slash.
+var plainTRES = []string{"cpu", "mem", "node", "billing", "energy", "pages", "vmem", "fs/disk"}
+
+// namedTRES are those that have.
+var namedTRES = []string{"gres/", "license/", "bb/", "ic/"}
+
+// readTRES brings the name of a resource into the form that gbatch uses:
+// "CPU" is cpu, "GRES/gpu:A100" is gres/gpu:A100.
+func readTRES(v string) (string, fault) {
+	for _, t := range plainTRES {
+		if strings.EqualFold(v, t) {
+			return t, fault{}
+		}
+	}
+	for _, t := range namedTRES {
+		if len(v) > len(t) && strings.EqualFold(v[:len(t)], t) {
+			return t + v[len(t):], fault{}
+		}
+	}
+	f := fault{shown(v) + " is not a resource", "cpu, mem, node, gres/NAME[:TYPE] or license/NAME"}
+	if near := nearest(v, plainTRES); near != "" {
+		f.want = near
+	} else if !strings.Contains(v, "/") {
+		f.want = "gres/" + v
+	}
+	return "", f
+}
+
+func readTRESWeights(v string) ([]TRESWeight, fault) {
+	const want = `"CPU=1.0,Mem=0.25G,GRES/gpu=2.0"`
+	var out []TRESWeight
+	for _, item := range splitList(v) {
+		name, value, ok := strings.Cut(item, "=")
+		if !ok {
+			return nil, fault{shown(item) + " is not resource=weight", want}
+		}
+		tres, f := readTRES(strings.TrimSpace(name))
+		if f.bad() {
+			return nil, fault{f.why, want}
+		}
+		value = strings.TrimSpace(value)
+		per := int64(1)
+		if n := len(value); n > 0 {
+			if i := strings.IndexByte("KMGTP", value[n-1]&^0x20); i >= 0 && value[n-1] > '9' {
+				value = value[:n-1]
+				per = 1 << (10 * (i + 1))
+				if tres == "mem" || tres == "vmem" { // counted in MiB already
+					per >>= 20
+				}
+			}
+		}
+		micro, ok := readMicros(value)
+		if !ok {
+			return nil, fault{fmt.Sprintf("the weight %s of %s is not a decimal number with at most six places", shown(value), tres), want}
+		}
+		if per == 0 { // K of memory: less than its unit
+			per, micro = 1, micro*1024
+		}
+		out = append(out, TRESWeight{tres, micro, per})
+	}
+	return out, fault{}
+}
+
+func showTRESWeights(weights []TRESWeight) string {
+	var out []string
+	for _, w := range weights {
+		text := fmt.Sprintf("%d.%06d", w.Micros/micros, abs(w.Micros%micros))
+		if w.Micros < 0 && w.Micros > -micros {
+			text = "-" + text
+		}
+		text = strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
+		if w.Per > 1 {
+			exp := 0
+			for p := w.Per; p > 1; p >>= 10 {
+				exp++
+			}
+			if w.TRES == "mem" || w.TRES == "vmem" {
+				exp += 2
+			}
+			text += "KMGTPE"[exp-1 : exp]
+		}
+		out = append(out, w.TRES+"="+text)
+	}
+	return strings.Join(out, ",")
+}
+
+func abs(n int64) int64 {
+	if n < 0 {
+		return -n
+	}
+	return n
+}

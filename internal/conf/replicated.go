@@ -1,0 +1,230 @@
+package conf
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/walltime"
+)
+
+// Model returns the part of the configuration that changes decisions, as the
+// controllers replicate it. Nodes that are set aside for the future
+// (State=FUTURE) aren't in it.
+func (c *Config) Model() *model.Config {
+	m := &model.Config{
+		Cluster: c.ClusterName,
+		Params: model.Params{
+			KillWaitS: c.KillWaitS, MinJobAgeS: c.MinJobAgeS, NodeTimeoutS: c.SlurmdTimeoutS, HeartbeatS: c.NodeHeartbeatIntervalS,
+			MaxJobs: int32(c.MaxJobCount), MaxArraySize: int32(c.MaxArraySize), JobRequeue: c.JobRequeue,
+			DefMemPerCPU: c.Mem.DefPerCPUMiB, DefMemPerNode: c.Mem.DefPerNodeMiB,
+			MaxMemPerCPU: c.Mem.MaxPerCPUMiB, MaxMemPerNode: c.Mem.MaxPerNodeMiB,
+			MemConsumed: c.Select.Memory, WholeCores: c.Select.Unit != UnitCPU,
+			EnforceLimits: c.EnforcePartLimits, ReturnToService: int32(c.ReturnToService),
+			QueueDepth: int32(c.Scheduler.QueueDepth), NeedAccount: c.Enforce.Associations,
+			MaxScript: int32(c.Scheduler.MaxScriptBytes), DefaultAccount: c.DefaultAccount,
+		},
+		Accounts: c.Accounts,
+		Show:     c.KeyValues(),
+		Hash:     c.Hash,
+	}
+	future := map[string]bool{}
+	for i := range c.Nodes {
+		if n := &c.Nodes[i]; n.State == "FUTURE" {
+			future[n.Name] = true
+		} else {
+			m.Nodes = append(m.Nodes, n.model())
+		}
+	}
+	for i := range c.Partitions {
+		m.Partitions = append(m.Partitions, c.partitionModel(&c.Partitions[i], future))
+	}
+	return m
+}
+
+func (n *NodeDef) model() *model.NodeDef {
+	d := &model.NodeDef{
+		Name: n.Name, Addr: n.Addr, CPUs: int32(n.CPUs), Boards: int32(n.Boards), Sockets: int32(n.Sockets),
+		CoresPerSocket: int32(n.CoresPerSocket), ThreadsPerCore: int32(n.ThreadsPerCore), MemMiB: n.RealMemoryMiB, TmpMiB: n.TmpDiskMiB,
+		Features: n.Features, Weight: int32(n.Weight), Virtual: n.Virtual,
+	}
+	next := map[string]int64{}
+	for _, g := range n.Gres {
+		count := min(g.Count, math.MaxInt32-next[g.Name])
+		d.Gres = append(d.Gres, model.GresDef{Name: g.Name, Type: g.Type, First: int32(next[g.Name]), Count: int32(count)})
+		next[g.Name] += count
+	}
+	return d
+}
+
+// Admin is what the State of the node's line, or of a DownNodes line, wants of
+// the node.
+func (n *NodeDef) Admin() model.NodeAdmin {
+	switch n.State {
+	case "DOWN", "FAIL":
+		return model.NodeDown
+	case "DRAIN", "FAILING":
+		return model.NodeDrain
+	}
+	return model.NodeUp
+}
+
+var partStates = map[string]model.PartState{
+	"UP": model.PartUp, "DOWN": model.PartDown, "DRAIN": model.PartDrain, "INACTIVE": model.PartInactive,
+}
+
+func (c *Config) partitionModel(p *PartitionDef, future map[string]bool) *model.Partition {
+	m := &model.Partition{
+		Name: p.Name, Default: p.Default, Hidden: p.Hidden, State: partStates[p.State], MaxTimeS: p.MaxTimeS, DefTimeS: p.DefaultTimeS,
+		MinNodes: int32(p.MinNodes), MaxNodes: int32(p.MaxNodes),
+		DefMemPerCPU: p.Mem.DefPerCPUMiB, DefMemPerNode: p.Mem.DefPerNodeMiB, MaxMemPerCPU: p.Mem.MaxPerCPUMiB, MaxMemPerNode: p.Mem.MaxPerNodeMiB,
+		MaxCPUsPerNode: int32(p.MaxCPUsPerNode), PriorityTier: int32(p.PriorityTier), PriorityJobFactor: int32(p.PriorityJobFactor),
+		AllowAccounts: p.AllowAccounts, DenyAccounts: p.DenyAccounts, AllowGroups: p.AllowGroups, AllowQOS: p.AllowQOS, DenyQOS: p.DenyQOS,
+		RootOnly: p.RootOnly, DisableRoot: p.DisableRootJobs, ExclusiveUser: p.ExclusiveUser, OverSubscribe: p.OverSubscribe.String(),
+		Show: c.PartitionKeyValues(p),
+	}
+	for _, n := range p.Nodes {
+		if !future[n] {
+			m.Nodes = append(m.Nodes, n)
+		}
+	}
+	return m
+}
+
+// PartitionKeyValues returns a partition as `gcontrol show partition` prints
+// it, in that order, from AllowGroups to TRES.
+func (c *Config) PartitionKeyValues(p *PartitionDef) []model.KV {
+	names := func(list []string) string {
+		if list == nil {
+			return "ALL"
+		}
+		return strings.Join(list, ",")
+	}
+	yes := func(b bool) string {
+		if b {
+			return "YES"
+		}
+		return "NO"
+	}
+	count := func(n int64) string {
+		if n == 0 || n == model.Unlimited {
+			return "UNLIMITED"
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	word := func(s, instead string) string {
+		if s == "" {
+			return instead
+		}
+		return s
+	}
+	cpus, mem, tres := c.partitionTotals(p)
+	var kvs []model.KV
+	add := func(key, value string) { kvs = append(kvs, model.KV{Key: key, Value: value}) }
+	add("AllowGroups", names(p.AllowGroups))
+	if p.DenyAccounts != nil && p.AllowAccounts == nil {
+		add("DenyAccounts", names(p.DenyAccounts))
+	} else {
+		add("AllowAccounts", names(p.AllowAccounts))
+	}
+	if p.DenyQOS != nil && p.AllowQOS == nil {
+		add("DenyQos", names(p.DenyQOS))
+	} else {
+		add("AllowQos", names(p.AllowQOS))
+	}
+	alloc := "ALL"
+	if p.AllocNodes != nil {
+		alloc = hostlist.Compress(p.AllocNodes)
+	}
+	add("AllocNodes", alloc)
+	if p.Alternate != "" {
+		add("Alternate", p.Alternate)
+	}
+	if p.CPUBind != "" {
+		add("CpuBind", p.CPUBind)
+	}
+	add("Default", yes(p.Default))
+	add("QoS", word(p.QOS, "N/A"))
+	defTime := "NONE"
+	if p.DefaultTimeS != model.NotSet {
+		defTime = walltime.ElapsedLimit(p.DefaultTimeS, p.DefaultTimeS == model.Unlimited)
+	}
+	add("DefaultTime", defTime)
+	add("DisableRootJobs", yes(p.DisableRootJobs))
+	add("ExclusiveUser", yes(p.ExclusiveUser))
+	add("GraceTime", number(p.GraceTimeS))
+	add("Hidden", yes(p.Hidden))
+	add("MaxNodes", count(p.MaxNodes))
+	add("MaxTime", walltime.ElapsedLimit(p.MaxTimeS, p.MaxTimeS == model.Unlimited))
+	add("MinNodes", number(p.MinNodes))
+	add("LLN", yes(p.LLN))
+	add("MaxCPUsPerNode", count(p.MaxCPUsPerNode))
+	add("MaxCPUsPerSocket", count(p.MaxCPUsPerSocket))
+	add("Nodes", word(hostlist.CompressInOrder(p.Nodes), "(null)"))
+	add("PriorityJobFactor", number(p.PriorityJobFactor))
+	add("PriorityTier", number(p.PriorityTier))
+	add("RootOnly", yes(p.RootOnly))
+	add("ReqResv", yes(p.ReqResv))
+	add("OverSubscribe", p.OverSubscribe.String())
+	over := "NONE"
+	if p.OverTimeLimitS > 0 {
+		over = showOverTime(p.OverTimeLimitS)
+	}
+	add("OverTimeLimit", over)
+	add("PreemptMode", p.PreemptMode.String())
+	add("State", p.State)
+	add("TotalCPUs", number(cpus))
+	add("TotalNodes", number(int64(len(p.Nodes))))
+	add("SelectTypeParameters", word(p.SelectTypeParameters, "NONE"))
+	add("JobDefaults", orNull(p.JobDefaults.String()))
+	if p.Mem.DefPerCPUMiB > 0 {
+		add("DefMemPerCPU", number(p.Mem.DefPerCPUMiB))
+	} else {
+		add("DefMemPerNode", count(p.Mem.DefPerNodeMiB))
+	}
+	if p.Mem.MaxPerCPUMiB > 0 {
+		add("MaxMemPerCPU", number(p.Mem.MaxPerCPUMiB))
+	} else {
+		add("MaxMemPerNode", count(p.Mem.MaxPerNodeMiB))
+	}
+	add("TRES", "cpu="+number(cpus)+",mem="+walltime.FormatRounded(mem)+",node="+number(int64(len(p.Nodes)))+",billing="+number(cpus)+tres)
+	if len(p.TRESBillingWeights) > 0 {
+		add("TRESBillingWeights", showTRESWeights(p.TRESBillingWeights))
+	}
+	return kvs
+}
+
+// partitionTotals adds up the nodes of a partition. tres has the resources that
+// AccountingStorageTRES names, such as ",gres/gpu=16".
+func (c *Config) partitionTotals(p *PartitionDef) (cpus, memMiB int64, tres string) {
+	in := make(map[string]bool, len(p.Nodes))
+	for _, n := range p.Nodes {
+		in[n] = true
+	}
+	gres := make([]int64, len(c.AccountingStorageTRES))
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if !in[n.Name] {
+			continue
+		}
+		cpus += n.CPUs
+		memMiB += n.RealMemoryMiB
+		for j, t := range c.AccountingStorageTRES {
+			name, typ, _ := strings.Cut(strings.TrimPrefix(t, "gres/"), ":")
+			for _, g := range n.Gres {
+				if g.Name == name && (typ == "" || typ == g.Type) {
+					gres[j] += g.Count
+				}
+			}
+		}
+	}
+	for j, t := range c.AccountingStorageTRES {
+		if gres[j] > 0 {
+			tres += "," + t + "=" + strconv.FormatInt(gres[j], 10)
+		}
+	}
+	return cpus, memMiB, tres
+}

@@ -1,0 +1,105 @@
+package conf
+
+import (
+	"slices"
+	"strings"
+)
+
+// Unit is what is given out to jobs.
+type Unit uint8
+
+// The units of CR_CPU, CR_Core, CR_Socket and select/linear.
+const (
+	UnitCPU Unit = iota
+	UnitCore
+	UnitSocket
+	UnitNode
+)
+
+func (u Unit) String() string { return [...]string{"cpu", "core", "socket", "node"}[u] }
+
+// Select is SelectType with its parameters.
+type Select struct {
+	Type            string   // select/cons_tres or select/linear
+	Params          []string // as scontrol shows them
+	Unit            Unit
+	Memory          bool // memory is given out, and a job without --mem gets its default
+	OneTaskPerCore  bool
+	LLN             bool // least loaded nodes first
+	PackNodes       bool
+	BlockDistCores  bool
+	EnforceGresBind bool
+}
+
+var selectTypes = []string{"select/cons_tres", "select/cons_res", "select/linear"}
+
+func readSelectType(c *Config, v string) fault {
+	t, f := readWord(v, selectTypes)
+	if f.bad() {
+		f.want = "select/cons_tres"
+		return f
+	}
+	if t == "select/cons_res" {
+		t = "select/cons_tres"
+	}
+	c.Select.Type = t
+	return fault{}
+}
+
+func remarkSelectType(_ *Config, v string) (text, hint string) {
+	if strings.EqualFold(v, "select/cons_res") {
+		return "SelectType=select/cons_res is taken as select/cons_tres, which replaced it", "write SelectType=select/cons_tres"
+	}
+	return "", ""
+}
+
+// selectParams are the words of SelectTypeParameters, in scontrol's spelling.
+var selectParams = []string{
+	"CR_CPU", "CR_CPU_MEMORY", "CR_CORE", "CR_CORE_MEMORY", "CR_SOCKET", "CR_SOCKET_MEMORY", "CR_MEMORY",
+	"CR_ONE_TASK_PER_CORE", "CR_CORE_DEFAULT_DIST_BLOCK", "CR_LLN", "CR_PACK_NODES", "ENFORCE_BINDING_GRES",
+	"OTHER_CONS_RES", "OTHER_CONS_TRES", "LL_SHARED_GRES", "MULTIPLE_SHARING_GRES_PJ", "ONE_TASK_PER_SHARING_GRES",
+	"NONE",
+}
+
+// readSelectParams reads SelectTypeParameters of the cluster.
+func readSelectParams(c *Config, v string) fault {
+	words, f := readWords(v, selectParams)
+	if f.bad() {
+		return f
+	}
+	sel := Select{Type: c.Select.Type, Params: words, Unit: UnitCore}
+	units := 0
+	for _, w := range words {
+		switch {
+		case strings.HasPrefix(w, "CR_CPU"):
+			sel.Unit, units = UnitCPU, units+1
+		case w == "CR_CORE" || w == "CR_CORE_MEMORY":
+			sel.Unit, units = UnitCore, units+1
+		case strings.HasPrefix(w, "CR_SOCKET"):
+			sel.Unit, units = UnitSocket, units+1
+		}
+		sel.Memory = sel.Memory || strings.HasSuffix(w, "_MEMORY")
+	}
+	if units > 1 {
+		return fault{shown(v) + " names two units of resources", "CR_Core_Memory"}
+	}
+	sel.OneTaskPerCore = slices.Contains(words, "CR_ONE_TASK_PER_CORE")
+	sel.LLN = slices.Contains(words, "CR_LLN")
+	sel.PackNodes = slices.Contains(words, "CR_PACK_NODES")
+	sel.BlockDistCores = slices.Contains(words, "CR_CORE_DEFAULT_DIST_BLOCK")
+	sel.EnforceGresBind = slices.Contains(words, "ENFORCE_BINDING_GRES")
+	c.Select = sel
+	return fault{}
+}
+
+func remarkSelectParams(_ *Config, v string) (text, hint string) {
+	for _, w := range splitList(v) {
+		switch strings.ToUpper(w) {
+		case "OTHER_CONS_RES", "OTHER_CONS_TRES":
+			return w + " belongs to Cray systems and has no meaning here", "remove it"
+		case "LL_SHARED_GRES", "MULTIPLE_SHARING_GRES_PJ", "ONE_TASK_PER_SHARING_GRES":
+			return w + " has no meaning here: shares of a GPU are always packed on one GPU per job", "remove it"
+		}
+	}
+	return "", ""
+}

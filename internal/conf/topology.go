@@ -1,0 +1,194 @@
+package conf
+
+import (
+	"slices"
+	"strings"
+
+	"gbatch/internal/hostlist"
+)
+
+// Topology is topology.conf: the tree of switches. A leaf has nodes, another
+// switch has switches.
+type Topology struct {
+	Switches []Switch // in the order of the file
+}
+
+// Switch is one switch of the tree.
+type Switch struct {
+	Name      string
+	Nodes     []string // of a leaf
+	Children  []string // switches, of another one
+	LinkSpeed string
+	File      string
+	Line      int
+}
+
+const (
+	topologyFlat = "topology/flat"
+	topologyTree = "topology/tree"
+)
+
+func readTopologyPlugin(c *Config, v string) fault {
+	t, f := readWord(v, []string{"topology/flat", "topology/tree", "topology/default", "topology/none", "topology/block", "topology/3d_torus", "topology/hypercube"})
+	switch t {
+	case "topology/tree", "topology/block":
+		c.TopologyPlugin = topologyTree
+	case "":
+		f.want = "topology/tree or topology/flat"
+	default:
+		c.TopologyPlugin = topologyFlat
+	}
+	return f
+}
+
+func remarkTopologyPlugin(_ *Config, v string) (text, hint string) {
+	switch strings.ToLower(v) {
+	case "topology/block":
+		return "TopologyPlugin=topology/block is read as topology/tree, each block a switch without a tree above it", "write TopologyPlugin=topology/tree"
+	case "topology/3d_torus", "topology/hypercube":
+		return "TopologyPlugin=" + v + " has no effect: nodes are taken as if they were all alike", "write TopologyPlugin=topology/tree with SwitchName lines, or topology/flat"
+	}
+	return "", ""
+}
+
+var switchKeyNames = []string{"Switches", "LinkSpeed"}
+
+// switchLine is a SwitchName or BlockName line.
+type switchLine struct{ nodes, switches, speed string }
+
+func switchKeys() []lineKey[switchLine] {
+	return []lineKey[switchLine]{
+		{name: "Nodes", read: func(s *switchLine, v string) fault { s.nodes = v; return fault{} }},
+		{name: "Switches", read: func(s *switchLine, v string) fault { s.switches = v; return fault{} }},
+		{name: "LinkSpeed", read: func(s *switchLine, v string) fault { s.speed = v; return fault{} }},
+	}
+}
+
+// readTopology reads the lines of topology.conf, when all nodes are known.
+func (l *loader) readTopology(lines []statement) {
+	for _, s := range lines {
+		head := s.pairs[0]
+		switch kind := recordKey(head.key); {
+		case kind == keySwitch || kind == keyBlock:
+			l.switchLines = append(l.switchLines, s.pairs)
+		case strings.EqualFold(head.key, "BlockSizes"):
+			l.probs.notef(head.at, "remove it", "BlockSizes has no effect: a job gets nodes of as few blocks as it can")
+		default:
+			hint := "write SwitchName=… Nodes=… or Switches=…"
+			if near := nearest(head.key, []string{keySwitch, keyBlock}); near != "" {
+				hint = "did you mean " + near + "?"
+			}
+			l.probs.errorf(head.at, hint, "unknown key %s in topology.conf", shown(head.key))
+		}
+	}
+}
+
+// readSwitches turns the SwitchName lines of all files into a tree.
+func (l *loader) readSwitches() {
+	t := &l.cfg.Topology
+	index := map[string]int{}
+	for _, pairs := range l.switchLines {
+		head := pairs[0]
+		var line switchLine
+		readKeys(l, switchKeys(), pairs[1:], &line, recordKey(head.key))
+		names, f := readHosts(head.value)
+		if f.bad() || len(names) != 1 {
+			l.probs.errorf(head.at, "write one line per switch", "%s=%s is not one name", head.key, shown(head.value))
+			continue
+		}
+		if first, twice := index[names[0]]; twice {
+			l.probs.errorf(head.at, "remove one of the lines", "switch %s is defined twice, first in line %d", names[0], t.Switches[first].Line)
+			continue
+		}
+		s := Switch{Name: names[0], LinkSpeed: line.speed, File: head.at.file, Line: head.at.line}
+		switch {
+		case (line.nodes == "") == (line.switches == ""):
+			l.probs.errorf(head.at, "write either Nodes= or Switches=", "switch %s needs nodes or switches, one of the two", s.Name)
+			continue
+		case line.nodes != "":
+			s.Nodes = l.knownNodes(pair{"Nodes", line.nodes, placeOf(pairs, "Nodes", head)}, "switch "+s.Name)
+		default:
+			children, err := hostlist.Expand(line.switches)
+			if err != nil {
+				l.probs.errorf(placeOf(pairs, "Switches", head), "write Switches=s[1-2]", "switch %s: %v", s.Name, err)
+				continue
+			}
+			s.Children = children
+		}
+		index[s.Name] = len(t.Switches)
+		t.Switches = append(t.Switches, s)
+	}
+	l.checkSwitches(index)
+}
+
+// checkSwitches holds that the switches form trees and that each node hangs
+// on one leaf.
+func (l *loader) checkSwitches(index map[string]int) {
+	t := &l.cfg.Topology
+	parent := map[string]string{}
+	leafOf := map[string]string{}
+	for _, s := range t.Switches {
+		at := pos{s.File, s.Line}
+		for _, child := range s.Children {
+			if _, ok := index[child]; !ok {
+				l.probs.errorf(at, "add a SwitchName line for it", "switch %s names switch %s, which isn't defined", s.Name, child)
+			}
+			if p, has := parent[child]; has {
+				l.probs.errorf(at, "name it in one of them", "switch %s hangs both on %s and on %s", child, p, s.Name)
+			}
+			parent[child] = s.Name
+		}
+		for _, n := range s.Nodes {
+			if leaf, has := leafOf[n]; has && leaf != s.Name {
+				l.probs.errorf(at, "name it in one of them", "node %s hangs both on switch %s and on %s", n, leaf, s.Name)
+			}
+			leafOf[n] = s.Name
+		}
+	}
+	for _, s := range t.Switches {
+		up := s.Name
+		for steps := 0; up != ""; steps++ {
+			up = parent[up]
+			if up == s.Name {
+				l.probs.errorf(pos{s.File, s.Line}, "remove one of the Switches", "switch %s is below itself", s.Name)
+				break
+			}
+			if steps > len(t.Switches) {
+				break // a circle that this switch isn't part of; reported for those that are
+			}
+		}
+	}
+	if len(t.Switches) == 0 {
+		if l.cfg.TopologyPlugin == topologyTree {
+			l.probs.warnf(l.where("TopologyPlugin"), "write SwitchName lines in topology.conf", "TopologyPlugin=topology/tree has no effect without switches")
+		}
+		return
+	}
+	if l.cfg.TopologyPlugin != topologyTree {
+		s := t.Switches[0]
+		l.probs.notef(pos{s.File, s.Line}, "write TopologyPlugin=topology/tree", "SwitchName lines have no effect with TopologyPlugin=%s", l.cfg.TopologyPlugin)
+		return
+	}
+	var outside []string
+	for _, n := range l.cfg.Nodes {
+		if leafOf[n.Name] == "" {
+			outside = append(outside, n.Name)
+		}
+	}
+	if len(outside) > 0 {
+		l.probs.warnf(pos{t.Switches[0].File, t.Switches[0].Line}, "add them to a SwitchName line", "%s hangs on no switch; jobs of several nodes won't use it together with others", shownHosts(outside))
+	}
+}
+
+// Path returns the switches above a node, from its leaf to the root; nil for a
+// node that hangs on none.
+func (t *Topology) Path(node string) []string {
+	i := slices.IndexFunc(t.Switches, func(s Switch) bool { return slices.Contains(s.Nodes, node) })
+	var path []string
+	for i >= 0 && len(path) <= len(t.Switches) {
+		name := t.Switches[i].Name
+		path = append(path, name)
+		i = slices.IndexFunc(t.Switches, func(s Switch) bool { return slices.Contains(s.Children, name) })
+	}
+	return path
+}

@@ -1,0 +1,205 @@
+package conf
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/walltime"
+)
+
+// The functions here read one value. They return why it can't be read, as the
+// end of a sentence that begins with key=value, and what could be written.
+
+// fault says why a value is refused; the zero fault is none.
+type fault struct {
+	why  string
+	want string // what to write behind "write key="; "": the default
+}
+
+func (f fault) bad() bool { return f.why != "" }
+
+func isUnlimited(v string) bool {
+	return strings.EqualFold(v, "UNLIMITED") || strings.EqualFold(v, "INFINITE") || v == "-1"
+}
+
+// readInt reads a whole number within bounds.
+func readInt(v string, least, most int64) (int64, fault) {
+	n, err := strconv.ParseInt(v, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, fault{why: fmt.Sprintf("%s is not a whole number from %d to %d", shown(v), least, most)}
+	}
+	return n, fault{}
+}
+
+// readSeconds reads a span that Slurm takes as plain seconds.
+func readSeconds(v string, least, most int64) (int64, fault) {
+	n, f := readInt(v, least, most)
+	if f.bad() {
+		f.why = fmt.Sprintf("%s is not a number of seconds from %d to %d", shown(v), least, most)
+		if d, err := walltime.ParseDuration(v); err == nil && d >= least && d <= most {
+			f.want = strconv.FormatInt(d, 10)
+		}
+	}
+	return n, f
+}
+
+// readDuration reads a span that Slurm takes as a time limit ("7-0", "5").
+func readDuration(v string) (int64, fault) {
+	n, err := walltime.ParseDuration(v)
+	if err != nil {
+		return 0, fault{shown(v) + " is not a length of time", "minutes, hours:minutes:seconds or days-hours, such as 7-0"}
+	}
+	return n, fault{}
+}
+
+// readLimit reads a time limit; no limit is model.Unlimited.
+func readLimit(v string) (int64, fault) {
+	n, unlimited, err := walltime.ParseLimit(v)
+	switch {
+	case err != nil:
+		return 0, fault{shown(v) + " is not a time limit", "minutes, hours:minutes:seconds, days-hours:minutes:seconds or UNLIMITED"}
+	case unlimited || n > model.Unlimited:
+		return model.Unlimited, fault{}
+	}
+	return n, fault{}
+}
+
+// readCountLimit reads a count that may be UNLIMITED, which is 0.
+func readCountLimit(v string, most int64) (int64, fault) {
+	if isUnlimited(v) {
+		return 0, fault{}
+	}
+	n, err := walltime.ParseCount(v)
+	if err != nil || n > most {
+		return 0, fault{fmt.Sprintf("%s is not a count up to %d", shown(v), most), "a number or UNLIMITED"}
+	}
+	return n, fault{}
+}
+
+// readMem reads a memory size in MiB; UNLIMITED is 0, which is "not set".
+func readMem(v string) (int64, fault) {
+	if isUnlimited(v) {
+		return 0, fault{}
+	}
+	n, err := walltime.ParseMemMiB(v)
+	if err != nil {
+		return 0, fault{shown(v) + " is not a memory size", "MiB such as 4000, or 4G"}
+	}
+	return n, fault{}
+}
+
+func readBool(v string) (bool, fault) {
+	switch strings.ToLower(v) {
+	case "yes", "y", "true", "t", "on", "up", "1":
+		return true, fault{}
+	case "no", "n", "false", "f", "off", "down", "0":
+		return false, fault{}
+	}
+	return false, fault{shown(v) + " is neither YES nor NO", "YES or NO"}
+}
+
+// readWord reads one of a few words, in any case, and returns it as listed.
+func readWord(v string, words []string) (string, fault) {
+	for _, w := range words {
+		if strings.EqualFold(v, w) {
+			return w, fault{}
+		}
+	}
+	f := fault{shown(v) + " is not understood", strings.Join(words, ", ")}
+	if len(words) > 1 {
+		f.want = strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+	}
+	if near := nearest(v, words); near != "" {
+		f.want = near
+	}
+	return "", f
+}
+
+// readWords reads a comma-separated list of words out of a few.
+func readWords(v string, words []string) ([]string, fault) {
+	var out []string
+	for _, item := range splitList(v) {
+		w, f := readWord(item, words)
+		if f.bad() {
+			return nil, f
+		}
+		out = append(out, w)
+	}
+	return out, fault{}
+}
+
+// splitList cuts a comma-separated list; blanks and empty elements are dropped.
+func splitList(v string) []string {
+	var out []string
+	for item := range strings.SplitSeq(v, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			out = append(out, item)
+		}
+	}
+	return out
+}
+
+// readPercent reads a percentage such as 101.5.
+func readPercent(v string, most float64) (float64, fault) {
+	n, err := strconv.ParseFloat(strings.TrimSuffix(v, "%"), 64)
+	if err != nil || math.IsNaN(n) || n < 0 || n > most {
+		return 0, fault{fmt.Sprintf("%s is not a percentage from 0 to %g", shown(v), most), "a number such as 100 or 95.5"}
+	}
+	return n, fault{}
+}
+
+// readQuantity reads a count with K, M, G, T or P (powers of 1024), as Count
+// and Gres take it.
+func readQuantity(v string) (int64, fault) {
+	digits, factor := v, int64(1)
+	if n := len(v); n > 0 {
+		if i := strings.IndexByte("KMGTP", v[n-1]&^0x20); i >= 0 && v[n-1] > '9' {
+			digits, factor = v[:n-1], 1<<(10*(i+1))
+		}
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64/factor {
+		return 0, fault{shown(v) + " is not a count", "a whole number, with K, M or G behind it if you like"}
+	}
+	return n * factor, fault{}
+}
+
+// micros is how fine a weight is kept: whole numbers, because what is
+// replicated may hold no floating point.
+const micros = 1_000_000
+
+// readMicros reads a decimal number as millionths.
+func readMicros(v string) (int64, bool) {
+	whole, frac, _ := strings.Cut(v, ".")
+	negative := strings.HasPrefix(whole, "-")
+	whole = strings.TrimPrefix(whole, "-")
+	if whole == "" && frac == "" || len(whole) > 12 || len(frac) > 6 || strings.Trim(whole+frac, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(whole+frac+"000000"[len(frac):], 10, 64)
+	if err != nil {
+		return 0, false
+	}
+	if negative {
+		n = -n
+	}
+	return n, true
+}
+
+func showBool(b bool) string {
+	if b {
+		return "Yes"
+	}
+	return "No"
+}
+
+// orNull is how scontrol shows what isn't set.
+func orNull(s string) string {
+	if s == "" {
+		return "(null)"
+	}
+	return s
+}
