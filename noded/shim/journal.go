@@ -211,8 +211,8 @@ func openJournal(path, boot string, log *slog.Logger) (*journal, string, []remem
 	return j, oldBoot, known, nil
 }
 
-// rewrite replaces the file by one that holds just these launches.
-func (j *journal) rewrite(boot string, known []remembered) error {
+// image is a whole journal that holds just these launches.
+func image(boot string, known []remembered) []byte {
 	b := append([]byte(nil), journalMagic...)
 	b = (&record{kind: recBoot, boot: boot}).encode(b)
 	for i := range known {
@@ -227,6 +227,12 @@ func (j *journal) rewrite(boot string, known []remembered) error {
 			b = (&record{kind: recLaunched, event: ev}).encode(b)
 		}
 	}
+	return b
+}
+
+// rewrite replaces the file by one that holds just these launches.
+func (j *journal) rewrite(boot string, known []remembered) error {
+	b := image(boot, known)
 	temp := j.path + ".new"
 	f, err := os.OpenFile(temp, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

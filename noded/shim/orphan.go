@@ -12,10 +12,8 @@ import (
 
 const orphanPace = 300 * time.Millisecond // how often processes that are not children are looked at
 
-// recover fills the tables from the journal. Nothing else runs yet.
+// recover fills the tables from the journal. Nothing else runs yet, so it takes no lock.
 func (s *Server) recover(oldBoot string, known []remembered) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, k := range known {
 		e := &entry{key: k.key, cgroup: k.cgroup, event: k.event, state: done, settled: make(chan struct{})}
 		close(e.settled)
@@ -23,6 +21,7 @@ func (s *Server) recover(oldBoot string, known []remembered) {
 		if k.event.Done() {
 			continue
 		}
+		e.state = orphan
 		if k.event.Kind == 0 {
 			e.event = Event{Kind: Orphaned, Key: k.key}
 		}
@@ -33,7 +32,7 @@ func (s *Server) recover(oldBoot string, known []remembered) {
 			e.state = running
 			s.byPID[e.event.PID] = e
 		case s.orphanAlive(e):
-			e.state, e.event.Kind = orphan, Orphaned
+			e.event.Kind = Orphaned
 			s.orphans[e] = struct{}{}
 			s.log.Warn("a process of an earlier gshim runs on; how it ends will be unknown", "job", e.key.JobID,
 				"attempt", e.key.Attempt, "step", e.key.Step, "pid", e.event.PID)

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // process is what /proc/PID/stat says.
@@ -26,12 +28,23 @@ type process struct {
 
 func (p process) dead() bool { return p.state == 'Z' || p.state == 'X' }
 
+// maxStatBytes is more than a stat line can have: 52 numbers and a name of 64 bytes.
+const maxStatBytes = 2048
+
+// readProcess is called at every launch, so it goes past package os, which would offer the file to the poller.
 func readProcess(pid int) (process, error) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	path := "/proc/" + strconv.Itoa(pid) + "/stat"
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return process{}, err
+		return process{}, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	return parseStat(b)
+	var buf [maxStatBytes]byte
+	n, err := unix.Read(fd, buf[:])
+	_ = unix.Close(fd) // nothing was written
+	if err != nil {
+		return process{}, &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return parseStat(buf[:n])
 }
 
 // parseStat reads proc(5)'s stat line. The command name, in parentheses, can hold anything, also parentheses.

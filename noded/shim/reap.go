@@ -85,15 +85,26 @@ func (s *Server) finish(e *entry, last Event) {
 	wake(s.wakeEnds)
 }
 
+// commitPace is the least time between two syncs, so that a busy node gathers ends; a lone end waits for nothing.
+const commitPace = 5 * time.Millisecond
+
 func (s *Server) commitLoop(ctx context.Context) {
+	defer s.commit()
+	pause := time.NewTimer(0)
+	defer pause.Stop()
 	for {
 		select {
 		case <-s.wakeEnds:
-			s.commit()
 		case <-ctx.Done():
-			s.commit()
 			return
 		}
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return
+		}
+		s.commit()
+		pause.Reset(commitPace)
 	}
 }
 

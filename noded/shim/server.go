@@ -153,7 +153,7 @@ func (s *Server) identify(o serverOptions) identity {
 	if n, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil {
 		id.nice = 20 - n
 	}
-	id.trackName = fmt.Sprintf("GBATCH_TRACK=%x.", hashOf(s.dir))
+	id.trackName = trackName(s.dir)
 	if id.root {
 		id.oomAdj = s.shield()
 	}
@@ -497,10 +497,11 @@ func (s *Server) tell(ev Event) {
 	}
 }
 
-func hashOf(s string) uint32 {
+// trackName begins the environment entry that marks the processes of the gshim of this directory.
+func trackName(dir string) string {
 	h := fnv.New32a()
-	h.Write([]byte(s))
-	return h.Sum32()
+	h.Write([]byte(dir))
+	return fmt.Sprintf("GBATCH_TRACK=%x.", h.Sum32())
 }
 
 func compareKeys(a, b Key) int {

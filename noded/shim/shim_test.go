@@ -9,9 +9,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,7 +24,19 @@ import (
 
 var binaries string // set by TestMain: directory with gshim and gshim2 (another version)
 
+// helperEnv makes this test binary a client of its own: see TestMain.
+const helperEnv = "GSHIM_TEST_HELPER"
+
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(helperEnv); dir != "" {
+		helper(dir)
+	}
+	if slices.Contains(os.Args, "-test.fuzzworker") {
+		os.Exit(m.Run())
+	}
+	if binaries = os.Getenv("GSHIM_TEST_BINARIES"); binaries != "" {
+		os.Exit(m.Run()) // as another user: see TestOrdinaryUser
+	}
 	dir, err := os.MkdirTemp("", "gshim-test")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -52,6 +66,29 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 	}
 	os.Exit(code)
+}
+
+// helper starts gshim in dir, orders two jobs, says "ordered" and waits to be killed.
+func helper(dir string) {
+	c, _, err := Start(context.Background(), Options{Dir: dir, Binary: os.Getenv(helperEnv + "_BINARY")})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	for i, text := range []string{"exit 4", "until [ -e go ]; do sleep 0.01; done; exit 5"} {
+		l := &Launch{Key: Key{JobID: uint32(i + 1)}, Argv: []string{"/bin/sh", "-c", text}, Env: []string{"PATH=/bin:/usr/bin"}, Dir: filepath.Dir(dir),
+			UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+		if err := c.Launch(l); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+	}
+	if err := c.Ping(context.Background()); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println("ordered")
+	select {}
 }
 
 const testWait = 20 * time.Second
@@ -273,6 +310,8 @@ func (s *script) pidFrom(t testing.TB, name string) int {
 	})
 	return pid
 }
+
+func testLog(t testing.TB) *slog.Logger { return slog.New(slog.NewTextHandler(t.Output(), nil)) }
 
 func needRoot(t testing.TB) {
 	t.Helper()

@@ -1,0 +1,184 @@
+//go:build linux && (amd64 || arm64)
+
+package shim
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// BenchmarkLaunch runs /bin/true as another user, in a session of its own with an output file, order to acknowledged
+// end, through a real gshim with its journal. Reported: launches/s, CPU of gshim and its children per launch
+// (shim-ms), of this client per launch (client-ms).
+func BenchmarkLaunch(b *testing.B) {
+	needRoot(b)
+	for _, c := range []struct {
+		name    string
+		cgroups func(b *testing.B, i int) (Cgroup, func())
+	}{
+		{"bare", func(*testing.B, int) (Cgroup, func()) { return Cgroup{}, func() {} }},
+		{"into-existing-cgroups", existingCgroups(b)},
+		{"with-cgroups-made-and-removed", ownCgroups},
+	} {
+		b.Run(c.name, func(b *testing.B) { benchLaunch(b, c.cgroups) })
+	}
+}
+
+const benchWindow = 32 // launches in flight, about what a busy node has
+
+func benchLaunch(b *testing.B, cgroups func(b *testing.B, i int) (Cgroup, func())) {
+	dir := newDir(b)
+	c, _, err := Start(testContext(b), Options{Dir: dir, Binary: filepath.Join(binaries, "gshim")})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer c.Close()
+	work := workDir(b)
+	remove := map[Key]func(){}
+	launch := func(i int) {
+		l := &Launch{Key: Key{JobID: uint32(i + 1)}, Argv: []string{"/bin/true"}, Env: benchEnv(), Dir: work, UID: nobody, GID: nobody,
+			Groups: []uint32{nobody}, Umask: 0o022, Stdout: filepath.Join(work, strconv.Itoa(i%benchWindow)), Stderr: filepath.Join(work, strconv.Itoa(i%benchWindow))}
+		l.Cgroup, remove[l.Key] = cgroups(b, i)
+		if err := c.Launch(l); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ResetTimer()
+	began, shim0, own0 := time.Now(), shimCPU(b, c.Info().PID), ownCPU()
+	next, ended := 0, 0
+	for ; next < min(benchWindow, b.N); next++ {
+		launch(next)
+	}
+	for ended < b.N {
+		var acks []Key
+		for _, e := range <-c.Events() {
+			if e.Kind == LaunchFailed || e.Kind == Exited && e.Code != 0 {
+				b.Fatalf("%+v", e)
+			}
+			if e.Kind == Exited {
+				acks = append(acks, e.Key)
+			}
+		}
+		if len(acks) == 0 {
+			continue
+		}
+		if err := c.Ack(testContext(b), acks...); err != nil {
+			b.Fatal(err)
+		}
+		for _, k := range acks {
+			remove[k]()
+			delete(remove, k)
+			ended++
+			if next < b.N {
+				launch(next)
+				next++
+			}
+		}
+	}
+	n := float64(b.N)
+	b.ReportMetric(n/time.Since(began).Seconds(), "launches/s")
+	b.ReportMetric((shimCPU(b, c.Info().PID)-shim0)/n, "shim-ms")
+	b.ReportMetric((ownCPU()-own0)/n, "client-ms")
+	b.ReportMetric(0, "ns/op")
+}
+
+func benchEnv() []string {
+	env := []string{"PATH=/usr/bin:/bin", "HOME=/tmp", "USER=nobody"}
+	for i := range 40 {
+		env = append(env, fmt.Sprintf("SLURM_SOMETHING_%d=value-%d", i, i))
+	}
+	return env
+}
+
+// shimCPU is the CPU time of a process and its reaped children, in ms.
+func shimCPU(b *testing.B, pid int) float64 {
+	s, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		b.Fatal(err)
+	}
+	f := strings.Fields(string(s[strings.LastIndexByte(string(s), ')')+1:]))
+	sum := 0
+	for _, v := range f[11:15] {
+		n, err := strconv.Atoi(v)
+		if err != nil {
+			b.Fatal(err)
+		}
+		sum += n
+	}
+	return float64(sum) * 10 // USER_HZ is 100 on every Linux
+}
+
+func ownCPU() float64 {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		return 0
+	}
+	return float64(r.Utime.Nano()+r.Stime.Nano()) / 1e6
+}
+
+// benchDirs makes one directory in the v1 hierarchies memory, cpuset and pids and in cgroup2, as far as they are there.
+func benchDirs(b testing.TB, name string) Cgroup {
+	var c Cgroup
+	for _, h := range []string{"memory", "cpuset", "pids"} {
+		root := filepath.Join("/sys/fs/cgroup", h)
+		if _, err := os.Stat(filepath.Join(root, "tasks")); err != nil {
+			continue
+		}
+		dir := filepath.Join(root, name)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			b.Fatal(err)
+		}
+		if h == "cpuset" {
+			for _, f := range []string{"cpuset.cpus", "cpuset.mems"} {
+				v, err := os.ReadFile(filepath.Join(root, f))
+				if err == nil {
+					err = os.WriteFile(filepath.Join(dir, f), v, 0)
+				}
+				if err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		c.V1 = append(c.V1, dir)
+	}
+	for _, root := range []string{"/sys/fs/cgroup/unified", "/sys/fs/cgroup"} {
+		if _, err := os.Stat(filepath.Join(root, "cgroup.subtree_control")); err == nil {
+			c.V2 = filepath.Join(root, name)
+			if err := os.Mkdir(c.V2, 0o755); err != nil {
+				b.Fatal(err)
+			}
+			break
+		}
+	}
+	return c
+}
+
+func (c Cgroup) remove(b testing.TB) {
+	for _, d := range append(c.V1[:len(c.V1):len(c.V1)], c.V2) {
+		if d != "" {
+			until(b, "remove "+d, func() bool { return os.Remove(d) == nil })
+		}
+	}
+}
+
+func existingCgroups(b *testing.B) func(b *testing.B, i int) (Cgroup, func()) {
+	var c Cgroup
+	b.Cleanup(func() { c.remove(b) })
+	return func(_ *testing.B, i int) (Cgroup, func()) {
+		if c.empty() {
+			c = benchDirs(b, "gshim-bench-"+strconv.Itoa(os.Getpid()))
+		}
+		return c, func() {}
+	}
+}
+
+func ownCgroups(b *testing.B, i int) (Cgroup, func()) {
+	c := benchDirs(b, fmt.Sprintf("gshim-bench-%d-%d", os.Getpid(), i))
+	return c, func() { c.remove(b) }
+}

@@ -1,0 +1,719 @@
+//go:build linux && (amd64 || arm64)
+
+package shim
+
+// life_test.go is about what happens around a gshim: clients that die, gshim that dies, upgrades, damage, strangers.
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// waitFor is a script that ends with code once the file go is there.
+func waitFor(t *testing.T, code int) *script {
+	return newScript(t, fmt.Sprintf("until [ -e go ]; do sleep 0.01; done; exit %d", code))
+}
+
+func (s *script) release(t *testing.T) { t.Helper(); write(t, filepath.Join(s.dir, "go"), "") }
+
+// TestClientKilled: kill -9 of the client touches no job, and nothing that ended meanwhile is lost.
+func TestClientKilled(t *testing.T) {
+	dir := newDir(t)
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), helperEnv+"="+dir, helperEnv+"_BINARY="+filepath.Join(binaries, "gshim"))
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || line != "ordered\n" {
+		t.Fatalf("helper says %q, %v", line, err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Fatal("the helper was not killed")
+	}
+	s := startIn(t, dir)
+	if e := s.wait(Key{JobID: 1}, Exited); e.Code != 4 {
+		t.Errorf("%+v", e)
+	}
+	if e := s.wait(Key{JobID: 2}, Launched); !alive(e.PID) {
+		t.Errorf("%+v does not run", e)
+	}
+	write(t, filepath.Join(filepath.Dir(dir), "go"), "")
+	if e := s.wait(Key{JobID: 2}, Exited); e.Code != 5 {
+		t.Errorf("%+v", e)
+	}
+}
+
+func killShim(t *testing.T, s *session) {
+	t.Helper()
+	pid := s.c.Info().PID
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "gshim to be dead", func() bool { return !alive(pid) })
+	until(t, "the client to notice", s.gone)
+	if err := s.c.Err(); !errors.Is(err, ErrGone) {
+		t.Errorf("Err() = %v", err)
+	}
+	if err := s.c.Ping(testContext(t)); !errors.Is(err, ErrGone) {
+		t.Errorf("Ping: %v", err)
+	}
+}
+
+// TestShimKilled: kill -9 of gshim touches no job; what had ended is known, what ends without it is honestly unknown.
+func TestShimKilled(t *testing.T) {
+	dir := newDir(t)
+	s := startIn(t, dir)
+	ended, lives, dies, killed, failed, acked := newScript(t, "exit 3"), waitFor(t, 0), waitFor(t, 0), waitFor(t, 0), newScript(t, ""), newScript(t, "true")
+	failed.Argv = []string{"/no/where"}
+	s.launch(ended.Launch, lives.Launch, dies.Launch, killed.Launch, failed.Launch, acked.Launch)
+	s.wait(ended.Key, Exited)
+	s.wait(acked.Key, Exited)
+	s.wait(failed.Key, LaunchFailed)
+	pid := s.wait(lives.Key, Launched).PID
+	gone := s.wait(dies.Key, Launched).PID
+	s.wait(killed.Key, Launched)
+	if err := s.c.Ack(testContext(t), acked.Key); err != nil {
+		t.Fatal(err)
+	}
+	killShim(t, s)
+	dies.release(t)
+	until(t, "the script to end", func() bool { return !alive(gone) })
+
+	s = startIn(t, dir)
+	if e := s.wait(ended.Key, Exited); e.Code != 3 || e.Unknown {
+		t.Errorf("ended before: %+v", e)
+	}
+	if e := s.wait(failed.Key, LaunchFailed); e.Text != "could not run /no/where: no such file or directory" || e.Errno != unix.ENOENT {
+		t.Errorf("failed before: %+v", e)
+	}
+	if e := s.wait(dies.Key, Exited); !e.Unknown || e.Text == "" || e.Code != 0 || e.PID != gone {
+		t.Errorf("ended meanwhile: %+v", e)
+	}
+	if e := s.get(acked.Key); e.Kind != 0 {
+		t.Errorf("acknowledged, and there again: %+v", e)
+	}
+	if e := s.wait(lives.Key, Orphaned); e.PID != pid || e.StartTicks == 0 || !alive(pid) {
+		t.Errorf("runs on: %+v", e)
+	}
+	s.launch(lives.Launch) // must not start it again
+	lives.release(t)
+	if e := s.wait(lives.Key, Exited); !e.Unknown {
+		t.Errorf("ended after: %+v", e)
+	}
+	s.wait(killed.Key, Orphaned)
+	if n, err := s.c.Signal(testContext(t), killed.Key, unix.SIGKILL, Leader); n != 1 || err != nil {
+		t.Errorf("kill an orphan: %d %v", n, err)
+	}
+	s.wait(killed.Key, Exited)
+}
+
+// TestIntentOnly: gshim died between journal and fork, or just after. It is never started a second time.
+func TestIntentOnly(t *testing.T) {
+	dir := newDir(t)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	j, _, _, err := openJournal(filepath.Join(dir, journalFile), bootID(), testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newScript(t, "echo again >> out")
+	if err := j.add(&record{kind: recIntent, key: l.Key}); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.close(); err != nil {
+		t.Fatal(err)
+	}
+	s := startIn(t, dir)
+	s.launch(l.Launch)
+	if e := s.wait(l.Key, Exited); !e.Unknown {
+		t.Errorf("%+v", e)
+	}
+	if _, err := os.Stat(l.Stdout); err == nil {
+		t.Error("it was started")
+	}
+}
+
+// TestIntentOnlyButAlive: as above, and the process is there. It is found by the mark in its environment.
+func TestIntentOnlyButAlive(t *testing.T) {
+	dir := newDir(t)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	k := Key{JobID: 71, Attempt: 2, Step: -5}
+	j, _, _, err := openJournal(filepath.Join(dir, journalFile), bootID(), testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.add(&record{kind: recIntent, key: k}); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.close(); err != nil {
+		t.Fatal(err)
+	}
+	id := identity{trackName: trackName(dir)}
+	cmd := exec.Command("/bin/sleep", "1000")
+	cmd.Env = []string{id.trackEntry(k)}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	s := startIn(t, dir)
+	s.wait(k, Orphaned)
+	if n, err := s.c.Signal(testContext(t), k, unix.SIGKILL, Tree); n != 1 || err != nil {
+		t.Errorf("reached %d, %v", n, err)
+	}
+	if err := <-ended; err == nil || err.Error() != "signal: killed" {
+		t.Errorf("it ended with %v", err)
+	}
+	if e := s.wait(k, Exited); !e.Unknown {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestReboot(t *testing.T) {
+	dir := newDir(t)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	j, _, _, err := openJournal(filepath.Join(dir, journalFile), "another boot", testLog(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	me, err := readProcess(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := Key{JobID: 1}
+	if err := j.add(&record{kind: recIntent, key: k}, &record{kind: recLaunched, event: Event{Kind: Launched, Key: k, PID: me.pid, StartTicks: me.ticks}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.close(); err != nil {
+		t.Fatal(err)
+	}
+	if e := startIn(t, dir).wait(k, Exited); !e.Unknown || e.Text != "the node was rebooted while it ran" {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestTornJournal: a tail of garbage costs a warning; the launches before it are known.
+func TestTornJournal(t *testing.T) {
+	dir := newDir(t)
+	s := startIn(t, dir)
+	one, two := newScript(t, "exit 1"), waitFor(t, 2)
+	s.run(one.Launch)
+	s.launch(two.Launch)
+	s.wait(two.Key, Launched)
+	killShim(t, s)
+	f, err := os.OpenFile(filepath.Join(dir, journalFile), os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString("\x20\x00\x00\x00torn in the middle"); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = startIn(t, dir)
+	if e := s.wait(one.Key, Exited); e.Code != 1 {
+		t.Errorf("%+v", e)
+	}
+	s.wait(two.Key, Orphaned)
+	two.release(t)
+	s.wait(two.Key, Exited)
+	if !strings.Contains(mustRead(t, filepath.Join(dir, logFile)), "tail is damaged") {
+		t.Error("no warning in the log")
+	}
+}
+
+// TestUpgrade: the program is replaced under running jobs, and their real exit codes arrive.
+func TestUpgrade(t *testing.T) {
+	dir := newDir(t)
+	s := startIn(t, dir)
+	before := s.c.Info()
+	runs, atOnce, old := waitFor(t, 6), newScript(t, "sleep 0.05; exit 8"), newScript(t, "exit 9")
+	s.run(old.Launch)
+	s.launch(runs.Launch, atOnce.Launch)
+	pid := s.wait(runs.Key, Launched).PID
+	s.wait(atOnce.Key, Launched)
+	if err := s.c.Upgrade(testContext(t), filepath.Join(binaries, "gshim2")); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the connection to end", s.gone)
+	s = startIn(t, dir)
+	after := s.c.Info()
+	if after.PID != before.PID || after.Version != "2.0.0-test" || before.Version != "1.0.0-test" || after.Upgrades != 1 || !after.Started.Equal(before.Started) {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+	if e := s.wait(atOnce.Key, Exited); e.Code != 8 || e.Unknown {
+		t.Errorf("%+v", e)
+	}
+	if e := s.wait(old.Key, Exited); e.Code != 9 {
+		t.Errorf("%+v", e)
+	}
+	if e := s.wait(runs.Key, Launched); e.PID != pid {
+		t.Errorf("%+v", e)
+	}
+	runs.release(t)
+	if e := s.wait(runs.Key, Exited); e.Code != 6 || e.Unknown {
+		t.Errorf("%+v", e)
+	}
+	if e := s.run(newScript(t, "exit 1").Launch); e.Code != 1 {
+		t.Errorf("a launch after the upgrade: %+v", e)
+	}
+}
+
+// TestUpgradeUnderLoad: orders that are sent while gshim replaces itself are carried out once, by the old or the new.
+func TestUpgradeUnderLoad(t *testing.T) {
+	dir := newDir(t)
+	s := startIn(t, dir)
+	work := workDir(t)
+	var all []*Launch
+	for i := range 60 {
+		all = append(all, &Launch{Key: Key{JobID: 800000 + uint32(i)}, Argv: []string{"/bin/sh", "-c", fmt.Sprintf("echo x >> %d; exit %d", i, i)},
+			Env: []string{"PATH=/bin:/usr/bin"}, Dir: work, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())})
+	}
+	s.launch(all[:20]...)
+	asked := make(chan error, 1)
+	go func() { asked <- s.c.Upgrade(context.Background(), filepath.Join(binaries, "gshim2")) }()
+	for _, l := range all[20:] {
+		if err := s.c.Launch(l); err != nil && !errors.Is(err, ErrGone) {
+			t.Fatal(err)
+		}
+	}
+	if err := <-asked; err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the connection to end", s.gone)
+	s = startIn(t, dir)
+	s.launch(all...) // as gnoded does with what it misses; what is known is not repeated
+	for i, l := range all {
+		if e := s.wait(l.Key, Exited); e.Code != i || e.Unknown {
+			t.Errorf("%+v", e)
+		}
+		if got := mustRead(t, filepath.Join(work, fmt.Sprint(i))); got != "x\n" {
+			t.Errorf("job %d ran %d times", i, strings.Count(got, "x"))
+		}
+	}
+}
+
+func TestUpgradesThatFail(t *testing.T) {
+	dir := newDir(t)
+	s := startIn(t, dir)
+	job := waitFor(t, 2)
+	s.launch(job.Launch)
+	s.wait(job.Key, Launched)
+	tmp := workDir(t)
+	liar := filepath.Join(tmp, "liar") // answers -version, but is no program by the time it counts
+	write(t, liar, "#!/bin/sh\necho gshim 3 protocol 1; printf junk > "+liar+"\n")
+	if err := os.Chmod(liar, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.c.Upgrade(testContext(t), "/no/gshim"); err == nil {
+		t.Error("no error for a missing binary")
+	}
+	if err := s.c.Upgrade(testContext(t), "/bin/echo"); err == nil || !strings.Contains(err.Error(), "is not a gshim") {
+		t.Errorf("another program: %v", err)
+	}
+	if err := s.c.Upgrade(testContext(t), liar); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the connection to end", s.gone)
+	s = startIn(t, dir)
+	if i := s.c.Info(); i.Upgrades != 0 || i.Version != "1.0.0-test" {
+		t.Errorf("%+v", i)
+	}
+	job.release(t)
+	if e := s.wait(job.Key, Exited); e.Code != 2 || e.Unknown {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestSignalsToShim: it ends on SIGTERM only when nothing runs, and on no other signal that a terminal sends.
+func TestSignalsToShim(t *testing.T) {
+	dir := newDir(t)
+	s := startIn(t, dir)
+	pid := s.c.Info().PID
+	p, err := readProcess(pid)
+	if err != nil || p.session != pid || p.parent == os.Getpid() {
+		t.Errorf("not detached: %+v, %v", p, err)
+	}
+	job := waitFor(t, 0)
+	s.launch(job.Launch)
+	s.wait(job.Key, Launched)
+	for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1} {
+		if err := unix.Kill(pid, sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "SIGTERM to be refused", func() bool { return strings.Contains(mustRead(t, filepath.Join(dir, logFile)), "SIGTERM ignored") })
+	if err := s.c.Shutdown(testContext(t)); err == nil || !strings.Contains(err.Error(), "1 processes still run") {
+		t.Errorf("Shutdown: %v", err)
+	}
+	job.release(t)
+	s.wait(job.Key, Exited)
+	if err := unix.Kill(pid, unix.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "gshim to end", func() bool { return !alive(pid) })
+	if _, _, err := Connect(testContext(t), dir); !errors.Is(err, ErrNotRunning) {
+		t.Errorf("Connect: %v", err)
+	}
+	// The end that nobody acknowledged is there for the next.
+	if e := startIn(t, dir).wait(job.Key, Exited); e.Code != 0 || e.Unknown {
+		t.Errorf("%+v", e)
+	}
+}
+
+func TestStartRaces(t *testing.T) {
+	dir := newDir(t)
+	var wg sync.WaitGroup
+	pids := make([]int, 8)
+	for i := range pids {
+		wg.Go(func() {
+			c, _, err := Start(testContext(t), Options{Dir: dir, Binary: filepath.Join(binaries, "gshim")})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			pids[i] = c.Info().PID
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, p := range pids {
+		if p != pids[0] || p == 0 {
+			t.Fatalf("pids %v", pids)
+		}
+	}
+	out, err := exec.Command(filepath.Join(binaries, "gshim"), "-dir", dir).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "locked by another process") {
+		t.Errorf("a second gshim by hand: %v %s", err, out)
+	}
+}
+
+func TestStartErrors(t *testing.T) {
+	for _, c := range []struct{ name, dir, binary, want string }{
+		{"relative", "x", "", "not an absolute path"},
+		{"no binary", t.TempDir(), "/no/gshim", "no such file"},
+		{"not a gshim", t.TempDir(), "/bin/false", "exit status 1"},
+		{"not a directory", "/dev/null/x", "/bin/false", "not a directory"},
+	} {
+		if _, _, err := Start(testContext(t), Options{Dir: c.dir, Binary: c.binary}); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	open := t.TempDir()
+	if err := os.Chmod(open, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Start(testContext(t), Options{Dir: open, Binary: filepath.Join(binaries, "gshim")}); err == nil || !strings.Contains(err.Error(), "can be written by others") {
+		t.Errorf("open directory: %v", err)
+	}
+}
+
+func TestLongDirectory(t *testing.T) {
+	dir := filepath.Join(newDir(t), strings.Repeat("long-directory-name/", 8))
+	s := startIn(t, dir)
+	if e := s.run(newScript(t, "exit 2").Launch); e.Code != 2 {
+		t.Errorf("%+v", e)
+	}
+	if err := s.c.Shutdown(testContext(t)); err != nil {
+		t.Error(err)
+	}
+	until(t, "gshim to end", func() bool { return !alive(s.c.Info().PID) })
+}
+
+// TestOtherProtocol: a gshim of another protocol takes no orders but Upgrade, and Start upgrades it.
+func TestOtherProtocol(t *testing.T) {
+	dir := newDir(t)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	l, err := listen(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan string, 1)
+	go func() {
+		for range 2 {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			hello := reply{kind: kindHello, info: Info{Protocol: Protocol + 1, Version: "9", PID: 1}}
+			if _, err := nc.Write(frame(nil, hello.encode)); err != nil {
+				return
+			}
+			b, err := readFrame(nc, nil)
+			if err != nil {
+				nc.Close()
+				continue
+			}
+			o, err := decodeOrder(b)
+			if err != nil {
+				return
+			}
+			l.Close() // the upgrade is a new gshim here
+			os.Remove(filepath.Join(dir, socketFile))
+			if err := launchDaemon(context.Background(), Options{Dir: dir, Binary: o.path}); err != nil {
+				fmt.Println(err)
+			}
+			done := reply{kind: kindDone, seq: o.seq}
+			if _, err := nc.Write(frame(nil, done.encode)); err != nil {
+				return
+			}
+			nc.Close()
+			asked <- o.path
+		}
+	}()
+	s := startIn(t, dir)
+	if got := <-asked; got != filepath.Join(binaries, "gshim") {
+		t.Errorf("asked to upgrade to %s", got)
+	}
+	if s.c.Info().Protocol != Protocol {
+		t.Errorf("%+v", s.c.Info())
+	}
+}
+
+func rawDial(t *testing.T, dir string) net.Conn {
+	t.Helper()
+	nc, err := dial(testContext(t), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { nc.Close() })
+	if err := nc.SetDeadline(time.Now().Add(testWait)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := readFrame(nc, nil); err != nil {
+		t.Fatal(err)
+	}
+	return nc
+}
+
+// TestGarbage: whatever comes on the socket, the connection ends and gshim goes on.
+func TestGarbage(t *testing.T) {
+	dir := newDir(t)
+	s := startIn(t, dir)
+	huge := binary.LittleEndian.AppendUint32(nil, MaxFrameBytes+1)
+	for name, b := range map[string][]byte{
+		"text":           []byte("GET / HTTP/1.0\r\n\r\n"),
+		"huge":           huge,
+		"empty frame":    {0, 0, 0, 0},
+		"unknown order":  {2, 0, 0, 0, 200, 1},
+		"reply as order": frame(nil, (&reply{kind: kindDone}).encode),
+		"truncated":      frame(nil, func(e *encoder) { e.u8(kindLaunch); e.u64(1); e.u64(7) }),
+	} {
+		nc := rawDial(t, dir)
+		if _, err := nc.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := readFrame(nc, nil); err == nil {
+			t.Errorf("%s: answered", name)
+		} else if ne := net.Error(nil); errors.As(err, &ne) && ne.Timeout() {
+			t.Errorf("%s: the connection stays open", name)
+		}
+	}
+	half := rawDial(t, dir)
+	if _, err := half.Write([]byte{9, 0}); err != nil {
+		t.Fatal(err)
+	}
+	half.Close()
+	if err := s.c.Ping(testContext(t)); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStranger: another user gets nothing, even where the file system lets him connect.
+func TestStranger(t *testing.T) {
+	needRoot(t)
+	dir := newDir(t)
+	s := startIn(t, dir)
+	for p := dir; p != "/tmp" && p != "/"; p = filepath.Dir(p) {
+		if err := os.Chmod(p, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(filepath.Join(dir, socketFile), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	bin := filepath.Join(workDir(t), "client")
+	copyFile(t, os.Args[0], bin)
+	cmd := exec.Command(bin)
+	cmd.Env = append(os.Environ(), helperEnv+"="+dir, helperEnv+"_BINARY=/bin/false")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "the peer is uid 0") {
+		t.Errorf("the stranger says %q, %v", out, err)
+	}
+	until(t, "a warning", func() bool {
+		return strings.Contains(mustRead(t, filepath.Join(dir, logFile)), "the peer is uid 65534") || s.gone()
+	})
+}
+
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	b, err := os.ReadFile(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(to, b, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOrdinaryUser runs the tests of this package that need no root as an ordinary user.
+func TestOrdinaryUser(t *testing.T) {
+	needRoot(t)
+	tmp := workDir(t)
+	bin := filepath.Join(tmp, "tests")
+	copyFile(t, os.Args[0], bin)
+	cmd := exec.Command(bin, "-test.run", "^(TestUnprivileged|TestShimKilled|TestUpgrade|TestOutputFiles|TestCleanProcess|TestTree.*|TestLimitsSeenByTheJob)$", "-test.v")
+	cmd.Dir = tmp
+	cmd.Env = append(os.Environ(), "GSHIM_TEST_BINARIES="+binaries, "HOME="+tmp, "TMPDIR=/tmp")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	} else {
+		for _, line := range strings.Split(string(out), "\n") {
+			if strings.HasPrefix(line, "--- ") {
+				t.Log(line)
+			}
+		}
+	}
+}
+
+func TestUnprivileged(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("run as an ordinary user by TestOrdinaryUser")
+	}
+	s := start(t)
+	other := newScript(t, "true").as(uint32(os.Geteuid())+1, uint32(os.Getegid()))
+	s.launch(other.Launch)
+	want := fmt.Sprintf("gshim runs as uid %d and can't start a job of uid %d: run gnoded as root to run other users' jobs", os.Geteuid(), os.Geteuid()+1)
+	if e := s.wait(other.Key, LaunchFailed); e.Text != want || e.Stage != StageOrder {
+		t.Errorf("%+v", e)
+	}
+	group := newScript(t, "true").as(uint32(os.Geteuid()), 0)
+	s.launch(group.Launch)
+	if e := s.wait(group.Key, LaunchFailed); !strings.Contains(e.Text, "gid 0") {
+		t.Errorf("%+v", e)
+	}
+	have, err := ownLimit(unix.RLIMIT_NOFILE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := newScript(t, "ulimit -Hn")
+	l.Limits = []Limit{{unix.RLIMIT_NOFILE, 100, Unlimited}}
+	s.launch(l.Launch)
+	var notes []string
+	until(t, "the launch", func() bool {
+		e := s.get(l.Key)
+		if e.Kind == Launched {
+			notes = e.Notes
+		}
+		return e.Kind == Exited
+	})
+	if got := l.out(t); got != fmt.Sprint(have.Max) {
+		t.Errorf("hard limit %s", got)
+	}
+	if len(notes) == 0 {
+		t.Log("the event with the notes was too short-lived to be seen")
+	} else if !strings.Contains(notes[0], "this node's hard limit") {
+		t.Errorf("notes %q", notes)
+	}
+	low := newScript(t, "true")
+	low.Nice = -5
+	s.launch(low.Launch)
+	if e := s.wait(low.Key, LaunchFailed); e.Stage != StageNice {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestFullDisk: a journal that can't be written stops launching, loses no end, and heals.
+func TestFullDisk(t *testing.T) {
+	needRoot(t)
+	mnt := t.TempDir()
+	if err := unix.Mount("tmpfs", mnt, "tmpfs", 0, "size=256k,mode=700"); err != nil {
+		t.Skipf("can't mount a tmpfs: %v", err)
+	}
+	t.Cleanup(func() {
+		until(t, "the tmpfs to be free", func() bool { return unix.Unmount(mnt, 0) == nil })
+	})
+	dir := filepath.Join(mnt, "shim")
+	s := startIn(t, dir)
+	runs := waitFor(t, 4)
+	s.launch(runs.Launch)
+	s.wait(runs.Key, Launched)
+	fill := filepath.Join(mnt, "fill")
+	f, err := os.Create(fill)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	f.Close()
+	var refused Event
+	for range 1000 { // until the last page of the journal is full
+		l := newScript(t, "true")
+		s.launch(l.Launch)
+		until(t, "an answer", func() bool { refused = s.get(l.Key); return refused.Done() })
+		if refused.Kind == LaunchFailed {
+			break
+		}
+	}
+	if refused.Kind != LaunchFailed || refused.Stage != StageJournal || refused.Errno != unix.ENOSPC {
+		t.Fatalf("%+v", refused)
+	}
+	runs.release(t)
+	if e := s.wait(runs.Key, Exited); e.Code != 4 {
+		t.Errorf("%+v", e)
+	}
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "launches to work again", func() bool {
+		l := newScript(t, "true")
+		s.launch(l.Launch)
+		var e Event
+		until(t, "an answer", func() bool { e = s.get(l.Key); return e.Done() })
+		return e.Kind == Exited
+	})
+	killShim(t, s)
+	s = startIn(t, dir)
+	if e := s.wait(runs.Key, Exited); e.Code != 4 || e.Unknown {
+		t.Errorf("the end that was told while the disk was full: %+v", e)
+	}
+	if err := s.c.Shutdown(testContext(t)); err != nil {
+		t.Error(err)
+	}
+	until(t, "gshim to end", func() bool { return !alive(s.c.Info().PID) })
+}
