@@ -1,0 +1,417 @@
+// Package devcluster starts a whole cluster for tests: controllers, node daemons and the accounting daemon as structs in
+// this process, with real raft, TLS, sockets, files and one real gshim process per node, in a temporary directory and
+// on free ports. What a test does to it goes through the same doors as in production.
+//
+// It doesn't own a cluster for people: that is internal/up, whose daemons are processes.
+package devcluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gbatch/ctld"
+	"gbatch/dbd"
+	"gbatch/internal/client"
+	"gbatch/internal/conf"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc/pki"
+	"gbatch/noded"
+)
+
+// Options say what the cluster is like. Zero values mean: one controller, two nodes n1 and n2 with 4 CPUs, 4000 MiB
+// and no GPUs, one partition main, and an accounting daemon.
+type Options struct {
+	Controllers int
+	Nodes       int
+	CPUs        int
+	MemMiB      int
+	Gres        string // of each node, such as gpu:a100:4
+	NodeLine    string // more words for the NodeName line
+	Conf        string // more lines for gbatch.conf
+	Partitions  string // lines that replace the one PartitionName line
+	NoDbd       bool
+}
+
+// Cluster is a running one.
+type Cluster struct {
+	t       testing.TB
+	Options Options
+	Dir     string
+	Conf    string // path of gbatch.conf
+	shim    string
+	ctlds   []string
+	daemons map[string]*daemon
+	mu      sync.Mutex
+}
+
+// daemon is one member that can be stopped and started again.
+type daemon struct {
+	start func(context.Context) (func(context.Context) error, error)
+	stop  func() error
+}
+
+// startTimeout bounds waiting for the cluster to take jobs.
+const startTimeout = 30 * time.Second
+
+// Start makes a cluster and waits until it takes jobs. It is taken down when the test ends.
+func Start(t testing.TB, o Options) *Cluster {
+	t.Helper()
+	def := func(n *int, v int) {
+		if *n == 0 {
+			*n = v
+		}
+	}
+	def(&o.Controllers, 1)
+	def(&o.Nodes, 2)
+	def(&o.CPUs, 4)
+	def(&o.MemMiB, 4000)
+	c := &Cluster{t: t, Options: o, Dir: t.TempDir(), daemons: map[string]*daemon{}, shim: Shim(t)}
+	if err := os.Chmod(c.Dir, 0o755); err != nil { // jobs of other users run below it
+		t.Fatal(err)
+	}
+	c.Conf = filepath.Join(c.Dir, "gbatch.conf")
+	c.writeConf()
+	c.issue()
+	for i := range o.Controllers {
+		c.addController(c.ctlds[i])
+	}
+	if !o.NoDbd {
+		c.addDbd()
+	}
+	for i := range o.Nodes {
+		c.addNode(fmt.Sprintf("n%d", i+1))
+	}
+	t.Cleanup(c.close)
+	c.WaitReady()
+	return c
+}
+
+// Log gives a logger whose lines appear in the test's output.
+func (c *Cluster) log(name string) *slog.Logger {
+	w := c.t.Output()
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelInfo})).With("daemon", name)
+}
+
+func freePort(t testing.TB) int {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close() //nolint:errcheck // only asked for its number
+	return ln.Addr().(*net.TCPAddr).Port
+}
+
+func (c *Cluster) writeConf() {
+	o := c.Options
+	var b strings.Builder
+	fmt.Fprintf(&b, "ClusterName=dev\n")
+	for i := range o.Controllers {
+		name := fmt.Sprintf("ctl%d", i+1)
+		c.ctlds = append(c.ctlds, name)
+		fmt.Fprintf(&b, "SlurmctldHost=%s(127.0.0.1:%d)\n", name, freePort(c.t))
+	}
+	if !o.NoDbd {
+		fmt.Fprintf(&b, "AccountingStorageHost=127.0.0.1\nAccountingStoragePort=%d\n", freePort(c.t))
+	}
+	fmt.Fprintf(&b, "StateSaveLocation=%[1]s/state/ctld\nSlurmdSpoolDir=%[1]s/spool/%%n\nDbdStateLocation=%[1]s/state/dbd\nLocalSocketDir=%[1]s/run\nPKIDir=%[1]s/pki\n", c.Dir)
+	fmt.Fprintf(&b, "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nGresTypes=gpu\nAccountingStorageTRES=gres/gpu\n")
+	b.WriteString(o.Conf + "\n")
+	nodes := "n[1-" + fmt.Sprint(o.Nodes) + "]"
+	if o.Nodes == 1 {
+		nodes = "n1"
+	}
+	fmt.Fprintf(&b, "NodeName=%s CPUs=%d RealMemory=%d", nodes, o.CPUs, o.MemMiB)
+	if o.Gres != "" {
+		fmt.Fprintf(&b, " Gres=%s", o.Gres)
+	}
+	fmt.Fprintf(&b, " %s\n", o.NodeLine)
+	if o.Partitions != "" {
+		b.WriteString(o.Partitions + "\n")
+	} else {
+		fmt.Fprintf(&b, "PartitionName=main Nodes=ALL Default=YES MaxTime=7-0 DefaultTime=1:00:00\n")
+	}
+	c.WriteConf(b.String())
+}
+
+// WriteConf replaces gbatch.conf, for tests of reconfigure.
+func (c *Cluster) WriteConf(text string) {
+	c.t.Helper()
+	if err := os.WriteFile(c.Conf, []byte(text), 0o644); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// ReadConf gives gbatch.conf.
+func (c *Cluster) ReadConf() string {
+	c.t.Helper()
+	data, err := os.ReadFile(c.Conf)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return string(data)
+}
+
+func (c *Cluster) load() *conf.Config {
+	cfg, problems := conf.LoadFile(c.Conf)
+	if conf.HasErrors(problems) {
+		c.t.Fatalf("gbatch.conf of the test: %v", problems)
+	}
+	return cfg
+}
+
+func (c *Cluster) issue() {
+	dir := filepath.Join(c.Dir, "pki")
+	must := func(err error) {
+		if err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	must(os.MkdirAll(filepath.Join(c.Dir, "run"), 0o755))
+	must(os.MkdirAll(filepath.Join(c.Dir, "spool"), 0o755))
+	must(pki.InitCA(dir, "dev"))
+	hosts := []string{"127.0.0.1", "localhost"}
+	for _, name := range c.ctlds {
+		must(pki.Issue(dir, pki.RoleCtld, name, hosts, dir))
+	}
+	must(pki.Issue(dir, pki.RoleDBD, "dbd", hosts, dir))
+	for i := range c.Options.Nodes {
+		must(pki.Issue(dir, pki.RoleNode, fmt.Sprintf("n%d", i+1), hosts, dir))
+	}
+}
+
+func (c *Cluster) addController(name string) {
+	c.add("ctld-"+name, func(context.Context) (func(context.Context) error, error) {
+		cfg := c.load()
+		o := ctld.Options{Name: name, Dir: filepath.Join(c.Dir, "state", name), PKI: filepath.Join(c.Dir, "pki"),
+			Socket: filepath.Join(c.Dir, "run", "ctld-"+name+".sock"), DbdAddr: cfg.DbdAddr, UID: uint32(os.Getuid()),
+			Version: "test", Logger: c.log(name), Load: func() (*conf.Config, []conf.Problem) { return conf.LoadFile(c.Conf) }}
+		if c.Options.NoDbd {
+			o.DbdAddr = ""
+		}
+		for _, p := range cfg.Controllers {
+			o.Peers = append(o.Peers, ctld.Peer{Name: p.Name, Addr: p.Addr})
+		}
+		d, err := ctld.New(o)
+		if err != nil {
+			return nil, err
+		}
+		return d.Run, nil
+	})
+}
+
+func (c *Cluster) addDbd() {
+	c.add("dbd", func(context.Context) (func(context.Context) error, error) {
+		o := dbd.Options{Name: "dbd", Logger: c.log("dbd")}
+		if err := o.Configure(c.load()); err != nil {
+			return nil, err
+		}
+		d, err := dbd.New(o)
+		if err != nil {
+			return nil, err
+		}
+		return d.Run, nil
+	})
+}
+
+func (c *Cluster) addNode(name string) {
+	c.add(name, func(context.Context) (func(context.Context) error, error) {
+		o, err := noded.FromConfig(c.load(), noded.Flags{Conf: c.Conf, Name: name, Virtual: true, Shim: c.shim})
+		if err != nil {
+			return nil, err
+		}
+		o.Logger = c.log(name)
+		d, err := noded.New(o)
+		if err != nil {
+			return nil, err
+		}
+		return d.Run, nil
+	})
+}
+
+func (c *Cluster) add(name string, start func(context.Context) (func(context.Context) error, error)) {
+	c.mu.Lock()
+	c.daemons[name] = &daemon{start: start}
+	c.mu.Unlock()
+	c.StartDaemon(name)
+}
+
+// StartDaemon starts a stopped member: ctld-ctl1, dbd or a node's name.
+func (c *Cluster) StartDaemon(name string) {
+	c.t.Helper()
+	d := c.daemons[name]
+	if d == nil || d.stop != nil {
+		c.t.Fatalf("devcluster: %s is no stopped member", name)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	run, err := d.start(ctx)
+	if err != nil {
+		cancel()
+		c.t.Fatalf("start %s: %v", name, err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- run(ctx) }()
+	d.stop = func() error {
+		cancel()
+		select {
+		case err := <-done:
+			return err
+		case <-time.After(startTimeout):
+			return errors.New(name + " did not stop")
+		}
+	}
+}
+
+// StopDaemon stops a member in order.
+func (c *Cluster) StopDaemon(name string) {
+	c.t.Helper()
+	d := c.daemons[name]
+	if d == nil || d.stop == nil {
+		c.t.Fatalf("devcluster: %s is no running member", name)
+	}
+	if err := d.stop(); err != nil {
+		c.t.Errorf("stop %s: %v", name, err)
+	}
+	d.stop = nil
+}
+
+// Controllers names the controllers' daemons.
+func (c *Cluster) Controllers() []string {
+	out := make([]string, len(c.ctlds))
+	for i, n := range c.ctlds {
+		out[i] = "ctld-" + n
+	}
+	return out
+}
+
+// Client gives a client of the cluster, as this process's user.
+func (c *Cluster) Client() *client.Client { return client.New(filepath.Join(c.Dir, "run")) }
+
+// WaitReady waits until a controller leads and every node has registered.
+func (c *Cluster) WaitReady() {
+	c.t.Helper()
+	c.Wait("the cluster to take jobs", func() error {
+		cl := c.Client()
+		defer cl.Close()
+		var p proto.PingReply
+		if err := cl.Call(proto.KindPing, &proto.Empty{}, &p); err != nil {
+			return err
+		}
+		if !p.Ready {
+			return errors.New("not ready")
+		}
+		up := 0
+		err := cl.Stream(proto.KindNodes, &proto.NodesRequest{}, func(body []byte) error {
+			var chunk proto.NodesChunk
+			if err := proto.Decode(body, &chunk); err != nil {
+				return err
+			}
+			for _, n := range chunk.Nodes {
+				if n.Node.Usable() {
+					up++
+				}
+			}
+			return nil
+		})
+		if err == nil && up < c.Options.Nodes {
+			err = fmt.Errorf("%d of %d nodes are up", up, c.Options.Nodes)
+		}
+		return err
+	})
+}
+
+// Wait waits for a condition: until f returns nil.
+func (c *Cluster) Wait(what string, f func() error) {
+	c.t.Helper()
+	deadline := time.Now().Add(startTimeout)
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			c.t.Fatalf("waited %v for %s: %v", startTimeout, what, err)
+		}
+		time.Sleep(10 * time.Millisecond) // the pace of looking, not the thing waited for
+	}
+}
+
+// Env gives the environment with which commands reach this cluster.
+func (c *Cluster) Env() []string {
+	return append(os.Environ(), "GBATCH_CONF="+c.Conf)
+}
+
+func (c *Cluster) close() {
+	var names []string
+	for name, d := range c.daemons {
+		if d.stop != nil {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		c.StopDaemon(name)
+	}
+	c.endShims()
+}
+
+// endShims ends the launchers and whatever jobs they still have: each is the leader of its own session and knows its
+// spool by its command line.
+func (c *Cluster) endShims() {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		c.t.Errorf("look for launchers: %v", err)
+		return
+	}
+	for _, e := range entries {
+		line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		if err != nil || !strings.Contains(string(line), c.Dir) || !strings.Contains(string(line), "gshim") {
+			continue
+		}
+		var pid int
+		if _, err := fmt.Sscan(e.Name(), &pid); err == nil {
+			if p, err := os.FindProcess(pid); err == nil {
+				_ = p.Kill() // gone already is as good
+			}
+		}
+	}
+}
+
+var shimOnce struct {
+	sync.Once
+	path string
+	err  error
+}
+
+// Shim builds the launcher once for this test process and gives its path.
+func Shim(t testing.TB) string {
+	t.Helper()
+	shimOnce.Do(func() {
+		dir, err := os.MkdirTemp("", "gbatch-shim-")
+		if err != nil {
+			shimOnce.err = err
+			return
+		}
+		shimOnce.path = filepath.Join(dir, "gshim")
+		cmd := exec.Command("go", "build", "-o", shimOnce.path, "gbatch/cmd/gshim")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			shimOnce.err = fmt.Errorf("build gshim: %w: %s", err, out)
+		}
+		if shimOnce.err == nil {
+			shimOnce.err = os.Chmod(dir, 0o755)
+		}
+	})
+	if shimOnce.err != nil {
+		t.Fatal(shimOnce.err)
+	}
+	return shimOnce.path
+}
