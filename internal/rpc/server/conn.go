@@ -15,38 +15,47 @@ import (
 	"gbatch/internal/rpc"
 )
 
-// conn is one client's connection. Its reader waits for the next frame even while a request is handled, since that is
-// how the client's leaving is noticed; but it takes a frame only when it is that frame's turn. What a sequential
-// client sent ahead stays in the buffer, where a handler that hijacks the connection finds it.
+// conn is one client's connection. Its goroutine reads a request and, from a sequential client, handles it itself: a
+// goroutine for each request costs three times a small request's latency. While it handles one nobody reads, so a
+// client that leaves would go unnoticed; therefore a request that takes longer than watchAfter gets a watcher, which
+// waits for the next frame to begin, taking nothing. What it found is what the connection's goroutine goes on with.
+// Requests from an rpc.Mux have a goroutine each, and the connection is always read.
 type conn struct {
 	s    *server
 	nc   net.Conn
 	c    *rpc.Conn
 	peer rpc.Peer
 
-	handlers sync.WaitGroup
-	turn     chan struct{} // holds a token while a sequential request is handled, or the reader takes a frame
-	hijack   chan struct{} // closed by a handler that wants the connection
-	parked   chan struct{} // closed by the reader when it has let go of it
+	leave    context.CancelFunc // ends the requests' context
+	handlers sync.WaitGroup     // of requests with FlagMux
 
-	mu        sync.Mutex
-	hijacking bool
-	active    int                 // requests under way
-	muxed     map[uint32]*Request // those of them with FlagMux
+	// The watcher of a sequential request.
+	watch    *time.Timer // starts it; with watching, only for the connection's goroutine, which is the handler's too
+	watching bool        // it was started and its result not yet taken
+	watched  chan error  // its result
+	idleFrom time.Time   // when the deadline of an idle connection was set
+
+	mu    sync.Mutex
+	over  bool                // the request that is watched has ended or taken the connection over
+	muxed map[uint32]*Request // requests with FlagMux under way
 }
 
+const (
+	// watchAfter is how long a sequential request is handled before the connection is watched for its client's leaving.
+	watchAfter = 10 * time.Millisecond
+	// lastLookTime is how long an idle connection is looked at once more before it is closed.
+	lastLookTime = 10 * time.Millisecond
+)
+
 func (cn *conn) run(ctx context.Context) {
-	reading, cancel := context.WithCancel(ctx)
-	defer cancel()
+	reading, leave := context.WithCancel(ctx)
+	cn.leave = leave
+	defer cn.handlers.Wait()
+	// Often closed already: by the server's end, or by the error that ended the reading.
+	defer func() { _ = cn.c.Close() }()
+	defer leave()
 	err := cn.read(reading)
-	close(cn.parked)
-	if err != errHijacked {
-		cancel() // the client has left
-	}
-	cn.handlers.Wait()
-	// Closed by the server's end or by the error that is logged next.
-	_ = cn.c.Close()
-	if err != nil && !errors.Is(err, rpc.ErrClosed) && err != io.EOF && err != errHijacked && err != errIdle {
+	if !errors.Is(err, rpc.ErrClosed) && err != io.EOF && err != errHijacked && err != errIdle {
 		cn.s.stranger(ctx, cn.nc, err)
 	}
 }
@@ -56,61 +65,136 @@ var (
 	errIdle     = errors.New("idle")
 )
 
-// read takes frames and starts their requests until the connection ends or is hijacked.
+// read takes frames and sees to their requests until the connection ends or has been hijacked.
 func (cn *conn) read(ctx context.Context) error {
 	for {
 		if err := cn.wait(); err != nil {
 			return err
 		}
-		select {
-		case cn.turn <- struct{}{}:
-		case <-cn.hijack:
-			return errHijacked
-		case <-ctx.Done():
-			return io.EOF
-		}
 		var f rpc.Frame // its body is the handler's
 		if err := cn.c.ReadFrame(&f); err != nil {
 			return err
 		}
-		if f.Flags&rpc.FlagMux == 0 {
-			if f.Flags != 0 {
-				return cn.refuse(fmt.Errorf("a request has the flags %#x", f.Flags))
+		switch {
+		case f.Flags&rpc.FlagMux != 0:
+			if err := cn.takeMux(ctx, &f); err != nil {
+				return cn.refuse(err)
 			}
-			cn.start(ctx, nil, &Request{Kind: f.Kind, Body: f.Body, Peer: cn.peer, id: f.ID, cn: cn})
-			continue
-		}
-		<-cn.turn
-		if err := cn.takeMux(ctx, &f); err != nil {
-			return cn.refuse(err)
+		case f.Flags != 0:
+			return cn.refuse(fmt.Errorf("a request has the flags %#x", f.Flags))
+		default:
+			r := &Request{Kind: f.Kind, Body: f.Body, Peer: cn.peer, id: f.ID, cn: cn, ctx: ctx}
+			cn.startWatch()
+			cn.handle(r)
+			if r.hijacked {
+				return errHijacked
+			}
+			cn.stopWatch()
 		}
 	}
 }
 
 // wait returns nil when a frame has begun to arrive.
 func (cn *conn) wait() error {
-	for {
-		cn.mu.Lock()
-		if cn.hijacking {
-			cn.mu.Unlock()
-			return errHijacked
+	for lastLook := false; ; {
+		if !lastLook {
+			cn.setIdle()
 		}
-		if idle := cn.s.o.Idle; idle > 0 {
-			// A stream that refuses a deadline is closed, and Wait says so.
-			_ = cn.c.SetReadDeadline(time.Now().Add(idle))
+		var err error
+		if cn.watching {
+			err = cn.takeWatched()
+		} else {
+			err = cn.c.Wait()
 		}
-		cn.mu.Unlock()
-		err := cn.c.Wait()
 		if !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, rpc.ErrLost) {
 			return err
 		}
+		cn.idleFrom = time.Time{}
 		cn.mu.Lock()
-		idle := cn.active == 0
+		idle := len(cn.muxed) == 0
 		cn.mu.Unlock()
-		if idle {
+		if !idle {
+			continue
+		}
+		if lastLook {
 			return errIdle
 		}
+		// On a host that stood still for a while the deadline passes before the bytes that came in time are seen.
+		lastLook = true
+		_ = cn.c.SetReadDeadline(time.Now().Add(lastLookTime)) // as in setIdle
 	}
+}
+
+// setIdle puts the wait for a frame under Options.Idle. Moving the deadline costs, so it happens only now and then: a
+// connection may be idle for one to one and a quarter of it.
+func (cn *conn) setIdle() {
+	idle := cn.s.o.Idle
+	if idle == 0 || time.Since(cn.idleFrom) < idle/4 {
+		return
+	}
+	cn.idleFrom = time.Now()
+	// A stream that refuses a deadline is closed, and Wait says so.
+	_ = cn.c.SetReadDeadline(cn.idleFrom.Add(idle + idle/4))
+}
+
+func (cn *conn) startWatch() {
+	if cn.watch == nil {
+		cn.watch = time.AfterFunc(watchAfter, cn.watchClient)
+		return
+	}
+	cn.watch.Reset(watchAfter)
+}
+
+// stopWatch ends the watch of a request that has ended. If the watcher has started, it goes on until the next frame,
+// or until setIdle's deadline.
+func (cn *conn) stopWatch() {
+	if cn.watch.Stop() {
+		return
+	}
+	cn.watching = true
+	cn.mu.Lock()
+	cn.over = true
+	cn.mu.Unlock()
+	cn.idleFrom = time.Time{} // the watcher has lifted the deadline
+}
+
+// takeWatched is what the watcher found.
+func (cn *conn) takeWatched() error {
+	err := <-cn.watched
+	cn.watching = false
+	cn.mu.Lock()
+	cn.over = false
+	cn.mu.Unlock()
+	return err
+}
+
+// watchClient waits for the next frame while a request is handled. If the connection ends instead, so does the
+// request's context.
+func (cn *conn) watchClient() {
+	cn.mu.Lock()
+	if !cn.over {
+		// A request may take longer than a connection may be idle. A stream that refuses it is closed, and Wait says so.
+		_ = cn.c.SetReadDeadline(time.Time{})
+	}
+	cn.mu.Unlock()
+	err := cn.c.Wait()
+	if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		cn.leave()
+	}
+	cn.watched <- err
+}
+
+// takeOver ends the watch for a handler that from now on reads the connection itself.
+func (cn *conn) takeOver() {
+	if cn.watch.Stop() {
+		return
+	}
+	cn.mu.Lock()
+	cn.over = true
+	// It wakes the watcher without taking a byte. A stream that refuses it is closed, which wakes the watcher too.
+	_ = cn.nc.SetReadDeadline(time.Unix(1, 0))
+	cn.mu.Unlock()
+	<-cn.watched
 }
 
 // refuse closes the connection on a frame that breaks the rules.
@@ -158,38 +242,26 @@ func (cn *conn) takeMux(ctx context.Context, f *rpc.Frame) error {
 		return nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	r = &Request{Kind: f.Kind, Body: f.Body, Peer: cn.peer, id: f.ID, cn: cn, cancel: cancel,
+	r = &Request{Kind: f.Kind, Body: f.Body, Peer: cn.peer, id: f.ID, cn: cn, ctx: ctx, cancel: cancel,
 		credit: make(chan struct{}, rpc.StreamWindow)}
-	cn.start(ctx, cancel, r)
+	for range rpc.StreamWindow { // ReplyMore takes, the client gives back
+		r.credit <- struct{}{}
+	}
+	cn.mu.Lock()
+	cn.muxed[r.id] = r
+	cn.mu.Unlock()
+	cn.handlers.Go(func() {
+		defer cancel()
+		cn.handle(r)
+	})
 	return nil
 }
 
-// start runs the handler. For a sequential request the token in turn is now the handler's.
-func (cn *conn) start(ctx context.Context, cancel context.CancelFunc, r *Request) {
-	r.ctx = ctx
+// forgetMux ends a request before its last answer is sent: the client may make the next one as soon as it has that.
+func (cn *conn) forgetMux(r *Request) {
 	cn.mu.Lock()
-	cn.active++
-	if r.credit != nil {
-		cn.muxed[r.id] = r
-		// All the credit there is; ReplyMore takes, the client gives back.
-		for range rpc.StreamWindow {
-			r.credit <- struct{}{}
-		}
-	}
+	delete(cn.muxed, r.id)
 	cn.mu.Unlock()
-	cn.handlers.Go(func() {
-		cn.handle(r)
-		if cancel != nil {
-			cancel()
-		}
-		cn.mu.Lock()
-		cn.active--
-		delete(cn.muxed, r.id)
-		cn.mu.Unlock()
-		if r.credit == nil {
-			<-cn.turn
-		}
-	})
 }
 
 // handle calls the handler and sees to it that the request is answered.

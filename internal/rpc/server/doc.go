@@ -4,8 +4,8 @@
 //
 // # Invariants
 //
-//   - A connection has one goroutine that reads it, and one for each request under way: one at a time for a
-//     sequential client, up to Options.MuxRequests for an rpc.Mux. Serve returns only when all of them have ended.
+//   - A connection has one goroutine, which also handles a sequential client's requests, one after the other; an
+//     rpc.Mux's have one each, up to Options.MuxRequests. Serve returns only when all of them have ended.
 //   - While a request is handled the connection is watched: when its client leaves, the request's context ends.
 //   - A request gets exactly one last answer: the handler's, or "internal error" where the handler panicked, failed
 //     with an error that isn't an *rpc.Error, or forgot.

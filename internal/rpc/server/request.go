@@ -16,12 +16,14 @@ type Request struct {
 	Body []byte
 	Peer rpc.Peer
 
-	id     uint32
-	cn     *conn
-	ctx    context.Context
-	ended  bool               // the last answer was given, or the connection was hijacked
-	cancel context.CancelFunc // with FlagMux: for FlagCancel
-	credit chan struct{}      // with FlagMux: answers that may be sent ahead
+	id  uint32
+	cn  *conn
+	ctx context.Context
+
+	ended    bool               // the last answer was given, or the connection was hijacked
+	hijacked bool               // the connection is the handler's
+	cancel   context.CancelFunc // with FlagMux: for FlagCancel
+	credit   chan struct{}      // with FlagMux: answers that may be sent ahead
 }
 
 func internalError() *rpc.Error {
@@ -73,14 +75,8 @@ func (r *Request) Hijack() (*rpc.Conn, error) {
 	if r.ended {
 		return nil, errEnded
 	}
-	r.ended = true
-	cn.mu.Lock()
-	cn.hijacking = true
-	// It wakes the reader without taking a byte. A stream that refuses it is closed, which wakes the reader too.
-	_ = cn.nc.SetReadDeadline(time.Unix(1, 0))
-	cn.mu.Unlock()
-	close(cn.hijack)
-	<-cn.parked
+	r.ended, r.hijacked = true, true
+	cn.takeOver()
 	if err := cn.c.SetReadDeadline(time.Time{}); err != nil {
 		return nil, fmt.Errorf("%s: %w: %w", cn.c.Name(), rpc.ErrLost, err)
 	}
@@ -97,6 +93,9 @@ func (r *Request) answer(flags uint16, body []byte) error {
 		return errEnded
 	}
 	r.ended = true
+	if r.credit != nil {
+		r.cn.forgetMux(r)
+	}
 	err := r.cn.c.WriteFrame(r.Kind, flags, r.id, body)
 	var e *rpc.Error
 	if errors.As(err, &e) {

@@ -130,15 +130,19 @@ func (s *server) start(ctx context.Context, nc net.Conn) {
 			_ = nc.Close() // the server has ended
 			close(closed)
 		})
-		if !s.serve(ctx, nc) {
-			_ = nc.Close() // often closed already
-		}
-		s.mu.Lock()
-		s.conns--
-		s.mu.Unlock()
-		if !stop() {
-			<-closed
-		}
+		kept := false
+		defer func() { // also where a handler ends its goroutine
+			if !kept {
+				_ = nc.Close() // often closed already
+			}
+			s.mu.Lock()
+			s.conns--
+			s.mu.Unlock()
+			if !stop() {
+				<-closed
+			}
+		}()
+		kept = s.serve(ctx, nc)
 	})
 }
 
@@ -168,8 +172,7 @@ func (s *server) serve(ctx context.Context, nc net.Conn) (kept bool) {
 		}
 		return false
 	}
-	cn := &conn{s: s, nc: nc, c: c, peer: peer, turn: make(chan struct{}, 1), hijack: make(chan struct{}),
-		parked: make(chan struct{}), muxed: make(map[uint32]*Request)}
+	cn := &conn{s: s, nc: nc, c: c, peer: peer, watched: make(chan error, 1), muxed: make(map[uint32]*Request)}
 	cn.run(ctx)
 	return false
 }
