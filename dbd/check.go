@@ -12,6 +12,7 @@ import (
 // This file reads a database file before bbolt maps it. bbolt trusts its pages: a torn or foreign one makes it panic in
 // a goroutine of its own, or touch memory beyond the file, and neither can be caught. So every page that bbolt will
 // follow is looked at first, with plain reads: it must be there, be what its parent says, and keep inside its bounds.
+// The checks are those that bbolt makes when it looks for free pages, so that it then finds nothing to panic about.
 // The layout is bbolt's file format, version 2 (bbolt's internal/common: page.go, meta.go, bucket.go), in the byte order
 // of the machine.
 
@@ -55,12 +56,8 @@ type walker struct {
 	pageSize int
 	pages    uint64 // below this page number lies everything in use
 	seen     []uint64
-	buf      []byte
-}
-
-type pageToVisit struct {
-	id    uint64
-	depth int
+	bufs     [maxDepth + 1][]byte // a page of each depth
+	lists    [maxDepth + 1][]element
 }
 
 func walkFile(f *os.File) error {
@@ -77,26 +74,12 @@ func walkFile(f *os.File) error {
 	}
 	w := &walker{file: f, pageSize: m.pageSize, pages: m.pages, seen: make([]uint64, m.pages/64+1)}
 	if m.freelist != noFreelist { // as bbolt's own tools leave it
-		if _, err := w.read(m.freelist, freelistPage); err != nil {
+		if _, err := w.read(m.freelist, freelistPage, 0); err != nil {
 			return fmt.Errorf("page %d: %w", m.freelist, err)
 		}
 	}
-	todo := []pageToVisit{{m.root, 0}}
-	for len(todo) > 0 {
-		next := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		if next.depth > maxDepth {
-			return fmt.Errorf("page %d lies deeper than pages can nest", next.id)
-		}
-		children, err := w.visit(next.id)
-		if err != nil {
-			return fmt.Errorf("page %d: %w", next.id, err)
-		}
-		for _, id := range children {
-			todo = append(todo, pageToVisit{id, next.depth + 1})
-		}
-	}
-	return nil
+	_, err = w.visit(m.root, bounds{}, 0)
+	return err
 }
 
 const noFreelist = ^uint64(0)
@@ -147,17 +130,62 @@ func readMeta(f *os.File, size int64) (meta, error) {
 	return meta{}, errors.New("neither of its two head pages is whole")
 }
 
-// visit checks one page of a bucket with its overflow and gives the pages that it points to.
-func (w *walker) visit(id uint64) ([]uint64, error) {
-	page, err := w.read(id, branchPage|leafPage)
-	if err != nil {
-		return nil, err
+// bounds are what a page's keys must keep: from min on and below max; nil is none.
+type bounds struct{ min, max []byte }
+
+// check is bbolt's own rule: a page's first key may be the last one before it, each further key must be greater.
+func (b *bounds) check(i int, key []byte) error {
+	if order := bytes.Compare(b.min, key); b.min != nil && (order > 0 || order == 0 && i > 0) {
+		return errors.New("its keys are out of order")
 	}
-	return elements(page, false)
+	if b.max != nil && bytes.Compare(key, b.max) >= 0 {
+		return errors.New("its keys belong elsewhere")
+	}
+	return nil
 }
 
-// read gives a page of one of some kinds with its overflow. It is valid until the next read.
-func (w *walker) read(id uint64, kinds uint16) ([]byte, error) {
+// visit checks a page of a bucket and all that lies below it, and gives the last key there.
+func (w *walker) visit(id uint64, keys bounds, depth int) (last []byte, err error) {
+	if depth > maxDepth {
+		return nil, fmt.Errorf("page %d lies deeper than pages can nest", id)
+	}
+	page, err := w.read(id, branchPage|leafPage, depth)
+	var list []element
+	if err == nil {
+		list, err = elements(w.lists[depth][:0], page, false)
+		w.lists[depth] = list
+	}
+	for i := 0; i < len(list) && err == nil; i++ {
+		err = keys.check(i, list[i].key)
+		switch e := &list[i]; {
+		case err != nil:
+		case e.branch:
+			below := bounds{e.key, keys.max}
+			if i+1 < len(list) {
+				below.max = list[i+1].key
+			}
+			if last, err = w.visit(e.page, below, depth+1); err != nil {
+				return nil, err
+			}
+			keys.min = last
+		default:
+			keys.min, last = e.key, e.key
+			if e.page != 0 {
+				if _, err := w.visit(e.page, bounds{}, depth+1); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("page %d: %w", id, err)
+	}
+	return bytes.Clone(last), nil // the page's buffer is used again
+}
+
+// read gives a page of one of some kinds with its overflow. It is valid until the next read at
+// that depth.
+func (w *walker) read(id uint64, kinds uint16, depth int) ([]byte, error) {
 	if id < 2 || id >= w.pages {
 		return nil, fmt.Errorf("it is pointed to and lies outside of the file's %d pages", w.pages)
 	}
@@ -182,19 +210,29 @@ func (w *walker) read(id uint64, kinds uint16) ([]byte, error) {
 		w.seen[i/64] |= 1 << (i % 64)
 	}
 	n := int(overflow+1) * w.pageSize
-	if cap(w.buf) < n {
-		w.buf = make([]byte, n)
+	buf := w.bufs[depth]
+	if cap(buf) < n {
+		buf = make([]byte, n)
+		w.bufs[depth] = buf
 	}
-	w.buf = w.buf[:n]
-	if _, err := w.file.ReadAt(w.buf, int64(id)*int64(w.pageSize)); err != nil {
+	buf = buf[:n]
+	if _, err := w.file.ReadAt(buf, int64(id)*int64(w.pageSize)); err != nil {
 		return nil, err
 	}
-	return w.buf, nil
+	return buf, nil
 }
 
-// elements checks what lies in one page and gives the pages that it points to. An inline page is a small bucket inside
-// its parent's value and holds no buckets itself.
-func elements(page []byte, inline bool) (children []uint64, err error) {
+// element is one entry of a page: a page below it in the bucket (branch), or a key with its value, which may be a
+// bucket with a page of its own.
+type element struct {
+	key    []byte
+	page   uint64 // 0: none
+	branch bool
+}
+
+// elements checks that the entries of a page lie inside of it and appends them to list. An inline page is a small bucket inside its parent's
+// value; it holds no buckets itself.
+func elements(list []element, page []byte, inline bool) ([]element, error) {
 	flags, count := native.Uint16(page[8:]), int(native.Uint16(page[10:]))
 	if pageHeader+count*elementLen > len(page) {
 		return nil, fmt.Errorf("its %d entries don't fit", count)
@@ -202,7 +240,6 @@ func elements(page []byte, inline bool) (children []uint64, err error) {
 	if flags != leafPage && (flags != branchPage || inline || count == 0) {
 		return nil, fmt.Errorf("its kind is %#x", flags)
 	}
-	var last []byte
 	for i := range count {
 		at := pageHeader + i*elementLen
 		e := page[at:]
@@ -211,11 +248,7 @@ func elements(page []byte, inline bool) (children []uint64, err error) {
 			if err != nil {
 				return nil, err
 			}
-			if i > 0 && bytes.Compare(last, key) >= 0 {
-				return nil, errors.New("its keys are out of order")
-			}
-			last = key
-			children = append(children, native.Uint64(e[8:]))
+			list = append(list, element{key, native.Uint64(e[8:]), true})
 			continue
 		}
 		pos, ksize, vsize := native.Uint32(e[4:]), native.Uint32(e[8:]), native.Uint32(e[12:])
@@ -227,28 +260,43 @@ func elements(page []byte, inline bool) (children []uint64, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if i > 0 && bytes.Compare(last, key) >= 0 {
-			return nil, errors.New("its keys are out of order")
+		var below uint64
+		if native.Uint32(e)&bucketFlag != 0 {
+			if inline {
+				return nil, errors.New("a small bucket holds another")
+			}
+			if below, err = bucketIn(value); err != nil {
+				return nil, err
+			}
 		}
-		last = key
-		if native.Uint32(e)&bucketFlag == 0 {
-			continue
-		}
-		if len(value) < bucketHeader || inline {
-			return nil, errors.New("it holds a bucket that can't be one")
-		}
-		if root := native.Uint64(value); root != 0 {
-			children = append(children, root)
-			continue
-		}
-		if len(value) < bucketHeader+pageHeader {
-			return nil, errors.New("it holds a bucket that can't be one")
-		}
-		if _, err := elements(value[bucketHeader:], true); err != nil {
-			return nil, fmt.Errorf("a small bucket in it: %w", err)
-		}
+		list = append(list, element{key, below, false})
 	}
-	return children, nil
+	return list, nil
+}
+
+// bucketIn gives the page of the bucket in a value; a small bucket lies in the value itself and has none.
+func bucketIn(value []byte) (page uint64, err error) {
+	if len(value) < bucketHeader {
+		return 0, errors.New("it holds a bucket that can't be one")
+	}
+	if root := native.Uint64(value); root != 0 {
+		return root, nil
+	}
+	if len(value) < bucketHeader+pageHeader {
+		return 0, errors.New("it holds a bucket that can't be one")
+	}
+	list, err := elements(nil, value[bucketHeader:], true)
+	if err != nil {
+		return 0, fmt.Errorf("a small bucket in it: %w", err)
+	}
+	var keys bounds
+	for i := range list {
+		if err := keys.check(i, list[i].key); err != nil {
+			return 0, fmt.Errorf("a small bucket in it: %w", err)
+		}
+		keys.min = list[i].key
+	}
+	return 0, nil
 }
 
 func within(page []byte, at int, pos, size uint32) ([]byte, error) {

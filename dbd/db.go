@@ -81,7 +81,8 @@ type db struct {
 	now      func() time.Time
 	puts     chan *pending
 	keep     int           // months of finished records to keep; 0: all
-	querying chan struct{} // a slot per running query
+	querying chan struct{} // a slot per query that scans
+	held     atomic.Int64  // hits of answers being read
 
 	damaged atomic.Uint64 // rows that queries had to leave out
 }
@@ -260,7 +261,7 @@ func guard(f func() error) (err error) {
 func (d *db) view(f func(tx *bolt.Tx) error) error {
 	err := guard(func() error { return d.bolt.View(f) })
 	if errors.Is(err, errPanic) {
-		d.log.Error("reading the accounting database failed", "file", d.path, "error", err)
+		d.log.Error("reading the accounting database failed", "file", d.path, "err", err)
 		return fmt.Errorf("the accounting database %s can't be read: its disk or the file is damaged (gdbd's log says more)", d.path)
 	}
 	return err

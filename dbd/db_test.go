@@ -406,7 +406,7 @@ func FuzzElements(f *testing.F) {
 	f.Add(make([]byte, 4096), false)
 	f.Fuzz(func(t *testing.T, page []byte, inline bool) {
 		if len(page) >= pageHeader {
-			_, _ = elements(page, inline) // must not panic
+			_, _ = elements(nil, page, inline) // must not panic
 		}
 	})
 }

@@ -84,7 +84,11 @@ func (d *Daemon) Run(ctx context.Context) error {
 	})
 	stopWriting()
 	writer.Wait()
-	return errors.Join(writeErr, err, d.release())
+	err = errors.Join(writeErr, err, d.release())
+	if err == nil {
+		d.opts.Logger.Info("accounting daemon ends", "addr", d.Addr())
+	}
+	return err
 }
 
 // Close ends Run, waits for it, and gives everything up. It is idempotent.

@@ -1,7 +1,6 @@
 package dbd
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/binary"
@@ -10,12 +9,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"gbatch/internal/model"
@@ -23,27 +19,6 @@ import (
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/pki"
 )
-
-// childDir makes the test binary a gdbd with that directory, to be killed.
-const childDir = "GBATCH_TEST_DBD_DIR"
-
-func TestMain(m *testing.M) {
-	if dir := os.Getenv(childDir); dir != "" {
-		os.Exit(child(dir))
-	}
-	os.Exit(m.Run())
-}
-
-func child(dir string) int {
-	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	d, err := New(Options{Name: "acct", Listen: "127.0.0.1:0", Dir: filepath.Join(dir, "db"), PKI: filepath.Join(dir, "pki"), Logger: log})
-	if err == nil {
-		fmt.Println(d.Addr())
-		err = d.Run(context.Background())
-	}
-	fmt.Fprintln(os.Stderr, err)
-	return 1
-}
 
 // certificates makes a cluster's authority with one certificate of each role.
 func certificates(t testing.TB, dir string) {
@@ -263,27 +238,18 @@ func TestOptions(t *testing.T) {
 	good := Options{Name: "acct", Listen: "127.0.0.1:0", Dir: t.TempDir(), PKI: t.TempDir()}
 	certificates(t, good.PKI)
 	for want, change := range map[string]func(*Options){
-		"-N":                func(o *Options) { o.Name = "" },
-		"--listen":          func(o *Options) { o.Listen = "" },
-		"--dir":             func(o *Options) { o.Dir = "" },
-		"--pki":             func(o *Options) { o.PKI = "" },
-		"months to keep":    func(o *Options) { o.KeepMonths = -1 },
-		"dbd-other.crt":     func(o *Options) { o.Name = "other" },
-		"not a directory":   func(o *Options) { o.Dir = filepath.Join(o.PKI, "ca.crt") },
-		"another gdbd":      func(o *Options) { o.Listen = "256.0.0.1:1" },
-		"missing port":      func(o *Options) { o.Listen = "localhost" },
-		"in use by another": nil,
+		"-N":              func(o *Options) { o.Name = "" },
+		"--listen":        func(o *Options) { o.Listen = "" },
+		"--dir":           func(o *Options) { o.Dir = "" },
+		"--pki":           func(o *Options) { o.PKI = "" },
+		"months to keep":  func(o *Options) { o.KeepMonths = -1 },
+		"dbd-other.crt":   func(o *Options) { o.Name = "other" },
+		"not a directory": func(o *Options) { o.Dir = filepath.Join(o.PKI, "ca.crt") },
+		"another gdbd":    func(o *Options) { o.Listen = "256.0.0.1:1" },
+		"missing port":    func(o *Options) { o.Listen = "localhost" },
 	} {
 		o := good
-		if change != nil {
-			change(&o)
-		} else {
-			first, err := New(good)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = first.Close() }() // Close is tested elsewhere
-		}
+		change(&o)
 		d, err := New(o)
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -291,6 +257,16 @@ func TestOptions(t *testing.T) {
 		if err == nil {
 			_ = d.Close() // reported above
 		}
+	}
+	first, err := New(good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(good); !errors.Is(err, ErrInUse) {
+		t.Errorf("got %v", err)
+	}
+	if err := first.Close(); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -326,252 +302,5 @@ func TestCloseEndsRun(t *testing.T) {
 	}
 	if err := <-done; err != nil {
 		t.Error(err)
-	}
-}
-
-// TestKilled kills gdbd with SIGKILL again and again while records arrive. Each time what it acknowledged must be
-// there, and the controller, which goes on from what was acknowledged to it, must end with every record once.
-func TestKilled(t *testing.T) {
-	dir := t.TempDir()
-	certificates(t, filepath.Join(dir, "pki"))
-	start := func() (addr string, kill func()) {
-		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), childDir+"="+dir)
-		cmd.Stderr = t.Output()
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
-		line := make([]byte, 100)
-		n, err := out.Read(line)
-		kill = sync.OnceFunc(func() {
-			_ = cmd.Process.Kill() // it may be gone
-			_ = cmd.Wait()         // says that it was killed
-		})
-		t.Cleanup(kill)
-		if err != nil {
-			t.Fatal("gdbd didn't start: ", err)
-		}
-		return strings.TrimSpace(string(line[:n])), kill
-	}
-	rng := newRand(t)
-	acked, next := uint64(0), uint64(1)
-	const rounds = 6
-	for range rounds {
-		addr, kill := start()
-		m := mustDial(t, addr, filepath.Join(dir, "pki"))
-		if seq, err := call(t.Context(), m, &proto.Put{Cluster: "c"}); err != nil || seq < acked {
-			t.Fatalf("%d of %d acknowledged records are left, %v", seq, acked, err)
-		}
-		puts := 3 + rng.IntN(20)
-		for i := 0; ; i++ {
-			// From what was acknowledged on: much of it has been there before the kill.
-			var batch []*model.Record
-			next = acked + 1
-			for range 1 + rng.IntN(200) {
-				batch = append(batch, rec(next, model.JobID(next)))
-				next++
-			}
-			if i == puts {
-				go kill()
-			}
-			seq, err := call(t.Context(), m, &proto.Put{Cluster: "c", Records: batch})
-			if err != nil {
-				break
-			}
-			if seq < next-1 {
-				t.Fatalf("acknowledged %d of %d", seq, next-1)
-			}
-			acked = seq
-		}
-		kill()
-	}
-	addr, _ := start()
-	m := mustDial(t, addr, filepath.Join(dir, "pki"))
-	seq, err := call(t.Context(), m, &proto.Put{Cluster: "c"})
-	if err != nil || seq < acked {
-		t.Fatalf("%d of %d acknowledged records are left, %v", seq, acked, err)
-	}
-	records, _, err := stream(t.Context(), m, &proto.AcctRequest{Duplicates: true})
-	if err != nil || uint64(len(records)) != seq {
-		t.Fatalf("%d records up to %d, %v", len(records), seq, err)
-	}
-	for i, r := range records {
-		if r.Job != model.JobID(i+1) || r.Seq != uint64(i+1) {
-			t.Fatalf("record %d is of job %d, sequence %d", i+1, r.Job, r.Seq)
-		}
-	}
-	t.Logf("%d records acknowledged through %d kills, %d on disk", acked, rounds, seq)
-}
-
-// TestDiskFull fills a small file system. Nothing is acknowledged, reading goes on, the log says it once, and with room
-// again everything does.
-func TestDiskFull(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("needs root to mount a small file system")
-	}
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=2m,mode=700"); err != nil {
-		t.Skip("can't mount a tmpfs here: ", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	var log lockedBuffer
-	d := startDaemon(t, func(o *Options) {
-		o.Dir = filepath.Join(dir, "db")
-		o.Logger = slog.New(slog.NewTextHandler(io.MultiWriter(&log, t.Output()), nil))
-	})
-	t.Cleanup(func() { _ = d.stop() }) // before the file system goes
-	m := mustDial(t, d.Addr(), d.pki)
-	seq, failures := uint64(0), 0
-	batch := func() (b []*model.Record) {
-		for i := range uint64(100) {
-			b = append(b, rec(seq+1+i, model.JobID(seq+1+i)))
-		}
-		return b
-	}
-	for failures < 5 {
-		got, err := call(t.Context(), m, &proto.Put{Cluster: "c", Records: batch()})
-		var e *rpc.Error
-		switch {
-		case err == nil && failures == 0:
-			seq = got
-		case err == nil:
-			t.Fatal("written after the disk was full")
-		case !errors.As(err, &e) || e.Code != proto.CodeNoAccounting || !strings.Contains(e.Text, "no space left"):
-			t.Fatal(err)
-		default:
-			failures++
-		}
-	}
-	if seq == 0 {
-		t.Fatal("nothing was written at all")
-	}
-	if got, err := call(t.Context(), m, &proto.Put{Cluster: "c"}); err != nil || got != seq {
-		t.Fatalf("%d, %v: want %d", got, err, seq)
-	}
-	if records, _, err := stream(t.Context(), m, &proto.AcctRequest{}); err != nil || uint64(len(records)) != seq {
-		t.Fatalf("%d records, %v: want %d", len(records), err, seq)
-	}
-	if n := strings.Count(log.String(), "no space left"); n != 1 && strings.Count(log.String(), "level=ERROR") != 1 {
-		t.Errorf("the log says it %d times", n)
-	}
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=32m,mode=700"); err != nil {
-		t.Fatal(err)
-	}
-	got, err := call(t.Context(), m, &proto.Put{Cluster: "c", Records: batch()})
-	if err != nil || got != seq+100 {
-		t.Fatal(got, err)
-	}
-	if !strings.Contains(log.String(), "can be written again") {
-		t.Error("the log doesn't say that it is over")
-	}
-	if err := d.stop(); err != nil {
-		t.Fatal(err)
-	}
-	if err := checkFile(filepath.Join(dir, "db", fileName)); err != nil {
-		t.Error(err)
-	}
-}
-
-// TestBrokenDisk: when the file fails in another way than by being full, gdbd ends and says so.
-func TestBrokenDisk(t *testing.T) {
-	var log lockedBuffer
-	d := startDaemon(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
-	m := mustDial(t, d.Addr(), d.pki)
-	if _, err := call(t.Context(), m, &proto.Put{Cluster: "c", Records: []*model.Record{rec(1, 1)}}); err != nil {
-		t.Fatal(err)
-	}
-	breakFile(t, d.db)
-	if seq, err := call(t.Context(), m, &proto.Put{Cluster: "c", Records: []*model.Record{rec(2, 2)}}); err == nil {
-		t.Fatalf("acknowledged %d", seq)
-	}
-	<-m.Done()
-	if err := d.stop(); err == nil || !strings.Contains(err.Error(), "look after the disk and start gdbd again") {
-		t.Errorf("got %v", err)
-	}
-}
-
-// breakFile puts a file that can't be written behind the database's descriptor.
-func breakFile(t *testing.T, d *db) {
-	t.Helper()
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Skip("needs /proc: ", err)
-	}
-	for _, e := range entries {
-		if path, err := os.Readlink("/proc/self/fd/" + e.Name()); err != nil || path != d.path {
-			continue
-		}
-		readOnly, err := os.Open(d.path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var fd int
-		if _, err := fmt.Sscan(e.Name(), &fd); err != nil {
-			t.Fatal(err)
-		}
-		if err := syscall.Dup3(int(readOnly.Fd()), fd, syscall.O_CLOEXEC); err != nil {
-			t.Fatal(err)
-		}
-		_ = readOnly.Close() // its copy stays
-		return
-	}
-	t.Fatal("the database's descriptor was not found")
-}
-
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-// BenchmarkDaemonPut is one controller that ships batches of 1000 over TLS.
-func BenchmarkDaemonPut(b *testing.B) {
-	d := startDaemon(b, nil)
-	m := mustDial(b, d.Addr(), d.pki)
-	records := make([]*model.Record, 1000)
-	seq := uint64(1)
-	b.ResetTimer()
-	for n := 0; n < b.N; n += len(records) {
-		for i := range records {
-			records[i] = rec(seq, model.JobID(seq), user(uint32(1000+seq*7919%300)), later(model.Time(seq)*second))
-			seq++
-		}
-		if _, err := call(b.Context(), m, &proto.Put{Cluster: "c", Records: records}); err != nil {
-			b.Fatal(err)
-		}
-	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
-}
-
-// BenchmarkDaemonDay is a day of 40,000 jobs over TLS, decoded by the client.
-func BenchmarkDaemonDay(b *testing.B) {
-	d := startDaemon(b, nil)
-	m := mustDial(b, d.Addr(), d.pki)
-	const jobs = 40000
-	fill(b, d.db, 1, jobs, t0, day/jobs)
-	for b.Loop() {
-		records, _, err := stream(b.Context(), m, &proto.AcctRequest{Start: t0})
-		if err != nil || len(records) != jobs {
-			b.Fatal(len(records), err)
-		}
 	}
 }

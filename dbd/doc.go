@@ -6,7 +6,7 @@
 // users. gdbd does not own the outbox (package ctld), who may see whose jobs (the controller decides, gdbd answers
 // controllers only) or how answers look (internal/cli).
 //
-// Where things are: dbd.go is the daemon's life, serve.go what it answers, ingest.go writes, query.go reads, filter.go
+// Where things are: dbd.go is the daemon's life, start.go its beginning as a program, serve.go what it answers, ingest.go writes, query.go reads, filter.go
 // says which records a question means, db.go opens and lays out the file, keys.go has its bytes, check.go looks at a
 // file before it is trusted, purge.go forgets old months. DESIGN.md says why.
 //

@@ -214,7 +214,7 @@ func (w *writer) change(f func() error) error {
 		if !w.full {
 			w.full = true
 			w.log.Error("no space left for the accounting database; records wait in the controller until there is some",
-				"file", w.path, "error", err)
+				"file", w.path, "err", err)
 		}
 		return fmt.Errorf("%w: %w", errFull, err)
 	}

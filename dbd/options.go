@@ -2,8 +2,15 @@ package dbd
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
 	"time"
+
+	"gbatch/internal/conf"
 )
 
 // Options say what an accounting daemon is.
@@ -19,6 +26,34 @@ type Options struct {
 
 	Logger *slog.Logger     // nil: no log
 	Now    func() time.Time // nil: time.Now; decides only which months are old
+}
+
+// Configure fills in what is not set from a configuration. The name is the host's up to its first dot. An
+// AccountingStorageHost that is an address, or localhost, is listened on; a name may resolve to something else on this
+// very host (Debian's 127.0.1.1), so with one every address is.
+func (o *Options) Configure(c *conf.Config) error {
+	set := func(to *string, value string) {
+		if *to == "" {
+			*to = value
+		}
+	}
+	if o.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("asking for this host's name: %w; give gdbd's name with -N", err)
+		}
+		o.Name, _, _ = strings.Cut(host, ".")
+	}
+	if c.DbdAddr != "" {
+		host := c.AccountingStorageHost
+		if net.ParseIP(host) == nil && host != "localhost" {
+			host = ""
+		}
+		set(&o.Listen, net.JoinHostPort(host, strconv.FormatInt(c.AccountingStoragePort, 10)))
+	}
+	set(&o.Dir, c.DbdStateLocation)
+	set(&o.PKI, c.PKIDir)
+	return nil
 }
 
 // maxKeepMonths is a hundred years; more is a slip of the pen.
@@ -41,7 +76,7 @@ func (o *Options) check() error {
 	case o.PKI == "":
 		return errors.New("gdbd needs the directory of its certificate; set PKIDir in gbatch.conf or give --pki")
 	case o.KeepMonths < 0 || o.KeepMonths > maxKeepMonths:
-		return errors.New("the months to keep are a number from 1 to 1200, or 0 to keep all")
+		return fmt.Errorf("%d months to keep: give --keep-months a number from 1 to %d, or 0 to keep all", o.KeepMonths, maxKeepMonths)
 	}
 	return nil
 }

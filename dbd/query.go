@@ -28,8 +28,13 @@ const (
 	scanPage = 8192
 	// maxHits bounds the records of one answer; 12 bytes each while it is made.
 	maxHits = 4 << 20
-	// maxQueries bounds the queries at work; further ones wait on their connections.
+	// maxQueries bounds the queries that scan; further ones wait on their connections. Giving the answer is not part of
+	// it: a reader that stops to look at the first page keeps nobody waiting.
 	maxQueries = 4
+	// maxHeld bounds the hits of all answers that are being read.
+	maxHeld = 16 << 20
+	// maxUserScopes is for how many users their own index is better than the window's.
+	maxUserScopes = 100
 	// maxChunkBytes ends a chunk of the answer before proto.ChunkJobs where records are large.
 	maxChunkBytes = 1 << 20
 )
@@ -53,30 +58,57 @@ func (d *db) query(ctx context.Context, req *proto.AcctRequest, emit func(record
 	if err != nil {
 		return err
 	}
+	hits, err := d.find(ctx, f)
+	if err != nil {
+		return err
+	}
+	held := int64(len(hits.list))
+	if d.held.Add(held) > maxHeld {
+		d.held.Add(-held)
+		return &BusyError{}
+	}
+	defer d.held.Add(-held)
+	return d.give(ctx, f, hits, emit)
+}
+
+// find scans for what fits, in order.
+func (d *db) find(ctx context.Context, f *filter) (*hits, error) {
 	select {
 	case d.querying <- struct{}{}:
 		defer func() { <-d.querying }()
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 	q := &query{db: d, filter: f}
 	if err := q.scan(ctx); err != nil {
-		return err
+		return nil, err
 	}
 	if err := q.order(); err != nil {
-		return err
+		return nil, err
 	}
-	return q.give(ctx, emit)
+	return &q.hits, nil
+}
+
+// BusyError asks to come back later.
+type BusyError struct{}
+
+func (*BusyError) Error() string {
+	return "the accounting daemon holds too many large answers that are still being read; try again in a moment or ask for a shorter time"
+}
+
+// hits are the records that fit, and the shelves that they refer to.
+type hits struct {
+	list    []hit
+	shelves []string
 }
 
 // query is one at work.
 type query struct {
 	*db
 	*filter
-	shelves []string // visited so far; the last one is being scanned
-	scopes  []scope  // what remains of it
-	hits    []hit
-	looked  int // index entries looked at
+	hits           // the last of its shelves is being scanned
+	scopes []scope // what remains of that one
+	looked int     // index entries looked at
 }
 
 // scan visits all shelves.
@@ -92,7 +124,7 @@ func (q *query) scan(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(q.hits) > maxHits {
+		if len(q.list) > maxHits {
 			return badRequest("more than %d records fit; ask for a shorter time (-S, -E) or for fewer users", maxHits)
 		}
 	}
@@ -150,14 +182,14 @@ func (q *query) plan(tx *bolt.Tx, all *shelves, sh *shelf) error {
 		for n := range numbers {
 			q.planJobs(all, sh, n)
 		}
-	case live && q.users != nil:
+	case live && q.byUser():
 		for uid := range q.users {
 			prefix := binary.BigEndian.AppendUint32(nil, uid)
 			q.scopes = append(q.scopes, scope{keyUser, prefix, after(prefix)})
 		}
 	case live:
 		q.scopes = append(q.scopes, scope{keyRec, nil, nil})
-	case q.users != nil:
+	case q.byUser():
 		for uid := range q.users {
 			q.planWindow(sh.name, keyUser, binary.BigEndian.AppendUint32(nil, uid))
 		}
@@ -169,6 +201,8 @@ func (q *query) plan(tx *bolt.Tx, all *shelves, sh *shelf) error {
 	})
 	return nil
 }
+
+func (q *query) byUser() bool { return q.users != nil && len(q.users) <= maxUserScopes }
 
 // seriesNumbers gives each series' cluster.
 func seriesNumbers(tx *bolt.Tx) (map[uint16]string, error) {
@@ -244,8 +278,8 @@ func (q *query) scanScope(all *shelves, left int) int {
 			if !isRec {
 				v = sh.rec.Get(k[len(k)-refLen:])
 			}
-			if v != nil && q.check(v, r) {
-				q.hits = append(q.hits, hit{r, uint16(at)})
+			if v != nil && q.check(q.filter, v, r) {
+				q.list = append(q.list, hit{r, uint16(at)})
 			}
 		}
 	}
@@ -254,15 +288,15 @@ func (q *query) scanScope(all *shelves, left int) int {
 }
 
 // check decides about a row.
-func (q *query) check(row []byte, r ref) bool {
+func (d *db) check(f *filter, row []byte, r ref) bool {
 	h, record, ok := parseRow(row, r)
 	if !ok {
-		q.leaveOut(r, "its checksum is wrong")
+		d.leaveOut(r, "its checksum is wrong")
 		return false
 	}
-	fits, err := q.fits(&h, r, record)
+	fits, err := f.fits(&h, r, record)
 	if err != nil {
-		q.leaveOut(r, err.Error())
+		d.leaveOut(r, err.Error())
 		return false
 	}
 	return fits
@@ -278,11 +312,11 @@ func (d *db) leaveOut(r ref, why string) {
 
 // order sorts the hits, drops what was seen twice and, unless duplicates are wanted, all but the last of each job.
 func (q *query) order() error {
-	slices.SortFunc(q.hits, func(a, b hit) int {
+	slices.SortFunc(q.list, func(a, b hit) int {
 		return cmp.Or(cmp.Compare(a.job, b.job), cmp.Compare(a.series, b.series), cmp.Compare(a.attempt, b.attempt))
 	})
-	q.hits = slices.CompactFunc(q.hits, func(a, b hit) bool { return a.ref == b.ref })
-	if q.duplicates || len(q.hits) == 0 {
+	q.list = slices.CompactFunc(q.list, func(a, b hit) bool { return a.ref == b.ref })
+	if q.duplicates || len(q.list) == 0 {
 		return nil
 	}
 	var clusters map[uint16]string
@@ -293,10 +327,10 @@ func (q *query) order() error {
 	if err != nil {
 		return err
 	}
-	kept := q.hits[:0]
-	for i, h := range q.hits {
+	kept := q.list[:0]
+	for i, h := range q.list {
 		last := true
-		for _, later := range q.hits[i+1:] {
+		for _, later := range q.list[i+1:] {
 			if later.job != h.job {
 				break
 			}
@@ -309,28 +343,27 @@ func (q *query) order() error {
 			kept = append(kept, h)
 		}
 	}
-	q.hits = kept
+	q.list = kept
 	return nil
 }
 
 // give reads the hits and hands them over, a chunk per transaction.
-func (q *query) give(ctx context.Context, emit func([][]byte) error) error {
-	chunk := make([][]byte, 0, min(len(q.hits), proto.ChunkJobs))
+func (d *db) give(ctx context.Context, f *filter, h *hits, emit func([][]byte) error) error {
 	var buf []byte
-	for len(q.hits) > 0 {
+	var ends []int
+	chunk := make([][]byte, 0, min(len(h.list), proto.ChunkJobs))
+	for rest := h.list; len(rest) > 0; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		chunk, buf = chunk[:0], buf[:0]
-		var ends []int
-		err := q.view(func(tx *bolt.Tx) error {
-			ends, buf = ends[:0], buf[:0]
-			n := q.read(tx, func(record []byte) bool {
+		err := d.view(func(tx *bolt.Tx) error {
+			chunk, buf, ends = chunk[:0], buf[:0], ends[:0]
+			n := d.read(tx, f, h.shelves, rest, func(record []byte) bool {
 				buf = append(buf, record...)
 				ends = append(ends, len(buf))
 				return len(ends) < proto.ChunkJobs && len(buf) < maxChunkBytes
 			})
-			q.hits = q.hits[n:]
+			rest = rest[n:]
 			return nil
 		})
 		if err != nil {
@@ -352,29 +385,28 @@ func (q *query) give(ctx context.Context, emit func([][]byte) error) error {
 }
 
 // read hands over the records of hits until take has enough, and gives how many hits it went through.
-func (q *query) read(tx *bolt.Tx, take func(record []byte) bool) int {
+func (d *db) read(tx *bolt.Tx, f *filter, in []string, list []hit, take func(record []byte) bool) int {
 	all := openShelves(tx)
 	var key [refLen]byte
-	for i, h := range q.hits {
+	for i, h := range list {
 		var row []byte
-		sh := all.get(q.shelves[h.shelf])
-		if sh != nil && sh.rec != nil {
+		if sh := all.get(in[h.shelf]); sh != nil && sh.rec != nil {
 			row = sh.rec.Get(h.append(key[:0]))
 		}
 		if row == nil { // it has ended since, or is forgotten
 			row, _ = all.find(h.ref)
-			if row == nil || !q.check(row, h.ref) {
+			if row == nil || !d.check(f, row, h.ref) {
 				continue
 			}
 		}
 		_, record, ok := parseRow(row, h.ref)
 		if !ok {
-			q.leaveOut(h.ref, "its checksum is wrong")
+			d.leaveOut(h.ref, "its checksum is wrong")
 			continue
 		}
 		if !take(record) {
 			return i + 1
 		}
 	}
-	return len(q.hits)
+	return len(list)
 }

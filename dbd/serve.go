@@ -24,7 +24,10 @@ func (d *Daemon) handle(ctx context.Context, r *server.Request) {
 // forUsers gives errors that the other side can do something about their code and sentence; the rest are internal.
 func forUsers(err error) error {
 	var bad *BadRequestError
+	var busy *BusyError
 	switch {
+	case errors.As(err, &busy):
+		return rpc.Errorf(proto.CodeBusy, "%v", busy)
 	case errors.As(err, &bad):
 		return rpc.Errorf(proto.CodeBadRequest, "%s", bad.Text)
 	case errors.Is(err, errFull):

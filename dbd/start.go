@@ -1,0 +1,102 @@
+package dbd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+
+	"gbatch/internal/conf"
+	"gbatch/internal/conf/locate"
+)
+
+// Start is gdbd as a program: Options as the command line gives them, completed from a configuration.
+type Start struct {
+	Options Options
+	Conf    string // the configuration's file or directory; "": where every gbatch command looks
+}
+
+// Run reads the configuration, opens the log and runs the daemon until ctx ends. Before there is a log, stderr is told.
+// With a name, an address, a directory and certificates on the command line no configuration is needed.
+func (s *Start) Run(ctx context.Context, stderr io.Writer) error {
+	c, err := s.load(stderr)
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		s.Options.Logger = newLog(stderr, "info")
+		return s.serve(ctx)
+	}
+	if err := s.Options.Configure(c); err != nil {
+		return err
+	}
+	if c.DbdLogFile == "" {
+		s.Options.Logger = newLog(stderr, c.DbdDebug)
+		return s.serve(ctx)
+	}
+	f, err := os.OpenFile(c.DbdLogFile, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
+	if err != nil {
+		return fmt.Errorf("opening the log (DbdLogFile): %w", err)
+	}
+	s.Options.Logger = newLog(f, c.DbdDebug)
+	if err = s.serve(ctx); err != nil {
+		s.Options.Logger.Error("accounting daemon ends", "err", err) // the caller says it on stderr
+	}
+	return errors.Join(err, f.Close())
+}
+
+func (s *Start) serve(ctx context.Context) error {
+	d, err := New(s.Options)
+	if err != nil {
+		return err
+	}
+	return d.Run(ctx)
+}
+
+// load gives the configuration, or nil where there is none and none is needed.
+func (s *Start) load(stderr io.Writer) (*conf.Config, error) {
+	path := s.Conf
+	if path == "" {
+		var err error
+		path, err = locate.Config(os.Getenv)
+		o := &s.Options
+		complete := o.Name != "" && o.Listen != "" && o.Dir != "" && o.PKI != ""
+		if errors.Is(err, locate.ErrNoConfig) && complete {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	read := conf.LoadFile
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		read = conf.Load
+	}
+	c, problems := read(path)
+	if c != nil {
+		return c, nil // notes and warnings are `gbatch check`'s and the controller's to tell
+	}
+	for _, p := range problems {
+		if p.Severity == conf.Error {
+			fmt.Fprintln(stderr, p)
+		}
+	}
+	return nil, fmt.Errorf("the configuration %s can't be used as it is; `gbatch check` tells all about it", path)
+}
+
+// newLog gives a log with the level that Slurm's names mean.
+func newLog(to io.Writer, level string) *slog.Logger {
+	min := slog.LevelInfo
+	switch {
+	case level == "quiet":
+		return slog.New(slog.DiscardHandler)
+	case level == "fatal", level == "error":
+		min = slog.LevelError
+	case level == "verbose", strings.HasPrefix(level, "debug"):
+		min = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: min}))
+}
