@@ -24,6 +24,8 @@ import (
 const (
 	// DialTimeout bounds connecting to one socket.
 	DialTimeout = 5 * time.Second
+	// AnswerTimeout bounds the wait for an answer, and for each further part of one.
+	AnswerTimeout = 30 * time.Second
 	// Patience is how long a request is tried again while no controller leads.
 	Patience = 10 * time.Second
 	// retryPace is the pause between two tries.
@@ -133,8 +135,18 @@ func (c *Client) try(kind uint16, body []byte, each func([]byte) error) error {
 	}
 	parts := 0
 	var inEach error
+	wait := AnswerTimeout
+	if kind == proto.KindWait {
+		wait += proto.MaxWaitS * time.Second
+	}
+	if err := c.conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
+		return retry{Unreachable(err.Error())}
+	}
 	err := c.conn.Stream(context.Background(), kind, body, func(f *rpc.Frame) error {
 		parts++
+		if err := c.conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
+			return err
+		}
 		inEach = each(f.Body)
 		return inEach
 	})
@@ -151,6 +163,8 @@ func (c *Client) try(kind uint16, body []byte, each func([]byte) error) error {
 		return retry{answered}
 	case errors.As(err, &answered):
 		return answered
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return rpc.Errorf(proto.CodeBusy, "Socket timed out on send/recv operation")
 	case parts == 0:
 		return retry{Unreachable(err.Error())}
 	}

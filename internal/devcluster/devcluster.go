@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -75,10 +74,14 @@ func Start(t testing.TB, o Options) *Cluster {
 	def(&o.Nodes, 2)
 	def(&o.CPUs, 4)
 	def(&o.MemMiB, 4000)
-	c := &Cluster{t: t, Options: o, Dir: t.TempDir(), daemons: map[string]*daemon{}, shim: Shim(t)}
-	if err := os.Chmod(c.Dir, 0o755); err != nil { // jobs of other users run below it
+	dir, err := os.MkdirTemp("", "gbatch-dev-") // not t.TempDir, which is closed to the other users whose jobs run below
+	if err != nil {
 		t.Fatal(err)
 	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := &Cluster{t: t, Options: o, Dir: dir, daemons: map[string]*daemon{}, shim: Shim(t)}
 	c.Conf = filepath.Join(c.Dir, "gbatch.conf")
 	c.writeConf()
 	c.issue()
@@ -361,6 +364,9 @@ func (c *Cluster) close() {
 		c.StopDaemon(name)
 	}
 	c.endShims()
+	if err := os.RemoveAll(c.Dir); err != nil {
+		c.t.Errorf("remove the cluster's directory: %v", err)
+	}
 }
 
 // endShims ends the launchers and whatever jobs they still have: each is the leader of its own session and knows its
@@ -383,35 +389,4 @@ func (c *Cluster) endShims() {
 			}
 		}
 	}
-}
-
-var shimOnce struct {
-	sync.Once
-	path string
-	err  error
-}
-
-// Shim builds the launcher once for this test process and gives its path.
-func Shim(t testing.TB) string {
-	t.Helper()
-	shimOnce.Do(func() {
-		dir, err := os.MkdirTemp("", "gbatch-shim-")
-		if err != nil {
-			shimOnce.err = err
-			return
-		}
-		shimOnce.path = filepath.Join(dir, "gshim")
-		cmd := exec.Command("go", "build", "-o", shimOnce.path, "gbatch/cmd/gshim")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			shimOnce.err = fmt.Errorf("build gshim: %w: %s", err, out)
-		}
-		if shimOnce.err == nil {
-			shimOnce.err = os.Chmod(dir, 0o755)
-		}
-	})
-	if shimOnce.err != nil {
-		t.Fatal(shimOnce.err)
-	}
-	return shimOnce.path
 }
