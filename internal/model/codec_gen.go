@@ -2312,7 +2312,7 @@ func (x *GresDef) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Node) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(19); err != nil {
+	if err := e.EncodeArrayLen(20); err != nil {
 		return err
 	}
 	if x.Def == nil {
@@ -2391,6 +2391,9 @@ func (x *Node) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.BusyAt)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Problem); err != nil {
 		return err
 	}
 	return nil
@@ -2648,7 +2651,17 @@ func (x *Node) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.BusyAt = Time(v)
 	}
-	return wire.Skip(d, n-19)
+	if n < 20 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Node.Problem", err)
+		}
+		x.Problem = v
+	}
+	return wire.Skip(d, n-20)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -71,6 +71,9 @@ type Partition struct {
 	Show              []KV   // every key as `gcontrol show partition` prints it
 }
 
+// Exclusive reports whether each job in the partition gets its nodes for itself (OverSubscribe=EXCLUSIVE).
+func (p *Partition) Exclusive() bool { return equalFold(p.OverSubscribe, "EXCLUSIVE") }
+
 // PartState is whether a partition takes and starts jobs. The numbers are stored: append only.
 type PartState uint8
 

@@ -73,6 +73,7 @@ type Node struct {
 	Jobs      []JobID     // with resources here, ascending
 	Exclusive JobID       // the job that has the node for itself, or 0
 	BusyAt    Time        // when it last had a job
+	Problem   string      // why it may not take jobs, as it said when it last registered; or ""
 }
 
 // Usable reports whether new jobs may start here.

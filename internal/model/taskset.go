@@ -290,3 +290,6 @@ func ofSorted(all []int32) TaskSet {
 	}
 	return out
 }
+
+// TaskSetOf gives ascending, distinct indices as a set.
+func TaskSetOf(tasks []int32) TaskSet { return ofSorted(tasks) }

@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 
 	"gbatch/internal/model"
 )
@@ -13,6 +14,9 @@ func (s *State) Check() error {
 		return err
 	}
 	if err := s.checkJobs(); err != nil {
+		return err
+	}
+	if err := s.checkDeps(); err != nil {
 		return err
 	}
 	return s.checkDerived()
@@ -40,6 +44,14 @@ func (s *State) checkNodes() (err error) {
 		gres := map[string]model.Bits{}
 		if len(n.Jobs) != len(holds[name]) {
 			err = fmt.Errorf("node %s lists %d jobs, %d hold resources there", name, len(n.Jobs), len(holds[name]))
+			return false
+		}
+		if !slices.IsSorted(n.Jobs) || n.Exclusive != 0 && (len(n.Jobs) != 1 || n.Jobs[0] != n.Exclusive) {
+			err = fmt.Errorf("node %s lists jobs %v, and is job %d's alone", name, n.Jobs, n.Exclusive)
+			return false
+		}
+		if s.defs[name] == nil && len(n.Jobs) == 0 {
+			err = fmt.Errorf("node %s is in no configuration, and empty", name)
 			return false
 		}
 		for _, id := range n.Jobs {
@@ -94,15 +106,16 @@ func (s *State) checkJobs() (err error) {
 			err = fmt.Errorf("job %d (%s): %s", id, j.State, what)
 			return false
 		}
+		if err = validJob(j); err != nil {
+			return false
+		}
 		switch {
-		case j.ID != id:
-			return bad("is stored under another number")
-		case j.State == model.Pending && (j.Run != nil || j.End != nil):
-			return bad("is pending, and ran")
-		case j.State.HasResources() && (j.Run == nil || j.Run.Alloc == nil || len(j.Run.Alloc.Nodes) == 0 || j.End != nil):
-			return bad("has no allocation, or an end")
-		case j.State.Finished() && j.End == nil:
-			return bad("is over without an end")
+		case j.ID != id || id >= s.nextID:
+			return bad("is stored under another number, or one that is not given out yet")
+		case j.IsArray() && (j.Task != model.NoTask || j.ArrayID == 0 || !j.Tasks.Valid()):
+			return bad("is a group of tasks and something else")
+		case (j.ArrayID == 0) != (len(j.Spec.Tasklist) == 0):
+			return bad("and its specification disagree whether it is of an array")
 		case j.State != model.Pending && len(j.Deps) > 0:
 			return bad("still has dependencies")
 		case j.IsArray() && j.State != model.Pending && j.State != model.Cancelled:
@@ -132,6 +145,11 @@ func (s *State) checkJobs() (err error) {
 	if err != nil {
 		return err
 	}
+	for id := range seen {
+		if _, ok := s.arrays.Get(id); !ok {
+			return fmt.Errorf("tasks of array %d are left, its counters are gone", id)
+		}
+	}
 	s.arrays.Scan(func(id model.JobID, a *Array) bool {
 		t := seen[id]
 		if t == nil {
@@ -160,35 +178,139 @@ func (s *State) checkJobs() (err error) {
 	return err
 }
 
-// checkDerived: the indexes are what the facts give.
-func (s *State) checkDerived() error {
-	fresh := &State{facts: s.facts}
-	fresh.reindex()
-	if fresh.limits.Len() != s.limits.Len() || fresh.begins.Len() != s.begins.Len() ||
-		fresh.finished.Len() != s.finished.Len() || fresh.live.Len() != s.live.Len() || fresh.elems.Len() != s.elems.Len() {
-		return fmt.Errorf("an index of times, names or tasks differs from the facts: %d/%d limits, %d/%d begins, %d/%d finished, %d/%d live, %d/%d tasks",
-			s.limits.Len(), fresh.limits.Len(), s.begins.Len(), fresh.begins.Len(), s.finished.Len(), fresh.finished.Len(),
-			s.live.Len(), fresh.live.Len(), s.elems.Len(), fresh.elems.Len())
-	}
-	if fresh.active != s.active || fresh.pending != s.pending || fresh.nextDue != s.nextDue {
-		return fmt.Errorf("counters differ: active %d/%d, pending %d/%d, due %d/%d", s.active, fresh.active, s.pending, fresh.pending, s.nextDue, fresh.nextDue)
-	}
-	if fresh.moving.Len() != s.moving.Len() {
-		return fmt.Errorf("%d jobs are moving, the facts say %d", s.moving.Len(), fresh.moving.Len())
-	}
-	if len(fresh.waiters) != len(s.waiters) {
-		return fmt.Errorf("%d jobs are waited for, the facts say %d", len(s.waiters), len(fresh.waiters))
-	}
-	var err error
-	s.ready.Scan(func(part string, q *queue) bool {
-		n := 0
-		if f, ok := fresh.ready.Get(part); ok {
-			n = f.tree.Len()
-		}
-		if n != q.tree.Len() {
-			err = fmt.Errorf("partition %s: %d jobs ready, the facts say %d", part, q.tree.Len(), n)
+// checkDeps: nobody waits for what has happened already.
+func (s *State) checkDeps() (err error) {
+	s.jobs.Scan(func(id model.JobID, j *model.Job) bool {
+		for _, d := range depsOf(j) {
+			if d.Failed {
+				continue
+			}
+			if v, _ := s.evaluate(j, d, 0); v != open {
+				err = fmt.Errorf("job %d still waits (%s) for %d_%d, which is over", id, d.Kind, d.Job, d.Task)
+				return false
+			}
+			if d.Kind != model.DepAfterCorr || d.Task != model.NoTask || !j.IsArray() {
+				continue
+			}
+			j.Tasks.Each(func(task int32) bool {
+				if el, ok := s.elems.Get(elemKey(d.Job, task)); ok {
+					if t, ok := s.jobs.Get(el); ok && t.State.Finished() {
+						err = fmt.Errorf("task %d of job %d still waits for its counterpart %d_%d, which is over", task, id, d.Job, task)
+					}
+				}
+				return err == nil
+			})
 		}
 		return err == nil
 	})
 	return err
+}
+
+// checkDerived: the indexes are what the facts give, entry by entry.
+func (s *State) checkDerived() error {
+	fresh := &State{facts: s.facts}
+	fresh.reindex()
+	if fresh.active != s.active || fresh.pending != s.pending || fresh.nextDue != s.nextDue {
+		return fmt.Errorf("counters differ: active %d/%d, pending %d/%d, due %d/%d", s.active, fresh.active, s.pending, fresh.pending, s.nextDue, fresh.nextDue)
+	}
+	if len(s.woken) > 0 {
+		return fmt.Errorf("%d jobs have started or ended and nobody looked who waits for them", len(s.woken))
+	}
+	for _, c := range []struct {
+		what      string
+		have, got []string
+	}{
+		{"time limits", list(s.limits.Scan), list(fresh.limits.Scan)},
+		{"begin times", list(s.begins.Scan), list(fresh.begins.Scan)},
+		{"finished jobs", list(s.finished.Scan), list(fresh.finished.Scan)},
+		{"names", list(s.live.Scan), list(fresh.live.Scan)},
+		{"waiters", list(s.waiters.Scan), list(fresh.waiters.Scan)},
+		{"tasks", pairs(s.elems.Scan), pairs(fresh.elems.Scan)},
+		{"groups of tasks", pairs(s.groups.Scan), pairs(fresh.groups.Scan)},
+		{"moving jobs", pairs(s.moving.Scan), pairs(fresh.moving.Scan)},
+		{"queues", s.listReady(), fresh.listReady()},
+	} {
+		if !slices.Equal(c.have, c.got) {
+			return fmt.Errorf("the index of %s differs from the facts: it has %v, they give %v", c.what, without(c.have, c.got), without(c.got, c.have))
+		}
+	}
+	return s.checkLogs()
+}
+
+// checkLogs: the outbox and the remembered requests agree with what finds them.
+func (s *State) checkLogs() (err error) {
+	s.outSeq.Scan(func(id model.JobID, seq uint64) bool {
+		if j, ok := s.outbox.Get(seq); !ok || j.ID != id {
+			err = fmt.Errorf("job %d's last accounting event %d is not in the outbox", id, seq)
+		}
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	latest := map[model.JobID]uint32{}
+	s.outbox.Scan(func(seq uint64, j *model.Job) bool {
+		if seq >= s.nextSeq {
+			err = fmt.Errorf("accounting event %d is from the future: the next is %d", seq, s.nextSeq)
+		}
+		if n, seen := latest[j.ID]; seen && n >= j.Attempt {
+			err = fmt.Errorf("job %d's attempt %d has two accounting events", j.ID, j.Attempt)
+		}
+		latest[j.ID] = j.Attempt
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	if s.requests.Len() != s.reqQueue.Len() {
+		return fmt.Errorf("%d requests, %d in their queue", s.requests.Len(), s.reqQueue.Len())
+	}
+	s.reqQueue.Scan(func(seq uint64, id string) bool {
+		if r, ok := s.requests.Get(id); !ok || r.Seq != seq || seq >= s.nextReq {
+			err = fmt.Errorf("request %s stands in the queue at %d, and is %+v", id, seq, r)
+		}
+		return err == nil
+	})
+	return err
+}
+
+func (s *State) listReady() (out []string) {
+	s.ready.Scan(func(part string, q *queue) bool {
+		q.tree.Scan(func(k readyKey) bool {
+			out = append(out, fmt.Sprint(part, k))
+			return true
+		})
+		return true
+	})
+	return out
+}
+
+func list[T any](scan func(func(T) bool)) (out []string) {
+	scan(func(x T) bool {
+		out = append(out, fmt.Sprint(x))
+		return true
+	})
+	return out
+}
+
+func pairs[K, V any](scan func(func(K, V) bool)) (out []string) {
+	scan(func(k K, v V) bool {
+		out = append(out, fmt.Sprint(k, "=", v))
+		return true
+	})
+	return out
+}
+
+// without gives what is in a and not in b.
+func without(a, b []string) (out []string) {
+	in := map[string]bool{}
+	for _, x := range b {
+		in[x] = true
+	}
+	for _, x := range a {
+		if !in[x] {
+			out = append(out, x)
+		}
+	}
+	return out
 }

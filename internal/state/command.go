@@ -255,7 +255,7 @@ func Encode(at model.Time, b Body) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// Decode reads what Encode wrote.
+// Decode reads what Encode wrote. It refuses what Apply could not fold: missing parts, task sets out of order.
 func Decode(data []byte) (Command, error) {
 	d := msgpack.GetDecoder()
 	defer msgpack.PutDecoder(d)
@@ -274,6 +274,9 @@ func Decode(data []byte) (Command, error) {
 	}
 	if err := b.DecodeMsgpack(d); err != nil {
 		return Command{}, fmt.Errorf("decode command kind %d: %w", k, err)
+	}
+	if err := validBody(b); err != nil {
+		return Command{}, fmt.Errorf("command kind %d: %w", k, err)
 	}
 	return Command{Kind(k), model.Time(at), b}, nil
 }

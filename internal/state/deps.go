@@ -1,20 +1,40 @@
 package state
 
-import "gbatch/internal/model"
+import (
+	"slices"
+
+	"github.com/tidwall/btree"
+
+	"gbatch/internal/model"
+)
 
 // Dependencies are looked at when the job they name starts or ends, never by walking the queue: waiters knows who
-// waits for whom.
+// waits for whom. Who has started or ended is noted (wake) and his waiters looked at once the change that brought it is
+// complete (wakeAll): a chain of jobs that are cancelled one after another needs no recursion.
 
 // exists reports whether a dependency's target is still known.
 func (s *State) exists(id model.JobID, task int32) bool {
-	if _, ok := s.arrays.Get(id); ok {
+	if _, ok := s.arrays.Get(id); !ok {
+		_, ok := s.jobs.Get(id)
+		return ok && task == model.NoTask
+	}
+	if task == model.NoTask || s.taskRecord(id, task) != nil {
 		return true
 	}
-	if task != model.NoTask {
-		return false
+	// The task's record has been forgotten, or there never was such a task: any other record of the array knows.
+	other, ok := s.jobs.Get(id)
+	for _, tree := range []*btree.Map[uint64, model.JobID]{s.elems, s.groups} {
+		if ok && other.ArrayID == id {
+			break
+		}
+		tree.Ascend(elemKey(id, 0), func(k uint64, el model.JobID) bool {
+			if model.JobID(k>>32) == id {
+				other, ok = s.jobs.Get(el)
+			}
+			return false
+		})
 	}
-	_, ok := s.jobs.Get(id)
-	return ok
+	return ok && other.ArrayID == id && other.Spec.Tasklist.Has(task)
 }
 
 // verdict is what is known of a dependency.
@@ -27,20 +47,18 @@ const (
 )
 
 // openDeps gives the dependencies that still hold j. With DepAny one fulfilled is enough; a failed one counts only once
-// all have failed.
+// all have failed. A delay after a job's start moves j's begin time.
 func (s *State) openDeps(j *model.Job, deps []model.Dep, at model.Time) []model.Dep {
 	var out []model.Dep
 	for _, d := range deps {
-		v := open
-		if d.Failed {
-			v = failed
-		} else {
-			v = s.evaluate(j, d)
+		v, since := failed, at
+		if !d.Failed {
+			v, since = s.evaluate(j, d, at)
 		}
 		switch v {
 		case fulfilled:
 			if d.DelayS > 0 {
-				j.Begin = max(j.Begin, at.Add(d.DelayS))
+				j.Begin = max(j.Begin, since.Add(d.DelayS))
 			}
 			if j.Spec.DepAny {
 				return nil
@@ -66,62 +84,66 @@ func neverSatisfied(j *model.Job) bool {
 	return n > 0 && (!j.Spec.DepAny || n == len(j.Deps))
 }
 
-func (s *State) evaluate(j *model.Job, d model.Dep) verdict {
+// evaluate tells how a dependency of j stands and, of a fulfilled one, since when.
+func (s *State) evaluate(j *model.Job, d model.Dep, at model.Time) (verdict, model.Time) {
 	if d.Kind == model.DepSingleton {
-		first, ok := liveKey{}, false
-		s.live.Ascend(liveKey{uid: j.Spec.UID, name: j.Spec.Name}, func(k liveKey) bool {
-			first, ok = k, k.uid == j.Spec.UID && k.name == j.Spec.Name
-			return false
-		})
-		if !ok || first.id >= j.ID {
-			return fulfilled
+		if first, ok := s.firstLive(j.Spec.UID, j.Spec.Name); ok && first.root < root(j) {
+			return open, at
 		}
-		return open
+		return fulfilled, at
 	}
 	if a, ok := s.arrays.Get(d.Job); ok && d.Task == model.NoTask {
-		return ofArray(d.Kind, a)
+		return ofArray(d.Kind, a), at
 	}
-	id := d.Job
+	var t *model.Job
 	if d.Task != model.NoTask {
-		el, ok := s.elems.Get(elemKey(d.Job, d.Task))
-		if !ok {
-			if owner, ok := s.jobs.Get(d.Job); ok && owner.Tasks.Has(d.Task) {
-				return open
-			}
-			return unknown(d.Kind)
-		}
-		id = el
+		t = s.taskRecord(d.Job, d.Task)
+	} else {
+		t, _ = s.jobs.Get(d.Job)
 	}
-	t, ok := s.jobs.Get(id)
-	if !ok {
-		return unknown(d.Kind)
+	if t == nil {
+		return unknown(d.Kind), at
 	}
 	done, good := t.State.Finished(), t.State == model.Completed
 	switch d.Kind {
 	case model.DepAfter:
-		if done || t.State == model.Running || t.State == model.Completing {
-			return fulfilled
+		switch {
+		case t.Run != nil && t.Run.Launched != 0:
+			return fulfilled, t.Run.Launched
+		case t.State.HasResources() && t.State != model.Configuring:
+			return fulfilled, at
+		case done:
+			return fulfilled, t.End.At
 		}
 	case model.DepAfterAny:
 		if done {
-			return fulfilled
+			return fulfilled, at
 		}
 	case model.DepAfterOK, model.DepAfterCorr:
 		if done && good {
-			return fulfilled
+			return fulfilled, at
 		}
 		if done {
-			return failed
+			return failed, at
 		}
 	case model.DepAfterNotOK:
 		if done && !good {
-			return fulfilled
+			return fulfilled, at
 		}
 		if done {
-			return failed
+			return failed, at
 		}
 	}
-	return open
+	return open, at
+}
+
+// firstLive gives the first unfinished job of a user and name, in order of submission.
+func (s *State) firstLive(uid uint32, name string) (first liveKey, ok bool) {
+	s.live.Ascend(liveKey{uid: uid, name: name}, func(k liveKey) bool {
+		first, ok = k, k.uid == uid && k.name == name
+		return false
+	})
+	return first, ok
 }
 
 // unknown judges a dependency on a job that has been forgotten: it is over, how is not known any more.
@@ -161,37 +183,77 @@ func ofArray(k model.DepKind, a *Array) verdict {
 	return open
 }
 
-// wake looks again at everybody who waits for j or its array, after j started or ended.
-func (s *State) wake(j *model.Job, at model.Time) {
-	ids := s.waiters[j.ID]
-	if j.ArrayID != 0 && j.ArrayID != j.ID {
-		ids = append(append([]model.JobID(nil), ids...), s.waiters[j.ArrayID]...)
-	}
-	for _, id := range ids {
-		s.splitCorresponding(id, at)
-		w, ok := s.jobs.Get(id)
-		if !ok || w.State != model.Pending {
-			continue
+// wake notes that j started or ended: whoever waits for it or its array is looked at by wakeAll.
+func (s *State) wake(j *model.Job) { s.woken = append(s.woken, j) }
+
+// wakeAll looks again at everybody who waits for what has started or ended in this command.
+func (s *State) wakeAll(at model.Time) {
+	for len(s.woken) > 0 {
+		list := s.woken
+		s.woken = nil
+		for _, j := range list { // all of them first: an array's end must not fail tasks whose counterparts ended well
+			if j.State.Finished() && j.Task != model.NoTask {
+				for _, id := range s.waitersOf(j) {
+					s.splitTask(id, j.ArrayID, j.Task, at)
+				}
+			}
 		}
-		c := *w
-		s.update(&c, at)
-		if neverSatisfied(&c) && c.Spec.KillOnDep {
-			s.cancelPending(&c, at, c.Spec.UID)
+		for _, j := range list {
+			for _, id := range s.waitersOf(j) {
+				s.rejudge(id, at)
+			}
+			if j.State.Finished() {
+				s.wakeNamesakes(j.Spec.UID, j.Spec.Name, at)
+			}
 		}
 	}
-	if !j.State.Finished() {
+}
+
+// waitersOf gives those who wait for j itself, for its array, or for its task in it.
+func (s *State) waitersOf(j *model.Job) []model.JobID {
+	var ids []model.JobID
+	collect := func(target model.JobID, from, to int32, fits func(task int32) bool) {
+		s.waiters.Ascend(waitKey{target: target, task: from}, func(k waitKey) bool {
+			if k.target != target || k.task > to {
+				return false
+			}
+			if fits == nil || fits(k.task) {
+				ids = append(ids, k.id)
+			}
+			return true
+		})
+	}
+	collect(j.ID, model.NoTask, model.NoTask, nil)
+	if j.ArrayID != 0 {
+		collect(j.ArrayID, model.NoTask, model.NoTask, nil)
+		if j.Task != model.NoTask {
+			collect(j.ArrayID, j.Task, j.Task, nil)
+		} else {
+			collect(j.ArrayID, 0, j.Tasks.Max(), j.Tasks.Has)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// wakeNamesakes looks at the singletons that may be next after a job of this user and name has gone.
+func (s *State) wakeNamesakes(uid uint32, name string, at model.Time) {
+	first, ok := s.firstLive(uid, name)
+	if !ok {
 		return
 	}
-	var next model.JobID
-	s.live.Ascend(liveKey{uid: j.Spec.UID, name: j.Spec.Name}, func(k liveKey) bool {
-		if k.uid == j.Spec.UID && k.name == j.Spec.Name {
-			next = k.id
+	var ids []model.JobID
+	s.live.Ascend(first, func(k liveKey) bool {
+		if k.uid != uid || k.name != name || k.root != first.root {
+			return false
 		}
-		return false
+		if j, ok := s.jobs.Get(k.id); ok && j.State == model.Pending && hasKind(j.Deps, model.DepSingleton) {
+			ids = append(ids, k.id)
+		}
+		return true
 	})
-	if w, ok := s.jobs.Get(next); ok && w.State == model.Pending && hasKind(w.Deps, model.DepSingleton) {
-		c := *w
-		s.update(&c, at)
+	for _, id := range ids {
+		s.rejudge(id, at)
 	}
 }
 
@@ -204,68 +266,66 @@ func hasKind(deps []model.Dep, k model.DepKind) bool {
 	return false
 }
 
-// splitCorresponding handles aftercorr between two arrays: each task whose counterpart has ended leaves the array's
-// record and is judged on its own.
+// splitCorresponding handles aftercorr between two arrays for a new array: every task whose counterpart has ended
+// already leaves the array's record and is judged on its own. Later ones follow as their counterparts end (splitTask).
 func (s *State) splitCorresponding(id model.JobID, at model.Time) {
-	for {
-		j, ok := s.jobs.Get(id)
-		if !ok || j.State != model.Pending || !j.IsArray() || !hasKind(j.Deps, model.DepAfterCorr) {
-			return
-		}
-		task := s.corresponding(j)
-		if task == model.NoTask {
-			return
-		}
-		el := s.split(j, model.TaskSet{{Lo: task, Hi: task, Step: 1}})
-		for i := range el.Deps {
-			if el.Deps[i].Kind == model.DepAfterCorr && el.Deps[i].Task == model.NoTask {
-				el.Deps[i].Task = task
-			}
-		}
-		s.update(el, at)
-		s.record(el)
-		if el.ID == id { // the last task took the array's own record
-			return
-		}
+	j, ok := s.jobs.Get(id)
+	if !ok || !j.IsArray() || !hasKind(j.Deps, model.DepAfterCorr) {
+		return
 	}
-}
-
-// corresponding gives a task of j whose counterpart in an aftercorr array has ended, or NoTask.
-func (s *State) corresponding(j *model.Job) int32 {
-	found := int32(model.NoTask)
+	type pair struct {
+		array model.JobID
+		task  int32
+	}
+	var due []pair
 	for _, d := range j.Deps {
 		if d.Kind != model.DepAfterCorr || d.Failed || d.Task != model.NoTask {
 			continue
 		}
-		if _, ok := s.arrays.Get(d.Job); !ok {
-			continue
-		}
-		j.Tasks.Each(func(t int32) bool {
-			el, ok := s.elems.Get(elemKey(d.Job, t))
-			if !ok {
-				return true
-			}
-			if target, ok := s.jobs.Get(el); ok && target.State.Finished() {
-				found = t
+		s.elems.Ascend(elemKey(d.Job, 0), func(k uint64, el model.JobID) bool {
+			if model.JobID(k>>32) != d.Job {
 				return false
+			}
+			if t, ok := s.jobs.Get(el); ok && t.State.Finished() && j.Tasks.Has(t.Task) {
+				due = append(due, pair{d.Job, t.Task})
 			}
 			return true
 		})
-		if found != model.NoTask {
-			break
+	}
+	for _, p := range due {
+		s.splitTask(id, p.array, p.task, at)
+	}
+}
+
+// splitTask lets the task of a waiting array (or group of tasks) whose counterpart in array has ended leave the record
+// and judges it on its own.
+func (s *State) splitTask(id, array model.JobID, task int32, at model.Time) {
+	j, ok := s.jobs.Get(id)
+	if !ok || j.State != model.Pending || !j.IsArray() || !j.Tasks.Has(task) {
+		return
+	}
+	if !slices.ContainsFunc(j.Deps, func(d model.Dep) bool {
+		return d.Kind == model.DepAfterCorr && d.Job == array && d.Task == model.NoTask && !d.Failed
+	}) {
+		return
+	}
+	el := s.split(j, model.TaskSet{{Lo: task, Hi: task, Step: 1}})
+	for i := range el.Deps {
+		d := &el.Deps[i]
+		if d.Kind == model.DepAfterCorr && d.Task == model.NoTask && s.taskRecord(d.Job, task) != nil {
+			d.Task = task
 		}
 	}
-	return found
+	s.judge(el, at)
+	s.put(el)
+	s.record(el)
+	s.killNever(el.ID, at)
 }
 
 // split takes tasks out of a pending array's record and gives them one of their own, unpublished; the last tasks take
 // the array's record itself. The caller publishes what split returns.
 func (s *State) split(j *model.Job, tasks model.TaskSet) *model.Job {
-	rest := j.Tasks
-	tasks.Each(func(t int32) bool {
-		rest = rest.Without(t)
-		return true
-	})
+	rest := j.Tasks.MinusSet(tasks)
 	el := *j
 	el.Deps = append([]model.Dep(nil), j.Deps...)
 	if len(rest) > 0 {
@@ -281,7 +341,6 @@ func (s *State) split(j *model.Job, tasks model.TaskSet) *model.Job {
 	el.Tasks = tasks
 	if tasks.Count() == 1 {
 		el.Task, el.Tasks = tasks.Min(), nil
-		s.elems.Set(elemKey(el.ArrayID, el.Task), el.ID)
 	}
 	return &el
 }

@@ -8,99 +8,210 @@ import (
 	"gbatch/internal/model"
 )
 
+// Every index is a function from a job's record to what the index says of it (readyIn, beginOf, ...). put compares what
+// the old and the new record give and moves the difference, so what went in is what comes out.
+
 // put replaces a job's record and keeps everything derived from it true.
 func (s *State) put(j *model.Job) {
-	old, had := s.jobs.Set(j.ID, j)
-	if had {
-		s.unindex(old)
-	}
-	s.index(j)
+	old, _ := s.jobs.Set(j.ID, j)
+	s.reindexJob(old, j)
+}
+
+// remove forgets a job whole.
+func (s *State) remove(j *model.Job) {
+	s.jobs.Delete(j.ID)
+	s.reindexJob(j, nil)
+	s.dropBlob(j.Spec.Script)
+	s.dropBlob(j.Spec.Env)
 }
 
 // isReady reports whether a job may start as soon as there is room.
 func isReady(j *model.Job) bool {
-	return j.State == model.Pending && j.Hold == model.NotHeld && len(j.Deps) == 0 && j.Eligible != 0
+	return j != nil && j.State == model.Pending && j.Hold == model.NotHeld && len(j.Deps) == 0 && j.Eligible != 0
 }
 
-// waitsForBegin reports whether only the begin time holds a job.
-func waitsForBegin(j *model.Job) bool {
-	return j.State == model.Pending && j.Hold == model.NotHeld && len(j.Deps) == 0 && j.Eligible == 0
+// readyIn gives the partitions in whose queues j stands.
+func readyIn(j *model.Job) []string {
+	if !isReady(j) {
+		return nil
+	}
+	return j.Spec.Partitions
 }
 
-// isMoving reports whether j's node has to be told something.
-func isMoving(j *model.Job) bool { return j.State == model.Configuring || j.State == model.Completing }
+// beginOf gives the begin time of a job that only its begin time holds, or 0.
+func beginOf(j *model.Job) model.Time {
+	if j == nil || j.State != model.Pending || j.Hold != model.NotHeld || len(j.Deps) > 0 || j.Eligible != 0 {
+		return 0
+	}
+	return j.Begin
+}
+
+// endOf gives the moment at which a finished job ended, or 0.
+func endOf(j *model.Job) model.Time {
+	if j == nil || !j.State.Finished() {
+		return 0
+	}
+	return max(j.End.At, 1)
+}
 
 // limitOf gives the moment at which j's time limit must be looked at, or 0.
 func limitOf(j *model.Job) model.Time {
-	if j.Run == nil || j.State == model.Completing || !j.State.HasResources() {
+	if j == nil || j.Run == nil || j.State == model.Completing || !j.State.HasResources() {
 		return 0
 	}
 	return j.Run.Deadline()
 }
 
-func (s *State) index(j *model.Job) {
+// liveOf gives an unfinished job's place among those of its user and name.
+func liveOf(j *model.Job) (k liveKey, ok bool) {
+	if j == nil || j.State.Finished() {
+		return k, false
+	}
+	return liveKey{j.Spec.UID, j.Spec.Name, root(j), j.ID}, true
+}
+
+// root gives the number under which a job was submitted: its array's, or its own.
+func root(j *model.Job) model.JobID {
+	if j.ArrayID != 0 {
+		return j.ArrayID
+	}
+	return j.ID
+}
+
+// depsOf gives the dependencies of an unfinished job.
+func depsOf(j *model.Job) []model.Dep {
+	if j == nil || j.State.Finished() {
+		return nil
+	}
+	return j.Deps
+}
+
+func waitKeyOf(d model.Dep, id model.JobID) waitKey { return waitKey{d.Job, d.Task, id} }
+
+// waitsOn reports whether a dependency still has something to wait for on a job of its own.
+func waitsOn(d model.Dep) bool { return d.Job != 0 && !d.Failed }
+
+// partOf gives the key under which a record is one of an array's: a task's own, or a group that was split off.
+func partOf(j *model.Job) (elem, group uint64) {
 	switch {
-	case isReady(j):
-		for _, p := range j.Spec.Partitions {
-			s.queueOf(p).Set(readyKey{j.Priority, j.ID})
+	case j == nil || j.ArrayID == 0:
+		return 0, 0
+	case j.Task != model.NoTask:
+		return elemKey(j.ArrayID, j.Task), 0
+	case j.ID != j.ArrayID:
+		return 0, groupKey(j.ArrayID, j.ID)
+	}
+	return 0, 0
+}
+
+// movingOf gives the state of a job of which a node has to be told something, or 0.
+func movingOf(j *model.Job) model.JobState {
+	if j != nil && (j.State == model.Configuring || j.State == model.Completing) {
+		return j.State
+	}
+	return 0
+}
+
+// reindexJob moves a job in every index from where old stood to where j stands; either may be nil.
+func (s *State) reindexJob(old, j *model.Job) {
+	id := model.JobID(0)
+	if j != nil {
+		id = j.ID
+	} else {
+		id = old.ID
+	}
+	s.moveReady(old, j)
+	moveDue(s.begins, id, beginOf(old), beginOf(j))
+	moveDue(s.finished, id, endOf(old), endOf(j))
+	moveDue(s.limits, id, limitOf(old), limitOf(j))
+	was, wasLive := liveOf(old)
+	is, isLive := liveOf(j)
+	if was != is {
+		if wasLive {
+			s.live.Delete(was)
 		}
-	case waitsForBegin(j):
-		s.begins.Set(due{j.Begin, j.ID})
-	case j.State.Finished():
-		s.finished.Set(due{j.End.At, j.ID})
-	}
-	if t := limitOf(j); t != 0 {
-		s.limits.Set(due{t, j.ID})
-	}
-	if !j.State.Finished() {
-		s.live.Set(liveKey{j.Spec.UID, j.Spec.Name, j.ID})
-		for _, d := range j.Deps {
-			if d.Job != 0 && !d.Failed {
-				s.addWaiter(d.Job, j.ID)
-			}
+		if isLive {
+			s.live.Set(is)
 		}
 	}
-	if j.State == model.Pending {
-		s.pending++
+	s.moveWaits(id, depsOf(old), depsOf(j))
+	oldElem, oldGroup := partOf(old)
+	elem, group := partOf(j)
+	if oldElem != elem {
+		if oldElem != 0 {
+			s.elems.Delete(oldElem)
+		}
+		if elem != 0 {
+			s.elems.Set(elem, id)
+		}
 	}
-	if j.State.HasResources() {
-		s.active++
+	if oldGroup != group {
+		if oldGroup != 0 {
+			s.groups.Delete(oldGroup)
+		}
+		if group != 0 {
+			s.groups.Set(group, id)
+		}
 	}
-	if isMoving(j) {
-		s.moving.Set(j.ID, j.State)
+	if a, b := movingOf(old), movingOf(j); a != b {
+		if b == 0 {
+			s.moving.Delete(id)
+		} else {
+			s.moving.Set(id, b)
+		}
+	}
+	s.count(old, -1)
+	s.count(j, 1)
+}
+
+func (s *State) count(j *model.Job, n int) {
+	switch {
+	case j == nil:
+	case j.State == model.Pending:
+		s.pending += n
+	case j.State.HasResources():
+		s.active += n
 	}
 }
 
-func (s *State) unindex(j *model.Job) {
-	switch {
-	case isReady(j):
-		for _, p := range j.Spec.Partitions {
-			s.queueOf(p).Delete(readyKey{j.Priority, j.ID})
+func moveDue(tree *btree.BTreeG[due], id model.JobID, from, to model.Time) {
+	if from == to {
+		return
+	}
+	if from != 0 {
+		tree.Delete(due{from, id})
+	}
+	if to != 0 {
+		tree.Set(due{to, id})
+	}
+}
+
+func (s *State) moveReady(old, j *model.Job) {
+	from, to := readyIn(old), readyIn(j)
+	if len(from) == 0 && len(to) == 0 || len(from) > 0 && len(to) > 0 && old.Priority == j.Priority && slices.Equal(from, to) {
+		return
+	}
+	for _, p := range from {
+		s.queueOf(p).Delete(readyKey{old.Priority, old.ID})
+	}
+	for _, p := range to {
+		s.queueOf(p).Set(readyKey{j.Priority, j.ID})
+	}
+}
+
+func (s *State) moveWaits(id model.JobID, from, to []model.Dep) {
+	if len(from) == 0 && len(to) == 0 || slices.Equal(from, to) {
+		return
+	}
+	for _, d := range from {
+		if waitsOn(d) {
+			s.waiters.Delete(waitKeyOf(d, id))
 		}
-	case waitsForBegin(j):
-		s.begins.Delete(due{j.Begin, j.ID})
-	case j.State.Finished():
-		s.finished.Delete(due{j.End.At, j.ID})
 	}
-	if t := limitOf(j); t != 0 {
-		s.limits.Delete(due{t, j.ID})
-	}
-	if !j.State.Finished() {
-		s.live.Delete(liveKey{j.Spec.UID, j.Spec.Name, j.ID})
-		for _, d := range j.Deps {
-			if d.Job != 0 && !d.Failed {
-				s.dropWaiter(d.Job, j.ID)
-			}
+	for _, d := range to {
+		if waitsOn(d) {
+			s.waiters.Set(waitKeyOf(d, id))
 		}
-	}
-	if j.State == model.Pending {
-		s.pending--
-	}
-	if j.State.HasResources() {
-		s.active--
-	}
-	if isMoving(j) {
-		s.moving.Delete(j.ID)
 	}
 }
 
@@ -114,48 +225,16 @@ func (s *State) queueOf(part string) *btree.BTreeG[readyKey] {
 	return q.tree
 }
 
-func (s *State) addWaiter(target, id model.JobID) {
-	list := s.waiters[target]
-	if at, found := slices.BinarySearch(list, id); !found {
-		s.waiters[target] = slices.Insert(slices.Clip(list), at, id)
-	}
-}
-
-func (s *State) dropWaiter(target, id model.JobID) {
-	list := s.waiters[target]
-	at, found := slices.BinarySearch(list, id)
-	switch {
-	case !found:
-	case len(list) == 1:
-		delete(s.waiters, target)
-	default:
-		s.waiters[target] = append(slices.Clone(list[:at]), list[at+1:]...)
-	}
-}
-
-// remove forgets a job whole.
-func (s *State) remove(j *model.Job) {
-	s.jobs.Delete(j.ID)
-	s.unindex(j)
-	s.dropBlob(j.Spec.Script)
-	s.dropBlob(j.Spec.Env)
-	if j.ArrayID != 0 && j.Task != model.NoTask {
-		s.elems.Delete(elemKey(j.ArrayID, j.Task))
-	}
-}
-
 // reindex derives everything anew from the facts, after a snapshot was read.
 func (s *State) reindex() {
 	s.reset()
 	s.ready = new(btree.Map[string, *queue])
 	s.moving = new(btree.Map[model.JobID, model.JobState])
 	s.elems = new(btree.Map[uint64, model.JobID])
+	s.groups = new(btree.Map[uint64, model.JobID])
 	s.active, s.pending = 0, 0
 	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
-		s.index(j)
-		if j.ArrayID != 0 && j.Task != model.NoTask {
-			s.elems.Set(elemKey(j.ArrayID, j.Task), j.ID)
-		}
+		s.reindexJob(nil, j)
 		return true
 	})
 	s.plan()
@@ -175,7 +254,7 @@ func (s *State) plan() {
 	if d, ok := s.begins.Min(); ok {
 		sooner(d.at)
 	}
-	if d, ok := s.finished.Min(); ok {
+	if d, ok := s.finished.Min(); ok && s.cfg.Params.MinJobAgeS > 0 {
 		sooner(d.at.Add(s.cfg.Params.MinJobAgeS))
 	}
 	s.nextDue = next
@@ -194,47 +273,4 @@ func (s *State) intern(t string) string {
 		s.strings[t] = t
 	}
 	return t
-}
-
-func (s *State) keepBlob(b model.Blob) bool {
-	if b.Key == "" {
-		return true
-	}
-	old, ok := s.blobs.Get(b.Key)
-	if !ok {
-		if b.Data == nil {
-			return false
-		}
-		nb := b
-		nb.Refs = 1
-		s.blobs.Set(b.Key, &nb)
-		return true
-	}
-	nb := *old
-	nb.Refs++
-	s.blobs.Set(b.Key, &nb)
-	return true
-}
-
-// useBlob counts one more user of content that is there.
-func (s *State) useBlob(key string) {
-	if old, ok := s.blobs.Get(key); ok {
-		nb := *old
-		nb.Refs++
-		s.blobs.Set(key, &nb)
-	}
-}
-
-func (s *State) dropBlob(key string) {
-	old, ok := s.blobs.Get(key)
-	if !ok {
-		return
-	}
-	if old.Refs <= 1 {
-		s.blobs.Delete(key)
-		return
-	}
-	nb := *old
-	nb.Refs--
-	s.blobs.Set(key, &nb)
 }

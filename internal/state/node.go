@@ -6,30 +6,34 @@ import (
 	"gbatch/internal/model"
 )
 
+// What the state itself writes as a node's reason, and as whose.
+const (
+	byGbatch     = "gbatch"
+	reasonLeft   = "not in the configuration any more"
+	reasonSilent = "Not responding"
+)
+
 // applyConfig replaces the configuration in one step. Nodes keep what runs on them; a node that has left keeps its
 // record until its last job has ended.
 func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
-	s.cfg = c.Config
+	s.setConfig(c.Config)
 	if s.instance == 0 {
 		s.instance = c.Instance
 	}
-	s.parts = make(map[string]*model.Partition, len(c.Config.Partitions))
-	for _, p := range c.Config.Partitions {
-		s.parts[p.Name] = p
-	}
-	defined := make(map[string]bool, len(c.Config.Nodes))
 	for _, def := range c.Config.Nodes {
-		defined[def.Name] = true
 		n := model.Node{Def: def, BusyAt: at}
 		if old, ok := s.nodes.Get(def.Name); ok {
 			n = *old
 			n.Def = def
+			if n.ReasonBy == byGbatch && n.Reason == reasonLeft {
+				n.Admin, n.Reason, n.ReasonBy, n.ReasonAt = model.NodeUp, "", "", 0
+			}
 		}
 		s.nodes.Set(def.Name, &n)
 	}
 	for _, name := range s.nodes.Keys() {
 		n, ok := s.nodes.Get(name)
-		if !ok || defined[name] {
+		if !ok || s.defs[name] != nil {
 			continue
 		}
 		if len(n.Jobs) == 0 {
@@ -37,11 +41,37 @@ func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 			continue
 		}
 		gone := *n
-		gone.Admin, gone.Reason, gone.ReasonBy, gone.ReasonAt = model.NodeDrain, "not in the configuration any more", "gbatch", at
+		gone.Admin, gone.Reason, gone.ReasonBy, gone.ReasonAt = model.NodeDrain, reasonLeft, byGbatch, at
 		s.nodes.Set(name, &gone)
 	}
 	s.plan()
 	return Result{Changed: true}
+}
+
+// setConfig takes a configuration and what is found by name in it.
+func (s *State) setConfig(cfg *model.Config) {
+	s.cfg = cfg
+	s.parts = make(map[string]*model.Partition, len(cfg.Partitions))
+	for _, p := range cfg.Partitions {
+		s.parts[p.Name] = p
+	}
+	s.defs = make(map[string]*model.NodeDef, len(cfg.Nodes))
+	for _, def := range cfg.Nodes {
+		s.defs[def.Name] = def
+	}
+}
+
+// comesBack reports whether a node that registers without a problem takes jobs again by itself: where only gbatch had
+// reasons against it and those are gone, and where ReturnToService says so.
+func (s *State) comesBack(n *model.Node) bool {
+	rts := s.cfg.Params.ReturnToService
+	switch {
+	case n.Admin == model.NodeUp:
+		return n.ReasonBy == byGbatch
+	case n.Admin == model.NodeDown:
+		return rts >= 2 || rts == 1 && n.ReasonBy == byGbatch && n.Reason == reasonSilent
+	}
+	return n.ReasonBy == byGbatch && n.Problem != "" && n.Reason == n.Problem
 }
 
 // applyJoin registers a node's daemon. Attempts that had started there and that it doesn't know any more are lost.
@@ -50,43 +80,58 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 	if !ok {
 		return Result{Refusal: NoSuchNode}
 	}
-	rebooted := old.BootID != "" && old.BootID != c.BootID
+	rebooted := old.BootID != "" && c.BootID != "" && old.BootID != c.BootID
 	n := *old
 	n.Link, n.LinkAt = model.LinkUp, at
 	n.BootID, n.BootAt, n.UpSince = c.BootID, c.BootAt, c.UpSince
 	n.Version, n.OS, n.Arch = c.Version, c.OS, c.Arch
 	switch {
 	case c.Problem != "":
-		n.Admin, n.Reason, n.ReasonBy, n.ReasonAt = model.NodeDrain, c.Problem, "gbatch", at
-	case n.Admin == model.NodeDown && n.ReasonBy == "gbatch" && s.cfg.Params.ReturnToService > 0:
-		n.Admin, n.Reason, n.ReasonBy, n.ReasonAt = model.NodeUp, "", "", 0
+		if n.Admin == model.NodeUp || n.ReasonBy == byGbatch && n.Reason != c.Problem {
+			n.Admin, n.Reason, n.ReasonBy, n.ReasonAt = max(n.Admin, model.NodeDrain), c.Problem, byGbatch, at
+		}
+		n.Problem = c.Problem
+	case s.comesBack(&n):
+		n.Admin, n.Reason, n.ReasonBy, n.ReasonAt, n.Problem = model.NodeUp, "", "", 0, ""
+	default:
+		n.Problem = ""
 	}
 	s.nodes.Set(c.Node, &n)
 	for _, id := range slices.Clone(n.Jobs) {
 		j, ok := s.jobs.Get(id)
-		if !ok || j.Run == nil {
+		if !ok || !j.State.HasResources() {
 			continue
 		}
 		batch := j.Run.Alloc.Nodes[0].Node == c.Node
 		known := slices.ContainsFunc(c.Known, func(r Report) bool { return r.Job == j.ID && r.Attempt == j.Attempt })
 		switch {
 		case rebooted:
-			s.nodeFailed(j, at)
+			s.nodeFailed(j, c.Node, at)
 		case !batch || known:
 		case j.State == model.Completing && j.Run.Launched == 0: // it was ended before it was launched
 			s.ended(j, at, at, model.Exit{})
 		case j.Run.Launched != 0 && j.State == model.Completing:
 			s.ended(j, at, at, model.Exit{Unknown: true, Text: "the node lost the job's exit status"})
 		case j.Run.Launched != 0:
-			s.nodeFailed(j, at)
+			s.nodeFailed(j, c.Node, at)
 		}
 	}
+	s.wakeAll(at)
 	s.plan()
 	return Result{Changed: true}
 }
 
-// nodeFailed ends a job whose node is gone, or puts it back into the queue. A job that was being cancelled stays so.
-func (s *State) nodeFailed(j *model.Job, at model.Time) {
+// nodeFailed ends a job that has lost a node, or puts it back into the queue. As long as the node that runs its script
+// is there, the script has to be ended first: resources are not given out while somebody may still use them. A job that
+// was being cancelled stays so.
+func (s *State) nodeFailed(j *model.Job, node string, at model.Time) {
+	batch := j.Run.Alloc.Nodes[0].Node
+	if n, ok := s.nodes.Get(batch); ok && batch != node && n.Link == model.LinkUp {
+		if j.State != model.Completing {
+			s.stopRunning(j, at, model.StopNodeFail, 0)
+		}
+		return
+	}
 	exit := model.Exit{Unknown: true, Text: "its node failed"}
 	if j.State == model.Completing {
 		s.ended(j, at, at, exit)
@@ -106,17 +151,21 @@ func (s *State) applyLost(at model.Time, c *Lost) Result {
 		}
 		n := *old
 		n.Link, n.LinkAt = model.LinkLost, at
-		if n.Reason == "" {
-			n.Reason, n.ReasonBy, n.ReasonAt = "Not responding", "gbatch", at
+		if n.Admin == model.NodeUp {
+			n.Reason, n.ReasonBy, n.ReasonAt = reasonSilent, byGbatch, at
+			if s.cfg.Params.ReturnToService == 0 {
+				n.Admin = model.NodeDown // stays so until an operator resumes it
+			}
 		}
 		s.nodes.Set(name, &n)
 		res.Changed = true
 		for _, id := range slices.Clone(n.Jobs) {
-			if j, ok := s.jobs.Get(id); ok && j.Run != nil {
-				s.nodeFailed(j, at)
+			if j, ok := s.jobs.Get(id); ok && j.State.HasResources() {
+				s.nodeFailed(j, name, at)
 			}
 		}
 	}
+	s.wakeAll(at)
 	s.plan()
 	return res
 }
@@ -133,21 +182,23 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 		if !c.Keep {
 			n.Admin = c.Admin
 		}
-		if n.Admin == model.NodeUp {
-			n.Reason, n.ReasonBy, n.ReasonAt = "", "", 0
-		} else if c.Reason != "" {
+		switch {
+		case c.Reason != "":
 			n.Reason, n.ReasonBy, n.ReasonAt = c.Reason, c.By, at
+		case !c.Keep && n.Admin == model.NodeUp:
+			n.Reason, n.ReasonBy, n.ReasonAt = "", "", 0
 		}
 		s.nodes.Set(name, &n)
 		res.Changed = true
 		if n.Admin == model.NodeDown && old.Admin != model.NodeDown {
 			for _, id := range slices.Clone(n.Jobs) {
-				if j, ok := s.jobs.Get(id); ok && j.Run != nil && j.State != model.Completing {
+				if j, ok := s.jobs.Get(id); ok && j.State.HasResources() && j.State != model.Completing {
 					s.stopRunning(j, at, model.StopNodeFail, 0)
 				}
 			}
 		}
 	}
+	s.wakeAll(at)
 	s.plan()
 	return res
 }

@@ -8,18 +8,14 @@ import "gbatch/internal/model"
 
 // record queues j's present record for accounting.
 func (s *State) record(j *model.Job) {
-	if old, ok := s.outSeq.Get(j.ID); ok {
-		s.outbox.Delete(old)
+	if seq, ok := s.outSeq.Get(j.ID); ok {
+		if old, ok := s.outbox.Get(seq); ok && old.Attempt == j.Attempt {
+			s.outbox.Delete(seq)
+		}
 	}
 	s.outbox.Set(s.nextSeq, j)
 	s.outSeq.Set(j.ID, s.nextSeq)
 	s.nextSeq++
-}
-
-// recordKept queues the last record of an attempt that will not be the job's last: the next attempt's don't replace it.
-func (s *State) recordKept(j *model.Job) {
-	s.record(j)
-	s.outSeq.Delete(j.ID)
 }
 
 func (s *State) applyTrim(c *Trim) Result {

@@ -12,37 +12,51 @@ func (s *State) applyReports(at model.Time, c *Reports) Result {
 		if !ok || j.Attempt != r.Attempt || j.Run == nil || !j.State.HasResources() {
 			continue
 		}
-		res.Changed = true
+		changed := true
 		switch r.Kind {
 		case Started:
-			s.started(j, r)
+			changed = s.started(j, at, r)
 		case Ended:
 			s.ended(j, at, r.At, r.Exit)
 		case LaunchFailed:
-			s.launchFailed(j, at, r)
+			changed = s.launchFailed(j, at, r)
+		default:
+			changed = false
 		}
+		res.Changed = res.Changed || changed
 	}
+	s.wakeAll(at)
 	s.plan()
 	return res
 }
 
-func (s *State) started(j *model.Job, r *Report) {
-	n, run := *j, *j.Run
-	run.Launched = r.At
-	n.Run = &run
-	if next, ok := model.Next(j.State, model.EvStarted); ok {
-		n.State = next
+// started notes that the script runs. A second report of it changes nothing.
+func (s *State) started(j *model.Job, at model.Time, r *Report) bool {
+	next, ok := model.Next(j.State, model.EvStarted)
+	if !ok && (j.State != model.Completing || j.Run.Launched != 0) {
+		return false
 	}
+	n, run := *j, *j.Run
+	run.Launched = plausible(r.At, run.Start, at)
+	n.Run, n.State = &run, next
 	s.put(&n)
 	s.record(&n)
-	s.wake(&n, r.At)
+	s.wake(&n)
+	return true
+}
+
+// plausible gives a moment that a node reported, or now where it can't be: clocks differ between hosts, and a job
+// neither starts nor ends in the future or before it was given its resources.
+func plausible(when, start, now model.Time) model.Time {
+	if when == 0 || when > now || when < start {
+		return now
+	}
+	return when
 }
 
 // ended frees the job's resources, decides what it became and queues its accounting record, in this one step.
 func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
-	if when == 0 || when > at || when < j.Run.Start {
-		when = at // clocks differ between hosts: a job neither ends in the future nor before it began
-	}
+	when = plausible(when, j.Run.Start, at)
 	state, reason := exit.State()
 	uid := uint32(0)
 	requeue, hold := false, model.NotHeld
@@ -76,7 +90,7 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 	s.release(j, at)
 	s.charge(&n)
 	if requeue {
-		s.recordKept(&n)
+		s.record(&n)
 		s.countArray(n.ArrayID, func(a *Array) { a.Active--; a.Waiting++ })
 		s.requeued(&n, at, hold)
 		return
@@ -87,7 +101,7 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 		a.Active--
 		s.arrayDone(a, &n, 1)
 	})
-	s.wake(&n, at)
+	s.wake(&n)
 }
 
 func (s *State) arrayDone(a *Array, j *model.Job, tasks int32) {
@@ -125,21 +139,25 @@ func (s *State) requeued(j *model.Job, at model.Time, hold model.HoldKind) {
 	s.record(&n)
 }
 
-func (s *State) launchFailed(j *model.Job, at model.Time, r *Report) {
-	if j.State == model.Completing {
+// launchFailed puts a job that its node could not start back into the queue, held, with what the node said.
+func (s *State) launchFailed(j *model.Job, at model.Time, r *Report) bool {
+	next, ok := model.Next(j.State, model.EvLaunchFailed)
+	switch {
+	case !ok:
+		return false
+	case next != model.Pending:
 		s.ended(j, at, r.At, model.Exit{Text: r.Text})
-		return
+		return true
 	}
-	n := *j
-	n.Why = r.Text
-	s.finish(&n, at, at, model.Failed, model.ReasonSystemFailure, model.Exit{Code: 1, Text: r.Text}, 0, true, model.HeldByAdmin)
-	back, ok := s.jobs.Get(j.ID)
-	if !ok {
-		return
+	exit := model.Exit{Code: 1, Text: r.Text}
+	s.finish(j, at, at, model.Failed, model.ReasonSystemFailure, exit, 0, true, model.HeldByAdmin)
+	if back, ok := s.jobs.Get(j.ID); ok {
+		held := *back
+		held.Reason, held.Why = model.ReasonLaunchFailedRequeued, r.Text
+		s.put(&held)
+		s.record(&held)
 	}
-	held := *back
-	held.Reason, held.Why = model.ReasonLaunchFailedRequeued, r.Text
-	s.put(&held)
+	return true
 }
 
 // charge adds an ended attempt to its user's usage.

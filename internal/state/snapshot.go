@@ -132,12 +132,10 @@ func (s *State) Restore(r io.Reader) error {
 	}
 	n.gen, n.nextID, n.nextReq, n.nextSeq = head.Gen, head.NextID, head.NextReq, head.NextSeq
 	n.instance = head.Instance
-	if head.Config != nil {
-		n.cfg = head.Config
+	if err := validConfig(head.Config); err != nil {
+		return fmt.Errorf("read snapshot: %w", err)
 	}
-	for _, p := range n.cfg.Partitions {
-		n.parts[p.Name] = p
-	}
+	n.setConfig(head.Config)
 	specs := map[uint32]*model.Spec{}
 	unpack := func(sj *snapJob) (*model.Job, error) {
 		j := sj.Job
@@ -150,7 +148,7 @@ func (s *State) Restore(r io.Reader) error {
 		} else if j.Spec = specs[sj.Spec]; j.Spec == nil {
 			return nil, fmt.Errorf("job %d refers to specification %d, which is missing", j.ID, sj.Spec)
 		}
-		return j, nil
+		return j, validJob(j)
 	}
 	steps := []struct {
 		count uint64
@@ -168,6 +166,9 @@ func (s *State) Restore(r io.Reader) error {
 			x := new(model.Blob)
 			if err := x.DecodeMsgpack(d); err != nil {
 				return err
+			}
+			if x.Key == "" {
+				return fmt.Errorf("content without a key")
 			}
 			n.blobs.Set(x.Key, x)
 			return nil
@@ -240,7 +241,15 @@ func (s *State) Restore(r io.Reader) error {
 			}
 		}
 	}
+	if _, err := d.PeekCode(); err != io.EOF {
+		return fmt.Errorf("read snapshot: bytes are left after its end (%v)", err)
+	}
 	n.reindex()
+	for _, check := range []func() error{n.checkNodes, n.checkJobs, n.checkLogs} {
+		if err := check(); err != nil {
+			return fmt.Errorf("read snapshot: its facts contradict each other: %w", err)
+		}
+	}
 	*s = *n
 	return nil
 }

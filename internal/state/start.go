@@ -23,6 +23,7 @@ func (s *State) applyStarts(at model.Time, c *Starts) Result {
 		n.Reason, n.Why = r.Reason, r.Why
 		s.put(&n)
 	}
+	s.wakeAll(at)
 	s.plan()
 	return res
 }
@@ -44,7 +45,12 @@ func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
 			return NotFits
 		}
 	}
-	if r := s.fits(st.Alloc); r != OK {
+	part, ok := s.parts[st.Partition]
+	if !ok || part.State == model.PartDown || part.State == model.PartInactive || !slices.Contains(j.Spec.Partitions, st.Partition) {
+		return NotFits // the configuration or the job has changed since the plan was made
+	}
+	alone := j.Spec.Exclusive || part.Exclusive()
+	if r := s.fits(st.Alloc, alone); r != OK {
 		return r
 	}
 	var el *model.Job
@@ -57,30 +63,44 @@ func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
 	el.State, _ = model.Next(model.Pending, model.EvAllocate)
 	el.Reason, el.Why, el.End = model.ReasonNone, "", nil
 	el.Run = &model.Run{Partition: s.intern(st.Partition), Alloc: st.Alloc, Start: at, LimitS: st.LimitS, Epoch: epoch}
-	s.take(el, at)
+	s.take(el, alone, at)
 	s.put(el)
 	s.record(el)
-	s.countArray(el.ArrayID, func(a *Array) { a.Waiting--; a.Active++ })
+	s.countArray(el.ArrayID, func(a *Array) {
+		a.Waiting--
+		a.Active++
+		if a.Waiting == 0 {
+			s.wake(el) // for --dependency=after the whole array has started
+		}
+	})
 	return OK
 }
 
-// fits checks that an allocation is free on usable nodes.
-func (s *State) fits(a *model.Alloc) Refusal {
+// fits checks that an allocation is free on usable nodes; alone says that nobody else may be on them.
+func (s *State) fits(a *model.Alloc, alone bool) Refusal {
+	seen := make(map[string]bool, len(a.Nodes))
 	for i := range a.Nodes {
 		na := &a.Nodes[i]
 		n, ok := s.nodes.Get(na.Node)
-		if !ok {
+		switch {
+		case !ok:
 			return NoSuchNode
-		}
-		if !n.Usable() || n.Exclusive != 0 || na.CPUs.Max() >= int(n.Def.CPUs) || na.CPUs.Overlaps(n.UsedCPUs) {
+		case seen[na.Node], !n.Usable(), n.Exclusive != 0, alone && len(n.Jobs) > 0:
+			return NotFits
+		case na.CPUs.Empty(), na.CPUs.Max() >= int(n.Def.CPUs), na.CPUs.Overlaps(n.UsedCPUs), na.MemMiB < 0:
+			return NotFits
+		case s.cfg.Params.MemConsumed && n.UsedMem+na.MemMiB > n.Def.MemMiB:
 			return NotFits
 		}
-		if s.cfg.Params.MemConsumed && n.UsedMem+na.MemMiB > n.Def.MemMiB {
-			return NotFits
-		}
-		for _, g := range na.Gres {
+		seen[na.Node] = true
+		for k, g := range na.Gres {
 			if g.Index.Overlaps(n.Used(g.Name)) || !hasGres(n.Def, g) {
 				return NotFits
+			}
+			for _, other := range na.Gres[:k] {
+				if other.Name == g.Name && other.Index.Overlaps(g.Index) {
+					return NotFits
+				}
 			}
 		}
 	}
@@ -97,8 +117,8 @@ func hasGres(def *model.NodeDef, g model.GresAlloc) bool {
 	return all.Contains(g.Index)
 }
 
-// take books j's allocation on its nodes.
-func (s *State) take(j *model.Job, at model.Time) {
+// take books j's allocation on its nodes; alone keeps everybody else off them.
+func (s *State) take(j *model.Job, alone bool, at model.Time) {
 	for i := range j.Run.Alloc.Nodes {
 		na := &j.Run.Alloc.Nodes[i]
 		old, ok := s.nodes.Get(na.Node)
@@ -112,7 +132,7 @@ func (s *State) take(j *model.Job, at model.Time) {
 		n.BusyAt = at
 		k, _ := slices.BinarySearch(n.Jobs, j.ID)
 		n.Jobs = slices.Insert(slices.Clone(n.Jobs), k, j.ID)
-		if j.Spec.Exclusive {
+		if alone {
 			n.Exclusive = j.ID
 		}
 		s.nodes.Set(na.Node, &n)
@@ -125,7 +145,7 @@ func (s *State) release(j *model.Job, at model.Time) {
 		na := &j.Run.Alloc.Nodes[i]
 		old, ok := s.nodes.Get(na.Node)
 		if !ok {
-			continue // the node has left the configuration
+			continue // the node is gone
 		}
 		k, found := slices.BinarySearch(old.Jobs, j.ID)
 		if !found {
@@ -142,6 +162,10 @@ func (s *State) release(j *model.Job, at model.Time) {
 		n.BusyAt = at
 		if n.Exclusive == j.ID {
 			n.Exclusive = 0
+		}
+		if _, defined := s.defs[na.Node]; !defined && len(n.Jobs) == 0 {
+			s.nodes.Delete(na.Node) // it has left the configuration, and this was its last job
+			continue
 		}
 		s.nodes.Set(na.Node, &n)
 	}

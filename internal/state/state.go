@@ -16,8 +16,10 @@ type State struct {
 	begins   *btree.BTreeG[due] // pending jobs that only wait for their begin time
 	finished *btree.BTreeG[due] // by the moment they ended
 	live     *btree.BTreeG[liveKey]
-	waiters  map[model.JobID][]model.JobID // who waits for a job (or array), ascending
-	strings  map[string]string             // one copy of each account, partition, user, directory
+	waiters  *btree.BTreeG[waitKey] // who waits for a job, an array or one of its tasks
+	strings  map[string]string      // one copy of each account, partition, user, directory
+
+	woken []*model.Job // jobs that started or ended, whose waiters have not been looked at yet: empty between Applies
 }
 
 // facts is what a View shares. All trees are copy-on-write, all values immutable.
@@ -26,6 +28,7 @@ type facts struct {
 	cfg      *model.Config
 	instance uint64                      // tells this history of job numbers from one that began again from nothing
 	parts    map[string]*model.Partition // by name; replaced whole with cfg
+	defs     map[string]*model.NodeDef   // by name; replaced whole with cfg
 	nextID   model.JobID
 	jobs     *btree.Map[model.JobID, *model.Job]
 	nodes    *btree.Map[string, *model.Node]
@@ -33,6 +36,7 @@ type facts struct {
 	usage    *btree.Map[string, *Usage]
 	arrays   *btree.Map[model.JobID, *Array]
 	elems    *btree.Map[uint64, model.JobID] // array<<32|task -> the task's own job
+	groups   *btree.Map[uint64, model.JobID] // array<<32|job -> several tasks with a record apart from the array's own
 	ready    *btree.Map[string, *queue]      // by partition: what may start now if there is room
 
 	moving *btree.Map[model.JobID, model.JobState] // jobs of which a node still has to be told something: CONFIGURING, COMPLETING
@@ -96,19 +100,39 @@ func dueLess(a, b due) bool {
 	return a.id < b.id
 }
 
-// liveKey orders unfinished jobs by user and name, for singleton dependencies.
+// liveKey orders unfinished jobs by user and name, then as they were submitted, for singleton dependencies.
 type liveKey struct {
 	uid  uint32
 	name string
+	root model.JobID // the array's number for its tasks
 	id   model.JobID
 }
 
 func liveLess(a, b liveKey) bool {
-	if a.uid != b.uid {
+	switch {
+	case a.uid != b.uid:
 		return a.uid < b.uid
-	}
-	if a.name != b.name {
+	case a.name != b.name:
 		return a.name < b.name
+	case a.root != b.root:
+		return a.root < b.root
+	}
+	return a.id < b.id
+}
+
+// waitKey says that job id waits for target or, with task, for one task of it.
+type waitKey struct {
+	target model.JobID
+	task   int32
+	id     model.JobID
+}
+
+func waitLess(a, b waitKey) bool {
+	switch {
+	case a.target != b.target:
+		return a.target < b.target
+	case a.task != b.task:
+		return a.task < b.task
 	}
 	return a.id < b.id
 }
@@ -138,6 +162,8 @@ const (
 	FirstJobID = 1
 	// MaxDeps bounds the dependencies of one job.
 	MaxDeps = 1024
+	// MaxJobID is the last number that is given out; the room above is for the tasks of arrays that already wait.
+	MaxJobID = 1<<32 - 1<<24
 )
 
 var noLocks = btree.Options{NoLocks: true}
@@ -146,10 +172,10 @@ var noLocks = btree.Options{NoLocks: true}
 func New() *State {
 	s := &State{}
 	s.facts = facts{
-		cfg: &model.Config{}, parts: map[string]*model.Partition{}, nextID: FirstJobID, nextSeq: 1, nextReq: 1,
+		cfg: &model.Config{}, parts: map[string]*model.Partition{}, defs: map[string]*model.NodeDef{}, nextID: FirstJobID, nextSeq: 1, nextReq: 1,
 		jobs: new(btree.Map[model.JobID, *model.Job]), nodes: new(btree.Map[string, *model.Node]),
 		blobs: new(btree.Map[string, *model.Blob]), usage: new(btree.Map[string, *Usage]),
-		arrays: new(btree.Map[model.JobID, *Array]), elems: new(btree.Map[uint64, model.JobID]),
+		arrays: new(btree.Map[model.JobID, *Array]), elems: new(btree.Map[uint64, model.JobID]), groups: new(btree.Map[uint64, model.JobID]),
 		moving: new(btree.Map[model.JobID, model.JobState]),
 		ready:  new(btree.Map[string, *queue]), requests: new(btree.Map[string, request]),
 		reqQueue: new(btree.Map[uint64, string]), outbox: new(btree.Map[uint64, *model.Job]),
@@ -165,11 +191,13 @@ func (s *State) reset() {
 	s.begins = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.finished = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.live = btree.NewBTreeGOptions(liveLess, noLocks)
-	s.waiters = map[model.JobID][]model.JobID{}
+	s.waiters = btree.NewBTreeGOptions(waitLess, noLocks)
 	s.strings = map[string]string{}
 }
 
 func elemKey(array model.JobID, task int32) uint64 { return uint64(array)<<32 | uint64(uint32(task)) }
+
+func groupKey(array, id model.JobID) uint64 { return uint64(array)<<32 | uint64(id) }
 
 // Refusal is why a command changed nothing (for one target, or at all). ctld turns it into a sentence.
 type Refusal uint8
@@ -188,6 +216,18 @@ const (
 	StillEnding
 	CannotRequeue
 )
+
+var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: "already done", NotPending: "not pending",
+	BadDependency: "bad dependency", ContentMissing: "content missing", TooManyJobs: "too many jobs", NoSuchNode: "no such node",
+	NotFits: "does not fit", StillEnding: "still ending", CannotRequeue: "cannot be requeued"}
+
+// String gives the refusal in a few words, for logs.
+func (r Refusal) String() string {
+	if int(r) >= len(refusalNames) {
+		return "unknown"
+	}
+	return refusalNames[r]
+}
 
 // Result is what Apply gives: Job for Submit, one Refusal per target or start, in order.
 type Result struct {

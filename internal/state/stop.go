@@ -1,6 +1,10 @@
 package state
 
-import "gbatch/internal/model"
+import (
+	"github.com/tidwall/btree"
+
+	"gbatch/internal/model"
+)
 
 // applyStop ends or requeues jobs. A job with resources becomes COMPLETING; what it becomes then stands in Run.Stop.
 func (s *State) applyStop(at model.Time, c *Stop) Result {
@@ -8,64 +12,72 @@ func (s *State) applyStop(at model.Time, c *Stop) Result {
 	for i := range c.Targets {
 		res.Each[i] = s.stopTarget(at, c, &c.Targets[i])
 		res.Changed = res.Changed || res.Each[i] == OK
+		s.wakeAll(at)
 	}
 	s.plan()
 	return res
 }
 
-// expand turns a target into job records, splitting tasks off their array where needed.
-func (s *State) expand(t *Target) []*model.Job {
+// expand turns a target into the numbers of job records. Where a target names some of the waiting tasks of a record,
+// those leave it, if split allows; otherwise they count as the record that they stand on.
+func (s *State) expand(t *Target, split bool) []model.JobID {
 	if t.Task == model.NoTask && len(t.Tasks) == 0 {
 		return s.wholeJob(t.Job)
+	}
+	a, ok := s.arrays.Get(t.Job)
+	if !ok {
+		return nil
 	}
 	tasks := t.Tasks
 	if len(tasks) == 0 {
 		tasks = model.TaskSet{{Lo: t.Task, Hi: t.Task, Step: 1}}
 	}
-	var out []*model.Job
-	var waiting model.TaskSet
-	owner, ok := s.jobs.Get(t.Job)
+	var out []model.JobID
+	var sharers []*model.Job            // records of several tasks, in order of appearance
+	wanted := map[model.JobID][]int32{} // the wanted tasks of each
 	tasks.Each(func(task int32) bool {
-		if id, ok := s.elems.Get(elemKey(t.Job, task)); ok {
-			if el, ok := s.jobs.Get(id); ok {
-				out = append(out, el)
+		j := s.taskRecord(t.Job, task)
+		switch {
+		case j == nil:
+		case !j.IsArray():
+			out = append(out, j.ID)
+		default:
+			if wanted[j.ID] == nil {
+				sharers = append(sharers, j)
 			}
-			return true
+			wanted[j.ID] = append(wanted[j.ID], task)
 		}
-		if ok && owner.Tasks.Has(task) {
-			if n := len(waiting); n > 0 && waiting[n-1].Hi+1 == task {
-				waiting[n-1].Hi = task
-			} else {
-				waiting = append(waiting, model.Range{Lo: task, Hi: task, Step: 1})
-			}
-		}
-		return true
+		return task < a.Max
 	})
-	if len(waiting) > 0 {
-		if waiting.Count() == owner.Tasks.Count() {
-			return append(out, owner)
+	for _, j := range sharers {
+		if !split || j.State != model.Pending || len(wanted[j.ID]) == j.Tasks.Count() {
+			out = append(out, j.ID)
+			continue
 		}
-		el := s.split(owner, waiting)
-		s.put(el)
-		out = append(out, el)
+		group := s.split(j, model.TaskSetOf(wanted[j.ID]))
+		s.put(group)
+		s.record(group)
+		out = append(out, group.ID)
 	}
 	return out
 }
 
 // wholeJob gives a job's record or, for an array, its own and those of all its tasks.
-func (s *State) wholeJob(id model.JobID) []*model.Job {
-	var out []*model.Job
-	j, ok := s.jobs.Get(id)
-	if ok {
-		out = append(out, j)
+func (s *State) wholeJob(id model.JobID) []model.JobID {
+	var out []model.JobID
+	if _, ok := s.jobs.Get(id); ok {
+		out = append(out, id)
 	}
-	if _, isArray := s.arrays.Get(id); isArray && (!ok || j.ArrayID == id) {
-		s.elems.Ascend(elemKey(id, 0), func(k uint64, el model.JobID) bool {
+	if _, isArray := s.arrays.Get(id); !isArray {
+		return out
+	}
+	for _, tree := range []*btree.Map[uint64, model.JobID]{s.elems, s.groups} {
+		tree.Ascend(elemKey(id, 0), func(k uint64, el model.JobID) bool {
 			if model.JobID(k>>32) != id {
 				return false
 			}
-			if t, ok := s.jobs.Get(el); ok && el != id {
-				out = append(out, t)
+			if el != id {
+				out = append(out, el)
 			}
 			return true
 		})
@@ -74,12 +86,16 @@ func (s *State) wholeJob(id model.JobID) []*model.Job {
 }
 
 func (s *State) stopTarget(at model.Time, c *Stop, t *Target) Refusal {
-	jobs := s.expand(t)
-	if len(jobs) == 0 {
+	ids := s.expand(t, c.Event == model.EvCancel)
+	if len(ids) == 0 {
 		return NoSuchJob
 	}
 	worst, good := OK, false
-	for _, j := range jobs {
+	for _, id := range ids {
+		j, ok := s.jobs.Get(id)
+		if !ok {
+			continue
+		}
 		if r := s.stopJob(at, c, j); r == OK {
 			good = true
 		} else {
@@ -94,18 +110,19 @@ func (s *State) stopTarget(at model.Time, c *Stop, t *Target) Refusal {
 
 func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 	next, ok := model.Next(j.State, c.Event)
-	if !ok {
-		switch {
-		case j.State.Finished():
-			return AlreadyDone
-		case j.State == model.Completing:
-			return StillEnding
-		}
-		return NotPending
-	}
 	switch {
-	case c.Event == model.EvRequeue && j.State.Finished():
-		if j.State == model.Cancelled && j.Run == nil {
+	case c.Event != model.EvCancel && c.Event != model.EvRequeue && c.Event != model.EvPreempt:
+		return NotPending // the other events are not for commands
+	case !ok && j.State.Finished():
+		return AlreadyDone
+	case !ok && j.State == model.Completing:
+		return StillEnding
+	case !ok:
+		return CannotRequeue // nor preempt: it waits in the queue as it is
+	case j.State == model.Completing && !comesBack(j):
+		return StillEnding // a repeated cancel must not grant another KillWait, nor hide why the job really ends
+	case next == model.Pending:
+		if j.Run == nil {
 			return CannotRequeue // it was cancelled before it ran
 		}
 		s.countArray(j.ArrayID, func(a *Array) {
@@ -121,7 +138,7 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 		}
 		s.requeued(j, at, hold)
 	case next == model.Cancelled:
-		s.cancelPending(j, at, c.UID)
+		s.cancelPending(j, at, c.UID, model.ReasonNone)
 	case next == model.Completing:
 		cause := model.StopCancel
 		switch {
@@ -137,17 +154,30 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 	return OK
 }
 
+// comesBack reports whether a COMPLETING job goes back to the queue once it has ended.
+func comesBack(j *model.Job) bool {
+	switch j.Run.Stop {
+	case model.StopRequeue, model.StopRequeueHold:
+		return true
+	case model.StopPreempt, model.StopNodeFail:
+		return j.Spec.Requeue
+	}
+	return false
+}
+
 func (s *State) stopRunning(j *model.Job, at model.Time, cause model.StopCause, uid uint32) {
 	n, run := *j, *j.Run
 	run.Stop, run.StopAt, run.StopUID = cause, at, uid
 	n.Run, n.State = &run, model.Completing
 	s.put(&n)
+	if j.State == model.Configuring {
+		s.wake(&n) // for --dependency=after it counts as started
+	}
 }
 
-func (s *State) cancelPending(j *model.Job, at model.Time, uid uint32) {
+func (s *State) cancelPending(j *model.Job, at model.Time, uid uint32, reason model.Reason) {
 	n := *j
-	n.State, n.Reason, n.Why = model.Cancelled, model.ReasonNone, ""
-	n.Deps, n.Eligible = nil, j.Eligible
+	n.State, n.Reason, n.Why, n.Deps = model.Cancelled, reason, "", nil
 	n.End = &model.End{At: at, UID: uid}
 	s.put(&n)
 	s.record(&n)
@@ -159,83 +189,5 @@ func (s *State) cancelPending(j *model.Job, at model.Time, uid uint32) {
 		a.Waiting -= tasks
 		s.arrayDone(a, &n, tasks)
 	})
-	s.wake(&n, at)
-}
-
-// applyEdit changes jobs that are pending and, for time limits, jobs that run.
-func (s *State) applyEdit(at model.Time, c *Edit) Result {
-	res := Result{Each: make([]Refusal, len(c.Targets))}
-	for i := range c.Targets {
-		jobs := s.expand(&c.Targets[i])
-		res.Each[i] = NoSuchJob
-		for _, j := range jobs {
-			r := s.edit(at, c, j)
-			if res.Each[i] != OK {
-				res.Each[i] = r
-			}
-			res.Changed = res.Changed || r == OK
-		}
-	}
-	s.plan()
-	return res
-}
-
-func (s *State) edit(at model.Time, c *Edit, j *model.Job) Refusal {
-	n := *j
-	rejudge := false
-	for _, f := range c.Set {
-		if f != SetLimit && f != SetThrottle && f != SetAdminComment && j.State != model.Pending {
-			if j.State.Finished() {
-				return AlreadyDone
-			}
-			return NotPending
-		}
-		switch f {
-		case SetHold:
-			n.Hold = c.Hold
-			rejudge = true
-		case SetPriority:
-			n.Priority = c.Priority
-		case SetBegin:
-			n.Begin, n.Eligible = c.Begin, 0
-			rejudge = true
-		case SetLimit:
-			if j.State.Finished() {
-				return AlreadyDone
-			}
-			if j.Run != nil {
-				run := *j.Run
-				run.LimitS = c.LimitS
-				n.Run = &run
-			}
-			sp := *n.Spec
-			sp.LimitS = c.LimitS
-			n.Spec = &sp
-		case SetThrottle:
-			n.Throttle = c.Throttle
-		case SetDeps:
-			n.Deps = append([]model.Dep(nil), c.Deps...)
-			sp := *n.Spec
-			if c.Spec != nil {
-				sp.DepText, sp.DepAny = c.Spec.DepText, c.Spec.DepAny
-			}
-			n.Spec = &sp
-			rejudge = true
-		case SetSpec:
-			if c.Spec != nil {
-				sp := *c.Spec
-				sp.Script, sp.Env = n.Spec.Script, n.Spec.Env
-				s.internSpec(&sp)
-				n.Spec = &sp
-			}
-		case SetAdminComment:
-			n.Comment = c.Comment
-		}
-	}
-	if rejudge {
-		s.judge(&n, at)
-	}
-	s.put(&n)
-	s.record(&n)
-	return OK
+	s.wake(&n)
 }

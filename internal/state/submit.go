@@ -1,14 +1,19 @@
 package state
 
-import "gbatch/internal/model"
+import (
+	"slices"
+
+	"gbatch/internal/model"
+)
 
 func (s *State) applySubmit(at model.Time, c *Submit) Result {
+	s.forgetRequests(at, requestsPerSubmit)
 	if c.RequestID != "" {
 		if old, ok := s.requests.Get(c.RequestID); ok {
 			return Result{Job: old.Job}
 		}
 	}
-	if max := int(s.cfg.Params.MaxJobs); max > 0 && s.jobs.Len() >= max {
+	if max := int(s.cfg.Params.MaxJobs); max > 0 && s.jobs.Len() >= max || s.nextID > MaxJobID {
 		return Result{Refusal: TooManyJobs}
 	}
 	spec := c.Spec
@@ -16,46 +21,45 @@ func (s *State) applySubmit(at model.Time, c *Submit) Result {
 		return Result{Refusal: BadDependency}
 	}
 	for _, d := range spec.Deps {
-		if d.Job != 0 && !s.exists(d.Job, d.Task) {
+		if d.Kind != model.DepSingleton && !s.exists(d.Job, d.Task) {
 			return Result{Refusal: BadDependency}
 		}
 	}
-	if !s.keepBlob(c.Script) {
+	if !s.keepBlob(&c.Script) {
 		return Result{Refusal: ContentMissing}
 	}
-	if !s.keepBlob(c.Env) {
+	if !s.keepBlob(&c.Env) {
 		s.dropBlob(c.Script.Key)
 		return Result{Refusal: ContentMissing}
 	}
+	spec.Script, spec.Env = c.Script.Key, c.Env.Key
 	s.internSpec(spec)
 	j := &model.Job{ID: s.nextID, Task: model.NoTask, Spec: spec, State: model.Pending, Hold: c.Hold,
 		Priority: c.Priority, Submit: at, Begin: spec.Begin, Attempt: 1, Deps: spec.Deps}
 	s.nextID++
 	if len(spec.Tasklist) > 0 {
 		j.ArrayID, j.Tasks, j.Throttle = j.ID, spec.Tasklist, spec.Throttle
-		first := spec.Tasklist[0]
 		n := int32(spec.Tasklist.Count())
 		s.arrays.Set(j.ID, &Array{ID: j.ID, Total: n, Waiting: n, Min: spec.Tasklist.Min(), Max: spec.Tasklist.Max(),
-			Step: first.Step})
+			Step: spec.Tasklist[0].Step})
 	}
-	s.judge(j, at)
-	s.put(j)
-	s.record(j)
-	s.splitCorresponding(j.ID, at)
 	if c.RequestID != "" {
 		s.requests.Set(c.RequestID, request{j.ID, at, s.nextReq})
 		s.reqQueue.Set(s.nextReq, c.RequestID)
 		s.nextReq++
 	}
+	s.settle(j, at)
+	s.wakeAll(at)
 	s.plan()
 	return Result{Job: j.ID, Changed: true}
 }
 
+// internSpec makes sp share the strings that many jobs have. sp is not published yet.
 func (s *State) internSpec(sp *model.Spec) {
-	for _, p := range []*string{&sp.User, &sp.Group, &sp.Account, &sp.QOS, &sp.WorkDir, &sp.StdIn, &sp.Host, &sp.Script,
-		&sp.Env, &sp.Features} {
+	for _, p := range []*string{&sp.User, &sp.Group, &sp.Account, &sp.QOS, &sp.WorkDir, &sp.StdIn, &sp.Host, &sp.Features} {
 		*p = s.intern(*p)
 	}
+	sp.Script, sp.Env = s.blobKey(sp.Script), s.blobKey(sp.Env)
 	for i := range sp.Partitions {
 		sp.Partitions[i] = s.intern(sp.Partitions[i])
 	}
@@ -64,35 +68,75 @@ func (s *State) internSpec(sp *model.Spec) {
 	}
 }
 
+// requestsPerSubmit is how many outdated RequestIDs a submission clears away: more than it adds, so that they do not
+// pile up however seldom a Tick comes.
+const requestsPerSubmit = 2
+
+// forgetRequests drops up to limit RequestIDs that are older than requestAgeS.
+func (s *State) forgetRequests(at model.Time, limit int) {
+	for range limit {
+		seq, id, ok := s.reqQueue.Min()
+		if !ok {
+			return
+		}
+		if r, ok := s.requests.Get(id); ok && r.At.Add(requestAgeS) > at {
+			return
+		}
+		s.reqQueue.Delete(seq)
+		s.requests.Delete(id)
+	}
+}
+
 // judge sets what follows from a pending job's holds, dependencies and begin time: Deps (fulfilled ones go), Eligible
 // and Reason. j is not published yet.
 func (s *State) judge(j *model.Job, at model.Time) {
 	j.Deps = s.openDeps(j, j.Deps, at)
 	ready := false
+	reason := model.ReasonNone
 	switch {
 	case j.Hold == model.HeldByAdmin:
-		j.Reason = model.ReasonJobHeldAdmin
+		reason = model.ReasonJobHeldAdmin
 	case j.Hold == model.HeldByUser:
-		j.Reason = model.ReasonJobHeldUser
+		reason = model.ReasonJobHeldUser
 	case neverSatisfied(j):
-		j.Reason = model.ReasonDependencyNeverSatisfied
+		reason = model.ReasonDependencyNeverSatisfied
 	case len(j.Deps) > 0:
-		j.Reason = model.ReasonDependency
+		reason = model.ReasonDependency
 	case j.Begin > at:
-		j.Reason = model.ReasonBeginTime
+		reason = model.ReasonBeginTime
 	default:
 		ready = true
 	}
 	switch {
-	case !ready:
-		j.Eligible, j.Why = 0, ""
-	case j.Eligible == 0:
-		j.Eligible, j.Reason, j.Why = at, model.ReasonPriority, ""
+	case ready && j.Eligible == 0:
+		j.Eligible, j.Reason, j.Why = max(at, 1), model.ReasonPriority, ""
+	case ready:
+	case j.Hold == model.HeldByAdmin && j.Reason == model.ReasonLaunchFailedRequeued:
+		j.Eligible = 0 // the reason says more than that an operator must release it
+	default:
+		j.Eligible, j.Reason, j.Why = 0, reason, ""
 	}
 }
 
-// update publishes a changed copy of a pending job after judging it anew.
-func (s *State) update(j *model.Job, at model.Time) {
-	s.judge(j, at)
-	s.put(j)
+// rejudge looks at a pending job again and publishes what has changed of it. A job that can never start and shall not
+// stay (--kill-on-invalid-dep) is cancelled.
+func (s *State) rejudge(id model.JobID, at model.Time) {
+	j, ok := s.jobs.Get(id)
+	if !ok || j.State != model.Pending {
+		return
+	}
+	n := *j
+	s.judge(&n, at)
+	if n.Reason != j.Reason || n.Eligible != j.Eligible || n.Begin != j.Begin || !slices.Equal(n.Deps, j.Deps) {
+		s.put(&n)
+	}
+	s.killNever(id, at)
+}
+
+// killNever cancels a pending job whose dependencies can't be fulfilled any more, if it asked for that.
+func (s *State) killNever(id model.JobID, at model.Time) {
+	j, ok := s.jobs.Get(id)
+	if ok && j.State == model.Pending && j.Spec.KillOnDep && neverSatisfied(j) {
+		s.cancelPending(j, at, j.Spec.UID, model.ReasonDependencyNeverSatisfied)
+	}
 }

@@ -1,6 +1,10 @@
 package state
 
-import "gbatch/internal/model"
+import (
+	"github.com/tidwall/btree"
+
+	"gbatch/internal/model"
+)
 
 // maxPerTick bounds the work of one Tick, for each sort of job. What is left over is due at once again.
 const maxPerTick = 4096
@@ -35,34 +39,26 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 			s.begins.Delete(d)
 			continue
 		}
-		n := *j
-		s.update(&n, at)
+		s.rejudge(j.ID, at)
 		res.Changed = true
 	}
 	age := s.cfg.Params.MinJobAgeS
 	for range limit {
 		d, ok := s.finished.Min()
-		if !ok || d.at.Add(age) > at {
+		if !ok || age == 0 || d.at.Add(age) > at { // MinJobAge=0 keeps every job
 			break
 		}
-		s.finished.Delete(d)
-		if j, ok := s.jobs.Get(d.id); ok {
-			s.remove(j)
-			s.forgetArray(j)
-			res.Changed = true
-		}
-	}
-	for range limit {
-		seq, id, ok := s.reqQueue.Min()
+		j, ok := s.jobs.Get(d.id)
 		if !ok {
-			break
+			s.finished.Delete(d)
+			continue
 		}
-		if r, ok := s.requests.Get(id); ok && r.At.Add(requestAgeS) > at {
-			break
-		}
-		s.reqQueue.Delete(seq)
-		s.requests.Delete(id)
+		s.remove(j)
+		s.forgetArray(j)
+		res.Changed = true
 	}
+	s.forgetRequests(at, limit)
+	s.wakeAll(at)
 	s.plan()
 	return res
 }
@@ -76,15 +72,22 @@ func (s *State) forgetArray(j *model.Job) {
 	if !ok || a.Done < a.Total {
 		return
 	}
-	if _, ok := s.jobs.Get(j.ArrayID); ok {
-		return
-	}
-	left := false
-	s.elems.Ascend(elemKey(j.ArrayID, 0), func(k uint64, _ model.JobID) bool {
-		left = model.JobID(k>>32) == j.ArrayID
-		return false
-	})
-	if !left {
+	if !s.hasRecords(j.ArrayID) {
 		s.arrays.Delete(j.ArrayID)
 	}
+}
+
+// hasRecords reports whether any record of an array is left.
+func (s *State) hasRecords(array model.JobID) bool {
+	if j, ok := s.jobs.Get(array); ok && j.ArrayID == array {
+		return true
+	}
+	left := false
+	for _, tree := range []*btree.Map[uint64, model.JobID]{s.elems, s.groups} {
+		tree.Ascend(elemKey(array, 0), func(k uint64, _ model.JobID) bool {
+			left = left || model.JobID(k>>32) == array
+			return false
+		})
+	}
+	return left
 }

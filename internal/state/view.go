@@ -16,7 +16,7 @@ type View struct {
 func (s *State) View() *View {
 	v := &View{facts: s.facts, queues: make(map[string]*btree.BTreeG[readyKey], s.ready.Len())}
 	v.jobs, v.nodes, v.blobs, v.usage = s.jobs.Copy(), s.nodes.Copy(), s.blobs.Copy(), s.usage.Copy()
-	v.arrays, v.elems, v.outbox = s.arrays.Copy(), s.elems.Copy(), s.outbox.Copy()
+	v.arrays, v.elems, v.groups, v.outbox = s.arrays.Copy(), s.elems.Copy(), s.groups.Copy(), s.outbox.Copy()
 	v.moving = s.moving.Copy()
 	v.requests, v.reqQueue = s.requests.Copy(), s.reqQueue.Copy()
 	s.ready.Scan(func(part string, q *queue) bool {
@@ -60,15 +60,50 @@ func (v *View) Jobs(f func(*model.Job) bool) {
 	v.jobs.Scan(func(_ model.JobID, j *model.Job) bool { return f(j) })
 }
 
-// Tasks calls f for every task of an array that has a record of its own.
+// Tasks calls f for every record of an array beside the array's own: tasks that have one to themselves in order of
+// task, then groups of waiting tasks that were split off (held or cancelled together), in order of ID. The last tasks
+// to leave the array take over its own record, which then is one of these.
 func (v *View) Tasks(array model.JobID, f func(*model.Job) bool) {
-	v.elems.Ascend(elemKey(array, 0), func(k uint64, id model.JobID) bool {
+	more := true
+	for _, tree := range []*btree.Map[uint64, model.JobID]{v.elems, v.groups} {
+		tree.Ascend(elemKey(array, 0), func(k uint64, id model.JobID) bool {
+			if model.JobID(k>>32) != array {
+				return false
+			}
+			if j, ok := v.jobs.Get(id); ok {
+				more = f(j)
+			}
+			return more
+		})
+		if !more {
+			return
+		}
+	}
+}
+
+// TaskRecord gives the record that task stands on, its own or one that it shares with others, or nil.
+func (v *View) TaskRecord(array model.JobID, task int32) *model.Job { return v.taskRecord(array, task) }
+
+// taskRecord gives the record that a task of an array stands on, or nil: its own, the array's, or a group's.
+func (f *facts) taskRecord(array model.JobID, task int32) *model.Job {
+	if id, ok := f.elems.Get(elemKey(array, task)); ok {
+		j, _ := f.jobs.Get(id)
+		return j
+	}
+	if j, ok := f.jobs.Get(array); ok && j.ArrayID == array && j.Tasks.Has(task) {
+		return j
+	}
+	var found *model.Job
+	f.groups.Ascend(groupKey(array, 0), func(k uint64, id model.JobID) bool {
 		if model.JobID(k>>32) != array {
 			return false
 		}
-		j, ok := v.jobs.Get(id)
-		return !ok || f(j)
+		if j, ok := f.jobs.Get(id); ok && j.Tasks.Has(task) {
+			found = j
+		}
+		return found == nil
 	})
+	return found
 }
 
 // Array gives an array's counters, or nil.

@@ -1,0 +1,91 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"gbatch/internal/model"
+)
+
+// What comes from a log or a snapshot is checked for shape once, where it is decoded: everything behind relies on it.
+
+// ErrMalformed is what every error about a command's or a record's shape wraps.
+var ErrMalformed = errors.New("malformed")
+
+func malformed(format string, a ...any) error {
+	return fmt.Errorf("%w: %s", ErrMalformed, fmt.Sprintf(format, a...))
+}
+
+func validBody(b Body) error {
+	switch b := b.(type) {
+	case *Submit:
+		if b.Spec == nil {
+			return malformed("a submission without a specification")
+		}
+		for _, d := range b.Spec.Deps {
+			if d.Failed || d.Kind == 0 {
+				return malformed("a dependency of no kind, or failed from the start")
+			}
+		}
+		return validTasks(b.Spec.Tasklist)
+	case *Stop:
+		return validTargets(b.Targets)
+	case *Edit:
+		if slices.Contains(b.Set, SetSpec) && b.Spec == nil {
+			return malformed("a change of specification without one")
+		}
+		return validTargets(b.Targets)
+	case *SetConfig:
+		return validConfig(b.Config)
+	}
+	return nil
+}
+
+func validTargets(list []Target) error {
+	for _, t := range list {
+		if err := validTasks(t.Tasks); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func validTasks(set model.TaskSet) error {
+	if !set.Valid() {
+		return malformed("task ranges that are not ascending: %.80s", fmt.Sprint([]model.Range(set)))
+	}
+	return nil
+}
+
+func validConfig(c *model.Config) error {
+	if c == nil {
+		return malformed("no configuration")
+	}
+	if slices.Contains(c.Nodes, nil) || slices.Contains(c.Partitions, nil) {
+		return malformed("a configuration with an empty node or partition")
+	}
+	return nil
+}
+
+// validJob checks that a record has the parts that its state needs.
+func validJob(j *model.Job) error {
+	var what string
+	switch {
+	case j.State < model.Pending || j.State > model.OutOfMemory:
+		what = "is in no known state"
+	case j.State == model.Pending && (j.Run != nil || j.End != nil):
+		what = "is pending, and ran"
+	case j.State.HasResources() && (j.Run == nil || j.End != nil):
+		what = "has resources without a run, or an end"
+	case j.State.Finished() && j.End == nil:
+		what = "is over without an end"
+	case j.Run != nil && (j.Run.Alloc == nil || len(j.Run.Alloc.Nodes) == 0):
+		what = "ran without an allocation"
+	case !j.Tasks.Valid() || !j.Spec.Tasklist.Valid():
+		what = "has task ranges that are not ascending"
+	default:
+		return nil
+	}
+	return malformed("job %d (%s) %s", j.ID, j.State, what)
+}
