@@ -1,0 +1,80 @@
+package noded
+
+import (
+	"fmt"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/noded/shim"
+)
+
+// phase is where an attempt is on its way through the node.
+//
+//	accepted -> preparing -> ordered -> running -> ending -> over -> (acknowledged: forgotten)
+//
+// An attempt that was in the spool when gnoded started is accepted until gshim or the leader says more of it.
+type phase uint8
+
+const (
+	accepted  phase = iota // in the spool
+	preparing              // a worker makes its script and cgroup
+	ordered                // gshim has the order and has not answered
+	running
+	ending // its process has ended, or never was; what it left is being cleared away
+	over   // its last report is on disk and waits for the leader
+)
+
+var phaseNames = [...]string{"accepted", "preparing", "ordered", "running", "ending", "over"}
+
+func (p phase) String() string {
+	if int(p) < len(phaseNames) {
+		return phaseNames[p]
+	}
+	return fmt.Sprintf("phase %d", uint8(p))
+}
+
+// attempt is one start of a job on this node. It belongs to the loop's goroutine; workers get what they need by value.
+type attempt struct {
+	key   proto.Attempt
+	rec   *launched // nil for one that is only reported
+	phase phase
+
+	launch *proto.Launch // until its order is made
+	order  *shim.Launch  // phase ordered: to be sent again if gshim's connection breaks
+	paths  jobPaths
+
+	stop     *proto.Stop // the leader wants it ended
+	forget   bool        // nobody wants to hear of it
+	rebooted bool        // it was there before the machine's last boot: only an end that gshim saw counts
+	again    *proto.Launch
+	ended    *shim.Event // phase ending: how; nil where nobody saw it
+	began    model.Time  // when its script started, 0 before
+	kill     *time.Timer // runs while it is being ended
+	asked    time.Time   // when its processes were asked to end
+	tries    int         // of clearing away what it left
+	warned   time.Time   // about processes that don't die
+}
+
+// jobPaths are what an attempt has on this machine. They follow from its key, so a restarted gnoded finds them again.
+type jobPaths struct {
+	dir    string // made for it alone, removed with it
+	script string
+}
+
+func (n *Noded) pathsOf(key proto.Attempt) jobPaths {
+	dir := fmt.Sprintf("%s/job%05d.%d", n.jobsDir, key.Job, key.Attempt)
+	return jobPaths{dir: dir, script: dir + "/slurm_script"}
+}
+
+// stepBatch is the step number of batch scripts, as Slurm counts.
+const stepBatch = -5
+
+func shimKey(k proto.Attempt) shim.Key {
+	return shim.Key{JobID: uint32(k.Job), Attempt: k.Attempt, Step: stepBatch}
+}
+
+// alive reports whether the attempt has, or may have, processes.
+func (a *attempt) alive() bool {
+	return a.phase == ordered || a.phase == running || a.phase == ending
+}

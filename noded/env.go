@@ -1,0 +1,366 @@
+package noded
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// env.go builds the environment of a batch script: what the job was submitted with, less what describes some other
+// job, plus what describes this one. The names, values and conditions are those of Slurm 22.05's batch step, observed on
+// a running one (testdata/slurm-22.05.txt), with the variables that later releases added.
+//
+// Where it does better on purpose: a variable that gnoded owns never leaks from the job that submitted this one into
+// it, so a plain job submitted by an array task has no SLURM_ARRAY_TASK_ID.
+
+// maxEnvVars is the number of variables a submitted environment may hold.
+const maxEnvVars = 32768
+
+// jobEnv is the part of a job's environment that is the same for every job of this node.
+type jobEnv struct {
+	node     string
+	cluster  string
+	ctld     string // host:port of a controller, for SLURM_WORKING_CLUSTER
+	conf     string // the configuration file; "": none was read
+	nodeGPUs bool   // the node has GPUs that jobs must ask for
+	user     func(uid uint32) account
+}
+
+// account is what the password database says of a user. Empty fields are unknown.
+type account struct {
+	Name  string
+	Home  string
+	Shell string
+}
+
+// What SLURM_WORKING_CLUSTER says beside the cluster and its address: the RPC version of the Slurm whose tools gbatch
+// answers to, and the plugin number of select/cons_tres.
+const (
+	slurmProtocol = 11008
+	selectPlugin  = 109
+)
+
+// build gives NAME=value strings for l's batch script. submitted is as in proto.SubmitRequest.Env; entries without
+// a name or "=" are dropped.
+func (e *jobEnv) build(l *proto.Launch, submitted []byte) ([]string, error) {
+	mine := e.describe(l)
+	out := make([]string, 0, bytes.Count(submitted, []byte{0})+len(mine)+8)
+	has := givenNames{}
+	for len(submitted) > 0 {
+		var entry []byte
+		if i := bytes.IndexByte(submitted, 0); i >= 0 {
+			entry, submitted = submitted[:i], submitted[i+1:]
+		} else {
+			entry, submitted = submitted, nil
+		}
+		eq := bytes.IndexByte(entry, '=')
+		if eq <= 0 || e.owns(entry[:eq]) {
+			continue
+		}
+		if len(out) >= maxEnvVars {
+			return nil, fmt.Errorf("the job's environment has more than %d variables", maxEnvVars)
+		}
+		has.note(entry[:eq])
+		out = append(out, string(entry))
+	}
+	out = append(out, mine...)
+	return e.fill(out, &has, l), nil
+}
+
+// owned are the variables that describe a job or its place and that only gnoded sets. Those of steps are here too: a
+// batch script is not in the step from which it may have been submitted.
+var owned = map[string]bool{
+	"SLURMD_NODENAME": true, "SLURM_ARRAY_JOB_ID": true, "SLURM_ARRAY_TASK_COUNT": true, "SLURM_ARRAY_TASK_ID": true,
+	"SLURM_ARRAY_TASK_MAX": true, "SLURM_ARRAY_TASK_MIN": true, "SLURM_ARRAY_TASK_STEP": true, "SLURM_CLUSTER_NAME": true,
+	"SLURM_CONF": true, "GBATCH_CONF": true, "SLURM_CPUS_ON_NODE": true, "SLURM_CPUS_PER_TASK": true, "SLURM_GPUS": true,
+	"SLURM_GPUS_ON_NODE": true, "SLURM_GPUS_PER_NODE": true, "SLURM_GPUS_PER_TASK": true, "SLURM_GTIDS": true,
+	"SLURM_HET_SIZE": true, "SLURM_JOBID": true, "SLURM_JOB_ACCOUNT": true, "SLURM_JOB_CPUS_PER_NODE": true,
+	"SLURM_JOB_DEPENDENCY": true, "SLURM_JOB_END_TIME": true, "SLURM_JOB_GID": true, "SLURM_JOB_GPUS": true,
+	"SLURM_JOB_ID": true, "SLURM_JOB_NAME": true, "SLURM_JOB_NODELIST": true, "SLURM_JOB_NUM_NODES": true,
+	"SLURM_JOB_PARTITION": true, "SLURM_JOB_QOS": true, "SLURM_JOB_RESERVATION": true, "SLURM_JOB_START_TIME": true,
+	"SLURM_JOB_UID": true, "SLURM_JOB_USER": true, "SLURM_LAUNCH_NODE_IPADDR": true, "SLURM_LOCALID": true,
+	"SLURM_MEM_PER_CPU": true, "SLURM_MEM_PER_GPU": true, "SLURM_MEM_PER_NODE": true, "SLURM_NNODES": true,
+	"SLURM_NODEID": true, "SLURM_NODELIST": true, "SLURM_NODE_ALIASES": true, "SLURM_NPROCS": true, "SLURM_NTASKS": true,
+	"SLURM_NTASKS_PER_NODE": true, "SLURM_OVERCOMMIT": true, "SLURM_PROCID": true, "SLURM_RESTART_COUNT": true,
+	"SLURM_SRUN_COMM_HOST": true, "SLURM_SRUN_COMM_PORT": true, "SLURM_STEPID": true, "SLURM_STEP_GPUS": true,
+	"SLURM_STEP_ID": true, "SLURM_STEP_LAUNCHER_PORT": true, "SLURM_STEP_NODELIST": true, "SLURM_STEP_NUM_NODES": true,
+	"SLURM_STEP_NUM_TASKS": true, "SLURM_STEP_TASKS_PER_NODE": true, "SLURM_SUBMIT_HOST": true, "SLURM_TASKS_PER_NODE": true, "SLURM_TASK_PID": true,
+	"SLURM_TOPOLOGY_ADDR": true, "SLURM_TOPOLOGY_ADDR_PATTERN": true, "SLURM_UMASK": true, "SLURM_WORKING_CLUSTER": true,
+	"ENVIRONMENT": true, "HOSTNAME": true,
+}
+
+// gpuVars name the visible GPUs for the runtimes of NVIDIA, AMD, OpenCL and Intel.
+var gpuVars = [...]string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"}
+
+// owns reports whether a submitted variable is gnoded's to set. On a node with GPUs that includes what makes them
+// visible: a job without GPUs has none of these set, as in Slurm since 21.08. On a node without, they are the user's.
+func (e *jobEnv) owns(name []byte) bool {
+	if owned[string(name)] {
+		return true
+	}
+	if !e.nodeGPUs {
+		return false
+	}
+	for _, g := range gpuVars {
+		if string(name) == g {
+			return true
+		}
+	}
+	return false
+}
+
+// describe gives the variables that describe l and its place here.
+func (e *jobEnv) describe(l *proto.Launch) []string {
+	s := l.Spec
+	here := &l.Alloc.Nodes[l.Node]
+	v := make(vars, 0, 64)
+	v.num("SLURM_JOB_ID", int64(l.Job))
+	v.num("SLURM_JOBID", int64(l.Job))
+	v.set("SLURM_JOB_NAME", s.Name)
+	v.set("SLURM_JOB_PARTITION", l.Part)
+	v.given("SLURM_JOB_ACCOUNT", s.Account)
+	v.given("SLURM_JOB_QOS", s.QOS)
+	v.given("SLURM_JOB_RESERVATION", l.Resv)
+	v.given("SLURM_JOB_DEPENDENCY", s.DepText)
+	v.given("SLURM_SUBMIT_HOST", s.Host)
+	v.set("SLURM_JOB_USER", s.User)
+	v.num("SLURM_JOB_UID", int64(s.UID))
+	v.num("SLURM_JOB_GID", int64(s.GID))
+	v.num("SLURM_JOB_START_TIME", l.Start.Seconds())
+	if l.LimitS < model.Unlimited {
+		v.num("SLURM_JOB_END_TIME", l.Start.Add(l.LimitS).Seconds())
+	}
+	if l.Restarts > 0 {
+		v.num("SLURM_RESTART_COUNT", int64(l.Restarts))
+	}
+	if l.Task != model.NoTask {
+		v.num("SLURM_ARRAY_JOB_ID", int64(l.ArrayID))
+		v.num("SLURM_ARRAY_TASK_ID", int64(l.Task))
+		v.num("SLURM_ARRAY_TASK_COUNT", int64(l.Array.Count))
+		v.num("SLURM_ARRAY_TASK_MIN", int64(l.Array.Min))
+		v.num("SLURM_ARRAY_TASK_MAX", int64(l.Array.Max))
+		v.num("SLURM_ARRAY_TASK_STEP", int64(max(l.Array.Step, 1)))
+	}
+	nodes := hostlist.CompressInOrder(l.Alloc.NodeNames())
+	v.set("SLURM_JOB_NODELIST", nodes)
+	v.set("SLURM_NODELIST", nodes)
+	v.num("SLURM_JOB_NUM_NODES", int64(len(l.Alloc.Nodes)))
+	v.num("SLURM_NNODES", int64(len(l.Alloc.Nodes)))
+	v.set("SLURM_JOB_CPUS_PER_NODE", perNode(l.Alloc, func(n *model.NodeAlloc) int { return n.CPUs.Count() }))
+	v.set("SLURM_TASKS_PER_NODE", perNode(l.Alloc, func(n *model.NodeAlloc) int { return max(int(n.Tasks), 1) }))
+	v.num("SLURM_CPUS_ON_NODE", int64(here.CPUs.Count()))
+	describeRequest(&v, l)
+	describeGPUs(&v, s, here)
+	v.set("SLURM_CLUSTER_NAME", e.cluster)
+	if e.ctld != "" {
+		v.set("SLURM_WORKING_CLUSTER", fmt.Sprintf("%s:%s:%d:%d", e.cluster, e.ctld, slurmProtocol, selectPlugin))
+	}
+	v.set("SLURMD_NODENAME", e.node)
+	v.set("SLURM_TOPOLOGY_ADDR", e.node)
+	v.set("SLURM_TOPOLOGY_ADDR_PATTERN", "node")
+	v.num("SLURM_NODEID", int64(l.Node))
+	v.set("SLURM_PROCID", "0")
+	v.set("SLURM_LOCALID", "0")
+	v.set("SLURM_GTIDS", "0")
+	v.set("SLURM_UMASK", fmt.Sprintf("%04o", s.Umask&0o777))
+	v.given("SLURM_CONF", e.conf)
+	v.given("GBATCH_CONF", e.conf)
+	v.set("ENVIRONMENT", "BATCH")
+	v.set("HOSTNAME", e.node)
+	return v
+}
+
+// describeRequest sets what Slurm sets only where the user gave the option.
+func describeRequest(v *vars, l *proto.Launch) {
+	s := l.Spec
+	if s.Tasks > 0 || s.TasksPerNode > 0 {
+		tasks := int64(s.Tasks)
+		if tasks == 0 {
+			for i := range l.Alloc.Nodes {
+				tasks += int64(l.Alloc.Nodes[i].Tasks)
+			}
+		}
+		v.num("SLURM_NTASKS", tasks)
+		v.num("SLURM_NPROCS", tasks)
+	}
+	if s.TasksPerNode > 0 {
+		v.num("SLURM_NTASKS_PER_NODE", int64(s.TasksPerNode))
+	}
+	if s.CPUsPerTask > 0 {
+		v.num("SLURM_CPUS_PER_TASK", int64(s.CPUsPerTask))
+	}
+	switch {
+	case s.MemPerNode > 0:
+		v.num("SLURM_MEM_PER_NODE", s.MemPerNode)
+	case s.MemPerCPU > 0:
+		v.num("SLURM_MEM_PER_CPU", s.MemPerCPU)
+	}
+	if s.Overcommit {
+		v.set("SLURM_OVERCOMMIT", "1")
+	}
+}
+
+// describeGPUs names the job's GPUs: in SLURM_JOB_GPUS and, while devices are not constrained, for the runtimes too by
+// their global indices, ascending.
+func describeGPUs(v *vars, s *model.Spec, here *model.NodeAlloc) {
+	var req [3]string
+	for _, g := range s.Gres {
+		if g.Name != "gpu" || int(g.Per) >= len(req) {
+			continue
+		}
+		text := strconv.Itoa(int(g.Count))
+		if g.Type != "" {
+			text = g.Type + ":" + text
+		}
+		if req[g.Per] != "" {
+			text = req[g.Per] + "," + text
+		}
+		req[g.Per] = text
+	}
+	v.given("SLURM_GPUS_PER_NODE", req[model.PerNode])
+	v.given("SLURM_GPUS", req[model.PerJob])
+	v.given("SLURM_GPUS_PER_TASK", req[model.PerTask])
+
+	gpus := gpuIndices(here)
+	if gpus.Empty() {
+		return
+	}
+	list := commaList(gpus)
+	v.set("SLURM_JOB_GPUS", list)
+	v.num("SLURM_GPUS_ON_NODE", int64(gpus.Count()))
+	for _, name := range gpuVars {
+		v.set(name, list)
+	}
+}
+
+// gpuIndices gives the node's GPUs that a job holds, of any type.
+func gpuIndices(here *model.NodeAlloc) model.Bits {
+	var gpus model.Bits
+	for _, g := range here.Gres {
+		if g.Name == "gpu" {
+			gpus = gpus.Or(g.Index)
+		}
+	}
+	return gpus
+}
+
+// givenNames notes which of the variables that fill may add were submitted.
+type givenNames struct {
+	tmpdir, home, user, logname, shell, path, submitDir, prio bool
+}
+
+func (g *givenNames) note(name []byte) {
+	switch string(name) {
+	case "TMPDIR":
+		g.tmpdir = true
+	case "HOME":
+		g.home = true
+	case "USER":
+		g.user = true
+	case "LOGNAME":
+		g.logname = true
+	case "SHELL":
+		g.shell = true
+	case "PATH":
+		g.path = true
+	case "SLURM_SUBMIT_DIR":
+		g.submitDir = true
+	case "SLURM_PRIO_PROCESS":
+		g.prio = true
+	}
+}
+
+// fill adds what a script can't do without and the submission left out (--export=NONE).
+func (e *jobEnv) fill(env []string, has *givenNames, l *proto.Launch) []string {
+	v := vars(env)
+	if !has.submitDir {
+		v.set("SLURM_SUBMIT_DIR", l.Spec.WorkDir)
+	}
+	if !has.prio {
+		v.set("SLURM_PRIO_PROCESS", "0")
+	}
+	if !has.tmpdir {
+		v.set("TMPDIR", "/tmp")
+	}
+	if !has.path {
+		v.set("PATH", "/usr/local/bin:/usr/bin:/bin")
+	}
+	if has.home && has.user && has.logname && has.shell {
+		return v
+	}
+	var who account
+	if e.user != nil {
+		who = e.user(l.Spec.UID)
+	}
+	if who.Name == "" {
+		who.Name = l.Spec.User
+	}
+	for _, d := range [...]struct {
+		has         bool
+		name, value string
+	}{{has.home, "HOME", who.Home}, {has.user, "USER", who.Name}, {has.logname, "LOGNAME", who.Name}, {has.shell, "SHELL", who.Shell}} {
+		if !d.has {
+			v.given(d.name, d.value)
+		}
+	}
+	return v
+}
+
+// vars collects NAME=value strings.
+type vars []string
+
+func (v *vars) set(name, value string) {
+	if strings.IndexByte(value, 0) >= 0 {
+		value = strings.ReplaceAll(value, "\x00", "")
+	}
+	*v = append(*v, name+"="+value)
+}
+
+func (v *vars) num(name string, n int64) { *v = append(*v, name+"="+strconv.FormatInt(n, 10)) }
+
+// given sets a variable that has a value.
+func (v *vars) given(name, value string) {
+	if value != "" {
+		v.set(name, value)
+	}
+}
+
+// perNode writes a count for each node as Slurm does: "2(x2),1".
+func perNode(a *model.Alloc, count func(*model.NodeAlloc) int) string {
+	var out []byte
+	for i := 0; i < len(a.Nodes); {
+		n, same := count(&a.Nodes[i]), 1
+		for i+same < len(a.Nodes) && count(&a.Nodes[i+same]) == n {
+			same++
+		}
+		if len(out) > 0 {
+			out = append(out, ',')
+		}
+		out = strconv.AppendInt(out, int64(n), 10)
+		if same > 1 {
+			out = append(out, "(x"...)
+			out = strconv.AppendInt(out, int64(same), 10)
+			out = append(out, ')')
+		}
+		i += same
+	}
+	return string(out)
+}
+
+// commaList writes every member of b: "0,2,5".
+func commaList(b model.Bits) string {
+	var out []byte
+	b.Each(func(i int) bool {
+		if len(out) > 0 {
+			out = append(out, ',')
+		}
+		out = strconv.AppendInt(out, int64(i), 10)
+		return true
+	})
+	return string(out)
+}

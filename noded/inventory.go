@@ -1,0 +1,82 @@
+package noded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// inventory.go makes the node's account of itself: what it is (Hello) and how it feels (Heartbeat).
+
+// inventory is what does not change while gnoded runs.
+type inventory struct {
+	hw     proto.Hardware
+	cpus   []int // the machine's CPUs, so that threads of a core and cores of a socket are neighbours
+	bootID string
+	bootAt model.Time
+}
+
+// takeInventory looks at the machine. A virtual node takes the configuration's word for what it has.
+func takeInventory(m machine, o *Options) (*inventory, error) {
+	cpus, hw, err := m.cpus()
+	if err != nil {
+		return nil, fmt.Errorf("look at the machine: %w", err)
+	}
+	inv := &inventory{hw: hw, cpus: cpus}
+	h := &inv.hw
+	var errs [4]error
+	h.MemMiB, _, errs[0] = m.memory()
+	h.TmpMiB, errs[1] = tmpMiB(o.TmpFS)
+	h.OS, h.Arch, errs[2] = kernel()
+	inv.bootID, inv.bootAt, errs[3] = m.boot()
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, fmt.Errorf("look at the machine: %w", err)
+	}
+	h.Virtual = o.Virtual
+	if o.Login {
+		h.CPUs, h.Sockets, h.Cores, h.Threads, h.MemMiB, h.TmpMiB = 0, 0, 0, 0, 0, 0
+		return inv, nil
+	}
+	if def := o.nodeDef(); o.Virtual && def != nil {
+		h.CPUs, h.Sockets, h.Cores, h.Threads = def.CPUs, def.Sockets, def.CoresPerSocket, def.ThreadsPerCore
+		h.MemMiB, h.TmpMiB, h.Gres = def.MemMiB, def.TmpMiB, def.Gres
+	}
+	return inv, nil
+}
+
+// hello is what this node says when it registers.
+func (n *Noded) hello(ctx context.Context) (*proto.Hello, error) {
+	reply := make(chan []proto.Attempt, 1)
+	n.inbox.post(msgKnown{reply})
+	h := &proto.Hello{Node: n.opts.Name, Version: n.opts.Version, Hw: n.inv.hw, BootID: n.inv.bootID, BootAt: n.inv.bootAt,
+		UpSince: n.upSince, Instance: n.instance.Load()}
+	select {
+	case h.Known = <-reply:
+		return h, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// heartbeat reads how the machine feels. What can't be read is -1: unknown.
+func (n *Noded) heartbeat(ctx context.Context) (*proto.Heartbeat, error) {
+	hb := &proto.Heartbeat{LoadMilli: -1, FreeMemMiB: -1}
+	if load, err := n.machine.loadMilli(); err == nil {
+		hb.LoadMilli = load
+	}
+	if _, free, err := n.machine.memory(); err == nil {
+		hb.FreeMemMiB = free
+	}
+	reply := make(chan int, 1)
+	n.inbox.post(msgRunning{reply})
+	select {
+	case running := <-reply:
+		hb.Running = int32(running)
+		return hb, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

@@ -1,0 +1,293 @@
+package noded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"gbatch/internal/blob"
+	"gbatch/internal/model"
+	"gbatch/internal/outpath"
+	"gbatch/internal/proto"
+	"gbatch/noded/shim"
+)
+
+// launch.go takes a Launch from the leader to the order that gshim carries out.
+//
+// The loop decides whether the attempt is new and remembers it; a worker then makes what it needs on this machine
+// (script, cgroup, environment) and hands the finished order back; the loop sends it. An attempt that is known is never
+// started again: the answer is what has become of it.
+
+const (
+	maxScriptBytes = 64 << 20
+	// envCache is how many unpacked environments are kept: the tasks of an array share one.
+	envCache = 16
+	// envCacheBytes is the largest that is worth keeping, bytes.
+	envCacheBytes = 256 << 10
+)
+
+// onLaunch takes an attempt on, or says again what became of it.
+func (l *loop) onLaunch(launch *proto.Launch) error {
+	key := proto.Attempt{Job: launch.Job, Attempt: launch.Attempt}
+	if a := l.attempts[key]; a != nil {
+		switch {
+		case a.forget: // a job of other controllers with the same number is still being cleared away
+			a.again = launch
+			return nil
+		case a.phase == accepted: // it was in the spool, and gshim has not heard of it
+			l.prepare(a, launch)
+			return nil
+		}
+		return l.repeat(a)
+	}
+	if l.gone.has(key) {
+		l.log.Info("a launch came late and is ignored", "job", key.Job, "attempt", key.Attempt)
+		return nil
+	}
+	if err := l.n.mayLaunch(launch); err != nil {
+		return l.refuseLaunch(key, err)
+	}
+	if len(l.attempts) >= maxAttempts {
+		return l.refuseLaunch(key, fmt.Errorf("node %s holds %d jobs that run or whose end the controller has not acknowledged, and takes no more",
+			l.n.opts.Name, len(l.attempts)))
+	}
+	s := launch.Spec
+	rec := &launched{Job: key.Job, Attempt: key.Attempt, UID: s.UID, GID: s.GID, Groups: s.Groups, At: l.stamp()}
+	_, _, rec.StdErr = l.n.outputs(launch)
+	if err := l.spool.add(recLaunch, rec, true); err != nil {
+		return err
+	}
+	a := &attempt{key: key, rec: rec, phase: accepted, paths: l.n.pathsOf(key)}
+	l.attempts[key] = a
+	l.prepare(a, launch)
+	return nil
+}
+
+// prepare gives an accepted attempt to a worker once it is on disk.
+func (l *loop) prepare(a *attempt, launch *proto.Launch) {
+	a.phase, a.launch = preparing, launch
+	paths := a.paths
+	l.then(func() {
+		l.n.workers.do(func(context.Context) {
+			order, err := l.n.makeOrder(launch, paths)
+			l.n.inbox.post(msgPrepared{key: a.key, order: order, err: err})
+		})
+	})
+}
+
+// refuseLaunch reports an attempt that was never taken on.
+func (l *loop) refuseLaunch(key proto.Attempt, why error) error {
+	l.log.Warn("launch refused", "job", key.Job, "attempt", key.Attempt, "why", why)
+	l.attempts[key] = &attempt{key: key, phase: over}
+	return l.report(&proto.Report{Kind: proto.ReportLaunchFailed, Job: key.Job, Attempt: key.Attempt, Text: why.Error()})
+}
+
+// mayLaunch refuses what this node can't run at all.
+func (n *Noded) mayLaunch(l *proto.Launch) error {
+	switch {
+	case l.Spec == nil || l.Alloc == nil || l.Job == 0:
+		return errors.New("the launch order is incomplete: it has no specification or no allocation")
+	case l.Node < 0 || int(l.Node) >= len(l.Alloc.Nodes) || l.Alloc.Nodes[l.Node].Node != n.opts.Name:
+		return fmt.Errorf("the launch order is not for node %s", n.opts.Name)
+	case n.opts.Login:
+		return fmt.Errorf("%s is a login node and runs no jobs", n.opts.Name)
+	case !n.root && int(l.Spec.UID) != n.uid:
+		return fmt.Errorf("gnoded on node %s runs as uid %d, without root rights: it can't run a job of uid %d (%s); run gnoded as root for jobs of other users",
+			n.opts.Name, n.uid, l.Spec.UID, l.Spec.User)
+	}
+	return nil
+}
+
+// outputs gives a job's files: absolute, patterns expanded; stdin is "" for none.
+func (n *Noded) outputs(l *proto.Launch) (in, out, errs string) {
+	s := l.Spec
+	v := outpath.Values{JobID: uint32(l.Job), JobName: s.Name, User: s.User, Node: n.opts.Name, NodeRank: int(l.Node)}
+	if l.Task != model.NoTask {
+		v.ArrayJob, v.Task = uint32(l.ArrayID), uint32(l.Task)
+	}
+	place := func(pattern string) string {
+		path := outpath.Expand(pattern, v)
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(workDir(s), path)
+		}
+		return path
+	}
+	out = s.StdOut
+	switch {
+	case out != "":
+	case l.Task != model.NoTask:
+		out = "slurm-%A_%a.out"
+	default:
+		out = "slurm-%j.out"
+	}
+	out = place(out)
+	errs = out
+	if s.StdErr != "" {
+		errs = place(s.StdErr)
+	}
+	if s.StdIn != "" && s.StdIn != os.DevNull {
+		in = place(s.StdIn)
+	}
+	return in, out, errs
+}
+
+// workDir gives the job's directory; a relative one means nothing here.
+func workDir(s *model.Spec) string {
+	if filepath.IsAbs(s.WorkDir) {
+		return s.WorkDir
+	}
+	return "/"
+}
+
+// makeOrder makes the script, the cgroup and the environment of an attempt, and the order that uses them. On failure
+// nothing is left. It runs on a worker.
+func (n *Noded) makeOrder(l *proto.Launch, paths jobPaths) (*shim.Launch, error) {
+	order, err := n.tryOrder(l, paths)
+	if err == nil {
+		return order, nil
+	}
+	key := proto.Attempt{Job: l.Job, Attempt: l.Attempt}
+	return nil, errors.Join(err, n.groups.remove(key), removeScript(paths))
+}
+
+func (n *Noded) tryOrder(l *proto.Launch, paths jobPaths) (*shim.Launch, error) {
+	s := l.Spec
+	env, err := n.environment(l)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.writeScript(l, paths); err != nil {
+		return nil, fmt.Errorf("write the job's script on node %s: %w", n.opts.Name, err)
+	}
+	o := &shim.Launch{
+		Key: shimKey(proto.Attempt{Job: l.Job, Attempt: l.Attempt}), Path: paths.script, Argv: append([]string{paths.script}, s.Args...), Env: env,
+		Dir: workDir(s), UID: s.UID, GID: s.GID, Groups: s.Groups, Umask: s.Umask & 0o777, Append: s.Append, Nice: n.nice,
+	}
+	o.Stdin, o.Stdout, o.Stderr = n.outputs(l)
+	for _, r := range s.Limits {
+		o.Limits = append(o.Limits, shim.Limit{Resource: int(r.Resource), Soft: r.Soft, Hard: r.Hard})
+	}
+	if o.Cgroup, o.CPUs, err = n.groups.create(l); err != nil {
+		return nil, fmt.Errorf("make the job's cgroup on node %s: %w", n.opts.Name, err)
+	}
+	return o, o.Check()
+}
+
+func (n *Noded) environment(l *proto.Launch) ([]string, error) {
+	submitted, err := n.envs.open(&l.Env)
+	if err != nil {
+		return nil, fmt.Errorf("the job's environment: %w", err)
+	}
+	e := n.env
+	w := n.def.Load()
+	if w != nil {
+		e.cluster = w.cluster
+		e.nodeGPUs = w.def != nil && hasGPUs(w.def.Gres)
+	}
+	return e.build(l, submitted)
+}
+
+func hasGPUs(gres []model.GresDef) bool {
+	for _, g := range gres {
+		if g.Name == "gpu" && g.Count > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// writeScript puts the batch script where only its user can read it, and run it.
+func (n *Noded) writeScript(l *proto.Launch, paths jobPaths) error {
+	script, err := blob.Open(&l.Script, maxScriptBytes)
+	if err != nil {
+		return err
+	}
+	if len(script) == 0 {
+		return errors.New("the script is empty")
+	}
+	err = os.Mkdir(paths.dir, 0o711)
+	if errors.Is(err, fs.ErrExist) { // left by a gnoded that was killed
+		if err = os.RemoveAll(paths.dir); err == nil {
+			err = os.Mkdir(paths.dir, 0o711)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	f, err := os.OpenFile(paths.script, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o500)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(script)
+	if err == nil && n.root {
+		err = f.Chown(int(l.Spec.UID), int(l.Spec.GID))
+	}
+	return errors.Join(err, f.Close())
+}
+
+func removeScript(paths jobPaths) error {
+	if err := os.Remove(paths.script); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	err := os.Remove(paths.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return os.RemoveAll(paths.dir)
+	}
+	return nil
+}
+
+// onPrepared sends an attempt's order, unless it was stopped meanwhile.
+func (l *loop) onPrepared(m msgPrepared) error {
+	a := l.attempts[m.key]
+	if a == nil || a.phase != preparing {
+		return nil
+	}
+	a.launch = nil
+	switch {
+	case m.err != nil:
+		l.log.Warn("launch failed", "job", a.key.Job, "attempt", a.key.Attempt, "why", m.err)
+		if a.forget {
+			return l.dropForgotten(a)
+		}
+		return l.finish(a, &proto.Report{Kind: proto.ReportLaunchFailed, Text: m.err.Error()})
+	case a.forget || a.stop != nil: // it never ran
+		a.phase = ending
+		l.clear(a)
+		return nil
+	}
+	a.phase, a.order = ordered, m.order
+	l.then(func() { l.n.link.launch(m.order) })
+	return nil
+}
+
+// envStore unpacks environments and keeps the last few.
+type envStore struct {
+	mu    sync.Mutex
+	plain map[string][]byte
+}
+
+func (e *envStore) open(b *model.Blob) ([]byte, error) {
+	if b.Packed {
+		e.mu.Lock()
+		plain, ok := e.plain[b.Key]
+		e.mu.Unlock()
+		if ok {
+			return plain, nil
+		}
+	}
+	plain, err := blob.Open(b, proto.MaxEnvBytes)
+	if err != nil || !b.Packed || b.Key == "" || len(plain) > envCacheBytes {
+		return plain, err
+	}
+	e.mu.Lock()
+	if e.plain == nil || len(e.plain) >= envCache {
+		e.plain = make(map[string][]byte, envCache)
+	}
+	e.plain[b.Key] = plain
+	e.mu.Unlock()
+	return plain, nil
+}

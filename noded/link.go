@@ -1,0 +1,152 @@
+package noded
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"syscall"
+	"time"
+
+	"gbatch/noded/shim"
+)
+
+// link.go keeps the connection to gshim: it starts gshim where none runs, passes its news to the loop, and sends orders
+// and acknowledgements from a goroutine of its own. Whatever is lost when the connection breaks, the loop sends again
+// when it is back (onLink): orders by their phase, acknowledgements because gshim reports those ends again.
+
+const (
+	ackTimeout = 30 * time.Second
+	linkRetry  = time.Second // between two tries to start gshim
+)
+
+// link is the connection to gshim, if it is up.
+type link struct {
+	start func(context.Context) (*shim.Client, []shim.Event, error)
+	inbox *inbox
+	log   *slog.Logger
+	up    chan struct{} // closed when gshim has been reached for the first time
+	once  sync.Once
+
+	mu     sync.Mutex
+	c      *shim.Client
+	orders []*shim.Launch
+	acks   []shim.Key
+	wake   chan struct{}
+}
+
+func newLink(o shim.Options, in *inbox, log *slog.Logger) *link {
+	start := func(ctx context.Context) (*shim.Client, []shim.Event, error) { return shim.Start(ctx, o) }
+	return &link{start: start, inbox: in, log: log, up: make(chan struct{}), wake: make(chan struct{}, 1)}
+}
+
+// run keeps gshim connected until ctx ends.
+func (k *link) run(ctx context.Context) {
+	said := ""
+	for ctx.Err() == nil {
+		c, events, err := k.start(ctx)
+		if err != nil {
+			if ctx.Err() == nil && err.Error() != said {
+				said = err.Error()
+				k.log.Error("gshim can't be reached; this node starts no jobs until it can", "err", err)
+			}
+			pause(ctx, linkRetry)
+			continue
+		}
+		said = ""
+		k.serve(ctx, c, events)
+	}
+}
+
+// serve uses one connection until it ends.
+func (k *link) serve(ctx context.Context, c *shim.Client, events []shim.Event) {
+	k.log.Info("connected to gshim", "pid", c.Info().PID, "version", c.Info().Version, "jobs", len(events))
+	k.mu.Lock()
+	k.c, k.orders, k.acks = c, nil, nil
+	k.mu.Unlock()
+	k.inbox.post(msgLink{events})
+	k.once.Do(func() { close(k.up) })
+
+	ctx, cancel := context.WithCancel(ctx)
+	var sender sync.WaitGroup
+	sender.Go(func() { k.send(ctx, c) })
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() }) // ends the events; gshim goes on
+	for batch := range c.Events() {
+		k.inbox.post(msgEvents{batch})
+	}
+	k.mu.Lock()
+	k.c = nil
+	k.mu.Unlock()
+	if ctx.Err() == nil {
+		k.log.Warn("the connection to gshim has ended", "err", c.Err())
+	}
+	cancel()
+	stop()
+	sender.Wait()
+	_ = c.Close() // it has ended already
+}
+
+// send sends what has gathered.
+func (k *link) send(ctx context.Context, c *shim.Client) {
+	for {
+		select {
+		case <-k.wake:
+		case <-ctx.Done():
+			return
+		}
+		k.mu.Lock()
+		orders, acks := k.orders, k.acks
+		k.orders, k.acks = nil, nil
+		k.mu.Unlock()
+		if err := c.Launch(orders...); err != nil {
+			k.log.Warn("orders did not reach gshim and are sent again when it is back", "count", len(orders), "err", err)
+		}
+		if len(acks) == 0 {
+			continue
+		}
+		actx, cancel := context.WithTimeout(ctx, ackTimeout)
+		err := c.Ack(actx, acks...)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			k.log.Warn("gshim did not take acknowledgements; it will report those ends again", "count", len(acks), "err", err)
+		}
+	}
+}
+
+// launch sends orders to gshim. Orders that have been checked are its to carry out.
+func (k *link) launch(orders ...*shim.Launch) {
+	if len(orders) == 0 {
+		return
+	}
+	k.mu.Lock()
+	k.orders = append(k.orders, orders...)
+	k.mu.Unlock()
+	k.ring()
+}
+
+// ack lets gshim forget an end.
+func (k *link) ack(key shim.Key) {
+	k.mu.Lock()
+	k.acks = append(k.acks, key)
+	k.mu.Unlock()
+	k.ring()
+}
+
+func (k *link) ring() {
+	select {
+	case k.wake <- struct{}{}:
+	default: // awake already
+	}
+}
+
+// signal sends a signal now; shim.ErrGone while gshim is away.
+func (k *link) signal(ctx context.Context, key shim.Key, sig syscall.Signal, scope shim.Scope) (int, error) {
+	k.mu.Lock()
+	c := k.c
+	k.mu.Unlock()
+	if c == nil {
+		return 0, shim.ErrGone
+	}
+	ctx, cancel := context.WithTimeout(ctx, signalTimeout)
+	defer cancel()
+	return c.Signal(ctx, key, sig, scope)
+}

@@ -1,0 +1,381 @@
+package noded
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/noded/shim"
+)
+
+// loop.go is the one goroutine that owns the attempts and the spool.
+//
+// Whatever happens (orders, gshim's events, what workers have finished, timers, acknowledgements) is put into an inbox.
+// The loop takes all of it at once, lets every message change the attempts, writes what must be remembered with a single
+// fsync, and only then does what follows: gives work to the workers, orders to gshim, reports to the session. So a batch
+// of any size costs one fsync, and nothing is told to anybody that a crash could take back.
+//
+// Nothing here waits for a network, a user's file system or a process.
+
+const (
+	// maxAttempts is how many attempts a node holds at once, those included whose end the leader has not acknowledged.
+	maxAttempts = 32768
+	// maxGone is how many forgotten attempts are remembered, so that a late order cannot start one of them again.
+	maxGone = 65536
+	// maxReportText is the most text in a report, bytes.
+	maxReportText = 4096
+)
+
+// inbox is where everything that happens comes in. Its length is bounded by those who post: a session waits for its
+// orders to be taken, and every other message belongs to one of at most maxAttempts attempts.
+type inbox struct {
+	mu   sync.Mutex
+	list []any
+	wake chan struct{}
+}
+
+func (in *inbox) post(m any) {
+	in.mu.Lock()
+	in.list = append(in.list, m)
+	in.mu.Unlock()
+	select {
+	case in.wake <- struct{}{}:
+	default: // awake already
+	}
+}
+
+func (in *inbox) take() []any {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	list := in.list
+	in.list = nil
+	return list
+}
+
+// The messages.
+type (
+	msgWelcome struct {
+		w    *proto.Welcome
+		done chan error
+	}
+	msgOrders struct {
+		o    *proto.Orders
+		done chan error
+	}
+	msgAck struct{ seqs []uint64 }
+
+	// msgLink says that a connection to gshim is up, and what it listed.
+	msgLink struct{ events []shim.Event }
+	// msgEvents is gshim's news.
+	msgEvents struct{ events []shim.Event }
+
+	// msgPrepared is a worker's: the order is made, or why it could not be.
+	msgPrepared struct {
+		key   proto.Attempt
+		order *shim.Launch
+		err   error
+	}
+	// msgCleared is a worker's: nothing of the attempt is left on the machine, or something still is.
+	msgCleared struct {
+		key  proto.Attempt
+		exit model.Exit
+		left error
+	}
+	msgClear   struct{ key proto.Attempt } // time to try again to clear it away
+	msgKill    struct{ key proto.Attempt } // time to kill it
+	msgKnown   struct{ reply chan []proto.Attempt }
+	msgRunning struct{ reply chan int }
+)
+
+// loop owns the attempts.
+type loop struct {
+	n     *Noded
+	spool *spool
+	out   *outbox
+	log   *slog.Logger
+	now   func() time.Time
+
+	attempts map[proto.Attempt]*attempt
+	gone     *recent // attempts that are over for good
+	seq      uint64
+
+	// What follows once the batch is on disk.
+	reports []*proto.Report
+	after   []func()
+}
+
+// run works until ctx ends or the spool fails.
+func (l *loop) run(ctx context.Context) error {
+	defer l.stopTimers()
+	for {
+		select {
+		case <-l.n.inbox.wake:
+		case <-ctx.Done():
+			return nil
+		}
+		if err := l.batch(l.n.inbox.take()); err != nil {
+			return err
+		}
+	}
+}
+
+// batch handles messages, makes what they changed durable, and does what follows.
+func (l *loop) batch(list []any) error {
+	for _, m := range list {
+		if err := l.handle(m); err != nil {
+			return err
+		}
+	}
+	if err := l.spool.commit(); err != nil {
+		return err
+	}
+	l.out.put(l.reports...)
+	l.reports = l.reports[:0]
+	after := l.after
+	l.after = nil
+	for _, f := range after {
+		f()
+	}
+	return nil
+}
+
+// then queues f until the batch is on disk.
+func (l *loop) then(f func()) { l.after = append(l.after, f) }
+
+func (l *loop) handle(m any) error {
+	switch m := m.(type) {
+	case msgWelcome:
+		return l.answer(m.done, func() error { return l.onWelcome(m.w) })
+	case msgOrders:
+		return l.answer(m.done, func() error { return l.onOrders(m.o) })
+	case msgAck:
+		return l.onAck(m.seqs)
+	case msgLink:
+		return l.onLink(m.events)
+	case msgEvents:
+		return l.onEvents(m.events)
+	case msgPrepared:
+		return l.onPrepared(m)
+	case msgCleared:
+		return l.onCleared(m)
+	case msgClear:
+		l.clear(l.attempts[m.key])
+	case msgKill:
+		l.onKill(l.attempts[m.key])
+	case msgKnown:
+		m.reply <- l.known()
+	case msgRunning:
+		m.reply <- l.running()
+	default:
+		return fmt.Errorf("the node's loop got a %T", m)
+	}
+	return nil
+}
+
+// staleError refuses a leader that is one no more.
+type staleError struct{ epoch, seen uint64 }
+
+func (e *staleError) Error() string {
+	return fmt.Sprintf("the leader is of epoch %d, this node has obeyed one of epoch %d: its orders are refused", e.epoch, e.seen)
+}
+
+// answer tells whoever sent a message whether it was taken, once that is on disk. A stale leader is the sender's
+// problem, any other error is the loop's.
+func (l *loop) answer(done chan error, f func() error) error {
+	err := f()
+	if _, stale := err.(*staleError); stale {
+		done <- err
+		return nil
+	}
+	if err == nil {
+		l.then(func() { done <- nil })
+	}
+	return err
+}
+
+// onWelcome takes note of who leads.
+func (l *loop) onWelcome(w *proto.Welcome) error {
+	mem := &l.spool.mem.epoch
+	if w.Instance != 0 && mem.Instance != 0 && w.Instance != mem.Instance {
+		l.log.Warn("the controllers have begun again from nothing; jobs of before are ended", "attempts", len(l.attempts))
+		for _, a := range l.attempts {
+			if err := l.forgetAttempt(a); err != nil {
+				return err
+			}
+		}
+		l.gone = newRecent(maxGone)
+	} else if w.Epoch < mem.Epoch {
+		return &staleError{w.Epoch, mem.Epoch}
+	}
+	l.n.def.Store(&welcomed{cluster: w.Cluster, def: w.Def})
+	return l.sawEpoch(w.Epoch, w.Instance)
+}
+
+// sawEpoch remembers the greatest epoch. It is on disk before anything that a leader of it ordered is done.
+func (l *loop) sawEpoch(epoch, instance uint64) error {
+	old := l.spool.mem.epoch
+	if instance == 0 {
+		instance = old.Instance
+	}
+	if epoch == old.Epoch && instance == old.Instance {
+		return nil
+	}
+	l.n.instance.Store(instance)
+	return l.spool.add(recEpoch, &leaderEpoch{Epoch: epoch, Instance: instance}, true)
+}
+
+// onOrders does what the leader wants. Launches come first: a Stop in the same message may be about one of them.
+func (l *loop) onOrders(o *proto.Orders) error {
+	if seen := l.spool.mem.epoch.Epoch; o.Epoch < seen {
+		return &staleError{o.Epoch, seen}
+	}
+	if err := l.sawEpoch(o.Epoch, 0); err != nil {
+		return err
+	}
+	for _, key := range o.Forget {
+		if err := l.onForget(key); err != nil {
+			return err
+		}
+	}
+	for _, launch := range o.Launch {
+		if err := l.onLaunch(launch); err != nil {
+			return err
+		}
+	}
+	for _, stop := range o.Stop {
+		if err := l.onStop(stop); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// report makes a report, to be sent once it is on disk. The last one of an attempt is synced.
+func (l *loop) report(r *proto.Report) error {
+	l.seq++
+	r.Seq = l.seq
+	if r.At == 0 {
+		r.At = l.stamp()
+	}
+	r.Text, r.Exit.Text = clip(r.Text, maxReportText), clip(r.Exit.Text, maxReportText)
+	if err := l.spool.add(recReport, r, final(r)); err != nil {
+		return err
+	}
+	l.reports = append(l.reports, r)
+	return nil
+}
+
+func (l *loop) stamp() model.Time { return model.Time(l.now().UnixMilli()) }
+
+// repeat sends again what is to be said of an attempt.
+func (l *loop) repeat(a *attempt) error {
+	if k, ok := l.spool.mem.attempts[a.key]; ok && len(k.reports) > 0 {
+		l.out.repeat(k.reports)
+		return nil
+	}
+	if a.phase == running {
+		return l.report(&proto.Report{Kind: proto.ReportStarted, Job: a.key.Job, Attempt: a.key.Attempt, At: a.began})
+	}
+	return nil // it will be reported when there is something to say
+}
+
+// onAck forgets what the leader has in its log.
+func (l *loop) onAck(seqs []uint64) error {
+	acked := make(map[uint64]bool, len(seqs))
+	for _, seq := range seqs {
+		r, ok := l.spool.mem.reports[seq]
+		if !ok {
+			continue
+		}
+		acked[seq] = true
+		if final(r) {
+			l.drop(reportKey(r))
+		}
+	}
+	if len(acked) == 0 {
+		return nil
+	}
+	if err := l.spool.add(recAcked, &ackedSeqs{Seqs: seqs}, false); err != nil {
+		return err
+	}
+	l.out.remove(func(r *proto.Report) bool { return acked[r.Seq] })
+	return nil
+}
+
+// drop takes an attempt out of memory and keeps its key, so that a late order does not start it again.
+func (l *loop) drop(key proto.Attempt) {
+	if a := l.attempts[key]; a != nil {
+		if a.kill != nil {
+			a.kill.Stop()
+		}
+		delete(l.attempts, key)
+	}
+	l.gone.add(key)
+}
+
+// known lists what this node answers for.
+func (l *loop) known() []proto.Attempt {
+	out := make([]proto.Attempt, 0, len(l.attempts))
+	for key, a := range l.attempts {
+		if !a.forget {
+			out = append(out, key)
+		}
+	}
+	return out
+}
+
+func (l *loop) running() int {
+	n := 0
+	for _, a := range l.attempts {
+		if a.alive() {
+			n++
+		}
+	}
+	return n
+}
+
+func (l *loop) stopTimers() {
+	for _, a := range l.attempts {
+		if a.kill != nil {
+			a.kill.Stop()
+		}
+	}
+}
+
+func clip(s string, max int) string {
+	if len(s) <= max {
+		return s
+	}
+	return s[:max] + "..."
+}
+
+// recent is a set of keys that forgets the oldest.
+type recent struct {
+	set  map[proto.Attempt]bool
+	ring []proto.Attempt
+	next int
+}
+
+func newRecent(size int) *recent {
+	return &recent{set: map[proto.Attempt]bool{}, ring: make([]proto.Attempt, 0, size)}
+}
+
+func (r *recent) has(key proto.Attempt) bool { return r.set[key] }
+
+func (r *recent) add(key proto.Attempt) {
+	if r.set[key] {
+		return
+	}
+	r.set[key] = true
+	if len(r.ring) < cap(r.ring) {
+		r.ring = append(r.ring, key)
+		return
+	}
+	delete(r.set, r.ring[r.next])
+	r.ring[r.next] = key
+	r.next = (r.next + 1) % len(r.ring)
+}

@@ -1,0 +1,252 @@
+package noded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc/pki"
+	"gbatch/internal/rpc/server"
+	"gbatch/noded/shim"
+)
+
+// Noded is one node's daemon. Make one with New, run it with Run, and Close it.
+type Noded struct {
+	opts    Options
+	log     *slog.Logger
+	now     func() time.Time
+	upSince model.Time
+	root    bool
+	uid     int
+	nice    int
+
+	machine machine
+	inv     *inventory
+	jobsDir string
+	env     jobEnv // cluster and nodeGPUs are filled in for each job
+	envs    envStore
+	names   *names
+	groups  *groups
+
+	ctl      *controllers
+	relay    *relay
+	listener net.Listener
+
+	inbox   *inbox
+	out     *outbox
+	loop    *loop
+	link    *link
+	workers *pool // launches and ends, as many as there are CPUs
+	stops   *pool // signals and whatever may have to wait
+	tellers chan struct{}
+
+	def        atomic.Pointer[welcomed]
+	instance   atomic.Uint64
+	registered atomic.Bool
+
+	closing sync.Once
+	closed  error
+}
+
+// New checks the options, opens the spool and listens on the local socket. Nothing runs yet.
+func New(o Options) (n *Noded, err error) {
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("gnoded: %w", err)
+	}
+	n = &Noded{opts: o, log: o.Logger.With("node", o.Name), now: time.Now, machine: machine{root: "/"}, names: newNames(),
+		root: os.Geteuid() == 0, uid: os.Geteuid(), jobsDir: filepath.Join(o.Spool, "jobs"),
+		inbox: &inbox{wake: make(chan struct{}, 1)}, out: newOutbox(), tellers: make(chan struct{}, maxTellers)}
+	n.upSince = model.Time(n.now().UnixMilli())
+	defer func() {
+		if err != nil {
+			err = errors.Join(fmt.Errorf("gnoded on node %s: %w", o.Name, err), n.Close())
+			n = nil
+		}
+	}()
+	role := pki.RoleNode
+	if o.Login {
+		role = pki.RoleLogin
+	}
+	tls, err := pki.ClientTLS(o.PKI, role, o.Name)
+	if err != nil {
+		return n, err
+	}
+	n.ctl = &controllers{addrs: o.Controllers, tls: tls}
+	n.relay = newRelay(n.ctl)
+	if n.inv, err = takeInventory(n.machine, &n.opts); err != nil {
+		return n, err
+	}
+	if !o.Login {
+		if err := n.openJobs(); err != nil {
+			return n, err
+		}
+	}
+	n.listener, err = server.ListenUnix(filepath.Join(o.SocketDir, "noded-"+o.Name+".sock"), 0o666)
+	return n, err
+}
+
+// openJobs prepares what a node that runs jobs needs: the spool, cgroups, and the connection to gshim.
+func (n *Noded) openJobs() error {
+	if err := makeDir(n.opts.Spool, 0o711); err != nil {
+		return err
+	}
+	if err := makeDir(n.jobsDir, 0o711); err != nil {
+		return err
+	}
+	n.nice = 0
+	if !n.root {
+		// Only root may go below its own nice value. The system call answers 20 - nice.
+		if prio, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil {
+			n.nice = 20 - prio
+		}
+	}
+	var err error
+	if n.groups, err = openGroups(n); err != nil {
+		return err
+	}
+	n.env = jobEnv{node: n.opts.Name, ctld: n.opts.Controllers[0], conf: n.opts.ConfigPath, user: n.names.account}
+	n.inv.hw.Notes = append(n.inv.hw.Notes, n.limitsOfThisNode()...)
+	for _, note := range n.inv.hw.Notes {
+		n.log.Warn("this node can't do everything", "note", note)
+	}
+	sp, err := openSpool(n.opts.Spool, n.log)
+	if err != nil {
+		return err
+	}
+	n.loop = &loop{n: n, spool: sp, out: n.out, log: n.log, now: n.now, attempts: map[proto.Attempt]*attempt{}, gone: newRecent(maxGone)}
+	n.link = newLink(shim.Options{Dir: filepath.Join(n.opts.Spool, "gshim"), Binary: n.opts.Shim}, n.inbox, n.log)
+	return nil
+}
+
+// limitsOfThisNode are sentences about what can't be enforced here.
+func (n *Noded) limitsOfThisNode() []string {
+	var notes []string
+	if !n.root {
+		notes = append(notes, fmt.Sprintf("gnoded runs without root rights: only jobs of uid %d run here", n.uid))
+	}
+	notes = append(notes, n.groups.notes()...)
+	if closed := closedTo(n.jobsDir); n.root && closed != "" {
+		notes = append(notes, fmt.Sprintf("%s is closed to other users: jobs of users other than root can't read their scripts in %s; open it with chmod o+x, or give another --spool",
+			closed, n.jobsDir))
+	}
+	return notes
+}
+
+// closedTo gives the first directory on the way to path that others may not pass, or "".
+func closedTo(path string) string {
+	for dir := path; dir != "/"; dir = filepath.Dir(dir) {
+		if st, err := os.Stat(dir); err == nil && st.Mode().Perm()&0o001 == 0 {
+			return dir
+		}
+	}
+	return ""
+}
+
+func makeDir(path string, mode os.FileMode) error {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(path, mode) // whatever the umask
+}
+
+// Run serves until ctx ends, then stops everything but the jobs and returns nil; or it returns an error that this daemon
+// cannot go on with. It can run once.
+func (n *Noded) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	n.log.Info("gnoded runs", "version", n.opts.Version, "spool", n.opts.Spool, "controllers", n.opts.Controllers, "login", n.opts.Login)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	var failed error
+	part := func(f func() error) {
+		wg.Go(func() {
+			if err := f(); err != nil {
+				mu.Lock()
+				failed = errors.Join(failed, err)
+				mu.Unlock()
+			}
+			cancel() // one part that ends takes the others along
+		})
+	}
+	local := &localServer{relay: n.relay, names: n.names, host: n.opts.Host, log: n.log}
+	part(func() error { return server.Serve(ctx, n.listener, local.handle, local.options()) })
+	if !n.opts.Login {
+		n.workers, n.stops = newPool(ctx, workerCount()), newPool(ctx, maxStops)
+		if err := n.loop.recover(); err != nil {
+			cancel()
+			wg.Wait()
+			return fmt.Errorf("gnoded on node %s: %w", n.opts.Name, err)
+		}
+		part(func() error { return n.loop.run(ctx) })
+		part(func() error { n.link.run(ctx); return nil })
+		part(func() error { n.keepRegistered(ctx); return nil })
+	}
+	wg.Wait()
+	if !n.opts.Login {
+		n.workers.wait()
+		n.stops.wait()
+	}
+	if failed != nil {
+		return fmt.Errorf("gnoded on node %s: %w", n.opts.Name, failed)
+	}
+	n.log.Info("gnoded ends; jobs go on")
+	return nil
+}
+
+// keepRegistered talks to the leader as soon as it is known what gshim runs.
+func (n *Noded) keepRegistered(ctx context.Context) {
+	select {
+	case <-n.link.up:
+	case <-ctx.Done():
+		return
+	}
+	s := &session{n: n, ctl: n.ctl, log: n.log, refusedPause: refusedRetry}
+	s.run(ctx)
+}
+
+// ask posts a message and waits until the loop has taken it and what it changed is on disk.
+func (n *Noded) ask(ctx context.Context, message func(done chan error) any) error {
+	done := make(chan error, 1)
+	n.inbox.post(message(done))
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Registered reports whether a leader has this node.
+func (n *Noded) Registered() bool { return n.registered.Load() }
+
+// Socket is the path of the socket for commands.
+func (n *Noded) Socket() string { return n.listener.Addr().String() }
+
+// Close gives back what New took. Jobs go on. It can be called again, and must not be called while Run runs.
+func (n *Noded) Close() error {
+	n.closing.Do(func() {
+		var errs []error
+		if n.listener != nil {
+			errs = append(errs, n.listener.Close())
+		}
+		if n.relay != nil {
+			n.relay.close()
+		}
+		if n.loop != nil {
+			errs = append(errs, n.loop.spool.close())
+		}
+		n.closed = errors.Join(errs...)
+	})
+	return n.closed
+}

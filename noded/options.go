@@ -1,0 +1,142 @@
+package noded
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"gbatch/internal/conf"
+	"gbatch/internal/model"
+	"gbatch/internal/version"
+)
+
+// Options say which node this is and where its things are.
+type Options struct {
+	Name        string   // NodeName, as in the configuration and in the certificate
+	Login       bool     // a login host: relays commands, runs no jobs, isn't registered
+	Virtual     bool     // takes the configuration's word for its hardware
+	Controllers []string // host:port of every controller
+	PKI         string   // directory with ca.crt and this daemon's certificate
+	Spool       string   // absolute; what must survive a restart: one gnoded each
+	SocketDir   string   // of the socket for commands, noded-NAME.sock
+	Shim        string   // the program gshim, absolute; not needed with Login
+
+	Config     *conf.Config // the configuration, as far as this host has it; nil: none
+	ConfigPath string       // its main file, which commands in jobs are told; "": none
+	TmpFS      string       // whose size is TmpDisk; default /tmp
+	Host       string       // the name that users see as theirs; default os.Hostname
+	Version    string       // default internal/version
+	Logger     *slog.Logger
+}
+
+// Flags are the command line's part of Options: what is empty comes from the configuration.
+type Flags struct {
+	Conf        string // main file
+	Name        string
+	Login       bool
+	Virtual     bool
+	PKI         string
+	Spool       string
+	Controllers []string
+	SocketDir   string
+	Shim        string
+}
+
+// FromConfig makes Options of a configuration and what the command line says instead.
+func FromConfig(c *conf.Config, f Flags) (Options, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return Options{}, fmt.Errorf("name of this host: %w", err)
+	}
+	o := Options{Name: f.Name, Login: f.Login, Virtual: f.Virtual, Controllers: f.Controllers, PKI: f.PKI, Spool: f.Spool,
+		SocketDir: f.SocketDir, Shim: f.Shim, Config: c, ConfigPath: c.Path, TmpFS: c.TmpFS, Host: host}
+	if o.Name == "" {
+		o.Name, _, _ = strings.Cut(host, ".")
+	}
+	if len(o.Controllers) == 0 {
+		for _, ctl := range c.Controllers {
+			o.Controllers = append(o.Controllers, ctl.Addr)
+		}
+	}
+	o.PKI = orElse(o.PKI, c.PKIDir)
+	o.Spool = orElse(o.Spool, conf.ExpandPath(c.SlurmdSpoolDir, o.Name, host))
+	o.SocketDir = orElse(o.SocketDir, c.LocalSocketDir)
+	if o.Shim == "" {
+		self, err := os.Executable()
+		if err != nil {
+			return Options{}, fmt.Errorf("where gshim is: %w", err)
+		}
+		o.Shim = filepath.Join(filepath.Dir(self), "gshim")
+	}
+	for _, p := range []*string{&o.ConfigPath, &o.Spool, &o.Shim} {
+		if *p == "" {
+			continue
+		}
+		if *p, err = filepath.Abs(*p); err != nil {
+			return Options{}, err
+		}
+	}
+	return o, nil
+}
+
+// nodeDef is the node as the configuration defines it, nil where there is none.
+func (o *Options) nodeDef() *model.NodeDef {
+	if o.Config == nil {
+		return nil
+	}
+	for _, def := range o.Config.Model().Nodes {
+		if def.Name == o.Name {
+			return def
+		}
+	}
+	return nil
+}
+
+func (o *Options) check() error {
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if o.Name == "" || strings.ContainsAny(o.Name, "/ \t\n,[]") {
+		bad("'%s' is not a node name; give the one in the configuration with -N", o.Name)
+	}
+	if len(o.Controllers) == 0 {
+		bad("no controller is known: set SlurmctldHost in the configuration, or give --controllers HOST:PORT")
+	}
+	for _, a := range o.Controllers {
+		if _, port, err := net.SplitHostPort(a); err != nil || port == "" {
+			bad("controller '%s' is not HOST:PORT", a)
+		}
+	}
+	if !filepath.IsAbs(o.Spool) {
+		bad("the spool directory '%s' is not an absolute path; give one with --spool", o.Spool)
+	}
+	if o.SocketDir == "" {
+		bad("no directory for the local socket is known; give one with --socket-dir")
+	}
+	if !o.Login {
+		if !filepath.IsAbs(o.Shim) {
+			bad("the path of gshim '%s' is not absolute; give it with --shim", o.Shim)
+		} else if st, err := os.Stat(o.Shim); err != nil || st.IsDir() || st.Mode()&0o111 == 0 {
+			bad("the launcher %s is missing or can't be run; install gshim beside gnoded, or give its path with --shim", o.Shim)
+		}
+	}
+	if o.Virtual && o.Login {
+		bad("a login host has no hardware to stand in for: give --login or --virtual, not both")
+	}
+	o.TmpFS = orElse(o.TmpFS, os.TempDir())
+	o.Version = orElse(o.Version, version.Version)
+	if o.Host == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			bad("name of this host: %w", err)
+		}
+		o.Host = host
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	return errors.Join(errs...)
+}

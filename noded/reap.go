@@ -1,0 +1,344 @@
+package noded
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/noded/shim"
+)
+
+// reap.go ends an attempt: gshim's word that the script is over, what it used, the end of everything that it left
+// behind, and the one report that frees its resources. The report is on disk before gshim is told that it may forget the
+// exit status, and stays there until the leader has it in its log.
+
+const (
+	clearAgainMin = 20 * time.Millisecond // between two tries to clear an attempt away
+	clearAgainMax = 5 * time.Second
+
+	// signalNoIO is what Slurm reports as the signal of a job whose files could not be opened.
+	signalNoIO = 53
+)
+
+// onLink takes up what gshim lists after a (new) connection: all that it runs, and all ends that were not acknowledged.
+// What is missing there and should be running was lost with gshim's journal.
+func (l *loop) onLink(events []shim.Event) error {
+	listed := make(map[proto.Attempt]bool, len(events))
+	for i := range events {
+		listed[keyOf(events[i].Key)] = true
+	}
+	if err := l.onEvents(events); err != nil {
+		return err
+	}
+	var orders []*shim.Launch
+	for key, a := range l.attempts {
+		switch {
+		case listed[key]:
+		case a.rebooted && a.phase == accepted:
+			if err := l.dropForgotten(a); err != nil {
+				return err
+			}
+		case a.phase == ordered:
+			orders = append(orders, a.order)
+		case a.phase == running, a.phase == accepted && a.rec != nil && a.rec.Started != 0:
+			l.log.Error("gshim knows nothing of a job that was running; its exit status is lost", "job", key.Job, "attempt", key.Attempt)
+			a.phase, a.ended = ending, nil
+			l.clear(a)
+		}
+	}
+	l.then(func() { l.n.link.launch(orders...) })
+	return nil
+}
+
+func keyOf(k shim.Key) proto.Attempt {
+	return proto.Attempt{Job: model.JobID(k.JobID), Attempt: k.Attempt}
+}
+
+// onEvents takes gshim's news.
+func (l *loop) onEvents(events []shim.Event) error {
+	for i := range events {
+		if events[i].Key.Step != stepBatch {
+			continue
+		}
+		if err := l.onEvent(&events[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *loop) onEvent(ev *shim.Event) error {
+	key := keyOf(ev.Key)
+	a := l.attempts[key]
+	if a == nil {
+		var err error
+		if a, err = l.stray(ev); a == nil || err != nil {
+			return err
+		}
+	}
+	switch {
+	case a.rebooted && a.phase == accepted && (!ev.Done() || ev.Unknown):
+		return l.dropForgotten(a)
+	case a.phase == over || a.rec == nil:
+		if ev.Done() { // the acknowledgement was lost
+			l.then(func() { l.n.link.ack(ev.Key) })
+		} else { // it was said to be over, and yet it runs: it was killed between the order and its start
+			l.then(func() { l.killStray(key) })
+		}
+	case a.phase == ending:
+		if ev.Done() && a.ended == nil {
+			a.ended = ev
+		}
+	case ev.Done():
+		l.endedBy(a, ev)
+	default:
+		return l.started(a, ev)
+	}
+	return nil
+}
+
+// stray is an event of an attempt that is not known here. One that was forgotten is ended. Otherwise the spool was lost
+// while gshim kept running: the attempt is taken up again, and the leader says whether it wants it.
+func (l *loop) stray(ev *shim.Event) (*attempt, error) {
+	key := keyOf(ev.Key)
+	if l.gone.has(key) {
+		if ev.Done() {
+			l.then(func() { l.n.link.ack(ev.Key) })
+		} else {
+			l.then(func() { l.killStray(key) })
+		}
+		return nil, nil
+	}
+	l.log.Warn("gshim has a job that the spool doesn't know; it is taken up", "job", key.Job, "attempt", key.Attempt)
+	rec := &launched{Job: key.Job, Attempt: key.Attempt, At: l.stamp()}
+	if err := l.spool.add(recLaunch, rec, true); err != nil {
+		return nil, err
+	}
+	a := &attempt{key: key, rec: rec, phase: accepted, paths: l.n.pathsOf(key)}
+	l.attempts[key] = a
+	return a, nil
+}
+
+func (l *loop) killStray(key proto.Attempt) {
+	l.n.stops.do(func(ctx context.Context) { l.n.sendSignal(ctx, key, unix.SIGKILL, shim.Tree) })
+}
+
+// started takes note that an attempt runs, and ends it if that was asked for meanwhile.
+func (l *loop) started(a *attempt, ev *shim.Event) error {
+	for _, note := range ev.Notes {
+		l.log.Warn("a job started with less than it asked for", "job", a.key.Job, "attempt", a.key.Attempt, "note", note)
+	}
+	first := a.phase != running
+	a.phase, a.order, a.launch = running, nil, nil
+	a.began = model.Time(ev.Started.UnixMilli())
+	switch {
+	case a.forget:
+		l.onKill(a)
+		return nil
+	case first && a.stop != nil:
+		l.terminate(a)
+	}
+	if k := l.spool.mem.attempts[a.key]; k != nil && k.launched != nil && k.launched.Started != 0 {
+		return nil // reported before a restart
+	}
+	return l.report(&proto.Report{Kind: proto.ReportStarted, Job: a.key.Job, Attempt: a.key.Attempt, At: a.began})
+}
+
+// endedBy begins to clear an attempt away whose process has ended, or could not be started.
+func (l *loop) endedBy(a *attempt, ev *shim.Event) {
+	a.phase, a.ended, a.order, a.launch = ending, ev, nil, nil
+	if !ev.Started.IsZero() {
+		a.began = model.Time(ev.Started.UnixMilli())
+	}
+	l.clear(a)
+}
+
+// clear has a worker take stock of an attempt and remove what it left. The first try is quick; those after it may have
+// to wait for processes that don't die, and don't hold up a worker.
+func (l *loop) clear(a *attempt) {
+	if a == nil || a.phase != ending {
+		return
+	}
+	job := clearing{key: a.key, rec: a.rec, paths: a.paths, ended: a.ended, began: a.began}
+	first := a.tries == 0
+	l.then(func() {
+		pool := l.n.stops
+		if first {
+			pool = l.n.workers
+		}
+		pool.do(func(ctx context.Context) { l.n.inbox.post(l.n.clearAway(ctx, &job)) })
+	})
+}
+
+// clearing is what a worker needs to end an attempt.
+type clearing struct {
+	key   proto.Attempt
+	rec   *launched
+	paths jobPaths
+	ended *shim.Event
+	began model.Time
+}
+
+// clearAway kills what is left, reads what was used, and removes the cgroup and the script.
+func (n *Noded) clearAway(ctx context.Context, c *clearing) msgCleared {
+	m := msgCleared{key: c.key}
+	use, err := n.groups.finish(ctx, c)
+	if err != nil {
+		m.left = err
+		return m
+	}
+	if err := removeScript(c.paths); err != nil {
+		n.log.Warn("a job's script was not removed", "dir", c.paths.dir, "err", err)
+	}
+	m.exit = exitOf(c.ended, use)
+	if line := epitaph(c, use); line != "" {
+		n.tellUser(c.rec, line)
+	}
+	return m
+}
+
+// usage is what an attempt used, as far as its cgroup tells.
+type usage struct {
+	known    bool
+	userMS   int64
+	sysMS    int64
+	peakKB   int64
+	oomKills int64
+}
+
+// exitOf makes the exit of what gshim saw and what the cgroup counted.
+func exitOf(ev *shim.Event, use usage) model.Exit {
+	var x model.Exit
+	switch {
+	case ev == nil: // the caller says whether it ran
+	case ev.Kind == shim.LaunchFailed:
+		x = failedExit(ev)
+	case ev.Unknown:
+		x.Unknown = true
+		x.Text = "exit status unknown: " + orElse(ev.Text, "the launcher was lost while the job ran")
+	default:
+		x.Code, x.Signal = int32(ev.Code), int32(ev.Signal)
+	}
+	if ev != nil && ev.Kind == shim.Exited {
+		x.UserMS, x.SysMS, x.MaxRSSKB = ev.UserCPU.Milliseconds(), ev.SysCPU.Milliseconds(), ev.MaxRSSKB
+	}
+	if use.known {
+		x.UserMS, x.SysMS = max(x.UserMS, use.userMS), max(x.SysMS, use.sysMS)
+		if use.peakKB > 0 {
+			x.MaxRSSKB = use.peakKB
+		}
+		if use.oomKills > 0 {
+			x.OOM = true
+		}
+	}
+	return x
+}
+
+// failedExit is the end of a job that was wrong in itself: its files can't be opened, its interpreter isn't there. It
+// counts as run, as in Slurm: another node would not do better.
+func failedExit(ev *shim.Event) model.Exit {
+	if ev.Stage == shim.StageExec {
+		return model.Exit{Code: int32(ev.Errno & 0xff), Text: ev.Text}
+	}
+	return model.Exit{Signal: signalNoIO, Text: ev.Text}
+}
+
+// ownFault reports whether a failed launch is the job's fault, not the node's.
+func ownFault(ev *shim.Event) bool {
+	switch ev.Stage {
+	case shim.StageStdin, shim.StageStdout, shim.StageStderr:
+		return true
+	case shim.StageExec:
+		return ev.Errno != unix.EACCES || strings.Contains(ev.Text, "interpreter")
+	}
+	return false
+}
+
+// epitaph is the last line that the user finds in the job's standard error, if there is one to write.
+func epitaph(c *clearing, use usage) string {
+	switch {
+	case c.rec == nil:
+	case use.oomKills > 0:
+		events := "event"
+		if use.oomKills > 1 {
+			events = "events"
+		}
+		return fmt.Sprintf("slurmstepd: error: Detected %d oom_kill %s in StepId=%d.batch. Some of the step tasks have been OOM Killed.",
+			use.oomKills, events, c.key.Job)
+	case c.ended != nil && c.ended.Kind == shim.LaunchFailed && c.ended.Stage == shim.StageExec && ownFault(c.ended):
+		return "slurmstepd: error: " + c.ended.Text
+	}
+	return ""
+}
+
+// onCleared reports the end of an attempt of which nothing is left, or tries again.
+func (l *loop) onCleared(m msgCleared) error {
+	a := l.attempts[m.key]
+	if a == nil || a.phase != ending {
+		return nil
+	}
+	if m.left != nil {
+		return l.clearLater(a, m.left)
+	}
+	if a.forget {
+		return l.dropForgotten(a)
+	}
+	r := &proto.Report{Kind: proto.ReportEnded, Exit: m.exit}
+	switch {
+	case a.ended == nil && a.began == 0 && (a.rec == nil || a.rec.Started == 0): // stopped before it ran
+	case a.ended == nil:
+		r.Exit.Unknown = true
+		r.Exit.Text = "exit status unknown: the launcher lost its records while the job ran"
+	case a.ended.Kind == shim.LaunchFailed && !ownFault(a.ended):
+		r = &proto.Report{Kind: proto.ReportLaunchFailed, Text: a.ended.Text}
+	}
+	if a.ended != nil && !a.ended.Ended.IsZero() {
+		r.At = model.Time(a.ended.Ended.UnixMilli())
+	}
+	return l.finish(a, r)
+}
+
+// clearLater tries again to clear an attempt away, and says so from time to time.
+func (l *loop) clearLater(a *attempt, left error) error {
+	now := l.now()
+	if a.asked.IsZero() {
+		a.asked, a.warned = now, now
+	}
+	if now.Sub(a.warned) > warnEvery {
+		a.warned = now
+		l.log.Error("a job has ended and something of it is still there; its resources stay taken", "job", a.key.Job, "attempt", a.key.Attempt,
+			"since", a.asked, "left", left)
+	}
+	d := min(clearAgainMin<<min(a.tries, 10), clearAgainMax)
+	a.tries++
+	key := a.key
+	if a.kill != nil {
+		a.kill.Stop()
+	}
+	a.kill = time.AfterFunc(d, func() { l.n.inbox.post(msgClear{key}) })
+	return nil
+}
+
+// finish makes the last report of an attempt. gshim may forget it once the report is on disk.
+func (l *loop) finish(a *attempt, r *proto.Report) error {
+	a.phase, a.launch, a.order = over, nil, nil
+	if a.kill != nil {
+		a.kill.Stop()
+	}
+	r.Job, r.Attempt = a.key.Job, a.key.Attempt
+	key := shimKey(a.key)
+	l.then(func() { l.n.link.ack(key) })
+	return l.report(r)
+}
+
+func orElse(s, other string) string {
+	if s != "" {
+		return s
+	}
+	return other
+}

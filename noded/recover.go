@@ -1,0 +1,84 @@
+package noded
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"gbatch/internal/proto"
+)
+
+// recover.go takes up where the last gnoded stopped: killed, upgraded, or gone with the machine's power.
+//
+// The spool says which attempts this node answers for and what is still to be reported. gshim then says what became of
+// them (onLink): those that run are adopted, ends that nobody has heard of are reported. Nothing is launched again by
+// what is read here; an attempt that gshim has never heard of waits until the leader orders it once more.
+//
+// After a reboot no process is left. What had ended before is reported; the rest the leader takes for lost, because the
+// node does not list it.
+
+// recover reads the spool's memory into the loop. It runs before the loop does.
+func (l *loop) recover() error {
+	mem := &l.spool.mem
+	if name := mem.opened.Node; name != "" && name != l.n.opts.Name {
+		return fmt.Errorf("the spool %s is that of node %s; give node %s its own with --spool", l.spool.dir, name, l.n.opts.Name)
+	}
+	rebooted := mem.opened.BootID != "" && mem.opened.BootID != l.n.inv.bootID
+	// Seconds since 1970, so that report numbers grow even where the spool was lost; they fit 32 bits until 2106.
+	incarnation := max(mem.opened.Incarnation+1, uint32(l.now().Unix()))
+	l.seq = uint64(incarnation) << 32
+	l.n.instance.Store(mem.epoch.Instance)
+	if err := l.spool.add(recOpened, &opened{Incarnation: incarnation, BootID: l.n.inv.bootID, Node: l.n.opts.Name}, true); err != nil {
+		return err
+	}
+	reports := make([]*proto.Report, 0, len(mem.reports))
+	for _, r := range mem.reports {
+		reports = append(reports, r)
+	}
+	slices.SortFunc(reports, func(a, b *proto.Report) int {
+		if a.Seq < b.Seq {
+			return -1
+		}
+		return 1
+	})
+	l.out.put(reports...)
+	for key, k := range mem.attempts {
+		a := &attempt{key: key, rec: k.launched, phase: accepted, rebooted: rebooted, paths: l.n.pathsOf(key)}
+		if slices.ContainsFunc(k.reports, final) || k.launched == nil {
+			a.phase = over
+		}
+		l.attempts[key] = a
+	}
+	if err := l.spool.commit(); err != nil {
+		return err
+	}
+	if len(l.attempts) > 0 {
+		l.log.Info("took up the spool", "attempts", len(l.attempts), "reports", len(reports), "rebooted", rebooted)
+	}
+	return l.sweep()
+}
+
+// sweep removes what attempts left that nobody remembers.
+func (l *loop) sweep() error {
+	mine := map[string]bool{}
+	var keys []proto.Attempt
+	for key, a := range l.attempts {
+		mine[filepath.Base(a.paths.dir)] = true
+		keys = append(keys, key)
+	}
+	entries, err := os.ReadDir(l.n.jobsDir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if mine[e.Name()] {
+			continue
+		}
+		if err := os.RemoveAll(filepath.Join(l.n.jobsDir, e.Name())); err != nil {
+			l.log.Warn("a forgotten job's script was not removed", "dir", e.Name(), "err", err)
+		}
+	}
+	l.n.groups.sweep(keys)
+	return nil
+}

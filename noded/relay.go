@@ -1,0 +1,218 @@
+package noded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+)
+
+// relay.go carries users' requests to the leader over one TLS connection for all of them, and the answers back frame by
+// frame. A request that waits for a job's end may last a minute, so those have a connection of their own: they cannot
+// take the places of everybody else's.
+
+const (
+	// maxRelays is how many requests may be under way or wait for their turn; more are refused as busy.
+	maxRelays = 2048
+	// leaderPatience is how long a request waits for a leader while controllers answer that none leads: an election.
+	// Commands ask again by themselves for a while.
+	leaderPatience = 5 * time.Second
+	// deadPatience is the same while no controller answers at all.
+	deadPatience = time.Second
+	relayPace    = 100 * time.Millisecond // between two looks for the leader
+	pingTimeout  = 5 * time.Second        // for a controller to say whether it leads
+	maxMoves     = 8                      // times that one request follows a moving leader
+)
+
+var errNoController = rpc.Errorf(proto.CodeNoController, "Unable to contact slurm controller (connect failure)")
+
+// relay has the connections to the leader.
+type relay struct {
+	ctl   *controllers
+	slots chan struct{}
+	lanes [2]lane // requests that answer at once, and those that wait
+
+	ctx  context.Context // of the looks for the leader: they serve whoever waits, not the one who began them
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+}
+
+// lane is one shared connection.
+type lane struct {
+	mu   sync.Mutex
+	mux  *rpc.Mux
+	look *look // under way, or nil
+}
+
+// look is one search for the leader. The fields after done are for those who have seen it closed.
+type look struct {
+	done chan struct{}
+	mux  *rpc.Mux
+	res  lookResult
+}
+
+func newRelay(ctl *controllers) *relay {
+	r := &relay{ctl: ctl, slots: make(chan struct{}, maxRelays)}
+	r.ctx, r.stop = context.WithCancel(context.Background())
+	return r
+}
+
+// close ends what is under way.
+func (r *relay) close() {
+	r.stop()
+	r.wg.Wait()
+	for i := range r.lanes {
+		if mux := r.lanes[i].current(); mux != nil {
+			_ = mux.Close() // what is under way on it ends with an error
+		}
+	}
+}
+
+// repeatable reports whether a request may be sent again when it is not known whether the first one was carried out:
+// it reads, or says itself which request it is (Submit), or asks for a state of things (Cancel).
+func repeatable(kind uint16) bool {
+	switch kind {
+	case proto.KindUpdateJob, proto.KindUpdateNode, proto.KindReconfigure:
+		return false
+	}
+	return true
+}
+
+// forward sends one user's request to the leader and gives every answer to each.
+func (r *relay) forward(ctx context.Context, who *proto.Caller, kind uint16, body []byte, each func(*rpc.Frame) error) error {
+	select {
+	case r.slots <- struct{}{}:
+		defer func() { <-r.slots }()
+	default:
+		return rpc.Errorf(proto.CodeBusy, "this host's gnoded is busy: %d requests are under way; try again in a moment", maxRelays)
+	}
+	wrapped, err := proto.Encode(&proto.Forward{Caller: *who, Kind: kind, Body: body})
+	if err != nil {
+		return err
+	}
+	l := &r.lanes[0]
+	if kind == proto.KindWait {
+		l = &r.lanes[1]
+	}
+	answered := false
+	for range maxMoves {
+		mux, err := r.leader(ctx, l)
+		if err != nil {
+			return err
+		}
+		err = mux.Stream(ctx, proto.KindForward, wrapped, func(f *rpc.Frame) error {
+			answered = true
+			return each(f)
+		})
+		var e *rpc.Error
+		switch {
+		case err == nil || ctx.Err() != nil:
+			return err
+		case errors.As(err, &e) && e.Code == proto.CodeNotLeader && !answered:
+			l.moved(mux, e.Text, r.ctl)
+		case errors.As(err, &e) || mux.Err() == nil: // the leader's answer, or each failed
+			return err
+		case answered || !repeatable(kind):
+			return rpc.Errorf(proto.CodeNoController, "the connection to the controller broke before its answer was complete; look whether the change was made before you try again")
+		default:
+			l.moved(mux, "", r.ctl)
+		}
+	}
+	return errNoController
+}
+
+// moved drops the connection of a controller that leads no more. hint is the new leader, if it is known.
+func (l *lane) moved(old *rpc.Mux, hint string, ctl *controllers) {
+	l.mu.Lock()
+	if l.mux == old {
+		l.mux = nil
+		if hint != "" {
+			ctl.leads(hint)
+		}
+	}
+	l.mu.Unlock()
+	_ = old.Close() // others on it look for the new leader as well
+}
+
+// leader gives the connection to the leader. All who need it wait for the same look.
+func (r *relay) leader(ctx context.Context, l *lane) (*rpc.Mux, error) {
+	begun := time.Now()
+	patience := time.NewTimer(leaderPatience)
+	defer patience.Stop()
+	for {
+		mux, look := r.join(l)
+		if mux != nil {
+			return mux, nil
+		}
+		select {
+		case <-look.done:
+		case <-patience.C:
+			return nil, fmt.Errorf("%w: no controller answered in %v", errNoController, leaderPatience)
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if look.mux != nil {
+			return look.mux, nil
+		}
+		if waited := time.Since(begun); look.res.refused || waited > leaderPatience || !look.res.reached && waited > deadPatience {
+			return nil, fmt.Errorf("%w: %w", errNoController, look.res.err)
+		}
+		pause(ctx, relayPace)
+	}
+}
+
+// join gives the connection, or the look for it that is under way, or begins one.
+func (r *relay) join(l *lane) (*rpc.Mux, *look) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.mux != nil && l.mux.Err() == nil {
+		return l.mux, nil
+	}
+	if l.look == nil {
+		k := &look{done: make(chan struct{})}
+		l.mux, l.look = nil, k
+		r.wg.Go(func() {
+			k.mux, k.res = open(r.ctx, r.ctl)
+			l.mu.Lock()
+			l.mux, l.look = k.mux, nil
+			l.mu.Unlock()
+			close(k.done)
+		})
+	}
+	return nil, l.look
+}
+
+func (l *lane) current() *rpc.Mux {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.mux
+}
+
+// open looks for the leader once: a Ping tells whether a controller leads.
+func open(ctx context.Context, ctl *controllers) (*rpc.Mux, lookResult) {
+	var mux *rpc.Mux
+	res := ctl.look(ctx, func(addr string) error {
+		conn, err := ctl.dial(ctx, addr)
+		if err != nil {
+			return err
+		}
+		m, err := rpc.NewMux(conn)
+		if err != nil {
+			_ = conn.Close() // err says why it is of no use
+			return err
+		}
+		asking, cancel := context.WithTimeout(ctx, pingTimeout)
+		defer cancel()
+		if _, err := m.Call(asking, proto.KindPing, nil); err != nil {
+			_ = m.Close() // the same
+			return err
+		}
+		mux = m
+		return nil
+	})
+	return mux, res
+}

@@ -1,0 +1,80 @@
+package noded
+
+import (
+	"slices"
+	"sort"
+	"sync"
+
+	"gbatch/internal/proto"
+)
+
+// report.go holds what the leader has to be told: in memory what the spool holds on disk. The loop puts reports in once
+// they are durable and takes them out when they are acknowledged; whichever session is up sends those it has not sent.
+
+// outbox is the reports that are not acknowledged, by ascending Seq.
+type outbox struct {
+	mu      sync.Mutex
+	reports []*proto.Report
+	again   []*proto.Report // asked for: to be sent even if this session has sent them
+	wake    chan struct{}
+}
+
+func newOutbox() *outbox { return &outbox{wake: make(chan struct{}, 1)} }
+
+// put adds reports; their Seqs are greater than all before.
+func (o *outbox) put(rs ...*proto.Report) {
+	if len(rs) == 0 {
+		return
+	}
+	o.mu.Lock()
+	o.reports = append(o.reports, rs...)
+	o.mu.Unlock()
+	o.ring()
+}
+
+// repeat makes reports that are in the outbox go out once more.
+func (o *outbox) repeat(rs []*proto.Report) {
+	if len(rs) == 0 {
+		return
+	}
+	o.mu.Lock()
+	o.again = append(o.again, rs...)
+	o.mu.Unlock()
+	o.ring()
+}
+
+func (o *outbox) ring() {
+	select {
+	case o.wake <- struct{}{}:
+	default: // awake already
+	}
+}
+
+// remove takes out what is acknowledged or forgotten.
+func (o *outbox) remove(gone func(*proto.Report) bool) {
+	o.mu.Lock()
+	o.reports = slices.DeleteFunc(o.reports, gone)
+	o.mu.Unlock()
+}
+
+// after gives up to max reports with a Seq greater than sent, and those that were asked for again.
+func (o *outbox) after(sent uint64, max int) []*proto.Report {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	from := sort.Search(len(o.reports), func(i int) bool { return o.reports[i].Seq > sent })
+	var out []*proto.Report
+	for _, r := range o.again {
+		if r.Seq <= sent {
+			out = append(out, r)
+		}
+	}
+	o.again = nil
+	return append(out, o.reports[from:min(len(o.reports), from+max)]...)
+}
+
+// count is how many are not acknowledged.
+func (o *outbox) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.reports)
+}

@@ -1,0 +1,244 @@
+package noded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+)
+
+// session.go is the node's conversation with the leader: Hello and Welcome, then orders one way and reports and
+// heartbeats the other, until the connection ends or another controller leads. Jobs don't notice either.
+
+const (
+	welcomeTimeout  = 30 * time.Second // for the leader to register the node
+	refusedRetry    = 15 * time.Second // after a leader that won't have this node
+	reportsPerFrame = 512
+
+	defaultHeartbeat = 10 * time.Second
+	minHeartbeat     = 100 * time.Millisecond
+)
+
+// welcomed is what the leader said of this node.
+type welcomed struct {
+	cluster string
+	def     *model.NodeDef
+}
+
+// session keeps this node registered.
+type session struct {
+	n     *Noded
+	ctl   *controllers
+	log   *slog.Logger
+	retry backoff
+	said  string // the last thing logged about not being registered
+
+	refusedPause time.Duration
+}
+
+// run registers the node again and again until ctx ends.
+func (s *session) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		var conn *rpc.Conn
+		var w proto.Welcome
+		res := s.ctl.look(ctx, func(addr string) (err error) {
+			conn, err = s.register(ctx, addr, &w)
+			return err
+		})
+		if res.err == nil {
+			s.retry.reset()
+			s.said = ""
+			err := s.serve(ctx, conn, &w)
+			if ctx.Err() == nil {
+				s.log.Warn("the session with the controller has ended; jobs go on", "controller", conn.Name(), "err", err)
+			}
+		} else if ctx.Err() == nil {
+			s.complain(res)
+		}
+		if res.refused {
+			pause(ctx, s.refusedPause)
+			continue
+		}
+		pause(ctx, s.retry.take())
+	}
+}
+
+// complain says once per change why the node is not registered.
+func (s *session) complain(res lookResult) {
+	if res.err.Error() == s.said {
+		return
+	}
+	s.said = res.err.Error()
+	if res.refused {
+		s.log.Error("the controller refuses this node", "err", res.err)
+		return
+	}
+	s.log.Warn("no controller leads or can be reached; jobs go on, their results wait", "err", res.err)
+}
+
+// register says Hello to the controller at addr. The connection is the caller's if there is no error.
+func (s *session) register(ctx context.Context, addr string, w *proto.Welcome) (conn *rpc.Conn, err error) {
+	conn, err = s.ctl.dial(ctx, addr)
+	if err != nil {
+		return nil, err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends the wait for an answer
+	defer func() {
+		if !stop() && err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil {
+			_ = conn.Close() // err says what is wrong with it
+			conn = nil
+		}
+	}()
+	hello, err := s.n.hello(ctx)
+	if err != nil {
+		return conn, err
+	}
+	body, err := proto.Encode(hello)
+	if err != nil {
+		return conn, err
+	}
+	const helloID = 1
+	if err := conn.WriteFrame(proto.KindHello, 0, helloID, body); err != nil {
+		return conn, err
+	}
+	if err := conn.SetReadDeadline(time.Now().Add(welcomeTimeout)); err != nil {
+		return conn, err
+	}
+	var f rpc.Frame
+	if err := conn.ReadFrame(&f); err != nil {
+		return conn, err
+	}
+	if f.Flags&rpc.FlagError != 0 {
+		refusal, err := rpc.DecodeError(f.Body)
+		if err != nil {
+			return conn, err
+		}
+		return conn, refusal
+	}
+	if f.Kind != proto.KindWelcome {
+		return conn, fmt.Errorf("%s answered Hello with a frame of kind %d", conn.Name(), f.Kind)
+	}
+	if err := proto.Decode(f.Body, w); err != nil {
+		return conn, err
+	}
+	if err := conn.SetReadDeadline(time.Time{}); err != nil {
+		return conn, err
+	}
+	return conn, s.n.ask(ctx, func(done chan error) any { return msgWelcome{w, done} })
+}
+
+// serve works through one session until its connection ends.
+func (s *session) serve(ctx context.Context, conn *rpc.Conn, w *proto.Welcome) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	s.log.Info("registered", "controller", conn.Name(), "cluster", w.Cluster, "epoch", w.Epoch)
+	s.n.registered.Store(true)
+	defer s.n.registered.Store(false)
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends the reader
+	defer stop()
+	var writer sync.WaitGroup
+	var werr error
+	writer.Go(func() {
+		werr = s.write(ctx, conn, heartbeatOf(w))
+		cancel()
+	})
+	err := s.read(ctx, conn)
+	cancel()
+	writer.Wait()
+	_ = conn.Close() // it has ended, or is of no more use
+	if errors.Is(err, rpc.ErrClosed) && werr != nil {
+		return werr
+	}
+	return err
+}
+
+func heartbeatOf(w *proto.Welcome) time.Duration {
+	if w.HeartbeatS <= 0 {
+		return defaultHeartbeat
+	}
+	return max(time.Duration(w.HeartbeatS)*time.Second, minHeartbeat)
+}
+
+// read takes what the leader sends. Orders are taken one message at a time: the next is read when the last is on disk.
+func (s *session) read(ctx context.Context, conn *rpc.Conn) error {
+	var f rpc.Frame
+	for {
+		if err := conn.ReadFrame(&f); err != nil {
+			return err
+		}
+		switch f.Kind {
+		case proto.KindOrders:
+			o := new(proto.Orders)
+			if err := proto.Decode(f.Body, o); err != nil {
+				return err
+			}
+			if err := s.n.ask(ctx, func(done chan error) any { return msgOrders{o, done} }); err != nil {
+				return err
+			}
+		case proto.KindReportAck:
+			var ack proto.ReportAck
+			if err := proto.Decode(f.Body, &ack); err != nil {
+				return err
+			}
+			s.n.inbox.post(msgAck{ack.Seqs})
+		default:
+			return fmt.Errorf("%s sent a frame of kind %d, which is none of a leader's", conn.Name(), f.Kind)
+		}
+	}
+}
+
+// write sends reports as they come and a heartbeat every so often.
+func (s *session) write(ctx context.Context, conn *rpc.Conn, every time.Duration) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	sent := uint64(0)
+	if err := s.beat(ctx, conn); err != nil {
+		return err
+	}
+	for {
+		for {
+			reports := s.n.out.after(sent, reportsPerFrame)
+			if len(reports) == 0 {
+				break
+			}
+			body, err := proto.Encode(&proto.Reports{Reports: reports})
+			if err == nil {
+				err = conn.WriteFrame(proto.KindReports, 0, 0, body)
+			}
+			if err != nil {
+				return err
+			}
+			sent = max(sent, reports[len(reports)-1].Seq)
+		}
+		select {
+		case <-s.n.out.wake:
+		case <-tick.C:
+			if err := s.beat(ctx, conn); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+func (s *session) beat(ctx context.Context, conn *rpc.Conn) error {
+	hb, err := s.n.heartbeat(ctx)
+	if err != nil {
+		return err
+	}
+	body, err := proto.Encode(hb)
+	if err != nil {
+		return err
+	}
+	return conn.WriteFrame(proto.KindHeartbeat, 0, 0, body)
+}

@@ -1,0 +1,480 @@
+package noded
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/codecgen/wire"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+//go:generate go run gbatch/internal/codecgen
+
+// spool.go is the node's memory: an append-only journal of which attempts it has taken on and which reports the leader
+// has not acknowledged. gnoded can be killed at any moment and loses nothing that it acted on or was told to keep.
+//
+// The file is a line with the format's version and then records: uint32 length of the payload, uint32 CRC-32C of it,
+// both little endian, and the payload, a kind byte and a msgpack record. A record that stops or fails its sum ends the
+// journal: what follows was never acknowledged to anybody. fold is the only place that gives records a meaning; replay
+// at start and add while running both go through it, and compact writes back just what fold keeps.
+
+const (
+	spoolFile  = "journal"
+	spoolMagic = "gbatch node spool 1\n"
+	recordHead = 8
+	// maxRecord is the longest payload, in bytes. A launch has up to 65,536 groups of at most 5 bytes.
+	maxRecord = 1 << 20
+	// compactAt is the size from which the journal is rewritten when less than a quarter of it is still needed, bytes.
+	compactAt = 1 << 20
+)
+
+// recordKind says what a record is. The numbers are on disk: append only.
+type recordKind byte
+
+const (
+	recOpened recordKind = iota + 1 // opened: gnoded started
+	recEpoch                        // leaderEpoch: a leader with a greater epoch, or another instance, was accepted
+	recLaunch                       // launched: an attempt was taken on
+	recReport                       // proto.Report: to be sent until it is acknowledged
+	recAcked                        // ackedSeqs: the leader has these reports
+	recDrop                         // proto.Attempt: forgotten with its reports
+)
+
+// opened begins every run of gnoded. Its incarnation makes report numbers grow over restarts.
+//
+//gbatch:codec
+type opened struct {
+	Incarnation uint32
+	BootID      string
+	Node        string
+}
+
+//gbatch:codec
+type leaderEpoch struct {
+	Epoch    uint64
+	Instance uint64
+}
+
+// launched is what has to be known of an attempt to end it properly after a restart.
+//
+//gbatch:codec
+type launched struct {
+	Job     model.JobID
+	Attempt uint32
+	UID     uint32
+	GID     uint32
+	Groups  []uint32
+	StdErr  string     // absolute; where messages for the user go
+	At      model.Time // when it was taken on
+	Started model.Time // when its script started; 0 while that has not been reported
+}
+
+//gbatch:codec
+type ackedSeqs struct {
+	Seqs []uint64
+}
+
+func (l *launched) key() proto.Attempt { return proto.Attempt{Job: l.Job, Attempt: l.Attempt} }
+
+func reportKey(r *proto.Report) proto.Attempt { return proto.Attempt{Job: r.Job, Attempt: r.Attempt} }
+
+// final reports whether nothing more can be reported of the attempt.
+func final(r *proto.Report) bool {
+	return r.Kind == proto.ReportEnded || r.Kind == proto.ReportLaunchFailed
+}
+
+// memory is what the journal says once all of it has been read.
+type memory struct {
+	opened   opened
+	epoch    leaderEpoch
+	attempts map[proto.Attempt]*kept
+	reports  map[uint64]*proto.Report // by Seq, not acknowledged
+}
+
+// kept is what the journal holds of one attempt: launched is nil for one that was never taken on here and only has to
+// be reported.
+type kept struct {
+	launched *launched
+	reports  []*proto.Report // the same as in memory.reports
+}
+
+func newMemory() memory {
+	return memory{attempts: map[proto.Attempt]*kept{}, reports: map[uint64]*proto.Report{}}
+}
+
+func (m *memory) at(key proto.Attempt) *kept {
+	k, ok := m.attempts[key]
+	if !ok {
+		k = &kept{}
+		m.attempts[key] = k
+	}
+	return k
+}
+
+// fold gives a record its meaning.
+func (m *memory) fold(kind recordKind, rec wire.Codec) {
+	switch r := rec.(type) {
+	case *opened:
+		m.opened = *r
+	case *leaderEpoch:
+		m.epoch = *r
+	case *launched:
+		m.at(r.key()).launched = r
+	case *proto.Report:
+		k := m.at(reportKey(r))
+		k.reports = append(k.reports, r)
+		m.reports[r.Seq] = r
+		if k.launched != nil && r.Kind == proto.ReportStarted {
+			started := *k.launched
+			started.Started = r.At
+			k.launched = &started
+		}
+	case *ackedSeqs:
+		for _, seq := range r.Seqs {
+			if old, ok := m.reports[seq]; ok {
+				m.acked(old)
+			}
+		}
+	case *proto.Attempt:
+		m.drop(*r)
+	}
+}
+
+// acked forgets a report, and its attempt if that is over.
+func (m *memory) acked(r *proto.Report) {
+	key := reportKey(r)
+	if final(r) {
+		m.drop(key)
+		return
+	}
+	delete(m.reports, r.Seq)
+	k := m.at(key)
+	k.reports = slices.DeleteFunc(k.reports, func(o *proto.Report) bool { return o.Seq == r.Seq })
+	if k.launched == nil && len(k.reports) == 0 {
+		delete(m.attempts, key)
+	}
+}
+
+func (m *memory) drop(key proto.Attempt) {
+	k, ok := m.attempts[key]
+	if !ok {
+		return
+	}
+	for _, r := range k.reports {
+		delete(m.reports, r.Seq)
+	}
+	delete(m.attempts, key)
+}
+
+// newRecord makes an empty record of a kind, nil for one that this version doesn't know.
+func newRecord(kind recordKind) wire.Codec {
+	switch kind {
+	case recOpened:
+		return new(opened)
+	case recEpoch:
+		return new(leaderEpoch)
+	case recLaunch:
+		return new(launched)
+	case recReport:
+		return new(proto.Report)
+	case recAcked:
+		return new(ackedSeqs)
+	case recDrop:
+		return new(proto.Attempt)
+	}
+	return nil
+}
+
+// spool is the open journal. It is used by one goroutine.
+type spool struct {
+	dir  string
+	f    *os.File
+	lock *os.File
+	size int64
+	buf  []byte // records not yet written
+	sync bool   // one of them must be on disk before anybody is told
+	mem  memory
+	log  *slog.Logger
+
+	compactFrom int64 // size from which compacting is worth a try, bytes
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// openSpool reads the journal in dir, or starts one, and keeps every other gnoded away from it.
+func openSpool(dir string, log *slog.Logger) (*spool, error) {
+	lock, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("spool: %w", err)
+	}
+	s := &spool{dir: dir, lock: lock, log: log, mem: newMemory(), compactFrom: compactAt}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		// Closing what was only opened cannot lose anything.
+		_ = lock.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, fmt.Errorf("another gnoded uses the spool %s; stop it, or give this one its own --spool", dir)
+		}
+		return nil, fmt.Errorf("spool %s: lock: %w", dir, err)
+	}
+	if err := s.load(); err != nil {
+		_ = lock.Close() // the same
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *spool) path() string { return filepath.Join(s.dir, spoolFile) }
+
+func (s *spool) load() error {
+	f, err := os.OpenFile(s.path(), os.O_RDWR|os.O_CREATE|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("spool: %w", err)
+	}
+	s.f = f
+	good, why, err := s.replay(bufio.NewReaderSize(f, 64<<10))
+	if err == nil && why != nil {
+		err = s.cutTail(good, why)
+	}
+	if err == nil {
+		_, err = f.Seek(good, io.SeekStart)
+	}
+	if err == nil && good == 0 {
+		_, err = f.WriteString(spoolMagic)
+		good = int64(len(spoolMagic))
+	}
+	if err == nil && good == int64(len(spoolMagic)) {
+		err = syncDir(s.dir)
+	}
+	if err != nil {
+		// The error at hand says what is wrong; nothing was written.
+		_ = f.Close()
+		return fmt.Errorf("spool %s: %w", s.path(), err)
+	}
+	s.size = good
+	return nil
+}
+
+// replay folds every whole record. good is the length of the journal up to the last of them; why tells what is wrong
+// with the byte after it, nil at a clean end.
+func (s *spool) replay(r *bufio.Reader) (good int64, why, err error) {
+	head := make([]byte, len(spoolMagic))
+	switch n, err := io.ReadFull(r, head); {
+	case n == 0 && err == io.EOF:
+		return 0, nil, nil
+	case string(head[:n]) == spoolMagic[:n] && n < len(head):
+		return 0, errors.New("it stops inside its first line"), nil
+	case string(head) != spoolMagic:
+		return 0, nil, fmt.Errorf("it begins with %q and not with %q: it is no node spool, or one of another version of gbatch; "+
+			"install that version, or move the file away (what it holds of running jobs is lost then)", head[:n], spoolMagic)
+	}
+	good = int64(len(spoolMagic))
+	var payload []byte
+	for {
+		payload, why = readRecord(r, payload)
+		if why == io.EOF {
+			return good, nil, nil
+		}
+		if why != nil {
+			return good, why, nil
+		}
+		kind := recordKind(payload[0])
+		rec := newRecord(kind)
+		if rec == nil {
+			return good, nil, fmt.Errorf("the record at byte %d is of kind %d, which a later version of gbatch wrote; install that version", good, kind)
+		}
+		if err := wire.Unmarshal(payload[1:], rec); err != nil {
+			return good, fmt.Errorf("the record at byte %d: %w", good, err), nil
+		}
+		s.mem.fold(kind, rec)
+		good += recordHead + int64(len(payload))
+	}
+}
+
+// readRecord reads one payload into buf's memory; io.EOF at a clean end.
+func readRecord(r io.Reader, buf []byte) ([]byte, error) {
+	var head [recordHead]byte
+	if n, err := io.ReadFull(r, head[:]); err != nil {
+		if n == 0 && err == io.EOF {
+			return nil, io.EOF
+		}
+		return nil, errors.New("a record stops inside its head")
+	}
+	n := binary.LittleEndian.Uint32(head[:])
+	if n < 1 || n > maxRecord {
+		return nil, fmt.Errorf("a record claims %d bytes, at most %d are written", n, maxRecord)
+	}
+	if cap(buf) < int(n) {
+		buf = make([]byte, n)
+	}
+	buf = buf[:n]
+	if _, err := io.ReadFull(r, buf); err != nil {
+		return nil, errors.New("a record stops before its end")
+	}
+	if crc32.Checksum(buf, castagnoli) != binary.LittleEndian.Uint32(head[4:]) {
+		return nil, errors.New("a record does not match its checksum")
+	}
+	return buf, nil
+}
+
+// cutTail ends the journal at good and keeps what followed beside it, for people: after a power loss it is half of the
+// last write, and anything else is worth a look.
+func (s *spool) cutTail(good int64, why error) error {
+	const maxKept = 8 << 20 // bytes of the tail that are kept
+	kept := filepath.Join(s.dir, spoolFile+".tail")
+	tail, err := io.ReadAll(io.NewSectionReader(s.f, good, maxKept))
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(kept, tail, 0o600); err != nil {
+		return fmt.Errorf("keep the damaged end: %w", err)
+	}
+	s.log.Warn("the end of the spool was damaged and is cut off", "file", s.path(), "at", good, "bytes", len(tail), "why", why, "kept", kept)
+	if err := s.f.Truncate(good); err != nil {
+		return err
+	}
+	return s.f.Sync()
+}
+
+// add appends a record to the current batch; commit writes it. durable asks for an fsync before commit returns.
+func (s *spool) add(kind recordKind, rec wire.Codec, durable bool) error {
+	buf, err := appendRecord(s.buf, kind, rec)
+	if err != nil {
+		return err
+	}
+	s.buf = buf
+	s.sync = s.sync || durable
+	s.mem.fold(kind, rec)
+	return nil
+}
+
+func appendRecord(buf []byte, kind recordKind, rec wire.Codec) ([]byte, error) {
+	body, err := wire.Marshal(rec)
+	if err != nil {
+		return buf, fmt.Errorf("spool: encode: %w", err)
+	}
+	if len(body)+1 > maxRecord {
+		return buf, fmt.Errorf("spool: a record of %d bytes is over the limit of %d", len(body), maxRecord)
+	}
+	at := len(buf)
+	buf = append(buf, 0, 0, 0, 0, 0, 0, 0, 0, byte(kind))
+	buf = append(buf, body...)
+	payload := buf[at+recordHead:]
+	binary.LittleEndian.PutUint32(buf[at:], uint32(len(payload)))
+	binary.LittleEndian.PutUint32(buf[at+4:], crc32.Checksum(payload, castagnoli))
+	return buf, nil
+}
+
+// commit writes the batch, with one fsync if any of it was durable. After an error the spool is of no use: what is on
+// disk is not known.
+func (s *spool) commit() error {
+	if len(s.buf) == 0 {
+		return nil
+	}
+	if _, err := s.f.Write(s.buf); err != nil {
+		return fmt.Errorf("write the spool: %w", err)
+	}
+	s.size += int64(len(s.buf))
+	s.buf = s.buf[:0]
+	if s.sync {
+		s.sync = false
+		if err := unix.Fdatasync(int(s.f.Fd())); err != nil {
+			return fmt.Errorf("write the spool: fsync %s: %w", s.path(), err)
+		}
+	}
+	if s.size < s.compactFrom {
+		return nil
+	}
+	return s.compact()
+}
+
+// compact rewrites the journal with what is still needed, if that is less than a quarter of it.
+func (s *spool) compact() error {
+	live, err := s.live()
+	if err != nil {
+		return err
+	}
+	s.compactFrom = max(compactAt, 4*int64(len(live)))
+	if s.size < s.compactFrom {
+		return nil
+	}
+	f, err := replaceFile(s.path(), live)
+	if err != nil {
+		return fmt.Errorf("compact the spool: %w", err)
+	}
+	// The old file has no name any more.
+	_ = s.f.Close()
+	s.f, s.size = f, int64(len(live))
+	return nil
+}
+
+// live encodes what the journal has to say.
+func (s *spool) live() ([]byte, error) {
+	out := []byte(spoolMagic)
+	var err error
+	put := func(kind recordKind, rec wire.Codec) {
+		if err == nil {
+			out, err = appendRecord(out, kind, rec)
+		}
+	}
+	put(recOpened, &s.mem.opened)
+	put(recEpoch, &s.mem.epoch)
+	for _, k := range s.mem.attempts {
+		if k.launched != nil {
+			put(recLaunch, k.launched)
+		}
+		for _, r := range k.reports {
+			put(recReport, r)
+		}
+	}
+	return out, err
+}
+
+// close lets the journal go. What was committed stays.
+func (s *spool) close() error {
+	err := s.commit()
+	return errors.Join(err, s.f.Close(), s.lock.Close())
+}
+
+// replaceFile puts content where path is, whole or not at all, and returns it open at its end.
+func replaceFile(path string, content []byte) (*os.File, error) {
+	tmp := path + ".new"
+	f, err := os.OpenFile(tmp, os.O_RDWR|os.O_CREATE|os.O_TRUNC|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	_, err = f.Write(content)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err == nil {
+		err = os.Rename(tmp, path)
+	}
+	if err == nil {
+		err = syncDir(filepath.Dir(path))
+	}
+	if err != nil {
+		_ = f.Close() // err is what went wrong
+		return nil, err
+	}
+	return f, nil
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	err = d.Sync()
+	return errors.Join(err, d.Close())
+}

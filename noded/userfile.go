@@ -1,0 +1,96 @@
+package noded
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// userfile.go writes lines for the user into a job's standard error file: why it was ended, that it ran out of memory.
+//
+// The file is the user's, so it is opened with the user's rights: a link that they put there leads nowhere that they
+// could not write to themselves. Rights belong to threads in Linux; the goroutine that takes the user's keeps its thread
+// to itself and ends with it, so they are never given back by mistake to another. A file server that is gone holds up
+// that thread and nothing else.
+
+const (
+	tellTimeout = 2 * time.Second // for the line to be written, before the job's end goes on without it
+	maxTellers  = 32              // threads that may hang in a user's file system at once
+)
+
+// tellUser adds a line to the job's standard error. It waits for at most tellTimeout.
+func (n *Noded) tellUser(rec *launched, line string) {
+	if rec == nil || rec.StdErr == "" {
+		return
+	}
+	select {
+	case n.tellers <- struct{}{}:
+	default:
+		n.log.Warn("too many user files hang; a message for the user is lost", "job", rec.Job, "file", rec.StdErr, "line", line)
+		return
+	}
+	done := make(chan error, 1)
+	// The goroutine ends when the write does; tellers counts it until then.
+	go func() {
+		err := n.appendAs(rec, line+"\n")
+		<-n.tellers
+		done <- err
+	}()
+	late := time.NewTimer(tellTimeout)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		if err != nil {
+			n.log.Info("a message for the user was not written", "job", rec.Job, "file", rec.StdErr, "err", err)
+		}
+	case <-late.C:
+		n.log.Warn("a user's file hangs; a message may be lost", "job", rec.Job, "file", rec.StdErr)
+	}
+}
+
+// appendAs opens the job's standard error as its user and appends text. It must run on a goroutine of its own.
+func (n *Noded) appendAs(rec *launched, text string) error {
+	if n.root {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		if err := becomeOnThread(rec.UID, rec.GID, rec.Groups); err != nil {
+			return err
+		}
+	}
+	// No O_CREAT: gshim has made it, and a user who has removed it wants nothing in it. O_NONBLOCK: a FIFO without a
+	// reader is an error and not a wait.
+	fd, err := unix.Open(rec.StdErr, unix.O_WRONLY|unix.O_APPEND|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return &os.PathError{Op: "open", Path: rec.StdErr, Err: err}
+	}
+	_, err = unix.Write(fd, []byte(text))
+	return errors.Join(err, unix.Close(fd))
+}
+
+// becomeOnThread gives the calling thread a user's rights to files: no other thread, and for good.
+func becomeOnThread(uid, gid uint32, groups []uint32) error {
+	var list unsafe.Pointer
+	if len(groups) > 0 {
+		list = unsafe.Pointer(&groups[0])
+	}
+	// The raw calls act on this thread; package syscall's would act on all.
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(groups)), uintptr(list), 0); errno != 0 {
+		return fmt.Errorf("take the groups of uid %d: %w", uid, errno)
+	}
+	// These two answer with the old value and never fail visibly: asking again shows what holds.
+	for _, id := range [...]struct {
+		call uintptr
+		want uint32
+		name string
+	}{{unix.SYS_SETFSGID, gid, "gid"}, {unix.SYS_SETFSUID, uid, "uid"}} {
+		_, _, _ = unix.RawSyscall(id.call, uintptr(id.want), 0, 0)
+		if got, _, _ := unix.RawSyscall(id.call, ^uintptr(0), 0, 0); uint32(got) != id.want {
+			return fmt.Errorf("take the %s %d for files: the kernel leaves it at %d", id.name, id.want, uint32(got))
+		}
+	}
+	return nil
+}
