@@ -200,10 +200,13 @@ func (c *Controller) place(v *state.View, who *proto.Caller, sp *model.Spec) ([]
 		return nil, refuse(proto.CodeInvalidQOS, "--qos=%s: this cluster has one QOS, normal", sp.QOS)
 	}
 	if sp.Account == "" {
-		sp.Account = cfg.Params.DefaultAccount
+		sp.Account = defaultAccount(cfg)
 	}
-	if len(cfg.Accounts) > 0 && !has(cfg.Accounts, sp.Account) {
+	switch {
+	case len(cfg.Accounts) > 0 && !has(cfg.Accounts, sp.Account):
 		return nil, refuse(proto.CodeInvalidAccount, "--account=%s: the accounts are %s", sp.Account, strings.Join(cfg.Accounts, ", "))
+	case len(cfg.Accounts) == 0 && cfg.Params.NeedAccount:
+		return nil, refuse(proto.CodeInvalidAccount, "--account=%s: no account exists; AccountingStorageEnforce asks for one: list them with Accounts= in gbatch.conf", sp.Account)
 	}
 	if len(sp.Partitions) == 0 {
 		for _, p := range cfg.Partitions {
@@ -254,6 +257,17 @@ func (c *Controller) place(v *state.View, who *proto.Caller, sp *model.Spec) ([]
 		sp.Requeue = cfg.Params.JobRequeue
 	}
 	return notes, nil
+}
+
+// defaultAccount gives the account of jobs that name none: DefaultAccount, else the first of Accounts.
+func defaultAccount(cfg *model.Config) string {
+	switch {
+	case cfg.Params.DefaultAccount != "":
+		return cfg.Params.DefaultAccount
+	case len(cfg.Accounts) > 0:
+		return cfg.Accounts[0]
+	}
+	return "default"
 }
 
 func knownGres(cfg *model.Config, g model.GresReq) error {
