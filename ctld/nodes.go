@@ -32,6 +32,7 @@ type session struct {
 	node  string
 	conn  *rpc.Conn
 	epoch uint64
+	notes []string // what the node can't enforce
 
 	mu   sync.Mutex
 	told map[proto.Attempt]telling
@@ -148,6 +149,7 @@ func (n *nodeSet) feel(node string, info *proto.NodeInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	info.SeenAt = model.Time(s.seen.UnixMilli())
+	info.Notes = s.notes
 	if s.beat.FreeMemMiB != 0 || s.beat.LoadMilli != 0 {
 		info.LoadMilli, info.FreeMemMiB = s.beat.LoadMilli, s.beat.FreeMemMiB
 	}
@@ -226,7 +228,7 @@ func (c *Controller) hello(ctx context.Context, name string, h *proto.Hello, hij
 	if err != nil {
 		return err
 	}
-	s := &session{node: h.Node, conn: conn, epoch: epoch, told: map[proto.Attempt]telling{}, seen: time.Now()}
+	s := &session{node: h.Node, conn: conn, epoch: epoch, notes: h.Hw.Notes, told: map[proto.Attempt]telling{}, seen: time.Now()}
 	c.forgetUnknown(s, h.Known)
 	c.nodes.enter(s)
 	defer c.nodes.leave(s)

@@ -35,7 +35,8 @@ var layers = []layer{
 	{"noded", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client"},
 	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client"},
 
-	// On top.
+	// On top. What runs the daemons as programs knows none of them; the launcher it ends itself.
+	{"internal/up", "internal/model internal/conf internal/proto internal/rpc internal/client noded/shim"},
 	{"internal/devcluster", "ctld noded dbd internal"},
 	{"cmd", "ctld noded dbd internal"},
 }

@@ -2715,7 +2715,7 @@ func (x *NodesRequest) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *NodeInfo) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(5); err != nil {
+	if err := e.EncodeArrayLen(6); err != nil {
 		return err
 	}
 	if x.Node == nil {
@@ -2741,6 +2741,14 @@ func (x *NodeInfo) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i1 := range x.Partitions {
 		if err := e.EncodeString(x.Partitions[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Notes)); err != nil {
+		return err
+	}
+	for i2 := range x.Notes {
+		if err := e.EncodeString(x.Notes[i2]); err != nil {
 			return err
 		}
 	}
@@ -2824,7 +2832,31 @@ func (x *NodeInfo) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Partitions = s3
 		}
 	}
-	return wire.Skip(d, n-5)
+	if n < 6 {
+		return nil
+	}
+	{
+		n5, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("NodeInfo.Notes", err)
+		}
+		if n5 > 0 {
+			s6 := make([]string, 0, wire.Cap(n5))
+			for range n5 {
+				var v7 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("NodeInfo.Notes", err)
+					}
+					v7 = v
+				}
+				s6 = append(s6, v7)
+			}
+			x.Notes = s6
+		}
+	}
+	return wire.Skip(d, n-6)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -113,6 +113,7 @@ type NodeInfo struct {
 	FreeMemMiB int64 // -1: unknown
 	SeenAt     model.Time
 	Partitions []string
+	Notes      []string // sentences about what the node can't enforce, as it said when it registered
 }
 
 // NodesChunk is a part of the list, in the order of the configuration.

@@ -1,0 +1,91 @@
+# gbatch. `make` builds, `make demo` shows a job's whole way, `make help` lists everything.
+
+VERSION     ?= 0.1.0-dev$(shell git describe --always --dirty 2>/dev/null | sed 's/^/+/')
+PREFIX      ?= /usr/local
+DESTDIR     ?=
+SLURM_NAMES ?=
+STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME    ?= 30s
+SOAKTIME    ?= 10m
+
+# Only gnoded links NVML, which needs cgo; without a C compiler it is built without and finds no GPUs by itself.
+CC_THERE  := $(shell command -v $${CC:-cc} 2>/dev/null || command -v gcc 2>/dev/null)
+NODED_CGO := $(if $(CC_THERE),1,0)
+GO        ?= go
+GOFLAGS   := $(GOFLAGS) -buildvcs=false
+LDFLAGS   := -s -w -X gbatch/internal/version.Version=$(VERSION)
+export GOFLAGS
+export CGO_CFLAGS := -Wno-deprecated-declarations
+
+PURE     := gctld gdbd gshim gcli gbatch
+GNAMES   := gsubmit gqueue gcancel gacct ginfo gcontrol grun galloc gshare gprio gacctmgr gdiag gstat greport
+SNAMES   := sbatch squeue scancel sacct sinfo scontrol srun salloc sshare sprio sacctmgr sdiag sstat sreport
+EXAMPLES := gbatch.conf gres.conf cgroup.conf topology.conf
+
+.DEFAULT_GOAL := build
+
+.PHONY: build
+build: ## build everything into bin/, with links for every command's names
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ $(PURE:%=./cmd/%)
+	CGO_ENABLED=$(NODED_CGO) $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/gnoded
+	@mkdir -p bin/compat
+	@for n in $(GNAMES); do ln -sfn gcli bin/$$n; done
+	@for n in $(SNAMES); do ln -sfn ../gcli bin/compat/$$n; done
+
+.PHONY: demo
+demo: build ## build, then show the main job on a real cluster on this machine
+	@scripts/demo.sh
+
+.PHONY: test
+test: ## run the tests
+	$(GO) test -timeout 15m ./...
+
+.PHONY: race
+race: ## run the tests with the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race -timeout 30m ./...
+
+.PHONY: lint
+lint: ## vet, gofmt, staticcheck and the import rules
+	$(GO) vet ./...
+	@bad=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go' | grep -v /testdata/)); \
+	if [ -n "$$bad" ]; then echo "gofmt -w is due on:"; echo "$$bad"; exit 1; fi
+	@staticcheck=$$(command -v staticcheck || echo "$$($(GO) env GOPATH)/bin/staticcheck"); \
+	if [ ! -x "$$staticcheck" ]; then GOFLAGS= $(GO) install $(STATICCHECK); fi; \
+	echo "$$staticcheck ./..."; "$$staticcheck" ./...
+	$(GO) test -count=1 ./internal/archtest
+
+.PHONY: bench
+bench: build ## run the benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+	@if [ -x scripts/bench.sh ]; then scripts/bench.sh; fi
+
+.PHONY: soak
+soak: build ## run the tests named Soak for SOAKTIME (10m)
+	GBATCH_SOAK=$(SOAKTIME) $(GO) test -count=1 -run Soak -timeout 0 -v ./...
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME (30s) each
+	@grep -rlE '^func Fuzz' --include='*_test.go' . | grep -v /testdata/ | xargs -r -n1 dirname | sort -u | while read -r dir; do \
+	  for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go | cut -c6-); do \
+	    echo "$$dir $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$dir || exit 1; \
+	  done; done
+
+.PHONY: install
+install: build ## install below PREFIX (/usr/local); SLURM_NAMES=1 adds sbatch, squeue and the others
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/gbatch/examples $(DESTDIR)$(PREFIX)/lib/systemd/system
+	install -m 755 $(PURE:%=bin/%) bin/gnoded $(DESTDIR)$(PREFIX)/bin
+	for n in $(GNAMES) $(if $(SLURM_NAMES),$(SNAMES)); do ln -sfn gcli $(DESTDIR)$(PREFIX)/bin/$$n; done
+	install -m 755 etc/examples/*.sh $(DESTDIR)$(PREFIX)/share/gbatch/examples
+	install -m 644 $(EXAMPLES:%=etc/%.example) $(DESTDIR)$(PREFIX)/share/gbatch
+	for u in etc/systemd/*.service; do \
+	  sed 's,@bindir@,$(PREFIX)/bin,g' $$u > $(DESTDIR)$(PREFIX)/lib/systemd/system/$$(basename $$u); done
+	for m in man/*.[158]; do [ -e "$$m" ] || continue; \
+	  d=$(DESTDIR)$(PREFIX)/share/man/man$${m##*.}; install -d $$d && install -m 644 $$m $$d; done
+
+.PHONY: clean
+clean: ## remove what was built
+	rm -rf bin
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"gbatch/internal/conf"
+	"gbatch/internal/conf/locate"
+)
+
+func checkCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "check [DIR|FILE]",
+		Short: "Check a configuration and say what is wrong with it",
+		Long: "Check the gbatch.conf or slurm.conf in DIR (or FILE, or the configuration that commands use) and the gres.conf,\n" +
+			"cgroup.conf and topology.conf beside it. Every problem is named with its file and line and what to write instead. The\n" +
+			"exit status is 1 when there are errors; warnings and notes keep nothing from running.",
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			var path string
+			var err error
+			if len(args) > 0 {
+				path = args[0]
+			} else if path, err = locate.Config(os.Getenv); err != nil {
+				return err
+			}
+			return check(path)
+		},
+	}
+}
+
+func check(path string) error {
+	read := conf.LoadFile
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		read = conf.Load
+	}
+	cfg, problems := read(path)
+	n := map[conf.Severity]int{}
+	for _, p := range problems {
+		n[p.Severity]++
+		fmt.Println(p)
+	}
+	what := path
+	if cfg != nil {
+		what = fmt.Sprintf("%s: cluster %s, %s, %s, %s", cfg.Path, cfg.ClusterName, plural(len(cfg.Controllers), "controller"),
+			plural(len(cfg.Nodes), "node"), plural(len(cfg.Partitions), "partition"))
+	}
+	fmt.Printf("%s; %s, %s, %s\n", what, plural(n[conf.Error], "error"), plural(n[conf.Warning], "warning"), plural(n[conf.Note], "note"))
+	if n[conf.Error] > 0 {
+		return errSilent
+	}
+	return nil
+}
+
+func plural(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}

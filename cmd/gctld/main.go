@@ -1,0 +1,34 @@
+// Command gctld is the controller: see package ctld.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"gbatch/ctld"
+	"gbatch/internal/version"
+)
+
+func main() {
+	var s ctld.Start
+	cmd := &cobra.Command{
+		Use:   "gctld",
+		Short: "The controller: takes commands, decides what runs where, tells the nodes",
+		Args:  cobra.NoArgs, SilenceUsage: true, SilenceErrors: true, Version: version.Version,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.Run(cmd.Context(), os.Stderr) },
+	}
+	f := cmd.Flags()
+	f.StringVarP(&s.Conf, "conf", "f", "", "configuration `file` or its directory (default $GBATCH_CONF, /etc/gbatch)")
+	f.StringVarP(&s.Name, "name", "N", "", "`name` of this controller as in SlurmctldHost (default: this host's, or the only one)")
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := cmd.ExecuteContext(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "gctld: error:", err)
+		os.Exit(1)
+	}
+}

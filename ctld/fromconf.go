@@ -1,0 +1,200 @@
+package ctld
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/conf"
+	"gbatch/internal/conf/locate"
+	"gbatch/internal/model"
+	"gbatch/internal/rpc/pki"
+	"gbatch/internal/version"
+)
+
+// Start is gctld as a program: what the command line says, completed from the configuration.
+type Start struct {
+	Conf string // the configuration's file or directory; "": where every gbatch command looks
+	Name string // of this controller; "": the one that this host is, or the only one there is
+}
+
+// Run reads the configuration, makes the certificates of a new cluster, opens the log and runs the controller until ctx
+// ends. Before there is a log, stderr is told.
+func (s *Start) Run(ctx context.Context, stderr io.Writer) (err error) {
+	o, cfg, err := s.options()
+	if err != nil {
+		return err
+	}
+	out := stderr
+	if cfg.SlurmctldLogFile != "" {
+		f, err := os.OpenFile(conf.ExpandPath(cfg.SlurmctldLogFile, o.Name, o.Name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
+		if err != nil {
+			return fmt.Errorf("opening the log (SlurmctldLogFile): %w", err)
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		out = f
+	}
+	o.Logger = newLog(out, cfg.SlurmctldDebug)
+	if err := firstCertificates(&o, cfg); err != nil {
+		return err
+	}
+	c, err := New(o)
+	if err == nil {
+		o.Logger.Info("controller runs", "name", o.Name, "addr", c.Addr(), "dir", o.Dir, "version", o.Version)
+		err = c.Run(ctx)
+	}
+	if err != nil && out != stderr {
+		o.Logger.Error("controller ends", "err", err) // the caller says it on stderr
+	}
+	return err
+}
+
+// options completes Options from the configuration.
+func (s *Start) options() (Options, *conf.Config, error) {
+	path := s.Conf
+	if path == "" {
+		var err error
+		if path, err = locate.Config(os.Getenv); err != nil {
+			return Options{}, nil, err
+		}
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return Options{}, nil, err
+	}
+	read := conf.LoadFile
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		read = conf.Load
+	}
+	cfg, problems := read(path)
+	if cfg == nil {
+		var lines []string
+		for _, p := range problems {
+			if p.Severity == conf.Error {
+				lines = append(lines, p.String())
+			}
+		}
+		return Options{}, nil, fmt.Errorf("the configuration %s can't be used as it is:\n%s", path, strings.Join(lines, "\n"))
+	}
+	o := Options{PKI: cfg.PKIDir, DbdAddr: cfg.DbdAddr, Version: version.Version,
+		Load: func() (*conf.Config, []conf.Problem) { return read(path) }}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "" // then the name has to be given
+	}
+	if o.Name, err = nameOf(cfg, s.Name, host); err != nil {
+		return Options{}, nil, err
+	}
+	for _, c := range cfg.Controllers {
+		o.Peers = append(o.Peers, Peer{Name: c.Name, Addr: c.Addr})
+	}
+	o.Dir = conf.ExpandPath(cfg.StateSaveLocation, o.Name, host)
+	o.Socket = filepath.Join(cfg.LocalSocketDir, "ctld-"+o.Name+".sock")
+	if o.UID, err = operatorUID(cfg.SlurmUser); err != nil {
+		return Options{}, nil, err
+	}
+	o.Paths = []model.KV{{Key: "LocalSocketDir", Value: cfg.LocalSocketDir}, {Key: "PKIDir", Value: cfg.PKIDir}, {Key: "StateSaveLocation", Value: o.Dir}}
+	return o, cfg, nil
+}
+
+// nameOf finds which of the configured controllers this one is.
+func nameOf(cfg *conf.Config, given, host string) (string, error) {
+	if given == "" {
+		if c, ok := cfg.Controller(host); ok {
+			return c.Name, nil
+		}
+		if len(cfg.Controllers) == 1 {
+			return cfg.Controllers[0].Name, nil
+		}
+	} else if c, ok := cfg.Controller(given); ok {
+		return c.Name, nil
+	}
+	var names []string
+	for _, c := range cfg.Controllers {
+		names = append(names, c.Name)
+	}
+	if given == "" {
+		return "", fmt.Errorf("this host, '%s', is none of the controllers in %s (%s); say with -N which one it is", host, cfg.Path, strings.Join(names, ", "))
+	}
+	return "", fmt.Errorf("'%s' is none of the controllers in %s: SlurmctldHost names %s", given, cfg.Path, strings.Join(names, ", "))
+}
+
+// operatorUID gives the user who may do everything besides root: whom the controller runs as, or SlurmUser.
+func operatorUID(name string) (uint32, error) {
+	if uid := os.Geteuid(); uid != 0 {
+		return uint32(uid), nil
+	}
+	if name == "" || name == "root" {
+		return 0, nil
+	}
+	digits := name
+	if u, err := user.Lookup(name); err == nil {
+		digits = u.Uid
+	}
+	uid, err := strconv.ParseUint(digits, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("SlurmUser=%s is no user of this host; make the user, or write SlurmUser=root", name)
+	}
+	return uint32(uid), nil
+}
+
+// firstCertificates makes the cluster's authority at the very first start of a cluster, and a certificate for this
+// controller where the authority is. With several controllers the first one that the configuration names makes it;
+// the others get their certificates from there (gbatch cert issue).
+func firstCertificates(o *Options, cfg *conf.Config) error {
+	missing := func(path string) bool {
+		_, err := os.Lstat(path)
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	first := o.Name == cfg.Controllers[0].Name
+	if first && missing(filepath.Join(o.PKI, "ca.crt")) && missing(filepath.Join(o.PKI, "ca.key")) && missing(filepath.Join(o.Dir, "raft.db")) {
+		if err := pki.InitCA(o.PKI, cfg.ClusterName); err != nil {
+			return err
+		}
+		o.Logger.Info("made the cluster's certificate authority", "dir", o.PKI)
+	}
+	crt := filepath.Join(o.PKI, pki.RoleCtld+"-"+o.Name+".crt")
+	if missing(crt) && !missing(filepath.Join(o.PKI, "ca.key")) {
+		host, _, err := net.SplitHostPort(cfgAddr(cfg, o.Name))
+		if err != nil {
+			return err
+		}
+		if err := pki.Issue(o.PKI, pki.RoleCtld, o.Name, []string{host}, o.PKI); err != nil {
+			return err
+		}
+		o.Logger.Info("issued this controller's certificate", "file", crt)
+	}
+	return nil
+}
+
+func cfgAddr(cfg *conf.Config, name string) string {
+	for _, c := range cfg.Controllers {
+		if c.Name == name {
+			return c.Addr
+		}
+	}
+	return ""
+}
+
+// newLog gives a log with the level that Slurm's names mean.
+func newLog(to io.Writer, level string) *slog.Logger {
+	least := slog.LevelInfo
+	switch {
+	case level == "quiet":
+		return slog.New(slog.DiscardHandler)
+	case level == "fatal", level == "error":
+		least = slog.LevelError
+	case level == "verbose", strings.HasPrefix(level, "debug"):
+		least = slog.LevelDebug
+	}
+	return slog.New(slog.NewTextHandler(to, &slog.HandlerOptions{Level: least}))
+}

@@ -1,0 +1,283 @@
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"gbatch/internal/conf"
+)
+
+// Cluster is one that runs, as far as Up has seen to it.
+type Cluster struct {
+	Dir      string
+	Conf     string
+	Members  []Member
+	children []*child // started by this process
+	out      io.Writer
+}
+
+// Up makes the cluster in o.Dir where there is none, and starts what is missing of it. It returns when the cluster
+// takes jobs. If that fails, what it has started is ended again.
+func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	begin := time.Now()
+	say := func(format string, a ...any) { fmt.Fprintf(o.Out, format+"\n", a...) }
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, err
+	}
+	dir, err := filepath.EvalSymlinks(o.Dir) // command lines name one directory by one name
+	if err != nil {
+		return nil, err
+	}
+	l := layout(dir)
+	release, err := l.hold()
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+
+	b, err := l.readBook()
+	switch {
+	case errors.Is(err, errNoCluster):
+		if b, err = l.invent(&o); err != nil {
+			return nil, err
+		}
+		if err := l.writeBook(b); err != nil {
+			return nil, err
+		}
+		say("cluster %s, new in %s", b.Cluster, l)
+	case err != nil:
+		return nil, err
+	default:
+		if err := b.fits(&o, l); err != nil {
+			return nil, err
+		}
+		say("cluster %s in %s", b.Cluster, l)
+	}
+	if err := l.prepare(b); err != nil {
+		return nil, fmt.Errorf("make the files of %s: %w", l, err)
+	}
+	cfg, problems := conf.LoadFile(l.conf())
+	if cfg == nil {
+		return nil, fmt.Errorf("the configuration has errors; nothing was started:\n%s", faults(problems))
+	}
+	want := l.members(cfg)
+	if err := l.certificates(want); err != nil {
+		return nil, err
+	}
+	if err := l.find(b, want); err != nil {
+		return nil, err
+	}
+	if err := l.retire(b, want, say); err != nil {
+		return nil, err
+	}
+	c := &Cluster{Dir: string(l), Conf: l.conf(), Members: want, out: o.Out}
+	if err := c.startMissing(l, b, &o, say); err != nil {
+		return nil, err
+	}
+	limit := o.Timeout
+	if limit == 0 {
+		limit = startPatience + time.Duration(len(want))*patiencePerNode
+	}
+	warning, err := await(ctx, want, c.children, limit, say)
+	if err != nil {
+		c.giveUp()
+		return nil, err
+	}
+	if warning != "" {
+		say("the cluster takes jobs, but not all of it is there: %s", warning)
+	}
+	if len(c.children) > 0 {
+		say("ready after %.1f s: %s", time.Since(begin).Seconds(), sizes(cfg))
+	}
+	return c, nil
+}
+
+// fits refuses options that describe another cluster than the one that is there.
+func (b *book) fits(o *Options, l layout) error {
+	if !o.describes() {
+		return nil
+	}
+	r := &b.Made
+	differs := o.Conf != r.Conf && o.Conf != "" || o.Controllers != 0 && o.Controllers != r.Controllers ||
+		o.Nodes != 0 && (o.Nodes != r.Nodes || o.CPUs != 0 && o.CPUs != r.CPUs || o.MemMiB != 0 && o.MemMiB != r.MemMiB || o.GPUs != r.GPUs)
+	if !differs {
+		return nil
+	}
+	return fmt.Errorf("%s holds a cluster already, made with %s: change it in %s (then `gcontrol reconfigure`), give the new one another directory with --dir, or remove the old one (gbatch down, then rm -r %s)",
+		l, r, l.conf(), l)
+}
+
+// String gives the options that make such a cluster.
+func (r *recipe) String() string {
+	var out []string
+	add := func(format string, a ...any) { out = append(out, fmt.Sprintf(format, a...)) }
+	switch {
+	case r.Conf != "":
+		add("--conf %s", r.Conf)
+	case r.Nodes > 0:
+		add("--nodes %d --cpus %d --mem %d", r.Nodes, r.CPUs, r.MemMiB)
+		if r.GPUs != "" {
+			add("--gpus %s", r.GPUs)
+		}
+	default:
+		add("this machine as its node")
+	}
+	add("--controllers %d", r.Controllers)
+	return strings.Join(out, " ")
+}
+
+// retire ends daemons that the configuration doesn't name any more.
+func (l layout) retire(b *book, want []Member, say func(string, ...any)) error {
+	for i := range b.Members {
+		m := &b.Members[i]
+		kept := false
+		for j := range want {
+			kept = kept || m.is(&want[j])
+		}
+		if kept || !m.runs() {
+			continue
+		}
+		say("%s isn't in %s any more: ending it", m, l.conf())
+		if err := end([]*Member{m}, nodePatience, say); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// startMissing starts every member that doesn't run, and writes down which processes they are.
+func (c *Cluster) startMissing(l layout, b *book, o *Options, say func(string, ...any)) error {
+	var missing []*Member
+	for i := range c.Members {
+		if m := &c.Members[i]; !m.runs() {
+			missing = append(missing, m)
+		}
+	}
+	running := len(c.Members) - len(missing)
+	switch {
+	case len(missing) == 0:
+		say("all %d daemons run already", running)
+	case running > 0:
+		say("%d of %d daemons run already", running, len(c.Members))
+	}
+	for _, m := range missing {
+		if err := l.portFree(m); err != nil {
+			return err
+		}
+	}
+	for _, m := range missing {
+		ch, err := l.start(m, o.Bin, b.Made.virtual())
+		if err != nil {
+			c.giveUp()
+			return err
+		}
+		c.children = append(c.children, ch)
+		if running > 0 || m.Role != RoleNode {
+			say("started %s, process %d, %s", m, m.PID, m.Addresses[0])
+		}
+	}
+	if running == 0 && len(missing) > 0 {
+		say("started %s", nodeCount(c.Members))
+	}
+	b.Members = c.Members
+	if err := l.writeBook(b); err != nil {
+		c.giveUp()
+		return err
+	}
+	return nil
+}
+
+func nodeCount(list []Member) string {
+	n := 0
+	for i := range list {
+		if list[i].Role == RoleNode {
+			n++
+		}
+	}
+	return count(n, "node daemon")
+}
+
+// giveUp ends what this process has started. The launcher of a node goes too, unless it has jobs from before.
+func (c *Cluster) giveUp() {
+	var list []*Member
+	for _, ch := range c.children {
+		list = append(list, ch.m)
+	}
+	// The error that led here is the one to tell; a process that stays shows up in `gbatch status`.
+	_ = end(list, giveUpPatience, func(string, ...any) {})
+	ctx, cancel := context.WithTimeout(context.Background(), giveUpPatience)
+	defer cancel()
+	for _, m := range list {
+		if m.Role == RoleNode {
+			endIdleShim(ctx, m.Directory)
+		}
+	}
+}
+
+// Stay waits until ctx ends, or until nothing of the cluster runs any more because somebody else took it down, which
+// it reports. It says when a daemon has ended.
+func (c *Cluster) Stay(ctx context.Context) (down bool) {
+	said := map[string]bool{}
+	for {
+		running := 0
+		for i := range c.Members {
+			m := &c.Members[i]
+			if now := c.replaced(m); now.runs() {
+				running++
+				said[m.String()] = false
+			} else if !said[m.String()] {
+				said[m.String()] = true
+				fmt.Fprintf(c.out, "%s has ended; `gbatch up --detach` starts it again. %s\n", m, lastWords(m))
+			}
+		}
+		if running == 0 {
+			return true
+		}
+		select {
+		case <-time.After(stayEvery):
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// replaced gives the process that a daemon is now: another `up` may have started it anew.
+func (c *Cluster) replaced(m *Member) process {
+	if m.runs() {
+		return m.process
+	}
+	b, err := layout(c.Dir).readBook()
+	if err != nil {
+		return process{}
+	}
+	for i := range b.Members {
+		if b.Members[i].is(m) {
+			m.process = b.Members[i].process
+		}
+	}
+	return m.process
+}
+
+// sizes says how big a cluster is.
+func sizes(cfg *conf.Config) string {
+	var cpus, gpus int64
+	for i := range cfg.Nodes {
+		n := &cfg.Nodes[i]
+		cpus += n.CPUs
+		for _, g := range n.Gres {
+			if g.Name == "gpu" {
+				gpus += g.Count
+			}
+		}
+	}
+	return count(len(cfg.Nodes), "node") + ", " + count(int(cpus), "CPU") + ", " + count(int(gpus), "GPU")
+}

@@ -1,0 +1,459 @@
+package up
+
+import (
+	"encoding/json"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"gbatch/internal/conf"
+	"gbatch/internal/model"
+)
+
+// TestLife is a cluster's life: up, jobs, a daemon killed and started again, down with a job that runs, up again.
+func TestLife(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "life")
+	o := Options{Dir: dir, Nodes: 2, CPUs: 2, MemMiB: 1000, GPUs: "a100:2"}
+	c, out := mustUp(t, o)
+	out.has(t, "new in", "controller ctl1 leads", "2 nodes, 4 CPUs, 4 GPUs")
+	st := status(t, dir)
+	if !st.AllRun() || !st.Ready || len(st.Daemons) != 4 || st.Daemons[0].Role != RoleController || !st.Daemons[0].Leader {
+		t.Fatalf("status: %+v", st)
+	}
+	first := submit(t, c, "exit 0\n", nil)
+	untilState(t, c, first, model.Completed)
+
+	// All run: nothing changes.
+	again, out := mustUp(t, Options{Dir: dir})
+	out.has(t, "all 4 daemons run already")
+	for i := range c.Members {
+		if c.Members[i].process != again.Members[i].process {
+			t.Errorf("%s was replaced", &c.Members[i])
+		}
+	}
+
+	// A daemon is missing: just that one is started.
+	n1 := c.Members[2]
+	if err := n1.signal(syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	gone([]process{n1.process}, nodePatience)
+	if st := status(t, dir); st.AllRun() || st.Daemons[2].Running {
+		t.Errorf("status after a kill: %+v", st)
+	}
+	c, out = mustUp(t, Options{Dir: dir})
+	out.has(t, "3 of 4 daemons run already", "started n1 (gnoded)")
+
+	// Down ends jobs and leaves nothing behind; the job waits for the next up.
+	running := submit(t, c, "sleep 600\n", nil)
+	held := submit(t, c, "exit 0\n", func(sp *model.Spec) { sp.HoldReq = true })
+	untilState(t, c, running, model.Running)
+	down(t, dir).has(t, "ending 1 running job: "+strconv.Itoa(int(running)), "4 daemons")
+	if st := status(t, dir); slices.ContainsFunc(st.Daemons, func(d Daemon) bool { return d.Running || d.Shim != 0 }) {
+		t.Errorf("status after down: %+v", st)
+	}
+	if left := below(t, dir); len(left) > 0 {
+		t.Errorf("processes are left: %v", left)
+	}
+	down(t, dir).has(t, "nothing of "+dir+" runs")
+
+	c, _ = mustUp(t, Options{Dir: dir})
+	untilState(t, c, running, model.Running)
+	if j := job(t, c, running); j.Restarts != 1 {
+		t.Errorf("the job that down ended has been restarted %d times, not once", j.Restarts)
+	}
+	if j := job(t, c, held); j == nil || j.State != model.Pending || j.Hold == model.NotHeld {
+		t.Errorf("the held job is %+v", j)
+	}
+	if next := submit(t, c, "exit 0\n", nil); next != held+1 {
+		t.Errorf("the next job is %d, after %d", next, held)
+	}
+}
+
+// below lists processes whose working directory, command line or open files say that they belong to a directory.
+func below(t *testing.T, dir string) []string {
+	t.Helper()
+	all, err := commands()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for p, argv := range all {
+		cwd, err := os.Readlink("/proc/" + strconv.Itoa(p.PID) + "/cwd")
+		if err == nil && strings.HasPrefix(cwd, filepath.Dir(dir)) || p.PID != os.Getpid() && strings.Contains(strings.Join(argv, " "), dir) {
+			out = append(out, strings.Join(argv, " "))
+		}
+	}
+	return out
+}
+
+func TestThreeControllers(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "three")
+	c, out := mustUp(t, Options{Dir: dir, Nodes: 1, MemMiB: 1000, Controllers: 3})
+	out.has(t, "started ctl3 (gctld)")
+	id := submit(t, c, "exit 0\n", nil)
+	untilState(t, c, id, model.Completed)
+	leaders := 0
+	for _, d := range status(t, dir).Daemons {
+		if d.Leader {
+			leaders++
+		}
+	}
+	if leaders != 1 {
+		t.Errorf("%d leaders", leaders)
+	}
+}
+
+// TestPortInUse: the ports stay the same, and somebody else on one of them is named.
+func TestPortInUse(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "port")
+	c, _ := mustUp(t, Options{Dir: dir, Nodes: 1, MemMiB: 1000})
+	addr := c.Members[0].Addresses[0]
+	down(t, dir)
+	other, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = tryUp(t, Options{Dir: dir})
+	if err == nil {
+		t.Fatal("it came up")
+	}
+	for _, want := range []string{"ctl1 (gctld)", addr, "process " + strconv.Itoa(os.Getpid()), "SlurmctldHost", "gbatch.conf"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("the error lacks %q: %v", want, err)
+		}
+	}
+	if st := status(t, dir); slices.ContainsFunc(st.Daemons, func(d Daemon) bool { return d.Running }) {
+		t.Errorf("daemons run: %+v", st)
+	}
+	if err := other.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if c, _ = mustUp(t, Options{Dir: dir}); c.Members[0].Addresses[0] != addr {
+		t.Errorf("the controller moved from %s to %s", addr, c.Members[0].Addresses[0])
+	}
+}
+
+// TestHalfWritten: a directory that isn't ours, or that is damaged, is left alone.
+func TestHalfWritten(t *testing.T) {
+	for name, files := range map[string]map[string]string{
+		"not ours":       {"letter.txt": "dear"},
+		"without a book": {"gbatch.conf": "ClusterName=x\n"},
+		"damaged book":   {"up.json": `{"version":1,"mem`},
+		"empty book":     {"up.json": ""},
+		"later version":  {"up.json": `{"version":99}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			for f, text := range files {
+				if err := os.WriteFile(filepath.Join(dir, f), []byte(text), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			_, err := Up(t.Context(), Options{Dir: dir, Bin: programs(t), Nodes: 1})
+			if err == nil {
+				t.Fatal("it came up")
+			}
+			t.Log(err)
+			if !strings.Contains(err.Error(), "up.json") || !strings.Contains(err.Error(), dir) {
+				t.Errorf("the error doesn't say what is wrong: %v", err)
+			}
+			for f, text := range files {
+				if b, err := os.ReadFile(filepath.Join(dir, f)); err != nil || string(b) != text {
+					t.Errorf("%s was touched: %q, %v", f, b, err)
+				}
+			}
+		})
+	}
+	if _, err := Look(t.Context(), t.TempDir()); err == nil || !strings.Contains(err.Error(), "no cluster") {
+		t.Errorf("status of an empty directory: %v", err)
+	}
+}
+
+// TestInterrupted: a first up that was cut off anywhere is finished by the next one.
+func TestInterrupted(t *testing.T) {
+	for name, prepare := range map[string]func(l layout, b *book) error{
+		"before the book": func(l layout, b *book) error { return os.WriteFile(l.at(tempMark+"1"), []byte("{"), 0o644) },
+		"behind the book": func(l layout, b *book) error { return l.writeBook(b) },
+		"amid the authority": func(l layout, b *book) error {
+			if err := l.writeBook(b); err != nil {
+				return err
+			}
+			if err := l.directories(); err != nil {
+				return err
+			}
+			if err := os.MkdirAll(l.pki(), 0o755); err != nil {
+				return err
+			}
+			return os.WriteFile(filepath.Join(l.pki(), "ca.key"), []byte("half"), 0o600)
+		},
+		"before the daemons": func(l layout, b *book) error {
+			if err := l.writeBook(b); err != nil {
+				return err
+			}
+			return l.prepare(b)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := Options{Dir: t.TempDir(), Nodes: 1, MemMiB: 1000, Bin: programs(t)}
+			l := layout(o.Dir)
+			b, err := l.invent(&o)
+			if err == nil {
+				err = prepare(l, b)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, _ := mustUp(t, o)
+			id := submit(t, c, "exit 0\n", nil)
+			untilState(t, c, id, model.Completed)
+		})
+	}
+}
+
+// TestLostBook: daemons that the book doesn't know, because `up` was killed before it could write, are found.
+func TestLostBook(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "lost")
+	c, _ := mustUp(t, Options{Dir: dir, Nodes: 1, MemMiB: 1000})
+	l := layout(c.Dir)
+	b, err := l.readBook()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range b.Members {
+		b.Members[i].Start++ // as if the pid were used by another process now
+	}
+	if err := l.writeBook(b); err != nil {
+		t.Fatal(err)
+	}
+	if !status(t, dir).AllRun() {
+		t.Error("status doesn't find them")
+	}
+	again, out := mustUp(t, Options{Dir: dir})
+	out.has(t, "all 3 daemons run already")
+	if again.Members[0].process != c.Members[0].process {
+		t.Error("another process was found")
+	}
+}
+
+// TestForeignPID: a process that has got a daemon's old pid is left alone.
+func TestForeignPID(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "foreign")
+	c, _ := mustUp(t, Options{Dir: dir, Nodes: 1, MemMiB: 1000})
+	down(t, dir)
+	sleep := exec.Command("sleep", "600")
+	if err := sleep.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := sleep.Process.Kill(); err != nil {
+			t.Error("the foreign process was ended: ", err)
+		}
+		_ = sleep.Wait() // killed
+	}()
+	l := layout(c.Dir)
+	b, err := l.readBook()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range b.Members {
+		b.Members[i].process = process{sleep.Process.Pid, 12345}
+	}
+	if err := l.writeBook(b); err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range status(t, dir).Daemons {
+		if d.Running {
+			t.Errorf("%s is taken for running", d.Name)
+		}
+	}
+	down(t, dir).has(t, "nothing of")
+	mustUp(t, Options{Dir: dir})
+}
+
+// TestTwoDirs: two clusters don't disturb each other.
+func TestTwoDirs(t *testing.T) {
+	dirs := []string{filepath.Join(t.TempDir(), "here"), filepath.Join(t.TempDir(), "there")}
+	var clusters []*Cluster
+	for _, dir := range dirs {
+		c, _ := mustUp(t, Options{Dir: dir, Nodes: 1, CPUs: 2, MemMiB: 1000})
+		clusters = append(clusters, c)
+	}
+	var ids []model.JobID
+	for _, c := range clusters {
+		ids = append(ids, submit(t, c, "sleep 600\n", nil))
+	}
+	for i, c := range clusters {
+		untilState(t, c, ids[i], model.Running)
+	}
+	down(t, dirs[0])
+	if !status(t, dirs[1]).AllRun() {
+		t.Error("the second cluster isn't whole any more")
+	}
+	if j := job(t, clusters[1], ids[1]); j.State != model.Running || j.Restarts != 0 {
+		t.Errorf("the second cluster's job is %v", j.State)
+	}
+}
+
+// TestConf: with a configuration every node that it defines becomes a virtual one here, whatever it claims.
+func TestConf(t *testing.T) {
+	file, err := filepath.Abs("../conf/testdata/samples/slurm.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "samples")
+	c, out := mustUp(t, Options{Dir: dir, Conf: file})
+	out.has(t, "cluster nvidia_ai_cluster", "8 nodes, 1024 CPUs, 64 GPUs")
+	got := filepath.Join(t.TempDir(), "gpus")
+	id := submit(t, c, `echo "$SLURMD_NODENAME $SLURM_JOB_GPUS" > `+got+"\n", func(sp *model.Spec) {
+		sp.Partitions, sp.CPUsPerTask = []string{"training"}, 100
+		sp.Gres = []model.GresReq{{Name: "gpu", Type: "a100", Count: 8}}
+	})
+	untilState(t, c, id, model.Completed)
+	if b, err := os.ReadFile(got); err != nil || string(b) != "gpu-node03 0,1,2,3,4,5,6,7\n" {
+		t.Errorf("the job saw %q, %v", b, err)
+	}
+	cfg, problems := conf.LoadFile(c.Conf)
+	for _, p := range problems {
+		if p.Severity > conf.Note {
+			t.Error(p)
+		}
+	}
+	if cfg.Controllers[0].Name != "ctl1" || cfg.SlurmdSpoolDir != filepath.Join(c.Dir, "state", "node-%n") {
+		t.Errorf("places aren't replaced: %+v", cfg)
+	}
+}
+
+// TestNodeAdded: a node that the user adds to gbatch.conf gets its daemon at the next up, one that goes is ended.
+func TestNodeAdded(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "grow")
+	c, _ := mustUp(t, Options{Dir: dir, Nodes: 1, CPUs: 2, MemMiB: 1000})
+	text, err := os.ReadFile(c.Conf)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edit := func(to string) {
+		t.Helper()
+		if err := os.WriteFile(c.Conf, []byte(strings.Replace(string(text), "NodeName=n1 ", "NodeName="+to+" ", 1)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reconfigure := func() {
+		t.Helper()
+		setConfig(t, c)
+	}
+	edit("n[1-2]")
+	reconfigure()
+	_, out := mustUp(t, Options{Dir: dir})
+	out.has(t, "3 of 4 daemons run already", "started n2 (gnoded)")
+	edit("n1")
+	reconfigure()
+	_, out = mustUp(t, Options{Dir: dir})
+	out.has(t, "n2 (gnoded) isn't in", "all 3 daemons run already")
+}
+
+// TestOtherOptions: a cluster that is there is not silently another one.
+func TestOtherOptions(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "other")
+	o := Options{Dir: dir, Nodes: 1, CPUs: 2, MemMiB: 1000}
+	mustUp(t, o)
+	mustUp(t, o) // the same words are fine
+	o.Nodes = 3
+	_, _, err := tryUp(t, o)
+	if err == nil || !strings.Contains(err.Error(), "--nodes 1 --cpus 2 --mem 1000") {
+		t.Errorf("another number of nodes: %v", err)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for want, o := range map[string]Options{
+		"--nodes -1":        {Nodes: -1},
+		"--nodes 100000":    {Nodes: 100000},
+		"--cpus -3":         {Nodes: 1, CPUs: -3},
+		"add --nodes 1":     {GPUs: "a100:4"},
+		"--gpus a100":       {Nodes: 1, GPUs: "a100"},
+		"--gpus a100:0":     {Nodes: 1, GPUs: "a100:0"},
+		"--gpus a b:1":      {Nodes: 1, GPUs: "a b:1"},
+		"--controllers 2":   {Nodes: 1, Controllers: 2},
+		"leave out --nodes": {Nodes: 1, Conf: "/etc/slurm.conf"},
+		"can't stand in":    {Dir: "/tmp/a\"b", Nodes: 1},
+		"can't be used":     {Conf: "/nowhere/slurm.conf"},
+	} {
+		if o.Dir == "" {
+			o.Dir = t.TempDir()
+		}
+		_, err := Up(t.Context(), o)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: %v; want a sentence with %q", o, err, want)
+		}
+	}
+}
+
+// TestMissingProgram: daemons that aren't beside gbatch are named.
+func TestMissingProgram(t *testing.T) {
+	_, err := Up(t.Context(), Options{Dir: t.TempDir(), Nodes: 1, Bin: t.TempDir()})
+	if err == nil || !strings.Contains(err.Error(), "gctld has to lie beside gbatch") {
+		t.Errorf("without programs: %v", err)
+	}
+}
+
+// TestDaemonFails: a daemon that can't run is told with the end of its log, and the rest is ended again.
+func TestDaemonFails(t *testing.T) {
+	bin := t.TempDir()
+	for _, name := range []string{"gctld", "gnoded", "gshim", "gdbd"} {
+		if err := os.Symlink(filepath.Join(programs(t), name), filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(filepath.Join(bin, "gdbd")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(bin, "gdbd"), []byte("#!/bin/sh\necho the disk is on fire >&2\nexit 7\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "fails")
+	_, err := Up(t.Context(), Options{Dir: dir, Nodes: 1, MemMiB: 1000, Bin: bin})
+	if err == nil || !strings.Contains(err.Error(), "dbd (gdbd) did not stay: exit status 7") || !strings.Contains(err.Error(), "the disk is on fire") {
+		t.Errorf("the error: %v", err)
+	}
+	if left := below(t, dir); len(left) > 0 {
+		t.Errorf("processes are left: %v", left)
+	}
+	mustUp(t, Options{Dir: dir}) // with the right programs it goes on
+}
+
+// TestJSON: the names that scripts use.
+func TestJSON(t *testing.T) {
+	b, err := json.Marshal(Status{Daemons: []Daemon{{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const want = `{"cluster":"","dir":"","conf":"","ready":false,"daemons":[{"role":"","name":"","pid":0,"running":false,"addresses":null,"directory":"","log":"","leader":false}]}`
+	if string(b) != want {
+		t.Errorf("%s", b)
+	}
+}
+
+// TestExamples: what is shipped in etc loads without an error.
+func TestExamples(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"gbatch.conf", "gres.conf", "cgroup.conf", "topology.conf"} {
+		b, err := os.ReadFile(filepath.Join("..", "..", "etc", name+".example"))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, name), b, 0o644)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, problems := conf.Load(dir)
+	for _, p := range problems {
+		t.Error(p)
+	}
+}
