@@ -154,7 +154,11 @@ type mismatch struct {
 
 // checkGres compares gres.conf with the nodes.
 func (l *loader) checkGres() {
+	wrong := l.probs.hasErrors(GresFile)
 	perNode := l.gresOfNodes()
+	if wrong {
+		return // what is missing now would only follow from that
+	}
 	found := map[mismatch][]string{}
 	for i := range l.cfg.Nodes {
 		n := &l.cfg.Nodes[i]

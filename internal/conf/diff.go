@@ -47,7 +47,7 @@ func Diff(from, to *Config) []Change {
 	slices.SortFunc(names, byName)
 	for _, name := range names {
 		s := t.byName[strings.ToLower(name)]
-		if s.show == nil || s.status != Effective {
+		if s.show == nil || s.status > Unused {
 			continue
 		}
 		if a, b := s.show(from), s.show(to); a != b {
@@ -57,21 +57,35 @@ func Diff(from, to *Config) []Change {
 	out = append(out, diffControllers(from, to)...)
 	out = append(out, diffNodes(from, to)...)
 	out = append(out, diffPartitions(from, to)...)
-	for _, f := range []struct {
-		key    string
-		show   func(*Config) string
-		effect Effect
-	}{
-		{GresFile, func(c *Config) string { return showGres(&c.Gres) }, RestartNoded},
-		{CgroupFile, func(c *Config) string { return fmt.Sprintf("%+v", c.Cgroup) }, NextStart},
-		{TopologyFile, func(c *Config) string { return showSwitches(&c.Topology) }, AtOnce},
-	} {
-		if a, b := f.show(from), f.show(to); a != b {
-			a, b = firstDifference(a, b)
-			out = append(out, Change{Key: f.key, Old: a, New: b, Effect: f.effect})
+	if a, b := showGres(&from.Gres), showGres(&to.Gres); a != b {
+		a, b = firstDifference(a, b)
+		out = append(out, Change{Key: GresFile, Old: a, New: b, Effect: RestartNoded})
+	}
+	was := cgroupFields(&from.Cgroup)
+	for i, f := range cgroupFields(&to.Cgroup) {
+		if was[i].value != f.value {
+			out = append(out, Change{Key: CgroupFile + " " + f.key, Old: was[i].value, New: f.value, Effect: NextStart})
 		}
 	}
+	if a, b := showSwitches(&from.Topology), showSwitches(&to.Topology); a != b {
+		a, b = firstDifference(a, b)
+		out = append(out, Change{Key: TopologyFile, Old: a, New: b})
+	}
 	return out
+}
+
+func cgroupFields(c *Cgroup) []field {
+	percent := func(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
+	return []field{
+		{"CgroupPlugin", c.Plugin}, {"CgroupMountpoint", c.Mountpoint}, {"ConstrainCores", showBool(c.ConstrainCores)},
+		{"ConstrainDevices", showBool(c.ConstrainDevices)}, {"ConstrainRAMSpace", showBool(c.ConstrainRAMSpace)},
+		{"ConstrainSwapSpace", showBool(c.ConstrainSwapSpace)}, {"AllowedRAMSpace", percent(c.AllowedRAMSpacePct)},
+		{"AllowedSwapSpace", percent(c.AllowedSwapSpacePct)}, {"MaxRAMPercent", percent(c.MaxRAMPercent)},
+		{"MaxSwapPercent", percent(c.MaxSwapPercent)}, {"MinRAMSpace", strconv.FormatInt(c.MinRAMSpaceMiB, 10)},
+		{"MemorySwappiness", strconv.FormatInt(c.MemorySwappiness, 10)}, {"SignalChildrenProcesses", showBool(c.SignalChildrenProcs)},
+		{"IgnoreSystemd", showBool(c.IgnoreSystemd)}, {"IgnoreSystemdOnFailure", showBool(c.IgnoreSystemdOnFailure)},
+		{"EnableControllers", showBool(c.EnableControllers)}, {"SystemdTimeout", strconv.FormatInt(c.SystemdTimeoutMS, 10)},
+	}
 }
 
 func diffControllers(from, to *Config) []Change {
@@ -153,11 +167,11 @@ func diffNodes(from, to *Config) []Change {
 		ch := Change{Key: strings.TrimSpace("NodeName=" + hostlist.Compress(nodes[c]) + " " + c.key), Old: c.from, New: c.to}
 		switch {
 		case c.key == "" && c.from == "":
-			ch.Note = "takes jobs once its gnoded has registered"
+			ch.Note = "usable once its gnoded has registered"
 		case c.key == "":
-			ch.Note = "jobs there are requeued or fail; drain it first"
+			ch.Note = "it takes no new job"
 		case slices.Contains(hardware, c.key):
-			ch.Note = "refused while jobs that run there no longer fit"
+			ch.Effect = NextStart
 		}
 		out = append(out, ch)
 	}
@@ -187,6 +201,7 @@ func nodeSummary(n *NodeDef) string {
 
 func diffPartitions(from, to *Config) []Change {
 	var out []Change
+	fromIndex, toIndex := from.index(), to.index()
 	for i := range to.Partitions {
 		p := &to.Partitions[i]
 		key := "PartitionName=" + p.Name
@@ -196,11 +211,11 @@ func diffPartitions(from, to *Config) []Change {
 			continue
 		}
 		was := map[string]string{}
-		old := partitionFields(from, o)
+		old := partitionFields(from, o, fromIndex)
 		for _, f := range old {
 			was[f.key] = f.value
 		}
-		fields := partitionFields(to, p)
+		fields := partitionFields(to, p, toIndex)
 		for _, f := range fields {
 			if was[f.key] != f.value {
 				out = append(out, Change{Key: key + " " + f.key, Old: was[f.key], New: f.value, Effect: partitionEffect(f.key)})
@@ -217,7 +232,7 @@ func diffPartitions(from, to *Config) []Change {
 		p := &from.Partitions[i]
 		if _, kept := to.Partition(p.Name); !kept {
 			out = append(out, Change{Key: "PartitionName=" + p.Name, Old: "Nodes=" + orNull(hostlist.Compress(p.Nodes)),
-				Note: "jobs waiting in it are cancelled, jobs running go on"})
+				Note: "its running jobs end there, its pending ones wait"})
 		}
 	}
 	return out
@@ -225,9 +240,9 @@ func diffPartitions(from, to *Config) []Change {
 
 // partitionFields are the keys of a partition, without those that follow from
 // its nodes.
-func partitionFields(c *Config, p *PartitionDef) []field {
+func partitionFields(c *Config, p *PartitionDef, index map[string]*NodeDef) []field {
 	var out []field
-	for _, kv := range c.PartitionKeyValues(p) {
+	for _, kv := range c.partitionKeyValues(p, index) {
 		switch kv.Key {
 		case "TotalCPUs", "TotalNodes", "TRES":
 		default:

@@ -25,7 +25,30 @@ func mainSettings() *table {
 	all = append(all, preemptSettings()...)
 	all = append(all, schedulerSettings()...)
 	all = append(all, acceptedSettings()...)
-	return newTable(all)
+	t := newTable(all)
+	for _, name := range unusedKeys {
+		t.byName[strings.ToLower(name)].status = Unused
+	}
+	return t
+}
+
+// unusedKeys are read into Config, but no daemon acts on them. Whoever makes
+// one do its work takes it off this list.
+var unusedKeys = []string{
+	"BatchStartTimeout", "CompleteWait", "DefCpuPerGPU", "DefMemPerGPU", "DependencyParameters", "Epilog", "EpilogSlurmctld",
+	"EpilogTimeout", "FirstJobId", "InactiveLimit", "InteractiveStepOptions", "JobDefaults", "JobFileAppend", "KillOnBadExit",
+	"LaunchParameters", "Licenses", "MailDomain", "MailProg", "MaxJobId", "MaxStepCount", "MaxTasksPerNode", "MessageTimeout",
+	"MpiDefault", "OverTimeLimit", "PreemptExemptTime", "PreemptMode", "PreemptType", "PrivateData", "Prolog",
+	"PrologEpilogTimeout", "PrologFlags", "PrologSlurmctld", "PrologTimeout", "PropagatePrioProcess", "PropagateResourceLimits",
+	"PropagateResourceLimitsExcept", "TaskEpilog", "TaskPluginParam", "TaskProlog", "TrackWCKey", "UnkillableStepProgram",
+	"UnkillableStepTimeout", "WaitTime",
+}
+
+// unusedLineKeys are the same for NodeName and PartitionName lines.
+var unusedLineKeys = []string{
+	"Alternate", "AllocNodes", "CoreSpecCount", "CpuBind", "CpuSpecList", "DefCpuPerGPU", "DefMemPerGPU", "ExclusiveTopo", "GraceTime",
+	"JobDefaults", "LLN", "MaxCPUsPerSocket", "MemSpecLimit", "OverTimeLimit", "PreemptMode", "QOS", "ReqResv", "SelectTypeParameters",
+	"TRESBillingWeights",
 }
 
 func identitySettings() []setting {

@@ -52,6 +52,8 @@ type loader struct {
 	probs       *problems
 	settings    *table
 	schedParams []schedParam
+	nodeKeys    []lineKey[nodeLine]
+	partKeys    []lineKey[PartitionDef]
 	seen        map[string]pos // keys of the main file
 	old         map[string]pair
 
@@ -69,17 +71,19 @@ type loader struct {
 func load(src source, main string) (*Config, []Problem) {
 	l := &loader{
 		src: src, cfg: defaults(), probs: &problems{}, settings: mainSettings(), schedParams: schedParams(),
+		nodeKeys: nodeKeys(), partKeys: partitionKeys(),
 		seen: map[string]pos{}, old: map[string]pair{}, nodeIndex: map[string]int{}, partIndex: map[string]pos{},
 	}
 	l.cfg.Path = main
 	dir := src.dir(main)
-	l.cfg.PKIDir = src.join(dir, "pki")
+	l.cfg.PKIDir = src.abs(src.join(dir, "pki"))
 
 	hash := sha256.New()
 	r := &reader{src: src, probs: l.probs, hash: hash}
 	r.readFile(main, pos{}, nil)
 	unreadable := len(r.out) == 0 && len(l.probs.list) > 0
 	mainLines := r.out
+	l.checkUnset(r.unset)
 	beside := func(name string) []statement {
 		r.out = nil
 		if file := src.join(dir, name); src.exists(file) {

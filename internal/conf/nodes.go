@@ -229,7 +229,7 @@ func (l *loader) readNodeLine(pairs []pair) {
 	if strings.EqualFold(head.value, "DEFAULT") {
 		l.nodeDefaults = overlay(l.nodeDefaults, pairs[1:])
 		scratch := newNodeLine()
-		readKeys(l, nodeKeys(), pairs[1:], &scratch, keyNode) // to report what is wrong even if no line follows
+		readKeys(l, l.nodeKeys, pairs[1:], &scratch, keyNode) // to report what is wrong even if no line follows
 		return
 	}
 	names, f := readHosts(head.value)
@@ -249,7 +249,7 @@ func (l *loader) readNodeLine(pairs []pair) {
 	}
 	n := newNodeLine()
 	n.File, n.Line = head.at.file, head.at.line
-	given := readKeys(l, nodeKeys(), overlay(l.nodeDefaults, pairs[1:]), &n, keyNode)
+	given := readKeys(l, l.nodeKeys, overlay(l.nodeDefaults, pairs[1:]), &n, keyNode)
 	l.resolveHardware(&n, given, head)
 	for _, list := range []struct {
 		key  string
@@ -352,12 +352,16 @@ func readKeys[T any](l *loader, keys []lineKey[T], pairs []pair, d *T, kind stri
 			l.probs.add(p.at, sev, "remove it", "%s %s %s", k.name, inOrOn(kind), k.note)
 			continue
 		}
+		before := *d
 		if f := k.read(d, p.value); f.bad() {
+			*d = before // so that nothing else seems wrong
 			hint := ""
 			if f.want != "" {
 				hint = "write " + k.name + "=" + f.want
 			}
 			l.probs.errorf(p.at, hint, "%s: %s", k.name, f.why)
+		} else if (kind == keyNode || kind == keyPartition) && hasFold(unusedLineKeys, k.name) && !asksNothing(p.value) {
+			l.probs.warnf(p.at, "remove it", "%s", k.name+" "+inOrOn(kind)+hasNoEffect)
 		}
 	}
 	return seen
@@ -375,18 +379,18 @@ func inOrOn(kind string) string {
 func (l *loader) resolveHardware(n *nodeLine, given map[string]bool, head pair) {
 	sockets := given["Sockets"] || given["SocketsPerBoard"]
 	if sockets {
-		n.Sockets *= n.Boards // Sockets beside Boards means those of one board
+		n.Sockets = times(n.Sockets, n.Boards) // Sockets beside Boards means those of one board
 	}
-	cores := n.CoresPerSocket * n.ThreadsPerCore
+	cores := times(n.CoresPerSocket, n.ThreadsPerCore)
 	switch {
 	case !given["CPUs"] && !given["Procs"]:
-		n.CPUs = n.Sockets * cores
+		n.CPUs = times(n.Sockets, cores)
 	case !sockets:
 		if n.CPUs%cores == 0 && n.CPUs/cores >= n.Boards {
 			n.Sockets = n.CPUs / cores
 		}
 	}
-	threads, all := n.Sockets*cores, n.Sockets*n.CoresPerSocket
+	threads, all := times(n.Sockets, cores), times(n.Sockets, n.CoresPerSocket)
 	if n.CPUs != threads && n.CPUs != all { // CPUs may count cores where threads aren't to be used
 		l.probs.warnf(head.at, fmt.Sprintf("write CPUs=%d, or correct the others", threads),
 			"NodeName=%s: CPUs=%d is not Sockets*CoresPerSocket*ThreadsPerCore (%d*%d*%d=%d); %d is taken",
@@ -406,6 +410,10 @@ func (l *loader) resolveHardware(n *nodeLine, given map[string]bool, head pair) 
 		l.probs.errorf(head.at, "", "NodeName=%s: MemSpecLimit=%d leaves none of its RealMemory=%d for jobs", head.value, n.MemSpecLimitMiB, n.RealMemoryMiB)
 	}
 }
+
+// times multiplies two positive numbers; a product too large to make sense is
+// math.MaxInt32.
+func times(a, b int64) int64 { return min(a*b, math.MaxInt32) }
 
 // downLine is a DownNodes line.
 type downLine struct{ state, reason string }
@@ -456,7 +464,7 @@ func (l *loader) dropUnknown(names []string, at pos, what string) []string {
 	})
 	if len(unknown) > 0 {
 		hint := "add a NodeName line for it"
-		if near := nearest(unknown[0], l.nodeNames()); len(unknown) == 1 && near != "" && letters(near) != letters(unknown[0]) {
+		if near := nearest(unknown[0], l.nodeNames()); len(unknown) == 1 && len(unknown[0]) > 3 && near != "" && letters(near) != letters(unknown[0]) {
 			hint = "did you mean " + near + "?"
 		}
 		l.probs.errorf(at, hint, "%s names %s, which no NodeName line defines", what, shownHosts(unknown))

@@ -218,7 +218,7 @@ func (l *loader) readPartitionLine(pairs []pair) {
 	if strings.EqualFold(head.value, "DEFAULT") {
 		l.partDefaults = overlay(l.partDefaults, pairs[1:])
 		scratch := newPartition()
-		readKeys(l, partitionKeys(), pairs[1:], &scratch, keyPartition)
+		readKeys(l, l.partKeys, pairs[1:], &scratch, keyPartition)
 		return
 	}
 	for _, name := range splitList(head.value) {
@@ -237,7 +237,7 @@ func (l *loader) readPartitionLine(pairs []pair) {
 		p := newPartition()
 		p.Name, p.File, p.Line = name, head.at.file, head.at.line
 		line := overlay(l.partDefaults, pairs[1:])
-		given := readKeys(l, partitionKeys(), line, &p, keyPartition)
+		given := readKeys(l, l.partKeys, line, &p, keyPartition)
 		l.remarkPartition(&p, given, line, head)
 		l.partIndex[name] = head.at
 		l.partLines = append(l.partLines, partLine{at: placeOf(line, "Nodes", head), given: given})

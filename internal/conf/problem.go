@@ -3,6 +3,7 @@ package conf
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -125,6 +126,11 @@ func (p *problems) reading(file string) {
 	if _, known := p.files[file]; !known {
 		p.files[file] = len(p.files)
 	}
+}
+
+// hasErrors reports whether there are errors in a file of that name.
+func (p *problems) hasErrors(name string) bool {
+	return slices.ContainsFunc(p.list, func(q Problem) bool { return q.Severity == Error && path.Base(q.File) == name })
 }
 
 // sorted returns the problems by file, in reading order, and line; the same

@@ -38,8 +38,9 @@ func (c *Config) Model() *model.Config {
 			m.Nodes = append(m.Nodes, n.model())
 		}
 	}
+	index := c.index()
 	for i := range c.Partitions {
-		m.Partitions = append(m.Partitions, c.partitionModel(&c.Partitions[i], future))
+		m.Partitions = append(m.Partitions, c.partitionModel(&c.Partitions[i], future, index))
 	}
 	return m
 }
@@ -75,7 +76,16 @@ var partStates = map[string]model.PartState{
 	"UP": model.PartUp, "DOWN": model.PartDown, "DRAIN": model.PartDrain, "INACTIVE": model.PartInactive,
 }
 
-func (c *Config) partitionModel(p *PartitionDef, future map[string]bool) *model.Partition {
+// index finds nodes by name.
+func (c *Config) index() map[string]*NodeDef {
+	index := make(map[string]*NodeDef, len(c.Nodes))
+	for i := range c.Nodes {
+		index[c.Nodes[i].Name] = &c.Nodes[i]
+	}
+	return index
+}
+
+func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index map[string]*NodeDef) *model.Partition {
 	m := &model.Partition{
 		Name: p.Name, Default: p.Default, Hidden: p.Hidden, State: partStates[p.State], MaxTimeS: p.MaxTimeS, DefTimeS: p.DefaultTimeS,
 		MinNodes: int32(p.MinNodes), MaxNodes: int32(p.MaxNodes),
@@ -83,7 +93,7 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool) *model.
 		MaxCPUsPerNode: int32(p.MaxCPUsPerNode), PriorityTier: int32(p.PriorityTier), PriorityJobFactor: int32(p.PriorityJobFactor),
 		AllowAccounts: p.AllowAccounts, DenyAccounts: p.DenyAccounts, AllowGroups: p.AllowGroups, AllowQOS: p.AllowQOS, DenyQOS: p.DenyQOS,
 		RootOnly: p.RootOnly, DisableRoot: p.DisableRootJobs, ExclusiveUser: p.ExclusiveUser, OverSubscribe: p.OverSubscribe.String(),
-		Show: c.PartitionKeyValues(p),
+		Show: c.partitionKeyValues(p, index),
 	}
 	for _, n := range p.Nodes {
 		if !future[n] {
@@ -96,6 +106,10 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool) *model.
 // PartitionKeyValues returns a partition as `gcontrol show partition` prints
 // it, in that order, from AllowGroups to TRES.
 func (c *Config) PartitionKeyValues(p *PartitionDef) []model.KV {
+	return c.partitionKeyValues(p, c.index())
+}
+
+func (c *Config) partitionKeyValues(p *PartitionDef, index map[string]*NodeDef) []model.KV {
 	names := func(list []string) string {
 		if list == nil {
 			return "ALL"
@@ -121,7 +135,7 @@ func (c *Config) PartitionKeyValues(p *PartitionDef) []model.KV {
 		}
 		return s
 	}
-	cpus, mem, tres := c.partitionTotals(p)
+	cpus, mem, tres := c.partitionTotals(p, index)
 	var kvs []model.KV
 	add := func(key, value string) { kvs = append(kvs, model.KV{Key: key, Value: value}) }
 	add("AllowGroups", names(p.AllowGroups))
@@ -199,16 +213,12 @@ func (c *Config) PartitionKeyValues(p *PartitionDef) []model.KV {
 
 // partitionTotals adds up the nodes of a partition. tres has the resources that
 // AccountingStorageTRES names, such as ",gres/gpu=16".
-func (c *Config) partitionTotals(p *PartitionDef) (cpus, memMiB int64, tres string) {
-	in := make(map[string]bool, len(p.Nodes))
-	for _, n := range p.Nodes {
-		in[n] = true
-	}
+func (c *Config) partitionTotals(p *PartitionDef, index map[string]*NodeDef) (cpus, memMiB int64, tres string) {
 	gres := make([]int64, len(c.AccountingStorageTRES))
-	for i := range c.Nodes {
-		n := &c.Nodes[i]
-		if !in[n.Name] {
-			continue
+	for _, name := range p.Nodes {
+		n := index[name]
+		if n == nil {
+			continue // not of this configuration
 		}
 		cpus += n.CPUs
 		memMiB += n.RealMemoryMiB

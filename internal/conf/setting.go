@@ -15,12 +15,13 @@ type Status uint8
 // The statuses.
 const (
 	Effective Status = iota // read into a field of Config and acted upon
+	Unused                  // read into a field, but no part of this version acts on it: a warning says so
 	Accepted                // known to Slurm, without meaning here: a note says what does the job instead
 	Obsolete                // known to older Slurms: a note says what to write today
 )
 
 func (s Status) String() string {
-	return [...]string{"effective", "accepted", "obsolete"}[s]
+	return [...]string{"effective", "unused", "accepted", "obsolete"}[s]
 }
 
 // Effect says when a changed value takes effect after a reconfigure.
@@ -74,11 +75,14 @@ func text(name string, e Effect, at func(*Config) *string) setting {
 	}
 }
 
-// absPath is a path that must be absolute where it is given.
+// absPath is a path that must be absolute; an empty one says nothing.
 func absPath(name string, e Effect, at func(*Config) *string) setting {
 	s := text(name, e, at)
 	s.read = func(c *Config, v string) fault {
-		if v != "" && !strings.HasPrefix(v, "/") {
+		if v == "" {
+			return fault{}
+		}
+		if !strings.HasPrefix(v, "/") {
 			return fault{shown(v) + " is not an absolute path", "/" + v}
 		}
 		*at(c) = v
@@ -255,15 +259,15 @@ func (l *loader) apply(p pair) {
 	} else if !again {
 		l.seen[s.name] = p.at
 	}
-	if s.status != Effective {
-		if !hasFold(s.quiet, p.value) {
-			l.explain(s, p)
-		}
+	if s.status > Unused && !hasFold(s.quiet, p.value) {
+		l.explain(s, p)
 	}
 	if s.read == nil {
 		return
 	}
+	before := *l.cfg
 	if f := s.read(l.cfg, p.value); f.bad() {
+		*l.cfg = before // so that nothing else seems wrong
 		l.wrongValue(p.at, s.name, f)
 		return
 	}
@@ -272,6 +276,22 @@ func (l *loader) apply(p pair) {
 			l.probs.notef(p.at, hint, "%s", text)
 		}
 	}
+	if s.status == Unused && (s.show == nil && !asksNothing(p.value) || s.show != nil && s.show(l.cfg) != s.show(defaults())) {
+		l.probs.warnf(p.at, "remove it", "%s", s.name+hasNoEffect)
+	}
+}
+
+// hasNoEffect follows the name of a key that is read and not acted upon.
+const hasNoEffect = " has no effect in this version of gbatch"
+
+// asksNothing reports whether a value of a key without effect asks for what
+// happens anyway.
+func asksNothing(v string) bool {
+	switch strings.ToLower(v) {
+	case "", "no", "0", "off", "none", "all", "unlimited", "false", "default":
+		return true
+	}
+	return false
 }
 
 // wrongValue reports a value that can't be read, with what to write instead.
@@ -319,8 +339,8 @@ func hasFold(words []string, v string) bool {
 type KeyInfo struct {
 	Name   string
 	Status Status
-	Effect Effect // of an Effective key
-	Note   string // of the others
+	Effect Effect // of an Effective or Unused key
+	Note   string // of the others: what there is to say
 }
 
 // Keys returns every key that the main file may hold outside node, partition
@@ -342,7 +362,7 @@ func (c *Config) KeyValues() []model.KV {
 	t := mainSettings()
 	for i := range t.list {
 		s := &t.list[i]
-		if s.show == nil || s.status != Effective || c.hidesKey(s.name) {
+		if s.show == nil || s.status > Unused || c.hidesKey(s.name) {
 			continue
 		}
 		out = append(out, model.KV{Key: s.name, Value: s.show(c)})

@@ -32,6 +32,7 @@ type source struct {
 	open func(name string) (fs.File, error)
 	join func(dir, name string) string
 	dir  func(name string) string
+	abs  func(name string) string // best effort
 }
 
 func osSource() source {
@@ -44,6 +45,12 @@ func osSource() source {
 			return filepath.Join(dir, name)
 		},
 		dir: filepath.Dir,
+		abs: func(name string) string {
+			if abs, err := filepath.Abs(name); err == nil {
+				return abs
+			}
+			return name // only without a working directory
+		},
 	}
 }
 
@@ -57,6 +64,7 @@ func fsSource(fsys fs.FS) source {
 			return path.Join(dir, name)
 		},
 		dir: path.Dir,
+		abs: func(name string) string { return name },
 	}
 }
 
@@ -130,8 +138,9 @@ type reader struct {
 	clusterName string
 	files       []string
 	// contents are hashed in the order of reading.
-	hash io.Writer
-	out  []statement
+	hash  io.Writer
+	out   []statement
+	unset []unset // names in Unset lines
 }
 
 // readFile appends the statements of a file and of those that it includes.
@@ -243,7 +252,7 @@ func (l *joinedLine) at(offset int) int {
 	return l.starts[max(i-1, 0)].line
 }
 
-// readLine reads an Include or the pairs of one joined line.
+// readLine reads an Include, an Unset or the pairs of one joined line.
 func (r *reader) readLine(name string, l *joinedLine, chain []string) {
 	text := l.text.String()
 	at := pos{name, l.at(len(text) - len(strings.TrimLeft(text, " \t\f")))}
@@ -254,6 +263,10 @@ func (r *reader) readLine(name string, l *joinedLine, chain []string) {
 	}
 	if strings.EqualFold(word, "include") && !strings.HasPrefix(rest, "=") {
 		r.include(rest, at, chain)
+		return
+	}
+	if strings.EqualFold(word, "unset") && !strings.HasPrefix(rest, "=") {
+		r.unsetLine(rest, at)
 		return
 	}
 	if pairs := r.readPairs(name, l, text); len(pairs) > 0 {

@@ -159,7 +159,7 @@ func (l *loader) checkSwitches(index map[string]int) {
 		}
 	}
 	if len(t.Switches) == 0 {
-		if l.cfg.TopologyPlugin == topologyTree {
+		if l.cfg.TopologyPlugin == topologyTree && len(l.switchLines) == 0 && !l.probs.hasErrors(TopologyFile) {
 			l.probs.warnf(l.where("TopologyPlugin"), "write SwitchName lines in topology.conf", "TopologyPlugin=topology/tree has no effect without switches")
 		}
 		return

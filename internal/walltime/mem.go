@@ -83,6 +83,17 @@ func FormatExact(n int64, unit byte) string {
 	return text
 }
 
+// FormatRounded writes a size in MiB in the unit that people would choose, with
+// two decimals where it isn't whole: "62.50G", "250G". Slurm writes the memory
+// of nodes and partitions so in TRES.
+func FormatRounded(mib int64) string {
+	to := strings.IndexByte(units, 'M')
+	for n := mib; n >= 1024 && to+1 < len(units); n /= 1024 {
+		to++
+	}
+	return FormatIn(mib, 'M', units[to])
+}
+
 // FormatIn writes a size given in unit from in unit to, as sacct --units does:
 // "0.01G"; whole numbers have no decimals, zero no unit. Units are as in
 // [FormatExact].

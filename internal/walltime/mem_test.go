@@ -33,6 +33,11 @@ func TestFormatMem(t *testing.T) {
 			t.Errorf("FormatMem(%d) = %q; want %q", mib, got, want)
 		}
 	}
+	for mib, want := range map[int64]string{0: "0", 1: "1M", 1023: "1023M", 64000: "62.50G", 256000: "250G", 3 << 20: "3T"} {
+		if got := FormatRounded(mib); got != want {
+			t.Errorf("FormatRounded(%d) = %q; want %q", mib, got, want)
+		}
+	}
 	for _, c := range []struct {
 		n    int64
 		unit byte

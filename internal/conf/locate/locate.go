@@ -169,49 +169,76 @@ func (s *scanner) scan(path string, depth int) error {
 		return fmt.Errorf("%s is larger than %d MiB", path, maxFileBytes>>20)
 	}
 	rest := strings.TrimPrefix(string(text), "\ufeff")
-	continues := false
+	joined, quoted := "", false
 	for rest != "" {
 		var line string
 		line, rest, _ = strings.Cut(rest, "\n")
-		if !continues {
-			if name, ok := include(line); ok {
-				name = strings.ReplaceAll(name, "%c", s.cluster)
-				if !filepath.IsAbs(name) {
-					name = filepath.Join(filepath.Dir(path), name)
-				}
-				if err := s.scan(name, depth+1); err != nil {
-					return err
-				}
+		line, quoted = uncomment(line, quoted)
+		line = strings.TrimRight(line, " \t\r\f")
+		if backslashes := len(line) - len(strings.TrimRight(line, `\`)); backslashes%2 == 1 {
+			line = line[:len(line)-1]
+			if rest != "" {
+				joined += line
 				continue
 			}
+		}
+		if joined != "" {
+			line, joined = joined+line, ""
+		}
+		quoted = false
+		if name, ok := include(line); ok {
+			name = strings.ReplaceAll(name, "%c", s.cluster)
+			if !filepath.IsAbs(name) {
+				name = filepath.Join(filepath.Dir(path), name)
+			}
+			if err := s.scan(name, depth+1); err != nil {
+				return err
+			}
+			continue
 		}
 		if v, ok := value(line, "clustername"); ok {
 			s.cluster = v
 		}
-		if v, ok := value(line, "localsocketdir"); ok {
+		if v, ok := value(line, "localsocketdir"); ok && v != "" {
 			s.dir = v
 		}
-		continues = strings.HasSuffix(strings.TrimRight(line, " \t\r\f"), `\`)
 	}
 	return nil
+}
+
+// uncomment cuts a comment off. quoted says that a quote is open where the line
+// begins, and where it ends.
+func uncomment(line string, quoted bool) (string, bool) {
+	for i := 0; i < len(line); i++ {
+		skip := strings.IndexAny(line[i:], "\\\"#")
+		if skip < 0 {
+			break
+		}
+		i += skip
+		switch {
+		case line[i] == '\\':
+			i++
+		case line[i] == '"':
+			quoted = !quoted
+		case !quoted:
+			return line[:i], quoted
+		}
+	}
+	return line, quoted
 }
 
 // include returns the file of an Include line.
 func include(line string) (string, bool) {
 	line = strings.TrimLeft(line, " \t\f")
-	if len(line) < 8 || !strings.EqualFold(line[:7], "include") || line[7] != ' ' && line[7] != '\t' {
+	if len(line) < 8 || !strings.EqualFold(line[:7], "include") || strings.IndexByte(" \t\f", line[7]) < 0 {
 		return "", false
 	}
-	name := line[8:]
-	if i := strings.IndexByte(name, '#'); i >= 0 {
-		name = name[:i]
-	}
-	name = strings.Trim(strings.TrimSpace(name), `"`)
+	name := strings.Trim(strings.TrimSpace(line[8:]), `"`)
 	return name, name != "" && !strings.HasPrefix(name, "=")
 }
 
-// value returns what a key of a line is set to; key is in lower case. The line
-// has it once, and not in a comment or inside another value.
+// value returns what a key of a line, without its comment, is set to; key is in
+// lower case. Inside another value it doesn't count.
 func value(line, key string) (string, bool) {
 	for from := 0; ; {
 		i := indexFold(line[from:], key)
@@ -224,30 +251,29 @@ func value(line, key string) (string, bool) {
 		if i > 0 && strings.IndexByte(" \t\f", line[i-1]) < 0 || !strings.HasPrefix(rest, "=") || !outside(line[:i]) {
 			continue
 		}
-		return unquote(strings.TrimLeft(rest[1:], " \t\f")), true
+		return unquote(rest[1:]), true
 	}
 }
 
-// outside reports whether what follows text is neither comment nor quoted.
+// outside reports whether what follows text is no part of a quoted value.
 func outside(text string) bool {
-	quoted := false
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '"':
-			quoted = !quoted
-		case '#':
-			if !quoted {
-				return false
-			}
-		}
-	}
+	_, quoted := uncomment(text, false)
 	return !quoted
 }
 
-// unquote reads a value up to the blank or comment that ends it.
-func unquote(text string) string {
+// unquote reads a value up to the blank or comment that ends it. Blanks may
+// stand in front, unless the next word is key=value itself: then it is empty.
+func unquote(behind string) string {
+	text := strings.TrimLeft(behind, " \t\f")
+	if len(text) < len(behind) {
+		word := text
+		if i := strings.IndexAny(text, " \t\f"); i >= 0 {
+			word = text[:i]
+		}
+		if eq := strings.IndexByte(word, '='); eq > 0 && !strings.ContainsAny(word[:eq], `"/,:`) {
+			return ""
+		}
+	}
 	var b strings.Builder
 	quoted := false
 	for i := 0; i < len(text); i++ {
@@ -257,7 +283,7 @@ func unquote(text string) string {
 			b.WriteByte(text[i])
 		case c == '"':
 			quoted = !quoted
-		case !quoted && strings.IndexByte(" \t\r\f#", c) >= 0:
+		case !quoted && strings.IndexByte(" \t\f", c) >= 0:
 			return b.String()
 		default:
 			b.WriteByte(c)
