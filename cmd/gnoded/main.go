@@ -15,9 +15,15 @@ import (
 
 func main() {
 	var f noded.Flags
+	var hardware bool
 	cmd := &cobra.Command{Use: "gnoded -N NAME", Short: "gbatch's daemon of a compute or login host", Args: cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error { return noded.Main(cmd.Context(), f, os.Stderr) }}
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if hardware {
+				return noded.PrintHardware(os.Stdout)
+			}
+			return noded.Main(cmd.Context(), f, os.Stderr)
+		}}
 	fl := cmd.Flags()
 	fl.StringVarP(&f.Name, "node", "N", "", "node `name`, as in the configuration (default: this host's short name)")
 	fl.StringVarP(&f.Conf, "conf", "f", "", "configuration `file` (default: $GBATCH_CONF, then /etc/gbatch)")
@@ -28,6 +34,7 @@ func main() {
 	fl.StringSliceVar(&f.Controllers, "controllers", nil, "controllers, `host:port,...`")
 	fl.StringVar(&f.SocketDir, "socket-dir", "", "`directory` of the socket that commands talk to")
 	fl.StringVar(&f.Shim, "shim", "", "the launcher `program` (default: gshim beside gnoded)")
+	fl.BoolVar(&hardware, "print-hardware", false, "print this machine as a NodeName line, and end")
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := cmd.ExecuteContext(ctx)
 	stop()

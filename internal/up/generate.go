@@ -131,11 +131,7 @@ func (l layout) prepare(b *book) error {
 			}
 		}
 	}
-	text, err := l.confText(b)
-	if err != nil {
-		return err
-	}
-	return write(l.conf(), []byte(text), 0o644)
+	return write(l.conf(), []byte(l.confText(b)), 0o644)
 }
 
 // authority makes the cluster's certificate authority. Its key is written before its certificate, and without the
@@ -200,10 +196,10 @@ var overridden = []string{
 }
 
 // confText is a new DIR's gbatch.conf.
-func (l layout) confText(b *book) (string, error) {
-	me, err := user.Current()
-	if err != nil {
-		return "", fmt.Errorf("who I am: %w", err)
+func (l layout) confText(b *book) string {
+	me := strconv.Itoa(os.Geteuid())
+	if u, err := user.LookupId(me); err == nil {
+		me = u.Username
 	}
 	r := &b.Made
 	var w strings.Builder
@@ -231,7 +227,7 @@ func (l layout) confText(b *book) (string, error) {
 	for i, name := range r.controllerNames() {
 		p("SlurmctldHost=%s(%s:%d)", name, loopback, r.CtldPorts[i])
 	}
-	p("SlurmUser=%s", me.Username)
+	p("SlurmUser=%s", me)
 	p("")
 	p("# Accounting (gdbd).")
 	p("AccountingStorageType=accounting_storage/slurmdbd")
@@ -245,7 +241,7 @@ func (l layout) confText(b *book) (string, error) {
 	p("LocalSocketDir=%s", quoted(l.run()))
 	p("PKIDir=%s", quoted(l.pki()))
 	if r.Conf != "" {
-		return w.String(), nil
+		return w.String()
 	}
 	p("")
 	p("# Nodes that come back after a failure take jobs again by themselves.")
@@ -275,7 +271,7 @@ func (l layout) confText(b *book) (string, error) {
 	}
 	p("")
 	p("PartitionName=main Nodes=ALL Default=YES MaxTime=UNLIMITED State=UP")
-	return w.String(), nil
+	return w.String()
 }
 
 // gres is what each virtual node has, as its line says it.

@@ -59,6 +59,7 @@ type state struct {
 	up     map[string]model.Time // nodes that are registered, and since when their daemons run
 	parked []string              // nodes that `gbatch down` has set DOWN
 	asked  bool                  // somebody answered
+	notes  []string              // what the first node can\'t enforce
 	err    error                 // why not
 }
 
@@ -77,6 +78,9 @@ func look(ctx context.Context, list []Member) (s state) {
 		for _, n := range c.Nodes {
 			if n.Node.Link == model.LinkUp {
 				s.up[n.Node.Def.Name] = n.Node.UpSince
+			}
+			if s.notes == nil {
+				s.notes = n.Notes
 			}
 			if n.Node.Admin == model.NodeDown && n.Node.Reason == downReason {
 				s.parked = append(s.parked, n.Node.Def.Name)
@@ -116,7 +120,7 @@ func (s *state) missing(list []Member, started map[string]model.Time) string {
 
 // await waits until the whole cluster is there. A daemon that ends meanwhile is an error at once; a cluster that takes
 // jobs although something is missing after the time given is not, and comes with a sentence about it.
-func await(ctx context.Context, list []Member, children []*child, limit time.Duration, say func(string, ...any)) (warning string, err error) {
+func await(ctx context.Context, list []Member, children []*child, limit time.Duration, say func(string, ...any)) (s state, warning string, err error) {
 	deadline := time.Now().Add(limit)
 	led, nodes, said := len(children) == 0, 0, time.Now()
 	started := map[string]model.Time{}
@@ -133,13 +137,13 @@ func await(ctx context.Context, list []Member, children []*child, limit time.Dur
 		for _, c := range children {
 			select {
 			case <-c.ended:
-				return "", c.failure()
+				return s, "", c.failure()
 			default:
 			}
 		}
-		s := look(ctx, list)
+		s = look(ctx, list)
 		if ctx.Err() != nil {
-			return "", ctx.Err()
+			return s, "", ctx.Err()
 		}
 		if s.ping.Leader != "" && !led {
 			led = true
@@ -147,7 +151,7 @@ func await(ctx context.Context, list []Member, children []*child, limit time.Dur
 		}
 		if s.err == nil {
 			if err := resume(ctx, list, &s); err != nil {
-				return "", fmt.Errorf("resume the nodes that gbatch down had set down: %w", err)
+				return s, "", fmt.Errorf("resume the nodes that gbatch down had set down: %w", err)
 			}
 		}
 		if n := len(s.up); n > nodes && n < all && time.Since(said) > time.Second {
@@ -156,18 +160,18 @@ func await(ctx context.Context, list []Member, children []*child, limit time.Dur
 		}
 		missing := s.missing(list, started)
 		if missing == "" {
-			return "", nil
+			return s, "", nil
 		}
 		if time.Now().After(deadline) {
 			if s.ping.Ready {
-				return missing, nil
+				return s, missing, nil
 			}
-			return "", fmt.Errorf("the cluster takes no jobs after %v: %s\n%s", limit, missing, lastWords(culprit(list, &s)))
+			return s, "", fmt.Errorf("the cluster takes no jobs after %v: %s\n%s", limit, missing, lastWords(culprit(list, &s)))
 		}
 		select {
 		case <-time.After(askEvery):
 		case <-ctx.Done():
-			return "", ctx.Err()
+			return s, "", ctx.Err()
 		}
 	}
 }

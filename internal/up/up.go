@@ -87,7 +87,7 @@ func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
 	if limit == 0 {
 		limit = startPatience + time.Duration(len(want))*patiencePerNode
 	}
-	warning, err := await(ctx, want, c.children, limit, say)
+	seen, warning, err := await(ctx, want, c.children, limit, say)
 	if err != nil {
 		c.giveUp()
 		return nil, err
@@ -97,6 +97,9 @@ func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
 	}
 	if len(c.children) > 0 {
 		say("ready after %.1f s: %s", time.Since(begin).Seconds(), sizes(cfg))
+		for _, note := range seen.notes {
+			say("note: %s", note)
+		}
 	}
 	return c, nil
 }
