@@ -3646,12 +3646,6 @@ func (x *Spec) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeString(x.StdErr); err != nil {
 		return err
 	}
-	if err := e.EncodeBool(x.Append); err != nil {
-		return err
-	}
-	if err := e.EncodeUint(uint64(x.Umask)); err != nil {
-		return err
-	}
 	if err := e.EncodeArrayLen(len(x.Limits)); err != nil {
 		return err
 	}
@@ -3678,6 +3672,9 @@ func (x *Spec) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeInt(int64(x.CPUsPerTask)); err != nil {
 		return err
 	}
+	if err := e.EncodeInt(int64(x.MinCPUs)); err != nil {
+		return err
+	}
 	if err := e.EncodeInt(x.MemPerNode); err != nil {
 		return err
 	}
@@ -3694,9 +3691,6 @@ func (x *Spec) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Gres[i5].EncodeMsgpack(e); err != nil {
 			return err
 		}
-	}
-	if err := e.EncodeBool(x.Exclusive); err != nil {
-		return err
 	}
 	if err := e.EncodeString(x.Features); err != nil {
 		return err
@@ -3726,25 +3720,13 @@ func (x *Spec) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeUint(uint64(x.PrioReq)); err != nil {
 		return err
 	}
-	if err := e.EncodeBool(x.HoldReq); err != nil {
-		return err
-	}
 	if err := e.EncodeInt(int64(x.Begin)); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.Deadline)); err != nil {
 		return err
 	}
-	if err := e.EncodeBool(x.Requeue); err != nil {
-		return err
-	}
-	if err := e.EncodeBool(x.KillOnDep); err != nil {
-		return err
-	}
 	if err := e.EncodeString(x.DepText); err != nil {
-		return err
-	}
-	if err := e.EncodeBool(x.DepAny); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Deps)); err != nil {
@@ -3769,13 +3751,31 @@ func (x *Spec) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeInt(int64(x.Throttle)); err != nil {
 		return err
 	}
-	if err := e.EncodeBool(x.Overcommit); err != nil {
+	if err := e.EncodeUint(uint64(x.Umask)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Append); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Exclusive); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.HoldReq); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Requeue); err != nil {
 		return err
 	}
 	if err := e.EncodeBool(x.NoRequeue); err != nil {
 		return err
 	}
-	if err := e.EncodeInt(int64(x.MinCPUs)); err != nil {
+	if err := e.EncodeBool(x.KillOnDep); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.DepAny); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Overcommit); err != nil {
 		return err
 	}
 	return nil
@@ -4033,29 +4033,6 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 		return nil
 	}
 	{
-		v, err := d.DecodeBool()
-		if err != nil {
-			return wire.In("Spec.Append", err)
-		}
-		x.Append = v
-	}
-	if n < 21 {
-		return nil
-	}
-	{
-		v, err := d.DecodeUint64()
-		if err != nil {
-			return wire.In("Spec.Umask", err)
-		}
-		x.Umask = uint32(v)
-		if uint64(x.Umask) != v {
-			return wire.Range("Spec.Umask", v)
-		}
-	}
-	if n < 22 {
-		return nil
-	}
-	{
 		n10, err := d.DecodeArrayLen()
 		if err != nil {
 			return wire.In("Spec.Limits", err)
@@ -4071,7 +4048,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Limits = s11
 		}
 	}
-	if n < 23 {
+	if n < 21 {
 		return nil
 	}
 	{
@@ -4081,7 +4058,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Host = v
 	}
-	if n < 24 {
+	if n < 22 {
 		return nil
 	}
 	{
@@ -4094,7 +4071,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Spec.MinNodes", v)
 		}
 	}
-	if n < 25 {
+	if n < 23 {
 		return nil
 	}
 	{
@@ -4107,7 +4084,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Spec.MaxNodes", v)
 		}
 	}
-	if n < 26 {
+	if n < 24 {
 		return nil
 	}
 	{
@@ -4120,7 +4097,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Spec.Tasks", v)
 		}
 	}
-	if n < 27 {
+	if n < 25 {
 		return nil
 	}
 	{
@@ -4133,7 +4110,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Spec.TasksPerNode", v)
 		}
 	}
-	if n < 28 {
+	if n < 26 {
 		return nil
 	}
 	{
@@ -4146,7 +4123,20 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Spec.CPUsPerTask", v)
 		}
 	}
-	if n < 29 {
+	if n < 27 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Spec.MinCPUs", err)
+		}
+		x.MinCPUs = int32(v)
+		if int64(x.MinCPUs) != v {
+			return wire.Range("Spec.MinCPUs", v)
+		}
+	}
+	if n < 28 {
 		return nil
 	}
 	{
@@ -4156,7 +4146,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.MemPerNode = v
 	}
-	if n < 30 {
+	if n < 29 {
 		return nil
 	}
 	{
@@ -4166,7 +4156,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.MemPerCPU = v
 	}
-	if n < 31 {
+	if n < 30 {
 		return nil
 	}
 	{
@@ -4176,7 +4166,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.TmpMiB = v
 	}
-	if n < 32 {
+	if n < 31 {
 		return nil
 	}
 	{
@@ -4195,17 +4185,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Gres = s14
 		}
 	}
-	if n < 33 {
-		return nil
-	}
-	{
-		v, err := d.DecodeBool()
-		if err != nil {
-			return wire.In("Spec.Exclusive", err)
-		}
-		x.Exclusive = v
-	}
-	if n < 34 {
+	if n < 32 {
 		return nil
 	}
 	{
@@ -4215,7 +4195,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Features = v
 	}
-	if n < 35 {
+	if n < 33 {
 		return nil
 	}
 	{
@@ -4239,7 +4219,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.ReqNodes = s17
 		}
 	}
-	if n < 36 {
+	if n < 34 {
 		return nil
 	}
 	{
@@ -4263,7 +4243,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.ExcNodes = s20
 		}
 	}
-	if n < 37 {
+	if n < 35 {
 		return nil
 	}
 	{
@@ -4273,7 +4253,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.LimitS = v
 	}
-	if n < 38 {
+	if n < 36 {
 		return nil
 	}
 	{
@@ -4286,7 +4266,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Spec.Nice", v)
 		}
 	}
-	if n < 39 {
+	if n < 37 {
 		return nil
 	}
 	{
@@ -4299,17 +4279,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Spec.PrioReq", v)
 		}
 	}
-	if n < 40 {
-		return nil
-	}
-	{
-		v, err := d.DecodeBool()
-		if err != nil {
-			return wire.In("Spec.HoldReq", err)
-		}
-		x.HoldReq = v
-	}
-	if n < 41 {
+	if n < 38 {
 		return nil
 	}
 	{
@@ -4319,7 +4289,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Begin = Time(v)
 	}
-	if n < 42 {
+	if n < 39 {
 		return nil
 	}
 	{
@@ -4329,27 +4299,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Deadline = Time(v)
 	}
-	if n < 43 {
-		return nil
-	}
-	{
-		v, err := d.DecodeBool()
-		if err != nil {
-			return wire.In("Spec.Requeue", err)
-		}
-		x.Requeue = v
-	}
-	if n < 44 {
-		return nil
-	}
-	{
-		v, err := d.DecodeBool()
-		if err != nil {
-			return wire.In("Spec.KillOnDep", err)
-		}
-		x.KillOnDep = v
-	}
-	if n < 45 {
+	if n < 40 {
 		return nil
 	}
 	{
@@ -4359,17 +4309,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.DepText = v
 	}
-	if n < 46 {
-		return nil
-	}
-	{
-		v, err := d.DecodeBool()
-		if err != nil {
-			return wire.In("Spec.DepAny", err)
-		}
-		x.DepAny = v
-	}
-	if n < 47 {
+	if n < 41 {
 		return nil
 	}
 	{
@@ -4388,7 +4328,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Deps = s23
 		}
 	}
-	if n < 48 {
+	if n < 42 {
 		return nil
 	}
 	{
@@ -4398,7 +4338,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.ArrayText = v
 	}
-	if n < 49 {
+	if n < 43 {
 		return nil
 	}
 	{
@@ -4417,7 +4357,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Tasklist = s26
 		}
 	}
-	if n < 50 {
+	if n < 44 {
 		return nil
 	}
 	{
@@ -4430,17 +4370,60 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Spec.Throttle", v)
 		}
 	}
-	if n < 51 {
+	if n < 45 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Spec.Umask", err)
+		}
+		x.Umask = uint32(v)
+		if uint64(x.Umask) != v {
+			return wire.Range("Spec.Umask", v)
+		}
+	}
+	if n < 46 {
 		return nil
 	}
 	{
 		v, err := d.DecodeBool()
 		if err != nil {
-			return wire.In("Spec.Overcommit", err)
+			return wire.In("Spec.Append", err)
 		}
-		x.Overcommit = v
+		x.Append = v
 	}
-	if n < 52 {
+	if n < 47 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Spec.Exclusive", err)
+		}
+		x.Exclusive = v
+	}
+	if n < 48 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Spec.HoldReq", err)
+		}
+		x.HoldReq = v
+	}
+	if n < 49 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Spec.Requeue", err)
+		}
+		x.Requeue = v
+	}
+	if n < 50 {
 		return nil
 	}
 	{
@@ -4450,18 +4433,35 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.NoRequeue = v
 	}
+	if n < 51 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Spec.KillOnDep", err)
+		}
+		x.KillOnDep = v
+	}
+	if n < 52 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Spec.DepAny", err)
+		}
+		x.DepAny = v
+	}
 	if n < 53 {
 		return nil
 	}
 	{
-		v, err := d.DecodeInt64()
+		v, err := d.DecodeBool()
 		if err != nil {
-			return wire.In("Spec.MinCPUs", err)
+			return wire.In("Spec.Overcommit", err)
 		}
-		x.MinCPUs = int32(v)
-		if int64(x.MinCPUs) != v {
-			return wire.Range("Spec.MinCPUs", v)
-		}
+		x.Overcommit = v
 	}
 	return wire.Skip(d, n-53)
 }

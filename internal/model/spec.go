@@ -28,8 +28,6 @@ type Spec struct {
 	StdIn   string
 	StdOut  string // patterns as the user wrote them, made absolute
 	StdErr  string // "": where StdOut goes
-	Append  bool   // --open-mode=append
-	Umask   uint32
 	Limits  []RLimit
 	Host    string // submit host
 
@@ -38,32 +36,36 @@ type Spec struct {
 	Tasks        int32 // 0: not given, one per node
 	TasksPerNode int32 // 0: not given
 	CPUsPerTask  int32 // 0: not given
+	MinCPUs      int32 // --mincpus, per node
 	MemPerNode   int64 // MiB; 0: not given; WholeMem: all of a node
 	MemPerCPU    int64 // MiB; 0: not given
 	TmpMiB       int64
 	Gres         []GresReq
-	Exclusive    bool
 	Features     string // one feature, or several joined with &
 	ReqNodes     []string
 	ExcNodes     []string
 
-	LimitS     int64 // time limit in seconds; NotSet: the partition's default; Unlimited
-	Nice       int32
-	PrioReq    uint32 // --priority, operators only; 0: not given
+	LimitS    int64 // time limit in seconds; NotSet: the partition's default; Unlimited
+	Nice      int32
+	PrioReq   uint32 // --priority, operators only; 0: not given
+	Begin     Time
+	Deadline  Time
+	DepText   string
+	Deps      []Dep
+	ArrayText string
+	Tasklist  TaskSet
+	Throttle  int32
+
+	// Small fields stand together: a controller holds tens of thousands of these.
+	Umask      uint32
+	Append     bool // --open-mode=append
+	Exclusive  bool
 	HoldReq    bool
-	Begin      Time
-	Deadline   Time
 	Requeue    bool
+	NoRequeue  bool // told explicitly, whatever JobRequeue says
 	KillOnDep  bool // --kill-on-invalid-dep
-	DepText    string
 	DepAny     bool // dependencies joined with ?: one is enough
-	Deps       []Dep
-	ArrayText  string
-	Tasklist   TaskSet
-	Throttle   int32
 	Overcommit bool
-	NoRequeue  bool  // told explicitly, whatever JobRequeue says
-	MinCPUs    int32 // --mincpus, per node
 }
 
 // WholeMem as MemPerNode asks for all memory of each node (--mem=0).

@@ -67,7 +67,8 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job) Refusal {
 		sp := *c.Spec
 		sp.UID, sp.GID, sp.Groups, sp.User, sp.Group = j.Spec.UID, j.Spec.GID, j.Spec.Groups, j.Spec.User, j.Spec.Group
 		sp.Script, sp.Env, sp.Tasklist = j.Spec.Script, j.Spec.Env, j.Spec.Tasklist
-		sp.Partitions, sp.Gres = slices.Clone(sp.Partitions), slices.Clone(sp.Gres)
+		sp.Partitions, sp.Gres = slices.Clone(sp.Partitions), slices.Clone(sp.Gres) // the command has other targets
+		sp.ReqNodes, sp.ExcNodes = slices.Clone(sp.ReqNodes), slices.Clone(sp.ExcNodes)
 		s.internSpec(&sp)
 		n.Spec = &sp
 	}

@@ -259,18 +259,3 @@ func (s *State) plan() {
 	}
 	s.nextDue = next
 }
-
-// intern keeps one copy of strings that many jobs share.
-func (s *State) intern(t string) string {
-	const maxInterned = 1 << 16 // names of users, accounts, directories; beyond it strings are kept as they come
-	if t == "" {
-		return ""
-	}
-	if known, ok := s.strings[t]; ok {
-		return known
-	}
-	if len(s.strings) < maxInterned {
-		s.strings[t] = t
-	}
-	return t
-}

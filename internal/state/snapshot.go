@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/tidwall/btree"
 	"github.com/vmihailenco/msgpack/v5"
 
 	"gbatch/internal/model"
@@ -58,8 +59,15 @@ type snapEvent struct {
 	Record *snapJob
 }
 
-// Write writes the facts. Equal facts give equal bytes.
-func (v *View) Write(w io.Writer, outSeq func(model.JobID) (uint64, bool)) error {
+// frozen is a View with the facts that only a snapshot needs.
+type frozen struct {
+	*View
+	reqQueue *btree.Map[uint64, string]
+	outSeq   *btree.Map[model.JobID, uint64]
+}
+
+// write writes the facts. Equal facts give equal bytes.
+func (v *frozen) write(w io.Writer) error {
 	bw := bufio.NewWriterSize(w, 256<<10)
 	e := msgpack.NewEncoder(bw)
 	head := snapHead{snapshotFormat, v.gen, v.nextID, v.nextReq, v.nextSeq, v.cfg, uint64(v.nodes.Len()),
@@ -94,7 +102,7 @@ func (v *View) Write(w io.Writer, outSeq func(model.JobID) (uint64, bool)) error
 		return put(&snapRequest{id, r.Job, r.At, seq})
 	})
 	v.outbox.Scan(func(seq uint64, j *model.Job) bool {
-		latest, ok := outSeq(j.ID)
+		latest, ok := v.outSeq.Get(j.ID)
 		ev := snapEvent{Seq: seq, Latest: ok && latest == seq, Job: j.ID}
 		if cur, ok := v.jobs.Get(j.ID); ok && cur == j {
 			ev.Same = true
@@ -114,9 +122,8 @@ func (v *View) Write(w io.Writer, outSeq func(model.JobID) (uint64, bool)) error
 
 // Freeze gives a function that writes the snapshot of the present facts; it may run while Apply goes on.
 func (s *State) Freeze() func(io.Writer) error {
-	v := s.View()
-	seqs := s.outSeq.Copy()
-	return func(w io.Writer) error { return v.Write(w, seqs.Get) }
+	v := &frozen{s.View(), s.reqQueue.Copy(), s.outSeq.Copy()}
+	return v.write
 }
 
 // Restore replaces the state with a snapshot. On an error s is unchanged.

@@ -62,7 +62,7 @@ func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
 	}
 	el.State, _ = model.Next(model.Pending, model.EvAllocate)
 	el.Reason, el.Why, el.End = model.ReasonNone, "", nil
-	el.Run = &model.Run{Partition: s.intern(st.Partition), Alloc: st.Alloc, Start: at, LimitS: st.LimitS, Epoch: epoch}
+	el.Run = &model.Run{Partition: part.Name, Alloc: st.Alloc, Start: at, LimitS: st.LimitS, Epoch: epoch}
 	s.take(el, alone, at)
 	s.put(el)
 	s.record(el)
@@ -89,7 +89,7 @@ func (s *State) fits(a *model.Alloc, alone bool) Refusal {
 			return NotFits
 		case na.CPUs.Empty(), na.CPUs.Max() >= int(n.Def.CPUs), na.CPUs.Overlaps(n.UsedCPUs), na.MemMiB < 0:
 			return NotFits
-		case s.cfg.Params.MemConsumed && n.UsedMem+na.MemMiB > n.Def.MemMiB:
+		case s.cfg.Params.MemConsumed && na.MemMiB > n.Def.MemMiB-n.UsedMem:
 			return NotFits
 		}
 		seen[na.Node] = true

@@ -17,7 +17,7 @@ type State struct {
 	finished *btree.BTreeG[due] // by the moment they ended
 	live     *btree.BTreeG[liveKey]
 	waiters  *btree.BTreeG[waitKey] // who waits for a job, an array or one of its tasks
-	strings  map[string]string      // one copy of each account, partition, user, directory
+	shared   *interned
 
 	woken []*model.Job // jobs that started or ended, whose waiters have not been looked at yet: empty between Applies
 }
@@ -162,6 +162,8 @@ const (
 	FirstJobID = 1
 	// MaxDeps bounds the dependencies of one job.
 	MaxDeps = 1024
+	// MaxTasks bounds the tasks of one array, whatever MaxArraySize says.
+	MaxTasks = 1 << 24
 	// MaxJobID is the last number that is given out; the room above is for the tasks of arrays that already wait.
 	MaxJobID = 1<<32 - 1<<24
 )
@@ -192,7 +194,9 @@ func (s *State) reset() {
 	s.finished = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.live = btree.NewBTreeGOptions(liveLess, noLocks)
 	s.waiters = btree.NewBTreeGOptions(waitLess, noLocks)
-	s.strings = map[string]string{}
+	if s.shared == nil {
+		s.shared = newInterned()
+	}
 }
 
 func elemKey(array model.JobID, task int32) uint64 { return uint64(array)<<32 | uint64(uint32(task)) }

@@ -54,20 +54,6 @@ func (s *State) applySubmit(at model.Time, c *Submit) Result {
 	return Result{Job: j.ID, Changed: true}
 }
 
-// internSpec makes sp share the strings that many jobs have. sp is not published yet.
-func (s *State) internSpec(sp *model.Spec) {
-	for _, p := range []*string{&sp.User, &sp.Group, &sp.Account, &sp.QOS, &sp.WorkDir, &sp.StdIn, &sp.Host, &sp.Features} {
-		*p = s.intern(*p)
-	}
-	sp.Script, sp.Env = s.blobKey(sp.Script), s.blobKey(sp.Env)
-	for i := range sp.Partitions {
-		sp.Partitions[i] = s.intern(sp.Partitions[i])
-	}
-	for i := range sp.Gres {
-		sp.Gres[i].Name, sp.Gres[i].Type = s.intern(sp.Gres[i].Name), s.intern(sp.Gres[i].Type)
-	}
-}
-
 // requestsPerSubmit is how many outdated RequestIDs a submission clears away: more than it adds, so that they do not
 // pile up however seldom a Tick comes.
 const requestsPerSubmit = 2

@@ -28,7 +28,12 @@ func validBody(b Body) error {
 				return malformed("a dependency of no kind, or failed from the start")
 			}
 		}
-		return validTasks(b.Spec.Tasklist)
+		if err := validTasks(b.Spec.Tasklist); err != nil {
+			return err
+		}
+		if n := b.Spec.Tasklist.Count(); n > MaxTasks {
+			return malformed("an array of %d tasks, the limit is %d", n, MaxTasks)
+		}
 	case *Stop:
 		return validTargets(b.Targets)
 	case *Edit:

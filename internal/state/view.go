@@ -18,12 +18,12 @@ func (s *State) View() *View {
 	v.jobs, v.nodes, v.blobs, v.usage = s.jobs.Copy(), s.nodes.Copy(), s.blobs.Copy(), s.usage.Copy()
 	v.arrays, v.elems, v.groups, v.outbox = s.arrays.Copy(), s.elems.Copy(), s.groups.Copy(), s.outbox.Copy()
 	v.moving = s.moving.Copy()
-	v.requests, v.reqQueue = s.requests.Copy(), s.reqQueue.Copy()
+	v.requests = s.requests.Copy()
 	s.ready.Scan(func(part string, q *queue) bool {
 		v.queues[part] = q.tree.Copy()
 		return true
 	})
-	v.ready, v.outSeq = nil, nil
+	v.ready, v.outSeq, v.reqQueue = nil, nil, nil // they go on changing; a snapshot takes copies of its own
 	return v
 }
 

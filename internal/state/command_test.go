@@ -1,0 +1,185 @@
+package state
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"gbatch/internal/golden"
+	"gbatch/internal/model"
+)
+
+// samples gives one command of every kind with every field set that exists in format v1. Never change a value here:
+// testdata/commands/v1.hex holds these commands as the first version wrote them, and must decode to them forever.
+func samples() []Body {
+	spec := &model.Spec{Name: "train", UID: 1000, GID: 100, Groups: []uint32{100, 101}, User: "ann", Group: "users", Account: "vision",
+		QOS: "normal", Partitions: []string{"gpu", "long"}, Comment: "c", Script: "s1", Env: "e1", Args: []string{"-x", "1"}, Command: "/home/ann/t.sh",
+		Submit: "gsubmit t.sh", WorkDir: "/home/ann", StdIn: "/dev/null", StdOut: "%j.out", StdErr: "%j.err", Append: true, Umask: 0o22,
+		Limits: []model.RLimit{{Resource: 7, Soft: 1024, Hard: ^uint64(0)}}, Host: "login1", MinNodes: 1, MaxNodes: 2, Tasks: 4, TasksPerNode: 2,
+		CPUsPerTask: 8, MemPerNode: 1000, MemPerCPU: 10, TmpMiB: 5, Gres: []model.GresReq{{Name: "gpu", Type: "a100", Count: 2, Per: model.PerTask}},
+		Exclusive: true, Features: "ib&ssd", ReqNodes: []string{"n1"}, ExcNodes: []string{"n9"}, LimitS: 3600, Nice: -5, PrioReq: 77, HoldReq: true,
+		Begin: 1_700_000_000_000, Deadline: 1_700_000_100_000, Requeue: true, KillOnDep: true, DepText: "afterok:3", DepAny: true,
+		Deps: []model.Dep{{Kind: model.DepAfterOK, Job: 3, Task: -1}, {Kind: model.DepAfter, Job: 4, Task: 2, DelayS: 60}}, ArrayText: "0-9%2",
+		Tasklist: model.TaskSet{{Lo: 0, Hi: 9, Step: 1}, {Lo: 20, Hi: 30, Step: 5}}, Throttle: 2, Overcommit: true, NoRequeue: true, MinCPUs: 3}
+	alloc := &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n1", CPUs: model.UpTo(70), MemMiB: 512, Tasks: 2,
+		Gres: []model.GresAlloc{{Name: "gpu", Type: "a100", Index: model.UpTo(2)}}}}}
+	exit := model.Exit{Code: 3, Signal: 9, Unknown: true, OOM: true, UserMS: 11, SysMS: 12, MaxRSSKB: 13, Text: "t"}
+	targets := []Target{{Job: 5, Task: -1}, {Job: 6, Task: 3}, {Job: 7, Task: -1, Tasks: model.TaskSet{{Lo: 1, Hi: 3, Step: 1}}}}
+	config := &model.Config{Cluster: "lab", Hash: "h", Accounts: []string{"vision"}, Show: []model.KV{{Key: "k", Value: "v"}},
+		Nodes: []*model.NodeDef{{Name: "n1", Addr: "10.0.0.1", CPUs: 128, Boards: 1, Sockets: 2, CoresPerSocket: 32, ThreadsPerCore: 2, MemMiB: 500_000,
+			TmpMiB: 1000, Features: []string{"ib"}, Gres: []model.GresDef{{Name: "gpu", Type: "a100", First: 0, Count: 8}}, Weight: 5, Virtual: true}},
+		Partitions: []*model.Partition{{Name: "gpu", Nodes: []string{"n1"}, Default: true, Hidden: true, State: model.PartDrain, MaxTimeS: 86400, DefTimeS: 3600,
+			MinNodes: 1, MaxNodes: 4, DefMemPerCPU: 1, DefMemPerNode: 2, MaxMemPerCPU: 3, MaxMemPerNode: 4, MaxCPUsPerNode: 64, PriorityTier: 2,
+			PriorityJobFactor: 3, AllowAccounts: []string{"a"}, DenyAccounts: []string{"b"}, AllowGroups: []string{"g"}, AllowQOS: []string{"q"},
+			DenyQOS: []string{"r"}, RootOnly: true, DisableRoot: true, ExclusiveUser: true, OverSubscribe: "NO", Show: []model.KV{{Key: "a", Value: "b"}}}},
+		Params: model.Params{KillWaitS: 30, MinJobAgeS: 300, NodeTimeoutS: 60, HeartbeatS: 10, MaxJobs: 10000, MaxArraySize: 1001, JobRequeue: true,
+			DefMemPerCPU: 1, DefMemPerNode: 2, MaxMemPerCPU: 3, MaxMemPerNode: 4, MemConsumed: true, WholeCores: true, EnforceLimits: "ALL",
+			ReturnToService: 1, QueueDepth: 100, NeedAccount: true, MaxScript: 4 << 20, DefaultAccount: "root"}}
+	return []Body{
+		&Submit{RequestID: "r1", Spec: spec, Script: model.Blob{Key: "s1", Data: []byte("#!/bin/sh\n"), Size: 10, Packed: true, Refs: 1},
+			Env: model.Blob{Key: "e1", Data: []byte("A=b"), Size: 3}, Priority: 1000, Hold: model.HeldByUser},
+		&Starts{Epoch: 9, Plan: model.Plan{Starts: []model.Start{{Job: 5, Task: 3, Partition: "gpu", LimitS: 3600, Alloc: alloc}},
+			Reasons: []model.ReasonSet{{Job: 6, Reason: model.ReasonResources, Why: "w"}}}},
+		&Reports{Reports: []Report{{Kind: Ended, Job: 5, Attempt: 2, At: 1_700_000_000_500, Exit: exit, Text: "x"}}},
+		&Stop{Targets: targets, Event: model.EvRequeue, Hold: true, UID: 1000},
+		&Edit{Targets: targets, Set: []Field{SetHold, SetPriority, SetBegin, SetLimit, SetThrottle, SetDeps, SetSpec, SetAdminComment}, Spec: spec,
+			Hold: model.HeldByAdmin, Priority: 5, Begin: 1_700_000_000_000, LimitS: 60, Throttle: 3, Deps: spec.Deps, Comment: "why"},
+		&Join{Node: "n1", BootID: "b", BootAt: 1, UpSince: 2, Version: "0.1", OS: "linux", Arch: "amd64", Problem: "p",
+			Known: []Report{{Job: 5, Attempt: 2}}},
+		&Lost{Nodes: []string{"n1", "n2"}},
+		&NodeEdit{Nodes: []string{"n1"}, Admin: model.NodeDrain, Keep: true, Reason: "disk", By: "root"},
+		&SetConfig{Config: config, Instance: 1<<63 + 5},
+		&Trim{Seq: 1 << 40},
+		&Tick{Limit: 100},
+	}
+}
+
+const sampleAt model.Time = 1_700_000_000_123
+
+// TestCommandsDecodeForever: the bytes that version 1 wrote decode to what version 1 meant. v1.hex is never rewritten.
+func TestCommandsDecodeForever(t *testing.T) {
+	path := filepath.Join("testdata", "commands", "v1.hex")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := samples()
+	lines := strings.Fields(string(text))
+	if len(lines) != len(want) {
+		t.Fatalf("%s holds %d commands, %d kinds are known", path, len(lines), len(want))
+	}
+	for i, line := range lines {
+		data, err := hex.DecodeString(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Decode(data)
+		if err != nil {
+			t.Errorf("kind %d: %v", i+1, err)
+			continue
+		}
+		if c.Kind != Kind(i+1) || c.At != sampleAt || !reflect.DeepEqual(c.Body, want[i]) {
+			t.Errorf("kind %d decodes to %d at %d:\n%+v\nwanted\n%+v", i+1, c.Kind, c.At, c.Body, want[i])
+		}
+	}
+}
+
+// TestCommandBytes shows a change of the format. Where it is meant (a field appended), -rewrite; v1.hex stays.
+func TestCommandBytes(t *testing.T) {
+	var b bytes.Buffer
+	for i, body := range samples() {
+		if body.kind() != Kind(i+1) {
+			t.Errorf("sample %d is of kind %d", i+1, body.kind())
+		}
+		data, err := Encode(sampleAt, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintln(&b, hex.EncodeToString(data))
+	}
+	golden.Compare(t, filepath.Join("testdata", "commands", "now.hex"), b.Bytes())
+	if newBody(Kind(len(samples())+1)) != nil {
+		t.Error("there is a kind without a sample")
+	}
+}
+
+func TestDecodeRefuses(t *testing.T) {
+	for i, b := range samples() {
+		data, err := Encode(sampleAt, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for cut := range data {
+			if _, err := Decode(data[:cut]); err == nil {
+				t.Errorf("kind %d: %d of %d bytes are taken for a command", i+1, cut, len(data))
+			}
+		}
+	}
+	backwards := model.TaskSet{{Lo: 5, Hi: 3, Step: 1}}
+	endless := model.TaskSet{{Lo: 0, Hi: 3, Step: 0}}
+	for name, b := range map[string]Body{
+		"no spec":            &Submit{},
+		"endless range":      &Submit{Spec: &model.Spec{Tasklist: endless}},
+		"failed dependency":  &Submit{Spec: &model.Spec{Deps: []model.Dep{{Kind: model.DepAfterOK, Job: 1, Failed: true}}}},
+		"no dependency kind": &Submit{Spec: &model.Spec{Deps: []model.Dep{{Job: 1}}}},
+		"backwards target":   &Stop{Targets: []Target{{Job: 1, Tasks: backwards}}},
+		"endless target":     &Edit{Targets: []Target{{Job: 1, Tasks: endless}}},
+		"edit without spec":  &Edit{Set: []Field{SetSpec}},
+		"no configuration":   &SetConfig{},
+	} {
+		data, err := Encode(sampleAt, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Decode(data); !errors.Is(err, ErrMalformed) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if _, err := Decode([]byte{99, 0}); err == nil || !strings.Contains(err.Error(), "newer gbatch") {
+		t.Errorf("an unknown kind: %v", err)
+	}
+}
+
+// FuzzApply: whatever decodes can be applied: no panic, and the invariants hold.
+func FuzzApply(f *testing.F) {
+	for _, b := range samples() {
+		data, err := Encode(sampleAt, b)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	base := func() *State {
+		st := New()
+		cfg := &model.Config{Cluster: "c", Nodes: []*model.NodeDef{{Name: "n1", CPUs: 4, MemMiB: 100, Gres: []model.GresDef{{Name: "gpu", Count: 2}}}},
+			Partitions: []*model.Partition{{Name: "gpu", Nodes: []string{"n1"}}}, Params: model.Params{MinJobAgeS: 1}}
+		for _, b := range []Body{&SetConfig{Config: cfg}, &Join{Node: "n1", BootID: "b"},
+			&Submit{Spec: &model.Spec{Name: "a", Partitions: []string{"gpu"}}},
+			&Submit{Spec: &model.Spec{Name: "a", Partitions: []string{"gpu"}, Tasklist: model.TaskSet{{Lo: 0, Hi: 9, Step: 1}}}},
+			&Submit{Spec: &model.Spec{Name: "b", Partitions: []string{"gpu"}, Deps: []model.Dep{{Kind: model.DepAfterOK, Job: 1, Task: -1}}}},
+			&Starts{Plan: model.Plan{Starts: []model.Start{{Job: 1, Task: -1, Partition: "gpu", LimitS: 10, Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n1", CPUs: model.UpTo(1)}}}}}}},
+		} {
+			st.Apply(Command{At: 1000, Body: b})
+		}
+		return st
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := Decode(data)
+		if err != nil {
+			return
+		}
+		st := base()
+		for range 2 {
+			st.Apply(c)
+			if err := st.Check(); err != nil {
+				t.Fatalf("%+v: %v", c.Body, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,418 @@
+package state
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/tidwall/btree"
+
+	"gbatch/internal/model"
+)
+
+// storm makes random commands against a state, a good part of them nonsense.
+type storm struct {
+	rng  *rand.Rand
+	view *View
+	now  model.Time
+	top  model.JobID // numbers are drawn up to a little above this
+}
+
+const stormNodes = 6
+
+func (g *storm) n(n int) int { return g.rng.IntN(n) }
+
+func (g *storm) chance(percent int) bool { return g.rng.IntN(100) < percent }
+
+func (g *storm) node() string { return fmt.Sprintf("n%d", g.n(stormNodes+1)) }
+
+func (g *storm) id() model.JobID {
+	if g.chance(5) {
+		return model.JobID(g.rng.Uint32())
+	}
+	return g.top + 2 - model.JobID(g.n(min(int(g.top)+2, 40)))
+}
+
+// array gives an array that is known, if there is one.
+func (g *storm) array() model.JobID {
+	var ids []model.JobID
+	if g.view != nil {
+		g.view.arrays.Scan(func(id model.JobID, _ *Array) bool { ids = append(ids, id); return true })
+	}
+	if len(ids) == 0 {
+		return g.id()
+	}
+	return ids[g.n(len(ids))]
+}
+
+func (g *storm) config() *SetConfig {
+	c := &model.Config{Cluster: "storm", Params: model.Params{MinJobAgeS: int64(30 * g.n(4)), MemConsumed: g.chance(70),
+		ReturnToService: int32(g.n(3)), MaxJobs: 400}}
+	var names []string
+	for i := range stormNodes {
+		if g.chance(90) {
+			name := fmt.Sprintf("n%d", i)
+			names = append(names, name)
+			c.Nodes = append(c.Nodes, &model.NodeDef{Name: name, CPUs: int32(2 + 2*(i%3)), ThreadsPerCore: 1, MemMiB: 1000,
+				Gres: []model.GresDef{{Name: "gpu", Type: "a", Count: 2}, {Name: "gpu", Type: "b", First: 2, Count: 2}}})
+		}
+	}
+	for _, p := range []string{"p", "q"} {
+		if g.chance(95) {
+			c.Partitions = append(c.Partitions, &model.Partition{Name: p, Nodes: names, State: model.PartState(g.n(20) / 18)})
+		}
+	}
+	return &SetConfig{Config: c, Instance: 1}
+}
+
+func (g *storm) deps() []model.Dep {
+	var out []model.Dep
+	for range g.n(3) {
+		d := model.Dep{Kind: model.DepAfter + model.DepKind(g.n(6)), Job: g.id(), Task: model.NoTask}
+		switch {
+		case d.Kind == model.DepSingleton:
+			d.Job = 0
+		case g.chance(50):
+			d.Job = g.array()
+			fallthrough
+		case g.chance(30):
+			if g.chance(70) {
+				break
+			}
+			d.Task = int32(g.n(6))
+		}
+		if d.Kind == model.DepAfter && g.chance(50) {
+			d.DelayS = int64(g.n(100))
+		}
+		out = append(out, d)
+	}
+	return out
+}
+
+func (g *storm) begin() model.Time {
+	if g.chance(80) {
+		return 0
+	}
+	return g.now.Add(int64(g.n(200) - 50))
+}
+
+func (g *storm) spec() *model.Spec {
+	sp := &model.Spec{Name: string('a' + rune(g.n(3))), UID: uint32(g.n(2)), User: fmt.Sprint("u", g.n(2)), Account: "acc",
+		Partitions: [][]string{{"p"}, {"q"}, {"p", "q"}, {"q", "p", "q"}, {"gone"}}[g.n(15)/3],
+		Requeue:    g.chance(50), KillOnDep: g.chance(30), Exclusive: g.chance(10), DepAny: g.chance(30), Begin: g.begin()}
+	if g.chance(40) {
+		sp.Deps = g.deps()
+	}
+	if g.chance(25) {
+		lo := int32(g.n(3))
+		sp.Tasklist = model.TaskSet{{Lo: lo, Hi: lo, Step: 1}}
+		if g.chance(80) {
+			sp.Tasklist = model.TaskSet{{Lo: lo, Hi: lo + int32(1+g.n(6)), Step: 1}}
+		}
+		sp.Throttle = int32(g.n(4))
+		if g.chance(40) {
+			sp.Deps = append(sp.Deps, model.Dep{Kind: model.DepAfterCorr, Job: g.array(), Task: model.NoTask})
+		}
+	}
+	return sp
+}
+
+func (g *storm) targets() []Target {
+	var out []Target
+	for range 1 + g.n(3) {
+		t := Target{Job: g.id(), Task: model.NoTask}
+		switch g.n(4) {
+		case 0:
+			t.Task = int32(g.n(8))
+		case 1:
+			lo := int32(g.n(5))
+			t.Tasks = model.TaskSet{{Lo: lo, Hi: lo + int32(g.n(4)), Step: 1}}
+			if g.chance(10) {
+				t.Tasks = append(t.Tasks, model.Range{Lo: 50, Hi: 1 << 30, Step: 3})
+			}
+		}
+		out = append(out, t)
+	}
+	return out
+}
+
+// start lays a ready job onto a random node, right or wrong.
+func (g *storm) start() model.Start {
+	st := model.Start{Job: g.id(), Task: model.NoTask, Partition: []string{"p", "q"}[g.n(2)], LimitS: int64(10 + g.n(300))}
+	var ready []*model.Job
+	g.view.Ready(st.Partition, func(j *model.Job) bool { ready = append(ready, j); return len(ready) < 20 })
+	if len(ready) > 0 && g.chance(95) {
+		j := ready[g.n(len(ready))]
+		st.Job = j.ID
+		if j.IsArray() {
+			st.Task = j.Tasks.Min()
+			if g.chance(30) {
+				j.Tasks.Each(func(t int32) bool { st.Task = t; return g.chance(70) })
+			}
+		}
+	}
+	if g.chance(3) {
+		st.Task = int32(g.n(6))
+	}
+	st.Alloc = &model.Alloc{}
+	for range 1 + g.n(12)/10 {
+		na := model.NodeAlloc{Node: g.node(), Tasks: 1, MemMiB: int64(g.n(600))}
+		n := g.view.Node(na.Node)
+		if n != nil && g.chance(95) {
+			na.CPUs = model.UpTo(int(n.Def.CPUs)).Minus(n.UsedCPUs).First(1)
+			if g.chance(50) {
+				na.Gres = []model.GresAlloc{{Name: "gpu", Index: model.UpTo(4).Minus(n.Used("gpu")).First(1)}}
+			}
+		} else {
+			na.CPUs = model.UpTo(g.n(8))
+			na.Gres = []model.GresAlloc{{Name: "gpu", Type: "b", Index: model.UpTo(g.n(4))}}
+		}
+		st.Alloc.Nodes = append(st.Alloc.Nodes, na)
+	}
+	return st
+}
+
+func (g *storm) report() Report {
+	r := Report{Kind: ReportKind(g.n(5)), Job: g.id(), Attempt: uint32(1 + g.n(2)), At: g.now - model.Time(g.n(5000)) + 1000}
+	var active []*model.Job
+	g.view.Jobs(func(j *model.Job) bool {
+		if j.State.HasResources() {
+			active = append(active, j)
+		}
+		return true
+	})
+	if len(active) > 0 && g.chance(90) {
+		j := active[g.n(len(active))]
+		r.Job, r.Attempt = j.ID, j.Attempt
+		if g.chance(10) {
+			r.Attempt--
+		}
+	}
+	if g.chance(30) {
+		r.Exit = model.Exit{Code: int32(g.n(3)), Signal: int32(g.n(2) * 9), Unknown: g.chance(10), OOM: g.chance(10)}
+	}
+	return r
+}
+
+func (g *storm) join() *Join {
+	j := &Join{Node: g.node(), BootID: fmt.Sprint("b", g.n(12)/11)}
+	if g.chance(10) {
+		j.Problem = "Low RealMemory"
+	}
+	if n := g.view.Node(j.Node); n != nil {
+		for _, id := range n.Jobs {
+			if job := g.view.Job(id); g.chance(80) && job != nil {
+				j.Known = append(j.Known, Report{Job: id, Attempt: job.Attempt})
+			}
+		}
+	}
+	return j
+}
+
+// next makes one command.
+func (g *storm) next(st *State) Body {
+	g.view = st.View()
+	g.top = st.nextID
+	g.now += model.Time(g.n(3000))
+	switch k := g.n(100); {
+	case k < 22:
+		sp := g.spec()
+		c := &Submit{Spec: sp, Priority: uint32(g.n(3)), Hold: model.HoldKind(g.n(20) / 18)}
+		if g.chance(30) {
+			c.RequestID = fmt.Sprint("r", g.n(50))
+		}
+		if g.chance(60) {
+			c.Script = model.Blob{Key: fmt.Sprint("k", g.n(8)), Data: []byte("x")}
+			c.Env = model.Blob{Key: fmt.Sprint("k", g.n(8)), Data: []byte("x")}
+		}
+		if g.chance(20) {
+			c.Script.Data = nil
+		}
+		return c
+	case k < 42:
+		c := &Starts{Epoch: uint64(g.n(3))}
+		for range 1 + g.n(4) {
+			c.Plan.Starts = append(c.Plan.Starts, g.start())
+		}
+		for range g.n(3) {
+			c.Plan.Reasons = append(c.Plan.Reasons, model.ReasonSet{Job: g.id(), Reason: model.Reason(1 + g.n(3))})
+		}
+		return c
+	case k < 62:
+		c := &Reports{}
+		for range 1 + g.n(4) {
+			c.Reports = append(c.Reports, g.report())
+		}
+		return c
+	case k < 70:
+		return &Stop{Targets: g.targets(), Event: model.Event(1 + g.n(11)), Hold: g.chance(30), UID: uint32(g.n(3))}
+	case k < 74:
+		return &Stop{Targets: g.targets(), Event: []model.Event{model.EvCancel, model.EvRequeue}[g.n(2)], UID: uint32(g.n(3))}
+	case k < 82:
+		c := &Edit{Targets: g.targets(), Hold: model.HoldKind(g.n(3)), Priority: uint32(g.n(4)), Begin: g.begin(), LimitS: int64(g.n(100)),
+			Throttle: int32(g.n(3)), Deps: g.deps(), Comment: "c", Spec: g.spec()}
+		for range 1 + g.n(3) {
+			c.Set = append(c.Set, SetHold+Field(g.n(8)))
+		}
+		return c
+	case k < 88:
+		return g.join()
+	case k < 90:
+		return &Lost{Nodes: []string{g.node(), g.node()}}
+	case k < 93:
+		return &NodeEdit{Nodes: []string{g.node(), g.node()}, Admin: model.NodeAdmin(g.n(3)), Keep: g.chance(10), Reason: []string{"", "x"}[g.n(2)], By: "root"}
+	case k < 94:
+		return g.config()
+	case k < 96:
+		last := uint64(0)
+		g.view.Outbox(0, func(seq uint64, _ *model.Job) bool { last = seq; return g.chance(90) })
+		return &Trim{Seq: last}
+	default:
+		g.now += model.Time(g.n(60_000))
+		return &Tick{Limit: int32(g.n(20))}
+	}
+}
+
+// TestRandomCommands: after every one of thousands of random commands all invariants hold, and replicas that were fed
+// the same log are equal, however often they went through a snapshot.
+func TestRandomCommands(t *testing.T) {
+	seeds, steps := 24, 500
+	if testing.Short() {
+		seeds = 4
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			s := newSession(t)
+			g := &storm{rng: rand.New(rand.NewPCG(uint64(seed), 7)), now: epoch}
+			s.apply(g.config())
+			for i := range stormNodes {
+				s.apply(&Join{Node: fmt.Sprintf("n%d", i), BootID: "b0"})
+			}
+			for step := range steps {
+				b := g.next(s.st)
+				s.now, s.at = g.now, fmt.Sprintf("seed %d, step %d: %T %+v", seed, step, b, b)
+				s.apply(b)
+				if t.Failed() {
+					return
+				}
+			}
+			s.replicas()
+			if s.st.View().JobCount() < 5 || s.st.nextID < 50 {
+				t.Errorf("the storm left only %d jobs of %d", s.st.View().JobCount(), s.st.nextID)
+			}
+		})
+	}
+}
+
+// TestRestoredGoesOn: a replica restored in the middle of a long log behaves like the others ever after.
+func TestRestoredGoesOn(t *testing.T) {
+	g := &storm{rng: rand.New(rand.NewPCG(99, 1)), now: epoch}
+	a, b := New(), New()
+	apply := func(body Body, states ...*State) {
+		data, err := Encode(g.now, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, st := range states {
+			c, err := Decode(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			st.Apply(c)
+		}
+	}
+	apply(g.config(), a, b)
+	for i := range stormNodes {
+		apply(&Join{Node: fmt.Sprintf("n%d", i), BootID: "b0"}, a, b)
+	}
+	var c *State
+	for step := range 4000 {
+		if step == 2000 {
+			c = restored(t, a)
+			if !bytes.Equal(snapshot(t, a), snapshot(t, c)) {
+				t.Fatal("a restored state writes another snapshot")
+			}
+		}
+		body := g.next(a)
+		apply(body, a, b)
+		if c != nil {
+			apply(body, c)
+		}
+	}
+	want := snapshot(t, a)
+	if !bytes.Equal(want, snapshot(t, b)) || !bytes.Equal(want, snapshot(t, c)) {
+		t.Error("replicas differ")
+	}
+	for _, st := range []*State{a, b, c} {
+		if err := st.Check(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestViewsNeverChange: views taken on the way show at the end what they showed then, also to readers beside Apply.
+func TestViewsNeverChange(t *testing.T) {
+	g := &storm{rng: rand.New(rand.NewPCG(5, 5)), now: epoch}
+	st := New()
+	apply := func(b Body) { st.Apply(Command{At: g.now, Body: b}) }
+	apply(g.config())
+	for i := range stormNodes {
+		apply(&Join{Node: fmt.Sprintf("n%d", i), BootID: "b0"})
+	}
+	type moment struct {
+		v    *View
+		show []byte
+	}
+	var taken []moment
+	var readers sync.WaitGroup
+	for step := range 1500 {
+		apply(g.next(st))
+		if step%50 == 0 {
+			v := st.View()
+			m := moment{v, show(t, v)}
+			taken = append(taken, m)
+			readers.Add(1)
+			go func() {
+				defer readers.Done()
+				for range 3 {
+					if !bytes.Equal(show(t, v), m.show) {
+						t.Error("a view changed under a reader")
+					}
+				}
+			}()
+		}
+	}
+	readers.Wait()
+	for i, m := range taken {
+		if !bytes.Equal(show(t, m.v), m.show) {
+			t.Errorf("view %d of %d changed", i, len(taken))
+		}
+	}
+}
+
+// show gives all that a view holds.
+func show(t *testing.T, v *View) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	f := &frozen{v, new(btree.Map[uint64, string]), new(btree.Map[model.JobID, uint64])}
+	if err := f.write(&b); err != nil {
+		t.Error(err)
+	}
+	for _, p := range []string{"p", "q", "gone"} {
+		v.Ready(p, func(j *model.Job) bool { fmt.Fprintln(&b, p, j.ID, j.Priority); return true })
+	}
+	v.Moving(func(j *model.Job) bool { fmt.Fprintln(&b, j.ID, j.State); return true })
+	fmt.Fprintln(&b, v.Gen(), v.NextDue(), v.Active(), v.Pending(), v.JobCount(), v.OutboxLen(), v.ReadyLen("p"))
+	for id := range model.JobID(60) {
+		v.Tasks(id, func(j *model.Job) bool { fmt.Fprintln(&b, id, j.ID, j.Task, j.Tasks); return true })
+		for task := range int32(4) {
+			if j := v.TaskRecord(id, task); j != nil {
+				fmt.Fprintln(&b, id, task, j.ID)
+			}
+		}
+	}
+	return b.Bytes()
+}

@@ -1,0 +1,113 @@
+package state
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"testing"
+
+	"gbatch/internal/codecgen/wire"
+	"gbatch/internal/model"
+)
+
+// weathered gives a state that has seen some commands of every sort.
+func weathered(steps int) *State {
+	g := &storm{rng: rand.New(rand.NewPCG(11, 12)), now: epoch}
+	st := New()
+	st.Apply(Command{At: g.now, Body: g.config()})
+	for _, n := range []string{"n0", "n1", "n2"} {
+		st.Apply(Command{At: g.now, Body: &Join{Node: n, BootID: "b0"}})
+	}
+	for range steps {
+		b := g.next(st)
+		st.Apply(Command{At: g.now, Body: b})
+	}
+	return st
+}
+
+func TestRestoreRefusesDamage(t *testing.T) {
+	st := weathered(150)
+	data := snapshot(t, st)
+	before := weathered(20)
+	want := snapshot(t, before)
+	for cut := range data {
+		if err := before.Restore(bytes.NewReader(data[:cut])); err == nil {
+			t.Fatalf("%d of %d bytes are taken for a snapshot", cut, len(data))
+		}
+	}
+	if err := before.Restore(bytes.NewReader(append(bytes.Clone(data), 0))); err == nil || !strings.Contains(err.Error(), "after its end") {
+		t.Errorf("a byte too much: %v", err)
+	}
+	head := &snapHead{Format: snapshotFormat + 1, Config: &model.Config{}}
+	newer, err := wire.Marshal(head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := before.Restore(bytes.NewReader(newer)); err == nil || !strings.Contains(err.Error(), "another version") {
+		t.Errorf("a newer format: %v", err)
+	}
+	if !bytes.Equal(want, snapshot(t, before)) {
+		t.Error("a failed Restore changed the state")
+	}
+	if err := before.Check(); err != nil {
+		t.Error(err)
+	}
+	// facts that contradict each other
+	broken := restored(t, st)
+	broken.arrays.Scan(func(id model.JobID, a *Array) bool {
+		n := *a
+		n.Waiting++
+		broken.arrays.Set(id, &n)
+		return false
+	})
+	if err := before.Restore(bytes.NewReader(snapshot(t, broken))); err == nil || !strings.Contains(err.Error(), "contradict") {
+		t.Errorf("a wrong counter: %v", err)
+	}
+}
+
+// TestRestoreBoundsMemory: a snapshot that claims endless lists costs no more than the bytes that it has.
+func TestRestoreBoundsMemory(t *testing.T) {
+	head := &snapHead{Format: snapshotFormat, Config: &model.Config{}, NextID: 1, Nodes: 1 << 60, Jobs: 1 << 60}
+	data, err := wire.Marshal(head)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data = append(data, 0xdd, 0xff, 0xff, 0xff, 0xff) // an array of four billion
+	data = append(data, bytes.Repeat([]byte{0x91}, 1<<20)...)
+	var a, b runtime.MemStats
+	runtime.ReadMemStats(&a)
+	if err := New().Restore(bytes.NewReader(data)); err == nil {
+		t.Error("garbage is taken for a snapshot")
+	}
+	runtime.ReadMemStats(&b)
+	if used := b.TotalAlloc - a.TotalAlloc; used > 16<<20 {
+		t.Errorf("%d bytes allocated for %d bytes of garbage", used, len(data))
+	}
+}
+
+// FuzzRestore: garbage is refused, or is a state that holds all invariants and writes what it read.
+func FuzzRestore(f *testing.F) {
+	for _, steps := range []int{0, 5, 30, 60} {
+		st := weathered(steps)
+		var b bytes.Buffer
+		if err := st.Freeze()(&b); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b.Bytes())
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		st := New()
+		if err := st.Restore(bytes.NewReader(data)); err != nil {
+			return
+		}
+		again := snapshot(t, st)
+		st2 := New()
+		if err := st2.Restore(bytes.NewReader(again)); err != nil {
+			t.Fatalf("its own snapshot is refused: %v", err)
+		}
+		if !bytes.Equal(again, snapshot(t, st2)) {
+			t.Fatal("a snapshot of a snapshot differs")
+		}
+	})
+}
