@@ -114,124 +114,6 @@ func placeSettings() []setting {
 	}
 }
 
-func accountingSettings() []setting {
-	return []setting{
-		word("AccountingStorageType", RestartCtld, func(c *Config) *string { return &c.AccountingStorageType },
-			accountingDbd, accountingNone),
-		text("AccountingStorageHost", RestartCtld, func(c *Config) *string { return &c.AccountingStorageHost }),
-		portSetting("AccountingStoragePort", RestartAll, func(c *Config) *int64 { return &c.AccountingStoragePort }),
-		{name: "AccountingStorageTRES", effect: NewJobs,
-			read: func(c *Config, v string) fault {
-				c.AccountingStorageTRES = nil
-				for _, item := range splitList(v) {
-					tres, f := readTRES(item)
-					if f.bad() {
-						return f
-					}
-					c.AccountingStorageTRES = append(c.AccountingStorageTRES, tres)
-				}
-				return fault{}
-			},
-			show: func(c *Config) string {
-				return strings.Join(append([]string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"}, c.AccountingStorageTRES...), ",")
-			}},
-		{name: "AccountingStorageEnforce", effect: NewJobs,
-			read: func(c *Config, v string) (f fault) { c.Enforce, f = readEnforce(v); return f },
-			show: func(c *Config) string { return c.Enforce.String() }},
-		list("Accounts", NewJobs, func(c *Config) *[]string { return &c.Accounts }),
-		text("DefaultAccount", NewJobs, func(c *Config) *string { return &c.DefaultAccount }),
-		yesNo("TrackWCKey", NewJobs, func(c *Config) *bool { return &c.TrackWCKey }),
-		{name: "JobAcctGatherType", effect: NextStart,
-			read: func(c *Config, v string) (f fault) {
-				c.JobAcctGatherType, f = readWord(v, []string{"jobacct_gather/cgroup", "jobacct_gather/linux", "jobacct_gather/none"})
-				return f
-			},
-			remark: func(c *Config, v string) (text, hint string) {
-				if strings.EqualFold(v, "jobacct_gather/none") {
-					return "JobAcctGatherType=jobacct_gather/none: CPU time and peak memory are measured all the same, from the job's cgroup", "write jobacct_gather/cgroup"
-				}
-				return "", ""
-			},
-			show: func(c *Config) string { return c.JobAcctGatherType }},
-		{name: "JobAcctGatherFrequency", effect: NextStart,
-			read: func(c *Config, v string) (f fault) {
-				for _, item := range splitList(v) {
-					kind, value, ok := strings.Cut(item, "=")
-					if !ok {
-						kind, value = "task", item
-					}
-					n, f := readSeconds(value, 0, math.MaxInt32)
-					if f.bad() {
-						return fault{f.why, "task=30"}
-					}
-					if strings.EqualFold(kind, "task") {
-						c.SampleIntervalS = n
-					} else if _, f := readWord(kind, []string{"energy", "filesystem", "network"}); f.bad() {
-						return fault{f.why, "task=30"}
-					}
-				}
-				return fault{}
-			},
-			show: func(c *Config) string { return strconv.FormatInt(c.SampleIntervalS, 10) }},
-	}
-}
-
-const (
-	accountingDbd  = "accounting_storage/slurmdbd"
-	accountingNone = "accounting_storage/none"
-)
-
-var enforceWords = []string{"associations", "limits", "nojobs", "nosteps", "qos", "safe", "wckeys", "all", "none"}
-
-func readEnforce(v string) (Enforce, fault) {
-	var e Enforce
-	if v == "0" || v == "1" || v == "2" { // Slurm's old numbers
-		return Enforce{Associations: v != "0", Limits: v == "2"}, fault{}
-	}
-	words, f := readWords(v, enforceWords)
-	if f.bad() {
-		return e, f
-	}
-	for _, w := range words {
-		switch w {
-		case "associations":
-			e.Associations = true
-		case "limits":
-			e.Associations, e.Limits = true, true
-		case "qos":
-			e.Associations, e.QOS = true, true
-		case "safe":
-			e.Associations, e.Limits, e.Safe = true, true, true
-		case "wckeys":
-			e.Associations, e.WCKeys = true, true
-		case "nojobs":
-			e.NoJobs, e.NoSteps = true, true
-		case "nosteps":
-			e.NoSteps = true
-		case "all": // all but nojobs and nosteps, as in Slurm
-			e = Enforce{Associations: true, Limits: true, QOS: true, Safe: true, WCKeys: true}
-		}
-	}
-	return e, fault{}
-}
-
-// String gives the words as scontrol shows them.
-func (e Enforce) String() string {
-	var out []string
-	for _, w := range []struct {
-		set  bool
-		word string
-	}{{e.Associations, "associations"}, {e.Limits, "limits"}, {e.NoJobs, "nojobs"}, {e.NoSteps, "nosteps"}, {e.QOS, "qos"}, {e.Safe, "safe"}, {e.WCKeys, "wckeys"}} {
-		if w.set {
-			out = append(out, w.word)
-		}
-	}
-	if out == nil {
-		return "none"
-	}
-	return strings.Join(out, ",")
-}
-
 var privateData = []string{"accounts", "cloud", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users", "all", "none"}
 
 func jobSettings() []setting {
@@ -384,8 +266,7 @@ func nodeSettings() []setting {
 				return "", ""
 			},
 			show: func(c *Config) string { return c.TaskPlugin }},
-		list("TaskPluginParam", NextStart, func(c *Config) *[]string { return &c.TaskPluginParam },
-			"None", "Autobind=none", "Autobind=threads", "Autobind=cores", "Autobind=sockets", "Cores", "Sockets", "Threads", "SlurmdOffSpec", "SlurmdSpecOverride", "OOMKillStep", "Verbose"),
+		list("TaskPluginParam", NextStart, func(c *Config) *[]string { return &c.TaskPluginParam }),
 		{name: "SelectType", effect: AtOnce, read: readSelectType, remark: remarkSelectType,
 			show: func(c *Config) string { return c.Select.Type }},
 		{name: "SelectTypeParameters", effect: AtOnce, read: readSelectParams, remark: remarkSelectParams,

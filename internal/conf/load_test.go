@@ -128,6 +128,17 @@ func TestProblems(t *testing.T) {
 		{"Accounts=a,b DefaultAccount=c", `gbatch.conf:5: DefaultAccount=c is none of Accounts; add it to Accounts`},
 		{"SlurmdTimeout=10", `gbatch.conf:5: NodeHeartbeatInterval=10 is no less than SlurmdTimeout=10: every node would be taken for dead; write NodeHeartbeatInterval=3`},
 
+		// Unset.
+		{"Unset", `gbatch.conf:5: Unset names no setting; write Unset SlurmctldHost`},
+		{"Unset KillWiat", `gbatch.conf:5: Unset: "KillWiat" is no setting; write Unset KillWait`},
+		{"KillWait=x\nUnset KillWait", ``},
+
+		// Plugins with and without their kind, and old ones.
+		{"TaskPlugin=affinity,cgroup", ``},
+		{"SwitchType=none", ``},
+		{"AccountingStorageType=accounting_storage/mysql", `gbatch.conf:5: note: AccountingStorageType=accounting_storage/mysql is taken as accounting_storage/slurmdbd: gdbd keeps the records in its own database; write accounting_storage/slurmdbd`},
+		{"AccountingStorageType=oracle", `gbatch.conf:5: AccountingStorageType: "oracle" is not understood; write AccountingStorageType=accounting_storage/slurmdbd or accounting_storage/none`},
+
 		// Nodes.
 		{"NodeName=n4 CPUs=1", `gbatch.conf:5: node n4 is defined twice, first in line 3 of gbatch.conf; remove it from one of the lines`},
 		{"NodeName=ALL CPUs=1", `gbatch.conf:5: NodeName=ALL is reserved for partitions; choose another name`},

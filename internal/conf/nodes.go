@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gbatch/internal/hostlist"
@@ -37,51 +36,6 @@ type NodeDef struct {
 	Virtual                         bool // its hardware is claimed, not there (gbatch up --conf)
 	File                            string
 	Line                            int
-}
-
-// GresCount is Gres=name:type:count of a node.
-type GresCount struct {
-	Name, Type string
-	Count      int64
-	NoConsume  bool
-}
-
-// String gives it as a node line has it.
-func (g GresCount) String() string {
-	s := g.Name
-	if g.Type != "" {
-		s += ":" + g.Type
-	}
-	if g.NoConsume {
-		s += ":no_consume"
-	}
-	return s + ":" + strconv.FormatInt(g.Count, 10)
-}
-
-// lineKey is a key of a NodeName, PartitionName or similar line. T is what the
-// line defines.
-type lineKey[T any] struct {
-	name string
-	note string // without read: why it has no effect
-	lost bool
-	read func(d *T, v string) fault
-}
-
-func findKey[T any](keys []lineKey[T], name string) *lineKey[T] {
-	for i := range keys {
-		if strings.EqualFold(keys[i].name, name) {
-			return &keys[i]
-		}
-	}
-	return nil
-}
-
-func keyNames[T any](keys []lineKey[T]) []string {
-	out := make([]string, len(keys))
-	for i := range keys {
-		out[i] = keys[i].name
-	}
-	return out
 }
 
 // nodeLine is a NodeName line while it is read.
@@ -179,49 +133,6 @@ func listError(err error) string {
 	return why
 }
 
-// readNodeGres reads Gres=name[:type][:no_consume]:count,… without a count it is 1.
-func readNodeGres(v string) ([]GresCount, fault) {
-	const want = "gpu:a100:8"
-	if strings.EqualFold(v, "none") || v == "(null)" {
-		return nil, fault{}
-	}
-	var out []GresCount
-	for _, item := range splitList(v) {
-		if i := strings.IndexByte(item, '('); i >= 0 { // gpu:a100:8(S:0-1), as sinfo prints it
-			item = item[:i]
-		}
-		fields := strings.Split(item, ":")
-		g := GresCount{Name: fields[0], Count: 1}
-		fields = fields[1:]
-		if n := len(fields); n > 0 {
-			if count, f := readQuantity(fields[n-1]); !f.bad() {
-				g.Count, fields = count, fields[:n-1]
-			}
-		}
-		if n := len(fields); n > 0 && strings.EqualFold(fields[n-1], "no_consume") {
-			g.NoConsume, fields = true, fields[:n-1]
-		}
-		if len(fields) > 1 || g.Name == "" || strings.ContainsAny(item, " =") {
-			return nil, fault{shown(item) + " is not name:type:count", want}
-		}
-		if len(fields) == 1 {
-			if g.Type = fields[0]; g.Type == "" {
-				return nil, fault{shown(item) + " has an empty type", want}
-			}
-		}
-		for i := range out {
-			if out[i].Name == g.Name && out[i].Type == g.Type {
-				return nil, fault{shown(item) + " stands twice", "each type once"}
-			}
-			if out[i].Name == g.Name && (out[i].Type == "") != (g.Type == "") {
-				return nil, fault{g.Name + " stands both with and without a type", "a type for all of them, or for none"}
-			}
-		}
-		out = append(out, g)
-	}
-	return out, fault{}
-}
-
 // readNodeLine reads one NodeName line. A DEFAULT line changes what the lines
 // after it start from.
 func (l *loader) readNodeLine(pairs []pair) {
@@ -310,69 +221,6 @@ func pick(list []string, i int, instead string) string {
 		return list[0]
 	}
 	return list[i]
-}
-
-// overlay puts the pairs of a line over defaults: a key of the line replaces
-// the default of the same name.
-func overlay(defaults, line []pair) []pair {
-	out := make([]pair, 0, len(defaults)+len(line))
-	for _, d := range defaults {
-		if !slices.ContainsFunc(line, func(p pair) bool { return strings.EqualFold(p.key, d.key) }) {
-			out = append(out, d)
-		}
-	}
-	return append(out, line...)
-}
-
-// readKeys reads the keys of a line into what it defines, and returns which
-// keys were given.
-func readKeys[T any](l *loader, keys []lineKey[T], pairs []pair, d *T, kind string) map[string]bool {
-	seen := map[string]bool{}
-	for _, p := range pairs {
-		k := findKey(keys, p.key)
-		if k == nil {
-			hint := "remove it"
-			if near := nearest(p.key, keyNames(keys)); near != "" {
-				hint = "did you mean " + near + "?"
-			} else if l.settings.byName[strings.ToLower(p.key)] != nil {
-				hint = "put it on a line of its own"
-			}
-			l.probs.errorf(p.at, hint, "unknown key %s %s", shown(p.key), inOrOn(kind))
-			continue
-		}
-		if seen[k.name] {
-			l.probs.warnf(p.at, "keep one of them", "%s stands twice %s; the later one counts", k.name, inOrOn(kind))
-		}
-		seen[k.name] = true
-		if k.read == nil {
-			sev := Note
-			if k.lost {
-				sev = Warning
-			}
-			l.probs.add(p.at, sev, "remove it", "%s %s %s", k.name, inOrOn(kind), k.note)
-			continue
-		}
-		before := *d
-		if f := k.read(d, p.value); f.bad() {
-			*d = before // so that nothing else seems wrong
-			hint := ""
-			if f.want != "" {
-				hint = "write " + k.name + "=" + f.want
-			}
-			l.probs.errorf(p.at, hint, "%s: %s", k.name, f.why)
-		} else if (kind == keyNode || kind == keyPartition) && hasFold(unusedLineKeys, k.name) && !asksNothing(p.value) {
-			l.probs.warnf(p.at, "remove it", "%s", k.name+" "+inOrOn(kind)+hasNoEffect)
-		}
-	}
-	return seen
-}
-
-// inOrOn names where keys of a kind stand: a kind of line, or a file.
-func inOrOn(kind string) string {
-	if strings.HasSuffix(kind, ".conf") {
-		return "in " + kind
-	}
-	return "on a " + kind + " line"
 }
 
 // resolveHardware fills in what follows from the rest, and compares.

@@ -2,6 +2,7 @@ package conf
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -327,12 +328,7 @@ func (l *loader) explain(s *setting, p pair) {
 }
 
 func hasFold(words []string, v string) bool {
-	for _, w := range words {
-		if strings.EqualFold(w, v) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(words, func(w string) bool { return sameWord(v, w) })
 }
 
 // KeyInfo describes a key for manual pages and completion.

@@ -101,10 +101,20 @@ func readBool(v string) (bool, fault) {
 	return false, fault{shown(v) + " is neither YES nor NO", "YES or NO"}
 }
 
+// sameWord reports whether v means the word w: in any case, and for the name of
+// a plugin without its kind, as newer Slurms allow (cgroup for task/cgroup).
+func sameWord(v, w string) bool {
+	if strings.EqualFold(v, w) {
+		return true
+	}
+	_, short, isPlugin := strings.Cut(w, "/")
+	return isPlugin && strings.EqualFold(v, short)
+}
+
 // readWord reads one of a few words, in any case, and returns it as listed.
 func readWord(v string, words []string) (string, fault) {
 	for _, w := range words {
-		if strings.EqualFold(v, w) {
+		if sameWord(v, w) {
 			return w, fault{}
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode"
 )
 
 // The variables that name a configuration, in the order in which they count. A
@@ -196,6 +197,9 @@ func (s *scanner) scan(path string, depth int) error {
 			}
 			continue
 		}
+		if unsets(line, "localsocketdir") {
+			s.dir = ""
+		}
 		if v, ok := value(line, "clustername"); ok {
 			s.cluster = v
 		}
@@ -229,12 +233,34 @@ func uncomment(line string, quoted bool) (string, bool) {
 
 // include returns the file of an Include line.
 func include(line string) (string, bool) {
+	rest, ok := statement(line, "include")
+	name := strings.Trim(rest, `"`)
+	return name, ok && name != ""
+}
+
+// unsets reports whether a line is an Unset of a key.
+func unsets(line, key string) bool {
+	rest, ok := statement(line, "unset")
+	if !ok {
+		return false
+	}
+	for _, name := range strings.FieldsFunc(rest, func(r rune) bool { return r == ',' || unicode.IsSpace(r) }) {
+		if strings.EqualFold(name, key) {
+			return true
+		}
+	}
+	return false
+}
+
+// statement returns what follows the word that a line begins with.
+func statement(line, word string) (string, bool) {
 	line = strings.TrimLeft(line, " \t\f")
-	if len(line) < 8 || !strings.EqualFold(line[:7], "include") || strings.IndexByte(" \t\f", line[7]) < 0 {
+	n := len(word)
+	if len(line) <= n || !strings.EqualFold(line[:n], word) || strings.IndexByte(" \t\f", line[n]) < 0 {
 		return "", false
 	}
-	name := strings.Trim(strings.TrimSpace(line[8:]), `"`)
-	return name, name != "" && !strings.HasPrefix(name, "=")
+	rest := strings.TrimSpace(line[n:])
+	return rest, !strings.HasPrefix(rest, "=")
 }
 
 // value returns what a key of a line, without its comment, is set to; key is in

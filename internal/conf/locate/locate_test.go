@@ -95,6 +95,8 @@ func TestLocalSocketDir(t *testing.T) {
 		"the last":      {"LocalSocketDir=/run/x\nLocalSocketDir=/run/y\n", "/run/y"},
 		"BOM":           {"\ufeffLocalSocketDir=/run/x", "/run/x"},
 		"continued":     {"KillWait=3 \\\n   LocalSocketDir=/run/x\n", "/run/x"},
+		"unset":         {"LocalSocketDir=/run/y\nUnset KillWait, localsocketdir # c\n", DefaultSocketDir},
+		"unset, set":    {"LocalSocketDir=/run/y\nunset LocalSocketDir\nLocalSocketDir=/run/x\n", "/run/x"},
 		"no include":    {"KillWait=3 \\\nInclude nothing\nLocalSocketDir=/run/x\n", "/run/x"},
 	} {
 		path := write(t, filepath.Join(dir, "gbatch.conf"), c.text)
