@@ -129,7 +129,7 @@ func (g *Group) make(v2 string, v1 func(controller string) string, name string, 
 			}
 		}
 		g.v1[c] = dir
-		if err := limitV1(c, above, dir, r, l); err != nil {
+		if err := limitV1(c, dir, r, l); err != nil {
 			return err
 		}
 	}
@@ -202,11 +202,11 @@ func (g *Group) limitV2(l Limits) error {
 	return nil
 }
 
-func limitV1(controller, above, dir string, r *Root, l Limits) error {
+func limitV1(controller, dir string, r *Root, l Limits) error {
 	put := func(file, value string) error { return writeFile(filepath.Join(dir, file), value) }
 	switch controller {
 	case "cpuset":
-		return errors.Join(put("cpuset.cpus", cpuList(l.CPUs)), inherit(above, dir, "cpuset.mems"))
+		return errors.Join(put("cpuset.cpus", cpuList(l.CPUs)), put("cpuset.mems", r.mems))
 	case "memory":
 		if l.MemBytes == 0 {
 			return nil

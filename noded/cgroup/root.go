@@ -44,6 +44,7 @@ type Root struct {
 	v2      string            // our directory, or ""
 	v2ctl   map[string]bool   // controllers that our v2 groups have
 	ebpf    bool              // devices by a v2 program
+	mems    string            // v1 cpuset: the memory nodes that every group gets
 	ticks   int64             // of the clock in cpuacct.stat, per second
 }
 
@@ -226,6 +227,13 @@ func (r *Root) openV1(controller string) error {
 				return err
 			}
 		}
+	}
+	if controller == "cpuset" {
+		b, err := os.ReadFile(filepath.Join(at, "cpuset.mems"))
+		if err != nil {
+			return fmt.Errorf("read the memory nodes: %w", err)
+		}
+		r.mems = strings.TrimSpace(string(b))
 	}
 	r.v1[controller] = at
 	return nil
