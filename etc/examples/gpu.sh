@@ -2,8 +2,7 @@
 # A job with GPUs: prints which it was given.
 #SBATCH --job-name=gpu
 #SBATCH --output=%x-%j.out
-#SBATCH --gres=gpu:2
-#SBATCH --cpus-per-task=2
+#SBATCH --gres=gpu:1
 #SBATCH --time=5
 
 echo "job $SLURM_JOB_ID on $SLURMD_NODENAME, CPUs: $SLURM_CPUS_ON_NODE"

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -84,8 +85,21 @@ func write(path string, data []byte, mode fs.FileMode) (err error) {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// hold takes DIR for this process until release is called.
+// hold takes DIR for this process until release is called. It waits a moment for another one that only looks.
 func (l layout) hold() (release func(), err error) {
+	for end := time.Now().Add(holdPatience); ; time.Sleep(goneEvery) {
+		release, err := l.tryHold()
+		if !errors.Is(err, errHeld) || time.Now().After(end) {
+			return release, err
+		}
+	}
+}
+
+const holdPatience = time.Second
+
+var errHeld = errors.New("another `gbatch up` or `gbatch down` works on it just now; wait until it is done")
+
+func (l layout) tryHold() (release func(), err error) {
 	f, err := os.OpenFile(l.lock(), os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
@@ -93,7 +107,7 @@ func (l layout) hold() (release func(), err error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		_ = f.Close() // nothing was written
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, fmt.Errorf("another `gbatch up` or `gbatch down` works on %s just now; wait until it is done", l)
+			return nil, fmt.Errorf("%s: %w", l, errHeld)
 		}
 		return nil, fmt.Errorf("lock %s: %w", l.lock(), err)
 	}

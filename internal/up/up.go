@@ -96,7 +96,7 @@ func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
 		say("the cluster takes jobs, but not all of it is there: %s", warning)
 	}
 	if len(c.children) > 0 {
-		say("ready after %.1f s: %s", time.Since(begin).Seconds(), sizes(cfg))
+		say("ready after %.2f s: %s", time.Since(begin).Seconds(), sizes(cfg))
 		for _, note := range seen.notes {
 			say("note: %s", note)
 		}
@@ -227,23 +227,31 @@ func (c *Cluster) giveUp() {
 }
 
 // Stay waits until ctx ends, or until nothing of the cluster runs any more because somebody else took it down, which
-// it reports. It says when a daemon has ended.
+// it reports. It says when a daemon has ended by itself.
 func (c *Cluster) Stay(ctx context.Context) (down bool) {
-	said := map[string]bool{}
+	said := map[*Member]bool{}
 	for {
-		running := 0
+		var dead []*Member
 		for i := range c.Members {
 			m := &c.Members[i]
 			if now := c.replaced(m); now.runs() {
-				running++
-				said[m.String()] = false
-			} else if !said[m.String()] {
-				said[m.String()] = true
-				fmt.Fprintf(c.out, "%s has ended; `gbatch up --detach` starts it again. %s\n", m, lastWords(m))
+				said[m] = false
+			} else {
+				dead = append(dead, m)
 			}
 		}
-		if running == 0 {
+		if len(dead) == len(c.Members) {
 			return true
+		}
+		// While another command works on the directory, daemons come and go because it wants so.
+		if release, err := layout(c.Dir).tryHold(); err == nil {
+			release()
+			for _, m := range dead {
+				if !said[m] {
+					fmt.Fprintf(c.out, "%s has ended, see %s; `gbatch up --detach` starts it again\n", m, m.Log)
+				}
+				said[m] = true
+			}
 		}
 		select {
 		case <-time.After(stayEvery):
