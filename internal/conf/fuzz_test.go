@@ -50,9 +50,6 @@ func FuzzLoad(f *testing.F) {
 			if c == nil {
 				continue
 			}
-			if d := Diff(c, c); len(d) > 0 {
-				t.Fatalf("it differs from itself: %v", d)
-			}
 			if m := c.Model(); len(m.Nodes) > len(c.Nodes) || len(m.Partitions) != len(c.Partitions) {
 				t.Fatalf("%d nodes, %d partitions replicated", len(m.Nodes), len(m.Partitions))
 			}
@@ -109,14 +106,5 @@ func BenchmarkModel10000Nodes(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		c.Model()
-	}
-}
-
-func BenchmarkDiff10000Nodes(b *testing.B) {
-	c, _ := LoadFS(bigConfig(10_000, false), MainFile)
-	d, _ := LoadFS(bigConfig(10_000, true), MainFile)
-	b.ReportAllocs()
-	for b.Loop() {
-		Diff(c, d)
 	}
 }
