@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -77,19 +78,27 @@ func runUp(ctx context.Context, o up.Options, detach bool) error {
 func whatNext(c *up.Cluster, dir string, detach bool) {
 	fmt.Println()
 	if found, err := locate.Config(os.Getenv); err != nil || !same(found, c.Conf) {
-		fmt.Printf("  export GBATCH_CONF=%s\n", c.Conf)
+		fmt.Printf("  export GBATCH_CONF=%s\n", shellWord(c.Conf))
 	}
 	fmt.Println("  gsubmit --wrap 'hostname; sleep 20'     submits a job")
 	fmt.Println("  gqueue                                  lists jobs; ginfo lists nodes, gacct what has run")
 	at := ""
 	if dir != locate.UpDir(os.Getenv) {
-		at = " --dir " + c.Dir
+		at = " --dir " + shellWord(c.Dir)
 	}
 	if detach {
 		fmt.Printf("  gbatch status%s\n  gbatch down%s\n", at, at)
 	} else {
 		fmt.Println("Ctrl-C takes the cluster down; its state stays for the next gbatch up.")
 	}
+}
+
+// shellWord quotes a path where a shell would cut or change it.
+func shellWord(s string) string {
+	if strings.ContainsAny(s, " '$`&;()<>|*?[]#~!{}") {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	return s
 }
 
 func same(a, b string) bool {
