@@ -1,0 +1,83 @@
+// Package gpu finds the GPUs of a node: the real ones through NVML, or stand-ins for machines that have none.
+//
+// It owns the only import of go-nvml, and no more of the driver than a question and an answer: NVML runs in a child process
+// (HelperMain), so a driver that crashes, hangs or lacks a function costs gnoded an error, not its life. Nothing
+// here is bound to jobs or touches /dev.
+//
+// Invariants: no driver is an answer (ErrNoDriver), not a failure. Indices count from 0 without holes, in NVML's order,
+// which is by PCI address. Stand-ins of one directory are the same GPUs at every start.
+package gpu
+
+import (
+	"errors"
+	"strings"
+)
+
+// Device is one GPU.
+type Device struct {
+	Index       int    // in this list
+	Minor       int    // of its device file
+	Major       int    // likewise; 195 for NVIDIA's driver, 0 for a stand-in that is a plain file
+	UUID        string // GPU-...
+	Name        string // as the driver says, "NVIDIA H100 80GB HBM3"
+	Type        string // as Slurm's Gres types are written, "h100"
+	MemMiB      int64
+	PCIBusID    string // "0000:17:00.0"; "" for stand-ins
+	NUMANode    int    // -1 if unknown
+	CPUAffinity string // CPUs close to it, in the kernel's list notation ("0-31,64-95"); "" if unknown
+	Path        string // its device file, "/dev/nvidia0"
+	Links       []int  // NVLink connections to each device of the list, -1 for itself, as in gres.conf's Links
+	Standin     bool   // there is no such GPU
+}
+
+// Source is where devices come from.
+type Source interface {
+	// Devices lists them. ErrNoDriver: this machine has no GPU driver.
+	Devices() ([]Device, error)
+}
+
+// ErrNoDriver says that the machine has no NVIDIA driver, so no GPUs that could be used.
+var ErrNoDriver = errors.New("no NVIDIA driver is loaded")
+
+// ErrNoCgo says that this program can't ask the driver.
+var ErrNoCgo = errors.New("this gnoded was built without cgo and can't ask the NVIDIA driver for GPUs: build it with CGO_ENABLED=1, or list them in gres.conf")
+
+// nvidiaMajor is the major number of /dev/nvidiaN.
+const nvidiaMajor = 195
+
+// ShortType makes a Gres type of a product name: "NVIDIA H100 80GB HBM3" is h100, "NVIDIA GeForce RTX 4090" is rtx4090. It keeps
+// what tells products apart for a user and drops maker, form factor, bus and memory size. "" for a name of nothing else.
+func ShortType(name string) string {
+	var kept []string
+	for _, w := range strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == ' ' || r == '-' || r == '_' || r == '/' }) {
+		w = strings.Map(func(r rune) rune {
+			if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' {
+				return r
+			}
+			return -1
+		}, w)
+		if w != "" && !noise(w) {
+			kept = append(kept, w)
+		}
+	}
+	// A6000 was sold as "RTX A6000": the letter says it all. "RTX 6000" needs its family.
+	if len(kept) > 1 && kept[0] == "rtx" && kept[1][0] >= 'a' && kept[1][0] <= 'z' && strings.ContainsAny(kept[1], "0123456789") {
+		kept = kept[1:]
+	}
+	return strings.Join(kept, "")
+}
+
+// noise reports whether a word of a product name does not tell what the GPU is.
+func noise(w string) bool {
+	switch w {
+	case "nvidia", "tesla", "quadro", "geforce", "corporation", "graphics", "device", "pcie", "pci", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6",
+		"nvl", "hbm", "hbm2", "hbm2e", "hbm3", "hbm3e", "gddr6", "generation", "edition", "server", "workstation", "blackwell", "standin", "tensor", "core", "gpu", "dgx", "display":
+		return true
+	}
+	for _, unit := range []string{"gb", "gib", "mb", "mib"} {
+		if n, ok := strings.CutSuffix(w, unit); ok && n != "" && strings.Trim(n, "0123456789") == "" {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,180 @@
+package gpu
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	helperArg     = "gbatch-gpu-helper" // not an option: no user can mean it
+	helperTimeout = 30 * time.Second    // a driver that loads firmware for eight GPUs takes a few seconds
+	helperGrace   = time.Second         // for a helper that ignores its kill in the driver
+	maxAnswer     = 4 << 20             // bytes of JSON
+	maxComplaint  = 2 << 10             // bytes of a helper's stderr in an error
+)
+
+// answer is what the helper prints.
+type answer struct {
+	NoDriver bool     `json:",omitempty"`
+	NoCgo    bool     `json:",omitempty"`
+	Error    string   `json:",omitempty"`
+	Devices  []Device `json:",omitempty"`
+}
+
+// HelperMain is to be called first thing in the main of a program that uses NVML. When the program is running as the helper
+// it does the helper's work and handled is true: exit with that status.
+//
+//	if status, handled := gpu.HelperMain(os.Args, os.Stdout); handled {
+//		os.Exit(status)
+//	}
+func HelperMain(args []string, stdout io.Writer) (status int, handled bool) {
+	if len(args) != 3 || args[1] != helperArg {
+		return 0, false
+	}
+	var a answer
+	devices, err := query(args[2])
+	switch {
+	case errors.Is(err, ErrNoDriver):
+		a.NoDriver = true
+	case errors.Is(err, ErrNoCgo):
+		a.NoCgo = true
+	case err != nil:
+		a.Error = err.Error()
+	default:
+		a.Devices = devices
+	}
+	if err := json.NewEncoder(stdout).Encode(a); err != nil {
+		return 1, true
+	}
+	return 0, true
+}
+
+// NVMLOptions are for NVML. Their zero value is right outside tests.
+type NVMLOptions struct {
+	Binary  string        // a program that calls HelperMain; "": this one
+	Library string        // libnvidia-ml.so.1's path; "": wherever the loader finds it
+	Timeout time.Duration // for one answer; 0: 30 s
+}
+
+type nvmlSource struct {
+	NVMLOptions
+	sys string // /sys, but for tests
+}
+
+// NVML is the machine's own GPUs.
+func NVML(o NVMLOptions) Source {
+	if o.Timeout == 0 {
+		o.Timeout = helperTimeout
+	}
+	return &nvmlSource{o, "/sys"}
+}
+
+// Devices asks the driver, in a process of its own. It takes as long as the driver does, at most the timeout.
+func (s *nvmlSource) Devices() ([]Device, error) {
+	a, err := s.ask()
+	if err != nil {
+		return nil, fmt.Errorf("ask the NVIDIA driver for GPUs: %w", err)
+	}
+	switch {
+	case a.NoDriver:
+		return nil, ErrNoDriver
+	case a.NoCgo:
+		return nil, ErrNoCgo
+	case a.Error != "":
+		return nil, fmt.Errorf("ask the NVIDIA driver for GPUs: %s", a.Error)
+	}
+	for i := range a.Devices {
+		a.Devices[i].place(s.sys)
+	}
+	return a.Devices, nil
+}
+
+func (s *nvmlSource) ask() (answer, error) {
+	binary := s.Binary
+	if binary == "" {
+		var err error
+		if binary, err = os.Executable(); err != nil {
+			return answer{}, fmt.Errorf("find my own program: %w", err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, binary, helperArg, s.Library)
+	cmd.WaitDelay = helperGrace
+	var stderr bytes.Buffer
+	var stdout limited
+	cmd.Stdout, cmd.Stderr = &stdout, &limitedTail{&stderr}
+	err := cmd.Run()
+	if ctx.Err() != nil {
+		return answer{}, fmt.Errorf("it did not answer in %v; it may be loading, or hang (see dmesg)", s.Timeout)
+	}
+	if err != nil {
+		text := strings.TrimSpace(stderr.String())
+		if text != "" {
+			return answer{}, fmt.Errorf("the query failed: %w: %s", err, text)
+		}
+		return answer{}, fmt.Errorf("the query failed: %w", err)
+	}
+	var a answer
+	if err := json.Unmarshal(stdout.Bytes(), &a); err != nil {
+		return answer{}, fmt.Errorf("unreadable answer: %w", err)
+	}
+	return a, nil
+}
+
+// limited keeps an answer that is not absurdly long.
+type limited struct{ bytes.Buffer }
+
+func (l *limited) Write(b []byte) (int, error) {
+	if l.Len()+len(b) > maxAnswer {
+		return 0, fmt.Errorf("an answer of more than %d bytes", maxAnswer)
+	}
+	return l.Buffer.Write(b)
+}
+
+// limitedTail keeps the beginning of a complaint and drops the rest.
+type limitedTail struct{ b *bytes.Buffer }
+
+func (l *limitedTail) Write(b []byte) (int, error) {
+	l.b.Write(b[:min(len(b), max(0, maxComplaint-l.b.Len()))])
+	return len(b), nil
+}
+
+// place fills in what the kernel knows about the place of the device.
+func (d *Device) place(sys string) {
+	d.PCIBusID = sysBusID(d.PCIBusID)
+	d.NUMANode = -1
+	if d.PCIBusID == "" {
+		return
+	}
+	dir := filepath.Join(sys, "bus/pci/devices", d.PCIBusID)
+	if b, err := os.ReadFile(filepath.Join(dir, "numa_node")); err == nil {
+		if n, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && n >= 0 {
+			d.NUMANode = n
+		}
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "local_cpulist")); err == nil {
+		d.CPUAffinity = strings.TrimSpace(string(b))
+	}
+}
+
+// sysBusID makes sysfs's name of NVML's, which has a longer domain and capitals: "00000000:17:00.0" is "0000:17:00.0". What is
+// no bus id is none.
+func sysBusID(id string) string {
+	domain, rest, ok := strings.Cut(strings.ToLower(id), ":")
+	n, err := strconv.ParseUint(domain, 16, 32)
+	if !ok || err != nil || strings.Trim(rest, "0123456789abcdef:.") != "" {
+		return ""
+	}
+	return fmt.Sprintf("%04x:%s", n, rest)
+}

@@ -1,0 +1,134 @@
+//go:build cgo && linux
+
+package gpu
+
+// nvml_cgo.go is the helper's question to the driver. It runs in a process of its own: the binding ends the process when the
+// driver lacks a function that is called, so whatever is newer than the oldest driver worth having is looked up first.
+
+import (
+	"fmt"
+
+	"github.com/NVIDIA/go-nvml/pkg/nvml"
+)
+
+// query asks the NVML of that path ("": the loader's) for all devices.
+func query(library string) (_ []Device, err error) {
+	var opts []nvml.LibraryOption
+	if library != "" {
+		opts = append(opts, nvml.WithLibraryPath(library))
+	}
+	lib := nvml.New(opts...)
+	switch r := lib.Init(); r {
+	case nvml.SUCCESS:
+	case nvml.ERROR_LIBRARY_NOT_FOUND, nvml.ERROR_DRIVER_NOT_LOADED:
+		return nil, ErrNoDriver
+	default:
+		return nil, fmt.Errorf("start NVML: %s", nvml.ErrorString(r))
+	}
+	defer func() { _ = lib.Shutdown() }() // the process ends after this
+	n, r := lib.DeviceGetCount()
+	if r != nvml.SUCCESS {
+		return nil, fmt.Errorf("count the devices: %s", nvml.ErrorString(r))
+	}
+	devices, handles := make([]Device, 0, n), make([]nvml.Device, 0, n)
+	for i := range n {
+		h, r := lib.DeviceGetHandleByIndex(i)
+		if r == nvml.ERROR_NO_PERMISSION {
+			continue // a device that a container keeps from us
+		}
+		if r != nvml.SUCCESS {
+			return nil, fmt.Errorf("device %d: %s", i, nvml.ErrorString(r))
+		}
+		d, err := describe(h)
+		if err != nil {
+			return nil, fmt.Errorf("device %d: %w", i, err)
+		}
+		d.Index = len(devices)
+		devices, handles = append(devices, d), append(handles, h)
+	}
+	links(lib, handles, devices)
+	return devices, nil
+}
+
+func describe(h nvml.Device) (Device, error) {
+	var d Device
+	var r nvml.Return
+	if d.Name, r = h.GetName(); r != nvml.SUCCESS {
+		return d, fmt.Errorf("name: %s", nvml.ErrorString(r))
+	}
+	if d.UUID, r = h.GetUUID(); r != nvml.SUCCESS {
+		return d, fmt.Errorf("UUID: %s", nvml.ErrorString(r))
+	}
+	if d.Minor, r = h.GetMinorNumber(); r != nvml.SUCCESS {
+		return d, fmt.Errorf("minor number: %s", nvml.ErrorString(r))
+	}
+	if m, r := h.GetMemoryInfo(); r == nvml.SUCCESS { // not supported on chips that share the host's memory
+		d.MemMiB = int64(m.Total >> 20)
+	}
+	if pci, r := h.GetPciInfo(); r == nvml.SUCCESS {
+		d.PCIBusID = busID(pci)
+	}
+	d.Type, d.Major, d.Path = ShortType(d.Name), nvidiaMajor, fmt.Sprintf("/dev/nvidia%d", d.Minor)
+	return d, nil
+}
+
+func busID(pci nvml.PciInfo) string {
+	var b []byte
+	for _, c := range pci.BusId {
+		if c == 0 {
+			break
+		}
+		b = append(b, byte(c))
+	}
+	return string(b)
+}
+
+// links counts the NVLink connections between devices: those that lead straight to another one, and, where they lead to a
+// switch, all that both of a pair have to it if the driver says that NVLink joins the pair.
+func links(lib nvml.Interface, handles []nvml.Device, devices []Device) {
+	has := func(symbol string) bool { return lib.Extensions().LookupSymbol(symbol) == nil }
+	at := map[string]int{}
+	for i := range devices {
+		devices[i].Links = make([]int, len(devices))
+		devices[i].Links[i] = -1
+		if id := sysBusID(devices[i].PCIBusID); id != "" {
+			at[id] = i
+		}
+	}
+	if !has("nvmlDeviceGetNvLinkState") || !has("nvmlDeviceGetNvLinkRemotePciInfo_v2") && !has("nvmlDeviceGetNvLinkRemotePciInfo") {
+		return
+	}
+	switched := make([]int, len(devices))
+	for i, h := range handles {
+		for l := range nvml.NVLINK_MAX_LINKS {
+			state, r := h.GetNvLinkState(l)
+			if r != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {
+				continue
+			}
+			pci, r := h.GetNvLinkRemotePciInfo(l)
+			if r != nvml.SUCCESS {
+				continue
+			}
+			if j, ok := at[sysBusID(busID(pci))]; ok {
+				if i != j {
+					devices[i].Links[j]++
+				}
+			} else {
+				switched[i]++
+			}
+		}
+	}
+	if !has("nvmlDeviceGetP2PStatus") {
+		return
+	}
+	for i := range handles {
+		for j := range handles {
+			if i == j || min(switched[i], switched[j]) == 0 {
+				continue
+			}
+			if s, r := handles[i].GetP2PStatus(handles[j], nvml.P2P_CAPS_INDEX_NVLINK); r == nvml.SUCCESS && s == nvml.P2P_STATUS_OK {
+				devices[i].Links[j] += min(switched[i], switched[j])
+			}
+		}
+	}
+}

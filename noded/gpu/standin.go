@@ -1,0 +1,227 @@
+package gpu
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	maxStandins = 256 // minor 255 is nvidiactl's, which has no stand-in: 0 to 254 and beyond would be MIG's
+	localMajors = 240 // to 254: for local use, says the kernel's devices.txt
+	lastMajor   = 254
+)
+
+// Kind is some stand-ins of one type.
+type Kind struct {
+	Type  string // "h100"; what it is like is known for common types
+	Count int
+}
+
+// Standin makes n stand-ins of one type: see Standins.
+func Standin(dir, typ string, n int) (Source, error) { return Standins(dir, []Kind{{typ, n}}) }
+
+// Standins makes files in dir that stand for GPUs on a machine that has none, nvidia0 and so on, so that jobs can be given
+// distinct ones and device rules can be seen to work. As root they are character devices of the NVIDIA driver's numbers: with no
+// driver behind them, opening one gives ENXIO, or EPERM where a cgroup denies it. On a machine that does have the driver, where those
+// numbers would be real GPUs, an unused major is taken. Without root, or where device files can't be made, they are
+// plain files. dir is made if missing; stale ones of an earlier, larger set are removed. Nothing in /dev is touched.
+func Standins(dir string, kinds []Kind) (Source, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("stand-in GPUs: %w", err)
+	}
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		abs = real
+	}
+	if abs == "/dev" || strings.HasPrefix(abs, "/dev/") && !strings.HasPrefix(abs, "/dev/shm/") {
+		return nil, fmt.Errorf("stand-in GPUs: %s is the place of real devices: choose another directory", abs)
+	}
+	total := 0
+	for _, k := range kinds {
+		if k.Count < 0 {
+			return nil, fmt.Errorf("stand-in GPUs: %d of type %s", k.Count, k.Type)
+		}
+		total += k.Count
+	}
+	if total > maxStandins-1 {
+		return nil, fmt.Errorf("stand-in GPUs: %d asked for, at most %d can be made on a node", total, maxStandins-1)
+	}
+	if err := os.MkdirAll(abs, 0o755); err != nil {
+		return nil, fmt.Errorf("stand-in GPUs: %w", err)
+	}
+	major := nvidiaMajor
+	if b, err := os.ReadFile("/proc/devices"); err == nil {
+		major = freeMajor(string(b))
+	}
+	s := &standins{}
+	for _, k := range kinds {
+		for range k.Count {
+			s.devices = append(s.devices, standinDevice(abs, len(s.devices), major, k.Type))
+		}
+	}
+	for i := range s.devices {
+		if err := makeStandin(&s.devices[i]); err != nil {
+			return nil, fmt.Errorf("stand-in GPUs: %w", err)
+		}
+	}
+	if err := removeStale(abs, total); err != nil {
+		return nil, fmt.Errorf("stand-in GPUs: %w", err)
+	}
+	s.link()
+	return s, nil
+}
+
+type standins struct{ devices []Device }
+
+func (s *standins) Devices() ([]Device, error) { return append([]Device(nil), s.devices...), nil }
+
+// freeMajor picks the major number: NVIDIA's own unless the driver has it, given /proc/devices.
+func freeMajor(devices string) int {
+	used := map[int]bool{}
+	chars, _, _ := strings.Cut(devices, "Block devices:")
+	for line := range strings.Lines(chars) {
+		if f := strings.Fields(line); len(f) == 2 {
+			if n, err := strconv.Atoi(f[0]); err == nil {
+				used[n] = true
+			}
+		}
+	}
+	if !used[nvidiaMajor] {
+		return nvidiaMajor
+	}
+	for m := localMajors; m <= lastMajor; m++ {
+		if !used[m] {
+			return m
+		}
+	}
+	return 0 // no device file then
+}
+
+// model is what is known of a common type.
+type model struct {
+	name   string
+	memMiB int64
+	links  int // to each other one of the same type on a node
+}
+
+func modelOf(typ string) model {
+	switch strings.ToLower(typ) {
+	case "gb200":
+		return model{"NVIDIA GB200", 189471, 18}
+	case "b200":
+		return model{"NVIDIA B200", 183359, 18}
+	case "h200":
+		return model{"NVIDIA H200", 143771, 18}
+	case "h100":
+		return model{"NVIDIA H100 80GB HBM3", 81559, 18}
+	case "h800":
+		return model{"NVIDIA H800", 81559, 8}
+	case "a100":
+		return model{"NVIDIA A100-SXM4-80GB", 81920, 12}
+	case "a800":
+		return model{"NVIDIA A800-SXM4-80GB", 81920, 8}
+	case "v100":
+		return model{"Tesla V100-SXM2-32GB", 32768, 2}
+	case "p100":
+		return model{"Tesla P100-PCIE-16GB", 16384, 0}
+	case "l40s":
+		return model{"NVIDIA L40S", 46068, 0}
+	case "l40":
+		return model{"NVIDIA L40", 46068, 0}
+	case "l4":
+		return model{"NVIDIA L4", 23034, 0}
+	case "a40":
+		return model{"NVIDIA A40", 46068, 0}
+	case "a30":
+		return model{"NVIDIA A30", 24576, 0}
+	case "a10":
+		return model{"NVIDIA A10", 23028, 0}
+	case "t4":
+		return model{"Tesla T4", 15360, 0}
+	case "rtx4090":
+		return model{"NVIDIA GeForce RTX 4090", 24564, 0}
+	case "rtx3090":
+		return model{"NVIDIA GeForce RTX 3090", 24576, 0}
+	}
+	return model{strings.TrimSpace("GPU " + typ), 16384, 0}
+}
+
+func standinDevice(dir string, index, major int, typ string) Device {
+	m := modelOf(typ)
+	h := sha256.Sum256([]byte(dir + "/" + strconv.Itoa(index)))
+	return Device{Index: index, Minor: index, Major: major, Name: m.name + " (stand-in)", Type: strings.ToLower(typ), MemMiB: m.memMiB, NUMANode: -1,
+		UUID: fmt.Sprintf("GPU-%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16]),
+		Path: filepath.Join(dir, "nvidia"+strconv.Itoa(index)), Standin: true}
+}
+
+// link joins stand-ins of one type like real ones of that type are joined.
+func (s *standins) link() {
+	for i := range s.devices {
+		s.devices[i].Links = make([]int, len(s.devices))
+		for j := range s.devices {
+			switch {
+			case i == j:
+				s.devices[i].Links[j] = -1
+			case s.devices[i].Type == s.devices[j].Type:
+				s.devices[i].Links[j] = modelOf(s.devices[i].Type).links
+			}
+		}
+	}
+}
+
+// makeStandin makes the file of one, unless it is there. d.Major is 0 for a plain file.
+func makeStandin(d *Device) error {
+	dev := unix.Mkdev(uint32(d.Major), uint32(d.Minor))
+	var st unix.Stat_t
+	switch err := unix.Lstat(d.Path, &st); {
+	case err == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && d.Major != 0 && st.Rdev == dev:
+		return nil
+	case err == nil && st.Mode&unix.S_IFMT == unix.S_IFREG && os.Geteuid() != 0:
+		d.Major = 0
+		return nil
+	case err == nil:
+		if err := os.Remove(d.Path); err != nil {
+			return err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return &fs.PathError{Op: "stat", Path: d.Path, Err: err}
+	}
+	if d.Major != 0 {
+		if err := unix.Mknod(d.Path, unix.S_IFCHR|0o666, int(dev)); err == nil {
+			return os.Chmod(d.Path, 0o666) // like the driver's own; the umask has taken some of it
+		}
+	}
+	// No right to make device files: the file only has a name.
+	d.Major = 0
+	f, err := os.OpenFile(d.Path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o444)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// removeStale removes the files of a larger set that was here before.
+func removeStale(dir string, n int) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		num, ok := strings.CutPrefix(e.Name(), "nvidia")
+		i, err := strconv.Atoi(num)
+		if ok && err == nil && i >= n && strconv.Itoa(i) == num {
+			if err := os.Remove(filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
