@@ -1,0 +1,297 @@
+package devcluster_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"gbatch/internal/devcluster"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// The words that sessions have beside testscript's own:
+//
+//	cluster [nodes=2] [cpus=4] [mem=4000] [gres=gpu:a100:4] [controllers=1] [dbd=no] [conf=FILE] [node=FILE] [partitions=FILE]
+//	                     starts the session's cluster; GBATCH_CONF, CLUSTER (its directory) and PATH are set
+//	rc N COMMAND...      runs a command whose exit code must be N
+//	jobid NAME           the first number in the last command's output becomes $NAME
+//	until JOB STATE      waits until the job (or JOB_TASK; an array: all of it) is in a state: PD R CD F ...
+//	[!] until-output PATTERN COMMAND...   runs the command until its output matches (or doesn't)
+//	until-file FILE      waits until a file is there
+//	[!] nobody COMMAND...   runs a command as the user nobody; only behind [root]
+//	daemon stop|start NAME  a node's name, dbd or ctld-ctl1
+//	leader NAME          the daemon that leads becomes $NAME
+//
+// Jobs that must run until the session says so wait for a file: `wait-for go` in their script returns when
+// $WORK/go is there, and gives up after a minute, so that a failed session leaves nothing behind.
+func words() map[string]func(*testscript.TestScript, bool, []string) {
+	return map[string]func(*testscript.TestScript, bool, []string){
+		"cluster":      startCluster,
+		"rc":           wantCode,
+		"jobid":        jobID,
+		"until":        untilState,
+		"until-output": untilOutput,
+		"until-file":   untilFile,
+		"nobody":       asNobody,
+		"daemon":       oneDaemon,
+		"leader":       leader,
+	}
+}
+
+const (
+	waitMost = 30 * time.Second
+	lookAt   = 10 * time.Millisecond // the pace of looking, not the thing waited for
+	nobody   = "65534"
+)
+
+type (
+	clusterKey struct{}
+	testKey    struct{}
+)
+
+// waitForScript is put into each session's PATH for its jobs.
+const waitForScript = `#!/bin/sh
+i=0
+while [ ! -e "$1" ] && [ $i -lt 1200 ]; do sleep 0.05; i=$((i+1)); done
+`
+
+func setup(e *testscript.Env) error {
+	tb, ok := e.T().(testing.TB)
+	if !ok {
+		return errors.New("testscript's T is no testing.TB any more")
+	}
+	e.Values[testKey{}] = tb
+	e.Values[clusterKey{}] = new(*devcluster.Cluster)
+	e.Setenv("TZ", "UTC")
+	e.Setenv("USER", "root")
+	e.Setenv("HOME", "/")
+	bin := filepath.Join(e.WorkDir, ".bin")
+	if err := os.MkdirAll(bin, 0o755); err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(bin, "wait-for"), []byte(waitForScript), 0o755); err != nil {
+		return err
+	}
+	// Jobs of other users work here too.
+	if err := os.Chmod(e.WorkDir, 0o755); err != nil {
+		return err
+	}
+	return os.Chmod(filepath.Dir(e.WorkDir), 0o755)
+}
+
+func cluster(ts *testscript.TestScript) *devcluster.Cluster {
+	c, ok := ts.Value(clusterKey{}).(**devcluster.Cluster)
+	if !ok || *c == nil {
+		ts.Fatalf("the session has no cluster yet: begin with the word cluster")
+	}
+	return *c
+}
+
+func startCluster(ts *testscript.TestScript, _ bool, args []string) {
+	o := devcluster.Options{}
+	for _, a := range args {
+		k, v, _ := strings.Cut(a, "=")
+		n, _ := strconv.Atoi(v) // 0 for words: the default
+		switch k {
+		case "nodes":
+			o.Nodes = n
+		case "cpus":
+			o.CPUs = n
+		case "mem":
+			o.MemMiB = n
+		case "gres":
+			o.Gres = v
+		case "controllers":
+			o.Controllers = n
+		case "dbd":
+			o.NoDbd = v == "no"
+		case "conf":
+			o.Conf = ts.ReadFile(v)
+		case "node":
+			o.NodeLine = ts.ReadFile(v)
+		case "partitions":
+			o.Partitions = ts.ReadFile(v)
+		default:
+			ts.Fatalf("cluster: unknown word %s", a)
+		}
+	}
+	tb := ts.Value(testKey{}).(testing.TB)
+	c := devcluster.Start(tb, o)
+	*(ts.Value(clusterKey{}).(**devcluster.Cluster)) = c
+	ts.Setenv("GBATCH_CONF", c.Conf)
+	ts.Setenv("CLUSTER", c.Dir)
+	list := string(os.PathListSeparator)
+	ts.Setenv("PATH", devcluster.Commands(tb)+list+ts.MkAbs(".bin")+list+os.Getenv("PATH"))
+}
+
+func wantCode(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: rc N COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	var exit *exec.ExitError
+	switch err := ts.Exec(args[1], args[2:]...); {
+	case errors.As(err, &exit):
+		got = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func jobID(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: jobid NAME")
+	}
+	for _, w := range strings.Fields(ts.ReadFile("stdout")) {
+		if _, err := strconv.Atoi(w); err == nil {
+			ts.Setenv(args[0], w)
+			return
+		}
+	}
+	ts.Fatalf("no job id in %q", ts.ReadFile("stdout"))
+}
+
+func untilOutput(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 {
+		ts.Fatalf("usage: until-output PATTERN COMMAND...")
+	}
+	re, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	for deadline := time.Now().Add(waitMost); ; time.Sleep(lookAt) {
+		_ = ts.Exec(args[1], args[2:]...) // its exit code may be part of what is waited for
+		if re.MatchString(ts.ReadFile("stdout")+ts.ReadFile("stderr")) != neg {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("waited %v for %q", waitMost, args[0])
+		}
+	}
+}
+
+func untilFile(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: until-file FILE")
+	}
+	path := ts.MkAbs(args[0])
+	for deadline := time.Now().Add(waitMost); ; time.Sleep(lookAt) {
+		if _, err := os.Stat(path); err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("waited %v for the file %s", waitMost, args[0])
+		}
+	}
+}
+
+func asNobody(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) == 0 {
+		ts.Fatalf("usage: nobody COMMAND...")
+	}
+	err := ts.Exec("setpriv", append([]string{"--reuid=" + nobody, "--regid=" + nobody, "--clear-groups", "--"}, args...)...)
+	if neg != (err != nil) {
+		ts.Fatalf("as nobody: %v", err)
+	}
+}
+
+func oneDaemon(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: daemon stop|start NAME")
+	}
+	switch c := cluster(ts); args[0] {
+	case "stop":
+		c.StopDaemon(args[1])
+	case "start":
+		c.StartDaemon(args[1])
+	default:
+		ts.Fatalf("usage: daemon stop|start NAME")
+	}
+}
+
+// leader waits until a controller leads.
+func leader(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 1 {
+		ts.Fatalf("usage: leader NAME")
+	}
+	c := cluster(ts)
+	c.Wait("a controller to lead", func() error {
+		cl := c.Client()
+		defer cl.Close()
+		var p proto.PingReply
+		if err := cl.Call(proto.KindPing, &proto.Empty{}, &p); err != nil {
+			return err
+		}
+		for _, ctl := range p.Controllers {
+			if ctl.Leader && ctl.Up {
+				ts.Setenv(args[0], "ctld-"+ctl.Name)
+				return nil
+			}
+		}
+		return errors.New("none leads")
+	})
+}
+
+func untilState(ts *testscript.TestScript, _ bool, args []string) {
+	if len(args) != 2 {
+		ts.Fatalf("usage: until JOB STATE")
+	}
+	ref, err := reference(args[0])
+	ts.Check(err)
+	want, ok := model.ParseJobState(args[1])
+	if !ok {
+		ts.Fatalf("%s is no state", args[1])
+	}
+	cl := cluster(ts).Client()
+	defer cl.Close()
+	for deadline := time.Now().Add(waitMost); ; time.Sleep(lookAt) {
+		all, last := true, ""
+		err := cl.Stream(proto.KindJobs, &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{ref}}}, func(body []byte) error {
+			var chunk proto.JobsChunk
+			if err := proto.Decode(body, &chunk); err != nil {
+				return err
+			}
+			for _, j := range chunk.Jobs {
+				all = all && j.State == want
+				last += fmt.Sprintf("%s %s %s\n", j.State, j.Reason, j.Why)
+			}
+			return nil
+		})
+		if err == nil && last != "" && all {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("waited %v for job %s to be %s; it is %s (%v)", waitMost, args[0], want, last, err)
+		}
+	}
+}
+
+func reference(job string) (proto.JobRef, error) {
+	idText, taskText, hasTask := strings.Cut(job, "_")
+	id, err := strconv.ParseUint(idText, 10, 32)
+	if err != nil {
+		return proto.JobRef{}, fmt.Errorf("%q is no job", job)
+	}
+	ref := proto.JobRef{Job: model.JobID(id), Task: model.NoTask}
+	if hasTask {
+		n, err := strconv.ParseInt(taskText, 10, 32)
+		if err != nil {
+			return ref, fmt.Errorf("%q is no task", job)
+		}
+		ref.Task = int32(n)
+	}
+	return ref, nil
+}
