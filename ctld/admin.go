@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -121,11 +123,14 @@ func (c *Controller) report(results []proto.TargetResult, at []int, each []state
 // signal sends a signal to running jobs' processes. It is not replicated: a signal to a job that ends in the same
 // moment is lost, as anywhere.
 func (c *Controller) signal(v *state.View, t state.Target, rq *proto.CancelRequest) (proto.Code, string) {
-	sent, pending := false, false
+	forSteps := !rq.Batch && !rq.Full && rq.Signal != int32(unix.SIGKILL)
+	sent, pending, none := false, false, false
 	for _, j := range resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks}) {
 		switch {
 		case j.State == model.Pending:
 			pending = true
+		case j.State.HasResources() && forSteps:
+			none = true
 		case j.State.HasResources():
 			c.nodes.stop(j.Run.Alloc.Nodes[0].Node, &proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: rq.Signal, Batch: rq.Batch, Full: rq.Full})
 			sent = true
@@ -134,6 +139,8 @@ func (c *Controller) signal(v *state.View, t state.Target, rq *proto.CancelReque
 	switch {
 	case sent:
 		return 0, ""
+	case none:
+		return proto.CodeBadRequest, "without -b or -f a signal is for the job's steps, and jobs have none yet: -b sends it to the batch script, -f to everything in the job"
 	case pending:
 		return proto.CodeJobPending, proto.Text(proto.CodeJobPending)
 	}
@@ -154,6 +161,10 @@ func (c *Controller) updateJob(ctx context.Context, who *proto.Caller, rq *proto
 	var err error
 	switch rq.Action {
 	case proto.ActRequeue, proto.ActRequeueHold:
+		targets, at = mayRequeue(v, results, targets, at)
+		if len(targets) == 0 {
+			return &proto.TargetsReply{Results: results}, nil
+		}
 		res, err = c.propose(ctx, &state.Stop{Targets: targets, Event: model.EvRequeue, Hold: rq.Action == proto.ActRequeueHold, UID: who.UID})
 	case proto.ActHold, proto.ActUserHold:
 		hold := model.HeldByUser
@@ -201,6 +212,29 @@ func (c *Controller) updateJob(ctx context.Context, who *proto.Caller, rq *proto
 	}
 	c.report(results, at, res.Each)
 	return &proto.TargetsReply{Results: results}, nil
+}
+
+// mayRequeue leaves out what is not to be requeued, and writes why into results: jobs whose submitter, or JobRequeue=0,
+// forbids it, and jobs that wait in the queue anyway.
+func mayRequeue(v *state.View, results []proto.TargetResult, targets []state.Target, at []int) ([]state.Target, []int) {
+	keep, keptAt := targets[:0:0], at[:0:0]
+	for k, t := range targets {
+		forbidden, waiting := true, true
+		for _, j := range resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks}) {
+			forbidden = forbidden && !j.Spec.Requeue
+			waiting = waiting && j.State == model.Pending
+		}
+		r := &results[at[k]]
+		switch {
+		case waiting:
+			r.Code, r.Text = proto.CodeJobPending, proto.Text(proto.CodeJobPending)
+		case forbidden:
+			r.Code, r.Text = proto.CodeRequeue, proto.Text(proto.CodeRequeue)+": it was submitted with --no-requeue, or JobRequeue=0 is configured and it without --requeue,"
+		default:
+			keep, keptAt = append(keep, t), append(keptAt, at[k])
+		}
+	}
+	return keep, keptAt
 }
 
 // edit turns gcontrol's key=value words into one command for one job.
@@ -253,8 +287,15 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 			if int64(j.Priority) < n && !c.operator(who) {
 				return nil, refuse(proto.CodeAccess, "only an operator can raise a priority (it is %d)", j.Priority)
 			}
+			if j.Hold == model.HeldByAdmin && !c.operator(who) {
+				return nil, refuse(proto.CodeAccess, "an administrator holds the job")
+			}
 			e.Priority = uint32(n)
 			add(state.SetPriority)
+			if j.Hold != model.NotHeld { // zero holds a job, as in Slurm, and anything else releases it
+				e.Hold = model.NotHeld
+				add(state.SetHold)
+			}
 		case "nice":
 			n, err := number(-2147483645, 2147483645)
 			if err != nil {

@@ -77,6 +77,9 @@ func gcancel(e *Env) int {
 	if me {
 		rq.Filter.Users = append(rq.Filter.Users, uint32(os.Getuid()))
 	}
+	if rq.Signal == int32(unix.SIGKILL) && !rq.Batch {
+		rq.Signal = 0 // as in Slurm, SIGKILL ends the job
+	}
 	f := &rq.Filter
 	if len(rq.Targets)+len(f.Users)+len(f.Names)+len(f.Partitions)+len(f.Accounts)+len(f.States)+len(f.Nodes)+len(f.QOS) == 0 {
 		e.errorf("No job identification provided")

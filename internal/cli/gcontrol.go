@@ -286,7 +286,7 @@ func (c *control) hostlist(arg string, sorted bool) error {
 		fmt.Fprintln(c.Stdout, hostlist.CompressSorted(names))
 		return nil
 	}
-	fmt.Fprintln(c.Stdout, hostlist.Compress(names))
+	fmt.Fprintln(c.Stdout, hostlist.CompressInOrder(names))
 	return nil
 }
 
