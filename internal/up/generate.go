@@ -104,6 +104,27 @@ func memShare(n int) (int64, error) {
 	return max(leastMemMiB, total/int64(n)/round*round), nil
 }
 
+// nodeMiB is what a node daemon and its launcher take, measured.
+const nodeMiB = 18
+
+// roomFor refuses to start more node daemons than this machine has memory for.
+func roomFor(nodes int) error {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return nil // then nobody knows
+	}
+	for line := range strings.Lines(string(text)) {
+		var kib int
+		if n, err := fmt.Sscanf(line, "MemAvailable: %d kB", &kib); err != nil || n != 1 {
+			continue
+		}
+		if have := kib >> 10; nodes*nodeMiB > have {
+			return fmt.Errorf("%d node daemons take about %d MiB of memory, and %d MiB are free: make fewer nodes", nodes, nodes*nodeMiB, have)
+		}
+	}
+	return nil
+}
+
 // controllerNames are ctl1 and so on, by other names where a node is called so.
 func (r *recipe) controllerNames() []string {
 	var out []string

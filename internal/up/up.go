@@ -172,10 +172,17 @@ func (c *Cluster) startMissing(l layout, b *book, o *Options, say func(string, .
 	case running > 0:
 		say("%d of %d daemons run already", running, len(c.Members))
 	}
+	nodes := 0
 	for _, m := range missing {
+		if m.Role == RoleNode {
+			nodes++
+		}
 		if err := l.portFree(m); err != nil {
 			return err
 		}
+	}
+	if err := roomFor(nodes); err != nil {
+		return err
 	}
 	for _, m := range missing {
 		ch, err := l.start(m, o.Bin, b.Made.virtual())
