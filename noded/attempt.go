@@ -42,7 +42,7 @@ type attempt struct {
 
 	launch *proto.Launch // until its order is made
 	order  *shim.Launch  // phase ordered: to be sent again if gshim's connection breaks
-	paths  jobPaths
+	script string        // its script file, held until it is over
 
 	stop     *proto.Stop // the leader wants it ended
 	forget   bool        // nobody wants to hear of it
@@ -54,17 +54,6 @@ type attempt struct {
 	asked    time.Time   // when its processes were asked to end
 	tries    int         // of clearing away what it left
 	warned   time.Time   // about processes that don't die
-}
-
-// jobPaths are what an attempt has on this machine. They follow from its key, so a restarted gnoded finds them again.
-type jobPaths struct {
-	dir    string // made for it alone, removed with it
-	script string
-}
-
-func (n *Noded) pathsOf(key proto.Attempt) jobPaths {
-	dir := fmt.Sprintf("%s/job%05d.%d", n.jobsDir, key.Job, key.Attempt)
-	return jobPaths{dir: dir, script: dir + "/slurm_script"}
 }
 
 // stepBatch is the step number of batch scripts, as Slurm counts.

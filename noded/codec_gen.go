@@ -115,7 +115,7 @@ func (x *leaderEpoch) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *launched) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(8); err != nil {
+	if err := e.EncodeArrayLen(10); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -145,6 +145,12 @@ func (x *launched) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.Started)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Ordered); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Script); err != nil {
 		return err
 	}
 	return nil
@@ -266,7 +272,90 @@ func (x *launched) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Started = model.Time(v)
 	}
-	return wire.Skip(d, n-8)
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("launched.Ordered", err)
+		}
+		x.Ordered = v
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("launched.Script", err)
+		}
+		x.Script = v
+	}
+	return wire.Skip(d, n-10)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *orderedTo) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Attempt)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Script); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *orderedTo) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = orderedTo{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("orderedTo.Job", err)
+		}
+		x.Job = model.JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("orderedTo.Job", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("orderedTo.Attempt", err)
+		}
+		x.Attempt = uint32(v)
+		if uint64(x.Attempt) != v {
+			return wire.Range("orderedTo.Attempt", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("orderedTo.Script", err)
+		}
+		x.Script = v
+	}
+	return wire.Skip(d, n-3)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

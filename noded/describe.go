@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"strings"
+
+	"gbatch/noded/gpu"
 )
 
 // describe.go is gnoded --print-hardware: this machine as its line in a configuration.
@@ -19,7 +21,7 @@ func PrintHardware(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("name of this host: %w", err)
 	}
-	inv, err := takeInventory(machine{root: "/"}, &Options{TmpFS: os.TempDir()})
+	inv, err := takeInventory(machine{root: "/"}, &Options{TmpFS: os.TempDir(), GPUs: gpu.NVML(gpu.NVMLOptions{})})
 	if err != nil {
 		return err
 	}

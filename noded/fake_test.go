@@ -9,7 +9,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,6 +29,10 @@ const testWait = 20 * time.Second
 var binaries string
 
 func TestMain(m *testing.M) {
+	// As another user, with what root has built: see asNobody.
+	if binaries = os.Getenv("NODED_TEST_BINARIES"); binaries != "" {
+		os.Exit(m.Run())
+	}
 	dir, err := os.MkdirTemp("", "noded-test")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -443,4 +449,34 @@ func (c *cluster) run(l *proto.Launch) *proto.Report {
 	c.t.Helper()
 	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{l}})
 	return c.ctl.waitEnded(l)
+}
+
+// asNobody runs a test of this binary once more as an ordinary user, and gives what it printed.
+func asNobody(t *testing.T, test string, env ...string) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root to become another user")
+	}
+	dir := t.TempDir()
+	must(t, os.Chmod(filepath.Dir(dir), 0o755))
+	must(t, os.Chmod(dir, 0o777))
+	exe, err := os.Executable()
+	must(t, err)
+	text, err := os.ReadFile(exe)
+	must(t, err)
+	self := filepath.Join(dir, "test")
+	must(t, os.WriteFile(self, text, 0o755))
+	cmd := exec.Command(self, "-test.run", "^"+test+"$", "-test.v")
+	cmd.Dir = dir
+	cmd.Env = append([]string{"NODED_TEST_BINARIES=" + binaries, "PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir}, env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534, Groups: []uint32{100, 4242}}}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+test) {
+		t.Fatalf("as uid 65534: %v\n%s", err, out)
+	}
+}
+
+func isThere(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

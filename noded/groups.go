@@ -2,26 +2,279 @@ package noded
 
 import (
 	"context"
-	"runtime"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"math"
+	"strings"
+	"sync"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/conf"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/noded/cgroup"
 	"gbatch/noded/shim"
 )
 
-// groups.go gives every attempt its control group.
+// groups.go gives every attempt its control group: limits as the configuration and the allocation say, and when it is
+// over the end of what is left in it, what it used, and its removal. Where control groups can't be used, gshim finds what
+// a job left behind, and cores are pinned by affinity.
 
-type groups struct{ n *Noded }
+// firstKill is how long a worker waits for processes to die before others take the waiting over.
+const firstKill = 250 * time.Millisecond
 
-func workerCount() int { return max(2, runtime.NumCPU()) }
+// emptyWait is how long a group may stay busy after its last process before it is taken for one with processes left.
+const emptyWait = 2 * time.Millisecond
 
-func openGroups(n *Noded) (*groups, error) { return &groups{n: n}, nil }
+type groups struct {
+	root *cgroup.Root
+	conf conf.Cgroup
+	cpus []int // the machine's, in the order of allocations
+	mem  int64 // the node's, MiB
+	virt bool
+	link *link // set once gshim is known
+	say  []string
+	old  []string // groups that were there at the start
 
-func (g *groups) notes() []string { return nil }
+	mu   sync.Mutex
+	open map[proto.Attempt]*cgroup.Group
+}
 
-func (g *groups) create(l *proto.Launch) (shim.Cgroup, []int, error) { return shim.Cgroup{}, nil, nil }
+// openGroups prepares the place of this gnoded's groups. The spool makes its name: no other gnoded has the same.
+func openGroups(n *Noded) (*groups, error) {
+	g := &groups{cpus: n.inv.cpus, mem: n.inv.hw.MemMiB, virt: n.opts.Virtual, open: map[proto.Attempt]*cgroup.Group{}}
+	if n.opts.Config != nil {
+		g.conf = n.opts.Config.Cgroup
+	}
+	h := fnv.New32a()
+	// Writing to a hash does not fail.
+	_, _ = h.Write([]byte(n.opts.Spool))
+	var err error
+	if g.root, err = cgroup.Open(fmt.Sprintf("gbatch/%s-%08x", groupName(n.opts.Name), h.Sum32())); err != nil {
+		return nil, err
+	}
+	if g.old, err = g.root.List(); err != nil {
+		return nil, err
+	}
+	if why := g.root.Why(); why != "" {
+		g.say = append(g.say, why)
+	}
+	if g.conf.ConstrainDevices && !g.virt && hasGPUs(n.inv.hw.Gres) {
+		g.say = append(g.say, "ConstrainDevices=yes is not enforced by this version: jobs are told their GPUs, and can open the others")
+	}
+	return g, nil
+}
 
-func (g *groups) finish(ctx context.Context, c *clearing) (usage, error) { return usage{}, nil }
+// groupName makes a node's name one that control groups may have.
+func groupName(node string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
+			return r
+		}
+		return '_'
+	}, node)
+}
 
-func (g *groups) remove(key proto.Attempt) error { return nil }
+// notes are sentences about what can't be enforced.
+func (g *groups) notes() []string { return g.say }
 
-func (g *groups) sweep(keep []proto.Attempt) {}
+func nameOf(key proto.Attempt) string { return fmt.Sprintf("job_%d.%d", key.Job, key.Attempt) }
+
+// create makes an attempt's group and says how its process is born into it; pin are the CPUs to pin it to where a group
+// can't. With reuse a group that is there is complete, and taken as it is; otherwise it is what a killed gnoded left.
+func (g *groups) create(l *proto.Launch, reuse bool) (in shim.Cgroup, pin []int, err error) {
+	limits := g.limits(&l.Alloc.Nodes[l.Node])
+	if !g.root.Can().CPUs {
+		pin, limits.CPUs = limits.CPUs, nil
+		if g.virt { // several nodes stand in for one machine: pinning would put them all on its first cores
+			pin = nil
+		}
+	}
+	key := proto.Attempt{Job: l.Job, Attempt: l.Attempt}
+	group, err := g.root.Create(nameOf(key), limits)
+	if errors.Is(err, fs.ErrExist) {
+		if reuse {
+			group, err = g.root.Load(nameOf(key))
+		} else if err = g.remove(key); err == nil {
+			group, err = g.root.Create(nameOf(key), limits)
+		}
+	}
+	if err != nil {
+		return shim.Cgroup{}, nil, err
+	}
+	g.mu.Lock()
+	g.open[key] = group
+	g.mu.Unlock()
+	in.V1, in.V2 = group.JoinDirs()
+	return in, pin, nil
+}
+
+// limits are what an allocation holds a job to.
+func (g *groups) limits(here *model.NodeAlloc) cgroup.Limits {
+	l := cgroup.Limits{SwapBytes: cgroup.Unlimited}
+	if g.conf.ConstrainCores {
+		l.CPUs = g.machineCPUs(here.CPUs)
+	}
+	if !g.conf.ConstrainRAMSpace || here.MemMiB <= 0 {
+		return l
+	}
+	const mib = 1 << 20
+	l.MemBytes = int64(percent(here.MemMiB, g.conf.AllowedRAMSpacePct, g.conf.MaxRAMPercent, g.mem)) * mib
+	l.MemBytes = max(l.MemBytes, g.conf.MinRAMSpaceMiB*mib, mib)
+	if g.conf.ConstrainSwapSpace {
+		l.SwapBytes = int64(percent(here.MemMiB, g.conf.AllowedSwapSpacePct, g.conf.MaxSwapPercent, g.mem)) * mib
+	}
+	return l
+}
+
+// percent takes so many percent of what is allocated, and no more than so many of what the node has, MiB.
+func percent(alloc int64, of, most float64, node int64) float64 {
+	want := float64(alloc) * of / 100
+	if node > 0 && most > 0 {
+		want = min(want, float64(node)*most/100)
+	}
+	return math.Ceil(want)
+}
+
+// machineCPUs translates an allocation's CPUs into the machine's. A virtual node's that this machine doesn't have are left
+// out; nil is no limit: none of them is here, or all are.
+func (g *groups) machineCPUs(alloc model.Bits) []int {
+	var out []int
+	alloc.Each(func(i int) bool {
+		if i < len(g.cpus) {
+			out = append(out, g.cpus[i])
+		}
+		return true
+	})
+	if len(out) == len(g.cpus) {
+		return nil
+	}
+	return out
+}
+
+// of gives an attempt's group, nil where there is none.
+func (g *groups) of(key proto.Attempt) (*cgroup.Group, error) {
+	if !g.root.Can().Track {
+		return nil, nil
+	}
+	g.mu.Lock()
+	group := g.open[key]
+	g.mu.Unlock()
+	if group != nil {
+		return group, nil
+	}
+	group, err := g.root.Load(nameOf(key))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return group, err
+}
+
+// finish ends what is left of an attempt, says what it used, and removes its group. An error says that something is
+// still there.
+func (g *groups) finish(ctx context.Context, c *clearing) (usage, error) {
+	group, err := g.of(c.key)
+	if err != nil {
+		return usage{}, err
+	}
+	if c.tries == 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, firstKill)
+		defer cancel()
+	}
+	if group == nil {
+		return usage{}, g.killByShim(ctx, c)
+	}
+	use := g.use(group)
+	if err := g.removeEmpty(ctx, group); err != nil {
+		if err := group.Kill(ctx); err != nil {
+			return use, err
+		}
+		use = g.use(group).or(use)
+		if err := group.Remove(ctx); err != nil {
+			return use, err
+		}
+	}
+	g.mu.Lock()
+	delete(g.open, c.key)
+	g.mu.Unlock()
+	return use, nil
+}
+
+// removeEmpty removes a group in which nothing is left: the kernel is the one to know.
+func (g *groups) removeEmpty(ctx context.Context, group *cgroup.Group) error {
+	ctx, cancel := context.WithTimeout(ctx, emptyWait)
+	defer cancel()
+	return group.Remove(ctx)
+}
+
+// use reads what a group has used.
+func (g *groups) use(group *cgroup.Group) usage {
+	u, err := group.Usage()
+	return usage{known: err == nil, userMS: u.UserCPU.Milliseconds(), sysMS: u.SysCPU.Milliseconds(), peakKB: u.MemPeakBytes >> 10, oomKills: u.OOMKills}
+}
+
+// or is u, or where its group could not be read any more an earlier reading.
+func (u usage) or(earlier usage) usage {
+	if u.known {
+		return u
+	}
+	return earlier
+}
+
+// killByShim ends what a job without a group left behind. gshim knows it until it is acknowledged.
+func (g *groups) killByShim(ctx context.Context, c *clearing) error {
+	if c.ended == nil && c.began == 0 || c.ended != nil && c.ended.Kind != shim.Exited {
+		return nil // it never ran
+	}
+	if _, err := g.link.signal(ctx, shimKey(c.key), unix.SIGKILL, shim.Tree); err != nil && !strings.Contains(err.Error(), "is not known to gshim") {
+		return err
+	}
+	return nil
+}
+
+// remove removes the group of an attempt that has not begun; nothing of it should run.
+func (g *groups) remove(key proto.Attempt) error {
+	group, err := g.of(key)
+	if group == nil || err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), firstKill)
+	defer cancel()
+	if err := errors.Join(group.Kill(ctx), group.Remove(ctx)); err != nil {
+		return err
+	}
+	g.mu.Lock()
+	delete(g.open, key)
+	g.mu.Unlock()
+	return nil
+}
+
+// sweep ends and removes groups that were there when gnoded started and that no attempt in keep has: the spool was lost,
+// and gshim with it. It gives what could not be removed.
+func (g *groups) sweep(ctx context.Context, keep []proto.Attempt) error {
+	mine := make(map[string]bool, len(keep))
+	for _, key := range keep {
+		mine[nameOf(key)] = true
+	}
+	var errs []error
+	for _, name := range g.old {
+		if mine[name] {
+			continue
+		}
+		group, err := g.root.Load(name)
+		if err == nil {
+			err = errors.Join(group.Kill(ctx), group.Remove(ctx))
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (g *groups) close() error { return g.root.Close() }

@@ -46,7 +46,8 @@ func (m machine) read(path string) (string, error) {
 // cpus reads the online CPUs and how they lie in sockets, cores and threads. order lists them so that the threads of a
 // core and the cores of a socket are neighbours: the i-th of them is CPU i of the node, as allocations count. Uneven
 // machines (hybrid cores, offline threads) are described by the whole numbers that keep CPUs right: one thread per core.
-func (m machine) cpus() (order []int, hw proto.Hardware, err error) {
+// usable leaves out CPUs that this process may not run on, such as those that a container does not have.
+func (m machine) cpus(usable func(cpu int) bool) (order []int, hw proto.Hardware, err error) {
 	const dir = "sys/devices/system/cpu"
 	text, err := m.read(dir + "/online")
 	if err != nil {
@@ -55,6 +56,10 @@ func (m machine) cpus() (order []int, hw proto.Hardware, err error) {
 	online, err := hostlist.ParseIndexes(text)
 	if err != nil || len(online) == 0 {
 		return nil, hw, fmt.Errorf("which CPUs are there: %s/online says %q", dir, text)
+	}
+	online = slices.DeleteFunc(online, func(cpu int) bool { return !usable(cpu) })
+	if len(online) == 0 {
+		return nil, hw, fmt.Errorf("none of the CPUs %s may be used", text)
 	}
 	at := make(map[int][2]int, len(online)) // package and core by CPU
 	packages := map[int]bool{}
@@ -81,6 +86,15 @@ func (m machine) cpus() (order []int, hw proto.Hardware, err error) {
 		hw.Sockets, hw.Cores, hw.Threads = 1, int32(n), 1
 	}
 	return order, hw, nil
+}
+
+// ownCPUs tells which CPUs this process may run on.
+func ownCPUs() (func(cpu int) bool, error) {
+	var set unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &set); err != nil {
+		return nil, fmt.Errorf("which CPUs may be used: %w", err)
+	}
+	return set.IsSet, nil
 }
 
 func (m machine) number(path string) (int, error) {

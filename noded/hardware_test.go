@@ -36,6 +36,8 @@ func fakeMachine(t testing.TB, online string, cpus []int, place func(cpu int) (p
 	return m
 }
 
+func all(int) bool { return true }
+
 func seq(n int) (out []int) {
 	for i := range n {
 		out = append(out, i)
@@ -60,7 +62,7 @@ func TestCPUs(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			m := fakeMachine(t, tc.online, tc.cpus, tc.place)
-			order, hw, err := m.cpus()
+			order, hw, err := m.cpus(all)
 			must(t, err)
 			if !reflect.DeepEqual(hw, tc.want) {
 				t.Errorf("got %+v, want %+v", hw, tc.want)
@@ -70,10 +72,10 @@ func TestCPUs(t *testing.T) {
 			}
 		})
 	}
-	if _, _, err := (machine{root: t.TempDir()}).cpus(); err == nil {
+	if _, _, err := (machine{root: t.TempDir()}).cpus(all); err == nil {
 		t.Error("a machine without CPUs")
 	}
-	if _, _, err := fakeMachine(t, "many", nil, nil).cpus(); err == nil || !strings.Contains(err.Error(), "many") {
+	if _, _, err := fakeMachine(t, "many", nil, nil).cpus(all); err == nil || !strings.Contains(err.Error(), "many") {
 		t.Errorf("nonsense: %v", err)
 	}
 }

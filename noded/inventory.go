@@ -21,7 +21,11 @@ type inventory struct {
 
 // takeInventory looks at the machine. A virtual node takes the configuration's word for what it has.
 func takeInventory(m machine, o *Options) (*inventory, error) {
-	cpus, hw, err := m.cpus()
+	usable, err := ownCPUs()
+	if err != nil {
+		return nil, err
+	}
+	cpus, hw, err := m.cpus(usable)
 	if err != nil {
 		return nil, fmt.Errorf("look at the machine: %w", err)
 	}
@@ -43,7 +47,9 @@ func takeInventory(m machine, o *Options) (*inventory, error) {
 	if def := o.nodeDef(); o.Virtual && def != nil {
 		h.CPUs, h.Sockets, h.Cores, h.Threads = def.CPUs, def.Sockets, def.CoresPerSocket, def.ThreadsPerCore
 		h.MemMiB, h.TmpMiB, h.Gres = def.MemMiB, def.TmpMiB, def.Gres
+		return inv, nil
 	}
+	h.Gres, h.Notes = findGres(o)
 	return inv, nil
 }
 

@@ -89,9 +89,11 @@ func TestExitCodes(t *testing.T) {
 			}
 		})
 	}
-	if left, err := os.ReadDir(filepath.Join(c.opts.Spool, "jobs")); err != nil || len(left) != 0 {
-		t.Errorf("left in the spool: %v %v", left, err)
-	}
+	until(t, "no script in use", func() bool {
+		c.n.scripts.mu.Lock()
+		defer c.n.scripts.mu.Unlock()
+		return len(c.n.scripts.files) == c.n.scripts.idle.Len()
+	})
 	until(t, "every report acknowledged", func() bool { return c.n.out.count() == 0 })
 }
 
@@ -423,5 +425,45 @@ func TestOtherUsersJobs(t *testing.T) {
 	c.ctl.waitEnded(l)
 	if b, err := os.ReadFile(target); err != nil || string(b) != "untouched" {
 		t.Errorf("%q %v", b, err)
+	}
+}
+
+// Without root: own jobs run, others' are refused with a sentence, and the node says what it can't do.
+func TestOrdinaryUser(t *testing.T) {
+	if os.Getuid() == 0 {
+		asNobody(t, "TestOrdinaryUser")
+		return
+	}
+	c := newCluster(t)
+	if notes := strings.Join(c.ctl.waitNode(1).Hw.Notes, "\n"); !strings.Contains(notes, fmt.Sprintf("only jobs of uid %d run here", os.Getuid())) ||
+		!strings.Contains(notes, "can't be confined") {
+		t.Errorf("notes %q", notes)
+	}
+	own := c.job(1, `sh -c 'trap "" TERM; setsid sleep 600 & echo $! > pid; exit 0' ; exit 7`)
+	if r := c.run(own); r.Exit.Code != 7 {
+		t.Errorf("%+v", r)
+	}
+	b, err := os.ReadFile(filepath.Join(c.dir, "pid"))
+	must(t, err)
+	var pid int
+	_, err = fmt.Sscan(string(b), &pid)
+	must(t, err)
+	if err := unix.Kill(pid, 0); err != unix.ESRCH {
+		t.Errorf("a process that left the job's session is there after its end: %v", err)
+	}
+	other := c.job(2, "exit 0", func(l *proto.Launch) { l.Spec.UID, l.Spec.User = 1, "daemon" })
+	if r := c.run(other); r.Kind != proto.ReportLaunchFailed || !strings.Contains(r.Text, "can't run a job of uid 1 (daemon)") {
+		t.Errorf("%+v", r)
+	}
+	// Cancel works as well.
+	l := c.job(3, `trap "" TERM; echo > ready; while :; do sleep 0.1; done`)
+	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{l}})
+	until(t, "it runs", func() bool { return isThere(filepath.Join(c.dir, "ready")) })
+	c.ctl.send(&proto.Orders{Stop: []*proto.Stop{{Job: 3, Attempt: 1, KillWaitS: 1, Line: "*** CANCELLED ***"}}})
+	if r := c.ctl.waitEnded(l); r.Exit.Signal != int32(unix.SIGKILL) {
+		t.Errorf("%+v", r.Exit)
+	}
+	if out := c.output(l); !strings.Contains(out, "*** CANCELLED ***\n") {
+		t.Errorf("output %q", out)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"sync"
@@ -23,7 +22,6 @@ import (
 // started again: the answer is what has become of it.
 
 const (
-	maxScriptBytes = 64 << 20
 	// envCache is how many unpacked environments are kept: the tasks of an array share one.
 	envCache = 16
 	// envCacheBytes is the largest that is worth keeping, bytes.
@@ -61,7 +59,7 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 	if err := l.spool.add(recLaunch, rec, true); err != nil {
 		return err
 	}
-	a := &attempt{key: key, rec: rec, phase: accepted, paths: l.n.pathsOf(key)}
+	a := &attempt{key: key, rec: rec, phase: accepted}
 	l.attempts[key] = a
 	l.prepare(a, launch)
 	return nil
@@ -70,11 +68,11 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 // prepare gives an accepted attempt to a worker once it is on disk.
 func (l *loop) prepare(a *attempt, launch *proto.Launch) {
 	a.phase, a.launch = preparing, launch
-	paths := a.paths
+	had, reuse := a.script, a.rec.Ordered
 	l.then(func() {
 		l.n.workers.do(func(context.Context) {
-			order, err := l.n.makeOrder(launch, paths)
-			l.n.inbox.post(msgPrepared{key: a.key, order: order, err: err})
+			order, script, err := l.n.makeOrder(launch, had, reuse)
+			l.n.inbox.post(msgPrepared{key: a.key, order: order, script: script, err: err})
 		})
 	})
 }
@@ -143,35 +141,37 @@ func workDir(s *model.Spec) string {
 	return "/"
 }
 
-// makeOrder makes the script, the cgroup and the environment of an attempt, and the order that uses them. On failure
-// nothing is left. It runs on a worker.
-func (n *Noded) makeOrder(l *proto.Launch, paths jobPaths) (*shim.Launch, error) {
-	order, err := n.tryOrder(l, paths)
-	if err == nil {
-		return order, nil
+// makeOrder makes the script, the cgroup and the environment of an attempt, and the order that uses them. With reuse they
+// may be in use already, by a launch of an earlier gnoded's order that is under way; then they stay as they are, and had
+// is its script. It runs on a worker. On failure nothing is left.
+func (n *Noded) makeOrder(l *proto.Launch, had string, reuse bool) (order *shim.Launch, script string, err error) {
+	if script = had; script == "" {
+		if script, err = n.scripts.take(&l.Script, l.Spec.UID, l.Spec.GID); err != nil {
+			return nil, "", fmt.Errorf("write the job's script on node %s: %w", n.opts.Name, err)
+		}
+	}
+	if order, err = n.tryOrder(l, n.scripts.path(script), reuse); err == nil || reuse {
+		return order, script, err
 	}
 	key := proto.Attempt{Job: l.Job, Attempt: l.Attempt}
-	return nil, errors.Join(err, n.groups.remove(key), removeScript(paths))
+	return nil, "", errors.Join(err, n.groups.remove(key), n.scripts.release(script))
 }
 
-func (n *Noded) tryOrder(l *proto.Launch, paths jobPaths) (*shim.Launch, error) {
+func (n *Noded) tryOrder(l *proto.Launch, path string, reuse bool) (*shim.Launch, error) {
 	s := l.Spec
 	env, err := n.environment(l)
 	if err != nil {
 		return nil, err
 	}
-	if err := n.writeScript(l, paths); err != nil {
-		return nil, fmt.Errorf("write the job's script on node %s: %w", n.opts.Name, err)
-	}
 	o := &shim.Launch{
-		Key: shimKey(proto.Attempt{Job: l.Job, Attempt: l.Attempt}), Path: paths.script, Argv: append([]string{paths.script}, s.Args...), Env: env,
+		Key: shimKey(proto.Attempt{Job: l.Job, Attempt: l.Attempt}), Path: path, Argv: append([]string{path}, s.Args...), Env: env,
 		Dir: workDir(s), UID: s.UID, GID: s.GID, Groups: s.Groups, Umask: s.Umask & 0o777, Append: s.Append, Nice: n.nice,
 	}
 	o.Stdin, o.Stdout, o.Stderr = n.outputs(l)
 	for _, r := range s.Limits {
 		o.Limits = append(o.Limits, shim.Limit{Resource: int(r.Resource), Soft: r.Soft, Hard: r.Hard})
 	}
-	if o.Cgroup, o.CPUs, err = n.groups.create(l); err != nil {
+	if o.Cgroup, o.CPUs, err = n.groups.create(l, reuse); err != nil {
 		return nil, fmt.Errorf("make the job's cgroup on node %s: %w", n.opts.Name, err)
 	}
 	return o, o.Check()
@@ -200,53 +200,13 @@ func hasGPUs(gres []model.GresDef) bool {
 	return false
 }
 
-// writeScript puts the batch script where only its user can read it, and run it.
-func (n *Noded) writeScript(l *proto.Launch, paths jobPaths) error {
-	script, err := blob.Open(&l.Script, maxScriptBytes)
-	if err != nil {
-		return err
-	}
-	if len(script) == 0 {
-		return errors.New("the script is empty")
-	}
-	err = os.Mkdir(paths.dir, 0o711)
-	if errors.Is(err, fs.ErrExist) { // left by a gnoded that was killed
-		if err = os.RemoveAll(paths.dir); err == nil {
-			err = os.Mkdir(paths.dir, 0o711)
-		}
-	}
-	if err != nil {
-		return err
-	}
-	f, err := os.OpenFile(paths.script, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o500)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(script)
-	if err == nil && n.root {
-		err = f.Chown(int(l.Spec.UID), int(l.Spec.GID))
-	}
-	return errors.Join(err, f.Close())
-}
-
-func removeScript(paths jobPaths) error {
-	if err := os.Remove(paths.script); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	err := os.Remove(paths.dir)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return os.RemoveAll(paths.dir)
-	}
-	return nil
-}
-
 // onPrepared sends an attempt's order, unless it was stopped meanwhile.
 func (l *loop) onPrepared(m msgPrepared) error {
 	a := l.attempts[m.key]
 	if a == nil || a.phase != preparing {
 		return nil
 	}
-	a.launch = nil
+	a.launch, a.script = nil, m.script
 	switch {
 	case m.err != nil:
 		l.log.Warn("launch failed", "job", a.key.Job, "attempt", a.key.Attempt, "why", m.err)
@@ -260,6 +220,9 @@ func (l *loop) onPrepared(m msgPrepared) error {
 		return nil
 	}
 	a.phase, a.order = ordered, m.order
+	if err := l.spool.add(recOrdered, &orderedTo{Job: a.key.Job, Attempt: a.key.Attempt, Script: a.script}, false); err != nil {
+		return err
+	}
 	l.then(func() { l.n.link.launch(m.order) })
 	return nil
 }

@@ -75,9 +75,10 @@ type (
 
 	// msgPrepared is a worker's: the order is made, or why it could not be.
 	msgPrepared struct {
-		key   proto.Attempt
-		order *shim.Launch
-		err   error
+		key    proto.Attempt
+		order  *shim.Launch
+		script string
+		err    error
 	}
 	// msgCleared is a worker's: nothing of the attempt is left on the machine, or something still is.
 	msgCleared struct {
@@ -102,6 +103,7 @@ type loop struct {
 	attempts map[proto.Attempt]*attempt
 	gone     *recent // attempts that are over for good
 	seq      uint64
+	swept    bool // groups that nobody remembers have been ended
 
 	// What follows once the batch is on disk.
 	reports []*proto.Report

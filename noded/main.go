@@ -10,10 +10,11 @@ import (
 
 	"gbatch/internal/conf"
 	"gbatch/internal/conf/locate"
+	"gbatch/noded/gpu"
 )
 
-// Main is the program gnoded: it reads the configuration, sets up the log and runs until ctx ends. What is worth a
-// word about the configuration goes to stderr.
+// Main is the program gnoded: it reads the configuration, sets up the log and runs until ctx ends. Before anything else
+// the program's main function must call gpu.HelperMain.
 func Main(ctx context.Context, f Flags, stderr io.Writer) (err error) {
 	path := f.Conf
 	if path == "" {
@@ -39,7 +40,7 @@ func Main(ctx context.Context, f Flags, stderr io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
-	o.Logger = logger
+	o.Logger, o.GPUs = logger, gpu.NVML(gpu.NVMLOptions{})
 	n, err := New(o)
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ type Noded struct {
 
 	machine machine
 	inv     *inventory
-	jobsDir string
+	scripts *scripts
 	env     jobEnv // cluster and nodeGPUs are filled in for each job
 	envs    envStore
 	names   *names
@@ -65,7 +65,7 @@ func New(o Options) (n *Noded, err error) {
 		return nil, fmt.Errorf("gnoded: %w", err)
 	}
 	n = &Noded{opts: o, log: o.Logger.With("node", o.Name), now: time.Now, machine: machine{root: "/"}, names: newNames(),
-		root: os.Geteuid() == 0, uid: os.Geteuid(), jobsDir: filepath.Join(o.Spool, "jobs"),
+		root: os.Geteuid() == 0, uid: os.Geteuid(),
 		inbox: &inbox{wake: make(chan struct{}, 1)}, out: newOutbox(), tellers: make(chan struct{}, maxTellers)}
 	n.upSince = model.Time(n.now().UnixMilli())
 	defer func() {
@@ -101,7 +101,8 @@ func (n *Noded) openJobs() error {
 	if err := makeDir(n.opts.Spool, 0o711); err != nil {
 		return err
 	}
-	if err := makeDir(n.jobsDir, 0o711); err != nil {
+	n.scripts = newScripts(filepath.Join(n.opts.Spool, "scripts"), n.root)
+	if err := makeDir(n.scripts.dir, 0o711); err != nil {
 		return err
 	}
 	n.nice = 0
@@ -126,6 +127,7 @@ func (n *Noded) openJobs() error {
 	}
 	n.loop = &loop{n: n, spool: sp, out: n.out, log: n.log, now: n.now, attempts: map[proto.Attempt]*attempt{}, gone: newRecent(maxGone)}
 	n.link = newLink(shim.Options{Dir: filepath.Join(n.opts.Spool, "gshim"), Binary: n.opts.Shim}, n.inbox, n.log)
+	n.groups.link = n.link
 	return nil
 }
 
@@ -136,9 +138,9 @@ func (n *Noded) limitsOfThisNode() []string {
 		notes = append(notes, fmt.Sprintf("gnoded runs without root rights: only jobs of uid %d run here", n.uid))
 	}
 	notes = append(notes, n.groups.notes()...)
-	if closed := closedTo(n.jobsDir); n.root && closed != "" {
+	if closed := closedTo(n.scripts.dir); n.root && closed != "" {
 		notes = append(notes, fmt.Sprintf("%s is closed to other users: jobs of users other than root can't read their scripts in %s; open it with chmod o+x, or give another --spool",
-			closed, n.jobsDir))
+			closed, n.scripts.dir))
 	}
 	return notes
 }
@@ -161,10 +163,11 @@ func makeDir(path string, mode os.FileMode) error {
 }
 
 // Run serves until ctx ends, then stops everything but the jobs and returns nil; or it returns an error that this daemon
-// cannot go on with. It can run once.
-func (n *Noded) Run(ctx context.Context) error {
+// cannot go on with. It can run once; what New took is given back when it returns.
+func (n *Noded) Run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer func() { err = errors.Join(err, n.Close()) }()
 	n.log.Info("gnoded runs", "version", n.opts.Version, "spool", n.opts.Spool, "controllers", n.opts.Controllers, "login", n.opts.Login)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -233,7 +236,8 @@ func (n *Noded) Registered() bool { return n.registered.Load() }
 // Socket is the path of the socket for commands.
 func (n *Noded) Socket() string { return n.listener.Addr().String() }
 
-// Close gives back what New took. Jobs go on. It can be called again, and must not be called while Run runs.
+// Close gives back what New took, where Run has not done so. Jobs go on. It can be called again, and must not be called
+// while Run runs.
 func (n *Noded) Close() error {
 	n.closing.Do(func() {
 		var errs []error
@@ -245,6 +249,9 @@ func (n *Noded) Close() error {
 		}
 		if n.loop != nil {
 			errs = append(errs, n.loop.spool.close())
+		}
+		if n.groups != nil {
+			errs = append(errs, n.groups.close())
 		}
 		n.closed = errors.Join(errs...)
 	})

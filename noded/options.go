@@ -12,6 +12,7 @@ import (
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
 	"gbatch/internal/version"
+	"gbatch/noded/gpu"
 )
 
 // Options say which node this is and where its things are.
@@ -27,6 +28,7 @@ type Options struct {
 
 	Config     *conf.Config // the configuration, as far as this host has it; nil: none
 	ConfigPath string       // its main file, which commands in jobs are told; "": none
+	GPUs       gpu.Source   // where GPUs are looked for; nil: nowhere
 	TmpFS      string       // whose size is TmpDisk; default /tmp
 	Host       string       // the name that users see as theirs; default os.Hostname
 	Version    string       // default internal/version

@@ -3,6 +3,8 @@ package noded
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,9 +42,7 @@ func (l *loop) onLink(events []shim.Event) error {
 		switch {
 		case listed[key]:
 		case a.rebooted && a.phase == accepted:
-			if err := l.dropForgotten(a); err != nil {
-				return err
-			}
+			l.lostInReboot(a)
 		case a.phase == ordered:
 			orders = append(orders, a.order)
 		case a.phase == running, a.phase == accepted && a.rec != nil && a.rec.Started != 0:
@@ -52,6 +52,17 @@ func (l *loop) onLink(events []shim.Event) error {
 		}
 	}
 	l.then(func() { l.n.link.launch(orders...) })
+	if !l.swept {
+		l.swept = true
+		keys := slices.Collect(maps.Keys(l.attempts))
+		l.then(func() {
+			l.n.stops.do(func(ctx context.Context) {
+				if err := l.n.groups.sweep(ctx, keys); err != nil {
+					l.log.Warn("processes or control groups of forgotten jobs are left", "err", err)
+				}
+			})
+		})
+	}
 	return nil
 }
 
@@ -83,7 +94,7 @@ func (l *loop) onEvent(ev *shim.Event) error {
 	}
 	switch {
 	case a.rebooted && a.phase == accepted && (!ev.Done() || ev.Unknown):
-		return l.dropForgotten(a)
+		l.lostInReboot(a)
 	case a.phase == over || a.rec == nil:
 		if ev.Done() { // the acknowledgement was lost
 			l.then(func() { l.n.link.ack(ev.Key) })
@@ -119,9 +130,16 @@ func (l *loop) stray(ev *shim.Event) (*attempt, error) {
 	if err := l.spool.add(recLaunch, rec, true); err != nil {
 		return nil, err
 	}
-	a := &attempt{key: key, rec: rec, phase: accepted, paths: l.n.pathsOf(key)}
+	a := &attempt{key: key, rec: rec, phase: accepted}
 	l.attempts[key] = a
 	return a, nil
+}
+
+// lostInReboot clears away an attempt that was running when the machine went down. The leader learns of it by its
+// absence from Hello.
+func (l *loop) lostInReboot(a *attempt) {
+	a.forget, a.phase = true, ending
+	l.clear(a)
 }
 
 func (l *loop) killStray(key proto.Attempt) {
@@ -164,11 +182,10 @@ func (l *loop) clear(a *attempt) {
 	if a == nil || a.phase != ending {
 		return
 	}
-	job := clearing{key: a.key, rec: a.rec, paths: a.paths, ended: a.ended, began: a.began}
-	first := a.tries == 0
+	job := clearing{key: a.key, rec: a.rec, script: a.script, ended: a.ended, began: a.began, tries: a.tries}
 	l.then(func() {
 		pool := l.n.stops
-		if first {
+		if job.tries == 0 {
 			pool = l.n.workers
 		}
 		pool.do(func(ctx context.Context) { l.n.inbox.post(l.n.clearAway(ctx, &job)) })
@@ -177,11 +194,12 @@ func (l *loop) clear(a *attempt) {
 
 // clearing is what a worker needs to end an attempt.
 type clearing struct {
-	key   proto.Attempt
-	rec   *launched
-	paths jobPaths
-	ended *shim.Event
-	began model.Time
+	key    proto.Attempt
+	rec    *launched
+	script string
+	ended  *shim.Event
+	began  model.Time
+	tries  int
 }
 
 // clearAway kills what is left, reads what was used, and removes the cgroup and the script.
@@ -192,8 +210,8 @@ func (n *Noded) clearAway(ctx context.Context, c *clearing) msgCleared {
 		m.left = err
 		return m
 	}
-	if err := removeScript(c.paths); err != nil {
-		n.log.Warn("a job's script was not removed", "dir", c.paths.dir, "err", err)
+	if err := n.scripts.release(c.script); err != nil {
+		n.log.Warn("a script was not removed", "err", err)
 	}
 	m.exit = exitOf(c.ended, use)
 	if line := epitaph(c, use); line != "" {

@@ -2,8 +2,6 @@ package noded
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"gbatch/internal/proto"
@@ -44,9 +42,11 @@ func (l *loop) recover() error {
 	})
 	l.out.put(reports...)
 	for key, k := range mem.attempts {
-		a := &attempt{key: key, rec: k.launched, phase: accepted, rebooted: rebooted, paths: l.n.pathsOf(key)}
+		a := &attempt{key: key, rec: k.launched, phase: accepted, rebooted: rebooted}
 		if slices.ContainsFunc(k.reports, final) || k.launched == nil {
 			a.phase = over
+		} else if k.launched.Ordered && l.n.scripts.adopt(k.launched.Script) {
+			a.script = k.launched.Script
 		}
 		l.attempts[key] = a
 	}
@@ -56,29 +56,6 @@ func (l *loop) recover() error {
 	if len(l.attempts) > 0 {
 		l.log.Info("took up the spool", "attempts", len(l.attempts), "reports", len(reports), "rebooted", rebooted)
 	}
-	return l.sweep()
-}
-
-// sweep removes what attempts left that nobody remembers.
-func (l *loop) sweep() error {
-	mine := map[string]bool{}
-	var keys []proto.Attempt
-	for key, a := range l.attempts {
-		mine[filepath.Base(a.paths.dir)] = true
-		keys = append(keys, key)
-	}
-	entries, err := os.ReadDir(l.n.jobsDir)
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		if mine[e.Name()] {
-			continue
-		}
-		if err := os.RemoveAll(filepath.Join(l.n.jobsDir, e.Name())); err != nil {
-			l.log.Warn("a forgotten job's script was not removed", "dir", e.Name(), "err", err)
-		}
-	}
-	l.n.groups.sweep(keys)
-	return nil
+	// Control groups wait for what gshim lists (onLink).
+	return l.n.scripts.sweep()
 }

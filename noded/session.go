@@ -83,57 +83,61 @@ func (s *session) complain(res lookResult) {
 }
 
 // register says Hello to the controller at addr. The connection is the caller's if there is no error.
-func (s *session) register(ctx context.Context, addr string, w *proto.Welcome) (conn *rpc.Conn, err error) {
-	conn, err = s.ctl.dial(ctx, addr)
+func (s *session) register(ctx context.Context, addr string, w *proto.Welcome) (*rpc.Conn, error) {
+	conn, err := s.ctl.dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() }) // ends the wait for an answer
-	defer func() {
-		if !stop() && err == nil {
-			err = context.Cause(ctx)
-		}
-		if err != nil {
-			_ = conn.Close() // err says what is wrong with it
-			conn = nil
-		}
-	}()
+	err = s.greet(ctx, conn, w)
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		_ = conn.Close() // err says what is wrong with it
+		return nil, err
+	}
+	return conn, nil
+}
+
+// greet sends Hello and takes the Welcome.
+func (s *session) greet(ctx context.Context, conn *rpc.Conn, w *proto.Welcome) error {
 	hello, err := s.n.hello(ctx)
 	if err != nil {
-		return conn, err
+		return err
 	}
 	body, err := proto.Encode(hello)
 	if err != nil {
-		return conn, err
+		return err
 	}
 	const helloID = 1
 	if err := conn.WriteFrame(proto.KindHello, 0, helloID, body); err != nil {
-		return conn, err
+		return err
 	}
 	if err := conn.SetReadDeadline(time.Now().Add(welcomeTimeout)); err != nil {
-		return conn, err
+		return err
 	}
 	var f rpc.Frame
 	if err := conn.ReadFrame(&f); err != nil {
-		return conn, err
+		return err
 	}
 	if f.Flags&rpc.FlagError != 0 {
 		refusal, err := rpc.DecodeError(f.Body)
 		if err != nil {
-			return conn, err
+			return err
 		}
-		return conn, refusal
+		return refusal
 	}
 	if f.Kind != proto.KindWelcome {
-		return conn, fmt.Errorf("%s answered Hello with a frame of kind %d", conn.Name(), f.Kind)
+		return fmt.Errorf("%s answered Hello with a frame of kind %d", conn.Name(), f.Kind)
 	}
 	if err := proto.Decode(f.Body, w); err != nil {
-		return conn, err
+		return err
 	}
 	if err := conn.SetReadDeadline(time.Time{}); err != nil {
-		return conn, err
+		return err
 	}
-	return conn, s.n.ask(ctx, func(done chan error) any { return msgWelcome{w, done} })
+	return s.n.ask(ctx, func(done chan error) any { return msgWelcome{w, done} })
 }
 
 // serve works through one session until its connection ends.

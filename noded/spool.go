@@ -43,12 +43,13 @@ const (
 type recordKind byte
 
 const (
-	recOpened recordKind = iota + 1 // opened: gnoded started
-	recEpoch                        // leaderEpoch: a leader with a greater epoch, or another instance, was accepted
-	recLaunch                       // launched: an attempt was taken on
-	recReport                       // proto.Report: to be sent until it is acknowledged
-	recAcked                        // ackedSeqs: the leader has these reports
-	recDrop                         // proto.Attempt: forgotten with its reports
+	recOpened  recordKind = iota + 1 // opened: gnoded started
+	recEpoch                         // leaderEpoch: a leader with a greater epoch, or another instance, was accepted
+	recLaunch                        // launched: an attempt was taken on
+	recReport                        // proto.Report: to be sent until it is acknowledged
+	recAcked                         // ackedSeqs: the leader has these reports
+	recDrop                          // proto.Attempt: forgotten with its reports
+	recOrdered                       // orderedTo: gshim may have the order
 )
 
 // opened begins every run of gnoded. Its incarnation makes report numbers grow over restarts.
@@ -78,6 +79,18 @@ type launched struct {
 	StdErr  string     // absolute; where messages for the user go
 	At      model.Time // when it was taken on
 	Started model.Time // when its script started; 0 while that has not been reported
+	Ordered bool       // its order is, or may be, with gshim: what it needs is complete and in use
+	Script  string     // name of its script file, once ordered
+}
+
+// orderedTo is written before an order goes out. A gnoded that finds it must not make the attempt's script and group
+// anew: gshim may be forking into them.
+//
+//gbatch:codec
+type orderedTo struct {
+	Job     model.JobID
+	Attempt uint32
+	Script  string
 }
 
 //gbatch:codec
@@ -146,6 +159,12 @@ func (m *memory) fold(kind recordKind, rec wire.Codec) {
 				m.acked(old)
 			}
 		}
+	case *orderedTo:
+		if k := m.attempts[proto.Attempt{Job: r.Job, Attempt: r.Attempt}]; k != nil && k.launched != nil {
+			ordered := *k.launched
+			ordered.Ordered, ordered.Script = true, r.Script
+			k.launched = &ordered
+		}
 	case *proto.Attempt:
 		m.drop(*r)
 	}
@@ -192,6 +211,8 @@ func newRecord(kind recordKind) wire.Codec {
 		return new(ackedSeqs)
 	case recDrop:
 		return new(proto.Attempt)
+	case recOrdered:
+		return new(orderedTo)
 	}
 	return nil
 }

@@ -8,35 +8,16 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
-	"gbatch/noded"
+	"gbatch/noded/gpu"
 )
 
 func main() {
-	var f noded.Flags
-	var hardware bool
-	cmd := &cobra.Command{Use: "gnoded -N NAME", Short: "gbatch's daemon of a compute or login host", Args: cobra.NoArgs,
-		SilenceUsage: true, SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if hardware {
-				return noded.PrintHardware(os.Stdout)
-			}
-			return noded.Main(cmd.Context(), f, os.Stderr)
-		}}
-	fl := cmd.Flags()
-	fl.StringVarP(&f.Name, "node", "N", "", "node `name`, as in the configuration (default: this host's short name)")
-	fl.StringVarP(&f.Conf, "conf", "f", "", "configuration `file` (default: $GBATCH_CONF, then /etc/gbatch)")
-	fl.BoolVar(&f.Login, "login", false, "a login host: relays commands and runs no jobs")
-	fl.BoolVar(&f.Virtual, "virtual", false, "take the configuration's word for the hardware")
-	fl.StringVar(&f.PKI, "pki", "", "`directory` of ca.crt and this daemon's certificate")
-	fl.StringVar(&f.Spool, "spool", "", "`directory` of what must survive a restart")
-	fl.StringSliceVar(&f.Controllers, "controllers", nil, "controllers, `host:port,...`")
-	fl.StringVar(&f.SocketDir, "socket-dir", "", "`directory` of the socket that commands talk to")
-	fl.StringVar(&f.Shim, "shim", "", "the launcher `program` (default: gshim beside gnoded)")
-	fl.BoolVar(&hardware, "print-hardware", false, "print this machine as a NodeName line, and end")
+	// The driver is asked for GPUs by this program in a process of its own.
+	if status, handled := gpu.HelperMain(os.Args, os.Stdout); handled {
+		os.Exit(status)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	err := cmd.ExecuteContext(ctx)
+	err := command().ExecuteContext(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "gnoded: error:", err)

@@ -1,0 +1,131 @@
+package noded
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/conf"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/noded/cgroup"
+)
+
+// constrained is a cluster with a cgroup.conf.
+func constrained(t testing.TB, cgroupConf string) *cluster {
+	t.Helper()
+	dir := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(dir, "gbatch.conf"), []byte("ClusterName=test\nSlurmctldHost=c1\nNodeName=n1 CPUs=2 RealMemory=4000\nPartitionName=main Nodes=n1\n"), 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "cgroup.conf"), []byte(cgroupConf), 0o644))
+	c, problems := conf.Load(dir)
+	if c == nil {
+		t.Fatal(problems)
+	}
+	return newCluster(t, func(o *Options) { o.Config = c })
+}
+
+func needGroups(t testing.TB, want func(cgroup.Features) bool) {
+	t.Helper()
+	root, err := cgroup.Open("gbatch/test-probe")
+	must(t, err)
+	defer root.Close()
+	if !want(root.Can()) {
+		t.Skip("needs control groups that can: ", root.Why())
+	}
+}
+
+func TestJobsStayInTheirCPUs(t *testing.T) {
+	needGroups(t, func(f cgroup.Features) bool { return f.CPUs })
+	c := constrained(t, "ConstrainCores=yes\n")
+	cpus := c.n.inv.cpus
+	if len(cpus) < 2 {
+		t.Skip("needs two CPUs")
+	}
+	l := c.job(1, "grep Cpus_allowed_list /proc/self/status", func(l *proto.Launch) { l.Alloc.Nodes[0].CPUs = model.Bits(nil).With(1) })
+	c.run(l)
+	if out := c.output(l); strings.TrimSpace(strings.TrimPrefix(out, "Cpus_allowed_list:")) != fmt.Sprint(cpus[1]) {
+		t.Errorf("CPU 1 of the node is the machine's %d; the job had %q", cpus[1], out)
+	}
+}
+
+func TestOutOfMemory(t *testing.T) {
+	needGroups(t, func(f cgroup.Features) bool { return f.Memory })
+	c := constrained(t, "ConstrainRAMSpace=yes\nConstrainSwapSpace=yes\n")
+	l := c.job(1, `echo begin; tail -c 200m /dev/zero | tail -c 199m > /dev/null; echo "rc $?"`, func(l *proto.Launch) { l.Alloc.Nodes[0].MemMiB = 40 })
+	r := c.run(l)
+	if !r.Exit.OOM {
+		t.Errorf("%+v", r.Exit)
+	}
+	if out := c.output(l); !strings.Contains(out, "slurmstepd: error: Detected 1 oom_kill event in StepId=1.batch. Some of the step tasks have been OOM Killed.\n") {
+		t.Errorf("output %q", out)
+	}
+	if r.Exit.MaxRSSKB < 30<<10 || r.Exit.MaxRSSKB > 41<<10 {
+		t.Errorf("peak memory %d KiB of 40 MiB", r.Exit.MaxRSSKB)
+	}
+}
+
+func TestUsageAndLeftovers(t *testing.T) {
+	needGroups(t, func(f cgroup.Features) bool { return f.Track })
+	c := newCluster(t)
+	// A process that leaves its session and family is the job's all the same: its CPU time counts, and it ends with it.
+	l := c.job(1, `sh -c 'setsid sh -c "echo \$\$ > pid; while :; do :; done" & '; sleep 0.4; exit 2`)
+	r := c.run(l)
+	if r.Exit.Code != 2 || r.Exit.UserMS+r.Exit.SysMS < 100 {
+		t.Errorf("%+v", r.Exit)
+	}
+	b, err := os.ReadFile(filepath.Join(c.dir, "pid"))
+	must(t, err)
+	var pid int
+	_, err = fmt.Sscan(string(b), &pid)
+	must(t, err)
+	if err := unix.Kill(pid, 0); err != unix.ESRCH {
+		t.Errorf("it outlived the job: %v", err)
+	}
+	if names, err := c.n.groups.root.List(); err != nil || len(names) != 0 {
+		t.Errorf("groups left: %v %v", names, err)
+	}
+}
+
+// Groups that nobody remembers are ended at the next start.
+func TestForgottenGroups(t *testing.T) {
+	needGroups(t, func(f cgroup.Features) bool { return f.Track })
+	c := newCluster(t)
+	if _, err := c.n.groups.root.Create("job_77.1", cgroup.Limits{}); err != nil {
+		t.Fatal(err)
+	}
+	c.stop()
+	c.ctl.set(func(f *fakeCtld) { f.conn = nil })
+	c.start()
+	c.ctl.waitNode(2)
+	until(t, "the group is gone", func() bool {
+		names, err := c.n.groups.root.List()
+		return err == nil && len(names) == 0
+	})
+}
+
+func TestLimits(t *testing.T) {
+	g := &groups{cpus: []int{0, 4, 1, 5}, mem: 1000, conf: conf.Cgroup{ConstrainCores: true, ConstrainRAMSpace: true, ConstrainSwapSpace: true,
+		AllowedRAMSpacePct: 150, MaxRAMPercent: 80, AllowedSwapSpacePct: 10, MaxSwapPercent: 100, MinRAMSpaceMiB: 30}}
+	const mib = 1 << 20
+	for _, tc := range []struct {
+		name string
+		here model.NodeAlloc
+		want cgroup.Limits
+	}{
+		{"half of the cores", model.NodeAlloc{CPUs: model.UpTo(2), MemMiB: 100}, cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 150 * mib, SwapBytes: 10 * mib}},
+		{"all of the cores: no limit", model.NodeAlloc{CPUs: model.UpTo(4), MemMiB: 100}, cgroup.Limits{MemBytes: 150 * mib, SwapBytes: 10 * mib}},
+		{"cores that are not here", model.NodeAlloc{CPUs: model.UpTo(9).Minus(model.UpTo(4)), MemMiB: 100}, cgroup.Limits{MemBytes: 150 * mib, SwapBytes: 10 * mib}},
+		{"no more than the node's share", model.NodeAlloc{CPUs: model.UpTo(1), MemMiB: 900}, cgroup.Limits{CPUs: []int{0}, MemBytes: 800 * mib, SwapBytes: 90 * mib}},
+		{"at least the minimum", model.NodeAlloc{CPUs: model.UpTo(1), MemMiB: 1}, cgroup.Limits{CPUs: []int{0}, MemBytes: 30 * mib, SwapBytes: 1 * mib}},
+		{"no memory allocated", model.NodeAlloc{CPUs: model.UpTo(1)}, cgroup.Limits{CPUs: []int{0}, SwapBytes: cgroup.Unlimited}},
+	} {
+		if got := g.limits(&tc.here); !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
+		}
+	}
+}

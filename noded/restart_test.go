@@ -1,0 +1,276 @@
+package noded
+
+// restart_test.go kills what can be killed: the real gnoded binary, gshim, the controller, and (on paper) the machine.
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/proto"
+	"gbatch/noded/shim"
+)
+
+// daemon is a gnoded of its own process.
+type daemon struct {
+	*cluster
+	cmd *exec.Cmd
+}
+
+func newDaemon(t testing.TB) *daemon {
+	t.Helper()
+	pki := newPKI(t)
+	d := &daemon{cluster: &cluster{t: t, ctl: newFake(t, pki, "c1"), dir: t.TempDir()}}
+	d.opts = testOptions(t, pki, d.ctl.addr)
+	d.opts.ConfigPath = filepath.Join(t.TempDir(), "gbatch.conf")
+	must(t, os.WriteFile(d.opts.ConfigPath, []byte("ClusterName=test\nSlurmctldHost=c1(127.0.0.1)\nNodeName=n1 CPUs=2 RealMemory=100\nPartitionName=main Nodes=n1\n"), 0o644))
+	d.run()
+	d.ctl.waitNode(1)
+	t.Cleanup(func() {
+		d.kill()
+		endShim(t, filepath.Join(d.opts.Spool, "gshim"))
+	})
+	return d
+}
+
+// run starts gnoded.
+func (d *daemon) run() {
+	d.t.Helper()
+	o := &d.opts
+	d.cmd = exec.Command(filepath.Join(binaries, "gnoded"), "-N", "n1", "-f", o.ConfigPath, "--pki", o.PKI, "--spool", o.Spool,
+		"--controllers", strings.Join(o.Controllers, ","), "--socket-dir", o.SocketDir)
+	d.cmd.Stderr = d.t.Output()
+	d.cmd.Stdout = d.t.Output()
+	must(d.t, d.cmd.Start())
+}
+
+// kill ends gnoded as a crash would.
+func (d *daemon) kill() {
+	d.t.Helper()
+	must(d.t, d.cmd.Process.Signal(unix.SIGKILL))
+	err := d.cmd.Wait()
+	if st, ok := d.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || st.Signal() != unix.SIGKILL {
+		d.t.Errorf("gnoded ended by itself: %v", err)
+	}
+}
+
+func (d *daemon) registrations() int {
+	n := 0
+	d.ctl.set(func(f *fakeCtld) { n = len(f.hellos); f.conn = nil })
+	return n
+}
+
+func TestKillGnoded(t *testing.T) {
+	d := newDaemon(t)
+	const script = `until [ -e go%d ]; do sleep 0.02; done; exit %d`
+	early, late := d.job(1, fmt.Sprintf(script, 1, 11)), d.job(2, fmt.Sprintf(script, 2, 22))
+	d.ctl.send(&proto.Orders{Launch: []*proto.Launch{early, late}})
+	d.ctl.waitStarted(early)
+	d.ctl.waitStarted(late)
+
+	n := d.registrations()
+	d.kill()
+	must(t, os.WriteFile(filepath.Join(d.dir, "go1"), nil, 0o644)) // one ends while nobody looks
+	d.run()
+	h := d.ctl.waitNode(n + 1)
+	if len(h.Known) != 2 {
+		t.Errorf("known after the restart: %v", h.Known)
+	}
+	if r := d.ctl.waitEnded(early); r.Exit.Code != 11 || r.Exit.Unknown {
+		t.Errorf("the one that ended meanwhile: %+v", r.Exit)
+	}
+	// The leader sends what it is not sure of again.
+	d.ctl.send(&proto.Orders{Launch: []*proto.Launch{late}})
+	must(t, os.WriteFile(filepath.Join(d.dir, "go2"), nil, 0o644))
+	if r := d.ctl.waitEnded(late); r.Exit.Code != 22 {
+		t.Errorf("the one that went on: %+v", r.Exit)
+	}
+}
+
+// An end that was reported and not acknowledged is reported by the next gnoded too, under the same number.
+func TestKillGnodedBeforeTheAck(t *testing.T) {
+	d := newDaemon(t)
+	d.ctl.set(func(f *fakeCtld) { f.noAck = true })
+	l := d.job(1, "exit 3")
+	first := *d.cluster.run(l)
+	n := d.registrations()
+	d.kill()
+	d.ctl.set(func(f *fakeCtld) { clear(f.ended); f.noAck = false })
+	d.run()
+	h := d.ctl.waitNode(n + 1)
+	if len(h.Known) != 1 {
+		t.Errorf("known: %v", h.Known)
+	}
+	again := d.ctl.waitEnded(l)
+	if again.Exit.Code != 3 || again.Seq != first.Seq || again.At != first.At {
+		t.Errorf("first %+v, then %+v", first, again)
+	}
+	// Numbers go on growing.
+	if r := d.cluster.run(d.job(2, "exit 0")); r.Seq <= again.Seq {
+		t.Errorf("report %d after %d", r.Seq, again.Seq)
+	}
+}
+
+// Killed at any moment of two hundred launches, none is lost and none runs twice.
+func TestKillGnodedInTheMiddle(t *testing.T) {
+	d := newDaemon(t)
+	const jobs = 200
+	all := &proto.Orders{}
+	for i := range jobs {
+		l := d.job(1000+i, fmt.Sprintf("echo >> ran%d; exit %d", i, i%7))
+		l.Spec.StdOut = "/dev/null"
+		all.Launch = append(all.Launch, l)
+	}
+	for round := range 4 {
+		// What has not ended is ordered again, as by a new leader.
+		o := &proto.Orders{}
+		d.ctl.set(func(f *fakeCtld) {
+			for _, l := range all.Launch {
+				if f.ended[proto.Attempt{Job: l.Job, Attempt: 1}] == nil {
+					o.Launch = append(o.Launch, l)
+				}
+			}
+		})
+		d.ctl.send(o)
+		want := (round + 1) * jobs / 5
+		until(t, fmt.Sprintf("%d ends", want), func() bool { return d.ctl.is(func(f *fakeCtld) bool { return len(f.ended) >= want }) })
+		n := d.registrations()
+		d.kill()
+		d.run()
+		d.ctl.waitNode(n + 1)
+	}
+	d.ctl.send(all)
+	for i, l := range all.Launch {
+		r := d.ctl.waitEnded(l)
+		if r.Kind != proto.ReportEnded || r.Exit.Code != int32(i%7) {
+			t.Errorf("job %d: %+v", l.Job, r)
+		}
+		if b, err := os.ReadFile(filepath.Join(d.dir, fmt.Sprintf("ran%d", i))); err != nil || len(b) != 1 {
+			t.Errorf("job %d ran %d times (%v)", l.Job, len(b), err)
+		}
+	}
+}
+
+// gshim dies: the job's processes go on, their end is seen, and its status honestly unknown.
+func TestKillGshim(t *testing.T) {
+	c := newCluster(t)
+	l := c.job(1, `echo $$ > pid; until [ -e go ]; do sleep 0.02; done; exit 5`)
+	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{l}})
+	c.ctl.waitStarted(l)
+	conn, _, err := shim.Connect(t.Context(), filepath.Join(c.opts.Spool, "gshim"))
+	must(t, err)
+	pid := conn.Info().PID
+	must(t, conn.Close())
+	must(t, unix.Kill(pid, unix.SIGKILL))
+	// Other jobs start with a new gshim.
+	if r := c.run(c.job(2, "exit 8")); r.Exit.Code != 8 {
+		t.Errorf("%+v", r)
+	}
+	must(t, os.WriteFile(filepath.Join(c.dir, "go"), nil, 0o644))
+	if r := c.ctl.waitEnded(l); !r.Exit.Unknown || r.Exit.Text == "" {
+		t.Errorf("%+v", r.Exit)
+	}
+}
+
+// Without a controller jobs end all the same, and their ends arrive when it is back.
+func TestControllerAway(t *testing.T) {
+	c := newCluster(t)
+	l := c.job(1, `until [ -e go ]; do sleep 0.02; done; exit 5`)
+	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{l}})
+	c.ctl.waitStarted(l)
+	n := len(c.ctl.hellos)
+	c.ctl.close()
+	c.ctl.set(func(f *fakeCtld) { f.conn = nil })
+	must(t, os.WriteFile(filepath.Join(c.dir, "go"), nil, 0o644))
+	until(t, "the end is on disk", func() bool { return c.n.out.count() == 1 })
+	c.ctl.serve("c1", c.ctl.addr)
+	h := c.ctl.waitNode(n + 1)
+	if len(h.Known) != 1 {
+		t.Errorf("known: %v", h.Known)
+	}
+	if r := c.ctl.waitEnded(l); r.Exit.Code != 5 {
+		t.Errorf("%+v", r.Exit)
+	}
+}
+
+// A reboot: what had ended is reported, what ran is not known any more.
+func TestReboot(t *testing.T) {
+	c := newCluster(t)
+	c.ctl.set(func(f *fakeCtld) { f.noAck = true })
+	ended, runs := c.job(1, "exit 3"), c.job(2, "sleep 600")
+	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{ended, runs}})
+	c.ctl.waitEnded(ended)
+	c.ctl.waitStarted(runs)
+	c.stop()
+	// The machine's power goes: first gshim, so that it sees nothing, then the job.
+	conn, events, err := shim.Connect(t.Context(), filepath.Join(c.opts.Spool, "gshim"))
+	must(t, err)
+	must(t, conn.Close())
+	must(t, unix.Kill(conn.Info().PID, unix.SIGKILL))
+	for _, ev := range events {
+		if ev.Kind == shim.Launched {
+			must(t, unix.Kill(-ev.PID, unix.SIGKILL))
+		}
+	}
+	sp := openTest(t, c.opts.Spool)
+	must(t, sp.add(recOpened, &opened{Incarnation: sp.mem.opened.Incarnation, BootID: "the boot before", Node: "n1"}, true))
+	must(t, sp.close())
+	n := len(c.ctl.hellos)
+	c.ctl.set(func(f *fakeCtld) { f.conn, f.noAck = nil, false; clear(f.ended) })
+	c.start()
+	h := c.ctl.waitNode(n + 1)
+	if len(h.Known) != 1 || h.Known[0].Job != 1 {
+		t.Errorf("known after a reboot: %v", h.Known)
+	}
+	if r := c.ctl.waitEnded(ended); r.Exit.Code != 3 {
+		t.Errorf("%+v", r.Exit)
+	}
+	if c.ctl.is(func(f *fakeCtld) bool { return f.ended[proto.Attempt{Job: 2, Attempt: 1}] != nil }) {
+		t.Error("the end of a job that the reboot killed was reported")
+	}
+	until(t, "the scripts are gone", func() bool {
+		left, err := os.ReadDir(c.n.scripts.dir)
+		return err == nil && len(left) == 0
+	})
+}
+
+// The spool is lost while gshim runs on: the job is taken up again, the leader decides.
+func TestSpoolLost(t *testing.T) {
+	c := newCluster(t)
+	l := c.job(1, `until [ -e go ]; do sleep 0.02; done; exit 5`)
+	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{l}})
+	c.ctl.waitStarted(l)
+	c.stop()
+	must(t, os.Remove(filepath.Join(c.opts.Spool, spoolFile)))
+	n := len(c.ctl.hellos)
+	c.ctl.set(func(f *fakeCtld) { f.conn = nil })
+	c.start()
+	h := c.ctl.waitNode(n + 1)
+	if len(h.Known) != 1 || h.Known[0].Job != 1 {
+		t.Errorf("known: %v", h.Known)
+	}
+	must(t, os.WriteFile(filepath.Join(c.dir, "go"), nil, 0o644))
+	if r := c.ctl.waitEnded(l); r.Exit.Code != 5 {
+		t.Errorf("%+v", r.Exit)
+	}
+}
+
+func TestSpoolOfAnotherNode(t *testing.T) {
+	c := newCluster(t)
+	c.stop()
+	sp := openTest(t, c.opts.Spool)
+	must(t, sp.add(recOpened, &opened{Node: "n2"}, true))
+	must(t, sp.close())
+	n, err := New(c.opts)
+	must(t, err)
+	if err := n.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "is that of node n2") {
+		t.Errorf("%v", err)
+	}
+	must(t, n.Close())
+}

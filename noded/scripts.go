@@ -1,0 +1,223 @@
+package noded
+
+import (
+	"container/list"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/blob"
+	"gbatch/internal/model"
+)
+
+// scripts.go keeps the batch scripts: one file for each content and user, however many jobs run it, since making a
+// directory and a file costs more than anything else that gnoded does for a small job. A script that no job uses any
+// more stays for a while, within limits.
+//
+// The file is its user's and nobody else can read it. That user could change it, and would change it under the feet of
+// their own other jobs; so a file that is not as it was written is left to those who run it, and the next job gets a new
+// one.
+
+const (
+	scriptFile     = "slurm_script" // what $0 ends in, as under Slurm
+	maxScriptBytes = 64 << 20
+	// Scripts that no job uses are kept up to these limits.
+	idleScripts     = 256
+	idleScriptBytes = 16 << 20
+)
+
+// scripts are the script files of one gnoded. Each has a directory of its own in dir.
+type scripts struct {
+	dir  string
+	root bool
+
+	mu      sync.Mutex
+	files   map[string]*script // by directory name
+	current map[string]string  // content and user -> directory name
+	idle    *list.List         // of *script without users, longest idle first
+	bytes   int64              // of the idle ones
+	made    uint64             // counts replacements
+}
+
+// script is one file.
+type script struct {
+	name  string
+	of    string // key in current
+	users int
+	size  int64
+	ctime unix.Timespec
+	inode uint64
+	idle  *list.Element
+}
+
+func newScripts(dir string, root bool) *scripts {
+	return &scripts{dir: dir, root: root, files: map[string]*script{}, current: map[string]string{}, idle: list.New()}
+}
+
+// path is where a script is.
+func (s *scripts) path(name string) string { return filepath.Join(s.dir, name, scriptFile) }
+
+// take gives the name of a file with b's content that uid can read and run; it is the caller's to release.
+func (s *scripts) take(b *model.Blob, uid, gid uint32) (string, error) {
+	if b.Size <= 0 && len(b.Data) == 0 {
+		return "", errors.New("the script is empty")
+	}
+	key := b.Key
+	if key == "" {
+		key = blob.Key(b.Data)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of := fmt.Sprintf("%.24s-%d", key, uid)
+	if f := s.files[s.current[of]]; f != nil && s.unchanged(f) {
+		s.use(f)
+		return f.name, nil
+	}
+	content, err := blob.Open(b, maxScriptBytes)
+	if err != nil {
+		return "", err
+	}
+	if len(content) == 0 {
+		return "", errors.New("the script is empty")
+	}
+	name := of
+	for s.files[name] != nil { // one that was changed is in use
+		s.made++
+		name = fmt.Sprintf("%s.%d", of, s.made)
+	}
+	f := &script{name: name, of: of, users: 1}
+	if err := s.write(f, content, uid, gid); err != nil {
+		return "", errors.Join(err, s.remove(name))
+	}
+	s.files[name], s.current[of] = f, name
+	return name, nil
+}
+
+func (s *scripts) use(f *script) {
+	f.users++
+	if f.idle != nil {
+		s.idle.Remove(f.idle)
+		f.idle = nil
+		s.bytes -= f.size
+	}
+}
+
+func (s *scripts) write(f *script, content []byte, uid, gid uint32) error {
+	dir := filepath.Join(s.dir, f.name)
+	err := os.Mkdir(dir, 0o711)
+	if errors.Is(err, fs.ErrExist) { // left by a gnoded that was killed
+		if err = s.remove(f.name); err == nil {
+			err = os.Mkdir(dir, 0o711)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Open(s.path(f.name), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o500)
+	if err != nil {
+		return &fs.PathError{Op: "create", Path: s.path(f.name), Err: err}
+	}
+	for rest := content; len(rest) > 0 && err == nil; {
+		var n int
+		n, err = unix.Write(fd, rest)
+		rest = rest[max(n, 0):]
+	}
+	if err == nil && s.root {
+		err = unix.Fchown(fd, int(uid), int(gid))
+	}
+	var st unix.Stat_t
+	if err == nil {
+		err = unix.Fstat(fd, &st)
+	}
+	f.size, f.ctime, f.inode = st.Size, st.Ctim, st.Ino
+	if err := errors.Join(err, unix.Close(fd)); err != nil {
+		return &fs.PathError{Op: "write", Path: s.path(f.name), Err: err}
+	}
+	return nil
+}
+
+// unchanged reports whether a file is as it was written.
+func (s *scripts) unchanged(f *script) bool {
+	var st unix.Stat_t
+	return unix.Lstat(s.path(f.name), &st) == nil && st.Ino == f.inode && st.Ctim == f.ctime && st.Size == f.size
+}
+
+// adopt counts a user of a file that an earlier gnoded wrote; false if it is not there.
+func (s *scripts) adopt(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.files[name]; f != nil {
+		s.use(f)
+		return true
+	}
+	var st unix.Stat_t
+	if name == "" || filepath.Base(name) != name || unix.Lstat(s.path(name), &st) != nil {
+		return false
+	}
+	// It serves those who have it. A new job gets a new file: whether this one was changed meanwhile is not known.
+	s.files[name] = &script{name: name, users: 1, size: st.Size, ctime: st.Ctim, inode: st.Ino}
+	return true
+}
+
+// release gives a file back. What goes beyond the limits is removed.
+func (s *scripts) release(name string) error {
+	if name == "" {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.files[name]
+	if f == nil {
+		return nil
+	}
+	if f.users--; f.users > 0 {
+		return nil
+	}
+	if f.of == "" || s.current[f.of] != name {
+		delete(s.files, name)
+		return s.remove(name)
+	}
+	f.idle = s.idle.PushBack(f)
+	s.bytes += f.size
+	var errs []error
+	for s.idle.Len() > idleScripts || s.bytes > idleScriptBytes {
+		oldest, ok := s.idle.Remove(s.idle.Front()).(*script)
+		if !ok {
+			break // only scripts are in it
+		}
+		s.bytes -= oldest.size
+		delete(s.files, oldest.name)
+		delete(s.current, oldest.of)
+		errs = append(errs, s.remove(oldest.name))
+	}
+	return errors.Join(errs...)
+}
+
+func (s *scripts) remove(name string) error {
+	if err := unix.Unlink(s.path(name)); err != nil && err != unix.ENOENT && err != unix.ENOTDIR {
+		return &fs.PathError{Op: "remove", Path: s.path(name), Err: err}
+	}
+	return os.RemoveAll(filepath.Join(s.dir, name))
+}
+
+// sweep removes files that nobody has taken or adopted.
+func (s *scripts) sweep() error {
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var errs []error
+	for _, e := range entries {
+		if s.files[e.Name()] == nil {
+			errs = append(errs, os.RemoveAll(filepath.Join(s.dir, e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,343 @@
+package noded
+
+// session_test.go is about being registered, and about users' requests on the local socket.
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/server"
+)
+
+func TestHello(t *testing.T) {
+	c := newCluster(t)
+	h := c.ctl.waitNode(1)
+	if h.Node != "n1" || h.Hw.CPUs < 1 || h.Hw.MemMiB < 1 || h.BootID == "" || h.BootAt == 0 || h.UpSince == 0 || h.Version == "" || h.Hw.OS == "" || h.Hw.Virtual {
+		t.Errorf("%+v", h)
+	}
+	until(t, "heartbeats", func() bool { return c.ctl.is(func(f *fakeCtld) bool { return f.beats >= 2 }) })
+}
+
+// A follower says who leads, another knows nobody, one isn't there at all.
+func TestFindsTheLeader(t *testing.T) {
+	dir := newPKI(t)
+	leader, follower, lost := newFake(t, dir, "c1"), newFake(t, dir, "c2"), newFake(t, dir, "c2")
+	follower.set(func(f *fakeCtld) { f.notLeader = leader.addr })
+	lost.set(func(f *fakeCtld) { f.notLeader = "-" })
+	dead := freePort(t)
+	c := &cluster{t: t, ctl: leader, opts: testOptions(t, dir, dead, lost.addr, follower.addr), dir: t.TempDir()}
+	c.start()
+	t.Cleanup(c.end)
+	leader.waitNode(1)
+
+	// It moves: the old one says so at the next connection.
+	next := newFake(t, dir, "c2")
+	leader.set(func(f *fakeCtld) { f.notLeader = next.addr; _ = f.conn.Close() })
+	next.set(func(f *fakeCtld) { f.epoch = 2 })
+	next.waitNode(1)
+}
+
+func freePort(t testing.TB) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	addr := l.Addr().String()
+	must(t, l.Close())
+	return addr
+}
+
+func TestRefusedHelloIsRetried(t *testing.T) {
+	dir := newPKI(t)
+	f := newFake(t, dir, "c1")
+	f.set(func(f *fakeCtld) {
+		f.refuse = rpc.Errorf(proto.CodeInvalidNode, "node n1 is not in the configuration")
+	})
+	c := &cluster{t: t, ctl: f, opts: testOptions(t, dir, f.addr), dir: t.TempDir()}
+	c.start()
+	t.Cleanup(c.end)
+	s := &session{n: c.n, ctl: c.n.ctl, log: quiet(), refusedPause: 10 * time.Millisecond}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { s.run(ctx) })
+	defer cancel()
+	f.set(func(f *fakeCtld) { f.refuse = nil })
+	f.waitNode(1)
+}
+
+// dialLocal connects to the node's socket as a command does.
+func dialLocal(t testing.TB, c *cluster) *rpc.Conn {
+	t.Helper()
+	conn, err := rpc.DialUnix(c.n.Socket(), 0)
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return conn
+}
+
+func TestForward(t *testing.T) {
+	c := newCluster(t)
+	c.ctl.set(func(f *fakeCtld) {
+		f.forward = func(_ context.Context, fw *proto.Forward, r *server.Request) {
+			switch string(fw.Body) {
+			case "stream":
+				for i := range 100 {
+					_ = r.ReplyMore([]byte(fmt.Sprint(i))) // the client has gone if it fails
+				}
+				_ = r.Reply([]byte("last")) // as above
+			case "fail":
+				_ = r.Fail(rpc.Errorf(proto.CodeInvalidJob, "Invalid job id specified")) // as above
+			default:
+				_ = r.Reply(append([]byte("answer to "), fw.Body...)) // as above
+			}
+		}
+	})
+	conn := dialLocal(t, c)
+	f, err := conn.Call(t.Context(), proto.KindSubmit, []byte("question"))
+	must(t, err)
+	if string(f.Body) != "answer to question" || f.Kind != proto.KindSubmit {
+		t.Errorf("%q kind %d", f.Body, f.Kind)
+	}
+	var who proto.Caller
+	c.ctl.set(func(f *fakeCtld) { who = f.forwards[0].Caller })
+	host, _ := os.Hostname()
+	if who.UID != uint32(os.Getuid()) || who.GID != uint32(os.Getgid()) || who.User == "" || who.Group == "" || who.Host != host {
+		t.Errorf("caller %+v", who)
+	}
+	parts := 0
+	must(t, conn.Stream(t.Context(), proto.KindJobs, []byte("stream"), func(f *rpc.Frame) error {
+		if f.More() && string(f.Body) != fmt.Sprint(parts) {
+			t.Errorf("part %d is %q", parts, f.Body)
+		}
+		parts++
+		return nil
+	}))
+	if parts != 101 {
+		t.Errorf("%d parts", parts)
+	}
+	var e *rpc.Error
+	if _, err := conn.Call(t.Context(), proto.KindJobs, []byte("fail")); !errors.As(err, &e) || e.Code != proto.CodeInvalidJob {
+		t.Errorf("%v", err)
+	}
+	// Daemons' requests are not for this socket.
+	for _, kind := range []uint16{0, proto.KindForward, proto.KindHello, proto.KindPut, 60000} {
+		if _, err := conn.Call(t.Context(), kind, nil); !errors.As(err, &e) || e.Code != proto.CodeBadRequest {
+			t.Errorf("kind %d: %v", kind, err)
+		}
+	}
+	if st, err := os.Stat(c.n.Socket()); err != nil || st.Mode().Perm() != 0o666 {
+		t.Errorf("socket: %v %v", st.Mode(), err)
+	}
+}
+
+// Another user's command is that user's, whoever runs gnoded.
+func TestForwardAttestsTheUser(t *testing.T) {
+	if os.Getenv("NODED_TEST_CALL") != "" {
+		conn, err := rpc.DialUnix(os.Getenv("NODED_TEST_CALL"), 0)
+		must(t, err)
+		_, err = conn.Call(t.Context(), proto.KindJobs, nil)
+		must(t, err)
+		must(t, conn.Close())
+		return
+	}
+	c := newCluster(t)
+	c.ctl.set(func(f *fakeCtld) {
+		f.forward = func(_ context.Context, _ *proto.Forward, r *server.Request) { _ = r.Reply(nil) } // the test sees what came
+	})
+	must(t, os.Chmod(c.opts.SocketDir, 0o755))
+	asNobody(t, "TestForwardAttestsTheUser", "NODED_TEST_CALL="+c.n.Socket())
+	var who proto.Caller
+	c.ctl.set(func(f *fakeCtld) { who = f.forwards[0].Caller })
+	if who.UID != 65534 || who.GID != 65534 || fmt.Sprint(who.Groups) != "[100 4242]" || who.User != "nobody" {
+		t.Errorf("%+v", who)
+	}
+}
+
+func TestForwardWithoutController(t *testing.T) {
+	dir := newPKI(t)
+	c := &cluster{t: t, opts: testOptions(t, dir, freePort(t)), dir: t.TempDir()}
+	c.start()
+	t.Cleanup(c.end)
+	conn := dialLocal(t, c)
+	var e *rpc.Error
+	if _, err := conn.Call(t.Context(), proto.KindJobs, nil); !errors.As(err, &e) || e.Code != proto.CodeNoController ||
+		!strings.HasPrefix(e.Text, "Unable to contact slurm controller (connect failure)") {
+		t.Errorf("%v", err)
+	}
+}
+
+// The leader moves, or its connection breaks, while users ask: they get their answers from the next one.
+func TestForwardFollowsTheLeader(t *testing.T) {
+	dir := newPKI(t)
+	a, b := newFake(t, dir, "c1"), newFake(t, dir, "c2")
+	answer := func(text string) func(context.Context, *proto.Forward, *server.Request) {
+		return func(_ context.Context, _ *proto.Forward, r *server.Request) { _ = r.Reply([]byte(text)) } // the client sees it
+	}
+	a.set(func(f *fakeCtld) { f.forward = answer("a") })
+	b.set(func(f *fakeCtld) { f.forward, f.epoch, f.notLeader = answer("b"), 2, a.addr })
+	c := &cluster{t: t, ctl: a, opts: testOptions(t, dir, b.addr, a.addr), dir: t.TempDir()}
+	c.start()
+	t.Cleanup(c.end)
+	conn := dialLocal(t, c)
+	ask := func(want string) {
+		t.Helper()
+		f, err := conn.Call(t.Context(), proto.KindJobs, nil)
+		if err != nil || string(f.Body) != want {
+			t.Fatalf("%q %v", f.Body, err)
+		}
+	}
+	ask("a")
+	b.set(func(f *fakeCtld) { f.notLeader = "" })
+	a.set(func(f *fakeCtld) { f.notLeader = b.addr })
+	ask("b")
+	a.close()
+	ask("b")
+	// b restarts under the same address.
+	b.close()
+	b.serve("c2", b.addr)
+	ask("b")
+}
+
+// A change whose answer is lost is not made twice.
+func TestForwardDoesNotRepeatChanges(t *testing.T) {
+	c := newCluster(t)
+	c.ctl.set(func(f *fakeCtld) {
+		f.forward = func(ctx context.Context, _ *proto.Forward, r *server.Request) {
+			if conn, err := r.Hijack(); err == nil {
+				_ = conn.Close() // the connection breaks
+			} else {
+				panic("the controller dies") // a shared connection can't be taken; the answer is an error
+			}
+		}
+	})
+	conn := dialLocal(t, c)
+	if _, err := conn.Call(t.Context(), proto.KindUpdateJob, nil); err == nil {
+		t.Error("no error")
+	}
+	if n := len(c.ctl.forwards); n != 1 {
+		t.Errorf("asked %d times", n)
+	}
+}
+
+func TestForwardLeavesWithTheUser(t *testing.T) {
+	c := newCluster(t)
+	gone := make(chan struct{})
+	asked := make(chan struct{})
+	c.ctl.set(func(f *fakeCtld) {
+		f.forward = func(ctx context.Context, _ *proto.Forward, r *server.Request) {
+			close(asked)
+			<-ctx.Done()
+			close(gone)
+		}
+	})
+	conn := dialLocal(t, c)
+	go func() { _, _ = conn.Call(context.Background(), proto.KindWait, nil) }() // ends with the connection
+	<-asked
+	must(t, conn.Close())
+	select {
+	case <-gone:
+	case <-time.After(testWait):
+		t.Error("the leader still works on a request whose user has gone")
+	}
+}
+
+// Nothing that arrives on the socket or from the controller's side stops the daemon.
+func TestGarbage(t *testing.T) {
+	c := newCluster(t)
+	for _, text := range []string{"", "GET / HTTP/1.0\r\n\r\n", "GBATCH\x00\x01\xff\xff\xff\xff\x00\x01", "GBATCH\x00\x01\x00\x00\x00\x09\x00\x02\x00\x00\x00\x00\x00\x01\xc1", "GBATCH\x00\x09", strings.Repeat("\x00", 1<<16)} {
+		nc, err := net.Dial("unix", c.n.Socket())
+		must(t, err)
+		_, _ = nc.Write([]byte(text)) // it may hang up before all is written
+		must(t, nc.Close())
+	}
+	// From the controller: frames that mean nothing end the session, and the node comes back.
+	for i, bad := range []struct {
+		kind uint16
+		body []byte
+	}{{proto.KindOrders, []byte("\xc1garbage")}, {proto.KindOrders, nil}, {proto.KindReportAck, []byte{0x91}}, {999, nil}, {proto.KindWelcome, []byte{0x90}}} {
+		h := i + 1
+		c.ctl.waitNode(h)
+		c.ctl.mu.Lock()
+		conn := c.ctl.conn
+		c.ctl.conn = nil
+		c.ctl.mu.Unlock()
+		must(t, conn.WriteFrame(bad.kind, 0, 0, bad.body))
+	}
+	c.ctl.waitNode(6)
+	if r := c.run(c.job(1, "exit 4")); r.Exit.Code != 4 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestLoginHost(t *testing.T) {
+	dir := newPKI(t)
+	f := newFake(t, dir, "c1")
+	f.set(func(f *fakeCtld) {
+		f.forward = func(_ context.Context, _ *proto.Forward, r *server.Request) { _ = r.Reply([]byte("yes")) } // the client sees it
+	})
+	o := testOptions(t, dir, f.addr)
+	o.Name, o.Login, o.Shim = "l1", true, ""
+	c := &cluster{t: t, ctl: f, opts: o}
+	c.start()
+	defer c.stop()
+	got, err := dialLocal(t, c).Call(t.Context(), proto.KindJobs, nil)
+	if err != nil || string(got.Body) != "yes" {
+		t.Errorf("%q %v", got.Body, err)
+	}
+	if len(f.hellos) != 0 {
+		t.Error("a login host registered as a node")
+	}
+}
+
+func TestOptions(t *testing.T) {
+	dir := newPKI(t)
+	good := func() Options { return testOptions(t, dir, "127.0.0.1:1") }
+	for _, tc := range []struct {
+		want   string
+		change func(*Options)
+	}{
+		{"is not a node name", func(o *Options) { o.Name = "a/b" }},
+		{"no controller is known", func(o *Options) { o.Controllers = nil }},
+		{"'c1' is not HOST:PORT", func(o *Options) { o.Controllers = []string{"c1"} }},
+		{"not an absolute path", func(o *Options) { o.Spool = "spool" }},
+		{"no directory for the local socket", func(o *Options) { o.SocketDir = "" }},
+		{"the launcher /nonexistent/gshim is missing", func(o *Options) { o.Shim = "/nonexistent/gshim" }},
+		{"the launcher " + filepath.Dir(binaries) + " is missing or can't be run", func(o *Options) { o.Shim = filepath.Dir(binaries) }},
+		{"--login or --virtual, not both", func(o *Options) { o.Login, o.Virtual = true, true }},
+		{"gbatch cert issue node n9", func(o *Options) { o.Name = "n9" }},
+		{"ca.crt", func(o *Options) { o.PKI = "/nonexistent" }},
+	} {
+		o := good()
+		tc.change(&o)
+		n, err := New(o)
+		if err == nil {
+			must(t, n.Close())
+		}
+		if err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("want %q, got %v", tc.want, err)
+		}
+	}
+	// Two on one spool, two on one socket.
+	o := good()
+	n, err := New(o)
+	must(t, err)
+	if _, err := New(o); err == nil || !strings.Contains(err.Error(), "another gnoded uses the spool") {
+		t.Errorf("%v", err)
+	}
+	o2 := good()
+	o2.SocketDir = o.SocketDir
+	if _, err := New(o2); err == nil || !strings.Contains(err.Error(), "in use by another daemon") {
+		t.Errorf("%v", err)
+	}
+	must(t, n.Close())
+	must(t, n.Close())
+}
