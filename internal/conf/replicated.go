@@ -50,6 +50,7 @@ func (n *NodeDef) model() *model.NodeDef {
 		Name: n.Name, Addr: n.Addr, CPUs: int32(n.CPUs), Boards: int32(n.Boards), Sockets: int32(n.Sockets),
 		CoresPerSocket: int32(n.CoresPerSocket), ThreadsPerCore: int32(n.ThreadsPerCore), MemMiB: n.RealMemoryMiB, TmpMiB: n.TmpDiskMiB,
 		Features: n.Features, Weight: int32(n.Weight), Virtual: n.Virtual,
+		Admin: n.Admin(), Reason: n.Reason,
 	}
 	next := map[string]int64{}
 	for _, g := range n.Gres {

@@ -1998,7 +1998,7 @@ func (x *Exit) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *NodeDef) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(13); err != nil {
+	if err := e.EncodeArrayLen(15); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -2048,6 +2048,12 @@ func (x *NodeDef) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeBool(x.Virtual); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Admin)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Reason); err != nil {
 		return err
 	}
 	return nil
@@ -2231,7 +2237,30 @@ func (x *NodeDef) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Virtual = v
 	}
-	return wire.Skip(d, n-13)
+	if n < 14 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("NodeDef.Admin", err)
+		}
+		x.Admin = NodeAdmin(v)
+		if uint64(x.Admin) != v {
+			return wire.Range("NodeDef.Admin", v)
+		}
+	}
+	if n < 15 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("NodeDef.Reason", err)
+		}
+		x.Reason = v
+	}
+	return wire.Skip(d, n-15)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -16,7 +16,9 @@ type NodeDef struct {
 	Features       []string
 	Gres           []GresDef
 	Weight         int32
-	Virtual        bool // `gbatch up --conf`: claims hardware that this machine may not have
+	Virtual        bool      // `gbatch up --conf`: claims hardware that this machine may not have
+	Admin          NodeAdmin // State= of the configuration: how the node begins when it is new
+	Reason         string    // Reason= beside it
 }
 
 // GresDef is one kind of generic resource on a node. Indices count from First, over all types of one name.

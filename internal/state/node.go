@@ -9,6 +9,7 @@ import (
 // What the state itself writes as a node's reason, and as whose.
 const (
 	byGbatch     = "gbatch"
+	byConfig     = "gbatch.conf"
 	reasonLeft   = "not in the configuration any more"
 	reasonSilent = "Not responding"
 )
@@ -22,6 +23,9 @@ func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 	}
 	for _, def := range c.Config.Nodes {
 		n := model.Node{Def: def, BusyAt: at}
+		if def.Admin != model.NodeUp {
+			n.Admin, n.Reason, n.ReasonBy, n.ReasonAt = def.Admin, def.Reason, byConfig, at
+		}
 		if old, ok := s.nodes.Get(def.Name); ok {
 			n = *old
 			n.Def = def
