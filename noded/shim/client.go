@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	eventBatches   = 64 // batches of events that wait for the client's owner; then the connection is read no further
+	maxPending     = 4 * maxEntries // events that wait for the client's owner; with more the connection is given up
 	maxWriteBytes  = 1 << 20
 	versionTimeout = 10 * time.Second
 	writeTimeout   = time.Minute
@@ -40,6 +40,11 @@ type Client struct {
 	info   Info
 	events chan []Event
 	ended  chan struct{} // closed when the reader has ended
+	pumped chan struct{} // closed when the last event has been passed on
+
+	emu     sync.Mutex
+	pending []Event       // read, not yet taken by the owner
+	news    chan struct{} // wakes the pump
 
 	wmu sync.Mutex // writes
 
@@ -63,7 +68,8 @@ func dialHello(ctx context.Context, dir string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{nc: nc, events: make(chan []Event, eventBatches), ended: make(chan struct{}), waiting: map[uint64]*waiter{}, closed: make(chan struct{})}
+	c := &Client{nc: nc, events: make(chan []Event), ended: make(chan struct{}),
+		pumped: make(chan struct{}), news: make(chan struct{}, 1), waiting: map[uint64]*waiter{}, closed: make(chan struct{})}
 	r := bufio.NewReaderSize(nc, 64<<10)
 	hello, err := c.readHello(ctx, nc, r)
 	if err != nil {
@@ -71,6 +77,7 @@ func dialHello(ctx context.Context, dir string) (*Client, error) {
 	}
 	c.info = hello
 	go c.readLoop(r)
+	go c.pump()
 	return c, nil
 }
 
@@ -117,6 +124,7 @@ func (c *Client) Close() error {
 	c.once.Do(func() { close(c.closed) })
 	err := c.nc.Close()
 	<-c.ended
+	<-c.pumped
 	if errors.Is(err, net.ErrClosed) {
 		return nil
 	}
@@ -125,7 +133,6 @@ func (c *Client) Close() error {
 
 func (c *Client) readLoop(r io.Reader) {
 	defer close(c.ended)
-	defer close(c.events)
 	var buf []byte
 	for {
 		b, err := readFrame(r, buf)
@@ -139,28 +146,59 @@ func (c *Client) readLoop(r io.Reader) {
 			c.fail(err)
 			return
 		}
-		if !c.deliver(&m) {
-			c.fail(net.ErrClosed)
+		if err := c.deliver(&m); err != nil {
+			c.fail(err)
 			return
 		}
 	}
 }
 
-// deliver passes one message on; false when the client is being closed.
-func (c *Client) deliver(m *reply) bool {
-	if m.kind == kindEvents && m.seq == 0 {
+// pump passes events on. It is apart from the reader so that whoever takes the events can wait for an answer meanwhile.
+func (c *Client) pump() {
+	defer close(c.pumped)
+	defer close(c.events)
+	for {
+		// What was read before the end is passed on after it.
+		over := false
 		select {
-		case c.events <- m.events:
-			return true
-		case <-c.closed:
-			return false
+		case <-c.news:
+		case <-c.ended:
+			over = true
 		}
+		c.emu.Lock()
+		batch := c.pending
+		c.pending = nil
+		c.emu.Unlock()
+		if len(batch) > 0 {
+			select {
+			case c.events <- batch:
+			case <-c.closed:
+				return
+			}
+		}
+		if over {
+			return
+		}
+	}
+}
+
+// deliver puts one message where it belongs.
+func (c *Client) deliver(m *reply) error {
+	if m.kind == kindEvents && m.seq == 0 {
+		c.emu.Lock()
+		defer c.emu.Unlock()
+		if len(c.pending)+len(m.events) > maxPending {
+			return fmt.Errorf("%d events wait to be read", len(c.pending))
+		}
+		c.pending = append(c.pending, m.events...)
+		wake(c.news)
+		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	w := c.waiting[m.seq]
 	if w == nil {
-		return true // whoever asked has given up
+		return nil // whoever asked has given up
 	}
 	switch m.kind {
 	case kindEvents:
@@ -169,7 +207,7 @@ func (c *Client) deliver(m *reply) bool {
 		delete(c.waiting, m.seq)
 		w.done <- *m
 	}
-	return true
+	return nil
 }
 
 func (c *Client) fail(err error) {

@@ -2,7 +2,7 @@
 
 package shim
 
-// conn.go is one client's connection on the server's side: a reader that hands orders to Server.handle and a writer that
+// conn.go is one client's connection on the server's side: a reader that hands orders to server.handle and a writer that
 // sends whatever has gathered since its last write.
 
 import (
@@ -21,10 +21,10 @@ const (
 	readBuffer  = 64 << 10
 )
 
-// conn is one connection. Its mutex is taken after Server.mu, never before.
+// conn is one connection. Its mutex is taken after server.mu, never before.
 type conn struct {
 	nc         net.Conn
-	subscribed bool          // Server.mu: it has listed
+	subscribed bool          // server.mu: it has listed
 	orders     chan struct{} // bounds its orders that are under way
 
 	mu     sync.Mutex
@@ -122,7 +122,7 @@ func (c *conn) writeLoop() {
 	}
 }
 
-func (s *Server) acceptLoop(ctx context.Context) {
+func (s *server) acceptLoop(ctx context.Context) {
 	pause := time.Millisecond
 	for ctx.Err() == nil {
 		nc, err := s.listener.AcceptUnix()
@@ -143,7 +143,7 @@ func (s *Server) acceptLoop(ctx context.Context) {
 }
 
 // admit lets the same user in, and nobody else.
-func (s *Server) admit(ctx context.Context, nc *net.UnixConn) error {
+func (s *server) admit(ctx context.Context, nc *net.UnixConn) error {
 	uid, err := peerUID(nc)
 	if err != nil {
 		return err
@@ -173,7 +173,7 @@ func (s *Server) admit(ctx context.Context, nc *net.UnixConn) error {
 	return nil
 }
 
-func (s *Server) readLoop(c *conn) {
+func (s *server) readLoop(c *conn) {
 	r := bufio.NewReaderSize(c.nc, readBuffer)
 	var buf []byte
 	for {

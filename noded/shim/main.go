@@ -252,7 +252,7 @@ func tell(ready *os.File, err error) error {
 }
 
 // obey treats signals until ctx ends.
-func obey(ctx context.Context, s *Server, signals <-chan os.Signal) {
+func obey(ctx context.Context, s *server, signals <-chan os.Signal) {
 	for {
 		select {
 		case sig := <-signals:

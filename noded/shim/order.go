@@ -18,6 +18,8 @@ const (
 	MaxLimits      = 16 // the kernel has 16 resources
 	MaxCPUs        = 8192
 	MaxAckKeys     = 65536
+
+	maxEntries = 65536 // launches that run or wait for an Ack
 )
 
 // Key names one launch for ever: the job, which try of it, and the step. Slurm's special steps are negative

@@ -13,7 +13,7 @@ import (
 const orphanPace = 300 * time.Millisecond // how often processes that are not children are looked at
 
 // recover fills the tables from the journal. Nothing else runs yet, so it takes no lock.
-func (s *Server) recover(oldBoot string, known []remembered) {
+func (s *server) recover(oldBoot string, known []remembered) {
 	for _, k := range known {
 		e := &entry{key: k.key, cgroup: k.cgroup, event: k.event, state: done, settled: make(chan struct{})}
 		close(e.settled)
@@ -48,14 +48,14 @@ func unknownEnd(ev Event, why string) Event {
 }
 
 // isChild reports whether the process is this gshim's own, ended or not.
-func (s *Server) isChild(ev Event) bool {
+func (s *server) isChild(ev Event) bool {
 	p, err := readProcess(ev.PID)
 	return ev.PID != 0 && err == nil && p.ticks == ev.StartTicks && p.parent == s.info.PID
 }
 
 // orphanAlive reports whether the process of an entry, which is no child, runs. Of an entry with no more than an
 // intent nothing is known but where its processes would be: it lives as long as one of them.
-func (s *Server) orphanAlive(e *entry) bool {
+func (s *server) orphanAlive(e *entry) bool {
 	if e.event.PID != 0 {
 		p, err := readProcess(e.event.PID)
 		return err == nil && p.ticks == e.event.StartTicks && !p.dead()
@@ -64,7 +64,7 @@ func (s *Server) orphanAlive(e *entry) bool {
 	return err == nil && len(pids) > 0
 }
 
-func (s *Server) orphanLoop(ctx context.Context) {
+func (s *server) orphanLoop(ctx context.Context) {
 	tick := time.NewTicker(orphanPace)
 	defer tick.Stop()
 	for {

@@ -35,7 +35,7 @@ func (x *ended) event(launched Event) Event {
 	return ev
 }
 
-func (s *Server) reapLoop(ctx context.Context) {
+func (s *server) reapLoop(ctx context.Context) {
 	for {
 		for s.reapOne() {
 		}
@@ -49,7 +49,7 @@ func (s *Server) reapLoop(ctx context.Context) {
 
 // reapOne collects one child, if one has ended. It holds mu from the wait to the mark, so that nobody signals a pid
 // in between that the kernel may already have given to another process.
-func (s *Server) reapOne() bool {
+func (s *server) reapOne() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var x ended
@@ -79,7 +79,7 @@ func (s *Server) reapOne() bool {
 }
 
 // finish queues a launch's last event for the journal. Callers hold mu.
-func (s *Server) finish(e *entry, last Event) {
+func (s *server) finish(e *entry, last Event) {
 	e.state, e.last = ending, last
 	s.ends = append(s.ends, e)
 	wake(s.wakeEnds)
@@ -88,7 +88,7 @@ func (s *Server) finish(e *entry, last Event) {
 // commitPace is the least time between two syncs, so that a busy node gathers ends; a lone end waits for nothing.
 const commitPace = 5 * time.Millisecond
 
-func (s *Server) commitLoop(ctx context.Context) {
+func (s *server) commitLoop(ctx context.Context) {
 	defer s.commit()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
@@ -110,7 +110,7 @@ func (s *Server) commitLoop(ctx context.Context) {
 
 // commit makes all queued ends durable and tells them. If the journal fails (a full disk) they are told all the same:
 // gnoded is there now, and may not be there later.
-func (s *Server) commit() {
+func (s *server) commit() {
 	s.mu.Lock()
 	batch := s.ends
 	s.ends = nil
@@ -153,7 +153,7 @@ func (s *Server) commit() {
 }
 
 // rewriteJournal replaces the journal by one of what is in memory. Callers hold jmu.
-func (s *Server) rewriteJournal() {
+func (s *server) rewriteJournal() {
 	s.mu.Lock()
 	known := make([]remembered, 0, len(s.entries))
 	for _, e := range s.entries {

@@ -3,7 +3,7 @@
 package shim
 
 // server.go is the process gshim: what it keeps in memory, its loops, and what it does with each order. The rules of
-// its locks: Server.jmu (the journal file) is taken before Server.mu (everything else), never after; no system call
+// its locks: server.jmu (the journal file) is taken before server.mu (everything else), never after; no system call
 // that can block is made under mu, except those of the reaper, which do not block.
 
 import (
@@ -28,10 +28,9 @@ import (
 
 // The limits of the process.
 const (
-	maxEntries = 65536 // launches that run or wait for an Ack
-	maxConns   = 16
-	maxProcs   = 4 // of the Go scheduler: launches in flight take none
-	maxOrders  = 64
+	maxConns  = 16
+	maxProcs  = 4 // of the Go scheduler: launches in flight take none
+	maxOrders = 64
 )
 
 // state is where one launch is.
@@ -67,8 +66,8 @@ type serverOptions struct {
 	NoClone3 bool // use the fork of kernels before 5.7
 }
 
-// Server is a gshim.
-type Server struct {
+// server is a gshim.
+type server struct {
 	log      *slog.Logger
 	dir      string
 	id       identity
@@ -104,8 +103,8 @@ type Server struct {
 }
 
 // newServer takes the directory (one gshim each), reads the journal and finds the processes it speaks of.
-func newServer(o serverOptions) (*Server, error) {
-	s := &Server{log: o.Log, dir: o.Dir, boot: bootID(), listener: o.Listener, lock: o.Lock,
+func newServer(o serverOptions) (*server, error) {
+	s := &server{log: o.Log, dir: o.Dir, boot: bootID(), listener: o.Listener, lock: o.Lock,
 		entries: map[Key]*entry{}, byPID: map[int]*entry{}, launching: map[*entry]struct{}{}, orphans: map[*entry]struct{}{},
 		conns:    map[*conn]struct{}{},
 		slots:    make(chan struct{}, max(4, 2*runtime.NumCPU())),
@@ -146,7 +145,7 @@ func newServer(o serverOptions) (*Server, error) {
 	return s, s.listener.SetDeadline(time.Time{})
 }
 
-func (s *Server) identify(o serverOptions) identity {
+func (s *server) identify(o serverOptions) identity {
 	id := identity{uid: os.Geteuid(), gid: os.Getegid(), root: os.Geteuid() == 0, clone3: !o.NoClone3 && hasClone3(), reasons: errnoTexts()}
 	id.limits = limitRules{have: ownLimit, mayRaise: mayRaiseLimits(), nrOpen: readNumber("/proc/sys/fs/nr_open", defaultNrOpen), openFiles: inheritedOpenFiles()}
 	// getpriority(2), the system call, answers 20 - nice.
@@ -162,7 +161,7 @@ func (s *Server) identify(o serverOptions) identity {
 
 // shield keeps the OOM killer off gshim, whose death would cost the exit statuses of all jobs, and returns what jobs get
 // back.
-func (s *Server) shield() []byte {
+func (s *server) shield() []byte {
 	const path = "/proc/self/oom_score_adj"
 	given := s.resume.OOMAdj
 	if given == "" {
@@ -182,10 +181,10 @@ func (s *Server) shield() []byte {
 }
 
 // stop ends run.
-func (s *Server) stop() { s.stopOnce.Do(func() { close(s.stopping) }) }
+func (s *server) stop() { s.stopOnce.Do(func() { close(s.stopping) }) }
 
 // run serves until Shutdown, SIGTERM or an upgrade (then s.upgradeTo is set).
-func (s *Server) run() error {
+func (s *server) run() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	for _, loop := range []func(context.Context){s.reapLoop, s.commitLoop, s.orphanLoop, s.acceptLoop} {
@@ -209,13 +208,13 @@ func (s *Server) run() error {
 }
 
 // close gives the directory back.
-func (s *Server) close() error {
+func (s *server) close() error {
 	signal.Stop(s.sigchld)
 	return errors.Join(os.Remove(filepath.Join(s.dir, socketFile)), s.listener.Close(), s.journal.close(), s.lock.Close())
 }
 
 // terminate is SIGTERM: it ends gshim only when that costs nothing.
-func (s *Server) terminate() {
+func (s *server) terminate() {
 	s.mu.Lock()
 	err := s.idle()
 	s.closing = s.closing || err == nil
@@ -229,7 +228,7 @@ func (s *Server) terminate() {
 }
 
 // idle reports what keeps gshim from shutting down, or nil.
-func (s *Server) idle() error {
+func (s *server) idle() error {
 	var live []Key
 	for k, e := range s.entries {
 		if e.state != done {
@@ -243,109 +242,8 @@ func (s *Server) idle() error {
 	return fmt.Errorf("%d processes still run, the first is %v: end them before gshim", len(live), live[0])
 }
 
-// begin counts an order in; false when gshim takes none any more.
-func (s *Server) begin() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for s.paused && !s.closing {
-		s.gate.Wait()
-	}
-	if s.closing {
-		return false
-	}
-	s.inHand++
-	return true
-}
-
-func (s *Server) end() {
-	s.mu.Lock()
-	s.inHand--
-	s.mu.Unlock()
-}
-
-// handle works on one order and answers on c. It is called in the order of arrival; what takes time goes on in a
-// goroutine of its own.
-func (s *Server) handle(c *conn, o *order) {
-	if !s.begin() {
-		if o.kind != kindLaunch { // a launch is sent again by whoever finds it missing after the reconnect
-			c.done(o.seq, 0, errors.New("gshim is ending or replacing itself: connect again"))
-		}
-		return
-	}
-	later := func(f func()) {
-		c.orders <- struct{}{}
-		s.wg.Go(func() {
-			defer func() { s.end(); <-c.orders }()
-			f()
-		})
-	}
-	switch o.kind {
-	case kindLaunch:
-		s.onLaunch(c, &o.launch)
-		s.end()
-	case kindSignal:
-		later(func() {
-			n, err := s.signal(o.key, unix.Signal(o.sig), o.scope)
-			c.done(o.seq, n, err)
-		})
-	case kindList:
-		c.done(o.seq, s.list(c, o.seq), nil)
-		s.end()
-	case kindAck:
-		n, err := s.ack(o.keys)
-		c.done(o.seq, n, err)
-		s.end()
-	case kindPing:
-		c.done(o.seq, 0, nil)
-		s.end()
-	case kindShutdown:
-		s.mu.Lock()
-		err := s.idle()
-		s.closing = s.closing || err == nil
-		s.mu.Unlock()
-		c.done(o.seq, 0, err)
-		s.end()
-		if err == nil {
-			s.log.Info("shutting down, as ordered")
-			c.drain()
-			s.stop()
-		}
-	case kindUpgrade:
-		// Not counted as in hand: it waits for those that are.
-		s.end()
-		s.wg.Go(func() { s.upgrade(c, o.seq, o.path) })
-	}
-}
-
-// onLaunch starts a launch, or repeats its newest event where the key is known.
-func (s *Server) onLaunch(c *conn, l *Launch) {
-	s.mu.Lock()
-	if e := s.entries[l.Key]; e != nil {
-		if e.event.Kind != 0 {
-			c.events(0, []Event{e.event})
-		}
-		s.mu.Unlock()
-		return
-	}
-	if len(s.entries) >= maxEntries {
-		s.mu.Unlock()
-		err := refuse(StageOrder, "gshim already keeps %d launches that run or whose end nobody has acknowledged", maxEntries)
-		c.events(0, []Event{failedEvent(l.Key, err)})
-		return
-	}
-	e := &entry{key: l.Key, cgroup: l.Cgroup, settled: make(chan struct{})}
-	s.entries[l.Key] = e
-	s.launching[e] = struct{}{}
-	s.inHand++
-	s.mu.Unlock()
-	s.wg.Go(func() {
-		defer s.end()
-		s.launch(e, l)
-	})
-}
-
 // launch is invariant 1: journal the intent, fork, journal the result, tell.
-func (s *Server) launch(e *entry, l *Launch) {
+func (s *server) launch(e *entry, l *Launch) {
 	p, lerr := s.id.prepare(l)
 	if lerr == nil {
 		defer p.close()
@@ -390,7 +288,7 @@ func (s *Server) launch(e *entry, l *Launch) {
 }
 
 // launched makes the result of a launch known.
-func (s *Server) launched(e *entry, ev Event, failed *launchError) {
+func (s *server) launched(e *entry, ev Event, failed *launchError) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.launching, e)
@@ -425,7 +323,7 @@ func clipText(s string) string {
 
 // takeSlot waits for one of the slots of CPU-bound launches. A launch that is slow for another reason gives its slot
 // on, so that a dead file server under one job does not hold up the others.
-func (s *Server) takeSlot(k Key) (free func()) {
+func (s *server) takeSlot(k Key) (free func()) {
 	s.stuck <- struct{}{}
 	s.slots <- struct{}{}
 	var once sync.Once
@@ -442,54 +340,8 @@ func (s *Server) takeSlot(k Key) (free func()) {
 	}
 }
 
-// list queues the newest event of every launch for c, which from then on hears of every new one.
-func (s *Server) list(c *conn, seq uint64) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var all []Event
-	for _, e := range s.entries {
-		if e.event.Kind != 0 {
-			all = append(all, e.event)
-		}
-	}
-	slices.SortFunc(all, func(a, b Event) int { return compareKeys(a.Key, b.Key) })
-	for part := range slices.Chunk(all, eventsPerFrame) {
-		c.events(seq, part)
-	}
-	c.subscribed = true
-	return len(all)
-}
-
-// ack forgets launches whose last event has been told. Unknown keys are fine: an Ack can be repeated.
-func (s *Server) ack(keys []Key) (int, error) {
-	var gone []Key
-	var early []Key
-	s.mu.Lock()
-	for _, k := range keys {
-		switch e := s.entries[k]; {
-		case e == nil:
-		case e.state != done:
-			early = append(early, k)
-		default:
-			delete(s.entries, k)
-			gone = append(gone, k)
-		}
-	}
-	s.mu.Unlock()
-	var err error
-	if len(gone) > 0 {
-		s.jmu.Lock()
-		err = s.journal.add(&record{kind: recAcked, keys: gone})
-		s.jmu.Unlock()
-	}
-	if len(early) > 0 {
-		err = errors.Join(err, fmt.Errorf("%v has not ended, so its end can't be acknowledged (and %d more)", early[0], len(early)-1))
-	}
-	return len(gone), err
-}
-
 // tell sends an event to every connection that has listed. Callers hold mu.
-func (s *Server) tell(ev Event) {
+func (s *server) tell(ev Event) {
 	for c := range s.conns {
 		if c.subscribed {
 			c.events(0, []Event{ev})
@@ -521,11 +373,4 @@ func cmpOrder(less bool) int {
 		return -1
 	}
 	return 1
-}
-
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default: // already awake
-	}
 }

@@ -28,7 +28,7 @@ const (
 )
 
 // signal returns how many processes it reached.
-func (s *Server) signal(k Key, sig syscall.Signal, scope Scope) (int, error) {
+func (s *server) signal(k Key, sig syscall.Signal, scope Scope) (int, error) {
 	s.mu.Lock()
 	e := s.entries[k]
 	s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *Server) signal(k Key, sig syscall.Signal, scope Scope) (int, error) {
 }
 
 // settle waits for a launch to be over. One that hangs can be killed: then its child dies before it could exec.
-func (s *Server) settle(e *entry, sig syscall.Signal) error {
+func (s *server) settle(e *entry, sig syscall.Signal) error {
 	wait := settleWait
 	if sig == unix.SIGKILL {
 		wait = settleKill
@@ -84,7 +84,7 @@ func settled(e *entry, wait time.Duration) bool {
 
 // signalLeader signals the leader or its group while it is known to be there: mu keeps the reaper from giving its pid
 // back to the kernel.
-func (s *Server) signalLeader(e *entry, sig syscall.Signal, group bool) (int, error) {
+func (s *server) signalLeader(e *entry, sig syscall.Signal, group bool) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pid := e.event.PID
@@ -110,7 +110,7 @@ func (s *Server) signalLeader(e *entry, sig syscall.Signal, group bool) (int, er
 }
 
 // signalTree signals everything. SIGKILL is repeated until nothing is left, so that nothing can fork its way out.
-func (s *Server) signalTree(e *entry, sig syscall.Signal) (int, error) {
+func (s *server) signalTree(e *entry, sig syscall.Signal) (int, error) {
 	if sig == unix.SIGKILL && e.cgroup.V2 != "" {
 		n, err := s.killCgroup(e)
 		if err == nil {
@@ -148,7 +148,7 @@ func (s *Server) signalTree(e *entry, sig syscall.Signal) (int, error) {
 }
 
 // killCgroup uses cgroup.kill (Linux 5.14) and waits until the cgroup is empty.
-func (s *Server) killCgroup(e *entry) (int, error) {
+func (s *server) killCgroup(e *entry) (int, error) {
 	pids, err := cgroupProcesses(e.cgroup.V2)
 	if err != nil || len(pids) == 0 {
 		return 0, err
@@ -188,7 +188,7 @@ func killProcess(p process, sig syscall.Signal) error {
 }
 
 // treeOf lists the living processes of a launch.
-func (s *Server) treeOf(e *entry) ([]process, error) {
+func (s *server) treeOf(e *entry) ([]process, error) {
 	dir := e.cgroup.V2
 	if dir == "" && len(e.cgroup.V1) > 0 {
 		dir = e.cgroup.V1[0]
@@ -210,7 +210,7 @@ func (s *Server) treeOf(e *entry) ([]process, error) {
 }
 
 // familyOf finds a launch's processes without a cgroup.
-func (s *Server) familyOf(e *entry) ([]process, error) {
+func (s *server) familyOf(e *entry) ([]process, error) {
 	if s.nothingLeft(e) {
 		return nil, nil
 	}
@@ -224,7 +224,7 @@ func (s *Server) familyOf(e *entry) ([]process, error) {
 // nothingLeft is the cheap answer for the usual job, which ends and leaves nothing: every survivor of a dead leader has
 // an ancestor that is a child of gshim, and all children of gshim are leaders of other launches. The kernel's list can
 // skip an entry when another process on it ends meanwhile, so it is read twice.
-func (s *Server) nothingLeft(e *entry) bool {
+func (s *server) nothingLeft(e *entry) bool {
 	for range 2 {
 		kids, ok := children()
 		if !ok || !s.allLeaders(e, kids) {
@@ -234,7 +234,7 @@ func (s *Server) nothingLeft(e *entry) bool {
 	return true
 }
 
-func (s *Server) allLeaders(e *entry, kids []int) bool {
+func (s *server) allLeaders(e *entry, kids []int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if e.state != ending && e.state != done || e.event.Unknown || e.last.Unknown {

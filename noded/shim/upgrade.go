@@ -55,7 +55,7 @@ func parseResume(s string) (resume, error) {
 }
 
 // upgrade is the order: wait for a quiet moment, answer, and stop with upgradeTo set.
-func (s *Server) upgrade(c *conn, seq uint64, path string) {
+func (s *server) upgrade(c *conn, seq uint64, path string) {
 	if err := unix.Access(path, unix.X_OK); err != nil {
 		c.done(seq, 0, fmt.Errorf("the new gshim %s can't be run: %w", path, err))
 		return
@@ -87,7 +87,7 @@ func (s *Server) upgrade(c *conn, seq uint64, path string) {
 }
 
 // quiesce waits until no order is in hand and every end that is known is on disk.
-func (s *Server) quiesce() error {
+func (s *server) quiesce() error {
 	deadline := time.Now().Add(upgradeWait)
 	for {
 		s.mu.Lock()
@@ -111,7 +111,7 @@ func (s *Server) quiesce() error {
 }
 
 // handOver prepares the descriptors that survive the exec. Both are duplicates, without close-on-exec.
-func (s *Server) handOver() (resume, error) {
+func (s *server) handOver() (resume, error) {
 	r := s.resume
 	r.Upgrades++
 	raw, err := s.listener.SyscallConn()

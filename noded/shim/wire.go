@@ -477,3 +477,11 @@ func readFrame(r io.Reader, buf []byte) ([]byte, error) {
 	}
 	return buf, nil
 }
+
+// wake makes whoever waits for a channel of capacity 1 look again.
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // already awake
+	}
+}
