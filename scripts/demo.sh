@@ -46,10 +46,10 @@ if [ -d /proc/driver/nvidia/gpus ]; then
 fi
 if [ "$gpus" -gt 0 ]; then
     say "A cluster of this machine, with its $gpus GPUs"
-    run gbatch up --dir "$dir" --detach
+    run gbatch up --dir "$dir" --detach | sed '/^$/,$d'
 else
     say "A cluster of two virtual nodes (this machine has no NVIDIA GPU: each gets four stand-in GPUs)"
-    run gbatch up --nodes 2 --cpus 4 --gpus a100:4 --dir "$dir" --detach
+    run gbatch up --nodes 2 --cpus 4 --gpus a100:4 --dir "$dir" --detach | sed '/^$/,$d'
 fi
 many=$((gpus == 1 ? 1 : 2))
 
