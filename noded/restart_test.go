@@ -60,7 +60,8 @@ func (d *daemon) kill() {
 	}
 }
 
-func (d *daemon) registrations() int {
+// registrations counts the Hellos so far; the next waitNode is about a later one.
+func (d *cluster) registrations() int {
 	n := 0
 	d.ctl.set(func(f *fakeCtld) { n = len(f.hellos); f.conn = nil })
 	return n
@@ -184,9 +185,8 @@ func TestControllerAway(t *testing.T) {
 	l := c.job(1, `until [ -e go ]; do sleep 0.02; done; exit 5`)
 	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{l}})
 	c.ctl.waitStarted(l)
-	n := len(c.ctl.hellos)
 	c.ctl.close()
-	c.ctl.set(func(f *fakeCtld) { f.conn = nil })
+	n := c.registrations()
 	must(t, os.WriteFile(filepath.Join(c.dir, "go"), nil, 0o644))
 	until(t, "the end is on disk", func() bool { return c.n.out.count() == 1 })
 	c.ctl.serve("c1", c.ctl.addr)
@@ -221,8 +221,8 @@ func TestReboot(t *testing.T) {
 	sp := openTest(t, c.opts.Spool)
 	must(t, sp.add(recOpened, &opened{Incarnation: sp.mem.opened.Incarnation, BootID: "the boot before", Node: "n1"}, true))
 	must(t, sp.close())
-	n := len(c.ctl.hellos)
-	c.ctl.set(func(f *fakeCtld) { f.conn, f.noAck = nil, false; clear(f.ended) })
+	n := c.registrations()
+	c.ctl.set(func(f *fakeCtld) { f.noAck = false; clear(f.ended) })
 	c.start()
 	h := c.ctl.waitNode(n + 1)
 	if len(h.Known) != 1 || h.Known[0].Job != 1 {
@@ -248,8 +248,7 @@ func TestSpoolLost(t *testing.T) {
 	c.ctl.waitStarted(l)
 	c.stop()
 	must(t, os.Remove(filepath.Join(c.opts.Spool, spoolFile)))
-	n := len(c.ctl.hellos)
-	c.ctl.set(func(f *fakeCtld) { f.conn = nil })
+	n := c.registrations()
 	c.start()
 	h := c.ctl.waitNode(n + 1)
 	if len(h.Known) != 1 || h.Known[0].Job != 1 {

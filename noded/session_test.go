@@ -207,25 +207,55 @@ func TestForwardFollowsTheLeader(t *testing.T) {
 	ask("b")
 }
 
-// A change whose answer is lost is not made twice.
+// A change whose answer is lost is not made twice; a question is asked again.
 func TestForwardDoesNotRepeatChanges(t *testing.T) {
-	c := newCluster(t)
-	c.ctl.set(func(f *fakeCtld) {
-		f.forward = func(ctx context.Context, _ *proto.Forward, r *server.Request) {
-			if conn, err := r.Hijack(); err == nil {
-				_ = conn.Close() // the connection breaks
-			} else {
-				panic("the controller dies") // a shared connection can't be taken; the answer is an error
+	dir := newPKI(t)
+	a, b := newFake(t, dir, "c1"), newFake(t, dir, "c2")
+	dying, dead := make(chan struct{}, 2), make(chan struct{})
+	a.set(func(f *fakeCtld) {
+		f.forward = func(context.Context, *proto.Forward, *server.Request) { dying <- struct{}{}; <-dead }
+	})
+	b.set(func(f *fakeCtld) {
+		f.epoch, f.notLeader = 2, a.addr
+		f.forward = func(_ context.Context, _ *proto.Forward, r *server.Request) { _ = r.Reply([]byte("b")) } // the client sees it
+	})
+	c := &cluster{t: t, ctl: a, opts: testOptions(t, dir, a.addr, b.addr), dir: t.TempDir()}
+	c.start()
+	t.Cleanup(c.end)
+	var change, question error
+	var answer rpc.Frame
+	var wg sync.WaitGroup
+	one, two := dialLocal(t, c), dialLocal(t, c)
+	var mu sync.Mutex
+	changed := false
+	wg.Go(func() {
+		_, err := one.Call(context.Background(), proto.KindUpdateJob, nil)
+		mu.Lock()
+		change, changed = err, true
+		mu.Unlock()
+	})
+	wg.Go(func() { answer, question = two.Call(context.Background(), proto.KindJobs, nil) })
+	<-dying
+	<-dying
+	b.set(func(f *fakeCtld) { f.notLeader = "" })
+	wg.Go(a.close)
+	until(t, "the change has failed", func() bool { mu.Lock(); defer mu.Unlock(); return changed })
+	close(dead)
+	wg.Wait()
+	var e *rpc.Error
+	if !errors.As(change, &e) || e.Code != proto.CodeNoController || !strings.Contains(e.Text, "look whether the change was made") {
+		t.Errorf("%v", change)
+	}
+	if question != nil || string(answer.Body) != "b" {
+		t.Errorf("%q %v", answer.Body, question)
+	}
+	b.set(func(f *fakeCtld) {
+		for _, fw := range f.forwards {
+			if fw.Kind == proto.KindUpdateJob {
+				t.Error("the change was made again")
 			}
 		}
 	})
-	conn := dialLocal(t, c)
-	if _, err := conn.Call(t.Context(), proto.KindUpdateJob, nil); err == nil {
-		t.Error("no error")
-	}
-	if n := len(c.ctl.forwards); n != 1 {
-		t.Errorf("asked %d times", n)
-	}
 }
 
 func TestForwardLeavesWithTheUser(t *testing.T) {
@@ -293,7 +323,7 @@ func TestLoginHost(t *testing.T) {
 	if err != nil || string(got.Body) != "yes" {
 		t.Errorf("%q %v", got.Body, err)
 	}
-	if len(f.hellos) != 0 {
+	if f.is(func(f *fakeCtld) bool { return len(f.hellos) != 0 }) {
 		t.Error("a login host registered as a node")
 	}
 }

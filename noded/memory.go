@@ -1,0 +1,191 @@
+package noded
+
+import (
+	"slices"
+
+	"gbatch/internal/codecgen/wire"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+//go:generate go run gbatch/internal/codecgen
+
+// memory.go is what the spool's records mean: fold is the only place that knows.
+
+// recordKind says what a record is. The numbers are on disk: append only.
+type recordKind byte
+
+const (
+	recOpened  recordKind = iota + 1 // opened: gnoded started
+	recEpoch                         // leaderEpoch: a leader with a greater epoch, or another instance, was accepted
+	recLaunch                        // launched: an attempt was taken on
+	recReport                        // proto.Report: to be sent until it is acknowledged
+	recAcked                         // ackedSeqs: the leader has these reports
+	recDrop                          // proto.Attempt: forgotten with its reports
+	recOrdered                       // orderedTo: gshim may have the order
+)
+
+// opened begins every run of gnoded. Its incarnation makes report numbers grow over restarts.
+//
+//gbatch:codec
+type opened struct {
+	Incarnation uint32
+	BootID      string
+	Node        string
+}
+
+//gbatch:codec
+type leaderEpoch struct {
+	Epoch    uint64
+	Instance uint64
+}
+
+// launched is what has to be known of an attempt to end it properly after a restart.
+//
+//gbatch:codec
+type launched struct {
+	Job     model.JobID
+	Attempt uint32
+	UID     uint32
+	GID     uint32
+	Groups  []uint32
+	StdErr  string     // absolute; where messages for the user go
+	At      model.Time // when it was taken on
+	Started model.Time // when its script started; 0 while that has not been reported
+	Ordered bool       // its order is, or may be, with gshim: what it needs is complete and in use
+	Script  string     // name of its script file, once ordered
+}
+
+// orderedTo is written before an order goes out. A gnoded that finds it must not make the attempt's script and group
+// anew: gshim may be forking into them.
+//
+//gbatch:codec
+type orderedTo struct {
+	Job     model.JobID
+	Attempt uint32
+	Script  string
+}
+
+//gbatch:codec
+type ackedSeqs struct {
+	Seqs []uint64
+}
+
+func (l *launched) key() proto.Attempt { return proto.Attempt{Job: l.Job, Attempt: l.Attempt} }
+
+func reportKey(r *proto.Report) proto.Attempt { return proto.Attempt{Job: r.Job, Attempt: r.Attempt} }
+
+// final reports whether nothing more can be reported of the attempt.
+func final(r *proto.Report) bool {
+	return r.Kind == proto.ReportEnded || r.Kind == proto.ReportLaunchFailed
+}
+
+// memory is what the journal says once all of it has been read.
+type memory struct {
+	opened   opened
+	epoch    leaderEpoch
+	attempts map[proto.Attempt]*kept
+	reports  map[uint64]*proto.Report // by Seq, not acknowledged
+}
+
+// kept is what the journal holds of one attempt: launched is nil for one that was never taken on here and only has to
+// be reported.
+type kept struct {
+	launched *launched
+	reports  []*proto.Report // the same as in memory.reports
+}
+
+func newMemory() memory {
+	return memory{attempts: map[proto.Attempt]*kept{}, reports: map[uint64]*proto.Report{}}
+}
+
+func (m *memory) at(key proto.Attempt) *kept {
+	k, ok := m.attempts[key]
+	if !ok {
+		k = &kept{}
+		m.attempts[key] = k
+	}
+	return k
+}
+
+// fold gives a record its meaning.
+func (m *memory) fold(kind recordKind, rec wire.Codec) {
+	switch r := rec.(type) {
+	case *opened:
+		m.opened = *r
+	case *leaderEpoch:
+		m.epoch = *r
+	case *launched:
+		m.at(r.key()).launched = r
+	case *proto.Report:
+		k := m.at(reportKey(r))
+		k.reports = append(k.reports, r)
+		m.reports[r.Seq] = r
+		if k.launched != nil && r.Kind == proto.ReportStarted {
+			started := *k.launched
+			started.Started = r.At
+			k.launched = &started
+		}
+	case *ackedSeqs:
+		for _, seq := range r.Seqs {
+			if old, ok := m.reports[seq]; ok {
+				m.acked(old)
+			}
+		}
+	case *orderedTo:
+		if k := m.attempts[proto.Attempt{Job: r.Job, Attempt: r.Attempt}]; k != nil && k.launched != nil {
+			ordered := *k.launched
+			ordered.Ordered, ordered.Script = true, r.Script
+			k.launched = &ordered
+		}
+	case *proto.Attempt:
+		m.drop(*r)
+	}
+}
+
+// acked forgets a report, and its attempt if that is over.
+func (m *memory) acked(r *proto.Report) {
+	key := reportKey(r)
+	if final(r) {
+		m.drop(key)
+		return
+	}
+	delete(m.reports, r.Seq)
+	k := m.at(key)
+	k.reports = slices.DeleteFunc(k.reports, func(o *proto.Report) bool { return o.Seq == r.Seq })
+	if k.launched == nil && len(k.reports) == 0 {
+		delete(m.attempts, key)
+	}
+}
+
+func (m *memory) drop(key proto.Attempt) {
+	k, ok := m.attempts[key]
+	if !ok {
+		return
+	}
+	for _, r := range k.reports {
+		delete(m.reports, r.Seq)
+	}
+	delete(m.attempts, key)
+}
+
+// newRecord makes an empty record of a kind, nil for one that this version doesn't know.
+func newRecord(kind recordKind) wire.Codec {
+	switch kind {
+	case recOpened:
+		return new(opened)
+	case recEpoch:
+		return new(leaderEpoch)
+	case recLaunch:
+		return new(launched)
+	case recReport:
+		return new(proto.Report)
+	case recAcked:
+		return new(ackedSeqs)
+	case recDrop:
+		return new(proto.Attempt)
+	case recOrdered:
+		return new(orderedTo)
+	}
+	return nil
+}
