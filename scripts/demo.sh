@@ -57,11 +57,12 @@ say "Submitting the scripts in etc/examples"
 mkdir "$work/out"
 cd "$work/out"
 ex=$top/etc/examples
-submit() { # prints the number of the job
-    printf '%s$ gsubmit %s%s   ' "$bold" "${*//$ex\//}" "$plain" >&2
+exec 3>&1
+submit() { # gives the number of the job; what it shows goes past the caller's $(...)
+    printf '%s$ gsubmit %s%s   ' "$bold" "${*//$ex\//}" "$plain" >&3
     local id
     id=$(gsubmit --parsable "$@")
-    printf 'job %s\n' "$id" >&2
+    printf 'job %s\n' "$id" >&3
     echo "$id"
 }
 submit "--gres=gpu:$many" "$ex/gpu.sh" >/dev/null

@@ -177,6 +177,9 @@ func (c *Cluster) startMissing(l layout, b *book, o *Options, say func(string, .
 		if m.Role == RoleNode {
 			nodes++
 		}
+		if _, err := program(o.Bin, m.Role); err != nil {
+			return err
+		}
 		if err := l.portFree(m); err != nil {
 			return err
 		}
