@@ -3,311 +3,343 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"gbatch/internal/cli/format"
 	"gbatch/internal/cli/getopt"
-	"gbatch/internal/cli/suggest"
+	"gbatch/internal/client"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
-// infoCall is what ginfo's options say.
-type infoCall struct {
-	summary, long, byNode, reasons bool
-	noHeader, all, exact           bool
-	responding, dead               bool
-	template, columns, sort        string
-	states, parts, nodes           []string
-	json                           string // version of the shape; "": a table
-	noConvert                      bool
+// ginfo lists partitions and nodes. infofields.go has what it can show, infogroup.go how nodes are put together.
+
+// The formats of sinfo.
+const (
+	infoFormat      = "%#P %.5a %.10l %.6D %.6t %N"
+	infoSummary     = "%#P %.5a %.10l %.16F  %N"
+	infoLong        = "%#P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %.11i %N"
+	infoNodes       = "%#N %.6D %#P %6t"
+	infoNodesLong   = "%#N %.6D %#P %.11T %.4c %.8z %.6m %.8d %.6w %.8f %20E"
+	infoReasons     = "%20E %9u %19H %N"
+	infoReasonsLong = "%20E %12U %19H %6t %N"
+	infoSort        = "#P,-t"
+	infoNodeSort    = "N"
+)
+
+// info is one call of ginfo.
+type info struct {
+	*Env
+	nodes    []string
+	parts    []string
+	none     bool // a list was given, and nothing in it
+	states   []stateWanted
+	template string
+	columns  string
+	layout   byte // which of the two was given last: 'o', 'O', or 0
+	sort     string
+	json     string
+	every    int32
+	clusters []string
+
+	all, dead, responding, exact, noHeader, reasons, long, byNode, summary bool
 }
 
-func (c *infoCall) options() []getopt.Option {
-	R := getopt.Required
-	return []getopt.Option{
-		{Name: "all", Short: 'a', Env: "SINFO_ALL", Help: "hidden partitions too", Set: getopt.Flag(&c.all)},
-		{Name: "dead", Short: 'd', Help: "only nodes that do not respond", Set: getopt.Flag(&c.dead)},
-		{Name: "exact", Short: 'e', Help: "nodes of unequal size in rows of their own", Set: getopt.Flag(&c.exact)},
-		{Name: "Format", Short: 'O', Arg: R, Metavar: "fields", Help: "columns by name: NodeList,CPUsState:20", Set: getopt.Text(&c.columns)},
-		{Name: "format", Short: 'o', Arg: R, Metavar: "template", Env: "SINFO_FORMAT", Help: "a template: '%P %a %D %t %N'", Set: getopt.Text(&c.template)},
-		{Name: "noheader", Short: 'h', Help: "no heading", Set: getopt.Flag(&c.noHeader)},
-		{Name: "hide", Help: "no hidden partitions (the default)", Set: func(string) error { c.all = false; return nil }},
-		{Name: "list-reasons", Short: 'R', Help: "why nodes are down or drained", Set: getopt.Flag(&c.reasons)},
-		{Name: "long", Short: 'l', Help: "more columns", Set: getopt.Flag(&c.long)},
-		{Name: "Node", Short: 'N', Help: "a row for each node", Set: getopt.Flag(&c.byNode)},
-		{Name: "nodes", Short: 'n', Arg: R, Metavar: "nodes", Help: "only these nodes", Set: func(v string) error {
-			names, err := hostlist.Expand(v)
-			c.nodes = append(c.nodes, names...)
-			return err
-		}},
-		{Name: "noconvert", Help: "no units (sizes have none anyway)", Set: getopt.Flag(&c.noConvert)},
-		{Name: "partition", Short: 'p', Arg: R, Metavar: "names", Env: "SINFO_PARTITION", Help: "only these partitions", Set: func(v string) error { c.parts = append(c.parts, splitList(v)...); return nil }},
-		{Name: "responding", Short: 'r', Help: "only nodes that respond", Set: getopt.Flag(&c.responding)},
-		{Name: "sort", Short: 'S', Arg: R, Metavar: "keys", Env: "SINFO_SORT", Help: "order of the rows: P t N D c m w E H, with - to turn it", Set: getopt.Text(&c.sort)},
-		{Name: "states", Short: 't', Arg: R, Metavar: "states", Help: "only nodes in these states: idle,mix,alloc,drain,down", Set: func(v string) error {
-			for _, w := range splitList(v) {
-				known := false
-				for _, k := range nodeStateWords() {
-					known = known || strings.EqualFold(k, w)
-				}
-				if !known {
-					return &getopt.TextError{Text: "Invalid node state specified: " + w + "; write some of alloc, mix, idle, drain, drng, drained, down, unknown, no_respond, all"}
-				}
-				c.states = append(c.states, w)
-			}
-			return nil
-		}},
-		{Name: "summarize", Short: 's', Help: "one row for each partition", Set: getopt.Flag(&c.summary)},
-		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "print the nodes as JSON", Set: func(v string) error {
-			var err error
-			c.json, err = parseJSONVersion(v)
-			return err
-		}},
-		{Name: "verbose", Short: 'v', Hidden: true, Set: ignored},
-		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
-		{Name: "iterate", Short: 'i', Arg: R, Refused: "use watch -n SECONDS ginfo"},
-		{Name: "reservation", Short: 'T', Refused: "there are no reservations yet"},
-		{Name: "bg", Short: 'b', Refused: "leave it out"},
-		{Name: "future", Short: 'F', Refused: "nodes with State=FUTURE are in gbatch.conf only"},
-		{Name: "local", Refused: "leave it out"},
-		{Name: "federation", Refused: "leave it out"},
-		{Name: "cluster", Aliases: []string{"clusters"}, Short: 'M', Arg: R, Env: "SLURM_CLUSTERS", Refused: "set GBATCH_CONF to the other cluster's configuration"},
-	}
-}
-
-// form gives the template that the options ask for, and the order of its rows.
-func (c *infoCall) form() (template, order string) {
-	order = "P,t"
-	switch {
-	case c.reasons && c.long:
-		template, order = "%20E %12U %19H %6t %N", "E,H"
-	case c.reasons:
-		template, order = "%20E %9u %19H %N", "E,H"
-	case c.summary:
-		template = "%#P %.5a %.10l %.16F  %N"
-	case c.byNode && c.long:
-		template, order = "%#N %.6D %#P %.11T %.4c %.8z %.6m %.8d %.6w %.8f %20E", "N"
-	case c.byNode:
-		template, order = "%#N %.6D %#P %6t", "N"
-	case c.long:
-		template = "%#P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %.11i %N"
-	default:
-		template = "%#P %.5a %.10l %.6D %.6t %N"
-	}
-	if c.byNode {
-		order = "N"
-	}
-	if c.template != "" {
-		template = c.template
-	}
-	if c.sort != "" {
-		order = c.sort
-	}
-	return template, order
-}
-
-// ginfo lists partitions and nodes.
 func ginfo(e *Env) int {
-	var call infoCall
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(call.options(), getopt.HelpOptions(0)...), EnvPrefix: "SINFO",
-		About: "List partitions and nodes. Nodes that look the same in every column share a row."})
+	i := &info{Env: e}
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(i.options(), getopt.HelpOptions(0)...), EnvPrefix: "SINFO",
+		About: "List partitions and nodes. Nodes that look the same in every column that is shown share a line."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.usage(p, err)
 	}
 	if len(operands) > 0 {
-		e.errorf("unexpected argument '%s'; pick rows with --partition, --nodes and --states", operands[0])
+		e.errorf("Unrecognized option: %s; pick lines with --partition, --nodes and --states", operands[0])
 		return 1
 	}
-	fields := infoFields()
-	language := &format.Language[infoRow]{Noun: "node"}
-	scopes := map[string]infoScope{}
-	for _, f := range fields {
-		language.Fields = append(language.Fields, f.Field)
-		scopes[f.Name] = f.scope
-	}
-	template, order := call.form()
-	compile := func() (*format.Printer[infoRow], error) {
-		if call.columns != "" {
-			return language.Columns(call.columns)
+	return e.repeat(i.every, i.once)
+}
+
+func (i *info) options() []getopt.Option {
+	const filters, output = "Filters", "Output"
+	list := func(dst *[]string) func(string) error {
+		return func(v string) error {
+			*dst = append(*dst, splitList(v)...)
+			i.none = i.none || len(*dst) == 0
+			return nil
 		}
-		return language.Template(template)
+	}
+	layout := func(dst *string, letter byte) func(string) error {
+		return func(v string) error { *dst, i.layout = v, letter; return nil }
+	}
+	return []getopt.Option{
+		{Name: "partition", Short: 'p', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_PARTITION", Help: "only these partitions", Set: list(&i.parts)},
+		{Name: "nodes", Short: 'n', Arg: getopt.Required, Group: filters, Metavar: "hosts", Help: "only these nodes", Set: func(v string) error {
+			names, err := hostlist.Expand(v)
+			i.nodes = append(i.nodes, names...)
+			i.none = i.none || len(i.nodes) == 0
+			return err
+		}},
+		{Name: "states", Short: 't', Arg: getopt.Required, Group: filters, Metavar: "states", Help: "only nodes in one of these states: idle, mix, alloc, drain, drained, draining, down, unknown, no_respond; with & between, in all", Set: i.setStates},
+		{Name: "responding", Short: 'r', Group: filters, Help: "only nodes that respond", Set: getopt.Flag(&i.responding)},
+		{Name: "dead", Short: 'd', Group: filters, Help: "only nodes that don't respond", Set: getopt.Flag(&i.dead)},
+		{Name: "all", Short: 'a', Group: filters, Env: "_ALL", Help: "hidden partitions too", Set: getopt.Flag(&i.all)},
+		{Name: "hide", Group: filters, Help: "no hidden partitions (the default)", Set: getopt.Const(&i.all, false)},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&i.clusters)},
+
+		{Name: "format", Short: 'o', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "format", Env: "_FORMAT", Help: "what to print, as in '%P %a %D %t %N'", Set: layout(&i.template, 'o')},
+		{Name: "Format", Short: 'O', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "fields", Help: "what to print, as in 'NodeList:30,CPUsState,GresUsed'", Set: layout(&i.columns, 'O')},
+		{Name: "long", Short: 'l', Group: output, Slot: "format", Help: "more columns", Set: getopt.Flag(&i.long)},
+		{Name: "Node", Short: 'N', Group: output, Slot: "format", Help: "a line for each node and partition", Set: getopt.Flag(&i.byNode)},
+		{Name: "summarize", Short: 's', Group: output, Slot: "format", Help: "a line for each partition", Set: getopt.Flag(&i.summary)},
+		{Name: "list-reasons", Short: 'R', Group: output, Slot: "format", Help: "why nodes are down or drained", Set: getopt.Flag(&i.reasons)},
+		{Name: "exact", Short: 'e', Group: output, Help: "a line for each size of node", Set: getopt.Flag(&i.exact)},
+		{Name: "noheader", Short: 'h', Group: output, Help: "no headings", Set: getopt.Flag(&i.noHeader)},
+		{Name: "sort", Short: 'S', Arg: getopt.Required, Group: output, Metavar: "keys", Env: "_SORT", Help: "sort by these letters of -o, each with - before it for descending; default #P,-t: as configured, then by state", Set: getopt.Text(&i.sort)},
+		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version", Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists", Set: func(v string) (err error) {
+			i.json, err = parseJSONVersion(v)
+			return err
+		}},
+		{Name: "iterate", Short: 'i', Arg: getopt.Required, Group: output, Metavar: "seconds", Help: "print again every so many seconds", Set: getopt.Number(&i.every, 1, 1<<20)},
+
+		{Name: "noconvert", Hidden: true, Note: "sizes are in MiB anyway", Set: ignored},
+		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
+		{Name: "local", Hidden: true, Note: "there is one cluster", Set: ignored},
+		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: ignored},
+		{Name: "future", Short: 'F', Refused: "nodes of State=FUTURE are in gbatch.conf only"},
+		{Name: "reservation", Short: 'T', Refused: "there are no reservations"},
+		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
+	}
+}
+
+// stateWanted is one word of -t: nodes must be in all of its states.
+type stateWanted []string
+
+func (i *info) setStates(v string) error {
+	for _, w := range splitList(v) {
+		var all stateWanted
+		for _, s := range strings.Split(w, "&") {
+			s = strings.ToLower(s)
+			if !slices.Contains(nodeStateWords(), s) {
+				return &getopt.TextError{Text: "Bad state string: \"" + s + "\"\nvalid states: " + strings.Join(nodeStateWords(), ",")}
+			}
+			all = append(all, s)
+		}
+		i.states = append(i.states, all)
+	}
+	i.none = i.none || len(i.states) == 0
+	return nil
+}
+
+// nodeStateWords are the states that -t knows; in those behind no_respond no node here ever is.
+func nodeStateWords() []string {
+	return []string{"all", "alloc", "allocated", "mix", "mixed", "idle", "drain", "drained", "drng", "draining", "down", "unk", "unknown", "no_respond",
+		"blocked", "cloud", "comp", "completing", "fail", "failing", "futr", "future", "inval", "maint", "npc", "perfctrs", "planned",
+		"power_down", "powered_down", "powering_down", "powering_up", "reboot", "reboot_issued", "reboot_requested", "resv", "reserved"}
+}
+
+// isNodeState reports whether a node is in a state of -t. alloc and mix, idle and down are about its jobs, whether it
+// drains or not.
+func isNodeState(n *model.Node, word string) bool {
+	base, drain, silent := nodeState(n)
+	busy := base == nodeAllocated || base == nodeMixed
+	switch word {
+	case "all":
+		return true
+	case "alloc", "allocated":
+		return busy
+	case "mix", "mixed":
+		return base == nodeMixed
+	case "idle":
+		return base == nodeIdle
+	case "down":
+		return base == nodeDown
+	case "unk", "unknown":
+		return base == nodeUnknown
+	case "drain":
+		return drain
+	case "drained":
+		return drain && !busy
+	case "drng", "draining":
+		return drain && busy
+	case "no_respond":
+		return silent
+	}
+	return false
+}
+
+// pick reports whether a node is to be shown.
+func (i *info) pick(n *proto.NodeInfo) bool {
+	base, drain, silent := nodeState(n.Node)
+	inAll := func(w stateWanted) bool {
+		return !slices.ContainsFunc(w, func(s string) bool { return !isNodeState(n.Node, s) })
+	}
+	switch {
+	case len(i.nodes) > 0 && !slices.Contains(i.nodes, n.Node.Def.Name),
+		len(i.states) > 0 && !slices.ContainsFunc(i.states, inAll),
+		i.responding && silent,
+		i.dead && !silent,
+		i.reasons && (n.Node.Reason == "" || !drain && base != nodeDown):
+		return false
+	}
+	return true
+}
+
+// form gives the format and the sorting that the options ask for.
+func (i *info) form() (template, order string) {
+	order = infoSort
+	switch {
+	case i.byNode && i.long:
+		template = infoNodesLong
+	case i.byNode:
+		template = infoNodes
+	case i.reasons && i.long:
+		template = infoReasonsLong
+	case i.reasons:
+		template = infoReasons
+	case i.summary:
+		template = infoSummary
+	case i.long:
+		template = infoLong
+	default:
+		template = infoFormat
+	}
+	if i.byNode {
+		order = infoNodeSort
+	}
+	if i.reasons && !i.byNode {
+		order = ""
+	}
+	if i.layout == 'o' {
+		template = i.template
+	}
+	if i.sort != "" {
+		order = i.sort
+	}
+	return template, order
+}
+
+// once prints one table.
+func (i *info) once() int {
+	fields := infoFields()
+	lang := infoLanguage(fields)
+	template, order := i.form()
+	compile := func() (*format.Printer[infoRow], error) { return lang.Template(template) }
+	if i.layout == 'O' {
+		compile = func() (*format.Printer[infoRow], error) { return lang.Columns(i.columns) }
 	}
 	printer, err := compile()
-	var unknown *format.UnknownError
-	switch {
-	case errors.As(err, &unknown):
-		e.errorf("%v", unknown)
-	case err != nil:
-		e.errorf("%v", err)
+	if err := i.unknownFields(err); err != nil {
+		i.errorf("%v", err)
 		return 1
 	}
-	c, err := e.connect()
+	var letters []byte
+	for _, f := range fields {
+		if f.Letter != 0 {
+			letters = append(letters, f.Letter)
+		}
+	}
+	keys, err := parseSort(order, string(letters))
 	if err != nil {
-		e.infoFailed("slurm_load_partitions", err)
+		i.errorf("%v", err)
 		return 1
 	}
-	defer c.Close()
-	var parts proto.PartitionsReply
-	if err := c.Call(proto.KindPartitions, &proto.Empty{}, &parts); err != nil {
-		e.infoFailed("slurm_load_partitions", err)
-		return 1
-	}
-	var infos []*proto.NodeInfo
-	err = c.Stream(proto.KindNodes, &proto.NodesRequest{}, func(body []byte) error {
-		var chunk proto.NodesChunk
-		if err := proto.Decode(body, &chunk); err != nil {
-			return err
-		}
-		infos = append(infos, chunk.Nodes...)
-		return nil
-	})
+	now := time.Now()
+	t := &infoTable{moments: i.moments(now), pick: i.pick, byNode: i.byNode, exact: i.exact,
+		empty: !i.byNode && !(i.reasons && i.layout == 0)}
+	cluster, at, err := i.load(t)
 	if err != nil {
-		e.infoFailed("slurm_load_node", err)
+		var own complaint
+		if errors.As(err, &own) {
+			i.errorf("%v", err)
+		} else {
+			fmt.Fprintln(i.Stderr, err)
+		}
 		return 1
 	}
-	if infos, err = call.pick(infos); err != nil {
-		e.errorf("%v", err)
-		return 1
+	if i.json != "" {
+		err = i.printJSON(t, cluster, at)
+	} else {
+		rows := t.rows(printer, fields, &lang)
+		sortInfo(rows, keys, strings.Contains(order, "#"), fields)
+		err = i.printRows(printer, rows, now, cluster)
 	}
-	chosen, err := call.pickParts(parts.Partitions)
 	if err != nil {
-		e.errorf("%v", err)
-		return 1
-	}
-	if call.json != "" {
-		if err := e.infoJSON(&call, infos, parts.Now); err != nil {
-			e.errorf("%v", err)
-			return 1
-		}
-		return 0
-	}
-	view := &infoView{moments: e.moments(time.Now()), exact: call.exact, noConvert: call.noConvert}
-	if call.wants(printer, "Cluster") {
-		var conf proto.ConfigReply
-		if err := c.Call(proto.KindConfig, &proto.Empty{}, &conf); err == nil {
-			view.cluster = conf.Config.Cluster
-		}
-	}
-	byPart := false
-	var keys []func(*infoRow) string
-	for f := range printer.Fields {
-		switch scopes[f.Name] {
-		case ofPart:
-			byPart = true
-		case ofNode:
-			keys = append(keys, f.Get)
-		case ofSize:
-			if call.exact {
-				keys = append(keys, f.Get)
-			}
-		}
-	}
-	rows := groupRows(view, chosen, infos, byPart, call.byNode, func(r *infoRow) string {
-		var b strings.Builder
-		for _, k := range keys {
-			b.WriteString(k(r))
-			b.WriteByte(0)
-		}
-		return b.String()
-	})
-	if narrowed := len(call.states) > 0 || len(call.nodes) > 0 || call.reasons || call.responding || call.dead; narrowed {
-		rows = dropEmpty(rows)
-	}
-	if err := sortInfo(rows, order); err != nil {
-		e.errorf("%v", err)
-		return 1
-	}
-	printer.Fit(rows)
-	if call.long && !call.noHeader {
-		fmt.Fprintf(e.Stdout, "%s\n", time.Now().Format("Mon Jan 02 15:04:05 2006"))
-	}
-	if err := printer.Write(e.Stdout, rows, !call.noHeader); err != nil {
-		e.errorf("%v", err)
+		i.errorf("%v", err)
 		return 1
 	}
 	return 0
 }
 
-func (e *Env) infoFailed(what string, err error) {
-	fmt.Fprintf(e.Stderr, "%s error: %s\n", what, text(err))
+// load asks for partitions and nodes. The text of its error is whole.
+func (i *info) load(t *infoTable) (cluster string, at model.Time, err error) {
+	c, err := i.connect()
+	if err != nil {
+		return "", 0, complaint{text(err)}
+	}
+	defer c.Close()
+	if err := i.checkClusters(c, i.clusters); err != nil {
+		return "", 0, err
+	}
+	if i.json != "" || len(i.clusters) > 0 {
+		if cluster, err = clusterName(c); err != nil {
+			return "", 0, fmt.Errorf("slurm_load_ctl_conf error: %s", text(err))
+		}
+	}
+	var parts proto.PartitionsReply
+	if err := c.Call(proto.KindPartitions, &proto.Empty{}, &parts); err != nil {
+		return "", 0, fmt.Errorf("slurm_load_partitions error: %s", text(err))
+	}
+	for _, p := range parts.Partitions {
+		hidden := p.Hidden && !i.all && os.Getuid() != 0 && !slices.Contains(i.parts, p.Name)
+		if !hidden && !i.none && (len(i.parts) == 0 || slices.Contains(i.parts, p.Name)) {
+			t.parts = append(t.parts, p)
+		}
+	}
+	t.nodes, err = nodesByName(c, i.nodes)
+	if err != nil {
+		return "", 0, fmt.Errorf("slurm_load_node error: %s", text(err))
+	}
+	return cluster, parts.Now, nil
 }
 
-func (c *infoCall) wants(p *format.Printer[infoRow], name string) bool {
-	for f := range p.Fields {
-		if f.Name == name {
-			return true
+// nodesByName asks for nodes, all or the named ones.
+func nodesByName(c *client.Client, names []string) (map[string]*proto.NodeInfo, error) {
+	out := map[string]*proto.NodeInfo{}
+	err := c.Stream(proto.KindNodes, &proto.NodesRequest{Names: names}, func(body []byte) error {
+		var chunk proto.NodesChunk
+		if err := proto.Decode(body, &chunk); err != nil {
+			return err
 		}
-	}
-	return false
+		for _, n := range chunk.Nodes {
+			out[n.Node.Def.Name] = n
+		}
+		return nil
+	})
+	return out, err
 }
 
-func dropEmpty(rows []infoRow) []infoRow {
-	out := rows[:0]
-	for _, r := range rows {
-		if len(r.nodes) > 0 {
-			out = append(out, r)
-		}
+func (i *info) printRows(p *format.Printer[infoRow], rows []infoRow, now time.Time, cluster string) error {
+	var head []byte
+	if i.every > 0 || i.long && !i.noHeader {
+		head = now.AppendFormat(head, "Mon Jan _2 15:04:05 2006\n")
 	}
-	return out
-}
-
-// pick narrows the nodes to what the options ask for.
-func (c *infoCall) pick(infos []*proto.NodeInfo) ([]*proto.NodeInfo, error) {
-	wanted := map[string]bool{}
-	for _, n := range c.nodes {
-		wanted[n] = true
+	if len(i.clusters) > 0 {
+		head = append(append(append(head, "CLUSTER: "...), cluster...), '\n')
 	}
-	var out []*proto.NodeInfo
-	for _, i := range infos {
-		n := i.Node
-		switch {
-		case len(wanted) > 0 && !wanted[n.Def.Name],
-			len(c.states) > 0 && !inState(n, c.states),
-			c.responding && n.Link != model.LinkUp,
-			c.dead && n.Link == model.LinkUp,
-			c.reasons && n.Reason == "":
-			continue
-		}
-		out = append(out, i)
+	if _, err := i.Stdout.Write(head); err != nil {
+		return err
 	}
-	return out, nil
-}
-
-// pickParts narrows the partitions; hidden ones are left out unless named.
-func (c *infoCall) pickParts(parts []*model.Partition) ([]*model.Partition, error) {
-	var out []*model.Partition
-	var names []string
-	for _, p := range parts {
-		names = append(names, p.Name)
-		if len(c.parts) == 0 && p.Hidden && !c.all {
-			continue
-		}
-		if len(c.parts) > 0 && !hasWord(c.parts, p.Name) {
-			continue
-		}
-		out = append(out, p)
+	if err := p.Write(i.Stdout, rows, !i.noHeader); err != nil {
+		return err
 	}
-	for _, w := range c.parts {
-		if !hasWord(names, w) {
-			hint := ""
-			if near := suggest.Nearest(w, names); len(near) > 0 {
-				hint = "; did you mean " + near[0] + "?"
-			}
-			return nil, fmt.Errorf("Invalid partition name specified: %s%s", w, hint)
-		}
+	if i.every > 0 {
+		_, err := i.Stdout.Write([]byte{'\n'})
+		return err
 	}
-	return out, nil
-}
-
-func hasWord(list []string, w string) bool {
-	for _, x := range list {
-		if x == w {
-			return true
-		}
-	}
-	return false
+	return nil
 }

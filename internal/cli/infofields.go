@@ -1,175 +1,249 @@
 package cli
 
 import (
-	"fmt"
 	"strconv"
 	"strings"
 
 	"gbatch/internal/cli/format"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
-	"gbatch/internal/version"
+	"gbatch/internal/walltime"
 )
 
-// infoScope says what a column is about, which decides how nodes are put together.
-type infoScope uint8
+// This file owns what ginfo can show of partitions and nodes: sinfo's letters and names with its headings.
 
-const (
-	ofAll  infoScope = iota // of the row's nodes together: never separates them
-	ofNode                  // of each node: unequal ones make rows of their own
-	ofSize                  // a size of each node: separates only with --exact
-	ofPart                  // of the partition
-)
-
-type infoField struct {
-	format.Field[infoRow]
-	scope infoScope
+func infoFields() []infoField {
+	return append(append(partitionFields(), nodeFields()...), countFields()...)
 }
 
-// infoFields are ginfo's columns: letter for -o, name for -O.
-func infoFields() []infoField {
-	type row = infoRow
-	type info = *proto.NodeInfo
-	f := func(letter byte, name, heading string, scope infoScope, get func(*row) string) infoField {
-		return infoField{format.Field[row]{Letter: letter, Name: name, Heading: heading, Get: get, Left: true}, scope}
+func infoLanguage(fields []infoField) format.Language[infoRow] {
+	l := format.Language[infoRow]{Noun: "node"}
+	for i := range fields {
+		l.Fields = append(l.Fields, fields[i].Field)
 	}
-	node := func(none string, of func(info) string) func(*row) string {
-		return func(r *row) string { return r.one(none, of) }
-	}
-	def := func(of func(*model.NodeDef) int64) func(*row) string {
-		return func(r *row) string { return r.size(of) }
-	}
-	word := func(s string) func(*row) string { return func(*row) string { return s } }
-	load := func(r *row) string {
-		return r.span(func(i info) int64 { return i.LoadMilli }, func(v int64) string { return fmt.Sprintf("%.2f", float64(v)/1000) })
-	}
-	free := func(r *row) string {
-		return r.span(func(i info) int64 { return i.FreeMemMiB }, func(v int64) string { return strconv.FormatInt(v, 10) })
-	}
-	shape := func(r *row) string {
-		parts := []func(*model.NodeDef) int64{func(d *model.NodeDef) int64 { return int64(d.Sockets) },
-			func(d *model.NodeDef) int64 { return int64(d.CoresPerSocket) }, func(d *model.NodeDef) int64 { return int64(d.ThreadsPerCore) }}
-		var out []string
-		for _, p := range parts {
-			out = append(out, r.size(p))
+	return l
+}
+
+func iPart(letter byte, name, heading string, get func(p *model.Partition) string) infoField {
+	return infoField{format.Field[infoRow]{Letter: letter, Name: name, Heading: heading, Get: func(r *infoRow) string { return get(r.part) }}, ofPartition}
+}
+
+// iNode is a field of nodes; none stands where a partition has none.
+func iNode(letter byte, name, heading, none string, get func(n *proto.NodeInfo, r *infoRow) string) infoField {
+	return infoField{format.Field[infoRow]{Letter: letter, Name: name, Heading: heading, Get: func(r *infoRow) string {
+		if n := r.first(); n != nil {
+			return get(n, r)
 		}
-		return strings.Join(out, ":")
-	}
-	sizeText := func(r *row) string {
-		return r.partText(func(p *model.Partition) string {
-			least, most := max(1, p.MinNodes), "infinite"
-			if p.MaxNodes > 0 {
-				most = strconv.Itoa(int(p.MaxNodes))
+		return none
+	}}, ofNode}
+}
+
+func iAtLeast(letter byte, name, heading string, get func(d *model.NodeDef) int64) infoField {
+	return infoField{format.Field[infoRow]{Letter: letter, Name: name, Heading: heading, Append: func(b []byte, r *infoRow) []byte {
+		return r.atLeast(b, func(n *proto.NodeInfo) int64 { return get(n.Node.Def) })
+	}}, asRange}
+}
+
+func iSum(letter byte, name, heading string, add func(b []byte, r *infoRow) []byte) infoField {
+	return infoField{format.Field[infoRow]{Letter: letter, Name: name, Heading: heading, Append: add}, asSum}
+}
+
+func iConst(name, heading, value string) infoField {
+	return infoField{format.Field[infoRow]{Name: name, Heading: heading, Get: func(*infoRow) string { return value }}, asSum}
+}
+
+func partitionFields() []infoField {
+	num := func(n int32) string { return strconv.Itoa(int(n)) }
+	return []infoField{
+		iPart('P', "Partition", "PARTITION", func(p *model.Partition) string {
+			if p.Default {
+				return p.Name + "*"
 			}
-			if strconv.Itoa(int(least)) == most {
-				return most
-			}
-			return fmt.Sprintf("%d-%s", least, most)
-		})
-	}
-	avail := func(r *row) string {
-		return r.partText(func(p *model.Partition) string {
-			switch p.State {
-			case model.PartUp:
-				return "up"
-			case model.PartInactive:
+			return p.Name
+		}),
+		iPart('R', "PartitionName", "PARTITION", func(p *model.Partition) string { return p.Name }),
+		iPart('a', "Available", "AVAIL", func(p *model.Partition) string {
+			if p.State == model.PartInactive {
 				return "inact"
 			}
 			return strings.ToLower(p.State.String())
-		})
-	}
-	reasonUser := func(uid bool) func(info) string {
-		return func(i info) string {
-			by := i.Node.ReasonBy
-			if by == "" {
-				return "Unknown"
-			}
-			if uid {
-				if n, err := uidOf(by); err == nil {
-					return fmt.Sprintf("%s(%d)", by, n)
-				}
-			}
-			return by
-		}
-	}
-	memory := func(d *model.NodeDef) int64 { return d.MemMiB }
-	name := func(i info) string { return i.Node.Def.Name }
-	addr := func(i info) string {
-		if a := i.Node.Def.Addr; a != "" {
-			return a
-		}
-		return i.Node.Def.Name
-	}
-	return []infoField{
-		f('a', "Available", "AVAIL", ofPart, avail),
-		f('A', "NodeAI", "NODES(A/I)", ofAll, func(r *row) string { return r.nodeStates(false) }),
-		f('b', "features_act", "ACTIVE_FEATURES", ofNode, node("", func(i info) string { return orNull(strings.Join(i.Node.Def.Features, ",")) })),
-		f('B', "MaxCPUsPerNode", "MAX_CPUS_PER_NODE", ofPart, func(r *row) string { return r.shown("MaxCPUsPerNode") }),
-		f('c', "CPUs", "CPUS", ofSize, def(func(d *model.NodeDef) int64 { return int64(d.CPUs) })),
-		f('C', "CPUsState", "CPUS(A/I/O/T)", ofAll, (*row).cpuStates),
-		f('d', "Disk", "TMP_DISK", ofSize, def(func(d *model.NodeDef) int64 { return d.TmpMiB })),
-		f('D', "Nodes", "NODES", ofAll, func(r *row) string { return strconv.Itoa(len(r.nodes)) }),
-		f('e', "FreeMem", "FREE_MEM", ofSize, free),
-		f('E', "Reason", "REASON", ofNode, node("none", func(i info) string {
-			if i.Node.Reason == "" {
-				return "none"
-			}
-			return i.Node.Reason
-		})),
-		f('f', "Features", "AVAIL_FEATURES", ofNode, node("", func(i info) string { return orNull(strings.Join(i.Node.Def.Features, ",")) })),
-		f('F', "NodeAIOT", "NODES(A/I/O/T)", ofAll, func(r *row) string { return r.nodeStates(true) }),
-		f('g', "Groups", "GROUPS", ofPart, func(r *row) string { return strings.ToLower(r.shown("AllowGroups")) }),
-		f('G', "Gres", "GRES", ofNode, node("(null)", func(i info) string { return orNull(gresDefText(i.Node.Def.Gres)) })),
-		f(0, "GresUsed", "GRES_USED", ofNode, node("(null)", func(i info) string { return orNull(gresUsedText(i.Node)) })),
-		f('h', "OverSubscribe", "OVERSUBSCRIBE", ofPart, func(r *row) string { return r.shown("OverSubscribe") }),
-		f('H', "TimeStamp", "TIMESTAMP", ofNode, func(r *row) string {
-			return r.one("Unknown", func(i info) string { return string(r.append(nil, i.Node.ReasonAt, "Unknown")) })
 		}),
-		f('i', "Reservation", "RESERVATION", ofNode, word("")),
-		f('I', "PriorityJobFactor", "PRIO_JOB_FACTOR", ofPart, func(r *row) string { return r.shown("PriorityJobFactor") }),
-		f('l', "Time", "TIMELIMIT", ofPart, func(r *row) string {
-			return r.partText(func(p *model.Partition) string { return timeText(p.MaxTimeS, "infinite") })
+		iPart('l', "Time", "TIMELIMIT", func(p *model.Partition) string { return partitionTime(p.MaxTimeS, "infinite") }),
+		iPart('L', "DefaultTime", "DEFAULTTIME", func(p *model.Partition) string { return partitionTime(p.DefTimeS, "n/a") }),
+		iPart('s', "Size", "JOB_SIZE", func(p *model.Partition) string {
+			least, most := num(max(1, p.MinNodes)), "infinite"
+			if p.MaxNodes > 0 {
+				most = num(p.MaxNodes)
+			}
+			if least == most {
+				return least
+			}
+			return least + "-" + most
 		}),
-		f('L', "DefaultTime", "DEFAULTTIME", ofPart, func(r *row) string {
-			return r.partText(func(p *model.Partition) string { return timeText(p.DefTimeS, "n/a") })
+		iPart('h', "OverSubscribe", "OVERSUBSCRIBE", func(p *model.Partition) string {
+			if p.OverSubscribe == "" {
+				return "NO"
+			}
+			return p.OverSubscribe
 		}),
-		f('m', "Memory", "MEMORY", ofSize, def(memory)),
-		f(0, "AllocMem", "ALLOCMEM", ofNode, node("0", func(i info) string { return strconv.FormatInt(i.Node.UsedMem, 10) })),
-		f('M', "PreemptMode", "PREEMPT_MODE", ofPart, func(r *row) string { return r.shown("PreemptMode") }),
-		f('n', "NodeHost", "HOSTNAMES", ofNode, node("", addr)),
-		f('N', "NodeList", "NODELIST", ofAll, (*row).nodeList),
-		f('o', "NodeAddr", "NODE_ADDR", ofNode, node("", addr)),
-		f('O', "CPUsLoad", "CPU_LOAD", ofSize, load),
-		f('p', "PriorityTier", "PRIO_TIER", ofPart, func(r *row) string { return r.shown("PriorityTier") }),
-		f('P', "Partition", "PARTITION", ofPart, (*row).partName),
-		f('r', "Root", "ROOT", ofPart, func(r *row) string { return strings.ToLower(r.shown("RootOnly")) }),
-		f('R', "PartitionName", "PARTITION", ofPart, func(r *row) string { return r.partText(func(p *model.Partition) string { return p.Name }) }),
-		f('s', "Size", "JOB_SIZE", ofPart, sizeText),
-		f('S', "AllocNodes", "ALLOCNODES", ofPart, func(r *row) string { return strings.ToLower(r.shown("AllocNodes")) }),
-		f('t', "StateCompact", "STATE", ofNode, func(r *row) string { return r.state(true) }),
-		f('T', "StateLong", "STATE", ofNode, func(r *row) string { return r.state(false) }),
-		f(0, "StateComplete", "STATE", ofNode, node("n/a", func(i info) string { return strings.ToLower(i.Node.BaseState()) })),
-		f('u', "User", "USER", ofNode, node("Unknown", reasonUser(false))),
-		f('U', "UserLong", "USER", ofNode, node("Unknown", reasonUser(true))),
-		f('v', "Version", "VERSION", ofNode, node("", func(i info) string { return orUnset(i.Node.Version) })),
-		f('V', "Cluster", "CLUSTER", ofAll, func(r *row) string { return r.cluster }),
-		f('w', "Weight", "WEIGHT", ofSize, def(func(d *model.NodeDef) int64 { return int64(d.Weight) })),
-		f('X', "Sockets", "SOCKETS", ofSize, def(func(d *model.NodeDef) int64 { return int64(d.Sockets) })),
-		f('Y', "Cores", "CORES", ofSize, def(func(d *model.NodeDef) int64 { return int64(d.CoresPerSocket) })),
-		f('Z', "Threads", "THREADS", ofSize, def(func(d *model.NodeDef) int64 { return int64(d.ThreadsPerCore) })),
-		f('z', "SocketCoreThread", "S:C:T", ofSize, shape),
-		f(0, "Comment", "COMMENT", ofNode, word("(null)")),
-		f(0, "Extra", "EXTRA", ofNode, word("(null)")),
-		f(0, "Port", "PORT", ofNode, word("0")),
-		f(0, "NodeNames", "NODELIST", ofNode, node("", name)),
-		f(0, "SlurmVersion", "SLURM_VERSION", ofAll, word(version.Slurm)),
+		iPart('g', "Groups", "GROUPS", func(p *model.Partition) string {
+			if len(p.AllowGroups) == 0 {
+				return "all"
+			}
+			return strings.Join(p.AllowGroups, ",")
+		}),
+		iPart('r', "Root", "ROOT", func(p *model.Partition) string {
+			if p.RootOnly {
+				return "yes"
+			}
+			return "no"
+		}),
+		iPart('p', "PriorityTier", "PRIO_TIER", func(p *model.Partition) string { return num(p.PriorityTier) }),
+		iPart(0, "Priority", "PRIO_TIER", func(p *model.Partition) string { return num(p.PriorityTier) }),
+		iPart('I', "PriorityJobFactor", "PRIO_JOB_FACTOR", func(p *model.Partition) string { return num(p.PriorityJobFactor) }),
+		iPart('B', "MaxCPUsPerNode", "MAX_CPUS_PER_NODE", func(p *model.Partition) string {
+			if p.MaxCPUsPerNode <= 0 {
+				return "UNLIMITED"
+			}
+			return num(p.MaxCPUsPerNode)
+		}),
+		iPart('M', "PreemptMode", "PREEMPT_MODE", func(*model.Partition) string { return "OFF" }),
+		iPart('S', "AllocNodes", "ALLOCNODES", func(*model.Partition) string { return "all" }),
 	}
 }
 
-// orUnset gives s, or n/a for nothing.
-func orUnset(s string) string {
-	if s == "" {
-		return "n/a"
+func partitionTime(s int64, none string) string {
+	switch {
+	case s >= model.Unlimited:
+		return "infinite"
+	case s <= 0:
+		return none
+	}
+	return walltime.Short(s)
+}
+
+func nodeFields() []infoField {
+	return []infoField{
+		iNode('t', "StateCompact", "STATE", "n/a", func(n *proto.NodeInfo, _ *infoRow) string { return n.Node.ShortState() }),
+		iNode('T', "StateLong", "STATE", "n/a", func(n *proto.NodeInfo, _ *infoRow) string { return longState(n.Node) }),
+		iNode(0, "StateComplete", "STATECOMPLETE", "n/a", func(n *proto.NodeInfo, _ *infoRow) string { return stateComplete(n.Node) }),
+		iNode('G', "Gres", "GRES", "(null)", func(n *proto.NodeInfo, _ *infoRow) string { return orNull(gresDefText(n.Node.Def.Gres)) }),
+		iNode(0, "GresUsed", "GRES_USED", "(null)", func(n *proto.NodeInfo, _ *infoRow) string { return orNull(gresUsedText(n.Node)) }),
+		iNode('f', "Features", "AVAIL_FEATURES", "(null)", func(n *proto.NodeInfo, _ *infoRow) string { return orNull(strings.Join(n.Node.Def.Features, ",")) }),
+		iNode('b', "features_act", "ACTIVE_FEATURES", "(null)", func(n *proto.NodeInfo, _ *infoRow) string { return orNull(strings.Join(n.Node.Def.Features, ",")) }),
+		iNode('n', "NodeHost", "HOSTNAMES", "", func(n *proto.NodeInfo, _ *infoRow) string { return n.Node.Def.Name }),
+		iNode('o', "NodeAddr", "NODE_ADDR", "", func(n *proto.NodeInfo, _ *infoRow) string { return nodeAddr(n.Node.Def) }),
+		iNode('E', "Reason", "REASON", "none", func(n *proto.NodeInfo, _ *infoRow) string {
+			if n.Node.Reason == "" {
+				return "none"
+			}
+			return n.Node.Reason
+		}),
+		iNode('H', "TimeStamp", "TIMESTAMP", "Unknown", func(n *proto.NodeInfo, r *infoRow) string {
+			return string(r.append(nil, n.Node.ReasonAt, "Unknown"))
+		}),
+		iNode('u', "User", "USER", "root", func(n *proto.NodeInfo, _ *infoRow) string { return reasonUser(n.Node) }),
+		iNode('U', "UserLong", "USER", "root(0)", func(n *proto.NodeInfo, _ *infoRow) string {
+			name := reasonUser(n.Node)
+			uid, err := uidOf(name)
+			if err != nil {
+				return name // of another host
+			}
+			return name + "(" + strconv.FormatUint(uint64(uid), 10) + ")"
+		}),
+		iNode('v', "Version", "VERSION", "N/A", func(n *proto.NodeInfo, _ *infoRow) string { return orNA(n.Node.Version) }),
+		iNode(0, "Allocmem", "ALLOCMEM", "0", func(n *proto.NodeInfo, _ *infoRow) string { return strconv.FormatInt(n.Node.UsedMem, 10) }),
+	}
+}
+
+func longState(n *model.Node) string {
+	s := strings.ToLower(n.StateName())
+	if n.Link != model.LinkUp {
+		s += "*"
 	}
 	return s
+}
+
+func nodeAddr(d *model.NodeDef) string {
+	if d.Addr == "" {
+		return d.Name
+	}
+	return d.Addr
+}
+
+func reasonUser(n *model.Node) string {
+	if n.ReasonBy == "" {
+		return "root"
+	}
+	return n.ReasonBy
+}
+
+func loadMilli(n *proto.NodeInfo) int64 {
+	if n.LoadMilli < 0 {
+		return unknownMost
+	}
+	return n.LoadMilli
+}
+
+func freeMem(n *proto.NodeInfo) int64 {
+	if n.FreeMemMiB < 0 {
+		return unknownMost
+	}
+	return n.FreeMemMiB
+}
+
+func appendSlashes(b []byte, parts ...int64) []byte {
+	for i, p := range parts {
+		if i > 0 {
+			b = append(b, '/')
+		}
+		b = strconv.AppendInt(b, p, 10)
+	}
+	return b
+}
+
+func countFields() []infoField {
+	sockets := func(d *model.NodeDef) int64 { return int64(d.Sockets) }
+	cores := func(d *model.NodeDef) int64 { return int64(d.CoresPerSocket) }
+	threads := func(d *model.NodeDef) int64 { return int64(d.ThreadsPerCore) }
+	return []infoField{
+		iAtLeast('c', "CPUs", "CPUS", func(d *model.NodeDef) int64 { return int64(d.CPUs) }),
+		iAtLeast('m', "Memory", "MEMORY", func(d *model.NodeDef) int64 { return d.MemMiB }),
+		iAtLeast('d', "Disk", "TMP_DISK", func(d *model.NodeDef) int64 { return d.TmpMiB }),
+		iAtLeast('w', "Weight", "WEIGHT", func(d *model.NodeDef) int64 { return int64(d.Weight) }),
+		iAtLeast('X', "Sockets", "SOCKETS", sockets),
+		iAtLeast('Y', "Cores", "CORES", cores),
+		iAtLeast('Z', "Threads", "THREADS", threads),
+		{format.Field[infoRow]{Letter: 'z', Name: "SocketCoreThread", Heading: "S:C:T", Append: func(b []byte, r *infoRow) []byte {
+			for i, get := range []func(*model.NodeDef) int64{sockets, cores, threads} {
+				if i > 0 {
+					b = append(b, ':')
+				}
+				b = r.atLeast(b, func(n *proto.NodeInfo) int64 { return get(n.Node.Def) })
+			}
+			return b
+		}}, asRange},
+		{format.Field[infoRow]{Letter: 'e', Name: "FreeMem", Heading: "FREE_MEM", Append: func(b []byte, r *infoRow) []byte {
+			return r.between(b, freeMem, func(b []byte, v int64) []byte { return strconv.AppendInt(b, v, 10) })
+		}}, asRange},
+		{format.Field[infoRow]{Letter: 'O', Name: "CPUsLoad", Heading: "CPU_LOAD", Append: func(b []byte, r *infoRow) []byte {
+			return r.between(b, loadMilli, func(b []byte, v int64) []byte { return strconv.AppendFloat(b, float64(v)/1000, 'f', 2, 64) })
+		}}, asRange},
+		iSum('D', "Nodes", "NODES", func(b []byte, r *infoRow) []byte { return strconv.AppendInt(b, int64(len(r.nodes)), 10) }),
+		iSum('A', "NodeAI", "NODES(A/I)", func(b []byte, r *infoRow) []byte {
+			a, i, _ := r.counts()
+			return appendSlashes(b, int64(a), int64(i))
+		}),
+		iSum('F', "NodeAIOT", "NODES(A/I/O/T)", func(b []byte, r *infoRow) []byte {
+			a, i, o := r.counts()
+			return appendSlashes(b, int64(a), int64(i), int64(o), int64(len(r.nodes)))
+		}),
+		iSum('C', "CPUsState", "CPUS(A/I/O/T)", func(b []byte, r *infoRow) []byte { a, i, o, t := r.cpuCounts(); return appendSlashes(b, a, i, o, t) }),
+		iSum('N', "NodeList", "NODELIST", func(b []byte, r *infoRow) []byte { return append(b, r.list()...) }),
+		{format.Field[infoRow]{Letter: 'V', Name: "Cluster", Heading: "CLUSTER", Get: func(*infoRow) string { return "N/A" }}, asSum},
+		{format.Field[infoRow]{Letter: 'i', Name: "Reservation", Heading: "RESERVATION", Get: func(*infoRow) string { return "" }}, asSum},
+		iConst("Comment", "COMMENT", "(null)"),
+		iConst("Extra", "EXTRA", "(null)"),
+		iConst("Port", "PORT", "0"),
+	}
 }

@@ -1,0 +1,255 @@
+package cli
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/walltime"
+)
+
+// acctView is what the rows of one gacct table share.
+type acctView struct {
+	moments
+	bitLen    int  // SLURM_BITSTR_LEN
+	unit      byte // --units: K, M, G, T, P; 0: the largest that keeps a number whole
+	noConvert bool // memory in MiB, or bytes where it was measured
+}
+
+// acctRow is one line: a job's allocation, or its batch step.
+type acctRow struct {
+	*model.Record
+	*acctView
+	batch bool
+}
+
+// hasBatch reports whether a job has come far enough to run its script.
+func hasBatch(r *model.Record) bool {
+	return r.Start != 0 && r.State != model.Pending && r.State != model.Configuring
+}
+
+// done reports whether the step's usage is known.
+func (r *acctRow) done() bool { return r.End != 0 }
+
+func (r *acctRow) appendID(b []byte, raw bool) []byte {
+	switch {
+	case raw || r.ArrayID == 0:
+		b = strconv.AppendUint(b, uint64(r.Job), 10)
+	case r.Task != model.NoTask:
+		b = strconv.AppendUint(b, uint64(r.ArrayID), 10)
+		b = strconv.AppendInt(append(b, '_'), int64(r.Task), 10)
+	case r.TaskText != "":
+		list, throttle, _ := strings.Cut(r.TaskText, "%")
+		n, err := strconv.Atoi(throttle)
+		if err != nil {
+			n = 0
+		}
+		b = strconv.AppendUint(b, uint64(r.ArrayID), 10)
+		b = append(appendTasks(append(b, "_["...), list, int32(n), r.bitLen), ']')
+	default:
+		b = strconv.AppendUint(b, uint64(r.Job), 10)
+	}
+	if r.batch {
+		b = append(b, ".batch"...)
+	}
+	return b
+}
+
+func (r *acctRow) state() string {
+	if r.State == model.Cancelled && !r.batch {
+		return "CANCELLED by " + strconv.FormatUint(uint64(r.CancelUID), 10)
+	}
+	return r.State.String()
+}
+
+// elapsedS gives how long the job has had its resources, seconds.
+func (r *acctRow) elapsedS() int64 {
+	switch {
+	case r.Start == 0:
+		return 0
+	case r.End != 0:
+		return max(0, r.End.Seconds()-r.Start.Seconds())
+	}
+	return max(0, r.now.Unix()-r.Start.Seconds())
+}
+
+// plannedS gives how long the job could have run and did not, seconds.
+func (r *acctRow) plannedS() int64 {
+	switch {
+	case r.Eligible == 0:
+		return 0
+	case r.Start != 0:
+		return max(0, r.Start.Seconds()-r.Eligible.Seconds())
+	case r.End != 0:
+		return max(0, r.End.Seconds()-r.Eligible.Seconds())
+	}
+	return max(0, r.now.Unix()-r.Eligible.Seconds())
+}
+
+func (r *acctRow) reqCPUs() int64 { return int64(max(1, r.ReqCPUs)) }
+
+// nodes gives how many nodes the row has: the batch step runs on one.
+func (r *acctRow) nodes() int64 {
+	if r.batch {
+		return 1
+	}
+	return int64(max(1, r.NumNodes))
+}
+
+// perNode divides what a job holds by its nodes for the batch step, which has the first one's part. The record holds
+// sums only: where nodes differ this is their mean.
+func (r *acctRow) perNode(n int64) int64 {
+	if !r.batch {
+		return n
+	}
+	k := int64(max(1, r.NumNodes))
+	return (n + k - 1) / k
+}
+
+func (r *acctRow) cpus() int64 {
+	if r.AllocCPUs == 0 {
+		return r.reqCPUs()
+	}
+	return r.perNode(int64(r.AllocCPUs))
+}
+
+func (r *acctRow) batchHost() string {
+	if r.Nodes == "" {
+		return ""
+	}
+	hosts, err := hostlist.Expand(r.Nodes)
+	if err != nil || len(hosts) == 0 {
+		return r.Nodes
+	}
+	return hosts[0]
+}
+
+func (r *acctRow) nodeList() string {
+	switch {
+	case r.Nodes == "":
+		return "None assigned"
+	case r.batch:
+		return r.batchHost()
+	}
+	return r.Nodes
+}
+
+// mem writes memory given in MiB.
+func (r *acctRow) mem(mib int64) string {
+	switch {
+	case mib <= 0:
+		return "0"
+	case r.unit != 0:
+		return walltime.FormatIn(mib, 'M', r.unit)
+	case r.noConvert:
+		return strconv.FormatInt(mib, 10) + "M"
+	}
+	return walltime.FormatMem(mib)
+}
+
+// rss writes measured memory given in KiB.
+func (r *acctRow) rss(kib int64) string {
+	switch {
+	case r.unit != 0:
+		return walltime.FormatIn(kib, 'K', r.unit)
+	case r.noConvert:
+		return strconv.FormatInt(kib*1024, 10)
+	}
+	return walltime.FormatExact(kib, 'K')
+}
+
+// tres writes a list of resources in sacct's order, which is the alphabet's.
+func (r *acctRow) tres(cpus, memMiB, nodes int64, gres []model.GresCount, billing bool) string {
+	type entry struct{ name, value string }
+	list := []entry{{"cpu", strconv.FormatInt(cpus, 10)}, {"node", strconv.FormatInt(nodes, 10)}}
+	if billing {
+		list = append(list, entry{"billing", strconv.FormatInt(cpus, 10)})
+	}
+	if memMiB > 0 {
+		list = append(list, entry{"mem", r.mem(memMiB)})
+	}
+	sums := map[string]int64{}
+	for _, g := range gres {
+		sums["gres/"+g.Name] += g.Count
+		if g.Type != "" {
+			sums["gres/"+g.Name+":"+g.Type] += g.Count
+		}
+	}
+	for name, n := range sums {
+		list = append(list, entry{name, strconv.FormatInt(n, 10)})
+	}
+	slices.SortFunc(list, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
+	var out []byte
+	for i, e := range list {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = append(append(append(out, e.name...), '='), e.value...)
+	}
+	return string(out)
+}
+
+func (r *acctRow) reqTRES() string {
+	return r.tres(r.reqCPUs(), r.ReqMemMiB*int64(max(1, r.NumNodes)), int64(max(1, r.NumNodes)), r.ReqGres, true)
+}
+
+func (r *acctRow) allocTRES() string {
+	if r.AllocCPUs == 0 {
+		return ""
+	}
+	gres := r.AllocGres
+	if r.batch && r.NumNodes > 1 {
+		gres = slices.Clone(gres)
+		for i := range gres {
+			gres[i].Count = r.perNode(gres[i].Count)
+		}
+	}
+	return r.tres(r.cpus(), r.perNode(r.AllocMemMiB), r.nodes(), gres, !r.batch)
+}
+
+// usage writes TRESUsageIn*: what was measured of the batch step.
+func (r *acctRow) usage() string {
+	return "cpu=" + walltime.Elapsed((r.Exit.UserMS+r.Exit.SysMS)/1000) + ",mem=" + r.rss(r.Exit.MaxRSSKB)
+}
+
+func (r *acctRow) usageWith(cpu, mem string) string { return "cpu=" + cpu + ",mem=" + mem }
+
+// timelimit writes the limit; a job that takes its partition's has none of its own before it starts.
+func (r *acctRow) timelimit(raw bool) string {
+	switch {
+	case r.LimitS >= model.Unlimited:
+		return "UNLIMITED"
+	case r.LimitS == model.NotSet:
+		return "Partition_Limit"
+	case raw:
+		return strconv.FormatInt((r.LimitS+59)/60, 10)
+	}
+	return walltime.Elapsed(r.LimitS)
+}
+
+// stamp writes a moment of the row.
+func (r *acctRow) stamp(t model.Time) string { return string(r.append(nil, t, "Unknown")) }
+
+// outputFile gives an output pattern as the record has it, or the default one.
+func (r *acctRow) outputFile(pattern string) string {
+	if pattern != "" {
+		return pattern
+	}
+	if r.ArrayID != 0 {
+		return r.WorkDir + "/slurm-%A_%a.out"
+	}
+	return r.WorkDir + "/slurm-%j.out"
+}
+
+// dateOf reads -S and -E in the local zone.
+func dateOf(v string, now time.Time) (model.Time, error) {
+	t, err := walltime.ParsePastDate(v, now)
+	if err != nil {
+		return 0, err
+	}
+	return model.Time(t.UnixMilli()), nil
+}

@@ -1,0 +1,225 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/server"
+)
+
+// fake is a controller that answers from what a test put into it, over a real socket.
+type fake struct {
+	t   *testing.T
+	env map[string]string
+
+	now     model.Time
+	jobs    []*model.Job
+	parts   []*model.Partition
+	nodes   []*proto.NodeInfo
+	records []*model.Record
+	shares  []proto.ShareRow
+	scripts map[model.JobID]string
+	fail    map[uint16]*rpc.Error
+
+	mu   sync.Mutex
+	jobQ []proto.JobsRequest // what was asked
+	accQ []proto.AcctRequest
+	kind []uint16
+}
+
+// demoNow is the controller's clock in tests.
+const demoNow model.Time = 1_700_100_000_000
+
+func newFake(t *testing.T) *fake {
+	t.Helper()
+	zone := time.Local
+	time.Local = time.UTC
+	t.Cleanup(func() { time.Local = zone })
+	dir := t.TempDir()
+	conf := filepath.Join(dir, "gbatch.conf")
+	if err := os.WriteFile(conf, []byte("ClusterName=demo\nLocalSocketDir="+dir+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := &fake{t: t, now: demoNow, env: map[string]string{"GBATCH_CONF": conf}, fail: map[uint16]*rpc.Error{}}
+	ln, err := server.ListenUnix(filepath.Join(dir, "ctld.sock"), 0o666)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- server.Serve(ctx, ln, f.serve, server.Options{Log: slog.New(slog.DiscardHandler)}) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return f
+}
+
+// run calls a command as a user would.
+func (f *fake) run(name string, args ...string) (stdout, stderr string, rc int) {
+	f.t.Helper()
+	var out, errOut bytes.Buffer
+	e := &Env{Program: name, Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errOut,
+		Lookup: func(k string) (string, bool) { v, ok := f.env[k]; return v, ok }, Dir: "/"}
+	rc = Main(e)
+	return out.String(), errOut.String(), rc
+}
+
+// want calls a command and compares everything; errText "" means that standard error stays empty.
+func (f *fake) want(stdout, stderr string, rc int, name string, args ...string) {
+	f.t.Helper()
+	out, errOut, code := f.run(name, args...)
+	if out != stdout || errOut != stderr || code != rc {
+		f.t.Errorf("%s %q: rc %d, want %d\n--- stdout\n%s--- want\n%s--- stderr\n%s--- want\n%s", name, args, code, rc, out, stdout, errOut, stderr)
+	}
+}
+
+func (f *fake) serve(_ context.Context, r *server.Request) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.kind = append(f.kind, r.Kind)
+	answer := func(m proto.Message, err error) {
+		var body []byte
+		if err == nil {
+			body, err = proto.Encode(m)
+		}
+		if err != nil {
+			err = r.Fail(err)
+		} else {
+			err = r.Reply(body)
+		}
+		if err != nil {
+			f.t.Logf("answer to kind %d: %v", r.Kind, err)
+		}
+	}
+	if e := f.fail[r.Kind]; e != nil {
+		answer(nil, e)
+		return
+	}
+	switch r.Kind {
+	case proto.KindPing:
+		answer(&proto.PingReply{Cluster: "demo", Now: f.now}, nil)
+	case proto.KindJobs:
+		var q proto.JobsRequest
+		err := proto.Decode(r.Body, &q)
+		f.jobQ = append(f.jobQ, q)
+		if err == nil {
+			err = f.sendJobs(&q, r)
+		}
+		answer(&proto.JobsChunk{Now: f.now}, err)
+	case proto.KindNodes:
+		var q proto.NodesRequest
+		if err := proto.Decode(r.Body, &q); err != nil {
+			answer(nil, err)
+			return
+		}
+		out := &proto.NodesChunk{Now: f.now}
+		for _, n := range f.nodes {
+			if len(q.Names) == 0 || slices.Contains(q.Names, n.Node.Def.Name) {
+				out.Nodes = append(out.Nodes, n)
+			}
+		}
+		if len(out.Nodes) < len(q.Names) {
+			answer(nil, rpc.Errorf(proto.CodeInvalidNode, "node is not defined"))
+			return
+		}
+		answer(out, nil)
+	case proto.KindPartitions:
+		answer(&proto.PartitionsReply{Now: f.now, Partitions: f.parts}, nil)
+	case proto.KindAcct:
+		var q proto.AcctRequest
+		err := proto.Decode(r.Body, &q)
+		f.accQ = append(f.accQ, q)
+		answer(&proto.RecordsChunk{Records: f.pickRecords(&q)}, err)
+	case proto.KindShares:
+		answer(&proto.SharesReply{Rows: f.shares}, nil)
+	case proto.KindScript:
+		var q proto.ScriptRequest
+		err := proto.Decode(r.Body, &q)
+		s, ok := f.scripts[q.Job]
+		if err == nil && !ok {
+			err = rpc.Errorf(proto.CodeInvalidJob, "Invalid job id specified")
+		}
+		answer(&proto.ScriptReply{Script: []byte(s)}, err)
+	default:
+		answer(nil, rpc.Errorf(proto.CodeBadRequest, "the fake knows no kind %d", r.Kind))
+	}
+}
+
+// sendJobs filters as ctld does, and gives each job a frame of its own.
+func (f *fake) sendJobs(q *proto.JobsRequest, r *server.Request) error {
+	fits := func(j *model.Job) bool {
+		x := &q.Filter
+		return (len(x.Users) == 0 || slices.Contains(x.Users, j.Spec.UID)) && !slices.Contains(x.NotUsers, j.Spec.UID) &&
+			(len(x.States) == 0 || slices.Contains(x.States, j.State)) && (len(x.Names) == 0 || slices.Contains(x.Names, j.Spec.Name)) &&
+			(len(x.Accounts) == 0 || slices.Contains(x.Accounts, j.Spec.Account)) &&
+			(len(x.Partitions) == 0 || slices.ContainsFunc(j.Spec.Partitions, func(p string) bool { return slices.Contains(x.Partitions, p) })) &&
+			!(q.Default && len(x.States) == 0 && j.State.Finished())
+	}
+	send := func(j *model.Job) error {
+		body, err := proto.Encode(&proto.JobsChunk{Now: f.now, Jobs: []*model.Job{j}})
+		if err != nil {
+			return err
+		}
+		return r.ReplyMore(body)
+	}
+	known := 0
+	for _, j := range f.jobs {
+		if len(q.Filter.Jobs) > 0 {
+			continue
+		}
+		if fits(j) {
+			if err := send(j); err != nil {
+				return err
+			}
+		}
+	}
+	for _, ref := range q.Filter.Jobs {
+		for _, j := range f.jobs {
+			named := ref.Job == j.ID || j.ArrayID != 0 && ref.Job == j.ArrayID
+			if ref.Task != model.NoTask || len(ref.Tasks) > 0 {
+				in := func(i int32) bool { return i == ref.Task || ref.Tasks.Has(i) }
+				has := j.Task != model.NoTask && in(j.Task)
+				j.Tasks.Each(func(i int32) bool { has = has || in(i); return true })
+				named = named && has
+			}
+			if !named {
+				continue
+			}
+			known++
+			if fits(j) {
+				if err := send(j); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if known == 0 && len(q.Filter.Jobs) == 1 {
+		return rpc.Errorf(proto.CodeInvalidJob, "Invalid job id specified")
+	}
+	return nil
+}
+
+func (f *fake) pickRecords(q *proto.AcctRequest) (out []*model.Record) {
+	for _, r := range f.records {
+		if len(q.Jobs) == 0 || slices.ContainsFunc(q.Jobs, func(ref proto.JobRef) bool {
+			return ref.Job == r.Job || r.ArrayID != 0 && ref.Job == r.ArrayID && (ref.Task == model.NoTask || ref.Task == r.Task)
+		}) {
+			out = append(out, r)
+		}
+	}
+	return out
+}

@@ -1,0 +1,525 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"gbatch/internal/cli/format"
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/client"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// gqueue lists jobs that wait and run. The list streams: a job is turned into its line as it arrives and forgotten
+// (queuesort.go), so that memory follows what is printed.
+
+// The formats of squeue.
+const (
+	queueFormat = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
+	queueLong   = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
+	queueStart  = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
+	queueSort   = "P,t,-p"
+)
+
+// queue is one call of gqueue.
+type queue struct {
+	*Env
+	rq       proto.JobsRequest
+	none     bool // a list was given, and nothing in it: no job fits
+	template string
+	columns  string
+	layout   byte // which of the two was given last: 'o', 'O', or 0
+	sort     string
+	json     string
+	every    int32
+	clusters []string
+
+	long, noHeader, perTask, perPartition, start, all, noConvert, expand, noSort bool
+}
+
+func gqueue(e *Env) int {
+	q := &queue{Env: e}
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(q.options(), getopt.HelpOptions(0)...), EnvPrefix: "SQUEUE",
+		About: "List jobs that wait and run; with -t all those too that have ended in the last minutes."})
+	operands, err := p.Parse(e.Args, e.Lookup)
+	if err != nil {
+		return e.usage(p, err)
+	}
+	if len(operands) > 0 {
+		e.errorf("Unrecognized option: %s", operands[0])
+		fmt.Fprint(e.Stderr, p.Usage())
+		return 1
+	}
+	q.rq.Default = len(q.rq.Filter.States) == 0
+	if q.start && q.rq.Default {
+		q.rq.Filter.States, q.rq.Default = []model.JobState{model.Pending}, false
+	}
+	return e.repeat(q.every, q.once)
+}
+
+// repeat calls once, and with every over 0 again and again after so many seconds, until it fails or nobody reads.
+func (e *Env) repeat(every int32, once func() int) int {
+	for {
+		if rc := once(); rc != 0 || every == 0 {
+			return rc
+		}
+		if f, ok := e.Stdout.(interface{ Flush() error }); ok {
+			if err := f.Flush(); err != nil {
+				return 1
+			}
+		}
+		time.Sleep(time.Duration(every) * time.Second)
+	}
+}
+
+// names gives the Set function of a list of names. One that is given and empty picks nothing.
+func (q *queue) names(dst *[]string) func(string) error {
+	return func(v string) error {
+		list := splitList(v)
+		*dst = append(*dst, list...)
+		q.none = q.none || len(list) == 0
+		return nil
+	}
+}
+
+func (q *queue) options() []getopt.Option {
+	f := &q.rq.Filter
+	const filters, output = "Filters", "Output"
+	return []getopt.Option{
+		{Name: "jobs", Short: 'j', Arg: getopt.Required, Group: filters, Metavar: "ids", Help: "only these jobs: 12, 12_3, 12_[1-4]", Set: q.setJobs},
+		{Name: "user", Aliases: []string{"users"}, Short: 'u', Arg: getopt.Required, Group: filters, Metavar: "users", Env: "_USERS", Help: "only jobs of these users", Set: q.setUsers},
+		{Name: "me", Group: filters, Help: "only your own jobs", Set: func(string) error { f.Users = append(f.Users, uint32(os.Getuid())); return nil }},
+		{Name: "notme", Group: filters, Help: "only jobs of others", Set: func(string) error { f.NotUsers = append(f.NotUsers, uint32(os.Getuid())); return nil }},
+		{Name: "account", Aliases: []string{"accounts"}, Short: 'A', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_ACCOUNT", Help: "only jobs of these accounts", Set: q.names(&f.Accounts)},
+		{Name: "partition", Aliases: []string{"partitions"}, Short: 'p', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_PARTITION", Help: "only jobs of these partitions", Set: q.names(&f.Partitions)},
+		{Name: "qos", Short: 'q', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_QOS", Help: "only jobs with these QOS", Set: q.names(&f.QOS)},
+		{Name: "name", Aliases: []string{"names"}, Short: 'n', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_NAMES", Help: "only jobs with these names", Set: q.names(&f.Names)},
+		{Name: "states", Short: 't', Arg: getopt.Required, Group: filters, Metavar: "states", Env: "_STATES", Help: "only jobs in these states; all for every state, ended jobs too", Set: func(v string) error {
+			states, err := queryStates(v)
+			f.States = append(f.States, states...)
+			q.none = q.none || err == nil && len(states) == 0
+			return err
+		}},
+		{Name: "nodelist", Aliases: []string{"nodes"}, Short: 'w', Arg: getopt.Required, Group: filters, Metavar: "hosts", Help: "only jobs on one of these nodes", Set: q.setNodes},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&q.clusters)},
+		{Name: "all", Short: 'a', Group: filters, Env: "_ALL", Help: "jobs of hidden partitions too", Set: getopt.Flag(&q.all)},
+		{Name: "hide", Group: filters, Help: "no jobs of hidden partitions (the default)", Set: getopt.Const(&q.all, false)},
+
+		{Name: "format", Short: 'o', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "format", Env: "_FORMAT", Help: "what to print, as in '%.18i %j %T'", Set: func(v string) error {
+			q.template, q.layout = v, 'o'
+			return nil
+		}},
+		{Name: "Format", Short: 'O', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "fields", Env: "_FORMAT2", Help: "what to print, as in 'JobID:10,Name,tres-alloc:.40'", Set: func(v string) error {
+			q.columns, q.layout = v, 'O'
+			return nil
+		}},
+		{Name: "long", Short: 'l', Group: output, Slot: "format", Help: "with the time limit and the state in full", Set: getopt.Flag(&q.long)},
+		{Name: "start", Group: output, Slot: "format", Help: "pending jobs with the time at which they start, N/A where it is not known", Set: getopt.Flag(&q.start)},
+		{Name: "noheader", Short: 'h', Group: output, Help: "no headings", Set: getopt.Flag(&q.noHeader)},
+		{Name: "sort", Short: 'S', Arg: getopt.Required, Group: output, Metavar: "keys", Env: "_SORT", Help: "sort by these letters of -o, each with - before it for descending; default P,t,-p", Set: func(v string) error {
+			q.sort, q.noSort = v, v == ""
+			return nil
+		}},
+		{Name: "array", Short: 'r', Group: output, Env: "_ARRAY", Help: "a line for each task of an array", Set: getopt.Flag(&q.perTask)},
+		{Name: "array-unique", Group: output, Env: "_ARRAY_UNIQUE", Help: "tasks that wait on one line", Note: "they are, unless -r is given", Set: ignored},
+		{Name: "priority", Short: 'P', Group: output, Env: "_PRIORITY", Help: "a line for each partition that a job waits for", Set: getopt.Flag(&q.perPartition)},
+		{Name: "noconvert", Group: output, Help: "memory in MiB, not in the largest unit", Set: getopt.Flag(&q.noConvert)},
+		{Name: "expand-patterns", Group: output, Help: "output files with %j and the like filled in", Set: getopt.Flag(&q.expand)},
+		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version", Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists", Set: func(v string) (err error) {
+			q.json, err = parseJSONVersion(v)
+			return err
+		}},
+		{Name: "iterate", Short: 'i', Arg: getopt.Required, Group: output, Metavar: "seconds", Help: "print again every so many seconds", Set: getopt.Number(&q.every, 1, 1<<20)},
+
+		{Name: "only-job-state", Hidden: true, Note: "lists with everything are as quick", Set: ignored},
+		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
+		{Name: "local", Hidden: true, Note: "there is one cluster", Set: ignored},
+		{Name: "steps", Short: 's', Arg: getopt.Optional, Refused: "list running jobs with -t R: each has one step, its batch script"},
+		{Name: "licenses", Short: 'L', Arg: getopt.Required, Env: "_LICENSES", Refused: "jobs have no licenses; pick them with -n, -A or -p"},
+		{Name: "reservation", Short: 'R', Arg: getopt.Required, Refused: "there are no reservations; pick jobs with -w NODES"},
+		{Name: "running-over", Arg: getopt.Required, Refused: "sort by time instead: -t R -S -M"},
+		{Name: "running-under", Arg: getopt.Required, Refused: "sort by time instead: -t R -S M"},
+		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
+		{Name: "federation", Refused: "leave it out: there is one cluster"},
+		{Name: "sibling", Refused: "leave it out: there is one cluster"},
+	}
+}
+
+func (q *queue) setJobs(v string) error {
+	for _, id := range splitIDs(v) {
+		base, _, _ := strings.Cut(id, ".") // a step: its job
+		refs, err := parseJobRefs(base)
+		if err != nil || len(refs) == 0 {
+			return &getopt.TextError{Text: "Invalid job id: " + id}
+		}
+		q.rq.Filter.Jobs = append(q.rq.Filter.Jobs, refs...)
+	}
+	q.none = q.none || len(q.rq.Filter.Jobs) == 0
+	if len(q.rq.Filter.Jobs) > proto.MaxTargets {
+		return &getopt.TextError{Text: fmt.Sprintf("more than %d job ids; ask for all jobs, or with -u, and pick from the list", proto.MaxTargets)}
+	}
+	return nil
+}
+
+// splitIDs splits a list of job ids at the commas that stand outside brackets.
+func splitIDs(text string) []string {
+	var out []string
+	depth, start := 0, 0
+	for i := 0; i <= len(text); i++ {
+		switch {
+		case i == len(text) || text[i] == ',' && depth == 0:
+			if w := strings.TrimSpace(text[start:i]); w != "" {
+				out = append(out, w)
+			}
+			start = i + 1
+		case text[i] == '[':
+			depth++
+		case text[i] == ']':
+			depth--
+		}
+	}
+	return out
+}
+
+// setUsers complains about users that don't exist and goes on with the others, as squeue does.
+func (q *queue) setUsers(v string) error {
+	known := 0
+	for _, name := range splitList(v) {
+		uid, err := uidOf(name)
+		if err != nil {
+			q.errorf("%v", err)
+			continue
+		}
+		q.rq.Filter.Users = append(q.rq.Filter.Users, uid)
+		known++
+	}
+	q.none = q.none || known == 0 && len(q.rq.Filter.Users) == 0
+	return nil
+}
+
+func (q *queue) setNodes(v string) error {
+	hosts, err := hostlist.Expand(v)
+	if err != nil {
+		return err
+	}
+	for i, h := range hosts {
+		if h == "localhost" {
+			if hosts[i], err = os.Hostname(); err != nil {
+				return err
+			}
+			hosts[i], _, _ = strings.Cut(hosts[i], ".")
+		}
+	}
+	q.rq.Filter.Nodes = append(q.rq.Filter.Nodes, hosts...)
+	q.none = q.none || len(hosts) == 0
+	return nil
+}
+
+// queryStates reads a list of states. Those that Slurm has and gbatch never gives a job are known, and no job is in them.
+func queryStates(v string) ([]model.JobState, error) {
+	var out []model.JobState
+	for _, w := range splitList(v) {
+		if strings.EqualFold(w, "all") {
+			return model.JobStates(), nil
+		}
+		if s, ok := model.ParseJobState(w); ok {
+			out = append(out, s)
+			continue
+		}
+		switch strings.ToUpper(w) {
+		case "RESIZING", "RS", "RESV_DEL_HOLD", "RD", "REQUEUED", "RQ", "REQUEUE_FED", "RF", "REQUEUE_HOLD", "RH", "REVOKED", "RV",
+			"SIGNALING", "SI", "SPECIAL_EXIT", "SE", "STAGE_OUT", "SO", "STOPPED", "ST":
+			continue
+		}
+		var names []string
+		for _, s := range model.JobStates() {
+			names = append(names, s.String())
+		}
+		return nil, &getopt.TextError{Text: "Invalid job state specified: " + w + "\nValid job states include: " + strings.Join(names, ",")}
+	}
+	return out, nil
+}
+
+// printer compiles the format. Unknown fields are complained about and left out, as squeue does.
+func (q *queue) printer(lang *format.Language[queueRow]) (*format.Printer[queueRow], error) {
+	template := queueFormat
+	switch {
+	case q.layout == 'o':
+		template = q.template
+	case q.start:
+		template = queueStart
+	case q.long:
+		template = queueLong
+	}
+	compile := func() (*format.Printer[queueRow], error) { return lang.Template(template) }
+	if q.layout == 'O' {
+		compile = func() (*format.Printer[queueRow], error) { return lang.Columns(q.columns) }
+	}
+	p, err := compile()
+	return p, q.unknownFields(err)
+}
+
+// unknownFields prints what an UnknownError says and gives nil; any other error comes back.
+func (e *Env) unknownFields(err error) error {
+	var unknown *format.UnknownError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	for line := range strings.SplitSeq(unknown.Error(), "\n") {
+		e.errorf("%s", line)
+	}
+	return nil
+}
+
+// once prints one table.
+func (q *queue) once() int {
+	lang := queueLanguage()
+	p, err := q.printer(&lang)
+	if err != nil {
+		q.errorf("%v", err)
+		return 1
+	}
+	keys, rc := q.sortKeys(&lang)
+	if rc != 0 {
+		return rc
+	}
+	now := time.Now()
+	view := &queueView{moments: q.moments(now), at: model.Time(now.UnixMilli()), bitLen: q.bitLen(), noConvert: q.noConvert, expand: q.expand}
+	if q.json != "" {
+		err = q.printJSON(view)
+	} else {
+		table := newQueueTable(p, &lang, keys)
+		if err = q.each(view, table.add); err == nil {
+			err = q.printTable(table, now)
+		}
+	}
+	return q.ended(err)
+}
+
+// ended reports an error in squeue's words.
+func (q *queue) ended(err error) int {
+	var said complaint
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &said):
+		q.errorf("%s", said.text)
+	default:
+		fmt.Fprintf(q.Stderr, "slurm_load_jobs error: %s\n", text(err))
+	}
+	return 1
+}
+
+// complaint is an error that is the command's own, not the controller's.
+type complaint struct{ text string }
+
+func (c complaint) Error() string { return c.text }
+
+func (q *queue) sortKeys(lang *format.Language[queueRow]) ([]sortKey, int) {
+	spec := q.sort
+	switch {
+	case q.noSort:
+	case spec == "" && q.start:
+		spec = "S"
+	case spec == "":
+		spec = queueSort
+	}
+	var letters []byte
+	for i := range lang.Fields {
+		if l := lang.Fields[i].Letter; l != 0 {
+			letters = append(letters, l)
+		}
+	}
+	keys, err := parseSort(spec, string(letters))
+	if err != nil {
+		q.errorf("%v", err)
+		return nil, 1
+	}
+	return keys, 0
+}
+
+func (q *queue) printTable(t *queueTable, now time.Time) error {
+	var head []byte
+	if q.every > 0 || q.long && !q.noHeader {
+		head = now.AppendFormat(head, "Mon Jan _2 15:04:05 2006\n")
+	}
+	if len(q.clusters) > 0 {
+		name, err := q.cluster()
+		if err != nil {
+			return err
+		}
+		head = append(append(append(head, "CLUSTER: "...), name...), '\n')
+	}
+	if !q.noHeader {
+		head = t.printer.AppendHeader(head)
+	}
+	if _, err := q.Stdout.Write(head); err != nil {
+		return complaint{err.Error()}
+	}
+	if err := t.write(q.Stdout); err != nil {
+		return complaint{err.Error()}
+	}
+	if q.every > 0 {
+		_, _ = io.WriteString(q.Stdout, "\n") // the flush that follows tells of errors
+	}
+	return nil
+}
+
+// each asks for the jobs and gives every row to add. A row is good until add returns.
+func (q *queue) each(view *queueView, add func(*queueRow)) error {
+	if q.none {
+		return nil
+	}
+	c, err := q.connect()
+	if err != nil {
+		return complaint{text(err)}
+	}
+	defer c.Close()
+	if err := q.checkClusters(c, q.clusters); err != nil {
+		return err
+	}
+	if err := q.checkNodes(c); err != nil {
+		return err
+	}
+	hidden, err := q.hidden(c)
+	if err != nil {
+		return err
+	}
+	var seen map[model.JobID]bool // a list of ids may name a job more than once
+	if len(q.rq.Filter.Jobs) > 1 {
+		seen = map[model.JobID]bool{}
+	}
+	return c.Stream(proto.KindJobs, &q.rq, func(body []byte) error {
+		var chunk proto.JobsChunk
+		if err := proto.Decode(body, &chunk); err != nil {
+			return err
+		}
+		view.at = chunk.Now
+		for _, j := range chunk.Jobs {
+			if seen[j.ID] || hidden != nil && q.isHidden(j, hidden) {
+				continue
+			}
+			if seen != nil {
+				seen[j.ID] = true
+			}
+			q.rows(view, j, add)
+		}
+		return nil
+	})
+}
+
+// checkNodes complains about a node of -w that isn't there.
+func (q *queue) checkNodes(c *client.Client) error {
+	for _, n := range q.rq.Filter.Nodes {
+		err := c.Stream(proto.KindNodes, &proto.NodesRequest{Names: []string{n}}, func([]byte) error { return nil })
+		if code(err) == proto.CodeInvalidNode {
+			return complaint{"Invalid node name " + n}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hidden gives the partitions whose jobs are not shown; root sees all.
+func (q *queue) hidden(c *client.Client) (map[string]bool, error) {
+	if q.all || os.Getuid() == 0 {
+		return nil, nil
+	}
+	var reply proto.PartitionsReply
+	if err := c.Call(proto.KindPartitions, &proto.Empty{}, &reply); err != nil {
+		return nil, err
+	}
+	var out map[string]bool
+	for _, p := range reply.Partitions {
+		if p.Hidden {
+			if out == nil {
+				out = map[string]bool{}
+			}
+			out[p.Name] = true
+		}
+	}
+	return out, nil
+}
+
+// isHidden reports whether a job is in hidden partitions only.
+func (q *queue) isHidden(j *model.Job, hidden map[string]bool) bool {
+	if j.Run != nil {
+		return hidden[j.Run.Partition]
+	}
+	return len(j.Spec.Partitions) > 0 && !slices.ContainsFunc(j.Spec.Partitions, func(p string) bool { return !hidden[p] })
+}
+
+// rows gives the rows of one job.
+func (q *queue) rows(view *queueView, j *model.Job, add func(*queueRow)) {
+	r := queueRow{Job: j, queueView: view, task: model.NoTask}
+	if !j.IsArray() {
+		r.task = j.Task
+		if j.ArrayID == 0 {
+			r.task = model.NoTask
+		}
+		q.perPart(&r, add)
+		return
+	}
+	r.tasks = q.wanted(j)
+	if !q.perTask && (r.tasks.Count() != 1 || len(q.rq.Filter.Jobs) == 0) {
+		q.perPart(&r, add)
+		return
+	}
+	tasks := r.tasks
+	r.tasks = nil
+	tasks.Each(func(t int32) bool {
+		r.task = t
+		q.perPart(&r, add)
+		return true
+	})
+}
+
+// perPart gives a row, or with -P a row for each partition that the job waits for.
+func (q *queue) perPart(r *queueRow, add func(*queueRow)) {
+	if !q.perPartition || r.Run != nil || len(r.Spec.Partitions) < 2 {
+		add(r)
+		return
+	}
+	for _, p := range r.Spec.Partitions {
+		if f := q.rq.Filter.Partitions; len(f) > 0 && !slices.Contains(f, p) {
+			continue
+		}
+		r.part = p
+		add(r)
+	}
+	r.part = ""
+}
+
+// wanted gives those tasks of an array's record that -j names.
+func (q *queue) wanted(j *model.Job) model.TaskSet {
+	var refs []proto.JobRef
+	for _, r := range q.rq.Filter.Jobs {
+		if r.Job != j.ArrayID && r.Job != j.ID {
+			continue
+		}
+		if r.Task == model.NoTask && len(r.Tasks) == 0 {
+			return j.Tasks
+		}
+		refs = append(refs, r)
+	}
+	if len(refs) == 0 {
+		return j.Tasks
+	}
+	var keep []int32
+	j.Tasks.Each(func(t int32) bool {
+		if slices.ContainsFunc(refs, func(r proto.JobRef) bool { return r.Task == t || r.Tasks.Has(t) }) {
+			keep = append(keep, t)
+		}
+		return true
+	})
+	return model.TaskSetOf(keep)
+}

@@ -1,0 +1,341 @@
+package cli
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/cli/format"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// This file owns how ginfo puts nodes together: one row for those of a partition whose shown fields are equal, as sinfo
+// does. A field of a partition or of a node splits rows; a range (CPUs, memory, ...) splits them with --exact only and
+// otherwise shows the least and that there is more; a sum never splits.
+
+// infoKind is how a field takes part in that.
+type infoKind uint8
+
+const (
+	ofPartition infoKind = iota
+	ofNode
+	asRange
+	asSum
+)
+
+// infoField is a field of ginfo with its kind.
+type infoField struct {
+	format.Field[infoRow]
+	kind infoKind
+}
+
+// infoRow is one line: nodes of one partition, or without fields of partitions of any.
+type infoRow struct {
+	*moments
+	part  *model.Partition
+	order int // of the partition in the configuration
+	nodes []*proto.NodeInfo
+	names map[string]bool // of nodes
+}
+
+// infoTable is what is known, and which of it is wanted.
+type infoTable struct {
+	moments
+	parts  []*model.Partition
+	nodes  map[string]*proto.NodeInfo
+	pick   func(*proto.NodeInfo) bool
+	byNode bool // -N: a line per node and partition
+	empty  bool // lines for partitions without nodes
+	exact  bool
+}
+
+// rows groups the nodes for the fields that p shows.
+func (t *infoTable) rows(p *format.Printer[infoRow], fields []infoField, lang *format.Language[infoRow]) []infoRow {
+	var split []*format.Field[infoRow]
+	perPart := t.byNode
+	for f := range p.Fields {
+		i := slices.IndexFunc(fields, func(x infoField) bool { return x.Name == f.Name && x.Letter == f.Letter })
+		if i < 0 {
+			continue
+		}
+		switch fields[i].kind {
+		case ofPartition:
+			perPart = true
+			split = append(split, &lang.Fields[i])
+		case ofNode:
+			split = append(split, &lang.Fields[i])
+		case asRange:
+			if t.exact {
+				split = append(split, &lang.Fields[i])
+			}
+		}
+	}
+	var out []*infoRow
+	index := map[string]*infoRow{}
+	var key []byte
+	add := func(order int, part *model.Partition, n *proto.NodeInfo) {
+		one := infoRow{moments: &t.moments, part: part, order: order}
+		if n != nil {
+			one.nodes = []*proto.NodeInfo{n}
+		}
+		key = key[:0]
+		if perPart {
+			key = strconv.AppendInt(key, int64(order), 10)
+		}
+		if t.byNode && n != nil {
+			key = append(append(key, 0), n.Node.Def.Name...)
+		}
+		for _, f := range split {
+			key = append(key, 0)
+			if f.Append != nil {
+				key = f.Append(key, &one)
+			} else {
+				key = append(key, f.Get(&one)...)
+			}
+		}
+		row := index[string(key)]
+		if row == nil {
+			row = &infoRow{moments: &t.moments, part: part, order: order, names: map[string]bool{}}
+			index[string(key)] = row
+			out = append(out, row)
+		}
+		if n != nil && !row.names[n.Node.Def.Name] {
+			row.names[n.Node.Def.Name] = true
+			row.nodes = append(row.nodes, n)
+		}
+	}
+	for i, part := range t.parts {
+		some := false
+		for _, name := range part.Nodes {
+			if n := t.nodes[name]; n != nil && t.pick(n) {
+				some = true
+				add(i, part, n)
+			}
+		}
+		if !some && t.empty && perPart {
+			add(i, part, nil)
+		}
+	}
+	rows := make([]infoRow, len(out))
+	for i, r := range out {
+		rows[i] = *r
+	}
+	return rows
+}
+
+// first gives a node of the row, or nil.
+func (r *infoRow) first() *proto.NodeInfo {
+	if len(r.nodes) == 0 {
+		return nil
+	}
+	return r.nodes[0]
+}
+
+func (r *infoRow) list() string {
+	names := make([]string, len(r.nodes))
+	for i, n := range r.nodes {
+		names[i] = n.Node.Def.Name
+	}
+	return hostlist.CompressSorted(names)
+}
+
+// span gives the least and the most of something over the row's nodes.
+func (r *infoRow) span(get func(*proto.NodeInfo) int64) (least, most int64) {
+	for i, n := range r.nodes {
+		v := get(n)
+		if i == 0 || v < least {
+			least = v
+		}
+		if i == 0 || v > most {
+			most = v
+		}
+	}
+	return least, most
+}
+
+// atLeast writes the least, with + behind it where nodes differ.
+func (r *infoRow) atLeast(b []byte, get func(*proto.NodeInfo) int64) []byte {
+	least, most := r.span(get)
+	b = strconv.AppendInt(b, least, 10)
+	if most > least {
+		b = append(b, '+')
+	}
+	return b
+}
+
+// unknownMost stands for a measure that is not there; it is more than any.
+const unknownMost = math.MaxInt64
+
+// between writes least-most, or one number where nodes agree.
+func (r *infoRow) between(b []byte, get func(*proto.NodeInfo) int64, one func(b []byte, v int64) []byte) []byte {
+	write := func(b []byte, v int64) []byte {
+		if v == unknownMost {
+			return append(b, "N/A"...)
+		}
+		return one(b, v)
+	}
+	least, most := r.span(get)
+	b = write(b, least)
+	if most > least {
+		b = write(append(b, '-'), most)
+	}
+	return b
+}
+
+// counts gives nodes allocated, idle and other.
+func (r *infoRow) counts() (alloc, idle, other int) {
+	for _, n := range r.nodes {
+		switch base, drain, _ := nodeState(n.Node); {
+		case base == nodeAllocated || base == nodeMixed:
+			alloc++
+		case base == nodeIdle && !drain:
+			idle++
+		default:
+			other++
+		}
+	}
+	return alloc, idle, other
+}
+
+// cpuCounts gives CPUs allocated, idle, other and all.
+func (r *infoRow) cpuCounts() (alloc, idle, other, all int64) {
+	for _, n := range r.nodes {
+		used, total := usedCPUs(n.Node), int64(n.Node.Def.CPUs)
+		alloc += used
+		all += total
+		if base, drain, _ := nodeState(n.Node); drain || base == nodeDown || base == nodeUnknown {
+			other += total - used
+		} else {
+			idle += total - used
+		}
+	}
+	return alloc, idle, other, all
+}
+
+func usedCPUs(n *model.Node) int64 {
+	if n.Exclusive != 0 {
+		return int64(n.Def.CPUs)
+	}
+	return int64(n.UsedCPUs.Count())
+}
+
+// baseState is a node's state without flags. The numbers are Slurm's: rows are sorted by them.
+type baseState int
+
+const (
+	nodeUnknown   baseState = 0
+	nodeDown      baseState = 1
+	nodeIdle      baseState = 2
+	nodeAllocated baseState = 3
+	nodeMixed     baseState = 5
+)
+
+func (s baseState) String() string {
+	switch s {
+	case nodeDown:
+		return "down"
+	case nodeIdle:
+		return "idle"
+	case nodeAllocated:
+		return "allocated"
+	case nodeMixed:
+		return "mixed"
+	}
+	return "unknown"
+}
+
+func nodeState(n *model.Node) (base baseState, drain, silent bool) {
+	drain, silent = n.Admin == model.NodeDrain, n.Link != model.LinkUp
+	switch {
+	case n.Admin == model.NodeDown, n.Link == model.LinkLost:
+		base = nodeDown
+	case n.Link == model.LinkUnknown:
+		base = nodeUnknown
+	case len(n.Jobs) == 0:
+		base = nodeIdle
+	case n.FullCPUs():
+		base = nodeAllocated
+	default:
+		base = nodeMixed
+	}
+	return base, drain, silent
+}
+
+// stateOrder gives the number by which Slurm sorts states.
+func stateOrder(n *proto.NodeInfo) int {
+	if n == nil {
+		return 0
+	}
+	base, drain, silent := nodeState(n.Node)
+	return int(base) + yesNum(drain)<<9 + yesNum(silent)<<11
+}
+
+// stateComplete gives the base state and all flags: idle+drain.
+func stateComplete(n *model.Node) string {
+	base, drain, silent := nodeState(n)
+	s := base.String()
+	if drain {
+		s += "+drain"
+	}
+	if silent {
+		s += "+not_responding"
+	}
+	return s
+}
+
+// sortInfo sorts rows by letters of -o. "#P" is the order of the configuration, and so is P here where names are equal.
+func sortInfo(rows []infoRow, keys []sortKey, configOrder bool, fields []infoField) {
+	text := func(f *infoField, r *infoRow) string {
+		if f.Append != nil {
+			return string(f.Append(nil, r))
+		}
+		return f.Get(r)
+	}
+	value := func(r *infoRow, letter byte) sortValue {
+		switch letter {
+		case 'P', 'R':
+			if configOrder {
+				return sortValue{n: int64(r.order)}
+			}
+			return sortValue{s: r.part.Name}
+		case 't', 'T':
+			return sortValue{n: int64(stateOrder(r.first()))}
+		case 'D', 'F', 'A':
+			return sortValue{n: int64(len(r.nodes))}
+		case 'C', 'c', 'm', 'd', 'w', 'e', 'X', 'Y', 'Z', 'p', 'I':
+			i := slices.IndexFunc(fields, func(f infoField) bool { return f.Letter == letter })
+			digits := strings.TrimRight(strings.FieldsFunc(text(&fields[i], r)+"0", func(c rune) bool { return c == '/' || c == '-' })[0], "+")
+			n, err := strconv.ParseInt(strings.TrimSuffix(digits, "0"), 10, 64)
+			if err != nil {
+				n = 0
+			}
+			return sortValue{n: n}
+		case 'l':
+			return sortValue{n: r.part.MaxTimeS}
+		case 'H':
+			if n := r.first(); n != nil {
+				return sortValue{n: int64(n.Node.ReasonAt)}
+			}
+			return sortValue{}
+		}
+		i := slices.IndexFunc(fields, func(f infoField) bool { return f.Letter == letter })
+		return sortValue{s: text(&fields[i], r)}
+	}
+	slices.SortStableFunc(rows, func(a, b infoRow) int {
+		for _, k := range keys {
+			x, y := value(&a, k.letter), value(&b, k.letter)
+			c := cmp.Or(cmp.Compare(x.n, y.n), strings.Compare(x.s, y.s))
+			if k.down {
+				c = -c
+			}
+			if c != 0 {
+				return c
+			}
+		}
+		return 0
+	})
+}

@@ -1,0 +1,207 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"gbatch/internal/cli/format"
+	"gbatch/internal/model"
+)
+
+// sortKey is one field of --sort.
+type sortKey struct {
+	letter byte
+	down   bool
+}
+
+// parseSort reads --sort: letters of -o with commas between, each with + or - before it.
+func parseSort(text, letters string) ([]sortKey, error) {
+	var keys []sortKey
+	for _, w := range splitList(text) {
+		name, down := strings.CutPrefix(w, "-")
+		name = strings.TrimPrefix(strings.TrimPrefix(name, "+"), "#")
+		if len(name) != 1 || !strings.Contains(letters, name) {
+			if name == "cluster" {
+				continue // there is one
+			}
+			return nil, fmt.Errorf("Invalid sort specification: %s", w)
+		}
+		keys = append(keys, sortKey{name[0], down})
+	}
+	return keys, nil
+}
+
+// sortValue is what a row has for one key: a number, or a text.
+type sortValue struct {
+	n int64
+	s string
+}
+
+// queueTable holds the lines of gqueue's table as they will be printed, and of each what sorting needs, so that jobs
+// can go as they come.
+type queueTable struct {
+	printer *format.Printer[queueRow]
+	fields  [256]*queueField // by letter
+	sort    []sortKey
+	lines   []queueLine
+	text    []byte // the block that lines are written to
+	keys    []sortValue
+	names   map[string]string
+	scratch []byte
+}
+
+type queueLine struct {
+	text []byte
+	keys []sortValue
+	seq  int
+}
+
+const (
+	textBlock = 64 << 10
+	textSpare = 1 << 10 // a new block is begun where less is left
+	keyBlock  = 4 << 10
+)
+
+func newQueueTable(p *format.Printer[queueRow], lang *format.Language[queueRow], sort []sortKey) *queueTable {
+	t := &queueTable{printer: p, sort: sort, names: map[string]string{}}
+	for i := range lang.Fields {
+		if f := &lang.Fields[i]; f.Letter != 0 {
+			t.fields[f.Letter] = f
+		}
+	}
+	return t
+}
+
+// add takes a row; nothing of it is kept.
+func (t *queueTable) add(r *queueRow) {
+	if cap(t.text)-len(t.text) < textSpare {
+		t.text = make([]byte, 0, textBlock)
+	}
+	start := len(t.text)
+	t.text = t.printer.AppendRow(t.text, r)
+	if cap(t.keys)-len(t.keys) < len(t.sort) {
+		t.keys = make([]sortValue, 0, max(keyBlock, len(t.sort)))
+	}
+	first := len(t.keys)
+	for _, k := range t.sort {
+		t.keys = append(t.keys, t.value(r, k.letter))
+	}
+	t.lines = append(t.lines, queueLine{t.text[start:len(t.text):len(t.text)], t.keys[first:len(t.keys):len(t.keys)], len(t.lines)})
+}
+
+// value gives what a row is sorted by.
+func (t *queueTable) value(r *queueRow, letter byte) sortValue {
+	n := int64(0)
+	switch letter {
+	case 'i':
+		n = int64(r.arrayOrID())<<32 | taskOrder(r.task)
+	case 'A':
+		n = int64(r.ID)
+	case 'F':
+		n = int64(r.arrayOrID())
+	case 'K':
+		n = taskOrder(r.task)
+	case 'p', 'Q':
+		n = int64(r.priority())
+	case 'M':
+		n = r.ElapsedS(r.at)
+	case 'l':
+		n = r.limit()
+	case 'L':
+		n = r.limit() - r.ElapsedS(r.at)
+	case 'S':
+		n = int64(orLast(r.begins()))
+	case 'e':
+		switch {
+		case r.End != nil:
+			n = int64(r.End.At)
+		case r.Run != nil:
+			n = int64(orLast(r.Run.Deadline()))
+		default:
+			n = math.MaxInt64
+		}
+	case 'V':
+		n = int64(r.Submit)
+	case 'C':
+		_, c := r.size()
+		n = int64(c)
+	case 'D':
+		c, _ := r.size()
+		n = int64(c)
+	case 'm':
+		n = r.memory()
+	case 'c':
+		n = r.minCPUs()
+	case 'd':
+		n = r.Spec.TmpMiB
+	case 'U':
+		n = int64(r.Spec.UID)
+	case 'G':
+		n = int64(r.Spec.GID)
+	case 'y':
+		n = int64(r.Spec.Nice)
+	case 't':
+		return sortValue{s: r.State.Short()}
+	case 'T':
+		return sortValue{s: r.State.String()}
+	default:
+		if f := t.fields[letter]; f != nil && f.Append != nil {
+			t.scratch = f.Append(t.scratch[:0], r)
+		} else if f != nil {
+			t.scratch = append(t.scratch[:0], f.Get(r)...)
+		}
+		s, ok := t.names[string(t.scratch)]
+		if !ok {
+			s = string(t.scratch)
+			t.names[s] = s
+		}
+		if s == "" {
+			n = 1 // what has none comes last
+		}
+		return sortValue{n, s}
+	}
+	return sortValue{n: n}
+}
+
+func taskOrder(task int32) int64 {
+	if task == model.NoTask {
+		return math.MaxInt32
+	}
+	return int64(task)
+}
+
+func orLast(t model.Time) model.Time {
+	if t == 0 {
+		return math.MaxInt64
+	}
+	return t
+}
+
+// write prints the lines in order. Equal ones stay in the controller's order.
+func (t *queueTable) write(w io.Writer) error {
+	slices.SortFunc(t.lines, func(a, b queueLine) int {
+		for i, k := range t.sort {
+			c := cmp.Compare(a.keys[i].n, b.keys[i].n)
+			if c == 0 {
+				c = strings.Compare(a.keys[i].s, b.keys[i].s)
+			}
+			if c != 0 {
+				if k.down {
+					return -c
+				}
+				return c
+			}
+		}
+		return cmp.Compare(a.seq, b.seq)
+	})
+	for _, l := range t.lines {
+		if _, err := w.Write(l.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
