@@ -101,7 +101,7 @@ for f in *.out; do
 done
 
 say "Accounting"
-run gacct -X -o JobID,JobName,Partition,AllocTRES%30,State,ExitCode,Elapsed
+run gacct -X -o JobID,JobName,NodeList,AllocCPUS,State,ExitCode,Elapsed,TotalCPU
 say "Nodes"
 run ginfo
 say "Usage"

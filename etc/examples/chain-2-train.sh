@@ -6,7 +6,7 @@
 #SBATCH --time=5
 
 for epoch in 1 2 3; do
-    sleep 0.3
+    sleep 1
     echo "epoch $epoch on GPU $SLURM_JOB_GPUS: loss 0.$((90 / epoch))"
 done
 awk '{ sum += $1 } END { print sum / NR }' data.txt > model.txt
