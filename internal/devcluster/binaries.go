@@ -50,6 +50,9 @@ func program(t testing.TB, name string) string {
 // Shim builds the launcher and gives its path.
 func Shim(t testing.TB) string { return program(t, "gshim") }
 
+// Gbatch builds the command gbatch and gives its path.
+func Gbatch(t testing.TB) string { return program(t, "gbatch") }
+
 // Commands builds the user commands and gives a directory with a link for each of their names.
 func Commands(t testing.TB) string {
 	t.Helper()

@@ -241,6 +241,16 @@ func (c *Cluster) addNode(name string) {
 	})
 }
 
+// AddNode starts the daemon of a node that gbatch.conf has been given meanwhile.
+func (c *Cluster) AddNode(name string) {
+	c.t.Helper()
+	dir := filepath.Join(c.Dir, "pki")
+	if err := pki.Issue(dir, pki.RoleNode, name, []string{"127.0.0.1", "localhost"}, dir); err != nil {
+		c.t.Fatal(err)
+	}
+	c.addNode(name)
+}
+
 func (c *Cluster) add(name string, start func(context.Context) (func(context.Context) error, error)) {
 	c.mu.Lock()
 	c.daemons[name] = &daemon{start: start}
@@ -292,6 +302,18 @@ func (c *Cluster) Controllers() []string {
 	out := make([]string, len(c.ctlds))
 	for i, n := range c.ctlds {
 		out[i] = "ctld-" + n
+	}
+	return out
+}
+
+// Daemons names all members, controllers first and nodes last.
+func (c *Cluster) Daemons() []string {
+	out := c.Controllers()
+	if !c.Options.NoDbd {
+		out = append(out, "dbd")
+	}
+	for i := range c.Options.Nodes {
+		out = append(out, fmt.Sprintf("n%d", i+1))
 	}
 	return out
 }

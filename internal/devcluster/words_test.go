@@ -29,8 +29,12 @@ import (
 //	[!] until-output PATTERN COMMAND...   runs the command until its output matches (or doesn't)
 //	until-file FILE      waits until a file is there
 //	[!] nobody COMMAND...   runs a command as the user nobody; only behind [root]
-//	daemon stop|start NAME  a node's name, dbd or ctld-ctl1
+//	daemon stop|start NAME  a node's name, dbd or ctld-ctl1; all is every one of them
+//	daemon add NAME      starts a node that gbatch.conf has been given meanwhile
 //	leader NAME          the daemon that leads becomes $NAME
+//	[!] gbatch ARGUMENT...  runs the command gbatch
+//
+// $SAMPLES and $TEN are configurations of package conf's tests: Slurm's own, and one full of errors.
 //
 // Jobs that must run until the session says so wait for a file: `wait-for go` in their script returns when
 // $WORK/go is there, and gives up after a minute, so that a failed session leaves nothing behind.
@@ -45,6 +49,7 @@ func words() map[string]func(*testscript.TestScript, bool, []string) {
 		"nobody":       asNobody,
 		"daemon":       oneDaemon,
 		"leader":       leader,
+		"gbatch":       runGbatch,
 	}
 }
 
@@ -75,6 +80,13 @@ func setup(e *testscript.Env) error {
 	e.Setenv("TZ", "UTC")
 	e.Setenv("USER", "root")
 	e.Setenv("HOME", "/")
+	for name, dir := range map[string]string{"SAMPLES": "samples", "TEN": "ten"} {
+		full, err := filepath.Abs(filepath.Join("..", "conf", "testdata", dir))
+		if err != nil {
+			return err
+		}
+		e.Setenv(name, full)
+	}
 	bin := filepath.Join(e.WorkDir, ".bin")
 	if err := os.MkdirAll(bin, 0o755); err != nil {
 		return err
@@ -210,15 +222,31 @@ func asNobody(ts *testscript.TestScript, neg bool, args []string) {
 
 func oneDaemon(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 {
-		ts.Fatalf("usage: daemon stop|start NAME")
+		ts.Fatalf("usage: daemon stop|start|add NAME")
 	}
-	switch c := cluster(ts); args[0] {
-	case "stop":
-		c.StopDaemon(args[1])
-	case "start":
-		c.StartDaemon(args[1])
-	default:
-		ts.Fatalf("usage: daemon stop|start NAME")
+	c := cluster(ts)
+	names := args[1:]
+	if args[1] == "all" {
+		names = c.Daemons()
+	}
+	for _, name := range names {
+		switch args[0] {
+		case "stop":
+			c.StopDaemon(name)
+		case "start":
+			c.StartDaemon(name)
+		case "add":
+			c.AddNode(name)
+		default:
+			ts.Fatalf("usage: daemon stop|start|add NAME")
+		}
+	}
+}
+
+func runGbatch(ts *testscript.TestScript, neg bool, args []string) {
+	tb := ts.Value(testKey{}).(testing.TB)
+	if err := ts.Exec(devcluster.Gbatch(tb), args...); neg != (err != nil) {
+		ts.Fatalf("gbatch: %v", err)
 	}
 }
 
