@@ -11,6 +11,7 @@ import (
 
 	"gbatch/internal/cli/format"
 	"gbatch/internal/cli/getopt"
+	"gbatch/internal/cli/joblist"
 	"gbatch/internal/client"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
@@ -396,22 +397,19 @@ func (q *queue) each(view *queueView, add func(*queueRow)) error {
 	if len(q.rq.Filter.Jobs) > 1 {
 		seen = map[model.JobID]bool{}
 	}
+	var reader joblist.Reader
 	return c.Stream(proto.KindJobs, &q.rq, func(body []byte) error {
-		var chunk proto.JobsChunk
-		if err := proto.Decode(body, &chunk); err != nil {
-			return err
-		}
-		view.at = chunk.Now
-		for _, j := range chunk.Jobs {
+		return reader.Each(body, func(now model.Time, j *model.Job) error {
+			view.at = now
 			if seen[j.ID] || hidden != nil && q.isHidden(j, hidden) {
-				continue
+				return nil
 			}
 			if seen != nil {
 				seen[j.ID] = true
 			}
 			q.rows(view, j, add)
-		}
-		return nil
+			return nil
+		})
 	})
 }
 
