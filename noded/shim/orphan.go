@@ -56,9 +56,9 @@ func (s *server) isChild(ev Event) bool {
 // orphanAlive reports whether the process of an entry, which is no child, runs. Of an entry with no more than an
 // intent nothing is known but where its processes would be: it lives as long as one of them.
 func (s *server) orphanAlive(e *entry) bool {
-	if e.event.PID != 0 {
-		p, err := readProcess(e.event.PID)
-		return err == nil && p.ticks == e.event.StartTicks && !p.dead()
+	if leader := s.eventOf(e); leader.PID != 0 {
+		p, err := readProcess(leader.PID)
+		return err == nil && p.ticks == leader.StartTicks && !p.dead()
 	}
 	pids, err := s.treeOf(e)
 	return err == nil && len(pids) > 0

@@ -31,6 +31,13 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(helperEnv); dir != "" {
 		helper(dir)
 	}
+	if raceEnabled {
+		// For the gshims: end at once, and loudly where there is a race. They are started dozens of times.
+		if err := os.Setenv("GORACE", "atexit_sleep_ms=0 halt_on_error=1"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
 	if slices.Contains(os.Args, "-test.fuzzworker") {
 		os.Exit(m.Run())
 	}

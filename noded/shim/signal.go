@@ -209,6 +209,12 @@ func (s *server) treeOf(e *entry) ([]process, error) {
 	return out, nil
 }
 
+func (s *server) eventOf(e *entry) Event {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return e.event
+}
+
 // familyOf finds a launch's processes without a cgroup.
 func (s *server) familyOf(e *entry) ([]process, error) {
 	if s.nothingLeft(e) {
@@ -218,7 +224,8 @@ func (s *server) familyOf(e *entry) ([]process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return family(all, e.event.PID, e.event.StartTicks, s.info.PID, func(pid int) bool { return hasEnv(pid, s.id.trackEntry(e.key)) }), nil
+	leader := s.eventOf(e)
+	return family(all, leader.PID, leader.StartTicks, s.info.PID, func(pid int) bool { return hasEnv(pid, s.id.trackEntry(e.key)) }), nil
 }
 
 // nothingLeft is the cheap answer for the usual job, which ends and leaves nothing: every survivor of a dead leader has
