@@ -73,7 +73,10 @@ func TestUsageAndLeftovers(t *testing.T) {
 	needGroups(t, func(f cgroup.Features) bool { return f.Track })
 	c := newCluster(t)
 	// A process that leaves its session and family is the job's all the same: its CPU time counts, and it ends with it.
-	l := c.job(1, `sh -c 'setsid sh -c "echo \$\$ > pid; while :; do :; done" & '; sleep 0.4; exit 2`)
+	l := c.job(1, `sh -c 'setsid sh -c "echo \$\$ > pid; while :; do :; done" & '
+until [ -s pid ]; do sleep 0.01; done
+until [ "$(cut -d' ' -f14 /proc/$(cat pid)/stat)" -ge 15 ]; do sleep 0.05; done # 150 ms in user mode
+exit 2`)
 	r := c.run(l)
 	if r.Exit.Code != 2 || r.Exit.UserMS+r.Exit.SysMS < 100 {
 		t.Errorf("%+v", r.Exit)

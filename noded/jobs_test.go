@@ -242,14 +242,10 @@ func TestSignals(t *testing.T) {
 			until(t, "the script runs", func() bool { _, err := os.Stat(filepath.Join(c.dir, "ready")); return err == nil })
 			tc.stop.Job, tc.stop.Attempt, tc.stop.Signal = l.Job, 1, int32(unix.SIGUSR1)
 			c.ctl.send(&proto.Orders{Stop: []*proto.Stop{&tc.stop}})
-			until(t, "the signal arrives", func() bool { return len(strings.Fields(c.output(l))) >= len(tc.want) })
-			out := c.output(l)
 			for _, w := range tc.want {
-				if !strings.Contains(out, w) {
-					t.Errorf("output %q lacks %q", out, w)
-				}
+				until(t, "the signal arrives at the "+w, func() bool { return strings.Contains(c.output(l), w) })
 			}
-			if tc.name == "batch" && strings.Contains(out, "child") {
+			if out := c.output(l); tc.name == "batch" && strings.Contains(out, "child") {
 				t.Errorf("the child got it too: %q", out)
 			}
 			c.ctl.send(&proto.Orders{Stop: []*proto.Stop{{Job: l.Job, Attempt: 1, Signal: int32(unix.SIGKILL)}}})

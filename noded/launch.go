@@ -65,11 +65,11 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 	return nil
 }
 
-// prepare gives an accepted attempt to a worker once it is on disk.
+// prepare gives an accepted attempt to a worker. Its order can only follow in a later batch, when this one is on disk.
 func (l *loop) prepare(a *attempt, launch *proto.Launch) {
 	a.phase, a.launch = preparing, launch
 	had, reuse := a.script, a.rec.Ordered
-	l.then(func() {
+	l.soon(func() {
 		l.n.workers.do(func(context.Context) {
 			order, script, err := l.n.makeOrder(launch, had, reuse)
 			l.n.inbox.post(msgPrepared{key: a.key, order: order, script: script, err: err})

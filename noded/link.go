@@ -3,6 +3,7 @@ package noded
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -97,18 +98,28 @@ func (k *link) send(ctx context.Context, c *shim.Client) {
 		orders, acks := k.orders, k.acks
 		k.orders, k.acks = nil, nil
 		k.mu.Unlock()
+		// An order whose key gshim still knows would be answered with its old end.
+		first := slices.ContainsFunc(orders, func(l *shim.Launch) bool { return slices.Contains(acks, l.Key) })
+		if first {
+			k.sendAcks(ctx, c, acks)
+		}
 		if err := c.Launch(orders...); err != nil {
 			k.log.Warn("orders did not reach gshim and are sent again when it is back", "count", len(orders), "err", err)
 		}
-		if len(acks) == 0 {
-			continue
+		if !first {
+			k.sendAcks(ctx, c, acks)
 		}
-		actx, cancel := context.WithTimeout(ctx, ackTimeout)
-		err := c.Ack(actx, acks...)
-		cancel()
-		if err != nil && ctx.Err() == nil {
-			k.log.Warn("gshim did not take acknowledgements; it will report those ends again", "count", len(acks), "err", err)
-		}
+	}
+}
+
+func (k *link) sendAcks(ctx context.Context, c *shim.Client, keys []shim.Key) {
+	if len(keys) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, ackTimeout)
+	defer cancel()
+	if err := c.Ack(ctx, keys...); err != nil && ctx.Err() == nil {
+		k.log.Warn("gshim did not take acknowledgements; it will report those ends again", "count", len(keys), "err", err)
 	}
 }
 

@@ -15,9 +15,12 @@ import (
 // loop.go is the one goroutine that owns the attempts and the spool.
 //
 // Whatever happens (orders, gshim's events, what workers have finished, timers, acknowledgements) is put into an inbox.
-// The loop takes all of it at once, lets every message change the attempts, writes what must be remembered with a single
-// fsync, and only then does what follows: gives work to the workers, orders to gshim, reports to the session. So a batch
-// of any size costs one fsync, and nothing is told to anybody that a crash could take back.
+// The loop takes all of it at once, lets every message change the attempts, and writes what must be remembered, with a
+// single fsync for all of it. A batch of any size costs one fsync.
+//
+// What can be repeated does not wait for that fsync, only for the write: making scripts and control groups, clearing them
+// away, and sending reports (gshim still has the end that is reported, and says it again). Everything that could not be
+// taken back waits: orders to gshim, its leave to forget an end, signals, and the leader's next orders.
 //
 // Nothing here waits for a network, a user's file system or a process.
 
@@ -105,9 +108,10 @@ type loop struct {
 	seq      uint64
 	swept    bool // groups that nobody remembers have been ended
 
-	// What follows once the batch is on disk.
+	// What follows once the batch is written, and once it is on disk.
 	reports []*proto.Report
-	after   []func()
+	early   []func()
+	late    []func()
 }
 
 // run works until ctx ends or the spool fails.
@@ -132,21 +136,32 @@ func (l *loop) batch(list []any) error {
 			return err
 		}
 	}
-	if err := l.spool.commit(); err != nil {
+	if err := l.spool.write(); err != nil {
 		return err
 	}
 	l.out.put(l.reports...)
 	l.reports = l.reports[:0]
-	after := l.after
-	l.after = nil
-	for _, f := range after {
+	for _, f := range l.early {
 		f()
 	}
+	if err := l.spool.commit(); err != nil {
+		return err
+	}
+	for _, f := range l.late {
+		f()
+	}
+	clear(l.early)
+	clear(l.late)
+	l.early, l.late = l.early[:0], l.late[:0]
 	return nil
 }
 
+// soon queues f until the batch survives this process. It is for what may be done again, or found undone, after a loss
+// of power.
+func (l *loop) soon(f func()) { l.early = append(l.early, f) }
+
 // then queues f until the batch is on disk.
-func (l *loop) then(f func()) { l.after = append(l.after, f) }
+func (l *loop) then(f func()) { l.late = append(l.late, f) }
 
 func (l *loop) handle(m any) error {
 	switch m := m.(type) {
@@ -256,7 +271,7 @@ func (l *loop) onOrders(o *proto.Orders) error {
 	return nil
 }
 
-// report makes a report, to be sent once it is on disk. The last one of an attempt is synced.
+// report makes a report, to be sent once it is written. The last one of an attempt is synced.
 func (l *loop) report(r *proto.Report) error {
 	l.seq++
 	r.Seq = l.seq

@@ -183,7 +183,7 @@ func (l *loop) clear(a *attempt) {
 		return
 	}
 	job := clearing{key: a.key, rec: a.rec, script: a.script, ended: a.ended, began: a.began, tries: a.tries}
-	l.then(func() {
+	l.soon(func() {
 		pool := l.n.stops
 		if job.tries == 0 {
 			pool = l.n.workers

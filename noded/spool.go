@@ -213,9 +213,9 @@ func appendRecord(buf []byte, kind recordKind, rec wire.Codec) ([]byte, error) {
 	return buf, nil
 }
 
-// commit writes the batch, with one fsync if any of it was durable. After an error the spool is of no use: what is on
-// disk is not known.
-func (s *spool) commit() error {
+// write hands the batch to the kernel: it survives this process, not the machine. After an error the spool is of no use:
+// what is on disk is not known.
+func (s *spool) write() error {
 	if len(s.buf) == 0 {
 		return nil
 	}
@@ -224,6 +224,14 @@ func (s *spool) commit() error {
 	}
 	s.size += int64(len(s.buf))
 	s.buf = s.buf[:0]
+	return nil
+}
+
+// commit writes the batch, with one fsync if any of it was durable.
+func (s *spool) commit() error {
+	if err := s.write(); err != nil {
+		return err
+	}
 	if s.sync {
 		s.sync = false
 		if err := unix.Fdatasync(int(s.f.Fd())); err != nil {
