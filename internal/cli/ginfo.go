@@ -21,10 +21,10 @@ import (
 // The formats of sinfo.
 const (
 	infoFormat      = "%#P %.5a %.10l %.6D %.6t %N"
-	infoSummary     = "%#P %.5a %.10l %.16F  %N"
+	infoSummary     = "%#P %.5a %.10l %.16F %N"
 	infoLong        = "%#P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %.11i %N"
-	infoNodes       = "%#N %.6D %#P %6t"
-	infoNodesLong   = "%#N %.6D %#P %.11T %.4c %.8z %.6m %.8d %.6w %.8f %20E"
+	infoNodes       = "%#10N %.6D %.#P %6t"
+	infoNodesLong   = "%#10N %.6D %.#P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E"
 	infoReasons     = "%20E %9u %19H %N"
 	infoReasonsLong = "%20E %12U %19H %6t %N"
 	infoSort        = "#P,-t"

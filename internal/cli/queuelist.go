@@ -1,0 +1,162 @@
+package cli
+
+import (
+	"os"
+	"slices"
+
+	"gbatch/internal/cli/joblist"
+	"gbatch/internal/client"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// This file owns asking for jobs, and which rows a job makes: one, or one for each task (-r) or partition (-P).
+
+// each asks for the jobs and gives every row to add. A row is good until add returns.
+func (q *queue) each(view *queueView, add func(*queueRow)) error {
+	if q.none {
+		return nil
+	}
+	c, err := q.connect()
+	if err != nil {
+		return complaint{text(err)}
+	}
+	defer c.Close()
+	if err := q.checkClusters(c, q.clusters); err != nil {
+		return err
+	}
+	if err := q.checkNodes(c); err != nil {
+		return err
+	}
+	hidden, err := q.hidden(c)
+	if err != nil {
+		return err
+	}
+	var seen map[model.JobID]bool // a list of ids may name a job more than once
+	if len(q.rq.Filter.Jobs) > 1 {
+		seen = map[model.JobID]bool{}
+	}
+	var reader joblist.Reader
+	return c.Stream(proto.KindJobs, &q.rq, func(body []byte) error {
+		return reader.Each(body, func(now model.Time, j *model.Job) error {
+			view.at = now
+			if seen[j.ID] || hidden != nil && q.isHidden(j, hidden) {
+				return nil
+			}
+			if seen != nil {
+				seen[j.ID] = true
+			}
+			q.rows(view, j, add)
+			return nil
+		})
+	})
+}
+
+// checkNodes complains about a node of -w that isn't there.
+func (q *queue) checkNodes(c *client.Client) error {
+	for _, n := range q.rq.Filter.Nodes {
+		err := c.Stream(proto.KindNodes, &proto.NodesRequest{Names: []string{n}}, func([]byte) error { return nil })
+		if code(err) == proto.CodeInvalidNode {
+			return complaint{"Invalid node name " + n}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hidden gives the partitions whose jobs are not shown; root sees all.
+func (q *queue) hidden(c *client.Client) (map[string]bool, error) {
+	if q.all || os.Getuid() == 0 {
+		return nil, nil
+	}
+	var reply proto.PartitionsReply
+	if err := c.Call(proto.KindPartitions, &proto.Empty{}, &reply); err != nil {
+		return nil, err
+	}
+	var out map[string]bool
+	for _, p := range reply.Partitions {
+		if p.Hidden {
+			if out == nil {
+				out = map[string]bool{}
+			}
+			out[p.Name] = true
+		}
+	}
+	return out, nil
+}
+
+// isHidden reports whether a job is in hidden partitions only.
+func (q *queue) isHidden(j *model.Job, hidden map[string]bool) bool {
+	if j.Run != nil {
+		return hidden[j.Run.Partition]
+	}
+	return len(j.Spec.Partitions) > 0 && !slices.ContainsFunc(j.Spec.Partitions, func(p string) bool { return !hidden[p] })
+}
+
+// rows gives the rows of one job.
+func (q *queue) rows(view *queueView, j *model.Job, add func(*queueRow)) {
+	r := queueRow{Job: j, queueView: view, task: model.NoTask}
+	if !j.IsArray() {
+		r.task = j.Task
+		if j.ArrayID == 0 {
+			r.task = model.NoTask
+		}
+		q.perPart(&r, add)
+		return
+	}
+	r.tasks = q.wanted(j)
+	if !q.perTask && (r.tasks.Count() != 1 || len(q.rq.Filter.Jobs) == 0) {
+		q.perPart(&r, add)
+		return
+	}
+	tasks := r.tasks
+	r.tasks = nil
+	tasks.Each(func(t int32) bool {
+		r.task = t
+		q.perPart(&r, add)
+		return true
+	})
+}
+
+// perPart gives a row, or with -P a row for each partition that the job waits for.
+func (q *queue) perPart(r *queueRow, add func(*queueRow)) {
+	if !q.perPartition || r.Run != nil || len(r.Spec.Partitions) < 2 {
+		add(r)
+		return
+	}
+	for _, p := range r.Spec.Partitions {
+		if f := q.rq.Filter.Partitions; len(f) > 0 && !slices.Contains(f, p) {
+			continue
+		}
+		r.part = p
+		add(r)
+	}
+	r.part = ""
+}
+
+// wanted gives those tasks of an array's record that -j names.
+func (q *queue) wanted(j *model.Job) model.TaskSet {
+	var refs []proto.JobRef
+	for _, r := range q.rq.Filter.Jobs {
+		if r.Job != j.ArrayID && r.Job != j.ID {
+			continue
+		}
+		if r.Task == model.NoTask && len(r.Tasks) == 0 {
+			return j.Tasks
+		}
+		refs = append(refs, r)
+	}
+	if len(refs) == 0 {
+		return j.Tasks
+	}
+	var keep []int32
+	j.Tasks.Each(func(t int32) bool {
+		if slices.ContainsFunc(refs, func(r proto.JobRef) bool { return r.Task == t || r.Tasks.Has(t) }) {
+			keep = append(keep, t)
+		}
+		return true
+	})
+	return model.TaskSetOf(keep)
+}
