@@ -40,10 +40,9 @@ type Support struct {
 	Mode Mode
 	Why  string // Mode None: why, as a sentence without a full stop
 
-	v1   map[string]string // controller -> mount point
-	v2   string            // mount point, or ""
-	v2At string            // the directory of the mount's root in the hierarchy, "/" unless in a container
-	ctl  []string          // controllers of v2
+	v1  map[string]string // controller -> mount point
+	v2  string            // mount point, or ""
+	ctl []string          // controllers of v2
 }
 
 // Detect looks at what is mounted. It does not try whether it can be used: Open does.

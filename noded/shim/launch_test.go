@@ -295,7 +295,7 @@ func TestRefusedOrders(t *testing.T) {
 	} {
 		l := newScript(t, "true")
 		set(l.Launch)
-		if l.Argv != nil && len(l.Argv) == 7 {
+		if len(l.Argv) == 7 {
 			l.Path = "/bin/true"
 		}
 		if err := s.c.Launch(l.Launch); err == nil || !strings.Contains(err.Error(), want) {
