@@ -29,6 +29,7 @@ const (
 	ReasonOutOfMemory
 	ReasonDeadLine
 	ReasonCleaning
+	ReasonMaxMemPerLimit
 	numReasons
 )
 
@@ -42,6 +43,7 @@ var reasonNames = [numReasons]string{
 	ReasonLaunchFailedRequeued: "launch_failed_requeued_held", ReasonNonZeroExitCode: "NonZeroExitCode",
 	ReasonTimeLimit: "TimeLimit", ReasonSystemFailure: "SystemFailure", ReasonRaisedSignal: "RaisedSignal",
 	ReasonOutOfMemory: "OutOfMemory", ReasonDeadLine: "DeadLine", ReasonCleaning: "Cleaning",
+	ReasonMaxMemPerLimit: "MaxMemPerLimit",
 }
 
 // String gives Slurm's token.

@@ -1,300 +1,455 @@
 package sched
 
 import (
-	"sort"
+	"cmp"
+	"slices"
 	"strings"
 
 	"gbatch/internal/model"
 )
 
-// room is what is free on one node while a plan is made.
-type room struct {
-	def   *model.NodeDef
-	cpus  model.Bits        // free
-	nfree int               // how many
-	mem   int64             // MiB free
-	gres  []model.GresAlloc // in use, by name
-	busy  bool              // somebody is on it
-	shut  bool              // takes no more: exclusive, or not usable
-}
-
-func roomOf(n *model.Node, usable bool) room {
-	cpus := model.UpTo(int(n.Def.CPUs)).Minus(n.UsedCPUs)
-	return room{def: n.Def, cpus: cpus, nfree: cpus.Count(), mem: n.Def.MemMiB - n.UsedMem, gres: n.UsedGres,
-		busy: len(n.Jobs) > 0, shut: !usable || n.Exclusive != 0}
-}
-
-// emptyRoom is a node with nothing on it, whatever its state.
-func emptyRoom(def *model.NodeDef) room {
-	cpus := model.UpTo(int(def.CPUs))
-	return room{def: def, cpus: cpus, nfree: cpus.Count(), mem: def.MemMiB}
-}
-
-func (r *room) used(name string) model.Bits {
-	for i := range r.gres {
-		if r.gres[i].Name == name {
-			return r.gres[i].Index
-		}
-	}
-	return nil
-}
-
-// freeGres gives the free indices of a resource of any type or one.
-func (r *room) freeGres(name, typ string) model.Bits {
-	var all model.Bits
-	for _, d := range r.def.Gres {
-		if d.Name == name && (typ == "" || strings.EqualFold(d.Type, typ)) {
-			all = all.Or(model.UpTo(int(d.First + d.Count)).Minus(model.UpTo(int(d.First))))
-		}
-	}
-	if used := r.used(name); used != nil {
-		return all.Minus(used)
-	}
-	return all
-}
-
-// Why a job does not fit on a set of nodes.
+// miss is why a job does not fit on a node or on a set of them, in the order in which it is looked at: the furthest one
+// over many nodes tells most.
 type miss uint8
 
 const (
-	missNone miss = iota
-	missNodes
+	missNone    miss = iota
+	missNodes        // not free for it at all
+	missFeature      // or temporary space
 	missCPUs
 	missMemory
 	missGres
-	missFeature
+	missCount // nodes fit, but not enough of them, or not together
 )
 
-// lay places a job on nodes in the given order: the smallest number of nodes that holds it, in order of the list.
-// A PerJob count of a resource is spread over the nodes as they come.
-func lay(rooms []*room, sp *model.Spec, rq *Request, params *model.Params) (*model.Alloc, miss) {
+// lay places a job on rooms, which come in the order of preference: weight, then configuration. part is the partition
+// that it runs in. It gives the allocation and, for a job on one node, the place of that node among rooms: an equal job
+// need not look at those before it again (from), since rooms only shrink.
+//
+// One node is the first that holds everything. Several are as few as hold it (or, with Grow, as many as there are up to
+// MaxNodes): lighter nodes first if that is enough, otherwise the roomiest.
+func lay(rooms []*room, from int, rq *Request, part string) (*model.Alloc, int, miss) {
 	worst := missNodes
-	if rq.MaxNodes == 1 || rq.MinNodes == 1 && rq.Tasks <= 1 {
-		tasks := max(1, rq.Tasks)
-		for _, r := range rooms {
-			na, m := layNode(r, sp, rq, params, tasks, jobGres(rq, 1, 0))
-			if m == missNone {
-				return &model.Alloc{Nodes: []model.NodeAlloc{na}}, missNone
+	if rq.MinNodes == 1 && !rq.Grow {
+		tasks, gres := rq.tasksOn(1), wholeJob(rq)
+		for i := from; i < len(rooms); i++ {
+			r := rooms[i]
+			if len(rq.ExcNodes)+len(rq.ReqNodes) > 0 && !rq.allows(r) {
+				continue
+			}
+			most, m := r.most(rq, part, tasks)
+			if most >= tasks {
+				var na model.NodeAlloc
+				if na, m = r.place(rq, tasks, gres); m == missNone {
+					return &model.Alloc{Nodes: []model.NodeAlloc{na}}, i, missNone
+				}
+			} else if most > 0 {
+				m = r.lacks(rq, part, tasks)
 			}
 			worst = max(worst, m)
 		}
-		return nil, worst
 	}
-	for n := rq.MinNodes; n <= rq.MaxNodes; n++ {
-		a, m := laySpread(rooms, sp, rq, params, n)
-		if a != nil {
-			return a, missNone
-		}
-		worst = max(worst, m)
-		if n >= len(rooms) {
-			break
-		}
+	if rq.MaxNodes == 1 {
+		return nil, len(rooms), worst
 	}
-	return nil, worst
+	a, m := laySpread(rooms, rq, part)
+	return a, len(rooms), max(worst, m)
 }
 
-// laySpread places a job on exactly n nodes: every node gets at least one task, then as many as it holds.
-func laySpread(rooms []*room, sp *model.Spec, rq *Request, params *model.Params, n int) (*model.Alloc, miss) {
-	tasks := max(rq.Tasks, n)
-	worst := missNodes
-	type place struct {
-		r   *room
-		max int
-	}
-	var picked []place
-	for _, r := range rooms {
-		most := 0
-		limit := tasks - (n - 1)
-		if rq.TasksPerNode > 0 {
-			limit = min(limit, rq.TasksPerNode)
-		}
-		for try := limit; try >= 1; try = shrink(try, r, rq) {
-			if _, m := layNode(r, sp, rq, params, try, jobGres(rq, n, len(picked))); m == missNone {
-				most = try
-				break
-			} else {
-				worst = max(worst, m)
-			}
-		}
-		if most > 0 {
-			picked = append(picked, place{r, most})
+// allows reports whether a job on one node may have this one by name.
+func (rq *Request) allows(r *room) bool {
+	return !slices.Contains(rq.ExcNodes, r.def.Name) && (len(rq.ReqNodes) == 0 || slices.Contains(rq.ReqNodes, r.def.Name))
+}
+
+// wholeJob gives the per-job counts of resources, for a job on one node.
+func wholeJob(rq *Request) []int {
+	var out []int
+	for _, g := range rq.Gres {
+		if g.Per == model.PerJob {
+			out = append(out, int(g.Count))
 		}
 	}
-	if len(picked) < n {
+	return out
+}
+
+// cand is a node that a job on several could have.
+type cand struct {
+	r    *room
+	must bool
+	most int   // tasks
+	gres []int // free units for each per-job request
+}
+
+// laySpread places a job on several nodes.
+func laySpread(rooms []*room, rq *Request, part string) (*model.Alloc, miss) {
+	cands, missing, worst := candidates(rooms, rq, part)
+	if missing || len(cands) == 0 {
 		return nil, worst
 	}
-	sort.SliceStable(picked, func(i, j int) bool { return picked[i].max > picked[j].max })
-	picked = picked[:n]
-	left := tasks - n
-	a := &model.Alloc{}
-	for i, p := range picked {
-		give := 1 + min(left, p.max-1)
-		left -= give - 1
-		na, m := layNode(p.r, sp, rq, params, give, jobGres(rq, n, i))
+	if len(cands) < rq.MinNodes {
+		return nil, missCount
+	}
+	want := wholeJob(rq)
+	most := min(rq.MaxNodes, len(cands))
+	type order struct {
+		nodes []cand
+		fits  []bool // by number of nodes, from its beginning
+	}
+	var orders []order
+	for _, by := range ordersFor(rq, want) {
+		nodes := slices.Clone(cands)
+		slices.SortStableFunc(nodes, by)
+		orders = append(orders, order{nodes, enough(nodes, rq, want, most)})
+	}
+	for k := range most - rq.MinNodes + 1 {
+		n := rq.MinNodes + k
+		if rq.Grow {
+			n = most - k
+		}
+		for _, o := range orders {
+			if !o.fits[n] {
+				continue
+			}
+			if a := share(o.nodes[:n], rq, want); a != nil {
+				return a, missNone
+			}
+		}
+	}
+	return nil, missCount
+}
+
+// ordersFor gives the orders in which nodes are tried: light ones first, then those that hold most. Where both tasks
+// and per-job resources must come together, finding the best nodes is a knapsack; four orders find them in practice.
+func ordersFor(rq *Request, want []int) []func(a, b cand) int {
+	must := func(a, b cand) int {
+		switch {
+		case a.must == b.must:
+			return 0
+		case a.must:
+			return -1
+		}
+		return 1
+	}
+	light := func(a, b cand) int { return cmp.Compare(a.r.def.Weight, b.r.def.Weight) }
+	tasks := func(a, b cand) int { return b.most - a.most }
+	gres := func(a, b cand) int { return slices.Compare(b.gres, a.gres) }
+	out := []func(a, b cand) int{
+		func(a, b cand) int { return cmp.Or(must(a, b), light(a, b), gres(a, b), tasks(a, b)) },
+		func(a, b cand) int { return cmp.Or(must(a, b), gres(a, b), tasks(a, b), light(a, b)) },
+	}
+	if len(want) > 0 {
+		both := func(c cand) int { // each in parts of what the job wants
+			return min(c.most, rq.tasksOn(1))*max(want[0], 1) + min(c.gres[0], want[0])*rq.tasksOn(1)
+		}
+		out = append(out,
+			func(a, b cand) int { return cmp.Or(must(a, b), tasks(a, b), gres(a, b), light(a, b)) },
+			func(a, b cand) int { return cmp.Or(must(a, b), cmp.Compare(both(b), both(a)), light(a, b)) })
+	}
+	return out
+}
+
+// candidates gives the nodes that hold the least that a node of the job must, and whether one that it names is not
+// among them.
+func candidates(rooms []*room, rq *Request, part string) (cands []cand, missing bool, worst miss) {
+	worst = missNodes
+	limit := max(rq.Tasks, rq.PerNode)
+	var out map[string]bool
+	if len(rq.ExcNodes) > 0 {
+		out = make(map[string]bool, len(rq.ExcNodes))
+		for _, name := range rq.ExcNodes {
+			out[name] = true
+		}
+	}
+	found := 0
+	for _, r := range rooms {
+		must := slices.Contains(rq.ReqNodes, r.def.Name)
+		if out[r.def.Name] {
+			continue
+		}
+		most, m := r.most(rq, part, limit)
+		if most == 0 {
+			worst = max(worst, m)
+			continue
+		}
+		if must {
+			found++
+		}
+		c := cand{r: r, must: must, most: most}
+		for _, g := range rq.Gres {
+			if g.Per == model.PerJob {
+				c.gres = append(c.gres, r.freeGres(g.Name, g.Type)-fixedGres(rq, g.Name, g.Type))
+			}
+		}
+		cands = append(cands, c)
+	}
+	return cands, found < len(rq.ReqNodes), worst
+}
+
+// fixedGres counts what each node of the job gives of a resource, beside what is counted per job.
+func fixedGres(rq *Request, name, typ string) int {
+	n := 0
+	for _, g := range rq.Gres {
+		if g.Per == model.PerNode && g.Name == name && (typ == "" || strings.EqualFold(g.Type, typ)) {
+			n += int(g.Count)
+		}
+	}
+	return n
+}
+
+// enough tells for every n up to most whether the first n nodes hold the whole job.
+func enough(nodes []cand, rq *Request, want []int, most int) []bool {
+	ok := make([]bool, most+1)
+	tasks, sum, least := 0, make([]int, len(want)), make([]int, len(want))
+	for i := range most {
+		c := &nodes[i]
+		tasks += c.most
+		fits := tasks >= rq.tasksOn(i+1)
+		for k, w := range want {
+			if i == 0 || c.gres[k] < least[k] {
+				least[k] = c.gres[k]
+			}
+			sum[k] += max(c.gres[k], 0)
+			fits = fits && sum[k] >= w && (w <= i || least[k] > 0) // each node has its part where there are as many
+		}
+		ok[i+1] = fits
+	}
+	return ok
+}
+
+// share divides the job between nodes: tasks in blocks, each node at least its least; per-job resources evenly, as far
+// as they are free.
+func share(chosen []cand, rq *Request, want []int) *model.Alloc {
+	nodes := slices.Clone(chosen)
+	slices.SortFunc(nodes, func(a, b cand) int {
+		return cmp.Or(cmp.Compare(a.r.stock.place(a.r.def.Name), b.r.stock.place(b.r.def.Name)), cmp.Compare(a.r.def.Name, b.r.def.Name))
+	})
+	n := len(nodes)
+	left := rq.tasksOn(n) - n*rq.PerNode
+	gres := make([][]int, n)
+	for i := range gres {
+		gres[i] = make([]int, len(want))
+	}
+	for k, w := range want {
+		for i := range nodes {
+			even := w / n
+			if i < w%n {
+				even++
+			}
+			gres[i][k] = min(even, max(nodes[i].gres[k], 0))
+		}
+		rest := w
+		for i := range nodes {
+			rest -= gres[i][k]
+		}
+		for i := range nodes {
+			more := min(rest, nodes[i].gres[k]-gres[i][k])
+			if more > 0 {
+				gres[i][k] += more
+				rest -= more
+			}
+		}
+	}
+	a := &model.Alloc{Nodes: make([]model.NodeAlloc, 0, n)}
+	for i, c := range nodes {
+		more := min(left, c.most-rq.PerNode)
+		left -= more
+		na, m := c.r.place(rq, rq.PerNode+more, gres[i])
 		if m != missNone {
-			return nil, m
+			return nil
 		}
 		a.Nodes = append(a.Nodes, na)
 	}
 	if left > 0 {
-		return nil, missCPUs
+		return nil
 	}
-	sort.SliceStable(a.Nodes, func(i, j int) bool { return a.Nodes[i].Node < a.Nodes[j].Node })
-	return a, missNone
+	return a
 }
 
-// shrink gives the next smaller number of tasks worth trying on a node.
-func shrink(try int, r *room, rq *Request) int {
-	return min(try-1, max(r.nfree/max(1, rq.CPUsPerTask), 0))
+// most gives how many of the job's tasks the node holds, at most limit, or 0 and why where it doesn't hold the least
+// (PerNode). What is counted per job is not looked at.
+func (r *room) most(rq *Request, part string, limit int) (int, miss) {
+	if r.shut || r.nfree == 0 || rq.tier < r.keep || rq.Exclusive && r.busy {
+		return 0, missNodes
+	}
+	if (rq.Private || r.private) && r.busy && (r.mixed || r.uid != rq.UID) {
+		return 0, missNodes
+	}
+	if !hasFeatures(r.def, rq.Features) || rq.TmpMiB > r.def.TmpMiB {
+		return 0, missFeature
+	}
+	if rq.TasksPerNode > 0 {
+		limit = min(limit, rq.TasksPerNode)
+	}
+	tasks := min(limit, r.byCPUs(rq, part))
+	if tasks < rq.PerNode {
+		return 0, missCPUs
+	}
+	if tasks = min(tasks, r.byMemory(rq)); tasks < rq.PerNode {
+		return 0, missMemory
+	}
+	if tasks = min(tasks, r.byGres(rq)); tasks < rq.PerNode {
+		return 0, missGres
+	}
+	return tasks, missNone
 }
 
-// jobGres gives the share of per-job counts that node i of n gets.
-func jobGres(rq *Request, n, i int) func(count int32) int {
-	return func(count int32) int {
-		share := int(count) / n
-		if i < int(count)%n {
-			share++
+// lacks tells what a node that holds some of the tasks has not enough of for all.
+func (r *room) lacks(rq *Request, part string, tasks int) miss {
+	switch {
+	case r.byCPUs(rq, part) < tasks:
+		return missCPUs
+	case r.byMemory(rq) < tasks:
+		return missMemory
+	case r.byGres(rq) < tasks:
+		return missGres
+	}
+	return missCount // more than may be on one node
+}
+
+// noLimit is more tasks than any job has.
+const noLimit = 1 << 31
+
+// tasksIn gives how many tasks a number of CPUs is enough for.
+func (r *room) tasksIn(rq *Request, cpus int) int {
+	if cpus > 0 && r.round(rq, cpus) > cpus {
+		cpus -= cpus % int(r.def.ThreadsPerCore) // part of a core is none
+	}
+	switch {
+	case r.round(rq, rq.cpusFor(rq.PerNode)) > cpus:
+		return 0
+	case rq.Overcommit:
+		return noLimit
+	}
+	return cpus / rq.CPUsPerTask
+}
+
+// round gives the CPUs that are really taken: whole cores where the cluster gives those out.
+func (r *room) round(rq *Request, cpus int) int {
+	if t := int(r.def.ThreadsPerCore); rq.wholeCores && t > 1 {
+		return (cpus + t - 1) / t * t
+	}
+	return cpus
+}
+
+func (r *room) byCPUs(rq *Request, part string) int {
+	cpus := r.nfree
+	if rq.MaxCPUs > 0 {
+		cpus = min(cpus, rq.MaxCPUs-r.inUse(part))
+	}
+	return r.tasksIn(rq, cpus)
+}
+
+func (r *room) byMemory(rq *Request) int {
+	free := int64(noLimit) << 20
+	if rq.memConsumed {
+		free = r.mem
+	}
+	switch {
+	case rq.Exclusive:
+		if r.memFor(rq, r.nfree) > free {
+			return 0
 		}
-		return share
+		return noLimit
+	case rq.MemPerNode != 0:
+		if r.memFor(rq, 0) > free || rq.MaxMem > 0 && rq.MemPerNode > rq.MaxMem {
+			return 0
+		}
+		return noLimit
+	case rq.MemPerCPU > 0:
+		if rq.MaxMem > 0 {
+			free = min(free, rq.MaxMem)
+		}
+		return r.tasksIn(rq, int(min(free/rq.MemPerCPU, noLimit)))
 	}
+	// An even share: the most CPUs whose share, rounded down, is free.
+	if r.memFor(rq, r.nfree) <= free {
+		return noLimit
+	}
+	return r.tasksIn(rq, int(((free+1)*int64(r.def.CPUs)-1)/max(1, r.def.MemMiB)))
 }
 
-// layNode places tasks of a job on one node.
-func layNode(r *room, sp *model.Spec, rq *Request, params *model.Params, tasks int, share func(int32) int) (model.NodeAlloc, miss) {
+// memFor gives the memory that goes with cpus on the node, MiB. A job that asked for none, in a cluster without a
+// default, gets its CPUs' even share: Slurm would give it the whole node, which surprises everybody once.
+func (r *room) memFor(rq *Request, cpus int) int64 {
+	m := r.def.MemMiB * int64(cpus) / int64(max(1, r.def.CPUs))
+	switch {
+	case rq.MemPerNode == model.WholeMem:
+		m = r.def.MemMiB
+	case rq.MemPerNode > 0:
+		return rq.MemPerNode
+	case rq.MemPerCPU > 0:
+		return rq.MemPerCPU * int64(cpus)
+	}
+	if rq.MaxMem > 0 {
+		m = min(m, rq.MaxMem)
+	}
+	return m
+}
+
+// byGres gives how many tasks the free generic resources are enough for.
+func (r *room) byGres(rq *Request) int {
+	tasks := noLimit
+	for _, g := range rq.Gres {
+		if g.Per == model.PerJob || g.Count == 0 {
+			continue
+		}
+		tasks = min(tasks, r.tasksWith(rq, g.Name, g.Type))
+		if g.Type != "" {
+			tasks = min(tasks, r.tasksWith(rq, g.Name, ""))
+		}
+	}
+	return tasks
+}
+
+// tasksWith gives how many tasks the free units of one type are enough for, or, with typ "", those of the name for all
+// that the job wants of it.
+func (r *room) tasksWith(rq *Request, name, typ string) int {
+	fixed, each := 0, 0
+	for _, g := range rq.Gres {
+		if g.Name != name || typ != "" && !strings.EqualFold(g.Type, typ) {
+			continue
+		}
+		switch g.Per {
+		case model.PerNode:
+			fixed += int(g.Count)
+		case model.PerTask:
+			each += int(g.Count)
+		}
+	}
+	free := r.freeGres(name, typ) - fixed
+	switch {
+	case free < 0:
+		return 0
+	case each > 0:
+		return free / each
+	}
+	return noLimit
+}
+
+// place puts tasks of a job onto the node; gres has what the node gives to each per-job request.
+func (r *room) place(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss) {
 	var none model.NodeAlloc
-	if r.shut || sp.Exclusive && r.busy {
-		return none, missNodes
+	cpus := r.cpus
+	if !rq.Exclusive {
+		cpus = r.cpus.First(r.round(rq, rq.cpusFor(tasks)))
 	}
-	if !HasFeatures(r.def, sp.Features) {
-		return none, missFeature
-	}
-	want := max(tasks*rq.CPUsPerTask, rq.MinCPUs)
-	if sp.Overcommit {
-		want = max(1, rq.MinCPUs)
-	}
-	cpus := pickCPUs(r, want, params.WholeCores)
-	if sp.Exclusive {
-		cpus = r.cpus
-	}
-	if cpus.Empty() || cpus.Count() < want {
+	if cpus.Empty() {
 		return none, missCPUs
 	}
-	na := model.NodeAlloc{Node: r.def.Name, CPUs: cpus, Tasks: int32(tasks)}
-	na.MemMiB = memFor(r, rq, cpus.Count())
-	if params.MemConsumed && na.MemMiB > r.mem {
-		return none, missMemory
-	}
-	if sp.TmpMiB > r.def.TmpMiB {
-		return none, missFeature
-	}
+	na := model.NodeAlloc{Node: r.def.Name, CPUs: cpus, MemMiB: r.memFor(rq, cpus.Count()), Tasks: int32(tasks)}
+	k := 0
 	for _, g := range rq.Gres {
 		count := int(g.Count)
 		switch g.Per {
 		case model.PerTask:
 			count *= tasks
 		case model.PerJob:
-			count = share(g.Count)
+			count = gres[k]
+			k++
 		}
-		if count == 0 {
-			continue
-		}
-		free := r.freeGres(g.Name, g.Type)
-		for _, have := range na.Gres {
-			if have.Name == g.Name {
-				free = free.Minus(have.Index)
-			}
-		}
-		index := free.First(count)
-		if index == nil {
+		if count > 0 && !r.pick(&na, g, count) {
 			return none, missGres
 		}
-		na.Gres = append(na.Gres, model.GresAlloc{Name: g.Name, Type: typeOf(r.def, g, index), Index: index})
 	}
 	return na, missNone
-}
-
-// typeOf names the type that was given where the job asked for any and got one kind.
-func typeOf(def *model.NodeDef, g model.GresReq, index model.Bits) string {
-	for _, d := range def.Gres {
-		if d.Name == g.Name && (g.Type == "" || strings.EqualFold(d.Type, g.Type)) {
-			if model.UpTo(int(d.First + d.Count)).Minus(model.UpTo(int(d.First))).Contains(index) {
-				return d.Type
-			}
-		}
-	}
-	return g.Type
-}
-
-// memFor gives the memory that goes with cpus on a node, MiB. A job that asked for none, in a cluster without a
-// default, gets its CPUs' even share: Slurm would give it the whole node, which surprises everybody once.
-func memFor(r *room, rq *Request, cpus int) int64 {
-	switch {
-	case rq.MemPerNode == model.WholeMem:
-		return r.def.MemMiB
-	case rq.MemPerNode > 0:
-		return rq.MemPerNode
-	case rq.MemPerCPU > 0:
-		return rq.MemPerCPU * int64(cpus)
-	}
-	return r.def.MemMiB * int64(cpus) / int64(max(1, r.def.CPUs))
-}
-
-// pickCPUs takes the lowest free CPUs; with whole cores all threads of a core or none.
-func pickCPUs(r *room, want int, wholeCores bool) model.Bits {
-	threads := int(r.def.ThreadsPerCore)
-	if !wholeCores || threads <= 1 {
-		return r.cpus.First(want)
-	}
-	var out model.Bits
-	for core := 0; core*threads < int(r.def.CPUs) && want > 0; core++ {
-		cpus := model.UpTo((core + 1) * threads).Minus(model.UpTo(core * threads))
-		if r.cpus.Contains(cpus) {
-			out = out.Or(cpus)
-			want -= threads
-		}
-	}
-	if want > 0 {
-		return nil
-	}
-	return out
-}
-
-// HasFeatures reports whether a node has every feature of an expression "a&b". Validate has checked the expression.
-func HasFeatures(def *model.NodeDef, expr string) bool {
-	for want := range strings.SplitSeq(expr, "&") {
-		if want = strings.TrimSpace(want); want == "" {
-			continue
-		}
-		found := false
-		for _, f := range def.Features {
-			found = found || f == want
-		}
-		if !found {
-			return false
-		}
-	}
-	return true
-}
-
-// book takes an allocation out of the rooms.
-func (r *room) book(na *model.NodeAlloc, exclusive bool) {
-	r.cpus = r.cpus.Minus(na.CPUs)
-	r.nfree = r.cpus.Count()
-	r.mem -= na.MemMiB
-	r.busy = true
-	r.shut = r.shut || exclusive
-	for _, g := range na.Gres {
-		out := make([]model.GresAlloc, 0, len(r.gres)+1)
-		found := false
-		for _, u := range r.gres {
-			if u.Name == g.Name {
-				u.Index, found = u.Index.Or(g.Index), true
-			}
-			out = append(out, u)
-		}
-		if !found {
-			out = append(out, model.GresAlloc{Name: g.Name, Index: g.Index})
-		}
-		r.gres = out
-	}
 }

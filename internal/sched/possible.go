@@ -1,6 +1,9 @@
 package sched
 
 import (
+	"cmp"
+	"slices"
+
 	"gbatch/internal/model"
 	"gbatch/internal/state"
 )
@@ -17,42 +20,63 @@ const (
 	NoSuchGres
 	NoSuchFeature
 	NodesNotInPartition
-	PartitionNodes // over the partition's MaxNodes
+	PartitionNodes // over the partition's MaxNodes, or under its MinNodes
+	OverMemLimit   // over MaxMemPerNode
 )
 
-// Possible lays the job onto the partition's empty nodes, whatever state they are in: what does not fit there will
-// never run. On success it gives the allocation that an empty partition would give.
-func Possible(v *state.View, sp *model.Spec, part *model.Partition) (Impossible, *model.Alloc) {
-	if part.MaxNodes > 0 && sp.MinNodes > part.MaxNodes {
-		return PartitionNodes, nil
+var impossibleNames = [...]string{CanRun: "can run", TooManyNodes: "too many nodes", TooManyCPUs: "too many CPUs",
+	TooMuchMemory: "too much memory", NoSuchGres: "no such generic resource", NoSuchFeature: "no such feature",
+	NodesNotInPartition: "nodes not in the partition", PartitionNodes: "outside the partition's node limits", OverMemLimit: "over the memory limit"}
+
+// String gives the reason in a few words, for logs.
+func (i Impossible) String() string {
+	if int(i) >= len(impossibleNames) {
+		return "unknown"
 	}
-	params := &v.Config().Params
-	rq := Resolve(sp, part, params)
+	return impossibleNames[i]
+}
+
+// Possible lays the job onto the partition's empty nodes, whatever state they are in: what does not fit there will
+// never run. On success it gives the allocation that an empty partition would give. Time limits are not looked at.
+func Possible(v *state.View, sp *model.Spec, part *model.Partition) (Impossible, *model.Alloc) {
+	s := newStock(v)
+	rq := Resolve(sp, part, s.params)
 	for _, name := range sp.ReqNodes {
-		if !contains(part.Nodes, name) {
+		if !slices.Contains(part.Nodes, name) {
 			return NodesNotInPartition, nil
 		}
 	}
-	var rooms []*room
-	total := 0
+	if why := rq.outside(sp, part); why != CanRun {
+		return why, nil
+	}
+	defs := make([]*model.NodeDef, 0, len(part.Nodes))
 	for _, name := range part.Nodes {
-		n := v.Node(name)
-		if n == nil {
-			continue
+		if def := v.NodeDef(name); def != nil {
+			defs = append(defs, def)
 		}
-		total++
-		if contains(sp.ExcNodes, name) || len(sp.ReqNodes) > 0 && !contains(sp.ReqNodes, name) {
-			continue
+	}
+	byWeight := func(a, b *model.NodeDef) int { return cmp.Compare(a.Weight, b.Weight) }
+	if !slices.IsSortedFunc(defs, byWeight) {
+		slices.SortStableFunc(defs, byWeight)
+	}
+	m := missNodes
+	if rq.MaxNodes == 1 { // most jobs: the first node that fits is enough, and nothing is made of the others
+		for _, def := range defs {
+			a, _, why := lay([]*room{s.empty(def)}, 0, &rq, part.Name)
+			if a != nil {
+				return CanRun, a
+			}
+			m = max(m, why)
 		}
-		r := emptyRoom(n.Def)
-		rooms = append(rooms, &r)
-	}
-	a, m := lay(rooms, sp, &rq, params)
-	if a != nil {
-		return CanRun, a
-	}
-	if rq.MinNodes > total {
-		return TooManyNodes, nil
+	} else {
+		rooms := make([]*room, 0, len(defs))
+		for _, def := range defs {
+			rooms = append(rooms, s.empty(def))
+		}
+		var a *model.Alloc
+		if a, _, m = lay(rooms, 0, &rq, part.Name); a != nil {
+			return CanRun, a
+		}
 	}
 	switch m {
 	case missCPUs:
@@ -65,4 +89,22 @@ func Possible(v *state.View, sp *model.Spec, part *model.Partition) (Impossible,
 		return NoSuchFeature, nil
 	}
 	return TooManyNodes, nil
+}
+
+// outside tells which of the partition's limits a request breaks.
+func (rq *Request) outside(sp *model.Spec, part *model.Partition) Impossible {
+	switch {
+	case rq.MaxNodes < rq.MinNodes, sp.MaxNodes > 0 && max(int(sp.MaxNodes), len(sp.ReqNodes)) < int(part.MinNodes):
+		return PartitionNodes
+	case rq.MaxMem > 0 && rq.MemPerNode > rq.MaxMem:
+		return OverMemLimit
+	case rq.MaxMem > 0 && rq.MemPerCPU > 0 && rq.MemPerCPU*int64(rq.cpusFor(rq.PerNode)) > rq.MaxMem:
+		return OverMemLimit
+	}
+	return CanRun
+}
+
+// inOrder sorts rooms as they shall be filled: by weight, otherwise as they come.
+func inOrder(rooms []*room) {
+	slices.SortStableFunc(rooms, func(a, b *room) int { return cmp.Compare(a.def.Weight, b.def.Weight) })
 }

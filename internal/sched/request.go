@@ -1,34 +1,90 @@
 package sched
 
-import "gbatch/internal/model"
+import (
+	"slices"
+	"strings"
 
-// Request is what a job needs, resolved: counts per node and for the whole job.
+	"gbatch/internal/model"
+)
+
+// Request is what a job needs in one partition, resolved: counts per node and for the whole job, defaults filled in.
 type Request struct {
 	MinNodes, MaxNodes int
-	Tasks              int // 0: one per node
-	TasksPerNode       int // most tasks on one node; 0: no limit
+	Grow               bool // a range of nodes was asked for: as many as possible, not as few
+	Tasks              int  // of the whole job; 0: PerNode on each node
+	PerNode            int  // fewest tasks on one node
+	TasksPerNode       int  // most tasks on one node; 0: no limit
 	CPUsPerTask        int
 	MinCPUs            int   // per node
+	MaxCPUs            int   // per node, of all jobs of the partition; 0: no limit
 	MemPerNode         int64 // MiB; WholeMem: all
 	MemPerCPU          int64 // MiB
-	Gres               []model.GresReq
+	MaxMem             int64 // MiB per node that the job may ask for; 0: no limit
+	TmpMiB             int64
+	Gres               []model.GresReq // those with a type first
+	Features           []string        // all of them
+	ReqNodes           []string        // all of them, others beside them
+	ExcNodes           []string
+	Exclusive          bool // nobody else on its nodes
+	Private            bool // only jobs of the same user on its nodes
+	Overcommit         bool // one CPU per node, however many tasks
+	UID                uint32
+
+	tier        int // the partition's
+	wholeCores  bool
+	memConsumed bool
 }
 
 // Resolve gives what sp needs on nodes of partition p. Defaults come from the partition, then from the cluster; with
-// none, memory follows the CPUs (see layNode).
+// none, memory follows the CPUs (see memFor).
+//
+// Where sp says nothing of nodes, the job gets as few as hold its tasks and its per-job resources; where it gives a
+// range, as many as are free.
 func Resolve(sp *model.Spec, p *model.Partition, params *model.Params) Request {
-	r := Request{MinNodes: max(1, int(sp.MinNodes), len(sp.ReqNodes)), MaxNodes: int(sp.MaxNodes), Tasks: int(sp.Tasks),
-		TasksPerNode: int(sp.TasksPerNode), CPUsPerTask: max(1, int(sp.CPUsPerTask)), MinCPUs: int(sp.MinCPUs),
-		MemPerNode: sp.MemPerNode, MemPerCPU: sp.MemPerCPU, Gres: sp.Gres}
-	if r.MaxNodes < r.MinNodes {
+	r := Request{Tasks: int(sp.Tasks), PerNode: 1, TasksPerNode: int(sp.TasksPerNode), CPUsPerTask: max(1, int(sp.CPUsPerTask)),
+		MinCPUs: int(sp.MinCPUs), MaxCPUs: int(p.MaxCPUsPerNode), MemPerNode: sp.MemPerNode, MemPerCPU: sp.MemPerCPU, TmpMiB: sp.TmpMiB,
+		Gres: typedFirst(sp.Gres), Features: features(sp.Features), ReqNodes: sp.ReqNodes, ExcNodes: sp.ExcNodes,
+		Exclusive: sp.Exclusive || p.Exclusive(), Private: p.ExclusiveUser, Overcommit: sp.Overcommit, UID: sp.UID,
+		tier: int(p.PriorityTier), wholeCores: params.WholeCores, memConsumed: params.MemConsumed}
+	r.nodes(sp, p)
+	if r.Tasks == 0 && r.TasksPerNode > 0 {
+		r.PerNode = r.TasksPerNode
+	}
+	r.memory(p, params)
+	return r
+}
+
+// nodes sets how many nodes the job may have.
+func (r *Request) nodes(sp *model.Spec, p *model.Partition) {
+	least := max(1, int(sp.MinNodes))
+	if r.Tasks > 0 {
+		least = min(least, r.Tasks) // a node without a task is none of the job's
+	}
+	r.MinNodes = max(least, len(sp.ReqNodes), int(p.MinNodes))
+	switch {
+	case sp.MaxNodes > 0:
+		r.MaxNodes = max(int(sp.MaxNodes), len(sp.ReqNodes))
+	case sp.MinNodes > 0:
 		r.MaxNodes = r.MinNodes
-		if sp.MinNodes == 0 && r.Tasks > 1 {
-			r.MaxNodes = r.Tasks // -n alone may spread
+	default:
+		r.MaxNodes = max(r.MinNodes, r.Tasks)
+		for _, g := range r.Gres {
+			if g.Per == model.PerJob {
+				r.MaxNodes = max(r.MaxNodes, int(g.Count))
+			}
 		}
 	}
-	if r.Tasks == 0 && r.TasksPerNode > 0 {
-		r.Tasks = r.MinNodes * r.TasksPerNode
+	r.Grow = sp.MinNodes > 0 && r.MaxNodes > r.MinNodes
+	if r.Tasks > 0 {
+		r.MaxNodes = min(r.MaxNodes, max(r.Tasks, r.MinNodes))
 	}
+	if p.MaxNodes > 0 {
+		r.MaxNodes = min(r.MaxNodes, int(p.MaxNodes))
+	}
+}
+
+// memory sets how much memory the job needs and may have on a node.
+func (r *Request) memory(p *model.Partition, params *model.Params) {
 	if r.MemPerNode == 0 && r.MemPerCPU == 0 {
 		switch {
 		case p.DefMemPerCPU > 0:
@@ -41,7 +97,71 @@ func Resolve(sp *model.Spec, p *model.Partition, params *model.Params) Request {
 			r.MemPerNode = params.DefMemPerNode
 		}
 	}
-	return r
+	perCPU, perNode := params.MaxMemPerCPU, params.MaxMemPerNode
+	if p.MaxMemPerCPU > 0 || p.MaxMemPerNode > 0 {
+		perCPU, perNode = p.MaxMemPerCPU, p.MaxMemPerNode
+	}
+	r.MaxMem = perNode
+	if perCPU <= 0 {
+		return
+	}
+	// As in Slurm: who wants more memory per CPU than the limit gets more CPUs for it.
+	switch {
+	case r.MemPerCPU > perCPU:
+		factor := (r.MemPerCPU + perCPU - 1) / perCPU
+		r.CPUsPerTask *= int(factor)
+		r.MemPerCPU = (r.MemPerCPU + factor - 1) / factor
+	case r.MemPerNode > 0:
+		r.MinCPUs = max(r.MinCPUs, int((r.MemPerNode+perCPU-1)/perCPU))
+	}
+}
+
+// tasksOn gives how many tasks the job has on n nodes.
+func (r *Request) tasksOn(n int) int {
+	if r.Tasks == 0 {
+		return n * r.PerNode
+	}
+	return max(r.Tasks, n)
+}
+
+// cpusFor gives how many CPUs a node must give for a number of tasks, before whole cores are made of them.
+func (r *Request) cpusFor(tasks int) int {
+	if r.Overcommit {
+		return max(1, r.MinCPUs)
+	}
+	return max(tasks*r.CPUsPerTask, r.MinCPUs)
+}
+
+// typedFirst orders requests so that those of one type are served before those that take any.
+func typedFirst(list []model.GresReq) []model.GresReq {
+	typed := func(a, b model.GresReq) int {
+		switch {
+		case a.Type != "" && b.Type == "":
+			return -1
+		case a.Type == "" && b.Type != "":
+			return 1
+		}
+		return 0
+	}
+	if slices.IsSortedFunc(list, typed) {
+		return list
+	}
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, typed)
+	return list
+}
+
+func features(expr string) []string {
+	if expr == "" {
+		return nil
+	}
+	var out []string
+	for f := range strings.SplitSeq(expr, "&") {
+		if f = strings.TrimSpace(f); f != "" {
+			out = append(out, f)
+		}
+	}
+	return out
 }
 
 // LimitS gives the time limit that a job gets in a partition, seconds.
@@ -55,4 +175,12 @@ func LimitS(sp *model.Spec, p *model.Partition) int64 {
 		return p.MaxTimeS
 	}
 	return model.Unlimited
+}
+
+// sameNeeds reports whether two jobs need the same of a partition, so that where one does not fit the other doesn't.
+func sameNeeds(a, b *model.Spec) bool {
+	return a == b || a.MinNodes == b.MinNodes && a.MaxNodes == b.MaxNodes && a.Tasks == b.Tasks && a.TasksPerNode == b.TasksPerNode &&
+		a.CPUsPerTask == b.CPUsPerTask && a.MinCPUs == b.MinCPUs && a.MemPerNode == b.MemPerNode && a.MemPerCPU == b.MemPerCPU &&
+		a.TmpMiB == b.TmpMiB && a.Features == b.Features && a.Exclusive == b.Exclusive && a.Overcommit == b.Overcommit && a.UID == b.UID &&
+		slices.Equal(a.Gres, b.Gres) && slices.Equal(a.ReqNodes, b.ReqNodes) && slices.Equal(a.ExcNodes, b.ExcNodes)
 }

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"slices"
+
 	"github.com/tidwall/btree"
 
 	"gbatch/internal/model"
@@ -118,21 +120,44 @@ func (v *View) Node(name string) *model.Node {
 	return n
 }
 
+// NodeDef gives a node's definition in the configuration, or nil. It is cheaper than Node.
+func (v *View) NodeDef(name string) *model.NodeDef { return v.defs[name] }
+
 // Nodes calls f for every node in order of name until it returns false.
 func (v *View) Nodes(f func(*model.Node) bool) {
 	v.nodes.Scan(func(_ string, n *model.Node) bool { return f(n) })
 }
 
 // Ready calls f for the jobs that may start in a partition if there is room, best first, until it returns false.
-func (v *View) Ready(part string, f func(*model.Job) bool) {
+func (v *View) Ready(part string, f func(*model.Job) bool) { v.ReadyAfter(part, nil, f) }
+
+// ReadyAfter is Ready for the jobs behind one of them; nil for all.
+func (v *View) ReadyAfter(part string, after *model.Job, f func(*model.Job) bool) {
 	q := v.queues[part]
 	if q == nil {
 		return
 	}
-	q.Scan(func(k readyKey) bool {
+	give := func(k readyKey) bool {
 		j, ok := v.jobs.Get(k.id)
 		return !ok || f(j)
-	})
+	}
+	if after == nil {
+		q.Scan(give)
+		return
+	}
+	q.Ascend(readyKey{after.Priority, after.ID}, func(k readyKey) bool { return k.id == after.ID || give(k) })
+}
+
+// ReadyParts names the partitions in whose queues jobs stand, those included that have left the configuration.
+func (v *View) ReadyParts() []string {
+	var out []string
+	for name, q := range v.queues {
+		if q.Len() > 0 {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
 }
 
 // ReadyLen counts the records that wait in a partition's queue.

@@ -1,0 +1,221 @@
+package sched
+
+import (
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/state"
+)
+
+// room is what is free on one node while a plan is made. It only shrinks.
+type room struct {
+	def   *model.NodeDef
+	stock *stock
+	cpus  model.Bits // free; with whole cores only those of cores that are free whole
+	nfree int        // how many
+	mem   int64      // MiB free
+	gres  []gresRoom
+	busy  bool // somebody is on it
+	shut  bool // takes no more: exclusive, or not usable
+	keep  int  // a job of a partition of this tier waits for it: nothing for lower ones
+
+	parts   []partUse // CPUs in use by partition, where a partition limits them
+	private bool      // a job of a partition with ExclusiveUser is on it
+	uid     uint32    // of the jobs on it, where they are one user's
+	mixed   bool      // they are not
+}
+
+// gresRoom is what is free of one type of a generic resource.
+type gresRoom struct {
+	name, typ string
+	free      model.Bits
+	nfree     int
+}
+
+type partUse struct {
+	part string
+	cpus int
+}
+
+// stock makes rooms of nodes.
+type stock struct {
+	v         *state.View
+	params    *model.Params
+	pos       map[string]int // of nodes in the configuration; made when first asked for
+	byPart    bool           // some partition limits the CPUs that its jobs may have on a node
+	byUser    bool           // some partition keeps different users' jobs apart
+	isPrivate map[string]bool
+}
+
+func newStock(v *state.View) *stock {
+	cfg := v.Config()
+	s := &stock{v: v, params: &cfg.Params, isPrivate: map[string]bool{}}
+	for _, p := range cfg.Partitions {
+		s.byPart = s.byPart || p.MaxCPUsPerNode > 0
+		s.byUser = s.byUser || p.ExclusiveUser
+		s.isPrivate[p.Name] = p.ExclusiveUser
+	}
+	return s
+}
+
+// place gives a node's position in the configuration.
+func (s *stock) place(name string) int {
+	if s.pos == nil {
+		nodes := s.v.Config().Nodes
+		s.pos = make(map[string]int, len(nodes))
+		for i, n := range nodes {
+			s.pos[n.Name] = i
+		}
+	}
+	return s.pos[name]
+}
+
+// room gives what is free on a node; gone tells jobs that are taken for ended.
+func (s *stock) room(n *model.Node, gone func(model.JobID) bool) *room {
+	r := s.empty(n.Def)
+	r.shut = !n.Usable()
+	if len(n.Jobs) == 0 {
+		return r
+	}
+	if gone == nil {
+		r.busy = true
+		r.shut = r.shut || n.Exclusive != 0
+		r.take(n.UsedCPUs, s.params, n.UsedMem, n.UsedGres)
+		if !s.byPart && !s.byUser {
+			return r
+		}
+	}
+	for _, id := range n.Jobs {
+		j := s.v.Job(id)
+		if j == nil || j.Run == nil || gone != nil && gone(id) {
+			continue
+		}
+		for i := range j.Run.Alloc.Nodes {
+			na := &j.Run.Alloc.Nodes[i]
+			if na.Node != n.Def.Name {
+				continue
+			}
+			if gone != nil {
+				r.shut = r.shut || n.Exclusive == id
+				r.take(na.CPUs, s.params, na.MemMiB, na.Gres)
+			}
+			r.occupy(s, j.Run.Partition, na.CPUs.Count(), j.Spec.UID)
+		}
+	}
+	return r
+}
+
+// empty is a node with nothing on it, whatever its state.
+func (s *stock) empty(def *model.NodeDef) *room {
+	r := &room{def: def, stock: s, cpus: model.UpTo(int(def.CPUs)), nfree: int(def.CPUs), mem: def.MemMiB}
+	if len(def.Gres) > 0 {
+		r.gres = make([]gresRoom, len(def.Gres))
+		for i, g := range def.Gres {
+			r.gres[i] = gresRoom{g.Name, g.Type, span(int(g.First), int(g.Count)), int(g.Count)}
+		}
+	}
+	if s.params.WholeCores {
+		r.wholeCores()
+	}
+	return r
+}
+
+// span gives the set {first, ..., first+count-1}.
+func span(first, count int) model.Bits {
+	b := model.UpTo(first + count)
+	for i := range min(first, first+count) {
+		b[i>>6] &^= 1 << (uint(i) & 63)
+	}
+	return b
+}
+
+// take removes what is in use.
+func (r *room) take(cpus model.Bits, params *model.Params, mem int64, gres []model.GresAlloc) {
+	r.cpus = r.cpus.Minus(cpus)
+	if params.WholeCores {
+		r.wholeCores()
+	}
+	r.nfree = r.cpus.Count()
+	r.mem -= mem
+	for _, g := range gres {
+		for i := range r.gres {
+			if h := &r.gres[i]; h.name == g.Name && h.free.Overlaps(g.Index) {
+				h.free = h.free.Minus(g.Index)
+				h.nfree = h.free.Count()
+			}
+		}
+	}
+}
+
+// wholeCores drops the free CPUs of cores that are in use in part.
+func (r *room) wholeCores() {
+	t := int(r.def.ThreadsPerCore)
+	if t <= 1 {
+		return
+	}
+	var kept model.Bits
+	for first := 0; first+t <= int(r.def.CPUs); first += t {
+		whole := true
+		for i := first; i < first+t; i++ {
+			whole = whole && r.cpus.Has(i)
+		}
+		if !whole {
+			continue
+		}
+		if kept == nil {
+			kept = make(model.Bits, len(r.cpus))
+		}
+		for i := first; i < first+t; i++ {
+			kept[i>>6] |= 1 << (uint(i) & 63)
+		}
+	}
+	r.cpus, r.nfree = kept, kept.Count()
+}
+
+// occupy notes who is on the node, for the partitions that ask.
+func (r *room) occupy(s *stock, part string, cpus int, uid uint32) {
+	if s.byUser {
+		r.mixed = r.mixed || r.busy && len(r.parts) > 0 && r.uid != uid
+		r.uid = uid
+		r.private = r.private || s.isPrivate[part]
+	}
+	r.busy = true
+	if !s.byPart && !s.byUser {
+		return
+	}
+	for i := range r.parts {
+		if r.parts[i].part == part {
+			r.parts[i].cpus += cpus
+			return
+		}
+	}
+	r.parts = append(r.parts, partUse{part, cpus})
+}
+
+// book takes an allocation out of the room.
+func (r *room) book(s *stock, na *model.NodeAlloc, rq *Request, part string) {
+	r.take(na.CPUs, s.params, na.MemMiB, na.Gres)
+	r.occupy(s, part, na.CPUs.Count(), rq.UID)
+	r.shut = r.shut || rq.Exclusive
+}
+
+// inUse gives the CPUs that a partition's jobs have here.
+func (r *room) inUse(part string) int {
+	for _, u := range r.parts {
+		if u.part == part {
+			return u.cpus
+		}
+	}
+	return 0
+}
+
+// freeGres counts the free units of a resource, of any type or one.
+func (r *room) freeGres(name, typ string) int {
+	n := 0
+	for i := range r.gres {
+		if g := &r.gres[i]; g.name == name && (typ == "" || strings.EqualFold(g.typ, typ)) {
+			n += g.nfree
+		}
+	}
+	return n
+}
