@@ -457,3 +457,26 @@ func TestExamples(t *testing.T) {
 		t.Error(p)
 	}
 }
+
+// TestStubborn: a job that ignores SIGTERM is killed, tree and all, and recorded before the daemons end.
+func TestStubborn(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "stubborn")
+	c, _ := mustUp(t, Options{Dir: dir, Nodes: 1, CPUs: 2, MemMiB: 1000})
+	mark := filepath.Join(t.TempDir(), "pid")
+	id := submit(t, c, `trap "" TERM; setsid sh -c 'trap "" TERM; echo $$ > `+mark+`; while :; do sleep 1; done' & while :; do sleep 1; done`+"\n",
+		func(sp *model.Spec) { sp.NoRequeue, sp.Requeue = true, false })
+	untilState(t, c, id, model.Running)
+	until(t, "the job's child runs", func() bool { return exists(mark) })
+	down(t, dir).has(t, "ending 1 running job", "killing 1 job that goes on")
+	b, err := os.ReadFile(mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pid, err := strconv.Atoi(strings.TrimSpace(string(b))); err != nil {
+		t.Error(err)
+	} else if p, ok := processOf(pid); ok {
+		t.Errorf("a process of the job is left: %+v", p)
+	}
+	c, _ = mustUp(t, Options{Dir: dir})
+	untilState(t, c, id, model.NodeFail)
+}

@@ -1,0 +1,250 @@
+package up
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/noded/shim"
+)
+
+// jobs.go ends what a cluster that is taken down still runs.
+
+// A cluster that is taken down ends its jobs: nothing would watch them. While a controller leads, all nodes are first
+// set DOWN for downReason, so that jobs get SIGTERM, are recorded as NODE_FAIL or go back into the queue, and none
+// starts meanwhile; the next `up` resumes exactly those nodes. What is left after jobPatience is killed where it runs.
+const (
+	downReason  = "taken down by gbatch down"
+	jobPatience = 5 * time.Second
+	// killPatience is for what was killed to be reported.
+	killPatience = 3 * time.Second
+)
+
+// endJobs says which jobs run and has the controller end them, as far as one leads.
+func endJobs(ctx context.Context, list []Member, say func(string, ...any)) {
+	jobs, err := liveJobs(ctx, list)
+	if err != nil || len(jobs) == 0 {
+		return // without a controller the launchers know what runs
+	}
+	say("ending %s: %s", count(len(jobs), "running job"), shownJobs(jobs))
+	var names []string
+	err = eachNode(ctx, list, func(n *proto.NodeInfo) {
+		if n.Node.Admin == model.NodeUp {
+			names = append(names, n.Node.Def.Name)
+		}
+	})
+	if err == nil && len(names) > 0 {
+		err = setNodes(ctx, list, names, "DOWN", downReason)
+	}
+	if err != nil {
+		say("the controller can't end them (%v); they are killed", err)
+		return
+	}
+	if jobs = awaitNoJobs(ctx, list, jobPatience); len(jobs) == 0 {
+		return
+	}
+	say("killing %s: %s", count(len(jobs), "job that goes on"), shownJobs(jobs))
+	for i := range list {
+		if m := &list[i]; m.Role == RoleNode {
+			if _, err := killJobs(ctx, m.Directory); err != nil {
+				say("the launcher of %s: %v", m.Name, err)
+			}
+		}
+	}
+	awaitNoJobs(ctx, list, killPatience)
+}
+
+// awaitNoJobs waits until no job holds resources, and gives those that still do after the time given.
+func awaitNoJobs(ctx context.Context, list []Member, limit time.Duration) []*model.Job {
+	for deadline := time.Now().Add(limit); ; time.Sleep(askEvery) {
+		jobs, err := liveJobs(ctx, list)
+		if err != nil || len(jobs) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) || ctx.Err() != nil {
+			return jobs
+		}
+	}
+}
+
+// resume undoes what endJobs did to the nodes.
+func resume(ctx context.Context, list []Member, s *state) error {
+	if len(s.parked) == 0 {
+		return nil
+	}
+	return setNodes(ctx, list, s.parked, "RESUME", "")
+}
+
+func setNodes(ctx context.Context, list []Member, names []string, to, reason string) error {
+	rq := &proto.UpdateNodeRequest{Names: names, Set: []model.KV{{Key: "State", Value: to}}}
+	if reason != "" {
+		rq.Set = append(rq.Set, model.KV{Key: "Reason", Value: reason})
+	}
+	return ask(ctx, list, proto.KindUpdateNode, rq, func([]byte) error { return nil })
+}
+
+func eachNode(ctx context.Context, list []Member, f func(*proto.NodeInfo)) error {
+	return ask(ctx, list, proto.KindNodes, &proto.NodesRequest{}, func(body []byte) error {
+		var c proto.NodesChunk
+		if err := proto.Decode(body, &c); err != nil {
+			return err
+		}
+		for _, n := range c.Nodes {
+			f(n)
+		}
+		return nil
+	})
+}
+
+// liveJobs lists the jobs that hold resources.
+func liveJobs(ctx context.Context, list []Member) ([]*model.Job, error) {
+	var out []*model.Job
+	rq := &proto.JobsRequest{Filter: proto.JobFilter{States: []model.JobState{model.Configuring, model.Running, model.Completing}}}
+	err := ask(ctx, list, proto.KindJobs, rq, func(body []byte) error {
+		var c proto.JobsChunk
+		if err := proto.Decode(body, &c); err != nil {
+			return err
+		}
+		out = append(out, c.Jobs...)
+		return nil
+	})
+	return out, err
+}
+
+const jobsNamed = 8
+
+func shownJobs(jobs []*model.Job) string {
+	var out []string
+	for _, j := range jobs[:min(len(jobs), jobsNamed)] {
+		out = append(out, fmt.Sprint(j.ID))
+	}
+	s := strings.Join(out, ", ")
+	if more := len(jobs) - len(out); more > 0 {
+		s += fmt.Sprintf(" and %d more", more)
+	}
+	return s
+}
+
+// shimDir is where a node's launcher keeps its things.
+func shimDir(spool string) string { return filepath.Join(spool, "gshim") }
+
+// launchers finds every gshim that this user can see, by its directory.
+func launchers() (map[string]process, error) {
+	all, err := commands()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]process{}
+	for p, argv := range all {
+		if filepath.Base(argv[0]) == "gshim" {
+			out[option(argv, "-dir")] = p
+		}
+	}
+	return out, nil
+}
+
+// launcher is the connection to a node's gshim.
+type launcher struct {
+	*shim.Client
+	live    []shim.Key
+	drained chan struct{} // closed when the connection has ended
+}
+
+func newLauncher(c *shim.Client, events []shim.Event) *launcher {
+	l := &launcher{Client: c, drained: make(chan struct{})}
+	for _, e := range events {
+		if !e.Done() {
+			l.live = append(l.live, e.Key)
+		}
+	}
+	go func() { // a client has to be read; ends with the connection
+		defer close(l.drained)
+		for range c.Events() {
+		}
+	}()
+	return l
+}
+
+// kill ends every process that the launcher has started; killed is the number of launches that still ran.
+func (l *launcher) kill(ctx context.Context) (killed int, err error) {
+	var errs []error
+	for _, key := range l.live {
+		n, err := l.Signal(ctx, key, syscall.SIGKILL, shim.Tree)
+		if n > 0 || err != nil {
+			killed++
+		}
+		errs = append(errs, err)
+	}
+	return killed, errors.Join(errs...)
+}
+
+// killJobs kills what a node's launcher runs, and leaves the launcher to the node's daemon.
+func killJobs(ctx context.Context, spool string) (killed int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, shimPatience)
+	defer cancel()
+	c, events, err := shim.Connect(ctx, shimDir(spool))
+	if errors.Is(err, shim.ErrNotRunning) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	l := newLauncher(c, events)
+	killed, err = l.kill(ctx)
+	return killed, errors.Join(err, l.Close())
+}
+
+// endShim kills every process that a node's launcher has started, and then ends the launcher; its journal keeps how
+// they ended for the next gnoded. Where the launcher itself has died, a new one finds what it has left.
+func endShim(ctx context.Context, spool, binary string) (killed int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, shimPatience)
+	defer cancel()
+	c, events, err := shim.Start(ctx, shim.Options{Dir: shimDir(spool), Binary: binary})
+	if err != nil {
+		return 0, err
+	}
+	l := newLauncher(c, events)
+	killed, err = l.kill(ctx)
+	if err = errors.Join(err, l.shutDown(ctx)); err != nil {
+		return killed, errors.Join(err, l.Close())
+	}
+	select {
+	case <-l.drained:
+	case <-ctx.Done():
+	}
+	_ = l.Close() // it has ended
+	return killed, nil
+}
+
+// endIdleShim ends a launcher that has nothing to do, if there is one.
+func endIdleShim(ctx context.Context, spool string) {
+	c, events, err := shim.Connect(ctx, shimDir(spool))
+	if err != nil {
+		return // there is none
+	}
+	l := newLauncher(c, events)
+	// It refuses when it has jobs, which is right; in any case it stays visible to status and down.
+	_ = l.Shutdown(ctx)
+	_ = l.Close() // as above
+}
+
+// shutDown ends a launcher, which refuses while it reaps what was killed.
+func (l *launcher) shutDown(ctx context.Context) error {
+	for {
+		err := l.Shutdown(ctx)
+		if err == nil || errors.Is(err, shim.ErrGone) {
+			return nil
+		}
+		select {
+		case <-time.After(goneEvery):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
