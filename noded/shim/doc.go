@@ -25,6 +25,6 @@
 // # Where to read
 //
 // order.go (what is asked and answered), server.go (the process), orders.go (each order), launch.go (one launch, step by step), fork.go
-// (what happens between fork and exec), reap.go, journal.go, signal.go, orphan.go, upgrade.go; client.go and start.go
+// (what happens between fork and exec), reap.go, journal.go, signal.go, orphan.go, abandoned.go, upgrade.go; client.go and start.go
 // are gnoded's side; wire.go is the encoding. DESIGN.md has the measurements and the rejected alternatives.
 package shim

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -187,7 +188,7 @@ func (s *server) stop() { s.stopOnce.Do(func() { close(s.stopping) }) }
 func (s *server) run() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	for _, loop := range []func(context.Context){s.reapLoop, s.commitLoop, s.orphanLoop, s.acceptLoop} {
+	for _, loop := range []func(context.Context){s.reapLoop, s.commitLoop, s.orphanLoop, s.acceptLoop, s.abandonedLoop} {
 		s.wg.Go(func() { loop(ctx) })
 	}
 	<-s.stopping
@@ -210,7 +211,11 @@ func (s *server) run() error {
 // close gives the directory back.
 func (s *server) close() error {
 	signal.Stop(s.sigchld)
-	return errors.Join(os.Remove(filepath.Join(s.dir, socketFile)), s.listener.Close(), s.journal.close(), s.lock.Close())
+	err := os.Remove(filepath.Join(s.dir, socketFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, s.listener.Close(), s.journal.close(), s.lock.Close())
 }
 
 // terminate is SIGTERM: it ends gshim only when that costs nothing.
