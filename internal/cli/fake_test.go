@@ -216,7 +216,10 @@ func (f *fake) sendJobs(q *proto.JobsRequest, r *server.Request) error {
 func (f *fake) pickRecords(q *proto.AcctRequest) (out []*model.Record) {
 	for _, r := range f.records {
 		if len(q.Jobs) == 0 || slices.ContainsFunc(q.Jobs, func(ref proto.JobRef) bool {
-			return ref.Job == r.Job || r.ArrayID != 0 && ref.Job == r.ArrayID && (ref.Task == model.NoTask || ref.Task == r.Task)
+			if ref.Task != model.NoTask {
+				return ref.Job == r.ArrayID && ref.Task == r.Task
+			}
+			return ref.Job == r.Job || r.ArrayID != 0 && ref.Job == r.ArrayID
 		}) {
 			out = append(out, r)
 		}

@@ -420,20 +420,16 @@ func (a *account) printTable(c *client.Client, view *acctView, p *format.Printer
 		b = b[:0]
 		return err
 	})
-	if err != nil && a.noHeader && len(b) == 0 {
-		return err
+	if err != nil {
+		return err // and no table that looks whole
 	}
 	slices.SortStableFunc(arrays, func(x, y line) int {
 		return cmp.Or(cmp.Compare(x.array, y.array), cmp.Compare(x.task, y.task))
 	})
-	if _, werr := a.Stdout.Write(b); err == nil {
-		err = werr
-	}
 	for _, l := range arrays {
-		if _, werr := a.Stdout.Write(l.text); err == nil {
-			err = werr
-		}
+		b = append(b, l.text...)
 	}
+	_, err = a.Stdout.Write(b)
 	return err
 }
 
