@@ -80,8 +80,19 @@ func (l *loop) prepare(a *attempt, launch *proto.Launch) {
 // refuseLaunch reports an attempt that was never taken on.
 func (l *loop) refuseLaunch(key proto.Attempt, why error) error {
 	l.log.Warn("launch refused", "job", key.Job, "attempt", key.Attempt, "why", why)
+	return l.reportOnly(key, &proto.Report{Kind: proto.ReportLaunchFailed, Text: why.Error()})
+}
+
+// reportOnly makes the only report of an attempt that this node has nothing of. A leader that acknowledges none of them is
+// not listened to beyond a limit; it asks again in its next session.
+func (l *loop) reportOnly(key proto.Attempt, r *proto.Report) error {
+	if len(l.attempts) >= 2*maxAttempts {
+		l.log.Error("too many reports wait to be acknowledged; an order is ignored", "job", key.Job, "attempt", key.Attempt)
+		return nil
+	}
 	l.attempts[key] = &attempt{key: key, phase: over}
-	return l.report(&proto.Report{Kind: proto.ReportLaunchFailed, Job: key.Job, Attempt: key.Attempt, Text: why.Error()})
+	r.Job, r.Attempt = key.Job, key.Attempt
+	return l.report(r)
 }
 
 // mayLaunch refuses what this node can't run at all.

@@ -94,6 +94,10 @@ func (r *relay) forward(ctx context.Context, who *proto.Caller, kind uint16, bod
 	if err != nil {
 		return err
 	}
+	if len(wrapped) > rpc.MaxRequest {
+		// The controller would end the connection, which others use too.
+		return rpc.Errorf(rpc.CodeTooLarge, "a request of %d bytes is over the limit of %d bytes (%d MiB)", len(body), rpc.MaxRequest, rpc.MaxRequest>>20)
+	}
 	l := &r.lanes[0]
 	if kind == proto.KindWait {
 		l = &r.lanes[1]

@@ -273,3 +273,28 @@ func TestSpoolOfAnotherNode(t *testing.T) {
 	}
 	must(t, n.Close())
 }
+
+// A disk that takes no more ends the daemon with a clear line, and what it knew is there for the next.
+func TestSpoolFails(t *testing.T) {
+	pki := newPKI(t)
+	c := &cluster{t: t, ctl: newFake(t, pki, "c1"), dir: t.TempDir()}
+	c.opts = testOptions(t, pki, c.ctl.addr)
+	n, err := New(c.opts)
+	must(t, err)
+	done := make(chan error, 1)
+	go func() { done <- n.Run(t.Context()) }()
+	t.Cleanup(func() { endShim(t, filepath.Join(c.opts.Spool, "gshim")) })
+	c.ctl.waitNode(1)
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	must(t, err)
+	must(t, unix.Dup3(int(full.Fd()), int(n.loop.spool.f.Fd()), unix.O_CLOEXEC))
+	must(t, full.Close())
+	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{c.job(1, "exit 0")}})
+	err = <-done
+	if err == nil || !strings.Contains(err.Error(), "gnoded on node n1: write the spool: ") || !strings.Contains(err.Error(), "no space left on device") {
+		t.Errorf("%v", err)
+	}
+	again, err := New(c.opts)
+	must(t, err)
+	must(t, again.Close())
+}

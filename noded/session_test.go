@@ -134,6 +134,13 @@ func TestForward(t *testing.T) {
 			t.Errorf("kind %d: %v", kind, err)
 		}
 	}
+	// One that fits this socket and not, wrapped, the controller's: others' connection stays.
+	if _, err := conn.Call(t.Context(), proto.KindSubmit, make([]byte, rpc.MaxRequest)); !errors.As(err, &e) || e.Code != rpc.CodeTooLarge {
+		t.Errorf("%v", err)
+	}
+	if f, err := conn.Call(t.Context(), proto.KindSubmit, []byte("again")); err != nil || string(f.Body) != "answer to again" {
+		t.Errorf("%q %v", f.Body, err)
+	}
 	if st, err := os.Stat(c.n.Socket()); err != nil || st.Mode().Perm() != 0o666 {
 		t.Errorf("socket: %v %v", st.Mode(), err)
 	}

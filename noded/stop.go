@@ -39,8 +39,7 @@ func (l *loop) onStop(s *proto.Stop) error {
 	case a == nil:
 		// Ended before it was launched, or the node has lost all trace of it. Either way nothing of it runs here, and
 		// the leader waits to hear so.
-		l.attempts[key] = &attempt{key: key, phase: over}
-		return l.report(&proto.Report{Kind: proto.ReportEnded, Job: key.Job, Attempt: key.Attempt})
+		return l.reportOnly(key, &proto.Report{Kind: proto.ReportEnded})
 	case s.Signal != 0:
 		l.signal(a, s)
 		return nil
