@@ -411,4 +411,3 @@ func TestAbandoned(t *testing.T) {
 		t.Error("it has not waited for the job")
 	}
 }
-
