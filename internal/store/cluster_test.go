@@ -112,11 +112,10 @@ func TestHourOfFailover(t *testing.T) {
 		mem := NewMemNet()
 		g := newGroup(t, 3, Options{Net: mem, SnapshotThreshold: 20, TrailingLogs: 5})
 		g.startAll("")
-		lead := g.leader()
 		n := 0
 		for range 6 {
 			time.Sleep(10 * time.Minute)
-			lead = g.leader()
+			lead := g.leader()
 			propose(t, lead.Store, fmt.Sprint("cmd", n))
 			n++
 			mem.Isolate(lead.peer.Addr)

@@ -320,7 +320,7 @@ func TestOpenRefuses(t *testing.T) {
 		t.Error("the listener is still open")
 	}
 	// The refused cluster has left the log as it was.
-	m = g.start(g.peers[0], dir)
+	g.start(g.peers[0], dir)
 	g.leader()
 }
 

@@ -77,9 +77,9 @@ func TestSbatchShapes(t *testing.T) {
 // squeue's, sacct's and sinfo's shapes: permuted, clustered, attached.
 func TestQueryShapes(t *testing.T) {
 	type query struct {
-		format, long, user, start, units, delimiter string
-		jobs, states                                []string
-		noheader, all, array, parsable, perNode, x  bool
+		format, long, user, start, delimiter       string
+		jobs, states                               []string
+		noheader, all, array, parsable, perNode, x bool
 	}
 	parse := func(program, words string) (query, []string, error) {
 		var q query

@@ -29,27 +29,28 @@ const hashLen = 8
 //
 //gbatch:codec
 type All struct {
-	Bool                bool
-	I                   int
-	I8                  int8
-	I16                 int16
-	I32                 int32
-	I64                 int64
-	U                   uint
-	U8                  uint8
-	U16                 uint16
-	U32                 uint32
-	U64                 uint64
-	F                   float64
-	S                   string
-	Level               Level
-	Alias               Alias
-	Flags               Flags
-	Name                Name
-	hidden              uint32
-	Cache               map[int]int `codec:"-"`
-	mu                  sync.Mutex  `codec:"-"`
-	_                   uint32      // retired
+	Bool   bool
+	I      int
+	I8     int8
+	I16    int16
+	I32    int32
+	I64    int64
+	U      uint
+	U8     uint8
+	U16    uint16
+	U32    uint32
+	U64    uint64
+	F      float64
+	S      string
+	Level  Level
+	Alias  Alias
+	Flags  Flags
+	Name   Name
+	hidden uint32
+	Cache  map[int]int `codec:"-"`
+	//lint:ignore U1000 a field that codecs leave alone
+	mu                  sync.Mutex `codec:"-"`
+	_                   uint32     // retired
 	Bytes               []byte
 	Hash                Hash
 	Four                [4]uint32
