@@ -29,7 +29,6 @@ type submission struct {
 	openMode string
 	limits   string // --propagate
 	limitsOn bool
-	noScript bool
 }
 
 const later = "it comes with a later version; "
