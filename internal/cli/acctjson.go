@@ -226,7 +226,7 @@ func (r *acctRow) writeStepJSON(j *jsonText) {
 	j.open("requested", '{')
 	j.open("max", '[')
 	if r.done() {
-		j.tres("cpu", "", (r.Exit.UserMS+r.Exit.SysMS)/1, 1)
+		j.tres("cpu", "", r.Exit.UserMS+r.Exit.SysMS, 1)
 		j.tres("mem", "", r.Exit.MaxRSSKB*1024, 2)
 	}
 	j.close(']')

@@ -20,11 +20,12 @@ import (
 
 // fake is a controller that answers from what a test put into it, over a real socket.
 type fake struct {
-	t   *testing.T
+	t   testing.TB
 	env map[string]string
 
 	now     model.Time
 	jobs    []*model.Job
+	chunks  [][]byte // in place of jobs: the list as it goes over the socket
 	parts   []*model.Partition
 	nodes   []*proto.NodeInfo
 	records []*model.Record
@@ -41,7 +42,7 @@ type fake struct {
 // demoNow is the controller's clock in tests.
 const demoNow model.Time = 1_700_100_000_000
 
-func newFake(t *testing.T) *fake {
+func newFake(t testing.TB) *fake {
 	t.Helper()
 	zone := time.Local
 	time.Local = time.UTC
@@ -115,6 +116,11 @@ func (f *fake) serve(_ context.Context, r *server.Request) {
 	case proto.KindJobs:
 		var q proto.JobsRequest
 		err := proto.Decode(r.Body, &q)
+		for _, c := range f.chunks {
+			if err == nil {
+				err = r.ReplyMore(c)
+			}
+		}
 		f.jobQ = append(f.jobQ, q)
 		if err == nil {
 			err = f.sendJobs(&q, r)

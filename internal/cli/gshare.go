@@ -2,7 +2,6 @@ package cli
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -12,29 +11,46 @@ import (
 	"gbatch/internal/proto"
 )
 
-// shareFields are gshare's columns, with Slurm's names and widths.
-func shareFields() *format.Language[proto.ShareRow] {
-	type row = proto.ShareRow
+// shareRow is one line: an account, or a user in one.
+type shareRow struct {
+	*proto.ShareRow
+	cluster string
+	flat    bool // -U: no accounts above it, so no indentation
+}
+
+// shareFields are gshare's columns, with sshare's names and widths, in the order in which a shortened name means the
+// first that begins so.
+func shareFields() *format.Language[shareRow] {
+	type row = shareRow
 	f6 := func(x float64) string { return strconv.FormatFloat(x, 'f', 6, 64) }
 	none := func(*row) string { return "" }
 	return &format.Language[row]{Noun: "share", Fields: []format.Field[row]{
-		{Name: "Account", Width: 20, Left: true, Get: func(r *row) string { return strings.Repeat(" ", int(r.Depth)) + r.Account }},
-		{Name: "User", Width: 10, Get: func(r *row) string { return r.User }},
-		{Name: "RawShares", Width: 10, Get: func(r *row) string {
-			if r.Depth == 0 {
-				return ""
+		{Name: "Account", Width: 20, Left: true, Get: func(r *row) string {
+			if r.flat {
+				return r.Account
 			}
-			return strconv.FormatInt(r.RawShares, 10)
+			return strings.Repeat(" ", int(max(0, r.Depth))) + r.Account
 		}},
-		{Name: "NormShares", Width: 11, Get: func(r *row) string { return f6(r.NormShares) }},
-		{Name: "RawUsage", Width: 11, Get: func(r *row) string { return strconv.FormatInt(r.RawUsage, 10) }},
-		{Name: "NormUsage", Width: 11, Get: func(r *row) string { return f6(r.NormUsage) }},
-		{Name: "EffectvUsage", Width: 13, Get: func(r *row) string { return f6(r.NormUsage) }},
+		{Name: "Cluster", Width: 10, Get: func(r *row) string { return r.cluster }},
+		{Name: "EffectvUsage", Width: 13, Get: func(r *row) string {
+			if r.Depth == 0 {
+				return f6(1)
+			}
+			return f6(r.NormUsage)
+		}},
 		{Name: "FairShare", Width: 10, Get: func(r *row) string {
 			if r.Depth == 0 {
 				return ""
 			}
 			return f6(r.FairShare)
+		}},
+		{Name: "GrpTRESMins", Width: 30, Get: none},
+		{Name: "GrpTRESRaw", Width: 30, Get: func(r *row) string { return "cpu=" + strconv.FormatInt(r.RawUsage/60, 10) }},
+		{Name: "ID", Width: 6, Get: func(r *row) string {
+			if r.User == "" {
+				return "0"
+			}
+			return strconv.FormatUint(uint64(r.UID), 10)
 		}},
 		{Name: "LevelFS", Width: 10, Get: func(r *row) string {
 			switch {
@@ -45,102 +61,151 @@ func shareFields() *format.Language[proto.ShareRow] {
 			}
 			return f6(r.NormShares / r.NormUsage)
 		}},
-		{Name: "GrpTRESMins", Width: 30, Get: none},
-		{Name: "TRESRunMins", Width: 30, Get: none},
-		{Name: "Cluster", Width: 10, Get: none},
+		{Name: "NormShares", Width: 11, Get: func(r *row) string {
+			if r.Depth == 0 {
+				return f6(0)
+			}
+			return f6(r.NormShares)
+		}},
+		{Name: "NormUsage", Width: 11, Get: func(r *row) string { return f6(r.NormUsage) }},
 		{Name: "Partition", Width: 12, Get: none},
-		{Name: "ID", Width: 6, Get: func(r *row) string { return strconv.Itoa(int(r.UID)) }},
+		{Name: "RawShares", Width: 10, Get: func(r *row) string {
+			if r.Depth == 0 {
+				return ""
+			}
+			return strconv.FormatInt(r.RawShares, 10)
+		}},
+		{Name: "RawUsage", Width: 11, Whole: true, Get: func(r *row) string { return strconv.FormatInt(r.RawUsage, 10) }},
+		{Name: "TRESRunMins", Width: 30, Get: none},
+		{Name: "User", Width: 10, Get: func(r *row) string { return r.User }},
 	}}
+}
+
+// share is one call of gshare.
+type share struct {
+	*Env
+	rq       proto.SharesRequest
+	style    format.Style
+	fields   string
+	clusters []string
+	noUsers  bool // -u was given and names nobody
+
+	all, long, usersOnly, noHeader, byPartition bool
 }
 
 // gshare lists accounts and users with their shares and what they have used.
 func gshare(e *Env) int {
-	var rq proto.SharesRequest
-	var style format.Style
-	var all, long, usersOnly, noHeader, helpFormat, me bool
-	fields := "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare"
-	given := ""
-	options := []getopt.Option{
-		{Name: "all", Short: 'a', Help: "all users, not only your own row", Set: getopt.Flag(&all)},
-		{Name: "accounts", Short: 'A', Arg: getopt.Required, Metavar: "names", Help: "only these accounts; empty: all", Set: func(v string) error { rq.Accounts = append(rq.Accounts, splitList(v)...); return nil }},
-		{Name: "users", Short: 'u', Arg: getopt.Required, Metavar: "names", Help: "only these users", Set: func(v string) error {
-			uids, err := parseUsers(v)
-			rq.Users = append(rq.Users, uids...)
-			all = true
-			return err
-		}},
-		{Name: "Users", Short: 'U', Help: "rows of users only", Set: getopt.Flag(&usersOnly)},
-		{Name: "long", Short: 'l', Help: "more columns", Set: getopt.Flag(&long)},
-		{Name: "partition", Short: 'm', Help: "by partition too (shares are the same in all)", Set: ignored},
-		{Name: "noheader", Short: 'n', Help: "no heading", Set: getopt.Flag(&noHeader)},
-		{Name: "format", Aliases: []string{"Format"}, Short: 'o', Arg: getopt.Required, Metavar: "fields", Help: "columns, with %width", Set: getopt.Text(&given)},
-		{Name: "helpformat", Short: 'e', Help: "list the columns", Set: getopt.Flag(&helpFormat)},
-		{Name: "parsable", Short: 'p', Help: "separate with | and end with one", Set: func(string) error { style.Parsable = true; return nil }},
-		{Name: "parsable2", Short: 'P', Help: "separate with |", Set: func(string) error { style.Parsable, style.NoTrailing = true, true; return nil }},
-		{Name: "me", Hidden: true, Set: getopt.Flag(&me)},
-		{Name: "verbose", Short: 'v', Hidden: true, Set: ignored},
-		{Name: "json", Arg: getopt.Optional, Refused: "use --parsable2"},
-		{Name: "yaml", Arg: getopt.Optional, Refused: "use --parsable2"},
-		{Name: "clusters", Short: 'M', Arg: getopt.Required, Env: "SLURM_CLUSTERS", Refused: "set GBATCH_CONF to the other cluster's configuration"},
+	s := &share{Env: e}
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions('h')...), EnvPrefix: "SSHARE",
+		About: "List accounts with their shares and usage, and with them your own; -a for everybody's. RawUsage is CPU-seconds of jobs that have ended."})
+	args := e.Args
+	if n := len(args); n > 0 && (args[n-1] == "-A" || args[n-1] == "--accounts") {
+		args = append(args[:n:n], "") // sshare -A, as people type it: all accounts
 	}
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(options, getopt.HelpOptions('h')...),
-		About: "List accounts and users with their shares and usage. RawUsage is CPU-seconds of jobs that have ended."})
-	operands, err := p.Parse(e.Args, e.Lookup)
-	if err != nil {
-		return e.usage(p, err)
-	}
-	if len(operands) > 0 {
-		e.errorf("unexpected argument '%s'; pick rows with --accounts and --users", operands[0])
-		return 1
-	}
-	language := shareFields()
-	if helpFormat {
-		_, _ = e.Stdout.Write(language.AppendNames(nil)) // Main reports a failed flush
+	operands, err := p.Parse(args, e.Lookup)
+	switch {
+	case errors.Is(err, errHelpFormat):
+		_, _ = e.Stdout.Write(shareFields().AppendNames(nil)) // gcli's flush tells of errors
 		return 0
+	case err != nil:
+		return e.usage(p, err)
+	case len(operands) > 0:
+		e.errorf("Unrecognized option: %s; pick lines with --accounts and --users", operands[0])
+		return 1
 	}
-	if long {
-		fields = "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS,GrpTRESMins,TRESRunMins"
-	}
-	if given != "" {
-		fields = given
-	}
-	table, err := language.Table(fields, style)
-	if err != nil {
-		var unknown *format.UnknownError
-		if errors.As(err, &unknown) {
-			fmt.Fprintf(e.Stderr, "%s: fatal: %v\n", e.Program, unknown)
-		} else {
-			e.errorf("%v", err)
+	if err := s.print(); err != nil {
+		var f fatal
+		if errors.As(err, &f) {
+			return e.fatal(f.text)
 		}
-		return 1
-	}
-	if usersOnly && !all && len(rq.Users) == 0 {
-		rq.Users = []uint32{uint32(os.Getuid())}
-	}
-	if !all && !usersOnly && len(rq.Users) == 0 {
-		rq.Users = []uint32{uint32(os.Getuid())}
-	}
-	c, err := e.connect()
-	if err != nil {
 		e.errorf("%s", text(err))
-		return 1
-	}
-	defer c.Close()
-	var reply proto.SharesReply
-	if err := c.Call(proto.KindShares, &rq, &reply); err != nil {
-		e.errorf("%s", text(err))
-		return 1
-	}
-	var rows []proto.ShareRow
-	for _, r := range reply.Rows {
-		if usersOnly && r.User == "" || len(rq.Accounts) > 0 && r.Depth == 0 {
-			continue
-		}
-		rows = append(rows, r)
-	}
-	if err := table.Write(e.Stdout, rows, !noHeader); err != nil {
-		e.errorf("%v", err)
 		return 1
 	}
 	return 0
+}
+
+func (s *share) options() []getopt.Option {
+	return []getopt.Option{
+		{Name: "all", Short: 'a', Help: "all users, not only yourself", Set: getopt.Flag(&s.all)},
+		{Name: "accounts", Short: 'A', Arg: getopt.Required, Metavar: "names", Help: "only these accounts; empty: all", Set: getopt.List(&s.rq.Accounts)},
+		{Name: "users", Short: 'u', Arg: getopt.Required, Metavar: "names", Help: "only these users", Set: func(v string) error {
+			for _, name := range splitList(v) {
+				uid, err := uidOf(name)
+				if err != nil {
+					return &getopt.TextError{Text: "Invalid user id: " + name}
+				}
+				s.rq.Users = append(s.rq.Users, uid)
+			}
+			s.noUsers = len(s.rq.Users) == 0
+			return nil
+		}},
+		{Name: "Users", Short: 'U', Help: "lines of users only", Set: getopt.Flag(&s.usersOnly)},
+		{Name: "long", Short: 'l', Help: "more columns", Set: getopt.Flag(&s.long)},
+		{Name: "partition", Short: 'm', Help: "with the partition's column; shares are the same in all", Set: getopt.Flag(&s.byPartition)},
+		{Name: "noheader", Short: 'n', Help: "no headings", Set: getopt.Flag(&s.noHeader)},
+		{Name: "format", Short: 'o', Arg: getopt.Required, Metavar: "fields", Help: "what to print, as in 'account%30,fairshare'; -e lists the fields", Set: func(v string) error {
+			s.fields += "," + v
+			return nil
+		}},
+		{Name: "helpformat", Short: 'e', Help: "list the fields that -o takes", Immediate: true, Set: func(string) error { return errHelpFormat }},
+		{Name: "parsable", Short: 'p', Help: "fields ended by |", Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, false; return nil }},
+		{Name: "parsable2", Short: 'P', Help: "fields with | between", Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, true; return nil }},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names", Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&s.clusters)},
+		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
+		{Name: "json", Arg: getopt.Optional, Refused: "use --parsable2"},
+		{Name: "yaml", Arg: getopt.Optional, Refused: "use --parsable2"},
+	}
+}
+
+func (s *share) columns() string {
+	columns := "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare"
+	if s.long {
+		columns = "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS,GrpTRESMins,TRESRunMins"
+	}
+	if s.byPartition {
+		columns = strings.Replace(columns, "User,", "User,Partition,", 1)
+	}
+	if s.fields != "" {
+		columns = strings.TrimPrefix(s.fields, ",")
+	}
+	return columns
+}
+
+func (s *share) print() error {
+	table, err := shareFields().Table(s.columns(), s.style)
+	if err != nil {
+		return fatal{err.Error()}
+	}
+	if !s.all && len(s.rq.Users) == 0 && !s.noUsers {
+		s.rq.Users = []uint32{uint32(os.Getuid())}
+	}
+	c, err := s.connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := s.checkClusters(c, s.clusters); err != nil {
+		return err
+	}
+	cluster := ""
+	for f := range table.Fields {
+		if f.Name == "Cluster" && cluster == "" {
+			if cluster, err = clusterName(c); err != nil {
+				return err
+			}
+		}
+	}
+	var reply proto.SharesReply
+	if err := c.Call(proto.KindShares, &s.rq, &reply); err != nil {
+		return err
+	}
+	var rows []shareRow
+	for i := range reply.Rows {
+		r := &reply.Rows[i]
+		if s.usersOnly && r.User == "" || s.noUsers && r.User != "" {
+			continue
+		}
+		rows = append(rows, shareRow{r, cluster, s.usersOnly})
+	}
+	return table.Write(s.Stdout, rows, !s.noHeader)
 }
