@@ -31,14 +31,15 @@ const firstKill = 250 * time.Millisecond
 const emptyWait = 2 * time.Millisecond
 
 type groups struct {
-	root *cgroup.Root
-	conf conf.Cgroup
-	cpus []int // the machine's, in the order of allocations
-	mem  int64 // the node's, MiB
-	virt bool
-	link *link // set once gshim is known
-	say  []string
-	old  []string // groups that were there at the start
+	root   *cgroup.Root
+	conf   conf.Cgroup
+	cpus   []int // the machine's, in the order of allocations
+	mem    int64 // the node's, MiB
+	virt   bool
+	claims int   // CPUs that the node says it has
+	link   *link // set once gshim is known
+	say    []string
+	old    []string // groups that were there at the start
 
 	mu   sync.Mutex
 	open map[proto.Attempt]*cgroup.Group
@@ -46,7 +47,7 @@ type groups struct {
 
 // openGroups prepares the place of this gnoded's groups. The spool makes its name: no other gnoded has the same.
 func openGroups(n *Noded) (*groups, error) {
-	g := &groups{cpus: n.inv.cpus, mem: n.inv.hw.MemMiB, virt: n.opts.Virtual, open: map[proto.Attempt]*cgroup.Group{}}
+	g := &groups{cpus: n.inv.cpus, mem: n.inv.hw.MemMiB, virt: n.opts.Virtual, claims: int(n.inv.hw.CPUs), open: map[proto.Attempt]*cgroup.Group{}}
 	if n.opts.Config != nil {
 		g.conf = n.opts.Config.Cgroup
 	}
@@ -140,9 +141,12 @@ func percent(alloc int64, of, most float64, node int64) float64 {
 	return math.Ceil(want)
 }
 
-// machineCPUs translates an allocation's CPUs into the machine's. A virtual node's that this machine doesn't have are left
-// out; nil is no limit: none of them is here, or all are.
+// machineCPUs translates an allocation's CPUs into the machine's; nil is no limit: the job has all of them, or the node is
+// a virtual one that claims more than there are, so that its numbers mean nothing here.
 func (g *groups) machineCPUs(alloc model.Bits) []int {
+	if g.claims > len(g.cpus) {
+		return nil
+	}
 	var out []int
 	alloc.Each(func(i int) bool {
 		if i < len(g.cpus) {

@@ -131,4 +131,8 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
 		}
 	}
+	g.claims = 64
+	if l := g.limits(&model.NodeAlloc{CPUs: model.UpTo(2)}); l.CPUs != nil {
+		t.Errorf("a virtual node of 64 CPUs on a machine of 4: %v", l.CPUs)
+	}
 }
