@@ -58,9 +58,7 @@ func addGres(na *model.NodeAlloc, name, typ string, index model.Bits) {
 	na.Gres = append(na.Gres, model.GresAlloc{Name: name, Type: typ, Index: index})
 }
 
-// HasFeatures reports whether a node has every feature of an expression "a&b".
-func HasFeatures(def *model.NodeDef, expr string) bool { return hasFeatures(def, features(expr)) }
-
+// hasFeatures reports whether a node has every one of the features.
 func hasFeatures(def *model.NodeDef, want []string) bool {
 	for _, f := range want {
 		if !slices.Contains(def.Features, f) {

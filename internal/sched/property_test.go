@@ -129,7 +129,7 @@ func (w *world) spec(c *cluster) *model.Spec {
 // taken, all invariants of the state, and that a queue at rest stays so; here each allocation is held against what its
 // job asked for, and the order of the queue against who started.
 func TestPlansHoldWhatTheyPromise(t *testing.T) {
-	seeds := 60
+	seeds := 40
 	if testing.Short() {
 		seeds = 10
 	}

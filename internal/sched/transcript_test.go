@@ -21,7 +21,7 @@ import (
 //
 //	node n1,n2 cpus=4 [threads=2] [mem=4000] [gpu=a100:2,v100:1] [feat=ib,ssd] [weight=2] [tmp=100]
 //	part p [nodes=n1,n2] [tier=2] [maxtime=60] [minnodes=] [maxnodes=] [maxcpus=] [defmempercpu=] [defmempernode=]
-//	     [maxmempercpu=] [maxmempernode=] [exclusive] [private] [state=down]
+//	     [maxmempercpu=] [maxmempernode=] [deftime=] [exclusive] [private] [state=down|drain|inactive]
 //	param [wholecores] [nomem] [defmempercpu=] [defmempernode=] [maxmempercpu=] [maxmempernode=]
 //	up                                          the configuration takes effect, all nodes register
 //	submit [N=1-2] [n=4] [tpn=2] [c=2] [mincpus=4] [mem=100|all] [mempercpu=10] [gres=gpu:a100:2] [G=4] [gpt=1]
@@ -303,9 +303,8 @@ func (c *cluster) part(w words) {
 	if w.has("exclusive") {
 		p.OverSubscribe = "EXCLUSIVE"
 	}
-	if w.named["state"] == "down" {
-		p.State = model.PartDown
-	}
+	p.State = map[string]model.PartState{"down": model.PartDown, "drain": model.PartDrain, "inactive": model.PartInactive}[w.named["state"]]
+	p.DefTimeS = w.num("deftime")
 	if !w.has("nodes") {
 		for _, n := range c.cfg.Nodes {
 			p.Nodes = append(p.Nodes, n.Name)

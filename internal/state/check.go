@@ -10,10 +10,10 @@ import (
 // Check verifies every invariant and tells the first that is broken. Tests run it after every Apply; it walks
 // everything.
 func (s *State) Check() error {
-	if err := s.checkNodes(); err != nil {
+	if err := s.checkJobs(); err != nil { // first: the others rely on each record having its parts
 		return err
 	}
-	if err := s.checkJobs(); err != nil {
+	if err := s.checkNodes(); err != nil {
 		return err
 	}
 	if err := s.checkDeps(); err != nil {

@@ -278,7 +278,7 @@ func (g *storm) next(st *State) Body {
 // TestRandomCommands: after every one of thousands of random commands all invariants hold, and replicas that were fed
 // the same log are equal, however often they went through a snapshot.
 func TestRandomCommands(t *testing.T) {
-	seeds, steps := 24, 500
+	seeds, steps := 12, 400
 	if testing.Short() {
 		seeds = 4
 	}

@@ -252,7 +252,7 @@ func (s *State) Restore(r io.Reader) error {
 		return fmt.Errorf("read snapshot: bytes are left after its end (%v)", err)
 	}
 	n.reindex()
-	for _, check := range []func() error{n.checkNodes, n.checkJobs, n.checkLogs} {
+	for _, check := range []func() error{n.checkJobs, n.checkNodes, n.checkLogs} {
 		if err := check(); err != nil {
 			return fmt.Errorf("read snapshot: its facts contradict each other: %w", err)
 		}
