@@ -21,6 +21,7 @@ import (
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
+	"gbatch/noded/cgroup"
 )
 
 const testWait = 20 * time.Second
@@ -402,6 +403,16 @@ func (c *cluster) start() {
 	done := make(chan error, 1)
 	go func() { done <- n.Run(ctx) }()
 	c.stop = func() {
+		if !c.opts.Login {
+			until(c.t, "gshim is up", func() bool {
+				select {
+				case <-n.link.up: // else it would come up when nobody looks after it any more
+					return true
+				default:
+					return false
+				}
+			})
+		}
 		cancel()
 		if err := <-done; err != nil {
 			c.t.Error(err)
@@ -416,7 +427,23 @@ func (c *cluster) start() {
 // end stops the node, its jobs and its gshim.
 func (c *cluster) end() {
 	c.stop()
+	c.clean()
+}
+
+// clean ends what outlives gnoded.
+func (c *cluster) clean() {
 	endShim(c.t, filepath.Join(c.opts.Spool, "gshim"))
+	root, err := cgroup.Open(groupPrefix(&c.opts))
+	must(c.t, err)
+	names, err := root.List()
+	must(c.t, err)
+	for _, name := range names {
+		group, err := root.Load(name)
+		must(c.t, err)
+		must(c.t, group.Kill(context.Background()))
+		must(c.t, group.Remove(context.Background()))
+	}
+	must(c.t, root.Close())
 }
 
 // job makes a launch order for a script of the test's own user.

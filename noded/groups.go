@@ -45,17 +45,22 @@ type groups struct {
 	open map[proto.Attempt]*cgroup.Group
 }
 
-// openGroups prepares the place of this gnoded's groups. The spool makes its name: no other gnoded has the same.
+// groupPrefix is the place of a gnoded's groups. The spool makes its name: no other gnoded has the same.
+func groupPrefix(o *Options) string {
+	h := fnv.New32a()
+	// Writing to a hash does not fail.
+	_, _ = h.Write([]byte(o.Spool))
+	return fmt.Sprintf("gbatch/%s-%08x", groupName(o.Name), h.Sum32())
+}
+
+// openGroups prepares the place of this gnoded's groups.
 func openGroups(n *Noded) (*groups, error) {
 	g := &groups{cpus: n.inv.cpus, mem: n.inv.hw.MemMiB, virt: n.opts.Virtual, claims: int(n.inv.hw.CPUs), open: map[proto.Attempt]*cgroup.Group{}}
 	if n.opts.Config != nil {
 		g.conf = n.opts.Config.Cgroup
 	}
-	h := fnv.New32a()
-	// Writing to a hash does not fail.
-	_, _ = h.Write([]byte(n.opts.Spool))
 	var err error
-	if g.root, err = cgroup.Open(fmt.Sprintf("gbatch/%s-%08x", groupName(n.opts.Name), h.Sum32())); err != nil {
+	if g.root, err = cgroup.Open(groupPrefix(&n.opts)); err != nil {
 		return nil, err
 	}
 	if g.old, err = g.root.List(); err != nil {

@@ -34,7 +34,7 @@ func newDaemon(t testing.TB) *daemon {
 	d.ctl.waitNode(1)
 	t.Cleanup(func() {
 		d.kill()
-		endShim(t, filepath.Join(d.opts.Spool, "gshim"))
+		d.clean()
 	})
 	return d
 }
@@ -283,7 +283,7 @@ func TestSpoolFails(t *testing.T) {
 	must(t, err)
 	done := make(chan error, 1)
 	go func() { done <- n.Run(t.Context()) }()
-	t.Cleanup(func() { endShim(t, filepath.Join(c.opts.Spool, "gshim")) })
+	t.Cleanup(c.clean)
 	c.ctl.waitNode(1)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	must(t, err)
