@@ -241,7 +241,8 @@ type Result struct {
 	Changed bool
 }
 
-// Apply folds one command into the facts.
+// Apply folds one command into the facts. It keeps parts of the command and changes others: a command is applied to one
+// state only; a second replica decodes its own.
 func (s *State) Apply(c Command) Result {
 	s.gen++
 	switch b := c.Body.(type) {
