@@ -13,6 +13,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -306,16 +307,20 @@ func (c *Cluster) Controllers() []string {
 	return out
 }
 
-// Daemons names all members, controllers first and nodes last.
+// Daemons names all members: controllers, dbd, nodes.
 func (c *Cluster) Daemons() []string {
 	out := c.Controllers()
 	if !c.Options.NoDbd {
 		out = append(out, "dbd")
 	}
-	for i := range c.Options.Nodes {
-		out = append(out, fmt.Sprintf("n%d", i+1))
+	var nodes []string
+	for name := range c.daemons {
+		if !slices.Contains(out, name) {
+			nodes = append(nodes, name)
+		}
 	}
-	return out
+	slices.Sort(nodes)
+	return append(out, nodes...)
 }
 
 // Client gives a client of the cluster, as this process's user.
@@ -376,39 +381,15 @@ func (c *Cluster) Env() []string {
 }
 
 func (c *Cluster) close() {
-	var names []string
-	for name, d := range c.daemons {
-		if d.stop != nil {
-			names = append(names, name)
+	for _, name := range c.Daemons() { // controllers first: nobody orders new jobs
+		if d := c.daemons[name]; d != nil && d.stop != nil {
+			c.StopDaemon(name)
 		}
 	}
-	for _, name := range names {
-		c.StopDaemon(name)
+	if err := c.endLeftovers(); err != nil {
+		c.t.Errorf("end what is left of the cluster: %v", err)
 	}
-	c.endShims()
 	if err := os.RemoveAll(c.Dir); err != nil {
 		c.t.Errorf("remove the cluster's directory: %v", err)
-	}
-}
-
-// endShims ends the launchers and whatever jobs they still have: each is the leader of its own session and knows its
-// spool by its command line.
-func (c *Cluster) endShims() {
-	entries, err := os.ReadDir("/proc")
-	if err != nil {
-		c.t.Errorf("look for launchers: %v", err)
-		return
-	}
-	for _, e := range entries {
-		line, err := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
-		if err != nil || !strings.Contains(string(line), c.Dir) || !strings.Contains(string(line), "gshim") {
-			continue
-		}
-		var pid int
-		if _, err := fmt.Sscan(e.Name(), &pid); err == nil {
-			if p, err := os.FindProcess(pid); err == nil {
-				_ = p.Kill() // gone already is as good
-			}
-		}
 	}
 }

@@ -1,0 +1,107 @@
+package devcluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// leftovers.go ends what outlives the daemons on purpose, so that a test leaves nothing behind: launchers, jobs that
+// still run, and their control groups.
+
+// leftoverTimeout bounds waiting for killed processes to be gone.
+const leftoverTimeout = 10 * time.Second
+
+// endLeftovers kills the launchers of this cluster and every process of its jobs, and removes their control groups.
+// The daemons have stopped: nobody starts new ones.
+func (c *Cluster) endLeftovers() error {
+	groups := c.groupDirs()
+	for deadline := time.Now().Add(leftoverTimeout); ; time.Sleep(5 * time.Millisecond) { // the pace of looking
+		pids, err := c.leftovers(groups)
+		if err != nil {
+			return err
+		}
+		if len(pids) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("processes %v of the cluster are still there %v after SIGKILL", pids, leftoverTimeout)
+		}
+		for _, pid := range pids {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // gone already is as good
+		}
+	}
+	// The innermost first.
+	sort.Slice(groups, func(i, j int) bool { return len(groups[i]) > len(groups[j]) })
+	for _, dir := range groups {
+		if err := syscall.Rmdir(dir); err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.EBUSY) {
+			return fmt.Errorf("remove the control group %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// leftovers lists the launchers, known by the directory they serve, and the jobs' processes: known by their
+// environment, or by their control group where they have thrown that away.
+func (c *Cluster) leftovers(groups []string) ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		// Processes end at any moment, so what can't be read is not there.
+		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
+		env, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
+		isShim := bytes.Contains(line, []byte("gshim")) && bytes.Contains(line, []byte(c.Dir))
+		isJob := bytes.Contains(env, []byte("SLURM_CONF="+c.Conf+"\x00")) && bytes.Contains(env, []byte("SLURM_JOB_ID="))
+		if isShim || isJob {
+			pids = append(pids, pid)
+		}
+	}
+	for _, dir := range groups {
+		procs, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+		for _, f := range strings.Fields(string(procs)) {
+			if pid, err := strconv.Atoi(f); err == nil && pid > 1 && pid != os.Getpid() {
+				pids = append(pids, pid)
+			}
+		}
+	}
+	return pids, nil
+}
+
+// groupDirs lists the control groups of the nodes, which gnoded names after node and spool, and those below.
+func (c *Cluster) groupDirs() []string {
+	var out []string
+	for name := range c.daemons {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(filepath.Join(c.Dir, "spool", name))) // writing to a hash does not fail
+		base := fmt.Sprintf("gbatch/%s-%08x", name, h.Sum32())
+		for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
+			found, _ := filepath.Glob(filepath.Join(mount, base)) // the pattern is well-formed
+			for _, dir := range found {
+				// What vanishes in between needs no removing.
+				_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+					if err == nil && d.IsDir() {
+						out = append(out, path)
+					}
+					return nil
+				})
+			}
+		}
+	}
+	return out
+}
