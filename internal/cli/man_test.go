@@ -1,0 +1,56 @@
+package cli
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestManualPages: every option that a command's help knows, the refused ones too, is in its manual page.
+func TestManualPages(t *testing.T) {
+	option := regexp.MustCompile(`--[A-Za-z][A-Za-z-]*`)
+	for _, c := range commands() {
+		if c.run == nil {
+			continue
+		}
+		text, err := os.ReadFile(filepath.Join("..", "..", "man", c.name+".1"))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		page := map[string]bool{}
+		for _, o := range option.FindAllString(strings.ReplaceAll(string(text), `\-`, "-"), -1) {
+			page[o] = true
+		}
+		if !strings.Contains(string(text), c.slurm) {
+			t.Errorf("%s.1 doesn't name %s", c.name, c.slurm)
+		}
+		var out strings.Builder
+		Main(&Env{Program: c.name, Args: []string{"--help"}, Stdout: &out, Stderr: &out, Lookup: func(string) (string, bool) { return "", false }})
+		n := 0
+		for line := range strings.SplitSeq(out.String(), "\n") {
+			head, _, _ := strings.Cut(strings.TrimPrefix(line, "  "), "   ")
+			if !strings.HasPrefix(line, "  ") || !strings.HasPrefix(strings.TrimSpace(head+line), "-") {
+				continue
+			}
+			if !strings.HasPrefix(line, "  --") { // an entry: only its own name; otherwise the list of refused ones
+				line = line[:min(len(line), 50)]
+				if i := strings.Index(line, "--"); i > 6 || i < 0 {
+					continue
+				}
+				line = option.FindString(line)
+			}
+			for _, o := range option.FindAllString(line, -1) {
+				n++
+				if !page[o] {
+					t.Errorf("%s.1 doesn't have %s", c.name, o)
+				}
+			}
+		}
+		if n < 8 {
+			t.Errorf("%s: only %d options found in its help", c.name, n)
+		}
+	}
+}
