@@ -58,8 +58,8 @@ func (c *Controller) choose(v *state.View, who *proto.Caller, refs []proto.JobRe
 // cancel ends or signals jobs.
 func (c *Controller) cancel(ctx context.Context, who *proto.Caller, rq *proto.CancelRequest) (*proto.TargetsReply, error) {
 	v := c.machine.View()
-	if len(rq.Targets) > proto.MaxTargets {
-		return nil, refuse(proto.CodeBadRequest, "more than %d job ids in one command", proto.MaxTargets)
+	if err := checkRefs(v, rq.Targets); err != nil {
+		return nil, err
 	}
 	refs := rq.Targets
 	if len(refs) == 0 {
@@ -110,7 +110,7 @@ func (c *Controller) report(results []proto.TargetResult, at []int, each []state
 		case state.AlreadyDone, state.StillEnding:
 			code = proto.CodeAlreadyDone
 		case state.NotPending:
-			code = proto.CodeRequeue
+			code = proto.CodeNotPending
 		case state.CannotRequeue:
 			code = proto.CodeRequeue
 		default:
@@ -150,8 +150,11 @@ func (c *Controller) signal(v *state.View, t state.Target, rq *proto.CancelReque
 // updateJob holds, releases, requeues and changes jobs.
 func (c *Controller) updateJob(ctx context.Context, who *proto.Caller, rq *proto.UpdateJobRequest) (*proto.TargetsReply, error) {
 	v := c.machine.View()
-	if len(rq.Targets) == 0 || len(rq.Targets) > proto.MaxTargets {
-		return nil, refuse(proto.CodeBadRequest, "name from 1 to %d jobs", proto.MaxTargets)
+	if len(rq.Targets) == 0 {
+		return nil, refuse(proto.CodeBadRequest, "no job is named")
+	}
+	if err := checkRefs(v, rq.Targets); err != nil {
+		return nil, err
 	}
 	results, targets, at := c.choose(v, who, rq.Targets, nil)
 	if len(targets) == 0 {

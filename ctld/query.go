@@ -17,8 +17,8 @@ type stream func(msg message) error
 // jobs answers a list of jobs from a View: submissions and planning go on beside it.
 func (c *Controller) jobs(rq *proto.JobsRequest, send stream) error {
 	v := c.machine.View()
-	if len(rq.Filter.Jobs) > proto.MaxTargets {
-		return refuse(proto.CodeBadRequest, "more than %d job ids in one query", proto.MaxTargets)
+	if err := checkRefs(v, rq.Filter.Jobs); err != nil {
+		return err
 	}
 	chunk := proto.JobsChunk{Now: c.now()}
 	var err error
@@ -53,6 +53,20 @@ func (c *Controller) jobs(rq *proto.JobsRequest, send stream) error {
 	return err
 }
 
+// checkRefs guards against references that a command could not have parsed, and narrows none: what is walked later is
+// bounded by MaxTargets times the largest array there may be.
+func checkRefs(v *state.View, refs []proto.JobRef) error {
+	if len(refs) > proto.MaxTargets {
+		return refuse(proto.CodeBadRequest, "more than %d job ids in one request", proto.MaxTargets)
+	}
+	for _, r := range refs {
+		if !r.Tasks.Valid() || r.Tasks.Max() >= max(v.Config().Params.MaxArraySize, 1) {
+			return refuse(proto.CodeInvalidJob, "%d_[%s]: tasks go from 0 to %d (MaxArraySize)", r.Job, r.Tasks, v.Config().Params.MaxArraySize-1)
+		}
+	}
+	return nil
+}
+
 // resolve gives the records that a reference names: a job, an array with all its tasks, or some tasks. For a task
 // that has not started that is the array's own record.
 func resolve(v *state.View, ref proto.JobRef) []*model.Job {
@@ -63,12 +77,11 @@ func resolve(v *state.View, ref proto.JobRef) []*model.Job {
 		if len(tasks) == 0 {
 			tasks = model.TaskSet{{Lo: ref.Task, Hi: ref.Task, Step: 1}}
 		}
-		owner, ownerIn := v.Job(ref.Job), false
+		seen := map[model.JobID]bool{} // tasks that have not started share a record
 		tasks.Each(func(t int32) bool {
-			if j := v.Task(ref.Job, t); j != nil {
+			if j := v.TaskRecord(ref.Job, t); j != nil && !seen[j.ID] {
+				seen[j.ID] = true
 				out = append(out, j)
-			} else if owner != nil && owner.Tasks.Has(t) && !ownerIn {
-				out, ownerIn = append(out, owner), true
 			}
 			return true
 		})

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"gbatch/internal/blob"
@@ -63,7 +64,7 @@ func (c *Controller) submit(ctx context.Context, who proto.Caller, rq *proto.Sub
 	}
 	script, env := blob.Make(rq.Script), blob.Make(rq.Env)
 	sp.Script, sp.Env = script.Key, env.Key
-	cmd := &state.Submit{RequestID: rq.RequestID, Spec: &sp, Script: script, Env: env, Priority: priorityOf(&sp)}
+	cmd := &state.Submit{RequestID: requestKey(who.UID, rq.RequestID), Spec: &sp, Script: script, Env: env, Priority: priorityOf(&sp)}
 	if sp.HoldReq {
 		cmd.Hold = model.HeldByUser
 	}
@@ -92,6 +93,14 @@ func (c *Controller) submit(ctx context.Context, who proto.Caller, rq *proto.Sub
 	}
 	reply.Job = res.Job
 	return reply, nil
+}
+
+// requestKey keeps users' request ids apart: nobody gets another's job by guessing one.
+func requestKey(uid uint32, id string) string {
+	if id == "" {
+		return ""
+	}
+	return strconv.FormatUint(uint64(uid), 36) + ":" + id
 }
 
 func priorityOf(sp *model.Spec) uint32 {
@@ -337,6 +346,8 @@ func (c *Controller) allowed(v *state.View, who *proto.Caller, sp *model.Spec, n
 		return refuse(proto.CodeFeature, "no node of partition %s has the features '%s' (and the --tmp space) that the job needs", name, sp.Features)
 	case sched.NodesNotInPartition:
 		return refuse(proto.CodeNodeConfig, "a node named with --nodelist is not in partition %s", name)
+	case sched.OverMemLimit:
+		return refuse(proto.CodeMemory, "the job asks for more memory than partition %s allows (MaxMemPerNode, MaxMemPerCPU)", name)
 	case sched.PartitionNodes:
 		return refuse(proto.CodeNodeCount, "--nodes=%d is more than partition %s allows (MaxNodes=%d)", sp.MinNodes, name, p.MaxNodes)
 	}

@@ -37,6 +37,7 @@ const (
 	CodePartitionDown
 	CodeRequeue
 	CodeHeld
+	CodeNotPending
 )
 
 // Text gives Slurm's words for a code, or "" where there are none.
@@ -86,6 +87,8 @@ func Text(c Code) string {
 		return "Memory required by task is not available"
 	case CodePartitionDown:
 		return "Required partition not available (inactive or drain)"
+	case CodeNotPending:
+		return "Job is no longer pending execution"
 	case CodeRequeue:
 		return "Requested operation is presently disabled"
 	}
