@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"syscall"
+	"time"
 )
 
 // Ports are drawn below the range that the kernel gives to outgoing connections (from 32768), so that one that a
@@ -42,14 +43,23 @@ func drawPorts(n int) ([]int, error) {
 
 const loopback = "127.0.0.1"
 
+// portPatience is for the kernel to give back the port of a process that was killed.
+const portPatience = 500 * time.Millisecond
+
 // portFree tells why a daemon of ours could not listen on its address, nil if it could.
 func (l layout) portFree(m *Member) error {
 	if m.Role == RoleNode {
 		return nil // it listens on no port
 	}
-	h, err := net.Listen("tcp", m.Addresses[0])
-	if err == nil {
-		return h.Close()
+	var h net.Listener
+	var err error
+	for end := time.Now().Add(portPatience); ; time.Sleep(goneEvery) {
+		if h, err = net.Listen("tcp", m.Addresses[0]); err == nil {
+			return h.Close()
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			break
+		}
 	}
 	if !errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%s can't listen on %s: %w; %s in %s says where", m, m.Addresses[0], err, portKey(m), l.conf())

@@ -47,7 +47,7 @@ func processOf(pid int) (p process, ok bool) {
 	}
 	f := strings.Fields(string(b[i+1:]))
 	const state, start = 0, 19 // fields 3 and 22
-	if len(f) <= start || f[state] == "Z" || f[state] == "X" {
+	if len(f) <= start || f[state] == "X" || f[state] == "Z" && !hasThreads(pid) {
 		return process{}, false
 	}
 	ticks, err := strconv.ParseUint(f[start], 10, 64)
@@ -55,6 +55,12 @@ func processOf(pid int) (p process, ok bool) {
 		return process{}, false
 	}
 	return process{pid, ticks}, true
+}
+
+// hasThreads reports whether a process whose main thread has ended still has others, and with them its files and ports.
+func hasThreads(pid int) bool {
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	return err == nil && len(tasks) > 1
 }
 
 // runs reports whether exactly this process still runs.
