@@ -33,10 +33,9 @@ type fake struct {
 	scripts map[model.JobID]string
 	fail    map[uint16]*rpc.Error
 
-	mu   sync.Mutex
-	jobQ []proto.JobsRequest // what was asked
-	accQ []proto.AcctRequest
-	kind []uint16
+	mu    sync.Mutex
+	calls int
+	accQ  []proto.AcctRequest // what was asked
 }
 
 // demoNow is the controller's clock in tests.
@@ -72,10 +71,15 @@ func newFake(t testing.TB) *fake {
 // run calls a command as a user would.
 func (f *fake) run(name string, args ...string) (stdout, stderr string, rc int) {
 	f.t.Helper()
+	f.mu.Lock() // what the test has set is there for serve, and what serve noted for the test
+	f.calls++
+	f.mu.Unlock()
 	var out, errOut bytes.Buffer
 	e := &Env{Program: name, Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errOut,
 		Lookup: func(k string) (string, bool) { v, ok := f.env[k]; return v, ok }, Dir: "/"}
 	rc = Main(e)
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	return out.String(), errOut.String(), rc
 }
 
@@ -91,7 +95,6 @@ func (f *fake) want(stdout, stderr string, rc int, name string, args ...string) 
 func (f *fake) serve(_ context.Context, r *server.Request) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.kind = append(f.kind, r.Kind)
 	answer := func(m proto.Message, err error) {
 		var body []byte
 		if err == nil {
@@ -121,7 +124,6 @@ func (f *fake) serve(_ context.Context, r *server.Request) {
 				err = r.ReplyMore(c)
 			}
 		}
-		f.jobQ = append(f.jobQ, q)
 		if err == nil {
 			err = f.sendJobs(&q, r)
 		}

@@ -43,7 +43,7 @@ type account struct {
 	cpus     countRange
 	clusters []string
 
-	noHeader, allocations, noConvert, script, helpFormat bool
+	noHeader, allocations, noConvert, script bool
 }
 
 // acctWant is one job of -j, or only one step of it.

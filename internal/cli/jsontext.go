@@ -90,11 +90,6 @@ func (j *jsonText) num(name string, v int64) {
 	j.b = strconv.AppendInt(j.b, v, 10)
 }
 
-func (j *jsonText) float(name string, v float64) {
-	j.key(name)
-	j.b = strconv.AppendFloat(j.b, v, 'f', -1, 64)
-}
-
 func (j *jsonText) bool(name string, v bool) {
 	j.key(name)
 	j.b = strconv.AppendBool(j.b, v)
