@@ -3,6 +3,7 @@ package ctld
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"gbatch/internal/hostlist"
@@ -128,7 +129,7 @@ func (c *Controller) recordOf(cfg *model.Config, seq uint64, j *model.Job) *mode
 	sp := j.Spec
 	r := &model.Record{Seq: seq, Cluster: cfg.Cluster, Job: j.ID, Attempt: j.Attempt, ArrayID: j.ArrayID, Task: j.Task,
 		Name: sp.Name, User: sp.User, Group: sp.Group, UID: sp.UID, GID: sp.GID, Account: sp.Account, QOS: sp.QOS,
-		Partition: j.Partition(), State: j.State, Reason: j.Reason, Submit: j.Submit, Eligible: j.Eligible,
+		Partition: strings.Join(sp.Partitions, ","), State: j.State, Reason: j.Reason, Submit: j.Submit, Eligible: j.Eligible,
 		LimitS: sp.LimitS, ReqMemMiB: sp.MemPerNode, Priority: j.Priority, Restarts: j.Restarts, WorkDir: sp.WorkDir,
 		Command: sp.Command, SubmitLine: sp.Submit, Comment: sp.Comment, AdminComment: j.Comment, StdOut: sp.StdOut,
 		StdErr: sp.StdErr, StdIn: sp.StdIn, Constraints: sp.Features, Why: j.Why}
@@ -155,7 +156,7 @@ func (c *Controller) recordOf(cfg *model.Config, seq uint64, j *model.Job) *mode
 		r.State = model.Running
 	}
 	if j.Run != nil {
-		r.Start, r.LimitS = j.Run.Start, j.Run.LimitS
+		r.Start, r.LimitS, r.Partition = j.Run.Start, j.Run.LimitS, j.Run.Partition
 		names := j.Run.Alloc.NodeNames()
 		r.Nodes, r.NumNodes = hostlist.Compress(names), int32(len(names))
 		cpus, mem, gres := j.Run.Alloc.Totals()

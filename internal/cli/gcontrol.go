@@ -286,4 +286,3 @@ func (c *control) hostlist(arg string, sorted bool) error {
 	fmt.Fprintln(c.Stdout, hostlist.CompressInOrder(names))
 	return nil
 }
-
