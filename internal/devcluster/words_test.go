@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -35,6 +36,8 @@ import (
 //	[!] gbatch ARGUMENT...  runs the command gbatch
 //
 // $SAMPLES and $TEN are configurations of package conf's tests: Slurm's own, and one full of errors.
+//
+// $ME, $MYUID, $MYGID and $MYGROUP are who runs the session: root or not.
 //
 // Jobs that must run until the session says so wait for a file: `wait-for go` in their script returns when
 // $WORK/go is there, and gives up after a minute, so that a failed session leaves nothing behind.
@@ -78,7 +81,19 @@ func setup(e *testscript.Env) error {
 	e.Values[testKey{}] = tb
 	e.Values[clusterKey{}] = new(*devcluster.Cluster)
 	e.Setenv("TZ", "UTC")
-	e.Setenv("USER", "root")
+	me, err := user.Current()
+	if err != nil {
+		return err
+	}
+	group, err := user.LookupGroupId(me.Gid)
+	if err != nil {
+		return err
+	}
+	e.Setenv("USER", me.Username)
+	e.Setenv("ME", me.Username)
+	e.Setenv("MYUID", me.Uid)
+	e.Setenv("MYGID", me.Gid)
+	e.Setenv("MYGROUP", group.Name)
 	e.Setenv("HOME", "/")
 	for name, dir := range map[string]string{"SAMPLES": "samples", "TEN": "ten"} {
 		full, err := filepath.Abs(filepath.Join("..", "conf", "testdata", dir))
