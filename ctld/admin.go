@@ -39,20 +39,40 @@ func (c *Controller) choose(v *state.View, who *proto.Caller, refs []proto.JobRe
 			results[i].Code, results[i].Text = proto.CodeInvalidJob, proto.Text(proto.CodeInvalidJob)
 			continue
 		}
-		allowed, fits := true, false
+		allowed := true
+		var fits []*model.Job
 		for _, j := range found {
 			allowed = allowed && c.mine(who, j)
-			fits = fits || filter == nil || picked(filter, j)
+			if filter == nil || picked(filter, j) {
+				fits = append(fits, j)
+			}
 		}
 		switch {
 		case !allowed:
 			results[i].Code, results[i].Text = proto.CodeAccess, proto.Text(proto.CodeAccess)
-		case fits:
-			targets = append(targets, state.Target{Job: ref.Job, Task: ref.Task, Tasks: ref.Tasks})
-			at = append(at, i)
+		case len(fits) == len(found):
+			targets, at = append(targets, state.Target{Job: ref.Job, Task: ref.Task, Tasks: ref.Tasks}), append(at, i)
+		default: // some tasks of an array fit and others don't
+			for _, j := range fits {
+				targets, at = append(targets, only(j, ref)), append(at, i)
+			}
 		}
 	}
 	return results, targets, at
+}
+
+// only gives the target that is one record of those that ref names.
+func only(j *model.Job, ref proto.JobRef) state.Target {
+	r := refOf(j)
+	t := state.Target{Job: r.Job, Task: r.Task, Tasks: r.Tasks}
+	named := ref.Tasks
+	if ref.Task != model.NoTask {
+		named = model.TaskSet{{Lo: ref.Task, Hi: ref.Task, Step: 1}}
+	}
+	if j.IsArray() && len(named) > 0 {
+		t.Tasks = j.Tasks.MinusSet(j.Tasks.MinusSet(named))
+	}
+	return t
 }
 
 // cancel ends or signals jobs.
