@@ -161,10 +161,9 @@ func fork(a *childArgs) uintptr {
 //go:norace
 //go:nocheckptr
 func child(a *childArgs) {
-	// 1. A session of its own, no handlers. What was ignored in gshim would stay ignored: it ignores nothing.
-	if !a.useClone {
-		resetHandlers()
-	}
+	// 1. A session of its own, and every signal at its default: CLONE_CLEAR_SIGHAND leaves ignored what gshim was started
+	// with ignored, and a gshim below make or nohup was.
+	resetHandlers()
 	if _, _, e := syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); e != 0 {
 		fail(a, StageSession, 0, e)
 		return
@@ -315,7 +314,7 @@ func tellChdir(a *childArgs, why syscall.Errno) {
 	syscall.RawSyscall(unix.SYS_WRITE, 2, uintptr(unsafe.Pointer(a.chdirTail.p)), a.chdirTail.n)
 }
 
-// resetHandlers does what CLONE_CLEAR_SIGHAND does on newer kernels.
+// resetHandlers does what CLONE_CLEAR_SIGHAND does on newer kernels, and ends the ignoring of signals as well.
 //
 //go:noinline
 //go:nosplit
