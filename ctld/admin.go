@@ -406,6 +406,9 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 		if len(kv.Value) > proto.MaxFieldBytes {
 			return nil, bad("longer than %d bytes", proto.MaxFieldBytes)
 		}
+		if strings.ContainsAny(kv.Value, "\n\r\x00") {
+			return nil, refuse(proto.CodeBadRequest, "%s: the value contains a line break or a NUL byte", kv.Key)
+		}
 	}
 	if replace {
 		caller := proto.Caller{UID: sp.UID, GID: sp.GID, Groups: sp.Groups, User: sp.User, Group: sp.Group}
@@ -483,6 +486,9 @@ func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *prot
 	for _, kv := range rq.Set {
 		switch strings.ToLower(kv.Key) {
 		case "reason":
+			if len(kv.Value) > proto.MaxFieldBytes || strings.ContainsAny(kv.Value, "\n\r\x00") {
+				return refuse(proto.CodeBadRequest, "Reason is longer than %d bytes, or contains a line break or a NUL byte", proto.MaxFieldBytes)
+			}
 			e.Reason = kv.Value
 		case "state":
 			e.Keep = false

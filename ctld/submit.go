@@ -123,6 +123,9 @@ func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, 
 		if strings.ContainsRune(f.value, 0) {
 			return refuse(proto.CodeBadRequest, "%s contains a NUL byte", f.name)
 		}
+		if strings.ContainsAny(f.value, "\n\r") {
+			return refuse(proto.CodeBadRequest, "%s contains a line break, which would tear the lines of every list that shows it", f.name)
+		}
 	}
 	switch script := rq.Script; {
 	case rq.TestOnly && len(script) == 0:
