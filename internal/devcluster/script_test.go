@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -31,8 +32,13 @@ func TestScripts(t *testing.T) {
 		Dir:           filepath.Join("testdata", "script"),
 		UpdateScripts: golden.Rewriting(),
 		Condition: func(cond string) (bool, error) {
-			if cond == "root" {
+			switch cond {
+			case "root":
 				return os.Getuid() == 0, nil
+			case "memcg": // root, and the memory controller of one of the cgroup versions
+				v1, _ := os.Stat("/sys/fs/cgroup/memory")
+				v2, _ := os.ReadFile("/sys/fs/cgroup/cgroup.controllers")
+				return os.Getuid() == 0 && (v1 != nil || strings.Contains(string(v2), "memory")), nil
 			}
 			return false, fmt.Errorf("unknown condition %s", cond)
 		},
