@@ -480,3 +480,20 @@ func TestStubborn(t *testing.T) {
 	c, _ = mustUp(t, Options{Dir: dir})
 	untilState(t, c, id, model.NodeFail)
 }
+
+// TestThisMachine: without --nodes the cluster is this machine with what it has.
+func TestThisMachine(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "here")
+	c, out := mustUp(t, Options{Dir: dir})
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, _, _ = strings.Cut(host, ".")
+	cfg, _ := conf.LoadFile(c.Conf)
+	if len(cfg.Nodes) != 1 || cfg.Nodes[0].Name != host || cfg.Nodes[0].CPUs < 1 || cfg.Nodes[0].RealMemoryMiB < 100 || cfg.Nodes[0].Virtual {
+		t.Fatalf("the node is %+v", cfg.Nodes)
+	}
+	out.has(t, "1 node, ")
+	untilState(t, c, submit(t, c, "exit 0\n", nil), model.Completed)
+}
