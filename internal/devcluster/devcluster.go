@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -106,13 +107,30 @@ func (c *Cluster) log(name string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelInfo})).With("daemon", name)
 }
 
+// Ports come from below the range from which kernels take the near end of connections, so that none of those can be
+// on one between its choice and the daemon's start. Each process begins somewhere else, and takes none twice.
+const (
+	portFirst = 18000
+	portCount = 14000
+)
+
+var portNext atomic.Uint32
+
 func freePort(t testing.TB) int {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	portNext.CompareAndSwap(0, uint32(os.Getpid())*97)
+	for range portCount {
+		port := portFirst + int(portNext.Add(1)%portCount)
+		ln, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		if err := ln.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return port
 	}
-	defer ln.Close() //nolint:errcheck // only asked for its number
-	return ln.Addr().(*net.TCPAddr).Port
+	t.Fatalf("no port from %d to %d is free", portFirst, portFirst+portCount-1)
+	return 0
 }
 
 func (c *Cluster) writeConf() {
