@@ -44,9 +44,11 @@ type attempt struct {
 	order  *shim.Launch  // phase ordered: to be sent again if gshim's connection breaks
 	script string        // its script file, held until it is over
 
-	stop     *proto.Stop // the leader wants it ended
-	forget   bool        // nobody wants to hear of it
-	rebooted bool        // it was there before the machine's last boot: only an end that gshim saw counts
+	stop     *proto.Stop   // the leader wants it ended
+	signals  []*proto.Stop // to be sent when it runs
+	forget   bool          // nobody wants to hear of it
+	foreign  bool          // forgotten because other controllers number their jobs anew
+	rebooted bool          // it was there before the machine's last boot: only an end that gshim saw counts
 	again    *proto.Launch
 	ended    *shim.Event // phase ending: how; nil where nobody saw it
 	began    model.Time  // when its script started, 0 before

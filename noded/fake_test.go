@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"gbatch/internal/blob"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -138,10 +140,11 @@ func (f *fakeCtld) serve(name, addr string) {
 		f.t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	l, err := pki.Listen(addr, cfg, log, pki.Accept{Proto: pki.ProtoRPC})
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	var l *pki.Listener
+	until(f.t, "the port "+addr, func() bool { // while nobody listens on it, a connection may use it for itself
+		l, err = pki.Listen(addr, cfg, log, pki.Accept{Proto: pki.ProtoRPC})
+		return err == nil
+	})
 	f.addr = l.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -506,4 +509,10 @@ func asNobody(t *testing.T, test string, env ...string) {
 func isThere(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil
+}
+
+// waitGone waits for a process that has been killed to be reaped as well.
+func waitGone(t testing.TB, pid int) {
+	t.Helper()
+	until(t, fmt.Sprintf("process %d is gone", pid), func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
 }

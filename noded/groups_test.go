@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -86,9 +84,7 @@ exit 2`)
 	var pid int
 	_, err = fmt.Sscan(string(b), &pid)
 	must(t, err)
-	if err := unix.Kill(pid, 0); err != unix.ESRCH {
-		t.Errorf("it outlived the job: %v", err)
-	}
+	waitGone(t, pid)
 	if names, err := c.n.groups.root.List(); err != nil || len(names) != 0 {
 		t.Errorf("groups left: %v %v", names, err)
 	}

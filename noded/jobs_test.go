@@ -195,9 +195,7 @@ func TestCancelEndsTheWholeTree(t *testing.T) {
 		t.Errorf("a script that ignores SIGTERM ended with %+v", r.Exit)
 	}
 	for _, pid := range pids {
-		if err := unix.Kill(pid, 0); err != unix.ESRCH {
-			t.Errorf("process %d: %v", pid, err)
-		}
+		waitGone(t, pid)
 	}
 	if out := c.output(l); !strings.Contains(out, line+"\n") {
 		t.Errorf("output %q", out)
@@ -444,9 +442,7 @@ func TestOrdinaryUser(t *testing.T) {
 	var pid int
 	_, err = fmt.Sscan(string(b), &pid)
 	must(t, err)
-	if err := unix.Kill(pid, 0); err != unix.ESRCH {
-		t.Errorf("a process that left the job's session is there after its end: %v", err)
-	}
+	waitGone(t, pid)
 	other := c.job(2, "exit 0", func(l *proto.Launch) { l.Spec.UID, l.Spec.User = 1, "daemon" })
 	if r := c.run(other); r.Kind != proto.ReportLaunchFailed || !strings.Contains(r.Text, "can't run a job of uid 1 (daemon)") {
 		t.Errorf("%+v", r)

@@ -42,6 +42,7 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 		}
 		return l.repeat(a)
 	}
+	delete(l.foreign, key) // a job of this cluster, whatever had its number before
 	if l.gone.has(key) {
 		l.log.Info("a launch came late and is ignored", "job", key.Job, "attempt", key.Attempt)
 		return nil

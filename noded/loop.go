@@ -104,7 +104,8 @@ type loop struct {
 	now   func() time.Time
 
 	attempts map[proto.Attempt]*attempt
-	gone     *recent // attempts that are over for good
+	gone     *recent                // attempts that are over for good
+	foreign  map[proto.Attempt]bool // the same of another instance, whose numbers may come again; at most maxAttempts
 	seq      uint64
 	swept    bool // groups that nobody remembers have been ended
 
@@ -219,7 +220,9 @@ func (l *loop) onWelcome(w *proto.Welcome) error {
 	mem := &l.spool.mem.epoch
 	if w.Instance != 0 && mem.Instance != 0 && w.Instance != mem.Instance {
 		l.log.Warn("the controllers have begun again from nothing; jobs of before are ended", "attempts", len(l.attempts))
+		clear(l.foreign)
 		for _, a := range l.attempts {
+			a.foreign = true
 			if err := l.forgetAttempt(a); err != nil {
 				return err
 			}
@@ -330,6 +333,10 @@ func (l *loop) drop(key proto.Attempt) {
 			a.kill.Stop()
 		}
 		delete(l.attempts, key)
+		if a.foreign {
+			l.foreign[key] = true
+			return
+		}
 	}
 	l.gone.add(key)
 }

@@ -117,7 +117,7 @@ func (l *loop) onEvent(ev *shim.Event) error {
 // while gshim kept running: the attempt is taken up again, and the leader says whether it wants it.
 func (l *loop) stray(ev *shim.Event) (*attempt, error) {
 	key := keyOf(ev.Key)
-	if l.gone.has(key) {
+	if l.gone.has(key) || l.foreign[key] {
 		if ev.Done() {
 			l.then(func() { l.n.link.ack(ev.Key) })
 		} else {
@@ -160,7 +160,12 @@ func (l *loop) started(a *attempt, ev *shim.Event) error {
 		return nil
 	case first && a.stop != nil:
 		l.terminate(a)
+	case first:
+		for _, s := range a.signals {
+			l.signal(a, s)
+		}
 	}
+	a.signals = nil
 	if k := l.spool.mem.attempts[a.key]; k != nil && k.launched != nil && k.launched.Started != 0 {
 		return nil // reported before a restart
 	}

@@ -22,6 +22,7 @@ func (l *loop) recover() error {
 	if name := mem.opened.Node; name != "" && name != l.n.opts.Name {
 		return fmt.Errorf("the spool %s is that of node %s; give node %s its own with --spool", l.spool.dir, name, l.n.opts.Name)
 	}
+	fresh := mem.opened.Incarnation == 0
 	rebooted := mem.opened.BootID != "" && mem.opened.BootID != l.n.inv.bootID
 	// Seconds since 1970, so that report numbers grow even where the spool was lost; they fit 32 bits until 2106.
 	incarnation := max(mem.opened.Incarnation+1, uint32(l.now().Unix()))
@@ -55,6 +56,9 @@ func (l *loop) recover() error {
 	}
 	if len(l.attempts) > 0 {
 		l.log.Info("took up the spool", "attempts", len(l.attempts), "reports", len(reports), "rebooted", rebooted)
+	}
+	if fresh {
+		return nil // gshim may run what this spool has never heard of; scripts that nobody has go with the next start
 	}
 	// Control groups wait for what gshim lists (onLink).
 	return l.n.scripts.sweep()

@@ -25,6 +25,7 @@ const (
 	signalTimeout   = 10 * time.Second // for gshim's answer
 	signalRetry     = 200 * time.Millisecond
 	maxStops        = 64 // signals and messages under way at once
+	maxSignals      = 64 // that wait for one attempt to run
 )
 
 // onStop begins to end an attempt, or signals it.
@@ -113,7 +114,6 @@ func (l *loop) dropForgotten(a *attempt) error {
 	if a.again == nil {
 		return nil
 	}
-	delete(l.gone.set, key)
 	return l.onLaunch(a.again)
 }
 
@@ -170,8 +170,15 @@ func (l *loop) onKill(a *attempt) {
 // signal sends what `gcancel --signal` asked for. Without a flag it is for the job's steps, except SIGKILL, which is for
 // everything; batch jobs have no other steps than their script yet.
 func (l *loop) signal(a *attempt, s *proto.Stop) {
-	if a.phase != running {
+	switch a.phase {
+	case accepted, preparing, ordered: // the script may run already, and gshim's word be on its way
+		if len(a.signals) < maxSignals {
+			a.signals = append(a.signals, s)
+		}
 		return
+	case ending, over:
+		return
+	case running:
 	}
 	sig := syscall.Signal(s.Signal)
 	scope := shim.Tree
