@@ -292,7 +292,7 @@ func (i *info) load(t *infoTable) (cluster string, at model.Time, err error) {
 	}
 	var parts proto.PartitionsReply
 	if err := c.Call(proto.KindPartitions, &proto.Empty{}, &parts); err != nil {
-		return "", 0, fmt.Errorf("slurm_load_partitions error: %s", text(err))
+		return "", 0, fmt.Errorf("slurm_load_partitions: %s", text(err))
 	}
 	for _, p := range parts.Partitions {
 		hidden := p.Hidden && !i.all && os.Getuid() != 0 && !slices.Contains(i.parts, p.Name)

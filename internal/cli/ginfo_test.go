@@ -220,7 +220,7 @@ func TestInfoErrors(t *testing.T) {
 	f.want("", "sinfo: error: --reservation is not supported by gbatch yet: there are no reservations\n", 1, "sinfo", "-T")
 	f.want("batch*\n", "sinfo: error: Invalid node format specification: foo\n", 0, "sinfo", "-h", "-p", "batch", "-O", "foo,partition:")
 	f.fail[proto.KindPartitions] = rpc.Errorf(proto.CodeInternal, "Unable to contact slurm controller (connect failure)")
-	f.want("", "slurm_load_partitions error: Unable to contact slurm controller (connect failure)\n", 1, "sinfo")
+	f.want("", "slurm_load_partitions: Unable to contact slurm controller (connect failure)\n", 1, "sinfo")
 }
 
 func TestInfoJSON(t *testing.T) {
