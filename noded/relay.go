@@ -120,6 +120,8 @@ func (r *relay) forward(ctx context.Context, who *proto.Caller, kind uint16, bod
 			l.moved(mux, e.Text, r.ctl)
 		case errors.As(err, &e) || mux.Err() == nil: // the leader's answer, or each failed
 			return err
+		case answered && repeatable(kind):
+			return fmt.Errorf("%w: the connection broke before the answer was complete", errNoController)
 		case answered || !repeatable(kind):
 			return rpc.Errorf(proto.CodeNoController, "the connection to the controller broke before its answer was complete; look whether the change was made before you try again")
 		default:
