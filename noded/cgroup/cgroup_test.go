@@ -165,7 +165,7 @@ func TestKillReachesEverything(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n, err := g.Signal(unix.SIGCONT); err != nil || n != len(pids) {
+		if n, err := g.Signal(unix.SIGCONT); err != nil || n < len(pids) { // a shell may be forking another just now
 			t.Errorf("Signal reached %d of %d, %v", n, len(pids), err)
 		}
 		if err := g.Remove(shortContext(t)); err == nil || !strings.Contains(err.Error(), "the first is pid") {
