@@ -37,8 +37,8 @@ func Down(ctx context.Context, dir, bin string, out io.Writer) error {
 		if m.runs() {
 			running++
 		}
-		if m.Role == RoleNode && shims[shimDir(m.Directory)].runs() {
-			launching++
+		if m.Role == RoleNode {
+			launching += len(shims[shimDir(m.Directory)])
 		}
 	}
 	if running == 0 && launching == 0 {

@@ -134,16 +134,17 @@ func shownJobs(jobs []*model.Job) string {
 // shimDir is where a node's launcher keeps its things.
 func shimDir(spool string) string { return filepath.Join(spool, "gshim") }
 
-// launchers finds every gshim that this user can see, by its directory.
-func launchers() (map[string]process, error) {
+// launchers finds every gshim that this user can see, by its directory. One that is starting is two processes.
+func launchers() (map[string][]process, error) {
 	all, err := commands()
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]process{}
+	out := map[string][]process{}
 	for p, argv := range all {
 		if filepath.Base(argv[0]) == "gshim" {
-			out[option(argv, "-dir")] = p
+			dir := option(argv, "-dir")
+			out[dir] = append(out[dir], p)
 		}
 	}
 	return out, nil
@@ -152,19 +153,17 @@ func launchers() (map[string]process, error) {
 // launcher is the connection to a node's gshim.
 type launcher struct {
 	*shim.Client
-	live    []shim.Key
-	drained chan struct{} // closed when the connection has ended
+	live []shim.Key
 }
 
 func newLauncher(c *shim.Client, events []shim.Event) *launcher {
-	l := &launcher{Client: c, drained: make(chan struct{})}
+	l := &launcher{Client: c}
 	for _, e := range events {
 		if !e.Done() {
 			l.live = append(l.live, e.Key)
 		}
 	}
 	go func() { // a client has to be read; ends with the connection
-		defer close(l.drained)
 		for range c.Events() {
 		}
 	}()
@@ -210,28 +209,34 @@ func endShim(ctx context.Context, spool, binary string) (killed int, err error) 
 		return 0, err
 	}
 	l := newLauncher(c, events)
+	self, _ := processOf(c.Info().PID)
 	killed, err = l.kill(ctx)
 	if err = errors.Join(err, l.shutDown(ctx)); err != nil {
 		return killed, errors.Join(err, l.Close())
 	}
-	select {
-	case <-l.drained:
-	case <-ctx.Done():
-	}
+	gone([]process{self}, shimPatience)
 	_ = l.Close() // it has ended
 	return killed, nil
 }
 
-// endIdleShim ends a launcher that has nothing to do, if there is one.
+// endIdleShim ends a launcher that has nothing to do, if there is one, also one that is only starting.
 func endIdleShim(ctx context.Context, spool string) {
-	c, events, err := shim.Connect(ctx, shimDir(spool))
-	if err != nil {
-		return // there is none
+	for ctx.Err() == nil {
+		c, events, err := shim.Connect(ctx, shimDir(spool))
+		if err == nil {
+			l := newLauncher(c, events)
+			self, _ := processOf(c.Info().PID)
+			if len(l.live) == 0 && l.Shutdown(ctx) == nil {
+				gone([]process{self}, giveUpPatience)
+			}
+			_ = l.Close() // one that has jobs goes on, and is visible to status and down
+			return
+		}
+		if all, err := launchers(); err != nil || len(all[shimDir(spool)]) == 0 {
+			return
+		}
+		time.Sleep(goneEvery)
 	}
-	l := newLauncher(c, events)
-	// It refuses when it has jobs, which is right; in any case it stays visible to status and down.
-	_ = l.Shutdown(ctx)
-	_ = l.Close() // as above
 }
 
 // shutDown ends a launcher, which refuses while it reaps what was killed.

@@ -61,7 +61,9 @@ func Look(ctx context.Context, dir string) (*Status, error) {
 		}
 		d.Leader = m.Role == RoleController && d.Running && m.Name == leader
 		if m.Role == RoleNode {
-			d.Shim = shims[shimDir(m.Directory)].PID
+			for _, p := range shims[shimDir(m.Directory)] {
+				d.Shim = p.PID
+			}
 		}
 		st.Daemons = append(st.Daemons, d)
 	}
