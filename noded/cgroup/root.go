@@ -344,13 +344,18 @@ func exists(dir, file string) bool {
 	return err == nil
 }
 
-// writeFile writes a control file with one write and without creating it.
+// writeFile writes a control file with one write and without creating it. The kernel gives some writes up for a signal,
+// v1's memory limits for one, and the Go runtime sends signals to its own threads: those writes are made again.
 func writeFile(path, value string) error {
 	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	_, err = unix.Write(fd, []byte(value))
+	for {
+		if _, err = unix.Write(fd, []byte(value)); err != unix.EINTR {
+			break
+		}
+	}
 	_ = unix.Close(fd) // the kernel has answered the write already
 	if err != nil {
 		return fmt.Errorf("write %q to %s: %w", value, path, err)
