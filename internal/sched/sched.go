@@ -5,18 +5,6 @@ import (
 	"gbatch/internal/state"
 )
 
-// Policy bounds one planning pass. Counts, never durations: a plan must not depend on how fast the machine is.
-type Policy struct {
-	MaxStarts int // starts in one plan; 0: DefaultMaxStarts
-	Depth     int // blocked jobs that get a reason, per partition; 0: DefaultDepth
-}
-
-// Defaults of Policy.
-const (
-	DefaultMaxStarts = 1024
-	DefaultDepth     = 100
-)
-
 // Plan decides what starts now.
 //
 //  1. Take stock of the free room on every usable node.

@@ -1,0 +1,59 @@
+package sched
+
+import "gbatch/internal/model"
+
+// Policy bounds and shapes one planning pass. Counts, never durations of the pass itself: a plan must not depend on how
+// fast the machine is. The zero value is first in, first out per partition: nothing overtakes.
+type Policy struct {
+	MaxStarts int // starts in one plan; 0: DefaultMaxStarts
+	Depth     int // blocked jobs that get a reason, per partition; 0: DefaultDepth
+
+	Backfill Backfill
+	Order    Order   // nil: Job.Priority as stored
+	Predict  Predict // nil: a job takes all of its time limit
+}
+
+// Backfill says how jobs may overtake one that does not fit: on a calendar of free capacity, beside the reservations of
+// those that come before them. Counts of 0 are no limit.
+type Backfill struct {
+	On            bool
+	Reserve       int  // blocked jobs that hold a reservation, per partition: 0 FIFO, 1 EASY, <0 all (conservative)
+	ShortestFirst bool // who stands behind the last reservation is tried by shortest planned time (EASY-SJBF)
+
+	MaxTest      int   // bf_max_job_test: jobs looked at after the first that does not fit
+	MaxPart      int   // bf_max_job_part: of them per partition
+	MaxUser      int   // bf_max_job_user: per user
+	MaxUserPart  int   // bf_max_job_user_part: per user and partition
+	MaxAssoc     int   // bf_max_job_assoc: per account and user
+	MaxStart     int   // bf_max_job_start: started ahead of their turn in one pass
+	MaxArrayResv int   // bf_max_job_array_resv: reservations for one array; 0: one
+	WindowS      int64 // bf_window: how far reservations look ahead, seconds; 0: any distance
+	ResolutionS  int64 // bf_resolution: ends are rounded up to multiples of it, seconds; 0 or 1: exact
+	MinAgeS      int64 // bf_min_age_reserve: who has waited less gets no reservation, seconds
+	MinPriority  uint64
+	BusyNodes    bool // bf_busy_nodes: reservations prefer nodes in use
+}
+
+// Order gives jobs their places in the queue. It must not change its answers while Epoch stays the same.
+type Order interface {
+	// Epoch grows when answers may have changed.
+	Epoch() uint64
+	// Priority is higher for who comes first; equal ones go by age (job number).
+	Priority(j *model.Job, part *model.Partition) uint64
+}
+
+// Predict gives the time that jobs are planned with. It is never used to end a job.
+type Predict interface {
+	// Epoch grows when answers may have changed.
+	Epoch() uint64
+	// RuntimeS gives the seconds from start to end that a pending or running job is expected to take in a partition.
+	// limitS is its limit there, which bounds the answer. A running job is asked about again once it has outlived the
+	// answer.
+	RuntimeS(j *model.Job, limitS int64, now model.Time) int64
+}
+
+// Defaults of Policy.
+const (
+	DefaultMaxStarts = 1024
+	DefaultDepth     = 100
+)
