@@ -9,6 +9,1357 @@ import (
 )
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *TRESLimit) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.TRES); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Count); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Percent); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *TRESLimit) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = TRESLimit{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("TRESLimit.TRES", err)
+		}
+		x.TRES = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("TRESLimit.Count", err)
+		}
+		x.Count = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("TRESLimit.Percent", err)
+		}
+		x.Percent = v
+	}
+	return wire.Skip(d, n-3)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Account) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(5); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Parent); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Description); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Organization); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Coordinators)); err != nil {
+		return err
+	}
+	for i1 := range x.Coordinators {
+		if err := e.EncodeString(x.Coordinators[i1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Account) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Account{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Account.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Account.Parent", err)
+		}
+		x.Parent = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Account.Description", err)
+		}
+		x.Description = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Account.Organization", err)
+		}
+		x.Organization = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Account.Coordinators", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("Account.Coordinators", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.Coordinators = s2
+		}
+	}
+	return wire.Skip(d, n-5)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *User) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.DefaultAccount); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Admin)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *User) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = User{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("User.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("User.DefaultAccount", err)
+		}
+		x.DefaultAccount = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("User.Admin", err)
+		}
+		x.Admin = AdminLevel(v)
+		if uint64(x.Admin) != v {
+			return wire.Range("User.Admin", v)
+		}
+	}
+	return wire.Skip(d, n-3)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Association) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(24); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.ID)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Account); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.User); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Partition); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Shares); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Priority)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.QOS)); err != nil {
+		return err
+	}
+	for i1 := range x.QOS {
+		if err := e.EncodeString(x.QOS[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeString(x.DefQOS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.GrpJobs)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.GrpAccrue)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.GrpSubmit)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.GrpWallS)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.GrpTRES)); err != nil {
+		return err
+	}
+	for i2 := range x.GrpTRES {
+		if err := x.GrpTRES[i2].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.GrpTRESMins)); err != nil {
+		return err
+	}
+	for i3 := range x.GrpTRESMins {
+		if err := x.GrpTRESMins[i3].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.GrpTRESRunMins)); err != nil {
+		return err
+	}
+	for i4 := range x.GrpTRESRunMins {
+		if err := x.GrpTRESRunMins[i4].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(int64(x.MaxJobs)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxAccrue)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxSubmit)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxWallS)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MinPrioThresh)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.MaxTRESPerJob)); err != nil {
+		return err
+	}
+	for i5 := range x.MaxTRESPerJob {
+		if err := x.MaxTRESPerJob[i5].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.MaxTRESPerNode)); err != nil {
+		return err
+	}
+	for i6 := range x.MaxTRESPerNode {
+		if err := x.MaxTRESPerNode[i6].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.MaxTRESMins)); err != nil {
+		return err
+	}
+	for i7 := range x.MaxTRESMins {
+		if err := x.MaxTRESMins[i7].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.MaxTRESRunMins)); err != nil {
+		return err
+	}
+	for i8 := range x.MaxTRESRunMins {
+		if err := x.MaxTRESRunMins[i8].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Association) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Association{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Association.ID", err)
+		}
+		x.ID = uint32(v)
+		if uint64(x.ID) != v {
+			return wire.Range("Association.ID", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Association.Account", err)
+		}
+		x.Account = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Association.User", err)
+		}
+		x.User = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Association.Partition", err)
+		}
+		x.Partition = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Association.Shares", err)
+		}
+		x.Shares = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Association.Priority", err)
+		}
+		x.Priority = Limit(v)
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Association.QOS", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("Association.QOS", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.QOS = s2
+		}
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Association.DefQOS", err)
+		}
+		x.DefQOS = v
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Association.GrpJobs", err)
+		}
+		x.GrpJobs = Limit(v)
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Association.GrpAccrue", err)
+		}
+		x.GrpAccrue = Limit(v)
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Association.GrpSubmit", err)
+		}
+		x.GrpSubmit = Limit(v)
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Association.GrpWallS", err)
+		}
+		x.GrpWallS = Limit(v)
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Association.GrpTRES", err)
+		}
+		if n4 > 0 {
+			s5 := make([]TRESLimit, 0, wire.Cap(n4))
+			for range n4 {
+				s5 = append(s5, TRESLimit{})
+				if err := s5[len(s5)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Association.GrpTRES", err)
+				}
+			}
+			x.GrpTRES = s5
+		}
+	}
+	if n < 14 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Association.GrpTRESMins", err)
+		}
+		if n7 > 0 {
+			s8 := make([]TRESLimit, 0, wire.Cap(n7))
+			for range n7 {
+				s8 = append(s8, TRESLimit{})
+				if err := s8[len(s8)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Association.GrpTRESMins", err)
+				}
+			}
+			x.GrpTRESMins = s8
+		}
+	}
+	if n < 15 {
+		return nil
+	}
+	{
+		n10, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Association.GrpTRESRunMins", err)
+		}
+		if n10 > 0 {
+			s11 := make([]TRESLimit, 0, wire.Cap(n10))
+			for range n10 {
+				s11 = append(s11, TRESLimit{})
+				if err := s11[len(s11)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Association.GrpTRESRunMins", err)
+				}
+			}
+			x.GrpTRESRunMins = s11
+		}
+	}
+	if n < 16 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Association.MaxJobs", err)
+		}
+		x.MaxJobs = Limit(v)
+	}
+	if n < 17 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Association.MaxAccrue", err)
+		}
+		x.MaxAccrue = Limit(v)
+	}
+	if n < 18 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Association.MaxSubmit", err)
+		}
+		x.MaxSubmit = Limit(v)
+	}
+	if n < 19 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Association.MaxWallS", err)
+		}
+		x.MaxWallS = Limit(v)
+	}
+	if n < 20 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Association.MinPrioThresh", err)
+		}
+		x.MinPrioThresh = Limit(v)
+	}
+	if n < 21 {
+		return nil
+	}
+	{
+		n13, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Association.MaxTRESPerJob", err)
+		}
+		if n13 > 0 {
+			s14 := make([]TRESLimit, 0, wire.Cap(n13))
+			for range n13 {
+				s14 = append(s14, TRESLimit{})
+				if err := s14[len(s14)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Association.MaxTRESPerJob", err)
+				}
+			}
+			x.MaxTRESPerJob = s14
+		}
+	}
+	if n < 22 {
+		return nil
+	}
+	{
+		n16, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Association.MaxTRESPerNode", err)
+		}
+		if n16 > 0 {
+			s17 := make([]TRESLimit, 0, wire.Cap(n16))
+			for range n16 {
+				s17 = append(s17, TRESLimit{})
+				if err := s17[len(s17)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Association.MaxTRESPerNode", err)
+				}
+			}
+			x.MaxTRESPerNode = s17
+		}
+	}
+	if n < 23 {
+		return nil
+	}
+	{
+		n19, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Association.MaxTRESMins", err)
+		}
+		if n19 > 0 {
+			s20 := make([]TRESLimit, 0, wire.Cap(n19))
+			for range n19 {
+				s20 = append(s20, TRESLimit{})
+				if err := s20[len(s20)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Association.MaxTRESMins", err)
+				}
+			}
+			x.MaxTRESMins = s20
+		}
+	}
+	if n < 24 {
+		return nil
+	}
+	{
+		n22, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Association.MaxTRESRunMins", err)
+		}
+		if n22 > 0 {
+			s23 := make([]TRESLimit, 0, wire.Cap(n22))
+			for range n22 {
+				s23 = append(s23, TRESLimit{})
+				if err := s23[len(s23)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Association.MaxTRESRunMins", err)
+				}
+			}
+			x.MaxTRESRunMins = s23
+		}
+	}
+	return wire.Skip(d, n-24)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *QOS) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(36); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.ID)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Description); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Priority)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Flags)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Preempt)); err != nil {
+		return err
+	}
+	for i1 := range x.Preempt {
+		if err := e.EncodeString(x.Preempt[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeString(x.PreemptMode); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.GraceTimeS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.PreemptExemptTimeS)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.UsageFactor); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.UsageThreshold)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.LimitFactor); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MinPrioThresh)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.GrpJobs)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.GrpAccrue)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.GrpSubmit)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.GrpWallS)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.GrpTRES)); err != nil {
+		return err
+	}
+	for i2 := range x.GrpTRES {
+		if err := x.GrpTRES[i2].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.GrpTRESMins)); err != nil {
+		return err
+	}
+	for i3 := range x.GrpTRESMins {
+		if err := x.GrpTRESMins[i3].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.GrpTRESRunMins)); err != nil {
+		return err
+	}
+	for i4 := range x.GrpTRESRunMins {
+		if err := x.GrpTRESRunMins[i4].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.GuaranteedTRES)); err != nil {
+		return err
+	}
+	for i5 := range x.GuaranteedTRES {
+		if err := x.GuaranteedTRES[i5].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(int64(x.MaxWallS)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.MaxTRESPerJob)); err != nil {
+		return err
+	}
+	for i6 := range x.MaxTRESPerJob {
+		if err := x.MaxTRESPerJob[i6].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.MaxTRESPerNode)); err != nil {
+		return err
+	}
+	for i7 := range x.MaxTRESPerNode {
+		if err := x.MaxTRESPerNode[i7].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.MaxTRESMins)); err != nil {
+		return err
+	}
+	for i8 := range x.MaxTRESMins {
+		if err := x.MaxTRESMins[i8].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.MinTRES)); err != nil {
+		return err
+	}
+	for i9 := range x.MinTRES {
+		if err := x.MinTRES[i9].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.MaxTRESPerUser)); err != nil {
+		return err
+	}
+	for i10 := range x.MaxTRESPerUser {
+		if err := x.MaxTRESPerUser[i10].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(int64(x.MaxJobsPerUser)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxAccruePerUser)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxSubmitPerUser)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.MaxTRESRunMinsPerUser)); err != nil {
+		return err
+	}
+	for i11 := range x.MaxTRESRunMinsPerUser {
+		if err := x.MaxTRESRunMinsPerUser[i11].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.MaxTRESPerAccount)); err != nil {
+		return err
+	}
+	for i12 := range x.MaxTRESPerAccount {
+		if err := x.MaxTRESPerAccount[i12].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(int64(x.MaxJobsPerAccount)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxAccruePerAccount)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxSubmitPerAccount)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.MaxTRESRunMinsPerAcct)); err != nil {
+		return err
+	}
+	for i13 := range x.MaxTRESRunMinsPerAcct {
+		if err := x.MaxTRESRunMinsPerAcct[i13].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *QOS) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = QOS{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("QOS.ID", err)
+		}
+		x.ID = uint32(v)
+		if uint64(x.ID) != v {
+			return wire.Range("QOS.ID", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("QOS.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("QOS.Description", err)
+		}
+		x.Description = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("QOS.Priority", err)
+		}
+		x.Priority = uint32(v)
+		if uint64(x.Priority) != v {
+			return wire.Range("QOS.Priority", v)
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("QOS.Flags", err)
+		}
+		x.Flags = QOSFlags(v)
+		if uint64(x.Flags) != v {
+			return wire.Range("QOS.Flags", v)
+		}
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("QOS.Preempt", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("QOS.Preempt", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.Preempt = s2
+		}
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("QOS.PreemptMode", err)
+		}
+		x.PreemptMode = v
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QOS.GraceTimeS", err)
+		}
+		x.GraceTimeS = v
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QOS.PreemptExemptTimeS", err)
+		}
+		x.PreemptExemptTimeS = Limit(v)
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QOS.UsageFactor", err)
+		}
+		x.UsageFactor = v
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QOS.UsageThreshold", err)
+		}
+		x.UsageThreshold = Limit(v)
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QOS.LimitFactor", err)
+		}
+		x.LimitFactor = v
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QOS.MinPrioThresh", err)
+		}
+		x.MinPrioThresh = Limit(v)
+	}
+	if n < 14 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QOS.GrpJobs", err)
+		}
+		x.GrpJobs = Limit(v)
+	}
+	if n < 15 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QOS.GrpAccrue", err)
+		}
+		x.GrpAccrue = Limit(v)
+	}
+	if n < 16 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QOS.GrpSubmit", err)
+		}
+		x.GrpSubmit = Limit(v)
+	}
+	if n < 17 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QOS.GrpWallS", err)
+		}
+		x.GrpWallS = Limit(v)
+	}
+	if n < 18 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("QOS.GrpTRES", err)
+		}
+		if n4 > 0 {
+			s5 := make([]TRESLimit, 0, wire.Cap(n4))
+			for range n4 {
+				s5 = append(s5, TRESLimit{})
+				if err := s5[len(s5)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("QOS.GrpTRES", err)
+				}
+			}
+			x.GrpTRES = s5
+		}
+	}
+	if n < 19 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("QOS.GrpTRESMins", err)
+		}
+		if n7 > 0 {
+			s8 := make([]TRESLimit, 0, wire.Cap(n7))
+			for range n7 {
+				s8 = append(s8, TRESLimit{})
+				if err := s8[len(s8)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("QOS.GrpTRESMins", err)
+				}
+			}
+			x.GrpTRESMins = s8
+		}
+	}
+	if n < 20 {
+		return nil
+	}
+	{
+		n10, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("QOS.GrpTRESRunMins", err)
+		}
+		if n10 > 0 {
+			s11 := make([]TRESLimit, 0, wire.Cap(n10))
+			for range n10 {
+				s11 = append(s11, TRESLimit{})
+				if err := s11[len(s11)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("QOS.GrpTRESRunMins", err)
+				}
+			}
+			x.GrpTRESRunMins = s11
+		}
+	}
+	if n < 21 {
+		return nil
+	}
+	{
+		n13, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("QOS.GuaranteedTRES", err)
+		}
+		if n13 > 0 {
+			s14 := make([]TRESLimit, 0, wire.Cap(n13))
+			for range n13 {
+				s14 = append(s14, TRESLimit{})
+				if err := s14[len(s14)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("QOS.GuaranteedTRES", err)
+				}
+			}
+			x.GuaranteedTRES = s14
+		}
+	}
+	if n < 22 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QOS.MaxWallS", err)
+		}
+		x.MaxWallS = Limit(v)
+	}
+	if n < 23 {
+		return nil
+	}
+	{
+		n16, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("QOS.MaxTRESPerJob", err)
+		}
+		if n16 > 0 {
+			s17 := make([]TRESLimit, 0, wire.Cap(n16))
+			for range n16 {
+				s17 = append(s17, TRESLimit{})
+				if err := s17[len(s17)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("QOS.MaxTRESPerJob", err)
+				}
+			}
+			x.MaxTRESPerJob = s17
+		}
+	}
+	if n < 24 {
+		return nil
+	}
+	{
+		n19, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("QOS.MaxTRESPerNode", err)
+		}
+		if n19 > 0 {
+			s20 := make([]TRESLimit, 0, wire.Cap(n19))
+			for range n19 {
+				s20 = append(s20, TRESLimit{})
+				if err := s20[len(s20)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("QOS.MaxTRESPerNode", err)
+				}
+			}
+			x.MaxTRESPerNode = s20
+		}
+	}
+	if n < 25 {
+		return nil
+	}
+	{
+		n22, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("QOS.MaxTRESMins", err)
+		}
+		if n22 > 0 {
+			s23 := make([]TRESLimit, 0, wire.Cap(n22))
+			for range n22 {
+				s23 = append(s23, TRESLimit{})
+				if err := s23[len(s23)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("QOS.MaxTRESMins", err)
+				}
+			}
+			x.MaxTRESMins = s23
+		}
+	}
+	if n < 26 {
+		return nil
+	}
+	{
+		n25, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("QOS.MinTRES", err)
+		}
+		if n25 > 0 {
+			s26 := make([]TRESLimit, 0, wire.Cap(n25))
+			for range n25 {
+				s26 = append(s26, TRESLimit{})
+				if err := s26[len(s26)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("QOS.MinTRES", err)
+				}
+			}
+			x.MinTRES = s26
+		}
+	}
+	if n < 27 {
+		return nil
+	}
+	{
+		n28, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("QOS.MaxTRESPerUser", err)
+		}
+		if n28 > 0 {
+			s29 := make([]TRESLimit, 0, wire.Cap(n28))
+			for range n28 {
+				s29 = append(s29, TRESLimit{})
+				if err := s29[len(s29)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("QOS.MaxTRESPerUser", err)
+				}
+			}
+			x.MaxTRESPerUser = s29
+		}
+	}
+	if n < 28 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QOS.MaxJobsPerUser", err)
+		}
+		x.MaxJobsPerUser = Limit(v)
+	}
+	if n < 29 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QOS.MaxAccruePerUser", err)
+		}
+		x.MaxAccruePerUser = Limit(v)
+	}
+	if n < 30 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QOS.MaxSubmitPerUser", err)
+		}
+		x.MaxSubmitPerUser = Limit(v)
+	}
+	if n < 31 {
+		return nil
+	}
+	{
+		n31, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("QOS.MaxTRESRunMinsPerUser", err)
+		}
+		if n31 > 0 {
+			s32 := make([]TRESLimit, 0, wire.Cap(n31))
+			for range n31 {
+				s32 = append(s32, TRESLimit{})
+				if err := s32[len(s32)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("QOS.MaxTRESRunMinsPerUser", err)
+				}
+			}
+			x.MaxTRESRunMinsPerUser = s32
+		}
+	}
+	if n < 32 {
+		return nil
+	}
+	{
+		n34, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("QOS.MaxTRESPerAccount", err)
+		}
+		if n34 > 0 {
+			s35 := make([]TRESLimit, 0, wire.Cap(n34))
+			for range n34 {
+				s35 = append(s35, TRESLimit{})
+				if err := s35[len(s35)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("QOS.MaxTRESPerAccount", err)
+				}
+			}
+			x.MaxTRESPerAccount = s35
+		}
+	}
+	if n < 33 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QOS.MaxJobsPerAccount", err)
+		}
+		x.MaxJobsPerAccount = Limit(v)
+	}
+	if n < 34 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QOS.MaxAccruePerAccount", err)
+		}
+		x.MaxAccruePerAccount = Limit(v)
+	}
+	if n < 35 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QOS.MaxSubmitPerAccount", err)
+		}
+		x.MaxSubmitPerAccount = Limit(v)
+	}
+	if n < 36 {
+		return nil
+	}
+	{
+		n37, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("QOS.MaxTRESRunMinsPerAcct", err)
+		}
+		if n37 > 0 {
+			s38 := make([]TRESLimit, 0, wire.Cap(n37))
+			for range n37 {
+				s38 = append(s38, TRESLimit{})
+				if err := s38[len(s38)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("QOS.MaxTRESRunMinsPerAcct", err)
+				}
+			}
+			x.MaxTRESRunMinsPerAcct = s38
+		}
+	}
+	return wire.Skip(d, n-36)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Alloc) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(1); err != nil {
 		return err
@@ -507,7 +1858,7 @@ func (x *Config) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(19); err != nil {
+	if err := e.EncodeArrayLen(24); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.KillWaitS); err != nil {
@@ -566,6 +1917,26 @@ func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeString(x.DefaultAccount); err != nil {
 		return err
+	}
+	if err := x.Priority.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.HoldLimits); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.EnforceQOS); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.EnforceSafe); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.TrackTRES)); err != nil {
+		return err
+	}
+	for i1 := range x.TrackTRES {
+		if err := e.EncodeString(x.TrackTRES[i1]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -782,12 +2153,289 @@ func (x *Params) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.DefaultAccount = v
 	}
-	return wire.Skip(d, n-19)
+	if n < 20 {
+		return nil
+	}
+	if err := x.Priority.DecodeMsgpack(d); err != nil {
+		return wire.In("Params.Priority", err)
+	}
+	if n < 21 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Params.HoldLimits", err)
+		}
+		x.HoldLimits = v
+	}
+	if n < 22 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Params.EnforceQOS", err)
+		}
+		x.EnforceQOS = v
+	}
+	if n < 23 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Params.EnforceSafe", err)
+		}
+		x.EnforceSafe = v
+	}
+	if n < 24 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Params.TrackTRES", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("Params.TrackTRES", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.TrackTRES = s2
+		}
+	}
+	return wire.Skip(d, n-24)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Priority) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(14); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Multifactor); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.HalfLifeS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.CalcPeriodS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MaxAgeS); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.ResetPeriod); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.FavorSmall); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Flags)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.WeightAge); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.WeightAssoc); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.WeightFairShare); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.WeightJobSize); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.WeightPartition); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.WeightQOS); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.WeightTRES)); err != nil {
+		return err
+	}
+	for i1 := range x.WeightTRES {
+		if err := x.WeightTRES[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Priority) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Priority{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Priority.Multifactor", err)
+		}
+		x.Multifactor = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Priority.HalfLifeS", err)
+		}
+		x.HalfLifeS = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Priority.CalcPeriodS", err)
+		}
+		x.CalcPeriodS = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Priority.MaxAgeS", err)
+		}
+		x.MaxAgeS = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Priority.ResetPeriod", err)
+		}
+		x.ResetPeriod = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Priority.FavorSmall", err)
+		}
+		x.FavorSmall = v
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Priority.Flags", err)
+		}
+		x.Flags = PrioFlags(v)
+		if uint64(x.Flags) != v {
+			return wire.Range("Priority.Flags", v)
+		}
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Priority.WeightAge", err)
+		}
+		x.WeightAge = v
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Priority.WeightAssoc", err)
+		}
+		x.WeightAssoc = v
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Priority.WeightFairShare", err)
+		}
+		x.WeightFairShare = v
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Priority.WeightJobSize", err)
+		}
+		x.WeightJobSize = v
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Priority.WeightPartition", err)
+		}
+		x.WeightPartition = v
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Priority.WeightQOS", err)
+		}
+		x.WeightQOS = v
+	}
+	if n < 14 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Priority.WeightTRES", err)
+		}
+		if n1 > 0 {
+			s2 := make([]TRESWeight, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, TRESWeight{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Priority.WeightTRES", err)
+				}
+			}
+			x.WeightTRES = s2
+		}
+	}
+	return wire.Skip(d, n-14)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Partition) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(26); err != nil {
+	if err := e.EncodeArrayLen(28); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -902,6 +2550,17 @@ func (x *Partition) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Show[i7].EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeArrayLen(len(x.Billing)); err != nil {
+		return err
+	}
+	for i8 := range x.Billing {
+		if err := x.Billing[i8].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeString(x.QOS); err != nil {
+		return err
 	}
 	return nil
 }
@@ -1284,12 +2943,41 @@ func (x *Partition) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Show = s20
 		}
 	}
-	return wire.Skip(d, n-26)
+	if n < 27 {
+		return nil
+	}
+	{
+		n22, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Partition.Billing", err)
+		}
+		if n22 > 0 {
+			s23 := make([]TRESWeight, 0, wire.Cap(n22))
+			for range n22 {
+				s23 = append(s23, TRESWeight{})
+				if err := s23[len(s23)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Partition.Billing", err)
+				}
+			}
+			x.Billing = s23
+		}
+	}
+	if n < 28 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Partition.QOS", err)
+		}
+		x.QOS = v
+	}
+	return wire.Skip(d, n-28)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Job) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(20); err != nil {
+	if err := e.EncodeArrayLen(22); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.ID)); err != nil {
@@ -1378,6 +3066,12 @@ func (x *Job) EncodeMsgpack(e *msgpack.Encoder) error {
 		}
 	}
 	if err := e.EncodeString(x.Comment); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Direct); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Site)); err != nil {
 		return err
 	}
 	return nil
@@ -1656,12 +3350,35 @@ func (x *Job) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Comment = v
 	}
-	return wire.Skip(d, n-20)
+	if n < 21 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Job.Direct", err)
+		}
+		x.Direct = v
+	}
+	if n < 22 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Job.Site", err)
+		}
+		x.Site = int32(v)
+		if int64(x.Site) != v {
+			return wire.Range("Job.Site", v)
+		}
+	}
+	return wire.Skip(d, n-22)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(9); err != nil {
+	if err := e.EncodeArrayLen(13); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Partition); err != nil {
@@ -1695,6 +3412,18 @@ func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeUint(x.Epoch); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Priority)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.BillRate); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Factor); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.AssocPart); err != nil {
 		return err
 	}
 	return nil
@@ -1809,7 +3538,50 @@ func (x *Run) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Epoch = v
 	}
-	return wire.Skip(d, n-9)
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Run.Priority", err)
+		}
+		x.Priority = uint32(v)
+		if uint64(x.Priority) != v {
+			return wire.Range("Run.Priority", v)
+		}
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Run.BillRate", err)
+		}
+		x.BillRate = v
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Run.Factor", err)
+		}
+		x.Factor = v
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Run.AssocPart", err)
+		}
+		x.AssocPart = v
+	}
+	return wire.Skip(d, n-13)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -2767,7 +4539,7 @@ func (x *Plan) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Start) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(5); err != nil {
+	if err := e.EncodeArrayLen(6); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -2790,6 +4562,9 @@ func (x *Start) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Alloc.EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeUint(uint64(x.Priority)); err != nil {
+		return err
 	}
 	return nil
 }
@@ -2863,7 +4638,20 @@ func (x *Start) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Alloc = v1
 		}
 	}
-	return wire.Skip(d, n-5)
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Start.Priority", err)
+		}
+		x.Priority = uint32(v)
+		if uint64(x.Priority) != v {
+			return wire.Range("Start.Priority", v)
+		}
+	}
+	return wire.Skip(d, n-6)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -4874,6 +6662,107 @@ func (x *Range) DecodeMsgpack(d *msgpack.Decoder) error {
 		if int64(x.Step) != v {
 			return wire.Range("Range.Step", v)
 		}
+	}
+	return wire.Skip(d, n-3)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *TRESCount) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.TRES); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Count); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *TRESCount) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = TRESCount{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("TRESCount.TRES", err)
+		}
+		x.TRES = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("TRESCount.Count", err)
+		}
+		x.Count = v
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *TRESWeight) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.TRES); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Micros); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Per); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *TRESWeight) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = TRESWeight{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("TRESWeight.TRES", err)
+		}
+		x.TRES = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("TRESWeight.Micros", err)
+		}
+		x.Micros = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("TRESWeight.Per", err)
+		}
+		x.Per = v
 	}
 	return wire.Skip(d, n-3)
 }

@@ -13,7 +13,8 @@ import (
 func all() []wire.Codec {
 	return []wire.Codec{new(Alloc), new(NodeAlloc), new(GresAlloc), new(GresCount), new(Config), new(Params), new(Partition),
 		new(Job), new(Run), new(End), new(Exit), new(NodeDef), new(GresDef), new(Node), new(Plan), new(Start), new(ReasonSet),
-		new(Record), new(Spec), new(RLimit), new(GresReq), new(Dep), new(Blob), new(Range), new(KV)}
+		new(Record), new(Spec), new(RLimit), new(GresReq), new(Dep), new(Blob), new(Range), new(KV),
+		new(TRESLimit), new(Account), new(User), new(Association), new(QOS), new(TRESCount), new(TRESWeight), new(Priority)}
 }
 
 // TestCodecs: what is written is read back equal, equal values give equal bytes, and no truncation is taken for whole.

@@ -37,6 +37,59 @@ type Params struct {
 	NeedAccount     bool  // AccountingStorageEnforce names associations: an unknown account is refused
 	MaxScript       int32 // bytes
 	DefaultAccount  string
+
+	Priority    Priority
+	HoldLimits  bool     // AccountingStorageEnforce names limits: those of associations and QOS hold jobs
+	EnforceQOS  bool     // ... qos: a job's QOS must be one of its association's
+	EnforceSafe bool     // ... safe: a job starts only if its limit in minutes lets it end
+	TrackTRES   []string // AccountingStorageTRES beyond cpu, mem, node and billing
+}
+
+// PrioFlags is PriorityFlags, a set. The numbers are stored: append only.
+type PrioFlags uint32
+
+// The flags. STRICT_QOS is gbatch's own: the QOS's class comes before every other factor.
+const (
+	PrioAccrueAlways PrioFlags = 1 << iota
+	PrioCalculateRunning
+	PrioIncrOnly
+	PrioMaxTRES
+	PrioNoFairTree
+	PrioNoNormalAssoc
+	PrioNoNormalPart
+	PrioNoNormalQOS
+	PrioNoNormalTRES
+	PrioSizeRelative // SMALL_RELATIVE_TO_TIME
+	PrioStrictQOS
+	PrioMaxTRESGres
+	PrioDepthOblivious
+)
+
+// Priority is how priorities are computed: Slurm's multifactor plugin. Spans are in seconds.
+//
+//gbatch:codec
+type Priority struct {
+	Multifactor     bool // PriorityType=priority/multifactor; false: first come, first served
+	HalfLifeS       int64
+	CalcPeriodS     int64
+	MaxAgeS         int64
+	ResetPeriod     string // NONE NOW DAILY WEEKLY MONTHLY QUARTERLY YEARLY
+	FavorSmall      bool
+	Flags           PrioFlags
+	WeightAge       int64
+	WeightAssoc     int64
+	WeightFairShare int64
+	WeightJobSize   int64
+	WeightPartition int64
+	WeightQOS       int64
+	WeightTRES      []TRESWeight
+}
+
+// Weighted reports whether any factor counts, or classes of QOS do: otherwise priorities are those that jobs were
+// submitted with.
+func (p *Priority) Weighted() bool {
+	return p.Multifactor && (p.WeightAge|p.WeightAssoc|p.WeightFairShare|p.WeightJobSize|p.WeightPartition|p.WeightQOS != 0 ||
+		len(p.WeightTRES) > 0 || p.Flags&PrioStrictQOS != 0)
 }
 
 // Partition is a named set of nodes with its limits.
@@ -67,8 +120,10 @@ type Partition struct {
 	RootOnly          bool
 	DisableRoot       bool
 	ExclusiveUser     bool
-	OverSubscribe     string // NO, YES, FORCE, EXCLUSIVE as configured
-	Show              []KV   // every key as `gcontrol show partition` prints it
+	OverSubscribe     string       // NO, YES, FORCE, EXCLUSIVE as configured
+	Show              []KV         // every key as `gcontrol show partition` prints it
+	Billing           []TRESWeight // TRESBillingWeights; empty: CPUs
+	QOS               string       // whose limits hold in the partition beside the job's own QOS
 }
 
 // Exclusive reports whether each job in the partition gets its nodes for itself (OverSubscribe=EXCLUSIVE).

@@ -28,6 +28,8 @@ type Job struct {
 	Run      *Run
 	End      *End
 	Comment  string // set by operators; the user's own is Spec.Comment
+	Direct   bool   // Priority was set by somebody and is not computed from factors
+	Site     int32  // SiteFactor: added to the computed priority
 }
 
 // HoldKind says who holds a job.
@@ -68,6 +70,10 @@ type Run struct {
 	StopAt    Time
 	StopUID   uint32 // who cancelled
 	Epoch     uint64 // raft term of the leader whose plan started it
+	Priority  uint32 // that it started with; 0: Job.Priority
+	BillRate  int64  // millionths of a billing unit that it is charged with each second, UsageFactor included
+	Factor    int64  // UsageFactor of its QOS when it started, millionths
+	AssocPart string // the partition of the association that it is charged to; "" for one without
 }
 
 // Deadline gives the moment at which the time limit ends the job; 0 for never.

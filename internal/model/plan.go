@@ -17,6 +17,7 @@ type Start struct {
 	Partition string
 	LimitS    int64
 	Alloc     *Alloc
+	Priority  uint32 // as computed when it was planned; 0: Job.Priority
 }
 
 // ReasonSet says why a job still waits.

@@ -10,6 +10,198 @@ import (
 )
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *AcctEdit) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(5); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Op)); err != nil {
+		return err
+	}
+	if x.Account == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Account.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if x.User == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.User.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if x.Assoc == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Assoc.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if x.QOS == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.QOS.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *AcctEdit) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = AcctEdit{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("AcctEdit.Op", err)
+		}
+		x.Op = AcctOp(v)
+		if uint64(x.Op) != v {
+			return wire.Range("AcctEdit.Op", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("AcctEdit.Account", err)
+		}
+		if !none {
+			v1 := new(model.Account)
+			if err := v1.DecodeMsgpack(d); err != nil {
+				return wire.In("AcctEdit.Account", err)
+			}
+			x.Account = v1
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("AcctEdit.User", err)
+		}
+		if !none {
+			v2 := new(model.User)
+			if err := v2.DecodeMsgpack(d); err != nil {
+				return wire.In("AcctEdit.User", err)
+			}
+			x.User = v2
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("AcctEdit.Assoc", err)
+		}
+		if !none {
+			v3 := new(model.Association)
+			if err := v3.DecodeMsgpack(d); err != nil {
+				return wire.In("AcctEdit.Assoc", err)
+			}
+			x.Assoc = v3
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("AcctEdit.QOS", err)
+		}
+		if !none {
+			v4 := new(model.QOS)
+			if err := v4.DecodeMsgpack(d); err != nil {
+				return wire.In("AcctEdit.QOS", err)
+			}
+			x.QOS = v4
+		}
+	}
+	return wire.Skip(d, n-5)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Accounts) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.Gen); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Edits)); err != nil {
+		return err
+	}
+	for i1 := range x.Edits {
+		if err := x.Edits[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Accounts) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Accounts{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Accounts.Gen", err)
+		}
+		x.Gen = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Accounts.Edits", err)
+		}
+		if n1 > 0 {
+			s2 := make([]AcctEdit, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, AcctEdit{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Accounts.Edits", err)
+				}
+			}
+			x.Edits = s2
+		}
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Submit) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(6); err != nil {
 		return err
@@ -470,7 +662,7 @@ func (x *Stop) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Edit) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(10); err != nil {
+	if err := e.EncodeArrayLen(12); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Targets)); err != nil {
@@ -522,6 +714,12 @@ func (x *Edit) EncodeMsgpack(e *msgpack.Encoder) error {
 		}
 	}
 	if err := e.EncodeString(x.Comment); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Direct); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Site)); err != nil {
 		return err
 	}
 	return nil
@@ -684,7 +882,30 @@ func (x *Edit) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Comment = v
 	}
-	return wire.Skip(d, n-10)
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Edit.Direct", err)
+		}
+		x.Direct = v
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Edit.Site", err)
+		}
+		x.Site = int32(v)
+		if int64(x.Site) != v {
+			return wire.Range("Edit.Site", v)
+		}
+	}
+	return wire.Skip(d, n-12)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -1113,8 +1334,52 @@ func (x *Tick) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Meter) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Value); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Rate); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Meter) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Meter{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Meter.Value", err)
+		}
+		x.Value = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Meter.Rate", err)
+		}
+		x.Rate = v
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *snapHead) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(14); err != nil {
+	if err := e.EncodeArrayLen(23); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Format)); err != nil {
@@ -1163,6 +1428,33 @@ func (x *snapHead) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeUint(x.Instance); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.Accounts); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.Users); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.Assocs); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.QOS); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.QOSUse); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.AcctGen); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.NextAssoc)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.NextQOS)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.ResetAt)); err != nil {
 		return err
 	}
 	return nil
@@ -1327,7 +1619,103 @@ func (x *snapHead) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Instance = v
 	}
-	return wire.Skip(d, n-14)
+	if n < 15 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("snapHead.Accounts", err)
+		}
+		x.Accounts = v
+	}
+	if n < 16 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("snapHead.Users", err)
+		}
+		x.Users = v
+	}
+	if n < 17 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("snapHead.Assocs", err)
+		}
+		x.Assocs = v
+	}
+	if n < 18 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("snapHead.QOS", err)
+		}
+		x.QOS = v
+	}
+	if n < 19 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("snapHead.QOSUse", err)
+		}
+		x.QOSUse = v
+	}
+	if n < 20 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("snapHead.AcctGen", err)
+		}
+		x.AcctGen = v
+	}
+	if n < 21 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("snapHead.NextAssoc", err)
+		}
+		x.NextAssoc = uint32(v)
+		if uint64(x.NextAssoc) != v {
+			return wire.Range("snapHead.NextAssoc", v)
+		}
+	}
+	if n < 22 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("snapHead.NextQOS", err)
+		}
+		x.NextQOS = uint32(v)
+		if uint64(x.NextQOS) != v {
+			return wire.Range("snapHead.NextQOS", v)
+		}
+	}
+	if n < 23 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("snapHead.ResetAt", err)
+		}
+		x.ResetAt = model.Time(v)
+	}
+	return wire.Skip(d, n-23)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -1740,7 +2128,7 @@ func (x *Array) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Usage) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(5); err != nil {
+	if err := e.EncodeArrayLen(11); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Account); err != nil {
@@ -1757,6 +2145,29 @@ func (x *Usage) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeInt(x.GPUMS); err != nil {
 		return err
+	}
+	if err := e.EncodeString(x.Partition); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.QOS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Stamp)); err != nil {
+		return err
+	}
+	if err := x.Bill.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	if err := x.Wall.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.TRES)); err != nil {
+		return err
+	}
+	for i1 := range x.TRES {
+		if err := x.TRES[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -1821,5 +2232,106 @@ func (x *Usage) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.GPUMS = v
 	}
-	return wire.Skip(d, n-5)
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Usage.Partition", err)
+		}
+		x.Partition = v
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Usage.QOS", err)
+		}
+		x.QOS = v
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Usage.Stamp", err)
+		}
+		x.Stamp = model.Time(v)
+	}
+	if n < 9 {
+		return nil
+	}
+	if err := x.Bill.DecodeMsgpack(d); err != nil {
+		return wire.In("Usage.Bill", err)
+	}
+	if n < 10 {
+		return nil
+	}
+	if err := x.Wall.DecodeMsgpack(d); err != nil {
+		return wire.In("Usage.Wall", err)
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Usage.TRES", err)
+		}
+		if n1 > 0 {
+			s2 := make([]TRESUse, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, TRESUse{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Usage.TRES", err)
+				}
+			}
+			x.TRES = s2
+		}
+	}
+	return wire.Skip(d, n-11)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *TRESUse) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.TRES); err != nil {
+		return err
+	}
+	if err := x.Meter.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *TRESUse) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = TRESUse{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("TRESUse.TRES", err)
+		}
+		x.TRES = v
+	}
+	if n < 2 {
+		return nil
+	}
+	if err := x.Meter.DecodeMsgpack(d); err != nil {
+		return wire.In("TRESUse.Meter", err)
+	}
+	return wire.Skip(d, n-2)
 }

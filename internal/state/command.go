@@ -25,6 +25,7 @@ const (
 	KindConfig
 	KindTrim
 	KindTick
+	KindAccounts
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -124,6 +125,8 @@ type Edit struct {
 	Throttle int32
 	Deps     []model.Dep
 	Comment  string
+	Direct   bool  // with SetPriority: it stands whatever the factors say
+	Site     int32 // SiteFactor
 }
 
 // Field names what an Edit sets. The numbers are stored: append only.
@@ -139,6 +142,7 @@ const (
 	SetDeps
 	SetSpec
 	SetAdminComment
+	SetSite
 )
 
 // Join says that a node's daemon has registered. Known lists the attempts it still knows: others that it had started
@@ -208,6 +212,7 @@ func (*NodeEdit) kind() Kind  { return KindNodeEdit }
 func (*SetConfig) kind() Kind { return KindConfig }
 func (*Trim) kind() Kind      { return KindTrim }
 func (*Tick) kind() Kind      { return KindTick }
+func (*Accounts) kind() Kind  { return KindAccounts }
 
 func newBody(k Kind) Body {
 	switch k {
@@ -233,6 +238,8 @@ func newBody(k Kind) Body {
 		return new(Trim)
 	case KindTick:
 		return new(Tick)
+	case KindAccounts:
+		return new(Accounts)
 	}
 	return nil
 }

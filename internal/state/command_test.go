@@ -60,6 +60,24 @@ func samples() []Body {
 	}
 }
 
+// later gives one command of every kind that came after version 1.
+func later() []Body {
+	limits := []model.TRESLimit{{TRES: "gres/gpu", Count: 7000, Percent: true}}
+	return []Body{
+		&Accounts{Gen: 3, Edits: []AcctEdit{
+			{Op: PutAccount, Account: &model.Account{Name: "vision", Parent: "root", Description: "d", Organization: "o", Coordinators: []string{"ann"}}},
+			{Op: PutUser, User: &model.User{Name: "ann", DefaultAccount: "vision", Admin: model.AdminOperator}},
+			{Op: PutAssoc, Assoc: &model.Association{ID: 5, Account: "vision", User: "ann", Partition: "gpu", Shares: 10, Priority: 2, QOS: []string{"high"},
+				DefQOS: "high", GrpJobs: 3, MaxWallS: 61, GrpTRES: limits}},
+			{Op: PutQOS, QOS: &model.QOS{ID: 3, Name: "high", Priority: 9, Flags: model.QOSDenyOnLimit, Preempt: []string{"low"}, UsageFactor: 1_500_000,
+				GuaranteedTRES: limits}},
+		}},
+	}
+}
+
+// all is samples and later.
+func all() []Body { return append(samples(), later()...) }
+
 const sampleAt model.Time = 1_700_000_000_123
 
 // TestCommandsDecodeForever: the bytes that version 1 wrote decode to what version 1 meant. v1.hex is never rewritten.
@@ -93,7 +111,7 @@ func TestCommandsDecodeForever(t *testing.T) {
 // TestCommandBytes shows a change of the format. Where it is meant (a field appended), -rewrite; v1.hex stays.
 func TestCommandBytes(t *testing.T) {
 	var b bytes.Buffer
-	for i, body := range samples() {
+	for i, body := range all() {
 		if body.kind() != Kind(i+1) {
 			t.Errorf("sample %d is of kind %d", i+1, body.kind())
 		}
@@ -104,13 +122,13 @@ func TestCommandBytes(t *testing.T) {
 		fmt.Fprintln(&b, hex.EncodeToString(data))
 	}
 	golden.Compare(t, filepath.Join("testdata", "commands", "now.hex"), b.Bytes())
-	if newBody(Kind(len(samples())+1)) != nil {
+	if newBody(Kind(len(all())+1)) != nil {
 		t.Error("there is a kind without a sample")
 	}
 }
 
 func TestDecodeRefuses(t *testing.T) {
-	for i, b := range samples() {
+	for i, b := range all() {
 		data, err := Encode(sampleAt, b)
 		if err != nil {
 			t.Fatal(err)

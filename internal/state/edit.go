@@ -78,8 +78,11 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job) Refusal {
 			if c.Hold != model.HeldByUser || n.Hold != model.HeldByAdmin { // an operator's hold is the stronger one
 				n.Hold = c.Hold
 			}
+			if n.Hold == model.NotHeld && j.Hold != model.NotHeld && !slices.Contains(c.Set, SetPriority) {
+				n.Direct = false // a hold ends whatever priority was set by hand, as in Slurm
+			}
 		case SetPriority:
-			n.Priority = c.Priority
+			n.Priority, n.Direct = c.Priority, c.Direct
 		case SetBegin:
 			n.Begin, n.Eligible = c.Begin, 0
 		case SetLimit:
@@ -102,6 +105,8 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job) Refusal {
 			}
 		case SetAdminComment:
 			n.Comment = c.Comment
+		case SetSite:
+			n.Site = c.Site
 		}
 	}
 	if n.State.Finished() && n.Throttle != j.Throttle && n.Comment == j.Comment {

@@ -17,6 +17,9 @@ const (
 // applyConfig replaces the configuration in one step. Nodes keep what runs on them; a node that has left keeps its
 // record until its last job has ended.
 func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
+	if c.Config.Params.Priority.HalfLifeS != s.cfg.Params.Priority.HalfLifeS {
+		s.refade(at) // by the old half-life
+	}
 	s.setConfig(c.Config)
 	if s.instance == 0 {
 		s.instance = c.Instance

@@ -49,7 +49,8 @@ func (g *storm) array() model.JobID {
 
 func (g *storm) config() *SetConfig {
 	c := &model.Config{Cluster: "storm", Params: model.Params{MinJobAgeS: int64(30 * g.n(4)), MemConsumed: g.chance(70),
-		ReturnToService: int32(g.n(3)), MaxJobs: 400}}
+		ReturnToService: int32(g.n(3)), MaxJobs: 400,
+		Priority: model.Priority{HalfLifeS: int64(g.n(3) * 100)}}}
 	var names []string
 	for i := range stormNodes {
 		if g.chance(90) {
@@ -99,7 +100,7 @@ func (g *storm) begin() model.Time {
 }
 
 func (g *storm) spec() *model.Spec {
-	sp := &model.Spec{Name: string('a' + rune(g.n(3))), UID: uint32(g.n(2)), User: fmt.Sprint("u", g.n(2)), Account: "acc",
+	sp := &model.Spec{Name: string('a' + rune(g.n(3))), UID: uint32(g.n(2)), User: fmt.Sprint("u", g.n(2)), Account: g.account(), QOS: []string{"", "normal", "high", "none"}[g.n(4)],
 		Partitions: [][]string{{"p"}, {"q"}, {"p", "q"}, {"q", "p", "q"}, {"gone"}}[g.n(15)/3],
 		Requeue:    g.chance(50), KillOnDep: g.chance(30), Exclusive: g.chance(10), DepAny: g.chance(30), Begin: g.begin()}
 	if g.chance(40) {
@@ -211,6 +212,18 @@ func (g *storm) join() *Join {
 	return j
 }
 
+func (g *storm) account() string { return []string{"acc", "sub", "root"}[g.n(3)] }
+
+// acctEdit makes one edit of accounts.
+func (g *storm) acctEdit() AcctEdit {
+	qos := []string{"normal", "high", "batch"}[g.n(3)]
+	return AcctEdit{Op: AcctOp(1 + g.n(9)), Account: &model.Account{Name: g.account(), Parent: g.account()},
+		User: &model.User{Name: fmt.Sprint("u", g.n(2)), DefaultAccount: []string{"", g.account()}[g.n(2)]},
+		Assoc: &model.Association{Account: g.account(), User: []string{"", "u0", "u1"}[g.n(3)], Partition: []string{"", "", "p"}[g.n(3)],
+			Shares: 1, DefQOS: []string{"", qos}[g.n(2)]},
+		QOS: &model.QOS{Name: qos, Flags: model.QOSFlags(g.n(2)) * model.QOSNoDecay, UsageFactor: int64(g.n(3)) * 500_000, Preempt: []string{"high"}}}
+}
+
 // next makes one command.
 func (g *storm) next(st *State) Body {
 	g.view = st.View()
@@ -269,6 +282,15 @@ func (g *storm) next(st *State) Body {
 		last := uint64(0)
 		g.view.Outbox(0, func(seq uint64, _ *model.Job) bool { last = seq; return g.chance(90) })
 		return &Trim{Seq: last}
+	case k < 98:
+		c := &Accounts{}
+		if g.chance(20) {
+			c.Gen = uint64(g.n(10))
+		}
+		for range 1 + g.n(3) {
+			c.Edits = append(c.Edits, g.acctEdit())
+		}
+		return c
 	default:
 		g.now += model.Time(g.n(60_000))
 		return &Tick{Limit: int32(g.n(20))}

@@ -88,7 +88,7 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 	n.State, n.Reason, n.Why = state, reason, exit.Text
 	n.End = &model.End{At: when, Exit: exit, UID: uid}
 	s.release(j, at)
-	s.charge(&n)
+	s.charge(&n, at)
 	if requeue {
 		s.record(&n)
 		s.countArray(n.ArrayID, func(a *Array) { a.Active--; a.Waiting++ })
@@ -158,22 +158,4 @@ func (s *State) launchFailed(j *model.Job, at model.Time, r *Report) bool {
 		s.record(&held)
 	}
 	return true
-}
-
-// charge adds an ended attempt to its user's usage.
-func (s *State) charge(j *model.Job) {
-	cpus, _, gres := j.Run.Alloc.Totals()
-	ms := max(0, int64(j.End.At-j.Run.Start))
-	key := j.Spec.Account + "\x00" + j.Spec.User
-	u := Usage{Account: j.Spec.Account, User: j.Spec.User, UID: j.Spec.UID}
-	if old, ok := s.usage.Get(key); ok {
-		u = *old
-	}
-	u.CPUMS += ms * int64(cpus)
-	for _, g := range gres {
-		if g.Name == "gpu" {
-			u.GPUMS += ms * g.Count
-		}
-	}
-	s.usage.Set(key, &u)
 }

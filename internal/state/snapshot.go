@@ -32,6 +32,11 @@ type snapHead struct {
 	Requests uint64
 	Outbox   uint64
 	Instance uint64
+
+	Accounts, Users, Assocs, QOS, QOSUse uint64
+	AcctGen                              uint64
+	NextAssoc, NextQOS                   uint32
+	ResetAt                              model.Time
 }
 
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
@@ -72,7 +77,8 @@ func (v *frozen) write(w io.Writer) error {
 	e := msgpack.NewEncoder(bw)
 	head := snapHead{snapshotFormat, v.gen, v.nextID, v.nextReq, v.nextSeq, v.cfg, uint64(v.nodes.Len()),
 		uint64(v.blobs.Len()), uint64(v.usage.Len()), uint64(v.arrays.Len()), uint64(v.jobs.Len()),
-		uint64(v.requests.Len()), uint64(v.outbox.Len()), v.instance}
+		uint64(v.requests.Len()), uint64(v.outbox.Len()), v.instance, uint64(v.accounts.Len()), uint64(v.users.Len()), uint64(v.assocs.Len()),
+		uint64(v.qos.Len()), uint64(v.qosUse.Len()), v.acctGen, v.nextAssoc, v.nextQOS, v.resetAt}
 	err := head.EncodeMsgpack(e)
 	put := func(x msgpack.CustomEncoder) bool {
 		if err == nil {
@@ -111,6 +117,11 @@ func (v *frozen) write(w io.Writer) error {
 		}
 		return put(&ev)
 	})
+	v.accounts.Scan(func(_ string, a *model.Account) bool { return put(a) })
+	v.users.Scan(func(_ string, u *model.User) bool { return put(u) })
+	v.assocs.Scan(func(_ string, a *model.Association) bool { return put(a) })
+	v.qos.Scan(func(_ string, q *model.QOS) bool { return put(q) })
+	v.qosUse.Scan(func(_ string, u *Usage) bool { return put(u) })
 	if err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
@@ -139,6 +150,13 @@ func (s *State) Restore(r io.Reader) error {
 	}
 	n.gen, n.nextID, n.nextReq, n.nextSeq = head.Gen, head.NextID, head.NextReq, head.NextSeq
 	n.instance = head.Instance
+	if head.Accounts > 0 { // one that was written before there were accounts keeps what a new cluster has
+		n.accounts.Clear()
+		n.users.Clear()
+		n.assocs.Clear()
+		n.qos.Clear()
+		n.acctGen, n.nextAssoc, n.nextQOS, n.resetAt = head.AcctGen, head.NextAssoc, head.NextQOS, head.ResetAt
+	}
 	if err := validConfig(head.Config); err != nil {
 		return fmt.Errorf("read snapshot: %w", err)
 	}
@@ -185,7 +203,7 @@ func (s *State) Restore(r io.Reader) error {
 			if err := x.DecodeMsgpack(d); err != nil {
 				return err
 			}
-			n.usage.Set(x.Account+"\x00"+x.User, x)
+			n.usage.Set(usageKey(x.Account, x.User, x.Partition), x)
 			return nil
 		}},
 		{head.Arrays, func() error {
@@ -240,6 +258,36 @@ func (s *State) Restore(r io.Reader) error {
 			}
 			return nil
 		}},
+		{head.Accounts, func() error {
+			x := new(model.Account)
+			err := x.DecodeMsgpack(d)
+			n.accounts.Set(x.Name, x)
+			return err
+		}},
+		{head.Users, func() error {
+			x := new(model.User)
+			err := x.DecodeMsgpack(d)
+			n.users.Set(x.Name, x)
+			return err
+		}},
+		{head.Assocs, func() error {
+			x := new(model.Association)
+			err := x.DecodeMsgpack(d)
+			n.assocs.Set(keyOf(x), x)
+			return err
+		}},
+		{head.QOS, func() error {
+			x := new(model.QOS)
+			err := x.DecodeMsgpack(d)
+			n.qos.Set(x.Name, x)
+			return err
+		}},
+		{head.QOSUse, func() error {
+			x := new(Usage)
+			err := x.DecodeMsgpack(d)
+			n.qosUse.Set(x.QOS, x)
+			return err
+		}},
 	}
 	for _, step := range steps {
 		for range step.count {
@@ -252,7 +300,7 @@ func (s *State) Restore(r io.Reader) error {
 		return fmt.Errorf("read snapshot: bytes are left after its end (%v)", err)
 	}
 	n.reindex()
-	for _, check := range []func() error{n.checkJobs, n.checkNodes, n.checkLogs} {
+	for _, check := range []func() error{n.checkJobs, n.checkNodes, n.checkLogs, n.checkAccounts} {
 		if err := check(); err != nil {
 			return fmt.Errorf("read snapshot: its facts contradict each other: %w", err)
 		}

@@ -62,8 +62,9 @@ func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
 	}
 	el.State, _ = model.Next(model.Pending, model.EvAllocate)
 	el.Reason, el.Why, el.End = model.ReasonNone, "", nil
-	el.Run = &model.Run{Partition: part.Name, Alloc: st.Alloc, Start: at, LimitS: st.LimitS, Epoch: epoch}
+	el.Run = &model.Run{Partition: part.Name, Alloc: st.Alloc, Start: at, LimitS: st.LimitS, Epoch: epoch, Priority: st.Priority}
 	s.take(el, alone, at)
+	s.begin(el, at)
 	s.put(el)
 	s.record(el)
 	s.countArray(el.ArrayID, func(a *Array) {

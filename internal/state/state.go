@@ -34,6 +34,7 @@ type facts struct {
 	nodes    *btree.Map[string, *model.Node]
 	blobs    *btree.Map[string, *model.Blob]
 	usage    *btree.Map[string, *Usage]
+	qosUse   *btree.Map[string, *Usage] // by QOS
 	arrays   *btree.Map[model.JobID, *Array]
 	elems    *btree.Map[uint64, model.JobID] // array<<32|task -> the task's own job
 	groups   *btree.Map[uint64, model.JobID] // array<<32|job -> several tasks with a record apart from the array's own
@@ -44,6 +45,15 @@ type facts struct {
 	requests *btree.Map[string, request]
 	reqQueue *btree.Map[uint64, string] // requests in order of arrival
 	nextReq  uint64
+
+	accounts  *btree.Map[string, *model.Account]
+	users     *btree.Map[string, *model.User]
+	assocs    *btree.Map[string, *model.Association]
+	qos       *btree.Map[string, *model.QOS]
+	acctGen   uint64 // grows with every change of these four
+	nextAssoc uint32
+	nextQOS   uint32
+	resetAt   model.Time // usage before is forgotten
 
 	outbox  *btree.Map[uint64, *model.Job] // accounting events not yet acknowledged, by sequence
 	outSeq  *btree.Map[model.JobID, uint64]
@@ -68,17 +78,6 @@ type Array struct {
 	Done    int32
 	Failed  int32 // of Done: not COMPLETED
 	MaxExit int32
-}
-
-// Usage is what one user has used under one account. Immutable.
-//
-//gbatch:codec
-type Usage struct {
-	Account string
-	User    string
-	UID     uint32
-	CPUMS   int64 // CPU-milliseconds allocated, of jobs that have ended
-	GPUMS   int64
 }
 
 type request struct {
@@ -176,13 +175,16 @@ func New() *State {
 	s.facts = facts{
 		cfg: &model.Config{}, parts: map[string]*model.Partition{}, defs: map[string]*model.NodeDef{}, nextID: FirstJobID, nextSeq: 1, nextReq: 1,
 		jobs: new(btree.Map[model.JobID, *model.Job]), nodes: new(btree.Map[string, *model.Node]),
-		blobs: new(btree.Map[string, *model.Blob]), usage: new(btree.Map[string, *Usage]),
+		blobs: new(btree.Map[string, *model.Blob]), usage: new(btree.Map[string, *Usage]), qosUse: new(btree.Map[string, *Usage]),
+		accounts: new(btree.Map[string, *model.Account]), users: new(btree.Map[string, *model.User]),
+		assocs: new(btree.Map[string, *model.Association]), qos: new(btree.Map[string, *model.QOS]),
 		arrays: new(btree.Map[model.JobID, *Array]), elems: new(btree.Map[uint64, model.JobID]), groups: new(btree.Map[uint64, model.JobID]),
 		moving: new(btree.Map[model.JobID, model.JobState]),
 		ready:  new(btree.Map[string, *queue]), requests: new(btree.Map[string, request]),
 		reqQueue: new(btree.Map[uint64, string]), outbox: new(btree.Map[uint64, *model.Job]),
 		outSeq: new(btree.Map[model.JobID, uint64]),
 	}
+	s.seed()
 	s.reset()
 	return s
 }
@@ -219,11 +221,21 @@ const (
 	NotFits // a start whose resources are no longer free
 	StillEnding
 	CannotRequeue
+	Outdated // made from facts that have changed since: make it again
+	NoSuchAccount
+	NoSuchUser
+	NoSuchQOS
+	NoSuchAssoc
+	Circular   // an account would stand below itself
+	InUse      // others refer to it
+	JobsActive // unfinished jobs refer to it
 )
 
 var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: "already done", NotPending: "not pending",
 	BadDependency: "bad dependency", ContentMissing: "content missing", TooManyJobs: "too many jobs", NoSuchNode: "no such node",
-	NotFits: "does not fit", StillEnding: "still ending", CannotRequeue: "cannot be requeued"}
+	NotFits: "does not fit", StillEnding: "still ending", CannotRequeue: "cannot be requeued",
+	Outdated: "outdated", NoSuchAccount: "no such account", NoSuchUser: "no such user", NoSuchQOS: "no such QOS",
+	NoSuchAssoc: "no such association", Circular: "an account below itself", InUse: "in use", JobsActive: "jobs are active"}
 
 // String gives the refusal in a few words, for logs.
 func (r Refusal) String() string {
@@ -268,6 +280,8 @@ func (s *State) Apply(c Command) Result {
 		return s.applyTrim(b)
 	case *Tick:
 		return s.applyTick(c.At, b)
+	case *Accounts:
+		return s.applyAccounts(c.At, b)
 	}
 	return Result{}
 }

@@ -35,7 +35,7 @@ func (s *State) applySubmit(at model.Time, c *Submit) Result {
 	spec.Script, spec.Env = c.Script.Key, c.Env.Key
 	s.internSpec(spec)
 	j := &model.Job{ID: s.nextID, Task: model.NoTask, Spec: spec, State: model.Pending, Hold: c.Hold,
-		Priority: c.Priority, Submit: at, Begin: spec.Begin, Attempt: 1, Deps: spec.Deps}
+		Priority: c.Priority, Direct: spec.PrioReq != 0, Submit: at, Begin: spec.Begin, Attempt: 1, Deps: spec.Deps}
 	s.nextID++
 	if len(spec.Tasklist) > 0 {
 		j.ArrayID, j.Tasks, j.Throttle = j.ID, spec.Tasklist, spec.Throttle

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"gbatch/internal/model"
 )
@@ -43,6 +44,47 @@ func validBody(b Body) error {
 		return validTargets(b.Targets)
 	case *SetConfig:
 		return validConfig(b.Config)
+	case *Accounts:
+		return validAccounts(b)
+	}
+	return nil
+}
+
+// validAccounts checks that every edit has its record, and every record a name that can't tear a key.
+func validAccounts(c *Accounts) error {
+	if len(c.Edits) > MaxAcctEdits {
+		return malformed("%d edits of accounts, the limit is %d", len(c.Edits), MaxAcctEdits)
+	}
+	for i := range c.Edits {
+		e := &c.Edits[i]
+		var names []string
+		whole := false
+		switch e.Op {
+		case PutAccount, DropAccount:
+			if whole = e.Account != nil; whole {
+				names = []string{e.Account.Name}
+			}
+		case PutUser, DropUser:
+			if whole = e.User != nil; whole {
+				names = []string{e.User.Name}
+			}
+		case PutAssoc, DropAssoc, ResetUsage:
+			if whole = e.Assoc != nil; whole {
+				names = []string{e.Assoc.Account, e.Assoc.User, e.Assoc.Partition}
+			}
+		case PutQOS, DropQOS:
+			if whole = e.QOS != nil; whole {
+				names = []string{e.QOS.Name}
+			}
+		}
+		if !whole || names[0] == "" {
+			return malformed("edit %d of accounts (operation %d) lacks its record or its name", i, e.Op)
+		}
+		for _, n := range names {
+			if strings.ContainsRune(n, 0) {
+				return malformed("edit %d of accounts has a name with a NUL", i)
+			}
+		}
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ func (s *State) View() *View {
 	v.jobs, v.nodes, v.blobs, v.usage = s.jobs.Copy(), s.nodes.Copy(), s.blobs.Copy(), s.usage.Copy()
 	v.arrays, v.elems, v.groups, v.outbox = s.arrays.Copy(), s.elems.Copy(), s.groups.Copy(), s.outbox.Copy()
 	v.moving = s.moving.Copy()
+	v.accounts, v.users, v.assocs, v.qos, v.qosUse = s.accounts.Copy(), s.users.Copy(), s.assocs.Copy(), s.qos.Copy(), s.qosUse.Copy()
 	v.requests = s.requests.Copy()
 	s.ready.Scan(func(part string, q *queue) bool {
 		v.queues[part] = q.tree.Copy()

@@ -1,0 +1,236 @@
+package model
+
+import "strings"
+
+// Accounts, users, associations and QOS: who may use how much, and what is due to whom. They are replicated facts,
+// changed by gacctmgr. Names are in lower case, as Slurm keeps them.
+
+// Limit is a count that may be unset. It is stored plus one, so that a zero value is "no limit".
+type Limit int64
+
+// LimitOf gives a limit of n.
+func LimitOf(n int64) Limit { return Limit(max(n, 0) + 1) }
+
+// Value gives the limit and whether there is one.
+func (l Limit) Value() (n int64, set bool) { return int64(l) - 1, l > 0 }
+
+// TRESLimit is a limit on one trackable resource. Units: CPUs, MiB, nodes, generic resources; in *Mins fields times
+// minutes.
+//
+//gbatch:codec
+type TRESLimit struct {
+	TRES    string // cpu, mem, node, billing, energy, gres/gpu, gres/gpu:h100, license/x
+	Count   int64
+	Percent bool // Count is hundredths of a percent of what the live cluster has: 7000 is 70%
+}
+
+// Of gives the limit in units where total is what the cluster has of the resource, rounded down.
+func (l TRESLimit) Of(total int64) int64 {
+	if !l.Percent {
+		return l.Count
+	}
+	return total/10000*l.Count + total%10000*l.Count/10000
+}
+
+// Account is a bank account; they form a tree below "root".
+//
+//gbatch:codec
+type Account struct {
+	Name         string
+	Parent       string // "" for root only
+	Description  string
+	Organization string
+	Coordinators []string // users who may change what is below it
+}
+
+// RootAccount is the account that every other is below. It always exists.
+const RootAccount = "root"
+
+// AdminLevel is what a user may change beside their own jobs. The numbers are stored: append only.
+type AdminLevel uint8
+
+// The levels.
+const (
+	AdminNone AdminLevel = iota
+	AdminOperator
+	AdminFull
+)
+
+// String gives Slurm's word.
+func (a AdminLevel) String() string {
+	switch a {
+	case AdminOperator:
+		return "Operator"
+	case AdminFull:
+		return "Administrator"
+	}
+	return "None"
+}
+
+// User is a person, or a program, with accounts.
+//
+//gbatch:codec
+type User struct {
+	Name           string
+	DefaultAccount string
+	Admin          AdminLevel
+}
+
+// AssocKey names an association. User is "" for an account's own, Partition "" for all partitions.
+type AssocKey struct {
+	Account   string
+	User      string
+	Partition string
+}
+
+// Association is what an account, or a user in one (and in one partition), is due and may use. A limit that is unset is
+// the nearest one above: the account's, then its parent's; Grp limits hold for the sum of everything below.
+//
+//gbatch:codec
+type Association struct {
+	ID        uint32
+	Account   string
+	User      string
+	Partition string
+
+	Shares    int64 // Fairshare; ShareOfParent for parent
+	Priority  Limit
+	QOS       []string // that jobs may use, in order of name; nil: those of the account above
+	DefQOS    string   // "": that of the account above
+	GrpJobs   Limit
+	GrpAccrue Limit
+	GrpSubmit Limit
+	GrpWallS  Limit // seconds
+
+	GrpTRES        []TRESLimit // every TRES list is in order of name
+	GrpTRESMins    []TRESLimit
+	GrpTRESRunMins []TRESLimit
+
+	MaxJobs        Limit
+	MaxAccrue      Limit
+	MaxSubmit      Limit
+	MaxWallS       Limit
+	MinPrioThresh  Limit
+	MaxTRESPerJob  []TRESLimit
+	MaxTRESPerNode []TRESLimit
+	MaxTRESMins    []TRESLimit // per job
+	MaxTRESRunMins []TRESLimit
+}
+
+// ShareOfParent as Shares says that the association's parent is used for fair-share.
+const ShareOfParent int64 = 1<<31 - 1
+
+// Key gives the association's name.
+func (a *Association) Key() AssocKey { return AssocKey{a.Account, a.User, a.Partition} }
+
+// QOSFlags are a QOS's flags, a set. The numbers are stored: append only.
+type QOSFlags uint32
+
+// The flags, with Slurm's meaning.
+const (
+	QOSDenyOnLimit QOSFlags = 1 << iota // refuse at submission what a limit would hold
+	QOSEnforceUsageThreshold
+	QOSNoReserve // backfill holds no reservation for its jobs
+	QOSPartitionMaxNodes
+	QOSPartitionMinNodes
+	QOSOverPartQOS
+	QOSPartitionTimeLimit
+	QOSRequiresReservation
+	QOSNoDecay // its usage doesn't decay
+	QOSUsageFactorSafe
+	QOSRelative // its limits are percentages of the cluster
+)
+
+var qosFlagNames = []string{"DenyOnLimit", "EnforceUsageThreshold", "NoReserve", "PartitionMaxNodes", "PartitionMinNodes",
+	"OverPartQOS", "PartitionTimeLimit", "RequiresReservation", "NoDecay", "UsageFactorSafe", "Relative"}
+
+// String gives Slurm's words with commas between.
+func (f QOSFlags) String() string {
+	var out []string
+	for i, n := range qosFlagNames {
+		if f&(1<<i) != 0 {
+			out = append(out, n)
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+// QOSFlag finds a flag by name, whatever its case.
+func QOSFlag(name string) (QOSFlags, bool) {
+	for i, n := range qosFlagNames {
+		if strings.EqualFold(n, name) {
+			return 1 << i, true
+		}
+	}
+	return 0, false
+}
+
+// QOSFlagNames lists the names of all flags.
+func QOSFlagNames() []string { return append([]string(nil), qosFlagNames...) }
+
+// FactorOne is 1.0 as a UsageFactor, a UsageThreshold or a LimitFactor: they are in millionths.
+const FactorOne int64 = 1_000_000
+
+// QOS is a quality of service: a class of jobs with a priority, limits and rights. Limits that are unset are not
+// limited here, but may be by the association.
+//
+//gbatch:codec
+type QOS struct {
+	ID          uint32
+	Name        string
+	Description string
+	Priority    uint32
+	Flags       QOSFlags
+
+	Preempt            []string // QOS whose jobs it may preempt, in order of name
+	PreemptMode        string   // "": the cluster's; else OFF, CANCEL, REQUEUE, SUSPEND
+	GraceTimeS         int64
+	PreemptExemptTimeS Limit
+	UsageFactor        int64 // millionths: what a TRES-second of its jobs counts for
+	UsageThreshold     Limit // millionths of a fair-share factor
+	LimitFactor        int64 // millionths; 0: unset
+	MinPrioThresh      Limit
+
+	GrpJobs        Limit
+	GrpAccrue      Limit
+	GrpSubmit      Limit
+	GrpWallS       Limit
+	GrpTRES        []TRESLimit
+	GrpTRESMins    []TRESLimit
+	GrpTRESRunMins []TRESLimit
+	GuaranteedTRES []TRESLimit // lent out while idle, taken back by preemption when wanted
+
+	MaxWallS              Limit
+	MaxTRESPerJob         []TRESLimit
+	MaxTRESPerNode        []TRESLimit
+	MaxTRESMins           []TRESLimit // per job
+	MinTRES               []TRESLimit // per job
+	MaxTRESPerUser        []TRESLimit
+	MaxJobsPerUser        Limit
+	MaxAccruePerUser      Limit
+	MaxSubmitPerUser      Limit
+	MaxTRESRunMinsPerUser []TRESLimit
+	MaxTRESPerAccount     []TRESLimit
+	MaxJobsPerAccount     Limit
+	MaxAccruePerAccount   Limit
+	MaxSubmitPerAccount   Limit
+	MaxTRESRunMinsPerAcct []TRESLimit
+}
+
+// DefaultQOS is the QOS of jobs that name none and whose association has no other.
+const DefaultQOS = "normal"
+
+// ShippedQOS are the classes that a new cluster has: strict order with PriorityFlags=STRICT_QOS, or by their Priority
+// and PriorityWeightQOS.
+func ShippedQOS() []QOS {
+	out := []QOS{
+		{ID: 1, Name: DefaultQOS, Description: "Normal QOS default", Priority: 200},
+		{ID: 2, Name: "low", Description: "after everything else", Priority: 100},
+		{ID: 3, Name: "high", Description: "before normal jobs", Priority: 300},
+		{ID: 4, Name: "critical", Description: "before everything else", Priority: 400},
+	}
+	for i := range out {
+		out[i].UsageFactor = FactorOne
+	}
+	return out
+}

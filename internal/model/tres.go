@@ -1,0 +1,105 @@
+package model
+
+import (
+	"math/bits"
+	"slices"
+	"strings"
+)
+
+// TRESCount is an amount of one trackable resource: CPUs, MiB, nodes, or units of a generic resource.
+//
+//gbatch:codec
+type TRESCount struct {
+	TRES  string
+	Count int64
+}
+
+// TRESWeight is what one resource counts for: Micros/1e6 for every Per units.
+//
+//gbatch:codec
+type TRESWeight struct {
+	TRES   string
+	Micros int64
+	Per    int64
+}
+
+// TRES gives what the allocation holds, in order of name: cpu, gres/NAME and, for those with types, gres/NAME:TYPE,
+// then mem (MiB) and node.
+func (a *Alloc) TRES() []TRESCount {
+	cpus, mem, gres := a.Totals()
+	out := append(make([]TRESCount, 0, 3+2*len(gres)), TRESCount{"cpu", int64(cpus)})
+	for _, g := range gres {
+		out = AddTRES(out, "gres/"+g.Name, g.Count)
+		if g.Type != "" {
+			out = AddTRES(out, "gres/"+g.Name+":"+g.Type, g.Count)
+		}
+	}
+	out = AddTRES(out, "mem", mem)
+	if a != nil {
+		out = AddTRES(out, "node", int64(len(a.Nodes)))
+	}
+	return out
+}
+
+// AddTRES adds n to one resource of a list in order of name. The list may be changed in place.
+func AddTRES(list []TRESCount, tres string, n int64) []TRESCount {
+	i, found := slices.BinarySearchFunc(list, tres, func(c TRESCount, t string) int { return strings.Compare(c.TRES, t) })
+	if found {
+		list[i].Count += n
+		return list
+	}
+	return slices.Insert(list, i, TRESCount{tres, n})
+}
+
+// CountTRES gives one resource's amount in a list; 0 where it is not in it.
+func CountTRES(list []TRESCount, tres string) int64 {
+	for i := range list {
+		if list[i].TRES == tres {
+			return list[i].Count
+		}
+	}
+	return 0
+}
+
+// BillMicros gives what an allocation of have counts for, in millionths of one unit (TRESBillingWeights): the sum of
+// the weighted resources or, with most, the largest one that belongs to nodes plus the sum of the rest. Without weights
+// it is the CPUs.
+func BillMicros(have []TRESCount, weights []TRESWeight, most bool) int64 {
+	if len(weights) == 0 {
+		return CountTRES(have, "cpu") * FactorOne
+	}
+	var sum, top int64
+	for _, w := range weights {
+		n := Scale(CountTRES(have, w.TRES), w.Micros, max(w.Per, 1))
+		if most && !strings.HasPrefix(w.TRES, "license/") {
+			top = max(top, n)
+			continue
+		}
+		sum += n
+	}
+	return max(sum+top, 0)
+}
+
+// Scale gives n*num/den rounded towards zero, without overflow in between; what doesn't fit is the largest number.
+// den is above 0.
+func Scale(n, num, den int64) int64 {
+	neg := (n < 0) != (num < 0)
+	hi, lo := bits.Mul64(magnitude(n), magnitude(num))
+	if hi >= uint64(den) {
+		hi, lo = 0, 1<<63-1
+	} else {
+		lo, _ = bits.Div64(hi, lo, uint64(den))
+		lo = min(lo, 1<<63-1)
+	}
+	if neg {
+		return -int64(lo)
+	}
+	return int64(lo)
+}
+
+func magnitude(n int64) uint64 {
+	if n < 0 {
+		return -uint64(n)
+	}
+	return uint64(n)
+}

@@ -1,0 +1,355 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/tidwall/btree"
+
+	"gbatch/internal/model"
+)
+
+// AcctOp is what one edit of accounts does. The numbers are stored: append only.
+type AcctOp uint8
+
+// The operations. Put replaces the record of that name or makes it.
+const (
+	PutAccount AcctOp = iota + 1
+	DropAccount
+	PutUser
+	DropUser
+	PutAssoc
+	DropAssoc
+	PutQOS
+	DropQOS
+	ResetUsage // of an account with all below it or, with User, of one user in it
+)
+
+// AcctEdit is one edit. Drop and ResetUsage look only at the record's names.
+//
+//gbatch:codec
+type AcctEdit struct {
+	Op      AcctOp
+	Account *model.Account
+	User    *model.User
+	Assoc   *model.Association
+	QOS     *model.QOS
+}
+
+// Accounts changes accounts, users, associations and QOS: all edits in order, or none of them. Gen is the generation
+// that the edits were made from (View.AcctGen); a changed one refuses them. 0 is not checked.
+//
+//gbatch:codec
+type Accounts struct {
+	Gen   uint64
+	Edits []AcctEdit
+}
+
+// MaxAcctEdits bounds one command.
+const MaxAcctEdits = 100_000
+
+func assocKey(account, user, part string) string { return account + "\x00" + user + "\x00" + part }
+
+func keyOf(a *model.Association) string { return assocKey(a.Account, a.User, a.Partition) }
+
+// applyAccounts folds a batch. Each of the result tells of one edit up to the first that was refused, whose refusal is
+// the result's own.
+func (s *State) applyAccounts(at model.Time, c *Accounts) Result {
+	if c.Gen != 0 && c.Gen != s.acctGen {
+		return Result{Refusal: Outdated}
+	}
+	keep := s.facts // trees are copy-on-write: what they were costs nothing to keep
+	keep.accounts, keep.users, keep.assocs, keep.qos = s.accounts.Copy(), s.users.Copy(), s.assocs.Copy(), s.qos.Copy()
+	keep.usage, keep.qosUse = s.usage.Copy(), s.qosUse.Copy()
+	res := Result{Each: make([]Refusal, 0, len(c.Edits))}
+	var busy *active
+	for i := range c.Edits {
+		e := &c.Edits[i]
+		if busy == nil && (e.Op == DropAccount || e.Op == DropUser || e.Op == DropAssoc || e.Op == DropQOS) {
+			busy = s.activeNames()
+		}
+		r := s.acctEdit(at, e, busy)
+		res.Each = append(res.Each, r)
+		if r != OK {
+			s.accounts, s.users, s.assocs, s.qos, s.usage, s.qosUse = keep.accounts, keep.users, keep.assocs, keep.qos, keep.usage, keep.qosUse
+			s.nextAssoc, s.nextQOS, s.resetAt = keep.nextAssoc, keep.nextQOS, keep.resetAt
+			res.Refusal = r
+			return res
+		}
+	}
+	s.acctGen++
+	res.Changed = true
+	return res
+}
+
+// active is who has unfinished jobs.
+type active struct {
+	assocs map[[2]string]bool // account, user
+	qos    map[string]bool
+}
+
+// activeNames walks the jobs: deletions are rare.
+func (s *State) activeNames() *active {
+	out := &active{map[[2]string]bool{}, map[string]bool{}}
+	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
+		if !j.State.Finished() {
+			out.assocs[[2]string{j.Spec.Account, j.Spec.User}] = true
+			out.qos[j.Spec.QOS] = true
+		}
+		return true
+	})
+	return out
+}
+
+func (s *State) acctEdit(at model.Time, e *AcctEdit, busy *active) Refusal {
+	switch e.Op {
+	case PutAccount:
+		return s.putAccount(e.Account)
+	case DropAccount:
+		return s.dropAccount(e.Account.Name)
+	case PutUser:
+		if e.User.DefaultAccount != "" && !has(s.accounts, e.User.DefaultAccount) {
+			return NoSuchAccount
+		}
+		s.users.Set(e.User.Name, e.User)
+	case DropUser:
+		if !has(s.users, e.User.Name) {
+			return NoSuchUser
+		}
+		if s.anyAssoc(func(a *model.Association) bool { return a.User == e.User.Name }) {
+			return InUse // its associations go first, in the same command
+		}
+		s.users.Delete(e.User.Name)
+	case PutAssoc:
+		return s.putAssoc(e.Assoc)
+	case DropAssoc:
+		key := keyOf(e.Assoc)
+		switch {
+		case !has(s.assocs, key):
+			return NoSuchAssoc
+		case e.Assoc.User != "" && busy.assocs[[2]string{e.Assoc.Account, e.Assoc.User}]:
+			return JobsActive
+		}
+		s.assocs.Delete(key)
+		if u, ok := s.usage.Get(usageKey(e.Assoc.Account, e.Assoc.User, e.Assoc.Partition)); ok && e.Assoc.User != "" && u.Bill.Rate == 0 && u.Wall.Rate == 0 {
+			s.usage.Delete(usageKey(e.Assoc.Account, e.Assoc.User, e.Assoc.Partition))
+		}
+	case PutQOS:
+		for _, name := range e.QOS.Preempt {
+			if !has(s.qos, name) && name != e.QOS.Name {
+				return NoSuchQOS
+			}
+		}
+		n := *e.QOS
+		if old, ok := s.qos.Get(n.Name); ok {
+			n.ID = old.ID
+			if (old.Flags^n.Flags)&model.QOSNoDecay != 0 { // what it used until now faded as it was
+				if u, ok := s.qosUse.Get(n.Name); ok {
+					s.qosUse.Set(n.Name, s.fadeOf(u).bring(u, at))
+				}
+			}
+		} else {
+			n.ID = s.nextQOS
+			s.nextQOS++
+		}
+		s.qos.Set(n.Name, &n)
+	case DropQOS:
+		return s.dropQOS(e.QOS.Name, busy)
+	case ResetUsage:
+		if !has(s.accounts, e.Assoc.Account) {
+			return NoSuchAccount
+		}
+		s.resetUsage(e.Assoc.Account, e.Assoc.User, at)
+	}
+	return OK
+}
+
+func (s *State) putAccount(a *model.Account) Refusal {
+	if a.Name == model.RootAccount {
+		if a.Parent != "" {
+			return Circular
+		}
+	} else {
+		for up := a.Parent; ; {
+			p, ok := s.accounts.Get(up)
+			switch {
+			case up == a.Name:
+				return Circular
+			case !ok:
+				return NoSuchAccount
+			}
+			if up = p.Parent; up == "" {
+				break
+			}
+		}
+	}
+	s.accounts.Set(a.Name, a)
+	return OK
+}
+
+func (s *State) dropAccount(name string) Refusal {
+	switch {
+	case !has(s.accounts, name):
+		return NoSuchAccount
+	case name == model.RootAccount:
+		return InUse
+	}
+	used := s.anyAssoc(func(a *model.Association) bool { return a.Account == name })
+	s.accounts.Scan(func(_ string, a *model.Account) bool { used = used || a.Parent == name; return !used })
+	s.users.Scan(func(_ string, u *model.User) bool { used = used || u.DefaultAccount == name; return !used })
+	if used {
+		return InUse
+	}
+	s.accounts.Delete(name)
+	return OK
+}
+
+func (s *State) putAssoc(a *model.Association) Refusal {
+	switch {
+	case !has(s.accounts, a.Account):
+		return NoSuchAccount
+	case a.User != "" && !has(s.users, a.User):
+		return NoSuchUser
+	case a.DefQOS != "" && !has(s.qos, a.DefQOS):
+		return NoSuchQOS
+	}
+	for _, q := range a.QOS {
+		if !has(s.qos, q) {
+			return NoSuchQOS
+		}
+	}
+	n := *a
+	if old, ok := s.assocs.Get(keyOf(a)); ok {
+		n.ID = old.ID
+	} else {
+		n.ID = s.nextAssoc
+		s.nextAssoc++
+	}
+	s.assocs.Set(keyOf(a), &n)
+	return OK
+}
+
+func (s *State) dropQOS(name string, busy *active) Refusal {
+	switch {
+	case !has(s.qos, name):
+		return NoSuchQOS
+	case busy.qos[name]:
+		return JobsActive
+	case name == model.DefaultQOS, s.anyAssoc(func(a *model.Association) bool { return a.DefQOS == name || slices.Contains(a.QOS, name) }):
+		return InUse
+	}
+	s.qos.Delete(name)
+	s.qosUse.Delete(name)
+	for _, k := range s.qos.Keys() {
+		if q, ok := s.qos.Get(k); ok && slices.Contains(q.Preempt, name) {
+			n := *q
+			n.Preempt = slices.DeleteFunc(slices.Clone(q.Preempt), func(p string) bool { return p == name })
+			s.qos.Set(k, &n)
+		}
+	}
+	return OK
+}
+
+func (s *State) anyAssoc(fits func(*model.Association) bool) bool {
+	found := false
+	s.assocs.Scan(func(_ string, a *model.Association) bool { found = fits(a); return !found })
+	return found
+}
+
+func has[V any](tree *btree.Map[string, V], key string) bool {
+	_, ok := tree.Get(key)
+	return ok
+}
+
+// seed gives a cluster that has none yet the root account with its user, and the QOS that are shipped.
+func (s *State) seed() {
+	if s.accounts.Len() > 0 {
+		return
+	}
+	root := model.RootAccount
+	s.accounts.Set(root, &model.Account{Name: root, Description: "default root account", Organization: root})
+	s.users.Set(root, &model.User{Name: root, DefaultAccount: root, Admin: model.AdminFull})
+	s.assocs.Set(assocKey(root, "", ""), &model.Association{ID: 1, Account: root, Shares: 1, QOS: []string{model.DefaultQOS}})
+	s.assocs.Set(assocKey(root, root, ""), &model.Association{ID: 2, Account: root, User: root, Shares: 1})
+	s.nextAssoc, s.acctGen = 3, 1
+	for _, q := range model.ShippedQOS() {
+		s.qos.Set(q.Name, &q)
+		s.nextQOS = max(s.nextQOS, q.ID+1)
+	}
+}
+
+// AcctGen grows with every change of accounts, users, associations or QOS.
+func (v *View) AcctGen() uint64 { return v.acctGen }
+
+// Account gives an account by name, or nil.
+func (v *View) Account(name string) *model.Account {
+	a, _ := v.accounts.Get(name)
+	return a
+}
+
+// Accounts calls f for every account in order of name until it returns false. "root" always exists.
+func (v *View) Accounts(f func(*model.Account) bool) {
+	v.accounts.Scan(func(_ string, a *model.Account) bool { return f(a) })
+}
+
+// User gives a user by name, or nil.
+func (v *View) User(name string) *model.User {
+	u, _ := v.users.Get(name)
+	return u
+}
+
+// Users calls f for every user in order of name until it returns false.
+func (v *View) Users(f func(*model.User) bool) {
+	v.users.Scan(func(_ string, u *model.User) bool { return f(u) })
+}
+
+// Association gives an association, or nil. User "" is the account's own, part "" the one for all partitions.
+func (v *View) Association(account, user, part string) *model.Association {
+	a, _ := v.assocs.Get(assocKey(account, user, part))
+	return a
+}
+
+// AssociationOf gives the association that a job of a user in a partition belongs to: the one for the partition, or
+// else that for all; nil where there is none.
+func (v *View) AssociationOf(account, user, part string) *model.Association {
+	if a := v.Association(account, user, part); a != nil || part == "" {
+		return a
+	}
+	return v.Association(account, user, "")
+}
+
+// Associations calls f for every association in order of account, user and partition until it returns false.
+func (v *View) Associations(f func(*model.Association) bool) {
+	v.assocs.Scan(func(_ string, a *model.Association) bool { return f(a) })
+}
+
+// QOS gives a QOS by name, or nil.
+func (v *View) QOS(name string) *model.QOS {
+	q, _ := v.qos.Get(name)
+	return q
+}
+
+// AllQOS calls f for every QOS in order of name until it returns false.
+func (v *View) AllQOS(f func(*model.QOS) bool) {
+	v.qos.Scan(func(_ string, q *model.QOS) bool { return f(q) })
+}
+
+// UsageAt gives a record as it is at a moment: faded, and with what its running jobs have added since.
+func (v *View) UsageAt(u *Usage, now model.Time) *Usage { return v.fadeOf(u).bring(u, now) }
+
+// BilledAt gives only what a record counts for in fair-share at a moment, in thousandths of a billing unit's second.
+func (v *View) BilledAt(u *Usage, now model.Time) int64 { return v.fade().At(u.Bill, u.Stamp, now) }
+
+// UsageOf gives what a user has used under an account, or nil; part is that of an association for one partition, or "".
+func (v *View) UsageOf(account, user, part string) *Usage {
+	u, _ := v.usage.Get(usageKey(account, user, part))
+	return u
+}
+
+// QOSUsage gives what all jobs of a QOS have used, or nil.
+func (v *View) QOSUsage(qos string) *Usage {
+	u, _ := v.qosUse.Get(qos)
+	return u
+}
+
+// ResetAt gives the moment before which usage is forgotten, or 0.
+func (v *View) ResetAt() model.Time { return v.resetAt }

@@ -1,0 +1,87 @@
+package state
+
+import (
+	"testing"
+
+	"gbatch/internal/model"
+)
+
+func acct(name, parent string) AcctEdit {
+	return AcctEdit{Op: PutAccount, Account: &model.Account{Name: name, Parent: parent}}
+}
+
+func user(name string) AcctEdit { return AcctEdit{Op: PutUser, User: &model.User{Name: name}} }
+
+func assoc(account, user string) AcctEdit {
+	return AcctEdit{Op: PutAssoc, Assoc: &model.Association{Account: account, User: user, Shares: 1}}
+}
+
+func drop(e AcctEdit) AcctEdit { e.Op++; return e } // a Drop follows its Put
+
+// A batch of edits is folded whole or not at all, and what refuses it is named.
+func TestAccountsAllOrNothing(t *testing.T) {
+	s := newSession(t)
+	apply := func(edits ...AcctEdit) Result {
+		t.Helper()
+		return s.apply(&Accounts{Edits: edits})
+	}
+	if r := apply(acct("science", "root"), acct("physics", "science"), user("ann"), assoc("physics", "ann")); r.Refusal != OK {
+		t.Fatal(r.Refusal)
+	}
+	gen := s.st.View().AcctGen()
+	high := AcctEdit{Op: DropQOS, QOS: &model.QOS{Name: "high"}}
+	for _, c := range []struct {
+		why   string
+		edits []AcctEdit
+		want  Refusal
+		at    int // how many were taken before
+	}{
+		{"parent unknown", []AcctEdit{acct("a", "root"), acct("b", "none")}, NoSuchAccount, 1},
+		{"below itself", []AcctEdit{acct("science", "physics")}, Circular, 0},
+		{"user unknown", []AcctEdit{assoc("science", "bob")}, NoSuchUser, 0},
+		{"account unknown", []AcctEdit{user("bob"), assoc("none", "bob")}, NoSuchAccount, 1},
+		{"account with a child", []AcctEdit{drop(acct("science", ""))}, InUse, 0},
+		{"account with a user", []AcctEdit{drop(acct("physics", ""))}, InUse, 0},
+		{"user with an association", []AcctEdit{drop(user("ann"))}, InUse, 0},
+		{"association unknown", []AcctEdit{drop(assoc("science", "ann"))}, NoSuchAssoc, 0},
+		{"QOS unknown", []AcctEdit{{Op: PutAssoc, Assoc: &model.Association{Account: "physics", User: "ann", QOS: []string{"none"}}}}, NoSuchQOS, 0},
+		{"the default QOS", []AcctEdit{high, {Op: DropQOS, QOS: &model.QOS{Name: "normal"}}}, InUse, 1},
+		{"root", []AcctEdit{drop(acct("root", ""))}, InUse, 0},
+	} {
+		r := apply(c.edits...)
+		if r.Refusal != c.want || len(r.Each) != c.at+1 || r.Changed {
+			t.Errorf("%s: %v after %d edits, want %v after %d", c.why, r.Refusal, len(r.Each)-1, c.want, c.at)
+		}
+	}
+	v := s.st.View()
+	if v.AcctGen() != gen || v.Account("a") != nil || v.User("bob") != nil || v.QOS("high") == nil {
+		t.Error("a refused batch has left something behind")
+	}
+	if r := s.apply(&Accounts{Gen: gen - 1, Edits: []AcctEdit{user("eve")}}); r.Refusal != Outdated {
+		t.Errorf("edits made from old facts: %v", r.Refusal)
+	}
+	id := v.Association("physics", "ann", "").ID
+	if r := apply(assoc("physics", "ann"), drop(assoc("physics", "ann")), drop(user("ann")), drop(acct("physics", "")), high); r.Refusal != OK {
+		t.Error(r.Refusal)
+	}
+	if r := apply(acct("physics", "science"), user("ann"), assoc("physics", "ann")); r.Refusal != OK {
+		t.Error(r.Refusal)
+	}
+	if got := s.st.View().Association("physics", "ann", "").ID; got == id {
+		t.Error("a new association has the number of an old one")
+	}
+}
+
+// A user with unfinished jobs can't lose the association that they run under.
+func TestAccountsOfActiveJobs(t *testing.T) {
+	s := newSession(t)
+	s.apply(&SetConfig{Config: &model.Config{Cluster: "c", Partitions: []*model.Partition{{Name: "p"}}}})
+	s.apply(&Accounts{Edits: []AcctEdit{acct("physics", "root"), user("ann"), assoc("physics", "ann")}})
+	s.apply(&Submit{Spec: &model.Spec{Name: "j", Account: "physics", User: "ann", QOS: "high", Partitions: []string{"p"}}})
+	if r := s.apply(&Accounts{Edits: []AcctEdit{drop(assoc("physics", "ann"))}}); r.Refusal != JobsActive {
+		t.Errorf("the association goes away under the job: %v", r.Refusal)
+	}
+	if r := s.apply(&Accounts{Edits: []AcctEdit{{Op: DropQOS, QOS: &model.QOS{Name: "high"}}}}); r.Refusal != JobsActive {
+		t.Errorf("the QOS goes away under the job: %v", r.Refusal)
+	}
+}

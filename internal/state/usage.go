@@ -1,0 +1,212 @@
+package state
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"gbatch/internal/model"
+)
+
+// Usage is what one user has used under one account, or all jobs of one QOS. It changes when a job starts, changes or
+// ends; what it is at another moment follows from Fade. Immutable.
+//
+//gbatch:codec
+type Usage struct {
+	Account string
+	User    string
+	UID     uint32
+	CPUMS   int64 // CPU-milliseconds allocated, of jobs that have ended; never fades
+	GPUMS   int64
+
+	Partition string     // of an association for one partition
+	QOS       string     // of a QOS's record; the names above are empty then
+	Stamp     model.Time // when Bill, Wall and TRES were brought up to date
+	Bill      Meter      // billing units: TRESBillingWeights and UsageFactor
+	Wall      Meter      // running jobs
+	TRES      []TRESUse  // in order of name
+}
+
+// TRESUse is what was used of one resource: CPUs, MiB, nodes, or units of a generic resource.
+//
+//gbatch:codec
+type TRESUse struct {
+	TRES  string
+	Meter Meter
+}
+
+func usageKey(account, user, part string) string {
+	if part != "" {
+		return account + "\x00" + user + "\x00" + part
+	}
+	return account + "\x00" + user
+}
+
+// fade gives how usage fades as configured.
+func (f *facts) fade() Fade {
+	return Fade{HalfMS: f.cfg.Params.Priority.HalfLifeS * 1000, ResetAt: f.resetAt}
+}
+
+// fadeOf gives how one record fades: that of a QOS with NoDecay doesn't.
+func (f *facts) fadeOf(u *Usage) Fade {
+	out := f.fade()
+	if u.QOS != "" {
+		if q, ok := f.qos.Get(u.QOS); ok && q.Flags&model.QOSNoDecay != 0 {
+			out.HalfMS = 0
+		}
+	}
+	return out
+}
+
+// bring gives u with its meters brought up to date.
+func (f Fade) bring(u *Usage, at model.Time) *Usage {
+	n := *u
+	n.Bill.Value = f.At(n.Bill, n.Stamp, at)
+	n.Wall.Value = f.At(n.Wall, n.Stamp, at)
+	n.TRES = slices.Clone(n.TRES)
+	for i := range n.TRES {
+		n.TRES[i].Meter.Value = f.At(n.TRES[i].Meter, n.Stamp, at)
+	}
+	n.Stamp = max(n.Stamp, at)
+	return &n
+}
+
+// turn lets a job of u begin (sign 1) or end (sign -1) to count, at moment at. A job that ended late before now is given
+// back what it was charged with since.
+func (f Fade) turn(u *Usage, at, late model.Time, sign int64, bill, factor int64, tres []model.TRESCount) *Usage {
+	n := f.bring(u, at)
+	change := func(m *Meter, rate int64) {
+		if sign < 0 {
+			m.Value = max(0, m.Value-f.grown(rate, late))
+		}
+		m.Rate = max(0, addSat(m.Rate, sign*rate))
+	}
+	change(&n.Bill, bill)
+	change(&n.Wall, factor)
+	for _, c := range tres {
+		i, found := slices.BinarySearchFunc(n.TRES, c.TRES, func(t TRESUse, name string) int { return strings.Compare(t.TRES, name) })
+		if !found {
+			n.TRES = slices.Insert(n.TRES, i, TRESUse{TRES: c.TRES})
+		}
+		change(&n.TRES[i].Meter, rateOf(c.Count, factor))
+	}
+	return n
+}
+
+// rateOf gives the rate of count units under a UsageFactor, bounded so that sums of rates stay in range.
+func rateOf(count, factor int64) int64 { return min(model.Scale(count, factor, 1), maxRate) }
+
+// maxRate bounds the rate of one job in micro-units: 2^40 units.
+const maxRate = math.MaxInt64 >> 4 / 1_000_000
+
+// begin starts to charge a job that gets its resources at moment at.
+func (s *State) begin(j *model.Job, at model.Time) {
+	run := j.Run
+	tres := run.Alloc.TRES()
+	run.Factor = model.FactorOne
+	if q, ok := s.qos.Get(j.Spec.QOS); ok {
+		run.Factor = q.UsageFactor
+	}
+	var weights []model.TRESWeight
+	if p := s.parts[run.Partition]; p != nil {
+		weights = p.Billing
+	}
+	bill := model.BillMicros(tres, weights, s.cfg.Params.Priority.Flags&model.PrioMaxTRES != 0)
+	run.BillRate = min(model.Scale(bill, run.Factor, model.FactorOne), maxRate)
+	if _, ok := s.assocs.Get(assocKey(j.Spec.Account, j.Spec.User, run.Partition)); ok {
+		run.AssocPart = run.Partition
+	}
+	s.meter(j, at, 0, 1, tres)
+}
+
+// meter changes the records that a job counts in.
+func (s *State) meter(j *model.Job, at, late model.Time, sign int64, tres []model.TRESCount) {
+	key := usageKey(j.Spec.Account, j.Spec.User, j.Run.AssocPart)
+	u, ok := s.usage.Get(key)
+	if !ok {
+		u = &Usage{Account: j.Spec.Account, User: j.Spec.User, UID: j.Spec.UID, Partition: j.Run.AssocPart, Stamp: at}
+	}
+	s.usage.Set(key, s.fade().turn(u, at, late, sign, j.Run.BillRate, j.Run.Factor, tres))
+	if j.Spec.QOS == "" {
+		return
+	}
+	if u, ok = s.qosUse.Get(j.Spec.QOS); !ok {
+		u = &Usage{QOS: j.Spec.QOS, Stamp: at}
+	}
+	s.qosUse.Set(j.Spec.QOS, s.fadeOf(u).turn(u, at, late, sign, j.Run.BillRate, j.Run.Factor, tres))
+}
+
+// charge ends the charging of an attempt that is over, and adds it to what its user ever used.
+func (s *State) charge(j *model.Job, at model.Time) {
+	s.meter(j, at, max(0, at-max(j.End.At, j.Run.Start)), -1, j.Run.Alloc.TRES())
+	cpus, _, gres := j.Run.Alloc.Totals()
+	ms := max(0, int64(j.End.At-j.Run.Start))
+	key := usageKey(j.Spec.Account, j.Spec.User, j.Run.AssocPart)
+	old, ok := s.usage.Get(key)
+	if !ok {
+		return // meter has made it
+	}
+	u := *old
+	u.CPUMS += ms * int64(cpus)
+	for _, g := range gres {
+		if g.Name == "gpu" {
+			u.GPUMS += ms * g.Count
+		}
+	}
+	s.usage.Set(key, &u)
+}
+
+// refade brings every record up to date before the half-life changes.
+func (s *State) refade(at model.Time) {
+	s.eachUsage(func(u *Usage) *Usage { return s.fadeOf(u).bring(u, at) })
+}
+
+// eachUsage replaces every record of usage by what change gives.
+func (s *State) eachUsage(change func(*Usage) *Usage) {
+	for _, key := range s.usage.Keys() {
+		if u, ok := s.usage.Get(key); ok {
+			s.usage.Set(key, change(u))
+		}
+	}
+	for _, key := range s.qosUse.Keys() {
+		if u, ok := s.qosUse.Get(key); ok {
+			s.qosUse.Set(key, change(u))
+		}
+	}
+}
+
+// resetUsage forgets what was used in an account and everything below it, or by one user in an account; what runs
+// counts from now on. For the root nothing is walked.
+func (s *State) resetUsage(account, user string, at model.Time) {
+	if account == model.RootAccount && user == "" {
+		s.resetAt = at
+		return
+	}
+	below := s.below(account)
+	s.eachUsage(func(u *Usage) *Usage {
+		if u.QOS != "" || !below[u.Account] || user != "" && u.User != user {
+			return u
+		}
+		n := s.fade().bring(u, at)
+		n.Bill.Value, n.Wall.Value = 0, 0
+		for i := range n.TRES {
+			n.TRES[i].Meter.Value = 0
+		}
+		return n
+	})
+}
+
+// below gives an account and all that are under it.
+func (s *State) below(account string) map[string]bool {
+	out := map[string]bool{account: true}
+	for grown := true; grown; {
+		grown = false
+		s.accounts.Scan(func(name string, a *model.Account) bool {
+			if out[a.Parent] && !out[name] {
+				out[name], grown = true, true
+			}
+			return true
+		})
+	}
+	return out
+}
