@@ -27,7 +27,7 @@ func main() {
 		SilenceUsage: true, SilenceErrors: true, Version: version.Version,
 	}
 	root.SetVersionTemplate("gbatch {{.Version}}\n")
-	root.AddCommand(upCommand(), statusCommand(), downCommand(), checkCommand(), certCommand(), versionCommand())
+	root.AddCommand(upCommand(), statusCommand(), downCommand(), checkCommand(), certCommand(), simCommand(), versionCommand())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := root.ExecuteContext(ctx)
 	stop()

@@ -1,0 +1,175 @@
+package sim
+
+import (
+	"strconv"
+	"strings"
+
+	"gbatch/internal/walltime"
+)
+
+// What `gacct -P` (or sacct -P) prints: a header, then a line for each job and step with | between the fields. Steps are
+// passed over. A good call is
+//
+//	gacct -a -X -P -S 2026-01-01 -o JobIDRaw,User,Account,Partition,Submit,Start,End,TimelimitRaw,State,NNodes,ReqCPUS,ReqTRES
+func isAcct(head string) bool {
+	return strings.Contains(head, "|") && strings.Contains(strings.ToLower(head), "jobid") && strings.Contains(strings.ToLower(head), "submit")
+}
+
+func readAcct(l *lines) (*Workload, error) {
+	w := &Workload{Name: l.file}
+	head, _ := l.next()
+	t, err := newTable(l, head, '|')
+	if err != nil {
+		return nil, err
+	}
+	id := t.has("jobidraw", "jobid")
+	cpus := t.has("reqcpus", "alloccpus", "ncpus")
+	tres := t.has("reqtres", "alloctres")
+	nodes := t.has("reqnodes", "nnodes", "allocnodes")
+	timed := t.has("elapsedraw", "elapsed") != "" || t.has("start") != "" && t.has("end") != ""
+	if cpus == "" && tres == "" || !timed {
+		return nil, l.bad("the dump doesn't say how large the jobs were or how long they ran: gacct -a -X -P -o JobIDRaw,User,Account,Partition,Submit,Start,End,TimelimitRaw,State,NNodes,ReqCPUS,ReqTRES prints what is wanted")
+	}
+	for k := int64(1); ; k++ {
+		ok, err := t.next()
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			break
+		}
+		if err := l.room(w); err != nil {
+			return nil, err
+		}
+		name := t.text(id)
+		if strings.Contains(name, ".") { // a step
+			continue
+		}
+		j := Job{User: t.text("user"), Account: t.text("account"), Queue: partitionName(t.text("partition"))}
+		if j.ID, err = strconv.ParseInt(name, 10, 64); err != nil {
+			j.ID = k // a task of an array: its place in the dump
+		}
+		submit, known, err := t.moment("submit")
+		if err != nil {
+			return nil, err
+		}
+		if !known {
+			return nil, l.bad("job %s has no submit time", shorten(name))
+		}
+		j.Submit = submit
+		if state, _, _ := strings.Cut(t.text("state"), " "); state == "PENDING" || state == "RUNNING" || state == "SUSPENDED" {
+			w.leave("not over when the dump was made")
+			continue
+		}
+		if err := acctTimes(t, &j); err != nil {
+			return nil, err
+		}
+		n, err := t.number(cpus, maxUnits)
+		if err != nil {
+			return nil, err
+		}
+		m, err := t.number(nodes, maxNodes)
+		if err != nil {
+			return nil, err
+		}
+		j.CPUs, j.Nodes = int32(n), int32(m)
+		if err := acctTRES(t, &j, t.text(tres)); err != nil {
+			return nil, err
+		}
+		if j.Nodes > max(j.CPUs, j.GPUs) {
+			j.Nodes = 0
+		}
+		w.add(j)
+	}
+	w.rebase()
+	return w, nil
+}
+
+// acctTimes sets how long the job ran and how long it might have.
+func acctTimes(t *table, j *Job) error {
+	start, begun, err := t.moment("start")
+	if err != nil {
+		return err
+	}
+	end, over, err := t.moment("end")
+	if err != nil {
+		return err
+	}
+	switch raw, text := t.text("elapsedraw"), t.text("elapsed"); {
+	case raw != "":
+		if j.Run, err = t.number("elapsedraw", maxSeconds); err != nil {
+			return err
+		}
+	case text != "":
+		s, err := clock(text)
+		if err != nil {
+			return t.l.bad("elapsed is %q: [days-]hours:minutes:seconds is wanted", shorten(text))
+		}
+		j.Run = s
+	case begun && over:
+		j.Run = max(0, end-start)
+	}
+	if j.Run > maxSeconds {
+		return t.l.bad("the job ran for %d seconds: at most %d", j.Run, int64(maxSeconds))
+	}
+	if raw := t.text("timelimitraw"); raw != "" {
+		minutes, err := strconv.ParseInt(raw, 10, 64)
+		if err == nil && minutes > 0 && minutes < maxSeconds/60 {
+			j.Request = minutes * 60
+		}
+		return nil // UNLIMITED, Partition_Limit: as if no estimate had been given
+	}
+	if text := t.text("timelimit"); text != "" {
+		if s, err := clock(text); err == nil && s < maxSeconds {
+			j.Request = s
+		}
+	}
+	return nil
+}
+
+// clock reads [days-]hours:minutes:seconds as accounting prints it.
+func clock(s string) (int64, error) {
+	text, _, _ := strings.Cut(s, ".")
+	if strings.Count(text, ":") == 1 && !strings.Contains(text, "-") {
+		text = "00:" + text
+	}
+	seconds, unlimited, err := walltime.ParseLimit(text)
+	if unlimited {
+		return 0, nil
+	}
+	return seconds, err
+}
+
+// acctTRES takes GPUs, and processors where no column has them, from a list such as cpu=4,mem=8G,gres/gpu=2.
+func acctTRES(t *table, j *Job, list string) error {
+	for item := range strings.SplitSeq(list, ",") {
+		name, value, ok := strings.Cut(item, "=")
+		if !ok {
+			continue
+		}
+		set := func(to *int32) error {
+			n, err := strconv.ParseInt(value, 10, 64)
+			if err != nil || n < 0 || n > maxUnits {
+				return t.l.bad("%s is %q: a number from 0 to %d is wanted", shorten(name), shorten(value), maxUnits)
+			}
+			*to = int32(n)
+			return nil
+		}
+		var err error
+		switch typ, typed := strings.CutPrefix(name, "gres/gpu:"); {
+		case name == "cpu" && j.CPUs == 0:
+			err = set(&j.CPUs)
+		case name == "gres/gpu":
+			err = set(&j.GPUs)
+		case typed:
+			j.GPUType = typ
+			if j.GPUs == 0 {
+				err = set(&j.GPUs)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

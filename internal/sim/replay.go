@@ -1,0 +1,333 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+
+	"gbatch/internal/model"
+	"gbatch/internal/sched"
+	"gbatch/internal/state"
+)
+
+// Events says how often the scheduler plans: see the package's doc.
+type Events uint8
+
+// The ways.
+const (
+	Batch  Events = iota // one pass per second
+	Single               // one pass per event
+)
+
+// Setup is all that a replay depends on.
+type Setup struct {
+	Work      *Workload
+	Machine   *Machine
+	Scheduler Scheduler
+	Events    Events
+	Progress  func(done, all int) // called now and then; may be nil
+}
+
+// NoStart marks a job that the machine can never run.
+const NoStart = -1 << 62
+
+// Outcome is what a replay did.
+type Outcome struct {
+	Setup
+	Start   []int64 // of each job, seconds of the workload's clock; NoStart where it can't run
+	Refused []Left  // jobs that can't run here, by why
+	Passes  int     // planning passes
+	Load    []Sample
+	GPU     *GPUUse // where the machine has GPUs
+
+	byGPU bool // units are GPUs
+}
+
+// Sample is the machine and its queue from one moment on.
+type Sample struct {
+	At     int64 // seconds
+	Busy   int64 // units in use: GPUs where the machine has any, otherwise processors
+	Queued int32
+}
+
+// replay is a replay under way.
+type replay struct {
+	*Outcome
+	st     *state.State
+	plan   Planner
+	specs  *specs
+	base   int64 // Unix seconds of the workload's second 0
+	next   int   // first job that has not arrived
+	ends   endHeap
+	seq    int64
+	queued int32
+	busy   int64
+	gone   []state.Report // scratch
+	begun  []int32        // by state's job number: place in Jobs
+	swept  int            // jobs that had ended when the state was last swept
+	ended  int
+	gpu    *gpuMeter
+}
+
+// defaultEpoch is second 0 of a workload that does not know its own: 2001-09-09, so that no time is 0.
+const defaultEpoch = 1_000_000_000
+
+// Replay runs the workload to its last job's end.
+func Replay(ctx context.Context, s Setup) (*Outcome, error) {
+	r := &replay{Outcome: &Outcome{Setup: s, Start: make([]int64, len(s.Work.Jobs))}, st: state.New(), specs: newSpecs(s.Machine),
+		base: s.Work.Epoch, begun: make([]int32, 1, len(s.Work.Jobs)+1)}
+	if r.base <= 0 {
+		r.base = defaultEpoch
+	}
+	for i := range r.Start {
+		r.Start[i] = NoStart
+	}
+	r.plan = s.Scheduler.New()
+	_, gpus := s.Machine.units()
+	r.byGPU = gpus > 0
+	first, _ := s.Work.span()
+	r.boot(first)
+	r.gpu = newGPUMeter(r)
+	if err := r.run(ctx); err != nil {
+		return nil, err
+	}
+	if r.gpu != nil {
+		r.GPU = r.gpu.result()
+	}
+	return r.Outcome, nil
+}
+
+// boot defines the cluster and registers its nodes.
+func (r *replay) boot(at int64) {
+	c := r.Machine.Config
+	r.apply(at, &state.SetConfig{Config: c, Instance: 1})
+	for _, d := range c.Nodes {
+		r.apply(at, &state.Join{Node: d.Name, BootID: "sim"})
+	}
+}
+
+func (r *replay) time(at int64) model.Time { return model.Time((r.base + at) * 1000) }
+
+func (r *replay) apply(at int64, b state.Body) state.Result {
+	return r.st.Apply(state.Command{At: r.time(at), Body: b})
+}
+
+// progressEvery is how many jobs end between two looks at the context and two calls of Progress.
+const progressEvery = 512
+
+// run goes from event to event.
+func (r *replay) run(ctx context.Context) error {
+	jobs := r.Work.Jobs
+	told := 0
+	for r.next < len(jobs) || r.ends.len() > 0 {
+		if r.ended >= told {
+			told = r.ended + progressEvery
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if r.Progress != nil {
+				r.Progress(r.ended, len(jobs))
+			}
+		}
+		at := int64(1) << 62
+		if r.next < len(jobs) {
+			at = jobs[r.next].Submit
+		}
+		if r.ends.len() > 0 {
+			at = min(at, r.ends.min().at)
+		}
+		var err error
+		if r.Events == Single {
+			err = r.single(at)
+		} else {
+			err = r.batch(at)
+		}
+		if err != nil {
+			return err
+		}
+		r.sample(at)
+		r.sweep(at)
+	}
+	if r.queued > 0 {
+		return fmt.Errorf("the machine is idle and %d jobs wait that it could run: the scheduler starves them (%s)", r.queued, r.waiting())
+	}
+	if r.Progress != nil {
+		r.Progress(len(jobs), len(jobs))
+	}
+	return nil
+}
+
+// batch plans once after everything that happens in a second.
+func (r *replay) batch(at int64) error {
+	r.gone = r.gone[:0]
+	for r.ends.len() > 0 && r.ends.min().at == at {
+		r.gone = append(r.gone, r.end(r.ends.pop()))
+	}
+	if len(r.gone) > 0 {
+		r.apply(at, &state.Reports{Reports: r.gone})
+	}
+	for r.next < len(r.Work.Jobs) && r.Work.Jobs[r.next].Submit == at {
+		r.arrive(at)
+	}
+	return r.pass(at)
+}
+
+// single plans after every event.
+func (r *replay) single(at int64) error {
+	var early []ending
+	r.gone = r.gone[:0]
+	for r.ends.len() > 0 && r.ends.min().at == at {
+		if e := r.ends.pop(); r.Work.Jobs[e.job].Run == r.Work.Jobs[e.job].Request {
+			r.gone = append(r.gone, r.end(e))
+		} else {
+			early = append(early, e)
+		}
+	}
+	exact := len(r.gone)
+	if exact > 0 {
+		r.apply(at, &state.Reports{Reports: r.gone})
+	}
+	for r.next < len(r.Work.Jobs) && r.Work.Jobs[r.next].Submit == at {
+		if r.arrive(at) {
+			exact = 0
+			if err := r.pass(at); err != nil {
+				return err
+			}
+		}
+	}
+	if exact > 0 { // a pass after them all: what is at rest stays at rest, so one is as good as one for each
+		if err := r.pass(at); err != nil {
+			return err
+		}
+	}
+	for _, e := range early {
+		r.gone = append(r.gone[:0], r.end(e))
+		r.apply(at, &state.Reports{Reports: r.gone})
+		if err := r.pass(at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// arrive submits the next job; false where the machine can never run it.
+func (r *replay) arrive(at int64) bool {
+	i := r.next
+	r.next++
+	sp := r.specs.of(&r.Work.Jobs[i])
+	if why := r.impossible(sp); why != "" {
+		r.refuse(why)
+		return false
+	}
+	res := r.apply(at, &state.Submit{Spec: sp, Priority: 1})
+	if res.Refusal != state.OK {
+		r.refuse(res.Refusal.String())
+		return false
+	}
+	for int(res.Job) >= len(r.begun) {
+		r.begun = append(r.begun, -1)
+	}
+	r.begun[res.Job] = int32(i)
+	r.queued++
+	return true
+}
+
+func (r *replay) refuse(why string) {
+	for i := range r.Refused {
+		if r.Refused[i].Why == why {
+			r.Refused[i].Jobs++
+			return
+		}
+	}
+	r.Refused = append(r.Refused, Left{why, 1})
+}
+
+// impossible tells why the machine can never run such a job, or "". Equal specifications are looked at once.
+func (r *replay) impossible(sp *model.Spec) string {
+	if why, ok := r.specs.never[sp]; ok {
+		return why
+	}
+	v := r.st.View()
+	part := v.Partition(sp.Partitions[0])
+	text := ""
+	if why, _ := sched.Possible(v, sp, part); why != sched.CanRun {
+		text = why.String()
+	} else if part.MaxTimeS != model.NotSet && sp.LimitS > part.MaxTimeS {
+		text = "asks for more time than partition " + part.Name + " gives"
+	}
+	r.specs.never[sp] = text
+	return text
+}
+
+// end makes the report of a job's end.
+func (r *replay) end(e ending) state.Report {
+	j := &r.Work.Jobs[e.job]
+	r.ended++
+	r.busy -= r.unitsOf(j)
+	return state.Report{Kind: state.Ended, Job: e.id, Attempt: e.attempt, At: r.time(e.at)}
+}
+
+// pass plans once and applies the plan.
+func (r *replay) pass(at int64) error {
+	r.Passes++
+	plan := r.plan.Plan(r.st.View(), r.time(at))
+	if len(plan.Starts) == 0 {
+		return nil
+	}
+	plan.Reasons = nil // nobody reads them here
+	res := r.apply(at, &state.Starts{Epoch: 1, Plan: plan})
+	for i := range plan.Starts {
+		s := &plan.Starts[i]
+		k := r.begun[s.Job]
+		j := &r.Work.Jobs[k]
+		if res.Each[i] != state.OK {
+			return fmt.Errorf("second %d: the state refuses to start job %d of the trace (%s): the scheduler and the state disagree", at, j.ID, res.Each[i])
+		}
+		r.Start[k] = at
+		r.queued--
+		r.busy += r.unitsOf(j)
+		r.seq++
+		r.ends.push(ending{at: at + j.Run, seq: r.seq, job: k, id: s.Job, attempt: 1})
+	}
+	return nil
+}
+
+// sample notes the load where it has changed.
+func (r *replay) sample(at int64) {
+	s := Sample{at, r.busy, r.queued}
+	if n := len(r.Load); n > 0 && r.Load[n-1].Busy == s.Busy && r.Load[n-1].Queued == s.Queued {
+		return
+	}
+	r.Load = append(r.Load, s)
+	if r.gpu != nil {
+		r.gpu.look(r, at)
+	}
+}
+
+// sweepEvery is how many jobs may end before what the state remembers of them is swept out.
+const sweepEvery = 256
+
+// sweep lets the state forget jobs that have ended and accounting events, as time and gdbd would.
+func (r *replay) sweep(at int64) {
+	if r.ended-r.swept < sweepEvery {
+		return
+	}
+	r.swept = r.ended
+	r.apply(at, &state.Trim{Seq: 1<<64 - 1})
+	r.apply(at, &state.Tick{})
+}
+
+// waiting names some of the jobs that wait.
+func (r *replay) waiting() string {
+	text := ""
+	n := 0
+	r.st.View().Jobs(func(j *model.Job) bool {
+		if j.State == model.Pending {
+			if n++; n > 5 {
+				return false
+			}
+			text += fmt.Sprintf(" job %d: %s", r.Work.Jobs[r.begun[j.ID]].ID, j.Reason)
+		}
+		return true
+	})
+	return text
+}

@@ -1,0 +1,173 @@
+package sim
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+)
+
+// Print writes the report that people read.
+func (m *Metrics) Print(w io.Writer, name string) error {
+	b := &strings.Builder{}
+	fmt.Fprintf(b, "%s on %s\n", name, m.Machine)
+	fmt.Fprintf(b, "%s, %s\n\n", m.Scheduler, map[string]string{"batch": "one pass per second", "single": "one pass per event"}[m.Events])
+	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
+	row := func(what, value string) { fmt.Fprintf(t, "  %s\t%s\n", what, value) }
+	row("jobs", group(int64(m.Jobs))+leftText(m))
+	row("wait", fmt.Sprintf("average %s   half %s   90%% %s   99%% %s   longest %s", span(m.AvgWait), span(float64(m.WaitP50)), span(float64(m.WaitP90)), span(float64(m.WaitP99)), span(float64(m.MaxWait))))
+	row("in seconds", fmt.Sprintf("average %.2f   longest %d", m.AvgWait, m.MaxWait))
+	row("bounded slowdown", fmt.Sprintf("average %.4f   half %.2f   90%% %.2f   99%% %.2f", m.AvgSlowdown, m.SlowdownP50, m.SlowdownP90, m.SlowdownP99))
+	row("utilization", fmt.Sprintf("%.2f %% of %s %ss over %s", m.Utilization*100, group(int64(m.Total)), m.Unit, span(float64(m.MakespanS))))
+	if m.GPU != nil {
+		row("fragmentation", fmt.Sprintf("%.2f %% of the free GPUs are out of the jobs' reach where they are (mean over time)", m.GPU.Fragments*100))
+	}
+	if m.Fairness > 0 {
+		row("fairness", fmt.Sprintf("%.3f (Jain's index of the users' mean slowdown: 1 is equal)", m.Fairness))
+	}
+	if m.Shake != nil {
+		row("shaken", fmt.Sprintf("submissions shifted by 0 to %d seconds, seed %d", m.Shake.Seconds, m.Shake.Seed))
+	}
+	for _, n := range m.Notes {
+		row("note", n)
+	}
+	row("digest", m.Digest)
+	t.Flush()
+	if len(m.Sizes) > 0 {
+		fmt.Fprintf(b, "\n")
+		t = tabwriter.NewWriter(b, 0, 8, 3, ' ', tabwriter.AlignRight)
+		fmt.Fprintf(t, "%ss\tjobs\t%s-hours\taverage wait\t90%% wait\tslowdown\t\n", m.Unit, m.Unit)
+		for _, s := range m.Sizes {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.2f\t\n", s.Size, group(int64(s.Jobs)), group(int64(math.Round(s.Hours))), span(s.AvgWait), span(float64(s.WaitP90)), s.AvgSlowdown)
+		}
+		t.Flush()
+	}
+	if len(m.Users) > 0 {
+		fmt.Fprintf(b, "\n")
+		t = tabwriter.NewWriter(b, 0, 8, 3, ' ', tabwriter.AlignRight)
+		fmt.Fprintf(t, "user\tjobs\t%s-hours\taverage wait\tslowdown\t\n", m.Unit)
+		for _, u := range m.Users {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.2f\t\n", u.User, group(int64(u.Jobs)), group(int64(math.Round(u.Hours))), span(u.AvgWait), u.AvgSlowdown)
+		}
+		t.Flush()
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// leftText says which jobs are no part of the result.
+func leftText(m *Metrics) string {
+	var parts []string
+	for _, l := range m.Left {
+		parts = append(parts, fmt.Sprintf("%s %s", group(int64(l.Jobs)), l.Why))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (left out: " + strings.Join(parts, "; ") + ")"
+}
+
+// span writes seconds as people say them.
+func span(s float64) string {
+	switch {
+	case s < 100:
+		return fmt.Sprintf("%.0f s", s)
+	case s < 100*60:
+		return fmt.Sprintf("%.1f min", s/60)
+	case s < 72*3600:
+		return fmt.Sprintf("%.1f h", s/3600)
+	}
+	return fmt.Sprintf("%.1f d", s/86400)
+}
+
+// group writes a count with commas.
+func group(n int64) string {
+	s := fmt.Sprint(n)
+	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+// Compare writes several results side by side, each beside the first.
+func Compare(w io.Writer, name string, list []*Metrics, labels []string) error {
+	b := &strings.Builder{}
+	fmt.Fprintf(b, "%s\n\n", name)
+	t := tabwriter.NewWriter(b, 0, 8, 3, ' ', tabwriter.AlignRight)
+	head := "\t"
+	for i, l := range labels {
+		head += l + "\t"
+		if i > 0 {
+			head += "change\t"
+		}
+	}
+	fmt.Fprintln(t, head)
+	row := func(what string, show func(float64) string, get func(*Metrics) float64) {
+		line := what + "\t"
+		first := get(list[0])
+		for i, m := range list {
+			v := get(m)
+			line += show(v) + "\t"
+			if i > 0 {
+				line += change(first, v) + "\t"
+			}
+		}
+		fmt.Fprintln(t, line)
+	}
+	count := func(v float64) string { return group(int64(v)) }
+	two := func(v float64) string { return fmt.Sprintf("%.2f", v) }
+	percent := func(v float64) string { return fmt.Sprintf("%.2f %%", v*100) }
+	row("jobs", count, func(m *Metrics) float64 { return float64(m.Jobs) })
+	row("average wait, s", two, func(m *Metrics) float64 { return m.AvgWait })
+	row("half wait at most, s", count, func(m *Metrics) float64 { return float64(m.WaitP50) })
+	row("90 % wait at most, s", count, func(m *Metrics) float64 { return float64(m.WaitP90) })
+	row("99 % wait at most, s", count, func(m *Metrics) float64 { return float64(m.WaitP99) })
+	row("longest wait, s", count, func(m *Metrics) float64 { return float64(m.MaxWait) })
+	row("average bounded slowdown", two, func(m *Metrics) float64 { return m.AvgSlowdown })
+	row("utilization", percent, func(m *Metrics) float64 { return m.Utilization })
+	row("fairness", func(v float64) string { return fmt.Sprintf("%.3f", v) }, func(m *Metrics) float64 { return m.Fairness })
+	sizes := map[string]bool{}
+	for _, m := range list {
+		for _, s := range m.Sizes {
+			sizes[s.Size] = true
+		}
+	}
+	for c := range 64 {
+		if name := className(c); sizes[name] {
+			row(fmt.Sprintf("slowdown, %s %ss", name, list[0].Unit), two, func(m *Metrics) float64 {
+				for _, s := range m.Sizes {
+					if s.Size == name {
+						return s.AvgSlowdown
+					}
+				}
+				return 0
+			})
+		}
+	}
+	line := "digest\t"
+	for i, m := range list {
+		line += m.Digest + "\t"
+		if i > 0 {
+			same := "differs"
+			if m.Digest == list[0].Digest {
+				same = "the same"
+			}
+			line += same + "\t"
+		}
+	}
+	fmt.Fprintln(t, line)
+	t.Flush()
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func change(from, to float64) string {
+	switch {
+	case from == to:
+		return "="
+	case from == 0:
+		return "-"
+	}
+	return fmt.Sprintf("%+.1f %%", (to/from-1)*100)
+}
