@@ -1,12 +1,15 @@
 package sim
 
 import (
+	"fmt"
+	"strings"
+
 	"gbatch/internal/model"
 	"gbatch/internal/sched"
 	"gbatch/internal/state"
 )
 
-// Planner decides what starts, one pass at a time.
+// Planner decides what starts, one pass at a time. Passes come with time never going back.
 type Planner interface {
 	Plan(v *state.View, now model.Time) model.Plan
 }
@@ -18,28 +21,84 @@ type Scheduler struct {
 	New  func() Planner
 }
 
-// fifo is the policy without backfill.
-type fifo struct{ p sched.Policy }
-
-func (f fifo) Plan(v *state.View, now model.Time) model.Plan { return sched.Plan(v, now, f.p) }
+// Names that stand for a choice made elsewhere.
+const (
+	Configured       = "configured" // as the configuration says
+	DefaultScheduler = "default"    // what a fresh configuration uses
+)
 
 // noBound is a count that no pass reaches: published schedules know no bounds.
 const noBound = 1 << 30
 
-// FIFO gives the scheduler that starts jobs strictly in their order.
-func FIFO() Scheduler {
-	return Scheduler{Name: "fifo", Text: "in order of arrival, nothing overtakes",
-		New: func() Planner { return fifo{sched.Policy{MaxStarts: noBound, Depth: 1}} }}
+// planning is the production planner with a policy, and with an order that depends on the time where it has one.
+type planning struct {
+	planner *sched.Planner
+	policy  sched.Policy
+	order   *scoreOrder // nil: none of ours
 }
 
-// Names that stand for a choice made elsewhere.
-const (
-	Configured       = "configured" // as the configuration says
-	DefaultScheduler = "fifo"
+// Plan is one pass.
+func (p *planning) Plan(v *state.View, now model.Time) model.Plan {
+	if p.order != nil {
+		p.order.at(now)
+	}
+	return p.planner.Plan(v, now, p.policy)
+}
+
+// named is a scheduler that is the same everywhere.
+type named struct {
+	name, text string
+	backfill   sched.Backfill
+	score      func(j sized) float64 // highest first; nil: in order of arrival
+}
+
+var (
+	easy = sched.Backfill{On: true, Reserve: 1}
+	all  = sched.Backfill{On: true, Reserve: -1}
 )
 
-// NewScheduler gives a scheduler by its name.
-func NewScheduler(name string, m *Machine) (Scheduler, error) { return FIFO(), nil }
+func schedulers() []named {
+	return []named{
+		{name: "fifo", text: "in order of arrival, nothing overtakes"},
+		{name: "easy", text: "EASY backfill: in order of arrival; others may overtake the first that waits where that doesn't delay it", backfill: easy},
+		{name: "easy-sjbf", text: "EASY backfill that tries the shortest jobs first", backfill: sched.Backfill{On: true, Reserve: 1, ShortestFirst: true}},
+		{name: "conservative", text: "conservative backfill: no job that came earlier is delayed", backfill: all},
+		{name: "wfp3", text: "EASY backfill in the order of WFP3, (wait/requested)^3 * processors", backfill: easy, score: wfp3},
+		{name: "unicef", text: "EASY backfill in the order of UNICEF, wait/(log2(processors) * requested)", backfill: easy, score: unicef},
+		{name: "sjf", text: "EASY backfill, shortest requested time first", backfill: easy, score: sjf},
+		{name: "saf", text: "EASY backfill, smallest requested time * processors first", backfill: easy, score: saf},
+		{name: "f1", text: "EASY backfill in the order of F1, log10(requested) * processors + 870 * log10(submit)", backfill: easy, score: f1},
+	}
+}
 
-// SchedulerNames lists the names.
-func SchedulerNames() string { return "fifo" }
+// SchedulerNames lists the names that NewScheduler knows.
+func SchedulerNames() string {
+	var list []string
+	for _, n := range schedulers() {
+		list = append(list, n.name)
+	}
+	return strings.Join(append(list, DefaultScheduler, Configured), ", ")
+}
+
+// NewScheduler gives a scheduler by its name for a machine.
+func NewScheduler(name string, m *Machine) (Scheduler, error) {
+	for _, n := range schedulers() {
+		if n.name == name {
+			return Scheduler{Name: n.name, Text: n.text, New: func() Planner {
+				p := &planning{planner: sched.NewPlanner(), policy: sched.Policy{MaxStarts: noBound, Depth: 1, Backfill: n.backfill}}
+				if n.score != nil {
+					p.order = &scoreOrder{score: n.score}
+					p.policy.Order = p.order
+				}
+				return p
+			}}, nil
+		}
+	}
+	switch name {
+	case DefaultScheduler, Configured:
+		return Scheduler{Name: name, Text: "", New: func() Planner {
+			return &planning{planner: sched.NewPlanner(), policy: sched.Policy{MaxStarts: noBound, Depth: 1, Backfill: easy}}
+		}}, nil
+	}
+	return Scheduler{}, fmt.Errorf("no scheduler has the name %s: there are %s", name, SchedulerNames())
+}

@@ -1,0 +1,156 @@
+package sim
+
+import (
+	"cmp"
+	"slices"
+
+	"gbatch/internal/model"
+	"gbatch/internal/sched"
+	"gbatch/internal/state"
+)
+
+// reference plans for a single pool in the plainest way, with a list of free processors over time that is made anew at
+// each pass. It gives all published schedules; what the production planner gives must be equal to it.
+//
+// FIFO and EASY remember nothing between passes. Conservative backfill does: a job gets its reservation when it arrives,
+// the earliest that delays nobody, and keeps it. When something has ended since the last pass, every waiting job, in order
+// of arrival, gives up its reservation and takes the earliest that there is then: once through the queue, at passes after
+// an end only. Made anew from nothing at each pass, or moved at each pass, reservations give other schedules.
+type reference struct {
+	back  sched.Backfill
+	score func(sized) float64
+	begun model.Time
+
+	held    map[model.JobID]model.Time // reservations that are kept
+	running map[model.JobID]bool       // at the end of the last pass
+}
+
+// step is the free processors from a moment on.
+type step struct {
+	at   model.Time
+	free int
+}
+
+// profile is free processors over time.
+type profile []step
+
+func (p *profile) take(from, to model.Time, procs int) {
+	for _, at := range []model.Time{from, to} {
+		k, found := slices.BinarySearchFunc(*p, at, func(s step, t model.Time) int { return cmp.Compare(s.at, t) })
+		if !found {
+			*p = slices.Insert(*p, k, step{at, (*p)[k-1].free})
+		}
+	}
+	for i, s := range *p {
+		if s.at >= from && s.at < to {
+			(*p)[i].free -= procs
+		}
+	}
+}
+
+// earliest gives the first moment from which on the job fits for all of its time.
+func (p profile) earliest(j *model.Job) model.Time {
+	for i := range p {
+		from := p[i].at
+		fits := true
+		for k := i; k < len(p) && p[k].at < from.Add(j.Spec.LimitS); k++ {
+			fits = fits && p[k].free >= int(j.Spec.Tasks)
+		}
+		if fits {
+			return from
+		}
+	}
+	panic("a job larger than the machine")
+}
+
+// Plan is one pass.
+func (r *reference) Plan(v *state.View, now model.Time) (plan model.Plan) {
+	if r.begun == 0 {
+		r.begun, r.held = now, map[model.JobID]model.Time{}
+	}
+	part := v.Config().Partitions[0]
+	n := v.Node(part.Nodes[0])
+	p := profile{{now, int(n.Def.CPUs)}}
+	var queue []*model.Job
+	running := map[model.JobID]bool{}
+	v.Jobs(func(j *model.Job) bool {
+		switch {
+		case j.State == model.Pending:
+			queue = append(queue, j)
+		case j.State.HasResources():
+			running[j.ID] = true
+			if j.Run.Deadline() > now {
+				p.take(now, j.Run.Deadline(), int(j.Spec.Tasks))
+			}
+		}
+		return true
+	})
+	ended := false
+	for id := range r.running {
+		ended = ended || !running[id]
+	}
+	r.running = running
+	if r.score != nil {
+		score := func(j *model.Job) float64 {
+			return r.score(sized{wait: float64(now-j.Submit) / 1000, requested: float64(j.Spec.LimitS), procs: float64(j.Spec.Tasks), submit: float64(j.Submit-r.begun) / 1000})
+		}
+		slices.SortStableFunc(queue, func(a, b *model.Job) int { return cmp.Compare(score(b), score(a)) })
+	}
+	used := n.UsedCPUs
+	start := func(j *model.Job) {
+		cpus := model.UpTo(int(n.Def.CPUs)).Minus(used).First(int(j.Spec.Tasks))
+		if cpus.Empty() {
+			panic("the state's node is fuller than the profile")
+		}
+		used = used.Or(cpus)
+		r.running[j.ID] = true
+		delete(r.held, j.ID)
+		plan.Starts = append(plan.Starts, model.Start{Job: j.ID, Task: model.NoTask, Partition: part.Name, LimitS: j.Spec.LimitS,
+			Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: n.Def.Name, CPUs: cpus, Tasks: j.Spec.Tasks}}}})
+	}
+	if r.back.Reserve < 0 {
+		r.conservative(p, queue, now, ended, start)
+		return plan
+	}
+	reserved := 0
+	for i := 0; i < len(queue); i++ {
+		j := queue[i]
+		at := p.earliest(j)
+		switch {
+		case at == now:
+			start(j)
+		case reserved < r.back.Reserve:
+			if reserved++; r.back.ShortestFirst {
+				slices.SortStableFunc(queue[i+1:], func(a, b *model.Job) int { return cmp.Compare(a.Spec.LimitS, b.Spec.LimitS) })
+			}
+		case !r.back.On:
+			return plan
+		default:
+			continue
+		}
+		p.take(at, at.Add(j.Spec.LimitS), int(j.Spec.Tasks))
+	}
+	return plan
+}
+
+func (r *reference) conservative(p profile, queue []*model.Job, now model.Time, ended bool, start func(*model.Job)) {
+	for _, j := range queue {
+		if at, ok := r.held[j.ID]; ok {
+			p.take(max(at, now), max(at, now).Add(j.Spec.LimitS), int(j.Spec.Tasks))
+		}
+	}
+	for _, j := range queue {
+		at, ok := r.held[j.ID]
+		if !ok || ended {
+			if ok {
+				p.take(max(at, now), max(at, now).Add(j.Spec.LimitS), -int(j.Spec.Tasks))
+			}
+			at = p.earliest(j)
+			p.take(at, at.Add(j.Spec.LimitS), int(j.Spec.Tasks))
+			r.held[j.ID] = at
+		}
+		if at <= now {
+			start(j)
+		}
+	}
+}
