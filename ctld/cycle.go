@@ -15,7 +15,9 @@ import (
 // a start that no longer fits is simply planned anew.
 func (c *Controller) cycle(ctx context.Context) {
 	var lastGen uint64
+	pace := pacer{gap: cyclePace}
 	for ctx.Err() == nil {
+		pace.wait(ctx)
 		changed := c.machine.Changed()
 		v := c.machine.View()
 		if v.Gen() != lastGen {
@@ -49,7 +51,6 @@ func (c *Controller) cycle(ctx context.Context) {
 		}
 		select {
 		case <-changed:
-			pause(ctx, cyclePace)
 		case <-ctx.Done():
 		}
 	}

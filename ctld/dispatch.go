@@ -17,13 +17,14 @@ import (
 // it has been told: a new session, or a new leader, begins with nothing told and so tells everything again. Nodes
 // answer "have it" to a repeated order.
 func (c *Controller) dispatch(ctx context.Context) {
+	pace := pacer{gap: dispatchPace}
 	for ctx.Err() == nil {
+		pace.wait(ctx)
 		wake := c.nodes.wake()
 		changed := c.machine.Changed()
 		c.sendOrders(c.machine.View())
 		select {
 		case <-changed:
-			pause(ctx, dispatchPace)
 		case <-wake:
 		case <-ctx.Done():
 		}

@@ -126,7 +126,7 @@ func (c *Controller) clock(ctx context.Context) {
 		select {
 		case <-changed:
 			timer.Stop()
-			pause(ctx, waitPace)
+			pause(ctx, clockPace)
 		case <-timer.C:
 		case <-ctx.Done():
 			timer.Stop()
@@ -165,6 +165,21 @@ func (c *Controller) propose(ctx context.Context, b state.Body) (state.Result, e
 
 // now gives the moment as the leader stamps it.
 func (c *Controller) now() model.Time { return model.Time(time.Now().UnixMilli()) }
+
+// pacer spaces the rounds of a loop: the first after a rest comes at once, the next ones at least gap after one another,
+// so that a lone job waits for nothing and in a crowd each round, each log entry and each message carries many.
+type pacer struct {
+	gap  time.Duration
+	last time.Time
+}
+
+// wait ends when the next round may begin, or with ctx.
+func (p *pacer) wait(ctx context.Context) {
+	if d := p.gap - time.Since(p.last); d > 0 {
+		pause(ctx, d)
+	}
+	p.last = time.Now()
+}
 
 // pause waits for d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {

@@ -40,16 +40,17 @@ type Options struct {
 
 // Limits and paces of a controller.
 const (
-	cyclePace      = 2 * time.Millisecond // between two planning passes
-	dispatchPace   = time.Millisecond
+	cyclePace      = 8 * time.Millisecond // from one planning pass to the next
+	dispatchPace   = 4 * time.Millisecond // from one round of orders to the next
+	clockPace      = 100 * time.Millisecond
 	waitPace       = 10 * time.Millisecond // between two looks of a WaitRequest
 	proposeTimeout = 20 * time.Second
 	maxWaiters     = 2048
 	maxNodes       = 16384
 	maxScriptBytes = 64 << 20
 	maxEnvBytes    = 64 << 20
-	outboxBatch    = 1000                  // records in one Put
-	outboxPace     = 20 * time.Millisecond // between two batches: more events of one job become one
+	outboxBatch    = 1000                   // records in one Put
+	outboxPace     = 100 * time.Millisecond // records wait so long for company: the start and the end of a short job become one
 	outboxRetryMin = 200 * time.Millisecond
 	outboxRetryMax = 10 * time.Second
 	reportQueue    = 1024 // messages from nodes that wait for the log

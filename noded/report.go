@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"time"
 
 	"gbatch/internal/proto"
 )
@@ -11,11 +12,20 @@ import (
 // report.go holds what the leader has to be told: in memory what the spool holds on disk. The loop puts reports in once
 // they are durable and takes them out when they are acknowledged; whichever session is up sends those it has not sent.
 
+const (
+	// startedPatience is how long the news that a job has started waits for company. Nobody waits for it, and the end of a
+	// short job then travels with it.
+	startedPatience = 25 * time.Millisecond
+	// reportPace is the least time between two messages with reports; the first after a rest goes at once.
+	reportPace = 5 * time.Millisecond
+)
+
 // outbox is the reports that are not acknowledged, by ascending Seq.
 type outbox struct {
 	mu      sync.Mutex
 	reports []*proto.Report
 	again   []*proto.Report // asked for: to be sent even if this session has sent them
+	urgent  bool            // somebody waits for one of them
 	wake    chan struct{}
 }
 
@@ -26,10 +36,42 @@ func (o *outbox) put(rs ...*proto.Report) {
 	if len(rs) == 0 {
 		return
 	}
+	patient := !slices.ContainsFunc(rs, func(r *proto.Report) bool { return r.Kind != proto.ReportStarted })
 	o.mu.Lock()
 	o.reports = append(o.reports, rs...)
+	if !patient {
+		o.urgent = true
+	}
 	o.mu.Unlock()
 	o.ring()
+}
+
+// gather waits until the reports that are there should be sent: at once if one is urgent and the last message is long
+// enough ago, otherwise a little later. It ends early with done.
+func (o *outbox) gather(done <-chan struct{}, last time.Time) {
+	begin := time.Now()
+	for {
+		o.mu.Lock()
+		urgent := o.urgent
+		o.mu.Unlock()
+		until := begin.Add(startedPatience)
+		if urgent {
+			until = last.Add(reportPace)
+		}
+		wait := time.Until(until)
+		if wait <= 0 {
+			return
+		}
+		t := time.NewTimer(wait)
+		select {
+		case <-t.C:
+		case <-o.wake:
+		case <-done:
+			t.Stop()
+			return
+		}
+		t.Stop()
+	}
 }
 
 // repeat makes reports that are in the outbox go out once more.
@@ -38,6 +80,7 @@ func (o *outbox) repeat(rs []*proto.Report) {
 		return
 	}
 	o.mu.Lock()
+	o.urgent = true
 	o.again = append(o.again, rs...)
 	o.mu.Unlock()
 	o.ring()
@@ -68,7 +111,7 @@ func (o *outbox) after(sent uint64, max int) []*proto.Report {
 			out = append(out, r)
 		}
 	}
-	o.again = nil
+	o.again, o.urgent = nil, false
 	return append(out, o.reports[from:min(len(o.reports), from+max)]...)
 }
 

@@ -204,7 +204,7 @@ func (s *session) read(ctx context.Context, conn *rpc.Conn) error {
 func (s *session) write(ctx context.Context, conn *rpc.Conn, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	sent := uint64(0)
+	sent, last := uint64(0), time.Time{}
 	if err := s.beat(ctx, conn); err != nil {
 		return err
 	}
@@ -221,10 +221,11 @@ func (s *session) write(ctx context.Context, conn *rpc.Conn, every time.Duration
 			if err != nil {
 				return err
 			}
-			sent = max(sent, reports[len(reports)-1].Seq)
+			sent, last = max(sent, reports[len(reports)-1].Seq), time.Now()
 		}
 		select {
 		case <-s.n.out.wake:
+			s.n.out.gather(ctx.Done(), last)
 		case <-tick.C:
 			if err := s.beat(ctx, conn); err != nil {
 				return err
