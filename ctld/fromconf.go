@@ -23,7 +23,7 @@ import (
 )
 
 // heapGrowthPct is how far gctld's heap grows between two collections (GOGC), percent.
-const heapGrowthPct = 40
+const heapGrowthPct = 25
 
 // Start is gctld as a program: what the command line says, completed from the configuration.
 type Start struct {

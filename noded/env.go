@@ -49,7 +49,6 @@ const (
 // a name or "=" are dropped.
 func (e *jobEnv) build(l *proto.Launch, submitted []byte) ([]string, error) {
 	mine := e.describe(l)
-	inherited := bytes.Contains(submitted, []byte("SLURM_JOB_ID=")) // from the job that submitted this one
 	out := make([]string, 0, bytes.Count(submitted, []byte{0})+len(mine)+8)
 	has := givenNames{}
 	for len(submitted) > 0 {
@@ -60,7 +59,7 @@ func (e *jobEnv) build(l *proto.Launch, submitted []byte) ([]string, error) {
 			entry, submitted = submitted, nil
 		}
 		eq := bytes.IndexByte(entry, '=')
-		if eq <= 0 || e.owns(entry[:eq]) || inherited && string(entry[:eq]) == "SLURM_SUBMIT_DIR" {
+		if eq <= 0 || e.owns(entry[:eq]) {
 			continue
 		}
 		if len(out) >= maxEnvVars {

@@ -308,7 +308,7 @@ func (e *Env) jobEnvironment(s *submission) ([]byte, error) {
 	}
 	path := all
 	for _, kv := range e.Environ {
-		if pick(kv) {
+		if pick(kv) && !strings.HasPrefix(kv, "SLURM_SUBMIT_DIR=") && !strings.HasPrefix(kv, "SLURM_PRIO_PROCESS=") {
 			path = path || strings.HasPrefix(kv, "PATH=")
 			add(kv)
 		}
@@ -324,6 +324,9 @@ func (e *Env) jobEnvironment(s *submission) ([]byte, error) {
 	if s.export != "" && !strings.EqualFold(s.export, "ALL") {
 		add("SLURM_EXPORT_ENV=" + s.export)
 	}
+	// Of this submission, not of a job that it may come from.
+	add("SLURM_SUBMIT_DIR=" + e.Dir)
+	add("SLURM_PRIO_PROCESS=" + strconv.Itoa(niceness()))
 	if len(out) > proto.MaxEnvBytes {
 		return nil, fmt.Errorf("the environment is %d bytes long, the limit is %d; pass less with --export", len(out), proto.MaxEnvBytes)
 	}
@@ -413,4 +416,13 @@ func readNodeFile(path string) ([]string, error) {
 		return nil, err
 	}
 	return hostlist.Expand(strings.Join(strings.Fields(string(data)), ","))
+}
+
+// niceness gives this process's own, -20 to 19; 0 where it can't be read.
+func niceness() int {
+	n, err := unix.Getpriority(unix.PRIO_PROCESS, 0)
+	if err != nil {
+		return 0
+	}
+	return 20 - n // the system call never gives a negative number
 }

@@ -112,7 +112,7 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 		batch := j.Run.Alloc.Nodes[0].Node == c.Node
 		known := slices.ContainsFunc(c.Known, func(r Report) bool { return r.Job == j.ID && r.Attempt == j.Attempt })
 		switch {
-		case rebooted:
+		case rebooted && !(batch && known): // what the node still knows it reports: the exit was seen before the reboot, or it wasn't
 			s.nodeFailed(j, c.Node, at)
 		case !batch || known:
 		case j.State == model.Completing && j.Run.Launched == 0: // it was ended before it was launched

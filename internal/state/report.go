@@ -17,7 +17,11 @@ func (s *State) applyReports(at model.Time, c *Reports) Result {
 		case Started:
 			changed = s.started(j, at, r)
 		case Ended:
-			s.ended(j, at, r.At, r.Exit)
+			if r.Exit.Unknown && s.rebootedSince(j) {
+				s.nodeFailed(j, j.Run.Alloc.Nodes[0].Node, at)
+			} else {
+				s.ended(j, at, r.At, r.Exit)
+			}
 		case LaunchFailed:
 			changed = s.launchFailed(j, at, r)
 		default:
@@ -28,6 +32,13 @@ func (s *State) applyReports(at model.Time, c *Reports) Result {
 	s.wakeAll(at)
 	s.plan()
 	return res
+}
+
+// rebootedSince reports whether the node that runs j's script has booted since it was given to j: an exit that nobody
+// saw then is the node's failure, not the job's.
+func (s *State) rebootedSince(j *model.Job) bool {
+	n, ok := s.nodes.Get(j.Run.Alloc.Nodes[0].Node)
+	return ok && n.BootAt > j.Run.Start
 }
 
 // started notes that the script runs. A second report of it changes nothing.

@@ -92,7 +92,7 @@ func (s *session) do(out *bytes.Buffer, line string) {
 	case "join":
 		j := &Join{Node: w.plain[0], BootID: "b1", Version: "1", Problem: w.named["problem"]}
 		if w.has("boot") {
-			j.BootID = w.named["boot"]
+			j.BootID, j.BootAt = w.named["boot"], s.now
 		}
 		for _, k := range w.list("known") {
 			id, attempt := s.attempt(k)
