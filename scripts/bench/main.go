@@ -3,6 +3,7 @@
 //
 //	bench loop -n CALLS -c LOOPS -- COMMAND...   calls a second, median and 99th percentile in ms, calls that failed
 //	bench peak -n CALLS -- COMMAND...            median wall ms, median CPU ms, largest peak memory in KiB
+//	bench sync DIR                               median microseconds of a 4 KiB append with fdatasync in DIR
 //
 // {} in COMMAND becomes the number of the call, from 1. Output of COMMAND is thrown away; -q keeps failures quiet.
 package main
@@ -31,7 +32,10 @@ func main() {
 
 func run(args []string) error {
 	if len(args) == 0 {
-		return errors.New("expected loop or peak; scripts/bench.sh calls this program")
+		return errors.New("expected loop, peak or sync; scripts/bench.sh calls this program")
+	}
+	if args[0] == "sync" && len(args) == 2 {
+		return syncs(args[1])
 	}
 	fs := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	calls := fs.Int("n", 1, "`number` of calls")
@@ -55,7 +59,30 @@ func run(args []string) error {
 		b.loops = 1
 		return b.peak()
 	}
-	return fmt.Errorf("'%s' is neither loop nor peak", args[0])
+	return fmt.Errorf("'%s' is neither loop, peak nor sync", args[0])
+}
+
+// syncs times what everything durable waits for.
+func syncs(dir string) error {
+	f, err := os.CreateTemp(dir, "sync")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.Remove(f.Name()) }() // the whole directory is removed in the end
+	block := make([]byte, 4096)
+	all := make([]call, 300)
+	for i := range all {
+		begin := time.Now()
+		if _, err := f.Write(block); err != nil {
+			return err
+		}
+		if err := syscall.Fdatasync(int(f.Fd())); err != nil {
+			return err
+		}
+		all[i].wall = time.Since(begin)
+	}
+	fmt.Println(at(sorted(all, func(c call) time.Duration { return c.wall }), 0.5).Microseconds())
+	return f.Close()
 }
 
 // bench is one series of calls.
