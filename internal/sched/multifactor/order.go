@@ -1,0 +1,450 @@
+package multifactor
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/state"
+)
+
+// Order is everybody's priority at one moment. It is a sched.Order. It may be asked by one goroutine at a time.
+type Order struct {
+	epoch  uint64
+	gen    uint64
+	now    model.Time
+	conf   *model.Priority
+	cfg    *model.Config
+	tree   *Tree
+	totals *totals
+	qos    map[string]class
+	assoc  float64 // the highest priority of an association
+	part   float64 // the highest PriorityJobFactor
+	floor  map[floorKey]uint32
+
+	// The partition that was asked about last: queues are asked about one by one.
+	last *model.Partition
+	have []float64 // of each weighted TRES
+}
+
+// class is what a QOS is worth.
+type class struct {
+	raw  float64
+	norm float64
+	rank uint32 // from the least; equal priorities have one rank
+}
+
+// totals is what the cluster has: it changes with the configuration only.
+type totals struct {
+	cpus  float64
+	nodes float64
+	parts map[string][]model.TRESCount // what each partition has, where TRES count
+}
+
+type floorKey struct {
+	job  model.JobID
+	part string
+}
+
+// Factors is how a job's priority comes about. Those that end in N are normalized, 0 to 1 unless a NO_NORMAL flag is
+// set; the others are multiplied with their weights.
+type Factors struct {
+	AgeN, AssocN, FairShareN, JobSizeN, PartitionN, QOSN float64
+	TRESN                                                []float64 // one for each weight, in its order
+	Age, Assoc, FairShare, JobSize, Partition, QOS       float64
+	TRES                                                 []float64
+	Site, Nice                                           int64
+	Priority                                             uint32
+}
+
+// Highest is the highest priority that is computed.
+const Highest = 1<<32 - 2
+
+// New takes stock of shares, usage and totals at one moment. prev is the order that it follows, or nil.
+//
+// With PriorityFlags=INCR_ONLY the priorities that prev gave to jobs that still wait are the least they can have: then,
+// and only then, it looks at every waiting job.
+func New(v *state.View, now model.Time, prev *Order) *Order {
+	cfg := v.Config()
+	o := &Order{epoch: 1, gen: v.Gen(), now: now, cfg: cfg, conf: &cfg.Params.Priority}
+	var old *Tree
+	if prev != nil {
+		o.epoch, old = prev.epoch+1, prev.tree
+	}
+	o.tree = NewTree(v, now, old)
+	if prev != nil && prev.cfg == cfg {
+		o.totals = prev.totals
+	} else {
+		o.totals = totalsOf(cfg)
+	}
+	o.classes(v)
+	for _, n := range o.tree.prio {
+		o.assoc = max(o.assoc, n)
+	}
+	for _, p := range cfg.Partitions {
+		o.part = max(o.part, float64(p.PriorityJobFactor))
+	}
+	if o.conf.Flags&model.PrioIncrOnly != 0 && prev != nil {
+		o.raise(v, prev)
+	}
+	return o
+}
+
+func (o *Order) classes(v *state.View) {
+	o.qos = map[string]class{}
+	var ladder []uint32
+	v.AllQOS(func(q *model.QOS) bool { ladder = append(ladder, q.Priority); return true })
+	slices.Sort(ladder)
+	ladder = slices.Compact(ladder)
+	top := 0.0
+	if len(ladder) > 0 {
+		top = float64(ladder[len(ladder)-1])
+	}
+	v.AllQOS(func(q *model.QOS) bool {
+		rank, _ := slices.BinarySearch(ladder, q.Priority)
+		c := class{raw: float64(q.Priority), rank: uint32(rank)}
+		if top > 0 {
+			c.norm = c.raw / top
+		}
+		o.qos[q.Name] = c
+		return true
+	})
+}
+
+func totalsOf(cfg *model.Config) *totals {
+	t := &totals{parts: map[string][]model.TRESCount{}}
+	defs := make(map[string]*model.NodeDef, len(cfg.Nodes))
+	for _, n := range cfg.Nodes {
+		t.cpus += float64(n.CPUs)
+		t.nodes++
+		defs[n.Name] = n
+	}
+	if len(cfg.Params.Priority.WeightTRES) == 0 {
+		return t
+	}
+	for _, p := range cfg.Partitions {
+		var have []model.TRESCount
+		for _, name := range p.Nodes {
+			if d := defs[name]; d != nil {
+				have = addNode(have, d)
+			}
+		}
+		t.parts[p.Name] = have
+	}
+	return t
+}
+
+func addNode(have []model.TRESCount, d *model.NodeDef) []model.TRESCount {
+	have = model.AddTRES(have, "cpu", int64(d.CPUs))
+	have = model.AddTRES(have, "mem", d.MemMiB)
+	have = model.AddTRES(have, "node", 1)
+	for _, g := range d.Gres {
+		have = model.AddTRES(have, "gres/"+g.Name, int64(g.Count))
+		if g.Type != "" {
+			have = model.AddTRES(have, "gres/"+g.Name+":"+g.Type, int64(g.Count))
+		}
+	}
+	return have
+}
+
+// raise keeps priorities from falling below what prev gave.
+func (o *Order) raise(v *state.View, prev *Order) {
+	floor := map[floorKey]uint32{}
+	for _, part := range v.Config().Partitions {
+		v.Ready(part.Name, func(j *model.Job) bool {
+			if prio := uint32(prev.Priority(j, part)); prio > 0 && !j.Direct {
+				floor[floorKey{j.ID, part.Name}] = prio
+			}
+			return true
+		})
+	}
+	o.floor = floor
+}
+
+// Epoch grows with every New.
+func (o *Order) Epoch() uint64 { return o.epoch }
+
+// At gives the moment of the order.
+func (o *Order) At() model.Time { return o.now }
+
+// Tree gives the shares at that moment.
+func (o *Order) Tree() *Tree { return o.tree }
+
+// Priority gives a job's priority in one of its partitions: 0 for one that is held, what was set by hand, or at least 1.
+func (o *Order) Priority(j *model.Job, part *model.Partition) uint64 {
+	if fixed, ok := o.fixed(j); ok {
+		return uint64(fixed)
+	}
+	var f Factors
+	o.weigh(j, part, &f, false)
+	return uint64(f.Priority)
+}
+
+// Factors gives how a job's priority in a partition comes about. A priority that was set by hand has none.
+func (o *Order) Factors(j *model.Job, part *model.Partition) Factors {
+	f := Factors{Site: int64(j.Site), Nice: int64(j.Spec.Nice)}
+	o.weigh(j, part, &f, true)
+	if fixed, ok := o.fixed(j); ok {
+		return Factors{Priority: fixed}
+	}
+	return f
+}
+
+// fixed gives a priority that is not computed.
+func (o *Order) fixed(j *model.Job) (uint32, bool) {
+	switch {
+	case j.State == model.Pending && j.Hold != model.NotHeld:
+		return 0, true
+	case j.Direct, !o.conf.Weighted():
+		return j.Priority, true
+	case j.State != model.Pending && o.conf.Flags&model.PrioCalculateRunning == 0 && j.Run != nil && j.Run.Priority != 0:
+		return j.Run.Priority, true
+	}
+	return 0, false
+}
+
+// weigh computes the factors. TRES of the single weights are kept only where keep is set: that allocates.
+func (o *Order) weigh(j *model.Job, part *model.Partition, f *Factors, keep bool) {
+	c, sp := o.conf, j.Spec
+	var q class
+	if c.WeightQOS > 0 || c.Flags&model.PrioStrictQOS != 0 {
+		q = o.qos[sp.QOS]
+	}
+	row := -1
+	if c.WeightAssoc > 0 || c.WeightFairShare > 0 {
+		row = o.tree.Row(sp.Account, sp.User, part.Name)
+	}
+	var need needs
+	if c.WeightJobSize > 0 || len(c.WeightTRES) > 0 {
+		need = needsOf(j)
+	}
+	sum := float64(j.Site)
+	if c.WeightAge > 0 {
+		f.AgeN = o.age(j)
+		f.Age = f.AgeN * float64(c.WeightAge)
+		sum += f.Age
+	}
+	if c.WeightAssoc > 0 && o.assoc > 0 {
+		if row < 0 {
+			row = o.tree.Row(sp.Account, "", "")
+		}
+		if row >= 0 {
+			f.AssocN = o.tree.prio[row]
+		}
+		if c.Flags&model.PrioNoNormalAssoc == 0 {
+			f.AssocN /= o.assoc
+		}
+		f.Assoc = f.AssocN * float64(c.WeightAssoc)
+		sum += f.Assoc
+	}
+	if c.WeightFairShare > 0 {
+		if row >= 0 && o.tree.Rows[row].User != "" {
+			f.FairShareN = o.tree.Rows[row].Factor
+		} else {
+			f.FairShareN = o.tree.newcomer(sp.Account)
+		}
+		f.FairShare = f.FairShareN * float64(c.WeightFairShare)
+		sum += f.FairShare
+	}
+	if c.WeightJobSize > 0 {
+		f.JobSizeN = o.size(j, &need, part)
+		f.JobSize = f.JobSizeN * float64(c.WeightJobSize)
+		sum += f.JobSize
+	}
+	if c.WeightPartition > 0 {
+		f.PartitionN = float64(part.PriorityJobFactor)
+		if c.Flags&model.PrioNoNormalPart == 0 && o.part > 0 {
+			f.PartitionN /= o.part
+		}
+		f.Partition = f.PartitionN * float64(c.WeightPartition)
+		sum += f.Partition
+	}
+	if c.WeightQOS > 0 {
+		f.QOSN = q.norm
+		if c.Flags&model.PrioNoNormalQOS != 0 {
+			f.QOSN = q.raw
+		}
+		f.QOS = f.QOSN * float64(c.WeightQOS)
+		sum += f.QOS
+	}
+	if len(c.WeightTRES) > 0 && part != o.last {
+		o.turnTo(part)
+	}
+	for i := range c.WeightTRES {
+		n, w := o.tres(j, &need, i)
+		sum += n * w
+		if keep {
+			f.TRESN, f.TRES = append(f.TRESN, n), append(f.TRES, n*w)
+		}
+	}
+	sum -= float64(sp.Nice)
+	f.Priority = o.bound(sum, q.rank)
+	if o.floor != nil {
+		f.Priority = max(f.Priority, o.floor[floorKey{j.ID, part.Name}])
+	}
+}
+
+// bound makes a priority of a sum. With STRICT_QOS each class has a band of its own, which nothing else can leave.
+func (o *Order) bound(sum float64, rank uint32) uint32 {
+	if o.conf.Flags&model.PrioStrictQOS == 0 {
+		return uint32(min(max(sum, 1), Highest))
+	}
+	band := uint32(Highest)
+	if n := len(o.qos); n > 0 {
+		band /= uint32(n)
+	}
+	return rank*band + uint32(min(max(sum, 1), float64(band)))
+}
+
+// age grows from 0 to 1 while a job waits for nothing but its turn.
+func (o *Order) age(j *model.Job) float64 {
+	from := j.Eligible
+	if o.conf.Flags&model.PrioAccrueAlways != 0 {
+		from = j.Submit
+	}
+	until := o.now
+	if j.Run != nil {
+		until = min(until, j.Run.Start)
+	}
+	if from == 0 || until <= from {
+		return 0
+	}
+	if o.conf.MaxAgeS <= 0 {
+		return 1
+	}
+	return min(1, float64(until-from)/1000/float64(o.conf.MaxAgeS))
+}
+
+// size grows from 0 to 1 with the part of the cluster that a job takes, or falls with PriorityFavorSmall.
+func (o *Order) size(j *model.Job, need *needs, part *model.Partition) float64 {
+	if o.totals.nodes == 0 || o.totals.cpus == 0 {
+		return 0
+	}
+	cpus, nodes := need.cpus, need.nodes
+	if o.conf.Flags&model.PrioSizeRelative != 0 {
+		minutes := 1.0
+		if s := limitS(j, part); s < model.Unlimited {
+			minutes = max(1, float64(s)/60)
+		} else {
+			minutes = float64(model.Unlimited) / 60
+		}
+		size := max(cpus, nodes*o.totals.cpus/o.totals.nodes) / minutes / o.totals.cpus
+		if o.conf.FavorSmall {
+			size = 1 - size
+		}
+		return min(max(size, 0), 1)
+	}
+	n, c := min(nodes/o.totals.nodes, 1), min(cpus/o.totals.cpus, 1)
+	if o.conf.FavorSmall {
+		n, c = 1-n, 1-c
+	}
+	return (n + c) / 2
+}
+
+// needs is what a job holds or, while it waits, asks for at least.
+type needs struct{ cpus, nodes, tasks float64 }
+
+func needsOf(j *model.Job) needs {
+	if j.Run != nil {
+		n, _, _ := j.Run.Alloc.Totals()
+		return needs{float64(n), float64(len(j.Run.Alloc.Nodes)), float64(max(j.Spec.Tasks, 1))}
+	}
+	sp := j.Spec
+	least := max(1, sp.MinNodes, int32(len(sp.ReqNodes)))
+	t := sp.Tasks
+	if t > 0 {
+		least = min(least, t)
+	} else {
+		t = least * max(1, sp.TasksPerNode)
+	}
+	out := needs{float64(t) * float64(max(1, sp.CPUsPerTask)), float64(least), float64(t)}
+	if sp.Overcommit {
+		out.cpus = out.nodes
+	}
+	out.cpus = max(out.cpus, float64(sp.MinCPUs)*out.nodes)
+	return out
+}
+
+func limitS(j *model.Job, p *model.Partition) int64 {
+	switch {
+	case j.Run != nil:
+		return j.Run.LimitS
+	case j.Spec.LimitS != model.NotSet:
+		return j.Spec.LimitS
+	case p.DefTimeS != model.NotSet:
+		return p.DefTimeS
+	case p.MaxTimeS != model.NotSet:
+		return p.MaxTimeS
+	}
+	return model.Unlimited
+}
+
+// turnTo looks up what a partition has of the weighted resources.
+func (o *Order) turnTo(part *model.Partition) {
+	o.last, o.have = part, o.have[:0]
+	for i := range o.conf.WeightTRES {
+		o.have = append(o.have, float64(model.CountTRES(o.totals.parts[part.Name], o.conf.WeightTRES[i].TRES)))
+	}
+}
+
+// tres gives a job's part of one resource of its partition, and its weight.
+func (o *Order) tres(j *model.Job, need *needs, i int) (n, weight float64) {
+	w := &o.conf.WeightTRES[i]
+	n = amount(j, need, w.TRES)
+	weight = float64(w.Micros) / float64(model.FactorOne)
+	if o.conf.Flags&model.PrioNoNormalTRES != 0 {
+		return n / float64(max(w.Per, 1)), weight
+	}
+	if o.have[i] == 0 {
+		return 0, weight
+	}
+	return min(n/o.have[i], 1), weight
+}
+
+// amount gives how much of a resource a job holds or asks for.
+func amount(j *model.Job, need *needs, tres string) float64 {
+	if j.Run != nil {
+		return float64(model.CountTRES(j.Run.Alloc.TRES(), tres))
+	}
+	cpus, nodes, tasks := need.cpus, need.nodes, need.tasks
+	sp := j.Spec
+	switch tres {
+	case "cpu", "billing":
+		return cpus
+	case "node":
+		return nodes
+	case "mem":
+		switch {
+		case sp.MemPerCPU > 0:
+			return float64(sp.MemPerCPU) * cpus
+		case sp.MemPerNode > 0:
+			return float64(sp.MemPerNode) * nodes
+		}
+		return 0
+	}
+	name, typed := strings.CutPrefix(tres, "gres/")
+	if !typed {
+		return 0
+	}
+	name, typ, _ := strings.Cut(name, ":")
+	sum := 0.0
+	for i := range sp.Gres {
+		g := &sp.Gres[i]
+		if g.Name != name || typ != "" && g.Type != typ {
+			continue
+		}
+		switch g.Per {
+		case model.PerJob:
+			sum += float64(g.Count)
+		case model.PerTask:
+			sum += float64(g.Count) * tasks
+		default:
+			sum += float64(g.Count) * nodes
+		}
+	}
+	return sum
+}
+
+// Normal gives a priority as a part of the highest there is, as sprio -n shows it.
+func Normal(priority uint32) float64 { return float64(priority) / float64(math.MaxUint32) }

@@ -1,0 +1,290 @@
+package multifactor
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/sched/fairtree"
+	"gbatch/internal/state"
+)
+
+// Share is one line of the tree of shares: an account (User ""), or a user in one.
+type Share struct {
+	Account   string
+	Parent    string // the account above; "" for the root
+	User      string
+	Partition string // of an association for one partition
+	UID       uint32 // of a user with usage
+	Depth     int
+	Assoc     *model.Association // nil for who is known only by having used something, or from Accounts= in the configuration
+	Shares    int64              // raw
+	UseParent bool
+	Usage     int64 // of it and all below it, thousandths of a billing unit's second
+	NormUsage float64
+	fairtree.Level
+
+	up int // index of the account above
+}
+
+// Tree is the shares of everybody at one moment.
+type Tree struct {
+	Rows  []Share // depth first: an account, its users, then the accounts below it, each in order of name
+	index map[who]int32
+	parts map[model.AssocKey]int32 // of associations for one partition
+	best  map[string]float64       // the best factor in each account
+	prio  []float64                // of each row: its association's priority, or the nearest one above
+
+	// What the rows' names come from: while these stay, so do the rows, and only usage is read anew.
+	gen  uint64
+	cfg  *model.Config
+	used []int32 // the rows of the records of usage, in their order
+}
+
+// who is an account, or a user in one.
+type who struct{ account, user string }
+
+// NewTree builds the tree of all accounts and associations, and of those that have used something without one: they
+// have one share. Its cost is that of the tree, whatever has run. prev, which may be nil, saves most of it where no
+// account has changed since.
+func NewTree(v *state.View, now model.Time, prev *Tree) *Tree {
+	if prev != nil && prev.gen == v.AcctGen() && prev.cfg == v.Config() {
+		if t := prev.refresh(v, now); t != nil {
+			return t
+		}
+	}
+	b := builder{v: v, now: now, kids: map[string][]string{}, users: map[string][]Share{}, accounts: map[string]Share{}}
+	b.collect()
+	t := &Tree{index: make(map[who]int32, b.n), gen: v.AcctGen(), cfg: v.Config()}
+	t.Rows = make([]Share, 0, b.n)
+	b.lay(t, model.RootAccount, -1, 0)
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		if r.Partition == "" {
+			t.index[who{r.Account, r.User}] = int32(i)
+			continue
+		}
+		if t.parts == nil {
+			t.parts = map[model.AssocKey]int32{}
+		}
+		t.parts[model.AssocKey{Account: r.Account, User: r.User, Partition: r.Partition}] = int32(i)
+	}
+	v.Usages(func(u *state.Usage) bool {
+		t.used = append(t.used, t.exactly(u.Account, u.User, u.Partition))
+		return true
+	})
+	t.priorities()
+	t.rank()
+	return t
+}
+
+// refresh gives the tree with usage as it is at now, or nil where others have used something by now.
+func (t *Tree) refresh(v *state.View, now model.Time) *Tree {
+	n := *t
+	n.Rows = slices.Clone(t.Rows)
+	for i := range n.Rows {
+		n.Rows[i].Usage = 0
+	}
+	k := 0
+	same := true
+	v.Usages(func(u *state.Usage) bool {
+		if same = k < len(n.used); !same {
+			return false
+		}
+		r := &n.Rows[n.used[k]]
+		k++
+		if same = r.User == u.User && r.Account == u.Account && r.Partition == u.Partition; same {
+			r.UID, r.Usage = u.UID, v.BilledAt(u, now)
+		}
+		return same
+	})
+	if !same || k != len(n.used) {
+		return nil
+	}
+	n.rank()
+	return &n
+}
+
+// priorities fills in what the association of each row, or the nearest one above, adds to priorities.
+func (t *Tree) priorities() {
+	t.prio = make([]float64, len(t.Rows))
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		set, n := false, int64(0)
+		if r.Assoc != nil {
+			n, set = r.Assoc.Priority.Value()
+		}
+		switch {
+		case set:
+			t.prio[i] = float64(n)
+		case r.up >= 0:
+			t.prio[i] = t.prio[r.up]
+		}
+	}
+}
+
+// bestOf fills in the best factor below each account.
+func (t *Tree) bestOf() {
+	t.best = map[string]float64{}
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		for up := r.up; r.User != "" && up >= 0; up = t.Rows[up].up {
+			name := t.Rows[up].Account
+			if t.best[name] >= r.Factor {
+				break
+			}
+			t.best[name] = r.Factor
+		}
+	}
+}
+
+type builder struct {
+	v        *state.View
+	now      model.Time
+	accounts map[string]Share
+	kids     map[string][]string // account -> accounts below, sorted by lay
+	users    map[string][]Share  // account -> users
+	n        int
+}
+
+func (b *builder) collect() {
+	account := func(name, parent string) {
+		if _, ok := b.accounts[name]; ok {
+			return
+		}
+		b.accounts[name] = Share{Account: name, Parent: parent, Shares: 1}
+		b.n++
+		if parent != "" {
+			b.kids[parent] = append(b.kids[parent], name)
+		}
+	}
+	b.v.Accounts(func(a *model.Account) bool { account(a.Name, a.Parent); return true })
+	for _, name := range b.v.Config().Accounts {
+		account(name, model.RootAccount)
+	}
+	b.v.Associations(func(a *model.Association) bool {
+		s := Share{Account: a.Account, User: a.User, Partition: a.Partition, Assoc: a, Shares: a.Shares, UseParent: a.Shares == model.ShareOfParent}
+		if a.User == "" {
+			s.Parent = b.accounts[a.Account].Parent
+			b.accounts[a.Account] = s
+			return true
+		}
+		b.users[a.Account] = append(b.users[a.Account], s)
+		b.n++
+		return true
+	})
+	b.v.Usages(func(u *state.Usage) bool {
+		account(u.Account, model.RootAccount)
+		list := b.users[u.Account] // associations and usage both come in order of account, user and partition
+		i, found := slices.BinarySearchFunc(list, u, func(s Share, u *state.Usage) int {
+			return cmp.Or(strings.Compare(s.User, u.User), strings.Compare(s.Partition, u.Partition))
+		})
+		if !found {
+			list = slices.Insert(list, i, Share{Account: u.Account, User: u.User, Partition: u.Partition, Shares: 1})
+			b.users[u.Account] = list
+			b.n++
+		}
+		list[i].UID, list[i].Usage = u.UID, b.v.BilledAt(u, b.now)
+		return true
+	})
+}
+
+// lay puts an account and everything below it into the rows.
+func (b *builder) lay(t *Tree, name string, up, depth int) {
+	s := b.accounts[name]
+	s.Depth, s.up = depth, up
+	at := len(t.Rows)
+	t.Rows = append(t.Rows, s)
+	for _, u := range b.users[name] {
+		u.Parent, u.Depth, u.up = name, depth+1, at
+		t.Rows = append(t.Rows, u)
+	}
+	kids := b.kids[name]
+	slices.Sort(kids)
+	for _, k := range kids {
+		b.lay(t, k, at, depth+1)
+	}
+}
+
+// rank fills in what the algorithm says.
+func (t *Tree) rank() {
+	p := &t.cfg.Params.Priority
+	nodes := make([]fairtree.Node, len(t.Rows))
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		nodes[i] = fairtree.Node{Parent: r.up, User: r.User != "", UseParent: r.UseParent, Shares: max(r.Shares, 0), Usage: r.Usage}
+	}
+	levels, err := fairtree.Rank(nodes, nil)
+	if err != nil { // the rows are laid as a tree
+		levels = make([]fairtree.Level, len(nodes))
+	}
+	for i := range t.Rows {
+		r := &t.Rows[i]
+		r.Level = levels[i]
+		r.Usage = levels[i].Usage
+		if levels[0].Usage > 0 {
+			r.NormUsage = float64(r.Usage) / float64(levels[0].Usage)
+		}
+	}
+	if p.Flags&(model.PrioNoFairTree|model.PrioDepthOblivious) != 0 {
+		t.classic(p.Flags&model.PrioDepthOblivious != 0)
+	}
+	t.bestOf()
+}
+
+// exactly gives the index of an association's line, or -1.
+func (t *Tree) exactly(account, user, part string) int32 {
+	if part != "" {
+		if i, ok := t.parts[model.AssocKey{Account: account, User: user, Partition: part}]; ok {
+			return i
+		}
+		return -1
+	}
+	if i, ok := t.index[who{account, user}]; ok {
+		return i
+	}
+	return -1
+}
+
+// Row gives the index of the line that a user's jobs in a partition belong to, or -1: the one for the partition where
+// there is one.
+func (t *Tree) Row(account, user, part string) int {
+	if t.parts != nil && part != "" {
+		if i := t.exactly(account, user, part); i >= 0 {
+			return int(i)
+		}
+	}
+	return int(t.exactly(account, user, ""))
+}
+
+// Factor gives the fair-share factor of a user's jobs in a partition, 0 to 1. Who has used nothing yet and has no
+// association stands with the best of the account, for so they will once they have.
+func (t *Tree) Factor(account, user, part string) float64 {
+	if i := t.Row(account, user, part); i >= 0 {
+		return t.Rows[i].Factor
+	}
+	return t.newcomer(account)
+}
+
+func (t *Tree) newcomer(account string) float64 {
+	if f, ok := t.best[account]; ok {
+		return f
+	}
+	return 1
+}
+
+// RawUsage gives a line's usage in whole billing units' seconds.
+func (s *Share) RawUsage() int64 { return s.Usage / 1000 }
+
+// infinite reports whether a level fair-share is that of who has used nothing.
+func infinite(lf float64) bool { return math.IsInf(lf, 1) }
+
+// LevelText gives the level fair-share as sshare shows it.
+func (s *Share) LevelText(format func(float64) string) string {
+	if infinite(s.LF) {
+		return "inf"
+	}
+	return format(s.LF)
+}
