@@ -14,25 +14,27 @@ import (
 // put replaces a job's record and keeps everything derived from it true.
 func (s *State) put(j *model.Job) {
 	old, _ := s.jobs.Set(j.ID, j)
+	s.journal.add(Change{Job: j.ID})
 	s.reindexJob(old, j)
 }
 
 // remove forgets a job whole.
 func (s *State) remove(j *model.Job) {
 	s.jobs.Delete(j.ID)
+	s.journal.add(Change{Job: j.ID})
 	s.reindexJob(j, nil)
 	s.dropBlob(j.Spec.Script)
 	s.dropBlob(j.Spec.Env)
 }
 
-// isReady reports whether a job may start as soon as there is room.
-func isReady(j *model.Job) bool {
+// IsReady reports whether a job may start as soon as there is room.
+func IsReady(j *model.Job) bool {
 	return j != nil && j.State == model.Pending && j.Hold == model.NotHeld && len(j.Deps) == 0 && j.Eligible != 0
 }
 
 // readyIn gives the partitions in whose queues j stands.
 func readyIn(j *model.Job) []string {
-	if !isReady(j) {
+	if !IsReady(j) {
 		return nil
 	}
 	return j.Spec.Partitions
@@ -219,9 +221,10 @@ func (s *State) moveWaits(id model.JobID, from, to []model.Dep) {
 func (s *State) queueOf(part string) *btree.BTreeG[readyKey] {
 	q, ok := s.ready.Get(part)
 	if !ok {
-		q = &queue{btree.NewBTreeGOptions(readyLess, noLocks)}
+		q = &queue{tree: btree.NewBTreeGOptions(readyLess, noLocks)}
 		s.ready.Set(part, q)
 	}
+	q.copy = nil
 	return q.tree
 }
 

@@ -36,7 +36,7 @@ func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 				n.Admin, n.Reason, n.ReasonBy, n.ReasonAt = model.NodeUp, "", "", 0
 			}
 		}
-		s.nodes.Set(def.Name, &n)
+		s.putNode(def.Name, &n)
 	}
 	for _, name := range s.nodes.Keys() {
 		n, ok := s.nodes.Get(name)
@@ -44,12 +44,12 @@ func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 			continue
 		}
 		if len(n.Jobs) == 0 {
-			s.nodes.Delete(name)
+			s.dropNode(name)
 			continue
 		}
 		gone := *n
 		gone.Admin, gone.Reason, gone.ReasonBy, gone.ReasonAt = model.NodeDrain, reasonLeft, byGbatch, at
-		s.nodes.Set(name, &gone)
+		s.putNode(name, &gone)
 	}
 	s.plan()
 	return Result{Changed: true}
@@ -103,7 +103,7 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 	default:
 		n.Problem = ""
 	}
-	s.nodes.Set(c.Node, &n)
+	s.putNode(c.Node, &n)
 	for _, id := range slices.Clone(n.Jobs) {
 		j, ok := s.jobs.Get(id)
 		if !ok || !j.State.HasResources() {
@@ -164,7 +164,7 @@ func (s *State) applyLost(at model.Time, c *Lost) Result {
 				n.Admin = model.NodeDown // stays so until an operator resumes it
 			}
 		}
-		s.nodes.Set(name, &n)
+		s.putNode(name, &n)
 		res.Changed = true
 		for _, id := range slices.Clone(n.Jobs) {
 			if j, ok := s.jobs.Get(id); ok && j.State.HasResources() {
@@ -195,7 +195,7 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 		case !c.Keep && n.Admin == model.NodeUp:
 			n.Reason, n.ReasonBy, n.ReasonAt = "", "", 0
 		}
-		s.nodes.Set(name, &n)
+		s.putNode(name, &n)
 		res.Changed = true
 		if n.Admin == model.NodeDown && old.Admin != model.NodeDown {
 			for _, id := range slices.Clone(n.Jobs) {

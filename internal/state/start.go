@@ -16,7 +16,7 @@ func (s *State) applyStarts(at model.Time, c *Starts) Result {
 	}
 	for _, r := range c.Plan.Reasons {
 		j, ok := s.jobs.Get(r.Job)
-		if !ok || !isReady(j) || j.Reason == r.Reason && j.Why == r.Why {
+		if !ok || !IsReady(j) || j.Reason == r.Reason && j.Why == r.Why {
 			continue
 		}
 		n := *j
@@ -33,7 +33,7 @@ func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
 	switch {
 	case !ok:
 		return NoSuchJob
-	case !isReady(j) || st.Alloc == nil || len(st.Alloc.Nodes) == 0:
+	case !IsReady(j) || st.Alloc == nil || len(st.Alloc.Nodes) == 0:
 		return NotPending
 	case j.IsArray() != (st.Task != model.NoTask && j.Task == model.NoTask):
 		return NotPending
@@ -136,7 +136,7 @@ func (s *State) take(j *model.Job, alone bool, at model.Time) {
 		if alone {
 			n.Exclusive = j.ID
 		}
-		s.nodes.Set(na.Node, &n)
+		s.putNode(na.Node, &n)
 	}
 }
 
@@ -165,10 +165,10 @@ func (s *State) release(j *model.Job, at model.Time) {
 			n.Exclusive = 0
 		}
 		if _, defined := s.defs[na.Node]; !defined && len(n.Jobs) == 0 {
-			s.nodes.Delete(na.Node) // it has left the configuration, and this was its last job
+			s.dropNode(na.Node) // it has left the configuration, and this was its last job
 			continue
 		}
-		s.nodes.Set(na.Node, &n)
+		s.putNode(na.Node, &n)
 	}
 }
 

@@ -19,6 +19,10 @@ type State struct {
 	waiters  *btree.BTreeG[waitKey] // who waits for a job, an array or one of its tasks
 	shared   *interned
 
+	last   *View // the last that was taken; shared as long as nothing has changed
+	queues map[string]*btree.BTreeG[readyKey]
+	peek   View
+
 	woken []*model.Job // jobs that started or ended, whose waiters have not been looked at yet: empty between Applies
 }
 
@@ -58,6 +62,8 @@ type facts struct {
 	outbox  *btree.Map[uint64, *model.Job] // accounting events not yet acknowledged, by sequence
 	outSeq  *btree.Map[model.JobID, uint64]
 	nextSeq uint64
+
+	journal journal
 
 	nextDue model.Time // when the next Tick has something to do; 0: nothing known
 	active  int        // jobs with resources
@@ -151,6 +157,7 @@ func readyLess(a, b readyKey) bool {
 
 type queue struct {
 	tree *btree.BTreeG[readyKey]
+	copy *btree.BTreeG[readyKey] // as the last View has it; nil once it has changed
 }
 
 // Limits that the state itself keeps.
@@ -182,7 +189,7 @@ func New() *State {
 		moving: new(btree.Map[model.JobID, model.JobState]),
 		ready:  new(btree.Map[string, *queue]), requests: new(btree.Map[string, request]),
 		reqQueue: new(btree.Map[uint64, string]), outbox: new(btree.Map[uint64, *model.Job]),
-		outSeq: new(btree.Map[model.JobID, uint64]),
+		outSeq: new(btree.Map[model.JobID, uint64]), journal: newJournal(),
 	}
 	s.seed()
 	s.reset()

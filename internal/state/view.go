@@ -16,18 +16,61 @@ type View struct {
 
 // View gives the facts as they are now. It costs a handful of pointer copies: later Applies copy what they change.
 func (s *State) View() *View {
-	v := &View{facts: s.facts, queues: make(map[string]*btree.BTreeG[readyKey], s.ready.Len())}
+	if s.last != nil && s.last.gen == s.gen {
+		return s.last
+	}
+	v := &View{facts: s.facts, queues: s.copyQueues()}
 	v.jobs, v.nodes, v.blobs, v.usage = s.jobs.Copy(), s.nodes.Copy(), s.blobs.Copy(), s.usage.Copy()
 	v.arrays, v.elems, v.groups, v.outbox = s.arrays.Copy(), s.elems.Copy(), s.groups.Copy(), s.outbox.Copy()
 	v.moving = s.moving.Copy()
 	v.accounts, v.users, v.assocs, v.qos, v.qosUse = s.accounts.Copy(), s.users.Copy(), s.assocs.Copy(), s.qos.Copy(), s.qosUse.Copy()
 	v.requests = s.requests.Copy()
-	s.ready.Scan(func(part string, q *queue) bool {
-		v.queues[part] = q.tree.Copy()
-		return true
-	})
+	s.last = v
 	v.ready, v.outSeq, v.reqQueue = nil, nil, nil // they go on changing; a snapshot takes copies of its own
 	return v
+}
+
+// copyQueues gives a copy of each partition's queue; those that have not changed since the last are shared.
+func (s *State) copyQueues() map[string]*btree.BTreeG[readyKey] {
+	same := len(s.queues) == s.ready.Len()
+	s.ready.Scan(func(_ string, q *queue) bool {
+		same = same && q.copy != nil
+		return same
+	})
+	if same {
+		return s.queues
+	}
+	s.queues = make(map[string]*btree.BTreeG[readyKey], s.ready.Len())
+	s.ready.Scan(func(part string, q *queue) bool {
+		if q.copy == nil {
+			q.copy = q.tree.Copy()
+		}
+		s.queues[part] = q.copy
+		return true
+	})
+	return s.queues
+}
+
+// Peek gives the facts as they are now without a copy of anything: for whoever owns the State alone and is done with
+// it before the next Apply (a simulator). The next Apply changes it under its reader's hands.
+func (s *State) Peek() *View {
+	s.peek.facts = s.facts
+	s.peek.queues = nil
+	return &s.peek
+}
+
+// queue gives a partition's queue, or nil.
+func (v *View) queue(part string) *btree.BTreeG[readyKey] {
+	if v.queues != nil {
+		return v.queues[part]
+	}
+	if v.ready == nil {
+		return nil
+	}
+	if q, ok := v.ready.Get(part); ok {
+		return q.tree
+	}
+	return nil
 }
 
 // Gen grows with every command: equal generations are equal facts.
@@ -134,7 +177,7 @@ func (v *View) Ready(part string, f func(*model.Job) bool) { v.ReadyAfter(part, 
 
 // ReadyAfter is Ready for the jobs behind one of them; nil for all.
 func (v *View) ReadyAfter(part string, after *model.Job, f func(*model.Job) bool) {
-	q := v.queues[part]
+	q := v.queue(part)
 	if q == nil {
 		return
 	}
@@ -152,6 +195,15 @@ func (v *View) ReadyAfter(part string, after *model.Job, f func(*model.Job) bool
 // ReadyParts names the partitions in whose queues jobs stand, those included that have left the configuration.
 func (v *View) ReadyParts() []string {
 	var out []string
+	if v.queues == nil && v.ready != nil {
+		v.ready.Scan(func(name string, q *queue) bool {
+			if q.tree.Len() > 0 {
+				out = append(out, name)
+			}
+			return true
+		})
+		return out
+	}
 	for name, q := range v.queues {
 		if q.Len() > 0 {
 			out = append(out, name)
@@ -163,7 +215,7 @@ func (v *View) ReadyParts() []string {
 
 // ReadyLen counts the records that wait in a partition's queue.
 func (v *View) ReadyLen(part string) int {
-	if q := v.queues[part]; q != nil {
+	if q := v.queue(part); q != nil {
 		return q.Len()
 	}
 	return 0
