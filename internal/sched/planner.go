@@ -5,11 +5,96 @@ import (
 	"gbatch/internal/state"
 )
 
-// Planner is Plan for whoever plans again and again. It gives the plans that Plan gives.
-type Planner struct{}
+// Planner is Plan for whoever plans again and again over the views of one State: it keeps what it has worked out from
+// one pass to the next (see sync.go). It gives the plans that Plan gives. Not safe for concurrent use.
+type Planner struct {
+	v        *state.View
+	now      model.Time
+	policy   Policy
+	cfg      *model.Config
+	cursorAt state.Cursor
+	stock    *stock
+	social   bool // some partition asks who is on a node
+	tiers    bool // partitions are of different tiers
+
+	nodes   []*node
+	byName  map[string]*node
+	classes []*class
+	pools   []*pool
+	shapes  map[string]*shape
+	lanes   []*lane
+	laneBy  map[string]*lane
+	jobs    map[model.JobID]*entry // those that may start
+
+	pass, round              uint64
+	orderEpoch, predictEpoch uint64
+	usable                   uint64 // grows when a node comes or goes
+	nextEnd                  model.Time
+	moved                    bool // something has changed beside nodes since the last pass
+	soiled, used             []*node
+
+	plan    model.Plan
+	running map[model.JobID]int32 // tasks started in this plan, by array
+	said    []*entry              // who has a reason, in order
+	later   []candidate           // whom ShortestFirst puts off
+	again   bool                  // a reservation has become free
+	rounds  int
+	tested  int
+	ahead   int // jobs started ahead of their turn
+	byUser  map[uint64]int
+	byAssoc map[string]int
+
+	cursor cursor
+	rooms  []*room
+	key    []byte
+
+	forgetful bool // for tests: nothing learnt of one job is used for the next
+}
 
 // NewPlanner gives a Planner for the views of one State.
-func NewPlanner() *Planner { return &Planner{} }
+func NewPlanner() *Planner { return &Planner{running: map[model.JobID]int32{}} }
 
-// Plan is the package's Plan.
-func (*Planner) Plan(v *state.View, now model.Time, p Policy) model.Plan { return Plan(v, now, p) }
+// Plan decides what starts now.
+//
+//  1. Take note of what has changed: nodes, jobs, moments (sync.go).
+//  2. Merge the partitions' queues, best job first (walk.go).
+//  3. Start from the head while it fits (shape.go). A job that would not fit if everything else on the nodes that are
+//     up ended waits for nodes, not for room: others go on without it.
+//  4. Who does not fit gets a reservation on the calendar, as far as the policy's depth goes (reserve.go, timeline.go).
+//     With none, its partition is blocked.
+//  5. Whoever fits now, and until its planned end beside all reservations before it, starts as well.
+//  6. Say why the others wait (reason.go).
+func (p *Planner) Plan(v *state.View, now model.Time, pol Policy) model.Plan {
+	if pol.MaxStarts <= 0 {
+		pol.MaxStarts = DefaultMaxStarts
+	}
+	if pol.Depth <= 0 {
+		pol.Depth = DefaultDepth
+	}
+	if !pol.Backfill.On {
+		pol.Backfill.Reserve = 0
+	}
+	p.sync(v, now, pol)
+	p.plan = model.Plan{}
+	clear(p.running)
+	p.said, p.rounds, p.ahead = p.said[:0], 0, 0
+	p.walk()
+	p.say()
+	return p.plan
+}
+
+// Plan is a new Planner's plan.
+func Plan(v *state.View, now model.Time, p Policy) model.Plan { return NewPlanner().Plan(v, now, p) }
+
+// Expected gives the moment and the nodes of a job's reservation in the last plan, if it has one.
+func (p *Planner) Expected(id model.JobID) (at model.Time, nodes []string, ok bool) {
+	e := p.jobs[id]
+	if e == nil || e.pass != p.pass || len(e.resv) == 0 {
+		return 0, nil, false
+	}
+	b := e.resv[0]
+	for _, n := range b.nodes {
+		nodes = append(nodes, n.def.Name)
+	}
+	return b.at, nodes, true
+}

@@ -143,12 +143,12 @@ func TestPlansHoldWhatTheyPromise(t *testing.T) {
 				c.apply(&state.Submit{Spec: w.spec(c), Priority: uint32(w.n(2))})
 			}
 			before := c.st.View()
-			forgetful := newPlanner(before, Policy{MaxStarts: DefaultMaxStarts, Depth: DefaultDepth})
+			forgetful := NewPlanner()
 			forgetful.forgetful = true
-			forgetful.run()
+			without := forgetful.Plan(before, c.now, Policy{})
 			plan := c.cycle(Policy{})
-			if !reflect.DeepEqual(forgetful.plan, plan) {
-				t.Fatalf("%s: a planner that remembers plans otherwise:\n%+v\n%+v", c.at, plan, forgetful.plan)
+			if !reflect.DeepEqual(without, plan) {
+				t.Fatalf("%s: a planner that remembers plans otherwise:\n%+v\n%+v", c.at, plan, without)
 			}
 			starts += len(plan.Starts)
 			for i := range plan.Starts {

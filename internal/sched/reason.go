@@ -1,6 +1,11 @@
 package sched
 
-import "gbatch/internal/model"
+import (
+	"cmp"
+	"slices"
+
+	"gbatch/internal/model"
+)
 
 // Every job that is looked at and does not start gets a reason. One that waits in several partitions gets the one that
 // says most; a plan names only those that are new, so that a queue at rest gives an empty plan.
@@ -28,20 +33,28 @@ func weight(r model.Reason) int {
 	return 1
 }
 
-func (p *planner) because(j *model.Job, r model.Reason, why string) {
-	old, have := p.reasons[j.ID]
-	if !have {
-		p.said = append(p.said, j)
-	}
-	if !have || weight(r) > weight(old.Reason) {
-		p.reasons[j.ID] = reason{r, why}
+func (p *Planner) because(e *entry, r model.Reason, why string) {
+	e.at(p)
+	if !e.said {
+		e.said = true
+		e.why = reason{r, why}
+		p.said = append(p.said, e)
+	} else if weight(r) > weight(e.why.Reason) {
+		e.why = reason{r, why}
 	}
 }
 
+// maxRefused is how many jobs of a partition that starts nothing get the reason in one pass.
+const maxRefused = 256
+
 // refuseAll gives the head of a queue that starts nothing a reason.
-func (p *planner) refuseAll(l *lane, r model.Reason, why string) {
-	for _, j := range l.jobs {
-		p.because(j, r, why)
+func (p *Planner) refuseAll(l *lane) {
+	n := 0
+	for i := l.first; i < len(l.items) && n < maxRefused; i++ {
+		if e := l.items[i].e; e != nil {
+			p.because(e, l.refuse, l.why)
+			n++
+		}
 	}
 }
 
@@ -51,79 +64,168 @@ const (
 	noNodes   = "no nodes of the partition, even if all of them were up and empty, hold the job"
 )
 
-// blocked deals with a job that does not fit. It blocks its lane, unless it would not fit if all the nodes that are up
-// were empty: then it waits for nodes to come back, and those behind it need not wait for them too.
-func (p *planner) blocked(l *lane, j *model.Job, rq *Request, sh *shape) {
+// blocked deals with a job, or an array's task, that does not fit. It gets a reservation, if the policy has one left for
+// it; without any it blocks its lane. But if it would not fit if all the nodes that are up were empty, it waits for
+// nodes to come back, and those behind it need not wait for them too.
+func (p *Planner) blocked(l *lane, it *item, task int32) {
+	bf := &p.policy.Backfill
+	mine := bf.Reserve < 0 || l.reserved < bf.Reserve
+	if mine && p.backfills() && !p.mayReserve(it) {
+		mine = false
+	}
+	if p.backfills() && !mine {
+		p.behind(l, it.e)
+		return
+	}
 	if l.away < p.policy.Depth {
-		if !sh.seen {
-			sh.none, sh.seen = p.whyNot(l, rq), true
-		}
-		switch sh.none {
-		case model.ReasonNone:
-		case model.ReasonReqNodeNotAvail:
+		if why := p.waitsForNodes(l, it); why != "" {
 			l.away++
-			p.because(j, sh.none, nodesAway)
-			return
-		default:
-			l.away++
-			p.because(j, sh.none, noNodes)
+			p.because(it.e, it.sh.none, why)
 			return
 		}
 	}
-	l.block = j
-	l.keep()
+	if p.backfills() && p.reserve(l, it) {
+		l.reserved++
+		if task != model.NoTask {
+			p.reserveTasks(l, it, task)
+		}
+	}
+	if l.block != nil {
+		p.behind(l, it.e)
+		return
+	}
+	l.block = it.e
+	p.because(it.e, model.ReasonResources, "")
+	if !p.backfills() && p.tiers {
+		l.keep()
+	}
 }
 
-// whyNot tells why a request would not fit on the lane's nodes with nothing on them, if so.
-func (p *planner) whyNot(l *lane, rq *Request) model.Reason {
-	if l.all == nil {
-		for _, name := range l.part.Nodes {
-			n := p.v.Node(name)
-			if n == nil {
+// mayReserve reports whether a job is old and important enough for a reservation.
+func (p *Planner) mayReserve(it *item) bool {
+	bf := &p.policy.Backfill
+	return (bf.MinAgeS <= 0 || it.e.j.Eligible.Add(bf.MinAgeS) <= p.now) && it.prio >= bf.MinPriority
+}
+
+// reserveTasks reserves for the tasks of an array behind one that has a reservation.
+func (p *Planner) reserveTasks(l *lane, it *item, task int32) {
+	bf := &p.policy.Backfill
+	it.e.j.Tasks.Each(func(t int32) bool {
+		if t <= task {
+			return true
+		}
+		if len(it.e.resv) >= bf.MaxArrayResv || bf.Reserve >= 0 && l.reserved >= bf.Reserve || !p.reserve(l, it) {
+			return false
+		}
+		l.reserved++
+		return true
+	})
+}
+
+// behind gives a job that stands behind one that does not fit its reason.
+func (p *Planner) behind(l *lane, e *entry) {
+	if l.block == nil {
+		l.block = e
+		p.because(e, model.ReasonResources, "")
+		return
+	}
+	if l.said < p.policy.Depth {
+		l.said++
+		p.because(e, model.ReasonPriority, "")
+	}
+}
+
+// waitsForNodes tells why a request would not fit on the lane's nodes with nothing on them, or "".
+func (p *Planner) waitsForNodes(l *lane, it *item) string {
+	sh := it.sh
+	if sh.noneAt != p.usable || p.forgetful {
+		sh.none, sh.noneAt = p.whyNot(sh), p.usable
+	}
+	switch sh.none {
+	case model.ReasonNone:
+		return ""
+	case model.ReasonReqNodeNotAvail:
+		return nodesAway
+	}
+	return noNodes
+}
+
+func (p *Planner) whyNot(sh *shape) model.Reason {
+	pl := sh.pool
+	if sh.single {
+		away := false
+		for _, n := range pl.nodes {
+			if sh.whole[n.class.at].never || !sh.named(n, true) {
 				continue
 			}
-			r := p.stock.empty(n.Def)
-			l.all = append(l.all, r)
-			if n.Usable() {
-				l.empty = append(l.empty, r)
+			if c := p.capacity(n.class); !sh.whole[n.class.at].in(c) {
+				continue
+			}
+			if n.up() {
+				return model.ReasonNone
+			}
+			away = true
+		}
+		if !sh.spread && away {
+			return model.ReasonReqNodeNotAvail
+		}
+		if !sh.spread {
+			return model.ReasonBadConstraints
+		}
+	}
+	if pl.emptyAt != p.usable {
+		pl.emptyAt, pl.all, pl.empty = p.usable, pl.all[:0], pl.empty[:0]
+		for _, n := range pl.nodes {
+			if n.rec == nil {
+				continue
+			}
+			r := p.stock.empty(n.def)
+			pl.all = append(pl.all, r)
+			if n.up() {
+				pl.empty = append(pl.empty, r)
 			}
 		}
-		inOrder(l.all)
-		inOrder(l.empty)
+		byWeight := func(a, b *room) int { return cmp.Compare(a.def.Weight, b.def.Weight) }
+		slices.SortStableFunc(pl.all, byWeight)
+		slices.SortStableFunc(pl.empty, byWeight)
 	}
-	if a, _, _ := lay(l.empty, 0, rq, l.part.Name); a != nil {
+	if a, _, _ := lay(pl.empty, 0, &sh.rq, sh.part); a != nil {
 		return model.ReasonNone
 	}
-	if a, _, _ := lay(l.all, 0, rq, l.part.Name); a != nil {
+	if a, _, _ := lay(pl.all, 0, &sh.rq, sh.part); a != nil {
 		return model.ReasonReqNodeNotAvail
 	}
 	return model.ReasonBadConstraints
 }
 
-// explain gives the job that blocks a lane the reason Resources, and those behind it Priority.
-func (p *planner) explain(l *lane) {
+// capacity gives what a node of a class has with nothing on it.
+func (p *Planner) capacity(c *class) *counts {
+	if c.full == nil {
+		full := p.stock.capacity(c.def)
+		c.full = &full
+	}
+	return c.full
+}
+
+// explain gives those who stand behind the job that blocks a lane the reason Priority.
+func (p *Planner) explain(l *lane) {
 	if l.block == nil {
 		return
 	}
-	p.because(l.block, model.ReasonResources, "")
-	for n := 0; n < p.policy.Depth; n++ {
-		if l.next == len(l.jobs) {
-			if p.refill(l); len(l.jobs) == 0 {
-				return
-			}
+	for ; l.said < p.policy.Depth && l.next < len(l.items); l.next++ {
+		if e := l.items[l.next].e; e != nil {
+			p.because(e, model.ReasonPriority, "")
+			l.said++
 		}
-		p.because(l.jobs[l.next], model.ReasonPriority, "")
-		l.next++
 	}
 }
 
 // say puts what is new of the reasons into the plan.
-func (p *planner) say() {
-	for _, j := range p.said {
-		r := p.reasons[j.ID]
-		if p.last[j.ID] == allStarted || j.Reason == r.Reason && j.Why == r.why {
+func (p *Planner) say() {
+	for _, e := range p.said {
+		if e.last == allStarted || e.j.Reason == e.why.Reason && e.j.Why == e.why.why {
 			continue
 		}
-		p.plan.Reasons = append(p.plan.Reasons, model.ReasonSet{Job: j.ID, Reason: r.Reason, Why: r.why})
+		p.plan.Reasons = append(p.plan.Reasons, model.ReasonSet{Job: e.j.ID, Reason: e.why.Reason, Why: e.why.why})
 	}
 }

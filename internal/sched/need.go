@@ -1,0 +1,136 @@
+package sched
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"gbatch/internal/model"
+)
+
+// class is nodes that are made alike, so that what a job needs of one of them is worked out once.
+type class struct {
+	at   int
+	def  *model.NodeDef // of one of them
+	full *counts        // what one has with nothing on it; made when first asked for
+}
+
+// classKey tells nodes that are made alike.
+func classKey(d *model.NodeDef) string {
+	return fmt.Sprintf("%d|%d|%d|%d|%q|%v", d.CPUs, d.ThreadsPerCore, d.MemMiB, d.TmpMiB, d.Features, d.Gres)
+}
+
+// need is the least that a node must have free to take a part of a job: all of it, or one task of each node.
+type need struct {
+	never bool // no node of the class can
+	idle  bool // nobody else may be on it
+	cpus  int
+	mem   int64
+	gres  []gresNeed
+}
+
+// gresNeed asks for units of any of several of the node's entries.
+type gresNeed struct {
+	of    uint64 // entries, as bits
+	count int
+}
+
+// in reports whether that much is free.
+func (nd *need) in(c *counts) bool {
+	if nd.never || c.cpus < nd.cpus || c.mem < nd.mem || nd.idle && c.users > 0 {
+		return false
+	}
+	for i := range nd.gres {
+		left, of := nd.gres[i].count, nd.gres[i].of
+		for k := range c.gres {
+			if of&(1<<uint(k)) != 0 {
+				left -= c.gres[k]
+			}
+		}
+		if left > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// needOn works out what a node of a class must have free for a number of tasks; whole says that it is all of the job,
+// so that what is counted per job comes from this node.
+func needOn(d *model.NodeDef, rq *Request, tasks int, whole bool) need {
+	r := &room{def: d}
+	nd := need{cpus: r.round(rq, rq.cpusFor(tasks)), idle: rq.Exclusive, mem: math.MinInt64}
+	threads := max(1, int(d.ThreadsPerCore))
+	all := int(d.CPUs)
+	if rq.wholeCores {
+		all -= all % threads
+	}
+	nd.never = !hasFeatures(d, rq.Features) || rq.TmpMiB > d.TmpMiB || nd.cpus > all ||
+		rq.MaxCPUs > 0 && nd.cpus > rq.MaxCPUs || rq.TasksPerNode > 0 && tasks > rq.TasksPerNode
+	if rq.MaxMem > 0 && (rq.MemPerNode > rq.MaxMem || rq.MemPerNode == 0 && rq.MemPerCPU > 0 && !rq.Exclusive && rq.MemPerCPU*int64(nd.cpus) > rq.MaxMem) {
+		nd.never = true
+	}
+	if rq.Exclusive {
+		nd.cpus = all
+	}
+	if rq.memConsumed {
+		nd.mem = r.memFor(rq, nd.cpus)
+	}
+	nd.resources(d, rq, tasks, whole)
+	return nd
+}
+
+// resources sets what is needed of generic resources.
+func (nd *need) resources(d *model.NodeDef, rq *Request, tasks int, whole bool) {
+	count := func(g *model.GresReq) int {
+		switch {
+		case g.Per == model.PerTask:
+			return int(g.Count) * tasks
+		case g.Per == model.PerJob && !whole:
+			return 0
+		}
+		return int(g.Count)
+	}
+	sum := func(name, typ string) {
+		x := gresNeed{}
+		for i := range rq.Gres {
+			if g := &rq.Gres[i]; g.Name == name && (typ == "" || strings.EqualFold(g.Type, typ)) {
+				x.count += count(g)
+			}
+		}
+		for i, e := range d.Gres {
+			if i < 64 && e.Name == name && (typ == "" || strings.EqualFold(e.Type, typ)) {
+				x.of |= 1 << uint(i)
+			}
+		}
+		if x.count > 0 && !slices.Contains(nd.gres, x) {
+			nd.gres = append(nd.gres, x)
+			nd.never = nd.never || x.of == 0
+		}
+	}
+	for i := range rq.Gres {
+		g := &rq.Gres[i]
+		if count(g) == 0 {
+			continue
+		}
+		sum(g.Name, g.Type)
+		if g.Type != "" {
+			sum(g.Name, "")
+		}
+	}
+}
+
+// capacity is what a node of a class has with nothing on it.
+func (s *stock) capacity(d *model.NodeDef) counts { return countsOf(s.empty(d), 0) }
+
+// countsOf counts what is free in a room.
+func countsOf(r *room, users int) counts {
+	c := counts{cpus: r.nfree, mem: r.mem, users: users}
+	if len(r.gres) > 0 {
+		c.gres = make([]int, len(r.gres))
+		for i := range r.gres {
+			c.gres[i] = r.gres[i].nfree
+		}
+	}
+	return c
+}

@@ -1,0 +1,156 @@
+package sched
+
+import (
+	"cmp"
+	"slices"
+
+	"gbatch/internal/model"
+)
+
+// node is one node of the configuration, kept from pass to pass.
+type node struct {
+	def    *model.NodeDef
+	class  *class
+	rec    *model.Node // as last seen; nil: not there
+	room   room        // what is free, this plan's starts taken off
+	free   counts      // the same, counted
+	gpus   int
+	rel    []release
+	first  model.Time // scratch of soonestMany
+	steps  []step
+	resvs  int
+	keep   int // a job of a partition of this tier waits for it: nothing for lower ones
+	places []place
+
+	booked  bool          // this plan starts something here
+	dirty   bool          // to be read again
+	touched []model.JobID // of its jobs, those that have changed
+}
+
+// place is a node's position in a pool.
+type place struct {
+	pool *pool
+	pos  int
+}
+
+// up reports whether the node takes jobs.
+func (n *node) up() bool { return n.rec != nil && n.rec.Usable() }
+
+// pool is the nodes of one or more partitions, in the order in which they shall be filled (by weight, then as
+// configured), with an index over what they have free: a tree of maxima, so that the first node from some position on
+// that has enough is found without looking at those that are full.
+type pool struct {
+	given []*node // as configured
+	nodes []*node
+	size  int // leaves, a power of two
+	cpus  []int32
+	mem   []int64
+	gpus  []int32
+
+	grown []int32 // positions of nodes that have more than before, in order of events
+	lost  int     // events that were forgotten
+
+	empty, all []*room // nodes that are up, and all, with nothing on them: for those who wait for nodes that are away
+	emptyAt    uint64  // Planner.usable when they were made
+}
+
+// maxGrown bounds what a pool remembers of its nodes' growth, in events.
+const maxGrown = 4096
+
+func newPool(nodes []*node) *pool {
+	given := nodes
+	nodes = slices.Clone(nodes)
+	slices.SortStableFunc(nodes, func(a, b *node) int { return cmp.Compare(a.def.Weight, b.def.Weight) })
+	pl := &pool{given: given, nodes: nodes, size: 1}
+	for pl.size < len(nodes) {
+		pl.size *= 2
+	}
+	pl.cpus, pl.mem, pl.gpus = make([]int32, 2*pl.size), make([]int64, 2*pl.size), make([]int32, 2*pl.size)
+	for i := range pl.cpus {
+		pl.cpus[i], pl.mem[i], pl.gpus[i] = -1, -1<<62, -1
+	}
+	for pos, n := range nodes {
+		n.places = append(n.places, place{pl, pos})
+	}
+	return pl
+}
+
+// set notes what the node at pos has free; none where it takes no jobs.
+func (pl *pool) set(pos int, n *node) {
+	cpus, mem, gpus := int32(-1), int64(-1<<62), int32(-1)
+	if n.up() && !n.room.shut {
+		cpus, mem, gpus = int32(n.free.cpus), n.free.mem, int32(n.gpus)
+	}
+	i := pl.size + pos
+	pl.cpus[i], pl.mem[i], pl.gpus[i] = cpus, mem, gpus
+	for i /= 2; i > 0; i /= 2 {
+		c, m, g := max(pl.cpus[2*i], pl.cpus[2*i+1]), max(pl.mem[2*i], pl.mem[2*i+1]), max(pl.gpus[2*i], pl.gpus[2*i+1])
+		if c == pl.cpus[i] && m == pl.mem[i] && g == pl.gpus[i] {
+			return
+		}
+		pl.cpus[i], pl.mem[i], pl.gpus[i] = c, m, g
+	}
+}
+
+// bound is the least that any node must have free to be worth a look.
+type bound struct {
+	cpus int32
+	mem  int64
+	gpus int32
+}
+
+func (pl *pool) meets(i int, b *bound) bool {
+	return pl.cpus[i] >= b.cpus && pl.mem[i] >= b.mem && pl.gpus[i] >= b.gpus
+}
+
+// find gives the first position from on that meets a bound, or the number of nodes.
+func (pl *pool) find(from int, b *bound) int {
+	if from >= len(pl.nodes) {
+		return len(pl.nodes)
+	}
+	i := pl.size + from
+	for {
+		if pl.meets(i, b) {
+			if i >= pl.size {
+				return i - pl.size
+			}
+			i *= 2
+			continue
+		}
+		for i&1 == 1 { // up, until there is a right neighbour
+			i /= 2
+		}
+		if i == 0 {
+			return len(pl.nodes)
+		}
+		i++
+	}
+}
+
+// update writes a node's free capacity into the pools that it is in.
+func (n *node) update() {
+	n.gpus = 0
+	for i := range n.room.gres {
+		if n.room.gres[i].name == gpuName {
+			n.gpus += n.room.gres[i].nfree
+		}
+	}
+	for _, at := range n.places {
+		at.pool.set(at.pos, n)
+	}
+}
+
+// gpuName is the generic resource that pools have an index over.
+const gpuName = "gpu"
+
+// grew tells the pools that a node has more free than before.
+func (n *node) grew() {
+	for _, at := range n.places {
+		pl := at.pool
+		if len(pl.grown) >= maxGrown {
+			pl.lost += len(pl.grown)
+			pl.grown = pl.grown[:0]
+		}
+		pl.grown = append(pl.grown, int32(at.pos))
+	}
+}

@@ -1,0 +1,269 @@
+package sched
+
+import (
+	"cmp"
+	"slices"
+
+	"gbatch/internal/model"
+	"gbatch/internal/state"
+)
+
+// lane is one partition's queue, best job first, kept from pass to pass.
+type lane struct {
+	at     int // place among the lanes
+	part   *model.Partition
+	pool   *pool
+	shapes map[string]*shape // by specKey
+	refuse model.Reason      // why it starts nothing; ReasonNone where it does
+	why    string
+
+	items []item
+	first int    // items before it are gone
+	gone  int    // items that are gone
+	fresh []item // not yet among items
+
+	// This round's.
+	next     int
+	block    *entry // the first job that does not fit
+	said     int    // jobs behind it that have their reason
+	away     int    // jobs that wait for nodes
+	reserved int    // jobs that hold a reservation
+	tested   int    // jobs that were looked at behind block
+}
+
+// item is a job's place in a lane.
+type item struct {
+	prio   uint64
+	id     model.JobID
+	e      *entry // nil: gone
+	sh     *shape
+	limitS int64
+	planS  int64 // how long it is planned to take, seconds
+	refuse model.Reason
+}
+
+// entry is a job that may start.
+type entry struct {
+	j     *model.Job
+	lanes []stand
+
+	// This pass's.
+	pass   uint64
+	last   int32 // the last task that was started; allStarted once none is left
+	begun  bool
+	why    reason
+	said   bool
+	resv   []*booking
+	resvAt *lane
+}
+
+// stand is where a job stands.
+type stand struct {
+	l    *lane
+	prio uint64
+}
+
+// allStarted in entry.last: the record has nothing more to start, here or through another of its partitions.
+const allStarted = 1<<31 - 1
+
+// at gives the entry with what this pass knows of it.
+func (e *entry) at(p *Planner) *entry {
+	if e.pass != p.pass {
+		e.pass, e.last, e.begun, e.said, e.resv, e.resvAt = p.pass, 0, false, false, nil, nil
+	}
+	return e
+}
+
+func itemOrder(a, b *item) int {
+	if a.prio != b.prio {
+		return cmp.Compare(b.prio, a.prio)
+	}
+	return cmp.Compare(a.id, b.id)
+}
+
+func byItemOrder(a, b item) int { return itemOrder(&a, &b) }
+
+func (p *Planner) priority(j *model.Job, l *lane) uint64 {
+	if p.policy.Order != nil {
+		return p.policy.Order.Priority(j, l.part)
+	}
+	return uint64(j.Priority)
+}
+
+// plannedS gives how long a job is planned to take, seconds: its limit, or less where that is predicted.
+func (p *Planner) plannedS(j *model.Job, limitS int64) int64 {
+	if p.policy.Predict == nil {
+		return limitS
+	}
+	return max(1, min(limitS, p.policy.Predict.RuntimeS(j, limitS, p.now)))
+}
+
+// follow takes note of a job that has changed.
+func (p *Planner) follow(id model.JobID) {
+	j := p.v.Job(id)
+	if j != nil && j.Run != nil {
+		p.touch(j)
+	}
+	e, ready := p.jobs[id], state.IsReady(j)
+	switch {
+	case e == nil && !ready:
+		return
+	case e == nil:
+		p.admit(j)
+	case !ready:
+		p.drop(e)
+	case e.j.Spec == j.Spec && p.samePriority(e, j):
+		e.j = j
+		return // a reason, a throttle: nothing that the queue is ordered by
+	default:
+		p.drop(e)
+		p.admit(j)
+	}
+	p.moved = true
+}
+
+func (p *Planner) samePriority(e *entry, j *model.Job) bool {
+	if p.policy.Order == nil {
+		return e.j.Priority == j.Priority
+	}
+	for _, s := range e.lanes {
+		if p.priority(j, s.l) != s.prio {
+			return false
+		}
+	}
+	return true
+}
+
+// admit puts a job into the lanes of its partitions.
+func (p *Planner) admit(j *model.Job) {
+	e := &entry{j: j}
+	for i, name := range j.Spec.Partitions {
+		l := p.laneOf(name)
+		if slices.Contains(j.Spec.Partitions[:i], name) {
+			continue
+		}
+		it := p.newItem(e, l)
+		e.lanes = append(e.lanes, stand{l, it.prio})
+		l.fresh = append(l.fresh, it)
+	}
+	p.jobs[j.ID] = e
+}
+
+func (p *Planner) newItem(e *entry, l *lane) item {
+	it := item{prio: p.priority(e.j, l), id: e.j.ID, e: e}
+	if l.refuse != model.ReasonNone {
+		return it
+	}
+	it.sh = p.shapeOf(l, e.j.Spec)
+	it.limitS = LimitS(e.j.Spec, l.part)
+	it.planS = p.plannedS(e.j, it.limitS)
+	if l.part.MaxTimeS != model.NotSet && it.limitS > l.part.MaxTimeS {
+		it.refuse = model.ReasonPartitionTimeLimit
+	} else {
+		switch it.sh.rq.outside(e.j.Spec, l.part) {
+		case PartitionNodes:
+			it.refuse = model.ReasonPartitionNodeLimit
+		case OverMemLimit:
+			it.refuse = model.ReasonMaxMemPerLimit
+		}
+	}
+	return it
+}
+
+// find gives where an item stands or would stand.
+func (l *lane) find(prio uint64, id model.JobID) (int, bool) {
+	key := item{prio: prio, id: id}
+	return slices.BinarySearchFunc(l.items, &key, func(a item, b *item) int { return itemOrder(&a, b) })
+}
+
+// drop takes a job out of its lanes.
+func (p *Planner) drop(e *entry) {
+	delete(p.jobs, e.j.ID)
+	for _, s := range e.lanes {
+		s.l.drop(e, s.prio)
+	}
+}
+
+func (l *lane) drop(e *entry, prio uint64) {
+	if i := slices.IndexFunc(l.fresh, func(it item) bool { return it.e == e }); i >= 0 {
+		l.fresh = slices.Delete(l.fresh, i, i+1)
+		return
+	}
+	k, found := l.find(prio, e.j.ID)
+	if !found {
+		return
+	}
+	l.items[k].e = nil
+	l.gone++
+	for l.first < len(l.items) && l.items[l.first].e == nil {
+		l.first++
+	}
+}
+
+// settle puts fresh items where they belong and clears away those that are gone.
+func (l *lane) settle() {
+	if l.gone > 64 && l.gone > len(l.items)/2 {
+		l.items = slices.DeleteFunc(l.items, func(it item) bool { return it.e == nil })
+		l.first, l.gone = 0, 0
+	}
+	if len(l.fresh) == 0 {
+		return
+	}
+	slices.SortFunc(l.fresh, byItemOrder)
+	switch n := len(l.items); {
+	case n == 0 || itemOrder(&l.items[n-1], &l.fresh[0]) < 0:
+		l.items = append(l.items, l.fresh...)
+	case len(l.fresh) <= 4:
+		for _, it := range l.fresh {
+			k, _ := l.find(it.prio, it.id)
+			l.items = slices.Insert(l.items, k, it)
+			l.first = min(l.first, k)
+		}
+	default:
+		merged := make([]item, 0, len(l.items)+len(l.fresh))
+		for _, it := range l.items {
+			for len(l.fresh) > 0 && itemOrder(&l.fresh[0], &it) < 0 {
+				merged = append(merged, l.fresh[0])
+				l.fresh = l.fresh[1:]
+			}
+			if it.e != nil {
+				merged = append(merged, it)
+			}
+		}
+		l.items, l.first, l.gone = append(merged, l.fresh...), 0, 0
+	}
+	l.fresh = nil
+}
+
+// reorder asks for every priority anew.
+func (p *Planner) reorder() {
+	for _, l := range p.lanes {
+		l.settle()
+		l.items = slices.DeleteFunc(l.items, func(it item) bool { return it.e == nil })
+		l.first, l.gone = 0, 0
+		for i := range l.items {
+			e := l.items[i].e
+			l.items[i].prio = p.priority(e.j, l)
+			for k := range e.lanes {
+				if e.lanes[k].l == l {
+					e.lanes[k].prio = l.items[i].prio
+				}
+			}
+		}
+		if !slices.IsSortedFunc(l.items, byItemOrder) {
+			slices.SortFunc(l.items, byItemOrder)
+		}
+	}
+}
+
+// repredict asks for every planned time anew.
+func (p *Planner) repredict() {
+	for _, l := range p.lanes {
+		l.settle()
+		for i := range l.items {
+			if it := &l.items[i]; it.e != nil && it.sh != nil {
+				it.planS = p.plannedS(it.e.j, it.limitS)
+			}
+		}
+	}
+}

@@ -1,0 +1,182 @@
+package sched
+
+import (
+	"slices"
+
+	"gbatch/internal/model"
+)
+
+// booking is a reservation: capacity of some nodes from one moment to another.
+type booking struct {
+	at, end model.Time
+	nodes   []*node
+}
+
+// reserve gives a job that does not fit the earliest place on the calendar where it does. It reports whether there is
+// one at all.
+func (p *Planner) reserve(l *lane, it *item) bool {
+	at, alloc := p.soonest(it.sh, it.planS)
+	if alloc == nil {
+		return false
+	}
+	b := &booking{at: at, end: p.after(at, it.planS)}
+	for i := range alloc.Nodes {
+		na := &alloc.Nodes[i]
+		n := p.byName[na.Node]
+		h := n.holdOf(na, l.part.Name, it.e.j.Spec.UID)
+		n.reserve(&h, b.at, b.end)
+		p.used = append(p.used, n)
+		b.nodes = append(b.nodes, n)
+	}
+	e := it.e
+	e.resv, e.resvAt = append(e.resv, b), l
+	return true
+}
+
+// soonest finds the earliest moment at which a job of a shape fits for a number of seconds, and where.
+func (p *Planner) soonest(sh *shape, planS int64) (model.Time, *model.Alloc) {
+	limit := forever
+	if w := p.policy.Backfill.WindowS; w > 0 {
+		limit = p.now.Add(w)
+	}
+	end := func(t model.Time) model.Time { return p.after(t, planS) }
+	best, one := p.soonestOne(sh, limit, end)
+	if sh.spread {
+		if at, alloc := p.soonestMany(sh, min(limit, best), end); alloc != nil {
+			return at, alloc
+		}
+	}
+	if one == nil {
+		return 0, nil
+	}
+	r := p.roomAt(one, best, end(best))
+	na, m := r.place(&sh.rq, sh.tasks, wholeJob(&sh.rq))
+	if m != missNone {
+		return 0, nil
+	}
+	return best, &model.Alloc{Nodes: []model.NodeAlloc{na}}
+}
+
+// soonestOne finds the node that is free first for a whole job, of several the first in order.
+func (p *Planner) soonestOne(sh *shape, limit model.Time, end func(model.Time) model.Time) (model.Time, *node) {
+	best, found := limit, (*node)(nil)
+	if !sh.single {
+		return forever, nil
+	}
+	for _, n := range sh.pool.nodes {
+		nd := &sh.whole[n.class.at]
+		if nd.never || !n.up() || !sh.named(n, true) {
+			continue
+		}
+		at := p.cursor.earliest(n, nd, p.now, best, end)
+		if p.social {
+			at = p.sociable(sh, n, nd, at, end)
+		}
+		if at < best || at == best && p.policy.Backfill.BusyNodes && found != nil && found.free.users == 0 && n.free.users > 0 {
+			best, found = at, n
+		}
+	}
+	if found == nil {
+		return forever, nil
+	}
+	return best, found
+}
+
+// moments gives the moments from at on at which something changes on a node.
+func (n *node) moments(at model.Time) []model.Time {
+	out := []model.Time{at}
+	for i := range n.rel {
+		if n.rel[i].at > at {
+			out = append(out, n.rel[i].at)
+		}
+	}
+	for i := range n.steps {
+		if n.steps[i].at > at {
+			out = append(out, n.steps[i].at)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// sociable goes on from a moment at which there is room to the first at which there is, and nobody on the node whom the
+// job may not meet.
+func (p *Planner) sociable(sh *shape, n *node, nd *need, at model.Time, end func(model.Time) model.Time) model.Time {
+	if at == forever {
+		return at
+	}
+	for _, t := range n.moments(at) {
+		r := p.roomAt(n, t, end(t))
+		low := countsOf(r, 0)
+		if r.busy {
+			low.users = 1
+		}
+		if nd.in(&low) && sh.meets(r, nd) {
+			return t
+		}
+	}
+	return forever
+}
+
+// soonestMany finds the earliest moment before limit at which several nodes hold a job: the moments at which enough
+// nodes have room for the least of it are tried in turn.
+func (p *Planner) soonestMany(sh *shape, limit model.Time, end func(model.Time) model.Time) (model.Time, *model.Alloc) {
+	var nodes []*node
+	var moments []model.Time
+	for _, n := range sh.pool.nodes {
+		nd := &sh.least[n.class.at]
+		if nd.never || !n.up() || !sh.named(n, false) {
+			continue
+		}
+		first := p.cursor.earliest(n, nd, p.now, limit, end)
+		if first >= limit {
+			continue
+		}
+		nodes = append(nodes, n)
+		n.first = first
+		moments = append(moments, first)
+	}
+	if len(nodes) < sh.rq.MinNodes {
+		return 0, nil
+	}
+	slices.Sort(moments)
+	from := moments[max(0, sh.rq.MinNodes-1)]
+	moments = moments[:0]
+	for _, n := range nodes {
+		for _, t := range n.moments(max(from, n.first)) {
+			if t >= from && t < limit {
+				moments = append(moments, t)
+			}
+		}
+	}
+	slices.Sort(moments)
+	moments = slices.Compact(moments)
+	try := func(t model.Time) *model.Alloc {
+		until := end(t)
+		rooms := make([]*room, 0, len(nodes))
+		for _, n := range nodes {
+			if n.first > t {
+				continue
+			}
+			nd := &sh.least[n.class.at]
+			low := p.cursor.least(n, p.now, t, until)
+			if nd.in(&low) {
+				rooms = append(rooms, p.roomAt(n, t, until))
+			}
+		}
+		if len(rooms) < sh.rq.MinNodes {
+			return nil
+		}
+		if p.policy.Backfill.BusyNodes {
+			slices.SortStableFunc(rooms, func(a, b *room) int { return p.byName[b.def.Name].free.users - p.byName[a.def.Name].free.users })
+		}
+		a, _ := laySpread(rooms, &sh.rq, sh.part)
+		return a
+	}
+	for _, t := range moments {
+		if a := try(t); a != nil {
+			return t, a
+		}
+	}
+	return 0, nil
+}

@@ -1,0 +1,300 @@
+package sched
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+
+	"gbatch/internal/model"
+)
+
+// shape is what all jobs have in common that need the same of a partition's nodes: the request resolved, what it takes
+// of each class of nodes, and what is known of where it does not fit. Most jobs of a long queue are of few shapes, so
+// that a queue of thousands is walked in the time that it takes to look at each once.
+type shape struct {
+	rq     Request
+	pool   *pool
+	part   string
+	tasks  int
+	whole  []need // by class: all of the job on one node
+	least  []need // by class: the least of a node that is one of several
+	wholeB bound
+	leastB bound
+	single bool // it may be on one node
+	spread bool // it may be on several
+	greedy bool // nodes for several things together are found by trying: it may fit in less room and not in more
+
+	// What was found out and stays true until a node has more free than before.
+	from   int  // no node before it has room for the whole job
+	spent  bool // no set of nodes has room for it
+	grown  int  // events of the pool that have been looked at
+	forget bool // nothing is to be remembered (tests)
+
+	// What holds beside this round's reservations.
+	round   uint64
+	failEnd model.Time // it does not fit for as long as this
+
+	none   model.Reason // why it would not fit if everything else had ended; ReasonNone where it would
+	noneAt uint64       // Planner.usable when that was found out; 0: never
+}
+
+// specKey gives bytes that equal needs have in common.
+func specKey(key []byte, sp *model.Spec, uid bool) []byte {
+	num := func(n int64) { key = binary.AppendVarint(key, n) }
+	text := func(t string) { num(int64(len(t))); key = append(key, t...) }
+	flag := func(b bool) {
+		if b {
+			num(1)
+		} else {
+			num(0)
+		}
+	}
+	for _, n := range [...]int32{sp.MinNodes, sp.MaxNodes, sp.Tasks, sp.TasksPerNode, sp.CPUsPerTask, sp.MinCPUs} {
+		num(int64(n))
+	}
+	num(sp.MemPerNode)
+	num(sp.MemPerCPU)
+	num(sp.TmpMiB)
+	flag(sp.Exclusive)
+	flag(sp.Overcommit)
+	text(sp.Features)
+	if uid {
+		num(int64(sp.UID))
+	}
+	num(int64(len(sp.Gres)))
+	for i := range sp.Gres {
+		g := &sp.Gres[i]
+		text(g.Name)
+		text(g.Type)
+		num(int64(g.Count))
+		num(int64(g.Per))
+	}
+	for _, list := range [...][]string{sp.ReqNodes, sp.ExcNodes} {
+		num(int64(len(list)))
+		for _, name := range list {
+			text(name)
+		}
+	}
+	return key
+}
+
+// shapeOf gives the shape of a job in a lane.
+func (p *Planner) shapeOf(l *lane, sp *model.Spec) *shape {
+	p.key = specKey(p.key[:0], sp, p.social)
+	if sh := l.shapes[string(p.key)]; sh != nil {
+		return sh
+	}
+	rq := Resolve(sp, l.part, p.stock.params)
+	if !p.stock.byUser {
+		rq.UID = 0
+	}
+	part := ""
+	if p.stock.byPart {
+		part = l.part.Name
+	}
+	key := fmt.Sprintf("%p %s %+v", l.pool, part, rq)
+	sh := p.shapes[key]
+	if sh == nil {
+		sh = p.newShape(l, &rq)
+		if len(p.shapes) >= maxShapes {
+			clear(p.shapes) // those in use stay in use
+		}
+		p.shapes[key] = sh
+	}
+	if len(l.shapes) >= maxShapes {
+		clear(l.shapes)
+	}
+	l.shapes[string(p.key)] = sh
+	return sh
+}
+
+// maxShapes bounds the shapes that a planner and each of its lanes remember.
+const maxShapes = 1 << 14
+
+func (p *Planner) newShape(l *lane, rq *Request) *shape {
+	sh := &shape{rq: *rq, pool: l.pool, part: l.part.Name, tasks: rq.tasksOn(1), single: rq.MinNodes == 1 && !rq.Grow, spread: rq.MaxNodes > 1, forget: p.forgetful}
+	for _, g := range rq.Gres {
+		sh.greedy = sh.greedy || g.Per == model.PerJob
+	}
+	none := bound{math.MaxInt32, math.MaxInt64, math.MaxInt32}
+	sh.wholeB, sh.leastB = none, none
+	lower := func(b *bound, nd *need, d *model.NodeDef) {
+		if nd.never {
+			return
+		}
+		gpus := 0
+		for _, g := range nd.gres {
+			of := false
+			for i := range min(64, len(d.Gres)) {
+				of = of || g.of&(1<<uint(i)) != 0 && d.Gres[i].Name == gpuName
+			}
+			if of {
+				gpus = max(gpus, g.count)
+			}
+		}
+		b.cpus, b.mem, b.gpus = min(b.cpus, int32(nd.cpus)), min(b.mem, nd.mem), min(b.gpus, int32(gpus))
+	}
+	for _, c := range p.classes {
+		w, some := needOn(c.def, rq, sh.tasks, true), needOn(c.def, rq, rq.PerNode, false)
+		lower(&sh.wholeB, &w, c.def)
+		lower(&sh.leastB, &some, c.def)
+		sh.whole, sh.least = append(sh.whole, w), append(sh.least, some)
+	}
+	return sh
+}
+
+// named reports whether the job may have a node by its name. All nodes that it asks for must be among them, which for a
+// job on one node is this one.
+func (sh *shape) named(n *node, whole bool) bool {
+	rq := &sh.rq
+	if len(rq.ExcNodes)+len(rq.ReqNodes) == 0 {
+		return true
+	}
+	if !whole {
+		return !slices.Contains(rq.ExcNodes, n.def.Name)
+	}
+	return rq.allows(&n.room)
+}
+
+// has reports whether a node has free what nd says, and nobody on it whom the job may not meet.
+func (p *Planner) has(sh *shape, n *node, nd *need) bool {
+	if !n.up() || n.room.shut || !nd.in(&n.free) {
+		return false
+	}
+	return !p.social || sh.meets(&n.room, nd)
+}
+
+// meets looks at who is in a room.
+func (sh *shape) meets(r *room, nd *need) bool {
+	rq := &sh.rq
+	if (rq.Private || r.private) && r.busy && (r.mixed || r.uid != rq.UID) {
+		return false
+	}
+	if rq.MaxCPUs == 0 {
+		return true
+	}
+	cpus := nd.cpus
+	if rq.Exclusive {
+		cpus = r.round(rq, rq.cpusFor(rq.PerNode))
+	}
+	return cpus <= rq.MaxCPUs-r.inUse(sh.part)
+}
+
+// hopeless reports whether nothing that is free holds a job of the shape, whatever is reserved.
+func (p *Planner) hopeless(sh *shape) bool {
+	if sh.forget {
+		return false
+	}
+	if sh.grown != sh.pool.lost+len(sh.pool.grown) {
+		p.catchUp(sh)
+	}
+	return (!sh.single || sh.from >= len(sh.pool.nodes)) && (!sh.spread || sh.spent)
+}
+
+// maxCatchUp bounds the grown nodes that a shape looks at one by one.
+const maxCatchUp = 64
+
+// catchUp looks at nodes that have more free than when the shape was last looked at.
+func (p *Planner) catchUp(sh *shape) {
+	pl := sh.pool
+	since := sh.grown - pl.lost
+	sh.grown = pl.lost + len(pl.grown)
+	if since < 0 || len(pl.grown)-since > maxCatchUp {
+		sh.from, sh.spent = 0, false
+		return
+	}
+	for _, at := range pl.grown[since:] {
+		n := pl.nodes[at]
+		if sh.single && int(at) < sh.from && sh.named(n, true) && p.has(sh, n, &sh.whole[n.class.at]) {
+			sh.from = int(at)
+		}
+		if sh.spent && sh.named(n, false) && p.has(sh, n, &sh.least[n.class.at]) {
+			sh.spent = false
+		}
+	}
+}
+
+// fit finds room for a job of the shape from now to end. Nothing is booked.
+func (p *Planner) fit(sh *shape, end model.Time) *model.Alloc {
+	if sh.forget {
+		sh.from, sh.spent, sh.round = 0, false, 0
+	}
+	if p.hopeless(sh) || sh.round == p.round && end >= sh.failEnd {
+		return nil
+	}
+	alloc, taken := p.fitOne(sh, end)
+	if alloc == nil && sh.spread && !sh.spent {
+		var some bool
+		alloc, some = p.fitMany(sh, end)
+		taken = taken || some
+	}
+	if alloc == nil && taken && !(sh.greedy && sh.spread) { // it would fit but for what is reserved
+		if sh.round != p.round {
+			sh.round, sh.failEnd = p.round, end
+		}
+		sh.failEnd = min(sh.failEnd, end)
+	}
+	return alloc
+}
+
+// fitOne places a whole job on the first node that holds it; taken says that one would but for reservations or a job of
+// a higher tier.
+func (p *Planner) fitOne(sh *shape, end model.Time) (alloc *model.Alloc, taken bool) {
+	if !sh.single {
+		return nil, false
+	}
+	pl, first := sh.pool, true
+	for at := pl.find(sh.from, &sh.wholeB); at < len(pl.nodes); at = pl.find(at+1, &sh.wholeB) {
+		n := pl.nodes[at]
+		nd := &sh.whole[n.class.at]
+		if !sh.named(n, true) || !p.has(sh, n, nd) {
+			continue
+		}
+		if first {
+			sh.from, first = at, false
+		}
+		if sh.rq.tier < n.keep || n.resvs > 0 && !p.cursor.lasts(n, nd, p.now, end) {
+			taken = true
+			continue
+		}
+		r := p.roomUntil(n, end)
+		if n.resvs > 0 && p.social && !sh.meets(r, nd) {
+			taken = true
+			continue
+		}
+		if na, m := r.place(&sh.rq, sh.tasks, wholeJob(&sh.rq)); m == missNone {
+			return &model.Alloc{Nodes: []model.NodeAlloc{na}}, taken
+		}
+		taken = true // counted as free, yet not found: nothing is concluded from it
+	}
+	if first {
+		sh.from = len(pl.nodes)
+	}
+	return nil, taken
+}
+
+// fitMany places a job on several nodes.
+func (p *Planner) fitMany(sh *shape, end model.Time) (alloc *model.Alloc, taken bool) {
+	pl := sh.pool
+	rooms := p.rooms[:0]
+	for at := pl.find(0, &sh.leastB); at < len(pl.nodes); at = pl.find(at+1, &sh.leastB) {
+		n := pl.nodes[at]
+		if !sh.named(n, false) || !p.has(sh, n, &sh.least[n.class.at]) {
+			continue
+		}
+		if sh.rq.tier < n.keep {
+			taken = true
+			continue
+		}
+		r := p.roomUntil(n, end)
+		taken = taken || r != &n.room
+		rooms = append(rooms, r)
+	}
+	p.rooms = rooms
+	alloc, _ = laySpread(rooms, &sh.rq, sh.part)
+	if alloc == nil && !taken && !sh.greedy {
+		sh.spent = true
+	}
+	return alloc, taken
+}

@@ -1,0 +1,321 @@
+package sched
+
+import (
+	"reflect"
+	"slices"
+
+	"gbatch/internal/model"
+	"gbatch/internal/state"
+)
+
+// What a planner keeps between passes is what it would work out from the View alone; it follows the View's journal and
+// looks only at what that names. Where the journal does not reach, or the configuration is another one, it begins anew.
+
+// sync brings the planner to the View, the moment and the policy.
+func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
+	changes, next, known := v.Changes(p.cursorAt)
+	again := !known || v.Config() != p.cfg || now < p.now || !samePlanning(&p.policy, &pol)
+	p.v, p.now, p.cursorAt = v, now, next
+	order, predict := p.policy.Order, p.policy.Predict
+	p.policy = pol
+	p.pass++
+	p.round++
+	if again {
+		p.build()
+		return
+	}
+	for _, c := range changes {
+		if c.Job != 0 {
+			p.follow(c.Job)
+		} else if n := p.byName[c.Node]; n != nil {
+			p.soil(n)
+		}
+	}
+	if e := epochOf(pol.Order); order != pol.Order || e != p.orderEpoch {
+		p.orderEpoch, p.moved = e, true
+		p.reorder()
+	}
+	if e := epochOf(pol.Predict); predict != pol.Predict || e != p.predictEpoch {
+		p.predictEpoch, p.moved = e, true
+		p.repredict()
+		for _, n := range p.nodes {
+			if len(n.rel) > 0 {
+				n.rel = n.rel[:0]
+				n.rec = nil
+				p.soil(n)
+			}
+		}
+	}
+	for _, n := range p.used { // this planner's last starts: the View tells what became of them
+		n.steps, n.resvs = n.steps[:0], 0
+		if n.booked {
+			n.booked = false
+			p.soil(n)
+		}
+	}
+	p.used = p.used[:0]
+	for _, n := range p.soiled {
+		p.refresh(n)
+	}
+	p.soiled = p.soiled[:0]
+	p.pastEnds()
+}
+
+type answers interface{ Epoch() uint64 }
+
+func epochOf(x answers) uint64 {
+	if x == nil || reflect.ValueOf(x).Kind() == reflect.Pointer && reflect.ValueOf(x).IsNil() {
+		return 0
+	}
+	return x.Epoch()
+}
+
+// samePlanning reports whether two policies count time in the same way.
+func samePlanning(a, b *Policy) bool { return a.Backfill.ResolutionS == b.Backfill.ResolutionS }
+
+// build derives everything from the View.
+func (p *Planner) build() {
+	v := p.v
+	p.cfg = v.Config()
+	p.stock = newStock(v)
+	p.social = p.stock.byPart || p.stock.byUser
+	p.nodes, p.byName = nil, make(map[string]*node, len(p.cfg.Nodes))
+	p.classes, p.shapes, p.pools = nil, map[string]*shape{}, nil
+	p.lanes, p.laneBy, p.jobs = nil, map[string]*lane{}, map[model.JobID]*entry{}
+	p.soiled, p.used = nil, nil
+	p.nextEnd, p.moved = forever, true
+	p.usable++
+	classes := map[string]*class{}
+	for _, def := range p.cfg.Nodes {
+		key := classKey(def)
+		c := classes[key]
+		if c == nil {
+			c = &class{at: len(p.classes), def: def}
+			classes[key] = c
+			p.classes = append(p.classes, c)
+		}
+		n := &node{def: def, class: c}
+		p.nodes = append(p.nodes, n)
+		p.byName[def.Name] = n
+	}
+	p.tiers = false
+	for _, part := range p.cfg.Partitions {
+		p.tiers = p.tiers || part.PriorityTier != p.cfg.Partitions[0].PriorityTier
+		p.addLane(part)
+	}
+	for _, n := range p.nodes {
+		p.refresh(n)
+	}
+	p.orderEpoch, p.predictEpoch = epochOf(p.policy.Order), epochOf(p.policy.Predict)
+	seen := map[model.JobID]bool{}
+	for _, name := range v.ReadyParts() {
+		v.Ready(name, func(j *model.Job) bool {
+			if len(j.Spec.Partitions) > 1 {
+				if seen[j.ID] {
+					return true
+				}
+				seen[j.ID] = true
+			}
+			p.admit(j)
+			return true
+		})
+	}
+}
+
+// addLane opens a partition's lane over the pool of its nodes.
+func (p *Planner) addLane(part *model.Partition) *lane {
+	l := &lane{at: len(p.lanes), part: part, shapes: map[string]*shape{}}
+	switch part.State {
+	case model.PartDown:
+		l.refuse = model.ReasonPartitionDown
+	case model.PartInactive:
+		l.refuse = model.ReasonPartitionInactive
+	}
+	nodes := make([]*node, 0, len(part.Nodes))
+	for _, name := range part.Nodes {
+		if n := p.byName[name]; n != nil {
+			nodes = append(nodes, n)
+		}
+	}
+	for _, pl := range p.pools {
+		if slices.Equal(pl.given, nodes) {
+			l.pool = pl
+		}
+	}
+	if l.pool == nil {
+		l.pool = newPool(nodes)
+		p.pools = append(p.pools, l.pool)
+	}
+	p.lanes = append(p.lanes, l)
+	p.laneBy[part.Name] = l
+	return l
+}
+
+// laneOf gives a partition's lane; one that has left the configuration starts nothing.
+func (p *Planner) laneOf(name string) *lane {
+	l := p.laneBy[name]
+	if l == nil {
+		l = p.addLane(&model.Partition{Name: name})
+		l.refuse, l.why = model.ReasonPartitionDown, "partition "+name+" is not in the configuration any more"
+	}
+	return l
+}
+
+// soil notes that a node is to be read again.
+func (p *Planner) soil(n *node) {
+	if !n.dirty {
+		n.dirty = true
+		p.soiled = append(p.soiled, n)
+	}
+}
+
+// touch notes that a job with resources may end at another moment than before.
+func (p *Planner) touch(j *model.Job) {
+	for i := range j.Run.Alloc.Nodes {
+		if n := p.byName[j.Run.Alloc.Nodes[i].Node]; n != nil {
+			n.touched = append(n.touched, j.ID)
+			p.soil(n)
+		}
+	}
+}
+
+// refresh reads a node's record and what its jobs give back.
+func (p *Planner) refresh(n *node) {
+	rec := p.v.Node(n.def.Name)
+	wasUp := n.up()
+	old, was := n.rec, n.free
+	n.rec, n.dirty = rec, false
+	if n.up() != wasUp {
+		p.usable++
+	}
+	var before, after []model.JobID
+	if old != nil {
+		before = old.Jobs
+	}
+	if rec == nil {
+		n.room = *p.stock.empty(n.def)
+		n.room.shut = true
+	} else {
+		n.room = *p.stock.room(rec, nil)
+		after = rec.Jobs
+	}
+	n.free = countsOf(&n.room, len(after))
+	i := 0
+	for _, id := range before {
+		for i < len(after) && after[i] < id {
+			i++
+		}
+		if i == len(after) || after[i] != id || slices.Contains(n.touched, id) {
+			n.dropRelease(id)
+		}
+	}
+	i = 0
+	for _, id := range after {
+		for i < len(before) && before[i] < id {
+			i++
+		}
+		if i == len(before) || before[i] != id || slices.Contains(n.touched, id) {
+			p.expect(n, id)
+		}
+	}
+	n.touched = n.touched[:0]
+	if len(n.rel) > 0 {
+		p.nextEnd = min(p.nextEnd, n.rel[0].at)
+	}
+	n.update()
+	if !wasUp || p.social || more(&was, &n.free) {
+		n.grew()
+	}
+}
+
+// more reports whether something is free that was not.
+func more(was, is *counts) bool {
+	if is.cpus > was.cpus || is.mem > was.mem || is.users < was.users {
+		return true
+	}
+	for i := range is.gres {
+		if i >= len(was.gres) || is.gres[i] > was.gres[i] {
+			return true
+		}
+	}
+	return false
+}
+
+// expect notes what a running job gives back to a node, and when.
+func (p *Planner) expect(n *node, id model.JobID) {
+	j := p.v.Job(id)
+	if j == nil || j.Run == nil {
+		return
+	}
+	at := p.endOf(j)
+	if at == forever {
+		return
+	}
+	for i := range j.Run.Alloc.Nodes {
+		if na := &j.Run.Alloc.Nodes[i]; na.Node == n.def.Name {
+			n.insertRelease(release{at, id, n.holdOf(na, j.Run.Partition, j.Spec.UID)})
+		}
+	}
+}
+
+// overdueS is how much longer a job is expected to take that has outlived every expectation, again and again, seconds.
+const overdueS = 30
+
+// endOf gives the moment at which a running job is expected to end, after now.
+func (p *Planner) endOf(j *model.Job) model.Time {
+	run := j.Run
+	end := run.Deadline()
+	switch {
+	case run.Stop != model.NoStop:
+		end = run.StopAt.Add(p.cfg.Params.KillWaitS)
+	case p.policy.Predict != nil:
+		if s := p.plannedS(j, run.LimitS); s < model.Unlimited {
+			end = run.Start.Add(s)
+		}
+	}
+	if end == 0 {
+		return forever
+	}
+	end = p.roundUp(end)
+	if end <= p.now {
+		step := p.roundUp(overdueS * 1000)
+		end += ((p.now-end)/step + 1) * step
+	}
+	return end
+}
+
+// roundUp gives the first moment of the calendar's resolution that is not before t.
+func (p *Planner) roundUp(t model.Time) model.Time {
+	ms := model.Time(p.policy.Backfill.ResolutionS * 1000)
+	if ms <= 1000 || t >= forever-ms {
+		return t
+	}
+	return (t + ms - 1) / ms * ms
+}
+
+// after gives the end of what begins at t and takes a number of seconds.
+func (p *Planner) after(t model.Time, s int64) model.Time {
+	if s >= model.Unlimited || t >= forever-model.Time(s)*1000 {
+		return forever
+	}
+	return p.roundUp(t.Add(s))
+}
+
+// pastEnds asks again for jobs that have outlived their expected ends.
+func (p *Planner) pastEnds() {
+	if p.now < p.nextEnd {
+		return
+	}
+	p.nextEnd = forever
+	for _, n := range p.nodes {
+		for len(n.rel) > 0 && n.rel[0].at <= p.now {
+			id := n.rel[0].id
+			n.dropRelease(id)
+			p.expect(n, id)
+			p.moved = true
+		}
+		if len(n.rel) > 0 {
+			p.nextEnd = min(p.nextEnd, n.rel[0].at)
+		}
+	}
+}

@@ -1,0 +1,299 @@
+package sched
+
+import (
+	"math"
+	"slices"
+
+	"gbatch/internal/model"
+)
+
+// A node's calendar is what is free now (node.free), what its running jobs give back at their expected ends (rel), and
+// this pass's own steps: reservations, and the ends of what the plan starts. Free capacity is counted, never named:
+// which CPUs and GPUs a job gets is decided when it starts. Without reservations it only grows, so what fits now fits
+// for any time.
+
+// forever is later than every moment.
+const forever model.Time = math.MaxInt64
+
+// counts is free capacity.
+type counts struct {
+	cpus  int
+	mem   int64 // MiB
+	users int   // jobs and reservations on the node
+	gres  []int // units, by the node's entries
+}
+
+// hold is what one job takes of one node.
+type hold struct {
+	cpus int
+	mem  int64
+	gres []int // by the node's entries; nil: none
+	part string
+	uid  uint32
+}
+
+func (c *counts) add(h *hold, sign int) {
+	c.cpus += sign * h.cpus
+	c.mem += int64(sign) * h.mem
+	c.users -= sign
+	for i, n := range h.gres {
+		c.gres[i] += sign * n
+	}
+}
+
+// holdOf counts an allocation on a node.
+func (n *node) holdOf(na *model.NodeAlloc, part string, uid uint32) hold {
+	h := hold{cpus: na.CPUs.Count(), mem: na.MemMiB, part: part, uid: uid}
+	for _, g := range na.Gres {
+		if h.gres == nil {
+			h.gres = make([]int, len(n.def.Gres))
+		}
+		for i, d := range n.def.Gres {
+			if d.Name != g.Name {
+				continue
+			}
+			for k := d.First; k < d.First+d.Count; k++ {
+				if g.Index.Has(int(k)) {
+					h.gres[i]++
+				}
+			}
+		}
+	}
+	return h
+}
+
+// release is what a running job gives back at its expected end.
+type release struct {
+	at model.Time
+	id model.JobID
+	hold
+}
+
+// insertRelease keeps rel ordered by moment.
+func (n *node) insertRelease(r release) {
+	k, _ := slices.BinarySearchFunc(n.rel, r.at, func(x release, at model.Time) int {
+		if x.at <= at {
+			return -1
+		}
+		return 1
+	})
+	n.rel = slices.Insert(n.rel, k, r)
+}
+
+func (n *node) dropRelease(id model.JobID) {
+	for i := range n.rel {
+		if n.rel[i].id == id {
+			n.rel = slices.Delete(n.rel, i, i+1)
+			return
+		}
+	}
+}
+
+// step is a change of free capacity that this pass has made.
+type step struct {
+	at   model.Time
+	sign int // -1: a reservation begins, 1: it or a started job ends
+	hold *hold
+	resv bool
+}
+
+func (n *node) insertStep(s step) {
+	k, _ := slices.BinarySearchFunc(n.steps, s.at, func(x step, at model.Time) int {
+		if x.at <= at {
+			return -1
+		}
+		return 1
+	})
+	n.steps = slices.Insert(n.steps, k, s)
+}
+
+// reserve takes h off the calendar from begin to end.
+func (n *node) reserve(h *hold, begin, end model.Time) {
+	n.insertStep(step{begin, -1, h, true})
+	if end != forever {
+		n.insertStep(step{end, 1, h, true})
+	}
+	n.resvs++
+}
+
+// unreserve forgets this pass's reservations, but not its starts.
+func (n *node) unreserve() {
+	if n.resvs > 0 {
+		n.steps = slices.DeleteFunc(n.steps, func(s step) bool { return s.resv })
+		n.resvs = 0
+	}
+}
+
+// cursor walks a node's calendar from now on.
+type cursor struct {
+	counts
+	n    *node
+	i, k int
+}
+
+// begin puts the cursor at now.
+func (c *cursor) begin(n *node, now model.Time) {
+	c.n, c.i, c.k = n, 0, 0
+	buf := append(c.gres[:0], n.free.gres...)
+	c.counts = n.free
+	c.gres = buf
+	for c.i < len(n.rel) && n.rel[c.i].at <= now || c.k < len(n.steps) && n.steps[c.k].at <= now {
+		c.next()
+	}
+}
+
+// next goes on to the next moment at which something changes.
+func (c *cursor) next() (model.Time, bool) {
+	at := forever
+	if c.i < len(c.n.rel) {
+		at = c.n.rel[c.i].at
+	}
+	if c.k < len(c.n.steps) {
+		at = min(at, c.n.steps[c.k].at)
+	}
+	if at == forever {
+		return forever, false
+	}
+	for c.i < len(c.n.rel) && c.n.rel[c.i].at == at {
+		c.add(&c.n.rel[c.i].hold, 1)
+		c.i++
+	}
+	for c.k < len(c.n.steps) && c.n.steps[c.k].at == at {
+		c.add(c.n.steps[c.k].hold, c.n.steps[c.k].sign)
+		c.k++
+	}
+	return at, true
+}
+
+// lasts reports whether a need that is met now is met until end.
+func (c *cursor) lasts(n *node, nd *need, now, end model.Time) bool {
+	c.begin(n, now)
+	if !nd.in(&c.counts) {
+		return false
+	}
+	for {
+		at, ok := c.next()
+		if !ok || at >= end {
+			return true
+		}
+		if !nd.in(&c.counts) {
+			return false
+		}
+	}
+}
+
+// earliest gives the first moment from now on at which a need can be met for the whole of a time, or forever; it gives
+// up at moments from limit on.
+func (c *cursor) earliest(n *node, nd *need, now, limit model.Time, end func(model.Time) model.Time) model.Time {
+	c.begin(n, now)
+	t, until := forever, forever
+	if nd.in(&c.counts) {
+		t, until = now, end(now)
+	}
+	for {
+		at, ok := c.next()
+		switch {
+		case !ok || at >= until:
+			return t
+		case !nd.in(&c.counts):
+			t, until = forever, forever
+			if at >= limit {
+				return forever
+			}
+		case t == forever:
+			if at >= limit {
+				return forever
+			}
+			t, until = at, end(at)
+		}
+	}
+}
+
+// least gives the least that is free at any moment from t to end.
+func (c *cursor) least(n *node, now, t, end model.Time) counts {
+	c.begin(n, now)
+	for c.i < len(n.rel) && n.rel[c.i].at <= t || c.k < len(n.steps) && n.steps[c.k].at <= t {
+		c.next()
+	}
+	low := c.counts
+	low.gres = slices.Clone(c.gres)
+	for {
+		at, ok := c.next()
+		if !ok || at >= end {
+			return low
+		}
+		low.cpus, low.mem, low.users = min(low.cpus, c.cpus), min(low.mem, c.mem), max(low.users, c.users)
+		for i, g := range c.gres {
+			low.gres[i] = min(low.gres[i], g)
+		}
+	}
+}
+
+// occupants fills in who is on the node at any moment from t to end, for the partitions that ask.
+func (n *node) occupants(r *room, s *stock, t, end model.Time) {
+	r.busy, r.mixed, r.private, r.parts = false, false, false, nil
+	add := func(h *hold) { r.occupy(s, h.part, h.cpus, h.uid) }
+	for i := range n.rel {
+		if n.rel[i].at > t {
+			add(&n.rel[i].hold)
+		}
+	}
+	for i := range n.steps {
+		x := &n.steps[i]
+		switch {
+		case !x.resv: // a job that this plan starts
+			if x.at > t {
+				add(x.hold)
+			}
+		case x.sign < 0 && x.at < end:
+			over := slices.IndexFunc(n.steps, func(y step) bool { return y.hold == x.hold && y.sign > 0 })
+			if over < 0 || n.steps[over].at > t {
+				add(x.hold)
+			}
+		}
+	}
+}
+
+// roomAt gives what a job could have of the node from t to end, as if the first CPUs and units of each kind were the
+// free ones.
+func (p *Planner) roomAt(n *node, t, end model.Time) *room {
+	low := p.cursor.least(n, p.now, t, end)
+	r := &room{def: n.def, stock: p.stock, cpus: model.UpTo(max(low.cpus, 0)), nfree: max(low.cpus, 0), mem: low.mem, busy: low.users > 0}
+	if len(low.gres) > 0 {
+		r.gres = make([]gresRoom, len(low.gres))
+		for i, d := range n.def.Gres {
+			free := max(low.gres[i], 0)
+			r.gres[i] = gresRoom{d.Name, d.Type, span(int(d.First), free), free}
+		}
+	}
+	if p.social {
+		n.occupants(r, p.stock, t, end)
+	}
+	return r
+}
+
+// roomUntil gives what a job could have of the node from now to end: the room itself, or less of it.
+func (p *Planner) roomUntil(n *node, end model.Time) *room {
+	if n.resvs == 0 {
+		return &n.room
+	}
+	low := p.cursor.least(n, p.now, p.now, end)
+	r := n.room
+	if low.cpus < r.nfree {
+		r.nfree = max(low.cpus, 0)
+		r.cpus = r.cpus.First(r.nfree)
+	}
+	r.mem = min(r.mem, low.mem)
+	r.busy = r.busy || low.users > 0
+	r.gres = slices.Clone(r.gres)
+	for i := range r.gres {
+		if g := &r.gres[i]; low.gres[i] < g.nfree {
+			g.nfree = max(low.gres[i], 0)
+			g.free = g.free.First(g.nfree)
+		}
+	}
+	if p.social {
+		n.occupants(&r, p.stock, p.now, end)
+	}
+	return &r
+}

@@ -1,0 +1,391 @@
+package sched
+
+import (
+	"cmp"
+	"slices"
+
+	"gbatch/internal/model"
+)
+
+// maxRounds bounds how often a pass begins again because a job that held a reservation in one of its partitions has
+// started in another.
+const maxRounds = 8
+
+// candidate is a job that ShortestFirst puts off until all that come before the reservations have been seen.
+type candidate struct {
+	l  *lane
+	it item
+}
+
+// walk takes the jobs in turn.
+func (p *Planner) walk() {
+	for {
+		p.open()
+		p.merge()
+		if p.later != nil {
+			p.shortest()
+		}
+		if !p.again || p.rounds >= maxRounds || len(p.plan.Starts) >= p.policy.MaxStarts {
+			break
+		}
+		p.rounds++
+	}
+	for _, l := range p.lanes {
+		p.explain(l)
+	}
+}
+
+// open puts every lane at its beginning and the calendar at its start.
+func (p *Planner) open() {
+	if p.rounds > 0 {
+		p.round++
+		for _, n := range p.used {
+			n.unreserve()
+		}
+		for _, e := range p.said {
+			e.said = false
+		}
+		p.said = p.said[:0]
+		for _, l := range p.lanes {
+			for i := l.first; i < len(l.items); i++ {
+				if e := l.items[i].e; e != nil && e.pass == p.pass {
+					e.resv, e.resvAt = nil, nil
+				}
+			}
+		}
+	}
+	if p.tiers && !p.backfills() {
+		for _, n := range p.nodes {
+			n.keep = 0
+		}
+	}
+	p.again, p.later, p.tested = false, nil, 0
+	clear(p.byUser)
+	clear(p.byAssoc)
+	for _, l := range p.lanes {
+		l.settle()
+		l.next, l.block, l.said, l.away, l.reserved, l.tested = l.first, nil, 0, 0, 0, 0
+		if l.refuse != model.ReasonNone {
+			p.refuseAll(l)
+		}
+	}
+}
+
+// backfills reports whether jobs may overtake one that does not fit.
+func (p *Planner) backfills() bool { return p.policy.Backfill.Reserve != 0 }
+
+// merge takes the jobs of all lanes in order.
+func (p *Planner) merge() {
+	most := p.policy.Backfill.MaxTest
+	for len(p.plan.Starts) < p.policy.MaxStarts && (most <= 0 || p.tested < most) {
+		l := p.best()
+		if l == nil {
+			return
+		}
+		it := l.items[l.next]
+		l.next++
+		if e := it.e.at(p); e.last != allStarted && e.resv == nil {
+			p.consider(l, &it)
+		} else if e.last != allStarted && e.resvAt != l {
+			p.elsewhere(l, &it)
+		}
+	}
+}
+
+// best gives the lane whose head comes first of all, or nil when every lane is blocked or empty.
+func (p *Planner) best() *lane {
+	var b *lane
+	for _, l := range p.lanes {
+		if l.refuse != model.ReasonNone || !p.backfills() && l.block != nil || !p.advance(l) {
+			continue
+		}
+		if b == nil || before(l, b) {
+			b = l
+		}
+	}
+	return b
+}
+
+// advance goes on to the next job of a lane about which something may have to be done; it reports whether there is one.
+func (p *Planner) advance(l *lane) bool {
+	bf := &p.policy.Backfill
+	quick := l.block != nil && l.said >= p.policy.Depth && bf.Reserve >= 0 && l.reserved >= bf.Reserve && bf.MaxTest+bf.MaxPart+bf.MaxUser+bf.MaxUserPart+bf.MaxAssoc <= 0
+	for ; l.next < len(l.items); l.next++ {
+		it := &l.items[l.next]
+		if it.e == nil || quick && p.hopeless(it.sh) {
+			continue
+		}
+		return true
+	}
+	return false
+}
+
+func before(a, b *lane) bool {
+	if a.part.PriorityTier != b.part.PriorityTier {
+		return a.part.PriorityTier > b.part.PriorityTier
+	}
+	return itemOrder(&a.items[a.next], &b.items[b.next]) < 0
+}
+
+// consider starts a job, or as many tasks of an array as fit, and reserves or blocks where it must.
+func (p *Planner) consider(l *lane, it *item) {
+	e, j := it.e, it.e.j
+	if r, why := p.mayNotRun(it); r != model.ReasonNone {
+		p.because(e, r, why) // it does not block others: more room would not help it
+		return
+	}
+	if p.backfills() && l.block != nil {
+		if !p.within(l, j) {
+			p.behind(l, e)
+			return
+		}
+		if p.policy.Backfill.ShortestFirst && l.reserved >= p.policy.Backfill.Reserve && p.policy.Backfill.Reserve > 0 {
+			if !p.hopeless(it.sh) {
+				p.later = append(p.later, candidate{l, *it})
+			}
+			p.behind(l, e)
+			return
+		}
+	}
+	if it.sh.none != model.ReasonNone && it.sh.noneAt == p.usable && !p.forgetful {
+		p.blocked(l, it, model.NoTask)
+		return
+	}
+	p.try(l, it)
+}
+
+// try starts a job or an array's tasks.
+func (p *Planner) try(l *lane, it *item) {
+	e, j := it.e, it.e.j
+	if !j.IsArray() {
+		if !p.throttled(e) && !p.start(l, it, model.NoTask) {
+			p.blocked(l, it, model.NoTask)
+		}
+		return
+	}
+	full := true
+	j.Tasks.Each(func(task int32) bool {
+		if e.begun && task <= e.last {
+			return true // started through another of its partitions
+		}
+		if len(p.plan.Starts) >= p.policy.MaxStarts || p.throttled(e) {
+			full = false
+			return false
+		}
+		if !p.start(l, it, task) {
+			full = false
+			p.blocked(l, it, task)
+			return false
+		}
+		e.last, e.begun = task, true
+		return true
+	})
+	if full {
+		p.finished(e)
+	}
+}
+
+// elsewhere tries a job that holds a reservation in one of its partitions in another. What it can't have now there it
+// waits for where it has its reservation.
+func (p *Planner) elsewhere(l *lane, it *item) {
+	if r, _ := p.mayNotRun(it); r != model.ReasonNone {
+		return
+	}
+	e := it.e
+	task := int32(model.NoTask)
+	if e.j.IsArray() {
+		e.j.Tasks.Each(func(t int32) bool {
+			task = t
+			return e.begun && t <= e.last
+		})
+		if e.begun && task <= e.last {
+			return
+		}
+	}
+	if p.atThrottle(e.j) || !p.start(l, it, task) {
+		p.behind(l, e)
+		return
+	}
+	if e.j.IsArray() {
+		e.last, e.begun = task, true
+	}
+	p.again = true // its reservation is of no use any more
+}
+
+// shortest tries those whom ShortestFirst has put off.
+func (p *Planner) shortest() {
+	slices.SortStableFunc(p.later, func(a, b candidate) int {
+		if a.l.part.PriorityTier != b.l.part.PriorityTier {
+			return cmp.Compare(b.l.part.PriorityTier, a.l.part.PriorityTier)
+		}
+		return cmp.Compare(a.it.planS, b.it.planS)
+	})
+	for i := range p.later {
+		if c := &p.later[i]; c.it.e.last != allStarted && len(p.plan.Starts) < p.policy.MaxStarts {
+			p.try(c.l, &c.it)
+		}
+	}
+}
+
+// throttled reports whether an array already runs as many tasks as it may.
+func (p *Planner) throttled(e *entry) bool {
+	if !p.atThrottle(e.j) {
+		return false
+	}
+	p.because(e, model.ReasonJobArrayTaskLimit, "")
+	return true
+}
+
+func (p *Planner) atThrottle(j *model.Job) bool {
+	if j.ArrayID == 0 || j.Throttle <= 0 {
+		return false
+	}
+	a := p.v.Array(j.ArrayID)
+	return a != nil && a.Active+p.running[j.ArrayID] >= j.Throttle
+}
+
+// start adds a job or a task to the plan, if it fits.
+func (p *Planner) start(l *lane, it *item, task int32) bool {
+	behind := l.block != nil
+	if most := p.policy.Backfill.MaxStart; behind && most > 0 && p.ahead >= most {
+		return false
+	}
+	end := p.after(p.now, it.planS)
+	alloc := p.fit(it.sh, end)
+	if alloc == nil {
+		return false
+	}
+	if behind {
+		p.ahead++
+	}
+	j := it.e.j
+	p.book(l, it, alloc, end)
+	if j.ArrayID != 0 {
+		p.running[j.ArrayID]++
+		p.unblock(func(b *model.Job) bool { return b.ArrayID == j.ArrayID && p.atThrottle(b) })
+	}
+	p.plan.Starts = append(p.plan.Starts, model.Start{Job: j.ID, Task: task, Partition: l.part.Name, LimitS: it.limitS, Alloc: alloc})
+	if task == model.NoTask {
+		p.finished(it.e)
+	}
+	return true
+}
+
+// book takes an allocation off its nodes until its planned end.
+func (p *Planner) book(l *lane, it *item, alloc *model.Alloc, end model.Time) {
+	rq := &it.sh.rq
+	uid := it.e.j.Spec.UID
+	for i := range alloc.Nodes {
+		na := &alloc.Nodes[i]
+		n := p.byName[na.Node]
+		h := n.holdOf(na, l.part.Name, uid)
+		n.room.take(na.CPUs, p.stock.params, na.MemMiB, na.Gres)
+		n.room.occupy(p.stock, l.part.Name, h.cpus, uid)
+		n.room.shut = n.room.shut || rq.Exclusive
+		n.free = countsOf(&n.room, n.free.users+1)
+		if end != forever && p.backfills() {
+			n.insertStep(step{end, 1, &h, false})
+		}
+		n.booked = true
+		p.used = append(p.used, n)
+		n.update()
+	}
+}
+
+// finished notes that all of a record has started.
+func (p *Planner) finished(e *entry) {
+	e.last, e.begun = allStarted, true
+	if e.resv != nil {
+		p.again = true
+	}
+	p.unblock(func(b *model.Job) bool { return b == e.j })
+}
+
+// unblock lets partitions go on that a job blocks which has started through another one, or no longer may.
+func (p *Planner) unblock(over func(*model.Job) bool) {
+	if p.backfills() {
+		return
+	}
+	for _, l := range p.lanes {
+		if l.block != nil && over(l.block.j) {
+			l.block = nil
+			p.unkeep(l)
+		}
+	}
+}
+
+// unkeep gives the nodes that a lane's blocked job was waiting for back to partitions of lower tiers, whose jobs are
+// then looked at again.
+func (p *Planner) unkeep(free *lane) {
+	if !p.tiers {
+		return
+	}
+	p.round++
+	for _, n := range p.nodes {
+		n.keep = 0
+	}
+	for _, l := range p.lanes {
+		if l.block != nil {
+			l.keep()
+		}
+	}
+	for _, l := range p.lanes {
+		if l.part.PriorityTier < free.part.PriorityTier && l.block != nil {
+			l.block = nil
+			l.next-- // a blocked lane has not moved since
+		}
+	}
+}
+
+// keep holds the lane's nodes for the job that blocks it, against partitions of lower tiers.
+func (l *lane) keep() {
+	for _, n := range l.pool.nodes {
+		n.keep = max(n.keep, int(l.part.PriorityTier))
+	}
+}
+
+// mayNotRun tells what keeps a job from its partition whatever is free: limits that have changed since it was
+// submitted, nodes that it names and that are away.
+func (p *Planner) mayNotRun(it *item) (model.Reason, string) {
+	if it.refuse != model.ReasonNone {
+		return it.refuse, ""
+	}
+	for _, name := range it.e.j.Spec.ReqNodes {
+		if n := p.byName[name]; n == nil || !n.up() {
+			return model.ReasonReqNodeNotAvail, "UnavailableNodes:" + name
+		}
+	}
+	return model.ReasonNone, ""
+}
+
+// within reports whether the policy's counts let a job be looked at that stands behind one that does not fit.
+func (p *Planner) within(l *lane, j *model.Job) bool {
+	bf := &p.policy.Backfill
+	if bf.MaxPart > 0 && l.tested >= bf.MaxPart {
+		return false
+	}
+	if bf.MaxUser > 0 || bf.MaxUserPart > 0 {
+		if p.byUser == nil {
+			p.byUser = map[uint64]int{}
+		}
+		user, here := uint64(j.Spec.UID), uint64(j.Spec.UID)|uint64(l.at+1)<<32
+		if bf.MaxUser > 0 && p.byUser[user] >= bf.MaxUser || bf.MaxUserPart > 0 && p.byUser[here] >= bf.MaxUserPart {
+			return false
+		}
+		p.byUser[user]++
+		p.byUser[here]++
+	}
+	if bf.MaxAssoc > 0 {
+		if p.byAssoc == nil {
+			p.byAssoc = map[string]int{}
+		}
+		key := j.Spec.Account + "\x00" + j.Spec.User
+		if p.byAssoc[key] >= bf.MaxAssoc {
+			return false
+		}
+		p.byAssoc[key]++
+	}
+	l.tested++
+	p.tested++
+	return true
+}
