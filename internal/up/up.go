@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -45,6 +46,7 @@ func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
 	defer release()
 
 	b, err := l.readBook()
+	empty := !exists(l.at("state"))
 	switch {
 	case errors.Is(err, errNoCluster):
 		if b, err = l.invent(&o); err != nil {
@@ -75,6 +77,10 @@ func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
 	}
 	if err := l.find(b, want); err != nil {
 		return nil, err
+	}
+	if i := slices.IndexFunc(want, func(m Member) bool { return m.runs() }); i >= 0 && empty {
+		return nil, fmt.Errorf("%s, process %d, still runs for a cluster whose files in %s were removed; end it and the others with 'gbatch down --dir %s', then try again",
+			&want[i], want[i].PID, l, l)
 	}
 	if err := l.retire(b, want, say); err != nil {
 		return nil, err

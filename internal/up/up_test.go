@@ -242,6 +242,21 @@ func TestLostBook(t *testing.T) {
 	}
 }
 
+// TestRemovedDirectory: somebody has removed DIR under a running cluster.
+func TestRemovedDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "gone")
+	o := Options{Dir: dir, Nodes: 1, CPUs: 1, MemMiB: 500}
+	mustUp(t, o)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := tryUp(t, o); err == nil || !strings.Contains(err.Error(), "whose files in "+dir+" were removed; end it and the others with 'gbatch down --dir "+dir+"'") {
+		t.Errorf("the error is: %v", err)
+	}
+	down(t, dir).has(t, "3 daemons")
+	mustUp(t, o)
+}
+
 // TestForeignPID: a process that has got a daemon's old pid is left alone.
 func TestForeignPID(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "foreign")
