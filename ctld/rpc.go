@@ -194,6 +194,8 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 		}
 	case proto.KindDiag:
 		c.end(r, c.diag(), nil)
+	case proto.KindDump:
+		c.end(r, &proto.DumpChunk{}, c.dump(ctx, who, more))
 	case proto.KindScript:
 		if rq := new(proto.ScriptRequest); decode(rq) {
 			reply, err := c.script(who, rq)

@@ -40,6 +40,7 @@ func verbs() []verb {
 		{name: "reconfigure", help: "read the configuration files anew [--dry-run]", run: (*control).reconfigure},
 		{name: "ping", help: "tell whether the controllers answer and which leads", run: (*control).ping},
 		{name: "write", help: "write batch_script JOBID [FILE|-]", run: (*control).write},
+		{name: "dump", help: "dump state FILE, for gbatch sim --from-state (operators)", run: (*control).dump},
 		{name: "version", help: "print the version", run: func(c *control, _ []string) error { c.version(); return nil }},
 		{name: "help", help: "print this", run: func(c *control, _ []string) error { c.verbHelp(); return nil }},
 		{name: "top", why: "raise the job with gcontrol update JobId=N Priority=P"},

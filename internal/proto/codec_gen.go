@@ -4805,3 +4805,34 @@ func (x *ScriptReply) DecodeMsgpack(d *msgpack.Decoder) error {
 	}
 	return wire.Skip(d, n-1)
 }
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *DumpChunk) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(1); err != nil {
+		return err
+	}
+	if err := wire.Bytes(e, x.Data); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *DumpChunk) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = DumpChunk{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		b, err := wire.DecodeBytes(d)
+		if err != nil {
+			return wire.In("DumpChunk.Data", err)
+		}
+		x.Data = b
+	}
+	return wire.Skip(d, n-1)
+}

@@ -17,6 +17,7 @@ const (
 	KindShares
 	KindDiag
 	KindScript
+	KindDump // Empty -> stream of DumpChunk
 )
 
 // Kinds between daemons.

@@ -347,3 +347,14 @@ type ScriptRequest struct {
 type ScriptReply struct {
 	Script []byte
 }
+
+// DumpChunk is a part of the leader's state as package state's WriteDump writes it; operators get it. It holds scripts and
+// environments of all jobs.
+//
+//gbatch:codec
+type DumpChunk struct {
+	Data []byte
+}
+
+// DumpChunkBytes is how much of a dump stands in one frame.
+const DumpChunkBytes = 256 << 10

@@ -209,8 +209,14 @@ func (m *Metrics) users(all map[string]*tally) {
 	m.Users = m.Users[:min(len(m.Users), maxUsers)]
 }
 
-// sizeClass gives the power of two up to which a job's units count: 1, 2, 3-4, 5-8, ...
+// noUnits is the class of jobs that hold nothing of what is counted: jobs without GPUs on a machine of GPUs.
+const noUnits = "none"
+
+// sizeClass gives the power of two up to which a job's units count: 1, 2, 3-4, 5-8, ...; -1 for none.
 func sizeClass(units int64) int {
+	if units == 0 {
+		return -1
+	}
 	c := 0
 	for int64(1)<<c < units {
 		c++
@@ -218,8 +224,21 @@ func sizeClass(units int64) int {
 	return c
 }
 
+// maxClass is beyond the class of the largest job.
+const maxClass = 40
+
+func classNames() []string {
+	out := make([]string, maxClass)
+	for c := range out {
+		out[c] = className(c)
+	}
+	return out
+}
+
 func className(c int) string {
 	switch c {
+	case -1:
+		return noUnits
 	case 0:
 		return "1"
 	case 1:
@@ -230,7 +249,7 @@ func className(c int) string {
 
 func (m *Metrics) sizes(all map[int]*tally) {
 	m.Sizes = []SizeLine{}
-	for c := range 64 {
+	for c := -1; c < maxClass; c++ {
 		if t := all[c]; t != nil {
 			slices.Sort(t.waits)
 			n := float64(t.jobs)

@@ -19,7 +19,8 @@ func wfp3(j sized) float64 {
 	return r * r * r * j.procs
 }
 
-// unicef favours small jobs that wait. Source: as wfp3.
+// unicef favours small jobs that wait. Source: as wfp3; the published marks count one processor as two, whose logarithm
+// is not 0.
 func unicef(j sized) float64 {
 	return j.wait / (math.Log2(math.Max(j.procs, 2)) * j.requested)
 }

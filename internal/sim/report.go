@@ -133,7 +133,7 @@ func Compare(w io.Writer, name string, list []*Metrics, labels []string) error {
 			sizes[s.Size] = true
 		}
 	}
-	for c := range 64 {
+	for c := -1; c < maxClass; c++ {
 		if name := className(c); sizes[name] {
 			row(fmt.Sprintf("slowdown, %s %ss", name, list[0].Unit), two, func(m *Metrics) float64 {
 				for _, s := range m.Sizes {

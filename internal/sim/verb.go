@@ -70,7 +70,7 @@ func Main(ctx context.Context, o Options) error {
 		setups, labels = append(setups, s), append(labels, label)
 	}
 	results := make([]*Metrics, len(setups))
-	var main *Outcome
+	outs := make([]*Outcome, len(setups))
 	for i, s := range setups {
 		bar := newBar(o.Err, labels[i])
 		s.Progress = bar.show
@@ -79,15 +79,12 @@ func Main(ctx context.Context, o Options) error {
 		if err != nil {
 			return err
 		}
-		if i == 0 {
-			main = out
-		}
-		results[i] = out.Measure()
+		outs[i], results[i] = out, out.Measure()
 		if o.Shake > 0 {
 			results[i].Shake = &ShakeLines{o.Seed, o.Shake}
 		}
 	}
-	if err := o.files(main, results[0]); err != nil {
+	if err := o.files(outs, results, labels); err != nil {
 		return err
 	}
 	return o.print(w, results, labels)
@@ -165,7 +162,7 @@ func (o *Options) other(w *Workload, name string) (Setup, string, error) {
 }
 
 // files writes what was asked for beside the report.
-func (o *Options) files(out *Outcome, m *Metrics) error {
+func (o *Options) files(outs []*Outcome, ms []*Metrics, labels []string) error {
 	write := func(path string, f func(io.Writer) error) error {
 		if path == "" {
 			return nil
@@ -182,7 +179,7 @@ func (o *Options) files(out *Outcome, m *Metrics) error {
 		}
 		return nil
 	}
-	return errors.Join(write(o.JobsOut, out.WriteJobs), write(o.Plot, func(w io.Writer) error { return Plot(w, out, m) }))
+	return errors.Join(write(o.JobsOut, outs[0].WriteJobs), write(o.Plot, func(w io.Writer) error { return Plot(w, outs, ms, labels) }))
 }
 
 // print writes the report, to people or as JSON.
