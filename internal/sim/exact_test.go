@@ -52,7 +52,7 @@ var published = []struct {
 // be held to it on any workload.
 func TestReference(t *testing.T) {
 	for _, p := range published {
-		if p.log != "KTH-SP2" || testing.Short() && p.scheduler != "easy" {
+		if p.log != "KTH-SP2" || p.scheduler != "conservative" {
 			continue
 		}
 		w, err := Open(traces(t, p.log+".sc15.swf.gz"))
@@ -75,8 +75,8 @@ func TestPublishedSchedules(t *testing.T) {
 			if p.log == "CTC-SP2" && testing.Short() {
 				t.Skip("skipped in short mode")
 			}
-			if p.scheduler != "fifo" {
-				t.Skip("skipped: the production planner has no backfill")
+			if p.scheduler == "conservative" {
+				t.Skip("skipped: the planner makes all reservations anew at each pass, and the published schedule keeps them")
 			}
 			w, err := Open(traces(t, p.log+".sc15.swf.gz"))
 			if err != nil {

@@ -62,6 +62,7 @@ type replay struct {
 	queued int32
 	busy   int64
 	gone   []state.Report // scratch
+	over   []ending       // scratch
 	begun  []int32        // by state's job number: place in Jobs
 	swept  int            // jobs that had ended when the state was last swept
 	ended  int
@@ -171,42 +172,49 @@ func (r *replay) batch(at int64) error {
 	return r.pass(at)
 }
 
-// single plans after every event.
+// single plans after every event: see the package's doc for the order. A pass after which nothing has changed is left
+// out, because what is at rest stays at rest.
 func (r *replay) single(at int64) error {
-	var early []ending
-	r.gone = r.gone[:0]
+	r.over, r.gone = r.over[:0], r.gone[:0]
 	for r.ends.len() > 0 && r.ends.min().at == at {
-		if e := r.ends.pop(); r.Work.Jobs[e.job].Run == r.Work.Jobs[e.job].Request {
+		e := r.ends.pop()
+		if r.over = append(r.over, e); r.isExact(e) {
 			r.gone = append(r.gone, r.end(e))
-		} else {
-			early = append(early, e)
 		}
 	}
-	exact := len(r.gone)
-	if exact > 0 {
+	moved := len(r.gone) > 0
+	if moved {
 		r.apply(at, &state.Reports{Reports: r.gone})
 	}
 	for r.next < len(r.Work.Jobs) && r.Work.Jobs[r.next].Submit == at {
-		if r.arrive(at) {
-			exact = 0
+		if !r.arrive(at) {
+			continue
+		}
+		moved = false
+		if err := r.pass(at); err != nil {
+			return err
+		}
+	}
+	for _, e := range r.over { // in the order in which they had started
+		if !r.isExact(e) {
+			moved = true
+			r.gone = append(r.gone[:0], r.end(e))
+			r.apply(at, &state.Reports{Reports: r.gone})
+		}
+		if moved {
+			moved = false
 			if err := r.pass(at); err != nil {
 				return err
 			}
 		}
 	}
-	if exact > 0 { // a pass after them all: what is at rest stays at rest, so one is as good as one for each
-		if err := r.pass(at); err != nil {
-			return err
-		}
-	}
-	for _, e := range early {
-		r.gone = append(r.gone[:0], r.end(e))
-		r.apply(at, &state.Reports{Reports: r.gone})
-		if err := r.pass(at); err != nil {
-			return err
-		}
-	}
 	return nil
+}
+
+// isExact reports whether a job ends exactly at its time limit.
+func (r *replay) isExact(e ending) bool {
+	j := &r.Work.Jobs[e.job]
+	return j.Run == j.Request
 }
 
 // arrive submits the next job; false where the machine can never run it.
