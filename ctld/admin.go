@@ -226,7 +226,12 @@ func (c *Controller) updateJob(ctx context.Context, who *proto.Caller, rq *proto
 			res.Each = append(res.Each, r.Each...)
 		}
 	case proto.ActTop:
-		return nil, refuse(proto.CodeBadRequest, "top is not supported by gbatch yet: raise the job with gcontrol update JobId=N Priority=P")
+		for k := len(targets) - 1; k >= 0; k-- { // the first one named becomes the first
+			if results[at[k]].Code, results[at[k]].Text, err = c.top(ctx, who, targets[k]); err != nil {
+				return nil, err
+			}
+		}
+		return &proto.TargetsReply{Results: results}, nil
 	default:
 		return nil, refuse(proto.CodeBadRequest, "unknown action %d", rq.Action)
 	}
@@ -307,13 +312,13 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 				add(state.SetHold)
 				continue
 			}
-			if int64(j.Priority) < n && !c.operator(who) {
-				return nil, refuse(proto.CodeAccess, "only an operator can raise a priority (it is %d)", j.Priority)
+			if have := c.prio.order(v, c.now()).Of(v, j); int64(have) < n && !c.operator(who) {
+				return nil, refuse(proto.CodeAccess, "only an operator can raise a priority (it is %d)", have)
 			}
 			if j.Hold == model.HeldByAdmin && !c.operator(who) {
 				return nil, refuse(proto.CodeAccess, "an administrator holds the job")
 			}
-			e.Priority = uint32(n)
+			e.Priority, e.Direct = uint32(n), true
 			add(state.SetPriority)
 			if j.Hold != model.NotHeld { // zero holds a job, as in Slurm, and anything else releases it
 				e.Hold = model.NotHeld
@@ -330,6 +335,16 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 			sp.Nice, specChanged = int32(n), true
 			e.Priority = priorityOf(&sp)
 			add(state.SetPriority)
+		case "sitefactor":
+			n, err := number(-2147483645, 2147483645)
+			if err != nil {
+				return nil, err
+			}
+			if !c.operator(who) {
+				return nil, refuse(proto.CodeAccess, "SiteFactor is for operators")
+			}
+			e.Site = int32(n)
+			add(state.SetSite)
 		case "starttime", "begintime", "eligibletime":
 			ms, err := strconv.ParseInt(strings.TrimPrefix(kv.Value, "@"), 10, 64)
 			if err != nil || !strings.HasPrefix(kv.Value, "@") {
@@ -401,7 +416,7 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 			}
 			sp.Requeue, specChanged = n == 1, true
 		default:
-			return nil, refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update job can set; it sets TimeLimit, Priority, Nice, StartTime, ArrayTaskThrottle, Dependency, Partition, Account, QOS, NumNodes, ReqNodeList, ExcNodeList, JobName, Comment, AdminComment, Requeue", kv.Key)
+			return nil, refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update job can set; it sets TimeLimit, Priority, Nice, SiteFactor, StartTime, ArrayTaskThrottle, Dependency, Partition, Account, QOS, NumNodes, ReqNodeList, ExcNodeList, JobName, Comment, AdminComment, Requeue", kv.Key)
 		}
 		if len(kv.Value) > proto.MaxFieldBytes {
 			return nil, bad("longer than %d bytes", proto.MaxFieldBytes)

@@ -37,6 +37,7 @@ type Controller struct {
 	leading atomic.Bool
 	dbdUp   atomic.Bool
 	waiting atomic.Int64
+	prio    priorities
 	counts  struct {
 		cycles, starts, refused, lastCycleUS, maxCycleUS, shipped atomic.Int64
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"gbatch/internal/model"
 	"gbatch/internal/sched"
 	"gbatch/internal/state"
 )
@@ -15,15 +16,29 @@ import (
 // a start that no longer fits is simply planned anew.
 func (c *Controller) cycle(ctx context.Context) {
 	var lastGen uint64
+	var lastPlan model.Time
 	pace := pacer{gap: cyclePace}
 	for ctx.Err() == nil {
 		pace.wait(ctx)
 		changed := c.machine.Changed()
 		v := c.machine.View()
-		if v.Gen() != lastGen {
-			lastGen = v.Gen()
+		aged := v.Pending() > 0 && c.now() >= lastPlan.Add(calcPeriodS(v)) // priorities are other ones by now
+		if v.Gen() != lastGen || aged {
+			lastGen, lastPlan = v.Gen(), c.now()
 			begin := time.Now()
-			plan := sched.Plan(v, c.now(), sched.Policy{Depth: int(v.Config().Params.QueueDepth)})
+			now := c.now()
+			policy := sched.Policy{Depth: int(v.Config().Params.QueueDepth)}
+			order := c.prio.order(v, now)
+			if v.Config().Params.Priority.Weighted() {
+				policy.Order = order
+			}
+			plan := sched.Plan(v, now, policy)
+			for i := range plan.Starts {
+				st := &plan.Starts[i]
+				if j, p := v.Job(st.Job), v.Partition(st.Partition); j != nil && p != nil {
+					st.Priority = uint32(order.Priority(j, p))
+				}
+			}
 			us := time.Since(begin).Microseconds()
 			c.counts.cycles.Add(1)
 			c.counts.lastCycleUS.Store(us)
@@ -49,9 +64,12 @@ func (c *Controller) cycle(ctx context.Context) {
 				}
 			}
 		}
+		timer := time.NewTimer(time.Duration(calcPeriodS(v)) * time.Second)
 		select {
 		case <-changed:
+		case <-timer.C:
 		case <-ctx.Done():
 		}
+		timer.Stop()
 	}
 }

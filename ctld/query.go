@@ -21,12 +21,13 @@ func (c *Controller) jobs(rq *proto.JobsRequest, send stream) error {
 		return err
 	}
 	chunk := proto.JobsChunk{Now: c.now()}
+	order := c.prio.order(v, chunk.Now)
 	var err error
 	give := func(j *model.Job) bool {
 		if !picked(&rq.Filter, j) || rq.Default && len(rq.Filter.States) == 0 && j.State.Finished() {
 			return true
 		}
-		chunk.Jobs = append(chunk.Jobs, j)
+		chunk.Jobs = append(chunk.Jobs, shown(v, order, j))
 		if len(chunk.Jobs) == proto.ChunkJobs {
 			err = send(&chunk)
 			chunk.Jobs = chunk.Jobs[:0]

@@ -48,7 +48,6 @@ var unusedKeys = []string{
 var unusedLineKeys = []string{
 	"Alternate", "AllocNodes", "CoreSpecCount", "CpuBind", "CpuSpecList", "DefCpuPerGPU", "DefMemPerGPU", "ExclusiveTopo", "GraceTime",
 	"JobDefaults", "LLN", "MaxCPUsPerSocket", "MemSpecLimit", "OverTimeLimit", "PreemptMode", "QOS", "ReqResv", "SelectTypeParameters",
-	"TRESBillingWeights",
 }
 
 func identitySettings() []setting {

@@ -5,6 +5,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"gbatch/internal/model"
 )
 
 // Priority is the multifactor priority. Weights are whole numbers, as in Slurm.
@@ -41,6 +43,37 @@ var priorityFlags = []string{
 	"ACCRUE_ALWAYS", "CALCULATE_RUNNING", "DEPTH_OBLIVIOUS", "FAIR_TREE", "INCR_ONLY", "MAX_TRES", "MAX_TRES_GRES",
 	"NO_FAIR_TREE", "NO_NORMAL_ALL", "NO_NORMAL_ASSOC", "NO_NORMAL_PART", "NO_NORMAL_QOS", "NO_NORMAL_TRES",
 	"SMALL_RELATIVE_TO_TIME", "STRICT_QOS",
+}
+
+// flagBits are the words in priorityFlags that mean something by themselves; FAIR_TREE is the default.
+var flagBits = map[string]model.PrioFlags{
+	"ACCRUE_ALWAYS": model.PrioAccrueAlways, "CALCULATE_RUNNING": model.PrioCalculateRunning, "DEPTH_OBLIVIOUS": model.PrioDepthOblivious,
+	"INCR_ONLY": model.PrioIncrOnly, "MAX_TRES": model.PrioMaxTRES, "MAX_TRES_GRES": model.PrioMaxTRESGres, "NO_FAIR_TREE": model.PrioNoFairTree,
+	"NO_NORMAL_ALL":   model.PrioNoNormalAssoc | model.PrioNoNormalPart | model.PrioNoNormalQOS | model.PrioNoNormalTRES,
+	"NO_NORMAL_ASSOC": model.PrioNoNormalAssoc, "NO_NORMAL_PART": model.PrioNoNormalPart, "NO_NORMAL_QOS": model.PrioNoNormalQOS,
+	"NO_NORMAL_TRES": model.PrioNoNormalTRES, "SMALL_RELATIVE_TO_TIME": model.PrioSizeRelative, "STRICT_QOS": model.PrioStrictQOS,
+}
+
+// model gives what the controllers replicate.
+func (p *Priority) model() model.Priority {
+	m := model.Priority{
+		Multifactor: p.Type == "priority/multifactor", HalfLifeS: p.DecayHalfLifeS, CalcPeriodS: p.CalcPeriodS, MaxAgeS: p.MaxAgeS,
+		ResetPeriod: p.UsageResetPeriod, FavorSmall: p.FavorSmall, WeightAge: p.WeightAge, WeightAssoc: p.WeightAssoc,
+		WeightFairShare: p.WeightFairShare, WeightJobSize: p.WeightJobSize, WeightPartition: p.WeightPartition, WeightQOS: p.WeightQOS,
+		WeightTRES: modelWeights(p.WeightTRES),
+	}
+	for _, w := range p.Flags {
+		m.Flags |= flagBits[w]
+	}
+	return m
+}
+
+func modelWeights(list []TRESWeight) []model.TRESWeight {
+	var out []model.TRESWeight
+	for _, w := range list {
+		out = append(out, model.TRESWeight(w))
+	}
+	return out
 }
 
 var usagePeriods = []string{"NONE", "NOW", "DAILY", "WEEKLY", "MONTHLY", "QUARTERLY", "YEARLY"}

@@ -25,6 +25,8 @@ func (c *Config) Model() *model.Config {
 			EnforceLimits: c.EnforcePartLimits, ReturnToService: int32(c.ReturnToService),
 			QueueDepth: int32(c.Scheduler.QueueDepth), NeedAccount: c.Enforce.Associations,
 			MaxScript: int32(c.Scheduler.MaxScriptBytes), DefaultAccount: c.DefaultAccount,
+			Priority: c.Priority.model(), HoldLimits: c.Enforce.Limits, EnforceQOS: c.Enforce.QOS, EnforceSafe: c.Enforce.Safe,
+			UserTop: c.Scheduler.EnableUserTop, TrackTRES: c.AccountingStorageTRES,
 		},
 		Accounts: c.Accounts,
 		Show:     c.KeyValues(),
@@ -94,7 +96,7 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index m
 		MaxCPUsPerNode: int32(p.MaxCPUsPerNode), PriorityTier: int32(p.PriorityTier), PriorityJobFactor: int32(p.PriorityJobFactor),
 		AllowAccounts: p.AllowAccounts, DenyAccounts: p.DenyAccounts, AllowGroups: p.AllowGroups, AllowQOS: p.AllowQOS, DenyQOS: p.DenyQOS,
 		RootOnly: p.RootOnly, DisableRoot: p.DisableRootJobs, ExclusiveUser: p.ExclusiveUser, OverSubscribe: p.OverSubscribe.String(),
-		Show: c.partitionKeyValues(p, index),
+		Show: c.partitionKeyValues(p, index), Billing: modelWeights(p.TRESBillingWeights), QOS: p.QOS,
 	}
 	for _, n := range p.Nodes {
 		if !future[n] {

@@ -1858,7 +1858,7 @@ func (x *Config) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(24); err != nil {
+	if err := e.EncodeArrayLen(25); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.KillWaitS); err != nil {
@@ -1937,6 +1937,9 @@ func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := e.EncodeString(x.TrackTRES[i1]); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeBool(x.UserTop); err != nil {
+		return err
 	}
 	return nil
 }
@@ -2213,7 +2216,17 @@ func (x *Params) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.TrackTRES = s2
 		}
 	}
-	return wire.Skip(d, n-24)
+	if n < 25 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Params.UserTop", err)
+		}
+		x.UserTop = v
+	}
+	return wire.Skip(d, n-25)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -62,16 +62,17 @@ func CountTRES(list []TRESCount, tres string) int64 {
 }
 
 // BillMicros gives what an allocation of have counts for, in millionths of one unit (TRESBillingWeights): the sum of
-// the weighted resources or, with most, the largest one that belongs to nodes plus the sum of the rest. Without weights
-// it is the CPUs.
-func BillMicros(have []TRESCount, weights []TRESWeight, most bool) int64 {
+// the weighted resources or, with MAX_TRES, the largest one that belongs to nodes plus the sum of the rest; with
+// MAX_TRES_GRES generic resources are of the rest. Without weights it is the CPUs.
+func BillMicros(have []TRESCount, weights []TRESWeight, flags PrioFlags) int64 {
 	if len(weights) == 0 {
 		return CountTRES(have, "cpu") * FactorOne
 	}
 	var sum, top int64
 	for _, w := range weights {
 		n := Scale(CountTRES(have, w.TRES), w.Micros, max(w.Per, 1))
-		if most && !strings.HasPrefix(w.TRES, "license/") {
+		gres := strings.HasPrefix(w.TRES, "gres/")
+		if !strings.HasPrefix(w.TRES, "license/") && (flags&PrioMaxTRES != 0 || flags&PrioMaxTRESGres != 0 && !gres) {
 			top = max(top, n)
 			continue
 		}

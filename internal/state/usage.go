@@ -111,7 +111,7 @@ func (s *State) begin(j *model.Job, at model.Time) {
 	if p := s.parts[run.Partition]; p != nil {
 		weights = p.Billing
 	}
-	bill := model.BillMicros(tres, weights, s.cfg.Params.Priority.Flags&model.PrioMaxTRES != 0)
+	bill := model.BillMicros(tres, weights, s.cfg.Params.Priority.Flags)
 	run.BillRate = min(model.Scale(bill, run.Factor, model.FactorOne), maxRate)
 	if _, ok := s.assocs.Get(assocKey(j.Spec.Account, j.Spec.User, run.Partition)); ok {
 		run.AssocPart = run.Partition

@@ -162,6 +162,32 @@ func (o *Order) raise(v *state.View, prev *Order) {
 	o.floor = floor
 }
 
+// Reader gives the same order for another goroutine.
+func (o *Order) Reader() *Order {
+	n := *o
+	n.last, n.have = nil, nil
+	return &n
+}
+
+// Of gives a job's priority: the highest in any of its partitions or, once it runs, in the one that it runs in.
+func (o *Order) Of(v *state.View, j *model.Job) uint32 {
+	if fixed, ok := o.fixed(j); ok {
+		return fixed
+	}
+	best := uint64(0)
+	for _, name := range j.Spec.Partitions {
+		p := v.Partition(name)
+		if p == nil || j.Run != nil && name != j.Run.Partition {
+			continue
+		}
+		best = max(best, o.Priority(j, p))
+	}
+	return uint32(best)
+}
+
+// Made reports whether the order was made from the accounts and the configuration that v has.
+func (o *Order) Made(v *state.View) bool { return o.cfg == v.Config() && o.tree.gen == v.AcctGen() }
+
 // Epoch grows with every New.
 func (o *Order) Epoch() uint64 { return o.epoch }
 

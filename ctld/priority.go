@@ -1,0 +1,118 @@
+package ctld
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/sched/multifactor"
+	"gbatch/internal/state"
+)
+
+// priorities keeps the order that jobs are planned and shown in. It is derived from the facts and never replicated: a
+// new leader computes its own.
+//
+// Shares, usage and ages are taken anew every PriorityCalcPeriod, and when accounts or the configuration have changed.
+// Between that, each job that becomes ready is asked about as of then, so that it has its priority at once.
+type priorities struct {
+	mu   sync.Mutex // one computes, the others wait for the result
+	last atomic.Pointer[multifactor.Order]
+}
+
+// order gives the order as of now, computed anew where it is due. It is for one goroutine.
+func (p *priorities) order(v *state.View, now model.Time) *multifactor.Order {
+	if o := p.last.Load(); o != nil && !due(o, v, now) {
+		return o.Reader()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	o := p.last.Load()
+	if o == nil || due(o, v, now) {
+		o = multifactor.New(v, now, o)
+		p.last.Store(o)
+	}
+	return o.Reader()
+}
+
+// due reports whether an order is to be made anew.
+func due(o *multifactor.Order, v *state.View, now model.Time) bool {
+	return !o.Made(v) || now >= o.At().Add(calcPeriodS(v))
+}
+
+// calcPeriodS gives PriorityCalcPeriod, at least a second.
+func calcPeriodS(v *state.View) int64 { return max(1, v.Config().Params.Priority.CalcPeriodS) }
+
+// shown gives a job as users see it: with the priority that it has now.
+func shown(v *state.View, o *multifactor.Order, j *model.Job) *model.Job {
+	prio := j.Priority
+	switch {
+	case !j.State.Finished():
+		prio = o.Of(v, j)
+	case j.Run != nil && j.Run.Priority != 0:
+		prio = j.Run.Priority
+	}
+	if prio == j.Priority {
+		return j
+	}
+	n := *j
+	n.Priority = prio
+	return &n
+}
+
+// resetUsage forgets usage where a period of PriorityUsageResetPeriod has begun since it last was.
+func (c *Controller) resetUsage(ctx context.Context) {
+	began := time.Now()
+	reset := func(at time.Time) bool {
+		_, err := c.propose(ctx, &state.Accounts{Edits: []state.AcctEdit{{Op: state.ResetUsage, Assoc: &model.Association{Account: model.RootAccount}}}})
+		if err != nil && ctx.Err() == nil {
+			c.log.Warn("usage can't be reset", "period", at, "err", err)
+		}
+		return err == nil
+	}
+	var cfg *model.Config
+	for {
+		v := c.machine.View()
+		period := v.Config().Params.Priority.ResetPeriod
+		if v.Config() != cfg {
+			cfg = v.Config()
+			if period == "NOW" { // at startup and at each reconfiguration, as in Slurm
+				reset(time.Now())
+			}
+		}
+		since := began // a cluster that never reset begins to count when it gets a leader
+		if at := v.ResetAt(); at != 0 {
+			since = time.UnixMilli(int64(at))
+		}
+		if b := periodBegin(period, time.Now()); b.After(since) && reset(b) {
+			c.log.Info("usage is counted from nothing again", "period", period, "since", b)
+		}
+		timer := time.NewTimer(time.Minute)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// periodBegin gives the moment at which the period that now lies in began, in local time; zero for no period.
+func periodBegin(period string, now time.Time) time.Time {
+	y, m, d := now.Date()
+	switch period {
+	case "DAILY":
+	case "WEEKLY": // weeks begin on Sunday, as in Slurm
+		d -= int(now.Weekday())
+	case "MONTHLY":
+		d = 1
+	case "QUARTERLY":
+		m, d = (m-1)/3*3+1, 1
+	case "YEARLY":
+		m, d = 1, 1
+	default:
+		return time.Time{}
+	}
+	return time.Date(y, m, d, 0, 0, 0, 0, now.Location())
+}
