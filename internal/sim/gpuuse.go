@@ -70,7 +70,7 @@ func (m *gpuMeter) look(r *replay, at int64) {
 	}
 	m.next = at + m.step
 	free, lost := 0.0, 0.0
-	r.st.View().Nodes(func(n *model.Node) bool {
+	r.st.Peek().Nodes(func(n *model.Node) bool {
 		g, typ := freeGPUs(n)
 		if g == 0 || !n.Usable() {
 			return true

@@ -254,7 +254,7 @@ func (r *replay) impossible(sp *model.Spec) string {
 	if why, ok := r.specs.never[sp]; ok {
 		return why
 	}
-	v := r.st.View()
+	v := r.st.Peek()
 	part := v.Partition(sp.Partitions[0])
 	text := ""
 	if why, _ := sched.Possible(v, sp, part); why != sched.CanRun {
@@ -277,7 +277,7 @@ func (r *replay) end(e ending) state.Report {
 // pass plans once and applies the plan.
 func (r *replay) pass(at int64) error {
 	r.Passes++
-	plan := r.plan.Plan(r.st.View(), r.time(at))
+	plan := r.plan.Plan(r.st.Peek(), r.time(at))
 	if len(plan.Starts) == 0 {
 		return nil
 	}
@@ -328,7 +328,7 @@ func (r *replay) sweep(at int64) {
 func (r *replay) waiting() string {
 	text := ""
 	n := 0
-	r.st.View().Jobs(func(j *model.Job) bool {
+	r.st.Peek().Jobs(func(j *model.Job) bool {
 		if j.State == model.Pending {
 			if n++; n > 5 {
 				return false
