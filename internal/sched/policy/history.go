@@ -1,0 +1,93 @@
+package policy
+
+import (
+	"slices"
+
+	"gbatch/internal/model"
+)
+
+// Bounds of what is known of users.
+const (
+	// Remembered is how many of a user's last jobs count.
+	Remembered = 8
+	// MaxUsers bounds the users that are remembered; past it the half that ended jobs longest ago is forgotten.
+	MaxUsers = 1 << 16
+)
+
+// maxPlanS is the limit that jobs without one are taken to have, seconds: a week.
+const maxPlanS = 7 * 24 * 3600
+
+// partUnit is all of a limit; the parts that jobs used are counted in it.
+const partUnit = 1 << 16
+
+// history is what parts of their limits users' last jobs have used.
+type history struct {
+	users map[uint32]*record
+	ended uint64
+}
+
+// record is one user's. It is a ring.
+type record struct {
+	parts [Remembered]uint32 // of partUnit
+	n     uint8              // how many there are
+	next  uint8              // where the next goes
+	last  uint64             // history.ended at the last
+}
+
+func newHistory() *history { return &history{users: map[uint32]*record{}} }
+
+// learn takes note of a job that has ended.
+func (h *history) learn(uid uint32, usedS, limitS int64) {
+	limitS = planLimit(limitS)
+	part := uint32(max(1, min(partUnit, (max(usedS, 0)*partUnit+limitS-1)/limitS)))
+	r := h.users[uid]
+	if r == nil {
+		if len(h.users) >= MaxUsers {
+			h.forget()
+		}
+		r = &record{}
+		h.users[uid] = r
+	}
+	h.ended++
+	r.last = h.ended
+	r.parts[r.next] = part
+	r.next = (r.next + 1) % Remembered
+	r.n = min(r.n+1, Remembered)
+}
+
+// forget drops the half of the users whose last jobs ended longest ago.
+func (h *history) forget() {
+	lasts := make([]uint64, 0, len(h.users))
+	for _, r := range h.users {
+		lasts = append(lasts, r.last)
+	}
+	slices.Sort(lasts)
+	oldest := lasts[len(lasts)/2]
+	for uid, r := range h.users {
+		if r.last < oldest {
+			delete(h.users, uid)
+		}
+	}
+}
+
+// planS gives the time that a job of the user is planned to take, seconds, from 1 to its limit. Who has ended no job is
+// planned with the limit.
+func (h *history) planS(uid uint32, limitS int64) int64 {
+	limitS = planLimit(limitS)
+	r := h.users[uid]
+	if r == nil {
+		return limitS
+	}
+	parts := r.parts
+	p := parts[:r.n]
+	slices.Sort(p)
+	return max(1, (limitS*int64(p[len(p)*3/4])+partUnit-1)/partUnit)
+}
+
+// planLimit is a limit as plans take it.
+func planLimit(limitS int64) int64 {
+	if limitS >= model.Unlimited || limitS < 1 {
+		return maxPlanS
+	}
+	return limitS
+}

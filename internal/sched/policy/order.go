@@ -1,0 +1,87 @@
+package policy
+
+import (
+	"math"
+
+	"gbatch/internal/model"
+)
+
+// Order gives the order, a sched.Order.
+func (p *Policy) Order() *Order { return &Order{p} }
+
+// Predict gives the predictions, a sched.Predict.
+func (p *Policy) Predict() *Predict { return &Predict{p} }
+
+// Order is jobs' order at the moment of the last Refresh, or up to Options.EveryS before.
+type Order struct{ p *Policy }
+
+// Predict is jobs' planned times as of the last Refresh.
+type Predict struct{ p *Policy }
+
+// Epoch grows when answers may have changed: with the time.
+func (o *Order) Epoch() uint64 { return o.p.epoch }
+
+// A priority is, from the highest bit: eight bits of class, one for who goes before all others of the class, the rest the
+// score. The bits of floats that are not negative stand in the order of the floats.
+const (
+	classShift = 56
+	firstBit   = 1 << 55
+	scoreShift = 8
+)
+
+// Priority is higher for who goes first.
+func (o *Order) Priority(j *model.Job, _ *model.Partition) uint64 {
+	e := o.p.jobs[j.ID]
+	if e == nil {
+		return 0 // not seen by Refresh: behind all that were
+	}
+	prio := uint64(e.class) << classShift
+	if e.part.first == e {
+		return prio | firstBit
+	}
+	return prio | math.Float64bits(float64(max(0, o.p.at-e.since))*e.weight)>>scoreShift
+}
+
+// weightOf gives what a millisecond of waiting is worth. Nice halves it for each hundred.
+func weightOf(e *entry, nice int32) float64 {
+	w := 1 / (float64(e.planS) * math.Cbrt(float64(e.share)))
+	if nice != 0 {
+		w *= math.Exp2(-float64(max(-maxNice, min(maxNice, nice))) / 100)
+	}
+	return w
+}
+
+// maxNice is the most that Nice counts, so that scores stay ordinary numbers.
+const maxNice = 10_000
+
+// Epoch grows when answers may have changed: when a queue's patience ends, and when it is over.
+func (r *Predict) Epoch() uint64 { return r.p.round }
+
+// RuntimeS gives the seconds from start to end that a job is planned with. A running job takes its limit; one that has none
+// takes twice what its user's jobs do, and twice that again each time it has outlived it. A waiting one is planned by what its user's jobs
+// take, but with the limit as long as somebody in one of its partitions is out of patience.
+func (r *Predict) RuntimeS(j *model.Job, limitS int64, now model.Time) int64 {
+	e := r.p.jobs[j.ID]
+	if j.Run != nil {
+		if limitS < model.Unlimited {
+			return limitS
+		}
+		s := int64(maxPlanS)
+		if e != nil {
+			s = 2 * e.planS
+		}
+		for age := int64(now-j.Run.Start) / 1000; s <= age; {
+			s *= 2
+		}
+		return s
+	}
+	if e == nil {
+		return limitS
+	}
+	for _, name := range j.Spec.Partitions {
+		if q := r.p.parts[name]; q != nil && q.first != nil {
+			return limitS
+		}
+	}
+	return min(limitS, e.planS)
+}

@@ -1,0 +1,90 @@
+package policy
+
+import "gbatch/internal/model"
+
+// room is what a partition has.
+type room struct {
+	nodes, cpus, gpus int64
+	mem               int64 // MiB; 0 where memory does not count
+}
+
+// shareUnit is all of a partition; jobs' shares are counted in it.
+const shareUnit = 1 << 20
+
+// rooms counts what the partitions have. Nodes that are away count: they come back.
+func rooms(c *model.Config) map[string]*room {
+	defs := make(map[string]*model.NodeDef, len(c.Nodes))
+	for _, d := range c.Nodes {
+		defs[d.Name] = d
+	}
+	out := make(map[string]*room, len(c.Partitions))
+	for _, p := range c.Partitions {
+		r := &room{}
+		for _, name := range p.Nodes {
+			d := defs[name]
+			if d == nil {
+				continue
+			}
+			r.nodes++
+			r.cpus += int64(d.CPUs)
+			if c.Params.MemConsumed {
+				r.mem += d.MemMiB
+			}
+			for i := range d.Gres {
+				if d.Gres[i].Name == "gpu" {
+					r.gpus += int64(d.Gres[i].Count)
+				}
+			}
+		}
+		out[p.Name] = r
+	}
+	return out
+}
+
+// share gives a job's dominant share of a partition: the largest of its shares of the CPUs, the GPUs, the memory and,
+// where it takes nodes for itself, the nodes. From 1 to shareUnit. Source: Ghodsi, Zaharia, Hindman, Konwinski, Shenker,
+// Stoica: Dominant Resource Fairness, NSDI 2011.
+func (r *room) share(sp *model.Spec) int64 {
+	nodes := int64(max(1, sp.MinNodes))
+	tasks := max(int64(sp.Tasks), nodes*int64(max(1, sp.TasksPerNode)))
+	cpus := max(tasks*int64(max(1, sp.CPUsPerTask)), nodes*int64(sp.MinCPUs))
+	if sp.Overcommit {
+		cpus = max(nodes, nodes*int64(sp.MinCPUs))
+	}
+	mem := sp.MemPerNode * nodes
+	if sp.MemPerCPU > 0 {
+		mem = sp.MemPerCPU * cpus
+	}
+	whole := sp.Exclusive
+	if sp.MemPerNode == model.WholeMem {
+		mem, whole = 0, true
+	}
+	var gpus int64
+	for i := range sp.Gres {
+		g := &sp.Gres[i]
+		if g.Name != "gpu" {
+			continue
+		}
+		switch g.Per {
+		case model.PerNode:
+			gpus += int64(g.Count) * nodes
+		case model.PerTask:
+			gpus += int64(g.Count) * tasks
+		default:
+			gpus += int64(g.Count)
+		}
+	}
+	s := max(of(cpus, r.cpus), of(gpus, r.gpus), of(mem, r.mem))
+	if whole {
+		s = max(s, of(nodes, r.nodes))
+	}
+	return max(1, s)
+}
+
+// of gives what part of a whole is, in shareUnit; 0 where there is no whole.
+func of(part, whole int64) int64 {
+	if whole <= 0 || part <= 0 {
+		return 0
+	}
+	return min(part, whole) * shareUnit / whole
+}
