@@ -21,6 +21,7 @@ var layers = []layer{
 	{"internal/blob", "internal/model"},
 	{"internal/state", "internal/model internal/blob"},
 	{"internal/sched", "internal/model internal/blob internal/state"},
+	{"internal/sched/policy", "internal/model internal/state"},
 	{"internal/sim", "internal/model internal/blob internal/state internal/sched internal/conf"},
 	{"internal/store", "internal/model internal/blob internal/state internal/sched"},
 

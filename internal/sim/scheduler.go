@@ -6,6 +6,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/sched"
+	"gbatch/internal/sched/policy"
 	"gbatch/internal/state"
 )
 
@@ -42,6 +43,25 @@ func (p *planning) Plan(v *state.View, now model.Time) model.Plan {
 	if p.order != nil {
 		p.order.at(now)
 	}
+	return p.planner.Plan(v, now, p.policy)
+}
+
+// byDefault is the production planner with the default order and predictions.
+type byDefault struct {
+	planner *sched.Planner
+	policy  sched.Policy
+	rules   *policy.Policy
+}
+
+func newByDefault() Planner {
+	p := &byDefault{planner: sched.NewPlanner(), rules: policy.Default()}
+	p.policy = sched.Policy{MaxStarts: noBound, Depth: 1, Backfill: easy, Order: p.rules.Order(), Predict: p.rules.Predict()}
+	return p
+}
+
+// Plan is one pass.
+func (p *byDefault) Plan(v *state.View, now model.Time) model.Plan {
+	p.rules.Refresh(v, now)
 	return p.planner.Plan(v, now, p.policy)
 }
 
@@ -95,7 +115,9 @@ func NewScheduler(name string, m *Machine) (Scheduler, error) {
 		}
 	}
 	switch name {
-	case DefaultScheduler, Configured:
+	case DefaultScheduler:
+		return Scheduler{Name: name, Text: "what a fresh configuration uses: see internal/sched/policy", New: newByDefault}, nil
+	case Configured:
 		return Scheduler{Name: name, Text: "", New: func() Planner {
 			return &planning{planner: sched.NewPlanner(), policy: sched.Policy{MaxStarts: noBound, Depth: 1, Backfill: easy}}
 		}}, nil
