@@ -116,7 +116,7 @@ func pools(list []Pool) *Machine {
 			c.Nodes = append(c.Nodes, node(names[k], p.GPUs, p.GPUs, "", 0))
 		}
 		one(c, p.Queue, names, i == 0)
-		text = append(text, fmt.Sprintf("%s: %d nodes of %d GPUs", p.Queue, p.Nodes, p.GPUs))
+		text = append(text, fmt.Sprintf("%s: %d x %d GPUs", p.Queue, p.Nodes, p.GPUs))
 		if p.GPUs != m.gpus {
 			m.gpus = 0
 		}

@@ -13,7 +13,9 @@ const boundS = 10
 // Metrics is what became of a workload's jobs. Waits are seconds, shares from 0 to 1. Only jobs that ran count.
 type Metrics struct {
 	Scheduler string `json:"scheduler"`
+	Policy    string `json:"policy"` // the scheduler in words
 	Events    string `json:"events"`
+	Estimates string `json:"estimates"`
 	Machine   string `json:"machine"`
 
 	Jobs        int     `json:"jobs"`
@@ -100,7 +102,7 @@ func (t *tally) add(wait int64, slow, unitS float64) {
 // scheduling, JSSPP 1997; fairness: Jain, Chiu, Hawe: A quantitative measure of fairness and discrimination for resource
 // allocation in shared computer systems, DEC-TR-301, 1984.
 func (o *Outcome) Measure() *Metrics {
-	m := &Metrics{Scheduler: o.Scheduler.Name, Events: o.Events.String(), Machine: o.Machine.Text, Passes: o.Passes, Digest: o.Digest(), GPU: o.GPU, Notes: o.Work.Notes}
+	m := &Metrics{Scheduler: o.Scheduler.Name, Policy: o.Scheduler.Text, Events: o.Events.String(), Machine: o.Machine.Text, Passes: o.Passes, Digest: o.Digest(), GPU: o.GPU, Notes: o.Work.Notes}
 	cpus, gpus := o.Machine.units()
 	m.Unit, m.Total = "processor", cpus
 	switch {

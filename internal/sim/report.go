@@ -12,7 +12,9 @@ import (
 func (m *Metrics) Print(w io.Writer, name string) error {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "%s on %s\n", name, m.Machine)
-	fmt.Fprintf(b, "%s, %s\n\n", m.Scheduler, map[string]string{"batch": "one pass per second", "single": "one pass per event"}[m.Events])
+	fmt.Fprintf(b, "%s: %s\n", m.Scheduler, m.Policy)
+	fmt.Fprintf(b, "planned once per %s, with the run times that %s\n\n", map[string]string{"batch": "second", "single": "event"}[m.Events],
+		map[string]string{"": "users asked for", "requested": "users asked for", "actual": "jobs really had"}[m.Estimates])
 	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
 	row := func(what, value string) { fmt.Fprintf(t, "  %s\t%s\n", what, value) }
 	row("jobs", group(int64(m.Jobs))+leftText(m))
@@ -135,7 +137,7 @@ func Compare(w io.Writer, name string, list []*Metrics, labels []string) error {
 	}
 	for c := -1; c < maxClass; c++ {
 		if name := className(c); sizes[name] {
-			row(fmt.Sprintf("slowdown, %s %ss", name, list[0].Unit), two, func(m *Metrics) float64 {
+			row(fmt.Sprintf("slowdown, %ss: %s", list[0].Unit, name), two, func(m *Metrics) float64 {
 				for _, s := range m.Sizes {
 					if s.Size == name {
 						return s.AvgSlowdown

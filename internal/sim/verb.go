@@ -85,6 +85,9 @@ func Main(ctx context.Context, o Options) error {
 			return err
 		}
 		outs[i], results[i] = out, out.Measure()
+		if results[i].Estimates = o.Estimates; o.Estimates == "" {
+			results[i].Estimates = "requested"
+		}
 		if o.Shake > 0 {
 			results[i].Shake = &ShakeLines{o.Seed, o.Shake}
 		}
