@@ -34,10 +34,15 @@ type Planner struct {
 	soiled, used             []*node
 
 	plan    model.Plan
-	running map[model.JobID]int32 // tasks started in this plan, by array
-	said    []*entry              // who has a reason, in order
-	later   []candidate           // whom ShortestFirst puts off
-	again   bool                  // a reservation has become free
+	running map[model.JobID]int32    // tasks started in this plan, by array
+	said    []*entry                 // who has a reason, in order
+	kept    map[model.JobID]*booking // promises
+	early   bool                     // something ended before its time
+	wake    model.Time
+	ids     []model.JobID
+	later   []candidate // whom ShortestFirst puts off
+	keeping bool        // some node is kept for a blocked job
+	again   bool        // a reservation has become free
 	rounds  int
 	tested  int
 	ahead   int // jobs started ahead of their turn
@@ -52,7 +57,9 @@ type Planner struct {
 }
 
 // NewPlanner gives a Planner for the views of one State.
-func NewPlanner() *Planner { return &Planner{running: map[model.JobID]int32{}} }
+func NewPlanner() *Planner {
+	return &Planner{running: map[model.JobID]int32{}, kept: map[model.JobID]*booking{}}
+}
 
 // Plan decides what starts now.
 //
@@ -78,6 +85,7 @@ func (p *Planner) Plan(v *state.View, now model.Time, pol Policy) model.Plan {
 	p.plan = model.Plan{}
 	clear(p.running)
 	p.said, p.rounds, p.ahead = p.said[:0], 0, 0
+	p.promises()
 	p.walk()
 	p.say()
 	return p.plan

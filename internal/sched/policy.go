@@ -24,6 +24,8 @@ type Backfill struct {
 	Reserve       int
 	ShortestFirst bool // who stands behind the last reservation is tried by shortest planned time (EASY-SJBF)
 
+	Keep bool // reservations are promises that only move to earlier moments: the Planner remembers them (see keep.go)
+
 	MaxTest      int   // bf_max_job_test: jobs looked at after the first that does not fit
 	MaxPart      int   // bf_max_job_part: of them per partition
 	MaxUser      int   // bf_max_job_user: per user

@@ -97,7 +97,7 @@ func (p *Planner) blocked(l *lane, it *item, task int32) {
 	l.block = it.e
 	p.because(it.e, model.ReasonResources, "")
 	if !p.backfills() && p.tiers {
-		l.keep()
+		p.keep(l)
 	}
 }
 

@@ -10,6 +10,9 @@ import (
 type booking struct {
 	at, end model.Time
 	nodes   []*node
+	holds   []hold // of each
+	lane    *lane
+	spec    *model.Spec
 }
 
 // reserve gives a job that does not fit the earliest place on the calendar where it does. It reports whether there is
@@ -19,16 +22,19 @@ func (p *Planner) reserve(l *lane, it *item) bool {
 	if alloc == nil {
 		return false
 	}
-	b := &booking{at: at, end: p.after(at, it.planS)}
+	e := it.e
+	b := &booking{at: at, end: p.after(at, it.planS), lane: l, spec: e.j.Spec}
 	for i := range alloc.Nodes {
 		na := &alloc.Nodes[i]
 		n := p.byName[na.Node]
-		h := n.holdOf(na, l.part.Name, it.e.j.Spec.UID)
-		n.reserve(&h, b.at, b.end)
-		p.used = append(p.used, n)
 		b.nodes = append(b.nodes, n)
+		b.holds = append(b.holds, n.holdOf(na, l.part.Name, e.j.Spec.UID))
 	}
-	e := it.e
+	p.onto(b)
+	if p.policy.Backfill.Keep && len(e.resv) == 0 {
+		p.kept[e.j.ID] = b
+	}
+	p.wake = soonerOf(p.wake, at)
 	e.resv, e.resvAt = append(e.resv, b), l
 	return true
 }

@@ -20,9 +20,17 @@ func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
 	p.policy = pol
 	p.pass++
 	p.round++
+	p.early = again
 	if again {
 		p.build()
 		return
+	}
+	p.stock.v = v
+	if pol.Backfill.Keep {
+		for _, s := range p.plan.Starts {
+			j := v.Job(s.Job)
+			p.early = p.early || s.Task != model.NoTask || j == nil || !j.State.HasResources() // it came and went
+		}
 	}
 	for _, c := range changes {
 		if c.Job != 0 {
@@ -84,6 +92,7 @@ func (p *Planner) build() {
 	p.lanes, p.laneBy, p.jobs = nil, map[string]*lane{}, map[model.JobID]*entry{}
 	p.soiled, p.used = nil, nil
 	p.nextEnd, p.moved = forever, true
+	clear(p.kept)
 	p.usable++
 	classes := map[string]*class{}
 	for _, def := range p.cfg.Nodes {
@@ -205,8 +214,9 @@ func (p *Planner) refresh(n *node) {
 		for i < len(after) && after[i] < id {
 			i++
 		}
-		if i == len(after) || after[i] != id || slices.Contains(n.touched, id) {
-			n.dropRelease(id)
+		if gone := i == len(after) || after[i] != id; gone || slices.Contains(n.touched, id) {
+			at := n.dropRelease(id)
+			p.early = p.early || gone && at > p.now
 		}
 	}
 	i = 0

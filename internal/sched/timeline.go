@@ -80,13 +80,16 @@ func (n *node) insertRelease(r release) {
 	n.rel = slices.Insert(n.rel, k, r)
 }
 
-func (n *node) dropRelease(id model.JobID) {
+// dropRelease forgets what a job gives back and says when that would have been; forever where that was not known.
+func (n *node) dropRelease(id model.JobID) model.Time {
 	for i := range n.rel {
 		if n.rel[i].id == id {
+			at := n.rel[i].at
 			n.rel = slices.Delete(n.rel, i, i+1)
-			return
+			return at
 		}
 	}
+	return forever
 }
 
 // step is a change of free capacity that this pass has made.

@@ -156,6 +156,7 @@ func (r *replay) pass() {
 }
 
 func (r *replay) run(jobs []*traceJob, single bool) {
+	last := int64(0)
 	for k := 0; k < len(jobs) || len(r.ends) > 0; {
 		r.now = int64(1) << 60
 		if len(r.ends) > 0 {
@@ -164,6 +165,10 @@ func (r *replay) run(jobs []*traceJob, single bool) {
 		if k < len(jobs) {
 			r.now = min(r.now, jobs[k].submit)
 		}
+		if w := r.pl.Wake(); w != 0 && r.policy.Backfill.Keep {
+			r.now = min(r.now, max(last, int64(w-epoch)/1000))
+		}
+		last = r.now
 		if last, ok := r.lastEvent(); ok {
 			r.apply(&state.Trim{Seq: last})
 		}
@@ -219,6 +224,7 @@ func digest(jobs []*traceJob) string {
 func TestPublishedSchedules(t *testing.T) {
 	easy := Backfill{On: true, Reserve: 1}
 	sjbf := Backfill{On: true, Reserve: 1, ShortestFirst: true}
+	all := Backfill{On: true, Reserve: -1, Keep: true}
 	for _, c := range []struct {
 		log, name string
 		single    bool
@@ -232,6 +238,7 @@ func TestPublishedSchedules(t *testing.T) {
 		{"KTH-SP2", "easy-sjbf", true, false, sjbf, "1d4c87ae7f706095", false},
 		{"KTH-SP2", "fcfs", false, false, Backfill{}, "1d777105b88d0d90", false},
 		{"KTH-SP2", "easy", false, false, easy, "8d5bfe86a412f14f", false},
+		{"KTH-SP2", "conservative", false, false, all, "668899626d172024", true},
 		{"CTC-SP2", "easy", true, false, easy, "61dcd199189e9093", true},
 		{"CTC-SP2", "easy-sjbf", true, false, sjbf, "2c515602cb38e029", true},
 		{"CTC-SP2", "easy", false, false, easy, "534014af14f1efe0", true},

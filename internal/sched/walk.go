@@ -25,7 +25,7 @@ func (p *Planner) walk() {
 		if p.later != nil {
 			p.shortest()
 		}
-		if !p.again || p.rounds >= maxRounds || len(p.plan.Starts) >= p.policy.MaxStarts {
+		if !p.again || p.policy.Backfill.Keep || p.rounds >= maxRounds || len(p.plan.Starts) >= p.policy.MaxStarts {
 			break
 		}
 		p.rounds++
@@ -54,12 +54,13 @@ func (p *Planner) open() {
 			}
 		}
 	}
-	if p.tiers && !p.backfills() {
+	if p.keeping {
+		p.keeping = false
 		for _, n := range p.nodes {
 			n.keep = 0
 		}
 	}
-	p.again, p.later, p.tested = false, nil, 0
+	p.again, p.later, p.tested, p.wake = false, nil, 0, 0
 	clear(p.byUser)
 	clear(p.byAssoc)
 	for _, l := range p.lanes {
@@ -84,12 +85,30 @@ func (p *Planner) merge() {
 		}
 		it := l.items[l.next]
 		l.next++
-		if e := it.e.at(p); e.last != allStarted && e.resv == nil {
+		e := it.e.at(p)
+		if p.policy.Backfill.Keep && e.resv != nil && e.resvAt == l {
+			if !p.due(e) {
+				l.reserved++
+				p.behind(l, e)
+				p.wake = soonerOf(p.wake, e.resv[0].at)
+				continue
+			}
+			p.off(e)
+		}
+		if e.last != allStarted && e.resv == nil {
 			p.consider(l, &it)
 		} else if e.last != allStarted && e.resvAt != l {
 			p.elsewhere(l, &it)
 		}
 	}
+}
+
+// soonerOf gives the earlier of two moments; 0 is none.
+func soonerOf(a, b model.Time) model.Time {
+	if a == 0 || b < a {
+		return b
+	}
+	return a
 }
 
 // best gives the lane whose head comes first of all, or nil when every lane is blocked or empty.
@@ -326,7 +345,7 @@ func (p *Planner) unkeep(free *lane) {
 	}
 	for _, l := range p.lanes {
 		if l.block != nil {
-			l.keep()
+			p.keep(l)
 		}
 	}
 	for _, l := range p.lanes {
@@ -338,7 +357,8 @@ func (p *Planner) unkeep(free *lane) {
 }
 
 // keep holds the lane's nodes for the job that blocks it, against partitions of lower tiers.
-func (l *lane) keep() {
+func (p *Planner) keep(l *lane) {
+	p.keeping = true
 	for _, n := range l.pool.nodes {
 		n.keep = max(n.keep, int(l.part.PriorityTier))
 	}

@@ -1,0 +1,85 @@
+package sched
+
+import (
+	"slices"
+
+	"gbatch/internal/model"
+)
+
+// With Backfill.Keep a reservation is a promise: it stays on the calendar from pass to pass and only ever moves to an
+// earlier moment. Whenever something ended before its time, each waiting job in turn is taken off the calendar and put
+// back as early as it then fits (compression: Mu'alem and Feitelson 2001). A new Planner begins without promises.
+
+// promises puts the reservations of earlier passes onto the calendar.
+func (p *Planner) promises() {
+	if !p.policy.Backfill.Keep {
+		clear(p.kept)
+		return
+	}
+	ids := p.ids[:0]
+	for id, b := range p.kept {
+		e := p.jobs[id]
+		if e == nil || e.j.Spec != b.spec || b.end <= p.now || slices.ContainsFunc(b.nodes, func(n *node) bool { return !n.up() }) {
+			delete(p.kept, id)
+			p.early = true
+			continue
+		}
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	p.ids = ids
+	for _, id := range ids {
+		b := p.kept[id]
+		p.onto(b)
+		e := p.jobs[id].at(p)
+		e.resv, e.resvAt = append(e.resv, b), b.lane
+	}
+	for _, id := range ids {
+		b := p.kept[id]
+		if b != nil && slices.ContainsFunc(b.nodes, p.overbooked) {
+			p.off(p.jobs[id]) // what it was promised is taken: a job overran, somebody came in before it
+			p.early = true
+		}
+	}
+}
+
+// onto puts a reservation onto the calendar.
+func (p *Planner) onto(b *booking) {
+	for i, n := range b.nodes {
+		n.reserve(&b.holds[i], b.at, b.end)
+		p.used = append(p.used, n)
+	}
+}
+
+// off takes a job's reservations off the calendar.
+func (p *Planner) off(e *entry) {
+	for _, b := range e.resv {
+		for i, n := range b.nodes {
+			n.steps = slices.DeleteFunc(n.steps, func(s step) bool { return s.hold == &b.holds[i] })
+			n.resvs--
+		}
+	}
+	e.resv, e.resvAt = nil, nil
+	delete(p.kept, e.j.ID)
+	p.round++ // there is more room than before
+}
+
+// overbooked reports whether more is promised of a node than it will have.
+func (p *Planner) overbooked(n *node) bool {
+	c := &p.cursor
+	c.begin(n, p.now)
+	for {
+		if c.cpus < 0 || c.mem < 0 && p.stock.params.MemConsumed || slices.ContainsFunc(c.gres, func(g int) bool { return g < 0 }) {
+			return true
+		}
+		if _, ok := c.next(); !ok {
+			return false
+		}
+	}
+}
+
+// due reports whether a promise has to be looked at in this pass.
+func (p *Planner) due(e *entry) bool { return p.early || e.resv[0].at <= p.now }
+
+// Wake gives the moment of the first reservation of the last plan, at which time alone may let a job start, or 0.
+func (p *Planner) Wake() model.Time { return p.wake }
