@@ -15,15 +15,13 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// operator reports whether the caller may act on other people's jobs and on nodes: root, and the user that the
-// controller itself runs as.
-func (c *Controller) operator(who *proto.Caller) bool {
-	return who.UID == 0 || who.UID == c.opts.UID
-}
+// operator reports whether the caller may act on other people's jobs and on nodes: root, the user that the controller
+// itself runs as, and users with an AdminLevel.
+func (c *Controller) operator(who *proto.Caller) bool { return c.level(who) >= model.AdminOperator }
 
-// mine reports whether the caller may change a job.
+// mine reports whether the caller may change a job: its owner, operators, and coordinators of its account.
 func (c *Controller) mine(who *proto.Caller, j *model.Job) bool {
-	return j.Spec.UID == who.UID || c.operator(who)
+	return j.Spec.UID == who.UID || c.operator(who) || c.coordinates(c.machine.View(), c.nameOf(who), j.Spec.Account)
 }
 
 // choose finds what a list of references names and what the caller may touch. It gives one result per reference and,

@@ -278,63 +278,6 @@ func outcome(v *state.View, id model.JobID) (*proto.WaitReply, bool) {
 	return r, true
 }
 
-// shares lists accounts and their users with what they have used.
-func (c *Controller) shares(rq *proto.SharesRequest) *proto.SharesReply {
-	v := c.machine.View()
-	used := map[string]int64{}
-	users := map[string][]*state.Usage{}
-	order := append([]string(nil), v.Config().Accounts...)
-	known := map[string]bool{}
-	for _, a := range order {
-		known[a] = true
-	}
-	total := int64(0)
-	v.Usages(func(u *state.Usage) bool {
-		if !known[u.Account] {
-			known[u.Account] = true
-			order = append(order, u.Account)
-		}
-		used[u.Account] += u.CPUMS
-		users[u.Account] = append(users[u.Account], u)
-		total += u.CPUMS
-		return true
-	})
-	part := func(ms int64) float64 {
-		if total == 0 {
-			return 0
-		}
-		return float64(ms) / float64(total)
-	}
-	out := &proto.SharesReply{Rows: []proto.ShareRow{{Account: "root", RawShares: 0, NormShares: 1, RawUsage: total / 1000, NormUsage: part(total), FairShare: 1}}}
-	for _, a := range order {
-		if len(rq.Accounts) > 0 && !hasName(rq.Accounts, a) {
-			continue
-		}
-		norm := 1 / float64(len(order))
-		out.Rows = append(out.Rows, proto.ShareRow{Account: a, Parent: "root", Depth: 1, RawShares: 1, NormShares: norm,
-			RawUsage: used[a] / 1000, NormUsage: part(used[a])})
-		for _, u := range users[a] {
-			if len(rq.Users) > 0 && !hasUID(rq.Users, u.UID) {
-				continue
-			}
-			out.Rows = append(out.Rows, proto.ShareRow{Account: a, Parent: a, User: u.User, UID: u.UID, Depth: 2, RawShares: 1,
-				NormShares: norm / float64(len(users[a])), RawUsage: u.CPUMS / 1000, NormUsage: part(u.CPUMS)})
-		}
-	}
-	fairShares(out.Rows)
-	return out
-}
-
-// fairShares fills in the factor: 2^(-usage/shares), Slurm's classic formula. Nothing is scheduled by it yet.
-func fairShares(rows []proto.ShareRow) {
-	for i := range rows {
-		if rows[i].Depth == 0 || rows[i].NormShares == 0 {
-			continue
-		}
-		rows[i].FairShare = exp2(-rows[i].NormUsage / rows[i].NormShares)
-	}
-}
-
 func (c *Controller) script(who *proto.Caller, rq *proto.ScriptRequest) (*proto.ScriptReply, error) {
 	v := c.machine.View()
 	j := v.Job(rq.Job)

@@ -3,7 +3,6 @@ package ctld
 import (
 	"context"
 	"errors"
-	"math"
 	"os/user"
 	"strconv"
 	"sync"
@@ -101,7 +100,7 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 func changes(kind uint16) bool {
 	switch kind {
 	case proto.KindPing, proto.KindJobs, proto.KindNodes, proto.KindPartitions, proto.KindConfig, proto.KindWait,
-		proto.KindAcct, proto.KindShares, proto.KindDiag:
+		proto.KindAcct, proto.KindShares, proto.KindDiag, proto.KindAccounts, proto.KindPrio:
 		return false
 	}
 	return true
@@ -194,6 +193,16 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 		}
 	case proto.KindDiag:
 		c.end(r, c.diag(), nil)
+	case proto.KindAccounts:
+		c.end(r, &proto.AccountsChunk{}, c.accounts(who, more))
+	case proto.KindEditAccounts:
+		if rq := new(proto.EditAccountsRequest); decode(rq) {
+			c.end(r, &proto.Empty{}, c.editAccounts(ctx, who, rq))
+		}
+	case proto.KindPrio:
+		if rq := new(proto.PrioRequest); decode(rq) {
+			c.end(r, &proto.PrioChunk{Weights: c.machine.View().Config().Params.Priority}, c.prios(rq, more))
+		}
 	case proto.KindDump:
 		c.end(r, &proto.DumpChunk{}, c.dump(ctx, who, more))
 	case proto.KindScript:
@@ -357,5 +366,3 @@ func (k *callers) of(u rpc.User) proto.Caller {
 func (c *Controller) hostlist(names []string) string { return hostlist.Compress(names) }
 
 func itoa(n int32) string { return strconv.Itoa(int(n)) }
-
-func exp2(x float64) float64 { return math.Exp2(x) }

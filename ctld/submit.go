@@ -206,19 +206,14 @@ func validTasks(set model.TaskSet) error {
 // place fills in partition, account and QOS, and refuses what no partition of the job's could ever run.
 func (c *Controller) place(v *state.View, who *proto.Caller, sp *model.Spec) ([]string, error) {
 	cfg := v.Config()
-	if sp.QOS == "" {
-		sp.QOS = "normal"
-	} else if sp.QOS != "normal" {
-		return nil, refuse(proto.CodeInvalidQOS, "--qos=%s: this cluster has one QOS, normal", sp.QOS)
-	}
 	if sp.Account == "" {
-		sp.Account = defaultAccount(cfg)
+		sp.Account = defaultAccount(v, sp.User)
 	}
-	switch {
-	case len(cfg.Accounts) > 0 && !has(cfg.Accounts, sp.Account):
-		return nil, refuse(proto.CodeInvalidAccount, "--account=%s: the accounts are %s", sp.Account, strings.Join(cfg.Accounts, ", "))
-	case len(cfg.Accounts) == 0 && cfg.Params.NeedAccount:
-		return nil, refuse(proto.CodeInvalidAccount, "--account=%s: no account exists; AccountingStorageEnforce asks for one: list them with Accounts= in gbatch.conf", sp.Account)
+	if err := knownAccount(v, sp); err != nil {
+		return nil, err
+	}
+	if err := c.chooseQOS(v, sp); err != nil {
+		return nil, err
 	}
 	if len(sp.Partitions) == 0 {
 		for _, p := range cfg.Partitions {
@@ -269,17 +264,6 @@ func (c *Controller) place(v *state.View, who *proto.Caller, sp *model.Spec) ([]
 		sp.Requeue = cfg.Params.JobRequeue
 	}
 	return notes, nil
-}
-
-// defaultAccount gives the account of jobs that name none: DefaultAccount, else the first of Accounts.
-func defaultAccount(cfg *model.Config) string {
-	switch {
-	case cfg.Params.DefaultAccount != "":
-		return cfg.Params.DefaultAccount
-	case len(cfg.Accounts) > 0:
-		return cfg.Accounts[0]
-	}
-	return "default"
 }
 
 func knownGres(cfg *model.Config, g model.GresReq) error {

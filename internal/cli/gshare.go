@@ -2,12 +2,15 @@ package cli
 
 import (
 	"errors"
+	"math"
 	"os"
+	"os/user"
 	"strconv"
 	"strings"
 
 	"gbatch/internal/cli/format"
 	"gbatch/internal/cli/getopt"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
@@ -23,7 +26,6 @@ type shareRow struct {
 func shareFields() *format.Language[shareRow] {
 	type row = shareRow
 	f6 := func(x float64) string { return strconv.FormatFloat(x, 'f', 6, 64) }
-	none := func(*row) string { return "" }
 	return &format.Language[row]{Noun: "share", Fields: []format.Field[row]{
 		{Name: "Account", Width: 20, Left: true, Get: func(r *row) string {
 			if r.flat {
@@ -36,30 +38,25 @@ func shareFields() *format.Language[shareRow] {
 			if r.Depth == 0 {
 				return f6(1)
 			}
-			return f6(r.NormUsage)
+			return f6(r.Used)
 		}},
 		{Name: "FairShare", Width: 10, Get: func(r *row) string {
-			if r.Depth == 0 {
+			if r.User == "" { // Fair Tree ranks users
 				return ""
 			}
 			return f6(r.FairShare)
 		}},
-		{Name: "GrpTRESMins", Width: 30, Get: none},
-		{Name: "GrpTRESRaw", Width: 30, Get: func(r *row) string { return "cpu=" + strconv.FormatInt(r.RawUsage/60, 10) }},
-		{Name: "ID", Width: 6, Get: func(r *row) string {
-			if r.User == "" {
-				return "0"
-			}
-			return strconv.FormatUint(uint64(r.UID), 10)
-		}},
+		{Name: "GrpTRESMins", Width: 30, Get: func(r *row) string { return tresLimits(r.GrpTRESMins) }},
+		{Name: "GrpTRESRaw", Width: 30, Get: func(r *row) string { return tresCounts(r.TRESMins) }},
+		{Name: "ID", Width: 6, Get: func(r *row) string { return strconv.FormatUint(uint64(r.ID), 10) }},
 		{Name: "LevelFS", Width: 10, Get: func(r *row) string {
 			switch {
 			case r.Depth == 0:
 				return ""
-			case r.NormUsage == 0:
+			case math.IsInf(r.LevelFS, 1):
 				return "inf"
 			}
-			return f6(r.NormShares / r.NormUsage)
+			return f6(r.LevelFS)
 		}},
 		{Name: "NormShares", Width: 11, Get: func(r *row) string {
 			if r.Depth == 0 {
@@ -68,15 +65,18 @@ func shareFields() *format.Language[shareRow] {
 			return f6(r.NormShares)
 		}},
 		{Name: "NormUsage", Width: 11, Get: func(r *row) string { return f6(r.NormUsage) }},
-		{Name: "Partition", Width: 12, Get: none},
+		{Name: "Partition", Width: 12, Get: func(r *row) string { return r.ShareRow.Partition }},
 		{Name: "RawShares", Width: 10, Get: func(r *row) string {
-			if r.Depth == 0 {
+			switch {
+			case r.Depth == 0:
 				return ""
+			case r.UseParent:
+				return "parent"
 			}
 			return strconv.FormatInt(r.RawShares, 10)
 		}},
 		{Name: "RawUsage", Width: 11, Whole: true, Get: func(r *row) string { return strconv.FormatInt(r.RawUsage, 10) }},
-		{Name: "TRESRunMins", Width: 30, Get: none},
+		{Name: "TRESRunMins", Width: 30, Get: func(r *row) string { return tresCounts(r.RunMins) }},
 		{Name: "User", Width: 10, Get: func(r *row) string { return r.User }},
 	}}
 }
@@ -90,6 +90,8 @@ type share struct {
 	clusters []string
 	noUsers  bool // -u was given and names nobody
 
+	json string // the version of the list
+
 	all, long, usersOnly, noHeader, byPartition bool
 }
 
@@ -97,7 +99,7 @@ type share struct {
 func gshare(e *Env) int {
 	s := &share{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions('h')...), EnvPrefix: "SSHARE",
-		About: "List accounts with their shares and usage, and with them your own; -a for everybody's. RawUsage is CPU-seconds of jobs that have ended."})
+		About: "List accounts with their shares and usage, and with them your own; -a for everybody's. RawUsage is in seconds of billing units (CPUs, or as TRESBillingWeights say), faded by PriorityDecayHalfLife; running jobs count."})
 	args := e.Args
 	if n := len(args); n > 0 && (args[n-1] == "-A" || args[n-1] == "--accounts") {
 		args = append(args[:n:n], "") // sshare -A, as people type it: all accounts
@@ -130,18 +132,17 @@ func (s *share) options() []getopt.Option {
 		{Name: "accounts", Short: 'A', Arg: getopt.Required, Metavar: "names", Help: "only these accounts; empty: all", Set: getopt.List(&s.rq.Accounts)},
 		{Name: "users", Short: 'u', Arg: getopt.Required, Metavar: "names", Help: "only these users", Set: func(v string) error {
 			for _, name := range splitList(v) {
-				uid, err := uidOf(name)
-				if err != nil {
-					return &getopt.TextError{Text: "Invalid user id: " + name}
+				s.rq.Names = append(s.rq.Names, name)
+				if uid, err := uidOf(name); err == nil { // others may have an association all the same
+					s.rq.Users = append(s.rq.Users, uid)
 				}
-				s.rq.Users = append(s.rq.Users, uid)
 			}
-			s.noUsers = len(s.rq.Users) == 0
+			s.noUsers = len(s.rq.Names) == 0
 			return nil
 		}},
 		{Name: "Users", Short: 'U', Help: "lines of users only", Set: getopt.Flag(&s.usersOnly)},
 		{Name: "long", Short: 'l', Help: "more columns", Set: getopt.Flag(&s.long)},
-		{Name: "partition", Short: 'm', Help: "with the partition's column; shares are the same in all", Set: getopt.Flag(&s.byPartition)},
+		{Name: "partition", Short: 'm', Help: "with a column for the partition of associations that have one", Set: getopt.Flag(&s.byPartition)},
 		{Name: "noheader", Short: 'n', Help: "no headings", Set: getopt.Flag(&s.noHeader)},
 		{Name: "format", Short: 'o', Arg: getopt.Required, Metavar: "fields", Help: "what to print, as in 'account%30,fairshare'; -e lists the fields", Set: func(v string) error {
 			s.fields += "," + v
@@ -152,8 +153,11 @@ func (s *share) options() []getopt.Option {
 		{Name: "parsable2", Short: 'P', Help: "fields with | between", Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, true; return nil }},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names", Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&s.clusters)},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
-		{Name: "json", Arg: getopt.Optional, Refused: "use --parsable2"},
-		{Name: "yaml", Arg: getopt.Optional, Refused: "use --parsable2"},
+		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "JSON; " + jsonDefault + " without a version", Set: func(v string) (err error) {
+			s.json, err = parseJSONVersion(v)
+			return err
+		}},
+		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
 	}
 }
 
@@ -176,8 +180,14 @@ func (s *share) print() error {
 	if err != nil {
 		return fatal{err.Error()}
 	}
-	if !s.all && len(s.rq.Users) == 0 && !s.noUsers {
+	if !s.all && len(s.rq.Names) == 0 && !s.noUsers {
 		s.rq.Users = []uint32{uint32(os.Getuid())}
+		if me, err := user.LookupId(strconv.Itoa(os.Getuid())); err == nil {
+			s.rq.Names = []string{me.Username}
+		}
+	}
+	if len(s.rq.Users) == 0 && len(s.rq.Names) > 0 {
+		s.rq.Users = []uint32{math.MaxUint32} // nobody's: only names pick
 	}
 	c, err := s.connect()
 	if err != nil {
@@ -207,5 +217,93 @@ func (s *share) print() error {
 		}
 		rows = append(rows, shareRow{r, cluster, s.usersOnly})
 	}
+	if s.json != "" {
+		if cluster, err = clusterName(c); err != nil {
+			return err
+		}
+		return s.writeJSON(rows, cluster)
+	}
 	return table.Write(s.Stdout, rows, !s.noHeader)
+}
+
+// writeJSON writes the list in the shape of Slurm's data_parser.
+func (s *share) writeJSON(rows []shareRow, cluster string) error {
+	j := &jsonText{w: s.Stdout, old: s.json < "v0.0.40"}
+	j.open("", '{')
+	j.open("shares", '{')
+	j.open("shares", '[')
+	for i := range rows {
+		r := &rows[i]
+		j.open("", '{')
+		j.num("id", int64(r.ID))
+		j.str("cluster", cluster)
+		name, kind := r.Account, "ASSOCIATION"
+		if r.User != "" {
+			name, kind = r.User, "USER"
+		}
+		j.str("name", name)
+		j.str("parent", r.Parent)
+		j.str("partition", r.ShareRow.Partition)
+		j.real("shares_normalized", r.NormShares)
+		j.maybe("shares", r.RawShares, !r.UseParent, false)
+		j.open("tres", '{')
+		for _, list := range []struct {
+			name string
+			have []model.TRESCount
+		}{{"run_seconds", r.RunMins}, {"usage", r.TRESMins}} {
+			j.open(list.name, '[')
+			for _, t := range list.have {
+				j.open("", '{')
+				j.str("name", t.TRES)
+				j.count("value", t.Count*60)
+				j.close('}')
+			}
+			j.close(']')
+		}
+		j.open("group_minutes", '[')
+		for _, l := range r.GrpTRESMins {
+			j.open("", '{')
+			j.str("name", l.TRES)
+			j.count("value", l.Count)
+			j.close('}')
+		}
+		j.close(']')
+		j.close('}')
+		j.real("effective_usage", r.Used)
+		j.real("usage_normalized", r.NormUsage)
+		j.num("usage", r.RawUsage)
+		j.open("fairshare", '{')
+		j.real("factor", r.FairShare)
+		j.real("level", r.LevelFS)
+		j.close('}')
+		j.words("type", kind)
+		j.close('}')
+		j.flush(false)
+	}
+	j.close(']')
+	j.num("total_shares", int64(len(rows)))
+	j.close('}')
+	return s.jsonTail(j, s.json, cluster, 0)
+}
+
+// tresCounts writes amounts as cpu=1,mem=2,...
+func tresCounts(list []model.TRESCount) string {
+	var out []string
+	for _, t := range list {
+		out = append(out, t.TRES+"="+strconv.FormatInt(t.Count, 10))
+	}
+	return strings.Join(out, ",")
+}
+
+// tresLimits writes limits as gacctmgr takes them.
+func tresLimits(list []model.TRESLimit) string {
+	var out []string
+	for _, t := range list {
+		n := strconv.FormatInt(t.Count, 10)
+		if t.Percent {
+			n = strconv.FormatFloat(float64(t.Count)/100, 'f', -1, 64) + "%"
+		}
+		out = append(out, t.TRES+"="+n)
+	}
+	return strings.Join(out, ",")
 }

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -113,6 +114,25 @@ func (j *jsonText) maybe(name string, v int64, set, infinite bool) {
 	j.close('}')
 }
 
+// real writes a number with decimals, or one that is infinite.
+func (j *jsonText) real(name string, v float64) {
+	inf := math.IsInf(v, 1)
+	if !j.old {
+		j.open(name, '{')
+		j.bool("set", !inf)
+		j.bool("infinite", inf)
+		name = "number"
+	}
+	if inf {
+		v = 0
+	}
+	j.key(name)
+	j.b = strconv.AppendFloat(j.b, v, 'g', -1, 64)
+	if !j.old {
+		j.close('}')
+	}
+}
+
 // count writes a number that is there.
 func (j *jsonText) count(name string, v int64) { j.maybe(name, v, true, false) }
 
@@ -181,6 +201,11 @@ func (e *Env) jsonFrame(list, ver string) *jsonText {
 // jsonFinish ends the list and writes what stands behind it.
 func (e *Env) jsonFinish(j *jsonText, ver, cluster string, now model.Time) error {
 	j.close(']')
+	return e.jsonTail(j, ver, cluster, now)
+}
+
+// jsonTail ends the frame behind its list.
+func (e *Env) jsonTail(j *jsonText, ver, cluster string, now model.Time) error {
 	j.count("last_update", now.Seconds())
 	j.open("meta", '{')
 	j.open("plugin", '{')

@@ -26,7 +26,7 @@ func (c *Config) Model() *model.Config {
 			QueueDepth: int32(c.Scheduler.QueueDepth), NeedAccount: c.Enforce.Associations,
 			MaxScript: int32(c.Scheduler.MaxScriptBytes), DefaultAccount: c.DefaultAccount,
 			Priority: c.Priority.model(), HoldLimits: c.Enforce.Limits, EnforceQOS: c.Enforce.QOS, EnforceSafe: c.Enforce.Safe,
-			UserTop: c.Scheduler.EnableUserTop, TrackTRES: c.AccountingStorageTRES,
+			PrivateData: c.PrivateData, UserTop: c.Scheduler.EnableUserTop, TrackTRES: c.AccountingStorageTRES,
 		},
 		Accounts: c.Accounts,
 		Show:     c.KeyValues(),

@@ -1858,7 +1858,7 @@ func (x *Config) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(25); err != nil {
+	if err := e.EncodeArrayLen(26); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.KillWaitS); err != nil {
@@ -1935,6 +1935,14 @@ func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i1 := range x.TrackTRES {
 		if err := e.EncodeString(x.TrackTRES[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.PrivateData)); err != nil {
+		return err
+	}
+	for i2 := range x.PrivateData {
+		if err := e.EncodeString(x.PrivateData[i2]); err != nil {
 			return err
 		}
 	}
@@ -2220,13 +2228,37 @@ func (x *Params) DecodeMsgpack(d *msgpack.Decoder) error {
 		return nil
 	}
 	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Params.PrivateData", err)
+		}
+		if n4 > 0 {
+			s5 := make([]string, 0, wire.Cap(n4))
+			for range n4 {
+				var v6 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("Params.PrivateData", err)
+					}
+					v6 = v
+				}
+				s5 = append(s5, v6)
+			}
+			x.PrivateData = s5
+		}
+	}
+	if n < 26 {
+		return nil
+	}
+	{
 		v, err := d.DecodeBool()
 		if err != nil {
 			return wire.In("Params.UserTop", err)
 		}
 		x.UserTop = v
 	}
-	return wire.Skip(d, n-25)
+	return wire.Skip(d, n-26)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

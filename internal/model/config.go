@@ -43,6 +43,7 @@ type Params struct {
 	EnforceQOS  bool     // ... qos: a job's QOS must be one of its association's
 	EnforceSafe bool     // ... safe: a job starts only if its limit in minutes lets it end
 	TrackTRES   []string // AccountingStorageTRES beyond cpu, mem, node and billing
+	PrivateData []string // what users don't see of others, in lower case
 	UserTop     bool     // SchedulerParameters=enable_user_top
 }
 

@@ -10,6 +10,939 @@ import (
 )
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *AccountsRequest) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(0); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *AccountsRequest) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = AccountsRequest{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	return wire.Skip(d, n-0)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *AccountsChunk) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(8); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.Gen); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Cluster); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Accounts)); err != nil {
+		return err
+	}
+	for i1 := range x.Accounts {
+		if x.Accounts[i1] == nil {
+			if err := e.EncodeNil(); err != nil {
+				return err
+			}
+		} else {
+			if err := x.Accounts[i1].EncodeMsgpack(e); err != nil {
+				return err
+			}
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Users)); err != nil {
+		return err
+	}
+	for i2 := range x.Users {
+		if x.Users[i2] == nil {
+			if err := e.EncodeNil(); err != nil {
+				return err
+			}
+		} else {
+			if err := x.Users[i2].EncodeMsgpack(e); err != nil {
+				return err
+			}
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Assocs)); err != nil {
+		return err
+	}
+	for i3 := range x.Assocs {
+		if x.Assocs[i3] == nil {
+			if err := e.EncodeNil(); err != nil {
+				return err
+			}
+		} else {
+			if err := x.Assocs[i3].EncodeMsgpack(e); err != nil {
+				return err
+			}
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.QOS)); err != nil {
+		return err
+	}
+	for i4 := range x.QOS {
+		if x.QOS[i4] == nil {
+			if err := e.EncodeNil(); err != nil {
+				return err
+			}
+		} else {
+			if err := x.QOS[i4].EncodeMsgpack(e); err != nil {
+				return err
+			}
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.TRES)); err != nil {
+		return err
+	}
+	for i5 := range x.TRES {
+		if err := e.EncodeString(x.TRES[i5]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeString(x.Addr); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *AccountsChunk) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = AccountsChunk{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("AccountsChunk.Gen", err)
+		}
+		x.Gen = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("AccountsChunk.Cluster", err)
+		}
+		x.Cluster = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("AccountsChunk.Accounts", err)
+		}
+		if n1 > 0 {
+			s2 := make([]*model.Account, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 *model.Account
+				{
+					none, err := wire.Nil(d)
+					if err != nil {
+						return wire.In("AccountsChunk.Accounts", err)
+					}
+					if !none {
+						v4 := new(model.Account)
+						if err := v4.DecodeMsgpack(d); err != nil {
+							return wire.In("AccountsChunk.Accounts", err)
+						}
+						v3 = v4
+					}
+				}
+				s2 = append(s2, v3)
+			}
+			x.Accounts = s2
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		n5, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("AccountsChunk.Users", err)
+		}
+		if n5 > 0 {
+			s6 := make([]*model.User, 0, wire.Cap(n5))
+			for range n5 {
+				var v7 *model.User
+				{
+					none, err := wire.Nil(d)
+					if err != nil {
+						return wire.In("AccountsChunk.Users", err)
+					}
+					if !none {
+						v8 := new(model.User)
+						if err := v8.DecodeMsgpack(d); err != nil {
+							return wire.In("AccountsChunk.Users", err)
+						}
+						v7 = v8
+					}
+				}
+				s6 = append(s6, v7)
+			}
+			x.Users = s6
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		n9, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("AccountsChunk.Assocs", err)
+		}
+		if n9 > 0 {
+			s10 := make([]*model.Association, 0, wire.Cap(n9))
+			for range n9 {
+				var v11 *model.Association
+				{
+					none, err := wire.Nil(d)
+					if err != nil {
+						return wire.In("AccountsChunk.Assocs", err)
+					}
+					if !none {
+						v12 := new(model.Association)
+						if err := v12.DecodeMsgpack(d); err != nil {
+							return wire.In("AccountsChunk.Assocs", err)
+						}
+						v11 = v12
+					}
+				}
+				s10 = append(s10, v11)
+			}
+			x.Assocs = s10
+		}
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		n13, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("AccountsChunk.QOS", err)
+		}
+		if n13 > 0 {
+			s14 := make([]*model.QOS, 0, wire.Cap(n13))
+			for range n13 {
+				var v15 *model.QOS
+				{
+					none, err := wire.Nil(d)
+					if err != nil {
+						return wire.In("AccountsChunk.QOS", err)
+					}
+					if !none {
+						v16 := new(model.QOS)
+						if err := v16.DecodeMsgpack(d); err != nil {
+							return wire.In("AccountsChunk.QOS", err)
+						}
+						v15 = v16
+					}
+				}
+				s14 = append(s14, v15)
+			}
+			x.QOS = s14
+		}
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		n17, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("AccountsChunk.TRES", err)
+		}
+		if n17 > 0 {
+			s18 := make([]string, 0, wire.Cap(n17))
+			for range n17 {
+				var v19 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("AccountsChunk.TRES", err)
+					}
+					v19 = v
+				}
+				s18 = append(s18, v19)
+			}
+			x.TRES = s18
+		}
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("AccountsChunk.Addr", err)
+		}
+		x.Addr = v
+	}
+	return wire.Skip(d, n-8)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *AcctEdit) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(5); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Op)); err != nil {
+		return err
+	}
+	if x.Account == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Account.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if x.User == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.User.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if x.Assoc == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Assoc.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if x.QOS == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.QOS.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *AcctEdit) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = AcctEdit{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("AcctEdit.Op", err)
+		}
+		x.Op = AcctOp(v)
+		if uint64(x.Op) != v {
+			return wire.Range("AcctEdit.Op", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("AcctEdit.Account", err)
+		}
+		if !none {
+			v1 := new(model.Account)
+			if err := v1.DecodeMsgpack(d); err != nil {
+				return wire.In("AcctEdit.Account", err)
+			}
+			x.Account = v1
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("AcctEdit.User", err)
+		}
+		if !none {
+			v2 := new(model.User)
+			if err := v2.DecodeMsgpack(d); err != nil {
+				return wire.In("AcctEdit.User", err)
+			}
+			x.User = v2
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("AcctEdit.Assoc", err)
+		}
+		if !none {
+			v3 := new(model.Association)
+			if err := v3.DecodeMsgpack(d); err != nil {
+				return wire.In("AcctEdit.Assoc", err)
+			}
+			x.Assoc = v3
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("AcctEdit.QOS", err)
+		}
+		if !none {
+			v4 := new(model.QOS)
+			if err := v4.DecodeMsgpack(d); err != nil {
+				return wire.In("AcctEdit.QOS", err)
+			}
+			x.QOS = v4
+		}
+	}
+	return wire.Skip(d, n-5)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *EditAccountsRequest) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.Gen); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Edits)); err != nil {
+		return err
+	}
+	for i1 := range x.Edits {
+		if err := x.Edits[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *EditAccountsRequest) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = EditAccountsRequest{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("EditAccountsRequest.Gen", err)
+		}
+		x.Gen = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("EditAccountsRequest.Edits", err)
+		}
+		if n1 > 0 {
+			s2 := make([]AcctEdit, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, AcctEdit{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("EditAccountsRequest.Edits", err)
+				}
+			}
+			x.Edits = s2
+		}
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *PrioRequest) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(1); err != nil {
+		return err
+	}
+	if err := x.Filter.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *PrioRequest) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = PrioRequest{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	if err := x.Filter.DecodeMsgpack(d); err != nil {
+		return wire.In("PrioRequest.Filter", err)
+	}
+	return wire.Skip(d, n-1)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *PrioRow) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(24); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.JobText); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.User); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.UID)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Account); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.QOSName); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.PartName); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Priority)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Site); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Nice); err != nil {
+		return err
+	}
+	if err := e.EncodeFloat64(x.Age); err != nil {
+		return err
+	}
+	if err := e.EncodeFloat64(x.AgeN); err != nil {
+		return err
+	}
+	if err := e.EncodeFloat64(x.Assoc); err != nil {
+		return err
+	}
+	if err := e.EncodeFloat64(x.AssocN); err != nil {
+		return err
+	}
+	if err := e.EncodeFloat64(x.FairShare); err != nil {
+		return err
+	}
+	if err := e.EncodeFloat64(x.FairN); err != nil {
+		return err
+	}
+	if err := e.EncodeFloat64(x.JobSize); err != nil {
+		return err
+	}
+	if err := e.EncodeFloat64(x.SizeN); err != nil {
+		return err
+	}
+	if err := e.EncodeFloat64(x.Partition); err != nil {
+		return err
+	}
+	if err := e.EncodeFloat64(x.PartN); err != nil {
+		return err
+	}
+	if err := e.EncodeFloat64(x.QOS); err != nil {
+		return err
+	}
+	if err := e.EncodeFloat64(x.QOSN); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.TRES)); err != nil {
+		return err
+	}
+	for i1 := range x.TRES {
+		if err := e.EncodeFloat64(x.TRES[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.TRESN)); err != nil {
+		return err
+	}
+	for i2 := range x.TRESN {
+		if err := e.EncodeFloat64(x.TRESN[i2]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *PrioRow) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = PrioRow{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("PrioRow.Job", err)
+		}
+		x.Job = model.JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("PrioRow.Job", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("PrioRow.JobText", err)
+		}
+		x.JobText = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("PrioRow.User", err)
+		}
+		x.User = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("PrioRow.UID", err)
+		}
+		x.UID = uint32(v)
+		if uint64(x.UID) != v {
+			return wire.Range("PrioRow.UID", v)
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("PrioRow.Account", err)
+		}
+		x.Account = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("PrioRow.QOSName", err)
+		}
+		x.QOSName = v
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("PrioRow.PartName", err)
+		}
+		x.PartName = v
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("PrioRow.Priority", err)
+		}
+		x.Priority = uint32(v)
+		if uint64(x.Priority) != v {
+			return wire.Range("PrioRow.Priority", v)
+		}
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("PrioRow.Site", err)
+		}
+		x.Site = v
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("PrioRow.Nice", err)
+		}
+		x.Nice = v
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeFloat64()
+		if err != nil {
+			return wire.In("PrioRow.Age", err)
+		}
+		x.Age = v
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeFloat64()
+		if err != nil {
+			return wire.In("PrioRow.AgeN", err)
+		}
+		x.AgeN = v
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeFloat64()
+		if err != nil {
+			return wire.In("PrioRow.Assoc", err)
+		}
+		x.Assoc = v
+	}
+	if n < 14 {
+		return nil
+	}
+	{
+		v, err := d.DecodeFloat64()
+		if err != nil {
+			return wire.In("PrioRow.AssocN", err)
+		}
+		x.AssocN = v
+	}
+	if n < 15 {
+		return nil
+	}
+	{
+		v, err := d.DecodeFloat64()
+		if err != nil {
+			return wire.In("PrioRow.FairShare", err)
+		}
+		x.FairShare = v
+	}
+	if n < 16 {
+		return nil
+	}
+	{
+		v, err := d.DecodeFloat64()
+		if err != nil {
+			return wire.In("PrioRow.FairN", err)
+		}
+		x.FairN = v
+	}
+	if n < 17 {
+		return nil
+	}
+	{
+		v, err := d.DecodeFloat64()
+		if err != nil {
+			return wire.In("PrioRow.JobSize", err)
+		}
+		x.JobSize = v
+	}
+	if n < 18 {
+		return nil
+	}
+	{
+		v, err := d.DecodeFloat64()
+		if err != nil {
+			return wire.In("PrioRow.SizeN", err)
+		}
+		x.SizeN = v
+	}
+	if n < 19 {
+		return nil
+	}
+	{
+		v, err := d.DecodeFloat64()
+		if err != nil {
+			return wire.In("PrioRow.Partition", err)
+		}
+		x.Partition = v
+	}
+	if n < 20 {
+		return nil
+	}
+	{
+		v, err := d.DecodeFloat64()
+		if err != nil {
+			return wire.In("PrioRow.PartN", err)
+		}
+		x.PartN = v
+	}
+	if n < 21 {
+		return nil
+	}
+	{
+		v, err := d.DecodeFloat64()
+		if err != nil {
+			return wire.In("PrioRow.QOS", err)
+		}
+		x.QOS = v
+	}
+	if n < 22 {
+		return nil
+	}
+	{
+		v, err := d.DecodeFloat64()
+		if err != nil {
+			return wire.In("PrioRow.QOSN", err)
+		}
+		x.QOSN = v
+	}
+	if n < 23 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("PrioRow.TRES", err)
+		}
+		if n1 > 0 {
+			s2 := make([]float64, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 float64
+				{
+					v, err := d.DecodeFloat64()
+					if err != nil {
+						return wire.In("PrioRow.TRES", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.TRES = s2
+		}
+	}
+	if n < 24 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("PrioRow.TRESN", err)
+		}
+		if n4 > 0 {
+			s5 := make([]float64, 0, wire.Cap(n4))
+			for range n4 {
+				var v6 float64
+				{
+					v, err := d.DecodeFloat64()
+					if err != nil {
+						return wire.In("PrioRow.TRESN", err)
+					}
+					v6 = v
+				}
+				s5 = append(s5, v6)
+			}
+			x.TRESN = s5
+		}
+	}
+	return wire.Skip(d, n-24)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *PrioChunk) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := x.Weights.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Rows)); err != nil {
+		return err
+	}
+	for i1 := range x.Rows {
+		if err := x.Rows[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *PrioChunk) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = PrioChunk{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	if err := x.Weights.DecodeMsgpack(d); err != nil {
+		return wire.In("PrioChunk.Weights", err)
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("PrioChunk.Rows", err)
+		}
+		if n1 > 0 {
+			s2 := make([]PrioRow, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, PrioRow{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("PrioChunk.Rows", err)
+				}
+			}
+			x.Rows = s2
+		}
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Caller) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(6); err != nil {
 		return err
@@ -4414,7 +5347,7 @@ func (x *RecordsChunk) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *SharesRequest) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(2); err != nil {
+	if err := e.EncodeArrayLen(3); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Accounts)); err != nil {
@@ -4430,6 +5363,14 @@ func (x *SharesRequest) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i2 := range x.Users {
 		if err := e.EncodeUint(uint64(x.Users[i2])); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Names)); err != nil {
+		return err
+	}
+	for i3 := range x.Names {
+		if err := e.EncodeString(x.Names[i3]); err != nil {
 			return err
 		}
 	}
@@ -4494,12 +5435,36 @@ func (x *SharesRequest) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Users = s5
 		}
 	}
-	return wire.Skip(d, n-2)
+	if n < 3 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("SharesRequest.Names", err)
+		}
+		if n7 > 0 {
+			s8 := make([]string, 0, wire.Cap(n7))
+			for range n7 {
+				var v9 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("SharesRequest.Names", err)
+					}
+					v9 = v
+				}
+				s8 = append(s8, v9)
+			}
+			x.Names = s8
+		}
+	}
+	return wire.Skip(d, n-3)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *ShareRow) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(10); err != nil {
+	if err := e.EncodeArrayLen(18); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Account); err != nil {
@@ -4531,6 +5496,45 @@ func (x *ShareRow) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeFloat64(x.FairShare); err != nil {
 		return err
+	}
+	if err := e.EncodeString(x.Partition); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.UseParent); err != nil {
+		return err
+	}
+	if err := e.EncodeFloat64(x.Used); err != nil {
+		return err
+	}
+	if err := e.EncodeFloat64(x.LevelFS); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.ID)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.GrpTRESMins)); err != nil {
+		return err
+	}
+	for i1 := range x.GrpTRESMins {
+		if err := x.GrpTRESMins[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.RunMins)); err != nil {
+		return err
+	}
+	for i2 := range x.RunMins {
+		if err := x.RunMins[i2].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.TRESMins)); err != nil {
+		return err
+	}
+	for i3 := range x.TRESMins {
+		if err := x.TRESMins[i3].EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -4648,7 +5652,117 @@ func (x *ShareRow) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.FairShare = v
 	}
-	return wire.Skip(d, n-10)
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("ShareRow.Partition", err)
+		}
+		x.Partition = v
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("ShareRow.UseParent", err)
+		}
+		x.UseParent = v
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeFloat64()
+		if err != nil {
+			return wire.In("ShareRow.Used", err)
+		}
+		x.Used = v
+	}
+	if n < 14 {
+		return nil
+	}
+	{
+		v, err := d.DecodeFloat64()
+		if err != nil {
+			return wire.In("ShareRow.LevelFS", err)
+		}
+		x.LevelFS = v
+	}
+	if n < 15 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("ShareRow.ID", err)
+		}
+		x.ID = uint32(v)
+		if uint64(x.ID) != v {
+			return wire.Range("ShareRow.ID", v)
+		}
+	}
+	if n < 16 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("ShareRow.GrpTRESMins", err)
+		}
+		if n1 > 0 {
+			s2 := make([]model.TRESLimit, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, model.TRESLimit{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("ShareRow.GrpTRESMins", err)
+				}
+			}
+			x.GrpTRESMins = s2
+		}
+	}
+	if n < 17 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("ShareRow.RunMins", err)
+		}
+		if n4 > 0 {
+			s5 := make([]model.TRESCount, 0, wire.Cap(n4))
+			for range n4 {
+				s5 = append(s5, model.TRESCount{})
+				if err := s5[len(s5)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("ShareRow.RunMins", err)
+				}
+			}
+			x.RunMins = s5
+		}
+	}
+	if n < 18 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("ShareRow.TRESMins", err)
+		}
+		if n7 > 0 {
+			s8 := make([]model.TRESCount, 0, wire.Cap(n7))
+			for range n7 {
+				s8 = append(s8, model.TRESCount{})
+				if err := s8[len(s8)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("ShareRow.TRESMins", err)
+				}
+			}
+			x.TRESMins = s8
+		}
+	}
+	return wire.Skip(d, n-18)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

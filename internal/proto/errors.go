@@ -38,6 +38,7 @@ const (
 	CodeRequeue
 	CodeHeld
 	CodeNotPending
+	CodeOutdated // facts have changed since the request was made from them: make it again
 )
 
 // Text gives Slurm's words for a code, or "" where there are none.

@@ -17,7 +17,10 @@ const (
 	KindShares
 	KindDiag
 	KindScript
-	KindDump // Empty -> stream of DumpChunk
+	KindDump         // Empty -> stream of DumpChunk
+	KindAccounts     // AccountsRequest -> stream of AccountsChunk
+	KindEditAccounts // EditAccountsRequest -> Empty
+	KindPrio         // PrioRequest -> stream of PrioChunk
 )
 
 // Kinds between daemons.

@@ -302,6 +302,7 @@ type RecordsChunk struct {
 type SharesRequest struct {
 	Accounts []string
 	Users    []uint32
+	Names    []string // users by name, beside Users
 }
 
 // ShareRow is one line of gshare: an account (User "") or a user in one.
@@ -318,6 +319,15 @@ type ShareRow struct {
 	RawUsage   int64 // CPU-seconds
 	NormUsage  float64
 	FairShare  float64
+
+	Partition   string
+	UseParent   bool    // Fairshare=parent
+	Used        float64 // effective usage: among its siblings
+	LevelFS     float64 // +Inf where nothing was used
+	ID          uint32  // of the association
+	GrpTRESMins []model.TRESLimit
+	RunMins     []model.TRESCount // TRES-minutes that running jobs still hold
+	TRESMins    []model.TRESCount // used, in minutes
 }
 
 // SharesReply lists accounts, each followed by its users.

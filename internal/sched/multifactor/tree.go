@@ -259,6 +259,9 @@ func (t *Tree) Row(account, user, part string) int {
 	return int(t.exactly(account, user, ""))
 }
 
+// Up gives the row of the account above a row, or -1.
+func (t *Tree) Up(row int) int { return t.Rows[row].up }
+
 // Factor gives the fair-share factor of a user's jobs in a partition, 0 to 1. Who has used nothing yet and has no
 // association stands with the best of the account, for so they will once they have.
 func (t *Tree) Factor(account, user, part string) float64 {

@@ -1,0 +1,447 @@
+package ctld
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+	"gbatch/internal/sched/multifactor"
+	"gbatch/internal/state"
+)
+
+// nameOf gives the caller's login name as this host knows it: a name that another daemon passed on is not trusted.
+func (c *Controller) nameOf(who *proto.Caller) string {
+	return c.callers.of(rpc.User{UID: who.UID, GID: who.GID}).User
+}
+
+// level gives what the caller may administer: root, and the user that the controller itself runs as, everything.
+func (c *Controller) level(who *proto.Caller) model.AdminLevel {
+	if who.UID == 0 || who.UID == c.opts.UID {
+		return model.AdminFull
+	}
+	if u := c.machine.View().User(c.nameOf(who)); u != nil {
+		return u.Admin
+	}
+	return model.AdminNone
+}
+
+// coordinates reports whether a user coordinates an account or one above it.
+func (c *Controller) coordinates(v *state.View, user, account string) bool {
+	for a := v.Account(account); a != nil; a = v.Account(a.Parent) {
+		if slices.Contains(a.Coordinators, user) {
+			return true
+		}
+	}
+	return false
+}
+
+// accounts answers with everything that gacctmgr shows, in parts. Other people's associations and users are hidden from
+// those who are no operators only where PrivateData says so.
+func (c *Controller) accounts(who *proto.Caller, send stream) error {
+	v := c.machine.View()
+	cfg := v.Config()
+	me, all := c.nameOf(who), c.operator(who)
+	hides := func(what string) bool { return !all && slices.Contains(cfg.Params.PrivateData, what) }
+	chunk := &proto.AccountsChunk{}
+	reset := func() {
+		*chunk = proto.AccountsChunk{Gen: v.AcctGen(), Cluster: cfg.Cluster, TRES: tresNames(cfg), Addr: c.Addr()}
+	}
+	reset()
+	n := 0
+	var err error
+	full := func() bool {
+		if n++; n%proto.ChunkJobs == 0 {
+			err = send(chunk)
+			reset()
+		}
+		return err == nil
+	}
+	v.Accounts(func(a *model.Account) bool {
+		chunk.Accounts = append(chunk.Accounts, a)
+		return full()
+	})
+	for _, name := range cfg.Accounts {
+		if v.Account(name) == nil && err == nil {
+			chunk.Accounts = append(chunk.Accounts, &model.Account{Name: name, Parent: model.RootAccount, Description: name, Organization: name})
+			chunk.Assocs = append(chunk.Assocs, &model.Association{Account: name, Shares: 1})
+			full()
+		}
+	}
+	if err != nil {
+		return err
+	}
+	v.Users(func(u *model.User) bool {
+		if !hides("users") || u.Name == me {
+			chunk.Users = append(chunk.Users, u)
+		}
+		return full()
+	})
+	v.Associations(func(a *model.Association) bool {
+		if a.User == "" || !hides("users") || a.User == me || c.coordinates(v, me, a.Account) {
+			chunk.Assocs = append(chunk.Assocs, a)
+		}
+		return full()
+	})
+	v.AllQOS(func(q *model.QOS) bool { chunk.QOS = append(chunk.QOS, q); return full() })
+	if err != nil {
+		return err
+	}
+	return send(chunk)
+}
+
+// tresNames lists what the cluster counts: what Slurm always does, the types of GPUs and so on that nodes have, and
+// AccountingStorageTRES.
+func tresNames(cfg *model.Config) []string {
+	out := []string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"}
+	add := func(t string) {
+		if !slices.Contains(out, t) {
+			out = append(out, t)
+		}
+	}
+	for _, t := range cfg.Params.TrackTRES {
+		add(t)
+	}
+	for _, n := range cfg.Nodes {
+		for _, g := range n.Gres {
+			add("gres/" + g.Name)
+			if g.Type != "" {
+				add("gres/" + g.Name + ":" + g.Type)
+			}
+		}
+	}
+	return out
+}
+
+// editAccounts changes accounts, users, associations and QOS, in one step or not at all.
+func (c *Controller) editAccounts(ctx context.Context, who *proto.Caller, rq *proto.EditAccountsRequest) error {
+	v := c.machine.View()
+	if len(rq.Edits) > state.MaxAcctEdits {
+		return refuse(proto.CodeBadRequest, "%d changes in one request, the limit is %d", len(rq.Edits), state.MaxAcctEdits)
+	}
+	cmd := &state.Accounts{Gen: rq.Gen}
+	made := map[string]bool{}
+	for i := range rq.Edits {
+		e := &rq.Edits[i]
+		if err := c.mayEdit(v, who, e); err != nil {
+			return err
+		}
+		for _, name := range accountsOf(e) { // those that the configuration lists become facts with the first change
+			if !made[name] && v.Account(name) == nil && slices.Contains(v.Config().Accounts, name) {
+				made[name] = true
+				cmd.Edits = append(cmd.Edits,
+					state.AcctEdit{Op: state.PutAccount, Account: &model.Account{Name: name, Parent: model.RootAccount, Description: name, Organization: name}},
+					state.AcctEdit{Op: state.PutAssoc, Assoc: &model.Association{Account: name, Shares: 1}})
+			}
+		}
+		cmd.Edits = append(cmd.Edits, state.AcctEdit{Op: state.AcctOp(e.Op), Account: e.Account, User: e.User, Assoc: e.Assoc, QOS: e.QOS})
+	}
+	data, err := state.Encode(c.now(), cmd)
+	if err == nil {
+		_, err = state.Decode(data)
+	}
+	if err != nil {
+		return refuse(proto.CodeBadRequest, "%v", err)
+	}
+	res, err := c.propose(ctx, cmd)
+	if err != nil || res.Refusal == state.OK {
+		return err
+	}
+	return acctRefusal(res, cmd)
+}
+
+// accountsOf names the accounts that an edit needs.
+func accountsOf(e *proto.AcctEdit) []string {
+	switch {
+	case e.Op == proto.PutAccount && e.Account != nil:
+		return []string{e.Account.Parent}
+	case e.Op == proto.PutUser && e.User != nil:
+		return []string{e.User.DefaultAccount}
+	case e.Assoc != nil:
+		return []string{e.Assoc.Account}
+	}
+	return nil
+}
+
+// acctRefusal says why a batch was refused, and which part of it.
+func acctRefusal(res state.Result, cmd *state.Accounts) error {
+	if res.Refusal == state.Outdated || len(res.Each) == 0 {
+		return refuse(proto.CodeOutdated, "accounts have been changed by somebody else in the meantime; look again and repeat the command")
+	}
+	e := &cmd.Edits[len(res.Each)-1]
+	what := ""
+	switch {
+	case e.Account != nil:
+		what = "account " + e.Account.Name
+	case e.User != nil:
+		what = "user " + e.User.Name
+	case e.QOS != nil:
+		what = "QOS " + e.QOS.Name
+	case e.Assoc != nil:
+		what = strings.TrimSpace("the association of account " + e.Assoc.Account + " " + e.Assoc.User)
+	}
+	switch res.Refusal {
+	case state.JobsActive:
+		return refuse(proto.CodeBadRequest, "Error with request: Job(s) active, cancel job(s) before remove (%s)", what)
+	case state.InUse:
+		return refuse(proto.CodeBadRequest, "%s is still in use: an association, a default or an account below it refers to it; change or remove those first", what)
+	case state.Circular:
+		return refuse(proto.CodeBadRequest, "%s would stand below itself; give another parent", what)
+	}
+	return refuse(proto.CodeBadRequest, "%s: %s", what, res.Refusal)
+}
+
+// mayEdit refuses what the caller may not change. Operators change accounts, users and associations; administrators also
+// QOS and AdminLevels; coordinators what is below their accounts.
+func (c *Controller) mayEdit(v *state.View, who *proto.Caller, e *proto.AcctEdit) error {
+	level := c.level(who)
+	denied := refuse(proto.CodeAccess, "Your user doesn't have privilege to perform this action")
+	switch e.Op {
+	case proto.PutQOS, proto.DropQOS:
+		if level < model.AdminFull {
+			return denied
+		}
+		return nil
+	case proto.PutUser:
+		have := model.AdminNone
+		if e.User != nil {
+			if u := v.User(e.User.Name); u != nil {
+				have = u.Admin
+			}
+			if max(e.User.Admin, have) > level && e.User.Admin != have {
+				return denied
+			}
+		}
+	}
+	if level >= model.AdminOperator {
+		return nil
+	}
+	me := c.nameOf(who)
+	below := func(account string) bool { return c.coordinates(v, me, account) }
+	ok := false
+	switch e.Op {
+	case proto.PutAccount, proto.DropAccount:
+		ok = e.Account != nil && below(e.Account.Parent) && (v.Account(e.Account.Name) == nil || below(v.Account(e.Account.Name).Parent))
+	case proto.PutUser: // a new one, or another default account of theirs
+		if e.User == nil {
+			break
+		}
+		old := v.User(e.User.Name)
+		ok = below(e.User.DefaultAccount) && (old == nil || old.Admin == e.User.Admin) || e.User.Name == me && old != nil && old.Admin == e.User.Admin
+	case proto.PutAssoc, proto.DropAssoc:
+		ok = e.Assoc != nil && (below(e.Assoc.Account) && e.Assoc.User != "" || v.Account(e.Assoc.Account) == nil || below(v.Account(e.Assoc.Account).Parent))
+	}
+	if !ok {
+		return denied
+	}
+	return nil
+}
+
+// defaultAccount gives the account of jobs that name none: the user's own default, DefaultAccount, else the first of
+// Accounts.
+func defaultAccount(v *state.View, user string) string {
+	cfg := v.Config()
+	if u := v.User(user); u != nil && u.DefaultAccount != "" && user != model.RootAccount {
+		return u.DefaultAccount
+	}
+	switch {
+	case cfg.Params.DefaultAccount != "":
+		return cfg.Params.DefaultAccount
+	case len(cfg.Accounts) > 0:
+		return cfg.Accounts[0]
+	}
+	return "default"
+}
+
+// knownAccount refuses an account that does not exist or, with AccountingStorageEnforce=associations, that the user has
+// no association with.
+func knownAccount(v *state.View, sp *model.Spec) error {
+	cfg := v.Config()
+	listed := slices.Contains(cfg.Accounts, sp.Account)
+	switch {
+	case listed:
+		return nil
+	case cfg.Params.NeedAccount:
+		for _, p := range append([]string{""}, sp.Partitions...) {
+			if v.Association(sp.Account, sp.User, p) != nil {
+				return nil
+			}
+		}
+		if v.Account(sp.Account) == nil {
+			return refuse(proto.CodeInvalidAccount, "--account=%s: there is no such account (AccountingStorageEnforce names associations); see gacctmgr show assoc user=%s", sp.Account, sp.User)
+		}
+		return refuse(proto.CodeInvalidAccount, "--account=%s: user %s has no association with it; see gacctmgr show assoc user=%s", sp.Account, sp.User, sp.User)
+	case len(cfg.Accounts) > 0 && v.Account(sp.Account) == nil:
+		return refuse(proto.CodeInvalidAccount, "--account=%s: the accounts are %s", sp.Account, strings.Join(cfg.Accounts, ", "))
+	}
+	return nil
+}
+
+// chooseQOS fills in the QOS of a job that names none: its association's default, else normal. It refuses one that does
+// not exist or, with AccountingStorageEnforce=qos, that the association may not use.
+func (c *Controller) chooseQOS(v *state.View, sp *model.Spec) error {
+	part := ""
+	if len(sp.Partitions) > 0 {
+		part = sp.Partitions[0]
+	}
+	allowed, preset := qosOf(v, sp.Account, sp.User, part)
+	if sp.QOS == "" {
+		if sp.QOS = preset; sp.QOS == "" {
+			sp.QOS = model.DefaultQOS
+			if v.Config().Params.EnforceQOS && len(allowed) > 0 && !slices.Contains(allowed, sp.QOS) {
+				sp.QOS = allowed[0]
+			}
+		}
+	}
+	if v.QOS(sp.QOS) == nil {
+		var names []string
+		v.AllQOS(func(q *model.QOS) bool { names = append(names, q.Name); return true })
+		return refuse(proto.CodeInvalidQOS, "--qos=%s: the QOS are %s", sp.QOS, strings.Join(names, ", "))
+	}
+	if v.Config().Params.EnforceQOS && !slices.Contains(allowed, sp.QOS) {
+		return refuse(proto.CodeInvalidQOS, "--qos=%s: account %s may use %s", sp.QOS, sp.Account, strings.Join(allowed, ", "))
+	}
+	return nil
+}
+
+// qosOf gives the QOS that a user's jobs under an account may use, and the one that they have by default: the
+// association's own, or the nearest account's above that says something.
+func qosOf(v *state.View, account, user, part string) (allowed []string, preset string) {
+	see := func(a *model.Association) {
+		if a == nil {
+			return
+		}
+		if allowed == nil {
+			allowed = a.QOS
+		}
+		if preset == "" {
+			preset = a.DefQOS
+		}
+	}
+	see(v.AssociationOf(account, user, part))
+	for a := v.Account(account); a != nil; a = v.Account(a.Parent) {
+		see(v.Association(a.Name, "", ""))
+	}
+	if v.Account(account) == nil {
+		see(v.Association(model.RootAccount, "", ""))
+	}
+	if allowed == nil {
+		allowed = []string{model.DefaultQOS}
+	}
+	return allowed, preset
+}
+
+// shares lists accounts and their users with their shares and what they have used, as of now.
+func (c *Controller) shares(rq *proto.SharesRequest) *proto.SharesReply {
+	v, now := c.machine.View(), c.now()
+	tree := multifactor.NewTree(v, now, nil)
+	fair := c.prio.order(v, now).Tree() // the factors are those that priorities are made of
+	run := runMins(v, tree, now)
+	out := &proto.SharesReply{}
+	for i := range tree.Rows {
+		r := &tree.Rows[i]
+		if i > 0 && len(rq.Accounts) > 0 && !hasName(rq.Accounts, r.Account) || r.User != "" && len(rq.Users) > 0 && !hasUID(rq.Users, r.UID) && !hasName(rq.Names, r.User) {
+			continue
+		}
+		row := proto.ShareRow{Account: r.Account, Parent: r.Parent, User: r.User, UID: r.UID, Depth: int32(r.Depth), RawShares: r.Shares,
+			NormShares: r.Level.Shares, RawUsage: r.RawUsage(), NormUsage: r.NormUsage, Partition: r.Partition, UseParent: r.UseParent,
+			Used: r.Used, LevelFS: r.LF, RunMins: run[i]}
+		if r.User != "" {
+			row.FairShare = fair.Factor(r.Account, r.User, r.Partition)
+			if u := v.UsageOf(r.Account, r.User, r.Partition); u != nil {
+				for _, t := range v.UsageAt(u, now).TRES {
+					row.TRESMins = append(row.TRESMins, model.TRESCount{TRES: t.TRES, Count: t.Meter.Value / 60_000})
+				}
+			}
+		}
+		if r.Assoc != nil {
+			row.ID, row.GrpTRESMins = r.Assoc.ID, r.Assoc.GrpTRESMins
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out
+}
+
+// runMins gives, by row, the TRES-minutes that running jobs may still use: resources times what is left of the limit.
+func runMins(v *state.View, tree *multifactor.Tree, now model.Time) map[int][]model.TRESCount {
+	out := map[int][]model.TRESCount{}
+	v.Nodes(func(n *model.Node) bool {
+		for _, id := range n.Jobs {
+			j := v.Job(id)
+			if j == nil || j.Run == nil || j.Run.Alloc.Nodes[0].Node != n.Def.Name { // once, at its first node
+				continue
+			}
+			left := int64(0)
+			if d := j.Run.Deadline(); d > now {
+				left = int64(d-now) / 60_000
+			}
+			for i := tree.Row(j.Spec.Account, j.Spec.User, j.Run.AssocPart); i >= 0; i = tree.Up(i) {
+				for _, t := range j.Run.Alloc.TRES() {
+					out[i] = model.AddTRES(out[i], t.TRES, t.Count*left)
+				}
+			}
+		}
+		return true
+	})
+	return out
+}
+
+// prios answers with the factors of waiting jobs' priorities, one line for each of a job's partitions. Held jobs have
+// no priority and are left out.
+func (c *Controller) prios(rq *proto.PrioRequest, send stream) error {
+	v := c.machine.View()
+	if err := checkRefs(v, rq.Filter.Jobs); err != nil {
+		return err
+	}
+	order := c.prio.order(v, c.now())
+	chunk := &proto.PrioChunk{Weights: v.Config().Params.Priority}
+	var err error
+	give := func(j *model.Job) bool {
+		if j.State != model.Pending || j.Hold != model.NotHeld || !picked(&rq.Filter, j) {
+			return true
+		}
+		for _, name := range j.Spec.Partitions {
+			p := v.Partition(name)
+			if p == nil || len(rq.Filter.Partitions) > 0 && !hasName(rq.Filter.Partitions, name) {
+				continue
+			}
+			f := order.Factors(j, p)
+			chunk.Rows = append(chunk.Rows, proto.PrioRow{Job: refOf(j).Job, JobText: jobText(j), User: j.Spec.User, UID: j.Spec.UID, Account: j.Spec.Account,
+				QOSName: j.Spec.QOS, PartName: name, Priority: f.Priority, Site: f.Site, Nice: f.Nice, Age: f.Age, AgeN: f.AgeN, Assoc: f.Assoc,
+				AssocN: f.AssocN, FairShare: f.FairShare, FairN: f.FairShareN, JobSize: f.JobSize, SizeN: f.JobSizeN, Partition: f.Partition,
+				PartN: f.PartitionN, QOS: f.QOS, QOSN: f.QOSN, TRES: f.TRES, TRESN: f.TRESN})
+			if len(chunk.Rows) == proto.ChunkJobs {
+				err = send(chunk)
+				chunk.Rows = chunk.Rows[:0]
+			}
+		}
+		return err == nil
+	}
+	if len(rq.Filter.Jobs) > 0 {
+		for _, ref := range rq.Filter.Jobs {
+			for _, j := range resolve(v, ref) {
+				give(j)
+			}
+		}
+	} else {
+		v.Jobs(give)
+	}
+	if err == nil && len(chunk.Rows) > 0 {
+		err = send(chunk)
+	}
+	return err
+}
+
+// jobText writes a job's number as users do: an array's task or tasks beside the array's number.
+func jobText(j *model.Job) string {
+	ref := refOf(j)
+	switch {
+	case j.IsArray():
+		return itoa(int32(ref.Job)) + "_[" + j.Tasks.String() + "]"
+	case ref.Task != model.NoTask:
+		return itoa(int32(ref.Job)) + "_" + itoa(ref.Task)
+	}
+	return itoa(int32(ref.Job))
+}
