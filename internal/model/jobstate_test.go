@@ -94,7 +94,19 @@ func TestReasonNames(t *testing.T) {
 		}
 		seen[r.String()] = true
 	}
-	if Reason(200).String() != "None" {
+	for k := range numLimitKinds {
+		for _, tres := range []string{"cpu", "mem", "node", "gres/gpu", "license/x", "billing", "energy", "fs/disk"} {
+			r := LimitReason(k, tres)
+			if r < limitReasons || r.String() == "None" || tres == "cpu" && seen[r.String()] {
+				t.Errorf("reason %d for %s is called %q", r, tres, r)
+			}
+			seen[r.String()] = true
+		}
+	}
+	if r := LimitReason(QOSPerUser, "gres/gpu:h100"); r.String() != "QOSMaxGRESPerUser" {
+		t.Errorf("a user's limit on GPUs is called %s", r)
+	}
+	if Reason(250).String() != "None" || limitReasons <= numReasons {
 		t.Error("a reason outside the table has a name")
 	}
 }

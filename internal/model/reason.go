@@ -30,7 +30,25 @@ const (
 	ReasonDeadLine
 	ReasonCleaning
 	ReasonMaxMemPerLimit
-	numReasons
+	ReasonAccountingPolicy
+	ReasonAssocGrpJobsLimit
+	ReasonAssocGrpSubmitJobsLimit
+	ReasonAssocGrpWallLimit
+	ReasonAssocMaxJobsLimit
+	ReasonAssocMaxSubmitJobLimit
+	ReasonAssocMaxWallDurationPerJobLimit
+	ReasonQOSGrpJobsLimit
+	ReasonQOSGrpSubmitJobsLimit
+	ReasonQOSGrpWallLimit
+	ReasonQOSMaxJobsPerUserLimit
+	ReasonQOSMaxSubmitJobPerUserLimit
+	ReasonQOSMaxWallDurationPerJobLimit
+	ReasonMaxJobsPerAccount
+	ReasonMaxSubmitJobsPerAccount
+	ReasonQOSUsageThreshold
+	ReasonInvalidAccount
+	ReasonInvalidQOS
+	numReasons // below limitReasons
 )
 
 var reasonNames = [numReasons]string{
@@ -43,12 +61,33 @@ var reasonNames = [numReasons]string{
 	ReasonLaunchFailedRequeued: "launch_failed_requeued_held", ReasonNonZeroExitCode: "NonZeroExitCode",
 	ReasonTimeLimit: "TimeLimit", ReasonSystemFailure: "SystemFailure", ReasonRaisedSignal: "RaisedSignal",
 	ReasonOutOfMemory: "OutOfMemory", ReasonDeadLine: "DeadLine", ReasonCleaning: "Cleaning",
-	ReasonMaxMemPerLimit: "MaxMemPerLimit",
+	ReasonMaxMemPerLimit:                  "MaxMemPerLimit",
+	ReasonAccountingPolicy:                "AccountingPolicy",
+	ReasonAssocGrpJobsLimit:               "AssocGrpJobsLimit",
+	ReasonAssocGrpSubmitJobsLimit:         "AssocGrpSubmitJobsLimit",
+	ReasonAssocGrpWallLimit:               "AssocGrpWallLimit",
+	ReasonAssocMaxJobsLimit:               "AssocMaxJobsLimit",
+	ReasonAssocMaxSubmitJobLimit:          "AssocMaxSubmitJobLimit",
+	ReasonAssocMaxWallDurationPerJobLimit: "AssocMaxWallDurationPerJobLimit",
+	ReasonQOSGrpJobsLimit:                 "QOSGrpJobsLimit",
+	ReasonQOSGrpSubmitJobsLimit:           "QOSGrpSubmitJobsLimit",
+	ReasonQOSGrpWallLimit:                 "QOSGrpWallLimit",
+	ReasonQOSMaxJobsPerUserLimit:          "QOSMaxJobsPerUserLimit",
+	ReasonQOSMaxSubmitJobPerUserLimit:     "QOSMaxSubmitJobPerUserLimit",
+	ReasonQOSMaxWallDurationPerJobLimit:   "QOSMaxWallDurationPerJobLimit",
+	ReasonMaxJobsPerAccount:               "MaxJobsPerAccount",
+	ReasonMaxSubmitJobsPerAccount:         "MaxSubmitJobsPerAccount",
+	ReasonQOSUsageThreshold:               "QOSUsageThreshold",
+	ReasonInvalidAccount:                  "InvalidAccount",
+	ReasonInvalidQOS:                      "InvalidQOS",
 }
 
 // String gives Slurm's token.
 func (r Reason) String() string {
 	if r >= numReasons {
+		if w := r.limitWord(); w != "" {
+			return w
+		}
 		return "None"
 	}
 	return reasonNames[r]

@@ -77,6 +77,7 @@ func (s *State) applyAccounts(at model.Time, c *Accounts) Result {
 		}
 	}
 	s.acctGen++
+	s.recount()
 	res.Changed = true
 	return res
 }

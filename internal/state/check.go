@@ -232,6 +232,7 @@ func (s *State) checkDerived() error {
 		{"groups of tasks", pairs(s.groups.Scan), pairs(fresh.groups.Scan)},
 		{"moving jobs", pairs(s.moving.Scan), pairs(fresh.moving.Scan)},
 		{"queues", s.listReady(), fresh.listReady()},
+		{"tallies", tallyLines(s), tallyLines(fresh)},
 	} {
 		if !slices.Equal(c.have, c.got) {
 			return fmt.Errorf("the index of %s differs from the facts: it has %v, they give %v", c.what, without(c.have, c.got), without(c.got, c.have))
@@ -283,6 +284,14 @@ func (s *State) listReady() (out []string) {
 			out = append(out, fmt.Sprint(part, k))
 			return true
 		})
+		return true
+	})
+	return out
+}
+
+func tallyLines(s *State) (out []string) {
+	s.tallies.Scan(func(key string, t *Tally) bool {
+		out = append(out, fmt.Sprintf("%q=%+v", key, *t))
 		return true
 	})
 	return out

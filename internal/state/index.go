@@ -164,6 +164,7 @@ func (s *State) reindexJob(old, j *model.Job) {
 	}
 	s.count(old, -1)
 	s.count(j, 1)
+	s.moveTally(old, j)
 }
 
 func (s *State) count(j *model.Job, n int) {
@@ -235,11 +236,12 @@ func (s *State) reindex() {
 	s.moving = new(btree.Map[model.JobID, model.JobState])
 	s.elems = new(btree.Map[uint64, model.JobID])
 	s.groups = new(btree.Map[uint64, model.JobID])
-	s.active, s.pending = 0, 0
+	s.active, s.pending, s.counting = 0, 0, false
 	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
 		s.reindexJob(nil, j)
 		return true
 	})
+	s.recount()
 	s.plan()
 }
 

@@ -49,7 +49,7 @@ func (g *storm) array() model.JobID {
 
 func (g *storm) config() *SetConfig {
 	c := &model.Config{Cluster: "storm", Params: model.Params{MinJobAgeS: int64(30 * g.n(4)), MemConsumed: g.chance(70),
-		ReturnToService: int32(g.n(3)), MaxJobs: 400,
+		ReturnToService: int32(g.n(3)), MaxJobs: 400, HoldLimits: g.chance(60),
 		Priority: model.Priority{HalfLifeS: int64(g.n(3) * 100)}}}
 	var names []string
 	for i := range stormNodes {
@@ -62,7 +62,7 @@ func (g *storm) config() *SetConfig {
 	}
 	for _, p := range []string{"p", "q"} {
 		if g.chance(95) {
-			c.Partitions = append(c.Partitions, &model.Partition{Name: p, Nodes: names, State: model.PartState(g.n(20) / 18)})
+			c.Partitions = append(c.Partitions, &model.Partition{Name: p, Nodes: names, State: model.PartState(g.n(20) / 18), QOS: []string{"", "high", "none"}[g.n(3)]})
 		}
 	}
 	return &SetConfig{Config: c, Instance: 1}
@@ -221,7 +221,8 @@ func (g *storm) acctEdit() AcctEdit {
 		User: &model.User{Name: fmt.Sprint("u", g.n(2)), DefaultAccount: []string{"", g.account()}[g.n(2)]},
 		Assoc: &model.Association{Account: g.account(), User: []string{"", "u0", "u1"}[g.n(3)], Partition: []string{"", "", "p"}[g.n(3)],
 			Shares: 1, DefQOS: []string{"", qos}[g.n(2)]},
-		QOS: &model.QOS{Name: qos, Flags: model.QOSFlags(g.n(2)) * model.QOSNoDecay, UsageFactor: int64(g.n(3)) * 500_000, Preempt: []string{"high"}}}
+		QOS: &model.QOS{Name: qos, Flags: model.QOSFlags(g.n(2)) * model.QOSNoDecay, UsageFactor: int64(g.n(3)) * 500_000, Preempt: []string{"high"},
+			GrpSubmit: model.Limit(g.n(3) / 2 * 20), MaxSubmitPerUser: model.Limit(g.n(4) / 3 * 10)}}
 }
 
 // next makes one command.

@@ -63,6 +63,9 @@ type facts struct {
 	outSeq  *btree.Map[model.JobID, uint64]
 	nextSeq uint64
 
+	tallies  *btree.Map[string, *Tally] // derived; see tally.go
+	counting bool                       // tallies are kept
+
 	journal journal
 
 	nextDue model.Time // when the next Tick has something to do; 0: nothing known
@@ -189,7 +192,7 @@ func New() *State {
 		moving: new(btree.Map[model.JobID, model.JobState]),
 		ready:  new(btree.Map[string, *queue]), requests: new(btree.Map[string, request]),
 		reqQueue: new(btree.Map[uint64, string]), outbox: new(btree.Map[uint64, *model.Job]),
-		outSeq: new(btree.Map[model.JobID, uint64]), journal: newJournal(),
+		outSeq: new(btree.Map[model.JobID, uint64]), tallies: new(btree.Map[string, *Tally]), journal: newJournal(),
 	}
 	s.seed()
 	s.reset()
@@ -236,13 +239,14 @@ const (
 	Circular   // an account would stand below itself
 	InUse      // others refer to it
 	JobsActive // unfinished jobs refer to it
+	OverLimit  // a limit on unfinished jobs (Result.Reason)
 )
 
 var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: "already done", NotPending: "not pending",
 	BadDependency: "bad dependency", ContentMissing: "content missing", TooManyJobs: "too many jobs", NoSuchNode: "no such node",
 	NotFits: "does not fit", StillEnding: "still ending", CannotRequeue: "cannot be requeued",
 	Outdated: "outdated", NoSuchAccount: "no such account", NoSuchUser: "no such user", NoSuchQOS: "no such QOS",
-	NoSuchAssoc: "no such association", Circular: "an account below itself", InUse: "in use", JobsActive: "jobs are active"}
+	NoSuchAssoc: "no such association", Circular: "an account below itself", InUse: "in use", JobsActive: "jobs are active", OverLimit: "over a limit"}
 
 // String gives the refusal in a few words, for logs.
 func (r Refusal) String() string {
@@ -258,6 +262,7 @@ type Result struct {
 	Job     model.JobID
 	Each    []Refusal
 	Changed bool
+	Reason  model.Reason // with OverLimit: which
 }
 
 // Apply folds one command into the facts. It keeps parts of the command and changes others: a command is applied to one

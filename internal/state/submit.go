@@ -25,6 +25,9 @@ func (s *State) applySubmit(at model.Time, c *Submit) Result {
 			return Result{Refusal: BadDependency}
 		}
 	}
+	if r := s.submitLimit(spec); r != model.ReasonNone {
+		return Result{Refusal: OverLimit, Reason: r}
+	}
 	if !s.keepBlob(&c.Script) {
 		return Result{Refusal: ContentMissing}
 	}

@@ -1,0 +1,202 @@
+package state
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/tidwall/btree"
+
+	"gbatch/internal/model"
+)
+
+// Tallies count what unfinished jobs hold together, for limits: by association, by account with all below it, by QOS,
+// and by QOS and user or account. They follow every record as it changes and are kept only where somebody asks for them
+// (AccountingStorageEnforce=limits, or a QOS with GuaranteedTRES), so that a cluster without limits pays nothing.
+
+// Scope says whose jobs a tally counts.
+type Scope byte
+
+// The scopes, with the names that tell their tallies apart.
+const (
+	OfAssoc      Scope = 'a' // account, user, partition of the association ("" for all)
+	OfAccount    Scope = 'c' // account: with those below it
+	OfQOS        Scope = 'q' // QOS: jobs of that QOS, and those in a partition whose QOS it is
+	OfQOSUser    Scope = 'u' // QOS, user
+	OfQOSAccount Scope = 'b' // QOS, account
+)
+
+// Tally is what some unfinished jobs hold together. Immutable.
+type Tally struct {
+	Jobs   int64  // with resources
+	Submit int64  // unfinished; every task of an array is one
+	TRES   []Held // in order of name
+}
+
+// Held is what jobs hold of one resource: CPUs, MiB, nodes, units, billing units.
+type Held struct {
+	TRES  string
+	Count int64
+	timed int64 // of Count, held by jobs that have not been told to end
+	ends  int64 // the sum of each of these times the second at which its time limit ends it, modulo 2^64
+}
+
+// RunMins gives how much longer it may be held, in units times minutes.
+func (h *Held) RunMins(now model.Time) int64 { return max(0, h.ends-h.timed*now.Seconds()) / 60 }
+
+// maxSpanS bounds a time limit for sums of minutes: unlimited jobs count as ten years, seconds.
+const maxSpanS = 10 * 365 * 86400
+
+func tallyKey(sc Scope, names ...string) string { return string(sc) + strings.Join(names, "\x00") }
+
+// Tally gives a tally, or nil where there are no such jobs or nobody counts.
+func (v *View) Tally(sc Scope, names ...string) *Tally {
+	t, _ := v.tallies.Get(tallyKey(sc, names...))
+	return t
+}
+
+// Counting reports whether tallies are kept.
+func (v *View) Counting() bool { return v.counting }
+
+// stake is what one record adds to tallies.
+type stake struct {
+	submit, jobs int64
+	tres         []model.TRESCount
+	endS         int64 // 0: it is being ended
+}
+
+// tasksOf counts what a record stands for.
+func tasksOf(j *model.Job) int64 {
+	if j.IsArray() {
+		return int64(j.Tasks.Count())
+	}
+	return 1
+}
+
+// sameShare reports whether a record adds what its predecessor did.
+func sameShare(a, b *model.Job) bool {
+	if a == nil || b == nil || a.Spec != b.Spec || a.State.Finished() != b.State.Finished() || a.State.HasResources() != b.State.HasResources() ||
+		(a.State == model.Completing) != (b.State == model.Completing) || len(a.Tasks) > 0 && tasksOf(a) != tasksOf(b) || len(a.Tasks) == 0 && len(b.Tasks) > 0 {
+		return false
+	}
+	return !a.State.HasResources() || a.Run.Alloc == b.Run.Alloc && a.Run.LimitS == b.Run.LimitS
+}
+
+// moveTally moves what a record adds to tallies.
+func (s *State) moveTally(old, j *model.Job) {
+	if !s.counting || sameShare(old, j) {
+		return
+	}
+	s.tally(old, -1)
+	s.tally(j, 1)
+}
+
+// tally adds or takes away what a record counts for.
+func (s *State) tally(j *model.Job, sign int64) {
+	if j == nil || j.State.Finished() {
+		return
+	}
+	sp := j.Spec
+	st := stake{submit: tasksOf(j)}
+	part, assocPart := j.Partition(), ""
+	if j.State.HasResources() {
+		st.jobs, st.tres, assocPart = 1, s.tresOf(j), j.Run.AssocPart
+		if j.State != model.Completing {
+			st.endS = j.Run.Start.Seconds() + min(j.Run.LimitS, maxSpanS)
+		}
+	} else if has(s.assocs, assocKey(sp.Account, sp.User, part)) {
+		assocPart = part
+	}
+	s.addTally(tallyKey(OfAssoc, sp.Account, sp.User, assocPart), &st, sign)
+	for up := sp.Account; up != ""; {
+		s.addTally(tallyKey(OfAccount, up), &st, sign)
+		a, ok := s.accounts.Get(up)
+		if !ok {
+			break
+		}
+		up = a.Parent
+	}
+	for _, q := range s.qosNames(sp.QOS, part) {
+		s.addTally(tallyKey(OfQOS, q), &st, sign)
+		s.addTally(tallyKey(OfQOSUser, q, sp.User), &st, sign)
+		s.addTally(tallyKey(OfQOSAccount, q, sp.Account), &st, sign)
+	}
+}
+
+// qosNames gives the QOS that a job counts in: its own and its partition's.
+func (f *facts) qosNames(qos, part string) []string {
+	var out []string
+	if qos != "" {
+		out = append(out, qos)
+	}
+	if p := f.parts[part]; p != nil && p.QOS != "" && p.QOS != qos {
+		out = append(out, p.QOS)
+	}
+	return out
+}
+
+// tresOf gives what a job holds, billing units included, in order of name.
+func (s *State) tresOf(j *model.Job) []model.TRESCount {
+	tres := j.Run.Alloc.TRES()
+	return model.AddTRES(tres, "billing", s.billingOf(tres, j.Run.Partition))
+}
+
+func (f *facts) billingOf(tres []model.TRESCount, part string) int64 {
+	var weights []model.TRESWeight
+	if p := f.parts[part]; p != nil {
+		weights = p.Billing
+	}
+	return model.BillMicros(tres, weights, f.cfg.Params.Priority.Flags&model.PrioMaxTRES != 0) / model.FactorOne
+}
+
+// BillingOf gives the billing units of resources in a partition.
+func (v *View) BillingOf(tres []model.TRESCount, part string) int64 { return v.billingOf(tres, part) }
+
+func (s *State) addTally(key string, st *stake, sign int64) {
+	n := Tally{}
+	if old, ok := s.tallies.Get(key); ok {
+		n = *old
+	}
+	n.Jobs += sign * st.jobs
+	n.Submit += sign * st.submit
+	if len(st.tres) > 0 {
+		n.TRES = slices.Clone(n.TRES)
+		for _, c := range st.tres {
+			i, found := slices.BinarySearchFunc(n.TRES, c.TRES, func(h Held, name string) int { return strings.Compare(h.TRES, name) })
+			if !found {
+				n.TRES = slices.Insert(n.TRES, i, Held{TRES: c.TRES})
+			}
+			h := &n.TRES[i]
+			h.Count += sign * c.Count
+			if st.endS != 0 {
+				h.timed += sign * c.Count
+				h.ends += sign * c.Count * st.endS
+			}
+		}
+		n.TRES = slices.DeleteFunc(n.TRES, func(h Held) bool { return h.Count == 0 && h.timed == 0 && h.ends == 0 })
+	}
+	if n.Submit == 0 && n.Jobs == 0 && len(n.TRES) == 0 {
+		s.tallies.Delete(key)
+		return
+	}
+	s.tallies.Set(key, &n)
+}
+
+// recount makes the tallies anew: after a snapshot, and when accounts, QOS or the configuration have changed, on which
+// it depends who counts where.
+func (s *State) recount() {
+	s.tallies = new(btree.Map[string, *Tally])
+	s.counting = s.cfg.Params.HoldLimits
+	if !s.counting {
+		s.qos.Scan(func(_ string, q *model.QOS) bool {
+			s.counting = len(q.GuaranteedTRES) > 0
+			return !s.counting
+		})
+	}
+	if !s.counting {
+		return
+	}
+	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
+		s.tally(j, 1)
+		return true
+	})
+}
