@@ -86,6 +86,8 @@ func (c *Controller) submit(ctx context.Context, who proto.Caller, rq *proto.Sub
 	case state.OK:
 	case state.TooManyJobs:
 		return nil, refuse(proto.CodePolicy, "the cluster holds MaxJobCount=%d jobs already; wait until some have ended", v.Config().Params.MaxJobs)
+	case state.OverLimit:
+		return nil, refuse(proto.CodePolicy, "%s", overSubmit(&sp, res.Reason))
 	case state.BadDependency:
 		return nil, refuse(proto.CodeDependency, "a job named in --dependency=%s is unknown (or there are more than %d); see gqueue for the jobs that are known", sp.DepText, state.MaxDeps)
 	default:

@@ -145,7 +145,7 @@ func (f *facts) billingOf(tres []model.TRESCount, part string) int64 {
 	if p := f.parts[part]; p != nil {
 		weights = p.Billing
 	}
-	return model.BillMicros(tres, weights, f.cfg.Params.Priority.Flags&model.PrioMaxTRES != 0) / model.FactorOne
+	return model.BillMicros(tres, weights, f.cfg.Params.Priority.Flags) / model.FactorOne
 }
 
 // BillingOf gives the billing units of resources in a partition.
