@@ -27,6 +27,7 @@ func (c *Config) Model() *model.Config {
 			MaxScript: int32(c.Scheduler.MaxScriptBytes), DefaultAccount: c.DefaultAccount,
 			Priority: c.Priority.model(), HoldLimits: c.Enforce.Limits, EnforceQOS: c.Enforce.QOS, EnforceSafe: c.Enforce.Safe,
 			PrivateData: c.PrivateData, UserTop: c.Scheduler.EnableUserTop, TrackTRES: c.AccountingStorageTRES,
+			Backfill: c.Scheduler.backfill(), MaxStart: count32(c.Scheduler.MaxStart),
 		},
 		Accounts: c.Accounts,
 		Show:     c.KeyValues(),

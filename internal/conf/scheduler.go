@@ -59,6 +59,18 @@ type Backfill struct {
 	Licenses        bool
 }
 
+// backfill gives what the controllers replicate of it.
+func (s *Scheduler) backfill() model.Backfill {
+	b := &s.Backfill
+	return model.Backfill{On: s.Type == "sched/backfill", IntervalS: b.IntervalS, MaxTimeS: b.MaxTimeS, WindowS: b.WindowMin * 60, ResolutionS: b.ResolutionS,
+		MaxTest: count32(b.MaxJobTest), MaxStart: count32(b.MaxJobStart), MaxPart: count32(b.MaxJobPart), MaxUser: count32(b.MaxJobUser),
+		MaxUserPart: count32(b.MaxJobUserPart), MaxAssoc: count32(b.MaxJobAssoc), MaxArrayResv: count32(b.MaxJobArrayResv),
+		MinAgeReserveS: b.MinAgeReserveS, MinPrioReserve: b.MinPrioReserve, Continue: b.Continue, BusyNodes: b.BusyNodes}
+}
+
+// count32 gives a count that a message can hold.
+func count32(n int64) int32 { return int32(min(n, math.MaxInt32)) }
+
 func defaultScheduler() Scheduler {
 	return Scheduler{
 		Type: "sched/backfill", BatchDelayS: 3, IntervalS: 60, MinIntervalUS: 2, QueueDepth: 100, MaxSwitchWaitS: 300,

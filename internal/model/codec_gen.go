@@ -1858,7 +1858,7 @@ func (x *Config) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(26); err != nil {
+	if err := e.EncodeArrayLen(28); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.KillWaitS); err != nil {
@@ -1947,6 +1947,12 @@ func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
 		}
 	}
 	if err := e.EncodeBool(x.UserTop); err != nil {
+		return err
+	}
+	if err := x.Backfill.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxStart)); err != nil {
 		return err
 	}
 	return nil
@@ -2258,7 +2264,273 @@ func (x *Params) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.UserTop = v
 	}
-	return wire.Skip(d, n-26)
+	if n < 27 {
+		return nil
+	}
+	if err := x.Backfill.DecodeMsgpack(d); err != nil {
+		return wire.In("Params.Backfill", err)
+	}
+	if n < 28 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Params.MaxStart", err)
+		}
+		x.MaxStart = int32(v)
+		if int64(x.MaxStart) != v {
+			return wire.Range("Params.MaxStart", v)
+		}
+	}
+	return wire.Skip(d, n-28)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Backfill) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(16); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.On); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.IntervalS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MaxTimeS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.WindowS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.ResolutionS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxTest)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxStart)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxPart)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxUser)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxUserPart)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxAssoc)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxArrayResv)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MinAgeReserveS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MinPrioReserve); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Continue); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.BusyNodes); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Backfill) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Backfill{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Backfill.On", err)
+		}
+		x.On = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Backfill.IntervalS", err)
+		}
+		x.IntervalS = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Backfill.MaxTimeS", err)
+		}
+		x.MaxTimeS = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Backfill.WindowS", err)
+		}
+		x.WindowS = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Backfill.ResolutionS", err)
+		}
+		x.ResolutionS = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Backfill.MaxTest", err)
+		}
+		x.MaxTest = int32(v)
+		if int64(x.MaxTest) != v {
+			return wire.Range("Backfill.MaxTest", v)
+		}
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Backfill.MaxStart", err)
+		}
+		x.MaxStart = int32(v)
+		if int64(x.MaxStart) != v {
+			return wire.Range("Backfill.MaxStart", v)
+		}
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Backfill.MaxPart", err)
+		}
+		x.MaxPart = int32(v)
+		if int64(x.MaxPart) != v {
+			return wire.Range("Backfill.MaxPart", v)
+		}
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Backfill.MaxUser", err)
+		}
+		x.MaxUser = int32(v)
+		if int64(x.MaxUser) != v {
+			return wire.Range("Backfill.MaxUser", v)
+		}
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Backfill.MaxUserPart", err)
+		}
+		x.MaxUserPart = int32(v)
+		if int64(x.MaxUserPart) != v {
+			return wire.Range("Backfill.MaxUserPart", v)
+		}
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Backfill.MaxAssoc", err)
+		}
+		x.MaxAssoc = int32(v)
+		if int64(x.MaxAssoc) != v {
+			return wire.Range("Backfill.MaxAssoc", v)
+		}
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Backfill.MaxArrayResv", err)
+		}
+		x.MaxArrayResv = int32(v)
+		if int64(x.MaxArrayResv) != v {
+			return wire.Range("Backfill.MaxArrayResv", v)
+		}
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Backfill.MinAgeReserveS", err)
+		}
+		x.MinAgeReserveS = v
+	}
+	if n < 14 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Backfill.MinPrioReserve", err)
+		}
+		x.MinPrioReserve = v
+	}
+	if n < 15 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Backfill.Continue", err)
+		}
+		x.Continue = v
+	}
+	if n < 16 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Backfill.BusyNodes", err)
+		}
+		x.BusyNodes = v
+	}
+	return wire.Skip(d, n-16)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

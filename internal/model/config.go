@@ -45,6 +45,30 @@ type Params struct {
 	TrackTRES   []string // AccountingStorageTRES beyond cpu, mem, node and billing
 	PrivateData []string // what users don't see of others, in lower case
 	UserTop     bool     // SchedulerParameters=enable_user_top
+	Backfill    Backfill
+	MaxStart    int32 // sched_max_job_start: jobs started in one pass; 0: no limit
+}
+
+// Backfill is SchedulerType with the bf_ part of SchedulerParameters. Counts of 0 are no limit.
+//
+//gbatch:codec
+type Backfill struct {
+	On             bool // SchedulerType=sched/backfill
+	IntervalS      int64
+	MaxTimeS       int64
+	WindowS        int64
+	ResolutionS    int64
+	MaxTest        int32
+	MaxStart       int32
+	MaxPart        int32
+	MaxUser        int32
+	MaxUserPart    int32
+	MaxAssoc       int32
+	MaxArrayResv   int32
+	MinAgeReserveS int64
+	MinPrioReserve int64
+	Continue       bool
+	BusyNodes      bool
 }
 
 // PrioFlags is PriorityFlags, a set. The numbers are stored: append only.

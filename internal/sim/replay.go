@@ -61,6 +61,8 @@ type replay struct {
 	seq    int64
 	queued int32
 	busy   int64
+	last   int64          // second of the last event
+	err    error          // of a pass outside of an event
 	gone   []state.Report // scratch
 	over   []ending       // scratch
 	begun  []int32        // by state's job number: place in Jobs
@@ -119,7 +121,7 @@ const progressEvery = 512
 func (r *replay) run(ctx context.Context) error {
 	jobs := r.Work.Jobs
 	told := 0
-	for r.next < len(jobs) || r.ends.len() > 0 {
+	for r.more() {
 		if r.ended >= told {
 			told = r.ended + progressEvery
 			if err := ctx.Err(); err != nil {
@@ -137,6 +139,7 @@ func (r *replay) run(ctx context.Context) error {
 			at = min(at, r.ends.min().at)
 		}
 		var err error
+		r.last = at
 		if r.Events == Single {
 			err = r.single(at)
 		} else {
@@ -148,13 +151,28 @@ func (r *replay) run(ctx context.Context) error {
 		r.sample(at)
 		r.sweep(at)
 	}
-	if r.queued > 0 {
+	switch {
+	case r.err != nil:
+		return r.err
+	case r.queued > 0:
 		return fmt.Errorf("the machine is idle and %d jobs wait that it could run: the scheduler starves them (%s)", r.queued, r.waiting())
 	}
 	if r.Progress != nil {
 		r.Progress(len(jobs), len(jobs))
 	}
 	return nil
+}
+
+// more reports whether anything is left to happen. Where nothing is and jobs wait, a pass may start those that a bound on
+// the starts of one pass has left over.
+func (r *replay) more() bool {
+	if r.next < len(r.Work.Jobs) || r.ends.len() > 0 {
+		return true
+	}
+	if r.queued > 0 && r.err == nil {
+		r.err = r.pass(r.last)
+	}
+	return r.err == nil && r.ends.len() > 0
 }
 
 // batch plans once after everything that happens in a second.

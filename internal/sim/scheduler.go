@@ -118,9 +118,7 @@ func NewScheduler(name string, m *Machine) (Scheduler, error) {
 	case DefaultScheduler:
 		return Scheduler{Name: name, Text: "what a fresh configuration uses: see internal/sched/policy", New: newByDefault}, nil
 	case Configured:
-		return Scheduler{Name: name, Text: "", New: func() Planner {
-			return &planning{planner: sched.NewPlanner(), policy: sched.Policy{MaxStarts: noBound, Depth: 1, Backfill: easy}}
-		}}, nil
+		return configured(m.Config), nil
 	}
 	return Scheduler{}, fmt.Errorf("no scheduler has the name %s: there are %s", name, SchedulerNames())
 }

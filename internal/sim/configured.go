@@ -1,0 +1,59 @@
+package sim
+
+import (
+	"gbatch/internal/model"
+	"gbatch/internal/sched"
+	"gbatch/internal/sched/multifactor"
+	"gbatch/internal/sched/policy"
+	"gbatch/internal/state"
+)
+
+// configured is the scheduler that a configuration asks for: multifactor priorities where it weighs any factor, plain
+// order of arrival with priority/basic, and the default rules where nobody has named any. Passes are made at each event,
+// not every bf_interval.
+func configured(c *model.Config) Scheduler {
+	p := sched.Configured(&c.Params)
+	if p.MaxStarts == 0 {
+		p.MaxStarts = noBound
+	}
+	s := Scheduler{Name: Configured}
+	how := "no backfill"
+	if p.Backfill.On {
+		how = "backfill with a reservation for each job looked at"
+	}
+	switch prio := &c.Params.Priority; {
+	case prio.Weighted():
+		s.Text = "multifactor priority, " + how
+		s.New = func() Planner { return &weighted{planner: sched.NewPlanner(), policy: p} }
+	case !prio.Multifactor:
+		s.Text = "in order of arrival, " + how
+		s.New = func() Planner { return &planning{planner: sched.NewPlanner(), policy: p} }
+	default:
+		if p.Backfill.On {
+			p.Backfill.Reserve = 1
+		}
+		s.Text = "nothing named, so the default order and predictions"
+		s.New = func() Planner {
+			rules := policy.Default()
+			p.Order, p.Predict = rules.Order(), rules.Predict()
+			return &byDefault{planner: sched.NewPlanner(), rules: rules, policy: p}
+		}
+	}
+	return s
+}
+
+// weighted is the production planner with multifactor priorities.
+type weighted struct {
+	planner *sched.Planner
+	policy  sched.Policy
+	order   *multifactor.Order
+}
+
+// Plan is one pass. Shares, usage and ages are taken anew every PriorityCalcPeriod, as the controller does.
+func (w *weighted) Plan(v *state.View, now model.Time) model.Plan {
+	if w.order == nil || !w.order.Made(v) || now >= w.order.At().Add(max(1, v.Config().Params.Priority.CalcPeriodS)) {
+		w.order = multifactor.New(v, now, w.order)
+		w.policy.Order = w.order
+	}
+	return w.planner.Plan(v, now, w.policy)
+}
