@@ -15,7 +15,7 @@ import (
 const (
 	// startedPatience is how long the news that a job has started waits for company. Nobody waits for it, and the end of a
 	// short job then travels with it.
-	startedPatience = 25 * time.Millisecond
+	startedPatience = 8 * time.Millisecond
 	// reportPace is the least time between two messages with reports; the first after a rest goes at once.
 	reportPace = 5 * time.Millisecond
 )

@@ -58,6 +58,8 @@ func newTables(r *Reader) *tables {
 		"Attempt":  func(d *dec, j *model.Job) { j.Attempt = uint32(d.int()) },
 		"Restarts": func(d *dec, j *model.Job) { j.Restarts = uint32(d.int()) },
 		"Comment":  func(d *dec, j *model.Job) { j.Comment = d.str() },
+		"Direct":   func(d *dec, j *model.Job) { j.Direct = d.bool() },
+		"Site":     func(d *dec, j *model.Job) { j.Site = int32(d.int()) },
 		"Run": func(d *dec, j *model.Job) {
 			if n := d.array(); n >= 0 {
 				r.run, j.Run = model.Run{}, &r.run
@@ -113,6 +115,10 @@ func (t *tables) runTables(r *Reader) {
 		"StopAt":    func(d *dec, x *model.Run) { x.StopAt = model.Time(d.int()) },
 		"StopUID":   func(d *dec, x *model.Run) { x.StopUID = uint32(d.int()) },
 		"Epoch":     func(d *dec, x *model.Run) { x.Epoch = uint64(d.int()) },
+		"Priority":  func(d *dec, x *model.Run) { x.Priority = uint32(d.int()) },
+		"BillRate":  func(d *dec, x *model.Run) { x.BillRate = d.int() },
+		"Factor":    func(d *dec, x *model.Run) { x.Factor = d.int() },
+		"AssocPart": func(d *dec, x *model.Run) { x.AssocPart = d.str() },
 		"Alloc": func(d *dec, x *model.Run) {
 			if n := d.array(); n >= 0 {
 				r.alloc.Nodes, x.Alloc = r.alloc.Nodes[:0], &r.alloc
