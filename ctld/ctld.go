@@ -34,13 +34,11 @@ type Controller struct {
 	clientTLS *tls.Config
 	socket    net.Listener
 
-	leading atomic.Bool
-	dbdUp   atomic.Bool
-	waiting atomic.Int64
-	prio    priorities
-	counts  struct {
-		cycles, starts, refused, lastCycleUS, maxCycleUS, shipped atomic.Int64
-	}
+	leading   atomic.Bool
+	dbdUp     atomic.Bool
+	waiting   atomic.Int64
+	prio      priorities
+	counts    counts
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -56,6 +54,7 @@ func New(o Options) (_ *Controller, err error) {
 	}
 	c := &Controller{opts: o, log: o.Logger, machine: newMachine(), nodes: newNodeSet(),
 		reports: make(chan nodeReports, reportQueue), bootAt: model.Time(time.Now().UnixMilli())}
+	c.counts.since.Store(int64(c.bootAt))
 	c.callers = callers{host: host, seen: map[[2]uint32][2]string{}}
 	defer func() {
 		if err != nil {

@@ -32,17 +32,15 @@ func (c *Controller) cycle(ctx context.Context) {
 			if v.Config().Params.Priority.Weighted() {
 				policy.Order = order
 			}
-			plan := sched.Plan(v, now, policy)
+			planner := sched.NewPlanner()
+			plan := planner.Plan(v, now, policy)
 			for i := range plan.Starts {
 				st := &plan.Starts[i]
 				if j, p := v.Job(st.Job), v.Partition(st.Partition); j != nil && p != nil {
 					st.Priority = uint32(order.Priority(j, p))
 				}
 			}
-			us := time.Since(begin).Microseconds()
-			c.counts.cycles.Add(1)
-			c.counts.lastCycleUS.Store(us)
-			c.counts.maxCycleUS.Store(max(us, c.counts.maxCycleUS.Load()))
+			c.counts.planned(time.Since(begin), planner.Pass(), now)
 			if len(plan.Starts) > 0 || len(plan.Reasons) > 0 {
 				res, err := c.propose(ctx, &state.Starts{Epoch: c.nodes.epoch(), Plan: plan})
 				if err != nil {
@@ -53,9 +51,7 @@ func (c *Controller) cycle(ctx context.Context) {
 					continue
 				}
 				for _, r := range res.Each {
-					if r == state.OK {
-						c.counts.starts.Add(1)
-					} else {
+					if r != state.OK {
 						c.counts.refused.Add(1)
 					}
 				}

@@ -315,21 +315,17 @@ func (c *Controller) configReply() *proto.ConfigReply {
 	return &proto.ConfigReply{Config: c.machine.View().Config(), Paths: c.opts.Paths, Now: c.now(), BootAt: c.bootAt}
 }
 
-func (c *Controller) diag() *proto.DiagReply {
-	v := c.machine.View()
-	d := &proto.DiagReply{}
-	add := func(key string, value any) {
-		d.Counters = append(d.Counters, model.KV{Key: key, Value: fmt.Sprint(value)})
-	}
-	add("jobs", v.JobCount())
-	add("pending", v.Pending())
-	add("active", v.Active())
-	add("outbox", v.OutboxLen())
-	add("cycles", c.counts.cycles.Load())
-	add("starts", c.counts.starts.Load())
-	add("refused_starts", c.counts.refused.Load())
-	add("cycle_us_last", c.counts.lastCycleUS.Load())
-	add("cycle_us_max", c.counts.maxCycleUS.Load())
+// ownCounters are those that sdiag has no words for.
+func (c *Controller) ownCounters(v *state.View) []model.KV {
+	var out []model.KV
+	add := func(key string, value any) { out = append(out, model.KV{Key: key, Value: fmt.Sprint(value)}) }
+	st := c.store.Stats()
+	add("job_records", v.JobCount())
+	add("starts_refused", c.counts.refused.Load())
 	add("records_shipped", c.counts.shipped.Load())
-	return d
+	add("log_entries", st.Entries)
+	add("log_commands", st.Commands)
+	add("log_last_index", st.LastIndex)
+	add("log_snapshot_index", st.SnapshotIndex)
+	return out
 }

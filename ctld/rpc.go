@@ -6,6 +6,7 @@ import (
 	"os/user"
 	"strconv"
 	"sync"
+	"time"
 
 	"gbatch/internal/hostlist"
 	"gbatch/internal/proto"
@@ -122,6 +123,12 @@ func (c *Controller) hasJobOn(uid uint32, node string) bool {
 
 // serve answers one user's request. It runs on the leader.
 func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Caller, kind uint16, body []byte) {
+	begin := time.Now()
+	c.counts.serving.Add(1)
+	defer func() {
+		c.counts.serving.Add(-1)
+		c.counts.served(kind, who, time.Since(begin))
+	}()
 	decode := func(m message) bool {
 		if err := proto.Decode(body, m); err != nil {
 			c.end(r, nil, refuse(proto.CodeBadRequest, "malformed request: %v", err))
@@ -191,8 +198,9 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 		if rq := new(proto.SharesRequest); decode(rq) {
 			c.end(r, c.shares(rq), nil)
 		}
-	case proto.KindDiag:
-		c.end(r, c.diag(), nil)
+	case proto.KindDiag, proto.KindDiagReset:
+		reply, err := c.diag(who, kind == proto.KindDiagReset)
+		c.end(r, reply, err)
 	case proto.KindAccounts:
 		c.end(r, &proto.AccountsChunk{}, c.accounts(who, more))
 	case proto.KindEditAccounts:

@@ -30,6 +30,8 @@ type fake struct {
 	nodes   []*proto.NodeInfo
 	records []*model.Record
 	shares  []proto.ShareRow
+	diag    *proto.DiagReply
+	resets  int
 	scripts map[model.JobID]string
 	fail    map[uint16]*rpc.Error
 
@@ -152,6 +154,11 @@ func (f *fake) serve(_ context.Context, r *server.Request) {
 		err := proto.Decode(r.Body, &q)
 		f.accQ = append(f.accQ, q)
 		answer(&proto.RecordsChunk{Records: f.pickRecords(&q)}, err)
+	case proto.KindDiag:
+		answer(f.diag, nil)
+	case proto.KindDiagReset:
+		f.resets++
+		answer(f.diag, nil)
 	case proto.KindShares:
 		answer(&proto.SharesReply{Rows: f.shares}, nil)
 	case proto.KindScript:

@@ -21,6 +21,8 @@ const (
 	KindAccounts     // AccountsRequest -> stream of AccountsChunk
 	KindEditAccounts // EditAccountsRequest -> Empty
 	KindPrio         // PrioRequest -> stream of PrioChunk
+	KindDiagReset    // as KindDiag, and then counting begins anew
+	KindWhy          // WhyRequest -> WhyReply
 )
 
 // Kinds between daemons.

@@ -45,6 +45,7 @@ type Planner struct {
 	again   bool        // a reservation has become free
 	rounds  int
 	tested  int
+	seen    int // jobs looked at, see Pass
 	ahead   int // jobs started ahead of their turn
 	byUser  map[uint64]int
 	byAssoc map[string]int
@@ -84,7 +85,7 @@ func (p *Planner) Plan(v *state.View, now model.Time, pol Policy) model.Plan {
 	p.sync(v, now, pol)
 	p.plan = model.Plan{}
 	clear(p.running)
-	p.said, p.rounds, p.ahead = p.said[:0], 0, 0
+	p.said, p.rounds, p.ahead, p.seen = p.said[:0], 0, 0, 0
 	p.promises()
 	p.walk()
 	p.say()

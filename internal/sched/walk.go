@@ -149,6 +149,7 @@ func before(a, b *lane) bool {
 // consider starts a job, or as many tasks of an array as fit, and reserves or blocks where it must.
 func (p *Planner) consider(l *lane, it *item) {
 	e, j := it.e, it.e.j
+	p.seen++
 	if r, why := p.mayNotRun(it); r != model.ReasonNone {
 		p.because(e, r, why) // it does not block others: more room would not help it
 		return

@@ -15,6 +15,7 @@ import (
 func (s *State) put(j *model.Job) {
 	old, _ := s.jobs.Set(j.ID, j)
 	s.journal.add(Change{Job: j.ID})
+	s.outcomes.count(old, j)
 	s.reindexJob(old, j)
 }
 

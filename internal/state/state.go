@@ -66,7 +66,8 @@ type facts struct {
 	tallies  *btree.Map[string, *Tally] // derived; see tally.go
 	counting bool                       // tallies are kept
 
-	journal journal
+	journal  journal
+	outcomes Outcomes
 
 	nextDue model.Time // when the next Tick has something to do; 0: nothing known
 	active  int        // jobs with resources

@@ -40,6 +40,7 @@ func (s *State) applySubmit(at model.Time, c *Submit) Result {
 	j := &model.Job{ID: s.nextID, Task: model.NoTask, Spec: spec, State: model.Pending, Hold: c.Hold,
 		Priority: c.Priority, Direct: spec.PrioReq != 0, Submit: at, Begin: spec.Begin, Attempt: 1, Deps: spec.Deps}
 	s.nextID++
+	s.outcomes.Submitted++
 	if len(spec.Tasklist) > 0 {
 		j.ArrayID, j.Tasks, j.Throttle = j.ID, spec.Tasklist, spec.Throttle
 		n := int32(spec.Tasklist.Count())
