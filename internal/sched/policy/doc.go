@@ -12,9 +12,9 @@
 //
 //  1. Order: highest wait / (planned time * cube root of the share of the cluster) first (order.go).
 //  2. Planned time: the job's limit times the second largest part of their limits that the user's last eight jobs have
-//     used (history.go). It orders jobs and decides who may overtake; nobody is ever ended by it.
-//  3. Reservations count running jobs with their limits, but who overtakes with the planned time. A wrong guess so
-//     delays a reservation; it can't shorten what is promised to nobody.
+//     used (history.go). Nobody is ever ended by it.
+//  3. Reservations count running jobs with their limits, but who overtakes with the mean part that those eight have used.
+//     A wrong guess delays who waits first; rule 4 bounds that.
 //  4. Patience: 12 hours, and three quarters of the time that the work found ahead at arrival takes. Of those whose
 //     patience has ended the one that has waited longest goes first, and as long as there is one, nobody overtakes by
 //     a guess: EASY in its strict form until it has started (patience.go).

@@ -70,19 +70,27 @@ func (h *history) forget() {
 	}
 }
 
-// planS gives the time that a job of the user is planned to take, seconds, from 1 to its limit. Who has ended no job is
-// planned with the limit.
-func (h *history) planS(uid uint32, limitS int64) int64 {
+// planned gives what a job of the user is planned to take, seconds, from 1 to its limit: long is what most of the user's
+// jobs stay below, the second largest of the parts, by which jobs are ordered and backlogs counted; likely is their
+// mean, by which jobs overtake. Who has ended no job is planned with the limit.
+func (h *history) planned(uid uint32, limitS int64) (long, likely int64) {
 	limitS = planLimit(limitS)
 	r := h.users[uid]
 	if r == nil {
-		return limitS
+		return limitS, limitS
 	}
 	parts := r.parts
 	p := parts[:r.n]
 	slices.Sort(p)
-	return max(1, (limitS*int64(p[len(p)*3/4])+partUnit-1)/partUnit)
+	sum := int64(0)
+	for _, x := range p {
+		sum += int64(x)
+	}
+	return max(1, over(limitS*int64(p[len(p)*3/4]), partUnit)), max(1, over(limitS*sum, partUnit*int64(len(p))))
 }
+
+// over divides and rounds up.
+func over(a, b int64) int64 { return (a + b - 1) / b }
 
 // planLimit is a limit as plans take it.
 func planLimit(limitS int64) int64 {

@@ -58,8 +58,8 @@ const maxNice = 10_000
 func (r *Predict) Epoch() uint64 { return r.p.round }
 
 // RuntimeS gives the seconds from start to end that a job is planned with. A running job takes its limit; one that has none
-// takes twice what its user's jobs do, and twice that again each time it has outlived it. A waiting one is planned by what its user's jobs
-// take, but with the limit as long as somebody in one of its partitions is out of patience.
+// takes twice what its user's jobs do, and twice that again each time it has outlived it. A waiting one takes what its
+// user's jobs take on average, but its limit as long as somebody in one of its partitions is out of patience.
 func (r *Predict) RuntimeS(j *model.Job, limitS int64, now model.Time) int64 {
 	e := r.p.jobs[j.ID]
 	if j.Run != nil {
@@ -83,5 +83,5 @@ func (r *Predict) RuntimeS(j *model.Job, limitS int64, now model.Time) int64 {
 			return limitS
 		}
 	}
-	return min(limitS, e.planS)
+	return min(limitS, e.likely)
 }

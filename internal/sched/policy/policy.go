@@ -59,7 +59,8 @@ type entry struct {
 	start  model.Time // 0: it waits
 	uid    uint32
 	share  int64 // in shareUnit
-	planS  int64
+	planS  int64 // what it takes at most, as far as its user is known: for order and backlog
+	likely int64 // what it takes on average: for overtaking
 	limitS int64
 	work   int64 // what it adds to part.waiting
 	until  model.Time
@@ -285,13 +286,13 @@ func (p *Policy) admit(j *model.Job) {
 	e := &entry{id: j.ID, uid: j.Spec.UID, part: q, share: q.room.share(j.Spec), since: waitsFrom(j)}
 	if j.Run != nil {
 		e.start, e.limitS = j.Run.Start, j.Run.LimitS
-		e.planS = p.users.planS(e.uid, e.limitS)
+		e.planS, e.likely = p.users.planned(e.uid, e.limitS)
 		p.jobs[j.ID] = e
 		q.running[j.ID] = e
 		return
 	}
 	e.limitS = limitOf(j.Spec, q.def)
-	e.planS = p.users.planS(e.uid, e.limitS)
+	e.planS, e.likely = p.users.planned(e.uid, e.limitS)
 	e.calm = !wantsRoom(j)
 	if p.opt.Class != nil {
 		e.class = p.opt.Class(j)

@@ -136,7 +136,7 @@ func TestOrder(t *testing.T) {
 	c.wantOrder("after a minute", late, short, large, long)
 }
 
-// TestPlannedTime: the second largest of the last eight used parts of a limit; the limit where nothing is known; nothing
+// TestPlannedTime: the mean of the last eight used parts of a limit, and the second largest for the order; the limit where nothing is known; nothing
 // is learnt of jobs that did not end by themselves, their users or their limits.
 func TestPlannedTime(t *testing.T) {
 	c := newCluster(t, 64, Default())
@@ -159,10 +159,13 @@ func TestPlannedTime(t *testing.T) {
 	for _, s := range []int64{900, 100, 100, 200, 100, 300, 100, 100, 100} { // the 900 falls out
 		run(1, 1000, s)
 	}
-	id := c.submit(1, 1, 50)
+	id := c.submit(1, 1, 500)
 	c.refresh()
-	if got := c.planS(id); got < 10 || got > 11 {
-		t.Errorf("after parts of 0.1 to 0.3: %d s of 50, want a fifth", got)
+	if got := c.planS(id); got < 68 || got > 70 {
+		t.Errorf("after parts of 0.1 to 0.3, 0.1375 on average: %d s of 500, want 69", got)
+	}
+	if long := c.p.jobs[id].planS; long < 100 || long > 101 {
+		t.Errorf("ordered by %d s, want the second largest part, a fifth of 500", long)
 	}
 	other := c.submit(2, 1, 50)
 	c.refresh()
@@ -177,8 +180,8 @@ func TestPlannedTime(t *testing.T) {
 	twin.Refresh(c.st.View(), c.now)
 	was := c.p
 	c.p = twin
-	if got := c.planS(id); got < 10 || got > 11 {
-		t.Errorf("rebuilt: %d s, want a fifth of 50", got)
+	if got := c.planS(id); got < 68 || got > 70 {
+		t.Errorf("rebuilt: %d s, want 69", got)
 	}
 	c.p = was
 }
