@@ -321,6 +321,9 @@ func (c *Controller) allowed(v *state.View, who *proto.Caller, sp *model.Spec, n
 	if limit := sched.LimitS(sp, p); enforce && p.MaxTimeS != model.NotSet && limit > p.MaxTimeS {
 		return refuse(proto.CodeTimeLimit, "--time is %d s, partition %s allows %d s", limit, name, p.MaxTimeS)
 	}
+	if r := sched.Alone(v, sp, p); r != model.ReasonNone {
+		return refuse(proto.CodePolicy, "%s: the job breaks a limit of QOS %s, of partition %s's QOS or of account %s by itself, and the QOS refuses such jobs (DenyOnLimit); see gacctmgr show qos", r, sp.QOS, name, sp.Account)
+	}
 	why, _ := sched.Possible(v, sp, p)
 	switch why {
 	case sched.CanRun:

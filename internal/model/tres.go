@@ -104,3 +104,17 @@ func magnitude(n int64) uint64 {
 	}
 	return uint64(n)
 }
+
+// AddNodeTRES adds what a node has to a list in order of name.
+func AddNodeTRES(have []TRESCount, d *NodeDef) []TRESCount {
+	have = AddTRES(have, "cpu", int64(d.CPUs))
+	have = AddTRES(have, "mem", d.MemMiB)
+	have = AddTRES(have, "node", 1)
+	for _, g := range d.Gres {
+		have = AddTRES(have, "gres/"+g.Name, int64(g.Count))
+		if g.Type != "" {
+			have = AddTRES(have, "gres/"+g.Name+":"+g.Type, int64(g.Count))
+		}
+	}
+	return have
+}

@@ -50,6 +50,9 @@ type Planner struct {
 	byUser  map[uint64]int
 	byAssoc map[string]int
 
+	lim  *limiter     // nil: limits are not enforced
+	over model.Reason // the limit that the last allocation broke
+
 	cursor cursor
 	rooms  []*room
 	key    []byte

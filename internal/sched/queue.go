@@ -40,6 +40,7 @@ type item struct {
 	limitS int64
 	planS  int64 // how long it is planned to take, seconds
 	refuse model.Reason
+	gate   *gate // limits; nil: none
 }
 
 // entry is a job that may start.
@@ -155,7 +156,10 @@ func (p *Planner) newItem(e *entry, l *lane) item {
 		return it
 	}
 	it.sh = p.shapeOf(l, e.j.Spec)
-	it.limitS = LimitS(e.j.Spec, l.part)
+	if p.lim != nil {
+		it.gate = p.lim.gate(e.j.Spec, l.part.Name)
+	}
+	it.limitS = it.gate.limitS(e.j.Spec, l.part)
 	it.planS = p.plannedS(e.j, it.limitS)
 	if l.part.MaxTimeS != model.NotSet && it.limitS > l.part.MaxTimeS {
 		it.refuse = model.ReasonPartitionTimeLimit

@@ -68,6 +68,10 @@ const (
 // it; without any it blocks its lane. But if it would not fit if all the nodes that are up were empty, it waits for
 // nodes to come back, and those behind it need not wait for them too.
 func (p *Planner) blocked(l *lane, it *item, task int32) {
+	if p.over != model.ReasonNone {
+		p.because(it.e, p.over, "")
+		return
+	}
 	bf := &p.policy.Backfill
 	mine := bf.Reserve < 0 || l.reserved < bf.Reserve
 	if mine && p.backfills() && !p.mayReserve(it) {

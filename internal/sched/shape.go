@@ -35,6 +35,8 @@ type shape struct {
 	round   uint64
 	failEnd model.Time // it does not fit for as long as this
 
+	wants *wants // for limits
+
 	none   model.Reason // why it would not fit if everything else had ended; ReasonNone where it would
 	noneAt uint64       // Planner.usable when that was found out; 0: never
 }

@@ -14,7 +14,7 @@ import (
 // sync brings the planner to the View, the moment and the policy.
 func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
 	changes, next, known := v.Changes(p.cursorAt)
-	again := !known || v.Config() != p.cfg || now < p.now || !samePlanning(&p.policy, &pol)
+	again := !known || v.Config() != p.cfg || now < p.now || p.limitsChanged(v) || !samePlanning(&p.policy, &pol)
 	p.v, p.now, p.cursorAt = v, now, next
 	order, predict := p.policy.Order, p.policy.Predict
 	p.policy = pol
@@ -25,6 +25,7 @@ func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
 		p.build()
 		return
 	}
+	p.limits()
 	p.stock.v = v
 	if pol.Backfill.Keep {
 		for _, s := range p.plan.Starts {
@@ -66,6 +67,7 @@ func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
 		p.refresh(n)
 	}
 	p.soiled = p.soiled[:0]
+	p.limits() // nodes have come or gone
 	p.pastEnds()
 }
 
@@ -116,6 +118,7 @@ func (p *Planner) build() {
 		p.refresh(n)
 	}
 	p.orderEpoch, p.predictEpoch = epochOf(p.policy.Order), epochOf(p.policy.Predict)
+	p.limits()
 	seen := map[model.JobID]bool{}
 	for _, name := range v.ReadyParts() {
 		v.Ready(name, func(j *model.Job) bool {

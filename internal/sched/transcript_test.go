@@ -174,7 +174,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 	for _, f := range fields[1:] {
 		if name, value, ok := strings.Cut(f, "="); ok {
 			w.named[name] = value
-		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over"}, f) {
+		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue"}, f) {
 			w.named[f] = ""
 		} else {
 			w.plain = append(w.plain, f)
@@ -207,7 +207,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 			}
 		}
 		if res := c.apply(&state.Submit{Spec: sp, Priority: prio}); res.Refusal != state.OK {
-			say("refused: %s", res.Refusal)
+			say("refused: %s", strings.TrimSuffix(res.Refusal.String()+" "+res.Reason.String(), " None"))
 		} else {
 			say("job %d", res.Job)
 		}
@@ -267,7 +267,9 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 			say("+%d on %s", int64(at-epoch)/1000, allocLine(a))
 		}
 	default:
-		c.t.Fatalf("%s: unknown command", c.at)
+		if !c.accounts(fields[0], w) {
+			c.t.Fatalf("%s: unknown command", c.at)
+		}
 	}
 }
 
@@ -304,7 +306,7 @@ func (c *cluster) part(w words) {
 		p.OverSubscribe = "EXCLUSIVE"
 	}
 	p.State = map[string]model.PartState{"down": model.PartDown, "drain": model.PartDrain, "inactive": model.PartInactive}[w.named["state"]]
-	p.DefTimeS = w.num("deftime")
+	p.DefTimeS, p.QOS = w.num("deftime"), w.named["qos"]
 	if !w.has("nodes") {
 		for _, n := range c.cfg.Nodes {
 			p.Nodes = append(p.Nodes, n.Name)
@@ -321,6 +323,13 @@ func (c *cluster) spec(w words) *model.Spec {
 	if w.has("part") {
 		sp.Partitions = w.list("part")
 	}
+	if w.has("user") {
+		sp.User = w.named["user"]
+	}
+	if w.has("account") {
+		sp.Account = w.named["account"]
+	}
+	sp.QOS, sp.Requeue = w.named["qos"], w.has("requeue")
 	if w.has("N") {
 		lo, hi, isRange := strings.Cut(w.named["N"], "-")
 		if !isRange {

@@ -154,6 +154,10 @@ func (p *Planner) consider(l *lane, it *item) {
 		p.because(e, r, why) // it does not block others: more room would not help it
 		return
 	}
+	if r := p.held(l, it); r != model.ReasonNone {
+		p.because(e, r, "") // nor does this one
+		return
+	}
 	if p.backfills() && l.block != nil {
 		if !p.within(l, j) {
 			p.behind(l, e)
@@ -167,6 +171,7 @@ func (p *Planner) consider(l *lane, it *item) {
 			return
 		}
 	}
+	p.over = model.ReasonNone
 	if it.sh.none != model.ReasonNone && it.sh.noneAt == p.usable && !p.forgetful {
 		p.blocked(l, it, model.NoTask)
 		return
@@ -266,13 +271,17 @@ func (p *Planner) atThrottle(j *model.Job) bool {
 
 // start adds a job or a task to the plan, if it fits.
 func (p *Planner) start(l *lane, it *item, task int32) bool {
+	p.over = model.ReasonNone
 	behind := l.block != nil
 	if most := p.policy.Backfill.MaxStart; behind && most > 0 && p.ahead >= most {
 		return false
 	}
+	if p.over = p.held(l, it); p.over != model.ReasonNone {
+		return false
+	}
 	end := p.after(p.now, it.planS)
 	alloc := p.fit(it.sh, end)
-	if alloc == nil {
+	if alloc == nil || !p.admits(l, it, alloc) {
 		return false
 	}
 	if behind {

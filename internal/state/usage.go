@@ -197,11 +197,11 @@ func (s *State) resetUsage(account, user string, at model.Time) {
 }
 
 // below gives an account and all that are under it.
-func (s *State) below(account string) map[string]bool {
+func (f *facts) below(account string) map[string]bool {
 	out := map[string]bool{account: true}
 	for grown := true; grown; {
 		grown = false
-		s.accounts.Scan(func(name string, a *model.Account) bool {
+		f.accounts.Scan(func(name string, a *model.Account) bool {
 			if out[a.Parent] && !out[name] {
 				out[name], grown = true, true
 			}
@@ -210,3 +210,6 @@ func (s *State) below(account string) map[string]bool {
 	}
 	return out
 }
+
+// Below gives an account and all that are under it.
+func (v *View) Below(account string) map[string]bool { return v.below(account) }

@@ -127,25 +127,12 @@ func totalsOf(cfg *model.Config) *totals {
 		var have []model.TRESCount
 		for _, name := range p.Nodes {
 			if d := defs[name]; d != nil {
-				have = addNode(have, d)
+				have = model.AddNodeTRES(have, d)
 			}
 		}
 		t.parts[p.Name] = have
 	}
 	return t
-}
-
-func addNode(have []model.TRESCount, d *model.NodeDef) []model.TRESCount {
-	have = model.AddTRES(have, "cpu", int64(d.CPUs))
-	have = model.AddTRES(have, "mem", d.MemMiB)
-	have = model.AddTRES(have, "node", 1)
-	for _, g := range d.Gres {
-		have = model.AddTRES(have, "gres/"+g.Name, int64(g.Count))
-		if g.Type != "" {
-			have = model.AddTRES(have, "gres/"+g.Name+":"+g.Type, int64(g.Count))
-		}
-	}
-	return have
 }
 
 // raise keeps priorities from falling below what prev gave.

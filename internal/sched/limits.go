@@ -1,0 +1,435 @@
+package sched
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/state"
+)
+
+// Limits of QOS and associations (https://slurm.schedmd.com/resource_limits.html). What jobs hold together comes from
+// the View's tallies, which follow every change; a pass reads those that it asks for once and adds its own starts. A job
+// that a limit holds blocks nobody and gets no reservation.
+
+// limiter knows the limits of all who have jobs, as of one generation of the accounts.
+type limiter struct {
+	v      *state.View
+	cfg    *model.Config
+	now    model.Time
+	pass   uint64
+	gen    uint64 // of the accounts
+	usable uint64 // Planner.usable that shares in percent were worked out for
+
+	tres  []string // resources that limits name
+	index map[string]int
+	gates map[gateKey]*gate
+	holds map[string]*holding
+	total []model.TRESCount // of the nodes that take jobs
+	safe  bool
+	alone bool // holdings are empty: what a job may on its own
+}
+
+type gateKey struct{ account, user, qos, part string }
+
+// gate is the limits that hold for jobs of one user, account and QOS in one partition.
+type gate struct {
+	rules  []rule
+	counts []*holding // that a started job counts in
+	part   string
+	wallS  int64 // the longest time limit; 0: none
+	most   model.Reason
+}
+
+// ruleKind says what a rule compares.
+type ruleKind uint8
+
+const (
+	byJobs    ruleKind = iota // jobs that run
+	byCount                   // units that jobs hold
+	byRunMins                 // units times minutes that jobs may still hold
+	byMins                    // units times minutes that were used
+	byWall                    // minutes that jobs have run
+	perJob
+	perNode
+	jobMins
+	atLeast
+)
+
+// rule is one limit.
+type rule struct {
+	kind   ruleKind
+	reason model.Reason
+	t      int   // resource
+	limit  int64 // units, minutes or jobs
+	on     *holding
+	from   model.TRESLimit // shares in percent are worked out anew from it
+	factor int64           // LimitFactor, millionths
+}
+
+// holding is what jobs of one tally hold, this plan's starts included.
+type holding struct {
+	scope state.Scope
+	names []string
+	pass  uint64
+	jobs  int64
+	use   []int64 // units, by resource
+	run   []int64 // minutes still to come
+	used  []int64 // minutes gone; nil until asked for
+	wallS int64
+}
+
+func newLimiter(v *state.View) *limiter {
+	return &limiter{v: v, cfg: v.Config(), gen: v.AcctGen(), index: map[string]int{}, gates: map[gateKey]*gate{}, holds: map[string]*holding{}, safe: v.Config().Params.EnforceSafe}
+}
+
+// limits brings the limiter to the View; there is none where limits are not enforced.
+func (p *Planner) limits() {
+	if !p.cfg.Params.HoldLimits {
+		p.lim = nil
+		return
+	}
+	if p.lim == nil || p.lim.gen != p.v.AcctGen() || p.lim.cfg != p.cfg {
+		p.lim = newLimiter(p.v)
+	}
+	p.lim.v, p.lim.now, p.lim.pass = p.v, p.now, p.pass
+	p.shares()
+}
+
+// limitsChanged reports whether accounts have changed, and with them the limits of every job that waits.
+func (p *Planner) limitsChanged(v *state.View) bool { return p.lim != nil && p.lim.gen != v.AcctGen() }
+
+// shares works limits in percent out anew when nodes have come or gone.
+func (p *Planner) shares() {
+	lim := p.lim
+	if lim.usable == p.usable {
+		return
+	}
+	lim.usable, lim.total = p.usable, nil
+	for _, n := range p.nodes {
+		if n.up() {
+			lim.total = model.AddNodeTRES(lim.total, n.def)
+		}
+	}
+	for _, g := range lim.gates {
+		for i := range g.rules {
+			if r := &g.rules[i]; r.from.Percent {
+				r.limit = lim.units(&r.from, r.factor)
+			}
+		}
+	}
+}
+
+// units gives a limit in units.
+func (lim *limiter) units(l *model.TRESLimit, factor int64) int64 {
+	n := l.Of(model.CountTRES(lim.total, l.TRES))
+	if factor > 0 {
+		n = model.Scale(n, factor, model.FactorOne)
+	}
+	return n
+}
+
+func (lim *limiter) resource(tres string) int {
+	i, ok := lim.index[tres]
+	if !ok {
+		i = len(lim.tres)
+		lim.index[tres] = i
+		lim.tres = append(lim.tres, tres)
+	}
+	return i
+}
+
+func (lim *limiter) holding(sc state.Scope, names ...string) *holding {
+	key := string(sc) + strings.Join(names, "\x00")
+	h := lim.holds[key]
+	if h == nil {
+		h = &holding{scope: sc, names: names}
+		lim.holds[key] = h
+	}
+	return h
+}
+
+// fresh reads a holding from the View, once a pass.
+func (lim *limiter) fresh(h *holding) *holding {
+	if h.pass == lim.pass && len(h.use) == len(lim.tres) {
+		return h
+	}
+	same := h.pass == lim.pass // a resource was named first in this pass: what was added stays
+	was := *h
+	h.pass, h.jobs, h.used = lim.pass, 0, nil
+	h.use, h.run = make([]int64, len(lim.tres)), make([]int64, len(lim.tres))
+	if t := lim.v.Tally(h.scope, h.names...); t != nil && !lim.alone {
+		h.jobs = t.Jobs
+		for i := range t.TRES {
+			if k, ok := lim.index[t.TRES[i].TRES]; ok {
+				h.use[k], h.run[k] = t.TRES[i].Count, t.TRES[i].RunMins(lim.now)
+			}
+		}
+	}
+	if same {
+		h.jobs = was.jobs
+		copy(h.use, was.use)
+		copy(h.run, was.run)
+	}
+	return h
+}
+
+// spent reads what a holding's jobs have used, faded, once a pass.
+func (lim *limiter) spent(h *holding) *holding {
+	lim.fresh(h)
+	if h.used != nil {
+		return h
+	}
+	h.used, h.wallS = make([]int64, len(lim.tres)), 0
+	if lim.alone {
+		return h
+	}
+	add := func(u *state.Usage) {
+		if u == nil {
+			return
+		}
+		u = lim.v.UsageAt(u, lim.now)
+		h.wallS += u.Wall.Value / 1000
+		for i := range u.TRES {
+			if k, ok := lim.index[u.TRES[i].TRES]; ok {
+				h.used[k] += u.TRES[i].Meter.Value / 60_000
+			}
+		}
+		if k, ok := lim.index["billing"]; ok {
+			h.used[k] += u.Bill.Value / 60_000
+		}
+	}
+	switch h.scope {
+	case state.OfAssoc:
+		add(lim.v.UsageOf(h.names[0], h.names[1], h.names[2]))
+	case state.OfQOS:
+		add(lim.v.QOSUsage(h.names[0]))
+	case state.OfAccount:
+		below := lim.v.Below(h.names[0])
+		lim.v.Usages(func(u *state.Usage) bool {
+			if below[u.Account] {
+				add(u)
+			}
+			return true
+		})
+	case state.OfQOSUser, state.OfQOSAccount: // no limit asks for it
+	}
+	return h
+}
+
+// gate gives the limits of a job in a partition, or nil where it has none.
+func (lim *limiter) gate(sp *model.Spec, part string) *gate {
+	key := gateKey{sp.Account, sp.User, sp.QOS, part}
+	g, known := lim.gates[key]
+	if !known {
+		if len(lim.gates) >= maxGates {
+			clear(lim.gates)
+		}
+		g = lim.newGate(&key)
+		lim.gates[key] = g
+	}
+	return g
+}
+
+// maxGates bounds the gates that are remembered.
+const maxGates = 1 << 16
+
+func (lim *limiter) newGate(k *gateKey) *gate {
+	r := lim.v.Govern(k.account, k.user, k.qos, k.part)
+	g := &gate{part: k.part}
+	set := closed{}
+	factor := int64(0)
+	for _, q := range r.QOS {
+		if q.LimitFactor > 0 && factor == 0 {
+			factor = q.LimitFactor
+		}
+		all, user, acct := lim.holding(state.OfQOS, q.Name), lim.holding(state.OfQOSUser, q.Name, k.user), lim.holding(state.OfQOSAccount, q.Name, k.account)
+		g.counts = append(g.counts, all, user, acct)
+		g.number(set, "GrpWall", byWall, q.GrpWallS, model.ReasonQOSGrpWallLimit, all)
+		g.number(set, "GrpJobs", byJobs, q.GrpJobs, model.ReasonQOSGrpJobsLimit, all)
+		g.number(set, "MaxJobsPA", byJobs, q.MaxJobsPerAccount, model.ReasonMaxJobsPerAccount, acct)
+		g.number(set, "MaxJobs", byJobs, q.MaxJobsPerUser, model.ReasonQOSMaxJobsPerUserLimit, user)
+		set.mark("GrpWall", q.GrpWallS)
+		set.mark("GrpJobs", q.GrpJobs)
+		set.mark("MaxJobsPA", q.MaxJobsPerAccount)
+		set.mark("MaxJobs", q.MaxJobsPerUser)
+		if n, has := q.MaxWallS.Value(); has && g.wallS == 0 {
+			g.wallS, g.most = max(n, 1), model.ReasonQOSMaxWallDurationPerJobLimit
+		}
+		for _, x := range []struct {
+			name string
+			list []model.TRESLimit
+			kind ruleKind
+			why  model.LimitKind
+			on   *holding
+		}{
+			{"Grp", q.GrpTRES, byCount, model.QOSGrp, all}, {"GrpMins", q.GrpTRESMins, byMins, model.QOSGrpMins, all},
+			{"GrpRunMins", q.GrpTRESRunMins, byRunMins, model.QOSGrpRunMins, all}, {"PerJob", q.MaxTRESPerJob, perJob, model.QOSPerJob, nil},
+			{"PerNode", q.MaxTRESPerNode, perNode, model.QOSPerNode, nil}, {"JobMins", q.MaxTRESMins, jobMins, model.QOSJobMins, nil},
+			{"Min", q.MinTRES, atLeast, model.QOSMin, nil}, {"PerUser", q.MaxTRESPerUser, byCount, model.QOSPerUser, user},
+			{"PerAccount", q.MaxTRESPerAccount, byCount, model.QOSPerAccount, acct},
+			{"RunMinsUser", q.MaxTRESRunMinsPerUser, byRunMins, model.QOSPerUser, user},
+			{"RunMinsAccount", q.MaxTRESRunMinsPerAcct, byRunMins, model.QOSPerAccount, acct},
+		} {
+			lim.lines(g, set, x.name, x.list, x.kind, x.why, x.on, 0, q.Flags&model.QOSRelative != 0)
+			set.close(x.name, x.list)
+		}
+	}
+	lim.associations(g, set, &r, k, factor)
+	if len(g.rules) == 0 && g.wallS == 0 {
+		return nil
+	}
+	return g
+}
+
+// associations adds the limits of the user's association and of those above it.
+func (lim *limiter) associations(g *gate, set closed, r *state.Rules, k *gateKey, factor int64) {
+	inherited := maps.Clone(set) // of these the nearest counts
+	own := lim.holding(state.OfAssoc, k.account, k.user, r.Part)
+	g.counts = append(g.counts, own)
+	for i, a := range r.Chain {
+		on := own
+		if i > 0 || !r.User {
+			on = lim.holding(state.OfAccount, a.Account)
+			g.counts = append(g.counts, on)
+		}
+		g.number(set, "GrpWall", byWall, a.GrpWallS, model.ReasonAssocGrpWallLimit, on)
+		g.number(set, "GrpJobs", byJobs, a.GrpJobs, model.ReasonAssocGrpJobsLimit, on)
+		g.number(inherited, "MaxJobs", byJobs, a.MaxJobs, model.ReasonAssocMaxJobsLimit, own)
+		inherited.mark("MaxJobs", a.MaxJobs)
+		if n, has := a.MaxWallS.Value(); has && g.wallS == 0 {
+			g.wallS, g.most = max(n, 1), model.ReasonAssocMaxWallDurationPerJobLimit
+		}
+		lim.lines(g, set, "Grp", a.GrpTRES, byCount, model.AssocGrp, on, factor, false)
+		lim.lines(g, set, "GrpMins", a.GrpTRESMins, byMins, model.AssocGrpMins, on, factor, false)
+		lim.lines(g, set, "GrpRunMins", a.GrpTRESRunMins, byRunMins, model.AssocGrpRunMins, on, factor, false)
+		for _, x := range []struct {
+			name string
+			list []model.TRESLimit
+			kind ruleKind
+			why  model.LimitKind
+			on   *holding
+		}{{"PerJob", a.MaxTRESPerJob, perJob, model.AssocPerJob, nil}, {"PerNode", a.MaxTRESPerNode, perNode, model.AssocPerNode, nil},
+			{"JobMins", a.MaxTRESMins, jobMins, model.AssocJobMins, nil}, {"RunMinsUser", a.MaxTRESRunMins, byRunMins, model.AssocGrpRunMins, own}} {
+			lim.lines(g, inherited, x.name, x.list, x.kind, x.why, x.on, factor, false)
+			inherited.close(x.name, x.list)
+		}
+	}
+}
+
+// closed are the limits, by name and resource, that stand before others of that name, so that those don't count.
+type closed map[string]bool
+
+func (c closed) mark(name string, l model.Limit) {
+	if l != 0 {
+		c[name] = true
+	}
+}
+
+func (c closed) close(name string, list []model.TRESLimit) {
+	for i := range list {
+		c[name+" "+list[i].TRES] = true
+	}
+}
+
+// number adds a limit on jobs or minutes, unless one of that name counts before it.
+func (g *gate) number(set closed, name string, kind ruleKind, l model.Limit, why model.Reason, on *holding) {
+	if n, has := l.Value(); has && !set[name] {
+		g.rules = append(g.rules, rule{kind: kind, reason: why, limit: n, on: on})
+	}
+}
+
+// lines adds a list of limits on resources, but for those of which one counts before it.
+func (lim *limiter) lines(g *gate, set closed, name string, list []model.TRESLimit, kind ruleKind, why model.LimitKind, on *holding, factor int64, relative bool) {
+	for i := range list {
+		l := list[i]
+		if set[name+" "+l.TRES] {
+			continue
+		}
+		if relative && !l.Percent {
+			l.Percent, l.Count = true, l.Count*100
+		}
+		if l.Percent && kind != byCount && kind != perJob && kind != perNode && kind != atLeast {
+			l.Percent = false
+		}
+		g.rules = append(g.rules, rule{kind: kind, reason: model.LimitReason(why, l.TRES), t: lim.resource(l.TRES), on: on, from: l, factor: factor,
+			limit: lim.units(&l, factor)})
+	}
+}
+
+// vector gives amounts by resource.
+func (lim *limiter) vector(have []model.TRESCount) []int64 {
+	out := make([]int64, len(lim.tres))
+	for _, c := range have {
+		if k, ok := lim.index[c.TRES]; ok {
+			out[k] += c.Count
+		}
+	}
+	return out
+}
+
+// refuses tells which limit a job breaks that takes need for limitS seconds, and at most perNode of one node.
+func (lim *limiter) refuses(g *gate, need, node []int64, limitS int64) model.Reason {
+	if g.wallS > 0 && limitS > g.wallS {
+		return g.most
+	}
+	mins := min(limitS, maxMinutesS)
+	for i := range g.rules {
+		r := &g.rules[i]
+		at := func(list []int64) int64 {
+			if r.t < len(list) {
+				return list[r.t]
+			}
+			return 0
+		}
+		over := false
+		switch r.kind {
+		case byJobs:
+			over = lim.fresh(r.on).jobs+1 > r.limit
+		case byCount:
+			n := at(need)
+			over = n > 0 && at(lim.fresh(r.on).use)+n > r.limit
+		case byRunMins:
+			n := at(need)
+			over = n > 0 && at(lim.fresh(r.on).run)+n*mins/60 > r.limit
+		case byMins:
+			n, h := at(need), lim.spent(r.on)
+			over = n > 0 && (at(h.used) >= r.limit || lim.safe && at(h.used)+at(h.run)+n*mins/60 > r.limit)
+		case byWall:
+			over = lim.spent(r.on).wallS >= r.limit || lim.safe && lim.spent(r.on).wallS+limitS > r.limit
+		case perJob:
+			over = at(need) > r.limit
+		case perNode:
+			over = at(node) > r.limit
+		case jobMins:
+			over = at(need)*mins/60 > r.limit
+		case atLeast:
+			over = at(need) < r.limit
+		}
+		if over {
+			return r.reason
+		}
+	}
+	return model.ReasonNone
+}
+
+// maxMinutesS bounds a time limit in sums of minutes, seconds: unlimited jobs count as ten years, as in tallies.
+const maxMinutesS = 10 * 365 * 86400
+
+// count adds a job that the plan starts.
+func (lim *limiter) count(g *gate, need []int64, limitS int64) {
+	for i, h := range g.counts {
+		if slices.Contains(g.counts[:i], h) {
+			continue
+		}
+		lim.fresh(h)
+		h.jobs++
+		for t, n := range need {
+			if t < len(h.use) {
+				h.use[t] += n
+				h.run[t] += n * min(limitS, maxMinutesS) / 60
+			}
+		}
+	}
+}

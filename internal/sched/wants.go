@@ -1,0 +1,153 @@
+package sched
+
+import (
+	"slices"
+
+	"gbatch/internal/model"
+	"gbatch/internal/state"
+)
+
+// leastTRES gives the least that a request takes: of the whole job, and of its biggest node at least. What it doesn't
+// say (all memory of a node) counts as nothing until the job is placed.
+func leastTRES(rq *Request) (all, node []model.TRESCount) {
+	tasks, nodes := rq.tasksOn(rq.MinNodes), max(1, rq.MinNodes)
+	per := rq.PerNode
+	if rq.MaxNodes == 1 {
+		per = tasks
+	}
+	cpus := max(tasks*rq.CPUsPerTask, nodes*rq.MinCPUs)
+	if rq.Overcommit {
+		cpus = nodes * max(1, rq.MinCPUs)
+	}
+	nodeCPUs := max(rq.cpusFor(per), (cpus+max(rq.MaxNodes, 1)-1)/max(rq.MaxNodes, 1))
+	add := func(tres string, whole, one int64) {
+		if whole > 0 {
+			all = model.AddTRES(all, tres, whole)
+		}
+		if one > 0 {
+			node = model.AddTRES(node, tres, one)
+		}
+	}
+	add("cpu", int64(cpus), int64(nodeCPUs))
+	add("node", int64(nodes), 1)
+	switch {
+	case rq.MemPerNode > 0:
+		add("mem", rq.MemPerNode*int64(nodes), rq.MemPerNode)
+	case rq.MemPerNode == 0 && rq.MemPerCPU > 0:
+		add("mem", rq.MemPerCPU*int64(cpus), rq.MemPerCPU*int64(nodeCPUs))
+	}
+	for i := range rq.Gres {
+		g := &rq.Gres[i]
+		whole, one := int64(g.Count), int64(g.Count)
+		switch g.Per {
+		case model.PerNode:
+			whole *= int64(nodes)
+		case model.PerTask:
+			whole, one = whole*int64(tasks), one*int64(per)
+		case model.PerJob:
+			one = (one + int64(max(rq.MaxNodes, 1)) - 1) / int64(max(rq.MaxNodes, 1))
+		}
+		add("gres/"+g.Name, whole, one)
+		if g.Type != "" {
+			add("gres/"+g.Name+":"+g.Type, whole, one)
+		}
+	}
+	return all, node
+}
+
+// allocTRES gives what an allocation takes, billing units included, and the most of each resource that it takes on one
+// node.
+func allocTRES(v *state.View, a *model.Alloc, part string) (all, node []model.TRESCount) {
+	all = a.TRES()
+	all = model.AddTRES(all, "billing", v.BillingOf(all, part))
+	one := model.Alloc{Nodes: make([]model.NodeAlloc, 1)}
+	for i := range a.Nodes {
+		one.Nodes[0] = a.Nodes[i]
+		for _, c := range one.TRES() {
+			if have := model.CountTRES(node, c.TRES); c.Count > have {
+				node = model.AddTRES(node, c.TRES, c.Count-have)
+			}
+		}
+	}
+	return all, node
+}
+
+// wants is what a shape takes at least, by the limiter's resources.
+type wants struct {
+	of        *limiter
+	n         int // resources that were known
+	part      string
+	all, node []int64
+}
+
+// wantsOf gives what an item takes at least.
+func (p *Planner) wantsOf(it *item, part string) *wants {
+	sh := it.sh
+	if w := sh.wants; w != nil && w.of == p.lim && w.n == len(p.lim.tres) && w.part == part {
+		return w
+	}
+	all, node := leastTRES(&sh.rq)
+	all = model.AddTRES(slices.Clone(all), "billing", p.v.BillingOf(all, part))
+	sh.wants = &wants{p.lim, len(p.lim.tres), part, p.lim.vector(all), p.lim.vector(node)}
+	return sh.wants
+}
+
+// held tells which limit holds a job back whatever is free.
+func (p *Planner) held(l *lane, it *item) model.Reason {
+	if p.lim == nil || it.gate == nil {
+		return model.ReasonNone
+	}
+	w := p.wantsOf(it, l.part.Name)
+	return p.lim.refuses(it.gate, w.all, w.node, it.limitS)
+}
+
+// admits reports whether limits let a job have an allocation; it counts the job if so, and notes the limit otherwise.
+func (p *Planner) admits(l *lane, it *item, alloc *model.Alloc) bool {
+	if p.lim == nil || it.gate == nil {
+		return true
+	}
+	all, node := allocTRES(p.v, alloc, l.part.Name)
+	need := p.lim.vector(all)
+	if p.over = p.lim.refuses(it.gate, need, p.lim.vector(node), it.limitS); p.over != model.ReasonNone {
+		return false
+	}
+	p.lim.count(it.gate, need, it.limitS)
+	return true
+}
+
+// Alone tells which limit a job breaks by itself, if its QOS or its partition's refuses such jobs at submission
+// (DenyOnLimit); ReasonNone otherwise.
+func Alone(v *state.View, sp *model.Spec, part *model.Partition) model.Reason {
+	if !v.Config().Params.HoldLimits {
+		return model.ReasonNone
+	}
+	r := v.Govern(sp.Account, sp.User, sp.QOS, part.Name)
+	if !slices.ContainsFunc(r.QOS, func(q *model.QOS) bool { return q.Flags&model.QOSDenyOnLimit != 0 }) {
+		return model.ReasonNone
+	}
+	lim := newLimiter(v)
+	lim.alone, lim.pass = true, 1
+	v.Nodes(func(n *model.Node) bool {
+		if n.Usable() {
+			lim.total = model.AddNodeTRES(lim.total, n.Def)
+		}
+		return true
+	})
+	g := lim.gate(sp, part.Name)
+	if g == nil {
+		return model.ReasonNone
+	}
+	rq := Resolve(sp, part, &v.Config().Params)
+	all, node := leastTRES(&rq)
+	all = model.AddTRES(all, "billing", v.BillingOf(all, part.Name))
+	return lim.refuses(g, lim.vector(all), lim.vector(node), g.limitS(sp, part))
+}
+
+// limitS gives a job's time limit, where neither it nor the partition says one that of the QOS or association.
+func (g *gate) limitS(sp *model.Spec, part *model.Partition) int64 {
+	s := LimitS(sp, part)
+	if g != nil && g.wallS > 0 && sp.LimitS == model.NotSet && part.DefTimeS == model.NotSet {
+		s = min(s, g.wallS)
+	}
+	return s
+}
