@@ -20,6 +20,7 @@ type Field[T any] struct {
 	Name    string // for -O and tables, in its canonical spelling; "" where there is only a letter
 	Letter  byte   // for -o; 0 where there is only a name
 	Heading string // for -o and -O; tables show Name
+	Title   string // a table's heading where it is not the name
 	Width   int    // a table's default width
 	Left    bool   // a table's default is flush left; otherwise it is flush right
 	// Whole values are not cut where they are flush right: squeue's node lists, a table's numbers.

@@ -76,7 +76,10 @@ func (p *Printer[T]) Fit(rows []T) {
 }
 
 func (p *Printer[T]) heading(c *cell[T]) string {
-	if p.table {
+	switch {
+	case p.table && c.field.Title != "":
+		return c.field.Title
+	case p.table:
 		return c.field.Name
 	}
 	return c.field.Heading

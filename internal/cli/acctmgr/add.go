@@ -1,0 +1,341 @@
+package acctmgr
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// Add plans "add ENTITY words...".
+func Add(f *Facts, entity string, args []string) (*Plan, error) {
+	where, set := split(args)
+	words := append(where, set...)
+	switch {
+	case is(entity, 1, "accounts", "account", "acct"):
+		return f.addAccounts(words)
+	case is(entity, 1, "users", "user"):
+		return f.addUsers(words)
+	case is(entity, 1, "qos"):
+		return f.addQOS(words)
+	case is(entity, 3, "coordinators", "coordinator"):
+		return f.coordinators(words, true)
+	}
+	return nil, noEntity("add", entity)
+}
+
+// noEntity says what there is instead.
+func noEntity(verb, entity string) error {
+	instead := map[string]string{"cluster": "a cluster is made by its configuration, see gbatch.conf(5)", "tres": "resources come from the nodes in gbatch.conf",
+		"wckeys": "use accounts", "resources": "write Licenses= in gbatch.conf", "federation": "one cluster stands alone",
+		"events": "gctld's log has what happened to nodes, and ginfo -R what is down", "transactions": "gctld's log has every change",
+		"reservations": "see gcontrol", "runawayjobs": "gctld and gdbd agree about jobs by themselves", "problems": "every association is checked when it is made",
+		"stats": "gcontrol ping shows whether the daemons are well", "configuration": "gcontrol show config shows it", "archive": "gdbd keeps its own files"}
+	for name, text := range instead {
+		if len(entity) >= 3 && strings.HasPrefix(name, strings.ToLower(entity)) {
+			return fmt.Errorf(" %s %s is not supported by gbatch: %s", verb, name, text)
+		}
+	}
+	return fmt.Errorf(" No valid entity in %s command\n Input line must include \"Account\", \"User\", \"QOS\" or \"Coordinator\"", verb)
+}
+
+func (f *Facts) addAccounts(words []word) (*Plan, error) {
+	p := &Plan{Nothing: " Nothing new added."}
+	var list []string
+	var rest []word
+	parent, description, organization := model.RootAccount, "", ""
+	for _, w := range words {
+		var err error
+		switch {
+		case w.key == "" || is(w.key, 3, "names", "accounts"):
+			list = append(list, names(w.value)...)
+		case is(w.key, 1, "clusters"):
+			err = f.checkCluster(w.value)
+		case is(w.key, 3, "parents"):
+			parent = strings.ToLower(w.value)
+		case is(w.key, 3, "description"):
+			description = w.value
+		case is(w.key, 1, "organization"):
+			organization = w.value
+		default:
+			rest = append(rest, w)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf(" Need name of account to add.")
+	}
+	if f.Accounts[parent] == nil {
+		return nil, fmt.Errorf(" This account '%s' doesn't exist.\n        Contact your admin to add this account.", parent)
+	}
+	a := model.Association{Shares: 1}
+	said, err := apply(f, assocAttrs(), &a, rest)
+	if err != nil {
+		return nil, err
+	}
+	var made, lines []string
+	for _, name := range list {
+		if err := checkName("Account", name); err != nil {
+			return nil, err
+		}
+		if f.Accounts[name] != nil {
+			p.note(" This account '%s' already exists.  Not adding.", name)
+			continue
+		}
+		acct := &model.Account{Name: name, Parent: parent, Description: or(description, name), Organization: or(organization, name)}
+		n := a
+		n.Account = name
+		p.edit(proto.AcctEdit{Op: proto.PutAccount, Account: acct})
+		p.putAssoc(&n)
+		made, lines = append(made, "  "+name), append(lines, f.assocLine(&n))
+	}
+	if len(made) == 0 {
+		return p, nil
+	}
+	p.say(" Adding Account(s)")
+	p.Text = append(p.Text, made...)
+	p.say(" Settings")
+	p.say("  Description     = %s", or(description, "Account Name"))
+	p.say("  Organization    = %s", or(organization, "Parent/Account Name"))
+	p.say(" Associations")
+	p.Text = append(p.Text, lines...)
+	if parent != model.RootAccount {
+		said = append([]string{"  Parent        = " + parent}, said...)
+	}
+	p.settings(said)
+	return p, nil
+}
+
+func (p *Plan) settings(said []string) {
+	if len(said) > 0 {
+		p.say(" Settings")
+		p.Text = append(p.Text, said...)
+	}
+}
+
+func or(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+func (f *Facts) addUsers(words []word) (*Plan, error) {
+	p := &Plan{Nothing: " Nothing new added."}
+	var list, accounts []string
+	parts := []string{""}
+	var rest []word
+	admin, adminSet, preset := model.AdminNone, false, ""
+	for _, w := range words {
+		var err error
+		switch {
+		case w.key == "" || is(w.key, 3, "names", "users"):
+			list = append(list, names(w.value)...)
+		case is(w.key, 2, "accounts"):
+			accounts = append(accounts, names(w.value)...)
+		case is(w.key, 2, "adminlevel"):
+			admin, err = adminLevel(w.value)
+			adminSet = true
+		case is(w.key, 1, "clusters"):
+			err = f.checkCluster(w.value)
+		case is(w.key, 8, "defaultaccount") || w.key == "default":
+			preset = strings.ToLower(w.value)
+		case is(w.key, 4, "partitions"):
+			parts = nil
+			for n := range strings.SplitSeq(w.value, ",") { // partitions keep their case
+				parts = append(parts, strings.TrimSpace(n))
+			}
+		case is(w.key, 8, "defaultwckey") || is(w.key, 1, "wckeys"):
+			err = fmt.Errorf(" %s is not supported by gbatch: use accounts", w.key)
+		default:
+			rest = append(rest, w)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf(" Need name of user to add.")
+	}
+	if preset != "" && !slices.Contains(accounts, preset) {
+		accounts = append(accounts, preset)
+	}
+	for _, name := range accounts {
+		if f.Accounts[name] == nil {
+			return nil, fmt.Errorf(" This account '%s' doesn't exist.\n        Contact your admin to add this account.", name)
+		}
+	}
+	a := model.Association{Shares: 1}
+	said, err := apply(f, assocAttrs(), &a, rest)
+	if err != nil {
+		return nil, err
+	}
+	var made, lines []string
+	for _, name := range list {
+		if err := checkName("User", name); err != nil {
+			return nil, err
+		}
+		old := f.Users[name]
+		if old == nil {
+			if len(accounts) == 0 {
+				return nil, fmt.Errorf(" Need name of account to add user to: give account=NAME for %s", name)
+			}
+			u := &model.User{Name: name, DefaultAccount: or(preset, accounts[0]), Admin: admin}
+			p.edit(proto.AcctEdit{Op: proto.PutUser, User: u})
+			p.NewUsers = append(p.NewUsers, name)
+			made = append(made, "  "+name)
+		} else if preset != "" && old.DefaultAccount != preset || adminSet && old.Admin != admin {
+			p.note(" The user '%s' exists; change its default account or level with modify user.", name)
+		}
+		for _, account := range accounts {
+			for _, part := range parts {
+				if f.assoc(account, name, part) != nil {
+					continue
+				}
+				n := a
+				n.Account, n.User, n.Partition = account, name, part
+				p.putAssoc(&n)
+				lines = append(lines, f.assocLine(&n))
+			}
+		}
+	}
+	if len(p.Edits) == 0 {
+		return p, nil
+	}
+	if len(made) > 0 {
+		p.say(" Adding User(s)")
+		p.Text = append(p.Text, made...)
+		p.say(" Settings =")
+		p.say("  Default Account = %s", or(preset, accounts[0]))
+		if adminSet {
+			p.say("  Admin Level     = %s", admin)
+		}
+	}
+	if len(lines) > 0 {
+		p.say(" Associations =")
+		p.Text = append(p.Text, lines...)
+	}
+	if len(said) > 0 {
+		p.say(" Non Default Settings")
+		p.Text = append(p.Text, said...)
+	}
+	return p, nil
+}
+
+func adminLevel(v string) (model.AdminLevel, error) {
+	v = strings.ToLower(v)
+	switch {
+	case v == "" || v == "-1" || is(v, 1, "none"):
+		return model.AdminNone, nil
+	case is(v, 1, "operator"):
+		return model.AdminOperator, nil
+	case is(v, 1, "administrator", "superuser"):
+		return model.AdminFull, nil
+	}
+	return 0, fmt.Errorf(" Bad AdminLevel: '%s' is none of None, Operator and Administrator", v)
+}
+
+func (f *Facts) addQOS(words []word) (*Plan, error) {
+	p := &Plan{Nothing: " Nothing new added."}
+	var list []string
+	var rest []word
+	for _, w := range words {
+		if w.key == "" || is(w.key, 3, "names") {
+			list = append(list, names(w.value)...)
+			continue
+		}
+		rest = append(rest, w)
+	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf(" Need name of qos to add.")
+	}
+	q := model.QOS{UsageFactor: model.FactorOne}
+	said, err := apply(f, qosAttrs(), &q, rest)
+	if err != nil {
+		return nil, err
+	}
+	var made []string
+	for _, name := range list {
+		if err := checkName("QOS", name); err != nil {
+			return nil, err
+		}
+		if f.QOS[name] != nil {
+			p.note(" This qos '%s' already exists.  Not adding.", name)
+			continue
+		}
+		n := q
+		n.Name, n.Description = name, or(q.Description, name)
+		p.edit(proto.AcctEdit{Op: proto.PutQOS, QOS: &n})
+		made = append(made, "  "+name)
+	}
+	if len(made) > 0 {
+		p.say(" Adding QOS(s)")
+		p.Text = append(p.Text, made...)
+		p.say(" Settings")
+		if q.Description == "" {
+			p.say("  Description    = %s", "QOS Name")
+		}
+		p.Text = append(p.Text, said...)
+	}
+	return p, nil
+}
+
+// coordinators plans that users become coordinators of accounts, or cease to be.
+func (f *Facts) coordinators(words []word, add bool) (*Plan, error) {
+	p := &Plan{Nothing: " Nothing new added."}
+	if !add {
+		p.Nothing = " Nothing deleted"
+	}
+	var users, accounts []string
+	for _, w := range words {
+		switch {
+		case w.key == "" || is(w.key, 1, "names", "users"):
+			users = append(users, names(w.value)...)
+		case is(w.key, 1, "accounts"):
+			accounts = append(accounts, names(w.value)...)
+		default:
+			return nil, unknownCondition(w.key)
+		}
+	}
+	if len(accounts) == 0 || len(users) == 0 {
+		return nil, fmt.Errorf(" You need to specify a user list and an account list here: names=USERS account=ACCOUNTS.")
+	}
+	for _, u := range users {
+		if f.Users[u] == nil {
+			return nil, fmt.Errorf(" This user '%s' doesn't exist; add it first with gacctmgr add user", u)
+		}
+	}
+	for _, name := range accounts {
+		a := f.Accounts[name]
+		if a == nil {
+			return nil, fmt.Errorf(" This account '%s' doesn't exist.\n        Contact your admin to add this account.", name)
+		}
+		n := *a
+		n.Coordinators = slices.DeleteFunc(slices.Clone(a.Coordinators), func(c string) bool { return slices.Contains(users, c) })
+		if add {
+			n.Coordinators = append(n.Coordinators, users...)
+			slices.Sort(n.Coordinators)
+		}
+		if slices.Equal(n.Coordinators, a.Coordinators) {
+			continue
+		}
+		if len(p.Edits) == 0 {
+			verb := " Adding Coordinator User(s)"
+			if !add {
+				verb = " Removing Coordinator User(s)"
+			}
+			p.say("%s", verb)
+			for _, u := range users {
+				p.say("  %s", u)
+			}
+			p.say(" To Account(s)")
+		}
+		p.say("  %s", name)
+		p.edit(proto.AcctEdit{Op: proto.PutAccount, Account: &n})
+	}
+	return p, nil
+}

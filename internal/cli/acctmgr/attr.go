@@ -1,0 +1,433 @@
+package acctmgr
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/walltime"
+)
+
+// attr is something that can be set of a record and shown of it.
+type attr[T any] struct {
+	names []string // in lower case, the first is the one that the others stand for
+	label string   // as plans name it
+	set   func(f *Facts, t *T, op byte, v string) error
+	get   func(t *T) string
+}
+
+// find gives the attribute that a key names: itself, or the first that begins so with at least four letters.
+func find[T any](list []attr[T], key string) *attr[T] {
+	for i := range list {
+		if slices.Contains(list[i].names, key) {
+			return &list[i]
+		}
+	}
+	for i := range list {
+		if len(key) >= 4 && slices.ContainsFunc(list[i].names, func(n string) bool { return strings.HasPrefix(n, key) }) {
+			return &list[i]
+		}
+	}
+	return nil
+}
+
+var errPlain = errors.New("it takes = only, not += or -=")
+
+// count is a limit on a number of jobs.
+func count[T any](at func(*T) *model.Limit, label string, names ...string) attr[T] {
+	return attr[T]{names, label, func(_ *Facts, t *T, op byte, v string) error {
+		if op != '=' {
+			return errPlain
+		}
+		if v == "-1" || v == "" {
+			*at(t) = 0
+			return nil
+		}
+		n, err := strconv.ParseUint(v, 10, 31)
+		if err != nil {
+			return fmt.Errorf("'%s' is not a whole number (-1 clears it)", v)
+		}
+		*at(t) = model.LimitOf(int64(n))
+		return nil
+	}, func(t *T) string { return showLimit(*at(t)) }}
+}
+
+func showLimit(l model.Limit) string {
+	if n, set := l.Value(); set {
+		return strconv.FormatInt(n, 10)
+	}
+	return ""
+}
+
+// wall is a limit on time.
+func wall[T any](at func(*T) *model.Limit, label string, names ...string) attr[T] {
+	return attr[T]{names, label, func(_ *Facts, t *T, op byte, v string) error {
+		if op != '=' {
+			return errPlain
+		}
+		if v == "-1" || v == "" {
+			*at(t) = 0
+			return nil
+		}
+		s, err := walltime.ParseDuration(v)
+		if err != nil {
+			return err
+		}
+		*at(t) = model.LimitOf((s + 59) / 60 * 60)
+		return nil
+	}, func(t *T) string {
+		if s, set := (*at(t)).Value(); set {
+			return walltime.Elapsed(s)
+		}
+		return ""
+	}}
+}
+
+// tres is a list of limits on resources; only those that are named change.
+func tres[T any](at func(*T) *[]model.TRESLimit, label string, names ...string) attr[T] {
+	return attr[T]{names, label, func(f *Facts, t *T, op byte, v string) error {
+		if op != '=' {
+			return errPlain
+		}
+		if v == "" || v == "-1" {
+			*at(t) = nil
+			return nil
+		}
+		list, err := setTRES(f, *at(t), v)
+		if err == nil {
+			*at(t) = list
+		}
+		return err
+	}, func(t *T) string { return showTRES(*at(t)) }}
+}
+
+// oneTRES is an older name for a limit on a single resource, such as GrpCPUs.
+func oneTRES[T any](at func(*T) *[]model.TRESLimit, resource string, names ...string) attr[T] {
+	list := tres(at, "", names...)
+	set := list.set
+	list.set = func(f *Facts, t *T, op byte, v string) error { return set(f, t, op, resource+"="+v) }
+	list.get = func(t *T) string {
+		for _, l := range *at(t) {
+			if l.TRES == resource {
+				return showTRESCount(l)
+			}
+		}
+		return ""
+	}
+	list.label = names[0]
+	return list
+}
+
+// setTRES reads cpu=4,gres/gpu=70%,mem=-1.
+func setTRES(f *Facts, old []model.TRESLimit, v string) ([]model.TRESLimit, error) {
+	out := slices.Clone(old)
+	for item := range strings.SplitSeq(v, ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		name, n, ok := strings.Cut(item, "=")
+		if name = strings.ToLower(name); !ok || name == "" {
+			return nil, fmt.Errorf("'%s' is not resource=number, as in cpu=10,gres/gpu=4", item)
+		}
+		if !slices.Contains(f.TRES, name) && !strings.HasPrefix(name, "license/") {
+			if slices.Contains(f.TRES, "gres/"+name) {
+				return nil, fmt.Errorf("there is no resource %s; write gres/%s=%s", name, name, n)
+			}
+			return nil, fmt.Errorf("there is no resource %s here; gacctmgr show tres lists them", name)
+		}
+		if n == "-1" {
+			out = slices.DeleteFunc(out, func(l model.TRESLimit) bool { return l.TRES == name })
+			continue
+		}
+		l := model.TRESLimit{TRES: name}
+		if p, ok := strings.CutSuffix(n, "%"); ok {
+			x, err := strconv.ParseFloat(p, 64)
+			if err != nil || !(x >= 0 && x <= 100) {
+				return nil, fmt.Errorf("'%s' is not a percentage from 0%% to 100%%", n)
+			}
+			l.Count, l.Percent = int64(math.Round(x*100)), true
+		} else {
+			var err error
+			if name == "mem" {
+				l.Count, err = walltime.ParseMemMiB(n)
+			} else {
+				l.Count, err = strconv.ParseInt(n, 10, 64)
+			}
+			if err != nil || l.Count < 0 {
+				return nil, fmt.Errorf("'%s' is not an amount of %s (-1 clears it)", n, name)
+			}
+		}
+		out = putTRES(out, l)
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	return out, nil
+}
+
+func showTRES(list []model.TRESLimit) string {
+	var out []string
+	for _, l := range list {
+		out = append(out, l.TRES+"="+showTRESCount(l))
+	}
+	return strings.Join(out, ",")
+}
+
+func showTRESCount(l model.TRESLimit) string {
+	switch {
+	case l.Percent:
+		return strconv.FormatFloat(float64(l.Count)/100, 'f', -1, 64) + "%"
+	case l.TRES == "mem":
+		return walltime.FormatRounded(l.Count)
+	}
+	return strconv.FormatInt(l.Count, 10)
+}
+
+// setNames changes a list of names of QOS: =, += or -=.
+func setNames(f *Facts, old []string, op byte, v string) ([]string, error) {
+	if op == '=' && (strings.HasPrefix(v, "+") || strings.HasPrefix(v, "-")) && v != "-1" { // QosLevel=+high
+		op, v = v[0], v[1:]
+	}
+	list := names(v)
+	for _, n := range list {
+		if f.QOS[n] == nil {
+			return nil, fmt.Errorf("there is no QOS %s; gacctmgr show qos lists them", n)
+		}
+	}
+	out := slices.Clone(old)
+	switch op {
+	case '+':
+		for _, n := range list {
+			if !slices.Contains(out, n) {
+				out = append(out, n)
+			}
+		}
+	case '-':
+		out = slices.DeleteFunc(out, func(n string) bool { return slices.Contains(list, n) })
+	default:
+		out = list
+	}
+	slices.Sort(out)
+	if len(out) == 0 {
+		return nil, nil
+	}
+	return out, nil
+}
+
+type assoc = model.Association
+
+// assocAttrs is what can be set of an association.
+func assocAttrs() []attr[assoc] {
+	grp, grpMins := func(a *assoc) *[]model.TRESLimit { return &a.GrpTRES }, func(a *assoc) *[]model.TRESLimit { return &a.GrpTRESMins }
+	most, perJob := func(a *assoc) *[]model.TRESLimit { return &a.MaxTRESMins }, func(a *assoc) *[]model.TRESLimit { return &a.MaxTRESPerJob }
+	return []attr[assoc]{
+		{[]string{"fairshare", "shares", "share"}, "Fairshare", func(_ *Facts, a *assoc, op byte, v string) error {
+			switch {
+			case op != '=':
+				return errPlain
+			case strings.EqualFold(v, "parent"):
+				a.Shares = model.ShareOfParent
+				return nil
+			case v == "-1" || v == "":
+				a.Shares = 1
+				return nil
+			}
+			n, err := strconv.ParseUint(v, 10, 31)
+			if err != nil || int64(n) == model.ShareOfParent {
+				return fmt.Errorf("'%s' is not a number of shares, nor parent", v)
+			}
+			a.Shares = int64(n)
+			return nil
+		}, func(a *assoc) string {
+			if a.Shares == model.ShareOfParent {
+				return "parent"
+			}
+			return strconv.FormatInt(a.Shares, 10)
+		}},
+		{[]string{"qoslevel", "qos"}, "QOS", func(f *Facts, a *assoc, op byte, v string) (err error) {
+			old := a.QOS
+			if op != '=' || strings.HasPrefix(v, "+") || strings.HasPrefix(v, "-") {
+				old = f.effective(a).QOS
+			}
+			a.QOS, err = setNames(f, old, op, v)
+			return err
+		}, func(a *assoc) string { return strings.Join(a.QOS, ",") }},
+		{[]string{"defaultqos", "defqos"}, "DefaultQOS", func(f *Facts, a *assoc, op byte, v string) error {
+			v = strings.ToLower(v)
+			switch {
+			case op != '=':
+				return errPlain
+			case v == "-1":
+				v = ""
+			case v != "" && f.QOS[v] == nil:
+				return fmt.Errorf("there is no QOS %s; gacctmgr show qos lists them", v)
+			}
+			a.DefQOS = v
+			return nil
+		}, func(a *assoc) string { return a.DefQOS }},
+		count(func(a *assoc) *model.Limit { return &a.Priority }, "Priority", "priority"),
+		count(func(a *assoc) *model.Limit { return &a.GrpJobs }, "GrpJobs", "grpjobs"),
+		count(func(a *assoc) *model.Limit { return &a.GrpAccrue }, "GrpJobsAccrue", "grpjobsaccrue"),
+		count(func(a *assoc) *model.Limit { return &a.GrpSubmit }, "GrpSubmitJobs", "grpsubmitjobs", "grpsubmit"),
+		wall(func(a *assoc) *model.Limit { return &a.GrpWallS }, "GrpWall", "grpwall"),
+		tres(grp, "GrpTRES", "grptres"),
+		tres(grpMins, "GrpTRESMins", "grptresmins"),
+		tres(func(a *assoc) *[]model.TRESLimit { return &a.GrpTRESRunMins }, "GrpTRESRunMins", "grptresrunmins"),
+		oneTRES(grp, "cpu", "grpcpus"), oneTRES(grp, "mem", "grpmemory", "grpmem"), oneTRES(grp, "node", "grpnodes"),
+		oneTRES(grpMins, "cpu", "grpcpumins"),
+		oneTRES(func(a *assoc) *[]model.TRESLimit { return &a.GrpTRESRunMins }, "cpu", "grpcpurunmins"),
+		count(func(a *assoc) *model.Limit { return &a.MaxJobs }, "MaxJobs", "maxjobs"),
+		count(func(a *assoc) *model.Limit { return &a.MaxAccrue }, "MaxJobsAccrue", "maxjobsaccrue"),
+		count(func(a *assoc) *model.Limit { return &a.MaxSubmit }, "MaxSubmitJobs", "maxsubmitjobs", "maxsubmit"),
+		wall(func(a *assoc) *model.Limit { return &a.MaxWallS }, "MaxWall", "maxwalldurationperjob", "maxwall"),
+		tres(perJob, "MaxTRES", "maxtresperjob", "maxtres"),
+		tres(func(a *assoc) *[]model.TRESLimit { return &a.MaxTRESPerNode }, "MaxTRESPerNode", "maxtrespernode"),
+		tres(most, "MaxTRESMins", "maxtresminsperjob", "maxtresmins"),
+		tres(func(a *assoc) *[]model.TRESLimit { return &a.MaxTRESRunMins }, "MaxTRESRunMins", "maxtresrunmins"),
+		oneTRES(perJob, "cpu", "maxcpusperjob", "maxcpus"), oneTRES(perJob, "node", "maxnodesperjob", "maxnodes"), oneTRES(most, "cpu", "maxcpuminsperjob", "maxcpumins"),
+		count(func(a *assoc) *model.Limit { return &a.MinPrioThresh }, "MinPrioThreshold", "minpriothreshold"),
+	}
+}
+
+type qos = model.QOS
+
+// qosAttrs is what can be set of a QOS.
+func qosAttrs() []attr[qos] {
+	type list = []model.TRESLimit
+	type limit = model.Limit
+	return []attr[qos]{
+		{[]string{"description"}, "Description", func(_ *Facts, q *qos, _ byte, v string) error { q.Description = v; return nil }, func(q *qos) string { return q.Description }},
+		{[]string{"priority"}, "Priority", func(_ *Facts, q *qos, op byte, v string) error {
+			n, err := strconv.ParseUint(v, 10, 31)
+			switch {
+			case op != '=':
+				return errPlain
+			case v == "-1":
+				n = 0
+			case err != nil:
+				return fmt.Errorf("'%s' is not a whole number", v)
+			}
+			q.Priority = uint32(n)
+			return nil
+		}, func(q *qos) string { return strconv.FormatUint(uint64(q.Priority), 10) }},
+		{[]string{"flags"}, "Flags", setFlags, func(q *qos) string { return q.Flags.String() }},
+		{[]string{"preempt"}, "Preempt", func(f *Facts, q *qos, op byte, v string) (err error) {
+			q.Preempt, err = setNames(f, q.Preempt, op, v)
+			return err
+		}, func(q *qos) string { return strings.Join(q.Preempt, ",") }},
+		{[]string{"preemptmode"}, "PreemptMode", func(_ *Facts, q *qos, op byte, v string) error {
+			switch v = strings.ToUpper(v); v {
+			case "", "OFF", "CLUSTER":
+				q.PreemptMode = ""
+			case "CANCEL", "REQUEUE", "SUSPEND":
+				q.PreemptMode = v
+			default:
+				return fmt.Errorf("'%s' is no mode here; write CANCEL, REQUEUE, SUSPEND or cluster", v)
+			}
+			return nil
+		}, func(q *qos) string {
+			if q.PreemptMode == "" {
+				return "cluster"
+			}
+			return strings.ToLower(q.PreemptMode)
+		}},
+		{[]string{"gracetime"}, "GraceTime", func(_ *Facts, q *qos, op byte, v string) error {
+			n, err := strconv.ParseUint(v, 10, 31) // seconds, as in Slurm
+			if v == "-1" {
+				n, err = 0, nil
+			}
+			if err != nil || op != '=' {
+				return fmt.Errorf("'%s' is not a number of seconds", v)
+			}
+			q.GraceTimeS = int64(n)
+			return nil
+		}, func(q *qos) string { return walltime.Elapsed(q.GraceTimeS) }},
+		wall(func(q *qos) *limit { return &q.PreemptExemptTimeS }, "PreemptExemptTime", "preemptexempttime"),
+		factor(func(q *qos) (int64, bool) { return q.UsageFactor, true }, func(q *qos, n int64, set bool) {
+			if q.UsageFactor = n; !set {
+				q.UsageFactor = model.FactorOne
+			}
+		}, "UsageFactor", "usagefactor"),
+		factor(func(q *qos) (int64, bool) { return q.UsageThreshold.Value() }, func(q *qos, n int64, set bool) {
+			if q.UsageThreshold = 0; set {
+				q.UsageThreshold = model.LimitOf(n)
+			}
+		}, "UsageThreshold", "usagethreshold"),
+		factor(func(q *qos) (int64, bool) { return q.LimitFactor, q.LimitFactor != 0 }, func(q *qos, n int64, _ bool) { q.LimitFactor = n }, "LimitFactor", "limitfactor"),
+		count(func(q *qos) *limit { return &q.MinPrioThresh }, "MinPrioThreshold", "minpriothreshold"),
+		count(func(q *qos) *limit { return &q.GrpJobs }, "GrpJobs", "grpjobs"),
+		count(func(q *qos) *limit { return &q.GrpAccrue }, "GrpJobsAccrue", "grpjobsaccrue"),
+		count(func(q *qos) *limit { return &q.GrpSubmit }, "GrpSubmitJobs", "grpsubmitjobs", "grpsubmit"),
+		wall(func(q *qos) *limit { return &q.GrpWallS }, "GrpWall", "grpwall"),
+		tres(func(q *qos) *list { return &q.GrpTRES }, "GrpTRES", "grptres"),
+		tres(func(q *qos) *list { return &q.GrpTRESMins }, "GrpTRESMins", "grptresmins"),
+		tres(func(q *qos) *list { return &q.GrpTRESRunMins }, "GrpTRESRunMins", "grptresrunmins"),
+		tres(func(q *qos) *list { return &q.GuaranteedTRES }, "GuaranteedTRES", "guaranteedtres"),
+		oneTRES(func(q *qos) *list { return &q.GrpTRES }, "cpu", "grpcpus"), oneTRES(func(q *qos) *list { return &q.GrpTRES }, "node", "grpnodes"),
+		wall(func(q *qos) *limit { return &q.MaxWallS }, "MaxWall", "maxwalldurationperjob", "maxwall"),
+		tres(func(q *qos) *list { return &q.MaxTRESPerJob }, "MaxTRES", "maxtresperjob", "maxtres"),
+		tres(func(q *qos) *list { return &q.MaxTRESPerNode }, "MaxTRESPerNode", "maxtrespernode"),
+		tres(func(q *qos) *list { return &q.MaxTRESMins }, "MaxTRESMins", "maxtresminsperjob", "maxtresmins"),
+		tres(func(q *qos) *list { return &q.MinTRES }, "MinTRES", "mintresperjob", "mintres"),
+		tres(func(q *qos) *list { return &q.MaxTRESPerUser }, "MaxTRESPU", "maxtresperuser", "maxtrespu"),
+		count(func(q *qos) *limit { return &q.MaxJobsPerUser }, "MaxJobsPU", "maxjobsperuser", "maxjobspu"),
+		count(func(q *qos) *limit { return &q.MaxAccruePerUser }, "MaxJobsAccruePU", "maxjobsaccrueperuser", "maxjobsaccruepu"),
+		count(func(q *qos) *limit { return &q.MaxSubmitPerUser }, "MaxSubmitPU", "maxsubmitjobsperuser", "maxsubmitjobspu", "maxsubmitpu", "maxsubmitperuser"),
+		tres(func(q *qos) *list { return &q.MaxTRESRunMinsPerUser }, "MaxTRESRunMinsPU", "maxtresrunminsperuser", "maxtresrunminspu"),
+		tres(func(q *qos) *list { return &q.MaxTRESPerAccount }, "MaxTRESPA", "maxtresperaccount", "maxtrespa"),
+		count(func(q *qos) *limit { return &q.MaxJobsPerAccount }, "MaxJobsPA", "maxjobsperaccount", "maxjobspa"),
+		count(func(q *qos) *limit { return &q.MaxAccruePerAccount }, "MaxJobsAccruePA", "maxjobsaccrueperaccount", "maxjobsaccruepa"),
+		count(func(q *qos) *limit { return &q.MaxSubmitPerAccount }, "MaxSubmitPA", "maxsubmitjobsperaccount", "maxsubmitjobspa", "maxsubmitpa", "maxsubmitperaccount"),
+		tres(func(q *qos) *list { return &q.MaxTRESRunMinsPerAcct }, "MaxTRESRunMinsPA", "maxtresrunminsperaccount", "maxtresrunminspa"),
+	}
+}
+
+// factor is a number with decimals, kept in millionths; -1 clears it.
+func factor[T any](get func(*T) (int64, bool), put func(*T, int64, bool), label string, names ...string) attr[T] {
+	return attr[T]{names, label, func(_ *Facts, t *T, op byte, v string) error {
+		if op != '=' {
+			return errPlain
+		}
+		if v == "-1" || v == "" {
+			put(t, 0, false)
+			return nil
+		}
+		x, err := strconv.ParseFloat(v, 64)
+		if err != nil || !(x >= 0 && x <= 1e6) {
+			return fmt.Errorf("'%s' is not a number from 0 to 1000000", v)
+		}
+		put(t, int64(math.Round(x*float64(model.FactorOne))), true)
+		return nil
+	}, func(t *T) string {
+		n, set := get(t)
+		if !set {
+			return ""
+		}
+		return strconv.FormatFloat(float64(n)/float64(model.FactorOne), 'f', 6, 64)
+	}}
+}
+
+func setFlags(_ *Facts, q *qos, op byte, v string) error {
+	var flags model.QOSFlags
+	if v != "-1" && v != "" {
+		for _, n := range strings.Split(v, ",") {
+			bit, ok := model.QOSFlag(strings.TrimSpace(n))
+			if !ok {
+				return fmt.Errorf("'%s' is no flag; there are %s", n, strings.Join(model.QOSFlagNames(), ", "))
+			}
+			flags |= bit
+		}
+	}
+	switch op {
+	case '+':
+		flags |= q.Flags
+	case '-':
+		flags = q.Flags &^ flags
+	}
+	q.Flags = flags
+	return nil
+}

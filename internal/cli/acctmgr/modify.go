@@ -1,0 +1,359 @@
+package acctmgr
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// Modify plans "modify ENTITY where ... set ...".
+func Modify(f *Facts, entity string, args []string) (*Plan, error) {
+	where, set := split(args)
+	if len(set) == 0 {
+		return nil, fmt.Errorf(" You didn't give me anything to set: write set KEY=VALUE behind the conditions")
+	}
+	switch {
+	case is(entity, 1, "accounts", "account", "acct"):
+		return f.modifyAccounts(where, set)
+	case is(entity, 1, "users", "user"):
+		return f.modifyUsers(where, set)
+	case is(entity, 1, "qos"):
+		return f.modifyQOS(where, set)
+	case is(entity, 2, "associations"):
+		return nil, fmt.Errorf(" modify the account or the user: an association is changed by gacctmgr modify user where name=U account=A set ...")
+	case is(entity, 1, "clusters", "cluster"):
+		return f.modifyCluster(where, set)
+	}
+	return nil, noEntity("modify", entity)
+}
+
+// rawUsage takes RawUsage=0 out of settings.
+func rawUsage(set []word) (rest []word, reset bool, err error) {
+	for _, w := range set {
+		if !is(w.key, 4, "rawusage") {
+			rest = append(rest, w)
+			continue
+		}
+		if reset = w.value == "0"; !reset {
+			return nil, false, fmt.Errorf(" RawUsage can only be set to 0")
+		}
+	}
+	return rest, reset, nil
+}
+
+func (f *Facts) modifyCluster(where, set []word) (*Plan, error) {
+	for _, w := range where {
+		if err := f.checkCluster(w.value); err != nil {
+			return nil, err
+		}
+	}
+	return f.modifyAccounts([]word{{op: '=', value: model.RootAccount}}, set)
+}
+
+func (f *Facts) modifyAccounts(where, set []word) (*Plan, error) {
+	p := &Plan{Nothing: " Nothing modified"}
+	sel, err := f.pickAccounts(where)
+	if err != nil {
+		return nil, err
+	}
+	var own, limits []word
+	set, reset, err := rawUsage(set)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range set {
+		switch {
+		case is(w.key, 3, "description") || is(w.key, 1, "organization"):
+			own = append(own, w)
+		case is(w.key, 3, "parents"):
+			w.value = strings.ToLower(w.value)
+			if f.Accounts[w.value] == nil {
+				return nil, fmt.Errorf(" This account '%s' doesn't exist.\n        Contact your admin to add this account.", w.value)
+			}
+			own = append(own, w)
+		default:
+			limits = append(limits, w)
+		}
+	}
+	var accts, assocs []string
+	for _, name := range sel {
+		a := *f.Accounts[name]
+		for _, w := range own {
+			switch {
+			case is(w.key, 3, "description"):
+				a.Description = w.value
+			case is(w.key, 3, "parents"):
+				a.Parent = w.value
+			default:
+				a.Organization = w.value
+			}
+		}
+		if !reflect.DeepEqual(&a, f.Accounts[name]) {
+			p.edit(proto.AcctEdit{Op: proto.PutAccount, Account: &a})
+			accts = append(accts, "  "+name)
+		}
+		old := f.assoc(name, "", "")
+		if old == nil {
+			old = &model.Association{Account: name, Shares: 1}
+		}
+		n := *old
+		if _, err := apply(f, assocAttrs(), &n, limits); err != nil {
+			return nil, err
+		}
+		if reset {
+			p.edit(proto.AcctEdit{Op: proto.ResetUsage, Assoc: &model.Association{Account: name}})
+		}
+		if !reflect.DeepEqual(&n, old) {
+			p.putAssoc(&n)
+		}
+		if reset || len(limits) > 0 {
+			assocs = append(assocs, f.whichLine(old))
+		}
+	}
+	if len(p.Edits) > 0 {
+		p.list(" Modified accounts...", accts)
+		p.list(" Modified account associations...", assocs)
+	}
+	return p, nil
+}
+
+func (p *Plan) list(heading string, lines []string) {
+	if len(lines) > 0 {
+		p.say("%s", heading)
+		p.Text = append(p.Text, lines...)
+	}
+}
+
+// pickAccounts gives the accounts that conditions name, in order.
+func (f *Facts) pickAccounts(where []word) ([]string, error) {
+	var list []string
+	named := false
+	var tests []func(*model.Account) bool
+	for _, w := range where {
+		switch {
+		case w.key == "" || is(w.key, 1, "names", "accounts"):
+			list, named = append(list, names(w.value)...), true
+		case is(w.key, 1, "clusters"):
+			if err := f.checkCluster(w.value); err != nil {
+				return nil, err
+			}
+		case is(w.key, 3, "parents"):
+			parents := names(w.value)
+			tests = append(tests, func(a *model.Account) bool { return slices.Contains(parents, a.Parent) })
+		case is(w.key, 3, "description"):
+			tests = append(tests, func(a *model.Account) bool { return strings.EqualFold(a.Description, w.value) })
+		case is(w.key, 1, "organization"):
+			tests = append(tests, func(a *model.Account) bool { return strings.EqualFold(a.Organization, w.value) })
+		default:
+			return nil, unknownCondition(w.key)
+		}
+	}
+	var out []string
+	for name, a := range f.Accounts {
+		if named && !slices.Contains(list, name) || slices.ContainsFunc(tests, func(t func(*model.Account) bool) bool { return !t(a) }) {
+			continue
+		}
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out, nil
+}
+
+// pick is what conditions on users and associations say.
+type pick struct {
+	users, accounts, parts []string
+	byUser, byAssoc        bool
+	admin                  *model.AdminLevel
+	preset                 []string
+}
+
+func (f *Facts) readPick(where []word) (*pick, error) {
+	s := &pick{}
+	for _, w := range where {
+		switch {
+		case w.key == "" || is(w.key, 1, "names", "users"):
+			s.users, s.byUser = append(s.users, names(w.value)...), true
+		case is(w.key, 2, "accounts", "acct"):
+			s.accounts, s.byAssoc = append(s.accounts, names(w.value)...), true
+		case is(w.key, 4, "partitions"):
+			s.parts, s.byAssoc = append(s.parts, strings.Split(w.value, ",")...), true
+		case is(w.key, 2, "adminlevel"):
+			l, err := adminLevel(w.value)
+			if err != nil {
+				return nil, err
+			}
+			s.admin = &l
+		case is(w.key, 8, "defaultaccount"):
+			s.preset = names(w.value)
+		case is(w.key, 1, "clusters"):
+			if err := f.checkCluster(w.value); err != nil {
+				return nil, err
+			}
+		default:
+			return nil, unknownCondition(w.key)
+		}
+	}
+	return s, nil
+}
+
+func (s *pick) user(u *model.User) bool {
+	return (!s.byUser || slices.Contains(s.users, u.Name)) && (s.admin == nil || *s.admin == u.Admin) &&
+		(s.preset == nil || slices.Contains(s.preset, u.DefaultAccount))
+}
+
+func (s *pick) assoc(a *model.Association) bool {
+	return (!s.byUser || slices.Contains(s.users, a.User)) && (s.accounts == nil || slices.Contains(s.accounts, a.Account)) &&
+		(s.parts == nil || slices.Contains(s.parts, a.Partition))
+}
+
+func (f *Facts) sortedUsers() []string {
+	var out []string
+	for name := range f.Users {
+		out = append(out, name)
+	}
+	slices.Sort(out)
+	return out
+}
+
+func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
+	p := &Plan{Nothing: " Nothing modified"}
+	s, err := f.readPick(where)
+	if err != nil {
+		return nil, err
+	}
+	set, reset, err := rawUsage(set)
+	if err != nil {
+		return nil, err
+	}
+	var own, limits []word
+	for _, w := range set {
+		switch {
+		case is(w.key, 2, "adminlevel") || is(w.key, 8, "defaultaccount"):
+			own = append(own, w)
+		case is(w.key, 4, "newname"):
+			return nil, fmt.Errorf(" NewName is not supported by gbatch: add the new user with its associations and delete the old one")
+		case is(w.key, 8, "defaultwckey"):
+			return nil, fmt.Errorf(" DefaultWCKey is not supported by gbatch: use accounts")
+		default:
+			limits = append(limits, w)
+		}
+	}
+	var users, assocs []string
+	for _, name := range f.sortedUsers() {
+		old := f.Users[name]
+		if !s.user(old) {
+			continue
+		}
+		u := *old
+		for _, w := range own {
+			if is(w.key, 2, "adminlevel") {
+				if u.Admin, err = adminLevel(w.value); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			account := strings.ToLower(w.value)
+			if !f.hasAssoc(account, name) {
+				p.note(" User '%s' has no association with account '%s': it can't be the default.", name, account)
+				continue
+			}
+			u.DefaultAccount = account
+		}
+		if u != *old {
+			p.edit(proto.AcctEdit{Op: proto.PutUser, User: &u})
+			users = append(users, "  "+name)
+		}
+	}
+	if len(limits) > 0 || reset {
+		for _, old := range f.tree() {
+			if old.User == "" || !s.assoc(old) || f.Users[old.User] != nil && !s.user(f.Users[old.User]) {
+				continue
+			}
+			n := *old
+			if _, err := apply(f, assocAttrs(), &n, limits); err != nil {
+				return nil, err
+			}
+			if reset {
+				p.edit(proto.AcctEdit{Op: proto.ResetUsage, Assoc: &model.Association{Account: old.Account, User: old.User}})
+			}
+			if !reflect.DeepEqual(&n, old) {
+				p.putAssoc(&n)
+			}
+			assocs = append(assocs, f.whichLine(old))
+		}
+	}
+	if len(p.Edits) > 0 {
+		p.list(" Modified users...", users)
+		p.list(" Modified user associations...", assocs)
+	}
+	return p, nil
+}
+
+// hasAssoc reports whether a user has any association with an account.
+func (f *Facts) hasAssoc(account, user string) bool {
+	for k := range f.assocs {
+		if k.Account == account && k.User == user {
+			return true
+		}
+	}
+	return false
+}
+
+// pickQOS gives the QOS that conditions name, in order.
+func (f *Facts) pickQOS(where []word) ([]*model.QOS, error) {
+	var list []string
+	named := false
+	for _, w := range where {
+		switch {
+		case w.key == "" || is(w.key, 1, "names", "qoslevel"):
+			list, named = append(list, names(w.value)...), true
+		case is(w.key, 2, "ids"):
+			named = true
+			for _, q := range f.QOS {
+				if slices.Contains(names(w.value), fmt.Sprint(q.ID)) {
+					list = append(list, q.Name)
+				}
+			}
+		default:
+			return nil, unknownCondition(w.key)
+		}
+	}
+	var out []*model.QOS
+	for name, q := range f.QOS {
+		if !named || slices.Contains(list, name) {
+			out = append(out, q)
+		}
+	}
+	slices.SortFunc(out, func(a, b *model.QOS) int { return int(a.ID) - int(b.ID) })
+	return out, nil
+}
+
+func (f *Facts) modifyQOS(where, set []word) (*Plan, error) {
+	p := &Plan{Nothing: " Nothing modified"}
+	sel, err := f.pickQOS(where)
+	if err != nil {
+		return nil, err
+	}
+	for _, w := range set {
+		if is(w.key, 4, "rawusage") {
+			return nil, fmt.Errorf(" RawUsage of a QOS can't be reset by gbatch yet: give its jobs another QOS, or reset accounts")
+		}
+	}
+	var lines []string
+	for _, old := range sel {
+		n := *old
+		if _, err := apply(f, qosAttrs(), &n, set); err != nil {
+			return nil, err
+		}
+		if !reflect.DeepEqual(&n, old) {
+			p.edit(proto.AcctEdit{Op: proto.PutQOS, QOS: &n})
+			lines = append(lines, "  "+old.Name)
+		}
+	}
+	p.list(" Modified qos...", lines)
+	return p, nil
+}

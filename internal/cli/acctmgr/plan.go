@@ -1,0 +1,84 @@
+package acctmgr
+
+import (
+	"fmt"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// Plan is what a command will do: the edits, and what is shown before they are made.
+type Plan struct {
+	Notes    []string // what is left out and why, first
+	Text     []string // what will happen
+	Edits    []proto.AcctEdit
+	Nothing  string   // what to say when there are no edits
+	NewUsers []string // that get their first association: they should be users of the host
+}
+
+func (p *Plan) note(format string, a ...any) { p.Notes = append(p.Notes, fmt.Sprintf(format, a...)) }
+
+func (p *Plan) say(format string, a ...any) { p.Text = append(p.Text, fmt.Sprintf(format, a...)) }
+
+func (p *Plan) edit(e proto.AcctEdit) { p.Edits = append(p.Edits, e) }
+
+func (p *Plan) putAssoc(a *model.Association) {
+	p.edit(proto.AcctEdit{Op: proto.PutAssoc, Assoc: a})
+}
+
+// changes applies settings to a record and says which.
+func apply[T any](f *Facts, list []attr[T], t *T, words []word) (said []string, err error) {
+	for _, w := range words {
+		a := find(list, w.key)
+		if a == nil {
+			return nil, unknownOption(w.key)
+		}
+		if err := a.set(f, t, w.op, w.value); err != nil {
+			return nil, fmt.Errorf(" Bad value for %s: %w", a.label, err)
+		}
+		sign := "="
+		if w.op != '=' {
+			sign = string(w.op) + "="
+		}
+		said = append(said, fmt.Sprintf("  %-13s %s %s", a.label, sign, w.value))
+	}
+	return said, nil
+}
+
+// assocLine shows an association as Slurm's plans do.
+func (f *Facts) assocLine(a *model.Association) string {
+	var b strings.Builder
+	if a.User != "" {
+		fmt.Fprintf(&b, "  U = %-9.9s", a.User)
+	}
+	fmt.Fprintf(&b, "  A = %-10.10s C = %-10.10s", a.Account, f.Cluster)
+	if a.Partition != "" {
+		fmt.Fprintf(&b, " P = %-5.5s", a.Partition)
+	}
+	return strings.TrimRight(b.String(), " ")
+}
+
+// whichLine shows an association that is changed or removed.
+func (f *Facts) whichLine(a *model.Association) string {
+	line := fmt.Sprintf("  C = %-10s A = %-20s", f.Cluster, a.Account)
+	switch {
+	case a.User == "" && f.parent(a.Account) != "":
+		line = fmt.Sprintf("  C = %-10s A = %s of %s", f.Cluster, a.Account, f.parent(a.Account))
+	case a.User != "" && a.Partition != "":
+		line += fmt.Sprintf(" U = %-9s P = %s", a.User, a.Partition)
+	case a.User != "":
+		line += fmt.Sprintf(" U = %-9s", a.User)
+	}
+	return strings.TrimRight(line, " ")
+}
+
+// checkCluster refuses another cluster than this one.
+func (f *Facts) checkCluster(v string) error {
+	for _, n := range names(v) {
+		if n != strings.ToLower(f.Cluster) {
+			return fmt.Errorf(" This cluster '%s' doesn't exist.\n        Contact your admin to add it to accounting. (This cluster is %s)", n, f.Cluster)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,152 @@
+package acctmgr
+
+import (
+	"fmt"
+	"slices"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// Remove plans "delete ENTITY where ...".
+func Remove(f *Facts, entity string, args []string) (*Plan, error) {
+	where, set := split(args)
+	if where = append(where, set...); len(where) == 0 {
+		return nil, fmt.Errorf(" No conditions given to remove, not executing.")
+	}
+	switch {
+	case is(entity, 1, "accounts", "account", "acct"):
+		return f.removeAccounts(where)
+	case is(entity, 1, "users", "user"):
+		return f.removeUsers(where)
+	case is(entity, 1, "qos"):
+		return f.removeQOS(where)
+	case is(entity, 3, "coordinators", "coordinator"):
+		return f.coordinators(where, false)
+	}
+	return nil, noEntity("delete", entity)
+}
+
+// dropAssocs plans that associations go, and what that does to their users: another default account, or none.
+func (f *Facts) dropAssocs(p *Plan, gone []*model.Association) {
+	left := map[string][]string{} // user -> accounts that stay
+	out := map[model.AssocKey]bool{}
+	for _, a := range gone {
+		out[a.Key()] = true
+	}
+	for _, a := range f.tree() {
+		if a.User != "" && !out[a.Key()] {
+			left[a.User] = append(left[a.User], a.Account)
+		}
+	}
+	seen := map[string]bool{}
+	for _, a := range gone {
+		p.edit(proto.AcctEdit{Op: proto.DropAssoc, Assoc: &model.Association{Account: a.Account, User: a.User, Partition: a.Partition}})
+		u := f.Users[a.User]
+		if u == nil || seen[u.Name] {
+			continue
+		}
+		seen[u.Name] = true
+		stay := left[u.Name]
+		if slices.Contains(stay, u.DefaultAccount) {
+			continue
+		}
+		n := *u
+		if n.DefaultAccount = ""; len(stay) > 0 {
+			n.DefaultAccount = stay[0]
+			p.note(" The default account of '%s' becomes %s.", u.Name, stay[0])
+		}
+		p.edit(proto.AcctEdit{Op: proto.PutUser, User: &n})
+	}
+}
+
+func (f *Facts) removeAccounts(where []word) (*Plan, error) {
+	p := &Plan{Nothing: " Nothing deleted"}
+	sel, err := f.pickAccounts(where)
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(sel, model.RootAccount) {
+		return nil, fmt.Errorf(" The root account can't be deleted")
+	}
+	for _, name := range sel {
+		for kid, a := range f.Accounts {
+			if a.Parent == name && !slices.Contains(sel, kid) {
+				return nil, fmt.Errorf(" Account '%s' has the account '%s' below it; delete or move that first", name, kid)
+			}
+		}
+	}
+	slices.SortFunc(sel, func(a, b string) int { return f.depth(b) - f.depth(a) }) // children first
+	var gone []*model.Association
+	for _, a := range f.tree() {
+		if slices.Contains(sel, a.Account) {
+			gone = append(gone, a)
+		}
+	}
+	f.dropAssocs(p, gone)
+	var lines []string
+	for _, name := range sel {
+		p.edit(proto.AcctEdit{Op: proto.DropAccount, Account: &model.Account{Name: name, Parent: f.parent(name)}})
+		lines = append(lines, "  "+name)
+	}
+	slices.Sort(lines)
+	p.list(" Deleting accounts...", lines)
+	return p, nil
+}
+
+func (f *Facts) removeUsers(where []word) (*Plan, error) {
+	p := &Plan{Nothing: " Nothing deleted"}
+	s, err := f.readPick(where)
+	if err != nil {
+		return nil, err
+	}
+	var gone []*model.Association
+	for _, a := range f.tree() {
+		if a.User != "" && s.assoc(a) && (f.Users[a.User] == nil || s.user(f.Users[a.User])) {
+			gone = append(gone, a)
+		}
+	}
+	if s.byAssoc {
+		f.dropAssocs(p, gone)
+		var lines []string
+		for _, a := range gone {
+			lines = append(lines, f.whichLine(a))
+		}
+		p.list(" Deleting user associations...", lines)
+		return p, nil
+	}
+	for _, a := range gone {
+		p.edit(proto.AcctEdit{Op: proto.DropAssoc, Assoc: &model.Association{Account: a.Account, User: a.User, Partition: a.Partition}})
+	}
+	var lines []string
+	for _, name := range f.sortedUsers() {
+		if !s.user(f.Users[name]) {
+			continue
+		}
+		if name == model.RootAccount {
+			return nil, fmt.Errorf(" The user root can't be deleted")
+		}
+		p.edit(proto.AcctEdit{Op: proto.DropUser, User: &model.User{Name: name}})
+		lines = append(lines, "  "+name)
+	}
+	p.list(" Deleting users...", lines)
+	return p, nil
+}
+
+func (f *Facts) removeQOS(where []word) (*Plan, error) {
+	p := &Plan{Nothing: " Nothing deleted"}
+	sel, err := f.pickQOS(where)
+	if err != nil {
+		return nil, err
+	}
+	var lines []string
+	for _, q := range sel {
+		if q.Name == model.DefaultQOS {
+			return nil, fmt.Errorf(" The QOS %s can't be deleted: jobs without another have it", q.Name)
+		}
+		p.edit(proto.AcctEdit{Op: proto.DropQOS, QOS: &model.QOS{Name: q.Name}})
+		lines = append(lines, "  "+q.Name)
+	}
+	p.list(" Deleting QOS(s)...", lines)
+	return p, nil
+}

@@ -1,0 +1,122 @@
+package acctmgr
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gbatch/internal/cli/format"
+	"gbatch/internal/golden"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// fold makes edits as the cluster does when it takes them.
+func (f *Facts) fold(edits []proto.AcctEdit) {
+	f.Gen++
+	for _, e := range edits {
+		switch e.Op {
+		case proto.PutAccount:
+			f.Accounts[e.Account.Name] = e.Account
+		case proto.DropAccount:
+			delete(f.Accounts, e.Account.Name)
+		case proto.PutUser:
+			f.Users[e.User.Name] = e.User
+		case proto.DropUser:
+			delete(f.Users, e.User.Name)
+		case proto.PutAssoc:
+			n := *e.Assoc
+			if n.ID == 0 {
+				n.ID = uint32(len(f.assocs) + 1)
+			}
+			f.assocs[n.Key()] = &n
+		case proto.DropAssoc:
+			delete(f.assocs, e.Assoc.Key())
+		case proto.PutQOS:
+			n := *e.QOS
+			if n.ID == 0 {
+				n.ID = uint32(len(f.QOS) + 1)
+			}
+			f.QOS[n.Name] = &n
+		case proto.DropQOS:
+			delete(f.QOS, e.QOS.Name)
+		}
+	}
+}
+
+// TestSessions reads commands from testdata/*.txt and compares what they print. A line that begins with $ is a command
+// behind "gacctmgr"; -P, -s and -n stand before the verb.
+func TestSessions(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			shipped := &proto.AccountsChunk{Gen: 1, Cluster: "lab", Addr: "ctl1:6817", TRES: []string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages", "gres/gpu"},
+				Accounts: []*model.Account{{Name: "root", Description: "default root account", Organization: "root"}},
+				Users:    []*model.User{{Name: "root", DefaultAccount: "root", Admin: model.AdminFull}},
+				Assocs:   []*model.Association{{ID: 1, Account: "root", Shares: 1, QOS: []string{"normal"}}, {ID: 2, Account: "root", User: "root", Shares: 1}}}
+			for _, q := range model.ShippedQOS() {
+				shipped.QOS = append(shipped.QOS, &q)
+			}
+			f := Read([]*proto.AccountsChunk{shipped})
+			var out bytes.Buffer
+			for line := range strings.Lines(string(text)) {
+				switch {
+				case strings.HasPrefix(line, "#") || strings.TrimSpace(line) == "":
+					out.WriteString(line)
+				case strings.HasPrefix(line, "$ "):
+					out.WriteString(line)
+					run(&out, f, strings.Fields(line[2:]))
+				}
+			}
+			golden.Compare(t, file, out.Bytes())
+		})
+	}
+}
+
+func run(out *bytes.Buffer, f *Facts, args []string) {
+	var o Options
+	header := true
+	for len(args) > 0 && args[0][0] == '-' {
+		switch args[0] {
+		case "-P":
+			o.Style = format.Style{Parsable: true, NoTrailing: true}
+		case "-s":
+			o.Assocs = true
+		case "-n":
+			header = false
+		}
+		args = args[1:]
+	}
+	if args[0] == "show" {
+		p, rows, err := Show(f, args[1], args[2:], o)
+		if err == nil {
+			err = p.Write(out, rows, header)
+		}
+		if err != nil {
+			fmt.Fprintf(out, "error:%v\n", err)
+		}
+		return
+	}
+	plan, err := map[string]func(*Facts, string, []string) (*Plan, error){"add": Add, "modify": Modify, "delete": Remove}[args[0]](f, args[1], args[2:])
+	if err != nil {
+		fmt.Fprintf(out, "error:%v\n", err)
+		return
+	}
+	for _, l := range append(plan.Notes, plan.Text...) {
+		fmt.Fprintln(out, l)
+	}
+	if len(plan.Edits) == 0 {
+		fmt.Fprintln(out, plan.Nothing)
+	}
+	f.fold(plan.Edits)
+}
