@@ -243,7 +243,7 @@ func (c *Controller) mayEdit(v *state.View, who *proto.Caller, e *proto.AcctEdit
 // Accounts.
 func defaultAccount(v *state.View, user string) string {
 	cfg := v.Config()
-	if u := v.User(user); u != nil && u.DefaultAccount != "" && user != model.RootAccount {
+	if u := v.User(user); u != nil && u.DefaultAccount != "" && (u.DefaultAccount != model.RootAccount || cfg.Params.NeedAccount) {
 		return u.DefaultAccount
 	}
 	switch {

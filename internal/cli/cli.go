@@ -47,7 +47,7 @@ func commands() []command {
 		{name: "gshare", slurm: "sshare", run: gshare, about: "list shares and usage"},
 		{name: "grun", slurm: "srun", about: "run a command in an allocation", why: "put the command into a batch script and submit it with gsubmit, or use gsubmit --wait --wrap 'COMMAND'"},
 		{name: "galloc", slurm: "salloc", about: "get an allocation for an interactive shell", why: "submit a batch script with gsubmit instead"},
-		{name: "gprio", slurm: "sprio", about: "list the factors of priorities", why: "gqueue -o '%i %Q %r' lists priorities and reasons"},
+		{name: "gprio", slurm: "sprio", run: gprio, about: "list the factors of priorities"},
 		{name: "gacctmgr", slurm: "sacctmgr", run: gacctmgr, about: "manage accounts, users, associations and QOS"},
 		{name: "gdiag", slurm: "sdiag", run: gdiag, about: "show the scheduler's statistics"},
 		{name: "gstat", slurm: "sstat", about: "show the resources of running jobs", why: "gcontrol show job JOBID shows what a job holds, gacct -o MaxRSS,TotalCPU what it has used when it has ended"},

@@ -23,6 +23,8 @@ type fake struct {
 	t   testing.TB
 	env map[string]string
 
+	stdin string // of the commands
+
 	now     model.Time
 	jobs    []*model.Job
 	chunks  [][]byte // in place of jobs: the list as it goes over the socket
@@ -32,6 +34,9 @@ type fake struct {
 	shares  []proto.ShareRow
 	diag    *proto.DiagReply
 	resets  int
+	prio    *proto.PrioChunk
+	accts   *proto.AccountsChunk
+	edits   []proto.EditAccountsRequest // what was asked for
 	scripts map[model.JobID]string
 	fail    map[uint16]*rpc.Error
 
@@ -77,7 +82,7 @@ func (f *fake) run(name string, args ...string) (stdout, stderr string, rc int) 
 	f.calls++
 	f.mu.Unlock()
 	var out, errOut bytes.Buffer
-	e := &Env{Program: name, Args: args, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errOut,
+	e := &Env{Program: name, Args: args, Stdin: strings.NewReader(f.stdin), Stdout: &out, Stderr: &errOut,
 		Lookup: func(k string) (string, bool) { v, ok := f.env[k]; return v, ok }, Dir: "/"}
 	rc = Main(e)
 	f.mu.Lock()
@@ -161,6 +166,15 @@ func (f *fake) serve(_ context.Context, r *server.Request) {
 		answer(f.diag, nil)
 	case proto.KindShares:
 		answer(&proto.SharesReply{Rows: f.shares}, nil)
+	case proto.KindPrio:
+		answer(f.prio, nil)
+	case proto.KindAccounts:
+		answer(f.accts, nil)
+	case proto.KindEditAccounts:
+		var q proto.EditAccountsRequest
+		err := proto.Decode(r.Body, &q)
+		f.edits = append(f.edits, q)
+		answer(&proto.Empty{}, err)
 	case proto.KindScript:
 		var q proto.ScriptRequest
 		err := proto.Decode(r.Body, &q)

@@ -44,7 +44,7 @@ func read(a string) word {
 	return w
 }
 
-// unquote drops quotes that reached the command: format='a,b' from a script that quotes twice, QosLevel='' to clear.
+// unquote drops quotes that reached the command: format='a,b' from a script that quotes twice, QosLevel=” to clear.
 func unquote(s string) string {
 	s = strings.TrimSpace(s)
 	if n := len(s); n >= 2 && (s[0] == '\'' || s[0] == '"') && s[n-1] == s[0] {
