@@ -70,13 +70,17 @@ func (f *Facts) removeAccounts(where []word) (*Plan, error) {
 		return nil, fmt.Errorf(" The root account can't be deleted")
 	}
 	for _, name := range sel {
+		var below []string
 		for kid, a := range f.Accounts {
 			if a.Parent == name && !slices.Contains(sel, kid) {
-				return nil, fmt.Errorf(" Account '%s' has the account '%s' below it; delete or move that first", name, kid)
+				below = append(below, kid)
 			}
 		}
+		if len(below) > 0 {
+			return nil, fmt.Errorf(" Account '%s' has the account '%s' below it; delete or move that first", name, slices.Min(below))
+		}
 	}
-	slices.SortFunc(sel, func(a, b string) int { return f.depth(b) - f.depth(a) }) // children first
+	slices.SortStableFunc(sel, func(a, b string) int { return f.depth(b) - f.depth(a) }) // children first
 	var gone []*model.Association
 	for _, a := range f.tree() {
 		if slices.Contains(sel, a.Account) {
