@@ -17,10 +17,7 @@ type Policy struct {
 // those that come before them. Counts of 0 are no limit.
 type Backfill struct {
 	On bool
-	// Reserve is how many blocked jobs hold a reservation, per partition: 0 FIFO, 1 EASY, <0 all (conservative). To give
-	// the published conservative schedules a Planner must keep all reservations from pass to pass (sim's reference_test.go
-	// is exact): a job reserves when it first can't start, and after a pass that follows an end, each in order gives its up
-	// and takes the earliest there is, once through the queue.
+	// Reserve is how many blocked jobs hold a reservation, per partition: 0 FIFO, 1 EASY, <0 all (with Keep: conservative).
 	Reserve       int
 	ShortestFirst bool // who stands behind the last reservation is tried by shortest planned time (EASY-SJBF)
 

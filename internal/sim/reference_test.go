@@ -13,16 +13,17 @@ import (
 // each pass. It gives all published schedules; what the production planner gives must be equal to it.
 //
 // FIFO and EASY remember nothing between passes. Conservative backfill does: a job gets its reservation when it arrives,
-// the earliest that delays nobody, and keeps it. When something has ended since the last pass, every waiting job, in order
-// of arrival, gives up its reservation and takes the earliest that there is then: once through the queue, at passes after
-// an end only. Made anew from nothing at each pass, or moved at each pass, reservations give other schedules.
+// the earliest that delays nobody, and keeps it; when it falls due, the job starts, also where nothing else happens. When
+// something has ended before its limit, every waiting job, in order of arrival, gives up its reservation and takes the
+// earliest that there is then, once through the queue. Made anew from nothing, moved at each pass, or moved after an end
+// at the limit as well, reservations give other schedules.
 type reference struct {
 	back  sched.Backfill
 	score func(sized) float64
 	begun model.Time
 
 	held    map[model.JobID]model.Time // reservations that are kept
-	running map[model.JobID]bool       // at the end of the last pass
+	running map[model.JobID]model.Time // at the end of the last pass, with their limits' ends
 }
 
 // step is the free processors from a moment on.
@@ -72,22 +73,22 @@ func (r *reference) Plan(v *state.View, now model.Time) (plan model.Plan) {
 	n := v.Node(part.Nodes[0])
 	p := profile{{now, int(n.Def.CPUs)}}
 	var queue []*model.Job
-	running := map[model.JobID]bool{}
+	running := map[model.JobID]model.Time{}
 	v.Jobs(func(j *model.Job) bool {
 		switch {
 		case j.State == model.Pending:
 			queue = append(queue, j)
 		case j.State.HasResources():
-			running[j.ID] = true
+			running[j.ID] = j.Run.Deadline()
 			if j.Run.Deadline() > now {
 				p.take(now, j.Run.Deadline(), int(j.Spec.Tasks))
 			}
 		}
 		return true
 	})
-	ended := false
-	for id := range r.running {
-		ended = ended || !running[id]
+	early := false
+	for id, limit := range r.running {
+		early = early || running[id] == 0 && limit > now
 	}
 	r.running = running
 	if r.score != nil {
@@ -103,13 +104,13 @@ func (r *reference) Plan(v *state.View, now model.Time) (plan model.Plan) {
 			panic("the state's node is fuller than the profile")
 		}
 		used = used.Or(cpus)
-		r.running[j.ID] = true
+		r.running[j.ID] = now.Add(j.Spec.LimitS)
 		delete(r.held, j.ID)
 		plan.Starts = append(plan.Starts, model.Start{Job: j.ID, Task: model.NoTask, Partition: part.Name, LimitS: j.Spec.LimitS,
 			Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: n.Def.Name, CPUs: cpus, Tasks: j.Spec.Tasks}}}})
 	}
 	if r.back.Reserve < 0 {
-		r.conservative(p, queue, now, ended, start)
+		r.conservative(p, queue, now, early, start)
 		return plan
 	}
 	reserved := 0
@@ -133,7 +134,7 @@ func (r *reference) Plan(v *state.View, now model.Time) (plan model.Plan) {
 	return plan
 }
 
-func (r *reference) conservative(p profile, queue []*model.Job, now model.Time, ended bool, start func(*model.Job)) {
+func (r *reference) conservative(p profile, queue []*model.Job, now model.Time, early bool, start func(*model.Job)) {
 	for _, j := range queue {
 		if at, ok := r.held[j.ID]; ok {
 			p.take(max(at, now), max(at, now).Add(j.Spec.LimitS), int(j.Spec.Tasks))
@@ -141,7 +142,7 @@ func (r *reference) conservative(p profile, queue []*model.Job, now model.Time, 
 	}
 	for _, j := range queue {
 		at, ok := r.held[j.ID]
-		if !ok || ended {
+		if !ok || early {
 			if ok {
 				p.take(max(at, now), max(at, now).Add(j.Spec.LimitS), -int(j.Spec.Tasks))
 			}
@@ -153,4 +154,15 @@ func (r *reference) conservative(p profile, queue []*model.Job, now model.Time, 
 			start(j)
 		}
 	}
+}
+
+// Wake gives the first reservation.
+func (r *reference) Wake() model.Time {
+	next := model.Time(0)
+	for _, at := range r.held {
+		if next == 0 || at < next {
+			next = at
+		}
+	}
+	return next
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"gbatch/internal/model"
 	"gbatch/internal/sched"
@@ -62,6 +63,7 @@ type replay struct {
 	queued int32
 	busy   int64
 	last   int64          // second of the last event
+	wake   int64          // second at which a promise is due; counts while it is after last
 	err    error          // of a pass outside of an event
 	gone   []state.Report // scratch
 	over   []ending       // scratch
@@ -110,6 +112,14 @@ func (r *replay) boot(at int64) {
 
 func (r *replay) time(at int64) model.Time { return model.Time((r.base + at) * 1000) }
 
+// clock gives a moment's second of the workload, rounded up; for 0 a second before all others.
+func (r *replay) clock(t model.Time) int64 {
+	if t == 0 {
+		return math.MinInt64
+	}
+	return (int64(t)+999)/1000 - r.base
+}
+
 func (r *replay) apply(at int64, b state.Body) state.Result {
 	return r.st.Apply(state.Command{At: r.time(at), Body: b})
 }
@@ -137,6 +147,9 @@ func (r *replay) run(ctx context.Context) error {
 		}
 		if r.ends.len() > 0 {
 			at = min(at, r.ends.min().at)
+		}
+		if r.wake > r.last {
+			at = min(at, r.wake)
 		}
 		var err error
 		r.last = at
@@ -212,6 +225,9 @@ func (r *replay) single(at int64) error {
 		if err := r.pass(at); err != nil {
 			return err
 		}
+	}
+	if at == r.wake && len(r.over) == 0 {
+		return r.pass(at)
 	}
 	for _, e := range r.over { // in the order in which they had started
 		if !r.isExact(e) {
@@ -296,6 +312,9 @@ func (r *replay) end(e ending) state.Report {
 func (r *replay) pass(at int64) error {
 	r.Passes++
 	plan := r.plan.Plan(r.st.Peek(), r.time(at))
+	if w, ok := r.plan.(waker); ok {
+		r.wake = r.clock(w.Wake())
+	}
 	if len(plan.Starts) == 0 {
 		return nil
 	}

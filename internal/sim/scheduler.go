@@ -31,6 +31,12 @@ const (
 // noBound is a count that no pass reaches: published schedules know no bounds.
 const noBound = 1 << 30
 
+// waker is a Planner that keeps reservations as promises: one may fall due when nothing else happens.
+type waker interface {
+	// Wake gives the next such moment after the last pass, or 0.
+	Wake() model.Time
+}
+
 // planning is the production planner with a policy, and with an order that depends on the time where it has one.
 type planning struct {
 	planner *sched.Planner
@@ -44,6 +50,14 @@ func (p *planning) Plan(v *state.View, now model.Time) model.Plan {
 		p.order.at(now)
 	}
 	return p.planner.Plan(v, now, p.policy)
+}
+
+// Wake gives the moment at which a kept reservation falls due. Without kept ones a pass at each event is enough.
+func (p *planning) Wake() model.Time {
+	if !p.policy.Backfill.Keep {
+		return 0
+	}
+	return p.planner.Wake()
 }
 
 // byDefault is the production planner with the default order and predictions.
@@ -74,7 +88,7 @@ type named struct {
 
 var (
 	easy = sched.Backfill{On: true, Reserve: 1}
-	all  = sched.Backfill{On: true, Reserve: -1}
+	all  = sched.Backfill{On: true, Reserve: -1, Keep: true}
 )
 
 func schedulers() []named {
