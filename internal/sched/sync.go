@@ -15,6 +15,7 @@ import (
 func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
 	changes, next, known := v.Changes(p.cursorAt)
 	again := !known || v.Config() != p.cfg || now < p.now || p.limitsChanged(v) || !samePlanning(&p.policy, &pol)
+	last := p.now
 	p.v, p.now, p.cursorAt = v, now, next
 	order, predict := p.policy.Order, p.policy.Predict
 	p.policy = pol
@@ -30,7 +31,8 @@ func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
 	if pol.Backfill.Keep {
 		for _, s := range p.plan.Starts {
 			j := v.Job(s.Job)
-			p.early = p.early || s.Task != model.NoTask || j == nil || !j.State.HasResources() // it came and went
+			gone := j == nil || !j.State.HasResources() // it came and went
+			p.early = p.early || s.Task != model.NoTask || gone && (s.LimitS >= model.Unlimited || last.Add(s.LimitS) > now)
 		}
 	}
 	for _, c := range changes {

@@ -28,7 +28,7 @@ func randomWork(rng *rand.Rand, procs, jobs int) *Workload {
 }
 
 // keepSeeds is how many of the workloads are held to the conservative reference too.
-const keepSeeds = 0
+const keepSeeds = 30
 
 // TestProductionEqualsReference: on random workloads the production planner starts every job when the plainest planner
 // does, for every named scheduler and both ways of events.

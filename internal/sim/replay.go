@@ -179,13 +179,13 @@ func (r *replay) run(ctx context.Context) error {
 // more reports whether anything is left to happen. Where nothing is and jobs wait, a pass may start those that a bound on
 // the starts of one pass has left over.
 func (r *replay) more() bool {
-	if r.next < len(r.Work.Jobs) || r.ends.len() > 0 {
+	if r.next < len(r.Work.Jobs) || r.ends.len() > 0 || r.queued > 0 && r.wake > r.last {
 		return true
 	}
 	if r.queued > 0 && r.err == nil {
 		r.err = r.pass(r.last)
 	}
-	return r.err == nil && r.ends.len() > 0
+	return r.err == nil && (r.ends.len() > 0 || r.queued > 0 && r.wake > r.last)
 }
 
 // batch plans once after everything that happens in a second.
