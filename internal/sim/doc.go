@@ -5,16 +5,21 @@
 // second model of the cluster and no second scheduler: a virtual clock takes the place of the daemons, nothing else.
 //
 // The way of a replay: read.go opens a file and tells its format; swf.go, gpucsv.go, openb.go and acct.go read one format
-// each into a Workload; machine.go makes the cluster's configuration, scheduler.go the policy by its name; replay.go is the
-// clock; metrics.go counts what became of the jobs, report.go, json.go, jobsout.go and plot.go show it. verb.go ties them
-// together for cmd/gbatch. forecast.go runs a live cluster's dump forward.
+// each into a Workload; machine.go makes the cluster's configuration, scheduler.go the policy by its name (orders.go has the
+// published orders, configured.go what a configuration asks for); replay.go is the clock; metrics.go counts what became of
+// the jobs, report.go, jobsout.go and plot.go show it. verb.go ties them together for cmd/gbatch. fill.go fills a machine
+// until its jobs have asked for all of it; forecast.go runs a live cluster's dump forward, changed by whatif.go.
 //
 // # Time within one second
 //
 // Traces count whole seconds, and what happens in which order within one second moves averages by several percent. Events
 // says which order: Batch is one planning pass per second in which something happened, after all ends and then all
 // arrivals of that second. Single is one pass per event: arrivals first, in file order, then ends, in the order in which
-// the jobs had started; a job that ends exactly at its time limit is gone before the first of these passes.
+// the jobs had started; a job that ends exactly at its time limit is gone before the first of these passes. With
+// conservative backfill the moment at which a kept reservation falls due is an event too.
+//
+// exact_test.go holds both ways to published schedules of real logs; reference_test.go is the plainest planner that gives
+// them, and the production planner is held to it on random workloads.
 //
 // # Invariants
 //
