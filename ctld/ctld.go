@@ -34,11 +34,14 @@ type Controller struct {
 	clientTLS *tls.Config
 	socket    net.Listener
 
-	leading   atomic.Bool
-	dbdUp     atomic.Bool
-	waiting   atomic.Int64
-	prio      priorities
-	counts    counts
+	leading atomic.Bool
+	dbdUp   atomic.Bool
+	waiting atomic.Int64
+	prio    priorities
+	counts  counts
+
+	explaining sync.Mutex // explanations cost as much as a pass: one at a time
+
 	closeOnce sync.Once
 	closeErr  error
 }

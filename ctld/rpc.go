@@ -101,7 +101,7 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 func changes(kind uint16) bool {
 	switch kind {
 	case proto.KindPing, proto.KindJobs, proto.KindNodes, proto.KindPartitions, proto.KindConfig, proto.KindWait,
-		proto.KindAcct, proto.KindShares, proto.KindDiag, proto.KindAccounts, proto.KindPrio:
+		proto.KindAcct, proto.KindShares, proto.KindDiag, proto.KindAccounts, proto.KindPrio, proto.KindWhy:
 		return false
 	}
 	return true
@@ -197,6 +197,11 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 	case proto.KindShares:
 		if rq := new(proto.SharesRequest); decode(rq) {
 			c.end(r, c.shares(rq), nil)
+		}
+	case proto.KindWhy:
+		if rq := new(proto.WhyRequest); decode(rq) {
+			reply, err := c.why(rq)
+			c.end(r, reply, err)
 		}
 	case proto.KindDiag, proto.KindDiagReset:
 		reply, err := c.diag(who, kind == proto.KindDiagReset)

@@ -37,6 +37,7 @@ type fake struct {
 	prio    *proto.PrioChunk
 	accts   *proto.AccountsChunk
 	edits   []proto.EditAccountsRequest // what was asked for
+	why     *proto.WhyReply
 	scripts map[model.JobID]string
 	fail    map[uint16]*rpc.Error
 
@@ -159,6 +160,8 @@ func (f *fake) serve(_ context.Context, r *server.Request) {
 		err := proto.Decode(r.Body, &q)
 		f.accQ = append(f.accQ, q)
 		answer(&proto.RecordsChunk{Records: f.pickRecords(&q)}, err)
+	case proto.KindWhy:
+		answer(f.why, nil)
 	case proto.KindDiag:
 		answer(f.diag, nil)
 	case proto.KindDiagReset:

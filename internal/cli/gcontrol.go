@@ -17,6 +17,7 @@ type control struct {
 	oneLine bool
 	details int
 	quiet   bool
+	json    string
 	client  *client.Client
 }
 
@@ -39,6 +40,7 @@ func verbs() []verb {
 		{name: "top", help: "put waiting jobs ahead of the same user's others", run: action(proto.ActTop)},
 		{name: "update", help: "update JobId=N KEY=VALUE... | NodeName=NAMES State=DRAIN|RESUME|DOWN Reason=TEXT", run: (*control).update},
 		{name: "reconfigure", help: "read the configuration files anew [--dry-run]", run: (*control).reconfigure},
+		{name: "why", help: "why JOBID...: what holds jobs, when they are expected to start, and what would let them start sooner", run: (*control).why},
 		{name: "ping", help: "tell whether the controllers answer and which leads", run: (*control).ping},
 		{name: "write", help: "write batch_script JOBID [FILE|-]", run: (*control).write},
 		{name: "dump", help: "dump state FILE, for gbatch sim --from-state (operators)", run: (*control).dump},
@@ -73,7 +75,10 @@ func gcontrol(e *Env) int {
 		{Name: "quiet", Short: 'Q', Help: "no words on success", Set: getopt.Flag(&c.quiet)},
 		{Name: "verbose", Short: 'v', Hidden: true, Set: ignored},
 		{Name: "dry-run", Help: "with reconfigure: show what would change, and change nothing", Set: getopt.Flag(&dryRun)},
-		{Name: "json", Arg: getopt.Optional, Refused: "use gqueue --json for jobs"},
+		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "with why: write JSON", Set: func(v string) (err error) {
+			c.json, err = parseJSONVersion(v)
+			return err
+		}},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use gqueue --json for jobs"},
 		{Name: "future", Short: 'F', Refused: "leave it out"},
 		{Name: "local", Refused: "leave it out"},
@@ -95,6 +100,9 @@ func gcontrol(e *Env) int {
 	v, err := findVerb(words[0])
 	if err == nil && v.run == nil {
 		err = fmt.Errorf("%s is not supported by gbatch yet: %s", v.name, v.why)
+	}
+	if err == nil && c.json != "" && v.name != "why" {
+		err = fmt.Errorf("--json goes with why; gqueue --json lists jobs, ginfo --json nodes")
 	}
 	if err == nil {
 		if dryRun {

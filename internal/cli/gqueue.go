@@ -39,6 +39,8 @@ type queue struct {
 	every    int32
 	clusters []string
 
+	why []proto.JobRef // explained in place of a list
+
 	long, noHeader, perTask, perPartition, start, all, noConvert, expand, noSort bool
 }
 
@@ -54,6 +56,9 @@ func gqueue(e *Env) int {
 		e.errorf("Unrecognized option: %s", operands[0])
 		fmt.Fprint(e.Stderr, p.Usage())
 		return 1
+	}
+	if len(q.why) > 0 {
+		return e.repeat(q.every, q.explain)
 	}
 	q.rq.Default = len(q.rq.Filter.States) == 0
 	if q.start && q.rq.Default {
@@ -132,6 +137,10 @@ func (q *queue) options() []getopt.Option {
 		{Name: "expand-patterns", Group: output, Help: "output files with %j and the like filled in", Set: getopt.Flag(&q.expand)},
 		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version", Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists", Set: func(v string) (err error) {
 			q.json, err = parseJSONVersion(v)
+			return err
+		}},
+		{Name: "why", Arg: getopt.Required, Group: output, Metavar: "ids", Help: "say what holds these jobs, when they are expected to start, and what would let them start sooner", Set: func(v string) (err error) {
+			q.why, err = parseJobRefs(v)
 			return err
 		}},
 		{Name: "iterate", Short: 'i', Arg: getopt.Required, Group: output, Metavar: "seconds", Help: "print again every so many seconds", Set: getopt.Number(&q.every, 1, 1<<20)},
@@ -299,6 +308,16 @@ func (q *queue) once() int {
 		}
 	}
 	return q.ended(err)
+}
+
+// explain answers --why.
+func (q *queue) explain() int {
+	c, err := q.connect()
+	if err != nil {
+		return q.ended(err)
+	}
+	defer c.Close()
+	return q.ended(q.printWhy(c, q.why, q.json))
 }
 
 // ended reports an error in squeue's words.

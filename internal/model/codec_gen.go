@@ -3293,6 +3293,572 @@ func (x *Partition) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Explanation) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(13); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.ArrayID)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Task)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Tasks)); err != nil {
+		return err
+	}
+	for i1 := range x.Tasks {
+		if err := x.Tasks[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.User); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.State)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Text); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Causes)); err != nil {
+		return err
+	}
+	for i2 := range x.Causes {
+		if err := x.Causes[i2].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Places)); err != nil {
+		return err
+	}
+	for i3 := range x.Places {
+		if err := x.Places[i3].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(int64(x.Start)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Nodes)); err != nil {
+		return err
+	}
+	for i4 := range x.Nodes {
+		if err := e.EncodeString(x.Nodes[i4]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Changes)); err != nil {
+		return err
+	}
+	for i5 := range x.Changes {
+		if err := x.Changes[i5].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Explanation) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Explanation{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Explanation.Job", err)
+		}
+		x.Job = JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("Explanation.Job", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Explanation.ArrayID", err)
+		}
+		x.ArrayID = JobID(v)
+		if uint64(x.ArrayID) != v {
+			return wire.Range("Explanation.ArrayID", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Explanation.Task", err)
+		}
+		x.Task = int32(v)
+		if int64(x.Task) != v {
+			return wire.Range("Explanation.Task", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Explanation.Tasks", err)
+		}
+		if n1 > 0 {
+			s2 := make(TaskSet, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, Range{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Explanation.Tasks", err)
+				}
+			}
+			x.Tasks = s2
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Explanation.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Explanation.User", err)
+		}
+		x.User = v
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Explanation.State", err)
+		}
+		x.State = JobState(v)
+		if uint64(x.State) != v {
+			return wire.Range("Explanation.State", v)
+		}
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Explanation.Text", err)
+		}
+		x.Text = v
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Explanation.Causes", err)
+		}
+		if n4 > 0 {
+			s5 := make([]Cause, 0, wire.Cap(n4))
+			for range n4 {
+				s5 = append(s5, Cause{})
+				if err := s5[len(s5)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Explanation.Causes", err)
+				}
+			}
+			x.Causes = s5
+		}
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Explanation.Places", err)
+		}
+		if n7 > 0 {
+			s8 := make([]QueuePlace, 0, wire.Cap(n7))
+			for range n7 {
+				s8 = append(s8, QueuePlace{})
+				if err := s8[len(s8)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Explanation.Places", err)
+				}
+			}
+			x.Places = s8
+		}
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Explanation.Start", err)
+		}
+		x.Start = Time(v)
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		n10, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Explanation.Nodes", err)
+		}
+		if n10 > 0 {
+			s11 := make([]string, 0, wire.Cap(n10))
+			for range n10 {
+				var v12 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("Explanation.Nodes", err)
+					}
+					v12 = v
+				}
+				s11 = append(s11, v12)
+			}
+			x.Nodes = s11
+		}
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		n13, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Explanation.Changes", err)
+		}
+		if n13 > 0 {
+			s14 := make([]WhatIf, 0, wire.Cap(n13))
+			for range n13 {
+				s14 = append(s14, WhatIf{})
+				if err := s14[len(s14)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Explanation.Changes", err)
+				}
+			}
+			x.Changes = s14
+		}
+	}
+	return wire.Skip(d, n-13)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Cause) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(5); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Reason)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Partition); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Text); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Nodes)); err != nil {
+		return err
+	}
+	for i1 := range x.Nodes {
+		if err := e.EncodeString(x.Nodes[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Jobs)); err != nil {
+		return err
+	}
+	for i2 := range x.Jobs {
+		if err := e.EncodeUint(uint64(x.Jobs[i2])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Cause) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Cause{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Cause.Reason", err)
+		}
+		x.Reason = Reason(v)
+		if uint64(x.Reason) != v {
+			return wire.Range("Cause.Reason", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Cause.Partition", err)
+		}
+		x.Partition = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Cause.Text", err)
+		}
+		x.Text = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Cause.Nodes", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("Cause.Nodes", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.Nodes = s2
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Cause.Jobs", err)
+		}
+		if n4 > 0 {
+			s5 := make([]JobID, 0, wire.Cap(n4))
+			for range n4 {
+				var v6 JobID
+				{
+					v, err := d.DecodeUint64()
+					if err != nil {
+						return wire.In("Cause.Jobs", err)
+					}
+					v6 = JobID(v)
+					if uint64(v6) != v {
+						return wire.Range("Cause.Jobs", v)
+					}
+				}
+				s5 = append(s5, v6)
+			}
+			x.Jobs = s5
+		}
+	}
+	return wire.Skip(d, n-5)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *QueuePlace) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Partition); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Ahead)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Queue)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *QueuePlace) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = QueuePlace{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("QueuePlace.Partition", err)
+		}
+		x.Partition = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QueuePlace.Ahead", err)
+		}
+		x.Ahead = int32(v)
+		if int64(x.Ahead) != v {
+			return wire.Range("QueuePlace.Ahead", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("QueuePlace.Queue", err)
+		}
+		x.Queue = int32(v)
+		if int64(x.Queue) != v {
+			return wire.Range("QueuePlace.Queue", v)
+		}
+	}
+	return wire.Skip(d, n-3)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *WhatIf) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(5); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Option); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Start)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Now); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Partition); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Nodes)); err != nil {
+		return err
+	}
+	for i1 := range x.Nodes {
+		if err := e.EncodeString(x.Nodes[i1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *WhatIf) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = WhatIf{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("WhatIf.Option", err)
+		}
+		x.Option = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("WhatIf.Start", err)
+		}
+		x.Start = Time(v)
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("WhatIf.Now", err)
+		}
+		x.Now = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("WhatIf.Partition", err)
+		}
+		x.Partition = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("WhatIf.Nodes", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("WhatIf.Nodes", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.Nodes = s2
+		}
+	}
+	return wire.Skip(d, n-5)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Job) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(22); err != nil {
 		return err

@@ -6383,6 +6383,142 @@ func (x *DiagRPC) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *WhyRequest) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(1); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Jobs)); err != nil {
+		return err
+	}
+	for i1 := range x.Jobs {
+		if err := x.Jobs[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *WhyRequest) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = WhyRequest{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("WhyRequest.Jobs", err)
+		}
+		if n1 > 0 {
+			s2 := make([]JobRef, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, JobRef{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("WhyRequest.Jobs", err)
+				}
+			}
+			x.Jobs = s2
+		}
+	}
+	return wire.Skip(d, n-1)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *WhyReply) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Now)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.List)); err != nil {
+		return err
+	}
+	for i1 := range x.List {
+		if x.List[i1] == nil {
+			if err := e.EncodeNil(); err != nil {
+				return err
+			}
+		} else {
+			if err := x.List[i1].EncodeMsgpack(e); err != nil {
+				return err
+			}
+		}
+	}
+	if err := e.EncodeInt(int64(x.Left)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *WhyReply) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = WhyReply{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("WhyReply.Now", err)
+		}
+		x.Now = model.Time(v)
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("WhyReply.List", err)
+		}
+		if n1 > 0 {
+			s2 := make([]*model.Explanation, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 *model.Explanation
+				{
+					none, err := wire.Nil(d)
+					if err != nil {
+						return wire.In("WhyReply.List", err)
+					}
+					if !none {
+						v4 := new(model.Explanation)
+						if err := v4.DecodeMsgpack(d); err != nil {
+							return wire.In("WhyReply.List", err)
+						}
+						v3 = v4
+					}
+				}
+				s2 = append(s2, v3)
+			}
+			x.List = s2
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("WhyReply.Left", err)
+		}
+		x.Left = int32(v)
+		if int64(x.Left) != v {
+			return wire.Range("WhyReply.Left", v)
+		}
+	}
+	return wire.Skip(d, n-3)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *ScriptRequest) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(1); err != nil {
 		return err

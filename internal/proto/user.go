@@ -393,6 +393,25 @@ type DiagRPC struct {
 	SumUS int64
 }
 
+// WhyRequest asks why jobs wait.
+//
+//gbatch:codec
+type WhyRequest struct {
+	Jobs []JobRef
+}
+
+// MaxWhy bounds the records that one WhyRequest explains.
+const MaxWhy = 16
+
+// WhyReply explains the named jobs as of Now; Left says how many records it leaves out.
+//
+//gbatch:codec
+type WhyReply struct {
+	Now  model.Time
+	List []*model.Explanation
+	Left int32
+}
+
 // ScriptRequest asks for a job's batch script; its owner and operators get it.
 //
 //gbatch:codec

@@ -28,7 +28,8 @@ import (
 //	       [C=ib&ssd] [w=n1] [x=n2] [alone] [over] [prio=] [t=60] [array=0-9%2] [uid=] [part=p,q] [tmp=]
 //	cycle [starts=N] [depth=N]                  plan, apply, show starts and whoever waits
 //	clear                                       every job is cancelled
-//	end ID...      drain|resume|lost|join NODE...      estimate ID [part]      wait +60
+//	end ID...      drain|resume|lost|join NODE...      estimate ID [part]      wait +60      hold|release ID
+//	why ID [easy]                               explain a job, in order of submission or with backfill
 
 func TestTranscripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txt")
@@ -266,6 +267,11 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		} else {
 			say("+%d on %s", int64(at-epoch)/1000, allocLine(a))
 		}
+	case "why":
+		c.why(say, w)
+	case "hold", "release":
+		hold := map[string]model.HoldKind{"hold": model.HeldByUser, "release": model.NotHeld}[fields[0]]
+		c.apply(&state.Edit{Targets: []state.Target{{Job: c.id(w.plain[0]), Task: model.NoTask}}, Set: []state.Field{state.SetHold}, Hold: hold})
 	default:
 		if !c.accounts(fields[0], w) {
 			c.t.Fatalf("%s: unknown command", c.at)
@@ -319,7 +325,18 @@ func (c *cluster) spec(w words) *model.Spec {
 	sp := &model.Spec{UID: uint32(w.num("uid")), User: "u", Account: "a", Partitions: []string{"p"}, Tasks: int32(w.num("n")),
 		TasksPerNode: int32(w.num("tpn")), CPUsPerTask: int32(w.num("c")), MinCPUs: int32(w.num("mincpus")), MemPerCPU: w.num("mempercpu"),
 		Features: w.named["C"], ReqNodes: w.list("w"), ExcNodes: w.list("x"), Exclusive: w.has("alone"), Overcommit: w.has("over"),
-		LimitS: w.num("t"), TmpMiB: w.num("tmp")}
+		LimitS: w.num("t"), TmpMiB: w.num("tmp"), DepText: w.named["dep"]}
+	for _, text := range w.list("dep") {
+		kind, id, _ := strings.Cut(text, ":")
+		k, ok := model.ParseDepKind(kind)
+		if !ok {
+			c.t.Fatalf("%s: %s is no dependency", c.at, text)
+		}
+		sp.Deps = append(sp.Deps, model.Dep{Kind: k, Job: c.id(id), Task: model.NoTask})
+	}
+	if w.has("begin") {
+		sp.Begin = epoch.Add(w.num("begin"))
+	}
 	if w.has("part") {
 		sp.Partitions = w.list("part")
 	}

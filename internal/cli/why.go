@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"gbatch/internal/client"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// gqueue --why and gcontrol why print the same: what the scheduler says of a job that waits.
+
+// printWhy asks and prints; with a JSON version as JSON.
+func (e *Env) printWhy(c *client.Client, refs []proto.JobRef, json string) error {
+	if len(refs) == 0 {
+		return fmt.Errorf("name the jobs, as in %s 12 13_4", map[bool]string{true: "gcontrol why", false: "gqueue --why"}[strings.HasSuffix(e.Program, "control")])
+	}
+	var reply proto.WhyReply
+	if err := c.Call(proto.KindWhy, &proto.WhyRequest{Jobs: refs}, &reply); err != nil {
+		return err
+	}
+	if json != "" {
+		cluster, err := clusterName(c)
+		if err != nil {
+			return err
+		}
+		return e.whyJSON(&reply, json, cluster)
+	}
+	for i, x := range reply.List {
+		if i > 0 {
+			fmt.Fprintln(e.Stdout)
+		}
+		e.writeWhy(x, reply.Now)
+	}
+	if reply.Left > 0 {
+		fmt.Fprintf(e.Stdout, "\n%d more tasks are not explained; name them.\n", reply.Left)
+	}
+	return nil
+}
+
+// whyID gives the job's number as gqueue shows it.
+func whyID(x *model.Explanation) string {
+	return jobText(&model.Job{ID: x.Job, ArrayID: x.ArrayID, Task: x.Task, Tasks: x.Tasks})
+}
+
+func (e *Env) writeWhy(x *model.Explanation, now model.Time) {
+	p := func(format string, a ...any) { fmt.Fprintf(e.Stdout, format, a...) } // gcli's flush tells of errors
+	p("Job %s (%s) of user %s is %s.\n", whyID(x), x.Name, x.User, x.State)
+	if x.State != model.Pending {
+		p("%s\n", e.told(x.Text, now))
+		return
+	}
+	for _, q := range x.Places {
+		p("  Position: %d of %d in partition %s\n", q.Ahead+1, q.Queue, q.Partition)
+	}
+	switch {
+	case x.Start == 0:
+		p("  Start:    unknown\n")
+	case x.Start <= now:
+		p("  Start:    now%s\n", onNodes(x.Nodes))
+	default:
+		p("  Start:    %s%s\n", e.stamp(x.Start, "unknown"), onNodes(x.Nodes))
+	}
+	p("            %s\n", e.told(x.Text, now))
+	if len(x.Causes) > 0 {
+		p("  What holds it:\n")
+	}
+	for i, c := range x.Causes {
+		part := ""
+		if c.Partition != "" && len(x.Places) > 1 {
+			part = ", partition " + c.Partition
+		}
+		p("    %d. %s%s: %s\n", i+1, c.Reason, part, e.told(c.Text, now))
+	}
+	if len(x.Changes) > 0 {
+		p("  What would let it start sooner:\n")
+	}
+	for _, w := range x.Changes {
+		when := "now"
+		if !w.Now {
+			when = e.stamp(w.Start, "")
+		}
+		p("    %s: %s%s\n", w.Option, when, onNodes(w.Nodes))
+	}
+}
+
+func onNodes(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return " on " + hostlist.CompressSorted(names)
+}
+
+// told writes the moments in a sentence: the time of day alone for those of today.
+func (e *Env) told(text string, now model.Time) string {
+	var b strings.Builder
+	for {
+		head, rest, found := strings.Cut(text, "<t:")
+		b.WriteString(head)
+		num, tail, closed := strings.Cut(rest, ">")
+		ms, err := strconv.ParseInt(num, 10, 64)
+		if !found || !closed || err != nil {
+			if found {
+				b.WriteString("<t:" + rest)
+			}
+			return b.String()
+		}
+		t, today := time.UnixMilli(ms), time.UnixMilli(int64(now))
+		if form, set := e.Lookup("SLURM_TIME_FORMAT"); t.Format(time.DateOnly) == today.Format(time.DateOnly) && (!set || form == "standard") {
+			b.WriteString(t.Format("15:04"))
+		} else {
+			b.WriteString(e.stamp(model.Time(ms), ""))
+		}
+		text = tail
+	}
+}
+
+func (e *Env) whyJSON(r *proto.WhyReply, ver, cluster string) error {
+	j := e.jsonFrame("why", ver)
+	for _, x := range r.List {
+		j.open("", '{')
+		j.num("job_id", int64(x.Job))
+		j.str("job", whyID(x))
+		j.str("name", x.Name)
+		j.str("user_name", x.User)
+		j.words("job_state", x.State.String())
+		j.str("text", e.told(x.Text, 0))
+		j.time("expected_start", x.Start)
+		j.str("nodes", hostlist.CompressSorted(x.Nodes))
+		j.open("positions", '[')
+		for _, q := range x.Places {
+			j.open("", '{')
+			j.str("partition", q.Partition)
+			j.num("position", int64(q.Ahead)+1)
+			j.num("ahead", int64(q.Ahead))
+			j.num("queued", int64(q.Queue))
+			j.close('}')
+		}
+		j.close(']')
+		j.open("causes", '[')
+		for _, c := range x.Causes {
+			j.open("", '{')
+			j.str("reason", c.Reason.String())
+			j.str("partition", c.Partition)
+			j.str("text", e.told(c.Text, 0))
+			j.list("nodes", c.Nodes)
+			j.open("jobs", '[')
+			for _, id := range c.Jobs {
+				j.num("", int64(id))
+			}
+			j.close(']')
+			j.close('}')
+		}
+		j.close(']')
+		j.open("changes", '[')
+		for _, w := range x.Changes {
+			j.open("", '{')
+			j.str("option", w.Option)
+			j.time("start", w.Start)
+			j.bool("now", w.Now)
+			j.str("partition", w.Partition)
+			j.list("nodes", w.Nodes)
+			j.close('}')
+		}
+		j.close(']')
+		j.close('}')
+		j.flush(false)
+	}
+	return e.jsonFinish(j, ver, cluster, r.Now)
+}
+
+// why explains jobs.
+func (c *control) why(words []string) error {
+	refs, err := c.refs(words)
+	if err != nil {
+		return err
+	}
+	cl, err := c.ask()
+	if err != nil {
+		return err
+	}
+	return c.printWhy(cl, refs, c.json)
+}

@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"encoding/json"
+	"testing"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+func TestWhy(t *testing.T) {
+	f := newFake(t)
+	f.why = &proto.WhyReply{Now: demoNow, Left: 2, List: []*model.Explanation{
+		{Job: 12, Task: model.NoTask, Name: "train", User: "alice", State: model.Pending, Text: "It is expected to start then.", Start: demoNow + 3_600_000, Nodes: []string{"n2"},
+			Places: []model.QueuePlace{{Partition: "p", Ahead: 0, Queue: 4}, {Partition: "q", Ahead: 2, Queue: 3}},
+			Causes: []model.Cause{{Reason: model.ReasonResources, Partition: "p", Text: "needs 8 h100 on one node: busy until <t:1700103600000> (job 88), later <t:1700200000000>", Nodes: []string{"n2"}, Jobs: []model.JobID{88}},
+				{Reason: model.ReasonBeginTime, Text: "does not begin before <t:1700100060000>"}},
+			Changes: []model.WhatIf{{Option: "--gres=gpu:h100:4", Start: demoNow, Now: true, Nodes: []string{"n1"}, Partition: "p"}, {Option: "--time=1:00:00", Start: demoNow + 60_000}}},
+		{Job: 13, ArrayID: 9, Task: 3, Name: "x", User: "bob", State: model.Running, Text: "It does not wait: it has been running since <t:1700000000000> on n1."},
+	}}
+	text := `Job 12 (train) of user alice is PENDING.
+  Position: 1 of 4 in partition p
+  Position: 3 of 3 in partition q
+  Start:    2023-11-16T03:00:00 on n2
+            It is expected to start then.
+  What holds it:
+    1. Resources, partition p: needs 8 h100 on one node: busy until 03:00 (job 88), later 2023-11-17T05:46:40
+    2. BeginTime: does not begin before 02:01
+  What would let it start sooner:
+    --gres=gpu:h100:4: now on n1
+    --time=1:00:00: 2023-11-16T02:01:00
+
+Job 9_3 (x) of user bob is RUNNING.
+It does not wait: it has been running since 2023-11-14T22:13:20 on n1.
+
+2 more tasks are not explained; name them.
+`
+	f.want(text, "", 0, "gqueue", "--why", "12,9_3")
+	f.want(text, "", 0, "gcontrol", "why", "12", "9_3")
+	f.want("", "scontrol: error: --json goes with why; gqueue --json lists jobs, ginfo --json nodes\n", 1, "scontrol", "--json", "ping")
+	out, _, rc := f.run("gcontrol", "--json", "why", "12")
+	var got struct {
+		Why []struct {
+			Job    string
+			Start  struct{ Number int64 } `json:"expected_start"`
+			Causes []struct {
+				Reason, Text string
+				Jobs         []int
+			}
+			Changes []struct {
+				Option string
+				Now    bool
+			}
+		}
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil || rc != 0 || len(got.Why) != 2 || got.Why[0].Causes[0].Reason != "Resources" ||
+		got.Why[0].Causes[0].Jobs[0] != 88 || !got.Why[0].Changes[0].Now || got.Why[0].Start.Number != 1700103600 || got.Why[1].Job != "9_3" ||
+		got.Why[0].Causes[1].Text != "does not begin before 2023-11-16T02:01:00" {
+		t.Errorf("rc %d, %v, %+v:\n%s", rc, err, got, out)
+	}
+}

@@ -1,0 +1,53 @@
+package model
+
+// Explanation says why a job waits, when it is expected to start and what would let it start sooner. It is computed
+// when somebody asks and never stored. In sentences moments stand as <t:N> with N Unix milliseconds: how they are
+// written is the reader's affair.
+//
+//gbatch:codec
+type Explanation struct {
+	Job     JobID
+	ArrayID JobID
+	Task    int32
+	Tasks   TaskSet // of an array's own record: the tasks that wait
+	Name    string
+	User    string
+	State   JobState
+	Text    string // for a job that does not wait: what it does, or how it ended; otherwise how Start is to be read
+	Causes  []Cause
+	Places  []QueuePlace
+	Start   Time // expected; 0: unknown
+	Nodes   []string
+	Changes []WhatIf
+}
+
+// Cause is one thing that holds a job. The first of a list is the binding one.
+//
+//gbatch:codec
+type Cause struct {
+	Reason    Reason
+	Partition string // "": whatever the partition
+	Text      string
+	Nodes     []string // that it is about, at most a few
+	Jobs      []JobID  // likewise
+}
+
+// QueuePlace is a job's place in a partition's queue.
+//
+//gbatch:codec
+type QueuePlace struct {
+	Partition string
+	Ahead     int32 // jobs that come first
+	Queue     int32 // jobs in the queue
+}
+
+// WhatIf is a single change of a request and what would come of it.
+//
+//gbatch:codec
+type WhatIf struct {
+	Option    string // as one would submit it: --time=1:30:00
+	Start     Time
+	Now       bool // Start is now
+	Partition string
+	Nodes     []string
+}

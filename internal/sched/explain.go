@@ -1,0 +1,272 @@
+package sched
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/state"
+)
+
+// Explain plans the queue up to one job, as a pass does, and asks the calendar that this leaves: why the job does not
+// fit (explain_cause.go), when it will, and which single change of its request would let it start sooner
+// (explain_change.go). What holds it beside room is read from its record.
+//
+// Everybody ahead of the job gets a reservation here, also where the policy gives fewer: a job's expected start is the
+// one it has if nobody comes in between and all run for as long as they are planned to.
+
+// Limits of one explanation.
+const (
+	maxAhead  = 500 // jobs ahead of the one explained that are planned; with more its start is unknown
+	maxTrials = 96  // changed requests that are tried
+	maxShown  = 5   // changes that are told, one of each sort
+	maxNamed  = 4   // nodes and jobs that one sentence names
+)
+
+// spot is the job in one of its partitions.
+type spot struct {
+	l     *lane
+	it    item
+	ahead int
+	queue int
+	fits  bool       // it would start now if nobody came first
+	floor model.Time // without backfill: nobody starts before those ahead have
+
+	start  model.Time // expected; 0: unknown
+	nodes  []string
+	causes []model.Cause
+}
+
+type explainer struct {
+	p      *Planner
+	v      *state.View
+	now    model.Time
+	j      *model.Job
+	out    *model.Explanation
+	spots  []spot
+	fifo   bool
+	cut    bool // more are ahead than were planned
+	trials int
+}
+
+// Explain explains a job at a moment under a policy; nil where there is no such job.
+func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.Explanation {
+	j := v.Job(id)
+	if j == nil {
+		return nil
+	}
+	x := &explainer{p: NewPlanner(), v: v, now: now, j: j, fifo: !pol.Backfill.On || pol.Backfill.Reserve == 0,
+		out: &model.Explanation{Job: j.ID, ArrayID: j.ArrayID, Task: j.Task, Tasks: j.Tasks, Name: j.Spec.Name, User: j.Spec.User, State: j.State}}
+	if j.State != model.Pending {
+		x.out.Text = x.notWaiting()
+		return x.out
+	}
+	x.holds()
+	free := len(x.out.Causes) == 0 // nothing but room and turn hold it
+	x.queue(pol)
+	for i := range x.spots {
+		x.look(&x.spots[i])
+	}
+	x.ahead()
+	for i := range x.spots {
+		x.waits(&x.spots[i])
+	}
+	x.expect(free)
+	return x.out
+}
+
+// notWaiting says what a job does that is not pending.
+func (x *explainer) notWaiting() string {
+	j := x.j
+	switch {
+	case j.State.Finished() && j.Run == nil:
+		return fmt.Sprintf("It does not wait: it ended %s before it started, at %s.", j.State, at(j.End.At))
+	case j.State.Finished():
+		return fmt.Sprintf("It does not wait: it ran from %s to %s and ended %s.", at(j.Run.Start), at(j.End.At), j.State)
+	case j.State == model.Completing:
+		return fmt.Sprintf("It does not wait: it has been running since %s on %s and is being ended.", at(j.Run.Start), names(j.Run.Alloc.NodeNames()))
+	}
+	end := "it has no time limit"
+	if t := j.Run.Deadline(); t != 0 {
+		end = "its time limit ends it at " + at(t)
+	}
+	return fmt.Sprintf("It does not wait: it has been running since %s on %s; %s.", at(j.Run.Start), names(j.Run.Alloc.NodeNames()), end)
+}
+
+// at writes a moment for whoever prints the sentence.
+func at(t model.Time) string { return fmt.Sprintf("<t:%d>", int64(t)) }
+
+// names lists nodes, the first few of many.
+func names(list []string) string {
+	if len(list) > maxNamed {
+		return fmt.Sprintf("%s and %d more", strings.Join(list[:maxNamed], ","), len(list)-maxNamed)
+	}
+	return strings.Join(list, ",")
+}
+
+// queue brings a planner to the moment and finds the job's places.
+func (x *explainer) queue(pol Policy) {
+	p := x.p
+	pol.MaxStarts, pol.Depth = maxAhead, DefaultDepth
+	pol.Backfill = Backfill{On: true, Reserve: -1, ResolutionS: pol.Backfill.ResolutionS, BusyNodes: pol.Backfill.BusyNodes}
+	p.sync(x.v, x.now, pol)
+	e := p.jobs[x.j.ID]
+	if e == nil { // held, or waiting for something: its place once it is not
+		n := *x.j
+		p.admit(&n)
+		e = p.jobs[x.j.ID]
+	}
+	p.open()
+	for _, s := range e.lanes {
+		sp := spot{l: s.l}
+		for i := s.l.first; i < len(s.l.items); i++ {
+			switch it := &s.l.items[i]; {
+			case it.e == nil:
+				continue
+			case it.e == e:
+				sp.it, sp.ahead = *it, sp.queue
+			}
+			sp.queue++
+		}
+		x.spots = append(x.spots, sp)
+		x.out.Places = append(x.out.Places, model.QueuePlace{Partition: s.l.part.Name, Ahead: int32(sp.ahead), Queue: int32(sp.queue)})
+	}
+}
+
+// ahead plans those who come first, in each of the job's partitions up to the job, and asks there when it starts.
+func (x *explainer) ahead() {
+	p, left := x.p, 0
+	for i := range x.spots {
+		if x.spots[i].l.refuse == model.ReasonNone {
+			left++
+		}
+	}
+	for n := 0; left > 0; {
+		l := p.best()
+		if l == nil {
+			return
+		}
+		it := l.items[l.next]
+		if it.id == x.j.ID {
+			s := &x.spots[slices.IndexFunc(x.spots, func(s spot) bool { return s.l == l })]
+			if x.fifo {
+				s.floor = x.floorOf(l)
+			}
+			s.start, s.nodes = x.soonest(l, &s.it, s.floor)
+			l.next++
+			left--
+			if s.start == x.now {
+				return
+			}
+			continue
+		}
+		if n++; n > maxAhead || len(p.plan.Starts) >= maxAhead {
+			x.cut = true
+			return
+		}
+		l.next++
+		if e := it.e.at(p); e.last != allStarted && e.resv == nil {
+			p.consider(l, &it)
+		} else if e.last != allStarted && e.resvAt != l {
+			p.elsewhere(l, &it)
+		}
+	}
+}
+
+// floorOf gives the last start among those ahead in a lane.
+func (x *explainer) floorOf(l *lane) model.Time {
+	last := model.Time(0)
+	for i := l.first; i < l.next; i++ {
+		if e := l.items[i].e; e != nil && e.pass == x.p.pass && e.resvAt == l {
+			for _, b := range e.resv {
+				last = max(last, b.at)
+			}
+		}
+	}
+	return last
+}
+
+// soonest gives the first moment at which a request can start in a lane behind those ahead; 0: never.
+func (x *explainer) soonest(l *lane, it *item, floor model.Time) (model.Time, []string) {
+	p := x.p
+	if l.refuse != model.ReasonNone || it.refuse != model.ReasonNone {
+		return 0, nil
+	}
+	if r, _ := p.mayNotRun(it); r != model.ReasonNone {
+		return 0, nil
+	}
+	if floor <= x.now {
+		if a := p.fit(it.sh, p.after(x.now, it.planS)); a != nil {
+			return x.now, a.NodeNames()
+		}
+	}
+	when, a := p.soonest(it.sh, it.planS)
+	switch {
+	case a == nil:
+		return 0, nil
+	case when <= x.now: // enough is free, and not in one piece: the calendar counts, it does not see which
+		when = max(x.now+1, floor)
+	case when < floor:
+		return floor, nil // where is not known so far ahead
+	}
+	return when, a.NodeNames()
+}
+
+// expect sets when the job starts, orders what holds it, and looks for what would change that.
+func (x *explainer) expect(free bool) {
+	out := x.out
+	order := slices.Clone(x.spots) // where it starts first stands first
+	slices.SortStableFunc(order, func(a, b spot) int { return cmp.Compare(uint64(a.start-1), uint64(b.start-1)) })
+	for i := range order {
+		if order[i].start != x.now && (order[0].start != x.now || !free) || x.cut {
+			out.Causes = append(out.Causes, order[i].causes...)
+		}
+	}
+	switch {
+	case x.j.Hold != model.NotHeld:
+		out.Text = "Its start is unknown until it is released."
+		return
+	case len(x.j.Deps) > 0:
+		out.Text = "Its start is unknown until the jobs that it waits for have ended."
+		return
+	case x.cut:
+		out.Text = fmt.Sprintf("More than %d jobs come first: its start is not worked out that far ahead.", maxAhead)
+		return
+	case !free && x.j.Begin <= x.now:
+		out.Text = "Its start is unknown: it depends on more than free nodes."
+		return
+	}
+	out.Start, out.Nodes = order[0].start, order[0].nodes
+	if out.Start != 0 && x.j.Begin > out.Start {
+		out.Start, out.Nodes = x.j.Begin, nil
+	}
+	switch {
+	case out.Start == x.now:
+		out.Text = "It starts with the next scheduling pass."
+		return
+	case out.Start == 0 && slices.ContainsFunc(order, func(s spot) bool { return x.open(&s) && x.p.waitsForNodes(s.l, &s.it) == "" }):
+		out.Text = "Its start is unknown: what it needs is in use, or will be, by jobs that have no time limit."
+	case out.Start == 0:
+		out.Text = "Its start is unknown: as things are it can start on no nodes that are up."
+	case x.fifo:
+		out.Text = "It is expected to start once those ahead have, if all run to their limits."
+	default:
+		out.Text = "It is expected to start then if nobody comes in between and all run as long as they are planned to."
+	}
+	if free {
+		x.changes()
+	}
+	slices.SortStableFunc(out.Changes, func(a, b model.WhatIf) int { return cmp.Compare(a.Start, b.Start) })
+	out.Changes = out.Changes[:min(len(out.Changes), maxShown)]
+}
+
+// open reports whether a partition would start the job if there were room.
+func (x *explainer) open(s *spot) bool {
+	if s.l.refuse != model.ReasonNone || s.it.refuse != model.ReasonNone {
+		return false
+	}
+	r, _ := x.p.mayNotRun(&s.it)
+	return r == model.ReasonNone
+}

@@ -1,0 +1,377 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/walltime"
+)
+
+// because notes what holds the job whatever its partition.
+func (x *explainer) because(r model.Reason, format string, a ...any) *model.Cause {
+	x.out.Causes = append(x.out.Causes, model.Cause{Reason: r, Text: fmt.Sprintf(format, a...)})
+	return &x.out.Causes[len(x.out.Causes)-1]
+}
+
+// holds names what holds the job beside room and turn: holds, jobs that it waits for, its begin time, limits.
+func (x *explainer) holds() {
+	j := x.j
+	id := fmt.Sprint(j.ID)
+	switch {
+	case j.Hold == model.HeldByAdmin && j.Reason == model.ReasonLaunchFailedRequeued:
+		x.because(j.Reason, "could not be started (%s) and is held; an operator can release it with gcontrol release %s", j.Why, id)
+	case j.Hold == model.HeldByAdmin:
+		x.because(model.ReasonJobHeldAdmin, "held by an operator, who can release it with gcontrol release %s", id)
+	case j.Hold == model.HeldByUser:
+		x.because(model.ReasonJobHeldUser, "held by its owner; gcontrol release %s lets it go", id)
+	}
+	for i := range j.Deps {
+		x.dependency(&j.Deps[i])
+	}
+	if j.Begin > x.now {
+		x.because(model.ReasonBeginTime, "does not begin before %s (--begin)", at(j.Begin))
+	}
+	switch j.Reason {
+	case model.ReasonNone, model.ReasonPriority, model.ReasonResources, model.ReasonDependency, model.ReasonDependencyNeverSatisfied, model.ReasonBeginTime,
+		model.ReasonJobHeldAdmin, model.ReasonJobHeldUser, model.ReasonLaunchFailedRequeued, model.ReasonReqNodeNotAvail, model.ReasonBadConstraints,
+		model.ReasonPartitionDown, model.ReasonPartitionInactive, model.ReasonPartitionTimeLimit, model.ReasonPartitionNodeLimit, model.ReasonMaxMemPerLimit:
+	case model.ReasonJobArrayTaskLimit:
+		if a := x.v.Array(j.ArrayID); a != nil && j.Throttle > 0 && a.Active >= j.Throttle {
+			x.because(j.Reason, "%d tasks of its array run, and no more than %d may at once (--array=...%%%d); gcontrol update JobId=%d ArrayTaskThrottle=N changes that",
+				a.Active, j.Throttle, j.Throttle, j.ArrayID)
+		}
+	default: // a limit of its association or QOS, as the last pass found it
+		text := "a limit holds it: " + j.Reason.String()
+		if j.Why != "" {
+			text += ", " + j.Why
+		}
+		switch token := j.Reason.String(); {
+		case strings.HasPrefix(token, "QOS"):
+			text += fmt.Sprintf(" (QOS %s; gacctmgr show qos %s lists its limits)", j.Spec.QOS, j.Spec.QOS)
+		case strings.HasPrefix(token, "Assoc"), strings.HasSuffix(token, "PerAccount"):
+			text += fmt.Sprintf(" (account %s of user %s; gacctmgr show assoc users=%s lists its limits)", j.Spec.Account, j.Spec.User, j.Spec.User)
+		}
+		x.because(j.Reason, "%s", text)
+	}
+}
+
+// dependency says what one dependency waits for.
+func (x *explainer) dependency(d *model.Dep) {
+	r := model.ReasonDependency
+	if d.Failed {
+		r = model.ReasonDependencyNeverSatisfied
+	}
+	if d.Kind == model.DepSingleton {
+		x.because(r, "waits until no other job of user %s named %s is left (singleton)", x.j.Spec.User, x.j.Spec.Name)
+		return
+	}
+	ref := fmt.Sprint(d.Job)
+	rec := x.v.Job(d.Job)
+	if d.Task != model.NoTask {
+		ref += fmt.Sprintf("_%d", d.Task)
+		rec = x.v.TaskRecord(d.Job, d.Task)
+	}
+	text := fmt.Sprintf("waits for %s:%s", d.Kind, ref)
+	a := x.v.Array(d.Job)
+	switch {
+	case d.Failed && rec != nil && rec.State.Finished():
+		text += fmt.Sprintf(", which can't come true any more: job %s ended %s", ref, rec.State)
+	case d.Failed:
+		text += ", which can't come true any more"
+	case a != nil && d.Task == model.NoTask:
+		text += fmt.Sprintf(": of the array's %d tasks %d have ended, %d run, %d wait", a.Total, a.Done, a.Active, a.Waiting)
+	case rec == nil:
+		text += ", a job that is not known any more"
+	case rec.State == model.Pending:
+		text += fmt.Sprintf(": job %s is %s, %s", called(ref, rec), rec.State, rec.Reason)
+	case rec.Run != nil && !rec.State.Finished():
+		text += fmt.Sprintf(": job %s is %s", called(ref, rec), rec.State)
+		if t := rec.Run.Deadline(); t != 0 {
+			text += ", until " + at(t) + " at the latest"
+		}
+	default:
+		text += fmt.Sprintf(": job %s is %s", called(ref, rec), rec.State)
+	}
+	if d.DelayS > 0 {
+		text += fmt.Sprintf(", and %s more", walltime.Short(d.DelayS))
+	}
+	x.because(r, "%s", text).Jobs = []model.JobID{d.Job}
+}
+
+// because notes what holds the job in one of its partitions.
+func (s *spot) because(r model.Reason, format string, a ...any) *model.Cause {
+	s.causes = append(s.causes, model.Cause{Reason: r, Partition: s.l.part.Name, Text: fmt.Sprintf(format, a...)})
+	return &s.causes[len(s.causes)-1]
+}
+
+// called gives a job's number and name.
+func called(ref string, j *model.Job) string {
+	if j.Spec.Name == "" {
+		return ref
+	}
+	return ref + " (" + j.Spec.Name + ")"
+}
+
+// look asks, before anybody is planned, whether the job would start if it came first, and what its partition says.
+func (x *explainer) look(s *spot) {
+	l, part := s.l, s.l.part
+	switch {
+	case l.refuse == model.ReasonPartitionDown && l.why != "":
+		s.because(l.refuse, "%s", l.why)
+		return
+	case l.refuse != model.ReasonNone:
+		s.because(l.refuse, "partition %s is in state %s and starts nothing", part.Name, part.State)
+		return
+	}
+	sp := x.j.Spec
+	switch s.it.refuse {
+	case model.ReasonPartitionTimeLimit:
+		s.because(s.it.refuse, "asks for %s, partition %s allows %s (MaxTime)", limitText(s.it.limitS), part.Name, limitText(part.MaxTimeS))
+		return
+	case model.ReasonPartitionNodeLimit:
+		s.because(s.it.refuse, "asks for %s, partition %s allows %d to %s", countOf(int(max(1, sp.MinNodes)), "node", "nodes"), part.Name, max(1, part.MinNodes), most(part.MaxNodes))
+		return
+	case model.ReasonMaxMemPerLimit:
+		s.because(s.it.refuse, "asks for more memory than partition %s allows (MaxMemPerNode, MaxMemPerCPU)", part.Name)
+		return
+	}
+	if r, why := x.p.mayNotRun(&s.it); r == model.ReasonReqNodeNotAvail {
+		name := strings.TrimPrefix(why, "UnavailableNodes:")
+		s.because(r, "asks for node %s (--nodelist), which is %s", name, x.stateOf(name)).Nodes = []string{name}
+		return
+	}
+	s.fits = x.p.fit(s.it.sh, x.p.after(x.now, s.it.planS)) != nil
+	if !s.fits {
+		x.room(s)
+	}
+}
+
+// waits adds, once those ahead are planned, whose turn is first.
+func (x *explainer) waits(s *spot) {
+	if !x.open(s) {
+		return
+	}
+	var jobs []model.JobID
+	left := 0 // ahead, and not started in this pass
+	for i, n := s.l.first, 0; i < len(s.l.items) && n < s.ahead; i++ {
+		e := s.l.items[i].e
+		if e == nil {
+			continue
+		}
+		n++
+		if e.pass == x.p.pass && e.last == allStarted {
+			continue
+		}
+		left++
+		if len(jobs) < maxNamed {
+			jobs = append(jobs, e.j.ID)
+		}
+	}
+	come := fmt.Sprintf("%s first in partition %s, by priority or age: %s", countOf(left, "job comes", "jobs come"), s.l.part.Name, jobList(jobs, left))
+	switch {
+	case left > 0 && s.fits:
+		come = "it would fit now, but " + come
+	case left == 0 && s.fits:
+		come = "it would fit now, but jobs that start now, or come first on its nodes through other partitions, need the same"
+	case left == 0:
+		return
+	}
+	s.because(model.ReasonPriority, "%s", come).Jobs = jobs
+}
+
+// room says what the job needs and who has it.
+func (x *explainer) room(s *spot) {
+	p, sh, pl := x.p, s.it.sh, s.l.pool
+	least := sh.least
+	if sh.single {
+		least = sh.whole
+	}
+	type soon struct {
+		at   model.Time
+		node *node
+	}
+	var up []soon
+	var away []string
+	free, never := 0, 0
+	end := func(t model.Time) model.Time { return p.after(t, s.it.planS) }
+	for _, n := range pl.nodes {
+		nd := &least[n.class.at]
+		switch {
+		case nd.never || !sh.named(n, sh.single):
+			never++
+		case !n.up():
+			away = append(away, n.def.Name)
+		case p.has(sh, n, nd):
+			free++
+			up = append(up, soon{x.now, n})
+		default:
+			up = append(up, soon{p.cursor.earliest(n, nd, x.now, forever, end), n})
+		}
+	}
+	slices.SortStableFunc(up, func(a, b soon) int {
+		switch {
+		case a.at < b.at:
+			return -1
+		case a.at > b.at:
+			return 1
+		}
+		return 0
+	})
+	want := 1
+	if !sh.single {
+		want = sh.rq.MinNodes
+	}
+	text := "needs " + needText(sh)
+	r := model.ReasonResources
+	c := model.Cause{Partition: s.l.part.Name}
+	switch {
+	case len(up) == 0 && len(away) == 0:
+		r, text = model.ReasonBadConstraints, text+fmt.Sprintf(": no node of partition %s has that, even when it is empty", s.l.part.Name)
+	case len(up) < want:
+		r = model.ReasonReqNodeNotAvail
+		text += fmt.Sprintf(": of the nodes of partition %s that are up %d could give that, even when empty", s.l.part.Name, len(up))
+	default:
+		text += fmt.Sprintf(": %s that", countOf(len(up), "node has", "nodes have"))
+		if free > 0 {
+			text += fmt.Sprintf(", %d of them free now", free)
+		}
+		last := up[want-1]
+		if last.at == forever {
+			text += ", busy with jobs that have no time limit"
+		} else if last.at > x.now {
+			text += ", busy until " + at(last.at)
+			if id := last.node.ends(last.at); id != 0 {
+				text += fmt.Sprintf(" (job %d on %s)", id, last.node.def.Name)
+				c.Jobs = []model.JobID{id}
+			}
+		}
+		for _, u := range up[:min(len(up), maxNamed)] {
+			c.Nodes = append(c.Nodes, u.node.def.Name)
+		}
+	}
+	if len(away) > 0 {
+		text += fmt.Sprintf("; %s drained or down: %s", countOf(len(away), "is", "are"), x.awayText(away))
+	}
+	if p.waitsForNodes(s.l, &s.it) != "" && r == model.ReasonResources {
+		r = s.it.sh.none
+		text += "; those that are up can't hold it, even when empty"
+	}
+	c.Reason, c.Text = r, text
+	s.causes = append(s.causes, c)
+}
+
+// ends gives the job whose end frees something at a moment, or 0.
+func (n *node) ends(t model.Time) model.JobID {
+	for i := range n.rel {
+		if n.rel[i].at == t {
+			return n.rel[i].id
+		}
+	}
+	return 0
+}
+
+// awayText names nodes with why they take no jobs.
+func (x *explainer) awayText(list []string) string {
+	var out []string
+	for _, name := range list[:min(len(list), maxNamed)] {
+		out = append(out, name+" ("+x.stateOf(name)+")")
+	}
+	if len(list) > maxNamed {
+		out = append(out, fmt.Sprintf("%d more", len(list)-maxNamed))
+	}
+	return strings.Join(out, ", ")
+}
+
+func (x *explainer) stateOf(name string) string {
+	n := x.v.Node(name)
+	if n == nil {
+		return "not there"
+	}
+	text := strings.ToLower(n.StateName())
+	if n.Link == model.LinkLost {
+		text = "not responding"
+	}
+	if n.Reason != "" {
+		text += ": " + n.Reason
+	}
+	return text
+}
+
+// needText says what a request asks of its nodes.
+func needText(sh *shape) string {
+	rq := &sh.rq
+	tasks := sh.tasks
+	if !sh.single {
+		tasks = rq.PerNode
+	}
+	var parts []string
+	for _, g := range rq.Gres {
+		label, n := g.Name, int(g.Count)
+		if g.Type != "" {
+			label = g.Type
+		}
+		switch {
+		case n == 0:
+			continue
+		case g.Per == model.PerTask:
+			n *= tasks
+		case g.Per == model.PerJob && !sh.single:
+			label += " in all"
+		}
+		parts = append(parts, fmt.Sprintf("%d %s", n, label))
+	}
+	cpus := rq.cpusFor(tasks)
+	parts = append(parts, countOf(cpus, "CPU", "CPUs"))
+	switch {
+	case rq.MemPerNode == model.WholeMem:
+		parts = append(parts, "all memory")
+	case rq.MemPerNode > 0:
+		parts = append(parts, fmt.Sprintf("%d MiB", rq.MemPerNode))
+	case rq.MemPerCPU > 0:
+		parts = append(parts, fmt.Sprintf("%d MiB", rq.MemPerCPU*int64(cpus)))
+	}
+	if len(rq.Features) > 0 {
+		parts = append(parts, "the features "+strings.Join(rq.Features, "&"))
+	}
+	if rq.Exclusive {
+		parts = append(parts, "nobody else")
+	}
+	where := "on one node"
+	if !sh.single {
+		where = fmt.Sprintf("on each of %d nodes", rq.MinNodes)
+	}
+	return strings.Join(parts, ", ") + " " + where
+}
+
+func countOf(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func jobList(ids []model.JobID, all int) string {
+	var out []string
+	for _, id := range ids {
+		out = append(out, fmt.Sprint(id))
+	}
+	text := strings.Join(out, ", ")
+	if all > len(ids) {
+		text += fmt.Sprintf(" and %d more", all-len(ids))
+	}
+	if all == 1 {
+		return "job " + text
+	}
+	return "jobs " + text
+}
+
+func limitText(s int64) string { return walltime.Limit(s, s >= model.Unlimited) }
+
+func most(n int32) string {
+	if n == 0 {
+		return "any number"
+	}
+	return fmt.Sprint(n)
+}

@@ -1,0 +1,219 @@
+package sched
+
+import (
+	"fmt"
+	"slices"
+
+	"gbatch/internal/model"
+)
+
+// gainS is how much sooner a change must let the job start to be worth telling, seconds.
+const gainS = 60
+
+// try asks when a changed request would start in the job's own partitions, or in one.
+func (x *explainer) try(sp *model.Spec, only *lane) (model.WhatIf, bool) {
+	x.trials++
+	w := model.WhatIf{}
+	if x.trials > maxTrials {
+		return w, false
+	}
+	n := *x.j
+	n.Spec = sp
+	e := &entry{j: &n}
+	ask := func(l *lane, floor model.Time) {
+		if l.refuse != model.ReasonNone {
+			return
+		}
+		it := x.p.newItem(e, l)
+		if x.p.waitsForNodes(l, &it) != "" {
+			return
+		}
+		if t, nodes := x.soonest(l, &it, floor); t != 0 && (w.Start == 0 || t < w.Start) {
+			w.Start, w.Nodes, w.Partition, w.Now = t, nodes, l.part.Name, t == x.now
+		}
+	}
+	if only != nil {
+		floor := model.Time(0)
+		if x.fifo {
+			floor = x.floorOf(only)
+		}
+		ask(only, floor)
+	} else {
+		for i := range x.spots {
+			ask(x.spots[i].l, x.spots[i].floor)
+		}
+	}
+	return w, w.Start != 0 && (x.out.Start == 0 || w.Start.Add(gainS) <= x.out.Start)
+}
+
+// best keeps the better of two changes of one sort: the smaller one, which comes first, if it starts now.
+func best(have *model.WhatIf, w model.WhatIf, option string) {
+	if have.Start == 0 || w.Start < have.Start {
+		w.Option = option
+		*have = w
+	}
+}
+
+func (x *explainer) tell(w model.WhatIf) {
+	if w.Start != 0 {
+		x.out.Changes = append(x.out.Changes, w)
+	}
+}
+
+// changes looks for single changes of the request, smallest first of each sort.
+func (x *explainer) changes() {
+	x.tell(x.shorter())
+	x.tell(x.elsewhere())
+	sp := x.j.Spec
+	once := func(option string, change func(*model.Spec)) {
+		n := *sp
+		change(&n)
+		if w, ok := x.try(&n, nil); ok {
+			w.Option = option
+			x.tell(w)
+		}
+	}
+	if sp.Exclusive {
+		once("without --exclusive", func(n *model.Spec) { n.Exclusive = false })
+	}
+	if sp.Features != "" {
+		once("without --constraint="+sp.Features, func(n *model.Spec) { n.Features = "" })
+	}
+	if len(sp.ReqNodes) > 0 {
+		once("without --nodelist", func(n *model.Spec) { n.ReqNodes = nil })
+	}
+	if len(sp.ExcNodes) > 0 {
+		once("without --exclude", func(n *model.Spec) { n.ExcNodes = nil })
+	}
+	for i := range sp.Gres {
+		if g := &sp.Gres[i]; g.Type != "" {
+			once("any type of "+g.Name+" instead of "+g.Type, func(n *model.Spec) {
+				n.Gres = slices.Clone(n.Gres)
+				n.Gres[i].Type = ""
+			})
+		}
+		x.tell(x.fewer(int64(sp.Gres[i].Count), func(k int64) string { return gresOption(&sp.Gres[i], k) }, func(n *model.Spec, k int64) {
+			n.Gres = slices.Clone(n.Gres)
+			n.Gres[i].Count = int32(k)
+		}))
+	}
+	x.tell(x.fewer(int64(sp.MinNodes), func(k int64) string {
+		if sp.Tasks > 0 {
+			return fmt.Sprintf("--nodes=%d --ntasks=%d", k, max(k, int64(sp.Tasks)*k/int64(sp.MinNodes)))
+		}
+		return fmt.Sprintf("--nodes=%d", k)
+	}, func(n *model.Spec, k int64) {
+		n.MinNodes, n.MaxNodes = int32(k), int32(k)
+		if sp.Tasks > 0 {
+			n.Tasks = int32(max(k, int64(sp.Tasks)*k/int64(sp.MinNodes)))
+		}
+	}))
+	if sp.MinNodes <= 1 {
+		x.tell(x.fewer(int64(sp.Tasks), func(k int64) string { return fmt.Sprintf("--ntasks=%d", k) }, func(n *model.Spec, k int64) { n.Tasks = int32(k) }))
+	}
+	x.tell(x.fewer(int64(sp.CPUsPerTask), func(k int64) string { return fmt.Sprintf("--cpus-per-task=%d", k) }, func(n *model.Spec, k int64) { n.CPUsPerTask = int32(k) }))
+	x.tell(x.fewer(sp.MemPerNode, func(k int64) string { return fmt.Sprintf("--mem=%d", k) }, func(n *model.Spec, k int64) { n.MemPerNode = k }))
+	x.tell(x.fewer(sp.MemPerCPU, func(k int64) string { return fmt.Sprintf("--mem-per-cpu=%d", k) }, func(n *model.Spec, k int64) { n.MemPerCPU = k }))
+}
+
+func gresOption(g *model.GresReq, k int64) string {
+	kind := ""
+	if g.Type != "" {
+		kind = g.Type + ":"
+	}
+	switch {
+	case g.Per == model.PerJob && g.Name == gpuName:
+		return fmt.Sprintf("--gpus=%s%d", kind, k)
+	case g.Per == model.PerTask && g.Name == gpuName:
+		return fmt.Sprintf("--gpus-per-task=%s%d", kind, k)
+	}
+	return fmt.Sprintf("--gres=%s:%s%d", g.Name, kind, k)
+}
+
+// fewer halves a count until the job starts now, and gives the best of what it saw.
+func (x *explainer) fewer(count int64, option func(int64) string, change func(*model.Spec, int64)) (have model.WhatIf) {
+	for k := count / 2; k >= 1 && !have.Now; k /= 2 {
+		n := *x.j.Spec
+		change(&n, k)
+		if w, ok := x.try(&n, nil); ok {
+			best(&have, w, option(k))
+		}
+	}
+	return have
+}
+
+// shorter finds the longest time limit with which the job starts now, by halving: what fits for some time fits for any
+// shorter one. Where no limit helps to start now, half and a quarter are tried.
+func (x *explainer) shorter() (have model.WhatIf) {
+	limit := int64(0)
+	for i := range x.spots {
+		limit = max(limit, x.spots[i].it.limitS)
+	}
+	with := func(minutes int64) (model.WhatIf, bool) {
+		n := *x.j.Spec
+		n.LimitS = minutes * 60
+		return x.try(&n, nil)
+	}
+	option := func(minutes int64) string { return "--time=" + limitText(minutes*60) }
+	most := min(limit, longestS) / 60
+	if most < 2 {
+		return have
+	}
+	if w, ok := with(1); ok && w.Now {
+		lo, hi := int64(1), most // lo starts now
+		best(&have, w, option(1))
+		for hi-lo > 1 {
+			mid := (lo + hi) / 2
+			if w, ok := with(mid); ok && w.Now {
+				lo, have = mid, w
+				have.Option = option(mid)
+			} else {
+				hi = mid
+			}
+		}
+		return have
+	}
+	for _, part := range []int64{2, 4} {
+		if w, ok := with(max(1, most/part)); ok {
+			best(&have, w, option(max(1, most/part)))
+		}
+	}
+	return have
+}
+
+// longestS bounds the time limits that shorter tries: a month.
+const longestS = 31 * 86400
+
+// elsewhere tries the partitions that the job did not ask for and may use.
+func (x *explainer) elsewhere() (have model.WhatIf) {
+	sp := x.j.Spec
+	for _, l := range x.p.lanes {
+		part := l.part
+		if slices.Contains(sp.Partitions, part.Name) || part.State != model.PartUp || part.Hidden || !admits(part, sp) {
+			continue
+		}
+		n := *sp
+		n.Partitions = []string{part.Name}
+		if w, ok := x.try(&n, l); ok {
+			best(&have, w, "--partition="+part.Name)
+		}
+	}
+	return have
+}
+
+// admits reports whether a partition's lists let a job in.
+func admits(part *model.Partition, sp *model.Spec) bool {
+	in := func(list []string, name string) bool {
+		return slices.Contains(list, name) || slices.Contains(list, "ALL")
+	}
+	root := sp.UID == 0
+	switch {
+	case part.RootOnly && !root, part.DisableRoot && root:
+		return false
+	case len(part.AllowAccounts) > 0 && !in(part.AllowAccounts, sp.Account), in(part.DenyAccounts, sp.Account):
+		return false
+	case len(part.AllowQOS) > 0 && !in(part.AllowQOS, sp.QOS), in(part.DenyQOS, sp.QOS):
+		return false
+	}
+	return len(part.AllowGroups) == 0 || root || in(part.AllowGroups, sp.Group)
+}
