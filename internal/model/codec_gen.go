@@ -1658,7 +1658,7 @@ func (x *GresCount) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Config) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(7); err != nil {
+	if err := e.EncodeArrayLen(9); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Cluster); err != nil {
@@ -1713,6 +1713,28 @@ func (x *Config) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeString(x.Hash); err != nil {
 		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Licenses)); err != nil {
+		return err
+	}
+	for i5 := range x.Licenses {
+		if err := x.Licenses[i5].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Switches)); err != nil {
+		return err
+	}
+	for i6 := range x.Switches {
+		if x.Switches[i6] == nil {
+			if err := e.EncodeNil(); err != nil {
+				return err
+			}
+		} else {
+			if err := x.Switches[i6].EncodeMsgpack(e); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -1853,12 +1875,185 @@ func (x *Config) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Hash = v
 	}
-	return wire.Skip(d, n-7)
+	if n < 8 {
+		return nil
+	}
+	{
+		n15, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Config.Licenses", err)
+		}
+		if n15 > 0 {
+			s16 := make([]LicenseCount, 0, wire.Cap(n15))
+			for range n15 {
+				s16 = append(s16, LicenseCount{})
+				if err := s16[len(s16)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Config.Licenses", err)
+				}
+			}
+			x.Licenses = s16
+		}
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		n18, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Config.Switches", err)
+		}
+		if n18 > 0 {
+			s19 := make([]*Switch, 0, wire.Cap(n18))
+			for range n18 {
+				var v20 *Switch
+				{
+					none, err := wire.Nil(d)
+					if err != nil {
+						return wire.In("Config.Switches", err)
+					}
+					if !none {
+						v21 := new(Switch)
+						if err := v21.DecodeMsgpack(d); err != nil {
+							return wire.In("Config.Switches", err)
+						}
+						v20 = v21
+					}
+				}
+				s19 = append(s19, v20)
+			}
+			x.Switches = s19
+		}
+	}
+	return wire.Skip(d, n-9)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Switch) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(5); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Nodes)); err != nil {
+		return err
+	}
+	for i1 := range x.Nodes {
+		if err := e.EncodeString(x.Nodes[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Children)); err != nil {
+		return err
+	}
+	for i2 := range x.Children {
+		if err := e.EncodeString(x.Children[i2]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(int64(x.Level)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Speed); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Switch) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Switch{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Switch.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Switch.Nodes", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("Switch.Nodes", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.Nodes = s2
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Switch.Children", err)
+		}
+		if n4 > 0 {
+			s5 := make([]string, 0, wire.Cap(n4))
+			for range n4 {
+				var v6 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("Switch.Children", err)
+					}
+					v6 = v
+				}
+				s5 = append(s5, v6)
+			}
+			x.Children = s5
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Switch.Level", err)
+		}
+		x.Level = int32(v)
+		if int64(x.Level) != v {
+			return wire.Range("Switch.Level", v)
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Switch.Speed", err)
+		}
+		x.Speed = v
+	}
+	return wire.Skip(d, n-5)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(28); err != nil {
+	if err := e.EncodeArrayLen(32); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.KillWaitS); err != nil {
@@ -1953,6 +2148,18 @@ func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.MaxStart)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.LLN); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.SwitchWaitS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.DefCPUPerGPU)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.DefMemPerGPU); err != nil {
 		return err
 	}
 	return nil
@@ -2283,7 +2490,50 @@ func (x *Params) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Params.MaxStart", v)
 		}
 	}
-	return wire.Skip(d, n-28)
+	if n < 29 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Params.LLN", err)
+		}
+		x.LLN = v
+	}
+	if n < 30 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Params.SwitchWaitS", err)
+		}
+		x.SwitchWaitS = v
+	}
+	if n < 31 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Params.DefCPUPerGPU", err)
+		}
+		x.DefCPUPerGPU = int32(v)
+		if int64(x.DefCPUPerGPU) != v {
+			return wire.Range("Params.DefCPUPerGPU", v)
+		}
+	}
+	if n < 32 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Params.DefMemPerGPU", err)
+		}
+		x.DefMemPerGPU = v
+	}
+	return wire.Skip(d, n-32)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -2752,7 +3002,7 @@ func (x *Priority) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Partition) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(28); err != nil {
+	if err := e.EncodeArrayLen(31); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -2877,6 +3127,15 @@ func (x *Partition) EncodeMsgpack(e *msgpack.Encoder) error {
 		}
 	}
 	if err := e.EncodeString(x.QOS); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.LLN); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.DefCPUPerGPU)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.DefMemPerGPU); err != nil {
 		return err
 	}
 	return nil
@@ -3289,7 +3548,40 @@ func (x *Partition) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.QOS = v
 	}
-	return wire.Skip(d, n-28)
+	if n < 29 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Partition.LLN", err)
+		}
+		x.LLN = v
+	}
+	if n < 30 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Partition.DefCPUPerGPU", err)
+		}
+		x.DefCPUPerGPU = int32(v)
+		if int64(x.DefCPUPerGPU) != v {
+			return wire.Range("Partition.DefCPUPerGPU", v)
+		}
+	}
+	if n < 31 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Partition.DefMemPerGPU", err)
+		}
+		x.DefMemPerGPU = v
+	}
+	return wire.Skip(d, n-31)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -4920,7 +5212,7 @@ func (x *NodeDef) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *GresDef) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(4); err != nil {
+	if err := e.EncodeArrayLen(6); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -4934,6 +5226,32 @@ func (x *GresDef) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeInt(int64(x.Count)); err != nil {
 		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Near)); err != nil {
+		return err
+	}
+	for i1 := range x.Near {
+		if err := e.EncodeArrayLen(len(x.Near[i1])); err != nil {
+			return err
+		}
+		for i2 := range x.Near[i1] {
+			if err := e.EncodeUint(x.Near[i1][i2]); err != nil {
+				return err
+			}
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Links)); err != nil {
+		return err
+	}
+	for i3 := range x.Links {
+		if err := e.EncodeArrayLen(len(x.Links[i3])); err != nil {
+			return err
+		}
+		for i4 := range x.Links[i3] {
+			if err := e.EncodeInt(int64(x.Links[i3][i4])); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -4991,7 +5309,86 @@ func (x *GresDef) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("GresDef.Count", v)
 		}
 	}
-	return wire.Skip(d, n-4)
+	if n < 5 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("GresDef.Near", err)
+		}
+		if n1 > 0 {
+			s2 := make([]Bits, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 Bits
+				{
+					n4, err := d.DecodeArrayLen()
+					if err != nil {
+						return wire.In("GresDef.Near", err)
+					}
+					if n4 > 0 {
+						s5 := make(Bits, 0, wire.Cap(n4))
+						for range n4 {
+							var v6 uint64
+							{
+								v, err := d.DecodeUint64()
+								if err != nil {
+									return wire.In("GresDef.Near", err)
+								}
+								v6 = v
+							}
+							s5 = append(s5, v6)
+						}
+						v3 = s5
+					}
+				}
+				s2 = append(s2, v3)
+			}
+			x.Near = s2
+		}
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("GresDef.Links", err)
+		}
+		if n7 > 0 {
+			s8 := make([][]int32, 0, wire.Cap(n7))
+			for range n7 {
+				var v9 []int32
+				{
+					n10, err := d.DecodeArrayLen()
+					if err != nil {
+						return wire.In("GresDef.Links", err)
+					}
+					if n10 > 0 {
+						s11 := make([]int32, 0, wire.Cap(n10))
+						for range n10 {
+							var v12 int32
+							{
+								v, err := d.DecodeInt64()
+								if err != nil {
+									return wire.In("GresDef.Links", err)
+								}
+								v12 = int32(v)
+								if int64(v12) != v {
+									return wire.Range("GresDef.Links", v)
+								}
+							}
+							s11 = append(s11, v12)
+						}
+						v9 = s11
+					}
+				}
+				s8 = append(s8, v9)
+			}
+			x.Links = s8
+		}
+	}
+	return wire.Skip(d, n-6)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -6271,7 +6668,7 @@ func (x *Record) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Spec) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(53); err != nil {
+	if err := e.EncodeArrayLen(54); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -6477,6 +6874,15 @@ func (x *Spec) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeBool(x.Overcommit); err != nil {
 		return err
+	}
+	if x.More == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.More.EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -7163,7 +7569,328 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Overcommit = v
 	}
-	return wire.Skip(d, n-53)
+	if n < 54 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("Spec.More", err)
+		}
+		if !none {
+			v28 := new(Needs)
+			if err := v28.DecodeMsgpack(d); err != nil {
+				return wire.In("Spec.More", err)
+			}
+			x.More = v28
+		}
+	}
+	return wire.Skip(d, n-54)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(16); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Prefer); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Licenses)); err != nil {
+		return err
+	}
+	for i1 := range x.Licenses {
+		if err := x.Licenses[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeBool(x.AnyLicense); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Switches)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.SwitchWaitS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Sockets)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.CoresPerSocket)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.ThreadsPerCore)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.TasksPerSocket)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.TasksPerCore)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.CPUsPerGPU)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MemPerGPU); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Contiguous); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Spread); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.FewNodes); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.ExclusiveUser); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Needs) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Needs{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Needs.Prefer", err)
+		}
+		x.Prefer = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Needs.Licenses", err)
+		}
+		if n1 > 0 {
+			s2 := make([]LicenseCount, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, LicenseCount{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Needs.Licenses", err)
+				}
+			}
+			x.Licenses = s2
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Needs.AnyLicense", err)
+		}
+		x.AnyLicense = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Needs.Switches", err)
+		}
+		x.Switches = int32(v)
+		if int64(x.Switches) != v {
+			return wire.Range("Needs.Switches", v)
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Needs.SwitchWaitS", err)
+		}
+		x.SwitchWaitS = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Needs.Sockets", err)
+		}
+		x.Sockets = int32(v)
+		if int64(x.Sockets) != v {
+			return wire.Range("Needs.Sockets", v)
+		}
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Needs.CoresPerSocket", err)
+		}
+		x.CoresPerSocket = int32(v)
+		if int64(x.CoresPerSocket) != v {
+			return wire.Range("Needs.CoresPerSocket", v)
+		}
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Needs.ThreadsPerCore", err)
+		}
+		x.ThreadsPerCore = int32(v)
+		if int64(x.ThreadsPerCore) != v {
+			return wire.Range("Needs.ThreadsPerCore", v)
+		}
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Needs.TasksPerSocket", err)
+		}
+		x.TasksPerSocket = int32(v)
+		if int64(x.TasksPerSocket) != v {
+			return wire.Range("Needs.TasksPerSocket", v)
+		}
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Needs.TasksPerCore", err)
+		}
+		x.TasksPerCore = int32(v)
+		if int64(x.TasksPerCore) != v {
+			return wire.Range("Needs.TasksPerCore", v)
+		}
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Needs.CPUsPerGPU", err)
+		}
+		x.CPUsPerGPU = int32(v)
+		if int64(x.CPUsPerGPU) != v {
+			return wire.Range("Needs.CPUsPerGPU", v)
+		}
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Needs.MemPerGPU", err)
+		}
+		x.MemPerGPU = v
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Needs.Contiguous", err)
+		}
+		x.Contiguous = v
+	}
+	if n < 14 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Needs.Spread", err)
+		}
+		x.Spread = v
+	}
+	if n < 15 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Needs.FewNodes", err)
+		}
+		x.FewNodes = v
+	}
+	if n < 16 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Needs.ExclusiveUser", err)
+		}
+		x.ExclusiveUser = v
+	}
+	return wire.Skip(d, n-16)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *LicenseCount) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Count); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *LicenseCount) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = LicenseCount{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("LicenseCount.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("LicenseCount.Count", err)
+		}
+		x.Count = v
+	}
+	return wire.Skip(d, n-2)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

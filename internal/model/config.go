@@ -12,6 +12,19 @@ type Config struct {
 	Accounts   []string // accounts that exist; empty: any name is one
 	Show       []KV     // every setting as `gcontrol show config` prints it
 	Hash       string   // of the files it came from
+	Licenses   []LicenseCount
+	Switches   []*Switch // the tree of topology.conf in its order; empty: all nodes are alike
+}
+
+// Switch is one switch of the network: a leaf with nodes, or one above others.
+//
+//gbatch:codec
+type Switch struct {
+	Name     string
+	Nodes    []string // of a leaf
+	Children []string // switches below it
+	Level    int32    // 0: a leaf
+	Speed    string   // LinkSpeed, for people
 }
 
 // Params are the cluster-wide settings that the state and the scheduler use. Spans are in seconds, memory in MiB.
@@ -47,6 +60,11 @@ type Params struct {
 	UserTop     bool     // SchedulerParameters=enable_user_top
 	Backfill    Backfill
 	MaxStart    int32 // sched_max_job_start: jobs started in one pass; 0: no limit
+
+	LLN          bool  // CR_LLN: the least loaded nodes first
+	SwitchWaitS  int64 // max_switch_wait
+	DefCPUPerGPU int32 // JobDefaults; 0: none
+	DefMemPerGPU int64 // MiB
 }
 
 // Backfill is SchedulerType with the bf_ part of SchedulerParameters. Counts of 0 are no limit.
@@ -150,6 +168,9 @@ type Partition struct {
 	Show              []KV         // every key as `gcontrol show partition` prints it
 	Billing           []TRESWeight // TRESBillingWeights; empty: CPUs
 	QOS               string       // whose limits hold in the partition beside the job's own QOS
+	LLN               bool         // the least loaded nodes first
+	DefCPUPerGPU      int32        // JobDefaults; 0: the cluster's
+	DefMemPerGPU      int64        // MiB
 }
 
 // Exclusive reports whether each job in the partition gets its nodes for itself (OverSubscribe=EXCLUSIVE).

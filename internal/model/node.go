@@ -29,6 +29,10 @@ type GresDef struct {
 	Type  string
 	First int32
 	Count int32
+
+	// What is known of the units, in order: none, or one for each.
+	Near  []Bits    // CPUs near a unit; empty: all are
+	Links [][]int32 // connections to each unit of the same name, by index
 }
 
 // NodeAdmin is what an operator, or a rule, wants of a node. The numbers are stored: append only.

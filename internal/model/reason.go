@@ -48,6 +48,7 @@ const (
 	ReasonQOSUsageThreshold
 	ReasonInvalidAccount
 	ReasonInvalidQOS
+	ReasonLicenses
 	numReasons // below limitReasons
 )
 
@@ -80,6 +81,7 @@ var reasonNames = [numReasons]string{
 	ReasonQOSUsageThreshold:               "QOSUsageThreshold",
 	ReasonInvalidAccount:                  "InvalidAccount",
 	ReasonInvalidQOS:                      "InvalidQOS",
+	ReasonLicenses:                        "Licenses",
 }
 
 // String gives Slurm's token.

@@ -66,6 +66,50 @@ type Spec struct {
 	KillOnDep  bool // --kill-on-invalid-dep
 	DepAny     bool // dependencies joined with ?: one is enough
 	Overcommit bool
+
+	More *Needs // what few jobs ask for; nil: none of it
+}
+
+// Needs is what few jobs ask for of their nodes: most have none. Like a Spec it is never edited.
+//
+//gbatch:codec
+type Needs struct {
+	Prefer      string // features that are better, not needed (--prefer)
+	Licenses    []LicenseCount
+	AnyLicense  bool  // joined with |: one of them is enough
+	Switches    int32 // the most leaf switches, 0: any number
+	SwitchWaitS int64 // how long to wait for as few, seconds; NotSet: max_switch_wait
+
+	// What a node's hardware must have at least; 0: not given.
+	Sockets        int32
+	CoresPerSocket int32
+	ThreadsPerCore int32 // tasks use no more threads of a core than this
+
+	TasksPerSocket int32 // the most tasks; 0: no limit
+	TasksPerCore   int32
+	CPUsPerGPU     int32 // 0: not given
+	MemPerGPU      int64 // MiB; 0: not given
+
+	Contiguous    bool // nodes that follow each other in the configuration
+	Spread        bool // as many nodes as there may be, tasks evenly (--spread-job)
+	FewNodes      bool // as few nodes as hold the job (--use-min-nodes)
+	ExclusiveUser bool // only jobs of the same user on its nodes (--exclusive=user)
+}
+
+// LicenseCount is a number of one license: what a job asks for, or what the cluster has.
+//
+//gbatch:codec
+type LicenseCount struct {
+	Name  string
+	Count int64
+}
+
+// Extra gives what few jobs ask for, or the zero Needs.
+func (s *Spec) Extra() Needs {
+	if s.More == nil {
+		return Needs{}
+	}
+	return *s.More
 }
 
 // WholeMem as MemPerNode asks for all memory of each node (--mem=0).

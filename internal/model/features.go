@@ -1,0 +1,405 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Features is what --constraint says, read. It follows Slurm's notation (https://slurm.schedmd.com/sbatch.html):
+//
+//	a  a&b  a|b  (a|b)&c  !a      what each node must have; & and | are taken from left to right, neither is stronger
+//	[r1|r2|r3]                    all nodes of the job the same one of these
+//	a*2&(b|c)*4  [a*2&b*4]        so many nodes of each; the job may have others beside them
+//
+// The three are joined with &. Negation is gbatch's own.
+type Features struct {
+	Each   *Feature       // of every node; nil: anything
+	Same   []*Feature     // all nodes meet the same one of these; empty: no such wish
+	Counts []FeatureCount // nodes of the job that meet each of these
+}
+
+// FeatureCount wants N nodes that meet a condition.
+type FeatureCount struct {
+	Feature
+	N int
+}
+
+// Feature is a condition on one node: a name, or others joined.
+type Feature struct {
+	Name string // of a leaf
+	Op   byte   // '&', '|' or '!'; 0: a leaf
+	Of   []*Feature
+}
+
+// Met reports whether a node with these features meets the condition; nil is met by all.
+func (f *Feature) Met(have []string) bool {
+	switch {
+	case f == nil:
+		return true
+	case f.Op == 0:
+		return slices.Contains(have, f.Name)
+	case f.Op == '!':
+		return !f.Of[0].Met(have)
+	case f.Op == '|':
+		return slices.ContainsFunc(f.Of, func(g *Feature) bool { return g.Met(have) })
+	}
+	return !slices.ContainsFunc(f.Of, func(g *Feature) bool { return !g.Met(have) })
+}
+
+// String gives the condition as it may be written, the same for conditions that are built alike.
+func (f *Feature) String() string {
+	switch {
+	case f == nil:
+		return ""
+	case f.Op == 0:
+		return f.Name
+	case f.Op == '!':
+		return "!" + f.Of[0].inner()
+	}
+	parts := make([]string, len(f.Of))
+	for i, g := range f.Of {
+		parts[i] = g.inner()
+	}
+	return strings.Join(parts, string(f.Op))
+}
+
+func (f *Feature) inner() string {
+	if f.Op == '&' || f.Op == '|' {
+		return "(" + f.String() + ")"
+	}
+	return f.String()
+}
+
+// String gives the whole in one spelling.
+func (f *Features) String() string {
+	if f == nil {
+		return ""
+	}
+	var parts []string
+	if f.Each != nil {
+		if f.Each.Op == '|' && len(f.Same)+len(f.Counts) > 0 {
+			parts = append(parts, f.Each.inner())
+		} else {
+			parts = append(parts, f.Each.String())
+		}
+	}
+	if len(f.Same) > 0 {
+		var alts []string
+		for _, a := range f.Same {
+			alts = append(alts, a.inner())
+		}
+		parts = append(parts, "["+strings.Join(alts, "|")+"]")
+	}
+	for i := range f.Counts {
+		parts = append(parts, f.Counts[i].inner()+"*"+strconv.Itoa(f.Counts[i].N))
+	}
+	return strings.Join(parts, "&")
+}
+
+// And joins two conditions of which each may be nil.
+func (f *Feature) And(g *Feature) *Feature {
+	switch {
+	case f == nil:
+		return g
+	case g == nil:
+		return f
+	}
+	return &Feature{Op: '&', Of: []*Feature{f, g}}
+}
+
+// What a feature expression may have, so that nobody's can slow a controller down.
+const (
+	MaxFeatureNames = 64
+	MaxFeatureDepth = 16
+	MaxFeatureSame  = 64 // alternatives of all brackets together
+	MaxFeatureCount = 1 << 20
+)
+
+// FeatureError says what is wrong with a feature expression, and where (Pos counts bytes from 1).
+type FeatureError struct {
+	Text string
+	Pos  int
+	Why  string
+}
+
+func (e *FeatureError) Error() string {
+	return fmt.Sprintf("'%s', position %d: %s", e.Text, e.Pos, e.Why)
+}
+
+// ParseFeatures reads a feature expression; "" gives nil. Errors are *FeatureError.
+func ParseFeatures(text string) (*Features, error) {
+	if strings.Trim(text, " \t") == "" {
+		return nil, nil //nolint:nilnil // no expression, no features
+	}
+	p := &featureParser{text: text}
+	for i := range len(text) {
+		if c := text[i]; c < ' ' && c != '\t' || c == 0x7f {
+			return nil, p.fail(i, "a control character is part of no feature")
+		}
+	}
+	f, err := p.all()
+	if err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+type featureParser struct {
+	text  string
+	at    int
+	names int
+}
+
+func (p *featureParser) fail(at int, format string, a ...any) error {
+	return &FeatureError{Text: p.text, Pos: at + 1, Why: fmt.Sprintf(format, a...)}
+}
+
+// peek gives the next character that is no blank, 0 at the end.
+func (p *featureParser) peek() byte {
+	for p.at < len(p.text) && (p.text[p.at] == ' ' || p.text[p.at] == '\t') {
+		p.at++
+	}
+	if p.at == len(p.text) {
+		return 0
+	}
+	return p.text[p.at]
+}
+
+// featureWord is one operand of the expression's top level.
+type featureWord struct {
+	at     int
+	cond   *Feature
+	same   []*Feature
+	counts []FeatureCount
+}
+
+func (w *featureWord) plain() bool { return w.same == nil && w.counts == nil }
+
+// all reads the top level.
+func (p *featureParser) all() (*Features, error) {
+	out := &Features{}
+	for op := byte('&'); ; {
+		w, err := p.word()
+		if err != nil {
+			return nil, err
+		}
+		alone := len(out.Same) == 0 && len(out.Counts) == 0
+		switch {
+		case op == '|' && !(w.plain() && alone):
+			return nil, p.fail(w.at, "brackets and counts are joined with &, not with |")
+		case op == '|':
+			out.Each = joined('|', out.Each, w.cond)
+		case w.same != nil:
+			if len(out.Same) > 0 {
+				if out.Same, err = p.product(w.at, out.Same, w.same); err != nil {
+					return nil, err
+				}
+			} else {
+				out.Same = w.same
+			}
+		case w.counts != nil:
+			out.Counts = append(out.Counts, w.counts...)
+		case out.Each == nil:
+			out.Each = w.cond
+		default:
+			out.Each = joined('&', out.Each, w.cond)
+		}
+		switch c := p.peek(); c {
+		case 0:
+			return out, nil
+		case '&', '|':
+			op = c
+			p.at++
+		case ',':
+			return nil, p.fail(p.at, "features are joined with &, not with a comma")
+		case ')', ']':
+			return nil, p.fail(p.at, "%q closes nothing", c)
+		default:
+			return nil, p.fail(p.at, "& or | is missing before %q", c)
+		}
+	}
+}
+
+// joined adds an operand to what stands left of it.
+func joined(op byte, left, right *Feature) *Feature {
+	if left.Op == op {
+		return &Feature{Op: op, Of: append(slices.Clone(left.Of), right)}
+	}
+	return &Feature{Op: op, Of: []*Feature{left, right}}
+}
+
+// product gives the alternatives of two brackets together.
+func (p *featureParser) product(at int, a, b []*Feature) ([]*Feature, error) {
+	if len(a)*len(b) > MaxFeatureSame {
+		return nil, p.fail(at, "the brackets have more than %d alternatives together", MaxFeatureSame)
+	}
+	var out []*Feature
+	for _, x := range a {
+		for _, y := range b {
+			out = append(out, x.And(y))
+		}
+	}
+	return out, nil
+}
+
+// word reads a bracket, or an operand with a count or without.
+func (p *featureParser) word() (featureWord, error) {
+	c := p.peek()
+	w := featureWord{at: p.at}
+	if c == '[' {
+		p.at++
+		return w, p.bracket(&w)
+	}
+	f, err := p.operand(0)
+	if err != nil {
+		return w, err
+	}
+	n, has, err := p.count()
+	if err != nil {
+		return w, err
+	}
+	if has {
+		w.counts = []FeatureCount{{*f, n}}
+	} else {
+		w.cond = f
+	}
+	return w, nil
+}
+
+// bracket reads what stands between [ and ]: alternatives, or counts.
+func (p *featureParser) bracket(w *featureWord) error {
+	var left *Feature // the alternative that is being read
+	for op := byte(0); ; {
+		c, at := p.peek(), p.at
+		if c == '[' {
+			return p.fail(at, "brackets don't go into brackets; use ( and )")
+		}
+		f, err := p.operand(0)
+		if err != nil {
+			return err
+		}
+		n, has, err := p.count()
+		if err != nil {
+			return err
+		}
+		switch {
+		case has && (op == '|' || left != nil):
+			return p.fail(at, "counts are joined with & and stand alone in their brackets, as in [a*2&b*1]")
+		case has:
+			w.counts = append(w.counts, FeatureCount{*f, n})
+		case w.counts != nil:
+			return p.fail(at, "this one needs a count too, as in [a*2&b*1]")
+		case op == '&':
+			left = joined('&', left, f)
+		default:
+			if left != nil {
+				w.same = append(w.same, left)
+			}
+			left = f
+		}
+		switch c = p.peek(); c {
+		case ']':
+			p.at++
+			if left != nil {
+				w.same = append(w.same, left)
+			}
+			if len(w.same) > MaxFeatureSame {
+				return p.fail(w.at, "the brackets have more than %d alternatives", MaxFeatureSame)
+			}
+			return nil
+		case '&', '|':
+			op = c
+			p.at++
+		case 0:
+			return p.fail(w.at, "this [ is never closed")
+		default:
+			return p.fail(p.at, "&, | or ] is missing before %q", c)
+		}
+	}
+}
+
+// count reads *N.
+func (p *featureParser) count() (int, bool, error) {
+	if p.peek() != '*' {
+		return 0, false, nil
+	}
+	at := p.at
+	p.at++
+	p.peek()
+	from := p.at
+	for p.at < len(p.text) && p.text[p.at] >= '0' && p.text[p.at] <= '9' {
+		p.at++
+	}
+	n, err := strconv.Atoi(p.text[from:p.at])
+	if err != nil || n < 1 || n > MaxFeatureCount {
+		return 0, false, p.fail(at, "after * comes a number of nodes from 1 to %d", MaxFeatureCount)
+	}
+	return n, true, nil
+}
+
+// operand reads a name, a negation or what stands in parentheses.
+func (p *featureParser) operand(depth int) (*Feature, error) {
+	c := p.peek()
+	at := p.at
+	if depth > MaxFeatureDepth {
+		return nil, p.fail(at, "more than %d levels of parentheses and negations", MaxFeatureDepth)
+	}
+	switch c {
+	case 0:
+		return nil, p.fail(at, "a feature is missing at the end")
+	case '!':
+		p.at++
+		f, err := p.operand(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		return &Feature{Op: '!', Of: []*Feature{f}}, nil
+	case '(':
+		p.at++
+		return p.parens(at, depth)
+	case '[':
+		return nil, p.fail(at, "brackets don't go into parentheses")
+	case '&', '|', ')', ']', '*', ',':
+		return nil, p.fail(at, "a feature is missing before %q", c)
+	}
+	from := p.at
+	for p.at < len(p.text) && !strings.ContainsRune("&|()[]*!, \t", rune(p.text[p.at])) {
+		p.at++
+	}
+	if p.names++; p.names > MaxFeatureNames {
+		return nil, p.fail(at, "more than %d features", MaxFeatureNames)
+	}
+	return &Feature{Name: p.text[from:p.at]}, nil
+}
+
+// parens reads up to the closing parenthesis.
+func (p *featureParser) parens(open, depth int) (*Feature, error) {
+	var left *Feature
+	for op := byte(0); ; {
+		f, err := p.operand(depth + 1)
+		if err != nil {
+			return nil, err
+		}
+		if left == nil {
+			left = f
+		} else {
+			left = joined(op, left, f)
+		}
+		switch c := p.peek(); c {
+		case ')':
+			p.at++
+			return left, nil
+		case '&', '|':
+			op = c
+			p.at++
+		case '*':
+			return nil, p.fail(p.at, "a count stands behind the parenthesis, as in (a&b)*2")
+		case 0:
+			return nil, p.fail(open, "this ( is never closed")
+		default:
+			return nil, p.fail(p.at, "&, | or ) is missing before %q", c)
+		}
+	}
+}
