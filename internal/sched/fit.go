@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -35,6 +34,10 @@ func lay(rooms []*room, from int, rq *Request, part string) (*model.Alloc, int, 
 		for i := from; i < len(rooms); i++ {
 			r := rooms[i]
 			if len(rq.ExcNodes)+len(rq.ReqNodes) > 0 && !rq.allows(r) {
+				continue
+			}
+			if !rq.alone(r.def) {
+				worst = max(worst, missFeature)
 				continue
 			}
 			most, m := r.most(rq, part, tasks)
@@ -72,199 +75,6 @@ func wholeJob(rq *Request) []int {
 	return out
 }
 
-// cand is a node that a job on several could have.
-type cand struct {
-	r    *room
-	must bool
-	most int   // tasks
-	gres []int // free units for each per-job request
-}
-
-// laySpread places a job on several nodes.
-func laySpread(rooms []*room, rq *Request, part string) (*model.Alloc, miss) {
-	cands, missing, worst := candidates(rooms, rq, part)
-	if missing || len(cands) == 0 {
-		return nil, worst
-	}
-	if len(cands) < rq.MinNodes {
-		return nil, missCount
-	}
-	want := wholeJob(rq)
-	most := min(rq.MaxNodes, len(cands))
-	type order struct {
-		nodes []cand
-		fits  []bool // by number of nodes, from its beginning
-	}
-	var orders []order
-	for _, by := range ordersFor(rq, want) {
-		nodes := slices.Clone(cands)
-		slices.SortStableFunc(nodes, by)
-		orders = append(orders, order{nodes, enough(nodes, rq, want, most)})
-	}
-	for k := range most - rq.MinNodes + 1 {
-		n := rq.MinNodes + k
-		if rq.Grow {
-			n = most - k
-		}
-		for _, o := range orders {
-			if !o.fits[n] {
-				continue
-			}
-			if a := share(o.nodes[:n], rq, want); a != nil {
-				return a, missNone
-			}
-		}
-	}
-	return nil, missCount
-}
-
-// ordersFor gives the orders in which nodes are tried: light ones first, then those that hold most. Where both tasks
-// and per-job resources must come together, finding the best nodes is a knapsack; four orders find them in practice.
-func ordersFor(rq *Request, want []int) []func(a, b cand) int {
-	must := func(a, b cand) int {
-		switch {
-		case a.must == b.must:
-			return 0
-		case a.must:
-			return -1
-		}
-		return 1
-	}
-	light := func(a, b cand) int { return cmp.Compare(a.r.def.Weight, b.r.def.Weight) }
-	tasks := func(a, b cand) int { return b.most - a.most }
-	gres := func(a, b cand) int { return slices.Compare(b.gres, a.gres) }
-	out := []func(a, b cand) int{
-		func(a, b cand) int { return cmp.Or(must(a, b), light(a, b), gres(a, b), tasks(a, b)) },
-		func(a, b cand) int { return cmp.Or(must(a, b), gres(a, b), tasks(a, b), light(a, b)) },
-	}
-	if len(want) > 0 {
-		both := func(c cand) int { // each in parts of what the job wants
-			return min(c.most, rq.tasksOn(1))*max(want[0], 1) + min(c.gres[0], want[0])*rq.tasksOn(1)
-		}
-		out = append(out,
-			func(a, b cand) int { return cmp.Or(must(a, b), tasks(a, b), gres(a, b), light(a, b)) },
-			func(a, b cand) int { return cmp.Or(must(a, b), cmp.Compare(both(b), both(a)), light(a, b)) })
-	}
-	return out
-}
-
-// candidates gives the nodes that hold the least that a node of the job must, and whether one that it names is not
-// among them.
-func candidates(rooms []*room, rq *Request, part string) (cands []cand, missing bool, worst miss) {
-	worst = missNodes
-	limit := max(rq.Tasks, rq.PerNode)
-	var out map[string]bool
-	if len(rq.ExcNodes) > 0 {
-		out = make(map[string]bool, len(rq.ExcNodes))
-		for _, name := range rq.ExcNodes {
-			out[name] = true
-		}
-	}
-	found := 0
-	for _, r := range rooms {
-		must := slices.Contains(rq.ReqNodes, r.def.Name)
-		if out[r.def.Name] {
-			continue
-		}
-		most, m := r.most(rq, part, limit)
-		if most == 0 {
-			worst = max(worst, m)
-			continue
-		}
-		if must {
-			found++
-		}
-		c := cand{r: r, must: must, most: most}
-		for _, g := range rq.Gres {
-			if g.Per == model.PerJob {
-				c.gres = append(c.gres, r.freeGres(g.Name, g.Type)-fixedGres(rq, g.Name, g.Type))
-			}
-		}
-		cands = append(cands, c)
-	}
-	return cands, found < len(rq.ReqNodes), worst
-}
-
-// fixedGres counts what each node of the job gives of a resource, beside what is counted per job.
-func fixedGres(rq *Request, name, typ string) int {
-	n := 0
-	for _, g := range rq.Gres {
-		if g.Per == model.PerNode && g.Name == name && (typ == "" || strings.EqualFold(g.Type, typ)) {
-			n += int(g.Count)
-		}
-	}
-	return n
-}
-
-// enough tells for every n up to most whether the first n nodes hold the whole job.
-func enough(nodes []cand, rq *Request, want []int, most int) []bool {
-	ok := make([]bool, most+1)
-	tasks, sum, least := 0, make([]int, len(want)), make([]int, len(want))
-	for i := range most {
-		c := &nodes[i]
-		tasks += c.most
-		fits := tasks >= rq.tasksOn(i+1)
-		for k, w := range want {
-			if i == 0 || c.gres[k] < least[k] {
-				least[k] = c.gres[k]
-			}
-			sum[k] += max(c.gres[k], 0)
-			fits = fits && sum[k] >= w && (w <= i || least[k] > 0) // each node has its part where there are as many
-		}
-		ok[i+1] = fits
-	}
-	return ok
-}
-
-// share divides the job between nodes: tasks in blocks, each node at least its least; per-job resources evenly, as far
-// as they are free.
-func share(chosen []cand, rq *Request, want []int) *model.Alloc {
-	nodes := slices.Clone(chosen)
-	slices.SortFunc(nodes, func(a, b cand) int {
-		return cmp.Or(cmp.Compare(a.r.stock.place(a.r.def.Name), b.r.stock.place(b.r.def.Name)), cmp.Compare(a.r.def.Name, b.r.def.Name))
-	})
-	n := len(nodes)
-	left := rq.tasksOn(n) - n*rq.PerNode
-	gres := make([][]int, n)
-	for i := range gres {
-		gres[i] = make([]int, len(want))
-	}
-	for k, w := range want {
-		for i := range nodes {
-			even := w / n
-			if i < w%n {
-				even++
-			}
-			gres[i][k] = min(even, max(nodes[i].gres[k], 0))
-		}
-		rest := w
-		for i := range nodes {
-			rest -= gres[i][k]
-		}
-		for i := range nodes {
-			more := min(rest, nodes[i].gres[k]-gres[i][k])
-			if more > 0 {
-				gres[i][k] += more
-				rest -= more
-			}
-		}
-	}
-	a := &model.Alloc{Nodes: make([]model.NodeAlloc, 0, n)}
-	for i, c := range nodes {
-		more := min(left, c.most-rq.PerNode)
-		left -= more
-		na, m := c.r.place(rq, rq.PerNode+more, gres[i])
-		if m != missNone {
-			return nil
-		}
-		a.Nodes = append(a.Nodes, na)
-	}
-	if left > 0 {
-		return nil
-	}
-	return a
-}
-
 // most gives how many of the job's tasks the node holds, at most limit, or 0 and why where it doesn't hold the least
 // (PerNode). What is counted per job is not looked at.
 func (r *room) most(rq *Request, part string, limit int) (int, miss) {
@@ -274,7 +84,7 @@ func (r *room) most(rq *Request, part string, limit int) (int, miss) {
 	if (rq.Private || r.private) && r.busy && (r.mixed || r.uid != rq.UID) {
 		return 0, missNodes
 	}
-	if !hasFeatures(r.def, rq.Features) || rq.TmpMiB > r.def.TmpMiB {
+	if !rq.suits(r.def) {
 		return 0, missFeature
 	}
 	if rq.TasksPerNode > 0 {
@@ -309,49 +119,27 @@ func (r *room) lacks(rq *Request, part string, tasks int) miss {
 // noLimit is more tasks than any job has.
 const noLimit = 1 << 31
 
-// tasksIn gives how many tasks a number of CPUs is enough for.
-func (r *room) tasksIn(rq *Request, cpus int) int {
-	if cpus > 0 && r.round(rq, cpus) > cpus {
-		cpus -= cpus % int(r.def.ThreadsPerCore) // part of a core is none
-	}
-	switch {
-	case r.round(rq, rq.cpusFor(rq.PerNode)) > cpus:
-		return 0
-	case rq.Overcommit:
-		return noLimit
-	}
-	return cpus / rq.CPUsPerTask
-}
-
-// round gives the CPUs that are really taken: whole cores where the cluster gives those out.
-func (r *room) round(rq *Request, cpus int) int {
-	if t := int(r.def.ThreadsPerCore); rq.wholeCores && t > 1 {
-		return (cpus + t - 1) / t * t
-	}
-	return cpus
-}
-
-func (r *room) byCPUs(rq *Request, part string) int {
-	cpus := r.nfree
-	if rq.MaxCPUs > 0 {
-		cpus = min(cpus, rq.MaxCPUs-r.inUse(part))
-	}
-	return r.tasksIn(rq, cpus)
-}
-
 func (r *room) byMemory(rq *Request) int {
 	free := int64(noLimit) << 20
 	if rq.memConsumed {
 		free = r.mem
 	}
 	switch {
+	case rq.ByGPU:
+		if free -= rq.GPUMemNode; free < 0 {
+			return 0
+		}
+		if rq.GPUMemTask > 0 {
+			return int(min(free/rq.GPUMemTask, noLimit))
+		}
+		return noLimit
 	case rq.Exclusive:
-		if r.memFor(rq, r.nfree) > free {
+		if r.memFor(rq, r.nfree, rq.PerNode, 0) > free {
 			return 0
 		}
 		return noLimit
 	case rq.MemPerNode != 0:
-		if r.memFor(rq, 0) > free || rq.MaxMem > 0 && rq.MemPerNode > rq.MaxMem {
+		if r.memFor(rq, 0, 0, 0) > free || rq.MaxMem > 0 && rq.MemPerNode > rq.MaxMem {
 			return 0
 		}
 		return noLimit
@@ -362,7 +150,7 @@ func (r *room) byMemory(rq *Request) int {
 		return r.tasksIn(rq, int(min(free/rq.MemPerCPU, noLimit)))
 	}
 	// An even share: the most CPUs whose share, rounded down, is free.
-	if r.memFor(rq, r.nfree) <= free {
+	if r.memFor(rq, r.nfree, 0, 0) <= free {
 		return noLimit
 	}
 	return r.tasksIn(rq, int(((free+1)*int64(r.def.CPUs)-1)/max(1, r.def.MemMiB)))
@@ -370,7 +158,12 @@ func (r *room) byMemory(rq *Request) int {
 
 // memFor gives the memory that goes with cpus on the node, MiB. A job that asked for none, in a cluster without a
 // default, gets its CPUs' even share: Slurm would give it the whole node, which surprises everybody once.
-func (r *room) memFor(rq *Request, cpus int) int64 {
+//
+// Memory by GPU is of the node's tasks, and gpus are those that are counted per job.
+func (r *room) memFor(rq *Request, cpus, tasks, gpus int) int64 {
+	if rq.ByGPU {
+		return rq.GPUMemNode + rq.GPUMemTask*int64(tasks) + rq.GPUMemJob*int64(gpus)
+	}
 	m := r.def.MemMiB * int64(cpus) / int64(max(1, r.def.CPUs))
 	switch {
 	case rq.MemPerNode == model.WholeMem:
@@ -426,18 +219,26 @@ func (r *room) tasksWith(rq *Request, name, typ string) int {
 	return noLimit
 }
 
-// place puts tasks of a job onto the node; gres has what the node gives to each per-job request.
+// place puts tasks of a job onto the node; gres has what the node gives to each per-job request. GPUs are chosen first,
+// and the CPUs near them.
 func (r *room) place(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss) {
-	var none model.NodeAlloc
-	cpus := r.cpus
-	if !rq.Exclusive {
-		cpus = r.cpus.First(r.round(rq, rq.cpusFor(tasks)))
+	na := model.NodeAlloc{Node: r.def.Name, Tasks: int32(tasks)}
+	gpus, k := 0, 0
+	if rq.CPUsPerGPU > 0 || rq.ByGPU {
+		for _, g := range rq.Gres {
+			if g.Per == model.PerJob {
+				if g.Name == gpuName {
+					gpus += gres[k]
+				}
+				k++
+			}
+		}
+		k = 0
 	}
-	if cpus.Empty() {
-		return none, missCPUs
+	cpus := rq.cpusFor(tasks, gpus)
+	if !rq.Exclusive && r.round(rq, tasks, cpus) > r.nfree {
+		return na, missCPUs
 	}
-	na := model.NodeAlloc{Node: r.def.Name, CPUs: cpus, MemMiB: r.memFor(rq, cpus.Count()), Tasks: int32(tasks)}
-	k := 0
 	for _, g := range rq.Gres {
 		count := int(g.Count)
 		switch g.Per {
@@ -447,9 +248,16 @@ func (r *room) place(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss)
 			count = gres[k]
 			k++
 		}
-		if count > 0 && !r.pick(&na, g, count) {
-			return none, missGres
+		if count > 0 && !r.pick(&na, g, count, cpus) {
+			return na, missGres
 		}
+	}
+	if na.CPUs = r.cpusAt(rq, tasks, cpus, r.near(&na)); na.CPUs.Empty() {
+		return na, missCPUs
+	}
+	na.MemMiB = r.memFor(rq, na.CPUs.Count(), tasks, gpus)
+	if rq.ByGPU && rq.memConsumed && na.MemMiB > r.mem {
+		return na, missMemory
 	}
 	return na, missNone
 }

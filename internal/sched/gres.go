@@ -8,8 +8,8 @@ import (
 )
 
 // pick gives count units of a resource to na, of one type if some type has as many, otherwise of several. It reports
-// whether there were enough.
-func (r *room) pick(na *model.NodeAlloc, g model.GresReq, count int) bool {
+// whether there were enough. Which of the units that are free is decided in gpuset.go, for a job that takes cpus CPUs.
+func (r *room) pick(na *model.NodeAlloc, g model.GresReq, count, cpus int) bool {
 	type source struct {
 		typ  string
 		free model.Bits
@@ -32,8 +32,12 @@ func (r *room) pick(na *model.NodeAlloc, g model.GresReq, count int) bool {
 			from = append(from, source{h.typ, free})
 		}
 	}
+	first := func(free model.Bits, n int) model.Bits { return free.First(n) }
+	if m := r.gpuMap(g.Name); m != nil {
+		first = func(free model.Bits, n int) model.Bits { return r.units(m, na, g.Name, free, n, cpus) }
+	}
 	for _, s := range from {
-		if index := s.free.First(count); index != nil {
+		if index := first(s.free, count); index != nil {
 			addGres(na, g.Name, s.typ, index)
 			return true
 		}
@@ -41,11 +45,42 @@ func (r *room) pick(na *model.NodeAlloc, g model.GresReq, count int) bool {
 	for _, s := range from {
 		n := min(count, s.free.Count())
 		if n > 0 {
-			addGres(na, g.Name, s.typ, s.free.First(n))
+			addGres(na, g.Name, s.typ, first(s.free, n))
 			count -= n
 		}
 	}
 	return count == 0
+}
+
+// gpuMap gives what is known of the units of a resource, or nil.
+func (r *room) gpuMap(name string) *gpuMap {
+	if r.stock == nil {
+		return nil
+	}
+	return r.stock.gpus.of(r.def, name)
+}
+
+// units chooses n of those that are free; nil where there are not enough.
+func (r *room) units(m *gpuMap, na *model.NodeAlloc, name string, from model.Bits, n, cpus int) model.Bits {
+	var free model.Bits
+	for i := range r.gres {
+		if r.gres[i].name == name {
+			free = free.Or(r.gres[i].free)
+		}
+	}
+	for i := range na.Gres {
+		if na.Gres[i].Name == name {
+			free = free.Minus(na.Gres[i].Index)
+		}
+	}
+	if len(from) == 0 || len(free) == 0 {
+		return nil
+	}
+	set := m.choose(from[0], free[0], n, r.cpus, cpus)
+	if set == 0 {
+		return nil
+	}
+	return model.Bits{set}
 }
 
 func addGres(na *model.NodeAlloc, name, typ string, index model.Bits) {
@@ -56,14 +91,4 @@ func addGres(na *model.NodeAlloc, name, typ string, index model.Bits) {
 		}
 	}
 	na.Gres = append(na.Gres, model.GresAlloc{Name: name, Type: typ, Index: index})
-}
-
-// hasFeatures reports whether a node has every one of the features.
-func hasFeatures(def *model.NodeDef, want []string) bool {
-	for _, f := range want {
-		if !slices.Contains(def.Features, f) {
-			return false
-		}
-	}
-	return true
 }

@@ -18,7 +18,7 @@ type class struct {
 
 // classKey tells nodes that are made alike.
 func classKey(d *model.NodeDef) string {
-	return fmt.Sprintf("%d|%d|%d|%d|%q|%v", d.CPUs, d.ThreadsPerCore, d.MemMiB, d.TmpMiB, d.Features, d.Gres)
+	return fmt.Sprintf("%d|%d|%d|%d|%d|%d|%q|%v", d.CPUs, d.Sockets, d.CoresPerSocket, d.ThreadsPerCore, d.MemMiB, d.TmpMiB, d.Features, d.Gres)
 }
 
 // need is the least that a node must have free to take a part of a job: all of it, or one task of each node.
@@ -59,13 +59,17 @@ func (nd *need) in(c *counts) bool {
 // so that what is counted per job comes from this node.
 func needOn(d *model.NodeDef, rq *Request, tasks int, whole bool) need {
 	r := &room{def: d}
-	nd := need{cpus: r.round(rq, rq.cpusFor(tasks)), idle: rq.Exclusive, mem: math.MinInt64}
+	gpus := 0
+	if whole {
+		gpus = rq.jobGPUs()
+	}
+	nd := need{cpus: r.round(rq, tasks, rq.cpusFor(tasks, gpus)), idle: rq.Exclusive, mem: math.MinInt64}
 	threads := max(1, int(d.ThreadsPerCore))
 	all := int(d.CPUs)
 	if rq.wholeCores {
 		all -= all % threads
 	}
-	nd.never = !hasFeatures(d, rq.Features) || rq.TmpMiB > d.TmpMiB || nd.cpus > all ||
+	nd.never = !rq.suits(d) || whole && !rq.alone(d) || nd.cpus > all ||
 		rq.MaxCPUs > 0 && nd.cpus > rq.MaxCPUs || rq.TasksPerNode > 0 && tasks > rq.TasksPerNode
 	if rq.MaxMem > 0 && (rq.MemPerNode > rq.MaxMem || rq.MemPerNode == 0 && rq.MemPerCPU > 0 && !rq.Exclusive && rq.MemPerCPU*int64(nd.cpus) > rq.MaxMem) {
 		nd.never = true
@@ -74,7 +78,7 @@ func needOn(d *model.NodeDef, rq *Request, tasks int, whole bool) need {
 		nd.cpus = all
 	}
 	if rq.memConsumed {
-		nd.mem = r.memFor(rq, nd.cpus)
+		nd.mem = r.memFor(rq, nd.cpus, tasks, gpus)
 	}
 	nd.resources(d, rq, tasks, whole)
 	return nd

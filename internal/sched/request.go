@@ -2,7 +2,6 @@ package sched
 
 import (
 	"slices"
-	"strings"
 
 	"gbatch/internal/model"
 )
@@ -22,13 +21,27 @@ type Request struct {
 	MaxMem             int64 // MiB per node that the job may ask for; 0: no limit
 	TmpMiB             int64
 	Gres               []model.GresReq // those with a type first
-	Features           []string        // all of them
+	Want               *model.Features // nil: any node
+	Prefer             *model.Feature  // nil: no wish
 	ReqNodes           []string        // all of them, others beside them
 	ExcNodes           []string
 	Exclusive          bool // nobody else on its nodes
 	Private            bool // only jobs of the same user on its nodes
 	Overcommit         bool // one CPU per node, however many tasks
 	UID                uint32
+
+	Sockets, CoresPerSocket, ThreadsPerCore int   // a node has as many
+	TasksPerSocket                          int   // most tasks; 0: no limit
+	PerCore                                 int   // most CPUs used of one core; 0: all
+	CoreEach                                bool  // each task has its cores for itself
+	CPUsPerGPU                              int   // for each GPU that is counted per job
+	GPUMemNode, GPUMemTask, GPUMemJob       int64 // MiB for the GPUs of a node, of a task, and for each that is counted per job
+	ByGPU                                   bool  // memory is given by GPU
+	Switches                                int   // most leaf switches; 0: any number
+	Contiguous, Spread                      bool
+	Licenses                                []model.LicenseCount
+	AnyLicense                              bool // one of them is enough
+	LLN                                     bool // least loaded nodes first
 
 	tier        int // the partition's
 	wholeCores  bool
@@ -43,10 +56,15 @@ type Request struct {
 func Resolve(sp *model.Spec, p *model.Partition, params *model.Params) Request {
 	r := Request{Tasks: int(sp.Tasks), PerNode: 1, TasksPerNode: int(sp.TasksPerNode), CPUsPerTask: max(1, int(sp.CPUsPerTask)),
 		MinCPUs: int(sp.MinCPUs), MaxCPUs: int(p.MaxCPUsPerNode), MemPerNode: sp.MemPerNode, MemPerCPU: sp.MemPerCPU, TmpMiB: sp.TmpMiB,
-		Gres: typedFirst(sp.Gres), Features: features(sp.Features), ReqNodes: sp.ReqNodes, ExcNodes: sp.ExcNodes,
+		Gres: typedFirst(sp.Gres), Want: wanted(sp.Features), ReqNodes: sp.ReqNodes, ExcNodes: sp.ExcNodes,
 		Exclusive: sp.Exclusive || p.Exclusive(), Private: p.ExclusiveUser, Overcommit: sp.Overcommit, UID: sp.UID,
 		tier: int(p.PriorityTier), wholeCores: params.WholeCores, memConsumed: params.MemConsumed}
+	r.LLN = params.LLN || p.LLN
 	r.nodes(sp, p)
+	r.gpuDefaults(sp, p, params)
+	if sp.More != nil {
+		r.more(sp.More)
+	}
 	if r.Tasks == 0 && r.TasksPerNode > 0 {
 		r.PerNode = r.TasksPerNode
 	}
@@ -59,6 +77,16 @@ func (r *Request) nodes(sp *model.Spec, p *model.Partition) {
 	least := max(1, int(sp.MinNodes))
 	if r.Tasks > 0 {
 		least = min(least, r.Tasks) // a node without a task is none of the job's
+	}
+	if sp.MinNodes == 0 && r.Want != nil {
+		sum := 0
+		for i := range r.Want.Counts {
+			sum = min(sum+r.Want.Counts[i].N, model.MaxFeatureCount)
+		}
+		if r.Tasks > 0 {
+			sum = min(sum, r.Tasks)
+		}
+		least = max(least, sum)
 	}
 	r.MinNodes = max(least, len(sp.ReqNodes), int(p.MinNodes))
 	switch {
@@ -124,12 +152,13 @@ func (r *Request) tasksOn(n int) int {
 	return max(r.Tasks, n)
 }
 
-// cpusFor gives how many CPUs a node must give for a number of tasks, before whole cores are made of them.
-func (r *Request) cpusFor(tasks int) int {
+// cpusFor gives how many CPUs a node must give for a number of tasks and of GPUs that are counted per job, before whole
+// cores are made of them.
+func (r *Request) cpusFor(tasks, gpus int) int {
 	if r.Overcommit {
-		return max(1, r.MinCPUs)
+		return max(1, r.MinCPUs, gpus*r.CPUsPerGPU)
 	}
-	return max(tasks*r.CPUsPerTask, r.MinCPUs)
+	return max(tasks*r.CPUsPerTask, r.MinCPUs, gpus*r.CPUsPerGPU)
 }
 
 // typedFirst orders requests so that those of one type are served before those that take any.
@@ -151,19 +180,6 @@ func typedFirst(list []model.GresReq) []model.GresReq {
 	return list
 }
 
-func features(expr string) []string {
-	if expr == "" {
-		return nil
-	}
-	var out []string
-	for f := range strings.SplitSeq(expr, "&") {
-		if f = strings.TrimSpace(f); f != "" {
-			out = append(out, f)
-		}
-	}
-	return out
-}
-
 // LimitS gives the time limit that a job gets in a partition, seconds.
 func LimitS(sp *model.Spec, p *model.Partition) int64 {
 	switch {
@@ -182,5 +198,5 @@ func sameNeeds(a, b *model.Spec) bool {
 	return a == b || a.MinNodes == b.MinNodes && a.MaxNodes == b.MaxNodes && a.Tasks == b.Tasks && a.TasksPerNode == b.TasksPerNode &&
 		a.CPUsPerTask == b.CPUsPerTask && a.MinCPUs == b.MinCPUs && a.MemPerNode == b.MemPerNode && a.MemPerCPU == b.MemPerCPU &&
 		a.TmpMiB == b.TmpMiB && a.Features == b.Features && a.Exclusive == b.Exclusive && a.Overcommit == b.Overcommit && a.UID == b.UID &&
-		slices.Equal(a.Gres, b.Gres) && slices.Equal(a.ReqNodes, b.ReqNodes) && slices.Equal(a.ExcNodes, b.ExcNodes)
+		sameMore(a.More, b.More) && slices.Equal(a.Gres, b.Gres) && slices.Equal(a.ReqNodes, b.ReqNodes) && slices.Equal(a.ExcNodes, b.ExcNodes)
 }

@@ -45,11 +45,13 @@ type stock struct {
 	byPart    bool           // some partition limits the CPUs that its jobs may have on a node
 	byUser    bool           // some partition keeps different users' jobs apart
 	isPrivate map[string]bool
+	tree      *tree // nil: all nodes are alike
+	gpus      gpuMaps
 }
 
 func newStock(v *state.View) *stock {
 	cfg := v.Config()
-	s := &stock{v: v, params: &cfg.Params, isPrivate: map[string]bool{}}
+	s := &stock{v: v, params: &cfg.Params, isPrivate: map[string]bool{}, tree: newTree(cfg.Switches)}
 	for _, p := range cfg.Partitions {
 		s.byPart = s.byPart || p.MaxCPUsPerNode > 0
 		s.byUser = s.byUser || p.ExclusiveUser

@@ -52,6 +52,11 @@ func specKey(key []byte, sp *model.Spec, uid bool) []byte {
 			num(0)
 		}
 	}
+	flag(sp.More != nil)
+	if sp.More != nil {
+		key = needsKey(key, sp.More)
+		uid = uid || sp.More.ExclusiveUser
+	}
 	for _, n := range [...]int32{sp.MinNodes, sp.MaxNodes, sp.Tasks, sp.TasksPerNode, sp.CPUsPerTask, sp.MinCPUs} {
 		num(int64(n))
 	}
@@ -119,6 +124,7 @@ func (p *Planner) newShape(l *lane, rq *Request) *shape {
 	for _, g := range rq.Gres {
 		sh.greedy = sh.greedy || g.Per == model.PerJob
 	}
+	sh.greedy = sh.greedy || rq.picky()
 	none := bound{math.MaxInt32, math.MaxInt64, math.MaxInt32}
 	sh.wholeB, sh.leastB = none, none
 	lower := func(b *bound, nd *need, d *model.NodeDef) {
@@ -178,7 +184,7 @@ func (sh *shape) meets(r *room, nd *need) bool {
 	}
 	cpus := nd.cpus
 	if rq.Exclusive {
-		cpus = r.round(rq, rq.cpusFor(rq.PerNode))
+		cpus = r.round(rq, rq.PerNode, rq.cpusFor(rq.PerNode, 0))
 	}
 	return cpus <= rq.MaxCPUs-r.inUse(sh.part)
 }

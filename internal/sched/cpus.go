@@ -1,0 +1,177 @@
+package sched
+
+import (
+	"gbatch/internal/model"
+)
+
+// How CPUs are counted and chosen: alone, in whole cores, with only some threads of a core in use, or with so many
+// tasks on a socket.
+
+// usable gives how many CPUs of a core the job uses, and how many a core has.
+func (r *room) usable(rq *Request) (used, threads int) {
+	threads = max(1, int(r.def.ThreadsPerCore))
+	if rq.PerCore > 0 && rq.PerCore < threads {
+		return rq.PerCore, threads
+	}
+	return threads, threads
+}
+
+// inCores reports whether the job gets whole cores.
+func (r *room) inCores(rq *Request) bool {
+	return r.def.ThreadsPerCore > 1 && (rq.wholeCores || rq.PerCore > 0)
+}
+
+// round gives the CPUs that are really taken for cpus of tasks: whole cores where the cluster gives those out, or where
+// the job uses only a part of each.
+func (r *room) round(rq *Request, tasks, cpus int) int {
+	if !r.inCores(rq) {
+		return cpus
+	}
+	used, threads := r.usable(rq)
+	cores := (cpus + used - 1) / used
+	if rq.CoreEach && !rq.Overcommit {
+		cores = max(cores, tasks*((rq.CPUsPerTask+used-1)/used))
+	}
+	return cores * threads
+}
+
+// tasksIn gives how many tasks a number of CPUs is enough for.
+func (r *room) tasksIn(rq *Request, cpus int) int {
+	if r.round(rq, rq.PerNode, rq.cpusFor(rq.PerNode, 0)) > cpus {
+		return 0
+	}
+	if rq.Overcommit {
+		return noLimit
+	}
+	if !r.inCores(rq) {
+		return cpus / rq.CPUsPerTask
+	}
+	used, threads := r.usable(rq)
+	if cores := cpus / threads; rq.CoreEach {
+		return cores / ((rq.CPUsPerTask + used - 1) / used)
+	} else { //nolint:revive // the two cases stand side by side
+		return cores * used / rq.CPUsPerTask
+	}
+}
+
+func (r *room) byCPUs(rq *Request, part string) int {
+	cpus := r.nfree
+	if rq.PerCore > 0 && !rq.wholeCores {
+		cpus = r.wholeFree().Count()
+	}
+	if rq.MaxCPUs > 0 {
+		cpus = min(cpus, rq.MaxCPUs-r.inUse(part))
+	}
+	tasks := r.tasksIn(rq, cpus)
+	if rq.TasksPerSocket > 0 && !rq.Overcommit {
+		most := 0
+		for s := range r.sockets() {
+			most += min(rq.TasksPerSocket, r.tasksOfSocket(rq, s))
+		}
+		tasks = min(tasks, most)
+	}
+	return tasks
+}
+
+// wholeFree gives the free CPUs of cores that are free whole.
+func (r *room) wholeFree() model.Bits {
+	x := room{def: r.def, cpus: r.cpus, nfree: r.nfree}
+	x.wholeCores()
+	return x.cpus
+}
+
+// sockets counts the node's sockets; CPUs are numbered socket by socket.
+func (r *room) sockets() int { return max(1, int(r.def.Sockets)) }
+
+// socket gives the free CPUs of one socket.
+func (r *room) socket(rq *Request, s int) model.Bits {
+	free := r.cpus
+	if rq.PerCore > 0 && !rq.wholeCores {
+		free = r.wholeFree()
+	}
+	each := int(r.def.CPUs) / r.sockets()
+	return free.Minus(free.Minus(span(s*each, each)))
+}
+
+func (r *room) tasksOfSocket(rq *Request, s int) int {
+	one := *rq
+	one.PerNode, one.MinCPUs = 1, 0
+	return r.tasksIn(&one, r.socket(rq, s).Count())
+}
+
+// cpusAt chooses the CPUs for tasks that need a number of them, as many as possible from near; nil where there are not
+// enough.
+func (r *room) cpusAt(rq *Request, tasks, cpus int, near model.Bits) model.Bits {
+	if rq.Exclusive {
+		return r.cpus
+	}
+	free := r.cpus
+	if rq.PerCore > 0 && !rq.wholeCores {
+		free = r.wholeFree()
+	}
+	count := r.round(rq, tasks, cpus)
+	if rq.TasksPerSocket > 0 && !rq.Overcommit {
+		return r.bySocket(rq, tasks, count)
+	}
+	if near == nil || near.Contains(free) {
+		return free.First(count)
+	}
+	here := free.Minus(free.Minus(near))
+	if r.inCores(rq) { // a core that is near only in part is not
+		x := room{def: r.def, cpus: here}
+		x.wholeCores()
+		here = x.cpus
+	}
+	n := here.Count()
+	if n >= count {
+		return here.First(count)
+	}
+	rest := free.Minus(here).First(count - n)
+	if rest == nil && count > n {
+		return nil
+	}
+	return here.Or(rest)
+}
+
+// bySocket puts no more tasks on a socket than the job wants there.
+func (r *room) bySocket(rq *Request, tasks, count int) model.Bits {
+	var out model.Bits
+	for s := 0; s < r.sockets() && tasks > 0; s++ {
+		n := min(tasks, rq.TasksPerSocket, r.tasksOfSocket(rq, s))
+		if n == 0 {
+			continue
+		}
+		out = out.Or(r.socket(rq, s).First(r.round(rq, n, n*rq.CPUsPerTask)))
+		tasks -= n
+	}
+	if tasks > 0 {
+		return nil
+	}
+	if more := count - out.Count(); more > 0 { // --mincpus and the like
+		rest := r.cpus.Minus(out).First(more)
+		if rest == nil {
+			return nil
+		}
+		out = out.Or(rest)
+	}
+	return out
+}
+
+// near gives the CPUs near the GPUs of an allocation, nil where nothing is known of them.
+func (r *room) near(na *model.NodeAlloc) model.Bits {
+	var near model.Bits
+	for _, g := range na.Gres {
+		for i := range r.def.Gres {
+			d := &r.def.Gres[i]
+			if d.Name != g.Name || len(d.Near) == 0 {
+				continue
+			}
+			for k, bits := range d.Near {
+				if g.Index.Has(int(d.First) + k) {
+					near = near.Or(bits)
+				}
+			}
+		}
+	}
+	return near
+}

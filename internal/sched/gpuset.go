@@ -1,0 +1,293 @@
+package sched
+
+import (
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"gbatch/internal/model"
+)
+
+// Which units of a resource a job gets, where gres.conf tells how they are connected (Links) or which cores are near
+// them (Cores). In this order:
+//
+//  1. the most links between the job's units;
+//  2. the fewest links from them to units that stay free, so that no pair is split when a split is avoidable;
+//  3. free CPUs near them for all that the job takes, then as few groups of units (those near the same CPUs) as can be;
+//  4. the tightest fit: groups with the fewest other free units;
+//  5. the lowest indices.
+//
+// Up to maxExhaustive units every set is looked at, and the best by 1 and 2 are remembered for each set of free units
+// and count. Beyond, a set is grown from several seeds and improved by exchanges.
+
+const (
+	maxExhaustive = 8
+	maxUnits      = 64 // beyond, the lowest indices are taken
+	maxSeeds      = 8
+)
+
+// gpuMap is how the units of one resource of a node are connected.
+type gpuMap struct {
+	units  int
+	links  [maxUnits][]int32 // between units; nil: none are known
+	near   []model.Bits      // by unit; nil: all CPUs
+	groups []uint64          // units near the same CPUs
+	best   map[setKey][]uint64
+}
+
+type setKey struct {
+	free  uint64
+	count int
+}
+
+// gpuMaps keeps the maps of nodes that are made alike.
+type gpuMaps struct {
+	byDef map[defKey]*gpuMap
+	alike map[string]*gpuMap
+}
+
+type defKey struct {
+	def  *model.NodeDef
+	name string
+}
+
+// of gives the map of a resource of a node, nil where nothing is known of its units.
+func (g *gpuMaps) of(d *model.NodeDef, name string) *gpuMap {
+	known := false
+	for i := range d.Gres {
+		known = known || d.Gres[i].Name == name && len(d.Gres[i].Near)+len(d.Gres[i].Links) > 0
+	}
+	if !known {
+		return nil
+	}
+	m, ok := g.byDef[defKey{d, name}]
+	if ok {
+		return m
+	}
+	key := fmt.Sprintf("%d|%v|%s", d.CPUs, d.Gres, name)
+	if m, ok = g.alike[key]; !ok {
+		m = newGPUMap(d, name)
+		if g.alike == nil {
+			g.byDef, g.alike = map[defKey]*gpuMap{}, map[string]*gpuMap{}
+		}
+		g.alike[key] = m
+	}
+	g.byDef[defKey{d, name}] = m
+	return m
+}
+
+func newGPUMap(d *model.NodeDef, name string) *gpuMap {
+	m := &gpuMap{best: map[setKey][]uint64{}}
+	for i := range d.Gres {
+		if d.Gres[i].Name == name {
+			m.units = max(m.units, int(d.Gres[i].First+d.Gres[i].Count))
+		}
+	}
+	if m.units > maxUnits {
+		return nil
+	}
+	m.near = make([]model.Bits, m.units)
+	for i := range m.units {
+		m.links[i] = make([]int32, m.units)
+	}
+	for i := range d.Gres {
+		g := &d.Gres[i]
+		if g.Name != name {
+			continue
+		}
+		for k := range int(g.Count) {
+			u := int(g.First) + k
+			if k < len(g.Near) {
+				m.near[u] = g.Near[k]
+			}
+			if k < len(g.Links) {
+				for o, n := range g.Links[k] {
+					if o < m.units && o != u && n > 0 { // a link has two ends, however many of them name it
+						m.links[u][o] = max(m.links[u][o], n)
+						m.links[o][u] = max(m.links[o][u], n)
+					}
+				}
+			}
+		}
+	}
+	for u := range m.units {
+		k := slices.IndexFunc(m.groups, func(g uint64) bool { return slices.Equal(m.near[bits.TrailingZeros64(g)], m.near[u]) })
+		if k < 0 {
+			m.groups = append(m.groups, 0)
+			k = len(m.groups) - 1
+		}
+		m.groups[k] |= 1 << u
+	}
+	return m
+}
+
+// inside counts the links between the units of a set.
+func (m *gpuMap) inside(set uint64) int {
+	sum := 0
+	for a := set; a != 0; a &= a - 1 {
+		row := m.links[bits.TrailingZeros64(a)]
+		for b := a & (a - 1); b != 0; b &= b - 1 {
+			sum += int(row[bits.TrailingZeros64(b)])
+		}
+	}
+	return sum
+}
+
+// between counts the links from one set to another.
+func (m *gpuMap) between(set, other uint64) int {
+	sum := 0
+	for a := set; a != 0; a &= a - 1 {
+		row := m.links[bits.TrailingZeros64(a)]
+		for b := other; b != 0; b &= b - 1 {
+			sum += int(row[bits.TrailingZeros64(b)])
+		}
+	}
+	return sum
+}
+
+// choice is how good a set is; less is better, field by field.
+type choice [6]int
+
+// score tells how good a set is of what is free, for a job that takes a number of CPUs.
+func (m *gpuMap) score(set, free uint64, cpus model.Bits, count int) choice {
+	c := choice{-m.inside(set), m.between(set, free&^set)}
+	m.local(&c, set, free, cpus, count)
+	return c
+}
+
+// local fills in what depends on the CPUs that are free.
+func (m *gpuMap) local(c *choice, set, free uint64, cpus model.Bits, count int) {
+	var near model.Bits
+	all := false
+	for k := range m.groups {
+		if m.groups[k]&set == 0 {
+			continue
+		}
+		c[3]++
+		c[4] += bits.OnesCount64(m.groups[k] & free &^ set)
+		at := m.near[bits.TrailingZeros64(m.groups[k])]
+		all = all || at.Empty()
+		near = near.Or(at)
+	}
+	if !all {
+		c[2] = max(0, count-cpus.Count()+cpus.Minus(near).Count())
+	}
+}
+
+// better orders sets, at last by the lowest indices.
+func better(a choice, x uint64, b choice, y uint64) bool {
+	if k := slices.Compare(a[:], b[:]); k != 0 {
+		return k < 0
+	}
+	return bits.Reverse64(x) > bits.Reverse64(y)
+}
+
+// choose gives the best count units of those that are free (from), beside others of the same resource (free) that the
+// job can't have or doesn't want; 0 where there are not enough. cpus are free, and the job takes ncpus of them.
+func (m *gpuMap) choose(from, free uint64, count int, cpus model.Bits, ncpus int) uint64 {
+	switch n := bits.OnesCount64(from); {
+	case n < count:
+		return 0
+	case n == count:
+		return from
+	case m.units > maxExhaustive:
+		return m.grow(from, free, count, cpus, ncpus)
+	}
+	var best uint64
+	var score choice
+	for _, set := range m.bestSets(from, free, count) {
+		var c choice
+		m.local(&c, set, free, cpus, ncpus)
+		if best == 0 || better(c, set, score, best) {
+			best, score = set, c
+		}
+	}
+	return best
+}
+
+// bestSets gives all sets with the most links inside and, of those, the fewest to what stays free.
+func (m *gpuMap) bestSets(from, free uint64, count int) []uint64 {
+	key := setKey{from | free<<maxExhaustive, count}
+	sets, ok := m.best[key]
+	if ok {
+		return sets
+	}
+	in, out := -1, 0
+	for set := uint64(1)<<count - 1; set < 1<<m.units; {
+		if set&^from == 0 {
+			i := m.inside(set)
+			if i >= in {
+				o := m.between(set, free&^set)
+				if i > in || o < out {
+					in, out, sets = i, o, sets[:0]
+				}
+				if o == out {
+					sets = append(sets, set)
+				}
+			}
+		}
+		low := set & -set // the next number with as many bits (Gosper)
+		up := set + low
+		set = up | (set^up)/low>>2
+	}
+	m.best[key] = sets
+	return sets
+}
+
+// grow finds a good set where there are too many to look at all.
+func (m *gpuMap) grow(from, free uint64, count int, cpus model.Bits, ncpus int) uint64 {
+	var best uint64
+	var score choice
+	for _, seed := range m.seeds(from) {
+		set := seed
+		for bits.OnesCount64(set) < count {
+			set = m.step(set, 0, from, free, cpus, ncpus)
+		}
+		for range count { // exchanges that improve it
+			next := set
+			for out := set; out != 0; out &= out - 1 {
+				x := m.step(set, out&-out, from, free, cpus, ncpus)
+				if better(m.score(x, free, cpus, ncpus), x, m.score(next, free, cpus, ncpus), next) {
+					next = x
+				}
+			}
+			if next == set {
+				break
+			}
+			set = next
+		}
+		if c := m.score(set, free, cpus, ncpus); best == 0 || better(c, set, score, best) {
+			best, score = set, c
+		}
+	}
+	return best
+}
+
+// step takes drop out of a set and adds the unit that makes the best of it.
+func (m *gpuMap) step(set, drop, from, free uint64, cpus model.Bits, ncpus int) uint64 {
+	set &^= drop
+	var best uint64
+	var score choice
+	for left := from &^ set; left != 0; left &= left - 1 {
+		x := set | left&-left
+		if c := m.score(x, free, cpus, ncpus); best == 0 || better(c, x, score, best) {
+			best, score = x, c
+		}
+	}
+	return best
+}
+
+// seeds gives units to begin with: one of each group, then others.
+func (m *gpuMap) seeds(from uint64) []uint64 {
+	var out []uint64
+	for _, g := range m.groups {
+		if g &= from; g != 0 && len(out) < maxSeeds {
+			out = append(out, g&-g)
+			from &^= g & -g
+		}
+	}
+	for ; from != 0 && len(out) < maxSeeds; from &= from - 1 {
+		out = append(out, from&-from)
+	}
+	return out
+}

@@ -1,0 +1,171 @@
+package sched
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"gbatch/internal/model"
+)
+
+// What few jobs ask for, resolved.
+
+// wanted reads a feature expression. One that does not parse was refused when it was submitted; here it fits nowhere.
+func wanted(expr string) *model.Features {
+	f, err := model.ParseFeatures(expr)
+	if err != nil {
+		return &model.Features{Each: &model.Feature{Op: '!', Of: []*model.Feature{{Op: '&'}}}}
+	}
+	return f
+}
+
+// more sets what few jobs ask for.
+func (r *Request) more(m *model.Needs) {
+	if f := wanted(m.Prefer); f != nil {
+		r.Prefer = f.Each
+	}
+	r.Sockets, r.CoresPerSocket, r.ThreadsPerCore = int(m.Sockets), int(m.CoresPerSocket), int(m.ThreadsPerCore)
+	r.TasksPerSocket, r.PerCore = int(m.TasksPerSocket), int(m.ThreadsPerCore)
+	if k := int(m.TasksPerCore); k > 0 {
+		r.CoreEach = k == 1
+		if n := k * r.CPUsPerTask; r.PerCore == 0 || n < r.PerCore {
+			r.PerCore = n
+		}
+	}
+	r.Switches, r.Contiguous, r.Spread = int(m.Switches), m.Contiguous, m.Spread
+	r.Private = r.Private || m.ExclusiveUser
+	r.Licenses, r.AnyLicense = m.Licenses, m.AnyLicense
+	switch {
+	case m.Spread:
+		if r.Tasks > 0 && r.MaxNodes == r.MinNodes {
+			r.MaxNodes = max(r.Tasks, r.MinNodes)
+		}
+		r.Grow = r.MaxNodes > r.MinNodes
+	case m.FewNodes:
+		r.Grow = false
+	}
+}
+
+// gpuDefaults sets the CPUs and the memory that come with GPUs: as the job says, otherwise as JobDefaults say of the
+// partition or the cluster.
+func (r *Request) gpuDefaults(sp *model.Spec, p *model.Partition, params *model.Params) {
+	cpus, mem := 0, int64(0)
+	if sp.More != nil {
+		cpus, mem = int(sp.More.CPUsPerGPU), sp.More.MemPerGPU
+	}
+	if cpus == 0 && sp.CPUsPerTask == 0 {
+		if cpus = int(p.DefCPUPerGPU); cpus == 0 {
+			cpus = int(params.DefCPUPerGPU)
+		}
+	}
+	if mem == 0 && sp.MemPerNode == 0 && sp.MemPerCPU == 0 {
+		if mem = p.DefMemPerGPU; mem == 0 {
+			mem = params.DefMemPerGPU
+		}
+	}
+	if cpus == 0 && mem == 0 {
+		return
+	}
+	node, task := 0, 0
+	for _, g := range r.Gres {
+		if g.Name != gpuName || g.Count == 0 {
+			continue
+		}
+		switch g.Per {
+		case model.PerNode:
+			node += int(g.Count)
+		case model.PerTask:
+			task += int(g.Count)
+		case model.PerJob:
+			r.CPUsPerGPU, r.GPUMemJob = cpus, mem
+		}
+		r.ByGPU = mem > 0
+	}
+	r.MinCPUs = max(r.MinCPUs, node*cpus)
+	r.CPUsPerTask = max(r.CPUsPerTask, task*cpus)
+	r.GPUMemNode, r.GPUMemTask = int64(node)*mem, int64(task)*mem
+}
+
+// suits reports whether a node is made as the job wants it, whatever is free of it.
+func (r *Request) suits(d *model.NodeDef) bool {
+	if r.TmpMiB > d.TmpMiB {
+		return false
+	}
+	if r.Sockets|r.CoresPerSocket|r.ThreadsPerCore != 0 &&
+		(int(d.Sockets) < r.Sockets || int(d.CoresPerSocket) < r.CoresPerSocket || max(1, int(d.ThreadsPerCore)) < r.ThreadsPerCore) {
+		return false
+	}
+	w := r.Want
+	if w == nil {
+		return true
+	}
+	if !w.Each.Met(d.Features) {
+		return false
+	}
+	return len(w.Same) == 0 || slices.ContainsFunc(w.Same, func(f *model.Feature) bool { return f.Met(d.Features) })
+}
+
+// alone reports whether one node meets all the counts of the job's features, so that it may be its only one.
+func (r *Request) alone(d *model.NodeDef) bool {
+	if r.Want == nil {
+		return true
+	}
+	for i := range r.Want.Counts {
+		if c := &r.Want.Counts[i]; c.N > 1 || !c.Met(d.Features) {
+			return false
+		}
+	}
+	return true
+}
+
+// jobGPUs counts the GPUs that are counted per job.
+func (r *Request) jobGPUs() int {
+	n := 0
+	for i := range r.Gres {
+		if g := &r.Gres[i]; g.Per == model.PerJob && g.Name == gpuName {
+			n += int(g.Count)
+		}
+	}
+	return n
+}
+
+// picky reports whether sets of nodes are found by trying: the job may fit in less room and not in more.
+func (r *Request) picky() bool {
+	return r.Want != nil && len(r.Want.Counts) > 0 || r.Switches > 0 || r.Contiguous
+}
+
+func sameMore(a, b *model.Needs) bool {
+	if a == b {
+		return true
+	}
+	if a == nil || b == nil {
+		return false
+	}
+	x, y := *a, *b
+	same := slices.Equal(x.Licenses, y.Licenses)
+	x.Licenses, y.Licenses = nil, nil
+	return same && string(needsKey(nil, &x)) == string(needsKey(nil, &y))
+}
+
+// needsKey gives bytes that equal needs have in common.
+func needsKey(key []byte, m *model.Needs) []byte {
+	num := func(n int64) { key = binary.AppendVarint(key, n) }
+	text := func(t string) { num(int64(len(t))); key = append(key, t...) }
+	text(m.Prefer)
+	num(int64(len(m.Licenses)))
+	for _, l := range m.Licenses {
+		text(l.Name)
+		num(l.Count)
+	}
+	for _, n := range [...]int32{m.Switches, m.Sockets, m.CoresPerSocket, m.ThreadsPerCore, m.TasksPerSocket, m.TasksPerCore, m.CPUsPerGPU} {
+		num(int64(n))
+	}
+	num(m.MemPerGPU)
+	flags := int64(0)
+	for i, b := range [...]bool{m.AnyLicense, m.Contiguous, m.Spread, m.FewNodes, m.ExclusiveUser} {
+		if b {
+			flags |= 1 << i
+		}
+	}
+	num(flags)
+	return key
+}

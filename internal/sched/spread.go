@@ -1,0 +1,401 @@
+package sched
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"gbatch/internal/model"
+)
+
+// cand is a node that a job on several could have.
+type cand struct {
+	r    *room
+	must bool
+	most int   // tasks
+	gres []int // free units for each per-job request
+}
+
+// laySpread places a job on several nodes.
+func laySpread(rooms []*room, rq *Request, part string) (*model.Alloc, miss) {
+	cands, missing, worst := candidates(rooms, rq, part)
+	if missing || len(cands) == 0 {
+		return nil, worst
+	}
+	if len(cands) < rq.MinNodes {
+		return nil, missCount
+	}
+	if rq.Want == nil || len(rq.Want.Same) < 2 {
+		return layGroup(cands, rq), missCount
+	}
+	for _, f := range rq.Want.Same { // matching OR: the first that the whole job fits
+		if same := those(cands, rq, func(c *cand) bool { return f.Met(c.r.def.Features) }); same != nil {
+			if a := layGroup(same, rq); a != nil {
+				return a, missNone
+			}
+		}
+	}
+	return nil, missCount
+}
+
+// those gives the candidates that are left by a condition, or nil where too few are or one that the job names is not.
+func those(cands []cand, rq *Request, ok func(*cand) bool) []cand {
+	var out []cand
+	for i := range cands {
+		c := &cands[i]
+		switch {
+		case ok(c):
+			out = append(out, *c)
+		case c.must:
+			return nil
+		}
+	}
+	if len(out) < rq.MinNodes {
+		return nil
+	}
+	return out
+}
+
+// tasksOver divides the tasks beyond the least of each node: in blocks, or evenly where the job is to be spread.
+func tasksOver(nodes []cand, rq *Request, left int) []int {
+	out := make([]int, len(nodes))
+	for i := range nodes {
+		if !rq.Spread {
+			out[i] = min(left, nodes[i].most-rq.PerNode)
+			left -= out[i]
+		}
+	}
+	for left > 0 && rq.Spread {
+		was := left
+		for i := range nodes {
+			if left > 0 && out[i] < nodes[i].most-rq.PerNode {
+				out[i]++
+				left--
+			}
+		}
+		if left == was {
+			break
+		}
+	}
+	return out
+}
+
+// layGroup places a job on some of the candidates as the network and the job's wishes have it.
+func layGroup(cands []cand, rq *Request) *model.Alloc {
+	switch tree := cands[0].r.stock.tree; {
+	case rq.Contiguous:
+		return layRun(cands, rq)
+	case tree != nil && !rq.Spread:
+		return tree.lay(cands, rq)
+	}
+	return layAny(cands, rq, nil)
+}
+
+// layAny places a job on the best of the candidates in several orders; first, if any, comes before all other wishes.
+func layAny(cands []cand, rq *Request, first func(a, b cand) int) *model.Alloc {
+	want := wholeJob(rq)
+	most := min(rq.MaxNodes, len(cands))
+	type order struct {
+		nodes []cand
+		fits  []bool // by number of nodes, from its beginning
+	}
+	var orders []order
+	for _, by := range ordersFor(rq, want) {
+		nodes := slices.Clone(cands)
+		slices.SortStableFunc(nodes, func(a, b cand) int {
+			if a.must != b.must || first == nil {
+				return by(a, b)
+			}
+			return cmp.Or(first(a, b), by(a, b))
+		})
+		if rq.Want != nil && len(rq.Want.Counts) > 0 {
+			nodes = counted(nodes, rq)
+		}
+		orders = append(orders, order{nodes, enough(nodes, rq, want, most)})
+	}
+	for k := range most - rq.MinNodes + 1 {
+		n := rq.MinNodes + k
+		if rq.Grow {
+			n = most - k
+		}
+		for _, o := range orders {
+			if !o.fits[n] {
+				continue
+			}
+			if a := share(o.nodes[:n], rq, want); a != nil {
+				return a
+			}
+		}
+	}
+	return nil
+}
+
+// counted moves the nodes to the front that the counts of features need, those first that the job names. Of several
+// that would do, one is taken that no other count can use.
+func counted(nodes []cand, rq *Request) []cand {
+	counts := rq.Want.Counts
+	met := func(c *cand) (n int) {
+		for i := range counts {
+			if counts[i].Met(c.r.def.Features) {
+				n++
+			}
+		}
+		return n
+	}
+	taken := make([]bool, len(nodes))
+	var out []cand
+	for i := range nodes {
+		if nodes[i].must {
+			out, taken[i] = append(out, nodes[i]), true
+		}
+	}
+	for _, shared := range [...]bool{false, true} {
+		for i := range counts {
+			f := &counts[i]
+			left := f.N
+			for k := range out {
+				if f.Met(out[k].r.def.Features) {
+					left--
+				}
+			}
+			for k := range nodes {
+				if left > 0 && !taken[k] && f.Met(nodes[k].r.def.Features) && (shared || met(&nodes[k]) == 1) {
+					out, taken[k] = append(out, nodes[k]), true
+					left--
+				}
+			}
+		}
+	}
+	for k := range nodes {
+		if !taken[k] {
+			out = append(out, nodes[k])
+		}
+	}
+	return out
+}
+
+// layRun places a job on nodes that follow each other in the configuration.
+func layRun(cands []cand, rq *Request) *model.Alloc {
+	at := func(c *cand) int { return c.r.stock.place(c.r.def.Name) }
+	nodes := slices.Clone(cands)
+	slices.SortFunc(nodes, func(a, b cand) int { return at(&a) - at(&b) })
+	want := wholeJob(rq)
+	for k := range rq.MaxNodes - rq.MinNodes + 1 {
+		n := rq.MinNodes + k
+		if rq.Grow {
+			n = rq.MaxNodes - k
+		}
+		if n > len(nodes) {
+			if rq.Grow {
+				continue
+			}
+			return nil
+		}
+		for i := 0; i+n <= len(nodes); i++ {
+			run := nodes[i : i+n]
+			if at(&run[n-1])-at(&run[0]) != n-1 || musts(run) < len(rq.ReqNodes) {
+				continue
+			}
+			if enough(run, rq, want, n)[n] {
+				if a := share(run, rq, want); a != nil {
+					return a
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func musts(nodes []cand) int {
+	n := 0
+	for i := range nodes {
+		if nodes[i].must {
+			n++
+		}
+	}
+	return n
+}
+
+// ordersFor gives the orders in which nodes are tried: light ones first, then those that hold most. Where both tasks
+// and per-job resources must come together, finding the best nodes is a knapsack; four orders find them in practice.
+func ordersFor(rq *Request, want []int) []func(a, b cand) int {
+	must := func(a, b cand) int {
+		switch {
+		case a.must == b.must:
+			return 0
+		case a.must:
+			return -1
+		}
+		return 1
+	}
+	light := func(a, b cand) int {
+		if rq.LLN {
+			return cmp.Or(cmp.Compare(a.r.def.Weight, b.r.def.Weight), b.r.nfree-a.r.nfree)
+		}
+		return cmp.Compare(a.r.def.Weight, b.r.def.Weight)
+	}
+	tasks := func(a, b cand) int { return b.most - a.most }
+	gres := func(a, b cand) int { return slices.Compare(b.gres, a.gres) }
+	out := []func(a, b cand) int{
+		func(a, b cand) int { return cmp.Or(must(a, b), light(a, b), gres(a, b), tasks(a, b)) },
+		func(a, b cand) int { return cmp.Or(must(a, b), gres(a, b), tasks(a, b), light(a, b)) },
+	}
+	if len(want) > 0 {
+		both := func(c cand) int { // each in parts of what the job wants
+			return min(c.most, rq.tasksOn(1))*max(want[0], 1) + min(c.gres[0], want[0])*rq.tasksOn(1)
+		}
+		out = append(out,
+			func(a, b cand) int { return cmp.Or(must(a, b), tasks(a, b), gres(a, b), light(a, b)) },
+			func(a, b cand) int { return cmp.Or(must(a, b), cmp.Compare(both(b), both(a)), light(a, b)) })
+	}
+	return out
+}
+
+// candidates gives the nodes that hold the least that a node of the job must, and whether one that it names is not
+// among them.
+func candidates(rooms []*room, rq *Request, part string) (cands []cand, missing bool, worst miss) {
+	worst = missNodes
+	limit := max(rq.Tasks, rq.PerNode)
+	var out map[string]bool
+	if len(rq.ExcNodes) > 0 {
+		out = make(map[string]bool, len(rq.ExcNodes))
+		for _, name := range rq.ExcNodes {
+			out[name] = true
+		}
+	}
+	found := 0
+	for _, r := range rooms {
+		must := slices.Contains(rq.ReqNodes, r.def.Name)
+		if out[r.def.Name] {
+			continue
+		}
+		most, m := r.most(rq, part, limit)
+		if most == 0 {
+			worst = max(worst, m)
+			continue
+		}
+		if must {
+			found++
+		}
+		c := cand{r: r, must: must, most: most}
+		for _, g := range rq.Gres {
+			if g.Per == model.PerJob {
+				free := r.freeGres(g.Name, g.Type) - fixedGres(rq, g.Name, g.Type)
+				if g.Name == gpuName {
+					free = r.gpusWith(rq, free)
+				}
+				c.gres = append(c.gres, free)
+			}
+		}
+		cands = append(cands, c)
+	}
+	return cands, found < len(rq.ReqNodes), worst
+}
+
+// fixedGres counts what each node of the job gives of a resource, beside what is counted per job.
+func fixedGres(rq *Request, name, typ string) int {
+	n := 0
+	for _, g := range rq.Gres {
+		if g.Per == model.PerNode && g.Name == name && (typ == "" || strings.EqualFold(g.Type, typ)) {
+			n += int(g.Count)
+		}
+	}
+	return n
+}
+
+// gpusWith gives how many GPUs, of those counted per job, the node has the CPUs and the memory for.
+func (r *room) gpusWith(rq *Request, n int) int {
+	if rq.CPUsPerGPU > 0 {
+		n = min(n, r.nfree/rq.CPUsPerGPU)
+	}
+	if rq.GPUMemJob > 0 && rq.memConsumed {
+		n = min(n, int(max(0, r.mem-rq.GPUMemNode)/rq.GPUMemJob))
+	}
+	return n
+}
+
+// enough tells for every n up to most whether the first n nodes hold the whole job.
+func enough(nodes []cand, rq *Request, want []int, most int) []bool {
+	ok := make([]bool, most+1)
+	tasks, sum, least := 0, make([]int, len(want)), make([]int, len(want))
+	for i := range most {
+		c := &nodes[i]
+		tasks += c.most
+		fits := tasks >= rq.tasksOn(i+1)
+		for k, w := range want {
+			if i == 0 || c.gres[k] < least[k] {
+				least[k] = c.gres[k]
+			}
+			sum[k] += max(c.gres[k], 0)
+			fits = fits && sum[k] >= w && (w <= i || least[k] > 0) // each node has its part where there are as many
+		}
+		ok[i+1] = fits && (rq.Want == nil || rq.haveCounts(nodes[:i+1]))
+	}
+	return ok
+}
+
+// haveCounts reports whether nodes meet the counts of the job's features.
+func (r *Request) haveCounts(nodes []cand) bool {
+	for i := range r.Want.Counts {
+		left := r.Want.Counts[i].N
+		for k := range nodes {
+			if r.Want.Counts[i].Met(nodes[k].r.def.Features) {
+				left--
+			}
+		}
+		if left > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// share divides the job between nodes: tasks in blocks, each node at least its least; per-job resources evenly, as far
+// as they are free.
+func share(chosen []cand, rq *Request, want []int) *model.Alloc {
+	nodes := slices.Clone(chosen)
+	slices.SortFunc(nodes, func(a, b cand) int {
+		return cmp.Or(cmp.Compare(a.r.stock.place(a.r.def.Name), b.r.stock.place(b.r.def.Name)), cmp.Compare(a.r.def.Name, b.r.def.Name))
+	})
+	n := len(nodes)
+	left := rq.tasksOn(n) - n*rq.PerNode
+	gres := make([][]int, n)
+	for i := range gres {
+		gres[i] = make([]int, len(want))
+	}
+	for k, w := range want {
+		for i := range nodes {
+			even := w / n
+			if i < w%n {
+				even++
+			}
+			gres[i][k] = min(even, max(nodes[i].gres[k], 0))
+		}
+		rest := w
+		for i := range nodes {
+			rest -= gres[i][k]
+		}
+		for i := range nodes {
+			more := min(rest, nodes[i].gres[k]-gres[i][k])
+			if more > 0 {
+				gres[i][k] += more
+				rest -= more
+			}
+		}
+	}
+	a := &model.Alloc{Nodes: make([]model.NodeAlloc, 0, n)}
+	extra := tasksOver(nodes, rq, left)
+	for i, c := range nodes {
+		more := extra[i]
+		left -= more
+		na, m := c.r.place(rq, rq.PerNode+more, gres[i])
+		if m != missNone {
+			return nil
+		}
+		a.Nodes = append(a.Nodes, na)
+	}
+	if left > 0 {
+		return nil
+	}
+	return a
+}
