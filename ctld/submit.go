@@ -159,6 +159,9 @@ func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, 
 			return refuse(proto.CodeBadRequest, "%s=%d is negative", n.option, n.value)
 		}
 	}
+	if err := validNeeds(sp); err != nil {
+		return err
+	}
 	if sp.MaxNodes != 0 && sp.MaxNodes < sp.MinNodes {
 		return refuse(proto.CodeNodeCount, "--nodes=%d-%d: the most is smaller than the least", sp.MinNodes, sp.MaxNodes)
 	}
@@ -335,7 +338,7 @@ func (c *Controller) allowed(v *state.View, who *proto.Caller, sp *model.Spec, n
 	case sched.NoSuchGres:
 		return refuse(proto.CodeNodeConfig, "no node of partition %s has the generic resources that the job needs on one node", name)
 	case sched.NoSuchFeature:
-		return refuse(proto.CodeFeature, "no node of partition %s has the features '%s' (and the --tmp space) that the job needs", name, sp.Features)
+		return refuse(proto.CodeFeature, "no node of partition %s has the features that the job needs (--constraint='%s'), and its --tmp space, sockets, cores and threads", name, sp.Features)
 	case sched.NodesNotInPartition:
 		return refuse(proto.CodeNodeConfig, "a node named with --nodelist is not in partition %s", name)
 	case sched.OverMemLimit:

@@ -246,6 +246,9 @@ func (e *Env) request(s *submission, body []byte) (*proto.SubmitRequest, error) 
 		sp.MinNodes = (sp.Tasks + sp.TasksPerNode - 1) / sp.TasksPerNode
 		sp.MaxNodes = sp.MinNodes
 	}
+	if err := s.settle(); err != nil {
+		return nil, err
+	}
 	var err error
 	if sp.Limits, err = resourceLimits(s.limits); err != nil {
 		return nil, err

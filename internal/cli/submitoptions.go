@@ -29,6 +29,9 @@ type submission struct {
 	openMode string
 	limits   string // --propagate
 	limitsOn bool
+
+	more        model.Needs // becomes spec.More where it says anything
+	tasksPerGPU int32
 }
 
 const later = "it comes with a later version; "
@@ -136,11 +139,14 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 			if sp.MemPerCPU = 0; sp.MemPerNode == 0 {
 				sp.MemPerNode = model.WholeMem
 			}
-			return nil
+			return s.noMemPerGPU()
 		}},
 		{Name: "mem-per-cpu", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Env: "_MEM_PER_CPU", Help: "memory for each CPU", Set: func(v string) error {
 			sp.MemPerNode = 0
-			return mem(&sp.MemPerCPU)(v)
+			if err := mem(&sp.MemPerCPU)(v); err != nil {
+				return err
+			}
+			return s.noMemPerGPU()
 		}},
 		{Name: "tmp", Arg: R, Metavar: "size", Group: gRes, Help: "temporary disk space that a node must have", Set: mem(&sp.TmpMiB)},
 		{Name: "gres", Arg: R, Metavar: "name[:type][:n],...", Group: gRes, Slot: "gres", Env: "_GRES", Help: "generic resources on each node: gpu:2, gpu:a100:4", Set: func(v string) error {
@@ -151,13 +157,14 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		{Name: "gpus", Short: 'G', Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS", Help: "GPUs for the whole job", Set: gpus(model.PerJob)},
 		{Name: "gpus-per-node", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS_PER_NODE", Help: "GPUs on each node", Set: gpus(model.PerNode)},
 		{Name: "gpus-per-task", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS_PER_TASK", Help: "GPUs for each task", Set: gpus(model.PerTask)},
-		{Name: "constraint", Short: 'C', Arg: R, Metavar: "features", Group: gRes, Env: "_CONSTRAINT", Help: "features that nodes must have, joined with &", Set: func(v string) error {
-			if strings.ContainsAny(v, "|[]*!()") {
-				return &getopt.TextError{Text: "Invalid feature specification: '" + v + "': alternatives, counts and negation are not supported by gbatch yet; join features with &, or name nodes with --nodelist"}
+		{Name: "constraint", Short: 'C', Arg: R, Metavar: "features", Group: gRes, Env: "_CONSTRAINT", Help: "features that nodes must have: a&b, a|b, !a, (a|b)&c; [a|b] all nodes the same one; a*2&b*4 so many of each", Set: func(v string) error {
+			if _, err := model.ParseFeatures(v); err != nil {
+				return &getopt.TextError{Text: "Invalid feature specification: " + err.Error()}
 			}
 			sp.Features = v
 			return nil
 		}},
+		{Name: "prefer", Arg: R, Metavar: "features", Group: gRes, Env: "_PREFER", Help: "features that the job would rather have, as in --constraint without [ ] and *", Set: s.prefer},
 		{Name: "nodelist", Short: 'w', Arg: R, Metavar: "nodes", Group: gRes, Help: "nodes that the job must have", Set: hosts(&sp.ReqNodes)},
 		{Name: "nodefile", Short: 'F', Arg: R, Metavar: "file", Group: gRes, Help: "like --nodelist, from a file", Set: func(v string) error {
 			names, err := readNodeFile(v)
@@ -165,12 +172,26 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 			return err
 		}},
 		{Name: "exclude", Short: 'x', Arg: R, Metavar: "nodes", Group: gRes, Help: "nodes that the job must not have", Set: hosts(&sp.ExcNodes)},
-		{Name: "exclusive", Arg: getopt.Optional, Metavar: "how", Group: gRes, Env: "_EXCLUSIVE", Help: "whole nodes, shared with nobody", Set: func(v string) error {
-			if v != "" && v != "exclusive" {
-				return &getopt.TextError{Text: "Invalid --exclusive specification: '" + v + "' is not supported by gbatch yet; use --exclusive alone for whole nodes"}
+		{Name: "exclusive", Arg: getopt.Optional, Metavar: "how", Group: gRes, Env: "_EXCLUSIVE", Help: "whole nodes, shared with nobody; user: nodes shared only with the same user's jobs", Set: s.exclusive},
+		{Name: "contiguous", Group: gRes, Help: "nodes that follow each other in the configuration", Set: s.need(func(m *model.Needs) { m.Contiguous = true })},
+		{Name: "spread-job", Group: gRes, Env: "_SPREAD_JOB", Help: "over as many nodes as may be, tasks evenly; switches don't count", Set: s.need(func(m *model.Needs) { m.Spread = true })},
+		{Name: "use-min-nodes", Group: gRes, Env: "_USE_MIN_NODES", Help: "of a range of nodes as few as hold the job", Set: s.need(func(m *model.Needs) { m.FewNodes = true })},
+		{Name: "switches", Arg: R, Metavar: "n[@time]", Group: gRes, Env: "_REQ_SWITCH", Help: "nodes on at most n leaf switches; after this time (max_switch_wait at most) on any", Set: s.switches},
+		{Name: "sockets-per-node", Arg: R, Metavar: "n", Group: gRes, Help: "sockets that a node must have", Set: s.needCount(func(m *model.Needs) *int32 { return &m.Sockets })},
+		{Name: "cores-per-socket", Arg: R, Metavar: "n", Group: gRes, Help: "cores that each socket must have", Set: s.needCount(func(m *model.Needs) *int32 { return &m.CoresPerSocket })},
+		{Name: "threads-per-core", Arg: R, Metavar: "n", Group: gRes, Env: "_THREADS_PER_CORE", Help: "threads that each core must have; tasks use no more of them", Set: s.needCount(func(m *model.Needs) *int32 { return &m.ThreadsPerCore })},
+		{Name: "extra-node-info", Short: 'B', Arg: R, Metavar: "s[:c[:t]]", Group: gRes, Help: "sockets, cores per socket and threads per core in one; * is any number", Set: s.nodeInfo},
+		{Name: "hint", Arg: R, Metavar: "how", Group: gRes, Env: "_HINT", Help: "nomultithread: one thread of each core; multithread: all of them", Set: s.hint},
+		{Name: "ntasks-per-socket", Arg: R, Metavar: "n", Group: gRes, Help: "at most so many tasks on each socket", Set: s.needCount(func(m *model.Needs) *int32 { return &m.TasksPerSocket })},
+		{Name: "ntasks-per-core", Arg: R, Metavar: "n", Group: gRes, Help: "at most so many tasks on each core", Set: s.needCount(func(m *model.Needs) *int32 { return &m.TasksPerCore })},
+		{Name: "ntasks-per-gpu", Arg: R, Metavar: "n", Group: gRes, Help: "tasks for each GPU of the job, or with --ntasks the GPUs for them", Set: count(&s.tasksPerGPU)},
+		{Name: "cpus-per-gpu", Arg: R, Metavar: "n", Group: gRes, Env: "_CPUS_PER_GPU", Help: "CPUs for each GPU", Set: s.needCount(func(m *model.Needs) *int32 { return &m.CPUsPerGPU })},
+		{Name: "mem-per-gpu", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Env: "_MEM_PER_GPU", Help: "memory for each GPU", Set: func(v string) error {
+			n, err := walltime.ParseMemMiB(v)
+			if err == nil {
+				err = s.need(func(m *model.Needs) { m.MemPerGPU, sp.MemPerNode, sp.MemPerCPU = n, 0, 0 })("")
 			}
-			sp.Exclusive = true
-			return nil
+			return err
 		}},
 		{Name: "overcommit", Short: 'O', Group: gRes, Env: "_OVERCOMMIT", Help: "one CPU per node, whatever the number of tasks", Set: getopt.Flag(&sp.Overcommit)},
 
@@ -240,30 +261,15 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		{Name: "licenses", Short: 'L', Arg: R, Refused: later + "use gcontrol hold and release around what the license allows"},
 		{Name: "reservation", Arg: R, Refused: later + "use a partition of its own"},
 		{Name: "signal", Arg: R, Refused: later + "the job gets SIGTERM, and SIGKILL after KillWait, at its time limit"},
-		{Name: "mem-per-gpu", Arg: R, Refused: "give the memory with --mem or --mem-per-cpu"},
 		{Name: "mem-bind", Arg: R, Refused: later + "use numactl in the script"},
-		{Name: "cpus-per-gpu", Arg: R, Refused: "give the CPUs with --cpus-per-task"},
 		{Name: "gpus-per-socket", Arg: R, Refused: "use --gpus-per-node"},
-		{Name: "ntasks-per-gpu", Arg: R, Refused: "use --ntasks-per-node and --gpus-per-node"},
-		{Name: "ntasks-per-socket", Arg: R, Refused: "use --ntasks-per-node"},
-		{Name: "ntasks-per-core", Arg: R, Refused: "use --cpus-per-task"},
 		{Name: "gpu-bind", Arg: R, Refused: later + "the script sees all GPUs of the job in CUDA_VISIBLE_DEVICES"},
 		{Name: "gpu-freq", Arg: R, Refused: "set clocks in the script with nvidia-smi, where you may"},
 		{Name: "cpu-freq", Arg: R, Refused: "leave the clock to the node"},
 		{Name: "tres-per-task", Arg: R, Refused: "use --cpus-per-task and --gpus-per-task"},
 		{Name: "tres-bind", Arg: R, Refused: later + "leave binding to the default"},
 		{Name: "gres-flags", Arg: R, Refused: later + "leave it out"},
-		{Name: "sockets-per-node", Arg: R, Refused: "use --mincpus or --exclusive"},
-		{Name: "cores-per-socket", Arg: R, Refused: "use --mincpus or --exclusive"},
-		{Name: "threads-per-core", Arg: R, Refused: "use --cpus-per-task"},
-		{Name: "extra-node-info", Short: 'B', Arg: R, Refused: "use --mincpus or --exclusive"},
-		{Name: "hint", Arg: R, Refused: "use --cpus-per-task"},
 		{Name: "distribution", Short: 'm', Arg: R, Refused: later + "tasks are laid out in blocks"},
-		{Name: "switches", Arg: R, Refused: later + "name nodes with --nodelist"},
-		{Name: "contiguous", Refused: "name nodes with --nodelist"},
-		{Name: "spread-job", Refused: "use --ntasks-per-node"},
-		{Name: "use-min-nodes", Refused: "use --nodes"},
-		{Name: "prefer", Arg: R, Refused: "use --constraint for features that the job must have"},
 		{Name: "oversubscribe", Short: 's', Refused: "jobs share nodes anyway, and never a CPU"},
 		{Name: "share", Refused: "jobs share nodes anyway, and never a CPU"},
 		{Name: "time-min", Arg: R, Refused: "give the limit that you need with --time"},

@@ -33,12 +33,13 @@ func (c *Config) Model() *model.Config {
 		Show:     c.KeyValues(),
 		Hash:     c.Hash,
 	}
+	c.placement(m)
 	future := map[string]bool{}
 	for i := range c.Nodes {
 		if n := &c.Nodes[i]; n.State == "FUTURE" {
 			future[n.Name] = true
 		} else {
-			m.Nodes = append(m.Nodes, n.model())
+			m.Nodes = append(m.Nodes, c.nodeModel(n))
 		}
 	}
 	index := c.index()
@@ -48,7 +49,7 @@ func (c *Config) Model() *model.Config {
 	return m
 }
 
-func (n *NodeDef) model() *model.NodeDef {
+func (c *Config) nodeModel(n *NodeDef) *model.NodeDef {
 	d := &model.NodeDef{
 		Name: n.Name, Addr: n.Addr, CPUs: int32(n.CPUs), Boards: int32(n.Boards), Sockets: int32(n.Sockets),
 		CoresPerSocket: int32(n.CoresPerSocket), ThreadsPerCore: int32(n.ThreadsPerCore), MemMiB: n.RealMemoryMiB, TmpMiB: n.TmpDiskMiB,
@@ -61,6 +62,7 @@ func (n *NodeDef) model() *model.NodeDef {
 		d.Gres = append(d.Gres, model.GresDef{Name: g.Name, Type: g.Type, First: int32(next[g.Name]), Count: int32(count)})
 		next[g.Name] += count
 	}
+	c.connect(d)
 	return d
 }
 
@@ -99,6 +101,7 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index m
 		RootOnly: p.RootOnly, DisableRoot: p.DisableRootJobs, ExclusiveUser: p.ExclusiveUser, OverSubscribe: p.OverSubscribe.String(),
 		Show: c.partitionKeyValues(p, index), Billing: modelWeights(p.TRESBillingWeights), QOS: p.QOS,
 	}
+	m.LLN, m.DefCPUPerGPU, m.DefMemPerGPU = p.LLN, int32(p.JobDefaults.DefCPUPerGPU), p.JobDefaults.DefMemPerGPUMiB
 	for _, n := range p.Nodes {
 		if !future[n] {
 			m.Nodes = append(m.Nodes, n)

@@ -15,6 +15,8 @@ import (
 func Estimate(v *state.View, now model.Time, sp *model.Spec, part *model.Partition) (model.Time, *model.Alloc) {
 	s := newStock(v)
 	rq := Resolve(sp, part, s.params)
+	rq.Switches = 0
+	s.byUser = true // running jobs may keep users apart
 	if rq.outside(sp, part) != CanRun {
 		return 0, nil
 	}

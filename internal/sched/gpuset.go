@@ -23,7 +23,7 @@ import (
 const (
 	maxExhaustive = 8
 	maxUnits      = 64 // beyond, the lowest indices are taken
-	maxSeeds      = 8
+	maxSeeds      = 16
 )
 
 // gpuMap is how the units of one resource of a node are connected.
@@ -240,24 +240,52 @@ func (m *gpuMap) grow(from, free uint64, count int, cpus model.Bits, ncpus int) 
 	var score choice
 	for _, seed := range m.seeds(from) {
 		set := seed
-		for bits.OnesCount64(set) < count {
-			set = m.step(set, 0, from, free, cpus, ncpus)
-		}
-		for range count { // exchanges that improve it
-			next := set
-			for out := set; out != 0; out &= out - 1 {
-				x := m.step(set, out&-out, from, free, cpus, ncpus)
-				if better(m.score(x, free, cpus, ncpus), x, m.score(next, free, cpus, ncpus), next) {
-					next = x
-				}
-			}
-			if next == set {
-				break
-			}
-			set = next
+		for n := 1; n < count; n++ {
+			set = m.extend(set, from, free, count-n-1, cpus, ncpus)
 		}
 		if c := m.score(set, free, cpus, ncpus); best == 0 || better(c, set, score, best) {
 			best, score = set, c
+		}
+	}
+	for range count { // exchanges that improve it
+		set := best
+		for out := set; out != 0; out &= out - 1 {
+			x := m.step(set, out&-out, from, free, cpus, ncpus)
+			if c := m.score(x, free, cpus, ncpus); better(c, x, score, best) {
+				best, score = x, c
+			}
+		}
+		if best == set {
+			break
+		}
+	}
+	return best
+}
+
+// extend adds to a set the unit with the most links into it and, counted half, to those that may follow it.
+func (m *gpuMap) extend(set, from, free uint64, more int, cpus model.Bits, ncpus int) uint64 {
+	if more == 0 {
+		return m.step(set, 0, from, free, cpus, ncpus)
+	}
+	var best uint64
+	var score choice
+	var row [maxUnits]int32
+	for left := from &^ set; left != 0; left &= left - 1 {
+		u := bits.TrailingZeros64(left)
+		x := set | 1<<u
+		to := row[:0]
+		for rest := from &^ x; rest != 0; rest &= rest - 1 {
+			to = append(to, m.links[u][bits.TrailingZeros64(rest)])
+		}
+		slices.Sort(to)
+		after := 0
+		for _, n := range to[max(0, len(to)-more):] {
+			after += int(n)
+		}
+		c := choice{-2*m.inside(x) - after, -after}
+		m.local(&c, x, free, cpus, ncpus)
+		if best == 0 || better(c, x, score, best) {
+			best, score = x, c
 		}
 	}
 	return best

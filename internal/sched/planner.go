@@ -16,6 +16,7 @@ type Planner struct {
 	stock    *stock
 	social   bool // some partition asks who is on a node
 	tiers    bool // partitions are of different tiers
+	apart    bool // some job shares its nodes only with its user's
 
 	nodes   []*node
 	byName  map[string]*node
@@ -86,6 +87,10 @@ func (p *Planner) Plan(v *state.View, now model.Time, pol Policy) model.Plan {
 		pol.Backfill.Reserve = 0
 	}
 	p.sync(v, now, pol)
+	if p.apart && !p.stock.byUser { // the first such job: who is on which node counts from now on
+		p.early = true
+		p.build()
+	}
 	p.plan = model.Plan{}
 	clear(p.running)
 	p.said, p.rounds, p.ahead, p.seen = p.said[:0], 0, 0, 0

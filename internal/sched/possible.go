@@ -41,6 +41,7 @@ func (i Impossible) String() string {
 func Possible(v *state.View, sp *model.Spec, part *model.Partition) (Impossible, *model.Alloc) {
 	s := newStock(v)
 	rq := Resolve(sp, part, s.params)
+	rq.Switches = 0 // it waits for few only so long
 	for _, name := range sp.ReqNodes {
 		if !slices.Contains(part.Nodes, name) {
 			return NodesNotInPartition, nil

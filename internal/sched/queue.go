@@ -138,6 +138,7 @@ func (p *Planner) samePriority(e *entry, j *model.Job) bool {
 // admit puts a job into the lanes of its partitions.
 func (p *Planner) admit(j *model.Job) {
 	e := &entry{j: j}
+	p.apart = p.apart || keepsApart(j.Spec)
 	for i, name := range j.Spec.Partitions {
 		l := p.laneOf(name)
 		if slices.Contains(j.Spec.Partitions[:i], name) {

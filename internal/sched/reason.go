@@ -155,6 +155,9 @@ func (p *Planner) waitsForNodes(l *lane, it *item) string {
 }
 
 func (p *Planner) whyNot(sh *shape) model.Reason {
+	if sh.relaxed != nil {
+		sh = sh.relaxed
+	}
 	pl := sh.pool
 	if sh.single {
 		away := false

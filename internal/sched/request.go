@@ -113,7 +113,7 @@ func (r *Request) nodes(sp *model.Spec, p *model.Partition) {
 
 // memory sets how much memory the job needs and may have on a node.
 func (r *Request) memory(p *model.Partition, params *model.Params) {
-	if r.MemPerNode == 0 && r.MemPerCPU == 0 {
+	if r.MemPerNode == 0 && r.MemPerCPU == 0 && !r.ByGPU {
 		switch {
 		case p.DefMemPerCPU > 0:
 			r.MemPerCPU = p.DefMemPerCPU

@@ -28,7 +28,7 @@ func (p *Planner) reserve(l *lane, it *item) bool {
 		na := &alloc.Nodes[i]
 		n := p.byName[na.Node]
 		b.nodes = append(b.nodes, n)
-		b.holds = append(b.holds, n.holdOf(na, l.part.Name, e.j.Spec.UID))
+		b.holds = append(b.holds, n.holdOf(na, l.part.Name, e.j.Spec))
 	}
 	p.onto(b)
 	if p.policy.Backfill.Keep && len(e.resv) == 0 {

@@ -46,12 +46,13 @@ type stock struct {
 	byUser    bool           // some partition keeps different users' jobs apart
 	isPrivate map[string]bool
 	tree      *tree // nil: all nodes are alike
+	planted   bool  // tree is made
 	gpus      gpuMaps
 }
 
 func newStock(v *state.View) *stock {
 	cfg := v.Config()
-	s := &stock{v: v, params: &cfg.Params, isPrivate: map[string]bool{}, tree: newTree(cfg.Switches)}
+	s := &stock{v: v, params: &cfg.Params, isPrivate: map[string]bool{}}
 	for _, p := range cfg.Partitions {
 		s.byPart = s.byPart || p.MaxCPUsPerNode > 0
 		s.byUser = s.byUser || p.ExclusiveUser
@@ -70,6 +71,14 @@ func (s *stock) place(name string) int {
 		}
 	}
 	return s.pos[name]
+}
+
+// network gives the tree of switches, nil where there is none; made when first asked for.
+func (s *stock) network() *tree {
+	if !s.planted {
+		s.tree, s.planted = newTree(s.v.Config().Switches), true
+	}
+	return s.tree
 }
 
 // room gives what is free on a node; gone tells jobs that are taken for ended.
@@ -101,7 +110,7 @@ func (s *stock) room(n *model.Node, gone func(model.JobID) bool) *room {
 				r.shut = r.shut || n.Exclusive == id
 				r.take(na.CPUs, s.params, na.MemMiB, na.Gres)
 			}
-			r.occupy(s, j.Run.Partition, na.CPUs.Count(), j.Spec.UID)
+			r.occupy(s, j.Run.Partition, na.CPUs.Count(), j.Spec.UID, keepsApart(j.Spec))
 		}
 	}
 	return r
@@ -174,12 +183,15 @@ func (r *room) wholeCores() {
 	r.cpus, r.nfree = kept, kept.Count()
 }
 
+// keepsApart reports whether a job shares its nodes only with jobs of its own user.
+func keepsApart(sp *model.Spec) bool { return sp.More != nil && sp.More.ExclusiveUser }
+
 // occupy notes who is on the node, for the partitions that ask.
-func (r *room) occupy(s *stock, part string, cpus int, uid uint32) {
+func (r *room) occupy(s *stock, part string, cpus int, uid uint32, alone bool) {
 	if s.byUser {
 		r.mixed = r.mixed || r.busy && len(r.parts) > 0 && r.uid != uid
 		r.uid = uid
-		r.private = r.private || s.isPrivate[part]
+		r.private = r.private || alone || s.isPrivate[part]
 	}
 	r.busy = true
 	if !s.byPart && !s.byUser {
@@ -197,7 +209,7 @@ func (r *room) occupy(s *stock, part string, cpus int, uid uint32) {
 // book takes an allocation out of the room.
 func (r *room) book(s *stock, na *model.NodeAlloc, rq *Request, part string) {
 	r.take(na.CPUs, s.params, na.MemMiB, na.Gres)
-	r.occupy(s, part, na.CPUs.Count(), rq.UID)
+	r.occupy(s, part, na.CPUs.Count(), rq.UID, rq.Private)
 	r.shut = r.shut || rq.Exclusive
 }
 

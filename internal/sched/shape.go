@@ -35,7 +35,9 @@ type shape struct {
 	round   uint64
 	failEnd model.Time // it does not fit for as long as this
 
-	wants *wants // for limits
+	wants   *wants // for limits
+	prefer  *shape // with the features that the job would rather have; nil: it has no such wish
+	relaxed *shape // over any number of switches, for who has waited long enough; nil: any number is right
 
 	none   model.Reason // why it would not fit if everything else had ended; ReasonNone where it would
 	noneAt uint64       // Planner.usable when that was found out; 0: never
@@ -143,6 +145,21 @@ func (p *Planner) newShape(l *lane, rq *Request) *shape {
 		}
 		b.cpus, b.mem, b.gpus = min(b.cpus, int32(nd.cpus)), min(b.mem, nd.mem), min(b.gpus, int32(gpus))
 	}
+	if rq.Prefer != nil {
+		like := *rq
+		like.Prefer = nil
+		like.Want = &model.Features{Each: rq.Prefer}
+		if rq.Want != nil {
+			*like.Want = *rq.Want
+			like.Want.Each = rq.Want.Each.And(rq.Prefer)
+		}
+		sh.prefer = p.newShape(l, &like)
+	}
+	if rq.Switches > 0 {
+		all := *rq
+		all.Switches = 0
+		sh.relaxed = p.newShape(l, &all)
+	}
 	for _, c := range p.classes {
 		w, some := needOn(c.def, rq, sh.tasks, true), needOn(c.def, rq, rq.PerNode, false)
 		lower(&sh.wholeB, &w, c.def)
@@ -228,6 +245,11 @@ func (p *Planner) fit(sh *shape, end model.Time) *model.Alloc {
 	if sh.forget {
 		sh.from, sh.spent, sh.round = 0, false, 0
 	}
+	if sh.prefer != nil {
+		if alloc := p.fit(sh.prefer, end); alloc != nil {
+			return alloc
+		}
+	}
 	if p.hopeless(sh) || sh.round == p.round && end >= sh.failEnd {
 		return nil
 	}
@@ -251,6 +273,9 @@ func (p *Planner) fit(sh *shape, end model.Time) *model.Alloc {
 func (p *Planner) fitOne(sh *shape, end model.Time) (alloc *model.Alloc, taken bool) {
 	if !sh.single {
 		return nil, false
+	}
+	if sh.rq.LLN {
+		return p.fitLoose(sh, end)
 	}
 	pl, first := sh.pool, true
 	for at := pl.find(sh.from, &sh.wholeB); at < len(pl.nodes); at = pl.find(at+1, &sh.wholeB) {

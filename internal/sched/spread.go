@@ -82,7 +82,7 @@ func tasksOver(nodes []cand, rq *Request, left int) []int {
 
 // layGroup places a job on some of the candidates as the network and the job's wishes have it.
 func layGroup(cands []cand, rq *Request) *model.Alloc {
-	switch tree := cands[0].r.stock.tree; {
+	switch tree := cands[0].r.stock.network(); {
 	case rq.Contiguous:
 		return layRun(cands, rq)
 	case tree != nil && !rq.Spread:

@@ -90,6 +90,7 @@ func (p *Planner) build() {
 	v := p.v
 	p.cfg = v.Config()
 	p.stock = newStock(v)
+	p.stock.byUser = p.stock.byUser || p.apart
 	p.social = p.stock.byPart || p.stock.byUser
 	p.nodes, p.byName = nil, make(map[string]*node, len(p.cfg.Nodes))
 	p.classes, p.shapes, p.pools = nil, map[string]*shape{}, nil
@@ -262,13 +263,14 @@ func (p *Planner) expect(n *node, id model.JobID) {
 	if j == nil || j.Run == nil {
 		return
 	}
+	p.apart = p.apart || keepsApart(j.Spec)
 	at := p.endOf(j)
 	if at == forever {
 		return
 	}
 	for i := range j.Run.Alloc.Nodes {
 		if na := &j.Run.Alloc.Nodes[i]; na.Node == n.def.Name {
-			n.insertRelease(release{at, id, n.holdOf(na, j.Run.Partition, j.Spec.UID)})
+			n.insertRelease(release{at, id, n.holdOf(na, j.Run.Partition, j.Spec)})
 		}
 	}
 }

@@ -25,11 +25,12 @@ type counts struct {
 
 // hold is what one job takes of one node.
 type hold struct {
-	cpus int
-	mem  int64
-	gres []int // by the node's entries; nil: none
-	part string
-	uid  uint32
+	cpus  int
+	mem   int64
+	gres  []int // by the node's entries; nil: none
+	part  string
+	uid   uint32
+	alone bool // only jobs of its user may be beside it
 }
 
 func (c *counts) add(h *hold, sign int) {
@@ -42,8 +43,8 @@ func (c *counts) add(h *hold, sign int) {
 }
 
 // holdOf counts an allocation on a node.
-func (n *node) holdOf(na *model.NodeAlloc, part string, uid uint32) hold {
-	h := hold{cpus: na.CPUs.Count(), mem: na.MemMiB, part: part, uid: uid}
+func (n *node) holdOf(na *model.NodeAlloc, part string, sp *model.Spec) hold {
+	h := hold{cpus: na.CPUs.Count(), mem: na.MemMiB, part: part, uid: sp.UID, alone: keepsApart(sp)}
 	for _, g := range na.Gres {
 		if h.gres == nil {
 			h.gres = make([]int, len(n.def.Gres))
@@ -235,7 +236,7 @@ func (c *cursor) least(n *node, now, t, end model.Time) counts {
 // occupants fills in who is on the node at any moment from t to end, for the partitions that ask.
 func (n *node) occupants(r *room, s *stock, t, end model.Time) {
 	r.busy, r.mixed, r.private, r.parts = false, false, false, nil
-	add := func(h *hold) { r.occupy(s, h.part, h.cpus, h.uid) }
+	add := func(h *hold) { r.occupy(s, h.part, h.cpus, h.uid, h.alone) }
 	for i := range n.rel {
 		if n.rel[i].at > t {
 			add(&n.rel[i].hold)

@@ -20,9 +20,12 @@ import (
 // indented lines under it are what came of it. `go test -rewrite` writes the indented lines anew.
 //
 //	node n1,n2 cpus=4 [threads=2] [mem=4000] [gpu=a100:2,v100:1] [feat=ib,ssd] [weight=2] [tmp=100]
+//	     [sockets=2] [links=0-1*4,2-3*4] [near=0-1:0-3,2-3:4-7]   GPUs' links to each other, and the CPUs near them
 //	part p [nodes=n1,n2] [tier=2] [maxtime=60] [minnodes=] [maxnodes=] [maxcpus=] [defmempercpu=] [defmempernode=]
 //	     [maxmempercpu=] [maxmempernode=] [deftime=] [exclusive] [private] [state=down|drain|inactive]
 //	param [wholecores] [nomem] [defmempercpu=] [defmempernode=] [maxmempercpu=] [maxmempernode=]
+//	switch s1 nodes=n1,n2 | switch s0 switches=s1,s2        the network
+//	license foo=2,bar                           what the cluster has
 //	up                                          the configuration takes effect, all nodes register
 //	submit [N=1-2] [n=4] [tpn=2] [c=2] [mincpus=4] [mem=100|all] [mempercpu=10] [gres=gpu:a100:2] [G=4] [gpt=1]
 //	       [C=ib&ssd] [w=n1] [x=n2] [alone] [over] [prio=] [t=60] [array=0-9%2] [uid=] [part=p,q] [tmp=]
@@ -72,7 +75,7 @@ type cluster struct {
 
 func newCluster(t testing.TB) *cluster {
 	return &cluster{t: t, now: epoch, st: state.New(),
-		cfg: model.Config{Cluster: "test", Params: model.Params{MemConsumed: true, MinJobAgeS: 300, ReturnToService: 2}}}
+		cfg: model.Config{Cluster: "test", Params: model.Params{MemConsumed: true, MinJobAgeS: 300, ReturnToService: 2, SwitchWaitS: 300}}}
 }
 
 func (c *cluster) apply(b state.Body) state.Result {
@@ -175,7 +178,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 	for _, f := range fields[1:] {
 		if name, value, ok := strings.Cut(f, "="); ok {
 			w.named[name] = value
-		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue"}, f) {
+		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue", "lln", "contiguous", "spread", "few", "user"}, f) {
 			w.named[f] = ""
 		} else {
 			w.plain = append(w.plain, f)
@@ -192,6 +195,12 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		p.WholeCores, p.MemConsumed = w.has("wholecores"), !w.has("nomem")
 		p.DefMemPerCPU, p.DefMemPerNode = w.num("defmempercpu"), w.num("defmempernode")
 		p.MaxMemPerCPU, p.MaxMemPerNode = w.num("maxmempercpu"), w.num("maxmempernode")
+	case "switch":
+		c.cfg.Switches = append(c.cfg.Switches, &model.Switch{Name: w.plain[0], Nodes: w.list("nodes"), Children: w.list("switches"), Level: int32(w.num("level"))})
+	case "license":
+		for name := range w.named {
+			c.cfg.Licenses = append(c.cfg.Licenses, model.LicenseCount{Name: name, Count: w.num(name)})
+		}
 	case "up":
 		c.up()
 	case "submit":
@@ -289,6 +298,10 @@ func (c *cluster) nodes(w words) {
 		if w.has("mem") {
 			d.MemMiB = w.num("mem")
 		}
+		if w.has("sockets") {
+			d.Sockets = int32(w.num("sockets"))
+			d.CoresPerSocket = d.CPUs / d.Sockets / d.ThreadsPerCore
+		}
 		first := int32(0)
 		for _, g := range w.list("gpu") {
 			typ, count, _ := strings.Cut(g, ":")
@@ -299,6 +312,7 @@ func (c *cluster) nodes(w words) {
 			d.Gres = append(d.Gres, model.GresDef{Name: "gpu", Type: typ, First: first, Count: int32(n)})
 			first += int32(n)
 		}
+		c.connect(d, w)
 		c.cfg.Nodes = append(c.cfg.Nodes, d)
 	}
 }
@@ -307,7 +321,7 @@ func (c *cluster) part(w words) {
 	p := &model.Partition{Name: w.plain[0], Nodes: w.list("nodes"), PriorityTier: int32(w.num("tier")), MaxTimeS: w.num("maxtime"),
 		MinNodes: int32(w.num("minnodes")), MaxNodes: int32(w.num("maxnodes")), MaxCPUsPerNode: int32(w.num("maxcpus")),
 		DefMemPerCPU: w.num("defmempercpu"), DefMemPerNode: w.num("defmempernode"), MaxMemPerCPU: w.num("maxmempercpu"),
-		MaxMemPerNode: w.num("maxmempernode"), ExclusiveUser: w.has("private")}
+		MaxMemPerNode: w.num("maxmempernode"), ExclusiveUser: w.has("private"), LLN: w.has("lln")}
 	if w.has("exclusive") {
 		p.OverSubscribe = "EXCLUSIVE"
 	}
@@ -386,6 +400,7 @@ func (c *cluster) spec(w words) *model.Spec {
 	if w.has("gpt") {
 		sp.Gres = append(sp.Gres, model.GresReq{Name: "gpu", Count: int32(w.num("gpt")), Per: model.PerTask})
 	}
+	sp.More = c.needs(w)
 	if w.has("array") {
 		var err error
 		if sp.Tasklist, sp.Throttle, err = model.ParseTaskSet(w.named["array"], 1<<20); err != nil {

@@ -85,6 +85,7 @@ func (p *Planner) merge() {
 		}
 		it := l.items[l.next]
 		l.next++
+		p.waited(&it)
 		e := it.e.at(p)
 		if p.policy.Backfill.Keep && e.resv != nil && e.resvAt == l {
 			if !p.due(e) {
@@ -303,13 +304,12 @@ func (p *Planner) start(l *lane, it *item, task int32) bool {
 // book takes an allocation off its nodes until its planned end.
 func (p *Planner) book(l *lane, it *item, alloc *model.Alloc, end model.Time) {
 	rq := &it.sh.rq
-	uid := it.e.j.Spec.UID
 	for i := range alloc.Nodes {
 		na := &alloc.Nodes[i]
 		n := p.byName[na.Node]
-		h := n.holdOf(na, l.part.Name, uid)
+		h := n.holdOf(na, l.part.Name, it.e.j.Spec)
 		n.room.take(na.CPUs, p.stock.params, na.MemMiB, na.Gres)
-		n.room.occupy(p.stock, l.part.Name, h.cpus, uid)
+		n.room.occupy(p.stock, l.part.Name, h.cpus, h.uid, h.alone)
 		n.room.shut = n.room.shut || rq.Exclusive
 		n.free = countsOf(&n.room, n.free.users+1)
 		if end != forever && p.backfills() {

@@ -19,7 +19,8 @@ func leastTRES(rq *Request) (all, node []model.TRESCount) {
 	if rq.Overcommit {
 		cpus = nodes * max(1, rq.MinCPUs)
 	}
-	nodeCPUs := max(rq.cpusFor(per), (cpus+max(rq.MaxNodes, 1)-1)/max(rq.MaxNodes, 1))
+	cpus = max(cpus, rq.jobGPUs()*rq.CPUsPerGPU)
+	nodeCPUs := max(rq.cpusFor(per, 0), (cpus+max(rq.MaxNodes, 1)-1)/max(rq.MaxNodes, 1))
 	add := func(tres string, whole, one int64) {
 		if whole > 0 {
 			all = model.AddTRES(all, tres, whole)
@@ -31,6 +32,8 @@ func leastTRES(rq *Request) (all, node []model.TRESCount) {
 	add("cpu", int64(cpus), int64(nodeCPUs))
 	add("node", int64(nodes), 1)
 	switch {
+	case rq.ByGPU:
+		add("mem", rq.GPUMemNode*int64(nodes)+rq.GPUMemTask*int64(tasks)+rq.GPUMemJob*int64(rq.jobGPUs()), rq.GPUMemNode+rq.GPUMemTask*int64(per))
 	case rq.MemPerNode > 0:
 		add("mem", rq.MemPerNode*int64(nodes), rq.MemPerNode)
 	case rq.MemPerNode == 0 && rq.MemPerCPU > 0:

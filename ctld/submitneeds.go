@@ -1,0 +1,47 @@
+package ctld
+
+import (
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// validNeeds checks what few jobs ask for, as the commands would.
+func validNeeds(sp *model.Spec) error {
+	if _, err := model.ParseFeatures(sp.Features); err != nil {
+		return refuse(proto.CodeFeature, "--constraint: %v", err)
+	}
+	m := sp.More
+	if m == nil {
+		return nil
+	}
+	if len(m.Prefer) > proto.MaxFieldBytes {
+		return refuse(proto.CodeBadRequest, "--prefer is %d bytes long, the limit is %d", len(m.Prefer), proto.MaxFieldBytes)
+	}
+	f, err := model.ParseFeatures(m.Prefer)
+	if err != nil {
+		return refuse(proto.CodeFeature, "--prefer: %v", err)
+	}
+	if f != nil && len(f.Same)+len(f.Counts) > 0 {
+		return refuse(proto.CodeFeature, "--prefer='%s': brackets and counts are for --constraint", m.Prefer)
+	}
+	for _, n := range []struct {
+		option string
+		value  int64
+	}{{"--switches", int64(m.Switches)}, {"--switches", m.SwitchWaitS}, {"--sockets-per-node", int64(m.Sockets)}, {"--cores-per-socket", int64(m.CoresPerSocket)},
+		{"--threads-per-core", int64(m.ThreadsPerCore)}, {"--ntasks-per-socket", int64(m.TasksPerSocket)}, {"--ntasks-per-core", int64(m.TasksPerCore)},
+		{"--cpus-per-gpu", int64(m.CPUsPerGPU)}, {"--mem-per-gpu", m.MemPerGPU}} {
+		if n.value < 0 {
+			return refuse(proto.CodeBadRequest, "%s=%d is negative", n.option, n.value)
+		}
+	}
+	if m.CPUsPerGPU > maxPerGPU || m.TasksPerSocket > maxPerGPU || m.TasksPerCore > maxPerGPU || m.MemPerGPU > maxMemPerGPU {
+		return refuse(proto.CodeBadRequest, "--cpus-per-gpu, --ntasks-per-socket, --ntasks-per-core or --mem-per-gpu is more than any node has")
+	}
+	return nil
+}
+
+// What no node has more of, so that products of it with counts of tasks and GPUs can't overflow.
+const (
+	maxPerGPU    = 1 << 20
+	maxMemPerGPU = 1 << 40 // MiB
+)

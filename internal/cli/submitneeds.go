@@ -1,0 +1,196 @@
+package cli
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/model"
+	"gbatch/internal/walltime"
+)
+
+// What few jobs ask for: options that write into submission.more, and what they mean together.
+
+// need gives the setter of an option without a number.
+func (s *submission) need(set func(*model.Needs)) func(string) error {
+	return func(string) error { set(&s.more); return nil }
+}
+
+// needCount gives the setter of an option with a number from 1 on.
+func (s *submission) needCount(at func(*model.Needs) *int32) func(string) error {
+	return func(v string) error {
+		n, err := walltime.ParseCount(v)
+		switch {
+		case err != nil:
+			return &getopt.NumberError{Value: v}
+		case n < 1 || n > 1<<20:
+			return &getopt.NumberError{Value: v, Why: "it must be from 1 to 1048576"}
+		}
+		*at(&s.more) = int32(n)
+		return nil
+	}
+}
+
+func (s *submission) noMemPerGPU() error { s.more.MemPerGPU = 0; return nil }
+
+func (s *submission) prefer(v string) error {
+	f, err := model.ParseFeatures(v)
+	switch {
+	case err != nil:
+		return &getopt.TextError{Text: "Invalid feature specification: " + err.Error()}
+	case f != nil && len(f.Same)+len(f.Counts) > 0:
+		return &getopt.TextError{Text: "Invalid feature specification: '" + v + "': brackets and counts are for --constraint; join what you would rather have with & and |"}
+	}
+	s.more.Prefer = v
+	return nil
+}
+
+func (s *submission) exclusive(v string) error {
+	switch v {
+	case "", "exclusive":
+		s.spec.Exclusive = true
+	case "user":
+		s.more.ExclusiveUser = true
+	case "mcs":
+		return &getopt.TextError{Text: "Invalid --exclusive specification: 'mcs': there are no MCS labels; use --exclusive=user, or --exclusive alone for whole nodes"}
+	default:
+		return &getopt.TextError{Text: "Invalid --exclusive specification: '" + v + "'; write --exclusive or --exclusive=user"}
+	}
+	return nil
+}
+
+// switches reads n[@time].
+func (s *submission) switches(v string) error {
+	count, wait, timed := strings.Cut(v, "@")
+	if err := s.needCount(func(m *model.Needs) *int32 { return &m.Switches })(count); err != nil {
+		return err
+	}
+	s.more.SwitchWaitS = model.NotSet
+	if !timed {
+		return nil
+	}
+	sec, unlimited, err := walltime.ParseLimit(wait)
+	switch {
+	case err != nil:
+		return &getopt.TextError{Text: "Invalid --switches specification: " + err.Error()}
+	case unlimited:
+		s.more.SwitchWaitS = model.Unlimited
+	case sec == 0: // not to wait at all
+		s.more.Switches = 0
+	default:
+		s.more.SwitchWaitS = sec
+	}
+	return nil
+}
+
+// nodeInfo reads sockets[:cores[:threads]].
+func (s *submission) nodeInfo(v string) error {
+	parts := strings.Split(v, ":")
+	at := []func(*model.Needs) *int32{
+		func(m *model.Needs) *int32 { return &m.Sockets },
+		func(m *model.Needs) *int32 { return &m.CoresPerSocket },
+		func(m *model.Needs) *int32 { return &m.ThreadsPerCore },
+	}
+	if len(parts) > len(at) {
+		return &getopt.TextError{Text: "Invalid --extra-node-info specification: '" + v + "'; write SOCKETS[:CORES[:THREADS]], such as 2:8 or *:8:2"}
+	}
+	for i, p := range parts {
+		if p == "*" {
+			continue
+		}
+		if s.needCount(at[i])(p) != nil {
+			return &getopt.TextError{Text: "Invalid --extra-node-info specification: '" + v + "'; write SOCKETS[:CORES[:THREADS]], such as 2:8 or *:8:2"}
+		}
+	}
+	return nil
+}
+
+func (s *submission) hint(v string) error {
+	switch strings.ToLower(v) {
+	case "nomultithread":
+		s.more.ThreadsPerCore = 1
+	case "multithread":
+	case "compute_bound", "memory_bound":
+		return &getopt.TextError{Text: "Invalid --hint specification: '" + v + "' needs tasks to be bound; use --ntasks-per-socket for few tasks on a socket, or nomultithread"}
+	default:
+		return &getopt.TextError{Text: "Invalid --hint specification: '" + v + "'; write nomultithread or multithread"}
+	}
+	return nil
+}
+
+// settle makes of all options together what the controller is asked for.
+func (s *submission) settle() error {
+	sp, m := &s.spec, &s.more
+	if err := s.gpuTasks(); err != nil {
+		return err
+	}
+	gpus := false
+	for _, g := range sp.Gres {
+		gpus = gpus || g.Name == "gpu" && g.Count > 0
+	}
+	switch {
+	case m.CPUsPerGPU > 0 && !gpus:
+		return fmt.Errorf("--cpus-per-gpu needs GPUs: give --gpus, --gpus-per-node, --gpus-per-task or --gres=gpu:N too")
+	case m.MemPerGPU > 0 && !gpus:
+		return fmt.Errorf("--mem-per-gpu needs GPUs: give --gpus, --gpus-per-node, --gpus-per-task or --gres=gpu:N too")
+	case m.CPUsPerGPU > 0 && sp.CPUsPerTask > 0:
+		return fmt.Errorf("--cpus-per-gpu and --cpus-per-task exclude each other")
+	case m.Contiguous && m.Spread:
+		return fmt.Errorf("--contiguous and --spread-job exclude each other")
+	case m.Spread && m.FewNodes:
+		return fmt.Errorf("--spread-job and --use-min-nodes exclude each other")
+	case m.ExclusiveUser && sp.Exclusive:
+		m.ExclusiveUser = false // nobody at all is on its nodes
+	}
+	if !reflect.DeepEqual(*m, model.Needs{}) {
+		sp.More = m
+	}
+	return nil
+}
+
+// gpuTasks works out --ntasks-per-gpu: the tasks for the GPUs, or the GPUs for the tasks.
+func (s *submission) gpuTasks() error {
+	sp, k := &s.spec, s.tasksPerGPU
+	if k == 0 {
+		return nil
+	}
+	if sp.TasksPerNode > 0 {
+		return fmt.Errorf("--ntasks-per-gpu and --ntasks-per-node exclude each other")
+	}
+	var job, node int32
+	for _, g := range sp.Gres {
+		if g.Name != "gpu" {
+			continue
+		}
+		switch g.Per {
+		case model.PerJob:
+			job += g.Count
+		case model.PerNode:
+			node += g.Count
+		case model.PerTask:
+			return fmt.Errorf("--ntasks-per-gpu and --gpus-per-task exclude each other")
+		}
+	}
+	switch {
+	case job > 0 && sp.Tasks == 0:
+		sp.Tasks = job * k
+	case job > 0 && sp.Tasks != job*k:
+		return fmt.Errorf("--ntasks=%d are not %d tasks for each of %d GPUs (--ntasks-per-gpu)", sp.Tasks, k, job)
+	case job > 0:
+	case node > 0 && sp.Tasks == 0:
+		sp.TasksPerNode = node * k
+	case node > 0 && (sp.Tasks%(node*k) != 0 || sp.MinNodes > 0 && sp.Tasks != sp.MinNodes*node*k):
+		return fmt.Errorf("--ntasks=%d are not %d tasks for each GPU of nodes with %d of them (--ntasks-per-gpu)", sp.Tasks, k, node)
+	case node > 0:
+		sp.MinNodes = sp.Tasks / (node * k)
+		sp.MaxNodes, sp.TasksPerNode = sp.MinNodes, node*k
+	case sp.Tasks > 0 && sp.Tasks%k == 0:
+		sp.Gres = append(sp.Gres, model.GresReq{Name: "gpu", Count: sp.Tasks / k, Per: model.PerJob})
+	case sp.Tasks > 0:
+		return fmt.Errorf("--ntasks=%d is no multiple of --ntasks-per-gpu=%d", sp.Tasks, k)
+	default:
+		return fmt.Errorf("--ntasks-per-gpu needs GPUs or tasks: give --gpus, --gpus-per-node or --ntasks too")
+	}
+	return nil
+}

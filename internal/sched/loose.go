@@ -1,0 +1,57 @@
+package sched
+
+import "gbatch/internal/model"
+
+// fitLoose places a whole job on the least loaded node that holds it (LLN): of the lightest nodes with room the one
+// with the most free CPUs, of several the first.
+func (p *Planner) fitLoose(sh *shape, end model.Time) (alloc *model.Alloc, taken bool) {
+	pl := sh.pool
+	var best *room
+	for at := pl.find(0, &sh.wholeB); at < len(pl.nodes); at = pl.find(at+1, &sh.wholeB) {
+		n := pl.nodes[at]
+		nd := &sh.whole[n.class.at]
+		if best != nil && n.def.Weight > best.def.Weight {
+			break
+		}
+		if !sh.named(n, true) || !p.has(sh, n, nd) {
+			continue
+		}
+		if sh.rq.tier < n.keep || n.resvs > 0 && !p.cursor.lasts(n, nd, p.now, end) {
+			taken = true
+			continue
+		}
+		r := p.roomUntil(n, end)
+		if n.resvs > 0 && p.social && !sh.meets(r, nd) {
+			taken = true
+			continue
+		}
+		if best != nil && r.nfree <= best.nfree {
+			continue
+		}
+		na, m := r.place(&sh.rq, sh.tasks, wholeJob(&sh.rq))
+		if m != missNone {
+			taken = true
+			continue
+		}
+		best, alloc = r, &model.Alloc{Nodes: []model.NodeAlloc{na}}
+	}
+	return alloc, taken
+}
+
+// waited gives the shape that a job has now: who has waited long enough for few switches takes what there is. The time
+// counts from when the job could have started; the plan asks to be made again when it is over.
+func (p *Planner) waited(it *item) {
+	sh := it.sh
+	if sh == nil || sh.relaxed == nil {
+		return
+	}
+	most := p.cfg.Params.SwitchWaitS
+	if m := it.e.j.Spec.More; m != nil && m.SwitchWaitS != model.NotSet {
+		most = min(most, m.SwitchWaitS)
+	}
+	if over := it.e.j.Eligible.Add(most); over <= p.now {
+		it.sh = sh.relaxed
+	} else {
+		p.wake = soonerOf(p.wake, over)
+	}
+}

@@ -1,0 +1,73 @@
+package sched
+
+import (
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/model"
+)
+
+// connect sets what a transcript says of a node's GPUs: links=0-1*4,2-3*4 and near=0-1:0-3,2-3:4-7.
+func (c *cluster) connect(d *model.NodeDef, w words) {
+	total := 0
+	for _, g := range d.Gres {
+		total += int(g.Count)
+	}
+	links := make([][]int32, total)
+	for i := range links {
+		links[i] = make([]int32, total)
+	}
+	for _, text := range w.list("links") {
+		var a, b, n int
+		if _, err := fmt.Sscanf(text, "%d-%d*%d", &a, &b, &n); err != nil {
+			c.t.Fatalf("%s: %v", c.at, err)
+		}
+		links[a][b], links[b][a] = int32(n), int32(n)
+	}
+	near := make([]model.Bits, total)
+	for _, text := range w.list("near") {
+		var a, b, x, y int
+		if _, err := fmt.Sscanf(text, "%d-%d:%d-%d", &a, &b, &x, &y); err != nil {
+			c.t.Fatalf("%s: %v", c.at, err)
+		}
+		for u := a; u <= b; u++ {
+			near[u] = span(x, y-x+1)
+		}
+	}
+	for i := range d.Gres {
+		g := &d.Gres[i]
+		if w.has("links") {
+			g.Links = links[g.First : g.First+g.Count]
+		}
+		if w.has("near") {
+			g.Near = near[g.First : g.First+g.Count]
+		}
+	}
+}
+
+// needs reads what few jobs ask for; nil where it is nothing.
+func (c *cluster) needs(w words) *model.Needs {
+	m := &model.Needs{Prefer: w.named["prefer"], Sockets: int32(w.num("S")), CoresPerSocket: int32(w.num("cps")), ThreadsPerCore: int32(w.num("threads")),
+		TasksPerSocket: int32(w.num("tps")), TasksPerCore: int32(w.num("tpcore")), CPUsPerGPU: int32(w.num("cpg")), MemPerGPU: w.num("mpg"),
+		Contiguous: w.has("contiguous"), Spread: w.has("spread"), FewNodes: w.has("few"), ExclusiveUser: w.has("user")}
+	if text := w.named["switches"]; text != "" {
+		count, wait, _ := strings.Cut(text, "@")
+		n, _ := strconv.Atoi(count)
+		s, _ := strconv.Atoi(wait)
+		m.Switches, m.SwitchWaitS = int32(n), int64(s)
+	}
+	if text := w.named["L"]; text != "" {
+		m.AnyLicense = strings.Contains(text, "|")
+		for _, l := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == '|' }) {
+			name, count, _ := strings.Cut(l, ":")
+			n, _ := strconv.Atoi(count)
+			m.Licenses = append(m.Licenses, model.LicenseCount{Name: name, Count: int64(max(1, n))})
+		}
+	}
+	if reflect.DeepEqual(m, &model.Needs{}) {
+		return nil
+	}
+	return m
+}
