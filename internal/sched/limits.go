@@ -113,6 +113,9 @@ func (p *Planner) shares() {
 		}
 	}
 	for _, g := range lim.gates {
+		if g == nil { // no limits
+			continue
+		}
 		for i := range g.rules {
 			if r := &g.rules[i]; r.from.Percent {
 				r.limit = lim.units(&r.from, r.factor)

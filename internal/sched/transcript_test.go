@@ -178,7 +178,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 	for _, f := range fields[1:] {
 		if name, value, ok := strings.Cut(f, "="); ok {
 			w.named[name] = value
-		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue", "lln", "contiguous", "spread", "few", "user"}, f) {
+		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue", "lln", "contiguous", "spread", "few", "apart"}, f) {
 			w.named[f] = ""
 		} else {
 			w.plain = append(w.plain, f)
