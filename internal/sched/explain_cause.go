@@ -322,9 +322,15 @@ func needText(sh *shape) string {
 		}
 		parts = append(parts, fmt.Sprintf("%d %s", n, label))
 	}
-	cpus := rq.cpusFor(tasks)
+	gpus := 0
+	if sh.single {
+		gpus = rq.jobGPUs()
+	}
+	cpus := rq.cpusFor(tasks, gpus)
 	parts = append(parts, countOf(cpus, "CPU", "CPUs"))
 	switch {
+	case rq.ByGPU:
+		parts = append(parts, fmt.Sprintf("%d MiB", rq.GPUMemNode+rq.GPUMemTask*int64(tasks)+rq.GPUMemJob*int64(gpus)))
 	case rq.MemPerNode == model.WholeMem:
 		parts = append(parts, "all memory")
 	case rq.MemPerNode > 0:
@@ -332,8 +338,8 @@ func needText(sh *shape) string {
 	case rq.MemPerCPU > 0:
 		parts = append(parts, fmt.Sprintf("%d MiB", rq.MemPerCPU*int64(cpus)))
 	}
-	if len(rq.Features) > 0 {
-		parts = append(parts, "the features "+strings.Join(rq.Features, "&"))
+	if rq.Want != nil {
+		parts = append(parts, "the features "+rq.Want.String())
 	}
 	if rq.Exclusive {
 		parts = append(parts, "nobody else")
