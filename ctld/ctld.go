@@ -40,6 +40,8 @@ type Controller struct {
 	prio    priorities
 	counts  counts
 
+	expected atomic.Pointer[map[model.JobID]*model.Expect] // by the leader's last forecast
+
 	explaining sync.Mutex // explanations cost as much as a pass: one at a time
 
 	closeOnce sync.Once

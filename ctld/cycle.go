@@ -6,6 +6,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/sched"
+	"gbatch/internal/sched/multifactor"
 	"gbatch/internal/state"
 )
 
@@ -16,24 +17,23 @@ import (
 // a start that no longer fits is simply planned anew.
 func (c *Controller) cycle(ctx context.Context) {
 	var lastGen uint64
-	var lastPlan model.Time
+	var lastPlan, wake model.Time
+	planner := sched.NewPlanner()
 	pace := pacer{gap: cyclePace}
 	for ctx.Err() == nil {
 		pace.wait(ctx)
 		changed := c.machine.Changed()
 		v := c.machine.View()
 		aged := v.Pending() > 0 && c.now() >= lastPlan.Add(calcPeriodS(v)) // priorities are other ones by now
-		if v.Gen() != lastGen || aged {
+		due := wake != 0 && c.now() >= wake                                // a reservation begins
+		pace.gap = cycleGap(v)
+		if v.Gen() != lastGen || aged || due {
 			lastGen, lastPlan = v.Gen(), c.now()
 			begin := time.Now()
 			now := c.now()
-			policy := sched.Policy{Depth: int(v.Config().Params.QueueDepth)}
-			order := c.prio.order(v, now)
-			if v.Config().Params.Priority.Weighted() {
-				policy.Order = order
-			}
-			planner := sched.NewPlanner()
+			policy, order := c.policy(v, now)
 			plan := planner.Plan(v, now, policy)
+			wake = planner.Wake()
 			for i := range plan.Starts {
 				st := &plan.Starts[i]
 				if j, p := v.Job(st.Job), v.Partition(st.Partition); j != nil && p != nil {
@@ -60,7 +60,11 @@ func (c *Controller) cycle(ctx context.Context) {
 				}
 			}
 		}
-		timer := time.NewTimer(time.Duration(calcPeriodS(v)) * time.Second)
+		rest := time.Duration(calcPeriodS(v)) * time.Second
+		if wake != 0 {
+			rest = min(rest, max(cyclePace, time.Duration(wake-c.now())*time.Millisecond))
+		}
+		timer := time.NewTimer(rest)
 		select {
 		case <-changed:
 		case <-timer.C:
@@ -68,4 +72,20 @@ func (c *Controller) cycle(ctx context.Context) {
 		}
 		timer.Stop()
 	}
+}
+
+// policy gives how jobs are ordered and planned at a moment, and the order with it.
+func (c *Controller) policy(v *state.View, now model.Time) (sched.Policy, *multifactor.Order) {
+	policy := sched.Configured(&v.Config().Params)
+	order := c.prio.order(v, now)
+	if v.Config().Params.Priority.Weighted() {
+		policy.Order = order
+	}
+	return policy, order
+}
+
+// cycleGap gives the shortest time between two passes: sched_min_interval or, with defer, batch_sched_delay.
+func cycleGap(v *state.View) time.Duration {
+	bf := &v.Config().Params.Backfill
+	return max(cyclePace, time.Duration(bf.MinIntervalUS)*time.Microsecond, time.Duration(bf.DelayS)*time.Second)
 }

@@ -27,7 +27,13 @@ func (c *Controller) jobs(rq *proto.JobsRequest, send stream) error {
 		if !picked(&rq.Filter, j) || rq.Default && len(rq.Filter.States) == 0 && j.State.Finished() {
 			return true
 		}
-		chunk.Jobs = append(chunk.Jobs, shown(v, order, j))
+		one := shown(v, order, j)
+		if e := c.expects(j); e != nil {
+			expecting := *one
+			expecting.Expect = e
+			one = &expecting
+		}
+		chunk.Jobs = append(chunk.Jobs, one)
 		if len(chunk.Jobs) == proto.ChunkJobs {
 			err = send(&chunk)
 			chunk.Jobs = chunk.Jobs[:0]

@@ -93,7 +93,12 @@ func queueLetters() []queueField {
 		qTime('V', "SubmitTime", "SUBMIT_TIME", func(r *queueRow) model.Time { return r.Submit }),
 		qUnset('W', "Licenses", "LICENSES", "(null)"),
 		qUnset('X', "CoreSpec", "CORE_SPEC", "N/A"),
-		qUnset('Y', "SchedNodes", "SCHEDNODES", "(null)"),
+		qText('Y', "SchedNodes", "SCHEDNODES", func(r *queueRow) string {
+			if r.Expect == nil {
+				return "(null)"
+			}
+			return hostlist.Compress(r.Expect.Nodes)
+		}),
 		qText('Z', "WorkDir", "WORK_DIR", func(r *queueRow) string { return orNull(r.Spec.WorkDir) }),
 	}
 }

@@ -184,6 +184,8 @@ func (r *queueRow) begins() model.Time {
 		return r.End.At
 	case r.Begin > r.at:
 		return r.Begin
+	case r.Expect != nil:
+		return max(r.Expect.Start, r.at)
 	}
 	return 0
 }

@@ -59,13 +59,27 @@ type Backfill struct {
 	Licenses        bool
 }
 
-// backfill gives what the controllers replicate of it.
+// backfill gives what the controllers replicate of it. Slurm reserves for every job that it looks at, and looks at 500;
+// here all jobs are looked at and the first of each partition have reservations (sched.DefaultReserve), unless
+// bf_max_job_test is given. Reservations look ahead without limit, unless bf_window is given: beyond it they protect
+// nobody. bf_interval=-1 turns backfill off.
 func (s *Scheduler) backfill() model.Backfill {
 	b := &s.Backfill
-	return model.Backfill{On: s.Type == "sched/backfill", IntervalS: b.IntervalS, MaxTimeS: b.MaxTimeS, WindowS: b.WindowMin * 60, ResolutionS: b.ResolutionS,
-		MaxTest: count32(b.MaxJobTest), MaxStart: count32(b.MaxJobStart), MaxPart: count32(b.MaxJobPart), MaxUser: count32(b.MaxJobUser),
+	m := model.Backfill{On: s.Type == "sched/backfill" && b.IntervalS >= 0, IntervalS: max(0, b.IntervalS), MaxTimeS: b.MaxTimeS, ResolutionS: b.ResolutionS,
+		MaxStart: count32(b.MaxJobStart), MaxPart: count32(b.MaxJobPart), MaxUser: count32(b.MaxJobUser),
 		MaxUserPart: count32(b.MaxJobUserPart), MaxAssoc: count32(b.MaxJobAssoc), MaxArrayResv: count32(b.MaxJobArrayResv),
-		MinAgeReserveS: b.MinAgeReserveS, MinPrioReserve: b.MinPrioReserve, Continue: b.Continue, BusyNodes: b.BusyNodes}
+		MinAgeReserveS: b.MinAgeReserveS, MinPrioReserve: b.MinPrioReserve, Continue: b.Continue, BusyNodes: b.BusyNodes,
+		MinIntervalUS: s.MinIntervalUS}
+	if _, given := s.Param("bf_max_job_test"); given {
+		m.MaxTest = count32(b.MaxJobTest)
+	}
+	if _, given := s.Param("bf_window"); given {
+		m.WindowS = b.WindowMin * 60
+	}
+	if s.Defer {
+		m.DelayS = max(1, s.BatchDelayS)
+	}
+	return m
 }
 
 // count32 gives a count that a message can hold.

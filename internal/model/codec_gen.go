@@ -2538,7 +2538,7 @@ func (x *Params) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Backfill) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(16); err != nil {
+	if err := e.EncodeArrayLen(18); err != nil {
 		return err
 	}
 	if err := e.EncodeBool(x.On); err != nil {
@@ -2587,6 +2587,12 @@ func (x *Backfill) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeBool(x.BusyNodes); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MinIntervalUS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.DelayS); err != nil {
 		return err
 	}
 	return nil
@@ -2780,7 +2786,90 @@ func (x *Backfill) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.BusyNodes = v
 	}
-	return wire.Skip(d, n-16)
+	if n < 17 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Backfill.MinIntervalUS", err)
+		}
+		x.MinIntervalUS = v
+	}
+	if n < 18 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Backfill.DelayS", err)
+		}
+		x.DelayS = v
+	}
+	return wire.Skip(d, n-18)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Expect) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Start)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Nodes)); err != nil {
+		return err
+	}
+	for i1 := range x.Nodes {
+		if err := e.EncodeString(x.Nodes[i1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Expect) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Expect{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Expect.Start", err)
+		}
+		x.Start = Time(v)
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Expect.Nodes", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("Expect.Nodes", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.Nodes = s2
+		}
+	}
+	return wire.Skip(d, n-2)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -4152,7 +4241,7 @@ func (x *WhatIf) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Job) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(22); err != nil {
+	if err := e.EncodeArrayLen(23); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.ID)); err != nil {
@@ -4248,6 +4337,15 @@ func (x *Job) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeInt(int64(x.Site)); err != nil {
 		return err
+	}
+	if x.Expect == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Expect.EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -4548,7 +4646,23 @@ func (x *Job) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Job.Site", v)
 		}
 	}
-	return wire.Skip(d, n-22)
+	if n < 23 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("Job.Expect", err)
+		}
+		if !none {
+			v10 := new(Expect)
+			if err := v10.DecodeMsgpack(d); err != nil {
+				return wire.In("Job.Expect", err)
+			}
+			x.Expect = v10
+		}
+	}
+	return wire.Skip(d, n-23)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -87,6 +87,16 @@ type Backfill struct {
 	MinPrioReserve int64
 	Continue       bool
 	BusyNodes      bool
+	MinIntervalUS  int64 // sched_min_interval: shortest time between two passes, microseconds
+	DelayS         int64 // defer: submissions are not tried at once but within batch_sched_delay; 0: at once
+}
+
+// Expect is what the scheduler expects of a pending job. It is worked out for lists and stands on no stored record.
+//
+//gbatch:codec
+type Expect struct {
+	Start Time
+	Nodes []string
 }
 
 // PrioFlags is PriorityFlags, a set. The numbers are stored: append only.

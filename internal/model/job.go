@@ -30,6 +30,8 @@ type Job struct {
 	Comment  string // set by operators; the user's own is Spec.Comment
 	Direct   bool   // Priority was set by somebody and is not computed from factors
 	Site     int32  // SiteFactor: added to the computed priority
+
+	Expect *Expect // in lists only: when and where it will start, as far as the scheduler looks ahead
 }
 
 // HoldKind says who holds a job.

@@ -115,3 +115,17 @@ func (p *Planner) Expected(id model.JobID) (at model.Time, nodes []string, ok bo
 	}
 	return b.at, nodes, true
 }
+
+// Expectations calls f for every job that has a reservation in the last plan.
+func (p *Planner) Expectations(f func(id model.JobID, e *model.Expect)) {
+	for _, e := range p.said {
+		if e.pass != p.pass || len(e.resv) == 0 || e.last == allStarted {
+			continue
+		}
+		x := &model.Expect{Start: e.resv[0].at}
+		for _, n := range e.resv[0].nodes {
+			x.Nodes = append(x.Nodes, n.def.Name)
+		}
+		f(e.j.ID, x)
+	}
+}

@@ -37,7 +37,7 @@ type Backfill struct {
 	BusyNodes    bool // bf_busy_nodes: reservations prefer nodes in use
 }
 
-// Order gives jobs their places in the queue. It must not change its answers while Epoch stays the same.
+// Order gives jobs their places in the queue. Two Orders of one type with equal Epochs give equal answers.
 type Order interface {
 	// Epoch grows when answers may have changed.
 	Epoch() uint64

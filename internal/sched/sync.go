@@ -42,11 +42,11 @@ func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
 			p.soil(n)
 		}
 	}
-	if e := epochOf(pol.Order); order != pol.Order || e != p.orderEpoch {
+	if e := epochOf(pol.Order); !sameKind(order, pol.Order) || e != p.orderEpoch {
 		p.orderEpoch, p.moved = e, true
 		p.reorder()
 	}
-	if e := epochOf(pol.Predict); predict != pol.Predict || e != p.predictEpoch {
+	if e := epochOf(pol.Predict); !sameKind(predict, pol.Predict) || e != p.predictEpoch {
 		p.predictEpoch, p.moved = e, true
 		p.repredict()
 		for _, n := range p.nodes {
@@ -81,6 +81,9 @@ func epochOf(x answers) uint64 {
 	}
 	return x.Epoch()
 }
+
+// sameKind reports whether two orders, or predictions, are of one type: then equal epochs are equal answers.
+func sameKind(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 
 // samePlanning reports whether two policies count time in the same way.
 func samePlanning(a, b *Policy) bool { return a.Backfill.ResolutionS == b.Backfill.ResolutionS }
@@ -265,9 +268,6 @@ func (p *Planner) expect(n *node, id model.JobID) {
 	}
 	p.apart = p.apart || keepsApart(j.Spec)
 	at := p.endOf(j)
-	if at == forever {
-		return
-	}
 	for i := range j.Run.Alloc.Nodes {
 		if na := &j.Run.Alloc.Nodes[i]; na.Node == n.def.Name {
 			n.insertRelease(release{at, id, n.holdOf(na, j.Run.Partition, j.Spec)})
@@ -278,6 +278,9 @@ func (p *Planner) expect(n *node, id model.JobID) {
 // overdueS is how much longer a job is expected to take that has outlived every expectation, again and again, seconds.
 const overdueS = 30
 
+// unlimitedS is what a job without a time limit is planned with, seconds: a year, as in Slurm.
+const unlimitedS = 365 * 86400
+
 // endOf gives the moment at which a running job is expected to end, after now.
 func (p *Planner) endOf(j *model.Job) model.Time {
 	run := j.Run
@@ -286,12 +289,13 @@ func (p *Planner) endOf(j *model.Job) model.Time {
 	case run.Stop != model.NoStop:
 		end = run.StopAt.Add(p.cfg.Params.KillWaitS)
 	case p.policy.Predict != nil:
+		end = 0
 		if s := p.plannedS(j, run.LimitS); s < model.Unlimited {
 			end = run.Start.Add(s)
 		}
 	}
 	if end == 0 {
-		return forever
+		end = run.Start.Add(unlimitedS)
 	}
 	end = p.roundUp(end)
 	if end <= p.now {
@@ -312,8 +316,8 @@ func (p *Planner) roundUp(t model.Time) model.Time {
 
 // after gives the end of what begins at t and takes a number of seconds.
 func (p *Planner) after(t model.Time, s int64) model.Time {
-	if s >= model.Unlimited || t >= forever-model.Time(s)*1000 {
-		return forever
+	if s >= model.Unlimited {
+		s = unlimitedS
 	}
 	return p.roundUp(t.Add(s))
 }

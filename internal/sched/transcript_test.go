@@ -29,7 +29,9 @@ import (
 //	up                                          the configuration takes effect, all nodes register
 //	submit [N=1-2] [n=4] [tpn=2] [c=2] [mincpus=4] [mem=100|all] [mempercpu=10] [gres=gpu:a100:2] [G=4] [gpt=1]
 //	       [C=ib&ssd] [w=n1] [x=n2] [alone] [over] [prio=] [t=60] [array=0-9%2] [uid=] [part=p,q] [tmp=]
-//	cycle [starts=N] [depth=N]                  plan, apply, show starts and whoever waits
+//	policy fifo|easy|all|reserve=N [sjbf] [keep] [resolution=] [window=] [age=] [tests=] [userjobs=] [partjobs=] [ahead=]
+//	                                            how the cycles from here on backfill
+//	cycle [starts=N] [depth=N]                  plan, apply, show starts and whoever waits, with its reservation
 //	clear                                       every job is cancelled
 //	end ID...      drain|resume|lost|join NODE...      estimate ID [part]      wait +60      hold|release ID
 //	why ID [easy]                               explain a job, in order of submission or with backfill
@@ -71,10 +73,13 @@ type cluster struct {
 	now model.Time
 	st  *state.State
 	cfg model.Config
+
+	bf   Backfill
+	kept *Planner
 }
 
 func newCluster(t testing.TB) *cluster {
-	return &cluster{t: t, now: epoch, st: state.New(),
+	return &cluster{t: t, now: epoch, st: state.New(), kept: NewPlanner(),
 		cfg: model.Config{Cluster: "test", Params: model.Params{MemConsumed: true, MinJobAgeS: 300, ReturnToService: 2, SwitchWaitS: 300}}}
 }
 
@@ -101,6 +106,18 @@ func (c *cluster) cycle(p Policy) model.Plan {
 	c.t.Helper()
 	v := c.st.View()
 	plan := Plan(v, c.now, p)
+	if kept := c.kept.Plan(v, c.now, p); p.Backfill.Keep {
+		plan = kept // it has promises to keep
+		res := c.apply(&state.Starts{Plan: plan})
+		for i, r := range res.Each {
+			if r != state.OK {
+				c.t.Fatalf("%s: the plan's start %+v is refused: %s", c.at, plan.Starts[i], r)
+			}
+		}
+		return plan
+	} else if !reflect.DeepEqual(plan, kept) {
+		c.t.Fatalf("%s: a planner that has planned before gives another plan:\n%+v\n%+v", c.at, plan, kept)
+	}
 	if again := Plan(v, c.now, p); !reflect.DeepEqual(plan, again) {
 		c.t.Fatalf("%s: the same arguments give another plan:\n%+v\n%+v", c.at, plan, again)
 	}
@@ -178,7 +195,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 	for _, f := range fields[1:] {
 		if name, value, ok := strings.Cut(f, "="); ok {
 			w.named[name] = value
-		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue", "lln", "contiguous", "spread", "few", "apart"}, f) {
+		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue", "lln", "contiguous", "spread", "few", "apart", "sjbf", "keep"}, f) {
 			w.named[f] = ""
 		} else {
 			w.plain = append(w.plain, f)
@@ -221,8 +238,10 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		} else {
 			say("job %d", res.Job)
 		}
+	case "policy":
+		c.backfill(w)
 	case "cycle":
-		plan := c.cycle(Policy{MaxStarts: int(w.num("starts")), Depth: int(w.num("depth"))})
+		plan := c.cycle(Policy{MaxStarts: int(w.num("starts")), Depth: int(w.num("depth")), Backfill: c.bf})
 		for _, s := range plan.Starts {
 			say("start %s", startLine(&s))
 		}
@@ -232,7 +251,11 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 				if j.IsArray() {
 					name += "_[" + j.Tasks.String() + "]"
 				}
-				say("wait  %s %s", name, strings.TrimSpace(j.Reason.String()+" "+j.Why))
+				text := strings.TrimSpace(j.Reason.String() + " " + j.Why)
+				if at, nodes, ok := c.kept.Expected(j.ID); ok {
+					text += fmt.Sprintf(", from +%d on %s", int64(at-epoch)/1000, strings.Join(nodes, ","))
+				}
+				say("wait  %s %s", name, text)
 			}
 			return true
 		})
@@ -284,6 +307,25 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 	default:
 		if !c.accounts(fields[0], w) {
 			c.t.Fatalf("%s: unknown command", c.at)
+		}
+	}
+}
+
+// backfill sets how the next cycles backfill.
+func (c *cluster) backfill(w words) {
+	c.bf = Backfill{On: true, Reserve: int(w.num("reserve")), ShortestFirst: w.has("sjbf"), Keep: w.has("keep"), ResolutionS: w.num("resolution"),
+		WindowS: w.num("window"), MinAgeS: w.num("age"), MaxTest: int(w.num("tests")), MaxUser: int(w.num("userjobs")), MaxPart: int(w.num("partjobs")),
+		MaxStart: int(w.num("ahead"))}
+	for _, word := range w.plain {
+		switch word {
+		case "fifo":
+			c.bf = Backfill{}
+		case "easy":
+			c.bf.Reserve = 1
+		case "all":
+			c.bf.Reserve = -1
+		default:
+			c.t.Fatalf("%s: unknown policy %s", c.at, word)
 		}
 	}
 }

@@ -19,7 +19,7 @@ func configured(c *model.Config) Scheduler {
 	s := Scheduler{Name: Configured}
 	how := "no backfill"
 	if p.Backfill.On {
-		how = "backfill with a reservation for each job looked at"
+		how = "backfill, with reservations for the first jobs of each partition or as many as bf_max_job_test looks at"
 	}
 	switch prio := &c.Params.Priority; {
 	case prio.Weighted():

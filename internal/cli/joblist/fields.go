@@ -39,6 +39,10 @@ func newTables(r *Reader) *tables {
 	})
 	t.runTables(r)
 	t.spec = specTable(t)
+	expect := inOrder(map[string]setter[model.Expect]{
+		"Start": func(d *dec, x *model.Expect) { x.Start = model.Time(d.int()) },
+		"Nodes": func(d *dec, x *model.Expect) { x.Nodes = readStrings(d, nil) },
+	})
 	t.job = inOrder(map[string]setter[model.Job]{
 		"ID":       func(d *dec, j *model.Job) { j.ID = model.JobID(d.int()) },
 		"ArrayID":  func(d *dec, j *model.Job) { j.ArrayID = model.JobID(d.int()) },
@@ -57,13 +61,19 @@ func newTables(r *Reader) *tables {
 		"Deps":     func(d *dec, j *model.Job) { j.Deps = list(d, t.dep, j.Deps) },
 		"Attempt":  func(d *dec, j *model.Job) { j.Attempt = uint32(d.int()) },
 		"Restarts": func(d *dec, j *model.Job) { j.Restarts = uint32(d.int()) },
-		"Comment":  func(d *dec, j *model.Job) { j.Comment = d.str() },
 		"Direct":   func(d *dec, j *model.Job) { j.Direct = d.bool() },
 		"Site":     func(d *dec, j *model.Job) { j.Site = int32(d.int()) },
+		"Comment":  func(d *dec, j *model.Job) { j.Comment = d.str() },
 		"Run": func(d *dec, j *model.Job) {
 			if n := d.array(); n >= 0 {
 				r.run, j.Run = model.Run{}, &r.run
 				read(d, n, t.run, &r.run)
+			}
+		},
+		"Expect": func(d *dec, j *model.Job) {
+			if n := d.array(); n >= 0 {
+				j.Expect = &model.Expect{}
+				read(d, n, expect, j.Expect)
 			}
 		},
 		"End": func(d *dec, j *model.Job) {

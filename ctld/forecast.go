@@ -1,0 +1,55 @@
+package ctld
+
+import (
+	"context"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/sched"
+)
+
+// The forecast is what gqueue --start shows: when and where the first jobs of the queue will start if everything runs
+// to its limit and nothing new is submitted. It reserves for each of them (conservative backfill), whatever the policy
+// that really starts jobs reserves, and its plans are never carried out.
+
+// forecastDepth is how many waiting jobs are looked at, as bf_max_job_test is by default.
+const forecastDepth = 500
+
+// forecastRest is how many times longer than it has taken a forecast rests, at least: it takes a tenth of one CPU.
+const forecastRest = 10
+
+// forecast keeps expected starts up to date, at most bf_interval behind.
+func (c *Controller) forecast(ctx context.Context) {
+	defer c.expected.Store(nil)
+	planner := sched.NewPlanner()
+	gen := uint64(0)
+	for ctx.Err() == nil {
+		v := c.machine.View()
+		begin := time.Now()
+		if v.Gen() != gen {
+			gen = v.Gen()
+			found := map[model.JobID]*model.Expect{}
+			if v.Pending() > 0 {
+				now := c.now()
+				policy, _ := c.policy(v, now)
+				bf := &policy.Backfill
+				bf.On, bf.Reserve, bf.WindowS, bf.MinAgeS, bf.MinPriority = true, -1, 0, 0, 0
+				bf.MaxTest, bf.MaxStart, bf.MaxArrayResv = forecastDepth, 0, 1
+				planner.Plan(v, now, policy)
+				planner.Expectations(func(id model.JobID, e *model.Expect) { found[id] = e })
+			}
+			c.expected.Store(&found)
+		}
+		most := time.Duration(max(1, v.Config().Params.Backfill.IntervalS)) * time.Second
+		pause(ctx, min(most, max(time.Second, forecastRest*time.Since(begin))))
+	}
+}
+
+// expects gives what is expected of a pending job, or nil.
+func (c *Controller) expects(j *model.Job) *model.Expect {
+	found := c.expected.Load()
+	if found == nil || j.State != model.Pending {
+		return nil
+	}
+	return (*found)[j.ID]
+}
