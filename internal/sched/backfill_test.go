@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"slices"
 	"testing"
 
 	"gbatch/internal/model"
@@ -161,4 +162,109 @@ func planText(plan model.Plan) (text string) {
 		text += fmt.Sprintf("\n  %d %s %s", r.Job, r.Reason, r.Why)
 	}
 	return text
+}
+
+// TestNobodyDelaysReservations holds plans with backfill against the reservations that they make: with everybody ending at
+// their expected ends, and only those starting who have started, each reserved job fits at its moment on its nodes: no
+// node's calendar goes below zero at any moment.
+func TestNobodyDelaysReservations(t *testing.T) {
+	seeds := 60
+	if testing.Short() {
+		seeds = 15
+	}
+	reserved, ahead := 0, 0
+	for seed := range seeds {
+		kept, pol := NewPlanner(), Policy{}
+		history(t, 1000+seed, 20, func(c *cluster, w *world, v *state.View) model.Plan {
+			if kept.pass == 0 || w.chance(10) {
+				pol = w.backfill()
+				pol.Backfill.Keep = w.chance(20)
+			}
+			plan := kept.Plan(v, c.now, pol)
+			for _, n := range kept.nodes {
+				cur := &kept.cursor
+				cur.begin(n, c.now)
+				for {
+					if cur.cpus < 0 || cur.mem < 0 && c.cfg.Params.MemConsumed || slices.ContainsFunc(cur.gres, func(g int) bool { return g < 0 }) {
+						t.Fatalf("%s: %+v: node %s is promised twice: %+v\n%+v", c.at, pol, n.def.Name, cur.counts, n.steps)
+					}
+					if _, ok := cur.next(); !ok {
+						break
+					}
+				}
+				reserved += n.resvs
+			}
+			ahead += kept.ahead
+			return plan
+		})
+	}
+	if reserved < seeds*10 || ahead < seeds {
+		t.Errorf("only %d reservations and %d jobs that overtook", reserved, ahead)
+	}
+}
+
+// TestBackfillKeepsTheShadow: under EASY the first job that waits starts no later than its reservation said when it was
+// first made, whatever is submitted behind it, as long as everybody ends at their limits at the latest.
+func TestBackfillKeepsTheShadow(t *testing.T) {
+	for seed := range 40 {
+		w := &world{rand.New(rand.NewPCG(uint64(seed), 77))}
+		c := newCluster(t)
+		for i := range 1 + w.n(4) {
+			c.cfg.Nodes = append(c.cfg.Nodes, &model.NodeDef{Name: fmt.Sprintf("n%d", i), CPUs: int32(pick(w, 4, 8)), ThreadsPerCore: 1, MemMiB: 8000,
+				Gres: []model.GresDef{{Name: "gpu", Type: "a", Count: int32(w.n(5))}}})
+		}
+		c.part(words{c: c, plain: []string{"p"}, named: map[string]string{}})
+		c.up()
+		pl := NewPlanner()
+		pol := Policy{Backfill: Backfill{On: true, Reserve: pick(w, 1, 1, 3, -1)}}
+		promised := map[model.JobID]model.Time{}
+		var first model.JobID
+		for round := range 60 {
+			c.at = fmt.Sprintf("seed %d, round %d", seed, round)
+			for range w.n(4) {
+				n := int32(1 + w.n(len(c.cfg.Nodes)))
+				c.apply(&state.Submit{Priority: 1, Spec: &model.Spec{User: "u", Partitions: []string{"p"}, MinNodes: n, MaxNodes: n, Tasks: n, CPUsPerTask: int32(1 + w.n(4)),
+					LimitS: int64(5 + w.n(100)), Gres: []model.GresReq{{Name: "gpu", Count: int32(w.n(3))}}}})
+			}
+			plan := pl.Plan(c.st.View(), c.now, pol)
+			c.apply(&state.Starts{Plan: plan})
+			for _, s := range plan.Starts {
+				if at, ok := promised[s.Job]; ok && s.Job == first && c.now > at {
+					t.Fatalf("%s: job %d was promised +%d and starts at +%d", c.at, s.Job, (at-epoch)/1000, (c.now-epoch)/1000)
+				}
+			}
+			first = 0
+			c.st.View().Ready("p", func(j *model.Job) bool {
+				at, _, ok := pl.Expected(j.ID)
+				if !ok {
+					return true // it can never run here
+				}
+				if old, known := promised[j.ID]; first == 0 && (!known || at < old) {
+					promised[j.ID] = at
+				} else if first == 0 && at > old {
+					t.Fatalf("%s: job %d was promised +%d, now +%d", c.at, j.ID, (old-epoch)/1000, (at-epoch)/1000)
+				}
+				if first == 0 {
+					first = j.ID
+				}
+				return false
+			})
+			next := c.now.Add(int64(1 + w.n(30)))
+			c.st.View().Jobs(func(j *model.Job) bool {
+				if j.State.HasResources() {
+					next = min(next, j.Run.Deadline())
+				}
+				return true
+			})
+			c.now = next
+			var ended state.Reports
+			c.st.View().Jobs(func(j *model.Job) bool {
+				if j.State.HasResources() && (j.Run.Deadline() == next || w.chance(10)) {
+					ended.Reports = append(ended.Reports, state.Report{Kind: state.Ended, Job: j.ID, Attempt: j.Attempt, At: c.now})
+				}
+				return true
+			})
+			c.apply(&ended)
+		}
+	}
 }
