@@ -56,6 +56,8 @@ type Planner struct {
 
 	cursor cursor
 	rooms  []*room
+
+	moments []model.Time
 	key    []byte
 
 	forgetful bool // for tests: nothing learnt of one job is used for the next

@@ -88,9 +88,9 @@ func (p *Planner) soonestOne(sh *shape, limit model.Time, end func(model.Time) m
 	return best, found
 }
 
-// moments gives the moments from at on at which something changes on a node.
-func (n *node) moments(at model.Time) []model.Time {
-	out := []model.Time{at}
+// moments adds the moments from at on at which something changes on a node.
+func (n *node) moments(out []model.Time, at model.Time) []model.Time {
+	out = append(out, at)
 	for i := range n.rel {
 		if n.rel[i].at > at {
 			out = append(out, n.rel[i].at)
@@ -101,8 +101,7 @@ func (n *node) moments(at model.Time) []model.Time {
 			out = append(out, n.steps[i].at)
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out)
+	return out
 }
 
 // sociable goes on from a moment at which there is room to the first at which there is, and nobody on the node whom the
@@ -111,7 +110,9 @@ func (p *Planner) sociable(sh *shape, n *node, nd *need, at model.Time, end func
 	if at == forever {
 		return at
 	}
-	for _, t := range n.moments(at) {
+	moments := n.moments(nil, at)
+	slices.Sort(moments)
+	for _, t := range slices.Compact(moments) {
 		r := p.roomAt(n, t, end(t))
 		low := countsOf(r, 0)
 		if r.busy {
@@ -127,62 +128,70 @@ func (p *Planner) sociable(sh *shape, n *node, nd *need, at model.Time, end func
 // soonestMany finds the earliest moment before limit at which several nodes hold a job: the moments at which enough
 // nodes have room for the least of it are tried in turn.
 func (p *Planner) soonestMany(sh *shape, limit model.Time, end func(model.Time) model.Time) (model.Time, *model.Alloc) {
-	var nodes []*node
-	var moments []model.Time
+	moments := p.moments[:0]
 	for _, n := range sh.pool.nodes {
 		nd := &sh.least[n.class.at]
+		n.first = forever
 		if nd.never || !n.up() || !sh.named(n, false) {
 			continue
 		}
-		first := p.cursor.earliest(n, nd, p.now, limit, end)
-		if first >= limit {
-			continue
+		if at := p.cursor.earliest(n, nd, p.now, limit, end); at < limit {
+			n.first = at
+			moments = append(moments, at)
 		}
-		nodes = append(nodes, n)
-		n.first = first
-		moments = append(moments, first)
 	}
-	if len(nodes) < sh.rq.MinNodes {
+	p.moments = moments
+	if len(moments) < sh.rq.MinNodes {
 		return 0, nil
 	}
 	slices.Sort(moments)
 	from := moments[max(0, sh.rq.MinNodes-1)]
-	moments = moments[:0]
-	for _, n := range nodes {
-		for _, t := range n.moments(max(from, n.first)) {
-			if t >= from && t < limit {
-				moments = append(moments, t)
-			}
+	// Where each node has one part of the same size, more room on a node that already can take part changes nothing.
+	plain := !p.social && !sh.greedy && sh.rq.MinNodes == sh.rq.MaxNodes && (sh.rq.Tasks == 0 || sh.rq.Tasks == sh.rq.MinNodes)
+	moments = append(moments[:0], from)
+	for _, n := range sh.pool.nodes {
+		switch {
+		case n.first >= limit:
+		case !plain || n.resvs > 0:
+			moments = n.moments(moments, max(from, n.first))
+		case n.first > from:
+			moments = append(moments, n.first)
 		}
 	}
+	p.moments = moments
 	slices.Sort(moments)
-	moments = slices.Compact(moments)
-	try := func(t model.Time) *model.Alloc {
-		until := end(t)
-		rooms := make([]*room, 0, len(nodes))
-		for _, n := range nodes {
-			if n.first > t {
-				continue
-			}
-			nd := &sh.least[n.class.at]
-			low := p.cursor.least(n, p.now, t, until)
-			if nd.in(&low) {
-				rooms = append(rooms, p.roomAt(n, t, until))
-			}
+	for _, t := range slices.Compact(moments) {
+		if t < from || t >= limit {
+			continue
 		}
-		if len(rooms) < sh.rq.MinNodes {
-			return nil
-		}
-		if p.policy.Backfill.BusyNodes {
-			slices.SortStableFunc(rooms, func(a, b *room) int { return p.byName[b.def.Name].free.users - p.byName[a.def.Name].free.users })
-		}
-		a, _ := laySpread(rooms, &sh.rq, sh.part)
-		return a
-	}
-	for _, t := range moments {
-		if a := try(t); a != nil {
+		if a := p.layAt(sh, t, end(t)); a != nil {
 			return t, a
 		}
 	}
 	return 0, nil
+}
+
+// layAt places a job on several nodes from t to end, counting what is free then.
+func (p *Planner) layAt(sh *shape, t, end model.Time) *model.Alloc {
+	rooms := p.rooms[:0]
+	for _, n := range sh.pool.nodes {
+		if n.first > t {
+			continue
+		}
+		if n.resvs > 0 {
+			if low := p.cursor.least(n, p.now, t, end); !sh.least[n.class.at].in(&low) {
+				continue
+			}
+		}
+		rooms = append(rooms, p.roomAt(n, t, end))
+	}
+	p.rooms = rooms
+	if len(rooms) < sh.rq.MinNodes {
+		return nil
+	}
+	if p.policy.Backfill.BusyNodes {
+		slices.SortStableFunc(rooms, func(a, b *room) int { return p.byName[b.def.Name].free.users - p.byName[a.def.Name].free.users })
+	}
+	a, _ := laySpread(rooms, &sh.rq, sh.part)
+	return a
 }

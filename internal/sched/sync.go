@@ -225,7 +225,7 @@ func (p *Planner) refresh(n *node) {
 		}
 		if gone := i == len(after) || after[i] != id; gone || slices.Contains(n.touched, id) {
 			at := n.dropRelease(id)
-			p.early = p.early || gone && at > 0
+			p.early = p.early || gone && at > p.now
 		}
 	}
 	i = 0
