@@ -58,7 +58,7 @@ type Planner struct {
 	rooms  []*room
 
 	moments []model.Time
-	key    []byte
+	key     []byte
 
 	forgetful bool // for tests: nothing learnt of one job is used for the next
 }

@@ -239,6 +239,7 @@ func TestPublishedSchedules(t *testing.T) {
 		{"KTH-SP2", "fcfs", false, false, Backfill{}, "1d777105b88d0d90", false},
 		{"KTH-SP2", "easy", false, false, easy, "8d5bfe86a412f14f", false},
 		{"KTH-SP2", "conservative", false, false, all, "668899626d172024", true},
+		{"CTC-SP2", "conservative", false, false, all, "534bcc949c0ca590", true},
 		{"CTC-SP2", "easy", true, false, easy, "61dcd199189e9093", true},
 		{"CTC-SP2", "easy-sjbf", true, false, sjbf, "2c515602cb38e029", true},
 		{"CTC-SP2", "easy", false, false, easy, "534014af14f1efe0", true},
