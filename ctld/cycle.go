@@ -41,7 +41,7 @@ func (c *Controller) cycle(ctx context.Context) {
 				}
 			}
 			c.counts.planned(time.Since(begin), planner.Pass(), now)
-			if len(plan.Starts) > 0 || len(plan.Reasons) > 0 {
+			if !plan.Empty() {
 				res, err := c.propose(ctx, &state.Starts{Epoch: c.nodes.epoch(), Plan: plan})
 				if err != nil {
 					if ctx.Err() == nil {

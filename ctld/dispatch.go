@@ -88,12 +88,15 @@ func (c *Controller) stopOf(v *state.View, j *model.Job) *proto.Stop {
 	switch j.Run.Stop {
 	case model.StopTimeLimit:
 		why = " DUE TO TIME LIMIT"
-	case model.StopPreempt:
+	case model.StopPreempt, model.StopPreemptCancel:
 		why = " DUE TO PREEMPTION"
 	case model.StopNodeFail:
 		why = " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS"
 	case model.StopRequeue, model.StopRequeueHold:
 		why = " DUE TO JOB REQUEUE"
+	}
+	if j.Run.GraceS > 0 {
+		st.KillWaitS = j.Run.GraceS
 	}
 	at := time.UnixMilli(int64(j.Run.StopAt)).Format("2006-01-02T15:04:05")
 	st.Line = fmt.Sprintf("slurmstepd: error: *** JOB %d ON %s CANCELLED AT %s%s ***", j.ID, j.Run.Alloc.Nodes[0].Node, at, why)

@@ -2053,7 +2053,7 @@ func (x *Switch) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(32); err != nil {
+	if err := e.EncodeArrayLen(33); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.KillWaitS); err != nil {
@@ -2160,6 +2160,9 @@ func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(x.DefMemPerGPU); err != nil {
+		return err
+	}
+	if err := x.Preempt.EncodeMsgpack(e); err != nil {
 		return err
 	}
 	return nil
@@ -2533,7 +2536,13 @@ func (x *Params) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.DefMemPerGPU = v
 	}
-	return wire.Skip(d, n-32)
+	if n < 33 {
+		return nil
+	}
+	if err := x.Preempt.DecodeMsgpack(d); err != nil {
+		return wire.In("Params.Preempt", err)
+	}
+	return wire.Skip(d, n-33)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -3091,7 +3100,7 @@ func (x *Priority) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Partition) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(31); err != nil {
+	if err := e.EncodeArrayLen(33); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -3225,6 +3234,12 @@ func (x *Partition) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(x.DefMemPerGPU); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.GraceTimeS); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.PreemptMode); err != nil {
 		return err
 	}
 	return nil
@@ -3670,7 +3685,126 @@ func (x *Partition) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.DefMemPerGPU = v
 	}
-	return wire.Skip(d, n-31)
+	if n < 32 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Partition.GraceTimeS", err)
+		}
+		x.GraceTimeS = v
+	}
+	if n < 33 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Partition.PreemptMode", err)
+		}
+		x.PreemptMode = v
+	}
+	return wire.Skip(d, n-33)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Preempt) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(6); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.ByQOS); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.ByPartition); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Mode); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Within); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.ExemptS); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.MinExempt)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Preempt) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Preempt{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Preempt.ByQOS", err)
+		}
+		x.ByQOS = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Preempt.ByPartition", err)
+		}
+		x.ByPartition = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Preempt.Mode", err)
+		}
+		x.Mode = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Preempt.Within", err)
+		}
+		x.Within = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Preempt.ExemptS", err)
+		}
+		x.ExemptS = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Preempt.MinExempt", err)
+		}
+		x.MinExempt = uint32(v)
+		if uint64(x.MinExempt) != v {
+			return wire.Range("Preempt.MinExempt", v)
+		}
+	}
+	return wire.Skip(d, n-6)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -4241,7 +4375,7 @@ func (x *WhatIf) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Job) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(23); err != nil {
+	if err := e.EncodeArrayLen(24); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.ID)); err != nil {
@@ -4344,6 +4478,15 @@ func (x *Job) EncodeMsgpack(e *msgpack.Encoder) error {
 		}
 	} else {
 		if err := x.Expect.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if x.Claim == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Claim.EncodeMsgpack(e); err != nil {
 			return err
 		}
 	}
@@ -4662,12 +4805,28 @@ func (x *Job) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Expect = v10
 		}
 	}
-	return wire.Skip(d, n-23)
+	if n < 24 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("Job.Claim", err)
+		}
+		if !none {
+			v11 := new(Claim)
+			if err := v11.DecodeMsgpack(d); err != nil {
+				return wire.In("Job.Claim", err)
+			}
+			x.Claim = v11
+		}
+	}
+	return wire.Skip(d, n-24)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(13); err != nil {
+	if err := e.EncodeArrayLen(15); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Partition); err != nil {
@@ -4713,6 +4872,12 @@ func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeString(x.AssocPart); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.GraceS); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.StopFor)); err != nil {
 		return err
 	}
 	return nil
@@ -4870,7 +5035,30 @@ func (x *Run) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.AssocPart = v
 	}
-	return wire.Skip(d, n-13)
+	if n < 14 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Run.GraceS", err)
+		}
+		x.GraceS = v
+	}
+	if n < 15 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Run.StopFor", err)
+		}
+		x.StopFor = JobID(v)
+		if uint64(x.StopFor) != v {
+			return wire.Range("Run.StopFor", v)
+		}
+	}
+	return wire.Skip(d, n-15)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -5861,7 +6049,7 @@ func (x *Node) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Plan) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(2); err != nil {
+	if err := e.EncodeArrayLen(4); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Starts)); err != nil {
@@ -5877,6 +6065,22 @@ func (x *Plan) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i2 := range x.Reasons {
 		if err := x.Reasons[i2].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Preempt)); err != nil {
+		return err
+	}
+	for i3 := range x.Preempt {
+		if err := x.Preempt[i3].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Claims)); err != nil {
+		return err
+	}
+	for i4 := range x.Claims {
+		if err := x.Claims[i4].EncodeMsgpack(e); err != nil {
 			return err
 		}
 	}
@@ -5926,6 +6130,235 @@ func (x *Plan) DecodeMsgpack(d *msgpack.Decoder) error {
 				}
 			}
 			x.Reasons = s5
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Plan.Preempt", err)
+		}
+		if n7 > 0 {
+			s8 := make([]Preemption, 0, wire.Cap(n7))
+			for range n7 {
+				s8 = append(s8, Preemption{})
+				if err := s8[len(s8)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Plan.Preempt", err)
+				}
+			}
+			x.Preempt = s8
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		n10, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Plan.Claims", err)
+		}
+		if n10 > 0 {
+			s11 := make([]ClaimSet, 0, wire.Cap(n10))
+			for range n10 {
+				s11 = append(s11, ClaimSet{})
+				if err := s11[len(s11)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Plan.Claims", err)
+				}
+			}
+			x.Claims = s11
+		}
+	}
+	return wire.Skip(d, n-4)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Preemption) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(4); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.For)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Cancel); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.GraceS); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Preemption) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Preemption{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Preemption.Job", err)
+		}
+		x.Job = JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("Preemption.Job", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Preemption.For", err)
+		}
+		x.For = JobID(v)
+		if uint64(x.For) != v {
+			return wire.Range("Preemption.For", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Preemption.Cancel", err)
+		}
+		x.Cancel = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Preemption.GraceS", err)
+		}
+		x.GraceS = v
+	}
+	return wire.Skip(d, n-4)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *ClaimSet) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if x.Claim == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Claim.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *ClaimSet) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = ClaimSet{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("ClaimSet.Job", err)
+		}
+		x.Job = JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("ClaimSet.Job", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("ClaimSet.Claim", err)
+		}
+		if !none {
+			v1 := new(Claim)
+			if err := v1.DecodeMsgpack(d); err != nil {
+				return wire.In("ClaimSet.Claim", err)
+			}
+			x.Claim = v1
+		}
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Claim) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Partition); err != nil {
+		return err
+	}
+	if x.Alloc == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Alloc.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Claim) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Claim{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Claim.Partition", err)
+		}
+		x.Partition = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("Claim.Alloc", err)
+		}
+		if !none {
+			v1 := new(Alloc)
+			if err := v1.DecodeMsgpack(d); err != nil {
+				return wire.In("Claim.Alloc", err)
+			}
+			x.Alloc = v1
 		}
 	}
 	return wire.Skip(d, n-2)

@@ -65,6 +65,7 @@ type Params struct {
 	SwitchWaitS  int64 // max_switch_wait
 	DefCPUPerGPU int32 // JobDefaults; 0: none
 	DefMemPerGPU int64 // MiB
+	Preempt      Preempt
 }
 
 // Backfill is SchedulerType with the bf_ part of SchedulerParameters. Counts of 0 are no limit.
@@ -181,6 +182,8 @@ type Partition struct {
 	LLN               bool         // the least loaded nodes first
 	DefCPUPerGPU      int32        // JobDefaults; 0: the cluster's
 	DefMemPerGPU      int64        // MiB
+	GraceTimeS        int64        // of jobs that are preempted here, with preempt/partition_prio
+	PreemptMode       string       // OFF, CANCEL or REQUEUE
 }
 
 // Exclusive reports whether each job in the partition gets its nodes for itself (OverSubscribe=EXCLUSIVE).
@@ -207,4 +210,16 @@ func (s PartState) String() string {
 		return "INACTIVE"
 	}
 	return "UP"
+}
+
+// Preempt says which jobs may push others out, and how.
+//
+//gbatch:codec
+type Preempt struct {
+	ByQOS       bool   // PreemptType=preempt/qos
+	ByPartition bool   // preempt/partition_prio
+	Mode        string // OFF, CANCEL or REQUEUE
+	Within      bool   // also within one QOS
+	ExemptS     int64  // a job is safe until it has run that long
+	MinExempt   uint32 // jobs of this priority or above are safe; 0: none
 }

@@ -32,6 +32,7 @@ type Job struct {
 	Site     int32  // SiteFactor: added to the computed priority
 
 	Expect *Expect // in lists only: when and where it will start, as far as the scheduler looks ahead
+	Claim  *Claim  // what others are being ended for; nil: nothing
 }
 
 // HoldKind says who holds a job.
@@ -57,6 +58,7 @@ const (
 	StopRequeueHold
 	StopDeadline
 	StopNodeFail
+	StopPreemptCancel // preempted, and not to come back
 )
 
 // Run is a job's life on its nodes.
@@ -76,6 +78,8 @@ type Run struct {
 	BillRate  int64  // millionths of a billing unit that it is charged with each second, UsageFactor included
 	Factor    int64  // UsageFactor of its QOS when it started, millionths
 	AssocPart string // the partition of the association that it is charged to; "" for one without
+	GraceS    int64  // with a Stop: seconds between SIGTERM and SIGKILL; 0: KillWait
+	StopFor   JobID  // who it was preempted for
 }
 
 // Deadline gives the moment at which the time limit ends the job; 0 for never.

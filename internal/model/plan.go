@@ -6,6 +6,38 @@ package model
 type Plan struct {
 	Starts  []Start
 	Reasons []ReasonSet
+	Preempt []Preemption
+	Claims  []ClaimSet
+}
+
+// Empty reports whether the plan changes nothing.
+func (p *Plan) Empty() bool { return len(p.Starts)+len(p.Reasons)+len(p.Preempt)+len(p.Claims) == 0 }
+
+// Preemption ends a job with resources for the sake of another.
+//
+//gbatch:codec
+type Preemption struct {
+	Job    JobID // who ends
+	For    JobID
+	Cancel bool  // it doesn't come back, whatever it asked for
+	GraceS int64 // seconds between SIGTERM and SIGKILL; 0: KillWait
+}
+
+// ClaimSet gives a job that waits a claim, or takes it away (nil).
+//
+//gbatch:codec
+type ClaimSet struct {
+	Job   JobID
+	Claim *Claim
+}
+
+// Claim is what a job that waits was promised when others were ended for it. Nobody else gets it. It goes with the
+// job's start, or when the job no longer may start.
+//
+//gbatch:codec
+type Claim struct {
+	Partition string
+	Alloc     *Alloc
 }
 
 // Start gives a job (or the next task of an array) its resources.

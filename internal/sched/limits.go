@@ -86,6 +86,7 @@ func newLimiter(v *state.View) *limiter {
 
 // limits brings the limiter to the View; there is none where limits are not enforced.
 func (p *Planner) limits() {
+	p.acctGen = p.v.AcctGen()
 	if !p.cfg.Params.HoldLimits {
 		p.lim = nil
 		return
@@ -97,8 +98,10 @@ func (p *Planner) limits() {
 	p.shares()
 }
 
-// limitsChanged reports whether accounts have changed, and with them the limits of every job that waits.
-func (p *Planner) limitsChanged(v *state.View) bool { return p.lim != nil && p.lim.gen != v.AcctGen() }
+// limitsChanged reports whether accounts have changed, and with them the limits and rights of every job that waits.
+func (p *Planner) limitsChanged(v *state.View) bool {
+	return p.acctGen != v.AcctGen() && (p.lim != nil || p.cfg != nil && p.cfg.Params.Preempt.ByQOS)
+}
 
 // shares works limits in percent out anew when nodes have come or gone.
 func (p *Planner) shares() {

@@ -51,8 +51,18 @@ type Planner struct {
 	byUser  map[uint64]int
 	byAssoc map[string]int
 
-	lim  *limiter     // nil: limits are not enforced
-	over model.Reason // the limit that the last allocation broke
+	lim     *limiter // nil: limits are not enforced
+	acctGen uint64
+	over    model.Reason // the limit that the last allocation broke
+
+	claimed  map[model.JobID]bool // who has a claim
+	claimers []*entry             // this pass's, claims on the calendar
+	victims  map[model.JobID]bool // whom this plan ends
+	vain     map[vainKey]bool     // for whom no victims were found in this pass
+	tries    int
+	lowest   int32 // tier of all partitions
+	totalAt  uint64
+	total    []model.TRESCount
 
 	cursor cursor
 	rooms  []*room
@@ -65,7 +75,7 @@ type Planner struct {
 
 // NewPlanner gives a Planner for the views of one State.
 func NewPlanner() *Planner {
-	return &Planner{running: map[model.JobID]int32{}, kept: map[model.JobID]*booking{}}
+	return &Planner{running: map[model.JobID]int32{}, kept: map[model.JobID]*booking{}, claimed: map[model.JobID]bool{}, vain: map[vainKey]bool{}}
 }
 
 // Plan decides what starts now.
@@ -97,6 +107,7 @@ func (p *Planner) Plan(v *state.View, now model.Time, pol Policy) model.Plan {
 	clear(p.running)
 	p.said, p.rounds, p.ahead, p.seen = p.said[:0], 0, 0, 0
 	p.promises()
+	p.claims()
 	p.walk()
 	p.say()
 	return p.plan

@@ -41,6 +41,7 @@ type item struct {
 	planS  int64 // how long it is planned to take, seconds
 	refuse model.Reason
 	gate   *gate // limits; nil: none
+	robs   bool  // it may have others ended
 }
 
 // entry is a job that may start.
@@ -56,6 +57,7 @@ type entry struct {
 	said   bool
 	resv   []*booking
 	resvAt *lane
+	claim  *booking // of a job that others are ended for
 }
 
 // stand is where a job stands.
@@ -70,7 +72,7 @@ const allStarted = 1<<31 - 1
 // at gives the entry with what this pass knows of it.
 func (e *entry) at(p *Planner) *entry {
 	if e.pass != p.pass {
-		e.pass, e.last, e.begun, e.said, e.resv, e.resvAt = p.pass, 0, false, false, nil, nil
+		e.pass, e.last, e.begun, e.said, e.resv, e.resvAt, e.claim = p.pass, 0, false, false, nil, nil, nil
 	}
 	return e
 }
@@ -115,6 +117,7 @@ func (p *Planner) follow(id model.JobID) {
 		p.drop(e)
 	case e.j.Spec == j.Spec && p.samePriority(e, j):
 		e.j = j
+		p.noteClaim(j)
 		return // a reason, a throttle: nothing that the queue is ordered by
 	default:
 		p.drop(e)
@@ -149,6 +152,9 @@ func (p *Planner) admit(j *model.Job) {
 		l.fresh = append(l.fresh, it)
 	}
 	p.jobs[j.ID] = e
+	if j.Claim != nil || len(p.claimed) > 0 {
+		p.noteClaim(j)
+	}
 }
 
 func (p *Planner) newItem(e *entry, l *lane) item {
@@ -162,6 +168,7 @@ func (p *Planner) newItem(e *entry, l *lane) item {
 	}
 	it.limitS = it.gate.limitS(e.j.Spec, l.part)
 	it.planS = p.plannedS(e.j, it.limitS)
+	it.robs = p.mayPreempt(e.j, l)
 	if l.part.MaxTimeS != model.NotSet && it.limitS > l.part.MaxTimeS {
 		it.refuse = model.ReasonPartitionTimeLimit
 	} else {

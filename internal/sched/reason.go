@@ -72,6 +72,9 @@ func (p *Planner) blocked(l *lane, it *item, task int32) {
 		p.because(it.e, p.over, "")
 		return
 	}
+	if it.robs && p.preempt(l, it) {
+		return
+	}
 	bf := &p.policy.Backfill
 	mine := bf.Reserve < 0 || l.reserved < bf.Reserve
 	if mine && p.backfills() && !p.mayReserve(it) {
@@ -108,7 +111,13 @@ func (p *Planner) blocked(l *lane, it *item, task int32) {
 // mayReserve reports whether a job is old and important enough for a reservation.
 func (p *Planner) mayReserve(it *item) bool {
 	bf := &p.policy.Backfill
-	return (bf.MinAgeS <= 0 || it.e.j.Eligible.Add(bf.MinAgeS) <= p.now) && it.prio >= bf.MinPriority
+	return !p.unreserved(it.e.j) && (bf.MinAgeS <= 0 || it.e.j.Eligible.Add(bf.MinAgeS) <= p.now) && it.prio >= bf.MinPriority
+}
+
+// unreserved reports whether a job's QOS holds no reservations (NoReserve).
+func (p *Planner) unreserved(j *model.Job) bool {
+	q := p.v.QOS(j.Spec.QOS)
+	return q != nil && q.Flags&model.QOSNoReserve != 0
 }
 
 // reserveTasks reserves for the tasks of an array behind one that has a reservation.

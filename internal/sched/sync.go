@@ -116,7 +116,10 @@ func (p *Planner) build() {
 		p.byName[def.Name] = n
 	}
 	p.tiers = false
+	clear(p.claimed)
+	p.lowest = 1<<31 - 1
 	for _, part := range p.cfg.Partitions {
+		p.lowest = min(p.lowest, part.PriorityTier)
 		p.tiers = p.tiers || part.PriorityTier != p.cfg.Partitions[0].PriorityTier
 		p.addLane(part)
 	}
@@ -288,6 +291,9 @@ func (p *Planner) endOf(j *model.Job) model.Time {
 	switch {
 	case run.Stop != model.NoStop:
 		end = run.StopAt.Add(p.cfg.Params.KillWaitS)
+		if run.GraceS > 0 {
+			end = run.StopAt.Add(run.GraceS)
+		}
 	case p.policy.Predict != nil:
 		end = 0
 		if s := p.plannedS(j, run.LimitS); s < model.Unlimited {

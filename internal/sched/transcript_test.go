@@ -207,6 +207,10 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		c.nodes(w)
 	case "part":
 		c.part(w)
+	case "preempt":
+		c.preemption(w)
+	case "ended":
+		c.endStopped(say)
 	case "param":
 		p := &c.cfg.Params
 		p.WholeCores, p.MemConsumed = w.has("wholecores"), !w.has("nomem")
@@ -245,6 +249,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		for _, s := range plan.Starts {
 			say("start %s", startLine(&s))
 		}
+		sayPreempt(say, &plan)
 		c.st.View().Jobs(func(j *model.Job) bool {
 			if j.State == model.Pending {
 				name := fmt.Sprint(j.ID)
@@ -364,6 +369,7 @@ func (c *cluster) part(w words) {
 		MinNodes: int32(w.num("minnodes")), MaxNodes: int32(w.num("maxnodes")), MaxCPUsPerNode: int32(w.num("maxcpus")),
 		DefMemPerCPU: w.num("defmempercpu"), DefMemPerNode: w.num("defmempernode"), MaxMemPerCPU: w.num("maxmempercpu"),
 		MaxMemPerNode: w.num("maxmempernode"), ExclusiveUser: w.has("private"), LLN: w.has("lln")}
+	p.PreemptMode, p.GraceTimeS = w.named["mode"], w.num("grace")
 	if w.has("exclusive") {
 		p.OverSubscribe = "EXCLUSIVE"
 	}

@@ -70,6 +70,9 @@ func (p *Planner) open() {
 			p.refuseAll(l)
 		}
 	}
+	if p.rounds > 0 {
+		p.reclaim()
+	}
 }
 
 // backfills reports whether jobs may overtake one that does not fit.
@@ -87,6 +90,9 @@ func (p *Planner) merge() {
 		l.next++
 		p.waited(&it)
 		e := it.e.at(p)
+		if e.claim != nil {
+			continue // it has its place
+		}
 		if p.policy.Backfill.Keep && e.resv != nil && e.resvAt == l {
 			if !p.due(e) {
 				l.reserved++
@@ -132,7 +138,7 @@ func (p *Planner) advance(l *lane) bool {
 	quick := l.block != nil && l.said >= p.policy.Depth && bf.Reserve >= 0 && l.reserved >= bf.Reserve && bf.MaxTest+bf.MaxPart+bf.MaxUser+bf.MaxUserPart+bf.MaxAssoc <= 0
 	for ; l.next < len(l.items); l.next++ {
 		it := &l.items[l.next]
-		if it.e == nil || quick && p.hopeless(it.sh) {
+		if it.e == nil || quick && !it.robs && p.hopeless(it.sh) {
 			continue
 		}
 		return true

@@ -119,6 +119,8 @@ func (s *State) checkJobs() (err error) {
 			return bad("is a group of tasks and something else")
 		case (j.ArrayID == 0) != (len(j.Spec.Tasklist) == 0):
 			return bad("and its specification disagree whether it is of an array")
+		case j.Claim != nil && !IsReady(j):
+			return bad("has a claim and may not start")
 		case j.State != model.Pending && len(j.Deps) > 0:
 			return bad("still has dependencies")
 		case j.IsArray() && j.State != model.Pending && j.State != model.Cancelled:

@@ -13,6 +13,9 @@ import (
 
 // put replaces a job's record and keeps everything derived from it true.
 func (s *State) put(j *model.Job) {
+	if j.Claim != nil && !IsReady(j) {
+		j.Claim = nil // j is nobody else's yet
+	}
 	old, _ := s.jobs.Set(j.ID, j)
 	s.journal.add(Change{Job: j.ID})
 	s.outcomes.count(old, j)

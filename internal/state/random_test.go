@@ -250,6 +250,14 @@ func (g *storm) next(st *State) Body {
 		for range 1 + g.n(4) {
 			c.Plan.Starts = append(c.Plan.Starts, g.start())
 		}
+		for range g.n(10) / 7 {
+			c.Plan.Preempt = append(c.Plan.Preempt, model.Preemption{Job: g.id(), For: g.id(), Cancel: g.chance(50), GraceS: int64(g.n(50))})
+			claim := model.ClaimSet{Job: g.id()}
+			if g.chance(70) {
+				claim.Claim = &model.Claim{Partition: "p", Alloc: g.start().Alloc}
+			}
+			c.Plan.Claims = append(c.Plan.Claims, claim)
+		}
 		for range g.n(3) {
 			c.Plan.Reasons = append(c.Plan.Reasons, model.ReasonSet{Job: g.id(), Reason: model.Reason(1 + g.n(3))})
 		}

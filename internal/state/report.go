@@ -79,6 +79,8 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 	case model.StopPreempt:
 		state, reason = model.Preempted, model.ReasonNone
 		requeue = j.Spec.Requeue
+	case model.StopPreemptCancel:
+		state, reason = model.Preempted, model.ReasonNone
 	case model.StopRequeue:
 		state, reason, requeue = model.Cancelled, model.ReasonNone, true
 	case model.StopRequeueHold:

@@ -14,6 +14,12 @@ func (s *State) applyStarts(at model.Time, c *Starts) Result {
 		res.Each[i] = s.start(at, c.Epoch, &c.Plan.Starts[i])
 		res.Changed = res.Changed || res.Each[i] == OK
 	}
+	for i := range c.Plan.Preempt {
+		s.preempt(at, &c.Plan.Preempt[i])
+	}
+	for i := range c.Plan.Claims {
+		s.claim(&c.Plan.Claims[i])
+	}
 	for _, r := range c.Plan.Reasons {
 		j, ok := s.jobs.Get(r.Job)
 		if !ok || !IsReady(j) || j.Reason == r.Reason && j.Why == r.Why {
@@ -26,6 +32,33 @@ func (s *State) applyStarts(at model.Time, c *Starts) Result {
 	s.wakeAll(at)
 	s.plan()
 	return res
+}
+
+// preempt ends a job for another. One that ends already, or has ended, stays as it is.
+func (s *State) preempt(at model.Time, p *model.Preemption) {
+	j, ok := s.jobs.Get(p.Job)
+	if !ok || !j.State.HasResources() || j.State == model.Completing {
+		return
+	}
+	cause := model.StopPreempt
+	if p.Cancel {
+		cause = model.StopPreemptCancel
+	}
+	n, run := *j, *j.Run
+	run.GraceS, run.StopFor = p.GraceS, p.For
+	n.Run = &run
+	s.stopRunning(&n, at, cause, 0)
+}
+
+// claim notes what a job that may start was promised, or that it is not any more.
+func (s *State) claim(c *model.ClaimSet) {
+	j, ok := s.jobs.Get(c.Job)
+	if !ok || !IsReady(j) || j.Claim == nil && c.Claim == nil {
+		return
+	}
+	n := *j
+	n.Claim = c.Claim
+	s.put(&n)
 }
 
 func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
@@ -55,6 +88,12 @@ func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
 	}
 	var el *model.Job
 	if j.IsArray() {
+		if j.Claim != nil { // this task has it
+			n := *j
+			n.Claim = nil
+			s.put(&n)
+			j = &n
+		}
 		el = s.split(j, model.TaskSet{{Lo: st.Task, Hi: st.Task, Step: 1}})
 	} else {
 		n := *j

@@ -35,6 +35,12 @@ func validBody(b Body) error {
 		if n := b.Spec.Tasklist.Count(); n > MaxTasks {
 			return malformed("an array of %d tasks, the limit is %d", n, MaxTasks)
 		}
+	case *Starts:
+		for _, c := range b.Plan.Claims {
+			if c.Claim != nil && c.Claim.Alloc == nil {
+				return malformed("a claim of job %d to nothing", c.Job)
+			}
+		}
 	case *Stop:
 		return validTargets(b.Targets)
 	case *Edit:
@@ -129,6 +135,8 @@ func validJob(j *model.Job) error {
 		what = "is over without an end"
 	case j.Run != nil && (j.Run.Alloc == nil || len(j.Run.Alloc.Nodes) == 0):
 		what = "ran without an allocation"
+	case j.Claim != nil && j.Claim.Alloc == nil:
+		what = "claims nothing"
 	case !j.Tasks.Valid() || !j.Spec.Tasklist.Valid():
 		what = "has task ranges that are not ascending"
 	default:

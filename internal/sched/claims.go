@@ -1,0 +1,143 @@
+package sched
+
+import (
+	"slices"
+
+	"gbatch/internal/model"
+)
+
+// A claim is what a job waits for while others are being ended for it. It stands on the calendar from now on, before
+// anybody else is looked at, so that nobody takes what becomes free: neither a job further ahead in the queue that may
+// not preempt, nor a victim that has gone back to the queue.
+
+// noteClaim keeps the list of those who have one.
+func (p *Planner) noteClaim(j *model.Job) {
+	if j.Claim != nil {
+		p.claimed[j.ID] = true
+	} else {
+		delete(p.claimed, j.ID)
+	}
+}
+
+// claims starts those whose claims have become free and keeps the others' on the calendar.
+func (p *Planner) claims() {
+	p.victims, p.tries, p.claimers = map[model.JobID]bool{}, 0, p.claimers[:0]
+	clear(p.vain)
+	if len(p.claimed) == 0 {
+		return
+	}
+	for _, l := range p.lanes {
+		l.block = nil
+	}
+	ids := p.ids[:0]
+	for id := range p.claimed {
+		if p.jobs[id] == nil {
+			delete(p.claimed, id)
+			continue
+		}
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	p.ids = ids
+	for _, id := range slices.Clone(ids) {
+		e := p.jobs[id].at(p)
+		l := p.laneBy[e.j.Claim.Partition]
+		if l == nil || l.refuse != model.ReasonNone || !p.hold(e, l, e.j.Claim.Alloc) {
+			p.unclaim(e)
+		}
+	}
+	for _, e := range slices.Clone(p.claimers) {
+		p.take(e)
+	}
+}
+
+// hold puts a claim onto the calendar; it reports false where a node of it takes no jobs.
+func (p *Planner) hold(e *entry, l *lane, alloc *model.Alloc) bool {
+	it := p.newItem(e, l)
+	if it.refuse != model.ReasonNone {
+		return false
+	}
+	b := &booking{at: p.now, end: p.after(p.now, it.planS), lane: l, spec: e.j.Spec}
+	for i := range alloc.Nodes {
+		n := p.byName[alloc.Nodes[i].Node]
+		if n == nil || !n.up() {
+			return false
+		}
+		b.nodes = append(b.nodes, n)
+		b.holds = append(b.holds, n.holdOf(&alloc.Nodes[i], l.part.Name, e.j.Spec.UID))
+	}
+	e.claim = b
+	p.onto(b)
+	p.claimers = append(p.claimers, e)
+	p.round++
+	return true
+}
+
+// release takes a claim off the calendar.
+func (p *Planner) release(e *entry) {
+	b := e.claim
+	for i, n := range b.nodes {
+		n.steps = slices.DeleteFunc(n.steps, func(s step) bool { return s.hold == &b.holds[i] })
+		n.resvs--
+	}
+	e.claim = nil
+	p.claimers = slices.DeleteFunc(p.claimers, func(x *entry) bool { return x == e })
+	p.round++
+}
+
+// unclaim ends a claim that can't be had any more.
+func (p *Planner) unclaim(e *entry) {
+	delete(p.claimed, e.j.ID)
+	p.plan.Claims = append(p.plan.Claims, model.ClaimSet{Job: e.j.ID})
+}
+
+// take starts a job with a claim if there is room for it. It keeps the claim while somebody still has to end for it.
+func (p *Planner) take(e *entry) {
+	b := e.claim
+	it := p.newItem(e, b.lane)
+	ending := slices.ContainsFunc(b.nodes, func(n *node) bool {
+		return slices.ContainsFunc(n.rec.Jobs, func(id model.JobID) bool { return p.ending(id) })
+	})
+	p.release(e)
+	if r, _ := p.mayNotRun(&it); r != model.ReasonNone || p.held(b.lane, &it) != model.ReasonNone {
+		p.unclaim(e)
+		return
+	}
+	task := int32(model.NoTask)
+	if e.j.IsArray() {
+		task = e.j.Tasks.Min()
+	}
+	if !p.atThrottle(e.j) && len(p.plan.Starts) < p.policy.MaxStarts && p.start(b.lane, &it, task) {
+		delete(p.claimed, e.j.ID)
+		if task != model.NoTask {
+			e.last, e.begun = task, true
+			if e.j.Tasks.Count() == 1 {
+				p.finished(e)
+			}
+		}
+		return
+	}
+	if !ending || p.atThrottle(e.j) {
+		p.unclaim(e)
+		return
+	}
+	e.claim = b
+	p.onto(b)
+	p.claimers = append(p.claimers, e)
+	p.round++
+	p.because(e, model.ReasonResources, "")
+}
+
+// ending reports whether a job is on its way out.
+func (p *Planner) ending(id model.JobID) bool {
+	j := p.v.Job(id)
+	return j != nil && (j.State == model.Completing || p.victims[id])
+}
+
+// reclaim puts the claims back after a new round has taken everything off the calendar.
+func (p *Planner) reclaim() {
+	for _, e := range p.claimers {
+		p.onto(e.claim)
+		p.because(e, model.ReasonResources, "")
+	}
+}

@@ -1,0 +1,324 @@
+package sched
+
+import (
+	"cmp"
+	"slices"
+
+	"gbatch/internal/model"
+	"gbatch/internal/state"
+)
+
+// Preemption: a job that does not fit may have others ended, those of a QOS that its own preempts (preempt/qos), those in
+// a partition of a lower tier (preempt/partition_prio), or those that use what another QOS was guaranteed. See
+// https://slurm.schedmd.com/preempt.html and qos.html. victims.go chooses whom; claims.go keeps what they leave.
+
+// maxPreempts bounds the jobs for which one pass looks for victims. A pass that has found some is followed by another.
+const maxPreempts = 16
+
+// modeOff and the others are the words of PreemptMode.
+const (
+	modeOff    = "OFF"
+	modeCancel = "CANCEL"
+)
+
+// robber is a job that looks for victims.
+type robber struct {
+	p    *Planner
+	it   *item
+	l    *lane
+	qos  *model.QOS // nil: none
+	owed bool       // its QOS is below its guarantee
+	left map[string]map[string]int64
+}
+
+// mayPreempt reports whether a job may have any others ended at all.
+func (p *Planner) mayPreempt(j *model.Job, l *lane) bool {
+	pr := &p.cfg.Params.Preempt
+	switch {
+	case pr.ByPartition:
+		return l.part.PriorityTier > p.lowest
+	case pr.ByQOS:
+		q := p.v.QOS(j.Spec.QOS)
+		return q != nil && (len(q.Preempt) > 0 || len(q.GuaranteedTRES) > 0 || pr.Within)
+	}
+	return false
+}
+
+// preempt finds victims for a job that does not fit, if it may have any, and gives it a claim to what they leave.
+func (p *Planner) preempt(l *lane, it *item) bool {
+	if !it.robs || p.tries >= maxPreempts || it.sh.none != model.ReasonNone && it.sh.noneAt == p.usable || it.e.claim != nil {
+		return false
+	}
+	key := vainKey{it.sh, it.e.j.Spec.QOS, l}
+	if p.vain[key] {
+		return false
+	}
+	p.tries++
+	r := &robber{p: p, it: it, l: l, qos: p.v.QOS(it.e.j.Spec.QOS)}
+	r.owed = r.belowGuarantee()
+	alloc, list := r.find()
+	if len(list) == 0 {
+		p.vain[key] = true
+		return false
+	}
+	if p.lim != nil && it.gate != nil {
+		all, node := allocTRES(p.v, alloc, l.part.Name)
+		if why := p.lim.refuses(it.gate, p.lim.vector(all), p.lim.vector(node), it.limitS); why != model.ReasonNone {
+			p.because(it.e, why, "")
+			return true
+		}
+	}
+	if !p.hold(it.e, l, alloc) {
+		return false
+	}
+	for _, v := range list {
+		p.victims[v.j.ID] = true
+		p.plan.Preempt = append(p.plan.Preempt, model.Preemption{Job: v.j.ID, For: it.e.j.ID, Cancel: v.mode == modeCancel || !v.j.Spec.Requeue, GraceS: v.grace})
+	}
+	p.plan.Claims = append(p.plan.Claims, model.ClaimSet{Job: it.e.j.ID, Claim: &model.Claim{Partition: l.part.Name, Alloc: alloc}})
+	p.because(it.e, model.ReasonResources, "")
+	return true
+}
+
+// vainKey tells jobs for which the same victims can be had.
+type vainKey struct {
+	sh  *shape
+	qos string
+	l   *lane
+}
+
+// victim is a job that may be ended.
+type victim struct {
+	j     *model.Job
+	class int64 // of its QOS or partition: lower ones first
+	prio  uint32
+	mode  string
+	grace int64
+	h     hold // on the node at hand
+}
+
+// worse orders victims: the lowest class, the lowest priority, the youngest first.
+func worse(a, b *victim) int {
+	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.prio, b.prio), cmp.Compare(b.j.Run.Start, a.j.Run.Start), cmp.Compare(b.j.ID, a.j.ID))
+}
+
+// on gives the jobs on a node that may be ended, the worst first.
+func (r *robber) on(n *node) []*victim {
+	var out []*victim
+	for _, id := range n.rec.Jobs {
+		j := r.p.v.Job(id)
+		if j == nil || j.Run == nil || j.State == model.Completing || r.p.victims[id] {
+			continue
+		}
+		if v := r.victim(j); v != nil {
+			for i := range j.Run.Alloc.Nodes {
+				if na := &j.Run.Alloc.Nodes[i]; na.Node == n.def.Name {
+					v.h = n.holdOf(na, j.Run.Partition, j.Spec.UID)
+				}
+			}
+			out = append(out, v)
+		}
+	}
+	slices.SortFunc(out, worse)
+	return out
+}
+
+// victim tells how a job would be ended for the sake of this one, or nil where it may not be.
+func (r *robber) victim(j *model.Job) *victim {
+	pr := &r.p.cfg.Params.Preempt
+	v := &victim{j: j, prio: j.Run.Priority, mode: pr.Mode}
+	if v.prio == 0 {
+		v.prio = j.Priority
+	}
+	exempt := pr.ExemptS
+	if pr.MinExempt > 0 && v.prio >= pr.MinExempt {
+		return nil
+	}
+	if pr.ByPartition {
+		part := r.p.v.Partition(j.Run.Partition)
+		if part == nil || part.PriorityTier >= r.l.part.PriorityTier {
+			return nil
+		}
+		v.class, v.grace = int64(part.PriorityTier), part.GraceTimeS
+		if part.PreemptMode != "" {
+			v.mode = part.PreemptMode
+		}
+	} else {
+		q := r.p.v.QOS(j.Spec.QOS)
+		if q == nil {
+			q = &model.QOS{}
+		}
+		if !r.preempts(j, q) && !(r.owed && r.lent(q)) {
+			return nil
+		}
+		v.class, v.grace = int64(q.Priority), q.GraceTimeS
+		if q.PreemptMode != "" && q.PreemptMode != "cluster" {
+			v.mode = q.PreemptMode
+		}
+		if n, set := q.PreemptExemptTimeS.Value(); set {
+			exempt = n
+		}
+	}
+	if v.mode == "" || v.mode == modeOff || j.Run.Start.Add(exempt) > r.p.now {
+		return nil
+	}
+	return v
+}
+
+// preempts reports whether this job's QOS preempts another's jobs.
+func (r *robber) preempts(j *model.Job, q *model.QOS) bool {
+	if r.qos == nil {
+		return false
+	}
+	if r.p.cfg.Params.Preempt.Within && q.Name == r.qos.Name {
+		prio := j.Run.Priority
+		if prio == 0 {
+			prio = j.Priority
+		}
+		return uint64(prio) < r.it.prio
+	}
+	return q.Name != "" && slices.Contains(r.qos.Preempt, q.Name)
+}
+
+// belowGuarantee reports whether the job's QOS has less of what the job asks for than it was guaranteed, also with the
+// job and with what others of it have claimed.
+func (r *robber) belowGuarantee() bool {
+	if r.qos == nil || len(r.qos.GuaranteedTRES) == 0 || !r.p.v.Counting() {
+		return false
+	}
+	need, _ := leastTRES(&r.it.sh.rq)
+	have := r.p.heldBy(r.qos.Name, true)
+	owed := false
+	for _, g := range r.qos.GuaranteedTRES {
+		n := model.CountTRES(need, g.TRES)
+		if n == 0 {
+			continue
+		}
+		if have[g.TRES]+n > g.Of(r.p.totalOf(g.TRES)) {
+			return false
+		}
+		owed = true
+	}
+	return owed
+}
+
+// lent reports whether jobs of a QOS use more than it was guaranteed of something that this job's QOS was.
+func (r *robber) lent(q *model.QOS) bool {
+	if q.Name == r.qos.Name || slices.Contains(q.Preempt, r.qos.Name) {
+		return false
+	}
+	have := r.spare(q)
+	for _, g := range r.qos.GuaranteedTRES {
+		if have[g.TRES] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// spare gives what a QOS uses above its guarantee, less what is being taken from it, by resource.
+func (r *robber) spare(q *model.QOS) map[string]int64 {
+	if r.left == nil {
+		r.left = map[string]map[string]int64{}
+	}
+	have, known := r.left[q.Name]
+	if !known {
+		have = r.p.heldBy(q.Name, false)
+		for _, g := range q.GuaranteedTRES {
+			have[g.TRES] -= g.Of(r.p.totalOf(g.TRES))
+		}
+		r.left[q.Name] = have
+	}
+	return have
+}
+
+// within reports whether a set of victims leaves every QOS what it was guaranteed, where they are ended for a guarantee.
+func (r *robber) within(list []*victim) bool {
+	if !r.owed {
+		return true
+	}
+	taken := map[string]map[string]int64{}
+	for _, v := range list {
+		q := r.p.v.QOS(v.j.Spec.QOS)
+		if q == nil || r.preempts(v.j, q) {
+			continue
+		}
+		have := r.spare(q)
+		t := taken[q.Name]
+		if t == nil {
+			t = map[string]int64{}
+			taken[q.Name] = t
+		}
+		for _, c := range v.j.Run.Alloc.TRES() {
+			t[c.TRES] += c.Count
+		}
+		for _, g := range q.GuaranteedTRES {
+			if t[g.TRES] > max(0, have[g.TRES]) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// heldBy counts what jobs of a QOS hold, without those that are being ended, with this plan's starts; with claims also
+// what is claimed for them.
+func (p *Planner) heldBy(qos string, claims bool) map[string]int64 {
+	out := map[string]int64{}
+	if t := p.v.Tally(state.OfQOS, qos); t != nil {
+		for i := range t.TRES {
+			out[t.TRES[i].TRES] += t.TRES[i].Count
+		}
+	}
+	add := func(a *model.Alloc, sign int64) {
+		for _, c := range a.TRES() {
+			out[c.TRES] += sign * c.Count
+		}
+	}
+	of := func(id model.JobID) bool {
+		j := p.v.Job(id)
+		return j != nil && j.Spec.QOS == qos
+	}
+	p.v.Moving(func(j *model.Job) bool {
+		if j.State == model.Completing && j.Spec.QOS == qos {
+			add(j.Run.Alloc, -1)
+		}
+		return true
+	})
+	for id := range p.victims {
+		if of(id) {
+			add(p.v.Job(id).Run.Alloc, -1)
+		}
+	}
+	for i := range p.plan.Starts {
+		if of(p.plan.Starts[i].Job) {
+			add(p.plan.Starts[i].Alloc, 1)
+		}
+	}
+	if claims {
+		for id := range p.claimed {
+			if j := p.v.Job(id); of(id) && j.Claim != nil {
+				add(j.Claim.Alloc, 1)
+			}
+		}
+		for i := range p.plan.Claims {
+			if c := p.plan.Claims[i]; c.Claim != nil && of(c.Job) {
+				add(c.Claim.Alloc, 1)
+			}
+		}
+	}
+	return out
+}
+
+// totalOf gives what the nodes that take jobs have of a resource.
+func (p *Planner) totalOf(tres string) int64 {
+	if p.totalAt != p.usable {
+		p.totalAt, p.total = p.usable, nil
+		for _, n := range p.nodes {
+			if n.up() {
+				p.total = model.AddNodeTRES(p.total, n.def)
+			}
+		}
+	}
+	return model.CountTRES(p.total, tres)
+}

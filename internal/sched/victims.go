@@ -1,0 +1,327 @@
+package sched
+
+import (
+	"cmp"
+	"slices"
+
+	"gbatch/internal/model"
+)
+
+// Whom to end: on one node the set with the lowest highest class; of those the smallest; of those the one with the
+// lowest priorities, the youngest first. No node is chosen where a better set would do elsewhere, and no job is ended
+// that need not be.
+
+// maxSets bounds the sets of victims that are tried on one node before the choice falls back on sparing one after the
+// other.
+const maxSets = 2000
+
+// choice is a set of victims that makes room on one node.
+type choice struct {
+	n    *node
+	list []*victim // the worst first
+}
+
+// compare orders choices: the best first.
+func (a *choice) compare(b *choice) int {
+	top := func(c *choice) int64 {
+		if len(c.list) == 0 {
+			return -1 << 62
+		}
+		return c.list[len(c.list)-1].class // by class first: the last has the highest
+	}
+	if c := cmp.Or(cmp.Compare(top(a), top(b)), cmp.Compare(len(a.list), len(b.list))); c != 0 {
+		return c
+	}
+	for i := range a.list {
+		if c := worse(a.list[i], b.list[i]); c != 0 {
+			return c
+		}
+	}
+	return 0
+}
+
+// find gives victims and the allocation that becomes free without them; none where ending others does not help, or
+// where the job fits once those have ended that are ending anyway.
+func (r *robber) find() (*model.Alloc, []*victim) {
+	sh := r.it.sh
+	var best *choice
+	if sh.single {
+		for _, n := range sh.pool.nodes {
+			nd := &sh.whole[n.class.at]
+			if nd.never || !r.may(n) || !sh.named(n, true) {
+				continue
+			}
+			c := r.choose(n, func(gone func(model.JobID) bool) bool { return r.place(n, gone) != nil })
+			if c != nil && len(c.list) == 0 {
+				if n.resvs > 0 && r.now(n) {
+					continue // there is room, but others have reserved it
+				}
+				return nil, nil
+			}
+			if c != nil && (best == nil || c.compare(best) < 0) {
+				best = c
+			}
+		}
+	}
+	if best != nil {
+		na := r.place(best.n, without(best.list))
+		return &model.Alloc{Nodes: []model.NodeAlloc{*na}}, best.list
+	}
+	if sh.spread {
+		return r.findMany()
+	}
+	return nil, nil
+}
+
+// may reports whether victims may be looked for on a node: it takes jobs, and this plan starts none there.
+func (r *robber) may(n *node) bool { return n.up() && !n.booked && n.rec != nil }
+
+// without tells the jobs of a list.
+func without(list []*victim) func(model.JobID) bool {
+	return func(id model.JobID) bool {
+		return slices.ContainsFunc(list, func(v *victim) bool { return v.j.ID == id })
+	}
+}
+
+// room gives what a node has free once some jobs, and all that are ending, are gone, less what others have claimed.
+func (r *robber) room(n *node, gone func(model.JobID) bool) *room {
+	p := r.p
+	room := p.stock.room(n.rec, func(id model.JobID) bool { return p.ending(id) || gone(id) })
+	for _, e := range p.claimers {
+		for i, at := range e.claim.nodes {
+			if at == n {
+				room.lessen(&e.claim.holds[i], p.stock, e.claim.lane.part.Name)
+			}
+		}
+	}
+	return room
+}
+
+// now reports whether a node has room for the whole job as it is.
+func (r *robber) now(n *node) bool {
+	nd := &r.it.sh.whole[n.class.at]
+	return r.p.has(r.it.sh, n, nd)
+}
+
+// lessen takes counted capacity off a room.
+func (r *room) lessen(h *hold, s *stock, part string) {
+	r.nfree = max(0, r.nfree-h.cpus)
+	r.cpus = r.cpus.First(r.nfree)
+	r.mem -= h.mem
+	r.busy = true
+	for i, n := range h.gres {
+		if g := &r.gres[i]; n > 0 {
+			g.nfree = max(0, g.nfree-n)
+			g.free = g.free.First(g.nfree)
+		}
+	}
+	r.occupy(s, part, h.cpus, h.uid)
+}
+
+// place lays the whole job onto a node without some jobs.
+func (r *robber) place(n *node, gone func(model.JobID) bool) *model.NodeAlloc {
+	sh := r.it.sh
+	rm := r.room(n, gone)
+	if !r.meets(rm, &sh.whole[n.class.at]) {
+		return nil
+	}
+	na, m := rm.place(&sh.rq, sh.tasks, wholeJob(&sh.rq))
+	if m != missNone {
+		return nil
+	}
+	return &na
+}
+
+// meets reports whether a room has what is needed, and nobody in it whom the job may not meet.
+func (r *robber) meets(rm *room, nd *need) bool {
+	users := 0
+	if rm.busy {
+		users = 1
+	}
+	have := countsOf(rm, users)
+	return !rm.shut && nd.in(&have) && r.it.sh.meets(rm, nd)
+}
+
+// choose gives the best set of victims on a node, or nil where all of them are not enough.
+func (r *robber) choose(n *node, fits func(func(model.JobID) bool) bool) *choice {
+	all := r.on(n)
+	if !fits(without(all)) {
+		return nil
+	}
+	if fits(without(nil)) {
+		return &choice{n: n}
+	}
+	for len(all) > 0 { // as low a class as does
+		k := slices.IndexFunc(all, func(v *victim) bool { return v.class == all[len(all)-1].class })
+		if !fits(without(all[:k])) {
+			break
+		}
+		all = all[:k]
+	}
+	tries := 0
+	var set []*victim
+	var pick func(from, left int) bool
+	pick = func(from, left int) bool {
+		if left == 0 {
+			tries++
+			return fits(without(set)) && r.within(set)
+		}
+		for i := from; i <= len(all)-left && tries < maxSets; i++ {
+			set = append(set, all[i])
+			if pick(i+1, left-1) {
+				return true
+			}
+			set = set[:len(set)-1]
+		}
+		return false
+	}
+	for size := 1; size <= len(all) && tries < maxSets; size++ {
+		if !r.enough(n, all, size) {
+			continue
+		}
+		if pick(0, size) {
+			return &choice{n, set}
+		}
+	}
+	if set = r.spareSome(all, fits); r.within(set) {
+		return &choice{n, set}
+	}
+	return nil
+}
+
+// enough reports whether the largest of a number of victims could make room: counted by each resource alone.
+func (r *robber) enough(n *node, all []*victim, size int) bool {
+	sh := r.it.sh
+	nd := &sh.whole[n.class.at]
+	if !sh.single {
+		return true
+	}
+	have := countsOf(r.room(n, without(nil)), 0)
+	cpus, mems := make([]int, 0, len(all)), make([]int64, 0, len(all))
+	for _, v := range all {
+		cpus, mems = append(cpus, v.h.cpus), append(mems, v.h.mem)
+	}
+	slices.SortFunc(cpus, func(a, b int) int { return b - a })
+	slices.SortFunc(mems, func(a, b int64) int { return cmp.Compare(b, a) })
+	for i := range size {
+		have.cpus += cpus[i]
+		have.mem += mems[i]
+	}
+	for k := range have.gres {
+		units := make([]int, 0, len(all))
+		for _, v := range all {
+			if v.h.gres != nil {
+				units = append(units, v.h.gres[k])
+			}
+		}
+		slices.SortFunc(units, func(a, b int) int { return b - a })
+		for i := range min(size, len(units)) {
+			have.gres[k] += units[i]
+		}
+	}
+	return nd.in(&have)
+}
+
+// spareSome takes victims off a list, the most important first, as long as the others are enough.
+func (r *robber) spareSome(all []*victim, fits func(func(model.JobID) bool) bool) []*victim {
+	set := slices.Clone(all)
+	for i := len(set) - 1; i >= 0; i-- {
+		if rest := slices.Delete(slices.Clone(set), i, i+1); fits(without(rest)) {
+			set = rest
+		}
+	}
+	return set
+}
+
+// findMany finds victims for a job on several nodes: nodes are taken in order of what the least of the job costs there
+// until it fits; then whoever need not go is spared, the most important first.
+func (r *robber) findMany() (*model.Alloc, []*victim) {
+	sh := r.it.sh
+	var nodes []*choice
+	for _, n := range sh.pool.nodes {
+		if nd := &sh.least[n.class.at]; nd.never || !r.may(n) || !sh.named(n, false) {
+			continue
+		}
+		fits := func(gone func(model.JobID) bool) bool {
+			return r.meets(r.room(n, gone), &sh.least[n.class.at])
+		}
+		all := r.on(n)
+		switch {
+		case fits(without(nil)):
+			nodes = append(nodes, &choice{n: n})
+		case fits(without(all)):
+			nodes = append(nodes, &choice{n, r.spareSome(all, fits)})
+		}
+	}
+	slices.SortStableFunc(nodes, func(a, b *choice) int { return a.compare(b) })
+	var gone func(model.JobID) bool
+	lay := func(list []*choice) *model.Alloc {
+		rooms := make([]*room, 0, len(list))
+		for _, c := range list {
+			if rm := r.room(c.n, gone); r.meets(rm, &sh.least[c.n.class.at]) {
+				rooms = append(rooms, rm)
+			}
+		}
+		if len(rooms) < sh.rq.MinNodes {
+			return nil
+		}
+		a, _ := laySpread(rooms, &sh.rq, sh.part)
+		return a
+	}
+	idle := func() []*choice {
+		k := slices.IndexFunc(nodes, func(c *choice) bool { return len(c.list) > 0 })
+		if k < 0 {
+			k = len(nodes)
+		}
+		return nodes[:k]
+	}()
+	gone = without(nil)
+	if len(idle) >= sh.rq.MinNodes && lay(idle) != nil {
+		return nil, nil // those that are ending make room
+	}
+	cand := map[model.JobID]*victim{}
+	from := func(list []*choice) {
+		clear(cand)
+		for _, c := range list {
+			if len(c.list) == 0 && !sh.greedy {
+				continue
+			}
+			for _, v := range r.on(c.n) {
+				cand[v.j.ID] = v
+			}
+		}
+	}
+	gone = func(id model.JobID) bool { return cand[id] != nil }
+	var alloc *model.Alloc
+	size := min(max(sh.rq.MinNodes, len(idle)+1), len(nodes))
+	for ; size > 0; size = min(2*size, len(nodes)) {
+		from(nodes[:size])
+		if alloc = lay(nodes[:size]); alloc != nil || size == len(nodes) {
+			break
+		}
+	}
+	if alloc == nil {
+		return nil, nil
+	}
+	used := slices.DeleteFunc(slices.Clone(nodes[:size]), func(c *choice) bool {
+		return !slices.ContainsFunc(alloc.Nodes, func(na model.NodeAlloc) bool { return na.Node == c.n.def.Name })
+	})
+	from(used)
+	list := make([]*victim, 0, len(cand))
+	for _, v := range cand {
+		list = append(list, v)
+	}
+	slices.SortFunc(list, worse)
+	gone = func(id model.JobID) bool { return without(list)(id) }
+	for i := len(list) - 1; i >= 0; i-- {
+		kept := list
+		list = slices.Delete(slices.Clone(list), i, i+1)
+		if lay(used) == nil {
+			list = kept
+		}
+	}
+	if alloc = lay(used); alloc == nil || !r.within(list) {
+		return nil, nil
+	}
+	return alloc, list
+}
