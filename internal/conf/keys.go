@@ -38,7 +38,7 @@ var unusedKeys = []string{
 	"BatchStartTimeout", "CompleteWait", "DefCpuPerGPU", "DefMemPerGPU", "DependencyParameters", "Epilog", "EpilogSlurmctld",
 	"EpilogTimeout", "FirstJobId", "InactiveLimit", "InteractiveStepOptions", "JobDefaults", "JobFileAppend", "KillOnBadExit",
 	"LaunchParameters", "Licenses", "MailDomain", "MailProg", "MaxJobId", "MaxStepCount", "MaxTasksPerNode", "MessageTimeout",
-	"MpiDefault", "OverTimeLimit", "PreemptExemptTime", "PreemptMode", "PreemptType", "PrivateData", "Prolog",
+	"MpiDefault", "OverTimeLimit", "PrivateData", "Prolog",
 	"PrologEpilogTimeout", "PrologFlags", "PrologSlurmctld", "PrologTimeout", "PropagatePrioProcess", "PropagateResourceLimits",
 	"PropagateResourceLimitsExcept", "TaskEpilog", "TaskPluginParam", "TaskProlog", "TrackWCKey", "UnkillableStepProgram",
 	"UnkillableStepTimeout", "WaitTime",
@@ -46,8 +46,8 @@ var unusedKeys = []string{
 
 // unusedLineKeys are the same for NodeName and PartitionName lines.
 var unusedLineKeys = []string{
-	"Alternate", "AllocNodes", "CoreSpecCount", "CpuBind", "CpuSpecList", "DefCpuPerGPU", "DefMemPerGPU", "ExclusiveTopo", "GraceTime",
-	"JobDefaults", "LLN", "MaxCPUsPerSocket", "MemSpecLimit", "OverTimeLimit", "PreemptMode", "QOS", "ReqResv", "SelectTypeParameters",
+	"Alternate", "AllocNodes", "CoreSpecCount", "CpuBind", "CpuSpecList", "DefCpuPerGPU", "DefMemPerGPU", "ExclusiveTopo",
+	"JobDefaults", "LLN", "MaxCPUsPerSocket", "MemSpecLimit", "OverTimeLimit", "ReqResv", "SelectTypeParameters",
 }
 
 func identitySettings() []setting {

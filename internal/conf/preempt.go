@@ -1,8 +1,10 @@
 package conf
 
 import (
+	"math"
 	"strings"
 
+	"gbatch/internal/model"
 	"gbatch/internal/walltime"
 )
 
@@ -11,6 +13,8 @@ type Preempt struct {
 	Type        string // preempt/none, preempt/partition_prio or preempt/qos
 	Mode        PreemptMode
 	ExemptTimeS int64 // a job can't be preempted before it has run that long
+	Params      []string
+	MinExempt   int64 // PreemptParameters=min_exempt_priority; 0: none
 }
 
 // PreemptMode is how a job is preempted.
@@ -50,8 +54,11 @@ func readPreemptMode(v string) (PreemptMode, fault) {
 			m.Action, actions = w, actions+1
 		}
 	}
+	if m.Action == "SUSPEND" || m.Gang {
+		return m, fault{shown(v) + ": jobs are not suspended or time-sliced here, only cancelled or put back into the queue", "REQUEUE"}
+	}
 	if actions > 1 {
-		return m, fault{shown(v) + " names two ways to preempt", "one of OFF, CANCEL, REQUEUE, SUSPEND"}
+		return m, fault{shown(v) + " names two ways to preempt", "one of OFF, CANCEL, REQUEUE"}
 	}
 	return m, fault{}
 }
@@ -73,7 +80,51 @@ func preemptSettings() []setting {
 				return f
 			},
 			show: func(c *Config) string { return walltime.Elapsed(c.Preempt.ExemptTimeS) }},
+		{name: "PreemptParameters", effect: AtOnce, read: readPreemptParams, remark: remarkPreemptParams,
+			show: func(c *Config) string { return orNull(strings.Join(c.Preempt.Params, ",")) }},
 	}
+}
+
+// readPreemptParams reads PreemptParameters. Victims are always the youngest of the lowest class, and no more of them
+// than needed, so that youngest_first, strict_order and reorder_count say nothing more.
+func readPreemptParams(c *Config, v string) fault {
+	c.Preempt.Params, c.Preempt.MinExempt = nil, 0
+	for _, item := range splitList(v) {
+		name, value, _ := strings.Cut(item, "=")
+		switch strings.ToLower(name) {
+		case "min_exempt_priority":
+			n, f := readInt(value, 1, math.MaxUint32)
+			if f.bad() {
+				return fault{"min_exempt_priority: " + f.why, "min_exempt_priority=1000"}
+			}
+			c.Preempt.MinExempt = n
+		case "youngest_first", "strict_order", "reorder_count", "send_user_signal", "reclaim_licenses", "suspend_grace_time":
+		default:
+			return fault{shown(item) + " is no preemption parameter", "min_exempt_priority=1000 or youngest_first"}
+		}
+		c.Preempt.Params = append(c.Preempt.Params, item)
+	}
+	return fault{}
+}
+
+func remarkPreemptParams(_ *Config, v string) (text, hint string) {
+	for _, item := range splitList(v) {
+		switch name, _, _ := strings.Cut(strings.ToLower(item), "="); name {
+		case "strict_order", "reorder_count":
+			return "PreemptParameters=" + item + ": the fewest jobs of the lowest class are chosen whatever it says", "leave it out"
+		case "send_user_signal":
+			return "PreemptParameters=" + item + ": preempted jobs get SIGCONT and SIGTERM", "trap SIGTERM in the script"
+		case "reclaim_licenses", "suspend_grace_time":
+			return "PreemptParameters=" + item + " has no effect: jobs are ended for CPUs, memory and generic resources", "leave it out"
+		}
+	}
+	return "", ""
+}
+
+// model gives what the controllers replicate.
+func (p *Preempt) model() model.Preempt {
+	return model.Preempt{ByQOS: p.Type == "preempt/qos", ByPartition: p.Type == "preempt/partition_prio", Mode: p.Mode.Action, Within: p.Mode.Within,
+		ExemptS: p.ExemptTimeS, MinExempt: uint32(p.MinExempt)}
 }
 
 // checkPreempt holds the rules between the preemption keys.
@@ -84,8 +135,8 @@ func (l *loader) checkPreempt() {
 		l.probs.warnf(l.where("PreemptMode"), "write PreemptType=preempt/qos or preempt/partition_prio", "PreemptMode=%s has no effect with PreemptType=preempt/none", p.Mode)
 	case p.Type != "preempt/none" && p.Mode.Action == "OFF" && !l.partitionPreempts():
 		l.probs.warnf(l.where("PreemptType"), "write PreemptMode=REQUEUE or CANCEL", "%s has no effect with PreemptMode=OFF", "PreemptType="+p.Type)
-	case p.Mode.Action == "SUSPEND" && !p.Mode.Gang:
-		l.probs.errorf(l.where("PreemptMode"), "write PreemptMode=SUSPEND,GANG", "PreemptMode=SUSPEND needs GANG to resume what was suspended")
+	case p.Mode.Within && p.Type != "preempt/qos":
+		l.probs.errorf(l.where("PreemptMode"), "write PreemptType=preempt/qos", "PreemptMode=%s: WITHIN is for jobs of one QOS", p.Mode)
 	}
 }
 

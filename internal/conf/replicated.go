@@ -25,7 +25,7 @@ func (c *Config) Model() *model.Config {
 			EnforceLimits: c.EnforcePartLimits, ReturnToService: int32(c.ReturnToService),
 			QueueDepth: int32(c.Scheduler.QueueDepth), NeedAccount: c.Enforce.Associations,
 			MaxScript: int32(c.Scheduler.MaxScriptBytes), DefaultAccount: c.DefaultAccount,
-			Priority: c.Priority.model(), HoldLimits: c.Enforce.Limits, EnforceQOS: c.Enforce.QOS, EnforceSafe: c.Enforce.Safe,
+			Priority: c.Priority.model(), Preempt: c.Preempt.model(), HoldLimits: c.Enforce.Limits, EnforceQOS: c.Enforce.QOS, EnforceSafe: c.Enforce.Safe,
 			PrivateData: c.PrivateData, UserTop: c.Scheduler.EnableUserTop, TrackTRES: c.AccountingStorageTRES,
 			Backfill: c.Scheduler.backfill(), MaxStart: count32(c.Scheduler.MaxStart),
 		},
@@ -100,6 +100,7 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index m
 		AllowAccounts: p.AllowAccounts, DenyAccounts: p.DenyAccounts, AllowGroups: p.AllowGroups, AllowQOS: p.AllowQOS, DenyQOS: p.DenyQOS,
 		RootOnly: p.RootOnly, DisableRoot: p.DisableRootJobs, ExclusiveUser: p.ExclusiveUser, OverSubscribe: p.OverSubscribe.String(),
 		Show: c.partitionKeyValues(p, index), Billing: modelWeights(p.TRESBillingWeights), QOS: p.QOS,
+		GraceTimeS: p.GraceTimeS, PreemptMode: p.PreemptMode.Action,
 	}
 	m.LLN, m.DefCPUPerGPU, m.DefMemPerGPU = p.LLN, int32(p.JobDefaults.DefCPUPerGPU), p.JobDefaults.DefMemPerGPUMiB
 	for _, n := range p.Nodes {

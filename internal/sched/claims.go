@@ -64,7 +64,7 @@ func (p *Planner) hold(e *entry, l *lane, alloc *model.Alloc) bool {
 			return false
 		}
 		b.nodes = append(b.nodes, n)
-		b.holds = append(b.holds, n.holdOf(&alloc.Nodes[i], l.part.Name, e.j.Spec.UID))
+		b.holds = append(b.holds, n.holdOf(&alloc.Nodes[i], l.part.Name, e.j.Spec))
 	}
 	e.claim = b
 	p.onto(b)

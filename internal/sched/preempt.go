@@ -113,7 +113,7 @@ func (r *robber) on(n *node) []*victim {
 		if v := r.victim(j); v != nil {
 			for i := range j.Run.Alloc.Nodes {
 				if na := &j.Run.Alloc.Nodes[i]; na.Node == n.def.Name {
-					v.h = n.holdOf(na, j.Run.Partition, j.Spec.UID)
+					v.h = n.holdOf(na, j.Run.Partition, j.Spec)
 				}
 			}
 			out = append(out, v)
@@ -152,7 +152,7 @@ func (r *robber) victim(j *model.Job) *victim {
 			return nil
 		}
 		v.class, v.grace = int64(q.Priority), q.GraceTimeS
-		if q.PreemptMode != "" && q.PreemptMode != "cluster" {
+		if q.PreemptMode != "" {
 			v.mode = q.PreemptMode
 		}
 		if n, set := q.PreemptExemptTimeS.Value(); set {

@@ -11,19 +11,19 @@ import (
 // lowest priorities, the youngest first. No node is chosen where a better set would do elsewhere, and no job is ended
 // that need not be.
 
-// maxSets bounds the sets of victims that are tried on one node before the choice falls back on sparing one after the
+// maxSets bounds the sets of victims that are tried on one node before the outing falls back on sparing one after the
 // other.
 const maxSets = 2000
 
-// choice is a set of victims that makes room on one node.
-type choice struct {
+// outing is a set of victims that makes room on one node.
+type outing struct {
 	n    *node
 	list []*victim // the worst first
 }
 
 // compare orders choices: the best first.
-func (a *choice) compare(b *choice) int {
-	top := func(c *choice) int64 {
+func (a *outing) compare(b *outing) int {
+	top := func(c *outing) int64 {
 		if len(c.list) == 0 {
 			return -1 << 62
 		}
@@ -44,7 +44,7 @@ func (a *choice) compare(b *choice) int {
 // where the job fits once those have ended that are ending anyway.
 func (r *robber) find() (*model.Alloc, []*victim) {
 	sh := r.it.sh
-	var best *choice
+	var best *outing
 	if sh.single {
 		for _, n := range sh.pool.nodes {
 			nd := &sh.whole[n.class.at]
@@ -115,7 +115,7 @@ func (r *room) lessen(h *hold, s *stock, part string) {
 			g.free = g.free.First(g.nfree)
 		}
 	}
-	r.occupy(s, part, h.cpus, h.uid)
+	r.occupy(s, part, h.cpus, h.uid, h.alone)
 }
 
 // place lays the whole job onto a node without some jobs.
@@ -143,13 +143,13 @@ func (r *robber) meets(rm *room, nd *need) bool {
 }
 
 // choose gives the best set of victims on a node, or nil where all of them are not enough.
-func (r *robber) choose(n *node, fits func(func(model.JobID) bool) bool) *choice {
+func (r *robber) choose(n *node, fits func(func(model.JobID) bool) bool) *outing {
 	all := r.on(n)
 	if !fits(without(all)) {
 		return nil
 	}
 	if fits(without(nil)) {
-		return &choice{n: n}
+		return &outing{n: n}
 	}
 	for len(all) > 0 { // as low a class as does
 		k := slices.IndexFunc(all, func(v *victim) bool { return v.class == all[len(all)-1].class })
@@ -180,11 +180,11 @@ func (r *robber) choose(n *node, fits func(func(model.JobID) bool) bool) *choice
 			continue
 		}
 		if pick(0, size) {
-			return &choice{n, set}
+			return &outing{n, set}
 		}
 	}
 	if set = r.spareSome(all, fits); r.within(set) {
-		return &choice{n, set}
+		return &outing{n, set}
 	}
 	return nil
 }
@@ -237,7 +237,7 @@ func (r *robber) spareSome(all []*victim, fits func(func(model.JobID) bool) bool
 // until it fits; then whoever need not go is spared, the most important first.
 func (r *robber) findMany() (*model.Alloc, []*victim) {
 	sh := r.it.sh
-	var nodes []*choice
+	var nodes []*outing
 	for _, n := range sh.pool.nodes {
 		if nd := &sh.least[n.class.at]; nd.never || !r.may(n) || !sh.named(n, false) {
 			continue
@@ -248,14 +248,14 @@ func (r *robber) findMany() (*model.Alloc, []*victim) {
 		all := r.on(n)
 		switch {
 		case fits(without(nil)):
-			nodes = append(nodes, &choice{n: n})
+			nodes = append(nodes, &outing{n: n})
 		case fits(without(all)):
-			nodes = append(nodes, &choice{n, r.spareSome(all, fits)})
+			nodes = append(nodes, &outing{n, r.spareSome(all, fits)})
 		}
 	}
-	slices.SortStableFunc(nodes, func(a, b *choice) int { return a.compare(b) })
+	slices.SortStableFunc(nodes, func(a, b *outing) int { return a.compare(b) })
 	var gone func(model.JobID) bool
-	lay := func(list []*choice) *model.Alloc {
+	lay := func(list []*outing) *model.Alloc {
 		rooms := make([]*room, 0, len(list))
 		for _, c := range list {
 			if rm := r.room(c.n, gone); r.meets(rm, &sh.least[c.n.class.at]) {
@@ -268,8 +268,8 @@ func (r *robber) findMany() (*model.Alloc, []*victim) {
 		a, _ := laySpread(rooms, &sh.rq, sh.part)
 		return a
 	}
-	idle := func() []*choice {
-		k := slices.IndexFunc(nodes, func(c *choice) bool { return len(c.list) > 0 })
+	idle := func() []*outing {
+		k := slices.IndexFunc(nodes, func(c *outing) bool { return len(c.list) > 0 })
 		if k < 0 {
 			k = len(nodes)
 		}
@@ -280,7 +280,7 @@ func (r *robber) findMany() (*model.Alloc, []*victim) {
 		return nil, nil // those that are ending make room
 	}
 	cand := map[model.JobID]*victim{}
-	from := func(list []*choice) {
+	from := func(list []*outing) {
 		clear(cand)
 		for _, c := range list {
 			if len(c.list) == 0 && !sh.greedy {
@@ -303,7 +303,7 @@ func (r *robber) findMany() (*model.Alloc, []*victim) {
 	if alloc == nil {
 		return nil, nil
 	}
-	used := slices.DeleteFunc(slices.Clone(nodes[:size]), func(c *choice) bool {
+	used := slices.DeleteFunc(slices.Clone(nodes[:size]), func(c *outing) bool {
 		return !slices.ContainsFunc(alloc.Nodes, func(na model.NodeAlloc) bool { return na.Node == c.n.def.Name })
 	})
 	from(used)
