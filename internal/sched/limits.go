@@ -129,14 +129,26 @@ func (p *Planner) shares() {
 
 // units gives a limit in units.
 func (lim *limiter) units(l *model.TRESLimit, factor int64) int64 {
-	n := l.Of(model.CountTRES(lim.total, l.TRES))
+	n := l.Of(amountOf(lim.total, l.TRES))
 	if factor > 0 {
 		n = model.Scale(n, factor, model.FactorOne)
 	}
 	return n
 }
 
+// amountOf gives a resource's amount in a list, whatever its case.
+func amountOf(list []model.TRESCount, tres string) int64 {
+	n := int64(0)
+	for i := range list {
+		if strings.EqualFold(list[i].TRES, tres) {
+			n += list[i].Count
+		}
+	}
+	return n
+}
+
 func (lim *limiter) resource(tres string) int {
+	tres = strings.ToLower(tres) // types of resources are as the nodes spell them, limits in lower case
 	i, ok := lim.index[tres]
 	if !ok {
 		i = len(lim.tres)
@@ -168,7 +180,7 @@ func (lim *limiter) fresh(h *holding) *holding {
 	if t := lim.v.Tally(h.scope, h.names...); t != nil && !lim.alone {
 		h.jobs = t.Jobs
 		for i := range t.TRES {
-			if k, ok := lim.index[t.TRES[i].TRES]; ok {
+			if k, ok := lim.index[strings.ToLower(t.TRES[i].TRES)]; ok {
 				h.use[k], h.run[k] = t.TRES[i].Count, t.TRES[i].RunMins(lim.now)
 			}
 		}
@@ -198,7 +210,7 @@ func (lim *limiter) spent(h *holding) *holding {
 		u = lim.v.UsageAt(u, lim.now)
 		h.wallS += u.Wall.Value / 1000
 		for i := range u.TRES {
-			if k, ok := lim.index[u.TRES[i].TRES]; ok {
+			if k, ok := lim.index[strings.ToLower(u.TRES[i].TRES)]; ok {
 				h.used[k] += u.TRES[i].Meter.Value / 60_000
 			}
 		}
@@ -353,11 +365,12 @@ func (lim *limiter) lines(g *gate, set closed, name string, list []model.TRESLim
 		if set[name+" "+l.TRES] {
 			continue
 		}
-		if relative && !l.Percent {
+		share := kind == byCount || kind == perJob || kind == perNode || kind == atLeast // minutes have no whole to be a part of
+		switch {
+		case l.Percent && !share:
+			continue // gacctmgr takes none
+		case relative && share && !l.Percent:
 			l.Percent, l.Count = true, l.Count*100
-		}
-		if l.Percent && kind != byCount && kind != perJob && kind != perNode && kind != atLeast {
-			l.Percent = false
 		}
 		g.rules = append(g.rules, rule{kind: kind, reason: model.LimitReason(why, l.TRES), t: lim.resource(l.TRES), on: on, from: l, factor: factor,
 			limit: lim.units(&l, factor)})
@@ -368,7 +381,7 @@ func (lim *limiter) lines(g *gate, set closed, name string, list []model.TRESLim
 func (lim *limiter) vector(have []model.TRESCount) []int64 {
 	out := make([]int64, len(lim.tres))
 	for _, c := range have {
-		if k, ok := lim.index[c.TRES]; ok {
+		if k, ok := lim.index[strings.ToLower(c.TRES)]; ok {
 			out[k] += c.Count
 		}
 	}

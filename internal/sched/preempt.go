@@ -3,6 +3,7 @@ package sched
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"gbatch/internal/model"
 	"gbatch/internal/state"
@@ -190,11 +191,11 @@ func (r *robber) belowGuarantee() bool {
 	have := r.p.heldBy(r.qos.Name, true)
 	owed := false
 	for _, g := range r.qos.GuaranteedTRES {
-		n := model.CountTRES(need, g.TRES)
+		n := amountOf(need, g.TRES)
 		if n == 0 {
 			continue
 		}
-		if have[g.TRES]+n > g.Of(r.p.totalOf(g.TRES)) {
+		if have[strings.ToLower(g.TRES)]+n > g.Of(r.p.totalOf(g.TRES)) {
 			return false
 		}
 		owed = true
@@ -209,7 +210,7 @@ func (r *robber) lent(q *model.QOS) bool {
 	}
 	have := r.spare(q)
 	for _, g := range r.qos.GuaranteedTRES {
-		if have[g.TRES] > 0 {
+		if have[strings.ToLower(g.TRES)] > 0 {
 			return true
 		}
 	}
@@ -225,7 +226,7 @@ func (r *robber) spare(q *model.QOS) map[string]int64 {
 	if !known {
 		have = r.p.heldBy(q.Name, false)
 		for _, g := range q.GuaranteedTRES {
-			have[g.TRES] -= g.Of(r.p.totalOf(g.TRES))
+			have[strings.ToLower(g.TRES)] -= g.Of(r.p.totalOf(g.TRES))
 		}
 		r.left[q.Name] = have
 	}
@@ -250,10 +251,10 @@ func (r *robber) within(list []*victim) bool {
 			taken[q.Name] = t
 		}
 		for _, c := range v.j.Run.Alloc.TRES() {
-			t[c.TRES] += c.Count
+			t[strings.ToLower(c.TRES)] += c.Count
 		}
 		for _, g := range q.GuaranteedTRES {
-			if t[g.TRES] > max(0, have[g.TRES]) {
+			if t[strings.ToLower(g.TRES)] > max(0, have[strings.ToLower(g.TRES)]) {
 				return false
 			}
 		}
@@ -267,12 +268,12 @@ func (p *Planner) heldBy(qos string, claims bool) map[string]int64 {
 	out := map[string]int64{}
 	if t := p.v.Tally(state.OfQOS, qos); t != nil {
 		for i := range t.TRES {
-			out[t.TRES[i].TRES] += t.TRES[i].Count
+			out[strings.ToLower(t.TRES[i].TRES)] += t.TRES[i].Count
 		}
 	}
 	add := func(a *model.Alloc, sign int64) {
 		for _, c := range a.TRES() {
-			out[c.TRES] += sign * c.Count
+			out[strings.ToLower(c.TRES)] += sign * c.Count
 		}
 	}
 	of := func(id model.JobID) bool {
@@ -320,5 +321,5 @@ func (p *Planner) totalOf(tres string) int64 {
 			}
 		}
 	}
-	return model.CountTRES(p.total, tres)
+	return amountOf(p.total, tres)
 }

@@ -143,8 +143,14 @@ func setTRES(f *Facts, old []model.TRESLimit, v string) ([]model.TRESLimit, erro
 			out = slices.DeleteFunc(out, func(l model.TRESLimit) bool { return l.TRES == name })
 			continue
 		}
+		if name == "energy" || strings.HasPrefix(name, "license/") {
+			return nil, fmt.Errorf("jobs are not limited by %s here: it is not counted; limit cpu, mem, node, billing or gres/...", name)
+		}
 		l := model.TRESLimit{TRES: name}
 		if p, ok := strings.CutSuffix(n, "%"); ok {
+			if name == "billing" {
+				return nil, fmt.Errorf("'%s': a cluster has no number of billing units to take a share of; write a number", n)
+			}
 			x, err := strconv.ParseFloat(p, 64)
 			if err != nil || !(x >= 0 && x <= 100) {
 				return nil, fmt.Errorf("'%s' is not a percentage from 0%% to 100%%", n)
@@ -321,12 +327,14 @@ func qosAttrs() []attr[qos] {
 		}, func(q *qos) string { return strings.Join(q.Preempt, ",") }},
 		{[]string{"preemptmode"}, "PreemptMode", func(_ *Facts, q *qos, op byte, v string) error {
 			switch v = strings.ToUpper(v); v {
-			case "", "OFF", "CLUSTER":
+			case "", "CLUSTER":
 				q.PreemptMode = ""
-			case "CANCEL", "REQUEUE", "SUSPEND":
+			case "CANCEL", "REQUEUE", "OFF":
 				q.PreemptMode = v
+			case "SUSPEND":
+				return fmt.Errorf("jobs are not suspended here; write REQUEUE or CANCEL")
 			default:
-				return fmt.Errorf("'%s' is no mode here; write CANCEL, REQUEUE, SUSPEND or cluster", v)
+				return fmt.Errorf("'%s' is no mode here; write CANCEL, REQUEUE, OFF or cluster", v)
 			}
 			return nil
 		}, func(q *qos) string {
@@ -411,6 +419,16 @@ func factor[T any](get func(*T) (int64, bool), put func(*T, int64, bool), label 
 	}}
 }
 
+// refusedFlags are flags that would have no effect, with what to do instead.
+var refusedFlags = map[model.QOSFlags]string{
+	model.QOSEnforceUsageThreshold: "jobs are not held by their fair-share; give it weight with PriorityWeightFairshare, or limit use with GrpTRESMins",
+	model.QOSPartitionMaxNodes:     "jobs keep to their partition's MaxNodes; raise it there, or give them a partition of their own",
+	model.QOSPartitionMinNodes:     "jobs keep to their partition's MinNodes; lower it there, or give them a partition of their own",
+	model.QOSPartitionTimeLimit:    "jobs keep to their partition's MaxTime; raise it there, or give them a partition of their own",
+	model.QOSRequiresReservation:   "give the QOS's jobs a partition of their own and name the QOS in its AllowQos",
+	model.QOSUsageFactorSafe:       "with AccountingStorageEnforce=safe jobs are counted as if UsageFactor were 1 until they run; leave it out",
+}
+
 func setFlags(_ *Facts, q *qos, op byte, v string) error {
 	var flags model.QOSFlags
 	if v != "-1" && v != "" {
@@ -418,6 +436,9 @@ func setFlags(_ *Facts, q *qos, op byte, v string) error {
 			bit, ok := model.QOSFlag(strings.TrimSpace(n))
 			if !ok {
 				return fmt.Errorf("'%s' is no flag; there are %s", n, strings.Join(model.QOSFlagNames(), ", "))
+			}
+			if why := refusedFlags[bit]; why != "" && op != '-' {
+				return fmt.Errorf("%s is not done here: %s", n, why)
 			}
 			flags |= bit
 		}
