@@ -56,6 +56,18 @@ func count[T any](at func(*T) *model.Limit, label string, names ...string) attr[
 	}, func(t *T) string { return showLimit(*at(t)) }}
 }
 
+// never is an attribute that is shown and can be cleared, but not set: it would have no effect.
+func never[T any](a attr[T], instead string) attr[T] {
+	set := a.set
+	a.set = func(f *Facts, t *T, op byte, v string) error {
+		if v != "-1" && v != "" {
+			return fmt.Errorf("it would have no effect here: %s", instead)
+		}
+		return set(f, t, op, v)
+	}
+	return a
+}
+
 func showLimit(l model.Limit) string {
 	if n, set := l.Value(); set {
 		return strconv.FormatInt(n, 10)
@@ -98,10 +110,14 @@ func tres[T any](at func(*T) *[]model.TRESLimit, label string, names ...string) 
 			return nil
 		}
 		list, err := setTRES(f, *at(t), v)
-		if err == nil {
-			*at(t) = list
+		if err != nil {
+			return err
 		}
-		return err
+		if strings.Contains(label, "Mins") && slices.ContainsFunc(list, func(l model.TRESLimit) bool { return l.Percent }) {
+			return fmt.Errorf("minutes have no whole to take a share of; write a number of minutes, or a share in GrpTRES")
+		}
+		*at(t) = list
+		return nil
 	}, func(t *T) string { return showTRES(*at(t)) }}
 }
 
@@ -277,7 +293,7 @@ func assocAttrs() []attr[assoc] {
 		}, func(a *assoc) string { return a.DefQOS }},
 		count(func(a *assoc) *model.Limit { return &a.Priority }, "Priority", "priority"),
 		count(func(a *assoc) *model.Limit { return &a.GrpJobs }, "GrpJobs", "grpjobs"),
-		count(func(a *assoc) *model.Limit { return &a.GrpAccrue }, "GrpJobsAccrue", "grpjobsaccrue"),
+		never(count(func(a *assoc) *model.Limit { return &a.GrpAccrue }, "GrpJobsAccrue", "grpjobsaccrue"), "pending jobs gain age whatever their number; bound them with MaxSubmitJobs or GrpSubmitJobs"),
 		count(func(a *assoc) *model.Limit { return &a.GrpSubmit }, "GrpSubmitJobs", "grpsubmitjobs", "grpsubmit"),
 		wall(func(a *assoc) *model.Limit { return &a.GrpWallS }, "GrpWall", "grpwall"),
 		tres(grp, "GrpTRES", "grptres"),
@@ -287,7 +303,7 @@ func assocAttrs() []attr[assoc] {
 		oneTRES(grpMins, "cpu", "grpcpumins"),
 		oneTRES(func(a *assoc) *[]model.TRESLimit { return &a.GrpTRESRunMins }, "cpu", "grpcpurunmins"),
 		count(func(a *assoc) *model.Limit { return &a.MaxJobs }, "MaxJobs", "maxjobs"),
-		count(func(a *assoc) *model.Limit { return &a.MaxAccrue }, "MaxJobsAccrue", "maxjobsaccrue"),
+		never(count(func(a *assoc) *model.Limit { return &a.MaxAccrue }, "MaxJobsAccrue", "maxjobsaccrue"), "pending jobs gain age whatever their number; bound them with MaxSubmitJobs or GrpSubmitJobs"),
 		count(func(a *assoc) *model.Limit { return &a.MaxSubmit }, "MaxSubmitJobs", "maxsubmitjobs", "maxsubmit"),
 		wall(func(a *assoc) *model.Limit { return &a.MaxWallS }, "MaxWall", "maxwalldurationperjob", "maxwall"),
 		tres(perJob, "MaxTRES", "maxtresperjob", "maxtres"),
@@ -295,7 +311,7 @@ func assocAttrs() []attr[assoc] {
 		tres(most, "MaxTRESMins", "maxtresminsperjob", "maxtresmins"),
 		tres(func(a *assoc) *[]model.TRESLimit { return &a.MaxTRESRunMins }, "MaxTRESRunMins", "maxtresrunmins"),
 		oneTRES(perJob, "cpu", "maxcpusperjob", "maxcpus"), oneTRES(perJob, "node", "maxnodesperjob", "maxnodes"), oneTRES(most, "cpu", "maxcpuminsperjob", "maxcpumins"),
-		count(func(a *assoc) *model.Limit { return &a.MinPrioThresh }, "MinPrioThreshold", "minpriothreshold"),
+		never(count(func(a *assoc) *model.Limit { return &a.MinPrioThresh }, "MinPrioThreshold", "minpriothreshold"), "limits hold for jobs of every priority; give those that must not be held a QOS of their own"),
 	}
 }
 
@@ -360,15 +376,15 @@ func qosAttrs() []attr[qos] {
 				q.UsageFactor = model.FactorOne
 			}
 		}, "UsageFactor", "usagefactor"),
-		factor(func(q *qos) (int64, bool) { return q.UsageThreshold.Value() }, func(q *qos, n int64, set bool) {
+		never(factor(func(q *qos) (int64, bool) { return q.UsageThreshold.Value() }, func(q *qos, n int64, set bool) {
 			if q.UsageThreshold = 0; set {
 				q.UsageThreshold = model.LimitOf(n)
 			}
-		}, "UsageThreshold", "usagethreshold"),
+		}, "UsageThreshold", "usagethreshold"), "jobs are not held by their fair-share; give it weight with PriorityWeightFairshare, or limit use with GrpTRESMins"),
 		factor(func(q *qos) (int64, bool) { return q.LimitFactor, q.LimitFactor != 0 }, func(q *qos, n int64, _ bool) { q.LimitFactor = n }, "LimitFactor", "limitfactor"),
-		count(func(q *qos) *limit { return &q.MinPrioThresh }, "MinPrioThreshold", "minpriothreshold"),
+		never(count(func(q *qos) *limit { return &q.MinPrioThresh }, "MinPrioThreshold", "minpriothreshold"), "limits hold for jobs of every priority; give those that must not be held a QOS of their own"),
 		count(func(q *qos) *limit { return &q.GrpJobs }, "GrpJobs", "grpjobs"),
-		count(func(q *qos) *limit { return &q.GrpAccrue }, "GrpJobsAccrue", "grpjobsaccrue"),
+		never(count(func(q *qos) *limit { return &q.GrpAccrue }, "GrpJobsAccrue", "grpjobsaccrue"), "pending jobs gain age whatever their number; bound them with MaxSubmitJobs or GrpSubmitJobs"),
 		count(func(q *qos) *limit { return &q.GrpSubmit }, "GrpSubmitJobs", "grpsubmitjobs", "grpsubmit"),
 		wall(func(q *qos) *limit { return &q.GrpWallS }, "GrpWall", "grpwall"),
 		tres(func(q *qos) *list { return &q.GrpTRES }, "GrpTRES", "grptres"),
@@ -383,12 +399,12 @@ func qosAttrs() []attr[qos] {
 		tres(func(q *qos) *list { return &q.MinTRES }, "MinTRES", "mintresperjob", "mintres"),
 		tres(func(q *qos) *list { return &q.MaxTRESPerUser }, "MaxTRESPU", "maxtresperuser", "maxtrespu"),
 		count(func(q *qos) *limit { return &q.MaxJobsPerUser }, "MaxJobsPU", "maxjobsperuser", "maxjobspu"),
-		count(func(q *qos) *limit { return &q.MaxAccruePerUser }, "MaxJobsAccruePU", "maxjobsaccrueperuser", "maxjobsaccruepu"),
+		never(count(func(q *qos) *limit { return &q.MaxAccruePerUser }, "MaxJobsAccruePU", "maxjobsaccrueperuser", "maxjobsaccruepu"), "pending jobs gain age whatever their number; bound them with MaxSubmitJobs or GrpSubmitJobs"),
 		count(func(q *qos) *limit { return &q.MaxSubmitPerUser }, "MaxSubmitPU", "maxsubmitjobsperuser", "maxsubmitjobspu", "maxsubmitpu", "maxsubmitperuser"),
 		tres(func(q *qos) *list { return &q.MaxTRESRunMinsPerUser }, "MaxTRESRunMinsPU", "maxtresrunminsperuser", "maxtresrunminspu"),
 		tres(func(q *qos) *list { return &q.MaxTRESPerAccount }, "MaxTRESPA", "maxtresperaccount", "maxtrespa"),
 		count(func(q *qos) *limit { return &q.MaxJobsPerAccount }, "MaxJobsPA", "maxjobsperaccount", "maxjobspa"),
-		count(func(q *qos) *limit { return &q.MaxAccruePerAccount }, "MaxJobsAccruePA", "maxjobsaccrueperaccount", "maxjobsaccruepa"),
+		never(count(func(q *qos) *limit { return &q.MaxAccruePerAccount }, "MaxJobsAccruePA", "maxjobsaccrueperaccount", "maxjobsaccruepa"), "pending jobs gain age whatever their number; bound them with MaxSubmitJobs or GrpSubmitJobs"),
 		count(func(q *qos) *limit { return &q.MaxSubmitPerAccount }, "MaxSubmitPA", "maxsubmitjobsperaccount", "maxsubmitjobspa", "maxsubmitpa", "maxsubmitperaccount"),
 		tres(func(q *qos) *list { return &q.MaxTRESRunMinsPerAcct }, "MaxTRESRunMinsPA", "maxtresrunminsperaccount", "maxtresrunminspa"),
 	}
