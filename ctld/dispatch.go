@@ -72,7 +72,7 @@ func (c *Controller) sendOrders(v *state.View) {
 func (c *Controller) launchOf(v *state.View, j *model.Job) (*proto.Launch, error) {
 	l := &proto.Launch{Job: j.ID, Attempt: j.Attempt, ArrayID: j.ArrayID, Task: j.Task, Spec: j.Spec,
 		Script: v.Blob(j.Spec.Script), Env: v.Blob(j.Spec.Env), Part: j.Run.Partition, LimitS: j.Run.LimitS,
-		Start: j.Run.Start, Restarts: j.Restarts, Alloc: j.Run.Alloc}
+		Start: j.Run.Start, Restarts: j.Restarts, Alloc: j.Run.Alloc, Resv: j.Spec.Reservation}
 	if l.Script.Key == "" {
 		return nil, fmt.Errorf("its script %.12s is missing", j.Spec.Script)
 	}

@@ -101,7 +101,7 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 func changes(kind uint16) bool {
 	switch kind {
 	case proto.KindPing, proto.KindJobs, proto.KindNodes, proto.KindPartitions, proto.KindConfig, proto.KindWait,
-		proto.KindAcct, proto.KindShares, proto.KindDiag, proto.KindAccounts, proto.KindPrio, proto.KindWhy:
+		proto.KindAcct, proto.KindShares, proto.KindDiag, proto.KindAccounts, proto.KindPrio, proto.KindWhy, proto.KindReservations:
 		return false
 	}
 	return true
@@ -197,6 +197,13 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 	case proto.KindShares:
 		if rq := new(proto.SharesRequest); decode(rq) {
 			c.end(r, c.shares(rq), nil)
+		}
+	case proto.KindReservations:
+		c.end(r, c.reservations(), nil)
+	case proto.KindReserve:
+		if rq := new(proto.ReserveRequest); decode(rq) {
+			reply, err := c.reserve(ctx, who, rq)
+			c.end(r, reply, err)
 		}
 	case proto.KindWhy:
 		if rq := new(proto.WhyRequest); decode(rq) {

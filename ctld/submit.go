@@ -55,6 +55,9 @@ func (c *Controller) submit(ctx context.Context, who proto.Caller, rq *proto.Sub
 		return nil, err
 	}
 	notes, err := c.place(v, &who, &sp)
+	if err == nil {
+		err = mayUse(v, &sp)
+	}
 	if err != nil {
 		return nil, err
 	}

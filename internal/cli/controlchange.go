@@ -130,7 +130,13 @@ func (c *control) update(words []string) error {
 			target, entity = value, "job"
 		case low == "nodename" || low == "node" || low == "nodenames":
 			target, entity = value, "node"
-		case strings.HasPrefix(low, "partition") && target == "" && entity == "", strings.HasPrefix(low, "reservation") && target == "":
+		case strings.HasPrefix(low, "reservation") && entity == "":
+			name, set, _, err := resvWords(words)
+			if err != nil {
+				return err
+			}
+			return c.updateReservation(name, set)
+		case strings.HasPrefix(low, "partition") && target == "" && entity == "":
 			return fmt.Errorf("%s can't be changed from here yet: edit gbatch.conf and run %s reconfigure", key, c.Program)
 		default:
 			if low == "starttime" || low == "begintime" || low == "eligibletime" {

@@ -48,8 +48,8 @@ func verbs() []verb {
 		{name: "help", help: "print this", run: func(c *control, _ []string) error { c.verbHelp(); return nil }},
 		{name: "suspend", why: "cancel or requeue the job"},
 		{name: "resume", why: "jobs can't be suspended yet"},
-		{name: "create", why: "edit gbatch.conf and run gcontrol reconfigure"},
-		{name: "delete", why: "edit gbatch.conf and run gcontrol reconfigure, or end a job with gcancel"},
+		{name: "create", help: "create reservation ReservationName=NAME StartTime=T Duration=D Nodes=NODES|NodeCnt=N Users=|Accounts= Flags=", run: (*control).create},
+		{name: "delete", help: "delete ReservationName=NAME", run: (*control).remove},
 		{name: "reboot", why: "drain the node with gcontrol update NodeName=N State=DRAIN Reason=reboot and reboot it"},
 		{name: "takeover", why: "stop the controller that leads: another takes over by itself"},
 		{name: "shutdown", why: "stop the daemons with the service manager, or gbatch down"},
@@ -230,6 +230,8 @@ func (c *control) show(words []string) error {
 		return c.showJobs(name)
 	case is("nodes"):
 		return c.showNodes(name)
+	case is("reservations") && len(low) > 2:
+		return c.showReservations(name)
 	case is("partitions"):
 		return c.showPartitions(name)
 	case is("config", "configuration"):
@@ -239,7 +241,7 @@ func (c *control) show(words []string) error {
 		return nil
 	}
 	known := []string{"job", "node", "partition", "config", "hostnames", "hostlist"}
-	for _, e := range []string{"reservations", "steps", "licenses", "assoc_mgr", "topology", "federation", "burstbuffer", "daemons", "slurmd", "aliases", "frontend"} {
+	for _, e := range []string{"steps", "licenses", "assoc_mgr", "topology", "federation", "burstbuffer", "daemons", "slurmd", "aliases", "frontend"} {
 		if strings.HasPrefix(e, low) && len(low) > 1 {
 			return fmt.Errorf("show %s is not supported by gbatch yet; it shows %s", entity, strings.Join(known, ", "))
 		}

@@ -7214,8 +7214,216 @@ func (x *Record) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Reservation) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(10); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Start)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.End)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Nodes)); err != nil {
+		return err
+	}
+	for i1 := range x.Nodes {
+		if err := e.EncodeString(x.Nodes[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeString(x.Partition); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Features); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Users)); err != nil {
+		return err
+	}
+	for i2 := range x.Users {
+		if err := e.EncodeString(x.Users[i2]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Accounts)); err != nil {
+		return err
+	}
+	for i3 := range x.Accounts {
+		if err := e.EncodeString(x.Accounts[i3]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeUint(uint64(x.Flags)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Begun); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Reservation) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Reservation{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Reservation.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Reservation.Start", err)
+		}
+		x.Start = Time(v)
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Reservation.End", err)
+		}
+		x.End = Time(v)
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Reservation.Nodes", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("Reservation.Nodes", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.Nodes = s2
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Reservation.Partition", err)
+		}
+		x.Partition = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Reservation.Features", err)
+		}
+		x.Features = v
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Reservation.Users", err)
+		}
+		if n4 > 0 {
+			s5 := make([]string, 0, wire.Cap(n4))
+			for range n4 {
+				var v6 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("Reservation.Users", err)
+					}
+					v6 = v
+				}
+				s5 = append(s5, v6)
+			}
+			x.Users = s5
+		}
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Reservation.Accounts", err)
+		}
+		if n7 > 0 {
+			s8 := make([]string, 0, wire.Cap(n7))
+			for range n7 {
+				var v9 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("Reservation.Accounts", err)
+					}
+					v9 = v
+				}
+				s8 = append(s8, v9)
+			}
+			x.Accounts = s8
+		}
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Reservation.Flags", err)
+		}
+		x.Flags = ResvFlags(v)
+		if uint64(x.Flags) != v {
+			return wire.Range("Reservation.Flags", v)
+		}
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Reservation.Begun", err)
+		}
+		x.Begun = v
+	}
+	return wire.Skip(d, n-10)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Spec) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(54); err != nil {
+	if err := e.EncodeArrayLen(55); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -7430,6 +7638,9 @@ func (x *Spec) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.More.EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeString(x.Reservation); err != nil {
+		return err
 	}
 	return nil
 }
@@ -8132,7 +8343,17 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.More = v28
 		}
 	}
-	return wire.Skip(d, n-54)
+	if n < 55 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Spec.Reservation", err)
+		}
+		x.Reservation = v
+	}
+	return wire.Skip(d, n-55)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -49,6 +49,8 @@ const (
 	ReasonInvalidAccount
 	ReasonInvalidQOS
 	ReasonLicenses
+	ReasonReservation
+	ReasonReservationDeleted
 	numReasons // below limitReasons
 )
 
@@ -82,6 +84,8 @@ var reasonNames = [numReasons]string{
 	ReasonInvalidAccount:                  "InvalidAccount",
 	ReasonInvalidQOS:                      "InvalidQOS",
 	ReasonLicenses:                        "Licenses",
+	ReasonReservation:                     "Reservation",
+	ReasonReservationDeleted:              "ReservationDeleted",
 }
 
 // String gives Slurm's token.

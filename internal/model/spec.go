@@ -67,7 +67,8 @@ type Spec struct {
 	DepAny     bool // dependencies joined with ?: one is enough
 	Overcommit bool
 
-	More *Needs // what few jobs ask for; nil: none of it
+	More        *Needs // what few jobs ask for; nil: none of it
+	Reservation string // "": none
 }
 
 // Needs is what few jobs ask for of their nodes: most have none. Like a Spec it is never edited.

@@ -6519,6 +6519,218 @@ func (x *WhyReply) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *ReserveRequest) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Action)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Set)); err != nil {
+		return err
+	}
+	for i1 := range x.Set {
+		if err := x.Set[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *ReserveRequest) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = ReserveRequest{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("ReserveRequest.Action", err)
+		}
+		x.Action = ResvAction(v)
+		if uint64(x.Action) != v {
+			return wire.Range("ReserveRequest.Action", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("ReserveRequest.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("ReserveRequest.Set", err)
+		}
+		if n1 > 0 {
+			s2 := make([]model.KV, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, model.KV{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("ReserveRequest.Set", err)
+				}
+			}
+			x.Set = s2
+		}
+	}
+	return wire.Skip(d, n-3)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *ReserveReply) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(1); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *ReserveReply) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = ReserveReply{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("ReserveReply.Name", err)
+		}
+		x.Name = v
+	}
+	return wire.Skip(d, n-1)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *ReservationsReply) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Now)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.List)); err != nil {
+		return err
+	}
+	for i1 := range x.List {
+		if x.List[i1] == nil {
+			if err := e.EncodeNil(); err != nil {
+				return err
+			}
+		} else {
+			if err := x.List[i1].EncodeMsgpack(e); err != nil {
+				return err
+			}
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.CPUs)); err != nil {
+		return err
+	}
+	for i2 := range x.CPUs {
+		if err := e.EncodeInt(x.CPUs[i2]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *ReservationsReply) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = ReservationsReply{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("ReservationsReply.Now", err)
+		}
+		x.Now = model.Time(v)
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("ReservationsReply.List", err)
+		}
+		if n1 > 0 {
+			s2 := make([]*model.Reservation, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 *model.Reservation
+				{
+					none, err := wire.Nil(d)
+					if err != nil {
+						return wire.In("ReservationsReply.List", err)
+					}
+					if !none {
+						v4 := new(model.Reservation)
+						if err := v4.DecodeMsgpack(d); err != nil {
+							return wire.In("ReservationsReply.List", err)
+						}
+						v3 = v4
+					}
+				}
+				s2 = append(s2, v3)
+			}
+			x.List = s2
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		n5, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("ReservationsReply.CPUs", err)
+		}
+		if n5 > 0 {
+			s6 := make([]int64, 0, wire.Cap(n5))
+			for range n5 {
+				var v7 int64
+				{
+					v, err := d.DecodeInt64()
+					if err != nil {
+						return wire.In("ReservationsReply.CPUs", err)
+					}
+					v7 = v
+				}
+				s6 = append(s6, v7)
+			}
+			x.CPUs = s6
+		}
+	}
+	return wire.Skip(d, n-3)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *ScriptRequest) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(1); err != nil {
 		return err

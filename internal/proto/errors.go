@@ -39,6 +39,13 @@ const (
 	CodeHeld
 	CodeNotPending
 	CodeOutdated // facts have changed since the request was made from them: make it again
+	CodeResvBusy
+	CodeResvName
+	CodeResvAccess
+	CodeResvOverlap
+	CodeResvUsers
+	CodeNodesBusy
+	CodeTimeValue
 )
 
 // Text gives Slurm's words for a code, or "" where there are none.
@@ -76,6 +83,20 @@ func Text(c Code) string {
 		return "Required node not available (down, drained or reserved)"
 	case CodeReservation:
 		return "Requested reservation is invalid"
+	case CodeResvBusy:
+		return "Requested reservation is in use"
+	case CodeResvName:
+		return "Duplicate reservation name"
+	case CodeResvAccess:
+		return "Access denied to requested reservation"
+	case CodeResvOverlap:
+		return "Requested reservation overlaps with another reservation"
+	case CodeResvUsers:
+		return "Reservation request lacks users, groups or accounts"
+	case CodeNodesBusy:
+		return "Requested nodes are busy"
+	case CodeTimeValue:
+		return "Invalid time specified"
 	case CodeUser:
 		return "Invalid user id"
 	case CodeAlreadyDone:

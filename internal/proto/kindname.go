@@ -40,6 +40,10 @@ func KindName(kind uint16) (name string, number uint32) {
 		return "REQUEST_ACCOUNTS", uint32(kind)
 	case KindEditAccounts:
 		return "REQUEST_UPDATE_ACCOUNTS", uint32(kind)
+	case KindReservations:
+		return "REQUEST_RESERVATION_INFO", 2024
+	case KindReserve:
+		return "REQUEST_UPDATE_RESERVATION", 3009
 	case KindWhy:
 		return "REQUEST_JOB_WHY", uint32(kind)
 	case KindDump:

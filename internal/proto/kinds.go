@@ -23,6 +23,8 @@ const (
 	KindPrio         // PrioRequest -> stream of PrioChunk
 	KindDiagReset    // as KindDiag, and then counting begins anew
 	KindWhy          // WhyRequest -> WhyReply
+	KindReservations // Empty -> ReservationsReply
+	KindReserve      // ReserveRequest -> ReserveReply
 )
 
 // Kinds between daemons.

@@ -412,6 +412,42 @@ type WhyReply struct {
 	Left int32
 }
 
+// ResvAction is what ReserveRequest does.
+type ResvAction uint8
+
+// The actions. The numbers are on the wire: append only.
+const (
+	CreateReservation ResvAction = iota + 1
+	UpdateReservation
+	DeleteReservation
+)
+
+// ReserveRequest creates, changes or removes a reservation. Set holds gcontrol's key=value words; values that are
+// moments come as "@" and Unix milliseconds, a key that ends in + or - adds to a list or takes from it.
+//
+//gbatch:codec
+type ReserveRequest struct {
+	Action ResvAction
+	Name   string // "": one is made of who may use it
+	Set    []model.KV
+}
+
+// ReserveReply names the reservation.
+//
+//gbatch:codec
+type ReserveReply struct {
+	Name string
+}
+
+// ReservationsReply lists reservations in order of name; CPUs are those of all nodes of each.
+//
+//gbatch:codec
+type ReservationsReply struct {
+	Now  model.Time
+	List []*model.Reservation
+	CPUs []int64
+}
+
 // ScriptRequest asks for a job's batch script; its owner and operators get it.
 //
 //gbatch:codec

@@ -112,6 +112,7 @@ func (x *explainer) queue(pol Policy) {
 	pol.MaxStarts, pol.Depth = maxAhead, DefaultDepth
 	pol.Backfill = Backfill{On: true, Reserve: -1, ResolutionS: pol.Backfill.ResolutionS, BusyNodes: pol.Backfill.BusyNodes}
 	p.sync(x.v, x.now, pol)
+	p.windows()
 	e := p.jobs[x.j.ID]
 	if e == nil { // held, or waiting for something: its place once it is not
 		n := *x.j

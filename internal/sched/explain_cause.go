@@ -34,7 +34,7 @@ func (x *explainer) holds() {
 		x.because(model.ReasonBeginTime, "does not begin before %s (--begin)", at(j.Begin))
 	}
 	switch j.Reason {
-	case model.ReasonNone, model.ReasonPriority, model.ReasonResources, model.ReasonDependency, model.ReasonDependencyNeverSatisfied, model.ReasonBeginTime,
+	case model.ReasonNone, model.ReasonPriority, model.ReasonResources, model.ReasonReservation, model.ReasonReservationDeleted, model.ReasonDependency, model.ReasonDependencyNeverSatisfied, model.ReasonBeginTime,
 		model.ReasonJobHeldAdmin, model.ReasonJobHeldUser, model.ReasonLaunchFailedRequeued, model.ReasonReqNodeNotAvail, model.ReasonBadConstraints,
 		model.ReasonPartitionDown, model.ReasonPartitionInactive, model.ReasonPartitionTimeLimit, model.ReasonPartitionNodeLimit, model.ReasonMaxMemPerLimit:
 	case model.ReasonJobArrayTaskLimit:
@@ -142,10 +142,45 @@ func (x *explainer) look(s *spot) {
 		s.because(r, "asks for node %s (--nodelist), which is %s", name, x.stateOf(name)).Nodes = []string{name}
 		return
 	}
+	switch r := x.p.outside(&s.it); r {
+	case model.ReasonReservationDeleted:
+		s.because(r, "asks for reservation %s, which does not exist any more", sp.Reservation)
+		return
+	case model.ReasonReservation:
+		resv := x.v.Reservation(sp.Reservation)
+		switch {
+		case !resv.Admits(sp.User, sp.Account):
+			s.because(r, "user %s in account %s may not use reservation %s", sp.User, sp.Account, sp.Reservation)
+		case resv.Start > x.now:
+			s.because(r, "waits for reservation %s, which begins at %s", sp.Reservation, at(resv.Start))
+		default:
+			s.because(r, "its time of %s does not fit into what is left of reservation %s, which ends at %s", limitText(s.it.planS), sp.Reservation, at(resv.End))
+		}
+		return
+	}
 	s.fits = x.p.fit(s.it.sh, x.p.after(x.now, s.it.planS)) != nil
+	if why := x.p.closed(&s.it); !s.fits && why != "" {
+		s.because(model.ReasonReqNodeNotAvail, "%s: it would fit but for %s; with a time limit that ends before, it could start", strings.ToLower(why[:1])+why[1:], x.windowsText(s))
+		return
+	}
 	if !s.fits {
 		x.room(s)
 	}
+}
+
+// windowsText names the reservations that close the job's nodes.
+func (x *explainer) windowsText(s *spot) string {
+	var out []string
+	for _, n := range s.l.pool.nodes {
+		for i := range n.wins {
+			w := &n.wins[i]
+			text := fmt.Sprintf("reservation %s from %s to %s", w.name, at(w.from), at(w.to))
+			if w.name != x.j.Spec.Reservation && w.from < x.p.after(x.now, s.it.planS) && !slices.Contains(out, text) && len(out) < maxNamed {
+				out = append(out, text)
+			}
+		}
+	}
+	return strings.Join(out, ", ")
 }
 
 // waits adds, once those ahead are planned, whose turn is first.

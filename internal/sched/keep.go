@@ -67,6 +67,7 @@ func (p *Planner) off(e *entry) {
 // overbooked reports whether more is promised of a node than it will have.
 func (p *Planner) overbooked(n *node) bool {
 	c := &p.cursor
+	c.own = everybody
 	c.begin(n, p.now)
 	for {
 		if c.cpus < 0 || c.mem < 0 && p.stock.params.MemConsumed || slices.ContainsFunc(c.gres, func(g int) bool { return g < 0 }) {

@@ -16,12 +16,12 @@ func (p *Planner) fitLoose(sh *shape, end model.Time) (alloc *model.Alloc, taken
 		if !sh.named(n, true) || !p.has(sh, n, nd) {
 			continue
 		}
-		if sh.rq.tier < n.keep || n.resvs > 0 && !p.cursor.lasts(n, nd, p.now, end) {
+		if sh.rq.tier < n.keep || n.dated() && !p.cursor.lasts(n, nd, p.now, end) {
 			taken = true
 			continue
 		}
 		r := p.roomUntil(n, end)
-		if n.resvs > 0 && p.social && !sh.meets(r, nd) {
+		if n.dated() && p.social && !sh.meets(r, nd) {
 			taken = true
 			continue
 		}

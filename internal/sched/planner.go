@@ -64,6 +64,8 @@ type Planner struct {
 	totalAt  uint64
 	total    []model.TRESCount
 
+	windowGen uint64 // View.ResvGen that the nodes' windows are of, plus 1
+
 	cursor cursor
 	rooms  []*room
 
@@ -106,6 +108,7 @@ func (p *Planner) Plan(v *state.View, now model.Time, pol Policy) model.Plan {
 	p.plan = model.Plan{}
 	clear(p.running)
 	p.said, p.rounds, p.ahead, p.seen = p.said[:0], 0, 0, 0
+	p.windows()
 	p.promises()
 	p.claims()
 	p.walk()

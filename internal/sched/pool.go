@@ -19,6 +19,7 @@ type node struct {
 	first  model.Time // scratch of soonestMany
 	steps  []step
 	resvs  int
+	wins   []window
 	keep   int // a job of a partition of this tier waits for it: nothing for lower ones
 	places []place
 

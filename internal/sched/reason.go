@@ -91,11 +91,16 @@ func (p *Planner) blocked(l *lane, it *item, task int32) {
 			return
 		}
 	}
+	closed := p.closed(it)
 	if p.backfills() && p.reserve(l, it) {
 		l.reserved++
 		if task != model.NoTask {
 			p.reserveTasks(l, it, task)
 		}
+	}
+	if closed != "" { // shorter jobs behind it need not wait for it
+		p.because(it.e, model.ReasonReqNodeNotAvail, closed)
+		return
 	}
 	if l.block != nil {
 		p.behind(l, it.e)

@@ -29,6 +29,7 @@ type Request struct {
 	Private            bool // only jobs of the same user on its nodes
 	Overcommit         bool // one CPU per node, however many tasks
 	UID                uint32
+	Reservation        string
 
 	Sockets, CoresPerSocket, ThreadsPerCore int   // a node has as many
 	TasksPerSocket                          int   // most tasks; 0: no limit
@@ -57,7 +58,7 @@ func Resolve(sp *model.Spec, p *model.Partition, params *model.Params) Request {
 	r := Request{Tasks: int(sp.Tasks), PerNode: 1, TasksPerNode: int(sp.TasksPerNode), CPUsPerTask: max(1, int(sp.CPUsPerTask)),
 		MinCPUs: int(sp.MinCPUs), MaxCPUs: int(p.MaxCPUsPerNode), MemPerNode: sp.MemPerNode, MemPerCPU: sp.MemPerCPU, TmpMiB: sp.TmpMiB,
 		Gres: typedFirst(sp.Gres), Want: wanted(sp.Features), ReqNodes: sp.ReqNodes, ExcNodes: sp.ExcNodes,
-		Exclusive: sp.Exclusive || p.Exclusive(), Private: p.ExclusiveUser, Overcommit: sp.Overcommit, UID: sp.UID,
+		Exclusive: sp.Exclusive || p.Exclusive(), Private: p.ExclusiveUser, Overcommit: sp.Overcommit, UID: sp.UID, Reservation: sp.Reservation,
 		tier: int(p.PriorityTier), wholeCores: params.WholeCores, memConsumed: params.MemConsumed}
 	r.LLN = params.LLN || p.LLN
 	r.nodes(sp, p)

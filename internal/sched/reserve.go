@@ -41,6 +41,7 @@ func (p *Planner) reserve(l *lane, it *item) bool {
 
 // soonest finds the earliest moment at which a job of a shape fits for a number of seconds, and where.
 func (p *Planner) soonest(sh *shape, planS int64) (model.Time, *model.Alloc) {
+	p.cursor.own = sh.rq.Reservation
 	limit := forever
 	if w := p.policy.Backfill.WindowS; w > 0 {
 		limit = p.now.Add(w)
@@ -101,6 +102,13 @@ func (n *node) moments(out []model.Time, at model.Time) []model.Time {
 			out = append(out, n.steps[i].at)
 		}
 	}
+	for i := range n.wins {
+		for _, t := range [...]model.Time{n.wins[i].from, n.wins[i].to} {
+			if t > at {
+				out = append(out, t)
+			}
+		}
+	}
 	return out
 }
 
@@ -152,7 +160,7 @@ func (p *Planner) soonestMany(sh *shape, limit model.Time, end func(model.Time) 
 	for _, n := range sh.pool.nodes {
 		switch {
 		case n.first >= limit:
-		case !plain || n.resvs > 0:
+		case !plain || n.dated():
 			moments = n.moments(moments, max(from, n.first))
 		case n.first > from:
 			moments = append(moments, n.first)
@@ -178,7 +186,7 @@ func (p *Planner) layAt(sh *shape, t, end model.Time) *model.Alloc {
 		if n.first > t {
 			continue
 		}
-		if n.resvs > 0 {
+		if n.dated() {
 			if low := p.cursor.least(n, p.now, t, end); !sh.least[n.class.at].in(&low) {
 				continue
 			}

@@ -68,6 +68,7 @@ func specKey(key []byte, sp *model.Spec, uid bool) []byte {
 	flag(sp.Exclusive)
 	flag(sp.Overcommit)
 	text(sp.Features)
+	text(sp.Reservation)
 	if uid {
 		num(int64(sp.UID))
 	}
@@ -173,6 +174,9 @@ func (p *Planner) newShape(l *lane, rq *Request) *shape {
 // job on one node is this one.
 func (sh *shape) named(n *node, whole bool) bool {
 	rq := &sh.rq
+	if rq.Reservation != "" && !n.reserved(rq.Reservation) {
+		return false
+	}
 	if len(rq.ExcNodes)+len(rq.ReqNodes) == 0 {
 		return true
 	}
@@ -242,6 +246,12 @@ func (p *Planner) catchUp(sh *shape) {
 
 // fit finds room for a job of the shape from now to end. Nothing is booked.
 func (p *Planner) fit(sh *shape, end model.Time) *model.Alloc {
+	p.cursor.own = sh.rq.Reservation
+	return p.fitAs(sh, end)
+}
+
+// fitAs is fit in the reservation that the cursor is in.
+func (p *Planner) fitAs(sh *shape, end model.Time) *model.Alloc {
 	if sh.forget {
 		sh.from, sh.spent, sh.round = 0, false, 0
 	}
@@ -287,12 +297,12 @@ func (p *Planner) fitOne(sh *shape, end model.Time) (alloc *model.Alloc, taken b
 		if first {
 			sh.from, first = at, false
 		}
-		if sh.rq.tier < n.keep || n.resvs > 0 && !p.cursor.lasts(n, nd, p.now, end) {
+		if sh.rq.tier < n.keep || n.dated() && !p.cursor.lasts(n, nd, p.now, end) {
 			taken = true
 			continue
 		}
 		r := p.roomUntil(n, end)
-		if n.resvs > 0 && p.social && !sh.meets(r, nd) {
+		if n.dated() && p.social && !sh.meets(r, nd) {
 			taken = true
 			continue
 		}

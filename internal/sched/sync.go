@@ -99,6 +99,7 @@ func (p *Planner) build() {
 	p.classes, p.shapes, p.pools = nil, map[string]*shape{}, nil
 	p.lanes, p.laneBy, p.jobs = nil, map[string]*lane{}, map[model.JobID]*entry{}
 	p.soiled, p.used = nil, nil
+	p.windowGen = 0
 	p.nextEnd, p.moved = forever, true
 	clear(p.kept)
 	p.usable++

@@ -133,6 +133,10 @@ type cursor struct {
 	counts
 	n    *node
 	i, k int
+
+	own  string // the reservation that is asked for
+	wins []windowStep
+	w    int
 }
 
 // begin puts the cursor at now.
@@ -141,9 +145,15 @@ func (c *cursor) begin(n *node, now model.Time) {
 	buf := append(c.gres[:0], n.free.gres...)
 	c.counts = n.free
 	c.gres = buf
-	for c.i < len(n.rel) && n.rel[c.i].at <= now || c.k < len(n.steps) && n.steps[c.k].at <= now {
+	c.open()
+	for c.before(now) {
 		c.next()
 	}
+}
+
+// before reports whether something has changed up to a moment that the cursor has not taken note of.
+func (c *cursor) before(t model.Time) bool {
+	return c.i < len(c.n.rel) && c.n.rel[c.i].at <= t || c.k < len(c.n.steps) && c.n.steps[c.k].at <= t || c.w < len(c.wins) && c.wins[c.w].at <= t
 }
 
 // next goes on to the next moment at which something changes.
@@ -154,6 +164,9 @@ func (c *cursor) next() (model.Time, bool) {
 	}
 	if c.k < len(c.n.steps) {
 		at = min(at, c.n.steps[c.k].at)
+	}
+	if c.w < len(c.wins) {
+		at = min(at, c.wins[c.w].at)
 	}
 	if at == forever {
 		return forever, false
@@ -166,6 +179,7 @@ func (c *cursor) next() (model.Time, bool) {
 		c.add(c.n.steps[c.k].hold, c.n.steps[c.k].sign)
 		c.k++
 	}
+	c.turn(at)
 	return at, true
 }
 
@@ -216,7 +230,7 @@ func (c *cursor) earliest(n *node, nd *need, now, limit model.Time, end func(mod
 // least gives the least that is free at any moment from t to end.
 func (c *cursor) least(n *node, now, t, end model.Time) counts {
 	c.begin(n, now)
-	for c.i < len(n.rel) && n.rel[c.i].at <= t || c.k < len(n.steps) && n.steps[c.k].at <= t {
+	for c.before(t) {
 		c.next()
 	}
 	low := c.counts
@@ -278,7 +292,7 @@ func (p *Planner) roomAt(n *node, t, end model.Time) *room {
 
 // roomUntil gives what a job could have of the node from now to end: the room itself, or less of it.
 func (p *Planner) roomUntil(n *node, end model.Time) *room {
-	if n.resvs == 0 {
+	if !n.dated() {
 		return &n.room
 	}
 	low := p.cursor.least(n, p.now, p.now, end)

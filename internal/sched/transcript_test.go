@@ -34,6 +34,7 @@ import (
 //	cycle [starts=N] [depth=N]                  plan, apply, show starts and whoever waits, with its reservation
 //	clear                                       every job is cancelled
 //	end ID...      drain|resume|lost|join NODE...      estimate ID [part]      wait +60      hold|release ID
+//	reserve NAME nodes= start= dur= [users=] [accounts=] [flags=MAINT,FLEX]      unreserve NAME      tick
 //	why ID [easy]                               explain a job, in order of submission or with backfill
 
 func TestTranscripts(t *testing.T) {
@@ -304,6 +305,25 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		} else {
 			say("+%d on %s", int64(at-epoch)/1000, allocLine(a))
 		}
+	case "reserve":
+		r := &model.Reservation{Name: w.plain[0], Start: epoch.Add(w.num("start")), Nodes: w.list("nodes"), Users: w.list("users"), Accounts: w.list("accounts")}
+		r.End = r.Start.Add(w.num("dur"))
+		for _, f := range w.list("flags") {
+			b, ok := model.ParseResvFlag(f)
+			if !ok {
+				c.t.Fatalf("%s: no flag %s", c.at, f)
+			}
+			r.Flags |= b
+		}
+		if res := c.apply(&state.Reserve{Op: state.CreateResv, Resv: r}); res.Refusal != state.OK {
+			say("refused: %s", res.Refusal)
+		}
+	case "unreserve":
+		if res := c.apply(&state.Reserve{Op: state.DropResv, Resv: &model.Reservation{Name: w.plain[0]}}); res.Refusal != state.OK {
+			say("refused: %s", res.Refusal)
+		}
+	case "tick":
+		c.apply(&state.Tick{})
 	case "why":
 		c.why(say, w)
 	case "hold", "release":
@@ -387,7 +407,11 @@ func (c *cluster) spec(w words) *model.Spec {
 	sp := &model.Spec{UID: uint32(w.num("uid")), User: "u", Account: "a", Partitions: []string{"p"}, Tasks: int32(w.num("n")),
 		TasksPerNode: int32(w.num("tpn")), CPUsPerTask: int32(w.num("c")), MinCPUs: int32(w.num("mincpus")), MemPerCPU: w.num("mempercpu"),
 		Features: w.named["C"], ReqNodes: w.list("w"), ExcNodes: w.list("x"), Exclusive: w.has("alone"), Overcommit: w.has("over"),
-		LimitS: w.num("t"), TmpMiB: w.num("tmp"), DepText: w.named["dep"]}
+		LimitS: w.num("t"), TmpMiB: w.num("tmp"), DepText: w.named["dep"],
+		Reservation: w.named["resv"]}
+	if w.has("user") {
+		sp.User = w.named["user"]
+	}
 	for _, text := range w.list("dep") {
 		kind, id, _ := strings.Cut(text, ":")
 		k, ok := model.ParseDepKind(kind)

@@ -386,6 +386,9 @@ func (p *Planner) mayNotRun(it *item) (model.Reason, string) {
 	if it.refuse != model.ReasonNone {
 		return it.refuse, ""
 	}
+	if r := p.outside(it); r != model.ReasonNone {
+		return r, ""
+	}
 	for _, name := range it.e.j.Spec.ReqNodes {
 		if n := p.byName[name]; n == nil || !n.up() {
 			return model.ReasonReqNodeNotAvail, "UnavailableNodes:" + name

@@ -22,6 +22,9 @@ func (s *State) Check() error {
 	if err := s.checkAccounts(); err != nil {
 		return err
 	}
+	if err := s.checkReservations(); err != nil {
+		return err
+	}
 	return s.checkDerived()
 }
 

@@ -1378,8 +1378,67 @@ func (x *Meter) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Reserve) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Op)); err != nil {
+		return err
+	}
+	if x.Resv == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Resv.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Reserve) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Reserve{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Reserve.Op", err)
+		}
+		x.Op = ResvOp(v)
+		if uint64(x.Op) != v {
+			return wire.Range("Reserve.Op", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("Reserve.Resv", err)
+		}
+		if !none {
+			v1 := new(model.Reservation)
+			if err := v1.DecodeMsgpack(d); err != nil {
+				return wire.In("Reserve.Resv", err)
+			}
+			x.Resv = v1
+		}
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *snapHead) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(23); err != nil {
+	if err := e.EncodeArrayLen(24); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Format)); err != nil {
@@ -1455,6 +1514,9 @@ func (x *snapHead) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.ResetAt)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.Reservations); err != nil {
 		return err
 	}
 	return nil
@@ -1715,7 +1777,17 @@ func (x *snapHead) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.ResetAt = model.Time(v)
 	}
-	return wire.Skip(d, n-23)
+	if n < 24 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("snapHead.Reservations", err)
+		}
+		x.Reservations = v
+	}
+	return wire.Skip(d, n-24)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -26,6 +26,7 @@ const (
 	KindTrim
 	KindTick
 	KindAccounts
+	KindReserve
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -240,6 +241,8 @@ func newBody(k Kind) Body {
 		return new(Tick)
 	case KindAccounts:
 		return new(Accounts)
+	case KindReserve:
+		return new(Reserve)
 	}
 	return nil
 }

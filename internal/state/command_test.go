@@ -72,6 +72,8 @@ func later() []Body {
 			{Op: PutQOS, QOS: &model.QOS{ID: 3, Name: "high", Priority: 9, Flags: model.QOSDenyOnLimit, Preempt: []string{"low"}, UsageFactor: 1_500_000,
 				GuaranteedTRES: limits}},
 		}},
+		&Reserve{Op: CreateResv, Resv: &model.Reservation{Name: "maint", Start: 1_700_000_000_000, End: 1_700_000_600_000, Nodes: []string{"n1", "n2"},
+			Partition: "gpu", Features: "ib", Users: []string{"ann"}, Accounts: []string{"vision"}, Flags: model.ResvMaint | model.ResvDaily, Begun: true}},
 	}
 }
 

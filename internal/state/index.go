@@ -266,5 +266,6 @@ func (s *State) plan() {
 	if d, ok := s.finished.Min(); ok && s.cfg.Params.MinJobAgeS > 0 {
 		sooner(d.at.Add(s.cfg.Params.MinJobAgeS))
 	}
+	sooner(s.nextReservation())
 	s.nextDue = next
 }

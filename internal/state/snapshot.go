@@ -37,6 +37,7 @@ type snapHead struct {
 	AcctGen                              uint64
 	NextAssoc, NextQOS                   uint32
 	ResetAt                              model.Time
+	Reservations                         uint64
 }
 
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
@@ -78,7 +79,7 @@ func (v *frozen) write(w io.Writer) error {
 	head := snapHead{snapshotFormat, v.gen, v.nextID, v.nextReq, v.nextSeq, v.cfg, uint64(v.nodes.Len()),
 		uint64(v.blobs.Len()), uint64(v.usage.Len()), uint64(v.arrays.Len()), uint64(v.jobs.Len()),
 		uint64(v.requests.Len()), uint64(v.outbox.Len()), v.instance, uint64(v.accounts.Len()), uint64(v.users.Len()), uint64(v.assocs.Len()),
-		uint64(v.qos.Len()), uint64(v.qosUse.Len()), v.acctGen, v.nextAssoc, v.nextQOS, v.resetAt}
+		uint64(v.qos.Len()), uint64(v.qosUse.Len()), v.acctGen, v.nextAssoc, v.nextQOS, v.resetAt, uint64(v.resvs.Len())}
 	err := head.EncodeMsgpack(e)
 	put := func(x msgpack.CustomEncoder) bool {
 		if err == nil {
@@ -122,6 +123,7 @@ func (v *frozen) write(w io.Writer) error {
 	v.assocs.Scan(func(_ string, a *model.Association) bool { return put(a) })
 	v.qos.Scan(func(_ string, q *model.QOS) bool { return put(q) })
 	v.qosUse.Scan(func(_ string, u *Usage) bool { return put(u) })
+	v.resvs.Scan(func(_ string, r *model.Reservation) bool { return put(r) })
 	if err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
@@ -288,6 +290,14 @@ func (s *State) Restore(r io.Reader) error {
 			n.qosUse.Set(x.QOS, x)
 			return err
 		}},
+		{head.Reservations, func() error {
+			x := new(model.Reservation)
+			if err := x.DecodeMsgpack(d); err != nil {
+				return err
+			}
+			n.resvs.Set(x.Name, x)
+			return validReservation(x, true)
+		}},
 	}
 	for _, step := range steps {
 		for range step.count {
@@ -300,7 +310,7 @@ func (s *State) Restore(r io.Reader) error {
 		return fmt.Errorf("read snapshot: bytes are left after its end (%v)", err)
 	}
 	n.reindex()
-	for _, check := range []func() error{n.checkJobs, n.checkNodes, n.checkLogs, n.checkAccounts} {
+	for _, check := range []func() error{n.checkJobs, n.checkNodes, n.checkLogs, n.checkAccounts, n.checkReservations} {
 		if err := check(); err != nil {
 			return fmt.Errorf("read snapshot: its facts contradict each other: %w", err)
 		}

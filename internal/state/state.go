@@ -66,6 +66,9 @@ type facts struct {
 	tallies  *btree.Map[string, *Tally] // derived; see tally.go
 	counting bool                       // tallies are kept
 
+	resvs   *btree.Map[string, *model.Reservation]
+	resvGen uint64 // grows with every change of these; not in a snapshot
+
 	journal  journal
 	outcomes Outcomes
 
@@ -193,6 +196,7 @@ func New() *State {
 		moving: new(btree.Map[model.JobID, model.JobState]),
 		ready:  new(btree.Map[string, *queue]), requests: new(btree.Map[string, request]),
 		reqQueue: new(btree.Map[uint64, string]), outbox: new(btree.Map[uint64, *model.Job]),
+		resvs:  new(btree.Map[string, *model.Reservation]),
 		outSeq: new(btree.Map[model.JobID, uint64]), tallies: new(btree.Map[string, *Tally]), journal: newJournal(),
 	}
 	s.seed()
@@ -240,14 +244,17 @@ const (
 	Circular   // an account would stand below itself
 	InUse      // others refer to it
 	JobsActive // unfinished jobs refer to it
-	OverLimit  // a limit on unfinished jobs (Result.Reason)
+	NoSuchReservation
+	Overlapping // with another reservation
+	OverLimit   // a limit on unfinished jobs (Result.Reason)
 )
 
 var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: "already done", NotPending: "not pending",
 	BadDependency: "bad dependency", ContentMissing: "content missing", TooManyJobs: "too many jobs", NoSuchNode: "no such node",
 	NotFits: "does not fit", StillEnding: "still ending", CannotRequeue: "cannot be requeued",
 	Outdated: "outdated", NoSuchAccount: "no such account", NoSuchUser: "no such user", NoSuchQOS: "no such QOS",
-	NoSuchAssoc: "no such association", Circular: "an account below itself", InUse: "in use", JobsActive: "jobs are active", OverLimit: "over a limit"}
+	NoSuchAssoc: "no such association", Circular: "an account below itself", InUse: "in use", JobsActive: "jobs are active", NoSuchReservation: "no such reservation",
+	Overlapping: "overlaps with another reservation", OverLimit: "over a limit"}
 
 // String gives the refusal in a few words, for logs.
 func (r Refusal) String() string {
@@ -295,6 +302,8 @@ func (s *State) Apply(c Command) Result {
 		return s.applyTick(c.At, b)
 	case *Accounts:
 		return s.applyAccounts(c.At, b)
+	case *Reserve:
+		return s.applyReserve(c.At, b)
 	}
 	return Result{}
 }

@@ -52,6 +52,8 @@ func validBody(b Body) error {
 		return validConfig(b.Config)
 	case *Accounts:
 		return validAccounts(b)
+	case *Reserve:
+		return validReservation(b.Resv, b.Op != DropResv)
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ func (s *State) View() *View {
 	v.moving = s.moving.Copy()
 	v.accounts, v.users, v.assocs, v.qos, v.qosUse = s.accounts.Copy(), s.users.Copy(), s.assocs.Copy(), s.qos.Copy(), s.qosUse.Copy()
 	v.requests, v.tallies = s.requests.Copy(), s.tallies.Copy()
+	v.resvs = s.resvs.Copy()
 	s.last = v
 	v.ready, v.outSeq, v.reqQueue = nil, nil, nil // they go on changing; a snapshot takes copies of its own
 	return v

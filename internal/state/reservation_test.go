@@ -1,0 +1,76 @@
+package state
+
+import (
+	"bytes"
+	"testing"
+
+	"gbatch/internal/model"
+)
+
+func TestReservations(t *testing.T) {
+	s := New()
+	apply := func(at model.Time, b Body) Refusal {
+		t.Helper()
+		res := s.Apply(Command{At: at, Body: b})
+		if err := s.Check(); err != nil {
+			t.Fatal(err)
+		}
+		return res.Refusal
+	}
+	cfg := &model.Config{Cluster: "c", Nodes: []*model.NodeDef{{Name: "n1", CPUs: 4}, {Name: "n2", CPUs: 4}}}
+	apply(1000, &SetConfig{Config: cfg})
+	resv := func(name string, start, end model.Time, flags model.ResvFlags, nodes ...string) *Reserve {
+		return &Reserve{Op: CreateResv, Resv: &model.Reservation{Name: name, Start: start, End: end, Flags: flags, Nodes: nodes, Users: []string{"ann"}}}
+	}
+	const day = 86_400_000
+	for _, c := range []struct {
+		what string
+		cmd  *Reserve
+		want Refusal
+	}{
+		{"first", resv("a", 10_000, 20_000, 0, "n1"), OK},
+		{"same name", resv("a", 30_000, 40_000, 0, "n1"), InUse},
+		{"overlapping", resv("b", 19_999, 30_000, 0, "n1", "n2"), Overlapping},
+		{"behind it", resv("b", 20_000, 30_000, 0, "n1", "n2"), OK},
+		{"maintenance beside it", resv("m", 15_000, 25_000, model.ResvMaint, "n1"), OK},
+		{"every day", resv("d", 40_000, 50_000, model.ResvDaily, "n2"), OK},
+		{"into a later day", resv("e", day+45_000, day+60_000, 0, "n2"), Overlapping},
+		{"unknown node", resv("f", 60_000, 70_000, 0, "n9"), NoSuchNode},
+		{"change of none", &Reserve{Op: UpdateResv, Resv: resv("x", 1, 2, 0, "n1").Resv}, NoSuchReservation},
+		{"end of none", &Reserve{Op: DropResv, Resv: &model.Reservation{Name: "x"}}, NoSuchReservation},
+	} {
+		if got := apply(1000, c.cmd); got != c.want {
+			t.Errorf("%s: %s, want %s", c.what, got, c.want)
+		}
+	}
+	if due := s.View().NextDue(); due != 10_000 {
+		t.Errorf("the next moment is %d, want the first beginning", due)
+	}
+	apply(10_000, &Tick{})
+	if r := s.View().Reservation("a"); r == nil || !r.Begun {
+		t.Errorf("begun: %+v", r)
+	}
+	apply(50_000, &Tick{})
+	v := s.View()
+	if v.Reservation("a") != nil || v.Reservation("b") != nil || v.Reservation("m") != nil {
+		t.Error("what is over is still there")
+	}
+	if d := v.Reservation("d"); d == nil || d.Start != day+40_000 || d.Begun {
+		t.Errorf("the next day: %+v", d)
+	}
+	apply(5*day+45_000, &Tick{}) // days late
+	if d := s.View().Reservation("d"); d == nil || d.Start != 5*day+40_000 || !d.Begun {
+		t.Errorf("days later: %+v", d)
+	}
+	var snap bytes.Buffer
+	if err := s.Freeze()(&snap); err != nil {
+		t.Fatal(err)
+	}
+	again := New()
+	if err := again.Restore(&snap); err != nil {
+		t.Fatal(err)
+	}
+	if d := again.View().Reservation("d"); d == nil || d.Start != 5*day+40_000 || len(d.Users) != 1 {
+		t.Errorf("restored: %+v", d)
+	}
+}
