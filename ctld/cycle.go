@@ -19,6 +19,7 @@ func (c *Controller) cycle(ctx context.Context) {
 	var lastGen uint64
 	var lastPlan, wake model.Time
 	planner := sched.NewPlanner()
+	var own ownRules
 	pace := pacer{gap: cyclePace}
 	for ctx.Err() == nil {
 		pace.wait(ctx)
@@ -31,7 +32,7 @@ func (c *Controller) cycle(ctx context.Context) {
 			lastGen, lastPlan = v.Gen(), c.now()
 			begin := time.Now()
 			now := c.now()
-			policy, order := c.policy(v, now)
+			policy, order := c.policy(v, now, &own)
 			plan := planner.Plan(v, now, policy)
 			wake = planner.Wake()
 			for i := range plan.Starts {
@@ -75,11 +76,21 @@ func (c *Controller) cycle(ctx context.Context) {
 }
 
 // policy gives how jobs are ordered and planned at a moment, and the order with it.
-func (c *Controller) policy(v *state.View, now model.Time) (sched.Policy, *multifactor.Order) {
+//
+// Multifactor priorities count where a factor has a weight. Where nobody has named any, the rules of package sched/policy
+// do, which own keeps for the goroutine that plans. With PriorityType alone jobs stand in order of arrival, as in Slurm.
+func (c *Controller) policy(v *state.View, now model.Time, own *ownRules) (sched.Policy, *multifactor.Order) {
 	policy := sched.Configured(&v.Config().Params)
 	order := c.prio.order(v, now)
-	if v.Config().Params.Priority.Weighted() {
+	switch prio := &v.Config().Params.Priority; {
+	case prio.Weighted():
 		policy.Order = order
+	case prio.Default():
+		own.refresh(v, now)
+		policy.Order, policy.Predict = own.rules.Order(), own.rules.Predict()
+		if policy.Backfill.On {
+			policy.Backfill.Reserve = 1 // what the rules were measured with
+		}
 	}
 	return policy, order
 }

@@ -22,6 +22,7 @@ const forecastRest = 10
 func (c *Controller) forecast(ctx context.Context) {
 	defer c.expected.Store(nil)
 	planner := sched.NewPlanner()
+	var own ownRules
 	gen := uint64(0)
 	for ctx.Err() == nil {
 		v := c.machine.View()
@@ -31,7 +32,7 @@ func (c *Controller) forecast(ctx context.Context) {
 			found := map[model.JobID]*model.Expect{}
 			if v.Pending() > 0 {
 				now := c.now()
-				policy, _ := c.policy(v, now)
+				policy, _ := c.policy(v, now, &own)
 				bf := &policy.Backfill
 				bf.On, bf.Reserve, bf.WindowS, bf.MinAgeS, bf.MinPriority = true, -1, 0, 0, 0
 				bf.MaxTest, bf.MaxStart, bf.MaxArrayResv = forecastDepth, 0, 1

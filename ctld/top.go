@@ -27,6 +27,8 @@ func (c *Controller) top(ctx context.Context, who *proto.Caller, t state.Target)
 		return proto.CodeBadRequest, "the job is held: release it first", nil
 	case len(j.Spec.Partitions) != 1:
 		return proto.CodeBadRequest, "the job waits for several partitions: top orders the queue of one; set one with gcontrol update JobId=N Partition=P", nil
+	case v.Config().Params.Priority.Default():
+		return proto.CodeBadRequest, "top moves jobs by nice values, which count in multifactor priorities: set PriorityType and weights in gbatch.conf, or give the job a priority by hand: gcontrol update JobId=N Priority=P", nil
 	case j.Direct:
 		return proto.CodeBadRequest, "the job's priority was set by hand, so nice values don't move it: use gcontrol update JobId=N Priority=P", nil
 	}

@@ -16,10 +16,7 @@ func (c *Controller) why(rq *proto.WhyRequest) (*proto.WhyReply, error) {
 		return nil, err
 	}
 	now := c.now()
-	policy := sched.Configured(&v.Config().Params)
-	if v.Config().Params.Priority.Weighted() {
-		policy.Order = c.prio.order(v, now)
-	}
+	policy, _ := c.policy(v, now, &c.whyRules)
 	out := &proto.WhyReply{Now: now}
 	seen := map[model.JobID]bool{}
 	for _, ref := range rq.Jobs {

@@ -12,6 +12,7 @@ import (
 // Priority is the multifactor priority. Weights are whole numbers, as in Slurm.
 type Priority struct {
 	Type             string // priority/multifactor, or priority/basic for plain FIFO
+	TypeNamed        bool   // it stands in the configuration
 	DecayHalfLifeS   int64  // 0: usage never decays
 	CalcPeriodS      int64
 	MaxAgeS          int64
@@ -65,6 +66,8 @@ func (p *Priority) model() model.Priority {
 	for _, w := range p.Flags {
 		m.Flags |= flagBits[w]
 	}
+	m.Named = p.TypeNamed || len(p.Flags) > 0 || len(p.WeightTRES) > 0 ||
+		p.WeightAge|p.WeightAssoc|p.WeightFairShare|p.WeightJobSize|p.WeightPartition|p.WeightQOS != 0
 	return m
 }
 
@@ -83,7 +86,12 @@ func prioritySettings() []setting {
 		return number("PriorityWeight"+name, AtOnce, at, 0, math.MaxInt32)
 	}
 	return []setting{
-		word("PriorityType", AtOnce, func(c *Config) *string { return &c.Priority.Type }, "priority/multifactor", "priority/basic"),
+		{name: "PriorityType", effect: AtOnce, show: func(c *Config) string { return c.Priority.Type },
+			read: func(c *Config, v string) (f fault) {
+				c.Priority.Type, f = readWord(v, []string{"priority/multifactor", "priority/basic"})
+				c.Priority.TypeNamed = !f.bad()
+				return f
+			}},
 		duration("PriorityDecayHalfLife", AtOnce, func(c *Config) *int64 { return &c.Priority.DecayHalfLifeS }),
 		duration("PriorityCalcPeriod", AtOnce, func(c *Config) *int64 { return &c.Priority.CalcPeriodS }),
 		duration("PriorityMaxAge", AtOnce, func(c *Config) *int64 { return &c.Priority.MaxAgeS }),

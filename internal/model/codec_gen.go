@@ -2883,7 +2883,7 @@ func (x *Expect) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Priority) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(14); err != nil {
+	if err := e.EncodeArrayLen(15); err != nil {
 		return err
 	}
 	if err := e.EncodeBool(x.Multifactor); err != nil {
@@ -2932,6 +2932,9 @@ func (x *Priority) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.WeightTRES[i1].EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeBool(x.Named); err != nil {
+		return err
 	}
 	return nil
 }
@@ -3095,7 +3098,17 @@ func (x *Priority) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.WeightTRES = s2
 		}
 	}
-	return wire.Skip(d, n-14)
+	if n < 15 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Priority.Named", err)
+		}
+		x.Named = v
+	}
+	return wire.Skip(d, n-15)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -138,6 +138,7 @@ type Priority struct {
 	WeightPartition int64
 	WeightQOS       int64
 	WeightTRES      []TRESWeight
+	Named           bool // somebody has chosen: PriorityType, a weight or a flag is in the configuration
 }
 
 // Weighted reports whether any factor counts, or classes of QOS do: otherwise priorities are those that jobs were
@@ -146,6 +147,10 @@ func (p *Priority) Weighted() bool {
 	return p.Multifactor && (p.WeightAge|p.WeightAssoc|p.WeightFairShare|p.WeightJobSize|p.WeightPartition|p.WeightQOS != 0 ||
 		len(p.WeightTRES) > 0 || p.Flags&PrioStrictQOS != 0)
 }
+
+// Default reports whether nobody has chosen how jobs are ordered: the cluster then uses the rules of package
+// sched/policy.
+func (p *Priority) Default() bool { return !p.Named && !p.Weighted() }
 
 // Partition is a named set of nodes with its limits.
 //

@@ -25,7 +25,7 @@ func configured(c *model.Config) Scheduler {
 	case prio.Weighted():
 		s.Text = "multifactor priority, " + how
 		s.New = func() Planner { return &weighted{planner: sched.NewPlanner(), policy: p} }
-	case !prio.Multifactor:
+	case !prio.Default():
 		s.Text = "in order of arrival, " + how
 		s.New = func() Planner { return &planning{planner: sched.NewPlanner(), policy: p} }
 	default:

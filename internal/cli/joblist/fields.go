@@ -1,6 +1,9 @@
 package joblist
 
-import "gbatch/internal/model"
+import (
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
 
 // tables have for each struct of a job, field by field, how it is read.
 type tables struct {
@@ -165,6 +168,7 @@ func specTable(t *tables) []setter[model.Spec] {
 		"QOS":          func(d *dec, s *spec) { s.QOS = d.str() },
 		"Partitions":   func(d *dec, s *spec) { s.Partitions = readStrings(d, s.Partitions) },
 		"Comment":      func(d *dec, s *spec) { s.Comment = d.str() },
+		"More":         func(d *dec, s *spec) { s.More = needs(d) },
 		"Command":      func(d *dec, s *spec) { s.Command = d.str() },
 		"Submit":       func(d *dec, s *spec) { s.Submit = d.str() },
 		"WorkDir":      func(d *dec, s *spec) { s.WorkDir = d.str() },
@@ -205,4 +209,20 @@ func specTable(t *tables) []setter[model.Spec] {
 		"NoRequeue":    func(d *dec, s *spec) { s.NoRequeue = d.bool() },
 		"MinCPUs":      func(d *dec, s *spec) { s.MinCPUs = int32(d.int()) },
 	})
+}
+
+// needs reads what few jobs have, with the generated codec: it need not be fast.
+func needs(d *dec) *model.Needs {
+	from := d.at
+	d.skip(1)
+	raw := d.s[from:d.at]
+	if d.err != nil || raw == "\xc0" {
+		return nil
+	}
+	n := new(model.Needs)
+	if err := proto.Decode([]byte(raw), n); err != nil {
+		d.fail(err)
+		return nil
+	}
+	return n
 }

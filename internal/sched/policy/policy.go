@@ -110,6 +110,9 @@ func (p *Policy) Refresh(v *state.View, now model.Time) {
 	}
 }
 
+// Reclassify has every job's class asked for again at the next Refresh.
+func (p *Policy) Reclassify() { p.cfg = nil }
+
 // rebuild derives everything from the View, but for what users did before: that stays.
 func (p *Policy) rebuild(v *state.View) {
 	old := p.jobs
@@ -197,6 +200,7 @@ func (p *Policy) follow(v *state.View, changes []state.Change) {
 		case state.IsReady(j):
 			if e != nil && e.start == 0 && e.since == waitsFrom(j) && e.part == p.partOf(j) && e.limitS == limitOf(j.Spec, e.part.def) && e.share == e.part.room.share(j.Spec) {
 				e.calm = !wantsRoom(j)
+				p.rank(e, j)
 				if w := e.workOf(j); w != e.work {
 					e.part.waiting += w - e.work
 					e.work = w
@@ -294,15 +298,25 @@ func (p *Policy) admit(j *model.Job) {
 	e.limitS = limitOf(j.Spec, q.def)
 	e.planS, e.likely = p.users.planned(e.uid, e.limitS)
 	e.calm = !wantsRoom(j)
-	if p.opt.Class != nil {
-		e.class = p.opt.Class(j)
-	}
-	e.weight = weightOf(e, j.Spec.Nice)
+	p.rank(e, j)
 	e.work = e.workOf(j)
 	e.until = e.since.Add(p.patienceS(q) + p.opt.BacklogPct*(e.work-e.share*e.planS)/shareUnit/100)
 	p.jobs[j.ID] = e
 	q.waiting += e.work
 	q.due.push(e)
+}
+
+// rank sets what a waiting job's place depends on beside its wait.
+func (p *Policy) rank(e *entry, j *model.Job) {
+	class := uint8(0)
+	if p.opt.Class != nil {
+		class = p.opt.Class(j)
+	}
+	w := weightOf(e, j.Spec.Nice)
+	if e.weight != 0 && (class != e.class || w != e.weight) {
+		p.epoch++ // who has just come is asked for anyway
+	}
+	e.class, e.weight = class, w
 }
 
 // leave ends counting a job.
