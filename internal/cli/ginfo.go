@@ -111,7 +111,7 @@ func (i *info) options() []getopt.Option {
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: ignored},
 		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: ignored},
 		{Name: "future", Short: 'F', Refused: "nodes of State=FUTURE are in gbatch.conf only"},
-		{Name: "reservation", Short: 'T', Refused: "there are no reservations"},
+		{Name: "reservation", Short: 'T', Refused: "use gcontrol show reservation"},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
 	}
 }

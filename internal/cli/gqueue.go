@@ -150,7 +150,7 @@ func (q *queue) options() []getopt.Option {
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: ignored},
 		{Name: "steps", Short: 's', Arg: getopt.Optional, Refused: "list running jobs with -t R: each has one step, its batch script"},
 		{Name: "licenses", Short: 'L', Arg: getopt.Required, Env: "_LICENSES", Refused: "jobs have no licenses; pick them with -n, -A or -p"},
-		{Name: "reservation", Short: 'R', Arg: getopt.Required, Refused: "there are no reservations; pick jobs with -w NODES"},
+		{Name: "reservation", Short: 'R', Arg: getopt.Required, Refused: "pick jobs with -w NODES; gcontrol show reservation lists nodes"},
 		{Name: "running-over", Arg: getopt.Required, Refused: "sort by time instead: -t R -S -M"},
 		{Name: "running-under", Arg: getopt.Required, Refused: "sort by time instead: -t R -S M"},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
