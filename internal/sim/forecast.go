@@ -105,6 +105,7 @@ func (f *forward) running() {
 // pass plans once, applies the plan and notes what has started.
 func (f *forward) pass() (bool, error) {
 	plan := f.plan.Plan(f.st.View(), f.now)
+	plan.Preempt, plan.Claims = nil, nil // jobs run to their ends: nobody is ended for others
 	if len(plan.Starts) == 0 && len(plan.Reasons) == 0 {
 		return false, nil
 	}

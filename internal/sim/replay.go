@@ -312,6 +312,7 @@ func (r *replay) end(e ending) state.Report {
 func (r *replay) pass(at int64) error {
 	r.Passes++
 	plan := r.plan.Plan(r.st.Peek(), r.time(at))
+	plan.Preempt, plan.Claims = nil, nil // a trace's jobs run as long as it says: nobody is ended for others
 	if w, ok := r.plan.(waker); ok {
 		r.wake = r.clock(w.Wake())
 	}
