@@ -64,6 +64,7 @@ type Planner struct {
 	totalAt  uint64
 	total    []model.TRESCount
 
+	windowed  bool   // there are reservations: jobs are planned with their limits, for a prediction may fall short of a window
 	windowGen uint64 // View.ResvGen that the nodes' windows are of, plus 1
 
 	cursor cursor

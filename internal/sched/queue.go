@@ -95,7 +95,7 @@ func (p *Planner) priority(j *model.Job, l *lane) uint64 {
 
 // plannedS gives how long a job is planned to take, seconds: its limit, or less where that is predicted.
 func (p *Planner) plannedS(j *model.Job, limitS int64) int64 {
-	if p.policy.Predict == nil {
+	if p.policy.Predict == nil || p.windowed {
 		return limitS
 	}
 	return max(1, min(limitS, p.policy.Predict.RuntimeS(j, limitS, p.now)))

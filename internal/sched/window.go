@@ -37,11 +37,12 @@ func (p *Planner) windows() {
 		return
 	}
 	p.windowGen = p.v.ResvGen() + 1
-	p.moved, p.early = true, true
+	p.moved, p.early, p.windowed = true, true, false
 	for _, n := range p.nodes {
 		n.wins = nil
 	}
 	p.v.Reservations(func(r *model.Reservation) bool {
+		p.windowed = true
 		for _, o := range r.Occurrences() {
 			for _, name := range r.Nodes {
 				if n := p.byName[name]; n != nil && o[1] > p.now {
@@ -51,6 +52,9 @@ func (p *Planner) windows() {
 		}
 		return true
 	})
+	if p.policy.Predict != nil {
+		p.repredict()
+	}
 }
 
 // dated reports whether what the node has free now may not be free for long.
