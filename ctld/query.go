@@ -318,7 +318,12 @@ func (c *Controller) ping() *proto.PingReply {
 }
 
 func (c *Controller) configReply() *proto.ConfigReply {
-	return &proto.ConfigReply{Config: c.machine.View().Config(), Paths: c.opts.Paths, Now: c.now(), BootAt: c.bootAt}
+	v := c.machine.View()
+	reply := &proto.ConfigReply{Config: v.Config(), Paths: c.opts.Paths, Now: c.now(), BootAt: c.bootAt}
+	for _, l := range v.Config().Licenses {
+		reply.LicensesInUse = append(reply.LicensesInUse, model.LicenseCount{Name: l.Name, Count: v.LicensesInUse(l.Name)})
+	}
+	return reply
 }
 
 // ownCounters are those that sdiag has no words for.

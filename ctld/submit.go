@@ -344,6 +344,8 @@ func (c *Controller) allowed(v *state.View, who *proto.Caller, sp *model.Spec, n
 		return refuse(proto.CodeFeature, "no node of partition %s has the features that the job needs (--constraint='%s'), and its --tmp space, sockets, cores and threads", name, sp.Features)
 	case sched.NodesNotInPartition:
 		return refuse(proto.CodeNodeConfig, "a node named with --nodelist is not in partition %s", name)
+	case sched.NoSuchLicense:
+		return refuse(proto.CodeBadRequest, "Invalid license specification: the cluster's licenses are %s; see gcontrol show licenses", licensesOf(cfg))
 	case sched.OverMemLimit:
 		return refuse(proto.CodeMemory, "the job asks for more memory than partition %s allows (MaxMemPerNode, MaxMemPerCPU)", name)
 	case sched.PartitionNodes:

@@ -1,6 +1,9 @@
 package ctld
 
 import (
+	"fmt"
+	"strings"
+
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -24,6 +27,19 @@ func validNeeds(sp *model.Spec) error {
 	if f != nil && len(f.Same)+len(f.Counts) > 0 {
 		return refuse(proto.CodeFeature, "--prefer='%s': brackets and counts are for --constraint", m.Prefer)
 	}
+	if len(m.Licenses) > model.MaxLicenses {
+		return refuse(proto.CodeBadRequest, "--licenses names %d licenses, the limit is %d", len(m.Licenses), model.MaxLicenses)
+	}
+	for i, l := range m.Licenses {
+		if l.Name == "" || l.Count < 1 || l.Count > model.MaxFeatureCount {
+			return refuse(proto.CodeBadRequest, "--licenses: %d of '%s' is no count of a license", l.Count, l.Name)
+		}
+		for _, o := range m.Licenses[:i] {
+			if o.Name == l.Name {
+				return refuse(proto.CodeBadRequest, "--licenses: %s stands twice", l.Name)
+			}
+		}
+	}
 	for _, n := range []struct {
 		option string
 		value  int64
@@ -45,3 +61,15 @@ const (
 	maxPerGPU    = 1 << 20
 	maxMemPerGPU = 1 << 40 // MiB
 )
+
+// licensesOf names the cluster's licenses, for people.
+func licensesOf(cfg *model.Config) string {
+	if len(cfg.Licenses) == 0 {
+		return "none (Licenses= in gbatch.conf)"
+	}
+	var out []string
+	for _, l := range cfg.Licenses {
+		out = append(out, fmt.Sprintf("%s:%d", l.Name, l.Count))
+	}
+	return strings.Join(out, ", ")
+}

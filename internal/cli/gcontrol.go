@@ -201,7 +201,7 @@ func (c *control) ask() (*client.Client, error) {
 // show dispatches show ENTITY [NAME], in scontrol's spellings: show job 5, show job=5, show jobs.
 func (c *control) show(words []string) error {
 	if len(words) == 0 {
-		return fmt.Errorf("show what? job, node, partition, config, hostnames or hostlist")
+		return fmt.Errorf("show what? job, node, partition, config, licenses, topology, hostnames or hostlist")
 	}
 	entity, name, _ := strings.Cut(words[0], "=")
 	if name == "" && len(words) > 1 {
@@ -236,12 +236,16 @@ func (c *control) show(words []string) error {
 		return c.showPartitions(name)
 	case is("config", "configuration"):
 		return c.showConfig()
+	case is("licenses") && len(low) > 1, low == "lics":
+		return c.showLicenses(name)
+	case is("topology") && len(low) > 1:
+		return c.showTopology(name)
 	case is("version"):
 		c.version()
 		return nil
 	}
-	known := []string{"job", "node", "partition", "config", "hostnames", "hostlist"}
-	for _, e := range []string{"steps", "licenses", "assoc_mgr", "topology", "federation", "burstbuffer", "daemons", "slurmd", "aliases", "frontend"} {
+	known := []string{"job", "node", "partition", "config", "licenses", "topology", "hostnames", "hostlist"}
+	for _, e := range []string{"steps", "assoc_mgr", "federation", "burstbuffer", "daemons", "slurmd", "aliases", "frontend"} {
 		if strings.HasPrefix(e, low) && len(low) > 1 {
 			return fmt.Errorf("show %s is not supported by gbatch yet; it shows %s", entity, strings.Join(known, ", "))
 		}

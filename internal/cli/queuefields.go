@@ -83,7 +83,7 @@ func queueLetters() []queueField {
 		qAdd('L', "TimeLeft", "TIME_LEFT", func(b []byte, r *queueRow) []byte { return r.appendSpan(b, r.ElapsedS(r.at)) }),
 		qAdd('M', "TimeUsed", "TIME", func(b []byte, r *queueRow) []byte { return appendShort(b, r.ElapsedS(r.at)) }),
 		{Letter: 'N', Name: "NodeList", Heading: "NODELIST", Whole: true, Get: (*queueRow).nodeList},
-		qUnset('O', "Contiguous", "CONTIGUOUS", "0"),
+		qText('O', "Contiguous", "CONTIGUOUS", func(r *queueRow) string { return strconv.Itoa(yesNum(r.Spec.More != nil && r.Spec.More.Contiguous)) }),
 		qText('P', "Partition", "PARTITION", (*queueRow).partition),
 		qNum('Q', "PriorityLong", "PRIORITY", func(r *queueRow) int64 { return int64(r.priority()) }),
 		{Letter: 'R', Name: "ReasonList", Heading: "NODELIST(REASON)", Whole: true, Append: func(b []byte, r *queueRow) []byte { return r.appendWhere(b) }},
@@ -91,7 +91,7 @@ func queueLetters() []queueField {
 		qText('T', "State", "STATE", func(r *queueRow) string { return r.State.String() }),
 		qNum('U', "UserID", "UID", func(r *queueRow) int64 { return int64(r.Spec.UID) }),
 		qTime('V', "SubmitTime", "SUBMIT_TIME", func(r *queueRow) model.Time { return r.Submit }),
-		qUnset('W', "Licenses", "LICENSES", "(null)"),
+		qText('W', "Licenses", "LICENSES", func(r *queueRow) string { return orNull(licensesText(r.Spec)) }),
 		qUnset('X', "CoreSpec", "CORE_SPEC", "N/A"),
 		qText('Y', "SchedNodes", "SCHEDNODES", func(r *queueRow) string {
 			if r.Expect == nil {

@@ -196,10 +196,13 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 	r.line(kv("MinCPUsNode", max(1, sp.MinCPUs, max(1, sp.TasksPerNode)*max(1, sp.CPUsPerTask))), kv(memKey, walltime.FormatMem(max(0, mem))), kv("MinTmpDiskNode", walltime.FormatMem(sp.TmpMiB)))
 	r.line(kv("Features", orNull(sp.Features)), kv("DelayBoot", "00:00:00"))
 	over := "OK"
-	if sp.Exclusive {
+	switch {
+	case sp.Exclusive:
 		over = "NO"
+	case sp.More != nil && sp.More.ExclusiveUser:
+		over = "USER"
 	}
-	r.line(kv("OverSubscribe", over), kv("Contiguous", 0), kv("Licenses", "(null)"), kv("Network", "(null)"))
+	r.line(kv("OverSubscribe", over), kv("Contiguous", yesNum(sp.More != nil && sp.More.Contiguous)), kv("Licenses", orNull(licensesText(sp))), kv("Network", "(null)"))
 	command := orNull(sp.Command)
 	if len(sp.Args) > 0 {
 		command += " " + strings.Join(sp.Args, " ")

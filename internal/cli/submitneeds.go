@@ -3,6 +3,8 @@ package cli
 import (
 	"fmt"
 	"reflect"
+	"slices"
+	"strconv"
 	"strings"
 
 	"gbatch/internal/cli/getopt"
@@ -193,4 +195,58 @@ func (s *submission) gpuTasks() error {
 		return fmt.Errorf("--ntasks-per-gpu needs GPUs or tasks: give --gpus, --gpus-per-node or --ntasks too")
 	}
 	return nil
+}
+
+// licenses reads name[:count] joined with , (all of them) or | (one of them).
+func (s *submission) licenses(v string) error {
+	bad := func(why string) error {
+		return &getopt.TextError{Text: "Invalid license specification: '" + v + "': " + why}
+	}
+	s.more.Licenses, s.more.AnyLicense = nil, strings.Contains(v, "|")
+	if s.more.AnyLicense && strings.ContainsAny(v, ",;") {
+		return bad("join them either with , (all of them) or with | (one of them)")
+	}
+	for _, item := range strings.FieldsFunc(v, func(r rune) bool { return r == ',' || r == ';' || r == '|' }) {
+		name, count, counted := strings.Cut(strings.TrimSpace(item), ":")
+		if !counted {
+			name, count, counted = strings.Cut(name, "*")
+		}
+		l := model.LicenseCount{Name: name, Count: 1}
+		if counted {
+			n, err := walltime.ParseCount(count)
+			if err != nil || n < 1 || n > model.MaxFeatureCount {
+				return bad("write NAME or NAME:COUNT, such as matlab:2")
+			}
+			l.Count = n
+		}
+		switch {
+		case name == "":
+			return bad("write NAME or NAME:COUNT, such as matlab:2")
+		case len(s.more.Licenses) == model.MaxLicenses:
+			return bad(fmt.Sprintf("more than %d licenses", model.MaxLicenses))
+		case slices.ContainsFunc(s.more.Licenses, func(o model.LicenseCount) bool { return o.Name == name }):
+			return bad(name + " stands twice")
+		}
+		s.more.Licenses = append(s.more.Licenses, l)
+	}
+	return nil
+}
+
+// licensesText gives a job's licenses as gqueue and gcontrol show them.
+func licensesText(sp *model.Spec) string {
+	if sp.More == nil {
+		return ""
+	}
+	var out []string
+	for _, l := range sp.More.Licenses {
+		if l.Count == 1 {
+			out = append(out, l.Name)
+		} else {
+			out = append(out, l.Name+":"+strconv.FormatInt(l.Count, 10))
+		}
+	}
+	if sp.More.AnyLicense {
+		return strings.Join(out, "|")
+	}
+	return strings.Join(out, ",")
 }

@@ -194,6 +194,7 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 			}
 			return err
 		}},
+		{Name: "licenses", Short: 'L', Arg: R, Metavar: "name[:n],...", Group: gRes, Env: "_LICENSES", Help: "licenses of the cluster: foo:2,bar for all of them, foo|bar for one of them", Set: s.licenses},
 		{Name: "overcommit", Short: 'O', Group: gRes, Env: "_OVERCOMMIT", Help: "one CPU per node, whatever the number of tasks", Set: getopt.Flag(&sp.Overcommit)},
 
 		{Name: "time", Short: 't', Arg: R, Metavar: "limit", Group: gWhen, Env: "_TIMELIMIT", Help: "time limit: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S or UNLIMITED", Set: func(v string) error {
@@ -259,7 +260,6 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 			return nil
 		}},
 		{Name: "mail-user", Arg: R, Refused: "no mail is sent; let the script's last line send it"},
-		{Name: "licenses", Short: 'L', Arg: R, Refused: later + "use gcontrol hold and release around what the license allows"},
 		{Name: "signal", Arg: R, Refused: later + "the job gets SIGTERM, and SIGKILL after KillWait, at its time limit"},
 		{Name: "mem-bind", Arg: R, Refused: later + "use numactl in the script"},
 		{Name: "gpus-per-socket", Arg: R, Refused: "use --gpus-per-node"},

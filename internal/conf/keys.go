@@ -322,6 +322,9 @@ func readLicenses(v string) ([]License, fault) {
 			}
 		}
 		out = append(out, lic)
+		if len(out) > model.MaxLicenses {
+			return nil, fault{"more than " + strconv.Itoa(model.MaxLicenses) + " licenses", "fewer of them"}
+		}
 	}
 	return out, fault{}
 }

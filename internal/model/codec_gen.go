@@ -4839,7 +4839,7 @@ func (x *Job) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(15); err != nil {
+	if err := e.EncodeArrayLen(16); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Partition); err != nil {
@@ -4892,6 +4892,14 @@ func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeUint(uint64(x.StopFor)); err != nil {
 		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Licenses)); err != nil {
+		return err
+	}
+	for i1 := range x.Licenses {
+		if err := x.Licenses[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -5071,7 +5079,26 @@ func (x *Run) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Run.StopFor", v)
 		}
 	}
-	return wire.Skip(d, n-15)
+	if n < 16 {
+		return nil
+	}
+	{
+		n2, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Run.Licenses", err)
+		}
+		if n2 > 0 {
+			s3 := make([]LicenseCount, 0, wire.Cap(n2))
+			for range n2 {
+				s3 = append(s3, LicenseCount{})
+				if err := s3[len(s3)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Run.Licenses", err)
+				}
+			}
+			x.Licenses = s3
+		}
+	}
+	return wire.Skip(d, n-16)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -6379,7 +6406,7 @@ func (x *Claim) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Start) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(6); err != nil {
+	if err := e.EncodeArrayLen(7); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -6405,6 +6432,14 @@ func (x *Start) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeUint(uint64(x.Priority)); err != nil {
 		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Licenses)); err != nil {
+		return err
+	}
+	for i1 := range x.Licenses {
+		if err := x.Licenses[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -6491,7 +6526,26 @@ func (x *Start) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Start.Priority", v)
 		}
 	}
-	return wire.Skip(d, n-6)
+	if n < 7 {
+		return nil
+	}
+	{
+		n2, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Start.Licenses", err)
+		}
+		if n2 > 0 {
+			s3 := make([]LicenseCount, 0, wire.Cap(n2))
+			for range n2 {
+				s3 = append(s3, LicenseCount{})
+				if err := s3[len(s3)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Start.Licenses", err)
+				}
+			}
+			x.Licenses = s3
+		}
+	}
+	return wire.Skip(d, n-7)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -16,6 +16,9 @@ type Config struct {
 	Switches   []*Switch // the tree of topology.conf in its order; empty: all nodes are alike
 }
 
+// MaxLicenses bounds the kinds of licenses that a cluster has.
+const MaxLicenses = 64
+
 // Switch is one switch of the network: a leaf with nodes, or one above others.
 //
 //gbatch:codec

@@ -72,14 +72,15 @@ type Run struct {
 	LimitS    int64 // time limit in seconds, or Unlimited
 	Stop      StopCause
 	StopAt    Time
-	StopUID   uint32 // who cancelled
-	Epoch     uint64 // raft term of the leader whose plan started it
-	Priority  uint32 // that it started with; 0: Job.Priority
-	BillRate  int64  // millionths of a billing unit that it is charged with each second, UsageFactor included
-	Factor    int64  // UsageFactor of its QOS when it started, millionths
-	AssocPart string // the partition of the association that it is charged to; "" for one without
-	GraceS    int64  // with a Stop: seconds between SIGTERM and SIGKILL; 0: KillWait
-	StopFor   JobID  // who it was preempted for
+	StopUID   uint32         // who cancelled
+	Epoch     uint64         // raft term of the leader whose plan started it
+	Priority  uint32         // that it started with; 0: Job.Priority
+	BillRate  int64          // millionths of a billing unit that it is charged with each second, UsageFactor included
+	Factor    int64          // UsageFactor of its QOS when it started, millionths
+	AssocPart string         // the partition of the association that it is charged to; "" for one without
+	GraceS    int64          // with a Stop: seconds between SIGTERM and SIGKILL; 0: KillWait
+	StopFor   JobID          // who it was preempted for
+	Licenses  []LicenseCount // that it holds
 }
 
 // Deadline gives the moment at which the time limit ends the job; 0 for never.

@@ -49,7 +49,8 @@ type Start struct {
 	Partition string
 	LimitS    int64
 	Alloc     *Alloc
-	Priority  uint32 // as computed when it was planned; 0: Job.Priority
+	Priority  uint32         // as computed when it was planned; 0: Job.Priority
+	Licenses  []LicenseCount // that it takes
 }
 
 // ReasonSet says why a job still waits.

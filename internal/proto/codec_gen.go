@@ -4061,7 +4061,7 @@ func (x *GresTotals) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *ConfigReply) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(4); err != nil {
+	if err := e.EncodeArrayLen(5); err != nil {
 		return err
 	}
 	if x.Config == nil {
@@ -4086,6 +4086,14 @@ func (x *ConfigReply) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeInt(int64(x.BootAt)); err != nil {
 		return err
+	}
+	if err := e.EncodeArrayLen(len(x.LicensesInUse)); err != nil {
+		return err
+	}
+	for i2 := range x.LicensesInUse {
+		if err := x.LicensesInUse[i2].EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -4152,7 +4160,26 @@ func (x *ConfigReply) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.BootAt = model.Time(v)
 	}
-	return wire.Skip(d, n-4)
+	if n < 5 {
+		return nil
+	}
+	{
+		n5, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("ConfigReply.LicensesInUse", err)
+		}
+		if n5 > 0 {
+			s6 := make([]model.LicenseCount, 0, wire.Cap(n5))
+			for range n5 {
+				s6 = append(s6, model.LicenseCount{})
+				if err := s6[len(s6)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("ConfigReply.LicensesInUse", err)
+				}
+			}
+			x.LicensesInUse = s6
+		}
+	}
+	return wire.Skip(d, n-5)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -150,6 +150,8 @@ type ConfigReply struct {
 	Paths  []model.KV // local settings of the daemon that answered
 	Now    model.Time
 	BootAt model.Time
+
+	LicensesInUse []model.LicenseCount // in the order of Config.Licenses
 }
 
 // CancelRequest ends or signals jobs: those named, or those that the filter picks.

@@ -8,15 +8,18 @@ import (
 // Planner is Plan for whoever plans again and again over the views of one State: it keeps what it has worked out from
 // one pass to the next (see sync.go). It gives the plans that Plan gives. Not safe for concurrent use.
 type Planner struct {
-	v        *state.View
-	now      model.Time
-	policy   Policy
-	cfg      *model.Config
-	cursorAt state.Cursor
-	stock    *stock
-	social   bool // some partition asks who is on a node
-	tiers    bool // partitions are of different tiers
-	apart    bool // some job shares its nodes only with its user's
+	v         *state.View
+	now       model.Time
+	policy    Policy
+	cfg       *model.Config
+	cursorAt  state.Cursor
+	stock     *stock
+	social    bool  // some partition asks who is on a node
+	tiers     bool  // partitions are of different tiers
+	lic       *node // stands for all licenses; nil: there are none
+	licHeld   map[model.JobID]*hold
+	licBooked []*hold
+	apart     bool // some job shares its nodes only with its user's
 
 	nodes   []*node
 	byName  map[string]*node
@@ -101,7 +104,9 @@ func (p *Planner) Plan(v *state.View, now model.Time, pol Policy) model.Plan {
 	if !pol.Backfill.On {
 		pol.Backfill.Reserve = 0
 	}
+	p.forgetLicenses()
 	p.sync(v, now, pol)
+	p.lateLicenses()
 	if p.apart && !p.stock.byUser { // the first such job: who is on which node counts from now on
 		p.early = true
 		p.build()

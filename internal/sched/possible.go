@@ -22,11 +22,12 @@ const (
 	NodesNotInPartition
 	PartitionNodes // over the partition's MaxNodes, or under its MinNodes
 	OverMemLimit   // over MaxMemPerNode
+	NoSuchLicense  // or not as many
 )
 
 var impossibleNames = [...]string{CanRun: "can run", TooManyNodes: "too many nodes", TooManyCPUs: "too many CPUs",
 	TooMuchMemory: "too much memory", NoSuchGres: "no such generic resource", NoSuchFeature: "no such feature",
-	NodesNotInPartition: "nodes not in the partition", PartitionNodes: "outside the partition's node limits", OverMemLimit: "over the memory limit"}
+	NodesNotInPartition: "nodes not in the partition", PartitionNodes: "outside the partition's node limits", OverMemLimit: "over the memory limit", NoSuchLicense: "no such license, or not as many"}
 
 // String gives the reason in a few words, for logs.
 func (i Impossible) String() string {
@@ -42,6 +43,9 @@ func Possible(v *state.View, sp *model.Spec, part *model.Partition) (Impossible,
 	s := newStock(v)
 	rq := Resolve(sp, part, s.params)
 	rq.Switches = 0 // it waits for few only so long
+	if !licensable(v.Config(), &rq) {
+		return NoSuchLicense, nil
+	}
 	for _, name := range sp.ReqNodes {
 		if !slices.Contains(part.Nodes, name) {
 			return NodesNotInPartition, nil

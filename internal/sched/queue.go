@@ -104,6 +104,9 @@ func (p *Planner) plannedS(j *model.Job, limitS int64) int64 {
 // follow takes note of a job that has changed.
 func (p *Planner) follow(id model.JobID) {
 	j := p.v.Job(id)
+	if p.lic != nil {
+		p.holdLicenses(id, j)
+	}
 	if j != nil && j.Run != nil {
 		p.touch(j)
 	}

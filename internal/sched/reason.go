@@ -21,7 +21,7 @@ func weight(r model.Reason) int {
 	switch r {
 	case model.ReasonJobArrayTaskLimit:
 		return 5
-	case model.ReasonResources:
+	case model.ReasonResources, model.ReasonLicenses:
 		return 4
 	case model.ReasonPriority:
 		return 3
@@ -72,7 +72,16 @@ func (p *Planner) blocked(l *lane, it *item, task int32) {
 		p.because(it.e, p.over, "")
 		return
 	}
-	if it.robs && p.preempt(l, it) {
+	waits, never := p.unlicensed(it)
+	switch {
+	case never:
+		p.because(it.e, model.ReasonLicenses, "more licenses than the cluster has")
+		return
+	case waits && !p.backfills(): // more room would not help it, and it is in nobody's way
+		p.because(it.e, model.ReasonLicenses, "")
+		return
+	}
+	if it.robs && !waits && p.preempt(l, it) {
 		return
 	}
 	bf := &p.policy.Backfill
@@ -100,6 +109,10 @@ func (p *Planner) blocked(l *lane, it *item, task int32) {
 	}
 	if closed != "" { // shorter jobs behind it need not wait for it
 		p.because(it.e, model.ReasonReqNodeNotAvail, closed)
+		return
+	}
+	if waits {
+		p.because(it.e, model.ReasonLicenses, "")
 		return
 	}
 	if l.block != nil {

@@ -18,7 +18,7 @@ type booking struct {
 // reserve gives a job that does not fit the earliest place on the calendar where it does. It reports whether there is
 // one at all.
 func (p *Planner) reserve(l *lane, it *item) bool {
-	at, alloc := p.soonest(it.sh, it.planS)
+	at, alloc, lic := p.soonestLicensed(it.sh, it.planS)
 	if alloc == nil {
 		return false
 	}
@@ -31,6 +31,7 @@ func (p *Planner) reserve(l *lane, it *item) bool {
 		b.holds = append(b.holds, n.holdOf(na, l.part.Name, e.j.Spec))
 	}
 	p.onto(b)
+	p.reserveLicenses(lic, b.at, b.end)
 	if p.policy.Backfill.Keep && len(e.resv) == 0 {
 		p.kept[e.j.ID] = b
 	}

@@ -127,6 +127,7 @@ func (p *Planner) build() {
 	for _, n := range p.nodes {
 		p.refresh(n)
 	}
+	p.buildLicenses()
 	p.orderEpoch, p.predictEpoch = epochOf(p.policy.Order), epochOf(p.policy.Predict)
 	p.limits()
 	seen := map[model.JobID]bool{}

@@ -39,6 +39,9 @@ func (p *Planner) walk() {
 func (p *Planner) open() {
 	if p.rounds > 0 {
 		p.round++
+		if p.lic != nil {
+			p.lic.unreserve()
+		}
 		for _, n := range p.used {
 			n.unreserve()
 		}
@@ -287,6 +290,10 @@ func (p *Planner) start(l *lane, it *item, task int32) bool {
 		return false
 	}
 	end := p.after(p.now, it.planS)
+	lic, ok := p.licenses(it.sh, end)
+	if !ok {
+		return false
+	}
 	alloc := p.fit(it.sh, end)
 	if alloc == nil || !p.admits(l, it, alloc) {
 		return false
@@ -296,11 +303,12 @@ func (p *Planner) start(l *lane, it *item, task int32) bool {
 	}
 	j := it.e.j
 	p.book(l, it, alloc, end)
+	p.bookLicenses(lic, end)
 	if j.ArrayID != 0 {
 		p.running[j.ArrayID]++
 		p.unblock(func(b *model.Job) bool { return b.ArrayID == j.ArrayID && p.atThrottle(b) })
 	}
-	p.plan.Starts = append(p.plan.Starts, model.Start{Job: j.ID, Task: task, Partition: l.part.Name, LimitS: it.limitS, Alloc: alloc})
+	p.plan.Starts = append(p.plan.Starts, model.Start{Job: j.ID, Task: task, Partition: l.part.Name, LimitS: it.limitS, Alloc: alloc, Licenses: lic})
 	if task == model.NoTask {
 		p.finished(it.e)
 	}

@@ -237,6 +237,7 @@ func (s *State) checkDerived() error {
 		{"groups of tasks", pairs(s.groups.Scan), pairs(fresh.groups.Scan)},
 		{"moving jobs", pairs(s.moving.Scan), pairs(fresh.moving.Scan)},
 		{"queues", s.listReady(), fresh.listReady()},
+		{"licenses in use", licenseLines(s.licenses), licenseLines(fresh.licenses)},
 		{"tallies", tallyLines(s), tallyLines(fresh)},
 	} {
 		if !slices.Equal(c.have, c.got) {

@@ -127,6 +127,7 @@ func (s *State) reindexJob(old, j *model.Job) {
 		id = old.ID
 	}
 	s.moveReady(old, j)
+	s.countLicenses(old, j)
 	moveDue(s.begins, id, beginOf(old), beginOf(j))
 	moveDue(s.finished, id, endOf(old), endOf(j))
 	moveDue(s.limits, id, limitOf(old), limitOf(j))

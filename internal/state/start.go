@@ -86,6 +86,9 @@ func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
 	if r := s.fits(st.Alloc, alone); r != OK {
 		return r
 	}
+	if !s.licensed(st.Licenses) {
+		return NotFits
+	}
 	var el *model.Job
 	if j.IsArray() {
 		if j.Claim != nil { // this task has it
@@ -101,7 +104,7 @@ func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
 	}
 	el.State, _ = model.Next(model.Pending, model.EvAllocate)
 	el.Reason, el.Why, el.End = model.ReasonNone, "", nil
-	el.Run = &model.Run{Partition: part.Name, Alloc: st.Alloc, Start: at, LimitS: st.LimitS, Epoch: epoch, Priority: st.Priority}
+	el.Run = &model.Run{Partition: part.Name, Alloc: st.Alloc, Start: at, LimitS: st.LimitS, Epoch: epoch, Priority: st.Priority, Licenses: st.Licenses}
 	s.take(el, alone, at)
 	s.begin(el, at)
 	s.put(el)

@@ -44,6 +44,8 @@ type facts struct {
 	groups   *btree.Map[uint64, model.JobID] // array<<32|job -> several tasks with a record apart from the array's own
 	ready    *btree.Map[string, *queue]      // by partition: what may start now if there is room
 
+	licenses map[string]int64 // in use, by name; derived, and replaced whole
+
 	moving *btree.Map[model.JobID, model.JobState] // jobs of which a node still has to be told something: CONFIGURING, COMPLETING
 
 	requests *btree.Map[string, request]
@@ -206,6 +208,7 @@ func New() *State {
 
 // reset empties what is derived.
 func (s *State) reset() {
+	s.licenses = nil
 	s.limits = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.begins = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.finished = btree.NewBTreeGOptions(dueLess, noLocks)

@@ -9,15 +9,18 @@ import (
 type tables struct {
 	job   []setter[model.Job]
 	spec  []setter[model.Spec]
-	run   []setter[model.Run]
-	alloc []setter[model.Alloc]
-	node  []setter[model.NodeAlloc]
-	held  []setter[model.GresAlloc]
-	end   []setter[model.End]
-	exit  []setter[model.Exit]
-	dep   []setter[model.Dep]
-	tasks []setter[model.Range]
-	gres  []setter[model.GresReq]
+	needs []setter[model.Needs]
+
+	license []setter[model.LicenseCount]
+	run     []setter[model.Run]
+	alloc   []setter[model.Alloc]
+	node    []setter[model.NodeAlloc]
+	held    []setter[model.GresAlloc]
+	end     []setter[model.End]
+	exit    []setter[model.Exit]
+	dep     []setter[model.Dep]
+	tasks   []setter[model.Range]
+	gres    []setter[model.GresReq]
 }
 
 func newTables(r *Reader) *tables {
@@ -39,6 +42,17 @@ func newTables(r *Reader) *tables {
 		"Type":  func(d *dec, x *model.GresReq) { x.Type = d.str() },
 		"Count": func(d *dec, x *model.GresReq) { x.Count = int32(d.int()) },
 		"Per":   func(d *dec, x *model.GresReq) { x.Per = model.GresPer(d.int()) },
+	})
+	t.license = inOrder(map[string]setter[model.LicenseCount]{
+		"Name":  func(d *dec, x *model.LicenseCount) { x.Name = d.str() },
+		"Count": func(d *dec, x *model.LicenseCount) { x.Count = d.int() },
+	})
+	t.needs = inOrder(map[string]setter[model.Needs]{
+		"Prefer":        func(d *dec, x *model.Needs) { x.Prefer = d.str() },
+		"Licenses":      func(d *dec, x *model.Needs) { x.Licenses = list(d, t.license, x.Licenses) },
+		"AnyLicense":    func(d *dec, x *model.Needs) { x.AnyLicense = d.bool() },
+		"Contiguous":    func(d *dec, x *model.Needs) { x.Contiguous = d.bool() },
+		"ExclusiveUser": func(d *dec, x *model.Needs) { x.ExclusiveUser = d.bool() },
 	})
 	t.runTables(r)
 	t.spec = specTable(t)
@@ -208,6 +222,12 @@ func specTable(t *tables) []setter[model.Spec] {
 		"Overcommit":   func(d *dec, s *spec) { s.Overcommit = d.bool() },
 		"NoRequeue":    func(d *dec, s *spec) { s.NoRequeue = d.bool() },
 		"MinCPUs":      func(d *dec, s *spec) { s.MinCPUs = int32(d.int()) },
+		"More": func(d *dec, s *spec) {
+			if n := d.array(); n >= 0 {
+				s.More = &model.Needs{} // few jobs have any
+				read(d, n, t.needs, s.More)
+			}
+		},
 	})
 }
 
