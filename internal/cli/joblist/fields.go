@@ -157,6 +157,8 @@ func (t *tables) runTables(r *Reader) {
 		"BillRate":  func(d *dec, x *model.Run) { x.BillRate = d.int() },
 		"Factor":    func(d *dec, x *model.Run) { x.Factor = d.int() },
 		"AssocPart": func(d *dec, x *model.Run) { x.AssocPart = d.str() },
+		"GraceS":    func(d *dec, x *model.Run) { x.GraceS = d.int() },
+		"StopFor":   func(d *dec, x *model.Run) { x.StopFor = model.JobID(d.int()) },
 		"Licenses":  func(d *dec, x *model.Run) { x.Licenses = list(d, t.license, x.Licenses) },
 		"Alloc": func(d *dec, x *model.Run) {
 			if n := d.array(); n >= 0 {

@@ -17,7 +17,7 @@ type Reader struct {
 }
 
 // Each calls f for every job of an encoded proto.JobsChunk, in order, with the moment at which the controller answered.
-// The job is good until f returns: Clone gives one to keep. Spec.Script, Env, Groups, Args and Limits are not read.
+// The job is good until f returns: Clone gives one to keep. Spec.Script, Env, Groups, Args, Limits and Job.Claim are not read.
 func (r *Reader) Each(body []byte, f func(now model.Time, j *model.Job) error) error {
 	if r.tables == nil {
 		r.tables = newTables(r)
