@@ -7,10 +7,8 @@ import (
 
 // tables have for each struct of a job, field by field, how it is read.
 type tables struct {
-	job   []setter[model.Job]
-	spec  []setter[model.Spec]
-	needs []setter[model.Needs]
-
+	job     []setter[model.Job]
+	spec    []setter[model.Spec]
 	license []setter[model.LicenseCount]
 	run     []setter[model.Run]
 	alloc   []setter[model.Alloc]
@@ -46,24 +44,6 @@ func newTables(r *Reader) *tables {
 	t.license = inOrder(map[string]setter[model.LicenseCount]{
 		"Name":  func(d *dec, x *model.LicenseCount) { x.Name = d.str() },
 		"Count": func(d *dec, x *model.LicenseCount) { x.Count = d.int() },
-	})
-	t.needs = inOrder(map[string]setter[model.Needs]{
-		"Prefer":         func(d *dec, x *model.Needs) { x.Prefer = d.str() },
-		"Licenses":       func(d *dec, x *model.Needs) { x.Licenses = list(d, t.license, x.Licenses) },
-		"AnyLicense":     func(d *dec, x *model.Needs) { x.AnyLicense = d.bool() },
-		"Switches":       func(d *dec, x *model.Needs) { x.Switches = int32(d.int()) },
-		"SwitchWaitS":    func(d *dec, x *model.Needs) { x.SwitchWaitS = d.int() },
-		"Sockets":        func(d *dec, x *model.Needs) { x.Sockets = int32(d.int()) },
-		"CoresPerSocket": func(d *dec, x *model.Needs) { x.CoresPerSocket = int32(d.int()) },
-		"ThreadsPerCore": func(d *dec, x *model.Needs) { x.ThreadsPerCore = int32(d.int()) },
-		"TasksPerSocket": func(d *dec, x *model.Needs) { x.TasksPerSocket = int32(d.int()) },
-		"TasksPerCore":   func(d *dec, x *model.Needs) { x.TasksPerCore = int32(d.int()) },
-		"CPUsPerGPU":     func(d *dec, x *model.Needs) { x.CPUsPerGPU = int32(d.int()) },
-		"MemPerGPU":      func(d *dec, x *model.Needs) { x.MemPerGPU = d.int() },
-		"Spread":         func(d *dec, x *model.Needs) { x.Spread = d.bool() },
-		"FewNodes":       func(d *dec, x *model.Needs) { x.FewNodes = d.bool() },
-		"Contiguous":     func(d *dec, x *model.Needs) { x.Contiguous = d.bool() },
-		"ExclusiveUser":  func(d *dec, x *model.Needs) { x.ExclusiveUser = d.bool() },
 	})
 	t.runTables(r)
 	t.spec = specTable(t)
@@ -236,13 +216,6 @@ func specTable(t *tables) []setter[model.Spec] {
 		"Overcommit":   func(d *dec, s *spec) { s.Overcommit = d.bool() },
 		"NoRequeue":    func(d *dec, s *spec) { s.NoRequeue = d.bool() },
 		"MinCPUs":      func(d *dec, s *spec) { s.MinCPUs = int32(d.int()) },
-		"More": func(d *dec, s *spec) {
-			s.More = nil
-			if n := d.array(); n >= 0 {
-				s.More = &model.Needs{} // few jobs have any
-				read(d, n, t.needs, s.More)
-			}
-		},
 	})
 }
 
