@@ -177,6 +177,7 @@ func specTable(t *tables) []setter[model.Spec] {
 		"Partitions":   func(d *dec, s *spec) { s.Partitions = readStrings(d, s.Partitions) },
 		"Comment":      func(d *dec, s *spec) { s.Comment = d.str() },
 		"More":         func(d *dec, s *spec) { s.More = needs(d) },
+		"Reservation":  func(d *dec, s *spec) { s.Reservation = d.str() },
 		"Command":      func(d *dec, s *spec) { s.Command = d.str() },
 		"Submit":       func(d *dec, s *spec) { s.Submit = d.str() },
 		"WorkDir":      func(d *dec, s *spec) { s.WorkDir = d.str() },
