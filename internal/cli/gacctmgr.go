@@ -20,7 +20,7 @@ type manage struct {
 	*Env
 	o                          acctmgr.Options
 	immediate, noHeader, quiet bool
-	readOnly, verbose          bool
+	readOnly                   bool
 	args                       []string
 	input                      *bufio.Reader
 }

@@ -201,7 +201,7 @@ func (c *control) ask() (*client.Client, error) {
 // show dispatches show ENTITY [NAME], in scontrol's spellings: show job 5, show job=5, show jobs.
 func (c *control) show(words []string) error {
 	if len(words) == 0 {
-		return fmt.Errorf("show what? job, node, partition, config, licenses, topology, hostnames or hostlist")
+		return fmt.Errorf("show what? job, node, partition, config, licenses, topology, reservation, hostnames or hostlist")
 	}
 	entity, name, _ := strings.Cut(words[0], "=")
 	if name == "" && len(words) > 1 {

@@ -133,19 +133,6 @@ func (r *Request) picky() bool {
 	return r.Want != nil && len(r.Want.Counts) > 0 || r.Switches > 0 || r.Contiguous
 }
 
-func sameMore(a, b *model.Needs) bool {
-	if a == b {
-		return true
-	}
-	if a == nil || b == nil {
-		return false
-	}
-	x, y := *a, *b
-	same := slices.Equal(x.Licenses, y.Licenses)
-	x.Licenses, y.Licenses = nil, nil
-	return same && string(needsKey(nil, &x)) == string(needsKey(nil, &y))
-}
-
 // needsKey gives bytes that equal needs have in common.
 func needsKey(key []byte, m *model.Needs) []byte {
 	num := func(n int64) { key = binary.AppendVarint(key, n) }

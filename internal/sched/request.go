@@ -193,11 +193,3 @@ func LimitS(sp *model.Spec, p *model.Partition) int64 {
 	}
 	return model.Unlimited
 }
-
-// sameNeeds reports whether two jobs need the same of a partition, so that where one does not fit the other doesn't.
-func sameNeeds(a, b *model.Spec) bool {
-	return a == b || a.MinNodes == b.MinNodes && a.MaxNodes == b.MaxNodes && a.Tasks == b.Tasks && a.TasksPerNode == b.TasksPerNode &&
-		a.CPUsPerTask == b.CPUsPerTask && a.MinCPUs == b.MinCPUs && a.MemPerNode == b.MemPerNode && a.MemPerCPU == b.MemPerCPU &&
-		a.TmpMiB == b.TmpMiB && a.Features == b.Features && a.Exclusive == b.Exclusive && a.Overcommit == b.Overcommit && a.UID == b.UID &&
-		sameMore(a.More, b.More) && slices.Equal(a.Gres, b.Gres) && slices.Equal(a.ReqNodes, b.ReqNodes) && slices.Equal(a.ExcNodes, b.ExcNodes)
-}

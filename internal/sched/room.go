@@ -206,13 +206,6 @@ func (r *room) occupy(s *stock, part string, cpus int, uid uint32, alone bool) {
 	r.parts = append(r.parts, partUse{part, cpus})
 }
 
-// book takes an allocation out of the room.
-func (r *room) book(s *stock, na *model.NodeAlloc, rq *Request, part string) {
-	r.take(na.CPUs, s.params, na.MemMiB, na.Gres)
-	r.occupy(s, part, na.CPUs.Count(), rq.UID, rq.Private)
-	r.shut = r.shut || rq.Exclusive
-}
-
 // inUse gives the CPUs that a partition's jobs have here.
 func (r *room) inUse(part string) int {
 	for _, u := range r.parts {
