@@ -64,7 +64,7 @@ func queueLetters() []queueField {
 		qUnset('s', "SelectJobInfo", "", ""),
 		qText('t', "StateCompact", "ST", func(r *queueRow) string { return r.State.Short() }),
 		qText('u', "UserName", "USER", func(r *queueRow) string { return r.Spec.User }),
-		qUnset('v', "Reservation", "RESERVATION", "(null)"),
+		qText('v', "Reservation", "RESERVATION", func(r *queueRow) string { return orNull(r.Spec.Reservation) }),
 		qUnset('w', "WCKey", "WCKEY", "(null)"),
 		qText('x', "ExcNodes", "EXC_NODES", func(r *queueRow) string { return hostlist.CompressSorted(r.Spec.ExcNodes) }),
 		qNum('y', "Nice", "NICE", func(r *queueRow) int64 { return int64(r.Spec.Nice) }),

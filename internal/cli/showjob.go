@@ -124,8 +124,8 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 	}
 	r.line(kv("Priority", prio), kv("Nice", sp.Nice), kv("Account", orNull(sp.Account)), kv("QOS", orNull(sp.QOS)))
 	reason := j.Reason.String()
-	if j.Why != "" && strings.HasPrefix(j.Why, "UnavailableNodes:") {
-		reason = reason + ",_" + j.Why
+	if more := unavailable(j); more != "" {
+		reason += ",_" + strings.ReplaceAll(more, " ", "_")
 	}
 	r.line(kv("JobState", j.State), kv("Reason", reason), kv("Dependency", orNull(depsText(j))))
 	exit, derived := "0:0", "0:0"
@@ -195,6 +195,9 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 	}
 	r.line(kv("MinCPUsNode", max(1, sp.MinCPUs, max(1, sp.TasksPerNode)*max(1, sp.CPUsPerTask))), kv(memKey, walltime.FormatMem(max(0, mem))), kv("MinTmpDiskNode", walltime.FormatMem(sp.TmpMiB)))
 	r.line(kv("Features", orNull(sp.Features)), kv("DelayBoot", "00:00:00"))
+	if sp.Reservation != "" {
+		r.line(kv("Reservation", sp.Reservation))
+	}
 	over := "OK"
 	switch {
 	case sp.Exclusive:
