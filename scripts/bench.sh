@@ -115,13 +115,18 @@ printf 'MaxJobCount=1000000\nMaxArraySize=100001\n' >>"$GBATCH_CONF"
 gcontrol reconfigure
 records() { gacct -a -X -n -s CD -S now-1hour -o JobID | wc -l; }
 submit=gsubmit queue=gqueue cancel=gcancel measure gbatch "$dir"
+gbatch down --dir "$dir" >/dev/null
 if [ $share = 1 ]; then
+    rm -rf "$dir" # a fresh one: jobs that have ended are remembered for five minutes
+    gbatch up --nodes 4 --cpus 16 --dir "$dir" --detach >/dev/null
+    printf 'MaxJobCount=1000000\n' >>"$GBATCH_CONF"
+    gcontrol reconfigure
     at "gbatch: 50,000 pending jobs, all different"
     "$tool" loop -n 50000 -c 8 -t 8m -- gsubmit -H -J 'job{}' -o "$work/out{}" --wrap 'echo {}' >"$work/many"
     pending=$(gqueue -h -t PD | wc -l)
     echo "$(($(awk '/VmRSS/ { print $2 }' /proc/"$(pgrep -f "gctld -f $dir")"/status) / 1024)) MiB" >"$work/gbatch.memory"
+    gbatch down --dir "$dir" >/dev/null
 fi
-gbatch down --dir "$dir" >/dev/null
 
 if [ $with_slurm = yes ] && command -v slurmctld >/dev/null && command -v slurmd >/dev/null && command -v munged >/dev/null; then
     at "Slurm: starting"
