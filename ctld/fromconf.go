@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"runtime/debug"
 	"strconv"
 	"strings"
 
@@ -21,9 +20,6 @@ import (
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/version"
 )
-
-// heapGrowthPct is how far gctld's heap grows between two collections (GOGC), percent.
-const heapGrowthPct = 25
 
 // Start is gctld as a program: what the command line says, completed from the configuration.
 type Start struct {
@@ -39,9 +35,13 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) (err error) {
 		return err
 	}
 	if os.Getenv("GOGC") == "" {
-		// Nearly all of a controller's memory is jobs that stay: a garbage collector that lets the heap double before it
-		// runs would cost as much again as they do.
-		debug.SetGCPercent(heapGrowthPct)
+		tuning, stop := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			tuneHeap(tuning)
+		}()
+		defer func() { stop(); <-done }()
 	}
 	out := stderr
 	if cfg.SlurmctldLogFile != "" {
