@@ -162,6 +162,12 @@ func schedParams() []schedParam {
 		num("bf_yield_interval", func(s *Scheduler) *int64 { return &s.Backfill.YieldIntervalUS }, 1, 10_000_000),
 		num("bf_yield_sleep", func(s *Scheduler) *int64 { return &s.Backfill.YieldSleepUS }, 1, 10_000_000),
 	}
+	for i := range out {
+		switch out[i].name {
+		case "bf_max_time", "bf_yield_interval", "bf_yield_sleep":
+			out[i].note = "has no effect: a pass is bounded by counts (bf_max_job_test) and holds no lock that it could yield"
+		}
+	}
 	inert := func(lost bool, note string, names ...string) {
 		for _, n := range names {
 			out = append(out, schedParam{name: n, note: note, lost: lost})
@@ -281,6 +287,9 @@ func (l *loader) schedParam(name, value string, at pos) {
 			return
 		}
 		*s.num(sched) = n
+		if s.note != "" {
+			l.probs.notef(at, "remove it", "SchedulerParameters: %s %s", s.name, s.note)
+		}
 	case s.lost:
 		l.probs.warnf(at, "remove it", "SchedulerParameters: %s %s", s.name, s.note)
 	default:
