@@ -250,7 +250,7 @@ func (c *control) ping([]string) error {
 	if err := cl.Call(proto.KindPing, &proto.Empty{}, &r); err != nil {
 		return plain{err}
 	}
-	for i, ctl := range r.Controllers {
+	for _, ctl := range r.Controllers {
 		role, state := "backup", "DOWN"
 		if ctl.Leader {
 			role = "primary"
@@ -258,7 +258,6 @@ func (c *control) ping([]string) error {
 		if ctl.Up {
 			state = "UP"
 		}
-		_ = i
 		fmt.Fprintf(c.Stdout, "Slurmctld(%s) at %s is %s\n", role, ctl.Name, state)
 	}
 	return nil

@@ -35,9 +35,9 @@ func mainSettings() *table {
 // unusedKeys are read into Config, but no daemon acts on them. Whoever makes
 // one do its work takes it off this list.
 var unusedKeys = []string{
-	"BatchStartTimeout", "CompleteWait", "DefCpuPerGPU", "DefMemPerGPU", "DependencyParameters", "Epilog", "EpilogSlurmctld",
-	"EpilogTimeout", "FirstJobId", "InactiveLimit", "InteractiveStepOptions", "JobDefaults", "JobFileAppend", "KillOnBadExit",
-	"LaunchParameters", "Licenses", "MailDomain", "MailProg", "MaxJobId", "MaxStepCount", "MaxTasksPerNode", "MessageTimeout",
+	"BatchStartTimeout", "CompleteWait", "DependencyParameters", "Epilog", "EpilogSlurmctld",
+	"EpilogTimeout", "FirstJobId", "InactiveLimit", "InteractiveStepOptions", "JobFileAppend", "KillOnBadExit",
+	"LaunchParameters", "MailDomain", "MailProg", "MaxJobId", "MaxStepCount", "MaxTasksPerNode", "MessageTimeout",
 	"MpiDefault", "OverTimeLimit", "PrivateData", "Prolog",
 	"PrologEpilogTimeout", "PrologFlags", "PrologSlurmctld", "PrologTimeout", "PropagatePrioProcess", "PropagateResourceLimits",
 	"PropagateResourceLimitsExcept", "TaskEpilog", "TaskPluginParam", "TaskProlog", "TrackWCKey", "UnkillableStepProgram",
@@ -46,8 +46,8 @@ var unusedKeys = []string{
 
 // unusedLineKeys are the same for NodeName and PartitionName lines.
 var unusedLineKeys = []string{
-	"Alternate", "AllocNodes", "CoreSpecCount", "CpuBind", "CpuSpecList", "DefCpuPerGPU", "DefMemPerGPU", "ExclusiveTopo",
-	"JobDefaults", "LLN", "MaxCPUsPerSocket", "MemSpecLimit", "OverTimeLimit", "ReqResv", "SelectTypeParameters",
+	"Alternate", "AllocNodes", "CoreSpecCount", "CpuBind", "CpuSpecList", "ExclusiveTopo",
+	"MaxCPUsPerSocket", "MemSpecLimit", "OverTimeLimit", "ReqResv", "SelectTypeParameters",
 }
 
 func identitySettings() []setting {

@@ -164,8 +164,15 @@ func schedParams() []schedParam {
 	}
 	for i := range out {
 		switch out[i].name {
-		case "bf_max_time", "bf_yield_interval", "bf_yield_sleep":
+		case "bf_max_time", "bf_yield_interval", "bf_yield_sleep", "bf_continue":
 			out[i].note = "has no effect: a pass is bounded by counts (bf_max_job_test) and holds no lock that it could yield"
+		case "bf_licenses", "bf_one_resv_per_job":
+			out[i].note = "has no effect: it is always so here"
+		case "sched_interval":
+			out[i].note = "has no effect: a pass is made whenever something has changed"
+		case "partition_job_depth", "max_array_tasks", "assoc_limit_stop", "preempt_strict_order", "preempt_youngest_first",
+			"preempt_reorder_count", "nohold_on_prolog_fail", "pack_serial_at_end", "spec_cores_first":
+			out[i].note = "has no effect in this version of gbatch"
 		}
 	}
 	inert := func(lost bool, note string, names ...string) {
@@ -287,9 +294,9 @@ func (l *loader) schedParam(name, value string, at pos) {
 			return
 		}
 		*s.num(sched) = n
-		if s.note != "" {
-			l.probs.notef(at, "remove it", "SchedulerParameters: %s %s", s.name, s.note)
-		}
+	}
+	switch {
+	case s.note == "":
 	case s.lost:
 		l.probs.warnf(at, "remove it", "SchedulerParameters: %s %s", s.name, s.note)
 	default:

@@ -11,7 +11,6 @@ type GPUUse struct {
 	GPUs      int     `json:"gpus"`
 	Allocated float64 `json:"allocated"`           // mean share of GPUs in use, from the first submission to the last end
 	Fragments float64 `json:"fragmentation"`       // mean share of the free GPUs that the workload's jobs can't use where they are
-	Split     int     `json:"jobs_on_more_nodes"`  // jobs that got more nodes than their GPUs need
 	Points    []Frag  `json:"fragmentation_curve"` // at most maxFragPoints
 }
 
