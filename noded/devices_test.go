@@ -1,6 +1,7 @@
 package noded
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
@@ -20,6 +22,15 @@ type fakeGPUs struct {
 }
 
 func (f *fakeGPUs) Devices() ([]gpu.Device, error) { return f.devices, f.err }
+
+func (f *fakeGPUs) Watch(ctx context.Context, _ time.Duration, got func([]gpu.Reading, error)) {
+	var readings []gpu.Reading
+	for i := range f.devices {
+		readings = append(readings, gpu.Reading{UUID: f.devices[i].UUID, Index: i})
+	}
+	got(readings, f.err)
+	<-ctx.Done()
+}
 
 func TestFindGres(t *testing.T) {
 	h100 := gpu.Device{Name: "NVIDIA H100 80GB HBM3", Type: "h100"}

@@ -7,6 +7,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/noded/gpu"
 )
 
 // inventory.go makes the node's account of itself: what it is (Hello) and how it feels (Heartbeat).
@@ -17,6 +18,7 @@ type inventory struct {
 	cpus   []int // the machine's CPUs, so that threads of a core and cores of a socket are neighbours
 	bootID string
 	bootAt model.Time
+	gpus   gpu.Source // of the node's GPUs, for readings; nil: it has none that could be read
 }
 
 // takeInventory looks at the machine. A virtual node takes the configuration's word for what it has.
@@ -50,6 +52,9 @@ func takeInventory(m machine, o *Options) (*inventory, error) {
 		return inv, nil
 	}
 	h.Gres, h.Notes = findGres(o)
+	if hasGPUs(h.Gres) {
+		inv.gpus = o.GPUs
+	}
 	return inv, nil
 }
 

@@ -38,6 +38,7 @@ type Noded struct {
 	envs    envStore
 	names   *names
 	groups  *groups
+	gpus    *gpuWatch
 
 	ctl      *controllers
 	relay    *relay
@@ -121,6 +122,7 @@ func (n *Noded) openJobs() error {
 	for _, note := range n.inv.hw.Notes {
 		n.log.Warn("this node can't do everything", "note", note)
 	}
+	n.gpus = newGPUWatch(n.inv.gpus, n.opts.GPUEvery, n.log)
 	sp, err := openSpool(n.opts.Spool, n.log)
 	if err != nil {
 		return err
@@ -195,6 +197,7 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 		part(func() error { return n.loop.run(ctx) })
 		part(func() error { n.link.run(ctx); return nil })
 		part(func() error { n.keepRegistered(ctx); return nil })
+		part(func() error { n.gpus.run(ctx); return nil })
 	}
 	wg.Wait()
 	if !n.opts.Login {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
@@ -26,12 +27,13 @@ type Options struct {
 	SocketDir   string   // of the socket for commands, noded-NAME.sock
 	Shim        string   // the program gshim, absolute; not needed with Login
 
-	Config     *conf.Config // the configuration, as far as this host has it; nil: none
-	ConfigPath string       // its main file, which commands in jobs are told; "": none
-	GPUs       gpu.Source   // where GPUs are looked for; nil: nowhere
-	TmpFS      string       // whose size is TmpDisk; default /tmp
-	Host       string       // the name that users see as theirs; default os.Hostname
-	Version    string       // default internal/version
+	Config     *conf.Config  // the configuration, as far as this host has it; nil: none
+	ConfigPath string        // its main file, which commands in jobs are told; "": none
+	GPUs       gpu.Source    // where GPUs are looked for; nil: nowhere
+	GPUEvery   time.Duration // between readings of the GPUs; 0: 5 s
+	TmpFS      string        // whose size is TmpDisk; default /tmp
+	Host       string        // the name that users see as theirs; default os.Hostname
+	Version    string        // default internal/version
 	Logger     *slog.Logger
 }
 

@@ -9,8 +9,10 @@
 package gpu
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"time"
 )
 
 // Device is one GPU.
@@ -28,12 +30,39 @@ type Device struct {
 	Path        string // its device file, "/dev/nvidia0"
 	Links       []int  // NVLink connections to each device of the list, -1 for itself, as in gres.conf's Links
 	Standin     bool   // there is no such GPU
+
+	Near []int      // how near each device of the list is on the buses: a Common*, 0 for itself; nil if unknown
+	MIG  []Instance // what it is divided into; nil: it is not
+}
+
+// How near two GPUs are, by the nearest thing that both hang on, in NVML's numbers.
+const (
+	CommonBoard      = 0  // one board
+	CommonSwitch     = 10 // one PCIe switch
+	CommonSwitches   = 20 // several PCIe switches, one host bridge not needed
+	CommonHostBridge = 30
+	CommonNode       = 40 // one NUMA node
+	CommonSystem     = 50
+)
+
+// Instance is one MIG instance of a GPU: a compute instance with its part of the memory.
+type Instance struct {
+	Index   int    // among the device's MIG devices
+	Profile string // "1g.10gb"
+	UUID    string // MIG-...
+	GI, CI  int    // GPU instance, compute instance
+	MemMiB  int64
+	Caps    []string // device files that grant its use, /dev/nvidia-caps/nvidia-capN: of the GPU instance, then of the compute instance
 }
 
 // Source is where devices come from.
 type Source interface {
 	// Devices lists them. ErrNoDriver: this machine has no GPU driver.
 	Devices() ([]Device, error)
+
+	// Watch calls got with a reading of every device, now and then every so often, until ctx ends, and then returns. An error
+	// is one round's: the next may be better. got is called from one goroutine and owns what it gets.
+	Watch(ctx context.Context, every time.Duration, got func([]Reading, error))
 }
 
 // ErrNoDriver says that the machine has no NVIDIA driver, so no GPUs that could be used.

@@ -178,3 +178,15 @@ func sysBusID(id string) string {
 	}
 	return fmt.Sprintf("%04x:%s", n, rest)
 }
+
+// Watch asks again and again.
+func (s *nvmlSource) Watch(ctx context.Context, every time.Duration, got func([]Reading, error)) {
+	poll(ctx, every, func() ([]Reading, error) {
+		devices, err := s.Devices()
+		out := make([]Reading, len(devices))
+		for i := range devices {
+			out[i] = plain(&devices[i])
+		}
+		return out, err
+	}, got)
+}

@@ -1,7 +1,7 @@
 package gpu
 
 import (
-	"crypto/sha256"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,15 +35,9 @@ func Standin(dir, typ string, n int) (Source, error) { return Standins(dir, []Ki
 // numbers would be real GPUs, an unused major is taken. Without root, or where device files can't be made, they are
 // plain files. dir is made if missing; stale ones of an earlier, larger set are removed. Nothing in /dev is touched.
 func Standins(dir string, kinds []Kind) (Source, error) {
-	abs, err := filepath.Abs(dir)
+	abs, err := standinDir(dir)
 	if err != nil {
-		return nil, fmt.Errorf("stand-in GPUs: %w", err)
-	}
-	if real, err := filepath.EvalSymlinks(abs); err == nil {
-		abs = real
-	}
-	if abs == "/dev" || strings.HasPrefix(abs, "/dev/") && !strings.HasPrefix(abs, "/dev/shm/") {
-		return nil, fmt.Errorf("stand-in GPUs: %s is the place of real devices: choose another directory", abs)
+		return nil, err
 	}
 	total := 0
 	for _, k := range kinds {
@@ -54,9 +49,6 @@ func Standins(dir string, kinds []Kind) (Source, error) {
 	if total > maxStandins-1 {
 		return nil, fmt.Errorf("stand-in GPUs: %d asked for, at most %d can be made on a node", total, maxStandins-1)
 	}
-	if err := os.MkdirAll(abs, 0o755); err != nil {
-		return nil, fmt.Errorf("stand-in GPUs: %w", err)
-	}
 	major := nvidiaMajor
 	if b, err := os.ReadFile("/proc/devices"); err == nil {
 		major = freeMajor(string(b))
@@ -67,21 +59,68 @@ func Standins(dir string, kinds []Kind) (Source, error) {
 			s.devices = append(s.devices, standinDevice(abs, len(s.devices), major, k.Type))
 		}
 	}
-	for i := range s.devices {
-		if err := makeStandin(&s.devices[i]); err != nil {
-			return nil, fmt.Errorf("stand-in GPUs: %w", err)
-		}
-	}
-	if err := removeStale(abs, total); err != nil {
-		return nil, fmt.Errorf("stand-in GPUs: %w", err)
+	if err := makeStandins(abs, s.devices); err != nil {
+		return nil, err
 	}
 	s.link()
 	return s, nil
 }
 
+// standinDir gives the directory by its real name. The place of real devices is none.
+func standinDir(dir string) (string, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("stand-in GPUs: %w", err)
+	}
+	if real, err := filepath.EvalSymlinks(abs); err == nil {
+		abs = real
+	}
+	if abs == "/dev" || strings.HasPrefix(abs, "/dev/") && !strings.HasPrefix(abs, "/dev/shm/") {
+		return "", fmt.Errorf("stand-in GPUs: %s is the place of real devices: choose another directory", abs)
+	}
+	return abs, nil
+}
+
+// makeStandins makes the files of devices that lie in dir, and removes those of an earlier, larger set.
+func makeStandins(dir string, devices []Device) error {
+	dir, err := standinDir(dir)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o755)
+	}
+	if err != nil {
+		return fmt.Errorf("stand-in GPUs: %w", err)
+	}
+	n := 0
+	for i := range devices {
+		if filepath.Dir(devices[i].Path) != dir {
+			continue
+		}
+		if err := makeStandin(&devices[i]); err != nil {
+			return fmt.Errorf("stand-in GPUs: %w", err)
+		}
+		n = max(n, devices[i].Minor+1)
+	}
+	if err := removeStale(dir, n); err != nil {
+		return fmt.Errorf("stand-in GPUs: %w", err)
+	}
+	return nil
+}
+
 type standins struct{ devices []Device }
 
 func (s *standins) Devices() ([]Device, error) { return append([]Device(nil), s.devices...), nil }
+
+// Watch gives readings of idle devices.
+func (s *standins) Watch(ctx context.Context, every time.Duration, got func([]Reading, error)) {
+	poll(ctx, every, func() ([]Reading, error) {
+		out := make([]Reading, len(s.devices))
+		for i := range s.devices {
+			out[i] = plain(&s.devices[i])
+			out[i].UtilPct, out[i].MemUtilPct, out[i].MemUsedMiB = 0, 0, 0
+		}
+		return out, nil
+	}, got)
+}
 
 // freeMajor picks the major number: NVIDIA's own unless the driver has it, given /proc/devices.
 func freeMajor(devices string) int {
@@ -156,9 +195,8 @@ func modelOf(typ string) model {
 
 func standinDevice(dir string, index, major int, typ string) Device {
 	m := modelOf(typ)
-	h := sha256.Sum256([]byte(dir + "/" + strconv.Itoa(index)))
 	return Device{Index: index, Minor: index, Major: major, Name: m.name + " (stand-in)", Type: strings.ToLower(typ), MemMiB: m.memMiB, NUMANode: -1,
-		UUID: fmt.Sprintf("GPU-%x-%x-%x-%x-%x", h[:4], h[4:6], h[6:8], h[8:10], h[10:16]),
+		UUID: fakeUUID("GPU-", dir, strconv.Itoa(index)),
 		Path: filepath.Join(dir, "nvidia"+strconv.Itoa(index)), Standin: true}
 }
 

@@ -1,0 +1,72 @@
+package gpu
+
+import (
+	"context"
+	"time"
+)
+
+// Reading is how one GPU is at one moment. Numbers that the source does not have are -1.
+type Reading struct {
+	UUID         string
+	Index        int // in Devices
+	UtilPct      int // of the last sampling interval in which a kernel ran
+	MemUtilPct   int // of it in which memory was read or written
+	MemUsedMiB   int64
+	MemTotalMiB  int64
+	TempC        int
+	PowerMilliW  int64
+	EnergyMilliJ int64 // since the driver was loaded
+	Processes    []Process
+	Faults       []Fault // since the last reading
+	Lost         bool    // it has fallen off the bus, or no longer answers
+}
+
+// Process is one that uses a GPU. PID is in the namespace of whoever asked; MemMiB is -1 if unknown.
+type Process struct {
+	PID    int
+	MemMiB int64
+}
+
+// The kinds of faults.
+const (
+	FaultXID     = "xid"     // an error that the driver logs; Code is its number
+	FaultECC     = "ecc"     // uncorrectable memory errors; Code is how many there are new
+	FaultRemap   = "remap"   // a memory row could not be replaced, or waits for a reset to be
+	FaultRetired = "retired" // memory pages wait for a reset to be taken out of use
+	FaultLost    = "lost"    // it has fallen off the bus
+)
+
+// Fault is something that went wrong with a GPU. Fatal: it should get no more work until somebody has looked, or has reset it.
+type Fault struct {
+	Kind  string
+	Code  int
+	Text  string // for people, one line
+	Fatal bool
+}
+
+// maxProcesses and maxFaults bound one reading of one device.
+const (
+	maxProcesses = 256
+	maxFaults    = 32
+)
+
+// plain is a reading that says nothing but that the device is there.
+func plain(d *Device) Reading {
+	return Reading{UUID: d.UUID, Index: d.Index, UtilPct: -1, MemUtilPct: -1, MemUsedMiB: -1, MemTotalMiB: d.MemMiB, TempC: -1, PowerMilliW: -1, EnergyMilliJ: -1}
+}
+
+// minEvery is the shortest time between rounds.
+const minEvery = 10 * time.Millisecond
+
+// poll calls got with what read gives, now and then every so often, until ctx ends.
+func poll(ctx context.Context, every time.Duration, read func() ([]Reading, error), got func([]Reading, error)) {
+	tick := time.NewTicker(max(every, minEvery))
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		got(read())
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+		}
+	}
+}
