@@ -41,8 +41,9 @@ type groups struct {
 	say    []string
 	old    []string // groups that were there at the start
 
-	mu   sync.Mutex
-	open map[proto.Attempt]*cgroup.Group
+	making sync.Mutex // of jobs' groups by their steps
+	mu     sync.Mutex
+	open   map[proto.Attempt]*cgroup.Group
 }
 
 // groupPrefix is the place of a gnoded's groups. The spool makes its name: no other gnoded has the same.
@@ -93,13 +94,7 @@ func nameOf(key proto.Attempt) string { return fmt.Sprintf("job_%d.%d", key.Job,
 // create makes an attempt's group and says how its process is born into it; pin are the CPUs to pin it to where a group
 // can't. With reuse a group that is there is complete, and taken as it is; otherwise it is what a killed gnoded left.
 func (g *groups) create(l *proto.Launch, reuse bool) (in shim.Cgroup, pin []int, err error) {
-	limits := g.limits(&l.Alloc.Nodes[l.Node])
-	if !g.root.Can().CPUs {
-		pin, limits.CPUs = limits.CPUs, nil
-		if g.virt { // several nodes stand in for one machine: pinning would put them all on its first cores
-			pin = nil
-		}
-	}
+	limits, pin := g.limitsAndPin(&l.Alloc.Nodes[l.Node])
 	key := proto.Attempt{Job: l.Job, Attempt: l.Attempt}
 	group, err := g.root.Create(nameOf(key), limits)
 	if errors.Is(err, fs.ErrExist) {
@@ -117,6 +112,18 @@ func (g *groups) create(l *proto.Launch, reuse bool) (in shim.Cgroup, pin []int,
 	g.mu.Unlock()
 	in.V1, in.V2 = group.JoinDirs()
 	return in, pin, nil
+}
+
+// limitsAndPin are what an allocation holds a job to, and the CPUs to pin it to where a group can't hold it there.
+func (g *groups) limitsAndPin(here *model.NodeAlloc) (limits cgroup.Limits, pin []int) {
+	limits = g.limits(here)
+	if !g.root.Can().CPUs {
+		pin, limits.CPUs = limits.CPUs, nil
+		if g.virt { // several nodes stand in for one machine: pinning would put them all on its first cores
+			pin = nil
+		}
+	}
+	return limits, pin
 }
 
 // limits are what an allocation holds a job to.

@@ -3,6 +3,7 @@ package noded
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/noded/cgroup"
+	"gbatch/noded/shim"
 )
 
 // constrained is a cluster with a cgroup.conf.
@@ -105,6 +107,66 @@ func TestForgottenGroups(t *testing.T) {
 		names, err := c.n.groups.root.List()
 		return err == nil && len(names) == 0
 	})
+}
+
+// A step's tasks are born into a part of what the job has, on a node that runs the job's script and on one that doesn't.
+func TestStepGroup(t *testing.T) {
+	needGroups(t, func(f cgroup.Features) bool { return f.Track && f.CPUs && f.Memory })
+	c := constrained(t, "ConstrainCores=yes\nConstrainRAMSpace=yes\n")
+	if len(c.n.inv.cpus) < 2 {
+		t.Skip("needs two CPUs")
+	}
+	g := c.n.groups
+	l := c.job(1, "sleep 1000", func(l *proto.Launch) { l.Alloc.Nodes[0].CPUs = model.UpTo(2) })
+	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{l}})
+	c.ctl.waitStarted(l)
+	key, job := proto.Attempt{Job: 1, Attempt: 1}, &l.Alloc.Nodes[0]
+	other := proto.Attempt{Job: 2, Attempt: 1} // its script runs elsewhere
+	for _, k := range []proto.Attempt{key, other} {
+		for step := range int32(2) {
+			share := &model.NodeAlloc{CPUs: model.Bits(nil).With(1), MemMiB: 32}
+			in, pin, err := g.createStep(k, step, job, share, false)
+			must(t, err)
+			if len(in.V1) == 0 && in.V2 == "" || pin != nil {
+				t.Errorf("born into %+v, pinned to %v", in, pin)
+			}
+			again, _, err := g.createStep(k, step, job, share, true)
+			if err != nil || !reflect.DeepEqual(again, in) {
+				t.Errorf("found again: %+v, %v; was %+v", again, err, in)
+			}
+			if _, _, err = g.createStep(k, step, job, share, false); err != nil {
+				t.Errorf("made anew: %v", err)
+			}
+			cmd := joined(in, "grep Cpus_allowed_list /proc/self/status")
+			out, err := cmd.CombinedOutput()
+			if want := fmt.Sprintf("Cpus_allowed_list:\t%d\n", c.n.inv.cpus[1]); err != nil || string(out) != want {
+				t.Errorf("%v: %q, want %q", err, out, want)
+			}
+		}
+		if use, err := g.finishStep(t.Context(), k, 0); err != nil || !use.known {
+			t.Errorf("%+v %v", use, err)
+		}
+		if group, err := g.ofStep(k, 0); group != nil || err != nil {
+			t.Errorf("step 0 is still there: %v %v", group, err)
+		}
+	}
+	must(t, g.remove(other)) // and with it step 1
+	c.ctl.send(&proto.Orders{Stop: []*proto.Stop{{Job: 1, Attempt: 1, Cause: model.StopCancel, KillWaitS: 1}}})
+	if r := c.ctl.waitEnded(l); r.Exit.Signal == 0 {
+		t.Errorf("%+v", r.Exit)
+	}
+}
+
+// joined runs sh -c text in a group.
+func joined(in shim.Cgroup, text string) *exec.Cmd {
+	enter := ""
+	for _, d := range in.V1 {
+		enter += "echo $$ > " + d + "/cgroup.procs || exit 99; "
+	}
+	if in.V2 != "" {
+		enter += "echo $$ > " + in.V2 + "/cgroup.procs || exit 99; "
+	}
+	return exec.Command("/bin/sh", "-c", enter+text)
 }
 
 func TestLimits(t *testing.T) {

@@ -447,6 +447,59 @@ func TestSub(t *testing.T) {
 	})
 }
 
+// TestStepsBesideTheScript: a step has a part of its job's cores and is measured by itself, while the job's script runs on.
+func TestStepsBesideTheScript(t *testing.T) {
+	forEach(t, func(t *testing.T, r *Root) {
+		job := create(t, r, "job_1", Limits{MemBytes: 1 << 30})
+		script, _ := run(t, job, "while :; do sleep 0.01; done")
+		l := Limits{MemBytes: 512 << 20}
+		if r.Can().CPUs {
+			l.CPUs = []int{0} // the job has all
+		}
+		for _, name := range []string{"step_0", "step_1"} {
+			step, err := job.Sub(name, l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := "0"
+			if l.CPUs == nil {
+				want = output(t, job, "grep Cpus_allowed_list /proc/self/status | cut -f2")
+			}
+			if got := output(t, step, "grep Cpus_allowed_list /proc/self/status | cut -f2; head -c 10000000 /dev/zero | tail > /dev/null"); got != want {
+				t.Errorf("%s runs on %q, want %q", name, got, want)
+			}
+			if u, err := step.Usage(); err != nil || r.Can().Memory && (u.MemPeakBytes < 5<<20 || u.MemPeakBytes > 512<<20) {
+				t.Errorf("%s: %+v %v", name, u, err)
+			}
+		}
+		if _, err := job.Sub("step_0", l); !errors.Is(err, fs.ErrExist) {
+			t.Errorf("made twice: %v", err)
+		}
+		if pids, err := job.Procs(); err != nil || !slices.Contains(pids, script.Process.Pid) {
+			t.Errorf("the script %d is not among %v, %v", script.Process.Pid, pids, err)
+		}
+		found, err := r.Load("job_1/step_0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := found.Remove(testContext(t)); err != nil {
+			t.Error(err)
+		}
+		waited := make(chan error, 1)
+		go func() { waited <- script.Wait() }()
+		if err := job.Kill(testContext(t)); err != nil {
+			t.Error(err)
+		}
+		<-waited
+		if err := job.Remove(testContext(t)); err != nil {
+			t.Error(err)
+		}
+		if names, err := r.List(); err != nil || len(names) != 0 {
+			t.Errorf("left: %v %v", names, err)
+		}
+	})
+}
+
 // TestTwoClusters: prefixes on one machine don't meet.
 func TestTwoClusters(t *testing.T) {
 	forEach(t, func(t *testing.T, r *Root) {

@@ -70,35 +70,6 @@ func (r *Root) Create(job string, l Limits) (*Group, error) {
 	return g, nil
 }
 
-// Sub makes a group within this one, for a step ("step_0"). On v2 a group with limits of its own can only be made within a
-// group that holds no processes itself.
-func (g *Group) Sub(step string, l Limits) (*Group, error) {
-	if err := checkName(step, 1); err != nil {
-		return nil, fmt.Errorf("create group in %s: %w", g.name, err)
-	}
-	if err := l.check(); err != nil {
-		return nil, fmt.Errorf("create group %s in %s: %w", step, g.name, err)
-	}
-	s := &Group{root: g.root, name: g.name + "/" + step, v1: map[string]string{}}
-	for c, dir := range g.v1 {
-		s.v1[c] = dir
-	}
-	if g.v2 != "" && (l.CPUs != nil || l.MemBytes > 0 || l.Pids > 0) {
-		for _, c := range []string{"cpuset", "memory", "pids"} {
-			if !g.root.v2ctl[c] {
-				continue
-			}
-			if err := writeFile(filepath.Join(g.v2, "cgroup.subtree_control"), "+"+c); err != nil {
-				return nil, fmt.Errorf("create group %s in %s: %w", step, g.name, err)
-			}
-		}
-	}
-	if err := s.make(g.v2, func(c string) string { return g.v1[c] }, step, l); err != nil {
-		return nil, fmt.Errorf("create group %s in %s: %w", step, g.name, errors.Join(err, s.discard()))
-	}
-	return s, nil
-}
-
 // make makes the directories below the group above and writes the limits.
 func (g *Group) make(v2 string, v1 func(controller string) string, name string, l Limits) error {
 	r := g.root
@@ -314,8 +285,8 @@ const (
 // the directory and what is still in it. A group that is gone is no error.
 func (g *Group) Remove(ctx context.Context) error {
 	var errs []error
-	for _, d := range slices.Backward(g.own) {
-		if err := removeTree(ctx, d); err != nil {
+	for _, base := range slices.Backward(g.root.dirs()) { // a step may have made some that Create did not
+		if err := removeTree(ctx, filepath.Join(base, g.name)); err != nil {
 			errs = append(errs, err)
 		}
 	}

@@ -1,0 +1,118 @@
+package cgroup
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// sub.go makes groups within a job's: its steps. Where the job's own group has a v2 controller to pass on, the kernel wants
+// it to hold no processes itself; those of its batch script are moved aside then, which costs only jobs that have steps.
+
+// ownPart is the group that a job's own processes are moved to. No step has this name.
+const ownPart = "own"
+
+// moveRounds bounds how often the processes of a group are looked at that forks while it is moved.
+const moveRounds = 100
+
+// Sub makes a group within this one, for a step ("step_0"): a part of what the job has. It is measured by itself as far
+// as the host can, and its limits and devices hold beside the job's. fs.ErrExist if it is there, fs.ErrNotExist if the job's group is gone.
+func (g *Group) Sub(step string, l Limits) (*Group, error) {
+	if err := checkName(step, 1); err != nil || step == ownPart {
+		return nil, fmt.Errorf("create group in %s: %w", g.name, errors.Join(err, fmt.Errorf("%q can't be the name of a step", step)))
+	}
+	if err := l.check(); err != nil {
+		return nil, fmt.Errorf("create group %s in %s: %w", step, g.name, err)
+	}
+	s := &Group{root: g.root, name: g.name + "/" + step, v1: map[string]string{}}
+	for c, dir := range g.v1 {
+		s.v1[c] = dir
+	}
+	if err := g.passOn(); err != nil {
+		return nil, fmt.Errorf("create group %s in %s: %w", step, g.name, err)
+	}
+	above, err := g.forSteps(l)
+	if err != nil {
+		return nil, fmt.Errorf("create group %s in %s: %w", step, g.name, err)
+	}
+	if err := s.make(g.v2, func(c string) string { return above[c] }, step, l); err != nil {
+		return nil, fmt.Errorf("create group %s in %s: %w", step, g.name, errors.Join(err, s.discard()))
+	}
+	return s, nil
+}
+
+// forSteps gives the directories of v1 in which a step's are made. Where the job itself needed none, it gets one now.
+func (g *Group) forSteps(l Limits) (map[string]string, error) {
+	above := make(map[string]string, len(controllers))
+	for _, c := range controllers {
+		base := g.root.v1[c]
+		switch {
+		case base == "" || !neededV1(c, l):
+			continue
+		case g.v1[c] != "":
+			above[c] = g.v1[c]
+			continue
+		}
+		dir := filepath.Join(base, g.name)
+		if err := unix.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return nil, &fs.PathError{Op: "mkdir", Path: dir, Err: err}
+		}
+		if c == "cpuset" {
+			if err := errors.Join(inherit(base, dir, "cpuset.cpus"), inherit(base, dir, "cpuset.mems")); err != nil {
+				return nil, err
+			}
+		}
+		above[c] = dir
+	}
+	return above, nil
+}
+
+// passOn makes this group's v2 controllers available below it.
+func (g *Group) passOn() error {
+	if g.v2 == "" {
+		return nil
+	}
+	for _, c := range []string{"cpuset", "memory", "pids"} {
+		if !g.root.v2ctl[c] {
+			continue
+		}
+		file := filepath.Join(g.v2, "cgroup.subtree_control")
+		err := writeFile(file, "+"+c)
+		if errors.Is(err, unix.EBUSY) {
+			if err = g.moveAside(); err == nil {
+				err = writeFile(file, "+"+c)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// moveAside moves the processes that are in the group itself to one below it.
+func (g *Group) moveAside() error {
+	aside := filepath.Join(g.v2, ownPart)
+	if err := unix.Mkdir(aside, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return &fs.PathError{Op: "mkdir", Path: aside, Err: err}
+	}
+	for range moveRounds {
+		pids, err := readProcs(g.v2)
+		if err != nil {
+			return err
+		}
+		if len(pids) == 0 {
+			return nil
+		}
+		for _, pid := range pids {
+			// A process that has ended since needs no moving.
+			if err := writeFile(filepath.Join(aside, "cgroup.procs"), fmt.Sprint(pid)); err != nil && !errors.Is(err, unix.ESRCH) {
+				return err
+			}
+		}
+	}
+	return fmt.Errorf("the processes in %s fork faster than they can be moved to %s", g.v2, aside)
+}
