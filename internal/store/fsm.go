@@ -14,8 +14,9 @@ import (
 type machineFSM struct {
 	machine Machine
 	closing atomic.Bool
-	bytes   int           // of entries since the last snapshot; only raft's FSM goroutine touches it
-	full    chan struct{} // holds one: bytes went over snapshotEveryBytes
+	bytes   int           // of the log's file since the last snapshot; only raft's FSM goroutine touches it
+	full    chan struct{} // holds one: a snapshot is due
+	size    atomic.Int64  // of the last snapshot that was written, bytes
 }
 
 // Apply hands one entry to the machine. An entry that can't be decoded means that the log is corrupt or newer than this
@@ -29,7 +30,7 @@ func (f *machineFSM) Apply(l *raft.Log) any {
 	if len(results) != len(cmds) {
 		panic(fmt.Sprintf("raft log entry %d: the machine gave %d results for %d commands", l.Index, len(results), len(cmds)))
 	}
-	if f.bytes += len(l.Data); f.bytes > snapshotEveryBytes {
+	if f.bytes += max(len(l.Data), logPage); f.bytes > snapshotDue(f.size.Load()) {
 		f.bytes = 0
 		select {
 		case f.full <- struct{}{}:
@@ -39,9 +40,15 @@ func (f *machineFSM) Apply(l *raft.Log) any {
 	return results
 }
 
+// snapshotDue says after how many bytes of log a state whose snapshot has size bytes is written again. The log's file is mapped
+// into memory, so it is kept small; and what snapshots write is never more than what the log does, however large the state.
+func snapshotDue(size int64) int {
+	return int(min(max(size, snapshotMinBytes), snapshotMaxBytes))
+}
+
 func (f *machineFSM) Snapshot() (raft.FSMSnapshot, error) {
 	f.bytes = 0
-	return &frozen{write: f.machine.Freeze(), closing: &f.closing}, nil
+	return &frozen{write: f.machine.Freeze(), closing: &f.closing, size: &f.size}, nil
 }
 
 func (f *machineFSM) Restore(r io.ReadCloser) error {
@@ -56,6 +63,7 @@ func (f *machineFSM) Restore(r io.ReadCloser) error {
 type frozen struct {
 	write   func(io.Writer) error
 	closing *atomic.Bool
+	size    *atomic.Int64
 }
 
 const snapshotBuffer = 256 << 10
@@ -64,7 +72,8 @@ const snapshotBuffer = 256 << 10
 var errClosing = errors.New("snapshot abandoned: the store is closing")
 
 func (f *frozen) Persist(sink raft.SnapshotSink) error {
-	w := bufio.NewWriterSize(&stoppable{sink, f.closing}, snapshotBuffer)
+	out := &stoppable{w: sink, stop: f.closing}
+	w := bufio.NewWriterSize(out, snapshotBuffer)
 	err := f.write(w)
 	if err == nil {
 		err = w.Flush()
@@ -72,19 +81,26 @@ func (f *frozen) Persist(sink raft.SnapshotSink) error {
 	if err != nil {
 		return errors.Join(err, sink.Cancel())
 	}
-	return sink.Close()
+	if err := sink.Close(); err != nil {
+		return err
+	}
+	f.size.Store(out.written)
+	return nil
 }
 
 func (f *frozen) Release() {}
 
 type stoppable struct {
-	w    io.Writer
-	stop *atomic.Bool
+	w       io.Writer
+	stop    *atomic.Bool
+	written int64
 }
 
 func (s *stoppable) Write(b []byte) (int, error) {
 	if s.stop.Load() {
 		return 0, errClosing
 	}
-	return s.w.Write(b)
+	n, err := s.w.Write(b)
+	s.written += int64(n)
+	return n, err
 }

@@ -59,7 +59,7 @@ type Options struct {
 	HeartbeatTimeout, ElectionTimeout time.Duration
 
 	// SnapshotThreshold is the number of log entries after which a snapshot is written (zero: 8192; one is also written
-	// after 64 MiB of entries); TrailingLogs the number of entries kept behind it for followers that lag (zero: 1024).
+	// when the log has grown by as much as the last one was large, within 8 to 64 MiB); TrailingLogs the number of entries kept behind it for followers that lag (zero: 1024).
 	SnapshotThreshold, TrailingLogs uint64
 }
 
@@ -71,7 +71,9 @@ const (
 	defaultTrailing     = 1024
 	maxPeers            = 9 // more voters only make every command slower
 	snapshotsKept       = 2
-	snapshotEveryBytes  = 64 << 20 // of entries, whatever their number
+	snapshotMinBytes    = 8 << 20  // of log between two snapshots of a small state
+	snapshotMaxBytes    = 64 << 20 // and of a large one
+	logPage             = 4 << 10  // what an entry takes of the log's file at least
 	snapshotCheckPeriod = 30 * time.Second
 	cachedEntries       = 128 // recent entries kept in memory for followers
 	appendEntriesMax    = 64  // entries in one message to a follower, and in one transaction of the log

@@ -123,7 +123,7 @@ func newRaft(c *raft.Config, f raft.FSM, d *disk, t raft.Transport) (r *raft.Raf
 	return raft.NewRaft(c, f, d.logs, d.stable, d.snaps, t)
 }
 
-// snapshots writes one when the log has grown by snapshotEveryBytes; raft itself counts entries only.
+// snapshots writes one when the log's file has grown enough (snapshotDue); raft itself counts entries only.
 func (s *Store) snapshots() {
 	defer s.wg.Done()
 	for {

@@ -149,10 +149,20 @@ func TestSnapshotByBytes(t *testing.T) {
 	m := g.start(g.peers[0], "")
 	g.leader()
 	big := strings.Repeat("x", 1<<20)
-	for range snapshotEveryBytes>>20 + 1 {
+	for range snapshotMinBytes>>20 + 1 {
 		propose(t, m.Store, big)
 	}
 	await(t, "a snapshot", func() bool { return m.Stats().SnapshotIndex > 0 })
+	await(t, "its size", func() bool { return m.fsm.size.Load() > snapshotMinBytes })
+}
+
+// TestSnapshotDue: small states are written often, large ones when the log is as large as they are.
+func TestSnapshotDue(t *testing.T) {
+	for size, want := range map[int64]int{0: snapshotMinBytes, 20 << 20: 20 << 20, 1 << 40: snapshotMaxBytes} {
+		if got := snapshotDue(size); got != want {
+			t.Errorf("a snapshot of %d bytes: again after %d, want %d", size, got, want)
+		}
+	}
 }
 
 // TestCopyOfOpenDirectory: what is acknowledged is in the files at that moment, without Close.
