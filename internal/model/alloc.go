@@ -26,6 +26,16 @@ type GresAlloc struct {
 	Name  string
 	Type  string
 	Index Bits
+	Share *GPUShare // of a GPU; nil: whole units
+}
+
+// GPUShare says of which GPU a job holds shares. All of a job's shares on a node are of one GPU.
+//
+//gbatch:codec
+type GPUShare struct {
+	GPU    int32 // index among the node's units of gpu
+	Of     int32 // shares that the GPU has
+	MemMiB int64 // of the GPU's memory that the job asked for (--gpu-mem); 0: it did not say
 }
 
 // NodeNames gives the nodes in order.

@@ -1525,7 +1525,7 @@ func (x *NodeAlloc) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *GresAlloc) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(3); err != nil {
+	if err := e.EncodeArrayLen(4); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -1539,6 +1539,15 @@ func (x *GresAlloc) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i1 := range x.Index {
 		if err := e.EncodeUint(x.Index[i1]); err != nil {
+			return err
+		}
+	}
+	if x.Share == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Share.EncodeMsgpack(e); err != nil {
 			return err
 		}
 	}
@@ -1595,6 +1604,85 @@ func (x *GresAlloc) DecodeMsgpack(d *msgpack.Decoder) error {
 			}
 			x.Index = s2
 		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("GresAlloc.Share", err)
+		}
+		if !none {
+			v4 := new(GPUShare)
+			if err := v4.DecodeMsgpack(d); err != nil {
+				return wire.In("GresAlloc.Share", err)
+			}
+			x.Share = v4
+		}
+	}
+	return wire.Skip(d, n-4)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *GPUShare) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.GPU)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Of)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MemMiB); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *GPUShare) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = GPUShare{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GPUShare.GPU", err)
+		}
+		x.GPU = int32(v)
+		if int64(x.GPU) != v {
+			return wire.Range("GPUShare.GPU", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GPUShare.Of", err)
+		}
+		x.Of = int32(v)
+		if int64(x.Of) != v {
+			return wire.Range("GPUShare.Of", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GPUShare.MemMiB", err)
+		}
+		x.MemMiB = v
 	}
 	return wire.Skip(d, n-3)
 }
@@ -2053,7 +2141,7 @@ func (x *Switch) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(33); err != nil {
+	if err := e.EncodeArrayLen(34); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.KillWaitS); err != nil {
@@ -2163,6 +2251,9 @@ func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := x.Preempt.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.GPUMemMarginMiB); err != nil {
 		return err
 	}
 	return nil
@@ -2542,7 +2633,17 @@ func (x *Params) DecodeMsgpack(d *msgpack.Decoder) error {
 	if err := x.Preempt.DecodeMsgpack(d); err != nil {
 		return wire.In("Params.Preempt", err)
 	}
-	return wire.Skip(d, n-33)
+	if n < 34 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Params.GPUMemMarginMiB", err)
+		}
+		x.GPUMemMarginMiB = v
+	}
+	return wire.Skip(d, n-34)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -5554,7 +5655,7 @@ func (x *NodeDef) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *GresDef) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(6); err != nil {
+	if err := e.EncodeArrayLen(10); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -5594,6 +5695,33 @@ func (x *GresDef) EncodeMsgpack(e *msgpack.Encoder) error {
 				return err
 			}
 		}
+	}
+	if err := e.EncodeArrayLen(len(x.Dist)); err != nil {
+		return err
+	}
+	for i5 := range x.Dist {
+		if err := e.EncodeArrayLen(len(x.Dist[i5])); err != nil {
+			return err
+		}
+		for i6 := range x.Dist[i5] {
+			if err := e.EncodeInt(int64(x.Dist[i5][i6])); err != nil {
+				return err
+			}
+		}
+	}
+	if err := e.EncodeInt(x.MemMiB); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Over)); err != nil {
+		return err
+	}
+	for i7 := range x.Over {
+		if err := x.Over[i7].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeBool(x.OneSharing); err != nil {
+		return err
 	}
 	return nil
 }
@@ -5730,12 +5858,142 @@ func (x *GresDef) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Links = s8
 		}
 	}
-	return wire.Skip(d, n-6)
+	if n < 7 {
+		return nil
+	}
+	{
+		n13, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("GresDef.Dist", err)
+		}
+		if n13 > 0 {
+			s14 := make([][]int32, 0, wire.Cap(n13))
+			for range n13 {
+				var v15 []int32
+				{
+					n16, err := d.DecodeArrayLen()
+					if err != nil {
+						return wire.In("GresDef.Dist", err)
+					}
+					if n16 > 0 {
+						s17 := make([]int32, 0, wire.Cap(n16))
+						for range n16 {
+							var v18 int32
+							{
+								v, err := d.DecodeInt64()
+								if err != nil {
+									return wire.In("GresDef.Dist", err)
+								}
+								v18 = int32(v)
+								if int64(v18) != v {
+									return wire.Range("GresDef.Dist", v)
+								}
+							}
+							s17 = append(s17, v18)
+						}
+						v15 = s17
+					}
+				}
+				s14 = append(s14, v15)
+			}
+			x.Dist = s14
+		}
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GresDef.MemMiB", err)
+		}
+		x.MemMiB = v
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		n19, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("GresDef.Over", err)
+		}
+		if n19 > 0 {
+			s20 := make([]Share, 0, wire.Cap(n19))
+			for range n19 {
+				s20 = append(s20, Share{})
+				if err := s20[len(s20)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("GresDef.Over", err)
+				}
+			}
+			x.Over = s20
+		}
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("GresDef.OneSharing", err)
+		}
+		x.OneSharing = v
+	}
+	return wire.Skip(d, n-10)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Share) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.GPU)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Count)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Share) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Share{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Share.GPU", err)
+		}
+		x.GPU = int32(v)
+		if int64(x.GPU) != v {
+			return wire.Range("Share.GPU", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Share.Count", err)
+		}
+		x.Count = int32(v)
+		if int64(x.Count) != v {
+			return wire.Range("Share.Count", v)
+		}
+	}
+	return wire.Skip(d, n-2)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Node) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(20); err != nil {
+	if err := e.EncodeArrayLen(21); err != nil {
 		return err
 	}
 	if x.Def == nil {
@@ -5818,6 +6076,14 @@ func (x *Node) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeString(x.Problem); err != nil {
 		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Shared)); err != nil {
+		return err
+	}
+	for i4 := range x.Shared {
+		if err := x.Shared[i4].EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -6084,7 +6350,26 @@ func (x *Node) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Problem = v
 	}
-	return wire.Skip(d, n-20)
+	if n < 21 {
+		return nil
+	}
+	{
+		n11, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Node.Shared", err)
+		}
+		if n11 > 0 {
+			s12 := make([]SharedGPU, 0, wire.Cap(n11))
+			for range n11 {
+				s12 = append(s12, SharedGPU{})
+				if err := s12[len(s12)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Node.Shared", err)
+				}
+			}
+			x.Shared = s12
+		}
+	}
+	return wire.Skip(d, n-21)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -7489,6 +7774,82 @@ func (x *Reservation) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *SharedGPU) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(4); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.GPU)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Count)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MemMiB); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *SharedGPU) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = SharedGPU{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("SharedGPU.GPU", err)
+		}
+		x.GPU = int32(v)
+		if int64(x.GPU) != v {
+			return wire.Range("SharedGPU.GPU", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("SharedGPU.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("SharedGPU.Count", err)
+		}
+		x.Count = int32(v)
+		if int64(x.Count) != v {
+			return wire.Range("SharedGPU.Count", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("SharedGPU.MemMiB", err)
+		}
+		x.MemMiB = v
+	}
+	return wire.Skip(d, n-4)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Spec) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(55); err != nil {
 		return err
@@ -8425,7 +8786,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(16); err != nil {
+	if err := e.EncodeArrayLen(17); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Prefer); err != nil {
@@ -8479,6 +8840,9 @@ func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeBool(x.ExclusiveUser); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.GPUMemMiB); err != nil {
 		return err
 	}
 	return nil
@@ -8681,7 +9045,17 @@ func (x *Needs) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.ExclusiveUser = v
 	}
-	return wire.Skip(d, n-16)
+	if n < 17 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Needs.GPUMemMiB", err)
+		}
+		x.GPUMemMiB = v
+	}
+	return wire.Skip(d, n-17)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -8790,7 +9164,7 @@ func (x *RLimit) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *GresReq) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(4); err != nil {
+	if err := e.EncodeArrayLen(5); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -8803,6 +9177,9 @@ func (x *GresReq) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Per)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Milli)); err != nil {
 		return err
 	}
 	return nil
@@ -8861,7 +9238,20 @@ func (x *GresReq) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("GresReq.Per", v)
 		}
 	}
-	return wire.Skip(d, n-4)
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GresReq.Milli", err)
+		}
+		x.Milli = int32(v)
+		if int64(x.Milli) != v {
+			return wire.Range("GresReq.Milli", v)
+		}
+	}
+	return wire.Skip(d, n-5)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -69,6 +69,8 @@ type Params struct {
 	DefCPUPerGPU int32 // JobDefaults; 0: none
 	DefMemPerGPU int64 // MiB
 	Preempt      Preempt
+
+	GPUMemMarginMiB int64 // of each GPU's memory, left to the driver (GpuMemSafetyMargin)
 }
 
 // Backfill is SchedulerType with the bf_ part of SchedulerParameters. Counts of 0 are no limit.

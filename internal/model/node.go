@@ -33,6 +33,19 @@ type GresDef struct {
 	// What is known of the units, in order: none, or one for each.
 	Near  []Bits    // CPUs near a unit; empty: all are
 	Links [][]int32 // connections to each unit of the same name, by index
+	Dist  [][]int32 // how far each unit of the same name is, by index: NVML's levels, 10 one PCIe switch to 50 another socket; 0: not known
+
+	MemMiB     int64   // of each unit that is a GPU; 0: not known
+	Over       []Share // of a resource whose units are shares of GPUs (shard, mps): the GPUs, whose units follow each other from First on
+	OneSharing bool    // only one of them is shared at a time (Flags=one_sharing)
+}
+
+// Share says how many units of a sharing resource are of one GPU.
+//
+//gbatch:codec
+type Share struct {
+	GPU   int32 // index among the node's units of gpu
+	Count int32
 }
 
 // NodeAdmin is what an operator, or a rule, wants of a node. The numbers are stored: append only.
@@ -80,6 +93,7 @@ type Node struct {
 	Exclusive JobID       // the job that has the node for itself, or 0
 	BusyAt    Time        // when it last had a job
 	Problem   string      // why it may not take jobs, as it said when it last registered; or ""
+	Shared    []SharedGPU // of the GPUs whose shares jobs hold, by GPU
 }
 
 // Usable reports whether new jobs may start here.

@@ -95,6 +95,8 @@ type Needs struct {
 	Spread        bool // as many nodes as there may be, tasks evenly (--spread-job)
 	FewNodes      bool // as few nodes as hold the job (--use-min-nodes)
 	ExclusiveUser bool // only jobs of the same user on its nodes (--exclusive=user)
+
+	GPUMemMiB int64 // what each GPU must have, or has left where it is shared (--gpu-mem); 0: not given
 }
 
 // LicenseCount is a number of one license: what a job asks for, or what the cluster has.
@@ -143,6 +145,7 @@ type GresReq struct {
 	Type  string
 	Count int32
 	Per   GresPer
+	Milli int32 // of a sharing resource: thousandths of a GPU's shares (--gpus=0.5), Count where nodes differ is the least; 0: Count
 }
 
 // DepKind is a kind of dependency. The numbers are stored: append only.

@@ -48,6 +48,7 @@ func (s *State) checkNodes() (err error) {
 		var cpus model.Bits
 		var mem int64
 		gres := map[string]model.Bits{}
+		var shared []model.SharedGPU
 		if len(n.Jobs) != len(holds[name]) {
 			err = fmt.Errorf("node %s lists %d jobs, %d hold resources there", name, len(n.Jobs), len(holds[name]))
 			return false
@@ -78,6 +79,10 @@ func (s *State) checkNodes() (err error) {
 				}
 				gres[g.Name] = gres[g.Name].Or(g.Index)
 			}
+			shared = model.AddShared(shared, na.Gres, 1)
+		}
+		if err = s.checkShared(n, shared); err != nil {
+			return false
 		}
 		if cpus.String() != n.UsedCPUs.String() || mem != n.UsedMem {
 			err = fmt.Errorf("node %s: books %s CPUs and %d MiB, its jobs hold %s and %d", name, n.UsedCPUs, n.UsedMem, cpus, mem)

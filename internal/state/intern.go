@@ -84,7 +84,7 @@ func (in *interned) spec(sp *model.Spec) {
 		sp.Gres[i].Name, sp.Gres[i].Type = in.text(sp.Gres[i].Name), in.text(sp.Gres[i].Type)
 	}
 	sp.Gres = share(in, in.gres, sp.Gres, func(key []byte, g model.GresReq) []byte {
-		return append(binary.BigEndian.AppendUint32(writeText(writeText(key, g.Name), g.Type), uint32(g.Count)), byte(g.Per))
+		return append(binary.BigEndian.AppendUint32(writeText(writeText(key, g.Name), g.Type), uint32(g.Count)), byte(g.Per), byte(g.Milli), byte(g.Milli>>8), byte(g.Milli>>16), byte(g.Milli>>24))
 	})
 }
 

@@ -146,6 +146,9 @@ func (s *State) fits(a *model.Alloc, alone bool) Refusal {
 				}
 			}
 		}
+		if !s.shareable(n, na) {
+			return NotFits
+		}
 	}
 	return OK
 }
@@ -172,6 +175,7 @@ func (s *State) take(j *model.Job, alone bool, at model.Time) {
 		n.UsedCPUs = n.UsedCPUs.Or(na.CPUs)
 		n.UsedMem += na.MemMiB
 		n.UsedGres = addUsed(n.UsedGres, na.Gres)
+		n.Shared = model.AddShared(n.Shared, na.Gres, 1)
 		n.BusyAt = at
 		k, _ := slices.BinarySearch(n.Jobs, j.ID)
 		n.Jobs = slices.Insert(slices.Clone(n.Jobs), k, j.ID)
@@ -202,6 +206,7 @@ func (s *State) release(j *model.Job, at model.Time) {
 		n.UsedCPUs = n.UsedCPUs.Minus(na.CPUs)
 		n.UsedMem -= na.MemMiB
 		n.UsedGres = dropUsed(n.UsedGres, na.Gres)
+		n.Shared = model.AddShared(n.Shared, na.Gres, -1)
 		n.BusyAt = at
 		if n.Exclusive == j.ID {
 			n.Exclusive = 0

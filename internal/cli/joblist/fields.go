@@ -40,6 +40,7 @@ func newTables(r *Reader) *tables {
 		"Type":  func(d *dec, x *model.GresReq) { x.Type = d.str() },
 		"Count": func(d *dec, x *model.GresReq) { x.Count = int32(d.int()) },
 		"Per":   func(d *dec, x *model.GresReq) { x.Per = model.GresPer(d.int()) },
+		"Milli": func(d *dec, x *model.GresReq) { x.Milli = int32(d.int()) },
 	})
 	t.license = inOrder(map[string]setter[model.LicenseCount]{
 		"Name":  func(d *dec, x *model.LicenseCount) { x.Name = d.str() },
@@ -95,10 +96,21 @@ func newTables(r *Reader) *tables {
 }
 
 func (t *tables) runTables(r *Reader) {
+	share := inOrder(map[string]setter[model.GPUShare]{
+		"GPU":    func(d *dec, x *model.GPUShare) { x.GPU = int32(d.int()) },
+		"Of":     func(d *dec, x *model.GPUShare) { x.Of = int32(d.int()) },
+		"MemMiB": func(d *dec, x *model.GPUShare) { x.MemMiB = d.int() },
+	})
 	t.held = inOrder(map[string]setter[model.GresAlloc]{
 		"Name":  func(d *dec, x *model.GresAlloc) { x.Name = d.str() },
 		"Type":  func(d *dec, x *model.GresAlloc) { x.Type = d.str() },
 		"Index": func(d *dec, x *model.GresAlloc) { x.Index = readBits(d, nil) },
+		"Share": func(d *dec, x *model.GresAlloc) {
+			if n := d.array(); n >= 0 {
+				x.Share = &model.GPUShare{}
+				read(d, n, share, x.Share)
+			}
+		},
 	})
 	t.node = inOrder(map[string]setter[model.NodeAlloc]{
 		"Node":   func(d *dec, x *model.NodeAlloc) { x.Node = d.str() },
