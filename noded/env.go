@@ -3,6 +3,7 @@ package noded
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -23,12 +24,13 @@ const maxEnvVars = 32768
 
 // jobEnv is the part of a job's environment that is the same for every job of this node.
 type jobEnv struct {
-	node     string
-	cluster  string
-	ctld     string // host:port of a controller, for SLURM_WORKING_CLUSTER
-	conf     string // the configuration file; "": none was read
-	nodeGPUs bool   // the node has GPUs that jobs must ask for
-	user     func(uid uint32) account
+	node    string
+	cluster string
+	ctld    string      // host:port of a controller, for SLURM_WORKING_CLUSTER
+	conf    string      // the configuration file; "": none was read
+	hidden  []string    // variables that only a job has that was given units of a resource which this node has
+	seen    *visibility // how units are named
+	user    func(uid uint32) account
 }
 
 // account is what the password database says of a user. Empty fields are unknown.
@@ -94,24 +96,10 @@ var owned = map[string]bool{
 	"ENVIRONMENT": true, "HOSTNAME": true,
 }
 
-// gpuVars name the visible GPUs for the runtimes of NVIDIA, AMD, OpenCL and Intel.
-var gpuVars = [...]string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"}
-
 // owns reports whether a submitted variable is gnoded's to set. On a node with GPUs that includes what makes them
 // visible: a job without GPUs has none of these set, as in Slurm since 21.08. On a node without, they are the user's.
 func (e *jobEnv) owns(name []byte) bool {
-	if owned[string(name)] {
-		return true
-	}
-	if !e.nodeGPUs {
-		return false
-	}
-	for _, g := range gpuVars {
-		if string(name) == g {
-			return true
-		}
-	}
-	return false
+	return owned[string(name)] || slices.Contains(e.hidden, string(name))
 }
 
 // describe gives the variables that describe l and its place here.
@@ -155,7 +143,7 @@ func (e *jobEnv) describe(l *proto.Launch) []string {
 	v.set("SLURM_TASKS_PER_NODE", perNode(l.Alloc, func(n *model.NodeAlloc) int { return max(int(n.Tasks), 1) }))
 	v.num("SLURM_CPUS_ON_NODE", int64(here.CPUs.Count()))
 	describeRequest(&v, l)
-	describeGPUs(&v, s, here)
+	e.describeGPUs(&v, s, here)
 	v.set("SLURM_CLUSTER_NAME", e.cluster)
 	if e.ctld != "" {
 		v.set("SLURM_WORKING_CLUSTER", fmt.Sprintf("%s:%s:%d:%d", e.cluster, e.ctld, slurmProtocol, selectPlugin))
@@ -205,9 +193,9 @@ func describeRequest(v *vars, l *proto.Launch) {
 	}
 }
 
-// describeGPUs names the job's GPUs: in SLURM_JOB_GPUS and, while devices are not constrained, for the runtimes too by
-// their global indices, ascending.
-func describeGPUs(v *vars, s *model.Spec, here *model.NodeAlloc) {
+// describeGPUs names the job's GPUs by their numbers on the node, ascending, in SLURM_JOB_GPUS, and its units of any
+// resource for the runtimes that use them.
+func (e *jobEnv) describeGPUs(v *vars, s *model.Spec, here *model.NodeAlloc) {
 	var req [3]string
 	for _, g := range s.Gres {
 		if g.Name != "gpu" || int(g.Per) >= len(req) {
@@ -226,27 +214,34 @@ func describeGPUs(v *vars, s *model.Spec, here *model.NodeAlloc) {
 	v.given("SLURM_GPUS", req[model.PerJob])
 	v.given("SLURM_GPUS_PER_TASK", req[model.PerTask])
 
-	gpus := gpuIndices(here)
-	if gpus.Empty() {
-		return
+	if gpus := unitsOf(here, "gpu"); !gpus.Empty() {
+		v.set("SLURM_JOB_GPUS", commaList(gpus))
+		v.num("SLURM_GPUS_ON_NODE", int64(gpus.Count()))
 	}
-	list := commaList(gpus)
-	v.set("SLURM_JOB_GPUS", list)
-	v.num("SLURM_GPUS_ON_NODE", int64(gpus.Count()))
-	for _, name := range gpuVars {
-		v.set(name, list)
+	e.showUnits(v, here, here)
+}
+
+// showUnits sets the variables by which runtimes find the units in mine; open is what the control group of the process
+// opens: the job's part of the node, or the step's.
+func (e *jobEnv) showUnits(v *vars, mine, open *model.NodeAlloc) {
+	for i := range mine.Gres {
+		name := mine.Gres[i].Name
+		if slices.ContainsFunc(mine.Gres[:i], func(g model.GresAlloc) bool { return g.Name == name }) {
+			continue
+		}
+		e.seen.show(v, name, unitsOf(mine, name), unitsOf(open, name))
 	}
 }
 
-// gpuIndices gives the node's GPUs that a job holds, of any type.
-func gpuIndices(here *model.NodeAlloc) model.Bits {
-	var gpus model.Bits
+// unitsOf gives the units of a resource in a part of the node, of any type.
+func unitsOf(here *model.NodeAlloc, name string) model.Bits {
+	var units model.Bits
 	for _, g := range here.Gres {
-		if g.Name == "gpu" {
-			gpus = gpus.Or(g.Index)
+		if g.Name == name {
+			units = units.Or(g.Index)
 		}
 	}
-	return gpus
+	return units
 }
 
 // givenNames notes which of the variables that fill may add were submitted.

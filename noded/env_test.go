@@ -32,7 +32,12 @@ func slurmEnvs(t testing.TB) map[string]map[string]string {
 }
 
 func testEnv(node string) *jobEnv {
-	return &jobEnv{node: node, cluster: "real", ctld: "127.0.0.1:6817", conf: "/tmp/realslurm/slurm.conf", nodeGPUs: node != "rn3",
+	gres := []model.GresDef{{Name: "gpu", Count: 3}}
+	if node == "rn3" {
+		gres = nil
+	}
+	var seen *visibility
+	return &jobEnv{node: node, cluster: "real", ctld: "127.0.0.1:6817", conf: "/tmp/realslurm/slurm.conf", hidden: seen.hiddenOn(&model.NodeDef{Gres: gres}),
 		user: func(uint32) account { return account{Name: "root", Home: "/root", Shell: "/bin/bash"} }}
 }
 

@@ -40,6 +40,7 @@ type groups struct {
 	link   *link // set once gshim is known
 	say    []string
 	old    []string // groups that were there at the start
+	units  *unitTable
 
 	making sync.Mutex // of jobs' groups by their steps
 	mu     sync.Mutex
@@ -61,7 +62,7 @@ func openGroups(n *Noded) (*groups, error) {
 		g.conf = n.opts.Config.Cgroup
 	}
 	var err error
-	if g.root, err = cgroup.Open(groupPrefix(&n.opts)); err != nil {
+	if g.root, err = cgroup.OpenPart(groupPrefix(&n.opts), wanted(&g.conf)); err != nil {
 		return nil, err
 	}
 	if g.old, err = g.root.List(); err != nil {
@@ -70,11 +71,33 @@ func openGroups(n *Noded) (*groups, error) {
 	if why := g.root.Why(); why != "" {
 		g.say = append(g.say, why)
 	}
-	if g.conf.ConstrainDevices && !g.virt && hasGPUs(n.inv.hw.Gres) {
-		g.say = append(g.say, "ConstrainDevices=yes is not enforced by this version: jobs are told their GPUs, and can open the others")
+	g.units = newUnitTable(findUnits(&n.opts), &g.conf)
+	switch {
+	case !g.conf.ConstrainDevices || len(g.units.devs) == 0 && g.units.strict == nil:
+	case !g.root.Can().Devices:
+		g.say = append(g.say, "ConstrainDevices=yes can't be enforced: jobs are told their units, and can open the others")
+	default:
+		g.say = append(g.say, g.units.notable...)
 	}
 	return g, nil
 }
+
+// wanted is what cgroup.conf leaves of the host's control groups.
+func wanted(c *conf.Cgroup) cgroup.Want {
+	w := cgroup.Want{Below: c.Mountpoint}
+	switch c.Plugin {
+	case "cgroup/v1":
+		w.Version = 1
+	case "cgroup/v2":
+		w.Version = 2
+	case "disabled":
+		w.Disabled = true
+	}
+	return w
+}
+
+// holdsDevices reports whether jobs can open no other units than their own.
+func (g *groups) holdsDevices() bool { return g.conf.ConstrainDevices && g.root.Can().Devices }
 
 // groupName makes a node's name one that control groups may have.
 func groupName(node string) string {
@@ -132,16 +155,41 @@ func (g *groups) limits(here *model.NodeAlloc) cgroup.Limits {
 	if g.conf.ConstrainCores {
 		l.CPUs = g.machineCPUs(here.CPUs)
 	}
-	if !g.conf.ConstrainRAMSpace || here.MemMiB <= 0 {
-		return l
+	if g.holdsDevices() {
+		l.Devices = g.units.rules(here.Gres)
 	}
-	const mib = 1 << 20
-	l.MemBytes = int64(percent(here.MemMiB, g.conf.AllowedRAMSpacePct, g.conf.MaxRAMPercent, g.mem)) * mib
-	l.MemBytes = max(l.MemBytes, g.conf.MinRAMSpaceMiB*mib, mib)
-	if g.conf.ConstrainSwapSpace {
-		l.SwapBytes = int64(percent(here.MemMiB, g.conf.AllowedSwapSpacePct, g.conf.MaxSwapPercent, g.mem)) * mib
+	if g.conf.ConstrainSwapSpace && g.conf.MemorySwappiness >= 0 {
+		n := int(g.conf.MemorySwappiness)
+		l.Swappy = &n
+	}
+	if g.conf.ConstrainRAMSpace {
+		l.MemBytes, l.SwapBytes = g.memory(here.MemMiB)
 	}
 	return l
+}
+
+// memory gives the limits of memory and of swap beside it, bytes, for so much memory allocated, MiB; 0 where the cluster
+// doesn't allocate memory: then the job is held to its share of the node's.
+func (g *groups) memory(alloc int64) (mem, swap int64) {
+	const mib = 1 << 20
+	c := &g.conf
+	if alloc <= 0 {
+		if g.mem <= 0 || c.MaxRAMPercent >= 100 && !(c.ConstrainSwapSpace && c.MaxSwapPercent < 100) {
+			return 0, cgroup.Unlimited
+		}
+		mem, swap = int64(percent(g.mem, c.MaxRAMPercent, 100, g.mem)), int64(percent(g.mem, c.MaxSwapPercent, 100, g.mem))
+	} else {
+		mem = int64(percent(alloc, c.AllowedRAMSpacePct, c.MaxRAMPercent, g.mem))
+		swap = int64(percent(alloc, c.AllowedSwapSpacePct, c.MaxSwapPercent, g.mem))
+	}
+	mem = max(mem, c.MinRAMSpaceMiB, 1)
+	switch {
+	case !c.ConstrainSwapSpace:
+		return mem * mib, cgroup.Unlimited
+	case c.RAMFollowsSwap:
+		return (mem + swap) * mib, 0
+	}
+	return mem * mib, swap * mib
 }
 
 // percent takes so many percent of what is allocated, and no more than so many of what the node has, MiB.

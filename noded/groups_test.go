@@ -19,14 +19,26 @@ import (
 // constrained is a cluster with a cgroup.conf.
 func constrained(t testing.TB, cgroupConf string) *cluster {
 	t.Helper()
+	c := confOf(t, "", "", cgroupConf)
+	return newCluster(t, func(o *Options) { o.Config = c })
+}
+
+// confOf is a configuration of node n1.
+func confOf(t testing.TB, node, gresConf, cgroupConf string) *conf.Config {
+	t.Helper()
 	dir := t.TempDir()
-	must(t, os.WriteFile(filepath.Join(dir, "gbatch.conf"), []byte("ClusterName=test\nSlurmctldHost=c1\nNodeName=n1 CPUs=2 RealMemory=4000\nPartitionName=main Nodes=n1\n"), 0o644))
-	must(t, os.WriteFile(filepath.Join(dir, "cgroup.conf"), []byte(cgroupConf), 0o644))
+	for name, text := range map[string]string{
+		conf.MainFile:   "ClusterName=test\nSlurmctldHost=c1\nGresTypes=gpu,npu,nic\nNodeName=n1 CPUs=2 RealMemory=4000 " + node + "\nPartitionName=main Nodes=n1\n",
+		conf.CgroupFile: cgroupConf,
+		conf.GresFile:   gresConf,
+	} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
 	c, problems := conf.Load(dir)
-	if c == nil {
+	if c == nil || conf.HasErrors(problems) {
 		t.Fatal(problems)
 	}
-	return newCluster(t, func(o *Options) { o.Config = c })
+	return c
 }
 
 func needGroups(t testing.TB, want func(cgroup.Features) bool) {
@@ -171,7 +183,7 @@ func joined(in shim.Cgroup, text string) *exec.Cmd {
 
 func TestLimits(t *testing.T) {
 	g := &groups{cpus: []int{0, 4, 1, 5}, mem: 1000, conf: conf.Cgroup{ConstrainCores: true, ConstrainRAMSpace: true, ConstrainSwapSpace: true,
-		AllowedRAMSpacePct: 150, MaxRAMPercent: 80, AllowedSwapSpacePct: 10, MaxSwapPercent: 100, MinRAMSpaceMiB: 30}}
+		AllowedRAMSpacePct: 150, MaxRAMPercent: 80, AllowedSwapSpacePct: 10, MaxSwapPercent: 100, MinRAMSpaceMiB: 30, MemorySwappiness: -1}}
 	const mib = 1 << 20
 	for _, tc := range []struct {
 		name string
@@ -183,9 +195,30 @@ func TestLimits(t *testing.T) {
 		{"cores that are not here", model.NodeAlloc{CPUs: model.UpTo(9).Minus(model.UpTo(4)), MemMiB: 100}, cgroup.Limits{MemBytes: 150 * mib, SwapBytes: 10 * mib}},
 		{"no more than the node's share", model.NodeAlloc{CPUs: model.UpTo(1), MemMiB: 900}, cgroup.Limits{CPUs: []int{0}, MemBytes: 800 * mib, SwapBytes: 90 * mib}},
 		{"at least the minimum", model.NodeAlloc{CPUs: model.UpTo(1), MemMiB: 1}, cgroup.Limits{CPUs: []int{0}, MemBytes: 30 * mib, SwapBytes: 1 * mib}},
-		{"no memory allocated", model.NodeAlloc{CPUs: model.UpTo(1)}, cgroup.Limits{CPUs: []int{0}, SwapBytes: cgroup.Unlimited}},
+		{"no memory allocated: the node's share", model.NodeAlloc{CPUs: model.UpTo(1)}, cgroup.Limits{CPUs: []int{0}, MemBytes: 800 * mib, SwapBytes: 1000 * mib}},
 	} {
 		if got := g.limits(&tc.here); !reflect.DeepEqual(got, tc.want) {
+			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
+		}
+	}
+	sixty := 60
+	for _, tc := range []struct {
+		name   string
+		change func(*conf.Cgroup)
+		want   cgroup.Limits // of 2 of 4 CPUs and 100 MiB
+	}{
+		{"nothing constrained", func(c *conf.Cgroup) { *c = conf.Cgroup{} }, cgroup.Limits{SwapBytes: cgroup.Unlimited}},
+		{"cores only", func(c *conf.Cgroup) { c.ConstrainRAMSpace = false }, cgroup.Limits{CPUs: []int{0, 4}, SwapBytes: cgroup.Unlimited}},
+		{"no swap limit", func(c *conf.Cgroup) { c.ConstrainSwapSpace = false }, cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 150 * mib, SwapBytes: cgroup.Unlimited}},
+		{"swappiness goes with swap", func(c *conf.Cgroup) { c.MemorySwappiness = 60 }, cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 150 * mib, SwapBytes: 10 * mib, Swappy: &sixty}},
+		{"no swap", func(c *conf.Cgroup) { c.AllowedSwapSpacePct = 0 }, cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 150 * mib}},
+		{"swap at most", func(c *conf.Cgroup) { c.AllowedSwapSpacePct, c.MaxSwapPercent = 50, 2 }, cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 150 * mib, SwapBytes: 20 * mib}},
+		{"only swap constrained: one limit for both", func(c *conf.Cgroup) { c.AllowedRAMSpacePct, c.RAMFollowsSwap = 100, true }, cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 110 * mib}},
+		{"less than allocated", func(c *conf.Cgroup) { c.AllowedRAMSpacePct = 50.5 }, cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 51 * mib, SwapBytes: 10 * mib}},
+	} {
+		one := &groups{cpus: g.cpus, mem: g.mem, conf: g.conf}
+		tc.change(&one.conf)
+		if got := one.limits(&model.NodeAlloc{CPUs: model.UpTo(2), MemMiB: 100}); !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
 		}
 	}

@@ -198,7 +198,7 @@ func (n *Noded) environment(l *proto.Launch) ([]string, error) {
 	w := n.def.Load()
 	if w != nil {
 		e.cluster = w.cluster
-		e.nodeGPUs = w.def != nil && hasGPUs(w.def.Gres)
+		e.hidden = n.env.seen.hiddenOn(w.def)
 	}
 	return e.build(l, submitted)
 }

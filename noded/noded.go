@@ -117,7 +117,8 @@ func (n *Noded) openJobs() error {
 	if n.groups, err = openGroups(n); err != nil {
 		return err
 	}
-	n.env = jobEnv{node: n.opts.Name, ctld: n.opts.Controllers[0], conf: n.opts.ConfigPath, user: n.names.account}
+	n.env = jobEnv{node: n.opts.Name, ctld: n.opts.Controllers[0], conf: n.opts.ConfigPath, user: n.names.account,
+		seen: newVisibility(n.opts.Config, n.opts.Name, n.groups.units, n.groups.holdsDevices())}
 	n.inv.hw.Notes = append(n.inv.hw.Notes, n.limitsOfThisNode()...)
 	for _, note := range n.inv.hw.Notes {
 		n.log.Warn("this node can't do everything", "note", note)

@@ -1,36 +1,34 @@
 package conf
 
 import (
-	"math"
+	"path"
 	"strings"
 )
 
 // Cgroup is cgroup.conf. Without the file everything is constrained but swap;
 // with it, what it doesn't mention isn't, as in Slurm.
 type Cgroup struct {
-	Plugin                 string // autodetect, cgroup/v1, cgroup/v2 or disabled
-	Mountpoint             string
-	ConstrainCores         bool
-	ConstrainDevices       bool
-	ConstrainRAMSpace      bool
-	ConstrainSwapSpace     bool
-	AllowedRAMSpacePct     float64 // of the allocated memory: the hard limit
-	AllowedSwapSpacePct    float64 // of the allocated memory, on top
-	MaxRAMPercent          float64 // of the node's memory
-	MaxSwapPercent         float64 // of the node's memory
-	MinRAMSpaceMiB         int64
-	MemorySwappiness       int64 // -1: the kernel's
-	SignalChildrenProcs    bool
-	IgnoreSystemd          bool
-	IgnoreSystemdOnFailure bool
-	EnableControllers      bool
-	SystemdTimeoutMS       int64
+	Plugin              string // autodetect, cgroup/v1, cgroup/v2 or disabled
+	Mountpoint          string // only hierarchies mounted there or below count; "": all
+	ConstrainCores      bool
+	ConstrainDevices    bool
+	ConstrainRAMSpace   bool
+	ConstrainSwapSpace  bool
+	AllowedRAMSpacePct  float64 // of the allocated memory: the hard limit
+	AllowedSwapSpacePct float64 // of the allocated memory, on top
+	MaxRAMPercent       float64 // of the node's memory
+	MaxSwapPercent      float64 // of the node's memory
+	MinRAMSpaceMiB      int64
+	MemorySwappiness    int64  // of v1, where swap is constrained; -1: the kernel's
+	RAMFollowsSwap      bool   // ConstrainSwapSpace without ConstrainRAMSpace: the limit of memory and swap together is that of memory too
+	AllowedDevices      string // paths and patterns, separated by commas: nothing else opens but these, what every program needs and the job's own; "": everything opens but other jobs' units
+	AllowedDevicesFile  string // likewise, one on a line; not by itself a reason to deny others
 }
 
 func defaultCgroup() Cgroup {
 	return Cgroup{
-		Plugin: "autodetect", Mountpoint: "/sys/fs/cgroup", ConstrainCores: true, ConstrainDevices: true, ConstrainRAMSpace: true,
-		AllowedRAMSpacePct: 100, MaxRAMPercent: 100, MaxSwapPercent: 100, MinRAMSpaceMiB: 30, MemorySwappiness: -1, SystemdTimeoutMS: 1000,
+		Plugin: "autodetect", ConstrainCores: true, ConstrainDevices: true, ConstrainRAMSpace: true,
+		AllowedRAMSpacePct: 100, MaxRAMPercent: 100, MaxSwapPercent: 100, MinRAMSpaceMiB: 30, MemorySwappiness: -1,
 	}
 }
 
@@ -69,18 +67,27 @@ func cgroupKeys() []lineKey[Cgroup] {
 		percent("MaxSwapPercent", 100, func(c *Cgroup) *float64 { return &c.MaxSwapPercent }),
 		{name: "MinRAMSpace", read: func(c *Cgroup, v string) (f fault) { c.MinRAMSpaceMiB, f = readMem(v); return f }},
 		{name: "MemorySwappiness", read: func(c *Cgroup, v string) (f fault) { c.MemorySwappiness, f = readInt(v, 0, 100); return f }},
-		yes("SignalChildrenProcesses", func(c *Cgroup) *bool { return &c.SignalChildrenProcs }),
-		yes("IgnoreSystemd", func(c *Cgroup) *bool { return &c.IgnoreSystemd }),
-		yes("IgnoreSystemdOnFailure", func(c *Cgroup) *bool { return &c.IgnoreSystemdOnFailure }),
-		yes("EnableControllers", func(c *Cgroup) *bool { return &c.EnableControllers }),
-		{name: "SystemdTimeout", read: func(c *Cgroup, v string) (f fault) {
-			c.SystemdTimeoutMS, f = readInt(v, 1, math.MaxInt32)
-			return f
+		{name: "AllowedDevices", read: func(c *Cgroup, v string) fault {
+			for _, p := range splitList(v) {
+				if _, err := path.Match(p, "/"); err != nil || !strings.HasPrefix(p, "/") {
+					return fault{shown(p) + " is not the absolute path of a device file or a pattern of such", "/dev/fuse,/dev/infiniband/*"}
+				}
+			}
+			c.AllowedDevices = v
+			return fault{}
+		}},
+		{name: "AllowedDevicesFile", read: func(c *Cgroup, v string) fault {
+			if !strings.HasPrefix(v, "/") {
+				return fault{shown(v) + " is not an absolute path", "/etc/gbatch/cgroup_allowed_devices_file.conf"}
+			}
+			c.AllowedDevicesFile = v
+			return fault{}
 		}},
 	}
 	out = append(out, inert("is obsolete: cgroups are mounted by the system", "CgroupAutomount", "CgroupSlice")...)
 	out = append(out, inert("is obsolete: release agents have been replaced by the daemon itself", "CgroupReleaseAgentDir", "CgroupReleaseAgent")...)
-	out = append(out, inert("is obsolete: the devices that every job may use are fixed, the GPUs come from its allocation", "AllowedDevicesFile")...)
+	out = append(out, inert("has no effect: gnoded makes its groups itself and never asks systemd", "IgnoreSystemd", "IgnoreSystemdOnFailure", "EnableControllers", "SystemdTimeout")...)
+	out = append(out, inert("has no effect: a signal for a whole step reaches all its processes, one for its tasks the tasks", "SignalChildrenProcesses")...)
 	out = append(out, inert("is obsolete: kernel memory isn't limited by itself", "ConstrainKmemSpace", "AllowedKmemSpace", "MaxKmemPercent", "MinKmemSpace")...)
 	return append(out, inert("is obsolete: tasks are always bound to their cores by the job's cpuset", "TaskAffinity", "EnableExtraControllers")...)
 }
@@ -98,7 +105,14 @@ func (l *loader) readCgroup(lines []statement) {
 	readKeys(l, cgroupKeys(), pairs, &c, "cgroup.conf")
 	if c.ConstrainSwapSpace && !c.ConstrainRAMSpace {
 		l.probs.notef(placeOf(pairs, "ConstrainSwapSpace", pair{}), "write ConstrainRAMSpace=yes", "ConstrainSwapSpace=yes limits memory too: swap can't be limited alone")
-		c.ConstrainRAMSpace, c.AllowedRAMSpacePct = true, 100
+		c.ConstrainRAMSpace, c.AllowedRAMSpacePct, c.RAMFollowsSwap = true, 100, true
+	}
+	if c.AllowedDevices != "" && !c.ConstrainDevices {
+		l.probs.warnf(placeOf(pairs, "AllowedDevices", pair{}), "write ConstrainDevices=yes", "AllowedDevices has no effect without ConstrainDevices=yes")
+	}
+	if c.AllowedDevicesFile != "" && c.AllowedDevices == "" {
+		l.probs.notef(placeOf(pairs, "AllowedDevicesFile", pair{}), "write AllowedDevices= to deny what is not listed",
+			"AllowedDevicesFile changes nothing by itself: as in Slurm, jobs are denied the devices of generic resources that aren't theirs, and no others")
 	}
 	l.cfg.Cgroup = c
 }

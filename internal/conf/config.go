@@ -109,6 +109,7 @@ type Config struct {
 	MessageTimeoutS           int64
 	ProctrackType, TaskPlugin string
 	TaskPluginParam           []string
+	GpuEnvStyle               string // index or uuid: how CUDA_VISIBLE_DEVICES and its like name GPUs
 
 	Select    Select
 	Scheduler Scheduler
@@ -193,6 +194,7 @@ func defaults() *Config {
 		NodeHeartbeatIntervalS: DefaultHeartbeatS,
 		MessageTimeoutS:        10,
 		ProctrackType:          "proctrack/cgroup",
+		GpuEnvStyle:            "index",
 		TaskPlugin:             "task/cgroup,task/affinity",
 		TopologyPlugin:         topologyFlat,
 		Select:                 Select{Type: "select/cons_tres", Params: []string{"CR_CORE_MEMORY"}, Unit: UnitCore, Memory: true},

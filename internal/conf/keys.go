@@ -252,6 +252,7 @@ func nodeSettings() []setting {
 				return "", ""
 			},
 			show: func(c *Config) string { return c.ProctrackType }},
+		word("GpuEnvStyle", RestartNoded, func(c *Config) *string { return &c.GpuEnvStyle }, "index", "uuid"),
 		{name: "TaskPlugin", effect: NextStart,
 			read: func(c *Config, v string) fault {
 				words, f := readWords(v, []string{"task/cgroup", "task/affinity", "task/none"})

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/containerd/cgroups/v3/cgroup2"
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
 )
@@ -71,24 +70,6 @@ func (d *Devices) program() []specs.LinuxDeviceCgroup {
 	return rules
 }
 
-// attach puts the policy on a v2 directory; it goes away with the directory.
-func (d *Devices) attach(dir string) error {
-	insts, license, err := cgroup2.DeviceFilter(d.program())
-	if err != nil {
-		return fmt.Errorf("device program: %w", err)
-	}
-	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return fmt.Errorf("open %s: %w", dir, err)
-	}
-	defer unix.Close(fd)
-	// The function returned detaches; a job's devices don't change while it lives.
-	if _, err := cgroup2.LoadAttachCgroupDeviceFilter(insts, license, fd); err != nil {
-		return fmt.Errorf("attach a device program to %s: %w", dir, err)
-	}
-	return nil
-}
-
 // write puts the policy on a v1 devices directory.
 func (d *Devices) write(dir string) error {
 	file, list := "devices.deny", d.Deny
@@ -131,6 +112,6 @@ func (r *Root) tryDeviceProgram() error {
 	if err := unix.Mkdir(dir, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("make the cgroup %s: %w", dir, err)
 	}
-	err := (&Devices{Deny: []Device{}}).attach(dir)
+	err := r.programs.attach(&Devices{Deny: []Device{}}, dir)
 	return errors.Join(err, unix.Rmdir(dir))
 }

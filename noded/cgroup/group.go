@@ -20,6 +20,7 @@ type Limits struct {
 	CPUs      []int    // the only ones its processes run on; nil: all of the group above
 	MemBytes  int64    // 0: no limit
 	SwapBytes int64    // beyond MemBytes; Unlimited: no limit. Without MemBytes it means nothing
+	Swappy    *int     // v1's memory.swappiness, 0 to 100; nil: the kernel's. v2 has no such thing
 	Pids      int64    // processes and threads; 0: no limit
 	Devices   *Devices // nil: no control
 }
@@ -83,7 +84,7 @@ func (g *Group) make(v2 string, v1 func(controller string) string, name string, 
 			return err
 		}
 		if l.Devices != nil && r.ebpf {
-			if err := l.Devices.attach(dir); err != nil {
+			if err := r.programs.attach(l.Devices, dir); err != nil {
 				return err
 			}
 		}
@@ -179,6 +180,11 @@ func limitV1(controller, dir string, r *Root, l Limits) error {
 	case "cpuset":
 		return errors.Join(put("cpuset.cpus", cpuList(l.CPUs)), put("cpuset.mems", r.mems))
 	case "memory":
+		if l.Swappy != nil {
+			if err := put("memory.swappiness", strconv.Itoa(*l.Swappy)); err != nil {
+				return err
+			}
+		}
 		if l.MemBytes == 0 {
 			return nil
 		}

@@ -36,25 +36,63 @@ var ErrUnavailable = errors.New("control groups can't be used here")
 
 // Root is the place of one gnoded's groups.
 type Root struct {
-	support Support
-	prefix  string
-	can     Features
-	why     string
-	v1      map[string]string // controller -> our directory there, for the controllers in use
-	v2      string            // our directory, or ""
-	v2ctl   map[string]bool   // controllers that our v2 groups have
-	ebpf    bool              // devices by a v2 program
-	mems    string            // v1 cpuset: the memory nodes that every group gets
-	ticks   int64             // of the clock in cpuacct.stat, per second
+	support  Support
+	prefix   string
+	can      Features
+	why      string
+	v1       map[string]string // controller -> our directory there, for the controllers in use
+	v2       string            // our directory, or ""
+	v2ctl    map[string]bool   // controllers that our v2 groups have
+	ebpf     bool              // devices by a v2 program
+	programs programs
+	mems     string // v1 cpuset: the memory nodes that every group gets
+	ticks    int64  // of the clock in cpuacct.stat, per second
+}
+
+// Want narrows what of a host is used. The zero Want takes all there is.
+type Want struct {
+	Version  int    // 1 or 2: only hierarchies of that version; 0: both
+	Below    string // only hierarchies mounted at this directory or below it; "": all
+	Disabled bool   // none at all
+}
+
+// narrow takes out of what a host offers what is not wanted.
+func (w Want) narrow(s Support) Support {
+	if s.Mode == None {
+		return s
+	}
+	if w.Disabled {
+		return Support{Why: "CgroupPlugin=disabled"}
+	}
+	below := func(at string) bool {
+		return w.Below == "" || at == w.Below || strings.HasPrefix(at, strings.TrimSuffix(w.Below, "/")+"/")
+	}
+	out := Support{v1: map[string]string{}}
+	for c, at := range s.v1 {
+		if w.Version != 2 && below(at) {
+			out.v1[c] = at
+		}
+	}
+	if w.Version != 1 && s.v2 != "" && below(s.v2) {
+		out.v2, out.ctl = s.v2, s.ctl
+	}
+	out.setMode()
+	if out.Mode == None {
+		out.Why = "the host has " + s.Mode.String() + ", of which CgroupPlugin and CgroupMountpoint leave nothing"
+	}
+	return out
 }
 
 // Open prepares a prefix, such as gbatch/cluster-node: relative, of letters, digits and ._-, unique on this machine. A host
 // that lets us do nothing is no error: then Mode is None and Why says so. Errors are wrong prefixes only.
-func Open(prefix string) (*Root, error) {
+func Open(prefix string) (*Root, error) { return OpenPart(prefix, Want{}) }
+
+// OpenPart does so with a part of what the host has.
+func OpenPart(prefix string, w Want) (*Root, error) {
 	if err := checkName(prefix, maxDepth); err != nil {
 		return nil, fmt.Errorf("cgroup prefix: %w", err)
 	}
-	return open(prefix, Detect(), os.Geteuid()), nil
+	return open(prefix, w.narrow(Detect()), os.Geteuid()), nil
 }
 
 func open(prefix string, s Support, uid int) *Root {
@@ -292,8 +330,11 @@ func (r *Root) dirs() []string {
 	return out
 }
 
-// Close removes the prefix where it is empty. Groups that exist keep it.
+// Close removes the prefix where it is empty. Groups that exist keep it, and their device rules.
 func (r *Root) Close() error {
+	if err := r.programs.close(); err != nil {
+		return err
+	}
 	if r.support.Mode == None {
 		return nil
 	}

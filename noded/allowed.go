@@ -1,0 +1,115 @@
+package noded
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gbatch/internal/conf"
+	"gbatch/noded/cgroup"
+)
+
+// allowed.go is AllowedDevices of cgroup.conf: with it nothing opens but what it lists, what every program needs, the
+// control files of accelerators and a job's own units. AllowedDevicesFile adds to that list.
+
+const (
+	maxAllowed      = 400     // device files that it may match; a device program takes somewhat more
+	maxAllowedBytes = 1 << 16 // of the file
+)
+
+// readAllowed takes the patterns, and gives the devices that every job may open although they may be some resource's: those
+// that AllowedDevices names one by one. What a pattern, or a line of the file, matches stays its holder's, as in Slurm.
+func (t *unitTable) readAllowed(c *conf.Cgroup) map[cgroup.Device]bool {
+	open := map[cgroup.Device]bool{}
+	if !c.ConstrainDevices || c.AllowedDevices == "" {
+		return open
+	}
+	for p := range strings.SplitSeq(c.AllowedDevices, ",") {
+		if p = strings.TrimSpace(p); p == "" {
+			continue
+		}
+		t.strict = append(t.strict, p)
+		if d, ok, err := deviceOf(p); err == nil && ok {
+			open[d] = true
+		}
+	}
+	if c.AllowedDevicesFile != "" {
+		list, err := readDeviceList(c.AllowedDevicesFile)
+		if err != nil {
+			t.notable = append(t.notable, "AllowedDevicesFile is left out: "+err.Error())
+		}
+		t.strict = append(t.strict, list...)
+	}
+	if n := len(t.matches(nil)); n > maxAllowed {
+		t.notable = append(t.notable, fmt.Sprintf("AllowedDevices matches %d device files, at most %d can be allowed: the others stay denied; write narrower patterns", n, maxAllowed))
+	}
+	return open
+}
+
+// readDeviceList reads a list of paths and patterns, one on a line, as Slurm's cgroup_allowed_devices_file.conf.
+func readDeviceList(file string) ([]string, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxAllowedBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(b) > maxAllowedBytes {
+		return nil, fmt.Errorf("%s is larger than %d bytes", file, maxAllowedBytes)
+	}
+	var list []string
+	n := 0
+	for line := range strings.Lines(string(b)) {
+		n++
+		line, _, _ = strings.Cut(line, "#")
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		if _, err := filepath.Match(line, "/"); err != nil || !filepath.IsAbs(line) {
+			return nil, fmt.Errorf("%s:%d: '%s' is not the absolute path of a device file or a pattern of such", file, n, line)
+		}
+		list = append(list, line)
+	}
+	return list, nil
+}
+
+// matches adds to a list the devices that are allowed to all. Files are looked for each time: some appear only when their
+// driver is used first.
+func (t *unitTable) matches(list []cgroup.Device) []cgroup.Device {
+	add := func(pattern string) {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			return // patterns were checked when they were read
+		}
+		for _, f := range files {
+			if d, ok, err := deviceOf(f); err == nil && ok && !slices.Contains(t.devs, d) && !slices.Contains(list, d) {
+				list = append(list, d)
+			}
+		}
+	}
+	for _, name := range controlFiles {
+		add("/dev/" + name)
+	}
+	for _, pattern := range t.strict {
+		add(pattern)
+	}
+	return list
+}
+
+// allowed lists what a job opens that holds these of t.devs.
+func (t *unitTable) allowed(held []bool) []cgroup.Device {
+	list := cgroup.BaseDevices()
+	for n, d := range t.devs {
+		if held[n] {
+			list = append(list, d)
+		}
+	}
+	list = t.matches(list)
+	return list[:min(len(list), maxAllowed)]
+}

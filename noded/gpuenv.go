@@ -1,0 +1,152 @@
+package noded
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/conf"
+	"gbatch/internal/model"
+)
+
+// gpuenv.go names a job's units for the runtimes that use them: CUDA_VISIBLE_DEVICES and its like. Where the kernel lets a
+// job open its own units only, a runtime counts those, from 0; else it counts all of the node's.
+
+// The variables of each kind of runtime, and the flags of gres.conf that choose them for gpu.
+var (
+	gpuVars = [...]string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"}
+	envFlag = map[string]string{"nvidia_gpu_env": gpuVars[0], "amd_gpu_env": gpuVars[1], "opencl_env": gpuVars[2], "intel_gpu_env": gpuVars[3]}
+	npuVars = [...]string{"ASCEND_RT_VISIBLE_DEVICES"}
+)
+
+// takesUUID says which runtimes know a unit by its UUID.
+func takesUUID(name string) bool { return name == gpuVars[0] || name == gpuVars[1] }
+
+// visibility is how this node's units are named. The zero value names every unit by its number on the node.
+type visibility struct {
+	uuids    bool                // GpuEnvStyle=uuid
+	relative map[string]bool     // resources to whose own units the kernel holds jobs
+	uuid     map[unitKey]string  // of units that have one
+	vars     map[string][]string // by resource; what is not here has Slurm's
+}
+
+// newVisibility takes the configuration's word for the variables, and the units' for everything else.
+func newVisibility(c *conf.Config, node string, t *unitTable, enforced bool) *visibility {
+	v := &visibility{vars: map[string][]string{}}
+	if t != nil {
+		v.uuid = t.uuid
+		if enforced {
+			v.relative = t.firm
+		}
+	}
+	if c == nil {
+		return v
+	}
+	v.uuids = c.GpuEnvStyle == "uuid"
+	records, detect := c.Gres.For(node)
+	chosen := []string{}
+	said := false
+	for i := range records {
+		if records[i].Name != "gpu" {
+			continue
+		}
+		for _, flag := range records[i].Flags {
+			name, known := envFlag[flag]
+			said = said || known || flag == "no_gpu_env"
+			if known && !slices.Contains(chosen, name) {
+				chosen = append(chosen, name)
+			}
+		}
+	}
+	switch {
+	case said:
+		v.vars["gpu"] = chosen
+	case asksDriver(detect): // as in Slurm: what was detected says whose it is
+		v.vars["gpu"] = gpuVars[:1]
+	}
+	return v
+}
+
+// varsOf gives the variables of a resource.
+func (v *visibility) varsOf(resource string) []string {
+	if v != nil {
+		if vars, ok := v.vars[resource]; ok {
+			return vars
+		}
+	}
+	switch resource {
+	case "gpu":
+		return gpuVars[:]
+	case "npu":
+		return npuVars[:]
+	}
+	return nil
+}
+
+// hiddenOn gives the variables of all resources that a node has. On a node without GPUs CUDA_VISIBLE_DEVICES is the user's own.
+func (v *visibility) hiddenOn(def *model.NodeDef) (names []string) {
+	if def == nil {
+		return nil
+	}
+	for i := range def.Gres {
+		if g := &def.Gres[i]; g.Count > 0 && !slices.ContainsFunc(def.Gres[:i], func(o model.GresDef) bool { return o.Name == g.Name }) {
+			names = append(names, v.varsOf(g.Name)...)
+		}
+	}
+	return names
+}
+
+// show sets a resource's variables to the units in mine, for a process whose control group opens those in open: a job's or
+// a step's all.
+func (v *visibility) show(to *vars, resource string, mine, open model.Bits) {
+	names := v.varsOf(resource)
+	if len(names) == 0 || mine.Empty() {
+		return
+	}
+	numbers := v.numbers(resource, mine, open)
+	for _, name := range names {
+		list := numbers
+		if takesUUID(name) {
+			if uuids := v.uuidsOf(resource, mine); uuids != "" {
+				list = uuids
+			}
+		}
+		to.set(name, list)
+	}
+}
+
+// numbers counts mine as a runtime does.
+func (v *visibility) numbers(resource string, mine, open model.Bits) string {
+	if v == nil || !v.relative[resource] {
+		return commaList(mine)
+	}
+	var out []string
+	at := 0
+	open.Or(mine).Each(func(i int) bool {
+		if mine.Has(i) {
+			out = append(out, strconv.Itoa(at))
+		}
+		at++
+		return true
+	})
+	return strings.Join(out, ",")
+}
+
+// uuidsOf names units by UUID where they are to be named so, and where only that works: MIG instances. "" for numbers.
+func (v *visibility) uuidsOf(resource string, mine model.Bits) string {
+	if v == nil {
+		return ""
+	}
+	var out []string
+	complete := true
+	mine.Each(func(i int) bool {
+		id := v.uuid[unitKey{resource, i}]
+		complete = id != "" && (v.uuids || strings.HasPrefix(id, "MIG-"))
+		out = append(out, id)
+		return complete
+	})
+	if !complete {
+		return ""
+	}
+	return strings.Join(out, ",")
+}

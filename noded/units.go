@@ -1,0 +1,233 @@
+package noded
+
+import (
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/conf"
+	"gbatch/internal/model"
+	"gbatch/noded/cgroup"
+	"gbatch/noded/gpu"
+)
+
+// units.go knows the device files behind each unit of a generic resource, and makes the device rules of a job or step: every
+// unit's files are denied but those of the units that it was given. Numbers are read from the files when gnoded starts.
+
+const (
+	maxUnits     = 4096 // of one node, shares counted one by one
+	maxUnitFiles = 64   // of one unit
+)
+
+// unit is one unit of a resource, by the number under which jobs are given it.
+type unit struct {
+	name  string
+	typ   string
+	index int
+	files []string // its device files; others may have them too (MIG instances of one GPU, shares)
+	uuid  string   // GPU-... or MIG-...; "" if unknown
+	flags []string // of its line in gres.conf
+}
+
+// findUnits gives the units whose device files are known: those that gres.conf names, or else what the driver has. They are
+// numbered as the leader does (conf's connectUnits): type by type, in the order of gres.conf.
+func findUnits(o *Options) []unit {
+	var records []conf.GresRecord
+	detect := ""
+	if o.Config != nil {
+		records, detect = o.Config.Gres.For(o.Name)
+	}
+	var found []unit
+	filed := map[string]bool{}
+	for i := range records {
+		r := &records[i]
+		if r.Name == "gpu" && asksDriver(detect) {
+			continue
+		}
+		filed[r.Name] = filed[r.Name] || len(r.Files)+len(r.MultipleFiles) > 0
+		for _, files := range unitFiles(r) {
+			found = append(found, unit{name: r.Name, typ: r.Type, files: files, flags: r.Flags})
+		}
+	}
+	if def := o.nodeDef(); !filed["gpu"] && o.GPUs != nil && (asksDriver(detect) || detect == "") {
+		devices, err := o.GPUs.Devices()
+		if err != nil {
+			devices = nil // findGres has said so
+		}
+		for i := range devices {
+			found = append(found, driverUnit(def, &devices[i]))
+		}
+	}
+	return number(found, o.nodeDef())
+}
+
+// unitFiles gives the files of each unit of a line of gres.conf.
+func unitFiles(r *conf.GresRecord) [][]string {
+	switch {
+	case len(r.MultipleFiles) > 0:
+		return [][]string{r.MultipleFiles[:min(len(r.MultipleFiles), maxUnitFiles)]}
+	case len(r.Files) == 0:
+		return nil
+	}
+	each := int(max(1, min(r.Count, maxUnits)/int64(len(r.Files)))) // shares of one file
+	var out [][]string
+	for i := range r.Files {
+		for range each {
+			out = append(out, r.Files[i:i+1])
+		}
+	}
+	return out
+}
+
+func driverUnit(def *model.NodeDef, d *gpu.Device) unit {
+	u := unit{name: "gpu", typ: gpuType(def, d), uuid: d.UUID}
+	if d.Path != "" {
+		u.files = []string{d.Path}
+	}
+	return u
+}
+
+// number gives units their indices. Those that the node's definition has no room for keep -1: jobs are denied them.
+func number(found []unit, def *model.NodeDef) []unit {
+	found = found[:min(len(found), maxUnits)]
+	next := map[string]int{}
+	given := map[int]int32{}
+	for i := range found {
+		u := &found[i]
+		if def == nil {
+			u.index = next[u.name]
+			next[u.name]++
+			continue
+		}
+		u.index = -1
+		for k := range def.Gres {
+			g := &def.Gres[k]
+			if g.Name == u.name && (u.typ == "" || g.Type == "" || strings.EqualFold(u.typ, g.Type)) && given[k] < g.Count {
+				u.index = int(g.First + given[k])
+				given[k]++
+				break
+			}
+		}
+	}
+	return found
+}
+
+type unitKey struct {
+	name  string
+	index int
+}
+
+// unitTable is the units of a node with their device numbers.
+type unitTable struct {
+	devs []cgroup.Device // all that some job may not open
+	of   map[unitKey][]int
+	uuid map[unitKey]string
+	firm map[string]bool // resources each unit of which is a device file, so that the kernel can hold jobs to theirs
+
+	strict  []string // patterns of AllowedDevices and its file; nil: what is no unit's opens
+	notable []string // sentences
+}
+
+// controlFiles are opened by every job that uses any unit, and by others without harm: they are nobody's.
+var controlFiles = []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia-nvswitchctl", "nvidia-nvswitch*",
+	"kfd", "davinci_manager", "devmm_svm", "hisi_hdc"}
+
+func isControl(file string) bool {
+	return slices.ContainsFunc(controlFiles, func(pattern string) bool {
+		ok, err := path.Match(pattern, path.Base(file))
+		return ok && err == nil
+	})
+}
+
+// newUnitTable reads the units' device numbers.
+func newUnitTable(units []unit, c *conf.Cgroup) *unitTable {
+	t := &unitTable{of: map[unitKey][]int{}, uuid: map[unitKey]string{}, firm: map[string]bool{}}
+	open := t.readAllowed(c)
+	at := map[cgroup.Device]int{}
+	for _, u := range units {
+		key := unitKey{u.name, u.index}
+		if u.index >= 0 && u.uuid != "" {
+			t.uuid[key] = u.uuid
+		}
+		real := 0
+		for _, f := range u.files {
+			if isControl(f) {
+				continue
+			}
+			d, ok, err := deviceOf(f)
+			switch {
+			case err != nil: // findGres says what is missing
+				continue
+			case !ok:
+				t.notable = append(t.notable, fmt.Sprintf("%s %s is not a device file: the kernel can't keep it for the jobs that have it", u.name, f))
+				continue
+			}
+			if open[d] {
+				continue
+			}
+			real++
+			n, known := at[d]
+			if !known {
+				n = len(t.devs)
+				at[d] = n
+				t.devs = append(t.devs, d)
+			}
+			t.of[key] = append(t.of[key], n)
+		}
+		if firm, seen := t.firm[u.name]; !seen || firm {
+			t.firm[u.name] = real > 0
+		}
+	}
+	return t
+}
+
+// deviceOf reads the number of a device file; ok says whether it is one.
+func deviceOf(file string) (d cgroup.Device, ok bool, err error) {
+	var st unix.Stat_t
+	if err := unix.Stat(file, &st); err != nil {
+		return d, false, &fs.PathError{Op: "stat", Path: file, Err: err}
+	}
+	switch st.Mode & unix.S_IFMT {
+	case unix.S_IFBLK:
+		d.Block = true
+	case unix.S_IFCHR:
+	default:
+		return d, false, nil
+	}
+	d.Major, d.Minor = int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev))
+	return d, true, nil
+}
+
+// rules are what a job or step with these units may open; nil: everything.
+func (t *unitTable) rules(mine []model.GresAlloc) *cgroup.Devices {
+	if t == nil || len(t.devs) == 0 && t.strict == nil {
+		return nil
+	}
+	held := make([]bool, len(t.devs))
+	for i := range mine {
+		mine[i].Index.Each(func(k int) bool {
+			for _, n := range t.of[unitKey{mine[i].Name, k}] {
+				held[n] = true
+			}
+			return true
+		})
+	}
+	if t.strict != nil {
+		return &cgroup.Devices{Allow: t.allowed(held)}
+	}
+	var deny []cgroup.Device
+	for n, d := range t.devs {
+		if !held[n] {
+			deny = append(deny, d)
+		}
+	}
+	if deny == nil {
+		return nil
+	}
+	return &cgroup.Devices{Deny: deny}
+}
+
