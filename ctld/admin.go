@@ -272,7 +272,7 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 	j := found[0]
 	sp := *j.Spec
 	e := &state.Edit{Targets: []state.Target{t}, Spec: &sp}
-	specChanged, replace := false, false
+	specChanged, replace, timed := false, false, false
 	add := func(f state.Field) { e.Set = append(e.Set, f) }
 	for _, kv := range set {
 		bad := func(format string, a ...any) error {
@@ -298,7 +298,12 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 			if p := v.Partition(j.Partition()); p != nil && p.MaxTimeS != model.NotSet && limit > p.MaxTimeS && !c.operator(who) {
 				return nil, refuse(proto.CodeTimeLimit, "partition %s allows %d s", p.Name, p.MaxTimeS)
 			}
-			e.LimitS = limit
+			if m := sp.Extra().TimeMinS; m > limit && j.State == model.Pending {
+				withTimeMin(&sp, 0) // all of the limit is its least now
+				specChanged = true
+			}
+			e.LimitS, sp.LimitS = limit, limit
+			timed = j.State == model.Pending
 			add(state.SetLimit)
 		case "priority":
 			n, err := number(0, maxPriority)
@@ -350,6 +355,22 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 			}
 			e.Begin = model.Time(ms)
 			add(state.SetBegin)
+		case "timemin", "mintime":
+			s, err := newTimeMin(kv.Value)
+			if err != nil {
+				return nil, bad("%v", err)
+			}
+			withTimeMin(&sp, s)
+			specChanged, timed = true, true
+		case "deadline":
+			if !c.operator(who) {
+				return nil, refuse(proto.CodeAccess, "only an operator can change a deadline")
+			}
+			t, ok := momentOf(kv.Value)
+			if !ok {
+				return nil, bad("not a moment")
+			}
+			sp.Deadline, specChanged, timed = t, true, true
 		case "arraytaskthrottle":
 			n, err := number(0, 1<<30)
 			if err != nil {
@@ -414,7 +435,7 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 			}
 			sp.Requeue, specChanged = n == 1, true
 		default:
-			return nil, refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update job can set; it sets TimeLimit, Priority, Nice, SiteFactor, StartTime, ArrayTaskThrottle, Dependency, Partition, Account, QOS, NumNodes, ReqNodeList, ExcNodeList, JobName, Comment, AdminComment, Requeue", kv.Key)
+			return nil, refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update job can set; it sets TimeLimit, TimeMin, Deadline, Priority, Nice, SiteFactor, StartTime, ArrayTaskThrottle, Dependency, Partition, Account, QOS, NumNodes, ReqNodeList, ExcNodeList, JobName, Comment, AdminComment, Requeue", kv.Key)
 		}
 		if len(kv.Value) > proto.MaxFieldBytes {
 			return nil, bad("longer than %d bytes", proto.MaxFieldBytes)
@@ -430,6 +451,11 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 			return nil, err
 		}
 		sp.Requeue = requeue
+	}
+	if timed {
+		if err := fitTimes(v, c.now(), &sp); err != nil {
+			return nil, err
+		}
 	}
 	if specChanged {
 		add(state.SetSpec)

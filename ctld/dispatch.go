@@ -88,6 +88,8 @@ func (c *Controller) stopOf(v *state.View, j *model.Job) *proto.Stop {
 	switch j.Run.Stop {
 	case model.StopTimeLimit:
 		why = " DUE TO TIME LIMIT"
+	case model.StopDeadline:
+		why = " DUE TO DEADLINE"
 	case model.StopPreempt, model.StopPreemptCancel:
 		why = " DUE TO PREEMPTION"
 	case model.StopNodeFail:

@@ -58,6 +58,9 @@ func (c *Controller) submit(ctx context.Context, who proto.Caller, rq *proto.Sub
 	if err == nil {
 		err = mayUse(v, &sp)
 	}
+	if err == nil {
+		err = fitTimes(v, c.now(), &sp)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -324,7 +327,7 @@ func (c *Controller) allowed(v *state.View, who *proto.Caller, sp *model.Spec, n
 		return refuse(proto.CodeAccess, "partition %s is for the groups %s", name, strings.Join(p.AllowGroups, ", "))
 	}
 	enforce := cfg.Params.EnforceLimits != "NO" || p.MaxTimeS != model.NotSet && sp.LimitS != model.NotSet
-	if limit := sched.LimitS(sp, p); enforce && p.MaxTimeS != model.NotSet && limit > p.MaxTimeS {
+	if limit := sp.LeastS(sched.LimitS(sp, p)); enforce && p.MaxTimeS != model.NotSet && limit > p.MaxTimeS {
 		return refuse(proto.CodeTimeLimit, "--time is %d s, partition %s allows %d s", limit, name, p.MaxTimeS)
 	}
 	if r := sched.Alone(v, sp, p); r != model.ReasonNone {

@@ -139,7 +139,7 @@ func (c *control) update(words []string) error {
 		case strings.HasPrefix(low, "partition") && target == "" && entity == "":
 			return fmt.Errorf("%s can't be changed from here yet: edit gbatch.conf and run %s reconfigure", key, c.Program)
 		default:
-			if low == "starttime" || low == "begintime" || low == "eligibletime" {
+			if low == "starttime" || low == "deadline" || low == "begintime" || low == "eligibletime" {
 				t, err := walltime.ParseDate(value, time.Now())
 				if err != nil {
 					return err

@@ -192,7 +192,11 @@ func (r *queueRow) writeTimesJSON(j *jsonText) {
 	default:
 		j.count("time_limit", (l+59)/60)
 	}
-	j.unset("time_minimum")
+	if m := r.Spec.More; m != nil && m.TimeMinS > 0 {
+		j.count("time_minimum", (m.TimeMinS+59)/60)
+	} else {
+		j.unset("time_minimum")
+	}
 }
 
 // jsonStates gives the base state with its flags behind it.

@@ -136,7 +136,7 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 	if c.details > 0 {
 		r.line(kv("DerivedExitCode", derived))
 	}
-	r.line(kv("RunTime", walltime.Elapsed(j.ElapsedS(now))), kv("TimeLimit", limitText(j)), kv("TimeMin", "N/A"))
+	r.line(kv("RunTime", walltime.Elapsed(j.ElapsedS(now))), kv("TimeLimit", limitText(j)), kv("TimeMin", timeMinText(sp)))
 	r.line(kv("SubmitTime", c.stamp(j.Submit, "Unknown")), kv("EligibleTime", c.stamp(eligible(j), "Unknown")))
 	r.line(kv("AccrueTime", c.stamp(eligible(j), "Unknown")))
 	start, end := model.Time(0), model.Time(0)
@@ -259,6 +259,14 @@ func limitText(j *model.Job) string {
 		return "Partition_Limit"
 	}
 	return walltime.Elapsed(limit)
+}
+
+// timeMinText gives --time-min.
+func timeMinText(sp *model.Spec) string {
+	if sp.More == nil || sp.More.TimeMinS == 0 {
+		return "N/A"
+	}
+	return walltime.Elapsed(sp.More.TimeMinS)
 }
 
 // jobSize gives how many nodes, CPUs and tasks a job has, or asks for.

@@ -207,6 +207,18 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 			}
 			return nil
 		}},
+		{Name: "time-min", Arg: R, Metavar: "limit", Group: gWhen, Help: "how far the time limit may be cut where that lets the job start sooner", Set: func(v string) error {
+			sec, unlimited, err := walltime.ParseLimit(v)
+			switch {
+			case err != nil:
+				return &getopt.TextError{Text: "Invalid --time-min specification: " + err.Error()}
+			case unlimited || sec <= 0:
+				return &getopt.TextError{Text: "Invalid --time-min specification: '" + v + "'; write the least time that the job needs, such as 30:00"}
+			}
+			s.more.TimeMinS = sec
+			return nil
+		}},
+		{Name: "deadline", Arg: R, Metavar: "time", Group: gWhen, Help: "end the job in state DEADLINE once it can't be over by then: 18:00, 2026-12-24T18:00, now+2days", Set: date(&sp.Deadline)},
 		{Name: "begin", Short: 'b', Arg: R, Metavar: "time", Group: gWhen, Help: "not before: 16:00, now+1hour, 2026-12-24T18:00", Set: date(&sp.Begin)},
 		{Name: "dependency", Short: 'd', Arg: R, Metavar: "conditions", Group: gWhen, Help: "after other jobs: afterok:ID, afterany:ID, afternotok:ID, after:ID[+minutes], aftercorr:ID, singleton; joined with , (all) or ? (any)", Set: func(v string) (err error) {
 			if sp.Deps, sp.DepAny, err = model.ParseDeps(v); err != nil {
@@ -272,8 +284,6 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		{Name: "distribution", Short: 'm', Arg: R, Refused: later + "tasks are laid out in blocks"},
 		{Name: "oversubscribe", Short: 's', Refused: "jobs share nodes anyway, and never a CPU"},
 		{Name: "share", Refused: "jobs share nodes anyway, and never a CPU"},
-		{Name: "time-min", Arg: R, Refused: "give the limit that you need with --time"},
-		{Name: "deadline", Arg: R, Refused: "cancel the job with gcancel when it has become useless"},
 		{Name: "get-user-env", Arg: getopt.Optional, Refused: "begin the script with #!/bin/bash -l to get a login environment"},
 		{Name: "uid", Arg: R, Env: "", Refused: "submit as that user, with su or sudo"},
 		{Name: "gid", Arg: R, Refused: "submit with that group, with newgrp or sg"},

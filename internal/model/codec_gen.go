@@ -8786,7 +8786,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(17); err != nil {
+	if err := e.EncodeArrayLen(18); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Prefer); err != nil {
@@ -8843,6 +8843,9 @@ func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(x.GPUMemMiB); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.TimeMinS); err != nil {
 		return err
 	}
 	return nil
@@ -9055,7 +9058,17 @@ func (x *Needs) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.GPUMemMiB = v
 	}
-	return wire.Skip(d, n-17)
+	if n < 18 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Needs.TimeMinS", err)
+		}
+		x.TimeMinS = v
+	}
+	return wire.Skip(d, n-18)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -97,6 +97,7 @@ type Needs struct {
 	ExclusiveUser bool // only jobs of the same user on its nodes (--exclusive=user)
 
 	GPUMemMiB int64 // what each GPU must have, or has left where it is shared (--gpu-mem); 0: not given
+	TimeMinS  int64 // --time-min: how far the time limit may be cut to start sooner, seconds; 0: not at all
 }
 
 // LicenseCount is a number of one license: what a job asks for, or what the cluster has.
@@ -113,6 +114,14 @@ func (s *Spec) Extra() Needs {
 		return Needs{}
 	}
 	return *s.More
+}
+
+// LeastS gives the seconds that the job must have at least: --time-min or, without it, limitS.
+func (s *Spec) LeastS(limitS int64) int64 {
+	if s.More != nil && s.More.TimeMinS > 0 && s.More.TimeMinS < limitS {
+		return s.More.TimeMinS
+	}
+	return limitS
 }
 
 // WholeMem as MemPerNode asks for all memory of each node (--mem=0).

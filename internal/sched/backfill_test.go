@@ -50,6 +50,14 @@ func history(t *testing.T, seed int, rounds int, each func(c *cluster, w *world,
 			if w.chance(85) {
 				sp.LimitS = int64(5 + w.n(200))
 			}
+			if w.chance(15) {
+				m := sp.Extra()
+				m.TimeMinS = int64(1 + w.n(100))
+				sp.More = &m
+			}
+			if w.chance(10) {
+				sp.Deadline = c.now.Add(int64(1 + w.n(300)))
+			}
 			c.apply(&state.Submit{Spec: sp, Priority: uint32(w.n(3))})
 		}
 		if w.chance(20) { // a pass in between, whose plan nobody applies

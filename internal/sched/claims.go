@@ -57,7 +57,7 @@ func (p *Planner) hold(e *entry, l *lane, alloc *model.Alloc) bool {
 	if it.refuse != model.ReasonNone {
 		return false
 	}
-	b := &booking{at: p.now, end: p.after(p.now, it.planS), lane: l, spec: e.j.Spec}
+	b := &booking{at: p.now, end: p.after(p.now, it.leastS()), lane: l, spec: e.j.Spec}
 	for i := range alloc.Nodes {
 		n := p.byName[alloc.Nodes[i].Node]
 		if n == nil || !n.up() {

@@ -48,6 +48,7 @@ type explainer struct {
 	spots  []spot
 	fifo   bool
 	cut    bool // more are ahead than were planned
+	late   bool // where it fits first is too late for its deadline
 	trials int
 }
 
@@ -198,19 +199,24 @@ func (x *explainer) soonest(l *lane, it *item, floor model.Time) (model.Time, []
 	if r, _ := p.mayNotRun(it); r != model.ReasonNone {
 		return 0, nil
 	}
-	if floor <= x.now {
-		if a := p.fit(it.sh, p.after(x.now, it.planS)); a != nil {
+	late := func(t model.Time) bool { _, ok := it.stayAt(t); return !ok }
+	if floor <= x.now && !late(x.now) {
+		if a := p.fit(it.sh, p.after(x.now, it.leastS())); a != nil {
 			return x.now, a.NodeNames()
 		}
 	}
-	when, a := p.soonest(it.sh, it.planS)
+	when, a := p.soonest(it.sh, it.leastS())
 	switch {
 	case a == nil:
 		return 0, nil
 	case when <= x.now: // enough is free, and not in one piece: the calendar counts, it does not see which
 		when = max(x.now+1, floor)
 	case when < floor:
-		return floor, nil // where is not known so far ahead
+		when, a = floor, nil // where is not known so far ahead
+	}
+	if late(when) {
+		x.late = x.late || it.e.j.Spec == x.j.Spec
+		return 0, nil
 	}
 	return when, a.NodeNames()
 }
@@ -247,6 +253,8 @@ func (x *explainer) expect(free bool) {
 	case out.Start == x.now:
 		out.Text = "It starts with the next scheduling pass."
 		return
+	case out.Start == 0 && x.late:
+		out.Text = "It would start too late for its deadline, " + at(x.j.Spec.Deadline) + ": it ends in state DEADLINE then, unless something becomes free sooner."
 	case out.Start == 0 && slices.ContainsFunc(order, func(s spot) bool { return x.open(&s) && x.p.waitsForNodes(s.l, &s.it) == "" }):
 		out.Text = "Its start is unknown: what it needs is in use, or will be, by jobs that have no time limit."
 	case out.Start == 0:

@@ -154,11 +154,17 @@ func (x *explainer) look(s *spot) {
 		case resv.Start > x.now:
 			s.because(r, "waits for reservation %s, which begins at %s", sp.Reservation, at(resv.Start))
 		default:
-			s.because(r, "its time of %s does not fit into what is left of reservation %s, which ends at %s", limitText(s.it.planS), sp.Reservation, at(resv.End))
+			s.because(r, "its time of %s does not fit into what is left of reservation %s, which ends at %s", limitText(s.it.leastS()), sp.Reservation, at(resv.End))
 		}
 		return
 	}
-	s.fits = x.p.fit(s.it.sh, x.p.after(x.now, s.it.planS)) != nil
+	if d := sp.Deadline; d != 0 {
+		if _, ok := s.it.stayAt(x.now); !ok {
+			s.because(model.ReasonDeadLine, "it could not end before its deadline, %s, any more (--deadline): the least time that it needs is %s", at(d), limitText(sp.LeastS(s.it.limitS)))
+			return
+		}
+	}
+	s.fits = x.p.fit(s.it.sh, x.p.after(x.now, s.it.leastS())) != nil
 	if why := x.p.closed(&s.it); !s.fits && why != "" {
 		s.because(model.ReasonReqNodeNotAvail, "%s: it would fit but for %s; with a time limit that ends before, it could start", strings.ToLower(why[:1])+why[1:], x.windowsText(s))
 		return
@@ -175,7 +181,7 @@ func (x *explainer) windowsText(s *spot) string {
 		for i := range n.wins {
 			w := &n.wins[i]
 			text := fmt.Sprintf("reservation %s from %s to %s", w.name, at(w.from), at(w.to))
-			if w.name != x.j.Spec.Reservation && w.from < x.p.after(x.now, s.it.planS) && !slices.Contains(out, text) && len(out) < maxNamed {
+			if w.name != x.j.Spec.Reservation && w.from < x.p.after(x.now, s.it.leastS()) && !slices.Contains(out, text) && len(out) < maxNamed {
 				out = append(out, text)
 			}
 		}
@@ -230,7 +236,7 @@ func (x *explainer) room(s *spot) {
 	var up []soon
 	var away []string
 	free, never := 0, 0
-	end := func(t model.Time) model.Time { return p.after(t, s.it.planS) }
+	end := func(t model.Time) model.Time { return p.after(t, s.it.leastS()) }
 	for _, n := range pl.nodes {
 		nd := &least[n.class.at]
 		switch {

@@ -157,7 +157,7 @@ func (p *Planner) unlicensed(it *item) (waits, never bool) {
 	if len(it.sh.rq.Licenses) == 0 {
 		return false, false
 	}
-	if _, ok := p.licenses(it.sh, p.after(p.now, it.planS)); ok {
+	if _, ok := p.licenses(it.sh, p.after(p.now, it.leastS())); ok {
 		return false, false
 	}
 	for _, set := range it.sh.rq.licenseSets() {

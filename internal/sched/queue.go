@@ -172,6 +172,12 @@ func (p *Planner) newItem(e *entry, l *lane) item {
 	it.limitS = it.gate.limitS(e.j.Spec, l.part)
 	it.planS = p.plannedS(e.j, it.limitS)
 	it.robs = p.mayPreempt(e.j, l)
+	if most := l.part.MaxTimeS; most != model.NotSet && it.limitS > most && e.j.Spec.LeastS(it.limitS) <= most {
+		it.limitS, it.planS = most, min(it.planS, most) // --time-min lets it be cut
+	}
+	if g := it.gate; g != nil && g.wallS > 0 && it.limitS > g.wallS && e.j.Spec.LeastS(it.limitS) <= g.wallS {
+		it.limitS, it.planS = g.wallS, min(it.planS, g.wallS)
+	}
 	if l.part.MaxTimeS != model.NotSet && it.limitS > l.part.MaxTimeS {
 		it.refuse = model.ReasonPartitionTimeLimit
 	} else {

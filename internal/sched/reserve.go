@@ -18,12 +18,16 @@ type booking struct {
 // reserve gives a job that does not fit the earliest place on the calendar where it does. It reports whether there is
 // one at all.
 func (p *Planner) reserve(l *lane, it *item) bool {
-	at, alloc, lic := p.soonestLicensed(it.sh, it.planS)
+	least := it.leastS()
+	at, alloc, lic := p.soonestLicensed(it.sh, least)
 	if alloc == nil {
 		return false
 	}
+	if _, ok := it.stayAt(at); !ok {
+		return false // too late for its deadline
+	}
 	e := it.e
-	b := &booking{at: at, end: p.after(at, it.planS), lane: l, spec: e.j.Spec}
+	b := &booking{at: at, end: p.after(at, least), lane: l, spec: e.j.Spec}
 	for i := range alloc.Nodes {
 		na := &alloc.Nodes[i]
 		n := p.byName[na.Node]

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"gbatch/internal/model"
+	"gbatch/internal/state"
 )
 
 // connect sets what a transcript says of a node's GPUs: links=0-1*4,2-3*4 and near=0-1:0-3,2-3:4-7.
@@ -47,11 +48,37 @@ func (c *cluster) connect(d *model.NodeDef, w words) {
 	}
 }
 
+// span reads +SECONDS.
+func (c *cluster) span(text string) int64 {
+	n, err := strconv.ParseInt(strings.TrimPrefix(text, "+"), 10, 64)
+	if err != nil {
+		c.t.Fatalf("%s: %v", c.at, err)
+	}
+	return n
+}
+
+// tick lets time pass in the state and shows whom it ends.
+func (c *cluster) tick(say func(string, ...any)) {
+	before := c.st.View()
+	c.apply(&state.Tick{})
+	c.st.View().Jobs(func(j *model.Job) bool {
+		if old := before.Job(j.ID); old == nil || old.State == j.State {
+			return true
+		}
+		text := j.State.String()
+		if j.State == model.Completing {
+			text += map[model.StopCause]string{model.StopTimeLimit: ", to end TIMEOUT", model.StopDeadline: ", to end DEADLINE"}[j.Run.Stop]
+		}
+		say("job %d becomes %s", j.ID, text)
+		return true
+	})
+}
+
 // needs reads what few jobs ask for; nil where it is nothing.
 func (c *cluster) needs(w words) *model.Needs {
 	m := &model.Needs{Prefer: w.named["prefer"], Sockets: int32(w.num("S")), CoresPerSocket: int32(w.num("cps")), ThreadsPerCore: int32(w.num("threads")),
 		TasksPerSocket: int32(w.num("tps")), TasksPerCore: int32(w.num("tpcore")), CPUsPerGPU: int32(w.num("cpg")), MemPerGPU: w.num("mpg"),
-		Contiguous: w.has("contiguous"), Spread: w.has("spread"), FewNodes: w.has("few"), ExclusiveUser: w.has("apart")}
+		Contiguous: w.has("contiguous"), Spread: w.has("spread"), FewNodes: w.has("few"), ExclusiveUser: w.has("apart"), TimeMinS: w.num("tmin")}
 	if text := w.named["switches"]; text != "" {
 		count, wait, _ := strings.Cut(text, "@")
 		n, _ := strconv.Atoi(count)

@@ -34,7 +34,9 @@ import (
 //	cycle [starts=N] [depth=N]                  plan, apply, show starts and whoever waits, with its reservation
 //	clear                                       every job is cancelled
 //	end ID...      drain|resume|lost|join NODE...      estimate ID [part]      wait +60      hold|release ID
-//	reserve NAME nodes= start= dur= [users=] [accounts=] [flags=MAINT,FLEX]      unreserve NAME      tick
+//	       [tmin=30] [deadline=+600 from the beginning]
+//	tick                                        time passes in the state; show whom it ends
+//	reserve NAME nodes= start= dur= [users=] [accounts=] [flags=MAINT,FLEX]      unreserve NAME
 //	why ID [easy]                               explain a job, in order of submission or with backfill
 
 func TestTranscripts(t *testing.T) {
@@ -287,11 +289,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 			c.apply(&state.Join{Node: n, BootID: "b"})
 		}
 	case "wait":
-		n, err := strconv.ParseInt(strings.TrimPrefix(w.plain[0], "+"), 10, 64)
-		if err != nil {
-			c.t.Fatalf("%s: %v", c.at, err)
-		}
-		c.now = c.now.Add(n)
+		c.now = c.now.Add(c.span(w.plain[0]))
 	case "estimate":
 		id, err := strconv.Atoi(w.plain[0])
 		if err != nil {
@@ -323,7 +321,9 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 			say("refused: %s", res.Refusal)
 		}
 	case "tick":
-		c.apply(&state.Tick{})
+		c.tick(say)
+	case "limit":
+		c.apply(&state.Edit{Targets: []state.Target{{Job: c.id(w.plain[0]), Task: model.NoTask}}, Set: []state.Field{state.SetLimit}, LimitS: c.span(w.plain[1])})
 	case "why":
 		c.why(say, w)
 	case "hold", "release":
@@ -431,6 +431,9 @@ func (c *cluster) spec(w words) *model.Spec {
 	}
 	if w.has("account") {
 		sp.Account = w.named["account"]
+	}
+	if w.has("deadline") {
+		sp.Deadline = epoch.Add(w.num("deadline"))
 	}
 	sp.QOS, sp.Requeue = w.named["qos"], w.has("requeue")
 	if w.has("N") {

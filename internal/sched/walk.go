@@ -289,15 +289,11 @@ func (p *Planner) start(l *lane, it *item, task int32) bool {
 	if p.over = p.held(l, it); p.over != model.ReasonNone {
 		return false
 	}
-	end := p.after(p.now, it.planS)
-	lic, ok := p.licenses(it.sh, end)
-	if !ok {
+	alloc, lic, stay := p.lodge(it)
+	if alloc == nil || !p.admits(l, it, alloc, stay.limitS) {
 		return false
 	}
-	alloc := p.fit(it.sh, end)
-	if alloc == nil || !p.admits(l, it, alloc) {
-		return false
-	}
+	end := p.after(p.now, stay.planS)
 	if behind {
 		p.ahead++
 	}
@@ -308,7 +304,7 @@ func (p *Planner) start(l *lane, it *item, task int32) bool {
 		p.running[j.ArrayID]++
 		p.unblock(func(b *model.Job) bool { return b.ArrayID == j.ArrayID && p.atThrottle(b) })
 	}
-	p.plan.Starts = append(p.plan.Starts, model.Start{Job: j.ID, Task: task, Partition: l.part.Name, LimitS: it.limitS, Alloc: alloc, Licenses: lic})
+	p.plan.Starts = append(p.plan.Starts, model.Start{Job: j.ID, Task: task, Partition: l.part.Name, LimitS: stay.limitS, Alloc: alloc, Licenses: lic})
 	if task == model.NoTask {
 		p.finished(it.e)
 	}

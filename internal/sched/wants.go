@@ -101,20 +101,20 @@ func (p *Planner) held(l *lane, it *item) model.Reason {
 		return model.ReasonNone
 	}
 	w := p.wantsOf(it, l.part.Name)
-	return p.lim.refuses(it.gate, w.all, w.node, it.limitS)
+	return p.lim.refuses(it.gate, w.all, w.node, it.e.j.Spec.LeastS(it.limitS))
 }
 
 // admits reports whether limits let a job have an allocation; it counts the job if so, and notes the limit otherwise.
-func (p *Planner) admits(l *lane, it *item, alloc *model.Alloc) bool {
+func (p *Planner) admits(l *lane, it *item, alloc *model.Alloc, limitS int64) bool {
 	if p.lim == nil || it.gate == nil {
 		return true
 	}
 	all, node := allocTRES(p.v, alloc, l.part.Name)
 	need := p.lim.vector(all)
-	if p.over = p.lim.refuses(it.gate, need, p.lim.vector(node), it.limitS); p.over != model.ReasonNone {
+	if p.over = p.lim.refuses(it.gate, need, p.lim.vector(node), limitS); p.over != model.ReasonNone {
 		return false
 	}
-	p.lim.count(it.gate, need, it.limitS)
+	p.lim.count(it.gate, need, limitS)
 	return true
 }
 

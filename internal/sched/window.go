@@ -110,7 +110,7 @@ func (p *Planner) outside(it *item) model.Reason {
 		return model.ReasonReservationDeleted
 	case !r.Admits(j.Spec.User, j.Spec.Account):
 		return model.ReasonReservation
-	case r.Flags&model.ResvFlex == 0 && (r.Start > p.now || r.End < p.after(p.now, it.planS)):
+	case r.Flags&model.ResvFlex == 0 && (r.Start > p.now || r.End < p.after(p.now, it.leastS())):
 		return model.ReasonReservation
 	}
 	return model.ReasonNone
@@ -127,7 +127,7 @@ func (p *Planner) closed(it *item) string {
 	why := ""
 	for _, n := range it.sh.pool.nodes {
 		for i := range n.wins {
-			if w := &n.wins[i]; w.name != it.e.j.Spec.Reservation && w.from < p.after(p.now, it.planS) {
+			if w := &n.wins[i]; w.name != it.e.j.Spec.Reservation && w.from < p.after(p.now, it.leastS()) {
 				if why == "" {
 					why = forOthers
 				}
@@ -143,7 +143,7 @@ func (p *Planner) closed(it *item) string {
 	sh, own := *it.sh, p.cursor.own
 	sh.round = 0 // what was found out holds with windows
 	p.cursor.own = everybody
-	a := p.fitAs(&sh, p.after(p.now, it.planS))
+	a := p.fitAs(&sh, p.after(p.now, it.leastS()))
 	p.cursor.own = own
 	if a == nil {
 		return ""

@@ -65,7 +65,26 @@ func limitOf(j *model.Job) model.Time {
 	if j == nil || j.Run == nil || j.State == model.Completing || !j.State.HasResources() {
 		return 0
 	}
-	return j.Run.Deadline()
+	end := j.Run.Deadline()
+	if d := j.Spec.Deadline; d != 0 && (end == 0 || d < end) {
+		end = d
+	}
+	return end
+}
+
+// doomOf gives the first moment at which a pending job can't end before its deadline any more, or 0.
+func doomOf(j *model.Job) model.Time {
+	if j == nil || j.State != model.Pending || j.Spec.Deadline == 0 {
+		return 0
+	}
+	least := int64(0) // without a limit of its own it is as long as its partition says
+	if s := j.Spec.LimitS; s != model.NotSet && s < model.Unlimited {
+		least = s
+	}
+	if m := j.Spec.More; m != nil && m.TimeMinS > 0 {
+		least = m.TimeMinS
+	}
+	return max(j.Spec.Deadline.Add(-least)+1, 1)
 }
 
 // liveOf gives an unfinished job's place among those of its user and name.
@@ -129,6 +148,7 @@ func (s *State) reindexJob(old, j *model.Job) {
 	s.moveReady(old, j)
 	s.countLicenses(old, j)
 	moveDue(s.begins, id, beginOf(old), beginOf(j))
+	moveDue(s.dooms, id, doomOf(old), doomOf(j))
 	moveDue(s.finished, id, endOf(old), endOf(j))
 	moveDue(s.limits, id, limitOf(old), limitOf(j))
 	was, wasLive := liveOf(old)
@@ -262,6 +282,9 @@ func (s *State) plan() {
 		sooner(d.at)
 	}
 	if d, ok := s.begins.Min(); ok {
+		sooner(d.at)
+	}
+	if d, ok := s.dooms.Min(); ok {
 		sooner(d.at)
 	}
 	if d, ok := s.finished.Min(); ok && s.cfg.Params.MinJobAgeS > 0 {

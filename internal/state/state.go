@@ -14,6 +14,7 @@ type State struct {
 	// Derived from the facts, rebuilt by reindex; never in a snapshot.
 	limits   *btree.BTreeG[due] // jobs with resources, by the moment their time limit ends
 	begins   *btree.BTreeG[due] // pending jobs that only wait for their begin time
+	dooms    *btree.BTreeG[due] // pending jobs, by the moment from which they can't end before their deadline
 	finished *btree.BTreeG[due] // by the moment they ended
 	live     *btree.BTreeG[liveKey]
 	waiters  *btree.BTreeG[waitKey] // who waits for a job, an array or one of its tasks
@@ -211,6 +212,7 @@ func (s *State) reset() {
 	s.licenses = nil
 	s.limits = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.begins = btree.NewBTreeGOptions(dueLess, noLocks)
+	s.dooms = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.finished = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.live = btree.NewBTreeGOptions(liveLess, noLocks)
 	s.waiters = btree.NewBTreeGOptions(waitLess, noLocks)

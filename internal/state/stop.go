@@ -176,8 +176,13 @@ func (s *State) stopRunning(j *model.Job, at model.Time, cause model.StopCause, 
 }
 
 func (s *State) cancelPending(j *model.Job, at model.Time, uid uint32, reason model.Reason) {
+	s.endPending(j, at, model.Cancelled, reason, uid)
+}
+
+// endPending ends a job, or what is left of an array, that has not started.
+func (s *State) endPending(j *model.Job, at model.Time, state model.JobState, reason model.Reason, uid uint32) {
 	n := *j
-	n.State, n.Reason, n.Why, n.Deps = model.Cancelled, reason, "", nil
+	n.State, n.Reason, n.Why, n.Deps = state, reason, "", nil
 	n.End = &model.End{At: at, UID: uid}
 	s.put(&n)
 	s.record(&n)

@@ -26,7 +26,24 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 			s.limits.Delete(d)
 			continue
 		}
-		s.stopRunning(j, at, model.StopTimeLimit, 0)
+		cause := model.StopTimeLimit
+		if own := j.Run.Deadline(); j.Spec.Deadline != 0 && (own == 0 || j.Spec.Deadline <= own) {
+			cause = model.StopDeadline
+		}
+		s.stopRunning(j, at, cause, 0)
+		res.Changed = true
+	}
+	for range limit {
+		d, ok := s.dooms.Min()
+		if !ok || d.at > at {
+			break
+		}
+		j, ok := s.jobs.Get(d.id)
+		if !ok {
+			s.dooms.Delete(d)
+			continue
+		}
+		s.endPending(j, at, model.Deadline, model.ReasonDeadLine, 0)
 		res.Changed = true
 	}
 	for range limit {
