@@ -123,12 +123,6 @@ func queueNames() []queueField {
 		}),
 		qNum(0, "MaxCPUs", "MAX_CPUS", func(r *queueRow) int64 { _, c := r.size(); return int64(c) }),
 		qNum(0, "MaxNodes", "MAX_NODES", func(r *queueRow) int64 { return int64(max(r.Spec.MaxNodes, 0)) }),
-		qAdd(0, "MinTime", "TIME_MIN", func(b []byte, r *queueRow) []byte {
-			if r.Spec.More == nil {
-				return appendShort(b, 0)
-			}
-			return appendShort(b, r.Spec.More.TimeMinS)
-		}),
 		{Name: "Nodes", Heading: "NODES", Whole: true, Get: (*queueRow).nodeList},
 		qNum(0, "NTPerNode", "NTASKS_PER_NODE", func(r *queueRow) int64 { return int64(r.Spec.TasksPerNode) }),
 		qNum(0, "NumTasks", "TASKS", func(r *queueRow) int64 { return int64(r.numTasks()) }),
@@ -165,6 +159,12 @@ func queueUnset() []queueField {
 		qUnset(0, "HetJobOffset", "HET_JOB_OFFSET", "N/A"),
 		qUnset(0, "MCSLabel", "MCSLABEL", "(null)"),
 		qUnset(0, "mem-per-tres", "MEM_PER_TRES", "N/A"),
+		qAdd(0, "MinTime", "TIME_MIN", func(b []byte, r *queueRow) []byte {
+			if r.Spec.More == nil {
+				return appendShort(b, 0)
+			}
+			return appendShort(b, r.Spec.More.TimeMinS)
+		}),
 		qUnset(0, "Network", "NETWORK", "(null)"),
 		qUnset(0, "NTPerBoard", "NTASKS_PER_BOARD", "0"),
 		qUnset(0, "NTPerCore", "NTASKS_PER_CORE", "0"),
