@@ -62,6 +62,15 @@ func (b Bits) Minus(o Bits) Bits {
 	return c.trim()
 }
 
+// And gives the members that b and o have in common.
+func (b Bits) And(o Bits) Bits {
+	c := make(Bits, min(len(b), len(o)))
+	for i := range c {
+		c[i] = b[i] & o[i]
+	}
+	return c.trim()
+}
+
 // Overlaps reports whether b and o share a member.
 func (b Bits) Overlaps(o Bits) bool {
 	for i := range min(len(b), len(o)) {

@@ -3214,7 +3214,7 @@ func (x *Priority) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Partition) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(33); err != nil {
+	if err := e.EncodeArrayLen(35); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -3354,6 +3354,12 @@ func (x *Partition) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeString(x.PreemptMode); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.ShareMax)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.ShareForced); err != nil {
 		return err
 	}
 	return nil
@@ -3819,12 +3825,35 @@ func (x *Partition) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.PreemptMode = v
 	}
-	return wire.Skip(d, n-33)
+	if n < 34 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Partition.ShareMax", err)
+		}
+		x.ShareMax = int32(v)
+		if int64(x.ShareMax) != v {
+			return wire.Range("Partition.ShareMax", v)
+		}
+	}
+	if n < 35 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Partition.ShareForced", err)
+		}
+		x.ShareForced = v
+	}
+	return wire.Skip(d, n-35)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Preempt) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(6); err != nil {
+	if err := e.EncodeArrayLen(9); err != nil {
 		return err
 	}
 	if err := e.EncodeBool(x.ByQOS); err != nil {
@@ -3843,6 +3872,15 @@ func (x *Preempt) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.MinExempt)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Gang); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.SliceS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.StopGraceS); err != nil {
 		return err
 	}
 	return nil
@@ -3918,7 +3956,37 @@ func (x *Preempt) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Preempt.MinExempt", v)
 		}
 	}
-	return wire.Skip(d, n-6)
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Preempt.Gang", err)
+		}
+		x.Gang = v
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Preempt.SliceS", err)
+		}
+		x.SliceS = v
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Preempt.StopGraceS", err)
+		}
+		x.StopGraceS = v
+	}
+	return wire.Skip(d, n-9)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -4940,7 +5008,7 @@ func (x *Job) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(16); err != nil {
+	if err := e.EncodeArrayLen(22); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Partition); err != nil {
@@ -5001,6 +5069,24 @@ func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Licenses[i1].EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeInt(int64(x.Share)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Alone); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Sleep)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.SleepAt)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.SleepMS); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Turns)); err != nil {
+		return err
 	}
 	return nil
 }
@@ -5199,7 +5285,76 @@ func (x *Run) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Licenses = s3
 		}
 	}
-	return wire.Skip(d, n-16)
+	if n < 17 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Run.Share", err)
+		}
+		x.Share = int32(v)
+		if int64(x.Share) != v {
+			return wire.Range("Run.Share", v)
+		}
+	}
+	if n < 18 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Run.Alone", err)
+		}
+		x.Alone = v
+	}
+	if n < 19 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Run.Sleep", err)
+		}
+		x.Sleep = SleepKind(v)
+		if uint64(x.Sleep) != v {
+			return wire.Range("Run.Sleep", v)
+		}
+	}
+	if n < 20 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Run.SleepAt", err)
+		}
+		x.SleepAt = Time(v)
+	}
+	if n < 21 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Run.SleepMS", err)
+		}
+		x.SleepMS = v
+	}
+	if n < 22 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Run.Turns", err)
+		}
+		x.Turns = uint32(v)
+		if uint64(x.Turns) != v {
+			return wire.Range("Run.Turns", v)
+		}
+	}
+	return wire.Skip(d, n-22)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -5993,7 +6148,7 @@ func (x *Share) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Node) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(21); err != nil {
+	if err := e.EncodeArrayLen(23); err != nil {
 		return err
 	}
 	if x.Def == nil {
@@ -6082,6 +6237,22 @@ func (x *Node) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i4 := range x.Shared {
 		if err := x.Shared[i4].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Asleep)); err != nil {
+		return err
+	}
+	for i5 := range x.Asleep {
+		if err := e.EncodeUint(uint64(x.Asleep[i5])); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.CPUShares)); err != nil {
+		return err
+	}
+	for i6 := range x.CPUShares {
+		if err := x.CPUShares[i6].EncodeMsgpack(e); err != nil {
 			return err
 		}
 	}
@@ -6369,12 +6540,58 @@ func (x *Node) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Shared = s12
 		}
 	}
-	return wire.Skip(d, n-21)
+	if n < 22 {
+		return nil
+	}
+	{
+		n14, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Node.Asleep", err)
+		}
+		if n14 > 0 {
+			s15 := make([]JobID, 0, wire.Cap(n14))
+			for range n14 {
+				var v16 JobID
+				{
+					v, err := d.DecodeUint64()
+					if err != nil {
+						return wire.In("Node.Asleep", err)
+					}
+					v16 = JobID(v)
+					if uint64(v16) != v {
+						return wire.Range("Node.Asleep", v)
+					}
+				}
+				s15 = append(s15, v16)
+			}
+			x.Asleep = s15
+		}
+	}
+	if n < 23 {
+		return nil
+	}
+	{
+		n17, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Node.CPUShares", err)
+		}
+		if n17 > 0 {
+			s18 := make([]CPUShare, 0, wire.Cap(n17))
+			for range n17 {
+				s18 = append(s18, CPUShare{})
+				if err := s18[len(s18)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Node.CPUShares", err)
+				}
+			}
+			x.CPUShares = s18
+		}
+	}
+	return wire.Skip(d, n-23)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Plan) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(4); err != nil {
+	if err := e.EncodeArrayLen(5); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Starts)); err != nil {
@@ -6406,6 +6623,14 @@ func (x *Plan) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i4 := range x.Claims {
 		if err := x.Claims[i4].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Resume)); err != nil {
+		return err
+	}
+	for i5 := range x.Resume {
+		if err := e.EncodeUint(uint64(x.Resume[i5])); err != nil {
 			return err
 		}
 	}
@@ -6495,12 +6720,39 @@ func (x *Plan) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Claims = s11
 		}
 	}
-	return wire.Skip(d, n-4)
+	if n < 5 {
+		return nil
+	}
+	{
+		n13, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Plan.Resume", err)
+		}
+		if n13 > 0 {
+			s14 := make([]JobID, 0, wire.Cap(n13))
+			for range n13 {
+				var v15 JobID
+				{
+					v, err := d.DecodeUint64()
+					if err != nil {
+						return wire.In("Plan.Resume", err)
+					}
+					v15 = JobID(v)
+					if uint64(v15) != v {
+						return wire.Range("Plan.Resume", v)
+					}
+				}
+				s14 = append(s14, v15)
+			}
+			x.Resume = s14
+		}
+	}
+	return wire.Skip(d, n-5)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Preemption) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(4); err != nil {
+	if err := e.EncodeArrayLen(5); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -6513,6 +6765,9 @@ func (x *Preemption) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(x.GraceS); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Sleep); err != nil {
 		return err
 	}
 	return nil
@@ -6571,7 +6826,17 @@ func (x *Preemption) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.GraceS = v
 	}
-	return wire.Skip(d, n-4)
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Preemption.Sleep", err)
+		}
+		x.Sleep = v
+	}
+	return wire.Skip(d, n-5)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -8786,7 +9051,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(18); err != nil {
+	if err := e.EncodeArrayLen(20); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Prefer); err != nil {
@@ -8846,6 +9111,17 @@ func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(x.TimeMinS); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.GPUsPerSocket)); err != nil {
+		return err
+	}
+	for i2 := range x.GPUsPerSocket {
+		if err := x.GPUsPerSocket[i2].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeBool(x.Share); err != nil {
 		return err
 	}
 	return nil
@@ -9068,7 +9344,36 @@ func (x *Needs) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.TimeMinS = v
 	}
-	return wire.Skip(d, n-18)
+	if n < 19 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Needs.GPUsPerSocket", err)
+		}
+		if n4 > 0 {
+			s5 := make([]GresReq, 0, wire.Cap(n4))
+			for range n4 {
+				s5 = append(s5, GresReq{})
+				if err := s5[len(s5)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Needs.GPUsPerSocket", err)
+				}
+			}
+			x.GPUsPerSocket = s5
+		}
+	}
+	if n < 20 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Needs.Share", err)
+		}
+		x.Share = v
+	}
+	return wire.Skip(d, n-20)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -9446,6 +9751,176 @@ func (x *Blob) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 	}
 	return wire.Skip(d, n-5)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Turn) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Sleep)); err != nil {
+		return err
+	}
+	for i1 := range x.Sleep {
+		if err := e.EncodeUint(uint64(x.Sleep[i1])); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Wake)); err != nil {
+		return err
+	}
+	for i2 := range x.Wake {
+		if err := e.EncodeUint(uint64(x.Wake[i2])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Turn) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Turn{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Turn.Sleep", err)
+		}
+		if n1 > 0 {
+			s2 := make([]JobID, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 JobID
+				{
+					v, err := d.DecodeUint64()
+					if err != nil {
+						return wire.In("Turn.Sleep", err)
+					}
+					v3 = JobID(v)
+					if uint64(v3) != v {
+						return wire.Range("Turn.Sleep", v)
+					}
+				}
+				s2 = append(s2, v3)
+			}
+			x.Sleep = s2
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Turn.Wake", err)
+		}
+		if n4 > 0 {
+			s5 := make([]JobID, 0, wire.Cap(n4))
+			for range n4 {
+				var v6 JobID
+				{
+					v, err := d.DecodeUint64()
+					if err != nil {
+						return wire.In("Turn.Wake", err)
+					}
+					v6 = JobID(v)
+					if uint64(v6) != v {
+						return wire.Range("Turn.Wake", v)
+					}
+				}
+				s5 = append(s5, v6)
+			}
+			x.Wake = s5
+		}
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *CPUShare) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Part); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Layers)); err != nil {
+		return err
+	}
+	for i1 := range x.Layers {
+		if err := e.EncodeArrayLen(len(x.Layers[i1])); err != nil {
+			return err
+		}
+		for i2 := range x.Layers[i1] {
+			if err := e.EncodeUint(x.Layers[i1][i2]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *CPUShare) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = CPUShare{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("CPUShare.Part", err)
+		}
+		x.Part = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("CPUShare.Layers", err)
+		}
+		if n1 > 0 {
+			s2 := make([]Bits, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 Bits
+				{
+					n4, err := d.DecodeArrayLen()
+					if err != nil {
+						return wire.In("CPUShare.Layers", err)
+					}
+					if n4 > 0 {
+						s5 := make(Bits, 0, wire.Cap(n4))
+						for range n4 {
+							var v6 uint64
+							{
+								v, err := d.DecodeUint64()
+								if err != nil {
+									return wire.In("CPUShare.Layers", err)
+								}
+								v6 = v
+							}
+							s5 = append(s5, v6)
+						}
+						v3 = s5
+					}
+				}
+				s2 = append(s2, v3)
+			}
+			x.Layers = s2
+		}
+	}
+	return wire.Skip(d, n-2)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

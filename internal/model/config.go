@@ -193,7 +193,9 @@ type Partition struct {
 	DefCPUPerGPU      int32        // JobDefaults; 0: the cluster's
 	DefMemPerGPU      int64        // MiB
 	GraceTimeS        int64        // of jobs that are preempted here, with preempt/partition_prio
-	PreemptMode       string       // OFF, CANCEL or REQUEUE
+	PreemptMode       string       // OFF, CANCEL, REQUEUE or SUSPEND
+	ShareMax          int32        // how many jobs may have the same CPUs (OverSubscribe=YES:4 or FORCE:4); up to 1: none share
+	ShareForced       bool         // whether they want it or not
 }
 
 // Exclusive reports whether each job in the partition gets its nodes for itself (OverSubscribe=EXCLUSIVE).
@@ -228,8 +230,11 @@ func (s PartState) String() string {
 type Preempt struct {
 	ByQOS       bool   // PreemptType=preempt/qos
 	ByPartition bool   // preempt/partition_prio
-	Mode        string // OFF, CANCEL or REQUEUE
+	Mode        string // OFF, CANCEL, REQUEUE or SUSPEND
 	Within      bool   // also within one QOS
 	ExemptS     int64  // a job is safe until it has run that long
 	MinExempt   uint32 // jobs of this priority or above are safe; 0: none
+	Gang        bool   // jobs that share CPUs take turns
+	SliceS      int64  // SchedulerTimeSlice: how long a turn takes
+	StopGraceS  int64  // suspend_grace_time: between SIGTSTP and the freeze
 }

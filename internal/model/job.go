@@ -81,14 +81,22 @@ type Run struct {
 	GraceS    int64          // with a Stop: seconds between SIGTERM and SIGKILL; 0: KillWait
 	StopFor   JobID          // who it was preempted for
 	Licenses  []LicenseCount // that it holds
+
+	Share   int32     // how many jobs of its partition may have each of its CPUs; up to 1: it has them for itself
+	Alone   bool      // nobody else has CPUs on its nodes
+	Sleep   SleepKind // why it is suspended
+	SleepAt Time      // when it was last suspended or resumed; 0: never
+	SleepMS int64     // suspended before that, milliseconds
+	Turns   uint32    // how often it was suspended or resumed
 }
 
-// Deadline gives the moment at which the time limit ends the job; 0 for never.
+// Deadline gives the moment at which the time limit ends the job; 0 for never, and while the job is suspended: that time
+// does not count.
 func (r *Run) Deadline() Time {
-	if r.LimitS >= Unlimited {
+	if r.LimitS >= Unlimited || r.Idles() {
 		return 0
 	}
-	return r.Start.Add(r.LimitS)
+	return r.Start.Add(r.LimitS) + Time(r.SleepMS)
 }
 
 // End is how a job ended.
@@ -143,7 +151,7 @@ func (j *Job) Partition() string {
 	return ""
 }
 
-// ElapsedS gives how long the job has had its resources, in seconds.
+// ElapsedS gives how long the job has had its resources without being suspended, in seconds.
 func (j *Job) ElapsedS(now Time) int64 {
 	if j.Run == nil {
 		return 0
@@ -152,5 +160,5 @@ func (j *Job) ElapsedS(now Time) int64 {
 	if j.End != nil {
 		end = j.End.At
 	}
-	return max(0, int64(end-j.Run.Start)/1000)
+	return max(0, (int64(end-j.Run.Start)-j.Run.SleptMS(end))/1000)
 }

@@ -106,12 +106,15 @@ const (
 	EvRequeue                       // it shall go back to the queue
 	EvNodeLost                      // its node is known to be gone
 	EvDeadline                      // it can no longer end before its deadline
+	EvSuspend                       // its processes are stopped
+	EvResume                        // and go on
 	numEvents
 )
 
 var eventNames = [numEvents]string{
 	EvAllocate: "allocate", EvStarted: "started", EvEnded: "ended", EvLaunchFailed: "launch-failed", EvCancel: "cancel",
 	EvTimeLimit: "time-limit", EvPreempt: "preempt", EvRequeue: "requeue", EvNodeLost: "node-lost", EvDeadline: "deadline",
+	EvSuspend: "suspend", EvResume: "resume",
 }
 
 func (e Event) String() string {
@@ -161,6 +164,14 @@ func Next(s JobState, e Event) (next JobState, ok bool) {
 			return Completing, true
 		case EvNodeLost:
 			return NodeFail, true
+		case EvSuspend:
+			if s == Running {
+				return Suspended, true
+			}
+		case EvResume:
+			if s == Suspended {
+				return Running, true
+			}
 		}
 	case Completing:
 		switch e {

@@ -94,6 +94,8 @@ type Node struct {
 	BusyAt    Time        // when it last had a job
 	Problem   string      // why it may not take jobs, as it said when it last registered; or ""
 	Shared    []SharedGPU // of the GPUs whose shares jobs hold, by GPU
+	Asleep    []JobID     // of Jobs those that are suspended and have given their CPUs back
+	CPUShares []CPUShare  // of UsedCPUs those that several jobs may have, in order of partition
 }
 
 // Usable reports whether new jobs may start here.
@@ -124,7 +126,7 @@ func (n *Node) StateName() string {
 		return "DRAINING"
 	case n.Admin == NodeDrain:
 		return "DRAINED"
-	case !busy:
+	case n.AwakeJobs() == 0: // as in Slurm also beside suspended jobs
 		return "IDLE"
 	case n.FullCPUs():
 		return "ALLOCATED"
@@ -150,7 +152,7 @@ func (n *Node) BaseState() string {
 		base = "DOWN"
 	case n.Link == LinkUnknown:
 		base = "UNKNOWN"
-	case len(n.Jobs) == 0:
+	case n.AwakeJobs() == 0:
 	case n.FullCPUs():
 		base = "ALLOCATED"
 	default:

@@ -8,12 +8,15 @@ type Plan struct {
 	Reasons []ReasonSet
 	Preempt []Preemption
 	Claims  []ClaimSet
+	Resume  []JobID // suspended for room, which there is now
 }
 
 // Empty reports whether the plan changes nothing.
-func (p *Plan) Empty() bool { return len(p.Starts)+len(p.Reasons)+len(p.Preempt)+len(p.Claims) == 0 }
+func (p *Plan) Empty() bool {
+	return len(p.Starts)+len(p.Reasons)+len(p.Preempt)+len(p.Claims)+len(p.Resume) == 0
+}
 
-// Preemption ends a job with resources for the sake of another.
+// Preemption ends or suspends a job with resources for the sake of another.
 //
 //gbatch:codec
 type Preemption struct {
@@ -21,6 +24,7 @@ type Preemption struct {
 	For    JobID
 	Cancel bool  // it doesn't come back, whatever it asked for
 	GraceS int64 // seconds between SIGTERM and SIGKILL; 0: KillWait
+	Sleep  bool  // it is suspended, and goes on when there is room again
 }
 
 // ClaimSet gives a job that waits a claim, or takes it away (nil).

@@ -96,8 +96,10 @@ type Needs struct {
 	FewNodes      bool // as few nodes as hold the job (--use-min-nodes)
 	ExclusiveUser bool // only jobs of the same user on its nodes (--exclusive=user)
 
-	GPUMemMiB int64 // what each GPU must have, or has left where it is shared (--gpu-mem); 0: not given
-	TimeMinS  int64 // --time-min: how far the time limit may be cut to start sooner, seconds; 0: not at all
+	GPUMemMiB     int64     // what each GPU must have, or has left where it is shared (--gpu-mem); 0: not given
+	TimeMinS      int64     // --time-min: how far the time limit may be cut to start sooner, seconds; 0: not at all
+	GPUsPerSocket []GresReq // Count of each socket that the job uses (--gpus-per-socket); Per has no meaning
+	Share         bool      // its CPUs may be other jobs' too, where the partition allows it (--oversubscribe)
 }
 
 // LicenseCount is a number of one license: what a job asks for, or what the cluster has.

@@ -299,7 +299,7 @@ func (p *Planner) endOf(j *model.Job) model.Time {
 	case p.policy.Predict != nil:
 		end = 0
 		if s := p.plannedS(j, run.LimitS); s < model.Unlimited {
-			end = run.Start.Add(s)
+			end = run.Start.Add(s) + model.Time(run.SleepMS)
 		}
 	}
 	if end == 0 {

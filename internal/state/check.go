@@ -45,7 +45,6 @@ func (s *State) checkNodes() (err error) {
 		return true
 	})
 	s.nodes.Scan(func(name string, n *model.Node) bool {
-		var cpus model.Bits
 		var mem int64
 		gres := map[string]model.Bits{}
 		var shared []model.SharedGPU
@@ -53,8 +52,8 @@ func (s *State) checkNodes() (err error) {
 			err = fmt.Errorf("node %s lists %d jobs, %d hold resources there", name, len(n.Jobs), len(holds[name]))
 			return false
 		}
-		if !slices.IsSorted(n.Jobs) || n.Exclusive != 0 && (len(n.Jobs) != 1 || n.Jobs[0] != n.Exclusive) {
-			err = fmt.Errorf("node %s lists jobs %v, and is job %d's alone", name, n.Jobs, n.Exclusive)
+		if !slices.IsSorted(n.Jobs) || n.Exclusive != 0 && (n.AwakeJobs() != 1 || !slices.Contains(n.Jobs, n.Exclusive) || slices.Contains(n.Asleep, n.Exclusive)) {
+			err = fmt.Errorf("node %s lists jobs %v, asleep %v, and is job %d's alone", name, n.Jobs, n.Asleep, n.Exclusive)
 			return false
 		}
 		if s.defs[name] == nil && len(n.Jobs) == 0 {
@@ -67,11 +66,7 @@ func (s *State) checkNodes() (err error) {
 				err = fmt.Errorf("node %s lists job %d, which holds nothing there", name, id)
 				return false
 			}
-			if na.CPUs.Overlaps(cpus) {
-				err = fmt.Errorf("node %s: a CPU of job %d is given twice", name, id)
-				return false
-			}
-			cpus, mem = cpus.Or(na.CPUs), mem+na.MemMiB
+			mem += na.MemMiB
 			for _, g := range na.Gres {
 				if g.Index.Overlaps(gres[g.Name]) {
 					err = fmt.Errorf("node %s: a %s of job %d is given twice", name, g.Name, id)
@@ -82,6 +77,11 @@ func (s *State) checkNodes() (err error) {
 			shared = model.AddShared(shared, na.Gres, 1)
 		}
 		if err = s.checkShared(n, shared); err != nil {
+			return false
+		}
+		cpus, bad := s.sharedRight(n, holds[name])
+		if bad != nil {
+			err = bad
 			return false
 		}
 		if cpus.String() != n.UsedCPUs.String() || mem != n.UsedMem {
@@ -242,6 +242,7 @@ func (s *State) checkDerived() error {
 		{"tasks", pairs(s.elems.Scan), pairs(fresh.elems.Scan)},
 		{"groups of tasks", pairs(s.groups.Scan), pairs(fresh.groups.Scan)},
 		{"moving jobs", pairs(s.moving.Scan), pairs(fresh.moving.Scan)},
+		{"jobs that share", pairs(s.shares.Scan), pairs(fresh.shares.Scan)},
 		{"queues", s.listReady(), fresh.listReady()},
 		{"licenses in use", licenseLines(s.licenses), licenseLines(fresh.licenses)},
 		{"tallies", tallyLines(s), tallyLines(fresh)},

@@ -60,7 +60,7 @@ func (s *State) checkAccounts() (err error) {
 func (s *State) checkRates() error {
 	bill, tres := map[string]int64{}, map[string]int64{}
 	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
-		if j.State.HasResources() {
+		if j.State.HasResources() && !j.Run.Idles() {
 			for _, key := range []string{"a" + usageKey(j.Spec.Account, j.Spec.User, j.Run.AssocPart), "q" + j.Spec.QOS} {
 				bill[key] += j.Run.BillRate
 				for _, c := range j.Run.Alloc.TRES() {

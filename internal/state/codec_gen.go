@@ -2199,6 +2199,73 @@ func (x *Array) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Suspend) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Targets)); err != nil {
+		return err
+	}
+	for i1 := range x.Targets {
+		if err := x.Targets[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeBool(x.Resume); err != nil {
+		return err
+	}
+	if err := x.Turn.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Suspend) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Suspend{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Suspend.Targets", err)
+		}
+		if n1 > 0 {
+			s2 := make([]Target, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, Target{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Suspend.Targets", err)
+				}
+			}
+			x.Targets = s2
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Suspend.Resume", err)
+		}
+		x.Resume = v
+	}
+	if n < 3 {
+		return nil
+	}
+	if err := x.Turn.DecodeMsgpack(d); err != nil {
+		return wire.In("Suspend.Turn", err)
+	}
+	return wire.Skip(d, n-3)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Usage) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(11); err != nil {
 		return err

@@ -27,6 +27,7 @@ const (
 	KindTick
 	KindAccounts
 	KindReserve
+	KindSuspend
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -243,6 +244,8 @@ func newBody(k Kind) Body {
 		return new(Accounts)
 	case KindReserve:
 		return new(Reserve)
+	case KindSuspend:
+		return new(Suspend)
 	}
 	return nil
 }

@@ -63,6 +63,9 @@ func jobLine(j *model.Job) string {
 	}
 	add("attempt", j.Attempt, j.Attempt != 1)
 	add("comment", j.Comment, j.Comment != "")
+	if r := j.Run; r != nil && r.Turns > 0 {
+		fmt.Fprintf(&b, " %s since %s after %d ms", r.Sleep, clock(r.SleepAt), r.SleepMS)
+	}
 	if r := j.Run; r != nil {
 		fmt.Fprintf(&b, " | on")
 		for _, n := range r.Alloc.Nodes {
@@ -91,6 +94,12 @@ func nodeLine(n *model.Node) string {
 	fmt.Fprintf(&b, "node %s %s", n.Def.Name, n.BaseState())
 	if len(n.Jobs) > 0 {
 		fmt.Fprintf(&b, " jobs=%v cpus=%s mem=%d", n.Jobs, n.UsedCPUs, n.UsedMem)
+	}
+	if len(n.Asleep) > 0 {
+		fmt.Fprintf(&b, " asleep=%v", n.Asleep)
+	}
+	for _, sh := range n.CPUShares {
+		fmt.Fprintf(&b, " shared-in-%s=%v", sh.Part, sh.Layers)
 	}
 	for _, g := range n.UsedGres {
 		fmt.Fprintf(&b, " %s=%s", g.Name, g.Index)

@@ -131,10 +131,15 @@ func partOf(j *model.Job) (elem, group uint64) {
 
 // movingOf gives the state of a job of which a node has to be told something, or 0.
 func movingOf(j *model.Job) model.JobState {
-	if j != nil && (j.State == model.Configuring || j.State == model.Completing) {
+	if j != nil && (j.State == model.Configuring || j.State == model.Completing || j.State.HasResources() && j.Run.Turns > 0) {
 		return j.State
 	}
 	return 0
+}
+
+// sharesOf reports whether j shares CPUs or is suspended.
+func sharesOf(j *model.Job) bool {
+	return j != nil && j.State.HasResources() && (j.Run.Share > 1 || j.Run.Sleep != model.Awake)
 }
 
 // reindexJob moves a job in every index from where old stood to where j stands; either may be nil.
@@ -185,6 +190,13 @@ func (s *State) reindexJob(old, j *model.Job) {
 			s.moving.Delete(id)
 		} else {
 			s.moving.Set(id, b)
+		}
+	}
+	if a, b := sharesOf(old), sharesOf(j); a != b {
+		if b {
+			s.shares.Set(id, struct{}{})
+		} else {
+			s.shares.Delete(id)
 		}
 	}
 	s.count(old, -1)
@@ -259,6 +271,7 @@ func (s *State) reindex() {
 	s.reset()
 	s.ready = new(btree.Map[string, *queue])
 	s.moving = new(btree.Map[model.JobID, model.JobState])
+	s.shares = new(btree.Map[model.JobID, struct{}])
 	s.elems = new(btree.Map[uint64, model.JobID])
 	s.groups = new(btree.Map[uint64, model.JobID])
 	s.active, s.pending, s.counting = 0, 0, false

@@ -62,7 +62,8 @@ func (g *storm) config() *SetConfig {
 	}
 	for _, p := range []string{"p", "q"} {
 		if g.chance(95) {
-			c.Partitions = append(c.Partitions, &model.Partition{Name: p, Nodes: names, State: model.PartState(g.n(20) / 18), QOS: []string{"", "high", "none"}[g.n(3)]})
+			c.Partitions = append(c.Partitions, &model.Partition{Name: p, Nodes: names, State: model.PartState(g.n(20) / 18), QOS: []string{"", "high", "none"}[g.n(3)],
+				ShareMax: int32(g.n(4)), ShareForced: g.chance(50)})
 		}
 	}
 	return &SetConfig{Config: c, Instance: 1}
@@ -105,6 +106,9 @@ func (g *storm) spec() *model.Spec {
 		Requeue:    g.chance(50), KillOnDep: g.chance(30), Exclusive: g.chance(10), DepAny: g.chance(30), Begin: g.begin()}
 	if g.chance(40) {
 		sp.Deps = g.deps()
+	}
+	if g.chance(30) {
+		sp.More = &model.Needs{Share: true}
 	}
 	if g.chance(25) {
 		lo := int32(g.n(3))
@@ -163,6 +167,9 @@ func (g *storm) start() model.Start {
 		n := g.view.Node(na.Node)
 		if n != nil && g.chance(95) {
 			na.CPUs = model.UpTo(int(n.Def.CPUs)).Minus(n.UsedCPUs).First(1)
+			if g.chance(40) {
+				na.CPUs = model.UpTo(int(n.Def.CPUs)).Minus(model.UpTo(g.n(int(n.Def.CPUs)))).First(1 + g.n(2))
+			}
 			if g.chance(50) {
 				na.Gres = []model.GresAlloc{{Name: "gpu", Index: model.UpTo(4).Minus(n.Used("gpu")).First(1)}}
 			}
@@ -175,18 +182,25 @@ func (g *storm) start() model.Start {
 	return st
 }
 
-func (g *storm) report() Report {
-	r := Report{Kind: ReportKind(g.n(5)), Job: g.id(), Attempt: uint32(1 + g.n(2)), At: g.now - model.Time(g.n(5000)) + 1000}
-	var active []*model.Job
+// active gives a job with resources, most of the time.
+func (g *storm) active() model.JobID {
+	var ids []model.JobID
 	g.view.Jobs(func(j *model.Job) bool {
 		if j.State.HasResources() {
-			active = append(active, j)
+			ids = append(ids, j.ID)
 		}
 		return true
 	})
-	if len(active) > 0 && g.chance(90) {
-		j := active[g.n(len(active))]
-		r.Job, r.Attempt = j.ID, j.Attempt
+	if len(ids) == 0 || g.chance(10) {
+		return g.id()
+	}
+	return ids[g.n(len(ids))]
+}
+
+func (g *storm) report() Report {
+	r := Report{Kind: ReportKind(g.n(5)), Job: g.active(), Attempt: uint32(1 + g.n(2)), At: g.now - model.Time(g.n(5000)) + 1000}
+	if j := g.view.Job(r.Job); j != nil && g.chance(90) {
+		r.Attempt = j.Attempt
 		if g.chance(10) {
 			r.Attempt--
 		}
@@ -251,12 +265,15 @@ func (g *storm) next(st *State) Body {
 			c.Plan.Starts = append(c.Plan.Starts, g.start())
 		}
 		for range g.n(10) / 7 {
-			c.Plan.Preempt = append(c.Plan.Preempt, model.Preemption{Job: g.id(), For: g.id(), Cancel: g.chance(50), GraceS: int64(g.n(50))})
+			c.Plan.Preempt = append(c.Plan.Preempt, model.Preemption{Job: g.active(), For: g.id(), Cancel: g.chance(50), GraceS: int64(g.n(50)), Sleep: g.chance(60)})
 			claim := model.ClaimSet{Job: g.id()}
 			if g.chance(70) {
 				claim.Claim = &model.Claim{Partition: "p", Alloc: g.start().Alloc}
 			}
 			c.Plan.Claims = append(c.Plan.Claims, claim)
+		}
+		if g.chance(50) {
+			c.Plan.Resume = []model.JobID{g.active(), g.active()}
 		}
 		for range g.n(3) {
 			c.Plan.Reasons = append(c.Plan.Reasons, model.ReasonSet{Job: g.id(), Reason: model.Reason(1 + g.n(3))})
@@ -270,6 +287,13 @@ func (g *storm) next(st *State) Body {
 		return c
 	case k < 70:
 		return &Stop{Targets: g.targets(), Event: model.Event(1 + g.n(11)), Hold: g.chance(30), UID: uint32(g.n(3))}
+	case k < 72:
+		c := &Suspend{Resume: g.chance(40)}
+		for range g.n(3) {
+			c.Targets = append(c.Targets, Target{Job: g.active(), Task: model.NoTask})
+			c.Turn.Sleep, c.Turn.Wake = append(c.Turn.Sleep, g.active()), append(c.Turn.Wake, g.active())
+		}
+		return c
 	case k < 74:
 		return &Stop{Targets: g.targets(), Event: []model.Event{model.EvCancel, model.EvRequeue}[g.n(2)], UID: uint32(g.n(3))}
 	case k < 82:

@@ -83,6 +83,9 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 		state, reason = model.Preempted, model.ReasonNone
 	case model.StopRequeue:
 		state, reason, requeue = model.Cancelled, model.ReasonNone, true
+		if j.Run.Sleep == model.SleepsByAdmin {
+			hold = model.HeldByUser // as in Slurm
+		}
 	case model.StopRequeueHold:
 		state, reason, requeue, hold = model.Cancelled, model.ReasonNone, true, model.HeldByUser
 	case model.StopDeadline:

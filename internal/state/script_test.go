@@ -52,7 +52,7 @@ func (w words) list(name string) []string {
 	return strings.Split(w.named[name], ",")
 }
 
-var flags = []string{"hold", "kill", "requeue", "exclusive", "oom", "unknown", "admin", "keep"}
+var flags = []string{"share", "hold", "kill", "requeue", "exclusive", "oom", "unknown", "admin", "keep"}
 
 func (s *session) do(out *bytes.Buffer, line string) {
 	fields := strings.Fields(line)
@@ -79,6 +79,8 @@ func (s *session) do(out *bytes.Buffer, line string) {
 		if w.named["state"] == "down" {
 			p.State = model.PartDown
 		}
+		p.ShareMax = int32(w.num("yes", w.num("force", 0)))
+		p.ShareForced = w.has("force")
 		s.cfg.Partitions = append(slices.DeleteFunc(slices.Clone(s.cfg.Partitions), func(q *model.Partition) bool { return q.Name == p.Name }), p)
 	case "param":
 		p := &s.cfg.Params
@@ -119,6 +121,18 @@ func (s *session) do(out *bytes.Buffer, line string) {
 	case "cancel", "requeue", "preempt":
 		ev := map[string]model.Event{"cancel": model.EvCancel, "requeue": model.EvRequeue, "preempt": model.EvPreempt}[fields[0]]
 		res = s.apply(&Stop{Targets: s.targets(w), Event: ev, Hold: w.has("hold"), UID: uint32(w.num("uid", 7))})
+	case "suspend", "goon":
+		res = s.apply(&Suspend{Targets: s.targets(w), Resume: fields[0] == "goon"})
+	case "turn":
+		res = s.apply(&Suspend{Turn: model.Turn{Sleep: s.ids(w.list("sleep")), Wake: s.ids(w.list("wake"))}})
+	case "makeroom":
+		res = s.apply(&Starts{Plan: model.Plan{Preempt: []model.Preemption{{Job: s.ids(w.plain)[0], For: model.JobID(w.num("for", 0)), Sleep: true}}}})
+	case "wake":
+		res = s.apply(&Starts{Plan: model.Plan{Resume: s.ids(w.plain)}})
+	case "tallies":
+		for _, line := range tallyLines(s.st) {
+			say("%s", line)
+		}
 	case "hold", "release":
 		e := &Edit{Targets: s.targets(w), Set: []Field{SetHold}}
 		if fields[0] == "hold" {
@@ -215,6 +229,9 @@ func (s *session) submit(w words) *Submit {
 	if w.has("part") {
 		sp.Partitions = w.list("part")
 	}
+	if w.has("share") {
+		sp.More = &model.Needs{Share: true}
+	}
 	c := &Submit{RequestID: w.named["req"], Spec: sp, Priority: uint32(w.num("prio", 100))}
 	if w.has("hold") {
 		c.Hold = model.HeldByUser
@@ -234,6 +251,18 @@ func (s *session) submit(w words) *Submit {
 		c.Script.Data = nil
 	}
 	return c
+}
+
+// ids reads job numbers.
+func (s *session) ids(list []string) (out []model.JobID) {
+	for _, text := range list {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			s.t.Fatalf("%s: %v", s.at, err)
+		}
+		out = append(out, model.JobID(n))
+	}
+	return out
 }
 
 func (s *session) start(w words) *Starts {
@@ -265,6 +294,14 @@ func (s *session) start(w words) *Starts {
 		}
 		if na.CPUs == nil {
 			na.CPUs = model.UpTo(want)
+		}
+		if w.has("on") {
+			set, _, err := model.ParseTaskSet(w.named["on"], 100)
+			if err != nil {
+				s.t.Fatalf("%s: %v", s.at, err)
+			}
+			na.CPUs = nil
+			set.Each(func(i int32) bool { na.CPUs = na.CPUs.With(int(i)); return true })
 		}
 		if w.has("gpu") {
 			set, _, err := model.ParseTaskSet(w.named["gpu"], 100)

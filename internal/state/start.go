@@ -10,6 +10,11 @@ import (
 // the world may have moved on since.
 func (s *State) applyStarts(at model.Time, c *Starts) Result {
 	res := Result{Each: make([]Refusal, len(c.Plan.Starts))}
+	for _, id := range c.Plan.Resume {
+		if j, ok := s.jobs.Get(id); ok && j.State == model.Suspended && j.Run.Sleep == model.SleepsForRoom {
+			res.Changed = s.resume(j, at) == OK || res.Changed
+		}
+	}
 	for i := range c.Plan.Starts {
 		res.Each[i] = s.start(at, c.Epoch, &c.Plan.Starts[i])
 		res.Changed = res.Changed || res.Each[i] == OK
@@ -38,6 +43,12 @@ func (s *State) applyStarts(at model.Time, c *Starts) Result {
 func (s *State) preempt(at model.Time, p *model.Preemption) {
 	j, ok := s.jobs.Get(p.Job)
 	if !ok || !j.State.HasResources() || j.State == model.Completing {
+		return
+	}
+	if p.Sleep {
+		if j.State == model.Running || j.Run.Sleep == model.SleepsInTurn {
+			s.suspend(j, at, model.SleepsForRoom)
+		}
 		return
 	}
 	cause := model.StopPreempt
@@ -82,8 +93,9 @@ func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
 	if !ok || part.State == model.PartDown || part.State == model.PartInactive || !slices.Contains(j.Spec.Partitions, st.Partition) {
 		return NotFits // the configuration or the job has changed since the plan was made
 	}
-	alone := j.Spec.Exclusive || part.Exclusive()
-	if r := s.fits(st.Alloc, alone); r != OK {
+	run := &model.Run{Partition: part.Name, Alloc: st.Alloc, Start: at, LimitS: st.LimitS, Epoch: epoch, Priority: st.Priority, Licenses: st.Licenses,
+		Share: part.Shared(j.Spec), Alone: j.Spec.Exclusive || part.Exclusive()}
+	if r := s.fits(run); r != OK {
 		return r
 	}
 	if !s.licensed(st.Licenses) {
@@ -104,8 +116,8 @@ func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
 	}
 	el.State, _ = model.Next(model.Pending, model.EvAllocate)
 	el.Reason, el.Why, el.End = model.ReasonNone, "", nil
-	el.Run = &model.Run{Partition: part.Name, Alloc: st.Alloc, Start: at, LimitS: st.LimitS, Epoch: epoch, Priority: st.Priority, Licenses: st.Licenses}
-	s.take(el, alone, at)
+	el.Run = run
+	s.take(el, at)
 	s.begin(el, at)
 	s.put(el)
 	s.record(el)
@@ -119,8 +131,9 @@ func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
 	return OK
 }
 
-// fits checks that an allocation is free on usable nodes; alone says that nobody else may be on them.
-func (s *State) fits(a *model.Alloc, alone bool) Refusal {
+// fits checks that what a job is to have is free on usable nodes.
+func (s *State) fits(run *model.Run) Refusal {
+	a := run.Alloc
 	seen := make(map[string]bool, len(a.Nodes))
 	for i := range a.Nodes {
 		na := &a.Nodes[i]
@@ -128,9 +141,9 @@ func (s *State) fits(a *model.Alloc, alone bool) Refusal {
 		switch {
 		case !ok:
 			return NoSuchNode
-		case seen[na.Node], !n.Usable(), n.Exclusive != 0, alone && len(n.Jobs) > 0:
+		case seen[na.Node], !n.Usable(), !n.CPUsFor(na.CPUs, run.Partition, run.Share, run.Alone):
 			return NotFits
-		case na.CPUs.Empty(), na.CPUs.Max() >= int(n.Def.CPUs), na.CPUs.Overlaps(n.UsedCPUs), na.MemMiB < 0:
+		case na.CPUs.Empty(), na.CPUs.Max() >= int(n.Def.CPUs), na.MemMiB < 0:
 			return NotFits
 		case s.cfg.Params.MemConsumed && na.MemMiB > n.Def.MemMiB-n.UsedMem:
 			return NotFits
@@ -163,8 +176,8 @@ func hasGres(def *model.NodeDef, g model.GresAlloc) bool {
 	return all.Contains(g.Index)
 }
 
-// take books j's allocation on its nodes; alone keeps everybody else off them.
-func (s *State) take(j *model.Job, alone bool, at model.Time) {
+// take books j's allocation on its nodes.
+func (s *State) take(j *model.Job, at model.Time) {
 	for i := range j.Run.Alloc.Nodes {
 		na := &j.Run.Alloc.Nodes[i]
 		old, ok := s.nodes.Get(na.Node)
@@ -172,16 +185,13 @@ func (s *State) take(j *model.Job, alone bool, at model.Time) {
 			continue // checked by fits
 		}
 		n := *old
-		n.UsedCPUs = n.UsedCPUs.Or(na.CPUs)
+		n.GiveCPUs(j.ID, na.CPUs, j.Run)
 		n.UsedMem += na.MemMiB
 		n.UsedGres = addUsed(n.UsedGres, na.Gres)
 		n.Shared = model.AddShared(n.Shared, na.Gres, 1)
 		n.BusyAt = at
 		k, _ := slices.BinarySearch(n.Jobs, j.ID)
 		n.Jobs = slices.Insert(slices.Clone(n.Jobs), k, j.ID)
-		if alone {
-			n.Exclusive = j.ID
-		}
 		s.putNode(na.Node, &n)
 	}
 }
@@ -199,24 +209,30 @@ func (s *State) release(j *model.Job, at model.Time) {
 			continue
 		}
 		n := *old
-		n.Jobs = slices.Delete(slices.Clone(n.Jobs), k, k+1)
-		if len(n.Jobs) == 0 {
-			n.Jobs = nil
+		n.Jobs = without1(n.Jobs, k)
+		if k, asleep := slices.BinarySearch(n.Asleep, j.ID); asleep {
+			n.Asleep = without1(n.Asleep, k)
+		} else {
+			n.TakeCPUs(j.ID, na.CPUs, j.Run)
 		}
-		n.UsedCPUs = n.UsedCPUs.Minus(na.CPUs)
 		n.UsedMem -= na.MemMiB
 		n.UsedGres = dropUsed(n.UsedGres, na.Gres)
 		n.Shared = model.AddShared(n.Shared, na.Gres, -1)
 		n.BusyAt = at
-		if n.Exclusive == j.ID {
-			n.Exclusive = 0
-		}
 		if _, defined := s.defs[na.Node]; !defined && len(n.Jobs) == 0 {
 			s.dropNode(na.Node) // it has left the configuration, and this was its last job
 			continue
 		}
 		s.putNode(na.Node, &n)
 	}
+}
+
+// without1 gives a list without one place, nil where nothing is left.
+func without1(list []model.JobID, k int) []model.JobID {
+	if len(list) == 1 {
+		return nil
+	}
+	return slices.Delete(slices.Clone(list), k, k+1)
 }
 
 func addUsed(used, add []model.GresAlloc) []model.GresAlloc {

@@ -47,7 +47,8 @@ type facts struct {
 
 	licenses map[string]int64 // in use, by name; derived, and replaced whole
 
-	moving *btree.Map[model.JobID, model.JobState] // jobs of which a node still has to be told something: CONFIGURING, COMPLETING
+	moving *btree.Map[model.JobID, model.JobState] // jobs of which a node still has to be told something: CONFIGURING, COMPLETING, ever suspended
+	shares *btree.Map[model.JobID, struct{}]       // jobs with resources that share CPUs or are suspended
 
 	requests *btree.Map[string, request]
 	reqQueue *btree.Map[uint64, string] // requests in order of arrival
@@ -196,8 +197,8 @@ func New() *State {
 		accounts: new(btree.Map[string, *model.Account]), users: new(btree.Map[string, *model.User]),
 		assocs: new(btree.Map[string, *model.Association]), qos: new(btree.Map[string, *model.QOS]),
 		arrays: new(btree.Map[model.JobID, *Array]), elems: new(btree.Map[uint64, model.JobID]), groups: new(btree.Map[uint64, model.JobID]),
-		moving: new(btree.Map[model.JobID, model.JobState]),
-		ready:  new(btree.Map[string, *queue]), requests: new(btree.Map[string, request]),
+		moving: new(btree.Map[model.JobID, model.JobState]), shares: new(btree.Map[model.JobID, struct{}]),
+		ready: new(btree.Map[string, *queue]), requests: new(btree.Map[string, request]),
 		reqQueue: new(btree.Map[uint64, string]), outbox: new(btree.Map[uint64, *model.Job]),
 		resvs:  new(btree.Map[string, *model.Reservation]),
 		outSeq: new(btree.Map[model.JobID, uint64]), tallies: new(btree.Map[string, *Tally]), journal: newJournal(),
@@ -252,6 +253,8 @@ const (
 	NoSuchReservation
 	Overlapping // with another reservation
 	OverLimit   // a limit on unfinished jobs (Result.Reason)
+	NotRunning  // a job to be suspended, or not suspended, a job to be resumed
+	WillResume  // a job that goes on as soon as its CPUs are free
 )
 
 var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: "already done", NotPending: "not pending",
@@ -259,7 +262,8 @@ var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: 
 	NotFits: "does not fit", StillEnding: "still ending", CannotRequeue: "cannot be requeued",
 	Outdated: "outdated", NoSuchAccount: "no such account", NoSuchUser: "no such user", NoSuchQOS: "no such QOS",
 	NoSuchAssoc: "no such association", Circular: "an account below itself", InUse: "in use", JobsActive: "jobs are active", NoSuchReservation: "no such reservation",
-	Overlapping: "overlaps with another reservation", OverLimit: "over a limit"}
+	Overlapping: "overlaps with another reservation", OverLimit: "over a limit",
+	NotRunning: "does not run, or is not suspended", WillResume: "goes on when its CPUs are free"}
 
 // String gives the refusal in a few words, for logs.
 func (r Refusal) String() string {
@@ -309,6 +313,8 @@ func (s *State) Apply(c Command) Result {
 		return s.applyAccounts(c.At, b)
 	case *Reserve:
 		return s.applyReserve(c.At, b)
+	case *Suspend:
+		return s.applySuspend(c.At, b)
 	}
 	return Result{}
 }

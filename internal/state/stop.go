@@ -167,6 +167,7 @@ func comesBack(j *model.Job) bool {
 
 func (s *State) stopRunning(j *model.Job, at model.Time, cause model.StopCause, uid uint32) {
 	n, run := *j, *j.Run
+	s.stir(j, &run, at) // before Stop is set, from which on it does not count as suspended
 	run.Stop, run.StopAt, run.StopUID = cause, at, uid
 	n.Run, n.State = &run, model.Completing
 	s.put(&n)

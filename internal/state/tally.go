@@ -61,7 +61,8 @@ func (v *View) Counting() bool { return v.counting }
 type stake struct {
 	submit, jobs int64
 	tres         []model.TRESCount
-	endS         int64 // 0: it is being ended
+	endS         int64 // 0: it is being ended or suspended
+	leftS        int64 // of a suspended one: what is left of its time limit
 }
 
 // tasksOf counts what a record stands for.
@@ -78,7 +79,7 @@ func sameShare(a, b *model.Job) bool {
 		(a.State == model.Completing) != (b.State == model.Completing) || len(a.Tasks) > 0 && tasksOf(a) != tasksOf(b) || len(a.Tasks) == 0 && len(b.Tasks) > 0 {
 		return false
 	}
-	return !a.State.HasResources() || a.Run.Alloc == b.Run.Alloc && a.Run.LimitS == b.Run.LimitS
+	return !a.State.HasResources() || a.Run.Alloc == b.Run.Alloc && a.Run.LimitS == b.Run.LimitS && a.Run.Turns == b.Run.Turns
 }
 
 // moveTally moves what a record adds to tallies.
@@ -100,8 +101,12 @@ func (s *State) tally(j *model.Job, sign int64) {
 	part, assocPart := j.Partition(), ""
 	if j.State.HasResources() {
 		st.jobs, st.tres, assocPart = 1, s.tresOf(j), j.Run.AssocPart
-		if j.State != model.Completing {
-			st.endS = j.Run.Start.Seconds() + min(j.Run.LimitS, maxSpanS)
+		switch end := j.Run.Start.Seconds() + min(j.Run.LimitS, maxSpanS) + j.Run.SleepMS/1000; {
+		case j.State == model.Completing:
+		case j.Run.Sleep != model.Awake:
+			st.leftS = max(0, end-j.Run.SleepAt.Seconds())
+		default:
+			st.endS = end
 		}
 	} else if has(s.assocs, assocKey(sp.Account, sp.User, part)) {
 		assocPart = part
@@ -167,6 +172,7 @@ func (s *State) addTally(key string, st *stake, sign int64) {
 			}
 			h := &n.TRES[i]
 			h.Count += sign * c.Count
+			h.ends += sign * c.Count * st.leftS
 			if st.endS != 0 {
 				h.timed += sign * c.Count
 				h.ends += sign * c.Count * st.endS

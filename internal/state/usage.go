@@ -138,9 +138,11 @@ func (s *State) meter(j *model.Job, at, late model.Time, sign int64, tres []mode
 
 // charge ends the charging of an attempt that is over, and adds it to what its user ever used.
 func (s *State) charge(j *model.Job, at model.Time) {
-	s.meter(j, at, max(0, at-max(j.End.At, j.Run.Start)), -1, j.Run.Alloc.TRES())
+	if !j.Run.Idles() {
+		s.meter(j, at, max(0, at-max(j.End.At, j.Run.Start)), -1, j.Run.Alloc.TRES())
+	}
 	cpus, _, gres := j.Run.Alloc.Totals()
-	ms := max(0, int64(j.End.At-j.Run.Start))
+	ms := max(0, int64(j.End.At-j.Run.Start)-j.Run.SleptMS(j.End.At))
 	key := usageKey(j.Spec.Account, j.Spec.User, j.Run.AssocPart)
 	old, ok := s.usage.Get(key)
 	if !ok {

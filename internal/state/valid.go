@@ -43,6 +43,8 @@ func validBody(b Body) error {
 		}
 	case *Stop:
 		return validTargets(b.Targets)
+	case *Suspend:
+		return validTargets(b.Targets)
 	case *Edit:
 		if slices.Contains(b.Set, SetSpec) && b.Spec == nil {
 			return malformed("a change of specification without one")
@@ -137,6 +139,8 @@ func validJob(j *model.Job) error {
 		what = "is over without an end"
 	case j.Run != nil && (j.Run.Alloc == nil || len(j.Run.Alloc.Nodes) == 0):
 		what = "ran without an allocation"
+	case j.State == model.Suspended && j.Run.Sleep == model.Awake, j.State == model.Running && j.Run.Sleep != model.Awake:
+		what = "is suspended or runs, and the other of its parts says otherwise"
 	case j.Claim != nil && j.Claim.Alloc == nil:
 		what = "claims nothing"
 	case !j.Tasks.Valid() || !j.Spec.Tasklist.Valid():

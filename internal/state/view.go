@@ -22,7 +22,7 @@ func (s *State) View() *View {
 	v := &View{facts: s.facts, queues: s.copyQueues()}
 	v.jobs, v.nodes, v.blobs, v.usage = s.jobs.Copy(), s.nodes.Copy(), s.blobs.Copy(), s.usage.Copy()
 	v.arrays, v.elems, v.groups, v.outbox = s.arrays.Copy(), s.elems.Copy(), s.groups.Copy(), s.outbox.Copy()
-	v.moving = s.moving.Copy()
+	v.moving, v.shares = s.moving.Copy(), s.shares.Copy()
 	v.accounts, v.users, v.assocs, v.qos, v.qosUse = s.accounts.Copy(), s.users.Copy(), s.assocs.Copy(), s.qos.Copy(), s.qosUse.Copy()
 	v.requests, v.tallies = s.requests.Copy(), s.tallies.Copy()
 	v.resvs = s.resvs.Copy()
@@ -222,8 +222,16 @@ func (v *View) ReadyLen(part string) int {
 	return 0
 }
 
-// Moving calls f for the jobs of which a node still has to be told something (CONFIGURING, COMPLETING), in order of
-// ID, until it returns false.
+// Sharing calls f for the jobs with resources that share CPUs or are suspended, in order of ID, until it returns false.
+func (v *View) Sharing(f func(*model.Job) bool) {
+	v.shares.Scan(func(id model.JobID, _ struct{}) bool {
+		j, ok := v.jobs.Get(id)
+		return !ok || f(j)
+	})
+}
+
+// Moving calls f for the jobs of which a node still has to be told something (CONFIGURING, COMPLETING, and those that
+// are or have been suspended), in order of ID, until it returns false.
 func (v *View) Moving(f func(*model.Job) bool) {
 	v.moving.Scan(func(id model.JobID, _ model.JobState) bool {
 		j, ok := v.jobs.Get(id)

@@ -152,6 +152,12 @@ func (t *tables) runTables(r *Reader) {
 		"GraceS":    func(d *dec, x *model.Run) { x.GraceS = d.int() },
 		"StopFor":   func(d *dec, x *model.Run) { x.StopFor = model.JobID(d.int()) },
 		"Licenses":  func(d *dec, x *model.Run) { x.Licenses = list(d, t.license, x.Licenses) },
+		"Share":     func(d *dec, x *model.Run) { x.Share = int32(d.int()) },
+		"Alone":     func(d *dec, x *model.Run) { x.Alone = d.bool() },
+		"Sleep":     func(d *dec, x *model.Run) { x.Sleep = model.SleepKind(d.int()) },
+		"SleepAt":   func(d *dec, x *model.Run) { x.SleepAt = model.Time(d.int()) },
+		"SleepMS":   func(d *dec, x *model.Run) { x.SleepMS = d.int() },
+		"Turns":     func(d *dec, x *model.Run) { x.Turns = uint32(d.int()) },
 		"Alloc": func(d *dec, x *model.Run) {
 			if n := d.array(); n >= 0 {
 				r.alloc.Nodes, x.Alloc = r.alloc.Nodes[:0], &r.alloc

@@ -70,7 +70,7 @@ func (r *Predict) RuntimeS(j *model.Job, limitS int64, now model.Time) int64 {
 		if e != nil {
 			s = 2 * e.planS
 		}
-		for age := int64(now-j.Run.Start) / 1000; s <= age; {
+		for age := (int64(now-j.Run.Start) - j.Run.SleepMS) / 1000; s <= age; {
 			s *= 2
 		}
 		return s

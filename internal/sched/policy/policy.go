@@ -244,7 +244,7 @@ func (p *Policy) learnOf(j *model.Job) {
 		if j.Run.Launched != 0 {
 			from = j.Run.Launched
 		}
-		p.users.learn(j.Spec.UID, int64(j.End.At-from+999)/1000, j.Run.LimitS)
+		p.users.learn(j.Spec.UID, (int64(j.End.At-from)-j.Run.SleptMS(j.End.At)+999)/1000, j.Run.LimitS)
 	}
 }
 

@@ -1,0 +1,179 @@
+package model
+
+// SleepKind says why a job is suspended, and so who lets it go on. The numbers are stored: append only.
+type SleepKind uint8
+
+// The kinds. A job that sleeps in its turn keeps its CPUs, which others of its partition have meanwhile; the other kinds
+// have given theirs back. Memory, GPUs and licenses are kept by all.
+const (
+	Awake         SleepKind = iota
+	SleepsByAdmin           // gcontrol suspend: until an operator resumes it
+	SleepsForRoom           // preempted, or resumed while others have its CPUs: goes on as soon as they are free
+	SleepsInTurn            // time slicing: goes on when its turn comes
+)
+
+var sleepNames = [...]string{"awake", "by admin", "for room", "in turn"}
+
+func (k SleepKind) String() string {
+	if int(k) >= len(sleepNames) {
+		return "unknown"
+	}
+	return sleepNames[k]
+}
+
+// OffCPUs reports whether the job has given its CPUs back for as long as it is suspended. It has not got them again when
+// it is ended while it is.
+func (r *Run) OffCPUs() bool { return r.Sleep == SleepsByAdmin || r.Sleep == SleepsForRoom }
+
+// Idles reports whether the job's time stands still: it is suspended, and not being ended.
+func (r *Run) Idles() bool { return r.Sleep != Awake && r.Stop == NoStop }
+
+// SleptMS gives how long the job has been suspended up to a moment, milliseconds.
+func (r *Run) SleptMS(now Time) int64 {
+	if r.Idles() {
+		return r.SleepMS + max(0, int64(now-r.SleepAt))
+	}
+	return r.SleepMS
+}
+
+// Holds reports whether the job has its CPUs: it has resources and has not given the CPUs back.
+func (j *Job) Holds() bool { return j.State.HasResources() && !j.Run.OffCPUs() }
+
+// Turn is what time slicing decided: who stops, and who goes on.
+//
+//gbatch:codec
+type Turn struct {
+	Sleep []JobID
+	Wake  []JobID
+}
+
+// CPUShare is the CPUs of a node that one partition's jobs share.
+//
+//gbatch:codec
+type CPUShare struct {
+	Part   string
+	Layers []Bits // Layers[i] has the CPUs that more than i jobs have; none is empty
+}
+
+// AddShare gives the list with cpus given once more to a job of part, in order of partition.
+func AddShare(list []CPUShare, part string, cpus Bits) []CPUShare {
+	out := make([]CPUShare, 0, len(list)+1)
+	done := false
+	for _, s := range list {
+		if !done && s.Part >= part {
+			done = true
+			if s.Part == part {
+				s.Layers = layOn(s.Layers, cpus)
+			} else {
+				out = append(out, CPUShare{part, layOn(nil, cpus)})
+			}
+		}
+		out = append(out, s)
+	}
+	if !done {
+		out = append(out, CPUShare{part, layOn(nil, cpus)})
+	}
+	return out
+}
+
+// layOn puts cpus on top of what is there.
+func layOn(layers []Bits, cpus Bits) []Bits {
+	out := make([]Bits, 0, len(layers)+1)
+	for _, l := range layers {
+		out = append(out, l.Or(cpus))
+		cpus = cpus.And(l)
+	}
+	if !cpus.Empty() {
+		out = append(out, cpus)
+	}
+	return out
+}
+
+// DropShare gives the list with cpus given back by a job of part; nil where nothing is left.
+func DropShare(list []CPUShare, part string, cpus Bits) []CPUShare {
+	var out []CPUShare
+	for _, s := range list {
+		if s.Part == part {
+			layers := make([]Bits, len(s.Layers))
+			for i := len(layers) - 1; i >= 0; i-- {
+				top := s.Layers[i].And(cpus)
+				layers[i], cpus = s.Layers[i].Minus(top), cpus.Minus(top)
+			}
+			for len(layers) > 0 && layers[len(layers)-1].Empty() {
+				layers = layers[:len(layers)-1]
+			}
+			s.Layers = layers
+		}
+		if len(s.Layers) > 0 {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// SharedCPUs gives the CPUs that jobs of any partition share.
+func SharedCPUs(list []CPUShare) Bits {
+	var all Bits
+	for i := range list {
+		all = all.Or(list[i].Layers[0])
+	}
+	return all
+}
+
+// AwakeJobs counts the jobs that have CPUs here.
+func (n *Node) AwakeJobs() int { return len(n.Jobs) - len(n.Asleep) }
+
+// CPUsFor reports whether a job may have these CPUs beside those that have theirs here: share is how many jobs of its
+// partition may have each of them, alone says that nobody else may be on the node. Jobs that share CPUs and jobs that
+// don't are never on one node, as in Slurm, and jobs of different partitions share none.
+func (n *Node) CPUsFor(cpus Bits, part string, share int32, alone bool) bool {
+	switch {
+	case n.Exclusive != 0 || alone && n.AwakeJobs() > 0:
+		return false
+	case share <= 1:
+		return len(n.CPUShares) == 0 && !cpus.Overlaps(n.UsedCPUs)
+	}
+	for _, s := range n.CPUShares {
+		switch {
+		case s.Part != part:
+			if s.Layers[0].Overlaps(cpus) {
+				return false
+			}
+		case len(s.Layers) >= int(share) && s.Layers[share-1].Overlaps(cpus):
+			return false
+		}
+	}
+	return SharedCPUs(n.CPUShares).Contains(n.UsedCPUs)
+}
+
+// GiveCPUs books the CPUs of a job that has them from now on.
+func (n *Node) GiveCPUs(id JobID, cpus Bits, run *Run) {
+	n.UsedCPUs = n.UsedCPUs.Or(cpus)
+	if run.Share > 1 {
+		n.CPUShares = AddShare(n.CPUShares, run.Partition, cpus)
+	}
+	if run.Alone {
+		n.Exclusive = id
+	}
+}
+
+// TakeCPUs books that a job has its CPUs no more.
+func (n *Node) TakeCPUs(id JobID, cpus Bits, run *Run) {
+	n.UsedCPUs = n.UsedCPUs.Minus(cpus)
+	if run.Share > 1 {
+		n.CPUShares = DropShare(n.CPUShares, run.Partition, cpus)
+		n.UsedCPUs = n.UsedCPUs.Or(SharedCPUs(n.CPUShares))
+	}
+	if n.Exclusive == id {
+		n.Exclusive = 0
+	}
+}
+
+// Shared gives how many jobs of the partition may have the same CPUs where one of them is sp's: 1 where it has them for
+// itself.
+func (p *Partition) Shared(sp *Spec) int32 {
+	if p.ShareMax <= 1 || !p.ShareForced && (sp.More == nil || !sp.More.Share) || sp.Exclusive {
+		return 1
+	}
+	return p.ShareMax
+}
