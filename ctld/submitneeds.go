@@ -50,6 +50,9 @@ func validNeeds(sp *model.Spec) error {
 			return refuse(proto.CodeBadRequest, "%s=%d is negative", n.option, n.value)
 		}
 	}
+	if m.SampleS < -1 || m.SampleS > maxSampleS {
+		return refuse(proto.CodeBadRequest, "--acctg-freq=task=%d: write 0 to %d seconds", m.SampleS, maxSampleS)
+	}
 	if m.CPUsPerGPU > maxPerGPU || m.TasksPerSocket > maxPerGPU || m.TasksPerCore > maxPerGPU || m.MemPerGPU > maxMemPerGPU {
 		return refuse(proto.CodeBadRequest, "--cpus-per-gpu, --ntasks-per-socket, --ntasks-per-core or --mem-per-gpu is more than any node has")
 	}
@@ -60,6 +63,7 @@ func validNeeds(sp *model.Spec) error {
 const (
 	maxPerGPU    = 1 << 20
 	maxMemPerGPU = 1 << 40 // MiB
+	maxSampleS   = 1 << 20 // --acctg-freq
 )
 
 // licensesOf names the cluster's licenses, for people.

@@ -115,7 +115,7 @@ func (x *leaderEpoch) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *launched) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(10); err != nil {
+	if err := e.EncodeArrayLen(13); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -151,6 +151,21 @@ func (x *launched) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeString(x.Script); err != nil {
+		return err
+	}
+	if x.Use == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Use.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeString(x.MemOpt); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MemUnits)); err != nil {
 		return err
 	}
 	return nil
@@ -292,7 +307,121 @@ func (x *launched) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Script = v
 	}
-	return wire.Skip(d, n-10)
+	if n < 11 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("launched.Use", err)
+		}
+		if !none {
+			v4 := new(model.NodeUsage)
+			if err := v4.DecodeMsgpack(d); err != nil {
+				return wire.In("launched.Use", err)
+			}
+			x.Use = v4
+		}
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("launched.MemOpt", err)
+		}
+		x.MemOpt = v
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("launched.MemUnits", err)
+		}
+		x.MemUnits = int32(v)
+		if int64(x.MemUnits) != v {
+			return wire.Range("launched.MemUnits", v)
+		}
+	}
+	return wire.Skip(d, n-13)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *sampledUse) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Attempt)); err != nil {
+		return err
+	}
+	if x.Use == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Use.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *sampledUse) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = sampledUse{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("sampledUse.Job", err)
+		}
+		x.Job = model.JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("sampledUse.Job", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("sampledUse.Attempt", err)
+		}
+		x.Attempt = uint32(v)
+		if uint64(x.Attempt) != v {
+			return wire.Range("sampledUse.Attempt", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("sampledUse.Use", err)
+		}
+		if !none {
+			v1 := new(model.NodeUsage)
+			if err := v1.DecodeMsgpack(d); err != nil {
+				return wire.In("sampledUse.Use", err)
+			}
+			x.Use = v1
+		}
+	}
+	return wire.Skip(d, n-3)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -38,6 +38,7 @@ type groups struct {
 	virt   bool
 	claims int   // CPUs that the node says it has
 	link   *link // set once gshim is known
+	prefix string
 	say    []string
 	old    []string // groups that were there at the start
 	units  *unitTable
@@ -62,7 +63,8 @@ func openGroups(n *Noded) (*groups, error) {
 		g.conf = n.opts.Config.Cgroup
 	}
 	var err error
-	if g.root, err = cgroup.OpenPart(groupPrefix(&n.opts), wanted(&g.conf)); err != nil {
+	g.prefix = groupPrefix(&n.opts)
+	if g.root, err = cgroup.OpenPart(g.prefix, wanted(&g.conf)); err != nil {
 		return nil, err
 	}
 	if g.old, err = g.root.List(); err != nil {
@@ -113,6 +115,9 @@ func groupName(node string) string {
 func (g *groups) notes() []string { return g.say }
 
 func nameOf(key proto.Attempt) string { return fmt.Sprintf("job_%d.%d", key.Job, key.Attempt) }
+
+// path is where the kernel says that an attempt's processes are, below whatever this machine's groups are in.
+func (g *groups) path(key proto.Attempt) string { return g.prefix + "/" + nameOf(key) }
 
 // create makes an attempt's group and says how its process is born into it; pin are the CPUs to pin it to where a group
 // can't. With reuse a group that is there is complete, and taken as it is; otherwise it is what a killed gnoded left.
@@ -279,7 +284,13 @@ func (g *groups) removeEmpty(ctx context.Context, group *cgroup.Group) error {
 // use reads what a group has used.
 func (g *groups) use(group *cgroup.Group) usage {
 	u, err := group.Usage()
-	return usage{known: err == nil, userMS: u.UserCPU.Milliseconds(), sysMS: u.SysCPU.Milliseconds(), peakKB: u.MemPeakBytes >> 10, oomKills: u.OOMKills}
+	use := usage{known: err == nil, userMS: u.UserCPU.Milliseconds(), sysMS: u.SysCPU.Milliseconds(), peakKB: u.MemPeakBytes >> 10, oomKills: u.OOMKills}
+	if use.oomKills > 0 {
+		if limit, err := group.MemLimit(); err == nil { // else the sentence does without
+			use.limitKB = limit >> 10
+		}
+	}
+	return use
 }
 
 // or is u, or where its group could not be read any more an earlier reading.

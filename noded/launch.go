@@ -57,6 +57,8 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 	s := launch.Spec
 	rec := &launched{Job: key.Job, Attempt: key.Attempt, UID: s.UID, GID: s.GID, Groups: s.Groups, At: l.stamp()}
 	_, _, rec.StdErr = l.n.outputs(launch)
+	rec.Use = l.n.sampler.shape(launch)
+	rec.MemOpt, rec.MemUnits = memoryOption(s, rec.Use)
 	if err := l.spool.add(recLaunch, rec, true); err != nil {
 		return err
 	}

@@ -89,8 +89,9 @@ type (
 		exit model.Exit
 		left error
 	}
-	msgClear   struct{ key proto.Attempt } // time to try again to clear it away
-	msgKill    struct{ key proto.Attempt } // time to kill it
+	msgSampled struct{ list []*sampledUse } // the sampler's: to be remembered
+	msgClear   struct{ key proto.Attempt }  // time to try again to clear it away
+	msgKill    struct{ key proto.Attempt }  // time to kill it
 	msgKnown   struct{ reply chan []proto.Attempt }
 	msgRunning struct{ reply chan int }
 )
@@ -122,7 +123,10 @@ func (l *loop) run(ctx context.Context) error {
 		select {
 		case <-l.n.inbox.wake:
 		case <-ctx.Done():
-			return nil
+			if err := l.onSampled(l.n.sampler.unsaved()); err != nil {
+				return err
+			}
+			return l.spool.write()
 		}
 		if err := l.batch(l.n.inbox.take()); err != nil {
 			return err
@@ -180,6 +184,8 @@ func (l *loop) handle(m any) error {
 		return l.onPrepared(m)
 	case msgCleared:
 		return l.onCleared(m)
+	case msgSampled:
+		return l.onSampled(m.list)
 	case msgClear:
 		l.clear(l.attempts[m.key])
 	case msgKill:

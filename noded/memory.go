@@ -23,6 +23,7 @@ const (
 	recAcked                         // ackedSeqs: the leader has these reports
 	recDrop                          // proto.Attempt: forgotten with its reports
 	recOrdered                       // orderedTo: gshim may have the order
+	recSampled                       // sampledUse: what samples have found of an attempt so far
 )
 
 // opened begins every run of gnoded. Its incarnation makes report numbers grow over restarts.
@@ -54,6 +55,19 @@ type launched struct {
 	Started model.Time // when its script started; 0 while that has not been reported
 	Ordered bool       // its order is, or may be, with gshim: what it needs is complete and in use
 	Script  string     // name of its script file, once ordered
+
+	Use      *model.NodeUsage // what it holds here, and what samples have found
+	MemOpt   string           // the option that it asked for its memory with: --mem, --mem-per-cpu, --mem-per-gpu
+	MemUnits int32            // how many CPUs or GPUs that is for here; 1 for --mem
+}
+
+// sampledUse is what samples have found so far.
+//
+//gbatch:codec
+type sampledUse struct {
+	Job     model.JobID
+	Attempt uint32
+	Use     *model.NodeUsage
 }
 
 // orderedTo is written before an order goes out. A gnoded that finds it must not make the attempt's script and group
@@ -138,6 +152,12 @@ func (m *memory) fold(kind recordKind, rec wire.Codec) {
 			ordered.Ordered, ordered.Script = true, r.Script
 			k.launched = &ordered
 		}
+	case *sampledUse:
+		if k := m.attempts[proto.Attempt{Job: r.Job, Attempt: r.Attempt}]; k != nil && k.launched != nil {
+			sampled := *k.launched
+			sampled.Use = r.Use
+			k.launched = &sampled
+		}
 	case *proto.Attempt:
 		m.drop(*r)
 	}
@@ -186,6 +206,8 @@ func newRecord(kind recordKind) wire.Codec {
 		return new(proto.Attempt)
 	case recOrdered:
 		return new(orderedTo)
+	case recSampled:
+		return new(sampledUse)
 	}
 	return nil
 }

@@ -39,6 +39,8 @@ type Noded struct {
 	names   *names
 	groups  *groups
 	gpus    *gpuWatch
+	sampler *sampler
+	oom     oomLog
 
 	ctl      *controllers
 	relay    *relay
@@ -123,7 +125,9 @@ func (n *Noded) openJobs() error {
 	for _, note := range n.inv.hw.Notes {
 		n.log.Warn("this node can't do everything", "note", note)
 	}
-	n.gpus = newGPUWatch(n.inv.gpus, n.opts.GPUEvery, n.log)
+	n.sampler = newSampler(n)
+	n.gpus = newGPUWatch(n.inv.gpus, n.sampler.gpuEvery(n.opts.GPUEvery), n.log)
+	n.gpus.subscribe(func(r gpuRound) { n.sampler.onReadings(r.Readings) })
 	sp, err := openSpool(n.opts.Spool, n.log)
 	if err != nil {
 		return err
@@ -199,6 +203,7 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 		part(func() error { n.link.run(ctx); return nil })
 		part(func() error { n.keepRegistered(ctx); return nil })
 		part(func() error { n.gpus.run(ctx); return nil })
+		part(func() error { n.sampler.run(ctx); return nil })
 	}
 	wg.Wait()
 	if !n.opts.Login {
@@ -255,6 +260,7 @@ func (n *Noded) Close() error {
 		if n.loop != nil {
 			errs = append(errs, n.loop.spool.close())
 		}
+		errs = append(errs, n.oom.close())
 		if n.groups != nil {
 			errs = append(errs, n.groups.close())
 		}

@@ -166,6 +166,9 @@ func (l *loop) started(a *attempt, ev *shim.Event) error {
 		}
 	}
 	a.signals = nil
+	if a.rec != nil {
+		l.n.sampler.begin(a.key, a.rec.Use, a.began)
+	}
 	if k := l.spool.mem.attempts[a.key]; k != nil && k.launched != nil && k.launched.Started != 0 {
 		return nil // reported before a restart
 	}
@@ -218,8 +221,10 @@ func (n *Noded) clearAway(ctx context.Context, c *clearing) msgCleared {
 	if err := n.scripts.release(c.script); err != nil {
 		n.log.Warn("a script was not removed", "err", err)
 	}
+	seen := n.sampler.end(c.key)
 	m.exit = exitOf(c.ended, use)
-	if line := epitaph(c, use); line != "" {
+	m.exit.Use = usedBy(c, use, m.exit, seen)
+	if line := n.epitaph(c, use, seen); line != "" {
 		n.tellUser(c.rec, line)
 	}
 	return m
@@ -232,6 +237,30 @@ type usage struct {
 	sysMS    int64
 	peakKB   int64
 	oomKills int64
+	limitKB  int64 // the memory limit, where processes were killed for it
+}
+
+// usedBy puts together what the kernel has counted until the end and what samples have found; nil where nothing is known.
+func usedBy(c *clearing, use usage, x model.Exit, seen *sampled) *model.Usage {
+	var u model.NodeUsage
+	switch {
+	case seen != nil:
+		u = seen.use
+	case c.rec != nil && c.rec.Use != nil:
+		u = *c.rec.Use
+	default:
+		return nil
+	}
+	if !use.known && (c.ended == nil || c.ended.Kind != shim.Exited) {
+		return nil
+	}
+	u.UserMS, u.SysMS = max(u.UserMS, x.UserMS), max(u.SysMS, x.SysMS)
+	u.PeakKB = max(u.PeakKB, x.MaxRSSKB)
+	u.OOMKills = int32(use.oomKills)
+	if ev := c.ended; ev != nil && ev.Kind == shim.Exited {
+		u.ReadB, u.WriteB, u.Faults = max(u.ReadB, ev.ReadB), max(u.WriteB, ev.WriteB), max(u.Faults, ev.Faults)
+	}
+	return &model.Usage{Nodes: []model.NodeUsage{u}}
 }
 
 // exitOf makes the exit of what gshim saw and what the cgroup counted.
@@ -283,7 +312,7 @@ func ownFault(ev *shim.Event) bool {
 }
 
 // epitaph is the last line that the user finds in the job's standard error, if there is one to write.
-func epitaph(c *clearing, use usage) string {
+func (n *Noded) epitaph(c *clearing, use usage, seen *sampled) string {
 	switch {
 	case c.rec == nil:
 	case use.oomKills > 0:
@@ -291,8 +320,8 @@ func epitaph(c *clearing, use usage) string {
 		if use.oomKills > 1 {
 			events = "events"
 		}
-		return fmt.Sprintf("slurmstepd: error: Detected %d oom_kill %s in StepId=%d.batch. Some of the step tasks have been OOM Killed.",
-			use.oomKills, events, c.key.Job)
+		return fmt.Sprintf("slurmstepd: error: Detected %d oom_kill %s in StepId=%d.batch. Some of the step tasks have been OOM Killed.\n%s",
+			use.oomKills, events, c.key.Job, n.oomSentence(c, use, seen))
 	case c.ended != nil && c.ended.Kind == shim.LaunchFailed && c.ended.Stage == shim.StageExec && ownFault(c.ended):
 		return "slurmstepd: error: " + c.ended.Text
 	}

@@ -70,6 +70,20 @@ func aSpan(name string, width int, get func(r *acctRow) int64) acctField {
 	return acctField{Name: name, Width: width, Whole: true, Get: func(r *acctRow) string { return walltime.Elapsed(get(r)) }}
 }
 
+// acctGPU is a field of GPUs, which the allocation shows too.
+func acctGPU(f acctField) acctField {
+	get := f.Get
+	f.Get = func(r *acctRow) string {
+		if r.done() && !r.batch {
+			step := *r
+			step.batch = true
+			return get(&step)
+		}
+		return get(r)
+	}
+	return f
+}
+
 // aEmpty is a field without a meaning here.
 func aEmpty(name string, width int) acctField { return aConst(name, width, "") }
 
@@ -79,11 +93,12 @@ func aCPU(name string, get func(r *acctRow) int64) acctField {
 }
 
 func acctLanguage() format.Language[acctRow] {
-	fields := append(append(acctFieldsAToL(), acctFieldsMToR()...), acctFieldsSToW()...)
+	u := useFields((*acctRow).used)
+	fields := append(append(acctFieldsAToL(u), acctFieldsMToR(u)...), acctFieldsSToW(u)...)
 	return format.Language[acctRow]{Noun: "field", Fields: fields}
 }
 
-func acctFieldsAToL() []acctField {
+func acctFieldsAToL(u map[string]acctField) []acctField {
 	id := func(raw bool) func(b []byte, r *acctRow) []byte {
 		return func(b []byte, r *acctRow) []byte { return r.appendID(b, raw) }
 	}
@@ -100,15 +115,15 @@ func acctFieldsAToL() []acctField {
 		}),
 		aText("AllocTRES", 10, (*acctRow).allocTRES),
 		aConst("AssocID", 7, "0"),
-		aStep("AveCPU", 10, func(r *acctRow) string { return walltime.Elapsed((r.Exit.UserMS + r.Exit.SysMS) / 1000) }),
+		u["AveCPU"],
 		aStep("AveCPUFreq", 10, zero),
-		aEmpty("AveDiskRead", 14), aEmpty("AveDiskWrite", 14), aEmpty("AvePages", 10),
-		aStep("AveRSS", 10, func(r *acctRow) string { return r.rss(r.Exit.MaxRSSKB) }),
-		aEmpty("AveVMSize", 10), aEmpty("BlockID", 16),
+		u["AveDiskRead"], u["AveDiskWrite"], u["AvePages"], u["AveRSS"], u["AveVMSize"],
+		aEmpty("BlockID", 16),
 		aText("Cluster", 10, func(r *acctRow) string { return r.Cluster }),
 		aJob("Comment", 14, func(r *acctRow) string { return r.Comment }),
 		aJob("Constraints", 19, func(r *acctRow) string { return r.Constraints }),
-		aConst("ConsumedEnergy", 14, "0"), aConst("ConsumedEnergyRaw", 17, "0"), aEmpty("Container", 19),
+		aText("ConsumedEnergy", 14, func(r *acctRow) string { return joules(r.energyJ()) }),
+		aNum("ConsumedEnergyRaw", 17, (*acctRow).energyJ), aEmpty("Container", 19),
 		aSpan("CPUTime", 10, func(r *acctRow) int64 { return r.cpus() * r.elapsedS() }),
 		aNum("CPUTimeRAW", 10, func(r *acctRow) int64 { return r.cpus() * r.elapsedS() }),
 		aNum("DBIndex", 10, func(r *acctRow) int64 { return int64(r.Seq) }),
@@ -126,6 +141,7 @@ func acctFieldsAToL() []acctField {
 		aEmpty("Extra", 10), aEmpty("FailedNode", 15), aEmpty("Flags", 19),
 		aJobNum("GID", 6, func(r *acctRow) int64 { return int64(r.GID) }),
 		aJob("Group", 9, func(r *acctRow) string { return r.Group }),
+		acctGPU(u["GPUMemMax"]), acctGPU(u["GPUUtilAve"]), acctGPU(u["GPUUtilMax"]),
 		{Name: "JobID", Width: 12, Left: true, Append: id(false)},
 		{Name: "JobIDRaw", Width: 12, Left: true, Append: id(true)},
 		aText("JobName", 10, func(r *acctRow) string {
@@ -144,8 +160,7 @@ func acctFieldsAToL() []acctField {
 	}
 }
 
-func acctFieldsMToR() []acctField {
-	host := func(r *acctRow) string { return r.batchHost() }
+func acctFieldsMToR(u map[string]acctField) []acctField {
 	zero := func(*acctRow) string { return "0" }
 	freq := func(r *acctRow) string {
 		if r.batch {
@@ -154,14 +169,11 @@ func acctFieldsMToR() []acctField {
 		return "Unknown"
 	}
 	return []acctField{
-		aEmpty("MaxDiskRead", 12), aEmpty("MaxDiskReadNode", 15), aEmpty("MaxDiskReadTask", 15),
-		aEmpty("MaxDiskWrite", 12), aEmpty("MaxDiskWriteNode", 16), aEmpty("MaxDiskWriteTask", 16),
-		aEmpty("MaxPages", 8), aEmpty("MaxPagesNode", 12), aEmpty("MaxPagesTask", 14),
-		aStep("MaxRSS", 10, func(r *acctRow) string { return r.rss(r.Exit.MaxRSSKB) }),
-		aStep("MaxRSSNode", 10, host), aStep("MaxRSSTask", 10, zero),
-		aEmpty("MaxVMSize", 10), aEmpty("MaxVMSizeNode", 14), aEmpty("MaxVMSizeTask", 14), aEmpty("McsLabel", 12),
-		aStep("MinCPU", 10, func(r *acctRow) string { return walltime.Elapsed((r.Exit.UserMS + r.Exit.SysMS) / 1000) }),
-		aStep("MinCPUNode", 10, host), aStep("MinCPUTask", 10, zero),
+		u["MaxDiskRead"], u["MaxDiskReadNode"], u["MaxDiskReadTask"],
+		u["MaxDiskWrite"], u["MaxDiskWriteNode"], u["MaxDiskWriteTask"],
+		u["MaxPages"], u["MaxPagesNode"], u["MaxPagesTask"], u["MaxRSS"], u["MaxRSSNode"], u["MaxRSSTask"],
+		u["MaxVMSize"], u["MaxVMSizeNode"], u["MaxVMSizeTask"], aEmpty("McsLabel", 12),
+		u["MinCPU"], u["MinCPUNode"], u["MinCPUTask"],
 		aNum("NCPUS", 10, (*acctRow).cpus),
 		aNum("NNodes", 8, (*acctRow).nodes),
 		aText("NodeList", 15, (*acctRow).nodeList),
@@ -198,9 +210,7 @@ func acctFieldsMToR() []acctField {
 	}
 }
 
-func acctFieldsSToW() []acctField {
-	host := func(r *acctRow) string { h := r.batchHost(); return r.usageWith(h, h) }
-	first := func(r *acctRow) string { return r.usageWith("0", "0") }
+func acctFieldsSToW(u map[string]acctField) []acctField {
 	return []acctField{
 		aEmpty("SegmentSize", 11),
 		aText("Start", 19, func(r *acctRow) string { return r.stamp(r.Start) }),
@@ -221,13 +231,10 @@ func acctFieldsSToW() []acctField {
 		aJob("Timelimit", 10, func(r *acctRow) string { return r.timelimit(false) }),
 		aJob("TimelimitRaw", 10, func(r *acctRow) string { return r.timelimit(true) }),
 		aCPU("TotalCPU", func(r *acctRow) int64 { return r.Exit.UserMS + r.Exit.SysMS }),
-		aStep("TRESUsageInAve", 14, (*acctRow).usage), aStep("TRESUsageInMax", 14, (*acctRow).usage),
-		aStep("TRESUsageInMaxNode", 18, host), aStep("TRESUsageInMaxTask", 18, first),
-		aStep("TRESUsageInMin", 14, (*acctRow).usage), aStep("TRESUsageInMinNode", 18, host),
-		aStep("TRESUsageInMinTask", 18, first), aStep("TRESUsageInTot", 14, (*acctRow).usage),
-		aEmpty("TRESUsageOutAve", 15), aEmpty("TRESUsageOutMax", 15), aEmpty("TRESUsageOutMaxNode", 19),
-		aEmpty("TRESUsageOutMaxTask", 19), aEmpty("TRESUsageOutMin", 15), aEmpty("TRESUsageOutMinNode", 19),
-		aEmpty("TRESUsageOutMinTask", 19), aEmpty("TRESUsageOutTot", 15),
+		u["TRESUsageInAve"], u["TRESUsageInMax"], u["TRESUsageInMaxNode"], u["TRESUsageInMaxTask"],
+		u["TRESUsageInMin"], u["TRESUsageInMinNode"], u["TRESUsageInMinTask"], u["TRESUsageInTot"],
+		u["TRESUsageOutAve"], u["TRESUsageOutMax"], u["TRESUsageOutMaxNode"], u["TRESUsageOutMaxTask"],
+		u["TRESUsageOutMin"], u["TRESUsageOutMinNode"], u["TRESUsageOutMinTask"], u["TRESUsageOutTot"],
 		aJobNum("UID", 6, func(r *acctRow) int64 { return int64(r.UID) }),
 		aJob("User", 9, func(r *acctRow) string { return r.User }),
 		aCPU("UserCPU", func(r *acctRow) int64 { return r.Exit.UserMS }),

@@ -151,17 +151,6 @@ func (r *acctRow) mem(mib int64) string {
 	return walltime.FormatMem(mib)
 }
 
-// rss writes measured memory given in KiB.
-func (r *acctRow) rss(kib int64) string {
-	switch {
-	case r.unit != 0:
-		return walltime.FormatIn(kib, 'K', r.unit)
-	case r.noConvert:
-		return strconv.FormatInt(kib*1024, 10)
-	}
-	return walltime.FormatExact(kib, 'K')
-}
-
 // tres writes a list of resources in sacct's order, which is the alphabet's.
 func (r *acctRow) tres(cpus, memMiB, nodes int64, gres []model.GresCount, billing bool) string {
 	type entry struct{ name, value string }
@@ -211,12 +200,23 @@ func (r *acctRow) allocTRES() string {
 	return r.tres(r.cpus(), r.perNode(r.AllocMemMiB), r.nodes(), gres, !r.batch)
 }
 
-// usage writes TRESUsageIn*: what was measured of the batch step.
-func (r *acctRow) usage() string {
-	return "cpu=" + walltime.Elapsed((r.Exit.UserMS+r.Exit.SysMS)/1000) + ",mem=" + r.rss(r.Exit.MaxRSSKB)
+// used gives what the batch step used, once it has ended; nil for other rows.
+func (r *acctRow) used() *useText {
+	if !r.batch || !r.done() {
+		return nil
+	}
+	return &useText{Usage: r.usage(), unit: r.unit, noConvert: r.noConvert}
 }
 
-func (r *acctRow) usageWith(cpu, mem string) string { return "cpu=" + cpu + ",mem=" + mem }
+// usage gives what was measured; of records of before there were samples that is CPU time and peak memory.
+func (r *acctRow) usage() *model.Usage {
+	if r.Exit.Use != nil {
+		return r.Exit.Use
+	}
+	return &model.Usage{Nodes: []model.NodeUsage{{Node: r.batchHost(), Tasks: 1, UserMS: r.Exit.UserMS, SysMS: r.Exit.SysMS, PeakKB: r.Exit.MaxRSSKB}}}
+}
+
+func (r *acctRow) energyJ() int64 { return r.Exit.Use.EnergyMJ() / 1000 }
 
 // timelimit writes the limit; a job that takes its partition's has none of its own before it starts.
 func (r *acctRow) timelimit(raw bool) string {

@@ -108,7 +108,7 @@ func TestAcctFields(t *testing.T) {
 		"Start": "2023-11-14T22:15:00|2023-11-14T22:15:00|Unknown", "State": "COMPLETED|COMPLETED|CANCELLED by 1001", "Submit": "2023-11-14T22:13:20|2023-11-14T22:15:00|2023-11-14T22:13:20",
 		"SubmitLine": "sbatch run.sh||sbatch run.sh", "Suspended": "00:00:00|00:00:00|00:00:00", "SystemCPU": "00:01.002|00:01.002|00:00:00",
 		"Timelimit": "01:00:00||01:00:00", "TimelimitRaw": "60||60", "TotalCPU": "00:13.347|00:13.347|00:00:00", "UserCPU": "00:12.345|00:12.345|00:00:00",
-		"TRESUsageInMax": "|cpu=00:00:13,mem=12345K|", "TRESUsageInMaxNode": "|cpu=n1,mem=n1|", "UID": "1001||1001", "User": "alice||alice",
+		"TRESUsageInMax": "|cpu=00:00:13,energy=0,fs/disk=0,mem=12345K,pages=0|", "TRESUsageInMaxNode": "|cpu=n1,energy=n1,fs/disk=n1,mem=n1,pages=n1|", "UID": "1001||1001", "User": "alice||alice",
 		"WCKeyID": "0||0", "WorkDir": "/home/alice||/home/alice", "StdOut": "/home/alice/slurm-%j.out||/home/alice/slurm-%j.out", "Restarts": "0||0",
 	}
 	cells := [][]string{strings.Split(rows[2], "|"), strings.Split(rows[3], "|"), strings.Split(rows[4], "|")}

@@ -62,6 +62,29 @@ func (s *submission) exclusive(v string) error {
 	return nil
 }
 
+// sampling reads --acctg-freq: seconds, or kind=seconds joined with commas. Only tasks are sampled by themselves; GPUs' energy
+// comes with them, and there is nothing to ask of a network or a file system.
+func (s *submission) sampling(v string) error {
+	const most = 1 << 20 // seconds; a job that is sampled less often is not sampled
+	for item := range strings.SplitSeq(v, ",") {
+		kind, number, named := strings.Cut(item, "=")
+		if !named {
+			kind, number = "task", item
+		}
+		n, err := walltime.ParseCount(number)
+		switch kind = strings.ToLower(kind); {
+		case kind != "task" && kind != "energy" && kind != "network" && kind != "filesystem",
+			err != nil || n > most:
+			return &getopt.TextError{Text: "Invalid --acctg-freq specification: '" + v + "'; write seconds, such as 10 or task=10, or task=0 to measure at the end only"}
+		case kind == "task" && n == 0:
+			s.more.SampleS = -1
+		case kind == "task":
+			s.more.SampleS = int32(n)
+		}
+	}
+	return nil
+}
+
 // switches reads n[@time].
 func (s *submission) switches(v string) error {
 	count, wait, timed := strings.Cut(v, "@")

@@ -194,6 +194,7 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 			}
 			return err
 		}},
+		{Name: "acctg-freq", Arg: R, Metavar: "task=seconds", Group: gRes, Env: "_ACCTG_FREQ", Help: "how often the job's use is sampled: task=10; 0: measure at the end only (JobAcctGatherFrequency is the default)", Set: s.sampling},
 		{Name: "licenses", Short: 'L', Arg: R, Metavar: "name[:n],...", Group: gRes, Env: "_LICENSES", Help: "licenses of the cluster: foo:2,bar for all of them, foo|bar for one of them", Set: s.licenses},
 		{Name: "overcommit", Short: 'O', Group: gRes, Env: "_OVERCOMMIT", Help: "one CPU per node, whatever the number of tasks", Set: getopt.Flag(&sp.Overcommit)},
 
@@ -293,7 +294,6 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		{Name: "container-image", Arg: R, Refused: "start the container in the script"},
 		{Name: "container-mounts", Arg: R, Refused: "start the container in the script"},
 		{Name: "profile", Arg: R, Refused: "profile in the script; gacct has CPU time and peak memory"},
-		{Name: "acctg-freq", Arg: R, Refused: "gacct has CPU time and peak memory without sampling"},
 		{Name: "power", Arg: R, Refused: "leave it out"},
 		{Name: "reboot", Refused: "ask an operator to reboot the node"},
 		{Name: "resv-ports", Arg: getopt.Optional, Refused: "let the program pick a free port"},

@@ -5415,7 +5415,7 @@ func (x *End) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Exit) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(8); err != nil {
+	if err := e.EncodeArrayLen(9); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.Code)); err != nil {
@@ -5441,6 +5441,15 @@ func (x *Exit) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeString(x.Text); err != nil {
 		return err
+	}
+	if x.Use == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Use.EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -5538,7 +5547,23 @@ func (x *Exit) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Text = v
 	}
-	return wire.Skip(d, n-8)
+	if n < 9 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("Exit.Use", err)
+		}
+		if !none {
+			v1 := new(Usage)
+			if err := v1.DecodeMsgpack(d); err != nil {
+				return wire.In("Exit.Use", err)
+			}
+			x.Use = v1
+		}
+	}
+	return wire.Skip(d, n-9)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -9051,7 +9076,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(20); err != nil {
+	if err := e.EncodeArrayLen(21); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Prefer); err != nil {
@@ -9122,6 +9147,9 @@ func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
 		}
 	}
 	if err := e.EncodeBool(x.Share); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.SampleS)); err != nil {
 		return err
 	}
 	return nil
@@ -9373,7 +9401,20 @@ func (x *Needs) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Share = v
 	}
-	return wire.Skip(d, n-20)
+	if n < 21 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Needs.SampleS", err)
+		}
+		x.SampleS = int32(v)
+		if int64(x.SampleS) != v {
+			return wire.Range("Needs.SampleS", v)
+		}
+	}
+	return wire.Skip(d, n-21)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -10132,4 +10173,480 @@ func (x *KV) DecodeMsgpack(d *msgpack.Decoder) error {
 		x.Value = v
 	}
 	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Usage) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(1); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Nodes)); err != nil {
+		return err
+	}
+	for i1 := range x.Nodes {
+		if err := x.Nodes[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Usage) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Usage{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Usage.Nodes", err)
+		}
+		if n1 > 0 {
+			s2 := make([]NodeUsage, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, NodeUsage{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Usage.Nodes", err)
+				}
+			}
+			x.Nodes = s2
+		}
+	}
+	return wire.Skip(d, n-1)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *NodeUsage) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(17); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Node); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Tasks)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.CPUs)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MemMiB); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.UserMS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.SysMS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.PeakKB); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.RSSKB); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.VMKB); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Faults); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.ReadB); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.WriteB); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Procs)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.OOMKills)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.EveryS)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Samples)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.GPUs)); err != nil {
+		return err
+	}
+	for i1 := range x.GPUs {
+		if err := x.GPUs[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *NodeUsage) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = NodeUsage{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("NodeUsage.Node", err)
+		}
+		x.Node = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeUsage.Tasks", err)
+		}
+		x.Tasks = int32(v)
+		if int64(x.Tasks) != v {
+			return wire.Range("NodeUsage.Tasks", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeUsage.CPUs", err)
+		}
+		x.CPUs = int32(v)
+		if int64(x.CPUs) != v {
+			return wire.Range("NodeUsage.CPUs", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeUsage.MemMiB", err)
+		}
+		x.MemMiB = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeUsage.UserMS", err)
+		}
+		x.UserMS = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeUsage.SysMS", err)
+		}
+		x.SysMS = v
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeUsage.PeakKB", err)
+		}
+		x.PeakKB = v
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeUsage.RSSKB", err)
+		}
+		x.RSSKB = v
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeUsage.VMKB", err)
+		}
+		x.VMKB = v
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeUsage.Faults", err)
+		}
+		x.Faults = v
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeUsage.ReadB", err)
+		}
+		x.ReadB = v
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeUsage.WriteB", err)
+		}
+		x.WriteB = v
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeUsage.Procs", err)
+		}
+		x.Procs = int32(v)
+		if int64(x.Procs) != v {
+			return wire.Range("NodeUsage.Procs", v)
+		}
+	}
+	if n < 14 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeUsage.OOMKills", err)
+		}
+		x.OOMKills = int32(v)
+		if int64(x.OOMKills) != v {
+			return wire.Range("NodeUsage.OOMKills", v)
+		}
+	}
+	if n < 15 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeUsage.EveryS", err)
+		}
+		x.EveryS = int32(v)
+		if int64(x.EveryS) != v {
+			return wire.Range("NodeUsage.EveryS", v)
+		}
+	}
+	if n < 16 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeUsage.Samples", err)
+		}
+		x.Samples = int32(v)
+		if int64(x.Samples) != v {
+			return wire.Range("NodeUsage.Samples", v)
+		}
+	}
+	if n < 17 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("NodeUsage.GPUs", err)
+		}
+		if n1 > 0 {
+			s2 := make([]GPUUsage, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, GPUUsage{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("NodeUsage.GPUs", err)
+				}
+			}
+			x.GPUs = s2
+		}
+	}
+	return wire.Skip(d, n-17)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *GPUUsage) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(10); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Index)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.UUID); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Samples)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.UtilSum); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.UtilMax)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MemMaxMiB); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MemMiB); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.OwnMaxMiB); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.EnergyMJ); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.UtilCount)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *GPUUsage) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = GPUUsage{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GPUUsage.Index", err)
+		}
+		x.Index = int32(v)
+		if int64(x.Index) != v {
+			return wire.Range("GPUUsage.Index", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("GPUUsage.UUID", err)
+		}
+		x.UUID = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GPUUsage.Samples", err)
+		}
+		x.Samples = int32(v)
+		if int64(x.Samples) != v {
+			return wire.Range("GPUUsage.Samples", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GPUUsage.UtilSum", err)
+		}
+		x.UtilSum = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GPUUsage.UtilMax", err)
+		}
+		x.UtilMax = int32(v)
+		if int64(x.UtilMax) != v {
+			return wire.Range("GPUUsage.UtilMax", v)
+		}
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GPUUsage.MemMaxMiB", err)
+		}
+		x.MemMaxMiB = v
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GPUUsage.MemMiB", err)
+		}
+		x.MemMiB = v
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GPUUsage.OwnMaxMiB", err)
+		}
+		x.OwnMaxMiB = v
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GPUUsage.EnergyMJ", err)
+		}
+		x.EnergyMJ = v
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GPUUsage.UtilCount", err)
+		}
+		x.UtilCount = int32(v)
+		if int64(x.UtilCount) != v {
+			return wire.Range("GPUUsage.UtilCount", v)
+		}
+	}
+	return wire.Skip(d, n-10)
 }

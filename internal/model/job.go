@@ -120,6 +120,7 @@ type Exit struct {
 	SysMS    int64  // CPU time in the kernel, milliseconds
 	MaxRSSKB int64  // peak memory, KiB
 	Text     string // a sentence for people where something went wrong beside the exit code
+	Use      *Usage // what the batch step used, in detail; nil: nobody measured
 }
 
 // State gives what the exit makes of a job that nobody stopped.

@@ -100,6 +100,7 @@ type Needs struct {
 	TimeMinS      int64     // --time-min: how far the time limit may be cut to start sooner, seconds; 0: not at all
 	GPUsPerSocket []GresReq // Count of each socket that the job uses (--gpus-per-socket); Per has no meaning
 	Share         bool      // its CPUs may be other jobs' too, where the partition allows it (--oversubscribe)
+	SampleS       int32     // --acctg-freq, seconds between samples; 0: not given, -1: at the end only
 }
 
 // LicenseCount is a number of one license: what a job asks for, or what the cluster has.

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Usage is what a group has used so far, all its processes together, also those that have ended. What a host does not
@@ -18,7 +16,6 @@ type Usage struct {
 	UserCPU      time.Duration
 	SysCPU       time.Duration
 	MemPeakBytes int64 // the most at any time, page cache included; before Linux 5.19 on v2: what it is now
-	MemBytes     int64 // now
 	OOMKills     int64 // processes that the kernel has killed because the group was at its memory limit
 }
 
@@ -33,11 +30,12 @@ func (g *Group) Usage() (Usage, error) {
 }
 
 func (g *Group) cpuUsage(u *Usage) error {
+	var buf [smallFile]byte
 	switch {
 	case !g.root.can.CPUTime:
 		return nil
 	case g.v2 != "":
-		b, err := os.ReadFile(filepath.Join(g.v2, "cpu.stat"))
+		b, err := readSmall(g.v2, "cpu.stat", buf[:])
 		if err != nil {
 			return err
 		}
@@ -48,7 +46,7 @@ func (g *Group) cpuUsage(u *Usage) error {
 	case g.v1["cpuacct"] == "":
 		return nil
 	}
-	b, err := os.ReadFile(filepath.Join(g.v1["cpuacct"], "cpuacct.stat"))
+	b, err := readSmall(g.v1["cpuacct"], "cpuacct.stat", buf[:])
 	if err != nil {
 		return err
 	}
@@ -60,18 +58,16 @@ func (g *Group) cpuUsage(u *Usage) error {
 }
 
 func (g *Group) memUsage(u *Usage) error {
+	var buf [smallFile]byte
 	var err error
 	if g.v2 != "" && g.root.v2ctl["memory"] {
-		if u.MemBytes, err = number(g.v2, "memory.current"); err != nil {
-			return err
-		}
 		if u.MemPeakBytes, err = number(g.v2, "memory.peak"); errors.Is(err, fs.ErrNotExist) {
-			u.MemPeakBytes, err = u.MemBytes, nil
+			u.MemPeakBytes, err = number(g.v2, "memory.current")
 		}
 		if err != nil {
 			return err
 		}
-		b, err := os.ReadFile(filepath.Join(g.v2, "memory.events"))
+		b, err := readSmall(g.v2, "memory.events", buf[:])
 		if err != nil {
 			return err
 		}
@@ -82,13 +78,10 @@ func (g *Group) memUsage(u *Usage) error {
 	if dir == "" {
 		return nil
 	}
-	if u.MemBytes, err = number(dir, "memory.usage_in_bytes"); err != nil {
-		return err
-	}
 	if u.MemPeakBytes, err = number(dir, "memory.max_usage_in_bytes"); err != nil {
 		return err
 	}
-	b, err := os.ReadFile(filepath.Join(dir, "memory.oom_control"))
+	b, err := readSmall(dir, "memory.oom_control", buf[:])
 	if err != nil {
 		return err
 	}
@@ -98,27 +91,73 @@ func (g *Group) memUsage(u *Usage) error {
 	return err
 }
 
-func number(dir, file string) (int64, error) {
-	b, err := os.ReadFile(filepath.Join(dir, file))
+// MemLimit gives the group's memory limit in bytes; 0 where there is none.
+func (g *Group) MemLimit() (int64, error) {
+	dir, file := g.v1["memory"], "memory.limit_in_bytes"
+	switch {
+	case g.v2 != "" && g.root.v2ctl["memory"]:
+		dir, file = g.v2, "memory.max"
+	case dir == "":
+		return 0, nil
+	}
+	var buf [smallFile]byte
+	b, err := readSmall(dir, file, buf[:])
 	if err != nil {
 		return 0, err
 	}
-	n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%s/%s: %w", dir, file, err)
+	n := digits(b)
+	if n >= 1<<62 { // how v1 says that there is none
+		n = 0
 	}
 	return n, nil
 }
 
+func number(dir, file string) (int64, error) {
+	var buf [smallFile]byte
+	b, err := readSmall(dir, file, buf[:])
+	if err != nil {
+		return 0, err
+	}
+	if len(b) == 0 || b[0] < '0' || b[0] > '9' {
+		return 0, fmt.Errorf("%s/%s: %q is not a number", dir, file, b)
+	}
+	return digits(b), nil
+}
+
+// smallFile is room for the counters that are read at a group's end, bytes.
+const smallFile = 2048
+
+// readSmall reads a control file of at most smallFile bytes with three system calls: every job's end reads four of them.
+func readSmall(dir, file string, buf []byte) ([]byte, error) {
+	path := dir + "/" + file
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	var n int
+	for {
+		if n, err = unix.Read(fd, buf); err != unix.EINTR {
+			break
+		}
+	}
+	_ = unix.Close(fd) // only read from
+	if err != nil {
+		return nil, &fs.PathError{Op: "read", Path: path, Err: err}
+	}
+	return buf[:n], nil
+}
+
 // field finds "name value" in a file of such lines.
 func field(b []byte, name string) (int64, error) {
-	for line := range bytes.Lines(b) {
-		if n, v, ok := strings.Cut(strings.TrimSpace(string(line)), " "); ok && n == name {
-			x, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
-			if err != nil {
-				return 0, fmt.Errorf("%s %q: %w", name, v, err)
-			}
-			return x, nil
+	for rest := b; len(rest) > 0; {
+		line := rest
+		if i := bytes.IndexByte(rest, '\n'); i >= 0 {
+			line, rest = rest[:i], rest[i+1:]
+		} else {
+			rest = nil
+		}
+		if len(line) > len(name)+1 && line[len(name)] == ' ' && string(line[:len(name)]) == name {
+			return digits(line[len(name)+1:]), nil
 		}
 	}
 	return 0, fmt.Errorf("no field %s", name)

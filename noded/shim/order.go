@@ -255,6 +255,9 @@ type Event struct {
 	UserCPU  time.Duration // Exited: of the process and its waited-for descendants
 	SysCPU   time.Duration
 	MaxRSSKB int64     // Exited: KiB, of the largest of them; never less than gshim's own few MiB
+	ReadB    int64     // Exited: bytes that they had read from block devices, 0 from journals of before protocol 2
+	WriteB   int64     // likewise written
+	Faults   int64     // likewise page faults that had to read from a disk
 	Ended    time.Time // Exited, LaunchFailed: wall clock
 }
 

@@ -32,6 +32,8 @@ func (x *ended) event(launched Event) Event {
 	}
 	ev.UserCPU, ev.SysCPU = time.Duration(x.usage.Utime.Nano()), time.Duration(x.usage.Stime.Nano())
 	ev.MaxRSSKB = x.usage.Maxrss
+	const block = 512 // bytes; the kernel's unit here, whatever the disk's
+	ev.ReadB, ev.WriteB, ev.Faults = x.usage.Inblock*block, x.usage.Oublock*block, x.usage.Majflt
 	return ev
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // Protocol is the version of the orders and events. Both sides must have the same one, except for Upgrade.
-const Protocol = 1
+const Protocol = 2
 
 // The limits of the wire.
 const (
@@ -304,8 +304,15 @@ func (d *decoder) launch() Launch {
 	return l
 }
 
+// withIO marks the kind of an event that ends with ReadB, WriteB and Faults. Journals of before protocol 2 have none.
+const withIO = 0x40
+
 func (e *encoder) event(v *Event) {
-	e.u8(byte(v.Kind))
+	kind := byte(v.Kind)
+	if v.Kind == Exited {
+		kind |= withIO
+	}
+	e.u8(kind)
 	e.key(v.Key)
 	e.i64(int64(v.PID))
 	e.time(v.Started)
@@ -322,11 +329,17 @@ func (e *encoder) event(v *Event) {
 	e.i64(int64(v.SysCPU))
 	e.i64(v.MaxRSSKB)
 	e.time(v.Ended)
+	if v.Kind == Exited {
+		e.i64(v.ReadB)
+		e.i64(v.WriteB)
+		e.i64(v.Faults)
+	}
 }
 
 func (d *decoder) event() Event {
-	v := Event{Kind: EventKind(d.u8())}
-	if d.err == nil && (v.Kind == 0 || v.Kind >= eventNo) {
+	kind := d.u8()
+	v := Event{Kind: EventKind(kind &^ withIO)}
+	if d.err == nil && (v.Kind == 0 || v.Kind >= eventNo || kind&withIO != 0 && v.Kind != Exited) {
 		d.fail(fmt.Errorf("unknown event kind %d", v.Kind))
 	}
 	v.Key = d.key()
@@ -347,6 +360,9 @@ func (d *decoder) event() Event {
 	v.UserCPU, v.SysCPU = time.Duration(d.i64()), time.Duration(d.i64())
 	v.MaxRSSKB = d.i64()
 	v.Ended = d.time()
+	if kind&withIO != 0 {
+		v.ReadB, v.WriteB, v.Faults = d.i64(), d.i64(), d.i64()
+	}
 	return v
 }
 

@@ -21,7 +21,7 @@ func sampleEvents() []Event {
 	return []Event{
 		{Kind: Launched, Key: Key{JobID: 1, Step: -5}, PID: 77, Started: at, StartTicks: 12345, Notes: []string{"one", "two"}},
 		{Kind: LaunchFailed, Key: Key{JobID: 2, Attempt: 1, Step: 0}, Text: "could not", Stage: StageStdout, Errno: 13, Ended: at},
-		{Kind: Exited, Key: Key{JobID: 3}, PID: math.MaxInt32, Started: at, StartTicks: math.MaxUint64, Code: 255, UserCPU: time.Second, SysCPU: 1, MaxRSSKB: 1 << 40, Ended: at},
+		{Kind: Exited, Key: Key{JobID: 3}, PID: math.MaxInt32, Started: at, StartTicks: math.MaxUint64, Code: 255, UserCPU: time.Second, SysCPU: 1, MaxRSSKB: 1 << 40, ReadB: 512, WriteB: 1 << 50, Faults: 3, Ended: at},
 		{Kind: Exited, Key: Key{JobID: 4}, PID: 9, Signal: 9, Core: true, Unknown: true, Text: "why"},
 		{Kind: Orphaned, Key: Key{JobID: 5}},
 	}

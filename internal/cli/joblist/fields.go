@@ -174,6 +174,7 @@ func (t *tables) runTables(r *Reader) {
 		"SysMS":    func(d *dec, x *model.Exit) { x.SysMS = d.int() },
 		"MaxRSSKB": func(d *dec, x *model.Exit) { x.MaxRSSKB = d.int() },
 		"Text":     func(d *dec, x *model.Exit) { x.Text = d.str() },
+		"Use":      func(d *dec, x *model.Exit) { x.Use = usage(d) },
 	})
 	t.end = inOrder(map[string]setter[model.End]{
 		"At":   func(d *dec, x *model.End) { x.At = model.Time(d.int()) },
@@ -236,6 +237,22 @@ func specTable(t *tables) []setter[model.Spec] {
 		"NoRequeue":    func(d *dec, s *spec) { s.NoRequeue = d.bool() },
 		"MinCPUs":      func(d *dec, s *spec) { s.MinCPUs = int32(d.int()) },
 	})
+}
+
+// usage reads what a job that has ended used, with the generated codec.
+func usage(d *dec) *model.Usage {
+	from := d.at
+	d.skip(1)
+	raw := d.s[from:d.at]
+	if d.err != nil || raw == "\xc0" {
+		return nil
+	}
+	u := new(model.Usage)
+	if err := proto.Decode([]byte(raw), u); err != nil {
+		d.fail(err)
+		return nil
+	}
+	return u
 }
 
 // needs reads what few jobs have, with the generated codec: it need not be fast.

@@ -1,0 +1,384 @@
+package cli
+
+import (
+	"strconv"
+	"strings"
+
+	"gbatch/internal/cli/format"
+	"gbatch/internal/model"
+	"gbatch/internal/walltime"
+)
+
+// This file owns how gacct, gstat and gseff write what a step used: sacct's and sstat's words and units. A step is measured
+// by node, so the largest and the smallest are those of nodes, and a mean is the sum over all nodes divided by the tasks.
+
+// useText writes one step's usage.
+type useText struct {
+	*model.Usage
+	unit      byte // K, M, G, T, P; 0: the largest that keeps a number whole
+	noConvert bool // bytes
+}
+
+// measure is one thing that is measured on every node.
+type measure struct {
+	tres string // its name in TRESUsage*
+	out  bool   // in TRESUsageOut*, not In
+	get  func(n *model.NodeUsage) (value int64, known bool)
+	text func(u *useText, value int64) string // in TRESUsage*
+}
+
+func (n nodeGPUs) mem() (int64, bool) {
+	most, known := int64(0), false
+	for i := range n {
+		most, known = most+n[i].MemMaxMiB, known || n[i].Samples > 0
+	}
+	return most, known
+}
+
+func (n nodeGPUs) util() (int64, bool) {
+	sum, known := int64(0), false
+	for i := range n {
+		if pct, ok := n[i].UtilAve(); ok {
+			sum, known = sum+pct, true
+		}
+	}
+	return sum, known
+}
+
+type nodeGPUs []model.GPUUsage
+
+// The measures. A node's GPUs count together, as in Slurm: two GPUs at 80 % are 160.
+func mCPU() measure {
+	return measure{tres: "cpu", get: func(n *model.NodeUsage) (int64, bool) { return n.UserMS + n.SysMS, true },
+		text: func(_ *useText, v int64) string { return walltime.Elapsed(v / 1000) }}
+}
+
+func mMem() measure {
+	return measure{tres: "mem", get: func(n *model.NodeUsage) (int64, bool) { return n.PeakKB, true }, text: (*useText).kib}
+}
+
+func mVM() measure {
+	return measure{tres: "vmem", get: func(n *model.NodeUsage) (int64, bool) { return n.VMKB, n.VMKB > 0 }, text: (*useText).kib}
+}
+
+func mPages() measure {
+	return measure{tres: "pages", get: func(n *model.NodeUsage) (int64, bool) { return n.Faults, true }, text: plainNumber}
+}
+
+func mRead() measure {
+	return measure{tres: "fs/disk", get: func(n *model.NodeUsage) (int64, bool) { return n.ReadB, true }, text: plainNumber}
+}
+
+func mWrite() measure {
+	return measure{tres: "fs/disk", out: true, get: func(n *model.NodeUsage) (int64, bool) { return n.WriteB, true }, text: plainNumber}
+}
+
+func mEnergy() measure {
+	return measure{tres: "energy", get: func(n *model.NodeUsage) (int64, bool) {
+		mj := int64(0)
+		for i := range n.GPUs {
+			mj += n.GPUs[i].EnergyMJ
+		}
+		return mj / 1000, true
+	}, text: plainNumber}
+}
+
+func mGPUMem() measure {
+	return measure{tres: "gres/gpumem", get: func(n *model.NodeUsage) (int64, bool) { return nodeGPUs(n.GPUs).mem() },
+		text: func(u *useText, mib int64) string { return u.kib(mib << 10) }}
+}
+
+func mGPUUtil() measure {
+	return measure{tres: "gres/gpuutil", get: func(n *model.NodeUsage) (int64, bool) { return nodeGPUs(n.GPUs).util() }, text: plainNumber}
+}
+
+// inMeasures and outMeasures are those of TRESUsageIn* and TRESUsageOut*, in sacct's order, which is the alphabet's.
+func inMeasures() []measure {
+	return []measure{mCPU(), mEnergy(), mRead(), mGPUMem(), mGPUUtil(), mMem(), mPages(), mVM()}
+}
+
+func outMeasures() []measure {
+	e := mEnergy()
+	e.get = func(*model.NodeUsage) (int64, bool) { return 0, true }
+	return []measure{e, mWrite()}
+}
+
+func plainNumber(_ *useText, v int64) string { return strconv.FormatInt(v, 10) }
+
+// tasks counts the step's tasks.
+func (u *useText) tasks() int64 {
+	n := int64(0)
+	for i := range u.Nodes {
+		n += max(1, int64(u.Nodes[i].Tasks))
+	}
+	return max(1, n)
+}
+
+// most gives the largest value of a node, and which; least the smallest; total the sum. known is false where no node knows.
+func (u *useText) most(m measure) (v int64, at *model.NodeUsage) {
+	for i := range u.Nodes {
+		if x, ok := m.get(&u.Nodes[i]); ok && (at == nil || x > v) {
+			v, at = x, &u.Nodes[i]
+		}
+	}
+	return v, at
+}
+
+func (u *useText) least(m measure) (v int64, at *model.NodeUsage) {
+	for i := range u.Nodes {
+		if x, ok := m.get(&u.Nodes[i]); ok && (at == nil || x < v) {
+			v, at = x, &u.Nodes[i]
+		}
+	}
+	return v, at
+}
+
+func (u *useText) total(m measure) (v int64, known bool) {
+	for i := range u.Nodes {
+		if x, ok := m.get(&u.Nodes[i]); ok {
+			v, known = v+x, true
+		}
+	}
+	return v, known
+}
+
+func (u *useText) mean(m measure) (v int64, known bool) {
+	v, known = u.total(m)
+	return v / u.tasks(), known
+}
+
+// taskOf names the task at which something was measured: of a node with several it is not known.
+func taskOf(n *model.NodeUsage) string {
+	if n.Tasks > 1 {
+		return "-1"
+	}
+	return "0"
+}
+
+// kib writes memory.
+func (u *useText) kib(kib int64) string {
+	switch {
+	case u.unit != 0:
+		return walltime.FormatIn(kib, 'K', u.unit)
+	case u.noConvert:
+		return strconv.FormatInt(kib*1024, 10)
+	}
+	return walltime.FormatExact(kib, 'K')
+}
+
+// disk writes bytes as sacct does in its own fields: 0.01M, 11.23M, 2.50G.
+func (u *useText) disk(bytes int64) string {
+	switch {
+	case u.noConvert:
+		return strconv.FormatInt(bytes, 10)
+	case bytes == 0:
+		return "0"
+	case u.unit != 0:
+		return walltime.FormatIn(bytes>>10, 'K', u.unit)
+	}
+	value, unit := float64(bytes)/(1<<20), 0
+	for ; value >= 1024 && unit < 3; unit++ {
+		value /= 1024
+	}
+	return strconv.FormatFloat(value, 'f', 2, 64) + "MGTP"[unit:unit+1]
+}
+
+// joules writes energy in thousands: 0, 950, 1.23K.
+func joules(j int64) string {
+	value, unit := float64(j), -1
+	for ; value >= 1000 && unit < 3; unit++ {
+		value /= 1000
+	}
+	if unit < 0 {
+		return strconv.FormatInt(j, 10)
+	}
+	return strconv.FormatFloat(value, 'f', 2, 64) + "KMGT"[unit:unit+1]
+}
+
+// tresList writes one of the TRESUsage fields.
+func (u *useText) tresList(list []measure, get func(m measure) (string, bool)) string {
+	var b strings.Builder
+	for _, m := range list {
+		v, ok := get(m)
+		if !ok {
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(m.tres)
+		b.WriteByte('=')
+		b.WriteString(v)
+	}
+	return b.String()
+}
+
+// useFields makes the fields that sacct and sstat share. of gives a row's usage, nil where there is none to show.
+func useFields[T any](of func(row *T) *useText) map[string]format.Field[T] {
+	fields := map[string]format.Field[T]{}
+	add := func(name string, width int, get func(u *useText) string) {
+		fields[name] = format.Field[T]{Name: name, Width: width, Get: func(row *T) string {
+			u := of(row)
+			if u == nil {
+				return ""
+			}
+			return get(u)
+		}}
+	}
+	at := func(n *model.NodeUsage) string {
+		if n == nil {
+			return ""
+		}
+		return n.Node
+	}
+	group := func(name string, width, nodeWidth, taskWidth int, m measure, text func(u *useText, v int64) string) {
+		add("Max"+name, width, func(u *useText) string {
+			v, n := u.most(m)
+			if n == nil {
+				return ""
+			}
+			return text(u, v)
+		})
+		add("Max"+name+"Node", nodeWidth, func(u *useText) string { _, n := u.most(m); return at(n) })
+		add("Max"+name+"Task", taskWidth, func(u *useText) string {
+			_, n := u.most(m)
+			if n == nil {
+				return ""
+			}
+			return taskOf(n)
+		})
+	}
+	ave := func(name string, width int, m measure, text func(u *useText, v int64) string) {
+		add("Ave"+name, width, func(u *useText) string {
+			v, ok := u.mean(m)
+			if !ok {
+				return ""
+			}
+			return text(u, v)
+		})
+	}
+	seconds := func(_ *useText, ms int64) string { return walltime.Elapsed(ms / 1000) }
+	group("RSS", 10, 10, 10, mMem(), (*useText).kib)
+	group("VMSize", 10, 14, 14, mVM(), (*useText).kib)
+	group("Pages", 8, 12, 14, mPages(), plainNumber)
+	group("DiskRead", 12, 15, 15, mRead(), (*useText).disk)
+	group("DiskWrite", 12, 16, 16, mWrite(), (*useText).disk)
+	ave("RSS", 10, mMem(), (*useText).kib)
+	ave("VMSize", 10, mVM(), (*useText).kib)
+	ave("Pages", 10, mPages(), plainNumber)
+	ave("DiskRead", 14, mRead(), (*useText).disk)
+	ave("DiskWrite", 14, mWrite(), (*useText).disk)
+	ave("CPU", 10, mCPU(), seconds)
+	add("MinCPU", 10, func(u *useText) string { v, _ := u.least(mCPU()); return seconds(u, v) })
+	add("MinCPUNode", 10, func(u *useText) string { _, n := u.least(mCPU()); return at(n) })
+	add("MinCPUTask", 10, func(u *useText) string {
+		_, n := u.least(mCPU())
+		if n == nil {
+			return ""
+		}
+		return taskOf(n)
+	})
+	add("ConsumedEnergy", 14, func(u *useText) string { return joules(u.EnergyMJ() / 1000) })
+	add("ConsumedEnergyRaw", 17, func(u *useText) string { return strconv.FormatInt(u.EnergyMJ()/1000, 10) })
+	add("NTasks", 8, func(u *useText) string { return strconv.FormatInt(u.tasks(), 10) })
+	useTRES(add, "TRESUsageIn", 14, inMeasures())
+	useTRES(add, "TRESUsageOut", 15, outMeasures())
+	useGPU(add)
+	return fields
+}
+
+// useTRES adds TRESUsageIn* or TRESUsageOut*.
+func useTRES(add func(string, int, func(*useText) string), name string, width int, list []measure) {
+	value := func(pick func(u *useText, m measure) (int64, bool)) func(u *useText) string {
+		return func(u *useText) string {
+			return u.tresList(list, func(m measure) (string, bool) {
+				v, ok := pick(u, m)
+				return m.text(u, v), ok
+			})
+		}
+	}
+	where := func(pick func(u *useText, m measure) *model.NodeUsage, text func(n *model.NodeUsage) string) func(u *useText) string {
+		return func(u *useText) string {
+			return u.tresList(list, func(m measure) (string, bool) {
+				n := pick(u, m)
+				if n == nil {
+					return "", false
+				}
+				return text(n), true
+			})
+		}
+	}
+	most := func(u *useText, m measure) *model.NodeUsage { _, n := u.most(m); return n }
+	least := func(u *useText, m measure) *model.NodeUsage { _, n := u.least(m); return n }
+	node := func(n *model.NodeUsage) string { return n.Node }
+	add(name+"Ave", width, value((*useText).mean))
+	add(name+"Tot", width, value((*useText).total))
+	add(name+"Max", width, value(func(u *useText, m measure) (int64, bool) { v, n := u.most(m); return v, n != nil }))
+	add(name+"Min", width, value(func(u *useText, m measure) (int64, bool) { v, n := u.least(m); return v, n != nil }))
+	add(name+"MaxNode", width+4, where(most, node))
+	add(name+"MinNode", width+4, where(least, node))
+	add(name+"MaxTask", width+4, where(most, taskOf))
+	add(name+"MinTask", width+4, where(least, taskOf))
+}
+
+// useGPU adds our own fields: over all GPUs that the job held, on all nodes.
+func useGPU(add func(string, int, func(*useText) string)) {
+	add("GPUMemMax", 10, func(u *useText) string {
+		g := u.gpus()
+		if g.count == 0 {
+			return ""
+		}
+		return u.kib(g.memMaxMiB << 10)
+	})
+	add("GPUUtilAve", 10, func(u *useText) string {
+		g := u.gpus()
+		if g.told == 0 {
+			return ""
+		}
+		return strconv.FormatInt(g.utilAve, 10)
+	})
+	add("GPUUtilMax", 10, func(u *useText) string {
+		g := u.gpus()
+		if g.told == 0 {
+			return ""
+		}
+		return strconv.FormatInt(g.utilMax, 10)
+	})
+}
+
+// gpuSum is what a step's GPUs did, those that were ever read.
+type gpuSum struct {
+	count     int64 // that were read
+	told      int64 // that told their utilization
+	utilAve   int64 // mean over those, percent
+	utilMax   int64 // of any of them at any time, percent
+	memMaxMiB int64 // of the fullest
+	memMiB    int64 // that it has
+	energyMJ  int64
+}
+
+func (u *useText) gpus() gpuSum {
+	var s gpuSum
+	for i := range u.Nodes {
+		for k := range u.Nodes[i].GPUs {
+			g := &u.Nodes[i].GPUs[k]
+			if g.Samples == 0 {
+				continue
+			}
+			s.count++
+			s.energyMJ += g.EnergyMJ
+			if g.MemMaxMiB >= s.memMaxMiB {
+				s.memMaxMiB, s.memMiB = g.MemMaxMiB, g.MemMiB
+			}
+			if pct, ok := g.UtilAve(); ok {
+				s.told++
+				s.utilAve += pct
+				s.utilMax = max(s.utilMax, int64(g.UtilMax))
+			}
+		}
+	}
+	if s.told > 0 {
+		s.utilAve = (s.utilAve + s.told/2) / s.told
+	}
+	return s
+}

@@ -1,0 +1,166 @@
+package model
+
+import "slices"
+
+// Usage is what a job or one of its steps used, as its nodes measured it: a part for each node, in order of name. Counters
+// of the kernel (CPU time, peak memory, page faults, I/O where the kernel counts it by group) are exact; what only samples
+// tell (memory of the processes, number of processes, GPUs) is as fine as they are.
+//
+//gbatch:codec
+type Usage struct {
+	Nodes []NodeUsage
+}
+
+// NodeUsage is one node's part.
+//
+//gbatch:codec
+type NodeUsage struct {
+	Node     string
+	Tasks    int32 // of the step on this node; 0 counts as 1
+	CPUs     int32 // that it held
+	MemMiB   int64 // that it held
+	UserMS   int64 // CPU time, milliseconds
+	SysMS    int64
+	PeakKB   int64 // most memory at any time, page cache included, KiB
+	RSSKB    int64 // most memory of its processes in a sample, without page cache, KiB; 0: no sample
+	VMKB     int64 // most address space of its processes in a sample, KiB; 0: no sample
+	Faults   int64 // page faults that had to read from a disk
+	ReadB    int64 // read from block devices, bytes
+	WriteB   int64 // written to them, bytes
+	Procs    int32 // most processes in a sample; 0: no sample
+	OOMKills int32 // processes that the kernel killed at the memory limit
+	EveryS   int32 // time between samples, seconds; 0: measured at the end only
+	Samples  int32 // how many there were
+	GPUs     []GPUUsage
+}
+
+// GPUUsage is what one GPU did while a job held it.
+//
+//gbatch:codec
+type GPUUsage struct {
+	Index     int32 // on its node
+	UUID      string
+	Samples   int32
+	UtilSum   int64 // percent, summed over the samples
+	UtilMax   int32 // percent
+	MemMaxMiB int64 // most memory in use on the GPU
+	MemMiB    int64 // that the GPU has; 0: unknown
+	OwnMaxMiB int64 // most memory of the job's own processes on it
+	EnergyMJ  int64 // millijoules between the first and the last sample
+	UtilCount int32 // samples that told the utilization
+}
+
+// UtilAve gives the mean utilization in percent; ok is false where no sample told it.
+func (g *GPUUsage) UtilAve() (pct int64, ok bool) {
+	if g.UtilCount <= 0 {
+		return 0, false
+	}
+	return (g.UtilSum + int64(g.UtilCount)/2) / int64(g.UtilCount), true
+}
+
+// Node gives a node's part, nil where there is none.
+func (u *Usage) Node(name string) *NodeUsage {
+	if u == nil {
+		return nil
+	}
+	for i := range u.Nodes {
+		if u.Nodes[i].Node == name {
+			return &u.Nodes[i]
+		}
+	}
+	return nil
+}
+
+// Add folds another step's usage in: counters add up, peaks of the same node take the larger one, because steps may have
+// followed each other. u is changed; what it shares with v is not.
+func (u *Usage) Add(v *Usage) {
+	if v == nil {
+		return
+	}
+	u.Nodes = slices.Clone(u.Nodes)
+	for i := range v.Nodes {
+		n := v.Nodes[i]
+		n.GPUs = slices.Clone(n.GPUs)
+		mine := u.Node(n.Node)
+		if mine == nil {
+			u.Nodes = append(u.Nodes, n)
+			continue
+		}
+		mine.add(&n)
+	}
+	slices.SortStableFunc(u.Nodes, func(a, b NodeUsage) int {
+		switch {
+		case a.Node < b.Node:
+			return -1
+		case a.Node > b.Node:
+			return 1
+		}
+		return 0
+	})
+}
+
+func (n *NodeUsage) add(m *NodeUsage) {
+	n.Tasks = max(n.Tasks, 1) + max(m.Tasks, 1)
+	n.CPUs, n.MemMiB = max(n.CPUs, m.CPUs), max(n.MemMiB, m.MemMiB)
+	n.UserMS += m.UserMS
+	n.SysMS += m.SysMS
+	n.PeakKB, n.RSSKB, n.VMKB = max(n.PeakKB, m.PeakKB), max(n.RSSKB, m.RSSKB), max(n.VMKB, m.VMKB)
+	n.Faults += m.Faults
+	n.ReadB += m.ReadB
+	n.WriteB += m.WriteB
+	n.Procs = max(n.Procs, m.Procs)
+	n.OOMKills += m.OOMKills
+	n.EveryS = max(n.EveryS, m.EveryS)
+	n.Samples = max(n.Samples, m.Samples)
+	gpus := slices.Clone(n.GPUs)
+	for _, g := range m.GPUs {
+		at := slices.IndexFunc(gpus, func(x GPUUsage) bool { return x.Index == g.Index && x.UUID == g.UUID })
+		if at < 0 {
+			gpus = append(gpus, g)
+			continue
+		}
+		x := &gpus[at]
+		x.Samples += g.Samples
+		x.UtilSum += g.UtilSum
+		x.UtilCount += g.UtilCount
+		x.UtilMax, x.MemMaxMiB, x.MemMiB = max(x.UtilMax, g.UtilMax), max(x.MemMaxMiB, g.MemMaxMiB), max(x.MemMiB, g.MemMiB)
+		x.OwnMaxMiB = max(x.OwnMaxMiB, g.OwnMaxMiB)
+		x.EnergyMJ += g.EnergyMJ
+	}
+	n.GPUs = gpus
+}
+
+// CPUms gives the CPU time of all nodes, milliseconds.
+func (u *Usage) CPUms() (user, sys int64) {
+	if u == nil {
+		return 0, 0
+	}
+	for i := range u.Nodes {
+		user, sys = user+u.Nodes[i].UserMS, sys+u.Nodes[i].SysMS
+	}
+	return user, sys
+}
+
+// PeakKB gives the largest peak memory of a node, KiB.
+func (u *Usage) PeakKB() int64 {
+	peak := int64(0)
+	if u != nil {
+		for i := range u.Nodes {
+			peak = max(peak, u.Nodes[i].PeakKB)
+		}
+	}
+	return peak
+}
+
+// EnergyMJ gives the energy of all GPUs, millijoules.
+func (u *Usage) EnergyMJ() int64 {
+	sum := int64(0)
+	if u != nil {
+		for i := range u.Nodes {
+			for j := range u.Nodes[i].GPUs {
+				sum += u.Nodes[i].GPUs[j].EnergyMJ
+			}
+		}
+	}
+	return sum
+}

@@ -1,0 +1,238 @@
+package noded
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/model"
+	"gbatch/internal/walltime"
+)
+
+// oom.go explains the end of a job whose processes the kernel killed for want of memory: what the limit was, how far the
+// job came, who was killed, what to ask for next time. It says only what is known. Nothing watches jobs for this: the
+// kernel counts its kills, and its log, where it may be read, is read when a job with such kills has ended.
+
+const (
+	maxOOMKills  = 256 // of the node, that are remembered
+	maxOOMNamed  = 4   // processes named in one sentence
+	maxKmsgReads = 1 << 16
+)
+
+// oomKill is one process that the kernel killed.
+type oomKill struct {
+	group  string // where it was in the memory hierarchy, as the kernel says
+	pid    int
+	name   string
+	rssKB  int64
+	global bool // the node was out of memory, not the group
+}
+
+// oomLog reads the kernel's log as far as it has not been read.
+type oomLog struct {
+	mu    sync.Mutex
+	fd    int // 0: not opened yet, -1: it can't be read here
+	kills []oomKill
+	buf   [8192]byte
+}
+
+// of gives the kills in a group, such as "gbatch/n1-0a/job_17.1", and below.
+func (o *oomLog) of(group string) []oomKill {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.fd == 0 {
+		fd, err := unix.Open("/dev/kmsg", unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+		if err != nil {
+			fd = -1 // not for us; samples have to do
+		}
+		o.fd = fd
+	}
+	o.read()
+	var list []oomKill
+	for _, k := range o.kills {
+		if at := strings.Index(k.group+"/", "/"+group+"/"); at >= 0 {
+			list = append(list, k)
+		}
+	}
+	return list
+}
+
+func (o *oomLog) close() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	fd := o.fd
+	o.fd = -1
+	if fd <= 0 {
+		return nil
+	}
+	return unix.Close(fd)
+}
+
+// read takes what has come since the last time, a record of the log at each call.
+func (o *oomLog) read() {
+	for range maxKmsgReads {
+		if o.fd <= 0 {
+			return
+		}
+		n, err := unix.Read(o.fd, o.buf[:])
+		switch {
+		case errors.Is(err, unix.EINTR), errors.Is(err, unix.EPIPE): // EPIPE: the log has gone on over what was next
+			continue
+		case err != nil || n <= 0:
+			return // EAGAIN: all has been read
+		}
+		o.take(o.buf[:n])
+	}
+}
+
+// take looks for the two lines that the kernel writes about a kill. The second has the process's memory.
+func (o *oomLog) take(record []byte) {
+	_, text, ok := bytes.Cut(record, []byte(";"))
+	if !ok {
+		return
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	if list, ok := strings.CutPrefix(line, "oom-kill:"); ok {
+		k := oomKill{}
+		for word := range strings.SplitSeq(list, ",") {
+			name, value, _ := strings.Cut(word, "=")
+			switch name {
+			case "constraint":
+				k.global = value != "CONSTRAINT_MEMCG"
+			case "task_memcg":
+				k.group = value
+			case "task":
+				k.name = value
+			case "pid":
+				k.pid, _ = strconv.Atoi(value) // 0 names nobody
+			}
+		}
+		if len(o.kills) == maxOOMKills {
+			o.kills = append(o.kills[:0], o.kills[1:]...)
+		}
+		o.kills = append(o.kills, k)
+		return
+	}
+	_, killed, ok := strings.Cut(line, "Killed process ")
+	if !ok || len(o.kills) == 0 {
+		return
+	}
+	digits, rest, _ := strings.Cut(killed, " ")
+	last := &o.kills[len(o.kills)-1]
+	if pid, err := strconv.Atoi(digits); err != nil || pid != last.pid {
+		return
+	}
+	for _, label := range []string{"anon-rss:", "file-rss:", "shmem-rss:"} {
+		if _, v, ok := strings.Cut(rest, label); ok {
+			last.rssKB += digitsOf([]byte(v))
+		}
+	}
+}
+
+// oomStory is what is known about a job that ran out of memory.
+type oomStory struct {
+	step    string // "12.batch"
+	node    string
+	limitKB int64 // 0: none, or unknown
+	peakKB  int64
+	kills   []oomKill
+	bigPID  int // the largest process of all samples, where the log says nothing
+	bigName string
+	bigKB   int64
+	option  string // what the job asked for its memory with
+	units   int64  // how many of that option's units it has on this node
+	memMiB  int64  // what it was given here; 0: no limit of its own
+}
+
+// sentence tells it in one line.
+func (o *oomStory) sentence() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "gbatch: step %s node %s: ", o.step, o.node)
+	global := len(o.kills) > 0
+	for _, k := range o.kills {
+		global = global && k.global
+	}
+	var said []string
+	if o.limitKB > 0 {
+		said = append(said, "limit "+sizeText(o.limitKB))
+	}
+	if o.peakKB > 0 {
+		said = append(said, "peak "+sizeText(o.peakKB))
+	}
+	switch named := o.kills[:min(len(o.kills), maxOOMNamed)]; {
+	case len(named) > 0:
+		var who []string
+		for _, k := range named {
+			text := fmt.Sprintf("pid %d (%s", k.pid, k.name)
+			if k.rssKB > 0 {
+				text += ", rss " + sizeText(k.rssKB)
+			}
+			who = append(who, text+")")
+		}
+		if more := len(o.kills) - len(named); more > 0 {
+			who = append(who, fmt.Sprintf("%d more", more))
+		}
+		said = append(said, "killed "+strings.Join(who, " and "))
+	case o.bigKB > 0:
+		said = append(said, fmt.Sprintf("the largest process in samples was pid %d (%s, rss %s)", o.bigPID, o.bigName, sizeText(o.bigKB)))
+	}
+	b.WriteString(strings.Join(said, ", "))
+	switch {
+	case global:
+		b.WriteString("; the node itself had no memory left")
+	case o.memMiB > 0 && o.option != "":
+		b.WriteString("; try " + o.option + "=" + walltime.FormatMem(moreMemory((o.memMiB+o.units-1)/max(o.units, 1))))
+	}
+	return b.String()
+}
+
+// moreMemory gives the next amount to try, MiB: a quarter more, in round numbers.
+func moreMemory(mib int64) int64 {
+	step := int64(10)
+	switch {
+	case mib >= 4<<10:
+		step = 1 << 10
+	case mib >= 1<<10:
+		step = 256
+	case mib >= 100:
+		step = 50
+	}
+	return (mib*5/4 + step - 1) / step * step
+}
+
+// sizeText writes KiB as people would: 812K, 400M, 3.70G.
+func sizeText(kib int64) string {
+	if kib < 1<<10 {
+		return walltime.FormatExact(kib, 'K')
+	}
+	return walltime.FormatRounded((kib + 512) >> 10)
+}
+
+// memoryOption tells what a job asked for its memory with, and for how many CPUs or GPUs of this node that counts.
+func memoryOption(s *model.Spec, use *model.NodeUsage) (option string, units int32) {
+	switch {
+	case s.MemPerCPU > 0:
+		return "--mem-per-cpu", max(use.CPUs, 1)
+	case s.Extra().MemPerGPU > 0:
+		return "--mem-per-gpu", max(int32(len(use.GPUs)), 1)
+	}
+	return "--mem", 1
+}
+
+// oomSentence tells what is known about a job that ran out of memory.
+func (n *Noded) oomSentence(c *clearing, use usage, seen *sampled) string {
+	o := oomStory{step: fmt.Sprintf("%d.batch", c.key.Job), node: n.opts.Name, limitKB: use.limitKB, peakKB: use.peakKB,
+		kills: n.oom.of(n.groups.path(c.key)), option: c.rec.MemOpt, units: int64(c.rec.MemUnits)}
+	if c.rec.Use != nil {
+		o.memMiB = c.rec.Use.MemMiB
+	}
+	if seen != nil {
+		o.bigPID, o.bigName, o.bigKB = seen.procs.bigPID, seen.procs.bigName, seen.procs.bigKB
+	}
+	return o.sentence()
+}

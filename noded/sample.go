@@ -1,0 +1,441 @@
+package noded
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/noded/cgroup"
+	"gbatch/noded/gpu"
+)
+
+// sample.go looks at running jobs now and then: what no counter of the kernel keeps for their end. One goroutine goes
+// through all jobs whose time has come; jobs with the same interval come together, at multiples of it, so a hundred jobs
+// wake gnoded once. A job that ends before its first sample has cost an entry in a map.
+//
+// Whatever a sample finds only makes the attempt's numbers larger. They go to the loop, which writes them into the spool,
+// now and then and when gnoded ends, and they are taken out with the attempt's end.
+
+const (
+	// maxOpenMeters bounds the jobs whose files stay open between samples; others open them each time. Six files each.
+	maxOpenMeters = 1024
+	// saveEvery is how often a job's numbers are written to the spool at most: gnoded's death costs no more of them.
+	saveEvery = 15 * time.Second
+	// maxPids bounds the processes that are listed for gstat -i.
+	maxPids = 4096
+)
+
+// sampler owns what samples have found. Its methods may be called from any goroutine.
+type sampler struct {
+	node   string
+	every  time.Duration // between samples of jobs that ask for nothing else; 0: none
+	groups *groups
+	log    *slog.Logger
+	now    func() time.Time
+	save   func(list []*sampledUse) // gives numbers to the loop
+
+	mu     sync.Mutex
+	jobs   map[proto.Attempt]*sampled
+	open   int // meters
+	next   time.Time
+	wake   chan struct{}
+	buf    cgroup.MeterBuf
+	reader procReader
+	gpus   []gpu.Reading // the latest
+}
+
+// sampled is one attempt. It is guarded by the sampler's mu.
+type sampled struct {
+	key   proto.Attempt
+	every time.Duration // 0: only when asked
+	due   time.Time
+	saved time.Time
+	dirty bool
+	began time.Time
+
+	meter *cgroup.Meter
+	use   model.NodeUsage
+	procs procSeen
+	gpus  []gpuSeen
+}
+
+// gpuSeen is where a GPU's energy counter stood at the last reading.
+type gpuSeen struct {
+	energyMJ int64 // -1: unknown
+}
+
+func newSampler(n *Noded) *sampler {
+	s := &sampler{node: n.opts.Name, groups: n.groups, log: n.log, now: n.now, jobs: map[proto.Attempt]*sampled{},
+		wake: make(chan struct{}, 1), save: func(list []*sampledUse) { n.inbox.post(msgSampled{list}) }}
+	if c := n.opts.Config; c != nil && c.JobAcctGatherType != "jobacct_gather/none" {
+		s.every = time.Duration(c.SampleIntervalS) * time.Second
+	}
+	return s
+}
+
+// gpuEvery gives the time between readings of the GPUs: as often as jobs are sampled, where that is more often than usual.
+func (s *sampler) gpuEvery(given time.Duration) time.Duration {
+	if given == 0 && s.every > 0 && s.every < gpuWatchEvery {
+		return s.every
+	}
+	return given
+}
+
+// shape is what an allocation gives a job here, and how often it wants to be looked at.
+func (s *sampler) shape(l *proto.Launch) *model.NodeUsage {
+	here := &l.Alloc.Nodes[l.Node]
+	u := &model.NodeUsage{Node: s.node, Tasks: 1, CPUs: int32(here.CPUs.Count()), MemMiB: here.MemMiB, EveryS: int32(s.every / time.Second)}
+	if want := l.Spec.Extra().SampleS; want != 0 {
+		u.EveryS = max(want, 0)
+	}
+	for _, i := range gpusHeld(here) {
+		u.GPUs = append(u.GPUs, model.GPUUsage{Index: int32(i), UUID: s.groups.units.uuid[unitKey{"gpu", i}]})
+	}
+	return u
+}
+
+// gpusHeld gives the GPUs of which a job has all or a share, by index.
+func gpusHeld(here *model.NodeAlloc) []int {
+	var held []int
+	for i := range here.Gres {
+		g := &here.Gres[i]
+		switch {
+		case g.Share != nil:
+			held = append(held, int(g.Share.GPU))
+		case g.Name == "gpu":
+			g.Index.Each(func(i int) bool { held = append(held, i); return true })
+		}
+	}
+	slices.Sort(held)
+	return slices.Compact(held)
+}
+
+// reading gives the latest reading of a GPU, nil where there is none. Jobs' numbers are the configuration's, which may differ
+// from the driver's: its UUID tells, where it is known.
+func (s *sampler) reading(g *model.GPUUsage) *gpu.Reading {
+	for i := range s.gpus {
+		r := &s.gpus[i]
+		if g.UUID != "" && r.UUID == g.UUID || g.UUID == "" && r.Index == int(g.Index) {
+			return r
+		}
+	}
+	return nil
+}
+
+// begin looks at an attempt from now on. use is what it holds and what earlier samples found.
+func (s *sampler) begin(key proto.Attempt, use *model.NodeUsage, began model.Time) {
+	if use == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.jobs[key] != nil {
+		return
+	}
+	j := &sampled{key: key, use: *use, every: time.Duration(use.EveryS) * time.Second, began: time.UnixMilli(int64(began))}
+	j.use.GPUs = slices.Clone(use.GPUs)
+	j.gpus = make([]gpuSeen, len(j.use.GPUs))
+	for i := range j.gpus {
+		j.gpus[i].energyMJ = -1
+		if r := s.reading(&j.use.GPUs[i]); r != nil {
+			j.gpus[i].energyMJ = r.EnergyMilliJ
+		}
+	}
+	s.jobs[key] = j
+	if j.every <= 0 {
+		return
+	}
+	now := s.now()
+	j.due, j.saved = now.Truncate(j.every).Add(j.every), now
+	if s.next.IsZero() || j.due.Before(s.next) {
+		s.next = j.due
+		select {
+		case s.wake <- struct{}{}:
+		default: // awake already
+		}
+	}
+}
+
+// end gives what samples have found of an attempt and forgets it; nil where it was not looked at.
+func (s *sampler) end(key proto.Attempt) *sampled {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.jobs[key]
+	if j == nil {
+		return nil
+	}
+	delete(s.jobs, key)
+	s.shut(j)
+	return j
+}
+
+func (s *sampler) shut(j *sampled) {
+	if j.meter == nil {
+		return
+	}
+	s.open--
+	_ = j.meter.Close() // only read from
+	j.meter = nil
+}
+
+// run samples until ctx ends, and then hands over what has not been saved.
+func (s *sampler) run(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		s.mu.Lock()
+		next := s.next
+		s.mu.Unlock()
+		wait := time.Hour
+		if !next.IsZero() {
+			wait = max(next.Sub(s.now()), 0)
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			s.close()
+			return
+		case <-s.wake:
+			continue
+		case <-timer.C:
+		}
+		s.round(s.now())
+	}
+}
+
+// onSampled remembers what samples have found of attempts that run.
+func (l *loop) onSampled(list []*sampledUse) error {
+	for _, r := range list {
+		a := l.attempts[proto.Attempt{Job: r.Job, Attempt: r.Attempt}]
+		if a == nil || a.phase != running || a.rec == nil {
+			continue
+		}
+		if err := l.spool.add(recSampled, r, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *sampler) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, j := range s.jobs {
+		s.shut(j)
+	}
+}
+
+// round samples the jobs whose time has come. It locks for one job at a time: launches and ends go on in between.
+func (s *sampler) round(now time.Time) {
+	var due []*sampled
+	s.mu.Lock()
+	s.next = time.Time{}
+	for _, j := range s.jobs {
+		if j.every <= 0 {
+			continue
+		}
+		if !j.due.After(now) {
+			due = append(due, j)
+			j.due = now.Truncate(j.every).Add(j.every)
+		}
+		if s.next.IsZero() || j.due.Before(s.next) {
+			s.next = j.due
+		}
+	}
+	s.mu.Unlock()
+	var save []*sampledUse
+	for _, j := range due {
+		s.mu.Lock()
+		if s.jobs[j.key] == j {
+			s.sample(j)
+			if j.dirty && now.Sub(j.saved) >= saveEvery {
+				save = append(save, j.record())
+				j.saved, j.dirty = now, false
+			}
+		}
+		s.mu.Unlock()
+	}
+	if len(save) > 0 {
+		s.save(save)
+	}
+}
+
+// unsaved gives what is not in the spool, for gnoded's end.
+func (s *sampler) unsaved() []*sampledUse {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []*sampledUse
+	for _, j := range s.jobs {
+		if j.dirty {
+			list = append(list, j.record())
+			j.dirty = false
+		}
+	}
+	return list
+}
+
+func (j *sampled) record() *sampledUse {
+	use := j.use
+	use.GPUs = slices.Clone(j.use.GPUs)
+	return &sampledUse{Job: j.key.Job, Attempt: j.key.Attempt, Use: &use}
+}
+
+// sample takes one sample of a job. A group that is gone is one whose job is just ending.
+func (s *sampler) sample(j *sampled) {
+	m := j.meter
+	if m == nil {
+		group, err := s.groups.of(j.key)
+		if err != nil || group == nil {
+			return // gshim counts such a job's processes when they end
+		}
+		if m, err = group.Meter(); err != nil {
+			s.complain(j, err)
+			return
+		}
+		if s.open < maxOpenMeters {
+			j.meter = m
+			s.open++
+		} else {
+			defer func() { _ = m.Close() }() // only read from
+		}
+	}
+	var c cgroup.Counters
+	if err := m.Read(&c, &s.buf); err != nil {
+		s.complain(j, err)
+		return
+	}
+	pids, err := m.Procs(s.reader.pids[:0], maxPids, &s.buf)
+	s.reader.pids = pids[:0]
+	if err != nil {
+		s.complain(j, err)
+		return
+	}
+	u := &j.use
+	u.UserMS, u.SysMS = max(u.UserMS, c.UserCPU.Milliseconds()), max(u.SysMS, c.SysCPU.Milliseconds())
+	u.PeakKB, u.RSSKB = max(u.PeakKB, c.MemBytes>>10), max(u.RSSKB, c.RSSBytes>>10)
+	u.Faults = max(u.Faults, c.Faults)
+	s.look(j, pids, c.HasIO)
+	if c.HasIO {
+		u.ReadB, u.WriteB = max(u.ReadB, c.ReadB), max(u.WriteB, c.WriteB)
+	}
+	u.Samples++
+	j.dirty = true
+}
+
+// look goes through the job's processes.
+func (s *sampler) look(j *sampled, pids []int, ioKnown bool) {
+	t := s.reader.read(&j.procs, pids, !ioKnown)
+	u := &j.use
+	u.Procs = max(u.Procs, int32(len(pids)))
+	u.VMKB = max(u.VMKB, t.vmKB)
+	if !s.groups.root.Can().Memory { // no counter: the sum over the processes is what there is
+		u.RSSKB = max(u.RSSKB, t.rssKB)
+		u.PeakKB = max(u.PeakKB, t.rssKB)
+	}
+	if !ioKnown {
+		u.ReadB, u.WriteB = max(u.ReadB, j.procs.readB), max(u.WriteB, j.procs.writeB)
+	}
+}
+
+func (s *sampler) complain(j *sampled, err error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return // it is just ending
+	}
+	s.log.Debug("a job was not sampled", "job", j.key.Job, "attempt", j.key.Attempt, "err", err)
+}
+
+// onReadings takes a round of the GPUs' readings: every job that holds one of them is credited with it.
+func (s *sampler) onReadings(list []gpu.Reading) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gpus = list
+	for _, j := range s.jobs {
+		if len(j.use.GPUs) == 0 {
+			continue
+		}
+		var pids map[int]bool
+		for i := range j.use.GPUs {
+			r := s.reading(&j.use.GPUs[i])
+			if r == nil || r.Lost {
+				continue
+			}
+			if pids == nil && len(r.Processes) > 0 {
+				pids = s.pidsOf(j)
+			}
+			j.credit(i, r, pids)
+		}
+	}
+}
+
+// credit adds one reading of the i-th GPU.
+func (j *sampled) credit(i int, r *gpu.Reading, pids map[int]bool) {
+	g := &j.use.GPUs[i]
+	g.UUID, g.Samples = r.UUID, g.Samples+1
+	j.dirty = true
+	if r.UtilPct >= 0 {
+		g.UtilSum += int64(r.UtilPct)
+		g.UtilCount++
+		g.UtilMax = max(g.UtilMax, int32(r.UtilPct))
+	}
+	g.MemMaxMiB, g.MemMiB = max(g.MemMaxMiB, r.MemUsedMiB), max(g.MemMiB, r.MemTotalMiB)
+	own := int64(0)
+	for _, p := range r.Processes {
+		if pids[p.PID] {
+			own += max(p.MemMiB, 0)
+		}
+	}
+	g.OwnMaxMiB = max(g.OwnMaxMiB, own)
+	if last := j.gpus[i].energyMJ; last >= 0 && r.EnergyMilliJ > last { // it begins again at 0 when the driver is loaded anew
+		g.EnergyMJ += r.EnergyMilliJ - last
+	}
+	j.gpus[i].energyMJ = r.EnergyMilliJ
+}
+
+// pidsOf lists a job's processes.
+func (s *sampler) pidsOf(j *sampled) map[int]bool {
+	group, err := s.groups.of(j.key)
+	if err != nil || group == nil {
+		return nil
+	}
+	list, err := group.Procs()
+	if err != nil {
+		return nil
+	}
+	pids := make(map[int]bool, len(list))
+	for _, pid := range list {
+		pids[pid] = true
+	}
+	return pids
+}
+
+// live takes a sample of an attempt now and gives all that is known of it, and its processes.
+func (s *sampler) live(key proto.Attempt) (use *model.NodeUsage, pids []int32, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.jobs[key]
+	if j == nil {
+		return nil, nil, false
+	}
+	s.sample(j)
+	if group, err := s.groups.of(key); err == nil && group != nil {
+		// What the kernel keeps; a group that is just being removed has been sampled.
+		if u, err := group.Usage(); err == nil {
+			j.use.PeakKB = max(j.use.PeakKB, u.MemPeakBytes>>10)
+			j.use.OOMKills = int32(u.OOMKills)
+		}
+		list, err := group.Procs()
+		if err == nil {
+			for _, pid := range list[:min(len(list), maxPids)] {
+				pids = append(pids, int32(pid))
+			}
+		}
+	}
+	use = j.record().Use
+	return use, pids, true
+}

@@ -1,0 +1,145 @@
+package noded
+
+import (
+	"bytes"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// sampleproc.go reads /proc of a job's processes: address space, memory, and I/O where the kernel does not count it by group.
+
+const (
+	// maxSampledProcs is how many processes of a job one sample looks at, the oldest first.
+	maxSampledProcs = 64
+)
+
+// procSeen is what samples have seen of a job's processes.
+type procSeen struct {
+	io            map[int]procIO // by pid, of those that are there
+	readB, writeB int64          // of all that were ever seen
+
+	bigPID  int // the one with the most memory in any sample
+	bigName string
+	bigKB   int64
+}
+
+type procIO struct{ readB, writeB int64 }
+
+// procTotal sums one sample.
+type procTotal struct{ vmKB, rssKB int64 }
+
+// procReader has the buffers for reading, used again for every job.
+type procReader struct {
+	pids []int
+	path []byte
+	buf  [4096]byte
+}
+
+// read looks at some of the processes.
+func (r *procReader) read(seen *procSeen, pids []int, withIO bool) (t procTotal) {
+	pids = pids[:min(len(pids), maxSampledProcs)]
+	for _, pid := range pids {
+		vm, rss, name := r.stat(pid)
+		t.vmKB += vm
+		t.rssKB += rss
+		if rss > seen.bigKB {
+			seen.bigPID, seen.bigKB, seen.bigName = pid, rss, string(name)
+		}
+		if withIO {
+			r.io(seen, pid)
+		}
+	}
+	if withIO && len(seen.io) > 2*maxSampledProcs { // those that are gone have been counted
+		there := make(map[int]procIO, len(pids))
+		for _, pid := range pids {
+			there[pid] = seen.io[pid]
+		}
+		seen.io = there
+	}
+	return t
+}
+
+// stat gives a process's address space and memory in KiB, and its name; zeros for one that has ended.
+func (r *procReader) stat(pid int) (vmKB, rssKB int64, name []byte) {
+	b := r.file(pid, "/stat")
+	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
+	if open < 0 || end < open {
+		return 0, 0, nil
+	}
+	name = b[open+1 : end]
+	rest := b[end+1:]
+	// After the name: state is field 3; vsize is 23 (bytes), rss 24 (pages).
+	field := 2
+	for len(rest) > 0 && field < 24 {
+		rest = bytes.TrimLeft(rest, " ")
+		n := bytes.IndexByte(rest, ' ')
+		if n < 0 {
+			n = len(rest)
+		}
+		field++
+		switch field {
+		case 23:
+			vmKB = digitsOf(rest[:n]) >> 10
+		case 24:
+			rssKB = digitsOf(rest[:n]) * int64(unix.Getpagesize()>>10)
+		}
+		rest = rest[n:]
+	}
+	return vmKB, rssKB, name
+}
+
+// io adds what a process has read and written since the last sample.
+func (r *procReader) io(seen *procSeen, pid int) {
+	b := r.file(pid, "/io")
+	if len(b) == 0 {
+		return
+	}
+	now := procIO{after(b, "\nread_bytes: "), after(b, "\nwrite_bytes: ")}
+	old := seen.io[pid]
+	if now.readB < old.readB || now.writeB < old.writeB { // another process with the same number
+		old = procIO{}
+	}
+	seen.readB += now.readB - old.readB
+	seen.writeB += now.writeB - old.writeB
+	if seen.io == nil {
+		seen.io = map[int]procIO{}
+	}
+	seen.io[pid] = now
+}
+
+// file reads a file of /proc/PID; nothing of one that can't be read.
+func (r *procReader) file(pid int, name string) []byte {
+	r.path = append(strconv.AppendInt(append(r.path[:0], "/proc/"...), int64(pid), 10), name...)
+	fd, err := unix.Open(string(r.path), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil
+	}
+	n, err := unix.Read(fd, r.buf[:])
+	_ = unix.Close(fd) // only read from
+	if err != nil || n < 0 {
+		return nil
+	}
+	return r.buf[:n]
+}
+
+// after reads the number behind a label.
+func after(b []byte, label string) int64 {
+	i := bytes.Index(b, []byte(label))
+	if i < 0 {
+		return 0
+	}
+	return digitsOf(b[i+len(label):])
+}
+
+// digitsOf reads the digits that b begins with.
+func digitsOf(b []byte) int64 {
+	n := int64(0)
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			break
+		}
+		n = 10*n + int64(c-'0')
+	}
+	return n
+}
