@@ -11,6 +11,7 @@ import (
 
 	"gbatch/internal/devcluster"
 	"gbatch/internal/golden"
+	"gbatch/noded/cgroup"
 )
 
 func TestMain(m *testing.M) {
@@ -39,6 +40,13 @@ func TestScripts(t *testing.T) {
 				v1, _ := os.Stat("/sys/fs/cgroup/memory")
 				v2, _ := os.ReadFile("/sys/fs/cgroup/cgroup.controllers")
 				return os.Getuid() == 0 && (v1 != nil || strings.Contains(string(v2), "memory")), nil
+			case "devices": // root, and something that holds jobs to their devices
+				root, err := cgroup.Open("gbatch/test-probe")
+				if err != nil {
+					return false, err
+				}
+				can := root.Can().Devices
+				return can, root.Close()
 			}
 			return false, fmt.Errorf("unknown condition %s", cond)
 		},
