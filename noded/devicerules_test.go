@@ -3,7 +3,6 @@ package noded
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -245,30 +244,3 @@ func TestDevicesNotEnforced(t *testing.T) {
 	}
 }
 
-// withoutV2 runs a test of this binary once more where there is no cgroup2 mount: a host with cgroup v1 alone.
-func withoutV2(t *testing.T, tests string) {
-	t.Helper()
-	if os.Getuid() != 0 {
-		t.Skip("needs root for a mount namespace")
-	}
-	root, err := cgroup.Open("gbatch/test-probe")
-	must(t, err)
-	mode := root.Mode()
-	must(t, root.Close())
-	if mode != cgroup.Hybrid {
-		t.Skip("the host has ", mode, ": v1 alone can be shown on a hybrid one")
-	}
-	exe, err := os.Executable()
-	must(t, err)
-	script := `awk '$0 ~ / - cgroup2 / { print $5 }' /proc/self/mountinfo | while read at; do umount -l "$at" || exit 1; done; exec "$0" -test.run "$1" -test.v`
-	cmd := exec.Command("unshare", "-m", "sh", "-c", script, exe, tests)
-	cmd.Env = append(os.Environ(), "NODED_TEST_BINARIES="+binaries)
-	out, err := cmd.CombinedOutput()
-	if err != nil || strings.Contains(string(out), "--- SKIP") || !strings.Contains(string(out), "/v1 ") {
-		t.Fatalf("%v\n%s", err, out)
-	}
-}
-
-func TestWithoutV2(t *testing.T) {
-	withoutV2(t, "^(TestJobsOpenTheirDevicesOnly|TestDeviceRulesOutliveGnoded|TestStepsOpenTheirDevicesOnly|TestUsageAndLeftovers)$")
-}

@@ -68,7 +68,7 @@ func TestJobsStayInTheirCPUs(t *testing.T) {
 func TestOutOfMemory(t *testing.T) {
 	needGroups(t, func(f cgroup.Features) bool { return f.Memory })
 	c := constrained(t, "ConstrainRAMSpace=yes\nConstrainSwapSpace=yes\n")
-	l := c.job(1, `echo begin; tail -c 200m /dev/zero | tail -c 199m > /dev/null; echo "rc $?"`, func(l *proto.Launch) { l.Alloc.Nodes[0].MemMiB = 40 })
+	l := c.job(1, `echo begin; dd if=/dev/zero of=/dev/null bs=200M count=1; echo "rc $?"`, func(l *proto.Launch) { l.Alloc.Nodes[0].MemMiB = 40 })
 	r := c.run(l)
 	if !r.Exit.OOM {
 		t.Errorf("%+v", r.Exit)

@@ -230,4 +230,3 @@ func (t *unitTable) rules(mine []model.GresAlloc) *cgroup.Devices {
 	}
 	return &cgroup.Devices{Deny: deny}
 }
-

@@ -303,7 +303,7 @@ func TestOutOfMemory(t *testing.T) {
 		}
 		const limit = 64 << 20
 		g := create(t, r, "job_1", Limits{MemBytes: limit})
-		cmd, out := run(t, g, "head -c 200000000 /dev/zero | tail > /dev/null; echo status $?; exit 0")
+		cmd, out := run(t, g, "dd if=/dev/zero of=/dev/null bs=200M count=1; echo status $?; exit 0")
 		if err := cmd.Wait(); err != nil {
 			t.Fatalf("%v %s", err, out)
 		}
@@ -315,7 +315,7 @@ func TestOutOfMemory(t *testing.T) {
 			t.Errorf("%s, %+v", out, u)
 		}
 		fine := create(t, r, "job_2", Limits{MemBytes: limit, SwapBytes: Unlimited})
-		output(t, fine, "head -c 10000000 /dev/zero | tail > /dev/null")
+		output(t, fine, "dd if=/dev/zero of=/dev/null bs=10M count=1 2> /dev/null")
 		if u, err := fine.Usage(); err != nil || u.OOMKills != 0 || u.MemPeakBytes < 9<<20 {
 			t.Errorf("%+v %v", u, err)
 		}
@@ -465,7 +465,7 @@ func TestStepsBesideTheScript(t *testing.T) {
 			if l.CPUs == nil {
 				want = output(t, job, "grep Cpus_allowed_list /proc/self/status | cut -f2")
 			}
-			if got := output(t, step, "grep Cpus_allowed_list /proc/self/status | cut -f2; head -c 10000000 /dev/zero | tail > /dev/null"); got != want {
+			if got := output(t, step, "grep Cpus_allowed_list /proc/self/status | cut -f2; dd if=/dev/zero of=/dev/null bs=10M count=1 2> /dev/null"); got != want {
 				t.Errorf("%s runs on %q, want %q", name, got, want)
 			}
 			if u, err := step.Usage(); err != nil || r.Can().Memory && (u.MemPeakBytes < 5<<20 || u.MemPeakBytes > 512<<20) {

@@ -70,42 +70,34 @@ func (g *Group) forSteps(l Limits) (map[string]string, error) {
 	return above, nil
 }
 
-// passOn makes this group's v2 controllers available below it.
+// passOn makes this group's v2 controllers available below it, after its processes have been moved aside: with some of them
+// in it the kernel would refuse memory, and take cpuset and pids in a way that leaves the groups below useless.
 func (g *Group) passOn() error {
-	if g.v2 == "" {
+	on := ""
+	for _, c := range []string{"cpuset", "memory", "pids"} {
+		if g.v2 != "" && g.root.v2ctl[c] {
+			on += " +" + c
+		}
+	}
+	if on == "" {
 		return nil
 	}
-	for _, c := range []string{"cpuset", "memory", "pids"} {
-		if !g.root.v2ctl[c] {
-			continue
-		}
-		file := filepath.Join(g.v2, "cgroup.subtree_control")
-		err := writeFile(file, "+"+c)
-		if errors.Is(err, unix.EBUSY) {
-			if err = g.moveAside(); err == nil {
-				err = writeFile(file, "+"+c)
-			}
-		}
-		if err != nil {
-			return err
-		}
+	if err := g.moveAside(); err != nil {
+		return err
 	}
-	return nil
+	return writeFile(filepath.Join(g.v2, "cgroup.subtree_control"), on[1:])
 }
 
 // moveAside moves the processes that are in the group itself to one below it.
 func (g *Group) moveAside() error {
 	aside := filepath.Join(g.v2, ownPart)
-	if err := unix.Mkdir(aside, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return &fs.PathError{Op: "mkdir", Path: aside, Err: err}
-	}
 	for range moveRounds {
 		pids, err := readProcs(g.v2)
-		if err != nil {
+		if err != nil || len(pids) == 0 {
 			return err
 		}
-		if len(pids) == 0 {
-			return nil
+		if err := unix.Mkdir(aside, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return &fs.PathError{Op: "mkdir", Path: aside, Err: err}
 		}
 		for _, pid := range pids {
 			// A process that has ended since needs no moving.
