@@ -266,6 +266,9 @@ func lacks(def *model.NodeDef, hw *proto.Hardware) string {
 		return fmt.Sprintf("Low TmpDisk (reported:%d < configured:%d)", hw.TmpMiB, def.TmpMiB)
 	}
 	for _, g := range def.Gres {
+		if len(g.Over) > 0 {
+			continue // shares of GPUs that are looked at themselves
+		}
 		n := int32(0)
 		for _, have := range hw.Gres {
 			if have.Name == g.Name && (g.Type == "" || have.Type == g.Type) {

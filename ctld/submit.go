@@ -241,6 +241,9 @@ func (c *Controller) place(v *state.View, who *proto.Caller, sp *model.Spec) ([]
 			return nil, refuse(proto.CodeInvalidNode, "node %s is not defined; see ginfo -N", name)
 		}
 	}
+	if err := shareGPUs(v, sp); err != nil {
+		return nil, err
+	}
 	for _, g := range sp.Gres {
 		if err := knownGres(cfg, g); err != nil {
 			return nil, err

@@ -53,7 +53,10 @@ func findGres(o *Options) (found []model.GresDef, notes []string) {
 		switch {
 		case err == nil:
 			for _, d := range devices {
-				found = addGres(found, "gpu", gpuType(def, &d), 1)
+				for _, u := range driverUnits(def, &d) {
+					found = addGres(found, u.name, u.typ, 1)
+					named[u.name] = true
+				}
 			}
 		case errors.Is(err, gpu.ErrNoDriver):
 		case asksDriver(detect) || wantsGPUs(def):

@@ -88,7 +88,7 @@ var owned = map[string]bool{
 	"SLURM_JOB_UID": true, "SLURM_JOB_USER": true, "SLURM_LAUNCH_NODE_IPADDR": true, "SLURM_LOCALID": true,
 	"SLURM_MEM_PER_CPU": true, "SLURM_MEM_PER_GPU": true, "SLURM_MEM_PER_NODE": true, "SLURM_NNODES": true,
 	"SLURM_NODEID": true, "SLURM_NODELIST": true, "SLURM_NODE_ALIASES": true, "SLURM_NPROCS": true, "SLURM_NTASKS": true,
-	"SLURM_NTASKS_PER_NODE": true, "SLURM_OVERCOMMIT": true, "SLURM_PROCID": true, "SLURM_RESTART_COUNT": true,
+	"SLURM_NTASKS_PER_NODE": true, "SLURM_OVERCOMMIT": true, "SLURM_PROCID": true, "SLURM_RESTART_COUNT": true, "SLURM_SHARDS_ON_NODE": true,
 	"SLURM_SRUN_COMM_HOST": true, "SLURM_SRUN_COMM_PORT": true, "SLURM_STEPID": true, "SLURM_STEP_GPUS": true,
 	"SLURM_STEP_ID": true, "SLURM_STEP_LAUNCHER_PORT": true, "SLURM_STEP_NODELIST": true, "SLURM_STEP_NUM_NODES": true,
 	"SLURM_STEP_NUM_TASKS": true, "SLURM_STEP_TASKS_PER_NODE": true, "SLURM_SUBMIT_HOST": true, "SLURM_TASKS_PER_NODE": true, "SLURM_TASK_PID": true,
@@ -218,6 +218,7 @@ func (e *jobEnv) describeGPUs(v *vars, s *model.Spec, here *model.NodeAlloc) {
 		v.set("SLURM_JOB_GPUS", commaList(gpus))
 		v.num("SLURM_GPUS_ON_NODE", int64(gpus.Count()))
 	}
+	describeShares(v, s.UID, here)
 	e.showUnits(v, here, here)
 }
 
@@ -231,6 +232,7 @@ func (e *jobEnv) showUnits(v *vars, mine, open *model.NodeAlloc) {
 		}
 		e.seen.show(v, name, unitsOf(mine, name), unitsOf(open, name))
 	}
+	e.showShared(v, mine, open)
 }
 
 // unitsOf gives the units of a resource in a part of the node, of any type.

@@ -17,6 +17,7 @@ var (
 	gpuVars = [...]string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"}
 	envFlag = map[string]string{"nvidia_gpu_env": gpuVars[0], "amd_gpu_env": gpuVars[1], "opencl_env": gpuVars[2], "intel_gpu_env": gpuVars[3]}
 	npuVars = [...]string{"ASCEND_RT_VISIBLE_DEVICES"}
+	mpsVars = [...]string{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"} // see shareenv.go
 )
 
 // takesUUID says which runtimes know a unit by its UUID.
@@ -69,6 +70,9 @@ func newVisibility(c *conf.Config, node string, t *unitTable, enforced bool) *vi
 
 // varsOf gives the variables of a resource.
 func (v *visibility) varsOf(resource string) []string {
+	if resource == "mig" { // instances of GPUs
+		resource = model.GPUName
+	}
 	if v != nil {
 		if vars, ok := v.vars[resource]; ok {
 			return vars
@@ -91,6 +95,9 @@ func (v *visibility) hiddenOn(def *model.NodeDef) (names []string) {
 	for i := range def.Gres {
 		if g := &def.Gres[i]; g.Count > 0 && !slices.ContainsFunc(def.Gres[:i], func(o model.GresDef) bool { return o.Name == g.Name }) {
 			names = append(names, v.varsOf(g.Name)...)
+			if g.Name == "mps" {
+				names = append(names, mpsVars[:]...)
+			}
 		}
 	}
 	return names

@@ -59,7 +59,7 @@ func findUnits(o *Options) []unit {
 			devices = nil // findGres has said so
 		}
 		for i := range devices {
-			found = append(found, driverUnit(def, &devices[i]))
+			found = append(found, driverUnits(def, &devices[i])...)
 		}
 	}
 	return number(found, o.nodeDef())
@@ -83,12 +83,29 @@ func unitFiles(r *conf.GresRecord) [][]string {
 	return out
 }
 
-func driverUnit(def *model.NodeDef, d *gpu.Device) unit {
+// driverUnits gives a device as one unit, or its MIG instances: each has the file of its GPU and those that grant its use.
+func driverUnits(def *model.NodeDef, d *gpu.Device) []unit {
+	if len(d.MIG) > 0 {
+		out := make([]unit, len(d.MIG))
+		for i := range d.MIG {
+			m := &d.MIG[i]
+			out[i] = unit{name: migName(def, m.Profile), typ: m.Profile, uuid: m.UUID, files: append([]string{d.Path}, m.Caps...)}
+		}
+		return out
+	}
 	u := unit{name: "gpu", typ: gpuType(def, d), uuid: d.UUID}
 	if d.Path != "" {
 		u.files = []string{d.Path}
 	}
-	return u
+	return []unit{u}
+}
+
+// migName gives the resource that MIG instances of a profile are here: gpu as in Slurm, or mig where the node's line says so.
+func migName(def *model.NodeDef, profile string) string {
+	if def != nil && slices.ContainsFunc(def.Gres, func(g model.GresDef) bool { return g.Name == "mig" && strings.EqualFold(g.Type, profile) }) {
+		return "mig"
+	}
+	return model.GPUName
 }
 
 // number gives units their indices. Those that the node's definition has no room for keep -1: jobs are denied them.
@@ -209,6 +226,14 @@ func (t *unitTable) rules(mine []model.GresAlloc) *cgroup.Devices {
 	}
 	held := make([]bool, len(t.devs))
 	for i := range mine {
+		if s := mine[i].Share; s != nil { // shares open their GPU
+			if files := t.of[unitKey{model.GPUName, int(s.GPU)}]; len(files) > 0 {
+				for _, n := range files {
+					held[n] = true
+				}
+				continue
+			}
+		}
 		mine[i].Index.Each(func(k int) bool {
 			for _, n := range t.of[unitKey{mine[i].Name, k}] {
 				held[n] = true

@@ -232,6 +232,9 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 		key := map[model.GresPer]string{model.PerNode: "TresPerNode", model.PerJob: "TresPerJob", model.PerTask: "TresPerTask"}[g.Per]
 		r.line(kv(key, gresReqText(g)))
 	}
+	if n := sp.Extra().GPUMemMiB; n > 0 {
+		r.line(kv("GpuMem", fmt.Sprintf("%dM", n)))
+	}
 	if j.Why != "" {
 		r.line(kv("Why", strconv.Quote(j.Why)))
 	}
@@ -347,15 +350,25 @@ func gresIndexText(list []model.GresAlloc) string {
 		if g.Type != "" {
 			s += ":" + g.Type
 		}
-		out = append(out, fmt.Sprintf("%s:%d(IDX:%s)", s, g.Index.Count(), g.Index))
+		idx := g.Index.String()
+		if g.Share != nil {
+			idx = strconv.Itoa(int(g.Share.GPU)) // of the GPU that they are shares of
+		}
+		out = append(out, fmt.Sprintf("%s:%d(IDX:%s)", s, g.Index.Count(), idx))
 	}
 	return strings.Join(out, ",")
 }
 
 func gresReqText(g model.GresReq) string {
 	s := "gres:" + g.Name
+	if g.Milli > 0 {
+		s = "gres:" + model.GPUName
+	}
 	if g.Type != "" {
 		s += ":" + g.Type
+	}
+	if g.Milli > 0 {
+		return s + ":" + partText(g.Milli)
 	}
 	return s + ":" + strconv.Itoa(int(g.Count))
 }

@@ -145,11 +145,28 @@ func gresUsedText(n *model.Node) string {
 		if g.Type != "" {
 			s += ":" + g.Type
 		}
+		if len(g.Over) > 0 {
+			out = append(out, fmt.Sprintf("%s:%d(%s)", s, mine.Count(), shareUse(n, &g)))
+			continue
+		}
 		idx := mine.String()
 		if idx == "" {
 			idx = "N/A"
 		}
 		out = append(out, fmt.Sprintf("%s:%d(IDX:%s)", s, mine.Count(), idx))
+	}
+	return strings.Join(out, ",")
+}
+
+// shareUse gives what is in use of each GPU's shares, as Slurm shows it: 2/8,0/8.
+func shareUse(n *model.Node, g *model.GresDef) string {
+	var out []string
+	for _, s := range g.Over {
+		used := int32(0)
+		if x := n.SharesOf(s.GPU); x != nil && x.Name == g.Name {
+			used = x.Count
+		}
+		out = append(out, fmt.Sprintf("%d/%d", used, s.Count))
 	}
 	return strings.Join(out, ",")
 }

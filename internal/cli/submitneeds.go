@@ -150,11 +150,17 @@ func (s *submission) settle() error {
 	if err := s.gpuTasks(); err != nil {
 		return err
 	}
-	gpus := false
+	if err := s.settleShares(); err != nil {
+		return err
+	}
+	gpus, shares := false, false
 	for _, g := range sp.Gres {
 		gpus = gpus || g.Name == "gpu" && g.Count > 0
+		shares = shares || (model.IsShare(g.Name) || g.Name == "mig") && g.Count > 0
 	}
 	switch {
+	case m.GPUMemMiB > 0 && !gpus && !shares:
+		return fmt.Errorf("--gpu-mem needs GPUs: give --gpus, --gres=gpu:N or --gres=shard:N too")
 	case m.CPUsPerGPU > 0 && !gpus:
 		return fmt.Errorf("--cpus-per-gpu needs GPUs: give --gpus, --gpus-per-node, --gpus-per-task or --gres=gpu:N too")
 	case m.MemPerGPU > 0 && !gpus:

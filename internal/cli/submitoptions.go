@@ -150,14 +150,21 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 			return s.noMemPerGPU()
 		}},
 		{Name: "tmp", Arg: R, Metavar: "size", Group: gRes, Help: "temporary disk space that a node must have", Set: mem(&sp.TmpMiB)},
-		{Name: "gres", Arg: R, Metavar: "name[:type][:n],...", Group: gRes, Slot: "gres", Env: "_GRES", Help: "generic resources on each node: gpu:2, gpu:a100:4", Set: func(v string) error {
+		{Name: "gres", Arg: R, Metavar: "name[:type][:n],...", Group: gRes, Slot: "gres", Env: "_GRES", Help: "generic resources on each node: gpu:2, gpu:a100:4; shares of one GPU: shard:2, mps:50, gpu:0.5", Set: func(v string) error {
 			reqs, err := parseGres("", v, model.PerNode)
 			sp.Gres = append(sp.Gres, reqs...)
 			return err
 		}},
-		{Name: "gpus", Short: 'G', Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS", Help: "GPUs for the whole job", Set: gpus(model.PerJob)},
+		{Name: "gpus", Short: 'G', Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS", Help: "GPUs for the whole job; 0.5 is half of one that others share", Set: gpus(model.PerJob)},
 		{Name: "gpus-per-node", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS_PER_NODE", Help: "GPUs on each node", Set: gpus(model.PerNode)},
 		{Name: "gpus-per-task", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS_PER_TASK", Help: "GPUs for each task", Set: gpus(model.PerTask)},
+		{Name: "gpu-mem", Arg: R, Metavar: "size", Group: gRes, Env: "_GPU_MEM", Help: "memory that each GPU has, or has left where it is shared (MB; K, M, G, T)", Set: func(v string) error {
+			n, err := walltime.ParseMemMiB(v)
+			if err == nil {
+				err = s.need(func(m *model.Needs) { m.GPUMemMiB = n })("")
+			}
+			return err
+		}},
 		{Name: "constraint", Short: 'C', Arg: R, Metavar: "features", Group: gRes, Env: "_CONSTRAINT", Help: "features that nodes must have: a&b, a|b, !a, (a|b)&c; [a|b] all nodes the same one; a*2&b*4 so many of each", Set: func(v string) error {
 			if _, err := model.ParseFeatures(v); err != nil {
 				return &getopt.TextError{Text: "Invalid feature specification: " + err.Error()}
@@ -354,7 +361,12 @@ func parseGres(name, v string, per model.GresPer) ([]model.GresReq, error) {
 			r.Name, parts = parts[0], parts[1:]
 		}
 		if n := len(parts); n > 0 {
-			if c, err := parseUnits(parts[n-1]); err == nil {
+			if part, is, err := parsePart(parts[n-1]); is && r.Name == model.GPUName {
+				if err != nil {
+					return nil, err
+				}
+				r.Name, r.Milli, parts = "shard", part, parts[:n-1]
+			} else if c, err := parseUnits(parts[n-1]); err == nil {
 				r.Count, parts = c, parts[:n-1]
 			} else if n > 1 {
 				return nil, bad(word)

@@ -162,7 +162,7 @@ func (l *loader) checkGres() {
 	found := map[mismatch][]string{}
 	for i := range l.cfg.Nodes {
 		n := &l.cfg.Nodes[i]
-		for _, m := range l.compareGres(n, perNode[n.Name]) {
+		for _, m := range append(l.compareGres(n, perNode[n.Name]), l.checkShares(n)...) {
 			found[m] = append(found[m], n.Name)
 		}
 	}

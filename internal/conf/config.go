@@ -110,6 +110,7 @@ type Config struct {
 	ProctrackType, TaskPlugin string
 	TaskPluginParam           []string
 	GpuEnvStyle               string // index or uuid: how CUDA_VISIBLE_DEVICES and its like name GPUs
+	GPUMemMarginMiB           int64  // GpuMemSafetyMargin: of each GPU, left to the driver
 
 	Select    Select
 	Scheduler Scheduler
@@ -195,6 +196,7 @@ func defaults() *Config {
 		MessageTimeoutS:        10,
 		ProctrackType:          "proctrack/cgroup",
 		GpuEnvStyle:            "index",
+		GPUMemMarginMiB:        defaultGPUMargin,
 		TaskPlugin:             "task/cgroup,task/affinity",
 		TopologyPlugin:         topologyFlat,
 		Select:                 Select{Type: "select/cons_tres", Params: []string{"CR_CORE_MEMORY"}, Unit: UnitCore, Memory: true},

@@ -20,8 +20,9 @@ type GresRecord struct {
 	NodeExpr      string // as written; "": every node
 	Name, Type    string
 	Files         []string // device files, expanded; one unit each, except of shared resources
-	MultipleFiles []string // device files of one unit (MIG)
+	MultipleFiles []string // device files of one unit (MIG): File's too, where both are given
 	Count         int64    // 0 only in a record without Name
+	MemMiB        int64    // of each unit, where it can't be detected; 0: not given
 	Cores         []int    // cores near it; nil: all
 	Links         Links
 	Flags         []string
@@ -70,7 +71,7 @@ var sharedGres = []string{"mps", "shard"}
 
 func isShared(name string) bool { return slices.Contains(sharedGres, name) }
 
-var gresKeyNames = []string{"AutoDetect", "Count", "Cores", "CPUs", "File", "Flags", "Ignore", "Links", "MultipleFiles", "Name", "NodeName", "Type"}
+var gresKeyNames = []string{"AutoDetect", "Count", "Cores", "CPUs", "File", "Flags", "Ignore", "Links", "Memory", "MultipleFiles", "Name", "NodeName", "Type"}
 
 var gresFlags = []string{
 	"CountOnly", "one_sharing", "all_sharing", "explicit", "nvidia_gpu_env", "amd_gpu_env", "intel_gpu_env", "opencl_env", "no_gpu_env", "reserved",
@@ -153,6 +154,7 @@ func gresKeys() []lineKey[gresLine] {
 		cores("Cores"), cores("CPUs"),
 		files("File", func(g *gresLine) *[]string { return &g.Files }),
 		files("MultipleFiles", func(g *gresLine) *[]string { return &g.MultipleFiles }),
+		{name: "Memory", read: func(g *gresLine, v string) (f fault) { g.MemMiB, f = readMem(v); return f }},
 		{name: "Flags", read: func(g *gresLine, v string) (f fault) { g.Flags, f = readWords(v, gresFlags); return f }},
 		{name: "Links", read: func(g *gresLine, v string) fault {
 			for _, item := range splitList(v) {
@@ -207,9 +209,11 @@ func (l *loader) checkGresLine(g *gresLine, given map[string]bool, s statement) 
 	units := int64(len(g.Files))
 	if len(g.MultipleFiles) > 0 {
 		units = 1
-		if len(g.Files) > 0 {
-			l.probs.errorf(at("MultipleFiles"), "keep one of them", "File and MultipleFiles exclude each other")
+		if len(g.Files) > 1 {
+			l.probs.errorf(at("MultipleFiles"), "write one line for each instance, with the file of its GPU", "MultipleFiles is of one unit, but File names %d", len(g.Files))
 		}
+		g.MultipleFiles = append(g.Files, g.MultipleFiles...) // a MIG instance: its GPU's file and its own
+		g.Files = nil
 	}
 	switch {
 	case !g.hasCount:
@@ -266,8 +270,8 @@ func readGresTypes(c *Config, v string) fault {
 
 func remarkGresTypes(_ *Config, v string) (text, hint string) {
 	if slices.Contains(splitList(v), "mig") {
-		return "GresTypes=mig: Slurm has no such resource, a MIG instance is a gpu whose type is its profile; here mig is a resource like any other",
-			"write Gres=gpu:1g.5gb:7 on the node line and ask for --gres=gpu:1g.5gb:1"
+		return "GresTypes=mig: in Slurm a MIG instance is a gpu whose type is its profile; here gpu:1g.5gb and mig:1g.5gb both name it, whichever the node line has",
+			"write Gres=gpu:1g.5gb:7 on the node line if Slurm reads it too"
 	}
 	return "", ""
 }

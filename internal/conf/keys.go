@@ -252,6 +252,8 @@ func nodeSettings() []setting {
 				return "", ""
 			},
 			show: func(c *Config) string { return c.ProctrackType }},
+		{name: "GpuMemSafetyMargin", effect: AtOnce, read: func(c *Config, v string) (f fault) { c.GPUMemMarginMiB, f = readMem(v); return f },
+			show: func(c *Config) string { return strconv.FormatInt(c.GPUMemMarginMiB, 10) }},
 		word("GpuEnvStyle", RestartNoded, func(c *Config) *string { return &c.GpuEnvStyle }, "index", "uuid"),
 		{name: "TaskPlugin", effect: NextStart,
 			read: func(c *Config, v string) fault {

@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"strconv"
 	"strings"
 
 	"gbatch/internal/model"
@@ -13,6 +14,7 @@ import (
 func (c *Config) placement(m *model.Config) {
 	m.Params.LLN, m.Params.SwitchWaitS = c.Select.LLN, c.Scheduler.MaxSwitchWaitS
 	m.Params.DefCPUPerGPU, m.Params.DefMemPerGPU = int32(c.JobDefaults.DefCPUPerGPU), c.JobDefaults.DefMemPerGPUMiB
+	m.Params.GPUMemMarginMiB = c.GPUMemMarginMiB
 	for _, l := range c.Licenses {
 		m.Licenses = append(m.Licenses, model.LicenseCount{Name: l.Name, Count: l.Count})
 	}
@@ -44,6 +46,20 @@ func (c *Config) placement(m *model.Config) {
 // maxSwitchDepth bounds the levels of the tree that are counted.
 const maxSwitchDepth = 16
 
+// profileMem gives the memory of a MIG profile such as 1g.10gb, MiB; 0 for other types.
+func profileMem(typ string) int64 {
+	slices, mem, ok := strings.Cut(strings.ToLower(typ), "g.")
+	gb, isGB := strings.CutSuffix(mem, "gb")
+	if _, err := strconv.Atoi(slices); !ok || !isGB || err != nil {
+		return 0
+	}
+	n, err := strconv.ParseInt(gb, 10, 32)
+	if err != nil || n < 0 {
+		return 0
+	}
+	return n << 10
+}
+
 // unitOf is one unit of a resource as gres.conf has it.
 type unitOf struct {
 	rec *GresRecord
@@ -60,6 +76,9 @@ func (c *Config) connect(d *model.NodeDef) {
 			done[name] = true
 			connectUnits(d, name, records)
 		}
+		if g := &d.Gres[i]; g.MemMiB == 0 {
+			g.MemMiB = profileMem(g.Type)
+		}
 	}
 }
 
@@ -73,7 +92,7 @@ func connectUnits(d *model.NodeDef, name string, records []GresRecord) {
 		if r.Name != name {
 			continue
 		}
-		known = known || r.Cores != nil || len(r.Links.Counts)+len(r.Links.Peers) > 0
+		known = known || r.Cores != nil || r.MemMiB > 0 || len(r.Links.Counts)+len(r.Links.Peers) > 0
 		for range min(r.Count, maxConnected) {
 			u := unitOf{rec: r, def: -1}
 			for k := range d.Gres {
@@ -102,6 +121,9 @@ func connectUnits(d *model.NodeDef, name string, records []GresRecord) {
 			continue
 		}
 		g := &d.Gres[u.def]
+		if u.rec.MemMiB > 0 {
+			g.MemMiB = u.rec.MemMiB
+		}
 		if u.rec.Cores != nil && len(g.Near) == 0 {
 			g.Near = make([]model.Bits, g.Count)
 		}

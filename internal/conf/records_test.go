@@ -290,7 +290,7 @@ PartitionName=p Nodes=g1,fut MaxTime=60 State=DOWN MaxNodes=2 AllowAccounts=a Ov
 	m := c.Model()
 	params := model.Params{
 		KillWaitS: 7, MinJobAgeS: 300, NodeTimeoutS: 30, HeartbeatS: 10, MaxJobs: 99, MaxArraySize: 1001, JobRequeue: true, MemConsumed: true,
-		WholeCores: true, EnforceLimits: "NO", QueueDepth: 17, NeedAccount: true, MaxScript: 1234, DefaultAccount: "a", SwitchWaitS: 300,
+		WholeCores: true, EnforceLimits: "NO", QueueDepth: 17, NeedAccount: true, MaxScript: 1234, DefaultAccount: "a", SwitchWaitS: 300, GPUMemMarginMiB: 2000,
 		Priority: model.Priority{Multifactor: true, HalfLifeS: 604800, CalcPeriodS: 300, MaxAgeS: 604800, ResetPeriod: "NONE"}, Preempt: model.Preempt{Mode: "OFF"},
 		Backfill: model.Backfill{On: true, IntervalS: 30, ResolutionS: 60, MaxArrayResv: 20, MinIntervalUS: 2},
 	}
@@ -302,7 +302,8 @@ PartitionName=p Nodes=g1,fut MaxTime=60 State=DOWN MaxNodes=2 AllowAccounts=a Ov
 	}
 	g := &model.NodeDef{
 		Name: "g1", Addr: "g1", CPUs: 16, Boards: 1, Sockets: 2, CoresPerSocket: 4, ThreadsPerCore: 2, MemMiB: 1000, TmpMiB: 5, Features: []string{"x"}, Weight: 3, Virtual: true,
-		Gres: []model.GresDef{{Name: "gpu", Type: "a100", First: 0, Count: 4}, {Name: "mps", First: 0, Count: 100}, {Name: "gpu", Type: "h100", First: 4, Count: 2}},
+		Gres: []model.GresDef{{Name: "gpu", Type: "a100", First: 0, Count: 4}, {Name: "mps", Type: "a100", First: 0, Count: 68, Over: []model.Share{{GPU: 0, Count: 17}, {GPU: 1, Count: 17}, {GPU: 2, Count: 17}, {GPU: 3, Count: 17}}},
+			{Name: "mps", Type: "h100", First: 68, Count: 32, Over: []model.Share{{GPU: 4, Count: 16}, {GPU: 5, Count: 16}}}, {Name: "gpu", Type: "h100", First: 4, Count: 2}},
 	}
 	if got := m.Nodes[4]; !reflect.DeepEqual(got, g) {
 		t.Errorf("g1\n got %+v\nwant %+v", got, g)

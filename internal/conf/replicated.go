@@ -62,6 +62,7 @@ func (c *Config) nodeModel(n *NodeDef) *model.NodeDef {
 		d.Gres = append(d.Gres, model.GresDef{Name: g.Name, Type: g.Type, First: int32(next[g.Name]), Count: int32(count)})
 		next[g.Name] += count
 	}
+	c.share(d)
 	c.connect(d)
 	return d
 }

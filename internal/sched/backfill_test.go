@@ -41,7 +41,11 @@ func (w *world) backfill() Policy {
 // history lets a random cluster live: jobs come, end early or at their limits or after, are cancelled, held and edited,
 // nodes go and come back. each is called once a round, before the round's plan is applied.
 func history(t *testing.T, seed int, rounds int, each func(c *cluster, w *world, v *state.View) model.Plan) {
-	w := &world{rand.New(rand.NewPCG(uint64(seed), 11))}
+	live(t, &world{rng: rand.New(rand.NewPCG(uint64(seed), 11))}, seed, rounds, each)
+}
+
+// live is history in a world.
+func live(t *testing.T, w *world, seed int, rounds int, each func(c *cluster, w *world, v *state.View) model.Plan) {
 	c := w.cluster(t)
 	for round := range rounds {
 		c.at = fmt.Sprintf("seed %d, round %d", seed, round)
@@ -215,7 +219,7 @@ func TestNobodyDelaysReservations(t *testing.T) {
 // first made, whatever is submitted behind it, as long as everybody ends at their limits at the latest.
 func TestBackfillKeepsTheShadow(t *testing.T) {
 	for seed := range 40 {
-		w := &world{rand.New(rand.NewPCG(uint64(seed), 77))}
+		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 77))}
 		c := newCluster(t)
 		for i := range 1 + w.n(4) {
 			c.cfg.Nodes = append(c.cfg.Nodes, &model.NodeDef{Name: fmt.Sprintf("n%d", i), CPUs: int32(pick(w, 4, 8)), ThreadsPerCore: 1, MemMiB: 8000,

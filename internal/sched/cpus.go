@@ -161,13 +161,17 @@ func (r *room) bySocket(rq *Request, tasks, count int) model.Bits {
 func (r *room) near(na *model.NodeAlloc) model.Bits {
 	var near model.Bits
 	for _, g := range na.Gres {
+		name, index := g.Name, g.Index
+		if g.Share != nil {
+			name, index = gpuName, model.Bits(nil).With(int(g.Share.GPU))
+		}
 		for i := range r.def.Gres {
 			d := &r.def.Gres[i]
-			if d.Name != g.Name || len(d.Near) == 0 {
+			if d.Name != name || len(d.Near) == 0 {
 				continue
 			}
 			for k, bits := range d.Near {
-				if g.Index.Has(int(d.First) + k) {
+				if index.Has(int(d.First) + k) {
 					near = near.Or(bits)
 				}
 			}

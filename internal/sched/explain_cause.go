@@ -3,6 +3,7 @@ package sched
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gbatch/internal/model"
@@ -350,6 +351,10 @@ func needText(sh *shape) string {
 	var parts []string
 	for _, g := range rq.Gres {
 		label, n := g.Name, int(g.Count)
+		if g.Milli > 0 {
+			parts = append(parts, strconv.FormatFloat(float64(g.Milli)/1000, 'f', -1, 64)+" of a GPU")
+			continue
+		}
 		if g.Type != "" {
 			label = g.Type
 		}

@@ -70,7 +70,7 @@ func (c *cluster) why(say func(string, ...any), w words) {
 func TestExplanationsAgreeWithPlans(t *testing.T) {
 	checked := 0
 	for seed := range 60 {
-		w := &world{rand.New(rand.NewPCG(uint64(seed), 11))}
+		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 11))}
 		c := w.cluster(t)
 		for range 2 {
 			for range 6 + w.n(8) {

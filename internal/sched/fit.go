@@ -186,6 +186,12 @@ func (r *room) byGres(rq *Request) int {
 		if g.Per == model.PerJob || g.Count == 0 {
 			continue
 		}
+		if r.isShare(g.Name) {
+			if !r.shareNow(rq, &g) {
+				return 0
+			}
+			continue
+		}
 		tasks = min(tasks, r.tasksWith(rq, g.Name, g.Type))
 		if g.Type != "" {
 			tasks = min(tasks, r.tasksWith(rq, g.Name, ""))
@@ -209,7 +215,7 @@ func (r *room) tasksWith(rq *Request, name, typ string) int {
 			each += int(g.Count)
 		}
 	}
-	free := r.freeGres(name, typ) - fixed
+	free := r.freeGres(rq, name, typ) - fixed
 	switch {
 	case free < 0:
 		return 0
@@ -248,7 +254,16 @@ func (r *room) place(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss)
 			count = gres[k]
 			k++
 		}
-		if count > 0 && !r.pick(&na, g, count, cpus) {
+		switch {
+		case count == 0:
+			continue
+		case r.isShare(g.Name):
+			if !r.pickShare(&na, rq, &g, cpus) {
+				return na, missGres
+			}
+			continue
+		}
+		if !r.pick(&na, rq, g, count, cpus) {
 			return na, missGres
 		}
 	}

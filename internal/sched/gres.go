@@ -9,7 +9,7 @@ import (
 
 // pick gives count units of a resource to na, of one type if some type has as many, otherwise of several. It reports
 // whether there were enough. Which of the units that are free is decided in gpuset.go, for a job that takes cpus CPUs.
-func (r *room) pick(na *model.NodeAlloc, g model.GresReq, count, cpus int) bool {
+func (r *room) pick(na *model.NodeAlloc, rq *Request, g model.GresReq, count, cpus int) bool {
 	type source struct {
 		typ  string
 		free model.Bits
@@ -17,7 +17,7 @@ func (r *room) pick(na *model.NodeAlloc, g model.GresReq, count, cpus int) bool 
 	var from []source
 	for i := range r.gres {
 		h := &r.gres[i]
-		if h.name != g.Name || g.Type != "" && !strings.EqualFold(h.typ, g.Type) {
+		if h.name != g.Name || g.Type != "" && !strings.EqualFold(h.typ, g.Type) || !rq.fitsGPU(&r.def.Gres[i]) {
 			continue
 		}
 		free := h.free

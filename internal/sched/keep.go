@@ -70,6 +70,9 @@ func (p *Planner) overbooked(n *node) bool {
 	c.own = everybody
 	c.begin(n, p.now)
 	for {
+		if n.room.lot != nil && n.room.lot.broken(c.gres[len(n.def.Gres):]) {
+			return true
+		}
 		if c.cpus < 0 || c.mem < 0 && p.stock.params.MemConsumed || slices.ContainsFunc(c.gres, func(g int) bool { return g < 0 }) {
 			return true
 		}

@@ -149,7 +149,7 @@ func TestLimitsHold(t *testing.T) {
 	}
 	held, starts := 0, 0
 	for seed := range seeds {
-		w := &world{rand.New(rand.NewPCG(uint64(seed), 41))}
+		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 41))}
 		c := w.cluster(t)
 		c.cfg.Params.HoldLimits = true
 		for _, p := range c.cfg.Partitions {

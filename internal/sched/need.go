@@ -28,6 +28,10 @@ type need struct {
 	cpus  int
 	mem   int64
 	gres  []gresNeed
+
+	lot    *lot // of nodes whose GPUs are shared, where the job needs some; otherwise nil
+	gpus   []gpuNeed
+	shares []shareNeed
 }
 
 // gresNeed asks for units of any of several of the node's entries.
@@ -52,12 +56,12 @@ func (nd *need) in(c *counts) bool {
 			return false
 		}
 	}
-	return true
+	return nd.lot == nil || nd.lot.meets(nd, c)
 }
 
 // needOn works out what a node of a class must have free for a number of tasks; whole says that it is all of the job,
-// so that what is counted per job comes from this node.
-func needOn(d *model.NodeDef, rq *Request, tasks int, whole bool) need {
+// so that what is counted per job comes from this node. l is how the class's GPUs are shared, nil where they are not.
+func needOn(d *model.NodeDef, l *lot, rq *Request, tasks int, whole bool) need {
 	r := &room{def: d}
 	gpus := 0
 	if whole {
@@ -81,6 +85,7 @@ func needOn(d *model.NodeDef, rq *Request, tasks int, whole bool) need {
 		nd.mem = r.memFor(rq, nd.cpus, tasks, gpus)
 	}
 	nd.resources(d, rq, tasks, whole)
+	nd.share(l, d, rq)
 	return nd
 }
 
@@ -102,8 +107,8 @@ func (nd *need) resources(d *model.NodeDef, rq *Request, tasks int, whole bool) 
 				x.count += count(g)
 			}
 		}
-		for i, e := range d.Gres {
-			if i < 64 && e.Name == name && (typ == "" || strings.EqualFold(e.Type, typ)) {
+		for i := range d.Gres {
+			if e := &d.Gres[i]; i < 64 && e.Name == name && (typ == "" || strings.EqualFold(e.Type, typ)) && rq.fitsGPU(e) {
 				x.of |= 1 << uint(i)
 			}
 		}
@@ -114,7 +119,7 @@ func (nd *need) resources(d *model.NodeDef, rq *Request, tasks int, whole bool) 
 	}
 	for i := range rq.Gres {
 		g := &rq.Gres[i]
-		if count(g) == 0 {
+		if count(g) == 0 || divides(d, g.Name) {
 			continue
 		}
 		sum(g.Name, g.Type)
@@ -122,6 +127,21 @@ func (nd *need) resources(d *model.NodeDef, rq *Request, tasks int, whole bool) 
 			sum(g.Name, "")
 		}
 	}
+}
+
+// divides reports whether a node's GPUs are shared by a resource.
+func divides(d *model.NodeDef, name string) bool {
+	for i := range d.Gres {
+		if d.Gres[i].Name == name && len(d.Gres[i].Over) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// fitsGPU reports whether units of an entry have the memory that the job wants of each GPU.
+func (r *Request) fitsGPU(g *model.GresDef) bool {
+	return r.GPUMem == 0 || g.Name != gpuName || r.GPUMem <= g.MemMiB-r.gpuMargin
 }
 
 // capacity is what a node of a class has with nothing on it.
@@ -135,6 +155,10 @@ func countsOf(r *room, users int) counts {
 		for i := range r.gres {
 			c.gres[i] = r.gres[i].nfree
 		}
+	}
+	if r.lot != nil {
+		c.gres = append(c.gres, r.slots...)
+		r.lot.sums(r.slots, c.gres)
 	}
 	return c
 }

@@ -34,6 +34,7 @@ func (r *Request) more(m *model.Needs) {
 	r.Switches, r.Contiguous, r.Spread = int(m.Switches), m.Contiguous, m.Spread
 	r.Private = r.Private || m.ExclusiveUser
 	r.Licenses, r.AnyLicense = m.Licenses, m.AnyLicense
+	r.GPUMem = m.GPUMemMiB
 	switch {
 	case m.Spread:
 		if r.Tasks > 0 && r.MaxNodes == r.MinNodes {
@@ -147,6 +148,7 @@ func needsKey(key []byte, m *model.Needs) []byte {
 		num(int64(n))
 	}
 	num(m.MemPerGPU)
+	num(m.GPUMemMiB)
 	flags := int64(0)
 	for i, b := range [...]bool{m.AnyLicense, m.Contiguous, m.Spread, m.FewNodes, m.ExclusiveUser} {
 		if b {

@@ -70,7 +70,7 @@ func TestVictimsAreTheBest(t *testing.T) {
 	}
 	single, many := 0, 0
 	for seed := range seeds {
-		w := &world{rand.New(rand.NewPCG(uint64(seed), 43))}
+		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 43))}
 		c := newCluster(t)
 		c.at = fmt.Sprint("seed ", seed)
 		c.cfg.Params.Preempt = model.Preempt{ByQOS: true, Mode: "REQUEUE"}
@@ -253,7 +253,7 @@ func TestPreemptionComesToRest(t *testing.T) {
 	}
 	ended := 0
 	for seed := range seeds {
-		w := &world{rand.New(rand.NewPCG(uint64(seed), 47))}
+		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 47))}
 		c := w.cluster(t)
 		c.cfg.Params.HoldLimits = w.chance(30)
 		c.cfg.Params.Preempt = pick(w, model.Preempt{ByQOS: true, Mode: "REQUEUE"}, model.Preempt{ByPartition: true, Mode: "CANCEL"}, model.Preempt{ByQOS: true, Mode: "REQUEUE", ExemptS: 20})

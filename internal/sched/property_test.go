@@ -14,7 +14,8 @@ import (
 
 // world makes random clusters and queues.
 type world struct {
-	rng *rand.Rand
+	rng    *rand.Rand
+	shares bool // GPUs are shared
 }
 
 func (w *world) n(n int) int { return w.rng.IntN(n) }
@@ -63,6 +64,9 @@ func (w *world) cluster(t testing.TB) *cluster {
 		}
 		c.cfg.Partitions = append(c.cfg.Partitions, part)
 	}
+	if w.shares {
+		w.share(c)
+	}
 	c.up()
 	return c
 }
@@ -101,6 +105,9 @@ func (w *world) spec(c *cluster) *model.Spec {
 			sp.Gres = append(sp.Gres, model.GresReq{Name: "gpu", Type: pick(w, "a", "b"), Count: 1, Per: pick(w, model.PerNode, model.PerTask)})
 		}
 	}
+	if w.shares && w.chance(70) {
+		w.shareOf(sp)
+	}
 	if w.chance(20) {
 		sp.Features = pick(w, "ib", "ssd", "ib&ssd")
 	}
@@ -135,7 +142,7 @@ func TestPlansHoldWhatTheyPromise(t *testing.T) {
 	}
 	starts := 0
 	for seed := range seeds {
-		w := &world{rand.New(rand.NewPCG(uint64(seed), 3))}
+		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 3))}
 		c := w.cluster(t)
 		for round := range 12 {
 			c.at = fmt.Sprintf("seed %d, round %d", seed, round)
@@ -347,7 +354,7 @@ func inTurn(before, after *state.View, plan *model.Plan) error {
 func TestPossibleMeansPossible(t *testing.T) {
 	can := map[Impossible]int{}
 	for seed := range 60 {
-		w := &world{rand.New(rand.NewPCG(uint64(seed), 17))}
+		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 17))}
 		c := w.cluster(t)
 		for k := range 12 {
 			sp := w.spec(c)
@@ -378,7 +385,7 @@ func TestPossibleMeansPossible(t *testing.T) {
 // TestEstimateComesTrue: with nothing else queued and every job running to its limit, a job starts when Estimate says.
 func TestEstimateComesTrue(t *testing.T) {
 	for seed := range 30 {
-		w := &world{rand.New(rand.NewPCG(uint64(seed), 29))}
+		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 29))}
 		c := w.cluster(t)
 		for range 30 {
 			sp := w.spec(c)

@@ -41,12 +41,14 @@ type Request struct {
 	Switches                                int   // most leaf switches; 0: any number
 	Contiguous, Spread                      bool
 	Licenses                                []model.LicenseCount
-	AnyLicense                              bool // one of them is enough
-	LLN                                     bool // least loaded nodes first
+	AnyLicense                              bool  // one of them is enough
+	LLN                                     bool  // least loaded nodes first
+	GPUMem                                  int64 // MiB that each GPU has, or has left where it is shared; 0: any
 
 	tier        int // the partition's
 	wholeCores  bool
 	memConsumed bool
+	gpuMargin   int64 // MiB of each GPU's memory that nobody gets
 }
 
 // Resolve gives what sp needs on nodes of partition p. Defaults come from the partition, then from the cluster; with
@@ -60,7 +62,7 @@ func Resolve(sp *model.Spec, p *model.Partition, params *model.Params) Request {
 		Gres: typedFirst(sp.Gres), Want: wanted(sp.Features), ReqNodes: sp.ReqNodes, ExcNodes: sp.ExcNodes,
 		Exclusive: sp.Exclusive || p.Exclusive(), Private: p.ExclusiveUser, Overcommit: sp.Overcommit, UID: sp.UID, Reservation: sp.Reservation,
 		tier: int(p.PriorityTier), wholeCores: params.WholeCores, memConsumed: params.MemConsumed}
-	r.LLN = params.LLN || p.LLN
+	r.LLN, r.gpuMargin = params.LLN || p.LLN, params.GPUMemMarginMiB
 	r.nodes(sp, p)
 	r.gpuDefaults(sp, p, params)
 	if sp.More != nil {

@@ -94,6 +94,13 @@ func (p *Planner) soonestOne(sh *shape, limit model.Time, end func(model.Time) m
 	return best, found
 }
 
+// momentsFrom gives the moments from at on at which something changes on a node, in order.
+func (n *node) momentsFrom(at model.Time) []model.Time {
+	out := n.moments(nil, at)
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
 // moments adds the moments from at on at which something changes on a node.
 func (n *node) moments(out []model.Time, at model.Time) []model.Time {
 	out = append(out, at)

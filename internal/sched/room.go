@@ -15,9 +15,11 @@ type room struct {
 	nfree int        // how many
 	mem   int64      // MiB free
 	gres  []gresRoom
-	busy  bool // somebody is on it
-	shut  bool // takes no more: exclusive, or not usable
-	keep  int  // a job of a partition of this tier waits for it: nothing for lower ones
+	lot   *lot  // how its GPUs are shared; nil: they are not
+	slots []int // what is free of each, see sharing.go
+	busy  bool  // somebody is on it
+	shut  bool  // takes no more: exclusive, or not usable
+	keep  int   // a job of a partition of this tier waits for it: nothing for lower ones
 
 	parts   []partUse // CPUs in use by partition, where a partition limits them
 	private bool      // a job of a partition with ExclusiveUser is on it
@@ -48,11 +50,15 @@ type stock struct {
 	tree      *tree // nil: all nodes are alike
 	planted   bool  // tree is made
 	gpus      gpuMaps
+	lots      lots
 }
+
+// lot gives how a node's GPUs are shared, nil where they are not.
+func (s *stock) lot(d *model.NodeDef) *lot { return s.lots.of(d, s.params.GPUMemMarginMiB) }
 
 func newStock(v *state.View) *stock {
 	cfg := v.Config()
-	s := &stock{v: v, params: &cfg.Params, isPrivate: map[string]bool{}}
+	s := &stock{v: v, params: &cfg.Params, isPrivate: map[string]bool{}, lots: lots{}}
 	for _, p := range cfg.Partitions {
 		s.byPart = s.byPart || p.MaxCPUsPerNode > 0
 		s.byUser = s.byUser || p.ExclusiveUser
@@ -91,6 +97,7 @@ func (s *stock) room(n *model.Node, gone func(model.JobID) bool) *room {
 	if gone == nil {
 		r.busy = true
 		r.shut = r.shut || n.Exclusive != 0
+		r.takeShared(n.Shared)
 		r.take(n.UsedCPUs, s.params, n.UsedMem, n.UsedGres)
 		if !s.byPart && !s.byUser {
 			return r
@@ -124,6 +131,9 @@ func (s *stock) empty(def *model.NodeDef) *room {
 		for i, g := range def.Gres {
 			r.gres[i] = gresRoom{g.Name, g.Type, span(int(g.First), int(g.Count)), int(g.Count)}
 		}
+		if r.lot = s.lot(def); r.lot != nil {
+			r.slots = r.lot.slots()
+		}
 	}
 	if s.params.WholeCores {
 		r.wholeCores()
@@ -154,6 +164,23 @@ func (r *room) take(cpus model.Bits, params *model.Params, mem int64, gres []mod
 				h.free = h.free.Minus(g.Index)
 				h.nfree = h.free.Count()
 			}
+		}
+	}
+	if r.lot != nil {
+		r.lot.note(r.slots, gres, -1)
+		r.derive()
+	}
+}
+
+// takeShared removes what is in use of shared GPUs.
+func (r *room) takeShared(list []model.SharedGPU) {
+	if r.lot == nil {
+		return
+	}
+	for i := range list {
+		if k, u := r.lot.kind(list[i].Name), int(list[i].GPU); k >= 0 && u < len(r.lot.gpus) {
+			r.slots[u*r.lot.stride+1+k] -= int(list[i].Count)
+			r.slots[u*r.lot.stride+r.lot.stride-1] -= int(list[i].MemMiB)
 		}
 	}
 }
@@ -216,11 +243,11 @@ func (r *room) inUse(part string) int {
 	return 0
 }
 
-// freeGres counts the free units of a resource, of any type or one.
-func (r *room) freeGres(name, typ string) int {
+// freeGres counts the free units of a resource that the job can have, of any type or one.
+func (r *room) freeGres(rq *Request, name, typ string) int {
 	n := 0
 	for i := range r.gres {
-		if g := &r.gres[i]; g.name == name && (typ == "" || strings.EqualFold(g.typ, typ)) {
+		if g := &r.gres[i]; g.name == name && (typ == "" || strings.EqualFold(g.typ, typ)) && rq.fitsGPU(&r.def.Gres[i]) {
 			n += g.nfree
 		}
 	}

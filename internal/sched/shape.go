@@ -79,6 +79,7 @@ func specKey(key []byte, sp *model.Spec, uid bool) []byte {
 		text(g.Type)
 		num(int64(g.Count))
 		num(int64(g.Per))
+		num(int64(g.Milli))
 	}
 	for _, list := range [...][]string{sp.ReqNodes, sp.ExcNodes} {
 		num(int64(len(list)))
@@ -162,7 +163,8 @@ func (p *Planner) newShape(l *lane, rq *Request) *shape {
 		sh.relaxed = p.newShape(l, &all)
 	}
 	for _, c := range p.classes {
-		w, some := needOn(c.def, rq, sh.tasks, true), needOn(c.def, rq, rq.PerNode, false)
+		l := p.stock.lot(c.def)
+		w, some := needOn(c.def, l, rq, sh.tasks, true), needOn(c.def, l, rq, rq.PerNode, false)
 		lower(&sh.wholeB, &w, c.def)
 		lower(&sh.leastB, &some, c.def)
 		sh.whole, sh.least = append(sh.whole, w), append(sh.least, some)

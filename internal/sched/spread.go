@@ -280,7 +280,7 @@ func candidates(rooms []*room, rq *Request, part string) (cands []cand, missing 
 		c := cand{r: r, must: must, most: most}
 		for _, g := range rq.Gres {
 			if g.Per == model.PerJob {
-				free := r.freeGres(g.Name, g.Type) - fixedGres(rq, g.Name, g.Type)
+				free := r.freeGres(rq, g.Name, g.Type) - fixedGres(rq, g.Name, g.Type)
 				if g.Name == gpuName {
 					free = r.gpusWith(rq, free)
 				}

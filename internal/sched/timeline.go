@@ -45,9 +45,18 @@ func (c *counts) add(h *hold, sign int) {
 // holdOf counts an allocation on a node.
 func (n *node) holdOf(na *model.NodeAlloc, part string, sp *model.Spec) hold {
 	h := hold{cpus: na.CPUs.Count(), mem: na.MemMiB, part: part, uid: sp.UID, alone: keepsApart(sp)}
+	if n.room.lot != nil && len(na.Gres) > 0 {
+		h.gres = make([]int, n.slots())
+		slots := h.gres[len(n.def.Gres):]
+		n.room.lot.note(slots, na.Gres, 1)
+		n.room.lot.sums(slots, h.gres)
+	}
 	for _, g := range na.Gres {
+		if n.room.lot != nil && (g.Share != nil || g.Name == gpuName) {
+			continue // counted
+		}
 		if h.gres == nil {
-			h.gres = make([]int, len(n.def.Gres))
+			h.gres = make([]int, n.slots())
 		}
 		for i, d := range n.def.Gres {
 			if d.Name != g.Name {
@@ -62,6 +71,9 @@ func (n *node) holdOf(na *model.NodeAlloc, part string, sp *model.Spec) hold {
 	}
 	return h
 }
+
+// slots gives how many kinds of resources are counted on the node.
+func (n *node) slots() int { return len(n.def.Gres) + len(n.room.slots) }
 
 // release is what a running job gives back at its expected end.
 type release struct {
@@ -185,6 +197,10 @@ func (c *cursor) next() (model.Time, bool) {
 
 // lasts reports whether a need that is met now is met until end.
 func (c *cursor) lasts(n *node, nd *need, now, end model.Time) bool {
+	if nd.lot != nil {
+		low := c.least(n, now, now, end)
+		return nd.in(&low)
+	}
 	c.begin(n, now)
 	if !nd.in(&c.counts) {
 		return false
@@ -203,6 +219,9 @@ func (c *cursor) lasts(n *node, nd *need, now, end model.Time) bool {
 // earliest gives the first moment from now on at which a need can be met for the whole of a time, or forever; it gives
 // up at moments from limit on.
 func (c *cursor) earliest(n *node, nd *need, now, limit model.Time, end func(model.Time) model.Time) model.Time {
+	if nd.lot != nil {
+		return c.earliestShared(n, nd, now, limit, end)
+	}
 	c.begin(n, now)
 	t, until := forever, forever
 	if nd.in(&c.counts) {
@@ -278,11 +297,18 @@ func (p *Planner) roomAt(n *node, t, end model.Time) *room {
 	low := p.cursor.least(n, p.now, t, end)
 	r := &room{def: n.def, stock: p.stock, cpus: model.UpTo(max(low.cpus, 0)), nfree: max(low.cpus, 0), mem: low.mem, busy: low.users > 0}
 	if len(low.gres) > 0 {
-		r.gres = make([]gresRoom, len(low.gres))
+		r.gres = make([]gresRoom, len(n.def.Gres))
 		for i, d := range n.def.Gres {
 			free := max(low.gres[i], 0)
+			if n.room.lot != nil && n.room.lot.shared[i] {
+				free = int(d.Count)
+			}
 			r.gres[i] = gresRoom{d.Name, d.Type, span(int(d.First), free), free}
 		}
+	}
+	if r.lot = n.room.lot; r.lot != nil {
+		r.slots = low.gres[len(n.def.Gres):]
+		r.derive()
 	}
 	if p.social {
 		n.occupants(r, p.stock, t, end)
@@ -305,10 +331,16 @@ func (p *Planner) roomUntil(n *node, end model.Time) *room {
 	r.busy = r.busy || low.users > 0
 	r.gres = slices.Clone(r.gres)
 	for i := range r.gres {
+		if r.lot != nil && r.lot.shared[i] {
+			continue
+		}
 		if g := &r.gres[i]; low.gres[i] < g.nfree {
 			g.nfree = max(low.gres[i], 0)
 			g.free = g.free.First(g.nfree)
 		}
+	}
+	if r.lot != nil {
+		r.lower(func(i, have int) int { return min(have, low.gres[len(r.gres)+i]) })
 	}
 	if p.social {
 		n.occupants(&r, p.stock, p.now, end)

@@ -20,6 +20,7 @@ import (
 // indented lines under it are what came of it. `go test -rewrite` writes the indented lines anew.
 //
 //	node n1,n2 cpus=4 [threads=2] [mem=4000] [gpu=a100:2,v100:1] [feat=ib,ssd] [weight=2] [tmp=100]
+//	     [shard=4] [mps=100] [onesharing] [gpumem=40000]          each GPU's shares, and its memory
 //	     [sockets=2] [links=0-1*4,2-3*4] [near=0-1:0-3,2-3:4-7]   GPUs' links to each other, and the CPUs near them
 //	part p [nodes=n1,n2] [tier=2] [maxtime=60] [minnodes=] [maxnodes=] [maxcpus=] [defmempercpu=] [defmempernode=]
 //	     [maxmempercpu=] [maxmempernode=] [deftime=] [exclusive] [private] [state=down|drain|inactive]
@@ -28,6 +29,7 @@ import (
 //	license foo=2,bar                           what the cluster has
 //	up                                          the configuration takes effect, all nodes register
 //	submit [N=1-2] [n=4] [tpn=2] [c=2] [mincpus=4] [mem=100|all] [mempercpu=10] [gres=gpu:a100:2] [G=4] [gpt=1]
+//	       [half=500 (thousandths of a GPU's shards)] [gpumem=]
 //	       [C=ib&ssd] [w=n1] [x=n2] [alone] [over] [prio=] [t=60] [array=0-9%2] [uid=] [part=p,q] [tmp=]
 //	policy fifo|easy|all|reserve=N [sjbf] [keep] [resolution=] [window=] [age=] [tests=] [userjobs=] [partjobs=] [ahead=]
 //	                                            how the cycles from here on backfill
@@ -198,7 +200,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 	for _, f := range fields[1:] {
 		if name, value, ok := strings.Cut(f, "="); ok {
 			w.named[name] = value
-		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue", "lln", "contiguous", "spread", "few", "apart", "sjbf", "keep"}, f) {
+		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue", "lln", "contiguous", "spread", "few", "apart", "sjbf", "keep", "onesharing"}, f) {
 			w.named[f] = ""
 		} else {
 			w.plain = append(w.plain, f)
@@ -379,6 +381,14 @@ func (c *cluster) nodes(w words) {
 			d.Gres = append(d.Gres, model.GresDef{Name: "gpu", Type: typ, First: first, Count: int32(n)})
 			first += int32(n)
 		}
+		for _, name := range [...]string{"shard", "mps"} {
+			if each := int32(w.num(name)); each > 0 {
+				divide(d, name, each, w.has("onesharing"))
+			}
+		}
+		for i := range d.Gres {
+			d.Gres[i].MemMiB = w.num("gpumem")
+		}
 		c.connect(d, w)
 		c.cfg.Nodes = append(c.cfg.Nodes, d)
 	}
@@ -472,6 +482,9 @@ func (c *cluster) spec(w words) *model.Spec {
 	if w.has("G") {
 		sp.Gres = append(sp.Gres, model.GresReq{Name: "gpu", Count: int32(w.num("G")), Per: model.PerJob})
 	}
+	if w.has("half") {
+		sp.Gres = append(sp.Gres, model.GresReq{Name: "shard", Count: 1, Milli: int32(w.num("half"))})
+	}
 	if w.has("gpt") {
 		sp.Gres = append(sp.Gres, model.GresReq{Name: "gpu", Count: int32(w.num("gpt")), Per: model.PerTask})
 	}
@@ -507,6 +520,12 @@ func allocLine(a *model.Alloc) string {
 				text += ":" + g.Type
 			}
 			text += " " + g.Index.String()
+			if g.Share != nil {
+				text += fmt.Sprintf(" of GPU %d", g.Share.GPU)
+				if g.Share.MemMiB > 0 {
+					text += fmt.Sprintf(" with %d MiB", g.Share.MemMiB)
+				}
+			}
 		}
 		out = append(out, text+")")
 	}

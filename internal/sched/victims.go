@@ -109,7 +109,13 @@ func (r *room) lessen(h *hold, s *stock, part string) {
 	r.cpus = r.cpus.First(r.nfree)
 	r.mem -= h.mem
 	r.busy = true
-	for i, n := range h.gres {
+	if r.lot != nil && h.gres != nil {
+		r.lower(func(i, have int) int { return have - h.gres[len(r.gres)+i] })
+	}
+	for i, n := range h.gres[:min(len(h.gres), len(r.gres))] {
+		if r.lot != nil && r.lot.shared[i] {
+			continue
+		}
 		if g := &r.gres[i]; n > 0 {
 			g.nfree = max(0, g.nfree-n)
 			g.free = g.free.First(g.nfree)

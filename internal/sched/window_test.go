@@ -12,7 +12,7 @@ import (
 func TestNothingStartsIntoAReservation(t *testing.T) {
 	starts, inside := 0, 0
 	for seed := range 60 {
-		w := &world{rand.New(rand.NewPCG(uint64(seed), 17))}
+		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 17))}
 		c := w.cluster(t)
 		for i := range 1 + w.n(3) {
 			r := &model.Reservation{Name: string(rune('a' + i)), Start: c.now.Add(int64(w.n(900))), Users: []string{"u"}, Flags: pick(w, 0, model.ResvMaint, model.ResvFlex, model.ResvDaily)}

@@ -1,0 +1,166 @@
+package ctld
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/state"
+)
+
+// maxGPUMem bounds --gpu-mem, MiB.
+const maxGPUMem = 1 << 24
+
+// shareGPUs validates what a job asks of shared GPUs and of GPUs' memory, and works out what a part of a GPU is in shares.
+// sp.Gres is replaced, not edited.
+func shareGPUs(v *state.View, sp *model.Spec) error {
+	cfg := v.Config()
+	sp.Gres = migAlias(cfg, sp.Gres)
+	var share *model.GresReq
+	whole := false
+	for i := range sp.Gres {
+		g := &sp.Gres[i]
+		switch {
+		case g.Count == 0:
+		case g.Name == model.GPUName:
+			whole = true
+		case !model.IsShare(g.Name):
+			if g.Milli != 0 {
+				return refuse(proto.CodeInvalidGres, "%s: only GPUs are shared in parts", g.Name)
+			}
+		case share != nil:
+			return refuse(proto.CodeInvalidGres, "%s and %s: a job has shares of one kind, and of one GPU on each node; ask for more of one of them, or for whole GPUs", asked(share), asked(g))
+		case g.Per != model.PerNode:
+			return refuse(proto.CodeInvalidGres, "%s: shares are counted by node; use --gres=%s:%d", g.Name, g.Name, g.Count)
+		case g.Milli < 0 || g.Milli >= 1000 || g.Milli > 0 && g.Name != "shard":
+			return refuse(proto.CodeInvalidGres, "%d/1000 of a GPU: a part is less than 1; ask for whole GPUs, such as --gpus=1", g.Milli)
+		default:
+			share = g
+		}
+	}
+	if share != nil && whole {
+		return refuse(proto.CodeInvalidGres, "%s beside whole GPUs: a job has either whole GPUs or shares of one; submit two jobs, or ask for whole GPUs", asked(share))
+	}
+	if share != nil {
+		if err := shareFits(v, sp, share); err != nil {
+			return err
+		}
+	}
+	return gpuMemory(v, sp, share != nil || whole)
+}
+
+// asked shows a request as --gres has it.
+func asked(g *model.GresReq) string {
+	s := g.Name
+	if g.Type != "" {
+		s += ":" + g.Type
+	}
+	if g.Milli > 0 {
+		return fmt.Sprintf("%.3g of a GPU", float64(g.Milli)/1000)
+	}
+	return fmt.Sprintf("%s:%d", s, g.Count)
+}
+
+// shareFits holds that some GPU of the job's partitions has the shares, and sets the count of a part of a GPU: the least
+// that it is anywhere.
+func shareFits(v *state.View, sp *model.Spec, g *model.GresReq) error {
+	most, least, plain := int32(0), int32(0), false
+	for _, name := range sp.Partitions {
+		p := v.Partition(name)
+		if p == nil {
+			continue
+		}
+		for _, node := range p.Nodes {
+			def := v.NodeDef(node)
+			if def == nil {
+				continue
+			}
+			for i := range def.Gres {
+				d := &def.Gres[i]
+				if d.Name != g.Name || g.Type != "" && !strings.EqualFold(d.Type, g.Type) {
+					continue
+				}
+				plain = plain || len(d.Over) == 0
+				for _, s := range d.Over {
+					most = max(most, s.Count)
+					if n := model.ShareCount(g.Milli, s.Count); g.Milli > 0 && (least == 0 || n < least) {
+						least = n
+					}
+				}
+			}
+		}
+	}
+	where := "partition " + strings.Join(sp.Partitions, ",")
+	switch {
+	case plain:
+	case g.Milli > 0 && most == 0:
+		return refuse(proto.CodeInvalidGres, "%s: no node of %s has its GPUs in shares (Gres=gpu:N,shard:M); ask for whole ones, such as --gpus=1", asked(g), where)
+	case most == 0:
+		if err := knownGres(v.Config(), *g); err != nil {
+			return err
+		}
+		return refuse(proto.CodeInvalidGres, "%s: no node of %s has it; see ginfo -o '%%n %%G'", asked(g), where)
+	case g.Milli > 0:
+		g.Count = least
+	case g.Count > most:
+		return refuse(proto.CodeInvalidGres, "%s: a GPU in %s has %d at most, and all of a job's are of one GPU; ask for fewer, or for whole GPUs with --gpus", asked(g), where, most)
+	}
+	return nil
+}
+
+// gpuMemory validates --gpu-mem.
+func gpuMemory(v *state.View, sp *model.Spec, gpus bool) error {
+	want := sp.Extra().GPUMemMiB
+	switch {
+	case want == 0:
+		return nil
+	case want < 0 || want > maxGPUMem:
+		return refuse(proto.CodeBadRequest, "--gpu-mem=%dM is no amount of a GPU's memory", want)
+	case !gpus:
+		return refuse(proto.CodeInvalidGres, "--gpu-mem needs GPUs: give --gpus, --gres=gpu:N or --gres=shard:N too")
+	}
+	margin, most, some := v.Config().Params.GPUMemMarginMiB, int64(0), false
+	for _, name := range sp.Partitions {
+		p := v.Partition(name)
+		if p == nil {
+			continue
+		}
+		for _, node := range p.Nodes {
+			def := v.NodeDef(node)
+			for i := 0; def != nil && i < len(def.Gres); i++ {
+				if d := &def.Gres[i]; d.Name == model.GPUName {
+					some = some || d.MemMiB > 0
+					most = max(most, d.MemMiB)
+				}
+			}
+		}
+	}
+	where := "partition " + strings.Join(sp.Partitions, ",")
+	switch {
+	case !some:
+		return refuse(proto.CodeInvalidGres, "--gpu-mem: the memory of the GPUs in %s is not known; nodes that ask the driver report it, and gres.conf can say it (Name=gpu ... Memory=80G)", where)
+	case want > most-margin:
+		return refuse(proto.CodeInvalidGres, "--gpu-mem=%dM: the GPUs in %s have %dM at most, %dM of which are left to the driver (GpuMemSafetyMargin); ask for %dM or less", want, where, most, margin, max(0, most-margin))
+	}
+	return nil
+}
+
+// migAlias gives MIG instances the name that the nodes have for them: gpu:1g.10gb and mig:1g.10gb are the same.
+func migAlias(cfg *model.Config, list []model.GresReq) []model.GresReq {
+	list = slices.Clone(list)
+	has := func(name, typ string) bool {
+		return slices.ContainsFunc(cfg.Nodes, func(n *model.NodeDef) bool {
+			return slices.ContainsFunc(n.Gres, func(d model.GresDef) bool { return d.Name == name && strings.EqualFold(d.Type, typ) })
+		})
+	}
+	for i := range list {
+		g := &list[i]
+		other := map[string]string{"mig": model.GPUName, model.GPUName: "mig"}[g.Name]
+		if other != "" && g.Type != "" && !has(g.Name, g.Type) && has(other, g.Type) {
+			g.Name = other
+		}
+	}
+	return list
+}
