@@ -94,6 +94,8 @@ func (c *Controller) stopOf(v *state.View, j *model.Job) *proto.Stop {
 		why = " DUE TO PREEMPTION"
 	case model.StopNodeFail:
 		why = " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS"
+	case model.StopUnitFault:
+		why = " DUE TO NODE FAILURE: " + j.Run.StopWhy
 	case model.StopRequeue, model.StopRequeueHold:
 		why = " DUE TO JOB REQUEUE"
 	}

@@ -5008,7 +5008,7 @@ func (x *Job) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(22); err != nil {
+	if err := e.EncodeArrayLen(23); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Partition); err != nil {
@@ -5086,6 +5086,9 @@ func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Turns)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.StopWhy); err != nil {
 		return err
 	}
 	return nil
@@ -5354,7 +5357,17 @@ func (x *Run) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Run.Turns", v)
 		}
 	}
-	return wire.Skip(d, n-22)
+	if n < 23 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Run.StopWhy", err)
+		}
+		x.StopWhy = v
+	}
+	return wire.Skip(d, n-23)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -6173,7 +6186,7 @@ func (x *Share) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Node) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(23); err != nil {
+	if err := e.EncodeArrayLen(24); err != nil {
 		return err
 	}
 	if x.Def == nil {
@@ -6278,6 +6291,14 @@ func (x *Node) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i6 := range x.CPUShares {
 		if err := x.CPUShares[i6].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Out)); err != nil {
+		return err
+	}
+	for i7 := range x.Out {
+		if err := x.Out[i7].EncodeMsgpack(e); err != nil {
 			return err
 		}
 	}
@@ -6611,7 +6632,26 @@ func (x *Node) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.CPUShares = s18
 		}
 	}
-	return wire.Skip(d, n-23)
+	if n < 24 {
+		return nil
+	}
+	{
+		n20, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Node.Out", err)
+		}
+		if n20 > 0 {
+			s21 := make([]UnitOut, 0, wire.Cap(n20))
+			for range n20 {
+				s21 = append(s21, UnitOut{})
+				if err := s21[len(s21)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Node.Out", err)
+				}
+			}
+			x.Out = s21
+		}
+	}
+	return wire.Skip(d, n-24)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -10129,6 +10169,210 @@ func (x *TRESWeight) DecodeMsgpack(d *msgpack.Decoder) error {
 		x.Per = v
 	}
 	return wire.Skip(d, n-3)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *UnitOut) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(7); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Index)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Kind)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Reason); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.By); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.At)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.Stamp); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *UnitOut) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = UnitOut{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("UnitOut.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("UnitOut.Index", err)
+		}
+		x.Index = int32(v)
+		if int64(x.Index) != v {
+			return wire.Range("UnitOut.Index", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("UnitOut.Kind", err)
+		}
+		x.Kind = OutKind(v)
+		if uint64(x.Kind) != v {
+			return wire.Range("UnitOut.Kind", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("UnitOut.Reason", err)
+		}
+		x.Reason = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("UnitOut.By", err)
+		}
+		x.By = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("UnitOut.At", err)
+		}
+		x.At = Time(v)
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("UnitOut.Stamp", err)
+		}
+		x.Stamp = v
+	}
+	return wire.Skip(d, n-7)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *UnitTell) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(5); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Index)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Kind)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Text); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.Stamp); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *UnitTell) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = UnitTell{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("UnitTell.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("UnitTell.Index", err)
+		}
+		x.Index = int32(v)
+		if int64(x.Index) != v {
+			return wire.Range("UnitTell.Index", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("UnitTell.Kind", err)
+		}
+		x.Kind = OutKind(v)
+		if uint64(x.Kind) != v {
+			return wire.Range("UnitTell.Kind", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("UnitTell.Text", err)
+		}
+		x.Text = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("UnitTell.Stamp", err)
+		}
+		x.Stamp = v
+	}
+	return wire.Skip(d, n-5)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -59,6 +59,7 @@ const (
 	StopDeadline
 	StopNodeFail
 	StopPreemptCancel // preempted, and not to come back
+	StopUnitFault     // a GPU of its own, or another unit, has failed: Run.StopWhy says which
 )
 
 // Run is a job's life on its nodes.
@@ -88,6 +89,7 @@ type Run struct {
 	SleepAt Time      // when it was last suspended or resumed; 0: never
 	SleepMS int64     // suspended before that, milliseconds
 	Turns   uint32    // how often it was suspended or resumed
+	StopWhy string    // for people, where Stop alone does not say it
 }
 
 // Deadline gives the moment at which the time limit ends the job; 0 for never, and while the job is suspended: that time

@@ -96,6 +96,7 @@ type Node struct {
 	Shared    []SharedGPU // of the GPUs whose shares jobs hold, by GPU
 	Asleep    []JobID     // of Jobs those that are suspended and have given their CPUs back
 	CPUShares []CPUShare  // of UsedCPUs those that several jobs may have, in order of partition
+	Out       []UnitOut   // units that new jobs don't get
 }
 
 // Usable reports whether new jobs may start here.

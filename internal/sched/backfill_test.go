@@ -119,6 +119,10 @@ func (w *world) happen(c *cluster) {
 		c.apply(&state.Lost{Nodes: []string{name}})
 	case 4:
 		c.up()
+	case 5, 6:
+		c.apply(&state.NodeEdit{Nodes: []string{name}, Admin: pick(w, model.NodeDrain, model.NodeUp), Gres: "gpu", Units: []int32{int32(w.n(4))}, Reason: "r", By: "root"})
+	case 7:
+		c.apply(&state.Units{Node: name, Tells: []model.UnitTell{{Name: "gpu", Index: int32(w.n(4)), Kind: pick(w, model.OutFault, model.OutInUse), Stamp: uint64(c.now)}}})
 	}
 }
 

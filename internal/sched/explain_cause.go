@@ -235,7 +235,7 @@ func (x *explainer) room(s *spot) {
 		node *node
 	}
 	var up []soon
-	var away []string
+	var away, broken []string
 	free, never := 0, 0
 	end := func(t model.Time) model.Time { return p.after(t, s.it.leastS()) }
 	for _, n := range pl.nodes {
@@ -249,7 +249,12 @@ func (x *explainer) room(s *spot) {
 			free++
 			up = append(up, soon{x.now, n})
 		default:
-			up = append(up, soon{p.cursor.earliest(n, nd, x.now, forever, end), n})
+			when := p.cursor.earliest(n, nd, x.now, forever, end)
+			if when == forever && len(n.rec.Out) > 0 {
+				broken = append(broken, n.def.Name)
+				continue
+			}
+			up = append(up, soon{when, n})
 		}
 	}
 	slices.SortStableFunc(up, func(a, b soon) int {
@@ -269,7 +274,7 @@ func (x *explainer) room(s *spot) {
 	r := model.ReasonResources
 	c := model.Cause{Partition: s.l.part.Name}
 	switch {
-	case len(up) == 0 && len(away) == 0:
+	case len(up) == 0 && len(away)+len(broken) == 0:
 		r, text = model.ReasonBadConstraints, text+fmt.Sprintf(": no node of partition %s has that, even when it is empty", s.l.part.Name)
 	case len(up) < want:
 		r = model.ReasonReqNodeNotAvail
@@ -295,6 +300,9 @@ func (x *explainer) room(s *spot) {
 	}
 	if len(away) > 0 {
 		text += fmt.Sprintf("; %s drained or down: %s", countOf(len(away), "is", "are"), x.awayText(away))
+	}
+	if len(broken) > 0 {
+		text += fmt.Sprintf("; %s too much out of service: %s", countOf(len(broken), "has", "have"), x.outText(broken))
 	}
 	if p.waitsForNodes(s.l, &s.it) != "" && r == model.ReasonResources {
 		r = s.it.sh.none
@@ -324,6 +332,24 @@ func (x *explainer) awayText(list []string) string {
 		out = append(out, fmt.Sprintf("%d more", len(list)-maxNamed))
 	}
 	return strings.Join(out, ", ")
+}
+
+// outText names what is out of service on nodes, and why.
+func (x *explainer) outText(list []string) string {
+	var text []string
+	for _, name := range list[:min(len(list), maxNamed)] {
+		n, units := x.v.Node(name), []string(nil)
+		for i := range n.Out {
+			if o := &n.Out[i]; o.Kind != model.OutCleared {
+				units = append(units, fmt.Sprintf("%s %d: %s", o.Name, o.Index, o.Reason))
+			}
+		}
+		text = append(text, name+" ("+strings.Join(units, "; ")+")")
+	}
+	if len(list) > maxNamed {
+		text = append(text, fmt.Sprintf("%d more", len(list)-maxNamed))
+	}
+	return strings.Join(text, ", ")
 }
 
 func (x *explainer) stateOf(name string) string {

@@ -195,7 +195,7 @@ func (p *Planner) whyNot(sh *shape) model.Reason {
 			if c := p.capacity(n.class); !sh.whole[n.class.at].in(c) {
 				continue
 			}
-			if n.up() {
+			if n.up() && (len(n.rec.Out) == 0 || sh.whole[n.class.at].in(p.inService(n))) {
 				return model.ReasonNone
 			}
 			away = true
@@ -215,6 +215,10 @@ func (p *Planner) whyNot(sh *shape) model.Reason {
 			}
 			r := p.stock.empty(n.def)
 			pl.all = append(pl.all, r)
+			if n.up() && len(n.rec.Out) > 0 {
+				r = p.stock.empty(n.def)
+				r.without(n.rec)
+			}
 			if n.up() {
 				pl.empty = append(pl.empty, r)
 			}
@@ -239,6 +243,14 @@ func (p *Planner) capacity(c *class) *counts {
 		c.full = &full
 	}
 	return c.full
+}
+
+// inService gives what a node has with nothing on it and without the units that are out of service.
+func (p *Planner) inService(n *node) *counts {
+	r := p.stock.empty(n.def)
+	r.without(n.rec)
+	c := countsOf(r, 0)
+	return &c
 }
 
 // explain gives those who stand behind the job that blocks a lane the reason Priority.

@@ -91,6 +91,7 @@ func (s *stock) network() *tree {
 func (s *stock) room(n *model.Node, gone func(model.JobID) bool) *room {
 	r := s.empty(n.Def)
 	r.shut = !n.Usable()
+	r.without(n)
 	if len(n.Jobs) == 0 {
 		return r
 	}
@@ -181,6 +182,19 @@ func (r *room) takeShared(list []model.SharedGPU) {
 		if k, u := r.lot.kind(list[i].Name), int(list[i].GPU); k >= 0 && u < len(r.lot.gpus) {
 			r.slots[u*r.lot.stride+1+k] -= int(list[i].Count)
 			r.slots[u*r.lot.stride+r.lot.stride-1] -= int(list[i].MemMiB)
+		}
+	}
+}
+
+// without removes the units that are out of service.
+func (r *room) without(n *model.Node) {
+	if len(n.Out) == 0 {
+		return
+	}
+	for i := range r.gres {
+		if h := &r.gres[i]; h.nfree > 0 {
+			h.free = h.free.Minus(n.OutOf(h.name))
+			h.nfree = h.free.Count()
 		}
 	}
 }

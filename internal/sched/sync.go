@@ -221,6 +221,10 @@ func (p *Planner) refresh(n *node) {
 	} else {
 		n.room = *p.stock.room(rec, nil)
 		after = rec.Jobs
+		if old != nil && !slices.Equal(old.Out, rec.Out) {
+			n.touched = append(n.touched, after...)
+			p.usable++
+		}
 	}
 	n.free = countsOf(&n.room, len(after))
 	i := 0

@@ -58,6 +58,9 @@ func (n *node) holdOf(na *model.NodeAlloc, part string, sp *model.Spec) hold {
 		if h.gres == nil {
 			h.gres = make([]int, n.slots())
 		}
+		if n.rec != nil && len(n.rec.Out) > 0 {
+			g.Index = g.Index.Minus(n.rec.OutOf(g.Name)) // what is out doesn't come back with the job's end
+		}
 		for i, d := range n.def.Gres {
 			if d.Name != g.Name {
 				continue

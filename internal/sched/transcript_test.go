@@ -31,14 +31,14 @@ import (
 //	submit [N=1-2] [n=4] [tpn=2] [c=2] [mincpus=4] [mem=100|all] [mempercpu=10] [gres=gpu:a100:2] [G=4] [gpt=1]
 //	       [half=500 (thousandths of a GPU's shards)] [gpumem=]
 //	       [C=ib&ssd] [w=n1] [x=n2] [alone] [over] [prio=] [t=60] [array=0-9%2] [uid=] [part=p,q] [tmp=]
+//	       [tmin=30] [deadline=+600 from the beginning]
 //	policy fifo|easy|all|reserve=N [sjbf] [keep] [resolution=] [window=] [age=] [tests=] [userjobs=] [partjobs=] [ahead=]
 //	                                            how the cycles from here on backfill
 //	cycle [starts=N] [depth=N]                  plan, apply, show starts and whoever waits, with its reservation
 //	clear                                       every job is cancelled
-//	end ID...      drain|resume|lost|join NODE...      estimate ID [part]      wait +60      hold|release ID
-//	       [tmin=30] [deadline=+600 from the beginning]
 //	tick                                        time passes in the state; show whom it ends
 //	reserve NAME nodes= start= dur= [users=] [accounts=] [flags=MAINT,FLEX]      unreserve NAME
+//	end ID...      drain|resume NODE... [gpu=0,1]      lost|join NODE...      estimate ID [part]      wait +60      hold|release ID
 //	why ID [easy]                               explain a job, in order of submission or with backfill
 
 func TestTranscripts(t *testing.T) {
@@ -283,7 +283,18 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		c.clear()
 	case "drain", "resume":
 		admin := map[string]model.NodeAdmin{"drain": model.NodeDrain, "resume": model.NodeUp}[fields[0]]
-		c.apply(&state.NodeEdit{Nodes: w.plain, Admin: admin, Reason: w.named["reason"], By: "root"})
+		e := &state.NodeEdit{Nodes: w.plain, Admin: admin, Reason: w.named["reason"], By: "root"}
+		if units := w.named["gpu"]; units != "" {
+			e.Gres = "gpu"
+			for text := range strings.SplitSeq(units, ",") {
+				n, err := strconv.ParseInt(text, 10, 32)
+				if err != nil {
+					c.t.Fatalf("%s: %v", c.at, err)
+				}
+				e.Units = append(e.Units, int32(n))
+			}
+		}
+		c.apply(e)
 	case "lost":
 		c.apply(&state.Lost{Nodes: w.plain})
 	case "join":

@@ -1109,7 +1109,7 @@ func (x *Lost) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *NodeEdit) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(5); err != nil {
+	if err := e.EncodeArrayLen(7); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Nodes)); err != nil {
@@ -1131,6 +1131,17 @@ func (x *NodeEdit) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeString(x.By); err != nil {
 		return err
+	}
+	if err := e.EncodeString(x.Gres); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Units)); err != nil {
+		return err
+	}
+	for i2 := range x.Units {
+		if err := e.EncodeInt(int64(x.Units[i2])); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -1209,7 +1220,102 @@ func (x *NodeEdit) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.By = v
 	}
-	return wire.Skip(d, n-5)
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("NodeEdit.Gres", err)
+		}
+		x.Gres = v
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("NodeEdit.Units", err)
+		}
+		if n4 > 0 {
+			s5 := make([]int32, 0, wire.Cap(n4))
+			for range n4 {
+				var v6 int32
+				{
+					v, err := d.DecodeInt64()
+					if err != nil {
+						return wire.In("NodeEdit.Units", err)
+					}
+					v6 = int32(v)
+					if int64(v6) != v {
+						return wire.Range("NodeEdit.Units", v)
+					}
+				}
+				s5 = append(s5, v6)
+			}
+			x.Units = s5
+		}
+	}
+	return wire.Skip(d, n-7)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Units) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Node); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Tells)); err != nil {
+		return err
+	}
+	for i1 := range x.Tells {
+		if err := x.Tells[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Units) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Units{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Units.Node", err)
+		}
+		x.Node = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Units.Tells", err)
+		}
+		if n1 > 0 {
+			s2 := make([]model.UnitTell, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, model.UnitTell{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Units.Tells", err)
+				}
+			}
+			x.Tells = s2
+		}
+	}
+	return wire.Skip(d, n-2)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -28,6 +28,7 @@ const (
 	KindAccounts
 	KindReserve
 	KindSuspend
+	KindUnits
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -179,6 +180,17 @@ type NodeEdit struct {
 	Keep   bool // leave Admin as it is
 	Reason string
 	By     string
+
+	Gres  string // not "": Admin (NodeDrain, NodeUp) and Reason are of these units of it, not of the node
+	Units []int32
+}
+
+// Units is a node's whole account of units that should not be given to jobs.
+//
+//gbatch:codec
+type Units struct {
+	Node  string
+	Tells []model.UnitTell
 }
 
 // SetConfig replaces the configuration.
@@ -246,6 +258,8 @@ func newBody(k Kind) Body {
 		return new(Reserve)
 	case KindSuspend:
 		return new(Suspend)
+	case KindUnits:
+		return new(Units)
 	}
 	return nil
 }

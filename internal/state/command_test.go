@@ -75,6 +75,7 @@ func later() []Body {
 		&Reserve{Op: CreateResv, Resv: &model.Reservation{Name: "maint", Start: 1_700_000_000_000, End: 1_700_000_600_000, Nodes: []string{"n1", "n2"},
 			Partition: "gpu", Features: "ib", Users: []string{"ann"}, Accounts: []string{"vision"}, Flags: model.ResvMaint | model.ResvDaily, Begun: true}},
 		&Suspend{Targets: []Target{{Job: 5, Task: model.NoTask}}, Resume: true, Turn: model.Turn{Sleep: []model.JobID{3}, Wake: []model.JobID{4}}},
+		&Units{Node: "n1", Tells: []model.UnitTell{{Name: "gpu", Index: 3, Kind: model.OutFault, Text: "XID 79", Stamp: 5}}},
 	}
 }
 

@@ -101,6 +101,13 @@ func nodeLine(n *model.Node) string {
 	for _, sh := range n.CPUShares {
 		fmt.Fprintf(&b, " shared-in-%s=%v", sh.Part, sh.Layers)
 	}
+	for _, o := range n.Out {
+		what := map[model.OutKind]string{model.OutDrained: "drained", model.OutFault: "fault", model.OutInUse: "used", model.OutCleared: "cleared"}[o.Kind]
+		fmt.Fprintf(&b, " %s%d=%s", o.Name, o.Index, what)
+		if o.Reason != "" {
+			fmt.Fprintf(&b, "(%s by %s)", o.Reason, o.By)
+		}
+	}
 	for _, g := range n.UsedGres {
 		fmt.Fprintf(&b, " %s=%s", g.Name, g.Index)
 	}

@@ -32,7 +32,7 @@ func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 		}
 		if old, ok := s.nodes.Get(def.Name); ok {
 			n = *old
-			n.Def = def
+			n.Def, n.Out = def, knownUnits(old.Out, def)
 			if n.ReasonBy == byGbatch && n.Reason == reasonLeft {
 				n.Admin, n.Reason, n.ReasonBy, n.ReasonAt = model.NodeUp, "", "", 0
 			}
@@ -184,6 +184,11 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 		old, ok := s.nodes.Get(name)
 		if !ok {
 			res.Each[i] = NoSuchNode
+			continue
+		}
+		if c.Gres != "" {
+			res.Each[i] = s.editUnits(at, c, name, old)
+			res.Changed = res.Changed || res.Each[i] == OK
 			continue
 		}
 		n := *old

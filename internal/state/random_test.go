@@ -307,6 +307,14 @@ func (g *storm) next(st *State) Body {
 		return g.join()
 	case k < 90:
 		return &Lost{Nodes: []string{g.node(), g.node()}}
+	case k < 91:
+		u := &Units{Node: g.node()}
+		for range g.n(4) {
+			u.Tells = append(u.Tells, model.UnitTell{Name: "gpu", Index: int32(g.n(3)), Kind: model.OutFault + model.OutKind(g.n(2)), Stamp: uint64(g.n(5)), Text: "t"})
+		}
+		return u
+	case k < 92:
+		return &NodeEdit{Nodes: []string{g.node()}, Admin: model.NodeAdmin(g.n(2)), Gres: "gpu", Units: []int32{int32(g.n(3)), int32(g.n(3))}, By: "root"}
 	case k < 93:
 		return &NodeEdit{Nodes: []string{g.node(), g.node()}, Admin: model.NodeAdmin(g.n(3)), Keep: g.chance(10), Reason: []string{"", "x"}[g.n(2)], By: "root"}
 	case k < 94:

@@ -69,6 +69,9 @@ func plausible(when, start, now model.Time) model.Time {
 func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 	when = plausible(when, j.Run.Start, at)
 	state, reason := exit.State()
+	if exit.Text == "" {
+		exit.Text = j.Run.StopWhy
+	}
 	uid := uint32(0)
 	requeue, hold := false, model.NotHeld
 	switch j.Run.Stop {
@@ -90,7 +93,7 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 		state, reason, requeue, hold = model.Cancelled, model.ReasonNone, true, model.HeldByUser
 	case model.StopDeadline:
 		state, reason = model.Deadline, model.ReasonDeadLine
-	case model.StopNodeFail:
+	case model.StopNodeFail, model.StopUnitFault:
 		state, reason = model.NodeFail, model.ReasonNodeDown
 		requeue = j.Spec.Requeue
 	}

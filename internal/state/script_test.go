@@ -148,7 +148,33 @@ func (s *session) do(out *bytes.Buffer, line string) {
 		res = s.apply(&Lost{Nodes: strings.Split(w.plain[0], ",")})
 	case "drain", "down", "resume":
 		admin := map[string]model.NodeAdmin{"drain": model.NodeDrain, "down": model.NodeDown, "resume": model.NodeUp}[fields[0]]
-		res = s.apply(&NodeEdit{Nodes: strings.Split(w.plain[0], ","), Admin: admin, Reason: w.named["reason"], By: "root", Keep: w.has("keep")})
+		e := &NodeEdit{Nodes: strings.Split(w.plain[0], ","), Admin: admin, Reason: w.named["reason"], By: "root", Keep: w.has("keep")}
+		if gpu, ok := w.named["gpu"]; ok {
+			e.Gres = "gpu"
+			for _, text := range strings.Split(gpu, ",") {
+				n, err := strconv.Atoi(text)
+				if err != nil {
+					s.t.Fatalf("%s: %v", s.at, err)
+				}
+				e.Units = append(e.Units, int32(n))
+			}
+		}
+		res = s.apply(e)
+	case "tells":
+		u := &Units{Node: w.plain[0]}
+		for _, text := range w.plain[1:] {
+			f := strings.SplitN(text, ":", 3)
+			index, err := strconv.Atoi(f[0])
+			if err != nil || len(f) != 3 {
+				s.t.Fatalf("%s: %s: write INDEX:STAMP|used:TEXT", s.at, text)
+			}
+			t := model.UnitTell{Name: "gpu", Index: int32(index), Kind: model.OutInUse, Text: f[2]}
+			if stamp, err := strconv.ParseUint(f[1], 10, 64); err == nil {
+				t.Kind, t.Stamp = model.OutFault, stamp
+			}
+			u.Tells = append(u.Tells, t)
+		}
+		res = s.apply(u)
 	case "reason":
 		id, _ := strconv.Atoi(w.plain[0])
 		res = s.apply(&Starts{Plan: model.Plan{Reasons: []model.ReasonSet{{Job: model.JobID(id), Reason: model.ReasonResources, Why: strings.Join(w.plain[1:], " ")}}}})

@@ -150,7 +150,7 @@ func (s *State) fits(run *model.Run) Refusal {
 		}
 		seen[na.Node] = true
 		for k, g := range na.Gres {
-			if g.Index.Overlaps(n.Used(g.Name)) || !hasGres(n.Def, g) {
+			if g.Index.Overlaps(n.Used(g.Name)) || g.Index.Overlaps(n.OutOf(g.Name)) || !hasGres(n.Def, g) {
 				return NotFits
 			}
 			for _, other := range na.Gres[:k] {

@@ -315,6 +315,8 @@ func (s *State) Apply(c Command) Result {
 		return s.applyReserve(c.At, b)
 	case *Suspend:
 		return s.applySuspend(c.At, b)
+	case *Units:
+		return s.applyUnits(c.At, b)
 	}
 	return Result{}
 }

@@ -159,7 +159,7 @@ func comesBack(j *model.Job) bool {
 	switch j.Run.Stop {
 	case model.StopRequeue, model.StopRequeueHold:
 		return true
-	case model.StopPreempt, model.StopNodeFail:
+	case model.StopPreempt, model.StopNodeFail, model.StopUnitFault:
 		return j.Spec.Requeue
 	}
 	return false

@@ -29,6 +29,8 @@ import (
 //	hold|release TARGET... [admin]
 //	set TARGET... [prio=] [begin=] [limit=] [throttle=] [dep=] [name=] [part=] [comment=]
 //	lost|drain|down|resume NODES [reason=...] [keep]
+//	drain|resume NODE gpu=0,1 [reason=...]
+//	tells NODE INDEX:STAMP:TEXT|INDEX:used:TEXT...     all that the node has to say of its GPUs
 //	reason ID TEXT-of-a-reason     what a plan says of a job
 //	tick [+60]   wait +60   trim SEQ
 //	outbox   usage   blobs   due   next                    print

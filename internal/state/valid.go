@@ -54,6 +54,10 @@ func validBody(b Body) error {
 		return validConfig(b.Config)
 	case *Accounts:
 		return validAccounts(b)
+	case *Units:
+		if len(b.Tells) > model.MaxUnitTells {
+			return malformed("an account of %d units, the limit is %d", len(b.Tells), model.MaxUnitTells)
+		}
 	case *Reserve:
 		return validReservation(b.Resv, b.Op != DropResv)
 	}

@@ -1,0 +1,170 @@
+package model
+
+import "slices"
+
+// Units of a generic resource that a node has and new jobs don't get: one bad GPU takes itself out, not the node.
+
+// OutKind says why a unit is out. The numbers are stored: append only.
+type OutKind uint8
+
+// The kinds.
+const (
+	OutDrained OutKind = iota + 1 // by an operator, until one resumes it
+	OutFault                      // by a fault that its node found, until an operator resumes it
+	OutInUse                      // by processes that no job started, until they have gone
+	OutCleared                    // not out: a fault that an operator has dealt with, as long as the node still tells of it
+)
+
+// UnitOut is one unit and why it is out.
+//
+//gbatch:codec
+type UnitOut struct {
+	Name   string // of the resource
+	Index  int32
+	Kind   OutKind
+	Reason string
+	By     string // who says so: a user, or gbatch
+	At     Time
+	Stamp  uint64 // of the latest fault that is known (UnitTell)
+}
+
+// UnitTell is what a node says of one of its units: everything there is to say, each time.
+//
+//gbatch:codec
+type UnitTell struct {
+	Name  string
+	Index int32
+	Kind  OutKind // OutFault or OutInUse
+	Text  string
+	Stamp uint64 // of a fault: larger for each new one, on the same node
+}
+
+// MaxUnitTells bounds a node's account of its units.
+const MaxUnitTells = 1024
+
+// OutOf gives the units of a resource that new jobs don't get. The shares of a GPU are out with it.
+func (n *Node) OutOf(gres string) Bits {
+	if len(n.Out) == 0 {
+		return nil
+	}
+	var out Bits
+	mark := func(i int) {
+		out = out.Or(UpTo(i + 1).Minus(UpTo(i)))
+	}
+	for i := range n.Out {
+		o := &n.Out[i]
+		if o.Kind == OutCleared {
+			continue
+		}
+		if o.Name == gres {
+			mark(int(o.Index))
+		}
+		if o.Name != GPUName || n.Def == nil {
+			continue
+		}
+		for k := range n.Def.Gres {
+			d := &n.Def.Gres[k]
+			if d.Name != gres {
+				continue
+			}
+			at := int(d.First)
+			for _, s := range d.Over {
+				if s.GPU == o.Index {
+					for u := range int(s.Count) {
+						mark(at + u)
+					}
+				}
+				at += int(s.Count)
+			}
+		}
+	}
+	return out
+}
+
+// TellUnits gives what is out on a node once it has told all there is to say of its units, and the places in it of faults that
+// are new. What an operator has said stays. A fault stays until an operator has dealt with it, also where the node does
+// not tell of it any more; foreign use is over when the node says so. The list is a new one where it differs from out,
+// otherwise changed is false.
+func TellUnits(out []UnitOut, tells []UnitTell, at Time, by string) (next []UnitOut, fresh []int, changed bool) {
+	type told struct{ fault, use *UnitTell }
+	said, order := make(map[unitKey]told, len(tells)), make([]unitKey, 0, len(out)+len(tells))
+	known := make(map[unitKey]UnitOut, len(out))
+	for _, o := range out {
+		key := unitKey{o.Name, o.Index}
+		known[key] = o
+		order = append(order, key)
+	}
+	for i := range tells {
+		t := &tells[i]
+		key := unitKey{t.Name, t.Index}
+		x, again := said[key]
+		if _, ok := known[key]; !ok && !again {
+			order = append(order, key)
+		}
+		if t.Kind == OutFault {
+			x.fault = t
+		} else {
+			x.use = t
+		}
+		said[key] = x
+	}
+	for _, key := range order {
+		o, was := known[key]
+		n, t := o, said[key]
+		news := t.fault != nil && t.fault.Stamp > o.Stamp
+		if news {
+			n.Stamp = t.fault.Stamp
+		}
+		switch {
+		case o.Kind == OutDrained, o.Kind == OutFault:
+		case news:
+			n = UnitOut{key.name, key.index, OutFault, t.fault.Text, by, at, t.fault.Stamp}
+		case t.use != nil && (o.Kind != OutInUse || o.Reason != t.use.Text):
+			n = UnitOut{key.name, key.index, OutInUse, t.use.Text, by, at, o.Stamp}
+		case t.use != nil:
+		case t.fault != nil && o.Kind != OutCleared:
+			n = UnitOut{key.name, key.index, OutCleared, "", by, at, o.Stamp}
+		case t.fault != nil:
+		default:
+			changed = changed || was
+			continue
+		}
+		if news { // a job may hold it, also where it was drained before
+			fresh = append(fresh, len(next))
+		}
+		changed = changed || n != o
+		next = append(next, n)
+	}
+	if !changed {
+		return out, nil, false
+	}
+	return next, fresh, true
+}
+
+// EditUnits gives what is out once an operator has drained units, or resumed them.
+func EditUnits(out []UnitOut, name string, units []int32, drain bool, reason, by string, at Time) []UnitOut {
+	next := slices.Clone(out)
+	for _, index := range units {
+		k := slices.IndexFunc(next, func(o UnitOut) bool { return o.Name == name && o.Index == index })
+		switch {
+		case drain && k < 0:
+			next = append(next, UnitOut{Name: name, Index: index, Kind: OutDrained, Reason: reason, By: by, At: at})
+		case drain:
+			next[k].Kind, next[k].Reason, next[k].By, next[k].At = OutDrained, reason, by, at
+		case k < 0 || next[k].Kind == OutInUse: // the node says when that is over
+		case next[k].Stamp != 0:
+			next[k].Kind, next[k].Reason, next[k].By, next[k].At = OutCleared, "", by, at
+		default:
+			next = slices.Delete(next, k, k+1)
+		}
+	}
+	if len(next) == 0 {
+		return nil
+	}
+	return next
+}
+
+type unitKey struct {
+	name  string
+	index int32
+}

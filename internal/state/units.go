@@ -1,0 +1,106 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+
+	"gbatch/internal/model"
+)
+
+// units.go: single units of a node's generic resources that go out of service and come back, and what that means for jobs.
+
+func (*Units) kind() Kind { return KindUnits }
+
+// applyUnits takes a node's account of its units. A job whose unit has a new fault is ended, or goes back to the queue: a GPU
+// that has fallen off the bus doesn't come back under it.
+func (s *State) applyUnits(at model.Time, c *Units) Result {
+	old, ok := s.nodes.Get(c.Node)
+	if !ok {
+		return Result{Refusal: NoSuchNode}
+	}
+	next, fresh, changed := model.TellUnits(old.Out, c.Tells, at, byGbatch)
+	if !changed {
+		return Result{}
+	}
+	n := *old
+	n.Out = next
+	s.putNode(c.Node, &n)
+	for _, i := range fresh {
+		s.unitFailed(&n, &next[i], textOf(c.Tells, &next[i]), at)
+	}
+	s.wakeAll(at)
+	s.plan()
+	return Result{Changed: true}
+}
+
+// textOf gives the words of a unit's latest fault.
+func textOf(tells []model.UnitTell, o *model.UnitOut) string {
+	for i := range tells {
+		if t := &tells[i]; t.Kind == model.OutFault && t.Name == o.Name && t.Index == o.Index {
+			return t.Text
+		}
+	}
+	return o.Reason
+}
+
+// unitFailed ends the jobs that hold a unit, or shares of it.
+func (s *State) unitFailed(n *model.Node, o *model.UnitOut, text string, at model.Time) {
+	for _, id := range slices.Clone(n.Jobs) {
+		j, ok := s.jobs.Get(id)
+		if !ok || !j.State.HasResources() || j.State == model.Completing || !holdsUnit(j.Run.Alloc, n.Def.Name, o) {
+			continue
+		}
+		run := *j.Run
+		run.StopWhy = fmt.Sprintf("%s %d of node %s: %s", o.Name, o.Index, n.Def.Name, text)
+		with := *j
+		with.Run = &run
+		s.stopRunning(&with, at, model.StopUnitFault, 0)
+	}
+}
+
+func holdsUnit(a *model.Alloc, node string, o *model.UnitOut) bool {
+	for i := range a.Nodes {
+		if a.Nodes[i].Node != node {
+			continue
+		}
+		for k := range a.Nodes[i].Gres {
+			g := &a.Nodes[i].Gres[k]
+			if g.Share != nil && o.Name == model.GPUName && g.Share.GPU == o.Index || g.Share == nil && g.Name == o.Name && g.Index.Has(int(o.Index)) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// editUnits carries out an operator's word on units of a node.
+func (s *State) editUnits(at model.Time, c *NodeEdit, name string, old *model.Node) Refusal {
+	if c.Keep {
+		return OK // a reason alone: there is nothing to give it to
+	}
+	for _, u := range c.Units {
+		if u < 0 || !hasGres(old.Def, model.GresAlloc{Name: c.Gres, Index: model.UpTo(int(u) + 1).Minus(model.UpTo(int(u)))}) {
+			return NotFits
+		}
+	}
+	n := *old
+	n.Out = model.EditUnits(old.Out, c.Gres, c.Units, c.Admin != model.NodeUp, c.Reason, c.By, at)
+	s.putNode(name, &n)
+	return OK
+}
+
+// knownUnits drops what was said of units that a new definition of the node doesn't have.
+func knownUnits(out []model.UnitOut, def *model.NodeDef) []model.UnitOut {
+	gone := func(o model.UnitOut) bool {
+		for i := range def.Gres {
+			if d := &def.Gres[i]; d.Name == o.Name && o.Index >= d.First && o.Index < d.First+d.Count {
+				return false
+			}
+		}
+		return true
+	}
+	if !slices.ContainsFunc(out, gone) {
+		return out
+	}
+	return slices.DeleteFunc(slices.Clone(out), gone)
+}
