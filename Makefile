@@ -44,6 +44,10 @@ test: ## run the tests
 race: ## run the tests with the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race -timeout 30m ./...
 
+.PHONY: vm
+vm: ## run the tests of control groups on kernels with v2 alone and v1 alone, in QEMU
+	scripts/cgroups-vm.sh
+
 .PHONY: lint
 lint: ## vet, gofmt, staticcheck and the import rules
 	$(GO) vet ./...

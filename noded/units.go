@@ -225,21 +225,17 @@ func (t *unitTable) rules(mine []model.GresAlloc) *cgroup.Devices {
 		return nil
 	}
 	held := make([]bool, len(t.devs))
-	for i := range mine {
-		if s := mine[i].Share; s != nil { // shares open their GPU
-			if files := t.of[unitKey{model.GPUName, int(s.GPU)}]; len(files) > 0 {
-				for _, n := range files {
-					held[n] = true
-				}
-				continue
-			}
+	hold := func(key unitKey) bool {
+		for _, n := range t.of[key] {
+			held[n] = true
 		}
-		mine[i].Index.Each(func(k int) bool {
-			for _, n := range t.of[unitKey{mine[i].Name, k}] {
-				held[n] = true
-			}
-			return true
-		})
+		return len(t.of[key]) > 0
+	}
+	for i := range mine {
+		if s := mine[i].Share; s != nil && hold(unitKey{"gpu", int(s.GPU)}) {
+			continue // shares of a GPU are used through it
+		}
+		mine[i].Index.Each(func(k int) bool { hold(unitKey{mine[i].Name, k}); return true })
 	}
 	if t.strict != nil {
 		return &cgroup.Devices{Allow: t.allowed(held)}
