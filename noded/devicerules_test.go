@@ -106,7 +106,7 @@ func TestJobsOpenTheirDevicesOnly(t *testing.T) {
 			{name: "two types", units: []model.GresAlloc{gres("gpu", "a100", 0), gres("gpu", "t4", 2)}, want: "+-+-----++", env: "0,1|0,2|"},
 			{name: "several files a unit", units: []model.GresAlloc{gres("npu", "", 1)}, want: "------++++", env: "||0"},
 			{name: "everything", units: []model.GresAlloc{gres("gpu", "a100", 0, 1), gres("gpu", "t4", 2), gres("npu", "", 0, 1)}, want: "+++-++++++", env: "0,1,2|0,1,2|0,1"},
-			{name: "shares of a GPU", units: []model.GresAlloc{{Name: "shard", Index: model.UpTo(2), Share: &model.GPUShare{GPU: 1, Of: 4}}}, want: "-+------++", env: "||"},
+			{name: "shares of a GPU", units: []model.GresAlloc{{Name: "shard", Index: model.UpTo(2), Share: &model.GPUShare{GPU: 1, Of: 4}}}, want: "-+------++", env: "0|1|"},
 			{name: "a process that leaves its session", units: []model.GresAlloc{gres("gpu", "a100", 0)}, more: "setsid sh -c '" + strings.ReplaceAll(lookAtAll, "'", `'"'"'`) + "; echo > done' & until [ -e done ]; do :; done; rm done\n", want: "+-------++", env: "0|0|"},
 			{name: "device files of its own making", units: []model.GresAlloc{gres("gpu", "a100", 0)},
 				more: "mknod mine c $(stat -c '0x%t 0x%T' " + at("nvidia1") + ") && echo made; FILES=\"$FILES\"\n", want: "+-------++", env: "0|0|"},
