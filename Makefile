@@ -18,8 +18,8 @@ export GOFLAGS
 export CGO_CFLAGS := -Wno-deprecated-declarations
 
 PURE     := gctld gdbd gshim gcli gbatch
-GNAMES   := gsubmit gqueue gcancel gacct ginfo gcontrol grun galloc gshare gprio gacctmgr gdiag gstat greport
-SNAMES   := sbatch squeue scancel sacct sinfo scontrol srun salloc sshare sprio sacctmgr sdiag sstat sreport
+GNAMES   := gsubmit gqueue gcancel gacct ginfo gcontrol grun galloc gshare gprio gacctmgr gdiag gstat gseff greport
+SNAMES   := sbatch squeue scancel sacct sinfo scontrol srun salloc sshare sprio sacctmgr sdiag sstat seff sreport
 EXAMPLES := gbatch.conf gres.conf cgroup.conf topology.conf
 
 .DEFAULT_GOAL := build

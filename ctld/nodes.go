@@ -38,6 +38,7 @@ type session struct {
 	told map[proto.Attempt]telling
 	seen time.Time
 	beat proto.Heartbeat
+	asks asks
 }
 
 type telling uint8
@@ -309,6 +310,12 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
+		case proto.KindStatAnswer:
+			m := new(proto.StatAnswer)
+			if err := proto.Decode(f.Body, m); err != nil {
+				return err
+			}
+			s.answered(m)
 		default:
 			return fmt.Errorf("node %s sent a frame of kind %d, which is none of a node's", s.node, f.Kind)
 		}

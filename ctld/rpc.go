@@ -101,7 +101,7 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 func changes(kind uint16) bool {
 	switch kind {
 	case proto.KindPing, proto.KindJobs, proto.KindNodes, proto.KindPartitions, proto.KindConfig, proto.KindWait,
-		proto.KindAcct, proto.KindShares, proto.KindDiag, proto.KindAccounts, proto.KindPrio, proto.KindWhy, proto.KindReservations:
+		proto.KindAcct, proto.KindShares, proto.KindDiag, proto.KindAccounts, proto.KindPrio, proto.KindWhy, proto.KindReservations, proto.KindStat:
 		return false
 	}
 	return true
@@ -208,6 +208,11 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 	case proto.KindWhy:
 		if rq := new(proto.WhyRequest); decode(rq) {
 			reply, err := c.why(rq)
+			c.end(r, reply, err)
+		}
+	case proto.KindStat:
+		if rq := new(proto.StatRequest); decode(rq) {
+			reply, err := c.stat(ctx, who, rq)
 			c.end(r, reply, err)
 		}
 	case proto.KindDiag, proto.KindDiagReset:

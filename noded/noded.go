@@ -53,6 +53,7 @@ type Noded struct {
 	workers *pool // launches and ends, as many as there are CPUs
 	stops   *pool // signals and whatever may have to wait
 	tellers chan struct{}
+	stats   chan struct{} // a slot per question about running jobs
 
 	def        atomic.Pointer[welcomed]
 	instance   atomic.Uint64
@@ -69,7 +70,7 @@ func New(o Options) (n *Noded, err error) {
 	}
 	n = &Noded{opts: o, log: o.Logger.With("node", o.Name), now: time.Now, machine: machine{root: "/"}, names: newNames(),
 		root: os.Geteuid() == 0, uid: os.Geteuid(),
-		inbox: &inbox{wake: make(chan struct{}, 1)}, out: newOutbox(), tellers: make(chan struct{}, maxTellers)}
+		inbox: &inbox{wake: make(chan struct{}, 1)}, out: newOutbox(), tellers: make(chan struct{}, maxTellers), stats: make(chan struct{}, maxStats)}
 	n.upSince = model.Time(n.now().UnixMilli())
 	defer func() {
 		if err != nil {

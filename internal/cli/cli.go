@@ -50,7 +50,8 @@ func commands() []command {
 		{name: "gprio", slurm: "sprio", run: gprio, about: "list the factors of priorities"},
 		{name: "gacctmgr", slurm: "sacctmgr", run: gacctmgr, about: "manage accounts, users, associations and QOS"},
 		{name: "gdiag", slurm: "sdiag", run: gdiag, about: "show the scheduler's statistics"},
-		{name: "gstat", slurm: "sstat", about: "show the resources of running jobs", why: "gcontrol show job JOBID shows what a job holds, gacct -o MaxRSS,TotalCPU what it has used when it has ended"},
+		{name: "gstat", slurm: "sstat", run: gstat, about: "show what running jobs use now"},
+		{name: "gseff", slurm: "seff", run: gseff, about: "tell how well a job used what it held"},
 		{name: "greport", slurm: "sreport", about: "report usage", why: "gshare shows usage by account and user, gacct each job"},
 	}
 }

@@ -2629,6 +2629,596 @@ func (x *Heartbeat) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StatRequest) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(1); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Jobs)); err != nil {
+		return err
+	}
+	for i1 := range x.Jobs {
+		if err := x.Jobs[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StatRequest) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StatRequest{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StatRequest.Jobs", err)
+		}
+		if n1 > 0 {
+			s2 := make([]JobRef, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, JobRef{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StatRequest.Jobs", err)
+				}
+			}
+			x.Jobs = s2
+		}
+	}
+	return wire.Skip(d, n-1)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StatReply) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Now)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Steps)); err != nil {
+		return err
+	}
+	for i1 := range x.Steps {
+		if err := x.Steps[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Missing)); err != nil {
+		return err
+	}
+	for i2 := range x.Missing {
+		if err := e.EncodeString(x.Missing[i2]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StatReply) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StatReply{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StatReply.Now", err)
+		}
+		x.Now = model.Time(v)
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StatReply.Steps", err)
+		}
+		if n1 > 0 {
+			s2 := make([]StepStat, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, StepStat{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StatReply.Steps", err)
+				}
+			}
+			x.Steps = s2
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StatReply.Missing", err)
+		}
+		if n4 > 0 {
+			s5 := make([]string, 0, wire.Cap(n4))
+			for range n4 {
+				var v6 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("StatReply.Missing", err)
+					}
+					v6 = v
+				}
+				s5 = append(s5, v6)
+			}
+			x.Missing = s5
+		}
+	}
+	return wire.Skip(d, n-3)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepStat) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(7); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.ArrayID)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Task)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Step)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Nodes); err != nil {
+		return err
+	}
+	if x.Use == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Use.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Pids)); err != nil {
+		return err
+	}
+	for i1 := range x.Pids {
+		if err := x.Pids[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepStat) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepStat{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepStat.Job", err)
+		}
+		x.Job = model.JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("StepStat.Job", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepStat.ArrayID", err)
+		}
+		x.ArrayID = model.JobID(v)
+		if uint64(x.ArrayID) != v {
+			return wire.Range("StepStat.ArrayID", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepStat.Task", err)
+		}
+		x.Task = int32(v)
+		if int64(x.Task) != v {
+			return wire.Range("StepStat.Task", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepStat.Step", err)
+		}
+		x.Step = int32(v)
+		if int64(x.Step) != v {
+			return wire.Range("StepStat.Step", v)
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepStat.Nodes", err)
+		}
+		x.Nodes = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("StepStat.Use", err)
+		}
+		if !none {
+			v1 := new(model.Usage)
+			if err := v1.DecodeMsgpack(d); err != nil {
+				return wire.In("StepStat.Use", err)
+			}
+			x.Use = v1
+		}
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		n2, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepStat.Pids", err)
+		}
+		if n2 > 0 {
+			s3 := make([]NodePids, 0, wire.Cap(n2))
+			for range n2 {
+				s3 = append(s3, NodePids{})
+				if err := s3[len(s3)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StepStat.Pids", err)
+				}
+			}
+			x.Pids = s3
+		}
+	}
+	return wire.Skip(d, n-7)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *NodePids) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Node); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Pids)); err != nil {
+		return err
+	}
+	for i1 := range x.Pids {
+		if err := e.EncodeInt(int64(x.Pids[i1])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *NodePids) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = NodePids{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("NodePids.Node", err)
+		}
+		x.Node = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("NodePids.Pids", err)
+		}
+		if n1 > 0 {
+			s2 := make([]int32, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 int32
+				{
+					v, err := d.DecodeInt64()
+					if err != nil {
+						return wire.In("NodePids.Pids", err)
+					}
+					v3 = int32(v)
+					if int64(v3) != v {
+						return wire.Range("NodePids.Pids", v)
+					}
+				}
+				s2 = append(s2, v3)
+			}
+			x.Pids = s2
+		}
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StatAsk) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.ID); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Attempts)); err != nil {
+		return err
+	}
+	for i1 := range x.Attempts {
+		if err := x.Attempts[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StatAsk) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StatAsk{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StatAsk.ID", err)
+		}
+		x.ID = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StatAsk.Attempts", err)
+		}
+		if n1 > 0 {
+			s2 := make([]Attempt, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, Attempt{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StatAsk.Attempts", err)
+				}
+			}
+			x.Attempts = s2
+		}
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StatAnswer) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.ID); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.List)); err != nil {
+		return err
+	}
+	for i1 := range x.List {
+		if err := x.List[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StatAnswer) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StatAnswer{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StatAnswer.ID", err)
+		}
+		x.ID = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StatAnswer.List", err)
+		}
+		if n1 > 0 {
+			s2 := make([]StatOf, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, StatOf{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StatAnswer.List", err)
+				}
+			}
+			x.List = s2
+		}
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StatOf) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(5); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Attempt)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Step)); err != nil {
+		return err
+	}
+	if x.Use == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Use.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Pids)); err != nil {
+		return err
+	}
+	for i1 := range x.Pids {
+		if err := e.EncodeInt(int64(x.Pids[i1])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StatOf) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StatOf{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StatOf.Job", err)
+		}
+		x.Job = model.JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("StatOf.Job", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StatOf.Attempt", err)
+		}
+		x.Attempt = uint32(v)
+		if uint64(x.Attempt) != v {
+			return wire.Range("StatOf.Attempt", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StatOf.Step", err)
+		}
+		x.Step = int32(v)
+		if int64(x.Step) != v {
+			return wire.Range("StatOf.Step", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("StatOf.Use", err)
+		}
+		if !none {
+			v1 := new(model.NodeUsage)
+			if err := v1.DecodeMsgpack(d); err != nil {
+				return wire.In("StatOf.Use", err)
+			}
+			x.Use = v1
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		n2, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StatOf.Pids", err)
+		}
+		if n2 > 0 {
+			s3 := make([]int32, 0, wire.Cap(n2))
+			for range n2 {
+				var v4 int32
+				{
+					v, err := d.DecodeInt64()
+					if err != nil {
+						return wire.In("StatOf.Pids", err)
+					}
+					v4 = int32(v)
+					if int64(v4) != v {
+						return wire.Range("StatOf.Pids", v)
+					}
+				}
+				s3 = append(s3, v4)
+			}
+			x.Pids = s3
+		}
+	}
+	return wire.Skip(d, n-5)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Empty) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(0); err != nil {
 		return err

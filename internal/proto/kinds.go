@@ -25,6 +25,7 @@ const (
 	KindWhy          // WhyRequest -> WhyReply
 	KindReservations // Empty -> ReservationsReply
 	KindReserve      // ReserveRequest -> ReserveReply
+	KindStat         // StatRequest -> StatReply
 )
 
 // Kinds between daemons.
@@ -36,8 +37,10 @@ const (
 	KindReports
 	KindReportAck
 	KindHeartbeat
-	KindPut   // Put -> PutReply
-	KindQuery // AcctRequest -> stream of RecordsChunk
+	KindPut        // Put -> PutReply
+	KindQuery      // AcctRequest -> stream of RecordsChunk
+	KindStatAsk    // StatAsk, on a node session, to the node
+	KindStatAnswer // StatAnswer, on a node session, to the leader
 )
 
 // Limits on what one message may hold.

@@ -1,0 +1,190 @@
+package ctld
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/state"
+)
+
+// stat.go answers what running jobs use: nothing of that is replicated or sent unasked, so the leader asks the jobs' nodes
+// over their sessions, waits a little, and says which node did not answer.
+
+const (
+	statWait = 5 * time.Second // for all nodes together
+	maxAsks  = 64              // questions under way on one session
+)
+
+// asks are the questions that a node has not answered.
+type asks struct {
+	mu   sync.Mutex
+	next uint64
+	open map[uint64]chan *proto.StatAnswer
+}
+
+// ask sends a question; cancel must follow.
+func (s *session) ask(list []proto.Attempt) (answer <-chan *proto.StatAnswer, cancel func(), err error) {
+	a := &s.asks
+	a.mu.Lock()
+	if len(a.open) >= maxAsks {
+		a.mu.Unlock()
+		return nil, nil, fmt.Errorf("%d questions to it are under way", maxAsks)
+	}
+	if a.open == nil {
+		a.open = map[uint64]chan *proto.StatAnswer{}
+	}
+	a.next++
+	id := a.next
+	c := make(chan *proto.StatAnswer, 1)
+	a.open[id] = c
+	a.mu.Unlock()
+	cancel = func() {
+		a.mu.Lock()
+		delete(a.open, id)
+		a.mu.Unlock()
+	}
+	body, err := proto.Encode(&proto.StatAsk{ID: id, Attempts: list})
+	if err == nil {
+		err = s.conn.WriteFrame(proto.KindStatAsk, 0, 0, body)
+	}
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	return c, cancel, nil
+}
+
+// answered passes an answer to whoever waits for it; one that comes late is dropped.
+func (s *session) answered(m *proto.StatAnswer) {
+	s.asks.mu.Lock()
+	c := s.asks.open[m.ID]
+	delete(s.asks.open, m.ID)
+	s.asks.mu.Unlock()
+	if c != nil {
+		c <- m // it has room for one, and there is only one
+	}
+}
+
+// statJobs gives the running jobs of a request, and refuses those of others.
+func (c *Controller) statJobs(v *state.View, who *proto.Caller, rq *proto.StatRequest) (map[model.JobID]*model.Job, error) {
+	if len(rq.Jobs) > proto.MaxStatJobs {
+		return nil, refuse(proto.CodeBadRequest, "%d jobs at once, the limit is %d", len(rq.Jobs), proto.MaxStatJobs)
+	}
+	if err := checkRefs(v, rq.Jobs); err != nil {
+		return nil, err
+	}
+	jobs := map[model.JobID]*model.Job{}
+	known := 0
+	for _, ref := range rq.Jobs {
+		for _, j := range resolve(v, ref) {
+			known++
+			switch {
+			case !c.mine(who, j):
+				return nil, refuse(proto.CodeAccess, "job %d is not yours", j.ID)
+			case j.Run == nil || !j.State.HasResources():
+			case len(jobs) >= proto.MaxStatJobs:
+				return nil, refuse(proto.CodeBadRequest, "more than %d running jobs; name fewer", proto.MaxStatJobs)
+			default:
+				jobs[j.ID] = j
+			}
+		}
+	}
+	if known == 0 && len(rq.Jobs) == 1 {
+		return nil, refuse(proto.CodeInvalidJob, "")
+	}
+	return jobs, nil
+}
+
+// stat asks the nodes of running jobs.
+func (c *Controller) stat(ctx context.Context, who *proto.Caller, rq *proto.StatRequest) (*proto.StatReply, error) {
+	jobs, err := c.statJobs(c.machine.View(), who, rq)
+	if err != nil {
+		return nil, err
+	}
+	perNode := map[string][]proto.Attempt{}
+	for _, j := range jobs {
+		for i := range j.Run.Alloc.Nodes {
+			name := j.Run.Alloc.Nodes[i].Node
+			perNode[name] = append(perNode[name], proto.Attempt{Job: j.ID, Attempt: j.Attempt})
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, statWait)
+	defer cancel()
+	type result struct {
+		node string
+		list []proto.StatOf
+		err  error
+	}
+	results := make(chan result, len(perNode))
+	for node, list := range perNode {
+		go func() { // ends with ctx at the latest
+			got, err := c.statNode(ctx, node, list)
+			results <- result{node, got, err}
+		}()
+	}
+	reply := &proto.StatReply{Now: c.now()}
+	type stepKey struct {
+		job  model.JobID
+		step int32
+	}
+	steps := map[stepKey]*proto.StepStat{}
+	nodes := map[stepKey][]string{}
+	for range perNode {
+		r := <-results
+		if r.err != nil {
+			reply.Missing = append(reply.Missing, fmt.Sprintf("node %s does not answer: %v", r.node, r.err))
+			continue
+		}
+		for i := range r.list {
+			of := &r.list[i]
+			j := jobs[of.Job]
+			if j == nil || of.Use == nil || j.Attempt != of.Attempt {
+				continue
+			}
+			key := stepKey{of.Job, of.Step}
+			s := steps[key]
+			if s == nil {
+				s = &proto.StepStat{Job: of.Job, ArrayID: j.ArrayID, Task: j.Task, Step: of.Step, Use: &model.Usage{}}
+				steps[key] = s
+			}
+			s.Use.Add(&model.Usage{Nodes: []model.NodeUsage{*of.Use}})
+			s.Pids = append(s.Pids, proto.NodePids{Node: r.node, Pids: of.Pids})
+			nodes[key] = append(nodes[key], r.node)
+		}
+	}
+	for key, s := range steps {
+		s.Nodes = hostlist.Compress(nodes[key])
+		slices.SortFunc(s.Pids, func(a, b proto.NodePids) int { return cmp.Compare(a.Node, b.Node) })
+		reply.Steps = append(reply.Steps, *s)
+	}
+	slices.SortFunc(reply.Steps, func(a, b proto.StepStat) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Step, b.Step))
+	})
+	slices.Sort(reply.Missing)
+	return reply, nil
+}
+
+func (c *Controller) statNode(ctx context.Context, node string, list []proto.Attempt) ([]proto.StatOf, error) {
+	s := c.nodes.session(node)
+	if s == nil {
+		return nil, fmt.Errorf("its gnoded is not connected")
+	}
+	answer, cancel, err := s.ask(list)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	select {
+	case m := <-answer:
+		return m.List, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("no answer in %v", statWait)
+	}
+}

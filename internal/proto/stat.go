@@ -1,0 +1,74 @@
+package proto
+
+import "gbatch/internal/model"
+
+// StatRequest asks what the steps of running jobs have used so far. The leader asks their nodes; the owners of the jobs
+// and operators get an answer.
+//
+//gbatch:codec
+type StatRequest struct {
+	Jobs []JobRef
+}
+
+// MaxStatJobs bounds the jobs that one StatRequest asks about.
+const MaxStatJobs = 256
+
+// StatReply lists steps in order of job and step. Missing has a sentence for each node that did not answer in time.
+//
+//gbatch:codec
+type StatReply struct {
+	Now     model.Time
+	Steps   []StepStat
+	Missing []string
+}
+
+// StepStat is one step of a running job.
+//
+//gbatch:codec
+type StepStat struct {
+	Job     model.JobID
+	ArrayID model.JobID
+	Task    int32
+	Step    int32  // StepBatch, or a step's number
+	Nodes   string // hostlist of those that answered
+	Use     *model.Usage
+	Pids    []NodePids
+}
+
+// StepBatch is the number of a job's batch step, as Slurm counts.
+const StepBatch = -5
+
+// NodePids are a step's processes on one node.
+//
+//gbatch:codec
+type NodePids struct {
+	Node string
+	Pids []int32
+}
+
+// StatAsk asks a node about attempts; the answer has the same ID.
+//
+//gbatch:codec
+type StatAsk struct {
+	ID       uint64
+	Attempts []Attempt
+}
+
+// StatAnswer is what a node knows: attempts that don't run there are not in it.
+//
+//gbatch:codec
+type StatAnswer struct {
+	ID   uint64
+	List []StatOf
+}
+
+// StatOf is one step on the node that answers.
+//
+//gbatch:codec
+type StatOf struct {
+	Job     model.JobID
+	Attempt uint32
+	Step    int32
+	Use     *model.NodeUsage
+	Pids    []int32
+}

@@ -1,0 +1,44 @@
+package noded
+
+import (
+	"slices"
+
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+)
+
+// stat.go answers the leader's questions about running attempts: a sample of each is taken then and there.
+
+const (
+	// maxStats is how many questions are answered at once; further ones go unanswered, and the leader says so.
+	maxStats = 4
+	// maxStatAttempts bounds the attempts in one question.
+	maxStatAttempts = proto.MaxStatJobs
+)
+
+// answerStat answers a question, beside the orders that the session reads.
+func (n *Noded) answerStat(conn *rpc.Conn, ask *proto.StatAsk) {
+	select {
+	case n.stats <- struct{}{}:
+	default:
+		n.log.Warn("too many questions about running jobs at once; one goes unanswered")
+		return
+	}
+	go func() { // it ends with the write, which has a limit of its own
+		defer func() { <-n.stats }()
+		answer := &proto.StatAnswer{ID: ask.ID}
+		for _, key := range ask.Attempts[:min(len(ask.Attempts), maxStatAttempts)] {
+			if use, pids, ok := n.sampler.live(key); ok {
+				slices.Sort(pids)
+				answer.List = append(answer.List, proto.StatOf{Job: key.Job, Attempt: key.Attempt, Step: proto.StepBatch, Use: use, Pids: pids})
+			}
+		}
+		body, err := proto.Encode(answer)
+		if err == nil {
+			err = conn.WriteFrame(proto.KindStatAnswer, 0, 0, body)
+		}
+		if err != nil {
+			n.log.Debug("an answer about running jobs was not sent", "err", err)
+		}
+	}()
+}
