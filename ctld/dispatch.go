@@ -42,38 +42,59 @@ func (c *Controller) sendOrders(v *state.View) {
 		return o
 	}
 	v.Moving(func(j *model.Job) bool {
-		s := c.nodes.session(j.Run.Alloc.Nodes[0].Node)
-		if s == nil {
-			return true
+		run := j.Run
+		if run.Gate != model.GateOpen {
+			return true // the controller's own program comes first (gate.go)
 		}
 		key := proto.Attempt{Job: j.ID, Attempt: j.Attempt}
-		switch j.State {
-		case model.Configuring:
-			if s.tell(key, toldLaunch) {
-				l, err := c.launchOf(v, j)
-				if err != nil {
-					c.log.Error("a job can't be launched", "job", j.ID, "err", err)
-					return true
-				}
-				of(s).Launch = append(of(s).Launch, l)
+		ask := func(place int, what telling) {
+			s := c.nodes.session(run.Alloc.Nodes[place].Node)
+			if s == nil || !s.tell(key, what) {
+				return
 			}
-		case model.Completing:
-			if s.tell(key, toldStop) {
-				of(s).Stop = append(of(s).Stop, c.stopOf(v, j))
+			if what == toldStop {
+				of(s).Stop = append(of(s).Stop, c.stopOf(v, j, place))
+				return
 			}
+			l, err := c.launchOf(v, j, place, what == toldPrepare)
+			if err != nil {
+				c.log.Error("a job can't be launched", "job", j.ID, "err", err)
+				return
+			}
+			of(s).Launch = append(of(s).Launch, l)
+		}
+		if j.State == model.Completing {
+			if run.Over == nil && (run.Busy.Empty() || run.Busy.Has(0)) {
+				ask(0, toldStop)
+			}
+			run.Busy.Minus(model.UpTo(1)).Each(func(k int) bool { ask(k, toldStop); return true })
+			return true
+		}
+		run.Unready.Each(func(k int) bool { ask(k, toldPrepare); return true })
+		if j.State == model.Configuring && (run.Unready.Empty() || !run.Unready.Has(0) && v.Config().Params.Rules.NoHold) {
+			ask(0, toldLaunch)
 		}
 		return true
 	})
+	hash := v.Config().Hash
+	for _, s := range c.nodes.stale(hash) {
+		of(s).Rules = &v.Config().Params.Rules
+	}
 	for s, o := range orders {
 		s.send(o)
 	}
 }
 
-func (c *Controller) launchOf(v *state.View, j *model.Job) (*proto.Launch, error) {
+// launchOf makes the order for one of a job's nodes; with prepare there is no script in it.
+func (c *Controller) launchOf(v *state.View, j *model.Job, place int, prepare bool) (*proto.Launch, error) {
 	l := &proto.Launch{Job: j.ID, Attempt: j.Attempt, ArrayID: j.ArrayID, Task: j.Task, Spec: j.Spec,
-		Script: v.Blob(j.Spec.Script), Env: v.Blob(j.Spec.Env), Part: j.Run.Partition, LimitS: j.Run.LimitS,
-		Start: j.Run.Start, Restarts: j.Restarts, Alloc: j.Run.Alloc, Resv: j.Spec.Reservation}
-	if l.Script.Key == "" {
+		Part: j.Run.Partition, LimitS: j.Run.LimitS,
+		Start: j.Run.Start, Restarts: j.Restarts, Alloc: j.Run.Alloc, Resv: j.Spec.Reservation,
+		Node: int32(place), Prepare: prepare}
+	if !prepare {
+		l.Script, l.Env = v.Blob(j.Spec.Script), v.Blob(j.Spec.Env)
+	}
+	if !prepare && l.Script.Key == "" {
 		return nil, fmt.Errorf("its script %.12s is missing", j.Spec.Script)
 	}
 	if a := v.Array(j.ArrayID); a != nil {
@@ -82,8 +103,11 @@ func (c *Controller) launchOf(v *state.View, j *model.Job) (*proto.Launch, error
 	return l, nil
 }
 
-func (c *Controller) stopOf(v *state.View, j *model.Job) *proto.Stop {
+func (c *Controller) stopOf(v *state.View, j *model.Job, place int) *proto.Stop {
 	st := &proto.Stop{Job: j.ID, Attempt: j.Attempt, Cause: j.Run.Stop, KillWaitS: v.Config().Params.KillWaitS}
+	if place > 0 {
+		return st // the script, and the user's file, are on the first node
+	}
 	why := ""
 	switch j.Run.Stop {
 	case model.StopTimeLimit:
@@ -96,6 +120,8 @@ func (c *Controller) stopOf(v *state.View, j *model.Job) *proto.Stop {
 		why = " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS"
 	case model.StopUnitFault:
 		why = " DUE TO NODE FAILURE: " + j.Run.StopWhy
+	case model.StopProlog, model.StopLaunch:
+		return st // it has not begun
 	case model.StopRequeue, model.StopRequeueHold:
 		why = " DUE TO JOB REQUEUE"
 	}

@@ -1,8 +1,10 @@
 package ctld
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,6 +22,7 @@ type nodeSet struct {
 	term     uint64
 	since    time.Time            // when this controller began to lead
 	left     map[string]time.Time // when a node's last session was heard last
+	rules    string               // hash of the configuration whose rules every session has been told
 	woken    chan struct{}        // closed and replaced when dispatch has to look again
 }
 
@@ -39,6 +42,9 @@ type session struct {
 	seen time.Time
 	beat proto.Heartbeat
 	asks asks
+
+	config string     // hash of the configuration whose rules the node was told
+	health healthTime // when its health was looked at
 }
 
 type telling uint8
@@ -46,6 +52,7 @@ type telling uint8
 const (
 	toldLaunch telling = 1 << iota
 	toldStop
+	toldPrepare
 )
 
 // tell reports whether the node still has to be told, and notes that it is.
@@ -118,6 +125,14 @@ func (n *nodeSet) wake() <-chan struct{} {
 	return n.woken
 }
 
+// ring has everybody look again who waits for wake.
+func (n *nodeSet) ring() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	close(n.woken)
+	n.woken = make(chan struct{})
+}
+
 // enter makes s the node's session; an older one is ended.
 func (n *nodeSet) enter(s *session) {
 	n.mu.Lock()
@@ -126,6 +141,9 @@ func (n *nodeSet) enter(s *session) {
 		_ = old.conn.Close() // the node has begun anew
 	}
 	n.sessions[s.node] = s
+	if s.config != n.rules {
+		n.rules = "" // dispatch compares all
+	}
 	close(n.woken)
 	n.woken = make(chan struct{})
 }
@@ -213,7 +231,7 @@ func (c *Controller) hello(ctx context.Context, name string, h *proto.Hello, hij
 		return refuse(proto.CodeInvalidNode, "node %s is not in the configuration; add a NodeName=%s line to gbatch.conf and run gcontrol reconfigure", h.Node, h.Node)
 	}
 	join := &state.Join{Node: h.Node, BootID: h.BootID, BootAt: h.BootAt, UpSince: h.UpSince, Version: h.Version,
-		OS: h.Hw.OS, Arch: h.Hw.Arch, Problem: lacks(n.Def, &h.Hw)}
+		OS: h.Hw.OS, Arch: h.Hw.Arch, Problem: cmp.Or(lacks(n.Def, &h.Hw), skewed(h.Now, c.now()), h.Problem)}
 	if h.Instance != 0 && h.Instance != v.Instance() {
 		h.Known = nil // numbers of another history: the node ends those attempts by itself
 	}
@@ -225,11 +243,12 @@ func (c *Controller) hello(ctx context.Context, name string, h *proto.Hello, hij
 	}
 	p := v.Config().Params
 	epoch := c.nodes.epoch()
-	conn, err := hijack(&proto.Welcome{Cluster: v.Config().Cluster, Epoch: epoch, HeartbeatS: p.HeartbeatS, KillWaitS: p.KillWaitS, Def: n.Def, Instance: v.Instance()})
+	conn, err := hijack(&proto.Welcome{Cluster: v.Config().Cluster, Epoch: epoch, HeartbeatS: p.HeartbeatS, KillWaitS: p.KillWaitS, Def: n.Def, Instance: v.Instance(), Rules: &p.Rules})
 	if err != nil {
 		return err
 	}
-	s := &session{node: h.Node, conn: conn, epoch: epoch, notes: h.Hw.Notes, told: map[proto.Attempt]telling{}, seen: time.Now()}
+	s := &session{node: h.Node, conn: conn, epoch: epoch, notes: h.Hw.Notes, told: map[proto.Attempt]telling{}, seen: time.Now(),
+		config: v.Config().Hash}
 	c.forgetUnknown(s, h.Known)
 	c.nodes.enter(s)
 	defer c.nodes.leave(s)
@@ -244,13 +263,19 @@ func (c *Controller) forgetUnknown(s *session, known []proto.Attempt) {
 	v := c.machine.View()
 	o := &proto.Orders{Epoch: s.epoch}
 	for _, a := range known {
-		if j := v.Job(a.Job); j == nil || j.Attempt != a.Attempt || !j.State.HasResources() {
+		if j := v.Job(a.Job); j == nil || j.Attempt != a.Attempt || !j.State.HasResources() || hasLeft(j, s.node) {
 			o.Forget = append(o.Forget, a)
 		}
 	}
 	if len(o.Forget) > 0 {
 		s.send(o)
 	}
+}
+
+// hasLeft reports whether a node has nothing of a job with resources any more: it was taken for lost.
+func hasLeft(j *model.Job, node string) bool {
+	k := slices.Index(j.Run.Alloc.NodeNames(), node)
+	return k < 0 || !j.Run.Busy.Empty() && !j.Run.Busy.Has(k)
 }
 
 // lacks tells what a node has less of than the configuration says, or "".
@@ -300,6 +325,7 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 			s.mu.Lock()
 			s.beat = hb
 			s.mu.Unlock()
+			c.onHealth(ctx, s, hb.Problem)
 		case proto.KindReports:
 			var r proto.Reports
 			if err := proto.Decode(f.Body, &r); err != nil {
@@ -320,6 +346,12 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 			return fmt.Errorf("node %s sent a frame of kind %d, which is none of a node's", s.node, f.Kind)
 		}
 	}
+}
+
+// troubles are the reports that an administrator should see.
+var troubles = map[proto.ReportKind]string{
+	proto.ReportLaunchFailed: "launch failed", proto.ReportPrologFailed: "prolog failed", proto.ReportEpilogFailed: "epilog failed",
+	proto.ReportUnkillable: "processes survive SIGKILL",
 }
 
 // nodeReports is one message of reports on its way into the log.
@@ -349,12 +381,17 @@ func (c *Controller) collect(ctx context.Context) {
 				more = false
 			}
 		}
+		v := c.machine.View()
 		cmd := &state.Reports{Reports: make([]state.Report, 0, n)}
 		for _, b := range batch {
 			for _, r := range b.list {
-				cmd.Reports = append(cmd.Reports, state.Report{Kind: state.ReportKind(r.Kind), Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: r.Exit, Text: r.Text})
-				if r.Kind == proto.ReportLaunchFailed {
-					c.log.Warn("launch failed", "node", b.s.node, "job", r.Job, "attempt", r.Attempt, "why", r.Text)
+				report := state.Report{Kind: state.ReportKind(r.Kind), Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: r.Exit, Text: r.Text}
+				if j := v.Job(r.Job); j != nil && j.Run != nil && j.Run.Alloc.Nodes[0].Node != b.s.node {
+					report.Node = b.s.node
+				}
+				cmd.Reports = append(cmd.Reports, report)
+				if word := troubles[r.Kind]; word != "" {
+					c.log.Warn(word, "node", b.s.node, "job", r.Job, "attempt", r.Attempt, "why", r.Text)
 				}
 			}
 		}
@@ -371,7 +408,7 @@ func (c *Controller) collect(ctx context.Context) {
 			ack := &proto.ReportAck{Seqs: make([]uint64, 0, len(b.list))}
 			for _, r := range b.list {
 				ack.Seqs = append(ack.Seqs, r.Seq)
-				if r.Kind != proto.ReportStarted {
+				if r.Kind == proto.ReportEnded || r.Kind == proto.ReportLaunchFailed {
 					b.s.forget(proto.Attempt{Job: r.Job, Attempt: r.Attempt})
 				}
 			}

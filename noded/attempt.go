@@ -11,7 +11,9 @@ import (
 
 // phase is where an attempt is on its way through the node.
 //
-//	accepted -> preparing -> ordered -> running -> ending -> over -> (acknowledged: forgotten)
+//	accepted -> preparing -> (prologue ->) ordered -> running -> ending -> (epilogue ->) over -> (acknowledged: forgotten)
+//
+// One that the leader only wants prepared waits as ready between its prologue and its order, or its end.
 //
 // An attempt that was in the spool when gnoded started is accepted until gshim or the leader says more of it.
 type phase uint8
@@ -19,13 +21,16 @@ type phase uint8
 const (
 	accepted  phase = iota // in the spool
 	preparing              // a worker makes its script and cgroup
+	prologue               // its prolog runs
+	ready                  // the prolog has run, and the leader has been told
 	ordered                // gshim has the order and has not answered
 	running
-	ending // its process has ended, or never was; what it left is being cleared away
-	over   // its last report is on disk and waits for the leader
+	ending   // its process has ended, or never was; what it left is being cleared away
+	epilogue // nothing of it is left, and its epilog runs
+	over     // its last report is on disk and waits for the leader
 )
 
-var phaseNames = [...]string{"accepted", "preparing", "ordered", "running", "ending", "over"}
+var phaseNames = [...]string{"accepted", "preparing", "prologue", "ready", "ordered", "running", "ending", "epilogue", "over"}
 
 func (p phase) String() string {
 	if int(p) < len(phaseNames) {
@@ -56,6 +61,14 @@ type attempt struct {
 	asked    time.Time   // when its processes were asked to end
 	tries    int         // of clearing away what it left
 	warned   time.Time   // about processes that don't die
+
+	prepare    bool      // the last launch asked for no more than that
+	until      time.Time // when the program that runs is killed; zero: never
+	late       bool      // it has been
+	orderedAt  time.Time // phase ordered: since when
+	lateStart  bool      // it was killed since its script did not start
+	killed     time.Time // when it was first sent SIGKILL
+	unkillable bool      // that its processes survive SIGKILL has been reported
 }
 
 // stepBatch is the step number of batch scripts, as Slurm counts.
@@ -67,5 +80,10 @@ func shimKey(k proto.Attempt) shim.Key {
 
 // alive reports whether the attempt has, or may have, processes.
 func (a *attempt) alive() bool {
-	return a.phase == ordered || a.phase == running || a.phase == ending
+	switch a.phase {
+	case prologue, ready, ordered, running, ending, epilogue:
+		return true
+	case accepted, preparing, over:
+	}
+	return false
 }

@@ -7,6 +7,7 @@ import (
 
 	"gbatch/internal/codecgen/wire"
 	"gbatch/internal/model"
+	"gbatch/internal/proto"
 )
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -115,7 +116,7 @@ func (x *leaderEpoch) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *launched) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(13); err != nil {
+	if err := e.EncodeArrayLen(19); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -167,6 +168,41 @@ func (x *launched) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeInt(int64(x.MemUnits)); err != nil {
 		return err
+	}
+	if x.Facts == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Facts.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeUint(uint64(x.Stage)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.List)); err != nil {
+		return err
+	}
+	for i2 := range x.List {
+		if err := e.EncodeString(x.List[i2]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(int64(x.Index)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Fault); err != nil {
+		return err
+	}
+	if x.Final == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Final.EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -346,7 +382,99 @@ func (x *launched) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("launched.MemUnits", v)
 		}
 	}
-	return wire.Skip(d, n-13)
+	if n < 14 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("launched.Facts", err)
+		}
+		if !none {
+			v5 := new(facts)
+			if err := v5.DecodeMsgpack(d); err != nil {
+				return wire.In("launched.Facts", err)
+			}
+			x.Facts = v5
+		}
+	}
+	if n < 15 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("launched.Stage", err)
+		}
+		x.Stage = uint8(v)
+		if uint64(x.Stage) != v {
+			return wire.Range("launched.Stage", v)
+		}
+	}
+	if n < 16 {
+		return nil
+	}
+	{
+		n6, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("launched.List", err)
+		}
+		if n6 > 0 {
+			s7 := make([]string, 0, wire.Cap(n6))
+			for range n6 {
+				var v8 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("launched.List", err)
+					}
+					v8 = v
+				}
+				s7 = append(s7, v8)
+			}
+			x.List = s7
+		}
+	}
+	if n < 17 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("launched.Index", err)
+		}
+		x.Index = int32(v)
+		if int64(x.Index) != v {
+			return wire.Range("launched.Index", v)
+		}
+	}
+	if n < 18 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("launched.Fault", err)
+		}
+		x.Fault = v
+	}
+	if n < 19 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("launched.Final", err)
+		}
+		if !none {
+			v9 := new(proto.Report)
+			if err := v9.DecodeMsgpack(d); err != nil {
+				return wire.In("launched.Final", err)
+			}
+			x.Final = v9
+		}
+	}
+	return wire.Skip(d, n-19)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -532,6 +660,316 @@ func (x *ackedSeqs) DecodeMsgpack(d *msgpack.Decoder) error {
 				s2 = append(s2, v3)
 			}
 			x.Seqs = s2
+		}
+	}
+	return wire.Skip(d, n-1)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *facts) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(5); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Env)); err != nil {
+		return err
+	}
+	for i1 := range x.Env {
+		if err := e.EncodeString(x.Env[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Prolog)); err != nil {
+		return err
+	}
+	for i2 := range x.Prolog {
+		if err := e.EncodeString(x.Prolog[i2]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Epilog)); err != nil {
+		return err
+	}
+	for i3 := range x.Epilog {
+		if err := e.EncodeString(x.Epilog[i3]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(x.PrologTimeoutS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.EpilogTimeoutS); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *facts) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = facts{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("facts.Env", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("facts.Env", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.Env = s2
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("facts.Prolog", err)
+		}
+		if n4 > 0 {
+			s5 := make([]string, 0, wire.Cap(n4))
+			for range n4 {
+				var v6 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("facts.Prolog", err)
+					}
+					v6 = v
+				}
+				s5 = append(s5, v6)
+			}
+			x.Prolog = s5
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("facts.Epilog", err)
+		}
+		if n7 > 0 {
+			s8 := make([]string, 0, wire.Cap(n7))
+			for range n7 {
+				var v9 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("facts.Epilog", err)
+					}
+					v9 = v
+				}
+				s8 = append(s8, v9)
+			}
+			x.Epilog = s8
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("facts.PrologTimeoutS", err)
+		}
+		x.PrologTimeoutS = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("facts.EpilogTimeoutS", err)
+		}
+		x.EpilogTimeoutS = v
+	}
+	return wire.Skip(d, n-5)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *staged) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(6); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Attempt)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Stage)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.List)); err != nil {
+		return err
+	}
+	for i1 := range x.List {
+		if err := e.EncodeString(x.List[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(int64(x.Index)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Fault); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *staged) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = staged{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("staged.Job", err)
+		}
+		x.Job = model.JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("staged.Job", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("staged.Attempt", err)
+		}
+		x.Attempt = uint32(v)
+		if uint64(x.Attempt) != v {
+			return wire.Range("staged.Attempt", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("staged.Stage", err)
+		}
+		x.Stage = uint8(v)
+		if uint64(x.Stage) != v {
+			return wire.Range("staged.Stage", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("staged.List", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("staged.List", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.List = s2
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("staged.Index", err)
+		}
+		x.Index = int32(v)
+		if int64(x.Index) != v {
+			return wire.Range("staged.Index", v)
+		}
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("staged.Fault", err)
+		}
+		x.Fault = v
+	}
+	return wire.Skip(d, n-6)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *finalRec) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(1); err != nil {
+		return err
+	}
+	if x.Report == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Report.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *finalRec) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = finalRec{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("finalRec.Report", err)
+		}
+		if !none {
+			v1 := new(proto.Report)
+			if err := v1.DecodeMsgpack(d); err != nil {
+				return wire.In("finalRec.Report", err)
+			}
+			x.Report = v1
 		}
 	}
 	return wire.Skip(d, n-1)

@@ -312,6 +312,19 @@ func (g *groups) killByShim(ctx context.Context, c *clearing) error {
 	return nil
 }
 
+// survivors gives the processes that are left in an attempt's group.
+func (g *groups) survivors(key proto.Attempt) []int {
+	group, err := g.of(key)
+	if group == nil || err != nil {
+		return nil
+	}
+	pids, err := group.Procs()
+	if err != nil {
+		return nil // it has just gone
+	}
+	return pids
+}
+
 // remove removes the group of an attempt that has not begun; nothing of it should run.
 func (g *groups) remove(key proto.Attempt) error {
 	group, err := g.of(key)

@@ -63,7 +63,7 @@ func (n *Noded) hello(ctx context.Context) (*proto.Hello, error) {
 	reply := make(chan []proto.Attempt, 1)
 	n.inbox.post(msgKnown{reply})
 	h := &proto.Hello{Node: n.opts.Name, Version: n.opts.Version, Hw: n.inv.hw, BootID: n.inv.bootID, BootAt: n.inv.bootAt,
-		UpSince: n.upSince, Instance: n.instance.Load()}
+		UpSince: n.upSince, Instance: n.instance.Load(), Now: model.Time(n.now().UnixMilli()), Problem: n.health.look()}
 	select {
 	case h.Known = <-reply:
 		return h, nil
@@ -74,7 +74,7 @@ func (n *Noded) hello(ctx context.Context) (*proto.Hello, error) {
 
 // heartbeat reads how the machine feels. What can't be read is -1: unknown.
 func (n *Noded) heartbeat(ctx context.Context) (*proto.Heartbeat, error) {
-	hb := &proto.Heartbeat{LoadMilli: -1, FreeMemMiB: -1}
+	hb := &proto.Heartbeat{LoadMilli: -1, FreeMemMiB: -1, Problem: n.health.look()}
 	if load, err := n.machine.loadMilli(); err == nil {
 		hb.LoadMilli = load
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"gbatch/internal/blob"
 	"gbatch/internal/model"
@@ -39,6 +40,9 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 		case a.phase == accepted: // it was in the spool, and gshim has not heard of it
 			l.prepare(a, launch)
 			return nil
+		case a.phase == ready && !launch.Prepare: // all its nodes are
+			l.prepare(a, launch)
+			return nil
 		}
 		return l.repeat(a)
 	}
@@ -59,6 +63,7 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 	_, _, rec.StdErr = l.n.outputs(launch)
 	rec.Use = l.n.sampler.shape(launch)
 	rec.MemOpt, rec.MemUnits = memoryOption(s, rec.Use)
+	rec.Facts = l.n.factsOf(launch)
 	if err := l.spool.add(recLaunch, rec, true); err != nil {
 		return err
 	}
@@ -70,8 +75,8 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 
 // prepare gives an accepted attempt to a worker. Its order can only follow in a later batch, when this one is on disk.
 func (l *loop) prepare(a *attempt, launch *proto.Launch) {
-	a.phase, a.launch = preparing, launch
-	had, reuse := a.script, a.rec.Ordered
+	a.phase, a.launch, a.prepare = preparing, launch, launch.Prepare
+	had, reuse := a.script, a.rec.Ordered || stage(a.rec.Stage) != stageNone
 	l.soon(func() {
 		l.n.workers.do(func(context.Context) {
 			order, script, err := l.n.makeOrder(launch, had, reuse)
@@ -159,10 +164,14 @@ func workDir(s *model.Spec) string {
 // may be in use already, by a launch of an earlier gnoded's order that is under way; then they stay as they are, and had
 // is its script. It runs on a worker. On failure nothing is left.
 func (n *Noded) makeOrder(l *proto.Launch, had string, reuse bool) (order *shim.Launch, script string, err error) {
-	if script = had; script == "" {
+	if script = had; script == "" && !l.Prepare {
 		if script, err = n.scripts.take(&l.Script, l.Spec.UID, l.Spec.GID); err != nil {
 			return nil, "", fmt.Errorf("write the job's script on node %s: %w", n.opts.Name, err)
 		}
+	}
+	if l.Prepare {
+		_, _, err = n.groups.create(l, reuse)
+		return nil, "", err
 	}
 	if order, err = n.tryOrder(l, n.scripts.path(script), reuse); err == nil || reuse {
 		return order, script, err
@@ -233,12 +242,42 @@ func (l *loop) onPrepared(m msgPrepared) error {
 		l.clear(a)
 		return nil
 	}
-	a.phase, a.order = ordered, m.order
-	if err := l.spool.add(recOrdered, &orderedTo{Job: a.key.Job, Attempt: a.key.Attempt, Script: a.script}, false); err != nil {
+	a.order = m.order
+	switch {
+	case a.rec.Facts != nil:
+		return l.prologBegins(a)
+	case a.prepare:
+		return l.isReady(a)
+	}
+	return l.sendOrder(a)
+}
+
+// sendOrder hands an attempt to gshim.
+func (l *loop) sendOrder(a *attempt) error {
+	a.phase, a.orderedAt = ordered, l.now()
+	if err := l.keep(a, recOrdered, &orderedTo{Job: a.key.Job, Attempt: a.key.Attempt, Script: a.script}, false); err != nil {
 		return err
 	}
-	l.then(func() { l.n.link.launch(m.order) })
+	order := a.order
+	l.then(func() { l.n.link.launch(order) })
 	return nil
+}
+
+// lateStarts kills launches that hang, as a rule in a dead file server: after BatchStartTimeout they count as failed.
+func (l *loop) lateStarts() {
+	r := l.n.rules.Load()
+	if r == nil || r.BatchStartS == 0 {
+		return
+	}
+	limit := time.Duration(r.BatchStartS) * time.Second
+	for _, a := range l.attempts {
+		if a.phase != ordered || a.orderedAt.IsZero() || a.lateStart || l.now().Sub(a.orderedAt) < limit {
+			continue
+		}
+		a.lateStart = true
+		l.log.Warn("a script has not started within BatchStartTimeout; it is given up", "job", a.key.Job, "attempt", a.key.Attempt, "seconds", r.BatchStartS)
+		l.onKill(a)
+	}
 }
 
 // envStore unpacks environments and keeps the last few.

@@ -108,7 +108,9 @@ type loop struct {
 	gone     *recent                // attempts that are over for good
 	foreign  map[proto.Attempt]bool // the same of another instance, whose numbers may come again; at most maxAttempts
 	seq      uint64
-	swept    bool // groups that nobody remembers have been ended
+	swept    bool            // groups that nobody remembers have been ended
+	serial   proto.Attempt   // PrologFlags=Serial: whose program runs
+	queue    []proto.Attempt // and whose wait; at most maxAttempts
 
 	// What follows once the batch is written, and once it is on disk.
 	reports []*proto.Report
@@ -180,6 +182,10 @@ func (l *loop) handle(m any) error {
 		return l.onLink(m.events)
 	case msgEvents:
 		return l.onEvents(m.events)
+	case msgPrograms:
+		return l.onPrograms(m)
+	case msgProgramLate:
+		l.onProgramLate(m)
 	case msgPrepared:
 		return l.onPrepared(m)
 	case msgCleared:
@@ -193,6 +199,7 @@ func (l *loop) handle(m any) error {
 	case msgKnown:
 		m.reply <- l.known()
 	case msgRunning:
+		l.lateStarts()
 		m.reply <- l.running()
 	default:
 		return fmt.Errorf("the node's loop got a %T", m)
@@ -238,6 +245,9 @@ func (l *loop) onWelcome(w *proto.Welcome) error {
 		return &staleError{w.Epoch, mem.Epoch}
 	}
 	l.n.def.Store(&welcomed{cluster: w.Cluster, def: w.Def})
+	if w.Rules != nil {
+		l.n.rules.Store(w.Rules)
+	}
 	return l.sawEpoch(w.Epoch, w.Instance)
 }
 
@@ -261,6 +271,12 @@ func (l *loop) onOrders(o *proto.Orders) error {
 	}
 	if err := l.sawEpoch(o.Epoch, 0); err != nil {
 		return err
+	}
+	if o.Rules != nil {
+		l.n.rules.Store(o.Rules)
+	}
+	if o.Health {
+		l.then(l.n.health.run)
 	}
 	for _, key := range o.Forget {
 		if err := l.onForget(key); err != nil {
@@ -305,6 +321,9 @@ func (l *loop) repeat(a *attempt) error {
 	}
 	if a.phase == running {
 		return l.report(&proto.Report{Kind: proto.ReportStarted, Job: a.key.Job, Attempt: a.key.Attempt, At: a.began})
+	}
+	if a.phase == ready {
+		return l.report(&proto.Report{Kind: proto.ReportReady, Job: a.key.Job, Attempt: a.key.Attempt})
 	}
 	return nil // it will be reported when there is something to say
 }

@@ -24,6 +24,8 @@ const (
 	recDrop                          // proto.Attempt: forgotten with its reports
 	recOrdered                       // orderedTo: gshim may have the order
 	recSampled                       // sampledUse: what samples have found of an attempt so far
+	recStage                         // staged: its prolog or epilog has come this far
+	recFinal                         // finalRec: its last report, once the epilog has run
 )
 
 // opened begins every run of gnoded. Its incarnation makes report numbers grow over restarts.
@@ -59,6 +61,13 @@ type launched struct {
 	Use      *model.NodeUsage // what it holds here, and what samples have found
 	MemOpt   string           // the option that it asked for its memory with: --mem, --mem-per-cpu, --mem-per-gpu
 	MemUnits int32            // how many CPUs or GPUs that is for here; 1 for --mem
+
+	Facts *facts // what prolog and epilog need; nil where none is configured
+	Stage uint8  // see staged
+	List  []string
+	Index int32
+	Fault string
+	Final *proto.Report // its last report, while the epilog runs
 }
 
 // sampledUse is what samples have found so far.
@@ -158,6 +167,18 @@ func (m *memory) fold(kind recordKind, rec wire.Codec) {
 			sampled.Use = r.Use
 			k.launched = &sampled
 		}
+	case *staged:
+		if k := m.attempts[proto.Attempt{Job: r.Job, Attempt: r.Attempt}]; k != nil && k.launched != nil {
+			at := *k.launched
+			at.Stage, at.List, at.Index, at.Fault = r.Stage, r.List, r.Index, r.Fault
+			k.launched = &at
+		}
+	case *finalRec:
+		if k := m.attempts[reportKey(r.Report)]; k != nil && k.launched != nil {
+			at := *k.launched
+			at.Final = r.Report
+			k.launched = &at
+		}
 	case *proto.Attempt:
 		m.drop(*r)
 	}
@@ -208,6 +229,10 @@ func newRecord(kind recordKind) wire.Codec {
 		return new(orderedTo)
 	case recSampled:
 		return new(sampledUse)
+	case recStage:
+		return new(staged)
+	case recFinal:
+		return &finalRec{Report: new(proto.Report)}
 	}
 	return nil
 }

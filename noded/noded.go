@@ -56,6 +56,9 @@ type Noded struct {
 	stats   chan struct{} // a slot per question about running jobs
 
 	def        atomic.Pointer[welcomed]
+	rules      atomic.Pointer[model.NodeRules] // nil until a leader has been heard
+	health     *health
+	beat       chan struct{} // a heartbeat is due at once
 	instance   atomic.Uint64
 	registered atomic.Bool
 
@@ -70,7 +73,7 @@ func New(o Options) (n *Noded, err error) {
 	}
 	n = &Noded{opts: o, log: o.Logger.With("node", o.Name), now: time.Now, machine: machine{root: "/"}, names: newNames(),
 		root: os.Geteuid() == 0, uid: os.Geteuid(),
-		inbox: &inbox{wake: make(chan struct{}, 1)}, out: newOutbox(), tellers: make(chan struct{}, maxTellers), stats: make(chan struct{}, maxStats)}
+		beat: make(chan struct{}, 1), inbox: &inbox{wake: make(chan struct{}, 1)}, out: newOutbox(), tellers: make(chan struct{}, maxTellers), stats: make(chan struct{}, maxStats)}
 	n.upSince = model.Time(n.now().UnixMilli())
 	defer func() {
 		if err != nil {
@@ -109,6 +112,10 @@ func (n *Noded) openJobs() error {
 	if err := makeDir(n.scripts.dir, 0o711); err != nil {
 		return err
 	}
+	if err := makeDir(filepath.Join(n.opts.Spool, "programs"), 0o700); err != nil {
+		return err
+	}
+	n.health = &health{n: n}
 	n.nice = 0
 	if !n.root {
 		// Only root may go below its own nice value. The system call answers 20 - nice.
@@ -238,6 +245,14 @@ func (n *Noded) ask(ctx context.Context, message func(done chan error) any) erro
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
+	}
+}
+
+// beatNow has the session send a heartbeat at once.
+func (n *Noded) beatNow() {
+	select {
+	case n.beat <- struct{}{}:
+	default: // it is about to
 	}
 }
 

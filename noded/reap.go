@@ -31,11 +31,27 @@ const (
 // What is missing there and should be running was lost with gshim's journal.
 func (l *loop) onLink(events []shim.Event) error {
 	listed := make(map[proto.Attempt]bool, len(events))
+	programs := map[shim.Key]bool{}
 	for i := range events {
-		listed[keyOf(events[i].Key)] = true
+		if k := events[i].Key; k.Step == stepBatch {
+			listed[keyOf(k)] = true
+		} else {
+			programs[k] = true
+		}
+	}
+	var resume []*attempt
+	for _, a := range l.attempts {
+		if (a.phase == prologue || a.phase == epilogue) && (int(a.rec.Index) >= len(a.rec.List) || !programs[programKey(a.key, a.rec)]) {
+			resume = append(resume, a)
+		}
 	}
 	if err := l.onEvents(events); err != nil {
 		return err
+	}
+	for _, a := range resume {
+		if err := l.resumePrograms(a); err != nil {
+			return err
+		}
 	}
 	var orders []*shim.Launch
 	for key, a := range l.attempts {
@@ -73,6 +89,12 @@ func keyOf(k shim.Key) proto.Attempt {
 // onEvents takes gshim's news.
 func (l *loop) onEvents(events []shim.Event) error {
 	for i := range events {
+		if isProgram(events[i].Key) {
+			if err := l.onProgram(&events[i]); err != nil {
+				return err
+			}
+			continue
+		}
 		if events[i].Key.Step != stepBatch {
 			continue
 		}
@@ -337,11 +359,13 @@ func (l *loop) onCleared(m msgCleared) error {
 	if m.left != nil {
 		return l.clearLater(a, m.left)
 	}
-	if a.forget {
+	if a.forget && !a.hasEpilog() {
 		return l.dropForgotten(a)
 	}
 	r := &proto.Report{Kind: proto.ReportEnded, Exit: m.exit}
 	switch {
+	case a.lateStart && a.began == 0:
+		r = &proto.Report{Kind: proto.ReportLaunchFailed, Text: "the script did not start within BatchStartTimeout: its directory or its files hang"}
 	case a.ended == nil && a.began == 0 && (a.rec == nil || a.rec.Started == 0): // stopped before it ran
 	case a.ended == nil:
 		r.Exit.Unknown = true
@@ -352,6 +376,9 @@ func (l *loop) onCleared(m msgCleared) error {
 	if a.ended != nil && !a.ended.Ended.IsZero() {
 		r.At = model.Time(a.ended.Ended.UnixMilli())
 	}
+	if a.hasEpilog() {
+		return l.epilogBegins(a, r)
+	}
 	return l.finish(a, r)
 }
 
@@ -360,6 +387,9 @@ func (l *loop) clearLater(a *attempt, left error) error {
 	now := l.now()
 	if a.asked.IsZero() {
 		a.asked, a.warned = now, now
+	}
+	if err := l.survives(a, left); err != nil {
+		return err
 	}
 	if now.Sub(a.warned) > warnEvery {
 		a.warned = now

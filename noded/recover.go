@@ -46,6 +46,8 @@ func (l *loop) recover() error {
 		a := &attempt{key: key, rec: k.launched, phase: accepted, rebooted: rebooted}
 		if slices.ContainsFunc(k.reports, final) || k.launched == nil {
 			a.phase = over
+		} else if k.launched.Final != nil {
+			a.phase = epilogue
 		} else if k.launched.Ordered && l.n.scripts.adopt(k.launched.Script) {
 			a.script = k.launched.Script
 		}

@@ -232,6 +232,10 @@ func (s *session) write(ctx context.Context, conn *rpc.Conn, every time.Duration
 		select {
 		case <-s.n.out.wake:
 			s.n.out.gather(ctx.Done(), last)
+		case <-s.n.beat:
+			if err := s.beat(ctx, conn); err != nil {
+				return err
+			}
 		case <-tick.C:
 			if err := s.beat(ctx, conn); err != nil {
 				return err

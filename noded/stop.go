@@ -52,13 +52,25 @@ func (l *loop) onStop(s *proto.Stop) error {
 	a.stop = s
 	switch a.phase {
 	case accepted: // gshim has not heard of it, or its answer is still to come; killing is right in both cases
+		if a.inProlog() {
+			a.phase = prologue
+			return l.nextProgram(a)
+		}
 		a.phase = ending
 		l.clear(a)
+	case ready:
+		a.phase = ending
+		l.clear(a)
+	case prologue: // it is waited for, so that the epilog doesn't run beside it
+		if a.kill != nil && int(a.rec.Index) < len(a.rec.List) {
+			a.until = earlier(a.until, l.now().Add(killWait(s)))
+			l.lookAt(a, programKey(key, a.rec).Step)
+		}
 	case ordered: // when gshim answers; a launch that hangs is killed all the same
 		l.killAfter(a, killWait(s))
 	case running:
 		l.terminate(a)
-	case preparing, ending, over: // it will not run, or has ended by itself
+	case preparing, ending, epilogue, over: // it will not run, or has ended by itself
 	}
 	return nil
 }
@@ -93,11 +105,18 @@ func (l *loop) forgetAttempt(a *attempt) error {
 	case over:
 		return l.dropForgotten(a)
 	case accepted:
+		if a.inProlog() {
+			a.phase = prologue
+			return l.nextProgram(a)
+		}
+		a.phase = ending
+		l.clear(a)
+	case ready:
 		a.phase = ending
 		l.clear(a)
 	case running:
 		l.onKill(a)
-	case preparing, ordered, ending:
+	case preparing, prologue, ordered, ending, epilogue:
 	}
 	return nil
 }
@@ -152,6 +171,12 @@ func (l *loop) onKill(a *attempt) {
 	if a.asked.IsZero() {
 		a.asked = now
 	}
+	if a.killed.IsZero() {
+		a.killed = now
+	}
+	if err := l.survives(a, nil); err != nil {
+		l.log.Error("what survives SIGKILL was not noted", "job", a.key.Job, "err", err) // the spool has failed: the batch says so
+	}
 	if now.Sub(a.asked) > warnEvery && now.Sub(a.warned) > warnEvery && !a.warned.IsZero() {
 		a.warned = now
 		l.log.Error("processes survive SIGKILL: they hang in the kernel, on a file server or a device; their resources stay taken",
@@ -171,12 +196,12 @@ func (l *loop) onKill(a *attempt) {
 // everything; batch jobs have no other steps than their script yet.
 func (l *loop) signal(a *attempt, s *proto.Stop) {
 	switch a.phase {
-	case accepted, preparing, ordered: // the script may run already, and gshim's word be on its way
+	case accepted, preparing, prologue, ready, ordered: // the script may run already, and gshim's word be on its way
 		if len(a.signals) < maxSignals {
 			a.signals = append(a.signals, s)
 		}
 		return
-	case ending, over:
+	case ending, epilogue, over:
 		return
 	case running:
 	}

@@ -103,6 +103,12 @@ type Config struct {
 	EpilogTimeoutS            int64
 	UnkillableStepTimeoutS    int64
 	UnkillableStepProgram     string
+	HealthCheckProgram        string
+	HealthCheckIntervalS      int64 // 0: never
+	HealthCheckNodeState      []string
+	LaunchRetries             int64 // launches of a job that may fail before it is held
+	LaunchBackoffS            int64 // before the second; doubles with each
+	LaunchFailuresToDrain     int64 // of distinct jobs in a row; 0: a node is never drained for them
 	SlurmdTimeoutS            int64
 	NodeHeartbeatIntervalS    int64
 	ReturnToService           int64
@@ -191,6 +197,10 @@ func defaults() *Config {
 		MpiDefault:             "none",
 		MailProg:               "/bin/mail",
 		UnkillableStepTimeoutS: 60,
+		HealthCheckNodeState:   []string{"ANY"},
+		LaunchRetries:          3,
+		LaunchBackoffS:         10,
+		LaunchFailuresToDrain:  3,
 		SlurmdTimeoutS:         DefaultNodeTimeoutS,
 		NodeHeartbeatIntervalS: DefaultHeartbeatS,
 		MessageTimeoutS:        10,

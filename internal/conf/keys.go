@@ -2,6 +2,7 @@ package conf
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -21,6 +22,7 @@ func mainSettings() *table {
 	all = append(all, accountingSettings()...)
 	all = append(all, jobSettings()...)
 	all = append(all, nodeSettings()...)
+	all = append(all, launchSettings()...)
 	all = append(all, prioritySettings()...)
 	all = append(all, preemptSettings()...)
 	all = append(all, schedulerSettings()...)
@@ -35,13 +37,10 @@ func mainSettings() *table {
 // unusedKeys are read into Config, but no daemon acts on them. Whoever makes
 // one do its work takes it off this list.
 var unusedKeys = []string{
-	"BatchStartTimeout", "CompleteWait", "DependencyParameters", "Epilog", "EpilogSlurmctld",
-	"EpilogTimeout", "FirstJobId", "InactiveLimit", "InteractiveStepOptions", "JobFileAppend", "KillOnBadExit",
+	"CompleteWait", "DependencyParameters", 	"FirstJobId", "InactiveLimit", "InteractiveStepOptions", "JobFileAppend", "KillOnBadExit",
 	"LaunchParameters", "MailDomain", "MailProg", "MaxJobId", "MaxStepCount", "MaxTasksPerNode", "MessageTimeout",
-	"MpiDefault", "OverTimeLimit", "PrivateData", "Prolog",
-	"PrologEpilogTimeout", "PrologFlags", "PrologSlurmctld", "PrologTimeout", "PropagatePrioProcess", "PropagateResourceLimits",
-	"PropagateResourceLimitsExcept", "TaskEpilog", "TaskPluginParam", "TaskProlog", "TrackWCKey", "UnkillableStepProgram",
-	"UnkillableStepTimeout", "WaitTime",
+	"MpiDefault", "OverTimeLimit", "PrivateData", 	"PropagatePrioProcess", "PropagateResourceLimits",
+	"PropagateResourceLimitsExcept", "TaskEpilog", "TaskPluginParam", "TaskProlog", "TrackWCKey", 	"WaitTime",
 }
 
 // unusedLineKeys are the same for NodeName and PartitionName lines.
@@ -211,6 +210,46 @@ func hidden(s setting) setting {
 
 var prologFlags = []string{"Alloc", "Contain", "DeferBatch", "ForceRequeueOnFail", "NoHold", "RunInJob", "Serial", "X11"}
 
+// prologFlagsSetting reads PrologFlags. Two of them ask for what isn't done: they are left out, with a warning.
+func prologFlagsSetting() setting {
+	s := list("PrologFlags", NextStart, func(c *Config) *[]string { return &c.PrologFlags }, prologFlags...)
+	all := s.read
+	left := map[string]string{
+		"X11":      "X11 isn't forwarded",
+		"RunInJob": "programs run outside of the job's control group, so that what they use isn't taken for the job's",
+	}
+	s.read = func(c *Config, v string) fault {
+		f := all(c, v)
+		c.PrologFlags = slices.DeleteFunc(c.PrologFlags, func(w string) bool { return left[w] != "" })
+		return f
+	}
+	s.remark = func(_ *Config, v string) (text, hint string) {
+		words, _ := readWords(v, prologFlags)
+		for _, w := range words {
+			if left[w] != "" {
+				return "PrologFlags=" + w + " has no effect: " + left[w], "leave it out"
+			}
+		}
+		return "", ""
+	}
+	return s
+}
+
+// healthStates are the words of HealthCheckNodeState.
+var healthStates = []string{"ALLOC", "ANY", "CYCLE", "IDLE", "MIXED", "NONDRAINED_IDLE", "START_ONLY"}
+
+// launchSettings are gbatch's own: what a launch that failed means.
+func launchSettings() []setting {
+	return []setting{
+		absPath("HealthCheckProgram", AtOnce, func(c *Config) *string { return &c.HealthCheckProgram }),
+		seconds("HealthCheckInterval", AtOnce, func(c *Config) *int64 { return &c.HealthCheckIntervalS }, 0, 65533),
+		list("HealthCheckNodeState", AtOnce, func(c *Config) *[]string { return &c.HealthCheckNodeState }, healthStates...),
+		number("LaunchRetries", AtOnce, func(c *Config) *int64 { return &c.LaunchRetries }, 1, 100),
+		seconds("LaunchBackoff", AtOnce, func(c *Config) *int64 { return &c.LaunchBackoffS }, 0, 3600),
+		number("LaunchFailuresToDrain", AtOnce, func(c *Config) *int64 { return &c.LaunchFailuresToDrain }, 0, model.MaxStrikes),
+	}
+}
+
 func nodeSettings() []setting {
 	return []setting{
 		seconds("SlurmdTimeout", AtOnce, func(c *Config) *int64 { return &c.SlurmdTimeoutS }, 1, 65533),
@@ -223,7 +262,7 @@ func nodeSettings() []setting {
 		programs("EpilogSlurmctld", NextStart, func(c *Config) *[]string { return &c.EpilogSlurmctld }),
 		absPath("TaskProlog", NextStart, func(c *Config) *string { return &c.TaskProlog }),
 		absPath("TaskEpilog", NextStart, func(c *Config) *string { return &c.TaskEpilog }),
-		list("PrologFlags", NextStart, func(c *Config) *[]string { return &c.PrologFlags }, prologFlags...),
+		prologFlagsSetting(),
 		seconds("PrologTimeout", NextStart, func(c *Config) *int64 { return &c.PrologTimeoutS }, 0, 65534),
 		seconds("EpilogTimeout", NextStart, func(c *Config) *int64 { return &c.EpilogTimeoutS }, 0, 65534),
 		{name: "PrologEpilogTimeout", effect: NextStart,

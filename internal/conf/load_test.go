@@ -113,9 +113,10 @@ func TestProblems(t *testing.T) {
 		{"SchedulerParameters=bf_interval=x", `gbatch.conf:5: SchedulerParameters: bf_interval="x" is not a whole number from -1 to 10800; write SchedulerParameters=bf_interval=30`},
 		{"SchedulerParameters=defer=maybe", `gbatch.conf:5: SchedulerParameters: defer takes no value, and "maybe" is none that means yes or no; write SchedulerParameters=defer`},
 		{"bf_interval=60", `gbatch.conf:5: note: bf_interval is not a key but part of SchedulerParameters, and is read as if it stood there; write SchedulerParameters=bf_interval=60`},
-		{"HealthCheckProgram=/bin/x", `gbatch.conf:5: warning: HealthCheckProgram isn't done: run the check from the node's own timer and let it call gcontrol update node`},
+		{"HealthCheckProgram=x", `gbatch.conf:5: HealthCheckProgram: "x" is not an absolute path; write HealthCheckProgram=/x`},
+		{"PrologFlags=Alloc,X11", `gbatch.conf:5: note: PrologFlags=X11 has no effect: X11 isn't forwarded; leave it out`},
 		{"SwitchType=switch/none", ``},
-		{"Prolog=/etc/p", `gbatch.conf:5: warning: Prolog has no effect in this version of gbatch; remove it`},
+		{"Prolog=/etc/p", ``},
 		{"InactiveLimit=0", ``},
 
 		// Controllers and accounting.

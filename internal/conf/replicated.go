@@ -2,6 +2,7 @@ package conf
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,7 +28,7 @@ func (c *Config) Model() *model.Config {
 			MaxScript: int32(c.Scheduler.MaxScriptBytes), DefaultAccount: c.DefaultAccount,
 			Priority: c.Priority.model(), Preempt: c.Preempt.model(), HoldLimits: c.Enforce.Limits, EnforceQOS: c.Enforce.QOS, EnforceSafe: c.Enforce.Safe,
 			PrivateData: c.PrivateData, UserTop: c.Scheduler.EnableUserTop, TrackTRES: c.AccountingStorageTRES,
-			Backfill: c.Scheduler.backfill(), MaxStart: count32(c.Scheduler.MaxStart),
+			Backfill: c.Scheduler.backfill(), MaxStart: count32(c.Scheduler.MaxStart), Rules: c.nodeRules(),
 		},
 		Accounts: c.Accounts,
 		Show:     c.KeyValues(),
@@ -47,6 +48,19 @@ func (c *Config) Model() *model.Config {
 		m.Partitions = append(m.Partitions, c.partitionModel(&c.Partitions[i], future, index))
 	}
 	return m
+}
+
+// nodeRules is what nodes, and the controller for them, do around jobs.
+func (c *Config) nodeRules() model.NodeRules {
+	flag := func(word string) bool { return slices.Contains(c.PrologFlags, word) }
+	return model.NodeRules{
+		Prolog: c.Prolog, Epilog: c.Epilog, PrologTimeoutS: c.PrologTimeoutS, EpilogTimeoutS: c.EpilogTimeoutS,
+		Serial: flag("Serial"), NoHold: flag("NoHold"), Contain: flag("Contain"), ForceRequeue: flag("ForceRequeueOnFail"),
+		NoHoldOnFail: c.Scheduler.NoHoldOnPrologErr, CtldProlog: c.PrologSlurmctld, CtldEpilog: c.EpilogSlurmctld,
+		UnkillableS: c.UnkillableStepTimeoutS, UnkillableProgram: c.UnkillableStepProgram, BatchStartS: c.BatchStartTimeoutS,
+		HealthProgram: c.HealthCheckProgram, HealthIntervalS: c.HealthCheckIntervalS, HealthStates: c.HealthCheckNodeState,
+		LaunchRetries: int32(c.LaunchRetries), LaunchBackoffS: c.LaunchBackoffS, LaunchDrain: int32(c.LaunchFailuresToDrain),
+	}
 }
 
 func (c *Config) nodeModel(n *NodeDef) *model.NodeDef {

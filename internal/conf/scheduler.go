@@ -171,7 +171,7 @@ func schedParams() []schedParam {
 		case "sched_interval":
 			out[i].note = "has no effect: a pass is made whenever something has changed"
 		case "partition_job_depth", "max_array_tasks", "assoc_limit_stop", "preempt_strict_order", "preempt_youngest_first",
-			"preempt_reorder_count", "nohold_on_prolog_fail", "pack_serial_at_end", "spec_cores_first":
+			"preempt_reorder_count", "pack_serial_at_end", "spec_cores_first":
 			out[i].note = "has no effect in this version of gbatch"
 		}
 	}

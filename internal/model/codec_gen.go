@@ -2141,7 +2141,7 @@ func (x *Switch) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(34); err != nil {
+	if err := e.EncodeArrayLen(35); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.KillWaitS); err != nil {
@@ -2254,6 +2254,9 @@ func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(x.GPUMemMarginMiB); err != nil {
+		return err
+	}
+	if err := x.Rules.EncodeMsgpack(e); err != nil {
 		return err
 	}
 	return nil
@@ -2643,7 +2646,13 @@ func (x *Params) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.GPUMemMarginMiB = v
 	}
-	return wire.Skip(d, n-34)
+	if n < 35 {
+		return nil
+	}
+	if err := x.Rules.DecodeMsgpack(d); err != nil {
+		return wire.In("Params.Rules", err)
+	}
+	return wire.Skip(d, n-35)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -4557,7 +4566,7 @@ func (x *WhatIf) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Job) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(24); err != nil {
+	if err := e.EncodeArrayLen(27); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.ID)); err != nil {
@@ -4671,6 +4680,20 @@ func (x *Job) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Claim.EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeUint(uint64(x.Strikes)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Avoid)); err != nil {
+		return err
+	}
+	for i3 := range x.Avoid {
+		if err := e.EncodeString(x.Avoid[i3]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(int64(x.AvoidUntil)); err != nil {
+		return err
 	}
 	return nil
 }
@@ -5003,12 +5026,59 @@ func (x *Job) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Claim = v11
 		}
 	}
-	return wire.Skip(d, n-24)
+	if n < 25 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Job.Strikes", err)
+		}
+		x.Strikes = uint32(v)
+		if uint64(x.Strikes) != v {
+			return wire.Range("Job.Strikes", v)
+		}
+	}
+	if n < 26 {
+		return nil
+	}
+	{
+		n12, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Job.Avoid", err)
+		}
+		if n12 > 0 {
+			s13 := make([]string, 0, wire.Cap(n12))
+			for range n12 {
+				var v14 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("Job.Avoid", err)
+					}
+					v14 = v
+				}
+				s13 = append(s13, v14)
+			}
+			x.Avoid = s13
+		}
+	}
+	if n < 27 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Job.AvoidUntil", err)
+		}
+		x.AvoidUntil = Time(v)
+	}
+	return wire.Skip(d, n-27)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(23); err != nil {
+	if err := e.EncodeArrayLen(28); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Partition); err != nil {
@@ -5089,6 +5159,37 @@ func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeString(x.StopWhy); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Gate)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Unready)); err != nil {
+		return err
+	}
+	for i2 := range x.Unready {
+		if err := e.EncodeUint(x.Unready[i2]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Busy)); err != nil {
+		return err
+	}
+	for i3 := range x.Busy {
+		if err := e.EncodeUint(x.Busy[i3]); err != nil {
+			return err
+		}
+	}
+	if x.Over == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Over.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeString(x.Fault); err != nil {
 		return err
 	}
 	return nil
@@ -5367,7 +5468,94 @@ func (x *Run) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.StopWhy = v
 	}
-	return wire.Skip(d, n-23)
+	if n < 24 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Run.Gate", err)
+		}
+		x.Gate = Gate(v)
+		if uint64(x.Gate) != v {
+			return wire.Range("Run.Gate", v)
+		}
+	}
+	if n < 25 {
+		return nil
+	}
+	{
+		n5, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Run.Unready", err)
+		}
+		if n5 > 0 {
+			s6 := make(Bits, 0, wire.Cap(n5))
+			for range n5 {
+				var v7 uint64
+				{
+					v, err := d.DecodeUint64()
+					if err != nil {
+						return wire.In("Run.Unready", err)
+					}
+					v7 = v
+				}
+				s6 = append(s6, v7)
+			}
+			x.Unready = s6
+		}
+	}
+	if n < 26 {
+		return nil
+	}
+	{
+		n8, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Run.Busy", err)
+		}
+		if n8 > 0 {
+			s9 := make(Bits, 0, wire.Cap(n8))
+			for range n8 {
+				var v10 uint64
+				{
+					v, err := d.DecodeUint64()
+					if err != nil {
+						return wire.In("Run.Busy", err)
+					}
+					v10 = v
+				}
+				s9 = append(s9, v10)
+			}
+			x.Busy = s9
+		}
+	}
+	if n < 27 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("Run.Over", err)
+		}
+		if !none {
+			v11 := new(End)
+			if err := v11.DecodeMsgpack(d); err != nil {
+				return wire.In("Run.Over", err)
+			}
+			x.Over = v11
+		}
+	}
+	if n < 28 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Run.Fault", err)
+		}
+		x.Fault = v
+	}
+	return wire.Skip(d, n-28)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -6186,7 +6374,7 @@ func (x *Share) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Node) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(24); err != nil {
+	if err := e.EncodeArrayLen(26); err != nil {
 		return err
 	}
 	if x.Def == nil {
@@ -6301,6 +6489,17 @@ func (x *Node) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Out[i7].EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeArrayLen(len(x.Strikes)); err != nil {
+		return err
+	}
+	for i8 := range x.Strikes {
+		if err := e.EncodeUint(uint64(x.Strikes[i8])); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(int64(x.Ending)); err != nil {
+		return err
 	}
 	return nil
 }
@@ -6651,7 +6850,426 @@ func (x *Node) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Out = s21
 		}
 	}
-	return wire.Skip(d, n-24)
+	if n < 25 {
+		return nil
+	}
+	{
+		n23, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Node.Strikes", err)
+		}
+		if n23 > 0 {
+			s24 := make([]JobID, 0, wire.Cap(n23))
+			for range n23 {
+				var v25 JobID
+				{
+					v, err := d.DecodeUint64()
+					if err != nil {
+						return wire.In("Node.Strikes", err)
+					}
+					v25 = JobID(v)
+					if uint64(v25) != v {
+						return wire.Range("Node.Strikes", v)
+					}
+				}
+				s24 = append(s24, v25)
+			}
+			x.Strikes = s24
+		}
+	}
+	if n < 26 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Node.Ending", err)
+		}
+		x.Ending = int32(v)
+		if int64(x.Ending) != v {
+			return wire.Range("Node.Ending", v)
+		}
+	}
+	return wire.Skip(d, n-26)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *NodeRules) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(20); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Prolog)); err != nil {
+		return err
+	}
+	for i1 := range x.Prolog {
+		if err := e.EncodeString(x.Prolog[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Epilog)); err != nil {
+		return err
+	}
+	for i2 := range x.Epilog {
+		if err := e.EncodeString(x.Epilog[i2]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(x.PrologTimeoutS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.EpilogTimeoutS); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Serial); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.NoHold); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Contain); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.ForceRequeue); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.NoHoldOnFail); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.CtldProlog)); err != nil {
+		return err
+	}
+	for i3 := range x.CtldProlog {
+		if err := e.EncodeString(x.CtldProlog[i3]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.CtldEpilog)); err != nil {
+		return err
+	}
+	for i4 := range x.CtldEpilog {
+		if err := e.EncodeString(x.CtldEpilog[i4]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(x.UnkillableS); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.UnkillableProgram); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.BatchStartS); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.HealthProgram); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.HealthIntervalS); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.HealthStates)); err != nil {
+		return err
+	}
+	for i5 := range x.HealthStates {
+		if err := e.EncodeString(x.HealthStates[i5]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(int64(x.LaunchRetries)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.LaunchBackoffS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.LaunchDrain)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *NodeRules) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = NodeRules{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("NodeRules.Prolog", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("NodeRules.Prolog", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.Prolog = s2
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("NodeRules.Epilog", err)
+		}
+		if n4 > 0 {
+			s5 := make([]string, 0, wire.Cap(n4))
+			for range n4 {
+				var v6 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("NodeRules.Epilog", err)
+					}
+					v6 = v
+				}
+				s5 = append(s5, v6)
+			}
+			x.Epilog = s5
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeRules.PrologTimeoutS", err)
+		}
+		x.PrologTimeoutS = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeRules.EpilogTimeoutS", err)
+		}
+		x.EpilogTimeoutS = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("NodeRules.Serial", err)
+		}
+		x.Serial = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("NodeRules.NoHold", err)
+		}
+		x.NoHold = v
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("NodeRules.Contain", err)
+		}
+		x.Contain = v
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("NodeRules.ForceRequeue", err)
+		}
+		x.ForceRequeue = v
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("NodeRules.NoHoldOnFail", err)
+		}
+		x.NoHoldOnFail = v
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("NodeRules.CtldProlog", err)
+		}
+		if n7 > 0 {
+			s8 := make([]string, 0, wire.Cap(n7))
+			for range n7 {
+				var v9 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("NodeRules.CtldProlog", err)
+					}
+					v9 = v
+				}
+				s8 = append(s8, v9)
+			}
+			x.CtldProlog = s8
+		}
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		n10, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("NodeRules.CtldEpilog", err)
+		}
+		if n10 > 0 {
+			s11 := make([]string, 0, wire.Cap(n10))
+			for range n10 {
+				var v12 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("NodeRules.CtldEpilog", err)
+					}
+					v12 = v
+				}
+				s11 = append(s11, v12)
+			}
+			x.CtldEpilog = s11
+		}
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeRules.UnkillableS", err)
+		}
+		x.UnkillableS = v
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("NodeRules.UnkillableProgram", err)
+		}
+		x.UnkillableProgram = v
+	}
+	if n < 14 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeRules.BatchStartS", err)
+		}
+		x.BatchStartS = v
+	}
+	if n < 15 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("NodeRules.HealthProgram", err)
+		}
+		x.HealthProgram = v
+	}
+	if n < 16 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeRules.HealthIntervalS", err)
+		}
+		x.HealthIntervalS = v
+	}
+	if n < 17 {
+		return nil
+	}
+	{
+		n13, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("NodeRules.HealthStates", err)
+		}
+		if n13 > 0 {
+			s14 := make([]string, 0, wire.Cap(n13))
+			for range n13 {
+				var v15 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("NodeRules.HealthStates", err)
+					}
+					v15 = v
+				}
+				s14 = append(s14, v15)
+			}
+			x.HealthStates = s14
+		}
+	}
+	if n < 18 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeRules.LaunchRetries", err)
+		}
+		x.LaunchRetries = int32(v)
+		if int64(x.LaunchRetries) != v {
+			return wire.Range("NodeRules.LaunchRetries", v)
+		}
+	}
+	if n < 19 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeRules.LaunchBackoffS", err)
+		}
+		x.LaunchBackoffS = v
+	}
+	if n < 20 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeRules.LaunchDrain", err)
+		}
+		x.LaunchDrain = int32(v)
+		if int64(x.LaunchDrain) != v {
+			return wire.Range("NodeRules.LaunchDrain", v)
+		}
+	}
+	return wire.Skip(d, n-20)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -71,6 +71,7 @@ type Params struct {
 	Preempt      Preempt
 
 	GPUMemMarginMiB int64 // of each GPU's memory, left to the driver (GpuMemSafetyMargin)
+	Rules           NodeRules
 }
 
 // Backfill is SchedulerType with the bf_ part of SchedulerParameters. Counts of 0 are no limit.

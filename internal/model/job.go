@@ -33,7 +33,14 @@ type Job struct {
 
 	Expect *Expect // in lists only: when and where it will start, as far as the scheduler looks ahead
 	Claim  *Claim  // what others are being ended for; nil: nothing
+
+	Strikes    uint32   // launches that have failed since it last ran
+	Avoid      []string // nodes that could not launch it; at most MaxAvoid
+	AvoidUntil Time     // from then on they may be tried again
 }
+
+// MaxAvoid is how many nodes a job avoids.
+const MaxAvoid = 16
 
 // HoldKind says who holds a job.
 type HoldKind uint8
@@ -60,6 +67,8 @@ const (
 	StopNodeFail
 	StopPreemptCancel // preempted, and not to come back
 	StopUnitFault     // a GPU of its own, or another unit, has failed: Run.StopWhy says which
+	StopProlog        // a prolog failed: back into the queue, held
+	StopLaunch        // a node could not launch it
 )
 
 // Run is a job's life on its nodes.
@@ -90,7 +99,23 @@ type Run struct {
 	SleepMS int64     // suspended before that, milliseconds
 	Turns   uint32    // how often it was suspended or resumed
 	StopWhy string    // for people, where Stop alone does not say it
+
+	Gate    Gate   // the program of the controller that has to run before it goes on
+	Unready Bits   // places in Alloc whose node has not run its prolog yet
+	Busy    Bits   // places whose node still has something of the job; empty: only the first, which says so by its end
+	Over    *End   // the script has ended, and epilogs still run; nil before
+	Fault   string // with StopProlog and StopLaunch: what went wrong
 }
+
+// Gate says which program of the controller a job waits for. The numbers are stored: append only.
+type Gate uint8
+
+// The values.
+const (
+	GateOpen   Gate = iota
+	GateProlog      // PrologSlurmctld, before anything is launched
+	GateEpilog      // EpilogSlurmctld, before the resources are given back
+)
 
 // Deadline gives the moment at which the time limit ends the job; 0 for never, and while the job is suspended: that time
 // does not count.
@@ -160,8 +185,11 @@ func (j *Job) ElapsedS(now Time) int64 {
 		return 0
 	}
 	end := now
-	if j.End != nil {
+	switch {
+	case j.End != nil:
 		end = j.End.At
+	case j.Run.Over != nil:
+		end = j.Run.Over.At
 	}
 	return max(0, (int64(end-j.Run.Start)-j.Run.SleptMS(end))/1000)
 }

@@ -97,7 +97,12 @@ type Node struct {
 	Asleep    []JobID     // of Jobs those that are suspended and have given their CPUs back
 	CPUShares []CPUShare  // of UsedCPUs those that several jobs may have, in order of partition
 	Out       []UnitOut   // units that new jobs don't get
+	Strikes   []JobID     // jobs that it could not launch since it last launched one; at most MaxStrikes
+	Ending    int32       // how many of Jobs are COMPLETING
 }
+
+// MaxStrikes is how many failed launches a node remembers.
+const MaxStrikes = 64
 
 // Usable reports whether new jobs may start here.
 func (n *Node) Usable() bool { return n.Admin == NodeUp && n.Link == LinkUp }
@@ -115,7 +120,7 @@ func (n *Node) Used(gres string) Bits {
 // FullCPUs reports whether no CPU is free.
 func (n *Node) FullCPUs() bool { return n.UsedCPUs.Count() >= int(n.Def.CPUs) || n.Exclusive != 0 }
 
-// StateName gives Slurm's long state without suffix: IDLE, MIXED, ALLOCATED, DRAINED, DRAINING, DOWN, UNKNOWN.
+// StateName gives Slurm's long state without suffix: IDLE, COMPLETING, MIXED, ALLOCATED, DRAINED, DRAINING, DOWN, UNKNOWN.
 func (n *Node) StateName() string {
 	busy := len(n.Jobs) > 0
 	switch {
@@ -129,16 +134,18 @@ func (n *Node) StateName() string {
 		return "DRAINED"
 	case n.AwakeJobs() == 0: // as in Slurm also beside suspended jobs
 		return "IDLE"
+	case int(n.Ending) >= len(n.Jobs):
+		return "COMPLETING"
 	case n.FullCPUs():
 		return "ALLOCATED"
 	}
 	return "MIXED"
 }
 
-// ShortState gives Slurm's compact state: idle, mix, alloc, drain, drng, down, unk; with * when it does not answer.
+// ShortState gives Slurm's compact state: idle, comp, mix, alloc, drain, drng, down, unk; with * when it does not answer.
 func (n *Node) ShortState() string {
 	s := map[string]string{"DOWN": "down", "UNKNOWN": "unk", "DRAINING": "drng", "DRAINED": "drain", "IDLE": "idle",
-		"ALLOCATED": "alloc", "MIXED": "mix"}[n.StateName()]
+		"ALLOCATED": "alloc", "MIXED": "mix", "COMPLETING": "comp"}[n.StateName()]
 	if n.Link != LinkUp {
 		s += "*"
 	}
@@ -161,6 +168,9 @@ func (n *Node) BaseState() string {
 	}
 	if n.Link != LinkUp {
 		base += "*"
+	}
+	if n.Ending > 0 && n.Admin != NodeDown && n.Link != LinkLost {
+		base += "+COMPLETING"
 	}
 	if n.Admin == NodeDrain {
 		base += "+DRAIN"

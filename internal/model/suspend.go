@@ -26,7 +26,7 @@ func (k SleepKind) String() string {
 func (r *Run) OffCPUs() bool { return r.Sleep == SleepsByAdmin || r.Sleep == SleepsForRoom }
 
 // Idles reports whether the job's time stands still: it is suspended, and not being ended.
-func (r *Run) Idles() bool { return r.Sleep != Awake && r.Stop == NoStop }
+func (r *Run) Idles() bool { return r.Sleep != Awake && r.Stop == NoStop && r.Over == nil }
 
 // SleptMS gives how long the job has been suspended up to a moment, milliseconds.
 func (r *Run) SleptMS(now Time) int64 {

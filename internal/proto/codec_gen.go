@@ -1293,7 +1293,7 @@ func (x *Attempt) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Hello) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(8); err != nil {
+	if err := e.EncodeArrayLen(10); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Node); err != nil {
@@ -1323,6 +1323,12 @@ func (x *Hello) EncodeMsgpack(e *msgpack.Encoder) error {
 		}
 	}
 	if err := e.EncodeUint(x.Instance); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Now)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Problem); err != nil {
 		return err
 	}
 	return nil
@@ -1420,7 +1426,27 @@ func (x *Hello) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Instance = v
 	}
-	return wire.Skip(d, n-8)
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Hello.Now", err)
+		}
+		x.Now = model.Time(v)
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Hello.Problem", err)
+		}
+		x.Problem = v
+	}
+	return wire.Skip(d, n-10)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -1631,7 +1657,7 @@ func (x *Hardware) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Welcome) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(6); err != nil {
+	if err := e.EncodeArrayLen(7); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Cluster); err != nil {
@@ -1657,6 +1683,15 @@ func (x *Welcome) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeUint(x.Instance); err != nil {
 		return err
+	}
+	if x.Rules == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Rules.EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -1734,12 +1769,28 @@ func (x *Welcome) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Instance = v
 	}
-	return wire.Skip(d, n-6)
+	if n < 7 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("Welcome.Rules", err)
+		}
+		if !none {
+			v2 := new(model.NodeRules)
+			if err := v2.DecodeMsgpack(d); err != nil {
+				return wire.In("Welcome.Rules", err)
+			}
+			x.Rules = v2
+		}
+	}
+	return wire.Skip(d, n-7)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Orders) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(4); err != nil {
+	if err := e.EncodeArrayLen(6); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(x.Epoch); err != nil {
@@ -1780,6 +1831,18 @@ func (x *Orders) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Forget[i3].EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if x.Rules == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Rules.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeBool(x.Health); err != nil {
+		return err
 	}
 	return nil
 }
@@ -1880,12 +1943,38 @@ func (x *Orders) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Forget = s10
 		}
 	}
-	return wire.Skip(d, n-4)
+	if n < 5 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("Orders.Rules", err)
+		}
+		if !none {
+			v12 := new(model.NodeRules)
+			if err := v12.DecodeMsgpack(d); err != nil {
+				return wire.In("Orders.Rules", err)
+			}
+			x.Rules = v12
+		}
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Orders.Health", err)
+		}
+		x.Health = v
+	}
+	return wire.Skip(d, n-6)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Launch) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(15); err != nil {
+	if err := e.EncodeArrayLen(16); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -1943,6 +2032,9 @@ func (x *Launch) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeString(x.Resv); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Prepare); err != nil {
 		return err
 	}
 	return nil
@@ -2123,7 +2215,17 @@ func (x *Launch) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Resv = v
 	}
-	return wire.Skip(d, n-15)
+	if n < 16 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Launch.Prepare", err)
+		}
+		x.Prepare = v
+	}
+	return wire.Skip(d, n-16)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -2570,7 +2672,7 @@ func (x *ReportAck) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Heartbeat) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(3); err != nil {
+	if err := e.EncodeArrayLen(4); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.LoadMilli); err != nil {
@@ -2580,6 +2682,9 @@ func (x *Heartbeat) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.Running)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Problem); err != nil {
 		return err
 	}
 	return nil
@@ -2625,7 +2730,17 @@ func (x *Heartbeat) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Heartbeat.Running", v)
 		}
 	}
-	return wire.Skip(d, n-3)
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Heartbeat.Problem", err)
+		}
+		x.Problem = v
+	}
+	return wire.Skip(d, n-4)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

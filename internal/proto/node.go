@@ -26,6 +26,9 @@ type Hello struct {
 	// Instance is the one that the node's attempts belong to (see Welcome), 0 if none yet: a leader of another one
 	// takes Known for empty, because its job numbers mean other jobs.
 	Instance uint64
+
+	Now     model.Time // the node's clock
+	Problem string     // what its own checks find; or ""
 }
 
 // Hardware is what a node finds on itself.
@@ -58,6 +61,8 @@ type Welcome struct {
 	// Instance tells apart the histories of controllers that share a cluster's name (see Put). A node that held
 	// attempts of another one ends them and counts epochs from the start; 0 changes nothing.
 	Instance uint64
+
+	Rules *model.NodeRules
 }
 
 // Orders is what the leader wants of a node: level-triggered, so every order may come again.
@@ -68,6 +73,9 @@ type Orders struct {
 	Launch []*Launch
 	Stop   []*Stop
 	Forget []Attempt // the leader knows nothing of these: kill what is left and drop them
+
+	Rules  *model.NodeRules // the configuration has changed
+	Health bool             // run HealthCheckProgram
 }
 
 // Launch starts a job's batch script. A node that has the attempt already does nothing and reports again.
@@ -89,6 +97,10 @@ type Launch struct {
 	Alloc    *model.Alloc // of all nodes
 	Node     int32        // this node's place in it
 	Resv     string
+
+	// Prepare asks only for what has to be done before the script: its control group and the prolog. ReportReady answers,
+	// and the script, if it is this node's, comes with a later Launch. Without it the prolog runs first if it has not.
+	Prepare bool
 }
 
 // ArrayShape is what SLURM_ARRAY_TASK_{COUNT,MIN,MAX,STEP} say: of the array as submitted.
@@ -124,6 +136,11 @@ const (
 	ReportStarted ReportKind = iota + 1
 	ReportEnded
 	ReportLaunchFailed
+	ReportReady        // the prolog has run; asked for with Launch.Prepare
+	ReportPrologFailed // Text says how; ReportEnded follows when the epilog has run
+	ReportEnding       // the script has ended as Exit says, all its processes are gone, and the epilog runs
+	ReportEpilogFailed // Text says how; ReportEnded follows
+	ReportUnkillable   // Text says what survives SIGKILL; ReportEnded follows if it ever dies
 )
 
 // Report is one thing that happened to an attempt. It is in the node's spool until it is acknowledged.
@@ -136,7 +153,7 @@ type Report struct {
 	Attempt uint32
 	At      model.Time
 	Exit    model.Exit // ReportEnded
-	Text    string     // ReportLaunchFailed: why
+	Text    string     // why, of what went wrong
 }
 
 // Reports brings news from a node.
@@ -160,4 +177,5 @@ type Heartbeat struct {
 	LoadMilli  int64
 	FreeMemMiB int64
 	Running    int32
+	Problem    string // why the node should take no jobs, as its own checks and HealthCheckProgram say; or ""
 }

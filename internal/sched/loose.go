@@ -41,6 +41,13 @@ func (p *Planner) fitLoose(sh *shape, end model.Time) (alloc *model.Alloc, taken
 // waited gives the shape that a job has now: who has waited long enough for few switches takes what there is. The time
 // counts from when the job could have started; the plan asks to be made again when it is over.
 func (p *Planner) waited(it *item) {
+	if it.anywhere != nil {
+		if until := it.e.j.AvoidUntil; until <= p.now {
+			it.sh, it.anywhere = it.anywhere, nil
+		} else {
+			p.wake = soonerOf(p.wake, until)
+		}
+	}
 	sh := it.sh
 	if sh == nil || sh.relaxed == nil {
 		return

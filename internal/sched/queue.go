@@ -33,15 +33,16 @@ type lane struct {
 
 // item is a job's place in a lane.
 type item struct {
-	prio   uint64
-	id     model.JobID
-	e      *entry // nil: gone
-	sh     *shape
-	limitS int64
-	planS  int64 // how long it is planned to take, seconds
-	refuse model.Reason
-	gate   *gate // limits; nil: none
-	robs   bool  // it may have others ended
+	prio     uint64
+	id       model.JobID
+	e        *entry // nil: gone
+	sh       *shape
+	anywhere *shape // sh, once nodes that could not launch the job count again; nil: they do
+	limitS   int64
+	planS    int64 // how long it is planned to take, seconds
+	refuse   model.Reason
+	gate     *gate // limits; nil: none
+	robs     bool  // it may have others ended
 }
 
 // entry is a job that may start.
@@ -166,6 +167,7 @@ func (p *Planner) newItem(e *entry, l *lane) item {
 		return it
 	}
 	it.sh = p.shapeOf(l, e.j.Spec)
+	p.keepOff(&it, l)
 	if p.lim != nil {
 		it.gate = p.lim.gate(e.j.Spec, l.part.Name)
 	}

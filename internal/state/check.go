@@ -60,7 +60,11 @@ func (s *State) checkNodes() (err error) {
 			err = fmt.Errorf("node %s is in no configuration, and empty", name)
 			return false
 		}
+		ending := int32(0)
 		for _, id := range n.Jobs {
+			if j, ok := s.jobs.Get(id); ok && j.State == model.Completing {
+				ending++
+			}
 			na := holds[name][id]
 			if na == nil {
 				err = fmt.Errorf("node %s lists job %d, which holds nothing there", name, id)
@@ -86,6 +90,10 @@ func (s *State) checkNodes() (err error) {
 		}
 		if cpus.String() != n.UsedCPUs.String() || mem != n.UsedMem {
 			err = fmt.Errorf("node %s: books %s CPUs and %d MiB, its jobs hold %s and %d", name, n.UsedCPUs, n.UsedMem, cpus, mem)
+			return false
+		}
+		if ending != n.Ending {
+			err = fmt.Errorf("node %s: counts %d jobs that are ending, there are %d", name, n.Ending, ending)
 			return false
 		}
 		for _, u := range n.UsedGres {

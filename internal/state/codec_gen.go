@@ -349,7 +349,7 @@ func (x *Starts) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Report) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(6); err != nil {
+	if err := e.EncodeArrayLen(7); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Kind)); err != nil {
@@ -368,6 +368,9 @@ func (x *Report) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeString(x.Text); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Node); err != nil {
 		return err
 	}
 	return nil
@@ -445,7 +448,17 @@ func (x *Report) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Text = v
 	}
-	return wire.Skip(d, n-6)
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Report.Node", err)
+		}
+		x.Node = v
+	}
+	return wire.Skip(d, n-7)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -1105,6 +1118,50 @@ func (x *Lost) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 	}
 	return wire.Skip(d, n-1)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *NodeHealth) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Node); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Problem); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *NodeHealth) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = NodeHealth{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("NodeHealth.Node", err)
+		}
+		x.Node = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("NodeHealth.Problem", err)
+		}
+		x.Problem = v
+	}
+	return wire.Skip(d, n-2)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -29,6 +29,7 @@ const (
 	KindReserve
 	KindSuspend
 	KindUnits
+	KindNodeHealth
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -74,6 +75,13 @@ const (
 	Started ReportKind = iota + 1
 	Ended
 	LaunchFailed
+	Ready        // its prolog has run: the job may begin there
+	PrologFailed // Text says how; the end follows
+	Ending       // the script has ended, and the epilog runs
+	EpilogFailed // Text says how; the end follows
+	Unkillable   // processes survive SIGKILL: Text says which
+	GatePassed   // the leader's own: PrologSlurmctld or EpilogSlurmctld has run
+	GateFailed   // the leader's own: it failed, Text says how
 )
 
 // Report is one thing that a node says of an attempt.
@@ -86,6 +94,7 @@ type Report struct {
 	At      model.Time
 	Exit    model.Exit
 	Text    string
+	Node    string // who says so; "": the job's first node
 }
 
 // Reports brings what nodes said. Repeated and outdated reports change nothing.
@@ -171,6 +180,14 @@ type Lost struct {
 	Nodes []string
 }
 
+// NodeHealth says what is wrong with a node that is registered, "" when nothing is any more.
+//
+//gbatch:codec
+type NodeHealth struct {
+	Node    string
+	Problem string
+}
+
 // NodeEdit is an operator's word on nodes.
 //
 //gbatch:codec
@@ -215,18 +232,19 @@ type Tick struct {
 	Limit int32 // at most so many jobs of each sort
 }
 
-func (*Submit) kind() Kind    { return KindSubmit }
-func (*Starts) kind() Kind    { return KindStart }
-func (*Reports) kind() Kind   { return KindReports }
-func (*Stop) kind() Kind      { return KindStop }
-func (*Edit) kind() Kind      { return KindEdit }
-func (*Join) kind() Kind      { return KindJoin }
-func (*Lost) kind() Kind      { return KindLost }
-func (*NodeEdit) kind() Kind  { return KindNodeEdit }
-func (*SetConfig) kind() Kind { return KindConfig }
-func (*Trim) kind() Kind      { return KindTrim }
-func (*Tick) kind() Kind      { return KindTick }
-func (*Accounts) kind() Kind  { return KindAccounts }
+func (*Submit) kind() Kind     { return KindSubmit }
+func (*Starts) kind() Kind     { return KindStart }
+func (*Reports) kind() Kind    { return KindReports }
+func (*Stop) kind() Kind       { return KindStop }
+func (*Edit) kind() Kind       { return KindEdit }
+func (*Join) kind() Kind       { return KindJoin }
+func (*NodeHealth) kind() Kind { return KindNodeHealth }
+func (*Lost) kind() Kind       { return KindLost }
+func (*NodeEdit) kind() Kind   { return KindNodeEdit }
+func (*SetConfig) kind() Kind  { return KindConfig }
+func (*Trim) kind() Kind       { return KindTrim }
+func (*Tick) kind() Kind       { return KindTick }
+func (*Accounts) kind() Kind   { return KindAccounts }
 
 func newBody(k Kind) Body {
 	switch k {
@@ -260,6 +278,8 @@ func newBody(k Kind) Body {
 		return new(Suspend)
 	case KindUnits:
 		return new(Units)
+	case KindNodeHealth:
+		return new(NodeHealth)
 	}
 	return nil
 }

@@ -131,7 +131,7 @@ func partOf(j *model.Job) (elem, group uint64) {
 
 // movingOf gives the state of a job of which a node has to be told something, or 0.
 func movingOf(j *model.Job) model.JobState {
-	if j != nil && (j.State == model.Configuring || j.State == model.Completing || j.State.HasResources() && j.Run.Turns > 0) {
+	if j != nil && (j.State == model.Configuring || j.State == model.Completing || j.State.HasResources() && (j.Run.Turns > 0 || !j.Run.Unready.Empty())) {
 		return j.State
 	}
 	return 0

@@ -113,13 +113,16 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 		batch := j.Run.Alloc.Nodes[0].Node == c.Node
 		known := slices.ContainsFunc(c.Known, func(r Report) bool { return r.Job == j.ID && r.Attempt == j.Attempt })
 		switch {
-		case rebooted && !(batch && known): // what the node still knows it reports: the exit was seen before the reboot, or it wasn't
+		case rebooted && !(known && (batch || !j.Run.Busy.Empty())): // what the node still knows it reports: the exit was seen before the reboot, or it wasn't
 			s.nodeFailed(j, c.Node, at)
-		case !batch || known:
+		case known:
+		case !batch:
+			s.partMissing(j, c.Node, at)
+		case j.Run.Gate != model.GateOpen: // no node has heard of it yet, or all have ended it
 		case j.State == model.Completing && j.Run.Launched == 0: // it was ended before it was launched
-			s.ended(j, at, at, model.Exit{})
+			s.partEnded(j, at, &Report{Kind: Ended, At: at})
 		case j.Run.Launched != 0 && j.State == model.Completing:
-			s.ended(j, at, at, model.Exit{Unknown: true, Text: "the node lost the job's exit status"})
+			s.partEnded(j, at, &Report{Kind: Ended, At: at, Exit: model.Exit{Unknown: true, Text: "the node lost the job's exit status"}})
 		case j.Run.Launched != 0:
 			s.nodeFailed(j, c.Node, at)
 		}
@@ -129,10 +132,45 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 	return Result{Changed: true}
 }
 
+// applyNodeHealth drains a node that has a problem, and lets it go on when only that problem was against it.
+func (s *State) applyNodeHealth(at model.Time, c *NodeHealth) Result {
+	old, ok := s.nodes.Get(c.Node)
+	if !ok {
+		return Result{Refusal: NoSuchNode}
+	}
+	n := *old
+	s.judgeProblem(&n, c.Problem, at)
+	s.putNode(c.Node, &n)
+	s.wakeAll(at)
+	s.plan()
+	return Result{Changed: true}
+}
+
+// judgeProblem sets what follows from what a node says is wrong with it.
+func (s *State) judgeProblem(n *model.Node, problem string, at model.Time) {
+	switch {
+	case problem != "":
+		if n.Admin == model.NodeUp || n.ReasonBy == byGbatch && n.Problem != "" && n.Reason == n.Problem {
+			n.Admin, n.Reason, n.ReasonBy, n.ReasonAt = max(n.Admin, model.NodeDrain), problem, byGbatch, at
+		}
+		n.Problem = problem
+	case n.Admin == model.NodeDrain && n.ReasonBy == byGbatch && n.Problem != "" && n.Reason == n.Problem:
+		n.Admin, n.Reason, n.ReasonBy, n.ReasonAt, n.Problem = model.NodeUp, "", "", 0, ""
+	default:
+		n.Problem = ""
+	}
+}
+
 // nodeFailed ends a job that has lost a node, or puts it back into the queue. As long as the node that runs its script
 // is there, the script has to be ended first: resources are not given out while somebody may still use them. A job that
 // was being cancelled stays so.
 func (s *State) nodeFailed(j *model.Job, node string, at model.Time) {
+	exit := model.Exit{Unknown: true, Text: "its node failed"}
+	if !j.Run.Busy.Empty() {
+		if j = s.partFailed(j, node, exit, at); j == nil {
+			return
+		}
+	}
 	batch := j.Run.Alloc.Nodes[0].Node
 	if n, ok := s.nodes.Get(batch); ok && batch != node && n.Link == model.LinkUp {
 		if j.State != model.Completing {
@@ -140,8 +178,10 @@ func (s *State) nodeFailed(j *model.Job, node string, at model.Time) {
 		}
 		return
 	}
-	exit := model.Exit{Unknown: true, Text: "its node failed"}
 	if j.State == model.Completing {
+		if j.Run.Over != nil {
+			exit = j.Run.Over.Exit // the script had ended before
+		}
 		s.ended(j, at, at, exit)
 		return
 	}

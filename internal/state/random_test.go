@@ -51,6 +51,14 @@ func (g *storm) config() *SetConfig {
 	c := &model.Config{Cluster: "storm", Params: model.Params{MinJobAgeS: int64(30 * g.n(4)), MemConsumed: g.chance(70),
 		ReturnToService: int32(g.n(3)), MaxJobs: 400, HoldLimits: g.chance(60),
 		Priority: model.Priority{HalfLifeS: int64(g.n(3) * 100)}}}
+	r := &c.Params.Rules
+	*r = model.NodeRules{NoHold: g.chance(30), ForceRequeue: g.chance(50), NoHoldOnFail: g.chance(30), LaunchRetries: int32(g.n(4)),
+		LaunchBackoffS: int64(g.n(20)), LaunchDrain: int32(g.n(4))}
+	for _, list := range []*[]string{&r.Prolog, &r.Epilog, &r.CtldProlog, &r.CtldEpilog} {
+		if g.chance(40) {
+			*list = []string{"/x"}
+		}
+	}
 	var names []string
 	for i := range stormNodes {
 		if g.chance(90) {
@@ -198,12 +206,18 @@ func (g *storm) active() model.JobID {
 }
 
 func (g *storm) report() Report {
-	r := Report{Kind: ReportKind(g.n(5)), Job: g.active(), Attempt: uint32(1 + g.n(2)), At: g.now - model.Time(g.n(5000)) + 1000}
+	r := Report{Kind: ReportKind(g.n(12)), Job: g.active(), Attempt: uint32(1 + g.n(2)), At: g.now - model.Time(g.n(5000)) + 1000}
 	if j := g.view.Job(r.Job); j != nil && g.chance(90) {
 		r.Attempt = j.Attempt
 		if g.chance(10) {
 			r.Attempt--
 		}
+		if j.Run != nil && len(j.Run.Alloc.Nodes) > 1 && g.chance(60) {
+			r.Node = j.Run.Alloc.Nodes[g.n(len(j.Run.Alloc.Nodes))].Node
+		}
+	}
+	if g.chance(5) {
+		r.Node = g.node()
 	}
 	if g.chance(30) {
 		r.Exit = model.Exit{Code: int32(g.n(3)), Signal: int32(g.n(2) * 9), Unknown: g.chance(10), OOM: g.chance(10)}
@@ -305,6 +319,8 @@ func (g *storm) next(st *State) Body {
 		return c
 	case k < 88:
 		return g.join()
+	case k < 89:
+		return &NodeHealth{Node: g.node(), Problem: []string{"", "", "disk"}[g.n(3)]}
 	case k < 90:
 		return &Lost{Nodes: []string{g.node(), g.node()}}
 	case k < 91:

@@ -20,10 +20,22 @@ func (s *State) applyReports(at model.Time, c *Reports) Result {
 			if r.Exit.Unknown && s.rebootedSince(j) {
 				s.nodeFailed(j, j.Run.Alloc.Nodes[0].Node, at)
 			} else {
-				s.ended(j, at, r.At, r.Exit)
+				s.partEnded(j, at, r)
 			}
 		case LaunchFailed:
 			changed = s.launchFailed(j, at, r)
+		case Ready:
+			changed = s.nodeReady(j, r)
+		case PrologFailed:
+			s.prologFailed(j, at, r)
+		case Ending:
+			changed = s.scriptEnded(j, at, r)
+		case EpilogFailed, Unkillable:
+			changed = s.drain(nodeOf(j, r), nodeFault(r), at)
+		case GatePassed:
+			changed = s.gatePassed(j, at)
+		case GateFailed:
+			changed = s.gateFailed(j, at, r)
 		default:
 			changed = false
 		}
@@ -50,9 +62,11 @@ func (s *State) started(j *model.Job, at model.Time, r *Report) bool {
 	n, run := *j, *j.Run
 	run.Launched = plausible(r.At, run.Start, at)
 	n.Run, n.State = &run, next
+	n.Strikes, n.Avoid, n.AvoidUntil = 0, nil, 0
 	s.put(&n)
 	s.record(&n)
 	s.wake(&n)
+	s.launchWorked(run.Alloc.Nodes[0].Node)
 	return true
 }
 
@@ -96,6 +110,12 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 	case model.StopNodeFail, model.StopUnitFault:
 		state, reason = model.NodeFail, model.ReasonNodeDown
 		requeue = j.Spec.Requeue
+	case model.StopProlog:
+		s.afterProlog(j, at, when)
+		return
+	case model.StopLaunch:
+		s.backFromLaunch(j, at, when)
+		return
 	}
 	s.finish(j, at, when, state, reason, exit, uid, requeue, hold)
 }
@@ -156,25 +176,4 @@ func (s *State) requeued(j *model.Job, at model.Time, hold model.HoldKind) {
 	s.judge(&n, at)
 	s.put(&n)
 	s.record(&n)
-}
-
-// launchFailed puts a job that its node could not start back into the queue, held, with what the node said.
-func (s *State) launchFailed(j *model.Job, at model.Time, r *Report) bool {
-	next, ok := model.Next(j.State, model.EvLaunchFailed)
-	switch {
-	case !ok:
-		return false
-	case next != model.Pending:
-		s.ended(j, at, r.At, model.Exit{Text: r.Text})
-		return true
-	}
-	exit := model.Exit{Code: 1, Text: r.Text}
-	s.finish(j, at, at, model.Failed, model.ReasonSystemFailure, exit, 0, true, model.HeldByAdmin)
-	if back, ok := s.jobs.Get(j.ID); ok {
-		held := *back
-		held.Reason, held.Why = model.ReasonLaunchFailedRequeued, r.Text
-		s.put(&held)
-		s.record(&held)
-	}
-	return true
 }

@@ -117,6 +117,7 @@ func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
 	el.State, _ = model.Next(model.Pending, model.EvAllocate)
 	el.Reason, el.Why, el.End = model.ReasonNone, "", nil
 	el.Run = run
+	s.firstSteps(run)
 	s.take(el, at)
 	s.begin(el, at)
 	s.put(el)
@@ -219,6 +220,9 @@ func (s *State) release(j *model.Job, at model.Time) {
 		n.UsedGres = dropUsed(n.UsedGres, na.Gres)
 		n.Shared = model.AddShared(n.Shared, na.Gres, -1)
 		n.BusyAt = at
+		if j.State == model.Completing {
+			n.Ending--
+		}
 		if _, defined := s.defs[na.Node]; !defined && len(n.Jobs) == 0 {
 			s.dropNode(na.Node) // it has left the configuration, and this was its last job
 			continue

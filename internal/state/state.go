@@ -47,7 +47,7 @@ type facts struct {
 
 	licenses map[string]int64 // in use, by name; derived, and replaced whole
 
-	moving *btree.Map[model.JobID, model.JobState] // jobs of which a node still has to be told something: CONFIGURING, COMPLETING, ever suspended
+	moving *btree.Map[model.JobID, model.JobState] // jobs of which a node still has to be told something: CONFIGURING, COMPLETING, ever suspended, not ready on all nodes
 	shares *btree.Map[model.JobID, struct{}]       // jobs with resources that share CPUs or are suspended
 
 	requests *btree.Map[string, request]
@@ -301,6 +301,8 @@ func (s *State) Apply(c Command) Result {
 		return s.applyJoin(c.At, b)
 	case *Lost:
 		return s.applyLost(c.At, b)
+	case *NodeHealth:
+		return s.applyNodeHealth(c.At, b)
 	case *NodeEdit:
 		return s.applyNodeEdit(c.At, b)
 	case *SetConfig:

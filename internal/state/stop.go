@@ -157,7 +157,7 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 // comesBack reports whether a COMPLETING job goes back to the queue once it has ended.
 func comesBack(j *model.Job) bool {
 	switch j.Run.Stop {
-	case model.StopRequeue, model.StopRequeueHold:
+	case model.StopRequeue, model.StopRequeueHold, model.StopProlog, model.StopLaunch:
 		return true
 	case model.StopPreempt, model.StopNodeFail, model.StopUnitFault:
 		return j.Spec.Requeue
@@ -171,6 +171,9 @@ func (s *State) stopRunning(j *model.Job, at model.Time, cause model.StopCause, 
 	run.Stop, run.StopAt, run.StopUID = cause, at, uid
 	n.Run, n.State = &run, model.Completing
 	s.put(&n)
+	if j.State != model.Completing {
+		s.countEnding(&n)
+	}
 	if j.State == model.Configuring {
 		s.wake(&n) // for --dependency=after it counts as started
 	}

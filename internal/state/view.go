@@ -231,7 +231,7 @@ func (v *View) Sharing(f func(*model.Job) bool) {
 }
 
 // Moving calls f for the jobs of which a node still has to be told something (CONFIGURING, COMPLETING, and those that
-// are or have been suspended), in order of ID, until it returns false.
+// are or have been suspended, or aren't ready on all their nodes), in order of ID, until it returns false.
 func (v *View) Moving(f func(*model.Job) bool) {
 	v.moving.Scan(func(id model.JobID, _ model.JobState) bool {
 		j, ok := v.jobs.Get(id)

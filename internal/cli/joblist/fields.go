@@ -53,26 +53,29 @@ func newTables(r *Reader) *tables {
 		"Nodes": func(d *dec, x *model.Expect) { x.Nodes = readStrings(d, nil) },
 	})
 	t.job = inOrder(map[string]setter[model.Job]{
-		"ID":       func(d *dec, j *model.Job) { j.ID = model.JobID(d.int()) },
-		"ArrayID":  func(d *dec, j *model.Job) { j.ArrayID = model.JobID(d.int()) },
-		"Task":     func(d *dec, j *model.Job) { j.Task = int32(d.int()) },
-		"Tasks":    func(d *dec, j *model.Job) { j.Tasks = tasks(d, t.tasks, j.Tasks) },
-		"Throttle": func(d *dec, j *model.Job) { j.Throttle = int32(d.int()) },
-		"Spec":     func(d *dec, _ *model.Job) { read(d, d.array(), t.spec, &r.spec) },
-		"State":    func(d *dec, j *model.Job) { j.State = model.JobState(d.int()) },
-		"Reason":   func(d *dec, j *model.Job) { j.Reason = model.Reason(d.int()) },
-		"Why":      func(d *dec, j *model.Job) { j.Why = d.str() },
-		"Hold":     func(d *dec, j *model.Job) { j.Hold = model.HoldKind(d.int()) },
-		"Priority": func(d *dec, j *model.Job) { j.Priority = uint32(d.int()) },
-		"Submit":   func(d *dec, j *model.Job) { j.Submit = model.Time(d.int()) },
-		"Eligible": func(d *dec, j *model.Job) { j.Eligible = model.Time(d.int()) },
-		"Begin":    func(d *dec, j *model.Job) { j.Begin = model.Time(d.int()) },
-		"Deps":     func(d *dec, j *model.Job) { j.Deps = list(d, t.dep, j.Deps) },
-		"Attempt":  func(d *dec, j *model.Job) { j.Attempt = uint32(d.int()) },
-		"Restarts": func(d *dec, j *model.Job) { j.Restarts = uint32(d.int()) },
-		"Direct":   func(d *dec, j *model.Job) { j.Direct = d.bool() },
-		"Site":     func(d *dec, j *model.Job) { j.Site = int32(d.int()) },
-		"Comment":  func(d *dec, j *model.Job) { j.Comment = d.str() },
+		"ID":         func(d *dec, j *model.Job) { j.ID = model.JobID(d.int()) },
+		"ArrayID":    func(d *dec, j *model.Job) { j.ArrayID = model.JobID(d.int()) },
+		"Task":       func(d *dec, j *model.Job) { j.Task = int32(d.int()) },
+		"Tasks":      func(d *dec, j *model.Job) { j.Tasks = tasks(d, t.tasks, j.Tasks) },
+		"Throttle":   func(d *dec, j *model.Job) { j.Throttle = int32(d.int()) },
+		"Spec":       func(d *dec, _ *model.Job) { read(d, d.array(), t.spec, &r.spec) },
+		"State":      func(d *dec, j *model.Job) { j.State = model.JobState(d.int()) },
+		"Reason":     func(d *dec, j *model.Job) { j.Reason = model.Reason(d.int()) },
+		"Why":        func(d *dec, j *model.Job) { j.Why = d.str() },
+		"Hold":       func(d *dec, j *model.Job) { j.Hold = model.HoldKind(d.int()) },
+		"Priority":   func(d *dec, j *model.Job) { j.Priority = uint32(d.int()) },
+		"Submit":     func(d *dec, j *model.Job) { j.Submit = model.Time(d.int()) },
+		"Eligible":   func(d *dec, j *model.Job) { j.Eligible = model.Time(d.int()) },
+		"Begin":      func(d *dec, j *model.Job) { j.Begin = model.Time(d.int()) },
+		"Deps":       func(d *dec, j *model.Job) { j.Deps = list(d, t.dep, j.Deps) },
+		"Attempt":    func(d *dec, j *model.Job) { j.Attempt = uint32(d.int()) },
+		"Restarts":   func(d *dec, j *model.Job) { j.Restarts = uint32(d.int()) },
+		"Direct":     func(d *dec, j *model.Job) { j.Direct = d.bool() },
+		"Site":       func(d *dec, j *model.Job) { j.Site = int32(d.int()) },
+		"Comment":    func(d *dec, j *model.Job) { j.Comment = d.str() },
+		"Strikes":    func(d *dec, j *model.Job) { j.Strikes = uint32(d.int()) },
+		"Avoid":      func(d *dec, j *model.Job) { j.Avoid = readStrings(d, nil) },
+		"AvoidUntil": func(d *dec, j *model.Job) { j.AvoidUntil = model.Time(d.int()) },
 		"Run": func(d *dec, j *model.Job) {
 			if n := d.array(); n >= 0 {
 				r.run, j.Run = model.Run{}, &r.run
@@ -159,6 +162,16 @@ func (t *tables) runTables(r *Reader) {
 		"SleepAt":   func(d *dec, x *model.Run) { x.SleepAt = model.Time(d.int()) },
 		"SleepMS":   func(d *dec, x *model.Run) { x.SleepMS = d.int() },
 		"Turns":     func(d *dec, x *model.Run) { x.Turns = uint32(d.int()) },
+		"Gate":      func(d *dec, x *model.Run) { x.Gate = model.Gate(d.int()) },
+		"Unready":   func(d *dec, x *model.Run) { x.Unready = readBits(d, nil) },
+		"Busy":      func(d *dec, x *model.Run) { x.Busy = readBits(d, nil) },
+		"Fault":     func(d *dec, x *model.Run) { x.Fault = d.str() },
+		"Over": func(d *dec, x *model.Run) {
+			if n := d.array(); n >= 0 {
+				x.Over = &model.End{}
+				read(d, n, t.end, x.Over)
+			}
+		},
 		"Alloc": func(d *dec, x *model.Run) {
 			if n := d.array(); n >= 0 {
 				r.alloc.Nodes, x.Alloc = r.alloc.Nodes[:0], &r.alloc

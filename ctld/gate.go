@@ -1,0 +1,208 @@
+package ctld
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sort"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/state"
+)
+
+// gate.go runs PrologSlurmctld before a job is launched and EpilogSlurmctld before its resources are free, on the
+// controller that leads.
+//
+// Run.Gate says that a job waits for one of them, and the outcome goes into the log as a report. A new leader finds the
+// jobs whose gate is closed and runs the program anew: it may run twice for a job, one after the other, never at once,
+// since a controller that stops leading kills what it has begun.
+
+const (
+	maxGates      = 64       // programs that run at once
+	maxGateOutput = 16 << 10 // bytes of a program's output that the log gets
+	gatePace      = 50 * time.Millisecond
+	gateGrace     = 2 * time.Second // for output to end after the program was killed
+)
+
+// gatePath is the PATH of the controller's programs: fixed, whoever started gctld.
+const gatePath = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
+
+// runGates runs what jobs wait for until ctx ends, and returns when nothing of it runs any more.
+func (c *Controller) runGates(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	var mu sync.Mutex
+	running := map[proto.Attempt]bool{}
+	pace := pacer{gap: gatePace}
+	for ctx.Err() == nil {
+		pace.wait(ctx)
+		changed := c.machine.Changed()
+		v := c.machine.View()
+		v.Moving(func(j *model.Job) bool {
+			if j.Run.Gate == model.GateOpen {
+				return true
+			}
+			key := proto.Attempt{Job: j.ID, Attempt: j.Attempt}
+			mu.Lock()
+			defer mu.Unlock()
+			if running[key] || len(running) >= maxGates {
+				return len(running) < maxGates
+			}
+			running[key] = true
+			rules, cluster := &v.Config().Params.Rules, v.Config().Cluster
+			wg.Go(func() {
+				c.passGate(ctx, j, rules, cluster)
+				mu.Lock()
+				delete(running, key)
+				full := len(running) == maxGates-1
+				mu.Unlock()
+				if full {
+					c.nodes.ring()
+				}
+			})
+			return true
+		})
+		wake := c.nodes.wake()
+		select {
+		case <-changed:
+		case <-wake:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// passGate runs the programs of a job's gate and puts the outcome into the log.
+func (c *Controller) passGate(ctx context.Context, j *model.Job, r *model.NodeRules, cluster string) {
+	programs, limit, word := r.CtldProlog, r.PrologTimeoutS, "prolog_slurmctld"
+	if j.Run.Gate == model.GateEpilog {
+		programs, limit, word = r.CtldEpilog, r.EpilogTimeoutS, "epilog_slurmctld"
+	}
+	err := c.runPrograms(ctx, programs, limit, gateEnv(j, word, cluster), j)
+	if ctx.Err() != nil {
+		return // the next leader runs it
+	}
+	report := state.Report{Kind: state.GatePassed, Job: j.ID, Attempt: j.Attempt, At: c.now()}
+	if err != nil {
+		c.log.Error("a program of the controller failed", "what", word, "job", j.ID, "err", err)
+		report.Kind, report.Text = state.GateFailed, err.Error()
+	}
+	for ctx.Err() == nil {
+		if _, err = c.propose(ctx, &state.Reports{Reports: []state.Report{report}}); err == nil {
+			return
+		}
+		pause(ctx, waitPace)
+	}
+}
+
+// runPrograms runs all programs that patterns name, one after the other, and stops at the first that fails.
+func (c *Controller) runPrograms(ctx context.Context, patterns []string, limitS int64, env []string, j *model.Job) error {
+	for _, pattern := range patterns {
+		list, err := filepath.Glob(pattern)
+		if err != nil || len(list) == 0 && !strings.ContainsAny(pattern, "*?[") {
+			list = []string{pattern}
+		}
+		sort.Strings(list)
+		for _, path := range list {
+			if err := c.runProgram(ctx, path, limitS, env, j); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// runProgram runs one program in a process group of its own, and kills that group at its time limit.
+func (c *Controller) runProgram(parent context.Context, path string, limitS int64, env []string, j *model.Job) error {
+	ctx, cancel := context.WithCancel(parent)
+	if limitS > 0 {
+		ctx, cancel = context.WithTimeout(parent, time.Duration(limitS)*time.Second)
+	}
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Env, cmd.Dir = env, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = gateGrace
+	var out boundedBuffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	if text := strings.TrimSpace(out.String()); text != "" {
+		c.log.Info("output of a program of the controller", "program", path, "job", j.ID, "output", text)
+	}
+	var exit *exec.ExitError
+	switch {
+	case parent.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return fmt.Errorf("%s was killed after %d s, its time limit", path, limitS)
+	case errors.As(err, &exit) && exit.ExitCode() >= 0:
+		return fmt.Errorf("%s exited with %d", path, exit.ExitCode())
+	case errors.Is(err, exec.ErrWaitDelay):
+		return nil // it has ended well, and something that it started holds its output open
+	case err != nil:
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+// boundedBuffer keeps the beginning of what is written.
+type boundedBuffer struct{ bytes.Buffer }
+
+func (b *boundedBuffer) Write(p []byte) (int, error) {
+	if room := maxGateOutput - b.Len(); room > 0 {
+		_, _ = b.Buffer.Write(p[:min(room, len(p))]) // a buffer takes everything
+	}
+	return len(p), nil
+}
+
+// gateEnv is the environment of a program of the controller, as Slurm's.
+func gateEnv(j *model.Job, script, cluster string) []string {
+	s := j.Spec
+	env := []string{gatePath, "SLURM_SCRIPT_CONTEXT=" + script, "SLURM_CLUSTER_NAME=" + cluster}
+	set := func(name, value string) {
+		if value != "" {
+			env = append(env, name+"="+value)
+		}
+	}
+	num := func(name string, n int64) { env = append(env, name+"="+strconv.FormatInt(n, 10)) }
+	num("SLURM_JOB_ID", int64(j.ID))
+	num("SLURM_JOBID", int64(j.ID))
+	num("SLURM_JOB_UID", int64(s.UID))
+	num("SLURM_JOB_GID", int64(s.GID))
+	set("SLURM_JOB_USER", s.User)
+	set("SLURM_JOB_GROUP", s.Group)
+	set("SLURM_JOB_NAME", s.Name)
+	set("SLURM_JOB_ACCOUNT", s.Account)
+	set("SLURM_JOB_QOS", s.QOS)
+	set("SLURM_JOB_PARTITION", j.Run.Partition)
+	set("SLURM_JOB_RESERVATION", s.Reservation)
+	set("SLURM_JOB_NODELIST", hostlist.CompressInOrder(j.Run.Alloc.NodeNames()))
+	num("SLURM_JOB_NUM_NODES", int64(len(j.Run.Alloc.Nodes)))
+	set("SLURM_JOB_WORK_DIR", s.WorkDir)
+	set("SLURM_JOB_COMMENT", s.Comment)
+	num("SLURM_JOB_RESTART_COUNT", int64(j.Restarts))
+	num("SLURM_JOB_START_TIME", j.Run.Start.Seconds())
+	if j.Task != model.NoTask && j.ArrayID != 0 {
+		num("SLURM_ARRAY_JOB_ID", int64(j.ArrayID))
+		num("SLURM_ARRAY_TASK_ID", int64(j.Task))
+	}
+	if over := j.Run.Over; over != nil {
+		num("SLURM_JOB_EXIT_CODE", int64(over.Exit.Code)<<8|int64(over.Exit.Signal))
+		set("SLURM_JOB_EXIT_CODE2", fmt.Sprintf("%d:%d", over.Exit.Code, over.Exit.Signal))
+		num("SLURM_JOB_DERIVED_EC", 0)
+		num("SLURM_JOB_END_TIME", over.At.Seconds())
+	}
+	if path := os.Getenv("SLURM_CONF"); path != "" {
+		set("SLURM_CONF", path)
+	}
+	return env
+}

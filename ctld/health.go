@@ -1,0 +1,166 @@
+package ctld
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/state"
+)
+
+// health.go looks after nodes that are there: it has them run HealthCheckProgram when that is due, as the states in
+// HealthCheckNodeState say, and drains those that report a problem, until they report none.
+
+const (
+	// maxSkew is how far a node's clock may be from the controller's. Time limits, accounting and certificates rely on it.
+	maxSkew = 30 * time.Second
+	// healthPace is how often it is looked for nodes whose check is due.
+	healthPace = time.Second
+)
+
+// healthTime is when a node was last told to check itself.
+type healthTime struct {
+	asked   time.Time
+	problem string // what it last reported that is in the log
+	known   bool
+}
+
+// skewed gives the sentence about a node whose clock is wrong, or "".
+func skewed(theirs, ours model.Time) string {
+	d := time.Duration(theirs-ours) * time.Millisecond
+	if theirs == 0 || d.Abs() <= maxSkew {
+		return "" // a daemon of before sends none
+	}
+	return fmt.Sprintf("Clock is %s off the controller's; set it by NTP", d.Abs().Round(time.Second))
+}
+
+// onHealth puts into the log what a node says of its health, when that has changed.
+func (c *Controller) onHealth(ctx context.Context, s *session, problem string) {
+	if s.health.known && s.health.problem == problem {
+		return
+	}
+	if n := c.machine.View().Node(s.node); n == nil || !s.health.known && n.Problem == problem {
+		s.health.known, s.health.problem = true, problem
+		return
+	}
+	if _, err := c.propose(ctx, &state.NodeHealth{Node: s.node, Problem: problem}); err != nil {
+		if ctx.Err() == nil {
+			c.log.Warn("a node's health was not noted; its next heartbeat tells it again", "node", s.node, "err", err)
+		}
+		return
+	}
+	s.health.known, s.health.problem = true, problem
+	if problem != "" {
+		c.log.Warn("a node has a problem and takes no more jobs", "node", s.node, "problem", problem)
+	} else {
+		c.log.Info("a node's problem is over", "node", s.node)
+	}
+}
+
+// checkHealth has nodes run HealthCheckProgram.
+func (c *Controller) checkHealth(ctx context.Context) {
+	for ctx.Err() == nil {
+		v := c.machine.View()
+		r := &v.Config().Params.Rules
+		if r.HealthProgram != "" {
+			now := time.Now()
+			for _, s := range c.nodes.all() {
+				n := v.Node(s.node)
+				if n != nil && s.checkDue(n, r, now) {
+					s.send(&proto.Orders{Epoch: s.epoch, Health: true})
+				}
+			}
+		}
+		pause(ctx, healthPace)
+	}
+}
+
+// checkDue reports whether a node's check is due, and notes that it is told. With CYCLE nodes are spread over the interval.
+func (s *session) checkDue(n *model.Node, r *model.NodeRules, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	every := time.Duration(r.HealthIntervalS) * time.Second
+	first := s.health.asked.IsZero()
+	switch {
+	case slices.Contains(r.HealthStates, "START_ONLY"):
+		if !first {
+			return false
+		}
+	case every == 0, !healthState(n, r.HealthStates):
+		return false
+	case first && slices.Contains(r.HealthStates, "CYCLE"):
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(s.node)) // a hash takes everything
+		s.health.asked = now.Add(-time.Duration(uint64(h.Sum32()) % uint64(every)))
+		return false
+	case !first && now.Sub(s.health.asked) < every:
+		return false
+	}
+	s.health.asked = now
+	return true
+}
+
+// healthState reports whether a node is in one of the states in which it checks itself.
+func healthState(n *model.Node, states []string) bool {
+	any := true
+	for _, st := range states {
+		switch st {
+		case "ANY", "CYCLE", "START_ONLY":
+			if st == "ANY" {
+				return true
+			}
+			continue
+		case "IDLE":
+			if len(n.Jobs) == 0 {
+				return true
+			}
+		case "NONDRAINED_IDLE":
+			if len(n.Jobs) == 0 && n.Admin == model.NodeUp {
+				return true
+			}
+		case "ALLOC":
+			if len(n.Jobs) > 0 && n.FullCPUs() {
+				return true
+			}
+		case "MIXED":
+			if len(n.Jobs) > 0 && !n.FullCPUs() {
+				return true
+			}
+		}
+		any = false
+	}
+	return any
+}
+
+// all gives the sessions that are up.
+func (n *nodeSet) all() []*session {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	out := make([]*session, 0, len(n.sessions))
+	for _, s := range n.sessions {
+		out = append(out, s)
+	}
+	return out
+}
+
+// stale gives the sessions that have not been told the rules of the configuration with this hash, and notes that they are.
+func (n *nodeSet) stale(hash string) []*session {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.rules == hash {
+		return nil
+	}
+	n.rules = hash
+	var out []*session
+	for _, s := range n.sessions {
+		if s.config != hash {
+			s.config = hash
+			out = append(out, s)
+		}
+	}
+	return out
+}

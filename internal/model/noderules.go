@@ -1,0 +1,35 @@
+package model
+
+// NodeRules is what the configuration has nodes do around jobs: programs to run, how long to wait, what to make of
+// failures. The leader hands it to every node. Spans are in seconds, 0 is no limit.
+//
+//gbatch:codec
+type NodeRules struct {
+	Prolog         []string // absolute paths or patterns, run as root on every node of a job before it begins
+	Epilog         []string // the same, after its last process
+	PrologTimeoutS int64
+	EpilogTimeoutS int64
+	Serial         bool // PrologFlags=Serial: one such program at a time on a node
+	NoHold         bool // PrologFlags=NoHold: the script doesn't wait for the prologs of other nodes
+	Contain        bool // PrologFlags=Contain: a control group on every node of a job, used or not
+	ForceRequeue   bool // PrologFlags=ForceRequeueOnFail: jobs that don't want to be requeued too
+	NoHoldOnFail   bool // SchedulerParameters=nohold_on_prolog_fail: requeued, and not held
+
+	CtldProlog []string // PrologSlurmctld and EpilogSlurmctld: the same on the controller that leads
+	CtldEpilog []string
+
+	UnkillableS       int64  // UnkillableStepTimeout: processes that survive SIGKILL so long drain the node
+	UnkillableProgram string // and this is run there
+	BatchStartS       int64  // BatchStartTimeout: a script that could not be started so long counts as a failed launch
+
+	HealthProgram   string
+	HealthIntervalS int64    // 0: never
+	HealthStates    []string // of HealthCheckNodeState, in upper case; empty: ANY
+
+	LaunchRetries  int32 // launches of a job that may fail before it is held; at least 1
+	LaunchBackoffS int64 // before the second try; doubles with each
+	LaunchDrain    int32 // distinct jobs in a row that a node can't launch before it is drained; 0: never
+}
+
+// EachNode reports whether all nodes of a job have something to do for it, also those on which none of it runs.
+func (r *NodeRules) EachNode() bool { return len(r.Prolog) > 0 || len(r.Epilog) > 0 || r.Contain }

@@ -1,0 +1,101 @@
+package state
+
+import (
+	"fmt"
+	"slices"
+
+	"gbatch/internal/model"
+)
+
+// launchfail.go is what a launch that failed means, for the job and for the node.
+//
+// The job goes back to the queue, waits a while that doubles with each failure, and keeps off that node for avoidS; after
+// LaunchRetries failures it is held. The node is drained once LaunchDrain distinct jobs in a row could not be launched there:
+// one job that can't be launched anywhere takes no node down, and a broken node does not eat the queue. A launch that
+// works wipes both slates.
+
+// avoidS is how long a job keeps off a node that could not launch it, seconds. It is not for ever: the node may be the only one.
+const avoidS = 600
+
+// launchFailed takes a job away from a node that could not start it.
+func (s *State) launchFailed(j *model.Job, at model.Time, r *Report) bool {
+	k := placeOf(j, r)
+	if k < 0 || k > 0 && !j.Run.Busy.Has(k) {
+		return false
+	}
+	node := nodeOf(j, r)
+	if j.State == model.Running || j.State == model.Suspended {
+		if k == 0 {
+			return false // it has started
+		}
+	}
+	if j.State != model.Completing {
+		s.strike(node, j.ID, r.Text, at)
+		j = s.change(j, func(run *model.Run) { run.Fault = node + ": " + r.Text })
+		s.stopRunning(j, at, model.StopLaunch, 0)
+		j, _ = s.jobs.Get(j.ID)
+		j = s.avoid(j, node, at)
+	}
+	s.partEnded(j, at, &Report{Kind: Ended, Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: model.Exit{Text: r.Text}, Node: r.Node})
+	return true
+}
+
+// avoid keeps a job off a node for a while.
+func (s *State) avoid(j *model.Job, node string, at model.Time) *model.Job {
+	n := *j
+	if !slices.Contains(n.Avoid, node) {
+		n.Avoid = append(slices.Clone(n.Avoid), node)
+		if len(n.Avoid) > model.MaxAvoid {
+			n.Avoid = n.Avoid[1:]
+		}
+	}
+	n.AvoidUntil = at.Add(avoidS)
+	s.put(&n)
+	return &n
+}
+
+// backFromLaunch puts a job back into the queue that could not be launched, and holds it when that was once too often.
+func (s *State) backFromLaunch(j *model.Job, at, when model.Time) {
+	r := &s.cfg.Params.Rules
+	exit := model.Exit{Code: 1, Text: j.Run.Fault}
+	n := *j
+	n.Strikes++
+	hold := model.HeldByAdmin
+	why := "launch failed on " + j.Run.Fault
+	if n.Strikes < uint32(max(1, r.LaunchRetries)) {
+		hold = model.NotHeld
+		wait := r.LaunchBackoffS << min(n.Strikes-1, 6)
+		n.Begin = at.Add(wait)
+		why = fmt.Sprintf("%s; try %d of %d follows after %d s", why, n.Strikes+1, r.LaunchRetries, wait)
+	}
+	s.finish(&n, at, when, model.Failed, model.ReasonSystemFailure, exit, 0, true, hold)
+	s.sayWhy(j.ID, hold, why)
+}
+
+// strike counts a launch that failed against the node.
+func (s *State) strike(node string, job model.JobID, text string, at model.Time) {
+	old, ok := s.nodes.Get(node)
+	if !ok || slices.Contains(old.Strikes, job) {
+		return
+	}
+	n := *old
+	n.Strikes = append(slices.Clone(n.Strikes), job)
+	if len(n.Strikes) > model.MaxStrikes {
+		n.Strikes = n.Strikes[1:]
+	}
+	s.putNode(node, &n)
+	if limit := int(s.cfg.Params.Rules.LaunchDrain); limit > 0 && len(n.Strikes) >= limit {
+		s.drain(node, fmt.Sprintf("%d jobs in a row could not be launched, the last one %d: %s", len(n.Strikes), job, text), at)
+	}
+}
+
+// launchWorked forgets what a node could not launch before.
+func (s *State) launchWorked(node string) {
+	old, ok := s.nodes.Get(node)
+	if !ok || len(old.Strikes) == 0 {
+		return
+	}
+	n := *old
+	n.Strikes = nil
+	s.putNode(node, &n)
+}

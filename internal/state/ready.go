@@ -1,0 +1,284 @@
+package state
+
+import (
+	"slices"
+
+	"gbatch/internal/model"
+)
+
+// ready.go is what stands around a job's script: the controller's own programs (Run.Gate), prologs on every node
+// (Run.Unready), and epilogs, for which a job stays COMPLETING until each of its nodes has reported its end (Run.Busy).
+// Where the configuration names none of that, Gate is open and both sets are empty: a job then is its first node's alone.
+
+// What the state writes as a node's reason; Slurm's words, and behind them what happened.
+const (
+	reasonProlog     = "Prolog error"
+	reasonEpilog     = "Epilog error"
+	reasonUnkillable = "Kill task failed"
+)
+
+// firstSteps sets what has to happen before a job that was given its nodes can begin.
+func (s *State) firstSteps(run *model.Run) {
+	r := &s.cfg.Params.Rules
+	if len(r.CtldProlog) > 0 {
+		run.Gate = model.GateProlog
+	}
+	n := len(run.Alloc.Nodes)
+	if n < 2 || !r.EachNode() {
+		return
+	}
+	run.Busy = model.UpTo(n)
+	run.Unready = run.Busy
+	if r.NoHold {
+		run.Unready = run.Busy.Minus(model.UpTo(1))
+	}
+}
+
+// placeOf gives the place of the node that reports among the job's; -1 for one that isn't the job's.
+func placeOf(j *model.Job, r *Report) int {
+	if r.Node == "" {
+		return 0
+	}
+	return slices.IndexFunc(j.Run.Alloc.Nodes, func(na model.NodeAlloc) bool { return na.Node == r.Node })
+}
+
+func nodeOf(j *model.Job, r *Report) string {
+	if r.Node == "" {
+		return j.Run.Alloc.Nodes[0].Node
+	}
+	return r.Node
+}
+
+func nodeFault(r *Report) string {
+	word := reasonEpilog
+	if r.Kind == Unkillable {
+		word = reasonUnkillable
+	}
+	if r.Text == "" {
+		return word
+	}
+	return word + ": " + r.Text
+}
+
+func bit(i int) model.Bits { return model.Bits(nil).With(i) }
+
+// change publishes j with another run.
+func (s *State) change(j *model.Job, edit func(*model.Run)) *model.Job {
+	n, run := *j, *j.Run
+	edit(&run)
+	n.Run = &run
+	s.put(&n)
+	return &n
+}
+
+// drain takes a node out of service, with a reason. What an operator or another fault has said of it before stays.
+func (s *State) drain(node, reason string, at model.Time) bool {
+	old, ok := s.nodes.Get(node)
+	if !ok || old.Admin != model.NodeUp {
+		return false
+	}
+	n := *old
+	n.Admin, n.Reason, n.ReasonBy, n.ReasonAt = model.NodeDrain, reason, byGbatch, at
+	s.putNode(node, &n)
+	return true
+}
+
+// countEnding tells a job's nodes that it is COMPLETING from now on.
+func (s *State) countEnding(j *model.Job) {
+	for i := range j.Run.Alloc.Nodes {
+		name := j.Run.Alloc.Nodes[i].Node
+		if old, ok := s.nodes.Get(name); ok {
+			n := *old
+			n.Ending++
+			s.putNode(name, &n)
+		}
+	}
+}
+
+// nodeReady notes that a node has run its prolog.
+func (s *State) nodeReady(j *model.Job, r *Report) bool {
+	k := placeOf(j, r)
+	if k < 0 || !j.Run.Unready.Has(k) {
+		return false
+	}
+	s.change(j, func(run *model.Run) { run.Unready = run.Unready.Minus(bit(k)) })
+	return true
+}
+
+// prologFailed drains the node and takes the job away from all its nodes: those that it was on run their epilogs.
+func (s *State) prologFailed(j *model.Job, at model.Time, r *Report) {
+	node := nodeOf(j, r)
+	s.drain(node, reasonProlog+": "+r.Text, at)
+	if j.State == model.Completing {
+		return // it ends already, for another reason
+	}
+	n := s.change(j, func(run *model.Run) { run.Fault = node + ": " + r.Text })
+	s.stopRunning(n, at, model.StopProlog, 0)
+}
+
+// scriptEnded keeps how the script ended until the epilogs have run: from then on the job is COMPLETING.
+func (s *State) scriptEnded(j *model.Job, at model.Time, r *Report) bool {
+	if placeOf(j, r) != 0 || j.Run.Over != nil {
+		return false
+	}
+	s.over(j, at, r)
+	return true
+}
+
+// over makes a job COMPLETING whose script has ended.
+func (s *State) over(j *model.Job, at model.Time, r *Report) *model.Job {
+	n, run := *j, *j.Run
+	s.stir(j, &run, at)
+	run.Over = &model.End{At: plausible(r.At, run.Start, at), Exit: r.Exit}
+	n.Run, n.State = &run, model.Completing
+	s.put(&n)
+	if j.State != model.Completing {
+		s.countEnding(&n)
+	}
+	if j.State == model.Configuring {
+		s.wake(&n) // as in stopRunning
+	}
+	return &n
+}
+
+// partEnded takes note that nothing of a job is left on one of its nodes, and ends it when that was the last.
+func (s *State) partEnded(j *model.Job, at model.Time, r *Report) {
+	k := placeOf(j, r)
+	busy := j.Run.Busy
+	switch {
+	case k < 0 || k > 0 && !busy.Has(k):
+		return
+	case !busy.Empty() && !busy.Has(k):
+		return // again
+	case !busy.Empty():
+		j = s.change(j, func(run *model.Run) {
+			run.Busy, run.Unready = run.Busy.Minus(bit(k)), run.Unready.Minus(bit(k))
+		})
+	}
+	if k == 0 && j.Run.Over == nil && (!j.Run.Busy.Empty() || s.closing(j)) {
+		j = s.over(j, at, r)
+	}
+	switch {
+	case !j.Run.Busy.Empty() && j.State != model.Completing: // a node has lost its part while the script runs
+		s.stopRunning(j, at, model.StopNodeFail, 0)
+	case !j.Run.Busy.Empty():
+	case s.closing(j):
+		s.change(j, func(run *model.Run) { run.Gate = model.GateEpilog })
+	case j.Run.Over != nil:
+		s.ended(j, at, j.Run.Over.At, j.Run.Over.Exit)
+	default:
+		s.ended(j, at, r.At, r.Exit)
+	}
+}
+
+// partMissing is a node that has registered and knows nothing of a job that it isn't the first node of.
+func (s *State) partMissing(j *model.Job, node string, at model.Time) {
+	r := &Report{Kind: Ended, At: at, Node: node}
+	k := placeOf(j, r)
+	switch {
+	case k < 0 || !j.Run.Busy.Has(k):
+	case j.State == model.Completing:
+		s.partEnded(j, at, r)
+	case j.Run.Unready.Has(k): // it will be told
+	default:
+		s.nodeFailed(j, node, at)
+	}
+}
+
+// partFailed takes a node that has failed out of those that still have something of a job, and ends the job on the
+// others. It gives the job if that was the last one, otherwise nil.
+func (s *State) partFailed(j *model.Job, node string, exit model.Exit, at model.Time) *model.Job {
+	k := placeOf(j, &Report{Node: node})
+	if k < 0 || !j.Run.Busy.Has(k) {
+		return nil
+	}
+	j = s.change(j, func(run *model.Run) {
+		run.Busy, run.Unready = run.Busy.Minus(bit(k)), run.Unready.Minus(bit(k))
+		if k == 0 && run.Over == nil {
+			s.stir(j, run, at)
+			run.Over = &model.End{At: at, Exit: exit}
+		}
+	})
+	if j.Run.Busy.Empty() {
+		return j
+	}
+	if j.State != model.Completing {
+		s.stopRunning(j, at, model.StopNodeFail, 0)
+	}
+	return nil
+}
+
+// closing reports whether EpilogSlurmctld has to run before a job gives its resources back.
+func (s *State) closing(j *model.Job) bool {
+	return len(s.cfg.Params.Rules.CtldEpilog) > 0 && j.Run.Gate != model.GateEpilog
+}
+
+// gatePassed lets a job go on that waited for a program of the controller.
+func (s *State) gatePassed(j *model.Job, at model.Time) bool {
+	switch {
+	case j.Run.Gate == model.GateProlog && j.State == model.Configuring:
+		s.change(j, func(run *model.Run) { run.Gate = model.GateOpen })
+	case j.Run.Gate == model.GateProlog: // it was ended meanwhile; nothing of it is on any node
+		s.partsGone(s.change(j, func(run *model.Run) { run.Gate = model.GateOpen }), at)
+	case j.Run.Gate == model.GateEpilog && j.Run.Over != nil:
+		s.ended(j, at, j.Run.Over.At, j.Run.Over.Exit)
+	case j.Run.Gate == model.GateEpilog:
+		s.ended(j, at, at, model.Exit{})
+	default:
+		return false
+	}
+	return true
+}
+
+// gateFailed sends a job back that PrologSlurmctld didn't let begin. A failed EpilogSlurmctld changes nothing for it.
+func (s *State) gateFailed(j *model.Job, at model.Time, r *Report) bool {
+	if j.Run.Gate != model.GateProlog || j.State != model.Configuring {
+		return s.gatePassed(j, at)
+	}
+	n, run := *j, *j.Run
+	run.Gate, run.Fault = model.GateOpen, "PrologSlurmctld: "+r.Text
+	n.Run = &run
+	s.stopRunning(&n, at, model.StopProlog, 0)
+	if back, ok := s.jobs.Get(j.ID); ok {
+		s.partsGone(back, at)
+	}
+	return true
+}
+
+// partsGone ends a job of which no node has heard.
+func (s *State) partsGone(j *model.Job, at model.Time) {
+	j = s.change(j, func(run *model.Run) { run.Busy, run.Unready = nil, nil })
+	s.partEnded(j, at, &Report{Kind: Ended})
+}
+
+// afterProlog sends a job back whose prolog failed: held, as in Slurm, or ends it where it doesn't want to come back.
+func (s *State) afterProlog(j *model.Job, at, when model.Time) {
+	r := &s.cfg.Params.Rules
+	why := "Prolog failed on " + j.Run.Fault
+	exit := model.Exit{Code: 1, Text: why}
+	if !j.Spec.Requeue && !r.ForceRequeue {
+		s.finish(j, at, when, model.Failed, model.ReasonSystemFailure, exit, 0, false, model.NotHeld)
+		return
+	}
+	hold := model.HeldByAdmin
+	if r.NoHoldOnFail {
+		hold = model.NotHeld
+	}
+	s.finish(j, at, when, model.Failed, model.ReasonSystemFailure, exit, 0, true, hold)
+	s.sayWhy(j.ID, hold, why)
+}
+
+// sayWhy notes on a job that has gone back to the queue what sent it there.
+func (s *State) sayWhy(id model.JobID, hold model.HoldKind, why string) {
+	back, ok := s.jobs.Get(id)
+	if !ok || back.State != model.Pending {
+		return
+	}
+	n := *back
+	n.Why = why
+	if hold == model.HeldByAdmin {
+		n.Reason = model.ReasonLaunchFailedRequeued
+	}
+	s.put(&n)
+	s.record(&n)
+}

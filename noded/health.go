@@ -1,0 +1,160 @@
+package noded
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// health.go is what a node finds wrong with itself: its own checks, with every registration and heartbeat, and
+// HealthCheckProgram when the leader says that it is due. While it finds something the leader keeps the node drained, with
+// the sentence that it gives; once it finds nothing, the node takes jobs again.
+//
+// Whether the machine has the CPUs, memory and GPUs of the configuration the leader compares when the node registers.
+
+const (
+	// healthTimeout is how long HealthCheckProgram may run, as in Slurm.
+	healthTimeout = 60 * time.Second
+	// minSpool is what the spool needs on its file system to take a job, bytes.
+	minSpool = 16 << 20
+	// localGrace is how long the output of a program that was killed is waited for.
+	localGrace = 2 * time.Second
+	// ownChecks is how often the node's own checks are made.
+	ownChecks = 5 * time.Second
+)
+
+type health struct {
+	n *Noded
+
+	mu      sync.Mutex
+	running bool
+	found   string // by the program, last time
+	looked  time.Time
+	own     string // by the checks, last time
+}
+
+// look gives what is wrong with this node, or "". It may be called on a nil health: a login host has none.
+func (h *health) look() string {
+	if h == nil {
+		return ""
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now := h.n.now(); h.looked.IsZero() || now.Sub(h.looked) >= ownChecks {
+		h.looked = now
+		h.own = h.check()
+	}
+	if h.own != "" {
+		return h.own
+	}
+	if r := h.n.rules.Load(); r == nil || r.HealthProgram == "" {
+		h.found = "" // it is not asked any more
+	}
+	return h.found
+}
+
+// check makes the node's own checks.
+func (h *health) check() string {
+	for _, d := range []struct{ what, dir string }{{"spool", h.n.opts.Spool}, {"TmpFS", h.n.opts.TmpFS}} {
+		if err := writable(d.dir); err != nil {
+			return fmt.Sprintf("%s is not writable: %v", d.what, err)
+		}
+	}
+	var st syscall.Statfs_t
+	if err := syscall.Statfs(h.n.opts.Spool, &st); err == nil && int64(st.Bavail)*st.Bsize < minSpool {
+		return fmt.Sprintf("spool %s has %d MiB left, %d are needed", h.n.opts.Spool, int64(st.Bavail)*st.Bsize>>20, minSpool>>20)
+	}
+	return ""
+}
+
+// writable makes a file and removes it.
+func writable(dir string) error {
+	name := filepath.Join(dir, fmt.Sprintf(".gbatch-%d", os.Getpid()))
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("gbatch")
+	return errors.Join(err, f.Close(), os.Remove(name))
+}
+
+// run runs HealthCheckProgram, unless it runs already. It does not wait.
+func (h *health) run() {
+	r := h.n.rules.Load()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.running || r == nil || r.HealthProgram == "" {
+		return
+	}
+	h.running = true
+	h.n.stops.do(func(ctx context.Context) {
+		found := h.n.healthProblem(ctx, r.HealthProgram)
+		h.mu.Lock()
+		changed := h.found != found
+		h.running, h.found = false, found
+		h.mu.Unlock()
+		if changed {
+			h.n.beatNow()
+		}
+	})
+}
+
+// healthProblem runs HealthCheckProgram and makes a sentence of its failure: the first line that it wrote.
+func (n *Noded) healthProblem(ctx context.Context, path string) string {
+	out, err := n.runLocal(ctx, path, healthTimeout, []string{"SLURM_SCRIPT_CONTEXT=healthcheck"})
+	if err == nil || ctx.Err() != nil {
+		return ""
+	}
+	n.log.Warn("HealthCheckProgram failed", "program", path, "err", err, "output", out)
+	line, _, _ := strings.Cut(out, "\n")
+	return "Health check: " + clip(orElse(strings.TrimSpace(line), err.Error()), maxProblem)
+}
+
+// maxProblem is the longest line of a program that becomes a node's reason, bytes.
+const maxProblem = 256
+
+// runLocal runs a program as gnoded's own child, with a fixed environment, and kills it and its process group at its
+// time limit. It gives the beginning of what it wrote.
+func (n *Noded) runLocal(parent context.Context, path string, limit time.Duration, env []string) (string, error) {
+	ctx, cancel := context.WithTimeout(parent, limit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Dir = "/"
+	cmd.Env = append([]string{"PATH=" + programPath, "SLURMD_NODENAME=" + n.opts.Name}, env...)
+	if n.opts.ConfigPath != "" {
+		cmd.Env = append(cmd.Env, "SLURM_CONF="+n.opts.ConfigPath, "GBATCH_CONF="+n.opts.ConfigPath)
+	}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = localGrace
+	out := &headBuffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	err := cmd.Run()
+	switch {
+	case parent.Err() == nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
+		err = fmt.Errorf("%s was killed after %s, its time limit", path, limit)
+	case errors.Is(err, exec.ErrWaitDelay):
+		err = nil // it ended well, and something that it started holds its output open
+	case err != nil:
+		err = fmt.Errorf("%s: %w", path, err)
+	}
+	return strings.TrimSpace(out.String()), err
+}
+
+// headBuffer keeps the first maxProgramLog bytes that are written.
+type headBuffer struct{ bytes.Buffer }
+
+func (b *headBuffer) Write(p []byte) (int, error) {
+	if room := maxProgramLog - b.Len(); room > 0 {
+		_, _ = b.Buffer.Write(p[:min(room, len(p))]) // a buffer takes everything
+	}
+	return len(p), nil
+}

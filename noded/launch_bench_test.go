@@ -1,0 +1,133 @@
+package noded
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"gbatch/internal/proto"
+	"gbatch/noded/shim"
+)
+
+// launchesAtOnce is how many one-core jobs BenchmarkLaunch runs.
+const launchesAtOnce = 1000
+
+// BenchmarkLaunch launches 1,000 one-core `true` jobs on one node, through gnoded and gshim as processes of their own,
+// each job with its control group and limits, from the launch orders to the last Ended report; and measures in the same
+// run how fast this machine forks and reaps /bin/true with nothing around it, before and after. Reported: launches and
+// forks a second, their ratio, the daemons' CPU per launch (children not counted), and both daemons' memory with 100
+// jobs running.
+func BenchmarkLaunch(b *testing.B) {
+	d := newDaemon(b)
+	conn, _, err := shim.Connect(b.Context(), filepath.Join(d.opts.Spool, "gshim"))
+	must(b, err)
+	shimPID := conn.Info().PID
+	must(b, conn.Close())
+	id := 0
+	orders := func(n int, script string) *proto.Orders {
+		o := &proto.Orders{}
+		for range n {
+			id++
+			l := d.job(id, "", func(l *proto.Launch) { l.Spec.StdOut = "/dev/null" })
+			l.Script.Data = []byte(script)
+			o.Launch = append(o.Launch, l)
+		}
+		return o
+	}
+	ended := func() (n int) { d.ctl.set(func(f *fakeCtld) { n = len(f.ended) }); return n }
+	d.ctl.send(orders(50, "#!/bin/true\n"))
+	until(b, "warm", func() bool { return ended() == 50 })
+
+	var rate, forks, cpu float64
+	for b.Loop() {
+		before := forkRate(b)
+		gnoded, gshim, began, first := cpuOf(b, d.cmd.Process.Pid), cpuOf(b, shimPID), time.Now(), id
+		for id < first+launchesAtOnce {
+			d.ctl.send(orders(100, "#!/bin/true\n"))
+		}
+		until(b, "all ended", func() bool { return ended() == id })
+		rate = launchesAtOnce / time.Since(began).Seconds()
+		cpu = float64((cpuOf(b, d.cmd.Process.Pid) - gnoded + cpuOf(b, shimPID) - gshim).Microseconds()) / launchesAtOnce
+		forks = (before + forkRate(b)) / 2
+	}
+	b.ReportMetric(rate, "launches/s")
+	b.ReportMetric(forks, "forks/s")
+	b.ReportMetric(100*rate/forks, "%-of-forks")
+	b.ReportMetric(cpu, "cpu-µs/launch")
+
+	o := orders(100, "#!/bin/sh\nexec sleep 1000\n")
+	d.ctl.send(o)
+	until(b, "100 jobs run", func() bool {
+		return d.ctl.is(func(f *fakeCtld) bool {
+			for _, l := range o.Launch {
+				if f.started[proto.Attempt{Job: l.Job, Attempt: l.Attempt}] == nil {
+					return false
+				}
+			}
+			return true
+		})
+	})
+	b.ReportMetric(rssMiB(b, d.cmd.Process.Pid), "gnoded-MiB")
+	b.ReportMetric(rssMiB(b, shimPID), "gshim-MiB")
+	b.ReportMetric(0, "ns/op")
+	stop := &proto.Orders{}
+	for _, l := range o.Launch {
+		stop.Stop = append(stop.Stop, &proto.Stop{Job: l.Job, Attempt: l.Attempt, KillWaitS: 1})
+	}
+	d.ctl.send(stop)
+	until(b, "all ended", func() bool { return ended() == id })
+}
+
+// forkRate is how many times a second this machine forks, executes and reaps /bin/true, from as many threads as it has CPUs.
+func forkRate(b *testing.B) float64 {
+	b.Helper()
+	const each = 300
+	var wg sync.WaitGroup
+	began := time.Now()
+	workers := runtime.NumCPU()
+	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
+	must(b, err)
+	defer null.Close()
+	for range workers {
+		wg.Go(func() {
+			for range each {
+				pid, err := syscall.ForkExec("/bin/true", []string{"true"}, &syscall.ProcAttr{Files: []uintptr{null.Fd(), null.Fd(), null.Fd()},
+					Sys: &syscall.SysProcAttr{Setsid: true}})
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				var ws syscall.WaitStatus
+				if _, err := syscall.Wait4(pid, &ws, 0, nil); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return float64(workers*each) / time.Since(began).Seconds()
+}
+
+// rssMiB is the memory of a process that is in RAM and is its own, or shared with nobody else.
+func rssMiB(b *testing.B, pid int) float64 {
+	b.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	must(b, err)
+	for line := range strings.Lines(string(status)) {
+		if v, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			var kib float64
+			_, err := fmt.Sscan(v, &kib)
+			must(b, err)
+			return kib / 1024
+		}
+	}
+	b.Fatal("no VmRSS")
+	return 0
+}

@@ -1,0 +1,579 @@
+package noded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/codecgen/wire"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/noded/shim"
+)
+
+// prolog.go runs the programs of Prolog and Epilog: as root, outside of the job's control group, one after the other,
+// before the first and after the last process of a job on this node.
+//
+// gshim starts them like any other process, so that killing gnoded touches none and loses no exit status. Which program
+// of which list an attempt has reached is in the spool before the order goes out, and the next one is not begun before
+// the end of this one is there too: no program is left out, run twice, or run beside another of its job. What they need
+// to know of the job (facts) is in the spool as well, since an epilog may have to run when the leader can't be asked.
+//
+// Where neither is configured an attempt has no facts, and nothing here costs anything.
+
+const (
+	// stepProlog and stepEpilog are the step numbers of the first program of each list under which gshim knows them. They
+	// count down.
+	stepProlog = -1000
+	stepEpilog = -2000
+	// maxPrograms is how many programs the patterns of one list may name.
+	maxPrograms = 64
+	// maxProgramLog is how much of a program's output the log gets, bytes.
+	maxProgramLog = 16 << 10
+	// maxProgramFile is how long its output may grow on disk while it runs, bytes; what is over is cut off.
+	maxProgramFile = 1 << 20
+	// programPace is how often a running program's output is looked at.
+	programPace = 10 * time.Second
+	// programPath is the PATH of every program: fixed, whoever started gnoded.
+	programPath = "/usr/sbin:/usr/bin:/sbin:/bin"
+)
+
+// stage is how far an attempt is with its programs. The numbers are on disk.
+type stage uint8
+
+const (
+	stageNone stage = iota
+	stageProlog
+	stageEpilog
+)
+
+func (s stage) String() string {
+	if s == stageEpilog {
+		return "epilog"
+	}
+	return "prolog"
+}
+
+// facts are what the programs of an attempt need, as the configuration and the job were when it was launched.
+//
+//gbatch:codec
+type facts struct {
+	Env            []string
+	Prolog         []string // patterns
+	Epilog         []string
+	PrologTimeoutS int64
+	EpilogTimeoutS int64
+}
+
+// staged says which program an attempt has reached.
+//
+//gbatch:codec
+type staged struct {
+	Job     model.JobID
+	Attempt uint32
+	Stage   uint8
+	List    []string // the programs
+	Index   int32    // the one that runs or is about to; len(List): all have ended
+	Fault   string   // of the first that failed
+}
+
+// finalRec keeps an attempt's last report until its epilog has run.
+//
+//gbatch:codec
+type finalRec struct {
+	Report *proto.Report
+}
+
+// msgPrograms is a worker's: what the patterns name.
+type msgPrograms struct {
+	key  proto.Attempt
+	list []string
+}
+
+// msgProgramLate says that a program has reached its time limit, or that its output has to be looked at.
+type msgProgramLate struct {
+	key  proto.Attempt
+	step int32
+}
+
+// factsOf gives what an attempt's programs need, nil where none is configured.
+func (n *Noded) factsOf(l *proto.Launch) *facts {
+	r := n.rules.Load()
+	if r == nil || len(r.Prolog) == 0 && len(r.Epilog) == 0 {
+		return nil
+	}
+	return &facts{Env: n.programEnv(l), Prolog: r.Prolog, Epilog: r.Epilog, PrologTimeoutS: r.PrologTimeoutS,
+		EpilogTimeoutS: r.EpilogTimeoutS}
+}
+
+// programEnv is what a prolog and an epilog are told of a job, as by Slurm.
+func (n *Noded) programEnv(l *proto.Launch) []string {
+	s := l.Spec
+	v := make(vars, 0, 32)
+	v.set("PATH", programPath)
+	v.num("SLURM_JOB_ID", int64(l.Job))
+	v.num("SLURM_JOBID", int64(l.Job))
+	v.num("SLURM_JOB_UID", int64(s.UID))
+	v.num("SLURM_UID", int64(s.UID))
+	v.num("SLURM_JOB_GID", int64(s.GID))
+	v.given("SLURM_JOB_USER", s.User)
+	v.given("SLURM_JOB_GROUP", s.Group)
+	v.given("SLURM_JOB_NAME", s.Name)
+	v.given("SLURM_JOB_ACCOUNT", s.Account)
+	v.given("SLURM_JOB_QOS", s.QOS)
+	v.given("SLURM_JOB_PARTITION", l.Part)
+	v.given("SLURM_JOB_RESERVATION", l.Resv)
+	v.given("SLURM_JOB_COMMENT", s.Comment)
+	v.given("SLURM_JOB_WORK_DIR", s.WorkDir)
+	v.given("SLURM_JOB_STDERR", s.StdErr)
+	v.given("SLURM_JOB_STDIN", s.StdIn)
+	v.given("SLURM_JOB_STDOUT", s.StdOut)
+	nodes := hostlist.CompressInOrder(l.Alloc.NodeNames())
+	v.set("SLURM_JOB_NODELIST", nodes)
+	v.set("SLURM_NODELIST", nodes)
+	v.num("SLURM_JOB_NUM_NODES", int64(len(l.Alloc.Nodes)))
+	v.num("SLURM_NODEID", int64(l.Node))
+	v.num("SLURM_JOB_RESTART_COUNT", int64(l.Restarts))
+	v.num("SLURM_JOB_START_TIME", l.Start.Seconds())
+	if l.LimitS < model.Unlimited {
+		v.num("SLURM_JOB_END_TIME", l.Start.Add(l.LimitS).Seconds())
+	}
+	if l.Task != model.NoTask {
+		v.num("SLURM_ARRAY_JOB_ID", int64(l.ArrayID))
+		v.num("SLURM_ARRAY_TASK_ID", int64(l.Task))
+	}
+	if gpus := unitsOf(&l.Alloc.Nodes[l.Node], "gpu"); !gpus.Empty() {
+		list := commaList(gpus)
+		v.set("SLURM_JOB_GPUS", list)
+		v.set("CUDA_VISIBLE_DEVICES", list)
+		v.set("GPU_DEVICE_ORDINAL", list)
+		v.set("ROCR_VISIBLE_DEVICES", list)
+	}
+	if w := n.def.Load(); w != nil {
+		v.set("SLURM_CLUSTER_NAME", w.cluster)
+	}
+	v.set("SLURMD_NODENAME", n.opts.Name)
+	v.given("SLURM_CONF", n.opts.ConfigPath)
+	return v
+}
+
+// hasEpilog reports whether an epilog has to run before the attempt's end is reported.
+func (a *attempt) hasEpilog() bool {
+	f := a.facts()
+	return f != nil && len(f.Epilog) > 0 && !a.rebooted && (a.rec.Ordered || stage(a.rec.Stage) != stageNone)
+}
+
+func (a *attempt) facts() *facts {
+	if a.rec == nil {
+		return nil
+	}
+	return a.rec.Facts
+}
+
+// keep adds a record about an attempt and takes what it makes of the attempt's.
+func (l *loop) keep(a *attempt, kind recordKind, rec wire.Codec, durable bool) error {
+	if err := l.spool.add(kind, rec, durable); err != nil {
+		return err
+	}
+	if k := l.spool.mem.attempts[a.key]; k != nil && k.launched != nil {
+		a.rec = k.launched
+	}
+	return nil
+}
+
+// expand finds the programs that patterns name, in order. A path without wildcards stands for itself, there or not.
+func expand(patterns []string) []string {
+	var out []string
+	for _, p := range patterns {
+		list, err := filepath.Glob(p)
+		if err != nil || len(list) == 0 && !strings.ContainsAny(p, "*?[") {
+			list = []string{p}
+		}
+		slices.Sort(list)
+		out = append(out, list...)
+	}
+	if len(out) > maxPrograms {
+		out = out[:maxPrograms]
+	}
+	return out
+}
+
+// prologBegins runs the prolog, or goes on with it where an earlier gnoded has begun it.
+func (l *loop) prologBegins(a *attempt) error {
+	a.phase = prologue
+	if stage(a.rec.Stage) == stageProlog {
+		return l.nextProgram(a)
+	}
+	if len(a.rec.Facts.Prolog) == 0 {
+		return l.onPrograms(msgPrograms{key: a.key})
+	}
+	l.find(a, a.rec.Facts.Prolog)
+	return nil
+}
+
+// epilogBegins keeps the attempt's last report and runs the epilog.
+func (l *loop) epilogBegins(a *attempt, last *proto.Report) error {
+	a.phase, a.launch, a.order = epilogue, nil, nil
+	if a.kill != nil {
+		a.kill.Stop()
+	}
+	last.Job, last.Attempt = a.key.Job, a.key.Attempt
+	if last.At == 0 {
+		last.At = l.stamp()
+	}
+	if err := l.keep(a, recFinal, &finalRec{Report: last}, true); err != nil {
+		return err
+	}
+	if !a.forget && a.rec.Ordered && last.Kind == proto.ReportEnded {
+		if err := l.report(&proto.Report{Kind: proto.ReportEnding, Job: a.key.Job, Attempt: a.key.Attempt, At: last.At, Exit: last.Exit}); err != nil {
+			return err
+		}
+	}
+	l.then(func() { l.n.link.ack(shimKey(a.key)) })
+	l.find(a, a.rec.Facts.Epilog)
+	return nil
+}
+
+// find has a worker look for programs: the directory may be on a file server.
+func (l *loop) find(a *attempt, patterns []string) {
+	key := a.key
+	l.soon(func() {
+		l.n.stops.do(func(context.Context) { l.n.inbox.post(msgPrograms{key, expand(patterns)}) })
+	})
+}
+
+// onPrograms begins a list of programs.
+func (l *loop) onPrograms(m msgPrograms) error {
+	a := l.attempts[m.key]
+	if a == nil {
+		return nil
+	}
+	st := staged{Job: a.key.Job, Attempt: a.key.Attempt, List: m.list}
+	switch {
+	case a.phase == prologue && stage(a.rec.Stage) == stageNone:
+		st.Stage = uint8(stageProlog)
+	case a.phase == epilogue && stage(a.rec.Stage) != stageEpilog:
+		st.Stage = uint8(stageEpilog)
+	default:
+		return nil
+	}
+	if err := l.keep(a, recStage, &st, false); err != nil {
+		return err
+	}
+	return l.nextProgram(a)
+}
+
+// nextProgram orders the program that the attempt has reached, or goes on behind the last.
+func (l *loop) nextProgram(a *attempt) error {
+	r := a.rec
+	if int(r.Index) >= len(r.List) {
+		return l.programsEnded(a)
+	}
+	if rules := l.n.rules.Load(); rules != nil && rules.Serial && l.serial != (proto.Attempt{}) && l.serial != a.key {
+		l.queue = append(l.queue, a.key)
+		return nil
+	}
+	l.serial = a.key
+	l.then(func() { l.n.link.launch(l.n.programOrder(a.key, r)) })
+	return nil
+}
+
+// programKey is the key under which gshim knows the program that an attempt has reached.
+func programKey(key proto.Attempt, r *launched) shim.Key {
+	k := shimKey(key)
+	k.Step = stepProlog - r.Index
+	if stage(r.Stage) == stageEpilog {
+		k.Step = stepEpilog - r.Index
+	}
+	return k
+}
+
+// programOrder is the order for the program that an attempt has reached. It is the same whenever it is made.
+func (n *Noded) programOrder(key proto.Attempt, r *launched) *shim.Launch {
+	k := programKey(key, r)
+	env := slices.Clone(r.Facts.Env)
+	context := "prolog_slurmd"
+	if stage(r.Stage) == stageEpilog {
+		context = "epilog_slurmd"
+		if r.Final != nil {
+			x := &r.Final.Exit
+			env = append(env, fmt.Sprintf("SLURM_JOB_EXIT_CODE=%d", int(x.Code)<<8|int(x.Signal)),
+				fmt.Sprintf("SLURM_JOB_EXIT_CODE2=%d:%d", x.Code, x.Signal), "SLURM_JOB_DERIVED_EC=0")
+		}
+	}
+	path := r.List[r.Index]
+	out := n.programOut(k)
+	o := &shim.Launch{Key: k, Path: path, Argv: []string{path}, Env: append(env, "SLURM_SCRIPT_CONTEXT="+context), Dir: "/",
+		UID: uint32(n.uid), GID: uint32(os.Getegid()), Umask: 0o022, Stdout: out, Stderr: out, Append: true, Nice: n.nice}
+	if n.root {
+		o.Groups = []uint32{0}
+	}
+	return o
+}
+
+func (n *Noded) programOut(k shim.Key) string {
+	return filepath.Join(n.opts.Spool, "programs", fmt.Sprintf("%d.%d.%d", k.JobID, k.Attempt, -k.Step))
+}
+
+// isProgram reports whether gshim's key is one of a prolog or an epilog.
+func isProgram(k shim.Key) bool { return k.Step <= stepProlog && k.Step > 2*stepEpilog }
+
+// onProgram takes gshim's word on a program.
+func (l *loop) onProgram(ev *shim.Event) error {
+	key := keyOf(ev.Key)
+	a := l.attempts[key]
+	switch {
+	case a == nil || a.rec == nil || a.facts() == nil || a.phase == over || stage(a.rec.Stage) == stageNone:
+		if ev.Done() { // of a time that nobody remembers
+			l.then(func() { l.n.link.ack(ev.Key) })
+		}
+		return nil
+	case int(a.rec.Index) >= len(a.rec.List) || programKey(key, a.rec) != ev.Key:
+		if ev.Done() { // its end has been noted, and the acknowledgement was lost
+			l.then(func() { l.n.link.ack(ev.Key) })
+		}
+		return nil
+	case a.phase != prologue && a.phase != epilogue:
+		return nil // a new gnoded: it goes on when the leader has launched the attempt once more
+	case !ev.Done():
+		l.watchProgram(a, ev)
+		return nil
+	}
+	return l.programEnded(a, ev)
+}
+
+// watchProgram sees to it that a program that runs keeps its time limit, and its output within bounds.
+func (l *loop) watchProgram(a *attempt, ev *shim.Event) {
+	limit := a.rec.Facts.PrologTimeoutS
+	if a.phase == epilogue {
+		limit = a.rec.Facts.EpilogTimeoutS
+	}
+	a.until = time.Time{}
+	if limit > 0 {
+		a.until = ev.Started.Add(time.Duration(limit) * time.Second)
+	}
+	if a.stop != nil && a.phase == prologue {
+		a.until = earlier(a.until, l.now().Add(killWait(a.stop)))
+	}
+	l.lookAt(a, ev.Key.Step)
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// lookAt arms the timer after which a running program is looked at.
+func (l *loop) lookAt(a *attempt, step int32) {
+	wait := programPace
+	if !a.until.IsZero() {
+		wait = min(wait, max(0, a.until.Sub(l.now())))
+	}
+	if a.kill != nil {
+		a.kill.Stop()
+	}
+	m := msgProgramLate{a.key, step}
+	a.kill = time.AfterFunc(wait, func() { l.n.inbox.post(m) })
+}
+
+// onProgramLate kills a program whose time is up, and cuts the output of one that goes on.
+func (l *loop) onProgramLate(m msgProgramLate) {
+	a := l.attempts[m.key]
+	if a == nil || a.phase != prologue && a.phase != epilogue || int(a.rec.Index) >= len(a.rec.List) {
+		return
+	}
+	k := programKey(a.key, a.rec)
+	if k.Step != m.step {
+		return
+	}
+	out := l.n.programOut(k)
+	if !a.until.IsZero() && !l.now().Before(a.until) {
+		a.late = true
+		l.n.stops.do(func(ctx context.Context) { l.n.killProgram(ctx, k) })
+	} else {
+		l.n.stops.do(func(context.Context) { l.n.cutOutput(out) })
+	}
+	if a.late {
+		a.until = l.now().Add(killAgain)
+	}
+	l.lookAt(a, m.step)
+}
+
+func (n *Noded) killProgram(ctx context.Context, k shim.Key) {
+	if _, err := n.link.signal(ctx, k, unix.SIGKILL, shim.Tree); err != nil {
+		n.log.Warn("a program that has reached its time limit was not killed; it is tried again", "job", k.JobID, "err", err)
+	}
+}
+
+// cutOutput keeps a program's output file short. The file is written at its end, wherever that is.
+func (n *Noded) cutOutput(path string) {
+	st, err := os.Stat(path)
+	if err != nil || st.Size() <= maxProgramFile {
+		return
+	}
+	if err := os.Truncate(path, maxProgramLog); err != nil {
+		n.log.Warn("the output of a program grows", "file", path, "bytes", st.Size(), "err", err)
+	}
+}
+
+// programEnded notes a program's end and goes on with the next. A prolog that fails ends its list; an epilog goes through
+// all of it, so that one that fails keeps no other from cleaning up.
+func (l *loop) programEnded(a *attempt, ev *shim.Event) error {
+	if a.kill != nil {
+		a.kill.Stop()
+	}
+	r := a.rec
+	st := staged{Job: a.key.Job, Attempt: a.key.Attempt, Stage: r.Stage, List: r.List, Index: r.Index + 1, Fault: r.Fault}
+	fault := programFault(r, ev, a.late, a.phase == epilogue)
+	if a.stop != nil && a.late && a.phase == prologue {
+		fault = "" // it was killed with its job
+		st.Index = int32(len(r.List))
+	}
+	a.late, a.until = false, time.Time{}
+	if fault != "" {
+		l.log.Error("a program failed", "what", stage(r.Stage), "job", a.key.Job, "why", fault)
+		if st.Fault == "" {
+			st.Fault = fault
+		}
+		if a.phase == prologue {
+			st.Index = int32(len(r.List))
+		}
+	}
+	if err := l.keep(a, recStage, &st, false); err != nil {
+		return err
+	}
+	path, out, what := r.List[r.Index], l.n.programOut(ev.Key), stage(r.Stage)
+	l.soon(func() { l.n.stops.do(func(context.Context) { l.n.logOutput(a.key, what, path, out) }) })
+	l.then(func() { l.n.link.ack(ev.Key) })
+	l.serialEnds(a.key)
+	return l.nextProgram(a)
+}
+
+// serialEnds lets the next attempt's program begin where one at a time runs.
+func (l *loop) serialEnds(key proto.Attempt) {
+	if l.serial != key {
+		return
+	}
+	l.serial = proto.Attempt{}
+	for len(l.queue) > 0 {
+		next := l.attempts[l.queue[0]]
+		l.queue = l.queue[1:]
+		if next == nil || next.phase != prologue && next.phase != epilogue || int(next.rec.Index) >= len(next.rec.List) {
+			continue
+		}
+		l.serial = next.key
+		r := next.rec
+		l.then(func() { l.n.link.launch(l.n.programOrder(next.key, r)) })
+		return
+	}
+}
+
+// programFault says how a program failed, "" if it did not.
+func programFault(r *launched, ev *shim.Event, late, epilog bool) string {
+	path := r.List[r.Index]
+	limit := r.Facts.PrologTimeoutS
+	if epilog {
+		limit = r.Facts.EpilogTimeoutS
+	}
+	switch {
+	case ev.Kind == shim.LaunchFailed:
+		return ev.Text
+	case late && limit > 0:
+		return fmt.Sprintf("%s was killed after %d s, its time limit", path, limit)
+	case ev.Unknown:
+		return fmt.Sprintf("%s: %s", path, orElse(ev.Text, "how it ended is not known"))
+	case ev.Signal != 0:
+		return fmt.Sprintf("%s was ended by signal %d", path, ev.Signal)
+	case ev.Code != 0:
+		return fmt.Sprintf("%s exited with %d", path, ev.Code)
+	}
+	return ""
+}
+
+// logOutput puts the beginning of a program's output into the log and removes the file.
+func (n *Noded) logOutput(key proto.Attempt, what stage, path, out string) {
+	f, err := os.Open(out)
+	if err != nil {
+		return // it has written nothing, or was noted before
+	}
+	text, err := io.ReadAll(io.LimitReader(f, maxProgramLog))
+	if line := strings.TrimSpace(string(text)); line != "" {
+		n.log.Info("output of a program", "what", what, "job", key.Job, "program", path, "output", line)
+	}
+	if err := errors.Join(err, f.Close(), os.Remove(out)); err != nil {
+		n.log.Warn("the output of a program", "file", out, "err", err)
+	}
+}
+
+// programsEnded goes on behind the last program of a list.
+func (l *loop) programsEnded(a *attempt) error {
+	if a.phase == epilogue {
+		return l.epilogEnded(a)
+	}
+	switch fault := a.rec.Fault; {
+	case fault != "":
+		if !a.forget && a.stop == nil {
+			if err := l.report(&proto.Report{Kind: proto.ReportPrologFailed, Job: a.key.Job, Attempt: a.key.Attempt, Text: fault}); err != nil {
+				return err
+			}
+		}
+		a.phase, a.order = ending, nil
+		l.clear(a)
+		return nil
+	case a.forget || a.stop != nil: // it never ran
+		a.phase, a.order = ending, nil
+		l.clear(a)
+		return nil
+	case a.prepare:
+		return l.isReady(a)
+	}
+	return l.sendOrder(a)
+}
+
+// isReady tells the leader that the job may begin here.
+func (l *loop) isReady(a *attempt) error {
+	a.phase, a.order = ready, nil
+	return l.report(&proto.Report{Kind: proto.ReportReady, Job: a.key.Job, Attempt: a.key.Attempt})
+}
+
+// epilogEnded reports the attempt's end.
+func (l *loop) epilogEnded(a *attempt) error {
+	if a.forget {
+		return l.dropForgotten(a)
+	}
+	if a.rec.Fault != "" {
+		if err := l.report(&proto.Report{Kind: proto.ReportEpilogFailed, Job: a.key.Job, Attempt: a.key.Attempt, Text: a.rec.Fault}); err != nil {
+			return err
+		}
+	}
+	last := *a.rec.Final
+	return l.finish(a, &last)
+}
+
+// resumePrograms goes on after gnoded has started, or gshim has come back, with what gshim doesn't list.
+func (l *loop) resumePrograms(a *attempt) error {
+	switch {
+	case a.phase == epilogue && stage(a.rec.Stage) != stageEpilog:
+		l.find(a, a.rec.Facts.Epilog)
+		return nil
+	case a.phase == prologue && stage(a.rec.Stage) == stageNone:
+		return nil // they are being looked for
+	}
+	return l.nextProgram(a)
+}
+
+// inProlog reports whether a program of its prolog may be running that an earlier gnoded has begun.
+func (a *attempt) inProlog() bool {
+	return a.facts() != nil && stage(a.rec.Stage) == stageProlog && int(a.rec.Index) < len(a.rec.List)
+}
