@@ -234,6 +234,9 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 		n := *old
 		if !c.Keep {
 			n.Admin = c.Admin
+			if n.Admin == model.NodeUp {
+				n.Strikes = nil // somebody has seen to it
+			}
 		}
 		switch {
 		case c.Reason != "":
