@@ -114,6 +114,9 @@ func (c *control) showNode(i *proto.NodeInfo) {
 	if n.Reason != "" {
 		r.line(kv("Reason", fmt.Sprintf("%s [%s@%s]", n.Reason, n.ReasonBy, c.stamp(n.ReasonAt, "Unknown"))))
 	}
+	for _, note := range i.Notes { // what the node can't enforce; Slurm has no such line
+		r.line(kv("Note", note))
+	}
 	r.print(c)
 }
 
