@@ -37,6 +37,7 @@ type Options struct {
 	CPUs        int
 	MemMiB      int
 	Gres        string // of each node, such as gpu:a100:4
+	GresConf    string // gres.conf; "": there is none
 	NodeLine    string // more words for the NodeName line
 	Conf        string // more lines for gbatch.conf
 	Partitions  string // lines that replace the one PartitionName line
@@ -146,7 +147,7 @@ func (c *Cluster) writeConf() {
 		fmt.Fprintf(&b, "AccountingStorageHost=127.0.0.1\nAccountingStoragePort=%d\n", freePort(c.t))
 	}
 	fmt.Fprintf(&b, "StateSaveLocation=%[1]s/state/ctld\nSlurmdSpoolDir=%[1]s/spool/%%n\nDbdStateLocation=%[1]s/state/dbd\nLocalSocketDir=%[1]s/run\nPKIDir=%[1]s/pki\n", c.Dir)
-	fmt.Fprintf(&b, "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nGresTypes=gpu\nAccountingStorageTRES=gres/gpu\n")
+	fmt.Fprintf(&b, "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nGresTypes=gpu,shard,mps\nAccountingStorageTRES=gres/gpu\n")
 	b.WriteString(o.Conf + "\n")
 	nodes := "n[1-" + fmt.Sprint(o.Nodes) + "]"
 	if o.Nodes == 1 {
@@ -163,6 +164,11 @@ func (c *Cluster) writeConf() {
 		fmt.Fprintf(&b, "PartitionName=main Nodes=ALL Default=YES MaxTime=7-0 DefaultTime=1:00:00\n")
 	}
 	c.WriteConf(b.String())
+	if o.GresConf != "" {
+		if err := os.WriteFile(filepath.Join(filepath.Dir(c.Conf), "gres.conf"), []byte(o.GresConf), 0o644); err != nil {
+			c.t.Fatal(err)
+		}
+	}
 }
 
 // WriteConf replaces gbatch.conf, for tests of reconfigure.

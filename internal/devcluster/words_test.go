@@ -22,7 +22,7 @@ import (
 
 // The words that sessions have beside testscript's own:
 //
-//	cluster [nodes=2] [cpus=4] [mem=4000] [gres=gpu:a100:4] [controllers=1] [dbd=no] [conf=FILE] [node=FILE] [partitions=FILE]
+//	cluster [nodes=2] [cpus=4] [mem=4000] [gres=gpu:a100:4] [gresconf=FILE] [controllers=1] [dbd=no] [conf=FILE] [node=FILE] [partitions=FILE]
 //	                     starts the session's cluster; GBATCH_CONF, CLUSTER (its directory) and PATH are set
 //	rc N COMMAND...      runs a command whose exit code must be N
 //	jobid NAME           the first number in the last command's output becomes $NAME
@@ -138,6 +138,8 @@ func startCluster(ts *testscript.TestScript, _ bool, args []string) {
 			o.MemMiB = n
 		case "gres":
 			o.Gres = v
+		case "gresconf":
+			o.GresConf = ts.ReadFile(v)
 		case "controllers":
 			o.Controllers = n
 		case "dbd":
