@@ -13,11 +13,12 @@ import (
 //
 //  1. the most links between the job's units;
 //  2. the fewest links from them to units that stay free, so that no pair is split when a split is avoidable;
-//  3. free CPUs near them for all that the job takes, then as few groups of units (those near the same CPUs) as can be;
-//  4. the tightest fit: groups with the fewest other free units;
-//  5. the lowest indices.
+//  3. the shortest ways between the job's units over PCIe, where they are known (Dist);
+//  4. free CPUs near them for all that the job takes, then as few groups of units (those near the same CPUs) as can be;
+//  5. the tightest fit: groups with the fewest other free units, then long ways to units that stay free;
+//  6. the lowest indices.
 //
-// Up to maxExhaustive units every set is looked at, and the best by 1 and 2 are remembered for each set of free units
+// Up to maxExhaustive units every set is looked at, and the best by 1 to 3 are remembered for each set of free units
 // and count. Beyond, a set is grown from several seeds and improved by exchanges.
 
 const (
@@ -29,9 +30,10 @@ const (
 // gpuMap is how the units of one resource of a node are connected.
 type gpuMap struct {
 	units  int
-	links  [maxUnits][]int32 // between units; nil: none are known
-	near   []model.Bits      // by unit; nil: all CPUs
-	groups []uint64          // units near the same CPUs
+	links  [maxUnits][]int32  // between units; nil: none are known
+	close  *[maxUnits][]int32 // how close they are over PCIe: farthest less their distance; nil: not known
+	near   []model.Bits       // by unit; nil: all CPUs
+	groups []uint64           // units near the same CPUs
 	best   map[setKey][]uint64
 }
 
@@ -55,7 +57,7 @@ type defKey struct {
 func (g *gpuMaps) of(d *model.NodeDef, name string) *gpuMap {
 	known := false
 	for i := range d.Gres {
-		known = known || d.Gres[i].Name == name && len(d.Gres[i].Near)+len(d.Gres[i].Links) > 0
+		known = known || d.Gres[i].Name == name && len(d.Gres[i].Near)+len(d.Gres[i].Links)+len(d.Gres[i].Dist) > 0
 	}
 	if !known {
 		return nil
@@ -110,6 +112,7 @@ func newGPUMap(d *model.NodeDef, name string) *gpuMap {
 			}
 		}
 	}
+	m.closeness(d, name)
 	for u := range m.units {
 		k := slices.IndexFunc(m.groups, func(g uint64) bool { return slices.Equal(m.near[bits.TrailingZeros64(g)], m.near[u]) })
 		if k < 0 {
@@ -121,11 +124,48 @@ func newGPUMap(d *model.NodeDef, name string) *gpuMap {
 	return m
 }
 
+// farthest is above every distance: NVML's levels go to 50.
+const farthest = 60
+
+// closeness notes how near units are to each other over PCIe.
+func (m *gpuMap) closeness(d *model.NodeDef, name string) {
+	for i := range d.Gres {
+		g := &d.Gres[i]
+		if g.Name != name || len(g.Dist) == 0 {
+			continue
+		}
+		if m.close == nil {
+			m.close = new([maxUnits][]int32)
+			for u := range m.units {
+				m.close[u] = make([]int32, m.units)
+			}
+		}
+		for k := range min(int(g.Count), len(g.Dist)) {
+			u := int(g.First) + k
+			for o, n := range g.Dist[k] {
+				if o < m.units && o != u && n > 0 && n < farthest {
+					m.close[u][o], m.close[o][u] = farthest-n, farthest-n
+				}
+			}
+		}
+	}
+}
+
 // inside counts the links between the units of a set.
-func (m *gpuMap) inside(set uint64) int {
+func (m *gpuMap) inside(set uint64) int { return among(&m.links, set) }
+
+// nearby counts how close the units of a set are to each other over PCIe.
+func (m *gpuMap) nearby(set uint64) int {
+	if m.close == nil {
+		return 0
+	}
+	return among(m.close, set)
+}
+
+func among(of *[maxUnits][]int32, set uint64) int {
 	sum := 0
 	for a := set; a != 0; a &= a - 1 {
-		row := m.links[bits.TrailingZeros64(a)]
+		row := of[bits.TrailingZeros64(a)]
 		for b := a & (a - 1); b != 0; b &= b - 1 {
 			sum += int(row[bits.TrailingZeros64(b)])
 		}
@@ -134,10 +174,12 @@ func (m *gpuMap) inside(set uint64) int {
 }
 
 // between counts the links from one set to another.
-func (m *gpuMap) between(set, other uint64) int {
+func (m *gpuMap) between(set, other uint64) int { return across(&m.links, set, other) }
+
+func across(of *[maxUnits][]int32, set, other uint64) int {
 	sum := 0
 	for a := set; a != 0; a &= a - 1 {
-		row := m.links[bits.TrailingZeros64(a)]
+		row := of[bits.TrailingZeros64(a)]
 		for b := other; b != 0; b &= b - 1 {
 			sum += int(row[bits.TrailingZeros64(b)])
 		}
@@ -146,11 +188,11 @@ func (m *gpuMap) between(set, other uint64) int {
 }
 
 // choice is how good a set is; less is better, field by field.
-type choice [6]int
+type choice [7]int
 
 // score tells how good a set is of what is free, for a job that takes a number of CPUs.
 func (m *gpuMap) score(set, free uint64, cpus model.Bits, count int) choice {
-	c := choice{-m.inside(set), m.between(set, free&^set)}
+	c := choice{-m.inside(set), m.between(set, free&^set), -m.nearby(set)}
 	m.local(&c, set, free, cpus, count)
 	return c
 }
@@ -163,14 +205,17 @@ func (m *gpuMap) local(c *choice, set, free uint64, cpus model.Bits, count int) 
 		if m.groups[k]&set == 0 {
 			continue
 		}
-		c[3]++
-		c[4] += bits.OnesCount64(m.groups[k] & free &^ set)
+		c[4]++
+		c[5] += bits.OnesCount64(m.groups[k] & free &^ set)
 		at := m.near[bits.TrailingZeros64(m.groups[k])]
 		all = all || at.Empty()
 		near = near.Or(at)
 	}
+	if m.close != nil {
+		c[6] = across(m.close, set, free&^set)
+	}
 	if !all {
-		c[2] = max(0, count-cpus.Count()+cpus.Minus(near).Count())
+		c[3] = max(0, count-cpus.Count()+cpus.Minus(near).Count())
 	}
 }
 
@@ -205,23 +250,23 @@ func (m *gpuMap) choose(from, free uint64, count int, cpus model.Bits, ncpus int
 	return best
 }
 
-// bestSets gives all sets with the most links inside and, of those, the fewest to what stays free.
+// bestSets gives all sets with the most links inside, of those the fewest to what stays free, of those the shortest ways.
 func (m *gpuMap) bestSets(from, free uint64, count int) []uint64 {
 	key := setKey{from | free<<maxExhaustive, count}
 	sets, ok := m.best[key]
 	if ok {
 		return sets
 	}
-	in, out := -1, 0
+	in, out, near := -1, 0, 0
 	for set := uint64(1)<<count - 1; set < 1<<m.units; {
 		if set&^from == 0 {
 			i := m.inside(set)
 			if i >= in {
-				o := m.between(set, free&^set)
-				if i > in || o < out {
-					in, out, sets = i, o, sets[:0]
+				o, n := m.between(set, free&^set), m.nearby(set)
+				if i > in || o < out || o == out && n > near {
+					in, out, near, sets = i, o, n, sets[:0]
 				}
-				if o == out {
+				if o == out && n == near {
 					sets = append(sets, set)
 				}
 			}
@@ -282,7 +327,7 @@ func (m *gpuMap) extend(set, from, free uint64, more int, cpus model.Bits, ncpus
 		for _, n := range to[max(0, len(to)-more):] {
 			after += int(n)
 		}
-		c := choice{-2*m.inside(x) - after, -after}
+		c := choice{-2*m.inside(x) - after, -after, -m.nearby(x)}
 		m.local(&c, x, free, cpus, ncpus)
 		if best == 0 || better(c, x, score, best) {
 			best, score = x, c
