@@ -36,6 +36,9 @@ func TestScripts(t *testing.T) {
 			switch cond {
 			case "root":
 				return os.Getuid() == 0, nil
+			case "freezer1":
+				_, err := os.Stat("/sys/fs/cgroup/freezer/cgroup.procs")
+				return os.Getuid() == 0 && err == nil, nil
 			case "memcg": // root, and the memory controller of one of the cgroup versions
 				v1, _ := os.Stat("/sys/fs/cgroup/memory")
 				v2, _ := os.ReadFile("/sys/fs/cgroup/cgroup.controllers")
