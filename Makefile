@@ -65,7 +65,7 @@ bench: build ## run the benchmarks
 
 .PHONY: soak
 soak: ## kill daemons at random under load for SOAKTIME (10m); every job is accounted once
-	GBATCH_SOAK=$(SOAKTIME) $(GO) test -count=1 -run Soak -timeout 0 -v ./internal/up
+	GBATCH_SOAK=$(SOAKTIME) $(GO) test -count=1 -run 'Soak|NodeDaemonKilled' -timeout 0 -v ./internal/up
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s) each
