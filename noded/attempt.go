@@ -69,6 +69,10 @@ type attempt struct {
 	lateStart  bool      // it was killed since its script did not start
 	killed     time.Time // when it was first sent SIGKILL
 	unkillable bool      // that its processes survive SIGKILL has been reported
+
+	steps    map[int32]*step // by number, those that have their part of the job
+	queue    []*step         // those that wait for it
+	nextStep int32
 }
 
 // stepBatch is the step number of batch scripts, as Slurm counts.

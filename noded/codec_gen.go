@@ -116,7 +116,7 @@ func (x *leaderEpoch) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *launched) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(19); err != nil {
+	if err := e.EncodeArrayLen(20); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -201,6 +201,15 @@ func (x *launched) EncodeMsgpack(e *msgpack.Encoder) error {
 		}
 	} else {
 		if err := x.Final.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if x.Order == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Order.EncodeMsgpack(e); err != nil {
 			return err
 		}
 	}
@@ -474,7 +483,23 @@ func (x *launched) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Final = v9
 		}
 	}
-	return wire.Skip(d, n-19)
+	if n < 20 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("launched.Order", err)
+		}
+		if !none {
+			v10 := new(proto.Launch)
+			if err := v10.DecodeMsgpack(d); err != nil {
+				return wire.In("launched.Order", err)
+			}
+			x.Order = v10
+		}
+	}
+	return wire.Skip(d, n-20)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -611,6 +636,243 @@ func (x *orderedTo) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.In("orderedTo.Script", err)
 		}
 		x.Script = v
+	}
+	return wire.Skip(d, n-3)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *placedStep) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(10); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Attempt)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.ID)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.RequestID); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Submit); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.At)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.LimitS); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Nodes)); err != nil {
+		return err
+	}
+	for i1 := range x.Nodes {
+		if err := x.Nodes[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeBool(x.Shared); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *placedStep) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = placedStep{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("placedStep.Job", err)
+		}
+		x.Job = model.JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("placedStep.Job", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("placedStep.Attempt", err)
+		}
+		x.Attempt = uint32(v)
+		if uint64(x.Attempt) != v {
+			return wire.Range("placedStep.Attempt", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("placedStep.ID", err)
+		}
+		x.ID = int32(v)
+		if int64(x.ID) != v {
+			return wire.Range("placedStep.ID", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("placedStep.RequestID", err)
+		}
+		x.RequestID = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("placedStep.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("placedStep.Submit", err)
+		}
+		x.Submit = v
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("placedStep.At", err)
+		}
+		x.At = model.Time(v)
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("placedStep.LimitS", err)
+		}
+		x.LimitS = v
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("placedStep.Nodes", err)
+		}
+		if n1 > 0 {
+			s2 := make([]proto.StepNode, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, proto.StepNode{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("placedStep.Nodes", err)
+				}
+			}
+			x.Nodes = s2
+		}
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("placedStep.Shared", err)
+		}
+		x.Shared = v
+	}
+	return wire.Skip(d, n-10)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *stepOver) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Attempt)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.ID)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *stepOver) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = stepOver{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("stepOver.Job", err)
+		}
+		x.Job = model.JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("stepOver.Job", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("stepOver.Attempt", err)
+		}
+		x.Attempt = uint32(v)
+		if uint64(x.Attempt) != v {
+			return wire.Range("stepOver.Attempt", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("stepOver.ID", err)
+		}
+		x.ID = int32(v)
+		if int64(x.ID) != v {
+			return wire.Range("stepOver.ID", v)
+		}
 	}
 	return wire.Skip(d, n-3)
 }

@@ -225,6 +225,21 @@ func (g *groups) machineCPUs(alloc model.Bits) []int {
 	return out
 }
 
+// pinTo gives the machine's CPUs for CPUs of this node; nil where its numbers mean nothing here.
+func (g *groups) pinTo(on model.Bits) []int {
+	if g.claims > len(g.cpus) {
+		return nil
+	}
+	var out []int
+	on.Each(func(i int) bool {
+		if i < len(g.cpus) {
+			out = append(out, g.cpus[i])
+		}
+		return true
+	})
+	return out
+}
+
 // of gives an attempt's group, nil where there is none.
 func (g *groups) of(key proto.Attempt) (*cgroup.Group, error) {
 	if !g.root.Can().Track {

@@ -187,3 +187,32 @@ func kernel() (system, arch string, err error) {
 	text := func(b []byte) string { return unix.ByteSliceToString(b) }
 	return text(u.Sysname[:]) + " " + text(u.Release[:]) + " " + text(u.Version[:]), text(u.Machine[:]), nil
 }
+
+// numa reads which memory node each CPU is near; what can't be read is missing.
+func (m machine) numa() map[int]int {
+	const dir = "sys/devices/system/node"
+	entries, err := os.ReadDir(filepath.Join(m.root, dir))
+	if err != nil {
+		return nil
+	}
+	out := map[int]int{}
+	for _, e := range entries {
+		id, ok := strings.CutPrefix(e.Name(), "node")
+		node, err := strconv.Atoi(id)
+		if !ok || err != nil {
+			continue
+		}
+		text, err := m.read(filepath.Join(dir, e.Name(), "cpulist"))
+		if err != nil || text == "" {
+			continue
+		}
+		cpus, err := hostlist.ParseIndexes(text)
+		if err != nil {
+			continue
+		}
+		for _, c := range cpus {
+			out[c] = node
+		}
+	}
+	return out
+}

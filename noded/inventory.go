@@ -15,7 +15,8 @@ import (
 // inventory is what does not change while gnoded runs.
 type inventory struct {
 	hw     proto.Hardware
-	cpus   []int // the machine's CPUs, so that threads of a core and cores of a socket are neighbours
+	cpus   []int       // the machine's CPUs, so that threads of a core and cores of a socket are neighbours
+	numa   map[int]int // memory node by CPU of the machine
 	bootID string
 	bootAt model.Time
 	gpus   gpu.Source // of the node's GPUs, for readings; nil: it has none that could be read
@@ -31,7 +32,7 @@ func takeInventory(m machine, o *Options) (*inventory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look at the machine: %w", err)
 	}
-	inv := &inventory{hw: hw, cpus: cpus}
+	inv := &inventory{hw: hw, cpus: cpus, numa: m.numa()}
 	h := &inv.hw
 	var errs [4]error
 	h.MemMiB, _, errs[0] = m.memory()

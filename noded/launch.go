@@ -59,7 +59,7 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 			l.n.opts.Name, len(l.attempts)))
 	}
 	s := launch.Spec
-	rec := &launched{Job: key.Job, Attempt: key.Attempt, UID: s.UID, GID: s.GID, Groups: s.Groups, At: l.stamp()}
+	rec := &launched{Job: key.Job, Attempt: key.Attempt, UID: s.UID, GID: s.GID, Groups: s.Groups, At: l.stamp(), Order: orderFacts(launch)}
 	_, _, rec.StdErr = l.n.outputs(launch)
 	rec.Use = l.n.sampler.shape(launch)
 	rec.MemOpt, rec.MemUnits = memoryOption(s, rec.Use)
@@ -71,6 +71,19 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 	l.attempts[key] = a
 	l.prepare(a, launch)
 	return nil
+}
+
+// maxFactNodes bounds what is kept of a job's nodes: the spool's records have a limit. Jobs with more have no steps.
+const maxFactNodes = 4096
+
+// orderFacts is what steps have to know of their job; nil for a job of too many nodes.
+func orderFacts(l *proto.Launch) *proto.Launch {
+	if len(l.Alloc.Nodes) > maxFactNodes {
+		return nil
+	}
+	f := *l
+	f.Script, f.Env = model.Blob{}, model.Blob{}
+	return &f
 }
 
 // prepare gives an accepted attempt to a worker. Its order can only follow in a later batch, when this one is on disk.

@@ -202,7 +202,11 @@ func (l *loop) handle(m any) error {
 		l.lateStarts()
 		m.reply <- l.running()
 	default:
-		return fmt.Errorf("the node's loop got a %T", m)
+		handled, err := l.handleStep(m)
+		if err == nil && !handled {
+			err = fmt.Errorf("the node's loop got a %T", m)
+		}
+		return err
 	}
 	return nil
 }
@@ -244,7 +248,7 @@ func (l *loop) onWelcome(w *proto.Welcome) error {
 	} else if w.Epoch < mem.Epoch {
 		return &staleError{w.Epoch, mem.Epoch}
 	}
-	l.n.def.Store(&welcomed{cluster: w.Cluster, def: w.Def})
+	l.n.def.Store(&welcomed{cluster: w.Cluster, def: w.Def, killWaitS: w.KillWaitS})
 	if w.Rules != nil {
 		l.n.rules.Store(w.Rules)
 	}

@@ -16,16 +16,18 @@ import (
 type recordKind byte
 
 const (
-	recOpened  recordKind = iota + 1 // opened: gnoded started
-	recEpoch                         // leaderEpoch: a leader with a greater epoch, or another instance, was accepted
-	recLaunch                        // launched: an attempt was taken on
-	recReport                        // proto.Report: to be sent until it is acknowledged
-	recAcked                         // ackedSeqs: the leader has these reports
-	recDrop                          // proto.Attempt: forgotten with its reports
-	recOrdered                       // orderedTo: gshim may have the order
-	recSampled                       // sampledUse: what samples have found of an attempt so far
-	recStage                         // staged: its prolog or epilog has come this far
-	recFinal                         // finalRec: its last report, once the epilog has run
+	recOpened   recordKind = iota + 1 // opened: gnoded started
+	recEpoch                          // leaderEpoch: a leader with a greater epoch, or another instance, was accepted
+	recLaunch                         // launched: an attempt was taken on
+	recReport                         // proto.Report: to be sent until it is acknowledged
+	recAcked                          // ackedSeqs: the leader has these reports
+	recDrop                           // proto.Attempt: forgotten with its reports
+	recOrdered                        // orderedTo: gshim may have the order
+	recSampled                        // sampledUse: what samples have found of an attempt so far
+	recStage                          // staged: its prolog or epilog has come this far
+	recFinal                          // finalRec: its last report, once the epilog has run
+	recStep                           // placedStep: a step has got its part of its job
+	recStepOver                       // stepOver: it has ended, and its report is written
 )
 
 // opened begins every run of gnoded. Its incarnation makes report numbers grow over restarts.
@@ -68,6 +70,9 @@ type launched struct {
 	Index int32
 	Fault string
 	Final *proto.Report // its last report, while the epilog runs
+
+	// Order is the order without script and environment: what steps have to know of their job.
+	Order *proto.Launch
 }
 
 // sampledUse is what samples have found so far.
@@ -87,6 +92,31 @@ type orderedTo struct {
 	Job     model.JobID
 	Attempt uint32
 	Script  string
+}
+
+// placedStep is a step that has its part of its job.
+//
+//gbatch:codec
+type placedStep struct {
+	Job       model.JobID
+	Attempt   uint32
+	ID        int32
+	RequestID string
+	Name      string
+	Submit    string
+	At        model.Time
+	LimitS    int64
+	Nodes     []proto.StepNode
+	Shared    bool // what it holds others may hold too
+}
+
+// stepOver ends a step. Its number is not used again.
+//
+//gbatch:codec
+type stepOver struct {
+	Job     model.JobID
+	Attempt uint32
+	ID      int32
 }
 
 //gbatch:codec
@@ -116,6 +146,8 @@ type memory struct {
 type kept struct {
 	launched *launched
 	reports  []*proto.Report // the same as in memory.reports
+	steps    map[int32]*placedStep
+	nextStep int32 // number of its next step
 }
 
 func newMemory() memory {
@@ -179,6 +211,16 @@ func (m *memory) fold(kind recordKind, rec wire.Codec) {
 			at.Final = r.Report
 			k.launched = &at
 		}
+	case *placedStep:
+		k := m.at(proto.Attempt{Job: r.Job, Attempt: r.Attempt})
+		if k.steps == nil {
+			k.steps = map[int32]*placedStep{}
+		}
+		k.steps[r.ID], k.nextStep = r, max(k.nextStep, r.ID+1)
+	case *stepOver:
+		k := m.at(proto.Attempt{Job: r.Job, Attempt: r.Attempt})
+		delete(k.steps, r.ID)
+		k.nextStep = max(k.nextStep, r.ID+1)
 	case *proto.Attempt:
 		m.drop(*r)
 	}
@@ -233,6 +275,10 @@ func newRecord(kind recordKind) wire.Codec {
 		return new(staged)
 	case recFinal:
 		return &finalRec{Report: new(proto.Report)}
+	case recStep:
+		return new(placedStep)
+	case recStepOver:
+		return new(stepOver)
 	}
 	return nil
 }

@@ -45,6 +45,7 @@ type Noded struct {
 	ctl      *controllers
 	relay    *relay
 	listener net.Listener
+	stepLn   net.Listener // of commands that ask for steps
 
 	inbox   *inbox
 	out     *outbox
@@ -96,6 +97,11 @@ func New(o Options) (n *Noded, err error) {
 	}
 	if !o.Login {
 		if err := n.openJobs(); err != nil {
+			return n, err
+		}
+	}
+	if !o.Login {
+		if n.stepLn, err = server.ListenUnix(filepath.Join(o.SocketDir, proto.StepSocket(o.Name)), 0o666); err != nil {
 			return n, err
 		}
 	}
@@ -210,6 +216,8 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 		part(func() error { return n.loop.run(ctx) })
 		part(func() error { n.link.run(ctx); return nil })
 		part(func() error { n.keepRegistered(ctx); return nil })
+		steps := &stepServer{inbox: n.inbox, log: n.log, conns: map[*stepConn]uint32{}}
+		part(func() error { return steps.serve(ctx, n.stepLn) })
 		part(func() error { n.gpus.run(ctx); return nil })
 		part(func() error { n.sampler.run(ctx); return nil })
 	}
@@ -267,8 +275,10 @@ func (n *Noded) Socket() string { return n.listener.Addr().String() }
 func (n *Noded) Close() error {
 	n.closing.Do(func() {
 		var errs []error
-		if n.listener != nil {
-			errs = append(errs, n.listener.Close())
+		for _, ln := range []net.Listener{n.listener, n.stepLn} {
+			if ln != nil {
+				errs = append(errs, ln.Close())
+			}
 		}
 		if n.relay != nil {
 			n.relay.close()

@@ -31,7 +31,7 @@ const (
 // What is missing there and should be running was lost with gshim's journal.
 func (l *loop) onLink(events []shim.Event) error {
 	listed := make(map[proto.Attempt]bool, len(events))
-	programs := map[shim.Key]bool{}
+	programs := map[shim.Key]bool{} // and tasks of steps
 	for i := range events {
 		if k := events[i].Key; k.Step == stepBatch {
 			listed[keyOf(k)] = true
@@ -55,6 +55,7 @@ func (l *loop) onLink(events []shim.Event) error {
 	}
 	var orders []*shim.Launch
 	for key, a := range l.attempts {
+		orders = append(orders, l.adoptSteps(a, programs)...)
 		switch {
 		case listed[key]:
 		case a.rebooted && a.phase == accepted:
@@ -95,10 +96,11 @@ func (l *loop) onEvents(events []shim.Event) error {
 			}
 			continue
 		}
+		take := l.onEvent
 		if events[i].Key.Step != stepBatch {
-			continue
+			take = l.onStepEvent
 		}
-		if err := l.onEvent(&events[i]); err != nil {
+		if err := take(&events[i]); err != nil {
 			return err
 		}
 	}
@@ -209,7 +211,7 @@ func (l *loop) endedBy(a *attempt, ev *shim.Event) {
 // clear has a worker take stock of an attempt and remove what it left. The first try is quick; those after it may have
 // to wait for processes that don't die, and don't hold up a worker.
 func (l *loop) clear(a *attempt) {
-	if a == nil || a.phase != ending {
+	if a == nil || a.phase != ending || l.endSteps(a) { // with its last step's end it comes again
 		return
 	}
 	job := clearing{key: a.key, rec: a.rec, script: a.script, ended: a.ended, began: a.began, tries: a.tries}

@@ -52,6 +52,7 @@ func (l *loop) recover() error {
 			a.script = k.launched.Script
 		}
 		l.attempts[key] = a
+		a.recoverSteps(k, l.n.opts.Name)
 	}
 	if err := l.spool.commit(); err != nil {
 		return err

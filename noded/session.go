@@ -29,6 +29,8 @@ const (
 type welcomed struct {
 	cluster string
 	def     *model.NodeDef
+
+	killWaitS int64
 }
 
 // session keeps this node registered.

@@ -278,6 +278,12 @@ func (s *spool) live() ([]byte, error) {
 	for _, k := range s.mem.attempts {
 		if k.launched != nil {
 			put(recLaunch, k.launched)
+			if k.nextStep > 0 {
+				put(recStepOver, &stepOver{Job: k.launched.Job, Attempt: k.launched.Attempt, ID: k.nextStep - 1})
+			}
+			for _, s := range k.steps {
+				put(recStep, s)
+			}
 		}
 		for _, r := range k.reports {
 			put(recReport, r)

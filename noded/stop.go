@@ -140,6 +140,7 @@ func (l *loop) dropForgotten(a *attempt) error {
 func (l *loop) terminate(a *attempt) {
 	key, rec, line := a.key, a.rec, a.stop.Line
 	a.asked = l.now()
+	l.terminateSteps(a)
 	l.killAfter(a, killWait(a.stop))
 	l.then(func() {
 		l.n.stops.do(func(ctx context.Context) {
@@ -186,6 +187,7 @@ func (l *loop) onKill(a *attempt) {
 		a.warned = now
 	}
 	l.killAfter(a, killAgain)
+	l.killSteps(a)
 	key := a.key
 	l.then(func() {
 		l.n.stops.do(func(ctx context.Context) { l.n.sendSignal(ctx, key, unix.SIGKILL, shim.Tree) })
@@ -193,7 +195,7 @@ func (l *loop) onKill(a *attempt) {
 }
 
 // signal sends what `gcancel --signal` asked for. Without a flag it is for the job's steps, except SIGKILL, which is for
-// everything; batch jobs have no other steps than their script yet.
+// everything.
 func (l *loop) signal(a *attempt, s *proto.Stop) {
 	switch a.phase {
 	case accepted, preparing, prologue, ready, ordered: // the script may run already, and gshim's word be on its way
@@ -212,7 +214,9 @@ func (l *loop) signal(a *attempt, s *proto.Stop) {
 	case s.Batch:
 		scope = shim.Leader
 	default:
-		l.log.Info("a signal is for job steps, and the job has none; -b or -f send it to the script", "job", a.key.Job, "signal", s.Signal)
+		for _, st := range a.steps {
+			l.signalStep(st, sig)
+		}
 		return
 	}
 	key := a.key

@@ -45,7 +45,7 @@ func commands() []command {
 		{name: "ginfo", slurm: "sinfo", run: ginfo, about: "list partitions and nodes"},
 		{name: "gcontrol", slurm: "scontrol", run: gcontrol, about: "show and change jobs, nodes and the configuration"},
 		{name: "gshare", slurm: "sshare", run: gshare, about: "list shares and usage"},
-		{name: "grun", slurm: "srun", about: "run a command in an allocation", why: "put the command into a batch script and submit it with gsubmit, or use gsubmit --wait --wrap 'COMMAND'"},
+		{name: "grun", slurm: "srun", run: grun, about: "run a command as tasks of a job"},
 		{name: "galloc", slurm: "salloc", about: "get an allocation for an interactive shell", why: "submit a batch script with gsubmit instead"},
 		{name: "gprio", slurm: "sprio", run: gprio, about: "list the factors of priorities"},
 		{name: "gacctmgr", slurm: "sacctmgr", run: gacctmgr, about: "manage accounts, users, associations and QOS"},

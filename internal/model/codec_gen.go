@@ -10453,6 +10453,237 @@ func (x *Blob) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Step) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(13); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.ID)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Submit); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Start)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.End)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Nodes)); err != nil {
+		return err
+	}
+	for i1 := range x.Nodes {
+		if err := e.EncodeString(x.Nodes[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(int64(x.Tasks)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.CPUs)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MemMiB); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Gres)); err != nil {
+		return err
+	}
+	for i2 := range x.Gres {
+		if err := x.Gres[i2].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := x.Exit.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Stop)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.StopUID)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Step) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Step{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Step.ID", err)
+		}
+		x.ID = int32(v)
+		if int64(x.ID) != v {
+			return wire.Range("Step.ID", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Step.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Step.Submit", err)
+		}
+		x.Submit = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Step.Start", err)
+		}
+		x.Start = Time(v)
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Step.End", err)
+		}
+		x.End = Time(v)
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Step.Nodes", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("Step.Nodes", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.Nodes = s2
+		}
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Step.Tasks", err)
+		}
+		x.Tasks = int32(v)
+		if int64(x.Tasks) != v {
+			return wire.Range("Step.Tasks", v)
+		}
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Step.CPUs", err)
+		}
+		x.CPUs = int32(v)
+		if int64(x.CPUs) != v {
+			return wire.Range("Step.CPUs", v)
+		}
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Step.MemMiB", err)
+		}
+		x.MemMiB = v
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Step.Gres", err)
+		}
+		if n4 > 0 {
+			s5 := make([]GresCount, 0, wire.Cap(n4))
+			for range n4 {
+				s5 = append(s5, GresCount{})
+				if err := s5[len(s5)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Step.Gres", err)
+				}
+			}
+			x.Gres = s5
+		}
+	}
+	if n < 11 {
+		return nil
+	}
+	if err := x.Exit.DecodeMsgpack(d); err != nil {
+		return wire.In("Step.Exit", err)
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Step.Stop", err)
+		}
+		x.Stop = StopCause(v)
+		if uint64(x.Stop) != v {
+			return wire.Range("Step.Stop", v)
+		}
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Step.StopUID", err)
+		}
+		x.StopUID = uint32(v)
+		if uint64(x.StopUID) != v {
+			return wire.Range("Step.StopUID", v)
+		}
+	}
+	return wire.Skip(d, n-13)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Turn) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(2); err != nil {
 		return err

@@ -2446,7 +2446,7 @@ func (x *Stop) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Report) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(7); err != nil {
+	if err := e.EncodeArrayLen(8); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(x.Seq); err != nil {
@@ -2469,6 +2469,15 @@ func (x *Report) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeString(x.Text); err != nil {
 		return err
+	}
+	if x.Step == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Step.EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -2555,7 +2564,23 @@ func (x *Report) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Text = v
 	}
-	return wire.Skip(d, n-7)
+	if n < 8 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("Report.Step", err)
+		}
+		if !none {
+			v1 := new(model.Step)
+			if err := v1.DecodeMsgpack(d); err != nil {
+				return wire.In("Report.Step", err)
+			}
+			x.Step = v1
+		}
+	}
+	return wire.Skip(d, n-8)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -3331,6 +3356,1679 @@ func (x *StatOf) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 	}
 	return wire.Skip(d, n-5)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepRequest) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(18); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.RequestID); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Parent)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Submit); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Program); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Argv)); err != nil {
+		return err
+	}
+	for i1 := range x.Argv {
+		if err := e.EncodeString(x.Argv[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Multi)); err != nil {
+		return err
+	}
+	for i2 := range x.Multi {
+		if err := x.Multi[i2].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := wire.Bytes(e, x.Env); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Dir); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Umask)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Limits)); err != nil {
+		return err
+	}
+	for i3 := range x.Limits {
+		if err := x.Limits[i3].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(x.LimitS); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Immediate); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Prolog); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Epilog); err != nil {
+		return err
+	}
+	if err := x.Need.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	if err := x.Bind.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepRequest) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepRequest{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepRequest.RequestID", err)
+		}
+		x.RequestID = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepRequest.Job", err)
+		}
+		x.Job = model.JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("StepRequest.Job", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepRequest.Parent", err)
+		}
+		x.Parent = int32(v)
+		if int64(x.Parent) != v {
+			return wire.Range("StepRequest.Parent", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepRequest.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepRequest.Submit", err)
+		}
+		x.Submit = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepRequest.Program", err)
+		}
+		x.Program = v
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepRequest.Argv", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("StepRequest.Argv", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.Argv = s2
+		}
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepRequest.Multi", err)
+		}
+		if n4 > 0 {
+			s5 := make([]StepProgram, 0, wire.Cap(n4))
+			for range n4 {
+				s5 = append(s5, StepProgram{})
+				if err := s5[len(s5)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StepRequest.Multi", err)
+				}
+			}
+			x.Multi = s5
+		}
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		b, err := wire.DecodeBytes(d)
+		if err != nil {
+			return wire.In("StepRequest.Env", err)
+		}
+		x.Env = b
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepRequest.Dir", err)
+		}
+		x.Dir = v
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepRequest.Umask", err)
+		}
+		x.Umask = uint32(v)
+		if uint64(x.Umask) != v {
+			return wire.Range("StepRequest.Umask", v)
+		}
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepRequest.Limits", err)
+		}
+		if n7 > 0 {
+			s8 := make([]model.RLimit, 0, wire.Cap(n7))
+			for range n7 {
+				s8 = append(s8, model.RLimit{})
+				if err := s8[len(s8)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StepRequest.Limits", err)
+				}
+			}
+			x.Limits = s8
+		}
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepRequest.LimitS", err)
+		}
+		x.LimitS = v
+	}
+	if n < 14 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("StepRequest.Immediate", err)
+		}
+		x.Immediate = v
+	}
+	if n < 15 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepRequest.Prolog", err)
+		}
+		x.Prolog = v
+	}
+	if n < 16 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepRequest.Epilog", err)
+		}
+		x.Epilog = v
+	}
+	if n < 17 {
+		return nil
+	}
+	if err := x.Need.DecodeMsgpack(d); err != nil {
+		return wire.In("StepRequest.Need", err)
+	}
+	if n < 18 {
+		return nil
+	}
+	if err := x.Bind.DecodeMsgpack(d); err != nil {
+		return wire.In("StepRequest.Bind", err)
+	}
+	return wire.Skip(d, n-18)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepProgram) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Ranks)); err != nil {
+		return err
+	}
+	for i1 := range x.Ranks {
+		if err := x.Ranks[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeString(x.Program); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Argv)); err != nil {
+		return err
+	}
+	for i2 := range x.Argv {
+		if err := e.EncodeString(x.Argv[i2]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepProgram) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepProgram{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepProgram.Ranks", err)
+		}
+		if n1 > 0 {
+			s2 := make(model.TaskSet, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, model.Range{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StepProgram.Ranks", err)
+				}
+			}
+			x.Ranks = s2
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepProgram.Program", err)
+		}
+		x.Program = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepProgram.Argv", err)
+		}
+		if n4 > 0 {
+			s5 := make([]string, 0, wire.Cap(n4))
+			for range n4 {
+				var v6 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("StepProgram.Argv", err)
+					}
+					v6 = v
+				}
+				s5 = append(s5, v6)
+			}
+			x.Argv = s5
+		}
+	}
+	return wire.Skip(d, n-3)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepNeed) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(21); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MinNodes)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxNodes)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Tasks)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.TasksPerNode)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.CPUsPerTask)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.CPUsPerGPU)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.TasksPerGPU)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MemPerNode); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MemPerCPU); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MemPerGPU); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Gres)); err != nil {
+		return err
+	}
+	for i1 := range x.Gres {
+		if err := x.Gres[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeBool(x.NoGres); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Nodes)); err != nil {
+		return err
+	}
+	for i2 := range x.Nodes {
+		if err := e.EncodeString(x.Nodes[i2]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.NotNodes)); err != nil {
+		return err
+	}
+	for i3 := range x.NotNodes {
+		if err := e.EncodeString(x.NotNodes[i3]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Ranks)); err != nil {
+		return err
+	}
+	for i4 := range x.Ranks {
+		if err := e.EncodeString(x.Ranks[i4]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeUint(uint64(x.Dist)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Plane)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Exact); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Overlap); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Overcommit); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.ThreadsCore)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepNeed) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepNeed{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepNeed.MinNodes", err)
+		}
+		x.MinNodes = int32(v)
+		if int64(x.MinNodes) != v {
+			return wire.Range("StepNeed.MinNodes", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepNeed.MaxNodes", err)
+		}
+		x.MaxNodes = int32(v)
+		if int64(x.MaxNodes) != v {
+			return wire.Range("StepNeed.MaxNodes", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepNeed.Tasks", err)
+		}
+		x.Tasks = int32(v)
+		if int64(x.Tasks) != v {
+			return wire.Range("StepNeed.Tasks", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepNeed.TasksPerNode", err)
+		}
+		x.TasksPerNode = int32(v)
+		if int64(x.TasksPerNode) != v {
+			return wire.Range("StepNeed.TasksPerNode", v)
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepNeed.CPUsPerTask", err)
+		}
+		x.CPUsPerTask = int32(v)
+		if int64(x.CPUsPerTask) != v {
+			return wire.Range("StepNeed.CPUsPerTask", v)
+		}
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepNeed.CPUsPerGPU", err)
+		}
+		x.CPUsPerGPU = int32(v)
+		if int64(x.CPUsPerGPU) != v {
+			return wire.Range("StepNeed.CPUsPerGPU", v)
+		}
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepNeed.TasksPerGPU", err)
+		}
+		x.TasksPerGPU = int32(v)
+		if int64(x.TasksPerGPU) != v {
+			return wire.Range("StepNeed.TasksPerGPU", v)
+		}
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepNeed.MemPerNode", err)
+		}
+		x.MemPerNode = v
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepNeed.MemPerCPU", err)
+		}
+		x.MemPerCPU = v
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepNeed.MemPerGPU", err)
+		}
+		x.MemPerGPU = v
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepNeed.Gres", err)
+		}
+		if n1 > 0 {
+			s2 := make([]model.GresReq, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, model.GresReq{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StepNeed.Gres", err)
+				}
+			}
+			x.Gres = s2
+		}
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("StepNeed.NoGres", err)
+		}
+		x.NoGres = v
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepNeed.Nodes", err)
+		}
+		if n4 > 0 {
+			s5 := make([]string, 0, wire.Cap(n4))
+			for range n4 {
+				var v6 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("StepNeed.Nodes", err)
+					}
+					v6 = v
+				}
+				s5 = append(s5, v6)
+			}
+			x.Nodes = s5
+		}
+	}
+	if n < 14 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepNeed.NotNodes", err)
+		}
+		if n7 > 0 {
+			s8 := make([]string, 0, wire.Cap(n7))
+			for range n7 {
+				var v9 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("StepNeed.NotNodes", err)
+					}
+					v9 = v
+				}
+				s8 = append(s8, v9)
+			}
+			x.NotNodes = s8
+		}
+	}
+	if n < 15 {
+		return nil
+	}
+	{
+		n10, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepNeed.Ranks", err)
+		}
+		if n10 > 0 {
+			s11 := make([]string, 0, wire.Cap(n10))
+			for range n10 {
+				var v12 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("StepNeed.Ranks", err)
+					}
+					v12 = v
+				}
+				s11 = append(s11, v12)
+			}
+			x.Ranks = s11
+		}
+	}
+	if n < 16 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepNeed.Dist", err)
+		}
+		x.Dist = uint8(v)
+		if uint64(x.Dist) != v {
+			return wire.Range("StepNeed.Dist", v)
+		}
+	}
+	if n < 17 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepNeed.Plane", err)
+		}
+		x.Plane = int32(v)
+		if int64(x.Plane) != v {
+			return wire.Range("StepNeed.Plane", v)
+		}
+	}
+	if n < 18 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("StepNeed.Exact", err)
+		}
+		x.Exact = v
+	}
+	if n < 19 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("StepNeed.Overlap", err)
+		}
+		x.Overlap = v
+	}
+	if n < 20 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("StepNeed.Overcommit", err)
+		}
+		x.Overcommit = v
+	}
+	if n < 21 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepNeed.ThreadsCore", err)
+		}
+		x.ThreadsCore = int32(v)
+		if int64(x.ThreadsCore) != v {
+			return wire.Range("StepNeed.ThreadsCore", v)
+		}
+	}
+	return wire.Skip(d, n-21)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepBind) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(13); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.CPU)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.CPUList)); err != nil {
+		return err
+	}
+	for i1 := range x.CPUList {
+		if err := e.EncodeString(x.CPUList[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeBool(x.CPUVerbose); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.GPU)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.GPUCount)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.GPUList)); err != nil {
+		return err
+	}
+	for i2 := range x.GPUList {
+		if err := e.EncodeString(x.GPUList[i2]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeBool(x.GPUVerbose); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Mem)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.MemList)); err != nil {
+		return err
+	}
+	for i3 := range x.MemList {
+		if err := e.EncodeString(x.MemList[i3]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeBool(x.MemVerbose); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.MemPrefer); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Cores)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.OneThread); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepBind) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepBind{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepBind.CPU", err)
+		}
+		x.CPU = uint8(v)
+		if uint64(x.CPU) != v {
+			return wire.Range("StepBind.CPU", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepBind.CPUList", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("StepBind.CPUList", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.CPUList = s2
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("StepBind.CPUVerbose", err)
+		}
+		x.CPUVerbose = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepBind.GPU", err)
+		}
+		x.GPU = uint8(v)
+		if uint64(x.GPU) != v {
+			return wire.Range("StepBind.GPU", v)
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepBind.GPUCount", err)
+		}
+		x.GPUCount = int32(v)
+		if int64(x.GPUCount) != v {
+			return wire.Range("StepBind.GPUCount", v)
+		}
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepBind.GPUList", err)
+		}
+		if n4 > 0 {
+			s5 := make([]string, 0, wire.Cap(n4))
+			for range n4 {
+				var v6 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("StepBind.GPUList", err)
+					}
+					v6 = v
+				}
+				s5 = append(s5, v6)
+			}
+			x.GPUList = s5
+		}
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("StepBind.GPUVerbose", err)
+		}
+		x.GPUVerbose = v
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepBind.Mem", err)
+		}
+		x.Mem = uint8(v)
+		if uint64(x.Mem) != v {
+			return wire.Range("StepBind.Mem", v)
+		}
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepBind.MemList", err)
+		}
+		if n7 > 0 {
+			s8 := make([]string, 0, wire.Cap(n7))
+			for range n7 {
+				var v9 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("StepBind.MemList", err)
+					}
+					v9 = v
+				}
+				s8 = append(s8, v9)
+			}
+			x.MemList = s8
+		}
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("StepBind.MemVerbose", err)
+		}
+		x.MemVerbose = v
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("StepBind.MemPrefer", err)
+		}
+		x.MemPrefer = v
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepBind.Cores", err)
+		}
+		x.Cores = uint8(v)
+		if uint64(x.Cores) != v {
+			return wire.Range("StepBind.Cores", v)
+		}
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("StepBind.OneThread", err)
+		}
+		x.OneThread = v
+	}
+	return wire.Skip(d, n-13)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepFiles) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(1); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Files)); err != nil {
+		return err
+	}
+	for i1 := range x.Files {
+		if err := x.Files[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepFiles) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepFiles{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepFiles.Files", err)
+		}
+		if n1 > 0 {
+			s2 := make([]StepFile, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, StepFile{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StepFiles.Files", err)
+				}
+			}
+			x.Files = s2
+		}
+	}
+	return wire.Skip(d, n-1)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepFile) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(4); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Mode)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Pattern); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Append); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Task)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepFile) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepFile{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepFile.Mode", err)
+		}
+		x.Mode = uint8(v)
+		if uint64(x.Mode) != v {
+			return wire.Range("StepFile.Mode", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepFile.Pattern", err)
+		}
+		x.Pattern = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("StepFile.Append", err)
+		}
+		x.Append = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepFile.Task", err)
+		}
+		x.Task = int32(v)
+		if int64(x.Task) != v {
+			return wire.Range("StepFile.Task", v)
+		}
+	}
+	return wire.Skip(d, n-4)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepEvent) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(13); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Kind)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Step)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Text); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Task)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Node); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.PID)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Code)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Signal)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Core); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.OOM); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Layout)); err != nil {
+		return err
+	}
+	for i1 := range x.Layout {
+		if err := x.Layout[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if x.Job == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Job.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeUint(uint64(x.Cause)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepEvent) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepEvent{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepEvent.Kind", err)
+		}
+		x.Kind = StepEventKind(v)
+		if uint64(x.Kind) != v {
+			return wire.Range("StepEvent.Kind", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepEvent.Step", err)
+		}
+		x.Step = int32(v)
+		if int64(x.Step) != v {
+			return wire.Range("StepEvent.Step", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepEvent.Text", err)
+		}
+		x.Text = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepEvent.Task", err)
+		}
+		x.Task = int32(v)
+		if int64(x.Task) != v {
+			return wire.Range("StepEvent.Task", v)
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepEvent.Node", err)
+		}
+		x.Node = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepEvent.PID", err)
+		}
+		x.PID = int32(v)
+		if int64(x.PID) != v {
+			return wire.Range("StepEvent.PID", v)
+		}
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepEvent.Code", err)
+		}
+		x.Code = int32(v)
+		if int64(x.Code) != v {
+			return wire.Range("StepEvent.Code", v)
+		}
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepEvent.Signal", err)
+		}
+		x.Signal = int32(v)
+		if int64(x.Signal) != v {
+			return wire.Range("StepEvent.Signal", v)
+		}
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("StepEvent.Core", err)
+		}
+		x.Core = v
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("StepEvent.OOM", err)
+		}
+		x.OOM = v
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepEvent.Layout", err)
+		}
+		if n1 > 0 {
+			s2 := make([]StepNode, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, StepNode{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StepEvent.Layout", err)
+				}
+			}
+			x.Layout = s2
+		}
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("StepEvent.Job", err)
+		}
+		if !none {
+			v4 := new(StepJob)
+			if err := v4.DecodeMsgpack(d); err != nil {
+				return wire.In("StepEvent.Job", err)
+			}
+			x.Job = v4
+		}
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepEvent.Cause", err)
+		}
+		x.Cause = model.StopCause(v)
+		if uint64(x.Cause) != v {
+			return wire.Range("StepEvent.Cause", v)
+		}
+	}
+	return wire.Skip(d, n-13)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepNode) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(6); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Node); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Index)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.CPUs)); err != nil {
+		return err
+	}
+	for i1 := range x.CPUs {
+		if err := e.EncodeUint(x.CPUs[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(x.MemMiB); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Gres)); err != nil {
+		return err
+	}
+	for i2 := range x.Gres {
+		if err := x.Gres[i2].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Ranks)); err != nil {
+		return err
+	}
+	for i3 := range x.Ranks {
+		if err := e.EncodeInt(int64(x.Ranks[i3])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepNode) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepNode{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepNode.Node", err)
+		}
+		x.Node = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepNode.Index", err)
+		}
+		x.Index = int32(v)
+		if int64(x.Index) != v {
+			return wire.Range("StepNode.Index", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepNode.CPUs", err)
+		}
+		if n1 > 0 {
+			s2 := make(model.Bits, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 uint64
+				{
+					v, err := d.DecodeUint64()
+					if err != nil {
+						return wire.In("StepNode.CPUs", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.CPUs = s2
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepNode.MemMiB", err)
+		}
+		x.MemMiB = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepNode.Gres", err)
+		}
+		if n4 > 0 {
+			s5 := make([]model.GresAlloc, 0, wire.Cap(n4))
+			for range n4 {
+				s5 = append(s5, model.GresAlloc{})
+				if err := s5[len(s5)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StepNode.Gres", err)
+				}
+			}
+			x.Gres = s5
+		}
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepNode.Ranks", err)
+		}
+		if n7 > 0 {
+			s8 := make([]int32, 0, wire.Cap(n7))
+			for range n7 {
+				var v9 int32
+				{
+					v, err := d.DecodeInt64()
+					if err != nil {
+						return wire.In("StepNode.Ranks", err)
+					}
+					v9 = int32(v)
+					if int64(v9) != v {
+						return wire.Range("StepNode.Ranks", v)
+					}
+				}
+				s8 = append(s8, v9)
+			}
+			x.Ranks = s8
+		}
+	}
+	return wire.Skip(d, n-6)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepJob) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(4); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.User); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.ArrayID)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Task)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepJob) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepJob{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepJob.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepJob.User", err)
+		}
+		x.User = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepJob.ArrayID", err)
+		}
+		x.ArrayID = model.JobID(v)
+		if uint64(x.ArrayID) != v {
+			return wire.Range("StepJob.ArrayID", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepJob.Task", err)
+		}
+		x.Task = int32(v)
+		if int64(x.Task) != v {
+			return wire.Range("StepJob.Task", v)
+		}
+	}
+	return wire.Skip(d, n-4)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepSignal) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Signal)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Text); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepSignal) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepSignal{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepSignal.Signal", err)
+		}
+		x.Signal = int32(v)
+		if int64(x.Signal) != v {
+			return wire.Range("StepSignal.Signal", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepSignal.Text", err)
+		}
+		x.Text = v
+	}
+	return wire.Skip(d, n-2)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -141,6 +141,7 @@ const (
 	ReportEnding       // the script has ended as Exit says, all its processes are gone, and the epilog runs
 	ReportEpilogFailed // Text says how; ReportEnded follows
 	ReportUnkillable   // Text says what survives SIGKILL; ReportEnded follows if it ever dies
+	ReportStep         // a step has ended
 )
 
 // Report is one thing that happened to an attempt. It is in the node's spool until it is acknowledged.
@@ -152,8 +153,9 @@ type Report struct {
 	Job     model.JobID
 	Attempt uint32
 	At      model.Time
-	Exit    model.Exit // ReportEnded
-	Text    string     // why, of what went wrong
+	Exit    model.Exit  // ReportEnded
+	Text    string      // why, of what went wrong
+	Step    *model.Step // ReportStep
 }
 
 // Reports brings news from a node.

@@ -9,11 +9,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -36,7 +39,7 @@ func (e *ProtocolError) Error() string {
 
 // Client is a connection to a gshim. Its methods may be called from several goroutines.
 type Client struct {
-	nc     net.Conn
+	nc     *net.UnixConn
 	info   Info
 	events chan []Event
 	ended  chan struct{} // closed when the reader has ended
@@ -224,6 +227,9 @@ func (c *Client) fail(err error) {
 }
 
 func (c *Client) write(b []byte) error {
+	if len(b) == 0 {
+		return nil
+	}
 	c.wmu.Lock()
 	defer c.wmu.Unlock()
 	if err := c.nc.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
@@ -231,6 +237,30 @@ func (c *Client) write(b []byte) error {
 	}
 	if _, err := c.nc.Write(b); err != nil {
 		c.fail(err) // a frame may be half written
+		return fmt.Errorf("%w: %w", ErrGone, err)
+	}
+	return nil
+}
+
+// writePassed writes one frame with the open files of its launch: they travel with the frame's first bytes.
+func (c *Client) writePassed(b []byte, l *Launch) error {
+	var fds []int
+	for _, f := range l.Passed {
+		if f != nil {
+			fds = append(fds, fdOf(f))
+		}
+	}
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	err := c.nc.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if err == nil {
+		_, _, err = c.nc.WriteMsgUnix(b[:frameHead], unix.UnixRights(fds...), nil)
+	}
+	if err == nil {
+		_, err = c.nc.Write(b[frameHead:])
+	}
+	if err != nil {
+		c.fail(err)
 		return fmt.Errorf("%w: %w", ErrGone, err)
 	}
 	return nil
@@ -287,6 +317,17 @@ func (c *Client) Launch(orders ...*Launch) error {
 	var b []byte
 	for _, l := range orders {
 		o := order{kind: kindLaunch, launch: *l}
+		if l.Passed != ([3]*os.File{}) {
+			err := c.write(b)
+			if err == nil {
+				err = c.writePassed(frame(nil, o.encode), l)
+			}
+			if err != nil {
+				return err
+			}
+			b = b[:0]
+			continue
+		}
 		b = frame(b, o.encode)
 		if len(b) >= maxWriteBytes {
 			if err := c.write(b); err != nil {

@@ -164,7 +164,7 @@ func (s *server) admit(ctx context.Context, nc *net.UnixConn) error {
 	c.send(&reply{kind: kindHello, info: s.info})
 	s.wg.Go(c.writeLoop)
 	s.wg.Go(func() {
-		s.readLoop(c)
+		s.readLoop(c, nc)
 		c.close()
 		s.mu.Lock()
 		delete(s.conns, c)
@@ -173,8 +173,10 @@ func (s *server) admit(ctx context.Context, nc *net.UnixConn) error {
 	return nil
 }
 
-func (s *server) readLoop(c *conn) {
-	r := bufio.NewReaderSize(c.nc, readBuffer)
+func (s *server) readLoop(c *conn, nc *net.UnixConn) {
+	rights := &rightsReader{nc: nc}
+	defer rights.close()
+	r := bufio.NewReaderSize(rights, readBuffer)
 	var buf []byte
 	for {
 		payload, err := readFrame(r, buf)
@@ -190,6 +192,10 @@ func (s *server) readLoop(c *conn) {
 		o, err := decodeOrder(payload)
 		if err != nil {
 			s.log.Warn("connection cut: unreadable order", "err", err)
+			return
+		}
+		if err := rights.give(&o); err != nil {
+			s.log.Warn("connection cut: descriptors are missing", "err", err)
 			return
 		}
 		s.handle(c, &o)

@@ -82,15 +82,19 @@ type childArgs struct {
 	chdirTail cString
 	reasons   *[maxChdirErrno]cString
 
-	in, out, err *byte // err nil: the same open file as out
+	passed       [3]int32 // descriptors to be 0, 1 and 2; -1: opened by path
+	in, out, err *byte    // err nil: the same open file as out
 	outFlags     uintptr
 
-	limits  []rlimitArg
-	setNice bool
-	nice    int
-	cpus    []uint64 // affinity mask; empty: inherit
-	oomAdj  cString  // for /proc/self/oom_score_adj; nil: inherit
-	oomPath *byte
+	limits   []rlimitArg
+	setNice  bool
+	nice     int
+	cpus     []uint64 // affinity mask; empty: inherit
+	memMode  uintptr  // memory policy; 0: inherit
+	memNodes []uint64
+	pid      *byte   // where the process's id is written, in decimal digits and a 0; nil: nowhere
+	oomAdj   cString // for /proc/self/oom_score_adj; nil: inherit
+	oomPath  *byte
 
 	// Written by the child.
 	stage int32
@@ -188,6 +192,15 @@ func child(a *childArgs) {
 			return
 		}
 	}
+	if a.memMode != 0 {
+		if _, _, e := syscall.RawSyscall(unix.SYS_SET_MEMPOLICY, a.memMode, uintptr(unsafe.Pointer(unsafe.SliceData(a.memNodes))), uintptr(len(a.memNodes)*64+1)); e != 0 {
+			fail(a, StageMemory, 0, e)
+			return
+		}
+	}
+	if a.pid != nil {
+		writePID(a.pid)
+	}
 	if a.oomAdj.p != nil {
 		// Best effort: where it fails the job is merely as safe from the OOM killer as gshim.
 		if fd, _, e := openat(a.oomPath, unix.O_WRONLY|unix.O_CLOEXEC, 0); e == 0 {
@@ -252,22 +265,22 @@ func child(a *childArgs) {
 //go:nocheckptr
 func openFiles(a *childArgs) bool {
 	const flags = unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
-	if e := openAs(a.in, flags|unix.O_RDONLY, 0); e != 0 {
+	if e := openAs(a.passed[0], a.in, flags|unix.O_RDONLY, 0); e != 0 {
 		fail(a, StageStdin, 0, e)
 		return false
 	}
-	if e := openAs(a.out, flags|a.outFlags, 1); e != 0 {
+	if e := openAs(a.passed[1], a.out, flags|a.outFlags, 1); e != 0 {
 		fail(a, StageStdout, 0, e)
 		return false
 	}
-	if a.err == nil {
+	if a.err == nil && a.passed[2] < 0 {
 		if _, _, e := syscall.RawSyscall(unix.SYS_DUP3, 1, 2, 0); e != 0 {
 			fail(a, StageStderr, 0, e)
 			return false
 		}
 		return true
 	}
-	if e := openAs(a.err, flags|a.outFlags, 2); e != 0 {
+	if e := openAs(a.passed[2], a.err, flags|a.outFlags, 2); e != 0 {
 		fail(a, StageStderr, 0, e)
 		return false
 	}
@@ -278,7 +291,11 @@ func openFiles(a *childArgs) bool {
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func openAs(path *byte, flags uintptr, as uintptr) syscall.Errno {
+func openAs(passed int32, path *byte, flags uintptr, as uintptr) syscall.Errno {
+	if passed >= 0 {
+		_, _, e := syscall.RawSyscall(unix.SYS_DUP3, uintptr(passed), as, 0)
+		return e
+	}
 	fd, _, e := openat(path, flags, 0o666)
 	if e != 0 {
 		return e
@@ -288,6 +305,28 @@ func openAs(path *byte, flags uintptr, as uintptr) syscall.Errno {
 	}
 	_, _, e = syscall.RawSyscall(unix.SYS_DUP3, fd, as, 0)
 	return e
+}
+
+// pidDigits is room for any process id.
+const pidDigits = 20
+
+// writePID writes the process's id where its environment has room for it.
+//
+//go:noinline
+//go:nosplit
+//go:norace
+//go:nocheckptr
+func writePID(at *byte) {
+	pid, _, _ := syscall.RawSyscall(unix.SYS_GETPID, 0, 0, 0)
+	n := uintptr(1)
+	for p := pid; p >= 10; p /= 10 {
+		n++
+	}
+	for i := n; i > 0; i-- {
+		*(*byte)(unsafe.Add(unsafe.Pointer(at), i-1)) = byte('0' + pid%10)
+		pid /= 10
+	}
+	*(*byte)(unsafe.Add(unsafe.Pointer(at), n)) = 0
 }
 
 //go:nosplit

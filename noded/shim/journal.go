@@ -11,6 +11,7 @@ package shim
 // running without a known end, never as forgotten, because their intent came earlier in the file.
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -25,7 +26,8 @@ import (
 )
 
 const (
-	journalMagic   = "GSHIMJ1\n"
+	journalMagic   = "GSHIMJ2\n"
+	journalMagic1  = "GSHIMJ1\n" // of protocol 1: keys without a task
 	recordHead     = 8
 	maxRecordBytes = 4 << 20
 	compactBytes   = 1 << 20 // the file is rewritten when it has grown beyond this and four times what it had after the last time
@@ -76,8 +78,8 @@ func (r *record) encode(b []byte) []byte {
 	return e.b
 }
 
-func decodeRecord(payload []byte) (record, error) {
-	d := decoder{b: payload}
+func decodeRecord(payload []byte, old bool) (record, error) {
+	d := decoder{b: payload, old: old}
 	r := record{kind: d.u8()}
 	switch r.kind {
 	case recBoot:
@@ -101,7 +103,7 @@ func decodeRecord(payload []byte) (record, error) {
 }
 
 // nextRecord takes one record off b. n is its length in the file.
-func nextRecord(b []byte) (r record, n int, err error) {
+func nextRecord(b []byte, old bool) (r record, n int, err error) {
 	if len(b) < recordHead {
 		return r, 0, errShort
 	}
@@ -116,7 +118,7 @@ func nextRecord(b []byte) (r record, n int, err error) {
 	if crc32.Checksum(payload, castagnoli) != binary.LittleEndian.Uint32(b[4:]) {
 		return r, 0, errors.New("checksum does not match")
 	}
-	r, err = decodeRecord(payload)
+	r, err = decodeRecord(payload, old)
 	return r, recordHead + int(size), err
 }
 
@@ -132,7 +134,8 @@ func replay(b []byte) (boot string, known []remembered, good int, why error) {
 	if len(b) == 0 {
 		return "", nil, 0, nil
 	}
-	if len(b) < len(journalMagic) || string(b[:len(journalMagic)]) != journalMagic {
+	old := bytes.HasPrefix(b, []byte(journalMagic1))
+	if !old && !bytes.HasPrefix(b, []byte(journalMagic)) {
 		return "", nil, 0, errors.New("the file does not begin like a gshim journal")
 	}
 	index := map[Key]int{}
@@ -148,7 +151,7 @@ func replay(b []byte) (boot string, known []remembered, good int, why error) {
 	}
 	good = len(journalMagic)
 	for good < len(b) {
-		r, n, err := nextRecord(b[good:])
+		r, n, err := nextRecord(b[good:], old)
 		if err != nil {
 			why = err
 			break

@@ -3,6 +3,8 @@
 package shim
 
 import (
+	"encoding/binary"
+	"hash/crc32"
 	"io"
 	"net"
 	"os"
@@ -71,4 +73,11 @@ func TestSlowClient(t *testing.T) {
 	if _, err := io.Copy(io.Discard, far); err != nil {
 		t.Error(err)
 	}
+}
+
+// frameRecord puts a payload into a record.
+func frameRecord(payload []byte) []byte {
+	b := binary.LittleEndian.AppendUint32(nil, uint32(len(payload)))
+	b = binary.LittleEndian.AppendUint32(b, crc32.Checksum(payload, castagnoli))
+	return append(b, payload...)
 }

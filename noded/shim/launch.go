@@ -100,6 +100,14 @@ func (id *identity) prepare(l *Launch) (*prepared, *launchError) {
 		a.setNice, a.nice = true, l.Nice
 	}
 	a.cpus = cpuMask(l.CPUs)
+	if a.memMode = uintptr(l.Mem.Mode); a.memMode != 0 {
+		a.memNodes = cpuMask(l.Mem.Nodes)
+	}
+	for i, f := range l.Passed {
+		if a.passed[i] = -1; f != nil {
+			a.passed[i] = int32(fdOf(f))
+		}
+	}
 	env := l.Env
 	if l.Cgroup.empty() {
 		env = append(env[:len(env):len(env)], id.trackEntry(l.Key))
@@ -116,7 +124,11 @@ func (id *identity) prepare(l *Launch) (*prepared, *launchError) {
 
 // trackEntry is the environment variable that marks the processes of a launch that has no cgroup.
 func (id *identity) trackEntry(k Key) string {
-	return fmt.Sprintf("%s%d.%d.%d", id.trackName, k.JobID, k.Attempt, k.Step)
+	entry := fmt.Sprintf("%s%d.%d.%d", id.trackName, k.JobID, k.Attempt, k.Step)
+	if k.Task != 0 {
+		entry += fmt.Sprintf(".%d", k.Task)
+	}
+	return entry
 }
 
 func cpuMask(cpus []int) []uint64 {
@@ -162,10 +174,18 @@ func (id *identity) strings(p *prepared, l *Launch, env []string) error {
 	if dir == "" {
 		dir = "/"
 	}
+	if l.PIDVar != "" {
+		env = append(env[:len(env):len(env)], l.PIDVar+"=")
+	}
 	a.path, a.argv, a.envv = str(l.program()), list(l.Argv), list(env)
+	if l.PIDVar != "" && len(errs) > 0 && errors.Join(errs...) == nil {
+		b := append([]byte(l.PIDVar+"="), make([]byte, pidDigits+1)...)
+		a.pid = &b[len(l.PIDVar)+1]
+		p.hold[len(p.hold)-1][len(env)-1] = &b[0]
+	}
 	a.dir, a.fallback = str(dir), str("/tmp")
 	a.in, a.out = str(orNull(l.Stdin)), str(orNull(l.Stdout))
-	if l.Stderr != l.Stdout {
+	if l.Stderr != l.Stdout || l.Passed[1] != nil {
 		a.err = str(orNull(l.Stderr))
 	}
 	a.outFlags = unix.O_WRONLY | unix.O_CREAT | unix.O_APPEND
@@ -272,6 +292,8 @@ func (p *prepared) explain(l *Launch, forked bool, errno syscall.Errno) *launchE
 		return say(stage, "could not set the nice value to %d: %w", l.Nice, errno)
 	case StageCPUs:
 		return say(stage, "could not pin the process to CPUs %v: %w", l.CPUs, errno)
+	case StageMemory:
+		return say(stage, "could not set memory policy %d over the memory nodes %v: %w", l.Mem.Mode, l.Mem.Nodes, errno)
 	case StageIdentity:
 		what := [...]string{fmt.Sprintf("%d supplementary groups", len(l.Groups)), fmt.Sprintf("group id %d", l.GID), fmt.Sprintf("user id %d", l.UID)}
 		return say(stage, "could not take %s: %w", what[p.child.index], errno)

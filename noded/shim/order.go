@@ -2,6 +2,7 @@ package shim
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -22,15 +23,19 @@ const (
 	maxEntries = 65536 // launches that run or wait for an Ack
 )
 
-// Key names one launch for ever: the job, which try of it, and the step. Slurm's special steps are negative
-// (batch is -5).
+// Key names one launch for ever: the job, which try of it, the step, and the task's rank in that step. Slurm's special
+// steps are negative (batch is -5).
 type Key struct {
 	JobID   uint32
 	Attempt uint32
 	Step    int32
+	Task    int32
 }
 
 func (k Key) String() string {
+	if k.Task != 0 {
+		return fmt.Sprintf("job %d (attempt %d, step %d, task %d)", k.JobID, k.Attempt, k.Step, k.Task)
+	}
 	return fmt.Sprintf("job %d (attempt %d, step %d)", k.JobID, k.Attempt, k.Step)
 }
 
@@ -71,11 +76,33 @@ type Launch struct {
 	Stderr string // equal to Stdout: one open file for both
 	Append bool   // keep what the output files hold; they are written with O_APPEND in any case
 
+	// Passed are open files to be the process's 0, 1 and 2 in place of Stdin, Stdout and Stderr; nil ones are opened by
+	// those paths. They stay the caller's.
+	Passed [3]*os.File
+
 	Limits []Limit // exactly as given, before the first instruction; RLIMIT_NOFILE otherwise 1024 (soft)
 	Cgroup Cgroup
 	Nice   int   // -20 to 19, absolute; below gshim's own only as root
 	CPUs   []int // pin to these by sched_setaffinity; nil inherits (a cpuset in Cgroup narrows either)
+	Mem    MemPolicy
+	PIDVar string // a variable that is set to the process's id in its own environment; "": none
 }
+
+// MemPolicy says from which memory nodes a process gets its memory: set_mempolicy(2). Mode 0 leaves the default.
+type MemPolicy struct {
+	Mode  int   // MPOL_PREFERRED (1), MPOL_BIND (2), MPOL_INTERLEAVE (3), MPOL_LOCAL (4)
+	Nodes []int // of the machine
+}
+
+// The modes of a MemPolicy, the kernel's numbers.
+const (
+	MemPreferred  = 1
+	MemBind       = 2
+	MemInterleave = 3
+	MemLocal      = 4
+	maxMemMode    = 4
+	maxMemNode    = 1023
+)
 
 // program is the path that is executed.
 func (l *Launch) program() string {
@@ -119,6 +146,17 @@ func (l *Launch) Check() error {
 			return fmt.Errorf("launch %v: CPU %d is not between 0 and %d", l.Key, c, MaxCPUs-1)
 		}
 	}
+	if l.Mem.Mode < 0 || l.Mem.Mode > maxMemMode || len(l.Mem.Nodes) > maxMemNode {
+		return fmt.Errorf("launch %v: memory policy %d over %d nodes is none that this program knows", l.Key, l.Mem.Mode, len(l.Mem.Nodes))
+	}
+	for _, n := range l.Mem.Nodes {
+		if n < 0 || n > maxMemNode {
+			return fmt.Errorf("launch %v: memory node %d is not between 0 and %d", l.Key, n, maxMemNode)
+		}
+	}
+	if l.Key.Task < 0 {
+		return fmt.Errorf("launch %v: a negative task", l.Key)
+	}
 	if err := l.Cgroup.check(); err != nil {
 		return fmt.Errorf("launch %v: %w", l.Key, err)
 	}
@@ -154,7 +192,7 @@ func (l *Launch) checkStrings() error {
 		return nil
 	}
 	named := []struct{ what, s string }{{"the program", l.Path}, {"the working directory", l.Dir}, {"the stdin file", l.Stdin},
-		{"the stdout file", l.Stdout}, {"the stderr file", l.Stderr}, {"the cgroup directory", l.Cgroup.V2}}
+		{"the stdout file", l.Stdout}, {"the stderr file", l.Stderr}, {"the cgroup directory", l.Cgroup.V2}, {"the variable of the process id", l.PIDVar}}
 	for _, n := range named {
 		if err := one(n.what, n.s, MaxPathBytes); err != nil {
 			return err
@@ -284,5 +322,6 @@ const (
 	StageNice     Stage = 12
 	StageCPUs     Stage = 13
 	StageExec     Stage = 14
-	stageNo       Stage = 15
+	StageMemory   Stage = 15 // memory policy
+	stageNo       Stage = 16
 )

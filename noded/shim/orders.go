@@ -37,6 +37,7 @@ func (s *server) end() {
 // goroutine of its own.
 func (s *server) handle(c *conn, o *order) {
 	if !s.begin() {
+		o.launch.closePassed()
 		if o.kind != kindLaunch { // a launch is sent again by whoever finds it missing after the reconnect
 			c.done(o.seq, 0, errors.New("gshim is ending or replacing itself: connect again"))
 		}
@@ -95,10 +96,12 @@ func (s *server) onLaunch(c *conn, l *Launch) {
 			c.events(0, []Event{e.event})
 		}
 		s.mu.Unlock()
+		l.closePassed()
 		return
 	}
 	if len(s.entries) >= maxEntries {
 		s.mu.Unlock()
+		l.closePassed()
 		err := refuse(StageOrder, "gshim already keeps %d launches that run or whose end nobody has acknowledged", maxEntries)
 		c.events(0, []Event{failedEvent(l.Key, err)})
 		return

@@ -249,6 +249,7 @@ func (s *server) idle() error {
 
 // launch is invariant 1: journal the intent, fork, journal the result, tell.
 func (s *server) launch(e *entry, l *Launch) {
+	defer l.closePassed()
 	p, lerr := s.id.prepare(l)
 	if lerr == nil {
 		defer p.close()
@@ -369,6 +370,8 @@ func compareKeys(a, b Key) int {
 		return cmpOrder(a.Attempt < b.Attempt)
 	case a.Step != b.Step:
 		return cmpOrder(a.Step < b.Step)
+	case a.Task != b.Task:
+		return cmpOrder(a.Task < b.Task)
 	}
 	return 0
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // Protocol is the version of the orders and events. Both sides must have the same one, except for Upgrade.
-const Protocol = 2
+const Protocol = 3
 
 // The limits of the wire.
 const (
@@ -49,6 +49,7 @@ type order struct {
 	kind   byte
 	seq    uint64
 	launch Launch // kindLaunch
+	passed byte   // kindLaunch: which of its Passed come as descriptors beside the frame, a bit each
 	key    Key    // kindSignal
 	sig    int
 	scope  Scope
@@ -107,6 +108,7 @@ func (e *encoder) key(k Key) {
 	e.u64(uint64(k.JobID))
 	e.u64(uint64(k.Attempt))
 	e.i64(int64(k.Step))
+	e.i64(int64(k.Task))
 }
 func (e *encoder) cgroup(c Cgroup) { e.strs(c.V1); e.str(c.V2) }
 
@@ -114,6 +116,7 @@ func (e *encoder) cgroup(c Cgroup) { e.strs(c.V1); e.str(c.V2) }
 type decoder struct {
 	b   []byte
 	err error
+	old bool // a journal of protocol 1, whose keys have no task
 }
 
 func (d *decoder) fail(err error) {
@@ -238,6 +241,9 @@ func (d *decoder) time() time.Time {
 func (d *decoder) key() Key {
 	k := Key{JobID: d.u32(), Attempt: d.u32()}
 	k.Step = int32(d.num("step", -1<<31, 1<<31-1))
+	if !d.old {
+		k.Task = int32(d.num("task", 0, 1<<31-1))
+	}
 	return k
 }
 
@@ -282,9 +288,22 @@ func (e *encoder) launch(l *Launch) {
 	for _, c := range l.CPUs {
 		e.i64(int64(c))
 	}
+	passed := byte(0)
+	for i, f := range l.Passed {
+		if f != nil {
+			passed |= 1 << i
+		}
+	}
+	e.u8(passed)
+	e.i64(int64(l.Mem.Mode))
+	e.u64(uint64(len(l.Mem.Nodes)))
+	for _, n := range l.Mem.Nodes {
+		e.i64(int64(n))
+	}
+	e.str(l.PIDVar)
 }
 
-func (d *decoder) launch() Launch {
+func (d *decoder) launch(o *order) Launch {
 	l := Launch{Key: d.key(), Path: d.str(), Argv: d.strs("arguments", MaxArgs), Env: d.strs("environment variables", MaxArgs),
 		Dir: d.str(), UID: d.u32(), GID: d.u32()}
 	for range d.count("groups", MaxGroups) {
@@ -301,6 +320,14 @@ func (d *decoder) launch() Launch {
 	for range d.count("CPUs", MaxCPUs) {
 		l.CPUs = append(l.CPUs, int(d.num("CPU", 0, MaxCPUs-1)))
 	}
+	if o.passed = d.u8(); o.passed > 7 {
+		d.fail(fmt.Errorf("passed descriptors %#x", o.passed))
+	}
+	l.Mem.Mode = int(d.num("memory policy", 0, maxMemMode))
+	for range d.count("memory nodes", maxMemNode) {
+		l.Mem.Nodes = append(l.Mem.Nodes, int(d.num("memory node", 0, maxMemNode)))
+	}
+	l.PIDVar = d.str()
 	return l
 }
 
@@ -400,7 +427,7 @@ func decodeOrder(b []byte) (order, error) {
 	o := order{kind: d.u8(), seq: d.u64()}
 	switch o.kind {
 	case kindLaunch:
-		o.launch = d.launch()
+		o.launch = d.launch(&o)
 	case kindSignal:
 		o.key = d.key()
 		o.sig = int(d.num("signal", 0, 64))

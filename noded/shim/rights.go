@@ -1,0 +1,101 @@
+package shim
+
+// rights.go takes the open files that launches bring along (SCM_RIGHTS).
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxRights is how many descriptors may have arrived and not been asked for by a frame.
+const maxRights = 64
+
+// rightsReader reads a connection and keeps the descriptors that arrive with its bytes, in order. The kernel ends a read
+// behind bytes that came with descriptors, so they are never more than those of the frames that are being read.
+type rightsReader struct {
+	nc  *net.UnixConn
+	oob [256]byte
+	fds []int
+}
+
+func (r *rightsReader) Read(p []byte) (int, error) {
+	n, oobn, flags, _, err := r.nc.ReadMsgUnix(p, r.oob[:])
+	if oobn > 0 {
+		if perr := r.parse(r.oob[:oobn]); perr != nil {
+			return 0, perr
+		}
+	}
+	switch {
+	case err != nil:
+		return max(n, 0), err
+	case flags&unix.MSG_CTRUNC != 0:
+		return n, errors.New("more descriptors at once than are taken")
+	case len(r.fds) > maxRights:
+		return n, fmt.Errorf("%d descriptors that no order asks for", len(r.fds))
+	case n == 0 && len(p) > 0:
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+func (r *rightsReader) parse(oob []byte) error {
+	msgs, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return err
+	}
+	for i := range msgs {
+		if fds, err := unix.ParseUnixRights(&msgs[i]); err == nil {
+			r.fds = append(r.fds, fds...)
+		}
+	}
+	return nil
+}
+
+// give hands the descriptors over that an order names.
+func (r *rightsReader) give(o *order) error {
+	for i := range o.launch.Passed {
+		if o.passed&(1<<i) == 0 {
+			continue
+		}
+		if len(r.fds) == 0 {
+			o.launch.closePassed()
+			return fmt.Errorf("%v names descriptor %d and none came with it", o.launch.Key, i)
+		}
+		o.launch.Passed[i] = os.NewFile(uintptr(r.fds[0]), "passed")
+		r.fds = r.fds[1:]
+	}
+	return nil
+}
+
+func (r *rightsReader) close() {
+	for _, fd := range r.fds {
+		_ = unix.Close(fd) // nobody has used it
+	}
+	r.fds = nil
+}
+
+// fdOf gives a file's descriptor and, unlike Fd, does not make it a blocking one: that would be so for everybody who has
+// the same file open. -1 for one that is closed.
+func fdOf(f *os.File) int {
+	out := -1
+	raw, err := f.SyscallConn()
+	if err != nil || raw.Control(func(fd uintptr) { out = int(fd) }) != nil {
+		return -1
+	}
+	return out
+}
+
+// closePassed closes what came with an order. It is the server's: a client keeps its own.
+func (l *Launch) closePassed() {
+	for i, f := range l.Passed {
+		if f != nil {
+			_ = f.Close() // the process has its own by now, or never will
+			l.Passed[i] = nil
+		}
+	}
+}

@@ -1,0 +1,498 @@
+package noded
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/noded/shim"
+)
+
+// stepend.go follows a step's tasks to their ends: gshim's events, signals and time limits, and when the last task has ended
+// the end of what they left behind, the report and the resources for those who wait.
+
+type ctxType = context.Context
+
+// onStepEvent takes gshim's news of a task.
+func (l *loop) onStepEvent(ev *shim.Event) error {
+	s := l.step(keyOf(ev.Key), ev.Key.Step)
+	i := -1
+	if s != nil && s.here >= 0 {
+		for k, r := range s.rec.Nodes[s.here].Ranks {
+			if r == ev.Key.Task {
+				i = k
+			}
+		}
+	}
+	if i < 0 {
+		key := ev.Key
+		if ev.Done() {
+			l.then(func() { l.n.link.ack(key) })
+			return nil
+		}
+		l.then(func() {
+			l.n.stops.do(func(ctx context.Context) { l.n.signalTask(ctx, key, unix.SIGKILL) })
+		})
+		return nil
+	}
+	t := &s.tasks[i]
+	if t.ended != nil {
+		return nil
+	}
+	first := !t.began && t.ended == nil
+	if ev.Done() {
+		t.ended = ev
+	}
+	if ev.Kind != shim.LaunchFailed {
+		t.began, t.pid = true, ev.PID
+		if at := model.Time(ev.Started.UnixMilli()); s.began == 0 || at < s.began {
+			s.began = at
+		}
+	}
+	if s.phase == stepCreated { // of before this daemon's start
+		s.phase = stepRunning
+	}
+	if first && s.cause != model.NoStop && !ev.Done() {
+		l.killStep(s)
+	}
+	s.tellTask(l, i)
+	l.stepProgress(s)
+	return nil
+}
+
+// tellTask tells the command how a task is.
+func (s *step) tellTask(l *loop, i int) {
+	t := &s.tasks[i]
+	ev := &proto.StepEvent{Kind: proto.StepStarted, Step: s.id, Task: s.rec.Nodes[s.here].Ranks[i], Node: s.rec.Nodes[s.here].Node, PID: int32(t.pid)}
+	switch {
+	case t.ended != nil && t.ended.Kind == shim.LaunchFailed:
+		ev.Kind = proto.StepExited
+		var argv []string
+		if t.order != nil {
+			argv = t.order.Argv
+		}
+		ev.Code, ev.Text = failedTask(t.ended, argv)
+		if t.ended.Stage == shim.StageOrder {
+			ev.Text = ""
+		}
+	case t.ended != nil:
+		ev.Kind = proto.StepExited
+		ev.Code, ev.Signal, ev.Core = int32(t.ended.Code), int32(t.ended.Signal), t.ended.Core
+		if t.ended.Unknown {
+			ev.Code, ev.Text = 1, "exit status unknown: "+t.ended.Text
+		}
+	case !t.began:
+		return
+	}
+	s.send(l, ev)
+}
+
+// stepProgress does what follows when tasks have started or ended.
+func (l *loop) stepProgress(s *step) {
+	started, ended := 0, 0
+	for i := range s.tasks {
+		if s.tasks[i].began || s.tasks[i].ended != nil {
+			started++
+		}
+		if s.tasks[i].ended != nil {
+			ended++
+		}
+	}
+	if started == len(s.tasks) && len(s.files) > 0 {
+		files := s.files
+		s.files = nil
+		l.soon(func() { closeFiles(files) })
+	}
+	if ended == len(s.tasks) && s.phase == stepRunning {
+		s.phase = stepEnding
+		l.clearStep(s)
+	}
+}
+
+// clearStep has a worker end what the step left behind.
+func (l *loop) clearStep(s *step) {
+	key, id, tries := s.job.key, s.id, s.tries
+	keys := s.shimKeys()
+	l.soon(func() {
+		pool := l.n.stops
+		if tries == 0 {
+			pool = l.n.workers
+		}
+		pool.do(func(ctx context.Context) {
+			m := msgStepCleared{key: key, id: id}
+			m.use, m.left = l.n.finishStep(ctx, key, id, keys)
+			l.n.inbox.post(m)
+		})
+	})
+}
+
+// shimKeys are the keys of the tasks that gshim has or had.
+func (s *step) shimKeys() []shim.Key {
+	var out []shim.Key
+	if s.here < 0 {
+		return nil
+	}
+	for i, r := range s.rec.Nodes[s.here].Ranks {
+		if s.tasks[i].order != nil || s.tasks[i].began {
+			out = append(out, shim.Key{JobID: uint32(s.rec.Job), Attempt: s.rec.Attempt, Step: s.id, Task: r})
+		}
+	}
+	return out
+}
+
+// finishStep ends what is left of a step and says what it used.
+func (n *Noded) finishStep(ctx context.Context, key proto.Attempt, id int32, tasks []shim.Key) (usage, error) {
+	if n.groups.root.Can().Track {
+		return n.groups.finishStep(ctx, key, id)
+	}
+	for _, t := range tasks {
+		if _, err := n.link.signal(ctx, t, unix.SIGKILL, shim.Tree); err != nil && !strings.Contains(err.Error(), "is not known to gshim") {
+			return usage{}, err
+		}
+	}
+	return usage{}, nil
+}
+
+// onStepCleared reports a step of which nothing is left, or tries again.
+func (l *loop) onStepCleared(m msgStepCleared) error {
+	s := l.step(m.key, m.id)
+	if s == nil || s.phase != stepEnding {
+		return nil
+	}
+	if m.left != nil {
+		if s.tries%64 == 1 {
+			l.log.Error("a step has ended and something of it is still there; its resources stay taken", "job", m.key.Job, "step", m.id, "left", m.left)
+		}
+		d := min(clearAgainMin<<min(s.tries, 10), clearAgainMax)
+		s.tries++
+		s.setTimer(l, timerClear, d)
+		return nil
+	}
+	s.oom = m.use.oomKills > 0
+	if s.oom {
+		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: fmt.Sprintf("slurmstepd: error: Detected %d oom_kill event%s in StepId=%d.%d. Some of the step tasks have been OOM Killed.",
+			m.use.oomKills, plural(m.use.oomKills), m.key.Job, m.id)})
+	}
+	if !s.job.forget && s.began != 0 {
+		if err := l.report(l.stepReport(s, m.use)); err != nil {
+			return err
+		}
+	}
+	s.send(l, &proto.StepEvent{Kind: proto.StepDone, Step: s.id, OOM: s.oom, Cause: s.cause})
+	return l.overStep(s)
+}
+
+func plural(n int64) string {
+	if n == 1 {
+		return ""
+	}
+	return "s"
+}
+
+// stepReport makes the report of a step's end.
+func (l *loop) stepReport(s *step, use usage) *proto.Report {
+	rec := &model.Step{ID: s.id, Name: s.rec.Name, Submit: s.rec.Submit, Start: s.began, End: l.stamp(), Stop: s.cause, StopUID: s.uid}
+	for i := range s.rec.Nodes {
+		n := &s.rec.Nodes[i]
+		rec.Nodes = append(rec.Nodes, n.Node)
+		rec.Tasks += int32(len(n.Ranks))
+		rec.CPUs += int32(n.CPUs.Count())
+		rec.MemMiB += n.MemMiB
+		for _, g := range n.Gres {
+			rec.AddGres(g.Name, g.Type, int64(g.Index.Count()))
+		}
+	}
+	var sum usage
+	for i := range s.tasks {
+		ev := s.tasks[i].ended
+		if ev == nil {
+			continue
+		}
+		x := exitOf(ev, usage{})
+		if ev.Kind == shim.LaunchFailed {
+			x.Signal = 0
+			x.Code, _ = failedTask(ev, nil)
+		}
+		if worse(x, rec.Exit) {
+			rec.Exit.Code, rec.Exit.Signal, rec.Exit.Unknown = x.Code, x.Signal, x.Unknown
+		}
+		sum.userMS += x.UserMS
+		sum.sysMS += x.SysMS
+		sum.peakKB = max(sum.peakKB, x.MaxRSSKB)
+		if !ev.Ended.IsZero() {
+			if at := model.Time(ev.Ended.UnixMilli()); i == 0 || at > rec.End {
+				rec.End = at
+			}
+		}
+	}
+	sum.known = true
+	x := exitOf(nil, use.or(sum))
+	rec.Exit.UserMS, rec.Exit.SysMS, rec.Exit.MaxRSSKB, rec.Exit.OOM = max(x.UserMS, sum.userMS), max(x.SysMS, sum.sysMS), max(x.MaxRSSKB, sum.peakKB), s.oom
+	return &proto.Report{Kind: proto.ReportStep, Job: s.job.key.Job, Attempt: s.job.key.Attempt, At: rec.End, Step: rec}
+}
+
+// worse orders exits as srun does when it picks its own: the highest number a shell would see.
+func worse(a, b model.Exit) bool {
+	number := func(x model.Exit) int32 {
+		if x.Signal != 0 {
+			return 128 + x.Signal
+		}
+		return x.Code
+	}
+	return number(a) > number(b)
+}
+
+// overStep forgets a step, and does what waited for it.
+func (l *loop) overStep(s *step) error {
+	a := s.job
+	for _, t := range [...]stepTimer{timerKill, timerLimit} {
+		s.stopTimer(t)
+	}
+	if len(s.files) > 0 {
+		files := s.files
+		s.files = nil
+		l.soon(func() { closeFiles(files) })
+	}
+	if err := l.spool.add(recStepOver, &stepOver{Job: s.rec.Job, Attempt: s.rec.Attempt, ID: s.id}, false); err != nil {
+		return err
+	}
+	for _, key := range s.shimKeys() {
+		l.then(func() { l.n.link.ack(key) })
+	}
+	delete(a.steps, s.id)
+	if s.conn != nil {
+		s.conn.step = nil
+	}
+	l.n.stepsChanged()
+	if a.phase == ending {
+		if len(a.steps) == 0 {
+			l.clear(a)
+		}
+		return nil
+	}
+	return l.placeSteps(a)
+}
+
+// signalStep sends a signal to everything in a step.
+func (l *loop) signalStep(s *step, sig unix.Signal) {
+	keys := s.shimKeys()
+	if len(keys) > 1 && l.n.groups.root.Can().Track {
+		keys = keys[:1] // its group is the step's
+	}
+	l.then(func() {
+		l.n.stops.do(func(ctx context.Context) {
+			for _, key := range keys {
+				l.n.signalTask(ctx, key, sig)
+			}
+		})
+	})
+}
+
+func (n *Noded) signalTask(ctx context.Context, key shim.Key, sig unix.Signal) {
+	give := n.now().Add(signalTimeout)
+	for ctx.Err() == nil && n.now().Before(give) {
+		_, err := n.link.signal(ctx, key, sig, shim.Tree)
+		if err == nil || strings.Contains(err.Error(), "is not known to gshim") {
+			return
+		}
+		if err != shim.ErrGone {
+			n.log.Warn("a signal was not delivered", "task", key.String(), "signal", int(sig), "err", err)
+			return
+		}
+		pause(ctx, signalRetry)
+	}
+}
+
+// stopStep ends a step: SIGCONT and SIGTERM, and SIGKILL after KillWait; or SIGKILL at once.
+func (l *loop) stopStep(s *step, cause model.StopCause, uid uint32, now bool, line string) {
+	if s.cause == model.NoStop {
+		s.cause, s.uid = cause, uid
+		if line != "" {
+			s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: line})
+		}
+	} else if !now {
+		return
+	}
+	switch s.phase {
+	case stepCreated:
+		s.phase = stepRunning
+		l.abandon(s)
+	case stepRunning:
+		if now {
+			l.killStep(s)
+			return
+		}
+		l.signalStep(s, unix.SIGCONT)
+		l.signalStep(s, unix.SIGTERM)
+		s.setTimer(l, timerKill, l.n.killWait())
+	case stepWaiting, stepPreparing, stepEnding:
+	}
+}
+
+// killStep kills what is left of a step, and again until its end has been seen.
+func (l *loop) killStep(s *step) {
+	l.signalStep(s, unix.SIGKILL)
+	s.setTimer(l, timerKill, killAgain)
+}
+
+// endSteps ends a job's steps because the job ends. It says whether any are left to wait for.
+func (l *loop) endSteps(a *attempt) bool {
+	for _, s := range a.queue {
+		s.send(l, &proto.StepEvent{Kind: proto.StepRefused, Text: fmt.Sprintf("Unable to create step for job %d: Job/step already completing or completed", a.key.Job)})
+		s.conn.step = nil
+	}
+	a.queue = nil
+	now := a.forget || a.rebooted
+	for _, s := range a.steps {
+		if a.rebooted && s.phase < stepEnding {
+			s.phase = stepRunning
+			for i := range s.tasks {
+				if s.tasks[i].ended == nil {
+					s.tasks[i].ended = &shim.Event{Kind: shim.Exited, Unknown: true, Text: "the node went down"}
+				}
+			}
+			l.stepProgress(s)
+			continue
+		}
+		cause := model.StopCancel
+		if a.stop != nil && a.stop.Cause != model.NoStop {
+			cause = a.stop.Cause
+		}
+		line := ""
+		if a.stop == nil {
+			line = fmt.Sprintf("slurmstepd: error: *** STEP %d.%d ON %s CANCELLED AT %s ***", a.key.Job, s.id, l.n.opts.Name, l.now().Format("2006-01-02T15:04:05"))
+		}
+		l.stopStep(s, cause, a.rec.UID, now, line)
+	}
+	return len(a.steps) > 0
+}
+
+// onStepTimer does what a timer of a step was set for.
+func (l *loop) onStepTimer(m msgStepTimer) {
+	s := l.step(m.key, m.id)
+	if s == nil {
+		return
+	}
+	switch m.what {
+	case timerKill:
+		if s.phase == stepRunning {
+			l.killStep(s)
+		}
+	case timerLimit:
+		l.stopStep(s, model.StopTimeLimit, 0, false, fmt.Sprintf("slurmstepd: error: *** STEP %d.%d ON %s CANCELLED AT %s DUE TO TIME LIMIT ***",
+			m.key.Job, m.id, l.n.opts.Name, l.now().Format("2006-01-02T15:04:05")))
+	case timerClear:
+		if s.phase == stepEnding {
+			l.clearStep(s)
+		}
+	case timerLonely:
+		if s.conn == nil && s.phase < stepEnding {
+			l.log.Warn("a step's command has not come back; the step is ended", "job", m.key.Job, "step", m.id)
+			l.stopStep(s, model.StopCancel, s.job.rec.UID, false, "")
+			s.phase = max(s.phase, stepRunning)
+			l.abandon(s)
+		}
+	}
+}
+
+func (s *step) setTimer(l *loop, what stepTimer, d time.Duration) {
+	s.stopTimer(what)
+	key, id := s.job.key, s.id
+	t := time.AfterFunc(d, func() { l.n.inbox.post(msgStepTimer{key, id, what}) })
+	if what == timerLimit {
+		s.limit = t
+		return
+	}
+	s.kill = t
+}
+
+func (s *step) stopTimer(what stepTimer) {
+	t := s.kill
+	if what == timerLimit {
+		t = s.limit
+	}
+	if t != nil {
+		t.Stop()
+	}
+}
+
+// adoptSteps looks, when gshim has said what it runs, for tasks that it does not know: of a step that was ordered they are
+// ordered again, of one whose command is away they wait for it a while.
+func (l *loop) adoptSteps(a *attempt, listed map[shim.Key]bool) (again []*shim.Launch) {
+	for _, s := range a.steps {
+		if s.here < 0 {
+			continue
+		}
+		for i, r := range s.rec.Nodes[s.here].Ranks {
+			t := &s.tasks[i]
+			key := shim.Key{JobID: uint32(s.rec.Job), Attempt: s.rec.Attempt, Step: s.id, Task: r}
+			switch {
+			case listed[key] || t.ended != nil:
+			case t.began:
+				t.ended = &shim.Event{Kind: shim.Exited, Unknown: true, Text: "the launcher lost its records while the task ran", Ended: l.now()}
+				s.tellTask(l, i)
+			case t.order != nil:
+				again = append(again, t.order)
+			}
+		}
+		if s.conn == nil && s.req == nil && s.phase < stepEnding {
+			s.setTimer(l, timerLonely, lonelyStep)
+		}
+		l.stepProgress(s)
+	}
+	return again
+}
+
+// recoverSteps takes up the steps that the spool has of a job.
+func (a *attempt) recoverSteps(k *kept, node string) {
+	a.nextStep = k.nextStep
+	for id, rec := range k.steps {
+		if a.steps == nil {
+			a.steps = map[int32]*step{}
+		}
+		s := &step{job: a, id: id, rec: rec, phase: stepCreated}
+		s.place(node)
+		a.steps[id] = s
+	}
+}
+
+// terminateSteps tells the steps of a job that is being ended what it ends for. Where the job has a group its signal
+// reaches them too.
+func (l *loop) terminateSteps(a *attempt) {
+	for _, s := range a.steps {
+		if s.cause != model.NoStop {
+			continue
+		}
+		s.cause, s.uid = a.stop.Cause, a.rec.UID
+		if line := a.stop.Line; line != "" {
+			s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: strings.Replace(line, fmt.Sprintf("JOB %d ", a.key.Job), fmt.Sprintf("STEP %d.%d ", a.key.Job, s.id), 1)})
+		}
+		if !l.n.groups.root.Can().Track {
+			l.signalStep(s, unix.SIGCONT)
+			l.signalStep(s, unix.SIGTERM)
+		}
+	}
+}
+
+// killSteps does the same for SIGKILL.
+func (l *loop) killSteps(a *attempt) {
+	if l.n.groups.root.Can().Track {
+		return
+	}
+	for _, s := range a.steps {
+		l.signalStep(s, unix.SIGKILL)
+	}
+}
+
+// killWait is how long after SIGTERM SIGKILL follows.
+func (n *Noded) killWait() time.Duration {
+	if w := n.def.Load(); w != nil && w.killWaitS > 0 {
+		return time.Duration(w.killWaitS) * time.Second
+	}
+	return defaultKillWait
+}

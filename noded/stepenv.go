@@ -1,0 +1,245 @@
+package noded
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// stepenv.go builds the environments of a step's tasks: what the command that asked for the step has, less what describes
+// another step or task, plus what describes the job, the step and the task. Names and values are srun's, looked up on a
+// running Slurm 22.05 (internal/devcluster/testdata/srun-22.05.txt).
+
+// stepOwned are the variables, beside those of a job, that only gnoded sets in a step.
+var stepOwned = map[string]bool{
+	"SLURM_CPU_BIND": true, "SLURM_CPU_BIND_LIST": true, "SLURM_CPU_BIND_TYPE": true, "SLURM_CPU_BIND_VERBOSE": true,
+	"SLURM_MEM_BIND": true, "SLURM_MEM_BIND_LIST": true, "SLURM_MEM_BIND_TYPE": true, "SLURM_MEM_BIND_VERBOSE": true,
+	"SLURM_MEM_BIND_PREFER": true, "SLURM_MEM_BIND_SORT": true, "SLURM_GPU_BIND": true, "SLURM_TRES_BIND": true,
+	"SLURM_DISTRIBUTION": true, "SLURM_DIST_PLANESIZE": true, "SLURM_STEP_RESV_PORTS": true, "SRUN_DEBUG": true,
+	"SLURM_SHARDS_ON_NODE": true,
+}
+
+// perTask are those that differ between the tasks of a node, and jobOnly those of the batch script that a step has anew.
+var jobOnly = map[string]bool{
+	"SLURM_PROCID": true, "SLURM_LOCALID": true, "SLURM_GTIDS": true, "SLURM_NODEID": true, "SLURM_NTASKS": true, "SLURM_NPROCS": true,
+	"SLURM_NNODES": true, "SLURM_TASKS_PER_NODE": true, "SLURM_CPUS_ON_NODE": true, "SLURM_GPUS_ON_NODE": true, "SLURM_CPUS_PER_TASK": true,
+	"SLURM_NODELIST": true, "ENVIRONMENT": true, "HOSTNAME": true, "SLURM_UMASK": true,
+}
+
+// taskView is what the environment of one task says beside the step's.
+type taskView struct {
+	rank, local int
+	gpus        model.Bits // that it sees
+	cpus        model.Bits // that it is bound to, as the machine counts; empty: not bound
+	mem         string     // its memory policy's list
+}
+
+// stepBase gives the part of the environment that all tasks of a node have.
+func (e *jobEnv) stepBase(l *proto.Launch, st *placedStep, here int, rq *proto.StepRequest) []string {
+	v := make(vars, 0, 96)
+	for entry := range strings.SplitSeq(string(rq.Env), "\x00") {
+		name, _, ok := strings.Cut(entry, "=")
+		if !ok || name == "" || stepOwned[name] || len(v) >= maxEnvVars {
+			continue
+		}
+		if name != "ENVIRONMENT" && name != "HOSTNAME" && e.owns([]byte(name)) {
+			continue
+		}
+		v = append(v, entry)
+	}
+	for _, entry := range e.describe(l) {
+		if name, _, _ := strings.Cut(entry, "="); !jobOnly[name] && !slices.Contains(e.hidden, name) {
+			v = append(v, entry)
+		}
+	}
+	part := &st.Nodes[here]
+	names := make([]string, len(st.Nodes))
+	tasks := 0
+	counts := make([]int, len(st.Nodes))
+	for i := range st.Nodes {
+		names[i] = st.Nodes[i].Node
+		counts[i] = len(st.Nodes[i].Ranks)
+		tasks += counts[i]
+	}
+	nodes, perNode := hostlist.CompressInOrder(names), runs(counts)
+	id := strconv.Itoa(int(st.ID))
+	v.set("SLURM_STEP_ID", id)
+	v.set("SLURM_STEPID", id)
+	v.set("SLURM_STEP_NODELIST", nodes)
+	v.num("SLURM_STEP_NUM_NODES", int64(len(names)))
+	v.num("SLURM_STEP_NUM_TASKS", int64(tasks))
+	v.set("SLURM_STEP_TASKS_PER_NODE", perNode)
+	v.set("SLURM_NODELIST", nodes)
+	v.num("SLURM_NNODES", int64(len(names)))
+	v.num("SLURM_NTASKS", int64(tasks))
+	v.num("SLURM_NPROCS", int64(tasks))
+	v.set("SLURM_TASKS_PER_NODE", perNode)
+	if c := rq.Need.CPUsPerTask; c > 0 {
+		v.num("SLURM_CPUS_PER_TASK", int64(c))
+	}
+	v.num("SLURM_CPUS_ON_NODE", int64(part.CPUs.Count()))
+	v.num("SLURM_NODEID", int64(here))
+	v.set("SLURM_GTIDS", ranksText(part.Ranks))
+	v.set("SLURM_UMASK", fmt.Sprintf("%04o", rq.Umask&0o777))
+	v.given("SLURM_DISTRIBUTION", distText(&rq.Need, &rq.Bind))
+	if rq.Need.Dist == proto.DistPlane {
+		v.num("SLURM_DIST_PLANESIZE", int64(rq.Need.Plane))
+	}
+	if gpus := stepGPUs(part); !gpus.Empty() {
+		v.set("SLURM_STEP_GPUS", commaList(gpus))
+		v.num("SLURM_GPUS_ON_NODE", int64(gpus.Count()))
+	}
+	v.given("SLURM_GPU_BIND", gpuBindText(&rq.Bind))
+	return v
+}
+
+// stepTask gives a task's environment: base, and what is its own.
+func (e *jobEnv) stepTask(base []string, part *proto.StepNode, b *proto.StepBind, t *taskView) []string {
+	v := make(vars, 0, len(base)+16)
+	v = append(v, base...)
+	v.num("SLURM_PROCID", int64(t.rank))
+	v.num("SLURM_LOCALID", int64(t.local))
+	if b.CPU == proto.BindNone || !t.cpus.Empty() {
+		kind, list := "none", ""
+		if !t.cpus.Empty() {
+			kind, list = "mask_cpu:", maskText(t.cpus)
+		}
+		verbose := "quiet"
+		if b.CPUVerbose {
+			verbose = "verbose"
+		}
+		v.set("SLURM_CPU_BIND", verbose+","+kind+list)
+		v.set("SLURM_CPU_BIND_LIST", list)
+		v.set("SLURM_CPU_BIND_TYPE", kind)
+		v.set("SLURM_CPU_BIND_VERBOSE", verbose)
+	}
+	if b.Mem != proto.BindAuto {
+		kind := memBindNames[b.Mem]
+		verbose := "quiet"
+		if b.MemVerbose {
+			verbose = "verbose"
+		}
+		list := strings.Join(b.MemList, ",")
+		if list != "" {
+			kind += ":"
+		}
+		prefer := ""
+		if b.MemPrefer {
+			prefer = "prefer,"
+			v.set("SLURM_MEM_BIND_PREFER", "prefer")
+		}
+		v.set("SLURM_MEM_BIND", verbose+","+prefer+kind+list)
+		v.set("SLURM_MEM_BIND_LIST", list)
+		v.set("SLURM_MEM_BIND_TYPE", kind)
+		v.set("SLURM_MEM_BIND_VERBOSE", verbose)
+	}
+	open := &model.NodeAlloc{Gres: part.Gres}
+	mine := open
+	if !t.gpus.Empty() {
+		mine = &model.NodeAlloc{}
+		for _, g := range part.Gres {
+			if g.Name == "gpu" {
+				g.Index = g.Index.Minus(g.Index.Minus(t.gpus))
+			}
+			mine.Gres = append(mine.Gres, g)
+		}
+	}
+	e.showUnits(&v, mine, open)
+	return v
+}
+
+// placesIn counts the members of own within all.
+func placesIn(all, own model.Bits) string {
+	var out []string
+	at := 0
+	all.Each(func(g int) bool {
+		if own.Has(g) {
+			out = append(out, strconv.Itoa(at))
+		}
+		at++
+		return true
+	})
+	return strings.Join(out, ",")
+}
+
+func stepGPUs(part *proto.StepNode) model.Bits {
+	var gpus model.Bits
+	for i := range part.Gres {
+		if part.Gres[i].Name == "gpu" {
+			gpus = gpus.Or(part.Gres[i].Index)
+		}
+	}
+	return gpus
+}
+
+func ranksText(ranks []int32) string {
+	var out []byte
+	for i, r := range ranks {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = strconv.AppendInt(out, int64(r), 10)
+	}
+	return string(out)
+}
+
+// runs writes counts as Slurm does: "2(x2),1".
+func runs(counts []int) string {
+	var out []byte
+	for i := 0; i < len(counts); {
+		same := 1
+		for i+same < len(counts) && counts[i+same] == counts[i] {
+			same++
+		}
+		if len(out) > 0 {
+			out = append(out, ',')
+		}
+		out = strconv.AppendInt(out, int64(counts[i]), 10)
+		if same > 1 {
+			out = append(strconv.AppendInt(append(out, "(x"...), int64(same), 10), ')')
+		}
+		i += same
+	}
+	return string(out)
+}
+
+var distNames = [...]string{proto.DistBlock: "block", proto.DistCyclic: "cyclic", proto.DistPlane: "plane", proto.DistArbitrary: "arbitrary", proto.DistFCyclic: "fcyclic"}
+
+func distText(n *proto.StepNeed, b *proto.StepBind) string {
+	if n.Dist == proto.DistDefault || int(n.Dist) >= len(distNames) {
+		return ""
+	}
+	text := distNames[n.Dist]
+	if b.Cores != proto.DistDefault && int(b.Cores) < len(distNames) {
+		text += ":" + distNames[b.Cores]
+	}
+	return text
+}
+
+var memBindNames = [...]string{proto.BindNone: "none", proto.BindRank: "rank", proto.BindMap: "map_mem", proto.BindMask: "mask_mem", proto.BindLocal: "local"}
+
+var gpuBindNames = [...]string{proto.BindNone: "none", proto.BindMap: "map_gpu:", proto.BindMask: "mask_gpu:", proto.BindClosest: "closest",
+	proto.BindSingle: "single:", proto.BindPerTask: "per_task:"}
+
+// gpuBindText is the value of SLURM_GPU_BIND.
+func gpuBindText(b *proto.StepBind) string {
+	if b.GPU == proto.BindAuto || int(b.GPU) >= len(gpuBindNames) {
+		return ""
+	}
+	text := gpuBindNames[b.GPU]
+	switch b.GPU {
+	case proto.BindSingle, proto.BindPerTask:
+		text += strconv.Itoa(int(b.GPUCount))
+	case proto.BindMap, proto.BindMask:
+		text += strings.Join(b.GPUList, ",")
+	}
+	if b.GPUVerbose {
+		text = "verbose," + text
+	}
+	return text
+}

@@ -1,0 +1,491 @@
+package noded
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// steplayout.go decides what a step gets of its job: which nodes, how many tasks on each, which CPUs, memory and GPUs. It is
+// a function of the job, of what its other steps hold, and of the request; it owns no state and can be asked as often as one
+// likes. The rules are srun's: without --exact a step takes all CPUs of its nodes, and always all generic resources of the
+// job unless it names some. Where they lead to waiting, the answer says which step holds what.
+
+// stepJob is what a layout has to know of a job.
+type stepJob struct {
+	id    model.JobID
+	spec  *model.Spec
+	alloc *model.Alloc
+}
+
+// holding is what one running step holds on its nodes and shares with nobody.
+type holding struct {
+	id    int32
+	nodes []proto.StepNode
+}
+
+// errBusy is a request that fits the job and not what other steps leave of it.
+type busyError struct{ text string }
+
+func (e *busyError) Error() string { return e.text }
+
+// layoutStep places a step. A *busyError says what it has to wait for; any other error that it never fits.
+func layoutStep(j *stepJob, held []holding, parent []proto.StepNode, need *proto.StepNeed) ([]proto.StepNode, error) {
+	nodes, err := stepNodes(j, need)
+	if err != nil {
+		return nil, err
+	}
+	tasks, err := stepTasks(j, need, len(nodes))
+	if err != nil {
+		return nil, err
+	}
+	if nodes, err = narrow(nodes, tasks, need); err != nil {
+		return nil, err
+	}
+	sizes := make([]int, len(nodes)) // CPUs that tasks can use
+	perTask := int(max(need.CPUsPerTask, 1))
+	for i, n := range nodes {
+		sizes[i] = j.alloc.Nodes[n].CPUs.Count()
+	}
+	ranks, err := spread(j, nodes, sizes, tasks, perTask, need)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]proto.StepNode, len(nodes))
+	for i, n := range nodes {
+		at := &j.alloc.Nodes[n]
+		out[i] = proto.StepNode{Node: at.Node, Index: int32(n), Ranks: ranks[i]}
+	}
+	for _, part := range []func(*stepJob, []holding, []proto.StepNode, []proto.StepNode, *proto.StepNeed) error{placeGres, placeCPUs, placeMemory} {
+		if err := part(j, held, parent, out, need); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// stepNodes gives the nodes of the job that the step may use, in the job's order.
+func stepNodes(j *stepJob, need *proto.StepNeed) ([]int, error) {
+	wanted := need.Nodes
+	if len(need.Ranks) > 0 {
+		wanted = need.Ranks
+	}
+	for _, list := range [][]string{wanted, need.NotNodes} {
+		for _, name := range list {
+			if !slices.ContainsFunc(j.alloc.Nodes, func(n model.NodeAlloc) bool { return n.Node == name }) {
+				return nil, fmt.Errorf("Requested node configuration is not available: node %s is not one of job %d's (%s)", name, j.id,
+					strings.Join(j.alloc.NodeNames(), ","))
+			}
+		}
+	}
+	var out []int
+	for i := range j.alloc.Nodes {
+		name := j.alloc.Nodes[i].Node
+		if len(wanted) > 0 && !slices.Contains(wanted, name) || slices.Contains(need.NotNodes, name) {
+			continue
+		}
+		out = append(out, i)
+	}
+	if len(out) == 0 {
+		return nil, errors.New("Requested node configuration is not available: --exclude leaves no node of the job")
+	}
+	if int(need.MinNodes) > len(out) {
+		return nil, fmt.Errorf("Requested node configuration is not available: --nodes=%d, and the step can have %d of job %d's", need.MinNodes, len(out), j.id)
+	}
+	return out, nil
+}
+
+// stepTasks gives the number of tasks.
+func stepTasks(j *stepJob, need *proto.StepNeed, nodes int) (int, error) {
+	n := int(need.Tasks)
+	at := nodes
+	if need.MaxNodes > 0 {
+		at = min(nodes, int(max(need.MinNodes, 1)))
+	}
+	switch {
+	case len(need.Ranks) > 0 && n == 0:
+		n = len(need.Ranks)
+	case n > 0:
+	case need.TasksPerGPU > 0:
+		gpus := 0
+		for i := range j.alloc.Nodes[:min(at, len(j.alloc.Nodes))] {
+			gpus += unitsOf(&j.alloc.Nodes[i], "gpu").Count()
+		}
+		for _, g := range need.Gres {
+			if g.Name == "gpu" && g.Per == model.PerJob {
+				gpus = int(g.Count)
+			} else if g.Name == "gpu" && g.Per == model.PerNode {
+				gpus = int(g.Count) * at
+			}
+		}
+		if n = gpus * int(need.TasksPerGPU); n == 0 {
+			return 0, errors.New("--ntasks-per-gpu: the step has no GPUs")
+		}
+	case need.TasksPerNode > 0:
+		n = int(need.TasksPerNode) * at
+	default:
+		n = at
+	}
+	if n > proto.MaxStepTasks {
+		return 0, fmt.Errorf("a step of %d tasks: at most %d", n, proto.MaxStepTasks)
+	}
+	if len(need.Ranks) > 0 && n != len(need.Ranks) {
+		return 0, fmt.Errorf("--distribution=arbitrary: the list of hosts has %d entries, the step %d tasks", len(need.Ranks), n)
+	}
+	return n, nil
+}
+
+// narrow takes no more nodes than the step wants, or can use.
+func narrow(nodes []int, tasks int, need *proto.StepNeed) ([]int, error) {
+	most := len(nodes)
+	if need.MaxNodes > 0 {
+		most = min(most, int(need.MaxNodes))
+	}
+	if need.TasksPerNode > 0 && need.MinNodes == 0 && len(need.Nodes) == 0 {
+		most = min(most, (tasks+int(need.TasksPerNode)-1)/int(need.TasksPerNode))
+	}
+	if tasks < most {
+		if int(need.MinNodes) > tasks {
+			return nil, fmt.Errorf("%d tasks can't be on %d nodes", tasks, need.MinNodes)
+		}
+		most = tasks
+	}
+	return nodes[:most], nil
+}
+
+// spread gives the ranks of the tasks on each node.
+func spread(j *stepJob, nodes, sizes []int, tasks, perTask int, need *proto.StepNeed) ([][]int32, error) {
+	out := make([][]int32, len(nodes))
+	if len(need.Ranks) > 0 {
+		for rank, name := range need.Ranks {
+			i := slices.IndexFunc(nodes, func(n int) bool { return j.alloc.Nodes[n].Node == name })
+			out[i] = append(out[i], int32(rank))
+		}
+		return out, nil
+	}
+	room := make([]int, len(nodes))
+	total := 0
+	for i := range nodes {
+		room[i] = sizes[i] / perTask
+		if need.TasksPerNode > 0 {
+			room[i] = int(need.TasksPerNode)
+		}
+		if need.Overcommit {
+			room[i] = max(room[i], (tasks+len(nodes)-1)/len(nodes))
+		}
+		total += room[i]
+	}
+	if total < tasks {
+		if need.TasksPerNode > 0 {
+			return nil, fmt.Errorf("%d tasks are more than --ntasks-per-node=%d on %d nodes", tasks, need.TasksPerNode, len(nodes))
+		}
+		return nil, fmt.Errorf("More processors requested than permitted: %d tasks with %d CPUs each, and the step's nodes have %d CPUs of job %d; --overcommit lets tasks share CPUs",
+			tasks, perTask, sum(sizes), j.id)
+	}
+	counts := make([]int, len(nodes))
+	next := int32(0)
+	give := func(i, n int) int {
+		n = min(n, room[i]-counts[i], tasks-int(next))
+		for range n {
+			out[i] = append(out[i], next)
+			next++
+		}
+		counts[i] += n
+		return n
+	}
+	switch need.Dist {
+	case proto.DistCyclic, proto.DistPlane:
+		size := 1
+		if need.Dist == proto.DistPlane {
+			size = int(max(need.Plane, 1))
+		}
+		for int(next) < tasks {
+			for i := range nodes {
+				give(i, size)
+			}
+		}
+	default: // block, with a task on each node at least
+		want := make([]int, len(nodes))
+		left := tasks
+		for i := range nodes {
+			want[i] = min(1, room[i])
+			left -= want[i]
+		}
+		for i := range nodes {
+			more := min(left, room[i]-want[i])
+			want[i] += more
+			left -= more
+		}
+		for i := range nodes {
+			give(i, want[i])
+		}
+	}
+	return out, nil
+}
+
+func sum(list []int) int {
+	n := 0
+	for _, v := range list {
+		n += v
+	}
+	return n
+}
+
+// free gives what is not held of a set on one node of the job, and the largest holder's name.
+func free(all model.Bits, held []holding, index int32, of func(*proto.StepNode) model.Bits) (left model.Bits, holder int32, holds int) {
+	left, holder = all, -1
+	for i := range held {
+		for k := range held[i].nodes {
+			n := &held[i].nodes[k]
+			if n.Index != index {
+				continue
+			}
+			taken := all.Minus(all.Minus(of(n)))
+			if c := taken.Count(); c > holds {
+				holder, holds = held[i].id, c
+			}
+			left = left.Minus(taken)
+		}
+	}
+	return left, holder, holds
+}
+
+// inherited gives the parent step's part of a node; nil where there is no parent.
+func inherited(parent []proto.StepNode, index int32) *proto.StepNode {
+	for i := range parent {
+		if parent[i].Index == index {
+			return &parent[i]
+		}
+	}
+	return nil
+}
+
+// placeCPUs gives each node's part its CPUs.
+func placeCPUs(j *stepJob, held []holding, parent, out []proto.StepNode, need *proto.StepNeed) error {
+	perTask := int(max(need.CPUsPerTask, 1))
+	for i := range out {
+		n := &out[i]
+		all := j.alloc.Nodes[n.Index].CPUs
+		if p := inherited(parent, n.Index); p != nil {
+			all = p.CPUs
+		}
+		if need.Overlap || len(parent) > 0 {
+			n.CPUs = all
+			continue
+		}
+		left, holder, holds := free(all, held, n.Index, func(s *proto.StepNode) model.Bits { return s.CPUs })
+		want := all.Count()
+		if need.Exact {
+			want = len(n.Ranks) * perTask
+			if gpus := gresCount(n.Gres, "gpu"); need.CPUsPerGPU > 0 && gpus > 0 {
+				want = max(want, gpus*int(need.CPUsPerGPU))
+			}
+			if need.Overcommit {
+				want = min(want, all.Count())
+			}
+			if want > all.Count() {
+				return fmt.Errorf("More processors requested than permitted: the step wants %d CPUs on %s, job %d has %d there", want, n.Node, j.id, all.Count())
+			}
+		}
+		if left.Count() < want {
+			way := "use --exact with -c to take only what the step needs, or --overlap to share"
+			if need.Exact {
+				way = "use --overlap to share them"
+			}
+			return &busyError{fmt.Sprintf("step %d.%d holds %d of %d CPUs on %s; %s", j.id, holder, holds, all.Count(), n.Node, way)}
+		}
+		n.CPUs = left.First(want)
+	}
+	return nil
+}
+
+// placeMemory counts memory only where a step asks for some: otherwise it has the job's, with all other steps.
+func placeMemory(j *stepJob, held []holding, _, out []proto.StepNode, need *proto.StepNeed) error {
+	for i := range out {
+		n := &out[i]
+		switch {
+		case need.MemPerNode > 0:
+			n.MemMiB = need.MemPerNode
+		case need.MemPerCPU > 0:
+			cpus := int64(n.CPUs.Count())
+			if need.CPUsPerTask > 0 {
+				cpus = int64(len(n.Ranks)) * int64(need.CPUsPerTask)
+			}
+			n.MemMiB = need.MemPerCPU * cpus
+		case need.MemPerGPU > 0:
+			n.MemMiB = need.MemPerGPU * int64(gresCount(n.Gres, "gpu"))
+		}
+		all := j.alloc.Nodes[n.Index].MemMiB
+		switch {
+		case n.MemMiB == 0 || all == 0:
+			continue
+		case n.MemMiB > all:
+			return fmt.Errorf("Memory required by task is not available: the step wants %d MiB on %s, job %d has %d there", n.MemMiB, n.Node, j.id, all)
+		case need.Overlap:
+			continue
+		}
+		left, holder, most := all, int32(-1), int64(0)
+		for k := range held {
+			if h := inherited(held[k].nodes, n.Index); h != nil && h.MemMiB > 0 {
+				left -= h.MemMiB
+				if h.MemMiB > most {
+					holder, most = held[k].id, h.MemMiB
+				}
+			}
+		}
+		if left < n.MemMiB {
+			return &busyError{fmt.Sprintf("step %d.%d holds %d of %d MiB of memory on %s, the step wants %d; use a smaller --mem, or --overlap to share", j.id, holder, most, all, n.Node, n.MemMiB)}
+		}
+	}
+	return nil
+}
+
+func gresCount(list []model.GresAlloc, name string) int {
+	n := 0
+	for i := range list {
+		if list[i].Name == name {
+			n += list[i].Index.Count()
+		}
+	}
+	return n
+}
+
+// placeGres gives each node's part its generic resources: all that the job has there, or what the step names.
+func placeGres(j *stepJob, held []holding, parent, out []proto.StepNode, need *proto.StepNeed) error {
+	if need.NoGres {
+		return nil
+	}
+	wants, err := gresPerNode(j, out, need)
+	if err != nil {
+		return err
+	}
+	for i := range out {
+		n := &out[i]
+		have := j.alloc.Nodes[n.Index].Gres
+		if p := inherited(parent, n.Index); p != nil {
+			have = p.Gres
+		}
+		if len(need.Gres) == 0 && need.TasksPerGPU == 0 {
+			for k := range have {
+				if err := takeGres(j, held, parent, n, have, have[k].Name, have[k].Type, have[k].Index.Count(), need); err != nil {
+					return err
+				}
+			}
+			continue
+		}
+		for _, w := range wants[i] {
+			if err := takeGres(j, held, parent, n, have, w.Name, w.Type, int(w.Count), need); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// gresPerNode turns what the step asks for into counts for each of its nodes.
+func gresPerNode(j *stepJob, out []proto.StepNode, need *proto.StepNeed) ([][]model.GresReq, error) {
+	wants := make([][]model.GresReq, len(out))
+	for _, g := range need.Gres {
+		left := g.Count
+		for i := range out {
+			w := g
+			switch g.Per {
+			case model.PerTask:
+				w.Count = g.Count * int32(len(out[i].Ranks))
+			case model.PerJob:
+				have := int32(0)
+				for _, a := range j.alloc.Nodes[out[i].Index].Gres {
+					if a.Name == g.Name && (g.Type == "" || a.Type == g.Type) {
+						have += int32(a.Index.Count())
+					}
+				}
+				// A part for each node that follows, then as many as there are.
+				w.Count = min(have, left-int32(len(out)-1-i))
+				w.Count = max(w.Count, 0)
+				left -= w.Count
+			}
+			if w.Count > 0 {
+				wants[i] = append(wants[i], w)
+			}
+		}
+		if g.Per == model.PerJob && left > 0 {
+			return nil, fmt.Errorf("Invalid generic resource (gres) specification: the step wants %d of %s, job %d has %d on the step's nodes", g.Count, gresName(g.Name, g.Type), j.id, g.Count-left)
+		}
+	}
+	if need.TasksPerGPU > 0 && !slices.ContainsFunc(need.Gres, func(g model.GresReq) bool { return g.Name == "gpu" }) {
+		for i := range out {
+			n := (int32(len(out[i].Ranks)) + need.TasksPerGPU - 1) / need.TasksPerGPU
+			wants[i] = append(wants[i], model.GresReq{Name: "gpu", Count: n})
+		}
+	}
+	return wants, nil
+}
+
+func gresName(name, typ string) string {
+	if typ != "" {
+		return name + ":" + typ
+	}
+	return name
+}
+
+// takeGres adds count units to n: those that no step holds, the smallest indices first.
+func takeGres(j *stepJob, held []holding, parent []proto.StepNode, n *proto.StepNode, have []model.GresAlloc, name, typ string, count int, need *proto.StepNeed) error {
+	if count == 0 {
+		return nil
+	}
+	got, total := 0, 0
+	var holder int32 = -1
+	var holds int
+	for k := range have {
+		a := &have[k]
+		if a.Name != name || typ != "" && a.Type != typ {
+			continue
+		}
+		total += a.Index.Count()
+		mine := func(s *proto.StepNode) model.Bits {
+			var b model.Bits
+			for x := range s.Gres {
+				if s.Gres[x].Name == a.Name && s.Gres[x].Type == a.Type {
+					b = b.Or(s.Gres[x].Index)
+				}
+			}
+			return b
+		}
+		left := a.Index.Minus(mine(n))
+		if !need.Overlap && len(parent) == 0 {
+			var who int32
+			var most int
+			left, who, most = free(left, held, n.Index, mine)
+			if most > holds {
+				holder, holds = who, most
+			}
+		}
+		take := min(count-got, left.Count())
+		if take > 0 {
+			n.Gres = append(n.Gres, model.GresAlloc{Name: a.Name, Type: a.Type, Index: left.First(take)})
+			got += take
+		}
+	}
+	what := gresName(name, typ)
+	switch {
+	case got == count:
+		slices.SortStableFunc(n.Gres, func(a, b model.GresAlloc) int { return cmp.Compare(a.Name, b.Name) })
+		return nil
+	case total < count:
+		return fmt.Errorf("Invalid generic resource (gres) specification: the step wants %d of %s on %s, job %d has %d there", count, what, n.Node, j.id, total)
+	}
+	shown, way := what, "use --overlap to share them, or --gres=none"
+	if name == "gpu" {
+		shown = "GPUs"
+		way = "use --overlap, or -G1 in both steps to take only some"
+		if len(need.Gres) > 0 || need.TasksPerGPU > 0 {
+			way = "use --overlap to share them"
+		}
+	}
+	return &busyError{fmt.Sprintf("step %d.%d holds %d of %d %s on %s; %s", j.id, holder, holds, total, shown, n.Node, way)}
+}

@@ -1,0 +1,221 @@
+package noded
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/outpath"
+	"gbatch/internal/proto"
+	"gbatch/noded/shim"
+)
+
+// stepmake.go makes what a step's tasks on this node need: the group, the environments, the bindings, and the orders to
+// gshim. It runs on a worker and knows nothing of other steps.
+
+// stepPlan is what a worker has to know of a step.
+type stepPlan struct {
+	key   proto.Attempt
+	facts *proto.Launch
+	rec   *placedStep
+	here  int // this node's part in rec.Nodes
+	req   *proto.StepRequest
+	files []proto.StepFile
+	given [3][]*os.File // for FileShared one, for FileEach one for each task
+	only  []int         // the local tasks to order: those that gshim doesn't know
+}
+
+// makeStep makes the orders for the tasks of p.only. lines are for the user's standard error.
+func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, err error) {
+	part := &p.rec.Nodes[p.here]
+	job := &p.facts.Alloc.Nodes[part.Index]
+	share := &model.NodeAlloc{Node: part.Node, CPUs: part.CPUs, MemMiB: part.MemMiB, Gres: part.Gres}
+	in, pin, err := n.groups.createStep(p.key, p.rec.ID, job, share, true)
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the step's cgroup on node %s: %w", n.opts.Name, err)
+	}
+	e := n.env
+	var def *model.NodeDef
+	if w := n.def.Load(); w != nil {
+		e.cluster, def = w.cluster, w.def
+		e.hidden = e.seen.hiddenOn(def)
+	}
+	s := n.shape()
+	cpus, notes := bindCPUs(&s, part, &p.req.Bind, &p.req.Need)
+	gpus, more := bindGPUs(part, &p.req.Bind, cpus, nearOf(def), e.seen != nil && e.seen.relative["gpu"])
+	for _, note := range append(notes, more...) {
+		lines = append(lines, "note: "+note)
+	}
+	base := e.stepBase(p.facts, p.rec, p.here, p.req)
+	limits := make([]shim.Limit, 0, len(p.req.Limits))
+	for _, r := range p.req.Limits {
+		limits = append(limits, shim.Limit{Resource: int(r.Resource), Soft: r.Soft, Hard: r.Hard})
+	}
+	spec := p.facts.Spec
+	for _, local := range p.only {
+		rank := int(part.Ranks[local])
+		view := taskView{rank: rank, local: local}
+		o := &shim.Launch{Key: shim.Key{JobID: uint32(p.key.Job), Attempt: p.key.Attempt, Step: p.rec.ID, Task: int32(rank)},
+			Path: p.req.Program, Argv: p.req.Argv, Dir: p.req.Dir, UID: spec.UID, GID: spec.GID, Groups: spec.Groups,
+			Umask: p.req.Umask & 0o777, Limits: limits, Nice: n.nice, Cgroup: in, CPUs: pin, PIDVar: "SLURM_TASK_PID"}
+		for _, m := range p.req.Multi {
+			if m.Ranks.Has(int32(rank)) {
+				o.Path, o.Argv = m.Program, rankArgs(m.Argv, rank, m.Ranks)
+				break
+			}
+		}
+		if local < len(cpus) {
+			if on := n.groups.pinTo(cpus[local]); on != nil {
+				o.CPUs = on
+				for _, c := range on {
+					view.cpus = view.cpus.With(c)
+				}
+			}
+		}
+		if local < len(gpus) {
+			view.gpus = gpus[local]
+		}
+		on := o.CPUs
+		if on == nil {
+			on = n.groups.pinTo(part.CPUs)
+		}
+		if o.Mem, err = bindMemory(&s, &p.req.Bind, local, on); err != nil {
+			return nil, nil, fmt.Errorf("--mem-bind: %w", err)
+		}
+		o.Env = e.stepTask(base, part, &p.req.Bind, &view)
+		p.setFiles(o, local, rank)
+		n.wrapTask(o, p)
+		if err := o.Check(); err != nil {
+			return nil, nil, err
+		}
+		orders = append(orders, o)
+	}
+	lines = append(lines, bindLines(p, &s, cpus, gpus)...)
+	return orders, lines, nil
+}
+
+// setFiles gives a task its standard files.
+func (p *stepPlan) setFiles(o *shim.Launch, local, rank int) {
+	l := p.facts
+	v := outpath.Values{JobID: uint32(l.Job), JobName: p.rec.Name, User: l.Spec.User, Node: p.rec.Nodes[p.here].Node, NodeRank: p.here,
+		TaskRank: rank, Step: strconv.Itoa(int(p.rec.ID))}
+	if l.Task != model.NoTask {
+		v.ArrayJob, v.Task = uint32(l.ArrayID), uint32(l.Task)
+	}
+	for i, f := range p.files {
+		path := ""
+		switch f.Mode {
+		case proto.FilePath:
+			path = outpath.Expand(f.Pattern, v)
+			o.Append = o.Append || f.Append
+		case proto.FileShared:
+			if len(p.given[i]) > 0 {
+				o.Passed[i] = p.given[i][0]
+			}
+		case proto.FileEach:
+			if local < len(p.given[i]) {
+				o.Passed[i] = p.given[i][local]
+			}
+		case proto.FileOne:
+			if int(f.Task) == rank && len(p.given[i]) > 0 {
+				o.Passed[i] = p.given[i][0]
+			}
+		}
+		if path != "" && !filepath.IsAbs(path) {
+			path = filepath.Join(p.req.Dir, path)
+		}
+		switch i {
+		case 0:
+			o.Stdin = path
+		case 1:
+			o.Stdout = path
+		case 2:
+			o.Stderr = path
+		}
+	}
+}
+
+// rankArgs puts a task's number into the arguments of --multi-prog: %t is its rank, %o its place among those of its line.
+func rankArgs(argv []string, rank int, ranks model.TaskSet) []string {
+	offset := 0
+	for r := range int32(rank) {
+		if ranks.Has(r) {
+			offset++
+		}
+	}
+	out := make([]string, len(argv))
+	for i, a := range argv {
+		out[i] = strings.NewReplacer("%t", strconv.Itoa(rank), "%o", strconv.Itoa(offset)).Replace(a)
+	}
+	return out
+}
+
+// nearOf says which of a node's CPUs are near a GPU.
+func nearOf(def *model.NodeDef) func(gpu int) model.Bits {
+	return func(g int) model.Bits {
+		if def == nil {
+			return nil
+		}
+		for i := range def.Gres {
+			d := &def.Gres[i]
+			if k := g - int(d.First); d.Name == "gpu" && k >= 0 && k < len(d.Near) {
+				return d.Near[k]
+			}
+		}
+		return nil
+	}
+}
+
+// bindLines are what --cpu-bind=verbose and --gpu-bind=verbose print for each task.
+func bindLines(p *stepPlan, s *shape, cpus, gpus []model.Bits) []string {
+	var out []string
+	part := &p.rec.Nodes[p.here]
+	for _, local := range p.only {
+		rank := part.Ranks[local]
+		if p.req.Bind.CPUVerbose {
+			mode, on := "cpu-bind=NULL", part.CPUs
+			if local < len(cpus) {
+				mode, on = "cpu-bind=MASK", cpus[local]
+			}
+			out = append(out, fmt.Sprintf("%s - %s, task %2d %2d: mask %s set", mode, part.Node, rank, local, maskText(on)))
+		}
+		if p.req.Bind.GPUVerbose {
+			all := stepGPUs(part)
+			own := all
+			if local < len(gpus) {
+				own = gpus[local]
+			}
+			out = append(out, fmt.Sprintf("gpu-bind: usable_gres=%s; bit_alloc=%s; local_inx=%d; global_list=%s; local_list=%s",
+				maskText(own), maskText(all), all.Count(), commaList(own), placesIn(all, own)))
+		}
+	}
+	return out
+}
+
+// failedTask is how a task ends that could not be started, as srun shows it: its exit code, and what it was that failed.
+func failedTask(ev *shim.Event, argv []string) (code int32, line string) {
+	if ev.Stage != shim.StageExec {
+		return 1, "slurmstepd: error: " + ev.Text
+	}
+	code = int32(ev.Errno & 0xff)
+	if len(argv) == 0 || strings.Contains(ev.Text, "interpreter") || code == 0 {
+		return max(code, 1), "slurmstepd: error: execve(): " + ev.Text
+	}
+	why := ev.Errno.Error()
+	return code, fmt.Sprintf("slurmstepd: error: execve(): %s: %s", argv[0], strings.ToUpper(why[:1])+why[1:])
+}
+
+// shape is how this node's CPUs lie.
+func (n *Noded) shape() shape {
+	h := &n.inv.hw
+	return shape{sockets: int(h.Sockets), cores: int(h.Cores), threads: int(h.Threads), numa: n.inv.numa}
+}
+
+// wrapTask has a task run inside of gshim's task mode, where a prolog or epilog goes with it.
+func (n *Noded) wrapTask(*shim.Launch, *stepPlan) {}
+
+// stepsChanged notes that the list of running steps is another one.
+func (n *Noded) stepsChanged() {}

@@ -1,0 +1,420 @@
+package noded
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/noded/shim"
+)
+
+// steps.go is this node as the manager of its jobs' steps: the daemon of the node that runs a job's batch script numbers the
+// job's steps, gives them their part of what the job has, and lets them wait for each other. All of it belongs to the loop.
+//
+// A step is in the spool before anything of it runs, without an fsync: after a loss of power nothing of it runs either. Its
+// command's open files are not in the spool; a command whose connection broke comes back with the same RequestID and
+// brings them again, for the tasks that gshim has not heard of. What comes of the tasks is in gshim's journal, and the
+// step's end in a report, like an attempt's.
+
+const (
+	// maxSteps is how many steps of one job may be there at once, waiting ones included.
+	maxSteps = 4096
+	// lonelyStep is how long a step whose command is gone is kept for it after a restart of this daemon.
+	lonelyStep = 30 * time.Second
+)
+
+// stepPhase is where a step is: created -> preparing -> running -> ending, or waiting before all that.
+type stepPhase uint8
+
+const (
+	stepWaiting   stepPhase = iota // for what other steps hold
+	stepCreated                    // numbered, in the spool; the command's files are awaited
+	stepPreparing                  // a worker makes its group and orders
+	stepRunning                    // ordered
+	stepEnding                     // all tasks have ended; what they left is being cleared away
+)
+
+// step is one step of a job whose batch script runs here.
+type step struct {
+	job   *attempt
+	id    int32
+	req   *proto.StepRequest // nil after a restart, until the command is back
+	conn  *stepConn          // nil while the command is away
+	rec   *placedStep        // nil while waiting
+	here  int                // this node's part in rec.Nodes, -1 where it has none
+	phase stepPhase
+	said  string // what it was last told to wait for
+
+	tasks []stepTask // of this node, by local number
+	files []*os.File // held until all tasks have been started
+	began model.Time // when the first task started
+	cause model.StopCause
+	uid   uint32 // who cancelled it
+	kill  *time.Timer
+	limit *time.Timer
+	tries int
+	oom   bool
+}
+
+// stepTask is one task.
+type stepTask struct {
+	order *shim.Launch
+	began bool
+	pid   int
+	ended *shim.Event
+}
+
+// The messages about steps.
+type (
+	msgStep struct { // a command asks for a step
+		conn *stepConn
+		uid  uint32
+		req  *proto.StepRequest
+	}
+	msgStepFiles struct {
+		conn  *stepConn
+		files []proto.StepFile
+		given [3][]*os.File
+	}
+	msgStepSignal struct {
+		conn *stepConn
+		sig  *proto.StepSignal
+	}
+	msgStepGone     struct{ conn *stepConn } // the command is gone
+	msgStepPrepared struct {
+		key    proto.Attempt
+		id     int32
+		orders []*shim.Launch
+		lines  []string
+		err    error
+	}
+	msgStepCleared struct {
+		key  proto.Attempt
+		id   int32
+		use  usage
+		left error
+	}
+	msgStepTimer struct { // a timer of the step has run out
+		key  proto.Attempt
+		id   int32
+		what stepTimer
+	}
+)
+
+type stepTimer uint8
+
+const (
+	timerKill   stepTimer = iota // SIGKILL is due
+	timerLimit                   // its time limit is over
+	timerClear                   // another try to clear it away
+	timerLonely                  // its command has not come back
+)
+
+func (l *loop) handleStep(m any) (handled bool, err error) {
+	switch m := m.(type) {
+	case msgStep:
+		return true, l.onStepRequest(m)
+	case msgStepFiles:
+		return true, l.onStepFiles(m)
+	case msgStepSignal:
+		l.onStepSignal(m)
+	case msgStepGone:
+		return true, l.onStepGone(m.conn)
+	case msgStepPrepared:
+		return true, l.onStepPrepared(m)
+	case msgStepCleared:
+		return true, l.onStepCleared(m)
+	case msgStepTimer:
+		l.onStepTimer(m)
+	default:
+		return false, nil
+	}
+	return true, nil
+}
+
+// runningJob finds the attempt of a job whose script runs here.
+func (l *loop) runningJob(id model.JobID) *attempt {
+	for key, a := range l.attempts {
+		if key.Job == id && !a.forget && (a.phase == running || a.phase == ordered) && a.rec != nil && a.rec.Order != nil {
+			return a
+		}
+	}
+	return nil
+}
+
+// onStepRequest takes a command's request: a new step, or one that it has asked for before and whose connection broke.
+func (l *loop) onStepRequest(m msgStep) error {
+	rq := m.req
+	refuse := func(format string, args ...any) error {
+		l.soon(func() { m.conn.send(&proto.StepEvent{Kind: proto.StepRefused, Text: fmt.Sprintf(format, args...)}) })
+		return nil
+	}
+	a := l.runningJob(rq.Job)
+	switch {
+	case a == nil:
+		return refuse("Unable to create step for job %d: Invalid job id specified: no batch script of job %d runs on node %s; a step starts on the node of the job's batch script (BatchHost in gcontrol show job %[1]d)",
+			rq.Job, rq.Job, l.n.opts.Name)
+	case m.uid != 0 && m.uid != a.rec.UID:
+		return refuse("Unable to create step for job %d: Access/permission denied", rq.Job)
+	case a.stop != nil:
+		return refuse("Unable to create step for job %d: Job/step already completing or completed", rq.Job)
+	}
+	for _, s := range a.steps {
+		if rq.RequestID != "" && (s.rec != nil && s.rec.RequestID == rq.RequestID || s.req != nil && s.req.RequestID == rq.RequestID) {
+			return l.rejoin(s, m)
+		}
+	}
+	if len(a.steps)+len(a.queue) >= maxSteps {
+		return refuse("Unable to create step for job %d: %d steps of it run or wait already; wait for some of them to end", rq.Job, maxSteps)
+	}
+	s := &step{job: a, req: rq, conn: m.conn, id: proto.StepNone, here: -1}
+	m.conn.step = s
+	a.queue = append(a.queue, s)
+	return l.placeSteps(a)
+}
+
+// rejoin gives a step back to its command, and tells all that has happened.
+func (l *loop) rejoin(s *step, m msgStep) error {
+	if old := s.conn; old != nil {
+		old.step = nil
+		l.soon(old.close)
+	}
+	s.conn, s.req, m.conn.step = m.conn, m.req, s
+	s.stopTimer(timerLonely)
+	s.send(l, s.created())
+	for i := range s.tasks {
+		s.tellTask(l, i)
+	}
+	return nil
+}
+
+// placeSteps starts what now fits of a job's waiting steps, in their order.
+func (l *loop) placeSteps(a *attempt) error {
+	waiting := a.queue
+	a.queue = a.queue[:0:0]
+	for _, s := range waiting {
+		j := &stepJob{id: a.key.Job, spec: a.rec.Order.Spec, alloc: a.rec.Order.Alloc}
+		var parent []proto.StepNode
+		if p := a.steps[s.req.Parent]; p != nil {
+			parent = p.rec.Nodes
+		}
+		nodes, err := layoutStep(j, a.held(), parent, &s.req.Need)
+		var busy *busyError
+		switch {
+		case err == nil:
+			if err := l.createStep(s, nodes); err != nil {
+				return err
+			}
+		case errors.As(err, &busy) && !s.req.Immediate:
+			a.queue = append(a.queue, s)
+			if s.said != busy.text {
+				s.said = busy.text
+				s.send(l, &proto.StepEvent{Kind: proto.StepWaits, Text: busy.text})
+			}
+		default:
+			s.send(l, &proto.StepEvent{Kind: proto.StepRefused, Text: fmt.Sprintf("Unable to create step for job %d: %s", a.key.Job, err.Error())})
+			s.conn.step = nil
+		}
+	}
+	return nil
+}
+
+// held is what the job's steps hold and don't share.
+func (a *attempt) held() []holding {
+	var out []holding
+	for _, s := range a.steps {
+		if !s.rec.Shared {
+			out = append(out, holding{s.id, s.rec.Nodes})
+		}
+	}
+	slices.SortFunc(out, func(x, y holding) int { return int(x.id - y.id) })
+	return out
+}
+
+// createStep numbers a step and writes it down.
+func (l *loop) createStep(s *step, nodes []proto.StepNode) error {
+	a := s.job
+	need := &s.req.Need
+	s.rec = &placedStep{Job: a.key.Job, Attempt: a.key.Attempt, ID: a.nextStep, RequestID: s.req.RequestID, Name: s.req.Name,
+		Submit: s.req.Submit, At: l.stamp(), LimitS: s.req.LimitS, Nodes: nodes, Shared: need.Overlap || a.steps[s.req.Parent] != nil}
+	s.id, s.phase = a.nextStep, stepCreated
+	a.nextStep++
+	if a.steps == nil {
+		a.steps = map[int32]*step{}
+	}
+	a.steps[s.id] = s
+	s.place(l.n.opts.Name)
+	if err := l.spool.add(recStep, s.rec, false); err != nil {
+		return err
+	}
+	l.n.stepsChanged()
+	s.send(l, s.created())
+	if s.here < 0 || len(nodes) > 1 {
+		// The layout has nodes that this daemon has no hands on.
+		return l.refuseNodes(s)
+	}
+	return nil
+}
+
+// place finds this node's part of the step.
+func (s *step) place(node string) {
+	s.here = slices.IndexFunc(s.rec.Nodes, func(n proto.StepNode) bool { return n.Node == node })
+	if s.here >= 0 {
+		s.tasks = make([]stepTask, len(s.rec.Nodes[s.here].Ranks))
+	}
+}
+
+// refuseNodes ends a step that needs tasks on nodes other than this one.
+func (l *loop) refuseNodes(s *step) error {
+	s.send(l, &proto.StepEvent{Kind: proto.StepRefused, Text: fmt.Sprintf("Unable to create step for job %d: the step would have tasks on %d nodes; steps run on the node of the batch script: use --nodes=1 --nodelist=%s with as many tasks as fit, or a job for each node",
+		s.job.key.Job, len(s.rec.Nodes), l.n.opts.Name)})
+	return l.overStep(s)
+}
+
+func (s *step) created() *proto.StepEvent {
+	f := s.job.rec.Order
+	ev := &proto.StepEvent{Kind: proto.StepCreated, Step: s.id, Layout: s.rec.Nodes, Job: &proto.StepJob{Name: s.rec.Name, User: f.Spec.User}}
+	if f.Task != model.NoTask {
+		ev.Job.ArrayID, ev.Job.Task = f.ArrayID, f.Task
+	} else {
+		ev.Job.Task = model.NoTask
+	}
+	return ev
+}
+
+// send tells the step's command something, when what it speaks of is written down.
+func (s *step) send(l *loop, ev *proto.StepEvent) {
+	if c := s.conn; c != nil {
+		l.soon(func() { c.send(ev) })
+	}
+}
+
+// onStepFiles has the tasks prepared that gshim does not know yet.
+func (l *loop) onStepFiles(m msgStepFiles) error {
+	s := m.conn.step
+	var only []int
+	if s != nil && s.req != nil && s.here >= 0 && s.cause == model.NoStop && (s.phase == stepCreated || s.phase == stepRunning) {
+		for i := range s.tasks {
+			if t := &s.tasks[i]; t.order == nil && !t.began && t.ended == nil {
+				only = append(only, i)
+			}
+		}
+	}
+	all := slices.Concat(m.given[0], m.given[1], m.given[2])
+	if len(only) == 0 {
+		closeFiles(all)
+		return nil
+	}
+	s.phase, s.files = stepPreparing, append(s.files, all...)
+	p := &stepPlan{key: s.job.key, facts: s.job.rec.Order, rec: s.rec, here: s.here, req: s.req, files: m.files, given: m.given, only: only}
+	l.soon(func() {
+		l.n.workers.do(func(ctx ctxType) {
+			orders, lines, err := l.n.makeStep(p)
+			l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, orders: orders, lines: lines, err: err})
+		})
+	})
+	return nil
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // it was only passed on
+	}
+}
+
+func (l *loop) step(key proto.Attempt, id int32) *step {
+	if a := l.attempts[key]; a != nil {
+		return a.steps[id]
+	}
+	return nil
+}
+
+// onStepPrepared sends a step's orders.
+func (l *loop) onStepPrepared(m msgStepPrepared) error {
+	s := l.step(m.key, m.id)
+	if s == nil || s.phase != stepPreparing {
+		return nil
+	}
+	for _, line := range m.lines {
+		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: line})
+	}
+	switch {
+	case m.err != nil:
+		s.send(l, &proto.StepEvent{Kind: proto.StepRefused, Step: s.id, Text: "Unable to start step: " + m.err.Error()})
+		s.phase = stepRunning
+		l.abandon(s)
+		return nil
+	case s.cause != model.NoStop: // ended before it began
+		s.phase = stepRunning
+		l.abandon(s)
+		return nil
+	}
+	s.phase = stepRunning
+	part := &s.rec.Nodes[s.here]
+	for _, o := range m.orders {
+		if i := slices.Index(part.Ranks, o.Key.Task); i >= 0 {
+			s.tasks[i].order = o
+		}
+	}
+	orders := m.orders
+	l.then(func() { l.n.link.launch(orders...) })
+	if s.rec.LimitS > 0 && s.limit == nil {
+		s.setTimer(l, timerLimit, time.Duration(s.rec.LimitS)*time.Second)
+	}
+	return nil
+}
+
+// abandon ends a step's tasks that were never ordered, as if they had failed.
+func (l *loop) abandon(s *step) {
+	for i := range s.tasks {
+		if t := &s.tasks[i]; t.order == nil && !t.began && t.ended == nil {
+			t.ended = &shim.Event{Kind: shim.LaunchFailed, Stage: shim.StageOrder, Text: "it was not started"}
+		}
+	}
+	l.stepProgress(s)
+}
+
+// onStepSignal passes a signal of the command on, or ends the step.
+func (l *loop) onStepSignal(m msgStepSignal) {
+	s := m.conn.step
+	switch {
+	case s == nil || s.rec == nil:
+	case m.sig.Signal == 0 || m.sig.Signal == int32(unix.SIGKILL):
+		l.stopStep(s, model.StopCancel, s.job.rec.UID, m.sig.Signal == int32(unix.SIGKILL), m.sig.Text)
+	default:
+		l.signalStep(s, unix.Signal(m.sig.Signal))
+	}
+}
+
+// onStepGone takes note that a step's command has gone: nobody takes its output or waits for it, so it ends.
+func (l *loop) onStepGone(c *stepConn) error {
+	s := c.step
+	if s == nil || s.conn != c {
+		return nil
+	}
+	s.conn, c.step = nil, nil
+	if s.rec == nil { // it was waiting
+		s.job.queue = slices.DeleteFunc(s.job.queue, func(o *step) bool { return o == s })
+		return nil
+	}
+	l.stopStep(s, model.StopCancel, s.job.rec.UID, false, "")
+	return nil
+}
+
+// stepGroups lists the names of a job's steps and their groups, for whoever measures them. It is asked of the loop.
+func (a *attempt) stepIDs() []int32 {
+	out := make([]int32, 0, len(a.steps))
+	for id, s := range a.steps {
+		if s.phase == stepRunning {
+			out = append(out, id)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
