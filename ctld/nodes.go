@@ -326,6 +326,9 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 			s.beat = hb
 			s.mu.Unlock()
 			c.onHealth(ctx, s, hb.Problem)
+			if hb.UnitsKnown {
+				c.hearUnits(ctx, s.node, hb.Units)
+			}
 		case proto.KindReports:
 			var r proto.Reports
 			if err := proto.Decode(f.Body, &r); err != nil {

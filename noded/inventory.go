@@ -82,6 +82,7 @@ func (n *Noded) heartbeat(ctx context.Context) (*proto.Heartbeat, error) {
 	if _, free, err := n.machine.memory(); err == nil {
 		hb.FreeMemMiB = free
 	}
+	hb.Units, hb.UnitsKnown = n.health.account()
 	reply := make(chan int, 1)
 	n.inbox.post(msgRunning{reply})
 	select {

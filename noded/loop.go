@@ -157,6 +157,7 @@ func (l *loop) batch(list []any) error {
 	for _, f := range l.late {
 		f()
 	}
+	l.n.alive.Store(int64(len(l.attempts)))
 	clear(l.early)
 	clear(l.late)
 	l.early, l.late = l.early[:0], l.late[:0]

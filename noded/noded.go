@@ -39,6 +39,8 @@ type Noded struct {
 	names   *names
 	groups  *groups
 	gpus    *gpuWatch
+	health  *gpuHealth   // nil: no GPUs to watch
+	alive   atomic.Int64 // attempts that are known
 	sampler *sampler
 	oom     oomLog
 
@@ -142,6 +144,7 @@ func (n *Noded) openJobs() error {
 	n.sampler = newSampler(n)
 	n.gpus = newGPUWatch(n.inv.gpus, n.sampler.gpuEvery(n.opts.GPUEvery), n.log)
 	n.gpus.subscribe(func(r gpuRound) { n.sampler.onReadings(r.Readings) })
+	n.watchHealth()
 	sp, err := openSpool(n.opts.Spool, n.log)
 	if err != nil {
 		return err

@@ -183,7 +183,7 @@ func (i *info) pick(n *proto.NodeInfo) bool {
 		len(i.states) > 0 && !slices.ContainsFunc(i.states, inAll),
 		i.responding && silent,
 		i.dead && !silent,
-		i.reasons && (n.Node.Reason == "" || !drain && base != nodeDown):
+		i.reasons && len(outUnits(n.Node, "")) == 0 && (n.Node.Reason == "" || !drain && base != nodeDown):
 		return false
 	}
 	return true
@@ -260,6 +260,11 @@ func (i *info) once() int {
 			fmt.Fprintln(i.Stderr, err)
 		}
 		return 1
+	}
+	if i.reasons {
+		for name, n := range t.nodes {
+			t.nodes[name] = withUnitReasons(n)
+		}
 	}
 	if i.json != "" {
 		err = i.printJSON(t, cluster, at)

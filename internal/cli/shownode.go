@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -65,7 +66,7 @@ func (c *control) showNode(i *proto.NodeInfo) {
 	r.line(kv("ActiveFeatures", orNull(strings.Join(d.Features, ","))))
 	r.line(kv("Gres", orNull(gresDefText(d.Gres))))
 	if c.details > 0 {
-		r.line(kv("GresDrain", "N/A"))
+		r.line(kv("GresDrain", cmp.Or(gresDrainText(n), "N/A")))
 		r.line(kv("GresUsed", orNull(gresUsedText(n))))
 	}
 	addr := d.Addr
@@ -116,6 +117,9 @@ func (c *control) showNode(i *proto.NodeInfo) {
 	}
 	for _, note := range i.Notes { // what the node can't enforce; Slurm has no such line
 		r.line(kv("Note", note))
+	}
+	for _, o := range outUnits(n, "") {
+		r.line(kv("GresReason", fmt.Sprintf("%s:%d %s [%s@%s]", o.Name, o.Index, o.Reason, o.By, c.stamp(o.At, "Unknown"))))
 	}
 	r.print(c)
 }

@@ -116,6 +116,8 @@ type Config struct {
 	ProctrackType, TaskPlugin string
 	TaskPluginParam           []string
 	GpuEnvStyle               string // index or uuid: how CUDA_VISIBLE_DEVICES and its like name GPUs
+	GpuForeignUsePolicy       string // avoid, drain or ignore: GPUs that processes use which no job started
+	GpuForeignUsePct          int64  // of a GPU's memory, from which such use counts
 	GPUMemMarginMiB           int64  // GpuMemSafetyMargin: of each GPU, left to the driver
 
 	Select    Select
@@ -206,6 +208,8 @@ func defaults() *Config {
 		MessageTimeoutS:        10,
 		ProctrackType:          "proctrack/cgroup",
 		GpuEnvStyle:            "index",
+		GpuForeignUsePolicy:    "avoid",
+		GpuForeignUsePct:       20,
 		GPUMemMarginMiB:        defaultGPUMargin,
 		TaskPlugin:             "task/cgroup,task/affinity",
 		TopologyPlugin:         topologyFlat,

@@ -294,6 +294,17 @@ func nodeSettings() []setting {
 		{name: "GpuMemSafetyMargin", effect: AtOnce, read: func(c *Config, v string) (f fault) { c.GPUMemMarginMiB, f = readMem(v); return f },
 			show: func(c *Config) string { return strconv.FormatInt(c.GPUMemMarginMiB, 10) }},
 		word("GpuEnvStyle", RestartNoded, func(c *Config) *string { return &c.GpuEnvStyle }, "index", "uuid"),
+		word("GpuForeignUsePolicy", RestartNoded, func(c *Config) *string { return &c.GpuForeignUsePolicy }, "avoid", "drain", "ignore"),
+		{name: "GpuForeignUseThreshold", effect: RestartNoded,
+			read: func(c *Config, v string) fault {
+				n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(v, "%")), 10, 64)
+				if err != nil || n < 0 || n > 100 {
+					return fault{"is not a share of a GPU's memory from 0% to 100%", "20%"}
+				}
+				c.GpuForeignUsePct = n
+				return fault{}
+			},
+			show: func(c *Config) string { return strconv.FormatInt(c.GpuForeignUsePct, 10) + "%" }},
 		{name: "TaskPlugin", effect: NextStart,
 			read: func(c *Config, v string) fault {
 				words, f := readWords(v, []string{"task/cgroup", "task/affinity", "task/none"})

@@ -2697,7 +2697,7 @@ func (x *ReportAck) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Heartbeat) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(4); err != nil {
+	if err := e.EncodeArrayLen(6); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.LoadMilli); err != nil {
@@ -2710,6 +2710,17 @@ func (x *Heartbeat) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeString(x.Problem); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Units)); err != nil {
+		return err
+	}
+	for i1 := range x.Units {
+		if err := x.Units[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeBool(x.UnitsKnown); err != nil {
 		return err
 	}
 	return nil
@@ -2765,7 +2776,36 @@ func (x *Heartbeat) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Problem = v
 	}
-	return wire.Skip(d, n-4)
+	if n < 5 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Heartbeat.Units", err)
+		}
+		if n1 > 0 {
+			s2 := make([]model.UnitTell, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, model.UnitTell{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Heartbeat.Units", err)
+				}
+			}
+			x.Units = s2
+		}
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Heartbeat.UnitsKnown", err)
+		}
+		x.UnitsKnown = v
+	}
+	return wire.Skip(d, n-6)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -180,4 +180,7 @@ type Heartbeat struct {
 	FreeMemMiB int64
 	Running    int32
 	Problem    string // why the node should take no jobs, as its own checks and HealthCheckProgram say; or ""
+
+	Units      []model.UnitTell // all that there is to say of GPUs that jobs should not get
+	UnitsKnown bool             // the GPUs have been read since gnoded started
 }

@@ -316,6 +316,21 @@ func (r *Root) List() ([]string, error) {
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
+// Contains reports whether a process is in one of the groups. It is false for a process that is gone.
+func (r *Root) Contains(pid int) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return false
+	}
+	for line := range strings.Lines(string(b)) {
+		// hierarchy:controllers:path, seen from the root of our own namespace
+		if f := strings.SplitN(strings.TrimSpace(line), ":", 3); len(f) == 3 && strings.Contains(f[2]+"/", "/"+r.prefix+"/") {
+			return true
+		}
+	}
+	return false
+}
+
 // dirs are our directories in all hierarchies in use; co-mounted controllers share one.
 func (r *Root) dirs() []string {
 	var out []string

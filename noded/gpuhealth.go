@@ -1,0 +1,236 @@
+package noded
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"gbatch/internal/model"
+	"gbatch/noded/cgroup"
+	"gbatch/noded/gpu"
+)
+
+// gpuhealth.go makes the node's account of GPUs that should not be given to jobs: broken ones, and ones that processes use
+// which no job started. It is told whole, with each heartbeat and at once when it changes; what follows is the leader's.
+
+// What GpuForeignUsePolicy can say.
+const (
+	foreignAvoid  = "avoid"  // not handed out as long as it lasts
+	foreignDrain  = "drain"  // out of service until an operator resumes it
+	foreignIgnore = "ignore" // handed out all the same
+)
+
+// maxTellText bounds what is said of one GPU, bytes.
+const maxTellText = 200
+
+// gpuHealth follows the readings. Its account is nil before the first: then nothing is known, also not that all is well.
+type gpuHealth struct {
+	units  map[string][]int // by the GPU's UUID: its unit, or its MIG instances'
+	policy string
+	share  float64 // of a GPU's memory, percent, from which foreign use counts
+	ours   func(pid int) bool
+	idle   func() bool // no job has processes here
+	log    *slog.Logger
+
+	mu     sync.Mutex
+	faults map[string]model.UnitTell // by UUID: the latest
+	tells  []model.UnitTell
+	known  bool
+	wake   chan struct{} // holds one: the account has changed
+}
+
+func newGPUHealth(devices []gpu.Device, units []unit, policy string, share float64, log *slog.Logger) *gpuHealth {
+	h := &gpuHealth{units: map[string][]int{}, policy: policy, share: share, log: log, faults: map[string]model.UnitTell{}, wake: make(chan struct{}, 1)}
+	for i := range devices {
+		d := &devices[i]
+		for _, u := range units {
+			if u.name == model.GPUName && u.index >= 0 && (u.uuid != "" && u.uuid == d.UUID || d.Path != "" && slices.Contains(u.files, d.Path)) {
+				h.units[d.UUID] = append(h.units[d.UUID], u.index)
+			}
+		}
+		if len(h.units[d.UUID]) == 0 && len(units) == 0 {
+			h.units[d.UUID] = []int{d.Index}
+		}
+	}
+	return h
+}
+
+// round takes one look at the GPUs. It is the watcher's callback.
+func (h *gpuHealth) round(r gpuRound) {
+	if r.Err != nil {
+		return // unknown: what was said stands
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var tells []model.UnitTell
+	for i := range r.Readings {
+		g := &r.Readings[i]
+		units := h.units[g.UUID]
+		if len(units) == 0 {
+			continue // not a GPU that jobs are given
+		}
+		if fault := fatal(g); fault != "" {
+			h.log.Error("a GPU has failed", "gpu", g.Index, "uuid", g.UUID, "fault", fault)
+			h.faults[g.UUID] = model.UnitTell{Text: fault, Stamp: uint64(r.At.UnixMilli())}
+		}
+		say := func(t model.UnitTell) {
+			t.Name, t.Text = model.GPUName, oneLine(t.Text)
+			for _, u := range units {
+				t.Index = int32(u)
+				tells = append(tells, t)
+			}
+		}
+		if f, ok := h.faults[g.UUID]; ok {
+			f.Kind = model.OutFault
+			say(f)
+		}
+		switch who := h.foreign(g); {
+		case who == "":
+		case h.policy == foreignDrain:
+			say(model.UnitTell{Kind: model.OutFault, Text: who, Stamp: 1})
+		default:
+			say(model.UnitTell{Kind: model.OutInUse, Text: who})
+		}
+	}
+	if h.known && slices.Equal(tells, h.tells) {
+		return
+	}
+	h.known, h.tells = true, tells[:min(len(tells), model.MaxUnitTells)]
+	select {
+	case h.wake <- struct{}{}:
+	default: // it is on its way
+	}
+}
+
+// account gives what there is to say; known tells whether the GPUs have been read.
+func (h *gpuHealth) account() (tells []model.UnitTell, known bool) {
+	if h == nil {
+		return nil, false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.tells, h.known
+}
+
+// changed is signalled when there is something new to say; nil, for ever silent, on nodes without GPUs.
+func (h *gpuHealth) changed() <-chan struct{} {
+	if h == nil {
+		return nil
+	}
+	return h.wake
+}
+
+// fatal gives the words of what makes a GPU unfit for work, or "".
+func fatal(g *gpu.Reading) string {
+	for i := len(g.Faults) - 1; i >= 0; i-- {
+		f := &g.Faults[i]
+		if !f.Fatal {
+			continue
+		}
+		what := strings.ToUpper(f.Kind)
+		if f.Kind == gpu.FaultXID {
+			what = fmt.Sprintf("XID %d", f.Code)
+		}
+		if f.Text == "" {
+			return what
+		}
+		if f.Kind == gpu.FaultXID || f.Kind == gpu.FaultECC {
+			return what + ": " + f.Text
+		}
+		return f.Text
+	}
+	return ""
+}
+
+// foreign says who uses a GPU and is no job, or "". Where the driver names no processes, memory in use on a node without jobs
+// counts. The words are the same from round to round as long as the same process is there.
+func (h *gpuHealth) foreign(g *gpu.Reading) string {
+	if h.policy == foreignIgnore || g.Lost {
+		return ""
+	}
+	pid, mem, unknown := 0, int64(0), false
+	for _, p := range g.Processes {
+		if h.ours(p.PID) {
+			continue
+		}
+		if pid == 0 || p.PID < pid {
+			pid = p.PID
+		}
+		mem += max(p.MemMiB, 0)
+		unknown = unknown || p.MemMiB < 0
+	}
+	if pid != 0 && (unknown || enough(mem, g.MemTotalMiB, h.share)) {
+		return "in use by " + describe(pid) + ", which no job started"
+	}
+	if len(g.Processes) == 0 && enough(g.MemUsedMiB, g.MemTotalMiB, h.share) && h.idle() {
+		return fmt.Sprintf("more than %g %% of its memory is in use, and no job runs on the node", h.share)
+	}
+	return ""
+}
+
+// enough reports whether used is that share of all, percent.
+func enough(used, all int64, share float64) bool {
+	return used > 0 && all > 0 && float64(used)*100 >= share*float64(all)
+}
+
+// describe names a process for people.
+func describe(pid int) string {
+	dir := "/proc/" + strconv.Itoa(pid)
+	name, err := os.ReadFile(dir + "/comm")
+	if err != nil {
+		return fmt.Sprintf("process %d", pid)
+	}
+	text := strings.TrimSpace(string(name))
+	if owner, err := user.LookupId(uidOf(dir)); err == nil {
+		text += ", user " + owner.Username
+	}
+	return fmt.Sprintf("process %d (%s)", pid, text)
+}
+
+func uidOf(dir string) string {
+	status, err := os.ReadFile(dir + "/status")
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(status)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "Uid:" {
+			return f[1]
+		}
+	}
+	return ""
+}
+
+// oneLine makes a text fit for the account.
+func oneLine(s string) string {
+	return clip(strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, s), maxTellText)
+}
+
+// watchHealth follows the node's GPUs, if there are any to follow.
+func (n *Noded) watchHealth() {
+	if n.inv.gpus == nil || n.opts.Config == nil {
+		return
+	}
+	devices, err := n.inv.gpus.Devices()
+	if err != nil {
+		n.log.Warn("the GPUs' health is not watched", "err", err)
+		return
+	}
+	c := n.opts.Config
+	policy := c.GpuForeignUsePolicy
+	if n.groups.root.Mode() == cgroup.None {
+		policy = foreignIgnore // jobs' processes can't be told from others
+	}
+	n.health = newGPUHealth(devices, findUnits(&n.opts), policy, float64(c.GpuForeignUsePct), n.log)
+	n.health.ours, n.health.idle = n.groups.root.Contains, func() bool { return n.alive.Load() == 0 }
+	n.gpus.subscribe(n.health.round)
+}
