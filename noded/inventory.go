@@ -82,7 +82,7 @@ func (n *Noded) heartbeat(ctx context.Context) (*proto.Heartbeat, error) {
 	if _, free, err := n.machine.memory(); err == nil {
 		hb.FreeMemMiB = free
 	}
-	hb.Units, hb.UnitsKnown = n.health.account()
+	hb.Units, hb.UnitsKnown = n.gpuHealth.account()
 	reply := make(chan int, 1)
 	n.inbox.post(msgRunning{reply})
 	select {

@@ -31,18 +31,18 @@ type Noded struct {
 	uid     int
 	nice    int
 
-	machine machine
-	inv     *inventory
-	scripts *scripts
-	env     jobEnv // cluster and nodeGPUs are filled in for each job
-	envs    envStore
-	names   *names
-	groups  *groups
-	gpus    *gpuWatch
-	health  *gpuHealth   // nil: no GPUs to watch
-	alive   atomic.Int64 // attempts that are known
-	sampler *sampler
-	oom     oomLog
+	machine   machine
+	inv       *inventory
+	scripts   *scripts
+	env       jobEnv // cluster and nodeGPUs are filled in for each job
+	envs      envStore
+	names     *names
+	groups    *groups
+	gpus      *gpuWatch
+	gpuHealth *gpuHealth   // nil: no GPUs to watch
+	alive     atomic.Int64 // attempts that are known
+	sampler   *sampler
+	oom       oomLog
 
 	ctl      *controllers
 	relay    *relay
