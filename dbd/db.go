@@ -271,12 +271,14 @@ func (d *db) view(f func(tx *bolt.Tx) error) error {
 type shelf struct {
 	name                  string
 	rec, end, user, array *bolt.Bucket
+	js1                   *bolt.Bucket // nil while it has no summary
 }
 
 func openShelf(name string, b *bolt.Bucket) *shelf {
 	s := &shelf{name: name}
 	if b != nil {
 		s.rec, s.end, s.user, s.array = b.Bucket(keyRec), b.Bucket(keyEnd), b.Bucket(keyUser), b.Bucket(keyArray)
+		s.js1 = b.Bucket(keyJS1)
 	}
 	return s
 }

@@ -54,6 +54,7 @@ type entry struct {
 	ref ref // series still 0: the writer knows it
 	head
 	row   []byte // not sealed
+	js1   []byte // its summary; nil: none
 	purge bool
 }
 
@@ -119,6 +120,9 @@ func newPending(p *proto.Put) (*pending, error) {
 			}
 			e.head = headOf(r)
 			e.row = newRow(&e.head, record)
+			if e.js1, err = js1Text(r); err != nil {
+				return nil, fmt.Errorf("the summary of job %d: %w", r.Job, err)
+			}
 		}
 		b.records = append(b.records, e)
 	}
@@ -357,10 +361,20 @@ func applyEntries(tx *bolt.Tx, latest map[ref]*entry) error {
 			if to != oldShelf {
 				changes.add(oldShelf.rec, r.append(nil), nil)
 			}
+			if oldShelf.js1 != nil && (to != oldShelf || e.js1 == nil) {
+				changes.add(oldShelf.js1, r.append(nil), nil)
+			}
 		}
 		if to != nil {
 			changes.add(to.rec, r.append(nil), e.row)
 			index(changes, to, &e.head, r)
+			if e.js1 != nil {
+				b, err := js1In(tx, to)
+				if err != nil {
+					return err
+				}
+				changes.add(b, r.append(nil), e.js1)
+			}
 		}
 	}
 	return changes.apply()

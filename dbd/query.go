@@ -54,6 +54,11 @@ type scope struct {
 // query gives emit the records that fit req as stored (msgpack), in order of job and attempt, in chunks of at most
 // proto.ChunkJobs. A chunk is valid until emit returns.
 func (d *db) query(ctx context.Context, req *proto.AcctRequest, emit func(records [][]byte) error) error {
+	return d.queryWith(ctx, req, func(records [][]byte, _ []string) error { return emit(records) })
+}
+
+// queryWith is query whose chunks also have the records' summaries, where the request asks for them.
+func (d *db) queryWith(ctx context.Context, req *proto.AcctRequest, emit func(records [][]byte, summaries []string) error) error {
 	f, err := newFilter(req)
 	if err != nil {
 		return err
@@ -68,7 +73,7 @@ func (d *db) query(ctx context.Context, req *proto.AcctRequest, emit func(record
 		return &BusyError{}
 	}
 	defer d.held.Add(-held)
-	return d.give(ctx, f, hits, emit)
+	return d.give(ctx, f, hits, req.Summaries, emit)
 }
 
 // find scans for what fits, in order.
@@ -348,8 +353,9 @@ func (q *query) order() error {
 }
 
 // give reads the hits and hands them over, a chunk per transaction.
-func (d *db) give(ctx context.Context, f *filter, h *hits, emit func([][]byte) error) error {
+func (d *db) give(ctx context.Context, f *filter, h *hits, withSummaries bool, emit func([][]byte, []string) error) error {
 	var buf []byte
+	var summaries []string
 	var ends []int
 	chunk := make([][]byte, 0, min(len(h.list), proto.ChunkJobs))
 	for rest := h.list; len(rest) > 0; {
@@ -357,10 +363,13 @@ func (d *db) give(ctx context.Context, f *filter, h *hits, emit func([][]byte) e
 			return err
 		}
 		err := d.view(func(tx *bolt.Tx) error {
-			chunk, buf, ends = chunk[:0], buf[:0], ends[:0]
-			n := d.read(tx, f, h.shelves, rest, func(record []byte) bool {
+			chunk, buf, ends, summaries = chunk[:0], buf[:0], ends[:0], nil
+			n := d.read(tx, f, h.shelves, rest, func(record []byte, summary func() string) bool {
 				buf = append(buf, record...)
 				ends = append(ends, len(buf))
+				if withSummaries {
+					summaries = append(summaries, summary())
+				}
 				return len(ends) < proto.ChunkJobs && len(buf) < maxChunkBytes
 			})
 			rest = rest[n:]
@@ -377,7 +386,7 @@ func (d *db) give(ctx context.Context, f *filter, h *hits, emit func([][]byte) e
 		if len(chunk) == 0 {
 			continue
 		}
-		if err := emit(chunk); err != nil {
+		if err := emit(chunk, summaries); err != nil {
 			return err
 		}
 	}
@@ -385,7 +394,7 @@ func (d *db) give(ctx context.Context, f *filter, h *hits, emit func([][]byte) e
 }
 
 // read hands over the records of hits until take has enough, and gives how many hits it went through.
-func (d *db) read(tx *bolt.Tx, f *filter, in []string, list []hit, take func(record []byte) bool) int {
+func (d *db) read(tx *bolt.Tx, f *filter, in []string, list []hit, take func(record []byte, summary func() string) bool) int {
 	all := openShelves(tx)
 	var key [refLen]byte
 	for i, h := range list {
@@ -404,7 +413,18 @@ func (d *db) read(tx *bolt.Tx, f *filter, in []string, list []hit, take func(rec
 			d.leaveOut(h.ref, "its checksum is wrong")
 			continue
 		}
-		if !take(record) {
+		summary := func() string {
+			for _, sh := range all.all {
+				if sh.js1 == nil {
+					continue
+				}
+				if text := sh.js1.Get(h.append(nil)); text != nil {
+					return string(text)
+				}
+			}
+			return ""
+		}
+		if !take(record, summary) {
 			return i + 1
 		}
 	}

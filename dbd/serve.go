@@ -61,8 +61,11 @@ func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
 			return badRequest("a question that can't be read: %v", err)
 		}
 		var body []byte
-		err := d.db.query(ctx, &q, func(records [][]byte) error {
+		err := d.db.queryWith(ctx, &q, func(records [][]byte, summaries []string) error {
 			body = appendChunk(body[:0], records)
+			if len(summaries) > 0 {
+				body = appendSummaries(body, summaries)
+			}
 			return r.ReplyMore(body)
 		})
 		if err != nil {
@@ -72,6 +75,21 @@ func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
 	}
 	return badRequest("the accounting daemon doesn't know the request %d; is it older than the controller?", r.Kind)
 }
+
+// appendSummaries makes the chunk in b, an array of one field, one with summaries for its second.
+func appendSummaries(b []byte, summaries []string) []byte {
+	const array2, array16, str16 = 0x92, 0xdc, 0xda
+	b[0] = array2
+	b = binary.BigEndian.AppendUint16(append(b, array16), uint16(len(summaries)))
+	for _, s := range summaries {
+		s = s[:min(len(s), maxSummary)]
+		b = append(binary.BigEndian.AppendUint16(append(b, str16), uint16(len(s))), s...)
+	}
+	return b
+}
+
+// maxSummary is the longest summary that is given, bytes: that of a job on more nodes is left out where it is made.
+const maxSummary = 1<<16 - 1
 
 // appendChunk builds a proto.RecordsChunk around records as they are stored, without decoding them: an array of its one
 // field, which is an array of records.

@@ -327,6 +327,7 @@ func (a *account) run() error {
 	if err != nil {
 		return fatal{err.Error()}
 	}
+	a.rq.Summaries = a.json != "" || strings.Contains(","+strings.ToLower(fields), ",adm")
 	c, err := a.connect()
 	if err != nil {
 		return err
@@ -355,7 +356,10 @@ func (a *account) each(c *client.Client, f func(r *model.Record) error) error {
 		if err := proto.Decode(body, &chunk); err != nil {
 			return err
 		}
-		for _, r := range chunk.Records {
+		for i, r := range chunk.Records {
+			if r.AdminComment == "" && i < len(chunk.Summaries) {
+				r.AdminComment = summaryOf(r, chunk.Summaries[i])
+			}
 			if !a.nodes.has(int64(r.NumNodes)) || !a.cpus.has(int64(max(r.AllocCPUs, r.ReqCPUs))) {
 				continue
 			}
@@ -365,6 +369,14 @@ func (a *account) each(c *client.Client, f func(r *model.Record) error) error {
 		}
 		return nil
 	})
+}
+
+// summaryOf gives what AdminComment shows of a job on which the administrators have written nothing: its JS1 summary.
+func summaryOf(r *model.Record, kept string) string {
+	if kept == "" && r.End != 0 && r.Exit.Use != nil && r.ShortForSummary() {
+		return "JS1:Short"
+	}
+	return kept
 }
 
 // parts says which rows of a record are wanted.

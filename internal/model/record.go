@@ -51,3 +51,21 @@ type Record struct {
 	Why          string
 	Purge        bool // the array's own record is done: its tasks have records of their own, forget this one
 }
+
+// ElapsedS gives how long an ended job had its resources, seconds.
+func (r *Record) ElapsedS() int64 {
+	if r.Start == 0 || r.End == 0 {
+		return 0
+	}
+	return max(0, r.End.Seconds()-r.Start.Seconds())
+}
+
+// ShortForSummary reports whether an ended job ran for less than two samples, or a minute where there were none: too short
+// to be summed up.
+func (r *Record) ShortForSummary() bool {
+	every := int64(30)
+	if r.Exit.Use != nil && len(r.Exit.Use.Nodes) > 0 && r.Exit.Use.Nodes[0].EveryS > 0 {
+		every = int64(r.Exit.Use.Nodes[0].EveryS)
+	}
+	return r.ElapsedS() < 2*every
+}

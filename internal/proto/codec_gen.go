@@ -7406,7 +7406,7 @@ func (x *WaitReply) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *AcctRequest) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(12); err != nil {
+	if err := e.EncodeArrayLen(13); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Jobs)); err != nil {
@@ -7488,6 +7488,9 @@ func (x *AcctRequest) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeBool(x.Duplicates); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Summaries); err != nil {
 		return err
 	}
 	return nil
@@ -7750,12 +7753,22 @@ func (x *AcctRequest) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Duplicates = v
 	}
-	return wire.Skip(d, n-12)
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("AcctRequest.Summaries", err)
+		}
+		x.Summaries = v
+	}
+	return wire.Skip(d, n-13)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *RecordsChunk) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(1); err != nil {
+	if err := e.EncodeArrayLen(2); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Records)); err != nil {
@@ -7770,6 +7783,14 @@ func (x *RecordsChunk) EncodeMsgpack(e *msgpack.Encoder) error {
 			if err := x.Records[i1].EncodeMsgpack(e); err != nil {
 				return err
 			}
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Summaries)); err != nil {
+		return err
+	}
+	for i2 := range x.Summaries {
+		if err := e.EncodeString(x.Summaries[i2]); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -7812,7 +7833,31 @@ func (x *RecordsChunk) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Records = s2
 		}
 	}
-	return wire.Skip(d, n-1)
+	if n < 2 {
+		return nil
+	}
+	{
+		n5, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("RecordsChunk.Summaries", err)
+		}
+		if n5 > 0 {
+			s6 := make([]string, 0, wire.Cap(n5))
+			for range n5 {
+				var v7 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("RecordsChunk.Summaries", err)
+					}
+					v7 = v
+				}
+				s6 = append(s6, v7)
+			}
+			x.Summaries = s6
+		}
+	}
+	return wire.Skip(d, n-2)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

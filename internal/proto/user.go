@@ -289,6 +289,7 @@ type AcctRequest struct {
 	Start      model.Time // window; 0: none
 	End        model.Time
 	Duplicates bool // -D: every attempt of a requeued job, not only the last
+	Summaries  bool // the JS1 summaries as well
 }
 
 // RecordsChunk is a part of the answer.
@@ -296,6 +297,8 @@ type AcctRequest struct {
 //gbatch:codec
 type RecordsChunk struct {
 	Records []*model.Record
+
+	Summaries []string // of each record, where they were asked for; "": it has none
 }
 
 // SharesRequest asks for usage by account and user.
