@@ -197,6 +197,15 @@ func (r *room) without(n *model.Node) {
 			h.nfree = h.free.Count()
 		}
 	}
+	if r.lot != nil { // nobody gets shares of them either
+		n.OutOf(gpuName).Each(func(u int) bool {
+			if u < len(r.lot.gpus) {
+				r.slots[u*r.lot.stride+slotWhole]--
+			}
+			return true
+		})
+		r.derive()
+	}
 }
 
 // wholeCores drops the free CPUs of cores that are in use in part.

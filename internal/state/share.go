@@ -50,7 +50,7 @@ func (s *State) shareable(n *model.Node, na *model.NodeAlloc) bool {
 		}
 		gpu := g.Share.GPU
 		d := n.Def.Sharing(g.Name, gpu)
-		if d == nil || whole.Has(int(gpu)) || g.Share.MemMiB < 0 {
+		if d == nil || whole.Has(int(gpu)) || g.Share.MemMiB < 0 || n.OutOf(model.GPUName).Has(int(gpu)) {
 			return false
 		}
 		first, count := d.Units(gpu)
