@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -138,17 +136,14 @@ func (c *Controller) report(results []proto.TargetResult, at []int, each []state
 	}
 }
 
-// signal sends a signal to running jobs' processes. It is not replicated: a signal to a job that ends in the same
+// signal sends a signal to running jobs' processes: without a flag to those of their steps, of which the node knows. It is not replicated: a signal to a job that ends in the same
 // moment is lost, as anywhere.
 func (c *Controller) signal(v *state.View, t state.Target, rq *proto.CancelRequest) (proto.Code, string) {
-	forSteps := !rq.Batch && !rq.Full && rq.Signal != int32(unix.SIGKILL)
-	sent, pending, none := false, false, false
+	sent, pending := false, false
 	for _, j := range resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks}) {
 		switch {
 		case j.State == model.Pending:
 			pending = true
-		case j.State.HasResources() && forSteps:
-			none = true
 		case j.State.HasResources():
 			c.nodes.stop(j.Run.Alloc.Nodes[0].Node, &proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: rq.Signal, Batch: rq.Batch, Full: rq.Full})
 			sent = true
@@ -157,8 +152,6 @@ func (c *Controller) signal(v *state.View, t state.Target, rq *proto.CancelReque
 	switch {
 	case sent:
 		return 0, ""
-	case none:
-		return proto.CodeBadRequest, "without -b or -f a signal is for the job's steps, and jobs have none yet: -b sends it to the batch script, -f to everything in the job"
 	case pending:
 		return proto.CodeJobPending, proto.Text(proto.CodeJobPending)
 	}

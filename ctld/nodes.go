@@ -388,6 +388,9 @@ func (c *Controller) collect(ctx context.Context) {
 		cmd := &state.Reports{Reports: make([]state.Report, 0, n)}
 		for _, b := range batch {
 			for _, r := range b.list {
+				if r.Kind > proto.ReportUnkillable {
+					continue // no fact of a job: a step's end, or a kind that only the leader itself may use
+				}
 				report := state.Report{Kind: state.ReportKind(r.Kind), Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: r.Exit, Text: r.Text}
 				if j := v.Job(r.Job); j != nil && j.Run != nil && j.Run.Alloc.Nodes[0].Node != b.s.node {
 					report.Node = b.s.node
@@ -398,6 +401,10 @@ func (c *Controller) collect(ctx context.Context) {
 				}
 			}
 		}
+		if len(cmd.Reports) == 0 {
+			c.acknowledge(batch)
+			continue
+		}
 		if _, err := c.propose(ctx, cmd); err != nil {
 			if ctx.Err() == nil {
 				c.log.Warn("reports of nodes were not taken; the nodes send them again", "err", err)
@@ -407,21 +414,26 @@ func (c *Controller) collect(ctx context.Context) {
 			}
 			continue
 		}
-		for _, b := range batch {
-			ack := &proto.ReportAck{Seqs: make([]uint64, 0, len(b.list))}
-			for _, r := range b.list {
-				ack.Seqs = append(ack.Seqs, r.Seq)
-				if r.Kind == proto.ReportEnded || r.Kind == proto.ReportLaunchFailed {
-					b.s.forget(proto.Attempt{Job: r.Job, Attempt: r.Attempt})
-				}
+		c.acknowledge(batch)
+	}
+}
+
+// acknowledge tells each node which of its reports are safe.
+func (c *Controller) acknowledge(batch []nodeReports) {
+	for _, b := range batch {
+		ack := &proto.ReportAck{Seqs: make([]uint64, 0, len(b.list))}
+		for _, r := range b.list {
+			ack.Seqs = append(ack.Seqs, r.Seq)
+			if r.Kind == proto.ReportEnded || r.Kind == proto.ReportLaunchFailed {
+				b.s.forget(proto.Attempt{Job: r.Job, Attempt: r.Attempt})
 			}
-			body, err := proto.Encode(ack)
-			if err == nil {
-				err = b.s.conn.WriteFrame(proto.KindReportAck, 0, 0, body)
-			}
-			if err != nil {
-				_ = b.s.conn.Close() // as above
-			}
+		}
+		body, err := proto.Encode(ack)
+		if err == nil {
+			err = b.s.conn.WriteFrame(proto.KindReportAck, 0, 0, body)
+		}
+		if err != nil {
+			_ = b.s.conn.Close() // as above
 		}
 	}
 }

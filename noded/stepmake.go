@@ -214,8 +214,56 @@ func (n *Noded) shape() shape {
 	return shape{sockets: int(h.Sockets), cores: int(h.Cores), threads: int(h.Threads), numa: n.inv.numa}
 }
 
-// wrapTask has a task run inside of gshim's task mode, where a prolog or epilog goes with it.
-func (n *Noded) wrapTask(*shim.Launch, *stepPlan) {}
+// taskWrapper is the shell program around a task that has prologs or epilogs: those of the configuration and the
+// command's own, "" for none. What a prolog prints as export, unset and print is obeyed; how a task ended is kept.
+const taskWrapper = `
+obey() {
+	while IFS= read -r line; do
+		case $line in
+		"export "*=*) export "${line#export }" ;;
+		"unset "*) unset "${line#unset }" ;;
+		"print "*) printf '%s\n' "${line#print }" ;;
+		esac
+	done
+}
+for p in "$1" "$2"; do
+	[ -z "$p" ] && continue
+	said=$("$p") || { echo "slurmstepd: error: TaskProlog $p failed" >&2; exit 1; }
+	obey <<EOF
+$said
+EOF
+done
+e1=$3 e2=$4
+shift 4
+[ -z "$e1$e2" ] && exec "$@"
+trap : TERM INT HUP USR1 USR2 QUIT ALRM
+"$@"
+rc=$?
+for p in "$e2" "$e1"; do
+	[ -n "$p" ] && "$p"
+done
+if [ $rc -gt 128 ]; then trap - TERM INT HUP USR1 USR2 QUIT ALRM; kill -$((rc - 128)) $$; fi
+exit $rc
+`
+
+// wrapTask has the programs run that go with a task: by a shell in the task's place, as its user and in its group.
+func (n *Noded) wrapTask(o *shim.Launch, p *stepPlan) {
+	own := func(path string) string {
+		if path == "none" {
+			return ""
+		}
+		return path
+	}
+	prologs, epilogs := [2]string{"", own(p.req.Prolog)}, [2]string{"", own(p.req.Epilog)}
+	if c := n.opts.Config; c != nil {
+		prologs[0], epilogs[0] = c.TaskProlog, c.TaskEpilog
+	}
+	if prologs == [2]string{} && epilogs == [2]string{} {
+		return
+	}
+	o.Argv = append([]string{"/bin/sh", "-c", taskWrapper, "/bin/sh", prologs[0], prologs[1], epilogs[0], epilogs[1], o.Path}, o.Argv[1:]...)
+	o.Path = "/bin/sh"
+}
 
 // stepsChanged notes that the list of running steps is another one.
 func (n *Noded) stepsChanged() {}

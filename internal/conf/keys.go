@@ -37,10 +37,10 @@ func mainSettings() *table {
 // unusedKeys are read into Config, but no daemon acts on them. Whoever makes
 // one do its work takes it off this list.
 var unusedKeys = []string{
-	"CompleteWait", "DependencyParameters", 	"FirstJobId", "InactiveLimit", "InteractiveStepOptions", "JobFileAppend", "KillOnBadExit",
+	"CompleteWait", "DependencyParameters", "FirstJobId", "InactiveLimit", "InteractiveStepOptions", "JobFileAppend", "KillOnBadExit",
 	"LaunchParameters", "MailDomain", "MailProg", "MaxJobId", "MaxStepCount", "MaxTasksPerNode", "MessageTimeout",
-	"MpiDefault", "OverTimeLimit", "PrivateData", 	"PropagatePrioProcess", "PropagateResourceLimits",
-	"PropagateResourceLimitsExcept", "TaskEpilog", "TaskPluginParam", "TaskProlog", "TrackWCKey", 	"WaitTime",
+	"MpiDefault", "OverTimeLimit", "PrivateData", "PropagatePrioProcess", "PropagateResourceLimits",
+	"PropagateResourceLimitsExcept", "TaskPluginParam", "TrackWCKey", "WaitTime",
 }
 
 // unusedLineKeys are the same for NodeName and PartitionName lines.

@@ -141,8 +141,11 @@ const (
 	ReportEnding       // the script has ended as Exit says, all its processes are gone, and the epilog runs
 	ReportEpilogFailed // Text says how; ReportEnded follows
 	ReportUnkillable   // Text says what survives SIGKILL; ReportEnded follows if it ever dies
-	ReportStep         // a step has ended
 )
+
+// ReportStep says that a step has ended. Its number is apart from the others: the leader's facts have kinds of their own
+// behind those, and steps are none of theirs.
+const ReportStep ReportKind = 64
 
 // Report is one thing that happened to an attempt. It is in the node's spool until it is acknowledged.
 //
