@@ -1,0 +1,111 @@
+package noded
+
+import (
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/noded/gpu"
+)
+
+// TestGPUHealth: what a node says of its GPUs, round by round.
+func TestGPUHealth(t *testing.T) {
+	me := os.Getpid()
+	devices := []gpu.Device{{UUID: "A", Index: 0, Path: "/x/nvidia0"}, {UUID: "B", Index: 1, Path: "/x/nvidia1"}, {UUID: "C", Index: 2, Path: "/x/nvidia2"}}
+	// Numbered otherwise than the driver does, and C is cut into two instances.
+	units := []unit{{name: "gpu", index: 1, files: []string{"/x/nvidia0"}}, {name: "gpu", index: 0, uuid: "B"},
+		{name: "gpu", index: 2, files: []string{"/x/nvidia2", "/x/cap1"}, uuid: "MIG-1"}, {name: "gpu", index: 3, files: []string{"/x/nvidia2", "/x/cap2"}, uuid: "MIG-2"},
+		{name: "shard", index: 0, files: []string{"/x/nvidia0"}}}
+	used := func(mem int64) gpu.Reading {
+		return gpu.Reading{UUID: "A", MemTotalMiB: 100, MemUsedMiB: mem, Processes: []gpu.Process{{PID: me, MemMiB: mem}}}
+	}
+	broken := gpu.Reading{UUID: "C", Lost: true, Faults: []gpu.Fault{{Kind: gpu.FaultXID, Code: 13, Text: "user's"}, {Kind: gpu.FaultXID, Code: 79, Text: "fallen off\nthe bus", Fatal: true}}}
+	for name, tc := range map[string]struct {
+		policy string
+		mine   bool // the process is a job's
+		busy   bool // the node has jobs
+		rounds [][]gpu.Reading
+		want   []string
+	}{
+		"well":               {rounds: [][]gpu.Reading{{{UUID: "A"}, {UUID: "B"}, {UUID: "D"}}}},
+		"another's":          {rounds: [][]gpu.Reading{{used(30)}}, want: []string{"1 in use by process"}},
+		"too little":         {rounds: [][]gpu.Reading{{used(19)}}},
+		"no size":            {rounds: [][]gpu.Reading{{used(-1)}}, want: []string{"1 in use by process"}},
+		"a job's":            {mine: true, rounds: [][]gpu.Reading{{used(30)}}},
+		"ignored":            {policy: foreignIgnore, rounds: [][]gpu.Reading{{used(30)}}},
+		"drained":            {policy: foreignDrain, rounds: [][]gpu.Reading{{used(30)}}, want: []string{"1 fault in use by process"}},
+		"over again":         {rounds: [][]gpu.Reading{{used(30)}, {used(0)}}},
+		"nobody named":       {rounds: [][]gpu.Reading{{{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}}, want: []string{"0 more than 20 % of its memory is in use"}},
+		"nobody named, jobs": {busy: true, rounds: [][]gpu.Reading{{{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}}},
+		"broken":             {rounds: [][]gpu.Reading{{broken}}, want: []string{"2 fault XID 79: fallen off the bus", "3 fault XID 79: fallen off the bus"}},
+		"broken stays":       {rounds: [][]gpu.Reading{{broken}, {{UUID: "C"}}}, want: []string{"2 fault XID 79: fallen off the bus", "3 fault XID 79: fallen off the bus"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			policy := tc.policy
+			if policy == "" {
+				policy = foreignAvoid
+			}
+			h := newGPUHealth(devices, units, policy, 20, slog.New(slog.DiscardHandler))
+			h.ours, h.idle = func(int) bool { return tc.mine }, func() bool { return !tc.busy }
+			if _, known := h.account(); known {
+				t.Error("it knows before it has looked")
+			}
+			for i, r := range tc.rounds {
+				h.round(gpuRound{At: time.UnixMilli(int64(1000 + i)), Readings: r})
+			}
+			tells, known := h.account()
+			slices.SortFunc(tells, func(a, b model.UnitTell) int { return int(a.Index - b.Index) })
+			if !known || len(tells) != len(tc.want) {
+				t.Fatalf("tells %+v, want %q", tells, tc.want)
+			}
+			for i, tell := range tells {
+				text := string(rune('0'+tell.Index)) + " "
+				if tell.Kind == model.OutFault {
+					text += "fault "
+				}
+				if text += tell.Text; !strings.HasPrefix(text, tc.want[i]) || tell.Name != "gpu" {
+					t.Errorf("tells %q, want %q", text, tc.want[i])
+				}
+			}
+		})
+	}
+}
+
+// TestGPUHealthWakes: only news are news.
+func TestGPUHealthWakes(t *testing.T) {
+	h := newGPUHealth([]gpu.Device{{UUID: "A"}}, nil, foreignAvoid, 20, slog.New(slog.DiscardHandler))
+	h.ours, h.idle = func(int) bool { return false }, func() bool { return true }
+	news := func() bool {
+		select {
+		case <-h.changed():
+			return true
+		default:
+			return false
+		}
+	}
+	full := gpu.Reading{UUID: "A", MemTotalMiB: 100, MemUsedMiB: 50}
+	for i, step := range []struct {
+		round gpuRound
+		news  bool
+	}{
+		{gpuRound{Err: os.ErrClosed}, false},
+		{gpuRound{Readings: []gpu.Reading{{UUID: "A"}}}, true}, // now it is known
+		{gpuRound{Readings: []gpu.Reading{{UUID: "A"}}}, false},
+		{gpuRound{Readings: []gpu.Reading{full}}, true},
+		{gpuRound{Readings: []gpu.Reading{full}}, false},
+		{gpuRound{Err: os.ErrClosed}, false}, // unknown: what was said stands
+		{gpuRound{Readings: []gpu.Reading{{UUID: "A"}}}, true},
+	} {
+		if h.round(step.round); news() != step.news {
+			t.Errorf("step %d: news %v", i, !step.news)
+		}
+	}
+	var none *gpuHealth
+	if _, known := none.account(); known || none.changed() != nil {
+		t.Error("a node without GPUs knows of some")
+	}
+}
