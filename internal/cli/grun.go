@@ -30,7 +30,7 @@ func grun(e *Env) int {
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(r.options(), getopt.HelpOptions('h')...), Order: getopt.StopAtOperand,
 		EnvPrefix: "SLURM", Operands: "command [arguments...]",
 		About:    "Run a command as a step of a job: in a batch script on the job's resources, or with --jobid in a running job of yours whose batch script runs on this host.",
-		Epilogue: "Options may also be set in the environment (SLURM_NTASKS, SLURM_OVERLAP, SLURM_GPU_BIND, ...); gsubmit's --gpu-bind, --hint and the like get here that way."})
+		Epilogue: "Options may also be set in the environment (SLURM_NTASKS, SLURM_OVERLAP, SLURM_GPU_BIND, ...); a batch script can set them for all its steps."})
 	operands, err := p.Parse(e.Args, lookup)
 	if err != nil {
 		if errors.Is(err, errListMPI) {
