@@ -21,6 +21,8 @@ const (
 	// wasteful and idleGPU are the percentages below which gseff advises to ask for less.
 	wasteful = 50
 	idleGPU  = 10
+	// cacheWorthSaying is the memory from which it is worth a line that most of it was file cache, KiB.
+	cacheWorthSaying = 256 << 10
 )
 
 // seff is one call of gseff.
@@ -195,7 +197,7 @@ func (j *seffJob) write(out io.Writer) {
 	} else {
 		fmt.Fprintf(out, "Memory Efficiency: the job had no memory limit\n")
 	}
-	if rss := j.processes(); rss > 0 && 2*rss < used {
+	if rss := j.processes(); rss > 0 && 2*rss < used && used > cacheWorthSaying {
 		fmt.Fprintf(out, "Memory of processes: %s at most in samples; the rest was file cache, which the kernel takes back when it is needed\n", seffSize(rss))
 	}
 	j.writeGPUs(out)
