@@ -389,6 +389,11 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 			add(state.SetDeps)
 		case "partition":
 			sp.Partitions, specChanged, replace = strings.Split(kv.Value, ","), true, true
+		case "reservation", "reservationname":
+			sp.Reservation, specChanged = kv.Value, true
+			if err := mayUse(v, &sp); err != nil {
+				return nil, err
+			}
 		case "account":
 			sp.Account, specChanged, replace = kv.Value, true, true
 		case "qos":
@@ -428,7 +433,7 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 			}
 			sp.Requeue, specChanged = n == 1, true
 		default:
-			return nil, refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update job can set; it sets TimeLimit, TimeMin, Deadline, Priority, Nice, SiteFactor, StartTime, ArrayTaskThrottle, Dependency, Partition, Account, QOS, NumNodes, ReqNodeList, ExcNodeList, JobName, Comment, AdminComment, Requeue", kv.Key)
+			return nil, refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update job can set; it sets TimeLimit, TimeMin, Deadline, Priority, Nice, SiteFactor, StartTime, ArrayTaskThrottle, Dependency, Partition, Reservation, Account, QOS, NumNodes, ReqNodeList, ExcNodeList, JobName, Comment, AdminComment, Requeue", kv.Key)
 		}
 		if len(kv.Value) > proto.MaxFieldBytes {
 			return nil, bad("longer than %d bytes", proto.MaxFieldBytes)

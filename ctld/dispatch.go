@@ -89,7 +89,7 @@ func (c *Controller) sendOrders(v *state.View) {
 func (c *Controller) launchOf(v *state.View, j *model.Job, place int, prepare bool) (*proto.Launch, error) {
 	l := &proto.Launch{Job: j.ID, Attempt: j.Attempt, ArrayID: j.ArrayID, Task: j.Task, Spec: j.Spec,
 		Part: j.Run.Partition, LimitS: j.Run.LimitS,
-		Start: j.Run.Start, Restarts: j.Restarts, Alloc: j.Run.Alloc, Resv: j.Spec.Reservation,
+		Start: j.Run.Start, Restarts: j.Restarts, Alloc: j.Run.Alloc, Resv: j.Run.Resv,
 		Node: int32(place), Prepare: prepare}
 	if !prepare {
 		l.Script, l.Env = v.Blob(j.Spec.Script), v.Blob(j.Spec.Env)

@@ -155,7 +155,11 @@ func (c *Controller) recordOf(cfg *model.Config, seq uint64, j *model.Job) *mode
 	if j.State == model.Completing { // as Slurm's accounting: it runs until it has ended
 		r.State = model.Running
 	}
+	if names := sp.ReservationNames(); len(names) > 0 {
+		r.Reservation = names[0]
+	}
 	if j.Run != nil {
+		r.Reservation = j.Run.Resv
 		r.Start, r.LimitS, r.Partition = j.Run.Start, j.Run.LimitS, j.Run.Partition
 		names := j.Run.Alloc.NodeNames()
 		r.Nodes, r.NumNodes = hostlist.Compress(names), int32(len(names))

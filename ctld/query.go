@@ -3,6 +3,7 @@ package ctld
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"gbatch/internal/blob"
@@ -125,6 +126,9 @@ func picked(f *proto.JobFilter, j *model.Job) bool {
 	}
 	if len(f.Names) > 0 && !hasName(f.Names, j.Spec.Name) || len(f.Accounts) > 0 && !hasName(f.Accounts, j.Spec.Account) ||
 		len(f.QOS) > 0 && !hasName(f.QOS, j.Spec.QOS) {
+		return false
+	}
+	if len(f.Reservations) > 0 && !slices.ContainsFunc(j.Spec.ReservationNames(), func(name string) bool { return hasName(f.Reservations, name) }) {
 		return false
 	}
 	if len(f.Partitions) > 0 {

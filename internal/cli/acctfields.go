@@ -202,7 +202,7 @@ func acctFieldsMToR(u map[string]acctField) []acctField {
 		aJob("ReqMem", 10, func(r *acctRow) string { return r.mem(r.ReqMemMiB * int64(max(1, r.NumNodes))) }),
 		aNum("ReqNodes", 8, (*acctRow).nodes),
 		aJob("ReqTRES", 10, (*acctRow).reqTRES),
-		aEmpty("Reservation", 20), aEmpty("ReservationId", 8),
+		aJob("Reservation", 20, func(r *acctRow) string { return r.Reservation }), aEmpty("ReservationId", 8),
 		aJob("Reserved", 10, func(r *acctRow) string { return walltime.Elapsed(r.plannedS()) }),
 		aJobNum("Restarts", 8, func(r *acctRow) int64 { return int64(r.Restarts) }),
 		aJob("ResvCPU", 10, func(r *acctRow) string { return walltime.Elapsed(r.plannedS() * r.reqCPUs()) }),

@@ -38,7 +38,7 @@ func (c *control) create(words []string) error {
 		return errors.New("A start time must be given.  No reservation created.")
 	case !has("EndTime", "Duration"):
 		return errors.New("An end time or duration must be given.  No reservation created.")
-	case !has("Nodes", "NodeList", "NodeCnt", "NodeCount", "CoreCnt", "CoreCount", "TRES", "TRESPerNode"):
+	case !has("Nodes", "NodeList", "NodeCnt", "NodeCount", "CoreCnt", "CoreCount", "TRES", "TRESPerNode", "Licenses", "License", "PartitionName", "Partition"):
 		return errors.New("CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified.  No reservation created.")
 	case !has("Users", "User", "Accounts", "Account", "Groups", "Group"):
 		return errors.New("Either Users/Groups and/or Accounts must be specified.  No reservation created.")
@@ -91,6 +91,8 @@ func resvWords(words []string) (name string, set []model.KV, ok bool, err error)
 			name, ok = value, true
 		case !has && i == 1 && ok && name == "":
 			name = w
+		case low == "skip" && !has:
+			set = append(set, model.KV{Key: "Skip"})
 		case !has:
 			return "", nil, false, fmt.Errorf("'%s' is not KEY=VALUE; write reservations as in ReservationName=maint StartTime=now Duration=60 Users=root Nodes=ALL Flags=MAINT", w)
 		case low == "starttime" || low == "endtime":
@@ -122,7 +124,7 @@ func (c *control) showReservations(name string) error {
 			continue
 		}
 		shown++
-		c.showReservation(v, reply.CPUs[i], reply.Now)
+		c.showReservation(v, &reply.Sizes[i], reply.Now)
 	}
 	switch {
 	case shown > 0:
@@ -134,19 +136,51 @@ func (c *control) showReservations(name string) error {
 	return nil
 }
 
-func (c *control) showReservation(v *model.Reservation, cpus int64, now model.Time) {
+func (c *control) showReservation(v *model.Reservation, size *proto.ResvSize, now model.Time) {
 	state := "INACTIVE"
 	if v.Start <= now && now < v.End {
 		state = "ACTIVE"
 	}
 	list := func(names []string) string { return orNull(strings.Join(names, ",")) }
+	flags := v.Flags.Names()
+	for i, f := range flags {
+		if f == "PURGE_COMP" {
+			flags[i] += "=" + walltime.Elapsed(v.PurgeS)
+		}
+	}
+	var lics []string
+	for _, l := range v.Licenses {
+		lics = append(lics, fmt.Sprintf("%s:%d", l.Name, l.Count))
+	}
 	r := &record{}
 	r.line(kv("ReservationName", v.Name), kv("StartTime", c.stamp(v.Start, "N/A")), kv("EndTime", c.stamp(v.End, "N/A")),
 		kv("Duration", walltime.ElapsedLimit(int64(v.End-v.Start)/1000, false)))
-	r.line(kv("Nodes", hostlist.CompressSorted(v.Nodes)), kv("NodeCnt", len(v.Nodes)), kv("CoreCnt", cpus), kv("Features", orNull(v.Features)),
-		kv("PartitionName", orNull(v.Partition)), kv("Flags", strings.Join(v.Flags.Names(), ",")))
-	r.line(fmt.Sprintf("TRES=cpu=%d", cpus))
-	r.line(kv("Users", list(v.Users)), "Groups=(null)", kv("Accounts", list(v.Accounts)), "Licenses=(null)", kv("State", state), "BurstBuffer=(null)", "Watts=n/a")
+	r.line(kv("Nodes", hostlist.CompressSorted(v.Nodes)), kv("NodeCnt", len(v.Nodes)), kv("CoreCnt", size.Cores), kv("Features", orNull(v.Features)),
+		kv("PartitionName", orNull(v.Partition)), kv("Flags", strings.Join(flags, ",")))
+	for i, name := range v.Nodes[:min(len(v.Parts), len(v.Nodes))] {
+		p := &v.Parts[i]
+		line := []string{"  " + kv("NodeName", name), kv("CPUs", p.CPUs), kv("Mem", walltime.FormatMem(p.MemMiB))}
+		if i < len(size.PartGres) && size.PartGres[i] != "" {
+			line = append(line, kv("GRES", size.PartGres[i]))
+		}
+		r.line(line...)
+	}
+	r.line("TRES=" + resvTRES(v, size))
+	r.line(kv("Users", list(v.Users)), kv("Groups", list(v.Groups)), kv("Accounts", list(v.Accounts)), kv("Licenses", list(lics)), kv("State", state), "BurstBuffer=(null)", "Watts=n/a")
 	r.line("MaxStartDelay=(null)")
 	r.print(c)
+}
+
+// resvTRES gives what a reservation takes of its nodes, in Slurm's words.
+func resvTRES(v *model.Reservation, size *proto.ResvSize) string {
+	out := []string{fmt.Sprintf("cpu=%d", size.CPUs)}
+	for _, g := range size.Gres {
+		if g.Count > 0 {
+			out = append(out, fmt.Sprintf("%s=%d", g.TRES, g.Count))
+		}
+	}
+	for _, l := range v.Licenses {
+		out = append(out, fmt.Sprintf("license/%s=%d", l.Name, l.Count))
+	}
+	return strings.Join(out, ",")
 }

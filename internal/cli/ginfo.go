@@ -46,7 +46,7 @@ type info struct {
 	every    int32
 	clusters []string
 
-	all, dead, responding, exact, noHeader, reasons, long, byNode, summary bool
+	all, dead, responding, exact, noHeader, reasons, resvs, long, byNode, summary bool
 }
 
 func ginfo(e *Env) int {
@@ -97,6 +97,7 @@ func (i *info) options() []getopt.Option {
 		{Name: "Node", Short: 'N', Group: output, Slot: "format", Help: "a line for each node and partition", Set: getopt.Flag(&i.byNode)},
 		{Name: "summarize", Short: 's', Group: output, Slot: "format", Help: "a line for each partition", Set: getopt.Flag(&i.summary)},
 		{Name: "list-reasons", Short: 'R', Group: output, Slot: "format", Help: "why nodes are down or drained", Set: getopt.Flag(&i.reasons)},
+		{Name: "reservation", Short: 'T', Group: output, Slot: "format", Help: "a line for each reservation", Set: getopt.Flag(&i.resvs)},
 		{Name: "exact", Short: 'e', Group: output, Help: "a line for each size of node", Set: getopt.Flag(&i.exact)},
 		{Name: "noheader", Short: 'h', Group: output, Help: "no headings", Set: getopt.Flag(&i.noHeader)},
 		{Name: "sort", Short: 'S', Arg: getopt.Required, Group: output, Metavar: "keys", Env: "_SORT", Help: "sort by these letters of -o, each with - before it for descending; default #P,-t: as configured, then by state", Set: getopt.Text(&i.sort)},
@@ -111,7 +112,6 @@ func (i *info) options() []getopt.Option {
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: ignored},
 		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: ignored},
 		{Name: "future", Short: 'F', Refused: "nodes of State=FUTURE are in gbatch.conf only"},
-		{Name: "reservation", Short: 'T', Refused: "use gcontrol show reservation"},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
 	}
 }
@@ -225,6 +225,9 @@ func (i *info) form() (template, order string) {
 
 // once prints one table.
 func (i *info) once() int {
+	if i.resvs {
+		return i.reservations()
+	}
 	fields := infoFields()
 	lang := infoLanguage(fields)
 	template, order := i.form()

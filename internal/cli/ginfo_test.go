@@ -217,7 +217,7 @@ func TestInfoErrors(t *testing.T) {
 	f.want("", "slurm_load_node error: node is not defined\n", 1, "sinfo", "-n", "zz")
 	f.want("", "sinfo: error: Invalid sort specification: zz\n", 1, "sinfo", "-S", "zz")
 	f.want("", "sinfo: error: Unrecognized option: foo; pick lines with --partition, --nodes and --states\n", 1, "sinfo", "foo")
-	f.want("", "sinfo: error: --reservation is not supported by gbatch yet: use gcontrol show reservation\n", 1, "sinfo", "-T")
+	f.want("", "sinfo: error: --yaml is not supported by gbatch yet: use --json\n", 1, "sinfo", "--yaml")
 	f.want("batch*\n", "sinfo: error: Invalid node format specification: foo\n", 0, "sinfo", "-h", "-p", "batch", "-O", "foo,partition:")
 	f.fail[proto.KindPartitions] = rpc.Errorf(proto.CodeInternal, "Unable to contact slurm controller (connect failure)")
 	f.want("", "slurm_load_partitions: Unable to contact slurm controller (connect failure)\n", 1, "sinfo")

@@ -144,13 +144,16 @@ func (q *queue) options() []getopt.Option {
 			return err
 		}},
 		{Name: "iterate", Short: 'i', Arg: getopt.Required, Group: output, Metavar: "seconds", Help: "print again every so many seconds", Set: getopt.Number(&q.every, 1, 1<<20)},
+		{Name: "reservation", Short: 'R', Arg: getopt.Required, Group: output, Metavar: "names", Help: "jobs that asked for these reservations", Set: func(v string) error {
+			q.rq.Filter.Reservations = splitList(v)
+			return nil
+		}},
 
 		{Name: "only-job-state", Hidden: true, Note: "lists with everything are as quick", Set: ignored},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: ignored},
 		{Name: "steps", Short: 's', Arg: getopt.Optional, Refused: "list running jobs with -t R: each has one step, its batch script"},
 		{Name: "licenses", Short: 'L', Arg: getopt.Required, Env: "_LICENSES", Refused: "jobs have no licenses; pick them with -n, -A or -p"},
-		{Name: "reservation", Short: 'R', Arg: getopt.Required, Refused: "pick jobs with -w NODES; gcontrol show reservation lists nodes"},
 		{Name: "running-over", Arg: getopt.Required, Refused: "sort by time instead: -t R -S -M"},
 		{Name: "running-under", Arg: getopt.Required, Refused: "sort by time instead: -t R -S M"},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},

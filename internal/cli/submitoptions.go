@@ -92,7 +92,7 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		{Name: "account", Short: 'A', Arg: R, Metavar: "name", Group: gJob, Env: "_ACCOUNT", Help: "account that is charged", Set: str(&sp.Account)},
 		{Name: "partition", Short: 'p', Arg: R, Metavar: "names", Group: gJob, Env: "_PARTITION", Help: "partition, or several of which the first with room is taken", Set: func(v string) error { sp.Partitions = splitList(v); return nil }},
 		{Name: "qos", Short: 'q', Arg: R, Metavar: "name", Group: gJob, Env: "_QOS", Help: "quality of service", Set: str(&sp.QOS)},
-		{Name: "reservation", Arg: R, Metavar: "name", Group: gJob, Env: "_RESERVATION", Help: "run in this reservation; gcontrol show reservation lists them", Set: str(&sp.Reservation)},
+		{Name: "reservation", Arg: R, Metavar: "names", Group: gJob, Env: "_RESERVATION", Help: "run in this reservation, or the first of these with room; gcontrol show reservation lists them", Set: str(&sp.Reservation)},
 		{Name: "comment", Arg: R, Metavar: "text", Group: gJob, Help: "a comment that gqueue and gacct show", Set: str(&sp.Comment)},
 		{Name: "array", Short: 'a', Arg: R, Metavar: "indexes", Group: gJob, Env: "_ARRAY_INX", Help: "submit an array: 0-15, 1,3,5 or 0-99%8 (at most 8 at once)", Set: func(v string) (err error) {
 			if sp.Tasklist, sp.Throttle, err = model.ParseTaskSet(v, 1<<30); err != nil {

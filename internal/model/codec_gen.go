@@ -5078,7 +5078,7 @@ func (x *Job) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(28); err != nil {
+	if err := e.EncodeArrayLen(29); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Partition); err != nil {
@@ -5190,6 +5190,9 @@ func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
 		}
 	}
 	if err := e.EncodeString(x.Fault); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Resv); err != nil {
 		return err
 	}
 	return nil
@@ -5555,7 +5558,17 @@ func (x *Run) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Fault = v
 	}
-	return wire.Skip(d, n-28)
+	if n < 29 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Run.Resv", err)
+		}
+		x.Resv = v
+	}
+	return wire.Skip(d, n-29)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -7639,7 +7652,7 @@ func (x *Claim) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Start) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(7); err != nil {
+	if err := e.EncodeArrayLen(8); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -7673,6 +7686,9 @@ func (x *Start) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Licenses[i1].EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeString(x.Resv); err != nil {
+		return err
 	}
 	return nil
 }
@@ -7778,7 +7794,17 @@ func (x *Start) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Licenses = s3
 		}
 	}
-	return wire.Skip(d, n-7)
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Start.Resv", err)
+		}
+		x.Resv = v
+	}
+	return wire.Skip(d, n-8)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -7846,7 +7872,7 @@ func (x *ReasonSet) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Record) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(45); err != nil {
+	if err := e.EncodeArrayLen(46); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(x.Seq); err != nil {
@@ -7992,6 +8018,9 @@ func (x *Record) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeBool(x.Purge); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Reservation); err != nil {
 		return err
 	}
 	return nil
@@ -8510,12 +8539,22 @@ func (x *Record) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Purge = v
 	}
-	return wire.Skip(d, n-45)
+	if n < 46 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Record.Reservation", err)
+		}
+		x.Reservation = v
+	}
+	return wire.Skip(d, n-46)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Reservation) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(10); err != nil {
+	if err := e.EncodeArrayLen(20); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -8561,6 +8600,61 @@ func (x *Reservation) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeBool(x.Begun); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Groups)); err != nil {
+		return err
+	}
+	for i4 := range x.Groups {
+		if err := e.EncodeString(x.Groups[i4]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.GIDs)); err != nil {
+		return err
+	}
+	for i5 := range x.GIDs {
+		if err := e.EncodeUint(uint64(x.GIDs[i5])); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Parts)); err != nil {
+		return err
+	}
+	for i6 := range x.Parts {
+		if err := x.Parts[i6].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Licenses)); err != nil {
+		return err
+	}
+	for i7 := range x.Licenses {
+		if err := x.Licenses[i7].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(int64(x.First)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Later)); err != nil {
+		return err
+	}
+	for i8 := range x.Later {
+		if err := e.EncodeInt(int64(x.Later[i8])); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(x.FloatS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.PurgeS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.IdleAt)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Count)); err != nil {
 		return err
 	}
 	return nil
@@ -8718,7 +8812,255 @@ func (x *Reservation) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Begun = v
 	}
-	return wire.Skip(d, n-10)
+	if n < 11 {
+		return nil
+	}
+	{
+		n10, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Reservation.Groups", err)
+		}
+		if n10 > 0 {
+			s11 := make([]string, 0, wire.Cap(n10))
+			for range n10 {
+				var v12 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("Reservation.Groups", err)
+					}
+					v12 = v
+				}
+				s11 = append(s11, v12)
+			}
+			x.Groups = s11
+		}
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		n13, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Reservation.GIDs", err)
+		}
+		if n13 > 0 {
+			s14 := make([]uint32, 0, wire.Cap(n13))
+			for range n13 {
+				var v15 uint32
+				{
+					v, err := d.DecodeUint64()
+					if err != nil {
+						return wire.In("Reservation.GIDs", err)
+					}
+					v15 = uint32(v)
+					if uint64(v15) != v {
+						return wire.Range("Reservation.GIDs", v)
+					}
+				}
+				s14 = append(s14, v15)
+			}
+			x.GIDs = s14
+		}
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		n16, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Reservation.Parts", err)
+		}
+		if n16 > 0 {
+			s17 := make([]ResvPart, 0, wire.Cap(n16))
+			for range n16 {
+				s17 = append(s17, ResvPart{})
+				if err := s17[len(s17)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Reservation.Parts", err)
+				}
+			}
+			x.Parts = s17
+		}
+	}
+	if n < 14 {
+		return nil
+	}
+	{
+		n19, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Reservation.Licenses", err)
+		}
+		if n19 > 0 {
+			s20 := make([]LicenseCount, 0, wire.Cap(n19))
+			for range n19 {
+				s20 = append(s20, LicenseCount{})
+				if err := s20[len(s20)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Reservation.Licenses", err)
+				}
+			}
+			x.Licenses = s20
+		}
+	}
+	if n < 15 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Reservation.First", err)
+		}
+		x.First = Time(v)
+	}
+	if n < 16 {
+		return nil
+	}
+	{
+		n22, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Reservation.Later", err)
+		}
+		if n22 > 0 {
+			s23 := make([]Time, 0, wire.Cap(n22))
+			for range n22 {
+				var v24 Time
+				{
+					v, err := d.DecodeInt64()
+					if err != nil {
+						return wire.In("Reservation.Later", err)
+					}
+					v24 = Time(v)
+				}
+				s23 = append(s23, v24)
+			}
+			x.Later = s23
+		}
+	}
+	if n < 17 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Reservation.FloatS", err)
+		}
+		x.FloatS = v
+	}
+	if n < 18 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Reservation.PurgeS", err)
+		}
+		x.PurgeS = v
+	}
+	if n < 19 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Reservation.IdleAt", err)
+		}
+		x.IdleAt = Time(v)
+	}
+	if n < 20 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Reservation.Count", err)
+		}
+		x.Count = int32(v)
+		if int64(x.Count) != v {
+			return wire.Range("Reservation.Count", v)
+		}
+	}
+	return wire.Skip(d, n-20)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *ResvPart) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.CPUs)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MemMiB); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Gres)); err != nil {
+		return err
+	}
+	for i1 := range x.Gres {
+		if err := e.EncodeInt(int64(x.Gres[i1])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *ResvPart) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = ResvPart{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("ResvPart.CPUs", err)
+		}
+		x.CPUs = int32(v)
+		if int64(x.CPUs) != v {
+			return wire.Range("ResvPart.CPUs", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("ResvPart.MemMiB", err)
+		}
+		x.MemMiB = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("ResvPart.Gres", err)
+		}
+		if n1 > 0 {
+			s2 := make([]int32, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 int32
+				{
+					v, err := d.DecodeInt64()
+					if err != nil {
+						return wire.In("ResvPart.Gres", err)
+					}
+					v3 = int32(v)
+					if int64(v3) != v {
+						return wire.Range("ResvPart.Gres", v)
+					}
+				}
+				s2 = append(s2, v3)
+			}
+			x.Gres = s2
+		}
+	}
+	return wire.Skip(d, n-3)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -105,6 +105,7 @@ type Run struct {
 	Busy    Bits   // places whose node still has something of the job; empty: only the first, which says so by its end
 	Over    *End   // the script has ended, and epilogs still run; nil before
 	Fault   string // with StopProlog and StopLaunch: what went wrong
+	Resv    string // the reservation that it runs in; "": none
 }
 
 // Gate says which program of the controller a job waits for. The numbers are stored: append only.

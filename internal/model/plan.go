@@ -55,6 +55,7 @@ type Start struct {
 	Alloc     *Alloc
 	Priority  uint32         // as computed when it was planned; 0: Job.Priority
 	Licenses  []LicenseCount // that it takes
+	Resv      string         // the reservation that it runs in; "": none
 }
 
 // ReasonSet says why a job still waits.

@@ -50,6 +50,8 @@ type Record struct {
 	Constraints  string
 	Why          string
 	Purge        bool // the array's own record is done: its tasks have records of their own, forget this one
+
+	Reservation string // that it ran in, or the first that it asked for
 }
 
 // ElapsedS gives how long an ended job had its resources, seconds.

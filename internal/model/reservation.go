@@ -1,6 +1,9 @@
 package model
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Reservation keeps nodes free for some users or accounts, or for nobody, for a span of time.
 //
@@ -16,6 +19,26 @@ type Reservation struct {
 	Accounts  []string
 	Flags     ResvFlags
 	Begun     bool // Start is over
+
+	Groups   []string   // of whom it is for, beside Users
+	GIDs     []uint32   // their numbers
+	Parts    []ResvPart // what of each of Nodes; empty: nodes are whole
+	Licenses []LicenseCount
+	First    Time   // the first Start, of one that repeats: its hour by the clock
+	Later    []Time // beginnings of the occurrences after this one, as the controllers' calendar has them
+	FloatS   int64  // TIME_FLOAT: it begins so many seconds from whenever one looks
+	PurgeS   int64  // PURGE_COMP: it goes once nobody has asked for it for so long, seconds; 0: it stays
+	IdleAt   Time   // PURGE_COMP: since when nobody has; 0: somebody has, or it has not begun
+	Count    int32  // nodes that were asked for by number; 0: they were named
+}
+
+// ResvPart is what a reservation takes of one node.
+//
+//gbatch:codec
+type ResvPart struct {
+	CPUs   int32
+	MemMiB int64
+	Gres   []int32 // units of each of the node's entries, in order
 }
 
 // ResvFlags is a set of a reservation's flags. The numbers are stored: append only.
@@ -32,9 +55,23 @@ const (
 	ResvAllNodes                        // ALL_NODES
 	ResvOverlap                         // may share nodes with other reservations
 	ResvNoHold                          // NO_HOLD_JOBS_AFTER
+	ResvHourly
+	ResvWeekday     // Monday to Friday
+	ResvWeekend     // Saturday and Sunday
+	ResvAnyNodes    // ANY_NODES: of licenses only, its jobs run on any nodes
+	ResvPurge       // PURGE_COMP
+	ResvReplace     // REPLACE: nodes that are down or in use are replaced by idle ones
+	ResvReplaceDown // REPLACE_DOWN: nodes that are down are
+	ResvFloat       // TIME_FLOAT
+	ResvStatic      // STATIC_ALLOC: nodes that are down are not replaced
+	ResvPartNodes   // PART_NODES: always all nodes of its partition
 )
 
-var resvFlagNames = []string{"MAINT", "FLEX", "IGNORE_JOBS", "DAILY", "WEEKLY", "SPEC_NODES", "ALL_NODES", "OVERLAP", "NO_HOLD_JOBS_AFTER"}
+// ResvRepeats are the flags of those that come again.
+const ResvRepeats = ResvHourly | ResvDaily | ResvWeekly | ResvWeekday | ResvWeekend
+
+var resvFlagNames = []string{"MAINT", "FLEX", "IGNORE_JOBS", "DAILY", "WEEKLY", "SPEC_NODES", "ALL_NODES", "OVERLAP", "NO_HOLD_JOBS_AFTER",
+	"HOURLY", "WEEKDAY", "WEEKEND", "ANY_NODES", "PURGE_COMP", "REPLACE", "REPLACE_DOWN", "TIME_FLOAT", "STATIC_ALLOC", "PART_NODES"}
 
 // Names lists the flags in Slurm's words.
 func (f ResvFlags) Names() []string {
@@ -56,10 +93,12 @@ func ParseResvFlag(name string) (ResvFlags, bool) {
 	return 1 << i, true
 }
 
-// PeriodS gives after how many seconds it comes again; 0: never.
+// PeriodS gives after how many seconds it comes again, where no calendar says better; 0: never.
 func (r *Reservation) PeriodS() int64 {
 	switch {
-	case r.Flags&ResvDaily != 0:
+	case r.Flags&ResvHourly != 0:
+		return 3600
+	case r.Flags&(ResvDaily|ResvWeekday|ResvWeekend) != 0:
 		return 86400
 	case r.Flags&ResvWeekly != 0:
 		return 7 * 86400
@@ -67,19 +106,47 @@ func (r *Reservation) PeriodS() int64 {
 	return 0
 }
 
-// Admits reports whether a user's job in an account may use it.
-func (r *Reservation) Admits(user, account string) bool {
-	if len(r.Users) > 0 && !slices.Contains(r.Users, user) || len(r.Accounts) > 0 && !slices.Contains(r.Accounts, account) {
-		return false
+// Roams reports whether its jobs may have any nodes, not only its own.
+func (r *Reservation) Roams() bool { return r.Flags&(ResvFlex|ResvAnyNodes) != 0 }
+
+// Part gives what it takes of its node at place i; nil: all of it.
+func (r *Reservation) Part(i int) *ResvPart {
+	if i >= len(r.Parts) {
+		return nil
 	}
-	return len(r.Users)+len(r.Accounts) > 0
+	return &r.Parts[i]
 }
 
-// Meets reports whether two reservations want the same node at the same time, for as far ahead as Horizon looks.
-func (r *Reservation) Meets(o *Reservation) bool {
-	if !slices.ContainsFunc(r.Nodes, func(n string) bool { return slices.Contains(o.Nodes, n) }) {
+// Admits reports whether a job of a user in an account may use it. Lists whose names begin with - say who may not.
+func (r *Reservation) Admits(sp *Spec) bool {
+	if len(r.Users)+len(r.Groups)+len(r.Accounts) == 0 {
 		return false
 	}
+	if len(r.Users)+len(r.Groups) > 0 && !allows(r.Users, sp.User) && !r.hasGroup(sp) {
+		return false
+	}
+	return len(r.Accounts) == 0 || allows(r.Accounts, sp.Account)
+}
+
+func allows(list []string, name string) bool {
+	if len(list) > 0 && list[0][0] == '-' {
+		return !slices.Contains(list, "-"+name)
+	}
+	return slices.Contains(list, name)
+}
+
+func (r *Reservation) hasGroup(sp *Spec) bool {
+	return slices.Contains(r.GIDs, sp.GID) || slices.ContainsFunc(sp.Groups, func(g uint32) bool { return slices.Contains(r.GIDs, g) })
+}
+
+// Meets reports whether two reservations want the same node at the same time, for as far ahead as Occurrences look.
+// Whether parts of a node have room beside each other is the state's to say.
+func (r *Reservation) Meets(o *Reservation) bool {
+	return slices.ContainsFunc(r.Nodes, func(n string) bool { return slices.Contains(o.Nodes, n) }) && r.MeetsInTime(o)
+}
+
+// MeetsInTime reports whether two reservations hold at any moment together.
+func (r *Reservation) MeetsInTime(o *Reservation) bool {
 	for _, a := range r.Occurrences() {
 		for _, b := range o.Occurrences() {
 			if a[0] < b[1] && b[0] < a[1] {
@@ -95,10 +162,37 @@ const MaxOccurrences = 14
 
 // Occurrences gives beginning and end of the times at which it holds, the present or next one first.
 func (r *Reservation) Occurrences() [][2]Time {
-	period := r.PeriodS()
 	out := [][2]Time{{r.Start, r.End}}
-	for i := int64(1); period > 0 && i < MaxOccurrences; i++ {
-		out = append(out, [2]Time{r.Start.Add(i * period), r.End.Add(i * period)})
+	long := r.End - r.Start
+	for _, t := range r.Later[:min(len(r.Later), MaxOccurrences-1)] {
+		out = append(out, [2]Time{t, t + long})
+	}
+	period := r.PeriodS()
+	for last := out[len(out)-1]; period > 0 && len(out) < MaxOccurrences; {
+		last = [2]Time{last[0].Add(period), last[1].Add(period)}
+		out = append(out, last)
+	}
+	for i := range len(out) - 1 { // one of a day, on a day of 23 hours
+		out[i][1] = min(out[i][1], out[i+1][0])
 	}
 	return out
+}
+
+// At gives the reservation as it is at a moment: one with TIME_FLOAT always lies ahead.
+func (r *Reservation) At(now Time) *Reservation {
+	if r.FloatS <= 0 {
+		return r
+	}
+	n := *r
+	n.Start = now.Add(r.FloatS)
+	n.End = n.Start + r.End - r.Start
+	return &n
+}
+
+// ReservationNames gives the reservations that a job asked for, in its order.
+func (s *Spec) ReservationNames() []string {
+	if s.Reservation == "" {
+		return nil
+	}
+	return strings.Split(s.Reservation, ",")
 }

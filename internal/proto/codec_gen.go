@@ -5616,7 +5616,7 @@ func (x *JobRef) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *JobFilter) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(9); err != nil {
+	if err := e.EncodeArrayLen(10); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Jobs)); err != nil {
@@ -5688,6 +5688,14 @@ func (x *JobFilter) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i9 := range x.Nodes {
 		if err := e.EncodeString(x.Nodes[i9]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Reservations)); err != nil {
+		return err
+	}
+	for i10 := range x.Reservations {
+		if err := e.EncodeString(x.Reservations[i10]); err != nil {
 			return err
 		}
 	}
@@ -5921,7 +5929,31 @@ func (x *JobFilter) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Nodes = s26
 		}
 	}
-	return wire.Skip(d, n-9)
+	if n < 10 {
+		return nil
+	}
+	{
+		n28, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("JobFilter.Reservations", err)
+		}
+		if n28 > 0 {
+			s29 := make([]string, 0, wire.Cap(n28))
+			for range n28 {
+				var v30 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("JobFilter.Reservations", err)
+					}
+					v30 = v
+				}
+				s29 = append(s29, v30)
+			}
+			x.Reservations = s29
+		}
+	}
+	return wire.Skip(d, n-10)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -9140,7 +9172,7 @@ func (x *ReserveReply) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *ReservationsReply) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(3); err != nil {
+	if err := e.EncodeArrayLen(4); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.Now)); err != nil {
@@ -9165,6 +9197,14 @@ func (x *ReservationsReply) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i2 := range x.CPUs {
 		if err := e.EncodeInt(x.CPUs[i2]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Sizes)); err != nil {
+		return err
+	}
+	for i3 := range x.Sizes {
+		if err := x.Sizes[i3].EncodeMsgpack(e); err != nil {
 			return err
 		}
 	}
@@ -9242,7 +9282,129 @@ func (x *ReservationsReply) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.CPUs = s6
 		}
 	}
-	return wire.Skip(d, n-3)
+	if n < 4 {
+		return nil
+	}
+	{
+		n8, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("ReservationsReply.Sizes", err)
+		}
+		if n8 > 0 {
+			s9 := make([]ResvSize, 0, wire.Cap(n8))
+			for range n8 {
+				s9 = append(s9, ResvSize{})
+				if err := s9[len(s9)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("ReservationsReply.Sizes", err)
+				}
+			}
+			x.Sizes = s9
+		}
+	}
+	return wire.Skip(d, n-4)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *ResvSize) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(4); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.CPUs); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Cores); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Gres)); err != nil {
+		return err
+	}
+	for i1 := range x.Gres {
+		if err := x.Gres[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.PartGres)); err != nil {
+		return err
+	}
+	for i2 := range x.PartGres {
+		if err := e.EncodeString(x.PartGres[i2]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *ResvSize) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = ResvSize{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("ResvSize.CPUs", err)
+		}
+		x.CPUs = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("ResvSize.Cores", err)
+		}
+		x.Cores = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("ResvSize.Gres", err)
+		}
+		if n1 > 0 {
+			s2 := make([]model.TRESCount, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, model.TRESCount{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("ResvSize.Gres", err)
+				}
+			}
+			x.Gres = s2
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("ResvSize.PartGres", err)
+		}
+		if n4 > 0 {
+			s5 := make([]string, 0, wire.Cap(n4))
+			for range n4 {
+				var v6 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("ResvSize.PartGres", err)
+					}
+					v6 = v
+				}
+				s5 = append(s5, v6)
+			}
+			x.PartGres = s5
+		}
+	}
+	return wire.Skip(d, n-4)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

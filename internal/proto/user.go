@@ -79,6 +79,8 @@ type JobFilter struct {
 	Accounts   []string
 	QOS        []string
 	Nodes      []string
+
+	Reservations []string
 }
 
 // JobsRequest lists jobs. Answered by a stream of JobsChunk.
@@ -451,6 +453,18 @@ type ReservationsReply struct {
 	Now  model.Time
 	List []*model.Reservation
 	CPUs []int64
+
+	Sizes []ResvSize // of each
+}
+
+// ResvSize is what a reservation takes of its nodes together.
+//
+//gbatch:codec
+type ResvSize struct {
+	CPUs     int64
+	Cores    int64
+	Gres     []model.TRESCount // gres/NAME
+	PartGres []string          // of each node of which it takes a part: gpu:a100:2
 }
 
 // ScriptRequest asks for a job's batch script; its owner and operators get it.

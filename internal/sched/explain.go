@@ -199,13 +199,12 @@ func (x *explainer) soonest(l *lane, it *item, floor model.Time) (model.Time, []
 	if r, _ := p.mayNotRun(it); r != model.ReasonNone {
 		return 0, nil
 	}
-	late := func(t model.Time) bool { _, ok := it.stayAt(t); return !ok }
-	if floor <= x.now && !late(x.now) {
-		if a := p.fit(it.sh, p.after(x.now, it.leastS())); a != nil {
-			return x.now, a.NodeNames()
+	if floor <= x.now {
+		if g := p.lodge(it); g.alloc != nil {
+			return x.now, g.alloc.NodeNames()
 		}
 	}
-	when, a := p.soonest(it.sh, it.leastS())
+	when, a, _, sh := p.soonestLicensed(it.sh, it.leastS())
 	switch {
 	case a == nil:
 		return 0, nil
@@ -214,7 +213,7 @@ func (x *explainer) soonest(l *lane, it *item, floor model.Time) (model.Time, []
 	case when < floor:
 		when, a = floor, nil // where is not known so far ahead
 	}
-	if late(when) {
+	if _, ok := p.stayIn(it, sh, when); !ok {
 		x.late = x.late || it.e.j.Spec == x.j.Spec
 		return 0, nil
 	}

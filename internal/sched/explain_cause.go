@@ -35,7 +35,7 @@ func (x *explainer) holds() {
 		x.because(model.ReasonBeginTime, "does not begin before %s (--begin)", at(j.Begin))
 	}
 	switch j.Reason {
-	case model.ReasonNone, model.ReasonPriority, model.ReasonResources, model.ReasonReservation, model.ReasonReservationDeleted, model.ReasonDependency, model.ReasonDependencyNeverSatisfied, model.ReasonBeginTime,
+	case model.ReasonNone, model.ReasonPriority, model.ReasonResources, model.ReasonLicenses, model.ReasonReservation, model.ReasonReservationDeleted, model.ReasonDependency, model.ReasonDependencyNeverSatisfied, model.ReasonBeginTime,
 		model.ReasonJobHeldAdmin, model.ReasonJobHeldUser, model.ReasonLaunchFailedRequeued, model.ReasonReqNodeNotAvail, model.ReasonBadConstraints,
 		model.ReasonPartitionDown, model.ReasonPartitionInactive, model.ReasonPartitionTimeLimit, model.ReasonPartitionNodeLimit, model.ReasonMaxMemPerLimit:
 	case model.ReasonJobArrayTaskLimit:
@@ -145,27 +145,22 @@ func (x *explainer) look(s *spot) {
 	}
 	switch r := x.p.outside(&s.it); r {
 	case model.ReasonReservationDeleted:
-		s.because(r, "asks for reservation %s, which does not exist any more", sp.Reservation)
+		s.because(r, "asks for reservation %s, which does not exist any more; gcontrol update JobId=%d Reservation= lets it go on without", sp.Reservation, x.j.ID)
 		return
 	case model.ReasonReservation:
-		resv := x.v.Reservation(sp.Reservation)
-		switch {
-		case !resv.Admits(sp.User, sp.Account):
-			s.because(r, "user %s in account %s may not use reservation %s", sp.User, sp.Account, sp.Reservation)
-		case resv.Start > x.now:
-			s.because(r, "waits for reservation %s, which begins at %s", sp.Reservation, at(resv.Start))
-		default:
-			s.because(r, "its time of %s does not fit into what is left of reservation %s, which ends at %s", limitText(s.it.leastS()), sp.Reservation, at(resv.End))
-		}
+		x.reservation(s)
 		return
 	}
 	if d := sp.Deadline; d != 0 {
-		if _, ok := s.it.stayAt(x.now); !ok {
+		if _, ok := x.p.stayIn(&s.it, s.it.sh, x.now); !ok {
 			s.because(model.ReasonDeadLine, "it could not end before its deadline, %s, any more (--deadline): the least time that it needs is %s", at(d), limitText(sp.LeastS(s.it.limitS)))
 			return
 		}
 	}
-	s.fits = x.p.fit(s.it.sh, x.p.after(x.now, s.it.leastS())) != nil
+	s.fits = x.p.lodge(&s.it).alloc != nil
+	if !s.fits && x.licenses(s) {
+		return
+	}
 	if why := x.p.closed(&s.it); !s.fits && why != "" {
 		s.because(model.ReasonReqNodeNotAvail, "%s: it would fit but for %s; with a time limit that ends before, it could start", strings.ToLower(why[:1])+why[1:], x.windowsText(s))
 		return
@@ -175,6 +170,70 @@ func (x *explainer) look(s *spot) {
 	}
 }
 
+// reservation says why none of the reservations that a job asked for takes it now.
+func (x *explainer) reservation(s *spot) {
+	sp := x.j.Spec
+	for _, name := range sp.ReservationNames() {
+		r := x.v.Reservation(name)
+		switch {
+		case r == nil:
+		case !r.Admits(sp):
+			s.because(model.ReasonReservation, "user %s in account %s may not use reservation %s", sp.User, sp.Account, name)
+		default:
+			s.because(model.ReasonReservation, "waits for reservation %s, which begins at %s", name, at(r.At(x.now).Start))
+		}
+	}
+}
+
+// licenses says which licenses a job waits for and who has them; false where it does not.
+func (x *explainer) licenses(s *spot) bool {
+	waits, never := x.p.unlicensed(&s.it)
+	if !waits {
+		return false
+	}
+	if never {
+		s.because(model.ReasonLicenses, "asks for more licenses than the cluster has (%s)", licensesText(&s.it.sh.rq))
+		return true
+	}
+	c := s.because(model.ReasonLicenses, "")
+	c.Text = "needs the licenses " + licensesText(&s.it.sh.rq)
+	for _, l := range s.it.sh.rq.Licenses {
+		k := slices.IndexFunc(x.p.lic.def.Gres, func(g model.GresDef) bool { return g.Name == l.Name })
+		if k < 0 {
+			continue
+		}
+		total, free := int(x.p.lic.def.Gres[k].Count), x.p.lic.free.gres[k]
+		c.Text += fmt.Sprintf(": %d of %d %s are free", max(0, free), total, l.Name)
+		for i := range x.p.lic.rel {
+			r := &x.p.lic.rel[i]
+			if r.gres[k] > 0 && len(c.Jobs) < maxNamed {
+				c.Jobs = append(c.Jobs, r.id)
+				if len(c.Jobs) == 1 {
+					c.Text += fmt.Sprintf(", job %d has %d until %s", r.id, r.gres[k], at(r.at))
+				}
+			}
+		}
+		for i := range x.p.lic.wins {
+			if w := &x.p.lic.wins[i]; w.part.gres[k] > 0 && w.name != s.it.sh.rq.Reservation && w.from < x.p.after(x.now, s.it.leastS()) {
+				c.Text += fmt.Sprintf(", reservation %s keeps %d from %s to %s", w.name, w.part.gres[k], at(w.from), at(w.to))
+				break
+			}
+		}
+	}
+	return true
+}
+
+func licensesText(rq *Request) string {
+	var out []string
+	for _, l := range rq.Licenses {
+		out = append(out, fmt.Sprintf("%s:%d", l.Name, l.Count))
+	}
+	if rq.AnyLicense {
+		return strings.Join(out, " or ")
+	}
+	return strings.Join(out, ", ")
+}
+
 // windowsText names the reservations that close the job's nodes.
 func (x *explainer) windowsText(s *spot) string {
 	var out []string
@@ -182,7 +241,7 @@ func (x *explainer) windowsText(s *spot) string {
 		for i := range n.wins {
 			w := &n.wins[i]
 			text := fmt.Sprintf("reservation %s from %s to %s", w.name, at(w.from), at(w.to))
-			if w.name != x.j.Spec.Reservation && w.from < x.p.after(x.now, s.it.leastS()) && !slices.Contains(out, text) && len(out) < maxNamed {
+			if w.name != s.it.sh.rq.Reservation && w.from < x.p.after(x.now, s.it.leastS()) && !slices.Contains(out, text) && len(out) < maxNamed {
 				out = append(out, text)
 			}
 		}

@@ -56,6 +56,7 @@ func (p *Planner) holdLicenses(id model.JobID, j *model.Job) {
 		return
 	}
 	h := p.licenseHold(j.Run.Licenses)
+	h.resv = j.Run.Resv
 	p.lic.free.add(h, -1)
 	p.licHeld[id] = h
 	if at := p.endOf(j); at != forever {
@@ -131,6 +132,7 @@ func (p *Planner) licenses(sh *shape, end model.Time) (set []model.LicenseCount,
 	if len(sh.rq.Licenses) == 0 {
 		return nil, true
 	}
+	p.cursor.own = sh.rq.Reservation
 	for _, set := range sh.rq.licenseSets() {
 		if nd := p.licenseNeed(set); !nd.never && p.cursor.lasts(p.lic, &nd, p.now, end) {
 			return set, true
@@ -140,11 +142,12 @@ func (p *Planner) licenses(sh *shape, end model.Time) (set []model.LicenseCount,
 }
 
 // bookLicenses takes them until a planned end.
-func (p *Planner) bookLicenses(set []model.LicenseCount, end model.Time) {
-	if len(set) == 0 {
+func (p *Planner) bookLicenses(g *lodging, end model.Time) {
+	if len(g.lic) == 0 {
 		return
 	}
-	h := p.licenseHold(set)
+	h := p.licenseHold(g.lic)
+	h.resv = g.resv
 	p.lic.free.add(h, -1)
 	p.licBooked = append(p.licBooked, h)
 	if end != forever {
@@ -157,8 +160,10 @@ func (p *Planner) unlicensed(it *item) (waits, never bool) {
 	if len(it.sh.rq.Licenses) == 0 {
 		return false, false
 	}
-	if _, ok := p.licenses(it.sh, p.after(p.now, it.leastS())); ok {
-		return false, false
+	for sh := it.sh; sh != nil; sh = sh.next {
+		if _, ok := p.licenses(sh, p.endIn(sh, p.now, it.leastS())); ok {
+			return false, false
+		}
 	}
 	for _, set := range it.sh.rq.licenseSets() {
 		if nd := p.licenseNeed(set); !nd.never {
@@ -171,17 +176,28 @@ func (p *Planner) unlicensed(it *item) (waits, never bool) {
 // maxLicenseTries bounds the moments at which nodes and licenses are looked for together.
 const maxLicenseTries = 32
 
-// soonestLicensed finds the earliest moment at which a job fits on nodes and has its licenses.
-func (p *Planner) soonestLicensed(sh *shape, planS int64) (model.Time, *model.Alloc, []model.LicenseCount) {
+// soonestLicensed finds the earliest moment at which a job fits on nodes and has its licenses, and the shape of the
+// reservation that it is in then.
+func (p *Planner) soonestLicensed(sh *shape, planS int64) (at model.Time, alloc *model.Alloc, set []model.LicenseCount, in *shape) {
+	for ; sh != nil; sh = sh.next {
+		if t, a, s := p.soonestOf(sh, planS); a != nil && (alloc == nil || t < at) {
+			at, alloc, set, in = t, a, s, sh
+		}
+	}
+	return at, alloc, set, in
+}
+
+func (p *Planner) soonestOf(sh *shape, planS int64) (model.Time, *model.Alloc, []model.LicenseCount) {
 	if len(sh.rq.Licenses) == 0 {
 		at, alloc := p.soonest(sh, planS)
 		return at, alloc, nil
 	}
 	now := p.now
 	defer func() { p.now = now }()
-	end := func(t model.Time) model.Time { return p.after(t, planS) }
+	end := func(t model.Time) model.Time { return p.endIn(sh, t, planS) }
 	for range maxLicenseTries {
 		first, set := forever, []model.LicenseCount(nil)
+		p.cursor.own = sh.rq.Reservation
 		for _, s := range sh.rq.licenseSets() {
 			nd := p.licenseNeed(s)
 			if nd.never {
@@ -208,9 +224,11 @@ func (p *Planner) soonestLicensed(sh *shape, planS int64) (model.Time, *model.Al
 }
 
 // reserveLicenses takes them ahead.
-func (p *Planner) reserveLicenses(set []model.LicenseCount, at, end model.Time) {
+func (p *Planner) reserveLicenses(set []model.LicenseCount, resv string, at, end model.Time) {
 	if len(set) > 0 {
-		p.lic.reserve(p.licenseHold(set), at, end)
+		h := p.licenseHold(set)
+		h.resv = resv
+		p.lic.reserve(h, at, end)
 	}
 }
 

@@ -67,8 +67,11 @@ type Planner struct {
 	totalAt  uint64
 	total    []model.TRESCount
 
-	windowed  bool   // there are reservations: jobs are planned with their limits, for a prediction may fall short of a window
-	windowGen uint64 // View.ResvGen that the nodes' windows are of, plus 1
+	windowed   bool            // there are reservations: jobs are planned with their limits, for a prediction may fall short of a window
+	windowGen  uint64          // View.ResvGen that the nodes' windows are of, plus 1
+	windowTurn uint64          // grows when they change
+	floating   bool            // some reservation begins later in each pass
+	roams      map[string]bool // reservations whose jobs may have any nodes
 
 	cursor cursor
 	rooms  []*room
@@ -81,7 +84,7 @@ type Planner struct {
 
 // NewPlanner gives a Planner for the views of one State.
 func NewPlanner() *Planner {
-	return &Planner{running: map[model.JobID]int32{}, kept: map[model.JobID]*booking{}, claimed: map[model.JobID]bool{}, vain: map[vainKey]bool{}}
+	return &Planner{running: map[model.JobID]int32{}, kept: map[model.JobID]*booking{}, claimed: map[model.JobID]bool{}, vain: map[vainKey]bool{}, roams: map[string]bool{}}
 }
 
 // Plan decides what starts now.

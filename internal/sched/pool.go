@@ -20,7 +20,8 @@ type node struct {
 	steps  []step
 	resvs  int
 	wins   []window
-	keep   int // a job of a partition of this tier waits for it: nothing for lower ones
+	parts  bool // some of them take only a part of the node
+	keep   int  // a job of a partition of this tier waits for it: nothing for lower ones
 	places []place
 
 	booked  bool          // this plan starts something here

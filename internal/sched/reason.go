@@ -168,7 +168,13 @@ func (p *Planner) behind(l *lane, e *entry) {
 
 // waitsForNodes tells why a request would not fit on the lane's nodes with nothing on them, or "".
 func (p *Planner) waitsForNodes(l *lane, it *item) string {
+	for sh := it.sh.next; sh != nil; sh = sh.next {
+		if p.whyNot(sh) == model.ReasonNone {
+			return ""
+		}
+	}
 	sh := it.sh
+	p.hopeless(sh) // in a reservation its nodes may be other ones now
 	if sh.noneAt != p.usable || p.forgetful {
 		sh.none, sh.noneAt = p.whyNot(sh), p.usable
 	}

@@ -19,23 +19,25 @@ type booking struct {
 // one at all.
 func (p *Planner) reserve(l *lane, it *item) bool {
 	least := it.leastS()
-	at, alloc, lic := p.soonestLicensed(it.sh, least)
+	at, alloc, lic, sh := p.soonestLicensed(it.sh, least)
 	if alloc == nil {
 		return false
 	}
-	if _, ok := it.stayAt(at); !ok {
+	if _, ok := p.stayIn(it, sh, at); !ok {
 		return false // too late for its deadline
 	}
 	e := it.e
-	b := &booking{at: at, end: p.after(at, least), lane: l, spec: e.j.Spec}
+	b := &booking{at: at, end: p.endIn(sh, at, least), lane: l, spec: e.j.Spec}
 	for i := range alloc.Nodes {
 		na := &alloc.Nodes[i]
 		n := p.byName[na.Node]
 		b.nodes = append(b.nodes, n)
-		b.holds = append(b.holds, n.holdOf(na, l.part.Name, e.j.Spec))
+		h := n.holdOf(na, l.part.Name, e.j.Spec)
+		h.resv = sh.rq.Reservation
+		b.holds = append(b.holds, h)
 	}
 	p.onto(b)
-	p.reserveLicenses(lic, b.at, b.end)
+	p.reserveLicenses(lic, sh.rq.Reservation, b.at, b.end)
 	if p.policy.Backfill.Keep && len(e.resv) == 0 {
 		p.kept[e.j.ID] = b
 	}
@@ -51,7 +53,8 @@ func (p *Planner) soonest(sh *shape, planS int64) (model.Time, *model.Alloc) {
 	if w := p.policy.Backfill.WindowS; w > 0 {
 		limit = p.now.Add(w)
 	}
-	end := func(t model.Time) model.Time { return p.after(t, planS) }
+	p.hopeless(sh) // its nodes may be other ones now
+	end := func(t model.Time) model.Time { return p.endIn(sh, t, planS) }
 	best, one := p.soonestOne(sh, limit, end)
 	if sh.spread {
 		if at, alloc := p.soonestMany(sh, min(limit, best), end); alloc != nil {

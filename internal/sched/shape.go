@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"gbatch/internal/model"
 )
@@ -38,6 +39,10 @@ type shape struct {
 	wants   *wants // for limits
 	prefer  *shape // with the features that the job would rather have; nil: it has no such wish
 	relaxed *shape // over any number of switches, for who has waited long enough; nil: any number is right
+
+	roams map[string]bool // the planner's
+	turn  uint64          // Planner.windowTurn that what was found out is of; only for who asks for a reservation
+	next  *shape          // in the next of the reservations that it asks for
 
 	none   model.Reason // why it would not fit if everything else had ended; ReasonNone where it would
 	noneAt uint64       // Planner.usable when that was found out; 0: never
@@ -124,7 +129,7 @@ func (p *Planner) shapeOf(l *lane, sp *model.Spec) *shape {
 const maxShapes = 1 << 14
 
 func (p *Planner) newShape(l *lane, rq *Request) *shape {
-	sh := &shape{rq: *rq, pool: l.pool, part: l.part.Name, tasks: rq.tasksOn(1), single: rq.MinNodes == 1 && !rq.Grow, spread: rq.MaxNodes > 1, forget: p.forgetful}
+	sh := &shape{rq: *rq, pool: l.pool, part: l.part.Name, tasks: rq.tasksOn(1), single: rq.MinNodes == 1 && !rq.Grow, spread: rq.MaxNodes > 1, forget: p.forgetful, roams: p.roams}
 	for _, g := range rq.Gres {
 		sh.greedy = sh.greedy || g.Per == model.PerJob
 	}
@@ -146,6 +151,12 @@ func (p *Planner) newShape(l *lane, rq *Request) *shape {
 			}
 		}
 		b.cpus, b.mem, b.gpus = min(b.cpus, int32(nd.cpus)), min(b.mem, nd.mem), min(b.gpus, int32(gpus))
+	}
+	if first, rest, several := strings.Cut(rq.Reservation, ","); several {
+		other := *rq
+		sh.rq.Reservation, other.Reservation = first, rest
+		sh.next = p.newShape(l, &other)
+		rq = &sh.rq
 	}
 	if rq.Prefer != nil {
 		like := *rq
@@ -176,7 +187,7 @@ func (p *Planner) newShape(l *lane, rq *Request) *shape {
 // job on one node is this one.
 func (sh *shape) named(n *node, whole bool) bool {
 	rq := &sh.rq
-	if rq.Reservation != "" && !n.reserved(rq.Reservation) {
+	if rq.Reservation != "" && !sh.roams[rq.Reservation] && !n.reserved(rq.Reservation) {
 		return false
 	}
 	if len(rq.ExcNodes)+len(rq.ReqNodes) == 0 {
@@ -217,10 +228,13 @@ func (p *Planner) hopeless(sh *shape) bool {
 	if sh.forget {
 		return false
 	}
+	if sh.rq.Reservation != "" && sh.turn != p.windowTurn { // it may have other nodes now
+		sh.turn, sh.from, sh.spent, sh.noneAt = p.windowTurn, 0, false, 0
+	}
 	if sh.grown != sh.pool.lost+len(sh.pool.grown) {
 		p.catchUp(sh)
 	}
-	return (!sh.single || sh.from >= len(sh.pool.nodes)) && (!sh.spread || sh.spent)
+	return (!sh.single || sh.from >= len(sh.pool.nodes)) && (!sh.spread || sh.spent) && (sh.next == nil || p.hopeless(sh.next))
 }
 
 // maxCatchUp bounds the grown nodes that a shape looks at one by one.

@@ -15,14 +15,20 @@ type stay struct {
 	leastS int64 // the least that it is planned with
 }
 
-// stayAt gives how long a job may stay that starts at a moment; ok is false where it could not end before its deadline.
-func (it *item) stayAt(t model.Time) (s stay, ok bool) {
+// stayIn gives how long a job may stay that starts at a moment, in the reservation of a shape if that has one: it ends
+// with it, whatever its limit, as in Slurm. ok is false where it could not end before its deadline.
+func (p *Planner) stayIn(it *item, sh *shape, t model.Time) (s stay, ok bool) {
 	sp := it.e.j.Spec
 	s = stay{it.limitS, it.planS, min(it.planS, sp.LeastS(it.limitS))}
+	if end := p.until(sh.rq.Reservation, t); end != forever {
+		room := int64(end-t) / 1000
+		s.limitS = max(1, min(s.limitS, room))
+		s.planS, s.leastS = min(s.planS, room), min(s.leastS, room)
+	}
 	if sp.Deadline == 0 {
 		return s, true
 	}
-	room, least := int64(sp.Deadline-t)/1000, sp.LeastS(it.limitS)
+	room, least := int64(sp.Deadline-t)/1000, min(sp.LeastS(it.limitS), s.limitS)
 	if room < least || room <= 0 {
 		return s, false
 	}
@@ -37,52 +43,76 @@ func (it *item) stayAt(t model.Time) (s stay, ok bool) {
 // leastS gives the least time that a job is planned with, seconds.
 func (it *item) leastS() int64 { return min(it.planS, it.e.j.Spec.LeastS(it.limitS)) }
 
+// lodging is room for a job from now on.
+type lodging struct {
+	alloc *model.Alloc // nil: there is none
+	lic   []model.LicenseCount
+	resv  string // the reservation that it is in
+	stay
+}
+
 // lodge finds room for a job from now on: for all of its time or, where its limit may be cut, for as much of it as
-// there is. lic is a set of licenses for it.
-func (p *Planner) lodge(it *item) (alloc *model.Alloc, lic []model.LicenseCount, s stay) {
-	s, ok := it.stayAt(p.now)
-	if !ok {
-		return nil, nil, s
+// there is; of several reservations in the first that has room.
+func (p *Planner) lodge(it *item) (g lodging) {
+	for sh := it.sh; sh != nil && g.alloc == nil; sh = sh.next {
+		g = p.lodgeIn(it, sh)
 	}
-	end := p.after(p.now, s.planS)
-	if lic, ok = p.licenses(it.sh, end); ok {
-		if alloc = p.fit(it.sh, end); alloc != nil {
-			return alloc, lic, s
+	return g
+}
+
+// begun reports whether jobs may start in a shape's reservation.
+func (p *Planner) begun(sh *shape) bool {
+	if sh.rq.Reservation == "" {
+		return true
+	}
+	r := p.v.Reservation(sh.rq.Reservation)
+	return r != nil && (r.Flags&model.ResvFlex != 0 || r.At(p.now).Start <= p.now)
+}
+
+func (p *Planner) lodgeIn(it *item, sh *shape) lodging {
+	s, ok := p.stayIn(it, sh, p.now)
+	if !ok || !p.begun(sh) {
+		return lodging{}
+	}
+	end := p.endIn(sh, p.now, s.planS)
+	if lic, ok := p.licenses(sh, end); ok {
+		if alloc := p.fit(sh, end); alloc != nil {
+			return lodging{alloc, lic, sh.rq.Reservation, s}
 		}
 	}
 	if s.leastS >= s.planS {
-		return nil, nil, s
+		return lodging{}
 	}
-	soon := p.after(p.now, s.leastS)
-	if lic, ok = p.licenses(it.sh, soon); !ok {
-		return nil, nil, s
+	soon := p.endIn(sh, p.now, s.leastS)
+	lic, ok := p.licenses(sh, soon)
+	if !ok {
+		return lodging{}
 	}
-	if alloc = p.fit(it.sh, soon); alloc == nil {
-		return nil, nil, s
+	alloc := p.fit(sh, soon)
+	if alloc == nil {
+		return lodging{}
 	}
-	longest := int64(p.free(it, alloc, lic, soon, end)-p.now) / 1000
-	if longest >= s.planS {
-		return alloc, lic, s
+	if longest := int64(p.free(it, sh, alloc, lic, soon, end)-p.now) / 1000; longest < s.planS {
+		s.planS = max(s.leastS, longest/60*60)
+		s.limitS = max(s.planS, it.e.j.Spec.LeastS(s.limitS))
 	}
-	s.planS = max(s.leastS, longest/60*60)
-	s.limitS = max(s.planS, it.e.j.Spec.LeastS(s.limitS))
-	return alloc, lic, s
+	return lodging{alloc, lic, sh.rq.Reservation, s}
 }
 
 // free gives the moment until which an allocation that is free until soon stays free, at most until end.
-func (p *Planner) free(it *item, alloc *model.Alloc, lic []model.LicenseCount, soon, end model.Time) model.Time {
-	p.cursor.own = it.sh.rq.Reservation
+func (p *Planner) free(it *item, sh *shape, alloc *model.Alloc, lic []model.LicenseCount, soon, end model.Time) model.Time {
+	p.cursor.own = sh.rq.Reservation
 	for i := range alloc.Nodes {
 		na := &alloc.Nodes[i]
 		n := p.byName[na.Node]
 		if !n.dated() {
 			continue
 		}
-		if p.social {
+		if p.social || n.room.lot != nil {
 			return soon // who comes there, and whom it may not meet, is not in the counts
 		}
-		h := n.holdOf(na, it.sh.part, it.e.j.Spec)
-		nd := need{cpus: h.cpus, mem: h.mem, idle: it.sh.rq.Exclusive}
+		h := n.holdOf(na, sh.part, it.e.j.Spec)
+		nd := need{cpus: h.cpus, mem: h.mem, idle: sh.rq.Exclusive}
 		if !p.stock.params.MemConsumed {
 			nd.mem = 0
 		}
@@ -91,11 +121,11 @@ func (p *Planner) free(it *item, alloc *model.Alloc, lic []model.LicenseCount, s
 				nd.gres = append(nd.gres, gresNeed{1 << uint(k), g})
 			}
 		}
-		end = p.cursor.until(n, &nd, p.now, end)
+		end = p.cursor.endOf(n, &nd, p.now, end)
 	}
 	if len(lic) > 0 {
 		nd := p.licenseNeed(lic)
-		end = p.cursor.until(p.lic, &nd, p.now, end)
+		end = p.cursor.endOf(p.lic, &nd, p.now, end)
 	}
 	if ms := model.Time(p.policy.Backfill.ResolutionS * 1000); ms > 1000 && end != forever {
 		end = end / ms * ms // ends are rounded up
@@ -103,8 +133,8 @@ func (p *Planner) free(it *item, alloc *model.Alloc, lic []model.LicenseCount, s
 	return max(soon, end)
 }
 
-// until gives the first moment at which a need that is met now is not met, at most end.
-func (c *cursor) until(n *node, nd *need, now, end model.Time) model.Time {
+// endOf gives the first moment at which a need that is met now is not met, at most end.
+func (c *cursor) endOf(n *node, nd *need, now, end model.Time) model.Time {
 	c.begin(n, now)
 	for {
 		at, ok := c.next()

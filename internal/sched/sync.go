@@ -279,7 +279,9 @@ func (p *Planner) expect(n *node, id model.JobID) {
 	at := p.endOf(j)
 	for i := range j.Run.Alloc.Nodes {
 		if na := &j.Run.Alloc.Nodes[i]; na.Node == n.def.Name {
-			n.insertRelease(release{at, id, n.holdOf(na, j.Run.Partition, j.Spec)})
+			h := n.holdOf(na, j.Run.Partition, j.Spec)
+			h.resv = j.Run.Resv
+			n.insertRelease(release{at, id, h})
 		}
 	}
 }

@@ -30,7 +30,8 @@ type hold struct {
 	gres  []int // by the node's entries; nil: none
 	part  string
 	uid   uint32
-	alone bool // only jobs of its user may be beside it
+	alone bool   // only jobs of its user may be beside it
+	resv  string // the reservation that it is in
 }
 
 func (c *counts) add(h *hold, sign int) {
@@ -44,7 +45,7 @@ func (c *counts) add(h *hold, sign int) {
 
 // holdOf counts an allocation on a node.
 func (n *node) holdOf(na *model.NodeAlloc, part string, sp *model.Spec) hold {
-	h := hold{cpus: na.CPUs.Count(), mem: na.MemMiB, part: part, uid: sp.UID, alone: keepsApart(sp)}
+	h := hold{cpus: na.CPUs.Count(), mem: na.MemMiB, part: part, uid: sp.UID, alone: keepsApart(sp), resv: sp.Reservation}
 	if n.room.lot != nil && len(na.Gres) > 0 {
 		h.gres = make([]int, n.slots())
 		slots := h.gres[len(n.def.Gres):]
@@ -152,6 +153,9 @@ type cursor struct {
 	own  string // the reservation that is asked for
 	wins []windowStep
 	w    int
+
+	base   counts    // what is free, with what reservations of parts of the node hold back; used where there are any
+	shares []portion // those reservations
 }
 
 // begin puts the cursor at now.
@@ -164,6 +168,19 @@ func (c *cursor) begin(n *node, now model.Time) {
 	for c.before(now) {
 		c.next()
 	}
+	if len(c.shares) > 0 {
+		c.divide()
+	}
+}
+
+// give adds what one hold takes or gives back.
+func (c *cursor) give(h *hold, sign int) {
+	if len(c.shares) == 0 {
+		c.add(h, sign)
+		return
+	}
+	c.base.add(h, sign)
+	c.use(h, -sign)
 }
 
 // before reports whether something has changed up to a moment that the cursor has not taken note of.
@@ -187,14 +204,17 @@ func (c *cursor) next() (model.Time, bool) {
 		return forever, false
 	}
 	for c.i < len(c.n.rel) && c.n.rel[c.i].at == at {
-		c.add(&c.n.rel[c.i].hold, 1)
+		c.give(&c.n.rel[c.i].hold, 1)
 		c.i++
 	}
 	for c.k < len(c.n.steps) && c.n.steps[c.k].at == at {
-		c.add(c.n.steps[c.k].hold, c.n.steps[c.k].sign)
+		c.give(c.n.steps[c.k].hold, c.n.steps[c.k].sign)
 		c.k++
 	}
 	c.turn(at)
+	if len(c.shares) > 0 {
+		c.divide()
+	}
 	return at, true
 }
 

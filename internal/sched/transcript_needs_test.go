@@ -48,6 +48,37 @@ func (c *cluster) connect(d *model.NodeDef, w words) {
 	}
 }
 
+// reservation reads what a transcript says of one.
+func (c *cluster) reservation(w words) *model.Reservation {
+	r := &model.Reservation{Name: w.plain[0], Start: epoch.Add(w.num("start")), Nodes: w.list("nodes"), Users: w.list("users"), Accounts: w.list("accounts"),
+		FloatS: w.num("float"), PurgeS: w.num("purge")}
+	r.End = r.Start.Add(w.num("dur"))
+	for _, f := range w.list("flags") {
+		b, ok := model.ParseResvFlag(f)
+		if !ok {
+			c.t.Fatalf("%s: no flag %s", c.at, f)
+		}
+		r.Flags |= b
+	}
+	for _, t := range w.list("later") {
+		r.Later = append(r.Later, epoch.Add(c.span(t)))
+	}
+	for _, l := range w.list("lics") {
+		name, count, _ := strings.Cut(l, ":")
+		r.Licenses = append(r.Licenses, model.LicenseCount{Name: name, Count: c.span(count)})
+	}
+	if w.has("cpus") || w.has("gpus") {
+		for _, name := range r.Nodes {
+			part := model.ResvPart{CPUs: int32(w.num("cpus")), MemMiB: w.num("mem"), Gres: make([]int32, len(c.st.View().NodeDef(name).Gres))}
+			for i := range part.Gres[:min(1, len(part.Gres))] {
+				part.Gres[i] = int32(w.num("gpus"))
+			}
+			r.Parts = append(r.Parts, part)
+		}
+	}
+	return r
+}
+
 // span reads +SECONDS.
 func (c *cluster) span(text string) int64 {
 	n, err := strconv.ParseInt(strings.TrimPrefix(text, "+"), 10, 64)

@@ -37,7 +37,8 @@ import (
 //	cycle [starts=N] [depth=N]                  plan, apply, show starts and whoever waits, with its reservation
 //	clear                                       every job is cancelled
 //	tick                                        time passes in the state; show whom it ends
-//	reserve NAME nodes= start= dur= [users=] [accounts=] [flags=MAINT,FLEX]      unreserve NAME
+//	reserve NAME nodes= start= dur= [users=] [accounts=] [flags=MAINT,FLEX] [cpus=2 mem= gpus=1 of each node] [lics=foo:2]
+//	        [later=+SECONDS,...] [float=SECONDS] [purge=SECONDS]      unreserve NAME
 //	end ID...      drain|resume NODE... [gpu=0,1]      lost|join NODE...      estimate ID [part]      wait +60      hold|release ID
 //	why ID [easy]                               explain a job, in order of submission or with backfill
 
@@ -317,15 +318,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 			say("+%d on %s", int64(at-epoch)/1000, allocLine(a))
 		}
 	case "reserve":
-		r := &model.Reservation{Name: w.plain[0], Start: epoch.Add(w.num("start")), Nodes: w.list("nodes"), Users: w.list("users"), Accounts: w.list("accounts")}
-		r.End = r.Start.Add(w.num("dur"))
-		for _, f := range w.list("flags") {
-			b, ok := model.ParseResvFlag(f)
-			if !ok {
-				c.t.Fatalf("%s: no flag %s", c.at, f)
-			}
-			r.Flags |= b
-		}
+		r := c.reservation(w)
 		if res := c.apply(&state.Reserve{Op: state.CreateResv, Resv: r}); res.Refusal != state.OK {
 			say("refused: %s", res.Refusal)
 		}

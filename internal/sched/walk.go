@@ -289,22 +289,22 @@ func (p *Planner) start(l *lane, it *item, task int32) bool {
 	if p.over = p.held(l, it); p.over != model.ReasonNone {
 		return false
 	}
-	alloc, lic, stay := p.lodge(it)
-	if alloc == nil || !p.admits(l, it, alloc, stay.limitS) {
+	g := p.lodge(it)
+	if g.alloc == nil || !p.admits(l, it, g.alloc, g.limitS) {
 		return false
 	}
-	end := p.after(p.now, stay.planS)
+	end := min(p.after(p.now, g.planS), p.until(g.resv, p.now))
 	if behind {
 		p.ahead++
 	}
 	j := it.e.j
-	p.book(l, it, alloc, end)
-	p.bookLicenses(lic, end)
+	p.book(l, it, &g, end)
+	p.bookLicenses(&g, end)
 	if j.ArrayID != 0 {
 		p.running[j.ArrayID]++
 		p.unblock(func(b *model.Job) bool { return b.ArrayID == j.ArrayID && p.atThrottle(b) })
 	}
-	p.plan.Starts = append(p.plan.Starts, model.Start{Job: j.ID, Task: task, Partition: l.part.Name, LimitS: stay.limitS, Alloc: alloc, Licenses: lic})
+	p.plan.Starts = append(p.plan.Starts, model.Start{Job: j.ID, Task: task, Partition: l.part.Name, LimitS: g.limitS, Alloc: g.alloc, Licenses: g.lic, Resv: g.resv})
 	if task == model.NoTask {
 		p.finished(it.e)
 	}
@@ -312,17 +312,18 @@ func (p *Planner) start(l *lane, it *item, task int32) bool {
 }
 
 // book takes an allocation off its nodes until its planned end.
-func (p *Planner) book(l *lane, it *item, alloc *model.Alloc, end model.Time) {
+func (p *Planner) book(l *lane, it *item, g *lodging, end model.Time) {
 	rq := &it.sh.rq
-	for i := range alloc.Nodes {
-		na := &alloc.Nodes[i]
+	for i := range g.alloc.Nodes {
+		na := &g.alloc.Nodes[i]
 		n := p.byName[na.Node]
 		h := n.holdOf(na, l.part.Name, it.e.j.Spec)
+		h.resv = g.resv
 		n.room.take(na.CPUs, p.stock.params, na.MemMiB, na.Gres)
 		n.room.occupy(p.stock, l.part.Name, h.cpus, h.uid, h.alone)
 		n.room.shut = n.room.shut || rq.Exclusive
 		n.free = countsOf(&n.room, n.free.users+1)
-		if end != forever && p.backfills() {
+		if end != forever && (p.backfills() || n.parts) {
 			n.insertStep(step{end, 1, &h, false})
 		}
 		n.booked = true

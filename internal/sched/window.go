@@ -17,12 +17,24 @@ type window struct {
 	name     string
 	flex     bool
 	maint    bool
+	part     *hold // what it takes of the node; nil: all of it
 }
 
-// windowStep opens (1) or closes (-1) a node.
+// windowStep opens (1) or closes (-1) a node or, with a share, a part of it.
 type windowStep struct {
-	at   model.Time
-	sign int
+	at    model.Time
+	sign  int
+	share int // place among the cursor's shares, plus 1; 0: all of the node
+}
+
+// portion is what a reservation has of a node of which it takes a part. What its own jobs have of it is no longer held
+// back: it is in use.
+type portion struct {
+	name string
+	all  *hold
+	left counts // of all, what its jobs have not taken
+	own  bool   // the job that is placed is in it, and may have no more
+	open int    // occurrences that hold at the cursor's moment
 }
 
 // closedCPUs is more than any node has: taken off what is free while a node is closed, so that no need is met.
@@ -31,23 +43,46 @@ const closedCPUs = 1 << 40
 // everybody as a cursor's own reservation sees no windows.
 const everybody = "\x00"
 
-// windows gives each node its reservations, where they have changed.
+// windows gives each node its reservations, where they have changed. One with TIME_FLOAT is another one in each pass.
 func (p *Planner) windows() {
-	if p.windowGen == p.v.ResvGen()+1 {
+	if p.windowGen == p.v.ResvGen()+1 && !p.floating {
 		return
 	}
 	p.windowGen = p.v.ResvGen() + 1
-	p.moved, p.early, p.windowed = true, true, false
+	p.windowTurn++
+	p.moved, p.early, p.windowed, p.floating = true, true, false, false
 	for _, n := range p.nodes {
-		n.wins = nil
+		n.wins, n.parts = nil, false
 	}
+	if p.lic != nil {
+		p.lic.wins, p.lic.parts = nil, false
+	}
+	clear(p.roams)
 	p.v.Reservations(func(r *model.Reservation) bool {
 		p.windowed = true
-		for _, o := range r.Occurrences() {
-			for _, name := range r.Nodes {
-				if n := p.byName[name]; n != nil && o[1] > p.now {
-					n.wins = append(n.wins, window{o[0], o[1], r.Name, r.Flags&model.ResvFlex != 0, r.Flags&model.ResvMaint != 0})
+		p.floating = p.floating || r.FloatS > 0
+		if r.Roams() {
+			p.roams[r.Name] = true
+		}
+		for _, o := range r.At(p.now).Occurrences() {
+			if o[1] <= p.now {
+				continue
+			}
+			w := window{from: o[0], to: o[1], name: r.Name, flex: r.Flags&model.ResvFlex != 0, maint: r.Flags&model.ResvMaint != 0}
+			for i, name := range r.Nodes {
+				n := p.byName[name]
+				if n == nil {
+					continue
 				}
+				one := w
+				if part := r.Part(i); part != nil {
+					one.part, n.parts = n.holdOfPart(part), true
+				}
+				n.wins = append(n.wins, one)
+			}
+			if len(r.Licenses) > 0 && p.lic != nil {
+				w.flex, w.part, p.lic.parts = true, p.licenseHold(r.Licenses), true
+				p.lic.wins = append(p.lic.wins, w)
 			}
 		}
 		return true
@@ -55,6 +90,17 @@ func (p *Planner) windows() {
 	if p.policy.Predict != nil {
 		p.repredict()
 	}
+}
+
+// holdOfPart gives what a reservation takes of the node.
+func (n *node) holdOfPart(part *model.ResvPart) *hold {
+	h := &hold{cpus: int(part.CPUs), mem: part.MemMiB, gres: make([]int, len(n.def.Gres))}
+	for i := range h.gres {
+		if i < len(part.Gres) {
+			h.gres[i] = int(part.Gres[i])
+		}
+	}
+	return h
 }
 
 // dated reports whether what the node has free now may not be free for long.
@@ -67,14 +113,13 @@ func (n *node) reserved(name string) bool {
 
 // open lists the moments at which the cursor's node opens and closes, and puts the cursor before the first.
 func (c *cursor) open() {
-	c.wins, c.w = c.wins[:0], 0
+	c.wins, c.w, c.shares = c.wins[:0], 0, c.shares[:0]
 	if len(c.n.wins) == 0 || c.own == everybody {
 		return
 	}
 	mine := false
 	for i := range c.n.wins {
 		w := &c.n.wins[i]
-		sign := -1
 		if w.name == c.own {
 			if w.flex {
 				continue
@@ -83,37 +128,150 @@ func (c *cursor) open() {
 				mine = true
 				c.cpus -= closedCPUs
 			}
-			sign = 1
+			c.wins = append(c.wins, windowStep{w.from, 1, 0}, windowStep{w.to, -1, 0})
+			if w.part == nil {
+				continue
+			}
 		}
-		c.wins = append(c.wins, windowStep{w.from, sign}, windowStep{w.to, -sign})
+		if w.part == nil {
+			c.wins = append(c.wins, windowStep{w.from, -1, 0}, windowStep{w.to, 1, 0})
+			continue
+		}
+		k := c.shareOf(w)
+		c.wins = append(c.wins, windowStep{w.from, 1, k + 1}, windowStep{w.to, -1, k + 1})
 	}
 	slices.SortFunc(c.wins, func(a, b windowStep) int { return cmp.Compare(a.at, b.at) })
+	if len(c.shares) > 0 {
+		c.carve()
+	}
 }
 
-// turn opens and closes the node at a moment.
+// shareOf gives the place of a reservation's share, which it adds where there is none yet.
+func (c *cursor) shareOf(w *window) int {
+	for i := range c.shares {
+		if c.shares[i].name == w.name {
+			return i
+		}
+	}
+	s := portion{name: w.name, all: w.part, own: w.name == c.own, left: counts{cpus: w.part.cpus, mem: w.part.mem, gres: slices.Clone(w.part.gres)}}
+	c.shares = append(c.shares, s)
+	return len(c.shares) - 1
+}
+
+// carve takes what the reservations' jobs have now out of their shares.
+func (c *cursor) carve() {
+	c.base = c.counts
+	c.base.gres = slices.Clone(c.gres)
+	for i := range c.n.rel {
+		c.use(&c.n.rel[i].hold, 1)
+	}
+	for i := range c.n.steps {
+		if s := &c.n.steps[i]; !s.resv { // a job that this plan starts
+			c.use(s.hold, 1)
+		}
+	}
+}
+
+// use takes a hold out of its reservation's share (1), or gives it back (-1).
+func (c *cursor) use(h *hold, sign int) {
+	if h.resv == "" {
+		return
+	}
+	for i := range c.shares {
+		s := &c.shares[i]
+		if s.name != h.resv {
+			continue
+		}
+		s.left.cpus -= sign * h.cpus
+		s.left.mem -= int64(sign) * h.mem
+		for k := range min(len(h.gres), len(s.left.gres)) { // behind the node's entries stand shares of GPUs
+			s.left.gres[k] -= sign * h.gres[k]
+		}
+	}
+}
+
+// divide works out what there is for who asks: of what is free, all that no share holds back or, in a share, no more
+// than is left of it.
+func (c *cursor) divide() {
+	gres := append(c.gres[:0], c.base.gres...)
+	c.counts = c.base
+	c.gres = gres
+	for i := range c.shares {
+		s := &c.shares[i]
+		switch {
+		case s.open <= 0:
+		case s.own:
+			c.cpus = min(c.cpus, s.left.cpus)
+			for k, g := range s.left.gres {
+				c.gres[k] = min(c.gres[k], g)
+			}
+		default:
+			c.cpus -= max(0, s.left.cpus)
+			c.mem -= max(0, s.left.mem)
+			for k, g := range s.left.gres {
+				c.gres[k] -= max(0, g)
+			}
+		}
+	}
+}
+
+// turn opens and closes the node, and parts of it, at a moment.
 func (c *cursor) turn(at model.Time) {
 	for c.w < len(c.wins) && c.wins[c.w].at == at {
-		c.cpus += c.wins[c.w].sign * closedCPUs
+		switch s := &c.wins[c.w]; {
+		case s.share > 0:
+			c.shares[s.share-1].open += s.sign
+		case len(c.shares) > 0:
+			c.base.cpus += s.sign * closedCPUs
+		default:
+			c.cpus += s.sign * closedCPUs
+		}
 		c.w++
 	}
 }
 
-// outside tells why a job's reservation keeps it from starting now.
+// until gives the moment at which a reservation's occurrence ends that holds at a moment, for jobs that end with it;
+// forever where there is none.
+func (p *Planner) until(name string, t model.Time) model.Time {
+	if name == "" || p.roams[name] && p.v.Reservation(name).Flags&model.ResvFlex != 0 {
+		return forever
+	}
+	if r := p.v.Reservation(name); r != nil {
+		for _, o := range r.At(p.now).Occurrences() {
+			if o[0] <= t && t < o[1] {
+				return o[1]
+			}
+		}
+	}
+	return forever
+}
+
+// endIn gives the planned end of a job of a shape that begins at t and takes a number of seconds, or less where its
+// reservation ends before.
+func (p *Planner) endIn(sh *shape, t model.Time, s int64) model.Time {
+	return min(p.after(t, s), p.until(sh.rq.Reservation, t))
+}
+
+// outside tells why a job's reservations keep it from starting now.
 func (p *Planner) outside(it *item) model.Reason {
-	j := it.e.j
-	if j.Spec.Reservation == "" {
+	sp := it.e.j.Spec
+	if sp.Reservation == "" {
 		return model.ReasonNone
 	}
-	r := p.v.Reservation(j.Spec.Reservation)
-	switch {
-	case r == nil:
-		return model.ReasonReservationDeleted
-	case !r.Admits(j.Spec.User, j.Spec.Account):
-		return model.ReasonReservation
-	case r.Flags&model.ResvFlex == 0 && (r.Start > p.now || r.End < p.after(p.now, it.leastS())):
-		return model.ReasonReservation
+	why := model.ReasonReservationDeleted
+	for _, name := range sp.ReservationNames() {
+		r := p.v.Reservation(name)
+		switch {
+		case r == nil:
+			continue
+		case !r.Admits(sp):
+			return model.ReasonReservation
+		case r.Flags&model.ResvFlex != 0 || r.At(p.now).Start <= p.now:
+			return model.ReasonNone
+		}
+		why = model.ReasonReservation
 	}
-	return model.ReasonNone
+	return why
 }
 
 // What people read behind ReqNodeNotAvail, in Slurm's words.
@@ -127,7 +285,7 @@ func (p *Planner) closed(it *item) string {
 	why := ""
 	for _, n := range it.sh.pool.nodes {
 		for i := range n.wins {
-			if w := &n.wins[i]; w.name != it.e.j.Spec.Reservation && w.from < p.after(p.now, it.leastS()) {
+			if w := &n.wins[i]; w.name != it.sh.rq.Reservation && w.from < p.after(p.now, it.leastS()) {
 				if why == "" {
 					why = forOthers
 				}

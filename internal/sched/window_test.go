@@ -1,7 +1,9 @@
 package sched
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	"gbatch/internal/model"
@@ -22,6 +24,16 @@ func TestNothingStartsIntoAReservation(t *testing.T) {
 					r.Nodes = append(r.Nodes, d.Name)
 				}
 			}
+			if w.chance(40) && len(r.Nodes) > 0 {
+				for _, name := range r.Nodes {
+					def := c.st.View().NodeDef(name)
+					part := model.ResvPart{CPUs: int32(1 + w.n(int(def.CPUs))), MemMiB: int64(w.n(2) * w.n(int(def.MemMiB)))}
+					for _, g := range def.Gres {
+						part.Gres = append(part.Gres, int32(w.n(int(g.Count)+1)))
+					}
+					r.Parts = append(r.Parts, part)
+				}
+			}
 			if len(r.Nodes) > 0 {
 				c.apply(&state.Reserve{Op: state.CreateResv, Resv: r})
 			}
@@ -33,7 +45,12 @@ func TestNothingStartsIntoAReservation(t *testing.T) {
 				sp := w.spec(c)
 				sp.LimitS = int64(pick(w, 60, 300, 1000, 4000))
 				if w.chance(30) {
-					sp.Reservation = pick(w, "a", "b")
+					sp.Reservation = pick(w, "a", "b", "a,b")
+				}
+				if w.chance(20) {
+					m := sp.Extra()
+					m.TimeMinS = int64(1 + w.n(600))
+					sp.More = &m
 				}
 				c.apply(&state.Submit{Spec: sp})
 			}
@@ -42,7 +59,7 @@ func TestNothingStartsIntoAReservation(t *testing.T) {
 			for i := range plan.Starts {
 				s := &plan.Starts[i]
 				starts++
-				own := v.Job(s.Job).Spec.Reservation
+				own := s.Resv
 				end := c.now.Add(s.LimitS)
 				for k := range s.Alloc.Nodes {
 					name, mine := s.Alloc.Nodes[k].Node, false
@@ -54,8 +71,8 @@ func TestNothingStartsIntoAReservation(t *testing.T) {
 						for _, o := range r.Occurrences() {
 							switch {
 							case r.Name == own:
-								mine = mine || has && (r.Flags&model.ResvFlex != 0 || o[0] <= c.now && end <= o[1])
-							case has && o[0] < end && c.now < o[1]:
+								mine = mine || r.Flags&model.ResvFlex != 0 || has && (o[0] <= c.now && end <= o[1])
+							case has && len(r.Parts) == 0 && o[0] < end && c.now < o[1]:
 								t.Errorf("seed %d: %s runs into reservation %s, %d to %d (now is %d)", seed, startLine(s), r.Name, o[0], o[1], c.now)
 							}
 						}
@@ -69,12 +86,62 @@ func TestNothingStartsIntoAReservation(t *testing.T) {
 					}
 				}
 			}
+			if fresh := Plan(v, c.now, pol); !reflect.DeepEqual(plan, fresh) {
+				t.Fatalf("seed %d: a kept planner: %s\na fresh one: %s", seed, planText(plan), planText(fresh))
+			}
 			c.apply(&state.Starts{Plan: plan})
+			if err := apart(c); err != nil {
+				t.Fatalf("seed %d: %v", seed, err)
+			}
 			c.now = c.now.Add(int64(w.n(400)))
 			c.apply(&state.Tick{})
+			var ended state.Reports
+			c.st.View().Jobs(func(j *model.Job) bool {
+				if j.State == model.Completing || j.State.HasResources() && w.chance(20) {
+					ended.Reports = append(ended.Reports, state.Report{Kind: state.Ended, Job: j.ID, Attempt: j.Attempt, At: c.now})
+				}
+				return true
+			})
+			c.apply(&ended)
 		}
 	}
 	if starts < 200 || inside < 20 {
 		t.Errorf("only %d starts, %d inside reservations", starts, inside)
 	}
+}
+
+// apart holds what runs now against reservations of parts of nodes that hold now: their jobs have no more than the part,
+// and everybody else no more than the rest.
+func apart(c *cluster) (err error) {
+	v := c.st.View()
+	v.Reservations(func(r *model.Reservation) bool {
+		if r.Start > c.now || c.now >= r.End || r.Flags&model.ResvFlex != 0 {
+			return true
+		}
+		for i, name := range r.Nodes {
+			part := r.Part(i)
+			if part == nil {
+				continue
+			}
+			n := v.Node(name)
+			in, out := 0, 0
+			for _, id := range n.Jobs {
+				j := v.Job(id)
+				for _, na := range j.Run.Alloc.Nodes {
+					switch {
+					case na.Node != name:
+					case j.Run.Resv == r.Name:
+						in += na.CPUs.Count()
+					default:
+						out += na.CPUs.Count()
+					}
+				}
+			}
+			if in > int(part.CPUs) || out > int(n.Def.CPUs-part.CPUs) {
+				err = fmt.Errorf("reservation %s has %d of %d CPUs of %s: its jobs have %d, others %d", r.Name, part.CPUs, n.Def.CPUs, name, in, out)
+			}
+		}
+		return err == nil
+	})
+	return err
 }

@@ -243,6 +243,7 @@ func (s *State) checkDerived() error {
 	}{
 		{"time limits", list(s.limits.Scan), list(fresh.limits.Scan)},
 		{"begin times", list(s.begins.Scan), list(fresh.begins.Scan)},
+		{"jobs of reservations", list(s.asked.Scan), list(fresh.asked.Scan)},
 		{"deadlines", list(s.dooms.Scan), list(fresh.dooms.Scan)},
 		{"finished jobs", list(s.finished.Scan), list(fresh.finished.Scan)},
 		{"names", list(s.live.Scan), list(fresh.live.Scan)},

@@ -199,6 +199,7 @@ func (s *State) reindexJob(old, j *model.Job) {
 			s.shares.Delete(id)
 		}
 	}
+	s.moveAsked(id, old, j)
 	s.count(old, -1)
 	s.count(j, 1)
 	s.moveTally(old, j)

@@ -15,6 +15,7 @@ const (
 	CreateResv ResvOp = iota + 1
 	UpdateResv
 	DropResv // looks only at the name
+	KeepResv // gives it other nodes, and the times after its present one, if it is still at the same one
 )
 
 // Reserve creates, replaces or removes a reservation.
@@ -33,7 +34,7 @@ const MaxReservations = 4096
 // applyReserve folds one change.
 func (s *State) applyReserve(at model.Time, c *Reserve) Result {
 	r := *c.Resv
-	_, there := s.resvs.Get(r.Name)
+	old, there := s.resvs.Get(r.Name)
 	switch {
 	case c.Op == CreateResv && (there || s.resvs.Len() >= MaxReservations):
 		return Result{Refusal: InUse}
@@ -42,7 +43,13 @@ func (s *State) applyReserve(at model.Time, c *Reserve) Result {
 	case c.Op == DropResv && s.inReservation(r.Name):
 		return Result{Refusal: JobsActive}
 	case c.Op == DropResv:
-		s.resvs.Delete(r.Name)
+		s.dropReservation(old, at)
+	case c.Op == KeepResv && (old.Start != r.Start || old.End != r.End):
+		return Result{} // it has changed meanwhile
+	case c.Op == KeepResv:
+		n := *old
+		n.Nodes, n.Parts, n.Later = r.Nodes, r.Parts, r.Later
+		s.resvs.Set(r.Name, &n)
 	default:
 		if s.Overlaps(&r) != nil {
 			return Result{Refusal: Overlapping}
@@ -52,19 +59,23 @@ func (s *State) applyReserve(at model.Time, c *Reserve) Result {
 				return Result{Refusal: NoSuchNode}
 			}
 		}
-		r.Begun = r.Start <= at
+		r.Begun, r.IdleAt = r.FloatS == 0 && r.Start <= at, 0
 		s.resvs.Set(r.Name, &r)
+		s.cutLimits(&r)
 	}
 	s.resvGen++
+	s.wakeAll(at)
 	s.plan()
 	return Result{Changed: true}
 }
 
-// Overlaps gives a reservation that another one may not stand beside, or nil.
+// Overlaps gives a reservation that another one may not stand beside, or nil. Parts of nodes, and licenses, stand beside
+// each other as long as there is enough for all.
 func (f *facts) Overlaps(r *model.Reservation) (other *model.Reservation) {
 	const free = model.ResvMaint | model.ResvOverlap
+	sum := newDemand(r)
 	f.resvs.Scan(func(name string, o *model.Reservation) bool {
-		if name != r.Name && r.Flags&free == 0 && o.Flags&free == 0 && r.Meets(o) {
+		if name != r.Name && r.Flags&free == 0 && o.Flags&free == 0 && r.MeetsInTime(o) && !f.hasRoom(sum, o) {
 			other = o
 		}
 		return other == nil
@@ -72,61 +83,65 @@ func (f *facts) Overlaps(r *model.Reservation) (other *model.Reservation) {
 	return other
 }
 
-// inReservation reports whether a job that asked for a reservation has resources.
+// demand is what reservations want together, of nodes and of licenses.
+type demand struct {
+	nodes    map[string]*model.ResvPart // nil: all of the node
+	licenses map[string]int64
+}
+
+func newDemand(r *model.Reservation) *demand {
+	d := &demand{nodes: map[string]*model.ResvPart{}, licenses: map[string]int64{}}
+	for i, name := range r.Nodes {
+		d.nodes[name] = r.Part(i)
+	}
+	for _, l := range r.Licenses {
+		d.licenses[l.Name] = l.Count
+	}
+	return d
+}
+
+// hasRoom adds what a reservation wants of the same nodes and licenses, and reports whether there is enough.
+func (f *facts) hasRoom(d *demand, o *model.Reservation) bool {
+	for i, name := range o.Nodes {
+		have, both := d.nodes[name]
+		if !both {
+			continue
+		}
+		n, ok := f.nodes.Get(name)
+		part := o.Part(i)
+		if !ok || have == nil || part == nil {
+			return false
+		}
+		sum := model.ResvPart{CPUs: have.CPUs + part.CPUs, MemMiB: have.MemMiB + part.MemMiB, Gres: slices.Clone(have.Gres)}
+		for g := range min(len(sum.Gres), len(part.Gres)) {
+			sum.Gres[g] += part.Gres[g]
+		}
+		for g := range min(len(sum.Gres), len(n.Def.Gres)) {
+			if sum.Gres[g] > n.Def.Gres[g].Count {
+				return false
+			}
+		}
+		if sum.CPUs > n.Def.CPUs || sum.MemMiB > n.Def.MemMiB {
+			return false
+		}
+		d.nodes[name] = &sum
+	}
+	for _, l := range o.Licenses {
+		have, both := d.licenses[l.Name]
+		if !both {
+			continue
+		}
+		d.licenses[l.Name] = have + l.Count
+		if !slices.ContainsFunc(f.cfg.Licenses, func(c model.LicenseCount) bool { return c.Name == l.Name && c.Count >= have+l.Count }) {
+			return false
+		}
+	}
+	return true
+}
+
+// inReservation reports whether a job runs in a reservation.
 func (s *State) inReservation(name string) bool {
-	found := false
-	s.nodes.Scan(func(_ string, n *model.Node) bool {
-		for _, id := range n.Jobs {
-			j, ok := s.jobs.Get(id)
-			found = found || ok && j.Spec.Reservation == name
-		}
-		return !found
-	})
-	return found
-}
-
-// turnReservations begins, repeats and ends reservations whose time has come.
-func (s *State) turnReservations(at model.Time) (changed bool) {
-	var due []*model.Reservation
-	s.resvs.Scan(func(_ string, r *model.Reservation) bool {
-		if r.End <= at || !r.Begun && r.Start <= at {
-			due = append(due, r)
-		}
-		return true
-	})
-	for _, r := range due {
-		n := *r
-		if period := r.PeriodS(); period > 0 && n.End <= at {
-			skip := (int64(at-n.End)/(period*1000) + 1) * period
-			n.Start, n.End = n.Start.Add(skip), n.End.Add(skip)
-		}
-		n.Begun = n.Start <= at
-		if n.End <= at {
-			s.resvs.Delete(r.Name)
-		} else {
-			s.resvs.Set(n.Name, &n)
-		}
-	}
-	if len(due) > 0 {
-		s.resvGen++
-	}
-	return len(due) > 0
-}
-
-// nextReservation gives the moment at which a reservation next begins or ends, or 0.
-func (s *State) nextReservation() (next model.Time) {
-	s.resvs.Scan(func(_ string, r *model.Reservation) bool {
-		t := r.End
-		if !r.Begun {
-			t = r.Start
-		}
-		t = max(t, 1)
-		if next == 0 || t < next {
-			next = t
-		}
-		return true
-	})
-	return next
+	return slices.ContainsFunc(s.jobsOf(name), func(j *model.Job) bool { return j.Run != nil && j.Run.Resv == name })
 }
 
 // validReservation checks what comes from a log or a snapshot.
@@ -138,8 +153,14 @@ func validReservation(r *model.Reservation, whole bool) error {
 		return nil
 	case r.Start >= r.End || r.Start < 0 || r.End > maxResvTime:
 		return malformed("reservation %s from %d to %d", r.Name, r.Start, r.End)
-	case len(r.Nodes) == 0 || !slices.IsSorted(r.Nodes) || len(slices.Compact(slices.Clone(r.Nodes))) != len(r.Nodes):
+	case len(r.Nodes) == 0 && len(r.Licenses) == 0 || !slices.IsSorted(r.Nodes) || len(slices.Compact(slices.Clone(r.Nodes))) != len(r.Nodes):
 		return malformed("reservation %s without nodes, or with nodes out of order", r.Name)
+	case len(r.Parts) != 0 && len(r.Parts) != len(r.Nodes):
+		return malformed("reservation %s has parts of %d nodes, and %d nodes", r.Name, len(r.Parts), len(r.Nodes))
+	case r.FloatS < 0 || r.PurgeS < 0 || len(r.Later) >= model.MaxOccurrences || !slices.IsSorted(r.Later) || len(r.Later) > 0 && r.Later[0] <= r.Start:
+		return malformed("reservation %s with times that can't be", r.Name)
+	case slices.Contains(r.Users, "") || slices.Contains(r.Accounts, ""):
+		return malformed("reservation %s for somebody without a name", r.Name)
 	case r.PeriodS() > 0 && int64(r.End-r.Start) > r.PeriodS()*1000:
 		return malformed("reservation %s is longer than its period", r.Name)
 	}

@@ -12,10 +12,11 @@ type State struct {
 	facts
 
 	// Derived from the facts, rebuilt by reindex; never in a snapshot.
-	limits   *btree.BTreeG[due] // jobs with resources, by the moment their time limit ends
-	begins   *btree.BTreeG[due] // pending jobs that only wait for their begin time
-	dooms    *btree.BTreeG[due] // pending jobs, by the moment from which they can't end before their deadline
-	finished *btree.BTreeG[due] // by the moment they ended
+	limits   *btree.BTreeG[due]      // jobs with resources, by the moment their time limit ends
+	begins   *btree.BTreeG[due]      // pending jobs that only wait for their begin time
+	asked    *btree.BTreeG[askedKey] // jobs that are not over, by the reservations that they asked for
+	dooms    *btree.BTreeG[due]      // pending jobs, by the moment from which they can't end before their deadline
+	finished *btree.BTreeG[due]      // by the moment they ended
 	live     *btree.BTreeG[liveKey]
 	waiters  *btree.BTreeG[waitKey] // who waits for a job, an array or one of its tasks
 	shared   *interned
@@ -213,6 +214,7 @@ func (s *State) reset() {
 	s.licenses = nil
 	s.limits = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.begins = btree.NewBTreeGOptions(dueLess, noLocks)
+	s.asked = btree.NewBTreeGOptions(askedLess, noLocks)
 	s.dooms = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.finished = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.live = btree.NewBTreeGOptions(liveLess, noLocks)

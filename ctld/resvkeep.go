@@ -1,0 +1,100 @@
+package ctld
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/state"
+)
+
+// keepReservations keeps true what time and nodes change of reservations: their next times by the calendar of this host's
+// time zone, and nodes for those that are down or, with REPLACE, in use. It looks whenever something has changed, at its
+// own pace, and proposes what is missing.
+func (c *Controller) keepReservations(ctx context.Context) {
+	pace := pacer{gap: time.Second}
+	for ctx.Err() == nil {
+		pace.wait(ctx)
+		changed := c.machine.Changed()
+		v := c.machine.View()
+		v.Reservations(func(r *model.Reservation) bool {
+			if n := kept(v, c.now(), r, time.Local); n != nil {
+				if _, err := c.propose(ctx, &state.Reserve{Op: state.KeepResv, Resv: n}); err != nil && ctx.Err() == nil {
+					c.log.Warn("a reservation can't be kept up", "reservation", r.Name, "err", err)
+				}
+			}
+			return ctx.Err() == nil
+		})
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// kept gives a reservation as it should be, nil where it is so.
+func kept(v *state.View, now model.Time, old *model.Reservation, zone *time.Location) *model.Reservation {
+	r := *old
+	r.Nodes, r.Parts = slices.Clone(old.Nodes), slices.Clone(old.Parts)
+	if later := laterOf(&r, zone); len(later) > len(r.Later) {
+		r.Later = later
+	}
+	d := &resvDraft{v: v, now: now, zone: zone, r: &r}
+	switch {
+	case r.Flags&model.ResvPartNodes != 0 && len(r.Parts) == 0:
+		if p := v.Partition(r.Partition); p != nil && len(p.Nodes) > 0 {
+			r.Nodes = slices.Sorted(slices.Values(p.Nodes))
+			r.Nodes = slices.Compact(r.Nodes)
+		}
+	case r.Flags&(model.ResvReplace|model.ResvReplaceDown) != 0, r.Count > 0 && r.Flags&model.ResvStatic == 0:
+		d.replace()
+	}
+	if slices.Equal(r.Nodes, old.Nodes) && slices.Equal(r.Later, old.Later) {
+		return nil
+	}
+	return &r
+}
+
+// replace gives a reservation idle nodes for those that are down or, with REPLACE, have jobs. Where there are none it
+// keeps what it has.
+func (d *resvDraft) replace() {
+	r, v := d.r, d.v
+	pool, err := d.pool()
+	if err != nil {
+		return
+	}
+	for i, name := range r.Nodes {
+		n := v.Node(name)
+		if n != nil && n.Usable() && (r.Flags&model.ResvReplace == 0 || len(n.Jobs) == 0) {
+			continue
+		}
+		for _, other := range pool {
+			o := v.Node(other)
+			if o == nil || !o.Usable() || len(o.Jobs) > 0 || slices.Contains(r.Nodes, other) || d.taken(other) {
+				continue
+			}
+			if p := r.Part(i); p != nil && (n == nil || !sameMake(n.Def, o.Def)) {
+				continue
+			}
+			r.Nodes[i] = other
+			break
+		}
+	}
+	if err := d.order(); err != nil {
+		return
+	}
+}
+
+// sameMake reports whether a part of one node can be had of another.
+func sameMake(a, b *model.NodeDef) bool {
+	if a.CPUs != b.CPUs || a.MemMiB < b.MemMiB || len(a.Gres) != len(b.Gres) {
+		return false
+	}
+	for i := range a.Gres {
+		if a.Gres[i].Name != b.Gres[i].Name || a.Gres[i].Type != b.Gres[i].Type || a.Gres[i].Count != b.Gres[i].Count {
+			return false
+		}
+	}
+	return true
+}

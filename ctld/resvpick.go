@@ -1,0 +1,386 @@
+package ctld
+
+import (
+	"slices"
+	"strings"
+
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// pick fixes the nodes, or parts of nodes: those that are named, or such as are free in time.
+func (d *resvDraft) pick() error {
+	r := d.r
+	if !d.sized {
+		if d.fresh {
+			return refuse(proto.CodeReservation, "Nodes, NodeCnt, CoreCnt, TRES, Licenses or PartitionName must be specified")
+		}
+		return nil
+	}
+	if len(d.cores)+len(d.units) == 0 && d.cpus == 0 && d.mem == 0 && d.count == 0 && d.nodes == "" && r.Partition == "" {
+		return d.pickNone()
+	}
+	if r.Flags&model.ResvAnyNodes != 0 {
+		return refuse(proto.CodeReservation, "Flags=ANY_NODES is for reservations of licenses only; leave Nodes, NodeCnt, CoreCnt and TRES out")
+	}
+	pool, err := d.pool()
+	if err != nil {
+		return err
+	}
+	r.Parts, r.Count = nil, 0
+	switch {
+	case r.Flags&model.ResvPartNodes != 0 && (r.Partition == "" || !strings.EqualFold(d.nodes, "ALL")):
+		return refuse(proto.CodeReservation, "Flags=PART_NODES goes with PartitionName= and Nodes=ALL")
+	case strings.EqualFold(d.nodes, "ALL"), d.nodes == "" && d.count == 0 && !d.partial():
+		r.Nodes = pool
+		r.Flags |= model.ResvAllNodes
+	case d.nodes != "":
+		names, err := hostlist.Expand(d.nodes)
+		if err != nil {
+			return refuse(proto.CodeInvalidNode, "Nodes=%s: %v", d.nodes, err)
+		}
+		for _, n := range names {
+			if d.v.NodeDef(n) == nil {
+				return refuse(proto.CodeInvalidNode, "%s", n)
+			}
+			if !slices.Contains(pool, n) {
+				return refuse(proto.CodeNodeConfig, "node %s is not in partition %s, or lacks the features %s", n, r.Partition, r.Features)
+			}
+		}
+		r.Nodes = names
+		r.Flags |= model.ResvSpecNodes
+	default:
+		return d.pickFree(pool)
+	}
+	if len(r.Nodes) == 0 {
+		return refuse(proto.CodeNodeConfig, "no node fits the request")
+	}
+	if len(d.cores) <= 1 { // otherwise they are in the order of the cores
+		slices.Sort(r.Nodes)
+		r.Nodes = slices.Compact(r.Nodes)
+	}
+	return d.named()
+}
+
+// pickNone makes a reservation of licenses only.
+func (d *resvDraft) pickNone() error {
+	r := d.r
+	switch {
+	case len(r.Licenses) == 0:
+		return refuse(proto.CodeReservation, "Nodes, NodeCnt, CoreCnt, TRES or Licenses must be specified")
+	case !d.fresh && len(r.Nodes) > 0: // it keeps its nodes
+	case r.Flags&model.ResvAnyNodes == 0:
+		return refuse(proto.CodeReservation, "licenses without nodes: add Flags=ANY_NODES, and its jobs may have any nodes")
+	}
+	return nil
+}
+
+// partial reports whether parts of nodes are wanted.
+func (d *resvDraft) partial() bool { return len(d.cores)+len(d.units) > 0 || d.cpus > 0 || d.mem > 0 }
+
+// pool gives the nodes that may be chosen, in order.
+func (d *resvDraft) pool() (out []string, err error) {
+	r, v := d.r, d.v
+	want, err := model.ParseFeatures(r.Features)
+	if err != nil {
+		return nil, refuse(proto.CodeFeature, "Features=%s: %v", r.Features, err)
+	}
+	p := v.Partition(r.Partition)
+	for _, def := range v.Config().Nodes {
+		if (p == nil || slices.Contains(p.Nodes, def.Name)) && (want == nil || want.Each == nil || want.Each.Met(def.Features)) {
+			out = append(out, def.Name)
+		}
+	}
+	return out, nil
+}
+
+// named takes parts of the nodes that are named, or all of them.
+func (d *resvDraft) named() error {
+	r := d.r
+	if len(d.cores) > 1 && len(d.cores) != len(r.Nodes) {
+		return refuse(proto.CodeReservation, "CoreCnt has %d numbers, and there are %d nodes", len(d.cores), len(r.Nodes))
+	}
+	if d.partial() {
+		for i, name := range r.Nodes {
+			def := d.v.NodeDef(name)
+			part, ok := d.share(def, len(r.Nodes), i)
+			if !ok {
+				return refuse(proto.CodeNodeConfig, "node %s has less than that", name)
+			}
+			r.Parts = append(r.Parts, part)
+		}
+	}
+	for i, name := range r.Nodes {
+		if id, ok := d.fits(name, r.Part(i)); !ok {
+			return refuse(proto.CodeNodesBusy, "job %d on %s may run longer than until it starts; Flags=IGNORE_JOBS makes it all the same", id, name)
+		}
+	}
+	return d.order()
+}
+
+// order sorts the nodes, each with its part.
+func (d *resvDraft) order() error {
+	r := d.r
+	parts := map[string]model.ResvPart{}
+	for i, p := range r.Parts {
+		parts[r.Nodes[i]] = p
+	}
+	slices.Sort(r.Nodes)
+	if n := len(r.Nodes); len(slices.Compact(slices.Clone(r.Nodes))) != n {
+		return refuse(proto.CodeInvalidNode, "a node stands twice in Nodes=")
+	}
+	for i := range r.Parts {
+		r.Parts[i] = parts[r.Nodes[i]]
+	}
+	return nil
+}
+
+// pickFree takes as many nodes, or as much of nodes, as were asked for and are free in time.
+func (d *resvDraft) pickFree(pool []string) error {
+	r := d.r
+	r.Nodes, r.Count = nil, int32(d.count)
+	r.Flags &^= model.ResvSpecNodes
+	if len(d.cores) > 1 {
+		return refuse(proto.CodeReservation, "cores of each node go with Nodes=; with NodeCnt= give CoreCnt= in all")
+	}
+	want := d.count
+	if want == 0 && d.perNode {
+		want = len(pool)
+	}
+	left := d.wanted()
+	for _, name := range pool {
+		if n := d.v.Node(name); n == nil || !n.Usable() || want > 0 && len(r.Nodes) == want {
+			continue
+		}
+		def := d.v.NodeDef(name)
+		switch {
+		case !d.partial():
+			if _, ok := d.fits(name, nil); ok && !d.taken(name) {
+				r.Nodes = append(r.Nodes, name)
+			}
+		case want > 0:
+			part, ok := d.share(def, want, len(r.Nodes))
+			if ok {
+				if _, ok = d.fits(name, &part); ok && d.beside(name, &part) {
+					r.Nodes, r.Parts = append(r.Nodes, name), append(r.Parts, part)
+				}
+			}
+		default:
+			if part, ok := d.some(def, left); ok {
+				left.cpus -= int64(part.CPUs)
+				for k := range left.units {
+					left.units[k] -= countUnits(def, part.Gres, k)
+				}
+				r.Nodes, r.Parts = append(r.Nodes, name), append(r.Parts, part)
+			}
+		}
+	}
+	switch {
+	case want > 0 && len(r.Nodes) < want && !(d.perNode && d.count == 0 && len(r.Nodes) > 0):
+		return refuse(proto.CodeNodesBusy, "%d of %d nodes are free from then on", len(r.Nodes), want)
+	case want == 0 && left.any():
+		return refuse(proto.CodeNodesBusy, "not as many cores or generic resources are free from then on")
+	}
+	return d.order()
+}
+
+// remainder is what of a reservation has not been found yet.
+type remainder struct {
+	cpus  int64
+	units map[string]int64
+}
+
+func (l *remainder) any() bool {
+	for _, n := range l.units {
+		if n > 0 {
+			return true
+		}
+	}
+	return l.cpus > 0
+}
+
+// wanted gives what is wanted in all.
+func (d *resvDraft) wanted() *remainder {
+	l := &remainder{cpus: d.cpus, units: map[string]int64{}}
+	if len(d.cores) == 1 {
+		l.cpus = int64(d.cores[0])
+		for _, def := range d.v.Config().Nodes[:min(1, len(d.v.Config().Nodes))] {
+			l.cpus *= int64(max(1, def.ThreadsPerCore))
+		}
+	}
+	for k, n := range d.units {
+		l.units[k] = n
+	}
+	return l
+}
+
+// share works out the part of the node at place i of n that are to give what is wanted.
+func (d *resvDraft) share(def *model.NodeDef, n, i int) (model.ResvPart, bool) {
+	threads := int64(max(1, def.ThreadsPerCore))
+	even := func(all int64) int64 {
+		if d.perNode {
+			return all
+		}
+		one := all / int64(n)
+		if int64(i) < all%int64(n) {
+			one++
+		}
+		return one
+	}
+	cpus := int64(0)
+	switch {
+	case len(d.cores) > 1:
+		cpus = int64(d.cores[i]) * threads
+	case len(d.cores) == 1:
+		cpus = even(int64(d.cores[0])) * threads
+	case d.cpus > 0:
+		cpus = even(d.cpus)
+	}
+	units := map[string]int64{}
+	for k, all := range d.units {
+		units[k] = even(all)
+	}
+	return d.part(def, cpus, even(d.mem), units)
+}
+
+// part makes a part of a node: CPUs in whole cores, those that belong to its units where none are asked for, and the
+// memory that belongs to its CPUs.
+func (d *resvDraft) part(def *model.NodeDef, cpus, mem int64, units map[string]int64) (model.ResvPart, bool) {
+	p := model.ResvPart{Gres: make([]int32, len(def.Gres))}
+	threads := int64(max(1, def.ThreadsPerCore))
+	for k, n := range units {
+		name, typ, _ := strings.Cut(k, ":")
+		left, all := n, int64(0)
+		for i := range def.Gres {
+			g := &def.Gres[i]
+			if !strings.EqualFold(g.Name, name) || typ != "" && !strings.EqualFold(g.Type, typ) {
+				continue
+			}
+			take := min(left, int64(g.Count-p.Gres[i]))
+			p.Gres[i] += int32(take)
+			left -= take
+			all += int64(g.Count)
+		}
+		if left > 0 {
+			return p, false
+		}
+		if len(d.cores) == 0 && d.cpus == 0 && all > 0 {
+			cpus = max(cpus, (int64(def.CPUs)*n+all-1)/all)
+		}
+	}
+	cpus = (cpus + threads - 1) / threads * threads
+	if mem == 0 && def.CPUs > 0 {
+		mem = def.MemMiB * cpus / int64(def.CPUs)
+	}
+	p.CPUs, p.MemMiB = int32(cpus), mem
+	return p, cpus <= int64(def.CPUs) && mem <= def.MemMiB
+}
+
+// some gives as much of a node as there is and is still wanted.
+func (d *resvDraft) some(def *model.NodeDef, left *remainder) (model.ResvPart, bool) {
+	if !left.any() {
+		return model.ResvPart{}, false
+	}
+	cpus, units := min(left.cpus, int64(def.CPUs)), map[string]int64{}
+	for k, n := range left.units {
+		units[k] = min(max(n, 0), countUnits(def, nil, k))
+	}
+	for {
+		part, ok := d.part(def, max(0, cpus), 0, units)
+		if ok && (part.CPUs > 0 || slices.ContainsFunc(part.Gres, func(n int32) bool { return n > 0 })) {
+			if _, free := d.fits(def.Name, &part); free && d.beside(def.Name, &part) {
+				return part, true
+			}
+		}
+		cpus /= 2 // less of a node is found by halving
+		none := true
+		for k := range units {
+			units[k] /= 2
+			none = none && units[k] == 0
+		}
+		if cpus <= 0 && none {
+			return model.ResvPart{}, false
+		}
+	}
+}
+
+// countUnits counts units of NAME or NAME:TYPE: of a node, or of a part of it.
+func countUnits(def *model.NodeDef, of []int32, key string) (n int64) {
+	name, typ, _ := strings.Cut(key, ":")
+	for i := range def.Gres {
+		g := &def.Gres[i]
+		switch {
+		case !strings.EqualFold(g.Name, name) || typ != "" && !strings.EqualFold(g.Type, typ):
+		case of == nil:
+			n += int64(g.Count)
+		default:
+			n += int64(of[i])
+		}
+	}
+	return n
+}
+
+// fits reports whether jobs that may still run when the reservation begins leave it enough of a node; id is one that
+// does not.
+func (d *resvDraft) fits(name string, part *model.ResvPart) (id model.JobID, ok bool) {
+	n := d.v.Node(name)
+	if n == nil || d.r.Flags&model.ResvIgnore != 0 {
+		return 0, true
+	}
+	cpus, mem, gres := int64(0), int64(0), make([]int32, len(n.Def.Gres))
+	for _, on := range n.Jobs {
+		j := d.v.Job(on)
+		if j == nil || j.Run == nil || j.Run.Resv == d.r.Name && d.r.Name != "" {
+			continue
+		}
+		if end := j.Run.Deadline(); end != 0 && end <= d.r.Start {
+			continue
+		}
+		id = on
+		for i := range j.Run.Alloc.Nodes {
+			na := &j.Run.Alloc.Nodes[i]
+			if na.Node != name {
+				continue
+			}
+			cpus, mem = cpus+int64(na.CPUs.Count()), mem+na.MemMiB
+			for _, g := range na.Gres {
+				for k := range n.Def.Gres {
+					def := &n.Def.Gres[k]
+					if def.Name == g.Name {
+						for u := def.First; u < def.First+def.Count; u++ {
+							if g.Index.Has(int(u)) {
+								gres[k]++
+							}
+						}
+					}
+				}
+			}
+		}
+	}
+	if part == nil || id == 0 {
+		return id, id == 0
+	}
+	ok = cpus+int64(part.CPUs) <= int64(n.Def.CPUs) && mem+part.MemMiB <= n.Def.MemMiB
+	for k := range part.Gres {
+		ok = ok && gres[k]+part.Gres[k] <= n.Def.Gres[k].Count
+	}
+	return id, ok
+}
+
+// taken reports whether any other reservation, MAINT or not, wants the same node at the same time.
+func (d *resvDraft) taken(node string) (taken bool) {
+	d.v.Reservations(func(o *model.Reservation) bool {
+		taken = o.Name != d.r.Name && slices.Contains(o.Nodes, node) && d.r.MeetsInTime(o)
+		return !taken
+	})
+	return taken
+}
+
+// beside reports whether a part of a node can stand beside all other reservations.
+func (d *resvDraft) beside(node string, part *model.ResvPart) bool {
+	one := *d.r
+	one.Flags &^= model.ResvMaint | model.ResvOverlap
+	one.Nodes, one.Parts, one.Licenses = []string{node}, []model.ResvPart{*part}, nil
+	return d.v.Overlaps(&one) == nil
+}

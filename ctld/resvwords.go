@@ -1,0 +1,409 @@
+package ctld
+
+import (
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/state"
+	"gbatch/internal/walltime"
+)
+
+// resvDraft is a reservation being made of words.
+type resvDraft struct {
+	v         *state.View
+	now       model.Time
+	zone      *time.Location
+	r         *model.Reservation
+	fresh     bool
+	start     bool // a start was given
+	end       model.Time
+	durationS int64
+	timed     bool // a duration was given
+	skip      bool
+
+	sized   bool // nodes, or what is wanted of them, were given
+	nodes   string
+	count   int
+	cores   []int            // in all, or of each node that is named
+	cpus    int64            // in all
+	perNode bool             // units and memory are of each node
+	mem     int64            // MiB in all; 0: what belongs to the CPUs
+	units   map[string]int64 // of generic resources, NAME or NAME:TYPE, in all
+}
+
+func (d *resvDraft) build(set []model.KV) error {
+	for _, kv := range set {
+		if err := d.word(kv); err != nil {
+			return err
+		}
+	}
+	r := d.r
+	if d.skip {
+		if d.fresh || len(r.Later) == 0 {
+			return refuse(proto.CodeReservation, "Skip goes to the next time of a reservation that repeats")
+		}
+		d.durationS = int64(r.End-r.Start) / 1000
+		r.Start, d.start = r.Later[0], true
+	}
+	switch {
+	case d.fresh && !d.start:
+		return refuse(proto.CodeTimeValue, "a start time must be given (StartTime=)")
+	case d.end != 0 && d.timed && r.Start.Add(d.durationS) != d.end:
+		return refuse(proto.CodeTimeValue, "StartTime and Duration do not give EndTime")
+	case d.end != 0:
+		r.End = d.end
+	case d.timed || d.start && !d.fresh:
+		r.End = r.Start.Add(d.durationS)
+	case d.fresh:
+		return refuse(proto.CodeTimeValue, "an end time or duration must be given (EndTime=, Duration=)")
+	}
+	if err := d.times(); err != nil {
+		return err
+	}
+	if len(r.Users)+len(r.Accounts)+len(r.Groups) == 0 {
+		return refuse(proto.CodeResvUsers, "give Users=, Groups= or Accounts=")
+	}
+	if len(r.Users) > 0 && len(r.Groups) > 0 {
+		return refuse(proto.CodeResvUsers, "Users= and Groups= exclude each other")
+	}
+	if r.Partition != "" && d.v.Partition(r.Partition) == nil {
+		return refuse(proto.CodeInvalidPartition, "%s", r.Partition)
+	}
+	return d.pick()
+}
+
+// times checks a reservation's times and works out when it comes again.
+func (d *resvDraft) times() error {
+	r := d.r
+	repeats := r.Flags & model.ResvRepeats
+	switch {
+	case r.Start >= r.End:
+		return refuse(proto.CodeTimeValue, "the reservation would end before it starts")
+	case r.End <= d.now && repeats == 0:
+		return refuse(proto.CodeTimeValue, "the reservation would be over already")
+	case repeats&(repeats-1) != 0:
+		return refuse(proto.CodeReservation, "a reservation is one of HOURLY, DAILY, WEEKDAY, WEEKEND and WEEKLY")
+	case r.PeriodS() > 0 && int64(r.End-r.Start) > r.PeriodS()*1000:
+		return refuse(proto.CodeTimeValue, "the reservation is longer than the time after which it comes again")
+	case r.Flags&model.ResvFloat != 0 && repeats != 0:
+		return refuse(proto.CodeReservation, "TIME_FLOAT reservations don't repeat")
+	case r.Flags&model.ResvFloat != 0 && r.FloatS == 0 && !d.fresh, r.Flags&model.ResvFloat == 0 && r.FloatS > 0:
+		return refuse(proto.CodeReservation, "TIME_FLOAT can't be added to a reservation, or taken from it")
+	case r.Flags&model.ResvFloat != 0 && d.start:
+		r.FloatS = int64(r.Start-d.now+999) / 1000
+		if r.FloatS <= 0 {
+			return refuse(proto.CodeTimeValue, "with TIME_FLOAT give a StartTime to come, such as now+10minutes")
+		}
+	}
+	switch {
+	case repeats == 0:
+		r.First, r.Later = 0, nil
+	case d.start || r.First == 0:
+		r.First = r.Start
+	}
+	r.Later = laterOf(r, d.zone)
+	return nil
+}
+
+// word takes one key=value.
+func (d *resvDraft) word(kv model.KV) error {
+	r := d.r
+	key, value := strings.ToLower(kv.Key), kv.Value
+	if len(value) > proto.MaxFieldBytes {
+		return refuse(proto.CodeBadRequest, "%s is %d bytes long, the limit is %d", kv.Key, len(value), proto.MaxFieldBytes)
+	}
+	if strings.ContainsAny(value, "\n\r\x00") {
+		return refuse(proto.CodeBadRequest, "%s: the value contains a line break or a NUL byte", kv.Key)
+	}
+	how := byte('=')
+	if n := len(key); n > 1 && (key[n-1] == '+' || key[n-1] == '-') {
+		key, how = key[:n-1], key[n-1]
+	}
+	moment := func() (model.Time, error) {
+		ms, err := strconv.ParseInt(strings.TrimPrefix(value, "@"), 10, 64)
+		if err != nil || ms <= 0 {
+			return 0, refuse(proto.CodeTimeValue, "%s=%s", kv.Key, value)
+		}
+		return model.Time(ms - ms%1000), nil
+	}
+	var err error
+	switch key {
+	case "starttime":
+		r.Start, err = moment()
+		d.start = true
+		if !d.fresh && d.r.Begun && r.Flags&model.ResvRepeats == 0 {
+			err = refuse(proto.CodeTimeValue, "the reservation has begun; its StartTime can't be changed any more")
+		}
+	case "endtime":
+		d.end, err = moment()
+	case "duration":
+		var s int64
+		if s, err = durationOf(kv.Key, value); err == nil {
+			d.durationS, d.timed = s, true
+		}
+	case "skip":
+		d.skip = true
+	case "nodes", "nodelist":
+		d.nodes, d.sized = value, true
+		if how != '=' {
+			return refuse(proto.CodeBadRequest, "give all of the nodes with Nodes=")
+		}
+		if value == "" && !d.fresh { // others are chosen, as many as there were
+			d.count = len(r.Nodes)
+			r.Flags &^= model.ResvSpecNodes
+		}
+	case "nodecnt", "nodecount":
+		d.sized = true
+		d.count, err = nodeCount(value)
+	case "corecnt", "corecount":
+		d.sized = true
+		err = d.coreList(value)
+	case "tres":
+		d.sized = true
+		err = d.tres(value)
+	case "trespernode":
+		d.sized, d.perNode = true, true
+		err = d.tres(value)
+	case "licenses", "license":
+		d.sized = true
+		r.Licenses, err = d.licenses(value)
+	case "partitionname", "partition":
+		r.Partition = value
+		d.sized = d.sized || d.fresh
+	case "features", "feature":
+		r.Features = value
+		if f, perr := model.ParseFeatures(value); perr != nil || f != nil && len(f.Same)+len(f.Counts) > 0 {
+			return refuse(proto.CodeFeature, "Features=%s: join features with & and |, in parentheses where needed; counts and brackets are for jobs", value)
+		}
+	case "users", "user":
+		r.Users, err = changed(r.Users, value, how)
+	case "accounts", "account":
+		r.Accounts, err = changed(r.Accounts, value, how)
+	case "groups", "group":
+		r.Groups, err = changed(r.Groups, value, how)
+		if err == nil {
+			r.GIDs, err = groupIDs(r.Groups)
+		}
+	case "flags":
+		err = d.flags(value, how)
+	case "maxstartdelay":
+		err = refuse(proto.CodeReservation, "MaxStartDelay=%s: it lets jobs with --signal=R: stand in for the reservation's own, and there are none here; use Flags=REPLACE, or a QOS that may be preempted", value)
+	case "burstbuffer", "watts":
+		err = refuse(proto.CodeReservation, "%s=%s: there are no burst buffers, and no power is managed", kv.Key, value)
+	default:
+		err = refuse(proto.CodeReservation, "%s is not a key of reservations here; there are StartTime EndTime Duration Nodes NodeCnt CoreCnt TRES TRESPerNode Licenses PartitionName Features Users Groups Accounts Flags Skip", kv.Key)
+	}
+	return err
+}
+
+func durationOf(key, value string) (int64, error) {
+	s, unlimited, err := walltime.ParseLimit(value)
+	if err != nil {
+		return 0, refuse(proto.CodeTimeValue, "%s=%s: %v", key, value, err)
+	}
+	if unlimited {
+		s = yearS
+	}
+	return s, nil
+}
+
+func nodeCount(value string) (int, error) {
+	n, err := walltime.ParseCount(value)
+	if err != nil || n < 1 || n > maxNodesNamed {
+		return 0, refuse(proto.CodeNodeCount, "NodeCnt=%s: write one number", value)
+	}
+	return int(n), nil
+}
+
+// coreList reads CoreCnt: a number, or one for each node that is named.
+func (d *resvDraft) coreList(value string) error {
+	d.cores = nil
+	for item := range strings.SplitSeq(value, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(item))
+		if err != nil || n < 1 || n > 1<<24 {
+			return refuse(proto.CodeReservation, "CoreCnt=%s: write the number of cores, or one for each node of Nodes=", value)
+		}
+		d.cores = append(d.cores, n)
+	}
+	return nil
+}
+
+// tres reads TRES=cpu=8,node=2,gres/gpu=4,license/x=1; gres/gpu:4 is read as gres/gpu=4 too.
+func (d *resvDraft) tres(value string) error {
+	last := ""
+	for item := range strings.SplitSeq(value, ",") {
+		name, count, ok := strings.Cut(strings.ToLower(strings.TrimSpace(item)), "=")
+		if !ok {
+			if i := strings.LastIndexByte(name, ':'); i > 0 {
+				name, count, ok = name[:i], name[i+1:], true
+			} else if last == "cpu" { // cpu=2,2,1
+				name, count, ok = "cpu", name, true
+			}
+		}
+		bad := refuse(proto.CodeReservation, "TRES=%s: write cpu=N, node=N, mem=SIZE, gres/gpu=N, gres/gpu:TYPE=N or license/NAME=N, with commas between", value)
+		if name == "mem" {
+			mem, err := walltime.ParseMemMiB(count)
+			if err != nil || mem < 1 {
+				return bad
+			}
+			d.mem, last = mem, name
+			continue
+		}
+		n, err := walltime.ParseCount(count)
+		if !ok || err != nil || n < 1 || n > model.MaxFeatureCount {
+			return bad
+		}
+		again := last
+		last = name
+		switch {
+		case name == "cpu" && again == "cpu":
+			return refuse(proto.CodeReservation, "TRES=%s: give cores of each node with CoreCnt=", value)
+		case name == "cpu":
+			d.cpus = n
+		case name == "node" && !d.perNode:
+			d.count = int(n)
+		case strings.HasPrefix(name, "gres/"):
+			if d.units == nil {
+				d.units = map[string]int64{}
+			}
+			d.units[strings.TrimPrefix(name, "gres/")] = n
+		case strings.HasPrefix(name, "license/"):
+			more, err := d.licenses(strings.TrimPrefix(name, "license/") + ":" + count)
+			if err != nil {
+				return err
+			}
+			d.r.Licenses = append(slices.Clone(d.r.Licenses), more...)
+		default:
+			return bad
+		}
+	}
+	return nil
+}
+
+func (d *resvDraft) licenses(value string) (out []model.LicenseCount, err error) {
+	for item := range strings.SplitSeq(value, ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		name, count, counted := strings.Cut(item, ":")
+		l := model.LicenseCount{Name: name, Count: 1}
+		if counted {
+			if l.Count, err = walltime.ParseCount(count); err != nil || l.Count < 1 {
+				return nil, refuse(proto.CodeReservation, "Licenses=%s: write NAME or NAME:COUNT", value)
+			}
+		}
+		cfg := d.v.Config()
+		if !slices.ContainsFunc(cfg.Licenses, func(c model.LicenseCount) bool { return c.Name == name && c.Count >= l.Count }) {
+			return nil, refuse(proto.CodeReservation, "Invalid license specification: %s; the cluster's licenses are %s", item, licensesOf(cfg))
+		}
+		if slices.ContainsFunc(out, func(o model.LicenseCount) bool { return o.Name == name }) {
+			return nil, refuse(proto.CodeReservation, "Licenses=%s: %s stands twice", value, name)
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+// changed gives a list of names after Key=, Key+= or Key-=. Where all begin with -, they are those who may not.
+func changed(old []string, value string, how byte) ([]string, error) {
+	out := slices.Clone(old)
+	if how == '=' {
+		out = nil
+	}
+	for name := range strings.SplitSeq(value, ",") {
+		name = strings.TrimSpace(name)
+		if name == "" || name == "-" {
+			continue
+		}
+		i := slices.Index(out, name)
+		switch {
+		case how == '-' && i >= 0:
+			out = slices.Delete(out, i, i+1)
+		case how == '-' && len(out) > 0 && out[0][0] != '-':
+		case how == '-' && !slices.Contains(out, "-"+name):
+			out = append(out, "-"+name)
+		case how != '-' && i < 0:
+			out = append(out, name)
+		}
+	}
+	for _, name := range out {
+		if (name[0] == '-') != (out[0][0] == '-') {
+			return nil, refuse(proto.CodeReservation, "'%s': name who may use the reservation or, with - before each, who may not", value)
+		}
+	}
+	return out, nil
+}
+
+// groupIDs finds the numbers of groups on this host.
+func groupIDs(names []string) (out []uint32, err error) {
+	for _, name := range names {
+		if name[0] == '-' {
+			return nil, refuse(proto.CodeReservation, "Groups=%s: groups can't be denied; name users", name)
+		}
+		g, err := user.LookupGroup(name)
+		if err != nil {
+			return nil, refuse(proto.CodeResvUsers, "Groups=%s: the controller's host knows no such group", name)
+		}
+		n, err := strconv.ParseUint(g.Gid, 10, 32)
+		if err != nil {
+			return nil, refuse(proto.CodeResvUsers, "Groups=%s: its number is %s", name, g.Gid)
+		}
+		out = append(out, uint32(n))
+	}
+	return out, nil
+}
+
+// purgeS is how long a PURGE_COMP reservation may be idle where that isn't said, seconds.
+const purgeS = 300
+
+// flags reads Flags=; PURGE_COMP may have a time behind =.
+func (d *resvDraft) flags(value string, how byte) error {
+	r := d.r
+	if how == '=' {
+		r.Flags &= model.ResvSpecNodes | model.ResvAllNodes | model.ResvFloat
+	}
+	for name := range strings.SplitSeq(strings.ToUpper(value), ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		off := how == '-' || strings.HasPrefix(name, "-")
+		name, span, timed := strings.Cut(strings.TrimLeft(name, "+-"), "=")
+		switch name {
+		case "LICENSE_ONLY":
+			name = "ANY_NODES"
+		case "FIRST_CORES":
+			return refuse(proto.CodeReservation, "Flags=FIRST_CORES: which cores are kept free is decided when jobs start; CoreCnt= says how many")
+		case "MAGNETIC":
+			return refuse(proto.CodeReservation, "Flags=MAGNETIC: jobs use a reservation that they ask for, with --reservation or GBATCH_RESERVATION")
+		}
+		f, ok := model.ParseResvFlag(name)
+		if !ok || timed && f != model.ResvPurge {
+			return refuse(proto.CodeReservation, "Flags=%s is not supported here; there are MAINT, FLEX, IGNORE_JOBS, HOURLY, DAILY, WEEKDAY, WEEKEND, WEEKLY, SPEC_NODES, ANY_NODES, PART_NODES, OVERLAP, PURGE_COMP, REPLACE, REPLACE_DOWN, STATIC_ALLOC, TIME_FLOAT and NO_HOLD_JOBS_AFTER", name)
+		}
+		if off {
+			r.Flags &^= f
+		} else {
+			r.Flags |= f
+		}
+		if f != model.ResvPurge {
+			continue
+		}
+		r.PurgeS = 0
+		if !off {
+			r.PurgeS = purgeS
+			if timed {
+				s, err := durationOf("Flags=PURGE_COMP", span)
+				if err != nil {
+					return err
+				}
+				r.PurgeS = max(1, s)
+			}
+		}
+	}
+	return nil
+}
