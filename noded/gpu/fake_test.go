@@ -42,11 +42,11 @@ func TestFakeDevices(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		`{`:                                        "unexpected EOF",
-		`{"error": "the driver hangs"}`:            "the driver hangs",
-		`{"devices": [{"nmae": "x"}]}`:             `unknown field "nmae"`,
-		`{"devices": [{}]}`:                        "device 0: it has neither name nor type",
-		`{"devices": [{"type":"t4","count":999}]}`: "more than 255 devices",
+		`{`:                             "unexpected EOF",
+		`{"error": "the driver hangs"}`: "the driver hangs",
+		`{"devices": [{"nmae": "x"}]}`:  `unknown field "nmae"`,
+		`{"devices": [{}]}`:             "device 0: it has neither name nor type",
+		`{"devices": [{"type":"t4","count":999}]}`:                                 "more than 255 devices",
 		`{"devices": [{"type":"t4","uuid":"GPU-1"},{"type":"t4","uuid":"GPU-1"}]}`: "devices 0 and 1 have the UUID GPU-1",
 		`{"devices": [{"type":"t4","uuid":"GPU-1","count":2}]}`:                    "leave out count",
 		`{"devices": [{"type":"t4","links":[-1,2]}]}`:                              "device 0: 2 links for 1 devices",
