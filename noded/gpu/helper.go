@@ -38,6 +38,9 @@ type answer struct {
 //		os.Exit(status)
 //	}
 func HelperMain(args []string, stdout io.Writer) (status int, handled bool) {
+	if len(args) == 4 && args[1] == monitorArg {
+		return monitorMain(args[2], args[3], os.Stdin, stdout), true
+	}
 	if len(args) != 3 || args[1] != helperArg {
 		return 0, false
 	}
@@ -63,7 +66,7 @@ func HelperMain(args []string, stdout io.Writer) (status int, handled bool) {
 type NVMLOptions struct {
 	Binary  string        // a program that calls HelperMain; "": this one
 	Library string        // libnvidia-ml.so.1's path; "": wherever the loader finds it
-	Timeout time.Duration // for one answer; 0: 30 s
+	Timeout time.Duration // for one answer, and for a monitor's silence; 0: 30 s
 }
 
 type nvmlSource struct {
@@ -177,16 +180,4 @@ func sysBusID(id string) string {
 		return ""
 	}
 	return fmt.Sprintf("%04x:%s", n, rest)
-}
-
-// Watch asks again and again.
-func (s *nvmlSource) Watch(ctx context.Context, every time.Duration, got func([]Reading, error)) {
-	poll(ctx, every, func() ([]Reading, error) {
-		devices, err := s.Devices()
-		out := make([]Reading, len(devices))
-		for i := range devices {
-			out[i] = plain(&devices[i])
-		}
-		return out, err
-	}, got)
 }

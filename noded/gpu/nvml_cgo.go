@@ -11,8 +11,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// query asks the NVML of that path ("": the loader's) for all devices.
-func query(library string) (_ []Device, err error) {
+// start loads the NVML of that path ("": the loader's) and starts it.
+func start(library string) (nvml.Interface, error) {
 	var opts []nvml.LibraryOption
 	if library != "" {
 		opts = append(opts, nvml.WithLibraryPath(library))
@@ -24,6 +24,15 @@ func query(library string) (_ []Device, err error) {
 		return nil, ErrNoDriver
 	default:
 		return nil, fmt.Errorf("start NVML: %s", nvml.ErrorString(r))
+	}
+	return lib, nil
+}
+
+// query asks the NVML of that path ("": the loader's) for all devices.
+func query(library string) ([]Device, error) {
+	lib, err := start(library)
+	if err != nil {
+		return nil, err
 	}
 	defer func() { _ = lib.Shutdown() }() // the process ends after this
 	n, r := lib.DeviceGetCount()

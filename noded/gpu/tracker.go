@@ -1,0 +1,127 @@
+package gpu
+
+import "fmt"
+
+// tracker.go makes readings of what the monitor sees. What is new since the last reading is found here and not in the monitor, so that
+// nothing is told twice, or never, because a monitor was replaced.
+
+// sample is one GPU in one round of the monitor, without Faults.
+type sample struct {
+	Reading
+	ECC           int64   // uncorrected memory errors since the driver was loaded; -1 unknown
+	Remaps        bool    // it replaces rows of memory, and so contains most of those errors
+	RemapPending  bool    // a row waits for a reset to be replaced
+	RemapFailed   bool    // a row could not be
+	RetirePending bool    // pages wait for a reset to be retired
+	NeedsReset    bool    // the driver refuses it until then
+	XIDs          []event // since the last round
+}
+
+// event is an XID.
+type event struct {
+	Code     int
+	Instance int // GPU instance; -1 the whole GPU
+}
+
+// tracker remembers what was told.
+type tracker struct{ gpus []seen }
+
+// seen is what is known of a GPU.
+type seen struct {
+	uuid                                string
+	index                               int
+	memMiB                              int64
+	ecc                                 int64
+	pending, failed, retire, lost, told bool
+}
+
+// take makes a round's readings.
+func (t *tracker) take(gpus []sample) []Reading {
+	out := make([]Reading, 0, len(gpus))
+	there := map[string]bool{}
+	for i := range gpus {
+		g := &gpus[i]
+		if g.UUID == "" && g.Index < len(t.gpus) { // lost before this monitor began
+			g.UUID = t.gpus[g.Index].uuid
+		}
+		if g.UUID == "" || there[g.UUID] {
+			continue
+		}
+		there[g.UUID] = true
+		s := t.find(g)
+		g.Faults = s.faults(g)
+		out = append(out, g.Reading)
+	}
+	for i := range t.gpus {
+		if s := &t.gpus[i]; !there[s.uuid] {
+			g := sample{Reading: unknown(s.uuid, s.index), ECC: -1}
+			g.Lost, g.MemTotalMiB = true, s.memMiB
+			g.Faults = s.faults(&g)
+			out = append(out, g.Reading)
+		}
+	}
+	return out
+}
+
+// unknown is a reading of nothing.
+func unknown(uuid string, index int) Reading {
+	return Reading{UUID: uuid, Index: index, UtilPct: -1, MemUtilPct: -1, MemUsedMiB: -1, MemTotalMiB: -1, TempC: -1, PowerMilliW: -1, EnergyMilliJ: -1}
+}
+
+func (t *tracker) find(g *sample) *seen {
+	for i := range t.gpus {
+		if t.gpus[i].uuid == g.UUID {
+			return &t.gpus[i]
+		}
+	}
+	t.gpus = append(t.gpus, seen{uuid: g.UUID, index: g.Index, memMiB: g.MemTotalMiB, ecc: -1})
+	return &t.gpus[len(t.gpus)-1]
+}
+
+// faults gives what is new.
+func (s *seen) faults(g *sample) []Fault {
+	var out []Fault
+	add := func(f Fault) {
+		if len(out) < maxFaults {
+			out = append(out, f)
+		}
+	}
+	edge := func(was *bool, is bool, f Fault) {
+		if is && !*was {
+			add(f)
+		}
+		*was = is
+	}
+	edge(&s.lost, g.Lost && !g.NeedsReset, Fault{Kind: FaultLost, Text: "the GPU has fallen off the bus, or no longer answers", Fatal: true})
+	edge(&s.told, g.NeedsReset, Fault{Kind: FaultLost, Text: "the driver refuses the GPU until it is reset", Fatal: true})
+	if !g.Lost {
+		s.memMiB = max(s.memMiB, g.MemTotalMiB)
+		edge(&s.failed, g.RemapFailed, Fault{Kind: FaultRemap, Text: "a failing row of memory could not be replaced", Fatal: true})
+		edge(&s.pending, g.RemapPending, Fault{Kind: FaultRemap, Text: "a failing row of memory is replaced at the GPU's next reset"})
+		edge(&s.retire, g.RetirePending, Fault{Kind: FaultRetired, Text: "failing pages of memory are retired at the GPU's next reset"})
+		if n := s.grown(g.ECC); n > 0 {
+			// A GPU that replaces rows contains the error, or says with an XID that it could not.
+			add(Fault{Kind: FaultECC, Code: int(n), Text: fmt.Sprintf("%d new uncorrectable memory errors", n), Fatal: !g.Remaps})
+		}
+	}
+	for _, x := range g.XIDs {
+		add(xidFault(x.Code, x.Instance))
+	}
+	return out
+}
+
+// grown gives how many errors there are new. The count starts again at a reset; what there is at first is old.
+func (s *seen) grown(now int64) int64 {
+	if now < 0 {
+		return 0
+	}
+	before := s.ecc
+	s.ecc = now
+	switch {
+	case before < 0:
+		return 0
+	case now < before:
+		return now
+	}
+	return now - before
+}
