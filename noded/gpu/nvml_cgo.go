@@ -39,6 +39,7 @@ func query(library string) ([]Device, error) {
 	if r != nvml.SUCCESS {
 		return nil, fmt.Errorf("count the devices: %s", nvml.ErrorString(r))
 	}
+	has := func(symbol string) bool { return lib.Extensions().LookupSymbol(symbol) == nil }
 	devices, handles := make([]Device, 0, n), make([]nvml.Device, 0, n)
 	for i := range n {
 		h, r := lib.DeviceGetHandleByIndex(i)
@@ -49,13 +50,17 @@ func query(library string) ([]Device, error) {
 			return nil, fmt.Errorf("device %d: %s", i, nvml.ErrorString(r))
 		}
 		d, err := describe(h)
+		if err == nil {
+			d.MIG, err = instances(has, h, &d)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("device %d: %w", i, err)
 		}
 		d.Index = len(devices)
 		devices, handles = append(devices, d), append(handles, h)
 	}
-	links(lib, handles, devices)
+	links(has, handles, devices)
+	neighbours(has, handles, devices)
 	return devices, nil
 }
 
@@ -94,8 +99,7 @@ func busID(pci nvml.PciInfo) string {
 
 // links counts the NVLink connections between devices: those that lead straight to another one, and, where they lead to a
 // switch, all that both of a pair have to it if the driver says that NVLink joins the pair.
-func links(lib nvml.Interface, handles []nvml.Device, devices []Device) {
-	has := func(symbol string) bool { return lib.Extensions().LookupSymbol(symbol) == nil }
+func links(has func(string) bool, handles []nvml.Device, devices []Device) {
 	at := map[string]int{}
 	for i := range devices {
 		devices[i].Links = make([]int, len(devices))
