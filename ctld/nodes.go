@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,6 +37,7 @@ type session struct {
 	conn  *rpc.Conn
 	epoch uint64
 	notes []string // what the node can't enforce
+	units []model.GresUnit
 
 	mu   sync.Mutex
 	told map[proto.Attempt]telling
@@ -231,7 +233,7 @@ func (c *Controller) hello(ctx context.Context, name string, h *proto.Hello, hij
 		return refuse(proto.CodeInvalidNode, "node %s is not in the configuration; add a NodeName=%s line to gbatch.conf and run gcontrol reconfigure", h.Node, h.Node)
 	}
 	join := &state.Join{Node: h.Node, BootID: h.BootID, BootAt: h.BootAt, UpSince: h.UpSince, Version: h.Version,
-		OS: h.Hw.OS, Arch: h.Hw.Arch, Problem: cmp.Or(lacks(n.Def, &h.Hw), skewed(h.Now, c.now()), h.Problem)}
+		OS: h.Hw.OS, Arch: h.Hw.Arch, Problem: cmp.Or(lacks(n.Def, &h.Hw), skewed(h.Now, c.now()), h.Problem), Gres: connections(h.Hw.Gres)}
 	if h.Instance != 0 && h.Instance != v.Instance() {
 		h.Known = nil // numbers of another history: the node ends those attempts by itself
 	}
@@ -247,7 +249,7 @@ func (c *Controller) hello(ctx context.Context, name string, h *proto.Hello, hij
 	if err != nil {
 		return err
 	}
-	s := &session{node: h.Node, conn: conn, epoch: epoch, notes: h.Hw.Notes, told: map[proto.Attempt]telling{}, seen: time.Now(),
+	s := &session{node: h.Node, conn: conn, epoch: epoch, notes: h.Hw.Notes, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[proto.Attempt]telling{}, seen: time.Now(),
 		config: v.Config().Hash}
 	c.forgetUnknown(s, h.Known)
 	c.nodes.enter(s)
@@ -291,6 +293,40 @@ func lacks(def *model.NodeDef, hw *proto.Hardware) string {
 	case hw.TmpMiB < def.TmpMiB:
 		return fmt.Sprintf("Low TmpDisk (reported:%d < configured:%d)", hw.TmpMiB, def.TmpMiB)
 	}
+	gres := lacksGres(def, hw)
+	switch {
+	case hw.Problem == "":
+		return gres
+	case gres == "":
+		return cut(hw.Problem, maxProblem)
+	}
+	return gres + ": " + cut(hw.Problem, maxProblem)
+}
+
+// maxProblem bounds what a node's reason says of the node's own account, bytes.
+const maxProblem = 400
+
+// cut shortens a text.
+func cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// connections leaves of a node's resources what is known of their units.
+func connections(list []model.GresDef) []model.GresDef {
+	var out []model.GresDef
+	for _, g := range list {
+		if len(g.Near)+len(g.Links)+len(g.Dist) > 0 || g.MemMiB > 0 {
+			out = append(out, g)
+		}
+	}
+	return out
+}
+
+// lacksGres tells which resources a node has fewer of than the configuration says, or "".
+func lacksGres(def *model.NodeDef, hw *proto.Hardware) string {
 	for _, g := range def.Gres {
 		if len(g.Over) > 0 {
 			continue // shares of GPUs that are looked at themselves
@@ -322,6 +358,7 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 			if err := proto.Decode(f.Body, &hb); err != nil {
 				return err
 			}
+			hb.Readings = hb.Readings[:min(len(hb.Readings), proto.MaxUnits)]
 			s.mu.Lock()
 			s.beat = hb
 			s.mu.Unlock()

@@ -194,8 +194,12 @@ func (c *Controller) nodesList(rq *proto.NodesRequest, send stream) error {
 		}
 		info := &proto.NodeInfo{Node: n, LoadMilli: -1, FreeMemMiB: -1, Partitions: parts[name]}
 		c.nodes.feel(name, info)
+		if rq.Units {
+			c.nodes.units(name, info)
+			info.Holders = holders(v, n)
+		}
 		chunk.Nodes = append(chunk.Nodes, info)
-		if len(chunk.Nodes) == proto.ChunkJobs {
+		if len(chunk.Nodes) == proto.ChunkJobs || rq.Units && len(chunk.Nodes) == chunkUnits {
 			if err := send(&chunk); err != nil {
 				return err
 			}

@@ -3,114 +3,363 @@ package noded
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"gbatch/internal/conf"
+	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/noded/gpu"
 )
 
-// devices.go finds what a node has of generic resources: GPUs by asking the driver or by the files that gres.conf names,
-// anything else as configured. What is missing is reported missing, and the leader drains the node.
+// devices.go finds what a node has of generic resources: GPUs by asking the driver, anything else, and GPUs where the
+// driver is not asked, by the files that gres.conf names or as configured. merge.go compares the two. What contradicts
+// is a problem, and the leader drains the node.
 
-// findGres gives what is there, and sentences about what isn't as it should be.
-func findGres(o *Options) (found []model.GresDef, notes []string) {
-	def := o.nodeDef()
-	var records []conf.GresRecord
-	detect := ""
-	if o.Config != nil {
-		records, detect = o.Config.Gres.For(o.Name)
-	}
-	named := map[string]bool{} // resources that gres.conf describes
-	for i := range records {
-		r := &records[i]
-		if r.Name == "gpu" && asksDriver(detect) {
-			continue // the driver knows better
-		}
-		named[r.Name] = true
-		n := int64(len(r.MultipleFiles))
-		switch {
-		case len(r.Files) > 0:
-			n = 0
-			for _, path := range r.Files {
-				if _, err := os.Stat(path); err != nil {
-					notes = append(notes, fmt.Sprintf("%s:%d: %s is not on this node: %v", r.File, r.Line, r.Name, err))
-					continue
-				}
-				n++
-			}
-			if r.Count > int64(len(r.Files)) && n == int64(len(r.Files)) {
-				n = r.Count // shares of the files
-			}
-		case n == 0:
-			n = r.Count
-		}
-		found = addGres(found, r.Name, r.Type, int32(n))
-	}
-	if !named["gpu"] && (asksDriver(detect) || detect == "") && o.GPUs != nil {
-		devices, err := o.GPUs.Devices()
-		switch {
-		case err == nil:
-			for _, d := range devices {
-				for _, u := range driverUnits(def, &d) {
-					found = addGres(found, u.name, u.typ, 1)
-					named[u.name] = true
-				}
-			}
-		case errors.Is(err, gpu.ErrNoDriver):
-		case asksDriver(detect) || wantsGPUs(def):
-			notes = append(notes, "the GPUs of this node are not known: "+err.Error())
-		}
-		named["gpu"] = true
-	}
-	if def == nil {
-		return found, notes
-	}
-	for _, g := range def.Gres {
-		// fake: GPUs that the configuration only claims. Resources without files are what the configuration says they are.
-		if g.Name == "gpu" && strings.HasPrefix(detect, "fake") || g.Name != "gpu" && !named[g.Name] {
-			found = addGres(found, g.Name, g.Type, g.Count)
-		}
-	}
-	return found, notes
+const (
+	gpuName = "gpu"
+	migName = "mig" // MIG instances, for those who name them so: Slurm calls them gpu
+)
+
+// detectable reports whether a driver can be asked for a resource.
+func detectable(name string) bool { return name == gpuName || name == migName }
+
+// shared reports whether a resource is shares of other devices: its Count is of all its files together.
+func shared(name string) bool { return name == "mps" || name == "shard" }
+
+// finder looks for a node's resources.
+type finder struct {
+	findings
+	o       *Options
+	def     *model.NodeDef
+	records []conf.GresRecord
+	detect  string
+	cpus    []int // the machine's CPUs in the node's order
+	threads int   // per core
+
+	devices []foundUnit // what the driver has, in its order
+	asked   bool        // the driver was asked and has answered, or has none
 }
 
-func asksDriver(detect string) bool { return detect == "nvml" || detect == "nvidia" }
+// findGres gives what is there. cpus are the machine's CPUs in the order in which the node counts them, threads of a
+// core in a row.
+func findGres(o *Options, cpus []int, threads int) *findings {
+	f := &finder{o: o, def: o.nodeDef(), cpus: cpus, threads: max(threads, 1)}
+	if d := f.def; d != nil && d.ThreadsPerCore > 0 {
+		f.threads = int(d.ThreadsPerCore)
+	}
+	if o.Config != nil {
+		f.records, f.detect = o.Config.Gres.For(o.Name)
+	}
+	f.ask()
+	for _, name := range f.names() {
+		var s stock
+		lines := f.lines(name)
+		switch {
+		case detectable(name) && f.mustMatch() && len(lines) > 0:
+			s = f.merge(name, lines)
+		case len(lines) > 0:
+			s = f.configured(name, lines)
+		case detectable(name) && f.asked:
+			s = stock{name: name, units: f.take(name)}
+		default:
+			s = f.claimed(name)
+		}
+		f.place(f.def, &s)
+	}
+	f.connect(len(cpus))
+	return &f.findings
+}
+
+// mustMatch reports whether the lines of gres.conf are held against what was detected: where AutoDetect asks for that.
+func (f *finder) mustMatch() bool { return f.detect != "" && f.detect != "off" && f.asked }
+
+// names gives the resources that may be here, in the order of the node's line, then of gres.conf.
+func (f *finder) names() []string {
+	var out []string
+	add := func(name string) {
+		if !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	if f.def != nil {
+		for i := range f.def.Gres {
+			add(f.def.Gres[i].Name)
+		}
+	}
+	for i := range f.records {
+		add(f.records[i].Name)
+	}
+	if len(f.devices) > 0 {
+		add(gpuName)
+	}
+	return out
+}
+
+// lines gives what gres.conf has of a resource, one unit each where it names files. Reserved ones are among them.
+func (f *finder) lines(name string) []*conf.GresRecord {
+	var out []*conf.GresRecord
+	for i := range f.records {
+		if f.records[i].Name == name {
+			out = append(out, &f.records[i])
+		}
+	}
+	return out
+}
+
+// ask finds the devices by themselves.
+func (f *finder) ask() {
+	kind, file, _ := strings.Cut(f.detect, ":")
+	switch kind {
+	case "", "nvml":
+		f.source = f.o.GPUs
+	case "nvidia":
+		f.source = gpu.Kernel("/")
+		if f.o.KernelRoot != "" {
+			f.source = gpu.Kernel(f.o.KernelRoot)
+		}
+	case "fake":
+		if file != "" {
+			f.source = gpu.Fake(besideConfig(f.o, file))
+		}
+	case "off":
+	default:
+		f.problem("AutoDetect=%s: this version can't look for such devices; write their lines with File= in gres.conf and AutoDetect=off", f.detect)
+	}
+	if f.source == nil {
+		return
+	}
+	devices, err := f.source.Devices()
+	if err != nil && kind == "" && !errors.Is(err, gpu.ErrNoDriver) { // nobody said how: the kernel's word will do
+		if known, kerr := gpu.Kernel("/").Devices(); kerr == nil && len(known) > 0 {
+			f.note("NVML can't be asked (%v): the GPUs are known from /proc/driver/nvidia, without readings and links", err)
+			f.source, devices, err = gpu.Kernel("/"), known, nil
+		}
+	}
+	switch {
+	case errors.Is(err, gpu.ErrNoDriver):
+		f.source = nil
+		f.asked = true
+		if kind != "" && len(f.lines(gpuName))+len(f.lines(migName)) > 0 {
+			f.problem("AutoDetect=%s: %v", kind, err)
+		} else if kind != "" && wantsGPUs(f.def) {
+			f.note("AutoDetect=%s: %v", kind, err)
+		}
+		return
+	case err != nil && kind == "" && !wantsGPUs(f.def):
+		f.source = nil
+		return
+	case err != nil:
+		f.source = nil
+		f.asked = true
+		f.problem("the GPUs of this node are not known: %v", err)
+		return
+	}
+	f.asked = true
+	for i := range devices {
+		f.detected(&devices[i])
+	}
+}
+
+// besideConfig makes a path absolute: relative ones lie beside the configuration.
+func besideConfig(o *Options, path string) string {
+	if filepath.IsAbs(path) || o.ConfigPath == "" {
+		return path
+	}
+	return filepath.Join(filepath.Dir(o.ConfigPath), path)
+}
+
+// detected makes units of a device: itself, or its instances.
+func (f *finder) detected(d *gpu.Device) {
+	u := foundUnit{dev: d, GresUnit: model.GresUnit{Name: gpuName, Type: d.Type, UUID: d.UUID, Product: d.Name, Minor: int32(d.Minor), PCI: d.PCIBusID,
+		NUMA: int32(d.NUMANode), MemMiB: d.MemMiB, Near: f.near(d.CPUAffinity)}}
+	if d.Path != "" {
+		u.Files = []string{d.Path}
+	}
+	if d.MIG == nil {
+		f.devices = append(f.devices, u)
+		return
+	}
+	if len(d.MIG) == 0 {
+		f.note("GPU %s (%s) is in MIG mode, and no instances of it are known: no job can use it; make some with nvidia-smi mig -cgi, or switch the mode off", d.UUID, d.Path)
+	}
+	for i := range d.MIG {
+		in := &d.MIG[i]
+		m := u
+		m.inst, m.Type, m.UUID, m.Profile, m.Parent, m.MemMiB = in, in.Profile, in.UUID, in.Profile, d.UUID, in.MemMiB
+		m.Files = append(slices.Clone(u.Files), in.Caps...)
+		if f.named(migName, in.Profile) {
+			m.Name = migName
+		}
+		f.devices = append(f.devices, m)
+	}
+}
+
+// named reports whether the configuration calls such an instance by a name.
+func (f *finder) named(name, typ string) bool {
+	if f.def != nil {
+		for i := range f.def.Gres {
+			if g := &f.def.Gres[i]; g.Name == name && (g.Type == "" || strings.Contains(flatName(typ), flatName(g.Type))) {
+				return true
+			}
+		}
+	}
+	return len(f.lines(name)) > 0
+}
+
+// near gives CPUs in the kernel's notation as the node counts them.
+func (f *finder) near(list string) model.Bits {
+	if list == "" {
+		return nil
+	}
+	machine, err := hostlist.ParseIndexes(list)
+	if err != nil {
+		return nil
+	}
+	var out model.Bits
+	for i, cpu := range f.cpus {
+		if slices.Contains(machine, cpu) {
+			out = out.With(i)
+		}
+	}
+	return out
+}
+
+// coresToCPUs gives the CPUs of cores.
+func (f *finder) coresToCPUs(cores []int) model.Bits {
+	var out model.Bits
+	for _, core := range cores {
+		for k := range f.threads {
+			out = out.With(core*f.threads + k)
+		}
+	}
+	return out
+}
+
+// take gives the detected units of a name that no line has.
+func (f *finder) take(name string) []foundUnit {
+	var out []foundUnit
+	for _, u := range f.devices {
+		if u.Name == name {
+			out = append(out, u)
+		}
+	}
+	return out
+}
+
+// configured gives what lines say, as far as their files are there. What the driver says of a file is taken along.
+func (f *finder) configured(name string, lines []*conf.GresRecord) stock {
+	s := stock{name: name}
+	for _, r := range lines {
+		missing := 0
+		for _, path := range slices.Concat(r.Files, r.MultipleFiles) {
+			if why := unusable(path); why != "" {
+				missing++
+				f.problem("%s: %s: %s", place(r), name, why)
+			}
+		}
+		switch {
+		case shared(name):
+			if missing == 0 {
+				s.count, s.typ = s.count+r.Count, r.Type
+			}
+		case len(r.MultipleFiles) > 0:
+			if missing == 0 {
+				s.units = append(s.units, f.fromLine(r, r.MultipleFiles))
+			}
+		case len(r.Files) > 0:
+			for _, path := range r.Files {
+				if unusable(path) == "" {
+					s.units = append(s.units, f.fromLine(r, []string{path}))
+				}
+			}
+		case r.Count <= maxFound-int64(len(s.units)) && detectable(name):
+			for range r.Count {
+				s.units = append(s.units, f.fromLine(r, nil))
+			}
+		default:
+			s.count, s.typ = s.count+r.Count, r.Type
+		}
+	}
+	return s
+}
+
+// place says where a line stands.
+func place(r *conf.GresRecord) string { return fmt.Sprintf("%s:%d", filepath.Base(r.File), r.Line) }
+
+// unusable tells why a device file can't be given to jobs, or "".
+func unusable(path string) string {
+	switch _, err := os.Stat(path); {
+	case err == nil:
+		return ""
+	case errors.Is(err, fs.ErrNotExist):
+		return path + " does not exist on this node"
+	default:
+		return err.Error()
+	}
+}
+
+// fromLine makes a unit of a line of gres.conf.
+func (f *finder) fromLine(r *conf.GresRecord, files []string) foundUnit {
+	u := foundUnit{line: r, GresUnit: model.GresUnit{Name: r.Name, Type: r.Type, Files: files, Minor: -1, NUMA: -1, UUID: r.UniqueID, Flags: r.Flags}}
+	if len(r.Cores) > 0 {
+		u.Near = f.coresToCPUs(r.Cores)
+	}
+	if len(files) > 0 {
+		var st unix.Stat_t
+		if err := unix.Stat(files[0], &st); err == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR {
+			u.Minor = int32(unix.Minor(st.Rdev))
+		}
+	}
+	if f.detect == "off" {
+		return u
+	}
+	for i := range f.devices {
+		if d := &f.devices[i]; d.Name == r.Name && d.isAt(files) {
+			u.dev, u.inst = d.dev, d.inst
+			u.Product, u.PCI, u.NUMA, u.MemMiB, u.Profile, u.Parent = d.Product, d.PCI, d.NUMA, d.MemMiB, d.Profile, d.Parent
+			if u.UUID == "" {
+				u.UUID = d.UUID
+			}
+			if u.Near.Empty() {
+				u.Near = d.Near
+			}
+		}
+	}
+	return u
+}
+
+// isAt reports whether a detected unit is the one of these device files.
+func (u *foundUnit) isAt(files []string) bool {
+	switch {
+	case len(files) == 0 || len(u.Files) == 0:
+		return false
+	case u.inst == nil:
+		return slices.Contains(files, u.Files[0])
+	}
+	// An instance: by its cap devices. The GPU's own file goes with all of its instances.
+	caps := u.Files[1:]
+	return len(caps) > 0 && !slices.ContainsFunc(caps, func(c string) bool { return !slices.Contains(files, c) })
+}
+
+// claimed gives what the node's line says of a resource that nothing else describes.
+func (f *finder) claimed(name string) stock {
+	s := stock{name: name}
+	if f.def == nil || detectable(name) && !strings.HasPrefix(f.detect, "fake") {
+		return s
+	}
+	// fake: GPUs that the configuration only claims. Resources without files are what the configuration says they are.
+	for _, g := range f.def.Gres {
+		if g.Name == name {
+			f.count(model.GresDef{Name: g.Name, Type: g.Type, First: g.First, Count: g.Count})
+		}
+	}
+	return s
+}
 
 func wantsGPUs(def *model.NodeDef) bool { return def != nil && hasGPUs(def.Gres) }
-
-// addGres adds units to a list in which the indices of each resource count over all its types.
-func addGres(list []model.GresDef, name, typ string, n int32) []model.GresDef {
-	if n <= 0 {
-		return list
-	}
-	first := int32(0)
-	for i := range list {
-		if list[i].Name == name {
-			first = max(first, list[i].First+list[i].Count)
-		}
-	}
-	if last := len(list) - 1; last >= 0 && list[last].Name == name && list[last].Type == typ {
-		list[last].Count += n
-		return list
-	}
-	return append(list, model.GresDef{Name: name, Type: typ, First: first, Count: n})
-}
-
-// gpuType gives a device the type that the configuration has for it: as in Slurm, one that is part of the product's name
-// fits.
-func gpuType(def *model.NodeDef, d *gpu.Device) string {
-	if def == nil {
-		return d.Type
-	}
-	flat := func(s string) string {
-		return strings.NewReplacer(" ", "", "-", "", "_", "").Replace(strings.ToLower(s))
-	}
-	for _, g := range def.Gres {
-		if g.Name == "gpu" && g.Type != "" && (g.Type == d.Type || strings.Contains(flat(d.Name), flat(g.Type))) {
-			return g.Type
-		}
-	}
-	return d.Type
-}

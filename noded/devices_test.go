@@ -43,14 +43,14 @@ func TestFindGres(t *testing.T) {
 	}{
 		{name: "nothing"},
 		{name: "the driver's, without a word in the configuration", gpus: &fakeGPUs{devices: []gpu.Device{h100, h100, t4}},
-			want: []model.GresDef{{Name: "gpu", Type: "h100", Count: 2}, {Name: "gpu", Type: "t4", First: 2, Count: 1}}},
+			want: []model.GresDef{{Name: "gpu", Type: "h100", Count: 2}, {Name: "gpu", Type: "t4", First: 2, Count: 1}}, note: "add Gres=gpu:h100:2,gpu:t4:1"},
 		{name: "a type that is part of the name", node: "Gres=gpu:H100_80GB:1", gpus: &fakeGPUs{devices: []gpu.Device{h100}},
 			want: []model.GresDef{{Name: "gpu", Type: "H100_80GB", Count: 1}}},
 		{name: "no driver", node: "Gres=gpu:2", gpus: &fakeGPUs{err: gpu.ErrNoDriver}},
 		{name: "a driver in trouble, and GPUs wanted", node: "Gres=gpu:2", gpus: &fakeGPUs{err: errors.New("it hangs")}, note: "it hangs"},
 		{name: "a driver in trouble, and nobody minds", gpus: &fakeGPUs{err: errors.New("it hangs")}},
 		{name: "files that are there", node: "Gres=gpu:a100:2", gres: "Name=gpu Type=a100 File=DIR/gpu[0-1]", want: []model.GresDef{{Name: "gpu", Type: "a100", Count: 2}}},
-		{name: "files that are not", node: "Gres=gpu:a100:4", gres: "Name=gpu Type=a100 File=DIR/gpu[0-3]", want: []model.GresDef{{Name: "gpu", Type: "a100", Count: 2}}, note: "gpu2: no such file"},
+		{name: "files that are not", node: "Gres=gpu:a100:4", gres: "Name=gpu Type=a100 File=DIR/gpu[0-3]", want: []model.GresDef{{Name: "gpu", Type: "a100", Count: 2}}, note: "gpu2 does not exist on this node"},
 		{name: "files before the driver", node: "Gres=gpu:1", gres: "Name=gpu File=DIR/gpu0", gpus: &fakeGPUs{devices: []gpu.Device{h100, h100}}, want: []model.GresDef{{Name: "gpu", Count: 1}}},
 		{name: "the driver, as configured", node: "Gres=gpu:2", gres: "AutoDetect=nvml", gpus: &fakeGPUs{devices: []gpu.Device{h100, h100}},
 			want: []model.GresDef{{Name: "gpu", Type: "h100", Count: 2}}},
@@ -74,7 +74,8 @@ func TestFindGres(t *testing.T) {
 			if tc.gpus != nil {
 				o.GPUs = tc.gpus
 			}
-			got, notes := findGres(o)
+			f := findGres(o, nil, 1)
+			got, notes := f.gres, append(f.problems, f.notes...)
 			if !reflect.DeepEqual(got, tc.want) {
 				t.Errorf("got %+v, want %+v", got, tc.want)
 			}

@@ -62,7 +62,7 @@ func newVisibility(c *conf.Config, node string, t *unitTable, enforced bool) *vi
 	switch {
 	case said:
 		v.vars["gpu"] = chosen
-	case asksDriver(detect): // as in Slurm: what was detected says whose it is
+	case detect == "nvml" || detect == "nvidia": // as in Slurm: what was detected says whose it is
 		v.vars["gpu"] = gpuVars[:1]
 	}
 	return v

@@ -230,7 +230,7 @@ func (n *Noded) watchHealth() {
 	if n.groups.root.Mode() == cgroup.None {
 		policy = foreignIgnore // jobs' processes can't be told from others
 	}
-	n.gpuHealth = newGPUHealth(devices, findUnits(&n.opts), policy, float64(c.GpuForeignUsePct), n.log)
+	n.gpuHealth = newGPUHealth(devices, ruleUnits(&n.opts, n.inv), policy, float64(c.GpuForeignUsePct), n.log)
 	n.gpuHealth.ours, n.gpuHealth.idle = n.groups.root.Contains, func() bool { return n.alive.Load() == 0 }
 	n.gpus.subscribe(n.gpuHealth.round)
 }

@@ -73,7 +73,7 @@ func openGroups(n *Noded) (*groups, error) {
 	if why := g.root.Why(); why != "" {
 		g.say = append(g.say, why)
 	}
-	g.units = newUnitTable(findUnits(&n.opts), &g.conf)
+	g.units = newUnitTable(ruleUnits(&n.opts, n.inv), &g.conf)
 	switch {
 	case !g.conf.ConstrainDevices || len(g.units.devs) == 0 && g.units.strict == nil:
 	case !g.root.Can().Devices:

@@ -19,7 +19,9 @@ type inventory struct {
 	numa   map[int]int // memory node by CPU of the machine
 	bootID string
 	bootAt model.Time
-	gpus   gpu.Source // of the node's GPUs, for readings; nil: it has none that could be read
+	gpus   gpu.Source  // of the node's GPUs, for readings; nil: it has none that could be read
+	unused [][]string  // device files of GPUs that no job is given
+	units  []foundUnit // of its resources, as far as they can be told apart
 }
 
 // takeInventory looks at the machine. A virtual node takes the configuration's word for what it has.
@@ -52,9 +54,13 @@ func takeInventory(m machine, o *Options) (*inventory, error) {
 		h.MemMiB, h.TmpMiB, h.Gres = def.MemMiB, def.TmpMiB, def.Gres
 		return inv, nil
 	}
-	h.Gres, h.Notes = findGres(o)
-	if hasGPUs(h.Gres) {
-		inv.gpus = o.GPUs
+	f := findGres(o, cpus, int(h.Threads))
+	h.Gres, h.Notes, h.Problem, inv.units, inv.unused = f.gres, f.notes, f.reason(), f.units, f.unused
+	for i := range f.units {
+		h.Units = append(h.Units, f.units[i].GresUnit)
+		if f.units[i].dev != nil {
+			inv.gpus = f.source
+		}
 	}
 	return inv, nil
 }
@@ -83,6 +89,7 @@ func (n *Noded) heartbeat(ctx context.Context) (*proto.Heartbeat, error) {
 		hb.FreeMemMiB = free
 	}
 	hb.Units, hb.UnitsKnown = n.gpuHealth.account()
+	hb.Readings = n.unitReadings()
 	reply := make(chan int, 1)
 	n.inbox.post(msgRunning{reply})
 	select {

@@ -44,6 +44,8 @@ type Noded struct {
 	sampler   *sampler
 	oom       oomLog
 
+	troubles troubles
+
 	ctl      *controllers
 	relay    *relay
 	listener net.Listener
@@ -145,6 +147,7 @@ func (n *Noded) openJobs() error {
 	n.gpus = newGPUWatch(n.inv.gpus, n.sampler.gpuEvery(n.opts.GPUEvery), n.log)
 	n.gpus.subscribe(func(r gpuRound) { n.sampler.onReadings(r.Readings) })
 	n.watchHealth()
+	n.gpus.subscribe(n.troubles.note)
 	sp, err := openSpool(n.opts.Spool, n.log)
 	if err != nil {
 		return err

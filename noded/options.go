@@ -30,6 +30,7 @@ type Options struct {
 	Config     *conf.Config  // the configuration, as far as this host has it; nil: none
 	ConfigPath string        // its main file, which commands in jobs are told; "": none
 	GPUs       gpu.Source    // where GPUs are looked for; nil: nowhere
+	KernelRoot string        // of /proc/driver/nvidia and /sys, for AutoDetect=nvidia; "": /
 	GPUEvery   time.Duration // between readings of the GPUs; 0: 5 s
 	TmpFS      string        // whose size is TmpDisk; default /tmp
 	Host       string        // the name that users see as theirs; default os.Hostname

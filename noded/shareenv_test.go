@@ -76,7 +76,12 @@ func TestMIGUnits(t *testing.T) {
 		{Profile: "1g.10gb", UUID: "MIG-a", Caps: []string{"/dev/nvidia-caps/nvidia-cap3", "/dev/nvidia-caps/nvidia-cap4"}},
 		{Profile: "3g.40gb", UUID: "MIG-b", Caps: []string{"/dev/nvidia-caps/nvidia-cap12"}}}}
 	def := &model.NodeDef{Gres: []model.GresDef{{Name: "gpu", Type: "1g.10gb", Count: 1}, {Name: "mig", Type: "3g.40gb", Count: 1}}}
-	units := number(driverUnits(def, d), def)
+	f := &finder{o: &Options{}, def: def, asked: true}
+	f.detected(d)
+	for _, name := range f.names() {
+		f.place(def, &stock{name: name, units: f.take(name)})
+	}
+	units := ruleUnits(&Options{}, &inventory{units: f.units})
 	if len(units) != 2 || units[0].name != "gpu" || units[0].typ != "1g.10gb" || units[0].index != 0 || units[0].uuid != "MIG-a" ||
 		!slices.Equal(units[0].files, []string{"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap3", "/dev/nvidia-caps/nvidia-cap4"}) ||
 		units[1].name != "mig" || units[1].index != 0 || units[1].typ != "3g.40gb" {

@@ -12,7 +12,6 @@ import (
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
 	"gbatch/noded/cgroup"
-	"gbatch/noded/gpu"
 )
 
 // units.go knows the device files behind each unit of a generic resource, and makes the device rules of a job or step: every
@@ -33,36 +32,30 @@ type unit struct {
 	flags []string // of its line in gres.conf
 }
 
-// findUnits gives the units whose device files are known: those that gres.conf names, or else what the driver has. They are
-// numbered as the leader does (conf's connectUnits): type by type, in the order of gres.conf.
-func findUnits(o *Options) []unit {
-	var records []conf.GresRecord
-	detect := ""
-	if o.Config != nil {
-		records, detect = o.Config.Gres.For(o.Name)
+// ruleUnits gives the units whose device files are known: what was found, and shares of GPUs, which are numbered as the leader
+// does (conf's connectUnits): type by type, in the order of gres.conf.
+func ruleUnits(o *Options, inv *inventory) []unit {
+	var out []unit
+	for i := range inv.units {
+		u := &inv.units[i]
+		out = append(out, unit{name: u.Name, typ: u.Type, index: int(u.Index), files: u.Files[:min(len(u.Files), maxUnitFiles)], uuid: u.UUID, flags: u.Flags})
 	}
-	var found []unit
-	filed := map[string]bool{}
+	for _, files := range inv.unused {
+		out = append(out, unit{name: gpuName, index: -1, files: files})
+	}
+	if o.Config == nil {
+		return out
+	}
+	var shares []unit
+	records, _ := o.Config.Gres.For(o.Name)
 	for i := range records {
-		r := &records[i]
-		if r.Name == "gpu" && asksDriver(detect) {
-			continue
-		}
-		filed[r.Name] = filed[r.Name] || len(r.Files)+len(r.MultipleFiles) > 0
-		for _, files := range unitFiles(r) {
-			found = append(found, unit{name: r.Name, typ: r.Type, files: files, flags: r.Flags})
+		if r := &records[i]; shared(r.Name) {
+			for _, files := range unitFiles(r) {
+				shares = append(shares, unit{name: r.Name, typ: r.Type, files: files, flags: r.Flags})
+			}
 		}
 	}
-	if def := o.nodeDef(); !filed["gpu"] && o.GPUs != nil && (asksDriver(detect) || detect == "") {
-		devices, err := o.GPUs.Devices()
-		if err != nil {
-			devices = nil // findGres has said so
-		}
-		for i := range devices {
-			found = append(found, driverUnits(def, &devices[i])...)
-		}
-	}
-	return number(found, o.nodeDef())
+	return append(out, number(shares, o.nodeDef())...)
 }
 
 // unitFiles gives the files of each unit of a line of gres.conf.
@@ -81,31 +74,6 @@ func unitFiles(r *conf.GresRecord) [][]string {
 		}
 	}
 	return out
-}
-
-// driverUnits gives a device as one unit, or its MIG instances: each has the file of its GPU and those that grant its use.
-func driverUnits(def *model.NodeDef, d *gpu.Device) []unit {
-	if len(d.MIG) > 0 {
-		out := make([]unit, len(d.MIG))
-		for i := range d.MIG {
-			m := &d.MIG[i]
-			out[i] = unit{name: migName(def, m.Profile), typ: m.Profile, uuid: m.UUID, files: append([]string{d.Path}, m.Caps...)}
-		}
-		return out
-	}
-	u := unit{name: "gpu", typ: gpuType(def, d), uuid: d.UUID}
-	if d.Path != "" {
-		u.files = []string{d.Path}
-	}
-	return []unit{u}
-}
-
-// migName gives the resource that MIG instances of a profile are here: gpu as in Slurm, or mig where the node's line says so.
-func migName(def *model.NodeDef, profile string) string {
-	if def != nil && slices.ContainsFunc(def.Gres, func(g model.GresDef) bool { return g.Name == "mig" && strings.EqualFold(g.Type, profile) }) {
-		return "mig"
-	}
-	return model.GPUName
 }
 
 // number gives units their indices. Those that the node's definition has no room for keep -1: jobs are denied them.

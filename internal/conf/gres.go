@@ -26,6 +26,7 @@ type GresRecord struct {
 	Cores         []int    // cores near it; nil: all
 	Links         Links
 	Flags         []string
+	UniqueID      string // of the unit that the line means: GPU-... or MIG-...
 	AutoDetect    string // of these nodes; "": the global one
 	File          string
 	Line          int
@@ -71,7 +72,7 @@ var sharedGres = []string{"mps", "shard"}
 
 func isShared(name string) bool { return slices.Contains(sharedGres, name) }
 
-var gresKeyNames = []string{"AutoDetect", "Count", "Cores", "CPUs", "File", "Flags", "Ignore", "Links", "Memory", "MultipleFiles", "Name", "NodeName", "Type"}
+var gresKeyNames = []string{"AutoDetect", "Count", "Cores", "CPUs", "File", "Flags", "Ignore", "Links", "Memory", "MultipleFiles", "Name", "NodeName", "Type", "UniqueId"}
 
 var gresFlags = []string{
 	"CountOnly", "one_sharing", "all_sharing", "explicit", "nvidia_gpu_env", "amd_gpu_env", "intel_gpu_env", "opencl_env", "no_gpu_env", "reserved",
@@ -148,6 +149,13 @@ func gresKeys() []lineKey[gresLine] {
 				return fault{shown(v) + " is no name for a type", "a100"}
 			}
 			g.Type = v
+			return fault{}
+		}},
+		{name: "UniqueId", read: func(g *gresLine, v string) fault {
+			if v == "" || strings.ContainsAny(v, ", ") {
+				return fault{shown(v) + " is no UUID of one device", "GPU-2ab4a9e8-8d8f-4b5c-9f4c-0b8f2e6c1d3a"}
+			}
+			g.UniqueID = v
 			return fault{}
 		}},
 		{name: "Count", read: func(g *gresLine, v string) (f fault) { g.Count, f = readQuantity(v); g.hasCount = true; return f }},

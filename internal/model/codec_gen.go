@@ -4565,6 +4565,307 @@ func (x *WhatIf) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *GresUnit) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(15); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Type); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Index)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.UUID); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Product); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Files)); err != nil {
+		return err
+	}
+	for i1 := range x.Files {
+		if err := e.EncodeString(x.Files[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(int64(x.Minor)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.PCI); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.NUMA)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Near)); err != nil {
+		return err
+	}
+	for i2 := range x.Near {
+		if err := e.EncodeUint(x.Near[i2]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Links)); err != nil {
+		return err
+	}
+	for i3 := range x.Links {
+		if err := e.EncodeInt(int64(x.Links[i3])); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(x.MemMiB); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Profile); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Parent); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Flags)); err != nil {
+		return err
+	}
+	for i4 := range x.Flags {
+		if err := e.EncodeString(x.Flags[i4]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *GresUnit) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = GresUnit{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("GresUnit.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("GresUnit.Type", err)
+		}
+		x.Type = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GresUnit.Index", err)
+		}
+		x.Index = int32(v)
+		if int64(x.Index) != v {
+			return wire.Range("GresUnit.Index", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("GresUnit.UUID", err)
+		}
+		x.UUID = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("GresUnit.Product", err)
+		}
+		x.Product = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("GresUnit.Files", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("GresUnit.Files", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.Files = s2
+		}
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GresUnit.Minor", err)
+		}
+		x.Minor = int32(v)
+		if int64(x.Minor) != v {
+			return wire.Range("GresUnit.Minor", v)
+		}
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("GresUnit.PCI", err)
+		}
+		x.PCI = v
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GresUnit.NUMA", err)
+		}
+		x.NUMA = int32(v)
+		if int64(x.NUMA) != v {
+			return wire.Range("GresUnit.NUMA", v)
+		}
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("GresUnit.Near", err)
+		}
+		if n4 > 0 {
+			s5 := make(Bits, 0, wire.Cap(n4))
+			for range n4 {
+				var v6 uint64
+				{
+					v, err := d.DecodeUint64()
+					if err != nil {
+						return wire.In("GresUnit.Near", err)
+					}
+					v6 = v
+				}
+				s5 = append(s5, v6)
+			}
+			x.Near = s5
+		}
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("GresUnit.Links", err)
+		}
+		if n7 > 0 {
+			s8 := make([]int32, 0, wire.Cap(n7))
+			for range n7 {
+				var v9 int32
+				{
+					v, err := d.DecodeInt64()
+					if err != nil {
+						return wire.In("GresUnit.Links", err)
+					}
+					v9 = int32(v)
+					if int64(v9) != v {
+						return wire.Range("GresUnit.Links", v)
+					}
+				}
+				s8 = append(s8, v9)
+			}
+			x.Links = s8
+		}
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GresUnit.MemMiB", err)
+		}
+		x.MemMiB = v
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("GresUnit.Profile", err)
+		}
+		x.Profile = v
+	}
+	if n < 14 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("GresUnit.Parent", err)
+		}
+		x.Parent = v
+	}
+	if n < 15 {
+		return nil
+	}
+	{
+		n10, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("GresUnit.Flags", err)
+		}
+		if n10 > 0 {
+			s11 := make([]string, 0, wire.Cap(n10))
+			for range n10 {
+				var v12 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("GresUnit.Flags", err)
+					}
+					v12 = v
+				}
+				s11 = append(s11, v12)
+			}
+			x.Flags = s11
+		}
+	}
+	return wire.Skip(d, n-15)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Job) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(27); err != nil {
 		return err
@@ -6049,7 +6350,7 @@ func (x *NodeDef) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *GresDef) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(10); err != nil {
+	if err := e.EncodeArrayLen(11); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -6116,6 +6417,14 @@ func (x *GresDef) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeBool(x.OneSharing); err != nil {
 		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Off)); err != nil {
+		return err
+	}
+	for i8 := range x.Off {
+		if err := e.EncodeUint(x.Off[i8]); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -6332,7 +6641,31 @@ func (x *GresDef) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.OneSharing = v
 	}
-	return wire.Skip(d, n-10)
+	if n < 11 {
+		return nil
+	}
+	{
+		n22, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("GresDef.Off", err)
+		}
+		if n22 > 0 {
+			s23 := make(Bits, 0, wire.Cap(n22))
+			for range n22 {
+				var v24 uint64
+				{
+					v, err := d.DecodeUint64()
+					if err != nil {
+						return wire.In("GresDef.Off", err)
+					}
+					v24 = v
+				}
+				s23 = append(s23, v24)
+			}
+			x.Off = s23
+		}
+	}
+	return wire.Skip(d, n-11)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -6387,7 +6720,7 @@ func (x *Share) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Node) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(26); err != nil {
+	if err := e.EncodeArrayLen(27); err != nil {
 		return err
 	}
 	if x.Def == nil {
@@ -6513,6 +6846,14 @@ func (x *Node) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeInt(int64(x.Ending)); err != nil {
 		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Found)); err != nil {
+		return err
+	}
+	for i9 := range x.Found {
+		if err := x.Found[i9].EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -6903,7 +7244,26 @@ func (x *Node) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Node.Ending", v)
 		}
 	}
-	return wire.Skip(d, n-26)
+	if n < 27 {
+		return nil
+	}
+	{
+		n26, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Node.Found", err)
+		}
+		if n26 > 0 {
+			s27 := make([]GresDef, 0, wire.Cap(n26))
+			for range n26 {
+				s27 = append(s27, GresDef{})
+				if err := s27[len(s27)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Node.Found", err)
+				}
+			}
+			x.Found = s27
+		}
+	}
+	return wire.Skip(d, n-27)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -38,6 +38,8 @@ type GresDef struct {
 	MemMiB     int64   // of each unit that is a GPU; 0: not known
 	Over       []Share // of a resource whose units are shares of GPUs (shard, mps): the GPUs, whose units follow each other from First on
 	OneSharing bool    // only one of them is shared at a time (Flags=one_sharing)
+
+	Off Bits // indices of units that are known and never given to jobs (Flags=reserved)
 }
 
 // Share says how many units of a sharing resource are of one GPU.
@@ -99,6 +101,7 @@ type Node struct {
 	Out       []UnitOut   // units that new jobs don't get
 	Strikes   []JobID     // jobs that it could not launch since it last launched one; at most MaxStrikes
 	Ending    int32       // how many of Jobs are COMPLETING
+	Found     []GresDef   // what it found of its resources' units when it last registered, where something of them is known
 }
 
 // MaxStrikes is how many failed launches a node remembers.

@@ -1451,7 +1451,7 @@ func (x *Hello) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Hardware) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(11); err != nil {
+	if err := e.EncodeArrayLen(13); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.CPUs)); err != nil {
@@ -1494,6 +1494,17 @@ func (x *Hardware) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i2 := range x.Notes {
 		if err := e.EncodeString(x.Notes[i2]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeString(x.Problem); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Units)); err != nil {
+		return err
+	}
+	for i3 := range x.Units {
+		if err := x.Units[i3].EncodeMsgpack(e); err != nil {
 			return err
 		}
 	}
@@ -1652,7 +1663,36 @@ func (x *Hardware) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Notes = s5
 		}
 	}
-	return wire.Skip(d, n-11)
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Hardware.Problem", err)
+		}
+		x.Problem = v
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Hardware.Units", err)
+		}
+		if n7 > 0 {
+			s8 := make([]model.GresUnit, 0, wire.Cap(n7))
+			for range n7 {
+				s8 = append(s8, model.GresUnit{})
+				if err := s8[len(s8)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Hardware.Units", err)
+				}
+			}
+			x.Units = s8
+		}
+	}
+	return wire.Skip(d, n-13)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -2697,7 +2737,7 @@ func (x *ReportAck) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Heartbeat) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(6); err != nil {
+	if err := e.EncodeArrayLen(7); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.LoadMilli); err != nil {
@@ -2722,6 +2762,14 @@ func (x *Heartbeat) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeBool(x.UnitsKnown); err != nil {
 		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Readings)); err != nil {
+		return err
+	}
+	for i2 := range x.Readings {
+		if err := x.Readings[i2].EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -2805,7 +2853,218 @@ func (x *Heartbeat) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.UnitsKnown = v
 	}
-	return wire.Skip(d, n-6)
+	if n < 7 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Heartbeat.Readings", err)
+		}
+		if n4 > 0 {
+			s5 := make([]UnitReading, 0, wire.Cap(n4))
+			for range n4 {
+				s5 = append(s5, UnitReading{})
+				if err := s5[len(s5)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Heartbeat.Readings", err)
+				}
+			}
+			x.Readings = s5
+		}
+	}
+	return wire.Skip(d, n-7)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *UnitReading) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(12); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Index)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.UtilPct)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MemUtilPct)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MemUsedMiB); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MemTotalMiB); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.TempC)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.PowerMilliW); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.XID)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Fault); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Lost); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Processes)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *UnitReading) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = UnitReading{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("UnitReading.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("UnitReading.Index", err)
+		}
+		x.Index = int32(v)
+		if int64(x.Index) != v {
+			return wire.Range("UnitReading.Index", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("UnitReading.UtilPct", err)
+		}
+		x.UtilPct = int32(v)
+		if int64(x.UtilPct) != v {
+			return wire.Range("UnitReading.UtilPct", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("UnitReading.MemUtilPct", err)
+		}
+		x.MemUtilPct = int32(v)
+		if int64(x.MemUtilPct) != v {
+			return wire.Range("UnitReading.MemUtilPct", v)
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("UnitReading.MemUsedMiB", err)
+		}
+		x.MemUsedMiB = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("UnitReading.MemTotalMiB", err)
+		}
+		x.MemTotalMiB = v
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("UnitReading.TempC", err)
+		}
+		x.TempC = int32(v)
+		if int64(x.TempC) != v {
+			return wire.Range("UnitReading.TempC", v)
+		}
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("UnitReading.PowerMilliW", err)
+		}
+		x.PowerMilliW = v
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("UnitReading.XID", err)
+		}
+		x.XID = int32(v)
+		if int64(x.XID) != v {
+			return wire.Range("UnitReading.XID", v)
+		}
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("UnitReading.Fault", err)
+		}
+		x.Fault = v
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("UnitReading.Lost", err)
+		}
+		x.Lost = v
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("UnitReading.Processes", err)
+		}
+		x.Processes = int32(v)
+		if int64(x.Processes) != v {
+			return wire.Range("UnitReading.Processes", v)
+		}
+	}
+	return wire.Skip(d, n-12)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -6073,7 +6332,7 @@ func (x *JobsChunk) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *NodesRequest) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(1); err != nil {
+	if err := e.EncodeArrayLen(2); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Names)); err != nil {
@@ -6083,6 +6342,9 @@ func (x *NodesRequest) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := e.EncodeString(x.Names[i1]); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeBool(x.Units); err != nil {
+		return err
 	}
 	return nil
 }
@@ -6118,12 +6380,22 @@ func (x *NodesRequest) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Names = s2
 		}
 	}
-	return wire.Skip(d, n-1)
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("NodesRequest.Units", err)
+		}
+		x.Units = v
+	}
+	return wire.Skip(d, n-2)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *NodeInfo) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(6); err != nil {
+	if err := e.EncodeArrayLen(9); err != nil {
 		return err
 	}
 	if x.Node == nil {
@@ -6157,6 +6429,30 @@ func (x *NodeInfo) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i2 := range x.Notes {
 		if err := e.EncodeString(x.Notes[i2]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Units)); err != nil {
+		return err
+	}
+	for i3 := range x.Units {
+		if err := x.Units[i3].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Readings)); err != nil {
+		return err
+	}
+	for i4 := range x.Readings {
+		if err := x.Readings[i4].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Holders)); err != nil {
+		return err
+	}
+	for i5 := range x.Holders {
+		if err := x.Holders[i5].EncodeMsgpack(e); err != nil {
 			return err
 		}
 	}
@@ -6264,7 +6560,124 @@ func (x *NodeInfo) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Notes = s6
 		}
 	}
-	return wire.Skip(d, n-6)
+	if n < 7 {
+		return nil
+	}
+	{
+		n8, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("NodeInfo.Units", err)
+		}
+		if n8 > 0 {
+			s9 := make([]model.GresUnit, 0, wire.Cap(n8))
+			for range n8 {
+				s9 = append(s9, model.GresUnit{})
+				if err := s9[len(s9)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("NodeInfo.Units", err)
+				}
+			}
+			x.Units = s9
+		}
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		n11, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("NodeInfo.Readings", err)
+		}
+		if n11 > 0 {
+			s12 := make([]UnitReading, 0, wire.Cap(n11))
+			for range n11 {
+				s12 = append(s12, UnitReading{})
+				if err := s12[len(s12)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("NodeInfo.Readings", err)
+				}
+			}
+			x.Readings = s12
+		}
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		n14, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("NodeInfo.Holders", err)
+		}
+		if n14 > 0 {
+			s15 := make([]UnitHolder, 0, wire.Cap(n14))
+			for range n14 {
+				s15 = append(s15, UnitHolder{})
+				if err := s15[len(s15)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("NodeInfo.Holders", err)
+				}
+			}
+			x.Holders = s15
+		}
+	}
+	return wire.Skip(d, n-9)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *UnitHolder) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Index)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Job); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *UnitHolder) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = UnitHolder{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("UnitHolder.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("UnitHolder.Index", err)
+		}
+		x.Index = int32(v)
+		if int64(x.Index) != v {
+			return wire.Range("UnitHolder.Index", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("UnitHolder.Job", err)
+		}
+		x.Job = v
+	}
+	return wire.Skip(d, n-3)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -46,6 +46,8 @@ type Hardware struct {
 	Arch    string
 	Virtual bool     // a stand-in: it takes the configuration's word for its hardware
 	Notes   []string // what it can't enforce, for people
+	Problem string   // why it can't take jobs although it has as much as configured: its resources contradict gres.conf; or ""
+	Units   []model.GresUnit
 }
 
 // Welcome accepts a node. It refuses orders with a smaller Epoch from then on.
@@ -186,4 +188,26 @@ type Heartbeat struct {
 
 	Units      []model.UnitTell // all that there is to say of GPUs that jobs should not get
 	UnitsKnown bool             // the GPUs have been read since gnoded started
+	Readings   []UnitReading    // at most MaxUnits
+}
+
+// MaxUnits bounds the units of one node that are told of one by one.
+const MaxUnits = 256
+
+// UnitReading is how one unit is. Numbers that are not known are -1.
+//
+//gbatch:codec
+type UnitReading struct {
+	Name        string
+	Index       int32
+	UtilPct     int32
+	MemUtilPct  int32
+	MemUsedMiB  int64
+	MemTotalMiB int64
+	TempC       int32
+	PowerMilliW int64
+	XID         int32  // the last since gnoded began, 0: none
+	Fault       string // the last fatal one since then, "" if none
+	Lost        bool   // it no longer answers
+	Processes   int32
 }

@@ -104,6 +104,7 @@ type JobsChunk struct {
 //gbatch:codec
 type NodesRequest struct {
 	Names []string
+	Units bool // with the units of their resources, one by one
 }
 
 // NodeInfo is a node with what only the leader's memory holds.
@@ -116,6 +117,20 @@ type NodeInfo struct {
 	SeenAt     model.Time
 	Partitions []string
 	Notes      []string // sentences about what the node can't enforce, as it said when it registered
+
+	// Where the request asks for units:
+	Units    []model.GresUnit
+	Readings []UnitReading
+	Holders  []UnitHolder
+}
+
+// UnitHolder is a job that holds a unit.
+//
+//gbatch:codec
+type UnitHolder struct {
+	Name  string
+	Index int32
+	Job   string // as users write it
 }
 
 // NodesChunk is a part of the list, in the order of the configuration.

@@ -130,7 +130,8 @@ func (s *stock) empty(def *model.NodeDef) *room {
 	if len(def.Gres) > 0 {
 		r.gres = make([]gresRoom, len(def.Gres))
 		for i, g := range def.Gres {
-			r.gres[i] = gresRoom{g.Name, g.Type, span(int(g.First), int(g.Count)), int(g.Count)}
+			free := span(int(g.First), int(g.Count)).Minus(g.Off)
+			r.gres[i] = gresRoom{g.Name, g.Type, free, free.Count()}
 		}
 		if r.lot = s.lot(def); r.lot != nil {
 			r.slots = r.lot.slots()

@@ -923,7 +923,7 @@ func (x *Edit) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Join) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(9); err != nil {
+	if err := e.EncodeArrayLen(10); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Node); err != nil {
@@ -955,6 +955,14 @@ func (x *Join) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i1 := range x.Known {
 		if err := x.Known[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Gres)); err != nil {
+		return err
+	}
+	for i2 := range x.Gres {
+		if err := x.Gres[i2].EncodeMsgpack(e); err != nil {
 			return err
 		}
 	}
@@ -1067,7 +1075,26 @@ func (x *Join) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Known = s2
 		}
 	}
-	return wire.Skip(d, n-9)
+	if n < 10 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Join.Gres", err)
+		}
+		if n4 > 0 {
+			s5 := make([]model.GresDef, 0, wire.Cap(n4))
+			for range n4 {
+				s5 = append(s5, model.GresDef{})
+				if err := s5[len(s5)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Join.Gres", err)
+				}
+			}
+			x.Gres = s5
+		}
+	}
+	return wire.Skip(d, n-10)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -171,6 +171,7 @@ type Join struct {
 	Arch    string
 	Problem string // why it may not take jobs (less hardware than configured), or ""
 	Known   []Report
+	Gres    []model.GresDef // what is near the units of its resources and how they are connected, as far as it knows
 }
 
 // Lost says that nodes have been silent for too long.

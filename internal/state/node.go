@@ -1,6 +1,7 @@
 package state
 
 import (
+	"reflect"
 	"slices"
 
 	"gbatch/internal/model"
@@ -32,7 +33,7 @@ func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 		}
 		if old, ok := s.nodes.Get(def.Name); ok {
 			n = *old
-			n.Def, n.Out = def, knownUnits(old.Out, def)
+			n.Def, n.Out = def.WithFound(n.Found), knownUnits(old.Out, def)
 			if n.ReasonBy == byGbatch && n.Reason == reasonLeft {
 				n.Admin, n.Reason, n.ReasonBy, n.ReasonAt = model.NodeUp, "", "", 0
 			}
@@ -93,6 +94,9 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 	n.Link, n.LinkAt = model.LinkUp, at
 	n.BootID, n.BootAt, n.UpSince = c.BootID, c.BootAt, c.UpSince
 	n.Version, n.OS, n.Arch = c.Version, c.OS, c.Arch
+	if def := s.defs[c.Node]; def != nil && !reflect.DeepEqual(n.Found, c.Gres) { // the same Def for the same hardware: the scheduler knows it by its place
+		n.Found, n.Def = c.Gres, def.WithFound(c.Gres)
+	}
 	switch {
 	case c.Problem != "":
 		if n.Admin == model.NodeUp || n.ReasonBy == byGbatch && n.Reason != c.Problem {

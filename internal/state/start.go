@@ -171,7 +171,7 @@ func hasGres(def *model.NodeDef, g model.GresAlloc) bool {
 	var all model.Bits
 	for _, d := range def.Gres {
 		if d.Name == g.Name && (g.Type == "" || d.Type == g.Type) {
-			all = all.Or(model.UpTo(int(d.First + d.Count)).Minus(model.UpTo(int(d.First))))
+			all = all.Or(model.UpTo(int(d.First + d.Count)).Minus(model.UpTo(int(d.First))).Minus(d.Off))
 		}
 	}
 	return all.Contains(g.Index)

@@ -42,6 +42,7 @@ type fakeDevice struct {
 	CPUs   string         `json:"cpus"`
 	Links  []int          `json:"links"`
 	MIG    []fakeInstance `json:"mig"`
+	MIGOn  bool           `json:"migMode"` // without instances
 
 	fakeReading
 }
@@ -237,6 +238,9 @@ func (fd *fakeDevice) device(s *fakeSource, dir string, index int) (Device, erro
 	}
 	if len(d.MIG) > 0 && d.Minor < 0 {
 		return d, fmt.Errorf("minor %d", d.Minor)
+	}
+	if fd.MIGOn {
+		d.MIG = []Instance{}
 	}
 	for i, m := range fd.MIG {
 		if m.Profile == "" {

@@ -88,14 +88,14 @@ func TestNVML(t *testing.T) {
 		{"a driver that knows no NVLink", []string{"-DOLD"}, [][]int{{-1, 0, 0, 0}, {0, -1, 0, 0}, {0, 0, -1, 0}, {0, 0, 0, -1}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			sys := t.TempDir()
-			pci := filepath.Join(sys, "bus/pci/devices/0000:1b:00.0")
+			root := t.TempDir()
+			pci := filepath.Join(root, "sys/bus/pci/devices/0000:1b:00.0")
 			if err := errors.Join(os.MkdirAll(pci, 0o755), os.WriteFile(filepath.Join(pci, "numa_node"), []byte("1\n"), 0o644),
 				os.WriteFile(filepath.Join(pci, "local_cpulist"), []byte("0-31,64-95\n"), 0o644)); err != nil {
 				t.Fatal(err)
 			}
 			s := NVML(NVMLOptions{Library: fakeNVML(t, c.defines...)}).(*nvmlSource)
-			s.sys = sys
+			s.root = root
 			got, err := s.Devices()
 			if err != nil {
 				t.Fatal(err)

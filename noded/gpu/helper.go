@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -71,7 +70,7 @@ type NVMLOptions struct {
 
 type nvmlSource struct {
 	NVMLOptions
-	sys string // /sys, but for tests
+	root string // of /sys and /proc, "/" but for tests
 }
 
 // NVML is the machine's own GPUs.
@@ -79,7 +78,7 @@ func NVML(o NVMLOptions) Source {
 	if o.Timeout == 0 {
 		o.Timeout = helperTimeout
 	}
-	return &nvmlSource{o, "/sys"}
+	return &nvmlSource{o, "/"}
 }
 
 // Devices asks the driver, in a process of its own. It takes as long as the driver does, at most the timeout.
@@ -97,8 +96,9 @@ func (s *nvmlSource) Devices() ([]Device, error) {
 		return nil, fmt.Errorf("ask the NVIDIA driver for GPUs: %s", a.Error)
 	}
 	for i := range a.Devices {
-		a.Devices[i].place(s.sys)
+		a.Devices[i].place(s.root)
 	}
+	ancestors(s.root, a.Devices)
 	return a.Devices, nil
 }
 
@@ -151,24 +151,6 @@ type limitedTail struct{ b *bytes.Buffer }
 func (l *limitedTail) Write(b []byte) (int, error) {
 	l.b.Write(b[:min(len(b), max(0, maxComplaint-l.b.Len()))])
 	return len(b), nil
-}
-
-// place fills in what the kernel knows about the place of the device.
-func (d *Device) place(sys string) {
-	d.PCIBusID = sysBusID(d.PCIBusID)
-	d.NUMANode = -1
-	if d.PCIBusID == "" {
-		return
-	}
-	dir := filepath.Join(sys, "bus/pci/devices", d.PCIBusID)
-	if b, err := os.ReadFile(filepath.Join(dir, "numa_node")); err == nil {
-		if n, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && n >= 0 {
-			d.NUMANode = n
-		}
-	}
-	if b, err := os.ReadFile(filepath.Join(dir, "local_cpulist")); err == nil {
-		d.CPUAffinity = strings.TrimSpace(string(b))
-	}
 }
 
 // sysBusID makes sysfs's name of NVML's, which has a longer domain and capitals: "00000000:17:00.0" is "0000:17:00.0". What is

@@ -1,0 +1,118 @@
+package model
+
+import "strings"
+
+// GresUnit is one unit of a generic resource as its node found it: a GPU, a MIG instance, another device.
+//
+//gbatch:codec
+type GresUnit struct {
+	Name    string
+	Type    string
+	Index   int32    // as jobs get it, from 0 over all types of the name
+	UUID    string   // GPU-... or MIG-...; "" if unknown
+	Product string   // as the driver names it; ""
+	Files   []string // its device files: its own first, then those that go with it
+	Minor   int32    // of the first; -1 if unknown
+	PCI     string   // "0000:17:00.0"; ""
+	NUMA    int32    // -1 if unknown
+	Near    Bits     // CPUs near it, as the node counts CPUs; empty: all are
+	Links   []int32  // connections to each unit of the name by index, -1 for itself; empty if unknown
+	MemMiB  int64    // 0 if unknown
+	Profile string   // of a MIG instance, "1g.10gb"
+	Parent  string   // UUID of the GPU whose instance it is
+	Flags   []string // of its line in gres.conf
+}
+
+// Path gives its device file, or "".
+func (u *GresUnit) Path() string {
+	if len(u.Files) == 0 {
+		return ""
+	}
+	return u.Files[0]
+}
+
+// GresReserved is the flag of units that are known and never given to jobs.
+const GresReserved = "reserved"
+
+// WithFound gives a node's definition with what the node found of its resources where the configuration says nothing:
+// the CPUs near each unit, its connections, how far it is from others, its memory. It returns d itself where there is
+// nothing to add.
+func (d *NodeDef) WithFound(found []GresDef) *NodeDef {
+	var out *NodeDef
+	for i := range d.Gres {
+		g := &d.Gres[i]
+		var add GresDef
+		for k := range g.Count {
+			f, at := findUnit(found, g.Name, g.First+k)
+			if f == nil {
+				add = GresDef{} // units are missing: nothing is known of the whole
+				break
+			}
+			if at < len(f.Near) {
+				add.Near = append(add.Near, f.Near[at])
+			}
+			if at < len(f.Links) {
+				add.Links = append(add.Links, f.Links[at])
+			}
+			if at < len(f.Dist) {
+				add.Dist = append(add.Dist, f.Dist[at])
+			}
+			if add.MemMiB == 0 || f.MemMiB < add.MemMiB {
+				add.MemMiB = f.MemMiB
+			}
+		}
+		c := *g
+		if len(g.Near) == 0 && len(add.Near) == int(g.Count) {
+			c.Near = add.Near
+		}
+		if !d.linked(g.Name) && len(add.Links) == int(g.Count) {
+			c.Links = add.Links
+		}
+		if len(g.Dist) == 0 && len(add.Dist) == int(g.Count) {
+			c.Dist = add.Dist
+		}
+		if g.MemMiB == 0 {
+			c.MemMiB = add.MemMiB
+		}
+		if len(c.Near) == len(g.Near) && len(c.Links) == len(g.Links) && len(c.Dist) == len(g.Dist) && c.MemMiB == g.MemMiB {
+			continue
+		}
+		if out == nil {
+			n := *d
+			n.Gres = append([]GresDef(nil), d.Gres...)
+			out = &n
+		}
+		out.Gres[i] = c
+	}
+	if out == nil {
+		return d
+	}
+	return out
+}
+
+// linked reports whether the configuration has connections of a resource's units.
+func (d *NodeDef) linked(name string) bool {
+	for i := range d.Gres {
+		if d.Gres[i].Name == name && len(d.Gres[i].Links) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func findUnit(found []GresDef, name string, index int32) (*GresDef, int) {
+	for i := range found {
+		if f := &found[i]; f.Name == name && f.First <= index && index < f.First+f.Count {
+			return f, int(index - f.First)
+		}
+	}
+	return nil, 0
+}
+
+// TypedName gives a resource as requests name it: gpu:h100.
+func TypedName(name, typ string) string {
+	if typ == "" {
+		return name
+	}
+	return strings.Join([]string{name, typ}, ":")
+}

@@ -1,0 +1,323 @@
+package noded
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gbatch/internal/conf"
+	"gbatch/internal/model"
+	"gbatch/noded/gpu"
+)
+
+// found.go is the units of a node's resources: what each is, and which index it has. devices.go and merge.go find them.
+
+// foundUnit is one unit of a resource on this node: a GPU, a MIG instance, another device.
+type foundUnit struct {
+	model.GresUnit
+	dev  *gpu.Device   // nil: not detected
+	inst *gpu.Instance // of dev; nil: the whole device
+	line *conf.GresRecord
+}
+
+// maxFound bounds the units that are known one by one; of a resource with more, the rest is only counted.
+const maxFound = 256
+
+// findings is what a node has of resources.
+type findings struct {
+	units    []foundUnit     // by name and index, of those that can be told apart
+	gres     []model.GresDef // all of it, counted
+	problems []string        // why the node should not take jobs
+	notes    []string        // for people
+	unused   [][]string      // device files of GPUs that are here and not given to jobs
+	source   gpu.Source      // of readings; nil: none
+}
+
+func (f *findings) problem(format string, args ...any) {
+	f.problems = append(f.problems, fmt.Sprintf(format, args...))
+}
+
+func (f *findings) note(format string, args ...any) {
+	f.notes = append(f.notes, fmt.Sprintf(format, args...))
+}
+
+// maxReason bounds what of the problems a node's reason says, bytes.
+const maxReason = 300
+
+// reason puts the problems into one sentence.
+func (f *findings) reason() string {
+	var out string
+	for i, p := range f.problems {
+		if i > 0 && len(out)+len(p) > maxReason {
+			return fmt.Sprintf("%s; and %d more like that (see gnoded -G)", out, len(f.problems)-i)
+		}
+		if i > 0 {
+			out += "; "
+		}
+		out += p
+	}
+	return out
+}
+
+// stock is units of one name before they have indices.
+type stock struct {
+	name  string
+	units []foundUnit
+	count int64 // of units that are only counted, typ their type
+	typ   string
+}
+
+// place gives the units of a resource their indices: in the order of the node's Gres, whose types they take, as jobs are
+// given them. What the node's line does not name has indices behind.
+func (f *findings) place(def *model.NodeDef, s *stock) {
+	if def == nil || !slices.ContainsFunc(def.Gres, func(g model.GresDef) bool { return g.Name == s.name }) {
+		for i := range s.units {
+			f.add(s.units[i], int32(i))
+		}
+		f.gres = addGres(f.gres, s.name, s.typ, int32(s.count))
+		if def != nil && s.name == gpuName && len(s.units) > 0 {
+			f.note("%s here, and the NodeName line of %s names none: no job can ask for them; add Gres=%s to it", countOf(len(s.units), "GPU is", "GPUs are"), def.Name, countText(s))
+		}
+		return
+	}
+	left := slices.Clone(s.units)
+	for i := range def.Gres {
+		g := &def.Gres[i]
+		if g.Name != s.name {
+			continue
+		}
+		n := int32(0)
+		left = slices.DeleteFunc(left, func(u foundUnit) bool {
+			if n == g.Count || g.Type != "" && !u.fits(g.Type) {
+				return false
+			}
+			if g.Type != "" {
+				u.Type = g.Type
+			}
+			f.add(u, g.First+n)
+			n++
+			return true
+		})
+		if n < g.Count && s.count > 0 && (s.typ == "" || g.Type == "" || strings.EqualFold(s.typ, g.Type)) {
+			more := int32(min(s.count, int64(g.Count-n)))
+			s.count -= int64(more)
+			f.count(model.GresDef{Name: s.name, Type: g.Type, First: g.First + n, Count: more})
+		}
+	}
+	if len(left) > 0 && detectable(s.name) {
+		names := make([]string, 0, len(left))
+		for i := range left {
+			f.unused = append(f.unused, left[i].Files)
+			names = append(names, left[i].text())
+		}
+		f.note("%s on this node than the Gres of its NodeName line, which are not used: %s", countOf(len(left), "more "+s.name+" is", "more "+s.name+" are"), listText(names))
+	}
+}
+
+// add is a unit with its index.
+func (f *findings) add(u foundUnit, index int32) {
+	u.Index = index
+	f.count(model.GresDef{Name: u.Name, Type: u.Type, First: index, Count: 1})
+	if len(f.units) < maxFound {
+		f.units = append(f.units, u)
+	}
+}
+
+// count adds to what there is.
+func (f *findings) count(g model.GresDef) {
+	if last := len(f.gres) - 1; last >= 0 {
+		if l := &f.gres[last]; l.Name == g.Name && l.Type == g.Type && l.First+l.Count == g.First {
+			l.Count += g.Count
+			return
+		}
+	}
+	f.gres = append(f.gres, g)
+}
+
+// connect tells the units' connections by index, and gives the counted resources what is known of their units.
+func (f *findings) connect(cpus int) {
+	for i := range f.units {
+		u := &f.units[i]
+		if u.dev == nil || u.inst != nil {
+			continue
+		}
+		u.Links = make([]int32, f.highest(u.Name)+1)
+		for j := range f.units {
+			if o := &f.units[j]; o.Name == u.Name && o.inst == nil && o.dev != nil && o.dev.Index < len(u.dev.Links) {
+				u.Links[o.Index] = int32(u.dev.Links[o.dev.Index])
+			}
+		}
+		u.Links[u.Index] = -1
+	}
+	for i := range f.gres {
+		g := &f.gres[i]
+		var near []model.Bits
+		var links, dist [][]int32
+		told, linked, far := false, false, false
+		for k := range min(g.Count, maxFound) {
+			u := f.unit(g.Name, g.First+k)
+			if u == nil {
+				break
+			}
+			n := u.Near
+			if n.Count() >= cpus {
+				n = nil // that is no preference
+			}
+			d := f.distances(u)
+			near, links, dist = append(near, n), append(links, connected(u.Links)), append(dist, d)
+			told, linked, far = told || !n.Empty(), linked || slices.Max(append(links[k], 0)) > 0, far || slices.Max(append(d, 0)) > 0
+			g.MemMiB = u.MemMiB // of a type: all alike
+		}
+		if told && len(near) == int(g.Count) {
+			g.Near = near
+		}
+		if linked && len(links) == int(g.Count) {
+			g.Links = links
+		}
+		if far && len(dist) == int(g.Count) {
+			g.Dist = dist
+		}
+	}
+}
+
+// connected drops the mark of the unit itself.
+func connected(links []int32) []int32 {
+	out := slices.Clone(links)
+	for i := range out {
+		out[i] = max(out[i], 0)
+	}
+	return out
+}
+
+// distances gives how far each other unit is, by index, in NVML's levels; 0: not known.
+func (f *findings) distances(u *foundUnit) []int32 {
+	row := make([]int32, f.highest(u.Name)+1)
+	for j := range f.units {
+		o := &f.units[j]
+		if o.Name == u.Name && o.Index != u.Index && u.dev != nil && o.dev != nil && o.dev.Index < len(u.dev.Near) {
+			row[o.Index] = int32(max(u.dev.Near[o.dev.Index], gpu.CommonSwitch)) // what is on one board is as near as can be
+		}
+	}
+	return row
+}
+
+func (f *findings) highest(name string) int32 {
+	out := int32(-1)
+	for i := range f.units {
+		if f.units[i].Name == name {
+			out = max(out, f.units[i].Index)
+		}
+	}
+	return out
+}
+
+// unit gives one by name and index, or nil.
+func (f *findings) unit(name string, index int32) *foundUnit {
+	for i := range f.units {
+		if f.units[i].Name == name && f.units[i].Index == index {
+			return &f.units[i]
+		}
+	}
+	return nil
+}
+
+// unitOf gives the unit that a UUID of the driver means, or nil.
+func (inv *inventory) unitOf(uuid string) *foundUnit {
+	for i := range inv.units {
+		if inv.units[i].UUID == uuid && uuid != "" {
+			return &inv.units[i]
+		}
+	}
+	return nil
+}
+
+// unit gives one by name and index, or nil.
+func (inv *inventory) unit(name string, index int) *foundUnit {
+	for i := range inv.units {
+		if inv.units[i].Name == name && int(inv.units[i].Index) == index {
+			return &inv.units[i]
+		}
+	}
+	return nil
+}
+
+// fits reports whether a unit is of a type: by its line in gres.conf, by the driver's name for the product as in Slurm
+// (part of it is enough), or by its short name.
+func (u *foundUnit) fits(typ string) bool {
+	if typ == "" || strings.EqualFold(u.Type, typ) {
+		return true
+	}
+	if u.line != nil && u.line.Type != "" {
+		return false
+	}
+	if u.dev == nil {
+		return u.Type == ""
+	}
+	return strings.Contains(flatName(u.dev.Type+"_"+u.Profile), flatName(typ)) || strings.Contains(flatName(u.dev.Name+" "+u.Profile), flatName(typ))
+}
+
+func flatName(s string) string {
+	return strings.NewReplacer(" ", "", "-", "", "_", "").Replace(strings.ToLower(s))
+}
+
+// text names a unit for people: its device file if it has one.
+func (u *foundUnit) text() string {
+	name := u.UUID
+	if len(u.Files) > 0 {
+		name = u.Files[0]
+	}
+	if u.inst != nil {
+		name = u.UUID
+	}
+	if u.Type != "" {
+		name += " (" + u.Type + ")"
+	}
+	return name
+}
+
+// countText gives units as a node's Gres has them: gpu:h100:8.
+func countText(s *stock) string {
+	var list []model.GresDef
+	for i := range s.units {
+		list = addGres(list, s.name, s.units[i].Type, 1)
+	}
+	var out []string
+	for _, g := range list {
+		out = append(out, fmt.Sprintf("%s:%d", model.TypedName(g.Name, g.Type), g.Count))
+	}
+	return strings.Join(out, ",")
+}
+
+func countOf(n int, one, more string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+// listText gives a list for people, shortened.
+func listText(list []string) string {
+	const enough = 8
+	if len(list) > enough {
+		return strings.Join(list[:enough], ", ") + fmt.Sprintf(" and %d more", len(list)-enough)
+	}
+	return strings.Join(list, ", ")
+}
+
+// addGres adds units to a list in which the indices of each resource count over all its types.
+func addGres(list []model.GresDef, name, typ string, n int32) []model.GresDef {
+	if n <= 0 {
+		return list
+	}
+	first := int32(0)
+	for i := range list {
+		if list[i].Name == name {
+			first = max(first, list[i].First+list[i].Count)
+		}
+	}
+	if last := len(list) - 1; last >= 0 && list[last].Name == name && list[last].Type == typ {
+		list[last].Count += n
+		return list
+	}
+	return append(list, model.GresDef{Name: name, Type: typ, First: first, Count: n})
+}

@@ -1,0 +1,216 @@
+package gpu
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// kernel.go is AutoDetect=nvidia: what NVIDIA's driver and the kernel tell in /proc and /sys, without the library. It also
+// adds to NVML's answer what only the kernel knows.
+
+// kernelSource reads below a root directory.
+type kernelSource struct{ root string }
+
+// Kernel is the GPUs that /proc/driver/nvidia and /sys below root tell of: which there are, where they are, and whether they
+// are still there. Memory, NVLink, MIG instances' UUIDs and how busy they are only the library knows.
+func Kernel(root string) Source { return &kernelSource{root} }
+
+const procGPUs = "proc/driver/nvidia/gpus"
+
+// Devices reads them, in the order of their PCI addresses.
+func (s *kernelSource) Devices() ([]Device, error) {
+	entries, err := os.ReadDir(filepath.Join(s.root, procGPUs))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNoDriver
+	}
+	if err != nil {
+		return nil, fmt.Errorf("GPUs of the NVIDIA driver: %w", err)
+	}
+	var out []Device
+	for _, e := range entries { // sorted by name, which is the address
+		d, ok, err := s.device(e.Name())
+		if err != nil {
+			return nil, fmt.Errorf("GPUs of the NVIDIA driver: %w", err)
+		}
+		if ok {
+			d.Index = len(out)
+			out = append(out, d)
+		}
+	}
+	ancestors(s.root, out)
+	return out, nil
+}
+
+// device reads one; ok is false for one that the driver leaves alone.
+func (s *kernelSource) device(address string) (d Device, ok bool, err error) {
+	path := filepath.Join(s.root, procGPUs, address, "information")
+	info, err := keyValues(path)
+	if err != nil {
+		return d, false, err
+	}
+	if strings.EqualFold(info["GPU Excluded"], "Yes") {
+		return d, false, nil
+	}
+	minor, err := strconv.Atoi(info["Device Minor"])
+	if err != nil || minor < 0 {
+		return d, false, fmt.Errorf("%s: Device Minor is '%s'", path, info["Device Minor"])
+	}
+	d = Device{Minor: minor, Major: nvidiaMajor, UUID: info["GPU UUID"], Name: info["Model"], Type: ShortType(info["Model"]), PCIBusID: address,
+		Path: fmt.Sprintf("/dev/nvidia%d", minor)}
+	if strings.Contains(d.UUID, "?") { // nobody has used it since the driver was loaded
+		d.UUID = ""
+	}
+	if bus := info["Bus Location"]; bus != "" {
+		d.PCIBusID = bus
+	}
+	d.place(s.root)
+	if gis, _ := filepath.Glob(filepath.Join(s.root, capsDir(minor), "gi*")); len(gis) > 0 {
+		d.MIG = []Instance{}
+	}
+	return d, true, nil
+}
+
+// keyValues reads "Key: value" lines.
+func keyValues(path string) (map[string]string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	out := map[string]string{}
+	for sc := bufio.NewScanner(f); sc.Scan(); {
+		if k, v, ok := strings.Cut(sc.Text(), ":"); ok {
+			out[strings.TrimSpace(k)] = strings.TrimSpace(v)
+		}
+	}
+	return out, nil
+}
+
+// Watch tells which of the devices are still there.
+func (s *kernelSource) Watch(ctx context.Context, every time.Duration, got func([]Reading, error)) {
+	var known []Device
+	lost := map[int]bool{}
+	poll(ctx, every, func() ([]Reading, error) {
+		now, err := s.Devices()
+		if err != nil && known == nil {
+			return nil, err
+		}
+		if known == nil {
+			known = now
+		}
+		out := make([]Reading, len(known))
+		for i := range known {
+			d := &known[i]
+			out[i] = plain(d)
+			if slices.ContainsFunc(now, func(o Device) bool { return o.PCIBusID == d.PCIBusID }) {
+				lost[i] = false
+				continue
+			}
+			out[i].Lost = true
+			if !lost[i] {
+				lost[i] = true
+				out[i].Faults = []Fault{{Kind: FaultLost, Text: "the driver no longer lists the GPU at " + d.PCIBusID, Fatal: true}}
+			}
+		}
+		return out, nil
+	}, got)
+}
+
+// place fills in what the kernel knows about the place of the device, and the files that grant the use of its instances.
+func (d *Device) place(root string) {
+	d.PCIBusID = sysBusID(d.PCIBusID)
+	d.NUMANode = -1
+	for i := range d.MIG {
+		d.MIG[i].Caps = capFiles(root, d.Minor, d.MIG[i].GI, d.MIG[i].CI)
+	}
+	if d.PCIBusID == "" {
+		return
+	}
+	dir := filepath.Join(root, "sys/bus/pci/devices", d.PCIBusID)
+	if b, err := os.ReadFile(filepath.Join(dir, "numa_node")); err == nil {
+		if n, err := strconv.Atoi(strings.TrimSpace(string(b))); err == nil && n >= 0 {
+			d.NUMANode = n
+		}
+	}
+	if b, err := os.ReadFile(filepath.Join(dir, "local_cpulist")); err == nil && len(strings.TrimSpace(string(b))) > 0 {
+		d.CPUAffinity = strings.TrimSpace(string(b))
+	}
+}
+
+func capsDir(minor int) string {
+	return fmt.Sprintf("proc/driver/nvidia/capabilities/gpu%d/mig", minor)
+}
+
+// capFiles gives the device files of a GPU instance and of a compute instance in it.
+func capFiles(root string, minor, gi, ci int) []string {
+	var out []string
+	for _, file := range []string{fmt.Sprintf("gi%d/access", gi), fmt.Sprintf("gi%d/ci%d/access", gi, ci)} {
+		info, err := keyValues(filepath.Join(root, capsDir(minor), file))
+		if err != nil {
+			continue // an older driver: it has no such files
+		}
+		if n, err := strconv.Atoi(info["DeviceFileMinor"]); err == nil {
+			out = append(out, fmt.Sprintf("/dev/nvidia-caps/nvidia-cap%d", n))
+		}
+	}
+	return out
+}
+
+// ancestors finds how near devices are to each other on the buses, by the kernel's tree, where that is not known.
+func ancestors(root string, devices []Device) {
+	paths := make([][]string, len(devices))
+	for i := range devices {
+		if devices[i].PCIBusID == "" {
+			return
+		}
+		real, err := filepath.EvalSymlinks(filepath.Join(root, "sys/bus/pci/devices", devices[i].PCIBusID))
+		if err != nil {
+			return
+		}
+		parts := strings.Split(real, string(filepath.Separator))
+		host := slices.IndexFunc(parts, func(p string) bool { return strings.HasPrefix(p, "pci") && strings.Contains(p, ":") })
+		if host < 0 {
+			return
+		}
+		paths[i] = parts[host:]
+	}
+	for i := range devices {
+		if devices[i].Near != nil {
+			continue
+		}
+		devices[i].Near = make([]int, len(devices))
+		for j := range devices {
+			if i != j {
+				devices[i].Near[j] = nearness(paths[i], paths[j], devices[i].NUMANode >= 0 && devices[i].NUMANode == devices[j].NUMANode)
+			}
+		}
+	}
+}
+
+// nearness compares two paths from the host bridge down to the device.
+func nearness(a, b []string, sameNode bool) int {
+	common := 0
+	for common < len(a) && common < len(b) && a[common] == b[common] {
+		common++
+	}
+	switch below := max(len(a), len(b)) - common; {
+	case common > 1 && below <= 2: // the switch's own ports are all there is between
+		return CommonSwitch
+	case common > 1:
+		return CommonSwitches
+	case common == 1:
+		return CommonHostBridge
+	case sameNode:
+		return CommonNode
+	}
+	return CommonSystem
+}
