@@ -48,13 +48,16 @@ type finder struct {
 
 // findGres gives what is there. cpus are the machine's CPUs in the order in which the node counts them, threads of a
 // core in a row.
-func findGres(o *Options, cpus []int, threads int) *findings {
+func findGres(o *Options, cpus []int, threads int) *finder {
 	f := &finder{o: o, def: o.nodeDef(), cpus: cpus, threads: max(threads, 1)}
 	if d := f.def; d != nil && d.ThreadsPerCore > 0 {
 		f.threads = int(d.ThreadsPerCore)
 	}
 	if o.Config != nil {
 		f.records, f.detect = o.Config.Gres.For(o.Name)
+	}
+	if o.Virtual && !strings.HasPrefix(f.detect, "fake:") {
+		f.detect = "off" // this machine's GPUs are not the node's
 	}
 	f.ask()
 	for _, name := range f.names() {
@@ -73,7 +76,7 @@ func findGres(o *Options, cpus []int, threads int) *findings {
 		f.place(f.def, &s)
 	}
 	f.connect(len(cpus))
-	return &f.findings
+	return f
 }
 
 // mustMatch reports whether the lines of gres.conf are held against what was detected: where AutoDetect asks for that.

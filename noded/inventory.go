@@ -49,13 +49,22 @@ func takeInventory(m machine, o *Options) (*inventory, error) {
 		h.CPUs, h.Sockets, h.Cores, h.Threads, h.MemMiB, h.TmpMiB = 0, 0, 0, 0, 0, 0
 		return inv, nil
 	}
-	if def := o.nodeDef(); o.Virtual && def != nil {
+	threads := int(h.Threads)
+	def := o.nodeDef()
+	virtual := o.Virtual && def != nil
+	if virtual {
 		h.CPUs, h.Sockets, h.Cores, h.Threads = def.CPUs, def.Sockets, def.CoresPerSocket, def.ThreadsPerCore
 		h.MemMiB, h.TmpMiB, h.Gres = def.MemMiB, def.TmpMiB, def.Gres
-		return inv, nil
+		cpus = make([]int, def.CPUs)
+		for i := range cpus {
+			cpus[i] = i
+		}
 	}
-	f := findGres(o, cpus, int(h.Threads))
-	h.Gres, h.Notes, h.Problem, inv.units, inv.unused = f.gres, f.notes, f.reason(), f.units, f.unused
+	f := findGres(o, cpus, threads)
+	inv.units, inv.unused = f.units, f.unused
+	if !virtual || f.source != nil || f.asked {
+		h.Gres, h.Notes, h.Problem = f.gres, f.notes, f.reason()
+	}
 	for i := range f.units {
 		h.Units = append(h.Units, f.units[i].GresUnit)
 		if f.units[i].dev != nil {
