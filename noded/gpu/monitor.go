@@ -231,7 +231,7 @@ func (c *child) end() error {
 	case <-wait.C:
 		return errors.New("the GPU monitor hangs in the NVIDIA driver and can't be ended (see dmesg)")
 	}
-	text := strings.TrimSpace(c.stderr.String())
+	text, _, _ := strings.Cut(strings.TrimSpace(c.stderr.String()), "\n") // a traceback may follow
 	switch {
 	case c.err == nil:
 		return errors.New("the GPU monitor ended")

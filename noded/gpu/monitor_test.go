@@ -221,6 +221,7 @@ func TestMonitorsInTrouble(t *testing.T) {
 	}{
 		{NVMLOptions{Binary: "/no/such"}, "start the GPU monitor: fork/exec /no/such: no such file or directory"},
 		{NVMLOptions{Binary: script("true", "exit 0")}, "the GPU monitor ended"},
+		{NVMLOptions{Binary: script("crash", "echo driver: oh >&2; echo traceback >&2; kill -ABRT $$")}, "the GPU monitor failed: signal: aborted: driver: oh"},
 		{NVMLOptions{Binary: script("talk", "echo hello")}, "the GPU monitor gave an unreadable line"},
 		{NVMLOptions{Binary: script("endless", "exec cat /dev/zero")}, "the GPU monitor gave a line of more than 4194304 bytes"},
 		{NVMLOptions{Binary: script("none", `echo '{"NoDriver":true}'`)}, ErrNoDriver.Error()},
@@ -303,6 +304,10 @@ func TestTracker(t *testing.T) {
 		if got := fmt.Sprint(faults(c.gpus...)); got != c.want {
 			t.Errorf("round %d: %s, want %s", i, got, c.want)
 		}
+	}
+	late := sample{Reading: Reading{Index: 0, Lost: true}}
+	if got := new(tracker).take([]sample{late, gpu(1, 0)}); len(got) != 1 || got[0].UUID != "GPU-1" || got[0].Lost {
+		t.Errorf("a GPU that was lost before anybody looked: %+v", got)
 	}
 	many := gpu(0, 1)
 	for i := range 100 {

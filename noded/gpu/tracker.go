@@ -1,6 +1,9 @@
 package gpu
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // tracker.go makes readings of what the monitor sees. What is new since the last reading is found here and not in the monitor, so that
 // nothing is told twice, or never, because a monitor was replaced.
@@ -41,8 +44,10 @@ func (t *tracker) take(gpus []sample) []Reading {
 	there := map[string]bool{}
 	for i := range gpus {
 		g := &gpus[i]
-		if g.UUID == "" && g.Index < len(t.gpus) { // lost before this monitor began
-			g.UUID = t.gpus[g.Index].uuid
+		if g.UUID == "" { // lost before this monitor began
+			if at := slices.IndexFunc(t.gpus, func(s seen) bool { return s.index == g.Index }); at >= 0 {
+				g.UUID = t.gpus[at].uuid
+			}
 		}
 		if g.UUID == "" || there[g.UUID] {
 			continue
@@ -69,10 +74,8 @@ func unknown(uuid string, index int) Reading {
 }
 
 func (t *tracker) find(g *sample) *seen {
-	for i := range t.gpus {
-		if t.gpus[i].uuid == g.UUID {
-			return &t.gpus[i]
-		}
+	if at := slices.IndexFunc(t.gpus, func(s seen) bool { return s.uuid == g.UUID }); at >= 0 {
+		return &t.gpus[at]
 	}
 	t.gpus = append(t.gpus, seen{uuid: g.UUID, index: g.Index, memMiB: g.MemTotalMiB, ecc: -1})
 	return &t.gpus[len(t.gpus)-1]
