@@ -1,7 +1,10 @@
 package gpu
 
 import (
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"testing"
 )
@@ -23,13 +26,21 @@ func TestTopology(t *testing.T) {
 func TestMIG(t *testing.T) {
 	for name, defines := range map[string][]string{"names": {"-DMIG", "-DMIGNAMES"}, "sizes": {"-DMIG"}} {
 		t.Run(name, func(t *testing.T) {
-			got, err := NVML(NVMLOptions{Library: fakeNVML(t, defines...)}).Devices()
+			s := NVML(NVMLOptions{Library: fakeNVML(t, defines...)}).(*nvmlSource)
+			s.root = t.TempDir()
+			for file, minor := range map[string]int{"gi9/access": 84, "gi9/ci0/access": 85, "gi2/access": 21, "gi2/ci1/access": 23} {
+				path := filepath.Join(s.root, "proc/driver/nvidia/capabilities/gpu2/mig", file) // GPU 1 has minor 2
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, fmt.Appendf(nil, "DeviceFileMinor: %d\nDeviceFileMode: 292\n", minor), 0o644)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := s.Devices()
 			if err != nil || len(got) != 4 {
 				t.Fatalf("%+v %v", got, err)
 			}
 			want := []Instance{
-				{Index: 0, Profile: "1g.10gb", UUID: "MIG-00000000-0000-0000-0000-000000000001", GI: 9, CI: 0, MemMiB: 9984},
-				{Index: 1, Profile: "2c.3g.40gb", UUID: "MIG-00000000-0000-0000-0000-000000000002", GI: 2, CI: 1, MemMiB: 40192},
+				{Index: 0, Profile: "1g.10gb", UUID: "MIG-00000000-0000-0000-0000-000000000001", GI: 9, CI: 0, MemMiB: 9984, Caps: []string{"/dev/nvidia-caps/nvidia-cap84", "/dev/nvidia-caps/nvidia-cap85"}},
+				{Index: 1, Profile: "2c.3g.40gb", UUID: "MIG-00000000-0000-0000-0000-000000000002", GI: 2, CI: 1, MemMiB: 40192, Caps: []string{"/dev/nvidia-caps/nvidia-cap21", "/dev/nvidia-caps/nvidia-cap23"}},
 			}
 			if !reflect.DeepEqual(got[1].MIG, want) {
 				t.Errorf("got\n%+v\nwant\n%+v", got[1].MIG, want)
