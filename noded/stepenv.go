@@ -36,7 +36,6 @@ type taskView struct {
 	rank, local int
 	gpus        model.Bits // that it sees
 	cpus        model.Bits // that it is bound to, as the machine counts; empty: not bound
-	mem         string     // its memory policy's list
 }
 
 // stepBase gives the part of the environment that all tasks of a node have.

@@ -78,7 +78,7 @@ func stepNodes(j *stepJob, need *proto.StepNeed) ([]int, error) {
 	for _, list := range [][]string{wanted, need.NotNodes} {
 		for _, name := range list {
 			if !slices.ContainsFunc(j.alloc.Nodes, func(n model.NodeAlloc) bool { return n.Node == name }) {
-				return nil, fmt.Errorf("Requested node configuration is not available: node %s is not one of job %d's (%s)", name, j.id,
+				return nil, inSlurmsWords("Requested node configuration is not available: node %s is not one of job %d's (%s)", name, j.id,
 					strings.Join(j.alloc.NodeNames(), ","))
 			}
 		}
@@ -92,10 +92,10 @@ func stepNodes(j *stepJob, need *proto.StepNeed) ([]int, error) {
 		out = append(out, i)
 	}
 	if len(out) == 0 {
-		return nil, errors.New("Requested node configuration is not available: --exclude leaves no node of the job")
+		return nil, inSlurmsWords("Requested node configuration is not available: --exclude leaves no node of the job")
 	}
 	if int(need.MinNodes) > len(out) {
-		return nil, fmt.Errorf("Requested node configuration is not available: --nodes=%d, and the step can have %d of job %d's", need.MinNodes, len(out), j.id)
+		return nil, inSlurmsWords("Requested node configuration is not available: --nodes=%d, and the step can have %d of job %d's", need.MinNodes, len(out), j.id)
 	}
 	return out, nil
 }
@@ -184,7 +184,7 @@ func spread(j *stepJob, nodes, sizes []int, tasks, perTask int, need *proto.Step
 		if need.TasksPerNode > 0 {
 			return nil, fmt.Errorf("%d tasks are more than --ntasks-per-node=%d on %d nodes", tasks, need.TasksPerNode, len(nodes))
 		}
-		return nil, fmt.Errorf("More processors requested than permitted: %d tasks with %d CPUs each, and the step's nodes have %d CPUs of job %d; --overcommit lets tasks share CPUs",
+		return nil, inSlurmsWords("More processors requested than permitted: %d tasks with %d CPUs each, and the step's nodes have %d CPUs of job %d; --overcommit lets tasks share CPUs",
 			tasks, perTask, sum(sizes), j.id)
 	}
 	counts := make([]int, len(nodes))
@@ -289,7 +289,7 @@ func placeCPUs(j *stepJob, held []holding, parent, out []proto.StepNode, need *p
 				want = min(want, all.Count())
 			}
 			if want > all.Count() {
-				return fmt.Errorf("More processors requested than permitted: the step wants %d CPUs on %s, job %d has %d there", want, n.Node, j.id, all.Count())
+				return inSlurmsWords("More processors requested than permitted: the step wants %d CPUs on %s, job %d has %d there", want, n.Node, j.id, all.Count())
 			}
 		}
 		if left.Count() < want {
@@ -325,7 +325,7 @@ func placeMemory(j *stepJob, held []holding, _, out []proto.StepNode, need *prot
 		case n.MemMiB == 0 || all == 0:
 			continue
 		case n.MemMiB > all:
-			return fmt.Errorf("Memory required by task is not available: the step wants %d MiB on %s, job %d has %d there", n.MemMiB, n.Node, j.id, all)
+			return inSlurmsWords("Memory required by task is not available: the step wants %d MiB on %s, job %d has %d there", n.MemMiB, n.Node, j.id, all)
 		case need.Overlap:
 			continue
 		}
@@ -414,7 +414,7 @@ func gresPerNode(j *stepJob, out []proto.StepNode, need *proto.StepNeed) ([][]mo
 			}
 		}
 		if g.Per == model.PerJob && left > 0 {
-			return nil, fmt.Errorf("Invalid generic resource (gres) specification: the step wants %d of %s, job %d has %d on the step's nodes", g.Count, gresName(g.Name, g.Type), j.id, g.Count-left)
+			return nil, inSlurmsWords("Invalid generic resource (gres) specification: the step wants %d of %s, job %d has %d on the step's nodes", g.Count, gresName(g.Name, g.Type), j.id, g.Count-left)
 		}
 	}
 	if need.TasksPerGPU > 0 && !slices.ContainsFunc(need.Gres, func(g model.GresReq) bool { return g.Name == "gpu" }) {
@@ -477,7 +477,7 @@ func takeGres(j *stepJob, held []holding, parent []proto.StepNode, n *proto.Step
 		slices.SortStableFunc(n.Gres, func(a, b model.GresAlloc) int { return cmp.Compare(a.Name, b.Name) })
 		return nil
 	case total < count:
-		return fmt.Errorf("Invalid generic resource (gres) specification: the step wants %d of %s on %s, job %d has %d there", count, what, n.Node, j.id, total)
+		return inSlurmsWords("Invalid generic resource (gres) specification: the step wants %d of %s on %s, job %d has %d there", count, what, n.Node, j.id, total)
 	}
 	shown, way := what, "use --overlap to share them, or --gres=none"
 	if name == "gpu" {
@@ -489,3 +489,6 @@ func takeGres(j *stepJob, held []holding, parent []proto.StepNode, n *proto.Step
 	}
 	return &busyError{fmt.Sprintf("step %d.%d holds %d of %d %s on %s; %s", j.id, holder, holds, total, shown, n.Node, way)}
 }
+
+// inSlurmsWords is an error that begins as Slurm's does, for tools that look for it.
+func inSlurmsWords(format string, a ...any) error { return fmt.Errorf(format, a...) }

@@ -406,15 +406,3 @@ func (l *loop) onStepGone(c *stepConn) error {
 	l.stopStep(s, model.StopCancel, s.job.rec.UID, false, "")
 	return nil
 }
-
-// stepGroups lists the names of a job's steps and their groups, for whoever measures them. It is asked of the loop.
-func (a *attempt) stepIDs() []int32 {
-	out := make([]int32, 0, len(a.steps))
-	for id, s := range a.steps {
-		if s.phase == stepRunning {
-			out = append(out, id)
-		}
-	}
-	slices.Sort(out)
-	return out
-}

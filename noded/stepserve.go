@@ -98,7 +98,7 @@ func (s *stepServer) talk(nc net.Conn) {
 	}
 	defer s.leave(c)
 	s.wg.Go(c.write)
-	if err := s.read(c, who.UID); err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+	if err := s.read(c, who.UID); !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		s.log.Debug("a step's command has gone", "uid", who.UID, "err", err)
 	}
 	c.close()

@@ -226,19 +226,16 @@ func setDistribution(n *proto.StepNeed, b *proto.StepBind) func(string) error {
 			return badBind("distribution", v, ways)
 		}
 		b.Cores = proto.DistDefault
-		for _, p := range parts[1:] {
-			switch p {
-			case "*":
-			case "block":
-				b.Cores = proto.DistBlock
-			case "cyclic":
-				b.Cores = proto.DistCyclic
-			case "fcyclic":
-				b.Cores = proto.DistFCyclic
-			default:
-				return badBind("distribution", v, ways)
-			}
-			break // the level of cores follows the level of sockets
+		switch cores := append(parts, "*")[1]; cores { // the level of cores follows the level of sockets
+		case "*":
+		case "block":
+			b.Cores = proto.DistBlock
+		case "cyclic":
+			b.Cores = proto.DistCyclic
+		case "fcyclic":
+			b.Cores = proto.DistFCyclic
+		default:
+			return badBind("distribution", v, ways)
 		}
 		return nil
 	}

@@ -30,7 +30,6 @@ type run struct {
 	chdir     string
 	export    submission // its export fields only
 	limits    string
-	nodelist  bool
 	gpusPer   bool // --gpus-per-task was given
 }
 
