@@ -46,7 +46,7 @@ type info struct {
 	every    int32
 	clusters []string
 
-	all, dead, responding, exact, noHeader, reasons, resvs, long, byNode, summary bool
+	all, dead, responding, exact, noHeader, reasons, resvs, gpus, long, byNode, summary bool
 }
 
 func ginfo(e *Env) int {
@@ -97,6 +97,7 @@ func (i *info) options() []getopt.Option {
 		{Name: "Node", Short: 'N', Group: output, Slot: "format", Help: "a line for each node and partition", Set: getopt.Flag(&i.byNode)},
 		{Name: "summarize", Short: 's', Group: output, Slot: "format", Help: "a line for each partition", Set: getopt.Flag(&i.summary)},
 		{Name: "list-reasons", Short: 'R', Group: output, Slot: "format", Help: "why nodes are down or drained", Set: getopt.Flag(&i.reasons)},
+		{Name: "gpus", Short: 'G', Group: output, Slot: "format", Help: "a line for each GPU: its state, its job, how it is", Set: getopt.Flag(&i.gpus)},
 		{Name: "reservation", Short: 'T', Group: output, Slot: "format", Help: "a line for each reservation", Set: getopt.Flag(&i.resvs)},
 		{Name: "exact", Short: 'e', Group: output, Help: "a line for each size of node", Set: getopt.Flag(&i.exact)},
 		{Name: "noheader", Short: 'h', Group: output, Help: "no headings", Set: getopt.Flag(&i.noHeader)},
@@ -269,7 +270,9 @@ func (i *info) once() int {
 			t.nodes[name] = withUnitReasons(n)
 		}
 	}
-	if i.json != "" {
+	if i.gpus {
+		err = i.printGPUs(t, cluster, at)
+	} else if i.json != "" {
 		err = i.printJSON(t, cluster, at)
 	} else {
 		rows := t.rows(printer, fields, &lang)
@@ -308,17 +311,17 @@ func (i *info) load(t *infoTable) (cluster string, at model.Time, err error) {
 			t.parts = append(t.parts, p)
 		}
 	}
-	t.nodes, err = nodesByName(c, i.nodes)
+	t.nodes, err = nodesByName(c, i.nodes, i.gpus)
 	if err != nil {
 		return "", 0, fmt.Errorf("slurm_load_node error: %s", text(err))
 	}
 	return cluster, parts.Now, nil
 }
 
-// nodesByName asks for nodes, all or the named ones.
-func nodesByName(c *client.Client, names []string) (map[string]*proto.NodeInfo, error) {
+// nodesByName asks for nodes, all or the named ones, with their units one by one if that is wanted.
+func nodesByName(c *client.Client, names []string, units bool) (map[string]*proto.NodeInfo, error) {
 	out := map[string]*proto.NodeInfo{}
-	err := c.Stream(proto.KindNodes, &proto.NodesRequest{Names: names}, func(body []byte) error {
+	err := c.Stream(proto.KindNodes, &proto.NodesRequest{Names: names, Units: units}, func(body []byte) error {
 		var chunk proto.NodesChunk
 		if err := proto.Decode(body, &chunk); err != nil {
 			return err

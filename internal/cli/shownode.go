@@ -16,7 +16,7 @@ func (c *control) nodes(names []string) (infos []*proto.NodeInfo, now model.Time
 	if err != nil {
 		return nil, 0, err
 	}
-	err = cl.Stream(proto.KindNodes, &proto.NodesRequest{Names: names}, func(body []byte) error {
+	err = cl.Stream(proto.KindNodes, &proto.NodesRequest{Names: names, Units: c.details > 0}, func(body []byte) error {
 		var chunk proto.NodesChunk
 		if err := proto.Decode(body, &chunk); err != nil {
 			return err
@@ -120,6 +120,11 @@ func (c *control) showNode(i *proto.NodeInfo) {
 	}
 	for _, o := range outUnits(n, "") {
 		r.line(kv("GresReason", fmt.Sprintf("%s:%d %s [%s@%s]", o.Name, o.Index, o.Reason, o.By, c.stamp(o.At, "Unknown"))))
+	}
+	if c.details > 0 {
+		for _, u := range unitLines(i) {
+			r.line(u...)
+		}
 	}
 	r.print(c)
 }
