@@ -425,10 +425,10 @@ func (c *Controller) collect(ctx context.Context) {
 		cmd := &state.Reports{Reports: make([]state.Report, 0, n)}
 		for _, b := range batch {
 			for _, r := range b.list {
-				if r.Kind > proto.ReportUnkillable {
-					continue // no fact of a job: a step's end, or a kind that only the leader itself may use
+				if r.Kind > proto.ReportUnkillable && r.Kind != proto.ReportStep {
+					continue // a kind that only the leader itself may use
 				}
-				report := state.Report{Kind: state.ReportKind(r.Kind), Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: r.Exit, Text: r.Text}
+				report := state.Report{Kind: state.ReportKind(r.Kind), Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: r.Exit, Text: r.Text, Step: r.Step}
 				if j := v.Job(r.Job); j != nil && j.Run != nil && j.Run.Alloc.Nodes[0].Node != b.s.node {
 					report.Node = b.s.node
 				}

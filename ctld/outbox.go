@@ -43,7 +43,7 @@ func (c *Controller) dropRecords(ctx context.Context) {
 	for ctx.Err() == nil {
 		changed := c.machine.Changed()
 		last := uint64(0)
-		c.machine.View().Outbox(0, func(seq uint64, _ *model.Job) bool {
+		c.machine.View().Outbox(0, func(seq uint64, _ *model.Job, _ *model.Step) bool {
 			last = seq
 			return true
 		})
@@ -73,8 +73,12 @@ func (c *Controller) shipOn(ctx context.Context) error {
 		changed := c.machine.Changed()
 		v := c.machine.View()
 		put := &proto.Put{Cluster: v.Config().Cluster, Instance: v.Instance()}
-		v.Outbox(sent, func(seq uint64, j *model.Job) bool {
-			put.Records = append(put.Records, c.recordOf(v.Config(), seq, j))
+		v.Outbox(sent, func(seq uint64, j *model.Job, step *model.Step) bool {
+			if step != nil {
+				put.Records = append(put.Records, stepRecord(v.Config(), seq, j, step))
+			} else {
+				put.Records = append(put.Records, c.recordOf(v.Config(), seq, j))
+			}
 			return len(put.Records) < outboxBatch
 		})
 		if len(put.Records) == 0 {
@@ -173,6 +177,13 @@ func (c *Controller) recordOf(cfg *model.Config, seq uint64, j *model.Job) *mode
 		r.End, r.Exit, r.CancelUID = j.End.At, j.End.Exit, j.End.UID
 	}
 	return r
+}
+
+// stepRecord gives the accounting record of a step of j.
+func stepRecord(cfg *model.Config, seq uint64, j *model.Job, step *model.Step) *model.Record {
+	return &model.Record{Seq: seq, Cluster: cfg.Cluster, Job: j.ID, Attempt: j.Attempt, ArrayID: j.ArrayID, Task: j.Task, Name: j.Spec.Name,
+		User: j.Spec.User, Group: j.Spec.Group, UID: j.Spec.UID, GID: j.Spec.GID, Account: j.Spec.Account, Submit: j.Submit, Start: step.Start,
+		End: step.End, State: step.State(), Step: step}
 }
 
 // throttled gives an array's pending tasks as Slurm shows them: "0-9%2".

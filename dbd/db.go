@@ -27,6 +27,7 @@ import (
 //	series/<cluster>\x00<instance(8)> number(2) last applied Seq(8)
 //	live/{rec,end,user,array}         end stays empty
 //	done/<month>/{rec,end,user,array}
+//	steps/<month>                     of steps that ended in it (see steps.go)
 
 const (
 	fileName   = "acct.db"

@@ -15,6 +15,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 
 	"gbatch/internal/codecgen/wire"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
@@ -56,6 +57,7 @@ type entry struct {
 	row   []byte // not sealed
 	js1   []byte // its summary; nil: none
 	purge bool
+	step  *model.Step // the record is this step's
 }
 
 // put stores a batch and gives the sequence up to which everything of its instance is on disk. An error says that
@@ -109,7 +111,7 @@ func newPending(p *proto.Put) (*pending, error) {
 				i+1, len(p.Records), r.Seq, last)
 		}
 		last = r.Seq
-		e := entry{seq: r.Seq, ref: ref{job: r.Job, attempt: r.Attempt}, purge: r.Purge}
+		e := entry{seq: r.Seq, ref: ref{job: r.Job, attempt: r.Attempt}, purge: r.Purge, step: r.Step}
 		if !r.Purge {
 			if r.Cluster == "" {
 				r.Cluster = p.Cluster
@@ -120,6 +122,10 @@ func newPending(p *proto.Put) (*pending, error) {
 			}
 			e.head = headOf(r)
 			e.row = newRow(&e.head, record)
+			if e.step != nil {
+				b.records = append(b.records, e)
+				continue
+			}
 			if e.js1, err = js1Text(r); err != nil {
 				return nil, fmt.Errorf("the summary of job %d: %w", r.Job, err)
 			}
@@ -259,7 +265,7 @@ func (d *db) write(group []*pending, seqs []uint64) error {
 	defer func() { _ = tx.Rollback() }() // after Commit it only says that the transaction is closed
 	known := tx.Bucket(keySeries)
 	last := map[string]series{}
-	latest := map[ref]*entry{}
+	latest, steps := map[ref]*entry{}, map[stepRef]*entry{}
 	dirty := false
 	for i, b := range group {
 		s, ok := last[b.series]
@@ -275,6 +281,10 @@ func (d *db) write(group []*pending, seqs []uint64) error {
 			}
 			s.seq, dirty = e.seq, true
 			e.ref.series = s.number
+			if e.step != nil {
+				steps[stepRef{e.ref, e.step.ID}] = e
+				continue
+			}
 			latest[e.ref] = e
 		}
 		last[b.series] = s
@@ -284,6 +294,9 @@ func (d *db) write(group []*pending, seqs []uint64) error {
 		return nil // everything has been here before, and each commit since was whole
 	}
 	if err := applyEntries(tx, latest); err != nil {
+		return err
+	}
+	if err := applySteps(tx, steps); err != nil {
 		return err
 	}
 	for name, s := range last {

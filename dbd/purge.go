@@ -21,6 +21,24 @@ func (w *writer) purge() error {
 	}
 	y, m, _ := w.now().UTC().Date()
 	oldest := time.Date(y, m-time.Month(w.keep), 1, 0, 0, 0, 0, time.UTC).Format("2006-01")
+	old := false
+	if err := w.view(func(tx *bolt.Tx) error {
+		if top := tx.Bucket(keySteps); top != nil {
+			name, _ := top.Cursor().First()
+			old = name != nil && string(name) < oldest
+		}
+		return nil
+	}); err != nil {
+		return err
+	}
+	if err := w.change(func() error {
+		if !old {
+			return nil
+		}
+		return w.bolt.Update(func(tx *bolt.Tx) error { return purgeSteps(tx, oldest) })
+	}); err != nil && !errors.Is(err, errFull) {
+		return fmt.Errorf("forgetting steps before %s: %w", oldest, err)
+	}
 	for {
 		month := ""
 		err := w.view(func(tx *bolt.Tx) error {

@@ -73,7 +73,7 @@ func (d *db) queryWith(ctx context.Context, req *proto.AcctRequest, emit func(re
 		return &BusyError{}
 	}
 	defer d.held.Add(-held)
-	return d.give(ctx, f, hits, req.Summaries, emit)
+	return d.give(ctx, f, hits, req, emit)
 }
 
 // find scans for what fits, in order.
@@ -353,10 +353,11 @@ func (q *query) order() error {
 }
 
 // give reads the hits and hands them over, a chunk per transaction.
-func (d *db) give(ctx context.Context, f *filter, h *hits, withSummaries bool, emit func([][]byte, []string) error) error {
+func (d *db) give(ctx context.Context, f *filter, h *hits, req *proto.AcctRequest, emit func([][]byte, []string) error) error {
 	var buf []byte
 	var summaries []string
 	var ends []int
+	var mark *stepMark // in the steps of the first of rest
 	chunk := make([][]byte, 0, min(len(h.list), proto.ChunkJobs))
 	for rest := h.list; len(rest) > 0; {
 		if err := ctx.Err(); err != nil {
@@ -364,15 +365,15 @@ func (d *db) give(ctx context.Context, f *filter, h *hits, withSummaries bool, e
 		}
 		err := d.view(func(tx *bolt.Tx) error {
 			chunk, buf, ends, summaries = chunk[:0], buf[:0], ends[:0], nil
-			n := d.read(tx, f, h.shelves, rest, func(record []byte, summary func() string) bool {
+			n, next := d.read(tx, f, h.shelves, rest, req.Steps, mark, func(record []byte, summary func() string) bool {
 				buf = append(buf, record...)
 				ends = append(ends, len(buf))
-				if withSummaries {
+				if req.Summaries {
 					summaries = append(summaries, summary())
 				}
 				return len(ends) < proto.ChunkJobs && len(buf) < maxChunkBytes
 			})
-			rest = rest[n:]
+			rest, mark = rest[n:], next
 			return nil
 		})
 		if err != nil {
@@ -393,11 +394,15 @@ func (d *db) give(ctx context.Context, f *filter, h *hits, withSummaries bool, e
 	return nil
 }
 
-// read hands over the records of hits until take has enough, and gives how many hits it went through.
-func (d *db) read(tx *bolt.Tx, f *filter, in []string, list []hit, take func(record []byte, summary func() string) bool) int {
+// read hands over the records of hits, with steps each job's steps behind it, until take has enough, and gives how many
+// hits it went through; from and next are where in the steps of the first hit and of the next one it begins and has stopped.
+func (d *db) read(tx *bolt.Tx, f *filter, in []string, list []hit, steps bool, from *stepMark, take func(record []byte, summary func() string) bool) (n int, next *stepMark) {
+	none := func() string { return "" }
 	all := openShelves(tx)
 	var key [refLen]byte
 	for i, h := range list {
+		begin := from
+		from = nil
 		var row []byte
 		if sh := all.get(in[h.shelf]); sh != nil && sh.rec != nil {
 			row = sh.rec.Get(h.append(key[:0]))
@@ -408,7 +413,7 @@ func (d *db) read(tx *bolt.Tx, f *filter, in []string, list []hit, take func(rec
 				continue
 			}
 		}
-		_, record, ok := parseRow(row, h.ref)
+		hd, record, ok := parseRow(row, h.ref)
 		if !ok {
 			d.leaveOut(h.ref, "its checksum is wrong")
 			continue
@@ -424,9 +429,21 @@ func (d *db) read(tx *bolt.Tx, f *filter, in []string, list []hit, take func(rec
 			}
 			return ""
 		}
-		if !take(record, summary) {
-			return i + 1
+		if begin == nil {
+			full := !take(record, summary)
+			switch {
+			case full && steps:
+				return i, &stepMark{month: monthOf(hd.submit)}
+			case full:
+				return i + 1, nil
+			}
+		}
+		if steps {
+			more := d.stepsOf(tx, &hd, h.ref, begin, func(record []byte) bool { return take(record, none) })
+			if more != nil {
+				return i, more
+			}
 		}
 	}
-	return len(list)
+	return len(list), nil
 }

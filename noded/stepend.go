@@ -53,6 +53,10 @@ func (l *loop) onStepEvent(ev *shim.Event) error {
 		if at := model.Time(ev.Started.UnixMilli()); s.began == 0 || at < s.began {
 			s.began = at
 		}
+	} else if s.began == 0 && ev.Stage != shim.StageOrder { // a program that can't be run is a step of its own all the same
+		if s.began = model.Time(ev.Ended.UnixMilli()); ev.Ended.IsZero() {
+			s.began = l.stamp()
+		}
 	}
 	if s.phase == stepCreated { // of before this daemon's start
 		s.phase = stepRunning

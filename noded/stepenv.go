@@ -13,7 +13,7 @@ import (
 
 // stepenv.go builds the environments of a step's tasks: what the command that asked for the step has, less what describes
 // another step or task, plus what describes the job, the step and the task. Names and values are srun's, looked up on a
-// running Slurm 22.05 (internal/devcluster/testdata/srun-22.05.txt).
+// running Slurm 22.05.
 
 // stepOwned are the variables, beside those of a job, that only gnoded sets in a step.
 var stepOwned = map[string]bool{

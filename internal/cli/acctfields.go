@@ -145,7 +145,7 @@ func acctFieldsAToL(u map[string]acctField) []acctField {
 		{Name: "JobID", Width: 12, Left: true, Append: id(false)},
 		{Name: "JobIDRaw", Width: 12, Left: true, Append: id(true)},
 		aText("JobName", 10, func(r *acctRow) string {
-			if r.batch {
+			if r.batch && r.step == nil {
 				return "batch"
 			}
 			return r.Name
@@ -179,7 +179,7 @@ func acctFieldsMToR(u map[string]acctField) []acctField {
 		aText("NodeList", 15, (*acctRow).nodeList),
 		aText("NTasks", 8, func(r *acctRow) string {
 			if r.batch {
-				return "1"
+				return strconv.Itoa(int(r.tasks()))
 			}
 			return ""
 		}),

@@ -11,9 +11,9 @@ import (
 func (a *account) printJSON(c *client.Client, view *acctView) error {
 	var cluster string
 	j := a.jsonFrame("jobs", a.json)
-	err := a.each(c, func(r *model.Record) error {
+	err := a.each(c, func(r *model.Record, steps []*model.Record) error {
 		cluster = r.Cluster
-		(&acctRow{r, view, false}).writeJSON(j, !a.allocations && hasBatch(r))
+		(&acctRow{r, view, false, nil}).writeJSON(j, !a.allocations && hasBatch(r), steps)
 		j.flush(false)
 		return j.err
 	})
@@ -23,7 +23,7 @@ func (a *account) printJSON(c *client.Client, view *acctView) error {
 	return a.jsonFinish(j, a.json, cluster, model.Time(a.now.UnixMilli()))
 }
 
-func (r *acctRow) writeJSON(j *jsonText, batch bool) {
+func (r *acctRow) writeJSON(j *jsonText, batch bool, steps []*model.Record) {
 	j.open("", '{')
 	j.str("account", r.Account)
 	j.open("comment", '{')
@@ -77,7 +77,10 @@ func (r *acctRow) writeJSON(j *jsonText, batch bool) {
 	j.str("stdout", r.outputFile(r.StdOut))
 	j.open("steps", '[')
 	if batch {
-		(&acctRow{r.Record, r.acctView, true}).writeStepJSON(j)
+		(&acctRow{r.Record, r.acctView, true, nil}).writeStepJSON(j)
+	}
+	for _, s := range steps {
+		stepRow(r.Record, s, r.acctView).writeStepJSON(j)
 	}
 	j.close(']')
 	j.str("submit_line", r.SubmitLine)
@@ -204,23 +207,31 @@ func (r *acctRow) writeStepJSON(j *jsonText) {
 	r.writeTimeJSON(j, "time")
 	writeAcctExitJSON(j, "exit_code", &r.Exit)
 	j.open("nodes", '{')
-	j.num("count", 1)
+	nodes := []string{r.nodeList()}
+	if r.step != nil {
+		nodes = r.step.Nodes
+	}
+	j.num("count", int64(len(nodes)))
 	j.str("range", r.nodeList())
-	j.list("list", []string{r.nodeList()})
+	j.list("list", nodes)
 	j.close('}')
 	j.open("tasks", '{')
-	j.num("count", 1)
+	j.num("count", int64(r.tasks()))
 	j.close('}')
 	j.str("pid", "")
 	r.writeStateJSON(j)
 	j.open("step", '{')
 	if j.old {
 		j.num("job_id", int64(r.Job))
-		j.str("id", strconv.FormatUint(uint64(r.Job), 10)+".batch")
+		j.str("id", strconv.FormatUint(uint64(r.Job), 10)+"."+r.stepName())
 	} else {
-		j.str("id", strconv.FormatUint(uint64(r.Job), 10)+".batch")
+		j.str("id", strconv.FormatUint(uint64(r.Job), 10)+"."+r.stepName())
 	}
-	j.str("name", "batch")
+	name := "batch"
+	if r.step != nil {
+		name = r.step.Name
+	}
+	j.str("name", name)
 	j.close('}')
 	j.open("tres", '{')
 	j.open("requested", '{')

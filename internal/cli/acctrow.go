@@ -20,11 +20,40 @@ type acctView struct {
 	noConvert bool // memory in MiB, or bytes where it was measured
 }
 
-// acctRow is one line: a job's allocation, or its batch step.
+// acctRow is one line: a job's allocation, its batch step, or another of its steps (batch and step).
 type acctRow struct {
 	*model.Record
 	*acctView
 	batch bool
+	step  *model.Step
+}
+
+// stepRow gives the line of a step. Its record is the job's with what the step had in place of it.
+func stepRow(job, rec *model.Record, view *acctView) *acctRow {
+	s, r := rec.Step, *job
+	r.Name, r.State, r.Submit, r.Start, r.End, r.Exit, r.CancelUID = s.Name, s.State(), s.Start, s.Start, s.End, s.Exit, s.StopUID
+	r.Nodes, r.NumNodes, r.AllocCPUs, r.ReqCPUs = hostlist.Compress(s.Nodes), int32(len(s.Nodes)), s.CPUs, s.CPUs
+	if s.MemMiB != 0 || r.NumNodes != job.NumNodes {
+		r.AllocMemMiB = s.MemMiB
+	}
+	r.AllocGres, r.SubmitLine = s.Gres, s.Submit
+	return &acctRow{&r, view, true, s}
+}
+
+// stepName is what stands behind the point of the row's id.
+func (r *acctRow) stepName() string {
+	if r.step != nil {
+		return strconv.Itoa(int(r.step.ID))
+	}
+	return "batch"
+}
+
+// tasks counts the row's tasks.
+func (r *acctRow) tasks() int32 {
+	if r.step != nil {
+		return max(1, r.step.Tasks)
+	}
+	return 1
 }
 
 // hasBatch reports whether a job has come far enough to run its script.
@@ -54,13 +83,13 @@ func (r *acctRow) appendID(b []byte, raw bool) []byte {
 		b = strconv.AppendUint(b, uint64(r.Job), 10)
 	}
 	if r.batch {
-		b = append(b, ".batch"...)
+		b = append(append(b, '.'), r.stepName()...)
 	}
 	return b
 }
 
 func (r *acctRow) state() string {
-	if r.State == model.Cancelled && !r.batch {
+	if r.State == model.Cancelled && (!r.batch || r.step != nil) {
 		return "CANCELLED by " + strconv.FormatUint(uint64(r.CancelUID), 10)
 	}
 	return r.State.String()
@@ -94,7 +123,7 @@ func (r *acctRow) reqCPUs() int64 { return int64(max(1, r.ReqCPUs)) }
 
 // nodes gives how many nodes the row has: the batch step runs on one.
 func (r *acctRow) nodes() int64 {
-	if r.batch {
+	if r.batch && r.step == nil {
 		return 1
 	}
 	return int64(max(1, r.NumNodes))
@@ -103,7 +132,7 @@ func (r *acctRow) nodes() int64 {
 // perNode divides what a job holds by its nodes for the batch step, which has the first one's part. The record holds
 // sums only: where nodes differ this is their mean.
 func (r *acctRow) perNode(n int64) int64 {
-	if !r.batch {
+	if !r.batch || r.step != nil {
 		return n
 	}
 	k := int64(max(1, r.NumNodes))
@@ -132,7 +161,7 @@ func (r *acctRow) nodeList() string {
 	switch {
 	case r.Nodes == "":
 		return "None assigned"
-	case r.batch:
+	case r.batch && r.step == nil:
 		return r.batchHost()
 	}
 	return r.Nodes
@@ -191,7 +220,7 @@ func (r *acctRow) allocTRES() string {
 		return ""
 	}
 	gres := r.AllocGres
-	if r.batch && r.NumNodes > 1 {
+	if r.batch && r.step == nil && r.NumNodes > 1 {
 		gres = slices.Clone(gres)
 		for i := range gres {
 			gres[i].Count = r.perNode(gres[i].Count)
@@ -213,7 +242,7 @@ func (r *acctRow) usage() *model.Usage {
 	if r.Exit.Use != nil {
 		return r.Exit.Use
 	}
-	return &model.Usage{Nodes: []model.NodeUsage{{Node: r.batchHost(), Tasks: 1, UserMS: r.Exit.UserMS, SysMS: r.Exit.SysMS, PeakKB: r.Exit.MaxRSSKB}}}
+	return &model.Usage{Nodes: []model.NodeUsage{{Node: r.batchHost(), Tasks: r.tasks(), UserMS: r.Exit.UserMS, SysMS: r.Exit.SysMS, PeakKB: r.Exit.MaxRSSKB}}}
 }
 
 func (r *acctRow) energyJ() int64 { return r.Exit.Use.EnergyMJ() / 1000 }

@@ -20,7 +20,7 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// gacct lists jobs from the accounting daemon: a line for each allocation and one for its batch step. Lines are printed
+// gacct lists jobs from the accounting daemon: a line for each allocation, one for its batch step and one for each of its steps. Lines are printed
 // as records arrive, in order of job id; those of arrays come last, an array's tasks together, as in sacct.
 
 // account is one call of gacct.
@@ -129,7 +129,7 @@ func (a *account) options() []getopt.Option {
 		}
 	}
 	return []getopt.Option{
-		{Name: "jobs", Short: 'j', Arg: getopt.Required, Group: filters, Metavar: "ids", Help: "only these jobs, of any time: 12, 12_3, 12.batch", Set: a.setJobs},
+		{Name: "jobs", Short: 'j', Arg: getopt.Required, Group: filters, Metavar: "ids", Help: "only these jobs, of any time: 12, 12_3, 12.batch, 12.0", Set: a.setJobs},
 		{Name: "user", Aliases: []string{"uid"}, Short: 'u', Arg: getopt.Required, Group: filters, Metavar: "users", Help: "only jobs of these users; default: your own, root's default: everybody's", Set: func(v string) error {
 			for _, name := range splitList(v) {
 				uid, err := uidOf(name)
@@ -162,7 +162,7 @@ func (a *account) options() []getopt.Option {
 		{Name: "format", Short: 'o', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "fields", Env: "_FORMAT", Help: "what to print, as in 'jobid,state%20,elapsed'; -e lists the fields", Set: addFields("")},
 		{Name: "brief", Short: 'b', Group: output, Slot: "format", Help: "job, state and exit code", Set: addFields(acctBrief)},
 		{Name: "long", Short: 'l', Group: output, Slot: "format", Help: "everything that was measured", Set: getopt.Flag(&a.long)},
-		{Name: "allocations", Short: 'X', Group: output, Help: "a line for each job, none for its batch step", Set: getopt.Flag(&a.allocations)},
+		{Name: "allocations", Short: 'X', Group: output, Help: "a line for each job, none for its steps", Set: getopt.Flag(&a.allocations)},
 		{Name: "noheader", Short: 'n', Group: output, Help: "no headings", Set: getopt.Flag(&a.noHeader)},
 		{Name: "parsable", Short: 'p', Group: output, Help: "fields ended by |", Set: func(string) error { a.style.Parsable, a.style.NoTrailing = true, false; return nil }},
 		{Name: "parsable2", Short: 'P', Group: output, Help: "fields with | between", Set: func(string) error { a.style.Parsable, a.style.NoTrailing = true, true; return nil }},
@@ -327,6 +327,7 @@ func (a *account) run() error {
 	if err != nil {
 		return fatal{err.Error()}
 	}
+	a.rq.Steps = !a.allocations && !a.script
 	a.rq.Summaries = a.json != "" || strings.Contains(","+strings.ToLower(fields), ",adm")
 	c, err := a.connect()
 	if err != nil {
@@ -346,29 +347,50 @@ func (a *account) run() error {
 	return a.printTable(c, view, p)
 }
 
-// each gives the records that fit.
-func (a *account) each(c *client.Client, f func(r *model.Record) error) error {
+// each gives the records that fit, with those of the job's steps where they are asked for.
+func (a *account) each(c *client.Client, f func(r *model.Record, steps []*model.Record) error) error {
 	if a.noJobs {
 		return nil
 	}
-	return c.Stream(proto.KindAcct, &a.rq, func(body []byte) error {
+	var job *model.Record // until its last step has come
+	var steps []*model.Record
+	give := func() error {
+		if job == nil {
+			return nil
+		}
+		r := job
+		job = nil
+		return f(r, steps)
+	}
+	err := c.Stream(proto.KindAcct, &a.rq, func(body []byte) error {
 		var chunk proto.RecordsChunk
 		if err := proto.Decode(body, &chunk); err != nil {
 			return err
 		}
 		for i, r := range chunk.Records {
+			if r.Step != nil {
+				if job != nil && job.Job == r.Job && job.Attempt == r.Attempt {
+					steps = append(steps, r)
+				}
+				continue
+			}
+			if err := give(); err != nil {
+				return err
+			}
 			if r.AdminComment == "" && i < len(chunk.Summaries) {
 				r.AdminComment = summaryOf(r, chunk.Summaries[i])
 			}
 			if !a.nodes.has(int64(r.NumNodes)) || !a.cpus.has(int64(max(r.AllocCPUs, r.ReqCPUs))) {
 				continue
 			}
-			if err := f(r); err != nil {
-				return err
-			}
+			job, steps = r, steps[:0]
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return give()
 }
 
 // summaryOf gives what AdminComment shows of a job on which the administrators have written nothing: its JS1 summary.
@@ -379,13 +401,13 @@ func summaryOf(r *model.Record, kept string) string {
 	return kept
 }
 
-// parts says which rows of a record are wanted.
-func (a *account) parts(r *model.Record) (job, batch bool) {
+// parts says which rows of a record are wanted. steps decides about its steps by number; it is nil where all are.
+func (a *account) parts(r *model.Record) (job, batch bool, steps map[string]bool) {
 	job, batch = true, !a.allocations && hasBatch(r)
 	if !slices.ContainsFunc(a.jobs, func(w acctWant) bool { return w.step != "" }) {
-		return job, batch
+		return job, batch, nil
 	}
-	job, step := false, false
+	job, steps = false, map[string]bool{}
 	for _, w := range a.jobs {
 		if w.ref.Job != r.Job && (w.ref.Job != r.ArrayID || r.ArrayID == 0) {
 			continue
@@ -394,9 +416,13 @@ func (a *account) parts(r *model.Record) (job, batch bool) {
 			continue
 		}
 		job = job || w.step == ""
-		step = step || w.step == "" || w.step == "batch"
+		steps[w.step] = true
 	}
-	return job, batch && step
+	batch = batch && (job || steps["batch"])
+	if job {
+		steps = nil
+	}
+	return job, batch, steps
 }
 
 func (a *account) printTable(c *client.Client, view *acctView, p *format.Printer[acctRow]) error {
@@ -410,22 +436,27 @@ func (a *account) printTable(c *client.Client, view *acctView, p *format.Printer
 		text  []byte
 	}
 	var arrays []line
-	lines := func(b []byte, r *model.Record) []byte {
-		job, batch := a.parts(r)
+	lines := func(b []byte, r *model.Record, steps []*model.Record) []byte {
+		job, batch, only := a.parts(r)
 		if job {
-			b = p.AppendRow(b, &acctRow{r, view, false})
+			b = p.AppendRow(b, &acctRow{r, view, false, nil})
 		}
 		if batch {
-			b = p.AppendRow(b, &acctRow{r, view, true})
+			b = p.AppendRow(b, &acctRow{r, view, true, nil})
+		}
+		for _, s := range steps {
+			if row := stepRow(r, s, view); only == nil || only[row.stepName()] {
+				b = p.AppendRow(b, row)
+			}
 		}
 		return b
 	}
-	err := a.each(c, func(r *model.Record) error {
+	err := a.each(c, func(r *model.Record, steps []*model.Record) error {
 		if r.ArrayID != 0 {
-			arrays = append(arrays, line{r.ArrayID, taskOrder(r.Task), lines(nil, r)})
+			arrays = append(arrays, line{r.ArrayID, taskOrder(r.Task), lines(nil, r, steps)})
 			return nil
 		}
-		if b = lines(b, r); len(b) < jsonFlush {
+		if b = lines(b, r, steps); len(b) < jsonFlush {
 			return nil
 		}
 		_, err := a.Stdout.Write(b)
@@ -447,7 +478,7 @@ func (a *account) printTable(c *client.Client, view *acctView, p *format.Printer
 
 // printScripts prints the batch scripts of the jobs of -j.
 func (a *account) printScripts(c *client.Client) error {
-	return a.each(c, func(r *model.Record) error {
+	return a.each(c, func(r *model.Record, _ []*model.Record) error {
 		fmt.Fprintf(a.Stdout, "Batch Script for %d\n%s\n", r.Job, strings.Repeat("-", 80))
 		var reply proto.ScriptReply
 		one, err := a.connect() // the first connection is in the middle of its answer

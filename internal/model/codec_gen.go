@@ -8232,7 +8232,7 @@ func (x *ReasonSet) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Record) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(46); err != nil {
+	if err := e.EncodeArrayLen(47); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(x.Seq); err != nil {
@@ -8382,6 +8382,15 @@ func (x *Record) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeString(x.Reservation); err != nil {
 		return err
+	}
+	if x.Step == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Step.EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -8909,7 +8918,23 @@ func (x *Record) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Reservation = v
 	}
-	return wire.Skip(d, n-46)
+	if n < 47 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("Record.Step", err)
+		}
+		if !none {
+			v7 := new(Step)
+			if err := v7.DecodeMsgpack(d); err != nil {
+				return wire.In("Record.Step", err)
+			}
+			x.Step = v7
+		}
+	}
+	return wire.Skip(d, n-47)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

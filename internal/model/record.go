@@ -1,6 +1,6 @@
 package model
 
-// Record is a job's line in accounting: whole and self-contained, one per (Job, Attempt). A later record of the same
+// Record is a job's line in accounting: whole and self-contained, one per (Job, Attempt), or with Step a step's. A later record of the same
 // key replaces the earlier one, so sending one twice changes nothing.
 //
 //gbatch:codec
@@ -52,6 +52,9 @@ type Record struct {
 	Purge        bool // the array's own record is done: its tasks have records of their own, forget this one
 
 	Reservation string // that it ran in, or the first that it asked for
+	// Step makes this the record of a step of (Job, Attempt): a line of its own, one per step. Of the other fields it has
+	// only those that say whose job it is.
+	Step *Step
 }
 
 // ElapsedS gives how long an ended job had its resources, seconds.

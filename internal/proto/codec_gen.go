@@ -7851,7 +7851,7 @@ func (x *WaitReply) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *AcctRequest) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(13); err != nil {
+	if err := e.EncodeArrayLen(14); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Jobs)); err != nil {
@@ -7936,6 +7936,9 @@ func (x *AcctRequest) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeBool(x.Summaries); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Steps); err != nil {
 		return err
 	}
 	return nil
@@ -8208,7 +8211,17 @@ func (x *AcctRequest) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Summaries = v
 	}
-	return wire.Skip(d, n-13)
+	if n < 14 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("AcctRequest.Steps", err)
+		}
+		x.Steps = v
+	}
+	return wire.Skip(d, n-14)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -146,7 +146,7 @@ const (
 )
 
 // ReportStep says that a step has ended. Its number is apart from the others: the leader's facts have kinds of their own
-// behind those, and steps are none of theirs.
+// behind those.
 const ReportStep ReportKind = 64
 
 // Report is one thing that happened to an attempt. It is in the node's spool until it is acknowledged.

@@ -307,6 +307,7 @@ type AcctRequest struct {
 	End        model.Time
 	Duplicates bool // -D: every attempt of a requeued job, not only the last
 	Summaries  bool // the JS1 summaries as well
+	Steps      bool // the records of each job's steps right behind its own
 }
 
 // RecordsChunk is a part of the answer.

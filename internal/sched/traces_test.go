@@ -207,7 +207,7 @@ func (r *replay) lastEvent() (last uint64, ok bool) {
 	if r.st.Peek().OutboxLen() < 256 {
 		return 0, false
 	}
-	r.st.Peek().Outbox(0, func(seq uint64, _ *model.Job) bool { last = seq; return true })
+	r.st.Peek().Outbox(0, func(seq uint64, _ *model.Job, _ *model.Step) bool { last = seq; return true })
 	return last, true
 }
 

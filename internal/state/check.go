@@ -279,10 +279,22 @@ func (s *State) checkLogs() (err error) {
 		if seq >= s.nextSeq {
 			err = fmt.Errorf("accounting event %d is from the future: the next is %d", seq, s.nextSeq)
 		}
+		if _, step := s.outSteps.Get(seq); step {
+			return err == nil
+		}
 		if n, seen := latest[j.ID]; seen && n >= j.Attempt {
 			err = fmt.Errorf("job %d's attempt %d has two accounting events", j.ID, j.Attempt)
 		}
 		latest[j.ID] = j.Attempt
+		return err == nil
+	})
+	if err != nil {
+		return err
+	}
+	s.outSteps.Scan(func(seq uint64, _ *model.Step) bool {
+		if _, ok := s.outbox.Get(seq); !ok {
+			err = fmt.Errorf("the step's end %d is not in the outbox", seq)
+		}
 		return err == nil
 	})
 	if err != nil {

@@ -349,7 +349,7 @@ func (x *Starts) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Report) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(7); err != nil {
+	if err := e.EncodeArrayLen(8); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Kind)); err != nil {
@@ -372,6 +372,15 @@ func (x *Report) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeString(x.Node); err != nil {
 		return err
+	}
+	if x.Step == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Step.EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -458,7 +467,23 @@ func (x *Report) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Node = v
 	}
-	return wire.Skip(d, n-7)
+	if n < 8 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("Report.Step", err)
+		}
+		if !none {
+			v1 := new(model.Step)
+			if err := v1.DecodeMsgpack(d); err != nil {
+				return wire.In("Report.Step", err)
+			}
+			x.Step = v1
+		}
+	}
+	return wire.Skip(d, n-8)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -2114,7 +2139,7 @@ func (x *snapRequest) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *snapEvent) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(5); err != nil {
+	if err := e.EncodeArrayLen(6); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(x.Seq); err != nil {
@@ -2135,6 +2160,15 @@ func (x *snapEvent) EncodeMsgpack(e *msgpack.Encoder) error {
 		}
 	} else {
 		if err := x.Record.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if x.Step == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Step.EncodeMsgpack(e); err != nil {
 			return err
 		}
 	}
@@ -2207,7 +2241,23 @@ func (x *snapEvent) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Record = v1
 		}
 	}
-	return wire.Skip(d, n-5)
+	if n < 6 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("snapEvent.Step", err)
+		}
+		if !none {
+			v2 := new(model.Step)
+			if err := v2.DecodeMsgpack(d); err != nil {
+				return wire.In("snapEvent.Step", err)
+			}
+			x.Step = v2
+		}
+	}
+	return wire.Skip(d, n-6)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -84,6 +84,9 @@ const (
 	GateFailed   // the leader's own: it failed, Text says how
 )
 
+// StepEnded says that a step has ended, as Step tells; equal to proto's.
+const StepEnded ReportKind = 64
+
 // Report is one thing that a node says of an attempt.
 //
 //gbatch:codec
@@ -95,6 +98,7 @@ type Report struct {
 	Exit    model.Exit
 	Text    string
 	Node    string // who says so; "": the job's first node
+	Step    *model.Step
 }
 
 // Reports brings what nodes said. Repeated and outdated reports change nothing.

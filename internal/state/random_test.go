@@ -297,6 +297,9 @@ func (g *storm) next(st *State) Body {
 		c := &Reports{}
 		for range 1 + g.n(4) {
 			c.Reports = append(c.Reports, g.report())
+			if g.chance(15) {
+				c.Reports = append(c.Reports, Report{Kind: StepEnded, Job: g.active(), Attempt: uint32(g.n(3)), Step: &model.Step{ID: int32(g.n(3)), Start: 1, End: 2, Tasks: 1}})
+			}
 		}
 		return c
 	case k < 70:
@@ -337,7 +340,7 @@ func (g *storm) next(st *State) Body {
 		return g.config()
 	case k < 96:
 		last := uint64(0)
-		g.view.Outbox(0, func(seq uint64, _ *model.Job) bool { last = seq; return g.chance(90) })
+		g.view.Outbox(0, func(seq uint64, _ *model.Job, _ *model.Step) bool { last = seq; return g.chance(90) })
 		return &Trim{Seq: last}
 	case k < 98:
 		c := &Accounts{}

@@ -9,6 +9,10 @@ func (s *State) applyReports(at model.Time, c *Reports) Result {
 	for i := range c.Reports {
 		r := &c.Reports[i]
 		j, ok := s.jobs.Get(r.Job)
+		if r.Kind == StepEnded {
+			res.Changed = ok && s.stepEnded(j, r) || res.Changed
+			continue
+		}
 		if !ok || j.Attempt != r.Attempt || j.Run == nil || !j.State.HasResources() {
 			continue
 		}

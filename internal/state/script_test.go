@@ -118,6 +118,12 @@ func (s *session) do(out *bytes.Buffer, line string) {
 		if res = s.apply(&Reports{Reports: []Report{r}}); !res.Changed {
 			say("changes nothing")
 		}
+	case "step":
+		id, attempt := s.attempt(w.plain[0])
+		r := Report{Kind: StepEnded, Job: id, Attempt: attempt, At: s.now, Step: &model.Step{ID: int32(w.num("id", 0)), Tasks: 1, Exit: model.Exit{Code: int32(w.num("code", 0))}}}
+		if res = s.apply(&Reports{Reports: []Report{r}}); !res.Changed {
+			say("changes nothing")
+		}
 	case "cancel", "requeue", "preempt":
 		ev := map[string]model.Event{"cancel": model.EvCancel, "requeue": model.EvRequeue, "preempt": model.EvPreempt}[fields[0]]
 		res = s.apply(&Stop{Targets: s.targets(w), Event: ev, Hold: w.has("hold"), UID: uint32(w.num("uid", 7))})
@@ -196,7 +202,14 @@ func (s *session) do(out *bytes.Buffer, line string) {
 		}
 		res = s.apply(&Trim{Seq: n})
 	case "outbox":
-		s.st.View().Outbox(0, func(seq uint64, j *model.Job) bool { say("%d: %s", seq, jobLine(j)); return true })
+		s.st.View().Outbox(0, func(seq uint64, j *model.Job, step *model.Step) bool {
+			if step != nil {
+				say("%d: step %d.%d of attempt %d: %s", seq, j.ID, step.ID, j.Attempt, step.State())
+				return true
+			}
+			say("%d: %s", seq, jobLine(j))
+			return true
+		})
 	case "usage":
 		s.st.View().Usages(func(u *Usage) bool { say("%+v", *u); return true })
 	case "blobs":

@@ -63,6 +63,7 @@ type snapEvent struct {
 	Same   bool // it is the job's present record
 	Job    model.JobID
 	Record *snapJob
+	Step   *model.Step // it is this step's end
 }
 
 // frozen is a View with the facts that only a snapshot needs.
@@ -111,6 +112,7 @@ func (v *frozen) write(w io.Writer) error {
 	v.outbox.Scan(func(seq uint64, j *model.Job) bool {
 		latest, ok := v.outSeq.Get(j.ID)
 		ev := snapEvent{Seq: seq, Latest: ok && latest == seq, Job: j.ID}
+		ev.Step, _ = v.outSteps.Get(seq)
 		if cur, ok := v.jobs.Get(j.ID); ok && cur == j {
 			ev.Same = true
 		} else {
@@ -255,6 +257,9 @@ func (s *State) Restore(r io.Reader) error {
 				return fmt.Errorf("accounting event %d refers to job %d, which is missing", x.Seq, x.Job)
 			}
 			n.outbox.Set(x.Seq, j)
+			if x.Step != nil {
+				n.outSteps.Set(x.Seq, x.Step)
+			}
 			if x.Latest {
 				n.outSeq.Set(x.Job, x.Seq)
 			}

@@ -64,9 +64,10 @@ type facts struct {
 	nextQOS   uint32
 	resetAt   model.Time // usage before is forgotten
 
-	outbox  *btree.Map[uint64, *model.Job] // accounting events not yet acknowledged, by sequence
-	outSeq  *btree.Map[model.JobID, uint64]
-	nextSeq uint64
+	outbox   *btree.Map[uint64, *model.Job]  // accounting events not yet acknowledged, by sequence
+	outSteps *btree.Map[uint64, *model.Step] // those of them that are steps' ends: the job is as it was then
+	outSeq   *btree.Map[model.JobID, uint64]
+	nextSeq  uint64
 
 	tallies  *btree.Map[string, *Tally] // derived; see tally.go
 	counting bool                       // tallies are kept
@@ -200,7 +201,7 @@ func New() *State {
 		arrays: new(btree.Map[model.JobID, *Array]), elems: new(btree.Map[uint64, model.JobID]), groups: new(btree.Map[uint64, model.JobID]),
 		moving: new(btree.Map[model.JobID, model.JobState]), shares: new(btree.Map[model.JobID, struct{}]),
 		ready: new(btree.Map[string, *queue]), requests: new(btree.Map[string, request]),
-		reqQueue: new(btree.Map[uint64, string]), outbox: new(btree.Map[uint64, *model.Job]),
+		reqQueue: new(btree.Map[uint64, string]), outbox: new(btree.Map[uint64, *model.Job]), outSteps: new(btree.Map[uint64, *model.Step]),
 		resvs:  new(btree.Map[string, *model.Reservation]),
 		outSeq: new(btree.Map[model.JobID, uint64]), tallies: new(btree.Map[string, *Tally]), journal: newJournal(),
 	}

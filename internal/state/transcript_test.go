@@ -25,6 +25,7 @@ import (
 //	       [script=KEY[:missing]] [part=p,q] [prio=N] [exclusive]
 //	start ID[_TASK] n1[,n2] [cpus=2] [gpu=0-1] [mem=100] [part=p]
 //	started|launchfailed|ended ID[.ATTEMPT] [code=1] [signal=9] [oom] [unknown] [at=+30]
+//	step ID.ATTEMPT [id=1] [code=1]
 //	cancel|requeue|preempt TARGET... [hold] [uid=7]       TARGET is 5, 5_3 or 5_[1-3]
 //	hold|release TARGET... [admin]
 //	set TARGET... [prio=] [begin=] [limit=] [throttle=] [dep=] [name=] [part=] [comment=]

@@ -22,6 +22,7 @@ func (s *State) View() *View {
 	v := &View{facts: s.facts, queues: s.copyQueues()}
 	v.jobs, v.nodes, v.blobs, v.usage = s.jobs.Copy(), s.nodes.Copy(), s.blobs.Copy(), s.usage.Copy()
 	v.arrays, v.elems, v.groups, v.outbox = s.arrays.Copy(), s.elems.Copy(), s.groups.Copy(), s.outbox.Copy()
+	v.outSteps = s.outSteps.Copy()
 	v.moving, v.shares = s.moving.Copy(), s.shares.Copy()
 	v.accounts, v.users, v.assocs, v.qos, v.qosUse = s.accounts.Copy(), s.users.Copy(), s.assocs.Copy(), s.qos.Copy(), s.qosUse.Copy()
 	v.requests, v.tallies = s.requests.Copy(), s.tallies.Copy()
@@ -268,9 +269,13 @@ func (v *View) Pending() int { return v.pending }
 // OutboxLen counts accounting events that wait.
 func (v *View) OutboxLen() int { return v.outbox.Len() }
 
-// Outbox calls f for the events after seq, in order, until it returns false.
-func (v *View) Outbox(after uint64, f func(seq uint64, j *model.Job) bool) {
-	v.outbox.Ascend(after+1, f)
+// Outbox calls f for the events after seq, in order, until it returns false. Where step is not nil the event is that
+// step's end, and j tells only whose it is.
+func (v *View) Outbox(after uint64, f func(seq uint64, j *model.Job, step *model.Step) bool) {
+	v.outbox.Ascend(after+1, func(seq uint64, j *model.Job) bool {
+		step, _ := v.outSteps.Get(seq)
+		return f(seq, j, step)
+	})
 }
 
 // Usages calls f for every account and user with usage, in order.

@@ -1,0 +1,118 @@
+package dbd
+
+import (
+	"bytes"
+	"encoding/binary"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"gbatch/internal/model"
+)
+
+// steps.go keeps the records of jobs' steps. They lie apart from the jobs', by the month in which the step ended, and go
+// with that month; no query looks for a step by itself, they are given behind their job's record where the request asks.
+//
+//	steps/<month>    ref step(4)                -> row
+//
+// A step that is told again has the same end, so it replaces itself.
+
+var keySteps = []byte("steps")
+
+// stepRef names a step's record.
+type stepRef struct {
+	ref
+	id int32
+}
+
+func (r stepRef) append(b []byte) []byte {
+	return binary.BigEndian.AppendUint32(r.ref.append(b), uint32(r.id))
+}
+
+// applySteps stores steps' records.
+func applySteps(tx *bolt.Tx, steps map[stepRef]*entry) error {
+	if len(steps) == 0 {
+		return nil
+	}
+	top, err := tx.CreateBucketIfNotExists(keySteps)
+	if err != nil {
+		return err
+	}
+	changes, months := edits{}, map[string]*bolt.Bucket{}
+	for r, e := range steps {
+		name := monthOf(e.end)
+		b := months[name]
+		if b == nil {
+			if b, err = top.CreateBucketIfNotExists([]byte(name)); err != nil {
+				return err
+			}
+			months[name] = b
+		}
+		seal(e.row, r.ref)
+		changes.add(b, r.append(nil), e.row)
+	}
+	return changes.apply()
+}
+
+// purgeSteps forgets the steps that ended in months before oldest.
+func purgeSteps(tx *bolt.Tx, oldest string) error {
+	top := tx.Bucket(keySteps)
+	if top == nil {
+		return nil
+	}
+	for {
+		name, _ := top.Cursor().First()
+		if name == nil || string(name) >= oldest {
+			return nil
+		}
+		if err := top.DeleteBucket(bytes.Clone(name)); err != nil {
+			return err
+		}
+	}
+}
+
+// stepMark is where the reading of a job's steps goes on: in this month, behind this key.
+type stepMark struct {
+	month string
+	key   []byte // nil: from that month's first
+}
+
+// stepSlack is by how much a step may end after its job: their clocks differ, and a lost node tells of its steps later.
+const stepSlack = 32 * 24 * time.Hour
+
+// stepsOf hands over the records of a job's steps behind from, until take has enough; more is then where to go on.
+func (d *db) stepsOf(tx *bolt.Tx, h *head, r ref, from *stepMark, take func(record []byte) bool) (more *stepMark) {
+	top := tx.Bucket(keySteps)
+	if top == nil {
+		return nil
+	}
+	first, last := monthOf(h.submit), ""
+	if h.ended() {
+		last = monthOf(h.end + model.Time(stepSlack.Milliseconds()))
+	}
+	if from != nil {
+		first = from.month
+	}
+	prefix := r.append(nil)
+	months := top.Cursor()
+	for name, _ := months.Seek([]byte(first)); name != nil && (last == "" || string(name) <= last); name, _ = months.Next() {
+		c := top.Bucket(name).Cursor()
+		k, v := c.Seek(prefix)
+		if from != nil && from.key != nil && string(name) == from.month {
+			if k, v = c.Seek(from.key); bytes.Equal(k, from.key) {
+				k, v = c.Next()
+			}
+		}
+		for ; bytes.HasPrefix(k, prefix); k, v = c.Next() {
+			_, record, ok := parseRow(v, r)
+			if !ok {
+				d.leaveOut(r, "the checksum of one of its steps is wrong")
+				continue
+			}
+			if !take(record) {
+				return &stepMark{string(name), bytes.Clone(k)}
+			}
+		}
+	}
+	return nil
+}
