@@ -275,6 +275,11 @@ func (m *nvmlMonitor) power(h nvml.Device, s *sample) nvml.Return {
 		if v, rs[0] = h.GetTemperature(nvml.TEMPERATURE_GPU); rs[0] == nvml.SUCCESS {
 			s.TempC = int(v)
 		}
+	} else if m.has("nvmlDeviceGetTemperatureV") { // what is to replace it
+		var t nvml.Temperature // of sensor 0, the GPU
+		if t, rs[0] = h.GetTemperatureV().V1(); rs[0] == nvml.SUCCESS {
+			s.TempC = int(t.Temperature)
+		}
 	}
 	if m.has("nvmlDeviceGetPowerUsage") {
 		var v uint32

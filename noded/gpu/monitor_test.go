@@ -99,7 +99,13 @@ func (w *watching) fault(gpu int) Fault {
 func fine(r round) bool { return r.err == nil }
 
 func TestMonitorReads(t *testing.T) {
-	w := watch(t, NVMLOptions{})
+	for _, define := range []string{"-DTODAY", "-DTEMPV"} {
+		t.Run(define, func(t *testing.T) { monitorReads(t, define) })
+	}
+}
+
+func monitorReads(t *testing.T, define string) {
+	w := watch(t, NVMLOptions{}, define)
 	r := w.until("readings", fine)
 	if len(r.readings) != 4 {
 		t.Fatalf("%+v", r)

@@ -113,7 +113,12 @@ int nvmlDeviceGetMemoryInfo_v2(dev *d, memory2 *m) {
 	m->total = 81559ull << 20; m->reserved = 500ull << 20; m->used = (unsigned long long)(1000 + d->index) << 20; m->free = m->total - m->used - m->reserved;
 	return m->version == (sizeof *m | 2u << 24) ? 0 : 25;
 }
+#ifdef TEMPV /* what drivers are to have instead */
+typedef struct { unsigned version; int sensor, celsius; } temperature;
+int nvmlDeviceGetTemperatureV(dev *d, temperature *t) { t->celsius = 40 + d->index; return t->sensor ? 2 : t->version == (sizeof *t | 1u << 24) ? 0 : 25; }
+#else
 int nvmlDeviceGetTemperature(dev *d, int sensor, unsigned *t) { *t = 40 + d->index; return sensor ? 2 : 0; }
+#endif
 int nvmlDeviceGetPowerUsage(dev *d, unsigned *mw) { *mw = 300000 + d->index; return 0; }
 int nvmlDeviceGetTotalEnergyConsumption(dev *d, unsigned long long *mj) { *mj = 5000000000ull + d->index; return 0; }
 static int list(unsigned *n, process *p, const process *have, unsigned count) {
