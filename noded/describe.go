@@ -1,15 +1,19 @@
 package noded
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 
+	"gbatch/internal/conf"
+	"gbatch/internal/conf/locate"
+	"gbatch/internal/hostlist"
 	"gbatch/noded/gpu"
 )
 
-// describe.go is gnoded --print-hardware: this machine as its line in a configuration.
+// describe.go is gnoded -C and -G: this machine as its lines in a configuration.
 
 // roundMiB is what RealMemory is rounded down to: a kernel that keeps a little more for itself than the last one did
 // must not make the node smaller than its line says.
@@ -45,4 +49,93 @@ func PrintHardware(w io.Writer) error {
 	}
 	_, err = fmt.Fprintln(w, line)
 	return err
+}
+
+// PrintGres writes the GPUs that this machine has as lines for gres.conf. How they are looked for is what the configuration
+// says, if there is one.
+func PrintGres(f Flags, w io.Writer) error {
+	o := Options{Name: f.Name, TmpFS: os.TempDir(), GPUs: gpu.NVML(gpu.NVMLOptions{})}
+	path := f.Conf
+	if path == "" {
+		path, _ = locate.Config(os.Getenv) // a machine that is no node yet has none
+	}
+	if path != "" {
+		c, problems := conf.LoadFile(path)
+		for _, p := range problems {
+			if p.Severity == conf.Error && f.Conf != "" {
+				return errors.New(p.String())
+			}
+		}
+		o.Config, o.ConfigPath = c, c.Path
+	}
+	if o.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("name of this host: %w", err)
+		}
+		o.Name, _, _ = strings.Cut(host, ".")
+	}
+	inv, err := takeInventory(machine{root: "/"}, &o)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, gresLines(o.Name, inv))
+	return err
+}
+
+// gresLines writes one line for each GPU and MIG instance.
+func gresLines(node string, inv *inventory) string {
+	var b strings.Builder
+	for _, note := range inv.hw.Notes {
+		fmt.Fprintf(&b, "# %s\n", note)
+	}
+	if inv.hw.Problem != "" {
+		fmt.Fprintf(&b, "# %s\n", inv.hw.Problem)
+	}
+	found := false
+	threads := max(int(inv.hw.Threads), 1)
+	for i := range inv.units {
+		u := &inv.units[i]
+		if u.dev == nil {
+			continue
+		}
+		found = true
+		if u.Product != "" || u.UUID != "" {
+			fmt.Fprintf(&b, "# %s\n", strings.TrimSpace(u.Product+" "+u.UUID))
+		}
+		fmt.Fprintf(&b, "NodeName=%s Name=%s", node, u.Name)
+		if u.Type != "" {
+			fmt.Fprintf(&b, " Type=%s", u.Type)
+		}
+		switch {
+		case len(u.Files) > 1:
+			fmt.Fprintf(&b, " MultipleFiles=%s", strings.Join(u.Files, ","))
+		case len(u.Files) == 1:
+			fmt.Fprintf(&b, " File=%s", u.Files[0])
+		case u.UUID != "":
+			fmt.Fprintf(&b, " UniqueId=%s", u.UUID)
+		}
+		var cores []int
+		u.Near.Each(func(cpu int) bool {
+			if c := cpu / threads; len(cores) == 0 || cores[len(cores)-1] != c {
+				cores = append(cores, c)
+			}
+			return true
+		})
+		if len(cores) > 0 {
+			fmt.Fprintf(&b, " Cores=%s", hostlist.FormatIndexes(cores))
+		}
+		if len(u.Links) > 1 {
+			links := make([]string, len(u.Links))
+			for k, n := range u.Links {
+				links[k] = fmt.Sprint(n)
+			}
+			fmt.Fprintf(&b, " Links=%s", strings.Join(links, ","))
+		}
+		b.WriteByte('\n')
+	}
+	if !found {
+		b.WriteString("# no GPUs were found on this machine\n")
+	}
+	return b.String()
 }

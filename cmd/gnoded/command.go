@@ -10,12 +10,15 @@ import (
 
 func command() *cobra.Command {
 	var f noded.Flags
-	var hardware bool
+	var hardware, gpus bool
 	cmd := &cobra.Command{Use: "gnoded -N NAME", Short: "gbatch's daemon of a compute or login host", Args: cobra.NoArgs,
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if hardware {
 				return noded.PrintHardware(os.Stdout)
+			}
+			if gpus {
+				return noded.PrintGres(f, os.Stdout)
 			}
 			return noded.Main(cmd.Context(), f, os.Stderr)
 		}}
@@ -29,6 +32,7 @@ func command() *cobra.Command {
 	fl.StringSliceVar(&f.Controllers, "controllers", nil, "controllers, `host:port,...`")
 	fl.StringVar(&f.SocketDir, "socket-dir", "", "`directory` of the socket that commands talk to")
 	fl.StringVar(&f.Shim, "shim", "", "the launcher `program` (default: gshim beside gnoded)")
-	fl.BoolVar(&hardware, "print-hardware", false, "print this machine as a NodeName line, and end")
+	fl.BoolVarP(&hardware, "print-hardware", "C", false, "print this machine as a NodeName line, and end")
+	fl.BoolVarP(&gpus, "print-gres", "G", false, "print this machine's GPUs as lines of gres.conf, and end")
 	return cmd
 }
