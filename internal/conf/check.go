@@ -182,6 +182,8 @@ func (l *loader) checkGres() {
 // the nodes that it is for.
 func (l *loader) gresOfNodes() map[string][]have {
 	perNode := map[string][]have{}
+	type owner struct{ node, name, path string }
+	owners := map[owner]pos{}
 	for i := range l.cfg.Gres.Records {
 		r := &l.cfg.Gres.Records[i]
 		at := pos{r.File, r.Line}
@@ -199,6 +201,17 @@ func (l *loader) gresOfNodes() map[string][]have {
 			continue
 		}
 		l.checkCores(r, names, at)
+	files:
+		for _, path := range r.Files {
+			for _, name := range names {
+				o := owner{name, r.Name, path}
+				if before, ok := owners[o]; ok {
+					l.probs.errorf(at, "name each device once", "File=%s is %s's in line %d already", path, r.Name, before.line)
+					break files
+				}
+				owners[o] = at
+			}
+		}
 		for _, name := range names {
 			list := perNode[name]
 			if j := slices.IndexFunc(list, func(h have) bool { return h.name == r.Name && h.typ == r.Type }); j >= 0 {
@@ -247,11 +260,17 @@ func (l *loader) checkLinks(r *GresRecord, perNode map[string][]have) {
 				units += h.count
 			}
 		}
+		wanted := int64(0)
+		for _, g := range l.cfg.Nodes[i].Gres {
+			if g.Name == r.Name {
+				wanted += g.Count
+			}
+		}
 		at := pos{r.File, r.Line}
 		if len(r.Links.Peers) > 0 && int64(slices.Max(r.Links.Peers)) >= units {
 			l.probs.errorf(at, fmt.Sprintf("write indexes from 0 to %d", units-1), "Links names device %d, but node %s has %d", slices.Max(r.Links.Peers), name, units)
-		} else if n := int64(len(r.Links.Counts)); n > 0 && n != units {
-			l.probs.warnf(at, "write one number per device", "Links has %d numbers, but node %s has %d devices", n, name, units)
+		} else if n := int64(len(r.Links.Counts)); n > 0 && n != units && n != wanted { // lines may be of some of them, where others are detected
+			l.probs.errorf(at, "write one number per device, -1 for the device itself", "Links has %d numbers, but node %s has %d devices", n, name, units)
 		}
 		return // the lines of a file are alike for all nodes: one is enough
 	}

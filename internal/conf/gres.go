@@ -10,7 +10,7 @@ import (
 
 // Gres is gres.conf.
 type Gres struct {
-	AutoDetect string // nvml, nvidia, rsmi, oneapi, off, fake[:FILE]; "": not said
+	AutoDetect string // nvml, nvidia, off, fake[:FILE]; "": not said
 	Records    []GresRecord
 }
 
@@ -87,6 +87,8 @@ func readAutoDetect(v string) (string, fault) {
 	switch {
 	case f.bad():
 		return "", fault{f.why, want}
+	case word == "rsmi" || word == "oneapi" || word == "nrt":
+		return "", fault{"gnoded can't ask " + word + " for devices: give their files in gres.conf, Name=gpu File=/dev/dri/renderD[128-131]", "off"}
 	case file != "" && word != "fake":
 		return "", fault{shown(v) + ": only fake takes a file", want}
 	case file != "":

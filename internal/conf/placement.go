@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -104,6 +105,12 @@ func connectUnits(d *model.NodeDef, name string, records []GresRecord) {
 				}
 			}
 			units = append(units, u)
+		}
+	}
+	for _, u := range units {
+		if u.def >= 0 && slices.Contains(u.rec.Flags, model.GresReserved) {
+			g := &d.Gres[u.def]
+			g.Off = g.Off.With(int(g.First) + u.at)
 		}
 	}
 	if !known || len(units) > maxConnected {

@@ -145,7 +145,10 @@ Name=mps Count=400 File=/dev/nvidia[0-3]
 		"NodeName=g1 Name=gpu Type=a100 Count=4 Cores=8":     "gres.conf:1: Cores=8: node g1 has 8 cores; write cores from 0 to 7",
 		"NodeName=g1 Name=gpu Type=a100 Count=4 Links=-1,-1": "gres.conf:1: Links has -1 2 times; write one number per device, -1 for the device itself",
 		"NodeName=g1 Name=gpu File=/dev/nvidia[0-3] Links=1": "gres.conf:1: Links is of one device, but File names 4; write one line per device",
-		"Cores=0-3":                    "gres.conf:1: the line names no resource; write Name=gpu in front",
+		"Cores=0-3": "gres.conf:1: the line names no resource; write Name=gpu in front",
+		"NodeName=g[1-2] Name=gpu File=/dev/nvidia[0-2]\nName=gpu File=/dev/nvidia2":                    "gres.conf:2: File=/dev/nvidia2 is gpu's in line 1 already; name each device once",
+		"NodeName=g1 Name=gpu File=/dev/nvidia0 Links=-1,4\nNodeName=g1 Name=gpu File=/dev/nvidia[1-3]": "gres.conf:1: Links has 2 numbers, but node g1 has 4 devices; write one number per device, -1 for the device itself",
+		"AutoDetect=rsmi":              `gres.conf:1: AutoDetect: gnoded can't ask rsmi for devices: give their files in gres.conf, Name=gpu File=/dev/dri/renderD[128-131]; write AutoDetect=off`,
 		"AutoDetect=magic":             `gres.conf:1: AutoDetect: "magic" is not understood; write AutoDetect=nvml, nvidia, off or fake:FILE`,
 		"AutoDetect=nvml:/x":           `gres.conf:1: AutoDetect: "nvml:/x": only fake takes a file; write AutoDetect=nvml, nvidia, off or fake:FILE`,
 		"AutoDetect=fake:/x":           "",
@@ -321,5 +324,16 @@ PartitionName=p Nodes=g1,fut MaxTime=60 State=DOWN MaxNodes=2 AllowAccounts=a Ov
 func TestExpandPath(t *testing.T) {
 	if got := ExpandPath("/x/%n/%h/100%%", "node1", "host.example.org"); got != "/x/node1/host/100%" {
 		t.Error(got)
+	}
+}
+
+// TestGresReserved: units of lines with Flags=reserved are known, and not given to jobs.
+func TestGresReserved(t *testing.T) {
+	c := mustLoad(t, "GresTypes=gpu\nNodeName=g1 CPUs=8 Gres=gpu:t4:1,gpu:a100:3\n", GresFile,
+		"NodeName=g1 Name=gpu Type=t4 File=/dev/nvidia0\nNodeName=g1 Name=gpu Type=a100 File=/dev/nvidia[1-2]\nNodeName=g1 Name=gpu Type=a100 File=/dev/nvidia3 Flags=reserved\n")
+	for _, n := range c.Model().Nodes {
+		if n.Name == "g1" && (n.Gres[1].Off.String() != "3" || !n.Gres[0].Off.Empty()) {
+			t.Errorf("%+v", n.Gres)
+		}
 	}
 }
