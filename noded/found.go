@@ -221,26 +221,6 @@ func (f *findings) unit(name string, index int32) *foundUnit {
 	return nil
 }
 
-// unitOf gives the unit that a UUID of the driver means, or nil.
-func (inv *inventory) unitOf(uuid string) *foundUnit {
-	for i := range inv.units {
-		if inv.units[i].UUID == uuid && uuid != "" {
-			return &inv.units[i]
-		}
-	}
-	return nil
-}
-
-// unit gives one by name and index, or nil.
-func (inv *inventory) unit(name string, index int) *foundUnit {
-	for i := range inv.units {
-		if inv.units[i].Name == name && int(inv.units[i].Index) == index {
-			return &inv.units[i]
-		}
-	}
-	return nil
-}
-
 // fits reports whether a unit is of a type: by its line in gres.conf, by the driver's name for the product as in Slurm
 // (part of it is enough), or by its short name.
 func (u *foundUnit) fits(typ string) bool {
