@@ -216,6 +216,18 @@ func (c *Controller) updateJob(ctx context.Context, who *proto.Caller, rq *proto
 			}
 			res.Each = append(res.Each, r.Each...)
 		}
+	case proto.ActSuspend, proto.ActResume:
+		if !c.operator(who) {
+			for k := range results {
+				results[k].Code, results[k].Text = proto.CodeAccess, proto.Text(proto.CodeAccess)
+			}
+			return &proto.TargetsReply{Results: results}, nil
+		}
+		if res, err = c.propose(ctx, &state.Suspend{Targets: targets, Resume: rq.Action == proto.ActResume}); err != nil {
+			return nil, err
+		}
+		suspended(results, at, res.Each)
+		return &proto.TargetsReply{Results: results}, nil
 	case proto.ActTop:
 		for k := len(targets) - 1; k >= 0; k-- { // the first one named becomes the first
 			if results[at[k]].Code, results[at[k]].Text, err = c.top(ctx, who, targets[k]); err != nil {
@@ -231,6 +243,30 @@ func (c *Controller) updateJob(ctx context.Context, who *proto.Caller, rq *proto
 	}
 	c.report(results, at, res.Each)
 	return &proto.TargetsReply{Results: results}, nil
+}
+
+// suspended turns the state's answers to gcontrol suspend and resume into Slurm's. A job that goes on later is no error; the
+// text says so.
+func suspended(results []proto.TargetResult, at []int, each []state.Refusal) {
+	for k, r := range each {
+		x := &results[at[k]]
+		switch r {
+		case state.OK:
+			continue
+		case state.WillResume:
+			x.Text = "its CPUs are other jobs' now; it goes on as soon as they are free"
+			continue
+		case state.NoSuchJob:
+			x.Code = proto.CodeInvalidJob
+		case state.NotPending:
+			x.Code = proto.CodeJobPending
+		case state.AlreadyDone:
+			x.Code = proto.CodeAlreadyDone
+		default:
+			x.Code = proto.CodeRequeue // "Requested operation is presently disabled": it starts, or is not suspended
+		}
+		x.Text = proto.Text(x.Code)
+	}
 }
 
 // mayRequeue leaves out what is not to be requeued, and writes why into results: jobs whose submitter, or JobRequeue=0,

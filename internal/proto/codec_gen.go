@@ -1830,7 +1830,7 @@ func (x *Welcome) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Orders) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(6); err != nil {
+	if err := e.EncodeArrayLen(7); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(x.Epoch); err != nil {
@@ -1883,6 +1883,20 @@ func (x *Orders) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeBool(x.Health); err != nil {
 		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Freeze)); err != nil {
+		return err
+	}
+	for i4 := range x.Freeze {
+		if x.Freeze[i4] == nil {
+			if err := e.EncodeNil(); err != nil {
+				return err
+			}
+		} else {
+			if err := x.Freeze[i4].EncodeMsgpack(e); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -2009,7 +2023,37 @@ func (x *Orders) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Health = v
 	}
-	return wire.Skip(d, n-6)
+	if n < 7 {
+		return nil
+	}
+	{
+		n13, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Orders.Freeze", err)
+		}
+		if n13 > 0 {
+			s14 := make([]*Freeze, 0, wire.Cap(n13))
+			for range n13 {
+				var v15 *Freeze
+				{
+					none, err := wire.Nil(d)
+					if err != nil {
+						return wire.In("Orders.Freeze", err)
+					}
+					if !none {
+						v16 := new(Freeze)
+						if err := v16.DecodeMsgpack(d); err != nil {
+							return wire.In("Orders.Freeze", err)
+						}
+						v15 = v16
+					}
+				}
+				s14 = append(s14, v15)
+			}
+			x.Freeze = s14
+		}
+	}
+	return wire.Skip(d, n-7)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -2482,6 +2526,98 @@ func (x *Stop) DecodeMsgpack(d *msgpack.Decoder) error {
 		x.Line = v
 	}
 	return wire.Skip(d, n-8)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Freeze) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(5); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Attempt)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Frozen); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Turn)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.GraceMS); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Freeze) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Freeze{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Freeze.Job", err)
+		}
+		x.Job = model.JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("Freeze.Job", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Freeze.Attempt", err)
+		}
+		x.Attempt = uint32(v)
+		if uint64(x.Attempt) != v {
+			return wire.Range("Freeze.Attempt", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Freeze.Frozen", err)
+		}
+		x.Frozen = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Freeze.Turn", err)
+		}
+		x.Turn = uint32(v)
+		if uint64(x.Turn) != v {
+			return wire.Range("Freeze.Turn", v)
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Freeze.GraceMS", err)
+		}
+		x.GraceMS = v
+	}
+	return wire.Skip(d, n-5)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

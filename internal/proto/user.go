@@ -210,6 +210,8 @@ const (
 	ActRequeue
 	ActRequeueHold
 	ActTop
+	ActSuspend // gcontrol suspend, resume: operators'
+	ActResume
 )
 
 // UpdateJobRequest changes jobs. Set holds gcontrol's key=value words; values that are moments of time come as

@@ -317,10 +317,12 @@ func (p *Planner) book(l *lane, it *item, g *lodging, end model.Time) {
 	for i := range g.alloc.Nodes {
 		na := &g.alloc.Nodes[i]
 		n := p.byName[na.Node]
-		h := n.holdOf(na, l.part.Name, it.e.j.Spec)
+		h := n.holdOf(na, l.part.Name, it.e.j.Spec, rq.shareAt)
 		h.resv = g.resv
 		n.room.take(na.CPUs, p.stock.params, na.MemMiB, na.Gres)
+		n.room.join(l.part.Name, int32(rq.Share), na.CPUs)
 		n.room.occupy(p.stock, l.part.Name, h.cpus, h.uid, h.alone)
+		n.room.busy, n.room.full = true, n.room.full || rq.Exclusive
 		n.room.shut = n.room.shut || rq.Exclusive
 		n.free = countsOf(&n.room, n.free.users+1)
 		if end != forever && (p.backfills() || n.parts) {
