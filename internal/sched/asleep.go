@@ -91,6 +91,22 @@ func (p *Planner) backAt(j *model.Job) model.Time {
 	return at
 }
 
+// expectAllAsleep expects anew when jobs have their CPUs again: somebody who has them is late.
+func (p *Planner) expectAllAsleep() {
+	for _, n := range p.nodes {
+		if n.rec == nil {
+			continue
+		}
+		for _, id := range n.rec.Asleep {
+			n.dropRelease(id)
+			p.expect(n, id)
+		}
+		if len(n.rel) > 0 {
+			p.nextEnd = min(p.nextEnd, n.rel[0].at)
+		}
+	}
+}
+
 // stirAsleep has the calendar of every node made anew on which a job waits for CPUs of a node that has changed.
 func (p *Planner) stirAsleep() {
 	for i := 0; i < len(p.soiled); i++ { // it grows

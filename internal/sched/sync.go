@@ -358,15 +358,20 @@ func (p *Planner) pastEnds() {
 		return
 	}
 	p.nextEnd = forever
+	late := false
 	for _, n := range p.nodes {
 		for len(n.rel) > 0 && n.rel[0].at <= p.now {
 			id := n.rel[0].id
 			n.dropRelease(id)
 			p.expect(n, id)
 			p.moved = true
+			late = late || n.rec != nil && len(n.rec.Asleep) > 0
 		}
 		if len(n.rel) > 0 {
 			p.nextEnd = min(p.nextEnd, n.rel[0].at)
 		}
+	}
+	if late {
+		p.expectAllAsleep()
 	}
 }
