@@ -58,12 +58,12 @@ type Record struct {
 	SuspendAt Time  // since when it is suspended; 0: it runs, or is over
 }
 
-// ElapsedS gives how long an ended job had its resources, seconds.
+// ElapsedS gives how long an ended job had its resources without being suspended, seconds.
 func (r *Record) ElapsedS() int64 {
 	if r.Start == 0 || r.End == 0 {
 		return 0
 	}
-	return max(0, r.End.Seconds()-r.Start.Seconds())
+	return max(0, r.End.Seconds()-r.Start.Seconds()-r.SuspendMS/1000)
 }
 
 // ShortForSummary reports whether an ended job ran for less than two samples, or a minute where there were none: too short
