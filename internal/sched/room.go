@@ -29,6 +29,8 @@ type room struct {
 	levels  []model.Bits     // of cpus, for a job that shares: those that nobody has, that one job has, and so on
 	taken   model.Bits       // CPUs that jobs have
 	closed  bool             // a reservation closes the node before the time is over
+	limited bool             // reservations hold back a part of the node, so that jobs that share have limit CPUs in all
+	limit   int
 	full    bool             // somebody has the node for itself
 
 	parts   []partUse // CPUs in use by partition, where a partition limits them

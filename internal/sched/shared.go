@@ -62,6 +62,10 @@ func (r *room) as(rq *Request) *room {
 		return &x
 	}
 	free := model.UpTo(int(r.def.CPUs))
+	if r.limited { // of CPUs that nobody has, no more than reservations leave
+		unused := free.Minus(r.taken)
+		free = free.Minus(unused).Or(unused.First(max(0, min(unused.Count(), r.limit-r.taken.Count()))))
+	}
 	var own []model.Bits
 	for i := range r.shares {
 		if r.shares[i].Part == rq.sharePart {
@@ -168,7 +172,7 @@ func (nd *need) slotsIn(c *counts) bool {
 			others += n
 		}
 	}
-	cpus := nd.all - others
+	cpus := min(nd.all, c.cpus) - others // reservations of a part of the node hold back CPUs
 	return cpus >= nd.cpus && cpus*nd.per-c.share[nd.place-1] >= nd.cpus
 }
 

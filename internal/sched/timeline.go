@@ -357,6 +357,7 @@ func (p *Planner) roomAt(n *node, t, end model.Time) *room {
 	low := p.cursor.least(n, p.now, t, end)
 	r := &room{def: n.def, stock: p.stock, cpus: model.UpTo(max(low.cpus, 0)), nfree: max(low.cpus, 0), mem: low.mem, busy: low.users > 0}
 	r.plain, r.sharers, r.extra, r.closed = low.plain, low.sharers, low.share, low.cpus < 0
+	r.limited, r.limit = low.cpus < p.stock.whole(n.def), low.cpus
 	if len(low.gres) > 0 {
 		r.gres = make([]gresRoom, len(n.def.Gres))
 		for i, d := range n.def.Gres {
@@ -391,6 +392,7 @@ func (p *Planner) roomUntil(n *node, end model.Time) *room {
 	r.mem = min(r.mem, low.mem)
 	r.busy = r.busy || low.users > 0
 	r.plain, r.sharers, r.closed = max(r.plain, low.plain), max(r.sharers, low.sharers), low.cpus < 0
+	r.limited, r.limit = low.cpus < p.stock.whole(n.def), low.cpus
 	if len(low.share) > 0 {
 		r.extra = low.share
 		for k, now := range n.free.share {

@@ -163,6 +163,7 @@ func (t *tables) runTables(r *Reader) {
 		"SleepAt":   func(d *dec, x *model.Run) { x.SleepAt = model.Time(d.int()) },
 		"SleepMS":   func(d *dec, x *model.Run) { x.SleepMS = d.int() },
 		"Turns":     func(d *dec, x *model.Run) { x.Turns = uint32(d.int()) },
+		"Resv":      func(d *dec, x *model.Run) { x.Resv = d.str() },
 		"Gate":      func(d *dec, x *model.Run) { x.Gate = model.Gate(d.int()) },
 		"Unready":   func(d *dec, x *model.Run) { x.Unready = readBits(d, nil) },
 		"Busy":      func(d *dec, x *model.Run) { x.Busy = readBits(d, nil) },
