@@ -53,6 +53,7 @@ type Record struct {
 
 	Reservation string // that it ran in, or the first that it asked for
 	// Step makes this the record of a step of (Job, Attempt): a line of its own, one per step. Of the other fields it has
+	// only those that say whose job it is.
 	Step      *Step
 	SuspendMS int64 // how long it was suspended until then, milliseconds: not part of what it ran
 	SuspendAt Time  // since when it is suspended; 0: it runs, or is over
