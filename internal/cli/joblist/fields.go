@@ -154,7 +154,6 @@ func (t *tables) runTables(r *Reader) {
 		"AssocPart": func(d *dec, x *model.Run) { x.AssocPart = d.str() },
 		"GraceS":    func(d *dec, x *model.Run) { x.GraceS = d.int() },
 		"StopWhy":   func(d *dec, x *model.Run) { x.StopWhy = d.str() },
-		"Resv":      func(d *dec, x *model.Run) { x.Resv = d.str() },
 		"StopFor":   func(d *dec, x *model.Run) { x.StopFor = model.JobID(d.int()) },
 		"Licenses":  func(d *dec, x *model.Run) { x.Licenses = list(d, t.license, x.Licenses) },
 		"Share":     func(d *dec, x *model.Run) { x.Share = int32(d.int()) },
