@@ -31,7 +31,7 @@ type room struct {
 	closed  bool             // a reservation closes the node before the time is over
 	limited bool             // reservations hold back a part of the node, so that jobs that share have limit CPUs in all
 	limit   int
-	full    bool             // somebody has the node for itself
+	full    bool // somebody has the node for itself
 
 	parts   []partUse // CPUs in use by partition, where a partition limits them
 	private bool      // a job of a partition with ExclusiveUser is on it
