@@ -46,6 +46,9 @@ func (c *Controller) sendOrders(v *state.View) {
 		if run.Gate != model.GateOpen {
 			return true // the controller's own program comes first (gate.go)
 		}
+		if j.State == model.Running || j.State == model.Suspended {
+			c.freezeOrders(v, j, of)
+		}
 		key := proto.Attempt{Job: j.ID, Attempt: j.Attempt}
 		ask := func(place int, what telling) {
 			s := c.nodes.session(run.Alloc.Nodes[place].Node)
@@ -82,6 +85,17 @@ func (c *Controller) sendOrders(v *state.View) {
 	}
 	for s, o := range orders {
 		s.send(o)
+	}
+}
+
+// freezeOrders tells every node of a job that is or has been suspended what is wanted of its processes.
+func (c *Controller) freezeOrders(v *state.View, j *model.Job, of func(*session) *proto.Orders) {
+	f := &proto.Freeze{Job: j.ID, Attempt: j.Attempt, Frozen: j.State == model.Suspended, Turn: j.Run.Turns, GraceMS: 1000 * v.Config().Params.Preempt.StopGraceS}
+	for _, name := range j.Run.Alloc.NodeNames() {
+		if s := c.nodes.session(name); s != nil && s.turn(proto.Attempt{Job: j.ID, Attempt: j.Attempt}, f.Turn) {
+			o := of(s)
+			o.Freeze = append(o.Freeze, f)
+		}
 	}
 }
 

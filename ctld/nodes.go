@@ -39,11 +39,12 @@ type session struct {
 	notes []string // what the node can't enforce
 	units []model.GresUnit
 
-	mu   sync.Mutex
-	told map[proto.Attempt]telling
-	seen time.Time
-	beat proto.Heartbeat
-	asks asks
+	mu    sync.Mutex
+	told  map[proto.Attempt]telling
+	turns map[proto.Attempt]uint32 // the last Freeze that it was told
+	seen  time.Time
+	beat  proto.Heartbeat
+	asks  asks
 
 	config string     // hash of the configuration whose rules the node was told
 	health healthTime // when its health was looked at
@@ -68,9 +69,27 @@ func (s *session) tell(key proto.Attempt, what telling) bool {
 	return true
 }
 
+// maxTurns bounds what a session remembers of suspended jobs; beyond it nodes are told again what they know.
+const maxTurns = 4096
+
+// turn reports whether the node still has to be told of a job's last suspension or resumption, and notes that it is.
+func (s *session) turn(key proto.Attempt, turn uint32) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turns[key] == turn {
+		return false
+	}
+	if s.turns == nil || len(s.turns) >= maxTurns {
+		s.turns = map[proto.Attempt]uint32{}
+	}
+	s.turns[key] = turn
+	return true
+}
+
 func (s *session) forget(key proto.Attempt) {
 	s.mu.Lock()
 	delete(s.told, key)
+	delete(s.turns, key)
 	s.mu.Unlock()
 }
 

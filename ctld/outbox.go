@@ -165,6 +165,14 @@ func (c *Controller) recordOf(cfg *model.Config, seq uint64, j *model.Job) *mode
 	if j.Run != nil {
 		r.Reservation = j.Run.Resv
 		r.Start, r.LimitS, r.Partition = j.Run.Start, j.Run.LimitS, j.Run.Partition
+		switch {
+		case j.End != nil:
+			r.SuspendMS = j.Run.SleptMS(j.End.At)
+		case j.Run.Idles():
+			r.SuspendMS, r.SuspendAt = j.Run.SleepMS, j.Run.SleepAt
+		default:
+			r.SuspendMS = j.Run.SleepMS
+		}
 		names := j.Run.Alloc.NodeNames()
 		r.Nodes, r.NumNodes = hostlist.Compress(names), int32(len(names))
 		cpus, mem, gres := j.Run.Alloc.Totals()

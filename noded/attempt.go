@@ -49,6 +49,7 @@ type attempt struct {
 	order  *shim.Launch  // phase ordered: to be sent again if gshim's connection breaks
 	script string        // its script file, held until it is over
 
+	chill    chill         // whether it is, or shall be, suspended
 	stop     *proto.Stop   // the leader wants it ended
 	signals  []*proto.Stop // to be sent when it runs
 	forget   bool          // nobody wants to hear of it

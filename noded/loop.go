@@ -195,6 +195,12 @@ func (l *loop) handle(m any) error {
 		return l.onSampled(m.list)
 	case msgClear:
 		l.clear(l.attempts[m.key])
+	case msgChilled:
+		l.onChilled(m)
+	case msgChill:
+		if a := l.attempts[m.key]; a != nil {
+			l.chill(a)
+		}
 	case msgKill:
 		l.onKill(l.attempts[m.key])
 	case msgKnown:
@@ -292,6 +298,9 @@ func (l *loop) onOrders(o *proto.Orders) error {
 		if err := l.onLaunch(launch); err != nil {
 			return err
 		}
+	}
+	for _, freeze := range o.Freeze {
+		l.onFreeze(freeze)
 	}
 	for _, stop := range o.Stop {
 		if err := l.onStop(stop); err != nil {

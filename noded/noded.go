@@ -57,6 +57,7 @@ type Noded struct {
 	link    *link
 	workers *pool // launches and ends, as many as there are CPUs
 	stops   *pool // signals and whatever may have to wait
+	chills  *pool // attempts that are being suspended or resumed
 	tellers chan struct{}
 	stats   chan struct{} // a slot per question about running jobs
 
@@ -213,7 +214,7 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 	local := &localServer{relay: n.relay, names: n.names, host: n.opts.Host, log: n.log}
 	part(func() error { return server.Serve(ctx, n.listener, local.handle, local.options()) })
 	if !n.opts.Login {
-		n.workers, n.stops = newPool(ctx, workerCount()), newPool(ctx, maxStops)
+		n.workers, n.stops, n.chills = newPool(ctx, workerCount()), newPool(ctx, maxStops), newPool(ctx, maxChills)
 		if err := n.loop.recover(); err != nil {
 			cancel()
 			wg.Wait()

@@ -190,6 +190,7 @@ func (l *loop) started(a *attempt, ev *shim.Event) error {
 		}
 	}
 	a.signals = nil
+	l.chill(a)
 	if a.rec != nil {
 		l.n.sampler.begin(a.key, a.rec.Use, a.began)
 	}

@@ -138,6 +138,7 @@ func (l *loop) dropForgotten(a *attempt) error {
 
 // terminate writes the leader's line for the user and asks all processes to end. SIGKILL follows after KillWait.
 func (l *loop) terminate(a *attempt) {
+	l.chill(a)
 	key, rec, line := a.key, a.rec, a.stop.Line
 	a.asked = l.now()
 	l.terminateSteps(a)
@@ -150,6 +151,7 @@ func (l *loop) terminate(a *attempt) {
 			for _, sig := range []syscall.Signal{unix.SIGCONT, unix.SIGTERM} {
 				l.n.sendSignal(ctx, key, sig, shim.Tree)
 			}
+			l.n.melt(ctx, key)
 		})
 	})
 }
@@ -190,7 +192,10 @@ func (l *loop) onKill(a *attempt) {
 	l.killSteps(a)
 	key := a.key
 	l.then(func() {
-		l.n.stops.do(func(ctx context.Context) { l.n.sendSignal(ctx, key, unix.SIGKILL, shim.Tree) })
+		l.n.stops.do(func(ctx context.Context) {
+			l.n.sendSignal(ctx, key, unix.SIGKILL, shim.Tree)
+			l.n.melt(ctx, key)
+		})
 	})
 }
 

@@ -225,7 +225,7 @@ func acctFieldsSToW(u map[string]acctField) []acctField {
 			return r.stamp(r.Submit)
 		}),
 		aJob("SubmitLine", 20, func(r *acctRow) string { return r.SubmitLine }),
-		aConst("Suspended", 10, "00:00:00"),
+		aSpan("Suspended", 10, func(r *acctRow) int64 { return r.suspendedS() }),
 		aEmpty("SystemComment", 15),
 		aCPU("SystemCPU", func(r *acctRow) int64 { return r.Exit.SysMS }),
 		aJob("Timelimit", 10, func(r *acctRow) string { return r.timelimit(false) }),

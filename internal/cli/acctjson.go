@@ -154,7 +154,7 @@ func (r *acctRow) writeTimeJSON(j *jsonText, name string) {
 	}
 	if !r.batch {
 		j.num("submission", r.Submit.Seconds())
-		j.num("suspended", 0)
+		j.num("suspended", r.suspendedS())
 	}
 	ms("system", r.Exit.SysMS)
 	if !r.batch {

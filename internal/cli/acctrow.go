@@ -101,9 +101,18 @@ func (r *acctRow) elapsedS() int64 {
 	case r.Start == 0:
 		return 0
 	case r.End != 0:
-		return max(0, r.End.Seconds()-r.Start.Seconds())
+		return max(0, r.End.Seconds()-r.Start.Seconds()-r.suspendedS())
 	}
-	return max(0, r.now.Unix()-r.Start.Seconds())
+	return max(0, r.now.Unix()-r.Start.Seconds()-r.suspendedS())
+}
+
+// suspendedS gives how long the job was suspended, seconds.
+func (r *acctRow) suspendedS() int64 {
+	s := r.SuspendMS / 1000
+	if r.SuspendAt != 0 && r.End == 0 {
+		s += max(0, r.now.Unix()-r.SuspendAt.Seconds())
+	}
+	return s
 }
 
 // plannedS gives how long the job could have run and did not, seconds.

@@ -91,6 +91,9 @@ func (c *control) apply(rq *proto.UpdateJobRequest) error {
 	failed := false
 	for _, r := range reply.Results {
 		if r.Code == 0 {
+			if r.Text != "" && !c.quiet {
+				fmt.Fprintf(c.Stderr, "job %s: %s\n", refText(r.Ref), r.Text)
+			}
 			continue
 		}
 		failed = true

@@ -48,7 +48,7 @@ func queueLetters() []queueField {
 		qAdd('e', "EndTime", "END_TIME", func(b []byte, r *queueRow) []byte { return r.appendEnds(b) }),
 		qText('f', "Feature", "FEATURES", func(r *queueRow) string { return orNull(r.Spec.Features) }),
 		qText('g', "GroupName", "GROUP", func(r *queueRow) string { return r.Spec.Group }),
-		qText('h', "OverSubscribe", "OVER_SUBSCRIBE", func(r *queueRow) string { return overSubscribe(r.Spec) }),
+		qText('h', "OverSubscribe", "OVER_SUBSCRIBE", func(r *queueRow) string { return overSubscribe(r.Job) }),
 		qAdd('i', "JobArrayID", "JOBID", func(b []byte, r *queueRow) []byte { return r.appendID(b) }),
 		qText('j', "Name", "NAME", func(r *queueRow) string { return r.Spec.Name }),
 		qText('k', "Comment", "COMMENT", func(r *queueRow) string { return orNull(r.Spec.Comment) }),
@@ -129,7 +129,7 @@ func queueNames() []queueField {
 		qNum(0, "PendingTime", "PENDING_TIME", (*queueRow).pendingS),
 		qNum(0, "Requeue", "REQUEUE", func(r *queueRow) int64 { return int64(yesNum(r.Spec.Requeue)) }),
 		qNum(0, "RestartCnt", "RESTART_COUNT", func(r *queueRow) int64 { return int64(r.Restarts) }),
-		qText(0, "Shared", "OVER_SUBSCRIBE", func(r *queueRow) string { return overSubscribe(r.Spec) }),
+		qText(0, "Shared", "OVER_SUBSCRIBE", func(r *queueRow) string { return overSubscribe(r.Job) }),
 		qText(0, "STDERR", "STDERR", func(r *queueRow) string { _, e := r.outputs(); return orNA(e) }),
 		qText(0, "STDIN", "STDIN", func(r *queueRow) string { return stdinOf(r.Spec) }),
 		qText(0, "STDOUT", "STDOUT", func(r *queueRow) string { o, _ := r.outputs(); return o }),
@@ -202,9 +202,16 @@ func (r *queueRow) arrayOrID() model.JobID {
 	return r.ID
 }
 
-func overSubscribe(sp *model.Spec) string {
-	if sp.Exclusive {
+// overSubscribe says whether other jobs may have the same CPUs, in squeue's words.
+func overSubscribe(j *model.Job) string {
+	more := j.Spec.Extra()
+	switch {
+	case more.Share, j.Run != nil && j.Run.Share > 1:
+		return "YES"
+	case j.Spec.Exclusive, j.Run != nil && j.Run.Alone:
 		return "NO"
+	case more.ExclusiveUser:
+		return "USER"
 	}
 	return "OK"
 }

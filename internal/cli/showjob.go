@@ -152,7 +152,12 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 		}
 	}
 	r.line(kv("StartTime", c.stamp(start, "Unknown")), kv("EndTime", c.stamp(end, "Unknown")), kv("Deadline", c.stamp(sp.Deadline, "N/A")))
-	r.line(kv("SuspendTime", "None"), kv("SecsPreSuspend", 0), kv("LastSchedEval", c.stamp(start, "Unknown")), kv("Scheduler", "Main"))
+	suspended, before := model.Time(0), int64(0)
+	if j.Run != nil && j.Run.Turns > 0 { // as Slurm: when it was last suspended or resumed, and how long it had run until then
+		suspended = j.Run.SleepAt
+		before = max(0, (int64(j.Run.SleepAt-j.Run.Start)-j.Run.SleepMS)/1000)
+	}
+	r.line(kv("SuspendTime", c.stamp(suspended, "None")), kv("SecsPreSuspend", before), kv("LastSchedEval", c.stamp(start, "Unknown")), kv("Scheduler", "Main"))
 	host := sp.Host
 	if host == "" {
 		host = "unknown"
@@ -198,14 +203,7 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 	if sp.Reservation != "" {
 		r.line(kv("Reservation", sp.Reservation))
 	}
-	over := "OK"
-	switch {
-	case sp.Exclusive:
-		over = "NO"
-	case sp.More != nil && sp.More.ExclusiveUser:
-		over = "USER"
-	}
-	r.line(kv("OverSubscribe", over), kv("Contiguous", yesNum(sp.More != nil && sp.More.Contiguous)), kv("Licenses", orNull(licensesText(sp))), kv("Network", "(null)"))
+	r.line(kv("OverSubscribe", overSubscribe(j)), kv("Contiguous", yesNum(sp.More != nil && sp.More.Contiguous)), kv("Licenses", orNull(licensesText(sp))), kv("Network", "(null)"))
 	command := orNull(sp.Command)
 	if len(sp.Args) > 0 {
 		command += " " + strings.Join(sp.Args, " ")

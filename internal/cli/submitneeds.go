@@ -51,7 +51,7 @@ func (s *submission) prefer(v string) error {
 func (s *submission) exclusive(v string) error {
 	switch v {
 	case "", "exclusive":
-		s.spec.Exclusive = true
+		s.spec.Exclusive, s.more.Share = true, false
 	case "user":
 		s.more.ExclusiveUser = true
 	case "mcs":

@@ -266,6 +266,7 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		}},
 
 		{Name: "wrap", Arg: R, Metavar: "command", Group: gHow, Help: "submit a command without a script", ArgsOnly: true, Set: func(v string) error { s.wrap, s.hasWrap = v, true; return nil }},
+		{Name: "oversubscribe", Aliases: []string{"share"}, Short: 's', Group: gRes, Env: "_OVERSUBSCRIBE", Help: "let other jobs have the same CPUs, where the partition allows it (OverSubscribe=YES)", Set: func(string) error { s.more.Share, s.spec.Exclusive = true, false; return nil }},
 		{Name: "parsable", Group: gHow, Help: "print nothing but the job's id", Set: getopt.Flag(&s.parsable)},
 		{Name: "wait", Short: 'W', Group: gHow, Env: "_WAIT", Help: "return when the job has ended, with its exit code", Set: getopt.Flag(&s.wait)},
 		{Name: "test-only", Group: gHow, Help: "submit nothing; say whether, where and when the job could run", Set: getopt.Flag(&s.testOnly)},
@@ -290,7 +291,6 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		{Name: "tres-bind", Arg: R, Refused: later + "leave binding to the default"},
 		{Name: "gres-flags", Arg: R, Refused: later + "leave it out"},
 		{Name: "distribution", Short: 'm', Arg: R, Refused: later + "tasks are laid out in blocks"},
-		{Name: "oversubscribe", Short: 's', Refused: "jobs share nodes anyway, and never a CPU"},
 		{Name: "share", Refused: "jobs share nodes anyway, and never a CPU"},
 		{Name: "get-user-env", Arg: getopt.Optional, Refused: "begin the script with #!/bin/bash -l to get a login environment"},
 		{Name: "uid", Arg: R, Env: "", Refused: "submit as that user, with su or sudo"},

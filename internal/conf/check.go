@@ -29,6 +29,7 @@ func (l *loader) check() {
 	l.checkMemPair(c.Mem, l.where("DefMemPerNode"), l.where("MaxMemPerNode"), "")
 	l.checkAccounts()
 	l.checkPreempt()
+	l.checkSuspends()
 	l.checkPartitions()
 	l.checkNodes()
 	l.checkGres()

@@ -218,7 +218,7 @@ func defaults() *Config {
 		Priority: Priority{
 			Type: "priority/multifactor", DecayHalfLifeS: 7 * 86400, CalcPeriodS: 300, MaxAgeS: 7 * 86400, UsageResetPeriod: "NONE",
 		},
-		Preempt: Preempt{Type: "preempt/none", Mode: PreemptMode{Action: "OFF"}},
+		Preempt: Preempt{Type: "preempt/none", Mode: PreemptMode{Action: "OFF"}, SliceS: defaultSliceS, StopGraceS: defaultStopGraceS},
 		Cgroup:  defaultCgroup(),
 	}
 }

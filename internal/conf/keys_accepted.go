@@ -31,8 +31,6 @@ func acceptedSettings() []setting {
 		accepted("has no meaning here: log lines are structured, one level for everything; see SlurmctldDebug and SlurmdDebug",
 			"DebugFlags", "SlurmSchedLogFile", "SlurmSchedLogLevel", "SlurmctldSyslogDebug", "SlurmdSyslogDebug", "LogTimeFormat"),
 		accepted("has no effect: its options tune Slurm's own daemons", "SlurmctldParameters", "SlurmdParameters"),
-		accepted("is the time slice of gang scheduling, not how often jobs are scheduled; for that write SchedulerParameters=sched_interval=N",
-			"SchedulerTimeSlice"),
 		accepted("has no meaning here: group membership is looked up when it is needed", "GroupUpdateForce", "GroupUpdateTime"),
 		accepted("has no meaning here: the environment is the one that was submitted", "GetEnvTimeout"),
 		accepted("has no meaning here: records wait in replicated state until gdbd has them", "MaxDBDMsgs"),

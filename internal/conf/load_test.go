@@ -169,7 +169,7 @@ func TestProblems(t *testing.T) {
 		{"PartitionName=p Nodes=n1 DefMemPerCPU=1 DefMemPerNode=2", `gbatch.conf:5: DefMemPerCPU and DefMemPerNode exclude each other`},
 		{"NodeSet=n1 Nodes=n2", `gbatch.conf:5: NodeSet=n1 is also the name of a node; choose another name`},
 		{"NodeSet=s Feature=x", `gbatch.conf:5: warning: NodeSet=s is empty; write Nodes=… or Feature=…`},
-		{"PreemptMode=CANCEL,REQUEUE", `gbatch.conf:5: PreemptMode: "CANCEL,REQUEUE" names two ways to preempt; write PreemptMode=one of OFF, CANCEL, REQUEUE`},
+		{"PreemptMode=CANCEL,REQUEUE", `gbatch.conf:5: PreemptMode: "CANCEL,REQUEUE" names two ways to preempt; write PreemptMode=one of OFF, CANCEL, REQUEUE, SUSPEND`},
 		{"TopologyPlugin=topology/tree", `gbatch.conf:5: warning: TopologyPlugin=topology/tree has no effect without switches; write SwitchName lines in topology.conf`},
 	} {
 		_, problems := LoadFS(files(c.line), MainFile)

@@ -2,6 +2,7 @@ package conf
 
 import (
 	"math"
+	"strconv"
 	"strings"
 
 	"gbatch/internal/model"
@@ -15,7 +16,15 @@ type Preempt struct {
 	ExemptTimeS int64 // a job can't be preempted before it has run that long
 	Params      []string
 	MinExempt   int64 // PreemptParameters=min_exempt_priority; 0: none
+	SliceS      int64 // SchedulerTimeSlice: how long a turn of jobs that share CPUs takes
+	StopGraceS  int64 // PreemptParameters=suspend_grace_time: between SIGTSTP and the freeze
 }
+
+// Slurm's values for what is not given, seconds.
+const (
+	defaultSliceS     = 30
+	defaultStopGraceS = 2
+)
 
 // PreemptMode is how a job is preempted.
 type PreemptMode struct {
@@ -54,11 +63,8 @@ func readPreemptMode(v string) (PreemptMode, fault) {
 			m.Action, actions = w, actions+1
 		}
 	}
-	if m.Action == "SUSPEND" || m.Gang {
-		return m, fault{shown(v) + ": jobs are not suspended or time-sliced here, only cancelled or put back into the queue", "REQUEUE"}
-	}
 	if actions > 1 {
-		return m, fault{shown(v) + " names two ways to preempt", "one of OFF, CANCEL, REQUEUE"}
+		return m, fault{shown(v) + " names two ways to preempt", "one of OFF, CANCEL, REQUEUE, SUSPEND"}
 	}
 	return m, fault{}
 }
@@ -80,6 +86,14 @@ func preemptSettings() []setting {
 				return f
 			},
 			show: func(c *Config) string { return walltime.Elapsed(c.Preempt.ExemptTimeS) }},
+		{name: "SchedulerTimeSlice", effect: AtOnce,
+			read: func(c *Config, v string) (f fault) {
+				if c.Preempt.SliceS, f = readSeconds(v, 5, 65533); f.bad() {
+					f.want = "30"
+				}
+				return f
+			},
+			show: func(c *Config) string { return strconv.FormatInt(c.Preempt.SliceS, 10) + " sec" }},
 		{name: "PreemptParameters", effect: AtOnce, read: readPreemptParams, remark: remarkPreemptParams,
 			show: func(c *Config) string { return orNull(strings.Join(c.Preempt.Params, ",")) }},
 	}
@@ -88,7 +102,7 @@ func preemptSettings() []setting {
 // readPreemptParams reads PreemptParameters. Victims are always the youngest of the lowest class, and no more of them
 // than needed, so that youngest_first, strict_order and reorder_count say nothing more.
 func readPreemptParams(c *Config, v string) fault {
-	c.Preempt.Params, c.Preempt.MinExempt = nil, 0
+	c.Preempt.Params, c.Preempt.MinExempt, c.Preempt.StopGraceS = nil, 0, defaultStopGraceS
 	for _, item := range splitList(v) {
 		name, value, _ := strings.Cut(item, "=")
 		switch strings.ToLower(name) {
@@ -98,7 +112,13 @@ func readPreemptParams(c *Config, v string) fault {
 				return fault{"min_exempt_priority: " + f.why, "min_exempt_priority=1000"}
 			}
 			c.Preempt.MinExempt = n
-		case "youngest_first", "strict_order", "reorder_count", "send_user_signal", "reclaim_licenses", "suspend_grace_time":
+		case "suspend_grace_time":
+			n, f := readInt(value, 0, 65533)
+			if f.bad() {
+				return fault{"suspend_grace_time: " + f.why, "suspend_grace_time=2"}
+			}
+			c.Preempt.StopGraceS = n
+		case "youngest_first", "strict_order", "reorder_count", "send_user_signal", "reclaim_licenses":
 		default:
 			return fault{shown(item) + " is no preemption parameter", "min_exempt_priority=1000 or youngest_first"}
 		}
@@ -114,7 +134,7 @@ func remarkPreemptParams(_ *Config, v string) (text, hint string) {
 			return "PreemptParameters=" + item + ": the fewest jobs of the lowest class are chosen whatever it says", "leave it out"
 		case "send_user_signal":
 			return "PreemptParameters=" + item + ": preempted jobs get SIGCONT and SIGTERM", "trap SIGTERM in the script"
-		case "reclaim_licenses", "suspend_grace_time":
+		case "reclaim_licenses":
 			return "PreemptParameters=" + item + " has no effect: jobs are ended for CPUs, memory and generic resources", "leave it out"
 		}
 	}
@@ -124,19 +144,30 @@ func remarkPreemptParams(_ *Config, v string) (text, hint string) {
 // model gives what the controllers replicate.
 func (p *Preempt) model() model.Preempt {
 	return model.Preempt{ByQOS: p.Type == "preempt/qos", ByPartition: p.Type == "preempt/partition_prio", Mode: p.Mode.Action, Within: p.Mode.Within,
-		ExemptS: p.ExemptTimeS, MinExempt: uint32(p.MinExempt)}
+		ExemptS: p.ExemptTimeS, MinExempt: uint32(p.MinExempt), Gang: p.Mode.Gang, SliceS: p.SliceS, StopGraceS: p.StopGraceS}
 }
 
 // checkPreempt holds the rules between the preemption keys.
 func (l *loader) checkPreempt() {
 	p := l.cfg.Preempt
 	switch {
+	case p.Mode.Action == "SUSPEND" && !p.Mode.Gang:
+		l.probs.errorf(l.where("PreemptMode"), "write PreemptMode=SUSPEND,GANG", "PreemptMode=SUSPEND needs GANG beside it, as in Slurm")
 	case p.Type == "preempt/none" && p.Mode.Action != "OFF":
 		l.probs.warnf(l.where("PreemptMode"), "write PreemptType=preempt/qos or preempt/partition_prio", "PreemptMode=%s has no effect with PreemptType=preempt/none", p.Mode)
 	case p.Type != "preempt/none" && p.Mode.Action == "OFF" && !l.partitionPreempts():
 		l.probs.warnf(l.where("PreemptType"), "write PreemptMode=REQUEUE or CANCEL", "%s has no effect with PreemptMode=OFF", "PreemptType="+p.Type)
 	case p.Mode.Within && p.Type != "preempt/qos":
 		l.probs.errorf(l.where("PreemptMode"), "write PreemptType=preempt/qos", "PreemptMode=%s: WITHIN is for jobs of one QOS", p.Mode)
+	}
+}
+
+// checkSuspends holds partitions whose jobs are suspended to what the cluster has to say.
+func (l *loader) checkSuspends() {
+	for _, p := range l.cfg.Partitions {
+		if p.PreemptMode.Action == "SUSPEND" && !l.cfg.Preempt.Mode.Gang && l.cfg.Preempt.Mode.Action != "SUSPEND" {
+			l.probs.errorf(pos{p.File, p.Line}, "write PreemptMode=GANG, or SUSPEND,GANG, in a line of its own", "partition %s: PreemptMode=SUSPEND needs GANG in the cluster's PreemptMode", p.Name)
+		}
 	}
 }
 

@@ -116,6 +116,7 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index m
 		RootOnly: p.RootOnly, DisableRoot: p.DisableRootJobs, ExclusiveUser: p.ExclusiveUser, OverSubscribe: p.OverSubscribe.String(),
 		Show: c.partitionKeyValues(p, index), Billing: modelWeights(p.TRESBillingWeights), QOS: p.QOS,
 		GraceTimeS: p.GraceTimeS, PreemptMode: p.PreemptMode.Action,
+		ShareMax: int32(p.OverSubscribe.Max), ShareForced: p.OverSubscribe.Mode == "FORCE",
 	}
 	m.LLN, m.DefCPUPerGPU, m.DefMemPerGPU = p.LLN, int32(p.JobDefaults.DefCPUPerGPU), p.JobDefaults.DefMemPerGPUMiB
 	for _, n := range p.Nodes {

@@ -8232,7 +8232,7 @@ func (x *ReasonSet) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Record) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(47); err != nil {
+	if err := e.EncodeArrayLen(49); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(x.Seq); err != nil {
@@ -8391,6 +8391,12 @@ func (x *Record) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Step.EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeInt(x.SuspendMS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.SuspendAt)); err != nil {
+		return err
 	}
 	return nil
 }
@@ -8934,7 +8940,27 @@ func (x *Record) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Step = v7
 		}
 	}
-	return wire.Skip(d, n-47)
+	if n < 48 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Record.SuspendMS", err)
+		}
+		x.SuspendMS = v
+	}
+	if n < 49 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Record.SuspendAt", err)
+		}
+		x.SuspendAt = Time(v)
+	}
+	return wire.Skip(d, n-49)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -54,15 +54,17 @@ type Record struct {
 	Reservation string // that it ran in, or the first that it asked for
 	// Step makes this the record of a step of (Job, Attempt): a line of its own, one per step. Of the other fields it has
 	// only those that say whose job it is.
-	Step *Step
+	Step      *Step
+	SuspendMS int64 // how long it was suspended until then, milliseconds: not part of what it ran
+	SuspendAt Time  // since when it is suspended; 0: it runs, or is over
 }
 
-// ElapsedS gives how long an ended job had its resources, seconds.
+// ElapsedS gives how long an ended job had its resources without being suspended, seconds.
 func (r *Record) ElapsedS() int64 {
 	if r.Start == 0 || r.End == 0 {
 		return 0
 	}
-	return max(0, r.End.Seconds()-r.Start.Seconds())
+	return max(0, r.End.Seconds()-r.Start.Seconds()-r.SuspendMS/1000)
 }
 
 // ShortForSummary reports whether an ended job ran for less than two samples, or a minute where there were none: too short

@@ -1242,6 +1242,714 @@ func (x *PutReply) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *DiagReply) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(24); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Counters)); err != nil {
+		return err
+	}
+	for i1 := range x.Counters {
+		if err := x.Counters[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(int64(x.Now)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Since)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Threads); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.AgentQueue); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.DbdQueue); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.RaftQueue); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Submitted); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Started); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Completed); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Canceled); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Failed); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Pending); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Running); err != nil {
+		return err
+	}
+	if err := x.Main.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	if err := x.Backfill.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Backfilled); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.BackfilledAll); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.TryDepthSum); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.TryDepthLast); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.TableLast); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.TableSum); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.ByType)); err != nil {
+		return err
+	}
+	for i2 := range x.ByType {
+		if err := x.ByType[i2].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.ByUser)); err != nil {
+		return err
+	}
+	for i3 := range x.ByUser {
+		if err := x.ByUser[i3].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *DiagReply) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = DiagReply{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("DiagReply.Counters", err)
+		}
+		if n1 > 0 {
+			s2 := make([]model.KV, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, model.KV{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("DiagReply.Counters", err)
+				}
+			}
+			x.Counters = s2
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.Now", err)
+		}
+		x.Now = model.Time(v)
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.Since", err)
+		}
+		x.Since = model.Time(v)
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.Threads", err)
+		}
+		x.Threads = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.AgentQueue", err)
+		}
+		x.AgentQueue = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.DbdQueue", err)
+		}
+		x.DbdQueue = v
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.RaftQueue", err)
+		}
+		x.RaftQueue = v
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.Submitted", err)
+		}
+		x.Submitted = v
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.Started", err)
+		}
+		x.Started = v
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.Completed", err)
+		}
+		x.Completed = v
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.Canceled", err)
+		}
+		x.Canceled = v
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.Failed", err)
+		}
+		x.Failed = v
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.Pending", err)
+		}
+		x.Pending = v
+	}
+	if n < 14 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.Running", err)
+		}
+		x.Running = v
+	}
+	if n < 15 {
+		return nil
+	}
+	if err := x.Main.DecodeMsgpack(d); err != nil {
+		return wire.In("DiagReply.Main", err)
+	}
+	if n < 16 {
+		return nil
+	}
+	if err := x.Backfill.DecodeMsgpack(d); err != nil {
+		return wire.In("DiagReply.Backfill", err)
+	}
+	if n < 17 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.Backfilled", err)
+		}
+		x.Backfilled = v
+	}
+	if n < 18 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.BackfilledAll", err)
+		}
+		x.BackfilledAll = v
+	}
+	if n < 19 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.TryDepthSum", err)
+		}
+		x.TryDepthSum = v
+	}
+	if n < 20 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.TryDepthLast", err)
+		}
+		x.TryDepthLast = v
+	}
+	if n < 21 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.TableLast", err)
+		}
+		x.TableLast = v
+	}
+	if n < 22 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagReply.TableSum", err)
+		}
+		x.TableSum = v
+	}
+	if n < 23 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("DiagReply.ByType", err)
+		}
+		if n4 > 0 {
+			s5 := make([]DiagRPC, 0, wire.Cap(n4))
+			for range n4 {
+				s5 = append(s5, DiagRPC{})
+				if err := s5[len(s5)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("DiagReply.ByType", err)
+				}
+			}
+			x.ByType = s5
+		}
+	}
+	if n < 24 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("DiagReply.ByUser", err)
+		}
+		if n7 > 0 {
+			s8 := make([]DiagRPC, 0, wire.Cap(n7))
+			for range n7 {
+				s8 = append(s8, DiagRPC{})
+				if err := s8[len(s8)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("DiagReply.ByUser", err)
+				}
+			}
+			x.ByUser = s8
+		}
+	}
+	return wire.Skip(d, n-24)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *DiagPass) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(9); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Count); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.LastUS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MaxUS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.SumUS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.DepthLast); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.DepthSum); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.QueueLast); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.QueueSum); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.At)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *DiagPass) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = DiagPass{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagPass.Count", err)
+		}
+		x.Count = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagPass.LastUS", err)
+		}
+		x.LastUS = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagPass.MaxUS", err)
+		}
+		x.MaxUS = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagPass.SumUS", err)
+		}
+		x.SumUS = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagPass.DepthLast", err)
+		}
+		x.DepthLast = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagPass.DepthSum", err)
+		}
+		x.DepthSum = v
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagPass.QueueLast", err)
+		}
+		x.QueueLast = v
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagPass.QueueSum", err)
+		}
+		x.QueueSum = v
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagPass.At", err)
+		}
+		x.At = model.Time(v)
+	}
+	return wire.Skip(d, n-9)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *DiagRPC) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(4); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.ID)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.Count); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.SumUS); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *DiagRPC) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = DiagRPC{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("DiagRPC.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("DiagRPC.ID", err)
+		}
+		x.ID = uint32(v)
+		if uint64(x.ID) != v {
+			return wire.Range("DiagRPC.ID", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagRPC.Count", err)
+		}
+		x.Count = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DiagRPC.SumUS", err)
+		}
+		x.SumUS = v
+	}
+	return wire.Skip(d, n-4)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *WhyRequest) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(1); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Jobs)); err != nil {
+		return err
+	}
+	for i1 := range x.Jobs {
+		if err := x.Jobs[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *WhyRequest) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = WhyRequest{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("WhyRequest.Jobs", err)
+		}
+		if n1 > 0 {
+			s2 := make([]JobRef, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, JobRef{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("WhyRequest.Jobs", err)
+				}
+			}
+			x.Jobs = s2
+		}
+	}
+	return wire.Skip(d, n-1)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *WhyReply) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Now)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.List)); err != nil {
+		return err
+	}
+	for i1 := range x.List {
+		if x.List[i1] == nil {
+			if err := e.EncodeNil(); err != nil {
+				return err
+			}
+		} else {
+			if err := x.List[i1].EncodeMsgpack(e); err != nil {
+				return err
+			}
+		}
+	}
+	if err := e.EncodeInt(int64(x.Left)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *WhyReply) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = WhyReply{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("WhyReply.Now", err)
+		}
+		x.Now = model.Time(v)
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("WhyReply.List", err)
+		}
+		if n1 > 0 {
+			s2 := make([]*model.Explanation, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 *model.Explanation
+				{
+					none, err := wire.Nil(d)
+					if err != nil {
+						return wire.In("WhyReply.List", err)
+					}
+					if !none {
+						v4 := new(model.Explanation)
+						if err := v4.DecodeMsgpack(d); err != nil {
+							return wire.In("WhyReply.List", err)
+						}
+						v3 = v4
+					}
+				}
+				s2 = append(s2, v3)
+			}
+			x.List = s2
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("WhyReply.Left", err)
+		}
+		x.Left = int32(v)
+		if int64(x.Left) != v {
+			return wire.Range("WhyReply.Left", v)
+		}
+	}
+	return wire.Skip(d, n-3)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Attempt) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(2); err != nil {
 		return err
@@ -1830,7 +2538,7 @@ func (x *Welcome) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Orders) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(6); err != nil {
+	if err := e.EncodeArrayLen(7); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(x.Epoch); err != nil {
@@ -1883,6 +2591,20 @@ func (x *Orders) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeBool(x.Health); err != nil {
 		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Freeze)); err != nil {
+		return err
+	}
+	for i4 := range x.Freeze {
+		if x.Freeze[i4] == nil {
+			if err := e.EncodeNil(); err != nil {
+				return err
+			}
+		} else {
+			if err := x.Freeze[i4].EncodeMsgpack(e); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }
@@ -2009,7 +2731,37 @@ func (x *Orders) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Health = v
 	}
-	return wire.Skip(d, n-6)
+	if n < 7 {
+		return nil
+	}
+	{
+		n13, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Orders.Freeze", err)
+		}
+		if n13 > 0 {
+			s14 := make([]*Freeze, 0, wire.Cap(n13))
+			for range n13 {
+				var v15 *Freeze
+				{
+					none, err := wire.Nil(d)
+					if err != nil {
+						return wire.In("Orders.Freeze", err)
+					}
+					if !none {
+						v16 := new(Freeze)
+						if err := v16.DecodeMsgpack(d); err != nil {
+							return wire.In("Orders.Freeze", err)
+						}
+						v15 = v16
+					}
+				}
+				s14 = append(s14, v15)
+			}
+			x.Freeze = s14
+		}
+	}
+	return wire.Skip(d, n-7)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -2482,6 +3234,98 @@ func (x *Stop) DecodeMsgpack(d *msgpack.Decoder) error {
 		x.Line = v
 	}
 	return wire.Skip(d, n-8)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Freeze) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(5); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Attempt)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Frozen); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Turn)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.GraceMS); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Freeze) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Freeze{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Freeze.Job", err)
+		}
+		x.Job = model.JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("Freeze.Job", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Freeze.Attempt", err)
+		}
+		x.Attempt = uint32(v)
+		if uint64(x.Attempt) != v {
+			return wire.Range("Freeze.Attempt", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Freeze.Frozen", err)
+		}
+		x.Frozen = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Freeze.Turn", err)
+		}
+		x.Turn = uint32(v)
+		if uint64(x.Turn) != v {
+			return wire.Range("Freeze.Turn", v)
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Freeze.GraceMS", err)
+		}
+		x.GraceMS = v
+	}
+	return wire.Skip(d, n-5)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -8781,714 +9625,6 @@ func (x *SharesReply) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 	}
 	return wire.Skip(d, n-1)
-}
-
-// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
-func (x *DiagReply) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(24); err != nil {
-		return err
-	}
-	if err := e.EncodeArrayLen(len(x.Counters)); err != nil {
-		return err
-	}
-	for i1 := range x.Counters {
-		if err := x.Counters[i1].EncodeMsgpack(e); err != nil {
-			return err
-		}
-	}
-	if err := e.EncodeInt(int64(x.Now)); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(int64(x.Since)); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.Threads); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.AgentQueue); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.DbdQueue); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.RaftQueue); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.Submitted); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.Started); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.Completed); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.Canceled); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.Failed); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.Pending); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.Running); err != nil {
-		return err
-	}
-	if err := x.Main.EncodeMsgpack(e); err != nil {
-		return err
-	}
-	if err := x.Backfill.EncodeMsgpack(e); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.Backfilled); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.BackfilledAll); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.TryDepthSum); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.TryDepthLast); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.TableLast); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.TableSum); err != nil {
-		return err
-	}
-	if err := e.EncodeArrayLen(len(x.ByType)); err != nil {
-		return err
-	}
-	for i2 := range x.ByType {
-		if err := x.ByType[i2].EncodeMsgpack(e); err != nil {
-			return err
-		}
-	}
-	if err := e.EncodeArrayLen(len(x.ByUser)); err != nil {
-		return err
-	}
-	for i3 := range x.ByUser {
-		if err := x.ByUser[i3].EncodeMsgpack(e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
-func (x *DiagReply) DecodeMsgpack(d *msgpack.Decoder) error {
-	*x = DiagReply{}
-	n, err := d.DecodeArrayLen()
-	if err != nil {
-		return err
-	}
-	if n < 1 {
-		return nil
-	}
-	{
-		n1, err := d.DecodeArrayLen()
-		if err != nil {
-			return wire.In("DiagReply.Counters", err)
-		}
-		if n1 > 0 {
-			s2 := make([]model.KV, 0, wire.Cap(n1))
-			for range n1 {
-				s2 = append(s2, model.KV{})
-				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
-					return wire.In("DiagReply.Counters", err)
-				}
-			}
-			x.Counters = s2
-		}
-	}
-	if n < 2 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.Now", err)
-		}
-		x.Now = model.Time(v)
-	}
-	if n < 3 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.Since", err)
-		}
-		x.Since = model.Time(v)
-	}
-	if n < 4 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.Threads", err)
-		}
-		x.Threads = v
-	}
-	if n < 5 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.AgentQueue", err)
-		}
-		x.AgentQueue = v
-	}
-	if n < 6 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.DbdQueue", err)
-		}
-		x.DbdQueue = v
-	}
-	if n < 7 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.RaftQueue", err)
-		}
-		x.RaftQueue = v
-	}
-	if n < 8 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.Submitted", err)
-		}
-		x.Submitted = v
-	}
-	if n < 9 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.Started", err)
-		}
-		x.Started = v
-	}
-	if n < 10 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.Completed", err)
-		}
-		x.Completed = v
-	}
-	if n < 11 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.Canceled", err)
-		}
-		x.Canceled = v
-	}
-	if n < 12 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.Failed", err)
-		}
-		x.Failed = v
-	}
-	if n < 13 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.Pending", err)
-		}
-		x.Pending = v
-	}
-	if n < 14 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.Running", err)
-		}
-		x.Running = v
-	}
-	if n < 15 {
-		return nil
-	}
-	if err := x.Main.DecodeMsgpack(d); err != nil {
-		return wire.In("DiagReply.Main", err)
-	}
-	if n < 16 {
-		return nil
-	}
-	if err := x.Backfill.DecodeMsgpack(d); err != nil {
-		return wire.In("DiagReply.Backfill", err)
-	}
-	if n < 17 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.Backfilled", err)
-		}
-		x.Backfilled = v
-	}
-	if n < 18 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.BackfilledAll", err)
-		}
-		x.BackfilledAll = v
-	}
-	if n < 19 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.TryDepthSum", err)
-		}
-		x.TryDepthSum = v
-	}
-	if n < 20 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.TryDepthLast", err)
-		}
-		x.TryDepthLast = v
-	}
-	if n < 21 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.TableLast", err)
-		}
-		x.TableLast = v
-	}
-	if n < 22 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagReply.TableSum", err)
-		}
-		x.TableSum = v
-	}
-	if n < 23 {
-		return nil
-	}
-	{
-		n4, err := d.DecodeArrayLen()
-		if err != nil {
-			return wire.In("DiagReply.ByType", err)
-		}
-		if n4 > 0 {
-			s5 := make([]DiagRPC, 0, wire.Cap(n4))
-			for range n4 {
-				s5 = append(s5, DiagRPC{})
-				if err := s5[len(s5)-1].DecodeMsgpack(d); err != nil {
-					return wire.In("DiagReply.ByType", err)
-				}
-			}
-			x.ByType = s5
-		}
-	}
-	if n < 24 {
-		return nil
-	}
-	{
-		n7, err := d.DecodeArrayLen()
-		if err != nil {
-			return wire.In("DiagReply.ByUser", err)
-		}
-		if n7 > 0 {
-			s8 := make([]DiagRPC, 0, wire.Cap(n7))
-			for range n7 {
-				s8 = append(s8, DiagRPC{})
-				if err := s8[len(s8)-1].DecodeMsgpack(d); err != nil {
-					return wire.In("DiagReply.ByUser", err)
-				}
-			}
-			x.ByUser = s8
-		}
-	}
-	return wire.Skip(d, n-24)
-}
-
-// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
-func (x *DiagPass) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(9); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.Count); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.LastUS); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.MaxUS); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.SumUS); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.DepthLast); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.DepthSum); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.QueueLast); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.QueueSum); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(int64(x.At)); err != nil {
-		return err
-	}
-	return nil
-}
-
-// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
-func (x *DiagPass) DecodeMsgpack(d *msgpack.Decoder) error {
-	*x = DiagPass{}
-	n, err := d.DecodeArrayLen()
-	if err != nil {
-		return err
-	}
-	if n < 1 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagPass.Count", err)
-		}
-		x.Count = v
-	}
-	if n < 2 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagPass.LastUS", err)
-		}
-		x.LastUS = v
-	}
-	if n < 3 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagPass.MaxUS", err)
-		}
-		x.MaxUS = v
-	}
-	if n < 4 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagPass.SumUS", err)
-		}
-		x.SumUS = v
-	}
-	if n < 5 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagPass.DepthLast", err)
-		}
-		x.DepthLast = v
-	}
-	if n < 6 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagPass.DepthSum", err)
-		}
-		x.DepthSum = v
-	}
-	if n < 7 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagPass.QueueLast", err)
-		}
-		x.QueueLast = v
-	}
-	if n < 8 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagPass.QueueSum", err)
-		}
-		x.QueueSum = v
-	}
-	if n < 9 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagPass.At", err)
-		}
-		x.At = model.Time(v)
-	}
-	return wire.Skip(d, n-9)
-}
-
-// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
-func (x *DiagRPC) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(4); err != nil {
-		return err
-	}
-	if err := e.EncodeString(x.Name); err != nil {
-		return err
-	}
-	if err := e.EncodeUint(uint64(x.ID)); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.Count); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(x.SumUS); err != nil {
-		return err
-	}
-	return nil
-}
-
-// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
-func (x *DiagRPC) DecodeMsgpack(d *msgpack.Decoder) error {
-	*x = DiagRPC{}
-	n, err := d.DecodeArrayLen()
-	if err != nil {
-		return err
-	}
-	if n < 1 {
-		return nil
-	}
-	{
-		v, err := d.DecodeString()
-		if err != nil {
-			return wire.In("DiagRPC.Name", err)
-		}
-		x.Name = v
-	}
-	if n < 2 {
-		return nil
-	}
-	{
-		v, err := d.DecodeUint64()
-		if err != nil {
-			return wire.In("DiagRPC.ID", err)
-		}
-		x.ID = uint32(v)
-		if uint64(x.ID) != v {
-			return wire.Range("DiagRPC.ID", v)
-		}
-	}
-	if n < 3 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagRPC.Count", err)
-		}
-		x.Count = v
-	}
-	if n < 4 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("DiagRPC.SumUS", err)
-		}
-		x.SumUS = v
-	}
-	return wire.Skip(d, n-4)
-}
-
-// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
-func (x *WhyRequest) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(1); err != nil {
-		return err
-	}
-	if err := e.EncodeArrayLen(len(x.Jobs)); err != nil {
-		return err
-	}
-	for i1 := range x.Jobs {
-		if err := x.Jobs[i1].EncodeMsgpack(e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
-func (x *WhyRequest) DecodeMsgpack(d *msgpack.Decoder) error {
-	*x = WhyRequest{}
-	n, err := d.DecodeArrayLen()
-	if err != nil {
-		return err
-	}
-	if n < 1 {
-		return nil
-	}
-	{
-		n1, err := d.DecodeArrayLen()
-		if err != nil {
-			return wire.In("WhyRequest.Jobs", err)
-		}
-		if n1 > 0 {
-			s2 := make([]JobRef, 0, wire.Cap(n1))
-			for range n1 {
-				s2 = append(s2, JobRef{})
-				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
-					return wire.In("WhyRequest.Jobs", err)
-				}
-			}
-			x.Jobs = s2
-		}
-	}
-	return wire.Skip(d, n-1)
-}
-
-// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
-func (x *WhyReply) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(3); err != nil {
-		return err
-	}
-	if err := e.EncodeInt(int64(x.Now)); err != nil {
-		return err
-	}
-	if err := e.EncodeArrayLen(len(x.List)); err != nil {
-		return err
-	}
-	for i1 := range x.List {
-		if x.List[i1] == nil {
-			if err := e.EncodeNil(); err != nil {
-				return err
-			}
-		} else {
-			if err := x.List[i1].EncodeMsgpack(e); err != nil {
-				return err
-			}
-		}
-	}
-	if err := e.EncodeInt(int64(x.Left)); err != nil {
-		return err
-	}
-	return nil
-}
-
-// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
-func (x *WhyReply) DecodeMsgpack(d *msgpack.Decoder) error {
-	*x = WhyReply{}
-	n, err := d.DecodeArrayLen()
-	if err != nil {
-		return err
-	}
-	if n < 1 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("WhyReply.Now", err)
-		}
-		x.Now = model.Time(v)
-	}
-	if n < 2 {
-		return nil
-	}
-	{
-		n1, err := d.DecodeArrayLen()
-		if err != nil {
-			return wire.In("WhyReply.List", err)
-		}
-		if n1 > 0 {
-			s2 := make([]*model.Explanation, 0, wire.Cap(n1))
-			for range n1 {
-				var v3 *model.Explanation
-				{
-					none, err := wire.Nil(d)
-					if err != nil {
-						return wire.In("WhyReply.List", err)
-					}
-					if !none {
-						v4 := new(model.Explanation)
-						if err := v4.DecodeMsgpack(d); err != nil {
-							return wire.In("WhyReply.List", err)
-						}
-						v3 = v4
-					}
-				}
-				s2 = append(s2, v3)
-			}
-			x.List = s2
-		}
-	}
-	if n < 3 {
-		return nil
-	}
-	{
-		v, err := d.DecodeInt64()
-		if err != nil {
-			return wire.In("WhyReply.Left", err)
-		}
-		x.Left = int32(v)
-		if int64(x.Left) != v {
-			return wire.Range("WhyReply.Left", v)
-		}
-	}
-	return wire.Skip(d, n-3)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

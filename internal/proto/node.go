@@ -78,6 +78,7 @@ type Orders struct {
 
 	Rules  *model.NodeRules // the configuration has changed
 	Health bool             // run HealthCheckProgram
+	Freeze []*Freeze        // what is wanted of attempts that are or have been suspended
 }
 
 // Launch starts a job's batch script. A node that has the attempt already does nothing and reports again.
@@ -128,6 +129,17 @@ type Stop struct {
 	Full      bool // the batch shell and everything below it
 	KillWaitS int64
 	Line      string
+}
+
+// Freeze says that an attempt's processes shall stand still, or go on. One with a smaller Turn than was seen is outdated.
+//
+//gbatch:codec
+type Freeze struct {
+	Job     model.JobID
+	Attempt uint32
+	Frozen  bool
+	Turn    uint32
+	GraceMS int64 // between SIGTSTP and the freeze
 }
 
 // ReportKind is what a node reports of an attempt. The numbers are stored: append only.

@@ -47,6 +47,13 @@ func history(t *testing.T, seed int, rounds int, each func(c *cluster, w *world,
 // live is history in a world.
 func live(t *testing.T, w *world, seed int, rounds int, each func(c *cluster, w *world, v *state.View) model.Plan) {
 	c := w.cluster(t)
+	if seed%2 == 1 && seed < 1000 { // half of them have jobs suspended for others
+		c.cfg.Params.Preempt = model.Preempt{ByPartition: true, Mode: modeSuspend}
+		for _, p := range c.cfg.Partitions {
+			p.PriorityTier = int32(1 + w.n(3))
+		}
+		c.up()
+	}
 	for round := range rounds {
 		c.at = fmt.Sprintf("seed %d, round %d", seed, round)
 		for range w.n(8) {
@@ -103,6 +110,26 @@ func (w *world) happen(c *cluster) {
 	})
 	c.apply(&ended)
 	c.apply(&stop)
+	var begun state.Reports
+	sleep := []*state.Suspend{{}, {Resume: true}}
+	c.st.View().Jobs(func(j *model.Job) bool {
+		switch {
+		case j.State == model.Configuring && w.chance(70):
+			begun.Reports = append(begun.Reports, state.Report{Kind: state.Started, Job: j.ID, Attempt: j.Attempt, At: c.now})
+		case j.State == model.Running && w.chance(6):
+			sleep[0].Targets = append(sleep[0].Targets, state.Target{Job: j.ID, Task: model.NoTask})
+		case j.State == model.Suspended && w.chance(30):
+			sleep[1].Targets = append(sleep[1].Targets, state.Target{Job: j.ID, Task: model.NoTask})
+		case j.State == model.Running && w.chance(6):
+			sleep[0].Turn.Sleep = append(sleep[0].Turn.Sleep, j.ID)
+		case j.State == model.Suspended && w.chance(40):
+			sleep[0].Turn.Wake = append(sleep[0].Turn.Wake, j.ID)
+		}
+		return true
+	})
+	c.apply(&begun)
+	c.apply(sleep[0])
+	c.apply(sleep[1])
 	c.apply(&edit)
 	c.apply(&limit)
 	nodes := c.cfg.Nodes
@@ -174,6 +201,13 @@ func planText(plan model.Plan) (text string) {
 	for i := range plan.Starts {
 		text += "\n  start " + startLine(&plan.Starts[i])
 	}
+	for _, x := range plan.Preempt {
+		text += fmt.Sprintf("\n  preempt %+v", x)
+	}
+	for _, x := range plan.Claims {
+		text += fmt.Sprintf("\n  claim %+v", x)
+	}
+	text += fmt.Sprintf("\n  resume %v", plan.Resume)
 	for _, r := range plan.Reasons {
 		text += fmt.Sprintf("\n  %d %s %s", r.Job, r.Reason, r.Why)
 	}

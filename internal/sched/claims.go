@@ -21,8 +21,14 @@ func (p *Planner) noteClaim(j *model.Job) {
 
 // claims starts those whose claims have become free and keeps the others' on the calendar.
 func (p *Planner) claims() {
-	p.victims, p.tries, p.claimers = map[model.JobID]bool{}, 0, p.claimers[:0]
+	p.victims, p.tries, p.claimers = map[model.JobID]fate{}, 0, p.claimers[:0]
 	clear(p.vain)
+	for _, id := range p.letGo { // the last plan gave them up, and nobody has taken it
+		if e := p.jobs[id]; e != nil && e.j.Claim != nil {
+			p.claimed[id] = true
+		}
+	}
+	p.letGo = p.letGo[:0]
 	if len(p.claimed) == 0 {
 		return
 	}
@@ -57,14 +63,14 @@ func (p *Planner) hold(e *entry, l *lane, alloc *model.Alloc) bool {
 	if it.refuse != model.ReasonNone {
 		return false
 	}
-	b := &booking{at: p.now, end: p.after(p.now, it.leastS()), lane: l, spec: e.j.Spec}
+	b := &booking{at: p.now, end: p.after(p.now, it.leastS()), lane: l, spec: e.j.Spec, alloc: alloc}
 	for i := range alloc.Nodes {
 		n := p.byName[alloc.Nodes[i].Node]
 		if n == nil || !n.up() {
 			return false
 		}
 		b.nodes = append(b.nodes, n)
-		b.holds = append(b.holds, n.holdOf(&alloc.Nodes[i], l.part.Name, e.j.Spec))
+		b.holds = append(b.holds, n.holdOf(&alloc.Nodes[i], l.part.Name, e.j.Spec, it.sh.rq.shareAt))
 	}
 	e.claim = b
 	p.onto(b)
@@ -88,6 +94,7 @@ func (p *Planner) release(e *entry) {
 // unclaim ends a claim that can't be had any more.
 func (p *Planner) unclaim(e *entry) {
 	delete(p.claimed, e.j.ID)
+	p.letGo = append(p.letGo, e.j.ID)
 	p.plan.Claims = append(p.plan.Claims, model.ClaimSet{Job: e.j.ID})
 }
 
@@ -109,6 +116,7 @@ func (p *Planner) take(e *entry) {
 	}
 	if !p.atThrottle(e.j) && len(p.plan.Starts) < p.policy.MaxStarts && p.start(b.lane, &it, task) {
 		delete(p.claimed, e.j.ID)
+		p.letGo = append(p.letGo, e.j.ID)
 		if task != model.NoTask {
 			e.last, e.begun = task, true
 			if e.j.Tasks.Count() == 1 {
@@ -131,7 +139,7 @@ func (p *Planner) take(e *entry) {
 // ending reports whether a job is on its way out.
 func (p *Planner) ending(id model.JobID) bool {
 	j := p.v.Job(id)
-	return j != nil && (j.State == model.Completing || p.victims[id])
+	return j != nil && (j.State == model.Completing || p.victims[id] == leaves)
 }
 
 // reclaim puts the claims back after a new round has taken everything off the calendar.

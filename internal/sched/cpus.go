@@ -105,6 +105,9 @@ func (r *room) cpusAt(rq *Request, tasks, cpus int, near model.Bits) model.Bits 
 	if rq.Exclusive {
 		return r.cpus
 	}
+	if r.levels != nil {
+		return r.leastAt(rq, tasks, cpus, near)
+	}
 	free := r.cpus
 	if rq.PerCore > 0 && !rq.wholeCores {
 		free = r.wholeFree()

@@ -49,13 +49,15 @@ func Estimate(v *state.View, now model.Time, sp *model.Spec, part *model.Partiti
 		rank[j.ID] = i
 	}
 	after := func(ended int) *model.Alloc {
-		gone := func(id model.JobID) bool {
-			k, ok := rank[id]
-			return ok && k < ended
+		gone := func(id model.JobID) fate {
+			if k, ok := rank[id]; ok && k < ended {
+				return leaves
+			}
+			return stays
 		}
 		rooms := make([]*room, 0, len(nodes))
 		for _, n := range nodes {
-			rooms = append(rooms, s.room(n, gone))
+			rooms = append(rooms, s.room(n, gone).as(&rq))
 		}
 		inOrder(rooms)
 		a, _, _ := lay(rooms, 0, &rq, part.Name)

@@ -3,7 +3,6 @@ package sched
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gbatch/internal/model"
@@ -105,14 +104,6 @@ func (x *explainer) dependency(d *model.Dep) {
 func (s *spot) because(r model.Reason, format string, a ...any) *model.Cause {
 	s.causes = append(s.causes, model.Cause{Reason: r, Partition: s.l.part.Name, Text: fmt.Sprintf(format, a...)})
 	return &s.causes[len(s.causes)-1]
-}
-
-// called gives a job's number and name.
-func called(ref string, j *model.Job) string {
-	if j.Spec.Name == "" {
-		return ref
-	}
-	return ref + " (" + j.Spec.Name + ")"
 }
 
 // look asks, before anybody is planned, whether the job would start if it came first, and what its partition says.
@@ -221,17 +212,6 @@ func (x *explainer) licenses(s *spot) bool {
 		}
 	}
 	return true
-}
-
-func licensesText(rq *Request) string {
-	var out []string
-	for _, l := range rq.Licenses {
-		out = append(out, fmt.Sprintf("%s:%d", l.Name, l.Count))
-	}
-	if rq.AnyLicense {
-		return strings.Join(out, " or ")
-	}
-	return strings.Join(out, ", ")
 }
 
 // windowsText names the reservations that close the job's nodes.
@@ -379,136 +359,4 @@ func (n *node) ends(t model.Time) model.JobID {
 		}
 	}
 	return 0
-}
-
-// awayText names nodes with why they take no jobs.
-func (x *explainer) awayText(list []string) string {
-	var out []string
-	for _, name := range list[:min(len(list), maxNamed)] {
-		out = append(out, name+" ("+x.stateOf(name)+")")
-	}
-	if len(list) > maxNamed {
-		out = append(out, fmt.Sprintf("%d more", len(list)-maxNamed))
-	}
-	return strings.Join(out, ", ")
-}
-
-// outText names what is out of service on nodes, and why.
-func (x *explainer) outText(list []string) string {
-	var text []string
-	for _, name := range list[:min(len(list), maxNamed)] {
-		n, units := x.v.Node(name), []string(nil)
-		for i := range n.Out {
-			if o := &n.Out[i]; o.Kind != model.OutCleared {
-				units = append(units, fmt.Sprintf("%s %d: %s", o.Name, o.Index, o.Reason))
-			}
-		}
-		text = append(text, name+" ("+strings.Join(units, "; ")+")")
-	}
-	if len(list) > maxNamed {
-		text = append(text, fmt.Sprintf("%d more", len(list)-maxNamed))
-	}
-	return strings.Join(text, ", ")
-}
-
-func (x *explainer) stateOf(name string) string {
-	n := x.v.Node(name)
-	if n == nil {
-		return "not there"
-	}
-	text := strings.ToLower(n.StateName())
-	if n.Link == model.LinkLost {
-		text = "not responding"
-	}
-	if n.Reason != "" {
-		text += ": " + n.Reason
-	}
-	return text
-}
-
-// needText says what a request asks of its nodes.
-func needText(sh *shape) string {
-	rq := &sh.rq
-	tasks := sh.tasks
-	if !sh.single {
-		tasks = rq.PerNode
-	}
-	var parts []string
-	for _, g := range rq.Gres {
-		label, n := g.Name, int(g.Count)
-		if g.Milli > 0 {
-			parts = append(parts, strconv.FormatFloat(float64(g.Milli)/1000, 'f', -1, 64)+" of a GPU")
-			continue
-		}
-		if g.Type != "" {
-			label = g.Type
-		}
-		switch {
-		case n == 0:
-			continue
-		case g.Per == model.PerTask:
-			n *= tasks
-		case g.Per == model.PerJob && !sh.single:
-			label += " in all"
-		}
-		parts = append(parts, fmt.Sprintf("%d %s", n, label))
-	}
-	gpus := 0
-	if sh.single {
-		gpus = rq.jobGPUs()
-	}
-	cpus := rq.cpusFor(tasks, gpus)
-	parts = append(parts, countOf(cpus, "CPU", "CPUs"))
-	switch {
-	case rq.ByGPU:
-		parts = append(parts, fmt.Sprintf("%d MiB", rq.GPUMemNode+rq.GPUMemTask*int64(tasks)+rq.GPUMemJob*int64(gpus)))
-	case rq.MemPerNode == model.WholeMem:
-		parts = append(parts, "all memory")
-	case rq.MemPerNode > 0:
-		parts = append(parts, fmt.Sprintf("%d MiB", rq.MemPerNode))
-	case rq.MemPerCPU > 0:
-		parts = append(parts, fmt.Sprintf("%d MiB", rq.MemPerCPU*int64(cpus)))
-	}
-	if rq.Want != nil {
-		parts = append(parts, "the features "+rq.Want.String())
-	}
-	if rq.Exclusive {
-		parts = append(parts, "nobody else")
-	}
-	where := "on one node"
-	if !sh.single {
-		where = fmt.Sprintf("on each of %d nodes", rq.MinNodes)
-	}
-	return strings.Join(parts, ", ") + " " + where
-}
-
-func countOf(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
-func jobList(ids []model.JobID, all int) string {
-	var out []string
-	for _, id := range ids {
-		out = append(out, fmt.Sprint(id))
-	}
-	text := strings.Join(out, ", ")
-	if all > len(ids) {
-		text += fmt.Sprintf(" and %d more", all-len(ids))
-	}
-	if all == 1 {
-		return "job " + text
-	}
-	return "jobs " + text
-}
-
-func limitText(s int64) string { return walltime.Limit(s, s >= model.Unlimited) }
-
-func most(n int32) string {
-	if n == 0 {
-		return "any number"
-	}
-	return fmt.Sprint(n)
 }

@@ -81,7 +81,7 @@ func (r *room) most(rq *Request, part string, limit int) (int, miss) {
 	if r.shut || r.nfree == 0 || rq.tier < r.keep || rq.Exclusive && r.busy {
 		return 0, missNodes
 	}
-	if (rq.Private || r.private) && r.busy && (r.mixed || r.uid != rq.UID) {
+	if (rq.Private || r.private) && len(r.parts) > 0 && (r.mixed || r.uid != rq.UID) {
 		return 0, missNodes
 	}
 	if !rq.suits(r.def) {
@@ -153,7 +153,7 @@ func (r *room) byMemory(rq *Request) int {
 	if r.memFor(rq, r.nfree, 0, 0) <= free {
 		return noLimit
 	}
-	return r.tasksIn(rq, int(((free+1)*int64(r.def.CPUs)-1)/max(1, r.def.MemMiB)))
+	return r.tasksIn(rq, int(((free+1)*int64(max(1, rq.Share))*int64(r.def.CPUs)-1)/max(1, r.def.MemMiB)))
 }
 
 // memFor gives the memory that goes with cpus on the node, MiB. A job that asked for none, in a cluster without a
@@ -164,7 +164,7 @@ func (r *room) memFor(rq *Request, cpus, tasks, gpus int) int64 {
 	if rq.ByGPU {
 		return rq.GPUMemNode + rq.GPUMemTask*int64(tasks) + rq.GPUMemJob*int64(gpus)
 	}
-	m := r.def.MemMiB * int64(cpus) / int64(max(1, r.def.CPUs))
+	m := r.def.MemMiB * int64(cpus) / int64(max(1, r.def.CPUs)) / int64(max(1, rq.Share)) // whoever shares its CPUs has its part of theirs
 	switch {
 	case rq.MemPerNode == model.WholeMem:
 		m = r.def.MemMiB

@@ -60,7 +60,7 @@ func (p *Planner) holdLicenses(id model.JobID, j *model.Job) {
 	p.lic.free.add(h, -1)
 	p.licHeld[id] = h
 	if at := p.endOf(j); at != forever {
-		p.lic.insertRelease(release{at, id, *h})
+		p.lic.insertRelease(release{at: at, id: id, hold: *h})
 		p.nextEnd = min(p.nextEnd, at)
 	}
 }

@@ -20,7 +20,7 @@ func (p *Planner) fitLoose(sh *shape, end model.Time) (alloc *model.Alloc, taken
 			taken = true
 			continue
 		}
-		r := p.roomUntil(n, end)
+		r := p.roomUntil(n, end).as(&sh.rq)
 		if n.dated() && p.social && !sh.meets(r, nd) {
 			taken = true
 			continue

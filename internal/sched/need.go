@@ -29,9 +29,10 @@ type need struct {
 	mem   int64
 	gres  []gresNeed
 
-	lot    *lot // of nodes whose GPUs are shared, where the job needs some; otherwise nil
-	gpus   []gpuNeed
-	shares []shareNeed
+	lot             *lot // of nodes whose GPUs are shared, where the job needs some; otherwise nil
+	gpus            []gpuNeed
+	shares          []shareNeed
+	place, per, all int // where its CPUs may be shared: the partition's place, how many may have one, the node's CPUs
 }
 
 // gresNeed asks for units of any of several of the node's entries.
@@ -43,6 +44,13 @@ type gresNeed struct {
 // in reports whether that much is free.
 func (nd *need) in(c *counts) bool {
 	if nd.never || c.cpus < nd.cpus || c.mem < nd.mem || nd.idle && c.users > 0 {
+		return false
+	}
+	if nd.place > 0 {
+		if !nd.slotsIn(c) {
+			return false
+		}
+	} else if c.sharers > 0 {
 		return false
 	}
 	for i := range nd.gres {
@@ -81,6 +89,7 @@ func needOn(d *model.NodeDef, l *lot, rq *Request, tasks int, whole bool) need {
 	if rq.Exclusive {
 		nd.cpus = all
 	}
+	nd.place, nd.per, nd.all = rq.shareAt, rq.Share, all
 	if rq.memConsumed {
 		nd.mem = r.memFor(rq, nd.cpus, tasks, gpus)
 	}
@@ -149,7 +158,10 @@ func (s *stock) capacity(d *model.NodeDef) counts { return countsOf(s.empty(d), 
 
 // countsOf counts what is free in a room.
 func countsOf(r *room, users int) counts {
-	c := counts{cpus: r.nfree, mem: r.mem, users: users}
+	c := counts{cpus: r.nfree, mem: r.mem, users: users, plain: r.plain, sharers: r.sharers}
+	if c.share = r.used(); r.sharers > 0 && r.plain == 0 { // of these CPUs share has the count
+		c.cpus = r.stock.whole(r.def)
+	}
 	if len(r.gres) > 0 {
 		c.gres = make([]int, len(r.gres))
 		for i := range r.gres {

@@ -150,11 +150,16 @@ func needsKey(key []byte, m *model.Needs) []byte {
 	num(m.MemPerGPU)
 	num(m.GPUMemMiB)
 	flags := int64(0)
-	for i, b := range [...]bool{m.AnyLicense, m.Contiguous, m.Spread, m.FewNodes, m.ExclusiveUser} {
+	for i, b := range [...]bool{m.AnyLicense, m.Contiguous, m.Spread, m.FewNodes, m.ExclusiveUser, m.Share} {
 		if b {
 			flags |= 1 << i
 		}
 	}
 	num(flags)
+	num(int64(len(m.GPUsPerSocket)))
+	for _, g := range m.GPUsPerSocket {
+		text(g.Type)
+		num(int64(g.Count))
+	}
 	return key
 }

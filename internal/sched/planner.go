@@ -20,6 +20,7 @@ type Planner struct {
 	licHeld   map[model.JobID]*hold
 	licBooked []*hold
 	apart     bool // some job shares its nodes only with its user's
+	mixes     bool // some job shares its CPUs
 
 	nodes   []*node
 	byName  map[string]*node
@@ -60,7 +61,8 @@ type Planner struct {
 
 	claimed  map[model.JobID]bool // who has a claim
 	claimers []*entry             // this pass's, claims on the calendar
-	victims  map[model.JobID]bool // whom this plan ends
+	letGo    []model.JobID        // whose claims this plan ends
+	victims  map[model.JobID]fate // whom this plan ends or suspends
 	vain     map[vainKey]bool     // for whom no victims were found in this pass
 	tries    int
 	lowest   int32 // tier of all partitions
@@ -110,16 +112,18 @@ func (p *Planner) Plan(v *state.View, now model.Time, pol Policy) model.Plan {
 	p.forgetLicenses()
 	p.sync(v, now, pol)
 	p.lateLicenses()
-	if p.apart && !p.stock.byUser { // the first such job: who is on which node counts from now on
+	if p.apart && !p.stock.byUser || p.mixes && !p.stock.shared { // the first such job: who is on which node counts from now on
 		p.early = true
 		p.build()
 	}
 	p.plan = model.Plan{}
 	clear(p.running)
 	p.said, p.rounds, p.ahead, p.seen = p.said[:0], 0, 0, 0
+	p.letLower()
 	p.windows()
 	p.promises()
 	p.claims()
+	p.wakeUp()
 	p.walk()
 	p.say()
 	return p.plan

@@ -18,8 +18,9 @@ const maxPreempts = 16
 
 // modeOff and the others are the words of PreemptMode.
 const (
-	modeOff    = "OFF"
-	modeCancel = "CANCEL"
+	modeOff     = "OFF"
+	modeCancel  = "CANCEL"
+	modeSuspend = "SUSPEND"
 )
 
 // robber is a job that looks for victims.
@@ -30,6 +31,8 @@ type robber struct {
 	qos  *model.QOS // nil: none
 	owed bool       // its QOS is below its guarantee
 	left map[string]map[string]int64
+
+	asleep map[model.JobID]bool // of those that were looked at, whom it would have suspended
 }
 
 // mayPreempt reports whether a job may have any others ended at all.
@@ -47,7 +50,7 @@ func (p *Planner) mayPreempt(j *model.Job, l *lane) bool {
 
 // preempt finds victims for a job that does not fit, if it may have any, and gives it a claim to what they leave.
 func (p *Planner) preempt(l *lane, it *item) bool {
-	if !it.robs || p.tries >= maxPreempts || it.sh.none != model.ReasonNone && it.sh.noneAt == p.usable || it.e.claim != nil {
+	if !it.robs || p.tries >= maxPreempts || it.e.claim != nil || p.waitsForNodes(l, it) != "" {
 		return false
 	}
 	key := vainKey{it.sh, it.e.j.Spec.QOS, l}
@@ -55,7 +58,7 @@ func (p *Planner) preempt(l *lane, it *item) bool {
 		return false
 	}
 	p.tries++
-	r := &robber{p: p, it: it, l: l, qos: p.v.QOS(it.e.j.Spec.QOS)}
+	r := &robber{p: p, it: it, l: l, asleep: map[model.JobID]bool{}, qos: p.v.QOS(it.e.j.Spec.QOS)}
 	r.owed = r.belowGuarantee()
 	alloc, list := r.find()
 	if len(list) == 0 {
@@ -73,8 +76,11 @@ func (p *Planner) preempt(l *lane, it *item) bool {
 		return false
 	}
 	for _, v := range list {
-		p.victims[v.j.ID] = true
-		p.plan.Preempt = append(p.plan.Preempt, model.Preemption{Job: v.j.ID, For: it.e.j.ID, Cancel: v.mode == modeCancel || !v.j.Spec.Requeue, GraceS: v.grace})
+		p.victims[v.j.ID] = leaves
+		if v.mode == modeSuspend {
+			p.victims[v.j.ID] = sleeps
+		}
+		p.plan.Preempt = append(p.plan.Preempt, model.Preemption{Job: v.j.ID, For: it.e.j.ID, Cancel: v.mode == modeCancel || v.mode != modeSuspend && !v.j.Spec.Requeue, GraceS: v.grace, Sleep: v.mode == modeSuspend})
 	}
 	p.plan.Claims = append(p.plan.Claims, model.ClaimSet{Job: it.e.j.ID, Claim: &model.Claim{Partition: l.part.Name, Alloc: alloc}})
 	p.because(it.e, model.ReasonResources, "")
@@ -108,13 +114,14 @@ func (r *robber) on(n *node) []*victim {
 	var out []*victim
 	for _, id := range n.rec.Jobs {
 		j := r.p.v.Job(id)
-		if j == nil || j.Run == nil || j.State == model.Completing || r.p.victims[id] {
+		if j == nil || j.Run == nil || j.State == model.Completing || r.p.victims[id] != stays {
 			continue
 		}
 		if v := r.victim(j); v != nil {
+			r.asleep[id] = v.mode == modeSuspend
 			for i := range j.Run.Alloc.Nodes {
 				if na := &j.Run.Alloc.Nodes[i]; na.Node == n.def.Name {
-					v.h = n.holdOf(na, j.Run.Partition, j.Spec)
+					v.h = n.holdOf(na, j.Run.Partition, j.Spec, r.p.stock.shareAt(j.Run.Partition, j.Run.Share))
 				}
 			}
 			out = append(out, v)
@@ -159,6 +166,9 @@ func (r *robber) victim(j *model.Job) *victim {
 		if n, set := q.PreemptExemptTimeS.Value(); set {
 			exempt = n
 		}
+	}
+	if v.mode == modeSuspend && j.State != model.Running && j.Run.Sleep != model.SleepsInTurn { // it has no CPUs, or no processes yet
+		return nil
 	}
 	if v.mode == "" || v.mode == modeOff || j.Run.Start.Add(exempt) > r.p.now {
 		return nil
@@ -286,8 +296,8 @@ func (p *Planner) heldBy(qos string, claims bool) map[string]int64 {
 		}
 		return true
 	})
-	for id := range p.victims {
-		if of(id) {
+	for id, f := range p.victims {
+		if f == leaves && of(id) {
 			add(p.v.Job(id).Run.Alloc, -1)
 		}
 	}

@@ -50,7 +50,14 @@ func sayPreempt(say func(string, ...any), plan *model.Plan) {
 		if v.GraceS > 0 {
 			how += fmt.Sprintf(", %d s of grace", v.GraceS)
 		}
+		if v.Sleep {
+			say("suspend %d for %d", v.Job, v.For)
+			continue
+		}
 		say("end   %d for %d: %s", v.Job, v.For, how)
+	}
+	for _, id := range plan.Resume {
+		say("resume %d", id)
 	}
 	for _, c := range plan.Claims {
 		if c.Claim == nil {

@@ -54,8 +54,11 @@ func (w *world) cluster(t testing.TB) *cluster {
 	for i, name := range []string{"p", "q", "r"} {
 		part := &model.Partition{Name: name, PriorityTier: int32(pick(w, 1, 1, 2)), MaxNodes: int32(pick(w, 0, 0, 2)), MinNodes: int32(pick(w, 0, 0, 0, 2)),
 			MaxCPUsPerNode: int32(pick(w, 0, 0, 0, 2)), ExclusiveUser: w.chance(10)}
-		if w.chance(10) {
+		switch {
+		case w.chance(10):
 			part.OverSubscribe = "EXCLUSIVE"
+		case w.chance(25):
+			part.ShareMax, part.ShareForced = int32(2+w.n(3)), w.chance(60)
 		}
 		for _, n := range names {
 			if i == 0 || w.chance(60) {
@@ -114,6 +117,9 @@ func (w *world) spec(c *cluster) *model.Spec {
 	sp.Exclusive, sp.Overcommit = w.chance(7), w.chance(5)
 	if w.chance(5) {
 		sp.TmpMiB = 50
+	}
+	if w.chance(20) {
+		sp.More = &model.Needs{Share: true}
 	}
 	part := c.st.View().Partition("p")
 	if w.chance(7) && sp.Partitions[0] == "p" && len(sp.Partitions) == 1 {

@@ -45,6 +45,11 @@ type Request struct {
 	LLN                                     bool  // least loaded nodes first
 	GPUMem                                  int64 // MiB that each GPU has, or has left where it is shared; 0: any
 
+	Share     int    // how many jobs may have each of its CPUs; up to 1: it has them for itself
+	sharePart string // the partition whose jobs these are
+	shareAt   int    // its place
+	class     int64  // suspended jobs of lower ones are planned over
+
 	tier        int // the partition's
 	wholeCores  bool
 	memConsumed bool
@@ -63,6 +68,9 @@ func Resolve(sp *model.Spec, p *model.Partition, params *model.Params) Request {
 		Exclusive: sp.Exclusive || p.Exclusive(), Private: p.ExclusiveUser, Overcommit: sp.Overcommit, UID: sp.UID, Reservation: sp.Reservation,
 		tier: int(p.PriorityTier), wholeCores: params.WholeCores, memConsumed: params.MemConsumed}
 	r.LLN, r.gpuMargin = params.LLN || p.LLN, params.GPUMemMarginMiB
+	if n := p.Shared(sp); n > 1 && !r.Exclusive {
+		r.Share, r.sharePart = int(n), p.Name
+	}
 	r.nodes(sp, p)
 	r.gpuDefaults(sp, p, params)
 	if sp.More != nil {

@@ -13,6 +13,7 @@ type booking struct {
 	holds   []hold // of each
 	lane    *lane
 	spec    *model.Spec
+	alloc   *model.Alloc // of a claim
 }
 
 // reserve gives a job that does not fit the earliest place on the calendar where it does. It reports whether there is
@@ -32,7 +33,7 @@ func (p *Planner) reserve(l *lane, it *item) bool {
 		na := &alloc.Nodes[i]
 		n := p.byName[na.Node]
 		b.nodes = append(b.nodes, n)
-		h := n.holdOf(na, l.part.Name, e.j.Spec)
+		h := n.holdOf(na, l.part.Name, e.j.Spec, sh.rq.shareAt)
 		h.resv = sh.rq.Reservation
 		b.holds = append(b.holds, h)
 	}
@@ -48,7 +49,7 @@ func (p *Planner) reserve(l *lane, it *item) bool {
 
 // soonest finds the earliest moment at which a job of a shape fits for a number of seconds, and where.
 func (p *Planner) soonest(sh *shape, planS int64) (model.Time, *model.Alloc) {
-	p.cursor.own = sh.rq.Reservation
+	p.cursor.own, p.cursor.class = sh.rq.Reservation, sh.rq.class
 	limit := forever
 	if w := p.policy.Backfill.WindowS; w > 0 {
 		limit = p.now.Add(w)
@@ -64,7 +65,7 @@ func (p *Planner) soonest(sh *shape, planS int64) (model.Time, *model.Alloc) {
 	if one == nil {
 		return 0, nil
 	}
-	r := p.roomAt(one, best, end(best))
+	r := p.roomAt(one, best, end(best)).as(&sh.rq)
 	na, m := r.place(&sh.rq, sh.tasks, wholeJob(&sh.rq))
 	if m != missNone {
 		return 0, nil
@@ -206,7 +207,7 @@ func (p *Planner) layAt(sh *shape, t, end model.Time) *model.Alloc {
 				continue
 			}
 		}
-		rooms = append(rooms, p.roomAt(n, t, end))
+		rooms = append(rooms, p.roomAt(n, t, end).as(&sh.rq))
 	}
 	p.rooms = rooms
 	if len(rooms) < sh.rq.MinNodes {

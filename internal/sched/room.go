@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"slices"
 	"strings"
 
 	"gbatch/internal/model"
@@ -20,6 +21,17 @@ type room struct {
 	busy  bool  // somebody is on it
 	shut  bool  // takes no more: exclusive, or not usable
 	keep  int   // a job of a partition of this tier waits for it: nothing for lower ones
+
+	plain   int              // jobs that have their CPUs for themselves
+	sharers int              // jobs that share theirs
+	shares  []model.CPUShare // what those have
+	extra   []int            // slots that are counted as taken beside shares, by partition
+	levels  []model.Bits     // of cpus, for a job that shares: those that nobody has, that one job has, and so on
+	taken   model.Bits       // CPUs that jobs have
+	closed  bool             // a reservation closes the node before the time is over
+	limited bool             // reservations hold back a part of the node, so that jobs that share have limit CPUs in all
+	limit   int
+	full    bool // somebody has the node for itself
 
 	parts   []partUse // CPUs in use by partition, where a partition limits them
 	private bool      // a job of a partition with ExclusiveUser is on it
@@ -51,6 +63,9 @@ type stock struct {
 	planted   bool  // tree is made
 	gpus      gpuMaps
 	lots      lots
+	sharing   map[string]int // partitions whose jobs share CPUs, from 1
+	shared    bool           // there are such, or jobs of such
+	qosClass  bool           // jobs of a QOS may have others suspended
 }
 
 // lot gives how a node's GPUs are shared, nil where they are not.
@@ -59,10 +74,15 @@ func (s *stock) lot(d *model.NodeDef) *lot { return s.lots.of(d, s.params.GPUMem
 func newStock(v *state.View) *stock {
 	cfg := v.Config()
 	s := &stock{v: v, params: &cfg.Params, isPrivate: map[string]bool{}, lots: lots{}}
+	s.sharing = map[string]int{}
+	s.qosClass = cfg.Params.Preempt.ByQOS && suspends(cfg)
 	for _, p := range cfg.Partitions {
 		s.byPart = s.byPart || p.MaxCPUsPerNode > 0
 		s.byUser = s.byUser || p.ExclusiveUser
 		s.isPrivate[p.Name] = p.ExclusiveUser
+		if p.ShareMax > 1 {
+			s.sharing[p.Name], s.shared = len(s.sharing)+1, true
+		}
 	}
 	return s
 }
@@ -87,8 +107,17 @@ func (s *stock) network() *tree {
 	return s.tree
 }
 
-// room gives what is free on a node; gone tells jobs that are taken for ended.
-func (s *stock) room(n *model.Node, gone func(model.JobID) bool) *room {
+// fate is what is supposed of a job.
+type fate uint8
+
+const (
+	stays  fate = iota
+	sleeps      // it gives its CPUs back
+	leaves
+)
+
+// room gives what is free on a node; gone tells what is supposed of the jobs there, nil: that they stay.
+func (s *stock) room(n *model.Node, gone func(model.JobID) fate) *room {
 	r := s.empty(n.Def)
 	r.shut = !n.Usable()
 	r.without(n)
@@ -96,8 +125,13 @@ func (s *stock) room(n *model.Node, gone func(model.JobID) bool) *room {
 		return r
 	}
 	if gone == nil {
-		r.busy = true
-		r.shut = r.shut || n.Exclusive != 0
+		r.busy, r.full = n.AwakeJobs() > 0, n.Exclusive != 0
+		r.shut = r.shut || r.full
+		if r.shares = n.CPUShares; len(r.shares) > 0 {
+			r.sharers = n.AwakeJobs()
+		} else {
+			r.plain = n.AwakeJobs()
+		}
 		r.takeShared(n.Shared)
 		r.take(n.UsedCPUs, s.params, n.UsedMem, n.UsedGres)
 		if !s.byPart && !s.byUser {
@@ -106,22 +140,50 @@ func (s *stock) room(n *model.Node, gone func(model.JobID) bool) *room {
 	}
 	for _, id := range n.Jobs {
 		j := s.v.Job(id)
-		if j == nil || j.Run == nil || gone != nil && gone(id) {
+		if j == nil || j.Run == nil {
 			continue
 		}
+		what := stays
+		if gone != nil {
+			what = gone(id)
+		}
+		if what == leaves {
+			continue
+		}
+		off := what == sleeps || len(n.Asleep) > 0 && slices.Contains(n.Asleep, id)
 		for i := range j.Run.Alloc.Nodes {
 			na := &j.Run.Alloc.Nodes[i]
 			if na.Node != n.Def.Name {
 				continue
 			}
-			if gone != nil {
-				r.shut = r.shut || n.Exclusive == id
+			switch {
+			case off:
+				if gone != nil {
+					r.take(nil, s.params, na.MemMiB, na.Gres)
+				}
+				r.occupy(s, j.Run.Partition, 0, j.Spec.UID, keepsApart(j.Spec))
+				continue
+			case gone != nil:
+				r.full = r.full || n.Exclusive == id
+				r.shut = r.shut || r.full
 				r.take(na.CPUs, s.params, na.MemMiB, na.Gres)
+				r.join(j.Run.Partition, j.Run.Share, na.CPUs)
 			}
+			r.busy = true
 			r.occupy(s, j.Run.Partition, na.CPUs.Count(), j.Spec.UID, keepsApart(j.Spec))
 		}
 	}
 	return r
+}
+
+// join notes how a job has its CPUs.
+func (r *room) join(part string, share int32, cpus model.Bits) {
+	if share > 1 {
+		r.sharers++
+		r.shares = model.AddShare(r.shares, part, cpus)
+	} else {
+		r.plain++
+	}
 }
 
 // empty is a node with nothing on it, whatever its state.
@@ -155,6 +217,7 @@ func span(first, count int) model.Bits {
 // take removes what is in use.
 func (r *room) take(cpus model.Bits, params *model.Params, mem int64, gres []model.GresAlloc) {
 	r.cpus = r.cpus.Minus(cpus)
+	r.taken = r.taken.Or(cpus)
 	if params.WholeCores {
 		r.wholeCores()
 	}
@@ -240,11 +303,10 @@ func keepsApart(sp *model.Spec) bool { return sp.More != nil && sp.More.Exclusiv
 // occupy notes who is on the node, for the partitions that ask.
 func (r *room) occupy(s *stock, part string, cpus int, uid uint32, alone bool) {
 	if s.byUser {
-		r.mixed = r.mixed || r.busy && len(r.parts) > 0 && r.uid != uid
+		r.mixed = r.mixed || len(r.parts) > 0 && r.uid != uid
 		r.uid = uid
 		r.private = r.private || alone || s.isPrivate[part]
 	}
-	r.busy = true
 	if !s.byPart && !s.byUser {
 		return
 	}

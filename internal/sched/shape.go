@@ -98,10 +98,19 @@ func specKey(key []byte, sp *model.Spec, uid bool) []byte {
 // shapeOf gives the shape of a job in a lane.
 func (p *Planner) shapeOf(l *lane, sp *model.Spec) *shape {
 	p.key = specKey(p.key[:0], sp, p.social)
+	class := int64(l.part.PriorityTier)
+	if !p.cfg.Params.Preempt.ByPartition {
+		class = anyClass
+	}
+	if q := p.v.QOS(sp.QOS); p.stock.qosClass && q != nil && len(q.Preempt) > 0 {
+		class = int64(q.Priority)
+		p.key = binary.AppendVarint(p.key, class)
+	}
 	if sh := l.shapes[string(p.key)]; sh != nil {
 		return sh
 	}
 	rq := Resolve(sp, l.part, p.stock.params)
+	rq.class, rq.shareAt = class, p.stock.shareAt(rq.sharePart, int32(rq.Share))
 	if !p.stock.byUser {
 		rq.UID = 0
 	}
@@ -210,7 +219,7 @@ func (p *Planner) has(sh *shape, n *node, nd *need) bool {
 // meets looks at who is in a room.
 func (sh *shape) meets(r *room, nd *need) bool {
 	rq := &sh.rq
-	if (rq.Private || r.private) && r.busy && (r.mixed || r.uid != rq.UID) {
+	if (rq.Private || r.private) && len(r.parts) > 0 && (r.mixed || r.uid != rq.UID) {
 		return false
 	}
 	if rq.MaxCPUs == 0 {
@@ -262,7 +271,7 @@ func (p *Planner) catchUp(sh *shape) {
 
 // fit finds room for a job of the shape from now to end. Nothing is booked.
 func (p *Planner) fit(sh *shape, end model.Time) *model.Alloc {
-	p.cursor.own = sh.rq.Reservation
+	p.cursor.own, p.cursor.class = sh.rq.Reservation, sh.rq.class
 	return p.fitAs(sh, end)
 }
 
@@ -317,7 +326,7 @@ func (p *Planner) fitOne(sh *shape, end model.Time) (alloc *model.Alloc, taken b
 			taken = true
 			continue
 		}
-		r := p.roomUntil(n, end)
+		r := p.roomUntil(n, end).as(&sh.rq)
 		if n.dated() && p.social && !sh.meets(r, nd) {
 			taken = true
 			continue
@@ -348,7 +357,7 @@ func (p *Planner) fitMany(sh *shape, end model.Time) (alloc *model.Alloc, taken 
 		}
 		r := p.roomUntil(n, end)
 		taken = taken || r != &n.room
-		rooms = append(rooms, r)
+		rooms = append(rooms, r.as(&sh.rq))
 	}
 	p.rooms = rooms
 	alloc, _ = laySpread(rooms, &sh.rq, sh.part)

@@ -14,7 +14,8 @@ import (
 // sync brings the planner to the View, the moment and the policy.
 func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
 	changes, next, known := v.Changes(p.cursorAt)
-	again := !known || v.Config() != p.cfg || now < p.now || p.limitsChanged(v) || !samePlanning(&p.policy, &pol)
+	// What is suspended gives back its CPUs and not the rest, and comes back by itself: with that, a pass begins anew.
+	again := !known || suspends(v.Config()) || v.Config() != p.cfg || now < p.now || p.limitsChanged(v) || !samePlanning(&p.policy, &pol)
 	last := p.now
 	p.v, p.now, p.cursorAt = v, now, next
 	order, predict := p.policy.Order, p.policy.Predict
@@ -65,6 +66,7 @@ func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
 		}
 	}
 	p.used = p.used[:0]
+	p.stirAsleep()
 	for _, n := range p.soiled {
 		p.refresh(n)
 	}
@@ -94,6 +96,7 @@ func (p *Planner) build() {
 	p.cfg = v.Config()
 	p.stock = newStock(v)
 	p.stock.byUser = p.stock.byUser || p.apart
+	p.stock.shared = p.stock.shared || p.mixes
 	p.social = p.stock.byPart || p.stock.byUser
 	p.nodes, p.byName = nil, make(map[string]*node, len(p.cfg.Nodes))
 	p.classes, p.shapes, p.pools = nil, map[string]*shape{}, nil
@@ -226,7 +229,12 @@ func (p *Planner) refresh(n *node) {
 			p.usable++
 		}
 	}
-	n.free = countsOf(&n.room, len(after))
+	users := len(after)
+	if rec != nil {
+		users = rec.AwakeJobs()
+		p.mixes = p.mixes || len(rec.CPUShares) > 0
+	}
+	n.free = countsOf(&n.room, users)
 	i := 0
 	for _, id := range before {
 		for i < len(after) && after[i] < id {
@@ -261,6 +269,11 @@ func more(was, is *counts) bool {
 	if is.cpus > was.cpus || is.mem > was.mem || is.users < was.users {
 		return true
 	}
+	for i := range is.share {
+		if i >= len(was.share) || is.share[i] < was.share[i] {
+			return true
+		}
+	}
 	for i := range is.gres {
 		if i >= len(was.gres) || is.gres[i] > was.gres[i] {
 			return true
@@ -279,9 +292,13 @@ func (p *Planner) expect(n *node, id model.JobID) {
 	at := p.endOf(j)
 	for i := range j.Run.Alloc.Nodes {
 		if na := &j.Run.Alloc.Nodes[i]; na.Node == n.def.Name {
-			h := n.holdOf(na, j.Run.Partition, j.Spec)
+			if j.Run.OffCPUs() {
+				p.expectAsleep(n, j, na)
+				continue
+			}
+			h := n.holdOf(na, j.Run.Partition, j.Spec, p.stock.shareAt(j.Run.Partition, j.Run.Share))
 			h.resv = j.Run.Resv
-			n.insertRelease(release{at, id, h})
+			n.insertRelease(release{at: at, id: id, hold: h})
 		}
 	}
 }
@@ -342,15 +359,20 @@ func (p *Planner) pastEnds() {
 		return
 	}
 	p.nextEnd = forever
+	late := false
 	for _, n := range p.nodes {
 		for len(n.rel) > 0 && n.rel[0].at <= p.now {
 			id := n.rel[0].id
 			n.dropRelease(id)
 			p.expect(n, id)
 			p.moved = true
+			late = late || n.rec != nil && len(n.rec.Asleep) > 0
 		}
 		if len(n.rel) > 0 {
 			p.nextEnd = min(p.nextEnd, n.rel[0].at)
 		}
+	}
+	if late {
+		p.expectAllAsleep()
 	}
 }

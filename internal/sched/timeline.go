@@ -21,6 +21,10 @@ type counts struct {
 	mem   int64 // MiB
 	users int   // jobs and reservations on the node
 	gres  []int // units, by the node's entries
+
+	plain   int   // of users those that have their CPUs for themselves
+	sharers int   // and those that share theirs
+	share   []int // slots that these have, by partition (stock.shareAt); their CPUs count as free above
 }
 
 // hold is what one job takes of one node.
@@ -32,20 +36,32 @@ type hold struct {
 	uid   uint32
 	alone bool   // only jobs of its user may be beside it
 	resv  string // the reservation that it is in
+	share int    // its place among the partitions whose jobs share CPUs, from 1; 0: it shares none
+	off   bool   // it is suspended and has no CPUs
 }
 
 func (c *counts) add(h *hold, sign int) {
-	c.cpus += sign * h.cpus
 	c.mem += int64(sign) * h.mem
-	c.users -= sign
+	switch {
+	case h.off:
+	case h.share > 0:
+		c.users -= sign
+		c.sharers -= sign
+		c.share[h.share-1] -= sign * h.cpus
+	default:
+		c.users -= sign
+		c.plain -= sign
+		c.cpus += sign * h.cpus
+	}
 	for i, n := range h.gres {
 		c.gres[i] += sign * n
 	}
 }
 
 // holdOf counts an allocation on a node.
-func (n *node) holdOf(na *model.NodeAlloc, part string, sp *model.Spec) hold {
-	h := hold{cpus: na.CPUs.Count(), mem: na.MemMiB, part: part, uid: sp.UID, alone: keepsApart(sp), resv: sp.Reservation}
+// share is the place of its partition (stock.shareAt).
+func (n *node) holdOf(na *model.NodeAlloc, part string, sp *model.Spec, share int) hold {
+	h := hold{cpus: na.CPUs.Count(), mem: na.MemMiB, part: part, uid: sp.UID, alone: keepsApart(sp), share: share, resv: sp.Reservation}
 	if n.room.lot != nil && len(na.Gres) > 0 {
 		h.gres = make([]int, n.slots())
 		slots := h.gres[len(n.def.Gres):]
@@ -84,6 +100,10 @@ type release struct {
 	at model.Time
 	id model.JobID
 	hold
+
+	takes  bool  // a suspended job takes its CPUs again
+	asleep bool  // it is of a suspended job's CPUs: who is of a higher class plans over it
+	class  int64 // its
 }
 
 // insertRelease keeps rel ordered by moment.
@@ -99,14 +119,19 @@ func (n *node) insertRelease(r release) {
 
 // dropRelease forgets what a job gives back and says when that would have been; forever where that was not known.
 func (n *node) dropRelease(id model.JobID) model.Time {
-	for i := range n.rel {
+	at := forever
+	for i := 0; i < len(n.rel); i++ {
 		if n.rel[i].id == id {
-			at := n.rel[i].at
+			at = n.rel[i].at
+			several := n.rel[i].asleep // as one has that sleeps
 			n.rel = slices.Delete(n.rel, i, i+1)
-			return at
+			if !several {
+				return at
+			}
+			i--
 		}
 	}
-	return forever
+	return at
 }
 
 // step is a change of free capacity that this pass has made.
@@ -150,9 +175,10 @@ type cursor struct {
 	n    *node
 	i, k int
 
-	own  string // the reservation that is asked for
-	wins []windowStep
-	w    int
+	own   string // the reservation that is asked for
+	class int64  // of who asks: suspended jobs of lower ones do not count
+	wins  []windowStep
+	w     int
 
 	base   counts    // what is free, with what reservations of parts of the node hold back; used where there are any
 	shares []portion // those reservations
@@ -162,8 +188,9 @@ type cursor struct {
 func (c *cursor) begin(n *node, now model.Time) {
 	c.n, c.i, c.k = n, 0, 0
 	buf := append(c.gres[:0], n.free.gres...)
+	slots := append(c.share[:0], n.free.share...)
 	c.counts = n.free
-	c.gres = buf
+	c.gres, c.share = buf, slots
 	c.open()
 	for c.before(now) {
 		c.next()
@@ -204,7 +231,13 @@ func (c *cursor) next() (model.Time, bool) {
 		return forever, false
 	}
 	for c.i < len(c.n.rel) && c.n.rel[c.i].at == at {
-		c.give(&c.n.rel[c.i].hold, 1)
+		switch r := &c.n.rel[c.i]; {
+		case r.asleep && r.class < c.class:
+		case r.takes:
+			c.give(&r.hold, -1)
+		default:
+			c.give(&r.hold, 1)
+		}
 		c.i++
 	}
 	for c.k < len(c.n.steps) && c.n.steps[c.k].at == at {
@@ -276,26 +309,30 @@ func (c *cursor) least(n *node, now, t, end model.Time) counts {
 		c.next()
 	}
 	low := c.counts
-	low.gres = slices.Clone(c.gres)
+	low.gres, low.share = slices.Clone(c.gres), slices.Clone(c.share)
 	for {
 		at, ok := c.next()
 		if !ok || at >= end {
 			return low
 		}
 		low.cpus, low.mem, low.users = min(low.cpus, c.cpus), min(low.mem, c.mem), max(low.users, c.users)
+		low.plain, low.sharers = max(low.plain, c.plain), max(low.sharers, c.sharers)
 		for i, g := range c.gres {
 			low.gres[i] = min(low.gres[i], g)
+		}
+		for i, n := range c.share {
+			low.share[i] = max(low.share[i], n)
 		}
 	}
 }
 
 // occupants fills in who is on the node at any moment from t to end, for the partitions that ask.
 func (n *node) occupants(r *room, s *stock, t, end model.Time) {
-	r.busy, r.mixed, r.private, r.parts = false, false, false, nil
+	r.mixed, r.private, r.parts = false, false, nil
 	add := func(h *hold) { r.occupy(s, h.part, h.cpus, h.uid, h.alone) }
 	for i := range n.rel {
-		if n.rel[i].at > t {
-			add(&n.rel[i].hold)
+		if x := &n.rel[i]; x.takes && x.at < end || !x.asleep && x.at > t {
+			add(&x.hold)
 		}
 	}
 	for i := range n.steps {
@@ -319,6 +356,8 @@ func (n *node) occupants(r *room, s *stock, t, end model.Time) {
 func (p *Planner) roomAt(n *node, t, end model.Time) *room {
 	low := p.cursor.least(n, p.now, t, end)
 	r := &room{def: n.def, stock: p.stock, cpus: model.UpTo(max(low.cpus, 0)), nfree: max(low.cpus, 0), mem: low.mem, busy: low.users > 0}
+	r.plain, r.sharers, r.extra, r.closed = low.plain, low.sharers, low.share, low.cpus < 0
+	r.limited, r.limit = low.cpus < p.stock.whole(n.def), low.cpus
 	if len(low.gres) > 0 {
 		r.gres = make([]gresRoom, len(n.def.Gres))
 		for i, d := range n.def.Gres {
@@ -352,6 +391,14 @@ func (p *Planner) roomUntil(n *node, end model.Time) *room {
 	}
 	r.mem = min(r.mem, low.mem)
 	r.busy = r.busy || low.users > 0
+	r.plain, r.sharers, r.closed = max(r.plain, low.plain), max(r.sharers, low.sharers), low.cpus < 0
+	r.limited, r.limit = low.cpus < p.stock.whole(n.def), low.cpus
+	if len(low.share) > 0 {
+		r.extra = low.share
+		for k, now := range n.free.share {
+			r.extra[k] -= now
+		}
+	}
 	r.gres = slices.Clone(r.gres)
 	for i := range r.gres {
 		if r.lot != nil && r.lot.shared[i] {

@@ -36,6 +36,8 @@ import (
 //	                                            how the cycles from here on backfill
 //	cycle [starts=N] [depth=N]                  plan, apply, show starts and whoever waits, with its reservation
 //	clear                                       every job is cancelled
+//	run                                         whatever has resources runs      suspend|goon ID...      by an operator
+//	gang slice=30      turn                     who stops and who goes on of those that share CPUs
 //	tick                                        time passes in the state; show whom it ends
 //	reserve NAME nodes= start= dur= [users=] [accounts=] [flags=MAINT,FLEX] [cpus=2 mem= gpus=1 of each node] [lics=foo:2]
 //	        [later=+SECONDS,...] [float=SECONDS] [purge=SECONDS]      unreserve NAME
@@ -133,6 +135,9 @@ func (c *cluster) cycle(p Policy) model.Plan {
 			c.t.Fatalf("%s: the plan's start %+v is refused: %s", c.at, plan.Starts[i], r)
 		}
 	}
+	if slices.ContainsFunc(plan.Preempt, func(v model.Preemption) bool { return v.Sleep }) || len(plan.Resume) > 0 {
+		return plan // there is room at once
+	}
 	if len(plan.Starts) < p.MaxStarts || p.MaxStarts == 0 && len(plan.Starts) < DefaultMaxStarts {
 		next := Plan(c.st.View(), c.now, p)
 		for _, s := range next.Starts {
@@ -201,7 +206,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 	for _, f := range fields[1:] {
 		if name, value, ok := strings.Cut(f, "="); ok {
 			w.named[name] = value
-		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue", "lln", "contiguous", "spread", "few", "apart", "sjbf", "keep", "onesharing"}, f) {
+		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue", "lln", "contiguous", "spread", "few", "apart", "share", "sjbf", "keep", "onesharing"}, f) {
 			w.named[f] = ""
 		} else {
 			w.plain = append(w.plain, f)
@@ -270,6 +275,32 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 			}
 			return true
 		})
+	case "run":
+		c.begin()
+	case "suspend", "goon":
+		s := &state.Suspend{Resume: fields[0] == "goon"}
+		for _, id := range w.plain {
+			s.Targets = append(s.Targets, state.Target{Job: c.id(id), Task: model.NoTask})
+		}
+		for i, r := range c.apply(s).Each {
+			if r != state.OK {
+				say("%s: %s", w.plain[i], r)
+			}
+		}
+	case "turn":
+		turn, next := Turn(c.st.View(), c.now)
+		for _, id := range turn.Sleep {
+			say("stops %d", id)
+		}
+		for _, id := range turn.Wake {
+			say("goes on %d", id)
+		}
+		if next != 0 {
+			say("next +%d", int64(next-epoch)/1000)
+		}
+		c.apply(&state.Suspend{Turn: turn})
+	case "gang":
+		c.cfg.Params.Preempt.Gang, c.cfg.Params.Preempt.SliceS = true, w.num("slice")
 	case "end":
 		for _, text := range w.plain {
 			id, err := strconv.Atoi(text)
@@ -403,6 +434,12 @@ func (c *cluster) part(w words) {
 		MinNodes: int32(w.num("minnodes")), MaxNodes: int32(w.num("maxnodes")), MaxCPUsPerNode: int32(w.num("maxcpus")),
 		DefMemPerCPU: w.num("defmempercpu"), DefMemPerNode: w.num("defmempernode"), MaxMemPerCPU: w.num("maxmempercpu"),
 		MaxMemPerNode: w.num("maxmempernode"), ExclusiveUser: w.has("private"), LLN: w.has("lln")}
+	if w.has("force") {
+		p.ShareMax, p.ShareForced = int32(w.num("force")), true
+	}
+	if w.has("yes") {
+		p.ShareMax = int32(w.num("yes"))
+	}
 	p.PreemptMode, p.GraceTimeS = w.named["mode"], w.num("grace")
 	if w.has("exclusive") {
 		p.OverSubscribe = "EXCLUSIVE"

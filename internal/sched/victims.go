@@ -86,7 +86,15 @@ func without(list []*victim) func(model.JobID) bool {
 // room gives what a node has free once some jobs, and all that are ending, are gone, less what others have claimed.
 func (r *robber) room(n *node, gone func(model.JobID) bool) *room {
 	p := r.p
-	room := p.stock.room(n.rec, func(id model.JobID) bool { return p.ending(id) || gone(id) })
+	room := p.stock.room(n.rec, func(id model.JobID) fate {
+		switch {
+		case p.ending(id), gone(id) && !r.asleep[id]:
+			return leaves
+		case p.victims[id] == sleeps, gone(id):
+			return sleeps
+		}
+		return stays
+	})
 	for _, e := range p.claimers {
 		for i, at := range e.claim.nodes {
 			if at == n {
@@ -105,8 +113,18 @@ func (r *robber) now(n *node) bool {
 
 // lessen takes counted capacity off a room.
 func (r *room) lessen(h *hold, s *stock, part string) {
-	r.nfree = max(0, r.nfree-h.cpus)
-	r.cpus = r.cpus.First(r.nfree)
+	if h.share > 0 {
+		r.sharers++
+		r.extra = append(make([]int, 0, s.shareSlots()), r.extra...)
+		for len(r.extra) < s.shareSlots() {
+			r.extra = append(r.extra, 0)
+		}
+		r.extra[h.share-1] += h.cpus
+	} else {
+		r.plain++
+		r.nfree = max(0, r.nfree-h.cpus)
+		r.cpus = r.cpus.First(r.nfree)
+	}
 	r.mem -= h.mem
 	r.busy = true
 	if r.lot != nil && h.gres != nil {
@@ -131,7 +149,7 @@ func (r *robber) place(n *node, gone func(model.JobID) bool) *model.NodeAlloc {
 	if !r.meets(rm, &sh.whole[n.class.at]) {
 		return nil
 	}
-	na, m := rm.place(&sh.rq, sh.tasks, wholeJob(&sh.rq))
+	na, m := rm.as(&sh.rq).place(&sh.rq, sh.tasks, wholeJob(&sh.rq))
 	if m != missNone {
 		return nil
 	}
@@ -199,7 +217,7 @@ func (r *robber) choose(n *node, fits func(func(model.JobID) bool) bool) *outing
 func (r *robber) enough(n *node, all []*victim, size int) bool {
 	sh := r.it.sh
 	nd := &sh.whole[n.class.at]
-	if !sh.single {
+	if !sh.single || r.p.stock.shared {
 		return true
 	}
 	have := countsOf(r.room(n, without(nil)), 0)
@@ -213,6 +231,7 @@ func (r *robber) enough(n *node, all []*victim, size int) bool {
 		have.cpus += cpus[i]
 		have.mem += mems[i]
 	}
+	have.plain = 0
 	for k := range have.gres {
 		units := make([]int, 0, len(all))
 		for _, v := range all {
@@ -265,7 +284,7 @@ func (r *robber) findMany() (*model.Alloc, []*victim) {
 		rooms := make([]*room, 0, len(list))
 		for _, c := range list {
 			if rm := r.room(c.n, gone); r.meets(rm, &sh.least[c.n.class.at]) {
-				rooms = append(rooms, rm)
+				rooms = append(rooms, rm.as(&sh.rq))
 			}
 		}
 		if len(rooms) < sh.rq.MinNodes {

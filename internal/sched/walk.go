@@ -57,12 +57,6 @@ func (p *Planner) open() {
 			}
 		}
 	}
-	if p.keeping {
-		p.keeping = false
-		for _, n := range p.nodes {
-			n.keep = 0
-		}
-	}
 	p.again, p.later, p.tested, p.wake = false, nil, 0, 0
 	clear(p.byUser)
 	clear(p.byAssoc)
@@ -317,10 +311,12 @@ func (p *Planner) book(l *lane, it *item, g *lodging, end model.Time) {
 	for i := range g.alloc.Nodes {
 		na := &g.alloc.Nodes[i]
 		n := p.byName[na.Node]
-		h := n.holdOf(na, l.part.Name, it.e.j.Spec)
+		h := n.holdOf(na, l.part.Name, it.e.j.Spec, rq.shareAt)
 		h.resv = g.resv
 		n.room.take(na.CPUs, p.stock.params, na.MemMiB, na.Gres)
+		n.room.join(l.part.Name, int32(rq.Share), na.CPUs)
 		n.room.occupy(p.stock, l.part.Name, h.cpus, h.uid, h.alone)
+		n.room.busy, n.room.full = true, n.room.full || rq.Exclusive
 		n.room.shut = n.room.shut || rq.Exclusive
 		n.free = countsOf(&n.room, n.free.users+1)
 		if end != forever && (p.backfills() || n.parts) {
@@ -374,6 +370,17 @@ func (p *Planner) unkeep(free *lane) {
 			l.block = nil
 			l.next-- // a blocked lane has not moved since
 		}
+	}
+}
+
+// letLower gives nodes that were kept in the last pass to everybody again.
+func (p *Planner) letLower() {
+	if !p.keeping {
+		return
+	}
+	p.keeping = false
+	for _, n := range p.nodes {
+		n.keep = 0
 	}
 }
 

@@ -104,7 +104,9 @@ func (n *node) holdOfPart(part *model.ResvPart) *hold {
 }
 
 // dated reports whether what the node has free now may not be free for long.
-func (n *node) dated() bool { return n.resvs > 0 || len(n.wins) > 0 }
+func (n *node) dated() bool {
+	return n.resvs > 0 || len(n.wins) > 0 || n.rec != nil && len(n.rec.Asleep) > 0
+}
 
 // reserved reports whether the node is in a reservation.
 func (n *node) reserved(name string) bool {
@@ -161,7 +163,7 @@ func (c *cursor) shareOf(w *window) int {
 // carve takes what the reservations' jobs have now out of their shares.
 func (c *cursor) carve() {
 	c.base = c.counts
-	c.base.gres = slices.Clone(c.gres)
+	c.base.gres, c.base.share = slices.Clone(c.gres), slices.Clone(c.share)
 	for i := range c.n.rel {
 		c.use(&c.n.rel[i].hold, 1)
 	}
@@ -194,8 +196,9 @@ func (c *cursor) use(h *hold, sign int) {
 // than is left of it.
 func (c *cursor) divide() {
 	gres := append(c.gres[:0], c.base.gres...)
+	slots := append(c.share[:0], c.base.share...)
 	c.counts = c.base
-	c.gres = gres
+	c.gres, c.share = gres, slots
 	for i := range c.shares {
 		s := &c.shares[i]
 		switch {

@@ -124,19 +124,20 @@ func apart(c *cluster) (err error) {
 				continue
 			}
 			n := v.Node(name)
-			in, out := 0, 0
+			var inside, beside model.Bits // jobs that share CPUs have theirs together
 			for _, id := range n.Jobs {
 				j := v.Job(id)
 				for _, na := range j.Run.Alloc.Nodes {
 					switch {
 					case na.Node != name:
 					case j.Run.Resv == r.Name:
-						in += na.CPUs.Count()
+						inside = inside.Or(na.CPUs)
 					default:
-						out += na.CPUs.Count()
+						beside = beside.Or(na.CPUs)
 					}
 				}
 			}
+			in, out := inside.Count(), beside.Count()
 			if in > int(part.CPUs) || out > int(n.Def.CPUs-part.CPUs) {
 				err = fmt.Errorf("reservation %s has %d of %d CPUs of %s: its jobs have %d, others %d", r.Name, part.CPUs, n.Def.CPUs, name, in, out)
 			}

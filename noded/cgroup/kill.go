@@ -193,6 +193,15 @@ func (g *Group) freeze(ctx context.Context, frozen bool) error {
 	return fmt.Errorf("%s group %s: its processes don't follow; one may be in an uninterruptible wait", verb, g.name)
 }
 
+// Frozen reports whether every process is stopped by Freeze. A group that is gone is not frozen.
+func (g *Group) Frozen() (bool, error) {
+	frozen, err := g.isFrozen()
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return frozen, err
+}
+
 func (g *Group) isFrozen() (bool, error) {
 	if g.v2 != "" {
 		b, err := os.ReadFile(filepath.Join(g.v2, "cgroup.events"))

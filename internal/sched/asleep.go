@@ -1,0 +1,201 @@
+package sched
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"gbatch/internal/model"
+)
+
+// Suspended jobs have their memory and GPUs, and not their CPUs. One that was suspended for another goes on as soon as its
+// CPUs are free; on the calendar they are its own again from when the last of those who have them now is expected to end.
+// Who could have it suspended anyway plans over it.
+
+// anyClass is below every class: for jobs that may not have anybody suspended.
+const anyClass = math.MinInt64
+
+// classOf gives a job's class among preemptors and victims: its partition's tier, or its QOS's priority.
+func (p *Planner) classOf(sp *model.Spec, part *model.Partition) int64 {
+	pr := &p.cfg.Params.Preempt
+	switch {
+	case pr.ByPartition && part != nil:
+		return int64(part.PriorityTier)
+	case pr.ByQOS:
+		if q := p.v.QOS(sp.QOS); q != nil {
+			return int64(q.Priority)
+		}
+	}
+	return anyClass
+}
+
+// suspends reports whether the configuration has jobs suspended for others.
+func suspends(cfg *model.Config) bool {
+	if cfg.Params.Preempt.Mode == modeSuspend {
+		return true
+	}
+	return slices.ContainsFunc(cfg.Partitions, func(p *model.Partition) bool { return p.PreemptMode == modeSuspend })
+}
+
+// expectAsleep notes what a job without its CPUs gives back to a node, and when it takes its CPUs again.
+func (p *Planner) expectAsleep(n *node, j *model.Job, na *model.NodeAlloc) {
+	full := n.holdOf(na, j.Run.Partition, j.Spec, p.stock.shareAt(j.Run.Partition, j.Run.Share))
+	rest := full
+	rest.cpus, rest.off = 0, true
+	cpus := hold{cpus: full.cpus, part: full.part, uid: full.uid, alone: full.alone, share: full.share}
+	if j.State == model.Completing {
+		n.insertRelease(release{at: p.endOf(j), id: j.ID, hold: rest})
+		return
+	}
+	back := model.Time(0)
+	if j.Run.Sleep == model.SleepsForRoom {
+		back = p.backAt(j)
+	}
+	if back == 0 {
+		n.insertRelease(release{at: j.Run.SleepAt.Add(unlimitedS), id: j.ID, hold: rest})
+		return
+	}
+	left := int64(unlimitedS)
+	if j.Run.LimitS < model.Unlimited {
+		left = max(1, j.Run.LimitS-j.ElapsedS(j.Run.SleepAt))
+	}
+	end := p.after(back, left)
+	class := p.classOf(j.Spec, p.v.Partition(j.Run.Partition))
+	n.insertRelease(release{at: back, id: j.ID, hold: cpus, takes: true, asleep: true, class: class})
+	n.insertRelease(release{at: end, id: j.ID, hold: cpus, asleep: true, class: class})
+	n.insertRelease(release{at: end, id: j.ID, hold: rest})
+}
+
+// backAt gives the moment at which the last of those is expected to end who keep a job from its CPUs; 0: nobody does.
+func (p *Planner) backAt(j *model.Job) model.Time {
+	at := model.Time(0)
+	for i := range j.Run.Alloc.Nodes {
+		na := &j.Run.Alloc.Nodes[i]
+		rec := p.v.Node(na.Node)
+		if rec == nil {
+			continue
+		}
+		for _, id := range rec.Jobs {
+			k := p.v.Job(id)
+			if k == nil || !k.Holds() {
+				continue
+			}
+			apart := k.Run.Alone || j.Run.Alone || (k.Run.Share > 1) != (j.Run.Share > 1)
+			for m := range k.Run.Alloc.Nodes {
+				if ka := &k.Run.Alloc.Nodes[m]; ka.Node == na.Node && (apart || ka.CPUs.Overlaps(na.CPUs)) {
+					at = max(at, p.endOf(k))
+				}
+			}
+		}
+	}
+	return at
+}
+
+// expectAllAsleep expects anew when jobs have their CPUs again: somebody who has them is late.
+func (p *Planner) expectAllAsleep() {
+	for _, n := range p.nodes {
+		if n.rec == nil {
+			continue
+		}
+		for _, id := range n.rec.Asleep {
+			n.dropRelease(id)
+			p.expect(n, id)
+		}
+		if len(n.rel) > 0 {
+			p.nextEnd = min(p.nextEnd, n.rel[0].at)
+		}
+	}
+}
+
+// stirAsleep has the calendar of every node made anew on which a job waits for CPUs of a node that has changed.
+func (p *Planner) stirAsleep() {
+	for i := 0; i < len(p.soiled); i++ { // it grows
+		rec := p.v.Node(p.soiled[i].def.Name)
+		if rec == nil {
+			continue
+		}
+		for _, id := range rec.Asleep {
+			if j := p.v.Job(id); j != nil && j.Run != nil {
+				p.touch(j)
+			}
+		}
+	}
+}
+
+// wakeUp lets those go on who were suspended for others and whose CPUs are free now, the most important first.
+func (p *Planner) wakeUp() {
+	var list []*model.Job
+	p.v.Sharing(func(j *model.Job) bool {
+		if j.State == model.Suspended && j.Run.Sleep == model.SleepsForRoom {
+			list = append(list, j)
+		}
+		return true
+	})
+	slices.SortFunc(list, func(a, b *model.Job) int {
+		return cmp.Or(cmp.Compare(p.classOf(b.Spec, p.v.Partition(b.Run.Partition)), p.classOf(a.Spec, p.v.Partition(a.Run.Partition))),
+			cmp.Compare(b.Run.Priority, a.Run.Priority), cmp.Compare(a.Run.Start, b.Run.Start), cmp.Compare(a.ID, b.ID))
+	})
+	for _, j := range list {
+		if p.mayWake(j) {
+			p.wake1(j)
+		}
+	}
+}
+
+// mayWake reports whether a job's CPUs are free, and nobody claims them.
+func (p *Planner) mayWake(j *model.Job) bool {
+	run := j.Run
+	for i := range run.Alloc.Nodes {
+		na := &run.Alloc.Nodes[i]
+		n := p.byName[na.Node]
+		if n == nil || n.rec == nil || n.rec.Exclusive != 0 || n.room.full || run.Alone && n.room.busy {
+			return false
+		}
+		seen := n.room
+		seen.shut = false // what runs on a drained node goes on
+		r := seen.as(&Request{Share: int(run.Share), sharePart: run.Partition})
+		free := r.cpus
+		if run.Share <= 1 && r.sharers == 0 { // of cores that others have in part too
+			free = model.UpTo(int(n.def.CPUs)).Minus(n.room.taken)
+		}
+		if !free.Contains(na.CPUs) {
+			return false
+		}
+		for _, e := range p.claimers {
+			for k := range e.claim.alloc.Nodes {
+				if c := &e.claim.alloc.Nodes[k]; c.Node == na.Node && c.CPUs.Overlaps(na.CPUs) {
+					return false
+				}
+			}
+		}
+	}
+	return true
+}
+
+// wake1 gives a job its CPUs again.
+func (p *Planner) wake1(j *model.Job) {
+	run := j.Run
+	p.plan.Resume = append(p.plan.Resume, j.ID)
+	awake := *run
+	awake.Sleep, awake.SleepMS = model.Awake, run.SleptMS(p.now)
+	left := *j
+	left.Run = &awake
+	end := p.endOf(&left)
+	for i := range run.Alloc.Nodes {
+		na := &run.Alloc.Nodes[i]
+		n := p.byName[na.Node]
+		h := n.holdOf(na, run.Partition, j.Spec, p.stock.shareAt(run.Partition, run.Share))
+		n.dropRelease(j.ID)
+		n.insertRelease(release{at: end, id: j.ID, hold: h})
+		n.touched = append(n.touched, j.ID)
+		n.room.take(na.CPUs, p.stock.params, 0, nil)
+		n.room.join(run.Partition, run.Share, na.CPUs)
+		n.room.busy = true
+		n.room.full = run.Alone
+		n.room.shut = n.room.shut || run.Alone
+		n.free = countsOf(&n.room, n.free.users+1)
+		n.booked = true
+		p.used = append(p.used, n)
+		n.update()
+	}
+}

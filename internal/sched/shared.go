@@ -1,0 +1,185 @@
+package sched
+
+import (
+	"gbatch/internal/model"
+)
+
+// CPUs that several jobs of one partition have (OverSubscribe=FORCE:N, or YES:N and --oversubscribe). On the calendar they
+// are counted in slots: each CPU has N of them. Which CPUs a job gets is decided when it starts: those that the fewest
+// others have. Jobs that share CPUs and jobs that don't are never on one node, as in Slurm, and jobs of different
+// partitions share none.
+
+// shareAt gives the place of a partition among those whose jobs share CPUs, from 1; 0 for a job that shares none.
+func (s *stock) shareAt(part string, share int32) int {
+	if share <= 1 {
+		return 0
+	}
+	if k, ok := s.sharing[part]; ok {
+		return k
+	}
+	return len(s.sharing) + 1 // it allows that no more, or is gone
+}
+
+// shareSlots is the number of places that shareAt gives; 0 where nobody shares.
+func (s *stock) shareSlots() int {
+	if !s.shared {
+		return 0
+	}
+	return len(s.sharing) + 1
+}
+
+// used counts the slots that jobs in a room have, by partition; nil where nobody shares.
+func (r *room) used() []int {
+	if r.stock == nil || !r.stock.shared {
+		return nil
+	}
+	out := make([]int, r.stock.shareSlots())
+	for _, sh := range r.shares {
+		k := r.stock.shareAt(sh.Part, 2) - 1
+		for _, l := range sh.Layers {
+			out[k] += l.Count()
+		}
+	}
+	for k, n := range r.extra {
+		out[k] += n
+	}
+	return out
+}
+
+// as gives the room as a job sees it: whether it shares CPUs decides which it may have.
+func (r *room) as(rq *Request) *room {
+	if rq.Share <= 1 {
+		if r.sharers == 0 {
+			return r
+		}
+		x := *r
+		x.cpus, x.nfree = nil, 0
+		return &x
+	}
+	x := *r
+	x.cpus, x.nfree, x.levels = nil, 0, nil
+	if r.plain > 0 || r.shut || r.closed {
+		return &x
+	}
+	free := model.UpTo(int(r.def.CPUs))
+	if r.limited { // of CPUs that nobody has, no more than reservations leave
+		unused := free.Minus(r.taken)
+		free = free.Minus(unused).Or(unused.First(max(0, min(unused.Count(), r.limit-r.taken.Count()))))
+	}
+	var own []model.Bits
+	for i := range r.shares {
+		if r.shares[i].Part == rq.sharePart {
+			own = r.shares[i].Layers
+		} else {
+			free = free.Minus(r.shares[i].Layers[0])
+		}
+	}
+	slots := 0
+	for k := range rq.Share {
+		var next model.Bits // has the CPUs that more than k jobs have
+		if k < len(own) {
+			next = own[k]
+		}
+		level := free.Minus(next)
+		if r.stock.params.WholeCores {
+			y := room{def: r.def, cpus: level}
+			y.wholeCores()
+			level = y.cpus
+		}
+		if !level.Empty() {
+			x.levels = append(x.levels, level)
+			x.cpus = x.cpus.Or(level)
+		}
+		slots += level.Count() * (rq.Share - k)
+		if free = next; free.Empty() {
+			break
+		}
+	}
+	x.nfree = x.cpus.Count()
+	most := x.nfree
+	mine := r.stock.shareAt(rq.sharePart, int32(rq.Share)) - 1
+	for k, n := range r.extra { // what others will have before the job ends, counted
+		if k == mine {
+			slots -= n
+		} else {
+			slots, most = slots-n*rq.Share, most-n
+		}
+	}
+	if most = max(0, min(most, slots)); most < x.nfree {
+		x.nfree, x.cpus = most, x.least(most)
+		for i := range x.levels {
+			x.levels[i] = x.levels[i].And(x.cpus)
+		}
+	}
+	return &x
+}
+
+// least gives n CPUs, those that the fewest have.
+func (r *room) least(n int) model.Bits {
+	var out model.Bits
+	for _, l := range r.levels {
+		if have := out.Count(); have+l.Count() >= n {
+			return out.Or(l.First(n - have))
+		}
+		out = out.Or(l)
+	}
+	return out
+}
+
+// leastAt chooses CPUs that the fewest jobs have and, of those that equally many have, some that are near.
+func (r *room) leastAt(rq *Request, tasks, cpus int, near model.Bits) model.Bits {
+	count := r.round(rq, tasks, cpus)
+	whole := *r
+	whole.levels = nil
+	plain := !r.inCores(rq) && (rq.TasksPerSocket == 0 || rq.Overcommit)
+	var sure model.Bits
+	for _, l := range r.levels {
+		have := sure.Count()
+		if have+l.Count() < count {
+			sure = sure.Or(l)
+			continue
+		}
+		if !plain { // whole cores, tasks by socket: of all that will do
+			whole.cpus = sure.Or(l)
+			whole.nfree = whole.cpus.Count()
+			if out := whole.cpusAt(rq, tasks, cpus, near); !out.Empty() {
+				return out
+			}
+			sure = whole.cpus
+			continue
+		}
+		left := count - have
+		here := l.And(near)
+		if n := here.Count(); n < left {
+			return sure.Or(here).Or(l.Minus(here).First(left - n))
+		}
+		return sure.Or(here.First(left))
+	}
+	if !plain {
+		return nil
+	}
+	return whole.cpusAt(rq, tasks, cpus, near)
+}
+
+// slotsIn reports whether the slots that a job needs are free.
+func (nd *need) slotsIn(c *counts) bool {
+	if c.plain > 0 || c.cpus < nd.cpus {
+		return false
+	}
+	others := 0
+	for k, n := range c.share {
+		if k != nd.place-1 {
+			others += n
+		}
+	}
+	cpus := min(nd.all, c.cpus) - others // reservations of a part of the node hold back CPUs
+	return cpus >= nd.cpus && cpus*nd.per-c.share[nd.place-1] >= nd.cpus
+}
+
+// whole counts the CPUs of a node that are given out.
+func (s *stock) whole(d *model.NodeDef) int {
+	if t := int(d.ThreadsPerCore); s.params.WholeCores && t > 1 {
+		return int(d.CPUs) - int(d.CPUs)%t
+	}
+	return int(d.CPUs)
+}

@@ -1,0 +1,167 @@
+package noded
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/proto"
+	"gbatch/noded/cgroup"
+	"gbatch/noded/shim"
+)
+
+// freeze.go stops the processes of suspended jobs and lets them go on.
+//
+// The leader says what it wants of an attempt, again with every session; nothing of it is in the spool. What is frozen stays
+// so while gnoded or the leader is away. Suspending is SIGTSTP to all processes, a moment for those that want to tidy up,
+// then the control group's freezer, which nothing can catch or escape; without control groups it is SIGSTOP. An attempt
+// that is to end is never left frozen: SIGTERM and, on v1, SIGKILL work on nothing that is.
+
+const (
+	maxChills  = 64 // attempts that are being suspended or resumed at once
+	chillAgain = 5 * time.Second
+)
+
+// chill is what the leader wants of an attempt's processes and how far that is.
+type chill struct {
+	want   *proto.Freeze
+	known  bool // what follows is so; after gnoded's start it may be otherwise
+	frozen bool
+	doing  *bool              // what a worker is about to make of it
+	stop   context.CancelFunc // ends that worker's wait
+}
+
+// msgChilled is a worker's: the attempt is frozen, or not any more, or err.
+type msgChilled struct {
+	key    proto.Attempt
+	frozen bool
+	err    error
+}
+
+// msgChill is time to try again.
+type msgChill struct{ key proto.Attempt }
+
+// onFreeze takes note of what the leader wants.
+func (l *loop) onFreeze(f *proto.Freeze) {
+	a := l.attempts[proto.Attempt{Job: f.Job, Attempt: f.Attempt}]
+	if a == nil || a.chill.want != nil && f.Turn < a.chill.want.Turn {
+		return
+	}
+	a.chill.want = f
+	l.chill(a)
+}
+
+// chill brings an attempt nearer to what is wanted of it. One that ends shall not be frozen.
+func (l *loop) chill(a *attempt) {
+	c := &a.chill
+	if a.phase != running || c.want == nil {
+		return
+	}
+	frozen := c.want.Frozen && a.stop == nil && !a.forget
+	switch {
+	case c.doing != nil:
+		if *c.doing != frozen {
+			c.stop()
+		}
+		return
+	case c.known && c.frozen == frozen:
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c.doing, c.stop = &frozen, cancel
+	key, grace := a.key, time.Duration(c.want.GraceMS)*time.Millisecond
+	l.then(func() {
+		l.n.chills.do(func(run context.Context) {
+			stop := context.AfterFunc(run, cancel)
+			defer stop()
+			defer cancel()
+			var err error
+			if frozen {
+				err = l.n.freeze(ctx, key, grace)
+			} else {
+				err = l.n.thaw(run, key)
+			}
+			l.n.inbox.post(msgChilled{key, frozen, err})
+		})
+	})
+}
+
+// onChilled takes note of what a worker has done, and goes on if something else is wanted by now.
+func (l *loop) onChilled(m msgChilled) {
+	a := l.attempts[m.key]
+	if a == nil {
+		return
+	}
+	c := &a.chill
+	c.doing, c.stop = nil, nil
+	c.known, c.frozen = m.err == nil, m.frozen
+	if m.err != nil && !errors.Is(m.err, context.Canceled) {
+		l.log.Warn("a job's processes could not be suspended or resumed; it is tried again", "job", m.key.Job, "attempt", m.key.Attempt, "suspend", m.frozen, "err", m.err)
+		key := m.key
+		time.AfterFunc(chillAgain, func() { l.n.inbox.post(msgChill{key}) })
+		return
+	}
+	l.chill(a)
+}
+
+// freeze stops all processes of an attempt.
+func (n *Noded) freeze(ctx context.Context, key proto.Attempt, grace time.Duration) error {
+	group, err := n.groups.freezable(key)
+	if err != nil {
+		return err
+	}
+	if group != nil {
+		if frozen, err := group.Frozen(); err == nil && frozen {
+			return nil
+		}
+	}
+	n.sendSignal(ctx, key, unix.SIGTSTP, shim.Tree)
+	pause(ctx, grace)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if group != nil {
+		return group.Freeze(ctx)
+	}
+	n.sendSignal(ctx, key, unix.SIGSTOP, shim.Tree)
+	return nil
+}
+
+// thaw lets all processes of an attempt go on.
+func (n *Noded) thaw(ctx context.Context, key proto.Attempt) error {
+	group, err := n.groups.freezable(key)
+	if err != nil {
+		return err
+	}
+	if group != nil {
+		if err := group.Thaw(ctx); err != nil {
+			return err
+		}
+	}
+	n.sendSignal(ctx, key, unix.SIGCONT, shim.Tree)
+	return nil
+}
+
+// melt thaws an attempt that is being ended, if it is frozen: what was sent to it reaches it then.
+func (n *Noded) melt(ctx context.Context, key proto.Attempt) {
+	group, err := n.groups.freezable(key)
+	if group == nil || err != nil {
+		return // there is nothing to thaw; clearing it away kills what is left
+	}
+	if frozen, err := group.Frozen(); err != nil || !frozen {
+		return
+	}
+	if err := group.Thaw(ctx); err != nil {
+		n.log.Warn("a suspended job that is to end could not be thawed", "job", key.Job, "attempt", key.Attempt, "err", err)
+	}
+}
+
+// freezable gives an attempt's group if it can be frozen, nil where only signals can stop its processes.
+func (g *groups) freezable(key proto.Attempt) (*cgroup.Group, error) {
+	if !g.root.Can().Freeze {
+		return nil, nil
+	}
+	return g.of(key)
+}

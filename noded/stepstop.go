@@ -1,0 +1,224 @@
+package noded
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/noded/shim"
+)
+
+// overStep forgets a step, and does what waited for it.
+func (l *loop) overStep(s *step) error {
+	a := s.job
+	for _, t := range [...]stepTimer{timerKill, timerLimit} {
+		s.stopTimer(t)
+	}
+	if len(s.files) > 0 {
+		files := s.files
+		s.files = nil
+		l.soon(func() { closeFiles(files) })
+	}
+	if err := l.spool.add(recStepOver, &stepOver{Job: s.rec.Job, Attempt: s.rec.Attempt, ID: s.id}, false); err != nil {
+		return err
+	}
+	for _, key := range s.shimKeys() {
+		l.then(func() { l.n.link.ack(key) })
+	}
+	delete(a.steps, s.id)
+	if s.conn != nil {
+		s.conn.step = nil
+	}
+	l.n.stepsChanged()
+	if a.phase == ending {
+		if len(a.steps) == 0 {
+			l.clear(a)
+		}
+		return nil
+	}
+	return l.placeSteps(a)
+}
+
+// signalStep sends a signal to everything in a step.
+func (l *loop) signalStep(s *step, sig unix.Signal) {
+	keys := s.shimKeys()
+	if len(keys) > 1 && l.n.groups.root.Can().Track {
+		keys = keys[:1] // its group is the step's
+	}
+	l.then(func() {
+		l.n.stops.do(func(ctx context.Context) {
+			for _, key := range keys {
+				l.n.signalTask(ctx, key, sig)
+			}
+		})
+	})
+}
+
+func (n *Noded) signalTask(ctx context.Context, key shim.Key, sig unix.Signal) {
+	give := n.now().Add(signalTimeout)
+	for ctx.Err() == nil && n.now().Before(give) {
+		_, err := n.link.signal(ctx, key, sig, shim.Tree)
+		if err == nil || strings.Contains(err.Error(), "is not known to gshim") {
+			return
+		}
+		if err != shim.ErrGone {
+			n.log.Warn("a signal was not delivered", "task", key.String(), "signal", int(sig), "err", err)
+			return
+		}
+		pause(ctx, signalRetry)
+	}
+}
+
+// stopStep ends a step: SIGCONT and SIGTERM, and SIGKILL after KillWait; or SIGKILL at once.
+func (l *loop) stopStep(s *step, cause model.StopCause, uid uint32, now bool, line string) {
+	if s.cause == model.NoStop {
+		s.cause, s.uid = cause, uid
+		if line != "" {
+			s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: line})
+		}
+	} else if !now {
+		return
+	}
+	switch s.phase {
+	case stepCreated:
+		s.phase = stepRunning
+		l.abandon(s)
+	case stepRunning:
+		if now {
+			l.killStep(s)
+			return
+		}
+		l.signalStep(s, unix.SIGCONT)
+		l.signalStep(s, unix.SIGTERM)
+		s.setTimer(l, timerKill, l.n.killWait())
+	case stepWaiting, stepPreparing, stepEnding:
+	}
+}
+
+// killStep kills what is left of a step, and again until its end has been seen.
+func (l *loop) killStep(s *step) {
+	l.signalStep(s, unix.SIGKILL)
+	s.setTimer(l, timerKill, killAgain)
+}
+
+// endSteps ends a job's steps because the job ends. It says whether any are left to wait for.
+func (l *loop) endSteps(a *attempt) bool {
+	for _, s := range a.queue {
+		s.send(l, &proto.StepEvent{Kind: proto.StepRefused, Text: fmt.Sprintf("Unable to create step for job %d: Job/step already completing or completed", a.key.Job)})
+		s.conn.step = nil
+	}
+	a.queue = nil
+	now := a.forget || a.rebooted
+	for _, s := range a.steps {
+		if a.rebooted && s.phase < stepEnding {
+			s.phase = stepRunning
+			for i := range s.tasks {
+				if s.tasks[i].ended == nil {
+					s.tasks[i].ended = &shim.Event{Kind: shim.Exited, Unknown: true, Text: "the node went down"}
+				}
+			}
+			l.stepProgress(s)
+			continue
+		}
+		cause := model.StopCancel
+		if a.stop != nil && a.stop.Cause != model.NoStop {
+			cause = a.stop.Cause
+		}
+		line := ""
+		if a.stop == nil {
+			line = fmt.Sprintf("slurmstepd: error: *** STEP %d.%d ON %s CANCELLED AT %s ***", a.key.Job, s.id, l.n.opts.Name, l.now().Format("2006-01-02T15:04:05"))
+		}
+		l.stopStep(s, cause, a.rec.UID, now, line)
+	}
+	return len(a.steps) > 0
+}
+
+// onStepTimer does what a timer of a step was set for.
+func (l *loop) onStepTimer(m msgStepTimer) {
+	s := l.step(m.key, m.id)
+	if s == nil {
+		return
+	}
+	switch m.what {
+	case timerKill:
+		if s.phase == stepRunning {
+			l.killStep(s)
+		}
+	case timerLimit:
+		l.stopStep(s, model.StopTimeLimit, 0, false, fmt.Sprintf("slurmstepd: error: *** STEP %d.%d ON %s CANCELLED AT %s DUE TO TIME LIMIT ***",
+			m.key.Job, m.id, l.n.opts.Name, l.now().Format("2006-01-02T15:04:05")))
+	case timerClear:
+		if s.phase == stepEnding {
+			l.clearStep(s)
+		}
+	case timerLonely:
+		if s.conn == nil && s.phase < stepEnding {
+			l.log.Warn("a step's command has not come back; the step is ended", "job", m.key.Job, "step", m.id)
+			l.stopStep(s, model.StopCancel, s.job.rec.UID, false, "")
+			s.phase = max(s.phase, stepRunning)
+			l.abandon(s)
+		}
+	}
+}
+
+func (s *step) setTimer(l *loop, what stepTimer, d time.Duration) {
+	s.stopTimer(what)
+	key, id := s.job.key, s.id
+	t := time.AfterFunc(d, func() { l.n.inbox.post(msgStepTimer{key, id, what}) })
+	if what == timerLimit {
+		s.limit = t
+		return
+	}
+	s.kill = t
+}
+
+func (s *step) stopTimer(what stepTimer) {
+	t := s.kill
+	if what == timerLimit {
+		t = s.limit
+	}
+	if t != nil {
+		t.Stop()
+	}
+}
+
+// terminateSteps tells the steps of a job that is being ended what it ends for. Where the job has a group its signal
+// reaches them too.
+func (l *loop) terminateSteps(a *attempt) {
+	for _, s := range a.steps {
+		if s.cause != model.NoStop {
+			continue
+		}
+		s.cause, s.uid = a.stop.Cause, a.rec.UID
+		if line := a.stop.Line; line != "" {
+			s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: strings.Replace(line, fmt.Sprintf("JOB %d ", a.key.Job), fmt.Sprintf("STEP %d.%d ", a.key.Job, s.id), 1)})
+		}
+		if !l.n.groups.root.Can().Track {
+			l.signalStep(s, unix.SIGCONT)
+			l.signalStep(s, unix.SIGTERM)
+		}
+	}
+}
+
+// killSteps does the same for SIGKILL.
+func (l *loop) killSteps(a *attempt) {
+	if l.n.groups.root.Can().Track {
+		return
+	}
+	for _, s := range a.steps {
+		l.signalStep(s, unix.SIGKILL)
+	}
+}
+
+// killWait is how long after SIGTERM SIGKILL follows.
+func (n *Noded) killWait() time.Duration {
+	if w := n.def.Load(); w != nil && w.killWaitS > 0 {
+		return time.Duration(w.killWaitS) * time.Second
+	}
+	return defaultKillWait
+}
