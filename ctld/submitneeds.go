@@ -50,6 +50,9 @@ func validNeeds(sp *model.Spec) error {
 			return refuse(proto.CodeBadRequest, "%s=%d is negative", n.option, n.value)
 		}
 	}
+	if b := m.Bind; b != nil && max(len(b.GPU), len(b.CPU), len(b.Mem), len(b.Dist), len(b.Hint)) > proto.MaxFieldBytes {
+		return refuse(proto.CodeBadRequest, "--gpu-bind, --cpu-bind, --mem-bind or --distribution is longer than %d bytes", proto.MaxFieldBytes)
+	}
 	if m.SampleS < -1 || m.SampleS > maxSampleS {
 		return refuse(proto.CodeBadRequest, "--acctg-freq=task=%d: write 0 to %d seconds", m.SampleS, maxSampleS)
 	}

@@ -51,6 +51,10 @@ const (
 // a name or "=" are dropped.
 func (e *jobEnv) build(l *proto.Launch, submitted []byte) ([]string, error) {
 	mine := e.describe(l)
+	var wished map[string]bool
+	if l.Spec.More != nil && l.Spec.More.Bind != nil {
+		wished = bindNames
+	}
 	out := make([]string, 0, bytes.Count(submitted, []byte{0})+len(mine)+8)
 	has := givenNames{}
 	for len(submitted) > 0 {
@@ -61,7 +65,7 @@ func (e *jobEnv) build(l *proto.Launch, submitted []byte) ([]string, error) {
 			entry, submitted = submitted, nil
 		}
 		eq := bytes.IndexByte(entry, '=')
-		if eq <= 0 || e.owns(entry[:eq]) {
+		if eq <= 0 || e.owns(entry[:eq]) || wished[string(entry[:eq])] {
 			continue
 		}
 		if len(out) >= maxEnvVars {
@@ -191,6 +195,32 @@ func describeRequest(v *vars, l *proto.Launch) {
 	if s.Overcommit {
 		v.set("SLURM_OVERCOMMIT", "1")
 	}
+	describeBinding(v, s)
+}
+
+// bindNames are the variables with which a job that says how its tasks are bound tells grun.
+var bindNames = map[string]bool{"SLURM_GPU_BIND": true, "SLURM_CPU_BIND": true, "SLURM_MEM_BIND": true, "SLURM_DISTRIBUTION": true,
+	"SLURM_DIST_PLANESIZE": true, "SLURM_HINT": true}
+
+func describeBinding(v *vars, s *model.Spec) {
+	if s.More == nil || s.More.Bind == nil {
+		return
+	}
+	b := s.More.Bind
+	v.given("SLURM_GPU_BIND", b.GPU)
+	v.given("SLURM_CPU_BIND", b.CPU)
+	v.given("SLURM_MEM_BIND", b.Mem)
+	if size, plane := strings.CutPrefix(b.Dist, "plane="); plane {
+		size, cores, more := strings.Cut(size, ":")
+		if more {
+			cores = ":" + cores
+		}
+		v.set("SLURM_DISTRIBUTION", "plane"+cores)
+		v.set("SLURM_DIST_PLANESIZE", size)
+	} else {
+		v.given("SLURM_DISTRIBUTION", b.Dist)
+	}
+	v.given("SLURM_HINT", b.Hint)
 }
 
 // describeGPUs names the job's GPUs by their numbers on the node, ascending, in SLURM_JOB_GPUS, and its units of any

@@ -52,7 +52,7 @@ func (e *jobEnv) stepBase(l *proto.Launch, st *placedStep, here int, rq *proto.S
 		v = append(v, entry)
 	}
 	for _, entry := range e.describe(l) {
-		if name, _, _ := strings.Cut(entry, "="); !jobOnly[name] && !slices.Contains(e.hidden, name) {
+		if name, _, _ := strings.Cut(entry, "="); !jobOnly[name] && !stepOwned[name] && !slices.Contains(e.hidden, name) {
 			v = append(v, entry)
 		}
 	}

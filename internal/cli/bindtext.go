@@ -149,10 +149,13 @@ func setGPUBind(b *proto.StepBind) func(string) error {
 	}
 }
 
+// tresGPU is what a way of binding GPUs has before it in --tres-bind.
+const tresGPU = "gres/gpu:"
+
 // setTRESBind reads gres/gpu:WAY.
 func setTRESBind(b *proto.StepBind) func(string) error {
 	return func(v string) error {
-		rest, ok := strings.CutPrefix(v, "gres/gpu:")
+		rest, ok := strings.CutPrefix(v, tresGPU)
 		if !ok {
 			return badBind("tres-bind", v, "gres/gpu: and what --gpu-bind takes, such as gres/gpu:single:1")
 		}
@@ -197,8 +200,9 @@ func setMemBind(b *proto.StepBind) func(string) error {
 	}
 }
 
-// setDistribution reads how tasks go to nodes, to sockets and to cores: block:cyclic, plane=4, arbitrary.
-func setDistribution(n *proto.StepNeed, b *proto.StepBind) func(string) error {
+// setDistribution reads how tasks go to nodes, to sockets and to cores: block:cyclic, plane=4, arbitrary. planeSize is for
+// plane without a size, as SLURM_DISTRIBUTION has it.
+func setDistribution(n *proto.StepNeed, b *proto.StepBind, planeSize string) func(string) error {
 	return func(v string) error {
 		const ways = "block, cyclic, plane=N or arbitrary, then :block, :cyclic or :fcyclic for the sockets of a node"
 		text := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(v), ",nopack"), ",pack")
@@ -214,8 +218,11 @@ func setDistribution(n *proto.StepNeed, b *proto.StepBind) func(string) error {
 		case "arbitrary":
 			n.Dist = proto.DistArbitrary
 		case "plane":
+			if !plane {
+				size = planeSize
+			}
 			k, err := strconv.Atoi(size)
-			if !plane || err != nil || k < 1 || k > proto.MaxStepTasks {
+			if err != nil || k < 1 || k > proto.MaxStepTasks {
 				return badBind("distribution", v, ways)
 			}
 			n.Dist, n.Plane = proto.DistPlane, int32(k)

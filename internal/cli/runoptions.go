@@ -134,26 +134,25 @@ func (r *run) options() []getopt.Option {
 			return count(&n.ThreadsCore)(v)
 		}},
 		{Name: "immediate", Short: 'I', Arg: getopt.Optional, Metavar: "seconds", Group: gRes, Env: "SLURM_IMMEDIATE", Help: "fail rather than wait for other steps", Set: func(string) error { r.rq.Immediate = true; return nil }},
-		{Name: "distribution", Short: 'm', Arg: R, Metavar: "how", Group: gRes, Env: "SLURM_DISTRIBUTION", Help: "how tasks go to nodes and cores: block, cyclic, plane=N, arbitrary (SLURM_HOSTFILE); then :block, :cyclic, :fcyclic", Set: setDistribution(n, b)},
+		{Name: "distribution", Short: 'm', Arg: R, Metavar: "how", Group: gRes, Env: "SLURM_DISTRIBUTION", Help: "how tasks go to nodes and cores: block, cyclic, plane=N, arbitrary (SLURM_HOSTFILE); then :block, :cyclic, :fcyclic", Set: setDistribution(n, b, r.getenv("SLURM_DIST_PLANESIZE"))},
 
 		{Name: "cpu-bind", Arg: R, Metavar: "how", Group: gBind, Env: "SLURM_CPU_BIND", Help: "none, rank, cores, threads, sockets, ldoms, map_cpu:LIST, mask_cpu:LIST; verbose before it says what was done", Set: setCPUBind(b)},
 		{Name: "gpu-bind", Arg: R, Metavar: "how", Group: gBind, Slot: "gpu-bind", Env: "SLURM_GPU_BIND", Help: "closest, none, single:N, per_task:N, map_gpu:LIST, mask_gpu:LIST: which of the step's GPUs each task sees", Set: setGPUBind(b)},
 		{Name: "tres-bind", Arg: R, Metavar: "how", Group: gBind, Slot: "gpu-bind", Env: "SLURM_TRES_BIND", Help: "gres/gpu: and what --gpu-bind takes", Set: setTRESBind(b)},
 		{Name: "mem-bind", Arg: R, Metavar: "how", Group: gBind, Env: "SLURM_MEM_BIND", Help: "none, local, rank, map_mem:LIST, mask_mem:LIST, prefer", Set: setMemBind(b)},
 		{Name: "hint", Arg: R, Metavar: "how", Group: gBind, Env: "SLURM_HINT", Help: "compute_bound, memory_bound, multithread, nomultithread", Set: func(v string) error {
-			switch strings.ToLower(v) {
-			case "nomultithread":
+			h, err := parseHint(v)
+			switch h {
+			case hintNoMultithread:
 				b.OneThread = true
-			case "multithread":
+			case hintMultithread:
 				b.OneThread, n.ThreadsCore = false, 0
-			case "compute_bound":
+			case hintCompute:
 				b.CPU = proto.BindCores
-			case "memory_bound":
+			case hintMemory:
 				b.CPU, b.Cores = proto.BindCores, proto.DistCyclic
-			default:
-				return &getopt.TextError{Text: "Invalid --hint specification: '" + v + "'; write compute_bound, memory_bound, multithread or nomultithread"}
 			}
-			return nil
+			return err
 		}},
 
 		{Name: "input", Short: 'i', Arg: R, Metavar: "file", Group: gIO, Env: "SLURM_STDINMODE", Help: "standard input of the tasks: a file (patterns with %t), a task's number, all, none", Set: getopt.Text(&r.in)},

@@ -230,6 +230,9 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 		key := map[model.GresPer]string{model.PerNode: "TresPerNode", model.PerJob: "TresPerJob", model.PerTask: "TresPerTask"}[g.Per]
 		r.line(kv(key, gresReqText(g)))
 	}
+	if b := sp.Extra().Bind; b != nil && b.GPU != "" {
+		r.line(kv("TresBind", tresGPU+b.GPU))
+	}
 	if n := sp.Extra().GPUMemMiB; n > 0 {
 		r.line(kv("GpuMem", fmt.Sprintf("%dM", n)))
 	}

@@ -131,19 +131,6 @@ func (s *submission) nodeInfo(v string) error {
 	return nil
 }
 
-func (s *submission) hint(v string) error {
-	switch strings.ToLower(v) {
-	case "nomultithread":
-		s.more.ThreadsPerCore = 1
-	case "multithread":
-	case "compute_bound", "memory_bound":
-		return &getopt.TextError{Text: "Invalid --hint specification: '" + v + "' needs tasks to be bound; use --ntasks-per-socket for few tasks on a socket, or nomultithread"}
-	default:
-		return &getopt.TextError{Text: "Invalid --hint specification: '" + v + "'; write nomultithread or multithread"}
-	}
-	return nil
-}
-
 // settle makes of all options together what the controller is asked for.
 func (s *submission) settle() error {
 	sp, m := &s.spec, &s.more

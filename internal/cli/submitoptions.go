@@ -82,6 +82,7 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 	const (
 		gJob  = "The job"
 		gRes  = "What it needs"
+		gBind = "What its steps' tasks are bound to"
 		gWhen = "When it runs"
 		gIO   = "Input, output, environment"
 		gHow  = "What gsubmit does"
@@ -189,7 +190,6 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		{Name: "cores-per-socket", Arg: R, Metavar: "n", Group: gRes, Help: "cores that each socket must have", Set: s.needCount(func(m *model.Needs) *int32 { return &m.CoresPerSocket })},
 		{Name: "threads-per-core", Arg: R, Metavar: "n", Group: gRes, Env: "_THREADS_PER_CORE", Help: "threads that each core must have; tasks use no more of them", Set: s.needCount(func(m *model.Needs) *int32 { return &m.ThreadsPerCore })},
 		{Name: "extra-node-info", Short: 'B', Arg: R, Metavar: "s[:c[:t]]", Group: gRes, Help: "sockets, cores per socket and threads per core in one; * is any number", Set: s.nodeInfo},
-		{Name: "hint", Arg: R, Metavar: "how", Group: gRes, Env: "_HINT", Help: "nomultithread: one thread of each core; multithread: all of them", Set: s.hint},
 		{Name: "ntasks-per-socket", Arg: R, Metavar: "n", Group: gRes, Help: "at most so many tasks on each socket", Set: s.needCount(func(m *model.Needs) *int32 { return &m.TasksPerSocket })},
 		{Name: "ntasks-per-core", Arg: R, Metavar: "n", Group: gRes, Help: "at most so many tasks on each core", Set: s.needCount(func(m *model.Needs) *int32 { return &m.TasksPerCore })},
 		{Name: "ntasks-per-gpu", Arg: R, Metavar: "n", Group: gRes, Help: "tasks for each GPU of the job, or with --ntasks the GPUs for them", Set: count(&s.tasksPerGPU)},
@@ -204,6 +204,13 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		{Name: "acctg-freq", Arg: R, Metavar: "task=seconds", Group: gRes, Env: "_ACCTG_FREQ", Help: "how often the job's use is sampled: task=10; 0: measure at the end only (JobAcctGatherFrequency is the default)", Set: s.sampling},
 		{Name: "licenses", Short: 'L', Arg: R, Metavar: "name[:n],...", Group: gRes, Env: "_LICENSES", Help: "licenses of the cluster: foo:2,bar for all of them, foo|bar for one of them", Set: s.licenses},
 		{Name: "overcommit", Short: 'O', Group: gRes, Env: "_OVERCOMMIT", Help: "one CPU per node, whatever the number of tasks", Set: getopt.Flag(&sp.Overcommit)},
+
+		{Name: "gpu-bind", Arg: R, Metavar: "how", Group: gBind, Slot: "gpu-bind", Env: "_GPU_BIND", Help: "which of a step's GPUs each task sees: closest, none, single:N, per_task:N, map_gpu:LIST, mask_gpu:LIST", Set: s.bindWith(setGPUBind, func(w *model.BindWish) *string { return &w.GPU })},
+		{Name: "tres-bind", Arg: R, Metavar: "how", Group: gBind, Slot: "gpu-bind", Env: "_TRES_BIND", Help: "gres/gpu: and what --gpu-bind takes", Set: s.tresBind},
+		{Name: "cpu-bind", Arg: R, Metavar: "how", Group: gBind, Env: "_CPU_BIND", Help: "which of a step's CPUs each task runs on: none, rank, cores, threads, sockets, ldoms, map_cpu:LIST, mask_cpu:LIST", Set: s.bindWith(setCPUBind, func(w *model.BindWish) *string { return &w.CPU })},
+		{Name: "mem-bind", Arg: R, Metavar: "how", Group: gBind, Env: "_MEM_BIND", Help: "where each task's memory is: none, local, rank, map_mem:LIST, mask_mem:LIST, prefer", Set: s.bindWith(setMemBind, func(w *model.BindWish) *string { return &w.Mem })},
+		{Name: "distribution", Short: 'm', Arg: R, Metavar: "how", Group: gBind, Env: "_DISTRIBUTION", Help: "how tasks go to nodes and cores: block, cyclic, plane=N, arbitrary (SLURM_HOSTFILE); then :block, :cyclic, :fcyclic", Set: s.distribution},
+		{Name: "hint", Arg: R, Metavar: "how", Group: gBind, Env: "_HINT SLURM_HINT", Help: "nomultithread, compute_bound: one thread of each core; memory_bound: a task on each socket too; multithread: all threads", Set: s.hint},
 
 		{Name: "time", Short: 't', Arg: R, Metavar: "limit", Group: gWhen, Env: "_TIMELIMIT", Help: "time limit: minutes, M:S, H:M:S, D-H, D-H:M, D-H:M:S or UNLIMITED", Set: func(v string) error {
 			sec, unlimited, err := walltime.ParseLimit(v)
@@ -282,16 +289,12 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		}},
 		{Name: "mail-user", Arg: R, Refused: "no mail is sent; let the script's last line send it"},
 		{Name: "signal", Arg: R, Refused: later + "the job gets SIGTERM, and SIGKILL after KillWait, at its time limit"},
-		{Name: "mem-bind", Arg: R, Refused: later + "use numactl in the script"},
 		{Name: "gpus-per-socket", Arg: R, Refused: "use --gpus-per-node"},
-		{Name: "gpu-bind", Arg: R, Refused: later + "the script sees all GPUs of the job in CUDA_VISIBLE_DEVICES"},
 		{Name: "gpu-freq", Arg: R, Refused: "set clocks in the script with nvidia-smi, where you may"},
 		{Name: "cpu-freq", Arg: R, Refused: "leave the clock to the node"},
 		{Name: "tres-per-task", Arg: R, Refused: "use --cpus-per-task and --gpus-per-task"},
-		{Name: "tres-bind", Arg: R, Refused: later + "leave binding to the default"},
 		{Name: "gres-flags", Arg: R, Refused: later + "leave it out"},
-		{Name: "distribution", Short: 'm', Arg: R, Refused: later + "tasks are laid out in blocks"},
-		{Name: "share", Refused: "jobs share nodes anyway, and never a CPU"},
+		{Name: "share", Refused: "use --oversubscribe"},
 		{Name: "get-user-env", Arg: getopt.Optional, Refused: "begin the script with #!/bin/bash -l to get a login environment"},
 		{Name: "uid", Arg: R, Env: "", Refused: "submit as that user, with su or sudo"},
 		{Name: "gid", Arg: R, Refused: "submit with that group, with newgrp or sg"},

@@ -10487,7 +10487,7 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(21); err != nil {
+	if err := e.EncodeArrayLen(22); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Prefer); err != nil {
@@ -10562,6 +10562,15 @@ func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeInt(int64(x.SampleS)); err != nil {
 		return err
+	}
+	if x.Bind == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Bind.EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -10825,7 +10834,106 @@ func (x *Needs) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Needs.SampleS", v)
 		}
 	}
-	return wire.Skip(d, n-21)
+	if n < 22 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("Needs.Bind", err)
+		}
+		if !none {
+			v7 := new(BindWish)
+			if err := v7.DecodeMsgpack(d); err != nil {
+				return wire.In("Needs.Bind", err)
+			}
+			x.Bind = v7
+		}
+	}
+	return wire.Skip(d, n-22)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *BindWish) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(5); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.GPU); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.CPU); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Mem); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Dist); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Hint); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *BindWish) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = BindWish{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("BindWish.GPU", err)
+		}
+		x.GPU = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("BindWish.CPU", err)
+		}
+		x.CPU = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("BindWish.Mem", err)
+		}
+		x.Mem = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("BindWish.Dist", err)
+		}
+		x.Dist = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("BindWish.Hint", err)
+		}
+		x.Hint = v
+	}
+	return wire.Skip(d, n-5)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -101,6 +101,19 @@ type Needs struct {
 	GPUsPerSocket []GresReq // Count of each socket that the job uses (--gpus-per-socket); Per has no meaning
 	Share         bool      // its CPUs may be other jobs' too, where the partition allows it (--oversubscribe)
 	SampleS       int32     // --acctg-freq, seconds between samples; 0: not given, -1: at the end only
+	Bind          *BindWish // for the job's steps; nil: nothing
+}
+
+// BindWish is how the tasks of a job's steps are to be laid out and bound, as it was written: the job's environment hands
+// it on to grun. "" was not given.
+//
+//gbatch:codec
+type BindWish struct {
+	GPU  string // --gpu-bind
+	CPU  string // --cpu-bind
+	Mem  string // --mem-bind
+	Dist string // --distribution
+	Hint string // --hint
 }
 
 // LicenseCount is a number of one license: what a job asks for, or what the cluster has.
