@@ -10,6 +10,8 @@ import (
 	"gbatch/internal/conf"
 	"gbatch/internal/conf/locate"
 	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
 	"gbatch/noded/gpu"
 )
 
@@ -19,30 +21,27 @@ import (
 // must not make the node smaller than its line says.
 const roundMiB = 256
 
-// PrintHardware writes what this machine has as a NodeName line for gbatch.conf.
-func PrintHardware(w io.Writer) error {
-	host, err := os.Hostname()
-	if err != nil {
-		return fmt.Errorf("name of this host: %w", err)
-	}
-	inv, err := takeInventory(machine{root: "/"}, &Options{TmpFS: os.TempDir(), GPUs: gpu.NVML(gpu.NVMLOptions{})})
+// PrintHardware writes what this machine has as a NodeName line for gbatch.conf. GPUs are looked for as for PrintGres; what the
+// configuration says that the node has is left out of account.
+func PrintHardware(f Flags, w io.Writer) error {
+	o, err := lookOptions(f)
 	if err != nil {
 		return err
 	}
-	name, _, _ := strings.Cut(host, ".")
+	o.asIs = true
+	inv, err := takeInventory(machine{root: "/"}, &o)
+	if err != nil {
+		return err
+	}
 	h := &inv.hw
 	mem := h.MemMiB
 	if mem > roundMiB {
 		mem -= mem % roundMiB
 	}
-	line := fmt.Sprintf("NodeName=%s CPUs=%d Sockets=%d CoresPerSocket=%d ThreadsPerCore=%d RealMemory=%d", name, h.CPUs, h.Sockets, h.Cores, h.Threads, mem)
+	line := fmt.Sprintf("%sNodeName=%s CPUs=%d Sockets=%d CoresPerSocket=%d ThreadsPerCore=%d RealMemory=%d", remarks(h), o.Name, h.CPUs, h.Sockets, h.Cores, h.Threads, mem)
 	var gres []string
 	for _, g := range h.Gres {
-		s := g.Name
-		if g.Type != "" {
-			s += ":" + g.Type
-		}
-		gres = append(gres, fmt.Sprintf("%s:%d", s, g.Count))
+		gres = append(gres, fmt.Sprintf("%s:%d", model.TypedName(g.Name, g.Type), g.Count))
 	}
 	if len(gres) > 0 {
 		line += " Gres=" + strings.Join(gres, ",")
@@ -54,26 +53,9 @@ func PrintHardware(w io.Writer) error {
 // PrintGres writes the GPUs that this machine has as lines for gres.conf. How they are looked for is what the configuration
 // says, if there is one.
 func PrintGres(f Flags, w io.Writer) error {
-	o := Options{Name: f.Name, TmpFS: os.TempDir(), GPUs: gpu.NVML(gpu.NVMLOptions{})}
-	path := f.Conf
-	if path == "" {
-		path, _ = locate.Config(os.Getenv) // a machine that is no node yet has none
-	}
-	if path != "" {
-		c, problems := conf.LoadFile(path)
-		for _, p := range problems {
-			if p.Severity == conf.Error && f.Conf != "" {
-				return errors.New(p.String())
-			}
-		}
-		o.Config, o.ConfigPath = c, c.Path
-	}
-	if o.Name == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return fmt.Errorf("name of this host: %w", err)
-		}
-		o.Name, _, _ = strings.Cut(host, ".")
+	o, err := lookOptions(f)
+	if err != nil {
+		return err
 	}
 	inv, err := takeInventory(machine{root: "/"}, &o)
 	if err != nil {
@@ -83,15 +65,50 @@ func PrintGres(f Flags, w io.Writer) error {
 	return err
 }
 
+// lookOptions are for a look at the machine: a configuration is used if there is one, and must be right if it was named.
+func lookOptions(f Flags) (Options, error) {
+	o := Options{Name: f.Name, Virtual: f.Virtual, TmpFS: os.TempDir(), GPUs: gpu.NVML(gpu.NVMLOptions{})}
+	path := f.Conf
+	if path == "" {
+		path, _ = locate.Config(os.Getenv) // a machine that is no node yet has none
+	}
+	if path != "" {
+		c, problems := conf.LoadFile(path)
+		for _, p := range problems {
+			if p.Severity == conf.Error && f.Conf != "" {
+				return o, errors.New(p.String())
+			}
+		}
+		if c != nil {
+			o.Config, o.ConfigPath = c, c.Path
+		}
+	}
+	if o.Name == "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return o, fmt.Errorf("name of this host: %w", err)
+		}
+		o.Name, _, _ = strings.Cut(host, ".")
+	}
+	return o, nil
+}
+
+// remarks are what there is to say of the hardware, as comments.
+func remarks(h *proto.Hardware) string {
+	var b strings.Builder
+	for _, note := range h.Notes {
+		fmt.Fprintf(&b, "# %s\n", note)
+	}
+	if h.Problem != "" {
+		fmt.Fprintf(&b, "# %s\n", h.Problem)
+	}
+	return b.String()
+}
+
 // gresLines writes one line for each GPU and MIG instance.
 func gresLines(node string, inv *inventory) string {
 	var b strings.Builder
-	for _, note := range inv.hw.Notes {
-		fmt.Fprintf(&b, "# %s\n", note)
-	}
-	if inv.hw.Problem != "" {
-		fmt.Fprintf(&b, "# %s\n", inv.hw.Problem)
-	}
+	b.WriteString(remarks(&inv.hw))
 	found := false
 	threads := max(int(inv.hw.Threads), 1)
 	for i := range inv.units {

@@ -40,3 +40,35 @@ func TestPrintGres(t *testing.T) {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
+
+// TestPrintHardware: the line of -C can be pasted into gbatch.conf, with MIG on one of several GPUs of one type too, and with one that is
+// broken.
+func TestPrintHardware(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	base := "ClusterName=x\nSlurmctldHost=h(127.0.0.1)\nGresTypes=gpu\nPartitionName=p Nodes=ALL Default=YES\n"
+	write("gbatch.conf", base+"NodeName=other CPUs=64 Gres=gpu:h100:3\n")
+	write("gres.conf", "AutoDetect=fake:gpus.json\n")
+	for _, c := range []struct{ fake, want, note string }{
+		{`{"type":"h100"},{"type":"h100","mig":[{"profile":"1g.10gb"},{"profile":"2g.20gb"},{"profile":"1g.10gb"}]},{"type":"h100","count":2}`, " Gres=gpu:h100:3,gpu:1g.10gb:2,gpu:2g.20gb:1", ""},
+		{`{"type":"h100","count":3},{"type":"h100","lost":true}`, " Gres=gpu:h100:4", "can't be used: the GPU has fallen off the bus"},
+		{`{"type":"h100"},{"type":"l40s"},{"type":"h100"}`, " Gres=gpu:h100:2,gpu:l40s:1", ""},
+		{``, "", ""},
+	} {
+		write("gpus.json", `{"devices":[`+c.fake+`]}`)
+		var out bytes.Buffer
+		must(t, PrintHardware(Flags{Conf: filepath.Join(dir, "gbatch.conf"), Name: "n1"}, &out))
+		text := out.String()
+		if !strings.HasSuffix(text, c.want+"\n") || !strings.Contains(text, "NodeName=n1 CPUs=") || !strings.Contains(text, c.note) || c.note == "" && strings.Contains(text, "#") {
+			t.Errorf("printed\n%s", text)
+		}
+		pasted := filepath.Join(t.TempDir(), "gbatch.conf")
+		must(t, os.WriteFile(pasted, []byte(base+text), 0o600))
+		if _, problems := conf.LoadFile(pasted); len(problems) > 0 {
+			t.Errorf("%v\n%s", problems, text)
+		}
+	}
+}

@@ -42,8 +42,9 @@ type finder struct {
 	cpus    []int // the machine's CPUs in the node's order
 	threads int   // per core
 
-	devices []foundUnit // what the driver has, in its order
-	asked   bool        // the driver was asked and has answered, or has none
+	listed  []gpu.Device // what the driver has, in its order
+	devices []foundUnit  // the same, as units
+	asked   bool         // the driver was asked and has answered, or has none
 }
 
 // findGres gives what is there. cpus are the machine's CPUs in the order in which the node counts them, threads of a
@@ -163,7 +164,7 @@ func (f *finder) ask() {
 		f.problem("the GPUs of this node are not known: %v", err)
 		return
 	}
-	f.asked = true
+	f.asked, f.listed = true, devices
 	for i := range devices {
 		f.detected(&devices[i])
 	}
@@ -183,6 +184,9 @@ func (f *finder) detected(d *gpu.Device) {
 		NUMA: int32(d.NUMANode), MemMiB: d.MemMiB, Near: f.near(d.CPUAffinity)}}
 	if d.Path != "" {
 		u.Files = []string{d.Path}
+	}
+	if d.Fault != "" {
+		f.note("%s can't be used: %s", u.text(), d.Fault)
 	}
 	if d.MIG == nil {
 		f.devices = append(f.devices, u)

@@ -71,6 +71,7 @@ type stock struct {
 // given them. What the node's line does not name has indices behind.
 func (f *findings) place(def *model.NodeDef, s *stock) {
 	if def == nil || !slices.ContainsFunc(def.Gres, func(g model.GresDef) bool { return g.Name == s.name }) {
+		byType(s.units)
 		for i := range s.units {
 			f.add(s.units[i], int32(i))
 		}
@@ -112,6 +113,17 @@ func (f *findings) place(def *model.NodeDef, s *stock) {
 		}
 		f.note("%s on this node than the Gres of its NodeName line, which are not used: %s", countOf(len(left), "more "+s.name+" is", "more "+s.name+" are"), listText(names))
 	}
+}
+
+// byType puts units of one type side by side, types in the order in which they were found: a node's Gres has each type once.
+func byType(units []foundUnit) {
+	first := map[string]int{}
+	for i := range units {
+		if _, ok := first[units[i].Type]; !ok {
+			first[units[i].Type] = i
+		}
+	}
+	slices.SortStableFunc(units, func(a, b foundUnit) int { return first[a.Type] - first[b.Type] })
 }
 
 // add is a unit with its index.
@@ -233,6 +245,9 @@ func (u *foundUnit) fits(typ string) bool {
 	if u.dev == nil {
 		return u.Type == ""
 	}
+	if u.dev.Fault != "" && u.dev.Type == "" {
+		return true // who knows
+	}
 	return strings.Contains(flatName(u.dev.Type+"_"+u.Profile), flatName(typ)) || strings.Contains(flatName(u.dev.Name+" "+u.Profile), flatName(typ))
 }
 
@@ -248,6 +263,9 @@ func (u *foundUnit) text() string {
 	}
 	if u.inst != nil {
 		name = u.UUID
+	}
+	if name == "" && u.dev != nil { // too broken to have either
+		name = fmt.Sprintf("GPU %d of the driver", u.dev.Index)
 	}
 	if u.Type != "" {
 		name += " (" + u.Type + ")"

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 
 	"gbatch/internal/model"
 	"gbatch/noded/cgroup"
@@ -30,7 +31,8 @@ const maxTellText = 200
 
 // gpuHealth follows the readings. Its account is nil before the first: then nothing is known, also not that all is well.
 type gpuHealth struct {
-	units  map[string][]int // by the GPU's UUID: its unit, or its MIG instances'
+	gpus   map[string][]healthUnit // by gpuKey: its unit, or its MIG instances'
+	at     map[int]string          // gpuKey by the driver's index
 	policy string
 	share  float64 // of a GPU's memory, percent, from which foreign use counts
 	ours   func(pid int) bool
@@ -38,26 +40,61 @@ type gpuHealth struct {
 	log    *slog.Logger
 
 	mu     sync.Mutex
-	faults map[string]model.UnitTell // by UUID: the latest
+	faults map[string]model.UnitTell // by gpuKey: the latest
 	tells  []model.UnitTell
 	known  bool
 	wake   chan struct{} // holds one: the account has changed
 }
 
+// healthUnit is what jobs are given of a GPU.
+type healthUnit struct {
+	unitKey
+	uuid string // of a MIG instance, or the GPU's
+}
+
+// gpuKey names a GPU: by its UUID, or by its place in the driver's list where it is too broken to have one.
+func gpuKey(uuid string, index int) string {
+	if uuid == "" {
+		return fmt.Sprintf("#%d", index)
+	}
+	return uuid
+}
+
 func newGPUHealth(devices []gpu.Device, units []unit, policy string, share float64, log *slog.Logger) *gpuHealth {
-	h := &gpuHealth{units: map[string][]int{}, policy: policy, share: share, log: log, faults: map[string]model.UnitTell{}, wake: make(chan struct{}, 1)}
+	h := &gpuHealth{gpus: map[string][]healthUnit{}, at: map[int]string{}, policy: policy, share: share, log: log, faults: map[string]model.UnitTell{},
+		wake: make(chan struct{}, 1)}
 	for i := range devices {
 		d := &devices[i]
+		key := gpuKey(d.UUID, d.Index)
+		h.at[d.Index] = key
 		for _, u := range units {
-			if u.name == model.GPUName && u.index >= 0 && (u.uuid != "" && u.uuid == d.UUID || d.Path != "" && slices.Contains(u.files, d.Path)) {
-				h.units[d.UUID] = append(h.units[d.UUID], u.index)
+			if detectable(u.name) && u.index >= 0 && (u.uuid != "" && u.uuid == d.UUID || d.Path != "" && slices.Contains(u.files, d.Path)) {
+				h.gpus[key] = append(h.gpus[key], healthUnit{unitKey{u.name, u.index}, u.uuid})
 			}
 		}
-		if len(h.units[d.UUID]) == 0 && len(units) == 0 {
-			h.units[d.UUID] = []int{d.Index}
+		if len(h.gpus[key]) == 0 && len(units) == 0 {
+			h.gpus[key] = []healthUnit{{unitKey{model.GPUName, d.Index}, d.UUID}}
 		}
 	}
 	return h
+}
+
+// begin tells of GPUs that were found broken, before the first round: no job should try them until then.
+func (h *gpuHealth) begin(devices []gpu.Device, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i := range devices {
+		d := &devices[i]
+		if d.Fault == "" {
+			continue
+		}
+		t := model.UnitTell{Kind: model.OutFault, Text: oneLine(d.Fault), Stamp: uint64(now.UnixMilli())}
+		h.faults[gpuKey(d.UUID, d.Index)] = t
+		for _, u := range h.gpus[gpuKey(d.UUID, d.Index)] {
+			t.Name, t.Index = u.name, int32(u.index)
+			h.tells, h.known = append(h.tells, t), true
+		}
+	}
 }
 
 // round takes one look at the GPUs. It is the watcher's callback.
@@ -67,34 +104,46 @@ func (h *gpuHealth) round(r gpuRound) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	own := map[string]*gpu.Reading{} // of MIG instances
+	for i := range r.Readings {
+		if g := &r.Readings[i]; len(h.gpus[g.UUID]) == 0 && g.MemUsedMiB >= 0 {
+			own[g.UUID] = g
+		}
+	}
 	var tells []model.UnitTell
 	for i := range r.Readings {
 		g := &r.Readings[i]
-		units := h.units[g.UUID]
+		key := g.UUID
+		if key == "" {
+			key = h.at[g.Index]
+		}
+		units := h.gpus[key]
 		if len(units) == 0 {
 			continue // not a GPU that jobs are given
 		}
 		if fault := fatal(g); fault != "" {
 			h.log.Error("a GPU has failed", "gpu", g.Index, "uuid", g.UUID, "fault", fault)
-			h.faults[g.UUID] = model.UnitTell{Text: fault, Stamp: uint64(r.At.UnixMilli())}
+			h.faults[key] = model.UnitTell{Kind: model.OutFault, Text: fault, Stamp: uint64(r.At.UnixMilli())}
 		}
-		say := func(t model.UnitTell) {
-			t.Name, t.Text = model.GPUName, oneLine(t.Text)
-			for _, u := range units {
-				t.Index = int32(u)
+		for _, u := range units {
+			say := func(t model.UnitTell) {
+				t.Name, t.Index, t.Text = u.name, int32(u.index), oneLine(t.Text)
 				tells = append(tells, t)
 			}
-		}
-		if f, ok := h.faults[g.UUID]; ok {
-			f.Kind = model.OutFault
-			say(f)
-		}
-		switch who := h.foreign(g); {
-		case who == "":
-		case h.policy == foreignDrain:
-			say(model.UnitTell{Kind: model.OutFault, Text: who, Stamp: 1})
-		default:
-			say(model.UnitTell{Kind: model.OutInUse, Text: who})
+			if f, ok := h.faults[key]; ok {
+				say(f)
+			}
+			used := g
+			if u.uuid != g.UUID && own[u.uuid] != nil {
+				used = own[u.uuid]
+			}
+			switch who := h.foreign(used); {
+			case who == "":
+			case h.policy == foreignDrain:
+				say(model.UnitTell{Kind: model.OutFault, Text: who, Stamp: 1})
+			default:
+				say(model.UnitTell{Kind: model.OutInUse, Text: who})
+			}
 		}
 	}
 	if h.known && slices.Equal(tells, h.tells) {
@@ -220,17 +269,13 @@ func (n *Noded) watchHealth() {
 	if n.inv.gpus == nil || n.opts.Config == nil {
 		return
 	}
-	devices, err := n.inv.gpus.Devices()
-	if err != nil {
-		n.log.Warn("the GPUs' health is not watched", "err", err)
-		return
-	}
 	c := n.opts.Config
 	policy := c.GpuForeignUsePolicy
 	if n.groups.root.Mode() == cgroup.None {
 		policy = foreignIgnore // jobs' processes can't be told from others
 	}
-	n.gpuHealth = newGPUHealth(devices, ruleUnits(&n.opts, n.inv), policy, float64(c.GpuForeignUsePct), n.log)
+	n.gpuHealth = newGPUHealth(n.inv.devices, ruleUnits(&n.opts, n.inv), policy, float64(c.GpuForeignUsePct), n.log)
 	n.gpuHealth.ours, n.gpuHealth.idle = n.groups.root.Contains, func() bool { return n.alive.Load() == 0 }
+	n.gpuHealth.begin(n.inv.devices, n.now())
 	n.gpus.subscribe(n.gpuHealth.round)
 }

@@ -41,6 +41,8 @@ func TestGPUHealth(t *testing.T) {
 		"over again":         {rounds: [][]gpu.Reading{{used(30)}, {used(0)}}},
 		"nobody named":       {rounds: [][]gpu.Reading{{{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}}, want: []string{"0 more than 20 % of its memory is in use"}},
 		"nobody named, jobs": {busy: true, rounds: [][]gpu.Reading{{{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}}},
+		"no UUID":            {rounds: [][]gpu.Reading{{{UUID: "", Index: 1, Lost: true, Faults: []gpu.Fault{{Kind: gpu.FaultLost, Text: "gone", Fatal: true}}}}}, want: []string{"0 fault gone"}},
+		"an instance's own":  {rounds: [][]gpu.Reading{{{UUID: "C", MemTotalMiB: 100, Processes: []gpu.Process{{PID: me, MemMiB: 50}}}, {UUID: "MIG-1", Index: 2, MemTotalMiB: 50}, {UUID: "MIG-2", Index: 2, MemUsedMiB: 50, MemTotalMiB: 50, Processes: []gpu.Process{{PID: me, MemMiB: 50}}}}}, want: []string{"3 in use by process"}},
 		"broken":             {rounds: [][]gpu.Reading{{broken}}, want: []string{"2 fault XID 79: fallen off the bus", "3 fault XID 79: fallen off the bus"}},
 		"broken stays":       {rounds: [][]gpu.Reading{{broken}, {{UUID: "C"}}}, want: []string{"2 fault XID 79: fallen off the bus", "3 fault XID 79: fallen off the bus"}},
 	} {
@@ -103,6 +105,18 @@ func TestGPUHealthWakes(t *testing.T) {
 		if h.round(step.round); news() != step.news {
 			t.Errorf("step %d: news %v", i, !step.news)
 		}
+	}
+	// A GPU that was broken when gnoded began is told of before the first round.
+	broken := []gpu.Device{{UUID: "A", Fault: "gone"}, {Index: 1}}
+	h = newGPUHealth(broken, nil, foreignAvoid, 20, slog.New(slog.DiscardHandler))
+	h.begin(broken, time.UnixMilli(7))
+	if tells, known := h.account(); !known || len(tells) != 1 || tells[0] != (model.UnitTell{Name: "gpu", Kind: model.OutFault, Text: "gone", Stamp: 7}) {
+		t.Errorf("%+v %v", tells, known)
+	}
+	h = newGPUHealth(broken[1:], nil, foreignAvoid, 20, slog.New(slog.DiscardHandler))
+	h.begin(broken[1:], time.UnixMilli(7))
+	if _, known := h.account(); known {
+		t.Error("it knows before it has looked")
 	}
 	var none *gpuHealth
 	if _, known := none.account(); known || none.changed() != nil {

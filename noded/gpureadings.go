@@ -18,7 +18,7 @@ type unitTrouble struct {
 // troubles gathers the faults of readings by UUID. The devices of a node bound it.
 type troubles struct {
 	mu sync.Mutex
-	by map[string]unitTrouble
+	by map[string]unitTrouble // by gpuKey
 }
 
 // note takes a round.
@@ -28,7 +28,7 @@ func (t *troubles) note(r gpuRound) {
 	for i := range r.Readings {
 		g := &r.Readings[i]
 		for _, f := range g.Faults {
-			x := t.by[g.UUID]
+			x := t.by[gpuKey(g.UUID, g.Index)]
 			if f.Kind == gpu.FaultXID {
 				x.xid = f.Code
 			}
@@ -38,21 +38,21 @@ func (t *troubles) note(r gpuRound) {
 			if t.by == nil {
 				t.by = map[string]unitTrouble{}
 			}
-			t.by[g.UUID] = x
+			t.by[gpuKey(g.UUID, g.Index)] = x
 		}
 	}
 }
 
-func (t *troubles) of(uuid string) unitTrouble {
+func (t *troubles) of(g *gpu.Reading) unitTrouble {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.by[uuid]
+	return t.by[gpuKey(g.UUID, g.Index)]
 }
 
 // maxFault bounds a fault's text in a heartbeat, bytes.
 const maxFault = 120
 
-// unitReadings gives the last round by unit. An instance has its own memory at most: the rest is the whole GPU's.
+// unitReadings gives the last round by unit. Of an instance, what only the whole GPU has (temperature, power, faults) is the GPU's.
 func (n *Noded) unitReadings() []proto.UnitReading {
 	round := n.gpus.last()
 	if len(round.Readings) == 0 {
@@ -64,21 +64,32 @@ func (n *Noded) unitReadings() []proto.UnitReading {
 		if u.dev == nil || len(out) == proto.MaxUnits {
 			continue
 		}
-		for k := range round.Readings {
-			r := &round.Readings[k]
-			if r.UUID != u.UUID && r.UUID != u.Parent && r.UUID != u.dev.UUID {
-				continue
-			}
-			t := n.troubles.of(r.UUID)
-			x := proto.UnitReading{Name: u.Name, Index: u.Index, UtilPct: int32(r.UtilPct), MemUtilPct: int32(r.MemUtilPct), MemUsedMiB: r.MemUsedMiB,
-				MemTotalMiB: r.MemTotalMiB, TempC: int32(r.TempC), PowerMilliW: r.PowerMilliW, XID: int32(t.xid), Fault: t.fault[:min(len(t.fault), maxFault)],
-				Lost: r.Lost, Processes: int32(len(r.Processes))}
-			if u.inst != nil {
-				x.MemUsedMiB, x.MemTotalMiB = -1, u.MemMiB
-			}
-			out = append(out, x)
-			break
+		r := readingOf(round.Readings, u.dev.UUID, u.dev.Index)
+		if r == nil {
+			continue
 		}
+		t := n.troubles.of(r)
+		x := proto.UnitReading{Name: u.Name, Index: u.Index, UtilPct: int32(r.UtilPct), MemUtilPct: int32(r.MemUtilPct), MemUsedMiB: r.MemUsedMiB,
+			MemTotalMiB: r.MemTotalMiB, TempC: int32(r.TempC), PowerMilliW: r.PowerMilliW, XID: int32(t.xid), Fault: t.fault[:min(len(t.fault), maxFault)],
+			Lost: r.Lost, Processes: int32(len(r.Processes))}
+		if u.inst != nil {
+			x.UtilPct, x.MemUtilPct, x.MemUsedMiB, x.MemTotalMiB, x.Processes = -1, -1, -1, u.MemMiB, 0
+			if own := readingOf(round.Readings, u.UUID, -1); own != nil {
+				x.UtilPct, x.MemUsedMiB, x.Processes = int32(own.UtilPct), own.MemUsedMiB, int32(len(own.Processes))
+				x.MemTotalMiB = max(x.MemTotalMiB, own.MemTotalMiB)
+			}
+		}
+		out = append(out, x)
 	}
 	return out
+}
+
+// readingOf finds a GPU's reading by UUID, or by its place where the driver had no UUID for it.
+func readingOf(list []gpu.Reading, uuid string, index int) *gpu.Reading {
+	for i := range list {
+		if r := &list[i]; uuid != "" && r.UUID == uuid || (uuid == "" || r.UUID == "") && r.Index == index {
+			return r
+		}
+	}
+	return nil
 }

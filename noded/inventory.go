@@ -14,14 +14,15 @@ import (
 
 // inventory is what does not change while gnoded runs.
 type inventory struct {
-	hw     proto.Hardware
-	cpus   []int       // the machine's CPUs, so that threads of a core and cores of a socket are neighbours
-	numa   map[int]int // memory node by CPU of the machine
-	bootID string
-	bootAt model.Time
-	gpus   gpu.Source  // of the node's GPUs, for readings; nil: it has none that could be read
-	unused [][]string  // device files of GPUs that no job is given
-	units  []foundUnit // of its resources, as far as they can be told apart
+	hw      proto.Hardware
+	cpus    []int       // the machine's CPUs, so that threads of a core and cores of a socket are neighbours
+	numa    map[int]int // memory node by CPU of the machine
+	bootID  string
+	bootAt  model.Time
+	gpus    gpu.Source   // of the node's GPUs, for readings; nil: it has none that could be read
+	devices []gpu.Device // what the driver has listed
+	unused  [][]string   // device files of GPUs that no job is given
+	units   []foundUnit  // of its resources, as far as they can be told apart
 }
 
 // takeInventory looks at the machine. A virtual node takes the configuration's word for what it has.
@@ -61,7 +62,7 @@ func takeInventory(m machine, o *Options) (*inventory, error) {
 		}
 	}
 	f := findGres(o, cpus, threads)
-	inv.units, inv.unused = f.units, f.unused
+	inv.units, inv.unused, inv.devices = f.units, f.unused, f.listed
 	if !virtual || f.source != nil || f.asked {
 		h.Gres, h.Notes, h.Problem = f.gres, f.notes, f.reason()
 	}

@@ -100,6 +100,7 @@ func wantedOf(lines []*conf.GresRecord) []lineUnit {
 // differs tells what of a unit is not as a line has it, naming both sides, or "".
 func (f *finder) differs(w *lineUnit, u *foundUnit) string {
 	r := w.line
+	broken := u.dev.Fault != "" // not all that should be known of it is
 	switch {
 	case len(w.files) > 0 && !u.isAt(w.files):
 		return fmt.Sprintf("the driver's is %s", strings.Join(u.Files, ","))
@@ -107,9 +108,10 @@ func (f *finder) differs(w *lineUnit, u *foundUnit) string {
 		return fmt.Sprintf("UniqueId is %s, and the driver says %s", r.UniqueID, u.UUID)
 	case !u.fits(r.Type):
 		return fmt.Sprintf("it is %s, which is type %s", article(u), u.Type)
+	case broken:
 	case len(r.Cores) > 0 && !u.Near.Empty() && !slices.Equal(f.coresToCPUs(r.Cores), u.Near):
 		return fmt.Sprintf("Cores=%s, and the driver says %s", hostlist.FormatIndexes(r.Cores), f.coresText(u.Near))
-	case u.inst == nil && !sameLinks(r.Links, u.dev.Links):
+	case u.inst == nil && !f.sameLinks(r.Links, u.dev.Links):
 		return fmt.Sprintf("Links=%s, and the driver says %s", linksText(r.Links), intsText(u.dev.Links))
 	}
 	return ""
@@ -125,17 +127,29 @@ func article(u *foundUnit) string {
 }
 
 // sameLinks compares what a line says of connections with what was found. A list of peers says only that those are
-// connected.
-func sameLinks(l conf.Links, found []int) bool {
+// connected. Connections to a GPU that can't be used are not seen, and not compared.
+func (f *finder) sameLinks(l conf.Links, found []int) bool {
 	if len(found) == 0 {
 		return true
 	}
+	broken := func(i int) bool { return i < len(f.listed) && f.listed[i].Fault != "" }
 	for _, p := range l.Peers {
-		if p >= len(found) || found[p] == 0 {
+		if p >= len(found) || found[p] == 0 && !broken(p) {
 			return false
 		}
 	}
-	return len(l.Counts) == 0 || slices.Equal(l.Counts, found)
+	if len(l.Counts) == 0 {
+		return true
+	}
+	if len(l.Counts) != len(found) {
+		return false
+	}
+	for i, n := range l.Counts {
+		if n != found[i] && !broken(i) {
+			return false
+		}
+	}
+	return true
 }
 
 // whyNone says why no unit is as a line has it.

@@ -20,6 +20,7 @@ func TestMerge(t *testing.T) {
 	four = strings.ReplaceAll(strings.ReplaceAll(four, `,"links":[]},`, `},`), `,"links":[]}`, `}`) // all linked alike
 	mig := `{"dir":"dev","devices":[{"type":"a100"},{"type":"a100","mig":[
 		{"profile":"1g.10gb","uuid":"MIG-1","gi":7,"caps":["/dev/null"]},{"profile":"1g.10gb","uuid":"MIG-2","gi":8,"caps":["/dev/zero"]},{"profile":"2g.20gb","uuid":"MIG-3","gi":3,"caps":["/dev/full"]}]}]}`
+	dead := `{"dir":"dev","devices":[{"count":2,"type":"h100"},{"type":"h100","lost":true,"links":[0,0,-1,0]},{"type":"h100"}]}`
 	for _, tc := range []struct {
 		name, fake, node, gres string
 		units                  string // name:type:index=file@near
@@ -63,6 +64,11 @@ func TestMerge(t *testing.T) {
 		{name: "instances by their files", fake: mig, node: "Gres=gpu:1g.10gb:1", gres: "Name=gpu Type=1g.10gb MultipleFiles=DEV/nvidia1,/dev/zero",
 			units: "gpu:1g.10gb:0=nvidia1,/dev/zero@", note: "3 detected gpus"},
 		{name: "MIG mode and nothing in it", fake: `{"devices":[{"type":"a100","migMode":true}]}`, node: "Gres=gpu:a100:1", note: "is in MIG mode, and no instances of it are known"},
+		{name: "a GPU that was lost before", fake: dead, node: "Gres=gpu:h100:4", gres: "Name=gpu Type=h100 File=DEV/nvidia[0-3] Cores=0-3",
+			units: "gpu:h100:0=nvidia0@0-3 gpu:h100:1=nvidia1@0-3 gpu:h100:2=nvidia2@0-3 gpu:h100:3=nvidia3@0-3",
+			note:  "DEV/nvidia2 (h100) can't be used: the GPU has fallen off the bus, or no longer answers"},
+		{name: "its links", fake: dead, node: "Gres=gpu:h100:4", gres: "Name=gpu Type=h100 File=DEV/nvidia[0-1]\nName=gpu Type=h100 File=DEV/nvidia2 Links=18,18,-1,18\nName=gpu Type=h100 File=DEV/nvidia3 Links=18,18,18,-1",
+			units: "gpu:h100:0=nvidia0@ gpu:h100:1=nvidia1@ gpu:h100:2=nvidia2@ gpu:h100:3=nvidia3@", note: "can't be used"},
 		{name: "a driver in trouble", fake: `{"error":"it hangs"}`, node: "Gres=gpu:1", problem: "the GPUs of this node are not known: fake GPUs: it hangs"},
 		{name: "lines of a node without a driver", fake: "nvidia", node: "Gres=gpu:1", gres: "Name=gpu File=/dev/null", problem: "AutoDetect=nvidia: no NVIDIA driver is loaded"},
 	} {

@@ -36,6 +36,8 @@ type Options struct {
 	Host       string        // the name that users see as theirs; default os.Hostname
 	Version    string        // default internal/version
 	Logger     *slog.Logger
+
+	asIs bool // the node's line in the configuration does not count
 }
 
 // Flags are the command line's part of Options: what is empty comes from the configuration.
@@ -90,7 +92,7 @@ func FromConfig(c *conf.Config, f Flags) (Options, error) {
 
 // nodeDef is the node as the configuration defines it, nil where there is none.
 func (o *Options) nodeDef() *model.NodeDef {
-	if o.Config == nil {
+	if o.Config == nil || o.asIs {
 		return nil
 	}
 	for _, def := range o.Config.Model().Nodes {

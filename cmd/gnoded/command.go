@@ -15,7 +15,7 @@ func command() *cobra.Command {
 		SilenceUsage: true, SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if hardware {
-				return noded.PrintHardware(os.Stdout)
+				return noded.PrintHardware(f, os.Stdout)
 			}
 			if gpus {
 				return noded.PrintGres(f, os.Stdout)

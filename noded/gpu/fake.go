@@ -54,6 +54,10 @@ type fakeInstance struct {
 	CI      int      `json:"ci"`
 	MemMiB  int64    `json:"memMiB"`
 	Caps    []string `json:"caps"`
+
+	Util       *int          `json:"util"`
+	MemUsedMiB *int64        `json:"memUsedMiB"`
+	Processes  []fakeProcess `json:"processes"`
 }
 
 type fakeReading struct {
@@ -110,32 +114,40 @@ func (s *fakeSource) Devices() ([]Device, error) {
 // Watch reads the file each round. Faults are told when they appear in the file, and again only when they are gone in
 // between.
 func (s *fakeSource) Watch(ctx context.Context, every time.Duration, got func([]Reading, error)) {
-	told := map[string][]fakeFault{}
+	told, lost := map[string][]fakeFault{}, map[string]bool{}
 	poll(ctx, every, func() ([]Reading, error) {
 		devices, reads, _, err := s.read()
 		if err != nil {
 			return nil, err
 		}
 		out := make([]Reading, len(devices))
+		var parts []Reading
 		for i := range devices {
-			d, f := &devices[i], &reads[i]
+			d, f := &devices[i], &reads[i].fakeReading
 			out[i] = f.reading(d)
 			now := f.Faults
 			if before := told[d.UUID]; len(now) >= len(before) && reflect.DeepEqual(now[:len(before)], before) {
 				now = now[len(before):]
 			}
 			for _, x := range now[:min(len(now), maxFaults)] {
-				out[i].Faults = append(out[i].Faults, Fault(x))
+				out[i].Faults = append(out[i].Faults, x.fault())
 			}
 			told[d.UUID] = f.Faults
+			if f.Lost && !lost[d.UUID] && len(out[i].Faults) == 0 {
+				out[i].Faults = append(out[i].Faults, Fault{Kind: FaultLost, Text: lostText, Fatal: true})
+			}
+			lost[d.UUID] = f.Lost
+			for k := range d.MIG {
+				parts = append(parts, reads[i].MIG[k].reading(d, &d.MIG[k]))
+			}
 		}
-		return out, nil
+		return append(out, parts...), nil
 	}, got)
 }
 
 // read takes the file as it is now.
-func (s *fakeSource) read() (devices []Device, reads []fakeReading, dir string, err error) {
-	bad := func(err error) ([]Device, []fakeReading, string, error) {
+func (s *fakeSource) read() (devices []Device, reads []*fakeDevice, dir string, err error) {
+	bad := func(err error) ([]Device, []*fakeDevice, string, error) {
 		return nil, nil, "", fmt.Errorf("fake GPUs: %w", err)
 	}
 	f, err := os.Open(s.path)
@@ -172,7 +184,10 @@ func (s *fakeSource) read() (devices []Device, reads []fakeReading, dir string, 
 			if err != nil {
 				return bad(fmt.Errorf("%s: device %d: %w", s.path, len(devices), err))
 			}
-			devices, reads = append(devices, d), append(reads, fd.fakeReading)
+			if fd.Lost {
+				d.Fault = lostText
+			}
+			devices, reads = append(devices, d), append(reads, fd)
 		}
 	}
 	for i := range devices {
@@ -253,6 +268,25 @@ func (fd *fakeDevice) device(s *fakeSource, dir string, index int) (Device, erro
 		d.MIG = append(d.MIG, in)
 	}
 	return d, nil
+}
+
+// fault gives an error of the driver the catalogue's words where the file has none.
+func (f *fakeFault) fault() Fault {
+	if f.Kind == FaultXID && f.Text == "" && !f.Fatal {
+		return xidFault(f.Code, -1, recoveryUnknown)
+	}
+	return Fault(*f)
+}
+
+func (f *fakeInstance) reading(d *Device, in *Instance) Reading {
+	r := unknown(in.UUID, d.Index)
+	r.MemTotalMiB = in.MemMiB
+	set(&r.UtilPct, f.Util)
+	set(&r.MemUsedMiB, f.MemUsedMiB)
+	for _, p := range f.Processes[:min(len(f.Processes), maxProcesses)] {
+		r.Processes = append(r.Processes, Process(p))
+	}
+	return r
 }
 
 func (f *fakeReading) reading(d *Device) Reading {

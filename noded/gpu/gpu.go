@@ -30,6 +30,7 @@ type Device struct {
 	Path        string // its device file, "/dev/nvidia0"
 	Links       []int  // NVLink connections to each device of the list, -1 for itself, as in gres.conf's Links
 	Standin     bool   // there is no such GPU
+	Fault       string // why it can't be used: it is known to be there, and not all of the above; "": it is well
 
 	Near []int      // how near each device of the list is on the buses: a Common*, 0 for itself; nil if unknown
 	MIG  []Instance // what it is divided into; nil: it is not
@@ -64,6 +65,12 @@ type Source interface {
 	// is one round's: the next may be better. got is called from one goroutine and owns what it gets.
 	Watch(ctx context.Context, every time.Duration, got func([]Reading, error))
 }
+
+// What is said of GPUs that can't be used.
+const (
+	lostText  = "the GPU has fallen off the bus, or no longer answers"
+	resetText = "the driver refuses the GPU until it is reset"
+)
 
 // ErrNoDriver says that the machine has no NVIDIA driver, so no GPUs that could be used.
 var ErrNoDriver = errors.New("no NVIDIA driver is loaded")

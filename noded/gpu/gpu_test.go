@@ -121,7 +121,6 @@ func TestDriversInTrouble(t *testing.T) {
 	for _, c := range []struct{ define, want string }{
 		{"-DCRASH", "driver: about to crash"},
 		{"-DHANG", "did not answer in 500ms"},
-		{"-DLOST", "device 2: UUID: Unknown Error"},
 	} {
 		_, err := NVML(NVMLOptions{Library: fakeNVML(t, c.define), Timeout: 500 * time.Millisecond}).Devices()
 		if c.define != "-DHANG" {
@@ -144,6 +143,51 @@ func TestDriversInTrouble(t *testing.T) {
 	}
 	if _, err := NVML(NVMLOptions{Binary: "/no/such"}).Devices(); err == nil {
 		t.Error("no program: no error")
+	}
+}
+
+// TestOneBadGPU: a GPU that is lost before anybody asks, or that the driver can't describe, leaves the others, and is known by what the
+// kernel still says of it.
+func TestOneBadGPU(t *testing.T) {
+	root := t.TempDir()
+	for i, text := range []string{"Model: NVIDIA H100 80GB HBM3\nGPU UUID: GPU-a\nDevice Minor: 3\n", "Model: \t\t NVIDIA H100 80GB HBM3\nGPU UUID: \t GPU-????????-????-????-????-????????????\nDevice Minor: \t 2\n",
+		"Model: NVIDIA H100 80GB HBM3\nGPU UUID: GPU-c\nDevice Minor: 1\n", "Model: NVIDIA H100 80GB HBM3\nGPU UUID: GPU-d\nDevice Minor: 0\n"} {
+		dir := filepath.Join(root, procGPUs, fmt.Sprintf("0000:%02x:00.0", 0x1a+i))
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "information"), []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		define, root string
+		bad          int
+		want         Device
+	}{
+		{"-DGONE=1", root, 1, Device{Fault: lostText, PCIBusID: "0000:1b:00.0", Path: "/dev/nvidia2", Minor: 2, Major: 195, Name: "NVIDIA H100 80GB HBM3", Type: "h100", MemMiB: 81559}},
+		{"-DGONE=1", "/no", 1, Device{Fault: lostText, Name: "NVIDIA H100 80GB HBM3", Type: "h100", MemMiB: 81559}},
+		{"-DLOST", root, 2, Device{Fault: "the driver can't use the GPU: UUID: Unknown Error", PCIBusID: "0000:1c:00.0", UUID: "GPU-c", Path: "/dev/nvidia1", Minor: 1, Major: 195,
+			Name: "NVIDIA H100 80GB HBM3", Type: "h100", MemMiB: 81559}},
+	} {
+		s := NVML(NVMLOptions{Library: fakeNVML(t, c.define, "-DTOPOLOGY")}).(*nvmlSource)
+		s.root = c.root
+		got, err := s.Devices()
+		if err != nil || len(got) != 4 {
+			t.Fatalf("%s: %v %+v", c.define, err, got)
+		}
+		d := got[c.bad]
+		d.Links, d.Near, d.Index, d.NUMANode = nil, nil, 0, 0
+		if !reflect.DeepEqual(d, c.want) {
+			t.Errorf("%s: got\n%+v\nwant\n%+v", c.define, d, c.want)
+		}
+		for i := range got {
+			if i != c.bad && (got[i].Fault != "" || got[i].UUID != fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i)) {
+				t.Errorf("%s: device %d: %+v", c.define, i, got[i])
+			}
+		}
+		w := watch(t, NVMLOptions{}, c.define)
+		r := w.until("readings", fine)
+		if len(r.readings) != 4 || !r.readings[c.bad].Lost || !reflect.DeepEqual(r.readings[c.bad].Faults, []Fault{{FaultLost, 0, c.want.Fault, true}}) || r.readings[3].Lost {
+			t.Errorf("%s: %+v", c.define, r.readings)
+		}
 	}
 }
 

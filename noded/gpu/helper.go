@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -95,11 +96,72 @@ func (s *nvmlSource) Devices() ([]Device, error) {
 	case a.Error != "":
 		return nil, fmt.Errorf("ask the NVIDIA driver for GPUs: %s", a.Error)
 	}
+	s.identify(a.Devices)
 	for i := range a.Devices {
 		a.Devices[i].place(s.root)
 	}
 	ancestors(s.root, a.Devices)
 	return a.Devices, nil
+}
+
+// identify finds out what it can of devices that the driver can't use: the kernel still lists what it has lost.
+func (s *nvmlSource) identify(devices []Device) {
+	var nameless []*Device
+	known := map[string]bool{}
+	for i := range devices {
+		if d := &devices[i]; d.PCIBusID != "" {
+			known[sysBusID(d.PCIBusID)] = true
+		} else {
+			nameless = append(nameless, d)
+		}
+	}
+	listed, err := Kernel(s.root).Devices()
+	if err != nil {
+		listed = nil
+	}
+	there := slices.Clone(listed)
+	if listed = slices.DeleteFunc(listed, func(d Device) bool { return known[d.PCIBusID] }); len(listed) == len(nameless) { // both in the order of addresses
+		for i, d := range nameless {
+			d.PCIBusID = listed[i].PCIBusID
+		}
+	}
+	for i := range devices {
+		d := &devices[i]
+		if d.Fault == "" {
+			continue
+		}
+		d.PCIBusID = sysBusID(d.PCIBusID)
+		if k := slices.IndexFunc(there, func(o Device) bool { return d.PCIBusID != "" && o.PCIBusID == d.PCIBusID }); k >= 0 {
+			o := &there[k]
+			d.Minor, d.Major, d.Path = o.Minor, o.Major, o.Path
+			if d.UUID == "" {
+				d.UUID = o.UUID
+			}
+			if d.Name == "" {
+				d.Name, d.Type = o.Name, o.Type
+			}
+		}
+		d.likeOthers(devices)
+	}
+}
+
+// likeOthers takes what a device is to be from the other ones, where they are all alike.
+func (d *Device) likeOthers(devices []Device) {
+	var one *Device
+	for i := range devices {
+		o := &devices[i]
+		if o.Fault != "" || o.Type == "" {
+			continue
+		}
+		if one != nil && one.Name != o.Name {
+			return
+		}
+		one = o
+	}
+	if one == nil || d.Name != "" && d.Name != one.Name {
+		return
+	}
+	d.Name, d.Type, d.MemMiB = one.Name, one.Type, max(d.MemMiB, one.MemMiB)
 }
 
 func (s *nvmlSource) ask() (answer, error) {

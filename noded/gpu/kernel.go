@@ -37,32 +37,38 @@ func (s *kernelSource) Devices() ([]Device, error) {
 	}
 	var out []Device
 	for _, e := range entries { // sorted by name, which is the address
-		d, ok, err := s.device(e.Name())
-		if err != nil {
-			return nil, fmt.Errorf("GPUs of the NVIDIA driver: %w", err)
-		}
-		if ok {
+		if d, ok := s.device(e.Name()); ok {
 			d.Index = len(out)
 			out = append(out, d)
+		}
+	}
+	for i := range out {
+		if out[i].Fault != "" {
+			out[i].likeOthers(out)
 		}
 	}
 	ancestors(s.root, out)
 	return out, nil
 }
 
-// device reads one; ok is false for one that the driver leaves alone.
-func (s *kernelSource) device(address string) (d Device, ok bool, err error) {
+// device reads one; ok is false for one that the driver leaves alone. One bad GPU leaves the others.
+func (s *kernelSource) device(address string) (d Device, ok bool) {
 	path := filepath.Join(s.root, procGPUs, address, "information")
 	info, err := keyValues(path)
-	if err != nil {
-		return d, false, err
-	}
 	if strings.EqualFold(info["GPU Excluded"], "Yes") {
-		return d, false, nil
+		return d, false
 	}
-	minor, err := strconv.Atoi(info["Device Minor"])
-	if err != nil || minor < 0 {
-		return d, false, fmt.Errorf("%s: Device Minor is '%s'", path, info["Device Minor"])
+	minor := 0
+	if err == nil {
+		minor, err = strconv.Atoi(info["Device Minor"])
+		if err != nil || minor < 0 {
+			err = fmt.Errorf("%s: Device Minor is '%s'", path, info["Device Minor"])
+		}
+	}
+	if err != nil {
+		d = Device{PCIBusID: address, Name: info["Model"], Type: ShortType(info["Model"]), Fault: "the driver doesn't say what it is: " + err.Error()}
+		d.place(s.root)
+		return d, true
 	}
 	d = Device{Minor: minor, Major: nvidiaMajor, UUID: info["GPU UUID"], Name: info["Model"], Type: ShortType(info["Model"]), PCIBusID: address,
 		Path: fmt.Sprintf("/dev/nvidia%d", minor)}
@@ -76,7 +82,12 @@ func (s *kernelSource) device(address string) (d Device, ok bool, err error) {
 	if gis, _ := filepath.Glob(filepath.Join(s.root, capsDir(minor), "gi*")); len(gis) > 0 {
 		d.MIG = []Instance{}
 	}
-	return d, true, nil
+	if _, err := os.Stat(filepath.Join(s.root, "sys/bus/pci/devices")); err == nil && d.PCIBusID != "" {
+		if _, err := os.Stat(filepath.Join(s.root, "sys/bus/pci/devices", d.PCIBusID)); errors.Is(err, fs.ErrNotExist) {
+			d.Fault = "the GPU at " + d.PCIBusID + " has left the bus"
+		}
+	}
+	return d, true
 }
 
 // keyValues reads "Key: value" lines.
@@ -111,15 +122,15 @@ func (s *kernelSource) Watch(ctx context.Context, every time.Duration, got func(
 		for i := range known {
 			d := &known[i]
 			out[i] = plain(d)
-			if slices.ContainsFunc(now, func(o Device) bool { return o.PCIBusID == d.PCIBusID }) {
-				lost[i] = false
-				continue
+			why := "the driver no longer lists the GPU at " + d.PCIBusID
+			if k := slices.IndexFunc(now, func(o Device) bool { return o.PCIBusID == d.PCIBusID }); k >= 0 {
+				why = now[k].Fault
 			}
-			out[i].Lost = true
-			if !lost[i] {
-				lost[i] = true
-				out[i].Faults = []Fault{{Kind: FaultLost, Text: "the driver no longer lists the GPU at " + d.PCIBusID, Fatal: true}}
+			out[i].Lost = why != ""
+			if out[i].Lost && !lost[i] {
+				out[i].Faults = []Fault{{Kind: FaultLost, Text: why, Fatal: true}}
 			}
+			lost[i] = out[i].Lost
 		}
 		return out, nil
 	}, got)

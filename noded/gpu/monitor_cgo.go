@@ -5,6 +5,7 @@ package gpu
 // monitor_cgo.go is the monitor's questions to the driver. They are asked in its process: see nvml_cgo.go.
 
 import (
+	"encoding/binary"
 	"fmt"
 	"os"
 	"slices"
@@ -31,9 +32,17 @@ type nvmlMonitor struct {
 
 // watched is one GPU.
 type watched struct {
-	handle nvml.Device // nil: it was lost before
+	handle nvml.Device // nil: it can't be used
+	why    string      // in that case
 	uuid   string
 	xids   []event
+	parts  []part // its MIG instances
+}
+
+// part is one MIG instance. Those that are made later are seen when gnoded is started again, as by its list of devices.
+type part struct {
+	handle nvml.Device
+	uuid   string
 }
 
 type gpuEvent struct {
@@ -98,27 +107,43 @@ func (m *nvmlMonitor) find() error {
 	}
 	for i := range n {
 		h, r := m.lib.DeviceGetHandleByIndex(i)
-		switch r {
-		case nvml.ERROR_NO_PERMISSION: // a device that a container keeps from us
-			continue
-		case nvml.ERROR_GPU_IS_LOST:
-			m.gpus = append(m.gpus, watched{})
-			continue
-		case nvml.SUCCESS:
-		default:
-			return fmt.Errorf("device %d: %s", i, nvml.ErrorString(r))
+		if r == nvml.ERROR_NO_PERMISSION {
+			continue // a device that a container keeps from us
 		}
-		uuid, r := h.GetUUID()
-		switch r {
-		case nvml.SUCCESS:
-			m.gpus = append(m.gpus, watched{handle: h, uuid: uuid})
-		case nvml.ERROR_GPU_IS_LOST:
-			m.gpus = append(m.gpus, watched{})
-		default:
-			return fmt.Errorf("device %d: UUID: %s", i, nvml.ErrorString(r))
+		g, err := watched{handle: h}, failed("", r)
+		if err == nil {
+			g.uuid, r = h.GetUUID()
+			err = failed("UUID", r)
 		}
+		if err != nil && driverGone(err) {
+			return fmt.Errorf("device %d: %w", i, err)
+		} else if err != nil {
+			g = watched{why: faultOf(err)}
+		}
+		m.gpus = append(m.gpus, g)
+		m.parts(&m.gpus[len(m.gpus)-1])
 	}
 	return nil
+}
+
+// parts lists a GPU's instances. What the driver does not tell is not there.
+func (m *nvmlMonitor) parts(g *watched) {
+	if g.handle == nil || !m.has("nvmlDeviceGetMigMode") || !m.has("nvmlDeviceGetMaxMigDeviceCount") || !m.has("nvmlDeviceGetMigDeviceHandleByIndex") {
+		return
+	}
+	if mode, _, r := g.handle.GetMigMode(); r != nvml.SUCCESS || mode != nvml.DEVICE_MIG_ENABLE {
+		return
+	}
+	n, r := g.handle.GetMaxMigDeviceCount()
+	for i := 0; r == nvml.SUCCESS && i < n; i++ {
+		h, r := g.handle.GetMigDeviceHandleByIndex(i)
+		if r != nvml.SUCCESS {
+			continue // indices have holes
+		}
+		if uuid, r := h.GetUUID(); r == nvml.SUCCESS {
+			g.parts = append(g.parts, part{h, uuid})
+		}
+	}
 }
 
 // register asks for the events that devices can report, and starts waiting for them. A driver that has none is watched without.
@@ -205,13 +230,13 @@ func (m *nvmlMonitor) round() ([]sample, error) {
 
 func (m *nvmlMonitor) sample(i int) (sample, error) {
 	g := &m.gpus[i]
-	nothing := func() sample { return sample{Reading: unknown(g.uuid, i), ECC: -1} }
+	nothing := func() sample { return sample{Reading: unknown(g.uuid, i), ECC: -1, Recovery: recoveryUnknown} }
 	s := nothing()
 	if g.handle == nil {
-		s.Lost = true
+		s.Lost, s.Why = true, g.why
 		return s, nil
 	}
-	for _, read := range []func(nvml.Device, *sample) nvml.Return{m.load, m.memory, m.power, m.processes, m.errors} {
+	for _, read := range [...]func(nvml.Device, *sample) nvml.Return{m.load, m.memory, m.power, m.processes, m.errors, m.action} {
 		switch r := read(g.handle, &s); r {
 		case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED:
 			s = nothing()
@@ -220,6 +245,12 @@ func (m *nvmlMonitor) sample(i int) (sample, error) {
 		case nvml.ERROR_UNINITIALIZED, nvml.ERROR_DRIVER_NOT_LOADED, nvml.ERROR_LIB_RM_VERSION_MISMATCH:
 			return s, fmt.Errorf("the driver was replaced: %s", nvml.ErrorString(r))
 		}
+	}
+	for _, p := range g.parts { // what they don't answer is unknown: the GPU itself has just answered
+		u := sample{Reading: unknown(p.uuid, i)}
+		m.memory(p.handle, &u)
+		m.processes(p.handle, &u)
+		s.Instances = append(s.Instances, instanceUse{p.uuid, u.MemUsedMiB, u.MemTotalMiB, u.Processes})
 	}
 	return s, nil
 }
@@ -364,4 +395,17 @@ func (m *nvmlMonitor) errors(h nvml.Device, s *sample) nvml.Return {
 		}
 	}
 	return worst(rs[:]...)
+}
+
+// action asks what the driver says must be done with a device.
+func (m *nvmlMonitor) action(h nvml.Device, s *sample) nvml.Return {
+	if !m.has("nvmlDeviceGetFieldValues") {
+		return nvml.SUCCESS
+	}
+	v := []nvml.FieldValue{{FieldId: nvml.FI_DEV_GET_GPU_RECOVERY_ACTION}}
+	r := h.GetFieldValues(v)
+	if r == nvml.SUCCESS && nvml.Return(v[0].NvmlReturn) == nvml.SUCCESS {
+		s.Recovery = recovery(binary.NativeEndian.Uint32(v[0].Value[:])) // an unsigned int
+	}
+	return worst(r)
 }

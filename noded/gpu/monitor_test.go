@@ -151,6 +151,9 @@ func TestMonitorFaults(t *testing.T) {
 		{"ecc", "1 5", 1, Fault{FaultECC, 3, "3 new uncorrectable memory errors", false}},
 		{"remap", "3 1", 3, Fault{FaultRemap, 0, "a failing row of memory is replaced at the GPU's next reset", false}},
 		{"remap", "3 3", 3, Fault{FaultRemap, 0, "a failing row of memory could not be replaced", true}},
+		{"action", "2 1", 2, Fault{FaultRecovery, 1, "the driver says that the GPU must be reset", true}},
+		{"action", "1 4", 1, Fault{FaultRecovery, 4, "the driver says that the GPU should be reset when its work has ended", false}},
+		{"xid", "3 145", 3, Fault{FaultXID, 145, "NVLink error", false}}, // the driver says that nothing has to be done
 		{"retire", "0", 0, Fault{FaultRetired, 0, "failing pages of memory are retired at the GPU's next reset", false}},
 	} {
 		w.set(c.file, c.text)
@@ -311,10 +314,28 @@ func TestTracker(t *testing.T) {
 			t.Errorf("round %d: %s, want %s", i, got, c.want)
 		}
 	}
-	late := sample{Reading: Reading{Index: 0, Lost: true}}
-	if got := new(tracker).take([]sample{late, gpu(1, 0)}); len(got) != 1 || got[0].UUID != "GPU-1" || got[0].Lost {
-		t.Errorf("a GPU that was lost before anybody looked: %+v", got)
+	late := sample{Reading: Reading{Index: 0, Lost: true}, Why: "dead"}
+	tr = tracker{}
+	for i, c := range []struct {
+		gpus []sample
+		want string
+	}{
+		{[]sample{late, gpu(1, 0)}, "[ lost 0]"}, // before anybody looked: by its place
+		{[]sample{late, gpu(1, 0)}, "[]"},
+		{[]sample{gpu(0, 1), gpu(1, 0)}, "[]"}, // another monitor finds it well
+		{[]sample{late, gpu(1, 0)}, "[GPU-0 lost 0]"},
+	} {
+		if got := fmt.Sprint(faults(c.gpus...)); got != c.want {
+			t.Errorf("lost before the start, round %d: %s, want %s", i, got, c.want)
+		}
 	}
+	tr = tracker{}
+	parted := gpu(0, 0)
+	parted.Instances = []instanceUse{{"MIG-1", 10, 100, nil}}
+	if got := tr.take([]sample{parted, gpu(1, 0)}); len(got) != 3 || got[1].UUID != "GPU-1" || got[2].UUID != "MIG-1" || got[2].MemUsedMiB != 10 || got[2].MemTotalMiB != 100 || got[2].UtilPct != -1 {
+		t.Errorf("an instance: %+v", got)
+	}
+	tr = tracker{}
 	many := gpu(0, 1)
 	for i := range 100 {
 		many.XIDs = append(many.XIDs, event{i, -1})
@@ -324,16 +345,49 @@ func TestTracker(t *testing.T) {
 	}
 }
 
-// TestXIDs: what is the application's doing takes no GPU out of service, what needs a reset does.
+// TestXIDs: what is the application's doing takes no GPU out of service, what needs a reset does: the catalogue's rows by their
+// immediate action.
 func TestXIDs(t *testing.T) {
-	for fatal, codes := range map[bool][]int{
-		false: {8, 11, 13, 31, 32, 39, 43, 45, 63, 68, 69, 94, 137, 0, 5, 999, 100000},
-		true:  {46, 48, 54, 62, 64, 74, 79, 92, 95, 109, 119, 120, 136, 140, 143, 145},
+	for _, c := range []struct {
+		action string
+		fatal  bool
+		codes  []int
+	}{
+		{"RESTART_APP", false, []int{8, 11, 13, 25, 31, 32, 39, 40, 41, 60, 68, 69, 70, 71, 72, 75, 76, 77, 80, 82, 83, 84, 85, 86, 88, 89, 94, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105,
+			126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 139}},
+		{"IGNORE", false, []int{37, 38, 43, 44, 63, 66, 67, 92, 93, 108, 121, 137, 141, 157, 160, 161}},
+		{"WORKFLOW_XID_45, XID_154, CHECK_UVM", false, []int{45, 154, 159}},
+		{"unused, or not known", false, []int{0, 5, 122, 123, 171, 172, 999, 100000}},
+		{"RESET_GPU", true, []int{46, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158}},
+		{"RESTART_BM, RESTART_VM, CHECK_MECHANICALS", true, []int{79, 151, 54}},
+		{"WORKFLOW_XID_48, WORKFLOW_NVLINK_ERR, WORKFLOW_NVLINK5_ERR", true, []int{48, 74, 144, 145, 146, 147, 148, 149, 150}},
 	} {
-		for _, c := range codes {
-			if f := xidFault(c, -1); f.Fatal != fatal || f.Text == "" || f.Code != c || f.Kind != FaultXID {
-				t.Errorf("%+v", f)
+		for _, code := range c.codes {
+			if f := xidFault(code, -1, recoveryUnknown); f.Fatal != c.fatal || f.Text == "" || f.Code != code || f.Kind != FaultXID {
+				t.Errorf("%s: %+v", c.action, f)
 			}
 		}
+	}
+	for code, fatal := range map[int]bool{79: true, 145: false} {
+		if f := xidFault(code, -1, recoveryNone); f.Fatal != fatal {
+			t.Errorf("where nothing has to be done: %+v", f)
+		}
+	}
+	if f := xidFault(145, -1, recoveryReset); !f.Fatal {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestMonitorInstances: MIG instances have their own memory and processes.
+func TestMonitorInstances(t *testing.T) {
+	w := watch(t, NVMLOptions{}, "-DMIG")
+	r := w.until("readings", fine)
+	if len(r.readings) != 6 {
+		t.Fatalf("%+v", r.readings)
+	}
+	want := unknown("MIG-00000000-0000-0000-0000-000000000001", 1)
+	want.MemUsedMiB, want.MemTotalMiB, want.Processes = 100, 9984, []Process{{500, 90}}
+	if !reflect.DeepEqual(r.readings[4], want) || r.readings[5].MemUsedMiB != 200 {
+		t.Errorf("%+v", r.readings[4:])
 	}
 }

@@ -6,6 +6,7 @@ package gpu
 // driver lacks a function that is called, so whatever is newer than the oldest driver worth having is looked up first.
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
@@ -46,15 +47,19 @@ func query(library string) ([]Device, error) {
 		if r == nvml.ERROR_NO_PERMISSION {
 			continue // a device that a container keeps from us
 		}
-		if r != nvml.SUCCESS {
-			return nil, fmt.Errorf("device %d: %s", i, nvml.ErrorString(r))
+		var d Device
+		err := failed("", r)
+		if err == nil {
+			d, err = describe(h)
 		}
-		d, err := describe(h)
 		if err == nil {
 			d.MIG, err = instances(has, h, &d)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("device %d: %w", i, err)
+			if driverGone(err) {
+				return nil, fmt.Errorf("device %d: %w", i, err)
+			}
+			d.Fault, d.MIG, h = faultOf(err), nil, nil // one bad GPU leaves the others
 		}
 		d.Index = len(devices)
 		devices, handles = append(devices, d), append(handles, h)
@@ -64,25 +69,68 @@ func query(library string) ([]Device, error) {
 	return devices, nil
 }
 
+// nvmlError is an answer of the driver that is not the one that was hoped for.
+type nvmlError struct {
+	what string // that was asked for; "": the device
+	ret  nvml.Return
+}
+
+func (e *nvmlError) Error() string {
+	if e.what == "" {
+		return nvml.ErrorString(e.ret)
+	}
+	return e.what + ": " + nvml.ErrorString(e.ret)
+}
+
+// failed is an error unless r is success.
+func failed(what string, r nvml.Return) error {
+	if r == nvml.SUCCESS {
+		return nil
+	}
+	return &nvmlError{what, r}
+}
+
+// driverGone reports whether an error is of the driver and not of one device.
+func driverGone(err error) bool {
+	var e *nvmlError
+	return errors.As(err, &e) && (e.ret == nvml.ERROR_UNINITIALIZED || e.ret == nvml.ERROR_DRIVER_NOT_LOADED || e.ret == nvml.ERROR_LIB_RM_VERSION_MISMATCH)
+}
+
+// faultOf tells people why a device can't be used.
+func faultOf(err error) string {
+	var e *nvmlError
+	if errors.As(err, &e) {
+		switch e.ret {
+		case nvml.ERROR_GPU_IS_LOST:
+			return lostText
+		case nvml.ERROR_RESET_REQUIRED:
+			return resetText
+		}
+	}
+	return "the driver can't use the GPU: " + err.Error()
+}
+
+// describe asks what a device is. With an error, what it returns is what was known until then.
 func describe(h nvml.Device) (Device, error) {
 	var d Device
 	var r nvml.Return
-	if d.Name, r = h.GetName(); r != nvml.SUCCESS {
-		return d, fmt.Errorf("name: %s", nvml.ErrorString(r))
-	}
-	if d.UUID, r = h.GetUUID(); r != nvml.SUCCESS {
-		return d, fmt.Errorf("UUID: %s", nvml.ErrorString(r))
-	}
-	if d.Minor, r = h.GetMinorNumber(); r != nvml.SUCCESS {
-		return d, fmt.Errorf("minor number: %s", nvml.ErrorString(r))
-	}
-	if m, r := h.GetMemoryInfo(); r == nvml.SUCCESS { // not supported on chips that share the host's memory
-		d.MemMiB = int64(m.Total >> 20)
-	}
 	if pci, r := h.GetPciInfo(); r == nvml.SUCCESS {
 		d.PCIBusID = busID(pci)
 	}
-	d.Type, d.Major, d.Path = ShortType(d.Name), nvidiaMajor, fmt.Sprintf("/dev/nvidia%d", d.Minor)
+	if d.Name, r = h.GetName(); r != nvml.SUCCESS {
+		return d, failed("name", r)
+	}
+	d.Type = ShortType(d.Name)
+	if m, r := h.GetMemoryInfo(); r == nvml.SUCCESS { // not supported on chips that share the host's memory
+		d.MemMiB = int64(m.Total >> 20)
+	}
+	if d.UUID, r = h.GetUUID(); r != nvml.SUCCESS {
+		return d, failed("UUID", r)
+	}
+	if d.Minor, r = h.GetMinorNumber(); r != nvml.SUCCESS {
+		return d, failed("minor number", r)
+	}
+	d.Major, d.Path = nvidiaMajor, fmt.Sprintf("/dev/nvidia%d", d.Minor)
 	return d, nil
 }
 
@@ -113,6 +161,9 @@ func links(has func(string) bool, handles []nvml.Device, devices []Device) {
 	}
 	switched := make([]int, len(devices))
 	for i, h := range handles {
+		if h == nil {
+			continue // it can't be asked
+		}
 		for l := range nvml.NVLINK_MAX_LINKS {
 			state, r := h.GetNvLinkState(l)
 			if r != nvml.SUCCESS || state != nvml.FEATURE_ENABLED {

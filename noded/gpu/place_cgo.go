@@ -25,7 +25,7 @@ func instances(has func(string) bool, h nvml.Device, d *Device) ([]Instance, err
 	}
 	n, r := h.GetMaxMigDeviceCount()
 	if r != nvml.SUCCESS {
-		return nil, fmt.Errorf("count the MIG instances: %s", nvml.ErrorString(r))
+		return nil, failed("count the MIG instances", r)
 	}
 	out := []Instance{}
 	for i := range n {
@@ -34,17 +34,17 @@ func instances(has func(string) bool, h nvml.Device, d *Device) ([]Instance, err
 			continue // indices have holes
 		}
 		if r != nvml.SUCCESS {
-			return nil, fmt.Errorf("MIG instance %d: %s", i, nvml.ErrorString(r))
+			return nil, failed(fmt.Sprintf("MIG instance %d", i), r)
 		}
 		in := Instance{Index: len(out)}
 		if in.UUID, r = m.GetUUID(); r != nvml.SUCCESS {
-			return nil, fmt.Errorf("MIG instance %d: UUID: %s", i, nvml.ErrorString(r))
+			return nil, failed(fmt.Sprintf("MIG instance %d: UUID", i), r)
 		}
 		if in.GI, r = m.GetGpuInstanceId(); r != nvml.SUCCESS {
-			return nil, fmt.Errorf("MIG instance %d: GPU instance: %s", i, nvml.ErrorString(r))
+			return nil, failed(fmt.Sprintf("MIG instance %d: GPU instance", i), r)
 		}
 		if in.CI, r = m.GetComputeInstanceId(); r != nvml.SUCCESS {
-			return nil, fmt.Errorf("MIG instance %d: compute instance: %s", i, nvml.ErrorString(r))
+			return nil, failed(fmt.Sprintf("MIG instance %d: compute instance", i), r)
 		}
 		if err := in.describe(has, m, d); err != nil {
 			return nil, fmt.Errorf("MIG instance %d: %w", i, err)
@@ -80,6 +80,9 @@ func (in *Instance) describe(has func(string) bool, m nvml.Device, d *Device) er
 func neighbours(has func(string) bool, handles []nvml.Device, devices []Device) {
 	if has("nvmlDeviceGetCpuAffinity") {
 		for i, h := range handles {
+			if h == nil {
+				continue
+			}
 			if set, r := h.GetCpuAffinity(maxCPUs); r == nvml.SUCCESS {
 				devices[i].CPUAffinity = cpuList(set)
 			}
@@ -93,6 +96,10 @@ func neighbours(has func(string) bool, handles []nvml.Device, devices []Device) 
 		near[i] = make([]int, len(handles))
 		for j, b := range handles {
 			if i == j {
+				continue
+			}
+			if a == nil || b == nil {
+				near[i][j] = CommonSystem
 				continue
 			}
 			level, r := a.GetTopologyCommonAncestor(b)

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Reading is how one GPU is at one moment. Numbers that the source does not have are -1.
+// Reading is how one GPU, or one MIG instance, is at one moment. Readings of instances follow those of all GPUs; they have the
+// instance's UUID, the GPU's index, and only its memory and processes, as far as the source tells. Numbers that the source does not have are -1.
 type Reading struct {
 	UUID         string
 	Index        int // in Devices
@@ -33,7 +34,9 @@ const (
 	FaultECC     = "ecc"     // uncorrectable memory errors; Code is how many there are new
 	FaultRemap   = "remap"   // a memory row could not be replaced, or waits for a reset to be
 	FaultRetired = "retired" // memory pages wait for a reset to be taken out of use
-	FaultLost    = "lost"    // it has fallen off the bus
+	FaultLost    = "lost"    // it has fallen off the bus, or the driver can't use it
+
+	FaultRecovery = "recovery" // the driver says what must be done with it; Code is NVML's number
 )
 
 // Fault is something that went wrong with a GPU. Fatal: it should get no more work until somebody has looked, or has reset it.

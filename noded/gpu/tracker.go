@@ -11,13 +11,24 @@ import (
 // sample is one GPU in one round of the monitor, without Faults.
 type sample struct {
 	Reading
-	ECC           int64   // uncorrected memory errors since the driver was loaded; -1 unknown
-	Remaps        bool    // it replaces rows of memory, and so contains most of those errors
-	RemapPending  bool    // a row waits for a reset to be replaced
-	RemapFailed   bool    // a row could not be
-	RetirePending bool    // pages wait for a reset to be retired
-	NeedsReset    bool    // the driver refuses it until then
+	ECC           int64  // uncorrected memory errors since the driver was loaded; -1 unknown
+	Remaps        bool   // it replaces rows of memory, and so contains most of those errors
+	RemapPending  bool   // a row waits for a reset to be replaced
+	RemapFailed   bool   // a row could not be
+	RetirePending bool   // pages wait for a reset to be retired
+	NeedsReset    bool   // the driver refuses it until then
+	Why           string // it is Lost; "": it has fallen off the bus
+	Recovery      recovery
 	XIDs          []event // since the last round
+	Instances     []instanceUse
+}
+
+// instanceUse is the use of one MIG instance.
+type instanceUse struct {
+	UUID      string
+	MemMiB    int64 // used; -1 unknown
+	AllMiB    int64
+	Processes []Process
 }
 
 // event is an XID.
@@ -35,34 +46,39 @@ type seen struct {
 	index                               int
 	memMiB                              int64
 	ecc                                 int64
+	recovery                            recovery
 	pending, failed, retire, lost, told bool
 }
 
 // take makes a round's readings.
 func (t *tracker) take(gpus []sample) []Reading {
 	out := make([]Reading, 0, len(gpus))
-	there := map[string]bool{}
+	there := map[*seen]bool{}
+	t.gpus = slices.Grow(t.gpus, len(gpus)) // find adds, and what it gave before stays
 	for i := range gpus {
 		g := &gpus[i]
-		if g.UUID == "" { // lost before this monitor began
-			if at := slices.IndexFunc(t.gpus, func(s seen) bool { return s.index == g.Index }); at >= 0 {
-				g.UUID = t.gpus[at].uuid
-			}
-		}
-		if g.UUID == "" || there[g.UUID] {
+		s := t.find(g)
+		if there[s] {
 			continue
 		}
-		there[g.UUID] = true
-		s := t.find(g)
+		there[s] = true
+		g.UUID = s.uuid
 		g.Faults = s.faults(g)
 		out = append(out, g.Reading)
 	}
 	for i := range t.gpus {
-		if s := &t.gpus[i]; !there[s.uuid] {
-			g := sample{Reading: unknown(s.uuid, s.index), ECC: -1}
+		if s := &t.gpus[i]; !there[s] {
+			g := sample{Reading: unknown(s.uuid, s.index), ECC: -1, Recovery: recoveryUnknown}
 			g.Lost, g.MemTotalMiB = true, s.memMiB
 			g.Faults = s.faults(&g)
 			out = append(out, g.Reading)
+		}
+	}
+	for i := range gpus {
+		for _, in := range gpus[i].Instances {
+			r := unknown(in.UUID, gpus[i].Index)
+			r.MemUsedMiB, r.MemTotalMiB, r.Processes = in.MemMiB, in.AllMiB, in.Processes
+			out = append(out, r)
 		}
 	}
 	return out
@@ -73,11 +89,19 @@ func unknown(uuid string, index int) Reading {
 	return Reading{UUID: uuid, Index: index, UtilPct: -1, MemUtilPct: -1, MemUsedMiB: -1, MemTotalMiB: -1, TempC: -1, PowerMilliW: -1, EnergyMilliJ: -1}
 }
 
+// find gives what is known of a GPU: by its UUID, or by its place where either side has none because it was lost before it was asked.
 func (t *tracker) find(g *sample) *seen {
-	if at := slices.IndexFunc(t.gpus, func(s seen) bool { return s.uuid == g.UUID }); at >= 0 {
+	at := slices.IndexFunc(t.gpus, func(s seen) bool { return g.UUID != "" && s.uuid == g.UUID })
+	if at < 0 {
+		at = slices.IndexFunc(t.gpus, func(s seen) bool { return s.index == g.Index && (g.UUID == "" || s.uuid == "") })
+	}
+	if at >= 0 {
+		if s := &t.gpus[at]; s.uuid == "" {
+			s.uuid = g.UUID
+		}
 		return &t.gpus[at]
 	}
-	t.gpus = append(t.gpus, seen{uuid: g.UUID, index: g.Index, memMiB: g.MemTotalMiB, ecc: -1})
+	t.gpus = append(t.gpus, seen{uuid: g.UUID, index: g.Index, memMiB: g.MemTotalMiB, ecc: -1, recovery: recoveryUnknown})
 	return &t.gpus[len(t.gpus)-1]
 }
 
@@ -95,8 +119,12 @@ func (s *seen) faults(g *sample) []Fault {
 		}
 		*was = is
 	}
-	edge(&s.lost, g.Lost && !g.NeedsReset, Fault{Kind: FaultLost, Text: "the GPU has fallen off the bus, or no longer answers", Fatal: true})
-	edge(&s.told, g.NeedsReset, Fault{Kind: FaultLost, Text: "the driver refuses the GPU until it is reset", Fatal: true})
+	why := g.Why
+	if why == "" {
+		why = lostText
+	}
+	edge(&s.lost, g.Lost && !g.NeedsReset, Fault{Kind: FaultLost, Text: why, Fatal: true})
+	edge(&s.told, g.NeedsReset, Fault{Kind: FaultLost, Text: resetText, Fatal: true})
 	if !g.Lost {
 		s.memMiB = max(s.memMiB, g.MemTotalMiB)
 		edge(&s.failed, g.RemapFailed, Fault{Kind: FaultRemap, Text: "a failing row of memory could not be replaced", Fatal: true})
@@ -107,8 +135,12 @@ func (s *seen) faults(g *sample) []Fault {
 			add(Fault{Kind: FaultECC, Code: int(n), Text: fmt.Sprintf("%d new uncorrectable memory errors", n), Fatal: !g.Remaps})
 		}
 	}
-	for _, x := range g.XIDs {
-		add(xidFault(x.Code, x.Instance))
+	if f, ok := g.Recovery.fault(); ok && g.Recovery != s.recovery {
+		add(f)
+	}
+	s.recovery = g.Recovery
+	for _, x := range g.XIDs { // last: they name the cause
+		add(xidFault(x.Code, x.Instance, g.Recovery))
 	}
 	return out
 }

@@ -1,7 +1,7 @@
 /* A libnvidia-ml.so.1 for tests: COUNT GPUs of one kind, joined in pairs by two NVLinks each (or all through a switch with
  * -DSWITCH), as far as the functions go that noded/gpu calls. -DCRASH, -DHANG, -DNODRIVER and -DOLD are drivers in trouble.
- * -DTOPOLOGY tells of buses and CPUs, -DMIG divides GPU 1. What the monitor sees is changed while it runs by files in the directory
- * FAKENVML: "lost", "reset", "ecc", "remap" and "retire" hold a GPU's index and, for ecc and remap, a number; "xid" holds index, number and
+ * -DTOPOLOGY tells of buses and CPUs, -DMIG divides GPU 1, -DLOST and -DGONE=I are drivers with one GPU in trouble. What the monitor sees is changed while it runs by files in the directory
+ * FAKENVML: "lost", "reset", "ecc", "remap", "retire" and "action" hold a GPU's index and, for ecc, remap and action, a number; "xid" holds index, number and
  * GPU instance and is removed when it is told; "crash" and "hang" are removed before the driver does so. */
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +37,14 @@ int nvmlDeviceGetCount_v2(unsigned *n) {
 	*n = COUNT;
 	return 0;
 }
-int nvmlDeviceGetHandleByIndex_v2(unsigned i, dev **d) { if (i >= COUNT) return 2; *d = &devs[i]; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, dev **d) {
+	if (i >= COUNT) return 2;
+#ifdef GONE
+	if (i == GONE) return 15;
+#endif
+	*d = &devs[i];
+	return 0;
+}
 int nvmlDeviceGetName(dev *d, char *s, unsigned n) {
 #ifdef MIGNAMES
 	if (d->mig) { snprintf(s, n, "NVIDIA H100 80GB HBM3 MIG %s", d->mig == 1 ? "1g.10gb" : "2c.3g.40gb"); return 0; }
@@ -110,6 +117,7 @@ typedef struct { unsigned pid; unsigned long long mem; unsigned gi, ci; } proces
 typedef struct { dev *device; unsigned long long type, data; unsigned gi, ci; } event;
 static int set;
 int nvmlDeviceGetMemoryInfo_v2(dev *d, memory2 *m) {
+	if (d->mig) { m->total = 9984ull << 20; m->reserved = 0; m->used = (unsigned long long)(100 * d->mig) << 20; m->free = m->total - m->used; return m->version == (sizeof *m | 2u << 24) ? 0 : 25; }
 	m->total = 81559ull << 20; m->reserved = 500ull << 20; m->used = (unsigned long long)(1000 + d->index) << 20; m->free = m->total - m->used - m->reserved;
 	return m->version == (sizeof *m | 2u << 24) ? 0 : 25;
 }
@@ -130,7 +138,8 @@ static int list(unsigned *n, process *p, const process *have, unsigned count) {
 }
 int nvmlDeviceGetComputeRunningProcesses_v3(dev *d, unsigned *n, process *p) {
 	static const process have[] = {{200, 300ull << 20, 1, 0}, {100, 64ull << 20, -1, -1}, {200, 100ull << 20, 2, 0}, {300, -1ull, -1, -1}};
-	return list(n, p, have, d->index == 0 ? 4 : 0);
+	static const process mig[] = {{500, 90ull << 20, 9, 0}};
+	return d->mig == 1 ? list(n, p, mig, 1) : list(n, p, have, d->index == 0 ? 4 : 0);
 }
 int nvmlDeviceGetGraphicsRunningProcesses_v3(dev *d, unsigned *n, process *p) {
 	static const process have[] = {{100, 64ull << 20, -1, -1}, {400, 8ull << 20, -1, -1}};
@@ -150,6 +159,12 @@ int nvmlDeviceGetRemappedRows(dev *d, unsigned *c, unsigned *u, unsigned *pendin
 }
 #endif
 int nvmlDeviceGetRetiredPagesPendingStatus(dev *d, int *pending) { int v[3]; *pending = of("retire", d, v); return 0; }
+typedef struct { unsigned id, scope; long long at, latency; int type, ret; union { unsigned u; unsigned long long l; } value; } field;
+int nvmlDeviceGetFieldValues(dev *d, int n, field *f) {
+	int v[3];
+	for (int i = 0; i < n; i++) { f[i].ret = f[i].id == 230 ? 0 : 3; f[i].type = 1; f[i].value.l = 0; f[i].value.u = of("action", d, v) ? v[1] : 0; }
+	return 0;
+}
 int nvmlEventSetCreate(int **s) { *s = &set; return 0; }
 int nvmlDeviceGetSupportedEventTypes(dev *d, unsigned long long *t) { (void)d; *t = 8 | 4; return 0; }
 int nvmlDeviceRegisterEvents(dev *d, unsigned long long t, int *s) { (void)d; (void)s; return t == 8 ? 0 : 3; }
