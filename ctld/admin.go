@@ -72,6 +72,9 @@ func (c *Controller) cancel(ctx context.Context, who *proto.Caller, rq *proto.Ca
 	if err := checkRefs(v, rq.Targets); err != nil {
 		return nil, err
 	}
+	if len(rq.Steps) > 0 {
+		return c.cancelSteps(ctx, v, who, rq)
+	}
 	refs := rq.Targets
 	if len(refs) == 0 {
 		v.Jobs(func(j *model.Job) bool {

@@ -101,7 +101,7 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 func changes(kind uint16) bool {
 	switch kind {
 	case proto.KindPing, proto.KindJobs, proto.KindNodes, proto.KindPartitions, proto.KindConfig, proto.KindWait,
-		proto.KindAcct, proto.KindShares, proto.KindDiag, proto.KindAccounts, proto.KindPrio, proto.KindWhy, proto.KindReservations, proto.KindStat:
+		proto.KindAcct, proto.KindShares, proto.KindDiag, proto.KindAccounts, proto.KindPrio, proto.KindWhy, proto.KindReservations, proto.KindStat, proto.KindSteps:
 		return false
 	}
 	return true
@@ -214,6 +214,10 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 		if rq := new(proto.StatRequest); decode(rq) {
 			reply, err := c.stat(ctx, who, rq)
 			c.end(r, reply, err)
+		}
+	case proto.KindSteps:
+		if rq := new(proto.StepsRequest); decode(rq) {
+			c.end(r, &proto.StepsChunk{Now: c.now()}, c.steps(ctx, rq, more))
 		}
 	case proto.KindDiag, proto.KindDiagReset:
 		reply, err := c.diag(who, kind == proto.KindDiagReset)

@@ -30,7 +30,7 @@ type asks struct {
 }
 
 // ask sends a question; cancel must follow.
-func (s *session) ask(list []proto.Attempt) (answer <-chan *proto.StatAnswer, cancel func(), err error) {
+func (s *session) ask(m proto.StatAsk) (answer <-chan *proto.StatAnswer, cancel func(), err error) {
 	a := &s.asks
 	a.mu.Lock()
 	if len(a.open) >= maxAsks {
@@ -50,7 +50,8 @@ func (s *session) ask(list []proto.Attempt) (answer <-chan *proto.StatAnswer, ca
 		delete(a.open, id)
 		a.mu.Unlock()
 	}
-	body, err := proto.Encode(&proto.StatAsk{ID: id, Attempts: list})
+	m.ID = id
+	body, err := proto.Encode(&m)
 	if err == nil {
 		err = s.conn.WriteFrame(proto.KindStatAsk, 0, 0, body)
 	}
@@ -125,8 +126,11 @@ func (c *Controller) stat(ctx context.Context, who *proto.Caller, rq *proto.Stat
 	results := make(chan result, len(perNode))
 	for node, list := range perNode {
 		go func() { // ends with ctx at the latest
-			got, err := c.statNode(ctx, node, list)
-			results <- result{node, got, err}
+			got, err := c.askNode(ctx, node, proto.StatAsk{Attempts: list})
+			if err != nil {
+				got = &proto.StatAnswer{}
+			}
+			results <- result{node, got.List, err}
 		}()
 	}
 	reply := &proto.StatReply{Now: c.now()}
@@ -171,19 +175,20 @@ func (c *Controller) stat(ctx context.Context, who *proto.Caller, rq *proto.Stat
 	return reply, nil
 }
 
-func (c *Controller) statNode(ctx context.Context, node string, list []proto.Attempt) ([]proto.StatOf, error) {
+// askNode asks a node and waits for its answer until ctx ends.
+func (c *Controller) askNode(ctx context.Context, node string, m proto.StatAsk) (*proto.StatAnswer, error) {
 	s := c.nodes.session(node)
 	if s == nil {
 		return nil, fmt.Errorf("its gnoded is not connected")
 	}
-	answer, cancel, err := s.ask(list)
+	answer, cancel, err := s.ask(m)
 	if err != nil {
 		return nil, err
 	}
 	defer cancel()
 	select {
 	case m := <-answer:
-		return m.List, nil
+		return m, nil
 	case <-ctx.Done():
 		return nil, fmt.Errorf("no answer in %v", statWait)
 	}

@@ -2,6 +2,7 @@ package noded
 
 import (
 	"slices"
+	"time"
 
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
@@ -14,6 +15,8 @@ const (
 	maxStats = 4
 	// maxStatAttempts bounds the attempts in one question.
 	maxStatAttempts = proto.MaxStatJobs
+	// stepListWait is how long the loop may take to list steps.
+	stepListWait = 5 * time.Second
 )
 
 // answerStat answers a question, beside the orders that the session reads.
@@ -27,6 +30,16 @@ func (n *Noded) answerStat(conn *rpc.Conn, ask *proto.StatAsk) {
 	go func() { // it ends with the write, which has a limit of its own
 		defer func() { <-n.stats }()
 		answer := &proto.StatAnswer{ID: ask.ID}
+		if ask.Steps || len(ask.Tell) > 0 {
+			reply := make(chan *proto.StatAnswer, 1)
+			n.inbox.post(msgStepList{ask, reply})
+			select {
+			case answer = <-reply:
+			case <-time.After(stepListWait): // gnoded ends
+				return
+			}
+			ask.Attempts = nil
+		}
 		for _, key := range ask.Attempts[:min(len(ask.Attempts), maxStatAttempts)] {
 			if use, pids, ok := n.sampler.live(key); ok {
 				slices.Sort(pids)

@@ -199,17 +199,8 @@ func plural(n int64) string {
 
 // stepReport makes the report of a step's end.
 func (l *loop) stepReport(s *step, use usage) *proto.Report {
-	rec := &model.Step{ID: s.id, Name: s.rec.Name, Submit: s.rec.Submit, Start: s.began, End: l.stamp(), Stop: s.cause, StopUID: s.uid}
-	for i := range s.rec.Nodes {
-		n := &s.rec.Nodes[i]
-		rec.Nodes = append(rec.Nodes, n.Node)
-		rec.Tasks += int32(len(n.Ranks))
-		rec.CPUs += int32(n.CPUs.Count())
-		rec.MemMiB += n.MemMiB
-		for _, g := range n.Gres {
-			rec.AddGres(g.Name, g.Type, int64(g.Index.Count()))
-		}
-	}
+	rec := s.summary()
+	rec.Start, rec.End, rec.Stop, rec.StopUID = s.began, l.stamp(), s.cause, s.uid
 	var sum usage
 	for i := range s.tasks {
 		ev := s.tasks[i].ended

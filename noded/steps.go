@@ -132,6 +132,8 @@ func (l *loop) handleStep(m any) (handled bool, err error) {
 		return true, l.onStepCleared(m)
 	case msgStepTimer:
 		l.onStepTimer(m)
+	case msgStepList:
+		l.onStepList(m)
 	default:
 		return false, nil
 	}

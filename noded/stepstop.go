@@ -131,7 +131,7 @@ func (l *loop) endSteps(a *attempt) bool {
 		}
 		line := ""
 		if a.stop == nil {
-			line = fmt.Sprintf("slurmstepd: error: *** STEP %d.%d ON %s CANCELLED AT %s ***", a.key.Job, s.id, l.n.opts.Name, l.now().Format("2006-01-02T15:04:05"))
+			line = l.stepLine(s, "")
 		}
 		l.stopStep(s, cause, a.rec.UID, now, line)
 	}
@@ -150,8 +150,7 @@ func (l *loop) onStepTimer(m msgStepTimer) {
 			l.killStep(s)
 		}
 	case timerLimit:
-		l.stopStep(s, model.StopTimeLimit, 0, false, fmt.Sprintf("slurmstepd: error: *** STEP %d.%d ON %s CANCELLED AT %s DUE TO TIME LIMIT ***",
-			m.key.Job, m.id, l.n.opts.Name, l.now().Format("2006-01-02T15:04:05")))
+		l.stopStep(s, model.StopTimeLimit, 0, false, l.stepLine(s, " DUE TO TIME LIMIT"))
 	case timerClear:
 		if s.phase == stepEnding {
 			l.clearStep(s)

@@ -20,6 +20,7 @@ import (
 // gcancel ends jobs, or sends them a signal: those named, or those that the filters pick.
 func gcancel(e *Env) int {
 	var rq proto.CancelRequest
+	var steps proto.CancelRequest // those that are named as steps
 	var quiet, verbose, me, interactive bool
 	list := func(dst *[]string) func(string) error {
 		return func(v string) error { *dst = append(*dst, splitList(v)...); return nil }
@@ -61,12 +62,21 @@ func gcancel(e *Env) int {
 		{Name: "clusters", Short: 'M', Arg: getopt.Required, Env: "_CLUSTERS SLURM_CLUSTERS", Refused: "set GBATCH_CONF to the other cluster's configuration"},
 	}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(options, getopt.HelpOptions(0)...), EnvPrefix: "SCANCEL",
-		Operands: "[job_id[_array_id]...]", About: "End jobs, or send them a signal. Jobs are named by id, picked by the filters, or both."})
+		Operands: "[job_id[_array_id][.step_id]...]", About: "End jobs or steps, or send them a signal. Jobs are named by id, picked by the filters, or both."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.usage(p, err)
 	}
 	for _, o := range operands {
+		if strings.Contains(o, ".") {
+			refs, err := parseStepRefs(o)
+			if err != nil {
+				fmt.Fprintf(e.Stderr, "%s: error: %v\n", e.Program, err)
+				return 1
+			}
+			steps.Steps = append(steps.Steps, refs...)
+			continue
+		}
 		refs, err := parseJobRefs(o)
 		if err != nil {
 			fmt.Fprintf(e.Stderr, "%s: error: %v\n", e.Program, err)
@@ -77,11 +87,12 @@ func gcancel(e *Env) int {
 	if me {
 		rq.Filter.Users = append(rq.Filter.Users, uint32(os.Getuid()))
 	}
+	steps.Filter, steps.Signal = rq.Filter, rq.Signal
 	if rq.Signal == int32(unix.SIGKILL) && !rq.Batch {
 		rq.Signal = 0 // as in Slurm, SIGKILL ends the job
 	}
 	f := &rq.Filter
-	if len(rq.Targets)+len(f.Users)+len(f.Names)+len(f.Partitions)+len(f.Accounts)+len(f.States)+len(f.Nodes)+len(f.QOS) == 0 {
+	if len(steps.Steps)+len(rq.Targets)+len(f.Users)+len(f.Names)+len(f.Partitions)+len(f.Accounts)+len(f.States)+len(f.Nodes)+len(f.QOS) == 0 {
 		e.errorf("No job identification provided")
 		return 1
 	}
@@ -91,6 +102,10 @@ func gcancel(e *Env) int {
 		return 1
 	}
 	defer c.Close()
+	rc := e.cancelSteps(c, &steps, quiet, verbose)
+	if len(steps.Steps) > 0 && len(rq.Targets) == 0 {
+		return rc
+	}
 	if interactive {
 		if err := e.confirmCancel(c, &rq); err != nil {
 			if !errors.Is(err, errNothing) {
@@ -105,7 +120,39 @@ func gcancel(e *Env) int {
 		e.errorf("%s", text(err))
 		return 1
 	}
-	return e.cancelResults(&rq, &reply, quiet, verbose)
+	return max(rc, e.cancelResults(&rq, &reply, quiet, verbose))
+}
+
+// cancelSteps ends or signals the steps that were named. One that is over already is no error where it is to end.
+func (e *Env) cancelSteps(c *client.Client, rq *proto.CancelRequest, quiet, verbose bool) int {
+	if len(rq.Steps) == 0 {
+		return 0
+	}
+	var reply proto.TargetsReply
+	if err := c.Call(proto.KindCancel, rq, &reply); err != nil {
+		e.errorf("%s", text(err))
+		return 1
+	}
+	rc := 0
+	for i, r := range reply.Results {
+		if i >= len(rq.Steps) {
+			break
+		}
+		id := refText(r.Ref) + "." + stepName(rq.Steps[i].Step)
+		switch {
+		case r.Code == 0 && verbose && rq.Signal != 0:
+			fmt.Fprintf(e.Stderr, "%s: Signal %d to step %s\n", e.Program, rq.Signal, id)
+		case r.Code == 0 && verbose:
+			fmt.Fprintf(e.Stderr, "%s: Terminating job step %s\n", e.Program, id)
+		case r.Code == 0:
+		default:
+			rc = 1
+			if !quiet {
+				e.errorf("Kill job error on job step id %s: %s", id, r.Text)
+			}
+		}
+	}
+	return rc
 }
 
 // cancelResults prints what went wrong. A single job named and not ended makes the exit code 1; jobs that are over

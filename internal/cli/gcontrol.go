@@ -31,7 +31,7 @@ type verb struct {
 
 func verbs() []verb {
 	return []verb{
-		{name: "show", help: "show job|node|partition|config|hostnames|hostlist [NAME]", run: (*control).show},
+		{name: "show", help: "show job|step|node|partition|config|hostnames|hostlist [NAME]", run: (*control).show},
 		{name: "hold", help: "hold jobs", run: action(proto.ActHold)},
 		{name: "uhold", help: "hold jobs; their owners can release them", run: action(proto.ActUserHold)},
 		{name: "release", help: "release held jobs", run: action(proto.ActRelease)},
@@ -201,7 +201,7 @@ func (c *control) ask() (*client.Client, error) {
 // show dispatches show ENTITY [NAME], in scontrol's spellings: show job 5, show job=5, show jobs.
 func (c *control) show(words []string) error {
 	if len(words) == 0 {
-		return fmt.Errorf("show what? job, node, partition, config, licenses, topology, reservation, hostnames or hostlist")
+		return fmt.Errorf("show what? job, step, node, partition, config, licenses, topology, reservation, hostnames or hostlist")
 	}
 	entity, name, _ := strings.Cut(words[0], "=")
 	if name == "" && len(words) > 1 {
@@ -228,6 +228,8 @@ func (c *control) show(words []string) error {
 		return c.hostnames(name)
 	case is("jobs"):
 		return c.showJobs(name)
+	case is("steps") && len(low) > 1:
+		return c.showSteps(name)
 	case is("nodes"):
 		return c.showNodes(name)
 	case is("reservations") && len(low) > 2:
@@ -244,8 +246,8 @@ func (c *control) show(words []string) error {
 		c.version()
 		return nil
 	}
-	known := []string{"job", "node", "partition", "config", "licenses", "topology", "hostnames", "hostlist"}
-	for _, e := range []string{"steps", "assoc_mgr", "federation", "burstbuffer", "daemons", "slurmd", "aliases", "frontend"} {
+	known := []string{"job", "step", "node", "partition", "config", "licenses", "topology", "hostnames", "hostlist"}
+	for _, e := range []string{"assoc_mgr", "federation", "burstbuffer", "daemons", "slurmd", "aliases", "frontend"} {
 		if strings.HasPrefix(e, low) && len(low) > 1 {
 			return fmt.Errorf("show %s is not supported by gbatch yet; it shows %s", entity, strings.Join(known, ", "))
 		}

@@ -41,6 +41,9 @@ type queue struct {
 
 	why []proto.JobRef // explained in place of a list
 
+	listing bool            // steps, not jobs
+	steps   []proto.StepRef // these; none: of all jobs that the filters pick
+
 	long, noHeader, perTask, perPartition, start, all, noConvert, expand, noSort bool
 }
 
@@ -52,6 +55,13 @@ func gqueue(e *Env) int {
 	if err != nil {
 		return e.usage(p, err)
 	}
+	if q.listing && len(q.steps) == 0 && len(operands) == 1 { // -s 12.0
+		if q.steps, err = parseStepRefs(operands[0]); err != nil {
+			e.errorf("%s", err)
+			return 1
+		}
+		operands = nil
+	}
 	if len(operands) > 0 {
 		e.errorf("Unrecognized option: %s", operands[0])
 		fmt.Fprint(e.Stderr, p.Usage())
@@ -59,6 +69,9 @@ func gqueue(e *Env) int {
 	}
 	if len(q.why) > 0 {
 		return e.repeat(q.every, q.explain)
+	}
+	if q.listing {
+		return e.repeat(q.every, q.listSteps)
 	}
 	q.rq.Default = len(q.rq.Filter.States) == 0
 	if q.start && q.rq.Default {
@@ -104,6 +117,11 @@ func (q *queue) options() []getopt.Option {
 		{Name: "partition", Aliases: []string{"partitions"}, Short: 'p', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_PARTITION", Help: "only jobs of these partitions", Set: q.names(&f.Partitions)},
 		{Name: "qos", Short: 'q', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_QOS", Help: "only jobs with these QOS", Set: q.names(&f.QOS)},
 		{Name: "name", Aliases: []string{"names"}, Short: 'n', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_NAMES", Help: "only jobs with these names", Set: q.names(&f.Names)},
+		{Name: "steps", Short: 's', Arg: getopt.Optional, Group: filters, Metavar: "ids", Help: "steps of running jobs in place of jobs; these: 12.0, 12.batch, 12 for all of a job's", Set: func(v string) (err error) {
+			q.listing = true
+			q.steps, err = parseStepRefs(v)
+			return err
+		}},
 		{Name: "states", Short: 't', Arg: getopt.Required, Group: filters, Metavar: "states", Env: "_STATES", Help: "only jobs in these states; all for every state, ended jobs too", Set: func(v string) error {
 			states, err := queryStates(v)
 			f.States = append(f.States, states...)
@@ -152,7 +170,6 @@ func (q *queue) options() []getopt.Option {
 		{Name: "only-job-state", Hidden: true, Note: "lists with everything are as quick", Set: ignored},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: ignored},
-		{Name: "steps", Short: 's', Arg: getopt.Optional, Refused: "list running jobs with -t R: each has one step, its batch script"},
 		{Name: "licenses", Short: 'L', Arg: getopt.Required, Env: "_LICENSES", Refused: "jobs have no licenses; pick them with -n, -A or -p"},
 		{Name: "running-over", Arg: getopt.Required, Refused: "sort by time instead: -t R -S -M"},
 		{Name: "running-under", Arg: getopt.Required, Refused: "sort by time instead: -t R -S M"},

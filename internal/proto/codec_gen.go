@@ -4261,7 +4261,7 @@ func (x *NodePids) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *StatAsk) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(2); err != nil {
+	if err := e.EncodeArrayLen(4); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(x.ID); err != nil {
@@ -4272,6 +4272,17 @@ func (x *StatAsk) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i1 := range x.Attempts {
 		if err := x.Attempts[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeBool(x.Steps); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Tell)); err != nil {
+		return err
+	}
+	for i2 := range x.Tell {
+		if err := x.Tell[i2].EncodeMsgpack(e); err != nil {
 			return err
 		}
 	}
@@ -4314,12 +4325,41 @@ func (x *StatAsk) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Attempts = s2
 		}
 	}
-	return wire.Skip(d, n-2)
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("StatAsk.Steps", err)
+		}
+		x.Steps = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StatAsk.Tell", err)
+		}
+		if n4 > 0 {
+			s5 := make([]StepTell, 0, wire.Cap(n4))
+			for range n4 {
+				s5 = append(s5, StepTell{})
+				if err := s5[len(s5)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StatAsk.Tell", err)
+				}
+			}
+			x.Tell = s5
+		}
+	}
+	return wire.Skip(d, n-4)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *StatAnswer) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(2); err != nil {
+	if err := e.EncodeArrayLen(4); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(x.ID); err != nil {
@@ -4330,6 +4370,22 @@ func (x *StatAnswer) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i1 := range x.List {
 		if err := x.List[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Steps)); err != nil {
+		return err
+	}
+	for i2 := range x.Steps {
+		if err := x.Steps[i2].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Known)); err != nil {
+		return err
+	}
+	for i3 := range x.Known {
+		if err := e.EncodeBool(x.Known[i3]); err != nil {
 			return err
 		}
 	}
@@ -4372,7 +4428,50 @@ func (x *StatAnswer) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.List = s2
 		}
 	}
-	return wire.Skip(d, n-2)
+	if n < 3 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StatAnswer.Steps", err)
+		}
+		if n4 > 0 {
+			s5 := make([]RunningStep, 0, wire.Cap(n4))
+			for range n4 {
+				s5 = append(s5, RunningStep{})
+				if err := s5[len(s5)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StatAnswer.Steps", err)
+				}
+			}
+			x.Steps = s5
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StatAnswer.Known", err)
+		}
+		if n7 > 0 {
+			s8 := make([]bool, 0, wire.Cap(n7))
+			for range n7 {
+				var v9 bool
+				{
+					v, err := d.DecodeBool()
+					if err != nil {
+						return wire.In("StatAnswer.Known", err)
+					}
+					v9 = v
+				}
+				s8 = append(s8, v9)
+			}
+			x.Known = s8
+		}
+	}
+	return wire.Skip(d, n-4)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -6175,6 +6274,447 @@ func (x *StepSignal) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepRef) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := x.Job.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Step)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepRef) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepRef{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	if err := x.Job.DecodeMsgpack(d); err != nil {
+		return wire.In("StepRef.Job", err)
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepRef.Step", err)
+		}
+		x.Step = int32(v)
+		if int64(x.Step) != v {
+			return wire.Range("StepRef.Step", v)
+		}
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepsRequest) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := x.Filter.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Steps)); err != nil {
+		return err
+	}
+	for i1 := range x.Steps {
+		if err := x.Steps[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepsRequest) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepsRequest{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	if err := x.Filter.DecodeMsgpack(d); err != nil {
+		return wire.In("StepsRequest.Filter", err)
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepsRequest.Steps", err)
+		}
+		if n1 > 0 {
+			s2 := make([]StepRef, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, StepRef{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StepsRequest.Steps", err)
+				}
+			}
+			x.Steps = s2
+		}
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepsChunk) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Now)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Steps)); err != nil {
+		return err
+	}
+	for i1 := range x.Steps {
+		if err := x.Steps[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Missing)); err != nil {
+		return err
+	}
+	for i2 := range x.Missing {
+		if err := e.EncodeString(x.Missing[i2]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepsChunk) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepsChunk{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepsChunk.Now", err)
+		}
+		x.Now = model.Time(v)
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepsChunk.Steps", err)
+		}
+		if n1 > 0 {
+			s2 := make([]RunningStep, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, RunningStep{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StepsChunk.Steps", err)
+				}
+			}
+			x.Steps = s2
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepsChunk.Missing", err)
+		}
+		if n4 > 0 {
+			s5 := make([]string, 0, wire.Cap(n4))
+			for range n4 {
+				var v6 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("StepsChunk.Missing", err)
+					}
+					v6 = v
+				}
+				s5 = append(s5, v6)
+			}
+			x.Missing = s5
+		}
+	}
+	return wire.Skip(d, n-3)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *RunningStep) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(10); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.ArrayID)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Task)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.UID)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.User); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Account); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Partition); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.LimitS); err != nil {
+		return err
+	}
+	if err := x.Step.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Host); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *RunningStep) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = RunningStep{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("RunningStep.Job", err)
+		}
+		x.Job = model.JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("RunningStep.Job", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("RunningStep.ArrayID", err)
+		}
+		x.ArrayID = model.JobID(v)
+		if uint64(x.ArrayID) != v {
+			return wire.Range("RunningStep.ArrayID", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("RunningStep.Task", err)
+		}
+		x.Task = int32(v)
+		if int64(x.Task) != v {
+			return wire.Range("RunningStep.Task", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("RunningStep.UID", err)
+		}
+		x.UID = uint32(v)
+		if uint64(x.UID) != v {
+			return wire.Range("RunningStep.UID", v)
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("RunningStep.User", err)
+		}
+		x.User = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("RunningStep.Account", err)
+		}
+		x.Account = v
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("RunningStep.Partition", err)
+		}
+		x.Partition = v
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("RunningStep.LimitS", err)
+		}
+		x.LimitS = v
+	}
+	if n < 9 {
+		return nil
+	}
+	if err := x.Step.DecodeMsgpack(d); err != nil {
+		return wire.In("RunningStep.Step", err)
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("RunningStep.Host", err)
+		}
+		x.Host = v
+	}
+	return wire.Skip(d, n-10)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepTell) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(5); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Attempt)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Step)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Signal)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.UID)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepTell) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepTell{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepTell.Job", err)
+		}
+		x.Job = model.JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("StepTell.Job", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepTell.Attempt", err)
+		}
+		x.Attempt = uint32(v)
+		if uint64(x.Attempt) != v {
+			return wire.Range("StepTell.Attempt", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepTell.Step", err)
+		}
+		x.Step = int32(v)
+		if int64(x.Step) != v {
+			return wire.Range("StepTell.Step", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepTell.Signal", err)
+		}
+		x.Signal = int32(v)
+		if int64(x.Signal) != v {
+			return wire.Range("StepTell.Signal", v)
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepTell.UID", err)
+		}
+		x.UID = uint32(v)
+		if uint64(x.UID) != v {
+			return wire.Range("StepTell.UID", v)
+		}
+	}
+	return wire.Skip(d, n-5)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Empty) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(0); err != nil {
 		return err
@@ -7916,7 +8456,7 @@ func (x *ConfigReply) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *CancelRequest) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(5); err != nil {
+	if err := e.EncodeArrayLen(6); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Targets)); err != nil {
@@ -7938,6 +8478,14 @@ func (x *CancelRequest) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeBool(x.Full); err != nil {
 		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Steps)); err != nil {
+		return err
+	}
+	for i2 := range x.Steps {
+		if err := x.Steps[i2].EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -8007,7 +8555,26 @@ func (x *CancelRequest) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Full = v
 	}
-	return wire.Skip(d, n-5)
+	if n < 6 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("CancelRequest.Steps", err)
+		}
+		if n4 > 0 {
+			s5 := make([]StepRef, 0, wire.Cap(n4))
+			for range n4 {
+				s5 = append(s5, StepRef{})
+				if err := s5[len(s5)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("CancelRequest.Steps", err)
+				}
+			}
+			x.Steps = s5
+		}
+	}
+	return wire.Skip(d, n-6)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

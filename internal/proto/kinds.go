@@ -26,6 +26,7 @@ const (
 	KindReservations // Empty -> ReservationsReply
 	KindReserve      // ReserveRequest -> ReserveReply
 	KindStat         // StatRequest -> StatReply
+	KindSteps        // StepsRequest -> stream of StepsChunk
 )
 
 // Kinds between daemons.

@@ -52,6 +52,9 @@ type NodePids struct {
 type StatAsk struct {
 	ID       uint64
 	Attempts []Attempt
+
+	Steps bool       // list their running steps, not what they use
+	Tell  []StepTell // end or signal these
 }
 
 // StatAnswer is what a node knows: attempts that don't run there are not in it.
@@ -60,6 +63,9 @@ type StatAsk struct {
 type StatAnswer struct {
 	ID   uint64
 	List []StatOf
+
+	Steps []RunningStep
+	Known []bool // for each Tell: whether the step was there
 }
 
 // StatOf is one step on the node that answers.

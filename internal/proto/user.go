@@ -180,6 +180,8 @@ type CancelRequest struct {
 	Signal  int32     // 0: end the job; otherwise send this signal to a running job's processes
 	Batch   bool      // -b: only the batch shell
 	Full    bool      // -f: the batch shell and everything it started
+
+	Steps []StepRef // these steps instead of jobs; Targets is empty then
 }
 
 // TargetResult tells what became of one target. Code 0 is success.

@@ -1,0 +1,208 @@
+package ctld
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/state"
+)
+
+// steps.go lists, ends and signals running steps. The node of a job's batch script manages them and nobody else knows of
+// them, so it is asked (stat.go has the questions); the batch step is a fact of the state.
+
+// sigTerm is SIGTERM, for what has no signal of its own.
+const sigTerm = 15
+
+// stepsOf are the steps of one job that a request names; nil: all.
+type stepsOf map[int32]bool
+
+// stepJobs gives the running jobs of a request, with the steps it names of each.
+func (c *Controller) stepJobs(v *state.View, rq *proto.StepsRequest) (map[model.JobID]stepsOf, error) {
+	refs := make([]proto.JobRef, 0, len(rq.Steps)+len(rq.Filter.Jobs))
+	for _, r := range rq.Steps {
+		refs = append(refs, r.Job)
+	}
+	refs = append(refs, rq.Filter.Jobs...)
+	if err := checkRefs(v, refs); err != nil {
+		return nil, err
+	}
+	out := map[model.JobID]stepsOf{}
+	f := rq.Filter
+	f.States, f.Jobs = nil, nil
+	runs := func(j *model.Job) bool { return j.Run != nil && j.State.HasResources() && picked(&f, j) }
+	if len(refs) == 0 {
+		v.Jobs(func(j *model.Job) bool {
+			if runs(j) {
+				out[j.ID] = nil
+			}
+			return true
+		})
+		return out, nil
+	}
+	known := false
+	for i, ref := range refs {
+		for _, j := range resolve(v, ref) {
+			known = true
+			if !runs(j) {
+				continue
+			}
+			steps, had := out[j.ID]
+			if i >= len(rq.Steps) || rq.Steps[i].Step == proto.StepAll || had && steps == nil {
+				out[j.ID] = nil
+				continue
+			}
+			if steps == nil {
+				steps = stepsOf{}
+				out[j.ID] = steps
+			}
+			steps[rq.Steps[i].Step] = true
+		}
+	}
+	if !known && len(refs) == 1 {
+		return nil, refuse(proto.CodeInvalidJob, "")
+	}
+	return out, nil
+}
+
+// steps lists running steps: each node's as it answers, so what is kept is one node's.
+func (c *Controller) steps(ctx context.Context, rq *proto.StepsRequest, send stream) error {
+	v := c.machine.View()
+	jobs, err := c.stepJobs(v, rq)
+	if err != nil {
+		return err
+	}
+	perNode := map[string][]proto.Attempt{}
+	for id := range jobs {
+		j := v.Job(id)
+		node := j.Run.Alloc.Nodes[0].Node
+		perNode[node] = append(perNode[node], proto.Attempt{Job: id, Attempt: j.Attempt})
+	}
+	ctx, cancel := context.WithTimeout(ctx, statWait)
+	defer cancel()
+	type result struct {
+		node string
+		m    *proto.StatAnswer
+		err  error
+	}
+	results := make(chan result, len(perNode))
+	for node, list := range perNode {
+		go func() { // ends with ctx at the latest
+			m, err := c.askNode(ctx, node, proto.StatAsk{Attempts: list, Steps: true})
+			results <- result{node, m, err}
+		}()
+	}
+	for range perNode {
+		r := <-results
+		chunk := &proto.StepsChunk{Now: c.now()}
+		if r.err != nil {
+			chunk.Missing = append(chunk.Missing, fmt.Sprintf("node %s does not answer: %v; its jobs' steps are not listed", r.node, r.err))
+		} else {
+			chunk.Steps = r.m.Steps
+		}
+		for _, key := range perNode[r.node] {
+			if j := v.Job(key.Job); j.Run.Launched != 0 {
+				chunk.Steps = append(chunk.Steps, batchStep(j))
+			}
+		}
+		chunk.Steps = slices.DeleteFunc(chunk.Steps, func(s proto.RunningStep) bool {
+			want, ok := jobs[s.Job]
+			return !ok || want != nil && !want[s.Step.ID]
+		})
+		for i := range chunk.Steps {
+			describeStep(v.Job(chunk.Steps[i].Job), &chunk.Steps[i])
+		}
+		slices.SortFunc(chunk.Steps, func(a, b proto.RunningStep) int {
+			return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Step.ID, b.Step.ID))
+		})
+		for len(chunk.Steps) > proto.ChunkJobs {
+			part := proto.StepsChunk{Now: chunk.Now, Steps: chunk.Steps[:proto.ChunkJobs]}
+			if err := send(&part); err != nil {
+				return err
+			}
+			chunk.Steps = chunk.Steps[proto.ChunkJobs:]
+		}
+		if err := send(chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// batchStep is the step that a job's script is.
+func batchStep(j *model.Job) proto.RunningStep {
+	n := &j.Run.Alloc.Nodes[0]
+	s := model.Step{ID: proto.StepBatch, Name: "batch", Start: j.Run.Launched, Nodes: []string{n.Node}, Tasks: 1, CPUs: int32(n.CPUs.Count()), MemMiB: n.MemMiB}
+	for _, g := range n.Gres {
+		s.AddGres(g.Name, g.Type, int64(g.Index.Count()))
+	}
+	return proto.RunningStep{Job: j.ID, LimitS: model.Unlimited, Step: s, Host: n.Node}
+}
+
+// describeStep fills in what the node need not know.
+func describeStep(j *model.Job, s *proto.RunningStep) {
+	s.ArrayID, s.Task, s.UID, s.User, s.Account, s.Partition = j.ArrayID, j.Task, j.Spec.UID, j.Spec.User, j.Spec.Account, j.Run.Partition
+}
+
+// cancelSteps ends or signals steps.
+func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *proto.Caller, rq *proto.CancelRequest) (*proto.TargetsReply, error) {
+	if len(rq.Targets) > 0 || len(rq.Steps) > proto.MaxTargets {
+		return nil, refuse(proto.CodeBadRequest, "name jobs or steps, at most %d of them", proto.MaxTargets)
+	}
+	reply := &proto.TargetsReply{Results: make([]proto.TargetResult, len(rq.Steps))}
+	asks := map[string]*proto.StatAsk{}
+	places := map[string][]int{} // for each Tell its result
+	for i, ref := range rq.Steps {
+		res := &reply.Results[i]
+		res.Ref = ref.Job
+		fail := func(code proto.Code) { res.Code, res.Text = code, proto.Text(code) }
+		if checkRefs(v, []proto.JobRef{ref.Job}) != nil {
+			fail(proto.CodeInvalidJob)
+			continue
+		}
+		found := resolve(v, ref.Job)
+		if len(found) == 0 {
+			fail(proto.CodeInvalidJob)
+		}
+		for _, j := range found {
+			switch {
+			case !c.mine(who, j):
+				fail(proto.CodeAccess)
+			case !picked(&rq.Filter, j):
+			case j.Run == nil || j.State == model.Completing || !j.State.HasResources():
+				fail(proto.CodeAlreadyDone)
+			case ref.Step == proto.StepBatch:
+				sig := rq.Signal
+				if sig == 0 {
+					sig = sigTerm
+				}
+				c.nodes.stop(j.Run.Alloc.Nodes[0].Node, &proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: sig, Batch: true})
+			default:
+				node := j.Run.Alloc.Nodes[0].Node
+				if asks[node] == nil {
+					asks[node] = &proto.StatAsk{}
+				}
+				asks[node].Tell = append(asks[node].Tell, proto.StepTell{Job: j.ID, Attempt: j.Attempt, Step: ref.Step, Signal: rq.Signal, UID: who.UID})
+				places[node] = append(places[node], i)
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, statWait)
+	defer cancel()
+	for node, ask := range asks {
+		m, err := c.askNode(ctx, node, *ask)
+		for k, i := range places[node] {
+			res := &reply.Results[i]
+			switch {
+			case err != nil:
+				res.Code, res.Text = proto.CodeBusy, fmt.Sprintf("node %s, which manages the step, does not answer: %v", node, err)
+			case k >= len(m.Known) || !m.Known[k]:
+				res.Code, res.Text = proto.CodeAlreadyDone, proto.Text(proto.CodeAlreadyDone)
+			}
+		}
+	}
+	return reply, nil
+}

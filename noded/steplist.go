@@ -1,0 +1,90 @@
+package noded
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// steplist.go answers the leader's questions about the steps that this node manages, and does to them what it tells.
+
+// msgStepList is a question; the answer always comes.
+type msgStepList struct {
+	ask   *proto.StatAsk
+	reply chan<- *proto.StatAnswer // has room
+}
+
+func (l *loop) onStepList(m msgStepList) {
+	answer := &proto.StatAnswer{ID: m.ask.ID}
+	if m.ask.Steps {
+		for _, key := range m.ask.Attempts {
+			if a := l.attempts[key]; a != nil && !a.forget {
+				for _, s := range a.steps {
+					answer.Steps = append(answer.Steps, l.runningStep(s))
+				}
+			}
+		}
+	}
+	for _, t := range m.ask.Tell {
+		answer.Known = append(answer.Known, l.tellStep(&t))
+	}
+	l.soon(func() { m.reply <- answer })
+}
+
+// runningStep describes a step.
+func (l *loop) runningStep(s *step) proto.RunningStep {
+	r := proto.RunningStep{Job: s.rec.Job, LimitS: s.rec.LimitS, Step: *s.summary(), Host: l.n.opts.Name}
+	if r.Step.Start = s.began; s.began == 0 {
+		r.Step.Start = s.rec.At
+	}
+	if r.LimitS == 0 {
+		r.LimitS = model.Unlimited
+	}
+	return r
+}
+
+// summary is what is known of a step as soon as it has its resources.
+func (s *step) summary() *model.Step {
+	rec := &model.Step{ID: s.id, Name: s.rec.Name, Submit: s.rec.Submit}
+	for i := range s.rec.Nodes {
+		n := &s.rec.Nodes[i]
+		rec.Nodes = append(rec.Nodes, n.Node)
+		rec.Tasks += int32(len(n.Ranks))
+		rec.CPUs += int32(n.CPUs.Count())
+		rec.MemMiB += n.MemMiB
+		for _, g := range n.Gres {
+			rec.AddGres(g.Name, g.Type, int64(g.Index.Count()))
+		}
+	}
+	return rec
+}
+
+// tellStep ends or signals a step, or all of a job's, and says whether any was there.
+func (l *loop) tellStep(t *proto.StepTell) bool {
+	a := l.attempts[proto.Attempt{Job: t.Job, Attempt: t.Attempt}]
+	if a == nil || a.forget {
+		return false
+	}
+	known := false
+	for id, s := range a.steps {
+		if id != t.Step && t.Step != proto.StepAll || s.phase == stepEnding {
+			continue
+		}
+		known = true
+		if t.Signal != 0 && t.Signal != int32(unix.SIGKILL) {
+			l.signalStep(s, unix.Signal(t.Signal))
+		} else {
+			l.stopStep(s, model.StopCancel, t.UID, t.Signal != 0, l.stepLine(s, ""))
+		}
+	}
+	return known
+}
+
+// stepLine is what a step's command prints when the step is ended; why begins with a blank, or is "".
+func (l *loop) stepLine(s *step, why string) string {
+	return fmt.Sprintf("slurmstepd: error: *** STEP %d.%d ON %s CANCELLED AT %s%s ***", s.job.key.Job, s.id, s.rec.Nodes[0].Node,
+		l.now().Format("2006-01-02T15:04:05"), why)
+}
