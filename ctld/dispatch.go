@@ -126,6 +126,9 @@ func (c *Controller) stopOf(v *state.View, j *model.Job, place int) *proto.Stop 
 	switch j.Run.Stop {
 	case model.StopTimeLimit:
 		why = " DUE TO TIME LIMIT"
+		if j.Run.StopReason != model.ReasonNone {
+			why += ": " + j.Run.StopWhy
+		}
 	case model.StopDeadline:
 		why = " DUE TO DEADLINE"
 	case model.StopPreempt, model.StopPreemptCancel:

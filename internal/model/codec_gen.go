@@ -5379,7 +5379,7 @@ func (x *Job) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(29); err != nil {
+	if err := e.EncodeArrayLen(31); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Partition); err != nil {
@@ -5494,6 +5494,12 @@ func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeString(x.Resv); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.PartQOS); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.StopReason)); err != nil {
 		return err
 	}
 	return nil
@@ -5869,7 +5875,30 @@ func (x *Run) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Resv = v
 	}
-	return wire.Skip(d, n-29)
+	if n < 30 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Run.PartQOS", err)
+		}
+		x.PartQOS = v
+	}
+	if n < 31 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Run.StopReason", err)
+		}
+		x.StopReason = Reason(v)
+		if uint64(x.StopReason) != v {
+			return wire.Range("Run.StopReason", v)
+		}
+	}
+	return wire.Skip(d, n-31)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

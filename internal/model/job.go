@@ -106,6 +106,9 @@ type Run struct {
 	Over    *End   // the script has ended, and epilogs still run; nil before
 	Fault   string // with StopProlog and StopLaunch: what went wrong
 	Resv    string // the reservation that it runs in; "": none
+
+	PartQOS    string // the partition's QOS, where it is another than the job's own: it counts what the job uses as well
+	StopReason Reason // with StopTimeLimit: the limit in minutes that has run out; StopWhy says whose
 }
 
 // Gate says which program of the controller a job waits for. The numbers are stored: append only.

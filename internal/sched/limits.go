@@ -224,13 +224,7 @@ func (lim *limiter) spent(h *holding) *holding {
 	case state.OfQOS:
 		add(lim.v.QOSUsage(h.names[0]))
 	case state.OfAccount:
-		below := lim.v.Below(h.names[0])
-		lim.v.Usages(func(u *state.Usage) bool {
-			if below[u.Account] {
-				add(u)
-			}
-			return true
-		})
+		add(lim.v.AccountUsage(h.names[0]))
 	case state.OfQOSUser, state.OfQOSAccount: // no limit asks for it
 	}
 	return h

@@ -77,7 +77,9 @@ func (s *State) applyAccounts(at model.Time, c *Accounts) Result {
 		}
 	}
 	s.acctGen++
+	s.sumAccounts(at)
 	s.recount()
+	s.plan()
 	res.Changed = true
 	return res
 }
@@ -95,6 +97,9 @@ func (s *State) activeNames() *active {
 		if !j.State.Finished() {
 			out.assocs[[2]string{j.Spec.Account, j.Spec.User}] = true
 			out.qos[j.Spec.QOS] = true
+			if j.Run != nil {
+				out.qos[j.Run.PartQOS] = true
+			}
 		}
 		return true
 	})

@@ -231,6 +231,7 @@ func (s *State) checkDeps() (err error) {
 func (s *State) checkDerived() error {
 	fresh := &State{facts: s.facts}
 	fresh.reindex()
+	fresh.settleAs(s)
 	if fresh.active != s.active || fresh.pending != s.pending || fresh.nextDue != s.nextDue {
 		return fmt.Errorf("counters differ: active %d/%d, pending %d/%d, due %d/%d", s.active, fresh.active, s.pending, fresh.pending, s.nextDue, fresh.nextDue)
 	}
@@ -254,6 +255,8 @@ func (s *State) checkDerived() error {
 		{"jobs that share", pairs(s.shares.Scan), pairs(fresh.shares.Scan)},
 		{"queues", s.listReady(), fresh.listReady()},
 		{"licenses in use", licenseLines(s.licenses), licenseLines(fresh.licenses)},
+		{"purses", purseLines(s), purseLines(fresh)},
+		{"jobs' own minutes", list(s.capDue.Scan), list(fresh.capDue.Scan)},
 		{"tallies", tallyLines(s), tallyLines(fresh)},
 	} {
 		if !slices.Equal(c.have, c.got) {

@@ -56,12 +56,23 @@ func (s *State) checkAccounts() (err error) {
 	return s.checkRates()
 }
 
+// chargedOf gives the keys, as checkRates writes them, of the records that a job counts in.
+func (s *State) chargedOf(j *model.Job) []string {
+	keys := []string{"a" + usageKey(j.Spec.Account, j.Spec.User, j.Run.AssocPart), "q" + j.Spec.QOS, "q" + j.Run.PartQOS}
+	for up := j.Spec.Account; up != ""; up = s.parentOf(up) {
+		if has(s.acctUse, up) {
+			keys = append(keys, "c"+up)
+		}
+	}
+	return keys
+}
+
 // checkRates: every record of usage grows by the sum of its running jobs' rates.
 func (s *State) checkRates() error {
 	bill, tres := map[string]int64{}, map[string]int64{}
 	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
 		if j.State.HasResources() && !j.Run.Idles() {
-			for _, key := range []string{"a" + usageKey(j.Spec.Account, j.Spec.User, j.Run.AssocPart), "q" + j.Spec.QOS} {
+			for _, key := range s.chargedOf(j) {
 				bill[key] += j.Run.BillRate
 				for _, c := range j.Run.Alloc.TRES() {
 					tres[key+"\x01"+c.TRES] += rateOf(c.Count, j.Run.Factor)
@@ -90,6 +101,9 @@ func (s *State) checkRates() error {
 	s.usage.Scan(func(key string, u *Usage) bool { err = check("a"+key, u); return err == nil })
 	if err == nil {
 		s.qosUse.Scan(func(key string, u *Usage) bool { err = check("q"+key, u); return err == nil })
+	}
+	if err == nil {
+		s.acctUse.Scan(func(key string, u *Usage) bool { err = check("c"+key, u); return err == nil })
 	}
 	for key, rate := range bill {
 		if err == nil && rate != 0 {

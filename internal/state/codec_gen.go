@@ -1653,7 +1653,7 @@ func (x *Reserve) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *snapHead) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(24); err != nil {
+	if err := e.EncodeArrayLen(25); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Format)); err != nil {
@@ -1732,6 +1732,9 @@ func (x *snapHead) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeUint(x.Reservations); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.AcctUse); err != nil {
 		return err
 	}
 	return nil
@@ -2002,7 +2005,17 @@ func (x *snapHead) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Reservations = v
 	}
-	return wire.Skip(d, n-24)
+	if n < 25 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("snapHead.AcctUse", err)
+		}
+		x.AcctUse = v
+	}
+	return wire.Skip(d, n-25)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

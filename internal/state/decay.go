@@ -81,6 +81,32 @@ func (f Fade) At(m Meter, stamp, now model.Time) int64 {
 	return addSat(f.keep(m.Value, now-stamp), f.grown(m.Rate, now-stamp))
 }
 
+// maxReach bounds how far ahead a meter is looked at, milliseconds: ten years.
+const maxReach = 10 * 365 * 86400 * 1000
+
+// Reaches gives the first moment, stamp or later, at which a meter taken at stamp is at least most; 0 if it isn't within
+// ten years: with a half-life a meter grows towards a bound.
+func (f Fade) Reaches(m Meter, stamp model.Time, most int64) model.Time {
+	if stamp < f.ResetAt {
+		m.Value, stamp = 0, f.ResetAt
+	}
+	if m.Value >= most {
+		return max(stamp, 1)
+	}
+	if m.Rate <= 0 || f.At(m, stamp, stamp+maxReach) < most {
+		return 0
+	}
+	before, by := model.Time(0), model.Time(maxReach)
+	for by-before > 1 {
+		if mid := before + (by-before)/2; f.At(m, stamp, stamp+mid) >= most {
+			by = mid
+		} else {
+			before = mid
+		}
+	}
+	return stamp + by
+}
+
 // keep gives what is left of a value after a span.
 func (f Fade) keep(v int64, ms model.Time) int64 {
 	if ms <= 0 || v <= 0 || f.HalfMS <= 0 {

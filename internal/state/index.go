@@ -203,6 +203,9 @@ func (s *State) reindexJob(old, j *model.Job) {
 	s.count(old, -1)
 	s.count(j, 1)
 	s.moveTally(old, j)
+	if s.capped {
+		s.moveCap(id, j)
+	}
 }
 
 func (s *State) count(j *model.Job, n int) {
@@ -293,6 +296,13 @@ func (s *State) plan() {
 		}
 	}
 	if d, ok := s.limits.Min(); ok {
+		sooner(d.at)
+	}
+	s.foreseeTouched()
+	if d, ok := s.spends.Min(); ok {
+		sooner(d.at)
+	}
+	if d, ok := s.capDue.Min(); ok {
 		sooner(d.at)
 	}
 	if d, ok := s.begins.Min(); ok {

@@ -22,6 +22,7 @@ func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 		s.refade(at) // by the old half-life
 	}
 	s.setConfig(c.Config)
+	s.sumAccounts(at)
 	s.recount()
 	if s.instance == 0 {
 		s.instance = c.Instance

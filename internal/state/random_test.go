@@ -242,14 +242,23 @@ func (g *storm) join() *Join {
 
 func (g *storm) account() string { return []string{"acc", "sub", "root"}[g.n(3)] }
 
+// minutes gives a limit in minutes now and then.
+func (g *storm) minutes() []model.TRESLimit {
+	if g.chance(60) {
+		return nil
+	}
+	return []model.TRESLimit{{TRES: []string{"cpu", "gres/gpu", "mem", "billing"}[g.n(4)], Count: int64(g.n(12))}}
+}
+
 // acctEdit makes one edit of accounts.
 func (g *storm) acctEdit() AcctEdit {
 	qos := []string{"normal", "high", "batch"}[g.n(3)]
 	return AcctEdit{Op: AcctOp(1 + g.n(9)), Account: &model.Account{Name: g.account(), Parent: g.account()},
 		User: &model.User{Name: fmt.Sprint("u", g.n(2)), DefaultAccount: []string{"", g.account()}[g.n(2)]},
 		Assoc: &model.Association{Account: g.account(), User: []string{"", "u0", "u1"}[g.n(3)], Partition: []string{"", "", "p"}[g.n(3)],
-			Shares: 1, DefQOS: []string{"", qos}[g.n(2)]},
+			Shares: 1, DefQOS: []string{"", qos}[g.n(2)], GrpTRESMins: g.minutes(), MaxTRESMins: g.minutes(), GrpWallS: model.Limit(g.n(5) / 4 * 240)},
 		QOS: &model.QOS{Name: qos, Flags: model.QOSFlags(g.n(2)) * model.QOSNoDecay, UsageFactor: int64(g.n(3)) * 500_000, Preempt: []string{"high"},
+			GrpTRESMins: g.minutes(), MaxTRESMins: g.minutes(), GrpWallS: model.Limit(g.n(5) / 4 * 180), LimitFactor: int64(g.n(4)/2) * 1_500_000,
 			GrpSubmit: model.Limit(g.n(3) / 2 * 20), MaxSubmitPerUser: model.Limit(g.n(4) / 3 * 10)}}
 }
 
@@ -377,6 +386,9 @@ func TestRandomCommands(t *testing.T) {
 				b := g.next(s.st)
 				s.now, s.at = g.now, fmt.Sprintf("seed %d, step %d: %T %+v", seed, step, b, b)
 				s.apply(b)
+				if _, ok := b.(*Tick); ok {
+					nobodyOverspends(t, s)
+				}
 				if t.Failed() {
 					return
 				}

@@ -96,7 +96,9 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 	case model.StopCancel:
 		state, reason, uid = model.Cancelled, model.ReasonNone, j.Run.StopUID
 	case model.StopTimeLimit:
-		state, reason = model.Timeout, model.ReasonTimeLimit
+		if state, reason = model.Timeout, model.ReasonTimeLimit; j.Run.StopReason != model.ReasonNone {
+			reason = j.Run.StopReason
+		}
 	case model.StopPreempt:
 		state, reason = model.Preempted, model.ReasonNone
 		requeue = j.Spec.Requeue

@@ -38,6 +38,7 @@ type snapHead struct {
 	NextAssoc, NextQOS                   uint32
 	ResetAt                              model.Time
 	Reservations                         uint64
+	AcctUse                              uint64
 }
 
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
@@ -80,7 +81,7 @@ func (v *frozen) write(w io.Writer) error {
 	head := snapHead{snapshotFormat, v.gen, v.nextID, v.nextReq, v.nextSeq, v.cfg, uint64(v.nodes.Len()),
 		uint64(v.blobs.Len()), uint64(v.usage.Len()), uint64(v.arrays.Len()), uint64(v.jobs.Len()),
 		uint64(v.requests.Len()), uint64(v.outbox.Len()), v.instance, uint64(v.accounts.Len()), uint64(v.users.Len()), uint64(v.assocs.Len()),
-		uint64(v.qos.Len()), uint64(v.qosUse.Len()), v.acctGen, v.nextAssoc, v.nextQOS, v.resetAt, uint64(v.resvs.Len())}
+		uint64(v.qos.Len()), uint64(v.qosUse.Len()), v.acctGen, v.nextAssoc, v.nextQOS, v.resetAt, uint64(v.resvs.Len()), uint64(v.acctUse.Len())}
 	err := head.EncodeMsgpack(e)
 	put := func(x msgpack.CustomEncoder) bool {
 		if err == nil {
@@ -126,6 +127,7 @@ func (v *frozen) write(w io.Writer) error {
 	v.qos.Scan(func(_ string, q *model.QOS) bool { return put(q) })
 	v.qosUse.Scan(func(_ string, u *Usage) bool { return put(u) })
 	v.resvs.Scan(func(_ string, r *model.Reservation) bool { return put(r) })
+	v.acctUse.Scan(func(_ string, u *Usage) bool { return put(u) })
 	if err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
@@ -303,6 +305,12 @@ func (s *State) Restore(r io.Reader) error {
 			n.resvs.Set(x.Name, x)
 			return validReservation(x, true)
 		}},
+		{head.AcctUse, func() error {
+			x := new(Usage)
+			err := x.DecodeMsgpack(d)
+			n.acctUse.Set(x.Account, x)
+			return err
+		}},
 	}
 	for _, step := range steps {
 		for range step.count {
@@ -313,6 +321,9 @@ func (s *State) Restore(r io.Reader) error {
 	}
 	if _, err := d.PeekCode(); err != io.EOF {
 		return fmt.Errorf("read snapshot: bytes are left after its end (%v)", err)
+	}
+	if n.acctUse.Len() == 0 {
+		n.sumAccounts(0) // one that was written before they were kept
 	}
 	n.reindex()
 	for _, check := range []func() error{n.checkJobs, n.checkNodes, n.checkLogs, n.checkAccounts, n.checkReservations} {

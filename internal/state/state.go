@@ -21,6 +21,13 @@ type State struct {
 	waiters  *btree.BTreeG[waitKey] // who waits for a job, an array or one of its tasks
 	shared   *interned
 
+	purses  *btree.Map[string, *purse] // who has limits in minutes; see purse.go
+	spends  *btree.BTreeG[spendDue]
+	touched []*purse
+	capped  bool // somebody has MaxTRESMins
+	capDue  *btree.BTreeG[due]
+	capAt   *btree.Map[model.JobID, model.Time] // what stands in capDue
+
 	last   *View // the last that was taken; shared as long as nothing has changed
 	queues map[string]*btree.BTreeG[readyKey]
 	peek   View
@@ -41,6 +48,7 @@ type facts struct {
 	blobs    *btree.Map[string, *model.Blob]
 	usage    *btree.Map[string, *Usage]
 	qosUse   *btree.Map[string, *Usage] // by QOS
+	acctUse  *btree.Map[string, *Usage] // by account, with all below it: of those that have limits in minutes
 	arrays   *btree.Map[model.JobID, *Array]
 	elems    *btree.Map[uint64, model.JobID] // array<<32|task -> the task's own job
 	groups   *btree.Map[uint64, model.JobID] // array<<32|job -> several tasks with a record apart from the array's own
@@ -196,6 +204,7 @@ func New() *State {
 		cfg: &model.Config{}, parts: map[string]*model.Partition{}, defs: map[string]*model.NodeDef{}, nextID: FirstJobID, nextSeq: 1, nextReq: 1,
 		jobs: new(btree.Map[model.JobID, *model.Job]), nodes: new(btree.Map[string, *model.Node]),
 		blobs: new(btree.Map[string, *model.Blob]), usage: new(btree.Map[string, *Usage]), qosUse: new(btree.Map[string, *Usage]),
+		acctUse:  new(btree.Map[string, *Usage]),
 		accounts: new(btree.Map[string, *model.Account]), users: new(btree.Map[string, *model.User]),
 		assocs: new(btree.Map[string, *model.Association]), qos: new(btree.Map[string, *model.QOS]),
 		arrays: new(btree.Map[model.JobID, *Array]), elems: new(btree.Map[uint64, model.JobID]), groups: new(btree.Map[uint64, model.JobID]),
@@ -207,6 +216,7 @@ func New() *State {
 	}
 	s.seed()
 	s.reset()
+	s.makePurses()
 	return s
 }
 

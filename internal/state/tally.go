@@ -190,6 +190,7 @@ func (s *State) addTally(key string, st *stake, sign int64) {
 // recount makes the tallies anew: after a snapshot, and when accounts, QOS or the configuration have changed, on which
 // it depends who counts where.
 func (s *State) recount() {
+	defer s.makePurses() // they ask the tallies
 	s.tallies = new(btree.Map[string, *Tally])
 	s.counting = s.cfg.Params.HoldLimits
 	if !s.counting {

@@ -116,6 +116,9 @@ func (s *State) begin(j *model.Job, at model.Time) {
 	if _, ok := s.assocs.Get(assocKey(j.Spec.Account, j.Spec.User, run.Partition)); ok {
 		run.AssocPart = run.Partition
 	}
+	if p := s.parts[run.Partition]; p != nil && p.QOS != j.Spec.QOS && has(s.qos, p.QOS) {
+		run.PartQOS = p.QOS
+	}
 	s.meter(j, at, 0, 1, tres)
 }
 
@@ -127,13 +130,25 @@ func (s *State) meter(j *model.Job, at, late model.Time, sign int64, tres []mode
 		u = &Usage{Account: j.Spec.Account, User: j.Spec.User, UID: j.Spec.UID, Partition: j.Run.AssocPart, Stamp: at}
 	}
 	s.usage.Set(key, s.fade().turn(u, at, late, sign, j.Run.BillRate, j.Run.Factor, tres))
-	if j.Spec.QOS == "" {
-		return
+	s.touch(sign > 0, OfAssoc, j.Spec.Account, j.Spec.User, j.Run.AssocPart)
+	if s.acctUse.Len() > 0 {
+		for up := j.Spec.Account; up != ""; up = s.parentOf(up) {
+			if u, ok := s.acctUse.Get(up); ok {
+				s.acctUse.Set(up, s.fade().turn(u, at, late, sign, j.Run.BillRate, j.Run.Factor, tres))
+				s.touch(sign > 0, OfAccount, up)
+			}
+		}
 	}
-	if u, ok = s.qosUse.Get(j.Spec.QOS); !ok {
-		u = &Usage{QOS: j.Spec.QOS, Stamp: at}
+	for _, name := range [...]string{j.Spec.QOS, j.Run.PartQOS} {
+		if name == "" {
+			continue
+		}
+		if u, ok = s.qosUse.Get(name); !ok {
+			u = &Usage{QOS: name, Stamp: at}
+		}
+		s.qosUse.Set(name, s.fadeOf(u).turn(u, at, late, sign, j.Run.BillRate, j.Run.Factor, tres))
+		s.touch(sign > 0, OfQOS, name)
 	}
-	s.qosUse.Set(j.Spec.QOS, s.fadeOf(u).turn(u, at, late, sign, j.Run.BillRate, j.Run.Factor, tres))
 }
 
 // charge ends the charging of an attempt that is over, and adds it to what its user ever used.
@@ -212,6 +227,3 @@ func (f *facts) below(account string) map[string]bool {
 	}
 	return out
 }
-
-// Below gives an account and all that are under it.
-func (v *View) Below(account string) map[string]bool { return v.below(account) }
