@@ -124,9 +124,7 @@ func (f *facts) minuteLimits(w who) []minuteLimit {
 
 // makePurses makes the purses anew: accounts, QOS or the configuration have changed, or everything has.
 func (s *State) makePurses() {
-	s.purses, s.spends, s.touched = new(btree.Map[string, *purse]), btree.NewBTreeGOptions(spendLess, noLocks), nil
-	s.capped, s.capDue = false, btree.NewBTreeGOptions(dueLess, noLocks)
-	s.capAt = new(btree.Map[model.JobID, model.Time])
+	s.noPurses()
 	if !s.cfg.Params.HoldLimits {
 		return
 	}
@@ -154,6 +152,13 @@ func (s *State) makePurses() {
 			return true
 		})
 	}
+}
+
+// noPurses empties what is kept of purses.
+func (s *State) noPurses() {
+	s.purses, s.spends, s.touched = new(btree.Map[string, *purse]), btree.NewBTreeGOptions(spendLess, noLocks), nil
+	s.capped, s.capDue = false, btree.NewBTreeGOptions(dueLess, noLocks)
+	s.capAt = new(btree.Map[model.JobID, model.Time])
 }
 
 // makePurse makes a purse where there is a limit.
@@ -242,15 +247,16 @@ func (s *State) foresee(p *purse) {
 	}
 }
 
-// touch notes that a job has begun to spend from a purse (rose), or has ceased to.
-func (s *State) touch(rose bool, sc Scope, names ...string) {
-	p, ok := s.purses.Get(tallyKey(sc, names...))
-	if !ok {
-		return
-	}
-	if rose {
+// rise notes that a job begins to spend from a purse: should that be empty, it ends the job too.
+func (s *State) rise(sc Scope, names ...string) {
+	if p, ok := s.purses.Get(tallyKey(sc, names...)); ok {
 		p.settled = 0
+		s.touch(p)
 	}
+}
+
+// touch notes that who spends from a purse has changed.
+func (s *State) touch(p *purse) {
 	if !p.touched {
 		p.touched = true
 		s.touched = append(s.touched, p)

@@ -23,7 +23,7 @@ type State struct {
 
 	purses  *btree.Map[string, *purse] // who has limits in minutes; see purse.go
 	spends  *btree.BTreeG[spendDue]
-	touched []*purse
+	touched []*purse // whose due has to be worked out anew
 	capped  bool // somebody has MaxTRESMins
 	capDue  *btree.BTreeG[due]
 	capAt   *btree.Map[model.JobID, model.Time] // what stands in capDue
@@ -216,13 +216,13 @@ func New() *State {
 	}
 	s.seed()
 	s.reset()
-	s.makePurses()
 	return s
 }
 
 // reset empties what is derived.
 func (s *State) reset() {
 	s.licenses = nil
+	s.noPurses()
 	s.limits = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.begins = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.asked = btree.NewBTreeGOptions(askedLess, noLocks)

@@ -157,6 +157,9 @@ func (f *facts) billingOf(tres []model.TRESCount, part string) int64 {
 func (v *View) BillingOf(tres []model.TRESCount, part string) int64 { return v.billingOf(tres, part) }
 
 func (s *State) addTally(key string, st *stake, sign int64) {
+	if p, ok := s.purses.Get(key); ok {
+		s.touch(p)
+	}
 	n := Tally{}
 	if old, ok := s.tallies.Get(key); ok {
 		n = *old

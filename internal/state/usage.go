@@ -130,12 +130,16 @@ func (s *State) meter(j *model.Job, at, late model.Time, sign int64, tres []mode
 		u = &Usage{Account: j.Spec.Account, User: j.Spec.User, UID: j.Spec.UID, Partition: j.Run.AssocPart, Stamp: at}
 	}
 	s.usage.Set(key, s.fade().turn(u, at, late, sign, j.Run.BillRate, j.Run.Factor, tres))
-	s.touch(sign > 0, OfAssoc, j.Spec.Account, j.Spec.User, j.Run.AssocPart)
+	if sign > 0 {
+		s.rise(OfAssoc, j.Spec.Account, j.Spec.User, j.Run.AssocPart)
+	}
 	if s.acctUse.Len() > 0 {
 		for up := j.Spec.Account; up != ""; up = s.parentOf(up) {
 			if u, ok := s.acctUse.Get(up); ok {
 				s.acctUse.Set(up, s.fade().turn(u, at, late, sign, j.Run.BillRate, j.Run.Factor, tres))
-				s.touch(sign > 0, OfAccount, up)
+				if sign > 0 {
+					s.rise(OfAccount, up)
+				}
 			}
 		}
 	}
@@ -147,7 +151,9 @@ func (s *State) meter(j *model.Job, at, late model.Time, sign int64, tres []mode
 			u = &Usage{QOS: name, Stamp: at}
 		}
 		s.qosUse.Set(name, s.fadeOf(u).turn(u, at, late, sign, j.Run.BillRate, j.Run.Factor, tres))
-		s.touch(sign > 0, OfQOS, name)
+		if sign > 0 {
+			s.rise(OfQOS, name)
+		}
 	}
 }
 
