@@ -24,7 +24,7 @@ type State struct {
 	purses  *btree.Map[string, *purse] // who has limits in minutes; see purse.go
 	spends  *btree.BTreeG[spendDue]
 	touched []*purse // whose due has to be worked out anew
-	capped  bool // somebody has MaxTRESMins
+	capped  bool     // somebody has MaxTRESMins
 	capDue  *btree.BTreeG[due]
 	capAt   *btree.Map[model.JobID, model.Time] // what stands in capDue
 
