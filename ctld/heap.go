@@ -8,9 +8,9 @@ import (
 )
 
 // Nearly all of a controller's memory is jobs that stay. A collector that lets the heap double before it runs would cost as
-// much again as they do; one that never lets it grow by more than a quarter would run all the time while there are few.
+// much again as they do; one that never lets it grow by more than a fifth would run all the time while there are few.
 const (
-	heapGrowthPct = 25       // how far a large heap grows between two collections, percent (GOGC)
+	heapGrowthPct = 20       // how far a large heap grows between two collections, percent (GOGC)
 	heapSmall     = 32 << 20 // bytes up to which a heap grows freely
 	maxGrowthPct  = 1600
 	heapPace      = 2 * time.Second

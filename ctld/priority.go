@@ -44,21 +44,15 @@ func due(o *multifactor.Order, v *state.View, now model.Time) bool {
 // calcPeriodS gives PriorityCalcPeriod, at least a second.
 func calcPeriodS(v *state.View) int64 { return max(1, v.Config().Params.Priority.CalcPeriodS) }
 
-// shown gives a job as users see it: with the priority that it has now.
-func shown(v *state.View, o *multifactor.Order, j *model.Job) *model.Job {
-	prio := j.Priority
+// priorityNow gives the priority that users see: what a job has now, or had when it started.
+func priorityNow(v *state.View, o *multifactor.Order, j *model.Job) uint32 {
 	switch {
 	case !j.State.Finished():
-		prio = o.Of(v, j)
+		return o.Of(v, j)
 	case j.Run != nil && j.Run.Priority != 0:
-		prio = j.Run.Priority
+		return j.Run.Priority
 	}
-	if prio == j.Priority {
-		return j
-	}
-	n := *j
-	n.Priority = prio
-	return &n
+	return j.Priority
 }
 
 // resetUsage forgets usage where a period of PriorityUsageResetPeriod has begun since it last was.

@@ -24,20 +24,23 @@ func (c *Controller) jobs(rq *proto.JobsRequest, send stream) error {
 	chunk := proto.JobsChunk{Now: c.now()}
 	order := c.prio.order(v, chunk.Now)
 	var err error
+	var copies []model.Job // of those that are shown with something of their own, until the chunk is sent
 	give := func(j *model.Job) bool {
 		if !picked(&rq.Filter, j) || rq.Default && len(rq.Filter.States) == 0 && j.State.Finished() {
 			return true
 		}
-		one := shown(v, order, j)
-		if e := c.expects(j); e != nil {
-			expecting := *one
-			expecting.Expect = e
-			one = &expecting
+		if prio, e := priorityNow(v, order, j), c.expects(j); prio != j.Priority || e != nil {
+			copies = append(copies, *j)
+			j = &copies[len(copies)-1]
+			j.Priority = prio
+			if e != nil {
+				j.Expect = e
+			}
 		}
-		chunk.Jobs = append(chunk.Jobs, one)
+		chunk.Jobs = append(chunk.Jobs, j)
 		if len(chunk.Jobs) == proto.ChunkJobs {
 			err = send(&chunk)
-			chunk.Jobs = chunk.Jobs[:0]
+			chunk.Jobs, copies = chunk.Jobs[:0], copies[:0]
 		}
 		return err == nil
 	}

@@ -136,12 +136,12 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 		}
 		return true
 	}
-	more := func(m message) error {
-		b, err := proto.Encode(m)
-		if err != nil {
+	var part []byte // of a streamed answer: a list of 50,000 jobs leaves no garbage behind
+	more := func(m message) (err error) {
+		if part, err = proto.Append(part[:0], m); err != nil {
 			return err
 		}
-		return r.ReplyMore(b)
+		return r.ReplyMore(part)
 	}
 	switch kind {
 	case proto.KindPing:

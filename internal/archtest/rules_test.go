@@ -72,7 +72,7 @@ var (
 var (
 	light = []string{"cmd/gcli", "cmd/gshim"}
 	heavy = []string{
-		"C", "crypto/tls", "net/http", "expvar", "github.com/hashicorp", "github.com/armon/go-metrics", "github.com/prometheus",
+		"C", "crypto/tls", "net", "net/http", "expvar", "github.com/hashicorp", "github.com/armon/go-metrics", "github.com/prometheus",
 		"go.etcd.io/bbolt", "github.com/NVIDIA/go-nvml", "github.com/containerd/cgroups", "github.com/spf13/cobra",
 	}
 )
