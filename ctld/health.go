@@ -1,6 +1,7 @@
 package ctld
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"hash/fnv"
@@ -38,12 +39,18 @@ func skewed(theirs, ours model.Time) string {
 	return fmt.Sprintf("Clock is %s off the controller's; set it by NTP", d.Abs().Round(time.Second))
 }
 
-// onHealth puts into the log what a node says of its health, when that has changed.
-func (c *Controller) onHealth(ctx context.Context, s *session, problem string) {
+// onHealth puts into the log what is wrong with a node, when that has changed: what it has less of than the configuration now says, what
+// was wrong when it registered, or what it says itself.
+func (c *Controller) onHealth(ctx context.Context, s *session, own string) {
+	n := c.machine.View().Node(s.node)
+	if n == nil {
+		return
+	}
+	problem := cmp.Or(lacks(n.Def, &s.hw), s.skew, own)
 	if s.health.known && s.health.problem == problem {
 		return
 	}
-	if n := c.machine.View().Node(s.node); n == nil || !s.health.known && n.Problem == problem {
+	if !s.health.known && n.Problem == problem {
 		s.health.known, s.health.problem = true, problem
 		return
 	}

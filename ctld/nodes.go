@@ -36,7 +36,9 @@ type session struct {
 	node  string
 	conn  *rpc.Conn
 	epoch uint64
-	notes []string // what the node can't enforce
+	hw    proto.Hardware // as it registered
+	skew  string         // what was wrong with its clock; "" once it has been right
+	notes []string       // what the node can't enforce
 	units []model.GresUnit
 
 	mu    sync.Mutex
@@ -251,8 +253,9 @@ func (c *Controller) hello(ctx context.Context, name string, h *proto.Hello, hij
 	if n == nil {
 		return refuse(proto.CodeInvalidNode, "node %s is not in the configuration; add a NodeName=%s line to gbatch.conf and run gcontrol reconfigure", h.Node, h.Node)
 	}
+	skew := skewed(h.Now, c.now())
 	join := &state.Join{Node: h.Node, BootID: h.BootID, BootAt: h.BootAt, UpSince: h.UpSince, Version: h.Version,
-		OS: h.Hw.OS, Arch: h.Hw.Arch, Problem: cmp.Or(lacks(n.Def, &h.Hw), skewed(h.Now, c.now()), h.Problem), Gres: connections(h.Hw.Gres)}
+		OS: h.Hw.OS, Arch: h.Hw.Arch, Problem: cmp.Or(lacks(n.Def, &h.Hw), skew, h.Problem), Gres: connections(h.Hw.Gres)}
 	if h.Instance != 0 && h.Instance != v.Instance() {
 		h.Known = nil // numbers of another history: the node ends those attempts by itself
 	}
@@ -268,7 +271,7 @@ func (c *Controller) hello(ctx context.Context, name string, h *proto.Hello, hij
 	if err != nil {
 		return err
 	}
-	s := &session{node: h.Node, conn: conn, epoch: epoch, notes: h.Hw.Notes, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[proto.Attempt]telling{}, seen: time.Now(),
+	s := &session{node: h.Node, conn: conn, epoch: epoch, hw: h.Hw, skew: skew, notes: h.Hw.Notes, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[proto.Attempt]telling{}, seen: time.Now(),
 		config: v.Config().Hash}
 	c.forgetUnknown(s, h.Known)
 	c.nodes.enter(s)
@@ -301,10 +304,8 @@ func hasLeft(j *model.Job, node string) bool {
 
 // lacks tells what a node has less of than the configuration says, or "".
 func lacks(def *model.NodeDef, hw *proto.Hardware) string {
-	if hw.Virtual || def.Virtual {
-		return ""
-	}
-	switch {
+	switch virtual := hw.Virtual || def.Virtual; {
+	case virtual: // it takes the configuration's word for all but devices that were looked for
 	case hw.CPUs < def.CPUs:
 		return fmt.Sprintf("Low CPUs (reported:%d < configured:%d)", hw.CPUs, def.CPUs)
 	case hw.MemMiB < def.MemMiB:
@@ -381,6 +382,9 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 			s.mu.Lock()
 			s.beat = hb
 			s.mu.Unlock()
+			if hb.Now != 0 && skewed(hb.Now, c.now()) == "" {
+				s.skew = ""
+			}
 			c.onHealth(ctx, s, hb.Problem)
 			if hb.UnitsKnown {
 				c.hearUnits(ctx, s.node, hb.Units)

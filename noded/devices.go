@@ -170,7 +170,7 @@ func (f *finder) ask() {
 	}
 }
 
-// besideConfig makes a path absolute: relative ones lie beside the configuration.
+// besideConfig makes a path absolute that the configuration has not: relative ones lie beside it.
 func besideConfig(o *Options, path string) string {
 	if filepath.IsAbs(path) || o.ConfigPath == "" {
 		return path

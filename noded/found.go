@@ -248,7 +248,15 @@ func (u *foundUnit) fits(typ string) bool {
 	if u.dev.Fault != "" && u.dev.Type == "" {
 		return true // who knows
 	}
-	return strings.Contains(flatName(u.dev.Type+"_"+u.Profile), flatName(typ)) || strings.Contains(flatName(u.dev.Name+" "+u.Profile), flatName(typ))
+	want := flatName(typ)
+	if u.inst != nil { // 1g.10gb, or with a part of the product's name in front: h100_1g.10gb. Without its profile the whole GPU is meant
+		product, ok := strings.CutSuffix(want, flatName(u.Profile))
+		if !ok {
+			return false
+		}
+		want = product
+	}
+	return strings.Contains(flatName(u.dev.Type), want) || strings.Contains(flatName(u.dev.Name), want)
 }
 
 func flatName(s string) string {

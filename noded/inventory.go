@@ -91,7 +91,7 @@ func (n *Noded) hello(ctx context.Context) (*proto.Hello, error) {
 
 // heartbeat reads how the machine feels. What can't be read is -1: unknown.
 func (n *Noded) heartbeat(ctx context.Context) (*proto.Heartbeat, error) {
-	hb := &proto.Heartbeat{LoadMilli: -1, FreeMemMiB: -1, Problem: n.health.look()}
+	hb := &proto.Heartbeat{LoadMilli: -1, FreeMemMiB: -1, Problem: n.health.look(), Now: model.Time(n.now().UnixMilli())}
 	if load, err := n.machine.loadMilli(); err == nil {
 		hb.LoadMilli = load
 	}

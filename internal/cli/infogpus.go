@@ -19,6 +19,7 @@ type gpuRow struct {
 	uuid, typ       string
 	state, job, why string
 	util, temp      int32
+	xid             int32 // the last error that the driver has logged since gnoded began; 0: none
 	usedMiB, allMiB int64
 }
 
@@ -53,7 +54,11 @@ func gpuRowOf(i *proto.NodeInfo, g *model.GresDef, index int32) gpuRow {
 		}
 	}
 	for k := range i.Readings {
-		if x := &i.Readings[k]; x.Name == g.Name && x.Index == index && !x.Lost {
+		x := &i.Readings[k]
+		if x.Name != g.Name || x.Index != index {
+			continue
+		}
+		if r.xid = x.XID; !x.Lost {
 			r.util, r.temp, r.usedMiB = x.UtilPct, x.TempC, x.MemUsedMiB
 			if x.MemTotalMiB > 0 {
 				r.allMiB = x.MemTotalMiB
@@ -107,7 +112,7 @@ var gpuColumns = [...]struct {
 	right bool
 }{
 	{"NODE", 24, false}, {"IDX", 4, true}, {"UUID", 40, false}, {"TYPE", 20, false}, {"STATE", 8, false}, {"JOB", 20, false},
-	{"UTIL", 4, true}, {"MEM", 16, true}, {"TEMP", 5, true},
+	{"UTIL", 4, true}, {"MEM", 16, true}, {"TEMP", 5, true}, {"XID", 5, true},
 }
 
 func (r *gpuRow) cells() [len(gpuColumns)]string {
@@ -130,7 +135,14 @@ func (r *gpuRow) cells() [len(gpuColumns)]string {
 		}
 		return s
 	}
-	return [...]string{r.node, fmt.Sprint(r.index), dash(r.uuid), dash(r.typ), r.state, dash(r.job), known(r.util, "%"), mem, known(r.temp, "C")}
+	return [...]string{r.node, fmt.Sprint(r.index), dash(r.uuid), dash(r.typ), r.state, dash(r.job), known(r.util, "%"), mem, known(r.temp, "C"), xidText(r.xid)}
+}
+
+func xidText(xid int32) string {
+	if xid == 0 {
+		return "-"
+	}
+	return fmt.Sprint(xid)
 }
 
 // printGPUs prints the GPUs of the nodes that are asked for.
@@ -202,6 +214,7 @@ func (i *info) printGPUsJSON(rows []gpuRow, cluster string, now model.Time) erro
 		j.maybe("utilization_percent", max(0, int64(r.util)), r.util >= 0, false)
 		j.maybe("memory_used_mib", max(0, r.usedMiB), r.usedMiB >= 0, false)
 		j.maybe("memory_total_mib", max(0, r.allMiB), r.allMiB >= 0, false)
+		j.maybe("xid", int64(r.xid), r.xid != 0, false)
 		j.maybe("temperature_celsius", max(0, int64(r.temp)), r.temp >= 0, false)
 		j.close('}')
 		j.flush(false)
@@ -221,6 +234,7 @@ func unitLines(i *proto.NodeInfo) [][]string {
 			}
 		}
 		add("UUID", u.UUID)
+		add("Parent", u.Parent)
 		add("Files", strings.Join(u.Files, ","))
 		add("PCI", u.PCI)
 		if u.MemMiB > 0 {
@@ -240,6 +254,12 @@ func unitLines(i *proto.NodeInfo) [][]string {
 				r := gpuRowOf(i, g, u.Index)
 				add("State", r.state)
 				add("Job", r.job)
+				if r.util >= 0 && r.job != "" {
+					add("Util", fmt.Sprint(r.util))
+				}
+				if r.usedMiB > 0 {
+					add("MemUsed", fmt.Sprint(r.usedMiB))
+				}
 			}
 		}
 		out = append(out, words)

@@ -24,6 +24,7 @@ type measure struct {
 	tres string // its name in TRESUsage*
 	out  bool   // in TRESUsageOut*, not In
 	get  func(n *model.NodeUsage) (value int64, known bool)
+	peak func(n *model.NodeUsage) (value int64, known bool) // for TRESUsage*Max; nil: get
 	text func(u *useText, value int64) string // in TRESUsage*
 }
 
@@ -40,6 +41,17 @@ func (n nodeGPUs) util() (int64, bool) {
 	for i := range n {
 		if pct, ok := n[i].UtilAve(); ok {
 			sum, known = sum+pct, true
+		}
+	}
+	return sum, known
+}
+
+// utilPeak gives the highest of each GPU, which need not have been at one time.
+func (n nodeGPUs) utilPeak() (int64, bool) {
+	sum, known := int64(0), false
+	for i := range n {
+		if n[i].UtilCount > 0 {
+			sum, known = sum+int64(n[i].UtilMax), true
 		}
 	}
 	return sum, known
@@ -89,7 +101,8 @@ func mGPUMem() measure {
 }
 
 func mGPUUtil() measure {
-	return measure{tres: "gres/gpuutil", get: func(n *model.NodeUsage) (int64, bool) { return nodeGPUs(n.GPUs).util() }, text: plainNumber}
+	return measure{tres: "gres/gpuutil", get: func(n *model.NodeUsage) (int64, bool) { return nodeGPUs(n.GPUs).util() },
+		peak: func(n *model.NodeUsage) (int64, bool) { return nodeGPUs(n.GPUs).utilPeak() }, text: plainNumber}
 }
 
 // inMeasures and outMeasures are those of TRESUsageIn* and TRESUsageOut*, in sacct's order, which is the alphabet's.
@@ -116,8 +129,12 @@ func (u *useText) tasks() int64 {
 
 // most gives the largest value of a node, and which; least the smallest; total the sum. known is false where no node knows.
 func (u *useText) most(m measure) (v int64, at *model.NodeUsage) {
+	get := m.get
+	if m.peak != nil {
+		get = m.peak
+	}
 	for i := range u.Nodes {
-		if x, ok := m.get(&u.Nodes[i]); ok && (at == nil || x > v) {
+		if x, ok := get(&u.Nodes[i]); ok && (at == nil || x > v) {
 			v, at = x, &u.Nodes[i]
 		}
 	}

@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -186,6 +187,9 @@ func (l *loader) readGres(lines []statement) {
 		var g gresLine
 		g.File, g.Line = s.at.file, s.at.line
 		given := readKeys(l, gresKeys(), s.pairs, &g, "gres.conf")
+		if file, ok := strings.CutPrefix(g.AutoDetect, "fake:"); ok && !filepath.IsAbs(file) && filepath.IsAbs(s.at.file) {
+			g.AutoDetect = "fake:" + filepath.Join(filepath.Dir(s.at.file), file) // also where this file is included by one elsewhere
+		}
 		if given["CPUs"] {
 			l.probs.notef(placeOf(s.pairs, "CPUs", s.pairs[0]), "write Cores=", "CPUs in gres.conf is the old name of Cores")
 		}

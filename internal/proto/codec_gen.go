@@ -3581,7 +3581,7 @@ func (x *ReportAck) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Heartbeat) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(7); err != nil {
+	if err := e.EncodeArrayLen(8); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.LoadMilli); err != nil {
@@ -3614,6 +3614,9 @@ func (x *Heartbeat) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Readings[i2].EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeInt(int64(x.Now)); err != nil {
+		return err
 	}
 	return nil
 }
@@ -3716,7 +3719,17 @@ func (x *Heartbeat) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Readings = s5
 		}
 	}
-	return wire.Skip(d, n-7)
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Heartbeat.Now", err)
+		}
+		x.Now = model.Time(v)
+	}
+	return wire.Skip(d, n-8)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -201,6 +201,7 @@ type Heartbeat struct {
 	Units      []model.UnitTell // all that there is to say of GPUs that jobs should not get
 	UnitsKnown bool             // the GPUs have been read since gnoded started
 	Readings   []UnitReading    // at most MaxUnits
+	Now        model.Time       // by the node's clock
 }
 
 // MaxUnits bounds the units of one node that are told of one by one.
