@@ -25,7 +25,7 @@ type measure struct {
 	out  bool   // in TRESUsageOut*, not In
 	get  func(n *model.NodeUsage) (value int64, known bool)
 	peak func(n *model.NodeUsage) (value int64, known bool) // for TRESUsage*Max; nil: get
-	text func(u *useText, value int64) string // in TRESUsage*
+	text func(u *useText, value int64) string               // in TRESUsage*
 }
 
 func (n nodeGPUs) mem() (int64, bool) {
