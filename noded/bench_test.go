@@ -13,13 +13,18 @@ import (
 )
 
 // cpuOf is what a process has used, its ended children not counted.
-func cpuOf(t testing.TB, pid int) time.Duration {
+func cpuOf(t testing.TB, pid int) time.Duration { return cpuFields(t, pid, 11) }
+
+// cpuOfChildren is what the ended children of a process have used.
+func cpuOfChildren(t testing.TB, pid int) time.Duration { return cpuFields(t, pid, 13) }
+
+func cpuFields(t testing.TB, pid, at int) time.Duration {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	must(t, err)
 	f := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
 	var user, sys int64
-	_, err = fmt.Sscan(f[11]+" "+f[12], &user, &sys)
+	_, err = fmt.Sscan(f[at]+" "+f[at+1], &user, &sys)
 	must(t, err)
 	return time.Duration(user+sys) * 10 * time.Millisecond
 }

@@ -268,6 +268,11 @@ func TestCPUs(t *testing.T) {
 		if got := output(t, g, "grep Cpus_allowed_list /proc/self/status | cut -f2; nproc"); got != "0\n1" {
 			t.Errorf("got %q", got)
 		}
+		if dir := g.v1["cpuset"]; dir != "" && r.balanced {
+			if b, err := os.ReadFile(filepath.Join(dir, balanceFile)); err != nil || strings.TrimSpace(string(b)) != "0" {
+				t.Errorf("%s is %q (%v): the kernel works out scheduling domains for each job", balanceFile, b, err)
+			}
+		}
 		_, err := r.Create("job_2", Limits{CPUs: []int{5000}})
 		if err == nil || !strings.Contains(err.Error(), "cpuset.cpus") {
 			t.Errorf("CPU 5000: %v", err)

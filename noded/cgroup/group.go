@@ -178,6 +178,11 @@ func limitV1(controller, dir string, r *Root, l Limits) error {
 	put := func(file, value string) error { return writeFile(filepath.Join(dir, file), value) }
 	switch controller {
 	case "cpuset":
+		if r.balanced { // before the CPUs: an empty set has no domain
+			if err := put(balanceFile, "0"); err != nil {
+				return err
+			}
+		}
 		return errors.Join(put("cpuset.cpus", cpuList(l.CPUs)), put("cpuset.mems", r.mems))
 	case "memory":
 		if l.Swappy != nil {

@@ -46,6 +46,7 @@ type Root struct {
 	ebpf     bool              // devices by a v2 program
 	programs programs
 	mems     string // v1 cpuset: the memory nodes that every group gets
+	balanced bool   // v1 cpuset: the kernel spreads load over all CPUs here, whatever the groups below say
 	ticks    int64  // of the clock in cpuacct.stat, per second
 }
 
@@ -272,10 +273,17 @@ func (r *Root) openV1(controller string) error {
 			return fmt.Errorf("read the memory nodes: %w", err)
 		}
 		r.mems = strings.TrimSpace(string(b))
+		b, err = os.ReadFile(filepath.Join(at, balanceFile)) // where it is missing nothing is written to it
+		r.balanced = err == nil && strings.TrimSpace(string(b)) == "1"
 	}
 	r.v1[controller] = at
 	return nil
 }
+
+// balanceFile says of a v1 cpuset that the kernel is to spread load over its CPUs. Where a group above says so it changes
+// nothing, but every cpuset that has it makes the kernel work out its scheduling domains anew when it is filled and when it
+// is removed, which costs more than all else about a job's group.
+const balanceFile = "cpuset.sched_load_balance"
 
 // inherit fills a cpuset file from the group above.
 func inherit(above, at, file string) error {

@@ -20,9 +20,7 @@ import (
 )
 
 const (
-	stuckAfter   = time.Second // a launch that takes longer gives up its slot: it waits for a file server, not for a CPU
-	maxForking   = 256         // launches between fork and exec, stuck ones included; each holds a thread
-	busyRetries  = 6           // ETXTBSY: someone still has the program open for writing
+	busyRetries  = 6 // ETXTBSY: someone still has the program open for writing
 	busyPause    = 2 * time.Millisecond
 	shebangBytes = 256 // BINPRM_BUF_SIZE
 )

@@ -111,9 +111,12 @@ func (s *server) onLaunch(c *conn, l *Launch) {
 	s.launching[e] = struct{}{}
 	s.inHand++
 	s.mu.Unlock()
-	s.wg.Go(func() {
+	s.launchers.do(func() {
 		defer s.end()
 		s.launch(e, l)
+	}, func() {
+		s.log.Warn("a launch hangs between fork and exec; its files, directory or program may be on a dead file server",
+			"job", l.Key.JobID, "attempt", l.Key.Attempt, "step", l.Key.Step)
 	})
 }
 

@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -93,8 +92,7 @@ type server struct {
 	closing   bool // no new orders: they are for the gshim after this one
 	gate      sync.Cond
 
-	slots     chan struct{} // launches that want a CPU
-	stuck     chan struct{} // bound on all launches
+	launchers *launchers
 	wakeEnds  chan struct{}
 	sigchld   chan os.Signal
 	stopping  chan struct{}
@@ -108,10 +106,9 @@ func newServer(o serverOptions) (*server, error) {
 	s := &server{log: o.Log, dir: o.Dir, boot: bootID(), listener: o.Listener, lock: o.Lock,
 		entries: map[Key]*entry{}, byPID: map[int]*entry{}, launching: map[*entry]struct{}{}, orphans: map[*entry]struct{}{},
 		conns:    map[*conn]struct{}{},
-		slots:    make(chan struct{}, max(4, 2*runtime.NumCPU())),
-		stuck:    make(chan struct{}, maxForking),
 		wakeEnds: make(chan struct{}, 1), stopping: make(chan struct{}), sigchld: make(chan os.Signal, 1)}
 	s.gate.L = &s.mu
+	s.launchers = newLaunchers(&s.wg)
 	if o.Resume != nil {
 		s.resume = *o.Resume
 	} else {
@@ -269,10 +266,8 @@ func (s *server) launch(e *entry, l *Launch) {
 	e.child = p.child
 	s.mu.Unlock()
 
-	free := s.takeSlot(e.key)
 	started := time.Now()
 	pid, lerr := p.forkExec(l)
-	free()
 	if lerr != nil {
 		s.launched(e, Event{}, lerr)
 		return
@@ -325,25 +320,6 @@ func clipText(s string) string {
 		return s[:max] + "..."
 	}
 	return s
-}
-
-// takeSlot waits for one of the slots of CPU-bound launches. A launch that is slow for another reason gives its slot
-// on, so that a dead file server under one job does not hold up the others.
-func (s *server) takeSlot(k Key) (free func()) {
-	s.stuck <- struct{}{}
-	s.slots <- struct{}{}
-	var once sync.Once
-	release := func() { once.Do(func() { <-s.slots }) }
-	timer := time.AfterFunc(stuckAfter, func() {
-		s.log.Warn("a launch hangs between fork and exec; its files, directory or program may be on a dead file server",
-			"job", k.JobID, "attempt", k.Attempt, "step", k.Step)
-		release()
-	})
-	return func() {
-		timer.Stop()
-		release()
-		<-s.stuck
-	}
 }
 
 // tell sends an event to every connection that has listed. Callers hold mu.
