@@ -2,6 +2,7 @@ package ctld
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 
 	"gbatch/internal/hostlist"
@@ -53,6 +54,10 @@ func configDiff(old, new *model.Config) []proto.Change {
 	if len(gone) > 0 {
 		out = append(out, proto.Change{Key: "NodeName=" + hostlist.Compress(gone), Old: fmt.Sprintf("%d nodes", len(gone)), Effect: "they take no new job"})
 	}
+	if !reflect.DeepEqual(old.Switches, new.Switches) {
+		out = append(out, proto.Change{Key: "topology.conf", Old: fmt.Sprintf("%d switches", len(old.Switches)), New: fmt.Sprintf("%d switches", len(new.Switches)),
+			Effect: "for jobs started from now on"})
+	}
 	if a, b := strings.Join(old.Accounts, ","), strings.Join(new.Accounts, ","); a != b {
 		out = append(out, proto.Change{Key: "Accounts", Old: a, New: b, Effect: "for jobs submitted from now on"})
 	}
@@ -89,7 +94,30 @@ func nodeText(n *model.NodeDef) string {
 		b.WriteString(" Features=" + strings.Join(n.Features, ","))
 	}
 	for _, g := range n.Gres {
-		fmt.Fprintf(&b, " Gres=%s:%s:%d", g.Name, g.Type, g.Count)
+		fmt.Fprintf(&b, " Gres=%s:%d", model.TypedName(g.Name, g.Type), g.Count)
+		gresText(&b, &g)
 	}
 	return b.String()
+}
+
+// gresText gives what gres.conf says of the units of a node.
+func gresText(b *strings.Builder, g *model.GresDef) {
+	if g.MemMiB > 0 {
+		fmt.Fprintf(b, " Memory=%d", g.MemMiB)
+	}
+	for _, near := range g.Near {
+		fmt.Fprintf(b, " CPUs=%s", near)
+	}
+	for _, links := range g.Links {
+		fmt.Fprintf(b, " Links=%s", strings.Trim(strings.ReplaceAll(fmt.Sprint(links), " ", ","), "[]"))
+	}
+	for _, s := range g.Over {
+		fmt.Fprintf(b, " gpu%d=%d", s.GPU, s.Count)
+	}
+	if g.OneSharing {
+		b.WriteString(" Flags=one_sharing")
+	}
+	if !g.Off.Empty() {
+		fmt.Fprintf(b, " Reserved=%s", g.Off)
+	}
 }

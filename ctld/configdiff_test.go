@@ -1,0 +1,37 @@
+package ctld
+
+import (
+	"testing"
+
+	"gbatch/internal/model"
+)
+
+// TestConfigDiffSeesUnits: what gres.conf and topology.conf say is part of the configuration: a change of it alone is one.
+func TestConfigDiffSeesUnits(t *testing.T) {
+	make := func(change func(*model.GresDef)) *model.Config {
+		n := &model.NodeDef{Name: "n1", CPUs: 8, Gres: []model.GresDef{{Name: "gpu", Type: "h100", Count: 2}}}
+		change(&n.Gres[0])
+		return &model.Config{Nodes: []*model.NodeDef{n}}
+	}
+	plain := make(func(*model.GresDef) {})
+	for name, change := range map[string]func(*model.GresDef){
+		"reserved": func(g *model.GresDef) { g.Off = g.Off.With(1) },
+		"cores":    func(g *model.GresDef) { g.Near = []model.Bits{model.UpTo(4), model.UpTo(4)} },
+		"links":    func(g *model.GresDef) { g.Links = [][]int32{{0, 4}, {4, 0}} },
+		"memory":   func(g *model.GresDef) { g.MemMiB = 1 },
+		"shares":   func(g *model.GresDef) { g.Over = []model.Share{{GPU: 0, Count: 2}} },
+		"sharing":  func(g *model.GresDef) { g.OneSharing = true },
+	} {
+		if d := configDiff(plain, make(change)); len(d) != 1 || d[0].Key != "NodeName=n1" || d[0].Old != "CPUs=8 Sockets=0 CoresPerSocket=0 ThreadsPerCore=0 RealMemory=0 TmpDisk=0 Weight=0 Gres=gpu:h100:2" {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+	if d := configDiff(plain, make(func(*model.GresDef) {})); len(d) != 0 {
+		t.Errorf("nothing: %+v", d)
+	}
+	tree := make(func(*model.GresDef) {})
+	tree.Switches = []*model.Switch{{}}
+	if d := configDiff(plain, tree); len(d) != 1 || d[0].Key != "topology.conf" {
+		t.Errorf("topology: %+v", d)
+	}
+}
