@@ -21,6 +21,7 @@ type manage struct {
 	o                          acctmgr.Options
 	immediate, noHeader, quiet bool
 	readOnly                   bool
+	json                       string // the version of the lists; "" for a table
 	args                       []string
 	input                      *bufio.Reader
 }
@@ -32,8 +33,8 @@ const promptS = 30
 func gacctmgr(e *Env) int {
 	m := &manage{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(m.options(), getopt.HelpOptions('h')...), Operands: "VERB ENTITY [WORDS]",
-		About:    "Show and change accounts, users, associations and QOS: add, modify, delete, show; with the entities account, user, association, qos, coordinator, and for show also tree, cluster and tres.",
-		Epilogue: "gacctmgr add account physics Fairshare=50 Parent=science; gacctmgr add user ann account=physics; gacctmgr modify user where name=ann set MaxJobs=10; gacctmgr add qos urgent Priority=500 GrpTRES=gres/gpu=70%; gacctmgr show assoc tree format=account,user,fairshare"})
+		About:    "Show and change accounts, users, associations and QOS: add, modify, delete, show; with the entities account, user, association, qos, coordinator, and for show also tree, cluster and tres. dump writes everything to a file in Slurm's format, load reads one.",
+		Epilogue: "gacctmgr add account physics Fairshare=50 Parent=science; gacctmgr add user ann account=physics; gacctmgr modify user where name=ann set MaxJobs=10; gacctmgr add qos urgent Priority=500 GrpTRES=gres/gpu=70%; gacctmgr show assoc tree format=account,user,fairshare; gacctmgr dump file=accounts.cfg; gacctmgr load file=accounts.cfg clean"})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.usage(p, err)
@@ -70,8 +71,11 @@ func (m *manage) options() []getopt.Option {
 		{Name: "quiet", Short: 'Q', Help: "no words on success", Set: getopt.Flag(&m.quiet)},
 		{Name: "readonly", Short: 'r', Help: "refuse to change anything", Set: getopt.Flag(&m.readOnly)},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
-		{Name: "json", Arg: getopt.Optional, Refused: "use --parsable2"},
-		{Name: "yaml", Arg: getopt.Optional, Refused: "use --parsable2"},
+		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "with show: JSON; " + jsonDefault + " without a version", Set: func(v string) (err error) {
+			m.json, err = parseJSONVersion(v)
+			return err
+		}},
+		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
 	}
 }
 
@@ -86,9 +90,10 @@ func (m *manage) run() error {
 		return false
 	}
 	switch verb {
-	case "dump", "load", "archive", "clear", "shutdown", "reconfigure":
-		instead := map[string]string{"dump": "gacctmgr -P show assoc and show qos print everything", "load": "write a script of gacctmgr -i add lines",
-			"archive": "gdbd keeps its own files", "clear": "there are no statistics to clear", "shutdown": "stop gdbd with the service manager",
+	case "dump", "load":
+		return m.flatFile(verb, rest)
+	case "archive", "clear", "shutdown", "reconfigure":
+		instead := map[string]string{"archive": "gdbd keeps its own files", "clear": "there are no statistics to clear", "shutdown": "stop gdbd with the service manager",
 			"reconfigure": "use gcontrol reconfigure"}[verb]
 		return fmt.Errorf(" %s is not supported by gbatch: %s", verb, instead)
 	case "version":
@@ -96,7 +101,7 @@ func (m *manage) run() error {
 		return nil
 	}
 	if !begins("add", "create", "modify", "update", "delete", "remove", "list", "show") {
-		return fmt.Errorf("invalid keyword: %s; the verbs are add, modify, delete and show", m.args[0])
+		return fmt.Errorf("invalid keyword: %s; the verbs are add, modify, delete, show, dump and load", m.args[0])
 	}
 	if len(rest) == 0 {
 		return fmt.Errorf(" %s needs an entity: account, user, association, qos or coordinator", verb)
@@ -115,6 +120,9 @@ func (m *manage) run() error {
 		return err
 	}
 	if begins("list", "show") {
+		if m.json != "" {
+			return m.showJSON(facts, entity, rest[1:])
+		}
 		printer, rows, err := acctmgr.Show(facts, entity, rest[1:], m.o)
 		if err != nil {
 			return err

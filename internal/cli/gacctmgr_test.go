@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"gbatch/internal/golden"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -41,11 +45,65 @@ func TestAccountManager(t *testing.T) {
 	}
 	f.want("", "", 0, "sacctmgr", "-iQ", "modify", "user", "ann", "set", "MaxJobs=4")
 	f.want("", "Can't run this command in readonly mode.\n", 1, "sacctmgr", "-ir", "delete", "user", "ann")
-	f.want("", " dump is not supported by gbatch: gacctmgr -P show assoc and show qos print everything\n", 1, "sacctmgr", "dump", "demo")
-	f.want("", "invalid keyword: frobnicate; the verbs are add, modify, delete and show\n", 1, "sacctmgr", "frobnicate", "user")
+	f.want("", "invalid keyword: frobnicate; the verbs are add, modify, delete, show, dump and load\n", 1, "sacctmgr", "frobnicate", "user")
+	f.flatFiles(t)
+	f.acctJSON(t)
 	f.stdin = "n\n"
 	out, _, rc := f.run("gacctmgr", "add", "user", "no-such-user-here", "account=physics")
 	if rc != 0 || !strings.HasPrefix(out, " There is no uid for user 'no-such-user-here'\nAre you sure you want to continue? (You have 30 seconds to decide)\n(N/y):  Changes Discarded\n") {
 		t.Errorf("rc %d\n%s", rc, out)
+	}
+}
+
+// flatFiles dumps to a file and loads another.
+func (f *fake) flatFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "accounts.cfg")
+	f.want(" Dumped 2 accounts and 1 users of cluster demo to "+file+"\n", "", 0, "sacctmgr", "dump", "demo", "file="+file)
+	text, err := os.ReadFile(file)
+	if err != nil || !strings.HasSuffix(string(text), "\nParent - 'physics'\nUser - 'ann':DefaultAccount='physics':Fairshare=1\n") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	f.want("", " This cluster is demo, there is no tux here\n", 1, "sacctmgr", "dump", "cluster=tux")
+	f.edits = nil
+	f.stdin = "Cluster - 'tux'\nParent - 'physics'\nUser - 'ann':Fairshare=7\n"
+	f.want(" Associations\n  U = ann        A = physics    C = demo\n", "", 0, "sacctmgr", "-i", "load", "-", "cluster=demo")
+	if len(f.edits) != 1 || f.edits[0].Edits[0].Assoc.Shares != 7 {
+		t.Errorf("sent %+v", f.edits)
+	}
+	f.stdin = "Cluster - 'demo'\nUser - 'ann':Fairshare=x\n"
+	f.want("", " -: line 2: Bad value for Fairshare: 'x' is not a number of shares, nor parent\n", 1, "sacctmgr", "-i", "load", "file=-", "clean")
+	f.want("", " load what? gacctmgr load file=FILE [clean]\n", 1, "sacctmgr", "load", "clean")
+	f.want("", " Unknown option: start=x\n load takes cluster=, file= and clean\n", 1, "sacctmgr", "load", "f", "start=x")
+	f.want("", "Can't run this command in readonly mode.\n", 1, "sacctmgr", "-r", "load", "f")
+}
+
+// acctJSON: the lists for programs, frozen in testdata.
+func (f *fake) acctJSON(t *testing.T) {
+	a := f.accts.Assocs[2]
+	a.MaxJobs, a.GrpTRES, a.MaxWallS = model.LimitOf(5), []model.TRESLimit{{TRES: "gres/gpu", Count: 4}}, model.LimitOf(7200)
+	f.accts.QOS[1].Flags, f.accts.QOS[1].Preempt, f.accts.QOS[1].PreemptMode = model.QOSDenyOnLimit|model.QOSNoDecay, []string{"normal"}, "REQUEUE"
+	for _, ver := range []string{"v0.0.39", "v0.0.42"} {
+		var all strings.Builder
+		for _, entity := range []string{"account", "users", "assoc", "qos", "tres", "cluster"} {
+			out, errs, rc := f.run("sacctmgr", "show", entity, "--json="+ver)
+			if rc != 0 || !json.Valid([]byte(out)) {
+				t.Errorf("show %s --json=%s: rc %d, %s\n%s", entity, ver, rc, errs, out)
+			}
+			list, _, _ := strings.Cut(out, `,"last_update"`)
+			all.WriteString(list + "}\n")
+		}
+		golden.Compare(t, "testdata/sacctmgr-"+ver+".json", []byte(all.String()))
+	}
+	var list struct {
+		Associations []struct {
+			User string
+			Max  struct {
+				Jobs struct{ Active struct{ Number int } }
+			}
+		}
+	}
+	out, _, _ := f.run("sacctmgr", "list", "assoc", "where", "user=ann", "--json")
+	if err := json.Unmarshal([]byte(out), &list); err != nil || len(list.Associations) != 1 || list.Associations[0].Max.Jobs.Active.Number != 5 {
+		t.Errorf("%v %+v\n%s", err, list, out)
 	}
 }

@@ -56,12 +56,17 @@ func count[T any](at func(*T) *model.Limit, label string, names ...string) attr[
 	}, func(t *T) string { return showLimit(*at(t)) }}
 }
 
+// noEffect says what to do instead of a setting that would have no effect.
+type noEffect string
+
+func (e noEffect) Error() string { return "it would have no effect here: " + string(e) }
+
 // never is an attribute that is shown and can be cleared, but not set: it would have no effect.
 func never[T any](a attr[T], instead string) attr[T] {
 	set := a.set
 	a.set = func(f *Facts, t *T, op byte, v string) error {
 		if v != "-1" && v != "" {
-			return fmt.Errorf("it would have no effect here: %s", instead)
+			return noEffect(instead)
 		}
 		return set(f, t, op, v)
 	}

@@ -60,7 +60,7 @@ func TestSessions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			shipped := &proto.AccountsChunk{Gen: 1, Cluster: "lab", Addr: "ctl1:6817", TRES: []string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages", "gres/gpu"},
+			shipped := &proto.AccountsChunk{Gen: 1, Cluster: "lab", Addr: "ctl1:6817", TRES: []string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages", "gres/gpu", "gres/gpu:h100"},
 				Accounts: []*model.Account{{Name: "root", Description: "default root account", Organization: "root"}},
 				Users:    []*model.User{{Name: "root", DefaultAccount: "root", Admin: model.AdminFull}},
 				Assocs:   []*model.Association{{ID: 1, Account: "root", Shares: 1, QOS: []string{"normal"}}, {ID: 2, Account: "root", User: "root", Shares: 1}}}
@@ -107,7 +107,25 @@ func run(out *bytes.Buffer, f *Facts, args []string) {
 		}
 		return
 	}
+	if args[0] == "dump" {
+		out.WriteString(strings.TrimPrefix(Dump(f), flatHead))
+		return
+	}
+	if args[0] == "load" {
+		text, err := os.ReadFile(filepath.Join("testdata", args[1]))
+		var plan *Plan
+		if err == nil {
+			plan, err = Load(f, string(text), "", len(args) > 2)
+		}
+		tell(out, f, plan, err)
+		return
+	}
 	plan, err := map[string]func(*Facts, string, []string) (*Plan, error){"add": Add, "modify": Modify, "delete": Remove}[args[0]](f, args[1], args[2:])
+	tell(out, f, plan, err)
+}
+
+// tell prints a plan and carries it out.
+func tell(out *bytes.Buffer, f *Facts, plan *Plan, err error) {
 	if err != nil {
 		fmt.Fprintf(out, "error:%v\n", err)
 		return

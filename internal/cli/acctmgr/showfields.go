@@ -212,12 +212,7 @@ func tresFields() *format.Language[Row] {
 	}
 	return &format.Language[Row]{Noun: "tres", Fields: []field{
 		{Name: "Type", Width: 8, Get: part(0)}, {Name: "Name", Width: 15, Get: part(1)},
-		{Name: "ID", Width: 6, Get: func(r *Row) string { // 1 to 8 are Slurm's own, the others begin at 1001
-			if r.tres > 8 {
-				return strconv.Itoa(1000 + r.tres - 8)
-			}
-			return strconv.Itoa(r.tres)
-		}}}}
+		{Name: "ID", Width: 6, Get: func(r *Row) string { return strconv.FormatInt(r.f.TRESID(r.f.TRES[r.tres-1]), 10) }}}}
 }
 
 func qosFields() *format.Language[Row] {
