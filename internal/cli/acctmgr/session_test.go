@@ -108,7 +108,9 @@ func run(out *bytes.Buffer, f *Facts, args []string) {
 		return
 	}
 	if args[0] == "dump" {
-		out.WriteString(strings.TrimPrefix(Dump(f), flatHead))
+		for line := range strings.Lines(strings.TrimPrefix(Dump(f), flatHead)) {
+			out.WriteString("  " + line)
+		}
 		return
 	}
 	if args[0] == "load" {
