@@ -259,6 +259,7 @@ func TestBackfillKeepsTheShadow(t *testing.T) {
 	for seed := range 40 {
 		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 77))}
 		c := newCluster(t)
+		c.lazy = true
 		for i := range 1 + w.n(4) {
 			c.cfg.Nodes = append(c.cfg.Nodes, &model.NodeDef{Name: fmt.Sprintf("n%d", i), CPUs: int32(pick(w, 4, 8)), ThreadsPerCore: 1, MemMiB: 8000,
 				Gres: []model.GresDef{{Name: "gpu", Type: "a", Count: int32(w.n(5))}}})

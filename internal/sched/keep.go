@@ -34,11 +34,25 @@ func (p *Planner) promises() {
 		e := p.jobs[id].at(p)
 		e.resv, e.resvAt = append(e.resv, b), b.lane
 	}
+	some := false
+	for _, n := range p.used {
+		if n.judged != p.pass {
+			n.judged, n.over = p.pass, p.overbooked(n)
+			some = some || n.over
+		}
+	}
+	if !some {
+		return
+	}
 	for _, id := range ids {
 		b := p.kept[id]
-		if b != nil && slices.ContainsFunc(b.nodes, p.overbooked) {
-			p.off(p.jobs[id]) // what it was promised is taken: a job overran, somebody came in before it
-			p.early = true
+		if !slices.ContainsFunc(b.nodes, func(n *node) bool { return n.over }) {
+			continue
+		}
+		p.off(p.jobs[id]) // what it was promised is taken: a job overran, somebody came in before it
+		p.early = true
+		for _, n := range b.nodes {
+			n.over = n.over && p.overbooked(n)
 		}
 	}
 }

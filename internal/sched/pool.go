@@ -27,6 +27,8 @@ type node struct {
 	booked  bool          // this plan starts something here
 	dirty   bool          // to be read again
 	touched []model.JobID // of its jobs, those that have changed
+	judged  uint64        // Planner.pass in which over was found out
+	over    bool          // more is promised of it than it will have
 }
 
 // place is a node's position in a pool.

@@ -79,6 +79,7 @@ func TestVictimsAreTheBest(t *testing.T) {
 	for seed := range seeds {
 		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 43))}
 		c := newCluster(t)
+		c.lazy = true
 		c.at = fmt.Sprint("seed ", seed)
 		c.cfg.Params.Preempt = model.Preempt{ByQOS: true, Mode: "REQUEUE"}
 		part := &model.Partition{Name: "p"}

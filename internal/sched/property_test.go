@@ -27,6 +27,7 @@ func pick[T any](w *world, list ...T) T { return list[w.n(len(list))] }
 // cluster defines nodes and partitions of all sorts, all nodes up.
 func (w *world) cluster(t testing.TB) *cluster {
 	c := newCluster(t)
+	c.lazy = true
 	p := &c.cfg.Params
 	p.WholeCores, p.MemConsumed = w.chance(30), w.chance(80)
 	p.DefMemPerCPU, p.MaxMemPerNode = int64(pick(w, 0, 0, 100)), int64(pick(w, 0, 0, 3000))

@@ -97,7 +97,7 @@ func specKey(key []byte, sp *model.Spec, uid bool) []byte {
 
 // shapeOf gives the shape of a job in a lane.
 func (p *Planner) shapeOf(l *lane, sp *model.Spec) *shape {
-	p.key = specKey(p.key[:0], sp, p.social)
+	p.key = specKey(p.key[:0], sp, p.stock.byUser)
 	class := int64(l.part.PriorityTier)
 	if !p.cfg.Params.Preempt.ByPartition {
 		class = anyClass
@@ -114,27 +114,33 @@ func (p *Planner) shapeOf(l *lane, sp *model.Spec) *shape {
 	if !p.stock.byUser {
 		rq.UID = 0
 	}
-	part := ""
-	if p.stock.byPart {
-		part = l.part.Name
-	}
-	key := fmt.Sprintf("%p %s %+v", l.pool, part, rq)
-	sh := p.shapes[key]
-	if sh == nil {
-		sh = p.newShape(l, &rq)
-		if len(p.shapes) >= maxShapes {
-			clear(p.shapes) // those in use stay in use
-		}
-		p.shapes[key] = sh
-	}
+	sh := p.newShape(l, &rq)
 	if len(l.shapes) >= maxShapes {
-		clear(l.shapes)
+		clear(l.shapes) // those in use stay in use
 	}
 	l.shapes[string(p.key)] = sh
 	return sh
 }
 
-// maxShapes bounds the shapes that a planner and each of its lanes remember.
+// shapesOf gives the shapes of a lane, which it has in common with all lanes over the same nodes whose partitions
+// resolve requests alike.
+func (p *Planner) shapesOf(l *lane) map[string]*shape {
+	like := *l.part
+	if !p.stock.byPart && like.ShareMax <= 1 {
+		like.Name = ""
+	}
+	like.Nodes, like.Show, like.Billing, like.State, like.QOS = nil, nil, nil, model.PartUp, ""
+	like.Default, like.Hidden, like.RootOnly, like.DisableRoot = false, false, false, false
+	like.AllowAccounts, like.DenyAccounts, like.AllowGroups, like.AllowQOS, like.DenyQOS = nil, nil, nil, nil, nil
+	like.MaxTimeS, like.DefTimeS, like.GraceTimeS, like.PriorityJobFactor, like.PreemptMode = 0, 0, 0, 0, ""
+	key := fmt.Sprintf("%p %+v", l.pool, like)
+	if p.shapes[key] == nil {
+		p.shapes[key] = map[string]*shape{}
+	}
+	return p.shapes[key]
+}
+
+// maxShapes bounds the shapes that a planner remembers for partitions that are alike.
 const maxShapes = 1 << 14
 
 func (p *Planner) newShape(l *lane, rq *Request) *shape {

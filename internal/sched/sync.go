@@ -14,8 +14,7 @@ import (
 // sync brings the planner to the View, the moment and the policy.
 func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
 	changes, next, known := v.Changes(p.cursorAt)
-	// What is suspended gives back its CPUs and not the rest, and comes back by itself: with that, a pass begins anew.
-	again := !known || suspends(v.Config()) || v.Config() != p.cfg || now < p.now || p.limitsChanged(v) || !samePlanning(&p.policy, &pol)
+	again := !known || v.Config() != p.cfg || now < p.now || p.limitsChanged(v) || !samePlanning(&p.policy, &pol)
 	last := p.now
 	p.v, p.now, p.cursorAt = v, now, next
 	order, predict := p.policy.Order, p.policy.Predict
@@ -99,7 +98,7 @@ func (p *Planner) build() {
 	p.stock.shared = p.stock.shared || p.mixes
 	p.social = p.stock.byPart || p.stock.byUser
 	p.nodes, p.byName = nil, make(map[string]*node, len(p.cfg.Nodes))
-	p.classes, p.shapes, p.pools = nil, map[string]*shape{}, nil
+	p.classes, p.shapes, p.pools = nil, map[string]map[string]*shape{}, nil
 	p.lanes, p.laneBy, p.jobs = nil, map[string]*lane{}, map[model.JobID]*entry{}
 	p.soiled, p.used = nil, nil
 	p.windowGen = 0
@@ -150,7 +149,7 @@ func (p *Planner) build() {
 
 // addLane opens a partition's lane over the pool of its nodes.
 func (p *Planner) addLane(part *model.Partition) *lane {
-	l := &lane{at: len(p.lanes), part: part, shapes: map[string]*shape{}}
+	l := &lane{at: len(p.lanes), part: part}
 	switch part.State {
 	case model.PartDown:
 		l.refuse = model.ReasonPartitionDown
@@ -172,6 +171,7 @@ func (p *Planner) addLane(part *model.Partition) *lane {
 		l.pool = newPool(nodes)
 		p.pools = append(p.pools, l.pool)
 	}
+	l.shapes = p.shapesOf(l)
 	p.lanes = append(p.lanes, l)
 	p.laneBy[part.Name] = l
 	return l

@@ -16,6 +16,7 @@ func TestTurnsAreFair(t *testing.T) {
 	for seed := range 20 {
 		rng := rand.New(rand.NewPCG(uint64(seed), 5))
 		c := newCluster(t)
+		c.lazy = true
 		c.cfg.Params.MemConsumed = false
 		c.cfg.Params.Preempt = model.Preempt{Gang: true, SliceS: slice}
 		c.cfg.Nodes = []*model.NodeDef{{Name: "n1", CPUs: 8, ThreadsPerCore: 1, MemMiB: 8000}, {Name: "n2", CPUs: 8, ThreadsPerCore: 1, MemMiB: 8000}}
