@@ -168,7 +168,7 @@ func (p *Planner) consider(l *lane, it *item) {
 			return
 		}
 		if p.policy.Backfill.ShortestFirst && l.reserved >= p.policy.Backfill.Reserve && p.policy.Backfill.Reserve > 0 {
-			if !p.hopeless(it.sh) {
+			if it.robs || !p.hopeless(it.sh) {
 				p.later = append(p.later, candidate{l, *it})
 			}
 			p.behind(l, e)
