@@ -170,9 +170,6 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 }
 
-// Leading reports whether this controller leads and its loops run.
-func (c *Controller) Leading() bool { return c.leading.Load() }
-
 // Close gives leadership away and releases everything. It is idempotent.
 func (c *Controller) Close() error {
 	c.closeOnce.Do(func() {

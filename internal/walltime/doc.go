@@ -4,7 +4,7 @@
 // Everything here is a pure function: no clock is read (now is an argument, and
 // its location is the time zone in which dates are read and printed), no
 // environment, no locale. Seconds and MiB are int64; a time limit is whole
-// seconds, although Slurm itself keeps whole minutes (see [RoundUpToMinute]).
+// seconds, although Slurm itself keeps whole minutes.
 //
 // Errors are *Error: they carry what was given and the forms that are accepted.
 //

@@ -118,12 +118,6 @@ func parseField(s string) (int64, string) {
 	return n, ""
 }
 
-// RoundUpToMinute returns the whole minutes, in seconds, that Slurm would make
-// of a limit: 90 s are 2 minutes.
-func RoundUpToMinute(seconds int64) int64 {
-	return (seconds + secPerMin - 1) / secPerMin * secPerMin
-}
-
 // invalid is what Slurm prints for a duration that can't be, such as a negative one.
 const invalid = "INVALID"
 

@@ -113,11 +113,6 @@ func TestFormats(t *testing.T) {
 	if Limit(60, true) != "UNLIMITED" || Limit(60, false) != "1:00" || ElapsedLimit(60, true) != "UNLIMITED" || ElapsedLimit(60, false) != "00:01:00" {
 		t.Error("limits")
 	}
-	for in, want := range map[int64]int64{0: 0, 1: 60, 60: 60, 61: 120, 90: 120} {
-		if got := RoundUpToMinute(in); got != want {
-			t.Errorf("RoundUpToMinute(%d) = %d", in, got)
-		}
-	}
 }
 
 func FuzzParseLimit(f *testing.F) {

@@ -44,8 +44,6 @@ type launchError struct {
 	text  string
 }
 
-func (e *launchError) Error() string { return e.text }
-
 func refuse(stage Stage, format string, args ...any) *launchError {
 	e := &launchError{stage: stage, text: fmt.Errorf(format, args...).Error()}
 	for _, a := range args {

@@ -57,19 +57,6 @@ func Number[T ~int | ~int32 | ~int64 | ~uint16 | ~uint32](dst *T, least, most T)
 	}
 }
 
-// Choice stores the value where it is one of choices, apart from case; the stored spelling is the listed one.
-func Choice(dst *string, choices ...string) func(string) error {
-	return func(v string) error {
-		for _, c := range choices {
-			if strings.EqualFold(c, v) {
-				*dst = c
-				return nil
-			}
-		}
-		return fmt.Errorf("%q is none of %s", v, strings.Join(choices, ", "))
-	}
-}
-
 // HelpOptions are --help, --usage and -V/--version, which every command has. letter is the short name of
 // --help, 0 where -h means something else (squeue, sinfo).
 func HelpOptions(letter rune) []Option {

@@ -1,5 +1,10 @@
 package getopt
 
+import (
+	"fmt"
+	"strings"
+)
+
 // request is what the test table writes into.
 type request struct {
 	array, account, begin, chdir, constraint, dep, errFile, export, gres, input, jobName  string
@@ -59,7 +64,7 @@ func sbatchTable(r *request) []Option {
 		{Name: "ntasks", Short: 'n', Arg: Required, Help: "number of tasks to run", Set: Number(&r.ntasks, 1, 65536)},
 		{Name: "ntasks-per-gpu", Arg: Required, Help: "number of tasks to invoke for each GPU", Set: Text(&r.ntasksPerGPU)},
 		{Name: "ntasks-per-node", Aliases: []string{"tasks-per-node"}, Arg: Required, Metavar: "n", Help: "number of tasks to invoke on each node", Set: Number(&r.perNode, 1, 65536)},
-		{Name: "open-mode", Arg: Required, Help: "append or truncate", Set: Choice(&r.openMode, "append", "truncate")},
+		{Name: "open-mode", Arg: Required, Help: "append or truncate", Set: choice(&r.openMode, "append", "truncate")},
 		{Name: "output", Short: 'o', Arg: Required, Metavar: "out", Help: "file for batch script's standard output", Set: Text(&r.output)},
 		{Name: "overcommit", Short: 'O', Help: "overcommit resources", Set: Flag(&r.overcommit)},
 		{Name: "parsable", Help: "outputs only the jobid and cluster name (if present), separated by semicolon, only on successful submission", Set: Flag(&r.parsable)},
@@ -90,4 +95,17 @@ var errTime = &TextError{"Invalid --time specification"}
 
 func sbatch(r *request) *Parser {
 	return New(Config{Program: "sbatch", Options: sbatchTable(r), Order: StopAtOperand, EnvPrefix: "SBATCH", Operands: "[script [args...]]"})
+}
+
+// choice stores the value where it is one of choices, apart from case; the stored spelling is the listed one.
+func choice(dst *string, choices ...string) func(string) error {
+	return func(v string) error {
+		for _, c := range choices {
+			if strings.EqualFold(c, v) {
+				*dst = c
+				return nil
+			}
+		}
+		return fmt.Errorf("%q is none of %s", v, strings.Join(choices, ", "))
+	}
 }

@@ -62,41 +62,6 @@ func (r *Reader) readJob(d *dec, n int) {
 	read(d, n, r.tables.job, &r.job)
 }
 
-// Clone gives a job of its own. It shares strings with the chunk that it came in.
-func Clone(j *model.Job) *model.Job {
-	c := *j
-	c.Tasks = append(model.TaskSet(nil), j.Tasks...)
-	c.Deps = append([]model.Dep(nil), j.Deps...)
-	s := *j.Spec
-	s.Partitions = append([]string(nil), s.Partitions...)
-	s.Gres = append([]model.GresReq(nil), s.Gres...)
-	s.ReqNodes = append([]string(nil), s.ReqNodes...)
-	s.ExcNodes = append([]string(nil), s.ExcNodes...)
-	s.Deps = append([]model.Dep(nil), s.Deps...)
-	s.Tasklist = append(model.TaskSet(nil), s.Tasklist...)
-	c.Spec = &s
-	if j.Run != nil {
-		run := *j.Run
-		if run.Alloc != nil {
-			run.Alloc = &model.Alloc{Nodes: append([]model.NodeAlloc(nil), run.Alloc.Nodes...)}
-			for i := range run.Alloc.Nodes {
-				n := &run.Alloc.Nodes[i]
-				n.CPUs = append(model.Bits(nil), n.CPUs...)
-				n.Gres = append([]model.GresAlloc(nil), n.Gres...)
-				for k := range n.Gres {
-					n.Gres[k].Index = append(model.Bits(nil), n.Gres[k].Index...)
-				}
-			}
-		}
-		c.Run = &run
-	}
-	if j.End != nil {
-		end := *j.End
-		c.End = &end
-	}
-	return &c
-}
-
 // setter reads one field of a T.
 type setter[T any] func(d *dec, x *T)
 

@@ -178,14 +178,6 @@ func words(text string) (args []string, comment, problem string) {
 // lastBlank returns where the last blank before i is, or 0.
 func lastBlank(text string, i int) int { return max(strings.LastIndexAny(text[:i], " \t"), 0) }
 
-// Quote writes a word as a directive needs it: words(Quote(w)) is w. Line breaks can't be quoted.
-func Quote(word string) string {
-	if word != "" && !strings.ContainsAny(word, " \t\r\\\"'#") {
-		return word
-	}
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(word) + `"`
-}
-
 // Wrap makes a script of a --wrap command.
 func Wrap(command string) []byte {
 	return []byte("#!/bin/sh\n# This script was created by sbatch --wrap.\n\n" + command + "\n")

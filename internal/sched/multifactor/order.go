@@ -1,7 +1,6 @@
 package multifactor
 
 import (
-	"math"
 	"slices"
 	"strings"
 
@@ -458,6 +457,3 @@ func amount(j *model.Job, need *needs, tres string) float64 {
 	}
 	return sum
 }
-
-// Normal gives a priority as a part of the highest there is, as sprio -n shows it.
-func Normal(priority uint32) float64 { return float64(priority) / float64(math.MaxUint32) }
