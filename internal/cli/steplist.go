@@ -139,7 +139,9 @@ func (e *Env) runningSteps(c *client.Client, rq *proto.StepsRequest) (steps []pr
 		}
 		return nil
 	})
-	slices.SortFunc(steps, func(a, b proto.RunningStep) int { return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Step.ID, b.Step.ID)) })
+	slices.SortFunc(steps, func(a, b proto.RunningStep) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Step.ID, b.Step.ID))
+	})
 	return steps, now, err
 }
 

@@ -294,7 +294,6 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		{Name: "cpu-freq", Arg: R, Refused: "leave the clock to the node"},
 		{Name: "tres-per-task", Arg: R, Refused: "use --cpus-per-task and --gpus-per-task"},
 		{Name: "gres-flags", Arg: R, Refused: later + "leave it out"},
-		{Name: "share", Refused: "use --oversubscribe"},
 		{Name: "get-user-env", Arg: getopt.Optional, Refused: "begin the script with #!/bin/bash -l to get a login environment"},
 		{Name: "uid", Arg: R, Env: "", Refused: "submit as that user, with su or sudo"},
 		{Name: "gid", Arg: R, Refused: "submit with that group, with newgrp or sg"},

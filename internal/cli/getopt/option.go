@@ -124,7 +124,7 @@ func Check(options []Option) error {
 			}
 			short[o.Short] = true
 		}
-		if o.Refused == "" && o.Help == "" && !o.Hidden {
+		if o.Refused == "" && o.Note == "" && o.Help == "" && !o.Hidden {
 			complain("has no help")
 		}
 		if o.Refused != "" && o.Set != nil {
