@@ -38,13 +38,11 @@ func (c *Controller) coordinates(v *state.View, user, account string) bool {
 	return false
 }
 
-// accounts answers with everything that gacctmgr shows, in parts. Other people's associations and users are hidden from
-// those who are no operators only where PrivateData says so.
+// accounts answers with everything that gacctmgr shows and the caller may see, in parts.
 func (c *Controller) accounts(who *proto.Caller, send stream) error {
 	v := c.machine.View()
 	cfg := v.Config()
-	me, all := c.nameOf(who), c.operator(who)
-	hides := func(what string) bool { return !all && slices.Contains(cfg.Params.PrivateData, what) }
+	sees := c.sees(v, who)
 	chunk := &proto.AccountsChunk{}
 	reset := func() {
 		*chunk = proto.AccountsChunk{Gen: v.AcctGen(), Cluster: cfg.Cluster, TRES: tresNames(cfg), Addr: c.Addr()}
@@ -60,11 +58,13 @@ func (c *Controller) accounts(who *proto.Caller, send stream) error {
 		return err == nil
 	}
 	v.Accounts(func(a *model.Account) bool {
-		chunk.Accounts = append(chunk.Accounts, a)
+		if sees.account(a.Name) {
+			chunk.Accounts = append(chunk.Accounts, a)
+		}
 		return full()
 	})
 	for _, name := range cfg.Accounts {
-		if v.Account(name) == nil && err == nil {
+		if v.Account(name) == nil && err == nil && sees.account(name) {
 			chunk.Accounts = append(chunk.Accounts, &model.Account{Name: name, Parent: model.RootAccount, Description: name, Organization: name})
 			chunk.Assocs = append(chunk.Assocs, &model.Association{Account: name, Shares: 1})
 			full()
@@ -74,13 +74,13 @@ func (c *Controller) accounts(who *proto.Caller, send stream) error {
 		return err
 	}
 	v.Users(func(u *model.User) bool {
-		if !hides("users") || u.Name == me {
+		if !sees.hides("users") || u.Name == sees.me {
 			chunk.Users = append(chunk.Users, u)
 		}
 		return full()
 	})
 	v.Associations(func(a *model.Association) bool {
-		if a.User == "" || !hides("users") || a.User == me || c.coordinates(v, me, a.Account) {
+		if sees.assoc(a) {
 			chunk.Assocs = append(chunk.Assocs, a)
 		}
 		return full()
@@ -334,15 +334,16 @@ func qosOf(v *state.View, account, user, part string) (allowed []string, preset 
 }
 
 // shares lists accounts and their users with their shares and what they have used, as of now.
-func (c *Controller) shares(rq *proto.SharesRequest) *proto.SharesReply {
+func (c *Controller) shares(who *proto.Caller, rq *proto.SharesRequest) *proto.SharesReply {
 	v, now := c.machine.View(), c.now()
+	sees := c.sees(v, who)
 	tree := multifactor.NewTree(v, now, nil)
 	fair := c.prio.order(v, now).Tree() // the factors are those that priorities are made of
 	run := runMins(v, tree, now)
 	out := &proto.SharesReply{}
 	for i := range tree.Rows {
 		r := &tree.Rows[i]
-		if i > 0 && len(rq.Accounts) > 0 && !hasName(rq.Accounts, r.Account) || r.User != "" && len(rq.Users) > 0 && !hasUID(rq.Users, r.UID) && !hasName(rq.Names, r.User) {
+		if i > 0 && len(rq.Accounts) > 0 && !hasName(rq.Accounts, r.Account) || r.User != "" && len(rq.Users) > 0 && !hasUID(rq.Users, r.UID) && !hasName(rq.Names, r.User) || !sees.usage(r.Account, r.User) {
 			continue
 		}
 		row := proto.ShareRow{Account: r.Account, Parent: r.Parent, User: r.User, UID: r.UID, Depth: int32(r.Depth), RawShares: r.Shares,
@@ -390,16 +391,16 @@ func runMins(v *state.View, tree *multifactor.Tree, now model.Time) map[int][]mo
 
 // prios answers with the factors of waiting jobs' priorities, one line for each of a job's partitions. Held jobs have
 // no priority and are left out.
-func (c *Controller) prios(rq *proto.PrioRequest, send stream) error {
+func (c *Controller) prios(who *proto.Caller, rq *proto.PrioRequest, send stream) error {
 	v := c.machine.View()
 	if err := checkRefs(v, rq.Filter.Jobs); err != nil {
 		return err
 	}
-	order := c.prio.order(v, c.now())
+	order, sees := c.prio.order(v, c.now()), c.sees(v, who)
 	chunk := &proto.PrioChunk{Weights: v.Config().Params.Priority}
 	var err error
 	give := func(j *model.Job) bool {
-		if j.State != model.Pending || j.Hold != model.NotHeld || !picked(&rq.Filter, j) {
+		if j.State != model.Pending || j.Hold != model.NotHeld || !sees.job(j.Spec) || !picked(&rq.Filter, j) {
 			return true
 		}
 		for _, name := range j.Spec.Partitions {

@@ -16,8 +16,9 @@ import (
 type stream func(msg message) error
 
 // jobs answers a list of jobs from a View: submissions and planning go on beside it.
-func (c *Controller) jobs(rq *proto.JobsRequest, send stream) error {
+func (c *Controller) jobs(who *proto.Caller, rq *proto.JobsRequest, send stream) error {
 	v := c.machine.View()
+	sees := c.sees(v, who)
 	if err := checkRefs(v, rq.Filter.Jobs); err != nil {
 		return err
 	}
@@ -26,7 +27,7 @@ func (c *Controller) jobs(rq *proto.JobsRequest, send stream) error {
 	var err error
 	var copies []model.Job // of those that are shown with something of their own, until the chunk is sent
 	give := func(j *model.Job) bool {
-		if !picked(&rq.Filter, j) || rq.Default && len(rq.Filter.States) == 0 && j.State.Finished() {
+		if !sees.job(j.Spec) || !picked(&rq.Filter, j) || rq.Default && len(rq.Filter.States) == 0 && j.State.Finished() {
 			return true
 		}
 		if prio, e := priorityNow(v, order, j), c.expects(j); prio != j.Priority || e != nil {
@@ -47,7 +48,7 @@ func (c *Controller) jobs(rq *proto.JobsRequest, send stream) error {
 	if len(rq.Filter.Jobs) > 0 {
 		known := 0
 		for _, ref := range rq.Filter.Jobs {
-			for _, j := range resolve(v, ref) {
+			for _, j := range sees.only(resolve(v, ref)) {
 				known++
 				give(j)
 			}
@@ -175,8 +176,11 @@ func hasName(list []string, s string) bool {
 	return false
 }
 
-func (c *Controller) nodesList(rq *proto.NodesRequest, send stream) error {
+func (c *Controller) nodesList(who *proto.Caller, rq *proto.NodesRequest, send stream) error {
 	v := c.machine.View()
+	if err := c.sees(v, who).denied("nodes"); err != nil {
+		return err
+	}
 	parts := map[string][]string{}
 	for _, p := range v.Config().Partitions {
 		for _, n := range p.Nodes {
@@ -215,8 +219,11 @@ func (c *Controller) nodesList(rq *proto.NodesRequest, send stream) error {
 	return nil
 }
 
-func (c *Controller) partitions() *proto.PartitionsReply {
+func (c *Controller) partitions(who *proto.Caller) (*proto.PartitionsReply, error) {
 	v := c.machine.View()
+	if err := c.sees(v, who).denied("partitions"); err != nil {
+		return nil, err
+	}
 	out := &proto.PartitionsReply{Now: c.now(), Partitions: v.Config().Partitions}
 	for _, p := range out.Partitions {
 		cpus, sum := int64(0), proto.GresTotals{}
@@ -234,7 +241,7 @@ func (c *Controller) partitions() *proto.PartitionsReply {
 		out.TotalCPUs = append(out.TotalCPUs, cpus)
 		out.Gres = append(out.Gres, sum)
 	}
-	return out
+	return out, nil
 }
 
 func addCount(list []model.GresCount, g model.GresDef) []model.GresCount {
@@ -248,7 +255,7 @@ func addCount(list []model.GresCount, g model.GresDef) []model.GresCount {
 }
 
 // wait answers once the job is over, or after proto.MaxWaitS.
-func (c *Controller) wait(ctx context.Context, rq *proto.WaitRequest) (*proto.WaitReply, error) {
+func (c *Controller) wait(ctx context.Context, who *proto.Caller, rq *proto.WaitRequest) (*proto.WaitReply, error) {
 	if c.waiting.Add(1) > maxWaiters {
 		c.waiting.Add(-1)
 		return nil, refuse(proto.CodeBusy, "more than %d commands wait for jobs already; ask with gqueue now and then instead", maxWaiters)
@@ -259,6 +266,9 @@ func (c *Controller) wait(ctx context.Context, rq *proto.WaitRequest) (*proto.Wa
 	for {
 		changed := c.machine.Changed()
 		v := c.machine.View()
+		if j := v.Job(rq.Job); j != nil && !c.sees(v, who).job(j.Spec) {
+			return nil, refuse(proto.CodeInvalidJob, "%d", rq.Job)
+		}
 		if r, ok := outcome(v, rq.Job); !ok {
 			return nil, refuse(proto.CodeInvalidJob, "%d", rq.Job)
 		} else if r.Done {
@@ -328,9 +338,9 @@ func (c *Controller) ping() *proto.PingReply {
 	return r
 }
 
-func (c *Controller) configReply() *proto.ConfigReply {
+func (c *Controller) configReply(who *proto.Caller) *proto.ConfigReply {
 	v := c.machine.View()
-	reply := &proto.ConfigReply{Config: v.Config(), Paths: c.opts.Paths, Now: c.now(), BootAt: c.bootAt}
+	reply := &proto.ConfigReply{Config: c.sees(v, who).config(v.Config()), Paths: c.opts.Paths, Now: c.now(), BootAt: c.bootAt}
 	for _, l := range v.Config().Licenses {
 		reply.LicensesInUse = append(reply.LicensesInUse, model.LicenseCount{Name: l.Name, Count: v.LicensesInUse(l.Name)})
 	}

@@ -19,10 +19,14 @@ import (
 // yearS is how long a reservation without an end is, seconds; as in Slurm.
 const yearS = 365 * 86400
 
-func (c *Controller) reservations() *proto.ReservationsReply {
+func (c *Controller) reservations(who *proto.Caller) *proto.ReservationsReply {
 	v := c.machine.View()
+	sees := c.sees(v, who)
 	out := &proto.ReservationsReply{Now: c.now()}
 	v.Reservations(func(r *model.Reservation) bool {
+		if !sees.reservation(r, append([]uint32{who.GID}, who.Groups...)) {
+			return true
+		}
 		size := sizeOf(v, r)
 		r = r.At(out.Now)
 		out.List, out.CPUs, out.Sizes = append(out.List, r), append(out.CPUs, size.CPUs), append(out.Sizes, size)

@@ -153,18 +153,19 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 		}
 	case proto.KindJobs:
 		if rq := new(proto.JobsRequest); decode(rq) {
-			err := c.jobs(rq, more)
+			err := c.jobs(who, rq, more)
 			c.end(r, &proto.JobsChunk{Now: c.now()}, err)
 		}
 	case proto.KindNodes:
 		if rq := new(proto.NodesRequest); decode(rq) {
-			err := c.nodesList(rq, more)
+			err := c.nodesList(who, rq, more)
 			c.end(r, &proto.NodesChunk{Now: c.now()}, err)
 		}
 	case proto.KindPartitions:
-		c.end(r, c.partitions(), nil)
+		reply, err := c.partitions(who)
+		c.end(r, reply, err)
 	case proto.KindConfig:
-		c.end(r, c.configReply(), nil)
+		c.end(r, c.configReply(who), nil)
 	case proto.KindCancel:
 		if rq := new(proto.CancelRequest); decode(rq) {
 			reply, err := c.cancel(ctx, who, rq)
@@ -186,20 +187,20 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 		}
 	case proto.KindWait:
 		if rq := new(proto.WaitRequest); decode(rq) {
-			reply, err := c.wait(ctx, rq)
+			reply, err := c.wait(ctx, who, rq)
 			c.end(r, reply, err)
 		}
 	case proto.KindAcct:
 		if rq := new(proto.AcctRequest); decode(rq) {
-			err := c.query(ctx, body, r.ReplyMore)
+			err := c.query(ctx, body, c.sees(c.machine.View(), who).records(r.ReplyMore))
 			c.end(r, &proto.RecordsChunk{}, err)
 		}
 	case proto.KindShares:
 		if rq := new(proto.SharesRequest); decode(rq) {
-			c.end(r, c.shares(rq), nil)
+			c.end(r, c.shares(who, rq), nil)
 		}
 	case proto.KindReservations:
-		c.end(r, c.reservations(), nil)
+		c.end(r, c.reservations(who), nil)
 	case proto.KindReserve:
 		if rq := new(proto.ReserveRequest); decode(rq) {
 			reply, err := c.reserve(ctx, who, rq)
@@ -207,7 +208,7 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 		}
 	case proto.KindWhy:
 		if rq := new(proto.WhyRequest); decode(rq) {
-			reply, err := c.why(rq)
+			reply, err := c.why(who, rq)
 			c.end(r, reply, err)
 		}
 	case proto.KindStat:
@@ -217,7 +218,7 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 		}
 	case proto.KindSteps:
 		if rq := new(proto.StepsRequest); decode(rq) {
-			c.end(r, &proto.StepsChunk{Now: c.now()}, c.steps(ctx, rq, more))
+			c.end(r, &proto.StepsChunk{Now: c.now()}, c.steps(ctx, who, rq, more))
 		}
 	case proto.KindDiag, proto.KindDiagReset:
 		reply, err := c.diag(who, kind == proto.KindDiagReset)
@@ -230,7 +231,7 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 		}
 	case proto.KindPrio:
 		if rq := new(proto.PrioRequest); decode(rq) {
-			c.end(r, &proto.PrioChunk{Weights: c.machine.View().Config().Params.Priority}, c.prios(rq, more))
+			c.end(r, &proto.PrioChunk{Weights: c.machine.View().Config().Params.Priority}, c.prios(who, rq, more))
 		}
 	case proto.KindDump:
 		c.end(r, &proto.DumpChunk{}, c.dump(ctx, who, more))

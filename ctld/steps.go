@@ -21,7 +21,7 @@ const sigTerm = 15
 type stepsOf map[int32]bool
 
 // stepJobs gives the running jobs of a request, with the steps it names of each.
-func (c *Controller) stepJobs(v *state.View, rq *proto.StepsRequest) (map[model.JobID]stepsOf, error) {
+func (c *Controller) stepJobs(v *state.View, sees *sight, rq *proto.StepsRequest) (map[model.JobID]stepsOf, error) {
 	refs := make([]proto.JobRef, 0, len(rq.Steps)+len(rq.Filter.Jobs))
 	for _, r := range rq.Steps {
 		refs = append(refs, r.Job)
@@ -33,7 +33,7 @@ func (c *Controller) stepJobs(v *state.View, rq *proto.StepsRequest) (map[model.
 	out := map[model.JobID]stepsOf{}
 	f := rq.Filter
 	f.States, f.Jobs = nil, nil
-	runs := func(j *model.Job) bool { return j.Run != nil && j.State.HasResources() && picked(&f, j) }
+	runs := func(j *model.Job) bool { return j.Run != nil && j.State.HasResources() && sees.job(j.Spec) && picked(&f, j) }
 	if len(refs) == 0 {
 		v.Jobs(func(j *model.Job) bool {
 			if runs(j) {
@@ -45,7 +45,7 @@ func (c *Controller) stepJobs(v *state.View, rq *proto.StepsRequest) (map[model.
 	}
 	known := false
 	for i, ref := range refs {
-		for _, j := range resolve(v, ref) {
+		for _, j := range sees.only(resolve(v, ref)) {
 			known = true
 			if !runs(j) {
 				continue
@@ -69,9 +69,9 @@ func (c *Controller) stepJobs(v *state.View, rq *proto.StepsRequest) (map[model.
 }
 
 // steps lists running steps: each node's as it answers, so what is kept is one node's.
-func (c *Controller) steps(ctx context.Context, rq *proto.StepsRequest, send stream) error {
+func (c *Controller) steps(ctx context.Context, who *proto.Caller, rq *proto.StepsRequest, send stream) error {
 	v := c.machine.View()
-	jobs, err := c.stepJobs(v, rq)
+	jobs, err := c.stepJobs(v, c.sees(v, who), rq)
 	if err != nil {
 		return err
 	}

@@ -8,19 +8,20 @@ import (
 
 // why explains jobs from a View: planning goes on beside it. An explanation costs a planning pass, so there is one at a
 // time.
-func (c *Controller) why(rq *proto.WhyRequest) (*proto.WhyReply, error) {
+func (c *Controller) why(who *proto.Caller, rq *proto.WhyRequest) (*proto.WhyReply, error) {
 	c.explaining.Lock()
 	defer c.explaining.Unlock()
 	v := c.machine.View()
 	if err := checkRefs(v, rq.Jobs); err != nil {
 		return nil, err
 	}
+	sees := c.sees(v, who)
 	now := c.now()
 	policy, _ := c.policy(v, now, &c.whyRules)
 	out := &proto.WhyReply{Now: now}
 	seen := map[model.JobID]bool{}
 	for _, ref := range rq.Jobs {
-		found := resolve(v, ref)
+		found := sees.only(resolve(v, ref))
 		if len(found) == 0 {
 			return nil, refuse(proto.CodeInvalidJob, "%d", ref.Job)
 		}

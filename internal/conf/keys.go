@@ -39,7 +39,7 @@ func mainSettings() *table {
 var unusedKeys = []string{
 	"CompleteWait", "DependencyParameters", "FirstJobId", "InactiveLimit", "InteractiveStepOptions", "JobFileAppend", "KillOnBadExit",
 	"LaunchParameters", "MailDomain", "MailProg", "MaxJobId", "MaxStepCount", "MaxTasksPerNode", "MessageTimeout",
-	"MpiDefault", "OverTimeLimit", "PrivateData", "PropagatePrioProcess", "PropagateResourceLimits",
+	"MpiDefault", "OverTimeLimit", "PropagatePrioProcess", "PropagateResourceLimits",
 	"PropagateResourceLimitsExcept", "TaskPluginParam", "TrackWCKey", "WaitTime",
 }
 
