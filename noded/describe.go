@@ -120,6 +120,9 @@ func gresLines(node string, inv *inventory) string {
 		if u.Product != "" || u.UUID != "" {
 			fmt.Fprintf(&b, "# %s\n", strings.TrimSpace(u.Product+" "+u.UUID))
 		}
+		if len(u.Files) == 0 && u.UUID == "" {
+			b.WriteString("# ") // a line that names no device would mean any
+		}
 		fmt.Fprintf(&b, "NodeName=%s Name=%s", node, u.Name)
 		if u.Type != "" {
 			fmt.Fprintf(&b, " Type=%s", u.Type)
@@ -127,7 +130,7 @@ func gresLines(node string, inv *inventory) string {
 		switch {
 		case len(u.Files) > 1:
 			fmt.Fprintf(&b, " MultipleFiles=%s", strings.Join(u.Files, ","))
-		case len(u.Files) == 1:
+		case len(u.Files) == 1 && u.inst == nil: // instances without files of their own share their GPU's
 			fmt.Fprintf(&b, " File=%s", u.Files[0])
 		case u.UUID != "":
 			fmt.Fprintf(&b, " UniqueId=%s", u.UUID)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"gbatch/internal/conf"
+	"gbatch/noded/gpu"
 )
 
 // TestPrintGres: what gnoded -G prints can be pasted into gres.conf, and describes what was found.
@@ -33,6 +34,26 @@ func TestPrintGres(t *testing.T) {
 	write("gres.conf", text)
 	if _, problems := conf.LoadFile(filepath.Join(dir, "gbatch.conf")); len(problems) > 0 {
 		t.Errorf("%v\n%s", problems, text)
+	}
+	// MIG instances with and without files of their own, and a broken GPU: pasted below AutoDetect, the lines are what is found.
+	write("gbatch.conf", "ClusterName=x\nSlurmctldHost=h(127.0.0.1)\nGresTypes=gpu\nNodeName=n1 CPUs=64 Gres=gpu:h100:2,gpu:1g.10gb:3\nPartitionName=p Nodes=ALL Default=YES\n")
+	write("gpus.json", `{"dir":"dev","devices":[{"type":"h100"},{"type":"h100","mig":[{"profile":"1g.10gb"},{"profile":"1g.10gb","gi":2,"caps":["/dev/null"]},{"profile":"1g.10gb","gi":3,"caps":["/dev/zero"]}]},{"type":"h100","lost":true}]}`)
+	write("gres.conf", "AutoDetect=fake:gpus.json\n")
+	_, _ = gpu.Fake(filepath.Join(dir, "gpus.json")).Devices() // makes the files
+	var first string
+	for i := range 2 {
+		out.Reset()
+		if err := PrintGres(Flags{Conf: filepath.Join(dir, "gbatch.conf"), Name: "n1"}, &out); err != nil {
+			t.Fatal(err)
+		}
+		if strings.Count(out.String(), "\nNodeName=n1 ") != 5 || strings.Count(out.String(), "can't be used") != 1 || i == 1 && out.String() != first {
+			t.Errorf("round %d\n%s", i, out.String())
+		}
+		first = out.String()
+		write("gres.conf", "AutoDetect=fake:gpus.json\n"+first)
+		if _, problems := conf.LoadFile(filepath.Join(dir, "gbatch.conf")); len(problems) > 0 {
+			t.Errorf("%v\n%s", problems, first)
+		}
 	}
 	write("gres.conf", "AutoDetect=off\n")
 	out.Reset()

@@ -9,6 +9,7 @@ import (
 	"gbatch/internal/conf"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
+	"gbatch/noded/gpu"
 )
 
 // merge.go holds the lines of gres.conf against what the driver has found, as Slurm does where AutoDetect is on: each
@@ -127,9 +128,10 @@ func article(u *foundUnit) string {
 }
 
 // sameLinks compares what a line says of connections with what was found. A list of peers says only that those are
-// connected. Connections to a GPU that can't be used are not seen, and not compared.
+// connected. Connections to a GPU that can't be used are not seen, and not compared. Where a GPU is divided the line counts its
+// instances among the units, and the driver does not: nothing is compared.
 func (f *finder) sameLinks(l conf.Links, found []int) bool {
-	if len(found) == 0 {
+	if len(found) == 0 || slices.ContainsFunc(f.listed, func(d gpu.Device) bool { return len(d.MIG) > 0 }) {
 		return true
 	}
 	broken := func(i int) bool { return i < len(f.listed) && f.listed[i].Fault != "" }
