@@ -178,7 +178,9 @@ func (f *findings) connect(cpus int) {
 			d := f.distances(u)
 			near, links, dist = append(near, n), append(links, connected(u.Links)), append(dist, d)
 			told, linked, far = told || !n.Empty(), linked || slices.Max(append(links[k], 0)) > 0, far || slices.Max(append(d, 0)) > 0
-			g.MemMiB = u.MemMiB // of a type: all alike
+			if u.MemMiB > 0 { // of a type: all alike, but for a broken one that doesn't say
+				g.MemMiB = u.MemMiB
+			}
 		}
 		if told && len(near) == int(g.Count) {
 			g.Near = near

@@ -68,7 +68,7 @@ func newGPUHealth(devices []gpu.Device, units []unit, policy string, share float
 		key := gpuKey(d.UUID, d.Index)
 		h.at[d.Index] = key
 		for _, u := range units {
-			if detectable(u.name) && u.index >= 0 && (u.uuid != "" && u.uuid == d.UUID || d.Path != "" && slices.Contains(u.files, d.Path)) {
+			if detectable(u.name) && u.index >= 0 && (u.uuid != "" && u.uuid == d.UUID || u.seen == d.Index+1 || d.Path != "" && slices.Contains(u.files, d.Path)) {
 				h.gpus[key] = append(h.gpus[key], healthUnit{unitKey{u.name, u.index}, u.uuid})
 			}
 		}

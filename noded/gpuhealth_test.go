@@ -17,7 +17,7 @@ func TestGPUHealth(t *testing.T) {
 	me := os.Getpid()
 	devices := []gpu.Device{{UUID: "A", Index: 0, Path: "/x/nvidia0"}, {UUID: "B", Index: 1, Path: "/x/nvidia1"}, {UUID: "C", Index: 2, Path: "/x/nvidia2"}}
 	// Numbered otherwise than the driver does, and C is cut into two instances.
-	units := []unit{{name: "gpu", index: 1, files: []string{"/x/nvidia0"}}, {name: "gpu", index: 0, uuid: "B"},
+	units := []unit{{name: "gpu", index: 1, files: []string{"/x/nvidia0"}}, {name: "gpu", index: 0, seen: 2},
 		{name: "gpu", index: 2, files: []string{"/x/nvidia2", "/x/cap1"}, uuid: "MIG-1"}, {name: "gpu", index: 3, files: []string{"/x/nvidia2", "/x/cap2"}, uuid: "MIG-2"},
 		{name: "shard", index: 0, files: []string{"/x/nvidia0"}}}
 	used := func(mem int64) gpu.Reading {

@@ -30,6 +30,7 @@ type unit struct {
 	files []string // its device files; others may have them too (MIG instances of one GPU, shares)
 	uuid  string   // GPU-... or MIG-...; "" if unknown
 	flags []string // of its line in gres.conf
+	seen  int      // its GPU's place in the driver's list, from 1; 0: not detected
 }
 
 // ruleUnits gives the units whose device files are known: what was found, and shares of GPUs, which are numbered as the leader
@@ -38,7 +39,11 @@ func ruleUnits(o *Options, inv *inventory) []unit {
 	var out []unit
 	for i := range inv.units {
 		u := &inv.units[i]
-		out = append(out, unit{name: u.Name, typ: u.Type, index: int(u.Index), files: u.Files[:min(len(u.Files), maxUnitFiles)], uuid: u.UUID, flags: u.Flags})
+		x := unit{name: u.Name, typ: u.Type, index: int(u.Index), files: u.Files[:min(len(u.Files), maxUnitFiles)], uuid: u.UUID, flags: u.Flags}
+		if u.dev != nil {
+			x.seen = u.dev.Index + 1
+		}
+		out = append(out, x)
 	}
 	for _, files := range inv.unused {
 		out = append(out, unit{name: gpuName, index: -1, files: files})
