@@ -11,6 +11,9 @@
 #ifndef COUNT
 #define COUNT 4
 #endif
+#ifndef IDLE /* nobody uses them */
+#define IDLE 0
+#endif
 
 typedef struct { int index, mig; } dev; /* mig: of GPU 1, counted from 1 */
 typedef struct { char legacy[16]; unsigned domain, bus, device, id, sub; char bus_id[32]; } pci;
@@ -139,11 +142,11 @@ static int list(unsigned *n, process *p, const process *have, unsigned count) {
 int nvmlDeviceGetComputeRunningProcesses_v3(dev *d, unsigned *n, process *p) {
 	static const process have[] = {{200, 300ull << 20, 1, 0}, {100, 64ull << 20, -1, -1}, {200, 100ull << 20, 2, 0}, {300, -1ull, -1, -1}};
 	static const process mig[] = {{500, 90ull << 20, 9, 0}};
-	return d->mig == 1 ? list(n, p, mig, 1) : list(n, p, have, d->index == 0 ? 4 : 0);
+	return d->mig == 1 ? list(n, p, mig, 1) : list(n, p, have, d->index == 0 && !IDLE ? 4 : 0);
 }
 int nvmlDeviceGetGraphicsRunningProcesses_v3(dev *d, unsigned *n, process *p) {
 	static const process have[] = {{100, 64ull << 20, -1, -1}, {400, 8ull << 20, -1, -1}};
-	return list(n, p, have, d->index == 0 ? 2 : 0);
+	return list(n, p, have, d->index == 0 && !IDLE ? 2 : 0);
 }
 int nvmlDeviceGetTotalEccErrors(dev *d, int type, int counter, unsigned long long *n) {
 	int v[3];
