@@ -74,6 +74,8 @@ type attempt struct {
 	steps    map[int32]*step // by number, those that have their part of the job
 	queue    []*step         // those that wait for it
 	nextStep int32
+
+	stepKills int64 // processes of its steps that the kernel killed for want of memory
 }
 
 // stepBatch is the step number of batch scripts, as Slurm counts.

@@ -231,8 +231,13 @@ func (n *Noded) oomSentence(c *clearing, use usage, seen *sampled) string {
 	if c.rec.Use != nil {
 		o.memMiB = c.rec.Use.MemMiB
 	}
+	o.sawIn(seen)
+	return o.sentence()
+}
+
+// sawIn takes over what samples found, where there were any.
+func (o *oomStory) sawIn(seen *sampled) {
 	if seen != nil {
 		o.bigPID, o.bigName, o.bigKB = seen.procs.bigPID, seen.procs.bigName, seen.procs.bigKB
 	}
-	return o.sentence()
 }

@@ -192,7 +192,7 @@ func (l *loop) started(a *attempt, ev *shim.Event) error {
 	a.signals = nil
 	l.chill(a)
 	if a.rec != nil {
-		l.n.sampler.begin(a.key, a.rec.Use, a.began)
+		l.n.sampler.begin(wholeJob(a.key), a.rec.Use, a.began, ev.PID)
 	}
 	if k := l.spool.mem.attempts[a.key]; k != nil && k.launched != nil && k.launched.Started != 0 {
 		return nil // reported before a restart
@@ -215,7 +215,7 @@ func (l *loop) clear(a *attempt) {
 	if a == nil || a.phase != ending || l.endSteps(a) { // with its last step's end it comes again
 		return
 	}
-	job := clearing{key: a.key, rec: a.rec, script: a.script, ended: a.ended, began: a.began, tries: a.tries}
+	job := clearing{key: a.key, rec: a.rec, script: a.script, ended: a.ended, began: a.began, tries: a.tries, stepKills: a.stepKills}
 	l.soon(func() {
 		pool := l.n.stops
 		if job.tries == 0 {
@@ -233,6 +233,8 @@ type clearing struct {
 	ended  *shim.Event
 	began  model.Time
 	tries  int
+
+	stepKills int64 // processes of its steps that the kernel killed for want of memory
 }
 
 // clearAway kills what is left, reads what was used, and removes the cgroup and the script.
@@ -243,10 +245,13 @@ func (n *Noded) clearAway(ctx context.Context, c *clearing) msgCleared {
 		m.left = err
 		return m
 	}
+	if n.groups.root.Can().CountsBelow {
+		use.oomKills = max(use.oomKills-c.stepKills, 0)
+	}
 	if err := n.scripts.release(c.script); err != nil {
 		n.log.Warn("a script was not removed", "err", err)
 	}
-	seen := n.sampler.end(c.key)
+	seen := n.sampler.end(wholeJob(c.key))
 	m.exit = exitOf(c.ended, use)
 	m.exit.Use = usedBy(c, use, m.exit, seen)
 	if line := n.epitaph(c, use, seen); line != "" {

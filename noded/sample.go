@@ -41,18 +41,28 @@ type sampler struct {
 	save   func(list []*sampledUse) // gives numbers to the loop
 
 	mu     sync.Mutex
-	jobs   map[proto.Attempt]*sampled
+	jobs   map[sampleKey]*sampled
 	open   int // meters
 	next   time.Time
 	wake   chan struct{}
 	buf    cgroup.MeterBuf
 	reader procReader
+	tree   procTree
 	gpus   []gpu.Reading // the latest
 }
 
-// sampled is one attempt. It is guarded by the sampler's mu.
+// sampleKey names what is sampled: a job's attempt as a whole (step stepBatch), or one of its steps.
+type sampleKey struct {
+	job  proto.Attempt
+	step int32
+}
+
+func wholeJob(key proto.Attempt) sampleKey { return sampleKey{key, stepBatch} }
+
+// sampled is one attempt or step. It is guarded by the sampler's mu.
 type sampled struct {
-	key   proto.Attempt
+	key   sampleKey
+	heads []int         // the processes that gshim started, for hosts without control groups
 	every time.Duration // 0: only when asked
 	due   time.Time
 	saved time.Time
@@ -71,7 +81,7 @@ type gpuSeen struct {
 }
 
 func newSampler(n *Noded) *sampler {
-	s := &sampler{node: n.opts.Name, groups: n.groups, log: n.log, now: n.now, jobs: map[proto.Attempt]*sampled{},
+	s := &sampler{node: n.opts.Name, groups: n.groups, log: n.log, now: n.now, jobs: map[sampleKey]*sampled{},
 		wake: make(chan struct{}, 1), save: func(list []*sampledUse) { n.inbox.post(msgSampled{list}) }}
 	if c := n.opts.Config; c != nil && c.JobAcctGatherType != "jobacct_gather/none" {
 		s.every = time.Duration(c.SampleIntervalS) * time.Second
@@ -89,11 +99,16 @@ func (s *sampler) gpuEvery(given time.Duration) time.Duration {
 
 // shape is what an allocation gives a job here, and how often it wants to be looked at.
 func (s *sampler) shape(l *proto.Launch) *model.NodeUsage {
-	here := &l.Alloc.Nodes[l.Node]
-	u := &model.NodeUsage{Node: s.node, Tasks: 1, CPUs: int32(here.CPUs.Count()), MemMiB: here.MemMiB, EveryS: int32(s.every / time.Second)}
+	u := s.held(&l.Alloc.Nodes[l.Node])
 	if want := l.Spec.Extra().SampleS; want != 0 {
 		u.EveryS = max(want, 0)
 	}
+	return u
+}
+
+// held is a part of this node before anything of it has been used.
+func (s *sampler) held(here *model.NodeAlloc) *model.NodeUsage {
+	u := &model.NodeUsage{Node: s.node, Tasks: 1, CPUs: int32(here.CPUs.Count()), MemMiB: here.MemMiB, EveryS: int32(s.every / time.Second)}
 	for _, i := range gpusHeld(here) {
 		u.GPUs = append(u.GPUs, model.GPUUsage{Index: int32(i), UUID: s.groups.units.uuid[unitKey{"gpu", i}]})
 	}
@@ -128,17 +143,19 @@ func (s *sampler) reading(g *model.GPUUsage) *gpu.Reading {
 	return nil
 }
 
-// begin looks at an attempt from now on. use is what it holds and what earlier samples found.
-func (s *sampler) begin(key proto.Attempt, use *model.NodeUsage, began model.Time) {
+// begin looks at an attempt or a step from now on. use is what it holds and what earlier samples found, pid a process of its
+// that gshim has started; further ones of a step come by further calls.
+func (s *sampler) begin(key sampleKey, use *model.NodeUsage, began model.Time, pid int) {
 	if use == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.jobs[key] != nil {
+	if j := s.jobs[key]; j != nil {
+		j.heads = append(j.heads, pid)
 		return
 	}
-	j := &sampled{key: key, use: *use, every: time.Duration(use.EveryS) * time.Second, began: time.UnixMilli(int64(began))}
+	j := &sampled{key: key, heads: []int{pid}, use: *use, every: time.Duration(use.EveryS) * time.Second, began: time.UnixMilli(int64(began))}
 	j.use.GPUs = slices.Clone(use.GPUs)
 	j.gpus = make([]gpuSeen, len(j.use.GPUs))
 	for i := range j.gpus {
@@ -162,8 +179,8 @@ func (s *sampler) begin(key proto.Attempt, use *model.NodeUsage, began model.Tim
 	}
 }
 
-// end gives what samples have found of an attempt and forgets it; nil where it was not looked at.
-func (s *sampler) end(key proto.Attempt) *sampled {
+// end gives what samples have found of an attempt or step and forgets it; nil where it was not looked at.
+func (s *sampler) end(key sampleKey) *sampled {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	j := s.jobs[key]
@@ -254,7 +271,7 @@ func (s *sampler) round(now time.Time) {
 		s.mu.Lock()
 		if s.jobs[j.key] == j {
 			s.sample(j)
-			if j.dirty && now.Sub(j.saved) >= saveEvery {
+			if j.toSave() && now.Sub(j.saved) >= saveEvery {
 				save = append(save, j.record())
 				j.saved, j.dirty = now, false
 			}
@@ -272,7 +289,7 @@ func (s *sampler) unsaved() []*sampledUse {
 	defer s.mu.Unlock()
 	var list []*sampledUse
 	for _, j := range s.jobs {
-		if j.dirty {
+		if j.toSave() {
 			list = append(list, j.record())
 			j.dirty = false
 		}
@@ -280,20 +297,41 @@ func (s *sampler) unsaved() []*sampledUse {
 	return list
 }
 
+// toSave reports whether the spool lacks something. What samples found of a step is not kept there: a gnoded that was started
+// anew goes on from what the kernel has counted.
+func (j *sampled) toSave() bool { return j.dirty && j.key.step == stepBatch }
+
 func (j *sampled) record() *sampledUse {
 	use := j.use
 	use.GPUs = slices.Clone(j.use.GPUs)
-	return &sampledUse{Job: j.key.Job, Attempt: j.key.Attempt, Use: &use}
+	return &sampledUse{Job: j.key.job.Job, Attempt: j.key.job.Attempt, Use: &use}
+}
+
+// groupOf gives what is sampled its group; nil where there is none, or where it could not be read.
+func (s *sampler) groupOf(key sampleKey) *cgroup.Group {
+	group, err := s.groups.of(key.job)
+	if key.step != stepBatch {
+		group, err = s.groups.ofStep(key.job, key.step)
+	}
+	if err != nil {
+		return nil
+	}
+	return group
 }
 
 // sample takes one sample of a job. A group that is gone is one whose job is just ending.
 func (s *sampler) sample(j *sampled) {
+	if !s.groups.root.Can().Track {
+		s.sampleTree(j)
+		return
+	}
 	m := j.meter
 	if m == nil {
-		group, err := s.groups.of(j.key)
-		if err != nil || group == nil {
-			return // gshim counts such a job's processes when they end
+		group := s.groupOf(j.key)
+		if group == nil {
+			return
 		}
+		var err error
 		if m, err = group.Meter(); err != nil {
 			s.complain(j, err)
 			return
@@ -347,7 +385,7 @@ func (s *sampler) complain(j *sampled, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return // it is just ending
 	}
-	s.log.Debug("a job was not sampled", "job", j.key.Job, "attempt", j.key.Attempt, "err", err)
+	s.log.Debug("a job was not sampled", "job", j.key.job.Job, "attempt", j.key.job.Attempt, "step", j.key.step, "err", err)
 }
 
 // onReadings takes a round of the GPUs' readings: every job that holds one of them is credited with it.
@@ -399,14 +437,7 @@ func (j *sampled) credit(i int, r *gpu.Reading, pids map[int]bool) {
 
 // pidsOf lists a job's processes.
 func (s *sampler) pidsOf(j *sampled) map[int]bool {
-	group, err := s.groups.of(j.key)
-	if err != nil || group == nil {
-		return nil
-	}
-	list, err := group.Procs()
-	if err != nil {
-		return nil
-	}
+	list := s.procsOf(j)
 	pids := make(map[int]bool, len(list))
 	for _, pid := range list {
 		pids[pid] = true
@@ -414,28 +445,50 @@ func (s *sampler) pidsOf(j *sampled) map[int]bool {
 	return pids
 }
 
-// live takes a sample of an attempt now and gives all that is known of it, and its processes.
-func (s *sampler) live(key proto.Attempt) (use *model.NodeUsage, pids []int32, ok bool) {
+func (s *sampler) procsOf(j *sampled) []int {
+	if !s.groups.root.Can().Track {
+		s.tree.look(&s.reader, s.now())
+		return s.tree.below(j.heads)
+	}
+	group := s.groupOf(j.key)
+	if group == nil {
+		return nil
+	}
+	list, err := group.Procs()
+	if err != nil {
+		return nil // it has just been removed
+	}
+	return list
+}
+
+// live takes a sample of an attempt and its steps now and gives all that is known of them, and their processes; nothing of
+// one that does not run here.
+func (s *sampler) live(key proto.Attempt) []proto.StatOf {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	j := s.jobs[key]
-	if j == nil {
-		return nil, nil, false
-	}
-	s.sample(j)
-	if group, err := s.groups.of(key); err == nil && group != nil {
-		// What the kernel keeps; a group that is just being removed has been sampled.
-		if u, err := group.Usage(); err == nil {
-			j.use.PeakKB = max(j.use.PeakKB, u.MemPeakBytes>>10)
-			j.use.OOMKills = int32(u.OOMKills)
+	var list []proto.StatOf
+	for of, j := range s.jobs {
+		if of.job != key {
+			continue
 		}
-		list, err := group.Procs()
-		if err == nil {
-			for _, pid := range list[:min(len(list), maxPids)] {
-				pids = append(pids, int32(pid))
+		s.sample(j)
+		if group := s.groupOf(of); group != nil {
+			// What the kernel keeps; a group that is just being removed has been sampled.
+			if u, err := group.Usage(); err == nil {
+				j.use.PeakKB = max(j.use.PeakKB, u.MemPeakBytes>>10)
+				j.use.OOMKills = int32(u.OOMKills)
 			}
 		}
+		stat := proto.StatOf{Job: key.Job, Attempt: key.Attempt, Step: of.step, Use: j.record().Use}
+		if of.step == stepBatch {
+			stat.Step = proto.StepBatch
+		}
+		procs := s.procsOf(j)
+		for _, pid := range procs[:min(len(procs), maxPids)] {
+			stat.Pids = append(stat.Pids, int32(pid))
+		}
+		slices.Sort(stat.Pids)
+		list = append(list, stat)
 	}
-	use = j.record().Use
-	return use, pids, true
+	return list
 }

@@ -13,13 +13,13 @@ import (
 // TestGPUCredit: a job is credited with the readings of the GPUs that it holds while it holds them, found by UUID where the
 // configuration counts otherwise than the driver.
 func TestGPUCredit(t *testing.T) {
-	s := &sampler{jobs: map[proto.Attempt]*sampled{}, wake: make(chan struct{}, 1), now: time.Now, log: slog.New(slog.DiscardHandler)}
+	s := &sampler{jobs: map[sampleKey]*sampled{}, wake: make(chan struct{}, 1), now: time.Now, log: slog.New(slog.DiscardHandler)}
 	reading := func(index int, uuid string, util int, mem, energy int64) gpu.Reading {
 		return gpu.Reading{Index: index, UUID: uuid, UtilPct: util, MemUsedMiB: mem, MemTotalMiB: 1000, EnergyMilliJ: energy}
 	}
 	s.onReadings([]gpu.Reading{reading(0, "GPU-a", 5, 1, 100), reading(1, "GPU-b", 50, 10, 1000)})
-	key := proto.Attempt{Job: 7, Attempt: 1}
-	s.begin(key, &model.NodeUsage{Node: "n1", GPUs: []model.GPUUsage{{Index: 0, UUID: "GPU-b"}}}, 1)
+	key := wholeJob(proto.Attempt{Job: 7, Attempt: 1})
+	s.begin(key, &model.NodeUsage{Node: "n1", GPUs: []model.GPUUsage{{Index: 0, UUID: "GPU-b"}}}, 1, 4711)
 	s.onReadings([]gpu.Reading{reading(0, "GPU-a", 5, 1, 100), reading(1, "GPU-b", 80, 30, 3000)})
 	s.onReadings([]gpu.Reading{reading(0, "GPU-a", 5, 1, 100), reading(1, "GPU-b", -1, 20, 200)}) // the driver has begun anew
 	s.onReadings([]gpu.Reading{reading(0, "GPU-a", 5, 1, 100), reading(1, "GPU-b", 61, 25, 700)})
@@ -39,7 +39,7 @@ func TestGPUCredit(t *testing.T) {
 		t.Error("an attempt ends twice")
 	}
 	// After a restart it goes on from what was saved.
-	s.begin(key, saved[0].Use, 1)
+	s.begin(key, saved[0].Use, 1, 4711)
 	s.onReadings([]gpu.Reading{reading(1, "GPU-b", 90, 5, 800)})
 	if g := s.end(key).use.GPUs[0]; g.UtilMax != 90 || g.UtilCount != 3 || g.EnergyMJ != 2600 || g.MemMaxMiB != 30 {
 		t.Errorf("after a restart %+v", g)

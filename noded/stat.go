@@ -1,7 +1,6 @@
 package noded
 
 import (
-	"slices"
 	"time"
 
 	"gbatch/internal/proto"
@@ -41,10 +40,7 @@ func (n *Noded) answerStat(conn *rpc.Conn, ask *proto.StatAsk) {
 			ask.Attempts = nil
 		}
 		for _, key := range ask.Attempts[:min(len(ask.Attempts), maxStatAttempts)] {
-			if use, pids, ok := n.sampler.live(key); ok {
-				slices.Sort(pids)
-				answer.List = append(answer.List, proto.StatOf{Job: key.Job, Attempt: key.Attempt, Step: proto.StepBatch, Use: use, Pids: pids})
-			}
+			answer.List = append(answer.List, n.sampler.live(key)...)
 		}
 		body, err := proto.Encode(answer)
 		if err == nil {

@@ -52,6 +52,9 @@ func (l *loop) onStepEvent(ev *shim.Event) error {
 		if at := model.Time(ev.Started.UnixMilli()); s.began == 0 || at < s.began {
 			s.began = at
 		}
+		if first && !ev.Done() {
+			l.n.sampler.begin(s.sampleKey(), l.n.stepShape(s), s.began, ev.PID)
+		}
 	} else if s.began == 0 && ev.Stage != shim.StageOrder { // a program that can't be run is a step of its own all the same
 		if s.began = model.Time(ev.Ended.UnixMilli()); ev.Ended.IsZero() {
 			s.began = l.stamp()
@@ -121,6 +124,7 @@ func (l *loop) stepProgress(s *step) {
 func (l *loop) clearStep(s *step) {
 	key, id, tries := s.job.key, s.id, s.tries
 	keys := s.shimKeys()
+	want := s.memoryWanted()
 	l.soon(func() {
 		pool := l.n.stops
 		if tries == 0 {
@@ -128,7 +132,10 @@ func (l *loop) clearStep(s *step) {
 		}
 		pool.do(func(ctx context.Context) {
 			m := msgStepCleared{key: key, id: id}
-			m.use, m.left = l.n.finishStep(ctx, key, id, keys)
+			if m.use, m.left = l.n.finishStep(ctx, key, id, keys); m.left == nil {
+				m.seen = l.n.sampler.end(sampleKey{key, id})
+				m.oom = l.n.stepOOM(key, id, m.use, m.seen, want)
+			}
 			l.n.inbox.post(m)
 		})
 	})
@@ -176,13 +183,14 @@ func (l *loop) onStepCleared(m msgStepCleared) error {
 		s.setTimer(l, timerClear, d)
 		return nil
 	}
-	s.oom = m.use.oomKills > 0
-	if s.oom {
+	if s.oom = m.use.oomKills > 0; s.oom {
+		s.job.stepKills += m.use.oomKills
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: fmt.Sprintf("slurmstepd: error: Detected %d oom_kill event%s in StepId=%d.%d. Some of the step tasks have been OOM Killed.",
 			m.use.oomKills, plural(m.use.oomKills), m.key.Job, m.id)})
+		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: m.oom})
 	}
 	if !s.job.forget && s.began != 0 {
-		if err := l.report(l.stepReport(s, m.use)); err != nil {
+		if err := l.report(l.stepReport(s, m.use, m.seen)); err != nil {
 			return err
 		}
 	}
@@ -198,7 +206,7 @@ func plural(n int64) string {
 }
 
 // stepReport makes the report of a step's end.
-func (l *loop) stepReport(s *step, use usage) *proto.Report {
+func (l *loop) stepReport(s *step, use usage, seen *sampled) *proto.Report {
 	rec := s.summary()
 	rec.Start, rec.End, rec.Stop, rec.StopUID = s.began, l.stamp(), s.cause, s.uid
 	var sum usage
@@ -227,6 +235,7 @@ func (l *loop) stepReport(s *step, use usage) *proto.Report {
 	sum.known = true
 	x := exitOf(nil, use.or(sum))
 	rec.Exit.UserMS, rec.Exit.SysMS, rec.Exit.MaxRSSKB, rec.Exit.OOM = max(x.UserMS, sum.userMS), max(x.SysMS, sum.sysMS), max(x.MaxRSSKB, sum.peakKB), s.oom
+	rec.Exit.Use = l.n.stepUsage(s, use, seen, rec.Exit)
 	return &proto.Report{Kind: proto.ReportStep, Job: s.job.key.Job, Attempt: s.job.key.Attempt, At: rec.End, Step: rec}
 }
 

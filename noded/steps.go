@@ -98,6 +98,8 @@ type (
 		key  proto.Attempt
 		id   int32
 		use  usage
+		seen *sampled
+		oom  string // what is known of processes that were killed for want of memory
 		left error
 	}
 	msgStepTimer struct { // a timer of the step has run out

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"strconv"
+	"strings"
 
 	"gbatch/internal/client"
 	"gbatch/internal/model"
@@ -234,16 +235,51 @@ func (r *acctRow) writeStepJSON(j *jsonText) {
 	j.str("name", name)
 	j.close('}')
 	j.open("tres", '{')
-	j.open("requested", '{')
-	j.open("max", '[')
-	if r.done() {
-		j.tres("cpu", "", r.Exit.UserMS+r.Exit.SysMS, 1)
-		j.tres("mem", "", r.Exit.MaxRSSKB*1024, 2)
-	}
-	j.close(']')
-	j.close('}')
+	r.writeUsageJSON(j, "requested", inMeasures())
+	r.writeUsageJSON(j, "consumed", outMeasures())
 	r.writeAllocJSON(j)
 	j.close('}')
+	j.close('}')
+}
+
+// writeUsageJSON writes what a step was measured to use, in milliseconds, bytes, joules and percent: by the node with the
+// most and that with the least, the mean of its tasks, and in all. Slurm has the TRESUsageIn fields under "requested".
+func (r *acctRow) writeUsageJSON(j *jsonText, name string, list []measure) {
+	j.open(name, '{')
+	u := r.used()
+	write := func(name string, get func(m measure) (v int64, at *model.NodeUsage, known bool)) {
+		j.open(name, '[')
+		for _, m := range list {
+			if u == nil {
+				break
+			}
+			v, at, known := get(m)
+			if !known {
+				continue
+			}
+			typ, sub, _ := strings.Cut(m.tres, "/")
+			v *= max(m.unit, 1)
+			j.open("", '{')
+			j.str("type", typ)
+			j.str("name", sub)
+			j.num("id", m.id)
+			j.num("count", v)
+			if at != nil {
+				j.str("node", at.Node)
+				task := int64(0)
+				if at.Tasks > 1 { // which of them is not known
+					task = -1
+				}
+				j.num("task", task)
+			}
+			j.close('}')
+		}
+		j.close(']')
+	}
+	write("max", func(m measure) (int64, *model.NodeUsage, bool) { v, at := u.most(m); return v, at, at != nil })
+	write("min", func(m measure) (int64, *model.NodeUsage, bool) { v, at := u.least(m); return v, at, at != nil })
+	write("average", func(m measure) (int64, *model.NodeUsage, bool) { v, ok := u.mean(m); return v, nil, ok })
+	write("total", func(m measure) (int64, *model.NodeUsage, bool) { v, ok := u.total(m); return v, nil, ok })
 	j.close('}')
 }
 

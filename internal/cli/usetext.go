@@ -22,6 +22,8 @@ type useText struct {
 // measure is one thing that is measured on every node.
 type measure struct {
 	tres string // its name in TRESUsage*
+	id   int64  // its number in JSON, Slurm's where that is fixed
+	unit int64  // what JSON counts it in: bytes in one of the value; 0: 1
 	out  bool   // in TRESUsageOut*, not In
 	get  func(n *model.NodeUsage) (value int64, known bool)
 	peak func(n *model.NodeUsage) (value int64, known bool) // for TRESUsage*Max; nil: get
@@ -61,32 +63,32 @@ type nodeGPUs []model.GPUUsage
 
 // The measures. A node's GPUs count together, as in Slurm: two GPUs at 80 % are 160.
 func mCPU() measure {
-	return measure{tres: "cpu", get: func(n *model.NodeUsage) (int64, bool) { return n.UserMS + n.SysMS, true },
+	return measure{tres: "cpu", id: 1, get: func(n *model.NodeUsage) (int64, bool) { return n.UserMS + n.SysMS, true },
 		text: func(_ *useText, v int64) string { return walltime.Elapsed(v / 1000) }}
 }
 
 func mMem() measure {
-	return measure{tres: "mem", get: func(n *model.NodeUsage) (int64, bool) { return n.PeakKB, true }, text: (*useText).kib}
+	return measure{tres: "mem", id: 2, unit: 1 << 10, get: func(n *model.NodeUsage) (int64, bool) { return n.PeakKB, true }, text: (*useText).kib}
 }
 
 func mVM() measure {
-	return measure{tres: "vmem", get: func(n *model.NodeUsage) (int64, bool) { return n.VMKB, n.VMKB > 0 }, text: (*useText).kib}
+	return measure{tres: "vmem", id: 7, unit: 1 << 10, get: func(n *model.NodeUsage) (int64, bool) { return n.VMKB, n.VMKB > 0 }, text: (*useText).kib}
 }
 
 func mPages() measure {
-	return measure{tres: "pages", get: func(n *model.NodeUsage) (int64, bool) { return n.Faults, true }, text: plainNumber}
+	return measure{tres: "pages", id: 8, get: func(n *model.NodeUsage) (int64, bool) { return n.Faults, true }, text: plainNumber}
 }
 
 func mRead() measure {
-	return measure{tres: "fs/disk", get: func(n *model.NodeUsage) (int64, bool) { return n.ReadB, true }, text: plainNumber}
+	return measure{tres: "fs/disk", id: 6, get: func(n *model.NodeUsage) (int64, bool) { return n.ReadB, true }, text: plainNumber}
 }
 
 func mWrite() measure {
-	return measure{tres: "fs/disk", out: true, get: func(n *model.NodeUsage) (int64, bool) { return n.WriteB, true }, text: plainNumber}
+	return measure{tres: "fs/disk", id: 6, out: true, get: func(n *model.NodeUsage) (int64, bool) { return n.WriteB, true }, text: plainNumber}
 }
 
 func mEnergy() measure {
-	return measure{tres: "energy", get: func(n *model.NodeUsage) (int64, bool) {
+	return measure{tres: "energy", id: 3, get: func(n *model.NodeUsage) (int64, bool) {
 		mj := int64(0)
 		for i := range n.GPUs {
 			mj += n.GPUs[i].EnergyMJ
@@ -96,12 +98,12 @@ func mEnergy() measure {
 }
 
 func mGPUMem() measure {
-	return measure{tres: "gres/gpumem", get: func(n *model.NodeUsage) (int64, bool) { return nodeGPUs(n.GPUs).mem() },
+	return measure{tres: "gres/gpumem", id: 2001, unit: 1 << 20, get: func(n *model.NodeUsage) (int64, bool) { return nodeGPUs(n.GPUs).mem() },
 		text: func(u *useText, mib int64) string { return u.kib(mib << 10) }}
 }
 
 func mGPUUtil() measure {
-	return measure{tres: "gres/gpuutil", get: func(n *model.NodeUsage) (int64, bool) { return nodeGPUs(n.GPUs).util() },
+	return measure{tres: "gres/gpuutil", id: 2002, get: func(n *model.NodeUsage) (int64, bool) { return nodeGPUs(n.GPUs).util() },
 		peak: func(n *model.NodeUsage) (int64, bool) { return nodeGPUs(n.GPUs).utilPeak() }, text: plainNumber}
 }
 

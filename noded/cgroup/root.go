@@ -29,6 +29,8 @@ type Features struct {
 	Devices bool // allow and deny device files
 	CPUTime bool // measure CPU time
 	Freeze  bool // suspend
+
+	CountsBelow bool // a group's OOMKills include those of the groups within it
 }
 
 // ErrUnavailable says that a group exists in name only, because the host's control groups can't be used.
@@ -173,6 +175,7 @@ func (r *Root) setFeatures() {
 	r.can.Freeze = exists(r.v2, "cgroup.freeze") || r.v1["freezer"] != ""
 	r.can.CPUTime = exists(r.v2, "cpu.stat") || r.v1["cpuacct"] != ""
 	if r.v2ctl["memory"] {
+		r.can.CountsBelow = true
 		r.can.Swap = exists(r.v2, "memory.swap.max")
 	} else {
 		r.can.Swap = exists(r.v1["memory"], "memory.memsw.limit_in_bytes")
