@@ -24,7 +24,7 @@ type Order struct {
 
 	// The partition that was asked about last: queues are asked about one by one.
 	last *model.Partition
-	have []float64 // of each weighted TRES
+	have []float64 // its totals
 }
 
 // class is what a QOS is worth.
@@ -38,8 +38,12 @@ type class struct {
 type totals struct {
 	cpus  float64
 	nodes float64
-	parts map[string][]model.TRESCount // what each partition has, where TRES count
+	parts map[string][]float64 // what each partition has of each weighted TRES
+	kinds []kind               // these
 }
+
+// kind is the name of a TRES taken apart.
+type kind struct{ tres, gres, typ string }
 
 type floorKey struct {
 	job  model.JobID
@@ -112,15 +116,23 @@ func (o *Order) classes(v *state.View) {
 }
 
 func totalsOf(cfg *model.Config) *totals {
-	t := &totals{parts: map[string][]model.TRESCount{}}
+	t := &totals{parts: map[string][]float64{}}
 	defs := make(map[string]*model.NodeDef, len(cfg.Nodes))
 	for _, n := range cfg.Nodes {
 		t.cpus += float64(n.CPUs)
 		t.nodes++
 		defs[n.Name] = n
 	}
-	if len(cfg.Params.Priority.WeightTRES) == 0 {
+	weights := cfg.Params.Priority.WeightTRES
+	if len(weights) == 0 {
 		return t
+	}
+	for i := range weights {
+		k := kind{tres: weights[i].TRES}
+		if name, is := strings.CutPrefix(k.tres, "gres/"); is {
+			k.gres, k.typ, _ = strings.Cut(name, ":")
+		}
+		t.kinds = append(t.kinds, k)
 	}
 	for _, p := range cfg.Partitions {
 		var have []model.TRESCount
@@ -129,7 +141,11 @@ func totalsOf(cfg *model.Config) *totals {
 				have = model.AddNodeTRES(have, d)
 			}
 		}
-		t.parts[p.Name] = have
+		counts := make([]float64, len(weights))
+		for i := range weights {
+			counts[i] = float64(model.CountTRES(have, weights[i].TRES))
+		}
+		t.parts[p.Name] = counts
 	}
 	return t
 }
@@ -251,8 +267,8 @@ func (o *Order) weigh(j *model.Job, part *model.Partition, f *Factors, keep bool
 		sum += f.Assoc
 	}
 	if c.WeightFairShare > 0 {
-		if row >= 0 && o.tree.Rows[row].User != "" {
-			f.FairShareN = o.tree.Rows[row].Factor
+		if row >= 0 {
+			f.FairShareN = o.tree.fair[row]
 		} else {
 			f.FairShareN = o.tree.newcomer(sp.Account)
 		}
@@ -281,7 +297,7 @@ func (o *Order) weigh(j *model.Job, part *model.Partition, f *Factors, keep bool
 		sum += f.QOS
 	}
 	if len(c.WeightTRES) > 0 && part != o.last {
-		o.turnTo(part)
+		o.last, o.have = part, o.totals.parts[part.Name]
 	}
 	for i := range c.WeightTRES {
 		n, w := o.tres(j, &need, i)
@@ -392,36 +408,28 @@ func limitS(j *model.Job, p *model.Partition) int64 {
 	return model.Unlimited
 }
 
-// turnTo looks up what a partition has of the weighted resources.
-func (o *Order) turnTo(part *model.Partition) {
-	o.last, o.have = part, o.have[:0]
-	for i := range o.conf.WeightTRES {
-		o.have = append(o.have, float64(model.CountTRES(o.totals.parts[part.Name], o.conf.WeightTRES[i].TRES)))
-	}
-}
-
 // tres gives a job's part of one resource of its partition, and its weight.
 func (o *Order) tres(j *model.Job, need *needs, i int) (n, weight float64) {
 	w := &o.conf.WeightTRES[i]
-	n = amount(j, need, w.TRES)
+	n = amount(j, need, &o.totals.kinds[i])
 	weight = float64(w.Micros) / float64(model.FactorOne)
 	if o.conf.Flags&model.PrioNoNormalTRES != 0 {
 		return n / float64(max(w.Per, 1)), weight
 	}
-	if o.have[i] == 0 {
+	if i >= len(o.have) || o.have[i] == 0 {
 		return 0, weight
 	}
 	return min(n/o.have[i], 1), weight
 }
 
 // amount gives how much of a resource a job holds or asks for.
-func amount(j *model.Job, need *needs, tres string) float64 {
+func amount(j *model.Job, need *needs, k *kind) float64 {
 	if j.Run != nil {
-		return float64(model.CountTRES(j.Run.Alloc.TRES(), tres))
+		return float64(model.CountTRES(j.Run.Alloc.TRES(), k.tres))
 	}
 	cpus, nodes, tasks := need.cpus, need.nodes, need.tasks
 	sp := j.Spec
-	switch tres {
+	switch k.tres {
 	case "cpu", "billing":
 		return cpus
 	case "node":
@@ -435,15 +443,10 @@ func amount(j *model.Job, need *needs, tres string) float64 {
 		}
 		return 0
 	}
-	name, typed := strings.CutPrefix(tres, "gres/")
-	if !typed {
-		return 0
-	}
-	name, typ, _ := strings.Cut(name, ":")
 	sum := 0.0
 	for i := range sp.Gres {
 		g := &sp.Gres[i]
-		if g.Name != name || typ != "" && g.Type != typ {
+		if k.gres == "" || g.Name != k.gres || k.typ != "" && g.Type != k.typ {
 			continue
 		}
 		switch g.Per {

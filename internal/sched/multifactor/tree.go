@@ -31,10 +31,10 @@ type Share struct {
 
 // Tree is the shares of everybody at one moment.
 type Tree struct {
-	Rows  []Share // depth first: an account, its users, then the accounts below it, each in order of name
-	index map[who]int32
+	Rows  []Share                  // depth first: an account, its users, then the accounts below it, each in order of name
+	index *finder                  // of the others and of accounts
 	parts map[model.AssocKey]int32 // of associations for one partition
-	best  map[string]float64       // the best factor in each account
+	fair  []float64                // of each row: a user's factor; the best in an account, 1 where there is none
 	prio  []float64                // of each row: its association's priority, or the nearest one above
 
 	// What the rows' names come from: while these stay, so do the rows, and only usage is read anew.
@@ -42,9 +42,6 @@ type Tree struct {
 	cfg  *model.Config
 	used []int32 // the rows of the records of usage, in their order
 }
-
-// who is an account, or a user in one.
-type who struct{ account, user string }
 
 // NewTree builds the tree of all accounts and associations, and of those that have used something without one: they
 // have one share. Its cost is that of the tree, whatever has run. prev, which may be nil, saves most of it where no
@@ -57,13 +54,12 @@ func NewTree(v *state.View, now model.Time, prev *Tree) *Tree {
 	}
 	b := builder{v: v, now: now, kids: map[string][]string{}, users: map[string][]Share{}, accounts: map[string]Share{}}
 	b.collect()
-	t := &Tree{index: make(map[who]int32, b.n), gen: v.AcctGen(), cfg: v.Config()}
+	t := &Tree{gen: v.AcctGen(), cfg: v.Config()}
 	t.Rows = make([]Share, 0, b.n)
 	b.lay(t, model.RootAccount, -1, 0)
 	for i := range t.Rows {
 		r := &t.Rows[i]
 		if r.Partition == "" {
-			t.index[who{r.Account, r.User}] = int32(i)
 			continue
 		}
 		if t.parts == nil {
@@ -71,6 +67,7 @@ func NewTree(v *state.View, now model.Time, prev *Tree) *Tree {
 		}
 		t.parts[model.AssocKey{Account: r.Account, User: r.User, Partition: r.Partition}] = int32(i)
 	}
+	t.index = newFinder(t.Rows, func(r *Share) bool { return r.Partition == "" })
 	v.Usages(func(u *state.Usage) bool {
 		t.used = append(t.used, t.exactly(u.Account, u.User, u.Partition))
 		return true
@@ -125,17 +122,22 @@ func (t *Tree) priorities() {
 	}
 }
 
-// bestOf fills in the best factor below each account.
-func (t *Tree) bestOf() {
-	t.best = map[string]float64{}
+// fairest fills in users' factors and the best below each account.
+func (t *Tree) fairest() {
+	t.fair = make([]float64, len(t.Rows))
 	for i := range t.Rows {
 		r := &t.Rows[i]
-		for up := r.up; r.User != "" && up >= 0; up = t.Rows[up].up {
-			name := t.Rows[up].Account
-			if t.best[name] >= r.Factor {
-				break
-			}
-			t.best[name] = r.Factor
+		if r.User == "" {
+			continue
+		}
+		t.fair[i] = r.Factor
+		for up := r.up; up >= 0 && t.fair[up] < r.Factor; up = t.Rows[up].up {
+			t.fair[up] = r.Factor
+		}
+	}
+	for i := range t.Rows {
+		if t.fair[i] == 0 && t.Rows[i].User == "" {
+			t.fair[i] = 1
 		}
 	}
 }
@@ -231,7 +233,7 @@ func (t *Tree) rank() {
 	if p.Flags&(model.PrioNoFairTree|model.PrioDepthOblivious) != 0 {
 		t.classic(p.Flags&model.PrioDepthOblivious != 0)
 	}
-	t.bestOf()
+	t.fairest()
 }
 
 // exactly gives the index of an association's line, or -1.
@@ -242,10 +244,7 @@ func (t *Tree) exactly(account, user, part string) int32 {
 		}
 		return -1
 	}
-	if i, ok := t.index[who{account, user}]; ok {
-		return i
-	}
-	return -1
+	return t.index.row(account, user)
 }
 
 // Row gives the index of the line that a user's jobs in a partition belong to, or -1: the one for the partition where
@@ -272,8 +271,8 @@ func (t *Tree) Factor(account, user, part string) float64 {
 }
 
 func (t *Tree) newcomer(account string) float64 {
-	if f, ok := t.best[account]; ok {
-		return f
+	if i := t.index.row(account, ""); i >= 0 {
+		return t.fair[i]
 	}
 	return 1
 }

@@ -1,0 +1,62 @@
+package multifactor
+
+import "hash/maphash"
+
+// finder finds rows by account and user. Priorities of a whole queue ask it once for each job: all of it lies together,
+// where the names of a map's keys are spread over the heap.
+type finder struct {
+	seed  maphash.Seed
+	slots []slot // a power of two, at most half of them in use
+	names []byte // account and user of each row, one after the other
+	from  []uint32
+	split []uint32 // where in names a row's user begins
+}
+
+// slot is one place of the table.
+type slot struct {
+	hash uint32
+	row  int32 // plus 1; 0: empty
+}
+
+// newFinder makes a finder for some of the rows. A row that stands twice is found at its later place.
+func newFinder(rows []Share, of func(*Share) bool) *finder {
+	size := 16
+	for size < 2*len(rows) {
+		size *= 2
+	}
+	f := &finder{seed: maphash.MakeSeed(), slots: make([]slot, size), from: make([]uint32, len(rows)+1), split: make([]uint32, len(rows))}
+	for i := range rows {
+		r := &rows[i]
+		f.from[i] = uint32(len(f.names))
+		f.names = append(f.names, r.Account...)
+		f.split[i] = uint32(len(f.names))
+		f.names = append(f.names, r.User...)
+		f.from[i+1] = uint32(len(f.names))
+		if of(r) {
+			k, h := f.place(r.Account, r.User)
+			f.slots[k] = slot{h, int32(i + 1)}
+		}
+	}
+	return f
+}
+
+// row gives the row of a user in an account, or of an account (user ""); -1 where there is none.
+func (f *finder) row(account, user string) int32 {
+	k, _ := f.place(account, user)
+	return f.slots[k].row - 1
+}
+
+// place gives where a name stands in the table or would, and its hash.
+func (f *finder) place(account, user string) (int, uint32) {
+	sum := maphash.String(f.seed, account)*31 + maphash.String(f.seed, user)
+	h, mask := uint32(sum>>32), uint64(len(f.slots)-1)
+	for k := sum & mask; ; k = (k + 1) & mask {
+		s := f.slots[k]
+		if s.row == 0 {
+			return int(k), h
+		}
+		if i := s.row - 1; s.hash == h && string(f.names[f.from[i]:f.split[i]]) == account && string(f.names[f.split[i]:f.from[i+1]]) == user {
+			return int(k), h
+		}
+	}
+}
