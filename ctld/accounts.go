@@ -409,6 +409,9 @@ func (c *Controller) prios(who *proto.Caller, rq *proto.PrioRequest, send stream
 				continue
 			}
 			f := order.Factors(j, p)
+			if v.Config().Params.Priority.Default() {
+				f.Priority = c.priorityIn(v, order, j, p)
+			}
 			chunk.Rows = append(chunk.Rows, proto.PrioRow{Job: refOf(j).Job, JobText: jobText(j), User: j.Spec.User, UID: j.Spec.UID, Account: j.Spec.Account,
 				QOSName: j.Spec.QOS, PartName: name, Priority: f.Priority, Site: f.Site, Nice: f.Nice, Age: f.Age, AgeN: f.AgeN, Assoc: f.Assoc,
 				AssocN: f.AssocN, FairShare: f.FairShare, FairN: f.FairShareN, JobSize: f.JobSize, SizeN: f.JobSizeN, Partition: f.Partition,

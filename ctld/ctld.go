@@ -43,6 +43,7 @@ type Controller struct {
 	expected atomic.Pointer[map[model.JobID]*model.Expect] // by the leader's last forecast
 
 	explaining sync.Mutex // explanations cost as much as a pass: one at a time
+	own        ownRules   // of the planning goroutine
 	whyRules   ownRules   // under explaining
 
 	closeOnce sync.Once

@@ -19,7 +19,6 @@ func (c *Controller) cycle(ctx context.Context) {
 	var lastGen uint64
 	var lastPlan, wake model.Time
 	planner := sched.NewPlanner()
-	var own ownRules
 	pace := pacer{gap: cyclePace}
 	for ctx.Err() == nil {
 		pace.wait(ctx)
@@ -32,13 +31,13 @@ func (c *Controller) cycle(ctx context.Context) {
 			lastGen, lastPlan = v.Gen(), c.now()
 			begin := time.Now()
 			now := c.now()
-			policy, order := c.policy(v, now, &own)
+			policy, order := c.policy(v, now, &c.own)
 			plan := planner.Plan(v, now, policy)
 			wake = planner.Wake()
 			for i := range plan.Starts {
 				st := &plan.Starts[i]
 				if j, p := v.Job(st.Job), v.Partition(st.Partition); j != nil && p != nil {
-					st.Priority = uint32(order.Priority(j, p))
+					st.Priority = c.priorityIn(v, order, j, p)
 				}
 			}
 			c.counts.planned(time.Since(begin), planner.Pass(), now)

@@ -2,7 +2,9 @@ package ctld
 
 import (
 	"cmp"
+	"math"
 	"slices"
+	"sync"
 
 	"gbatch/internal/model"
 	"gbatch/internal/sched/policy"
@@ -10,8 +12,9 @@ import (
 )
 
 // ownRules are the order and the predictions of a cluster whose configuration names neither PriorityType nor weights.
-// They follow the views that one goroutine sees and are not shared. The zero value is ready.
+// They follow the views that one goroutine sees; others may ask for what it shows. The zero value is ready.
 type ownRules struct {
+	mu    sync.RWMutex // others read scores between two refreshes; who refreshes plans without it
 	rules *policy.Policy
 	ranks map[string]uint8 // of QOS, from 0 for the least
 	gen   uint64           // of the accounts that they were taken from
@@ -30,6 +33,8 @@ const (
 )
 
 func (o *ownRules) refresh(v *state.View, now model.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	if o.rules == nil {
 		o.rules = policy.New(policy.Options{PatienceS: policy.DefaultPatienceS, BacklogPct: policy.DefaultBacklogPct, EveryS: ownPaceS,
 			Class: func(j *model.Job) uint8 {
@@ -70,4 +75,44 @@ func qosRanks(v *state.View) map[string]uint8 {
 		ranks[q.Name] = rank
 	}
 	return ranks
+}
+
+// Scores are shown as whole numbers, in the order in which the queue stands: a band for each QOS, in it the score's
+// logarithm. Numbers below are left to priorities set by hand that put a job behind all others; those that put it ahead are
+// above basePriority.
+const (
+	shownLeast = 100_000
+	shownBand  = 14_000 // for each rank of QOS: maxQOSRank+1 of them stay below basePriority
+	perOctave  = 200
+	leastScore = -30 // octave: what waits for less than a second, for half a year on many GPUs
+)
+
+// shown gives a waiting job's priority for people; ok is false before the first refresh.
+func (o *ownRules) shown(j *model.Job, p *model.Partition) (n uint32, ok bool) {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	switch {
+	case o.rules == nil:
+		return 0, false
+	case j.Priority == 0 || j.Direct:
+		return j.Priority, true // held, or as it was set
+	}
+	prio := o.rules.Order().Priority(j, p)
+	if prio == 0 { // not seen yet: the least of its class
+		return shownLeast + uint32(o.ranks[cmp.Or(j.Spec.QOS, model.DefaultQOS)])*shownBand, true
+	}
+	return shownScore(policy.Parts(prio)), true
+}
+
+// shownScore gives the number of a class and a score.
+func shownScore(class uint8, first bool, score float64) uint32 {
+	at := 0.0
+	switch {
+	case first:
+		at = shownBand - 1
+	case score > 0:
+		at = min(max((math.Log2(score)-leastScore)*perOctave, 1), shownBand-2)
+	}
+	rank := min(max(int(class)-classQOS, 0), maxQOSRank)
+	return shownLeast + uint32(rank*shownBand+int(at))
 }

@@ -45,14 +45,33 @@ func due(o *multifactor.Order, v *state.View, now model.Time) bool {
 func calcPeriodS(v *state.View) int64 { return max(1, v.Config().Params.Priority.CalcPeriodS) }
 
 // priorityNow gives the priority that users see: what a job has now, or had when it started.
-func priorityNow(v *state.View, o *multifactor.Order, j *model.Job) uint32 {
+func (c *Controller) priorityNow(v *state.View, o *multifactor.Order, j *model.Job) uint32 {
 	switch {
-	case !j.State.Finished():
+	case j.State == model.Pending && v.Config().Params.Priority.Default():
+		best := uint32(0)
+		for _, name := range j.Spec.Partitions {
+			if p := v.Partition(name); p != nil {
+				best = max(best, c.priorityIn(v, o, j, p))
+			}
+		}
+		return best
+	case !j.State.Finished() && (j.Run == nil || !v.Config().Params.Priority.Default()):
 		return o.Of(v, j)
 	case j.Run != nil && j.Run.Priority != 0:
 		return j.Run.Priority
 	}
 	return j.Priority
+}
+
+// priorityIn gives a waiting job's priority in one partition: from its factors or, where nobody has chosen any, as the
+// rules of package sched/policy score it.
+func (c *Controller) priorityIn(v *state.View, o *multifactor.Order, j *model.Job, p *model.Partition) uint32 {
+	if v.Config().Params.Priority.Default() && j.Hold == model.NotHeld {
+		if n, ok := c.own.shown(j, p); ok {
+			return n
+		}
+	}
+	return uint32(o.Priority(j, p))
 }
 
 // resetUsage forgets usage where a period of PriorityUsageResetPeriod has begun since it last was.

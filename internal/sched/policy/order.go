@@ -42,6 +42,11 @@ func (o *Order) Priority(j *model.Job, _ *model.Partition) uint64 {
 	return prio | math.Float64bits(float64(max(0, o.p.at-e.since))*e.weight)>>scoreShift
 }
 
+// Parts takes a priority of an Order apart: the class, whether the job goes before all others of it, and else its score.
+func Parts(priority uint64) (class uint8, first bool, score float64) {
+	return uint8(priority >> classShift), priority&firstBit != 0, math.Float64frombits(priority & (firstBit - 1) << scoreShift)
+}
+
 // weightOf gives what a millisecond of waiting is worth. Nice halves it for each hundred.
 func weightOf(e *entry, nice int32) float64 {
 	w := 1 / (float64(e.planS) * math.Cbrt(float64(e.share)))
