@@ -87,8 +87,8 @@ const (
 	leastScore = -30 // octave: what waits for less than a second, for half a year on many GPUs
 )
 
-// shown gives a waiting job's priority for people; ok is false before the first refresh.
-func (o *ownRules) shown(j *model.Job, p *model.Partition) (n uint32, ok bool) {
+// shown gives a waiting job's priority for people, as of now; ok is false before the first refresh.
+func (o *ownRules) shown(j *model.Job, p *model.Partition, now model.Time) (n uint32, ok bool) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
 	switch {
@@ -97,7 +97,7 @@ func (o *ownRules) shown(j *model.Job, p *model.Partition) (n uint32, ok bool) {
 	case j.Priority == 0 || j.Direct:
 		return j.Priority, true // held, or as it was set
 	}
-	prio := o.rules.Order().Priority(j, p)
+	prio := o.rules.OrderAt(now).Priority(j, p)
 	if prio == 0 { // not seen yet: the least of its class
 		return shownLeast + uint32(o.ranks[cmp.Or(j.Spec.QOS, model.DefaultQOS)])*shownBand, true
 	}

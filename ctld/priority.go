@@ -67,7 +67,7 @@ func (c *Controller) priorityNow(v *state.View, o *multifactor.Order, j *model.J
 // rules of package sched/policy score it.
 func (c *Controller) priorityIn(v *state.View, o *multifactor.Order, j *model.Job, p *model.Partition) uint32 {
 	if v.Config().Params.Priority.Default() && j.Hold == model.NotHeld {
-		if n, ok := c.own.shown(j, p); ok {
+		if n, ok := c.own.shown(j, p, c.now()); ok {
 			return n
 		}
 	}

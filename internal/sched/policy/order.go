@@ -7,13 +7,19 @@ import (
 )
 
 // Order gives the order, a sched.Order.
-func (p *Policy) Order() *Order { return &Order{p} }
+func (p *Policy) Order() *Order { return &Order{p: p} }
+
+// OrderAt gives the order as it will be at a moment if nothing changes until then.
+func (p *Policy) OrderAt(at model.Time) *Order { return &Order{p, at} }
 
 // Predict gives the predictions, a sched.Predict.
 func (p *Policy) Predict() *Predict { return &Predict{p} }
 
 // Order is jobs' order at the moment of the last Refresh, or up to Options.EveryS before.
-type Order struct{ p *Policy }
+type Order struct {
+	p  *Policy
+	at model.Time // 0: that of the policy
+}
 
 // Predict is jobs' planned times as of the last Refresh.
 type Predict struct{ p *Policy }
@@ -39,7 +45,11 @@ func (o *Order) Priority(j *model.Job, _ *model.Partition) uint64 {
 	if e.part.first == e {
 		return prio | firstBit
 	}
-	return prio | math.Float64bits(float64(max(0, o.p.at-e.since))*e.weight)>>scoreShift
+	at := o.p.at
+	if o.at != 0 {
+		at = o.at
+	}
+	return prio | math.Float64bits(float64(max(0, at-e.since))*e.weight)>>scoreShift
 }
 
 // Parts takes a priority of an Order apart: the class, whether the job goes before all others of it, and else its score.
