@@ -39,6 +39,8 @@ type session struct {
 	hw    proto.Hardware // as it registered
 	skew  string         // what was wrong with its clock; "" once it has been right
 	notes []string       // what the node can't enforce
+	addr  string         // that it connects from
+	port  int32          // where it answers other nodes' daemons
 	units []model.GresUnit
 
 	mu    sync.Mutex
@@ -241,7 +243,7 @@ func (n *nodeSet) silent(v *state.View, now time.Time) []string {
 }
 
 // hello registers a node and then serves its session until the connection ends.
-func (c *Controller) hello(ctx context.Context, name string, h *proto.Hello, hijack func(*proto.Welcome) (*rpc.Conn, error)) error {
+func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hello, hijack func(*proto.Welcome) (*rpc.Conn, error)) error {
 	if !c.leading.Load() {
 		return c.notLeading()
 	}
@@ -271,7 +273,7 @@ func (c *Controller) hello(ctx context.Context, name string, h *proto.Hello, hij
 	if err != nil {
 		return err
 	}
-	s := &session{node: h.Node, conn: conn, epoch: epoch, hw: h.Hw, skew: skew, notes: h.Hw.Notes, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[proto.Attempt]telling{}, seen: time.Now(),
+	s := &session{node: h.Node, conn: conn, epoch: epoch, hw: h.Hw, skew: skew, notes: h.Hw.Notes, addr: addr, port: h.PeerPort, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[proto.Attempt]telling{}, seen: time.Now(),
 		config: v.Config().Hash}
 	c.forgetUnknown(s, h.Known)
 	c.nodes.enter(s)

@@ -59,7 +59,7 @@ func (c *Controller) registerNode(ctx context.Context, r *server.Request, name s
 		c.end(r, nil, refuse(proto.CodeBadRequest, "%v", err))
 		return
 	}
-	err := c.hello(ctx, name, &h, func(w *proto.Welcome) (*rpc.Conn, error) {
+	err := c.hello(ctx, name, r.Remote(), &h, func(w *proto.Welcome) (*rpc.Conn, error) {
 		body, err := proto.Encode(w)
 		if err != nil {
 			return nil, err
@@ -101,7 +101,7 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 func changes(kind uint16) bool {
 	switch kind {
 	case proto.KindPing, proto.KindJobs, proto.KindNodes, proto.KindPartitions, proto.KindConfig, proto.KindWait,
-		proto.KindAcct, proto.KindShares, proto.KindDiag, proto.KindAccounts, proto.KindPrio, proto.KindWhy, proto.KindReservations, proto.KindStat, proto.KindSteps:
+		proto.KindAcct, proto.KindShares, proto.KindDiag, proto.KindAccounts, proto.KindPrio, proto.KindWhy, proto.KindReservations, proto.KindStat, proto.KindSteps, proto.KindPeers:
 		return false
 	}
 	return true
@@ -215,6 +215,10 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 		if rq := new(proto.StatRequest); decode(rq) {
 			reply, err := c.stat(ctx, who, rq)
 			c.end(r, reply, err)
+		}
+	case proto.KindPeers:
+		if rq := new(proto.PeersRequest); decode(rq) {
+			c.end(r, c.peers(rq), nil)
 		}
 	case proto.KindSteps:
 		if rq := new(proto.StepsRequest); decode(rq) {

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -130,6 +132,25 @@ func (c *Controller) steps(ctx context.Context, who *proto.Caller, rq *proto.Ste
 		}
 	}
 	return nil
+}
+
+// peers says where nodes' daemons answer each other: at the address that the configuration gives them or, where that is
+// only their name, the one that they are seen at.
+func (c *Controller) peers(rq *proto.PeersRequest) *proto.PeersReply {
+	v := c.machine.View()
+	reply := &proto.PeersReply{}
+	for _, name := range rq.Nodes[:min(len(rq.Nodes), proto.MaxTargets)] {
+		addr := ""
+		if s, n := c.nodes.session(name), v.Node(name); s != nil && n != nil && s.port > 0 {
+			host := n.Def.Addr
+			if host == "" || host == name {
+				host, _, _ = net.SplitHostPort(s.addr)
+			}
+			addr = net.JoinHostPort(host, strconv.Itoa(int(s.port)))
+		}
+		reply.Addrs = append(reply.Addrs, addr)
+	}
+	return reply
 }
 
 // batchStep is the step that a job's script is.

@@ -642,7 +642,7 @@ func (x *orderedTo) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *placedStep) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(10); err != nil {
+	if err := e.EncodeArrayLen(11); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -678,6 +678,9 @@ func (x *placedStep) EncodeMsgpack(e *msgpack.Encoder) error {
 		}
 	}
 	if err := e.EncodeBool(x.Shared); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Manager); err != nil {
 		return err
 	}
 	return nil
@@ -808,7 +811,17 @@ func (x *placedStep) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Shared = v
 	}
-	return wire.Skip(d, n-10)
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("placedStep.Manager", err)
+		}
+		x.Manager = v
+	}
+	return wire.Skip(d, n-11)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -107,7 +107,8 @@ type placedStep struct {
 	At        model.Time
 	LimitS    int64
 	Nodes     []proto.StepNode
-	Shared    bool // what it holds others may hold too
+	Shared    bool   // what it holds others may hold too
+	Manager   string // the node that manages it, where this one only has a part of it
 }
 
 // stepOver ends a step. Its number is not used again.
@@ -122,6 +123,12 @@ type stepOver struct {
 //gbatch:codec
 type ackedSeqs struct {
 	Seqs []uint64
+}
+
+// prepared reports whether nothing is left to do for the attempt but to wait: its script runs on another node, and this one
+// has run its prolog or has none.
+func (l *launched) prepared() bool {
+	return l.Order != nil && l.Order.Node > 0 && (l.Facts == nil || stage(l.Stage) == stageProlog && int(l.Index) >= len(l.List) && l.Fault == "")
 }
 
 func (l *launched) key() proto.Attempt { return proto.Attempt{Job: l.Job, Attempt: l.Attempt} }

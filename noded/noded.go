@@ -50,6 +50,9 @@ type Noded struct {
 	relay    *relay
 	listener net.Listener
 	stepLn   net.Listener // of commands that ask for steps
+	peers    *peers
+	peerLn   *pki.Listener   // of other nodes' daemons; nil on login hosts
+	ctx      context.Context // of Run
 
 	inbox   *inbox
 	out     *outbox
@@ -105,9 +108,13 @@ func New(o Options) (n *Noded, err error) {
 			return n, err
 		}
 	}
+	n.peers = &peers{relay: n.relay, tls: tls, name: o.Name}
+	if n.stepLn, err = server.ListenUnix(filepath.Join(o.SocketDir, proto.StepSocket(o.Name)), 0o666); err != nil {
+		return n, err
+	}
 	if !o.Login {
-		if n.stepLn, err = server.ListenUnix(filepath.Join(o.SocketDir, proto.StepSocket(o.Name)), 0o666); err != nil {
-			return n, err
+		if n.peerLn, err = listenPeers(&n.opts, role, n.log); err != nil {
+			return n, fmt.Errorf("the port for other nodes: %w", err)
 		}
 	}
 	n.listener, err = server.ListenUnix(filepath.Join(o.SocketDir, "noded-"+o.Name+".sock"), 0o666)
@@ -211,6 +218,9 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 			cancel() // one part that ends takes the others along
 		})
 	}
+	n.ctx = ctx
+	steps := &stepServer{inbox: n.inbox, log: n.log, conns: map[*stepConn]uint32{}, name: n.opts.Name, login: n.opts.Login, peers: n.peers}
+	part(func() error { return steps.serve(ctx, n.stepLn) })
 	local := &localServer{relay: n.relay, names: n.names, host: n.opts.Host, log: n.log}
 	part(func() error { return server.Serve(ctx, n.listener, local.handle, local.options()) })
 	if !n.opts.Login {
@@ -223,8 +233,8 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 		part(func() error { return n.loop.run(ctx) })
 		part(func() error { n.link.run(ctx); return nil })
 		part(func() error { n.keepRegistered(ctx); return nil })
-		steps := &stepServer{inbox: n.inbox, log: n.log, conns: map[*stepConn]uint32{}}
-		part(func() error { return steps.serve(ctx, n.stepLn) })
+		peer := &peerServer{steps: steps, log: n.log, slots: make(chan struct{}, maxPeerConns)}
+		part(func() error { return peer.serve(ctx, n.peerLn) })
 		part(func() error { n.gpus.run(ctx); return nil })
 		part(func() error { n.sampler.run(ctx); return nil })
 	}
@@ -286,6 +296,9 @@ func (n *Noded) Close() error {
 			if ln != nil {
 				errs = append(errs, ln.Close())
 			}
+		}
+		if n.peerLn != nil {
+			errs = append(errs, n.peerLn.Close())
 		}
 		if n.relay != nil {
 			n.relay.close()

@@ -48,6 +48,8 @@ func (l *loop) recover() error {
 			a.phase = over
 		} else if k.launched.Final != nil {
 			a.phase = epilogue
+		} else if !rebooted && k.launched.prepared() {
+			a.phase = ready
 		} else if k.launched.Ordered && l.n.scripts.adopt(k.launched.Script) {
 			a.script = k.launched.Script
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -17,8 +18,15 @@ import (
 
 type ctxType = context.Context
 
+// drainFor is how long after the last task's end its relays have to pass on what is left.
+const drainFor = 2 * time.Second
+
 // onStepEvent takes gshim's news of a task.
 func (l *loop) onStepEvent(ev *shim.Event) error {
+	if ev.Key.Task >= relayTask {
+		l.onRelay(ev)
+		return nil
+	}
 	s := l.step(keyOf(ev.Key), ev.Key.Step)
 	i := -1
 	if s != nil && s.here >= 0 {
@@ -114,10 +122,17 @@ func (l *loop) stepProgress(s *step) {
 		s.files = nil
 		l.soon(func() { closeFiles(files) })
 	}
-	if ended == len(s.tasks) && s.phase == stepRunning {
-		s.phase = stepEnding
-		l.clearStep(s)
+	if ended < len(s.tasks) || s.phase != stepRunning || !s.partsEnded() {
+		return
 	}
+	if s.relaying() {
+		if s.drain == nil {
+			s.setTimer(l, timerDrain, drainFor)
+		}
+		return
+	}
+	s.phase = stepEnding
+	l.clearStep(s)
 }
 
 // clearStep has a worker end what the step left behind.
@@ -183,11 +198,15 @@ func (l *loop) onStepCleared(m msgStepCleared) error {
 		s.setTimer(l, timerClear, d)
 		return nil
 	}
-	if s.oom = m.use.oomKills > 0; s.oom {
+	if m.use.oomKills > 0 {
+		s.oom = true
 		s.job.stepKills += m.use.oomKills
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: fmt.Sprintf("slurmstepd: error: Detected %d oom_kill event%s in StepId=%d.%d. Some of the step tasks have been OOM Killed.",
 			m.use.oomKills, plural(m.use.oomKills), m.key.Job, m.id)})
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: m.oom})
+	}
+	if s.rec.Manager != "" {
+		return l.partCleared(s, &m)
 	}
 	if !s.job.forget && s.began != 0 {
 		if err := l.report(l.stepReport(s, m.use, m.seen)); err != nil {
@@ -234,9 +253,37 @@ func (l *loop) stepReport(s *step, use usage, seen *sampled) *proto.Report {
 	}
 	sum.known = true
 	x := exitOf(nil, use.or(sum))
+	defer func() { s.addParts(rec) }()
 	rec.Exit.UserMS, rec.Exit.SysMS, rec.Exit.MaxRSSKB, rec.Exit.OOM = max(x.UserMS, sum.userMS), max(x.SysMS, sum.sysMS), max(x.MaxRSSKB, sum.peakKB), s.oom
 	rec.Exit.Use = l.n.stepUsage(s, use, seen, rec.Exit)
 	return &proto.Report{Kind: proto.ReportStep, Job: s.job.key.Job, Attempt: s.job.key.Attempt, At: rec.End, Step: rec}
+}
+
+// addParts adds what the step's other nodes have said.
+func (s *step) addParts(rec *model.Step) {
+	for _, p := range s.parts {
+		for i := range p.tasks {
+			if ev := p.tasks[i].ended; ev != nil {
+				if x := (model.Exit{Code: ev.Code, Signal: ev.Signal}); worse(x, rec.Exit) {
+					rec.Exit.Code, rec.Exit.Signal, rec.Exit.Unknown = x.Code, x.Signal, false
+				}
+			}
+		}
+		if u := p.use; u != nil {
+			rec.Exit.UserMS += u.UserMS
+			rec.Exit.SysMS += u.SysMS
+			rec.Exit.MaxRSSKB = max(rec.Exit.MaxRSSKB, u.MaxRSSKB)
+			rec.Exit.OOM = rec.Exit.OOM || u.OOM
+			if u.Use != nil {
+				all := &model.Usage{}
+				if rec.Exit.Use != nil {
+					all.Add(rec.Exit.Use)
+				}
+				all.Add(u.Use)
+				rec.Exit.Use = all
+			}
+		}
+	}
 }
 
 // worse orders exits as srun does when it picks its own: the highest number a shell would see.
@@ -269,6 +316,11 @@ func (l *loop) adoptSteps(a *attempt, listed map[shim.Key]bool) (again []*shim.L
 				again = append(again, t.order)
 			}
 		}
+		for _, r := range s.relays {
+			if !r.began && !listed[r.order.Key] {
+				again = append(again, r.order)
+			}
+		}
 		if s.conn == nil && s.req == nil && s.phase < stepEnding {
 			s.setTimer(l, timerLonely, lonelyStep)
 		}
@@ -286,6 +338,9 @@ func (a *attempt) recoverSteps(k *kept, node string) {
 		}
 		s := &step{job: a, id: id, rec: rec, phase: stepCreated}
 		s.place(node)
+		if rec.Manager == "" {
+			s.makeParts(node)
+		}
 		a.steps[id] = s
 	}
 }

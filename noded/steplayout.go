@@ -40,6 +40,11 @@ func layoutStep(j *stepJob, held []holding, parent []proto.StepNode, need *proto
 	if err != nil {
 		return nil, err
 	}
+	if len(need.Nodes)+len(need.Ranks) == 0 { // within another step: on its nodes
+		if inside := slices.DeleteFunc(slices.Clone(nodes), func(n int) bool { return inherited(parent, int32(n)) == nil }); len(inside) > 0 {
+			nodes = inside
+		}
+	}
 	tasks, err := stepTasks(j, need, len(nodes))
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"gbatch/internal/outpath"
 	"gbatch/internal/proto"
 	"gbatch/noded/shim"
+	"gbatch/noded/steprelay"
 )
 
 // stepmake.go makes what a step's tasks on this node need: the group, the environments, the bindings, and the orders to
@@ -26,6 +28,20 @@ type stepPlan struct {
 	files []proto.StepFile
 	given [3][]*os.File // for FileShared one, for FileEach one for each task
 	only  []int         // the local tasks to order: those that gshim doesn't know
+
+	io    *proto.StepIO    // where the command is, of tasks that get pipes; nil: it passes its own files
+	ends  []steprelay.Pipe // what the relay gets
+	relay *shim.Launch     // its order; nil: none is needed
+	fresh []string         // files to be made, or emptied, before tasks that share them begin
+}
+
+func (p *stepPlan) empty(path string) {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(p.req.Dir, path)
+	}
+	if !slices.Contains(p.fresh, path) {
+		p.fresh = append(p.fresh, path)
+	}
 }
 
 // makeStep makes the orders for the tasks of p.only. lines are for the user's standard error.
@@ -86,7 +102,9 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 			return nil, nil, fmt.Errorf("--mem-bind: %w", err)
 		}
 		o.Env = e.stepTask(base, part, &p.req.Bind, &view)
-		p.setFiles(o, local, rank)
+		if err := p.setFiles(o, local, rank); err != nil {
+			return nil, nil, err
+		}
 		n.wrapTask(o, p)
 		if err := o.Check(); err != nil {
 			return nil, nil, err
@@ -94,11 +112,21 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 		orders = append(orders, o)
 	}
 	lines = append(lines, bindLines(p, &s, cpus, gpus)...)
+	for _, path := range p.fresh {
+		if err := n.makeFileAs(spec, p.req.Umask, path); err != nil {
+			return nil, nil, fmt.Errorf("Could not open stdout file: %w", err)
+		}
+	}
+	if len(p.ends) > 0 {
+		if err := n.makeRelay(p, orders[0]); err != nil {
+			return nil, nil, err
+		}
+	}
 	return orders, lines, nil
 }
 
 // setFiles gives a task its standard files.
-func (p *stepPlan) setFiles(o *shim.Launch, local, rank int) {
+func (p *stepPlan) setFiles(o *shim.Launch, local, rank int) error {
 	l := p.facts
 	v := outpath.Values{JobID: uint32(l.Job), JobName: p.rec.Name, User: l.Spec.User, Node: p.rec.Nodes[p.here].Node, NodeRank: p.here,
 		TaskRank: rank, Step: strconv.Itoa(int(p.rec.ID))}
@@ -107,10 +135,21 @@ func (p *stepPlan) setFiles(o *shim.Launch, local, rank int) {
 	}
 	for i, f := range p.files {
 		path := ""
+		if streams := f.Mode == proto.FileShared || f.Mode == proto.FileEach || f.Mode == proto.FileOne && int(f.Task) == rank; p.io != nil && streams {
+			if err := p.pipes(o, i, rank); err != nil {
+				return err
+			}
+			continue
+		}
 		switch f.Mode {
 		case proto.FilePath:
 			path = outpath.Expand(f.Pattern, v)
 			o.Append = o.Append || f.Append
+			if i > 0 && !f.Append && len(p.rec.Nodes[p.here].Ranks) > 1 && !outpath.PerTask(f.Pattern) { // the tasks here share it
+				if o.Append = true; local == 0 {
+					p.empty(path)
+				}
+			}
 		case proto.FileShared:
 			if len(p.given[i]) > 0 {
 				o.Passed[i] = p.given[i][0]
@@ -136,6 +175,7 @@ func (p *stepPlan) setFiles(o *shim.Launch, local, rank int) {
 			o.Stderr = path
 		}
 	}
+	return nil
 }
 
 // rankArgs puts a task's number into the arguments of --multi-prog: %t is its rank, %o its place among those of its line.
@@ -264,6 +304,3 @@ func (n *Noded) wrapTask(o *shim.Launch, p *stepPlan) {
 	o.Argv = append([]string{"/bin/sh", "-c", taskWrapper, "/bin/sh", prologs[0], prologs[1], epilogs[0], epilogs[1], o.Path}, o.Argv[1:]...)
 	o.Path = "/bin/sh"
 }
-
-// stepsChanged notes that the list of running steps is another one.
-func (n *Noded) stepsChanged() {}

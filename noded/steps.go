@@ -11,6 +11,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/rpc/pki"
 	"gbatch/noded/shim"
 )
 
@@ -38,6 +39,7 @@ const (
 	stepPreparing                  // a worker makes its group and orders
 	stepRunning                    // ordered
 	stepEnding                     // all tasks have ended; what they left is being cleared away
+	stepOverHere                   // a part whose end its manager has not written down yet
 )
 
 // step is one step of a job whose batch script runs here.
@@ -60,6 +62,12 @@ type step struct {
 	limit *time.Timer
 	tries int
 	oom   bool
+
+	parts   []*part // those of other nodes, where this one manages the step
+	relays  []*relayed
+	drained bool        // the relays have had time to pass on what was left
+	final   *model.Exit // phase stepOverHere: what this node's part used
+	drain   *time.Timer
 }
 
 // stepTask is one task.
@@ -80,6 +88,7 @@ type (
 	msgStepFiles struct {
 		conn  *stepConn
 		files []proto.StepFile
+		io    *proto.StepIO
 		given [3][]*os.File
 	}
 	msgStepSignal struct {
@@ -91,6 +100,7 @@ type (
 		key    proto.Attempt
 		id     int32
 		orders []*shim.Launch
+		relay  *shim.Launch // nil: none is needed
 		lines  []string
 		err    error
 	}
@@ -116,6 +126,7 @@ const (
 	timerLimit                   // its time limit is over
 	timerClear                   // another try to clear it away
 	timerLonely                  // its command has not come back
+	timerDrain                   // relays have had their time
 )
 
 func (l *loop) handleStep(m any) (handled bool, err error) {
@@ -136,6 +147,18 @@ func (l *loop) handleStep(m any) (handled bool, err error) {
 		l.onStepTimer(m)
 	case msgStepList:
 		l.onStepList(m)
+	case msgPart:
+		return true, l.onPart(m)
+	case msgPartForget:
+		return true, l.onPartForget(m)
+	case msgPartUp:
+		l.onPartUp(m)
+	case msgPartEvent:
+		return true, l.onPartEvent(m)
+	case msgPartLost:
+		return true, l.onPartLost(m)
+	case msgPartRetry:
+		l.onPartRetry(m)
 	default:
 		return false, nil
 	}
@@ -164,7 +187,7 @@ func (l *loop) onStepRequest(m msgStep) error {
 	case a == nil:
 		return refuse("Unable to create step for job %d: Invalid job id specified: no batch script of job %d runs on node %s; a step starts on the node of the job's batch script (BatchHost in gcontrol show job %[1]d)",
 			rq.Job, rq.Job, l.n.opts.Name)
-	case m.uid != 0 && m.uid != a.rec.UID:
+	case (m.uid != 0 || m.conn.door) && m.uid != a.rec.UID, m.conn.door && m.conn.role == pki.RoleNode && !slices.Contains(a.rec.Order.Alloc.NodeNames(), m.conn.from):
 		return refuse("Unable to create step for job %d: Access/permission denied", rq.Job)
 	case a.stop != nil:
 		return refuse("Unable to create step for job %d: Job/step already completing or completed", rq.Job)
@@ -191,9 +214,17 @@ func (l *loop) rejoin(s *step, m msgStep) error {
 	}
 	s.conn, s.req, m.conn.step = m.conn, m.req, s
 	s.stopTimer(timerLonely)
-	s.send(l, s.created())
+	s.send(l, s.created(l.n.opts.Name))
 	for i := range s.tasks {
 		s.tellTask(l, i)
+	}
+	for _, p := range s.parts {
+		for i := range p.tasks {
+			p.tell(l, i)
+		}
+		if p.conn == nil && !p.dialing {
+			l.startPart(p)
+		}
 	}
 	return nil
 }
@@ -257,12 +288,11 @@ func (l *loop) createStep(s *step, nodes []proto.StepNode) error {
 	if err := l.spool.add(recStep, s.rec, false); err != nil {
 		return err
 	}
-	l.n.stepsChanged()
-	s.send(l, s.created())
-	if s.here < 0 || len(nodes) > 1 {
-		// The layout has nodes that this daemon has no hands on.
-		return l.refuseNodes(s)
+	s.makeParts(l.n.opts.Name)
+	for _, p := range s.parts {
+		l.startPart(p)
 	}
+	s.send(l, s.created(l.n.opts.Name))
 	return nil
 }
 
@@ -274,16 +304,10 @@ func (s *step) place(node string) {
 	}
 }
 
-// refuseNodes ends a step that needs tasks on nodes other than this one.
-func (l *loop) refuseNodes(s *step) error {
-	s.send(l, &proto.StepEvent{Kind: proto.StepRefused, Text: fmt.Sprintf("Unable to create step for job %d: the step would have tasks on %d nodes; steps run on the node of the batch script: use --nodes=1 --nodelist=%s with as many tasks as fit, or a job for each node",
-		s.job.key.Job, len(s.rec.Nodes), l.n.opts.Name)})
-	return l.overStep(s)
-}
-
-func (s *step) created() *proto.StepEvent {
+func (s *step) created(node string) *proto.StepEvent {
 	f := s.job.rec.Order
-	ev := &proto.StepEvent{Kind: proto.StepCreated, Step: s.id, Layout: s.rec.Nodes, Job: &proto.StepJob{Name: s.rec.Name, User: f.Spec.User}}
+	ev := &proto.StepEvent{Kind: proto.StepCreated, Step: s.id, Layout: s.rec.Nodes, Job: &proto.StepJob{Name: s.rec.Name, User: f.Spec.User},
+		Direct: s.conn.direct(node)}
 	if f.Task != model.NoTask {
 		ev.Job.ArrayID, ev.Job.Task = f.ArrayID, f.Task
 	} else {
@@ -299,28 +323,35 @@ func (s *step) send(l *loop, ev *proto.StepEvent) {
 	}
 }
 
-// onStepFiles has the tasks prepared that gshim does not know yet.
+// onStepFiles has the tasks prepared that gshim does not know yet, and tells the step's other nodes.
 func (l *loop) onStepFiles(m msgStepFiles) error {
 	s := m.conn.step
+	all := slices.Concat(m.given[0], m.given[1], m.given[2])
+	if s == nil || s.req == nil || s.cause != model.NoStop || s.phase != stepCreated && s.phase != stepRunning {
+		closeFiles(all)
+		return nil
+	}
+	l.partFiles(s, &m)
 	var only []int
-	if s != nil && s.req != nil && s.here >= 0 && s.cause == model.NoStop && (s.phase == stepCreated || s.phase == stepRunning) {
-		for i := range s.tasks {
-			if t := &s.tasks[i]; t.order == nil && !t.began && t.ended == nil {
-				only = append(only, i)
-			}
+	for i := range s.tasks {
+		if t := &s.tasks[i]; t.order == nil && !t.began && t.ended == nil {
+			only = append(only, i)
 		}
 	}
-	all := slices.Concat(m.given[0], m.given[1], m.given[2])
 	if len(only) == 0 {
+		s.phase = stepRunning
 		closeFiles(all)
 		return nil
 	}
 	s.phase, s.files = stepPreparing, append(s.files, all...)
 	p := &stepPlan{key: s.job.key, facts: s.job.rec.Order, rec: s.rec, here: s.here, req: s.req, files: m.files, given: m.given, only: only}
+	if m.conn.direct(l.n.opts.Name) == "" {
+		p.io = relayAt(m.conn, m.io)
+	}
 	l.soon(func() {
 		l.n.workers.do(func(ctx ctxType) {
 			orders, lines, err := l.n.makeStep(p)
-			l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, orders: orders, lines: lines, err: err})
+			l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, orders: orders, relay: p.relay, lines: lines, err: err})
 		})
 	})
 	return nil
@@ -367,6 +398,18 @@ func (l *loop) onStepPrepared(m msgStepPrepared) error {
 		}
 	}
 	orders := m.orders
+	if m.relay != nil {
+		s.relays = append(s.relays, &relayed{order: m.relay})
+		s.files = append(s.files, m.relay.Passed[0])
+		orders = append([]*shim.Launch{m.relay}, orders...)
+	}
+	for _, o := range m.orders {
+		for _, f := range o.Passed {
+			if f != nil && m.relay != nil {
+				s.files = append(s.files, f)
+			}
+		}
+	}
 	l.then(func() { l.n.link.launch(orders...) })
 	if s.rec.LimitS > 0 && s.limit == nil {
 		s.setTimer(l, timerLimit, time.Duration(s.rec.LimitS)*time.Second)
@@ -380,6 +423,9 @@ func (l *loop) abandon(s *step) {
 		if t := &s.tasks[i]; t.order == nil && !t.began && t.ended == nil {
 			t.ended = &shim.Event{Kind: shim.LaunchFailed, Stage: shim.StageOrder, Text: "it was not started"}
 		}
+	}
+	for _, p := range s.parts {
+		p.end(false)
 	}
 	l.stepProgress(s)
 }
@@ -403,6 +449,10 @@ func (l *loop) onStepGone(c *stepConn) error {
 		return nil
 	}
 	s.conn, c.step = nil, nil
+	if s.rec != nil && (c.door || c.part) { // its host's daemon may come back
+		s.setTimer(l, timerLonely, lonelyStep)
+		return nil
+	}
 	if s.rec == nil { // it was waiting
 		s.job.queue = slices.DeleteFunc(s.job.queue, func(o *step) bool { return o == s })
 		return nil

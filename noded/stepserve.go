@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -38,17 +40,41 @@ type stepServer struct {
 
 	mu    sync.Mutex
 	conns map[*stepConn]uint32 // with their users
+
+	name   string
+	login  bool // this host manages no steps itself
+	peers  *peers
+	ending atomic.Bool
 }
 
 // stepConn is one command. step belongs to the loop.
 type stepConn struct {
-	nc   *net.UnixConn
+	nc   net.Conn
 	step *step
+
+	// Of a connection from another node's daemon: which node, and its address.
+	from, role, host string
+	door             bool // it passes on what a command of its host says
+	part             bool // it manages a step that this node has a part of
 
 	mu     sync.Mutex
 	cond   sync.Cond
-	out    []*proto.StepEvent
+	out    [][]byte
 	closed bool
+}
+
+func newStepConn(nc net.Conn) *stepConn {
+	c := &stepConn{nc: nc}
+	c.cond.L = &c.mu
+	return c
+}
+
+// direct gives the node that takes open files for its tasks: the one that the command is on.
+func (c *stepConn) direct(node string) string {
+	if c == nil || c.door || c.part {
+		return ""
+	}
+	return node
 }
 
 // serve accepts commands until ctx ends.
@@ -60,6 +86,7 @@ func (s *stepServer) serve(ctx context.Context, ln net.Listener) error {
 		nc, err := ln.Accept()
 		if err != nil {
 			if ctx.Err() != nil {
+				s.ending.Store(true)
 				s.closeAll()
 				return nil
 			}
@@ -88,10 +115,9 @@ func (s *stepServer) talk(nc net.Conn) {
 		_ = nc.Close() // nothing has been said
 		return
 	}
-	c := &stepConn{nc: uc}
-	c.cond.L = &c.mu
+	c := newStepConn(uc)
 	if err := s.enter(c, who.UID); err != nil {
-		c.out = append(c.out, &proto.StepEvent{Kind: proto.StepRefused, Text: err.Error()})
+		c.send(&proto.StepEvent{Kind: proto.StepRefused, Text: err.Error()})
 		c.closed = true
 		c.write()
 		return
@@ -127,39 +153,58 @@ func (s *stepServer) leave(c *stepConn) {
 	s.mu.Unlock()
 }
 
-// read takes what the command says.
+// read takes the command's request, and then what else it says.
 func (s *stepServer) read(c *stepConn, uid uint32) error {
 	if err := c.nc.SetReadDeadline(time.Now().Add(stepFirst)); err != nil {
 		return err
 	}
-	asked := false
+	kind, body, err := readStepFrame(c.nc)
+	if err != nil {
+		return err
+	}
+	if kind != proto.StepFrameRequest {
+		return fmt.Errorf("a message of kind %d at this point", kind)
+	}
+	rq := new(proto.StepRequest)
+	if err := proto.Decode(body, rq); err != nil {
+		return err
+	}
+	if err := checkStep(rq); err != nil {
+		c.send(&proto.StepEvent{Kind: proto.StepRefused, Text: err.Error()})
+		return err
+	}
+	if err := c.nc.SetReadDeadline(time.Time{}); err != nil {
+		return err
+	}
+	switch {
+	case s.login && (rq.Node == "" || rq.Node == s.name):
+		c.send(&proto.StepEvent{Kind: proto.StepRefused, Text: fmt.Sprintf("Unable to create step for job %d: %s is a login host and runs none", rq.Job, s.name)})
+		return errors.New("a step on a login host")
+	case rq.Node == "" || rq.Node == s.name:
+	case c.door:
+		return fmt.Errorf("a request for node %s was passed on to node %s", rq.Node, s.name)
+	default:
+		return s.pass(c, uid, rq, body)
+	}
+	s.inbox.post(msgStep{c, uid, rq})
+	return s.readOn(c)
+}
+
+// readOn takes what follows a request.
+func (s *stepServer) readOn(c *stepConn) error {
 	for {
 		kind, body, err := readStepFrame(c.nc)
 		if err != nil {
 			return err
 		}
-		switch {
-		case kind == proto.StepFrameRequest && !asked:
-			rq := new(proto.StepRequest)
-			if err := proto.Decode(body, rq); err != nil {
-				return err
-			}
-			if err := checkStep(rq); err != nil {
-				c.send(&proto.StepEvent{Kind: proto.StepRefused, Text: err.Error()})
-				continue
-			}
-			asked = true
-			if err := c.nc.SetReadDeadline(time.Time{}); err != nil {
-				return err
-			}
-			s.inbox.post(msgStep{c, uid, rq})
-		case kind == proto.StepFrameFiles && asked:
+		switch kind {
+		case proto.StepFrameFiles:
 			m, err := readStepFiles(c, body)
 			if err != nil {
 				return err
 			}
 			s.inbox.post(*m)
-		case kind == proto.StepFrameSignal && asked:
+		case proto.StepFrameSignal:
 			sig := new(proto.StepSignal)
 			if err := proto.Decode(body, sig); err != nil {
 				return err
@@ -168,6 +213,8 @@ func (s *stepServer) read(c *stepConn, uid uint32) error {
 				return fmt.Errorf("signal %d with %d bytes of text", sig.Signal, len(sig.Text))
 			}
 			s.inbox.post(msgStepSignal{c, sig})
+		case proto.StepFrameForget:
+			s.inbox.post(msgPartForget{c})
 		default:
 			return fmt.Errorf("a message of kind %d at this point", kind)
 		}
@@ -234,27 +281,26 @@ func readStepFiles(c *stepConn, body []byte) (m *msgStepFiles, err error) {
 	var want [3]int
 	total := 0
 	for i, f := range files.Files {
-		switch f.Mode {
-		case proto.FileShared, proto.FileOne:
-			want[i] = 1
-		case proto.FileEach:
-			want[i] = int(f.Task) // the number of them
-		}
+		want[i] = int(f.FDs)
 		if want[i] < 0 || want[i] > proto.MaxStepTasks {
 			return nil, fmt.Errorf("%d files for one stream", want[i])
 		}
 		total += want[i]
 	}
+	uc, local := c.nc.(*net.UnixConn)
+	if !local && total > 0 {
+		return nil, fmt.Errorf("%d open files can't come from another host", total)
+	}
 	var all []*os.File
 	for len(all) < total {
-		got, err := readFDs(c.nc)
+		got, err := readFDs(uc)
 		all = append(all, got...)
 		if err != nil || len(all) > total {
 			closeFiles(all)
 			return nil, fmt.Errorf("%d open files where %d were announced: %w", len(all), total, err)
 		}
 	}
-	m = &msgStepFiles{conn: c, files: files.Files}
+	m = &msgStepFiles{conn: c, files: files.Files, io: files.IO}
 	for i := range want {
 		m.given[i], all = all[:want[i]:want[i]], all[want[i]:]
 	}
@@ -291,18 +337,37 @@ func readFDs(nc *net.UnixConn) ([]*os.File, error) {
 }
 
 // send queues an event. A command that does not take what it is told is given up.
-func (c *stepConn) send(ev *proto.StepEvent) {
+func (c *stepConn) send(ev *proto.StepEvent) { c.put(proto.StepFrameEvent, ev) }
+
+// put queues a message.
+func (c *stepConn) put(kind uint8, m proto.Message) {
+	b, err := appendFrame(nil, kind, m)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
-		return
-	}
-	if len(c.out) >= maxStepEvents {
+	switch {
+	case c.closed:
+	case err != nil || len(c.out) >= maxStepEvents:
 		c.shut()
-		return
+	default:
+		c.out = append(c.out, b)
+		c.cond.Signal()
 	}
-	c.out = append(c.out, ev)
-	c.cond.Signal()
+}
+
+// appendFrame adds a message to what is to be written.
+func appendFrame(dst []byte, kind uint8, m proto.Message) ([]byte, error) {
+	at := len(dst)
+	b, err := proto.Append(append(dst, kind, 0, 0, 0, 0), m)
+	if err == nil {
+		binary.LittleEndian.PutUint32(b[at+1:], uint32(len(b)-at-5))
+	}
+	return b, err
+}
+
+// appendRaw is appendFrame for a message that has been encoded.
+func appendRaw(dst []byte, kind uint8, body []byte) []byte {
+	dst = binary.LittleEndian.AppendUint32(append(dst, kind), uint32(len(body)))
+	return append(dst, body...)
 }
 
 func (c *stepConn) close() {
@@ -314,7 +379,12 @@ func (c *stepConn) close() {
 func (c *stepConn) shut() {
 	if !c.closed {
 		c.closed = true
-		_ = c.nc.CloseRead() // ends the reader; the writer closes when it has said everything
+		// Ends the reader; the writer closes when it has said everything.
+		if uc, local := c.nc.(*net.UnixConn); local {
+			_ = uc.CloseRead()
+		} else {
+			_ = c.nc.SetReadDeadline(time.Unix(1, 0))
+		}
 		c.cond.Signal()
 	}
 }
@@ -331,17 +401,7 @@ func (c *stepConn) write() {
 		list, closed := c.out, c.closed
 		c.out = nil
 		c.mu.Unlock()
-		buf = buf[:0]
-		for _, ev := range list {
-			at := len(buf)
-			b, err := proto.Append(append(buf, proto.StepFrameEvent, 0, 0, 0, 0), ev)
-			if err != nil {
-				c.close()
-				return
-			}
-			buf = b
-			binary.LittleEndian.PutUint32(buf[at+1:], uint32(len(buf)-at-5))
-		}
+		buf = slices.Concat(list...)
 		if len(buf) > 0 {
 			err := c.nc.SetWriteDeadline(time.Now().Add(stepWrite))
 			if err == nil {

@@ -16,7 +16,21 @@ import (
 // overStep forgets a step, and does what waited for it.
 func (l *loop) overStep(s *step) error {
 	a := s.job
-	for _, t := range [...]stepTimer{timerKill, timerLimit} {
+	if err := l.dropStep(s); err != nil {
+		return err
+	}
+	if a.phase == ending {
+		if len(a.steps) == 0 {
+			l.clear(a)
+		}
+		return nil
+	}
+	return l.placeSteps(a)
+}
+
+// dropStep takes a step out of memory and spool.
+func (l *loop) dropStep(s *step) error {
+	for _, t := range [...]stepTimer{timerKill, timerLimit, timerDrain} {
 		s.stopTimer(t)
 	}
 	if len(s.files) > 0 {
@@ -30,23 +44,30 @@ func (l *loop) overStep(s *step) error {
 	for _, key := range s.shimKeys() {
 		l.then(func() { l.n.link.ack(key) })
 	}
-	delete(a.steps, s.id)
+	for _, p := range s.parts {
+		l.then(p.forget)
+	}
+	delete(s.job.steps, s.id)
 	if s.conn != nil {
 		s.conn.step = nil
 	}
-	l.n.stepsChanged()
-	if a.phase == ending {
-		if len(a.steps) == 0 {
-			l.clear(a)
-		}
-		return nil
-	}
-	return l.placeSteps(a)
+	return nil
 }
 
 // signalStep sends a signal to everything in a step.
 func (l *loop) signalStep(s *step, sig unix.Signal) {
+	for _, p := range s.parts {
+		p.signal(sig)
+	}
+	l.signalHere(s, sig)
+}
+
+// signalHere sends a signal to everything of a step on this node.
+func (l *loop) signalHere(s *step, sig unix.Signal) {
 	keys := s.shimKeys()
+	if len(keys) == 0 {
+		return
+	}
 	if len(keys) > 1 && l.n.groups.root.Can().Track {
 		keys = keys[:1] // its group is the step's
 	}
@@ -93,16 +114,22 @@ func (l *loop) stopStep(s *step, cause model.StopCause, uid uint32, now bool, li
 			l.killStep(s)
 			return
 		}
-		l.signalStep(s, unix.SIGCONT)
-		l.signalStep(s, unix.SIGTERM)
+		l.signalHere(s, unix.SIGCONT)
+		l.signalHere(s, unix.SIGTERM)
+		for _, p := range s.parts {
+			p.end(false)
+		}
 		s.setTimer(l, timerKill, l.n.killWait())
-	case stepWaiting, stepPreparing, stepEnding:
+	case stepWaiting, stepPreparing, stepEnding, stepOverHere:
 	}
 }
 
 // killStep kills what is left of a step, and again until its end has been seen.
 func (l *loop) killStep(s *step) {
-	l.signalStep(s, unix.SIGKILL)
+	l.signalHere(s, unix.SIGKILL)
+	for _, p := range s.parts {
+		p.end(true)
+	}
 	s.setTimer(l, timerKill, killAgain)
 }
 
@@ -115,8 +142,17 @@ func (l *loop) endSteps(a *attempt) bool {
 	a.queue = nil
 	now := a.forget || a.rebooted
 	for _, s := range a.steps {
+		if s.phase == stepOverHere {
+			if err := l.dropStep(s); err != nil {
+				l.log.Error("the end of a step is not written down", "job", a.key.Job, "step", s.id, "err", err)
+			}
+			continue
+		}
 		if a.rebooted && s.phase < stepEnding {
 			s.phase = stepRunning
+			for _, p := range s.parts {
+				p.done = true
+			}
 			for i := range s.tasks {
 				if s.tasks[i].ended == nil {
 					s.tasks[i].ended = &shim.Event{Kind: shim.Exited, Unknown: true, Text: "the node went down"}
@@ -155,6 +191,9 @@ func (l *loop) onStepTimer(m msgStepTimer) {
 		if s.phase == stepEnding {
 			l.clearStep(s)
 		}
+	case timerDrain:
+		s.drained = true
+		l.stepProgress(s)
 	case timerLonely:
 		if s.conn == nil && s.phase < stepEnding {
 			l.log.Warn("a step's command has not come back; the step is ended", "job", m.key.Job, "step", m.id)
@@ -168,22 +207,24 @@ func (l *loop) onStepTimer(m msgStepTimer) {
 func (s *step) setTimer(l *loop, what stepTimer, d time.Duration) {
 	s.stopTimer(what)
 	key, id := s.job.key, s.id
-	t := time.AfterFunc(d, func() { l.n.inbox.post(msgStepTimer{key, id, what}) })
-	if what == timerLimit {
-		s.limit = t
-		return
-	}
-	s.kill = t
+	*s.timer(what) = time.AfterFunc(d, func() { l.n.inbox.post(msgStepTimer{key, id, what}) })
 }
 
 func (s *step) stopTimer(what stepTimer) {
-	t := s.kill
-	if what == timerLimit {
-		t = s.limit
-	}
-	if t != nil {
+	if t := *s.timer(what); t != nil {
 		t.Stop()
 	}
+}
+
+// timer is where a timer is kept. Most of them are never set at the same time.
+func (s *step) timer(what stepTimer) **time.Timer {
+	switch what {
+	case timerLimit:
+		return &s.limit
+	case timerDrain:
+		return &s.drain
+	}
+	return &s.kill
 }
 
 // terminateSteps tells the steps of a job that is being ended what it ends for. Where the job has a group its signal
@@ -197,9 +238,12 @@ func (l *loop) terminateSteps(a *attempt) {
 		if line := a.stop.Line; line != "" {
 			s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: strings.Replace(line, fmt.Sprintf("JOB %d ", a.key.Job), fmt.Sprintf("STEP %d.%d ", a.key.Job, s.id), 1)})
 		}
+		for _, p := range s.parts {
+			p.end(false)
+		}
 		if !l.n.groups.root.Can().Track {
-			l.signalStep(s, unix.SIGCONT)
-			l.signalStep(s, unix.SIGTERM)
+			l.signalHere(s, unix.SIGCONT)
+			l.signalHere(s, unix.SIGTERM)
 		}
 	}
 }
@@ -210,7 +254,7 @@ func (l *loop) killSteps(a *attempt) {
 		return
 	}
 	for _, s := range a.steps {
-		l.signalStep(s, unix.SIGKILL)
+		l.signalHere(s, unix.SIGKILL)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"gbatch/internal/model"
 )
 
 // userfile.go writes lines for the user into a job's standard error file: why it was ended, that it ran out of memory.
@@ -70,6 +72,35 @@ func (n *Noded) appendAs(rec *launched, text string) error {
 	_, err = unix.Write(fd, []byte(text))
 	return errors.Join(err, unix.Close(fd))
 }
+
+// makeFileAs makes a file as a job's user, or empties it. One that hangs is left to who opens it next.
+func (n *Noded) makeFileAs(s *model.Spec, umask uint32, path string) error {
+	done := make(chan error, 1)
+	go func() {
+		if n.root {
+			runtime.LockOSThread() // as in appendAs
+			if err := becomeOnThread(s.UID, s.GID, s.Groups); err != nil {
+				done <- err
+				return
+			}
+		}
+		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0o666&^umask)
+		if err != nil {
+			done <- &os.PathError{Op: "open", Path: path, Err: err}
+			return
+		}
+		done <- unix.Close(fd)
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(makeFileFor):
+		return nil
+	}
+}
+
+// makeFileFor is how long a worker waits for a user's file system.
+const makeFileFor = 5 * time.Second
 
 // becomeOnThread gives the calling thread a user's rights to files: no other thread, and for good.
 func becomeOnThread(uid, gid uint32, groups []uint32) error {

@@ -28,13 +28,14 @@ var layers = []layer{
 	// Configuration, and the way over the wire.
 	{"internal/conf", "internal/model"},
 	{"internal/proto", "internal/model internal/blob"},
+	{"internal/stepio", ""},
 	{"internal/rpc", "internal/model internal/blob internal/proto"},
 	{"internal/client", "internal/model internal/blob internal/proto internal/rpc"},
-	{"internal/cli", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client"},
+	{"internal/cli", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client internal/stepio"},
 
 	// The daemons: effects. They never import each other.
 	{"ctld", "internal/model internal/blob internal/state internal/sched internal/store internal/conf internal/proto internal/rpc internal/client"},
-	{"noded", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client"},
+	{"noded", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client internal/stepio"},
 	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client"},
 
 	// On top. What runs the daemons as programs knows none of them; the launcher it ends itself.

@@ -354,10 +354,30 @@ func (r *run) find() (dir, node string, err error) {
 			return "", "", err
 		}
 	}
-	if _, err := os.Stat(filepath.Join(dir, proto.StepSocket(node))); errors.Is(err, fs.ErrNotExist) {
-		return "", "", fmt.Errorf("Unable to create step for job %s: its batch script runs on node %s, whose daemon is not on this host: run grun there", base, node)
+	r.rq.Node = node
+	door, err := r.door(dir, node)
+	return dir, door, err
+}
+
+// door gives the node, or login host, whose daemon on this host is asked: the manager of the job's steps itself or, on another
+// host, one that passes the request on.
+func (r *run) door(dir, node string) (string, error) {
+	for _, name := range []string{node, r.getenv("SLURMD_NODENAME")} {
+		if _, err := os.Stat(filepath.Join(dir, proto.StepSocket(name))); name != "" && err == nil {
+			return name, nil
+		}
 	}
-	return dir, node, nil
+	prefix := proto.StepSocket("")
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return "", err
+	}
+	for _, e := range list {
+		if name, ok := strings.CutPrefix(e.Name(), prefix); ok && e.Type()&fs.ModeSocket != 0 {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("Unable to create step for job %d: node %s manages its steps, and no gnoded on this host can ask it; run gnoded here (gnoded --login on a login host)", r.rq.Job, node)
 }
 
 // lookUp asks the controller where a job runs.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -30,11 +31,30 @@ type plumbing struct {
 	readers sync.WaitGroup
 	mu      sync.Mutex // lines of different tasks don't mix
 	inputs  []*os.File // the writing ends of the tasks' inputs
+	keep    []*os.File // files for output: closed at once where all tasks write to them by themselves, else at the end
+
+	ranks  int          // tasks of the step
+	mine   []int32      // those whose files are passed on as they are
+	sinks  [3]sink      // where output of the other tasks goes
+	wired  bool         // other tasks read from, or write to, this command
+	feeds  bool         // some of them read what it reads
+	remote *remoteFiles // of the other tasks; nil: there are none, or they need nothing
 }
 
-// plumb opens what the step's tasks need. ranks is the number of tasks.
-func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, v outpath.Values) (pl *plumbing, err error) {
-	pl = &plumbing{}
+// sink is a destination of output: a file, with labels or without. A negative one is none.
+type sink struct {
+	fd    int
+	label bool
+}
+
+// plumb opens what the step's tasks need. direct is the node whose tasks get open files.
+func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct string, v outpath.Values) (pl *plumbing, err error) {
+	pl = &plumbing{ranks: ranks, sinks: [3]sink{{fd: -1}, {fd: -1}, {fd: -1}}}
+	for i := range layout {
+		if layout[i].Node == direct {
+			pl.mine = layout[i].Ranks
+		}
+	}
 	defer func() {
 		if err != nil {
 			pl.closeEnds()
@@ -50,7 +70,6 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, v outpath.Va
 			modes[2] = modes[1]
 		}
 	}
-	var sharedOut int
 	for i, mode := range modes {
 		f := proto.StepFile{Append: r.append}
 		var fds []int
@@ -61,18 +80,20 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, v outpath.Va
 		case terr == nil && (task < 0 || task >= ranks):
 			return nil, fmt.Errorf("'%s' is none of the step's tasks 0 to %d", mode, ranks-1)
 		case terr == nil:
-			f.Mode, f.Task, fds = proto.FileOne, int32(task), []int{i}
-		case mode == "" || mode == "all":
-			f, fds, err = r.ownFile(pl, i, ranks)
-		case i == 2 && mode == modes[1]:
-			f, fds = pl.files.Files[1], nil
-			if f.Mode == proto.FileShared {
-				fds = []int{sharedOut}
+			f.Mode, f.Task = proto.FileOne, int32(task)
+			if slices.Contains(pl.mine, f.Task) {
+				fds = []int{i}
+			} else if i == 0 {
+				pl.wired, pl.feeds = true, true
+			} else {
+				pl.wired, pl.sinks[i] = true, sink{i, false}
 			}
-			if f.Mode == proto.FileEach { // labelled lines of both in one file
-				if fds, err = pl.pipes(ranks, func(task int, p *os.File) { pl.copyLines(task, ranks, p, sharedOut) }); err != nil {
-					return nil, err
-				}
+		case mode == "" || mode == "all":
+			f.Mode, fds, err = r.ownFile(pl, i)
+		case i == 2 && mode == modes[1]:
+			f = pl.files.Files[1]
+			if pl.sinks[2] = pl.sinks[1]; f.Mode == proto.FileShared || f.Mode == proto.FileEach {
+				f.Mode, fds, err = pl.output(pl.sinks[1])
 			}
 		default:
 			if !filepath.IsAbs(mode) {
@@ -91,38 +112,57 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, v outpath.Va
 			if file, err = os.OpenFile(name, flags, 0o666); err != nil {
 				return nil, fmt.Errorf("Could not open %s file: %w", [...]string{"stdin", "stdout", "stderr"}[i], err)
 			}
-			pl.ends = append(pl.ends, file)
-			sharedOut = int(file.Fd())
-			if f.Mode, fds = proto.FileShared, []int{sharedOut}; r.label {
-				out := sharedOut
-				f.Mode, f.Task = proto.FileEach, int32(ranks)
-				fds, err = pl.pipes(ranks, func(task int, p *os.File) { pl.copyLines(task, ranks, p, out) })
-			}
+			pl.keep = append(pl.keep, file)
+			pl.sinks[i] = sink{int(file.Fd()), r.label}
+			f.Mode, fds, err = pl.output(pl.sinks[i])
 		}
 		if err != nil {
 			return nil, err
 		}
+		f.FDs = int32(len(fds))
 		pl.files.Files = append(pl.files.Files, f)
 		pl.fds = append(pl.fds, fds...)
+	}
+	if others := ranks - len(pl.mine); others > 0 && pl.wired {
+		if pl.remote, err = pl.listen(layout, direct); err != nil {
+			return nil, err
+		}
+		pl.files.IO = &proto.StepIO{Port: pl.remote.port, Key: pl.remote.key}
 	}
 	return pl, nil
 }
 
 // ownFile passes one of grun's own files on.
-func (r *run) ownFile(pl *plumbing, i, ranks int) (f proto.StepFile, fds []int, err error) {
-	if !isOpen(i) {
-		return f, nil, nil // closed: the tasks get /dev/null
-	}
-	f.Mode, fds = proto.FileShared, []int{i}
+func (r *run) ownFile(pl *plumbing, i int) (mode uint8, fds []int, err error) {
+	others := pl.ranks > len(pl.mine)
 	switch {
-	case i == 0 && ranks > 1 && !isNull(i):
-		f.Mode, f.Task = proto.FileEach, int32(ranks)
-		fds, err = pl.inputPipes(ranks)
-	case i > 0 && r.label:
-		f.Mode, f.Task = proto.FileEach, int32(ranks)
-		fds, err = pl.pipes(ranks, func(task int, p *os.File) { pl.copyLines(task, ranks, p, i) })
+	case !isOpen(i), i == 0 && others && isNull(0):
+		return proto.FileNull, nil, nil // closed: the tasks get /dev/null
+	case i == 0 && (pl.ranks > 1 && !isNull(0) || others):
+		if pl.wired, pl.feeds = pl.wired || others, others; others || pl.ranks > 1 {
+			fds, err = pl.inputPipes()
+		}
+		return proto.FileEach, fds, err
+	case i > 0:
+		pl.sinks[i] = sink{i, r.label}
+		return pl.output(pl.sinks[i])
+	case len(pl.mine) > 0:
+		return proto.FileShared, []int{i}, nil
 	}
-	return f, fds, err
+	return proto.FileNull, nil, nil
+}
+
+// output gives tasks a way to a destination.
+func (pl *plumbing) output(to sink) (mode uint8, fds []int, err error) {
+	pl.wired = pl.wired || pl.ranks > len(pl.mine)
+	switch {
+	case to.label:
+		fds, err = pl.pipes(to.fd)
+		return proto.FileEach, fds, err
+	case len(pl.mine) > 0:
+		return proto.FileShared, []int{to.fd}, nil
+	}
+	return proto.FileShared, nil, nil
 }
 
 func isOpen(fd int) bool {
@@ -135,9 +175,9 @@ func isNull(fd int) bool {
 	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
 }
 
-// pipes makes a pipe for each task, and gives what comes out of each to read.
-func (pl *plumbing) pipes(n int, read func(task int, p *os.File)) (fds []int, err error) {
-	for task := range n {
+// pipes makes a pipe for each task, and copies its lines to a file with labels.
+func (pl *plumbing) pipes(to int) (fds []int, err error) {
+	for _, task := range pl.mine {
 		out, in, err := os.Pipe()
 		if err != nil {
 			return nil, fmt.Errorf("make a pipe for task %d: %w", task, err)
@@ -145,7 +185,7 @@ func (pl *plumbing) pipes(n int, read func(task int, p *os.File)) (fds []int, er
 		pl.ends = append(pl.ends, in)
 		fds = append(fds, int(in.Fd()))
 		pl.readers.Go(func() {
-			read(task, out)
+			pl.copyLines(int(task), out, to)
 			_ = out.Close() // it was only read
 		})
 	}
@@ -153,53 +193,71 @@ func (pl *plumbing) pipes(n int, read func(task int, p *os.File)) (fds []int, er
 }
 
 // copyLines writes each line of a task with its number before it.
-func (pl *plumbing) copyLines(task, ranks int, p io.Reader, to int) {
-	label := fmt.Appendf(nil, "%0*d: ", len(strconv.Itoa(ranks-1)), task)
-	var held []byte
+func (pl *plumbing) copyLines(task int, p io.Reader, to int) {
+	l := pl.labeller(task, to)
 	buf := make([]byte, 32<<10)
-	put := func(text []byte) {
-		pl.mu.Lock()
-		defer pl.mu.Unlock()
-		for len(text) > 0 {
-			n, err := unix.Write(to, text)
-			if err == unix.EINTR || err == unix.EAGAIN {
-				continue
-			}
-			if err != nil {
-				return // nobody reads it any more
-			}
-			text = text[n:]
-		}
-	}
 	for {
 		n, err := p.Read(buf)
-		held = append(held, buf[:n]...)
-		var out []byte
-		for {
-			end := bytes.IndexByte(held, '\n')
-			if end < 0 && len(held) < maxHeldLine && err == nil {
-				break
-			}
-			if end < 0 {
-				if len(held) > 0 {
-					out = append(append(append(out, label...), held...), '\n')
-					held = nil
-				}
-				break
-			}
-			out = append(append(out, label...), held[:end+1]...)
-			held = held[end+1:]
-		}
-		put(out)
+		l.take(buf[:n], err != nil)
 		if err != nil {
 			return
 		}
 	}
 }
 
+// labeller puts a task's number before its lines.
+type labeller struct {
+	pl    *plumbing
+	to    int
+	label []byte
+	held  []byte // the beginning of a line
+}
+
+func (pl *plumbing) labeller(task, to int) *labeller {
+	return &labeller{pl: pl, to: to, label: fmt.Appendf(nil, "%0*d: ", len(strconv.Itoa(pl.ranks-1)), task)}
+}
+
+// take writes the lines that data completes, and what is left where it ends.
+func (l *labeller) take(data []byte, end bool) {
+	l.held = append(l.held, data...)
+	var out []byte
+	for {
+		at := bytes.IndexByte(l.held, '\n')
+		if at < 0 && len(l.held) < maxHeldLine && !end {
+			break
+		}
+		if at < 0 {
+			if len(l.held) > 0 {
+				out = append(append(append(out, l.label...), l.held...), '\n')
+				l.held = nil
+			}
+			break
+		}
+		out = append(append(out, l.label...), l.held[:at+1]...)
+		l.held = l.held[at+1:]
+	}
+	l.pl.put(l.to, out)
+}
+
+// put writes to a file. Who reads it no more is not told.
+func (pl *plumbing) put(to int, text []byte) {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	for len(text) > 0 {
+		n, err := unix.Write(to, text)
+		if err == unix.EINTR || err == unix.EAGAIN {
+			continue
+		}
+		if err != nil {
+			return
+		}
+		text = text[n:]
+	}
+}
+
 // inputPipes makes a pipe for each task's input. feed fills them.
-func (pl *plumbing) inputPipes(n int) (fds []int, err error) {
-	for task := range n {
+func (pl *plumbing) inputPipes() (fds []int, err error) {
+	for _, task := range pl.mine {
 		out, in, err := os.Pipe()
 		if err != nil {
 			return nil, fmt.Errorf("make a pipe for task %d: %w", task, err)
@@ -215,7 +273,7 @@ func (pl *plumbing) inputPipes(n int) (fds []int, err error) {
 func (pl *plumbing) feed() {
 	inputs := pl.inputs
 	buf := make([]byte, 32<<10)
-	for len(inputs) > 0 {
+	for len(inputs) > 0 || pl.feeds {
 		n, err := unix.Read(0, buf)
 		if err == unix.EINTR {
 			continue
@@ -232,18 +290,35 @@ func (pl *plumbing) feed() {
 			}
 		}
 		inputs = keep
+		if pl.feeds {
+			pl.feeds = pl.remote.feed(buf[:n])
+		}
 	}
 	for _, in := range inputs {
 		_ = in.Close() // the end of the input
+	}
+	if pl.feeds {
+		pl.remote.feed(nil)
 	}
 }
 
 // closeEnds closes the tasks' ends: when those of the tasks are closed too, the pipes end.
 func (pl *plumbing) closeEnds() {
+	if pl.remote == nil {
+		pl.closeKept()
+	}
 	for _, f := range pl.ends {
 		_ = f.Close() // the tasks have their own
 	}
 	pl.ends = nil
+}
+
+// closeKept closes the files that were opened for output.
+func (pl *plumbing) closeKept() {
+	for _, f := range pl.keep {
+		_ = f.Close() // who writes to it tells of errors
+	}
+	pl.keep = nil
 }
 
 // valuesOf is what names of files can say of the job.

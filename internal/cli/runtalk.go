@@ -189,7 +189,7 @@ func (t *talk) created(ev *proto.StepEvent) error {
 			return err
 		}
 		var err error
-		if t.pl, err = t.plumb(ev.Step, n, ev.Layout, valuesOf(ev, &t.rq)); err != nil {
+		if t.pl, err = t.plumb(ev.Step, n, ev.Layout, ev.Direct, valuesOf(ev, &t.rq)); err != nil {
 			return err
 		}
 		t.warnMasks()
@@ -197,7 +197,7 @@ func (t *talk) created(ev *proto.StepEvent) error {
 			fmt.Fprintf(t.Stderr, "%s: launching StepId=%d.%d on %d nodes, %d tasks\n", t.Program, t.rq.Job, t.id, len(ev.Layout), n)
 		}
 	}
-	if len(t.pl.ends) == 0 && t.allStarted() {
+	if t.pl.remote == nil && len(t.pl.ends) == 0 && t.allStarted() {
 		return nil // all tasks have theirs already
 	}
 	return t.conn.Send(proto.StepFrameFiles, &t.pl.files, t.pl.fds)
@@ -273,7 +273,7 @@ func (t *talk) task(ev *proto.StepEvent) {
 	}
 	if t.allStarted() {
 		t.pl.closeEnds()
-		if !t.fed && len(t.pl.inputs) > 0 {
+		if !t.fed && (len(t.pl.inputs) > 0 || t.pl.feeds) {
 			t.fed = true
 			go t.pl.feed()
 		}
@@ -298,6 +298,10 @@ func (t *talk) finish() {
 	select {
 	case <-through:
 	case <-time.After(drainOutput):
+	}
+	t.pl.closeKept()
+	if t.pl.remote != nil {
+		t.pl.remote.close()
 	}
 }
 

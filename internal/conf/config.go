@@ -36,6 +36,7 @@ type Config struct {
 	SlurmUser     string
 	Controllers   []Controller // in the order of their SlurmctldHost lines; empty only where none was named
 	SlurmctldPort int64
+	SlurmdPort    int64 // 0: any free port
 
 	// Places. The pid, socket and log files of daemons are local to each host.
 	StateSaveLocation string // gctld

@@ -63,6 +63,7 @@ func identitySettings() []setting {
 		// SlurmctldHost lines become Controllers in controllers.go; KeyValues shows them one by one.
 		{name: "SlurmctldHost", effect: RestartCtld, many: true},
 		portSetting("SlurmctldPort", RestartAll, func(c *Config) *int64 { return &c.SlurmctldPort }),
+		portSetting("SlurmdPort", RestartNoded, func(c *Config) *int64 { return &c.SlurmdPort }),
 		text("SlurmUser", RestartCtld, func(c *Config) *string { return &c.SlurmUser }),
 	}
 }

@@ -55,7 +55,7 @@ func (c *Config) nodeRules() model.NodeRules {
 	flag := func(word string) bool { return slices.Contains(c.PrologFlags, word) }
 	return model.NodeRules{
 		Prolog: c.Prolog, Epilog: c.Epilog, PrologTimeoutS: c.PrologTimeoutS, EpilogTimeoutS: c.EpilogTimeoutS,
-		Serial: flag("Serial"), NoHold: flag("NoHold"), Contain: flag("Contain"), ForceRequeue: flag("ForceRequeueOnFail"),
+		Serial: flag("Serial"), NoHold: flag("NoHold"), Contain: true, ForceRequeue: flag("ForceRequeueOnFail"),
 		NoHoldOnFail: c.Scheduler.NoHoldOnPrologErr, CtldProlog: c.PrologSlurmctld, CtldEpilog: c.EpilogSlurmctld,
 		UnkillableS: c.UnkillableStepTimeoutS, UnkillableProgram: c.UnkillableStepProgram, BatchStartS: c.BatchStartTimeoutS,
 		HealthProgram: c.HealthCheckProgram, HealthIntervalS: c.HealthCheckIntervalS, HealthStates: c.HealthCheckNodeState,

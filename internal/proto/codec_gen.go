@@ -2001,7 +2001,7 @@ func (x *Attempt) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Hello) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(10); err != nil {
+	if err := e.EncodeArrayLen(11); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Node); err != nil {
@@ -2037,6 +2037,9 @@ func (x *Hello) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeString(x.Problem); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.PeerPort)); err != nil {
 		return err
 	}
 	return nil
@@ -2154,7 +2157,20 @@ func (x *Hello) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Problem = v
 	}
-	return wire.Skip(d, n-10)
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Hello.PeerPort", err)
+		}
+		x.PeerPort = int32(v)
+		if int64(x.PeerPort) != v {
+			return wire.Range("Hello.PeerPort", v)
+		}
+	}
+	return wire.Skip(d, n-11)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -4615,7 +4631,7 @@ func (x *StatOf) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *StepRequest) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(18); err != nil {
+	if err := e.EncodeArrayLen(19); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.RequestID); err != nil {
@@ -4685,6 +4701,9 @@ func (x *StepRequest) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := x.Bind.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Node); err != nil {
 		return err
 	}
 	return nil
@@ -4910,7 +4929,17 @@ func (x *StepRequest) DecodeMsgpack(d *msgpack.Decoder) error {
 	if err := x.Bind.DecodeMsgpack(d); err != nil {
 		return wire.In("StepRequest.Bind", err)
 	}
-	return wire.Skip(d, n-18)
+	if n < 19 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepRequest.Node", err)
+		}
+		x.Node = v
+	}
+	return wire.Skip(d, n-19)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -5656,7 +5685,7 @@ func (x *StepBind) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *StepFiles) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(1); err != nil {
+	if err := e.EncodeArrayLen(2); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Files)); err != nil {
@@ -5664,6 +5693,15 @@ func (x *StepFiles) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i1 := range x.Files {
 		if err := x.Files[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if x.IO == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.IO.EncodeMsgpack(e); err != nil {
 			return err
 		}
 	}
@@ -5696,12 +5734,88 @@ func (x *StepFiles) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Files = s2
 		}
 	}
-	return wire.Skip(d, n-1)
+	if n < 2 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("StepFiles.IO", err)
+		}
+		if !none {
+			v4 := new(StepIO)
+			if err := v4.DecodeMsgpack(d); err != nil {
+				return wire.In("StepFiles.IO", err)
+			}
+			x.IO = v4
+		}
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepIO) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Host); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Port)); err != nil {
+		return err
+	}
+	if err := wire.Bytes(e, x.Key); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepIO) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepIO{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepIO.Host", err)
+		}
+		x.Host = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepIO.Port", err)
+		}
+		x.Port = int32(v)
+		if int64(x.Port) != v {
+			return wire.Range("StepIO.Port", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		b, err := wire.DecodeBytes(d)
+		if err != nil {
+			return wire.In("StepIO.Key", err)
+		}
+		x.Key = b
+	}
+	return wire.Skip(d, n-3)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *StepFile) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(4); err != nil {
+	if err := e.EncodeArrayLen(5); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Mode)); err != nil {
@@ -5714,6 +5828,9 @@ func (x *StepFile) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.Task)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.FDs)); err != nil {
 		return err
 	}
 	return nil
@@ -5772,12 +5889,25 @@ func (x *StepFile) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("StepFile.Task", v)
 		}
 	}
-	return wire.Skip(d, n-4)
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepFile.FDs", err)
+		}
+		x.FDs = int32(v)
+		if int64(x.FDs) != v {
+			return wire.Range("StepFile.FDs", v)
+		}
+	}
+	return wire.Skip(d, n-5)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *StepEvent) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(13); err != nil {
+	if err := e.EncodeArrayLen(15); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Kind)); err != nil {
@@ -5829,6 +5959,18 @@ func (x *StepEvent) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeUint(uint64(x.Cause)); err != nil {
 		return err
+	}
+	if err := e.EncodeString(x.Direct); err != nil {
+		return err
+	}
+	if x.Use == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Use.EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -6006,7 +6148,327 @@ func (x *StepEvent) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("StepEvent.Cause", v)
 		}
 	}
-	return wire.Skip(d, n-13)
+	if n < 14 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepEvent.Direct", err)
+		}
+		x.Direct = v
+	}
+	if n < 15 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("StepEvent.Use", err)
+		}
+		if !none {
+			v5 := new(model.Exit)
+			if err := v5.DecodeMsgpack(d); err != nil {
+				return wire.In("StepEvent.Use", err)
+			}
+			x.Use = v5
+		}
+	}
+	return wire.Skip(d, n-15)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepPart) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(8); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Attempt)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Step)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Here)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Name); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.At)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Nodes)); err != nil {
+		return err
+	}
+	for i1 := range x.Nodes {
+		if err := x.Nodes[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if x.Request == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Request.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepPart) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepPart{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepPart.Job", err)
+		}
+		x.Job = model.JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("StepPart.Job", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepPart.Attempt", err)
+		}
+		x.Attempt = uint32(v)
+		if uint64(x.Attempt) != v {
+			return wire.Range("StepPart.Attempt", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepPart.Step", err)
+		}
+		x.Step = int32(v)
+		if int64(x.Step) != v {
+			return wire.Range("StepPart.Step", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepPart.Here", err)
+		}
+		x.Here = int32(v)
+		if int64(x.Here) != v {
+			return wire.Range("StepPart.Here", v)
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepPart.Name", err)
+		}
+		x.Name = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepPart.At", err)
+		}
+		x.At = model.Time(v)
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepPart.Nodes", err)
+		}
+		if n1 > 0 {
+			s2 := make([]StepNode, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, StepNode{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StepPart.Nodes", err)
+				}
+			}
+			x.Nodes = s2
+		}
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("StepPart.Request", err)
+		}
+		if !none {
+			v4 := new(StepRequest)
+			if err := v4.DecodeMsgpack(d); err != nil {
+				return wire.In("StepPart.Request", err)
+			}
+			x.Request = v4
+		}
+	}
+	return wire.Skip(d, n-8)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepDoor) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(1); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.UID)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepDoor) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepDoor{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("StepDoor.UID", err)
+		}
+		x.UID = uint32(v)
+		if uint64(x.UID) != v {
+			return wire.Range("StepDoor.UID", v)
+		}
+	}
+	return wire.Skip(d, n-1)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *PeersRequest) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(1); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Nodes)); err != nil {
+		return err
+	}
+	for i1 := range x.Nodes {
+		if err := e.EncodeString(x.Nodes[i1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *PeersRequest) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = PeersRequest{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("PeersRequest.Nodes", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("PeersRequest.Nodes", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.Nodes = s2
+		}
+	}
+	return wire.Skip(d, n-1)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *PeersReply) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(1); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Addrs)); err != nil {
+		return err
+	}
+	for i1 := range x.Addrs {
+		if err := e.EncodeString(x.Addrs[i1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *PeersReply) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = PeersReply{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("PeersReply.Addrs", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("PeersReply.Addrs", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.Addrs = s2
+		}
+	}
+	return wire.Skip(d, n-1)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -27,6 +27,7 @@ const (
 	KindReserve      // ReserveRequest -> ReserveReply
 	KindStat         // StatRequest -> StatReply
 	KindSteps        // StepsRequest -> stream of StepsChunk
+	KindPeers        // PeersRequest -> PeersReply
 )
 
 // Kinds between daemons.

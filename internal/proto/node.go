@@ -29,6 +29,8 @@ type Hello struct {
 
 	Now     model.Time // the node's clock
 	Problem string     // what its own checks find; or ""
+
+	PeerPort int32 // where it answers other nodes' daemons, 0: nowhere
 }
 
 // Hardware is what a node finds on itself.

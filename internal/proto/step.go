@@ -43,6 +43,8 @@ type StepRequest struct {
 	Epilog    string
 	Need      StepNeed
 	Bind      StepBind
+
+	Node string // the first node of the job, which manages its steps; "": the one that is asked
 }
 
 // StepProgram is what some tasks of a step run.
@@ -133,6 +135,16 @@ const (
 //gbatch:codec
 type StepFiles struct {
 	Files []StepFile // stdin, stdout, stderr
+	IO    *StepIO    // where tasks on other hosts get their files; nil: they need none
+}
+
+// StepIO says where the command takes and gives what tasks on other hosts write and read (internal/stepio).
+//
+//gbatch:codec
+type StepIO struct {
+	Host string // "": where the connection comes from on which this is said
+	Port int32
+	Key  []byte
 }
 
 // StepFile is one of them.
@@ -143,6 +155,7 @@ type StepFile struct {
 	Pattern string // FilePath: with %t and the like, absolute
 	Append  bool
 	Task    int32 // FileOne
+	FDs     int32 // how many open files follow for it: for tasks of the host that the command is on
 }
 
 // What a task's file is.
@@ -186,6 +199,51 @@ type StepEvent struct {
 	Layout []StepNode
 	Job    *StepJob // StepCreated
 	Cause  model.StopCause
+	Direct string      // StepCreated: the node that takes open files for its tasks; "": none does
+	Use    *model.Exit // StepDone of a part: what it used
+}
+
+// StepPart asks a node for its part of a step, or for word of it. The node answers with StepCreated where it waits for files, with
+// StepRefused, and with what has happened to the tasks.
+//
+//gbatch:codec
+type StepPart struct {
+	Job     model.JobID
+	Attempt uint32
+	Step    int32
+	Here    int32 // the node's place in Nodes
+	Name    string
+	At      model.Time
+	Nodes   []StepNode
+	Request *StepRequest // nil: only word of it
+}
+
+// Why a node refuses its part (StepEvent.Code).
+const (
+	PartRefused int32 = iota
+	PartNotReady
+	PartUnknown
+)
+
+// StepDoor comes before a request that another host's daemon passes on.
+//
+//gbatch:codec
+type StepDoor struct {
+	UID uint32
+}
+
+// PeersRequest asks where nodes' daemons answer each other.
+//
+//gbatch:codec
+type PeersRequest struct {
+	Nodes []string
+}
+
+// PeersReply has host:port for each node, "" for one that is not connected.
+//
+//gbatch:codec
+type PeersReply struct {
+	Addrs []string
 }
 
 // StepNode is a step's part of one node.
@@ -224,4 +282,7 @@ const (
 	StepFrameFiles         // followed by the descriptors, MaxStepFDs with each byte
 	StepFrameSignal
 	StepFrameEvent
+	StepFrameDoor   // StepDoor, then a request
+	StepFramePart   // StepPart
+	StepFrameForget // the step's manager has the end of the part written down
 )

@@ -159,7 +159,7 @@ func (f *forward) step() bool {
 	var gone []state.Report
 	for f.ends.len() > 0 && f.ends.min().at <= int64(f.now) {
 		e := f.ends.pop()
-		gone = append(gone, state.Report{Kind: state.Ended, Job: e.id, Attempt: e.attempt, At: f.now})
+		gone = append(gone, f.st.View().EndOf(e.id, e.attempt, f.now)...)
 	}
 	if len(gone) > 0 {
 		f.st.Apply(state.Command{At: f.now, Body: &state.Reports{Reports: gone}})

@@ -155,6 +155,7 @@ func FromConf(dir string) (*Machine, *conf.Config, error) {
 	m := c.Model()
 	m.Params.MinJobAgeS = 1
 	m.Params.MaxJobs = 0
+	m.Params.Rules = model.NodeRules{} // what nodes do around jobs takes no time here
 	if len(m.Partitions) == 0 || len(m.Nodes) == 0 {
 		return nil, nil, fmt.Errorf("%s defines no nodes or no partition", c.Path)
 	}

@@ -8,7 +8,7 @@ import (
 
 // ready.go is what stands around a job's script: the controller's own programs (Run.Gate), prologs on every node
 // (Run.Unready), and epilogs, for which a job stays COMPLETING until each of its nodes has reported its end (Run.Busy).
-// Where the configuration names none of that, Gate is open and both sets are empty: a job then is its first node's alone.
+// A job of one node without programs has an open Gate and both sets empty.
 
 // What the state writes as a node's reason; Slurm's words, and behind them what happened.
 const (
@@ -32,6 +32,18 @@ func (s *State) firstSteps(run *model.Run) {
 	if r.NoHold {
 		run.Unready = run.Busy.Minus(model.UpTo(1))
 	}
+}
+
+// EndOf gives the reports with which a job's nodes say that it has ended: of each that has something of it.
+func (v *View) EndOf(job model.JobID, attempt uint32, at model.Time) []Report {
+	out := []Report{{Kind: Ended, Job: job, Attempt: attempt, At: at}}
+	if j := v.Job(job); j != nil && j.Run != nil {
+		j.Run.Busy.Minus(model.UpTo(1)).Each(func(k int) bool {
+			out = append(out, Report{Kind: Ended, Job: job, Attempt: attempt, At: at, Node: j.Run.Alloc.Nodes[k].Node})
+			return true
+		})
+	}
+	return out
 }
 
 // placeOf gives the place of the node that reports among the job's; -1 for one that isn't the job's.

@@ -30,6 +30,9 @@ func internalError() *rpc.Error {
 	return rpc.Errorf(rpc.CodeInternal, "internal error in the daemon; its log says more")
 }
 
+// Remote is the peer's network address; of a unix socket it says nothing.
+func (r *Request) Remote() string { return addrOf(r.cn.nc) }
+
 // Reply gives the last answer. An error means that it was not sent, since the client has gone; a body over
 // rpc.MaxFrame is answered with an error instead.
 func (r *Request) Reply(body []byte) error { return r.answer(0, body) }

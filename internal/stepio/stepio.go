@@ -1,0 +1,210 @@
+// Package stepio carries what the tasks of a step read and write between another host and the command that runs the step.
+//
+// It owns the frames and how they are kept from strangers; not who connects to whom (noded/steprelay dials, the command
+// listens) nor what becomes of the data.
+//
+// The command draws a key and has it brought to the nodes by their daemons, over connections that prove both sides. Here both
+// sides know each other by the key: each gives a salt, keys for both directions come of all three (HMAC-SHA-256), and every
+// frame is sealed with AES-GCM under a counter. So nobody else reads, changes, repeats or leaves out a frame unseen.
+//
+// It must stay light: commands and gshim use it, so there is no net and no TLS here.
+package stepio
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// KeyBytes is the length of a key.
+	KeyBytes = 32
+	// MaxData bounds the data of one frame, bytes.
+	MaxData = 64 << 10
+	// AllRanks as a frame's rank means every task that has the stream.
+	AllRanks int32 = -1
+
+	saltBytes  = 16
+	frameHead  = 5 // of the sealed text: stream and rank
+	overhead   = 16
+	streamHail = 255
+	magic      = "gbatchIO"
+)
+
+// NewKey draws a key.
+func NewKey() ([]byte, error) {
+	key := make([]byte, KeyBytes)
+	if _, err := unix.Getrandom(key, 0); err != nil {
+		return nil, fmt.Errorf("draw a key: %w", err)
+	}
+	return key, nil
+}
+
+// Frame is a piece of one stream of one task. Data is good until the next Read; without any the stream has ended.
+type Frame struct {
+	Stream uint8 // 0 standard input, 1 output, 2 error
+	Rank   int32
+	Data   []byte
+}
+
+// Conn is one connection. One goroutine may read, any number write.
+type Conn struct {
+	rw      io.ReadWriter
+	in, out cipher.AEAD
+	got     uint64
+	rbuf    []byte
+
+	wmu  sync.Mutex
+	sent uint64
+	wbuf []byte
+}
+
+// Hail is the side that connects: node says which of the step's nodes it is.
+func Hail(rw io.ReadWriter, key []byte, node int32) (*Conn, error) {
+	var mine, theirs [saltBytes]byte
+	if _, err := unix.Getrandom(mine[:], 0); err != nil {
+		return nil, err
+	}
+	if _, err := rw.Write(append([]byte(magic), mine[:]...)); err != nil {
+		return nil, err
+	}
+	if _, err := io.ReadFull(rw, theirs[:]); err != nil {
+		return nil, err
+	}
+	c, err := newConn(rw, key, mine[:], theirs[:], true)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Write(streamHail, node, nil); err != nil {
+		return nil, err
+	}
+	f, err := c.Read()
+	if err == nil && f.Stream != streamHail {
+		err = errors.New("the other side is no step's command")
+	}
+	return c, err
+}
+
+// Answer is the side that is connected to.
+func Answer(rw io.ReadWriter, key []byte) (c *Conn, node int32, err error) {
+	hello := make([]byte, len(magic)+saltBytes)
+	if _, err := io.ReadFull(rw, hello); err != nil {
+		return nil, 0, err
+	}
+	if string(hello[:len(magic)]) != magic {
+		return nil, 0, errors.New("a stranger")
+	}
+	var mine [saltBytes]byte
+	if _, err := unix.Getrandom(mine[:], 0); err != nil {
+		return nil, 0, err
+	}
+	if _, err := rw.Write(mine[:]); err != nil {
+		return nil, 0, err
+	}
+	if c, err = newConn(rw, key, hello[len(magic):], mine[:], false); err != nil {
+		return nil, 0, err
+	}
+	f, err := c.Read()
+	if err != nil {
+		return nil, 0, err
+	}
+	if f.Stream != streamHail {
+		return nil, 0, errors.New("it did not say which node it is")
+	}
+	return c, f.Rank, c.Write(streamHail, 0, nil)
+}
+
+func newConn(rw io.ReadWriter, key, hailing, answering []byte, hails bool) (*Conn, error) {
+	if len(key) != KeyBytes {
+		return nil, fmt.Errorf("a key of %d bytes", len(key))
+	}
+	seal := func(way string) (cipher.AEAD, error) {
+		h := hmac.New(sha256.New, key)
+		h.Write([]byte(way)) // a hash never fails
+		h.Write(hailing)
+		h.Write(answering)
+		block, err := aes.NewCipher(h.Sum(nil))
+		if err != nil {
+			return nil, err
+		}
+		return cipher.NewGCM(block)
+	}
+	there, err := seal("to the command")
+	if err != nil {
+		return nil, err
+	}
+	back, err := seal("to the node")
+	if err != nil {
+		return nil, err
+	}
+	c := &Conn{rw: rw, in: there, out: back}
+	if hails {
+		c.in, c.out = back, there
+	}
+	return c, nil
+}
+
+func nonce(n uint64) []byte {
+	var b [12]byte
+	binary.LittleEndian.PutUint64(b[:], n)
+	return b[:]
+}
+
+// Write sends data, in as many frames as it takes; without any it says that the stream has ended.
+func (c *Conn) Write(stream uint8, rank int32, data []byte) error {
+	c.wmu.Lock()
+	defer c.wmu.Unlock()
+	for first := true; first || len(data) > 0; first = false {
+		n := min(len(data), MaxData)
+		if err := c.write(stream, rank, data[:n]); err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}
+
+func (c *Conn) write(stream uint8, rank int32, data []byte) error {
+	plain := make([]byte, frameHead, frameHead+len(data))
+	plain[0] = stream
+	binary.LittleEndian.PutUint32(plain[1:], uint32(rank))
+	plain = append(plain, data...)
+	c.wbuf = binary.LittleEndian.AppendUint32(c.wbuf[:0], uint32(len(plain)+overhead))
+	c.wbuf = c.out.Seal(c.wbuf, nonce(c.sent), plain, nil)
+	c.sent++
+	_, err := c.rw.Write(c.wbuf)
+	return err
+}
+
+// Read waits for the next frame; io.EOF when the other side has closed between two of them.
+func (c *Conn) Read() (Frame, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(c.rw, head[:]); err != nil {
+		return Frame{}, err
+	}
+	n := binary.LittleEndian.Uint32(head[:])
+	if n < frameHead+overhead || n > frameHead+overhead+MaxData {
+		return Frame{}, fmt.Errorf("a frame of %d bytes", n)
+	}
+	if cap(c.rbuf) < int(n) {
+		c.rbuf = make([]byte, n)
+	}
+	b := c.rbuf[:n]
+	if _, err := io.ReadFull(c.rw, b); err != nil {
+		return Frame{}, io.ErrUnexpectedEOF
+	}
+	plain, err := c.in.Open(b[:0], nonce(c.got), b, nil)
+	if err != nil {
+		return Frame{}, errors.New("a frame that the other side did not send")
+	}
+	c.got++
+	return Frame{Stream: plain[0], Rank: int32(binary.LittleEndian.Uint32(plain[1:])), Data: plain[frameHead:]}, nil
+}

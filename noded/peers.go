@@ -1,0 +1,254 @@
+package noded
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/pki"
+)
+
+// peers.go is the port on which nodes' daemons answer each other, about steps only: the manager of a job's steps asks the
+// job's other nodes for their parts, and the daemon of a command's host passes the command's request on to the manager.
+// Both sides prove by certificate which node they are. Where a node answers is asked of the leader when it is needed.
+
+const (
+	protoPeer    = "gbatch-peer"
+	maxPeerConns = 4096
+	peerFirst    = 10 * time.Second // for the first message of a connection
+	peerBeat     = 30 * time.Second // TCP keepalive
+)
+
+// peers knows where other nodes answer.
+type peers struct {
+	relay *relay
+	tls   *tls.Config
+	name  string
+}
+
+// dial connects to another node's daemon.
+func (p *peers) dial(ctx context.Context, node string) (net.Conn, error) {
+	addr := ""
+	body, err := proto.Encode(&proto.PeersRequest{Nodes: []string{node}})
+	if err != nil {
+		return nil, err
+	}
+	err = p.relay.forward(ctx, &proto.Caller{Host: p.name}, proto.KindPeers, body, func(f *rpc.Frame) error {
+		var r proto.PeersReply
+		if err := proto.Decode(f.Body, &r); err != nil {
+			return err
+		}
+		if len(r.Addrs) == 1 {
+			addr = r.Addrs[0]
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("where node %s is can't be asked: %w", node, err)
+	case addr == "":
+		return nil, fmt.Errorf("node %s's gnoded is not connected to the controller", node)
+	}
+	nc, err := pki.Dial(ctx, addr, protoPeer, p.tls, pki.RoleNode)
+	if err != nil {
+		return nil, err
+	}
+	peer, err := pki.PeerOfConn(nc)
+	if _, name, _ := peer.Daemon(); err == nil && name != node {
+		err = fmt.Errorf("%s is node %s, not %s", addr, name, node)
+	}
+	if err == nil {
+		err = setUserTimeout(nc)
+	}
+	if err != nil {
+		return nil, errors.Join(err, nc.Close())
+	}
+	return nc, nil
+}
+
+// listenPeers opens the port: the configured one, or any where several nodes of one host can't have the same.
+func listenPeers(o *Options, role string, log *slog.Logger) (*pki.Listener, error) {
+	cfg, err := pki.ServerTLS(o.PKI, role, o.Name)
+	if err != nil {
+		return nil, err
+	}
+	port := int64(0)
+	if o.Config != nil {
+		port = o.Config.SlurmdPort
+	}
+	accept := pki.Accept{Proto: protoPeer, Roles: []string{pki.RoleNode, pki.RoleLogin}}
+	ln, err := pki.Listen(":"+strconv.FormatInt(port, 10), cfg, log, accept)
+	if errors.Is(err, syscall.EADDRINUSE) && port != 0 {
+		log.Warn("SlurmdPort is taken; another port is used", "port", port)
+		ln, err = pki.Listen(":0", cfg, log, accept)
+	}
+	return ln, err
+}
+
+// peerPort gives the port's number.
+func peerPort(ln *pki.Listener) int32 {
+	if ln == nil {
+		return 0
+	}
+	if a, ok := ln.Addr().(*net.TCPAddr); ok {
+		return int32(a.Port)
+	}
+	return 0
+}
+
+// peerServer takes other nodes' connections.
+type peerServer struct {
+	steps *stepServer
+	log   *slog.Logger
+	wg    sync.WaitGroup
+	slots chan struct{}
+}
+
+func (s *peerServer) serve(ctx context.Context, ln *pki.Listener) error {
+	stop := context.AfterFunc(ctx, func() { _ = ln.Close() }) // ends Accept
+	defer stop()
+	defer s.wg.Wait()
+	in := ln.Proto(protoPeer)
+	for {
+		nc, err := in.Accept()
+		if err != nil {
+			return nil // the listener is closed
+		}
+		select {
+		case s.slots <- struct{}{}:
+			s.wg.Go(func() {
+				defer func() { <-s.slots }()
+				s.talk(ctx, nc)
+			})
+		default:
+			s.log.Warn("too many connections of other nodes", "limit", maxPeerConns)
+			_ = nc.Close() // nothing has been said
+		}
+	}
+}
+
+// talk is one connection of another node.
+func (s *peerServer) talk(ctx context.Context, nc net.Conn) {
+	peer, err := pki.PeerOfConn(nc)
+	role, name, ok := peer.Daemon()
+	if err != nil || !ok {
+		_ = nc.Close() // it is nobody's
+		return
+	}
+	stop := context.AfterFunc(ctx, func() { _ = nc.Close() }) // ends the reader
+	defer stop()
+	c := newStepConn(nc)
+	c.from, c.role, c.host = name, role, hostOf(nc.RemoteAddr())
+	s.wg.Go(c.write)
+	if err := s.read(c); !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+		s.log.Debug("another node's connection has ended", "peer", name, "err", err)
+	}
+	c.close()
+	s.steps.inbox.post(msgStepGone{c})
+}
+
+func hostOf(a net.Addr) string {
+	if a == nil {
+		return ""
+	}
+	host, _, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return ""
+	}
+	return host
+}
+
+// read takes the first message, which says what the connection is about, and goes on from there.
+func (s *peerServer) read(c *stepConn) error {
+	if err := c.nc.SetReadDeadline(time.Now().Add(peerFirst)); err != nil {
+		return err
+	}
+	kind, body, err := readStepFrame(c.nc)
+	if err != nil {
+		return err
+	}
+	switch kind {
+	case proto.StepFrameDoor:
+		var d proto.StepDoor
+		if err := proto.Decode(body, &d); err != nil {
+			return err
+		}
+		c.door = true
+		return s.steps.read(c, d.UID)
+	case proto.StepFramePart:
+		if c.role != pki.RoleNode {
+			return fmt.Errorf("%s is no node", c.from)
+		}
+		m := new(proto.StepPart)
+		if err := proto.Decode(body, m); err != nil {
+			return err
+		}
+		if err := checkPart(m); err != nil {
+			c.send(&proto.StepEvent{Kind: proto.StepRefused, Text: err.Error()})
+			return err
+		}
+		if err := c.nc.SetReadDeadline(time.Time{}); err != nil {
+			return err
+		}
+		c.part = true
+		s.steps.inbox.post(msgPart{c, m})
+		return s.steps.readOn(c)
+	}
+	return fmt.Errorf("a first message of kind %d", kind)
+}
+
+func checkPart(m *proto.StepPart) error {
+	tasks := 0
+	for i := range m.Nodes {
+		tasks += len(m.Nodes[i].Ranks)
+	}
+	if m.Here < 0 || int(m.Here) >= len(m.Nodes) || tasks > proto.MaxStepTasks || m.Step < 0 {
+		return fmt.Errorf("a part of %d tasks, place %d of %d nodes", tasks, m.Here, len(m.Nodes))
+	}
+	if m.Request == nil {
+		return nil
+	}
+	return checkStep(m.Request)
+}
+
+// pass has another node, the manager of the job's steps, do what a command on this host asks for. What both say goes
+// through as it is.
+func (s *stepServer) pass(c *stepConn, uid uint32, rq *proto.StepRequest, body []byte) error {
+	ctx, cancel := context.WithTimeout(context.Background(), peerFirst)
+	nc, err := s.peers.dial(ctx, rq.Node)
+	cancel()
+	if err != nil {
+		c.send(&proto.StepEvent{Kind: proto.StepRefused, Text: fmt.Sprintf("Unable to create step for job %d: %v", rq.Job, err)})
+		return err
+	}
+	defer nc.Close() //nolint:errcheck // both sides have said everything
+	first, err := appendFrame(nil, proto.StepFrameDoor, &proto.StepDoor{UID: uid})
+	if err != nil {
+		return err
+	}
+	first = appendRaw(first, proto.StepFrameRequest, body)
+	if _, err := nc.Write(first); err != nil {
+		return err
+	}
+	s.wg.Go(func() {
+		_, _ = io.Copy(c.nc, nc) // whichever side has gone is seen by both copies
+		c.close()
+	})
+	if _, err = io.Copy(nc, c.nc); err == nil && !s.ending.Load() { // the command has gone: its step is to end
+		var b []byte
+		if b, err = appendFrame(nil, proto.StepFrameSignal, &proto.StepSignal{}); err == nil {
+			_, err = nc.Write(b)
+		}
+	}
+	return err
+}

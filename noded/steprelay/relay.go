@@ -1,0 +1,311 @@
+// Package steprelay is the process beside a step's tasks on a node other than their command's: it gives the tasks' pipes to
+// the command and the command's input to the tasks (internal/stepio). gshim starts it in the step's control group, as the
+// step's user, so it outlives gnoded; it ends by itself when the pipes do.
+//
+// It owns nothing else: gnoded makes the pipes and says where the command is, in one message on the socket that is the
+// process's standard input, with the pipes' ends behind it.
+package steprelay
+
+import (
+	"bytes"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/stepio"
+)
+
+// Word is the first argument with which gshim's program is this one.
+const Word = "step-io"
+
+// Exit statuses.
+const (
+	exitOrder   = 2
+	ExitNoReach = 3 // the command could not be reached
+	exitLost    = 4 // the command is gone
+)
+
+const (
+	dialFor   = 20 * time.Second
+	dialPace  = 200 * time.Millisecond
+	lineWait  = 100 * time.Millisecond // how long the beginning of a line waits for its end
+	readBytes = 32 << 10
+	maxOrder  = 1 << 20
+	fdsAtOnce = 120
+)
+
+// Order says where the command is and what the pipes are.
+type Order struct {
+	Addr  string // host:port
+	Key   []byte
+	Node  int32 // this node's place in the step
+	Pipes []Pipe
+}
+
+// Pipe is one task's end of a stream, seen from here.
+type Pipe struct {
+	Rank   int32
+	Stream uint8
+	File   *os.File
+}
+
+// Send writes an order on the socket whose other end is the relay's standard input. It does not wait for the relay.
+func Send(sock int, o *Order) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %x %d\n", o.Addr, o.Key, o.Node)
+	fds := make([]int, 0, len(o.Pipes))
+	for _, p := range o.Pipes {
+		fmt.Fprintf(&b, "%d %d\n", p.Rank, p.Stream)
+		fds = append(fds, int(p.File.Fd()))
+	}
+	head := fmt.Appendf(nil, "%08x", b.Len())
+	if _, err := unix.Write(sock, append(head, b.String()...)); err != nil {
+		return os.NewSyscallError("write", err)
+	}
+	for len(fds) > 0 {
+		n := min(len(fds), fdsAtOnce)
+		if err := unix.Sendmsg(sock, []byte{0}, unix.UnixRights(fds[:n]...), nil, 0); err != nil {
+			return os.NewSyscallError("sendmsg", err)
+		}
+		fds = fds[n:]
+	}
+	return nil
+}
+
+// take reads an order from the socket.
+func take(sock int) (*Order, error) {
+	head := make([]byte, 8)
+	if err := full(sock, head); err != nil {
+		return nil, err
+	}
+	n, err := strconv.ParseUint(string(head), 16, 32)
+	if err != nil || n > maxOrder {
+		return nil, fmt.Errorf("an order of %q bytes", head)
+	}
+	text := make([]byte, n)
+	if err := full(sock, text); err != nil {
+		return nil, err
+	}
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	o := &Order{}
+	var key string
+	if _, err := fmt.Sscanf(lines[0], "%s %s %d", &o.Addr, &key, &o.Node); err != nil {
+		return nil, fmt.Errorf("the order %q: %w", lines[0], err)
+	}
+	if o.Key, err = hex.DecodeString(key); err != nil {
+		return nil, err
+	}
+	for _, line := range lines[1:] {
+		var p Pipe
+		if _, err := fmt.Sscanf(line, "%d %d", &p.Rank, &p.Stream); err != nil {
+			return nil, fmt.Errorf("the order %q: %w", line, err)
+		}
+		o.Pipes = append(o.Pipes, p)
+	}
+	for at := 0; at < len(o.Pipes); {
+		fds, err := rights(sock)
+		if err != nil {
+			return nil, err
+		}
+		for _, fd := range fds {
+			if at == len(o.Pipes) {
+				return nil, errors.New("more files than pipes")
+			}
+			if err := unix.SetNonblock(fd, true); err != nil { // so that reading one has a time limit
+				return nil, err
+			}
+			o.Pipes[at].File = os.NewFile(uintptr(fd), "a task's pipe")
+			at++
+		}
+	}
+	return o, nil
+}
+
+func full(fd int, b []byte) error {
+	for len(b) > 0 {
+		n, err := unix.Read(fd, b)
+		switch {
+		case err == unix.EINTR:
+			continue
+		case err != nil:
+			return os.NewSyscallError("read", err)
+		case n == 0:
+			return io.ErrUnexpectedEOF
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+func rights(sock int) ([]int, error) {
+	var one [1]byte
+	oob := make([]byte, unix.CmsgSpace(4*fdsAtOnce))
+	n, oobn, _, _, err := unix.Recvmsg(sock, one[:], oob, unix.MSG_CMSG_CLOEXEC)
+	if err != nil || n == 0 {
+		return nil, fmt.Errorf("the pipes did not come: %w", orEOF(err))
+	}
+	msgs, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil {
+		return nil, err
+	}
+	var out []int
+	for i := range msgs {
+		if fds, err := unix.ParseUnixRights(&msgs[i]); err == nil {
+			out = append(out, fds...)
+		}
+	}
+	if len(out) == 0 {
+		return nil, errors.New("the pipes did not come")
+	}
+	return out, nil
+}
+
+func orEOF(err error) error {
+	if err == nil {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// Main is the program. It returns the exit status.
+func Main(stderr io.Writer) int {
+	// Signals are for the tasks, whose group this process is in.
+	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGPIPE, unix.SIGXCPU,
+		unix.SIGVTALRM, unix.SIGPROF, unix.SIGWINCH, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
+	o, err := take(0)
+	if err != nil {
+		fmt.Fprintln(stderr, "gshim step-io:", err)
+		return exitOrder
+	}
+	nc, err := dial(o.Addr)
+	if err != nil {
+		return ExitNoReach
+	}
+	defer nc.Close() //nolint:errcheck // everything has been written, or nobody reads it
+	c, err := stepio.Hail(nc, o.Key, o.Node)
+	if err != nil {
+		return ExitNoReach
+	}
+	return serve(c, o.Pipes)
+}
+
+// dial connects to the command. It listens before anybody is told to connect, so only a busy network is waited for.
+func dial(addr string) (net.Conn, error) {
+	give := time.Now().Add(dialFor)
+	for {
+		nc, err := net.DialTimeout("tcp", addr, time.Until(give))
+		if err == nil {
+			return nc, nil
+		}
+		if errors.Is(err, unix.ECONNREFUSED) || time.Now().Add(dialPace).After(give) {
+			return nil, err
+		}
+		time.Sleep(dialPace)
+	}
+}
+
+// serve moves data until the tasks' outputs have ended.
+func serve(c *stepio.Conn, pipes []Pipe) int {
+	var outs sync.WaitGroup
+	inputs := map[int32]*os.File{}
+	lost := make(chan struct{})
+	var once sync.Once
+	gone := func() { once.Do(func() { close(lost) }) }
+	outputs := 0
+	for _, p := range pipes {
+		if p.Stream == 0 {
+			inputs[p.Rank] = p.File
+			continue
+		}
+		outputs++
+		outs.Go(func() {
+			if copyOut(c, &p) != nil {
+				gone()
+			}
+		})
+	}
+	fed := make(chan struct{})
+	go func() {
+		if feed(c, inputs) != nil {
+			gone()
+		}
+		close(fed)
+	}()
+	done := make(chan struct{})
+	go func() {
+		if outs.Wait(); outputs == 0 {
+			<-fed
+		}
+		close(done)
+	}()
+	select {
+	case <-done:
+		return 0
+	case <-lost:
+		return exitLost
+	}
+}
+
+// copyOut sends what a task writes, whole lines together where they come soon enough.
+func copyOut(c *stepio.Conn, p *Pipe) error {
+	buf := make([]byte, 0, 2*readBytes)
+	for {
+		var until time.Time
+		if len(buf) > 0 {
+			until = time.Now().Add(lineWait)
+		}
+		if err := p.File.SetReadDeadline(until); err != nil {
+			return err
+		}
+		n, err := p.File.Read(buf[len(buf):min(cap(buf), len(buf)+readBytes)])
+		buf = buf[:len(buf)+n]
+		send := bytes.LastIndexByte(buf, '\n') + 1
+		if err != nil || len(buf) >= readBytes {
+			send = len(buf)
+		}
+		if send > 0 {
+			if werr := c.Write(p.Stream, p.Rank, buf[:send]); werr != nil {
+				return werr
+			}
+			buf = append(buf[:0], buf[send:]...)
+		}
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return c.Write(p.Stream, p.Rank, nil)
+		}
+	}
+}
+
+// feed gives tasks their input. It ends with the connection, or nil when no task takes any more.
+func feed(c *stepio.Conn, inputs map[int32]*os.File) error {
+	end := func(rank int32) {
+		_ = inputs[rank].Close() // the end of its input, or it reads no more
+		delete(inputs, rank)
+	}
+	for {
+		f, err := c.Read()
+		if err != nil {
+			return err
+		}
+		for rank, file := range inputs {
+			switch {
+			case f.Stream != 0 || f.Rank != rank && f.Rank != stepio.AllRanks:
+			case len(f.Data) == 0:
+				end(rank)
+			default:
+				if _, err := file.Write(f.Data); err != nil {
+					end(rank)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,264 @@
+package noded
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/noded/shim"
+	"gbatch/noded/steprelay"
+)
+
+// stepremote.go is a node's own side of a step that another node manages: the part is a step like any other, with its group,
+// its tasks and their ends, only that its command is the manager, and what its tasks read and write goes through a relay.
+
+// relayTask is the task number under which gshim knows a step's relays, and counts up from.
+const relayTask = 1 << 30
+
+type (
+	msgPart struct { // the manager asks for this node's part, or for word of it
+		conn *stepConn
+		part *proto.StepPart
+	}
+	msgPartForget struct{ conn *stepConn } // the manager has the part's end written down
+)
+
+// relayed is one relay of a step.
+type relayed struct {
+	order *shim.Launch
+	began bool
+	ended bool
+}
+
+// onPart takes a part on, or says what has become of it.
+func (l *loop) onPart(m msgPart) error {
+	pt := m.part
+	refuse := func(code int32, format string, args ...any) error {
+		l.soon(func() {
+			m.conn.send(&proto.StepEvent{Kind: proto.StepRefused, Code: code, Text: fmt.Sprintf(format, args...)})
+		})
+		return nil
+	}
+	key := proto.Attempt{Job: pt.Job, Attempt: pt.Attempt}
+	a := l.attempts[key]
+	switch {
+	case a == nil && l.gone.has(key):
+		return refuse(proto.PartRefused, "job %d has ended there", pt.Job)
+	case a == nil || a.rec == nil || a.rec.Order == nil || a.phase < ready:
+		return refuse(proto.PartNotReady, "job %d has not been prepared there yet", pt.Job)
+	case a.rec.Order.Alloc.Nodes[0].Node != m.conn.from || pt.Nodes[pt.Here].Node != l.n.opts.Name:
+		return refuse(proto.PartRefused, "node %s does not manage the steps of job %d", m.conn.from, pt.Job)
+	}
+	if s := a.steps[pt.Step]; s != nil {
+		return l.rejoinPart(s, m)
+	}
+	switch {
+	case a.stop != nil || a.phase >= ending || a.forget:
+		return refuse(proto.PartRefused, "job %d ends there", pt.Job)
+	case pt.Request == nil:
+		return refuse(proto.PartUnknown, "the step has not begun there")
+	case len(a.steps) >= maxSteps:
+		return refuse(proto.PartRefused, "%d steps of job %d run there already", maxSteps, pt.Job)
+	case int(pt.Nodes[pt.Here].Index) >= len(a.rec.Order.Alloc.Nodes) || a.rec.Order.Alloc.Nodes[pt.Nodes[pt.Here].Index].Node != l.n.opts.Name:
+		return refuse(proto.PartRefused, "the step's place on the node is not the job's")
+	}
+	s := &step{job: a, req: pt.Request, conn: m.conn, id: pt.Step, phase: stepCreated}
+	m.conn.step = s
+	s.rec = &placedStep{Job: pt.Job, Attempt: pt.Attempt, ID: pt.Step, Name: pt.Name, At: pt.At, Nodes: pt.Nodes, Manager: m.conn.from}
+	if a.steps == nil {
+		a.steps = map[int32]*step{}
+	}
+	a.steps[s.id] = s
+	s.place(l.n.opts.Name)
+	if err := l.spool.add(recStep, s.rec, false); err != nil {
+		return err
+	}
+	s.send(l, &proto.StepEvent{Kind: proto.StepCreated, Step: s.id})
+	return nil
+}
+
+// rejoinPart gives a part back to its manager, and tells all that has happened.
+func (l *loop) rejoinPart(s *step, m msgPart) error {
+	if old := s.conn; old != nil {
+		old.step = nil
+		l.soon(old.close)
+	}
+	s.conn, m.conn.step = m.conn, s
+	if m.part.Request != nil {
+		s.req = m.part.Request
+	}
+	s.stopTimer(timerLonely)
+	for i := range s.tasks {
+		s.tellTask(l, i)
+	}
+	switch {
+	case s.phase == stepOverHere:
+		s.tellOver(l)
+	case s.req == nil && !s.allBegan():
+		s.send(l, &proto.StepEvent{Kind: proto.StepRefused, Code: proto.PartUnknown, Text: "some tasks have not begun there"})
+	case !s.allBegan() && s.phase != stepPreparing:
+		if s.phase == stepRunning && !s.ordered() {
+			s.phase = stepCreated
+		}
+		s.send(l, &proto.StepEvent{Kind: proto.StepCreated, Step: s.id})
+	}
+	return nil
+}
+
+// allBegan reports whether no task waits for its files.
+func (s *step) allBegan() bool {
+	for i := range s.tasks {
+		if t := &s.tasks[i]; !t.began && t.ended == nil && t.order == nil {
+			return false
+		}
+	}
+	return true
+}
+
+func (s *step) ordered() bool {
+	for i := range s.tasks {
+		if s.tasks[i].order != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// partCleared keeps the end of this node's part until the manager has it.
+func (l *loop) partCleared(s *step, m *msgStepCleared) error {
+	s.final = &l.stepReport(s, m.use, m.seen).Step.Exit
+	s.phase = stepOverHere
+	s.tellOver(l)
+	if s.job.phase == ending || s.job.forget {
+		return l.overStep(s)
+	}
+	return nil
+}
+
+func (s *step) tellOver(l *loop) {
+	s.send(l, &proto.StepEvent{Kind: proto.StepDone, Step: s.id, OOM: s.oom, Use: s.final})
+}
+
+func (l *loop) onPartForget(m msgPartForget) error {
+	s := m.conn.step
+	if s == nil || s.phase != stepOverHere {
+		return nil
+	}
+	return l.overStep(s)
+}
+
+// relayTo is what nodes are told of where the command is: at the address that it is seen at from here, which is "" where
+// that is this host.
+func relayTo(c *stepConn, io *proto.StepIO) *proto.StepIO {
+	if io == nil {
+		return nil
+	}
+	at := &proto.StepIO{Port: io.Port, Key: io.Key}
+	if ip := net.ParseIP(c.host); ip != nil && !ip.IsLoopback() {
+		at.Host = c.host
+	}
+	return at
+}
+
+// relayAt is where the command is for this node's own relay; nil where there is none.
+func relayAt(c *stepConn, io *proto.StepIO) *proto.StepIO {
+	if io == nil {
+		return nil
+	}
+	at := *io
+	if at.Host == "" {
+		at.Host = c.host
+	}
+	return &at
+}
+
+// onRelay takes gshim's word of a relay.
+func (l *loop) onRelay(ev *shim.Event) {
+	key := ev.Key
+	if ev.Done() {
+		l.then(func() { l.n.link.ack(key) })
+	}
+	s := l.step(keyOf(key), key.Step)
+	if s == nil {
+		return
+	}
+	var r *relayed
+	for _, o := range s.relays {
+		if o.order == nil || o.order.Key == key {
+			r = o
+		}
+	}
+	if r == nil { // of before this daemon's start
+		r = &relayed{order: &shim.Launch{Key: key}}
+		s.relays = append(s.relays, r)
+	}
+	r.began = true
+	if !ev.Done() || r.ended {
+		return
+	}
+	r.ended = true
+	if ev.Code == steprelay.ExitNoReach || ev.Kind == shim.LaunchFailed {
+		why := "the command can't be reached from there: is a firewall between the nodes and the submit host?"
+		if ev.Kind == shim.LaunchFailed {
+			why = "the relay could not be started: " + ev.Text
+		}
+		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: fmt.Sprintf("slurmstepd: error: StepId=%d.%d on node %s: input and output have no way: %s", s.rec.Job, s.id, l.n.opts.Name, why)})
+		l.stopStep(s, model.StopCancel, s.job.rec.UID, false, "")
+	}
+	l.stepProgress(s)
+}
+
+// relaying reports whether relays may still have something to pass on.
+func (s *step) relaying() bool {
+	for _, r := range s.relays {
+		if !r.ended {
+			return !s.drained
+		}
+	}
+	return false
+}
+
+// pipes gives a task the ends of pipes where the command is on another host, and notes the other ends for the relay.
+func (p *stepPlan) pipes(o *shim.Launch, stream, rank int) error {
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil { // os.Pipe's don't block, which programs don't expect
+		return fmt.Errorf("make a pipe for task %d: %w", rank, err)
+	}
+	own, other := fds[1], fds[0]
+	if stream == 0 {
+		own, other = fds[0], fds[1]
+	}
+	o.Passed[stream] = os.NewFile(uintptr(own), "a task's file")
+	p.ends = append(p.ends, steprelay.Pipe{Rank: int32(rank), Stream: uint8(stream), File: os.NewFile(uintptr(other), "a relay's file")})
+	return nil
+}
+
+// makeRelay makes the order for the relay of the tasks' pipes: it is what they are, their user's and in their group.
+func (n *Noded) makeRelay(p *stepPlan, like *shim.Launch) error {
+	defer func() {
+		for _, e := range p.ends {
+			_ = e.File.Close() // the relay has its own
+		}
+	}()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socketpair", err)
+	}
+	mine, its := os.NewFile(uintptr(pair[0]), "to a relay"), os.NewFile(uintptr(pair[1]), "of a relay")
+	defer mine.Close() //nolint:errcheck // what was written stays for the relay
+	err = steprelay.Send(pair[0], &steprelay.Order{Addr: net.JoinHostPort(p.io.Host, strconv.Itoa(int(p.io.Port))), Key: p.io.Key, Node: int32(p.here), Pipes: p.ends})
+	if err != nil {
+		_ = its.Close() // err says why it is of no use
+		return fmt.Errorf("tell a relay of its pipes: %w", err)
+	}
+	p.relay = &shim.Launch{Key: like.Key, Path: n.opts.Shim, Argv: []string{n.opts.Shim, steprelay.Word}, Env: []string{"PATH=" + programPath},
+		Dir: "/", UID: like.UID, GID: like.GID, Groups: like.Groups, Umask: 0o077, Nice: n.nice, Cgroup: like.Cgroup}
+	p.relay.Key.Task = relayTask + like.Key.Task
+	p.relay.Passed[0] = its
+	return p.relay.Check()
+}
