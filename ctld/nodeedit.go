@@ -134,7 +134,7 @@ func (c *Controller) hearUnits(ctx context.Context, node string, tells []model.U
 		return
 	}
 	for _, t := range tells {
-		if len(fresh) > 0 && t.Kind == model.OutFault {
+		if len(fresh) > 0 && t.Kind == model.OutFault || t.Kind == model.OutSpent {
 			c.log.Warn("a node takes a unit out of service", "node", node, "gres", t.Name, "unit", t.Index, "why", t.Text)
 		}
 	}

@@ -121,9 +121,9 @@ func (h *gpuHealth) round(r gpuRound) {
 		if len(units) == 0 {
 			continue // not a GPU that jobs are given
 		}
-		if fault := fatal(g); fault != "" {
+		if fault, kind := fatal(g); fault != "" {
 			h.log.Error("a GPU has failed", "gpu", g.Index, "uuid", g.UUID, "fault", fault)
-			h.faults[key] = model.UnitTell{Kind: model.OutFault, Text: fault, Stamp: uint64(r.At.UnixMilli())}
+			h.faults[key] = model.UnitTell{Kind: kind, Text: fault, Stamp: uint64(r.At.UnixMilli())}
 		}
 		for _, u := range units {
 			say := func(t model.UnitTell) {
@@ -174,26 +174,32 @@ func (h *gpuHealth) changed() <-chan struct{} {
 	return h.wake
 }
 
-// fatal gives the words of what makes a GPU unfit for work, or "".
-func fatal(g *gpu.Reading) string {
+// fatal gives the words of what makes a GPU unfit for work, or "", and whether work that it has may go on (model.OutSpent).
+func fatal(g *gpu.Reading) (text string, kind model.OutKind) {
 	for i := len(g.Faults) - 1; i >= 0; i-- {
 		f := &g.Faults[i]
-		if !f.Fatal {
-			continue
+		switch {
+		case f.Fatal:
+			return faultText(f), model.OutFault
+		case f.Kind == gpu.FaultRecovery: // the driver asks for a reset at the work's end
+			text, kind = faultText(f), model.OutSpent
 		}
-		what := strings.ToUpper(f.Kind)
-		if f.Kind == gpu.FaultXID {
-			what = fmt.Sprintf("XID %d", f.Code)
-		}
-		if f.Text == "" {
-			return what
-		}
-		if f.Kind == gpu.FaultXID || f.Kind == gpu.FaultECC {
-			return what + ": " + f.Text
-		}
-		return f.Text
 	}
-	return ""
+	return text, kind
+}
+
+func faultText(f *gpu.Fault) string {
+	what := strings.ToUpper(f.Kind)
+	if f.Kind == gpu.FaultXID {
+		what = fmt.Sprintf("XID %d", f.Code)
+	}
+	switch {
+	case f.Text == "":
+		return what
+	case f.Kind == gpu.FaultXID || f.Kind == gpu.FaultECC:
+		return what + ": " + f.Text
+	}
+	return f.Text
 }
 
 // foreign says who uses a GPU and is no job, or "". Where the driver names no processes, memory in use on a node without jobs

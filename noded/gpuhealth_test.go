@@ -43,6 +43,8 @@ func TestGPUHealth(t *testing.T) {
 		"nobody named, jobs": {busy: true, rounds: [][]gpu.Reading{{{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}}},
 		"no UUID":            {rounds: [][]gpu.Reading{{{UUID: "", Index: 1, Lost: true, Faults: []gpu.Fault{{Kind: gpu.FaultLost, Text: "gone", Fatal: true}}}}}, want: []string{"0 fault gone"}},
 		"an instance's own":  {rounds: [][]gpu.Reading{{{UUID: "C", MemTotalMiB: 100, Processes: []gpu.Process{{PID: me, MemMiB: 50}}}, {UUID: "MIG-1", Index: 2, MemTotalMiB: 50}, {UUID: "MIG-2", Index: 2, MemUsedMiB: 50, MemTotalMiB: 50, Processes: []gpu.Process{{PID: me, MemMiB: 50}}}}}, want: []string{"3 in use by process"}},
+		"to be reset":        {rounds: [][]gpu.Reading{{{UUID: "B", Faults: []gpu.Fault{{Kind: gpu.FaultRecovery, Code: 4, Text: "when its work has ended"}, {Kind: gpu.FaultXID, Code: 13}}}}}, want: []string{"0 spent when its work has ended"}},
+		"to be reset now":    {rounds: [][]gpu.Reading{{{UUID: "B", Faults: []gpu.Fault{{Kind: gpu.FaultRecovery, Code: 4}, {Kind: gpu.FaultXID, Code: 79, Fatal: true}}}}}, want: []string{"0 fault XID 79"}},
 		"broken":             {rounds: [][]gpu.Reading{{broken}}, want: []string{"2 fault XID 79: fallen off the bus", "3 fault XID 79: fallen off the bus"}},
 		"broken stays":       {rounds: [][]gpu.Reading{{broken}, {{UUID: "C"}}}, want: []string{"2 fault XID 79: fallen off the bus", "3 fault XID 79: fallen off the bus"}},
 	} {
@@ -66,8 +68,11 @@ func TestGPUHealth(t *testing.T) {
 			}
 			for i, tell := range tells {
 				text := string(rune('0'+tell.Index)) + " "
-				if tell.Kind == model.OutFault {
+				switch tell.Kind {
+				case model.OutFault:
 					text += "fault "
+				case model.OutSpent:
+					text += "spent "
 				}
 				if text += tell.Text; !strings.HasPrefix(text, tc.want[i]) || tell.Name != "gpu" {
 					t.Errorf("tells %q, want %q", text, tc.want[i])

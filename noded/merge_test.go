@@ -145,3 +145,39 @@ func TestReasonIsShort(t *testing.T) {
 		t.Errorf("%d bytes: %s", len(r), r)
 	}
 }
+
+// TestKernelUnits: AutoDetect=nvidia, without the library: types, files, cores and distances are /proc's and sysfs's, and one GPU that has
+// left the bus is broken.
+func TestKernelUnits(t *testing.T) {
+	dir := t.TempDir()
+	put := func(path, text string) {
+		t.Helper()
+		path = filepath.Join(dir, path)
+		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	for i, at := range []string{"pci0000:15/0000:15:01.0/0000:16:00.0", "pci0000:15/0000:15:01.0/0000:16:01.0", "pci0000:97/0000:97:01.0"} {
+		address := fmt.Sprintf("0000:%d7:00.0", i+1)
+		put("proc/driver/nvidia/gpus/"+address+"/information", fmt.Sprintf("Model: \t NVIDIA L40S\nGPU UUID: \t GPU-%d\nBus Location: \t %s\nDevice Minor: \t %d\n", i, address, i))
+		if i == 2 {
+			continue // it has left
+		}
+		put("sys/devices/"+at+"/"+address+"/local_cpulist", "0-3\n")
+		link := filepath.Join(dir, "sys/bus/pci/devices", address)
+		must(t, os.MkdirAll(filepath.Dir(link), 0o755))
+		must(t, os.Symlink(filepath.Join(dir, "sys/devices", at, address), link))
+	}
+	put("gbatch.conf", "ClusterName=test\nSlurmctldHost=c1\nGresTypes=gpu\nNodeName=n1 CPUs=8 Gres=gpu:l40s:3\nPartitionName=main Nodes=n1\n")
+	put("gres.conf", "AutoDetect=nvidia\nName=gpu Type=l40s File=/dev/nvidia[0-2]\n")
+	c, problems := conf.Load(dir)
+	if c == nil {
+		t.Fatal(problems)
+	}
+	f := findGres(&Options{Name: "n1", Config: c, KernelRoot: dir}, []int{0, 1, 2, 3, 4, 5, 6, 7}, 1)
+	if len(f.problems) > 0 || len(f.units) != 3 || len(f.notes) != 1 || f.notes[0] != "/dev/nvidia2 (l40s) can't be used: the GPU at 0000:37:00.0 has left the bus" {
+		t.Fatalf("%q %q %+v", f.problems, f.notes, f.units)
+	}
+	if u := &f.units[1]; u.UUID != "GPU-1" || u.Files[0] != "/dev/nvidia1" || u.Near.String() != "0-3" || u.PCI != "0000:27:00.0" || u.Type != "l40s" || u.Index != 1 {
+		t.Errorf("%+v", u)
+	}
+}

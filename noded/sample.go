@@ -1,6 +1,7 @@
 package noded
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -109,25 +110,25 @@ func (s *sampler) shape(l *proto.Launch) *model.NodeUsage {
 // held is a part of this node before anything of it has been used.
 func (s *sampler) held(here *model.NodeAlloc) *model.NodeUsage {
 	u := &model.NodeUsage{Node: s.node, Tasks: 1, CPUs: int32(here.CPUs.Count()), MemMiB: here.MemMiB, EveryS: int32(s.every / time.Second)}
-	for _, i := range gpusHeld(here) {
-		u.GPUs = append(u.GPUs, model.GPUUsage{Index: int32(i), UUID: s.groups.units.uuid[unitKey{"gpu", i}]})
+	for _, key := range gpusHeld(here) {
+		u.GPUs = append(u.GPUs, model.GPUUsage{Index: int32(key.index), UUID: s.groups.units.uuid[key]})
 	}
 	return u
 }
 
-// gpusHeld gives the GPUs of which a job has all or a share, by index.
-func gpusHeld(here *model.NodeAlloc) []int {
-	var held []int
+// gpusHeld gives the GPUs, and MIG instances by either name, of which a job has all or a share: by name and index, each once.
+func gpusHeld(here *model.NodeAlloc) []unitKey {
+	var held []unitKey
 	for i := range here.Gres {
 		g := &here.Gres[i]
 		switch {
 		case g.Share != nil:
-			held = append(held, int(g.Share.GPU))
-		case g.Name == "gpu":
-			g.Index.Each(func(i int) bool { held = append(held, i); return true })
+			held = append(held, unitKey{gpuName, int(g.Share.GPU)})
+		case detectable(g.Name):
+			g.Index.Each(func(i int) bool { held = append(held, unitKey{g.Name, i}); return true })
 		}
 	}
-	slices.Sort(held)
+	slices.SortFunc(held, func(a, b unitKey) int { return cmp.Or(cmp.Compare(a.name, b.name), a.index-b.index) })
 	return slices.Compact(held)
 }
 

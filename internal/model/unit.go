@@ -13,6 +13,7 @@ const (
 	OutFault                      // by a fault that its node found, until an operator resumes it
 	OutInUse                      // by processes that no job started, until they have gone
 	OutCleared                    // not out: a fault that an operator has dealt with, as long as the node still tells of it
+	OutSpent                      // told by nodes: a fault that spares what runs; the unit is then OutFault
 )
 
 // UnitOut is one unit and why it is out.
@@ -34,7 +35,7 @@ type UnitOut struct {
 type UnitTell struct {
 	Name  string
 	Index int32
-	Kind  OutKind // OutFault or OutInUse
+	Kind  OutKind // OutFault, OutSpent or OutInUse
 	Text  string
 	Stamp uint64 // of a fault: larger for each new one, on the same node
 }
@@ -101,7 +102,7 @@ func TellUnits(out []UnitOut, tells []UnitTell, at Time, by string) (next []Unit
 		if _, ok := known[key]; !ok && !again {
 			order = append(order, key)
 		}
-		if t.Kind == OutFault {
+		if t.Kind == OutFault || t.Kind == OutSpent {
 			x.fault = t
 		} else {
 			x.use = t
@@ -129,7 +130,7 @@ func TellUnits(out []UnitOut, tells []UnitTell, at Time, by string) (next []Unit
 			changed = changed || was
 			continue
 		}
-		if news { // a job may hold it, also where it was drained before
+		if news && t.fault.Kind == OutFault { // a job may hold it, also where it was drained before
 			fresh = append(fresh, len(next))
 		}
 		changed = changed || n != o

@@ -270,10 +270,16 @@ func (fd *fakeDevice) device(s *fakeSource, dir string, index int) (Device, erro
 	return d, nil
 }
 
-// fault gives an error of the driver the catalogue's words where the file has none.
+// fault gives an error of the driver the catalogue's words where the file has none, and what it recommends NVML's.
 func (f *fakeFault) fault() Fault {
-	if f.Kind == FaultXID && f.Text == "" && !f.Fatal {
+	switch {
+	case f.Text != "" || f.Fatal:
+	case f.Kind == FaultXID:
 		return xidFault(f.Code, -1, recoveryUnknown)
+	case f.Kind == FaultRecovery:
+		if said, ok := recovery(f.Code).fault(); ok {
+			return said
+		}
 	}
 	return Fault(*f)
 }
