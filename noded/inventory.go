@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -41,7 +42,9 @@ func takeInventory(m machine, o *Options) (*inventory, error) {
 	h.MemMiB, _, errs[0] = m.memory()
 	h.TmpMiB, errs[1] = tmpMiB(o.TmpFS)
 	h.OS, h.Arch, errs[2] = kernel()
-	inv.bootID, inv.bootAt, errs[3] = m.boot()
+	if inv.bootID, inv.bootAt, errs[3] = m.boot(); o.BootID != "" {
+		inv.bootID, inv.bootAt = o.BootID, model.Time(time.Now().UnixMilli())
+	}
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("look at the machine: %w", err)
 	}

@@ -87,6 +87,7 @@ type (
 	msgCleared struct {
 		key  proto.Attempt
 		exit model.Exit
+		told bool // the exit has what gshim said of the end
 		left error
 	}
 	msgSampled struct{ list []*sampledUse } // the sampler's: to be remembered

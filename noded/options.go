@@ -35,6 +35,7 @@ type Options struct {
 	TmpFS      string        // whose size is TmpDisk; default /tmp
 	Host       string        // the name that users see as theirs; default os.Hostname
 	Version    string        // default internal/version
+	BootID     string        // of the machine's present boot, which begins now, for tests of reboots; "": the kernel's
 	Logger     *slog.Logger
 
 	asIs bool // the node's line in the configuration does not count

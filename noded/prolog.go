@@ -162,7 +162,7 @@ func (n *Noded) programEnv(l *proto.Launch) []string {
 // hasEpilog reports whether an epilog has to run before the attempt's end is reported.
 func (a *attempt) hasEpilog() bool {
 	f := a.facts()
-	return f != nil && len(f.Epilog) > 0 && !a.rebooted && (a.rec.Ordered || stage(a.rec.Stage) != stageNone)
+	return f != nil && len(f.Epilog) > 0 && (a.rec.Ordered || stage(a.rec.Stage) != stageNone)
 }
 
 func (a *attempt) facts() *facts {
@@ -226,7 +226,7 @@ func (l *loop) epilogBegins(a *attempt, last *proto.Report) error {
 	if err := l.keep(a, recFinal, &finalRec{Report: last}, true); err != nil {
 		return err
 	}
-	if !a.forget && a.rec.Ordered && last.Kind == proto.ReportEnded {
+	if !a.forget && !a.rebooted && a.rec.Ordered && last.Kind == proto.ReportEnded {
 		if err := l.report(&proto.Report{Kind: proto.ReportEnding, Job: a.key.Job, Attempt: a.key.Attempt, At: last.At, Exit: last.Exit}); err != nil {
 			return err
 		}

@@ -160,9 +160,11 @@ func (l *loop) stray(ev *shim.Event) (*attempt, error) {
 }
 
 // lostInReboot clears away an attempt that was running when the machine went down. The leader learns of it by its
-// absence from Hello.
+// absence from Hello; where an epilog is owed, by a report of an end that nobody saw, when the epilog has run: until then the
+// node has no place for others. On nodes other than that of the script the leader knows more than this one, and need not wait.
 func (l *loop) lostInReboot(a *attempt) {
-	a.forget, a.phase = true, ending
+	first := a.rec != nil && a.rec.Order != nil && a.rec.Order.Node == 0
+	a.forget, a.phase = !first || !a.hasEpilog(), ending
 	l.clear(a)
 }
 
@@ -239,7 +241,7 @@ type clearing struct {
 
 // clearAway kills what is left, reads what was used, and removes the cgroup and the script.
 func (n *Noded) clearAway(ctx context.Context, c *clearing) msgCleared {
-	m := msgCleared{key: c.key}
+	m := msgCleared{key: c.key, told: c.ended != nil}
 	use, err := n.groups.finish(ctx, c)
 	if err != nil {
 		m.left = err
@@ -321,6 +323,14 @@ func exitOf(ev *shim.Event, use usage) model.Exit {
 	return x
 }
 
+// withEnd puts how a job ended into an exit that was made before that was known.
+func withEnd(x model.Exit, ev *shim.Event) model.Exit {
+	end := exitOf(ev, usage{})
+	end.UserMS, end.SysMS, end.MaxRSSKB = max(end.UserMS, x.UserMS), max(end.SysMS, x.SysMS), max(end.MaxRSSKB, x.MaxRSSKB)
+	end.OOM, end.Use = x.OOM, x.Use
+	return end
+}
+
 // failedExit is the end of a job that was wrong in itself: its files can't be opened, its interpreter isn't there. It
 // counts as run, as in Slurm: another node would not do better.
 func failedExit(ev *shim.Event) model.Exit {
@@ -370,10 +380,15 @@ func (l *loop) onCleared(m msgCleared) error {
 	if a.forget && !a.hasEpilog() {
 		return l.dropForgotten(a)
 	}
+	if a.ended != nil && !m.told { // gshim said it while the rest was being cleared away
+		m.exit = withEnd(m.exit, a.ended)
+	}
 	r := &proto.Report{Kind: proto.ReportEnded, Exit: m.exit}
 	switch {
 	case a.lateStart && a.began == 0:
 		r = &proto.Report{Kind: proto.ReportLaunchFailed, Text: "the script did not start within BatchStartTimeout: its directory or its files hang"}
+	case a.ended == nil && a.rebooted:
+		r.Exit.Unknown, r.Exit.Text = true, "exit status unknown: the node was rebooted while the job was on it"
 	case a.ended == nil && a.began == 0 && (a.rec == nil || a.rec.Started == 0): // stopped before it ran
 	case a.ended == nil:
 		r.Exit.Unknown = true

@@ -54,6 +54,7 @@ type Cluster struct {
 	ctlds   []string
 	daemons map[string]*daemon
 	mu      sync.Mutex
+	boots   map[string]string // of nodes that have been rebooted, what their machine calls its present boot
 }
 
 // daemon is one member that can be stopped and started again.
@@ -84,7 +85,7 @@ func Start(t testing.TB, o Options) *Cluster {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := &Cluster{t: t, Options: o, Dir: dir, daemons: map[string]*daemon{}, shim: Shim(t)}
+	c := &Cluster{t: t, Options: o, Dir: dir, daemons: map[string]*daemon{}, boots: map[string]string{}, shim: Shim(t)}
 	c.Conf = filepath.Join(c.Dir, "gbatch.conf")
 	c.writeConf()
 	c.issue()
@@ -257,7 +258,7 @@ func (c *Cluster) addNode(name string) {
 		if err != nil {
 			return nil, err
 		}
-		o.Logger = c.log(name)
+		o.Logger, o.BootID = c.log(name), c.boots[name]
 		d, err := noded.New(o)
 		if err != nil {
 			return nil, err

@@ -239,7 +239,7 @@ func asNobody(ts *testscript.TestScript, neg bool, args []string) {
 
 func oneDaemon(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 2 {
-		ts.Fatalf("usage: daemon stop|start|add NAME")
+		ts.Fatalf("usage: daemon stop|start|add|reboot|powerloss|kill-shim|upgrade-shim NAME")
 	}
 	c := cluster(ts)
 	names := args[1:]
@@ -254,8 +254,16 @@ func oneDaemon(ts *testscript.TestScript, _ bool, args []string) {
 			c.StartDaemon(name)
 		case "add":
 			c.AddNode(name)
+		case "reboot":
+			c.Reboot(name, false)
+		case "powerloss":
+			c.Reboot(name, true)
+		case "kill-shim":
+			c.KillShim(name)
+		case "upgrade-shim":
+			c.UpgradeShim(name)
 		default:
-			ts.Fatalf("usage: daemon stop|start|add NAME")
+			ts.Fatalf("usage: daemon stop|start|add|reboot|powerloss|kill-shim|upgrade-shim NAME")
 		}
 	}
 }
