@@ -194,12 +194,16 @@ func (c *Controller) nodesList(who *proto.Caller, rq *proto.NodesRequest, send s
 		}
 	}
 	chunk := proto.NodesChunk{Now: c.now()}
+	resvs := wholeNodes(v, chunk.Now)
 	for _, name := range names {
 		n := v.Node(name)
 		if n == nil {
 			return refuse(proto.CodeInvalidNode, "node %s is not defined", name)
 		}
 		info := &proto.NodeInfo{Node: n, LoadMilli: -1, FreeMemMiB: -1, Partitions: parts[name]}
+		if r := resvs[name]; r != nil {
+			info.Resv, info.Maint = r.Name, r.Flags&model.ResvMaint != 0
+		}
 		c.nodes.feel(name, info)
 		if rq.Units {
 			c.nodes.units(name, info)

@@ -35,6 +35,23 @@ func (c *Controller) reservations(who *proto.Caller) *proto.ReservationsReply {
 	return out
 }
 
+// wholeNodes gives, by node, the reservation that has all of it at a moment; of several one for maintenance.
+func wholeNodes(v *state.View, now model.Time) map[string]*model.Reservation {
+	out := map[string]*model.Reservation{}
+	v.Reservations(func(r *model.Reservation) bool {
+		if r = r.At(now); r.Start > now || now >= r.End {
+			return true
+		}
+		for i, name := range r.Nodes {
+			if r.Part(i) == nil && (out[name] == nil || r.Flags&model.ResvMaint != 0) {
+				out[name] = r
+			}
+		}
+		return true
+	})
+	return out
+}
+
 // sizeOf counts what a reservation takes of its nodes.
 func sizeOf(v *state.View, r *model.Reservation) (size proto.ResvSize) {
 	for i, name := range r.Nodes {

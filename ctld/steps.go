@@ -35,7 +35,9 @@ func (c *Controller) stepJobs(v *state.View, sees *sight, rq *proto.StepsRequest
 	out := map[model.JobID]stepsOf{}
 	f := rq.Filter
 	f.States, f.Jobs = nil, nil
-	runs := func(j *model.Job) bool { return j.Run != nil && j.State.HasResources() && sees.job(j.Spec) && picked(&f, j) }
+	runs := func(j *model.Job) bool {
+		return j.Run != nil && j.State.HasResources() && sees.job(j.Spec) && picked(&f, j)
+	}
 	if len(refs) == 0 {
 		v.Jobs(func(j *model.Job) bool {
 			if runs(j) {

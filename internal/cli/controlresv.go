@@ -118,6 +118,9 @@ func (c *control) showReservations(name string) error {
 	if err := cl.Call(proto.KindReservations, &proto.Empty{}, &reply); err != nil {
 		return plain{fmt.Errorf("slurm_load_reservations error: %s", text(err))}
 	}
+	if c.json != "" {
+		return c.reservationsJSON(cl, &reply, name)
+	}
 	shown := 0
 	for i, v := range reply.List {
 		if name != "" && v.Name != name {

@@ -75,7 +75,7 @@ func gcontrol(e *Env) int {
 		{Name: "quiet", Short: 'Q', Help: "no words on success", Set: getopt.Flag(&c.quiet)},
 		{Name: "verbose", Short: 'v', Hidden: true, Set: ignored},
 		{Name: "dry-run", Help: "with reconfigure: show what would change, and change nothing", Set: getopt.Flag(&dryRun)},
-		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "with why: write JSON", Set: func(v string) (err error) {
+		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "with why, show reservations and show licenses: write JSON", Set: func(v string) (err error) {
 			c.json, err = parseJSONVersion(v)
 			return err
 		}},
@@ -101,8 +101,8 @@ func gcontrol(e *Env) int {
 	if err == nil && v.run == nil {
 		err = fmt.Errorf("%s is not supported by gbatch yet: %s", v.name, v.why)
 	}
-	if err == nil && c.json != "" && v.name != "why" {
-		err = fmt.Errorf("--json goes with why; gqueue --json lists jobs, ginfo --json nodes")
+	if err == nil && c.json != "" && v.name != "why" && v.name != "show" {
+		err = fmt.Errorf("--json goes with why, show reservations and show licenses; gqueue --json lists jobs, ginfo --json nodes")
 	}
 	if err == nil {
 		if dryRun {
@@ -215,6 +215,9 @@ func (c *control) show(words []string) error {
 			}
 		}
 		return false
+	}
+	if reservations, licenses := is("reservations") && len(low) > 2, is("licenses") && len(low) > 1 || low == "lics"; c.json != "" && !reservations && !licenses {
+		return fmt.Errorf("--json goes with show reservations and show licenses; gqueue --json lists jobs, ginfo --json nodes and partitions")
 	}
 	switch {
 	case low == "":

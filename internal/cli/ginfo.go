@@ -84,7 +84,7 @@ func (i *info) options() []getopt.Option {
 			i.none = i.none || len(i.nodes) == 0
 			return err
 		}},
-		{Name: "states", Short: 't', Arg: getopt.Required, Group: filters, Metavar: "states", Help: "only nodes in one of these states: idle, mix, alloc, drain, drained, draining, down, unknown, no_respond; with & between, in all", Set: i.setStates},
+		{Name: "states", Short: 't', Arg: getopt.Required, Group: filters, Metavar: "states", Help: "only nodes in one of these states: idle, mix, alloc, drain, drained, draining, down, unknown, no_respond, maint, resv, comp; with & between, in all", Set: i.setStates},
 		{Name: "responding", Short: 'r', Group: filters, Help: "only nodes that respond", Set: getopt.Flag(&i.responding)},
 		{Name: "dead", Short: 'd', Group: filters, Help: "only nodes that don't respond", Set: getopt.Flag(&i.dead)},
 		{Name: "all", Short: 'a', Group: filters, Env: "_ALL", Help: "hidden partitions too", Set: getopt.Flag(&i.all)},
@@ -136,17 +136,17 @@ func (i *info) setStates(v string) error {
 	return nil
 }
 
-// nodeStateWords are the states that -t knows; in those behind no_respond no node here ever is.
+// nodeStateWords are the states that -t knows; in those from blocked on no node here ever is.
 func nodeStateWords() []string {
 	return []string{"all", "alloc", "allocated", "mix", "mixed", "idle", "drain", "drained", "drng", "draining", "down", "unk", "unknown", "no_respond",
-		"blocked", "cloud", "comp", "completing", "fail", "failing", "futr", "future", "inval", "maint", "npc", "perfctrs", "planned",
-		"power_down", "powered_down", "powering_down", "powering_up", "reboot", "reboot_issued", "reboot_requested", "resv", "reserved"}
+		"maint", "resv", "reserved", "comp", "completing", "blocked", "cloud", "fail", "failing", "futr", "future", "inval", "npc", "perfctrs", "planned",
+		"power_down", "powered_down", "powering_down", "powering_up", "reboot", "reboot_issued", "reboot_requested"}
 }
 
 // isNodeState reports whether a node is in a state of -t. alloc and mix, idle and down are about its jobs, whether it
 // drains or not.
-func isNodeState(n *model.Node, word string) bool {
-	base, drain, silent := nodeState(n)
+func isNodeState(n *proto.NodeInfo, word string) bool {
+	base, drain, silent := nodeState(n.Node)
 	busy := base == nodeAllocated || base == nodeMixed
 	switch word {
 	case "all":
@@ -169,6 +169,12 @@ func isNodeState(n *model.Node, word string) bool {
 		return drain && busy
 	case "no_respond":
 		return silent
+	case "maint":
+		return n.Maint
+	case "resv", "reserved":
+		return n.Resv != ""
+	case "comp", "completing":
+		return n.Node.Ending > 0
 	}
 	return false
 }
@@ -177,7 +183,7 @@ func isNodeState(n *model.Node, word string) bool {
 func (i *info) pick(n *proto.NodeInfo) bool {
 	base, drain, silent := nodeState(n.Node)
 	inAll := func(w stateWanted) bool {
-		return !slices.ContainsFunc(w, func(s string) bool { return !isNodeState(n.Node, s) })
+		return !slices.ContainsFunc(w, func(s string) bool { return !isNodeState(n, s) })
 	}
 	switch {
 	case len(i.nodes) > 0 && !slices.Contains(i.nodes, n.Node.Def.Name),

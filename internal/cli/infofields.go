@@ -124,9 +124,9 @@ func partitionTime(s int64, none string) string {
 
 func nodeFields() []infoField {
 	return []infoField{
-		iNode('t', "StateCompact", "STATE", "n/a", func(n *proto.NodeInfo, _ *infoRow) string { return n.Node.ShortState() }),
-		iNode('T', "StateLong", "STATE", "n/a", func(n *proto.NodeInfo, _ *infoRow) string { return longState(n.Node) }),
-		iNode(0, "StateComplete", "STATECOMPLETE", "n/a", func(n *proto.NodeInfo, _ *infoRow) string { return stateComplete(n.Node) }),
+		iNode('t', "StateCompact", "STATE", "n/a", func(n *proto.NodeInfo, _ *infoRow) string { return shortState(n) }),
+		iNode('T', "StateLong", "STATE", "n/a", func(n *proto.NodeInfo, _ *infoRow) string { return longState(n) }),
+		iNode(0, "StateComplete", "STATECOMPLETE", "n/a", func(n *proto.NodeInfo, _ *infoRow) string { return stateComplete(n) }),
 		iNode('G', "Gres", "GRES", "(null)", func(n *proto.NodeInfo, _ *infoRow) string { return orNull(gresDefText(n.Node.Def.Gres)) }),
 		iNode(0, "GresUsed", "GRES_USED", "(null)", func(n *proto.NodeInfo, _ *infoRow) string { return orNull(gresUsedText(n.Node)) }),
 		iNode('f', "Features", "AVAIL_FEATURES", "(null)", func(n *proto.NodeInfo, _ *infoRow) string { return orNull(strings.Join(n.Node.Def.Features, ",")) }),
@@ -154,14 +154,6 @@ func nodeFields() []infoField {
 		iNode('v', "Version", "VERSION", "N/A", func(n *proto.NodeInfo, _ *infoRow) string { return orNA(n.Node.Version) }),
 		iNode(0, "Allocmem", "ALLOCMEM", "0", func(n *proto.NodeInfo, _ *infoRow) string { return strconv.FormatInt(n.Node.UsedMem, 10) }),
 	}
-}
-
-func longState(n *model.Node) string {
-	s := strings.ToLower(n.StateName())
-	if n.Link != model.LinkUp {
-		s += "*"
-	}
-	return s
 }
 
 func nodeAddr(d *model.NodeDef) string {

@@ -271,20 +271,7 @@ func stateOrder(n *proto.NodeInfo) int {
 		return 0
 	}
 	base, drain, silent := nodeState(n.Node)
-	return int(base) + yesNum(drain)<<9 + yesNum(silent)<<11
-}
-
-// stateComplete gives the base state and all flags: idle+drain.
-func stateComplete(n *model.Node) string {
-	base, drain, silent := nodeState(n)
-	s := base.String()
-	if drain {
-		s += "+drain"
-	}
-	if silent {
-		s += "+not_responding"
-	}
-	return s
+	return int(base) + yesNum(n.Resv != "" && !n.Maint)<<5 + yesNum(drain)<<9 + yesNum(silent)<<11 + yesNum(n.Maint)<<15
 }
 
 // sortInfo sorts rows by letters of -o. "#P" is the order of the configuration, and so is P here where names are equal.

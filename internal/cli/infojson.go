@@ -37,7 +37,7 @@ func (i *info) printJSON(t *infoTable, cluster string, now model.Time) error {
 }
 
 // nodeStatesJSON gives the base state and the flags, in capitals.
-func nodeStatesJSON(n *model.Node) []string {
+func nodeStatesJSON(n *proto.NodeInfo) []string {
 	return strings.Split(strings.ToUpper(stateComplete(n)), "+")
 }
 
@@ -51,12 +51,15 @@ func writeNodeJSON(j *jsonText, i *proto.NodeInfo, cluster string) {
 	j.str("architecture", n.Arch)
 	j.str("operating_system", n.OS)
 	j.str("version", n.Version)
-	words := nodeStatesJSON(n)
+	words := nodeStatesJSON(i)
 	if j.old {
 		j.str("state", strings.ToLower(words[0]))
 		j.list("state_flags", words[1:])
 	} else {
 		j.list("state", words)
+	}
+	if i.Resv != "" {
+		j.str("reservation", i.Resv)
 	}
 	j.str("reason", n.Reason)
 	j.str("reason_set_by_user", n.ReasonBy)
@@ -105,7 +108,7 @@ func writeSinfoJSON(j *jsonText, i *proto.NodeInfo, p *model.Partition, cluster 
 	j.open("", '{')
 	j.num("port", 0)
 	j.open("node", '{')
-	j.list("state", nodeStatesJSON(i.Node))
+	j.list("state", nodeStatesJSON(i))
 	j.close('}')
 	alloc, idle, other := r.counts()
 	j.open("nodes", '{')

@@ -29,17 +29,15 @@ func (c *control) showLicenses(name string) error {
 	if err != nil {
 		return err
 	}
+	if c.json != "" {
+		return c.licensesJSON(reply, name)
+	}
 	shown := 0
 	for _, l := range reply.Config.Licenses {
 		if name != "" && l.Name != name {
 			continue
 		}
-		used := int64(0)
-		for _, u := range reply.LicensesInUse {
-			if u.Name == l.Name {
-				used = u.Count
-			}
-		}
+		used := licenseUsed(reply, l.Name)
 		shown++
 		sep := "\n    "
 		if c.oneLine {

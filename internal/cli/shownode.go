@@ -84,7 +84,7 @@ func (c *control) showNode(i *proto.NodeInfo) {
 		free = fmt.Sprint(i.FreeMemMiB)
 	}
 	r.line(kv("RealMemory", d.MemMiB), kv("AllocMem", n.UsedMem), kv("FreeMem", free), kv("Sockets", d.Sockets), kv("Boards", max(1, d.Boards)))
-	r.line(kv("State", n.BaseState()), kv("ThreadsPerCore", d.ThreadsPerCore), kv("TmpDisk", d.TmpMiB), kv("Weight", d.Weight), kv("Owner", "N/A"), kv("MCS_label", "N/A"))
+	r.line(kv("State", controlState(i)), kv("ThreadsPerCore", d.ThreadsPerCore), kv("TmpDisk", d.TmpMiB), kv("Weight", d.Weight), kv("Owner", "N/A"), kv("MCS_label", "N/A"))
 	if len(i.Partitions) > 0 {
 		r.line(kv("Partitions", strings.Join(i.Partitions, ",")))
 	}
@@ -112,6 +112,9 @@ func (c *control) showNode(i *proto.NodeInfo) {
 	r.line(kv("AllocTRES", alloc))
 	r.line(kv("CapWatts", "n/a"))
 	r.line(kv("CurrentWatts", 0), kv("AveWatts", 0))
+	if i.Resv != "" {
+		r.line(kv("ReservationName", i.Resv))
+	}
 	if n.Reason != "" {
 		r.line(kv("Reason", fmt.Sprintf("%s [%s@%s]", n.Reason, n.ReasonBy, c.stamp(n.ReasonAt, "Unknown"))))
 	}

@@ -8254,7 +8254,7 @@ func (x *NodesRequest) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *NodeInfo) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(9); err != nil {
+	if err := e.EncodeArrayLen(11); err != nil {
 		return err
 	}
 	if x.Node == nil {
@@ -8314,6 +8314,12 @@ func (x *NodeInfo) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Holders[i5].EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeString(x.Resv); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Maint); err != nil {
+		return err
 	}
 	return nil
 }
@@ -8476,7 +8482,27 @@ func (x *NodeInfo) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Holders = s15
 		}
 	}
-	return wire.Skip(d, n-9)
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("NodeInfo.Resv", err)
+		}
+		x.Resv = v
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("NodeInfo.Maint", err)
+		}
+		x.Maint = v
+	}
+	return wire.Skip(d, n-11)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

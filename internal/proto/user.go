@@ -122,6 +122,9 @@ type NodeInfo struct {
 	Units    []model.GresUnit
 	Readings []UnitReading
 	Holders  []UnitHolder
+
+	Resv  string // the reservation that has the whole node just now; "": none
+	Maint bool   // it is one for maintenance
 }
 
 // UnitHolder is a job that holds a unit.

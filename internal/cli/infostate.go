@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// The states of nodes as people see them. A node in a reservation for maintenance is maint, or has $ behind its state if
+// it is anything but idle; an idle one in another reservation is reserved. Both as in Slurm.
+
+// shortState gives the compact state: idle, mix$, resv, drain*.
+func shortState(n *proto.NodeInfo) string {
+	return inReservation(n, n.Node.ShortState(), "maint", "resv")
+}
+
+// longState gives the state whole: idle, mixed$, reserved, drained*.
+func longState(n *proto.NodeInfo) string {
+	s := strings.ToLower(n.Node.StateName())
+	if n.Node.Link != model.LinkUp {
+		s += "*"
+	}
+	return inReservation(n, s, "maint", "reserved")
+}
+
+// inReservation gives a state as it is in the node's reservation.
+func inReservation(n *proto.NodeInfo, state, maint, reserved string) string {
+	plain, silent := strings.CutSuffix(state, "*")
+	idle := n.Node.StateName() == "IDLE"
+	switch {
+	case n.Maint && !idle:
+		return plain + "$"
+	case n.Maint:
+		plain = maint
+	case n.Resv != "" && idle:
+		plain = reserved
+	default:
+		return state
+	}
+	if silent {
+		plain += "*"
+	}
+	return plain
+}
+
+// stateComplete gives the base state and all flags: idle+drain.
+func stateComplete(n *proto.NodeInfo) string {
+	base, drain, silent := nodeState(n.Node)
+	s := base.String()
+	if drain {
+		s += "+drain"
+	}
+	if n.Maint {
+		s += "+maintenance"
+	}
+	if silent {
+		s += "+not_responding"
+	}
+	if n.Resv != "" && !n.Maint {
+		s += "+reserved"
+	}
+	return s
+}
+
+// controlState gives the state as scontrol shows it: IDLE+RESERVED.
+func controlState(n *proto.NodeInfo) string {
+	switch s := n.Node.BaseState(); {
+	case n.Maint:
+		return s + "+MAINTENANCE"
+	case n.Resv != "":
+		return s + "+RESERVED"
+	default:
+		return s
+	}
+}
