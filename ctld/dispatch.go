@@ -48,6 +48,7 @@ func (c *Controller) sendOrders(v *state.View) {
 		}
 		if j.State == model.Running || j.State == model.Suspended {
 			c.freezeOrders(v, j, of)
+			c.warningOrders(j, of)
 		}
 		key := proto.Attempt{Job: j.ID, Attempt: j.Attempt}
 		ask := func(place int, what telling) {
@@ -95,6 +96,21 @@ func (c *Controller) freezeOrders(v *state.View, j *model.Job, of func(*session)
 		if s := c.nodes.session(name); s != nil && s.turn(proto.Attempt{Job: j.ID, Attempt: j.Attempt}, f.Turn) {
 			o := of(s)
 			o.Freeze = append(o.Freeze, f)
+		}
+	}
+}
+
+// warningOrders has the signal sent that a job asked for before its time limit: to the script on the first node, or to
+// the steps on all. A node that is told again knows.
+func (c *Controller) warningOrders(j *model.Job, of func(*session) *proto.Orders) {
+	w := j.Spec.Warning
+	if w == nil || j.Run.Warned == 0 {
+		return
+	}
+	key := proto.Attempt{Job: j.ID, Attempt: j.Attempt}
+	for k, name := range j.Run.Alloc.NodeNames() {
+		if s := c.nodes.session(name); (k == 0 || !w.Batch) && s != nil && s.tell(key, toldWarning) {
+			of(s).Stop = append(of(s).Stop, &proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: w.Signal, Batch: w.Batch, Once: true})
 		}
 	}
 }

@@ -60,6 +60,7 @@ const (
 	toldLaunch telling = 1 << iota
 	toldStop
 	toldPrepare
+	toldWarning
 )
 
 // tell reports whether the node still has to be told, and notes that it is.

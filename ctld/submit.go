@@ -168,6 +168,9 @@ func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, 
 	if err := validNeeds(sp); err != nil {
 		return err
 	}
+	if w := sp.Warning; w != nil && (w.Signal < 1 || w.Signal > 64 || w.BeforeS < 0 || w.BeforeS > model.MaxWarningS) {
+		return refuse(proto.CodeBadRequest, "--signal: signal %d, %d seconds before the limit; signals go from 1 to 64, seconds from 0 to %d", w.Signal, w.BeforeS, model.MaxWarningS)
+	}
 	if sp.MaxNodes != 0 && sp.MaxNodes < sp.MinNodes {
 		return refuse(proto.CodeNodeCount, "--nodes=%d-%d: the most is smaller than the least", sp.MinNodes, sp.MaxNodes)
 	}

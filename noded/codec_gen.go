@@ -116,7 +116,7 @@ func (x *leaderEpoch) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *launched) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(20); err != nil {
+	if err := e.EncodeArrayLen(21); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -212,6 +212,9 @@ func (x *launched) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Order.EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeBool(x.Warned); err != nil {
+		return err
 	}
 	return nil
 }
@@ -499,7 +502,17 @@ func (x *launched) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Order = v10
 		}
 	}
-	return wire.Skip(d, n-20)
+	if n < 21 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("launched.Warned", err)
+		}
+		x.Warned = v
+	}
+	return wire.Skip(d, n-21)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -888,6 +901,56 @@ func (x *stepOver) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 	}
 	return wire.Skip(d, n-3)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *warnedOf) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Attempt)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *warnedOf) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = warnedOf{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("warnedOf.Job", err)
+		}
+		x.Job = model.JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("warnedOf.Job", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("warnedOf.Attempt", err)
+		}
+		x.Attempt = uint32(v)
+		if uint64(x.Attempt) != v {
+			return wire.Range("warnedOf.Attempt", v)
+		}
+	}
+	return wire.Skip(d, n-2)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -28,6 +28,7 @@ const (
 	recFinal                          // finalRec: its last report, once the epilog has run
 	recStep                           // placedStep: a step has got its part of its job
 	recStepOver                       // stepOver: it has ended, and its report is written
+	recWarned                         // warnedOf: it was sent the signal that it gets once
 )
 
 // opened begins every run of gnoded. Its incarnation makes report numbers grow over restarts.
@@ -73,6 +74,8 @@ type launched struct {
 
 	// Order is the order without script and environment: what steps have to know of their job.
 	Order *proto.Launch
+
+	Warned bool // it was sent the signal that it asked for before its time limit
 }
 
 // sampledUse is what samples have found so far.
@@ -118,6 +121,14 @@ type stepOver struct {
 	Job     model.JobID
 	Attempt uint32
 	ID      int32
+}
+
+// warnedOf notes a signal that is sent once, before it is.
+//
+//gbatch:codec
+type warnedOf struct {
+	Job     model.JobID
+	Attempt uint32
 }
 
 //gbatch:codec
@@ -212,6 +223,12 @@ func (m *memory) fold(kind recordKind, rec wire.Codec) {
 			at.Stage, at.List, at.Index, at.Fault = r.Stage, r.List, r.Index, r.Fault
 			k.launched = &at
 		}
+	case *warnedOf:
+		if k := m.attempts[proto.Attempt{Job: r.Job, Attempt: r.Attempt}]; k != nil && k.launched != nil {
+			at := *k.launched
+			at.Warned = true
+			k.launched = &at
+		}
 	case *finalRec:
 		if k := m.attempts[reportKey(r.Report)]; k != nil && k.launched != nil {
 			at := *k.launched
@@ -286,6 +303,8 @@ func newRecord(kind recordKind) wire.Codec {
 		return new(placedStep)
 	case recStepOver:
 		return new(stepOver)
+	case recWarned:
+		return new(warnedOf)
 	}
 	return nil
 }

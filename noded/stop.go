@@ -41,6 +41,8 @@ func (l *loop) onStop(s *proto.Stop) error {
 		// Ended before it was launched, or the node has lost all trace of it. Either way nothing of it runs here, and
 		// the leader waits to hear so.
 		return l.reportOnly(key, &proto.Report{Kind: proto.ReportEnded})
+	case s.Signal != 0 && s.Once:
+		return l.warn(a, s)
 	case s.Signal != 0:
 		l.signal(a, s)
 		return nil
@@ -199,7 +201,19 @@ func (l *loop) onKill(a *attempt) {
 	})
 }
 
-// signal sends what `gcancel --signal` asked for. Without a flag it is for the job's steps, except SIGKILL, which is for
+// warn sends a signal that an attempt gets once: the journal has it before, for the leader says it with every session.
+func (l *loop) warn(a *attempt, s *proto.Stop) error {
+	if a.rec == nil || a.rec.Warned || a.stop != nil {
+		return nil
+	}
+	if err := l.keep(a, recWarned, &warnedOf{Job: a.key.Job, Attempt: a.key.Attempt}, true); err != nil {
+		return err
+	}
+	l.signal(a, s)
+	return nil
+}
+
+// signal sends what `gcancel --signal`, or the job itself with --signal, asked for. Without a flag it is for the job's steps, except SIGKILL, which is for
 // everything.
 func (l *loop) signal(a *attempt, s *proto.Stop) {
 	switch a.phase {

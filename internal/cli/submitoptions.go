@@ -94,6 +94,10 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		{Name: "partition", Short: 'p', Arg: R, Metavar: "names", Group: gJob, Env: "_PARTITION", Help: "partition, or several of which the first with room is taken", Set: func(v string) error { sp.Partitions = splitList(v); return nil }},
 		{Name: "qos", Short: 'q', Arg: R, Metavar: "name", Group: gJob, Env: "_QOS", Help: "quality of service", Set: str(&sp.QOS)},
 		{Name: "reservation", Arg: R, Metavar: "names", Group: gJob, Env: "_RESERVATION", Help: "run in this reservation, or the first of these with room; gcontrol show reservation lists them", Set: str(&sp.Reservation)},
+		{Name: "signal", Arg: R, Metavar: "[B:]sig[@sec]", Group: gWhen, Help: "send a signal to the steps (B: to the script) sec seconds, 60 unless told, before the time limit", Set: func(v string) (err error) {
+			sp.Warning, err = parseWarning(v)
+			return err
+		}},
 		{Name: "comment", Arg: R, Metavar: "text", Group: gJob, Help: "a comment that gqueue and gacct show", Set: str(&sp.Comment)},
 		{Name: "array", Short: 'a', Arg: R, Metavar: "indexes", Group: gJob, Env: "_ARRAY_INX", Help: "submit an array: 0-15, 1,3,5 or 0-99%8 (at most 8 at once)", Set: func(v string) (err error) {
 			if sp.Tasklist, sp.Throttle, err = model.ParseTaskSet(v, 1<<30); err != nil {
@@ -288,7 +292,6 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 			return nil
 		}},
 		{Name: "mail-user", Arg: R, Refused: "no mail is sent; let the script's last line send it"},
-		{Name: "signal", Arg: R, Refused: later + "the job gets SIGTERM, and SIGKILL after KillWait, at its time limit"},
 		{Name: "gpus-per-socket", Arg: R, Refused: "use --gpus-per-node"},
 		{Name: "gpu-freq", Arg: R, Refused: "set clocks in the script with nvidia-smi, where you may"},
 		{Name: "cpu-freq", Arg: R, Refused: "leave the clock to the node"},
@@ -298,7 +301,7 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		{Name: "uid", Arg: R, Env: "", Refused: "submit as that user, with su or sudo"},
 		{Name: "gid", Arg: R, Refused: "submit with that group, with newgrp or sg"},
 		{Name: "no-kill", Short: 'k', Arg: getopt.Optional, Refused: "a job ends or is put back into the queue (--requeue) when one of its nodes fails"},
-		{Name: "wckey", Arg: R, Refused: "use --account or --comment"},
+		{Name: "wckey", Arg: R, Note: "usage is not kept by wckeys", Set: ignored},
 		{Name: "container", Arg: R, Refused: "start the container in the script"},
 		{Name: "container-image", Arg: R, Refused: "start the container in the script"},
 		{Name: "container-mounts", Arg: R, Refused: "start the container in the script"},

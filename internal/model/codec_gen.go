@@ -5379,7 +5379,7 @@ func (x *Job) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(31); err != nil {
+	if err := e.EncodeArrayLen(32); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Partition); err != nil {
@@ -5500,6 +5500,9 @@ func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.StopReason)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Warned)); err != nil {
 		return err
 	}
 	return nil
@@ -5898,7 +5901,17 @@ func (x *Run) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Run.StopReason", v)
 		}
 	}
-	return wire.Skip(d, n-31)
+	if n < 32 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Run.Warned", err)
+		}
+		x.Warned = Time(v)
+	}
+	return wire.Skip(d, n-32)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -9581,7 +9594,7 @@ func (x *SharedGPU) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Spec) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(55); err != nil {
+	if err := e.EncodeArrayLen(56); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -9799,6 +9812,15 @@ func (x *Spec) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeString(x.Reservation); err != nil {
 		return err
+	}
+	if x.Warning == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Warning.EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -10511,7 +10533,83 @@ func (x *Spec) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Reservation = v
 	}
-	return wire.Skip(d, n-55)
+	if n < 56 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("Spec.Warning", err)
+		}
+		if !none {
+			v29 := new(Warning)
+			if err := v29.DecodeMsgpack(d); err != nil {
+				return wire.In("Spec.Warning", err)
+			}
+			x.Warning = v29
+		}
+	}
+	return wire.Skip(d, n-56)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Warning) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Signal)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.BeforeS); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Batch); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Warning) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Warning{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Warning.Signal", err)
+		}
+		x.Signal = int32(v)
+		if int64(x.Signal) != v {
+			return wire.Range("Warning.Signal", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Warning.BeforeS", err)
+		}
+		x.BeforeS = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Warning.Batch", err)
+		}
+		x.Batch = v
+	}
+	return wire.Skip(d, n-3)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

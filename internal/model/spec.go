@@ -69,6 +69,20 @@ type Spec struct {
 
 	More        *Needs // what few jobs ask for; nil: none of it
 	Reservation string // "": none
+
+	Warning *Warning // a signal before the time limit; nil: none
+}
+
+// MaxWarningS is the longest time before the limit, seconds, as in Slurm.
+const MaxWarningS = 65535
+
+// Warning is the signal that a job asked to get some time before its limit ends it (--signal).
+//
+//gbatch:codec
+type Warning struct {
+	Signal  int32
+	BeforeS int64 // seconds before the limit
+	Batch   bool  // for the batch shell alone; otherwise for the steps alone
 }
 
 // Needs is what few jobs ask for of their nodes: most have none. Like a Spec it is never edited.

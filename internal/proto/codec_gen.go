@@ -3120,7 +3120,7 @@ func (x *ArrayShape) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Stop) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(8); err != nil {
+	if err := e.EncodeArrayLen(9); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -3145,6 +3145,9 @@ func (x *Stop) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeString(x.Line); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Once); err != nil {
 		return err
 	}
 	return nil
@@ -3249,7 +3252,17 @@ func (x *Stop) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Line = v
 	}
-	return wire.Skip(d, n-8)
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Stop.Once", err)
+		}
+		x.Once = v
+	}
+	return wire.Skip(d, n-9)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -131,6 +131,7 @@ type Stop struct {
 	Full      bool // the batch shell and everything below it
 	KillWaitS int64
 	Line      string
+	Once      bool // with Signal: the attempt gets it once, however often this is said
 }
 
 // Freeze says that an attempt's processes shall stand still, or go on. One with a smaller Turn than was seen is outdated.

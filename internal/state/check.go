@@ -246,6 +246,7 @@ func (s *State) checkDerived() error {
 		{"begin times", list(s.begins.Scan), list(fresh.begins.Scan)},
 		{"jobs of reservations", list(s.asked.Scan), list(fresh.asked.Scan)},
 		{"deadlines", list(s.dooms.Scan), list(fresh.dooms.Scan)},
+		{"warnings", list(s.warnings.Scan), list(fresh.warnings.Scan)},
 		{"finished jobs", list(s.finished.Scan), list(fresh.finished.Scan)},
 		{"names", list(s.live.Scan), list(fresh.live.Scan)},
 		{"waiters", list(s.waiters.Scan), list(fresh.waiters.Scan)},

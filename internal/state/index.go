@@ -72,6 +72,15 @@ func limitOf(j *model.Job) model.Time {
 	return end
 }
 
+// warningOf gives the moment at which a running job is to get the signal that it asked for, or 0.
+func warningOf(j *model.Job) model.Time {
+	end := limitOf(j)
+	if end == 0 || j.Spec.Warning == nil || j.Run.Warned != 0 || j.State != model.Running {
+		return 0
+	}
+	return max(end.Add(-j.Spec.Warning.BeforeS), 1)
+}
+
 // doomOf gives the first moment at which a pending job can't end before its deadline any more, or 0.
 func doomOf(j *model.Job) model.Time {
 	if j == nil || j.State != model.Pending || j.Spec.Deadline == 0 {
@@ -131,7 +140,7 @@ func partOf(j *model.Job) (elem, group uint64) {
 
 // movingOf gives the state of a job of which a node has to be told something, or 0.
 func movingOf(j *model.Job) model.JobState {
-	if j != nil && (j.State == model.Configuring || j.State == model.Completing || j.State.HasResources() && (j.Run.Turns > 0 || !j.Run.Unready.Empty())) {
+	if j != nil && (j.State == model.Configuring || j.State == model.Completing || j.State.HasResources() && (j.Run.Turns > 0 || j.Run.Warned != 0 || !j.Run.Unready.Empty())) {
 		return j.State
 	}
 	return 0
@@ -154,6 +163,7 @@ func (s *State) reindexJob(old, j *model.Job) {
 	s.countLicenses(old, j)
 	moveDue(s.begins, id, beginOf(old), beginOf(j))
 	moveDue(s.dooms, id, doomOf(old), doomOf(j))
+	moveDue(s.warnings, id, warningOf(old), warningOf(j))
 	moveDue(s.finished, id, endOf(old), endOf(j))
 	moveDue(s.limits, id, limitOf(old), limitOf(j))
 	was, wasLive := liveOf(old)
@@ -309,6 +319,9 @@ func (s *State) plan() {
 		sooner(d.at)
 	}
 	if d, ok := s.dooms.Min(); ok {
+		sooner(d.at)
+	}
+	if d, ok := s.warnings.Min(); ok {
 		sooner(d.at)
 	}
 	if d, ok := s.finished.Min(); ok && s.cfg.Params.MinJobAgeS > 0 {

@@ -16,6 +16,7 @@ type State struct {
 	begins   *btree.BTreeG[due]      // pending jobs that only wait for their begin time
 	asked    *btree.BTreeG[askedKey] // jobs that are not over, by the reservations that they asked for
 	dooms    *btree.BTreeG[due]      // pending jobs, by the moment from which they can't end before their deadline
+	warnings *btree.BTreeG[due]      // running jobs, by the moment of the signal that they asked for
 	finished *btree.BTreeG[due]      // by the moment they ended
 	live     *btree.BTreeG[liveKey]
 	waiters  *btree.BTreeG[waitKey] // who waits for a job, an array or one of its tasks
@@ -227,6 +228,7 @@ func (s *State) reset() {
 	s.begins = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.asked = btree.NewBTreeGOptions(askedLess, noLocks)
 	s.dooms = btree.NewBTreeGOptions(dueLess, noLocks)
+	s.warnings = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.finished = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.live = btree.NewBTreeGOptions(liveLess, noLocks)
 	s.waiters = btree.NewBTreeGOptions(waitLess, noLocks)

@@ -59,6 +59,22 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 		s.rejudge(j.ID, at)
 		res.Changed = true
 	}
+	for range limit {
+		d, ok := s.warnings.Min()
+		if !ok || d.at > at {
+			break
+		}
+		j, ok := s.jobs.Get(d.id)
+		if !ok {
+			s.warnings.Delete(d)
+			continue
+		}
+		n, run := *j, *j.Run
+		run.Warned = at
+		n.Run = &run
+		s.put(&n)
+		res.Changed = true
+	}
 	age := s.cfg.Params.MinJobAgeS
 	for range limit {
 		d, ok := s.finished.Min()

@@ -157,6 +157,7 @@ func (t *tables) runTables(r *Reader) {
 		"Resv":       func(d *dec, x *model.Run) { x.Resv = d.str() },
 		"PartQOS":    func(d *dec, x *model.Run) { x.PartQOS = d.str() },
 		"StopReason": func(d *dec, x *model.Run) { x.StopReason = model.Reason(d.int()) },
+		"Warned":     func(d *dec, x *model.Run) { x.Warned = model.Time(d.int()) },
 		"StopFor":    func(d *dec, x *model.Run) { x.StopFor = model.JobID(d.int()) },
 		"Licenses":   func(d *dec, x *model.Run) { x.Licenses = list(d, t.license, x.Licenses) },
 		"Share":      func(d *dec, x *model.Run) { x.Share = int32(d.int()) },
@@ -212,7 +213,8 @@ func specTable(t *tables) []setter[model.Spec] {
 		"QOS":          func(d *dec, s *spec) { s.QOS = d.str() },
 		"Partitions":   func(d *dec, s *spec) { s.Partitions = readStrings(d, s.Partitions) },
 		"Comment":      func(d *dec, s *spec) { s.Comment = d.str() },
-		"More":         func(d *dec, s *spec) { s.More = needs(d) },
+		"More":         func(d *dec, s *spec) { s.More = decoded[model.Needs](d) },
+		"Warning":      func(d *dec, s *spec) { s.Warning = decoded[model.Warning](d) },
 		"Reservation":  func(d *dec, s *spec) { s.Reservation = d.str() },
 		"Command":      func(d *dec, s *spec) { s.Command = d.str() },
 		"Submit":       func(d *dec, s *spec) { s.Submit = d.str() },
@@ -272,16 +274,19 @@ func usage(d *dec) *model.Usage {
 	return u
 }
 
-// needs reads what few jobs have, with the generated codec: it need not be fast.
-func needs(d *dec) *model.Needs {
+// decoded reads what few jobs have, with the generated codec: it need not be fast.
+func decoded[T any, P interface {
+	*T
+	proto.Message
+}](d *dec) *T {
 	from := d.at
 	d.skip(1)
 	raw := d.s[from:d.at]
 	if d.err != nil || raw == "\xc0" {
 		return nil
 	}
-	n := new(model.Needs)
-	if err := proto.Decode([]byte(raw), n); err != nil {
+	n := new(T)
+	if err := proto.Decode([]byte(raw), P(n)); err != nil {
 		d.fail(err)
 		return nil
 	}
