@@ -308,13 +308,16 @@ func (l *loop) partOver(p *part, why string) {
 	l.stepProgress(s)
 }
 
-// end has the part end, at once or with a SIGTERM first.
-func (p *part) end(now bool) {
+// endPart has a part end, at once or with a SIGTERM first. A node out of reach hears of it when it is back.
+func (l *loop) endPart(p *part, now bool) {
 	if p.done || p.stop && !now {
 		return
 	}
 	p.stop, p.kill = true, p.kill || now
 	p.sayEnd()
+	if p.conn == nil && !p.dialing && p.since.IsZero() {
+		l.startPart(p)
+	}
 }
 
 func (p *part) sayEnd() {

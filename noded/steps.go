@@ -28,6 +28,9 @@ const (
 	maxSteps = 4096
 	// lonelyStep is how long a step whose command is gone is kept for it after a restart of this daemon.
 	lonelyStep = 30 * time.Second
+	// stepAgain is how often a request is looked at, stepTries times, that came before gshim listed what it runs.
+	stepAgain = 50 * time.Millisecond
+	stepTries = 600
 )
 
 // stepPhase is where a step is: created -> preparing -> running -> ending, or waiting before all that.
@@ -81,9 +84,10 @@ type stepTask struct {
 // The messages about steps.
 type (
 	msgStep struct { // a command asks for a step
-		conn *stepConn
-		uid  uint32
-		req  *proto.StepRequest
+		conn  *stepConn
+		uid   uint32
+		req   *proto.StepRequest
+		tries int // while the job is taken up again
 	}
 	msgStepFiles struct {
 		conn  *stepConn
@@ -175,6 +179,16 @@ func (l *loop) runningJob(id model.JobID) *attempt {
 	return nil
 }
 
+// recovering reports whether gshim has not said yet what became of a job that was there before this daemon's start.
+func (l *loop) recovering(id model.JobID) bool {
+	for key, a := range l.attempts {
+		if key.Job == id && a.phase == accepted && !a.forget && a.rec != nil && a.rec.Ordered {
+			return true
+		}
+	}
+	return false
+}
+
 // onStepRequest takes a command's request: a new step, or one that it has asked for before and whose connection broke.
 func (l *loop) onStepRequest(m msgStep) error {
 	rq := m.req
@@ -183,6 +197,15 @@ func (l *loop) onStepRequest(m msgStep) error {
 		return nil
 	}
 	a := l.runningJob(rq.Job)
+	if a == nil && l.recovering(rq.Job) && m.tries < stepTries {
+		m.tries++
+		time.AfterFunc(stepAgain, func() {
+			if !m.conn.isClosed() {
+				l.n.inbox.post(m)
+			}
+		})
+		return nil
+	}
 	switch {
 	case a == nil:
 		return refuse("Unable to create step for job %d: Invalid job id specified: no batch script of job %d runs on node %s; a step starts on the node of the job's batch script (BatchHost in gcontrol show job %[1]d)",
@@ -425,7 +448,7 @@ func (l *loop) abandon(s *step) {
 		}
 	}
 	for _, p := range s.parts {
-		p.end(false)
+		l.endPart(p, false)
 	}
 	l.stepProgress(s)
 }

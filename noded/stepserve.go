@@ -186,7 +186,7 @@ func (s *stepServer) read(c *stepConn, uid uint32) error {
 	default:
 		return s.pass(c, uid, rq, body)
 	}
-	s.inbox.post(msgStep{c, uid, rq})
+	s.inbox.post(msgStep{conn: c, uid: uid, req: rq})
 	return s.readOn(c)
 }
 
@@ -368,6 +368,12 @@ func appendFrame(dst []byte, kind uint8, m proto.Message) ([]byte, error) {
 func appendRaw(dst []byte, kind uint8, body []byte) []byte {
 	dst = binary.LittleEndian.AppendUint32(append(dst, kind), uint32(len(body)))
 	return append(dst, body...)
+}
+
+func (c *stepConn) isClosed() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closed
 }
 
 func (c *stepConn) close() {

@@ -117,7 +117,7 @@ func (l *loop) stopStep(s *step, cause model.StopCause, uid uint32, now bool, li
 		l.signalHere(s, unix.SIGCONT)
 		l.signalHere(s, unix.SIGTERM)
 		for _, p := range s.parts {
-			p.end(false)
+			l.endPart(p, false)
 		}
 		s.setTimer(l, timerKill, l.n.killWait())
 	case stepWaiting, stepPreparing, stepEnding, stepOverHere:
@@ -128,7 +128,7 @@ func (l *loop) stopStep(s *step, cause model.StopCause, uid uint32, now bool, li
 func (l *loop) killStep(s *step) {
 	l.signalHere(s, unix.SIGKILL)
 	for _, p := range s.parts {
-		p.end(true)
+		l.endPart(p, true)
 	}
 	s.setTimer(l, timerKill, killAgain)
 }
@@ -239,7 +239,7 @@ func (l *loop) terminateSteps(a *attempt) {
 			s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: strings.Replace(line, fmt.Sprintf("JOB %d ", a.key.Job), fmt.Sprintf("STEP %d.%d ", a.key.Job, s.id), 1)})
 		}
 		for _, p := range s.parts {
-			p.end(false)
+			l.endPart(p, false)
 		}
 		if !l.n.groups.root.Can().Track {
 			l.signalHere(s, unix.SIGCONT)
