@@ -122,6 +122,12 @@ func (l *loader) checkNodes() {
 			if !slices.Contains(l.cfg.GresTypes, g.Name) {
 				l.missingGresType(at, g.Name)
 			}
+			if g.Count > maxGresUnits {
+				l.probs.errorf(at, fmt.Sprintf("count it in larger units, %d at most", maxGresUnits), "Gres=%s: each unit is given to one job, and a node can have %d of a resource", g, maxGresUnits)
+			}
+			if g.NoConsume {
+				l.probs.warnf(at, "leave it out", "Gres=%s: jobs hold what they ask for as long as they run; no_consume says nothing", g)
+			}
 			if g.Name == "gpu" && !l.cfg.Cgroup.ConstrainDevices {
 				l.probs.notef(at, "write ConstrainDevices=yes in "+CgroupFile, "nodes have GPUs, but ConstrainDevices is off: a job could use those of another")
 			}

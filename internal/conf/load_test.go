@@ -150,6 +150,8 @@ func TestProblems(t *testing.T) {
 		{"NodeName=m1 Sockets=2 CoresPerSocket=4 CPUs=9 \nPartitionName=m Nodes=m1", `gbatch.conf:5: warning: NodeName=m1: CPUs=9 is not Sockets*CoresPerSocket*ThreadsPerCore (2*4*1=8); 8 is taken; write CPUs=8, or correct the others`},
 		{"NodeName=m[1-3] NodeAddr=a[1-2]", `gbatch.conf:5: NodeName=m[1-3]: 3 nodes but 2 of NodeAddr; name as many as nodes, or one for all`},
 		{"NodeName=m1 Gres=gpu:2\nPartitionName=m Nodes=m1", `gbatch.conf:5: resource "gpu" is none of GresTypes; write GresTypes=gpu`},
+		{"NodeName=m1 Gres=bw:4G\nGresTypes=bw\nPartitionName=m Nodes=m1", `gbatch.conf:5: Gres=bw:4294967296: each unit is given to one job, and a node can have 65536 of a resource; count it in larger units, 65536 at most`},
+		{"NodeName=m1 Gres=bw:no_consume:4\nGresTypes=bw\nPartitionName=m Nodes=m1", `gbatch.conf:5: warning: Gres=bw:no_consume:4: jobs hold what they ask for as long as they run; no_consume says nothing; leave it out`},
 		{"NodeName=m1 Gres=gpu:a:b:c", `gbatch.conf:5: Gres: "gpu:a:b:c" is not name:type:count; write Gres=gpu:a100:8`},
 		{"NodeName=m1 Gres=gpu:a:1,gpu:2", `gbatch.conf:5: Gres: gpu stands both with and without a type; write Gres=a type for all of them, or for none`},
 		{"NodeName=m1 State=BUSY", `gbatch.conf:5: State: "BUSY" is not understood; write State=UNKNOWN, CLOUD, DOWN, DRAIN, FAIL, FAILING, FUTURE or IDLE`},

@@ -5,6 +5,9 @@ import (
 	"strings"
 )
 
+// maxGresUnits bounds the units of one entry: each is a bit of every allocation.
+const maxGresUnits = 1 << 16
+
 // GresCount is Gres=name:type:count of a node.
 type GresCount struct {
 	Name, Type string

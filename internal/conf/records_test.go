@@ -18,7 +18,7 @@ NodeName=d Sockets=2 CoresPerSocket=4 ThreadsPerCore=2 CPUs=8
 NodeName=e Boards=2 SocketsPerBoard=2 CoresPerSocket=4
 NodeName=f Procs=4 RealMemory=4G TmpDisk=10000
 NodeName=g[1-3] NodeHostname=h[1-3] NodeAddr=10.0.0.[1-3] Port=[7001-7003] Feature=x,y
-NodeName=v[1-2] NodeAddr=127.0.0.1 Virtual=YES Gres=gpu:a100:4,gpu:h100:2,mps:400,bandwidth:lustre:no_consume:4G,gpu:l4
+NodeName=v[1-2] NodeAddr=127.0.0.1 Virtual=YES Gres=gpu:a100:4,gpu:h100:2,mps:400,bandwidth:lustre:no_consume:4K,gpu:l4
 NodeName=s[1-2] Gres=gpu:a100:2(S:0-1)
 NodeName=DEFAULT Weight=5
 NodeName=w1
@@ -48,7 +48,7 @@ DownNodes=a,b State=FAIL Reason="broken fan"
 		t.Errorf("g2: %+v", g)
 	}
 	v, _ := c.Node("v2")
-	want := []GresCount{{"gpu", "a100", 4, false}, {"gpu", "h100", 2, false}, {"mps", "", 400, false}, {"bandwidth", "lustre", 4 << 30, true}, {"gpu", "l4", 1, false}}
+	want := []GresCount{{"gpu", "a100", 4, false}, {"gpu", "h100", 2, false}, {"mps", "", 400, false}, {"bandwidth", "lustre", 4 << 10, true}, {"gpu", "l4", 1, false}}
 	if !slices.Equal(v.Gres, want) || !v.Virtual || v.Addr != "127.0.0.1" || v.Hostname != "v2" {
 		t.Errorf("v2: %+v", v)
 	}
