@@ -56,6 +56,11 @@ func validNeeds(sp *model.Spec) error {
 	if m.SampleS < -1 || m.SampleS > maxSampleS {
 		return refuse(proto.CodeBadRequest, "--acctg-freq=task=%d: write 0 to %d seconds", m.SampleS, maxSampleS)
 	}
+	for _, g := range m.GPUsPerSocket {
+		if g.Name != model.GPUName || g.Count < 1 || g.Count > maxPerGPU || m.Sockets < 1 {
+			return refuse(proto.CodeBadRequest, "--gpus-per-socket=%d with --sockets-per-node=%d: write at least 1 of each", g.Count, m.Sockets)
+		}
+	}
 	if m.CPUsPerGPU > maxPerGPU || m.TasksPerSocket > maxPerGPU || m.TasksPerCore > maxPerGPU || m.MemPerGPU > maxMemPerGPU {
 		return refuse(proto.CodeBadRequest, "--cpus-per-gpu, --ntasks-per-socket, --ntasks-per-core or --mem-per-gpu is more than any node has")
 	}

@@ -84,7 +84,7 @@ var owned = map[string]bool{
 	"SLURMD_NODENAME": true, "SLURM_ARRAY_JOB_ID": true, "SLURM_ARRAY_TASK_COUNT": true, "SLURM_ARRAY_TASK_ID": true,
 	"SLURM_ARRAY_TASK_MAX": true, "SLURM_ARRAY_TASK_MIN": true, "SLURM_ARRAY_TASK_STEP": true, "SLURM_CLUSTER_NAME": true,
 	"SLURM_CONF": true, "GBATCH_CONF": true, "SLURM_CPUS_ON_NODE": true, "SLURM_CPUS_PER_TASK": true, "SLURM_GPUS": true,
-	"SLURM_GPUS_ON_NODE": true, "SLURM_GPUS_PER_NODE": true, "SLURM_GPUS_PER_TASK": true, "SLURM_GTIDS": true,
+	"SLURM_GPUS_ON_NODE": true, "SLURM_GPUS_PER_NODE": true, "SLURM_GPUS_PER_SOCKET": true, "SLURM_GPUS_PER_TASK": true, "SLURM_GTIDS": true,
 	"SLURM_HET_SIZE": true, "SLURM_JOBID": true, "SLURM_JOB_ACCOUNT": true, "SLURM_JOB_CPUS_PER_NODE": true,
 	"SLURM_JOB_DEPENDENCY": true, "SLURM_JOB_END_TIME": true, "SLURM_JOB_GID": true, "SLURM_JOB_GPUS": true,
 	"SLURM_JOB_ID": true, "SLURM_JOB_NAME": true, "SLURM_JOB_NODELIST": true, "SLURM_JOB_NUM_NODES": true,
@@ -240,7 +240,16 @@ func (e *jobEnv) describeGPUs(v *vars, s *model.Spec, here *model.NodeAlloc) {
 		}
 		req[g.Per] = text
 	}
-	v.given("SLURM_GPUS_PER_NODE", req[model.PerNode])
+	perNode := "SLURM_GPUS_PER_NODE"
+	if of := s.Extra().GPUsPerSocket; len(of) > 0 {
+		perNode = "SLURM_GPUS_PER_SOCKET"
+		var words []string
+		for _, g := range of {
+			words = append(words, strings.TrimPrefix(g.Type+":"+strconv.Itoa(int(g.Count)), ":"))
+		}
+		req[model.PerNode] = strings.Join(words, ",")
+	}
+	v.given(perNode, req[model.PerNode])
 	v.given("SLURM_GPUS", req[model.PerJob])
 	v.given("SLURM_GPUS_PER_TASK", req[model.PerTask])
 

@@ -226,7 +226,13 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 	r.line(kv("StdIn", in))
 	r.line(kv("StdOut", out))
 	r.line(kv("Power", ""))
+	for _, g := range sp.Extra().GPUsPerSocket {
+		r.line(kv("TresPerSocket", gresReqText(g)))
+	}
 	for _, g := range sp.Gres {
+		if g.Name == "gpu" && len(sp.Extra().GPUsPerSocket) > 0 {
+			continue // said
+		}
 		key := map[model.GresPer]string{model.PerNode: "TresPerNode", model.PerJob: "TresPerJob", model.PerTask: "TresPerTask"}[g.Per]
 		r.line(kv(key, gresReqText(g)))
 	}

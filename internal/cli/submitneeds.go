@@ -140,6 +140,9 @@ func (s *submission) settle() error {
 	if err := s.settleShares(); err != nil {
 		return err
 	}
+	if err := s.settleSockets(); err != nil {
+		return err
+	}
 	gpus, shares := false, false
 	for _, g := range sp.Gres {
 		gpus = gpus || g.Name == "gpu" && g.Count > 0
@@ -163,6 +166,35 @@ func (s *submission) settle() error {
 	}
 	if !reflect.DeepEqual(*m, model.Needs{}) {
 		sp.More = m
+	}
+	return nil
+}
+
+func (s *submission) gpusPerSocket(v string) (err error) {
+	s.more.GPUsPerSocket, err = parseGres("gpu", v, model.PerNode)
+	return err
+}
+
+// settleSockets counts GPUs that are asked for by socket among those of a node.
+func (s *submission) settleSockets() error {
+	m := &s.more
+	if len(m.GPUsPerSocket) == 0 {
+		return nil
+	}
+	if m.Sockets == 0 {
+		return fmt.Errorf("--gpus-per-socket needs the number of sockets on each node: give --sockets-per-node too")
+	}
+	for _, g := range s.spec.Gres {
+		if g.Name == "gpu" {
+			return fmt.Errorf("--gpus-per-socket with --sockets-per-node=%d says already how many GPUs a node gives: leave out --gpus, --gpus-per-node, --gpus-per-task and --gres=gpu", m.Sockets)
+		}
+	}
+	for _, g := range m.GPUsPerSocket {
+		if g.Milli > 0 {
+			return fmt.Errorf("--gpus-per-socket=%s: by socket GPUs are given whole; use --gpus=%s", partText(g.Milli), partText(g.Milli))
+		}
+		g.Count = int32(min(int64(g.Count)*int64(m.Sockets), 1<<24))
+		s.spec.Gres = append(s.spec.Gres, g)
 	}
 	return nil
 }

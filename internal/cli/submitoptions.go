@@ -162,6 +162,7 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		}},
 		{Name: "gpus", Short: 'G', Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS", Help: "GPUs for the whole job; 0.5 is half of one that others share", Set: gpus(model.PerJob)},
 		{Name: "gpus-per-node", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS_PER_NODE", Help: "GPUs on each node", Set: gpus(model.PerNode)},
+		{Name: "gpus-per-socket", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS_PER_SOCKET", Help: "GPUs of each socket that the job has on a node (--sockets-per-node)", Set: s.gpusPerSocket},
 		{Name: "gpus-per-task", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS_PER_TASK", Help: "GPUs for each task", Set: gpus(model.PerTask)},
 		{Name: "gpu-mem", Arg: R, Metavar: "size", Group: gRes, Env: "_GPU_MEM", Help: "memory that each GPU has, or has left where it is shared (MB; K, M, G, T)", Set: func(v string) error {
 			n, err := walltime.ParseMemMiB(v)
@@ -292,7 +293,6 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 			return nil
 		}},
 		{Name: "mail-user", Arg: R, Refused: "no mail is sent; let the script's last line send it"},
-		{Name: "gpus-per-socket", Arg: R, Refused: "use --gpus-per-node"},
 		{Name: "gpu-freq", Arg: R, Refused: "set clocks in the script with nvidia-smi, where you may"},
 		{Name: "cpu-freq", Arg: R, Refused: "leave the clock to the node"},
 		{Name: "tres-per-task", Arg: R, Refused: "use --cpus-per-task and --gpus-per-task"},

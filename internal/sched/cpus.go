@@ -32,6 +32,9 @@ func (r *room) round(rq *Request, tasks, cpus int) int {
 	if rq.CoreEach && !rq.Overcommit {
 		cores = max(cores, tasks*((rq.CPUsPerTask+used-1)/used))
 	}
+	if len(rq.OfSocket) > 0 {
+		cores = max(cores, rq.Sockets)
+	}
 	return cores * threads
 }
 
@@ -100,8 +103,8 @@ func (r *room) tasksOfSocket(rq *Request, s int) int {
 }
 
 // cpusAt chooses the CPUs for tasks that need a number of them, as many as possible from near; nil where there are not
-// enough.
-func (r *room) cpusAt(rq *Request, tasks, cpus int, near model.Bits) model.Bits {
+// enough. sockets are those of which the job has GPUs, where it asks by socket.
+func (r *room) cpusAt(rq *Request, tasks, cpus int, near model.Bits, sockets []model.Bits) model.Bits {
 	if rq.Exclusive {
 		return r.cpus
 	}
@@ -113,8 +116,11 @@ func (r *room) cpusAt(rq *Request, tasks, cpus int, near model.Bits) model.Bits 
 		free = r.wholeFree()
 	}
 	count := r.round(rq, tasks, cpus)
-	if rq.TasksPerSocket > 0 && !rq.Overcommit {
+	switch {
+	case rq.TasksPerSocket > 0 && !rq.Overcommit:
 		return r.bySocket(rq, tasks, count)
+	case len(sockets) > 0:
+		return r.cpusBySocket(rq, count, sockets)
 	}
 	if near == nil || near.Contains(free) {
 		return free.First(count)

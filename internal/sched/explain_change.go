@@ -95,6 +95,10 @@ func (x *explainer) changes() {
 		x.tell(x.fewer(int64(sp.Gres[i].Count), func(k int64) string { return gresOption(&sp.Gres[i], k) }, func(n *model.Spec, k int64) {
 			n.Gres = slices.Clone(n.Gres)
 			n.Gres[i].Count = int32(k)
+			if n.More != nil && len(n.More.GPUsPerSocket) > 0 {
+				m := n.Extra()
+				m.GPUsPerSocket, n.More = nil, &m
+			}
 		}))
 	}
 	x.tell(x.fewer(int64(sp.MinNodes), func(k int64) string {

@@ -100,6 +100,9 @@ func needText(sh *shape) string {
 		}
 		parts = append(parts, fmt.Sprintf("%d %s", n, label))
 	}
+	if k := len(rq.OfSocket); k > 0 {
+		parts = append(parts, "as many from each of "+countOf(rq.Sockets, "socket", "sockets"))
+	}
 	gpus := 0
 	if sh.single {
 		gpus = rq.jobGPUs()

@@ -192,6 +192,11 @@ func (r *room) byGres(rq *Request) int {
 			}
 			continue
 		}
+		if len(rq.OfSocket) > 0 && g.Name == gpuName && !r.counted {
+			if _, ok := r.pickBySocket(&model.NodeAlloc{}, rq, 0); !ok {
+				return 0
+			}
+		}
 		tasks = min(tasks, r.tasksWith(rq, g.Name, g.Type))
 		if g.Type != "" {
 			tasks = min(tasks, r.tasksWith(rq, g.Name, ""))
@@ -245,6 +250,13 @@ func (r *room) place(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss)
 	if !rq.Exclusive && r.round(rq, tasks, cpus) > r.nfree {
 		return na, missCPUs
 	}
+	var sockets []model.Bits
+	if len(rq.OfSocket) > 0 {
+		var ok bool
+		if sockets, ok = r.pickBySocket(&na, rq, cpus); !ok {
+			return na, missGres
+		}
+	}
 	for _, g := range rq.Gres {
 		count := int(g.Count)
 		switch g.Per {
@@ -255,7 +267,7 @@ func (r *room) place(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss)
 			k++
 		}
 		switch {
-		case count == 0:
+		case count == 0, len(rq.OfSocket) > 0 && g.Name == gpuName:
 			continue
 		case r.isShare(g.Name):
 			if !r.pickShare(&na, rq, &g, cpus) {
@@ -267,7 +279,10 @@ func (r *room) place(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss)
 			return na, missGres
 		}
 	}
-	if na.CPUs = r.cpusAt(rq, tasks, cpus, r.near(&na)); na.CPUs.Empty() {
+	if rq.Exclusive {
+		r.takeRest(&na)
+	}
+	if na.CPUs = r.cpusAt(rq, tasks, cpus, r.near(&na), sockets); na.CPUs.Empty() {
 		return na, missCPUs
 	}
 	na.MemMiB = r.memFor(rq, na.CPUs.Count(), tasks, gpus)

@@ -93,6 +93,11 @@ func needOn(d *model.NodeDef, l *lot, rq *Request, tasks int, whole bool) need {
 	if rq.memConsumed {
 		nd.mem = r.memFor(rq, nd.cpus, tasks, gpus)
 	}
+	if len(rq.OfSocket) > 0 && !nd.never {
+		full := fullRoom(d)
+		_, ok := full.pickBySocket(&model.NodeAlloc{}, rq, 0)
+		nd.never = !ok
+	}
 	nd.resources(d, rq, tasks, whole)
 	nd.share(l, d, rq)
 	return nd

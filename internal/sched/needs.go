@@ -31,6 +31,7 @@ func (r *Request) more(m *model.Needs) {
 			r.PerCore = n
 		}
 	}
+	r.bySocketOf(m)
 	r.Switches, r.Contiguous, r.Spread = int(m.Switches), m.Contiguous, m.Spread
 	r.Private = r.Private || m.ExclusiveUser
 	r.Licenses, r.AnyLicense = m.Licenses, m.AnyLicense

@@ -49,6 +49,14 @@ func (w *world) cluster(t testing.TB) *cluster {
 				first += n
 			}
 		}
+		if w.chance(50) { // two sockets, and half of the GPUs near each
+			d.Sockets, d.CoresPerSocket = 2, d.CPUs/2/d.ThreadsPerCore
+			for k := range d.Gres {
+				for u := range d.Gres[k].Count {
+					d.Gres[k].Near = append(d.Gres[k].Near, span(int(u%2*d.CPUs/2), int(d.CPUs/2)))
+				}
+			}
+		}
 		c.cfg.Nodes = append(c.cfg.Nodes, d)
 		names = append(names, d.Name)
 	}
@@ -121,6 +129,13 @@ func (w *world) spec(c *cluster) *model.Spec {
 	}
 	if w.chance(20) {
 		sp.More = &model.Needs{Share: true}
+	}
+	if w.chance(8) { // GPUs by socket
+		m := sp.Extra()
+		g := model.GresReq{Name: "gpu", Type: pick(w, "", "a"), Count: int32(1 + w.n(2))}
+		m.Sockets, m.GPUsPerSocket = int32(1+w.n(2)), []model.GresReq{g}
+		g.Count *= m.Sockets
+		sp.More, sp.Gres = &m, []model.GresReq{g}
 	}
 	part := c.st.View().Partition("p")
 	if w.chance(7) && sp.Partitions[0] == "p" && len(sp.Partitions) == 1 {
@@ -231,6 +246,9 @@ func keeps(v *state.View, s *model.Start) error {
 			params.MaxMemPerNode > 0 && na.MemMiB > params.MaxMemPerNode && !(sp.Exclusive || part.Exclusive()):
 			return fmt.Errorf("node %s: %d MiB", na.Node, na.MemMiB)
 		}
+		if err := bySocket(&na.CPUs, def, na, sp); err != nil {
+			return err
+		}
 		here := map[string]int{}
 		for _, g := range na.Gres {
 			if g.Index.Empty() {
@@ -263,7 +281,7 @@ func keeps(v *state.View, s *model.Start) error {
 			}
 		}
 		for typ, n := range want {
-			if here[typ] < n || !job && typ == "" && here[""] != n {
+			if here[typ] < n || !job && typ == "" && here[""] != n && !sp.Exclusive && !part.Exclusive() {
 				return fmt.Errorf("node %s: %v of %v wanted", na.Node, here, want)
 			}
 		}
@@ -290,6 +308,35 @@ func keeps(v *state.View, s *model.Start) error {
 		return fmt.Errorf("%d nodes", n)
 	case sp.Tasks > 0 && tasks != max(int(sp.Tasks), n), sp.Tasks == 0 && tasks != n*max(1, int(sp.TasksPerNode)):
 		return fmt.Errorf("%d tasks on %d nodes", tasks, n)
+	}
+	return nil
+}
+
+// bySocket checks that a job has its GPUs and CPUs of as many sockets as it asked for, where they are known.
+func bySocket(cpus *model.Bits, def *model.NodeDef, na *model.NodeAlloc, sp *model.Spec) error {
+	m := sp.Extra()
+	if len(m.GPUsPerSocket) == 0 || def.Sockets < 2 {
+		return nil
+	}
+	full := 0
+	for s := range int(def.Sockets) {
+		here, gpus := span(s*int(def.CPUs)/2, int(def.CPUs)/2), int32(0)
+		for _, g := range na.Gres {
+			for _, d := range def.Gres {
+				g.Index.Each(func(u int) bool {
+					if at := u - int(d.First); at >= 0 && at < int(d.Count) && d.Near[at].Overlaps(here) {
+						gpus++
+					}
+					return true
+				})
+			}
+		}
+		if gpus >= m.GPUsPerSocket[0].Count && (cpus.Overlaps(here) || m.Share) {
+			full++
+		}
+	}
+	if full < int(m.Sockets) {
+		return fmt.Errorf("node %s: what was asked for of %d sockets is had of %d: %s", na.Node, m.Sockets, full, na.CPUs)
 	}
 	return nil
 }

@@ -31,14 +31,15 @@ type Request struct {
 	UID                uint32
 	Reservation        string
 
-	Sockets, CoresPerSocket, ThreadsPerCore int   // a node has as many
-	TasksPerSocket                          int   // most tasks; 0: no limit
-	PerCore                                 int   // most CPUs used of one core; 0: all
-	CoreEach                                bool  // each task has its cores for itself
-	CPUsPerGPU                              int   // for each GPU that is counted per job
-	GPUMemNode, GPUMemTask, GPUMemJob       int64 // MiB for the GPUs of a node, of a task, and for each that is counted per job
-	ByGPU                                   bool  // memory is given by GPU
-	Switches                                int   // most leaf switches; 0: any number
+	Sockets, CoresPerSocket, ThreadsPerCore int             // a node has as many
+	TasksPerSocket                          int             // most tasks; 0: no limit
+	OfSocket                                []model.GresReq // GPUs of each of its sockets
+	PerCore                                 int             // most CPUs used of one core; 0: all
+	CoreEach                                bool            // each task has its cores for itself
+	CPUsPerGPU                              int             // for each GPU that is counted per job
+	GPUMemNode, GPUMemTask, GPUMemJob       int64           // MiB for the GPUs of a node, of a task, and for each that is counted per job
+	ByGPU                                   bool            // memory is given by GPU
+	Switches                                int             // most leaf switches; 0: any number
 	Contiguous, Spread                      bool
 	Licenses                                []model.LicenseCount
 	AnyLicense                              bool  // one of them is enough

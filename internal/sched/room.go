@@ -10,17 +10,18 @@ import (
 
 // room is what is free on one node while a plan is made. It only shrinks.
 type room struct {
-	def   *model.NodeDef
-	stock *stock
-	cpus  model.Bits // free; with whole cores only those of cores that are free whole
-	nfree int        // how many
-	mem   int64      // MiB free
-	gres  []gresRoom
-	lot   *lot  // how its GPUs are shared; nil: they are not
-	slots []int // what is free of each, see sharing.go
-	busy  bool  // somebody is on it
-	shut  bool  // takes no more: exclusive, or not usable
-	keep  int   // a job of a partition of this tier waits for it: nothing for lower ones
+	def     *model.NodeDef
+	stock   *stock
+	cpus    model.Bits // free; with whole cores only those of cores that are free whole
+	nfree   int        // how many
+	mem     int64      // MiB free
+	gres    []gresRoom
+	lot     *lot  // how its GPUs are shared; nil: they are not
+	slots   []int // what is free of each, see sharing.go
+	busy    bool  // somebody is on it
+	shut    bool  // takes no more: exclusive, or not usable
+	counted bool  // made of counts: which units these are is not known
+	keep    int   // a job of a partition of this tier waits for it: nothing for lower ones
 
 	plain   int              // jobs that have their CPUs for themselves
 	sharers int              // jobs that share theirs
@@ -186,15 +187,24 @@ func (r *room) join(part string, share int32, cpus model.Bits) {
 	}
 }
 
-// empty is a node with nothing on it, whatever its state.
-func (s *stock) empty(def *model.NodeDef) *room {
-	r := &room{def: def, stock: s, cpus: model.UpTo(int(def.CPUs)), nfree: int(def.CPUs), mem: def.MemMiB}
+// fullRoom is all that a node has.
+func fullRoom(def *model.NodeDef) *room {
+	r := &room{def: def, cpus: model.UpTo(int(def.CPUs)), nfree: int(def.CPUs), mem: def.MemMiB}
 	if len(def.Gres) > 0 {
 		r.gres = make([]gresRoom, len(def.Gres))
 		for i, g := range def.Gres {
 			free := span(int(g.First), int(g.Count)).Minus(g.Off)
 			r.gres[i] = gresRoom{g.Name, g.Type, free, free.Count()}
 		}
+	}
+	return r
+}
+
+// empty is a node with nothing on it, whatever its state.
+func (s *stock) empty(def *model.NodeDef) *room {
+	r := fullRoom(def)
+	r.stock = s
+	if len(def.Gres) > 0 {
 		if r.lot = s.lot(def); r.lot != nil {
 			r.slots = r.lot.slots()
 		}

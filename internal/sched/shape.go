@@ -30,7 +30,7 @@ type shape struct {
 	from   int  // no node before it has room for the whole job
 	spent  bool // no set of nodes has room for it
 	grown  int  // events of the pool that have been looked at
-	forget bool // nothing is to be remembered (tests)
+	forget bool // nothing is to be remembered: which GPUs are free may change without there being more (or in tests)
 
 	// What holds beside this round's reservations.
 	round   uint64
@@ -144,7 +144,7 @@ func (p *Planner) shapesOf(l *lane) map[string]*shape {
 const maxShapes = 1 << 14
 
 func (p *Planner) newShape(l *lane, rq *Request) *shape {
-	sh := &shape{rq: *rq, pool: l.pool, part: l.part.Name, tasks: rq.tasksOn(1), single: rq.MinNodes == 1 && !rq.Grow, spread: rq.MaxNodes > 1, forget: p.forgetful, roams: p.roams}
+	sh := &shape{rq: *rq, pool: l.pool, part: l.part.Name, tasks: rq.tasksOn(1), single: rq.MinNodes == 1 && !rq.Grow, spread: rq.MaxNodes > 1, forget: p.forgetful || len(rq.OfSocket) > 0, roams: p.roams}
 	for _, g := range rq.Gres {
 		sh.greedy = sh.greedy || g.Per == model.PerJob
 	}
@@ -218,6 +218,11 @@ func (sh *shape) named(n *node, whole bool) bool {
 func (p *Planner) has(sh *shape, n *node, nd *need) bool {
 	if !n.up() || n.room.shut || !nd.in(&n.free) {
 		return false
+	}
+	if len(sh.rq.OfSocket) > 0 {
+		if _, ok := n.room.pickBySocket(&model.NodeAlloc{}, &sh.rq, 0); !ok {
+			return false
+		}
 	}
 	return !p.social || sh.meets(&n.room, nd)
 }

@@ -142,7 +142,7 @@ func (r *room) leastAt(rq *Request, tasks, cpus int, near model.Bits) model.Bits
 		if !plain { // whole cores, tasks by socket: of all that will do
 			whole.cpus = sure.Or(l)
 			whole.nfree = whole.cpus.Count()
-			if out := whole.cpusAt(rq, tasks, cpus, near); !out.Empty() {
+			if out := whole.cpusAt(rq, tasks, cpus, near, nil); !out.Empty() {
 				return out
 			}
 			sure = whole.cpus
@@ -158,7 +158,7 @@ func (r *room) leastAt(rq *Request, tasks, cpus int, near model.Bits) model.Bits
 	if !plain {
 		return nil
 	}
-	return whole.cpusAt(rq, tasks, cpus, near)
+	return whole.cpusAt(rq, tasks, cpus, near, nil)
 }
 
 // slotsIn reports whether the slots that a job needs are free.

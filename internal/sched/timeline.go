@@ -355,7 +355,7 @@ func (n *node) occupants(r *room, s *stock, t, end model.Time) {
 // free ones.
 func (p *Planner) roomAt(n *node, t, end model.Time) *room {
 	low := p.cursor.least(n, p.now, t, end)
-	r := &room{def: n.def, stock: p.stock, cpus: model.UpTo(max(low.cpus, 0)), nfree: max(low.cpus, 0), mem: low.mem, busy: low.users > 0}
+	r := &room{def: n.def, stock: p.stock, cpus: model.UpTo(max(low.cpus, 0)), nfree: max(low.cpus, 0), mem: low.mem, busy: low.users > 0, counted: true}
 	r.plain, r.sharers, r.extra, r.closed = low.plain, low.sharers, low.share, low.cpus < 0
 	r.limited, r.limit = low.cpus < p.stock.whole(n.def), low.cpus
 	if len(low.gres) > 0 {

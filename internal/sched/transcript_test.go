@@ -533,7 +533,12 @@ func (c *cluster) spec(w words) *model.Spec {
 	if w.has("gpt") {
 		sp.Gres = append(sp.Gres, model.GresReq{Name: "gpu", Count: int32(w.num("gpt")), Per: model.PerTask})
 	}
-	sp.More = c.needs(w)
+	if sp.More = c.needs(w); sp.More != nil {
+		for _, g := range sp.More.GPUsPerSocket {
+			g.Count *= max(1, sp.More.Sockets)
+			sp.Gres = append(sp.Gres, g)
+		}
+	}
 	if w.has("array") {
 		var err error
 		if sp.Tasklist, sp.Throttle, err = model.ParseTaskSet(w.named["array"], 1<<20); err != nil {

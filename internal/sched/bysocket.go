@@ -1,0 +1,177 @@
+package sched
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"gbatch/internal/model"
+)
+
+// GPUs by socket (--gpus-per-socket with --sockets-per-node): on each node the job has so many sockets, of each of them
+// so many GPUs, and at least a core. On the calendar they count as any GPUs of the node; by socket they are looked at
+// once names count, when the job would start. Where gres.conf tells of no GPU which cores are near it, any will do.
+
+// bySocketOf sets what the job has of each socket.
+func (r *Request) bySocketOf(m *model.Needs) {
+	if len(m.GPUsPerSocket) == 0 {
+		return
+	}
+	r.OfSocket = m.GPUsPerSocket
+	r.Sockets = max(1, r.Sockets)
+	r.MinCPUs = max(r.MinCPUs, r.Sockets)
+}
+
+// socketGPUs is what a socket has free.
+type socketGPUs struct {
+	socket int
+	cpus   model.Bits
+	gpus   model.Bits
+}
+
+// onSockets gives the sockets of a node that have what the job wants of each, those with the fewest free GPUs first;
+// known is false where nothing is known of which GPU is near which socket.
+func (r *room) onSockets(rq *Request) (out []socketGPUs, known bool) {
+	each := int(r.def.CPUs) / r.sockets()
+	for s := range r.sockets() {
+		x := socketGPUs{socket: s, cpus: r.socket(rq, s)}
+		here := span(s*each, each)
+		all := true
+		for i := range rq.OfSocket {
+			units := model.Bits(nil)
+			for k := range r.gres {
+				g, d := &r.gres[k], &r.def.Gres[k]
+				if g.name != gpuName || rq.OfSocket[i].Type != "" && !strings.EqualFold(g.typ, rq.OfSocket[i].Type) || !rq.fitsGPU(d) {
+					continue
+				}
+				g.free.Each(func(u int) bool {
+					at := u - int(d.First)
+					near := at < len(d.Near) && !d.Near[at].Empty()
+					known = known || near
+					if !near || d.Near[at].Overlaps(here) {
+						units = units.With(u)
+					}
+					return true
+				})
+			}
+			all = all && units.Count() >= int(rq.OfSocket[i].Count)
+			x.gpus = x.gpus.Or(units)
+		}
+		if all && !x.cpus.Empty() {
+			out = append(out, x)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b socketGPUs) int { return cmp.Compare(a.gpus.Count(), b.gpus.Count()) })
+	return out, known
+}
+
+// pickBySocket gives the job's GPUs to na, and the CPUs of their sockets, one set for each; ok is false where there are
+// not enough sockets with as many.
+func (r *room) pickBySocket(na *model.NodeAlloc, rq *Request, cpus int) (near []model.Bits, ok bool) {
+	list, known := r.onSockets(rq)
+	if r.counted || !known {
+		for _, g := range rq.OfSocket {
+			if !r.pick(na, rq, g, int(g.Count)*rq.Sockets, cpus) {
+				return nil, false
+			}
+		}
+		return nil, true
+	}
+	for _, x := range list {
+		if len(near) == rq.Sockets {
+			break
+		}
+		part := *r // as if the socket were all of the node
+		part.gres = slices.Clone(r.gres)
+		for k := range part.gres {
+			if g := &part.gres[k]; g.name == gpuName {
+				g.free = g.free.Minus(g.free.Minus(x.gpus))
+				g.nfree = g.free.Count()
+			}
+		}
+		take := model.NodeAlloc{Gres: slices.Clone(na.Gres)}
+		all := true
+		for _, g := range rq.OfSocket {
+			all = all && part.pick(&take, rq, g, int(g.Count), cpus)
+		}
+		if all { // a GPU near two sockets may have gone to the one before
+			na.Gres, near = take.Gres, append(near, x.cpus)
+		}
+	}
+	return near, len(near) == rq.Sockets
+}
+
+// cpusBySocket gives the job CPUs of each of its sockets, evenly, then of any.
+func (r *room) cpusBySocket(rq *Request, count int, sockets []model.Bits) model.Bits {
+	_, threads := r.usable(rq)
+	unit := 1
+	if r.inCores(rq) {
+		unit = threads
+	}
+	var out model.Bits
+	left := count / unit
+	for i, free := range sockets {
+		n := min((left+len(sockets)-i-1)/(len(sockets)-i), free.Count()/unit)
+		out = out.Or(free.First(n * unit))
+		left -= n
+	}
+	for _, free := range append(slices.Clone(sockets), r.cpus) {
+		if out.Count() < count {
+			rest := free.Minus(out)
+			out = out.Or(rest.First(min(count-out.Count(), rest.Count())))
+		}
+	}
+	if out.Count() < count {
+		return nil
+	}
+	return out
+}
+
+// bySocketFrom goes on from a moment at which a node has as many GPUs as are needed to the first at which, with all gone
+// that are expected to be, it has them by socket.
+func (p *Planner) bySocketFrom(sh *shape, n *node, nd *need, at model.Time, end func(model.Time) model.Time) model.Time {
+	if len(sh.rq.OfSocket) == 0 || at == forever {
+		return at
+	}
+	for _, t := range n.momentsFrom(at) {
+		r := p.stock.room(n.rec, func(id model.JobID) fate {
+			if k := slices.IndexFunc(n.rel, func(x release) bool { return x.id == id }); k >= 0 && n.rel[k].at <= t {
+				return leaves
+			}
+			return stays
+		})
+		if t == p.now {
+			r = &n.room
+		}
+		if _, ok := r.pickBySocket(&model.NodeAlloc{}, &sh.rq, 0); !ok {
+			continue
+		}
+		if low := p.cursor.least(n, p.now, t, end(t)); nd.in(&low) {
+			return t
+		}
+	}
+	return forever
+}
+
+// takeRest gives na all that the node has free beside what the job asks for: nobody else may have it. Units that are
+// shared are not: their GPUs go whole.
+func (r *room) takeRest(na *model.NodeAlloc) {
+	for i := range r.gres {
+		g := &r.gres[i]
+		if r.isShare(g.name) {
+			continue
+		}
+		free := g.free
+		for _, have := range na.Gres {
+			switch {
+			case have.Name == g.name:
+				free = free.Minus(have.Index)
+			case have.Share != nil && g.name == gpuName:
+				free = free.Minus(model.Bits(nil).With(int(have.Share.GPU)))
+			}
+		}
+		if !free.Empty() {
+			addGres(na, g.name, g.typ, free)
+		}
+	}
+}
