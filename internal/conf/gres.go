@@ -243,7 +243,7 @@ func (l *loader) checkGresLine(g *gresLine, given map[string]bool, s statement) 
 		l.probs.errorf(at("Flags"), "keep one of them", "one_sharing and all_sharing exclude each other")
 	}
 	for _, flag := range [...]struct{ name, why string }{
-		{"CountOnly", "units without File are counted and nothing else"}, {"explicit", "a job has the resources that it asks for, and no others"}} {
+		{"CountOnly", "units without File are counted and nothing else"}, {"explicit", "a job alone on a node has its GPUs all the same"}} {
 		if slices.Contains(g.Flags, flag.name) {
 			l.probs.notef(at("Flags"), "leave it out", "Flags=%s says nothing: %s", flag.name, flag.why)
 		}
