@@ -53,6 +53,9 @@ func (l *loop) onFreeze(f *proto.Freeze) {
 	l.chill(a)
 }
 
+// suspended reports whether an attempt's processes are frozen, or shall be: no step of it starts then.
+func (a *attempt) suspended() bool { return a.chill.want != nil && a.chill.want.Frozen || a.chill.frozen }
+
 // chill brings an attempt nearer to what is wanted of it. One that ends shall not be frozen.
 func (l *loop) chill(a *attempt) {
 	c := &a.chill
@@ -89,10 +92,10 @@ func (l *loop) chill(a *attempt) {
 }
 
 // onChilled takes note of what a worker has done, and goes on if something else is wanted by now.
-func (l *loop) onChilled(m msgChilled) {
+func (l *loop) onChilled(m msgChilled) error {
 	a := l.attempts[m.key]
 	if a == nil {
-		return
+		return nil
 	}
 	c := &a.chill
 	c.doing, c.stop = nil, nil
@@ -101,9 +104,13 @@ func (l *loop) onChilled(m msgChilled) {
 		l.log.Warn("a job's processes could not be suspended or resumed; it is tried again", "job", m.key.Job, "attempt", m.key.Attempt, "suspend", m.frozen, "err", m.err)
 		key := m.key
 		time.AfterFunc(chillAgain, func() { l.n.inbox.post(msgChill{key}) })
-		return
+		return nil
 	}
 	l.chill(a)
+	if len(a.queue) > 0 && !a.suspended() {
+		return l.placeSteps(a)
+	}
+	return nil
 }
 
 // freeze stops all processes of an attempt.

@@ -197,7 +197,7 @@ func (l *loop) handle(m any) error {
 	case msgClear:
 		l.clear(l.attempts[m.key])
 	case msgChilled:
-		l.onChilled(m)
+		return l.onChilled(m)
 	case msgChill:
 		if a := l.attempts[m.key]; a != nil {
 			l.chill(a)

@@ -177,6 +177,9 @@ func (l *loop) started(a *attempt, ev *shim.Event) error {
 	for _, note := range ev.Notes {
 		l.log.Warn("a job started with less than it asked for", "job", a.key.Job, "attempt", a.key.Attempt, "note", note)
 	}
+	if a.lateStart { // it began to run by being killed: between fork and exec the two look the same
+		return nil
+	}
 	first := a.phase != running
 	a.phase, a.order, a.launch = running, nil, nil
 	a.began = model.Time(ev.Started.UnixMilli())
@@ -205,7 +208,7 @@ func (l *loop) started(a *attempt, ev *shim.Event) error {
 // endedBy begins to clear an attempt away whose process has ended, or could not be started.
 func (l *loop) endedBy(a *attempt, ev *shim.Event) {
 	a.phase, a.ended, a.order, a.launch = ending, ev, nil, nil
-	if !ev.Started.IsZero() {
+	if !ev.Started.IsZero() && !a.lateStart {
 		a.began = model.Time(ev.Started.UnixMilli())
 	}
 	l.clear(a)

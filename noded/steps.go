@@ -263,6 +263,9 @@ func (l *loop) placeSteps(a *attempt) error {
 			parent = p.rec.Nodes
 		}
 		nodes, err := layoutStep(j, a.held(), parent, &s.req.Need)
+		if err == nil && a.suspended() { // its tasks would freeze between fork and exec, with what gshim holds for them
+			err = &busyError{text: fmt.Sprintf("job %d is suspended", a.key.Job)}
+		}
 		var busy *busyError
 		switch {
 		case err == nil:

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -35,8 +36,11 @@ func Load(dir string) (*Config, []Problem) {
 }
 
 // LoadFile is Load for a main file of any name; the other files are those
-// beside it.
+// beside it. Of a directory it is Load.
 func LoadFile(name string) (*Config, []Problem) {
+	if fi, err := os.Stat(name); err == nil && fi.IsDir() {
+		return Load(name)
+	}
 	return load(osSource(), name)
 }
 

@@ -319,8 +319,11 @@ func TestLoad(t *testing.T) {
 	if c, problems = LoadFile(filepath.Join(dir, MainFile)); c == nil || c.MinJobAgeS != 5 {
 		t.Fatalf("an absolute Include: %s", lines(problems))
 	}
-	if c, problems = LoadFile(dir); c != nil || !strings.Contains(lines(problems), "is a directory") {
+	if c, problems = LoadFile(dir); c == nil || c.MinJobAgeS != 5 || c.Path != filepath.Join(dir, MainFile) {
 		t.Errorf("a directory as a file: %s", lines(problems))
+	}
+	if c, problems = LoadFile(t.TempDir()); c != nil || !strings.Contains(lines(problems), "no gbatch.conf and no slurm.conf in this directory") {
+		t.Errorf("an empty directory as a file: %s", lines(problems))
 	}
 	write(GresFile, "\x00")
 	if c, problems = Load(dir); c != nil || len(problems) != 1 || !strings.Contains(lines(problems), "gres.conf: isn't a text file") {

@@ -143,7 +143,7 @@ func nodeKinds(list []NodeKind) *Machine {
 // FromConf takes the machine of a configuration: its nodes, partitions and settings. Nodes that the configuration takes
 // out of service stay out.
 func FromConf(dir string) (*Machine, *conf.Config, error) {
-	c, problems := loadConf(dir)
+	c, problems := conf.LoadFile(dir)
 	if c == nil {
 		for _, p := range problems {
 			if p.Severity == conf.Error {
