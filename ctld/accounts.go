@@ -300,6 +300,9 @@ func (c *Controller) chooseQOS(v *state.View, sp *model.Spec) error {
 		v.AllQOS(func(q *model.QOS) bool { names = append(names, q.Name); return true })
 		return refuse(proto.CodeInvalidQOS, "--qos=%s: the QOS are %s", sp.QOS, strings.Join(names, ", "))
 	}
+	if q := v.QOS(sp.QOS); q.Flags&model.QOSRequiresReservation != 0 && sp.Reservation == "" {
+		return refuse(proto.CodeInvalidQOS, "--qos=%s: its jobs run in reservations only (RequiresReservation); name one with --reservation", sp.QOS)
+	}
 	if v.Config().Params.EnforceQOS && !slices.Contains(allowed, sp.QOS) {
 		return refuse(proto.CodeInvalidQOS, "--qos=%s: account %s may use %s", sp.QOS, sp.Account, strings.Join(allowed, ", "))
 	}

@@ -81,6 +81,7 @@ func (c *Controller) cycle(ctx context.Context) {
 func (c *Controller) policy(v *state.View, now model.Time, own *ownRules) (sched.Policy, *multifactor.Order) {
 	policy := sched.Configured(&v.Config().Params)
 	order := c.prio.order(v, now)
+	policy.FairShare = order.Tree().Factor
 	switch prio := &v.Config().Params.Priority; {
 	case prio.Weighted():
 		policy.Order = order

@@ -333,7 +333,7 @@ func (c *Controller) allowed(v *state.View, who *proto.Caller, sp *model.Spec, n
 		return refuse(proto.CodeAccess, "partition %s is for the groups %s", name, strings.Join(p.AllowGroups, ", "))
 	}
 	enforce := cfg.Params.EnforceLimits != "NO" || p.MaxTimeS != model.NotSet && sp.LimitS != model.NotSet
-	if limit := sp.LeastS(sched.LimitS(sp, p)); enforce && p.MaxTimeS != model.NotSet && limit > p.MaxTimeS {
+	if limit := sp.LeastS(sched.LimitS(sp, p)); enforce && p.MaxTimeS != model.NotSet && limit > sched.Lifted(v, sp.QOS, p).MaxTimeS {
 		return refuse(proto.CodeTimeLimit, "--time is %d s, partition %s allows %d s", limit, name, p.MaxTimeS)
 	}
 	if r := sched.Alone(v, sp, p); r != model.ReasonNone {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"gbatch/internal/model"
+	"gbatch/internal/state"
 )
 
 // Suspended jobs have their memory and GPUs, and not their CPUs. One that was suspended for another goes on as soon as its
@@ -29,9 +30,18 @@ func (p *Planner) classOf(sp *model.Spec, part *model.Partition) int64 {
 	return anyClass
 }
 
-// suspends reports whether the configuration has jobs suspended for others.
-func suspends(cfg *model.Config) bool {
+// suspends reports whether the configuration, or a QOS, has jobs suspended for others.
+func suspends(v *state.View) bool {
+	cfg := v.Config()
 	if cfg.Params.Preempt.Mode == modeSuspend {
+		return true
+	}
+	found := false
+	v.AllQOS(func(q *model.QOS) bool {
+		found = q.PreemptMode == modeSuspend
+		return !found
+	})
+	if found {
 		return true
 	}
 	return slices.ContainsFunc(cfg.Partitions, func(p *model.Partition) bool { return p.PreemptMode == modeSuspend })

@@ -14,10 +14,10 @@ import (
 // What jobs leave behind only grows, so the number of jobs that must have ended is found by halving.
 func Estimate(v *state.View, now model.Time, sp *model.Spec, part *model.Partition) (model.Time, *model.Alloc) {
 	s := newStock(v)
-	rq := Resolve(sp, part, s.params)
+	rq := Resolve(sp, Lifted(v, sp.QOS, part), s.params)
 	rq.Switches = 0
 	s.byUser = true // running jobs may keep users apart
-	if rq.outside(sp, part) != CanRun {
+	if rq.outside(sp, Lifted(v, sp.QOS, part)) != CanRun {
 		return 0, nil
 	}
 	var nodes []*model.Node

@@ -39,6 +39,8 @@ type gate struct {
 	counts []*holding // that a started job counts in
 	part   string
 	wallS  int64 // the longest time limit; 0: none
+	fair   int64 // the least fair-share factor that starts jobs (UsageThreshold), millionths; 0: any
+	usage  int64 // UsageFactor, where what a job may use is counted by it (UsageFactorSafe), millionths; 0: as it is
 	most   model.Reason
 }
 
@@ -86,7 +88,7 @@ func newLimiter(v *state.View) *limiter {
 
 // limits brings the limiter to the View; there is none where limits are not enforced.
 func (p *Planner) limits() {
-	p.acctGen = p.v.AcctGen()
+	p.acctGen, p.lifts = p.v.AcctGen(), anyLifts(p.v)
 	if !p.cfg.Params.HoldLimits {
 		p.lim = nil
 		return
@@ -100,7 +102,7 @@ func (p *Planner) limits() {
 
 // limitsChanged reports whether accounts have changed, and with them the limits and rights of every job that waits.
 func (p *Planner) limitsChanged(v *state.View) bool {
-	return p.acctGen != v.AcctGen() && (p.lim != nil || p.cfg != nil && p.cfg.Params.Preempt.ByQOS)
+	return p.acctGen != v.AcctGen() && (p.lim != nil || p.cfg != nil && p.cfg.Params.Preempt.ByQOS || p.lifts || anyLifts(v))
 }
 
 // shares works limits in percent out anew when nodes have come or gone.
@@ -253,6 +255,12 @@ func (lim *limiter) newGate(k *gateKey) *gate {
 	set := closed{}
 	factor := int64(0)
 	for _, q := range r.QOS {
+		if n, has := q.UsageThreshold.Value(); has && q.Flags&model.QOSEnforceUsageThreshold != 0 && g.fair == 0 {
+			g.fair = n
+		}
+		if q.Name == k.qos && q.Flags&model.QOSUsageFactorSafe != 0 {
+			g.usage = q.UsageFactor
+		}
 		if q.LimitFactor > 0 && factor == 0 {
 			factor = q.LimitFactor
 		}
@@ -289,7 +297,7 @@ func (lim *limiter) newGate(k *gateKey) *gate {
 		}
 	}
 	lim.associations(g, set, &r, k, factor)
-	if len(g.rules) == 0 && g.wallS == 0 {
+	if len(g.rules) == 0 && g.wallS == 0 && g.fair == 0 {
 		return nil
 	}
 	return g
@@ -408,9 +416,9 @@ func (lim *limiter) refuses(g *gate, need, node []int64, limitS int64) model.Rea
 			over = n > 0 && at(lim.fresh(r.on).run)+n*mins/60 > r.limit
 		case byMins:
 			n, h := at(need), lim.spent(r.on)
-			over = n > 0 && (at(h.used) >= r.limit || lim.safe && at(h.used)+at(h.run)+n*mins/60 > r.limit)
+			over = n > 0 && (at(h.used) >= r.limit || lim.safe && at(h.used)+at(h.run)+g.counted(n*mins/60) > r.limit)
 		case byWall:
-			over = lim.spent(r.on).wallS >= r.limit || lim.safe && lim.spent(r.on).wallS+limitS > r.limit
+			over = lim.spent(r.on).wallS >= r.limit || lim.safe && lim.spent(r.on).wallS+g.counted(limitS) > r.limit
 		case perJob:
 			over = at(need) > r.limit
 		case perNode:
@@ -425,6 +433,14 @@ func (lim *limiter) refuses(g *gate, need, node []int64, limitS int64) model.Rea
 		}
 	}
 	return model.ReasonNone
+}
+
+// counted gives what a use counts for: with UsageFactorSafe it is multiplied by the QOS's UsageFactor.
+func (g *gate) counted(n int64) int64 {
+	if g.usage > 0 {
+		return model.Scale(n, g.usage, model.FactorOne)
+	}
+	return n
 }
 
 // maxMinutesS bounds a time limit in sums of minutes, seconds: unlimited jobs count as ten years, as in tallies.

@@ -49,9 +49,14 @@ func (c *cluster) accounts(verb string, w words) bool {
 		}
 		c.setLimits(reflect.ValueOf(a).Elem(), w)
 		put(state.AcctEdit{Op: state.PutAssoc, Assoc: a})
+	case "fair": // USER=MILLIONTHS: the users' fair-share factors
+		c.fair = func(_, user, _ string) float64 { return float64(w.num(user)) / float64(model.FactorOne) }
 	case "qos":
 		q := &model.QOS{Name: w.plain[0], Priority: uint32(w.num("prio")), UsageFactor: model.FactorOne, Preempt: w.list("preempt"), PreemptMode: w.named["mode"], GraceTimeS: w.num("grace"),
 			LimitFactor: w.num("factor") * model.FactorOne}
+		if w.has("usage") {
+			q.UsageFactor = w.num("usage") * model.FactorOne
+		}
 		if w.has("exempt") {
 			q.PreemptExemptTimeS = model.LimitOf(w.num("exempt"))
 		}

@@ -57,6 +57,7 @@ type Planner struct {
 
 	lim     *limiter // nil: limits are not enforced
 	acctGen uint64
+	lifts   bool         // some QOS lifts limits of partitions
 	over    model.Reason // the limit that the last allocation broke
 
 	claimed  map[model.JobID]bool // who has a claim

@@ -11,6 +11,10 @@ type Policy struct {
 	Backfill Backfill
 	Order    Order   // nil: Job.Priority as stored
 	Predict  Predict // nil: a job takes all of its time limit
+
+	// FairShare gives a user's fair-share factor under an account in a partition, 0 to 1, for UsageThreshold of QOS. nil:
+	// nobody is held for it.
+	FairShare func(account, user, part string) float64
 }
 
 // Backfill says how jobs may overtake one that does not fit: on a calendar of free capacity, beside the reservations of

@@ -41,6 +41,7 @@ func (i Impossible) String() string {
 // never run. On success it gives the allocation that an empty partition would give. Time limits are not looked at.
 func Possible(v *state.View, sp *model.Spec, part *model.Partition) (Impossible, *model.Alloc) {
 	s := newStock(v)
+	part = Lifted(v, sp.QOS, part)
 	rq := Resolve(sp, part, s.params)
 	rq.Switches = 0 // it waits for few only so long
 	if !licensable(v.Config(), &rq) {

@@ -171,19 +171,23 @@ func (p *Planner) newItem(e *entry, l *lane) item {
 	if p.lim != nil {
 		it.gate = p.lim.gate(e.j.Spec, l.part.Name)
 	}
+	part := l.part
+	if p.lifts {
+		part = Lifted(p.v, e.j.Spec.QOS, part)
+	}
 	it.limitS = it.gate.limitS(e.j.Spec, l.part)
 	it.planS = p.plannedS(e.j, it.limitS)
 	it.robs = p.mayPreempt(e.j, l)
-	if most := l.part.MaxTimeS; most != model.NotSet && it.limitS > most && e.j.Spec.LeastS(it.limitS) <= most {
+	if most := part.MaxTimeS; most != model.NotSet && it.limitS > most && e.j.Spec.LeastS(it.limitS) <= most {
 		it.limitS, it.planS = most, min(it.planS, most) // --time-min lets it be cut
 	}
 	if g := it.gate; g != nil && g.wallS > 0 && it.limitS > g.wallS && e.j.Spec.LeastS(it.limitS) <= g.wallS {
 		it.limitS, it.planS = g.wallS, min(it.planS, g.wallS)
 	}
-	if l.part.MaxTimeS != model.NotSet && it.limitS > l.part.MaxTimeS {
+	if part.MaxTimeS != model.NotSet && it.limitS > part.MaxTimeS {
 		it.refuse = model.ReasonPartitionTimeLimit
 	} else {
-		switch it.sh.rq.outside(e.j.Spec, l.part) {
+		switch it.sh.rq.outside(e.j.Spec, part) {
 		case PartitionNodes:
 			it.refuse = model.ReasonPartitionNodeLimit
 		case OverMemLimit:

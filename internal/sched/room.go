@@ -76,7 +76,7 @@ func newStock(v *state.View) *stock {
 	cfg := v.Config()
 	s := &stock{v: v, params: &cfg.Params, isPrivate: map[string]bool{}, lots: lots{}}
 	s.sharing = map[string]int{}
-	s.qosClass = cfg.Params.Preempt.ByQOS && suspends(cfg)
+	s.qosClass = cfg.Params.Preempt.ByQOS && suspends(v)
 	for _, p := range cfg.Partitions {
 		s.byPart = s.byPart || p.MaxCPUsPerNode > 0
 		s.byUser = s.byUser || p.ExclusiveUser

@@ -106,10 +106,17 @@ func (p *Planner) shapeOf(l *lane, sp *model.Spec) *shape {
 		class = int64(q.Priority)
 		p.key = binary.AppendVarint(p.key, class)
 	}
+	part := l.part
+	if p.lifts {
+		if flags := liftsOf(p.v, sp.QOS); flags != 0 {
+			part = lifted(flags, part)
+			p.key = append(binary.AppendVarint(p.key, int64(flags)), 'l')
+		}
+	}
 	if sh := l.shapes[string(p.key)]; sh != nil {
 		return sh
 	}
-	rq := Resolve(sp, l.part, p.stock.params)
+	rq := Resolve(sp, part, p.stock.params)
 	rq.class, rq.shareAt = class, p.stock.shareAt(rq.sharePart, int32(rq.Share))
 	if !p.stock.byUser {
 		rq.UID = 0

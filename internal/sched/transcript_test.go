@@ -83,6 +83,7 @@ type cluster struct {
 	cfg model.Config
 
 	bf   Backfill
+	fair func(account, user, part string) float64
 	kept *Planner
 	lazy bool // the state's invariants are checked once a plan is applied, not after every command
 }
@@ -260,7 +261,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 	case "policy":
 		c.backfill(w)
 	case "cycle":
-		plan := c.cycle(Policy{MaxStarts: int(w.num("starts")), Depth: int(w.num("depth")), Backfill: c.bf})
+		plan := c.cycle(Policy{MaxStarts: int(w.num("starts")), Depth: int(w.num("depth")), Backfill: c.bf, FairShare: c.fair})
 		for _, s := range plan.Starts {
 			say("start %s", startLine(&s))
 		}

@@ -100,6 +100,10 @@ func (p *Planner) held(l *lane, it *item) model.Reason {
 	if p.lim == nil || it.gate == nil {
 		return model.ReasonNone
 	}
+	sp := it.e.j.Spec
+	if f := p.policy.FairShare; f != nil && it.gate.fair > 0 && f(sp.Account, sp.User, l.part.Name) < float64(it.gate.fair)/float64(model.FactorOne) {
+		return model.ReasonQOSUsageThreshold
+	}
 	w := p.wantsOf(it, l.part.Name)
 	return p.lim.refuses(it.gate, w.all, w.node, it.e.j.Spec.LeastS(it.limitS))
 }
@@ -140,7 +144,7 @@ func Alone(v *state.View, sp *model.Spec, part *model.Partition) model.Reason {
 	if g == nil {
 		return model.ReasonNone
 	}
-	rq := Resolve(sp, part, &v.Config().Params)
+	rq := Resolve(sp, Lifted(v, sp.QOS, part), &v.Config().Params)
 	all, node := leastTRES(&rq)
 	all = model.AddTRES(all, "billing", v.BillingOf(all, part.Name))
 	return lim.refuses(g, lim.vector(all), lim.vector(node), g.limitS(sp, part))

@@ -350,12 +350,10 @@ func qosAttrs() []attr[qos] {
 			switch v = strings.ToUpper(v); v {
 			case "", "CLUSTER":
 				q.PreemptMode = ""
-			case "CANCEL", "REQUEUE", "OFF":
+			case "CANCEL", "REQUEUE", "OFF", "SUSPEND":
 				q.PreemptMode = v
-			case "SUSPEND":
-				return fmt.Errorf("jobs are not suspended here; write REQUEUE or CANCEL")
 			default:
-				return fmt.Errorf("'%s' is no mode here; write CANCEL, REQUEUE, OFF or cluster", v)
+				return fmt.Errorf("'%s' is no mode here; write CANCEL, REQUEUE, SUSPEND, OFF or cluster", v)
 			}
 			return nil
 		}, func(q *qos) string {
@@ -381,11 +379,11 @@ func qosAttrs() []attr[qos] {
 				q.UsageFactor = model.FactorOne
 			}
 		}, "UsageFactor", "usagefactor"),
-		never(factor(func(q *qos) (int64, bool) { return q.UsageThreshold.Value() }, func(q *qos, n int64, set bool) {
+		factor(func(q *qos) (int64, bool) { return q.UsageThreshold.Value() }, func(q *qos, n int64, set bool) {
 			if q.UsageThreshold = 0; set {
 				q.UsageThreshold = model.LimitOf(n)
 			}
-		}, "UsageThreshold", "usagethreshold"), "jobs are not held by their fair-share; give it weight with PriorityWeightFairshare, or limit use with GrpTRESMins"),
+		}, "UsageThreshold", "usagethreshold"),
 		factor(func(q *qos) (int64, bool) { return q.LimitFactor, q.LimitFactor != 0 }, func(q *qos, n int64, _ bool) { q.LimitFactor = n }, "LimitFactor", "limitfactor"),
 		never(count(func(q *qos) *limit { return &q.MinPrioThresh }, "MinPrioThreshold", "minpriothreshold"), "limits hold for jobs of every priority; give those that must not be held a QOS of their own"),
 		count(func(q *qos) *limit { return &q.GrpJobs }, "GrpJobs", "grpjobs"),
@@ -440,16 +438,6 @@ func factor[T any](get func(*T) (int64, bool), put func(*T, int64, bool), label 
 	}}
 }
 
-// refusedFlags are flags that would have no effect, with what to do instead.
-var refusedFlags = map[model.QOSFlags]string{
-	model.QOSEnforceUsageThreshold: "jobs are not held by their fair-share; give it weight with PriorityWeightFairshare, or limit use with GrpTRESMins",
-	model.QOSPartitionMaxNodes:     "jobs keep to their partition's MaxNodes; raise it there, or give them a partition of their own",
-	model.QOSPartitionMinNodes:     "jobs keep to their partition's MinNodes; lower it there, or give them a partition of their own",
-	model.QOSPartitionTimeLimit:    "jobs keep to their partition's MaxTime; raise it there, or give them a partition of their own",
-	model.QOSRequiresReservation:   "give the QOS's jobs a partition of their own and name the QOS in its AllowQos",
-	model.QOSUsageFactorSafe:       "with AccountingStorageEnforce=safe jobs are counted as if UsageFactor were 1 until they run; leave it out",
-}
-
 func setFlags(_ *Facts, q *qos, op byte, v string) error {
 	var flags model.QOSFlags
 	if v != "-1" && v != "" {
@@ -457,9 +445,6 @@ func setFlags(_ *Facts, q *qos, op byte, v string) error {
 			bit, ok := model.QOSFlag(strings.TrimSpace(n))
 			if !ok {
 				return fmt.Errorf("'%s' is no flag; there are %s", n, strings.Join(model.QOSFlagNames(), ", "))
-			}
-			if why := refusedFlags[bit]; why != "" && op != '-' {
-				return fmt.Errorf("%s is not done here: %s", n, why)
 			}
 			flags |= bit
 		}
