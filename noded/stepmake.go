@@ -114,7 +114,7 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 	lines = append(lines, bindLines(p, &s, cpus, gpus)...)
 	for _, path := range p.fresh {
 		if err := n.makeFileAs(spec, p.req.Umask, path); err != nil {
-			return nil, nil, fmt.Errorf("Could not open stdout file: %w", err)
+			return nil, nil, fmt.Errorf("could not open stdout file: %w", err)
 		}
 	}
 	if len(p.ends) > 0 {

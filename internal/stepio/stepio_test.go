@@ -9,7 +9,7 @@ import (
 )
 
 // pair gives both ends of a connection.
-func pair(t *testing.T, keyA, keyB []byte) (a, b *Conn, errA, errB error, wire [2]net.Conn) {
+func pair(t *testing.T, keyA, keyB []byte) (a, b *Conn, wire [2]net.Conn, errA, errB error) {
 	t.Helper()
 	wire[0], wire[1] = net.Pipe()
 	t.Cleanup(func() { wire[0].Close(); wire[1].Close() })
@@ -45,7 +45,7 @@ func newKey(t *testing.T) []byte {
 // TestBothWays sends frames of all sizes in both directions.
 func TestBothWays(t *testing.T) {
 	key := newKey(t)
-	a, b, errA, errB, wire := pair(t, key, key)
+	a, b, wire, errA, errB := pair(t, key, key)
 	if errA != nil || errB != nil {
 		t.Fatal(errA, errB)
 	}
@@ -86,12 +86,12 @@ func TestBothWays(t *testing.T) {
 
 // TestStrangers: who has another key is told apart before any data, and a changed byte is seen.
 func TestStrangers(t *testing.T) {
-	_, _, errA, errB, _ := pair(t, newKey(t), newKey(t))
+	_, _, _, errA, errB := pair(t, newKey(t), newKey(t))
 	if errA == nil || errB == nil {
 		t.Errorf("different keys: %v and %v, want errors", errA, errB)
 	}
 	key := newKey(t)
-	a, b, errA, errB, wire := pair(t, key, key)
+	a, b, wire, errA, errB := pair(t, key, key)
 	if errA != nil || errB != nil {
 		t.Fatal(errA, errB)
 	}

@@ -236,9 +236,8 @@ func serve(c *stepio.Conn, pipes []Pipe) int {
 	}
 	fed := make(chan struct{})
 	go func() {
-		if feed(c, inputs) != nil {
-			gone()
-		}
+		feed(c, inputs)
+		gone()
 		close(fed)
 	}()
 	done := make(chan struct{})
@@ -285,8 +284,8 @@ func copyOut(c *stepio.Conn, p *Pipe) error {
 	}
 }
 
-// feed gives tasks their input. It ends with the connection, or nil when no task takes any more.
-func feed(c *stepio.Conn, inputs map[int32]*os.File) error {
+// feed gives tasks their input. It ends with the connection.
+func feed(c *stepio.Conn, inputs map[int32]*os.File) {
 	end := func(rank int32) {
 		_ = inputs[rank].Close() // the end of its input, or it reads no more
 		delete(inputs, rank)
@@ -294,7 +293,7 @@ func feed(c *stepio.Conn, inputs map[int32]*os.File) error {
 	for {
 		f, err := c.Read()
 		if err != nil {
-			return err
+			return
 		}
 		for rank, file := range inputs {
 			switch {
