@@ -30,7 +30,7 @@ func pair(t *testing.T, keyA, keyB []byte) (a, b *Conn, wire [2]net.Conn, errA, 
 		wire[0].Close()
 	}
 	<-done
-	return a, b, errA, errB, wire
+	return a, b, wire, errA, errB
 }
 
 func newKey(t *testing.T) []byte {
