@@ -36,8 +36,10 @@ type gpuHealth struct {
 	policy string
 	share  float64 // of a GPU's memory, percent, from which foreign use counts
 	ours   func(pid int) bool
-	idle   func() bool // no job has processes here
+	free   func(unitKey) bool // no job has the unit, or a share of it
 	log    *slog.Logger
+
+	full map[unitKey]bool // in use in the last round, by nobody who is named and no job
 
 	mu     sync.Mutex
 	faults map[string]model.UnitTell // by gpuKey: the latest
@@ -104,6 +106,8 @@ func (h *gpuHealth) round(r gpuRound) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	before := h.full
+	h.full = map[unitKey]bool{}
 	own := map[string]*gpu.Reading{} // of MIG instances
 	for i := range r.Readings {
 		if g := &r.Readings[i]; len(h.gpus[g.UUID]) == 0 && g.MemUsedMiB >= 0 {
@@ -137,7 +141,15 @@ func (h *gpuHealth) round(r gpuRound) {
 			if u.uuid != g.UUID && own[u.uuid] != nil {
 				used = own[u.uuid]
 			}
-			switch who := h.foreign(used); {
+			who, again := h.foreign(used, u.unitKey), before[u.unitKey]
+			if who == anonymous {
+				if h.full[u.unitKey] = true; !again {
+					who = "" // what has just ended may leave memory behind for a moment
+				} else {
+					who = fmt.Sprintf("more than %g %% of its memory is in use, and no job has it", h.share)
+				}
+			}
+			switch {
 			case who == "":
 			case h.policy == foreignDrain:
 				say(model.UnitTell{Kind: model.OutFault, Text: who, Stamp: 1})
@@ -202,9 +214,12 @@ func faultText(f *gpu.Fault) string {
 	return f.Text
 }
 
-// foreign says who uses a GPU and is no job, or "". Where the driver names no processes, memory in use on a node without jobs
-// counts. The words are the same from round to round as long as the same process is there.
-func (h *gpuHealth) foreign(g *gpu.Reading) string {
+// anonymous stands for processes that the driver doesn't name.
+const anonymous = "?"
+
+// foreign says who uses a GPU and is no job, or "". Where the driver names no processes, memory in use counts that no job has. The words
+// are the same from round to round as long as the same process is there.
+func (h *gpuHealth) foreign(g *gpu.Reading, unit unitKey) string {
 	if h.policy == foreignIgnore || g.Lost {
 		return ""
 	}
@@ -222,8 +237,8 @@ func (h *gpuHealth) foreign(g *gpu.Reading) string {
 	if pid != 0 && (unknown || enough(mem, g.MemTotalMiB, h.share)) {
 		return "in use by " + describe(pid) + ", which no job started"
 	}
-	if len(g.Processes) == 0 && enough(g.MemUsedMiB, g.MemTotalMiB, h.share) && h.idle() {
-		return fmt.Sprintf("more than %g %% of its memory is in use, and no job runs on the node", h.share)
+	if len(g.Processes) == 0 && enough(g.MemUsedMiB, g.MemTotalMiB, h.share) && h.free(unit) {
+		return anonymous
 	}
 	return ""
 }
@@ -281,7 +296,7 @@ func (n *Noded) watchHealth() {
 		policy = foreignIgnore // jobs' processes can't be told from others
 	}
 	n.gpuHealth = newGPUHealth(n.inv.devices, ruleUnits(&n.opts, n.inv), policy, float64(c.GpuForeignUsePct), n.log)
-	n.gpuHealth.ours, n.gpuHealth.idle = n.groups.root.Contains, func() bool { return n.alive.Load() == 0 }
+	n.gpuHealth.ours, n.gpuHealth.free = n.groups.root.Contains, n.sampler.free
 	n.gpuHealth.begin(n.inv.devices, n.now())
 	n.gpus.subscribe(n.gpuHealth.round)
 }

@@ -39,8 +39,9 @@ func TestGPUHealth(t *testing.T) {
 		"ignored":            {policy: foreignIgnore, rounds: [][]gpu.Reading{{used(30)}}},
 		"drained":            {policy: foreignDrain, rounds: [][]gpu.Reading{{used(30)}}, want: []string{"1 fault in use by process"}},
 		"over again":         {rounds: [][]gpu.Reading{{used(30)}, {used(0)}}},
-		"nobody named":       {rounds: [][]gpu.Reading{{{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}}, want: []string{"0 more than 20 % of its memory is in use"}},
-		"nobody named, jobs": {busy: true, rounds: [][]gpu.Reading{{{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}}},
+		"nobody named":       {rounds: [][]gpu.Reading{{{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}, {{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}}, want: []string{"0 more than 20 % of its memory is in use, and no job has it"}},
+		"for a moment":       {rounds: [][]gpu.Reading{{{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}}},
+		"nobody named, jobs": {busy: true, rounds: [][]gpu.Reading{{{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}, {{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}}},
 		"no UUID":            {rounds: [][]gpu.Reading{{{UUID: "", Index: 1, Lost: true, Faults: []gpu.Fault{{Kind: gpu.FaultLost, Text: "gone", Fatal: true}}}}}, want: []string{"0 fault gone"}},
 		"an instance's own":  {rounds: [][]gpu.Reading{{{UUID: "C", MemTotalMiB: 100, Processes: []gpu.Process{{PID: me, MemMiB: 50}}}, {UUID: "MIG-1", Index: 2, MemTotalMiB: 50}, {UUID: "MIG-2", Index: 2, MemUsedMiB: 50, MemTotalMiB: 50, Processes: []gpu.Process{{PID: me, MemMiB: 50}}}}}, want: []string{"3 in use by process"}},
 		"to be reset":        {rounds: [][]gpu.Reading{{{UUID: "B", Faults: []gpu.Fault{{Kind: gpu.FaultRecovery, Code: 4, Text: "when its work has ended"}, {Kind: gpu.FaultXID, Code: 13}}}}}, want: []string{"0 spent when its work has ended"}},
@@ -54,7 +55,7 @@ func TestGPUHealth(t *testing.T) {
 				policy = foreignAvoid
 			}
 			h := newGPUHealth(devices, units, policy, 20, slog.New(slog.DiscardHandler))
-			h.ours, h.idle = func(int) bool { return tc.mine }, func() bool { return !tc.busy }
+			h.ours, h.free = func(int) bool { return tc.mine }, func(unitKey) bool { return !tc.busy }
 			if _, known := h.account(); known {
 				t.Error("it knows before it has looked")
 			}
@@ -85,7 +86,7 @@ func TestGPUHealth(t *testing.T) {
 // TestGPUHealthWakes: only news are news.
 func TestGPUHealthWakes(t *testing.T) {
 	h := newGPUHealth([]gpu.Device{{UUID: "A"}}, nil, foreignAvoid, 20, slog.New(slog.DiscardHandler))
-	h.ours, h.idle = func(int) bool { return false }, func() bool { return true }
+	h.ours, h.free = func(int) bool { return false }, func(unitKey) bool { return true }
 	news := func() bool {
 		select {
 		case <-h.changed():
@@ -94,7 +95,7 @@ func TestGPUHealthWakes(t *testing.T) {
 			return false
 		}
 	}
-	full := gpu.Reading{UUID: "A", MemTotalMiB: 100, MemUsedMiB: 50}
+	full := gpu.Reading{UUID: "A", MemTotalMiB: 100, MemUsedMiB: 50, Processes: []gpu.Process{{PID: os.Getpid(), MemMiB: 50}}}
 	for i, step := range []struct {
 		round gpuRound
 		news  bool

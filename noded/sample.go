@@ -132,6 +132,21 @@ func gpusHeld(here *model.NodeAlloc) []unitKey {
 	return slices.Compact(held)
 }
 
+// free reports whether no job here has a GPU or MIG instance, or a share of it.
+func (s *sampler) free(unit unitKey) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	uuid := s.groups.units.uuid[unit]
+	for _, j := range s.jobs {
+		for i := range j.use.GPUs {
+			if g := &j.use.GPUs[i]; int(g.Index) == unit.index && (g.UUID == uuid || g.UUID == "" || uuid == "") {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // reading gives the latest reading of a GPU, nil where there is none. Jobs' numbers are the configuration's, which may differ
 // from the driver's: its UUID tells, where it is known.
 func (s *sampler) reading(g *model.GPUUsage) *gpu.Reading {
