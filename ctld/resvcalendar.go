@@ -13,12 +13,8 @@ func laterOf(r *model.Reservation, zone *time.Location) (out []model.Time) {
 		return nil
 	}
 	first, from := time.UnixMilli(int64(r.First)).In(zone), time.UnixMilli(int64(r.Start)).In(zone)
-	step := 1
-	if r.Flags&model.ResvWeekly != 0 {
-		step = 7
-	}
 	y, m, day := from.Date()
-	for n := 1; len(out) < model.MaxOccurrences-1 && n < 30*step; n++ {
+	for n := 1; len(out) < model.MaxOccurrences-1 && n <= 7*model.MaxOccurrences; n++ { // a week has one at least
 		t := time.Date(y, m, day+n, first.Hour(), first.Minute(), first.Second(), 0, zone)
 		weekend := t.Weekday() == time.Saturday || t.Weekday() == time.Sunday
 		switch {
