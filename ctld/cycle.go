@@ -1,6 +1,7 @@
 package ctld
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -19,6 +20,7 @@ func (c *Controller) cycle(ctx context.Context) {
 	var lastGen uint64
 	var lastPlan, wake model.Time
 	planner := sched.NewPlanner()
+	var bound timeBound
 	pace := pacer{gap: cyclePace}
 	for ctx.Err() == nil {
 		pace.wait(ctx)
@@ -32,6 +34,7 @@ func (c *Controller) cycle(ctx context.Context) {
 			begin := time.Now()
 			now := c.now()
 			policy, order := c.policy(v, now, &c.own)
+			bound.limit(&policy)
 			plan := planner.Plan(v, now, policy)
 			wake = planner.Wake()
 			for i := range plan.Starts {
@@ -40,7 +43,9 @@ func (c *Controller) cycle(ctx context.Context) {
 					st.Priority = c.priorityIn(v, order, j, p)
 				}
 			}
-			c.counts.planned(time.Since(begin), planner.Pass(), now)
+			did, bf := planner.Pass(), &v.Config().Params.Backfill
+			bound.took(did.Behind, time.Since(begin), time.Duration(cmp.Or(bf.MaxTimeS, bf.IntervalS))*time.Second)
+			c.counts.planned(time.Since(begin), did, now)
 			if !plan.Empty() {
 				res, err := c.propose(ctx, &state.Starts{Epoch: c.nodes.epoch(), Plan: plan})
 				if err != nil {

@@ -181,6 +181,9 @@ func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, 
 		if sp.Tasklist.Max() >= params.MaxArraySize || sp.Tasklist.Min() < 0 {
 			return refuse(proto.CodeArray, "--array=%s: indices go from 0 to %d (MaxArraySize=%d)", sp.ArrayText, params.MaxArraySize-1, params.MaxArraySize)
 		}
+		if n := sp.Tasklist.Count(); params.MaxArrayTasks > 0 && n > int(params.MaxArrayTasks) {
+			return refuse(proto.CodeArray, "--array=%s: %d tasks are more than one array may have (max_array_tasks=%d); submit several", sp.ArrayText, n, params.MaxArrayTasks)
+		}
 	}
 	if err := validTasks(sp.Tasklist); err != nil {
 		return refuse(proto.CodeArray, "--array=%s: %v", sp.ArrayText, err)

@@ -29,11 +29,13 @@ func (c *Config) Model() *model.Config {
 			Priority: c.Priority.model(), Preempt: c.Preempt.model(), HoldLimits: c.Enforce.Limits, EnforceQOS: c.Enforce.QOS, EnforceSafe: c.Enforce.Safe,
 			PrivateData: c.PrivateData, UserTop: c.Scheduler.EnableUserTop, TrackTRES: c.AccountingStorageTRES,
 			Backfill: c.Scheduler.backfill(), MaxStart: count32(c.Scheduler.MaxStart), Rules: c.nodeRules(),
+			LimitStop: c.Scheduler.AssocLimitStop, MaxArrayTasks: count32(c.Scheduler.MaxArrayTasks),
 		},
 		Accounts: c.Accounts,
 		Show:     c.KeyValues(),
 		Hash:     c.Hash,
 	}
+	m.Params.Preempt.Youngest = c.Scheduler.PreemptYoungest
 	c.placement(m)
 	future := map[string]bool{}
 	for i := range c.Nodes {

@@ -164,15 +164,24 @@ func schedParams() []schedParam {
 	}
 	for i := range out {
 		switch out[i].name {
-		case "bf_max_time", "bf_yield_interval", "bf_yield_sleep", "bf_continue":
-			out[i].note = "has no effect: a pass is bounded by counts (bf_max_job_test) and holds no lock that it could yield"
+		case "bf_yield_interval", "bf_yield_sleep":
+			out[i].note = "has no effect: a pass works on a copy of the facts and holds no lock that it could yield"
+		case "bf_continue":
+			out[i].note = "has no effect: a pass sees one moment from its beginning to its end, and what has changed meanwhile is seen by the next, at once"
 		case "bf_licenses", "bf_one_resv_per_job":
 			out[i].note = "has no effect: it is always so here"
 		case "sched_interval":
 			out[i].note = "has no effect: a pass is made whenever something has changed"
-		case "partition_job_depth", "max_array_tasks", "assoc_limit_stop", "preempt_strict_order", "preempt_youngest_first",
-			"preempt_reorder_count", "pack_serial_at_end", "spec_cores_first":
-			out[i].note = "has no effect in this version of gbatch"
+		case "partition_job_depth":
+			out[i].note = "has no effect: starting from the head and backfilling are one pass here, which bf_max_job_part bounds for each partition"
+		case "preempt_strict_order":
+			out[i].note = "has no effect: it is always so here: of the lowest class first, and of it as few as make room"
+		case "preempt_reorder_count":
+			out[i].note = "has no effect: the smallest set of jobs that makes room is always looked for"
+		case "pack_serial_at_end":
+			out[i].lost, out[i].note = true, "isn't done: jobs on one CPU fill nodes by Weight as all others do; a partition of their own over the last nodes keeps the others whole"
+		case "spec_cores_first":
+			out[i].lost, out[i].note = true, "isn't done: there are no specialized cores"
 		}
 	}
 	inert := func(lost bool, note string, names ...string) {

@@ -2141,7 +2141,7 @@ func (x *Switch) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(35); err != nil {
+	if err := e.EncodeArrayLen(37); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.KillWaitS); err != nil {
@@ -2257,6 +2257,12 @@ func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := x.Rules.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.LimitStop); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxArrayTasks)); err != nil {
 		return err
 	}
 	return nil
@@ -2652,7 +2658,30 @@ func (x *Params) DecodeMsgpack(d *msgpack.Decoder) error {
 	if err := x.Rules.DecodeMsgpack(d); err != nil {
 		return wire.In("Params.Rules", err)
 	}
-	return wire.Skip(d, n-35)
+	if n < 36 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Params.LimitStop", err)
+		}
+		x.LimitStop = v
+	}
+	if n < 37 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Params.MaxArrayTasks", err)
+		}
+		x.MaxArrayTasks = int32(v)
+		if int64(x.MaxArrayTasks) != v {
+			return wire.Range("Params.MaxArrayTasks", v)
+		}
+	}
+	return wire.Skip(d, n-37)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -3862,7 +3891,7 @@ func (x *Partition) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Preempt) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(9); err != nil {
+	if err := e.EncodeArrayLen(10); err != nil {
 		return err
 	}
 	if err := e.EncodeBool(x.ByQOS); err != nil {
@@ -3890,6 +3919,9 @@ func (x *Preempt) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(x.StopGraceS); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Youngest); err != nil {
 		return err
 	}
 	return nil
@@ -3995,7 +4027,17 @@ func (x *Preempt) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.StopGraceS = v
 	}
-	return wire.Skip(d, n-9)
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Preempt.Youngest", err)
+		}
+		x.Youngest = v
+	}
+	return wire.Skip(d, n-10)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -72,6 +72,9 @@ type Params struct {
 
 	GPUMemMarginMiB int64 // of each GPU's memory, left to the driver (GpuMemSafetyMargin)
 	Rules           NodeRules
+
+	LimitStop     bool  // assoc_limit_stop: who is held by a limit holds up its partition
+	MaxArrayTasks int32 // max_array_tasks: of one array; 0: no limit but MaxArraySize
 }
 
 // Backfill is SchedulerType with the bf_ part of SchedulerParameters. Counts of 0 are no limit.
@@ -238,4 +241,5 @@ type Preempt struct {
 	Gang        bool   // jobs that share CPUs take turns
 	SliceS      int64  // SchedulerTimeSlice: how long a turn takes
 	StopGraceS  int64  // suspend_grace_time: between SIGTSTP and the freeze
+	Youngest    bool   // preempt_youngest_first: whoever has run the shortest time goes first, of whatever class
 }

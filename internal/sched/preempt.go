@@ -170,6 +170,9 @@ func (r *robber) victim(j *model.Job) *victim {
 	if v.mode == modeSuspend && j.State != model.Running && j.Run.Sleep != model.SleepsInTurn { // it has no CPUs, or no processes yet
 		return nil
 	}
+	if pr.Youngest {
+		v.class, v.prio = 0, 0
+	}
 	if v.mode == "" || v.mode == modeOff || j.Run.Start.Add(exempt) > r.p.now {
 		return nil
 	}

@@ -29,6 +29,7 @@ type lane struct {
 	away     int    // jobs that wait for nodes
 	reserved int    // jobs that hold a reservation
 	tested   int    // jobs that were looked at behind block
+	stopped  bool   // somebody is held by a limit, and with assoc_limit_stop nobody behind it is looked at
 }
 
 // item is a job's place in a lane.

@@ -69,7 +69,7 @@ const (
 // nodes to come back, and those behind it need not wait for them too.
 func (p *Planner) blocked(l *lane, it *item, task int32) {
 	if p.over != model.ReasonNone {
-		p.because(it.e, p.over, "")
+		p.limited(l, it.e, p.over)
 		return
 	}
 	waits, never := p.unlicensed(it)
@@ -123,6 +123,18 @@ func (p *Planner) blocked(l *lane, it *item, task int32) {
 	p.because(it.e, model.ReasonResources, "")
 	if !p.backfills() && p.tiers {
 		p.keep(l)
+	}
+}
+
+// limited deals with a job that a limit holds. It is in nobody's way, unless assoc_limit_stop has those behind it wait
+// too, so that they can't use up again and again what it waits for.
+func (p *Planner) limited(l *lane, e *entry, r model.Reason) {
+	p.because(e, r, "")
+	if p.cfg.Params.LimitStop {
+		l.stopped = true
+		if l.block == nil {
+			l.block = e
+		}
 	}
 }
 

@@ -230,6 +230,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 	case "param":
 		p := &c.cfg.Params
 		p.WholeCores, p.MemConsumed = w.has("wholecores"), !w.has("nomem")
+		p.LimitStop, p.Preempt.Youngest = slices.Contains(w.plain, "limitstop"), slices.Contains(w.plain, "youngest")
 		p.DefMemPerCPU, p.DefMemPerNode = w.num("defmempercpu"), w.num("defmempernode")
 		p.MaxMemPerCPU, p.MaxMemPerNode = w.num("maxmempercpu"), w.num("maxmempernode")
 	case "switch":

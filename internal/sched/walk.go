@@ -62,7 +62,7 @@ func (p *Planner) open() {
 	clear(p.byAssoc)
 	for _, l := range p.lanes {
 		l.settle()
-		l.next, l.block, l.said, l.away, l.reserved, l.tested = l.first, nil, 0, 0, 0, 0
+		l.next, l.block, l.said, l.away, l.reserved, l.tested, l.stopped = l.first, nil, 0, 0, 0, 0, false
 		if l.refuse != model.ReasonNone {
 			p.refuseAll(l)
 		}
@@ -119,7 +119,7 @@ func soonerOf(a, b model.Time) model.Time {
 func (p *Planner) best() *lane {
 	var b *lane
 	for _, l := range p.lanes {
-		if l.refuse != model.ReasonNone || !p.backfills() && l.block != nil || !p.advance(l) {
+		if l.refuse != model.ReasonNone || l.stopped || !p.backfills() && l.block != nil || !p.advance(l) {
 			continue
 		}
 		if b == nil || before(l, b) {
@@ -159,7 +159,7 @@ func (p *Planner) consider(l *lane, it *item) {
 		return
 	}
 	if r := p.held(l, it); r != model.ReasonNone {
-		p.because(e, r, "") // nor does this one
+		p.limited(l, e, r) // nor does this one
 		return
 	}
 	if p.backfills() && l.block != nil {
