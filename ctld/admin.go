@@ -143,7 +143,8 @@ func (c *Controller) signal(v *state.View, t state.Target, rq *proto.CancelReque
 		case j.State == model.Pending:
 			pending = true
 		case j.State.HasResources():
-			c.nodes.stop(j.Run.Alloc.Nodes[0].Node, &proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: rq.Signal, Batch: rq.Batch, Full: rq.Full})
+			c.nodes.stop(j.Run.Alloc.Nodes[0].Node, &proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: rq.Signal, Batch: rq.Batch, Full: rq.Full,
+				Release: rq.Release && j.Spec.Extra().Interactive, Code: rq.Code})
 			sent = true
 		}
 	}

@@ -402,6 +402,9 @@ func (l *loop) onCleared(m msgCleared) error {
 	if a.ended != nil && !a.ended.Ended.IsZero() {
 		r.At = model.Time(a.ended.Ended.UnixMilli())
 	}
+	if a.released && r.Kind == proto.ReportEnded {
+		r.Exit.Code, r.Exit.Signal, r.Exit.Unknown = a.code, 0, false
+	}
 	if a.hasEpilog() {
 		return l.epilogBegins(a, r)
 	}

@@ -44,6 +44,9 @@ func (l *loop) onStop(s *proto.Stop) error {
 	case s.Signal != 0 && s.Once:
 		return l.warn(a, s)
 	case s.Signal != 0:
+		if s.Release {
+			a.released, a.code = true, s.Code&0xff
+		}
 		l.signal(a, s)
 		return nil
 	case a.phase == over:

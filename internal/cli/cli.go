@@ -46,7 +46,7 @@ func commands() []command {
 		{name: "gcontrol", slurm: "scontrol", run: gcontrol, about: "show and change jobs, nodes and the configuration"},
 		{name: "gshare", slurm: "sshare", run: gshare, about: "list shares and usage"},
 		{name: "grun", slurm: "srun", run: grun, about: "run a command as tasks of a job"},
-		{name: "galloc", slurm: "salloc", about: "get an allocation for an interactive shell", why: "submit a batch script with gsubmit instead"},
+		{name: "galloc", slurm: "salloc", run: galloc, about: "get an allocation, and run a command or a shell with it"},
 		{name: "gprio", slurm: "sprio", run: gprio, about: "list the factors of priorities"},
 		{name: "gacctmgr", slurm: "sacctmgr", run: gacctmgr, about: "manage accounts, users, associations and QOS"},
 		{name: "gdiag", slurm: "sdiag", run: gdiag, about: "show the scheduler's statistics"},

@@ -27,9 +27,9 @@ func grun(e *Env) int {
 	r := &run{Env: e}
 	r.rq.Parent = proto.StepNone
 	lookup := r.nested()
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(r.options(), getopt.HelpOptions('h')...), Order: getopt.StopAtOperand,
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(r.recorded(r.options()), getopt.HelpOptions('h')...), Order: getopt.StopAtOperand,
 		EnvPrefix: "SLURM", Operands: "command [arguments...]",
-		About:    "Run a command as a step of a job: in a batch script on the job's resources, or with --jobid in a running job of yours whose batch script runs on this host.",
+		About:    "Run a command as tasks of a job: in a batch script or under galloc on the job's resources, with --jobid in a running job of yours, and elsewhere in a job of its own.",
 		Epilogue: "Options may also be set in the environment (SLURM_NTASKS, SLURM_OVERLAP, SLURM_GPU_BIND, ...); a batch script can set them for all its steps."})
 	operands, err := p.Parse(e.Args, lookup)
 	if err != nil {
@@ -39,7 +39,7 @@ func grun(e *Env) int {
 		}
 		return r.failed(e.usage(p, err))
 	}
-	if !r.quiet {
+	if !r.quiet && r.job != "" {
 		for _, n := range p.Notes() {
 			fmt.Fprintln(e.Stderr, n)
 		}
@@ -48,13 +48,26 @@ func grun(e *Env) int {
 		e.errorf("%s", err.Error())
 		return r.failed(1)
 	}
+	release := func(int) {}
+	if r.job == "" {
+		if p.Given("exclusive").Source == getopt.FromArgs && p.Given("cpus-per-task").Source != getopt.FromArgs {
+			r.rq.Need.Exact = false // the nodes are all its own
+		}
+		var rc int
+		if release, rc = r.outside(); release == nil {
+			return r.failed(rc)
+		}
+	}
 	dir, node, err := r.find()
 	if err != nil {
 		e.errorf("%s", text(err))
+		release(1)
 		return r.failed(1)
 	}
 	t := &talk{run: r, dir: dir, node: node}
-	return t.main()
+	rc := t.main()
+	release(rc)
+	return rc
 }
 
 // failed is the exit code of a step that never was: SLURM_EXIT_ERROR, or 1.
@@ -334,9 +347,6 @@ func (r *run) stepEnvironment() ([]byte, error) {
 
 // find tells which daemon to ask: that of the node on which the job's batch script runs.
 func (r *run) find() (dir, node string, err error) {
-	if r.job == "" {
-		return "", "", errors.New("grun starts steps of a job, and there is none: SLURM_JOB_ID is not set; put grun into a batch script and submit that (gsubmit FILE, or gsubmit --wait --wrap 'grun COMMAND'), or name a running job with --jobid")
-	}
 	base, _, _ := strings.Cut(r.job, ".")
 	refs, err := parseJobRefs(base)
 	if err != nil || len(refs) != 1 {

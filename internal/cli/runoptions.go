@@ -31,6 +31,23 @@ type run struct {
 	export    submission // its export fields only
 	limits    string
 	gpusPer   bool // --gpus-per-task was given
+	given     []givenOption
+}
+
+// givenOption is an option as it was given, for the job that grun asks for outside of one.
+type givenOption struct{ name, value string }
+
+// recorded has each option's setter note what it was given.
+func (r *run) recorded(table []getopt.Option) []getopt.Option {
+	for i := range table {
+		if set, name := table[i].Set, table[i].Name; set != nil {
+			table[i].Set = func(v string) error {
+				r.given = append(r.given, givenOption{name, v})
+				return set(v)
+			}
+		}
+	}
+	return table
 }
 
 func (r *run) options() []getopt.Option {
@@ -208,6 +225,23 @@ func (r *run) options() []getopt.Option {
 		{Name: "comment", Arg: R, Hidden: true, Note: "comments are of jobs", Set: ignored},
 		{Name: "oversubscribe", Short: 's', Hidden: true, Note: "--overlap shares with other steps", Set: ignored},
 		{Name: "constraint", Short: 'C', Arg: R, Hidden: true, Note: same, Set: ignored},
+		{Name: "reservation", Arg: R, Hidden: true, Note: same, Set: ignored},
+		{Name: "nice", Arg: getopt.Optional, Hidden: true, Note: same, Set: ignored},
+		{Name: "priority", Arg: R, Hidden: true, Note: same, Set: ignored},
+		{Name: "licenses", Short: 'L', Arg: R, Hidden: true, Note: same, Set: ignored},
+		{Name: "time-min", Arg: R, Hidden: true, Note: same, Set: ignored},
+		{Name: "deadline", Arg: R, Hidden: true, Note: same, Set: ignored},
+		{Name: "mincpus", Arg: R, Hidden: true, Note: same, Set: ignored},
+		{Name: "tmp", Arg: R, Hidden: true, Note: same, Set: ignored},
+		{Name: "gpu-mem", Arg: R, Hidden: true, Note: same, Set: ignored},
+		{Name: "prefer", Arg: R, Hidden: true, Note: same, Set: ignored},
+		{Name: "switches", Arg: R, Hidden: true, Note: same, Set: ignored},
+		{Name: "contiguous", Hidden: true, Note: same, Set: ignored},
+		{Name: "spread-job", Hidden: true, Note: same, Set: ignored},
+		{Name: "use-min-nodes", Hidden: true, Note: same, Set: ignored},
+		{Name: "sockets-per-node", Arg: R, Hidden: true, Note: same, Set: ignored},
+		{Name: "cores-per-socket", Arg: R, Hidden: true, Note: same, Set: ignored},
+		{Name: "extra-node-info", Short: 'B', Arg: R, Hidden: true, Note: same, Set: ignored},
 		{Name: "acctg-freq", Arg: R, Hidden: true, Note: "steps are measured like their jobs", Set: ignored},
 		{Name: "preserve-env", Short: 'E', Hidden: true, Note: "a step's variables describe the step", Set: ignored},
 		{Name: "disable-status", Short: 'X', Hidden: true, Set: getopt.Flag(&r.interrupt)},

@@ -132,7 +132,7 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 	if j.End != nil {
 		exit = fmt.Sprintf("%d:%d", j.End.Exit.Code, j.End.Exit.Signal)
 	}
-	r.line(kv("Requeue", yesNum(sp.Requeue)), kv("Restarts", j.Restarts), kv("BatchFlag", 1), kv("Reboot", 0), kv("ExitCode", exit))
+	r.line(kv("Requeue", yesNum(sp.Requeue)), kv("Restarts", j.Restarts), kv("BatchFlag", yesNum(!sp.Extra().Interactive)), kv("Reboot", 0), kv("ExitCode", exit))
 	if c.details > 0 {
 		r.line(kv("DerivedExitCode", derived))
 	}

@@ -10656,7 +10656,7 @@ func (x *Warning) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(22); err != nil {
+	if err := e.EncodeArrayLen(23); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Prefer); err != nil {
@@ -10740,6 +10740,9 @@ func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Bind.EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeBool(x.Interactive); err != nil {
+		return err
 	}
 	return nil
 }
@@ -11019,7 +11022,17 @@ func (x *Needs) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Bind = v7
 		}
 	}
-	return wire.Skip(d, n-22)
+	if n < 23 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Needs.Interactive", err)
+		}
+		x.Interactive = v
+	}
+	return wire.Skip(d, n-23)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

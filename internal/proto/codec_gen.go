@@ -3120,7 +3120,7 @@ func (x *ArrayShape) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Stop) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(9); err != nil {
+	if err := e.EncodeArrayLen(11); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -3148,6 +3148,12 @@ func (x *Stop) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeBool(x.Once); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Release); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Code)); err != nil {
 		return err
 	}
 	return nil
@@ -3262,7 +3268,30 @@ func (x *Stop) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Once = v
 	}
-	return wire.Skip(d, n-9)
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Stop.Release", err)
+		}
+		x.Release = v
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Stop.Code", err)
+		}
+		x.Code = int32(v)
+		if int64(x.Code) != v {
+			return wire.Range("Stop.Code", v)
+		}
+	}
+	return wire.Skip(d, n-11)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -8970,7 +8999,7 @@ func (x *ConfigReply) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *CancelRequest) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(6); err != nil {
+	if err := e.EncodeArrayLen(8); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Targets)); err != nil {
@@ -9000,6 +9029,12 @@ func (x *CancelRequest) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Steps[i2].EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeBool(x.Release); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Code)); err != nil {
+		return err
 	}
 	return nil
 }
@@ -9088,7 +9123,30 @@ func (x *CancelRequest) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Steps = s5
 		}
 	}
-	return wire.Skip(d, n-6)
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("CancelRequest.Release", err)
+		}
+		x.Release = v
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("CancelRequest.Code", err)
+		}
+		x.Code = int32(v)
+		if int64(x.Code) != v {
+			return wire.Range("CancelRequest.Code", v)
+		}
+	}
+	return wire.Skip(d, n-8)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

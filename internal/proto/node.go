@@ -132,6 +132,9 @@ type Stop struct {
 	KillWaitS int64
 	Line      string
 	Once      bool // with Signal: the attempt gets it once, however often this is said
+
+	Release bool // with Signal: the script's exit code is Code, whatever the signal makes of it
+	Code    int32
 }
 
 // Freeze says that an attempt's processes shall stand still, or go on. One with a smaller Turn than was seen is outdated.

@@ -185,6 +185,9 @@ type CancelRequest struct {
 	Full    bool      // -f: the batch shell and everything it started
 
 	Steps []StepRef // these steps instead of jobs; Targets is empty then
+
+	Release bool  // with Signal: the job gives its resources back, and ends with Code
+	Code    int32 // exit code
 }
 
 // TargetResult tells what became of one target. Code 0 is success.

@@ -1,0 +1,332 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/client"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// allocate.go gets resources for a command that runs outside of a job: galloc's, and grun's own step. What holds the
+// resources is a job whose script does nothing but wait; it is given back with an exit code.
+
+// holder is that script.
+const holder = "#!/bin/sh\n# Holds the resources of galloc and grun until they give them back.\nwhile :; do sleep 86400; done\n"
+
+const (
+	askFirst = 50 * time.Millisecond // between two looks whether the job has its resources, doubling to askSlow
+	askSlow  = 2 * time.Second
+	sayQueue = 300 * time.Millisecond // a job that starts sooner was not queued
+)
+
+// allocation is resources asked for.
+type allocation struct {
+	*Env
+	s         *submission
+	quiet     bool
+	immediate int64  // seconds
+	tell      string // what is said at last, with the job's number
+}
+
+func (a *allocation) say(format string, args ...any) {
+	if !a.quiet {
+		fmt.Fprintf(a.Stderr, "%s: %s\n", a.Program, fmt.Sprintf(format, args...))
+	}
+}
+
+// get submits and waits until the job has its resources. Without a job, rc is the exit code; a signal cancels.
+func (a *allocation) get(signals <-chan os.Signal) (job *model.Job, rc int) {
+	fail := func(err error) (*model.Job, int) {
+		a.errorf("Job submit/allocate failed: %s", text(err))
+		return nil, 1
+	}
+	a.s.export = "NONE"
+	rq, err := a.request(a.s, []byte(holder))
+	if err != nil {
+		a.errorf("%s", err.Error())
+		return nil, 1
+	}
+	sp := rq.Spec
+	if sp.More == nil {
+		sp.More = &a.s.more
+	}
+	sp.More.Interactive = true
+	sp.StdOut, sp.Requeue, sp.NoRequeue = os.DevNull, false, true
+	c, err := a.connect()
+	if err != nil {
+		return fail(err)
+	}
+	defer c.Close()
+	var reply proto.SubmitReply
+	if err := c.Call(proto.KindSubmit, rq, &reply); err != nil {
+		return fail(err)
+	}
+	for _, n := range reply.Notes {
+		a.say("%s", n)
+	}
+	begin, pace, queued := time.Now(), askFirst, false
+	for {
+		job, err := oneJob(c, reply.Job)
+		switch {
+		case err != nil:
+			return fail(err)
+		case job == nil || job.State.Finished():
+			a.errorf("Job allocation %d has been revoked", reply.Job)
+			return nil, 1
+		case job.State == model.Running && job.Run.Launched != 0:
+			if queued {
+				a.say("job %d has been allocated resources", reply.Job)
+			}
+			if a.tell != "" {
+				a.say(a.tell, reply.Job)
+			}
+			return job, 0
+		}
+		if job.State == model.Pending && !queued && time.Since(begin) > sayQueue {
+			queued = true
+			if a.tell != "" {
+				a.say("Pending job allocation %d", reply.Job)
+			}
+			a.say("job %d queued and waiting for resources", reply.Job)
+		}
+		if a.immediate > 0 && time.Since(begin) > time.Duration(a.immediate)*time.Second {
+			a.cancel(c, reply.Job)
+			a.errorf("Unable to allocate resources: Requested nodes are busy")
+			return nil, 1
+		}
+		select {
+		case <-signals:
+			a.cancel(c, reply.Job)
+			a.say("Job allocation %d has been revoked.", reply.Job)
+			return nil, 1
+		case <-time.After(pace):
+			pace = min(2*pace, askSlow)
+		}
+	}
+}
+
+// oneJob asks for a job; nil where the controllers have forgotten it.
+func oneJob(c *client.Client, id model.JobID) (found *model.Job, err error) {
+	rq := &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{{Job: id, Task: model.NoTask}}}}
+	err = c.Stream(proto.KindJobs, rq, func(body []byte) error {
+		var chunk proto.JobsChunk
+		if err := proto.Decode(body, &chunk); err != nil {
+			return err
+		}
+		for _, j := range chunk.Jobs {
+			found = j
+		}
+		return nil
+	})
+	return found, err
+}
+
+func (a *allocation) cancel(c *client.Client, id model.JobID) {
+	rq := &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}}
+	if err := c.Call(proto.KindCancel, rq, new(proto.TargetsReply)); err != nil {
+		a.errorf("job %d could not be cancelled: %s; use gcancel %[1]d", id, text(err))
+	}
+}
+
+// release gives the resources back; rc becomes the job's exit code.
+func (a *allocation) release(id model.JobID, rc int) {
+	if a.tell != "" {
+		a.say("Relinquishing job allocation %d", id)
+	}
+	c, err := a.connect()
+	if err != nil {
+		a.errorf("job %d could not be given back: %s; use gcancel %[1]d", id, text(err))
+		return
+	}
+	defer c.Close()
+	rq := &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}, Signal: int32(unix.SIGKILL), Batch: true, Release: true, Code: int32(rc)}
+	var reply proto.TargetsReply
+	if err := c.Call(proto.KindCancel, rq, &reply); err != nil {
+		a.errorf("job %d could not be given back: %s; use gcancel %[1]d", id, text(err))
+	}
+}
+
+// watch returns true when the job has ended, false when done is closed before.
+func (a *allocation) watch(id model.JobID, done <-chan struct{}) bool {
+	for {
+		var r proto.WaitReply
+		c, err := a.connect()
+		if err == nil {
+			err = c.Call(proto.KindWait, &proto.WaitRequest{Job: id}, &r)
+			c.Close()
+		}
+		pause := time.Duration(0)
+		if err != nil { // no controller leads just now
+			pause = askSlow
+		}
+		select {
+		case <-done:
+			return false
+		case <-time.After(pause):
+		}
+		if err == nil && r.Done {
+			return true
+		}
+	}
+}
+
+// environment describes the job as its batch script would see it, for a command on this host.
+func (a *allocation) environment(job *model.Job) []string {
+	sp, run := job.Spec, job.Run
+	var out []string
+	set := func(name, value string) {
+		if value != "" {
+			out = append(out, name+"="+value)
+		}
+	}
+	num := func(name string, n int64) {
+		if n > 0 {
+			out = append(out, name+"="+strconv.FormatInt(n, 10))
+		}
+	}
+	nodes := hostlist.CompressInOrder(run.Alloc.NodeNames())
+	counts := func(of func(*model.NodeAlloc) int) string {
+		var words []string
+		for i := 0; i < len(run.Alloc.Nodes); {
+			n, same := of(&run.Alloc.Nodes[i]), 1
+			for i+same < len(run.Alloc.Nodes) && of(&run.Alloc.Nodes[i+same]) == n {
+				same++
+			}
+			word := strconv.Itoa(n)
+			if same > 1 {
+				word += fmt.Sprintf("(x%d)", same)
+			}
+			words = append(words, word)
+			i += same
+		}
+		return strings.Join(words, ",")
+	}
+	num("SLURM_JOB_ID", int64(job.ID))
+	num("SLURM_JOBID", int64(job.ID))
+	set("SLURM_JOB_NAME", sp.Name)
+	set("SLURM_JOB_PARTITION", run.Partition)
+	set("SLURM_JOB_ACCOUNT", sp.Account)
+	set("SLURM_JOB_QOS", sp.QOS)
+	set("SLURM_JOB_RESERVATION", run.Resv)
+	set("SLURM_JOB_NODELIST", nodes)
+	set("SLURM_NODELIST", nodes)
+	num("SLURM_JOB_NUM_NODES", int64(len(run.Alloc.Nodes)))
+	num("SLURM_NNODES", int64(len(run.Alloc.Nodes)))
+	set("SLURM_JOB_CPUS_PER_NODE", counts(func(n *model.NodeAlloc) int { return n.CPUs.Count() }))
+	set("SLURM_TASKS_PER_NODE", counts(func(n *model.NodeAlloc) int { return max(int(n.Tasks), 1) }))
+	if sp.Tasks > 0 || sp.TasksPerNode > 0 {
+		tasks := int64(sp.Tasks)
+		for i := range run.Alloc.Nodes {
+			if sp.Tasks == 0 {
+				tasks += int64(run.Alloc.Nodes[i].Tasks)
+			}
+		}
+		num("SLURM_NTASKS", tasks)
+		num("SLURM_NPROCS", tasks)
+	}
+	num("SLURM_NTASKS_PER_NODE", int64(sp.TasksPerNode))
+	num("SLURM_CPUS_PER_TASK", int64(sp.CPUsPerTask))
+	num("SLURM_MEM_PER_NODE", max(sp.MemPerNode, 0))
+	num("SLURM_MEM_PER_CPU", sp.MemPerCPU)
+	for _, g := range sp.Gres {
+		if g.Name == model.GPUName {
+			value := strconv.Itoa(int(g.Count))
+			if g.Type != "" {
+				value = g.Type + ":" + value
+			}
+			set(map[model.GresPer]string{model.PerNode: "SLURM_GPUS_PER_NODE", model.PerJob: "SLURM_GPUS", model.PerTask: "SLURM_GPUS_PER_TASK"}[g.Per], value)
+		}
+	}
+	if sp.Overcommit {
+		set("SLURM_OVERCOMMIT", "1")
+	}
+	if b := sp.Extra().Bind; b != nil {
+		set("SLURM_GPU_BIND", b.GPU)
+		set("SLURM_CPU_BIND", b.CPU)
+		set("SLURM_MEM_BIND", b.Mem)
+		set("SLURM_HINT", b.Hint)
+		dist, size, plane := strings.Cut(b.Dist, "=")
+		if set("SLURM_DISTRIBUTION", dist); plane {
+			set("SLURM_DIST_PLANESIZE", size)
+		}
+	}
+	set("SLURM_SUBMIT_DIR", a.Dir)
+	if host, err := os.Hostname(); err == nil {
+		set("SLURM_SUBMIT_HOST", host)
+	}
+	set("SLURM_JOB_USER", sp.User)
+	set("SLURM_JOB_UID", strconv.Itoa(os.Getuid()))
+	num("SLURM_JOB_START_TIME", run.Start.Seconds())
+	if run.LimitS < model.Unlimited {
+		num("SLURM_JOB_END_TIME", run.Start.Add(run.LimitS).Seconds())
+	}
+	if name, err := a.cluster(); err == nil {
+		set("SLURM_CLUSTER_NAME", name)
+	}
+	return out
+}
+
+// submission makes what grun was asked for a job's: by the options that both have.
+func (r *run) submission(s *submission) error {
+	table := s.options(time.Now)
+	var args []string
+	for _, g := range r.given {
+		i := slices.IndexFunc(table, func(o getopt.Option) bool { return o.Name == g.name })
+		if i < 0 || table[i].Refused != "" || slices.Contains(allocRefuses, g.name) {
+			continue
+		}
+		word := "--" + g.name
+		if table[i].Arg != getopt.None && g.value != "" {
+			word += "=" + g.value
+		}
+		args = append(args, word)
+	}
+	s.spec.Name = r.rq.Name
+	p := getopt.New(getopt.Config{Program: r.Program, Options: table, EnvPrefix: "SLURM"})
+	if _, err := p.Args(args); err != nil {
+		return err
+	}
+	if err := p.Env(func(name string) (string, bool) { // what a job has set is not asked for
+		if strings.HasPrefix(name, "SLURM_JOB") || name == "SLURM_WAIT" {
+			return "", false
+		}
+		return r.Lookup(name)
+	}); err != nil {
+		return err
+	}
+	return p.Apply()
+}
+
+// outside makes grun's step one of a job of its own: it asks for the step's resources and waits for them.
+func (r *run) outside() (release func(rc int), rc int) {
+	s := &submission{}
+	if err := r.submission(s); err != nil {
+		r.errorf("%s", err.Error())
+		return nil, 1
+	}
+	a := &allocation{Env: r.Env, s: s, quiet: r.quiet}
+	if r.rq.Immediate {
+		a.immediate = 1
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
+	job, rc := a.get(signals)
+	signal.Stop(signals)
+	if job == nil {
+		return nil, rc
+	}
+	r.job = strconv.FormatUint(uint64(job.ID), 10)
+	r.rq.Parent = proto.StepNone
+	return func(rc int) { a.release(job.ID, rc) }, 0
+}
