@@ -249,6 +249,9 @@ func (s *State) foresee(p *purse) {
 
 // rise notes that a job begins to spend from a purse: should that be empty, it ends the job too.
 func (s *State) rise(sc Scope, names ...string) {
+	if s.purses.Len() == 0 {
+		return
+	}
 	if p, ok := s.purses.Get(tallyKey(sc, names...)); ok {
 		p.settled = 0
 		s.touch(p)
