@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Control groups on a kernel of their own: boots Debian's kernel in QEMU (no KVM needed), first with cgroup v2 alone, then with
-# v1 alone, and runs there the tests of noded/cgroup and those of noded in which gnoded and gshim hold real jobs to their
-# devices, cores and memory. A quarter of a minute when quiet; the kernel (26 MB) is fetched once and kept.
+# v1 alone, and runs there the tests of noded/cgroup, those of noded in which gnoded and gshim hold real jobs to their
+# devices, cores and memory, and those of noded/shim that want all of root's rights. A quarter of a minute when quiet; the kernel (26 MB) is fetched once and kept.
 #
 #   scripts/cgroups-vm.sh [v1|v2]...      both without an argument
 #
@@ -64,13 +64,16 @@ echo 'root:x:0:' > "$root/etc/group"
 export CGO_ENABLED=0
 go test -c -o "$root/test/cgroup" ./noded/cgroup
 go test -c -o "$root/test/noded" ./noded
+go test -c -o "$root/test/shim" ./noded/shim
 go build -ldflags '-s -w' -o "$root/test/" ./cmd/gshim ./cmd/gnoded
 
 # What gnoded and gshim have to show with real jobs.
 jobs='^(TestJobsOpenTheirDevicesOnly|TestDeviceRulesOutliveGnoded|TestStepsOpenTheirDevicesOnly|TestStepGroup|TestOutOfMemory)$'
+# What gshim has to show as a root that may do everything, which it is on few test machines, and in control groups.
+shim='^(TestRootRaisesHardLimits|TestShieldedFromOOMKiller|TestHangingLaunch|TestHangingLaunchV1)$'
 cat > "$root/init" <<I
 #!/bin/sh
-export PATH=/bin HOME=/ TMPDIR=/tmp NODED_TEST_BINARIES=/test
+export PATH=/bin HOME=/ TMPDIR=/tmp NODED_TEST_BINARIES=/test GSHIM_TEST_BINARIES=/test
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev; mount -t tmpfs -o mode=1777 tmp /tmp
 ip link set lo up
 read -r line < /proc/cmdline
@@ -85,8 +88,8 @@ case "\$line" in
 esac
 cd /tmp
 rc=0
-for t in cgroup noded; do
-    only=.; [ \$t = noded ] && only='$jobs'
+for t in cgroup noded shim; do
+    only=.; [ \$t = noded ] && only='$jobs'; [ \$t = shim ] && only='$shim'
     { /test/\$t -test.v -test.timeout ${most}s -test.run "\$only" 2>&1; echo \$? > rc; } | tee out | grep -E '^ *--- (PASS|SKIP|FAIL)'
     [ \$(cat rc) = 0 ] || { rc=1; grep -v 'level=' out | tail -n 60; }
 done
@@ -113,7 +116,8 @@ for v in "${versions[@]}"; do
         exit 1
     fi
     # A test that was skipped proves nothing: the ones that count must have run.
-    for t in TestDevices/ TestSub/ TestCPUs/ TestJobsOpenTheirDevicesOnly/ TestDeviceRulesOutliveGnoded/ TestStepsOpenTheirDevicesOnly/ TestStepGroup; do
+    for t in TestDevices/ TestSub/ TestCPUs/ TestJobsOpenTheirDevicesOnly/ TestDeviceRulesOutliveGnoded/ TestStepsOpenTheirDevicesOnly/ TestStepGroup \
+        TestRootRaisesHardLimits TestShieldedFromOOMKiller; do
         grep -q -- "--- PASS: $t" "$work/out" || { cat "$work/out"; echo "cgroups-vm.sh: $t did not run on cgroup $v alone" >&2; exit 1; }
     done
     [ -z "${GBATCH_VM_VERBOSE-}" ] || cat "$work/out"

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -234,6 +235,45 @@ func TestHangingLaunch(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	freeze("0")
+	if e := s.wait(thaw.Key, Exited); e.Code != 3 {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A launch into a frozen group of v1, as of a suspended job, holds one thread of gshim until it is thawed, and nothing else.
+func TestHangingLaunchV1(t *testing.T) {
+	needRoot(t)
+	dir := filepath.Join("/sys/fs/cgroup/freezer", "gshim-test-"+strconv.Itoa(os.Getpid()))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Skipf("no freezer of cgroup v1: %v", err)
+	}
+	t.Cleanup(func() { until(t, "the cgroup to be empty", func() bool { return os.Remove(dir) == nil }) })
+	state := func(v string) {
+		if err := os.WriteFile(filepath.Join(dir, "freezer.state"), []byte(v), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := startIn(t, newDir(t), "GOGC=1")
+	state("FROZEN")
+	thaw, kill := newScript(t, "exit 3"), newScript(t, "exit 3")
+	thaw.Cgroup.V1, kill.Cgroup.V1 = []string{dir}, []string{dir}
+	s.launch(thaw.Launch, kill.Launch)
+	until(t, "both to hang", func() bool {
+		in, err := cgroupProcesses(dir)
+		return err == nil && len(in) == 2
+	})
+	for range 20 + 2*runtime.NumCPU() {
+		s.run(newScript(t, "true").Launch)
+	}
+	if e := s.get(thaw.Key); e.Kind != 0 {
+		t.Errorf("it does not hang: %+v", e)
+	}
+	// Nothing frozen dies on v1: who sends a signal is told so, and thaws.
+	if n, err := s.c.Signal(testContext(t), kill.Key, unix.SIGKILL, Leader); err == nil || !strings.Contains(err.Error(), "still being launched") {
+		t.Errorf("kill: %d %v", n, err)
+	}
+	state("THAWED")
+	s.wait(kill.Key, Exited)
 	if e := s.wait(thaw.Key, Exited); e.Code != 3 {
 		t.Errorf("%+v", e)
 	}
