@@ -71,7 +71,7 @@ type attempt struct {
 	killed     time.Time // when it was first sent SIGKILL
 	unkillable bool      // that its processes survive SIGKILL has been reported
 
-	released bool  // it was given back, with this exit code
+	released bool // it was given back, with this exit code
 	code     int32
 
 	steps    map[int32]*step // by number, those that have their part of the job

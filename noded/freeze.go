@@ -54,7 +54,9 @@ func (l *loop) onFreeze(f *proto.Freeze) {
 }
 
 // suspended reports whether an attempt's processes are frozen, or shall be: no step of it starts then.
-func (a *attempt) suspended() bool { return a.chill.want != nil && a.chill.want.Frozen || a.chill.frozen }
+func (a *attempt) suspended() bool {
+	return a.chill.want != nil && a.chill.want.Frozen || a.chill.frozen
+}
 
 // chill brings an attempt nearer to what is wanted of it. One that ends shall not be frozen.
 func (l *loop) chill(a *attempt) {
