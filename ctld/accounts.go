@@ -286,7 +286,7 @@ func (c *Controller) chooseQOS(v *state.View, sp *model.Spec) error {
 	if len(sp.Partitions) > 0 {
 		part = sp.Partitions[0]
 	}
-	allowed, preset := qosOf(v, sp.Account, sp.User, part)
+	allowed, preset := v.QOSOf(sp.Account, sp.User, part)
 	if sp.QOS == "" {
 		if sp.QOS = preset; sp.QOS == "" {
 			sp.QOS = model.DefaultQOS
@@ -307,33 +307,6 @@ func (c *Controller) chooseQOS(v *state.View, sp *model.Spec) error {
 		return refuse(proto.CodeInvalidQOS, "--qos=%s: account %s may use %s", sp.QOS, sp.Account, strings.Join(allowed, ", "))
 	}
 	return nil
-}
-
-// qosOf gives the QOS that a user's jobs under an account may use, and the one that they have by default: the
-// association's own, or the nearest account's above that says something.
-func qosOf(v *state.View, account, user, part string) (allowed []string, preset string) {
-	see := func(a *model.Association) {
-		if a == nil {
-			return
-		}
-		if allowed == nil {
-			allowed = a.QOS
-		}
-		if preset == "" {
-			preset = a.DefQOS
-		}
-	}
-	see(v.AssociationOf(account, user, part))
-	for a := v.Account(account); a != nil; a = v.Account(a.Parent) {
-		see(v.Association(a.Name, "", ""))
-	}
-	if v.Account(account) == nil {
-		see(v.Association(model.RootAccount, "", ""))
-	}
-	if allowed == nil {
-		allowed = []string{model.DefaultQOS}
-	}
-	return allowed, preset
 }
 
 // shares lists accounts and their users with their shares and what they have used, as of now.

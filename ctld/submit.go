@@ -375,15 +375,28 @@ func has(list []string, s string) bool {
 	return false
 }
 
-// testOnly answers --test-only: where the job would run, and when at the earliest as things are.
+// testOnly answers --test-only: where the job would run, and when: behind those who wait and before reservations, as gqueue
+// --start would say of it. Where that is not known it is when there would be room for it alone.
 func (c *Controller) testOnly(v *state.View, sp *model.Spec, reply *proto.SubmitReply) (*proto.SubmitReply, error) {
+	c.explaining.Lock()
+	defer c.explaining.Unlock()
+	now := c.now()
+	policy, _ := c.policy(v, now, &c.whyRules)
+	w := sched.Forecast(v, now, policy, sp, priorityOf(sp))
 	p := v.Partition(sp.Partitions[0])
-	at, alloc := sched.Estimate(v, c.now(), sp, p)
+	if w.Start != 0 {
+		p = v.Partition(w.Partition)
+	}
+	at, alloc := sched.Estimate(v, now, sp, p)
 	if alloc == nil {
 		return nil, refuse(proto.CodeNodeNotAvail, "the job could run in partition %s, but nodes that it needs are down, drained or not responding; see ginfo -R", p.Name)
 	}
 	cpus, _, _ := alloc.Totals()
+	nodes := alloc.NodeNames()
+	if w.Start != 0 {
+		at, nodes = w.Start, w.Nodes
+	}
 	reply.TestStart, reply.TestPart, reply.TestCPUs = at, p.Name, int32(cpus)
-	reply.TestNodes = c.hostlist(alloc.NodeNames())
+	reply.TestNodes = c.hostlist(nodes)
 	return reply, nil
 }

@@ -23,6 +23,7 @@ const (
 	maxTrials = 96  // changed requests that are tried
 	maxShown  = 5   // changes that are told, one of each sort
 	maxNamed  = 4   // nodes and jobs that one sentence names
+	maxQOS    = 4   // other QOS that are tried: each is a plan of its own
 )
 
 // spot is the job in one of its partitions.
@@ -41,6 +42,7 @@ type spot struct {
 
 type explainer struct {
 	p      *Planner
+	pol    Policy
 	v      *state.View
 	now    model.Time
 	j      *model.Job
@@ -58,7 +60,7 @@ func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.E
 	if j == nil {
 		return nil
 	}
-	x := &explainer{p: NewPlanner(), v: v, now: now, j: j, fifo: !pol.Backfill.On || pol.Backfill.Reserve == 0,
+	x := &explainer{p: NewPlanner(), pol: pol, v: v, now: now, j: j, fifo: !pol.Backfill.On || pol.Backfill.Reserve == 0,
 		out: &model.Explanation{Job: j.ID, ArrayID: j.ArrayID, Task: j.Task, Tasks: j.Tasks, Name: j.Spec.Name, User: j.Spec.User, State: j.State}}
 	if j.State != model.Pending {
 		x.out.Text = x.notWaiting()
@@ -76,6 +78,33 @@ func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.E
 	}
 	x.expect(free)
 	return x.out
+}
+
+// Forecast gives when, where and in which of its partitions a job would start that were submitted now with a priority:
+// behind those who come first, on the calendar with reservations, licenses and limits. Start is 0 where that is not known:
+// more come first than are planned, a limit keeps the job, or what it needs is in use without a time limit.
+func Forecast(v *state.View, now model.Time, pol Policy, sp *model.Spec, priority uint32) model.WhatIf {
+	j := &model.Job{ID: state.MaxJobID, Task: model.NoTask, Spec: sp, State: model.Pending, Priority: priority, Direct: sp.PrioReq != 0,
+		Submit: now, Eligible: max(now, sp.Begin), Begin: sp.Begin, Tasks: sp.Tasklist, Throttle: sp.Throttle}
+	return foresee(v, now, pol, j)
+}
+
+// foresee plans the queue with j in it, instead of the job of its number if there is one, and gives j's start.
+func foresee(v *state.View, now model.Time, pol Policy, j *model.Job) model.WhatIf {
+	x := &explainer{p: NewPlanner(), v: v, now: now, j: j, fifo: !pol.Backfill.On || pol.Backfill.Reserve == 0, out: &model.Explanation{}}
+	x.queue(pol)
+	x.ahead()
+	w := model.WhatIf{}
+	for i := range x.spots {
+		if s := &x.spots[i]; s.start != 0 && (w.Start == 0 || s.start < w.Start) {
+			w = model.WhatIf{Start: s.start, Nodes: s.nodes, Partition: s.l.part.Name}
+		}
+	}
+	if w.Start != 0 && w.Start < j.Begin {
+		w.Start = j.Begin
+	}
+	w.Now = w.Start == now
+	return w
 }
 
 // notWaiting says what a job does that is not pending.
@@ -115,6 +144,10 @@ func (x *explainer) queue(pol Policy) {
 	p.sync(x.v, x.now, pol)
 	p.windows()
 	e := p.jobs[x.j.ID]
+	if e != nil && e.j.Spec != x.j.Spec { // another request in its stead
+		p.drop(e)
+		e = nil
+	}
 	if e == nil { // held, or waiting for something: its place once it is not
 		n := *x.j
 		p.admit(&n)
@@ -242,6 +275,9 @@ func (x *explainer) expect(free bool) {
 		return
 	case !free && x.j.Begin <= x.now:
 		out.Text = "Its start is unknown: it depends on more than free nodes."
+		if !slices.ContainsFunc(out.Causes, func(c model.Cause) bool { return c.Partition == "" && !strings.HasPrefix(c.Reason.String(), "QOS") }) {
+			x.tell(x.otherQOS()) // only limits of its QOS hold it
+		}
 		return
 	}
 	out.Start, out.Nodes = order[0].start, order[0].nodes

@@ -64,6 +64,7 @@ func (x *explainer) tell(w model.WhatIf) {
 func (x *explainer) changes() {
 	x.tell(x.shorter())
 	x.tell(x.elsewhere())
+	x.tell(x.otherQOS())
 	sp := x.j.Spec
 	once := func(option string, change func(*model.Spec)) {
 		n := *sp
@@ -200,6 +201,38 @@ func (x *explainer) elsewhere() (have model.WhatIf) {
 		n.Partitions = []string{part.Name}
 		if w, ok := x.try(&n, l); ok {
 			best(&have, w, "--partition="+part.Name)
+		}
+	}
+	return have
+}
+
+// otherQOS tries the QOS that the job could have instead: with the place in the queue and the limits that they give it.
+// The class that a QOS has under the default rules (sched/policy) counts from when the job has it, and is not foreseen.
+func (x *explainer) otherQOS() (have model.WhatIf) {
+	sp := x.j.Spec
+	names, _ := x.v.QOSOf(sp.Account, sp.User, sp.Partitions[0])
+	if !x.v.Config().Params.EnforceQOS {
+		names = nil
+		x.v.AllQOS(func(q *model.QOS) bool { names = append(names, q.Name); return true })
+	}
+	tries := 0
+	for _, name := range names {
+		q := x.v.QOS(name)
+		if q == nil || name == sp.QOS || q.Flags&model.QOSRequiresReservation != 0 && sp.Reservation == "" {
+			continue
+		}
+		n := *sp
+		n.QOS = name
+		if !slices.ContainsFunc(x.p.lanes, func(l *lane) bool { return slices.Contains(sp.Partitions, l.part.Name) && admits(l.part, &n) }) {
+			continue
+		}
+		if tries++; tries > maxQOS {
+			break
+		}
+		j := *x.j
+		j.Spec = &n
+		if w := foresee(x.v, x.now, x.pol, &j); w.Start != 0 && (x.out.Start == 0 || w.Start.Add(gainS) <= x.out.Start) {
+			best(&have, w, "--qos="+name)
 		}
 	}
 	return have

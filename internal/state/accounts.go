@@ -339,6 +339,33 @@ func (v *View) AllQOS(f func(*model.QOS) bool) {
 	v.qos.Scan(func(_ string, q *model.QOS) bool { return f(q) })
 }
 
+// QOSOf gives the QOS that a user's jobs under an account may use, and the one that they have by default: the
+// association's own, or the nearest account's above that says something.
+func (v *View) QOSOf(account, user, part string) (allowed []string, preset string) {
+	see := func(a *model.Association) {
+		if a == nil {
+			return
+		}
+		if allowed == nil {
+			allowed = a.QOS
+		}
+		if preset == "" {
+			preset = a.DefQOS
+		}
+	}
+	see(v.AssociationOf(account, user, part))
+	for a := v.Account(account); a != nil; a = v.Account(a.Parent) {
+		see(v.Association(a.Name, "", ""))
+	}
+	if v.Account(account) == nil {
+		see(v.Association(model.RootAccount, "", ""))
+	}
+	if allowed == nil {
+		allowed = []string{model.DefaultQOS}
+	}
+	return allowed, preset
+}
+
 // UsageAt gives a record as it is at a moment: faded, and with what its running jobs have added since.
 func (v *View) UsageAt(u *Usage, now model.Time) *Usage { return v.fadeOf(u).bring(u, now) }
 
