@@ -71,8 +71,9 @@ func (m *machine) View() *state.View {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.dirty.Swap(false) {
-		m.view.Store(m.st.View())
+	if m.dirty.Load() {
+		m.view.Store(m.st.View()) // before the mark goes: whoever sees it gone takes what is there
+		m.dirty.Store(false)
 	}
 	return m.view.Load()
 }
