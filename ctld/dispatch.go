@@ -108,8 +108,11 @@ func (c *Controller) warningOrders(j *model.Job, of func(*session) *proto.Orders
 		return
 	}
 	key := proto.Attempt{Job: j.ID, Attempt: j.Attempt}
-	for k, name := range j.Run.Alloc.NodeNames() {
-		if s := c.nodes.session(name); (k == 0 || !w.Batch) && s != nil && s.tell(key, toldWarning) {
+	for k := range j.Run.Alloc.Nodes {
+		if k > 0 && w.Batch {
+			return
+		}
+		if s := c.nodes.session(j.Run.Alloc.Nodes[k].Node); s != nil && s.tell(key, toldWarning) {
 			of(s).Stop = append(of(s).Stop, &proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: w.Signal, Batch: w.Batch, Once: true})
 		}
 	}

@@ -382,21 +382,18 @@ func (c *Controller) testOnly(v *state.View, sp *model.Spec, reply *proto.Submit
 	defer c.explaining.Unlock()
 	now := c.now()
 	policy, _ := c.policy(v, now, &c.whyRules)
-	w := sched.Forecast(v, now, policy, sp, priorityOf(sp))
-	p := v.Partition(sp.Partitions[0])
-	if w.Start != 0 {
-		p = v.Partition(w.Partition)
-	}
-	at, alloc := sched.Estimate(v, now, sp, p)
+	w, alloc := sched.Forecast(v, now, policy, sp, priorityOf(sp))
+	at, p := w.Start, v.Partition(w.Partition)
 	if alloc == nil {
-		return nil, refuse(proto.CodeNodeNotAvail, "the job could run in partition %s, but nodes that it needs are down, drained or not responding; see ginfo -R", p.Name)
+		p = v.Partition(sp.Partitions[0])
+		room, where := sched.Estimate(v, now, sp, p)
+		if where == nil {
+			return nil, refuse(proto.CodeNodeNotAvail, "the job could run in partition %s, but nodes that it needs are down, drained or not responding; see ginfo -R", p.Name)
+		}
+		at, alloc = max(at, room), where
 	}
 	cpus, _, _ := alloc.Totals()
-	nodes := alloc.NodeNames()
-	if w.Start != 0 {
-		at, nodes = w.Start, w.Nodes
-	}
 	reply.TestStart, reply.TestPart, reply.TestCPUs = at, p.Name, int32(cpus)
-	reply.TestNodes = c.hostlist(nodes)
+	reply.TestNodes = c.hostlist(alloc.NodeNames())
 	return reply, nil
 }

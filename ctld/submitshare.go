@@ -67,31 +67,18 @@ func asked(g *model.GresReq) string {
 // that it is anywhere.
 func shareFits(v *state.View, sp *model.Spec, g *model.GresReq) error {
 	most, least, plain := int32(0), int32(0), false
-	for _, name := range sp.Partitions {
-		p := v.Partition(name)
-		if p == nil {
-			continue
+	eachGres(v, sp, func(d *model.GresDef) {
+		if d.Name != g.Name || g.Type != "" && !strings.EqualFold(d.Type, g.Type) {
+			return
 		}
-		for _, node := range p.Nodes {
-			def := v.NodeDef(node)
-			if def == nil {
-				continue
-			}
-			for i := range def.Gres {
-				d := &def.Gres[i]
-				if d.Name != g.Name || g.Type != "" && !strings.EqualFold(d.Type, g.Type) {
-					continue
-				}
-				plain = plain || len(d.Over) == 0
-				for _, s := range d.Over {
-					most = max(most, s.Count)
-					if n := model.ShareCount(g.Milli, s.Count); g.Milli > 0 && (least == 0 || n < least) {
-						least = n
-					}
-				}
+		plain = plain || len(d.Over) == 0
+		for _, s := range d.Over {
+			most = max(most, s.Count)
+			if n := model.ShareCount(g.Milli, s.Count); g.Milli > 0 && (least == 0 || n < least) {
+				least = n
 			}
 		}
-	}
+	})
 	where := "partition " + strings.Join(sp.Partitions, ",")
 	switch {
 	case plain:
@@ -110,6 +97,23 @@ func shareFits(v *state.View, sp *model.Spec, g *model.GresReq) error {
 	return nil
 }
 
+// eachGres calls f for what the nodes of a job's partitions have.
+func eachGres(v *state.View, sp *model.Spec, f func(*model.GresDef)) {
+	for _, name := range sp.Partitions {
+		p := v.Partition(name)
+		if p == nil {
+			continue
+		}
+		for _, node := range p.Nodes {
+			if def := v.NodeDef(node); def != nil {
+				for i := range def.Gres {
+					f(&def.Gres[i])
+				}
+			}
+		}
+	}
+}
+
 // gpuMemory validates --gpu-mem.
 func gpuMemory(v *state.View, sp *model.Spec, gpus bool) error {
 	want := sp.Extra().GPUMemMiB
@@ -122,21 +126,12 @@ func gpuMemory(v *state.View, sp *model.Spec, gpus bool) error {
 		return refuse(proto.CodeInvalidGres, "--gpu-mem needs GPUs: give --gpus, --gres=gpu:N or --gres=shard:N too")
 	}
 	margin, most, some := v.Config().Params.GPUMemMarginMiB, int64(0), false
-	for _, name := range sp.Partitions {
-		p := v.Partition(name)
-		if p == nil {
-			continue
+	eachGres(v, sp, func(d *model.GresDef) {
+		if d.Name == model.GPUName {
+			some = some || d.MemMiB > 0
+			most = max(most, d.MemMiB)
 		}
-		for _, node := range p.Nodes {
-			def := v.NodeDef(node)
-			for i := 0; def != nil && i < len(def.Gres); i++ {
-				if d := &def.Gres[i]; d.Name == model.GPUName {
-					some = some || d.MemMiB > 0
-					most = max(most, d.MemMiB)
-				}
-			}
-		}
-	}
+	})
 	where := "partition " + strings.Join(sp.Partitions, ",")
 	switch {
 	case !some:

@@ -273,6 +273,17 @@ func (g *groups) finish(ctx context.Context, c *clearing) (usage, error) {
 	if group == nil {
 		return usage{}, g.killByShim(ctx, c)
 	}
+	use, err := g.empty(ctx, group)
+	if err == nil {
+		g.mu.Lock()
+		delete(g.open, c.key)
+		g.mu.Unlock()
+	}
+	return use, err
+}
+
+// empty ends what is left in a group, removes it, and says what it used.
+func (g *groups) empty(ctx context.Context, group *cgroup.Group) (usage, error) {
 	use := g.use(group)
 	if err := g.removeEmpty(ctx, group); err != nil {
 		if err := group.Kill(ctx); err != nil {
@@ -283,9 +294,6 @@ func (g *groups) finish(ctx context.Context, c *clearing) (usage, error) {
 			return use, err
 		}
 	}
-	g.mu.Lock()
-	delete(g.open, c.key)
-	g.mu.Unlock()
 	return use, nil
 }
 

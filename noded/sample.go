@@ -1,7 +1,6 @@
 package noded
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -76,11 +75,6 @@ type sampled struct {
 	gpus  []gpuSeen
 }
 
-// gpuSeen is where a GPU's energy counter stood at the last reading.
-type gpuSeen struct {
-	energyMJ int64 // -1: unknown
-}
-
 func newSampler(n *Noded) *sampler {
 	s := &sampler{node: n.opts.Name, groups: n.groups, log: n.log, now: n.now, jobs: map[sampleKey]*sampled{},
 		wake: make(chan struct{}, 1), save: func(list []*sampledUse) { n.inbox.post(msgSampled{list}) }}
@@ -88,14 +82,6 @@ func newSampler(n *Noded) *sampler {
 		s.every = time.Duration(c.SampleIntervalS) * time.Second
 	}
 	return s
-}
-
-// gpuEvery gives the time between readings of the GPUs: as often as jobs are sampled, where that is more often than usual.
-func (s *sampler) gpuEvery(given time.Duration) time.Duration {
-	if given == 0 && s.every > 0 && s.every < gpuWatchEvery {
-		return s.every
-	}
-	return given
 }
 
 // shape is what an allocation gives a job here, and how often it wants to be looked at.
@@ -114,49 +100,6 @@ func (s *sampler) held(here *model.NodeAlloc) *model.NodeUsage {
 		u.GPUs = append(u.GPUs, model.GPUUsage{Index: int32(key.index), UUID: s.groups.units.uuid[key]})
 	}
 	return u
-}
-
-// gpusHeld gives the GPUs, and MIG instances by either name, of which a job has all or a share: by name and index, each once.
-func gpusHeld(here *model.NodeAlloc) []unitKey {
-	var held []unitKey
-	for i := range here.Gres {
-		g := &here.Gres[i]
-		switch {
-		case g.Share != nil:
-			held = append(held, unitKey{gpuName, int(g.Share.GPU)})
-		case detectable(g.Name):
-			g.Index.Each(func(i int) bool { held = append(held, unitKey{g.Name, i}); return true })
-		}
-	}
-	slices.SortFunc(held, func(a, b unitKey) int { return cmp.Or(cmp.Compare(a.name, b.name), a.index-b.index) })
-	return slices.Compact(held)
-}
-
-// free reports whether no job here has a GPU or MIG instance, or a share of it.
-func (s *sampler) free(unit unitKey) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	uuid := s.groups.units.uuid[unit]
-	for _, j := range s.jobs {
-		for i := range j.use.GPUs {
-			if g := &j.use.GPUs[i]; int(g.Index) == unit.index && (g.UUID == uuid || g.UUID == "" || uuid == "") {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// reading gives the latest reading of a GPU, nil where there is none. Jobs' numbers are the configuration's, which may differ
-// from the driver's: its UUID tells, where it is known.
-func (s *sampler) reading(g *model.GPUUsage) *gpu.Reading {
-	for i := range s.gpus {
-		r := &s.gpus[i]
-		if g.UUID != "" && r.UUID == g.UUID || g.UUID == "" && r.Index == int(g.Index) {
-			return r
-		}
-	}
-	return nil
 }
 
 // begin looks at an attempt or a step from now on. use is what it holds and what earlier samples found, pid a process of its
@@ -402,63 +345,6 @@ func (s *sampler) complain(j *sampled, err error) {
 		return // it is just ending
 	}
 	s.log.Debug("a job was not sampled", "job", j.key.job.Job, "attempt", j.key.job.Attempt, "step", j.key.step, "err", err)
-}
-
-// onReadings takes a round of the GPUs' readings: every job that holds one of them is credited with it.
-func (s *sampler) onReadings(list []gpu.Reading) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.gpus = list
-	for _, j := range s.jobs {
-		if len(j.use.GPUs) == 0 {
-			continue
-		}
-		var pids map[int]bool
-		for i := range j.use.GPUs {
-			r := s.reading(&j.use.GPUs[i])
-			if r == nil || r.Lost {
-				continue
-			}
-			if pids == nil && len(r.Processes) > 0 {
-				pids = s.pidsOf(j)
-			}
-			j.credit(i, r, pids)
-		}
-	}
-}
-
-// credit adds one reading of the i-th GPU.
-func (j *sampled) credit(i int, r *gpu.Reading, pids map[int]bool) {
-	g := &j.use.GPUs[i]
-	g.UUID, g.Samples = r.UUID, g.Samples+1
-	j.dirty = true
-	if r.UtilPct >= 0 {
-		g.UtilSum += int64(r.UtilPct)
-		g.UtilCount++
-		g.UtilMax = max(g.UtilMax, int32(r.UtilPct))
-	}
-	g.MemMaxMiB, g.MemMiB = max(g.MemMaxMiB, r.MemUsedMiB), max(g.MemMiB, r.MemTotalMiB)
-	own := int64(0)
-	for _, p := range r.Processes {
-		if pids[p.PID] {
-			own += max(p.MemMiB, 0)
-		}
-	}
-	g.OwnMaxMiB = max(g.OwnMaxMiB, own)
-	if last := j.gpus[i].energyMJ; last >= 0 && r.EnergyMilliJ > last { // it begins again at 0 when the driver is loaded anew
-		g.EnergyMJ += r.EnergyMilliJ - last
-	}
-	j.gpus[i].energyMJ = r.EnergyMilliJ
-}
-
-// pidsOf lists a job's processes.
-func (s *sampler) pidsOf(j *sampled) map[int]bool {
-	list := s.procsOf(j)
-	pids := make(map[int]bool, len(list))
-	for _, pid := range list {
-		pids[pid] = true
-	}
-	return pids
 }
 
 func (s *sampler) procsOf(j *sampled) []int {

@@ -87,22 +87,6 @@ func oneOf(s *shape, cpus model.Bits, one bool, threads int) model.Bits {
 // by itself).
 func deal(s *shape, cpus model.Bits, n, per int, how uint8) []model.Bits {
 	out := make([]model.Bits, n)
-	if how == proto.DistFCyclic {
-		bySocket := sockets(s, cpus)
-		at := 0
-		for range per {
-			for i := range n {
-				for len(bySocket[at%len(bySocket)]) == 0 {
-					at++
-				}
-				k := at % len(bySocket)
-				out[i] = out[i].With(bySocket[k][0])
-				bySocket[k] = bySocket[k][1:]
-				at++
-			}
-		}
-		return out
-	}
 	if how == proto.DistBlock {
 		all := members(cpus)
 		for i := range n {
@@ -114,17 +98,29 @@ func deal(s *shape, cpus model.Bits, n, per int, how uint8) []model.Bits {
 	}
 	bySocket := sockets(s, cpus)
 	at := 0
+	next := func(i int) { // gives task i a CPU of the socket whose turn it is, or of the next that has one
+		for len(bySocket[at%len(bySocket)]) == 0 {
+			at++
+		}
+		k := at % len(bySocket)
+		out[i] = out[i].With(bySocket[k][0])
+		bySocket[k] = bySocket[k][1:]
+	}
+	if how == proto.DistFCyclic {
+		for range per {
+			for i := range n {
+				next(i)
+				at++
+			}
+		}
+		return out
+	}
 	for i := range n {
 		for tries := 0; tries < len(bySocket) && len(bySocket[at%len(bySocket)]) < per; tries++ {
 			at++ // one that has room for the whole task, if there is
 		}
 		for range per {
-			for len(bySocket[at%len(bySocket)]) == 0 {
-				at++
-			}
-			k := at % len(bySocket)
-			out[i] = out[i].With(bySocket[k][0])
-			bySocket[k] = bySocket[k][1:]
+			next(i)
 		}
 		at++
 	}

@@ -94,15 +94,5 @@ func (g *groups) finishStep(ctx context.Context, key proto.Attempt, step int32) 
 	if group == nil || err != nil {
 		return usage{}, err
 	}
-	use := g.use(group)
-	if err := g.removeEmpty(ctx, group); err != nil {
-		if err := group.Kill(ctx); err != nil {
-			return use, err
-		}
-		use = g.use(group).or(use)
-		if err := group.Remove(ctx); err != nil {
-			return use, err
-		}
-	}
-	return use, nil
+	return g.empty(ctx, group)
 }

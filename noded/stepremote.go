@@ -70,12 +70,7 @@ func (l *loop) onPart(m msgPart) error {
 	s := &step{job: a, req: pt.Request, conn: m.conn, id: pt.Step, phase: stepCreated}
 	m.conn.step = s
 	s.rec = &placedStep{Job: pt.Job, Attempt: pt.Attempt, ID: pt.Step, Name: pt.Name, At: pt.At, Nodes: pt.Nodes, Manager: m.conn.from}
-	if a.steps == nil {
-		a.steps = map[int32]*step{}
-	}
-	a.steps[s.id] = s
-	s.place(l.n.opts.Name)
-	if err := l.spool.add(recStep, s.rec, false); err != nil {
+	if err := l.addStep(s); err != nil {
 		return err
 	}
 	s.send(l, &proto.StepEvent{Kind: proto.StepCreated, Step: s.id})

@@ -298,6 +298,16 @@ func (a *attempt) held() []holding {
 	return out
 }
 
+// addStep puts a step among its job's and writes it down.
+func (l *loop) addStep(s *step) error {
+	if s.job.steps == nil {
+		s.job.steps = map[int32]*step{}
+	}
+	s.job.steps[s.id] = s
+	s.place(l.n.opts.Name)
+	return l.spool.add(recStep, s.rec, false)
+}
+
 // createStep numbers a step and writes it down.
 func (l *loop) createStep(s *step, nodes []proto.StepNode) error {
 	a := s.job
@@ -306,12 +316,7 @@ func (l *loop) createStep(s *step, nodes []proto.StepNode) error {
 		Submit: s.req.Submit, At: l.stamp(), LimitS: s.req.LimitS, Nodes: nodes, Shared: need.Overlap || a.steps[s.req.Parent] != nil}
 	s.id, s.phase = a.nextStep, stepCreated
 	a.nextStep++
-	if a.steps == nil {
-		a.steps = map[int32]*step{}
-	}
-	a.steps[s.id] = s
-	s.place(l.n.opts.Name)
-	if err := l.spool.add(recStep, s.rec, false); err != nil {
+	if err := l.addStep(s); err != nil {
 		return err
 	}
 	s.makeParts(l.n.opts.Name)

@@ -262,25 +262,21 @@ func (c *control) show(words []string) error {
 	return fmt.Errorf("invalid entity: %s for keyword: show%s", entity, hint)
 }
 
-// nodeExpr gives the host list that a command works on: its argument, or the job's own.
-func (c *control) nodeExpr(arg string) (string, error) {
+// hosts gives the hosts that a command works on: its argument's, or the job's own.
+func (c *control) hosts(arg string) ([]string, error) {
 	if arg != "" {
-		return arg, nil
+		return hostlist.Expand(arg)
 	}
 	for _, name := range []string{"SLURM_JOB_NODELIST", "SLURM_NODELIST"} {
 		if v, ok := c.Lookup(name); ok && v != "" {
-			return v, nil
+			return hostlist.Expand(v)
 		}
 	}
-	return "", fmt.Errorf("SLURM_JOB_NODELIST environment variable not set: name the hosts, as in show hostnames n[1-4]")
+	return nil, fmt.Errorf("SLURM_JOB_NODELIST environment variable not set: name the hosts, as in show hostnames n[1-4]")
 }
 
 func (c *control) hostnames(arg string) error {
-	expr, err := c.nodeExpr(arg)
-	if err != nil {
-		return err
-	}
-	names, err := hostlist.Expand(expr)
+	names, err := c.hosts(arg)
 	if err != nil {
 		return err
 	}
@@ -291,11 +287,7 @@ func (c *control) hostnames(arg string) error {
 }
 
 func (c *control) hostlist(arg string, sorted bool) error {
-	expr, err := c.nodeExpr(arg)
-	if err != nil {
-		return err
-	}
-	names, err := hostlist.Expand(expr)
+	names, err := c.hosts(arg)
 	if err != nil {
 		return err
 	}

@@ -35,8 +35,8 @@ type spot struct {
 	fits  bool       // it would start now if nobody came first
 	floor model.Time // without backfill: nobody starts before those ahead have
 
-	start  model.Time // expected; 0: unknown
-	nodes  []string
+	start  model.Time   // expected; 0: unknown
+	alloc  *model.Alloc // where; nil: not known
 	causes []model.Cause
 }
 
@@ -82,29 +82,29 @@ func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.E
 
 // Forecast gives when, where and in which of its partitions a job would start that were submitted now with a priority:
 // behind those who come first, on the calendar with reservations, licenses and limits. Start is 0 where that is not known:
-// more come first than are planned, a limit keeps the job, or what it needs is in use without a time limit.
-func Forecast(v *state.View, now model.Time, pol Policy, sp *model.Spec, priority uint32) model.WhatIf {
+// more come first than are planned, a limit keeps the job, or what it needs is in use without a time limit. The allocation is
+// nil where only the moment is known.
+func Forecast(v *state.View, now model.Time, pol Policy, sp *model.Spec, priority uint32) (model.WhatIf, *model.Alloc) {
 	j := &model.Job{ID: state.MaxJobID, Task: model.NoTask, Spec: sp, State: model.Pending, Priority: priority, Direct: sp.PrioReq != 0,
 		Submit: now, Eligible: max(now, sp.Begin), Begin: sp.Begin, Tasks: sp.Tasklist, Throttle: sp.Throttle}
 	return foresee(v, now, pol, j)
 }
 
 // foresee plans the queue with j in it, instead of the job of its number if there is one, and gives j's start.
-func foresee(v *state.View, now model.Time, pol Policy, j *model.Job) model.WhatIf {
+func foresee(v *state.View, now model.Time, pol Policy, j *model.Job) (w model.WhatIf, alloc *model.Alloc) {
 	x := &explainer{p: NewPlanner(), v: v, now: now, j: j, fifo: !pol.Backfill.On || pol.Backfill.Reserve == 0, out: &model.Explanation{}}
 	x.queue(pol)
 	x.ahead()
-	w := model.WhatIf{}
 	for i := range x.spots {
 		if s := &x.spots[i]; s.start != 0 && (w.Start == 0 || s.start < w.Start) {
-			w = model.WhatIf{Start: s.start, Nodes: s.nodes, Partition: s.l.part.Name}
+			w.Start, w.Partition, alloc = s.start, s.l.part.Name, s.alloc
 		}
 	}
 	if w.Start != 0 && w.Start < j.Begin {
 		w.Start = j.Begin
 	}
-	w.Now = w.Start == now
-	return w
+	w.Nodes, w.Now = alloc.NodeNames(), w.Start == now
+	return w, alloc
 }
 
 // notWaiting says what a job does that is not pending.
@@ -189,7 +189,7 @@ func (x *explainer) ahead() {
 			if x.fifo {
 				s.floor = x.floorOf(l)
 			}
-			s.start, s.nodes = x.soonest(l, &s.it, s.floor)
+			s.start, s.alloc = x.soonest(l, &s.it, s.floor)
 			l.next++
 			left--
 			if s.start == x.now {
@@ -224,7 +224,7 @@ func (x *explainer) floorOf(l *lane) model.Time {
 }
 
 // soonest gives the first moment at which a request can start in a lane behind those ahead; 0: never.
-func (x *explainer) soonest(l *lane, it *item, floor model.Time) (model.Time, []string) {
+func (x *explainer) soonest(l *lane, it *item, floor model.Time) (model.Time, *model.Alloc) {
 	p := x.p
 	if l.refuse != model.ReasonNone || it.refuse != model.ReasonNone {
 		return 0, nil
@@ -234,7 +234,7 @@ func (x *explainer) soonest(l *lane, it *item, floor model.Time) (model.Time, []
 	}
 	if floor <= x.now {
 		if g := p.lodge(it); g.alloc != nil {
-			return x.now, g.alloc.NodeNames()
+			return x.now, g.alloc
 		}
 	}
 	when, a, _, sh := p.soonestLicensed(it.sh, it.leastS())
@@ -250,7 +250,7 @@ func (x *explainer) soonest(l *lane, it *item, floor model.Time) (model.Time, []
 		x.late = x.late || it.e.j.Spec == x.j.Spec
 		return 0, nil
 	}
-	return when, a.NodeNames()
+	return when, a
 }
 
 // expect sets when the job starts, orders what holds it, and looks for what would change that.
@@ -280,7 +280,7 @@ func (x *explainer) expect(free bool) {
 		}
 		return
 	}
-	out.Start, out.Nodes = order[0].start, order[0].nodes
+	out.Start, out.Nodes = order[0].start, order[0].alloc.NodeNames()
 	if out.Start != 0 && x.j.Begin > out.Start {
 		out.Start, out.Nodes = x.j.Begin, nil
 	}

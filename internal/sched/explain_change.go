@@ -28,8 +28,8 @@ func (x *explainer) try(sp *model.Spec, only *lane) (model.WhatIf, bool) {
 		if x.p.waitsForNodes(l, &it) != "" {
 			return
 		}
-		if t, nodes := x.soonest(l, &it, floor); t != 0 && (w.Start == 0 || t < w.Start) {
-			w.Start, w.Nodes, w.Partition, w.Now = t, nodes, l.part.Name, t == x.now
+		if t, alloc := x.soonest(l, &it, floor); t != 0 && (w.Start == 0 || t < w.Start) {
+			w.Start, w.Nodes, w.Partition, w.Now = t, alloc.NodeNames(), l.part.Name, t == x.now
 		}
 	}
 	if only != nil {
@@ -231,7 +231,7 @@ func (x *explainer) otherQOS() (have model.WhatIf) {
 		}
 		j := *x.j
 		j.Spec = &n
-		if w := foresee(x.v, x.now, x.pol, &j); w.Start != 0 && (x.out.Start == 0 || w.Start.Add(gainS) <= x.out.Start) {
+		if w, _ := foresee(x.v, x.now, x.pol, &j); w.Start != 0 && (x.out.Start == 0 || w.Start.Add(gainS) <= x.out.Start) {
 			best(&have, w, "--qos="+name)
 		}
 	}

@@ -24,7 +24,7 @@ const maxFakeFile = 4 << 20
 
 // fakeFile is the file.
 type fakeFile struct {
-	Dir     string       `json:"dir"`   // where device files are made, as for Standins; "": none are made
+	Dir     string       `json:"dir"`   // where device files are made, see standin.go; "": none are made
 	Error   string       `json:"error"` // what the driver would complain of
 	Devices []fakeDevice `json:"devices"`
 }
@@ -176,6 +176,9 @@ func (s *fakeSource) read() (devices []Device, reads []*fakeDevice, dir string, 
 	}
 	for i := range file.Devices {
 		fd := &file.Devices[i]
+		if fd.Count < 0 {
+			return bad(fmt.Errorf("%s: device %d: count %d", s.path, len(devices), fd.Count))
+		}
 		for range max(fd.Count, 1) {
 			if len(devices) == maxStandins-1 {
 				return bad(fmt.Errorf("%s describes more than %d devices", s.path, maxStandins-1))

@@ -201,11 +201,12 @@ func TestHelperMainMindsItsOwnBusiness(t *testing.T) {
 
 func TestStandins(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "gpus")
-	s, err := Standins(dir, []Kind{{"H100", 2}, {"l4", 1}})
-	if err != nil {
-		t.Fatal(err)
+	file := filepath.Join(t.TempDir(), "gpus.json")
+	standins := func(dir, devices string) ([]Device, error) {
+		writeFake(t, file, fmt.Sprintf(`{"dir": %q, "devices": [%s]}`, dir, devices))
+		return Fake(file).Devices()
 	}
-	got, err := s.Devices()
+	got, err := standins(dir, `{"type": "H100", "count": 2}, {"type": "l4"}`)
 	if err != nil || len(got) != 3 {
 		t.Fatalf("%+v %v", got, err)
 	}
@@ -232,34 +233,28 @@ func TestStandins(t *testing.T) {
 		}
 	}
 	// The same again: the same GPUs.
-	s, err = Standins(dir, []Kind{{"h100", 2}, {"l4", 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if again, _ := s.Devices(); !reflect.DeepEqual(again, got) {
-		t.Errorf("got\n%+v\nbefore\n%+v", again, got)
+	if again, err := standins(dir, `{"type": "h100", "count": 2}, {"type": "l4"}`); err != nil || !reflect.DeepEqual(again, got) {
+		t.Errorf("got\n%+v %v\nbefore\n%+v", again, err, got)
 	}
 	// Fewer: the others go; what is not ours stays.
 	if err := os.WriteFile(filepath.Join(dir, "nvidia-notes"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Standin(dir, "a100", 1); err != nil {
+	if _, err := standins(dir, `{"type": "a100"}`); err != nil {
 		t.Fatal(err)
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 2 {
 		t.Errorf("%v %v", entries, err)
 	}
-	if s, err := Standin(t.TempDir(), "", 0); err != nil {
-		t.Error(err)
-	} else if d, err := s.Devices(); err != nil || len(d) != 0 {
+	if d, err := standins(t.TempDir(), ""); err != nil || len(d) != 0 {
 		t.Errorf("%v %v", d, err)
 	}
 	for _, bad := range []struct {
 		dir string
 		n   int
 	}{{"/dev", 1}, {"/dev/nvidia", 1}, {dir, -1}, {dir, 1000}, {"/dev/null/x", 1}} {
-		if _, err := Standin(bad.dir, "h100", bad.n); err == nil {
+		if _, err := standins(bad.dir, fmt.Sprintf(`{"type": "h100", "count": %d}`, bad.n)); err == nil {
 			t.Errorf("%+v: no error", bad)
 		}
 	}

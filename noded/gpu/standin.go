@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,7 +8,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,51 +18,11 @@ const (
 	lastMajor   = 254
 )
 
-// Kind is some stand-ins of one type.
-type Kind struct {
-	Type  string // "h100"; what it is like is known for common types
-	Count int
-}
-
-// Standin makes n stand-ins of one type: see Standins.
-func Standin(dir, typ string, n int) (Source, error) { return Standins(dir, []Kind{{typ, n}}) }
-
-// Standins makes files in dir that stand for GPUs on a machine that has none, nvidia0 and so on, so that jobs can be given
-// distinct ones and device rules can be seen to work. As root they are character devices of the NVIDIA driver's numbers: with no
-// driver behind them, opening one gives ENXIO, or EPERM where a cgroup denies it. On a machine that does have the driver, where those
-// numbers would be real GPUs, an unused major is taken. Without root, or where device files can't be made, they are
-// plain files. dir is made if missing; stale ones of an earlier, larger set are removed. Nothing in /dev is touched.
-func Standins(dir string, kinds []Kind) (Source, error) {
-	abs, err := standinDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	total := 0
-	for _, k := range kinds {
-		if k.Count < 0 {
-			return nil, fmt.Errorf("stand-in GPUs: %d of type %s", k.Count, k.Type)
-		}
-		total += k.Count
-	}
-	if total > maxStandins-1 {
-		return nil, fmt.Errorf("stand-in GPUs: %d asked for, at most %d can be made on a node", total, maxStandins-1)
-	}
-	major := nvidiaMajor
-	if b, err := os.ReadFile("/proc/devices"); err == nil {
-		major = freeMajor(string(b))
-	}
-	s := &standins{}
-	for _, k := range kinds {
-		for range k.Count {
-			s.devices = append(s.devices, standinDevice(abs, len(s.devices), major, k.Type))
-		}
-	}
-	if err := makeStandins(abs, s.devices); err != nil {
-		return nil, err
-	}
-	s.link()
-	return s, nil
-}
+// Stand-ins are files that stand for GPUs on a machine that has none, nvidia0 and so on, so that jobs can be given distinct ones
+// and device rules can be seen to work. As root they are character devices of the NVIDIA driver's numbers: with no driver behind
+// them, opening one gives ENXIO, or EPERM where a cgroup denies it. On a machine that does have the driver, where those numbers
+// would be real GPUs, an unused major is taken. Without root, or where device files can't be made, they are plain files.
+// Nothing in /dev is touched.
 
 // standinDir gives the directory by its real name. The place of real devices is none.
 func standinDir(dir string) (string, error) {
@@ -104,22 +62,6 @@ func makeStandins(dir string, devices []Device) error {
 		return fmt.Errorf("stand-in GPUs: %w", err)
 	}
 	return nil
-}
-
-type standins struct{ devices []Device }
-
-func (s *standins) Devices() ([]Device, error) { return append([]Device(nil), s.devices...), nil }
-
-// Watch gives readings of idle devices.
-func (s *standins) Watch(ctx context.Context, every time.Duration, got func([]Reading, error)) {
-	poll(ctx, every, func() ([]Reading, error) {
-		out := make([]Reading, len(s.devices))
-		for i := range s.devices {
-			out[i] = plain(&s.devices[i])
-			out[i].UtilPct, out[i].MemUtilPct, out[i].MemUsedMiB = 0, 0, 0
-		}
-		return out, nil
-	}, got)
 }
 
 // freeMajor picks the major number: NVIDIA's own unless the driver has it, given /proc/devices.
@@ -191,28 +133,6 @@ func modelOf(typ string) model {
 		return model{"NVIDIA GeForce RTX 3090", 24576, 0}
 	}
 	return model{strings.TrimSpace("GPU " + typ), 16384, 0}
-}
-
-func standinDevice(dir string, index, major int, typ string) Device {
-	m := modelOf(typ)
-	return Device{Index: index, Minor: index, Major: major, Name: m.name + " (stand-in)", Type: strings.ToLower(typ), MemMiB: m.memMiB, NUMANode: -1,
-		UUID: fakeUUID("GPU-", dir, strconv.Itoa(index)),
-		Path: filepath.Join(dir, "nvidia"+strconv.Itoa(index)), Standin: true}
-}
-
-// link joins stand-ins of one type like real ones of that type are joined.
-func (s *standins) link() {
-	for i := range s.devices {
-		s.devices[i].Links = make([]int, len(s.devices))
-		for j := range s.devices {
-			switch {
-			case i == j:
-				s.devices[i].Links[j] = -1
-			case s.devices[i].Type == s.devices[j].Type:
-				s.devices[i].Links[j] = modelOf(s.devices[i].Type).links
-			}
-		}
-	}
 }
 
 // makeStandin makes the file of one, unless it is there. d.Major is 0 for a plain file.

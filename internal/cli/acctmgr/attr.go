@@ -39,6 +39,17 @@ var errPlain = errors.New("it takes = only, not += or -=")
 
 // count is a limit on a number of jobs.
 func count[T any](at func(*T) *model.Limit, label string, names ...string) attr[T] {
+	return number(at, label, names, func(v string) (int64, error) {
+		n, err := strconv.ParseUint(v, 10, 31)
+		if err != nil {
+			return 0, fmt.Errorf("'%s' is not a whole number (-1 clears it)", v)
+		}
+		return int64(n), nil
+	}, showLimit)
+}
+
+// number is a limit that is one number, as text that parse reads and show writes; -1 clears it.
+func number[T any](at func(*T) *model.Limit, label string, names []string, parse func(string) (int64, error), show func(model.Limit) string) attr[T] {
 	return attr[T]{names, label, func(_ *Facts, t *T, op byte, v string) error {
 		if op != '=' {
 			return errPlain
@@ -47,13 +58,12 @@ func count[T any](at func(*T) *model.Limit, label string, names ...string) attr[
 			*at(t) = 0
 			return nil
 		}
-		n, err := strconv.ParseUint(v, 10, 31)
-		if err != nil {
-			return fmt.Errorf("'%s' is not a whole number (-1 clears it)", v)
+		n, err := parse(v)
+		if err == nil {
+			*at(t) = model.LimitOf(n)
 		}
-		*at(t) = model.LimitOf(int64(n))
-		return nil
-	}, func(t *T) string { return showLimit(*at(t)) }}
+		return err
+	}, func(t *T) string { return show(*at(t)) }}
 }
 
 // noEffect says what to do instead of a setting that would have no effect.
@@ -82,26 +92,15 @@ func showLimit(l model.Limit) string {
 
 // wall is a limit on time.
 func wall[T any](at func(*T) *model.Limit, label string, names ...string) attr[T] {
-	return attr[T]{names, label, func(_ *Facts, t *T, op byte, v string) error {
-		if op != '=' {
-			return errPlain
-		}
-		if v == "-1" || v == "" {
-			*at(t) = 0
-			return nil
-		}
+	return number(at, label, names, func(v string) (int64, error) {
 		s, err := walltime.ParseDuration(v)
-		if err != nil {
-			return err
-		}
-		*at(t) = model.LimitOf((s + 59) / 60 * 60)
-		return nil
-	}, func(t *T) string {
-		if s, set := (*at(t)).Value(); set {
+		return (s + 59) / 60 * 60, err
+	}, func(l model.Limit) string {
+		if s, set := l.Value(); set {
 			return walltime.Elapsed(s)
 		}
 		return ""
-	}}
+	})
 }
 
 // tres is a list of limits on resources; only those that are named change.

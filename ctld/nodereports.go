@@ -1,0 +1,145 @@
+package ctld
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+	"gbatch/internal/state"
+)
+
+// serveNode reads what a node says until its connection ends.
+func (c *Controller) serveNode(ctx context.Context, s *session) error {
+	var f rpc.Frame
+	for {
+		if err := s.conn.ReadFrame(&f); err != nil {
+			return err
+		}
+		s.heard(time.Now())
+		switch f.Kind {
+		case proto.KindHeartbeat:
+			var hb proto.Heartbeat
+			if err := proto.Decode(f.Body, &hb); err != nil {
+				return err
+			}
+			hb.Readings = hb.Readings[:min(len(hb.Readings), proto.MaxUnits)]
+			s.mu.Lock()
+			s.beat = hb
+			s.mu.Unlock()
+			if hb.Now != 0 && skewed(hb.Now, c.now()) == "" {
+				s.skew = ""
+			}
+			c.onHealth(ctx, s, hb.Problem)
+			if hb.UnitsKnown {
+				c.hearUnits(ctx, s.node, hb.Units)
+			}
+		case proto.KindReports:
+			var r proto.Reports
+			if err := proto.Decode(f.Body, &r); err != nil {
+				return err
+			}
+			select {
+			case c.reports <- nodeReports{s, r.Reports}:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		case proto.KindStatAnswer:
+			m := new(proto.StatAnswer)
+			if err := proto.Decode(f.Body, m); err != nil {
+				return err
+			}
+			s.answered(m)
+		default:
+			return fmt.Errorf("node %s sent a frame of kind %d, which is none of a node's", s.node, f.Kind)
+		}
+	}
+}
+
+// troubles are the reports that an administrator should see.
+var troubles = map[proto.ReportKind]string{
+	proto.ReportLaunchFailed: "launch failed", proto.ReportPrologFailed: "prolog failed", proto.ReportEpilogFailed: "epilog failed",
+	proto.ReportUnkillable: "processes survive SIGKILL",
+}
+
+// nodeReports is one message of reports on its way into the log.
+type nodeReports struct {
+	s    *session
+	list []*proto.Report
+}
+
+// collect puts what nodes report into the log: everything that has arrived is one entry, then each node is told which
+// of its reports are safe.
+func (c *Controller) collect(ctx context.Context) {
+	for {
+		var batch []nodeReports
+		select {
+		case first := <-c.reports:
+			batch = append(batch, first)
+		case <-ctx.Done():
+			return
+		}
+		n := len(batch[0].list)
+		for more := true; more && n < reportBatch; {
+			select {
+			case next := <-c.reports:
+				batch = append(batch, next)
+				n += len(next.list)
+			default:
+				more = false
+			}
+		}
+		v := c.machine.View()
+		cmd := &state.Reports{Reports: make([]state.Report, 0, n)}
+		for _, b := range batch {
+			for _, r := range b.list {
+				if r.Kind > proto.ReportUnkillable && r.Kind != proto.ReportStep {
+					continue // a kind that only the leader itself may use
+				}
+				report := state.Report{Kind: state.ReportKind(r.Kind), Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: r.Exit, Text: r.Text, Step: r.Step}
+				if j := v.Job(r.Job); j != nil && j.Run != nil && j.Run.Alloc.Nodes[0].Node != b.s.node {
+					report.Node = b.s.node
+				}
+				cmd.Reports = append(cmd.Reports, report)
+				if word := troubles[r.Kind]; word != "" {
+					c.log.Warn(word, "node", b.s.node, "job", r.Job, "attempt", r.Attempt, "why", r.Text)
+				}
+			}
+		}
+		if len(cmd.Reports) == 0 {
+			c.acknowledge(batch)
+			continue
+		}
+		if _, err := c.propose(ctx, cmd); err != nil {
+			if ctx.Err() == nil {
+				c.log.Warn("reports of nodes were not taken; the nodes send them again", "err", err)
+			}
+			for _, b := range batch {
+				_ = b.s.conn.Close() // the node registers again and repeats what was not acknowledged
+			}
+			continue
+		}
+		c.acknowledge(batch)
+	}
+}
+
+// acknowledge tells each node which of its reports are safe.
+func (c *Controller) acknowledge(batch []nodeReports) {
+	for _, b := range batch {
+		ack := &proto.ReportAck{Seqs: make([]uint64, 0, len(b.list))}
+		for _, r := range b.list {
+			ack.Seqs = append(ack.Seqs, r.Seq)
+			if r.Kind == proto.ReportEnded || r.Kind == proto.ReportLaunchFailed {
+				b.s.forget(proto.Attempt{Job: r.Job, Attempt: r.Attempt})
+			}
+		}
+		body, err := proto.Encode(ack)
+		if err == nil {
+			err = b.s.conn.WriteFrame(proto.KindReportAck, 0, 0, body)
+		}
+		if err != nil {
+			_ = b.s.conn.Close() // as above
+		}
+	}
+}
