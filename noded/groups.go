@@ -127,7 +127,7 @@ func (g *groups) create(l *proto.Launch, reuse bool) (in shim.Cgroup, pin []int,
 	group, err := g.root.Create(nameOf(key), limits)
 	if errors.Is(err, fs.ErrExist) {
 		if reuse {
-			group, err = g.root.Load(nameOf(key))
+			group, err = g.root.Reopen(nameOf(key), limits)
 		} else if err = g.remove(key); err == nil {
 			group, err = g.root.Create(nameOf(key), limits)
 		}

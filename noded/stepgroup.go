@@ -36,7 +36,7 @@ func (g *groups) createStep(key proto.Attempt, step int32, job, share *model.Nod
 	name := stepName(step)
 	group, err := parent.Sub(name, limits)
 	if errors.Is(err, fs.ErrExist) {
-		if group, err = g.root.Load(path.Join(nameOf(key), name)); err == nil && !reuse {
+		if group, err = g.root.Reopen(path.Join(nameOf(key), name), limits); err == nil && !reuse {
 			ctx, cancel := context.WithTimeout(context.Background(), firstKill)
 			defer cancel()
 			if err = errors.Join(group.Kill(ctx), group.Remove(ctx)); err == nil {
@@ -64,7 +64,7 @@ func (g *groups) jobGroup(key proto.Attempt, job *model.NodeAlloc) (*cgroup.Grou
 	limits, _ := g.limitsAndPin(job)
 	group, err := g.root.Create(nameOf(key), limits)
 	if errors.Is(err, fs.ErrExist) {
-		group, err = g.root.Load(nameOf(key))
+		group, err = g.root.Reopen(nameOf(key), limits)
 	}
 	if err != nil {
 		return nil, err

@@ -287,6 +287,55 @@ func TestCPUs(t *testing.T) {
 	})
 }
 
+// TestSharedCpusets: groups with the same CPUs run in one v1 cpuset, which outlives them, is put right when its CPUs have
+// changed, is found again by the next gnoded, and goes when too many are kept and nothing runs in it.
+func TestSharedCpusets(t *testing.T) {
+	forEach(t, func(t *testing.T, r *Root) {
+		if r.sets == nil {
+			t.Skip("no cpusets to share here")
+		}
+		r.sets.most = 2
+		zero, both := Limits{CPUs: []int{0}}, Limits{CPUs: []int{0, 1}}
+		a, b := create(t, r, "job_1", zero), create(t, r, "job_2", zero)
+		if a.v1["cpuset"] != b.v1["cpuset"] || filepath.Base(a.v1["cpuset"]) != "cpus_0" {
+			t.Fatalf("%q and %q", a.v1["cpuset"], b.v1["cpuset"])
+		}
+		// A CPU that goes offline and comes back is missing from the sets that had it.
+		if err := writeFile(filepath.Join(a.v1["cpuset"], "cpuset.cpus"), "0-1"); err != nil {
+			t.Fatal(err)
+		}
+		if got := output(t, create(t, r, "job_3", zero), "grep Cpus_allowed_list /proc/self/status | cut -f2"); got != "0" {
+			t.Errorf("a set that had changed was used as it was: CPUs %s", got)
+		}
+		step, err := a.Sub("step_0", both)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := filepath.Base(step.v1["cpuset"]); got != "cpus_0-1" {
+			t.Errorf("the step is in %s", got)
+		}
+		again := open(r.prefix, r.support, 0) // a gnoded after this one
+		g, err := again.Reopen("job_1", zero)
+		if err != nil || g.v1["cpuset"] != a.v1["cpuset"] {
+			t.Errorf("%+v %v", g, err)
+		}
+		cmd, _ := run(t, a, "sleep 100")
+		create(t, r, "job_4", Limits{CPUs: []int{1}}) // the third set: of the two before it cpus_0 was not given out for longest, and is in use
+		var left []string
+		for name := range r.sets.sets {
+			left = append(left, name)
+		}
+		slices.Sort(left)
+		if !slices.Equal(left, []string{"cpus_0", "cpus_1"}) {
+			t.Errorf("kept: %v", left)
+		}
+		if err := a.Kill(testContext(t)); err != nil {
+			t.Error(err)
+		}
+		_ = cmd.Wait() // it was killed
+	})
+}
+
 func TestPids(t *testing.T) {
 	forEach(t, func(t *testing.T, r *Root) {
 		if !r.Can().Pids {

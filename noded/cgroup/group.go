@@ -94,6 +94,14 @@ func (g *Group) make(v2 string, v1 func(controller string) string, name string, 
 		if above == "" || !neededV1(c, l) {
 			continue
 		}
+		if c == "cpuset" && r.sets != nil {
+			dir, err := r.sets.take(l.CPUs)
+			if err != nil {
+				return err
+			}
+			g.v1[c] = dir
+			continue
+		}
 		dir := filepath.Join(above, name)
 		if !slices.Contains(g.own, dir) { // co-mounted controllers share a directory
 			if err := g.mkdir(dir); err != nil {
@@ -178,12 +186,7 @@ func limitV1(controller, dir string, r *Root, l Limits) error {
 	put := func(file, value string) error { return writeFile(filepath.Join(dir, file), value) }
 	switch controller {
 	case "cpuset":
-		if r.balanced { // before the CPUs: an empty set has no domain
-			if err := put(balanceFile, "0"); err != nil {
-				return err
-			}
-		}
-		return errors.Join(put("cpuset.cpus", cpuList(l.CPUs)), put("cpuset.mems", r.mems))
+		return r.fillCpuset(dir, cpuList(l.CPUs))
 	case "memory":
 		if l.Swappy != nil {
 			if err := put("memory.swappiness", strconv.Itoa(*l.Swappy)); err != nil {
@@ -205,6 +208,17 @@ func limitV1(controller, dir string, r *Root, l Limits) error {
 		return l.Devices.write(dir)
 	}
 	return nil
+}
+
+// fillCpuset gives a v1 cpuset its CPUs, in the kernel's notation, and its memory nodes.
+func (r *Root) fillCpuset(dir, cpus string) error {
+	put := func(file, value string) error { return writeFile(filepath.Join(dir, file), value) }
+	if r.balanced { // before the CPUs: an empty set has no domain
+		if err := put(balanceFile, "0"); err != nil {
+			return err
+		}
+	}
+	return errors.Join(put("cpuset.cpus", cpus), put("cpuset.mems", r.mems))
 }
 
 // cpuList is the kernel's notation, such as 0-3,8.
@@ -264,6 +278,20 @@ func (r *Root) Load(name string) (*Group, error) {
 	if len(g.own) == 0 {
 		return nil, fmt.Errorf("load group %s: %w", name, fs.ErrNotExist)
 	}
+	return g, nil
+}
+
+// Reopen finds a group as Load does, for processes that are still to be born into it: with the CPUs that it was made for.
+func (r *Root) Reopen(name string, l Limits) (*Group, error) {
+	g, err := r.Load(name)
+	if err != nil || r.sets == nil || l.CPUs == nil {
+		return g, err
+	}
+	dir, err := r.sets.take(l.CPUs)
+	if err != nil {
+		return nil, fmt.Errorf("load group %s: %w", name, err)
+	}
+	g.v1["cpuset"] = dir
 	return g, nil
 }
 

@@ -47,9 +47,10 @@ type Root struct {
 	v2ctl    map[string]bool   // controllers that our v2 groups have
 	ebpf     bool              // devices by a v2 program
 	programs programs
-	mems     string // v1 cpuset: the memory nodes that every group gets
-	balanced bool   // v1 cpuset: the kernel spreads load over all CPUs here, whatever the groups below say
-	ticks    int64  // of the clock in cpuacct.stat, per second
+	mems     string   // v1 cpuset: the memory nodes that every group gets
+	sets     *cpusets // v1 cpuset: shared ones; nil where none are, or where others share that hierarchy
+	balanced bool     // v1 cpuset: the kernel spreads load over all CPUs here, whatever the groups below say
+	ticks    int64    // of the clock in cpuacct.stat, per second
 }
 
 // Want narrows what of a host is used. The zero Want takes all there is.
@@ -137,6 +138,7 @@ func open(prefix string, s Support, uid int) *Root {
 	if !r.ebpf && s.v1["devices"] != "" {
 		note(again(func() error { return r.openV1("devices") }))
 	}
+	note(r.shareCpusets())
 	r.setFeatures()
 	if !r.can.Track {
 		r.none(strings.Join(problems, "; "))
@@ -283,6 +285,22 @@ func (r *Root) openV1(controller string) error {
 	return nil
 }
 
+// shareCpusets lets groups with the same CPUs run in one cpuset, where that hierarchy serves nothing else.
+func (r *Root) shareCpusets() error {
+	base := r.v1["cpuset"]
+	for c, dir := range r.v1 {
+		if dir == base && c != "cpuset" {
+			return nil
+		}
+	}
+	if base == "" {
+		return nil
+	}
+	var err error
+	r.sets, err = openCpusets(base, r.fillCpuset)
+	return err
+}
+
 // balanceFile says of a v1 cpuset that the kernel is to spread load over its CPUs. Where a group above says so it changes
 // nothing, but every cpuset that has it makes the kernel work out its scheduling domains anew when it is filled and when it
 // is removed, which costs more than all else about a job's group.
@@ -319,7 +337,7 @@ func (r *Root) List() ([]string, error) {
 			return nil, fmt.Errorf("list groups: %w", err)
 		}
 		for _, e := range entries {
-			if e.IsDir() && e.Name() != probeName {
+			if e.IsDir() && e.Name() != probeName && !strings.HasPrefix(e.Name(), setPrefix) {
 				names[e.Name()] = true
 			}
 		}
@@ -363,6 +381,10 @@ func (r *Root) Close() error {
 	}
 	if r.support.Mode == None {
 		return nil
+	}
+	if r.sets != nil {
+		names, err := r.List() // with a group there, gshim may be about to fork into a cpuset
+		r.sets.closeAll(err == nil && len(names) == 0)
 	}
 	mounts := map[string]bool{r.support.v2: true}
 	for _, m := range r.support.v1 {

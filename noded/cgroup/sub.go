@@ -52,6 +52,9 @@ func (g *Group) forSteps(l Limits) (map[string]string, error) {
 		switch {
 		case base == "" || !neededV1(c, l):
 			continue
+		case c == "cpuset" && g.root.sets != nil: // it lies beside the job's
+			above[c] = base
+			continue
 		case g.v1[c] != "":
 			above[c] = g.v1[c]
 			continue
