@@ -18,6 +18,7 @@ import (
 	"runtime"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -63,8 +64,9 @@ type rlimitArg struct {
 // stay alive and in place until spawn returns; plain fields hold it.
 type childArgs struct {
 	clone    cloneArgs
-	useClone bool  // clone3 with CLONE_CLEAR_SIGHAND and CLONE_INTO_CGROUP is there (Linux 5.7)
-	tid      int32 // set by the kernel before the child runs; read it with childTID
+	useClone bool   // clone3 with CLONE_CLEAR_SIGHAND and CLONE_INTO_CGROUP is there (Linux 5.7)
+	reset    uint64 // the signals to put at their default: bit N-1 is signal N
+	tid      int32  // set by the kernel before the child runs; read it with childTID
 
 	path       *byte
 	argv, envv **byte
@@ -100,6 +102,9 @@ type childArgs struct {
 	stage int32
 	index int32 // of joins, limits
 	errno int32
+	born  unix.Timespec // since boot: its first moment
+
+	forked unix.Timespec // since boot: just before
 }
 
 // childTID gives the child's pid as soon as there is one, also while spawn has not returned yet.
@@ -113,7 +118,8 @@ func spawn(a *childArgs) (pid int, errno syscall.Errno) {
 	a.clone.exitSignal = uint64(unix.SIGCHLD)
 	a.clone.flags |= unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PARENT_SETTID
 	a.clone.parentTID = uint64(uintptr(unsafe.Pointer(&a.tid)))
-	runtime.LockOSThread() // the signal mask is the thread's
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &a.forked) // where it fails the times differ, and startTicks knows nothing
+	runtime.LockOSThread()                                // the signal mask is the thread's
 	r := blockAndFork(a)
 	runtime.UnlockOSThread()
 	runtime.KeepAlive(a)
@@ -121,6 +127,18 @@ func spawn(a *childArgs) (pid int, errno syscall.Errno) {
 		return 0, syscall.Errno(-r)
 	}
 	return int(r), syscall.Errno(a.errno)
+}
+
+// startTicks is field 22 of the child's /proc/PID/stat, its start in clock ticks since boot, as spawn has seen it; 0 where
+// a tick passed between the fork and the child's first moment, so that either could be right. To read the file would
+// be a tenth of what a launch costs.
+func (a *childArgs) startTicks() uint64 {
+	const tick = uint64(10 * time.Millisecond) // USER_HZ, the unit of /proc, is 100 on every machine that Go runs on
+	before, after := uint64(a.forked.Nano())/tick, uint64(a.born.Nano())/tick
+	if before != after {
+		return 0
+	}
+	return before
 }
 
 //go:nosplit
@@ -165,9 +183,9 @@ func fork(a *childArgs) uintptr {
 //go:norace
 //go:nocheckptr
 func child(a *childArgs) {
-	// 1. A session of its own, and every signal at its default: CLONE_CLEAR_SIGHAND leaves ignored what gshim was started
-	// with ignored, and a gshim below make or nohup was.
-	resetHandlers()
+	syscall.RawSyscall(unix.SYS_CLOCK_GETTIME, unix.CLOCK_BOOTTIME, uintptr(unsafe.Pointer(&a.born)), 0)
+	// 1. A session of its own, and every signal at its default.
+	resetHandlers(a.reset)
 	if _, _, e := syscall.RawSyscall(unix.SYS_SETSID, 0, 0, 0); e != 0 {
 		fail(a, StageSession, 0, e)
 		return
@@ -353,15 +371,18 @@ func tellChdir(a *childArgs, why syscall.Errno) {
 	syscall.RawSyscall(unix.SYS_WRITE, 2, uintptr(unsafe.Pointer(a.chdirTail.p)), a.chdirTail.n)
 }
 
-// resetHandlers does what CLONE_CLEAR_SIGHAND does on newer kernels, and ends the ignoring of signals as well.
+// resetHandlers puts signals at their default.
 //
 //go:noinline
 //go:nosplit
 //go:norace
 //go:nocheckptr
-func resetHandlers() {
+func resetHandlers(set uint64) {
 	var dfl [5]uint64 // struct sigaction with SIG_DFL, for every architecture
 	for s := uintptr(1); s <= maxSignal; s++ {
+		if set&(1<<(s-1)) == 0 {
+			continue
+		}
 		// SIGKILL and SIGSTOP answer EINVAL, which is right.
 		syscall.RawSyscall6(unix.SYS_RT_SIGACTION, s, uintptr(unsafe.Pointer(&dfl)), 0, sigSetBytes, 0, 0)
 	}

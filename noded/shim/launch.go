@@ -30,6 +30,7 @@ type identity struct {
 	uid, gid  int
 	root      bool
 	clone3    bool
+	reset     uint64 // signals that a child has to put at their default (childArgs)
 	limits    limitRules
 	oomAdj    []byte // to give back to jobs; nil: gshim has not changed its own
 	nice      int
@@ -80,7 +81,7 @@ func (id *identity) prepare(l *Launch) (*prepared, *launchError) {
 	if !id.root && int(l.GID) != id.gid {
 		return nil, refuse(StageOrder, "gshim runs as gid %d and can't start a job with gid %d: run gnoded as root for that", id.gid, l.GID)
 	}
-	p := &prepared{child: &childArgs{useClone: id.clone3, umask: uintptr(l.Umask)}}
+	p := &prepared{child: &childArgs{useClone: id.clone3, reset: id.reset, umask: uintptr(l.Umask)}}
 	if id.clone3 {
 		p.child.clone.flags = cloneClearSighand
 	}

@@ -5,6 +5,7 @@ package shim
 import (
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -78,6 +79,63 @@ pwd; umask; cat`)
 			t.Errorf("open descriptors: %q", got)
 		}
 	})
+}
+
+// TestIgnoredSignals: what gshim was started with ignored, as below make or nohup, is not ignored in jobs.
+func TestIgnoredSignals(t *testing.T) {
+	ignored := []os.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGTSTP}
+	signal.Ignore(ignored...)
+	defer signal.Reset(ignored...)
+	forBoth(t, func(t *testing.T, s *session) {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.c.Info().PID))
+		if err != nil || strings.Contains(string(b), "SigIgn:\t0000000000000000") {
+			t.Fatalf("gshim ignores nothing, so this test shows nothing: %v", err)
+		}
+		l := newScript(t, "grep SigIgn /proc/self/status")
+		s.run(l.Launch)
+		if got := l.out(t); got != "SigIgn:\t0000000000000000" {
+			t.Error(got)
+		}
+	})
+}
+
+// TestStartTicks: a process's identity is right, though it is seldom read from /proc.
+func TestStartTicks(t *testing.T) {
+	s := start(t)
+	var unread int
+	for range 40 {
+		l := newScript(t, "exec sleep 100")
+		s.launch(l.Launch)
+		e := s.wait(l.Key, Launched)
+		p, err := readProcess(e.PID)
+		if err != nil || p.ticks != e.StartTicks {
+			t.Errorf("pid %d started at tick %d by gshim and at %d by /proc (%v)", e.PID, e.StartTicks, p.ticks, err)
+		}
+		if err := unix.Kill(e.PID, unix.SIGKILL); err != nil {
+			t.Error(err)
+		}
+		s.wait(l.Key, Exited)
+	}
+	for range 40 {
+		a := &childArgs{}
+		now := func(ts *unix.Timespec) {
+			if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, ts); err != nil {
+				t.Fatal(err)
+			}
+		}
+		now(&a.forked)
+		now(&a.born)
+		if a.startTicks() == 0 {
+			unread++
+		}
+		a.born.Sec++
+		if a.startTicks() != 0 {
+			t.Error("a second between the fork and the child, and its tick is known")
+		}
+	}
+	if unread > 20 {
+		t.Errorf("%d of 40 times the clock moved on between two readings", unread)
+	}
 }
 
 func TestIdentity(t *testing.T) {

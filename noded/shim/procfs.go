@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -192,4 +193,19 @@ func readNumber(path string, def uint64) uint64 {
 		return def
 	}
 	return n
+}
+
+// ignoredSignals are the signals that this process ignores, bit N-1 for signal N; all where /proc does not say.
+func ignoredSignals() uint64 {
+	b, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return math.MaxUint64
+	}
+	_, rest, found := bytes.Cut(b, []byte("\nSigIgn:"))
+	line, _, _ := bytes.Cut(rest, []byte("\n"))
+	set, err := strconv.ParseUint(string(bytes.TrimSpace(line)), 16, 64)
+	if !found || err != nil {
+		return math.MaxUint64
+	}
+	return set
 }

@@ -13,6 +13,7 @@ import (
 	"hash/fnv"
 	"io/fs"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"os/signal"
@@ -145,6 +146,10 @@ func newServer(o serverOptions) (*server, error) {
 
 func (s *server) identify(o serverOptions) identity {
 	id := identity{uid: os.Geteuid(), gid: os.Getegid(), root: os.Geteuid() == 0, clone3: !o.NoClone3 && hasClone3(), reasons: errnoTexts()}
+	// CLONE_CLEAR_SIGHAND leaves ignored what gshim was started with ignored, and a gshim below make or nohup was.
+	if id.reset = math.MaxUint64; id.clone3 {
+		id.reset = ignoredSignals()
+	}
 	id.limits = limitRules{have: ownLimit, mayRaise: mayRaiseLimits(), nrOpen: readNumber("/proc/sys/fs/nr_open", defaultNrOpen), openFiles: inheritedOpenFiles()}
 	// getpriority(2), the system call, answers 20 - nice.
 	if n, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil {
@@ -273,8 +278,10 @@ func (s *server) launch(e *entry, l *Launch) {
 		return
 	}
 	ev := Event{Kind: Launched, Key: e.key, PID: pid, Started: started, Notes: p.notes}
-	if proc, err := readProcess(pid); err == nil { // else it has been reaped already, and nobody needs its identity
-		ev.StartTicks = proc.ticks
+	if ev.StartTicks = p.child.startTicks(); ev.StartTicks == 0 {
+		if proc, err := readProcess(pid); err == nil { // else it has been reaped already, and nobody needs its identity
+			ev.StartTicks = proc.ticks
+		}
 	}
 	s.mu.Lock()
 	e.event = ev // for a rewrite of the journal between here and launched
