@@ -21,7 +21,7 @@ const launchesAtOnce = 1000
 // BenchmarkLaunch launches 1,000 one-core `true` jobs on one node, through gnoded and gshim as processes of their own,
 // each job with its control group and limits, from the launch orders to the last Ended report; and measures in the same
 // run how fast this machine forks and reaps /bin/true with nothing around it, before and after. Reported: launches and
-// forks a second, their ratio, CPU per launch (of each daemon without children, of the jobs, of the test that plays the
+// forks a second, their ratio, how idle the machine was, CPU per launch (of each daemon without children, of the jobs, of the test that plays the
 // controller), and both daemons' memory with 100 jobs running.
 func BenchmarkLaunch(b *testing.B) {
 	d := newDaemon(b)
@@ -47,16 +47,17 @@ func BenchmarkLaunch(b *testing.B) {
 	cpu := func() [4]time.Duration {
 		return [4]time.Duration{cpuOf(b, d.cmd.Process.Pid), cpuOf(b, shimPID), cpuOfChildren(b, shimPID), cpuOf(b, os.Getpid())}
 	}
-	var took, forks time.Duration
+	var took, forks, idle time.Duration
 	var used [4]time.Duration
 	for b.Loop() {
 		forks += forkTime(b)
-		before, began, first := cpu(), time.Now(), id
+		before, idleBefore, began, first := cpu(), idleTime(b), time.Now(), id
 		for id < first+launchesAtOnce {
 			d.ctl.send(orders(100, "#!/bin/true\n"))
 		}
 		until(b, "all ended", func() bool { return ended() == id })
 		took += time.Since(began)
+		idle += idleTime(b) - idleBefore
 		for i, now := range cpu() {
 			used[i] += now - before[i]
 		}
@@ -67,6 +68,7 @@ func BenchmarkLaunch(b *testing.B) {
 	b.ReportMetric(rate, "launches/s")
 	b.ReportMetric(forkRate, "forks/s")
 	b.ReportMetric(100*rate/forkRate, "%-of-forks")
+	b.ReportMetric(100*idle.Seconds()/took.Seconds()/float64(runtime.NumCPU()), "%-idle")
 	for i, unit := range []string{"gnoded-µs", "gshim-µs", "jobs-µs", "controller-µs"} {
 		b.ReportMetric(float64(used[i].Microseconds())/launches, unit)
 	}
@@ -125,6 +127,25 @@ func forkTime(b *testing.B) time.Duration {
 	}
 	wg.Wait()
 	return time.Since(began)
+}
+
+// idleTime is how long this machine's CPUs have had nothing to do, all together, since it was started.
+func idleTime(b *testing.B) time.Duration {
+	b.Helper()
+	stat, err := os.ReadFile("/proc/stat")
+	must(b, err)
+	f := strings.Fields(string(stat))
+	if len(f) < 6 {
+		b.Fatalf("/proc/stat begins with %q", f)
+	}
+	var ticks time.Duration
+	for _, field := range f[4:6] { // idle, and idle while a disk works
+		var n int64
+		_, err := fmt.Sscan(field, &n)
+		must(b, err)
+		ticks += time.Duration(n)
+	}
+	return ticks * (time.Second / 100)
 }
 
 // rssMiB is the memory of a process that is in RAM and is its own, or shared with nobody else.
