@@ -117,6 +117,12 @@ func gresText(b *strings.Builder, g *model.GresDef) {
 	if g.OneSharing {
 		b.WriteString(" Flags=one_sharing")
 	}
+	if g.NoConsume {
+		b.WriteString(" no_consume")
+	}
+	if g.Explicit {
+		b.WriteString(" Flags=explicit")
+	}
 	if !g.Off.Empty() {
 		fmt.Fprintf(b, " Reserved=%s", g.Off)
 	}

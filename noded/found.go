@@ -2,6 +2,7 @@ package noded
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -75,7 +76,7 @@ func (f *findings) place(def *model.NodeDef, s *stock) {
 		for i := range s.units {
 			f.add(s.units[i], int32(i))
 		}
-		f.gres = addGres(f.gres, s.name, s.typ, int32(s.count))
+		f.gres = addGres(f.gres, s.name, s.typ, int32(min(s.count, math.MaxInt32)))
 		if def != nil && s.name == gpuName && len(s.units) > 0 {
 			f.note("%s here, and the NodeName line of %s names none: no job can ask for them; add Gres=%s to it", countOf(len(s.units), "GPU is", "GPUs are"), def.Name, countText(s))
 		}

@@ -144,6 +144,9 @@ func gresDefText(list []model.GresDef) string {
 		if g.Type != "" {
 			s += ":" + g.Type
 		}
+		if g.NoConsume {
+			s += ":no_consume"
+		}
 		out = append(out, fmt.Sprintf("%s:%d", s, g.Count))
 	}
 	return strings.Join(out, ",")
@@ -153,6 +156,10 @@ func gresDefText(list []model.GresDef) string {
 func gresUsedText(n *model.Node) string {
 	var out []string
 	for _, g := range n.Def.Gres {
+		if g.NoConsume {
+			out = append(out, model.TypedName(g.Name, g.Type)+":0")
+			continue
+		}
 		used := n.Used(g.Name)
 		mine := used.Minus(model.UpTo(int(g.First)))
 		mine = mine.Minus(mine.Minus(model.UpTo(int(g.First + g.Count))))

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -394,14 +395,18 @@ func parseGres(name, v string, per model.GresPer) ([]model.GresReq, error) {
 	return out, nil
 }
 
-// parseUnits reads a count of a resource, with K or M behind it.
+// parseUnits reads a count of a resource, with K, M or G behind it (powers of 1024).
 func parseUnits(t string) (int32, error) {
+	factor := int64(1)
+	if n := len(t); n > 1 && t[n-1]|0x20 == 'g' {
+		t, factor = t[:n-1], 1<<30
+	}
 	n, err := walltime.ParseCount(t)
 	if err != nil {
 		return 0, err
 	}
-	if n < 0 || n > 1<<24 {
+	if n > math.MaxInt32/factor {
 		return 0, fmt.Errorf("out of range")
 	}
-	return int32(n), nil
+	return int32(n * factor), nil
 }

@@ -32,6 +32,9 @@ func outUnits(n *model.Node, gres string) []model.UnitOut {
 func gresDrainText(n *model.Node) string {
 	var out []string
 	for _, g := range n.Def.Gres {
+		if g.NoConsume {
+			continue
+		}
 		mine := model.UpTo(int(g.First + g.Count)).Minus(model.UpTo(int(g.First)))
 		gone := n.OutOf(g.Name)
 		gone = gone.Minus(gone.Minus(mine))

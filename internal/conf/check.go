@@ -3,10 +3,12 @@ package conf
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
 	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
 )
 
 // check compares what stands in different places.
@@ -122,11 +124,13 @@ func (l *loader) checkNodes() {
 			if !slices.Contains(l.cfg.GresTypes, g.Name) {
 				l.missingGresType(at, g.Name)
 			}
-			if g.Count > maxGresUnits {
-				l.probs.errorf(at, fmt.Sprintf("count it in larger units, %d at most", maxGresUnits), "Gres=%s: each unit is given to one job, and a node can have %d of a resource", g, maxGresUnits)
-			}
-			if g.NoConsume {
-				l.probs.warnf(at, "leave it out", "Gres=%s: jobs hold what they ask for as long as they run; no_consume says nothing", g)
+			switch {
+			case g.NoConsume && (g.Name == model.GPUName || isShared(g.Name)):
+				l.probs.errorf(at, "leave no_consume out", "Gres=%s: jobs hold the GPUs that they use; no_consume is for what is only asked for, such as a bandwidth", g)
+			case g.NoConsume && g.Count > math.MaxInt32:
+				l.probs.notef(at, "", "Gres=%s: counts end at %d; nothing above can be asked for", g, math.MaxInt32)
+			case !g.NoConsume && g.Count > maxGresUnits:
+				l.probs.errorf(at, fmt.Sprintf("count it in larger units, %d at most; or write no_consume in front of the count if jobs don't use it up", maxGresUnits), "Gres=%s: each unit is given to one job, and a node can have %d of a resource", g, maxGresUnits)
 			}
 			if g.Name == "gpu" && !l.cfg.Cgroup.ConstrainDevices {
 				l.probs.notef(at, "write ConstrainDevices=yes in "+CgroupFile, "nodes have GPUs, but ConstrainDevices is off: a job could use those of another")

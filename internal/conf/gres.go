@@ -242,11 +242,8 @@ func (l *loader) checkGresLine(g *gresLine, given map[string]bool, s statement) 
 	if slices.Contains(g.Flags, "one_sharing") && slices.Contains(g.Flags, "all_sharing") {
 		l.probs.errorf(at("Flags"), "keep one of them", "one_sharing and all_sharing exclude each other")
 	}
-	for _, flag := range [...]struct{ name, why string }{
-		{"CountOnly", "units without File are counted and nothing else"}, {"explicit", "a job alone on a node has its GPUs all the same"}} {
-		if slices.Contains(g.Flags, flag.name) {
-			l.probs.notef(at("Flags"), "leave it out", "Flags=%s says nothing: %s", flag.name, flag.why)
-		}
+	if slices.Contains(g.Flags, "CountOnly") {
+		l.probs.notef(at("Flags"), "leave it out", "Flags=CountOnly says nothing: units without File are counted and nothing else")
 	}
 	if len(g.links) > 0 {
 		l.readLinks(g, at("Links"))

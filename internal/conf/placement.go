@@ -108,6 +108,11 @@ func connectUnits(d *model.NodeDef, name string, records []GresRecord) {
 		}
 	}
 	for _, u := range units {
+		if slices.Contains(u.rec.Flags, "explicit") { // of the whole resource, as in Slurm
+			for k := range d.Gres {
+				d.Gres[k].Explicit = d.Gres[k].Explicit || d.Gres[k].Name == name
+			}
+		}
 		if u.def >= 0 && slices.Contains(u.rec.Flags, model.GresReserved) {
 			g := &d.Gres[u.def]
 			g.Off = g.Off.With(int(g.First) + u.at)

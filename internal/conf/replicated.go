@@ -75,7 +75,7 @@ func (c *Config) nodeModel(n *NodeDef) *model.NodeDef {
 	next := map[string]int64{}
 	for _, g := range n.Gres {
 		count := min(g.Count, math.MaxInt32-next[g.Name])
-		d.Gres = append(d.Gres, model.GresDef{Name: g.Name, Type: g.Type, First: int32(next[g.Name]), Count: int32(count)})
+		d.Gres = append(d.Gres, model.GresDef{Name: g.Name, Type: g.Type, First: int32(next[g.Name]), Count: int32(count), NoConsume: g.NoConsume})
 		next[g.Name] += count
 	}
 	c.share(d)

@@ -6434,7 +6434,7 @@ func (x *NodeDef) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *GresDef) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(11); err != nil {
+	if err := e.EncodeArrayLen(13); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -6509,6 +6509,12 @@ func (x *GresDef) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := e.EncodeUint(x.Off[i8]); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeBool(x.NoConsume); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Explicit); err != nil {
+		return err
 	}
 	return nil
 }
@@ -6749,7 +6755,27 @@ func (x *GresDef) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Off = s23
 		}
 	}
-	return wire.Skip(d, n-11)
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("GresDef.NoConsume", err)
+		}
+		x.NoConsume = v
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("GresDef.Explicit", err)
+		}
+		x.Explicit = v
+	}
+	return wire.Skip(d, n-13)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

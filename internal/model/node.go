@@ -40,6 +40,9 @@ type GresDef struct {
 	OneSharing bool    // only one of them is shared at a time (Flags=one_sharing)
 
 	Off Bits // indices of units that are known and never given to jobs (Flags=reserved)
+
+	NoConsume bool // jobs may ask for up to Count of it, and hold nothing: its units have no indices
+	Explicit  bool // only who asks for it is given it, not who has the node alone (Flags=explicit)
 }
 
 // Share says how many units of a sharing resource are of one GPU.

@@ -158,7 +158,7 @@ func (p *Planner) bySocketFrom(sh *shape, n *node, nd *need, at model.Time, end 
 func (r *room) takeRest(na *model.NodeAlloc) {
 	for i := range r.gres {
 		g := &r.gres[i]
-		if r.isShare(g.name) {
+		if r.isShare(g.name) || r.def.Gres[i].Explicit {
 			continue
 		}
 		free := g.free

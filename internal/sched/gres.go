@@ -15,8 +15,13 @@ func (r *room) pick(na *model.NodeAlloc, rq *Request, g model.GresReq, count, cp
 		free model.Bits
 	}
 	var from []source
+	unused := 0 // what there is of it that nobody uses up
 	for i := range r.gres {
 		h := &r.gres[i]
+		if r.def.Gres[i].NoConsume && h.name == g.Name && (g.Type == "" || strings.EqualFold(h.typ, g.Type)) {
+			unused += h.nfree
+			continue
+		}
 		if h.name != g.Name || g.Type != "" && !strings.EqualFold(h.typ, g.Type) || !rq.fitsGPU(&r.def.Gres[i]) {
 			continue
 		}
@@ -31,6 +36,9 @@ func (r *room) pick(na *model.NodeAlloc, rq *Request, g model.GresReq, count, cp
 		} else {
 			from = append(from, source{h.typ, free})
 		}
+	}
+	if count -= unused; count <= 0 {
+		return true
 	}
 	first := func(free model.Bits, n int) model.Bits { return free.First(n) }
 	if m := r.gpuMap(g.Name); m != nil {

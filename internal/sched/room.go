@@ -43,7 +43,7 @@ type room struct {
 // gresRoom is what is free of one type of a generic resource.
 type gresRoom struct {
 	name, typ string
-	free      model.Bits
+	free      model.Bits // none of what is not used up (NoConsume)
 	nfree     int
 }
 
@@ -193,6 +193,10 @@ func fullRoom(def *model.NodeDef) *room {
 	if len(def.Gres) > 0 {
 		r.gres = make([]gresRoom, len(def.Gres))
 		for i, g := range def.Gres {
+			if g.NoConsume {
+				r.gres[i] = gresRoom{g.Name, g.Type, nil, int(g.Count)}
+				continue
+			}
 			free := span(int(g.First), int(g.Count)).Minus(g.Off)
 			r.gres[i] = gresRoom{g.Name, g.Type, free, free.Count()}
 		}
@@ -266,7 +270,7 @@ func (r *room) without(n *model.Node) {
 		return
 	}
 	for i := range r.gres {
-		if h := &r.gres[i]; h.nfree > 0 {
+		if h := &r.gres[i]; !h.free.Empty() {
 			h.free = h.free.Minus(n.OutOf(h.name))
 			h.nfree = h.free.Count()
 		}

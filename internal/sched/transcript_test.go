@@ -20,6 +20,7 @@ import (
 // indented lines under it are what came of it. `go test -rewrite` writes the indented lines anew.
 //
 //	node n1,n2 cpus=4 [threads=2] [mem=4000] [gpu=a100:2,v100:1] [feat=ib,ssd] [weight=2] [tmp=100]
+//	     [more=bw:loose*100,lic:explicit*3 (not used up; only for who asks)]
 //	     [shard=4] [mps=100] [onesharing] [gpumem=40000]          each GPU's shares, and its memory
 //	     [sockets=2] [links=0-1*4,2-3*4] [near=0-1:0-3,2-3:4-7]   GPUs' links to each other, and the CPUs near them
 //	part p [nodes=n1,n2] [tier=2] [maxtime=60] [minnodes=] [maxnodes=] [maxcpus=] [defmempercpu=] [defmempernode=]
@@ -421,6 +422,15 @@ func (c *cluster) nodes(w words) {
 			}
 			d.Gres = append(d.Gres, model.GresDef{Name: "gpu", Type: typ, First: first, Count: int32(n)})
 			first += int32(n)
+		}
+		for _, g := range w.list("more") {
+			name, count, _ := strings.Cut(g, ":")
+			kind, count, _ := strings.Cut(count, "*")
+			n, err := strconv.Atoi(count)
+			if err != nil {
+				c.t.Fatalf("%s: %v", c.at, err)
+			}
+			d.Gres = append(d.Gres, model.GresDef{Name: name, Count: int32(n), NoConsume: kind == "loose", Explicit: kind == "explicit"})
 		}
 		for _, name := range [...]string{"shard", "mps"} {
 			if each := int32(w.num(name)); each > 0 {

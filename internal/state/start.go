@@ -170,7 +170,7 @@ func (s *State) fits(run *model.Run) Refusal {
 func hasGres(def *model.NodeDef, g model.GresAlloc) bool {
 	var all model.Bits
 	for _, d := range def.Gres {
-		if d.Name == g.Name && (g.Type == "" || d.Type == g.Type) {
+		if d.Name == g.Name && !d.NoConsume && (g.Type == "" || d.Type == g.Type) {
 			all = all.Or(model.UpTo(int(d.First + d.Count)).Minus(model.UpTo(int(d.First))).Minus(d.Off))
 		}
 	}
