@@ -46,10 +46,14 @@ func NewMachine(w *Workload, s Size) (*Machine, error) {
 		return nil, fmt.Errorf("--gpus-per-node %d: from 1 to %d", s.GPUsPerNode, maxGPUs)
 	case s.Nodes > 0 && s.CPUsPerNode == 0 && s.GPUsPerNode == 0:
 		return nil, errors.New("--nodes without a size: add --cpus-per-node or --gpus-per-node")
+	case s.Nodes > 0 && s.CPUsPerNode == 1 && s.GPUsPerNode == 0:
+		return pool(s.Nodes), nil // which node is nobody's concern
+	case s.Nodes == 1 && s.GPUsPerNode == 0:
+		return pool(s.CPUsPerNode), nil
 	case s.Nodes > 0:
 		return equalNodes(s), nil
 	case s.CPUsPerNode > 0 && s.GPUsPerNode == 0:
-		return pool(s.CPUsPerNode), nil // one node of this size
+		return pool(s.CPUsPerNode), nil
 	case s.GPUsPerNode > 0:
 		return nil, errors.New("--gpus-per-node without --nodes: say how many nodes there are")
 	case len(w.Nodes) > 0:
