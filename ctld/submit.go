@@ -328,12 +328,16 @@ func (c *Controller) allowed(v *state.View, who *proto.Caller, sp *model.Spec, n
 		return refuse(proto.CodeAccess, "partition %s is for root only (RootOnly=YES)", name)
 	case p.DisableRoot && root:
 		return refuse(proto.CodeAccess, "partition %s takes no jobs from root (DisableRootJobs=YES)", name)
-	case len(p.AllowAccounts) > 0 && !has(p.AllowAccounts, sp.Account), has(p.DenyAccounts, sp.Account):
-		return refuse(proto.CodeInvalidAccount, "account %s may not use partition %s", sp.Account, name)
-	case len(p.AllowQOS) > 0 && !has(p.AllowQOS, sp.QOS), has(p.DenyQOS, sp.QOS):
-		return refuse(proto.CodeInvalidQOS, "QOS %s may not be used in partition %s", sp.QOS, name)
 	case len(p.AllowGroups) > 0 && !root && !has(p.AllowGroups, who.Group):
 		return refuse(proto.CodeAccess, "partition %s is for the groups %s", name, strings.Join(p.AllowGroups, ", "))
+	}
+	switch sched.Barred(v, sp, p) {
+	case model.ReasonAccountNotAllowed:
+		return refuse(proto.CodeInvalidAccount, "account %s may not use partition %s", sp.Account, name)
+	case model.ReasonQOSNotAllowed:
+		return refuse(proto.CodeInvalidQOS, "QOS %s may not be used in partition %s", sp.QOS, name)
+	case model.ReasonReservation:
+		return refuse(proto.CodeAccess, "partition %s takes jobs in reservations only (ReqResv=YES); name one with --reservation", name)
 	}
 	enforce := cfg.Params.EnforceLimits != "NO" || p.MaxTimeS != model.NotSet && sp.LimitS != model.NotSet
 	if limit := sp.LeastS(sched.LimitS(sp, p)); enforce && p.MaxTimeS != model.NotSet && limit > sched.Lifted(v, sp.QOS, p).MaxTimeS {

@@ -31,6 +31,7 @@ func (l *loader) check() {
 	l.checkMemPair(c.Mem, l.where("DefMemPerNode"), l.where("MaxMemPerNode"), "")
 	l.checkAccounts()
 	l.checkPreempt()
+	l.checkScheduler()
 	l.checkSuspends()
 	l.checkPartitions()
 	l.checkNodes()

@@ -46,7 +46,7 @@ var unusedKeys = []string{
 // unusedLineKeys are the same for NodeName and PartitionName lines.
 var unusedLineKeys = []string{
 	"Alternate", "AllocNodes", "CoreSpecCount", "CpuBind", "CpuSpecList", "ExclusiveTopo",
-	"MaxCPUsPerSocket", "MemSpecLimit", "OverTimeLimit", "ReqResv", "SelectTypeParameters",
+	"MaxCPUsPerSocket", "MemSpecLimit", "OverTimeLimit", "SelectTypeParameters",
 }
 
 func identitySettings() []setting {

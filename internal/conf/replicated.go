@@ -29,13 +29,13 @@ func (c *Config) Model() *model.Config {
 			Priority: c.Priority.model(), Preempt: c.Preempt.model(), HoldLimits: c.Enforce.Limits, EnforceQOS: c.Enforce.QOS, EnforceSafe: c.Enforce.Safe,
 			PrivateData: c.PrivateData, UserTop: c.Scheduler.EnableUserTop, TrackTRES: c.AccountingStorageTRES,
 			Backfill: c.Scheduler.backfill(), MaxStart: count32(c.Scheduler.MaxStart), Rules: c.nodeRules(),
-			LimitStop: c.Scheduler.AssocLimitStop, MaxArrayTasks: count32(c.Scheduler.MaxArrayTasks),
+			LimitStop: c.Scheduler.AssocLimitStop, MaxArrayTasks: count32(c.Scheduler.MaxArrayTasks), PartDepth: count32(c.Scheduler.PartitionDepth),
 		},
 		Accounts: c.Accounts,
 		Show:     c.KeyValues(),
 		Hash:     c.Hash,
 	}
-	m.Params.Preempt.Youngest = c.Scheduler.PreemptYoungest
+	m.Params.Preempt.Youngest, m.Params.Preempt.Strict = c.Scheduler.PreemptYoungest, c.Scheduler.PreemptStrict
 	c.placement(m)
 	future := map[string]bool{}
 	for i := range c.Nodes {
@@ -120,7 +120,7 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index m
 		GraceTimeS: p.GraceTimeS, PreemptMode: p.PreemptMode.Action,
 		ShareMax: int32(p.OverSubscribe.Max), ShareForced: p.OverSubscribe.Mode == "FORCE",
 	}
-	m.LLN, m.DefCPUPerGPU, m.DefMemPerGPU = p.LLN, int32(p.JobDefaults.DefCPUPerGPU), p.JobDefaults.DefMemPerGPUMiB
+	m.ReqResv, m.LLN, m.DefCPUPerGPU, m.DefMemPerGPU = p.ReqResv, p.LLN, int32(p.JobDefaults.DefCPUPerGPU), p.JobDefaults.DefMemPerGPUMiB
 	for _, n := range p.Nodes {
 		if !future[n] {
 			m.Nodes = append(m.Nodes, n)

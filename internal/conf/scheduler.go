@@ -20,7 +20,7 @@ type Scheduler struct {
 	IntervalS         int64 // longest time between two passes
 	MinIntervalUS     int64 // shortest time between two passes
 	QueueDepth        int64 // default_queue_depth
-	PartitionDepth    int64 // 0: no limit
+	PartitionDepth    int64 // partition_job_depth; 0: no limit
 	MaxStart          int64 // jobs started in one pass; 0: no limit
 	MaxSwitchWaitS    int64
 	MaxScriptBytes    int64
@@ -167,17 +167,13 @@ func schedParams() []schedParam {
 		case "bf_yield_interval", "bf_yield_sleep":
 			out[i].note = "has no effect: a pass works on a copy of the facts and holds no lock that it could yield"
 		case "bf_continue":
-			out[i].note = "has no effect: a pass sees one moment from its beginning to its end, and what has changed meanwhile is seen by the next, at once"
+			out[i].note = "has no effect: it is always so here: a pass goes on to its end over the facts of one moment, and the next, which follows at once, sees what has changed meanwhile"
 		case "bf_licenses", "bf_one_resv_per_job":
 			out[i].note = "has no effect: it is always so here"
 		case "sched_interval":
 			out[i].note = "has no effect: a pass is made whenever something has changed"
-		case "partition_job_depth":
-			out[i].note = "has no effect: starting from the head and backfilling are one pass here, which bf_max_job_part bounds for each partition"
-		case "preempt_strict_order":
-			out[i].note = "has no effect: it is always so here: of the lowest class first, and of it as few as make room"
 		case "preempt_reorder_count":
-			out[i].note = "has no effect: the smallest set of jobs that makes room is always looked for"
+			out[i].note = "has no effect: the smallest set of jobs that makes room is always looked for, unless preempt_strict_order is set"
 		case "pack_serial_at_end":
 			out[i].lost, out[i].note = true, "isn't done: jobs on one CPU fill nodes by Weight as all others do; a partition of their own over the last nodes keeps the others whole"
 		case "spec_cores_first":
@@ -231,6 +227,14 @@ func (l *loader) readScheduler(p pair) {
 	for _, item := range splitList(p.value) {
 		name, value, _ := strings.Cut(item, "=")
 		l.schedParam(strings.TrimSpace(name), strings.TrimSpace(value), p.at)
+	}
+}
+
+// checkScheduler names what acts without backfill only.
+func (l *loader) checkScheduler() {
+	if s := &l.cfg.Scheduler; s.PartitionDepth > 0 && s.backfill().On {
+		l.probs.notef(l.where("SchedulerParameters"), "write bf_max_job_part",
+			"SchedulerParameters: partition_job_depth acts with SchedulerType=sched/builtin only: with backfill, starting from the head and backfilling are one pass, which bf_max_job_part bounds for each partition")
 	}
 }
 

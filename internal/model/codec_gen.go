@@ -2141,7 +2141,7 @@ func (x *Switch) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(37); err != nil {
+	if err := e.EncodeArrayLen(38); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.KillWaitS); err != nil {
@@ -2263,6 +2263,9 @@ func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.MaxArrayTasks)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.PartDepth)); err != nil {
 		return err
 	}
 	return nil
@@ -2681,7 +2684,20 @@ func (x *Params) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Params.MaxArrayTasks", v)
 		}
 	}
-	return wire.Skip(d, n-37)
+	if n < 38 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Params.PartDepth", err)
+		}
+		x.PartDepth = int32(v)
+		if int64(x.PartDepth) != v {
+			return wire.Range("Params.PartDepth", v)
+		}
+	}
+	return wire.Skip(d, n-38)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -3252,7 +3268,7 @@ func (x *Priority) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Partition) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(35); err != nil {
+	if err := e.EncodeArrayLen(36); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -3398,6 +3414,9 @@ func (x *Partition) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeBool(x.ShareForced); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.ReqResv); err != nil {
 		return err
 	}
 	return nil
@@ -3886,12 +3905,22 @@ func (x *Partition) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.ShareForced = v
 	}
-	return wire.Skip(d, n-35)
+	if n < 36 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Partition.ReqResv", err)
+		}
+		x.ReqResv = v
+	}
+	return wire.Skip(d, n-36)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Preempt) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(10); err != nil {
+	if err := e.EncodeArrayLen(11); err != nil {
 		return err
 	}
 	if err := e.EncodeBool(x.ByQOS); err != nil {
@@ -3922,6 +3951,9 @@ func (x *Preempt) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeBool(x.Youngest); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Strict); err != nil {
 		return err
 	}
 	return nil
@@ -4037,7 +4069,17 @@ func (x *Preempt) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Youngest = v
 	}
-	return wire.Skip(d, n-10)
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Preempt.Strict", err)
+		}
+		x.Strict = v
+	}
+	return wire.Skip(d, n-11)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

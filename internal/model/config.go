@@ -75,6 +75,7 @@ type Params struct {
 
 	LimitStop     bool  // assoc_limit_stop: who is held by a limit holds up its partition
 	MaxArrayTasks int32 // max_array_tasks: of one array; 0: no limit but MaxArraySize
+	PartDepth     int32 // partition_job_depth, without backfill: jobs tried in one pass from each partition; 0: no limit
 }
 
 // Backfill is SchedulerType with the bf_ part of SchedulerParameters. Counts of 0 are no limit.
@@ -200,6 +201,7 @@ type Partition struct {
 	PreemptMode       string       // OFF, CANCEL, REQUEUE or SUSPEND
 	ShareMax          int32        // how many jobs may have the same CPUs (OverSubscribe=YES:4 or FORCE:4); up to 1: none share
 	ShareForced       bool         // whether they want it or not
+	ReqResv           bool         // only jobs in reservations run here
 }
 
 // Exclusive reports whether each job in the partition gets its nodes for itself (OverSubscribe=EXCLUSIVE).
@@ -242,4 +244,5 @@ type Preempt struct {
 	SliceS      int64  // SchedulerTimeSlice: how long a turn takes
 	StopGraceS  int64  // suspend_grace_time: between SIGTSTP and the freeze
 	Youngest    bool   // preempt_youngest_first: whoever has run the shortest time goes first, of whatever class
+	Strict      bool   // preempt_strict_order: the least important jobs, even if they are more
 }

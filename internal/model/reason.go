@@ -51,6 +51,8 @@ const (
 	ReasonLicenses
 	ReasonReservation
 	ReasonReservationDeleted
+	ReasonAccountNotAllowed // in the partition, since the job was submitted
+	ReasonQOSNotAllowed
 	numReasons // below limitReasons
 )
 
@@ -86,6 +88,8 @@ var reasonNames = [numReasons]string{
 	ReasonLicenses:                        "Licenses",
 	ReasonReservation:                     "Reservation",
 	ReasonReservationDeleted:              "ReservationDeleted",
+	ReasonAccountNotAllowed:               "AccountNotAllowed",
+	ReasonQOSNotAllowed:                   "QOSNotAllowed",
 }
 
 // String gives Slurm's token.

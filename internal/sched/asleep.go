@@ -59,7 +59,7 @@ func (p *Planner) expectAsleep(n *node, j *model.Job, na *model.NodeAlloc) {
 	}
 	back := model.Time(0)
 	if j.Run.Sleep == model.SleepsForRoom {
-		back = p.backAt(j)
+		back, _ = p.backAt(j)
 	}
 	if back == 0 {
 		n.insertRelease(release{at: j.Run.SleepAt.Add(unlimitedS), id: j.ID, hold: rest})
@@ -77,8 +77,7 @@ func (p *Planner) expectAsleep(n *node, j *model.Job, na *model.NodeAlloc) {
 }
 
 // backAt gives the moment at which the last of those is expected to end who keep a job from its CPUs; 0: nobody does.
-func (p *Planner) backAt(j *model.Job) model.Time {
-	at := model.Time(0)
+func (p *Planner) backAt(j *model.Job) (at model.Time, by []model.JobID) {
 	for i := range j.Run.Alloc.Nodes {
 		na := &j.Run.Alloc.Nodes[i]
 		rec := p.v.Node(na.Node)
@@ -94,11 +93,14 @@ func (p *Planner) backAt(j *model.Job) model.Time {
 			for m := range k.Run.Alloc.Nodes {
 				if ka := &k.Run.Alloc.Nodes[m]; ka.Node == na.Node && (apart || ka.CPUs.Overlaps(na.CPUs)) {
 					at = max(at, p.endOf(k))
+					if !slices.Contains(by, id) {
+						by = append(by, id)
+					}
 				}
 			}
 		}
 	}
-	return at
+	return at, by
 }
 
 // expectAllAsleep expects anew when jobs have their CPUs again: somebody who has them is late.

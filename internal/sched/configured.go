@@ -12,7 +12,7 @@ const DefaultReserve = 8
 // Source: Slurm's page on sched_config and slurm.conf's SchedulerParameters.
 func Configured(p *model.Params) Policy {
 	b := &p.Backfill
-	pol := Policy{MaxStarts: int(p.MaxStart), Depth: int(p.QueueDepth)}
+	pol := Policy{MaxStarts: int(p.MaxStart), Depth: int(p.QueueDepth), PartDepth: int(p.PartDepth)}
 	if !b.On {
 		return pol
 	}

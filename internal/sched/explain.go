@@ -93,6 +93,9 @@ func Forecast(v *state.View, now model.Time, pol Policy, sp *model.Spec, priorit
 // foresee plans the queue with j in it, instead of the job of its number if there is one, and gives j's start.
 func foresee(v *state.View, now model.Time, pol Policy, j *model.Job) (w model.WhatIf, alloc *model.Alloc) {
 	x := &explainer{p: NewPlanner(), v: v, now: now, j: j, fifo: !pol.Backfill.On || pol.Backfill.Reserve == 0, out: &model.Explanation{}}
+	if o, ok := pol.Order.(Supposer); ok {
+		pol.Order = supposed{o, j.ID}
+	}
 	x.queue(pol)
 	x.ahead()
 	for i := range x.spots {
@@ -117,6 +120,9 @@ func (x *explainer) notWaiting() string {
 		return fmt.Sprintf("It does not wait: it ran from %s to %s and ended %s.", at(j.Run.Start), at(j.End.At), j.State)
 	case j.State == model.Completing:
 		return fmt.Sprintf("It does not wait: it has been running since %s on %s and is being ended.", at(j.Run.Start), names(j.Run.Alloc.NodeNames()))
+	}
+	if j.State == model.Suspended && j.Run.Idles() {
+		return x.asleep()
 	}
 	end := "it has no time limit"
 	if t := j.Run.Deadline(); t != 0 {
@@ -292,6 +298,8 @@ func (x *explainer) expect(free bool) {
 		out.Text = "It would start too late for its deadline, " + at(x.j.Spec.Deadline) + ": it ends in state DEADLINE then, unless something becomes free sooner."
 	case out.Start == 0 && slices.ContainsFunc(order, func(s spot) bool { return x.open(&s) && x.p.waitsForNodes(s.l, &s.it) == "" }):
 		out.Text = "Its start is unknown: what it needs is in use, or will be, by jobs that have no time limit."
+	case out.Start == 0 && !slices.ContainsFunc(order, func(s spot) bool { return x.barred(s.it.refuse, s.l.part) == "" }):
+		out.Text = "Its start is unknown: as things are it may not run where it is queued."
 	case out.Start == 0:
 		out.Text = "Its start is unknown: as things are it can start on no nodes that are up."
 	case x.fifo:

@@ -36,7 +36,8 @@ func (x *explainer) holds() {
 	switch j.Reason {
 	case model.ReasonNone, model.ReasonPriority, model.ReasonResources, model.ReasonLicenses, model.ReasonReservation, model.ReasonReservationDeleted, model.ReasonDependency, model.ReasonDependencyNeverSatisfied, model.ReasonBeginTime,
 		model.ReasonJobHeldAdmin, model.ReasonJobHeldUser, model.ReasonLaunchFailedRequeued, model.ReasonReqNodeNotAvail, model.ReasonBadConstraints,
-		model.ReasonPartitionDown, model.ReasonPartitionInactive, model.ReasonPartitionTimeLimit, model.ReasonPartitionNodeLimit, model.ReasonMaxMemPerLimit:
+		model.ReasonPartitionDown, model.ReasonPartitionInactive, model.ReasonPartitionTimeLimit, model.ReasonPartitionNodeLimit, model.ReasonMaxMemPerLimit,
+		model.ReasonAccountNotAllowed, model.ReasonQOSNotAllowed:
 	case model.ReasonJobArrayTaskLimit:
 		if a := x.v.Array(j.ArrayID); a != nil && j.Throttle > 0 && a.Active >= j.Throttle {
 			x.because(j.Reason, "%d tasks of its array run, and no more than %d may at once (--array=...%%%d); gcontrol update JobId=%d ArrayTaskThrottle=N changes that",
@@ -127,6 +128,10 @@ func (x *explainer) look(s *spot) {
 		return
 	case model.ReasonMaxMemPerLimit:
 		s.because(s.it.refuse, "asks for more memory than partition %s allows (MaxMemPerNode, MaxMemPerCPU)", part.Name)
+		return
+	}
+	if text := x.barred(s.it.refuse, part); text != "" {
+		s.because(s.it.refuse, "%s", text)
 		return
 	}
 	if r, why := x.p.mayNotRun(&s.it); r == model.ReasonReqNodeNotAvail {
@@ -274,6 +279,7 @@ func (x *explainer) room(s *spot) {
 		node *node
 	}
 	var up []soon
+	var busy []*node // of them, those that are not free now
 	var away, broken []string
 	free, never := 0, 0
 	end := func(t model.Time) model.Time { return p.after(t, s.it.leastS()) }
@@ -294,6 +300,7 @@ func (x *explainer) room(s *spot) {
 				continue
 			}
 			up = append(up, soon{when, n})
+			busy = append(busy, n)
 		}
 	}
 	slices.SortStableFunc(up, func(a, b soon) int {
@@ -333,6 +340,7 @@ func (x *explainer) room(s *spot) {
 				c.Jobs = []model.JobID{id}
 			}
 		}
+		text += mixesText(sh, busy)
 		for _, u := range up[:min(len(up), maxNamed)] {
 			c.Nodes = append(c.Nodes, u.node.def.Name)
 		}
@@ -354,7 +362,7 @@ func (x *explainer) room(s *spot) {
 // ends gives the job whose end frees something at a moment, or 0.
 func (n *node) ends(t model.Time) model.JobID {
 	for i := range n.rel {
-		if n.rel[i].at == t {
+		if n.rel[i].at == t && !n.rel[i].asleep {
 			return n.rel[i].id
 		}
 	}

@@ -194,7 +194,7 @@ func (x *explainer) elsewhere() (have model.WhatIf) {
 	sp := x.j.Spec
 	for _, l := range x.p.lanes {
 		part := l.part
-		if slices.Contains(sp.Partitions, part.Name) || part.State != model.PartUp || part.Hidden || !admits(part, sp) {
+		if slices.Contains(sp.Partitions, part.Name) || part.State != model.PartUp || part.Hidden || !x.mayEnter(part, sp) {
 			continue
 		}
 		n := *sp
@@ -206,8 +206,8 @@ func (x *explainer) elsewhere() (have model.WhatIf) {
 	return have
 }
 
-// otherQOS tries the QOS that the job could have instead: with the place in the queue and the limits that they give it.
-// The class that a QOS has under the default rules (sched/policy) counts from when the job has it, and is not foreseen.
+// otherQOS tries the QOS that the job could have instead: with the place in the queue and the limits that they give it,
+// and the class under the default rules (sched/policy).
 func (x *explainer) otherQOS() (have model.WhatIf) {
 	sp := x.j.Spec
 	names, _ := x.v.QOSOf(sp.Account, sp.User, sp.Partitions[0])
@@ -218,12 +218,12 @@ func (x *explainer) otherQOS() (have model.WhatIf) {
 	tries := 0
 	for _, name := range names {
 		q := x.v.QOS(name)
-		if q == nil || name == sp.QOS || q.Flags&model.QOSRequiresReservation != 0 && sp.Reservation == "" {
+		if q == nil || name == sp.QOS {
 			continue
 		}
 		n := *sp
 		n.QOS = name
-		if !slices.ContainsFunc(x.p.lanes, func(l *lane) bool { return slices.Contains(sp.Partitions, l.part.Name) && admits(l.part, &n) }) {
+		if !slices.ContainsFunc(x.p.lanes, func(l *lane) bool { return slices.Contains(sp.Partitions, l.part.Name) && x.mayEnter(l.part, &n) }) {
 			continue
 		}
 		if tries++; tries > maxQOS {
@@ -236,21 +236,4 @@ func (x *explainer) otherQOS() (have model.WhatIf) {
 		}
 	}
 	return have
-}
-
-// admits reports whether a partition's lists let a job in.
-func admits(part *model.Partition, sp *model.Spec) bool {
-	in := func(list []string, name string) bool {
-		return slices.Contains(list, name) || slices.Contains(list, "ALL")
-	}
-	root := sp.UID == 0
-	switch {
-	case part.RootOnly && !root, part.DisableRoot && root:
-		return false
-	case len(part.AllowAccounts) > 0 && !in(part.AllowAccounts, sp.Account), in(part.DenyAccounts, sp.Account):
-		return false
-	case len(part.AllowQOS) > 0 && !in(part.AllowQOS, sp.QOS), in(part.DenyQOS, sp.QOS):
-		return false
-	}
-	return len(part.AllowGroups) == 0 || root || in(part.AllowGroups, sp.Group)
 }

@@ -109,6 +109,9 @@ func needText(sh *shape) string {
 	}
 	cpus := rq.cpusFor(tasks, gpus)
 	parts = append(parts, countOf(cpus, "CPU", "CPUs"))
+	if rq.Share > 1 {
+		parts = append(parts, fmt.Sprintf("each shared by up to %d jobs", rq.Share))
+	}
 	switch {
 	case rq.ByGPU:
 		parts = append(parts, fmt.Sprintf("%d MiB", rq.GPUMemNode+rq.GPUMemTask*int64(tasks)+rq.GPUMemJob*int64(gpus)))

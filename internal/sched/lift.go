@@ -39,11 +39,11 @@ func lifted(flags model.QOSFlags, part *model.Partition) *model.Partition {
 	return &n
 }
 
-// anyLifts reports whether some QOS lifts limits of partitions.
+// anyLifts reports whether some QOS changes who may run in partitions: lifts limits of theirs, or wants reservations.
 func anyLifts(v *state.View) bool {
 	found := false
 	v.AllQOS(func(q *model.QOS) bool {
-		found = q.Flags&lifts != 0
+		found = q.Flags&(lifts|model.QOSRequiresReservation) != 0
 		return !found
 	})
 	return found

@@ -7,6 +7,7 @@ import "gbatch/internal/model"
 type Policy struct {
 	MaxStarts int // starts in one plan; 0: DefaultMaxStarts
 	Depth     int // blocked jobs that get a reason, per partition; 0: DefaultDepth
+	PartDepth int // without backfill: jobs tried in one pass, per partition (partition_job_depth); 0: no limit
 
 	Backfill Backfill
 	Order    Order   // nil: Job.Priority as stored
@@ -47,6 +48,26 @@ type Order interface {
 	Epoch() uint64
 	// Priority is higher for who comes first; equal ones go by age (job number).
 	Priority(j *model.Job, part *model.Partition) uint64
+}
+
+// Supposer is an Order that knows jobs beforehand, and can say where one would stand that was another one.
+type Supposer interface {
+	Order
+	// Suppose is Priority for a record that differs from the one that the Order knows, or for a job that it does not.
+	Suppose(j *model.Job, part *model.Partition) uint64
+}
+
+// supposed is an Order in which one job is another than the one that the Order knows.
+type supposed struct {
+	Supposer
+	id model.JobID
+}
+
+func (s supposed) Priority(j *model.Job, part *model.Partition) uint64 {
+	if j.ID == s.id {
+		return s.Suppose(j, part)
+	}
+	return s.Supposer.Priority(j, part)
 }
 
 // Predict gives the time that jobs are planned with. It is never used to end a job.

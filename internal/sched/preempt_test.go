@@ -81,7 +81,7 @@ func TestVictimsAreTheBest(t *testing.T) {
 		c := newCluster(t)
 		c.lazy = true
 		c.at = fmt.Sprint("seed ", seed)
-		c.cfg.Params.Preempt = model.Preempt{ByQOS: true, Mode: "REQUEUE"}
+		c.cfg.Params.Preempt = model.Preempt{ByQOS: true, Mode: "REQUEUE", Strict: seed%3 == 0}
 		part := &model.Partition{Name: "p"}
 		for i := range 1 + w.n(4) {
 			d := &model.NodeDef{Name: fmt.Sprint("n", i), CPUs: int32(pick(w, 4, 8)), ThreadsPerCore: 1, MemMiB: 1000}
@@ -207,6 +207,14 @@ func exhaustive(v *state.View, fits func([]model.JobID) bool) []model.JobID {
 	better := func(a, b []*model.Job) bool {
 		if b == nil {
 			return true
+		}
+		if v.Config().Params.Preempt.Strict { // the most important first
+			for i, k := len(a)-1, len(b)-1; i >= 0 && k >= 0; i, k = i-1, k-1 {
+				if c := less(a[i], b[k]); c != 0 {
+					return c < 0
+				}
+			}
+			return len(a) < len(b)
 		}
 		if x, y := class(a[len(a)-1]), class(b[len(b)-1]); x != y {
 			return x < y

@@ -185,6 +185,9 @@ func (p *Planner) newItem(e *entry, l *lane) item {
 	if g := it.gate; g != nil && g.wallS > 0 && it.limitS > g.wallS && e.j.Spec.LeastS(it.limitS) <= g.wallS {
 		it.limitS, it.planS = g.wallS, min(it.planS, g.wallS)
 	}
+	if it.refuse = Barred(p.v, e.j.Spec, part); it.refuse != model.ReasonNone {
+		return it
+	}
 	if part.MaxTimeS != model.NotSet && it.limitS > part.MaxTimeS {
 		it.refuse = model.ReasonPartitionTimeLimit
 	} else {

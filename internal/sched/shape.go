@@ -137,7 +137,7 @@ func (p *Planner) shapesOf(l *lane) map[string]*shape {
 		like.Name = ""
 	}
 	like.Nodes, like.Show, like.Billing, like.State, like.QOS = nil, nil, nil, model.PartUp, ""
-	like.Default, like.Hidden, like.RootOnly, like.DisableRoot = false, false, false, false
+	like.Default, like.Hidden, like.RootOnly, like.DisableRoot, like.ReqResv = false, false, false, false, false
 	like.AllowAccounts, like.DenyAccounts, like.AllowGroups, like.AllowQOS, like.DenyQOS = nil, nil, nil, nil, nil
 	like.MaxTimeS, like.DefTimeS, like.GraceTimeS, like.PriorityJobFactor, like.PreemptMode = 0, 0, 0, 0, ""
 	key := fmt.Sprintf("%p %+v", l.pool, like)

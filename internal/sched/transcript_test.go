@@ -25,7 +25,8 @@ import (
 //	     [sockets=2] [links=0-1*4,2-3*4] [near=0-1:0-3,2-3:4-7]   GPUs' links to each other, and the CPUs near them
 //	part p [nodes=n1,n2] [tier=2] [maxtime=60] [minnodes=] [maxnodes=] [maxcpus=] [defmempercpu=] [defmempernode=]
 //	     [maxmempercpu=] [maxmempernode=] [deftime=] [exclusive] [private] [state=down|drain|inactive]
-//	param [wholecores] [nomem] [defmempercpu=] [defmempernode=] [maxmempercpu=] [maxmempernode=]
+//	     [force=N] [yes=N] [reqresv] [accounts=] [notaccounts=] [qoslist=] [notqos=] [qos=]
+//	param [limitstop] [youngest] [strict] [wholecores] [nomem] [defmempercpu=] [defmempernode=] [maxmempercpu=] [maxmempernode=]
 //	switch s1 nodes=n1,n2 | switch s0 switches=s1,s2        the network
 //	license foo=2,bar                           what the cluster has
 //	up                                          the configuration takes effect, all nodes register
@@ -34,6 +35,7 @@ import (
 //	       [C=ib&ssd] [w=n1] [x=n2] [alone] [over] [prio=] [t=60] [array=0-9%2] [uid=] [part=p,q] [tmp=]
 //	       [tmin=30] [deadline=+600 from the beginning]
 //	policy fifo|easy|all|reserve=N [sjbf] [keep] [resolution=] [window=] [age=] [tests=] [userjobs=] [partjobs=] [ahead=]
+//	       [userpartjobs=] [assocjobs=] [arrayresv=] [minprio=] [busy] [depth=]
 //	                                            how the cycles from here on backfill
 //	cycle [starts=N] [depth=N]                  plan, apply, show starts and whoever waits, with its reservation
 //	clear                                       every job is cancelled
@@ -83,10 +85,11 @@ type cluster struct {
 	st  *state.State
 	cfg model.Config
 
-	bf   Backfill
-	fair func(account, user, part string) float64
-	kept *Planner
-	lazy bool // the state's invariants are checked once a plan is applied, not after every command
+	bf        Backfill
+	partDepth int
+	fair      func(account, user, part string) float64
+	kept      *Planner
+	lazy      bool // the state's invariants are checked once a plan is applied, not after every command
 }
 
 func newCluster(t testing.TB) *cluster {
@@ -144,7 +147,7 @@ func (c *cluster) cycle(p Policy) model.Plan {
 	if slices.ContainsFunc(plan.Preempt, func(v model.Preemption) bool { return v.Sleep }) || len(plan.Resume) > 0 {
 		return plan // there is room at once
 	}
-	if len(plan.Starts) < p.MaxStarts || p.MaxStarts == 0 && len(plan.Starts) < DefaultMaxStarts {
+	if p.PartDepth == 0 && (len(plan.Starts) < p.MaxStarts || p.MaxStarts == 0 && len(plan.Starts) < DefaultMaxStarts) {
 		next := Plan(c.st.View(), c.now, p)
 		for _, s := range next.Starts {
 			// Nodes for tasks and per-job resources together are not always found at the first try, see ordersFor.
@@ -212,7 +215,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 	for _, f := range fields[1:] {
 		if name, value, ok := strings.Cut(f, "="); ok {
 			w.named[name] = value
-		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue", "lln", "contiguous", "spread", "few", "apart", "share", "sjbf", "keep", "onesharing"}, f) {
+		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue", "lln", "contiguous", "spread", "few", "apart", "share", "sjbf", "keep", "onesharing", "reqresv", "busy"}, f) {
 			w.named[f] = ""
 		} else {
 			w.plain = append(w.plain, f)
@@ -232,6 +235,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		p := &c.cfg.Params
 		p.WholeCores, p.MemConsumed = w.has("wholecores"), !w.has("nomem")
 		p.LimitStop, p.Preempt.Youngest = slices.Contains(w.plain, "limitstop"), slices.Contains(w.plain, "youngest")
+		p.Preempt.Strict = slices.Contains(w.plain, "strict")
 		p.DefMemPerCPU, p.DefMemPerNode = w.num("defmempercpu"), w.num("defmempernode")
 		p.MaxMemPerCPU, p.MaxMemPerNode = w.num("maxmempercpu"), w.num("maxmempernode")
 	case "switch":
@@ -263,7 +267,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 	case "policy":
 		c.backfill(w)
 	case "cycle":
-		plan := c.cycle(Policy{MaxStarts: int(w.num("starts")), Depth: int(w.num("depth")), Backfill: c.bf, FairShare: c.fair})
+		plan := c.cycle(Policy{MaxStarts: int(w.num("starts")), Depth: int(w.num("depth")), Backfill: c.bf, FairShare: c.fair, PartDepth: c.partDepth})
 		for _, s := range plan.Starts {
 			say("start %s", startLine(&s))
 		}
@@ -382,8 +386,10 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 
 // backfill sets how the next cycles backfill.
 func (c *cluster) backfill(w words) {
+	c.partDepth = int(w.num("depth"))
 	c.bf = Backfill{On: true, Reserve: int(w.num("reserve")), ShortestFirst: w.has("sjbf"), Keep: w.has("keep"), ResolutionS: w.num("resolution"),
-		WindowS: w.num("window"), MinAgeS: w.num("age"), MaxTest: int(w.num("tests")), MaxUser: int(w.num("userjobs")), MaxPart: int(w.num("partjobs")),
+		WindowS: w.num("window"), MinAgeS: w.num("age"), MaxTest: int(w.num("tests")), MaxUser: int(w.num("userjobs")), MaxPart: int(w.num("partjobs")), MaxAssoc: int(w.num("assocjobs")), MaxUserPart: int(w.num("userpartjobs")), MaxArrayResv: int(w.num("arrayresv")),
+		MinPriority: uint64(w.num("minprio")), BusyNodes: w.has("busy"),
 		MaxStart: int(w.num("ahead"))}
 	for _, word := range w.plain {
 		switch word {
@@ -397,199 +403,4 @@ func (c *cluster) backfill(w words) {
 			c.t.Fatalf("%s: unknown policy %s", c.at, word)
 		}
 	}
-}
-
-func (c *cluster) nodes(w words) {
-	for _, name := range strings.Split(w.plain[0], ",") {
-		d := &model.NodeDef{Name: name, CPUs: int32(w.num("cpus")), ThreadsPerCore: 1, MemMiB: 1000 * w.num("cpus"), Weight: int32(w.num("weight")),
-			TmpMiB: w.num("tmp"), Features: w.list("feat")}
-		if w.has("threads") {
-			d.ThreadsPerCore = int32(w.num("threads"))
-		}
-		if w.has("mem") {
-			d.MemMiB = w.num("mem")
-		}
-		if w.has("sockets") {
-			d.Sockets = int32(w.num("sockets"))
-			d.CoresPerSocket = d.CPUs / d.Sockets / d.ThreadsPerCore
-		}
-		first := int32(0)
-		for _, g := range w.list("gpu") {
-			typ, count, _ := strings.Cut(g, ":")
-			n, err := strconv.Atoi(count)
-			if err != nil {
-				c.t.Fatalf("%s: %v", c.at, err)
-			}
-			d.Gres = append(d.Gres, model.GresDef{Name: "gpu", Type: typ, First: first, Count: int32(n)})
-			first += int32(n)
-		}
-		for _, g := range w.list("more") {
-			name, count, _ := strings.Cut(g, ":")
-			kind, count, _ := strings.Cut(count, "*")
-			n, err := strconv.Atoi(count)
-			if err != nil {
-				c.t.Fatalf("%s: %v", c.at, err)
-			}
-			d.Gres = append(d.Gres, model.GresDef{Name: name, Count: int32(n), NoConsume: kind == "loose", Explicit: kind == "explicit"})
-		}
-		for _, name := range [...]string{"shard", "mps"} {
-			if each := int32(w.num(name)); each > 0 {
-				divide(d, name, each, w.has("onesharing"))
-			}
-		}
-		for i := range d.Gres {
-			d.Gres[i].MemMiB = w.num("gpumem")
-		}
-		c.connect(d, w)
-		c.cfg.Nodes = append(c.cfg.Nodes, d)
-	}
-}
-
-func (c *cluster) part(w words) {
-	p := &model.Partition{Name: w.plain[0], Nodes: w.list("nodes"), PriorityTier: int32(w.num("tier")), MaxTimeS: w.num("maxtime"),
-		MinNodes: int32(w.num("minnodes")), MaxNodes: int32(w.num("maxnodes")), MaxCPUsPerNode: int32(w.num("maxcpus")),
-		DefMemPerCPU: w.num("defmempercpu"), DefMemPerNode: w.num("defmempernode"), MaxMemPerCPU: w.num("maxmempercpu"),
-		MaxMemPerNode: w.num("maxmempernode"), ExclusiveUser: w.has("private"), LLN: w.has("lln")}
-	if w.has("force") {
-		p.ShareMax, p.ShareForced = int32(w.num("force")), true
-	}
-	if w.has("yes") {
-		p.ShareMax = int32(w.num("yes"))
-	}
-	p.PreemptMode, p.GraceTimeS = w.named["mode"], w.num("grace")
-	if w.has("exclusive") {
-		p.OverSubscribe = "EXCLUSIVE"
-	}
-	p.State = map[string]model.PartState{"down": model.PartDown, "drain": model.PartDrain, "inactive": model.PartInactive}[w.named["state"]]
-	p.DefTimeS, p.QOS = w.num("deftime"), w.named["qos"]
-	if !w.has("nodes") {
-		for _, n := range c.cfg.Nodes {
-			p.Nodes = append(p.Nodes, n.Name)
-		}
-	}
-	c.cfg.Partitions = append(slices.DeleteFunc(slices.Clone(c.cfg.Partitions), func(q *model.Partition) bool { return q.Name == p.Name }), p)
-}
-
-func (c *cluster) spec(w words) *model.Spec {
-	sp := &model.Spec{UID: uint32(w.num("uid")), User: "u", Account: "a", Partitions: []string{"p"}, Tasks: int32(w.num("n")),
-		TasksPerNode: int32(w.num("tpn")), CPUsPerTask: int32(w.num("c")), MinCPUs: int32(w.num("mincpus")), MemPerCPU: w.num("mempercpu"),
-		Features: w.named["C"], ReqNodes: w.list("w"), ExcNodes: w.list("x"), Exclusive: w.has("alone"), Overcommit: w.has("over"),
-		LimitS: w.num("t"), TmpMiB: w.num("tmp"), DepText: w.named["dep"],
-		Reservation: w.named["resv"]}
-	if w.has("user") {
-		sp.User = w.named["user"]
-	}
-	for _, text := range w.list("dep") {
-		kind, id, _ := strings.Cut(text, ":")
-		k, ok := model.ParseDepKind(kind)
-		if !ok {
-			c.t.Fatalf("%s: %s is no dependency", c.at, text)
-		}
-		sp.Deps = append(sp.Deps, model.Dep{Kind: k, Job: c.id(id), Task: model.NoTask})
-	}
-	if w.has("begin") {
-		sp.Begin = epoch.Add(w.num("begin"))
-	}
-	if w.has("part") {
-		sp.Partitions = w.list("part")
-	}
-	if w.has("user") {
-		sp.User = w.named["user"]
-	}
-	if w.has("account") {
-		sp.Account = w.named["account"]
-	}
-	if w.has("deadline") {
-		sp.Deadline = epoch.Add(w.num("deadline"))
-	}
-	sp.QOS, sp.Requeue = w.named["qos"], w.has("requeue")
-	if w.has("N") {
-		lo, hi, isRange := strings.Cut(w.named["N"], "-")
-		if !isRange {
-			hi = lo
-		}
-		for _, x := range []struct {
-			text string
-			to   *int32
-		}{{lo, &sp.MinNodes}, {hi, &sp.MaxNodes}} {
-			n, err := strconv.Atoi(x.text)
-			if err != nil {
-				c.t.Fatalf("%s: %v", c.at, err)
-			}
-			*x.to = int32(n)
-		}
-	}
-	if w.named["mem"] == "all" {
-		sp.MemPerNode = model.WholeMem
-	} else {
-		sp.MemPerNode = w.num("mem")
-	}
-	for _, g := range w.list("gres") {
-		f := strings.Split(g, ":")
-		n, err := strconv.Atoi(f[len(f)-1])
-		if err != nil {
-			c.t.Fatalf("%s: %v", c.at, err)
-		}
-		rq := model.GresReq{Name: f[0], Count: int32(n)}
-		if len(f) == 3 {
-			rq.Type = f[1]
-		}
-		sp.Gres = append(sp.Gres, rq)
-	}
-	if w.has("G") {
-		sp.Gres = append(sp.Gres, model.GresReq{Name: "gpu", Count: int32(w.num("G")), Per: model.PerJob})
-	}
-	if w.has("half") {
-		sp.Gres = append(sp.Gres, model.GresReq{Name: "shard", Count: 1, Milli: int32(w.num("half"))})
-	}
-	if w.has("gpt") {
-		sp.Gres = append(sp.Gres, model.GresReq{Name: "gpu", Count: int32(w.num("gpt")), Per: model.PerTask})
-	}
-	if sp.More = c.needs(w); sp.More != nil {
-		for _, g := range sp.More.GPUsPerSocket {
-			g.Count *= max(1, sp.More.Sockets)
-			sp.Gres = append(sp.Gres, g)
-		}
-	}
-	if w.has("array") {
-		var err error
-		if sp.Tasklist, sp.Throttle, err = model.ParseTaskSet(w.named["array"], 1<<20); err != nil {
-			c.t.Fatalf("%s: %v", c.at, err)
-		}
-	}
-	return sp
-}
-
-func startLine(s *model.Start) string {
-	name := fmt.Sprint(s.Job)
-	if s.Task != model.NoTask {
-		name += fmt.Sprintf("_%d", s.Task)
-	}
-	text := fmt.Sprintf("%s in %s on %s", name, s.Partition, allocLine(s.Alloc))
-	if s.LimitS != model.Unlimited {
-		text += fmt.Sprintf(" for %d s", s.LimitS)
-	}
-	return text
-}
-
-func allocLine(a *model.Alloc) string {
-	var out []string
-	for _, n := range a.Nodes {
-		text := fmt.Sprintf("%s(%d tasks, cpus %s, %d MiB", n.Node, n.Tasks, n.CPUs, n.MemMiB)
-		for _, g := range n.Gres {
-			text += ", " + g.Name
-			if g.Type != "" {
-				text += ":" + g.Type
-			}
-			text += " " + g.Index.String()
-			if g.Share != nil {
-				text += fmt.Sprintf(" of GPU %d", g.Share.GPU)
-				if g.Share.MemMiB > 0 {
-					text += fmt.Sprintf(" with %d MiB", g.Share.MemMiB)
-				}
-			}
-		}
-		out = append(out, text+")")
-	}
-	return strings.Join(out, " ")
 }

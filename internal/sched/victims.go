@@ -8,8 +8,9 @@ import (
 )
 
 // Whom to end: on one node the set with the lowest highest class; of those the smallest; of those the one with the
-// lowest priorities, the youngest first. No node is chosen where a better set would do elsewhere, and no job is ended
-// that need not be.
+// lowest priorities, the youngest first. With preempt_strict_order it is the set whose most important job is the least
+// important, then the one before it, and so on, however many that makes. No node is chosen where a better set would do
+// elsewhere, and no job is ended that need not be.
 
 // maxSets bounds the sets of victims that are tried on one node before the outing falls back on sparing one after the
 // other.
@@ -22,7 +23,15 @@ type outing struct {
 }
 
 // compare orders choices: the best first.
-func (a *outing) compare(b *outing) int {
+func (r *robber) compare(a, b *outing) int {
+	if r.p.cfg.Params.Preempt.Strict {
+		for i, j := len(a.list)-1, len(b.list)-1; i >= 0 && j >= 0; i, j = i-1, j-1 {
+			if c := worse(a.list[i], b.list[j]); c != 0 {
+				return c
+			}
+		}
+		return cmp.Compare(len(a.list), len(b.list))
+	}
 	top := func(c *outing) int64 {
 		if len(c.list) == 0 {
 			return -1 << 62
@@ -58,7 +67,7 @@ func (r *robber) find() (*model.Alloc, []*victim) {
 				}
 				return nil, nil
 			}
-			if c != nil && (best == nil || c.compare(best) < 0) {
+			if c != nil && (best == nil || r.compare(c, best) < 0) {
 				best = c
 			}
 		}
@@ -182,6 +191,15 @@ func (r *robber) choose(n *node, fits func(func(model.JobID) bool) bool) *outing
 		}
 		all = all[:k]
 	}
+	if r.p.cfg.Params.Preempt.Strict {
+		k := 1
+		for !fits(without(all[:k])) {
+			k++
+		}
+		if set := r.spareSome(all[:k], fits); r.within(set) {
+			return &outing{n, set}
+		}
+	}
 	tries := 0
 	var set []*victim
 	var pick func(from, left int) bool
@@ -278,7 +296,7 @@ func (r *robber) findMany() (*model.Alloc, []*victim) {
 			nodes = append(nodes, &outing{n, r.spareSome(all, fits)})
 		}
 	}
-	slices.SortStableFunc(nodes, func(a, b *outing) int { return a.compare(b) })
+	slices.SortStableFunc(nodes, func(a, b *outing) int { return r.compare(a, b) })
 	var gone func(model.JobID) bool
 	lay := func(list []*outing) *model.Alloc {
 		rooms := make([]*room, 0, len(list))

@@ -119,7 +119,7 @@ func soonerOf(a, b model.Time) model.Time {
 func (p *Planner) best() *lane {
 	var b *lane
 	for _, l := range p.lanes {
-		if l.refuse != model.ReasonNone || l.stopped || !p.backfills() && l.block != nil || !p.advance(l) {
+		if l.refuse != model.ReasonNone || l.stopped || !p.backfills() && (l.block != nil || p.policy.PartDepth > 0 && l.tested >= p.policy.PartDepth) || !p.advance(l) {
 			continue
 		}
 		if b == nil || before(l, b) {
@@ -154,6 +154,9 @@ func before(a, b *lane) bool {
 func (p *Planner) consider(l *lane, it *item) {
 	e, j := it.e, it.e.j
 	p.seen++
+	if !p.backfills() {
+		l.tested++
+	}
 	if r, why := p.mayNotRun(it); r != model.ReasonNone {
 		p.because(e, r, why) // it does not block others: more room would not help it
 		return

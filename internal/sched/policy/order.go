@@ -41,7 +41,20 @@ func (o *Order) Priority(j *model.Job, _ *model.Partition) uint64 {
 	if e == nil {
 		return 0 // not seen by Refresh: behind all that were
 	}
-	prio := uint64(e.class) << classShift
+	return o.within(e, uint64(e.class)<<classShift)
+}
+
+// Suppose is Priority for a job of another class than the one it has, by its QOS; who is not known stands last of its class.
+func (o *Order) Suppose(j *model.Job, _ *model.Partition) uint64 {
+	prio := uint64(o.p.classOf(j)) << classShift
+	if e := o.p.jobs[j.ID]; e != nil {
+		return o.within(e, prio)
+	}
+	return prio
+}
+
+// within adds a job's place in its class.
+func (o *Order) within(e *entry, prio uint64) uint64 {
 	if e.part.first == e {
 		return prio | firstBit
 	}

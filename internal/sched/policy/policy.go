@@ -308,15 +308,19 @@ func (p *Policy) admit(j *model.Job) {
 
 // rank sets what a waiting job's place depends on beside its wait.
 func (p *Policy) rank(e *entry, j *model.Job) {
-	class := uint8(0)
-	if p.opt.Class != nil {
-		class = p.opt.Class(j)
-	}
+	class := p.classOf(j)
 	w := weightOf(e, j.Spec.Nice)
 	if e.weight != 0 && (class != e.class || w != e.weight) {
 		p.epoch++ // who has just come is asked for anyway
 	}
 	e.class, e.weight = class, w
+}
+
+func (p *Policy) classOf(j *model.Job) uint8 {
+	if p.opt.Class == nil {
+		return 0
+	}
+	return p.opt.Class(j)
 }
 
 // leave ends counting a job.

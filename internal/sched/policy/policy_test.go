@@ -277,6 +277,18 @@ func TestClass(t *testing.T) {
 	high := c.submit(2, 10, 36000)
 	c.after(1)
 	c.wantOrder("classes", high, low)
+	j := *c.st.View().Job(low)
+	sp := *j.Spec
+	sp.UID = 3
+	j.Spec = &sp
+	other := *c.st.View().Job(high)
+	order := p.Order()
+	if is, would := order.Priority(&j, nil), order.Suppose(&j, nil); is != order.Priority(c.st.View().Job(low), nil) || would <= order.Priority(&other, nil) {
+		t.Errorf("with another class the job's priority would be %x, it is %x", would, is)
+	}
+	if other.ID = 999; order.Priority(&other, nil) != 0 || order.Suppose(&other, nil) != 2<<classShift {
+		t.Error("a job that is not known stands last of its class")
+	}
 }
 
 // TestShare: the largest of a job's shares counts.
