@@ -166,8 +166,24 @@ func (b *boundedBuffer) Write(p []byte) (int, error) {
 
 // gateEnv is the environment of a program of the controller, as Slurm's.
 func gateEnv(j *model.Job, script, cluster string) []string {
+	env := append(programEnv(j, cluster), "SLURM_SCRIPT_CONTEXT="+script)
+	if over := j.Run.Over; over != nil {
+		env = append(env, exitEnv(over.Exit)...)
+		env = append(env, "SLURM_JOB_END_TIME="+strconv.FormatInt(over.At.Seconds(), 10))
+	}
+	return env
+}
+
+// exitEnv is how a job ended, as Slurm's programs are told.
+func exitEnv(e model.Exit) []string {
+	return []string{fmt.Sprintf("SLURM_JOB_EXIT_CODE=%d", int64(e.Code)<<8|int64(e.Signal)), fmt.Sprintf("SLURM_JOB_EXIT_CODE2=%d:%d", e.Code, e.Signal),
+		"SLURM_JOB_DERIVED_EC=0"}
+}
+
+// programEnv is what the controller's programs are told of a job, whether it has run or not.
+func programEnv(j *model.Job, cluster string) []string {
 	s := j.Spec
-	env := []string{gatePath, "SLURM_SCRIPT_CONTEXT=" + script, "SLURM_CLUSTER_NAME=" + cluster}
+	env := []string{gatePath, "SLURM_CLUSTER_NAME=" + cluster}
 	set := func(name, value string) {
 		if value != "" {
 			env = append(env, name+"="+value)
@@ -183,23 +199,19 @@ func gateEnv(j *model.Job, script, cluster string) []string {
 	set("SLURM_JOB_NAME", s.Name)
 	set("SLURM_JOB_ACCOUNT", s.Account)
 	set("SLURM_JOB_QOS", s.QOS)
-	set("SLURM_JOB_PARTITION", j.Run.Partition)
+	set("SLURM_JOB_PARTITION", j.Partition())
 	set("SLURM_JOB_RESERVATION", s.Reservation)
-	set("SLURM_JOB_NODELIST", hostlist.CompressInOrder(j.Run.Alloc.NodeNames()))
-	num("SLURM_JOB_NUM_NODES", int64(len(j.Run.Alloc.Nodes)))
+	if j.Run != nil {
+		set("SLURM_JOB_NODELIST", hostlist.CompressInOrder(j.Run.Alloc.NodeNames()))
+		num("SLURM_JOB_NUM_NODES", int64(len(j.Run.Alloc.Nodes)))
+		num("SLURM_JOB_START_TIME", j.Run.Start.Seconds())
+	}
 	set("SLURM_JOB_WORK_DIR", s.WorkDir)
 	set("SLURM_JOB_COMMENT", s.Comment)
 	num("SLURM_JOB_RESTART_COUNT", int64(j.Restarts))
-	num("SLURM_JOB_START_TIME", j.Run.Start.Seconds())
 	if j.Task != model.NoTask && j.ArrayID != 0 {
 		num("SLURM_ARRAY_JOB_ID", int64(j.ArrayID))
 		num("SLURM_ARRAY_TASK_ID", int64(j.Task))
-	}
-	if over := j.Run.Over; over != nil {
-		num("SLURM_JOB_EXIT_CODE", int64(over.Exit.Code)<<8|int64(over.Exit.Signal))
-		set("SLURM_JOB_EXIT_CODE2", fmt.Sprintf("%d:%d", over.Exit.Code, over.Exit.Signal))
-		num("SLURM_JOB_DERIVED_EC", 0)
-		num("SLURM_JOB_END_TIME", over.At.Seconds())
 	}
 	if path := os.Getenv("SLURM_CONF"); path != "" {
 		set("SLURM_CONF", path)

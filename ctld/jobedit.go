@@ -182,6 +182,11 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 			}
 			e.Comment = kv.Value
 			add(state.SetAdminComment)
+		case "mailtype", "mailuser":
+			if err := editMail(v, &sp, strings.ToLower(kv.Key), kv.Value); err != nil {
+				return nil, bad("%v", err)
+			}
+			specChanged = true
 		case "requeue":
 			n, err := number(0, 1)
 			if err != nil {
@@ -189,7 +194,7 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 			}
 			sp.Requeue, specChanged = n == 1, true
 		default:
-			return nil, refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update job can set; it sets TimeLimit, TimeMin, Deadline, Priority, Nice, SiteFactor, StartTime, ArrayTaskThrottle, Dependency, Partition, Reservation, Account, QOS, NumNodes, ReqNodeList, ExcNodeList, JobName, Comment, AdminComment, Requeue", kv.Key)
+			return nil, refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update job can set; it sets TimeLimit, TimeMin, Deadline, Priority, Nice, SiteFactor, StartTime, ArrayTaskThrottle, Dependency, Partition, Reservation, Account, QOS, NumNodes, ReqNodeList, ExcNodeList, JobName, Comment, AdminComment, MailType, MailUser, Requeue", kv.Key)
 		}
 		if len(kv.Value) > proto.MaxFieldBytes {
 			return nil, bad("longer than %d bytes", proto.MaxFieldBytes)

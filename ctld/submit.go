@@ -54,6 +54,9 @@ func (c *Controller) submit(ctx context.Context, who proto.Caller, rq *proto.Sub
 	if err := c.validate(v, &who, &sp, rq); err != nil {
 		return nil, err
 	}
+	if err := addressMail(v, &sp); err != nil {
+		return nil, err
+	}
 	notes, err := c.place(v, &who, &sp)
 	if err == nil {
 		err = mayUse(v, &sp)

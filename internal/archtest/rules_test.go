@@ -31,10 +31,11 @@ var layers = []layer{
 	{"internal/stepio", ""},
 	{"internal/rpc", "internal/model internal/blob internal/proto"},
 	{"internal/client", "internal/model internal/blob internal/proto internal/rpc"},
-	{"internal/cli", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client internal/stepio"},
+	{"internal/seff", "internal/model"},
+	{"internal/cli", "internal/model internal/seff internal/blob internal/conf internal/proto internal/rpc internal/client internal/stepio"},
 
 	// The daemons: effects. They never import each other.
-	{"ctld", "internal/model internal/blob internal/state internal/sched internal/store internal/conf internal/proto internal/rpc internal/client"},
+	{"ctld", "internal/model internal/seff internal/blob internal/state internal/sched internal/store internal/conf internal/proto internal/rpc internal/client"},
 	{"noded", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client internal/stepio"},
 	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client"},
 

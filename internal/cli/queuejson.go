@@ -131,7 +131,7 @@ func (r *queueRow) writeJSON(j *jsonText, cluster string) {
 	j.num("restart_cnt", int64(r.Restarts))
 	j.str("scheduled_nodes", "")
 	j.list("shared", nil)
-	out, errFile := outputFiles(r.Job)
+	out, errFile := r.OutputFiles()
 	j.str("standard_error", errFile)
 	j.str("standard_input", stdinOf(sp))
 	j.str("standard_output", out)

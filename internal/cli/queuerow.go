@@ -277,7 +277,7 @@ func (r *queueRow) pendingS() int64 {
 
 // outputs gives the output and error files; patterns are filled in with --expand-patterns only.
 func (r *queueRow) outputs() (out, errFile string) {
-	out, errFile = outputFiles(r.Job)
+	out, errFile = r.OutputFiles()
 	if !r.expand {
 		if r.Spec.StdOut != "" {
 			out = r.Spec.StdOut

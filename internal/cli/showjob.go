@@ -4,14 +4,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
-	"gbatch/internal/outpath"
 	"gbatch/internal/proto"
 	"gbatch/internal/walltime"
 )
@@ -217,7 +215,7 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 	if j.Comment != "" {
 		r.line(kv("AdminComment", j.Comment))
 	}
-	out, errFile := outputFiles(j)
+	out, errFile := j.OutputFiles()
 	in := sp.StdIn
 	if in == "" {
 		in = "/dev/null"
@@ -238,6 +236,9 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 	}
 	if b := sp.Extra().Bind; b != nil && b.GPU != "" {
 		r.line(kv("TresBind", tresGPU+b.GPU))
+	}
+	if m := sp.Mail(); m != nil {
+		r.line(kv("MailUser", m.User), kv("MailType", m.Types.String()))
 	}
 	if n := sp.Extra().GPUMemMiB; n > 0 {
 		r.line(kv("GpuMem", fmt.Sprintf("%dM", n)))
@@ -407,37 +408,6 @@ func depsText(j *model.Job) string {
 		sep = "?"
 	}
 	return strings.Join(out, sep)
-}
-
-// outputFiles gives a job's output and error files, with what is known of the patterns filled in.
-func outputFiles(j *model.Job) (out, errFile string) {
-	sp := j.Spec
-	v := outpath.Values{JobID: uint32(j.ID), JobName: sp.Name, User: sp.User}
-	pattern := "slurm-%j.out"
-	if j.ArrayID != 0 {
-		v.ArrayJob, pattern = uint32(j.ArrayID), "slurm-%A_%a.out"
-		v.Task = outpath.NoTask
-		if j.Task != model.NoTask {
-			v.Task = uint32(j.Task)
-		}
-	}
-	if j.Run != nil {
-		v.Node = j.Run.Alloc.Nodes[0].Node
-	}
-	full := func(p string) string {
-		if p = outpath.Expand(p, v); !filepath.IsAbs(p) {
-			p = filepath.Join(sp.WorkDir, p)
-		}
-		return p
-	}
-	if sp.StdOut != "" {
-		pattern = sp.StdOut
-	}
-	out = full(pattern)
-	if errFile = out; sp.StdErr != "" {
-		errFile = full(sp.StdErr)
-	}
-	return out, errFile
 }
 
 // writeScript writes a new file for its owner; one that is there is left alone.

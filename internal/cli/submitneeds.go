@@ -164,6 +164,9 @@ func (s *submission) settle() error {
 	case m.ExclusiveUser && sp.Exclusive:
 		m.ExclusiveUser = false // nobody at all is on its nodes
 	}
+	if s.mail.Types != 0 {
+		m.Mail = &s.mail
+	}
 	if !reflect.DeepEqual(*m, model.Needs{}) {
 		sp.More = m
 	}

@@ -32,6 +32,7 @@ type submission struct {
 	limitsOn bool
 
 	more        model.Needs // becomes spec.More where it says anything
+	mail        model.MailWish
 	tasksPerGPU int32
 }
 
@@ -287,13 +288,21 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		{Name: "verbose", Short: 'v', Group: gHow, Help: "say what was understood", Set: getopt.Count(&s.verbose)},
 		{Name: "ignore-pbs", Hidden: true, Note: "#PBS lines are never read", Set: getopt.Count(new(int))},
 
-		{Name: "mail-type", Arg: R, Metavar: "NONE", Group: gIO, Env: "_MAIL_TYPE", Help: "NONE; gbatch sends no mail yet", Set: func(v string) error {
-			if !strings.EqualFold(v, "none") {
-				return &getopt.TextError{Text: "--mail-type=" + v + " is not supported by gbatch yet: let the script's last line send the mail, or wait with gsubmit --wait"}
+		{Name: "mail-type", Arg: R, Metavar: "types", Group: gHow, Env: "_MAIL_TYPE", Help: "tell somebody by mail: BEGIN, END, FAIL, REQUEUE, ALL, TIME_LIMIT, TIME_LIMIT_50 (80, 90), INVALID_DEPEND, STAGE_OUT, NONE; of an array as a whole, ARRAY_TASKS: of each task", Set: func(v string) (err error) {
+			s.mail.Types, err = model.ParseMailTypes(v)
+			if err != nil {
+				return &getopt.TextError{Text: "Invalid --mail-type specification: " + err.Error()}
 			}
 			return nil
 		}},
-		{Name: "mail-user", Arg: R, Refused: "no mail is sent; let the script's last line send it"},
+		{Name: "mail-user", Arg: R, Metavar: "addresses", Group: gHow, Env: "_MAIL_USER", Help: "who is told, several joined with commas; you, unless told", Set: func(v string) error {
+			v = strings.Join(splitList(v), ",")
+			if err := model.CheckMailUser(v); err != nil {
+				return &getopt.TextError{Text: "Invalid --mail-user specification: " + err.Error()}
+			}
+			s.mail.User = v
+			return nil
+		}},
 		{Name: "gpu-freq", Arg: R, Refused: "set clocks in the script with nvidia-smi, where you may"},
 		{Name: "cpu-freq", Arg: R, Refused: "leave the clock to the node"},
 		{Name: "tres-per-task", Arg: R, Refused: "use --cpus-per-task and --gpus-per-task"},

@@ -6,6 +6,7 @@ import (
 
 	"gbatch/internal/cli/format"
 	"gbatch/internal/model"
+	"gbatch/internal/seff"
 	"gbatch/internal/walltime"
 )
 
@@ -343,61 +344,24 @@ func useTRES(add func(string, int, func(*useText) string), name string, width in
 // useGPU adds our own fields: over all GPUs that the job held, on all nodes.
 func useGPU(add func(string, int, func(*useText) string)) {
 	add("GPUMemMax", 10, func(u *useText) string {
-		g := u.gpus()
-		if g.count == 0 {
+		g := seff.GPUs(u.Usage)
+		if g.Count == 0 {
 			return ""
 		}
-		return u.kib(g.memMaxMiB << 10)
+		return u.kib(g.MemMaxMiB << 10)
 	})
 	add("GPUUtilAve", 10, func(u *useText) string {
-		g := u.gpus()
-		if g.told == 0 {
+		g := seff.GPUs(u.Usage)
+		if g.Told == 0 {
 			return ""
 		}
-		return strconv.FormatInt(g.utilAve, 10)
+		return strconv.FormatInt(g.UtilAve, 10)
 	})
 	add("GPUUtilMax", 10, func(u *useText) string {
-		g := u.gpus()
-		if g.told == 0 {
+		g := seff.GPUs(u.Usage)
+		if g.Told == 0 {
 			return ""
 		}
-		return strconv.FormatInt(g.utilMax, 10)
+		return strconv.FormatInt(g.UtilMax, 10)
 	})
-}
-
-// gpuSum is what a step's GPUs did, those that were ever read.
-type gpuSum struct {
-	count     int64 // that were read
-	told      int64 // that told their utilization
-	utilAve   int64 // mean over those, percent
-	utilMax   int64 // of any of them at any time, percent
-	memMaxMiB int64 // of the fullest
-	memMiB    int64 // that it has
-	energyMJ  int64
-}
-
-func (u *useText) gpus() gpuSum {
-	var s gpuSum
-	for i := range u.Nodes {
-		for k := range u.Nodes[i].GPUs {
-			g := &u.Nodes[i].GPUs[k]
-			if g.Samples == 0 {
-				continue
-			}
-			s.count++
-			s.energyMJ += g.EnergyMJ
-			if g.MemMaxMiB >= s.memMaxMiB {
-				s.memMaxMiB, s.memMiB = g.MemMaxMiB, g.MemMiB
-			}
-			if pct, ok := g.UtilAve(); ok {
-				s.told++
-				s.utilAve += pct
-				s.utilMax = max(s.utilMax, int64(g.UtilMax))
-			}
-		}
-	}
-	if s.told > 0 {
-		s.utilAve = (s.utilAve + s.told/2) / s.told
-	}
-	return s
 }

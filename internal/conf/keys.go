@@ -38,7 +38,7 @@ func mainSettings() *table {
 // one do its work takes it off this list.
 var unusedKeys = []string{
 	"CompleteWait", "DependencyParameters", "FirstJobId", "InactiveLimit", "InteractiveStepOptions", "JobFileAppend", "KillOnBadExit",
-	"LaunchParameters", "MailDomain", "MailProg", "MaxJobId", "MaxStepCount", "MaxTasksPerNode", "MessageTimeout",
+	"LaunchParameters", "MaxJobId", "MaxStepCount", "MaxTasksPerNode", "MessageTimeout",
 	"MpiDefault", "OverTimeLimit", "PropagatePrioProcess", "PropagateResourceLimits",
 	"PropagateResourceLimitsExcept", "TaskPluginParam", "TrackWCKey", "WaitTime",
 }

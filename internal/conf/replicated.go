@@ -30,6 +30,7 @@ func (c *Config) Model() *model.Config {
 			PrivateData: c.PrivateData, UserTop: c.Scheduler.EnableUserTop, TrackTRES: c.AccountingStorageTRES,
 			Backfill: c.Scheduler.backfill(), MaxStart: count32(c.Scheduler.MaxStart), Rules: c.nodeRules(),
 			LimitStop: c.Scheduler.AssocLimitStop, MaxArrayTasks: count32(c.Scheduler.MaxArrayTasks), PartDepth: count32(c.Scheduler.PartitionDepth),
+			MailProg: c.MailProg, MailDomain: c.MailDomain,
 		},
 		Accounts: c.Accounts,
 		Show:     c.KeyValues(),

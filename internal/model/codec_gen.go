@@ -2141,7 +2141,7 @@ func (x *Switch) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(38); err != nil {
+	if err := e.EncodeArrayLen(40); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.KillWaitS); err != nil {
@@ -2266,6 +2266,12 @@ func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.PartDepth)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.MailProg); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.MailDomain); err != nil {
 		return err
 	}
 	return nil
@@ -2697,7 +2703,27 @@ func (x *Params) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Params.PartDepth", v)
 		}
 	}
-	return wire.Skip(d, n-38)
+	if n < 39 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Params.MailProg", err)
+		}
+		x.MailProg = v
+	}
+	if n < 40 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Params.MailDomain", err)
+		}
+		x.MailDomain = v
+	}
+	return wire.Skip(d, n-40)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -5463,7 +5489,7 @@ func (x *Job) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(32); err != nil {
+	if err := e.EncodeArrayLen(33); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Partition); err != nil {
@@ -5587,6 +5613,9 @@ func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.Warned)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Mailed)); err != nil {
 		return err
 	}
 	return nil
@@ -5995,7 +6024,20 @@ func (x *Run) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Warned = Time(v)
 	}
-	return wire.Skip(d, n-32)
+	if n < 33 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Run.Mailed", err)
+		}
+		x.Mailed = int32(v)
+		if int64(x.Mailed) != v {
+			return wire.Range("Run.Mailed", v)
+		}
+	}
+	return wire.Skip(d, n-33)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -6205,6 +6247,53 @@ func (x *Exit) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 	}
 	return wire.Skip(d, n-9)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *MailWish) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.User); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Types)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *MailWish) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = MailWish{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("MailWish.User", err)
+		}
+		x.User = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("MailWish.Types", err)
+		}
+		x.Types = MailTypes(v)
+		if uint64(x.Types) != v {
+			return wire.Range("MailWish.Types", v)
+		}
+	}
+	return wire.Skip(d, n-2)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -10724,7 +10813,7 @@ func (x *Warning) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(23); err != nil {
+	if err := e.EncodeArrayLen(24); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Prefer); err != nil {
@@ -10811,6 +10900,15 @@ func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeBool(x.Interactive); err != nil {
 		return err
+	}
+	if x.Mail == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Mail.EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -11100,7 +11198,23 @@ func (x *Needs) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Interactive = v
 	}
-	return wire.Skip(d, n-23)
+	if n < 24 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("Needs.Mail", err)
+		}
+		if !none {
+			v8 := new(MailWish)
+			if err := v8.DecodeMsgpack(d); err != nil {
+				return wire.In("Needs.Mail", err)
+			}
+			x.Mail = v8
+		}
+	}
+	return wire.Skip(d, n-24)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

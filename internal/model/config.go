@@ -76,6 +76,9 @@ type Params struct {
 	LimitStop     bool  // assoc_limit_stop: who is held by a limit holds up its partition
 	MaxArrayTasks int32 // max_array_tasks: of one array; 0: no limit but MaxArraySize
 	PartDepth     int32 // partition_job_depth, without backfill: jobs tried in one pass from each partition; 0: no limit
+
+	MailProg   string // on the controller that leads: sends a mail; "": nothing does
+	MailDomain string // of users who give no address; "": the mail program knows
 }
 
 // Backfill is SchedulerType with the bf_ part of SchedulerParameters. Counts of 0 are no limit.

@@ -110,6 +110,7 @@ type Run struct {
 	PartQOS    string // the partition's QOS, where it is another than the job's own: it counts what the job uses as well
 	StopReason Reason // with StopTimeLimit: the limit in minutes that has run out; StopWhy says whose
 	Warned     Time   // when Spec.Warning's signal was due: it is sent once; 0: not yet
+	Mailed     int32  // percentage of the time limit of whose passing people have been told last; 0: none
 }
 
 // Gate says which program of the controller a job waits for. The numbers are stored: append only.

@@ -117,6 +117,7 @@ type Needs struct {
 	SampleS       int32     // --acctg-freq, seconds between samples; 0: not given, -1: at the end only
 	Bind          *BindWish // for the job's steps; nil: nothing
 	Interactive   bool      // galloc's, or grun's own: its script only holds the resources
+	Mail          *MailWish // nil: nobody is told of anything
 }
 
 // BindWish is how the tasks of a job's steps are to be laid out and bound, as it was written: the job's environment hands

@@ -247,6 +247,7 @@ func (s *State) checkDerived() error {
 		{"jobs of reservations", list(s.asked.Scan), list(fresh.asked.Scan)},
 		{"deadlines", list(s.dooms.Scan), list(fresh.dooms.Scan)},
 		{"warnings", list(s.warnings.Scan), list(fresh.warnings.Scan)},
+		{"halfways", list(s.halfways.Scan), list(fresh.halfways.Scan)},
 		{"finished jobs", list(s.finished.Scan), list(fresh.finished.Scan)},
 		{"names", list(s.live.Scan), list(fresh.live.Scan)},
 		{"waiters", list(s.waiters.Scan), list(fresh.waiters.Scan)},
@@ -277,6 +278,12 @@ func (s *State) checkLogs() (err error) {
 	})
 	if err != nil {
 		return err
+	}
+	if s.mails.Len() > MaxMails {
+		return fmt.Errorf("%d mails wait, the limit is %d", s.mails.Len(), MaxMails)
+	}
+	if seq, _, ok := s.mails.Max(); ok && seq >= s.nextMail {
+		return fmt.Errorf("mail %d is from the future: the next is %d", seq, s.nextMail)
 	}
 	latest := map[model.JobID]uint32{}
 	s.outbox.Scan(func(seq uint64, j *model.Job) bool {

@@ -1593,6 +1593,37 @@ func (x *Meter) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Mailed) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(1); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.Seq); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Mailed) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Mailed{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Mailed.Seq", err)
+		}
+		x.Seq = v
+	}
+	return wire.Skip(d, n-1)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Reserve) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(2); err != nil {
 		return err
@@ -1653,7 +1684,7 @@ func (x *Reserve) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *snapHead) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(25); err != nil {
+	if err := e.EncodeArrayLen(27); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Format)); err != nil {
@@ -1735,6 +1766,12 @@ func (x *snapHead) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeUint(x.AcctUse); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.Mails); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.NextMail); err != nil {
 		return err
 	}
 	return nil
@@ -2015,7 +2052,27 @@ func (x *snapHead) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.AcctUse = v
 	}
-	return wire.Skip(d, n-25)
+	if n < 26 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("snapHead.Mails", err)
+		}
+		x.Mails = v
+	}
+	if n < 27 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("snapHead.NextMail", err)
+		}
+		x.NextMail = v
+	}
+	return wire.Skip(d, n-27)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -2274,8 +2331,118 @@ func (x *snapEvent) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *snapMail) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(5); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(x.Seq); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.What)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.At)); err != nil {
+		return err
+	}
+	if x.Job == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Job.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if x.Array == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Array.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *snapMail) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = snapMail{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("snapMail.Seq", err)
+		}
+		x.Seq = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("snapMail.What", err)
+		}
+		x.What = model.MailTypes(v)
+		if uint64(x.What) != v {
+			return wire.Range("snapMail.What", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("snapMail.At", err)
+		}
+		x.At = model.Time(v)
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("snapMail.Job", err)
+		}
+		if !none {
+			v1 := new(snapJob)
+			if err := v1.DecodeMsgpack(d); err != nil {
+				return wire.In("snapMail.Job", err)
+			}
+			x.Job = v1
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("snapMail.Array", err)
+		}
+		if !none {
+			v2 := new(Array)
+			if err := v2.DecodeMsgpack(d); err != nil {
+				return wire.In("snapMail.Array", err)
+			}
+			x.Array = v2
+		}
+	}
+	return wire.Skip(d, n-5)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Array) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(10); err != nil {
+	if err := e.EncodeArrayLen(16); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.ID)); err != nil {
@@ -2306,6 +2473,24 @@ func (x *Array) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.MaxExit)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Begun); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Back); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Ill)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.LeastExit)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MostExit)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxSignal)); err != nil {
 		return err
 	}
 	return nil
@@ -2448,7 +2633,79 @@ func (x *Array) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Array.MaxExit", v)
 		}
 	}
-	return wire.Skip(d, n-10)
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Array.Begun", err)
+		}
+		x.Begun = v
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Array.Back", err)
+		}
+		x.Back = v
+	}
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Array.Ill", err)
+		}
+		x.Ill = int32(v)
+		if int64(x.Ill) != v {
+			return wire.Range("Array.Ill", v)
+		}
+	}
+	if n < 14 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Array.LeastExit", err)
+		}
+		x.LeastExit = int32(v)
+		if int64(x.LeastExit) != v {
+			return wire.Range("Array.LeastExit", v)
+		}
+	}
+	if n < 15 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Array.MostExit", err)
+		}
+		x.MostExit = int32(v)
+		if int64(x.MostExit) != v {
+			return wire.Range("Array.MostExit", v)
+		}
+	}
+	if n < 16 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Array.MaxSignal", err)
+		}
+		x.MaxSignal = int32(v)
+		if int64(x.MaxSignal) != v {
+			return wire.Range("Array.MaxSignal", v)
+		}
+	}
+	return wire.Skip(d, n-16)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -30,6 +30,7 @@ const (
 	KindSuspend
 	KindUnits
 	KindNodeHealth
+	KindMailed
 )
 
 // Command is one change to the facts. At is the leader's clock.
@@ -285,6 +286,8 @@ func newBody(k Kind) Body {
 		return new(Units)
 	case KindNodeHealth:
 		return new(NodeHealth)
+	case KindMailed:
+		return new(Mailed)
 	}
 	return nil
 }

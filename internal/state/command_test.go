@@ -77,6 +77,7 @@ func later() []Body {
 		&Suspend{Targets: []Target{{Job: 5, Task: model.NoTask}}, Resume: true, Turn: model.Turn{Sleep: []model.JobID{3}, Wake: []model.JobID{4}}},
 		&Units{Node: "n1", Tells: []model.UnitTell{{Name: "gpu", Index: 3, Kind: model.OutFault, Text: "XID 79", Stamp: 5}}},
 		&NodeHealth{Node: "n1", Problem: "spool is not writable"},
+		&Mailed{Seq: 7},
 	}
 }
 

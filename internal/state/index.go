@@ -20,6 +20,7 @@ func (s *State) put(j *model.Job) {
 	s.journal.add(Change{Job: j.ID})
 	s.outcomes.count(old, j)
 	s.reindexJob(old, j)
+	s.mailNever(old, j)
 }
 
 // remove forgets a job whole.
@@ -164,6 +165,7 @@ func (s *State) reindexJob(old, j *model.Job) {
 	moveDue(s.begins, id, beginOf(old), beginOf(j))
 	moveDue(s.dooms, id, doomOf(old), doomOf(j))
 	moveDue(s.warnings, id, warningOf(old), warningOf(j))
+	moveDue(s.halfways, id, halfwayOf(old), halfwayOf(j))
 	moveDue(s.finished, id, endOf(old), endOf(j))
 	moveDue(s.limits, id, limitOf(old), limitOf(j))
 	was, wasLive := liveOf(old)
@@ -322,6 +324,9 @@ func (s *State) plan() {
 		sooner(d.at)
 	}
 	if d, ok := s.warnings.Min(); ok {
+		sooner(d.at)
+	}
+	if d, ok := s.halfways.Min(); ok {
 		sooner(d.at)
 	}
 	if d, ok := s.finished.Min(); ok && s.cfg.Params.MinJobAgeS > 0 {

@@ -118,6 +118,9 @@ func (g *storm) spec() *model.Spec {
 	if g.chance(30) {
 		sp.More = &model.Needs{Share: true}
 	}
+	if g.chance(30) {
+		sp.More = &model.Needs{Mail: &model.MailWish{User: "u", Types: model.MailTypes(g.n(1 << 11))}}
+	}
 	if g.chance(25) {
 		lo := int32(g.n(3))
 		sp.Tasklist = model.TaskSet{{Lo: lo, Hi: lo, Step: 1}}
@@ -350,6 +353,10 @@ func (g *storm) next(st *State) Body {
 	case k < 96:
 		last := uint64(0)
 		g.view.Outbox(0, func(seq uint64, _ *model.Job, _ *model.Step) bool { last = seq; return g.chance(90) })
+		if g.chance(50) {
+			g.view.Mails(func(seq uint64, _ *Mail) bool { last = seq; return g.chance(80) })
+			return &Mailed{Seq: last}
+		}
 		return &Trim{Seq: last}
 	case k < 98:
 		c := &Accounts{}

@@ -136,12 +136,14 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 	s.charge(&n, at)
 	if requeue {
 		s.record(&n)
-		s.countArray(n.ArrayID, func(a *Array) { a.Active--; a.Waiting++ })
+		s.mailRequeue(&n, at)
+		s.countArray(n.ArrayID, func(a *Array) { a.Active--; a.Waiting++; a.Back = true })
 		s.requeued(&n, at, hold)
 		return
 	}
 	s.put(&n)
 	s.record(&n)
+	s.mailEnd(&n, at)
 	s.countArray(n.ArrayID, func(a *Array) {
 		a.Active--
 		s.arrayDone(a, &n, 1)
@@ -150,12 +152,24 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 }
 
 func (s *State) arrayDone(a *Array, j *model.Job, tasks int32) {
-	a.Done += tasks
-	if j.State != model.Completed {
-		a.Failed += tasks
+	if e := j.End; e != nil {
+		if a.Done == 0 {
+			a.LeastExit = e.Exit.Code
+		}
+		a.LeastExit, a.MostExit = min(a.LeastExit, e.Exit.Code), max(a.MostExit, e.Exit.Code)
+		a.MaxExit, a.MaxSignal = max(a.MaxExit, exitNumber(j)), max(a.MaxSignal, e.Exit.Signal)
 	}
-	if j.End != nil {
-		a.MaxExit = max(a.MaxExit, exitNumber(j))
+	a.Done += tasks
+	switch j.State {
+	case model.Completed:
+	case model.Cancelled:
+		a.Failed += tasks
+	default:
+		a.Failed += tasks
+		a.Ill += tasks
+	}
+	if a.Done == a.Total {
+		s.mailArrayEnd(a, j)
 	}
 }
 

@@ -210,6 +210,17 @@ func (s *session) do(out *bytes.Buffer, line string) {
 			say("%d: %s", seq, jobLine(j))
 			return true
 		})
+	case "mails":
+		s.st.View().Mails(func(seq uint64, m *Mail) bool {
+			if a := m.Array; a != nil {
+				say("%d: %s array %d: done %d, failed %d, ill %d, exit %d-%d", seq, m.What, a.ID, a.Done, a.Failed, a.Ill, a.LeastExit, a.MostExit)
+				return true
+			}
+			say("%d: %s %s", seq, m.What, jobLine(m.Job))
+			return true
+		})
+	case "mailed":
+		res = s.apply(&Mailed{Seq: uint64(s.ids(w.plain)[0])})
 	case "usage":
 		s.st.View().Usages(func(u *Usage) bool { say("%+v", *u); return true })
 	case "blobs":
@@ -270,6 +281,13 @@ func (s *session) submit(w words) *Submit {
 	}
 	if w.has("share") {
 		sp.More = &model.Needs{Share: true}
+	}
+	if w.has("mail") {
+		types, err := model.ParseMailTypes(w.named["mail"])
+		if err != nil {
+			s.t.Fatalf("%s: %v", s.at, err)
+		}
+		sp.More = &model.Needs{Mail: &model.MailWish{User: sp.User, Types: types}}
 	}
 	c := &Submit{RequestID: w.named["req"], Spec: sp, Priority: uint32(w.num("prio", 100))}
 	if w.has("hold") {

@@ -39,6 +39,7 @@ type snapHead struct {
 	ResetAt                              model.Time
 	Reservations                         uint64
 	AcctUse                              uint64
+	Mails, NextMail                      uint64
 }
 
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
@@ -67,6 +68,15 @@ type snapEvent struct {
 	Step   *model.Step // it is this step's end
 }
 
+//gbatch:codec
+type snapMail struct {
+	Seq   uint64
+	What  model.MailTypes
+	At    model.Time
+	Job   *snapJob
+	Array *Array
+}
+
 // frozen is a View with the facts that only a snapshot needs.
 type frozen struct {
 	*View
@@ -81,7 +91,8 @@ func (v *frozen) write(w io.Writer) error {
 	head := snapHead{snapshotFormat, v.gen, v.nextID, v.nextReq, v.nextSeq, v.cfg, uint64(v.nodes.Len()),
 		uint64(v.blobs.Len()), uint64(v.usage.Len()), uint64(v.arrays.Len()), uint64(v.jobs.Len()),
 		uint64(v.requests.Len()), uint64(v.outbox.Len()), v.instance, uint64(v.accounts.Len()), uint64(v.users.Len()), uint64(v.assocs.Len()),
-		uint64(v.qos.Len()), uint64(v.qosUse.Len()), v.acctGen, v.nextAssoc, v.nextQOS, v.resetAt, uint64(v.resvs.Len()), uint64(v.acctUse.Len())}
+		uint64(v.qos.Len()), uint64(v.qosUse.Len()), v.acctGen, v.nextAssoc, v.nextQOS, v.resetAt, uint64(v.resvs.Len()), uint64(v.acctUse.Len()),
+		uint64(v.mails.Len()), v.nextMail}
 	err := head.EncodeMsgpack(e)
 	put := func(x msgpack.CustomEncoder) bool {
 		if err == nil {
@@ -128,6 +139,7 @@ func (v *frozen) write(w io.Writer) error {
 	v.qosUse.Scan(func(_ string, u *Usage) bool { return put(u) })
 	v.resvs.Scan(func(_ string, r *model.Reservation) bool { return put(r) })
 	v.acctUse.Scan(func(_ string, u *Usage) bool { return put(u) })
+	v.mails.Scan(func(seq uint64, m *Mail) bool { return put(&snapMail{seq, m.What, m.At, pack(m.Job), m.Array}) })
 	if err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
@@ -155,7 +167,7 @@ func (s *State) Restore(r io.Reader) error {
 		return fmt.Errorf("read snapshot: format %d, this version reads %d: it was written by another version of gbatch", head.Format, snapshotFormat)
 	}
 	n.gen, n.nextID, n.nextReq, n.nextSeq = head.Gen, head.NextID, head.NextReq, head.NextSeq
-	n.instance = head.Instance
+	n.instance, n.nextMail = head.Instance, max(1, head.NextMail)
 	if head.Accounts > 0 { // one that was written before there were accounts keeps what a new cluster has
 		n.accounts.Clear()
 		n.users.Clear()
@@ -309,6 +321,15 @@ func (s *State) Restore(r io.Reader) error {
 			x := new(Usage)
 			err := x.DecodeMsgpack(d)
 			n.acctUse.Set(x.Account, x)
+			return err
+		}},
+		{head.Mails, func() error {
+			x := new(snapMail)
+			if err := x.DecodeMsgpack(d); err != nil || x.Job == nil {
+				return orMissing(err)
+			}
+			j, err := unpack(x.Job)
+			n.mails.Set(x.Seq, &Mail{What: x.What, At: x.At, Job: j, Array: x.Array})
 			return err
 		}},
 	}

@@ -17,6 +17,7 @@ type State struct {
 	asked    *btree.BTreeG[askedKey] // jobs that are not over, by the reservations that they asked for
 	dooms    *btree.BTreeG[due]      // pending jobs, by the moment from which they can't end before their deadline
 	warnings *btree.BTreeG[due]      // running jobs, by the moment of the signal that they asked for
+	halfways *btree.BTreeG[due]      // running jobs, by the moment of the next mail about their time limit
 	finished *btree.BTreeG[due]      // by the moment they ended
 	live     *btree.BTreeG[liveKey]
 	waiters  *btree.BTreeG[waitKey] // who waits for a job, an array or one of its tasks
@@ -78,6 +79,9 @@ type facts struct {
 	outSeq   *btree.Map[model.JobID, uint64]
 	nextSeq  uint64
 
+	mails    *btree.Map[uint64, *Mail] // not yet sent, in order
+	nextMail uint64
+
 	tallies  *btree.Map[string, *Tally] // derived; see tally.go
 	counting bool                       // tallies are kept
 
@@ -106,6 +110,14 @@ type Array struct {
 	Done    int32
 	Failed  int32 // of Done: not COMPLETED
 	MaxExit int32
+
+	// What a mail of the whole array says.
+	Begun     bool  // a task has started
+	Back      bool  // one was put back into the queue
+	Ill       int32 // of Failed: not cancelled either
+	LeastExit int32 // exit codes of those that are done
+	MostExit  int32
+	MaxSignal int32
 }
 
 type request struct {
@@ -202,7 +214,7 @@ var noLocks = btree.Options{NoLocks: true}
 func New() *State {
 	s := &State{}
 	s.facts = facts{
-		cfg: &model.Config{}, parts: map[string]*model.Partition{}, defs: map[string]*model.NodeDef{}, nextID: FirstJobID, nextSeq: 1, nextReq: 1,
+		cfg: &model.Config{}, parts: map[string]*model.Partition{}, defs: map[string]*model.NodeDef{}, nextID: FirstJobID, nextSeq: 1, nextReq: 1, nextMail: 1,
 		jobs: new(btree.Map[model.JobID, *model.Job]), nodes: new(btree.Map[string, *model.Node]),
 		blobs: new(btree.Map[string, *model.Blob]), usage: new(btree.Map[string, *Usage]), qosUse: new(btree.Map[string, *Usage]),
 		acctUse:  new(btree.Map[string, *Usage]),
@@ -211,7 +223,7 @@ func New() *State {
 		arrays: new(btree.Map[model.JobID, *Array]), elems: new(btree.Map[uint64, model.JobID]), groups: new(btree.Map[uint64, model.JobID]),
 		moving: new(btree.Map[model.JobID, model.JobState]), shares: new(btree.Map[model.JobID, struct{}]),
 		ready: new(btree.Map[string, *queue]), requests: new(btree.Map[string, request]),
-		reqQueue: new(btree.Map[uint64, string]), outbox: new(btree.Map[uint64, *model.Job]), outSteps: new(btree.Map[uint64, *model.Step]),
+		reqQueue: new(btree.Map[uint64, string]), outbox: new(btree.Map[uint64, *model.Job]), outSteps: new(btree.Map[uint64, *model.Step]), mails: new(btree.Map[uint64, *Mail]),
 		resvs:  new(btree.Map[string, *model.Reservation]),
 		outSeq: new(btree.Map[model.JobID, uint64]), tallies: new(btree.Map[string, *Tally]), journal: newJournal(),
 	}
@@ -229,6 +241,7 @@ func (s *State) reset() {
 	s.asked = btree.NewBTreeGOptions(askedLess, noLocks)
 	s.dooms = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.warnings = btree.NewBTreeGOptions(dueLess, noLocks)
+	s.halfways = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.finished = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.live = btree.NewBTreeGOptions(liveLess, noLocks)
 	s.waiters = btree.NewBTreeGOptions(waitLess, noLocks)
@@ -334,6 +347,8 @@ func (s *State) Apply(c Command) Result {
 		return s.applySuspend(c.At, b)
 	case *Units:
 		return s.applyUnits(c.At, b)
+	case *Mailed:
+		return s.applyMailed(b)
 	}
 	return Result{}
 }

@@ -128,14 +128,19 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 		s.countArray(j.ArrayID, func(a *Array) {
 			a.Done--
 			a.Waiting++
+			a.Back = true
 			if j.State != model.Completed {
 				a.Failed--
+				if j.State != model.Cancelled {
+					a.Ill--
+				}
 			}
 		})
 		hold := model.NotHeld
 		if c.Hold {
 			hold = model.HeldByUser
 		}
+		s.mailRequeue(j, at)
 		s.requeued(j, at, hold)
 	case next == model.Cancelled:
 		s.cancelPending(j, at, c.UID, model.ReasonNone)
@@ -190,6 +195,7 @@ func (s *State) endPending(j *model.Job, at model.Time, state model.JobState, re
 	n.End = &model.End{At: at, UID: uid}
 	s.put(&n)
 	s.record(&n)
+	s.mailEnd(&n, at)
 	tasks := int32(1)
 	if n.IsArray() {
 		tasks = int32(n.Tasks.Count())

@@ -29,6 +29,8 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 		cause := model.StopTimeLimit
 		if own := j.Run.Deadline(); j.Spec.Deadline != 0 && (own == 0 || j.Spec.Deadline <= own) {
 			cause = model.StopDeadline
+		} else {
+			s.mail(model.MailLimit, j, at)
 		}
 		s.stopRunning(j, at, cause, 0)
 		res.Changed = true
@@ -75,6 +77,7 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 		s.put(&n)
 		res.Changed = true
 	}
+	res.Changed = s.mailHalfways(at, limit) || res.Changed
 	age := s.cfg.Params.MinJobAgeS
 	for range limit {
 		d, ok := s.finished.Min()

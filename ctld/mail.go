@@ -1,0 +1,320 @@
+package ctld
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/seff"
+	"gbatch/internal/state"
+	"gbatch/internal/walltime"
+)
+
+// mail.go tells people what they asked for with --mail-type: the leader calls MailProg as Slurm does, MailProg -s SUBJECT
+// ADDRESS, with what gseff says of an ended job as its input.
+//
+// The facts queue the mails (internal/state/mail.go). They are taken out of the facts before they are sent: a leader that
+// dies in between loses them, and none is ever sent twice.
+
+const (
+	mailers     = 8                // mail programs that run at once
+	mailTimeout = 30 * time.Second // of one of them
+	mailGrace   = 3 * time.Second  // for those that run when the controller stops leading
+	mailPace    = 200 * time.Millisecond
+)
+
+// addressMail checks whom a job's mails go to, and fills in its user where nobody was named.
+func addressMail(v *state.View, sp *model.Spec) error {
+	w := sp.Mail()
+	if w == nil {
+		return nil
+	}
+	m, mail := *sp.More, *w
+	if mail.User == "" {
+		if mail.User = sp.User; v.Config().Params.MailDomain != "" {
+			mail.User += "@" + v.Config().Params.MailDomain
+		}
+	}
+	if err := model.CheckMailUser(mail.User); err != nil {
+		return refuse(proto.CodeBadRequest, "--mail-user: %v", err)
+	}
+	m.Mail, sp.More = &mail, &m
+	return nil
+}
+
+// editMail sets whom a job's mails go to, or of what. The last type taken away takes all of it.
+func editMail(v *state.View, sp *model.Spec, key, value string) error {
+	m, mail := sp.Extra(), model.MailWish{}
+	if m.Mail != nil {
+		mail = *m.Mail
+	}
+	if key == "mailtype" {
+		types, err := model.ParseMailTypes(value)
+		if err != nil {
+			return err
+		}
+		mail.Types = types
+	} else {
+		mail.User = value
+	}
+	m.Mail = &mail
+	sp.More = &m
+	if mail.Types == 0 {
+		if m.Mail = nil; key == "mailuser" {
+			return errors.New("set MailType too: nobody is told of anything so far")
+		}
+		return nil
+	}
+	return addressMail(v, sp)
+}
+
+// sendMails sends what waits until ctx ends, a few at once, and returns when no mail program runs any more.
+func (c *Controller) sendMails(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := make(chan struct{}, mailers)
+	pace := pacer{gap: mailPace}
+	full := false
+	for ctx.Err() == nil {
+		pace.wait(ctx)
+		changed := c.machine.Changed()
+		v := c.machine.View()
+		var mails []*state.Mail
+		last, waiting := uint64(0), 0
+		v.Mails(func(seq uint64, m *state.Mail) bool {
+			if waiting++; len(mails) < mailers {
+				last, mails = seq, append(mails, m)
+			}
+			return waiting < state.MaxMails
+		})
+		if is := waiting >= state.MaxMails; is != full {
+			if full = is; full {
+				c.log.Error("mails are dropped: MailProg is slower than jobs begin and end", "waiting", waiting, "program", v.Config().Params.MailProg)
+			}
+		}
+		if len(mails) == 0 {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		if _, err := c.propose(ctx, &state.Mailed{Seq: last}); err != nil {
+			pause(ctx, waitPace)
+			continue
+		}
+		for _, m := range mails {
+			slots <- struct{}{} // one is free within mailTimeout
+			wg.Go(func() {
+				defer func() { <-slots }()
+				c.sendMail(ctx, v, m)
+			})
+		}
+	}
+}
+
+// sendMail runs MailProg once. Whatever becomes of it, the job goes on.
+func (c *Controller) sendMail(leading context.Context, v *state.View, m *state.Mail) {
+	program, users := v.Config().Params.MailProg, m.Job.Spec.Mail().User
+	if program == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(leading), mailTimeout)
+	defer cancel()
+	stop := context.AfterFunc(leading, func() { time.AfterFunc(mailGrace, cancel) })
+	defer stop()
+	text := newLetter(m, c.now())
+	cmd := exec.CommandContext(ctx, program, "-s", text.subject(), users)
+	cmd.Dir, cmd.Env = "/", append(programEnv(m.Job, v.Config().Cluster), text.env()...)
+	cmd.Stdin = strings.NewReader(text.body(c.recordOf(v.Config(), 0, m.Job)))
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = gateGrace
+	var out boundedBuffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	err := cmd.Run()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil // it has ended well, and something that it started holds its output open
+	}
+	if ctx.Err() != nil {
+		err = fmt.Errorf("it was killed after %s", mailTimeout)
+	}
+	if err != nil {
+		c.log.Warn("MailProg failed; this mail is lost", "program", program, "job", m.Job.ID, "to", users, "subject", text.subject(), "err", err, "output", strings.TrimSpace(out.String()))
+	}
+}
+
+// letter is a mail as it is written, in Slurm's words.
+type letter struct {
+	*state.Mail
+	word string // what happened
+	at   model.Time
+}
+
+func newLetter(m *state.Mail, now model.Time) *letter {
+	word := map[model.MailTypes]string{model.MailBegin: "Began", model.MailEnd: "Ended", model.MailFail: "Failed", model.MailRequeue: "Requeued",
+		model.MailInvalidDepend: "Invalid dependency", model.MailLimit: "Reached time limit", model.MailLimit90: "Reached 90% of time limit",
+		model.MailLimit80: "Reached 80% of time limit", model.MailLimit50: "Reached 50% of time limit"}[m.What]
+	return &letter{m, word, now}
+}
+
+// oneLine keeps a name from ending a header line.
+func oneLine(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+func (l *letter) subject() string {
+	j := l.Job
+	name := oneLine(j.Spec.Name)
+	switch {
+	case l.Array != nil:
+		return fmt.Sprintf("Slurm Array Summary Job_id=%d_* (%d) Name=%s %s%s", j.ArrayID, j.ArrayID, name, l.word, l.outcome())
+	case j.ArrayID != 0 && j.Task != model.NoTask:
+		return fmt.Sprintf("Slurm Array Task Job_id=%d_%d (%d) Name=%s %s%s", j.ArrayID, j.Task, j.ID, name, l.word, l.outcome())
+	}
+	return fmt.Sprintf("Slurm Job_id=%d Name=%s %s%s", j.ID, name, l.word, l.outcome())
+}
+
+// outcome gives what follows the word in the subject.
+func (l *letter) outcome() string {
+	switch l.What {
+	case model.MailBegin:
+		if l.Array == nil {
+			return ", Queued time " + walltime.Elapsed(l.queuedS())
+		}
+	case model.MailEnd, model.MailFail:
+		if l.Array == nil {
+			return fmt.Sprintf(", Run time %s, %s, ExitCode %d", walltime.Elapsed(l.Job.ElapsedS(l.at)), l.Job.State, l.Job.End.Exit.Code)
+		}
+		text := ", " + l.arrayState()
+		if l.Array.MaxSignal > 0 {
+			text += fmt.Sprintf(", MaxSignal [%d]", l.Array.MaxSignal)
+		} else {
+			text += fmt.Sprintf(", ExitCode [%d-%d]", l.Array.LeastExit, l.Array.MostExit)
+		}
+		if l.Array.Back {
+			text += ", with requeued tasks"
+		}
+		return text
+	case model.MailInvalidDepend:
+	default:
+		return ", Run time " + walltime.Elapsed(l.Job.ElapsedS(l.at))
+	}
+	return ""
+}
+
+// arrayState says what the tasks of an array became: one state, or Mixed.
+func (l *letter) arrayState() string {
+	switch a := l.Array; {
+	case a.Failed == 0:
+		return model.Completed.String()
+	case a.Ill == a.Total:
+		return model.Failed.String()
+	case a.Ill == 0 && a.Failed == a.Total:
+		return model.Cancelled.String()
+	}
+	return "Mixed"
+}
+
+func (l *letter) queuedS() int64 {
+	from := l.Job.Eligible
+	if from == 0 {
+		from = l.Job.Submit
+	}
+	return max(0, l.Job.Run.Start.Seconds()-from.Seconds())
+}
+
+// env is what MailProg is told beside what all programs are.
+func (l *letter) env() []string {
+	j, s := l.Job, l.Job.Spec
+	out, errFile := j.OutputFiles()
+	env := []string{"SLURM_JOB_MAIL_TYPE=" + l.word, "SLURM_JOB_STATE=" + stateWord(j), "SLURM_JOB_STDOUT=" + out, "SLURM_JOB_STDERR=" + errFile}
+	num := func(name string, n int64) { env = append(env, name+"="+strconv.FormatInt(n, 10)) }
+	if s.StdIn != "" {
+		env = append(env, "SLURM_JOB_STDIN="+s.StdIn)
+	}
+	if j.Run != nil {
+		env = append(env, "SLURM_JOB_QUEUED_TIME="+walltime.Elapsed(l.queuedS()))
+		if l.What != model.MailBegin {
+			env = append(env, "SLURM_JOB_RUN_TIME="+walltime.Elapsed(j.ElapsedS(l.at)))
+		}
+	}
+	if e := j.End; e != nil {
+		env = append(env, exitEnv(e.Exit)...)
+		num("SLURM_JOB_END_TIME", e.At.Seconds())
+	}
+	if set := s.Tasklist; len(set) > 0 {
+		num("SLURM_ARRAY_TASK_COUNT", int64(set.Count()))
+		num("SLURM_ARRAY_TASK_MIN", int64(set.Min()))
+		num("SLURM_ARRAY_TASK_MAX", int64(set.Max()))
+		num("SLURM_ARRAY_TASK_STEP", int64(set[0].Step))
+	}
+	if l.Array != nil && l.What != model.MailBegin {
+		num("SLURM_JOB_EXIT_CODE_MIN", int64(l.Array.LeastExit))
+		num("SLURM_JOB_EXIT_CODE_MAX", int64(l.Array.MostExit))
+	}
+	return env
+}
+
+// body is the mail's text: Slurm's mails have none. r is the job's record.
+func (l *letter) body(r *model.Record) string {
+	var b bytes.Buffer
+	if l.Array != nil {
+		if a := l.Array; l.What != model.MailBegin {
+			fmt.Fprintf(&b, "Tasks: %d, %d of them COMPLETED, %d CANCELLED, %d failed\n", a.Total, a.Total-a.Failed, a.Failed-a.Ill, a.Ill)
+			fmt.Fprintf(&b, "Exit codes: %d to %d\nEach task: gacct -j %d; gseff %d\n", a.LeastExit, a.MostExit, a.ID, a.ID)
+		}
+		return b.String()
+	}
+	if l.What&(model.MailEnd|model.MailFail) == 0 {
+		switch l.What {
+		case model.MailBegin:
+			fmt.Fprintf(&b, "Nodes: %s\n", r.Nodes)
+		case model.MailInvalidDepend:
+			fmt.Fprintf(&b, "The job waits for %s, which can't happen any more. gcancel %d takes it out of the queue;\ngcontrol update jobid=%d dependency= lets it run all the same.\n", l.Job.Spec.DepText, l.Job.ID, l.Job.ID)
+		case model.MailRequeue:
+			fmt.Fprintf(&b, "The job is back in the queue and will run again.\n")
+		}
+		return b.String()
+	}
+	fmt.Fprintf(&b, "Job ID: %d\nCluster: %s\nState: %s (exit code %d)\n", r.Job, r.Cluster, r.State, seff.ExitShown(r))
+	if r.Why != "" {
+		fmt.Fprintf(&b, "Reason: %s\n", oneLine(r.Why))
+	}
+	if r.Start != 0 {
+		fmt.Fprintf(&b, "Nodes: %s\n", r.Nodes)
+		j := seff.Of(r, nil, l.at)
+		j.Write(&b)
+		if tip := j.Advice(); tip != "" {
+			fmt.Fprintf(&b, "Next time: %s\n", tip)
+		}
+	}
+	out, errFile := l.Job.OutputFiles()
+	fmt.Fprintf(&b, "Working directory: %s\nOutput: %s\n", oneLine(r.WorkDir), oneLine(out))
+	if errFile != out {
+		fmt.Fprintf(&b, "Errors: %s\n", oneLine(errFile))
+	}
+	return b.String()
+}
+
+// stateWord gives a job's state as mail programs know it: one that has just begun runs.
+func stateWord(j *model.Job) string {
+	if j.State == model.Configuring {
+		return model.Running.String()
+	}
+	return j.State.String()
+}

@@ -1,0 +1,147 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+)
+
+// MailWish is who is to be told by mail of what happens to a job (--mail-user, --mail-type).
+//
+//gbatch:codec
+type MailWish struct {
+	User  string // addresses, joined with commas
+	Types MailTypes
+}
+
+// MailTypes is a set of things that people are told of. The bits are stored: they never change.
+type MailTypes uint32
+
+// The types, with Slurm's meaning.
+const (
+	MailBegin MailTypes = 1 << iota
+	MailEnd
+	MailFail
+	MailRequeue
+	MailLimit   // the time limit has been reached
+	MailLimit90 // so many percent of it have passed
+	MailLimit80
+	MailLimit50
+	MailStageOut // there is no burst buffer: never happens
+	MailArrayTasks
+	MailInvalidDepend
+)
+
+// mailAll is what ALL stands for.
+const mailAll = MailBegin | MailEnd | MailFail | MailRequeue | MailStageOut | MailInvalidDepend
+
+// mailNames gives the types' names in the order in which Slurm shows them.
+func mailNames() []struct {
+	name string
+	bit  MailTypes
+} {
+	return []struct {
+		name string
+		bit  MailTypes
+	}{{"ARRAY_TASKS", MailArrayTasks}, {"INVALID_DEPEND", MailInvalidDepend}, {"BEGIN", MailBegin}, {"END", MailEnd}, {"FAIL", MailFail},
+		{"REQUEUE", MailRequeue}, {"STAGE_OUT", MailStageOut}, {"TIME_LIMIT_50", MailLimit50}, {"TIME_LIMIT_80", MailLimit80},
+		{"TIME_LIMIT_90", MailLimit90}, {"TIME_LIMIT", MailLimit}}
+}
+
+// ParseMailTypes reads --mail-type's value: names joined with commas, ALL or NONE.
+func ParseMailTypes(text string) (MailTypes, error) {
+	set := MailTypes(0)
+	for word := range strings.SplitSeq(text, ",") {
+		word = strings.ToUpper(strings.TrimSpace(word))
+		switch word {
+		case "", "NONE":
+			continue
+		case "ALL":
+			set |= mailAll
+			continue
+		}
+		known := false
+		for _, n := range mailNames() {
+			if n.name == word {
+				set, known = set|n.bit, true
+			}
+		}
+		if !known {
+			return 0, fmt.Errorf("'%s' is no type of mail; write NONE, BEGIN, END, FAIL, REQUEUE, ALL, INVALID_DEPEND, TIME_LIMIT, TIME_LIMIT_50, TIME_LIMIT_80, TIME_LIMIT_90, STAGE_OUT or ARRAY_TASKS, joined with commas", word)
+		}
+	}
+	return set, nil
+}
+
+// String gives the names as ParseMailTypes reads them.
+func (m MailTypes) String() string {
+	var out []string
+	for _, n := range mailNames() {
+		if m&n.bit != 0 {
+			out = append(out, n.name)
+		}
+	}
+	if len(out) == 0 {
+		return "NONE"
+	}
+	return strings.Join(out, ",")
+}
+
+// limitMails gives the percentages of a time limit that people may be told of, and their types.
+func limitMails() [3]struct {
+	percent int32
+	bit     MailTypes
+} {
+	return [3]struct {
+		percent int32
+		bit     MailTypes
+	}{{50, MailLimit50}, {80, MailLimit80}, {90, MailLimit90}}
+}
+
+// NextLimit gives the next percentage of the time limit above done that is wanted, and its type; 0 when there is none.
+func (m MailTypes) NextLimit(done int32) (percent int32, bit MailTypes) {
+	for _, l := range limitMails() {
+		if l.percent > done && m&l.bit != 0 {
+			return l.percent, l.bit
+		}
+	}
+	return 0, 0
+}
+
+// Mail gives who is to be told of what happens to the job, or nil.
+func (s *Spec) Mail() *MailWish {
+	if s.More == nil {
+		return nil
+	}
+	return s.More.Mail
+}
+
+// MaxMailUsers bounds --mail-user, bytes.
+const MaxMailUsers = 1024
+
+// CheckMailUser says what is wrong with --mail-user's value. A mail program gets each address as an argument, under the
+// controller's name: nothing that could be an option, a file or a pipe to it goes through.
+func CheckMailUser(users string) error {
+	if len(users) > MaxMailUsers {
+		return fmt.Errorf("it is %d bytes long, the limit is %d", len(users), MaxMailUsers)
+	}
+	for address := range strings.SplitSeq(users, ",") {
+		for i, ch := range []byte(address) {
+			letter := ch >= 'a' && ch <= 'z' || ch >= 'A' && ch <= 'Z' || ch >= '0' && ch <= '9' || ch >= 0x80
+			if !letter && (i == 0 && ch != '_' || !strings.ContainsRune("._%+=@&'~#-", rune(ch))) {
+				return fmt.Errorf("'%s' is no mail address: it begins with a letter or digit and has letters, digits and ._%%+=@&'~#- only; several are joined with commas", address)
+			}
+		}
+		if address == "" {
+			return fmt.Errorf("an address is empty; write name@host, several joined with commas")
+		}
+	}
+	return nil
+}
+
+// ForEnd gives the type under which the end of a job is told, or 0: FAIL for one that failed, or else END.
+func (m MailTypes) ForEnd(failed bool) MailTypes {
+	if failed && m&MailFail != 0 {
+		return MailFail
+	}
+	return m & MailEnd
+}

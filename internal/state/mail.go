@@ -1,0 +1,149 @@
+package state
+
+import "gbatch/internal/model"
+
+// Mails that people asked for (--mail-type) wait here until the leader takes them. It takes them out of the facts before
+// it sends them: each is sent at most once, whatever happens to the leader meanwhile. An array is told of as a whole,
+// except to those who asked for its tasks.
+
+// MaxMails bounds the mails that wait; beyond it new ones are dropped.
+const MaxMails = 10000
+
+// Mail is one thing that somebody is to be told of. Immutable.
+type Mail struct {
+	What  model.MailTypes // one type
+	At    model.Time
+	Job   *model.Job // as it was; of an array that is told of as a whole: one of its tasks
+	Array *Array     // told of as a whole; nil: the job
+}
+
+// Mailed drops mails up to Seq: the leader sends them now.
+//
+//gbatch:codec
+type Mailed struct {
+	Seq uint64
+}
+
+func (*Mailed) kind() Kind { return KindMailed }
+
+// mail queues a mail about j, if its user asked for it.
+func (s *State) mail(what model.MailTypes, j *model.Job, at model.Time) {
+	if w := j.Spec.Mail(); w != nil && w.Types&what != 0 && asAlone(j, w) {
+		s.queueMail(&Mail{What: what, At: at, Job: j})
+	}
+}
+
+// asAlone reports whether a job is told of by itself: it is no task, or tasks were asked for.
+func asAlone(j *model.Job, w *model.MailWish) bool {
+	return j.ArrayID == 0 || w.Types&model.MailArrayTasks != 0
+}
+
+func (s *State) queueMail(m *Mail) {
+	if s.mails.Len() >= MaxMails {
+		return
+	}
+	s.mails.Set(s.nextMail, m)
+	s.nextMail++
+}
+
+// mailBegin tells that j, or the first task of its array, has started.
+func (s *State) mailBegin(j *model.Job, at model.Time) {
+	w := j.Spec.Mail()
+	if w == nil || w.Types&model.MailBegin == 0 {
+		return
+	}
+	if asAlone(j, w) {
+		s.queueMail(&Mail{What: model.MailBegin, At: at, Job: j})
+		return
+	}
+	if a, ok := s.arrays.Get(j.ArrayID); ok && !a.Begun {
+		s.queueMail(&Mail{What: model.MailBegin, At: at, Job: j, Array: a})
+	}
+}
+
+// mailEnd tells that j has ended. Who asked for END hears of failures too; FAIL alone leaves out what went well or was
+// cancelled, as Slurm has it.
+func (s *State) mailEnd(j *model.Job, at model.Time) {
+	if w := j.Spec.Mail(); w != nil && asAlone(j, w) {
+		failed := j.State != model.Completed && j.State != model.Cancelled
+		if what := w.Types.ForEnd(failed); what != 0 {
+			s.queueMail(&Mail{What: what, At: at, Job: j})
+		}
+	}
+}
+
+// mailArrayEnd tells that the last task of an array has ended: j, or one that ended with it.
+func (s *State) mailArrayEnd(a *Array, j *model.Job) {
+	w := j.Spec.Mail()
+	if w == nil || asAlone(j, w) {
+		return
+	}
+	if what := w.Types.ForEnd(a.Ill > 0); what != 0 {
+		whole := *a
+		s.queueMail(&Mail{What: what, At: j.End.At, Job: j, Array: &whole})
+	}
+}
+
+// mailRequeue tells that j goes back into the queue.
+func (s *State) mailRequeue(j *model.Job, at model.Time) { s.mail(model.MailRequeue, j, at) }
+
+// mailNever tells that j's dependencies can't be fulfilled any more. Groups that are split off an array are no news.
+func (s *State) mailNever(old, j *model.Job) {
+	if j.Reason != model.ReasonDependencyNeverSatisfied || old != nil && old.Reason == j.Reason || old == nil && j.ArrayID != 0 && j.ID != j.ArrayID {
+		return
+	}
+	if w := j.Spec.Mail(); w != nil && w.Types&model.MailInvalidDepend != 0 {
+		s.queueMail(&Mail{What: model.MailInvalidDepend, Job: j})
+	}
+}
+
+// halfwayOf gives the moment of the next mail about a running job's time limit, or 0.
+func halfwayOf(j *model.Job) model.Time {
+	if j == nil || j.Run == nil || j.State != model.Running {
+		return 0
+	}
+	w := j.Spec.Mail()
+	if w == nil || !asAlone(j, w) || j.Run.Deadline() == 0 {
+		return 0
+	}
+	percent, _ := w.Types.NextLimit(j.Run.Mailed)
+	if percent == 0 {
+		return 0
+	}
+	return max(j.Run.Start+model.Time(j.Run.LimitS*10*int64(percent)+j.Run.SleepMS), 1)
+}
+
+// mailHalfways queues the mails about time limits that are due, at most limit.
+func (s *State) mailHalfways(at model.Time, limit int) (changed bool) {
+	for range limit {
+		d, ok := s.halfways.Min()
+		if !ok || d.at > at {
+			break
+		}
+		j, ok := s.jobs.Get(d.id)
+		if !ok {
+			s.halfways.Delete(d)
+			continue
+		}
+		percent, what := j.Spec.Mail().Types.NextLimit(j.Run.Mailed)
+		s.mail(what, j, at)
+		s.change(j, func(r *model.Run) { r.Mailed = percent })
+		changed = true
+	}
+	return changed
+}
+
+func (s *State) applyMailed(c *Mailed) Result {
+	res := Result{}
+	for {
+		seq, _, ok := s.mails.Min()
+		if !ok || seq > c.Seq {
+			return res
+		}
+		s.mails.Delete(seq)
+		res.Changed = true
+	}
+}
+
+// Mails calls f for the mails that wait, in order, until it returns false.
+func (v *View) Mails(f func(seq uint64, m *Mail) bool) { v.mails.Scan(f) }
