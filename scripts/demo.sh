@@ -50,6 +50,7 @@ if [ "$gpus" -gt 0 ]; then
 else
     say "A cluster of two virtual nodes (this machine has no NVIDIA GPU: each gets four stand-in GPUs)"
     run gbatch up --nodes 2 --cpus 4 --gpus a100:4 --dir "$dir" --detach | sed '/^$/,$d'
+    export STANDIN_GPUS=$dir/gpus # for gpu.sh
 fi
 many=$((gpus == 1 ? 1 : 2))
 

@@ -147,6 +147,9 @@ func (l layout) prepare(b *book) error {
 	}
 	for name, text := range l.besides(b) {
 		if !exists(l.at(name)) {
+			if err := os.MkdirAll(filepath.Dir(l.at(name)), 0o755); err != nil {
+				return err
+			}
 			if err := write(l.at(name), []byte(text), 0o644); err != nil {
 				return err
 			}
@@ -193,6 +196,8 @@ func (l layout) besides(b *book) map[string]string {
 				out[name] = fmt.Sprintf("# Made by gbatch up: the file beside %s counts.\nInclude %s\n", r.Conf, quoted(from))
 			}
 		}
+	case r.GPUs != "":
+		r.standins(out)
 	case strings.Contains(r.NodeLine, "Gres="):
 		out[conf.GresFile] = "# Made by gbatch up: the node daemon finds its GPUs by itself.\nAutoDetect=nvml\n"
 	}
@@ -279,7 +284,8 @@ func (l layout) confText(b *book) string {
 		}
 		p("# Virtual nodes: each is a gnoded process of its own on this machine, with what the line says it has.")
 		if gres != "" {
-			p("# The GPUs are stand-ins: jobs get their numbers, and there is no device behind them.")
+			p("# The GPUs are stand-ins: device files without a driver, below %s. What they do is what %s says.",
+				quoted(l.at(standinDir)), filepath.Join(standinDir, "n1.json"))
 			p("GresTypes=gpu")
 		}
 		p("NodeName=%s Virtual=yes CPUs=%d RealMemory=%d%s State=UNKNOWN", names, r.CPUs, r.MemMiB, gres)
@@ -293,6 +299,29 @@ func (l layout) confText(b *book) string {
 	p("")
 	p("PartitionName=main Nodes=ALL Default=YES MaxTime=UNLIMITED State=UP")
 	return w.String()
+}
+
+// standinDir is where stand-in GPUs are described, and where their device files are made, by node.
+const standinDir = "gpus"
+
+// standins adds the description of each virtual node's stand-in GPUs and the gres.conf that names it. With device files
+// behind them the kernel keeps jobs to their own as it does with real ones, and whoever changes a description sees a
+// GPU fill, heat up or break.
+func (r *recipe) standins(files map[string]string) {
+	typ, count, found := strings.Cut(r.GPUs, ":")
+	of := fmt.Sprintf(`"type": %q`, typ)
+	if !found {
+		count, of = r.GPUs, `"name": "stand-in"`
+	}
+	var gres strings.Builder
+	gres.WriteString("# Made by gbatch up: stand-ins for GPUs. Each FILE says how its node's are: load, memory, faults; see gres.conf(5).\n")
+	for i := range r.Nodes {
+		node := fmt.Sprintf("n%d", i+1)
+		file := filepath.Join(standinDir, node+".json")
+		files[file] = fmt.Sprintf("{\"dir\": %q,\n \"devices\": [{%s, \"count\": %s}]}\n", node, of, count)
+		fmt.Fprintf(&gres, "NodeName=%s AutoDetect=fake:%s\n", node, file)
+	}
+	files[conf.GresFile] = gres.String()
 }
 
 // gres is what each virtual node has, as its line says it.

@@ -345,6 +345,33 @@ func TestConf(t *testing.T) {
 	}
 }
 
+// TestStandins: GPUs of virtual nodes are device files, and a job opens those that it was given and no others.
+func TestStandins(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "standins")
+	c, out := mustUp(t, Options{Dir: dir, Nodes: 1, CPUs: 2, MemMiB: 1000, GPUs: "a100:3"})
+	got := filepath.Join(t.TempDir(), "out")
+	id := submit(t, c, "echo gpus: $SLURM_JOB_GPUS\nfor i in 0 1 2; do (: <"+filepath.Join(dir, "gpus", "n1")+"/nvidia$i); done\nexit 0\n", func(sp *model.Spec) {
+		sp.Gres = []model.GresReq{{Name: "gpu", Count: 2}}
+		sp.StdOut = got
+	})
+	untilState(t, c, id, model.Completed)
+	b, err := os.ReadFile(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var saw []string
+	for line := range strings.Lines(string(b)) {
+		saw = append(saw, strings.TrimSpace(line[strings.LastIndex(line, ": ")+1:]))
+	}
+	want := []string{"0,1", "No such device or address", "No such device or address", "Operation not permitted"}
+	if strings.Contains(out.b.String(), "can't be confined") { // the files are plain ones, which everybody can read
+		want = want[:1]
+	}
+	if !slices.Equal(saw, want) {
+		t.Errorf("the job saw %q, want %q:\n%s", saw, want, b)
+	}
+}
+
 // TestNodeAdded: a node that the user adds to gbatch.conf gets its daemon at the next up, one that goes is ended.
 func TestNodeAdded(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "grow")
