@@ -77,6 +77,7 @@ type attempt struct {
 	steps    map[int32]*step // by number, those that have their part of the job
 	queue    []*step         // those that wait for it
 	nextStep int32
+	missed   []*step // ended while their commands had no connection
 
 	stepKills int64 // processes of its steps that the kernel killed for want of memory
 }

@@ -655,7 +655,7 @@ func (x *orderedTo) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *placedStep) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(11); err != nil {
+	if err := e.EncodeArrayLen(12); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -694,6 +694,9 @@ func (x *placedStep) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeString(x.Manager); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Terminal); err != nil {
 		return err
 	}
 	return nil
@@ -834,7 +837,17 @@ func (x *placedStep) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Manager = v
 	}
-	return wire.Skip(d, n-11)
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("placedStep.Terminal", err)
+		}
+		x.Terminal = v
+	}
+	return wire.Skip(d, n-12)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -112,6 +112,7 @@ type placedStep struct {
 	Nodes     []proto.StepNode
 	Shared    bool   // what it holds others may hold too
 	Manager   string // the node that manages it, where this one only has a part of it
+	Terminal  bool   // a user is at task 0's terminal
 }
 
 // stepOver ends a step. Its number is not used again.

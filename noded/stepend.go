@@ -43,7 +43,7 @@ func (l *loop) onStepEvent(ev *shim.Event) error {
 			return nil
 		}
 		l.then(func() {
-			l.n.stops.do(func(ctx context.Context) { l.n.signalTask(ctx, key, unix.SIGKILL) })
+			l.n.stops.do(func(ctx context.Context) { l.n.signalTask(ctx, key, unix.SIGKILL, shim.Tree) })
 		})
 		return nil
 	}
@@ -122,7 +122,13 @@ func (l *loop) stepProgress(s *step) {
 		s.files = nil
 		l.soon(func() { closeFiles(files) })
 	}
-	if ended < len(s.tasks) || s.phase != stepRunning || !s.partsEnded() {
+	if ended < len(s.tasks) || !s.partsEnded() {
+		return
+	}
+	if s.phase == stepCreated { // it ended before the command was back after a restart of this daemon
+		s.phase = stepRunning
+	}
+	if s.phase != stepRunning {
 		return
 	}
 	if s.relaying() {
@@ -213,7 +219,9 @@ func (l *loop) onStepCleared(m msgStepCleared) error {
 			return err
 		}
 	}
-	s.send(l, &proto.StepEvent{Kind: proto.StepDone, Step: s.id, OOM: s.oom, Cause: s.cause})
+	s.done = &proto.StepEvent{Kind: proto.StepDone, Step: s.id, OOM: s.oom, Cause: s.cause}
+	s.send(l, s.done)
+	s.job.keepMissed(s, l.now())
 	return l.overStep(s)
 }
 

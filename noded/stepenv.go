@@ -21,7 +21,7 @@ var stepOwned = map[string]bool{
 	"SLURM_MEM_BIND": true, "SLURM_MEM_BIND_LIST": true, "SLURM_MEM_BIND_TYPE": true, "SLURM_MEM_BIND_VERBOSE": true,
 	"SLURM_MEM_BIND_PREFER": true, "SLURM_MEM_BIND_SORT": true, "SLURM_GPU_BIND": true, "SLURM_TRES_BIND": true,
 	"SLURM_DISTRIBUTION": true, "SLURM_DIST_PLANESIZE": true, "SLURM_STEP_RESV_PORTS": true, "SRUN_DEBUG": true,
-	"SLURM_SHARDS_ON_NODE": true,
+	"SLURM_SHARDS_ON_NODE": true, "SLURM_PTY_PORT": true, "SLURM_PTY_WIN_COL": true, "SLURM_PTY_WIN_ROW": true,
 }
 
 // perTask are those that differ between the tasks of a node, and jobOnly those of the batch script that a step has anew.
@@ -94,6 +94,10 @@ func (e *jobEnv) stepBase(l *proto.Launch, st *placedStep, here int, rq *proto.S
 		v.num("SLURM_GPUS_ON_NODE", int64(gpus.Count()))
 	}
 	v.given("SLURM_GPU_BIND", gpuBindText(&rq.Bind))
+	if t := rq.Terminal; t != nil {
+		v.num("SLURM_PTY_WIN_COL", int64(t.Cols))
+		v.num("SLURM_PTY_WIN_ROW", int64(t.Rows))
+	}
 	return v
 }
 

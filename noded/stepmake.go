@@ -133,6 +133,9 @@ func (p *stepPlan) setFiles(o *shim.Launch, local, rank int) error {
 	if l.Task != model.NoTask {
 		v.ArrayJob, v.Task = uint32(l.ArrayID), uint32(l.Task)
 	}
+	if o.Terminal = p.req.Terminal != nil && rank == 0; o.Terminal && p.io != nil {
+		return p.terminal(o, rank)
+	}
 	for i, f := range p.files {
 		path := ""
 		if streams := f.Mode == proto.FileShared || f.Mode == proto.FileEach || f.Mode == proto.FileOne && int(f.Task) == rank; p.io != nil && streams {

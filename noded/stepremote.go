@@ -10,6 +10,8 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/stepio"
+	"gbatch/internal/terminal"
 	"gbatch/noded/shim"
 	"gbatch/noded/steprelay"
 )
@@ -69,7 +71,7 @@ func (l *loop) onPart(m msgPart) error {
 	}
 	s := &step{job: a, req: pt.Request, conn: m.conn, id: pt.Step, phase: stepCreated}
 	m.conn.step = s
-	s.rec = &placedStep{Job: pt.Job, Attempt: pt.Attempt, ID: pt.Step, Name: pt.Name, At: pt.At, Nodes: pt.Nodes, Manager: m.conn.from}
+	s.rec = &placedStep{Job: pt.Job, Attempt: pt.Attempt, ID: pt.Step, Name: pt.Name, At: pt.At, Nodes: pt.Nodes, Manager: m.conn.from, Terminal: pt.Request.Terminal != nil}
 	if err := l.addStep(s); err != nil {
 		return err
 	}
@@ -230,6 +232,31 @@ func (p *stepPlan) pipes(o *shim.Launch, stream, rank int) error {
 	}
 	o.Passed[stream] = os.NewFile(uintptr(own), "a task's file")
 	p.ends = append(p.ends, steprelay.Pipe{Rank: int32(rank), Stream: uint8(stream), File: os.NewFile(uintptr(other), "a relay's file")})
+	return nil
+}
+
+// terminal gives a task a new terminal where the command is on another host; the relay gets its other side.
+func (p *stepPlan) terminal(o *shim.Launch, rank int) error {
+	t := p.req.Terminal
+	master, slave, err := terminal.Open()
+	if err != nil {
+		return err
+	}
+	p.ends = append(p.ends, steprelay.Pipe{Rank: int32(rank), Stream: stepio.Terminal, File: master})
+	o.Passed = [3]*os.File{slave, slave, slave}
+	if err := slave.Chown(int(o.UID), -1); err != nil {
+		return fmt.Errorf("give the user the terminal: %w", err)
+	}
+	fd := int(slave.Fd())
+	if err := terminal.Resize(fd, terminal.Size{Rows: uint16(t.Rows), Cols: uint16(t.Cols)}); err != nil {
+		return fmt.Errorf("set the terminal's size: %w", err)
+	}
+	if len(t.Modes) != 4 {
+		return nil
+	}
+	if err := terminal.Set(fd, terminal.Modes{Input: t.Modes[0], Output: t.Modes[1], Control: t.Modes[2], Local: t.Modes[3], Chars: t.Chars}); err != nil {
+		return fmt.Errorf("set the terminal's modes: %w", err)
+	}
 	return nil
 }
 

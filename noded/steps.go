@@ -28,6 +28,9 @@ const (
 	maxSteps = 4096
 	// lonelyStep is how long a step whose command is gone is kept for it after a restart of this daemon.
 	lonelyStep = 30 * time.Second
+	// missedStep is how long the end of a step is kept for a command that has no connection, and maxMissed how many of a job.
+	missedStep = 2 * time.Minute
+	maxMissed  = 64
 	// stepAgain is how often a request is looked at, stepTries times, that came before gshim listed what it runs.
 	stepAgain = 50 * time.Millisecond
 	stepTries = 600
@@ -71,6 +74,9 @@ type step struct {
 	drained bool        // the relays have had time to pass on what was left
 	final   *model.Exit // phase stepOverHere: what this node's part used
 	drain   *time.Timer
+
+	done   *proto.StepEvent // its end, when it has been reported
+	missed time.Time        // when it ended without a command that was told
 }
 
 // stepTask is one task.
@@ -220,6 +226,12 @@ func (l *loop) onStepRequest(m msgStep) error {
 			return l.rejoin(s, m)
 		}
 	}
+	if s := a.takeMissed(rq.RequestID, l.now()); s != nil {
+		return l.rejoin(s, m)
+	}
+	if rq.Had {
+		return refuse("The step of job %d ended while its command had no connection to node %s; its exit code is in accounting: gacct -j %[1]d", rq.Job, l.n.opts.Name)
+	}
 	if len(a.steps)+len(a.queue) >= maxSteps {
 		return refuse("Unable to create step for job %d: %d steps of it run or wait already; wait for some of them to end", rq.Job, maxSteps)
 	}
@@ -235,7 +247,7 @@ func (l *loop) rejoin(s *step, m msgStep) error {
 		old.step = nil
 		l.soon(old.close)
 	}
-	s.conn, s.req, m.conn.step = m.conn, m.req, s
+	s.conn, s.req = m.conn, m.req
 	s.stopTimer(timerLonely)
 	s.send(l, s.created(l.n.opts.Name))
 	for i := range s.tasks {
@@ -245,8 +257,39 @@ func (l *loop) rejoin(s *step, m msgStep) error {
 		for i := range p.tasks {
 			p.tell(l, i)
 		}
+	}
+	if s.done != nil { // it ended while the command was away
+		s.send(l, s.done)
+		return nil
+	}
+	m.conn.step = s
+	for _, p := range s.parts {
 		if p.conn == nil && !p.dialing {
 			l.startPart(p)
+		}
+	}
+	return nil
+}
+
+// keepMissed keeps a step that ended while its command had no connection, for when it is back.
+func (a *attempt) keepMissed(s *step, now time.Time) {
+	if s.conn != nil || s.rec.RequestID == "" || s.rec.Manager != "" {
+		return
+	}
+	s.missed = now
+	a.missed = slices.DeleteFunc(a.missed, func(o *step) bool { return now.Sub(o.missed) > missedStep })
+	if len(a.missed) == maxMissed {
+		a.missed = a.missed[1:]
+	}
+	a.missed = append(a.missed, s)
+}
+
+// takeMissed gives such a step to its command.
+func (a *attempt) takeMissed(request string, now time.Time) *step {
+	for i, s := range a.missed {
+		if s.rec.RequestID == request && now.Sub(s.missed) <= missedStep {
+			a.missed = slices.Delete(a.missed, i, i+1)
+			return s
 		}
 	}
 	return nil
@@ -313,7 +356,8 @@ func (l *loop) createStep(s *step, nodes []proto.StepNode) error {
 	a := s.job
 	need := &s.req.Need
 	s.rec = &placedStep{Job: a.key.Job, Attempt: a.key.Attempt, ID: a.nextStep, RequestID: s.req.RequestID, Name: s.req.Name,
-		Submit: s.req.Submit, At: l.stamp(), LimitS: s.req.LimitS, Nodes: nodes, Shared: need.Overlap || a.steps[s.req.Parent] != nil}
+		Submit: s.req.Submit, At: l.stamp(), LimitS: s.req.LimitS, Nodes: nodes, Shared: need.Overlap || a.steps[s.req.Parent] != nil,
+		Terminal: s.req.Terminal != nil}
 	s.id, s.phase = a.nextStep, stepCreated
 	a.nextStep++
 	if err := l.addStep(s); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"slices"
@@ -238,6 +239,8 @@ func checkStep(rq *proto.StepRequest) error {
 	case (b.CPU == proto.BindMap || b.CPU == proto.BindMask) && len(b.CPUList) == 0, (b.GPU == proto.BindMap || b.GPU == proto.BindMask) && len(b.GPUList) == 0,
 		(b.Mem == proto.BindMap || b.Mem == proto.BindMask) && len(b.MemList) == 0:
 		return errors.New("a map or mask to bind to is empty")
+	case rq.Terminal != nil && (rq.Terminal.Rows < 0 || rq.Terminal.Cols < 0 || rq.Terminal.Rows > math.MaxUint16 || rq.Terminal.Cols > math.MaxUint16):
+		return fmt.Errorf("a terminal of %d rows and %d columns", rq.Terminal.Rows, rq.Terminal.Cols)
 	case len(n.Gres) > 64:
 		return fmt.Errorf("%d generic resources, at most 64", len(n.Gres))
 	}

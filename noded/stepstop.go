@@ -3,6 +3,8 @@ package noded
 import (
 	"context"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -74,16 +76,16 @@ func (l *loop) signalHere(s *step, sig unix.Signal) {
 	l.then(func() {
 		l.n.stops.do(func(ctx context.Context) {
 			for _, key := range keys {
-				l.n.signalTask(ctx, key, sig)
+				l.n.signalTask(ctx, key, sig, shim.Tree)
 			}
 		})
 	})
 }
 
-func (n *Noded) signalTask(ctx context.Context, key shim.Key, sig unix.Signal) {
+func (n *Noded) signalTask(ctx context.Context, key shim.Key, sig unix.Signal, scope shim.Scope) {
 	give := n.now().Add(signalTimeout)
 	for ctx.Err() == nil && n.now().Before(give) {
-		_, err := n.link.signal(ctx, key, sig, shim.Tree)
+		_, err := n.link.signal(ctx, key, sig, scope)
 		if err == nil || strings.Contains(err.Error(), "is not known to gshim") {
 			return
 		}
@@ -93,6 +95,33 @@ func (n *Noded) signalTask(ctx context.Context, key shim.Key, sig unix.Signal) {
 		}
 		pause(ctx, signalRetry)
 	}
+}
+
+// hangUp ends the shell at a step's terminal: shells there don't mind SIGTERM, and would be killed only after KillWait.
+func (l *loop) hangUp(s *step) {
+	if !s.rec.Terminal || s.here < 0 || len(s.tasks) == 0 || s.tasks[0].pid == 0 || s.rec.Nodes[s.here].Ranks[0] != 0 {
+		return
+	}
+	pid, key := s.tasks[0].pid, s.shimKeys()[0]
+	l.then(func() {
+		l.n.stops.do(func(ctx context.Context) {
+			if ignores(pid, unix.SIGTERM) {
+				l.n.signalTask(ctx, key, unix.SIGHUP, shim.Leader)
+			}
+		})
+	})
+}
+
+// ignores reports whether a process has a signal ignored.
+func ignores(pid int, sig unix.Signal) bool {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		return false // it has ended
+	}
+	_, rest, _ := strings.Cut(string(status), "\nSigIgn:\t")
+	mask, _, _ := strings.Cut(rest, "\n")
+	bits, err := strconv.ParseUint(mask, 16, 64)
+	return err == nil && bits&(1<<(sig-1)) != 0
 }
 
 // stopStep ends a step: SIGCONT and SIGTERM, and SIGKILL after KillWait; or SIGKILL at once.
@@ -116,6 +145,7 @@ func (l *loop) stopStep(s *step, cause model.StopCause, uid uint32, now bool, li
 		}
 		l.signalHere(s, unix.SIGCONT)
 		l.signalHere(s, unix.SIGTERM)
+		l.hangUp(s)
 		for _, p := range s.parts {
 			l.endPart(p, false)
 		}
@@ -245,6 +275,7 @@ func (l *loop) terminateSteps(a *attempt) {
 			l.signalHere(s, unix.SIGCONT)
 			l.signalHere(s, unix.SIGTERM)
 		}
+		l.hangUp(s)
 	}
 }
 

@@ -9,6 +9,7 @@ var leaves = []string{
 	"internal/golden",
 	"internal/hostlist",
 	"internal/outpath",
+	"internal/terminal",
 	"internal/version",
 	"scripts/bench",
 	"internal/walltime",

@@ -145,6 +145,11 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 		}
 		n.Ranks = names
 	}
+	if r.pty {
+		if err := r.wantTerminal(); err != nil {
+			return err
+		}
+	}
 	rq.Dir = r.Dir
 	if r.chdir != "" {
 		if rq.Dir = r.chdir; !filepath.IsAbs(rq.Dir) {

@@ -39,6 +39,8 @@ type plumbing struct {
 	wired  bool         // other tasks read from, or write to, this command
 	feeds  bool         // some of them read what it reads
 	remote *remoteFiles // of the other tasks; nil: there are none, or they need nothing
+
+	terminal *os.File // the other side of task 0's terminal, where that is on this host
 }
 
 // sink is a destination of output: a file, with labels or without. A negative one is none.
@@ -63,6 +65,12 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct strin
 	v.Step = strconv.Itoa(int(step))
 	if len(layout) == 1 {
 		v.Node = layout[0].Node
+	}
+	if r.rq.Terminal != nil {
+		if err := r.plumbTerminal(pl); err != nil {
+			return nil, fmt.Errorf("--pty: %w", err)
+		}
+		return pl, r.plumbRemote(pl, layout, direct)
 	}
 	modes := [3]string{r.in, r.out, r.err}
 	if modes[2] == "" && modes[1] != "" {
@@ -123,13 +131,25 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct strin
 		pl.files.Files = append(pl.files.Files, f)
 		pl.fds = append(pl.fds, fds...)
 	}
-	if others := ranks - len(pl.mine); others > 0 && pl.wired {
-		if pl.remote, err = pl.listen(layout, direct); err != nil {
-			return nil, err
-		}
+	return pl, r.plumbRemote(pl, layout, direct)
+}
+
+// plumbRemote listens for the relays of tasks on other hosts, where these read or write what goes through here.
+func (r *run) plumbRemote(pl *plumbing, layout []proto.StepNode, direct string) (err error) {
+	if pl.ranks == len(pl.mine) || !pl.wired {
+		return nil
+	}
+	if pl.remote, err = pl.listen(layout, direct); err == nil {
 		pl.files.IO = &proto.StepIO{Port: pl.remote.port, Key: pl.remote.key}
 	}
-	return pl, nil
+	return err
+}
+
+// wires reports whether some of a node's tasks read or write what goes through here.
+func (pl *plumbing) wires(n *proto.StepNode) bool {
+	return slices.ContainsFunc(pl.files.Files, func(f proto.StepFile) bool {
+		return f.Mode == proto.FileShared || f.Mode == proto.FileEach || f.Mode == proto.FileOne && slices.Contains(n.Ranks, f.Task)
+	})
 }
 
 // ownFile passes one of grun's own files on.
@@ -294,9 +314,8 @@ func (pl *plumbing) feed() {
 			pl.feeds = pl.remote.feed(buf[:n])
 		}
 	}
-	for _, in := range inputs {
-		_ = in.Close() // the end of the input
-	}
+	pl.inputs = inputs
+	pl.endInput()
 	if pl.feeds {
 		pl.remote.feed(nil)
 	}

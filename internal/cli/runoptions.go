@@ -8,6 +8,7 @@ import (
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/terminal"
 	"gbatch/internal/walltime"
 )
 
@@ -31,6 +32,8 @@ type run struct {
 	export    submission // its export fields only
 	limits    string
 	gpusPer   bool // --gpus-per-task was given
+	pty       bool
+	cooked    terminal.Modes // the user's terminal before anything was done to it; zero: there is none
 	given     []givenOption
 }
 
@@ -184,6 +187,7 @@ func (r *run) options() []getopt.Option {
 		}},
 		{Name: "label", Short: 'l', Group: gIO, Env: "SLURM_LABELIO", Help: "put the task's number before each line", Set: getopt.Flag(&r.label)},
 		{Name: "unbuffered", Short: 'u', Group: gIO, Env: "SLURM_UNBUFFEREDIO", Help: "nothing is held back in any case: tasks write to where it goes", Set: func(string) error { return nil }},
+		{Name: "pty", Group: gIO, Help: "task 0 gets a terminal like yours, such as for a shell: grun --pty bash. Other tasks read and write nothing", Set: getopt.Flag(&r.pty)},
 		{Name: "chdir", Aliases: []string{"workdir"}, Short: 'D', Arg: R, Metavar: "dir", Group: gIO, Env: "SLURM_REMOTE_CWD SLURM_WORKING_DIR", Help: "working directory of the tasks", Set: getopt.Text(&r.chdir)},
 		{Name: "export", Arg: R, Metavar: "ALL|NONE|NAMES", Group: gIO, Env: "SLURM_EXPORT_ENV", Help: "variables for the tasks: ALL (default), NONE, or names and NAME=value, with ALL for the rest too", Set: getopt.Text(&r.export.export)},
 		{Name: "propagate", Arg: getopt.Optional, Metavar: "limits", Group: gIO, Env: "SLURM_PROPAGATE", Help: "resource limits that the tasks take over: ALL, NONE or names", Set: func(v string) error {
@@ -248,7 +252,6 @@ func (r *run) options() []getopt.Option {
 		{Name: "slurmd-debug", Arg: R, Hidden: true, Note: "gnoded's log has what there is to say", Set: ignored},
 		{Name: "msg-timeout", Arg: R, Hidden: true, Note: "grun waits as long as its node's daemon lives", Set: ignored},
 		{Name: "wckey", Arg: R, Hidden: true, Note: "there are no wckeys", Set: ignored},
-		{Name: "pty", Refused: "grun without it; a step has no terminal, its output goes where grun's does"},
 		{Name: "x11", Arg: getopt.Optional, Refused: "ssh -X to the node"},
 		{Name: "bcast", Arg: getopt.Optional, Refused: "a file system that the nodes share, or cp in the batch script"},
 		{Name: "het-group", Arg: R, Refused: "steps of their own; there are no heterogeneous jobs"},

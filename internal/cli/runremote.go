@@ -11,6 +11,7 @@ import (
 
 	"gbatch/internal/proto"
 	"gbatch/internal/stepio"
+	"gbatch/internal/terminal"
 )
 
 // runremote.go is grun's end of what tasks on other hosts read and write: their nodes' relays connect to it.
@@ -33,6 +34,7 @@ type remoteFiles struct {
 	mu    sync.Mutex
 	cond  sync.Cond
 	conns []*stepio.Conn
+	size  *terminal.Size // of the user's terminal since it changed
 }
 
 // listen opens a port for the relays of all nodes but direct.
@@ -47,7 +49,7 @@ func (pl *plumbing) listen(layout []proto.StepNode, direct string) (*remoteFiles
 		return nil, fmt.Errorf("listen for the tasks on other nodes: %w", err)
 	}
 	for i := range layout {
-		if layout[i].Node != direct {
+		if layout[i].Node != direct && pl.wires(&layout[i]) {
 			rf.await[int32(i)] = true
 			pl.readers.Add(1) // until its relay has come and gone
 		}
@@ -120,12 +122,16 @@ func (rf *remoteFiles) talk(f *os.File) {
 	}
 	rf.mu.Lock()
 	rf.conns = append(rf.conns, c)
+	size := rf.size
 	first := rf.await[node]
 	delete(rf.await, node)
 	rf.cond.Broadcast()
 	rf.mu.Unlock()
 	if first {
 		defer rf.pl.readers.Done()
+	}
+	if size != nil {
+		_ = c.Write(stepio.Terminal, stepio.AllRanks, stepio.SizeData(*size)) // a broken connection is seen by the reader
 	}
 	rf.read(c)
 	rf.mu.Lock()
@@ -187,6 +193,24 @@ func (rf *remoteFiles) feed(data []byte) bool {
 		left = c.Write(0, stepio.AllRanks, data) == nil || left
 	}
 	return left
+}
+
+// resize tells the relay of a terminal what has become of its size.
+func (rf *remoteFiles) resize(size terminal.Size) {
+	rf.mu.Lock()
+	rf.size = &size
+	conns := slices.Clone(rf.conns)
+	rf.mu.Unlock()
+	for _, c := range conns {
+		_ = c.Write(stepio.Terminal, stepio.AllRanks, stepio.SizeData(size)) // as above
+	}
+}
+
+// silent reports whether no relay is connected.
+func (rf *remoteFiles) silent() bool {
+	rf.mu.Lock()
+	defer rf.mu.Unlock()
+	return len(rf.conns) == 0
 }
 
 func (rf *remoteFiles) close() {

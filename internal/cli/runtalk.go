@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -47,6 +48,9 @@ type talk struct {
 	intAt    time.Time
 	intSent  bool
 	deadline <-chan time.Time // --wait
+	signals  chan os.Signal
+	isRaw    bool      // the user's terminal passes keys on
+	stderr   io.Writer // while it does so: where messages went before
 }
 
 type taskSeen struct {
@@ -60,9 +64,13 @@ func (t *talk) main() int {
 		t.errorf("Unable to create step for job %d: %s", t.rq.Job, err.Error())
 		return t.failed(1)
 	}
-	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT, unix.SIGPIPE)
-	defer signal.Stop(signals)
+	t.signals = make(chan os.Signal, 16)
+	signal.Notify(t.signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT, unix.SIGPIPE)
+	if t.rq.Terminal != nil {
+		signal.Notify(t.signals, unix.SIGWINCH)
+	}
+	defer signal.Stop(t.signals)
+	defer t.unraw()
 	var flush <-chan time.Time
 	for {
 		select {
@@ -85,7 +93,7 @@ func (t *talk) main() int {
 				t.finish()
 				return max(t.rc, 1)
 			}
-		case sig := <-signals:
+		case sig := <-t.signals:
 			if quit, rc := t.signal(sig.(unix.Signal)); quit {
 				return rc
 			}
@@ -124,12 +132,24 @@ func (t *talk) ask() error {
 // rejoin finds the daemon again: it has been restarted, and the step lives on.
 func (t *talk) rejoin(why error) error {
 	t.conn.Free()
-	give := time.Now().Add(rejoinFor)
-	for time.Now().Before(give) {
+	if t.pl == nil || t.pl.remote != nil && t.pl.remote.silent() {
+		t.unraw() // nobody takes keys: Ctrl-C is for grun
+	}
+	for give := time.Now().Add(rejoinFor); time.Now().Before(give); {
 		if err := t.ask(); err == nil {
+			if t.fed {
+				t.raw()
+			}
 			return nil
 		}
-		time.Sleep(rejoinPace)
+		select {
+		case sig := <-t.signals:
+			switch sig {
+			case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
+				return fmt.Errorf("node %s's daemon is gone (%v), and signal %d came while grun looked for it; what becomes of StepId=%d.%d is in accounting", t.node, why, sig, t.rq.Job, t.id)
+			}
+		case <-time.After(rejoinPace):
+		}
 	}
 	return fmt.Errorf("node %s's daemon is gone (%v) and did not come back in %v; what becomes of StepId=%d.%d is in accounting", t.node, why, rejoinFor, t.rq.Job, t.id)
 }
@@ -178,6 +198,7 @@ func (t *talk) created(ev *proto.StepEvent) error {
 			n += len(ev.Layout[i].Ranks)
 		}
 		t.id, t.layout, t.tasks, t.left = ev.Step, ev.Layout, make([]taskSeen, n), n
+		t.rq.Had = true
 		for i := range ev.Layout {
 			for _, r := range ev.Layout[i].Ranks {
 				if int(r) < n {
@@ -275,6 +296,7 @@ func (t *talk) task(ev *proto.StepEvent) {
 		t.pl.closeEnds()
 		if !t.fed && (len(t.pl.inputs) > 0 || t.pl.feeds) {
 			t.fed = true
+			t.raw()
 			go t.pl.feed()
 		}
 	}
@@ -397,6 +419,8 @@ func (t *talk) signal(sig unix.Signal) (quit bool, rc int) {
 	}
 	switch sig {
 	case unix.SIGPIPE, unix.SIGCONT:
+	case unix.SIGWINCH:
+		t.resize()
 	case unix.SIGINT:
 		t.interrupted()
 	case unix.SIGTERM, unix.SIGQUIT:
@@ -405,6 +429,10 @@ func (t *talk) signal(sig unix.Signal) (quit bool, rc int) {
 		}
 		t.abort("")
 	default:
+		if sig == unix.SIGHUP && t.rq.Terminal != nil { // the user has gone
+			t.abort("")
+			break
+		}
 		fmt.Fprintf(t.Stderr, "%s: forwarding signal %d to StepId=%d.%d\n", t.Program, int(sig), t.rq.Job, t.id)
 		_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(sig)}, nil) // a broken connection is seen by the reader
 	}

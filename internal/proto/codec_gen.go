@@ -4673,7 +4673,7 @@ func (x *StatOf) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *StepRequest) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(19); err != nil {
+	if err := e.EncodeArrayLen(21); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.RequestID); err != nil {
@@ -4746,6 +4746,18 @@ func (x *StepRequest) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeString(x.Node); err != nil {
+		return err
+	}
+	if x.Terminal == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Terminal.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeBool(x.Had); err != nil {
 		return err
 	}
 	return nil
@@ -4981,7 +4993,131 @@ func (x *StepRequest) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Node = v
 	}
-	return wire.Skip(d, n-19)
+	if n < 20 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("StepRequest.Terminal", err)
+		}
+		if !none {
+			v10 := new(StepTerminal)
+			if err := v10.DecodeMsgpack(d); err != nil {
+				return wire.In("StepRequest.Terminal", err)
+			}
+			x.Terminal = v10
+		}
+	}
+	if n < 21 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("StepRequest.Had", err)
+		}
+		x.Had = v
+	}
+	return wire.Skip(d, n-21)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *StepTerminal) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(4); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Rows)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Cols)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Modes)); err != nil {
+		return err
+	}
+	for i1 := range x.Modes {
+		if err := e.EncodeUint(uint64(x.Modes[i1])); err != nil {
+			return err
+		}
+	}
+	if err := wire.Bytes(e, x.Chars); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *StepTerminal) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = StepTerminal{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepTerminal.Rows", err)
+		}
+		x.Rows = int32(v)
+		if int64(x.Rows) != v {
+			return wire.Range("StepTerminal.Rows", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepTerminal.Cols", err)
+		}
+		x.Cols = int32(v)
+		if int64(x.Cols) != v {
+			return wire.Range("StepTerminal.Cols", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StepTerminal.Modes", err)
+		}
+		if n1 > 0 {
+			s2 := make([]uint32, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 uint32
+				{
+					v, err := d.DecodeUint64()
+					if err != nil {
+						return wire.In("StepTerminal.Modes", err)
+					}
+					v3 = uint32(v)
+					if uint64(v3) != v {
+						return wire.Range("StepTerminal.Modes", v)
+					}
+				}
+				s2 = append(s2, v3)
+			}
+			x.Modes = s2
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		b, err := wire.DecodeBytes(d)
+		if err != nil {
+			return wire.In("StepTerminal.Chars", err)
+		}
+		x.Chars = b
+	}
+	return wire.Skip(d, n-4)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

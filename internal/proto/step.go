@@ -45,6 +45,20 @@ type StepRequest struct {
 	Bind      StepBind
 
 	Node string // the first node of the job, which manages its steps; "": the one that is asked
+
+	Terminal *StepTerminal // of task 0 (--pty); nil: tasks have none
+
+	Had bool // it was given a step already, and wants no other: the connection broke
+}
+
+// StepTerminal is the terminal that a step's first task gets. The other tasks read and write nothing.
+//
+//gbatch:codec
+type StepTerminal struct {
+	Rows  int32
+	Cols  int32
+	Modes []uint32 // c_iflag, c_oflag, c_cflag, c_lflag; empty: the kernel's own
+	Chars []byte   // c_cc
 }
 
 // StepProgram is what some tasks of a step run.

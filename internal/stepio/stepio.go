@@ -22,6 +22,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"gbatch/internal/terminal"
 )
 
 const (
@@ -31,6 +33,9 @@ const (
 	MaxData = 64 << 10
 	// AllRanks as a frame's rank means every task that has the stream.
 	AllRanks int32 = -1
+	// Terminal as a stream is the size of a task's terminal (SizeData), from the command. What is typed there is input, and
+	// what it shows output, like any other's.
+	Terminal uint8 = 3
 
 	saltBytes  = 16
 	frameHead  = 5 // of the sealed text: stream and rank
@@ -150,6 +155,19 @@ func newConn(rw io.ReadWriter, key, hailing, answering []byte, hails bool) (*Con
 		c.in, c.out = back, there
 	}
 	return c, nil
+}
+
+// SizeData writes a terminal's size as the data of a frame.
+func SizeData(s terminal.Size) []byte {
+	return binary.LittleEndian.AppendUint16(binary.LittleEndian.AppendUint16(nil, s.Rows), s.Cols)
+}
+
+// SizeOf reads what SizeData has written.
+func SizeOf(data []byte) (s terminal.Size, ok bool) {
+	if len(data) != 4 {
+		return s, false
+	}
+	return terminal.Size{Rows: binary.LittleEndian.Uint16(data), Cols: binary.LittleEndian.Uint16(data[2:])}, true
 }
 
 func nonce(n uint64) []byte {

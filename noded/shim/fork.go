@@ -87,6 +87,7 @@ type childArgs struct {
 	passed       [3]int32 // descriptors to be 0, 1 and 2; -1: opened by path
 	in, out, err *byte    // err nil: the same open file as out
 	outFlags     uintptr
+	terminal     bool // 0 becomes the controlling terminal
 
 	limits   []rlimitArg
 	setNice  bool
@@ -247,6 +248,12 @@ func child(a *childArgs) {
 	}
 	if !openFiles(a) {
 		return
+	}
+	if a.terminal {
+		if _, _, e := syscall.RawSyscall(unix.SYS_IOCTL, 0, unix.TIOCSCTTY, 0); e != 0 {
+			fail(a, StageTerminal, 0, e)
+			return
+		}
 	}
 	if chdirErr != 0 {
 		tellChdir(a, chdirErr)

@@ -105,6 +105,7 @@ func (id *identity) prepare(l *Launch) (*prepared, *launchError) {
 			a.passed[i] = int32(fdOf(f))
 		}
 	}
+	a.terminal = l.Terminal
 	env := l.Env
 	if l.Cgroup.empty() {
 		env = append(env[:len(env):len(env)], id.trackEntry(l.Key))
@@ -302,6 +303,8 @@ func (p *prepared) explain(l *Launch, forked bool, errno syscall.Errno) *launchE
 		return say(stage, "could not open stdout file %s: %s", inDir(l, l.Stdout), openReason(errno))
 	case StageStderr:
 		return say(stage, "could not open stderr file %s: %s", inDir(l, l.Stderr), openReason(errno))
+	case StageTerminal:
+		return say(stage, "could not make its standard input its controlling terminal: %w", errno)
 	case StageLimit:
 		r := p.child.limits[p.child.index]
 		return say(stage, "could not set %s to soft %s, hard %s: %w", limitName(int(r.resource)), limitText(r.lim.Cur), limitText(r.lim.Max), errno)

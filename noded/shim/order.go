@@ -57,8 +57,8 @@ type Cgroup struct {
 
 func (c Cgroup) empty() bool { return c.V2 == "" && len(c.V1) == 0 }
 
-// Launch is the order to start one process. The process leads a new session, has no terminal, all signals at their
-// defaults and none blocked.
+// Launch is the order to start one process. The process leads a new session, has no terminal unless it is given one, all
+// signals at their defaults and none blocked.
 type Launch struct {
 	Key  Key
 	Path string   // what is executed, absolute; "" means Argv[0]
@@ -86,6 +86,8 @@ type Launch struct {
 	CPUs   []int // pin to these by sched_setaffinity; nil inherits (a cpuset in Cgroup narrows either)
 	Mem    MemPolicy
 	PIDVar string // a variable that is set to the process's id in its own environment; "": none
+
+	Terminal bool // Passed[0] is a terminal, and becomes the session's controlling one
 }
 
 // MemPolicy says from which memory nodes a process gets its memory: set_mempolicy(2). Mode 0 leaves the default.
@@ -323,5 +325,6 @@ const (
 	StageCPUs     Stage = 13
 	StageExec     Stage = 14
 	StageMemory   Stage = 15 // memory policy
-	stageNo       Stage = 16
+	StageTerminal Stage = 16 // controlling terminal
+	stageNo       Stage = 17
 )

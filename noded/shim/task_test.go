@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"gbatch/internal/terminal"
 )
 
 // TestPassedFiles: a task writes into the pipe that came with its order, also with a second order in the same message, and
@@ -64,6 +66,39 @@ func TestPassedFiles(t *testing.T) {
 			if f := strings.Fields(l); len(f) != 4 || f[2] != f[3] {
 				t.Errorf("task id, line, SLURM_TASK_PID and pid: %q", l)
 			}
+		}
+	})
+}
+
+// TestTerminal: a task whose standard input is a terminal has it as its controlling one, and feels its keys.
+func TestTerminal(t *testing.T) {
+	forBoth(t, func(t *testing.T, s *session) {
+		master, slave, err := terminal.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer master.Close() //nolint:errcheck // a test
+		l := newScript(t, "trap 'exit 7' INT; echo here >/dev/tty; while :; do sleep 0.05; done")
+		l.Passed, l.Terminal = [3]*os.File{slave, slave, slave}, true
+		s.launch(l.Launch)
+		buf := make([]byte, 64)
+		if n, err := master.Read(buf); string(buf[:n]) != "here\r\n" || err != nil {
+			t.Errorf("%q, %v", buf[:n], err)
+		}
+		if _, err := master.WriteString("\x03"); err != nil {
+			t.Fatal(err)
+		}
+		if e := s.wait(l.Key, Exited); e.Code != 7 {
+			t.Errorf("%+v", e)
+		}
+		none := newScript(t, "true")
+		none.Terminal = true
+		s.launch(none.Launch)
+		if e := s.wait(none.Key, LaunchFailed); e.Stage != StageTerminal {
+			t.Errorf("%+v", e)
+		}
+		if err := slave.Close(); err != nil {
+			t.Error(err)
 		}
 	})
 }

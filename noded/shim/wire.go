@@ -17,7 +17,7 @@ import (
 )
 
 // Protocol is the version of the orders and events. Both sides must have the same one, except for Upgrade.
-const Protocol = 3
+const Protocol = 4
 
 // The limits of the wire.
 const (
@@ -116,6 +116,7 @@ func (e *encoder) launch(l *Launch) {
 		e.i64(int64(n))
 	}
 	e.str(l.PIDVar)
+	e.bool(l.Terminal)
 }
 
 func (d *decoder) launch(o *order) Launch {
@@ -143,6 +144,7 @@ func (d *decoder) launch(o *order) Launch {
 		l.Mem.Nodes = append(l.Mem.Nodes, int(d.num("memory node", 0, maxMemNode)))
 	}
 	l.PIDVar = d.str()
+	l.Terminal = d.bool()
 	return l
 }
 

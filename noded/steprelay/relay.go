@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gbatch/internal/stepio"
+	"gbatch/internal/terminal"
 )
 
 // Word is the first argument with which gshim's program is this one.
@@ -52,12 +53,15 @@ type Order struct {
 	Pipes []Pipe
 }
 
-// Pipe is one task's end of a stream, seen from here.
+// Pipe is one task's end of a stream, seen from here; with stepio.Terminal as its stream the other side of its terminal, for
+// input and output.
 type Pipe struct {
 	Rank   int32
 	Stream uint8
 	File   *os.File
 }
+
+func (p *Pipe) terminal() bool { return p.Stream == stepio.Terminal }
 
 // Send writes an order on the socket whose other end is the relay's standard input. It does not wait for the relay.
 func Send(sock int, o *Order) error {
@@ -217,14 +221,16 @@ func dial(addr string) (net.Conn, error) {
 // serve moves data until the tasks' outputs have ended.
 func serve(c *stepio.Conn, pipes []Pipe) int {
 	var outs sync.WaitGroup
-	inputs := map[int32]*os.File{}
+	inputs := map[int32]Pipe{}
 	lost := make(chan struct{})
 	var once sync.Once
 	gone := func() { once.Do(func() { close(lost) }) }
 	outputs := 0
 	for _, p := range pipes {
+		if p.Stream == 0 || p.terminal() {
+			inputs[p.Rank] = p
+		}
 		if p.Stream == 0 {
-			inputs[p.Rank] = p.File
 			continue
 		}
 		outputs++
@@ -255,9 +261,13 @@ func serve(c *stepio.Conn, pipes []Pipe) int {
 	}
 }
 
-// copyOut sends what a task writes, whole lines together where they come soon enough.
+// copyOut sends what a task writes, whole lines together where they come soon enough. What a terminal shows goes at once.
 func copyOut(c *stepio.Conn, p *Pipe) error {
 	buf := make([]byte, 0, 2*readBytes)
+	stream := p.Stream
+	if p.terminal() {
+		stream = 1
+	}
 	for {
 		var until time.Time
 		if len(buf) > 0 {
@@ -269,25 +279,25 @@ func copyOut(c *stepio.Conn, p *Pipe) error {
 		n, err := p.File.Read(buf[len(buf):min(cap(buf), len(buf)+readBytes)])
 		buf = buf[:len(buf)+n]
 		send := bytes.LastIndexByte(buf, '\n') + 1
-		if err != nil || len(buf) >= readBytes {
+		if err != nil || len(buf) >= readBytes || p.terminal() {
 			send = len(buf)
 		}
 		if send > 0 {
-			if werr := c.Write(p.Stream, p.Rank, buf[:send]); werr != nil {
+			if werr := c.Write(stream, p.Rank, buf[:send]); werr != nil {
 				return werr
 			}
 			buf = append(buf[:0], buf[send:]...)
 		}
 		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
-			return c.Write(p.Stream, p.Rank, nil)
+			return c.Write(stream, p.Rank, nil)
 		}
 	}
 }
 
 // feed gives tasks their input. It ends with the connection.
-func feed(c *stepio.Conn, inputs map[int32]*os.File) {
+func feed(c *stepio.Conn, inputs map[int32]Pipe) {
 	end := func(rank int32) {
-		_ = inputs[rank].Close() // the end of its input, or it reads no more
+		_ = inputs[rank].File.Close() // the end of its input, or it reads no more
 		delete(inputs, rank)
 	}
 	for {
@@ -295,16 +305,34 @@ func feed(c *stepio.Conn, inputs map[int32]*os.File) {
 		if err != nil {
 			return
 		}
-		for rank, file := range inputs {
+		for rank, in := range inputs {
+			data := f.Data
 			switch {
-			case f.Stream != 0 || f.Rank != rank && f.Rank != stepio.AllRanks:
-			case len(f.Data) == 0:
-				end(rank)
-			default:
-				if _, err := file.Write(f.Data); err != nil {
-					end(rank)
+			case f.Rank != rank && f.Rank != stepio.AllRanks:
+				continue
+			case f.Stream == stepio.Terminal && in.terminal():
+				if size, ok := stepio.SizeOf(data); ok {
+					control(in.File, func(fd int) { _ = terminal.Resize(fd, size) }) // fails where its task has ended
 				}
+				continue
+			case f.Stream != 0:
+				continue
+			case len(data) == 0 && in.terminal():
+				control(in.File, func(fd int) { data = terminal.EndOfInput(fd) })
+			case len(data) == 0:
+				end(rank)
+				continue
+			}
+			if _, err := in.File.Write(data); err != nil && !in.terminal() {
+				end(rank)
 			}
 		}
+	}
+}
+
+// control calls f with a file's descriptor, which Fd would make one that blocks.
+func control(file *os.File, f func(fd int)) {
+	if c, err := file.SyscallConn(); err == nil {
+		_ = c.Control(func(fd uintptr) { f(int(fd)) }) // it is closed
 	}
 }
