@@ -6,7 +6,7 @@
 //
 // The way of a replay: read.go opens a file and tells its format; swf.go, gpucsv.go, openb.go and acct.go read one format
 // each into a Workload; machine.go makes the cluster's configuration, scheduler.go the policy by its name (orders.go has the
-// published orders, configured.go what a configuration asks for); replay.go is the clock; metrics.go counts what became of
+// published orders, configured.go what a configuration asks for); replay.go is the clock, preempt.go what preemption does to it; metrics.go counts what became of
 // the jobs, report.go, jobsout.go and plot.go show it. verb.go ties them together for cmd/gbatch. fill.go fills a machine
 // until its jobs have asked for all of it; forecast.go runs a live cluster's dump forward, changed by whatif.go.
 //
@@ -24,7 +24,8 @@
 // # Invariants
 //
 //   - Equal workload, machine, scheduler, events and seed give an equal schedule, whose digest says so.
-//   - A job runs for min(run time, requested time), as the time limit would see to.
+//   - A job runs for min(run time, requested time), as the time limit would see to; who is suspended for others, or requeued,
+//     as the configuration's PreemptMode says, runs as long in all (preempt.go). Its wait is all that it did not run.
 //   - Every start of a plan is taken by the state; one that is refused is an error of the replay, never passed over.
 //   - Memory is bounded by the trace: finished jobs and accounting events leave the state as they would with gdbd there.
 //

@@ -1,6 +1,10 @@
 package sim
 
-import "gbatch/internal/model"
+import (
+	"slices"
+
+	"gbatch/internal/model"
+)
 
 // ending is a running job's end.
 type ending struct {
@@ -9,6 +13,9 @@ type ending struct {
 	job     int32 // place in the workload
 	attempt uint32
 	id      model.JobID
+	killed  bool  // for others, before its time
+	slept   int64 // seconds that it was suspended
+	since   int64 // second of the last suspension
 }
 
 // endHeap is a binary heap of running jobs, the one that ends first on top.
@@ -58,4 +65,18 @@ func (h *endHeap) pop() ending {
 		i = c
 	}
 	return top
+}
+
+// take removes a job's end.
+func (h *endHeap) take(id model.JobID) (ending, bool) {
+	i := slices.IndexFunc(h.list, func(e ending) bool { return e.id == id })
+	if i < 0 {
+		return ending{}, false
+	}
+	found, rest := h.list[i], slices.Delete(slices.Clone(h.list), i, i+1)
+	h.list = h.list[:0]
+	for _, e := range rest {
+		h.push(e)
+	}
+	return found, true
 }

@@ -18,8 +18,9 @@ func (o *Outcome) WriteJobs(w io.Writer) error {
 		j := &o.Work.Jobs[i]
 		start, end, wait, slow := "", "", "", ""
 		if at := o.Start[i]; at != NoStart {
-			start, end, wait = n(at), n(at+j.Run), n(at-j.Submit)
-			slow = strconv.FormatFloat(Slowdown(at-j.Submit, j.Run), 'f', 4, 64)
+			waited := o.End[i] - j.Submit - j.Run
+			start, end, wait = n(at), n(o.End[i]), n(waited)
+			slow = strconv.FormatFloat(Slowdown(waited, j.Run), 'f', 4, 64)
 		}
 		_ = c.Write([]string{n(j.ID), j.User, j.Account, j.Queue, n(int64(j.CPUs)), n(int64(j.GPUs)), n(int64(j.Nodes)), n(j.Submit), start, end,
 			n(j.Run), n(j.Request), wait, slow})

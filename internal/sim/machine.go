@@ -234,7 +234,7 @@ func (s *specs) of(j *Job) *model.Spec {
 		user = "nobody"
 	}
 	sp := &model.Spec{Name: "trace", UID: uid, GID: uid, User: user, Group: user, Account: j.Account,
-		Partitions: []string{s.m.partitionOf(j.Queue)}, LimitS: min(j.Request, model.Unlimited-1), Tasks: max(j.CPUs, 1), CPUsPerTask: 1, MemPerNode: j.MemMiB}
+		Partitions: []string{s.m.partitionOf(j.Queue)}, Requeue: s.m.Config.Params.JobRequeue, LimitS: min(j.Request, model.Unlimited-1), Tasks: max(j.CPUs, 1), CPUsPerTask: 1, MemPerNode: j.MemMiB}
 	switch {
 	case s.m.Pool:
 		sp.Tasks, sp.MinNodes, sp.MaxNodes, sp.MemPerNode = max(j.CPUs, j.GPUs), 1, 1, 0

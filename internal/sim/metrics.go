@@ -29,7 +29,7 @@ type Metrics struct {
 	SlowdownP50 float64 `json:"bounded_slowdown_p50"`
 	SlowdownP90 float64 `json:"bounded_slowdown_p90"`
 	SlowdownP99 float64 `json:"bounded_slowdown_p99"`
-	Utilization float64 `json:"utilization"` // units in use over units there are, from the first submission to the last end
+	Utilization float64 `json:"utilization"` // work that came to its end over units there are, from the first submission to the last end
 	Fairness    float64 `json:"fairness"`    // Jain's index over the users' mean bounded slowdown: 1 is equal
 	MakespanS   int64   `json:"makespan_s"`
 	Passes      int     `json:"passes"`
@@ -44,6 +44,8 @@ type Metrics struct {
 	Unit  string      `json:"unit"`
 	Total int         `json:"units"`
 	Shake *ShakeLines `json:"shake,omitempty"`
+
+	Preempted *Preempted `json:"preempted,omitempty"` // where the configuration has jobs ended or suspended for others
 }
 
 // ShakeLines says how the submissions were shifted.
@@ -102,7 +104,7 @@ func (t *tally) add(wait int64, slow, unitS float64) {
 // scheduling, JSSPP 1997; fairness: Jain, Chiu, Hawe: A quantitative measure of fairness and discrimination for resource
 // allocation in shared computer systems, DEC-TR-301, 1984.
 func (o *Outcome) Measure() *Metrics {
-	m := &Metrics{Scheduler: o.Scheduler.Name, Policy: o.Scheduler.Text, Events: o.Events.String(), Machine: o.Machine.Text, Passes: o.Passes, Digest: o.Digest(), GPU: o.GPU, Notes: o.Work.Notes}
+	m := &Metrics{Scheduler: o.Scheduler.Name, Policy: o.Scheduler.Text, Events: o.Events.String(), Machine: o.Machine.Text, Passes: o.Passes, Digest: o.Digest(), GPU: o.GPU, Preempted: o.Cut, Notes: o.Work.Notes}
 	cpus, gpus := o.Machine.units()
 	m.Unit, m.Total = "processor", cpus
 	switch {
@@ -123,14 +125,14 @@ func (o *Outcome) Measure() *Metrics {
 			m.Refused++
 			continue
 		}
-		wait := o.Start[i] - j.Submit
+		wait := o.End[i] - j.Submit - j.Run // also what it was suspended, and what it did in vain
 		slow := Slowdown(wait, j.Run)
 		units := o.unitsOf(j)
 		work := float64(units) * float64(j.Run)
 		all.add(wait, slow, work)
 		waits, slows = append(waits, wait), append(slows, slow)
 		m.MaxWait = max(m.MaxWait, wait)
-		last = max(last, o.Start[i]+j.Run)
+		last = max(last, o.End[i])
 		tallyOf(users, j.User).add(wait, slow, work)
 		s := tallyOf(sizes, sizeClass(units))
 		s.add(wait, slow, work)

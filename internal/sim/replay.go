@@ -34,11 +34,13 @@ const NoStart = -1 << 62
 // Outcome is what a replay did.
 type Outcome struct {
 	Setup
-	Start   []int64 // of each job, seconds of the workload's clock; NoStart where it can't run
+	Start   []int64 // of each job, seconds of the workload's clock; NoStart where it can't run. Of those requeued, the last
+	End     []int64 // of each job that has started
 	Refused []Left  // jobs that can't run here, by why
 	Passes  int     // planning passes
 	Load    []Sample
-	GPU     *GPUUse // where the machine has GPUs
+	Cut     *Preempted // nil: nobody was preempted
+	GPU     *GPUUse    // where the machine has GPUs
 
 	byGPU bool // units are GPUs
 }
@@ -71,6 +73,7 @@ type replay struct {
 	swept  int            // jobs that had ended when the state was last swept
 	ended  int
 	gpu    *gpuMeter
+	cut    interruptions
 }
 
 // defaultEpoch is second 0 of a workload that does not know its own: 2001-09-09, so that no time is 0.
@@ -78,7 +81,7 @@ const defaultEpoch = 1_000_000_000
 
 // Replay runs the workload to its last job's end.
 func Replay(ctx context.Context, s Setup) (*Outcome, error) {
-	r := &replay{Outcome: &Outcome{Setup: s, Start: make([]int64, len(s.Work.Jobs))}, st: state.New(), specs: newSpecs(s.Machine),
+	r := &replay{Outcome: &Outcome{Setup: s, Start: make([]int64, len(s.Work.Jobs)), End: make([]int64, len(s.Work.Jobs))}, st: state.New(), specs: newSpecs(s.Machine),
 		base: s.Work.Epoch, begun: make([]int32, 1, len(s.Work.Jobs)+1)}
 	if r.base <= 0 {
 		r.base = defaultEpoch
@@ -87,6 +90,7 @@ func Replay(ctx context.Context, s Setup) (*Outcome, error) {
 		r.Start[i] = NoStart
 	}
 	r.plan = s.Scheduler.New()
+	r.cut = interruptions{may: suspends(s.Machine.Config), asleep: map[model.JobID]ending{}, again: map[model.JobID]uint32{}}
 	_, gpus := s.Machine.units()
 	r.byGPU = gpus > 0
 	first, _ := s.Work.span()
@@ -97,6 +101,9 @@ func Replay(ctx context.Context, s Setup) (*Outcome, error) {
 	}
 	if r.gpu != nil {
 		r.GPU = r.gpu.result()
+	}
+	if r.cut.Preempted != (Preempted{}) {
+		r.Cut = &r.cut.Preempted
 	}
 	return r.Outcome, nil
 }
@@ -195,7 +202,7 @@ func (r *replay) batch(at int64) error {
 		r.gone = append(r.gone, r.end(r.ends.pop()))
 	}
 	if len(r.gone) > 0 {
-		r.apply(at, &state.Reports{Reports: r.gone})
+		r.report(at)
 	}
 	for r.next < len(r.Work.Jobs) && r.Work.Jobs[r.next].Submit == at {
 		r.arrive(at)
@@ -215,7 +222,7 @@ func (r *replay) single(at int64) error {
 	}
 	moved := len(r.gone) > 0
 	if moved {
-		r.apply(at, &state.Reports{Reports: r.gone})
+		r.report(at)
 	}
 	for r.next < len(r.Work.Jobs) && r.Work.Jobs[r.next].Submit == at {
 		if !r.arrive(at) {
@@ -233,7 +240,7 @@ func (r *replay) single(at int64) error {
 		if !r.isExact(e) {
 			moved = true
 			r.gone = append(r.gone[:0], r.end(e))
-			r.apply(at, &state.Reports{Reports: r.gone})
+			r.report(at)
 		}
 		if moved {
 			moved = false
@@ -300,24 +307,45 @@ func (r *replay) impossible(sp *model.Spec) string {
 	return text
 }
 
+// report tells the state of the ends at hand.
+func (r *replay) report(at int64) {
+	r.apply(at, &state.Reports{Reports: r.gone})
+	r.settle()
+}
+
 // end makes the report of a job's end.
 func (r *replay) end(e ending) state.Report {
-	j := &r.Work.Jobs[e.job]
-	r.ended++
-	r.busy -= r.unitsOf(j)
+	r.busy -= r.unitsOf(&r.Work.Jobs[e.job])
+	if e.killed {
+		r.cut.killed = append(r.cut.killed, e)
+	} else {
+		r.ended++
+		r.End[e.job] = e.at
+	}
 	return state.Report{Kind: state.Ended, Job: e.id, Attempt: e.attempt, At: r.time(e.at)}
 }
 
-// pass plans once and applies the plan.
+// pass plans and applies the plan, and again where it has made room by suspending jobs.
 func (r *replay) pass(at int64) error {
+	for range maxRounds {
+		if room, err := r.planOnce(at); err != nil || !room {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxRounds bounds the plans of one pass.
+const maxRounds = 1000
+
+func (r *replay) planOnce(at int64) (room bool, err error) {
 	r.Passes++
 	plan := r.plan.Plan(r.st.Peek(), r.time(at))
-	plan.Preempt, plan.Claims = nil, nil // a trace's jobs run as long as it says: nobody is ended for others
 	if w, ok := r.plan.(waker); ok {
 		r.wake = r.clock(w.Wake())
 	}
-	if len(plan.Starts) == 0 {
-		return nil
+	if len(plan.Starts)+len(plan.Preempt)+len(plan.Claims)+len(plan.Resume) == 0 {
+		return false, nil
 	}
 	plan.Reasons = nil // nobody reads them here
 	res := r.apply(at, &state.Starts{Epoch: 1, Plan: plan})
@@ -326,15 +354,16 @@ func (r *replay) pass(at int64) error {
 		k := r.begun[s.Job]
 		j := &r.Work.Jobs[k]
 		if res.Each[i] != state.OK {
-			return fmt.Errorf("second %d: the state refuses to start job %d of the trace (%s): the scheduler and the state disagree", at, j.ID, res.Each[i])
+			return false, fmt.Errorf("second %d: the state refuses to start job %d of the trace (%s): the scheduler and the state disagree", at, j.ID, res.Each[i])
 		}
 		r.Start[k] = at
 		r.queued--
 		r.busy += r.unitsOf(j)
 		r.seq++
-		r.ends.push(ending{at: at + j.Run, seq: r.seq, job: k, id: s.Job, attempt: 1})
+		r.ends.push(ending{at: at + j.Run, seq: r.seq, job: k, id: s.Job, attempt: r.attempt(s.Job)})
 	}
-	return nil
+	r.begin(at, &plan)
+	return r.interrupt(at, &plan), nil
 }
 
 // sample notes the load where it has changed.

@@ -28,6 +28,9 @@ func (m *Metrics) Print(w io.Writer, name string) error {
 	if m.Fairness > 0 {
 		row("fairness", fmt.Sprintf("%.3f (Jain's index of the users' mean slowdown: 1 is equal)", m.Fairness))
 	}
+	if p := m.Preempted; p != nil {
+		row("preempted", fmt.Sprintf("suspended %s times, requeued %s times, %s jobs cancelled; %.1f %s-hours of work lost", group(int64(p.Suspended)), group(int64(p.Requeued)), group(int64(p.Cancelled)), p.Lost, m.Unit))
+	}
 	if m.Shake != nil {
 		row("shaken", fmt.Sprintf("submissions shifted by 0 to %d seconds, seed %d", m.Shake.Seconds, m.Shake.Seed))
 	}
