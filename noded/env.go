@@ -84,7 +84,7 @@ var owned = map[string]bool{
 	"SLURMD_NODENAME": true, "SLURM_ARRAY_JOB_ID": true, "SLURM_ARRAY_TASK_COUNT": true, "SLURM_ARRAY_TASK_ID": true,
 	"SLURM_ARRAY_TASK_MAX": true, "SLURM_ARRAY_TASK_MIN": true, "SLURM_ARRAY_TASK_STEP": true, "SLURM_CLUSTER_NAME": true,
 	"SLURM_CONF": true, "GBATCH_CONF": true, "SLURM_CPUS_ON_NODE": true, "SLURM_CPUS_PER_TASK": true, "SLURM_GPUS": true,
-	"SLURM_GPUS_ON_NODE": true, "SLURM_GPUS_PER_NODE": true, "SLURM_GPUS_PER_SOCKET": true, "SLURM_GPUS_PER_TASK": true, "SLURM_GTIDS": true,
+	"SLURM_GPUS_ON_NODE": true, "SLURM_GPUS_PER_NODE": true, "SLURM_GPUS_PER_SOCKET": true, "SLURM_GPUS_PER_TASK": true, "SLURM_TRES_PER_TASK": true, "SLURM_GTIDS": true,
 	"SLURM_HET_SIZE": true, "SLURM_JOBID": true, "SLURM_JOB_ACCOUNT": true, "SLURM_JOB_CPUS_PER_NODE": true,
 	"SLURM_JOB_DEPENDENCY": true, "SLURM_JOB_END_TIME": true, "SLURM_JOB_GID": true, "SLURM_JOB_GPUS": true,
 	"SLURM_JOB_ID": true, "SLURM_JOB_NAME": true, "SLURM_JOB_NODELIST": true, "SLURM_JOB_NUM_NODES": true,
@@ -200,7 +200,7 @@ func describeRequest(v *vars, l *proto.Launch) {
 
 // bindNames are the variables with which a job that says how its tasks are bound tells grun.
 var bindNames = map[string]bool{"SLURM_GPU_BIND": true, "SLURM_CPU_BIND": true, "SLURM_MEM_BIND": true, "SLURM_DISTRIBUTION": true,
-	"SLURM_DIST_PLANESIZE": true, "SLURM_HINT": true}
+	"SLURM_DIST_PLANESIZE": true, "SLURM_HINT": true, "SLURM_NTASKS_PER_GPU": true}
 
 func describeBinding(v *vars, s *model.Spec) {
 	if s.More == nil || s.More.Bind == nil {
@@ -221,6 +221,9 @@ func describeBinding(v *vars, s *model.Spec) {
 		v.given("SLURM_DISTRIBUTION", b.Dist)
 	}
 	v.given("SLURM_HINT", b.Hint)
+	if b.TasksPerGPU > 0 {
+		v.num("SLURM_NTASKS_PER_GPU", int64(b.TasksPerGPU))
+	}
 }
 
 // describeGPUs names the job's GPUs by their numbers on the node, ascending, in SLURM_JOB_GPUS, and its units of any
@@ -252,13 +255,22 @@ func (e *jobEnv) describeGPUs(v *vars, s *model.Spec, here *model.NodeAlloc) {
 	v.given(perNode, req[model.PerNode])
 	v.given("SLURM_GPUS", req[model.PerJob])
 	v.given("SLURM_GPUS_PER_TASK", req[model.PerTask])
+	v.given("SLURM_TRES_PER_TASK", otherPerTask(s))
 
-	if gpus := unitsOf(here, "gpu"); !gpus.Empty() {
-		v.set("SLURM_JOB_GPUS", commaList(gpus))
-		v.num("SLURM_GPUS_ON_NODE", int64(gpus.Count()))
-	}
+	e.seen.countGPUs(v, "SLURM_JOB_GPUS", here.Gres)
 	describeShares(v, s.UID, here)
 	e.showUnits(v, here, here)
+}
+
+// otherPerTask gives the resources beside GPUs that each task was given, as --tres-per-task has them: grun reads it.
+func otherPerTask(s *model.Spec) string {
+	var words []string
+	for _, g := range s.Gres {
+		if g.Per == model.PerTask && g.Name != model.GPUName {
+			words = append(words, fmt.Sprintf("gres/%s=%d", model.TypedName(g.Name, g.Type), g.Count))
+		}
+	}
+	return strings.Join(words, ",")
 }
 
 // showUnits sets the variables by which runtimes find the units in mine; open is what the control group of the process

@@ -28,6 +28,7 @@ type visibility struct {
 	uuids    bool                // GpuEnvStyle=uuid
 	relative map[string]bool     // resources to whose own units the kernel holds jobs
 	uuid     map[unitKey]string  // of units that have one
+	parent   map[int]int         // the GPU, by the driver's count, of each unit of mig
 	vars     map[string][]string // by resource; what is not here has Slurm's
 }
 
@@ -35,7 +36,7 @@ type visibility struct {
 func newVisibility(c *conf.Config, node string, t *unitTable, enforced bool) *visibility {
 	v := &visibility{vars: map[string][]string{}}
 	if t != nil {
-		v.uuid = t.uuid
+		v.uuid, v.parent = t.uuid, t.parent
 		if enforced {
 			v.relative = t.firm
 		}
@@ -70,7 +71,7 @@ func newVisibility(c *conf.Config, node string, t *unitTable, enforced bool) *vi
 
 // varsOf gives the variables of a resource.
 func (v *visibility) varsOf(resource string) []string {
-	if resource == "mig" { // instances of GPUs
+	if resource == migName { // instances of GPUs
 		resource = model.GPUName
 	}
 	if v != nil {
@@ -137,6 +138,41 @@ func (v *visibility) numbers(resource string, mine, open model.Bits) string {
 		return true
 	})
 	return strings.Join(out, ",")
+}
+
+// gpusOf gives the GPUs behind what is held of a node, by their numbers there, and how many units of GPUs that is: GPUs of
+// which instances (mig) or shares are held are among them.
+func (v *visibility) gpusOf(held []model.GresAlloc) (gpus model.Bits, units int) {
+	for i := range held {
+		g := &held[i]
+		switch {
+		case g.Share != nil:
+			gpus = gpus.With(int(g.Share.GPU))
+		case g.Name == model.GPUName:
+			gpus = gpus.Or(g.Index)
+			units += g.Index.Count()
+		case g.Name == migName && v != nil:
+			units += g.Index.Count()
+			g.Index.Each(func(k int) bool {
+				if parent, ok := v.parent[k]; ok {
+					gpus = gpus.With(parent)
+				}
+				return true
+			})
+		}
+	}
+	return gpus, units
+}
+
+// countGPUs sets the variable that numbers them, and how many there are.
+func (v *visibility) countGPUs(to *vars, name string, held []model.GresAlloc) {
+	gpus, units := v.gpusOf(held)
+	if !gpus.Empty() {
+		to.set(name, commaList(gpus))
+	}
+	if units > 0 {
+		to.num("SLURM_GPUS_ON_NODE", int64(units))
+	}
 }
 
 // uuidsOf names units by UUID where they are to be named so, and where only that works: MIG instances. "" for numbers.

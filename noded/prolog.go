@@ -144,13 +144,14 @@ func (n *Noded) programEnv(l *proto.Launch) []string {
 		v.num("SLURM_ARRAY_JOB_ID", int64(l.ArrayID))
 		v.num("SLURM_ARRAY_TASK_ID", int64(l.Task))
 	}
-	if gpus := unitsOf(&l.Alloc.Nodes[l.Node], "gpu"); !gpus.Empty() {
+	if gpus, _ := n.env.seen.gpusOf(l.Alloc.Nodes[l.Node].Gres); !gpus.Empty() {
 		list := commaList(gpus)
 		v.set("SLURM_JOB_GPUS", list)
 		v.set("CUDA_VISIBLE_DEVICES", list)
 		v.set("GPU_DEVICE_ORDINAL", list)
 		v.set("ROCR_VISIBLE_DEVICES", list)
 	}
+	describeShares(&v, s.UID, &l.Alloc.Nodes[l.Node])
 	if w := n.def.Load(); w != nil {
 		v.set("SLURM_CLUSTER_NAME", w.cluster)
 	}

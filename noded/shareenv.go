@@ -2,7 +2,6 @@ package noded
 
 import (
 	"fmt"
-	"strconv"
 
 	"gbatch/internal/model"
 )
@@ -31,15 +30,13 @@ func sharedGPUs(here *model.NodeAlloc) model.Bits {
 	return gpus
 }
 
-// describeShares sets what says how much of a GPU is the job's. SLURM_JOB_GPUS names that GPU too, by its number on the
-// node: prologs and people look there.
+// describeShares sets what says how much of a GPU is the job's; which one it is, countGPUs says.
 func describeShares(v *vars, uid uint32, here *model.NodeAlloc) {
 	for i := range here.Gres {
 		g := &here.Gres[i]
 		if g.Share == nil {
 			continue
 		}
-		v.set("SLURM_JOB_GPUS", strconv.Itoa(int(g.Share.GPU)))
 		switch g.Name {
 		case "shard":
 			v.num("SLURM_SHARDS_ON_NODE", int64(g.Index.Count()))

@@ -223,13 +223,16 @@ func bindGPUs(part *proto.StepNode, b *proto.StepBind, cpus []model.Bits, near f
 		}
 	}
 	gpus := members(all)
-	if len(gpus) == 0 || b.GPU == proto.BindAuto || b.GPU == proto.BindNone {
-		return nil, nil
-	}
 	known := !slices.ContainsFunc(gpus, func(g int) bool { return near(g).Empty() })
-	mode := b.GPU
-	if mode == proto.BindSingle && !known {
+	mode, count := b.GPU, int(max(b.GPUCount, 1))
+	switch {
+	case mode == proto.BindAuto && b.TasksPerGPU > 0: // as in Slurm
+		mode, count = proto.BindSingle, int(b.TasksPerGPU)
+	case mode == proto.BindSingle && !known:
 		mode = proto.BindPerTask // without knowledge of what is near, blocks of N
+	}
+	if len(gpus) == 0 || mode == proto.BindAuto || mode == proto.BindNone {
+		return nil, nil
 	}
 	shared := map[int]int{} // with single: tasks on each GPU
 	for i := range part.Ranks {
@@ -249,12 +252,11 @@ func bindGPUs(part *proto.StepNode, b *proto.StepBind, cpus []model.Bits, near f
 				own = all
 			}
 			if mode == proto.BindSingle {
-				own = leastShared(own, shared, int(max(b.GPUCount, 1)))
+				own = leastShared(own, shared, count)
 			}
 		case proto.BindPerTask:
-			n := int(max(b.GPUCount, 1))
-			for k := range min(n, len(gpus)) {
-				own = own.With(gpus[(i*n+k)%len(gpus)])
+			for k := range min(count, len(gpus)) {
+				own = own.With(gpus[(i*count+k)%len(gpus)])
 			}
 		case proto.BindMap, proto.BindMask:
 			entry := b.GPUList[i%len(b.GPUList)]

@@ -89,10 +89,7 @@ func (e *jobEnv) stepBase(l *proto.Launch, st *placedStep, here int, rq *proto.S
 	if rq.Need.Dist == proto.DistPlane {
 		v.num("SLURM_DIST_PLANESIZE", int64(rq.Need.Plane))
 	}
-	if gpus := stepGPUs(part); !gpus.Empty() {
-		v.set("SLURM_STEP_GPUS", commaList(gpus))
-		v.num("SLURM_GPUS_ON_NODE", int64(gpus.Count()))
-	}
+	e.seen.countGPUs(&v, "SLURM_STEP_GPUS", part.Gres)
 	v.given("SLURM_GPU_BIND", gpuBindText(&rq.Bind))
 	if t := rq.Terminal; t != nil {
 		v.num("SLURM_PTY_WIN_COL", int64(t.Cols))

@@ -116,6 +116,8 @@ type unitTable struct {
 	devs []cgroup.Device // all that some job may not open
 	of   map[unitKey][]int
 	uuid map[unitKey]string
+
+	parent map[int]int // the GPU, by the driver's count from 0, of each unit of mig
 	firm map[string]bool // resources each unit of which is a device file, so that the kernel can hold jobs to theirs
 
 	strict  []string // patterns of AllowedDevices and its file; nil: what is no unit's opens
@@ -135,13 +137,16 @@ func isControl(file string) bool {
 
 // newUnitTable reads the units' device numbers.
 func newUnitTable(units []unit, c *conf.Cgroup) *unitTable {
-	t := &unitTable{of: map[unitKey][]int{}, uuid: map[unitKey]string{}, firm: map[string]bool{}}
+	t := &unitTable{of: map[unitKey][]int{}, uuid: map[unitKey]string{}, parent: map[int]int{}, firm: map[string]bool{}}
 	open := t.readAllowed(c)
 	at := map[cgroup.Device]int{}
 	for _, u := range units {
 		key := unitKey{u.name, u.index}
 		if u.index >= 0 && u.uuid != "" {
 			t.uuid[key] = u.uuid
+		}
+		if u.name == migName && u.index >= 0 && u.seen > 0 {
+			t.parent[u.index] = u.seen - 1
 		}
 		real := 0
 		for _, f := range u.files {

@@ -116,13 +116,17 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 	if p.Given("ntasks").Source != args && (p.Given("ntasks-per-node").Source == args || p.Given("ntasks-per-gpu").Source == args) {
 		n.Tasks = 0
 	}
+	if n.Tasks > 0 && p.Given("ntasks-per-gpu").Source != args {
+		n.TasksPerGPU = 0 // the job's: it says what tasks see, not how many there are
+	}
 	if n.Overlap && n.Exact && p.Given("exclusive").Source == args {
 		return errors.New("--overlap and --exclusive exclude each other")
 	}
 	if n.Overcommit && p.Given("overcommit").Source != args {
 		n.Overcommit = n.Tasks > 0
 	}
-	if p.Given("gpus-per-task").Source != args && (p.Given("gres").Source == args || p.Given("gpus").Source == args || p.Given("gpus-per-node").Source == args) {
+	perTask := p.Given("tres-per-task").Source == args
+	if p.Given("gpus-per-task").Source != args && (perTask && r.perTask.names(model.GPUName) || p.Given("gres").Source == args || p.Given("gpus").Source == args || p.Given("gpus-per-node").Source == args) {
 		keep := n.Gres[:0]
 		for _, g := range n.Gres {
 			if g.Per != model.PerTask {
@@ -131,6 +135,16 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 		}
 		n.Gres, r.gpusPer = keep, false
 	}
+	if c := r.perTask.cpus; c > 0 && perTask && p.Given("cpus-per-task").Source == args && n.CPUsPerTask != c {
+		return fmt.Errorf("--cpus-per-task=%d and --tres-per-task=cpu=%d say different things: give one of them", n.CPUsPerTask, c)
+	} else if c > 0 && (perTask || n.CPUsPerTask == 0) {
+		n.CPUsPerTask, n.Exact = c, n.Exact || perTask
+	}
+	var err error
+	if n.Gres, err = r.perTask.addTo(n.Gres); err != nil {
+		return err
+	}
+	r.gpusPer = r.gpusPer || r.perTask.names(model.GPUName)
 	if r.gpusPer && rq.Bind.GPU == proto.BindAuto {
 		for _, g := range n.Gres {
 			if g.Per == model.PerTask {
@@ -174,7 +188,7 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 	old := unix.Umask(0)
 	unix.Umask(old)
 	rq.Umask = uint32(old)
-	var err error
+
 	if rq.Limits, err = resourceLimits(r.limits); err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ type run struct {
 	gpusPer   bool // --gpus-per-task was given
 	pty       bool
 	cooked    terminal.Modes // the user's terminal before anything was done to it; zero: there is none
+	perTask   tresPerTask
 	given     []givenOption
 }
 
@@ -126,7 +127,11 @@ func (r *run) options() []getopt.Option {
 			return nil
 		}},
 		{Name: "ntasks-per-node", Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_NTASKS_PER_NODE", Help: "tasks on each node", Set: count(&n.TasksPerNode)},
-		{Name: "ntasks-per-gpu", Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_NTASKS_PER_GPU", Help: "tasks for each GPU", Set: count(&n.TasksPerGPU)},
+		{Name: "ntasks-per-gpu", Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_NTASKS_PER_GPU", Help: "tasks for each GPU, of which each sees its own (--gpu-bind=single:n)", Set: func(v string) error {
+			err := count(&n.TasksPerGPU)(v)
+			b.TasksPerGPU = n.TasksPerGPU
+			return err
+		}},
 		{Name: "cpus-per-task", Short: 'c', Arg: R, Metavar: "n", Group: gRes, Env: "SRUN_CPUS_PER_TASK SLURM_CPUS_PER_TASK", Help: "CPUs for each task; given here it implies --exact", Set: count(&n.CPUsPerTask)},
 		{Name: "cpus-per-gpu", Arg: R, Metavar: "n", Group: gRes, Help: "CPUs for each GPU; implies --exact", Set: func(v string) error {
 			n.Exact = true
@@ -143,6 +148,7 @@ func (r *run) options() []getopt.Option {
 			r.gpusPer = true
 			return gres("gpu", model.PerTask)(v)
 		}},
+		{Name: "tres-per-task", Arg: R, Metavar: "list", Group: gRes, Env: "SLURM_TRES_PER_TASK", Help: "for each task: cpu=N and gres/NAME[:TYPE]=N, joined with commas", Set: r.perTask.set},
 		{Name: "mem", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Help: "memory on each node, out of the job's; without this steps share it", Set: mem(&n.MemPerNode)},
 		{Name: "mem-per-cpu", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Help: "memory for each CPU", Set: mem(&n.MemPerCPU)},
 		{Name: "mem-per-gpu", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Help: "memory for each GPU", Set: mem(&n.MemPerGPU)},

@@ -134,6 +134,9 @@ func (s *submission) nodeInfo(v string) error {
 // settle makes of all options together what the controller is asked for.
 func (s *submission) settle() error {
 	sp, m := &s.spec, &s.more
+	if err := s.tresTasks(); err != nil {
+		return err
+	}
 	if err := s.gpuTasks(); err != nil {
 		return err
 	}
@@ -171,6 +174,18 @@ func (s *submission) settle() error {
 		sp.More = m
 	}
 	return nil
+}
+
+// tresTasks takes what --tres-per-task says.
+func (s *submission) tresTasks() (err error) {
+	sp := &s.spec
+	if n := s.perTask.cpus; n > 0 && sp.CPUsPerTask > 0 && sp.CPUsPerTask != n {
+		return fmt.Errorf("--cpus-per-task=%d and --tres-per-task=cpu=%d say different things: give one of them", sp.CPUsPerTask, n)
+	} else if n > 0 {
+		sp.CPUsPerTask = n
+	}
+	sp.Gres, err = s.perTask.addTo(sp.Gres)
+	return err
 }
 
 func (s *submission) gpusPerSocket(v string) (err error) {
@@ -211,6 +226,7 @@ func (s *submission) gpuTasks() error {
 	if sp.TasksPerNode > 0 {
 		return fmt.Errorf("--ntasks-per-gpu and --ntasks-per-node exclude each other")
 	}
+	s.wish().TasksPerGPU = k
 	var job, node int32
 	for _, g := range sp.Gres {
 		if g.Name != "gpu" {

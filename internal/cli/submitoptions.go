@@ -34,6 +34,7 @@ type submission struct {
 	more        model.Needs // becomes spec.More where it says anything
 	mail        model.MailWish
 	tasksPerGPU int32
+	perTask     tresPerTask
 }
 
 const later = "it comes with a later version; "
@@ -166,6 +167,7 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		{Name: "gpus-per-node", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS_PER_NODE", Help: "GPUs on each node", Set: gpus(model.PerNode)},
 		{Name: "gpus-per-socket", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS_PER_SOCKET", Help: "GPUs of each socket that the job has on a node (--sockets-per-node)", Set: s.gpusPerSocket},
 		{Name: "gpus-per-task", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS_PER_TASK", Help: "GPUs for each task", Set: gpus(model.PerTask)},
+		{Name: "tres-per-task", Arg: R, Metavar: "list", Group: gRes, Env: "_TRES_PER_TASK", Help: "for each task: cpu=N and gres/NAME[:TYPE]=N, joined with commas", Set: s.perTask.set},
 		{Name: "gpu-mem", Arg: R, Metavar: "size", Group: gRes, Env: "_GPU_MEM", Help: "memory that each GPU has, or has left where it is shared (MB; K, M, G, T)", Set: func(v string) error {
 			n, err := walltime.ParseMemMiB(v)
 			if err == nil {
@@ -305,7 +307,6 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		}},
 		{Name: "gpu-freq", Arg: R, Refused: "set clocks in the script with nvidia-smi, where you may"},
 		{Name: "cpu-freq", Arg: R, Refused: "leave the clock to the node"},
-		{Name: "tres-per-task", Arg: R, Refused: "use --cpus-per-task and --gpus-per-task"},
 		{Name: "gres-flags", Arg: R, Refused: later + "leave it out"},
 		{Name: "get-user-env", Arg: getopt.Optional, Refused: "begin the script with #!/bin/bash -l to get a login environment"},
 		{Name: "uid", Arg: R, Env: "", Refused: "submit as that user, with su or sudo"},

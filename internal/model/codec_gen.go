@@ -11219,7 +11219,7 @@ func (x *Needs) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *BindWish) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(5); err != nil {
+	if err := e.EncodeArrayLen(6); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.GPU); err != nil {
@@ -11235,6 +11235,9 @@ func (x *BindWish) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeString(x.Hint); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.TasksPerGPU)); err != nil {
 		return err
 	}
 	return nil
@@ -11297,7 +11300,20 @@ func (x *BindWish) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Hint = v
 	}
-	return wire.Skip(d, n-5)
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("BindWish.TasksPerGPU", err)
+		}
+		x.TasksPerGPU = int32(v)
+		if int64(x.TasksPerGPU) != v {
+			return wire.Range("BindWish.TasksPerGPU", v)
+		}
+	}
+	return wire.Skip(d, n-6)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

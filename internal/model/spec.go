@@ -130,6 +130,8 @@ type BindWish struct {
 	Mem  string // --mem-bind
 	Dist string // --distribution
 	Hint string // --hint
+
+	TasksPerGPU int32 // --ntasks-per-gpu: of a step's tasks so many see each GPU
 }
 
 // LicenseCount is a number of one license: what a job asks for, or what the cluster has.

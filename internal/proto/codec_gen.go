@@ -5604,7 +5604,7 @@ func (x *StepNeed) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *StepBind) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(13); err != nil {
+	if err := e.EncodeArrayLen(14); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.CPU)); err != nil {
@@ -5659,6 +5659,9 @@ func (x *StepBind) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeBool(x.OneThread); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.TasksPerGPU)); err != nil {
 		return err
 	}
 	return nil
@@ -5858,7 +5861,20 @@ func (x *StepBind) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.OneThread = v
 	}
-	return wire.Skip(d, n-13)
+	if n < 14 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepBind.TasksPerGPU", err)
+		}
+		x.TasksPerGPU = int32(v)
+		if int64(x.TasksPerGPU) != v {
+			return wire.Range("StepBind.TasksPerGPU", v)
+		}
+	}
+	return wire.Skip(d, n-14)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

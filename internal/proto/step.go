@@ -124,6 +124,8 @@ type StepBind struct {
 	MemPrefer  bool
 	Cores      uint8 // how tasks go to cores: DistBlock...
 	OneThread  bool  // --hint=nomultithread
+
+	TasksPerGPU int32 // --ntasks-per-gpu: so many tasks see each GPU, unless GPU says something else; 0: all
 }
 
 // The ways of binding. Not each makes sense for each resource.
