@@ -48,6 +48,7 @@ type attempt struct {
 	launch *proto.Launch // until its order is made
 	order  *shim.Launch  // phase ordered: to be sent again if gshim's connection breaks
 	script string        // its script file, held until it is over
+	note   string        // a line for the user once it runs; "": none
 
 	chill    chill         // whether it is, or shall be, suspended
 	stop     *proto.Stop   // the leader wants it ended

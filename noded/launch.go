@@ -92,8 +92,10 @@ func (l *loop) prepare(a *attempt, launch *proto.Launch) {
 	had, reuse := a.script, a.rec.Ordered || stage(a.rec.Stage) != stageNone
 	l.soon(func() {
 		l.n.workers.do(func(context.Context) {
-			order, script, err := l.n.makeOrder(launch, had, reuse)
-			l.n.inbox.post(msgPrepared{key: a.key, order: order, script: script, err: err})
+			l.n.makeWith(launch, func(login []byte, note string) {
+				order, script, err := l.n.makeOrder(launch, login, had, reuse)
+				l.n.inbox.post(msgPrepared{key: a.key, order: order, script: script, note: note, err: err})
+			})
 		})
 	})
 }
@@ -176,7 +178,7 @@ func workDir(s *model.Spec) string {
 // makeOrder makes the script, the cgroup and the environment of an attempt, and the order that uses them. With reuse they
 // may be in use already, by a launch of an earlier gnoded's order that is under way; then they stay as they are, and had
 // is its script. It runs on a worker. On failure nothing is left.
-func (n *Noded) makeOrder(l *proto.Launch, had string, reuse bool) (order *shim.Launch, script string, err error) {
+func (n *Noded) makeOrder(l *proto.Launch, login []byte, had string, reuse bool) (order *shim.Launch, script string, err error) {
 	if script = had; script == "" && !l.Prepare {
 		if script, err = n.scripts.take(&l.Script, l.Spec.UID, l.Spec.GID); err != nil {
 			return nil, "", fmt.Errorf("write the job's script on node %s: %w", n.opts.Name, err)
@@ -186,16 +188,16 @@ func (n *Noded) makeOrder(l *proto.Launch, had string, reuse bool) (order *shim.
 		_, _, err = n.groups.create(l, reuse)
 		return nil, "", err
 	}
-	if order, err = n.tryOrder(l, n.scripts.path(script), reuse); err == nil || reuse {
+	if order, err = n.tryOrder(l, login, n.scripts.path(script), reuse); err == nil || reuse {
 		return order, script, err
 	}
 	key := proto.Attempt{Job: l.Job, Attempt: l.Attempt}
 	return nil, "", errors.Join(err, n.groups.remove(key), n.scripts.release(script))
 }
 
-func (n *Noded) tryOrder(l *proto.Launch, path string, reuse bool) (*shim.Launch, error) {
+func (n *Noded) tryOrder(l *proto.Launch, login []byte, path string, reuse bool) (*shim.Launch, error) {
 	s := l.Spec
-	env, err := n.environment(l)
+	env, err := n.environment(l, login)
 	if err != nil {
 		return nil, err
 	}
@@ -213,7 +215,7 @@ func (n *Noded) tryOrder(l *proto.Launch, path string, reuse bool) (*shim.Launch
 	return o, o.Check()
 }
 
-func (n *Noded) environment(l *proto.Launch) ([]string, error) {
+func (n *Noded) environment(l *proto.Launch, login []byte) ([]string, error) {
 	submitted, err := n.envs.open(&l.Env)
 	if err != nil {
 		return nil, fmt.Errorf("the job's environment: %w", err)
@@ -223,6 +225,9 @@ func (n *Noded) environment(l *proto.Launch) ([]string, error) {
 	if w != nil {
 		e.cluster = w.cluster
 		e.hidden = n.env.seen.hiddenOn(w.def)
+	}
+	if len(login) > 0 {
+		submitted = withLogin(submitted, login)
 	}
 	return e.build(l, submitted)
 }
@@ -242,7 +247,7 @@ func (l *loop) onPrepared(m msgPrepared) error {
 	if a == nil || a.phase != preparing {
 		return nil
 	}
-	a.launch, a.script = nil, m.script
+	a.launch, a.script, a.note = nil, m.script, m.note
 	switch {
 	case m.err != nil:
 		l.log.Warn("launch failed", "job", a.key.Job, "attempt", a.key.Attempt, "why", m.err)

@@ -59,6 +59,8 @@ type Noded struct {
 	loop    *loop
 	link    *link
 	workers *pool // launches and ends, as many as there are CPUs
+	waits   *pool // launches that wait for their user's login shell
+	logins  logins
 	stops   *pool // signals and whatever may have to wait
 	chills  *pool // attempts that are being suspended or resumed
 	tellers chan struct{}
@@ -225,6 +227,7 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 	part(func() error { return server.Serve(ctx, n.listener, local.handle, local.options()) })
 	if !n.opts.Login {
 		n.workers, n.stops, n.chills = newPool(ctx, workerCount()), newPool(ctx, maxStops), newPool(ctx, maxChills)
+		n.waits = newPool(ctx, maxLogins)
 		if err := n.loop.recover(); err != nil {
 			cancel()
 			wg.Wait()
@@ -240,6 +243,7 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 	}
 	wg.Wait()
 	if !n.opts.Login {
+		n.waits.wait()
 		n.workers.wait()
 		n.stops.wait()
 	}

@@ -195,6 +195,10 @@ func (l *loop) started(a *attempt, ev *shim.Event) error {
 		}
 	}
 	a.signals = nil
+	if rec, note := a.rec, a.note; note != "" {
+		a.note = ""
+		l.then(func() { l.n.stops.do(func(context.Context) { l.n.tellUser(rec, note) }) })
+	}
 	l.chill(a)
 	if a.rec != nil {
 		l.n.sampler.begin(wholeJob(a.key), a.rec.Use, a.began, ev.PID)

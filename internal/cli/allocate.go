@@ -68,6 +68,9 @@ func (a *allocation) get(signals <-chan os.Signal) (job *model.Job, rc int) {
 		return fail(err)
 	}
 	defer c.Close()
+	if err := a.checkClusters(c, a.s.clusters); err != nil {
+		return fail(err)
+	}
 	var reply proto.SubmitReply
 	if err := c.Call(proto.KindSubmit, rq, &reply); err != nil {
 		return fail(err)

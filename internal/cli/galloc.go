@@ -60,7 +60,7 @@ type allocCall struct {
 
 // allocRefuses are options of gsubmit that make no sense without a script.
 var allocRefuses = []string{"array", "requeue", "no-requeue", "output", "error", "input", "open-mode", "export", "export-file", "wrap", "parsable", "wait",
-	"test-only", "ignore-pbs", "propagate", "signal", "profile"}
+	"test-only", "ignore-pbs", "propagate", "get-user-env", "signal", "profile"}
 
 func (g *allocCall) options() []getopt.Option {
 	out := slices.DeleteFunc(g.s.options(time.Now), func(o getopt.Option) bool { return slices.Contains(allocRefuses, o.Name) })

@@ -64,6 +64,7 @@ func (e *Env) submit() (int, error) {
 			fmt.Fprintln(e.Stderr, n)
 		}
 	}
+	s.wishLogin()
 	rq, err := e.request(s, body)
 	if err != nil {
 		return 1, fmt.Errorf("%s: error: %w", e.Program, err)
@@ -73,6 +74,9 @@ func (e *Env) submit() (int, error) {
 		return 1, fmt.Errorf("%s: error: Batch job submission failed: %s", e.Program, text(err))
 	}
 	defer c.Close()
+	if err := e.checkClusters(c, s.clusters); err != nil {
+		return 1, fmt.Errorf("%s: error: %s", e.Program, text(err))
+	}
 	var reply proto.SubmitReply
 	if err := c.Call(proto.KindSubmit, rq, &reply); err != nil {
 		what := "Batch job submission failed: "
@@ -94,8 +98,12 @@ func (e *Env) submit() (int, error) {
 		fmt.Fprintf(e.Stderr, "%s: Job to start at %s using %d processors on nodes %s in partition %s\n", e.Program,
 			time.UnixMilli(int64(reply.TestStart)).Format("2006-01-02T15:04:05"), reply.TestCPUs, reply.TestNodes, reply.TestPart)
 		return 0, nil
+	case s.parsable && len(s.clusters) > 0:
+		fmt.Fprintf(e.Stdout, "%d;%s\n", reply.Job, reply.Cluster)
 	case s.parsable:
 		fmt.Fprintf(e.Stdout, "%d\n", reply.Job)
+	case len(s.clusters) > 0 && !s.quiet:
+		fmt.Fprintf(e.Stdout, "Submitted batch job %d on cluster %s\n", reply.Job, reply.Cluster)
 	case !s.quiet:
 		fmt.Fprintf(e.Stdout, "Submitted batch job %d\n", reply.Job)
 	}
@@ -300,7 +308,7 @@ func (e *Env) jobEnvironment(s *submission) ([]byte, error) {
 		}
 		switch name {
 		case "HOME", "USER", "LOGNAME", "SHELL", "LANG":
-			return true
+			return s.userEnv == "" // the login shell sets them
 		}
 		for _, n := range named {
 			if n == name {
@@ -309,9 +317,9 @@ func (e *Env) jobEnvironment(s *submission) ([]byte, error) {
 		}
 		return false
 	}
-	path := all
+	path := all || s.userEnv != ""
 	for _, kv := range e.Environ {
-		if pick(kv) && !strings.HasPrefix(kv, "SLURM_SUBMIT_DIR=") && !strings.HasPrefix(kv, "SLURM_PRIO_PROCESS=") {
+		if pick(kv) && !strings.HasPrefix(kv, "SLURM_SUBMIT_DIR=") && !strings.HasPrefix(kv, "SLURM_PRIO_PROCESS=") && !strings.HasPrefix(kv, "SLURM_GET_USER_ENV=") {
 			path = path || strings.HasPrefix(kv, "PATH=")
 			add(kv)
 		}
@@ -326,6 +334,9 @@ func (e *Env) jobEnvironment(s *submission) ([]byte, error) {
 	}
 	if s.export != "" && !strings.EqualFold(s.export, "ALL") {
 		add("SLURM_EXPORT_ENV=" + s.export)
+	}
+	if s.userEnv != "" {
+		add("SLURM_GET_USER_ENV=" + s.userEnv)
 	}
 	// Of this submission, not of a job that it may come from.
 	add("SLURM_SUBMIT_DIR=" + e.Dir)

@@ -140,6 +140,9 @@ func (s *submission) settle() error {
 	if err := s.gpuTasks(); err != nil {
 		return err
 	}
+	if s.noKill && max(sp.MinNodes, sp.MaxNodes) > 1 {
+		return fmt.Errorf("--no-kill is not supported by gbatch for jobs of several nodes: such a job ends, or is put back into the queue (--requeue), when a node fails; use --no-kill=off")
+	}
 	if err := s.settleShares(); err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
@@ -35,6 +37,9 @@ type submission struct {
 	mail        model.MailWish
 	tasksPerGPU int32
 	perTask     tresPerTask
+	noKill      bool
+	clusters    []string
+	userEnv     string // --get-user-env's value, 1 for none; "": not given
 }
 
 const later = "it comes with a later version; "
@@ -308,20 +313,33 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		{Name: "gpu-freq", Arg: R, Refused: "set clocks in the script with nvidia-smi, where you may"},
 		{Name: "cpu-freq", Arg: R, Refused: "leave the clock to the node"},
 		{Name: "gres-flags", Arg: R, Refused: later + "leave it out"},
-		{Name: "get-user-env", Arg: getopt.Optional, Refused: "begin the script with #!/bin/bash -l to get a login environment"},
-		{Name: "uid", Arg: R, Env: "", Refused: "submit as that user, with su or sudo"},
-		{Name: "gid", Arg: R, Refused: "submit with that group, with newgrp or sg"},
-		{Name: "no-kill", Short: 'k', Arg: getopt.Optional, Refused: "a job ends or is put back into the queue (--requeue) when one of its nodes fails"},
+		{Name: "get-user-env", Arg: getopt.Optional, Metavar: "seconds[L|S]", Group: gIO, Env: "_GET_USER_ENV", Help: "add the variables of your login shell on the node, which may take so long (8); S: of a plain shell", Set: s.userEnvironment},
+		{Name: "uid", Arg: R, Env: "", Metavar: "user", Group: gHow, Help: "you; for another one su or sudo to him", Set: own("--uid", "submit as that user, with su or sudo", unix.Getuid, uidOf)},
+		{Name: "gid", Arg: R, Metavar: "group", Group: gHow, Help: "your group; for another one use newgrp or sg", Set: own("--gid", "submit with that group, with newgrp or sg", unix.Getgid, gidOf)},
+		{Name: "no-kill", Short: 'k', Arg: getopt.Optional, Metavar: "off", Group: gWhen, Env: "_NO_KILL", Help: "for jobs of one node, where it changes nothing; one of several ends or is put back into the queue (--requeue) when a node fails", Set: func(v string) error {
+			s.noKill = !strings.EqualFold(v, "off")
+			return nil
+		}},
 		{Name: "wckey", Arg: R, Note: "usage is not kept by wckeys", Set: ignored},
 		{Name: "container", Arg: R, Refused: "start the container in the script"},
 		{Name: "container-image", Arg: R, Refused: "start the container in the script"},
 		{Name: "container-mounts", Arg: R, Refused: "start the container in the script"},
-		{Name: "profile", Arg: R, Refused: "profile in the script; gacct has CPU time and peak memory"},
+		{Name: "profile", Arg: R, Metavar: "none", Group: gRes, Env: "_PROFILE", Help: "none; gstat and gacct tell what a job uses", Set: func(v string) error {
+			if !strings.EqualFold(v, "none") {
+				return &getopt.TextError{Text: "--profile=" + v + " is not supported by gbatch: gstat shows what a running job uses, gacct and gseff what it used (--acctg-freq says how often it is sampled)"}
+			}
+			return nil
+		}},
 		{Name: "power", Arg: R, Refused: "leave it out"},
 		{Name: "reboot", Refused: "ask an operator to reboot the node"},
 		{Name: "resv-ports", Arg: getopt.Optional, Refused: "let the program pick a free port"},
-		{Name: "wait-all-nodes", Arg: R, Refused: "nodes are up before a job starts"},
-		{Name: "clusters", Short: 'M', Arg: R, Env: "_CLUSTERS SLURM_CLUSTERS", Refused: "set GBATCH_CONF to the other cluster's configuration"},
+		{Name: "wait-all-nodes", Arg: R, Metavar: "0|1", Group: gWhen, Env: "_WAIT_ALL_NODES", Help: "either: a job starts when all its nodes are up", Set: func(v string) error {
+			if v != "0" && v != "1" {
+				return fmt.Errorf("'%s'; write 0 or 1", v)
+			}
+			return nil
+		}},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: R, Metavar: "name", Group: gHow, Env: "_CLUSTERS SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&s.clusters)},
 		{Name: "bb", Arg: R, Note: "there is no burst buffer", Set: ignored},
 		{Name: "bbf", Arg: R, Note: "there is no burst buffer", Set: ignored},
 		{Name: "mcs-label", Arg: R, Note: "there are no MCS labels", Set: ignored},
