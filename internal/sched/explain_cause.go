@@ -270,8 +270,9 @@ func (x *explainer) waits(s *spot) {
 // room says what the job needs and who has it.
 func (x *explainer) room(s *spot) {
 	p, sh, pl := x.p, s.it.sh, s.l.pool
+	over := sh.single && sh.spread && !sh.onOne(pl) // it needs several nodes, though it asked for no number of them
 	least := sh.least
-	if sh.single {
+	if sh.single && !over {
 		least = sh.whole
 	}
 	type soon struct {
@@ -286,7 +287,7 @@ func (x *explainer) room(s *spot) {
 	for _, n := range pl.nodes {
 		nd := &least[n.class.at]
 		switch {
-		case nd.never || !sh.named(n, sh.single):
+		case nd.never || !sh.named(n, sh.single && !over):
 			never++
 		case !n.up():
 			away = append(away, n.def.Name)
@@ -313,10 +314,13 @@ func (x *explainer) room(s *spot) {
 		return 0
 	})
 	want := 1
-	if !sh.single {
+	switch {
+	case over:
+		want = 2
+	case !sh.single:
 		want = sh.rq.MinNodes
 	}
-	text := "needs " + needText(sh)
+	text := "needs " + needText(sh, over)
 	r := model.ReasonResources
 	c := model.Cause{Partition: s.l.part.Name}
 	switch {
@@ -325,6 +329,8 @@ func (x *explainer) room(s *spot) {
 	case len(up) < want:
 		r = model.ReasonReqNodeNotAvail
 		text += fmt.Sprintf(": of the nodes of partition %s that are up %d could give that, even when empty", s.l.part.Name, len(up))
+	case over:
+		text += fmt.Sprintf(": %s for a part of it, %d of them now", countOf(len(up), "node has room", "nodes have room"), free)
 	default:
 		text += fmt.Sprintf(": %s that", countOf(len(up), "node has", "nodes have"))
 		if free > 0 {

@@ -73,8 +73,8 @@ func (x *explainer) stateOf(name string) string {
 	return text
 }
 
-// needText says what a request asks of its nodes.
-func needText(sh *shape) string {
+// needText says what a request asks of its nodes; over says that one of them can't give all of it, though one would do.
+func needText(sh *shape, over bool) string {
 	rq := &sh.rq
 	tasks := sh.tasks
 	if !sh.single {
@@ -129,7 +129,10 @@ func needText(sh *shape) string {
 		parts = append(parts, "nobody else")
 	}
 	where := "on one node"
-	if !sh.single {
+	switch {
+	case over:
+		where = "over several nodes"
+	case !sh.single:
 		where = fmt.Sprintf("on each of %d nodes", rq.MinNodes)
 	}
 	return strings.Join(parts, ", ") + " " + where

@@ -221,6 +221,11 @@ func (sh *shape) named(n *node, whole bool) bool {
 	return rq.allows(&n.room)
 }
 
+// onOne reports whether some node of the pool could hold all of the job, were it empty.
+func (sh *shape) onOne(pl *pool) bool {
+	return slices.ContainsFunc(pl.nodes, func(n *node) bool { return !sh.whole[n.class.at].never && sh.named(n, true) })
+}
+
 // has reports whether a node has free what nd says, and nobody on it whom the job may not meet.
 func (p *Planner) has(sh *shape, n *node, nd *need) bool {
 	if !n.up() || n.room.shut || !nd.in(&n.free) {
