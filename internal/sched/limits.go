@@ -42,6 +42,7 @@ type gate struct {
 	fair   int64 // the least fair-share factor that starts jobs (UsageThreshold), millionths; 0: any
 	usage  int64 // UsageFactor, where what a job may use is counted by it (UsageFactorSafe), millionths; 0: as it is
 	most   model.Reason
+	prio   model.Limit // the least priority that holds a reservation (MinPrioThreshold), instead of the policy's
 }
 
 // ruleKind says what a rule compares.
@@ -258,6 +259,9 @@ func (lim *limiter) newGate(k *gateKey) *gate {
 		if n, has := q.UsageThreshold.Value(); has && q.Flags&model.QOSEnforceUsageThreshold != 0 && g.fair == 0 {
 			g.fair = n
 		}
+		if g.prio == 0 {
+			g.prio = q.MinPrioThresh
+		}
 		if q.Name == k.qos && q.Flags&model.QOSUsageFactorSafe != 0 {
 			g.usage = q.UsageFactor
 		}
@@ -297,7 +301,7 @@ func (lim *limiter) newGate(k *gateKey) *gate {
 		}
 	}
 	lim.associations(g, set, &r, k, factor)
-	if len(g.rules) == 0 && g.wallS == 0 && g.fair == 0 {
+	if len(g.rules) == 0 && g.wallS == 0 && g.fair == 0 && g.prio == 0 {
 		return nil
 	}
 	return g
@@ -313,6 +317,9 @@ func (lim *limiter) associations(g *gate, set closed, r *state.Rules, k *gateKey
 		if i > 0 || !r.User {
 			on = lim.holding(state.OfAccount, a.Account)
 			g.counts = append(g.counts, on)
+		}
+		if g.prio == 0 {
+			g.prio = a.MinPrioThresh
 		}
 		g.number(set, "GrpWall", byWall, a.GrpWallS, model.ReasonAssocGrpWallLimit, on)
 		g.number(set, "GrpJobs", byJobs, a.GrpJobs, model.ReasonAssocGrpJobsLimit, on)

@@ -141,7 +141,13 @@ func (p *Planner) limited(l *lane, e *entry, r model.Reason) {
 // mayReserve reports whether a job is old and important enough for a reservation.
 func (p *Planner) mayReserve(it *item) bool {
 	bf := &p.policy.Backfill
-	return !p.unreserved(it.e.j) && (bf.MinAgeS <= 0 || it.e.j.Eligible.Add(bf.MinAgeS) <= p.now) && it.prio >= bf.MinPriority
+	least := bf.MinPriority
+	if it.gate != nil {
+		if n, set := it.gate.prio.Value(); set {
+			least = uint64(max(0, n))
+		}
+	}
+	return !p.unreserved(it.e.j) && (bf.MinAgeS <= 0 || it.e.j.Eligible.Add(bf.MinAgeS) <= p.now) && it.prio >= least
 }
 
 // unreserved reports whether a job's QOS holds no reservations (NoReserve).

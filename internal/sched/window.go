@@ -9,7 +9,8 @@ import (
 
 // Advance reservations are windows on a node's calendar: for jobs that did not ask for the reservation the node is
 // closed from its beginning to its end, for those that did at every other time (FLEX: at none). A job starts only where
-// its node stays open until its planned end.
+// its node stays open until its planned end. Other reservations of its nodes don't keep the jobs of one out that may be
+// beside them (MAINT, OVERLAP), as in Slurm.
 
 // window is one occurrence of a reservation on a node.
 type window struct {
@@ -17,6 +18,7 @@ type window struct {
 	name     string
 	flex     bool
 	maint    bool
+	over     bool  // MAINT or OVERLAP: what else is reserved doesn't keep its jobs out
 	part     *hold // what it takes of the node; nil: all of it
 }
 
@@ -68,7 +70,8 @@ func (p *Planner) windows() {
 			if o[1] <= p.now {
 				continue
 			}
-			w := window{from: o[0], to: o[1], name: r.Name, flex: r.Flags&model.ResvFlex != 0, maint: r.Flags&model.ResvMaint != 0}
+			w := window{from: o[0], to: o[1], name: r.Name, flex: r.Flags&model.ResvFlex != 0, maint: r.Flags&model.ResvMaint != 0,
+				over: r.Flags&(model.ResvMaint|model.ResvOverlap) != 0}
 			for i, name := range r.Nodes {
 				n := p.byName[name]
 				if n == nil {
@@ -81,7 +84,7 @@ func (p *Planner) windows() {
 				n.wins = append(n.wins, one)
 			}
 			if len(r.Licenses) > 0 && p.lic != nil {
-				w.flex, w.part, p.lic.parts = true, p.licenseHold(r.Licenses), true
+				w.flex, w.over, w.part, p.lic.parts = true, false, p.licenseHold(r.Licenses), true
 				p.lic.wins = append(p.lic.wins, w)
 			}
 		}
@@ -113,6 +116,11 @@ func (n *node) reserved(name string) bool {
 	return slices.ContainsFunc(n.wins, func(w window) bool { return w.name == name })
 }
 
+// beside reports whether a reservation of the node may be beside others.
+func (n *node) beside(name string) bool {
+	return slices.ContainsFunc(n.wins, func(w window) bool { return w.over && w.name == name })
+}
+
 // open lists the moments at which the cursor's node opens and closes, and puts the cursor before the first.
 func (c *cursor) open() {
 	c.wins, c.w, c.shares = c.wins[:0], 0, c.shares[:0]
@@ -120,8 +128,12 @@ func (c *cursor) open() {
 		return
 	}
 	mine := false
+	beside := c.n.beside(c.own)
 	for i := range c.n.wins {
 		w := &c.n.wins[i]
+		if beside && w.name != c.own {
+			continue
+		}
 		if w.name == c.own {
 			if w.flex {
 				continue
@@ -288,7 +300,7 @@ func (p *Planner) closed(it *item) string {
 	why := ""
 	for _, n := range it.sh.pool.nodes {
 		for i := range n.wins {
-			if w := &n.wins[i]; w.name != it.sh.rq.Reservation && w.from < p.after(p.now, it.leastS()) {
+			if w := &n.wins[i]; w.name != it.sh.rq.Reservation && !n.beside(it.sh.rq.Reservation) && w.from < p.after(p.now, it.leastS()) {
 				if why == "" {
 					why = forOthers
 				}

@@ -315,7 +315,7 @@ func assocAttrs() []attr[assoc] {
 		tres(most, "MaxTRESMins", "maxtresminsperjob", "maxtresmins"),
 		tres(func(a *assoc) *[]model.TRESLimit { return &a.MaxTRESRunMins }, "MaxTRESRunMins", "maxtresrunmins"),
 		oneTRES(perJob, "cpu", "maxcpusperjob", "maxcpus"), oneTRES(perJob, "node", "maxnodesperjob", "maxnodes"), oneTRES(most, "cpu", "maxcpuminsperjob", "maxcpumins"),
-		never(count(func(a *assoc) *model.Limit { return &a.MinPrioThresh }, "MinPrioThreshold", "minpriothreshold"), "limits hold for jobs of every priority; give those that must not be held a QOS of their own"),
+		count(func(a *assoc) *model.Limit { return &a.MinPrioThresh }, "MinPrioThreshold", "minpriothreshold"),
 	}
 }
 
@@ -384,7 +384,7 @@ func qosAttrs() []attr[qos] {
 			}
 		}, "UsageThreshold", "usagethreshold"),
 		factor(func(q *qos) (int64, bool) { return q.LimitFactor, q.LimitFactor != 0 }, func(q *qos, n int64, _ bool) { q.LimitFactor = n }, "LimitFactor", "limitfactor"),
-		never(count(func(q *qos) *limit { return &q.MinPrioThresh }, "MinPrioThreshold", "minpriothreshold"), "limits hold for jobs of every priority; give those that must not be held a QOS of their own"),
+		count(func(q *qos) *limit { return &q.MinPrioThresh }, "MinPrioThreshold", "minpriothreshold"),
 		count(func(q *qos) *limit { return &q.GrpJobs }, "GrpJobs", "grpjobs"),
 		never(count(func(q *qos) *limit { return &q.GrpAccrue }, "GrpJobsAccrue", "grpjobsaccrue"), "pending jobs gain age whatever their number; bound them with MaxSubmitJobs or GrpSubmitJobs"),
 		count(func(q *qos) *limit { return &q.GrpSubmit }, "GrpSubmitJobs", "grpsubmitjobs", "grpsubmit"),
