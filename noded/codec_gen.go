@@ -116,7 +116,7 @@ func (x *leaderEpoch) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *launched) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(21); err != nil {
+	if err := e.EncodeArrayLen(22); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -214,6 +214,9 @@ func (x *launched) EncodeMsgpack(e *msgpack.Encoder) error {
 		}
 	}
 	if err := e.EncodeBool(x.Warned); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Late); err != nil {
 		return err
 	}
 	return nil
@@ -512,7 +515,17 @@ func (x *launched) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Warned = v
 	}
-	return wire.Skip(d, n-21)
+	if n < 22 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("launched.Late", err)
+		}
+		x.Late = v
+	}
+	return wire.Skip(d, n-22)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -961,6 +974,56 @@ func (x *warnedOf) DecodeMsgpack(d *msgpack.Decoder) error {
 		x.Attempt = uint32(v)
 		if uint64(x.Attempt) != v {
 			return wire.Range("warnedOf.Attempt", v)
+		}
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *lateFor) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Job)); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Attempt)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *lateFor) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = lateFor{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("lateFor.Job", err)
+		}
+		x.Job = model.JobID(v)
+		if uint64(x.Job) != v {
+			return wire.Range("lateFor.Job", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("lateFor.Attempt", err)
+		}
+		x.Attempt = uint32(v)
+		if uint64(x.Attempt) != v {
+			return wire.Range("lateFor.Attempt", v)
 		}
 	}
 	return wire.Skip(d, n-2)

@@ -281,21 +281,26 @@ func (l *loop) sendOrder(a *attempt) error {
 	return nil
 }
 
-// lateStarts kills launches that hang, as a rule in a dead file server: after BatchStartTimeout they count as failed.
-func (l *loop) lateStarts() {
+// lateStarts kills launches that hang, as a rule in a dead file server: after BatchStartTimeout they count as failed. That is
+// in the spool before they are killed, so that it holds for a gnoded that is restarted meanwhile.
+func (l *loop) lateStarts() error {
 	r := l.n.rules.Load()
 	if r == nil || r.BatchStartS == 0 {
-		return
+		return nil
 	}
 	limit := time.Duration(r.BatchStartS) * time.Second
 	for _, a := range l.attempts {
 		if a.phase != ordered || a.orderedAt.IsZero() || a.lateStart || l.now().Sub(a.orderedAt) < limit {
 			continue
 		}
+		if err := l.keep(a, recLate, &lateFor{Job: a.key.Job, Attempt: a.key.Attempt}, false); err != nil {
+			return err
+		}
 		a.lateStart = true
 		l.log.Warn("a script has not started within BatchStartTimeout; it is given up", "job", a.key.Job, "attempt", a.key.Attempt, "seconds", r.BatchStartS)
 		l.onKill(a)
 	}
+	return nil
 }
 
 // envStore unpacks environments and keeps the last few.

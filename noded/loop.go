@@ -96,6 +96,7 @@ type (
 	msgKill    struct{ key proto.Attempt }  // time to kill it
 	msgKnown   struct{ reply chan []proto.Attempt }
 	msgRunning struct{ reply chan int }
+	msgOwed    struct{ reply chan int } // how many epilogs of jobs from before a reboot nobody but this node waits for
 )
 
 // loop owns the attempts.
@@ -207,9 +208,12 @@ func (l *loop) handle(m any) error {
 		l.onKill(l.attempts[m.key])
 	case msgKnown:
 		m.reply <- l.known()
+	case msgOwed:
+		m.reply <- l.owed()
 	case msgRunning:
-		l.lateStarts()
+		err := l.lateStarts()
 		m.reply <- l.running()
+		return err
 	default:
 		handled, err := l.handleStep(m)
 		if err == nil && !handled {

@@ -29,6 +29,7 @@ const (
 	recStep                           // placedStep: a step has got its part of its job
 	recStepOver                       // stepOver: it has ended, and its report is written
 	recWarned                         // warnedOf: it was sent the signal that it gets once
+	recLate                           // lateFor: it is given up, since its script does not start
 )
 
 // opened begins every run of gnoded. Its incarnation makes report numbers grow over restarts.
@@ -76,6 +77,7 @@ type launched struct {
 	Order *proto.Launch
 
 	Warned bool // it was sent the signal that it asked for before its time limit
+	Late   bool // its script did not start in time, and it is or will be killed for that
 }
 
 // sampledUse is what samples have found so far.
@@ -128,6 +130,14 @@ type stepOver struct {
 //
 //gbatch:codec
 type warnedOf struct {
+	Job     model.JobID
+	Attempt uint32
+}
+
+// lateFor notes a launch that is given up, before it is killed: how it ends is then a failed launch and not the job's end.
+//
+//gbatch:codec
+type lateFor struct {
 	Job     model.JobID
 	Attempt uint32
 }
@@ -230,6 +240,12 @@ func (m *memory) fold(kind recordKind, rec wire.Codec) {
 			at.Warned = true
 			k.launched = &at
 		}
+	case *lateFor:
+		if k := m.attempts[proto.Attempt{Job: r.Job, Attempt: r.Attempt}]; k != nil && k.launched != nil {
+			at := *k.launched
+			at.Late = true
+			k.launched = &at
+		}
 	case *finalRec:
 		if k := m.attempts[reportKey(r.Report)]; k != nil && k.launched != nil {
 			at := *k.launched
@@ -306,6 +322,8 @@ func newRecord(kind recordKind) wire.Codec {
 		return new(stepOver)
 	case recWarned:
 		return new(warnedOf)
+	case recLate:
+		return new(lateFor)
 	}
 	return nil
 }

@@ -57,9 +57,15 @@ func (l *loop) onLink(events []shim.Event) error {
 	for key, a := range l.attempts {
 		orders = append(orders, l.adoptSteps(a, programs)...)
 		switch {
+		case listed[key] && a.lateStart && a.phase == accepted: // this gnoded's forerunner gave it up
+			a.phase = ordered
+			l.onKill(a)
 		case listed[key]:
 		case a.rebooted && a.phase == accepted:
 			l.lostInReboot(a)
+		case a.lateStart && (a.phase == accepted || a.phase == ordered && a.order == nil):
+			a.phase, a.ended = ending, nil
+			l.clear(a)
 		case a.phase == ordered:
 			orders = append(orders, a.order)
 		case a.phase == running, a.phase == accepted && a.rec != nil && a.rec.Started != 0:
@@ -161,11 +167,25 @@ func (l *loop) stray(ev *shim.Event) (*attempt, error) {
 
 // lostInReboot clears away an attempt that was running when the machine went down. The leader learns of it by its
 // absence from Hello; where an epilog is owed, by a report of an end that nobody saw, when the epilog has run: until then the
-// node has no place for others. On nodes other than that of the script the leader knows more than this one, and need not wait.
+// node has no place for others. On nodes other than that of the script the leader knows more than this one and waits for no
+// report: there the node doesn't register before its epilogs have run (owed).
 func (l *loop) lostInReboot(a *attempt) {
-	first := a.rec != nil && a.rec.Order != nil && a.rec.Order.Node == 0
-	a.forget, a.phase = !first || !a.hasEpilog(), ending
+	a.forget, a.phase = !a.hasScript() || !a.hasEpilog(), ending
 	l.clear(a)
+}
+
+// hasScript reports whether the attempt's script was for this node.
+func (a *attempt) hasScript() bool { return a.rec != nil && a.rec.Order != nil && a.rec.Order.Node == 0 }
+
+// owed counts the attempts from before a reboot whose epilog has not run and is nobody's but this node's to wait for.
+func (l *loop) owed() int {
+	n := 0
+	for _, a := range l.attempts {
+		if a.rebooted && a.phase != over && !a.hasScript() && a.hasEpilog() {
+			n++
+		}
+	}
+	return n
 }
 
 func (l *loop) killStray(key proto.Attempt) {

@@ -43,7 +43,7 @@ func (l *loop) recover() error {
 	})
 	l.out.put(reports...)
 	for key, k := range mem.attempts {
-		a := &attempt{key: key, rec: k.launched, phase: accepted, rebooted: rebooted}
+		a := &attempt{key: key, rec: k.launched, phase: accepted, rebooted: rebooted, lateStart: k.launched != nil && k.launched.Late}
 		if slices.ContainsFunc(k.reports, final) || k.launched == nil {
 			a.phase = over
 		} else if k.launched.Final != nil {

@@ -4,6 +4,7 @@ package noded
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -91,6 +92,27 @@ func TestKillGnoded(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(d.dir, "go2"), nil, 0o644))
 	if r := d.ctl.waitEnded(late); r.Exit.Code != 22 {
 		t.Errorf("the one that went on: %+v", r.Exit)
+	}
+}
+
+// A launch that was given up because its script did not start is a failed launch for the next gnoded too, whatever became of
+// its process: killed only now, as here, or by the last gnoded.
+func TestKillGnodedGivingUp(t *testing.T) {
+	d := newDaemon(t)
+	l := d.job(1, "sleep 1000")
+	d.ctl.send(&proto.Orders{Launch: []*proto.Launch{l}})
+	d.ctl.waitStarted(l)
+	n := d.registrations()
+	d.kill()
+	s, err := openSpool(d.opts.Spool, slog.New(slog.DiscardHandler))
+	must(t, err)
+	must(t, s.add(recLate, &lateFor{Job: l.Job, Attempt: l.Attempt}, true))
+	must(t, s.commit())
+	must(t, s.close())
+	d.run()
+	d.ctl.waitNode(n + 1)
+	if r := d.ctl.waitEnded(l); r.Kind != proto.ReportLaunchFailed || !strings.Contains(r.Text, "did not start within BatchStartTimeout") {
+		t.Errorf("reported: %+v", r)
 	}
 }
 

@@ -46,6 +46,7 @@ type session struct {
 
 // run registers the node again and again until ctx ends.
 func (s *session) run(ctx context.Context) {
+	s.settle(ctx)
 	for ctx.Err() == nil {
 		var conn *rpc.Conn
 		var w proto.Welcome
@@ -68,6 +69,29 @@ func (s *session) run(ctx context.Context) {
 			continue
 		}
 		pause(ctx, s.retry.take())
+	}
+}
+
+// settlePace is how often a node that has been rebooted looks whether its epilogs have run.
+const settlePace = 50 * time.Millisecond
+
+// settle waits for the epilogs that a reboot has left owing: who is registered is given jobs.
+func (s *session) settle(ctx context.Context) {
+	for said := false; ctx.Err() == nil; said = true {
+		reply := make(chan int, 1)
+		s.n.inbox.post(msgOwed{reply})
+		select {
+		case n := <-reply:
+			if n == 0 {
+				return
+			}
+			if !said {
+				s.log.Info("the machine has booted under jobs; their epilogs run before this node takes others", "jobs", n)
+			}
+		case <-ctx.Done():
+			return
+		}
+		pause(ctx, settlePace)
 	}
 }
 
