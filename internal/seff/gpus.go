@@ -1,6 +1,10 @@
 package seff
 
-import "gbatch/internal/model"
+import (
+	"strings"
+
+	"gbatch/internal/model"
+)
 
 // GPUSum is what a step's GPUs did, those that were ever read.
 type GPUSum struct {
@@ -11,6 +15,7 @@ type GPUSum struct {
 	MemMaxMiB int64 // of the fullest
 	MemMiB    int64 // that it has
 	EnergyMJ  int64
+	MIG       bool // one of them is a MIG instance
 }
 
 // GPUs sums up what the GPUs of a job did.
@@ -27,6 +32,7 @@ func GPUs(u *model.Usage) GPUSum {
 			if g.MemMaxMiB >= s.MemMaxMiB {
 				s.MemMaxMiB, s.MemMiB = g.MemMaxMiB, g.MemMiB
 			}
+			s.MIG = s.MIG || strings.HasPrefix(g.UUID, "MIG-")
 			if pct, ok := g.UtilAve(); ok {
 				s.Told++
 				s.UtilAve += pct

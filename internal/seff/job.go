@@ -125,8 +125,13 @@ func (j *Job) writeGPUs(out io.Writer) {
 		fmt.Fprintf(out, "GPU Efficiency: unknown; the GPUs were not read while the job ran\n")
 		return
 	}
-	if sum.Told > 0 {
+	switch {
+	case sum.Told > 0:
 		fmt.Fprintf(out, "GPU Efficiency: %d%% mean utilization, %d%% at most\n", sum.UtilAve, sum.UtilMax)
+	case sum.MIG:
+		fmt.Fprintf(out, "GPU Efficiency: unknown; drivers tell the utilization of whole GPUs, not of MIG instances\n")
+	default:
+		fmt.Fprintf(out, "GPU Efficiency: unknown; the driver did not tell the GPUs' utilization\n")
 	}
 	if sum.MemMiB > 0 {
 		fmt.Fprintf(out, "GPU Memory Utilized: %s of %s on the fullest GPU (%.2f%%)\n", size(sum.MemMaxMiB<<10), size(sum.MemMiB<<10), percentOf(sum.MemMaxMiB, sum.MemMiB))
