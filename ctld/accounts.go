@@ -303,6 +303,9 @@ func (c *Controller) chooseQOS(v *state.View, sp *model.Spec) error {
 	if q := v.QOS(sp.QOS); q.Flags&model.QOSRequiresReservation != 0 && sp.Reservation == "" {
 		return refuse(proto.CodeInvalidQOS, "--qos=%s: its jobs run in reservations only (RequiresReservation); name one with --reservation", sp.QOS)
 	}
+	if q := v.QOS(sp.QOS); sp.Extra().NoPreempt && q.Flags&model.QOSNoPreempt == 0 {
+		return refuse(proto.CodeInvalidQOS, "--no-preempt: QOS %s does not allow it; use one that does (gacctmgr show qos format=name,flags), or an administrator: gacctmgr modify qos %[1]s set flags+=NoPreempt", sp.QOS)
+	}
 	if v.Config().Params.EnforceQOS && !slices.Contains(allowed, sp.QOS) {
 		return refuse(proto.CodeInvalidQOS, "--qos=%s: account %s may use %s", sp.QOS, sp.Account, strings.Join(allowed, ", "))
 	}

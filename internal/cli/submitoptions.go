@@ -287,6 +287,7 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		}},
 
 		{Name: "wrap", Arg: R, Metavar: "command", Group: gHow, Help: "submit a command without a script", ArgsOnly: true, Set: func(v string) error { s.wrap, s.hasWrap = v, true; return nil }},
+		{Name: "no-preempt", Group: gWhen, Help: "don't end or suspend the job for the sake of another; its QOS has to allow that (Flags=NoPreempt)", Set: getopt.Flag(&s.more.NoPreempt)},
 		{Name: "oversubscribe", Aliases: []string{"share"}, Short: 's', Group: gRes, Env: "_OVERSUBSCRIBE", Help: "let other jobs have the same CPUs, where the partition allows it (OverSubscribe=YES)", Set: func(string) error { s.more.Share, s.spec.Exclusive = true, false; return nil }},
 		{Name: "parsable", Group: gHow, Help: "print nothing but the job's id", Set: getopt.Flag(&s.parsable)},
 		{Name: "wait", Short: 'W', Group: gHow, Env: "_WAIT", Help: "return when the job has ended, with its exit code", Set: getopt.Flag(&s.wait)},

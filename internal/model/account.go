@@ -138,11 +138,12 @@ const (
 	QOSRequiresReservation
 	QOSNoDecay // its usage doesn't decay
 	QOSUsageFactorSafe
-	QOSRelative // its limits are percentages of the cluster
+	QOSRelative  // its limits are percentages of the cluster
+	QOSNoPreempt // its jobs may refuse to be preempted (--no-preempt); not Slurm's
 )
 
 var qosFlagNames = []string{"DenyOnLimit", "EnforceUsageThreshold", "NoReserve", "PartitionMaxNodes", "PartitionMinNodes",
-	"OverPartQOS", "PartitionTimeLimit", "RequiresReservation", "NoDecay", "UsageFactorSafe", "Relative"}
+	"OverPartQOS", "PartitionTimeLimit", "RequiresReservation", "NoDecay", "UsageFactorSafe", "Relative", "NoPreempt"}
 
 // String gives Slurm's words with commas between.
 func (f QOSFlags) String() string {

@@ -10813,7 +10813,7 @@ func (x *Warning) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(24); err != nil {
+	if err := e.EncodeArrayLen(25); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Prefer); err != nil {
@@ -10909,6 +10909,9 @@ func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Mail.EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeBool(x.NoPreempt); err != nil {
+		return err
 	}
 	return nil
 }
@@ -11214,7 +11217,17 @@ func (x *Needs) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Mail = v8
 		}
 	}
-	return wire.Skip(d, n-24)
+	if n < 25 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Needs.NoPreempt", err)
+		}
+		x.NoPreempt = v
+	}
+	return wire.Skip(d, n-25)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -118,6 +118,7 @@ type Needs struct {
 	Bind          *BindWish // for the job's steps; nil: nothing
 	Interactive   bool      // galloc's, or grun's own: its script only holds the resources
 	Mail          *MailWish // nil: nobody is told of anything
+	NoPreempt     bool      // it ends for no other job's sake (--no-preempt); its QOS has to allow that
 }
 
 // BindWish is how the tasks of a job's steps are to be laid out and bound, as it was written: the job's environment hands

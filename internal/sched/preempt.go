@@ -139,7 +139,7 @@ func (r *robber) victim(j *model.Job) *victim {
 		v.prio = j.Priority
 	}
 	exempt := pr.ExemptS
-	if pr.MinExempt > 0 && v.prio >= pr.MinExempt {
+	if pr.MinExempt > 0 && v.prio >= pr.MinExempt || j.Spec.More != nil && j.Spec.More.NoPreempt {
 		return nil
 	}
 	if pr.ByPartition {

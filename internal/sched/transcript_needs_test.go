@@ -109,7 +109,7 @@ func (c *cluster) tick(say func(string, ...any)) {
 func (c *cluster) needs(w words) *model.Needs {
 	m := &model.Needs{Prefer: w.named["prefer"], Sockets: int32(w.num("S")), CoresPerSocket: int32(w.num("cps")), ThreadsPerCore: int32(w.num("threads")),
 		TasksPerSocket: int32(w.num("tps")), TasksPerCore: int32(w.num("tpcore")), CPUsPerGPU: int32(w.num("cpg")), MemPerGPU: w.num("mpg"), GPUMemMiB: w.num("gpumem"),
-		Contiguous: w.has("contiguous"), Spread: w.has("spread"), FewNodes: w.has("few"), ExclusiveUser: w.has("apart"), Share: w.has("share"), TimeMinS: w.num("tmin")}
+		Contiguous: w.has("contiguous"), Spread: w.has("spread"), FewNodes: w.has("few"), ExclusiveUser: w.has("apart"), Share: w.has("share"), NoPreempt: w.has("stays"), TimeMinS: w.num("tmin")}
 	for _, g := range w.list("gps") { // --gpus-per-socket, of S sockets
 		typ, count, typed := strings.Cut(g, ":")
 		if !typed {

@@ -215,7 +215,7 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 	for _, f := range fields[1:] {
 		if name, value, ok := strings.Cut(f, "="); ok {
 			w.named[name] = value
-		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue", "lln", "contiguous", "spread", "few", "apart", "share", "sjbf", "keep", "onesharing", "reqresv", "busy"}, f) {
+		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue", "lln", "contiguous", "spread", "few", "apart", "share", "stays", "sjbf", "keep", "onesharing", "reqresv", "busy"}, f) {
 			w.named[f] = ""
 		} else {
 			w.plain = append(w.plain, f)

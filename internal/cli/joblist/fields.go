@@ -158,6 +158,7 @@ func (t *tables) runTables(r *Reader) {
 		"PartQOS":    func(d *dec, x *model.Run) { x.PartQOS = d.str() },
 		"StopReason": func(d *dec, x *model.Run) { x.StopReason = model.Reason(d.int()) },
 		"Warned":     func(d *dec, x *model.Run) { x.Warned = model.Time(d.int()) },
+		"Mailed":     func(d *dec, x *model.Run) { x.Mailed = int32(d.int()) },
 		"StopFor":    func(d *dec, x *model.Run) { x.StopFor = model.JobID(d.int()) },
 		"Licenses":   func(d *dec, x *model.Run) { x.Licenses = list(d, t.license, x.Licenses) },
 		"Share":      func(d *dec, x *model.Run) { x.Share = int32(d.int()) },
