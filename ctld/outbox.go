@@ -136,7 +136,7 @@ func (c *Controller) recordOf(cfg *model.Config, seq uint64, j *model.Job) *mode
 		Partition: strings.Join(sp.Partitions, ","), State: j.State, Reason: j.Reason, Submit: j.Submit, Eligible: j.Eligible,
 		LimitS: sp.LimitS, ReqMemMiB: sp.MemPerNode, Priority: j.Priority, Restarts: j.Restarts, WorkDir: sp.WorkDir,
 		Command: sp.Command, SubmitLine: sp.Submit, Comment: sp.Comment, AdminComment: j.Comment, StdOut: sp.StdOut,
-		StdErr: sp.StdErr, StdIn: sp.StdIn, Constraints: sp.Features, Why: j.Why}
+		StdErr: sp.StdErr, StdIn: sp.StdIn, Constraints: sp.Features, Why: j.Why, NoScript: sp.Extra().Interactive}
 	if j.IsArray() {
 		r.TaskText = throttled(j.Tasks.String(), j.Throttle)
 	}

@@ -25,6 +25,10 @@ func (c *Controller) local(ctx context.Context, r *server.Request) {
 		return
 	}
 	who := c.callers.of(u)
+	if r.Kind == proto.KindAttend {
+		c.attend(ctx, r, &who)
+		return
+	}
 	if !c.leading.Load() {
 		c.forward(ctx, r, &who)
 		return
@@ -273,36 +277,42 @@ func (c *Controller) notLeading() error {
 
 // forward passes a local user's request to the leader.
 func (c *Controller) forward(ctx context.Context, r *server.Request, who *proto.Caller) {
-	id, addr := c.store.Leader()
-	if addr == "" || id == c.opts.Name {
-		c.end(r, nil, rpc.Errorf(proto.CodeNoController, "Unable to contact slurm controller (connect failure): no controller leads just now"))
-		return
-	}
-	body, err := proto.Encode(&proto.Forward{Caller: *who, Kind: r.Kind, Body: r.Body})
-	if err != nil {
-		c.end(r, nil, err)
-		return
-	}
-	m, err := c.links.to(ctx, c, addr)
-	if err != nil {
-		c.end(r, nil, rpc.Errorf(proto.CodeNoController, "Unable to contact slurm controller (connect failure): %v", err))
-		return
-	}
-	err = m.Stream(ctx, proto.KindForward, body, func(f *rpc.Frame) error {
+	err := c.toLeader(ctx, who, r.Kind, r.Body, func(f *rpc.Frame) error {
 		if f.More() {
 			return r.ReplyMore(f.Body)
 		}
 		return r.Reply(f.Body)
 	})
 	if err != nil {
-		var e *rpc.Error
-		if errors.As(err, &e) && e.Code == proto.CodeNotLeader {
-			err = rpc.Errorf(proto.CodeNoController, "Unable to contact slurm controller (connect failure): leadership is moving; try again")
-		} else if !errors.As(err, &e) {
-			err = rpc.Errorf(proto.CodeNoController, "Unable to contact slurm controller (connect failure): %v", err)
-		}
 		c.end(r, nil, err)
 	}
+}
+
+// toLeader asks the controller that leads and gives every answer to each.
+func (c *Controller) toLeader(ctx context.Context, who *proto.Caller, kind uint16, body []byte, each func(*rpc.Frame) error) error {
+	unreachable := func(why any) error {
+		return rpc.Errorf(proto.CodeNoController, "Unable to contact slurm controller (connect failure): %v", why)
+	}
+	id, addr := c.store.Leader()
+	if addr == "" || id == c.opts.Name {
+		return unreachable("no controller leads just now")
+	}
+	body, err := proto.Encode(&proto.Forward{Caller: *who, Kind: kind, Body: body})
+	if err != nil {
+		return err
+	}
+	m, err := c.links.to(ctx, c, addr)
+	if err != nil {
+		return unreachable(err)
+	}
+	var e *rpc.Error
+	switch err = m.Stream(ctx, proto.KindForward, body, each); {
+	case errors.As(err, &e) && e.Code == proto.CodeNotLeader:
+		return unreachable("leadership is moving; try again")
+	case err != nil && !errors.As(err, &e):
+		return unreachable(err)
+	}
+	return err
 }
 
 // links keeps one connection to the controller that leads.

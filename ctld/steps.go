@@ -108,7 +108,7 @@ func (c *Controller) steps(ctx context.Context, who *proto.Caller, rq *proto.Ste
 			chunk.Steps = r.m.Steps
 		}
 		for _, key := range perNode[r.node] {
-			if j := v.Job(key.Job); j.Run.Launched != 0 {
+			if j := v.Job(key.Job); j.Run.Launched != 0 && !j.Spec.Extra().Interactive {
 				chunk.Steps = append(chunk.Steps, batchStep(j))
 			}
 		}

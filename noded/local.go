@@ -62,6 +62,9 @@ func (s *localServer) answer(ctx context.Context, r *server.Request) error {
 	}
 	who := s.names.caller(u)
 	who.Host = s.host
+	if r.Kind == proto.KindAttend {
+		return s.attend(ctx, r, &who)
+	}
 	return s.relay.forward(ctx, &who, r.Kind, r.Body, func(f *rpc.Frame) error {
 		if f.More() {
 			return r.ReplyMore(f.Body)

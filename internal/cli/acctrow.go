@@ -58,7 +58,7 @@ func (r *acctRow) tasks() int32 {
 
 // hasBatch reports whether a job has come far enough to run its script.
 func hasBatch(r *model.Record) bool {
-	return r.Start != 0 && r.State != model.Pending && r.State != model.Configuring
+	return !r.NoScript && r.Start != 0 && r.State != model.Pending && r.State != model.Configuring
 }
 
 // done reports whether the step's usage is known.

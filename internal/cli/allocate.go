@@ -37,6 +37,9 @@ type allocation struct {
 	quiet     bool
 	immediate int64  // seconds
 	tell      string // what is said at last, with the job's number
+	keep      bool   // it is to outlive this process
+
+	attendance attendance
 }
 
 func (a *allocation) say(format string, args ...any) {
@@ -77,6 +80,14 @@ func (a *allocation) get(signals <-chan os.Signal) (job *model.Job, rc int) {
 	}
 	for _, n := range reply.Notes {
 		a.say("%s", n)
+	}
+	if !a.keep {
+		go a.attend(reply.Job)
+		defer func() {
+			if job == nil {
+				a.attendance.leave()
+			}
+		}()
 	}
 	begin, pace, queued := time.Now(), askFirst, false
 	for {
@@ -156,8 +167,10 @@ func (a *allocation) release(id model.JobID, rc int) {
 	rq := &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}, Signal: int32(unix.SIGKILL), Batch: true, Release: true, Code: int32(rc)}
 	var reply proto.TargetsReply
 	if err := c.Call(proto.KindCancel, rq, &reply); err != nil {
-		a.errorf("job %d could not be given back: %s; use gcancel %[1]d", id, text(err))
+		a.errorf("job %d could not be given back: %s; this host's daemon goes on trying", id, text(err))
+		return
 	}
+	a.attendance.leave()
 }
 
 // watch returns true when the job has ended, false when done is closed before.

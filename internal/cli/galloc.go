@@ -33,7 +33,7 @@ func galloc(e *Env) int {
 			fmt.Fprintln(e.Stderr, n)
 		}
 	}
-	a := &allocation{Env: e, s: &g.s, quiet: g.s.quiet, immediate: g.immediate, tell: "Granted job allocation %d"}
+	a := &allocation{Env: e, s: &g.s, quiet: g.s.quiet, immediate: g.immediate, tell: "Granted job allocation %d", keep: g.noShell}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	job, rc := a.get(signals)

@@ -8473,7 +8473,7 @@ func (x *ReasonSet) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Record) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(49); err != nil {
+	if err := e.EncodeArrayLen(50); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(x.Seq); err != nil {
@@ -8637,6 +8637,9 @@ func (x *Record) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.SuspendAt)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.NoScript); err != nil {
 		return err
 	}
 	return nil
@@ -9201,7 +9204,17 @@ func (x *Record) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.SuspendAt = Time(v)
 	}
-	return wire.Skip(d, n-49)
+	if n < 50 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Record.NoScript", err)
+		}
+		x.NoScript = v
+	}
+	return wire.Skip(d, n-50)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -57,6 +57,7 @@ type Record struct {
 	Step      *Step
 	SuspendMS int64 // how long it was suspended until then, milliseconds: not part of what it ran
 	SuspendAt Time  // since when it is suspended; 0: it runs, or is over
+	NoScript  bool  // galloc's, or grun's own: there is no batch step
 }
 
 // ElapsedS gives how long an ended job had its resources without being suspended, seconds.

@@ -46,6 +46,8 @@ func KindName(kind uint16) (name string, number uint32) {
 		return "REQUEST_UPDATE_RESERVATION", 3009
 	case KindPeers:
 		return "REQUEST_NODE_ADDRESSES", uint32(kind)
+	case KindAttend:
+		return "REQUEST_JOB_ATTEND", uint32(kind)
 	case KindSteps:
 		return "REQUEST_JOB_STEP_INFO", 2005
 	case KindStat:

@@ -28,6 +28,7 @@ const (
 	KindStat         // StatRequest -> StatReply
 	KindSteps        // StepsRequest -> stream of StepsChunk
 	KindPeers        // PeersRequest -> PeersReply
+	KindAttend       // AttendRequest -> Empty, and then the connection is the job's
 )
 
 // Kinds between daemons.

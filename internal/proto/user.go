@@ -286,6 +286,14 @@ type WaitRequest struct {
 	Job model.JobID
 }
 
+// AttendRequest says that a job is there for the command that sends it (galloc, grun): the daemon of the command's host cancels
+// the job when the connection ends and the command has not said, by any further frame, that it no longer needs the job.
+//
+//gbatch:codec
+type AttendRequest struct {
+	Job model.JobID
+}
+
 // WaitReply tells how it ended; for an array the highest exit code of its tasks.
 //
 //gbatch:codec

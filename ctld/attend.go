@@ -1,0 +1,63 @@
+package ctld
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/server"
+)
+
+// attend.go gives back what a command on this controller's host holds when the command is killed, as noded/attend.go does on
+// other hosts.
+
+const (
+	giveBackFor  = time.Hour   // how long a leader is looked for that takes it
+	giveBackPace = time.Second // between two tries
+)
+
+// attend waits for the command's end, and cancels its job if it ended without a word.
+func (c *Controller) attend(ctx context.Context, r *server.Request, who *proto.Caller) {
+	var rq proto.AttendRequest
+	if err := proto.Decode(r.Body, &rq); err != nil {
+		c.end(r, nil, refuse(proto.CodeBadRequest, "malformed request: %v", err))
+		return
+	}
+	vanished, err := server.Attend(ctx, r)
+	if err != nil {
+		c.end(r, nil, err)
+	}
+	if !vanished {
+		return
+	}
+	c.log.Info("a command was killed; its allocation is given back", "job", rq.Job, "uid", who.UID)
+	cancel := &proto.CancelRequest{Targets: []proto.JobRef{{Job: rq.Job, Task: model.NoTask}}}
+	for give := time.Now().Add(giveBackFor); ctx.Err() == nil && time.Now().Before(give); pause(ctx, giveBackPace) {
+		if err = c.askLeader(ctx, who, cancel); err == nil {
+			return
+		}
+	}
+	c.log.Warn("an allocation whose command was killed could not be given back", "job", rq.Job, "err", err)
+}
+
+// askLeader has whoever leads cancel a job. An error says that nobody did.
+func (c *Controller) askLeader(ctx context.Context, who *proto.Caller, rq *proto.CancelRequest) error {
+	var err error
+	if c.leading.Load() {
+		_, err = c.cancel(ctx, who, rq)
+	} else {
+		body, eerr := proto.Encode(rq)
+		if eerr != nil {
+			return eerr
+		}
+		err = c.toLeader(ctx, who, proto.KindCancel, body, func(*rpc.Frame) error { return nil })
+	}
+	var e *rpc.Error
+	if errors.As(err, &e) && e.Code != proto.CodeNoController && e.Code != proto.CodeNotLeader && e.Code != proto.CodeBusy {
+		return nil // it is an answer: there is no such job any more
+	}
+	return err
+}

@@ -1,0 +1,44 @@
+package client
+
+import (
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+)
+
+// Attend tells the daemon of this host that a job is there for this process only: when the process ends without Leave, the
+// daemon cancels the job. The connection is then the job's; Attended waits for its end.
+func (c *Client) Attend(job model.JobID) error {
+	body, err := proto.Encode(&proto.AttendRequest{Job: job})
+	if err != nil {
+		return err
+	}
+	if err := c.dial(); err != nil {
+		return err
+	}
+	if err := c.conn.SetReadDeadline(time.Now().Add(AnswerTimeout)); err != nil {
+		return err
+	}
+	if err := c.conn.WriteFrame(proto.KindAttend, 0, 0, body); err != nil {
+		return err
+	}
+	var f rpc.Frame
+	if err := c.conn.ReadFrame(&f); err != nil {
+		return err
+	}
+	if f.Kind != proto.KindAttend || f.Flags&rpc.FlagError != 0 {
+		return Unreachable("the daemon of this host is of an older version")
+	}
+	return c.conn.SetReadDeadline(time.Time{})
+}
+
+// Attended returns when the daemon has gone.
+func (c *Client) Attended() {
+	var f rpc.Frame
+	_ = c.conn.ReadFrame(&f) // there is nothing to read but the end
+}
+
+// Leave says that the job is no longer needed here.
+func (c *Client) Leave() error { return c.conn.WriteFrame(proto.KindAttend, 0, 0, nil) }
