@@ -36,18 +36,20 @@ func (o *ownRules) refresh(v *state.View, now model.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.rules == nil {
-		o.rules = policy.New(policy.Options{PatienceS: policy.DefaultPatienceS, BacklogPct: policy.DefaultBacklogPct, EveryS: ownPaceS,
-			Class: func(j *model.Job) uint8 {
-				switch {
-				case j.Direct && j.Priority > basePriority:
-					return classAhead
-				case j.Direct && j.Priority < basePriority:
-					return classBehind
-				case j.Spec.QOS == "":
-					return classQOS + o.ranks[model.DefaultQOS]
-				}
-				return classQOS + o.ranks[j.Spec.QOS]
-			}})
+		opt := policy.Standard()
+		opt.EveryS = ownPaceS
+		opt.Class = func(j *model.Job) uint8 {
+			switch {
+			case j.Direct && j.Priority > basePriority:
+				return classAhead
+			case j.Direct && j.Priority < basePriority:
+				return classBehind
+			case j.Spec.QOS == "":
+				return classQOS + o.ranks[model.DefaultQOS]
+			}
+			return classQOS + o.ranks[j.Spec.QOS]
+		}
+		o.rules = policy.New(opt)
 	}
 	if gen := v.AcctGen(); o.ranks == nil || gen != o.gen {
 		o.gen, o.ranks = gen, qosRanks(v)

@@ -51,7 +51,7 @@ func TestNoStarvation(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := &guardWatch{first: map[model.JobID]model.Time{}}
-		g.planner, g.rules = sched.NewPlanner(), policy.New(policy.Options{PatienceS: 200, BacklogPct: 50})
+		g.planner, g.rules = sched.NewPlanner(), policy.New(policy.Options{GrantS: 1 << 40, PatienceS: 200, BacklogPct: 50})
 		g.policy = sched.Policy{MaxStarts: noBound, Depth: 1, Backfill: easy, Order: g.rules.Order(), Predict: g.rules.Predict()}
 		o, err := Replay(context.Background(), Setup{Work: w, Machine: m, Scheduler: Scheduler{Name: "guarded", New: func() Planner { return g }}})
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
+	"gbatch/internal/sched/policy"
 )
 
 // Size describes a machine of equal nodes. The zero value leaves it to the trace: its own nodes where it names them,
@@ -224,14 +225,17 @@ func (s *specs) of(j *Job) *model.Spec {
 	if sp, ok := s.seen[k]; ok {
 		return sp
 	}
-	uid, ok := s.uids[j.User]
-	if !ok {
-		uid = firstUID + uint32(len(s.uids))
-		s.uids[j.User] = uid
-	}
-	user := j.User
+	user, uid := j.User, uint32(policy.Nobody)
 	if user == "" {
 		user = "nobody"
+	} else {
+		var ok bool
+		if uid, ok = s.uids[user]; !ok {
+			if uid = firstUID + uint32(len(s.uids)); uid >= policy.Nobody {
+				uid++
+			}
+			s.uids[user] = uid
+		}
 	}
 	sp := &model.Spec{Name: "trace", UID: uid, GID: uid, User: user, Group: user, Account: j.Account,
 		Partitions: []string{s.m.partitionOf(j.Queue)}, Requeue: s.m.Config.Params.JobRequeue, LimitS: min(j.Request, model.Unlimited-1), Tasks: max(j.CPUs, 1), CPUsPerTask: 1, MemPerNode: j.MemMiB}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"math/bits"
 	"slices"
 
 	"gbatch/internal/model"
@@ -20,10 +21,40 @@ const maxPlanS = 7 * 24 * 3600
 // partUnit is all of a limit; the parts that jobs used are counted in it.
 const partUnit = 1 << 16
 
+// Nobody is the user of jobs whose users are not known: Linux's overflow ID, and a trace's jobs without a user.
+const Nobody = 65534
+
 // history is what parts of their limits users' last jobs have used.
 type history struct {
 	users map[uint32]*record
 	ended uint64
+	kinds map[kind]*kindMean // of Nobody's jobs
+}
+
+// kind is what jobs have in common whose users are not known: limit and share to a factor of two. There are a few
+// hundred kinds at most.
+type kind struct{ limit, share int }
+
+func kindOf(limitS, share int64) kind {
+	return kind{bits.Len64(uint64(limitS)), bits.Len64(uint64(share))}
+}
+
+// kindMean is the mean part that jobs of a kind have used: of the first kindRemembered all count alike, after that each weighs
+// one kindRemembered-th.
+type kindMean struct {
+	mean int64 // of partUnit * kindFine
+	n    int64
+}
+
+// kindRemembered is about how many jobs of a kind count: many, for they are different people's.
+const kindRemembered = 32
+
+// kindFine makes the mean fine enough to move by a kindRemembered-th of the smallest part.
+const kindFine = 256
+
+func (m *kindMean) add(part int64) {
+	m.n = min(m.n+1, kindRemembered)
+	m.mean += (part*kindFine - m.mean) / m.n
 }
 
 // record is one user's. It is a ring.
@@ -34,12 +65,24 @@ type record struct {
 	last  uint64             // history.ended at the last
 }
 
-func newHistory() *history { return &history{users: map[uint32]*record{}} }
+func newHistory() *history {
+	return &history{users: map[uint32]*record{}, kinds: map[kind]*kindMean{}}
+}
 
 // learn takes note of a job that has ended.
-func (h *history) learn(uid uint32, usedS, limitS int64) {
+func (h *history) learn(uid uint32, usedS, limitS, share int64) {
 	limitS = planLimit(limitS)
 	part := uint32(max(1, min(partUnit, (max(usedS, 0)*partUnit+limitS-1)/limitS)))
+	if uid == Nobody {
+		k := kindOf(limitS, share)
+		m := h.kinds[k]
+		if m == nil {
+			m = &kindMean{}
+			h.kinds[k] = m
+		}
+		m.add(int64(part))
+		return
+	}
 	r := h.users[uid]
 	if r == nil {
 		if len(h.users) >= MaxUsers {
@@ -72,9 +115,18 @@ func (h *history) forget() {
 
 // planned gives what a job of the user is planned to take, seconds, from 1 to its limit: long is what most of the user's
 // jobs stay below, the second largest of the parts, by which jobs are ordered and backlogs counted; likely is their
-// mean, by which jobs overtake. Who has ended no job is planned with the limit.
-func (h *history) planned(uid uint32, limitS int64) (long, likely int64) {
+// mean, by which jobs overtake. Who has ended no job is planned with the limit. Of Nobody's jobs likely is the mean of those
+// of their kind, and long is halfway from there to the limit.
+func (h *history) planned(uid uint32, limitS, share int64) (long, likely int64) {
 	limitS = planLimit(limitS)
+	if uid == Nobody {
+		m := h.kinds[kindOf(limitS, share)]
+		if m == nil {
+			return limitS, limitS
+		}
+		likely = max(1, over(limitS*m.mean/kindFine, partUnit))
+		return (likely + limitS + 1) / 2, likely
+	}
 	r := h.users[uid]
 	if r == nil {
 		return limitS, limitS

@@ -2,39 +2,99 @@ package policy
 
 import (
 	"cmp"
-	"slices"
 
 	"gbatch/internal/model"
 )
 
-// patienceS gives how long a job that arrives now lets others go first, seconds: what everybody has, and a part of the
-// time that the work ahead of it takes, that of running jobs by what is planned of it. That part is below one, so that
-// a queue of jobs that others overtake can't become the reason for being overtaken longer.
-func (p *Policy) patienceS(q *part) int64 {
-	work := q.waiting
+// Who waits stands in a list of its partition by arrival. The work of a job that starts (its share times what is likely)
+// is noted with the one before it there: all of those from the head to that one have been overtaken. What has overtaken a
+// job is then the sum of the notes from it to the tail, and one walk gives it for everybody.
+
+// enlist puts a job that begins to wait into its place.
+func (q *part) enlist(e *entry) {
+	sum, at := int64(0), q.tail
+	for ; at != nil && byArrival(at, e) > 0; at = at.prev {
+		sum += at.noted
+	}
+	e.base = sum
+	e.prev = at
+	if at == nil {
+		e.next, q.head = q.head, e
+	} else {
+		e.next, at.next = at.next, e
+	}
+	if e.next == nil {
+		q.tail = e
+	} else {
+		e.next.prev = e
+	}
+}
+
+// delist takes a job out that waits no more. What is noted with it counts for those before it.
+func (q *part) delist(e *entry) {
+	if e.prev != nil {
+		e.prev.noted += e.noted
+		e.prev.next = e.next
+	} else {
+		q.head = e.next
+	}
+	if e.next != nil {
+		e.next.prev = e.prev
+	} else {
+		q.tail = e.prev
+	}
+	e.prev, e.next, e.noted = nil, nil, 0
+}
+
+// before gives who stands before a job that starts without having been in the list: an array's task stands where the array
+// does.
+func (p *Policy) before(e *entry, array model.JobID) *entry {
+	if a := p.jobs[array]; array != 0 && a != nil && a.start == 0 && a.part == e.part {
+		return a.prev
+	}
+	at := e.part.tail
+	for at != nil && byArrival(at, e) > 0 {
+		at = at.prev
+	}
+	return at
+}
+
+// begins notes that a job that came after another starts.
+func (q *part) begins(after *entry, work int64) {
+	q.begun += work
+	if after != nil {
+		after.noted += work
+	}
+}
+
+// ahead gives the work that there is at a moment to be done before that of a job that arrives: what is left of those that
+// run, and all that wait. In shareUnit.
+func (q *part) ahead(now model.Time) (left, waiting int64) {
 	for _, e := range q.running {
-		if left := e.planS - int64(p.now-e.start)/1000; left > 0 {
-			work += left * e.share
+		if s := e.likely - int64(now-e.start)/1000; s > 0 {
+			left += s * e.share
 		}
 	}
-	return p.opt.PatienceS + work/shareUnit*p.opt.BacklogPct/100
+	return left, q.waiting
+}
+
+// spent reports whether a job's patience has ended: others that came later have done more work than those who came before it
+// since it came, by more than what everybody grants; or it has waited for too long, whatever has been done.
+func (p *Policy) spent(e *entry, overtaken int64) bool {
+	before := e.left + e.part.begun - e.begunAt - overtaken
+	return overtaken/shareUnit >= p.opt.GrantS+before/shareUnit*p.opt.GrantPct/100 || e.until < p.now
 }
 
 // patience finds who of a queue goes first because his patience has ended: the one that has waited longest. It reports
-// whether that is another than before.
+// whether that is another than before. It costs a walk over who waits.
 func (p *Policy) patience(q *part) bool {
-	for len(q.due) > 0 && (q.due[0].gone || q.due[0].until < p.now) {
-		if e := q.due.pop(); !e.gone && e.start == 0 {
-			i, _ := slices.BinarySearchFunc(q.over, e, byArrival)
-			q.over = slices.Insert(q.over, i, e)
-		}
-	}
-	q.over = slices.DeleteFunc(q.over, func(e *entry) bool { return e.gone })
 	var first *entry
-	for _, e := range q.over {
-		if !e.calm {
+	sum := int64(0)
+	for e := q.tail; e != nil; e = e.prev {
+		sum += e.noted
+		e.over = e.over || p.spent(e, sum-e.base)
+		if e.over && !e.calm {
 			first = e
-			break
 		}
 	}
 	if first == q.first {
@@ -51,45 +111,22 @@ func byArrival(a, b *entry) int {
 	return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.id, b.id))
 }
 
-// dueHeap has the job whose patience ends first on top.
-type dueHeap []*entry
-
-func (h dueHeap) before(i, k int) bool {
-	return cmp.Or(cmp.Compare(h[i].until, h[k].until), cmp.Compare(h[i].id, h[k].id)) < 0
-}
-
-func (h dueHeap) sort() {
-	slices.SortFunc(h, func(a, b *entry) int { return cmp.Or(cmp.Compare(a.until, b.until), cmp.Compare(a.id, b.id)) })
-}
-
-func (h *dueHeap) push(e *entry) {
-	*h = append(*h, e)
-	x := *h
-	for i := len(x) - 1; i > 0 && x.before(i, (i-1)/2); i = (i - 1) / 2 {
-		x[i], x[(i-1)/2] = x[(i-1)/2], x[i]
+// overtaken adds what has gone before each that waits.
+func (q *part) overtaken(out map[model.JobID]int64) {
+	sum := int64(0)
+	for e := q.tail; e != nil; e = e.prev {
+		sum += e.noted
+		out[e.id] = sum - e.base
 	}
 }
 
-func (h *dueHeap) pop() *entry {
-	x := *h
-	top, n := x[0], len(x)-1
-	x[0], x[n] = x[n], nil
-	x = x[:n]
-	*h = x
-	for i := 0; ; {
-		c := 2*i + 1
-		if c >= n {
-			return top
-		}
-		if c+1 < n && x.before(c+1, c) {
-			c++
-		}
-		if !x.before(c, i) {
-			return top
-		}
-		x[i], x[c] = x[c], x[i]
-		i = c
+// overtaken gives what has gone before a job that waits.
+func (e *entry) overtaken() int64 {
+	sum := -e.base
+	for at := e; at != nil; at = at.next {
+		sum += at.noted
 	}
+	return sum
 }
 
 // Overdue names the jobs of a partition whose patience has ended, longest waiting first, as of the last Refresh.
@@ -99,16 +136,10 @@ func (p *Policy) Overdue(partition string) []model.JobID {
 		return nil
 	}
 	var out []model.JobID
-	for _, e := range q.over {
-		out = append(out, e.id)
+	for e := q.head; e != nil; e = e.next {
+		if e.over {
+			out = append(out, e.id)
+		}
 	}
 	return out
-}
-
-// PatienceEnds gives the moment at which a waiting job's patience ends, or 0 where it is not known to wait.
-func (p *Policy) PatienceEnds(id model.JobID) model.Time {
-	if e := p.jobs[id]; e != nil && e.start == 0 {
-		return e.until
-	}
-	return 0
 }

@@ -11,7 +11,12 @@ import (
 
 // Options are the numbers of the policy. The responses to all of them are flat around what Default takes: see DESIGN.md.
 type Options struct {
-	// PatienceS is how long a job that found an empty queue lets others go first, seconds.
+	// GrantS is how much work everybody lets others do that came later, seconds of the whole partition.
+	GrantS int64
+	// GrantPct is how much on top, per cent of the work that those who came before have done in the same time.
+	GrantPct int64
+	// PatienceS is how long a job that found an empty queue waits at most before it goes first, whatever has been done,
+	// seconds.
 	PatienceS int64
 	// BacklogPct is what it waits on top for what it found ahead: per cent of the time which that takes if the partition
 	// does nothing else.
@@ -46,10 +51,11 @@ type part struct {
 	def     *model.Partition
 	room    *room
 	waiting int64 // seconds of the whole partition, in shareUnit, that what waits takes
+	begun   int64 // and what all has taken that has started
 	running map[model.JobID]*entry
-	due     dueHeap  // whose patience lasts, soonest end first; who has left is dropped late
-	over    []*entry // whose patience has ended, by arrival; who has left is dropped late
-	first   *entry   // of them, who goes before all others; nil: there is none
+	head    *entry // who waits, by arrival
+	tail    *entry
+	first   *entry // of those whose patience has ended, who goes before all others; nil: there is none
 }
 
 // entry is a job that waits or runs.
@@ -59,39 +65,56 @@ type entry struct {
 	start  model.Time // 0: it waits
 	uid    uint32
 	share  int64 // in shareUnit
-	planS  int64 // what it takes at most, as far as its user is known: for order and backlog
-	likely int64 // what it takes on average: for overtaking
+	planS  int64 // what it takes at most, as far as its user is known: for the order
+	likely int64 // what it takes on average: for overtaking and the backlog
 	limitS int64
 	work   int64 // what it adds to part.waiting
-	until  model.Time
 	weight float64
 	class  uint8
 	calm   bool // waits for something else than room: it holds nobody up
-	gone   bool
 	part   *part
+
+	// Of one that waits.
+	until      model.Time // its patience ends at the latest then
+	over       bool       // it has ended
+	left       int64      // of what ran when it came
+	begunAt    int64      // part.begun then
+	noted      int64      // work of those that came after it and before the next, and have started
+	base       int64      // of the notes from here on, what does not count for it
+	prev, next *entry
 }
 
 // Numbers of Default.
 const (
-	DefaultPatienceS  = 12 * 3600
-	DefaultBacklogPct = 75
+	DefaultGrantS     = 8 * 3600
+	DefaultGrantPct   = 50
+	DefaultPatienceS  = 24 * 3600
+	DefaultBacklogPct = 200
 )
 
-// Default gives the policy of a cluster whose administrator has named none.
-func Default() *Policy {
-	return New(Options{PatienceS: DefaultPatienceS, BacklogPct: DefaultBacklogPct})
+// Standard gives the numbers of Default.
+func Standard() Options {
+	return Options{GrantS: DefaultGrantS, GrantPct: DefaultGrantPct, PatienceS: DefaultPatienceS, BacklogPct: DefaultBacklogPct}
 }
+
+// Default gives the policy of a cluster whose administrator has named none.
+func Default() *Policy { return New(Standard()) }
 
 // New gives a policy with other numbers.
 func New(o Options) *Policy {
 	return &Policy{opt: o, fresh: true, users: newHistory(), jobs: map[model.JobID]*entry{}, parts: map[string]*part{}}
 }
 
-// Learn tells of a job that ended before the first view: how long it ran and its limit, seconds. Oldest first.
-func (p *Policy) Learn(uid uint32, usedS, limitS int64) { p.users.learn(uid, usedS, limitS) }
+// Learn tells of a job that ended before the first view: how long it ran and its limit, seconds. Oldest first. Of Nobody
+// nothing is learnt in this way.
+func (p *Policy) Learn(uid uint32, usedS, limitS int64) {
+	if uid != Nobody {
+		p.users.learn(uid, usedS, limitS, 0)
+	}
+}
 
 // Refresh brings the policy to a view and a moment. It costs what has changed since the last view, the running jobs where
-// a job has arrived, and nothing for each that waits.
+// a job has arrived, and a short look at each that waits, every Options.EveryS and where who goes first has started.
 func (p *Policy) Refresh(v *state.View, now model.Time) {
 	changes, next, known := v.Changes(p.cursor)
 	p.cursor, p.now = next, now
@@ -101,8 +124,11 @@ func (p *Policy) Refresh(v *state.View, now model.Time) {
 		p.follow(v, changes)
 	}
 	turned := false
+	look := p.opt.EveryS <= 0 || now >= p.at.Add(p.opt.EveryS)
 	for _, q := range p.list {
-		turned = p.patience(q) || turned
+		if f := q.first; look || f != nil && (f.calm || p.jobs[f.id] != f) {
+			turned = p.patience(q) || turned
+		}
 	}
 	if turned || p.opt.EveryS <= 0 && now != p.at || now >= p.at.Add(p.opt.EveryS) {
 		p.at = now
@@ -115,12 +141,16 @@ func (p *Policy) Reclassify() { p.cfg = nil }
 
 // rebuild derives everything from the View, but for what users did before: that stays.
 func (p *Policy) rebuild(v *state.View) {
-	old := p.jobs
+	old, begun, overtaken := p.jobs, map[string]int64{}, map[model.JobID]int64{}
+	for _, q := range p.list {
+		begun[q.def.Name] = q.begun
+		q.overtaken(overtaken)
+	}
 	p.cfg = v.Config()
 	p.jobs, p.parts, p.list = map[model.JobID]*entry{}, map[string]*part{}, nil
 	rs := rooms(p.cfg)
 	for _, d := range p.cfg.Partitions {
-		q := &part{def: d, room: rs[d.Name], running: map[model.JobID]*entry{}}
+		q := &part{def: d, room: rs[d.Name], running: map[model.JobID]*entry{}, begun: begun[d.Name]}
 		p.parts[d.Name] = q
 		p.list = append(p.list, q)
 	}
@@ -148,7 +178,6 @@ func (p *Policy) rebuild(v *state.View) {
 			}
 		}
 	}
-	p.fresh = false
 	slices.SortFunc(here, func(a, b *model.Job) int {
 		return cmp.Or(cmp.Compare(waitsFrom(a), waitsFrom(b)), cmp.Compare(a.ID, b.ID))
 	})
@@ -158,16 +187,20 @@ func (p *Policy) rebuild(v *state.View) {
 		}
 	}
 	for _, j := range here {
-		if state.IsReady(j) {
+		e, o := p.jobs[j.ID], old[j.ID]
+		switch {
+		case e != nil && o != nil && o.start == 0: // has started meanwhile
+			e.part.begins(e.part.tail, o.share*o.likely)
+		case e != nil && o == nil: // what runs has overtaken those that came before it
+			e.part.begins(e.part.tail, e.share*e.likely)
+		case state.IsReady(j):
 			p.admit(j)
-			if e, o := p.jobs[j.ID], old[j.ID]; e != nil && o != nil && o.until != 0 {
-				e.until = min(e.until, o.until)
+			if e = p.jobs[j.ID]; e != nil && o != nil && o.start == 0 {
+				e.resume(o, overtaken[j.ID])
 			}
 		}
 	}
-	for _, q := range p.list {
-		q.due.sort()
-	}
+	p.fresh = false
 	p.epoch++
 	p.round++
 }
@@ -192,9 +225,13 @@ func (p *Policy) follow(v *state.View, changes []state.Change) {
 		case j.Run != nil:
 			switch {
 			case e == nil: // a task of an array, or so short a wait that nobody saw it
-				p.admit(j)
+				if e = p.admit(j); e != nil {
+					e.part.begins(p.before(e, j.ArrayID), e.share*e.likely)
+				}
 			case e.start == 0:
+				q, before, work := e.part, e.prev, e.share*e.likely
 				p.leave(e)
+				q.begins(before, work)
 				p.admit(j)
 			}
 		case state.IsReady(j):
@@ -217,20 +254,27 @@ func (p *Policy) follow(v *state.View, changes []state.Change) {
 		if i > 0 && came[i-1].ID == j.ID {
 			continue
 		}
-		until := model.Time(0)
-		if e := p.jobs[j.ID]; e != nil {
-			if e.start == 0 { // changed while it waits: patience is not renewed
-				until = e.until
-			}
-			p.leave(e)
+		e := p.jobs[j.ID]
+		if e == nil {
+			p.admit(j)
+			continue
 		}
-		if p.admit(j); until != 0 {
-			if e := p.jobs[j.ID]; e != nil && until < e.until {
-				e.until = until
-				e.part.due.sort()
-			}
+		overtaken := int64(0)
+		if e.start == 0 {
+			overtaken = e.overtaken()
+		}
+		p.leave(e)
+		if n := p.admit(j); n != nil && e.start == 0 && n.part == e.part { // changed while it waits: patience is not renewed
+			n.resume(e, overtaken)
 		}
 	}
+}
+
+// resume gives a job that waits what it had before it was counted anew.
+func (e *entry) resume(o *entry, overtaken int64) {
+	e.until, e.over = min(e.until, o.until), o.over
+	e.left, e.begunAt = o.left, o.begunAt
+	e.base -= overtaken
 }
 
 // learnOf remembers a job that has ended by itself or by its user or limit.
@@ -244,7 +288,11 @@ func (p *Policy) learnOf(j *model.Job) {
 		if j.Run.Launched != 0 {
 			from = j.Run.Launched
 		}
-		p.users.learn(j.Spec.UID, (int64(j.End.At-from)-j.Run.SleptMS(j.End.At)+999)/1000, j.Run.LimitS)
+		q := p.partOf(j)
+		if q == nil {
+			return
+		}
+		p.users.learn(j.Spec.UID, (int64(j.End.At-from)-j.Run.SleptMS(j.End.At)+999)/1000, j.Run.LimitS, q.room.share(j.Spec))
 	}
 }
 
@@ -281,29 +329,33 @@ func wantsRoom(j *model.Job) bool {
 	return j.Reason == model.ReasonNone || j.Reason == model.ReasonPriority || j.Reason == model.ReasonResources
 }
 
-// admit begins to count a job that waits or runs.
-func (p *Policy) admit(j *model.Job) {
+// admit begins to count a job that waits or runs; nil: its partition is gone.
+func (p *Policy) admit(j *model.Job) *entry {
 	q := p.partOf(j)
 	if q == nil {
-		return
+		return nil
 	}
 	e := &entry{id: j.ID, uid: j.Spec.UID, part: q, share: q.room.share(j.Spec), since: waitsFrom(j)}
 	if j.Run != nil {
 		e.start, e.limitS = j.Run.Start, j.Run.LimitS
-		e.planS, e.likely = p.users.planned(e.uid, e.limitS)
+		e.planS, e.likely = p.users.planned(e.uid, e.limitS, e.share)
 		p.jobs[j.ID] = e
 		q.running[j.ID] = e
-		return
+		return e
 	}
 	e.limitS = limitOf(j.Spec, q.def)
-	e.planS, e.likely = p.users.planned(e.uid, e.limitS)
+	e.planS, e.likely = p.users.planned(e.uid, e.limitS, e.share)
 	e.calm = !wantsRoom(j)
 	p.rank(e, j)
 	e.work = e.workOf(j)
-	e.until = e.since.Add(p.patienceS(q) + p.opt.BacklogPct*(e.work-e.share*e.planS)/shareUnit/100)
+	left, waiting := q.ahead(p.now)
+	e.left, e.begunAt = left, q.begun
+	ahead := left + waiting + e.work - e.share*e.likely // an array's other tasks go ahead of its last
+	e.until = e.since.Add(p.opt.PatienceS + ahead/shareUnit*p.opt.BacklogPct/100)
 	p.jobs[j.ID] = e
 	q.waiting += e.work
-	q.due.push(e)
+	q.enlist(e)
+	return e
 }
 
 // rank sets what a waiting job's place depends on beside its wait.
@@ -328,11 +380,14 @@ func (p *Policy) leave(e *entry) {
 	delete(p.jobs, e.id)
 	delete(e.part.running, e.id)
 	e.part.waiting -= e.work
-	e.work, e.gone = 0, true
+	e.work = 0
+	if e.start == 0 {
+		e.part.delist(e)
+	}
 }
 
 // workOf gives what of its partition's time a waiting job takes, an array with all of its tasks.
 func (e *entry) workOf(j *model.Job) int64 {
-	one := e.share * e.planS
+	one := e.share * e.likely
 	return one * min(int64(max(1, j.Tasks.Count())), math.MaxInt64/4/max(one, 1)/1024)
 }

@@ -208,47 +208,155 @@ func TestNoLimit(t *testing.T) {
 	}
 }
 
-// TestPatience: whose patience has ended goes first, whatever its score; nobody overtakes by a guess meanwhile.
+// TestPatience: whose patience has ended goes first, whatever its score; nobody overtakes by a guess meanwhile. Work that
+// came later ends it, and at last the clock.
 func TestPatience(t *testing.T) {
 	c := newCluster(t, 10, Default())
 	c.p.Learn(1, 9000, 36000)
-	busy := c.submit(9, 10, 100_000)
+	busy := c.submit(9, 5, 100_000)
 	c.refresh()
 	c.start(busy)
 	c.refresh()
 	wide := c.submit(2, 10, 36000)
 	c.refresh()
-	// 12 h, and 3/4 of the 100,000 s that run.
-	if got, want := c.p.PatienceEnds(wide), c.now.Add(12*3600+75_000); got != want {
-		t.Fatalf("patience until %v, want %v", got, want)
+	if got, want := c.p.jobs[wide].until, c.now.Add(24*3600+100_000); got < want-1000 || got > want {
+		t.Fatalf("patience until %v, want %v: a day and twice the half of 100,000 s", got, want)
 	}
 	second := c.submit(2, 10, 36000)
-	c.refresh()
-	if got, want := c.p.PatienceEnds(second), c.now.Add(12*3600+102_000); got != want {
-		t.Fatalf("the second's until %v, want %v", got, want)
+	c.after(0)
+	overtake := func() { // by an hour and a quarter of half of the cluster
+		id := c.submit(1, 5, 36000)
+		c.refresh()
+		c.start(id)
+		c.after(9000)
+		c.end(id)
+		c.after(0)
 	}
-	c.after(12*3600 + 75_000)
+	// What ran when wide came takes 50,000 s of the whole cluster, of which a half counts, and 8 hours are everybody's: after
+	// 53,800 s of later work, at 4,500 s each.
+	for i := range 12 {
+		if over := c.p.Overdue("p"); len(over) > 0 && i < 11 {
+			t.Fatalf("overdue after %d have overtaken: %v", i, over)
+		}
+		if i < 11 {
+			overtake()
+		}
+	}
 	late := c.submit(1, 1, 36000)
-	c.after(1000)
+	c.after(0)
 	round := c.p.Predict().Epoch()
-	if over := c.p.Overdue("p"); !slices.Equal(over, []model.JobID{wide}) {
-		t.Fatalf("overdue: %v, want %v", over, wide)
+	if got := c.planS(late); got != 9000 {
+		t.Errorf("planned with %d s while nobody is out of patience, want 9000", got)
+	}
+	overtake()
+	if over := c.p.Overdue("p"); !slices.Equal(over, []model.JobID{wide, second}) {
+		t.Fatalf("overdue: %v, want both", over)
 	}
 	c.wantOrder("out of patience", wide, second, late)
 	if got := c.planS(late); got != 36000 {
 		t.Errorf("planned with %d s while somebody is out of patience, want the limit", got)
 	}
-	c.end(busy)
-	c.start(wide)
-	c.after(0)
-	if got := c.planS(late); got != 9000 {
-		t.Errorf("planned with %d s after it has started, want 9000", got)
-	}
 	if c.p.Predict().Epoch() == round {
 		t.Error("planned times have changed and the epoch has not")
 	}
-	c.after(40_000)
-	c.wantOrder("the second's patience is over", second, late)
+	c.end(busy)
+	c.start(wide)
+	c.after(0)
+	c.wantOrder("the second is first now", second, late)
+	c.end(wide)
+	c.start(second)
+	c.after(0)
+	if got := c.planS(late); got != 9000 {
+		t.Errorf("planned with %d s after both have started, want 9000", got)
+	}
+	c.now = c.p.jobs[late].until
+	c.after(1)
+	if over := c.p.Overdue("p"); !slices.Equal(over, []model.JobID{late}) {
+		t.Errorf("overdue: %v, want %v, which has waited for too long", over, late)
+	}
+}
+
+// TestOvertaken: what is counted of who has overtaken whom is what is to be counted, whatever the order of events.
+func TestOvertaken(t *testing.T) {
+	for seed := range uint64(30) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		c := newCluster(t, 64, Default())
+		var waits, runs []model.JobID
+		want := map[model.JobID]int64{}
+		for step := range 300 {
+			c.after(rng.Int64N(100))
+			switch {
+			case len(waits) > 0 && len(runs) < 16 && rng.IntN(2) == 0:
+				i := rng.IntN(len(waits))
+				id := waits[i]
+				e := c.p.jobs[id]
+				for _, other := range waits[:i] {
+					want[other] += e.share * e.likely
+				}
+				c.start(id)
+				runs = append(runs, id)
+				waits = slices.Delete(waits, i, i+1)
+			case len(runs) > 0 && rng.IntN(3) == 0:
+				i := rng.IntN(len(runs))
+				c.end(runs[i])
+				runs = slices.Delete(runs, i, i+1)
+			case len(waits) > 0 && rng.IntN(6) == 0: // it leaves
+				i := rng.IntN(len(waits))
+				c.apply(&state.Stop{Targets: []state.Target{{Job: waits[i], Task: model.NoTask}}, Event: model.EvCancel})
+				waits = slices.Delete(waits, i, i+1)
+			default:
+				waits = append(waits, c.submit(uint32(rng.IntN(4)), int32(1+rng.IntN(4)), 60+rng.Int64N(20000)))
+			}
+			if step == 150 {
+				c.p.Reclassify() // all is counted anew
+			}
+			c.refresh()
+			got := map[model.JobID]int64{}
+			c.p.parts["p"].overtaken(got)
+			if len(got) != len(waits) {
+				t.Fatalf("seed %d: %d are in the list, %d wait", seed, len(got), len(waits))
+			}
+			for _, id := range waits {
+				if got[id] != want[id] || c.p.jobs[id].overtaken() != want[id] {
+					t.Fatalf("seed %d, step %d: job %d was overtaken by %d, counted %d", seed, step, id, want[id], got[id])
+				}
+			}
+		}
+	}
+}
+
+// TestNobody: jobs without a user are planned by others of their size and limit, and what is known of users stays.
+func TestNobody(t *testing.T) {
+	c := newCluster(t, 64, Default())
+	run := func(cpus int32, limitS, ranS int64) {
+		id := c.submit(Nobody, cpus, limitS)
+		c.refresh()
+		c.start(id)
+		c.after(ranS)
+		c.end(id)
+		c.refresh()
+	}
+	for i := range int64(40) {
+		run(1, 1000, 100+i%2*200)
+		run(32, 1000, 900)
+	}
+	small, wide, long := c.submit(Nobody, 1, 1000), c.submit(Nobody, 32, 1000), c.submit(Nobody, 1, 50_000)
+	c.refresh()
+	if got := c.planS(small); got < 190 || got > 210 {
+		t.Errorf("a small job is planned with %d s, want about 200", got)
+	}
+	if got := c.planS(wide); got < 890 || got > 910 {
+		t.Errorf("a wide job is planned with %d s, want about 900", got)
+	}
+	if got := c.planS(long); got != 50_000 {
+		t.Errorf("a job unlike all others is planned with %d s, want its limit", got)
+	}
+	if got := c.p.jobs[small].planS; got < 590 || got > 610 {
+		t.Errorf("ordered by %d s, want halfway to the limit", got)
+	}
+	if len(c.p.users.users) > 0 {
+		t.Error("nobody is remembered as a user")
+	}
 }
 
 // TestHeldUpByNothing: a job that waits for something else than room holds nobody up, however old it is.
@@ -257,7 +365,7 @@ func TestHeldUpByNothing(t *testing.T) {
 	stuck := c.submit(1, 10, 3600)
 	c.refresh()
 	c.apply(&state.Starts{Plan: model.Plan{Reasons: []model.ReasonSet{{Job: stuck, Reason: model.ReasonNodeDown}}}})
-	c.after(14 * 3600)
+	c.after(25 * 3600)
 	other := c.submit(2, 1, 60)
 	c.after(600)
 	if over := c.p.Overdue("p"); !slices.Equal(over, []model.JobID{stuck}) {
@@ -319,7 +427,7 @@ func TestShare(t *testing.T) {
 func TestForget(t *testing.T) {
 	h := newHistory()
 	for uid := range uint32(MaxUsers + 10) {
-		h.learn(uid, 1, 100)
+		h.learn(uid, 1, 100, 1)
 	}
 	if len(h.users) > MaxUsers {
 		t.Errorf("%d users are remembered, want at most %d", len(h.users), MaxUsers)
