@@ -51,7 +51,11 @@ func (a *allocation) say(format string, args ...any) {
 // get submits and waits until the job has its resources. Without a job, rc is the exit code; a signal cancels.
 func (a *allocation) get(signals <-chan os.Signal) (job *model.Job, rc int) {
 	fail := func(err error) (*model.Job, int) {
-		a.errorf("Job submit/allocate failed: %s", text(err))
+		what := "Job submit/allocate failed"
+		if a.tell == "" { // as srun says it
+			what = "Unable to allocate resources"
+		}
+		a.errorf("%s: %s", what, text(err))
 		return nil, 1
 	}
 	a.s.export = "NONE"

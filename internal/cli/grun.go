@@ -164,6 +164,16 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 			return err
 		}
 	}
+	if r.relative > 0 {
+		nodes, err := hostlist.Expand(r.getenv("SLURM_JOB_NODELIST"))
+		switch {
+		case r.job == "":
+			return errors.New("--relative option invalid for job allocation request")
+		case err != nil || len(nodes) <= int(r.relative):
+			return fmt.Errorf("--relative=%d: the job has the nodes '%s'; name some with --nodelist", r.relative, r.getenv("SLURM_JOB_NODELIST"))
+		}
+		n.NotNodes = append(n.NotNodes, nodes[:r.relative]...)
+	}
 	rq.Dir = r.Dir
 	if r.chdir != "" {
 		if rq.Dir = r.chdir; !filepath.IsAbs(rq.Dir) {
@@ -211,7 +221,7 @@ func (r *run) command(operands []string) error {
 		if err != nil {
 			return err
 		}
-		rq.Multi = progs
+		rq.Multi, r.multiFile = progs, operands[0]
 		if rq.Name == "" {
 			rq.Name = filepath.Base(operands[0])
 		}
@@ -257,7 +267,7 @@ func (r *run) readMulti(path string, rest []string) ([]proto.StepProgram, error)
 	}
 	data, err := readLimited(path)
 	if err != nil {
-		return nil, fmt.Errorf("--multi-prog: %w", err)
+		return nil, fmt.Errorf("Could not open multi_prog config file %s: %w", path, reason(err))
 	}
 	data = []byte(strings.ReplaceAll(string(data), "\\\n", " "))
 	var out []proto.StepProgram
@@ -431,7 +441,7 @@ func (r *run) lookUp(ref proto.JobRef) (job model.JobID, node string, err error)
 	})
 	switch {
 	case err != nil:
-		return 0, "", fmt.Errorf("Unable to create step for job %s: %s", r.job, text(err))
+		return 0, "", fmt.Errorf("Unable to confirm allocation for job %s: %s", r.job, text(err))
 	case found == nil:
 		return 0, "", fmt.Errorf("Unable to create step for job %s: Job is not running; gqueue -j %[1]s shows its state", r.job)
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -57,11 +58,12 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct strin
 			pl.mine = layout[i].Ranks
 		}
 	}
-	defer func() {
+	defer func(made *plumbing) {
 		if err != nil {
-			pl.closeEnds()
+			made.closeEnds()
+			pl = nil
 		}
-	}()
+	}(pl)
 	v.Step = strconv.Itoa(int(step))
 	if len(layout) == 1 {
 		v.Node = layout[0].Node
@@ -107,6 +109,13 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct strin
 			if !filepath.IsAbs(mode) {
 				mode = filepath.Join(r.rq.Dir, mode)
 			}
+			if i == 0 && !outpath.PerTask(mode) && !outpath.PerNode(mode) { // the same for all: said here, not by each task
+				file, err := os.Open(outpath.Expand(mode, v))
+				if err != nil {
+					return nil, fmt.Errorf("Could not open stdin file %s: %w", mode, reason(err))
+				}
+				_ = file.Close() // it was only looked at
+			}
 			if i == 0 || outpath.PerTask(mode) || len(layout) > 1 && outpath.PerNode(mode) {
 				f.Mode, f.Pattern = proto.FilePath, mode
 				break
@@ -118,7 +127,7 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct strin
 			name := outpath.Expand(mode, v)
 			var file *os.File
 			if file, err = os.OpenFile(name, flags, 0o666); err != nil {
-				return nil, fmt.Errorf("Could not open %s file: %w", [...]string{"stdin", "stdout", "stderr"}[i], err)
+				return nil, fmt.Errorf("Could not open %s file %s: %w", [...]string{"stdin", "stdout", "stderr"}[i], name, reason(err))
 			}
 			pl.keep = append(pl.keep, file)
 			pl.sinks[i] = sink{int(file.Fd()), r.label}
@@ -185,6 +194,15 @@ func (pl *plumbing) output(to sink) (mode uint8, fds []int, err error) {
 	return proto.FileShared, nil, nil
 }
 
+// reason is what is wrong with a file, without its name.
+func reason(err error) error {
+	var e *os.PathError
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
 func isOpen(fd int) bool {
 	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	return err == nil
@@ -234,7 +252,7 @@ type labeller struct {
 }
 
 func (pl *plumbing) labeller(task, to int) *labeller {
-	return &labeller{pl: pl, to: to, label: fmt.Appendf(nil, "%0*d: ", len(strconv.Itoa(pl.ranks-1)), task)}
+	return &labeller{pl: pl, to: to, label: fmt.Appendf(nil, "%*d: ", len(strconv.Itoa(pl.ranks-1)), task)}
 }
 
 // take writes the lines that data completes, and what is left where it ends.

@@ -27,12 +27,16 @@ type run struct {
 	quiet     bool
 	verbose   int
 	multi     bool
+	multiFile string
 	job       string
 	chdir     string
 	export    submission // its export fields only
 	limits    string
 	gpusPer   bool // --gpus-per-task was given
 	pty       bool
+	relative  int64  // nodes of the job to leave out
+	prolog    string // run here, around the step
+	epilog    string
 	cooked    terminal.Modes // the user's terminal before anything was done to it; zero: there is none
 	perTask   tresPerTask
 	given     []givenOption
@@ -154,7 +158,7 @@ func (r *run) options() []getopt.Option {
 		{Name: "mem-per-gpu", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Help: "memory for each GPU", Set: mem(&n.MemPerGPU)},
 		{Name: "nodelist", Short: 'w', Arg: R, Metavar: "nodes", Group: gRes, Help: "nodes of the job to use", Set: hosts(&n.Nodes)},
 		{Name: "exclude", Short: 'x', Arg: R, Metavar: "nodes", Group: gRes, Help: "nodes of the job not to use", Set: hosts(&n.NotNodes)},
-		{Name: "relative", Short: 'r', Arg: R, Refused: "name the nodes with --nodelist"},
+		{Name: "relative", Short: 'r', Arg: R, Metavar: "n", Group: gRes, Help: "leave out the first n nodes of the job", Set: getopt.Number(&r.relative, 0, 1<<30)},
 		{Name: "threads-per-core", Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_THREADS_PER_CORE", Help: "tasks use no more threads of a core; implies --exact", Set: func(v string) error {
 			n.Exact = true
 			return count(&n.ThreadsCore)(v)
@@ -201,6 +205,8 @@ func (r *run) options() []getopt.Option {
 			_, err := resourceLimits(v)
 			return err
 		}},
+		{Name: "prolog", Arg: R, Metavar: "program", Group: gHow, Env: "SLURM_PROLOG", Help: "run this here before the step's tasks; when it fails there is no step", Set: getopt.Text(&r.prolog)},
+		{Name: "epilog", Arg: R, Metavar: "program", Group: gHow, Env: "SLURM_EPILOG", Help: "run this here after the step", Set: getopt.Text(&r.epilog)},
 		{Name: "task-prolog", Arg: R, Metavar: "program", Group: gIO, Env: "SLURM_TASK_PROLOG", Help: "run this before each task; lines 'export NAME=value', 'unset NAME' and 'print TEXT' of its output are obeyed", Set: getopt.Text(&r.rq.Prolog)},
 		{Name: "task-epilog", Arg: R, Metavar: "program", Group: gIO, Env: "SLURM_TASK_EPILOG", Help: "run this after each task", Set: getopt.Text(&r.rq.Epilog)},
 
@@ -268,8 +274,6 @@ func (r *run) options() []getopt.Option {
 		{Name: "container-name", Arg: R, Refused: "run the container's own command in the step: grun apptainer exec IMAGE COMMAND"},
 		{Name: "no-allocate", Short: 'Z', Refused: "gsubmit -w NODE, and grun in the script"},
 		{Name: "external-launcher", Refused: "grun --overlap, which takes nothing from other steps"},
-		{Name: "prolog", Arg: R, Refused: "run the program before grun, in the script"},
-		{Name: "epilog", Arg: R, Refused: "run the program after grun, in the script"},
 		{Name: "cpu-freq", Arg: R, Refused: "the job's own cpupower, where the node allows it"},
 		{Name: "gpu-freq", Arg: R, Refused: "nvidia-smi in the node's prolog"},
 		{Name: "resv-ports", Arg: getopt.Optional, Refused: "ports that the MPI picks by itself"},

@@ -1,10 +1,10 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"slices"
 	"strings"
@@ -49,8 +49,12 @@ type talk struct {
 	intSent  bool
 	deadline <-chan time.Time // --wait
 	signals  chan os.Signal
-	isRaw    bool      // the user's terminal passes keys on
-	stderr   io.Writer // while it does so: where messages went before
+
+	signalled bool // a task was ended by a signal
+	cancelled bool // and the node has said why
+
+	isRaw  bool      // the user's terminal passes keys on
+	stderr io.Writer // while it does so: where messages went before
 }
 
 type taskSeen struct {
@@ -100,8 +104,11 @@ func (t *talk) main() int {
 		case <-t.deadline:
 			t.deadline = nil
 			t.tellExits()
-			t.errorf("StepId=%d.%d: the first task ended %d seconds ago; the others are ended (--wait)", t.rq.Job, t.id, t.waitS)
-			t.abort("")
+			fmt.Fprintf(t.Stderr, "%s: First task exited %ds ago\n", t.Program, t.waitS)
+			t.tellTasks()
+			fmt.Fprintf(t.Stderr, "%s: Terminating StepId=%d.%d\n", t.Program, t.rq.Job, t.id)
+			t.aborted = true
+			_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGKILL)}, nil) // a broken connection is seen by the reader
 		}
 	}
 }
@@ -176,11 +183,16 @@ func (t *talk) take(ev *proto.StepEvent) (done bool, rc int) {
 		}
 	case proto.StepLine:
 		fmt.Fprintln(t.Stderr, ev.Text)
+		t.cancelled = t.cancelled || strings.Contains(ev.Text, "error: *** STEP ")
 	case proto.StepStarted, proto.StepExited:
 		t.task(ev)
 	case proto.StepDone:
 		if ev.OOM {
 			t.rc = max(t.rc, 128+int(unix.SIGKILL))
+		}
+		if t.signalled && !t.aborted && !t.cancelled && !t.quiet {
+			t.tellExits()
+			fmt.Fprintf(t.Stderr, "%s: Force Terminated StepId=%d.%d\n", t.Program, t.rq.Job, t.id)
 		}
 		if ev.Cause == model.StopTimeLimit || t.aborted {
 			t.rc = max(t.rc, 1)
@@ -209,6 +221,9 @@ func (t *talk) created(ev *proto.StepEvent) error {
 		if err := t.checkMulti(n); err != nil {
 			return err
 		}
+		if err := t.around(t.prolog); err != nil {
+			return fmt.Errorf("%s prolog failed: %w. Aborting step", t.Program, err)
+		}
 		var err error
 		if t.pl, err = t.plumb(ev.Step, n, ev.Layout, ev.Direct, valuesOf(ev, &t.rq)); err != nil {
 			return err
@@ -231,7 +246,7 @@ func (t *talk) checkMulti(tasks int) error {
 	}
 	for rank := range int32(tasks) {
 		if !slices.ContainsFunc(t.rq.Multi, func(m proto.StepProgram) bool { return m.Ranks.Has(rank) }) {
-			return fmt.Errorf("--multi-prog: no line of the file is for task %d", rank)
+			return fmt.Errorf("Configuration file %s invalid, no record for task id %d", t.multiFile, rank)
 		}
 	}
 	return nil
@@ -279,6 +294,7 @@ func (t *talk) task(ev *proto.StepEvent) {
 		rc := int(ev.Code)
 		if ev.Signal != 0 {
 			rc = 128 + int(ev.Signal)
+			t.signalled = true
 		}
 		t.rc = max(t.rc, rc)
 		if rc != 0 && t.killBad && !t.aborted && t.left > 0 {
@@ -325,85 +341,20 @@ func (t *talk) finish() {
 	if t.pl.remote != nil {
 		t.pl.remote.close()
 	}
-}
-
-// tellExits prints the ends of tasks that were no success, those that are alike in one line.
-func (t *talk) tellExits() {
-	exits := t.exits
-	t.exits = nil
-	type group struct {
-		node, text string
-		ranks      []int
-	}
-	var groups []*group
-	for _, ev := range exits {
-		what := exitText(ev)
-		if ev.Text != "" {
-			fmt.Fprintln(t.Stderr, ev.Text)
-		}
-		if what == "" && t.verbose == 0 {
-			continue
-		}
-		what = cmp.Or(what, "Completed")
-		i := slices.IndexFunc(groups, func(g *group) bool { return g.node == ev.Node && g.text == what })
-		if i < 0 {
-			i, groups = len(groups), append(groups, &group{node: ev.Node, text: what})
-		}
-		groups[i].ranks = append(groups[i].ranks, int(ev.Task))
-	}
-	for _, g := range groups {
-		word := "task"
-		if len(g.ranks) > 1 {
-			word = "tasks"
-		}
-		slices.Sort(g.ranks)
-		if g.text == "Completed" {
-			fmt.Fprintf(t.Stderr, "%s: %s: %s %s: Completed\n", t.Program, g.node, word, rankRanges(g.ranks))
-			continue
-		}
-		if !t.quiet || g.text != "" {
-			t.errorf("%s: %s %s: %s", g.node, word, rankRanges(g.ranks), g.text)
-		}
+	if err := t.around(t.epilog); err != nil {
+		t.errorf("%s epilog failed: %v", t.Program, err)
 	}
 }
 
-// exitText says how a task ended; "" for a success.
-func exitText(ev *proto.StepEvent) string {
-	switch {
-	case ev.Signal != 0:
-		what := signalText(unix.Signal(ev.Signal))
-		if ev.Core {
-			what += " (core dumped)"
-		}
-		return what
-	case ev.Code != 0:
-		return fmt.Sprintf("Exited with exit code %d", ev.Code)
+// around runs a program of the user's on this host, before or after the step.
+func (t *talk) around(program string) error {
+	if program == "" || program == "none" {
+		return nil
 	}
-	return ""
-}
-
-// signalText is strsignal(3).
-func signalText(s unix.Signal) string {
-	switch s {
-	case unix.SIGALRM:
-		return "Alarm clock"
-	case unix.SIGHUP:
-		return "Hangup"
-	}
-	text := s.String()
-	if text == "" || strings.HasPrefix(text, "signal ") {
-		return fmt.Sprintf("Unknown signal %d", int(s))
-	}
-	return strings.ToUpper(text[:1]) + text[1:]
-}
-
-// rankRanges writes ascending numbers: 0-3,7.
-func rankRanges(ranks []int) string {
-	var b model.Bits
-	for _, r := range ranks {
-		b = b.With(r)
-	}
-	return b.String()
+	cmd := exec.Command(program)
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = t.Dir, os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(slices.Clone(t.Environ), fmt.Sprintf("SLURM_JOB_ID=%d", t.rq.Job), fmt.Sprintf("SLURM_STEP_ID=%d", t.id))
+	return cmd.Run()
 }
 
 // signal does what a signal to grun means for its step. quit ends grun at once.
@@ -458,25 +409,6 @@ func (t *talk) interrupted() {
 	default:
 		t.intAt = now
 		fmt.Fprintf(t.Stderr, "%s: interrupt (one more within 1 sec to abort)\n", t.Program)
-		var running, exited []int
-		for r, s := range t.tasks {
-			if s.ended {
-				exited = append(exited, r)
-			} else {
-				running = append(running, r)
-			}
-		}
-		for _, l := range []struct {
-			ranks []int
-			what  string
-		}{{running, "running"}, {exited, "exited"}} {
-			if len(l.ranks) > 0 {
-				word := "task"
-				if len(l.ranks) > 1 {
-					word = "tasks"
-				}
-				fmt.Fprintf(t.Stderr, "%s: StepId=%d.%d %s %s: %s\n", t.Program, t.rq.Job, t.id, word, rankRanges(l.ranks), l.what)
-			}
-		}
+		t.tellTasks()
 	}
 }
