@@ -12,12 +12,13 @@ type node struct {
 	def    *model.NodeDef
 	class  *class
 	rec    *model.Node // as last seen; nil: not there
-	room   room        // what is free, this plan's starts taken off
-	free   counts      // the same, counted
-	gpus   int
+	usable bool        // it takes jobs
 	rel    []release
-	first  model.Time // scratch of soonestMany
 	steps  []step
+	free   counts // what is free, this plan's starts taken off
+	room   room   // the same, by name
+	gpus   int
+	first  model.Time // scratch of soonestMany
 	resvs  int
 	wins   []window
 	parts  bool // some of them take only a part of the node
@@ -38,7 +39,7 @@ type place struct {
 }
 
 // up reports whether the node takes jobs.
-func (n *node) up() bool { return n.rec != nil && n.rec.Usable() }
+func (n *node) up() bool { return n.rec != nil && n.usable }
 
 // pool is the nodes of one or more partitions, in the order in which they shall be filled (by weight, then as
 // configured), with an index over what they have free: a tree of maxima, so that the first node from some position on

@@ -210,7 +210,7 @@ func (p *Planner) refresh(n *node) {
 	rec := p.v.Node(n.def.Name)
 	wasUp := n.up()
 	old, was := n.rec, n.free
-	n.rec, n.dirty = rec, false
+	n.rec, n.dirty, n.usable = rec, false, rec != nil && rec.Usable()
 	if n.up() != wasUp {
 		p.usable++
 	}

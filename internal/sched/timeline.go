@@ -278,6 +278,9 @@ func (c *cursor) earliest(n *node, nd *need, now, limit model.Time, end func(mod
 	if nd.lot != nil {
 		return c.earliestShared(n, nd, now, limit, end)
 	}
+	if n.firstChange() >= limit && !nd.in(&n.free) { // windows only take something off
+		return forever
+	}
 	c.begin(n, now)
 	t, until := forever, forever
 	if nd.in(&c.counts) {
@@ -300,6 +303,18 @@ func (c *cursor) earliest(n *node, nd *need, now, limit model.Time, end func(mod
 			t, until = at, end(at)
 		}
 	}
+}
+
+// firstChange gives the first moment at which what the node has free changes; forever: none.
+func (n *node) firstChange() model.Time {
+	at := forever
+	if len(n.rel) > 0 {
+		at = n.rel[0].at
+	}
+	if len(n.steps) > 0 {
+		at = min(at, n.steps[0].at)
+	}
+	return at
 }
 
 // least gives the least that is free at any moment from t to end.
