@@ -32,6 +32,7 @@ import (
 // Options say what the cluster is like. Zero values mean: one controller, two nodes n1 and n2 with 4 CPUs, 4000 MiB
 // and no GPUs, one partition main, and an accounting daemon.
 type Options struct {
+	Real        bool // nodes are this machine with what it has, not what the configuration says
 	Controllers int
 	Nodes       int
 	CPUs        int
@@ -254,7 +255,7 @@ func (c *Cluster) addDbd() {
 
 func (c *Cluster) addNode(name string) {
 	c.add(name, func(context.Context) (func(context.Context) error, error) {
-		o, err := noded.FromConfig(c.load(), noded.Flags{Conf: c.Conf, Name: name, Virtual: true, Shim: c.shim})
+		o, err := noded.FromConfig(c.load(), noded.Flags{Conf: c.Conf, Name: name, Virtual: !c.Options.Real, Shim: c.shim})
 		if err != nil {
 			return nil, err
 		}

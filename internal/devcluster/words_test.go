@@ -142,6 +142,8 @@ func startCluster(ts *testscript.TestScript, _ bool, args []string) {
 			o.GresConf = ts.ReadFile(v)
 		case "controllers":
 			o.Controllers = n
+		case "real":
+			o.Real = v == "yes"
 		case "dbd":
 			o.NoDbd = v == "no"
 		case "conf":
