@@ -25,6 +25,7 @@ type Controller struct {
 	machine *machine
 	store   *store.Store
 	nodes   *nodeSet
+	idle    idleWatch // of GPUs
 	reports chan nodeReports
 	callers callers
 	links   links

@@ -148,6 +148,10 @@ func (c *Controller) stopOf(v *state.View, j *model.Job, place int) *proto.Stop 
 		if j.Run.StopReason != model.ReasonNone {
 			why += ": " + j.Run.StopWhy
 		}
+	case model.StopCancel:
+		if j.Run.StopWhy != "" {
+			why = ": " + j.Run.StopWhy
+		}
 	case model.StopDeadline:
 		why = " DUE TO DEADLINE"
 	case model.StopPreempt, model.StopPreemptCancel:

@@ -32,6 +32,7 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 				s.skew = ""
 			}
 			c.onHealth(ctx, s, hb.Problem)
+			c.hearUse(ctx, s.node, hb.Readings)
 			if hb.UnitsKnown {
 				c.hearUnits(ctx, s.node, hb.Units)
 			}

@@ -33,6 +33,12 @@ func (l *loop) onStop(s *proto.Stop) error {
 	key := proto.Attempt{Job: s.Job, Attempt: s.Attempt}
 	a := l.attempts[key]
 	switch {
+	case s.Tell && (a == nil || a.rec == nil || s.Line == ""):
+		return nil
+	case s.Tell:
+		rec := a.rec
+		l.then(func() { l.n.stops.do(func(context.Context) { l.n.tellUser(rec, s.Line) }) })
+		return nil
 	case a == nil && s.Signal != 0:
 		return nil // nothing runs that could get it
 	case a == nil && l.gone.has(key):

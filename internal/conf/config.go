@@ -116,6 +116,7 @@ type Config struct {
 	MessageTimeoutS           int64
 	ProctrackType, TaskPlugin string
 	TaskPluginParam           []string
+	GpuIdlePolicy             model.GPUIdle
 	GpuEnvStyle               string // index or uuid: how CUDA_VISIBLE_DEVICES and its like name GPUs
 	GpuForeignUsePolicy       string // avoid, drain or ignore: GPUs that processes use which no job started
 	GpuForeignUsePct          int64  // of a GPU's memory, from which such use counts

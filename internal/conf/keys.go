@@ -295,6 +295,8 @@ func nodeSettings() []setting {
 		{name: "GpuMemSafetyMargin", effect: AtOnce, read: func(c *Config, v string) (f fault) { c.GPUMemMarginMiB, f = readMem(v); return f },
 			show: func(c *Config) string { return strconv.FormatInt(c.GPUMemMarginMiB, 10) }},
 		word("GpuEnvStyle", RestartNoded, func(c *Config) *string { return &c.GpuEnvStyle }, "index", "uuid"),
+		{name: "GpuIdlePolicy", effect: AtOnce, read: func(c *Config, v string) (f fault) { c.GpuIdlePolicy, f = readGPUIdle(v); return f },
+			show: func(c *Config) string { return showGPUIdle(c.GpuIdlePolicy) }},
 		word("GpuForeignUsePolicy", RestartNoded, func(c *Config) *string { return &c.GpuForeignUsePolicy }, "avoid", "drain", "ignore"),
 		{name: "GpuForeignUseThreshold", effect: RestartNoded,
 			read: func(c *Config, v string) fault {

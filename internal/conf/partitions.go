@@ -38,6 +38,7 @@ type PartitionDef struct {
 	OverSubscribe                    OverSubscribe
 	PreemptMode                      PreemptMode
 	GraceTimeS                       int64
+	GpuIdlePolicy                    *model.GPUIdle // nil: the cluster's
 	LLN, RootOnly, ReqResv           bool
 	DisableRootJobs                  bool
 	ExclusiveUser, ExclusiveTopo     bool
@@ -176,6 +177,13 @@ func partitionKeys() []lineKey[PartitionDef] {
 		{name: "GraceTime", read: func(p *pd, v string) (f fault) {
 			if p.GraceTimeS, f = readSeconds(v, 0, math.MaxInt32); f.want == "" {
 				f.want = "60"
+			}
+			return f
+		}},
+		{name: "GpuIdlePolicy", read: func(p *pd, v string) fault {
+			own, f := readGPUIdle(v)
+			if !f.bad() {
+				p.GpuIdlePolicy = &own
 			}
 			return f
 		}},

@@ -36,6 +36,7 @@ func (c *Config) Model() *model.Config {
 		Show:     c.KeyValues(),
 		Hash:     c.Hash,
 	}
+	m.Params.GPUIdle = c.GpuIdlePolicy
 	m.Params.Preempt.Youngest, m.Params.Preempt.Strict = c.Scheduler.PreemptYoungest, c.Scheduler.PreemptStrict
 	c.placement(m)
 	future := map[string]bool{}
@@ -121,6 +122,7 @@ func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index m
 		GraceTimeS: p.GraceTimeS, PreemptMode: p.PreemptMode.Action,
 		ShareMax: int32(p.OverSubscribe.Max), ShareForced: p.OverSubscribe.Mode == "FORCE",
 	}
+	m.GPUIdle = p.GpuIdlePolicy
 	m.ReqResv, m.LLN, m.DefCPUPerGPU, m.DefMemPerGPU = p.ReqResv, p.LLN, int32(p.JobDefaults.DefCPUPerGPU), p.JobDefaults.DefMemPerGPUMiB
 	for _, n := range p.Nodes {
 		if !future[n] {

@@ -2141,7 +2141,7 @@ func (x *Switch) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(40); err != nil {
+	if err := e.EncodeArrayLen(41); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.KillWaitS); err != nil {
@@ -2272,6 +2272,9 @@ func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeString(x.MailDomain); err != nil {
+		return err
+	}
+	if err := x.GPUIdle.EncodeMsgpack(e); err != nil {
 		return err
 	}
 	return nil
@@ -2723,7 +2726,57 @@ func (x *Params) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.MailDomain = v
 	}
-	return wire.Skip(d, n-40)
+	if n < 41 {
+		return nil
+	}
+	if err := x.GPUIdle.DecodeMsgpack(d); err != nil {
+		return wire.In("Params.GPUIdle", err)
+	}
+	return wire.Skip(d, n-41)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *GPUIdle) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.WarnS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.CancelS); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *GPUIdle) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = GPUIdle{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GPUIdle.WarnS", err)
+		}
+		x.WarnS = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GPUIdle.CancelS", err)
+		}
+		x.CancelS = v
+	}
+	return wire.Skip(d, n-2)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -3294,7 +3347,7 @@ func (x *Priority) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Partition) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(36); err != nil {
+	if err := e.EncodeArrayLen(37); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -3444,6 +3497,15 @@ func (x *Partition) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeBool(x.ReqResv); err != nil {
 		return err
+	}
+	if x.GPUIdle == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.GPUIdle.EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -3941,7 +4003,23 @@ func (x *Partition) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.ReqResv = v
 	}
-	return wire.Skip(d, n-36)
+	if n < 37 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("Partition.GPUIdle", err)
+		}
+		if !none {
+			v25 := new(GPUIdle)
+			if err := v25.DecodeMsgpack(d); err != nil {
+				return wire.In("Partition.GPUIdle", err)
+			}
+			x.GPUIdle = v25
+		}
+	}
+	return wire.Skip(d, n-37)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

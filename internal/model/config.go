@@ -79,6 +79,16 @@ type Params struct {
 
 	MailProg   string // on the controller that leads: sends a mail; "": nothing does
 	MailDomain string // of users who give no address; "": the mail program knows
+
+	GPUIdle GPUIdle // GpuIdlePolicy, for partitions that say nothing else
+}
+
+// GPUIdle says what becomes of jobs none of whose GPUs does anything, seconds after the last that did; 0: nothing.
+//
+//gbatch:codec
+type GPUIdle struct {
+	WarnS   int64 // a line in their output
+	CancelS int64
 }
 
 // Backfill is SchedulerType with the bf_ part of SchedulerParameters. Counts of 0 are no limit.
@@ -205,6 +215,7 @@ type Partition struct {
 	ShareMax          int32        // how many jobs may have the same CPUs (OverSubscribe=YES:4 or FORCE:4); up to 1: none share
 	ShareForced       bool         // whether they want it or not
 	ReqResv           bool         // only jobs in reservations run here
+	GPUIdle           *GPUIdle     // GpuIdlePolicy of its own; nil: the cluster's
 }
 
 // Exclusive reports whether each job in the partition gets its nodes for itself (OverSubscribe=EXCLUSIVE).

@@ -3120,7 +3120,7 @@ func (x *ArrayShape) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Stop) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(11); err != nil {
+	if err := e.EncodeArrayLen(12); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -3154,6 +3154,9 @@ func (x *Stop) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.Code)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Tell); err != nil {
 		return err
 	}
 	return nil
@@ -3291,7 +3294,17 @@ func (x *Stop) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Stop.Code", v)
 		}
 	}
-	return wire.Skip(d, n-11)
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Stop.Tell", err)
+		}
+		x.Tell = v
+	}
+	return wire.Skip(d, n-12)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -135,6 +135,8 @@ type Stop struct {
 
 	Release bool // with Signal: the script's exit code is Code, whatever the signal makes of it
 	Code    int32
+
+	Tell bool // nothing is stopped: Line is for the user
 }
 
 // Freeze says that an attempt's processes shall stand still, or go on. One with a smaller Turn than was seen is outdated.

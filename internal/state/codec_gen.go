@@ -610,7 +610,7 @@ func (x *Target) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Stop) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(4); err != nil {
+	if err := e.EncodeArrayLen(5); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Targets)); err != nil {
@@ -628,6 +628,9 @@ func (x *Stop) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.UID)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Why); err != nil {
 		return err
 	}
 	return nil
@@ -695,7 +698,17 @@ func (x *Stop) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Stop.UID", v)
 		}
 	}
-	return wire.Skip(d, n-4)
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Stop.Why", err)
+		}
+		x.Why = v
+	}
+	return wire.Skip(d, n-5)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -126,6 +126,7 @@ type Stop struct {
 	Event   model.Event
 	Hold    bool // with EvRequeue: and hold it
 	UID     uint32
+	Why     string // with EvCancel of running jobs, for people; "" where UID says all
 }
 
 // Edit changes pending (and, as far as a field allows, running) jobs. Only fields named in Set count.

@@ -155,6 +155,12 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 			cause = model.StopPreempt
 		}
 		s.stopRunning(j, at, cause, c.UID)
+		if c.Why != "" && cause == model.StopCancel {
+			n, _ := s.jobs.Get(j.ID)
+			why, run := *n, *n.Run
+			run.StopWhy, why.Run = c.Why, &run
+			s.put(&why)
+		}
 	}
 	return OK
 }

@@ -1,0 +1,178 @@
+package ctld
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/state"
+	"gbatch/internal/walltime"
+)
+
+// gpuidle.go is GpuIdlePolicy: jobs that hold whole GPUs and use none of them are warned, and then cancelled.
+//
+// The leader counts by what nodes say of their GPUs with each heartbeat. A GPU without a process is idle too. What a driver doesn't
+// tell, and shares of GPUs, count as in use, and a leader that is new begins to count anew: nobody is cancelled on a guess.
+
+// idlePrune is how often jobs that have ended are forgotten.
+const idlePrune = time.Minute
+
+type idleWatch struct {
+	mu     sync.Mutex
+	jobs   map[model.JobID]*idleJob // as many as run with GPUs
+	pruned time.Time
+}
+
+// idleJob is since when a job has used none of its GPUs.
+type idleJob struct {
+	attempt uint32
+	since   time.Time
+	heard   map[string]time.Time // by node, of those that have GPUs for it
+	warned  bool
+}
+
+// hearUse takes a node's word for what its GPUs do.
+func (c *Controller) hearUse(ctx context.Context, node string, readings []proto.UnitReading) {
+	v := c.machine.View()
+	n := v.Node(node)
+	if n == nil || len(n.Jobs) == 0 || !watchesIdle(v.Config()) {
+		return
+	}
+	now := time.Now()
+	for _, id := range n.Jobs {
+		j := v.Job(id)
+		if j == nil || j.State != model.Running || j.Run == nil || j.Run.Launched == 0 {
+			continue
+		}
+		policy := idlePolicy(v, j.Run.Partition)
+		if policy == (model.GPUIdle{}) {
+			continue
+		}
+		for i := range j.Run.Alloc.Nodes {
+			if na := &j.Run.Alloc.Nodes[i]; na.Node == node && holdsGPUs(na) {
+				idle, warn := c.idle.note(j, node, busyGPUs(na, readings) || slices.Contains(n.Asleep, id), now, policy)
+				c.onIdle(ctx, j, idle, warn, policy)
+			}
+		}
+	}
+	c.idle.prune(v, now)
+}
+
+// note gives how long the job has used none of its GPUs, and whether it is to be warned.
+func (w *idleWatch) note(j *model.Job, node string, busy bool, now time.Time, policy model.GPUIdle) (idle time.Duration, warn bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x := w.jobs[j.ID]
+	if x == nil || x.attempt != j.Attempt {
+		if w.jobs == nil {
+			w.jobs = map[model.JobID]*idleJob{}
+		}
+		x = &idleJob{attempt: j.Attempt, since: now, heard: map[string]time.Time{}}
+		w.jobs[j.ID] = x
+	}
+	x.heard[node] = now
+	if busy {
+		x.since, x.warned = now, false
+	}
+	for i := range j.Run.Alloc.Nodes { // who isn't heard may be at work
+		if na := &j.Run.Alloc.Nodes[i]; holdsGPUs(na) && now.Sub(x.heard[na.Node]) > idlePrune {
+			return 0, false
+		}
+	}
+	idle = now.Sub(x.since)
+	if policy.WarnS > 0 && !x.warned && idle >= time.Duration(policy.WarnS)*time.Second {
+		x.warned, warn = true, true
+	}
+	return idle, warn
+}
+
+// onIdle does what the policy says.
+func (c *Controller) onIdle(ctx context.Context, j *model.Job, idle time.Duration, warn bool, policy model.GPUIdle) {
+	node := j.Run.Alloc.Nodes[0].Node
+	text := "none of its GPUs has done anything for " + walltime.Elapsed(int64(idle/time.Second)) + " (GpuIdlePolicy)"
+	switch {
+	case policy.CancelS > 0 && idle >= time.Duration(policy.CancelS)*time.Second:
+		c.log.Info("a job is cancelled", "job", j.ID, "user", j.Spec.User, "why", text)
+		if _, err := c.propose(ctx, &state.Stop{Targets: []state.Target{{Job: j.ID, Task: model.NoTask}}, Event: model.EvCancel, Why: text}); err != nil && ctx.Err() == nil {
+			c.log.Warn("a job with idle GPUs was not cancelled; it is tried again", "job", j.ID, "err", err)
+		}
+	case warn:
+		if policy.CancelS > 0 {
+			text += "; it is cancelled when that has been so for " + walltime.Elapsed(policy.CancelS)
+		}
+		c.log.Info("a job is warned", "job", j.ID, "user", j.Spec.User, "why", text)
+		c.nodes.stop(node, &proto.Stop{Job: j.ID, Attempt: j.Attempt, Tell: true, Line: fmt.Sprintf("gbatch: warning: job %d: %s", j.ID, text)})
+	}
+}
+
+// prune forgets jobs that have ended.
+func (w *idleWatch) prune(v *state.View, now time.Time) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now.Sub(w.pruned) < idlePrune {
+		return
+	}
+	w.pruned = now
+	for id, x := range w.jobs {
+		if j := v.Job(id); j == nil || j.Attempt != x.attempt || j.State != model.Running {
+			delete(w.jobs, id)
+		}
+	}
+}
+
+// watchesIdle reports whether any policy says anything.
+func watchesIdle(cfg *model.Config) bool {
+	if cfg.Params.GPUIdle != (model.GPUIdle{}) {
+		return true
+	}
+	for _, p := range cfg.Partitions {
+		if p.GPUIdle != nil && *p.GPUIdle != (model.GPUIdle{}) {
+			return true
+		}
+	}
+	return false
+}
+
+func idlePolicy(v *state.View, part string) model.GPUIdle {
+	if p := v.Partition(part); p != nil && p.GPUIdle != nil {
+		return *p.GPUIdle
+	}
+	return v.Config().Params.GPUIdle
+}
+
+// holdsGPUs reports whether a job has whole GPUs, or instances, of a node.
+func holdsGPUs(na *model.NodeAlloc) bool {
+	for i := range na.Gres {
+		if g := &na.Gres[i]; g.Share == nil && (g.Name == model.GPUName || g.Name == "mig") && !g.Index.Empty() {
+			return true
+		}
+	}
+	return false
+}
+
+// busyGPUs reports whether one of them is in use, or may be: of which there is no word.
+func busyGPUs(na *model.NodeAlloc, readings []proto.UnitReading) bool {
+	for i := range na.Gres {
+		g := &na.Gres[i]
+		if g.Share != nil {
+			return true
+		}
+		if g.Name != model.GPUName && g.Name != "mig" {
+			continue
+		}
+		quiet := 0
+		for k := range readings {
+			if r := &readings[k]; r.Name == g.Name && r.UtilPct == 0 && !r.Lost && g.Index.Has(int(r.Index)) {
+				quiet++
+			}
+		}
+		if quiet < g.Index.Count() {
+			return true
+		}
+	}
+	return false
+}
