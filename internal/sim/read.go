@@ -103,8 +103,14 @@ func plain(r io.Reader) (*bufio.Reader, error) {
 	return br, nil
 }
 
+// byteOrderMark begins files that went through some editors.
+const byteOrderMark = "\ufeff"
+
 // Read is Open for text that is already unpacked; file names it in errors.
 func Read(file string, r *bufio.Reader) (*Workload, error) {
+	if mark, err := r.Peek(len(byteOrderMark)); err == nil && string(mark) == byteOrderMark {
+		r.Discard(len(byteOrderMark))
+	}
 	l := newLines(file, r)
 	var w *Workload
 	var err error

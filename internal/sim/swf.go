@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"math"
 	"strconv"
 	"strings"
 )
@@ -51,11 +52,12 @@ func readSWF(l *lines) (*Workload, error) {
 		if !ok {
 			return w, nil
 		}
+		line = strings.TrimSpace(line)
 		if text, is := strings.CutPrefix(line, ";"); is {
 			w.swfHeader(text, queues)
 			continue
 		}
-		if strings.TrimSpace(line) == "" {
+		if line == "" {
 			continue
 		}
 		f, err := swfLine(l, line)
@@ -93,7 +95,10 @@ func (w *Workload) swfHeader(text string, queues map[int64]string) {
 	}
 	value = strings.TrimSpace(value)
 	number := func() int64 {
-		digits, _, _ := strings.Cut(value, " ")
+		digits := value
+		if end := strings.IndexFunc(value, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
+			digits = value[:end]
+		}
 		n, err := strconv.ParseInt(digits, 10, 64)
 		if err != nil || n < 0 || n > maxSeconds*2 {
 			return 0
@@ -102,8 +107,10 @@ func (w *Workload) swfHeader(text string, queues map[int64]string) {
 	}
 	switch strings.TrimSpace(key) {
 	case "MaxProcs":
-		w.MaxProcs = int(min(number(), maxUnits))
-	case "MaxNodes":
+		if n := number(); n > 0 {
+			w.MaxProcs = int(min(n, maxUnits))
+		}
+	case "MaxNodes": // counts where MaxProcs isn't known
 		if w.MaxProcs == 0 {
 			w.MaxProcs = int(min(number(), maxUnits))
 		}
@@ -133,22 +140,24 @@ func swfLine(l *lines, line string) (f [swfFields]int64, err error) {
 			if err != nil || x != x || x > 1e15 || x < -1e15 {
 				return f, l.bad("field %d (%s) is %q: a number is wanted, -1 where it isn't known", n+1, swfNames[n], shorten(text))
 			}
-			if n != swfCPUTime && n != swfMem && n != swfReqMem && n != swfThink && x != float64(int64(x)) {
+			if n != swfWait && n != swfCPUTime && n != swfMem && n != swfReqMem && n != swfPreceding && n != swfThink && x != float64(int64(x)) {
 				return f, l.bad("field %d (%s) is %s: a whole number is wanted", n+1, swfNames[n], shorten(text))
 			}
 			v = int64(x)
 		}
 		most := int64(maxSeconds)
 		switch n {
-		case swfID, swfSubmit, swfPreceding, swfMem, swfReqMem:
+		case swfWait, swfCPUTime, swfMem, swfReqMem, swfPreceding, swfThink:
+			most = math.MaxInt64 // nothing depends on them
+		case swfID, swfSubmit:
 			most = 1 << 40
 		case swfProcs, swfReqProcs:
 			most = maxUnits
 		}
-		if v < -1 || v > most {
+		if v > most {
 			return f, l.bad("field %d (%s) is %s: from -1 to %d", n+1, swfNames[n], shorten(text), most)
 		}
-		f[n] = v
+		f[n] = max(v, -1) // some logs have other negative numbers for what isn't known
 		n++
 	}
 	switch {
