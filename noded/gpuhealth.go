@@ -36,7 +36,8 @@ type gpuHealth struct {
 	policy string
 	share  float64 // of a GPU's memory, percent, from which foreign use counts
 	ours   func(pid int) bool
-	free   func(unitKey) bool // no job has the unit, or a share of it
+	free   func(unitKey) bool                                     // no job has the unit, or a share of it
+	broken func(g *gpu.Reading, units []healthUnit, fault string) // is told of each new fault; must not wait
 	log    *slog.Logger
 
 	full map[unitKey]bool // in use in the last round, by nobody who is named and no job
@@ -127,6 +128,9 @@ func (h *gpuHealth) round(r gpuRound) {
 		}
 		if fault, kind := fatal(g); fault != "" {
 			h.log.Error("a GPU has failed", "gpu", g.Index, "uuid", g.UUID, "fault", fault)
+			if h.faults[key].Text != fault && h.broken != nil {
+				h.broken(g, units, fault)
+			}
 			h.faults[key] = model.UnitTell{Kind: kind, Text: fault, Stamp: uint64(r.At.UnixMilli())}
 		}
 		for _, u := range units {
@@ -297,6 +301,7 @@ func (n *Noded) watchHealth() {
 	}
 	n.gpuHealth = newGPUHealth(n.inv.devices, ruleUnits(&n.opts, n.inv), policy, float64(c.GpuForeignUsePct), n.log)
 	n.gpuHealth.ours, n.gpuHealth.free = n.groups.root.Contains, n.sampler.free
+	n.gpuHealth.broken = n.recoverGPU
 	n.gpuHealth.begin(n.inv.devices, n.now())
 	n.gpus.subscribe(n.gpuHealth.round)
 }

@@ -154,7 +154,7 @@ func (n *Noded) openJobs() error {
 		n.log.Warn("this node can't do everything", "note", note)
 	}
 	n.sampler = newSampler(n)
-	n.gpus = newGPUWatch(n.inv.gpus, n.sampler.gpuEvery(n.opts.GPUEvery), n.log)
+	n.gpus = newGPUWatch(n.inv.gpus, n.sampler.gpuEvery(&n.opts), n.log)
 	n.gpus.subscribe(func(r gpuRound) { n.sampler.onReadings(r.Readings) })
 	n.watchHealth()
 	n.gpus.subscribe(n.troubles.note)

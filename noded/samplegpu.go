@@ -14,12 +14,17 @@ type gpuSeen struct {
 	energyMJ int64 // -1: unknown
 }
 
-// gpuEvery gives the time between readings of the GPUs: as often as jobs are sampled, where that is more often than usual.
-func (s *sampler) gpuEvery(given time.Duration) time.Duration {
-	if given == 0 && s.every > 0 && s.every < gpuWatchEvery {
+// gpuEvery gives the time between readings of the GPUs: as often as jobs are sampled, where that is more often than
+// GpuSampleInterval.
+func (s *sampler) gpuEvery(o *Options) time.Duration {
+	every := o.GPUEvery
+	if every == 0 && o.Config != nil {
+		every = time.Duration(o.Config.GpuSampleIntervalS) * time.Second
+	}
+	if o.GPUEvery == 0 && s.every > 0 && (every == 0 || s.every < every) {
 		return s.every
 	}
-	return given
+	return every
 }
 
 // gpusHeld gives the GPUs, and MIG instances by either name, of which a job has all or a share: by name and index, each once.

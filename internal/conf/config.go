@@ -117,6 +117,8 @@ type Config struct {
 	ProctrackType, TaskPlugin string
 	TaskPluginParam           []string
 	GpuIdlePolicy             model.GPUIdle
+	GpuSampleIntervalS        int64  // between readings of a node's GPUs
+	GpuRecoverProgram         string // run on the node when a GPU breaks
 	GpuEnvStyle               string // index or uuid: how CUDA_VISIBLE_DEVICES and its like name GPUs
 	GpuForeignUsePolicy       string // avoid, drain or ignore: GPUs that processes use which no job started
 	GpuForeignUsePct          int64  // of a GPU's memory, from which such use counts
@@ -209,6 +211,7 @@ func defaults() *Config {
 		NodeHeartbeatIntervalS: DefaultHeartbeatS,
 		MessageTimeoutS:        10,
 		ProctrackType:          "proctrack/cgroup",
+		GpuSampleIntervalS:     5,
 		GpuEnvStyle:            "index",
 		GpuForeignUsePolicy:    "avoid",
 		GpuForeignUsePct:       20,

@@ -297,6 +297,8 @@ func nodeSettings() []setting {
 		word("GpuEnvStyle", RestartNoded, func(c *Config) *string { return &c.GpuEnvStyle }, "index", "uuid"),
 		{name: "GpuIdlePolicy", effect: AtOnce, read: func(c *Config, v string) (f fault) { c.GpuIdlePolicy, f = readGPUIdle(v); return f },
 			show: func(c *Config) string { return showGPUIdle(c.GpuIdlePolicy) }},
+		seconds("GpuSampleInterval", RestartNoded, func(c *Config) *int64 { return &c.GpuSampleIntervalS }, 1, 3600),
+		absPath("GpuRecoverProgram", RestartNoded, func(c *Config) *string { return &c.GpuRecoverProgram }),
 		word("GpuForeignUsePolicy", RestartNoded, func(c *Config) *string { return &c.GpuForeignUsePolicy }, "avoid", "drain", "ignore"),
 		{name: "GpuForeignUseThreshold", effect: RestartNoded,
 			read: func(c *Config, v string) fault {
