@@ -165,6 +165,9 @@ func (c *Controller) recordOf(cfg *model.Config, seq uint64, j *model.Job) *mode
 	if j.Run != nil {
 		r.Reservation = j.Run.Resv
 		r.Start, r.LimitS, r.Partition = j.Run.Start, j.Run.LimitS, j.Run.Partition
+		if j.Run.Priority != 0 {
+			r.Priority = j.Run.Priority
+		}
 		switch {
 		case j.End != nil:
 			r.SuspendMS = j.Run.SleptMS(j.End.At)

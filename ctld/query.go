@@ -25,12 +25,13 @@ func (c *Controller) jobs(who *proto.Caller, rq *proto.JobsRequest, send stream)
 	chunk := proto.JobsChunk{Now: c.now()}
 	order := c.prio.order(v, chunk.Now)
 	var err error
+	gives := partGives{v: v}
 	var copies []model.Job // of those that are shown with something of their own, until the chunk is sent
 	give := func(j *model.Job) bool {
 		if !sees.job(j.Spec) || !picked(&rq.Filter, j) || rq.Default && len(rq.Filter.States) == 0 && j.State.Finished() {
 			return true
 		}
-		if prio, e := c.priorityNow(v, order, j), c.expects(j); prio != j.Priority || e != nil {
+		if prio, e := c.priorityNow(v, order, j), gives.add(j, c.expects(j)); prio != j.Priority || e != nil {
 			copies = append(copies, *j)
 			j = &copies[len(copies)-1]
 			j.Priority = prio
@@ -130,6 +131,9 @@ func picked(f *proto.JobFilter, j *model.Job) bool {
 	}
 	if len(f.Names) > 0 && !hasName(f.Names, j.Spec.Name) || len(f.Accounts) > 0 && !hasName(f.Accounts, j.Spec.Account) ||
 		len(f.QOS) > 0 && !hasName(f.QOS, j.Spec.QOS) {
+		return false
+	}
+	if len(f.Licenses) > 0 && (j.Spec.More == nil || !slices.ContainsFunc(j.Spec.More.Licenses, func(l model.LicenseCount) bool { return hasName(f.Licenses, l.Name) })) {
 		return false
 	}
 	if len(f.Reservations) > 0 && !slices.ContainsFunc(j.Spec.ReservationNames(), func(name string) bool { return hasName(f.Reservations, name) }) {

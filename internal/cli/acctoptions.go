@@ -106,9 +106,9 @@ func (a *account) options() []getopt.Option {
 		{Name: "file", Short: 'f', Arg: getopt.Required, Refused: "leave it out: records come from the accounting daemon"},
 		{Name: "flags", Short: 'F', Arg: getopt.Required, Refused: "leave it out: jobs have no scheduler flags"},
 		{Name: "reason", Short: 'R', Arg: getopt.Required, Refused: "print them with -o jobid,reason and filter the lines"},
-		{Name: "timelimit-max", Short: 'K', Arg: getopt.Required, Refused: "print them with -o jobid,timelimitraw and filter the lines"},
-		{Name: "timelimit-min", Short: 'k', Arg: getopt.Required, Refused: "print them with -o jobid,timelimitraw and filter the lines"},
-		{Name: "truncate", Short: 'T', Refused: "leave it out; times are shown as they were"},
+		{Name: "timelimit-min", Short: 'k', Arg: getopt.Required, Group: filters, Metavar: "limit", Help: "only jobs with this time limit, or with -K at least this", Set: accountLimit(&a.leastLimit)},
+		{Name: "timelimit-max", Short: 'K', Arg: getopt.Required, Group: filters, Metavar: "limit", Help: "with -k: at most this time limit", Set: accountLimit(&a.mostLimit)},
+		{Name: "truncate", Short: 'T', Group: filters, Help: "show jobs from -S to -E only: what began before began then, what ended after ended then", Set: getopt.Flag(&a.truncate)},
 		{Name: "wckeys", Short: 'W', Arg: getopt.Required, Refused: "jobs have no workload keys; pick them with --name"},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
 	}
@@ -212,4 +212,40 @@ func (a *account) window() (err error) {
 		return fmt.Errorf("Start time (%s) requested is after end time (%s).", m.append(nil, rq.Start, ""), m.append(nil, rq.End, ""))
 	}
 	return nil
+}
+
+// accountLimit reads a time limit as -t of gsubmit has it.
+func accountLimit(dst *int64) func(string) error {
+	return func(v string) error {
+		sec, unlimited, err := walltime.ParseLimit(v)
+		if err != nil {
+			return err
+		}
+		if *dst = sec; unlimited {
+			*dst = model.Unlimited
+		}
+		return nil
+	}
+}
+
+// clip cuts what is shown of a job or a step to the span of time that was asked for (-T).
+func (a *account) clip(start, end *model.Time) {
+	if !a.truncate || *start == 0 {
+		return
+	}
+	*start = max(*start, a.rq.Start)
+	if a.rq.End != 0 && (*end == 0 || *end > a.rq.End) {
+		*end = max(a.rq.End, *start)
+	}
+}
+
+// limited reports whether a job has a time limit that was asked for (-k, -K).
+func (a *account) limited(r *model.Record) bool {
+	switch {
+	case a.leastLimit == 0:
+		return true
+	case a.mostLimit == 0:
+		return r.LimitS == a.leastLimit
+	}
+	return r.LimitS >= a.leastLimit && r.LimitS <= a.mostLimit
 }

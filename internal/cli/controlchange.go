@@ -56,22 +56,9 @@ func (c *control) refs(words []string) ([]proto.JobRef, error) {
 }
 
 func (c *control) byName(name string) ([]proto.JobRef, error) {
-	cl, err := c.ask()
-	if err != nil {
-		return nil, err
-	}
 	var refs []proto.JobRef
 	rq := &proto.JobsRequest{Filter: proto.JobFilter{Names: []string{name}}, Default: true}
-	err = cl.Stream(proto.KindJobs, rq, func(body []byte) error {
-		var chunk proto.JobsChunk
-		if err := proto.Decode(body, &chunk); err != nil {
-			return err
-		}
-		for _, j := range chunk.Jobs {
-			refs = append(refs, refOf(j))
-		}
-		return nil
-	})
+	err := c.eachJob(rq, func(j *model.Job, _ model.Time) { refs = append(refs, refOf(j)) })
 	if err == nil && len(refs) == 0 {
 		err = fmt.Errorf("no job has the name %s", name)
 	}

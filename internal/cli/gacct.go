@@ -39,6 +39,9 @@ type account struct {
 	cpus     countRange
 	clusters []string
 
+	leastLimit, mostLimit int64 // seconds; 0: any
+	truncate              bool
+
 	noHeader, allocations, noConvert, script bool
 }
 
@@ -167,6 +170,7 @@ func (a *account) each(c *client.Client, f func(r *model.Record, steps []*model.
 		for i, r := range chunk.Records {
 			if r.Step != nil {
 				if job != nil && job.Job == r.Job && job.Attempt == r.Attempt {
+					a.clip(&r.Step.Start, &r.Step.End)
 					steps = append(steps, r)
 				}
 				continue
@@ -177,9 +181,10 @@ func (a *account) each(c *client.Client, f func(r *model.Record, steps []*model.
 			if r.AdminComment == "" && i < len(chunk.Summaries) {
 				r.AdminComment = summaryOf(r, chunk.Summaries[i])
 			}
-			if !a.nodes.has(int64(r.NumNodes)) || !a.cpus.has(int64(max(r.AllocCPUs, r.ReqCPUs))) {
+			if !a.nodes.has(int64(r.NumNodes)) || !a.cpus.has(int64(max(r.AllocCPUs, r.ReqCPUs))) || !a.limited(r) {
 				continue
 			}
+			a.clip(&r.Start, &r.End)
 			job, steps = r, steps[:0]
 		}
 		return nil

@@ -50,6 +50,8 @@ func verbs() []verb {
 		{name: "help", help: "print this", run: func(c *control, _ []string) error { c.verbHelp(); return nil }},
 		{name: "create", help: "create reservation ReservationName=NAME StartTime=T Duration=D Nodes=NODES|NodeCnt=N Users=|Accounts= Flags=", run: (*control).create},
 		{name: "delete", help: "delete ReservationName=NAME", run: (*control).remove},
+		{name: "wait_job", help: "return when a job's nodes are ready, or it has ended (then with exit code 1)", run: (*control).waitJob},
+		{name: "completing", help: "list jobs that are ending, and on which nodes", run: (*control).completing},
 		{name: "reboot", why: "drain the node with gcontrol update NodeName=N State=DRAIN Reason=reboot and reboot it"},
 		{name: "takeover", why: "stop the controller that leads: another takes over by itself"},
 		{name: "shutdown", why: "stop the daemons with the service manager, or gbatch down"},
@@ -57,7 +59,6 @@ func verbs() []verb {
 		{name: "setdebugflags", why: "set SlurmctldDebug in gbatch.conf and start the controller again"},
 		{name: "notify", why: "write to a file that the job reads"},
 		{name: "token", why: "commands on a cluster's hosts need no token"},
-		{name: "wait_job", why: "submit with gsubmit --wait"},
 		{name: "listpids", why: "look into the job's cgroup on its node"},
 	}
 }
@@ -249,10 +250,23 @@ func (c *control) show(words []string) error {
 		c.version()
 		return nil
 	}
-	known := []string{"job", "step", "node", "partition", "config", "licenses", "topology", "hostnames", "hostlist"}
-	for _, e := range []string{"assoc_mgr", "federation", "burstbuffer", "daemons", "slurmd", "aliases", "frontend"} {
+	for _, e := range []string{"burstbuffer", "bbstat", "dwstat", "federation", "frontends"} {
 		if strings.HasPrefix(e, low) && len(low) > 1 {
-			return fmt.Errorf("show %s is not supported by gbatch yet; it shows %s", entity, strings.Join(known, ", "))
+			return nil // there is none of these, and Slurm says as little
+		}
+	}
+	switch {
+	case strings.HasPrefix("aliases", low) && len(low) > 1:
+		return c.hostnames(name) // a node has one name
+	case strings.HasPrefix("daemons", low) && len(low) > 1:
+		fmt.Fprintln(c.Stdout, "slurmctld slurmd")
+		return nil
+	}
+	known := []string{"job", "step", "node", "partition", "config", "licenses", "topology", "reservation", "hostnames", "hostlist"}
+	for e, instead := range map[string]string{"assoc_mgr": "gshare -l has shares and usage, gacctmgr show assoc and show qos the limits, gqueue --why what holds a job",
+		"slurmd": "gcontrol show node has what the node's daemon reports"} {
+		if strings.HasPrefix(e, low) && len(low) > 1 {
+			return fmt.Errorf("show %s is not supported by gbatch: %s", entity, instead)
 		}
 	}
 	hint := ""

@@ -70,7 +70,11 @@ func (d *diag) print() error {
 	}
 	var r proto.DiagReply
 	if d.reset {
-		return c.Call(proto.KindDiagReset, &proto.Empty{}, &r)
+		if err := c.Call(proto.KindDiagReset, &proto.Empty{}, &r); err != nil {
+			return err
+		}
+		fmt.Fprintln(d.Stdout, "Reset scheduling statistics")
+		return nil
 	}
 	if err := c.Call(proto.KindDiag, &proto.Empty{}, &r); err != nil {
 		return err

@@ -110,7 +110,7 @@ Pending RPC statistics
 	if strings.Contains(out, "Mean") || !strings.Contains(out, "\tLast cycle when: N/A\n") {
 		t.Errorf("before the first pass:\n%s", out)
 	}
-	f.want("", "", 0, "sdiag", "-r")
+	f.want("Reset scheduling statistics\n", "", 0, "sdiag", "-r")
 	if f.resets != 1 {
 		t.Errorf("-r has reset %d times", f.resets)
 	}

@@ -345,7 +345,7 @@ func (i *info) printRows(p *format.Printer[infoRow], rows []infoRow, now time.Ti
 	if i.every > 0 || i.long && !i.noHeader {
 		head = now.AppendFormat(head, "Mon Jan _2 15:04:05 2006\n")
 	}
-	if len(i.clusters) > 0 {
+	if len(i.clusters) > 0 && !i.noHeader {
 		head = append(append(append(head, "CLUSTER: "...), cluster...), '\n')
 	}
 	if _, err := i.Stdout.Write(head); err != nil {

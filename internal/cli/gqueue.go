@@ -170,7 +170,7 @@ func (q *queue) options() []getopt.Option {
 		{Name: "only-job-state", Hidden: true, Note: "lists with everything are as quick", Set: ignored},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: ignored},
-		{Name: "licenses", Short: 'L', Arg: getopt.Required, Env: "_LICENSES", Refused: "jobs have no licenses; pick them with -n, -A or -p"},
+		{Name: "licenses", Short: 'L', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_LICENSES", Help: "only jobs that asked for one of these licenses", Set: getopt.List(&f.Licenses)},
 		{Name: "running-over", Arg: getopt.Required, Refused: "sort by time instead: -t R -S -M"},
 		{Name: "running-under", Arg: getopt.Required, Refused: "sort by time instead: -t R -S M"},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
@@ -387,7 +387,7 @@ func (q *queue) printTable(t *queueTable, now time.Time) error {
 	if q.every > 0 || q.long && !q.noHeader {
 		head = now.AppendFormat(head, "Mon Jan _2 15:04:05 2006\n")
 	}
-	if len(q.clusters) > 0 {
+	if len(q.clusters) > 0 && !q.noHeader {
 		name, err := q.cluster()
 		if err != nil {
 			return err

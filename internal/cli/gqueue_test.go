@@ -181,7 +181,7 @@ func TestQueueClients(t *testing.T) {
 		{"11|", "-h -j 11.batch -o %i"}, // a step is its job
 		{"4096M|", "-h -j 10 --noconvert -o %m"},
 		{"1700000000|", "-h -j 10 -o %V"},
-		{"CLUSTER: demo|10|", "-h -M demo -j 10 -o %i"},
+		{"10|", "-h -M demo -j 10 -o %i"},
 	} {
 		args := strings.Fields(c.args)
 		for i := range args {

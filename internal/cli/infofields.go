@@ -142,8 +142,8 @@ func nodeFields() []infoField {
 		iNode('H', "TimeStamp", "TIMESTAMP", "Unknown", func(n *proto.NodeInfo, r *infoRow) string {
 			return string(r.append(nil, n.Node.ReasonAt, "Unknown"))
 		}),
-		iNode('u', "User", "USER", "root", func(n *proto.NodeInfo, _ *infoRow) string { return reasonUser(n.Node) }),
-		iNode('U', "UserLong", "USER", "root(0)", func(n *proto.NodeInfo, _ *infoRow) string {
+		iNode('u', "User", "USER", "Unknown", func(n *proto.NodeInfo, _ *infoRow) string { return reasonUser(n.Node) }),
+		iNode('U', "UserLong", "USER", "Unknown", func(n *proto.NodeInfo, _ *infoRow) string {
 			name := reasonUser(n.Node)
 			uid, err := uidOf(name)
 			if err != nil {
@@ -164,7 +164,10 @@ func nodeAddr(d *model.NodeDef) string {
 }
 
 func reasonUser(n *model.Node) string {
-	if n.ReasonBy == "" {
+	switch {
+	case n.Reason == "":
+		return "Unknown"
+	case n.ReasonBy == "":
 		return "root"
 	}
 	return n.ReasonBy

@@ -94,7 +94,7 @@ func queueLetters() []queueField {
 		qText('W', "Licenses", "LICENSES", func(r *queueRow) string { return orNull(licensesText(r.Spec)) }),
 		qUnset('X', "CoreSpec", "CORE_SPEC", "N/A"),
 		qText('Y', "SchedNodes", "SCHEDNODES", func(r *queueRow) string {
-			if r.Expect == nil {
+			if r.Expect == nil || r.Expect.Start == 0 {
 				return "(null)"
 			}
 			return hostlist.Compress(r.Expect.Nodes)
@@ -130,7 +130,7 @@ func queueNames() []queueField {
 		qNum(0, "Requeue", "REQUEUE", func(r *queueRow) int64 { return int64(yesNum(r.Spec.Requeue)) }),
 		qNum(0, "RestartCnt", "RESTART_COUNT", func(r *queueRow) int64 { return int64(r.Restarts) }),
 		qText(0, "Shared", "OVER_SUBSCRIBE", func(r *queueRow) string { return overSubscribe(r.Job) }),
-		qText(0, "STDERR", "STDERR", func(r *queueRow) string { _, e := r.outputs(); return orNA(e) }),
+		qText(0, "STDERR", "STDERR", func(r *queueRow) string { _, e := r.outputs(); return e }),
 		qText(0, "STDIN", "STDIN", func(r *queueRow) string { return stdinOf(r.Spec) }),
 		qText(0, "STDOUT", "STDOUT", func(r *queueRow) string { o, _ := r.outputs(); return o }),
 		qText(0, "tres-alloc", "TRES_ALLOC", func(r *queueRow) string { return tresText(r.Job) }),
@@ -167,8 +167,8 @@ func queueUnset() []queueField {
 		}),
 		qUnset(0, "Network", "NETWORK", "(null)"),
 		qUnset(0, "NTPerBoard", "NTASKS_PER_BOARD", "0"),
-		qUnset(0, "NTPerCore", "NTASKS_PER_CORE", "0"),
-		qUnset(0, "NTPerSocket", "NTASKS_PER_SOCKET", "0"),
+		qUnset(0, "NTPerCore", "NTASKS_PER_CORE", "N/A"),
+		qUnset(0, "NTPerSocket", "NTASKS_PER_SOCKET", "N/A"),
 		qUnset(0, "Origin", "ORIGIN", "NA"),
 		qUnset(0, "OriginRaw", "ORIGIN_RAW", "NA"),
 		qUnset(0, "PreemptTime", "PREEMPT_TIME", "N/A"),

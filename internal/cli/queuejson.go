@@ -184,7 +184,7 @@ func (r *queueRow) writeTimesJSON(j *jsonText) {
 	j.time("start_time", r.begins())
 	j.time("submit_time", r.Submit)
 	j.time("suspend_time", 0)
-	switch l := r.limit(); {
+	switch l := r.TimeLimitS(); {
 	case l >= model.Unlimited:
 		j.maybe("time_limit", 0, j.old, true)
 	case l == model.NotSet:

@@ -192,7 +192,7 @@ func (r *queueRow) begins() model.Time {
 		return r.End.At
 	case r.Begin > r.at:
 		return r.Begin
-	case r.Expect != nil:
+	case r.Expect != nil && r.Expect.Start != 0:
 		return max(r.Expect.Start, r.at)
 	}
 	return 0
@@ -211,17 +211,9 @@ func (r *queueRow) appendEnds(b []byte) []byte {
 	return append(b, "N/A"...)
 }
 
-// limit gives the time limit in seconds.
-func (r *queueRow) limit() int64 {
-	if r.Run != nil {
-		return r.Run.LimitS
-	}
-	return r.Spec.LimitS
-}
-
 // appendSpan writes %l, or with used %L: what is left.
 func (r *queueRow) appendSpan(b []byte, used int64) []byte {
-	switch l := r.limit(); {
+	switch l := r.TimeLimitS(); {
 	case l >= model.Unlimited:
 		return append(b, "UNLIMITED"...)
 	case l == model.NotSet:
@@ -242,11 +234,12 @@ func appendShort(b []byte, s int64) []byte {
 
 // memory gives %m in MiB: asked for per node or CPU, or what it got where it did not ask.
 func (r *queueRow) memory() int64 {
+	perCPU, perNode := r.Memory()
 	switch {
-	case r.Spec.MemPerCPU > 0:
-		return r.Spec.MemPerCPU
-	case r.Spec.MemPerNode > 0:
-		return r.Spec.MemPerNode
+	case perCPU > 0:
+		return perCPU
+	case perNode > 0:
+		return perNode
 	case r.Run != nil && r.Run.Alloc != nil && len(r.Run.Alloc.Nodes) > 0:
 		return r.Run.Alloc.Nodes[0].MemMiB
 	}
@@ -282,7 +275,9 @@ func (r *queueRow) outputs() (out, errFile string) {
 		if r.Spec.StdOut != "" {
 			out = r.Spec.StdOut
 		}
-		errFile = r.Spec.StdErr
+		if errFile = out; r.Spec.StdErr != "" {
+			errFile = r.Spec.StdErr
+		}
 	}
 	return out, errFile
 }

@@ -110,9 +110,9 @@ func (t *queueTable) value(r *queueRow, letter byte) sortValue {
 	case 'M':
 		n = r.ElapsedS(r.at)
 	case 'l':
-		n = r.limit()
+		n = r.TimeLimitS()
 	case 'L':
-		n = r.limit() - r.ElapsedS(r.at)
+		n = r.TimeLimitS() - r.ElapsedS(r.at)
 	case 'S':
 		n = int64(orLast(r.begins()))
 	case 'e':

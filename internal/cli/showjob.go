@@ -74,21 +74,10 @@ func (c *control) showJobs(arg string) error {
 		}
 		rq.Filter.Jobs = refs
 	}
-	cl, err := c.ask()
-	if err != nil {
-		return err
-	}
 	n := 0
-	err = cl.Stream(proto.KindJobs, rq, func(body []byte) error {
-		var chunk proto.JobsChunk
-		if err := proto.Decode(body, &chunk); err != nil {
-			return err
-		}
-		for _, j := range chunk.Jobs {
-			c.showJob(j, chunk.Now)
-			n++
-		}
-		return nil
+	err := c.eachJob(rq, func(j *model.Job, now model.Time) {
+		c.showJob(j, now)
+		n++
 	})
 	switch {
 	case err != nil:
@@ -99,6 +88,24 @@ func (c *control) showJobs(arg string) error {
 	return nil
 }
 
+// eachJob calls f for the jobs that fit, with the controller's time.
+func (c *control) eachJob(rq *proto.JobsRequest, f func(j *model.Job, now model.Time)) error {
+	cl, err := c.ask()
+	if err != nil {
+		return err
+	}
+	return cl.Stream(proto.KindJobs, rq, func(body []byte) error {
+		var chunk proto.JobsChunk
+		if err := proto.Decode(body, &chunk); err != nil {
+			return err
+		}
+		for _, j := range chunk.Jobs {
+			f(j, chunk.Now)
+		}
+		return nil
+	})
+}
+
 func (c *control) showJob(j *model.Job, now model.Time) {
 	sp := j.Spec
 	r := &record{}
@@ -106,8 +113,11 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 	if j.ArrayID != 0 {
 		first = append(first, kv("ArrayJobId", j.ArrayID))
 		task := j.Tasks.String()
-		if !j.IsArray() {
+		switch {
+		case !j.IsArray():
 			task = strconv.Itoa(int(j.Task))
+		case j.Throttle > 0:
+			task += "%" + strconv.Itoa(int(j.Throttle))
 		}
 		first = append(first, kv("ArrayTaskId", task))
 		if j.Throttle > 0 {
@@ -187,14 +197,18 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 	}
 	r.line(kv("Socks/Node", "*"), kv("NtasksPerN:B:S:C", perNode+":0:*:*"), kv("CoreSpec", "*"))
 	if c.details > 0 && j.Run != nil {
+		if text := jobGresText(j.Run.Alloc); text != "" {
+			r.line(kv("JOB_GRES", text))
+		}
 		for i := range j.Run.Alloc.Nodes {
 			na := &j.Run.Alloc.Nodes[i]
 			r.line("  "+kv("Nodes", na.Node), kv("CPU_IDs", na.CPUs), kv("Mem", na.MemMiB), kv("GRES", gresIndexText(na.Gres)))
 		}
 	}
-	memKey, mem := "MinMemoryNode", sp.MemPerNode
-	if sp.MemPerCPU > 0 {
-		memKey, mem = "MinMemoryCPU", sp.MemPerCPU
+	perCPU, mem := j.Memory()
+	memKey := "MinMemoryNode"
+	if perCPU > 0 {
+		memKey, mem = "MinMemoryCPU", perCPU
 	}
 	r.line(kv("MinCPUsNode", max(1, sp.MinCPUs, max(1, sp.TasksPerNode)*max(1, sp.CPUsPerTask))), kv(memKey, walltime.FormatMem(max(0, mem))), kv("MinTmpDiskNode", walltime.FormatMem(sp.TmpMiB)))
 	r.line(kv("Features", orNull(sp.Features)), kv("DelayBoot", "00:00:00"))
@@ -259,17 +273,14 @@ func eligible(j *model.Job) model.Time {
 
 // limitText gives a job's time limit as scontrol shows it.
 func limitText(j *model.Job) string {
-	limit := j.Spec.LimitS
-	if j.Run != nil {
-		limit = j.Run.LimitS
-	}
-	switch {
+	switch limit := j.TimeLimitS(); {
 	case limit >= model.Unlimited:
 		return "UNLIMITED"
 	case limit == model.NotSet:
 		return "Partition_Limit"
+	default:
+		return walltime.Elapsed(limit)
 	}
-	return walltime.Elapsed(limit)
 }
 
 // timeMinText gives --time-min.
@@ -304,11 +315,11 @@ func tresText(j *model.Job) string {
 	if j.Run != nil {
 		_, mem, gres = j.Run.Alloc.Totals()
 	} else {
-		switch {
-		case sp.MemPerCPU > 0:
-			mem = sp.MemPerCPU * int64(cpus)
-		case sp.MemPerNode > 0:
-			mem = sp.MemPerNode * int64(nodes)
+		switch perCPU, perNode := j.Memory(); {
+		case perCPU > 0:
+			mem = perCPU * int64(cpus)
+		case perNode > 0:
+			mem = perNode * int64(nodes)
 		}
 		for _, g := range sp.Gres {
 			n := int64(g.Count)
@@ -348,6 +359,20 @@ func tres(cpus, memMiB, nodes int64, gres []model.GresCount) string {
 		}
 	}
 	return b
+}
+
+// jobGresText gives what an allocation has of generic resources on all nodes: gpu:a100:4.
+func jobGresText(a *model.Alloc) string {
+	_, _, gres := a.Totals()
+	var out []string
+	for _, g := range gres {
+		name := g.Name
+		if g.Type != "" {
+			name += ":" + g.Type
+		}
+		out = append(out, name+":"+strconv.FormatInt(g.Count, 10))
+	}
+	return strings.Join(out, ",")
 }
 
 // gresIndexText gives gpu:a100:2(IDX:0-1).

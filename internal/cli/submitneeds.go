@@ -309,11 +309,7 @@ func licensesText(sp *model.Spec) string {
 	}
 	var out []string
 	for _, l := range sp.More.Licenses {
-		if l.Count == 1 {
-			out = append(out, l.Name)
-		} else {
-			out = append(out, l.Name+":"+strconv.FormatInt(l.Count, 10))
-		}
+		out = append(out, l.Name+":"+strconv.FormatInt(l.Count, 10))
 	}
 	if sp.More.AnyLicense {
 		return strings.Join(out, "|")

@@ -233,7 +233,7 @@ func (c *Config) partitionKeyValues(p *PartitionDef, index map[string]*NodeDef) 
 	} else {
 		add("MaxMemPerNode", count(p.Mem.MaxPerNodeMiB))
 	}
-	add("TRES", "cpu="+number(cpus)+",mem="+walltime.FormatRounded(mem)+",node="+number(int64(len(p.Nodes)))+",billing="+number(cpus)+tres)
+	add("TRES", "cpu="+number(cpus)+",mem="+walltime.FormatMem(mem)+",node="+number(int64(len(p.Nodes)))+",billing="+number(cpus)+tres)
 	if len(p.TRESBillingWeights) > 0 {
 		add("TRESBillingWeights", showTRESWeights(p.TRESBillingWeights))
 	}

@@ -3054,7 +3054,7 @@ func (x *Backfill) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Expect) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(2); err != nil {
+	if err := e.EncodeArrayLen(5); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.Start)); err != nil {
@@ -3067,6 +3067,15 @@ func (x *Expect) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := e.EncodeString(x.Nodes[i1]); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeInt(x.LimitS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MemPerCPU); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MemPerNode); err != nil {
+		return err
 	}
 	return nil
 }
@@ -3112,7 +3121,37 @@ func (x *Expect) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Nodes = s2
 		}
 	}
-	return wire.Skip(d, n-2)
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Expect.LimitS", err)
+		}
+		x.LimitS = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Expect.MemPerCPU", err)
+		}
+		x.MemPerCPU = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Expect.MemPerNode", err)
+		}
+		x.MemPerNode = v
+	}
+	return wire.Skip(d, n-5)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

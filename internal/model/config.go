@@ -119,8 +119,32 @@ type Backfill struct {
 //
 //gbatch:codec
 type Expect struct {
-	Start Time
+	Start Time // 0: not known
 	Nodes []string
+
+	// What its partition gives it where it asked for nothing.
+	LimitS     int64 // seconds; 0: it asked
+	MemPerCPU  int64 // MiB; 0: it asked, or there is no such default
+	MemPerNode int64
+}
+
+// TimeLimitS gives the job's time limit in seconds, Unlimited, or NotSet where its partition's is not known here.
+func (j *Job) TimeLimitS() int64 {
+	switch {
+	case j.Run != nil:
+		return j.Run.LimitS
+	case j.Spec.LimitS == NotSet && j.Expect != nil && j.Expect.LimitS != 0:
+		return j.Expect.LimitS
+	}
+	return j.Spec.LimitS
+}
+
+// Memory gives what the job asks for of each CPU or of each node, MiB, its partition's default where it asked for none.
+func (j *Job) Memory() (perCPU, perNode int64) {
+	if s := j.Spec; s.MemPerCPU != 0 || s.MemPerNode != 0 || j.Expect == nil {
+		return s.MemPerCPU, s.MemPerNode
+	}
+	return j.Expect.MemPerCPU, j.Expect.MemPerNode
 }
 
 // PrioFlags is PriorityFlags, a set. The numbers are stored: append only.

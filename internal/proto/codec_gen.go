@@ -7941,7 +7941,7 @@ func (x *JobRef) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *JobFilter) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(10); err != nil {
+	if err := e.EncodeArrayLen(11); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Jobs)); err != nil {
@@ -8021,6 +8021,14 @@ func (x *JobFilter) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i10 := range x.Reservations {
 		if err := e.EncodeString(x.Reservations[i10]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Licenses)); err != nil {
+		return err
+	}
+	for i11 := range x.Licenses {
+		if err := e.EncodeString(x.Licenses[i11]); err != nil {
 			return err
 		}
 	}
@@ -8278,7 +8286,31 @@ func (x *JobFilter) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Reservations = s29
 		}
 	}
-	return wire.Skip(d, n-10)
+	if n < 11 {
+		return nil
+	}
+	{
+		n31, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("JobFilter.Licenses", err)
+		}
+		if n31 > 0 {
+			s32 := make([]string, 0, wire.Cap(n31))
+			for range n31 {
+				var v33 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("JobFilter.Licenses", err)
+					}
+					v33 = v
+				}
+				s32 = append(s32, v33)
+			}
+			x.Licenses = s32
+		}
+	}
+	return wire.Skip(d, n-11)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -81,6 +81,7 @@ type JobFilter struct {
 	Nodes      []string
 
 	Reservations []string
+	Licenses     []string
 }
 
 // JobsRequest lists jobs. Answered by a stream of JobsChunk.

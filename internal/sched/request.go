@@ -123,19 +123,23 @@ func (r *Request) nodes(sp *model.Spec, p *model.Partition) {
 	}
 }
 
+// DefaultMemory gives what jobs of a partition have that ask for no memory, MiB: one of the two, or 0, an even share.
+func DefaultMemory(p *model.Partition, params *model.Params) (perCPU, perNode int64) {
+	switch {
+	case p.DefMemPerCPU > 0:
+		return p.DefMemPerCPU, 0
+	case p.DefMemPerNode > 0:
+		return 0, p.DefMemPerNode
+	case params.DefMemPerCPU > 0:
+		return params.DefMemPerCPU, 0
+	}
+	return 0, max(0, params.DefMemPerNode)
+}
+
 // memory sets how much memory the job needs and may have on a node.
 func (r *Request) memory(p *model.Partition, params *model.Params) {
 	if r.MemPerNode == 0 && r.MemPerCPU == 0 && !r.ByGPU {
-		switch {
-		case p.DefMemPerCPU > 0:
-			r.MemPerCPU = p.DefMemPerCPU
-		case p.DefMemPerNode > 0:
-			r.MemPerNode = p.DefMemPerNode
-		case params.DefMemPerCPU > 0:
-			r.MemPerCPU = params.DefMemPerCPU
-		case params.DefMemPerNode > 0:
-			r.MemPerNode = params.DefMemPerNode
-		}
+		r.MemPerCPU, r.MemPerNode = DefaultMemory(p, params)
 	}
 	perCPU, perNode := params.MaxMemPerCPU, params.MaxMemPerNode
 	if p.MaxMemPerCPU > 0 || p.MaxMemPerNode > 0 {

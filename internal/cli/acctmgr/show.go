@@ -78,7 +78,9 @@ func Show(f *Facts, entity string, args []string, o Options) (*format.Printer[Ro
 		rows, err = sh.cluster(words)
 		columns, lang = "Cluster,ControlHost,ControlPort,RPC,Share,GrpJobs,GrpTRES,GrpSubmit,MaxJobs,MaxTRES,MaxSubmit,MaxWall,QOS,DefaultQOS", clusterFields()
 	default:
-		return nil, nil, noEntity("show", entity)
+		if columns, lang = emptyTable(entity); lang == nil {
+			return nil, nil, noEntity("show", entity)
+		}
 	}
 	if err != nil {
 		return nil, nil, err
@@ -91,6 +93,37 @@ func Show(f *Facts, entity string, args []string, o Options) (*format.Printer[Ro
 		return nil, nil, fmt.Errorf(" Unknown field '%s'", strings.Trim(strings.TrimPrefix(err.Error(), "Invalid field requested: "), `"`))
 	}
 	return p, rows, nil
+}
+
+// emptyTable gives the columns of what Slurm has and this cluster never does: the table is right without a row.
+func emptyTable(entity string) (columns string, lang *format.Language[Row]) {
+	type column struct {
+		name  string
+		width int
+	}
+	tables := []struct {
+		names   []string
+		least   int
+		columns []column
+	}{
+		{[]string{"problems"}, 1, []column{{"Cluster", 10}, {"Account", 10}, {"User", 10}, {"Problem", 40}}},
+		{[]string{"federations", "fed"}, 1, []column{{"Federation", -10}, {"Cluster", 10}, {"ID", 2}, {"Features", 20}, {"FedState", 12}}},
+		{[]string{"resources"}, 4, []column{{"Name", 10}, {"Server", 10}, {"Type", 8}, {"Count", 6}, {"% Allocated", 11}, {"ServerType", 10}}},
+		{[]string{"wckeys"}, 1, []column{{"WCKey", 10}, {"Cluster", 10}, {"User", 10}}},
+	}
+	for _, t := range tables {
+		if !is(entity, t.least, t.names...) {
+			continue
+		}
+		lang = &format.Language[Row]{Noun: "empty"}
+		var names []string
+		for _, c := range t.columns {
+			lang.Fields = append(lang.Fields, field{Name: c.name, Width: max(c.width, -c.width), Left: c.width < 0, Get: func(*Row) string { return "" }})
+			names = append(names, c.name)
+		}
+		return strings.Join(names, ","), lang
+	}
+	return "", nil
 }
 
 // show is one call.

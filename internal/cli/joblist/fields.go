@@ -51,6 +51,10 @@ func newTables(r *Reader) *tables {
 	expect := inOrder(map[string]setter[model.Expect]{
 		"Start": func(d *dec, x *model.Expect) { x.Start = model.Time(d.int()) },
 		"Nodes": func(d *dec, x *model.Expect) { x.Nodes = readStrings(d, nil) },
+
+		"LimitS":     func(d *dec, x *model.Expect) { x.LimitS = d.int() },
+		"MemPerCPU":  func(d *dec, x *model.Expect) { x.MemPerCPU = d.int() },
+		"MemPerNode": func(d *dec, x *model.Expect) { x.MemPerNode = d.int() },
 	})
 	t.job = inOrder(map[string]setter[model.Job]{
 		"ID":         func(d *dec, j *model.Job) { j.ID = model.JobID(d.int()) },
