@@ -12,7 +12,8 @@
 // shared.go and sharing.go for cores and GPUs that several jobs have, turn.go and asleep.go for jobs that are suspended,
 // stay.go for --time-min and --deadline, licenses.go for what no node has, window.go for advance reservations, limits.go
 // for what QOS and associations allow, preempt.go, victims.go and claims.go for who has to go for whom, reason.go for
-// why the others wait, explain.go for all that holds one job. testdata/*.txt shows it at work.
+// why the others wait, access.go for who may be in a partition at all, explain.go for all that holds one job.
+// testdata/*.txt shows it at work; testdata/README.md says where which rule is.
 //
 // Invariants: no node's capacity is given twice, now or on the calendar; who overtakes delays no reservation before it;
 // a kept Planner's plan equals a new one's.

@@ -16,7 +16,8 @@ import (
 )
 
 // A forecast runs a live cluster's queue forward: no more jobs come, every job runs for all of its time limit, and nodes
-// stay as they are. What it says of a job's start is what the scheduler would do under these assumptions.
+// stay as they are; who is suspended for others, or is, goes on when they have ended, but for those that an operator has
+// suspended. What it says of a job's start is what the scheduler would do under these assumptions.
 
 // Expected is when a job starts, or 0 and why it doesn't.
 type Expected struct {
@@ -45,7 +46,7 @@ type Forecast struct {
 
 // RunForward runs a state's queue to its end with a planner. st is used up.
 func RunForward(ctx context.Context, st *state.State, now model.Time, plan Planner) (*Forecast, error) {
-	f := &forward{Forecast: &Forecast{Now: now, Starts: map[forecastKey]Expected{}}, st: st, now: now, plan: plan, seen: map[model.JobID]bool{}}
+	f := &forward{Forecast: &Forecast{Now: now, Starts: map[forecastKey]Expected{}}, st: st, now: now, plan: plan, seen: map[model.JobID]bool{}, cut: newInterruptions(st.View().Config())}
 	f.running()
 	for passes := 0; ; passes++ {
 		if passes >= maxForecastPasses {
@@ -79,6 +80,7 @@ type forward struct {
 	seq     int64
 	forever bool
 	seen    map[model.JobID]bool
+	cut     interruptions
 }
 
 // running notes when the jobs with resources end. One that is past its limit, or ending already, ends now.
@@ -89,6 +91,17 @@ func (f *forward) running() {
 		}
 		f.seen[j.ID] = true
 		at := j.Run.Deadline()
+		if j.Run.Idles() && j.Run.LimitS < model.Unlimited {
+			left := 1000 * max(1, j.Run.LimitS-j.ElapsedS(j.Run.SleepAt))
+			switch j.Run.Sleep {
+			case model.SleepsForRoom:
+				f.seq++
+				f.cut.asleep[j.ID] = ending{at: left, seq: f.seq, id: j.ID, attempt: j.Attempt, since: int64(f.now)}
+				return true
+			case model.SleepsInTurn: // turns are not followed
+				at = f.now + model.Time(left)
+			}
+		}
 		switch {
 		case j.State == model.Completing:
 			at = f.now
@@ -105,13 +118,12 @@ func (f *forward) running() {
 // pass plans once, applies the plan and notes what has started.
 func (f *forward) pass() (bool, error) {
 	plan := f.plan.Plan(f.st.View(), f.now)
-	plan.Preempt, plan.Claims = nil, nil // jobs run to their ends: nobody is ended for others
-	if len(plan.Starts) == 0 && len(plan.Reasons) == 0 {
+	if plan.Empty() {
 		return false, nil
 	}
 	res := f.st.Apply(state.Command{At: f.now, Body: &state.Starts{Epoch: 1, Plan: plan}})
 	v := f.st.View()
-	any := false
+	any, begun := false, []state.Report(nil)
 	for i := range plan.Starts {
 		s := &plan.Starts[i]
 		if res.Each[i] != state.OK {
@@ -139,8 +151,13 @@ func (f *forward) pass() (bool, error) {
 		} else {
 			f.forever = true
 		}
+		begun = append(begun, state.Report{Kind: state.Started, Job: j.ID, Attempt: j.Attempt, At: f.now})
 	}
-	return any, nil
+	if f.cut.may && len(begun) > 0 { // who has no processes yet can't be suspended
+		f.st.Apply(state.Command{At: f.now, Body: &state.Reports{Reports: begun}})
+	}
+	room := f.cut.carryOut(&f.ends, f.st.View(), &plan, int64(f.now), 1000, func(*ending, int64) {})
+	return any || room, nil
 }
 
 // step goes to the next moment at which something happens: jobs end, a begin time comes. false when nothing will.

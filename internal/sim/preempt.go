@@ -31,73 +31,78 @@ type interruptions struct {
 	report []state.Report         // scratch
 }
 
+func newInterruptions(c *model.Config) interruptions {
+	return interruptions{may: suspends(c), asleep: map[model.JobID]ending{}, again: map[model.JobID]uint32{}}
+}
+
 // suspends reports whether a configuration has jobs suspended for others.
 func suspends(c *model.Config) bool {
 	is := func(mode string) bool { return strings.EqualFold(mode, "SUSPEND") }
 	return is(c.Params.Preempt.Mode) || slices.ContainsFunc(c.Partitions, func(p *model.Partition) bool { return is(p.PreemptMode) })
 }
 
-// begin has the jobs of a plan run: who has no processes yet can't be suspended.
-func (r *replay) begin(at int64, plan *model.Plan) {
-	if !r.cut.may || len(plan.Starts) == 0 {
+// begin has the jobs of a plan run, where that matters: who has no processes yet can't be suspended.
+func (c *interruptions) begin(plan *model.Plan, at model.Time, apply func(state.Body)) {
+	if !c.may || len(plan.Starts) == 0 {
 		return
 	}
-	list := r.cut.report[:0]
+	list := c.report[:0]
 	for i := range plan.Starts {
-		list = append(list, state.Report{Kind: state.Started, Job: plan.Starts[i].Job, Attempt: r.attempt(plan.Starts[i].Job), At: r.time(at)})
+		list = append(list, state.Report{Kind: state.Started, Job: plan.Starts[i].Job, Attempt: c.attempt(plan.Starts[i].Job), At: at})
 	}
-	r.cut.report = list
-	r.apply(at, &state.Reports{Reports: list})
+	c.report = list
+	apply(&state.Reports{Reports: list})
 }
 
 // attempt counts a job's starts.
-func (r *replay) attempt(id model.JobID) uint32 { return 1 + r.cut.again[id] }
+func (c *interruptions) attempt(id model.JobID) uint32 { return 1 + c.again[id] }
 
-// interrupt carries out what a plan has that was applied: who stops, who goes on. It reports whether there is room now
-// that the plan did not know.
-func (r *replay) interrupt(at int64, plan *model.Plan) bool {
+// carryOut does to the jobs' ends what a plan says that was applied: who stops, who goes on. second is one in the ends'
+// unit of time; use is told of jobs that stop (-1) and go on (1). It reports whether there is room now that the plan did
+// not know.
+func (c *interruptions) carryOut(ends *endHeap, v *state.View, plan *model.Plan, at, second int64, use func(e *ending, sign int64)) bool {
 	room := len(plan.Resume) > 0
 	for _, id := range plan.Resume {
-		if e, ok := r.cut.asleep[id]; ok && r.st.Peek().Job(id).State == model.Running {
-			delete(r.cut.asleep, id)
+		if e, ok := c.asleep[id]; ok && v.Job(id).State == model.Running {
+			delete(c.asleep, id)
+			use(&e, 1)
 			e.at, e.slept = e.at+at, e.slept+at-e.since
-			r.ends.push(e)
-			r.use(e.job, 1)
+			ends.push(e)
 		}
 	}
 	for i := range plan.Preempt {
 		p := &plan.Preempt[i]
-		e, ok := r.ends.take(p.Job)
+		e, ok := ends.take(p.Job)
 		switch {
 		case !ok && !p.Sleep: // it sleeps, and holds what else it has until it is ended
-			if e, ok = r.cut.asleep[p.Job]; !ok {
+			if e, ok = c.asleep[p.Job]; !ok {
 				continue
 			}
-			delete(r.cut.asleep, p.Job)
-			r.use(e.job, 1)
+			delete(c.asleep, p.Job)
+			use(&e, 1)
 			e.at, e.slept, e.killed = at, e.slept+at-e.since, true
-			r.ends.push(e)
+			ends.push(e)
 		case !ok:
-		case p.Sleep && r.st.Peek().Job(p.Job).State == model.Suspended:
+		case p.Sleep && v.Job(p.Job).State == model.Suspended:
+			use(&e, -1)
 			e.at, e.since = e.at-at, at
-			r.cut.asleep[p.Job] = e
-			r.use(e.job, -1)
-			r.cut.Suspended++
+			c.asleep[p.Job] = e
+			c.Suspended++
 			room = true
 		case p.Sleep:
-			r.ends.push(e)
+			ends.push(e)
 		default:
-			e.at, e.killed = min(e.at, at+p.GraceS), true
-			r.ends.push(e)
+			e.at, e.killed = min(e.at, at+p.GraceS*second), true
+			ends.push(e)
 		}
 	}
 	return room
 }
 
 // use counts the units of a job that stops (-1) or goes on (1). GPUs are kept by who is suspended.
-func (r *replay) use(job int32, sign int64) {
+func (r *replay) use(e *ending, sign int64) {
 	if !r.byGPU {
-		r.busy += sign * r.unitsOf(&r.Work.Jobs[job])
+		r.busy += sign * r.unitsOf(&r.Work.Jobs[e.job])
 	}
 }
 

@@ -90,7 +90,7 @@ func Replay(ctx context.Context, s Setup) (*Outcome, error) {
 		r.Start[i] = NoStart
 	}
 	r.plan = s.Scheduler.New()
-	r.cut = interruptions{may: suspends(s.Machine.Config), asleep: map[model.JobID]ending{}, again: map[model.JobID]uint32{}}
+	r.cut = newInterruptions(s.Machine.Config)
 	_, gpus := s.Machine.units()
 	r.byGPU = gpus > 0
 	first, _ := s.Work.span()
@@ -360,10 +360,10 @@ func (r *replay) planOnce(at int64) (room bool, err error) {
 		r.queued--
 		r.busy += r.unitsOf(j)
 		r.seq++
-		r.ends.push(ending{at: at + j.Run, seq: r.seq, job: k, id: s.Job, attempt: r.attempt(s.Job)})
+		r.ends.push(ending{at: at + j.Run, seq: r.seq, job: k, id: s.Job, attempt: r.cut.attempt(s.Job)})
 	}
-	r.begin(at, &plan)
-	return r.interrupt(at, &plan), nil
+	r.cut.begin(&plan, r.time(at), func(b state.Body) { r.apply(at, b) })
+	return r.cut.carryOut(&r.ends, r.st.Peek(), &plan, at, 1, r.use), nil
 }
 
 // sample notes the load where it has changed.
