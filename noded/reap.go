@@ -175,7 +175,9 @@ func (l *loop) lostInReboot(a *attempt) {
 }
 
 // hasScript reports whether the attempt's script was for this node.
-func (a *attempt) hasScript() bool { return a.rec != nil && a.rec.Order != nil && a.rec.Order.Node == 0 }
+func (a *attempt) hasScript() bool {
+	return a.rec != nil && a.rec.Order != nil && a.rec.Order.Node == 0
+}
 
 // owed counts the attempts from before a reboot whose epilog has not run and is nobody's but this node's to wait for.
 func (l *loop) owed() int {

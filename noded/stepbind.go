@@ -2,6 +2,7 @@ package noded
 
 import (
 	"fmt"
+	"maps"
 	"math/big"
 	"slices"
 	"strconv"
@@ -314,6 +315,9 @@ func bindMemory(s *shape, b *proto.StepBind, local int, cpus []int) (shim.MemPol
 		}
 	case proto.BindRank:
 		p.Nodes = []int{local}
+		if nodes := slices.Compact(slices.Sorted(maps.Values(s.numa))); len(nodes) > 0 { // more tasks than memory nodes go round
+			p.Nodes[0] = nodes[local%len(nodes)]
+		}
 	case proto.BindMap, proto.BindMask:
 		set, err := indexSet(b.MemList[local%len(b.MemList)], b.Mem == proto.BindMask)
 		if err != nil {

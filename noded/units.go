@@ -117,8 +117,8 @@ type unitTable struct {
 	of   map[unitKey][]int
 	uuid map[unitKey]string
 
-	parent map[int]int // the GPU, by the driver's count from 0, of each unit of mig
-	firm map[string]bool // resources each unit of which is a device file, so that the kernel can hold jobs to theirs
+	parent map[int]int     // the GPU, by the driver's count from 0, of each unit of mig
+	firm   map[string]bool // resources each unit of which is a device file, so that the kernel can hold jobs to theirs
 
 	strict  []string // patterns of AllowedDevices and its file; nil: what is no unit's opens
 	notable []string // sentences
