@@ -42,6 +42,7 @@ type Controller struct {
 	counts  counts
 
 	expected atomic.Pointer[map[model.JobID]*model.Expect] // by the leader's last forecast
+	places   atomic.Pointer[map[model.JobID]int32]         // likewise: of jobs in the queue of the partition where they come first
 
 	explaining sync.Mutex // explanations cost as much as a pass: one at a time
 	own        ownRules   // of the planning goroutine

@@ -21,6 +21,7 @@ const forecastRest = 10
 // forecast keeps expected starts up to date, at most bf_interval behind.
 func (c *Controller) forecast(ctx context.Context) {
 	defer c.expected.Store(nil)
+	defer c.places.Store(nil)
 	planner := sched.NewPlanner()
 	var own ownRules
 	gen := uint64(0)
@@ -29,7 +30,7 @@ func (c *Controller) forecast(ctx context.Context) {
 		begin := time.Now()
 		if v.Gen() != gen {
 			gen = v.Gen()
-			found := map[model.JobID]*model.Expect{}
+			found, places := map[model.JobID]*model.Expect{}, map[model.JobID]int32{}
 			if v.Pending() > 0 {
 				now := c.now()
 				policy, _ := c.policy(v, now, &own)
@@ -38,8 +39,14 @@ func (c *Controller) forecast(ctx context.Context) {
 				bf.MaxTest, bf.MaxStart, bf.MaxArrayResv = forecastDepth, 0, 1
 				planner.Plan(v, now, policy)
 				planner.Expectations(func(id model.JobID, e *model.Expect) { found[id] = e })
+				planner.Positions(func(id model.JobID, place int32) {
+					if first, ok := places[id]; !ok || place < first {
+						places[id] = place
+					}
+				})
 			}
 			c.expected.Store(&found)
+			c.places.Store(&places)
 		}
 		most := time.Duration(max(1, v.Config().Params.Backfill.IntervalS)) * time.Second
 		pause(ctx, min(most, max(time.Second, forecastRest*time.Since(begin))))
@@ -53,4 +60,18 @@ func (c *Controller) expects(j *model.Job) *model.Expect {
 		return nil
 	}
 	return (*found)[j.ID]
+}
+
+// placed gives what is expected of a pending job with its place in its queue, or nil.
+func (c *Controller) placed(j *model.Job) *model.Expect {
+	e, places := c.expects(j), c.places.Load()
+	if places == nil || j.State != model.Pending || (*places)[j.ID] == 0 {
+		return e
+	}
+	with := model.Expect{}
+	if e != nil {
+		with = *e
+	}
+	with.Position = (*places)[j.ID]
+	return &with
 }

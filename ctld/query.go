@@ -31,7 +31,11 @@ func (c *Controller) jobs(who *proto.Caller, rq *proto.JobsRequest, send stream)
 		if !sees.job(j.Spec) || !picked(&rq.Filter, j) || rq.Default && len(rq.Filter.States) == 0 && j.State.Finished() {
 			return true
 		}
-		if prio, e := c.priorityNow(v, order, j), gives.add(j, c.expects(j)); prio != j.Priority || e != nil {
+		expects := c.expects
+		if rq.Positions {
+			expects = c.placed
+		}
+		if prio, e := c.priorityNow(v, order, j), gives.add(j, expects(j)); prio != j.Priority || e != nil {
 			copies = append(copies, *j)
 			j = &copies[len(copies)-1]
 			j.Priority = prio

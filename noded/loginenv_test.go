@@ -62,7 +62,7 @@ func TestLoginEnvironment(t *testing.T) {
 
 func TestLoginWish(t *testing.T) {
 	for text, want := range map[string]*loginWish{
-		"A=1\x00": nil,
+		"A=1\x00":                          nil,
 		"A=1\x00SLURM_GET_USER_ENV=1\x00":  {limit: loginDefault},
 		"SLURM_GET_USER_ENV=20S\x00B=2":    {limit: 20 * time.Second, plain: true},
 		"SLURM_GET_USER_ENV=999999L\x00":   {limit: loginMost},

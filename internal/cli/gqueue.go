@@ -77,6 +77,7 @@ func gqueue(e *Env) int {
 	if q.start && q.rq.Default {
 		q.rq.Filter.States, q.rq.Default = []model.JobState{model.Pending}, false
 	}
+	q.rq.Positions = q.layout == 'O' && strings.Contains(strings.ToLower(q.columns), "position")
 	return e.repeat(q.every, q.once)
 }
 

@@ -126,6 +126,12 @@ func queueNames() []queueField {
 		{Name: "Nodes", Heading: "NODES", Whole: true, Get: (*queueRow).nodeList},
 		qNum(0, "NTPerNode", "NTASKS_PER_NODE", func(r *queueRow) int64 { return int64(r.Spec.TasksPerNode) }),
 		qNum(0, "NumTasks", "TASKS", func(r *queueRow) int64 { return int64(r.numTasks()) }),
+		qText(0, "Position", "POSITION", func(r *queueRow) string {
+			if r.Expect == nil || r.Expect.Position == 0 {
+				return "N/A"
+			}
+			return strconv.Itoa(int(r.Expect.Position))
+		}),
 		qNum(0, "PendingTime", "PENDING_TIME", (*queueRow).pendingS),
 		qNum(0, "Requeue", "REQUEUE", func(r *queueRow) int64 { return int64(yesNum(r.Spec.Requeue)) }),
 		qNum(0, "RestartCnt", "RESTART_COUNT", func(r *queueRow) int64 { return int64(r.Restarts) }),

@@ -3054,7 +3054,7 @@ func (x *Backfill) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Expect) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(5); err != nil {
+	if err := e.EncodeArrayLen(6); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.Start)); err != nil {
@@ -3075,6 +3075,9 @@ func (x *Expect) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(x.MemPerNode); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Position)); err != nil {
 		return err
 	}
 	return nil
@@ -3151,7 +3154,20 @@ func (x *Expect) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.MemPerNode = v
 	}
-	return wire.Skip(d, n-5)
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Expect.Position", err)
+		}
+		x.Position = int32(v)
+		if int64(x.Position) != v {
+			return wire.Range("Expect.Position", v)
+		}
+	}
+	return wire.Skip(d, n-6)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

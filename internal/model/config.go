@@ -126,6 +126,8 @@ type Expect struct {
 	LimitS     int64 // seconds; 0: it asked
 	MemPerCPU  int64 // MiB; 0: it asked, or there is no such default
 	MemPerNode int64
+
+	Position int32 // in the queue of the partition where it comes first, from 1; 0: not asked for, or it does not wait for its turn
 }
 
 // TimeLimitS gives the job's time limit in seconds, Unlimited, or NotSet where its partition's is not known here.

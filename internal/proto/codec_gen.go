@@ -8315,13 +8315,16 @@ func (x *JobFilter) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *JobsRequest) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(2); err != nil {
+	if err := e.EncodeArrayLen(3); err != nil {
 		return err
 	}
 	if err := x.Filter.EncodeMsgpack(e); err != nil {
 		return err
 	}
 	if err := e.EncodeBool(x.Default); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Positions); err != nil {
 		return err
 	}
 	return nil
@@ -8350,7 +8353,17 @@ func (x *JobsRequest) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Default = v
 	}
-	return wire.Skip(d, n-2)
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("JobsRequest.Positions", err)
+		}
+		x.Positions = v
+	}
+	return wire.Skip(d, n-3)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -90,6 +90,8 @@ type JobFilter struct {
 type JobsRequest struct {
 	Filter  JobFilter
 	Default bool // no States given: pending, running and ending jobs only
+
+	Positions bool // with the places of waiting jobs in their queues
 }
 
 // JobsChunk is a part of the list, in order of ID. The records are the replicated ones, whole.

@@ -146,6 +146,20 @@ func (p *Planner) Expected(id model.JobID) (at model.Time, nodes []string, ok bo
 	return b.at, nodes, true
 }
 
+// Positions calls f for every job that waits for its turn, with its place in the queue of a partition, from 1: once for
+// each of its partitions.
+func (p *Planner) Positions(f func(id model.JobID, place int32)) {
+	for _, l := range p.lanes {
+		place := int32(0)
+		for i := l.first; i < len(l.items); i++ {
+			if e := l.items[i].e; e != nil {
+				place++
+				f(e.j.ID, place)
+			}
+		}
+	}
+}
+
 // Expectations calls f for every job that has a reservation in the last plan.
 func (p *Planner) Expectations(f func(id model.JobID, e *model.Expect)) {
 	for _, e := range p.said {

@@ -55,6 +55,7 @@ func newTables(r *Reader) *tables {
 		"LimitS":     func(d *dec, x *model.Expect) { x.LimitS = d.int() },
 		"MemPerCPU":  func(d *dec, x *model.Expect) { x.MemPerCPU = d.int() },
 		"MemPerNode": func(d *dec, x *model.Expect) { x.MemPerNode = d.int() },
+		"Position":   func(d *dec, x *model.Expect) { x.Position = int32(d.int()) },
 	})
 	t.job = inOrder(map[string]setter[model.Job]{
 		"ID":         func(d *dec, j *model.Job) { j.ID = model.JobID(d.int()) },
