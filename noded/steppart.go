@@ -22,8 +22,10 @@ const (
 	partPatience = 60 * time.Second
 	// partFirst is the same for a node that has not answered yet: a step that can't begin should say so soon.
 	partFirst = 15 * time.Second
-	partPace  = 200 * time.Millisecond // between two tries, doubling to partSlow
-	partSlow  = 5 * time.Second
+	// partLast is the same when the job is being ended: the leader ends it on that node too, or has given the node up.
+	partLast = 5 * time.Second
+	partPace = 200 * time.Millisecond // between two tries, doubling to partSlow
+	partSlow = 5 * time.Second
 )
 
 // part is another node's part of a step. It belongs to the loop.
@@ -269,7 +271,10 @@ func (l *loop) partAway(p *part, why error) error {
 		p.since = now
 	}
 	patience := partPatience
-	if !p.heard {
+	switch {
+	case p.step.job.stop != nil:
+		patience = partLast
+	case !p.heard:
 		patience = partFirst
 	}
 	if now.Sub(p.since) > patience {
