@@ -97,7 +97,31 @@ func (p *Planner) overbooked(n *node) bool {
 }
 
 // due reports whether a promise has to be looked at in this pass.
-func (p *Planner) due(e *entry) bool { return p.early || e.resv[0].at <= p.now }
+func (p *Planner) due(it *item) bool {
+	return it.e.resv[0].at <= p.now || p.early && !p.stuck(it)
+}
+
+// stuck reports whether a promise can't move to an earlier moment. Most in a long queue can't, and to see that is half the
+// work of taking them off the calendar and putting them back. It is asked where one node is all that the job may have, a pool
+// of processors.
+func (p *Planner) stuck(it *item) bool {
+	sh, b := it.sh, it.e.resv[0]
+	if sh == nil || sh.next != nil || it.anywhere != nil || !sh.single || sh.spread || len(sh.pool.nodes) != 1 || len(b.holds) != 1 || len(sh.rq.Licenses) > 0 ||
+		p.social || p.windowed || p.forgetful {
+		return false
+	}
+	n := sh.pool.nodes[0]
+	nd := &sh.whole[n.class.at]
+	if nd.never || nd.lot != nil || !n.up() || n != b.nodes[0] {
+		return false
+	}
+	c := &p.cursor
+	c.own, c.class, c.skip = sh.rq.Reservation, sh.rq.class, &b.holds[0]
+	least := it.leastS()
+	at := c.earliest(n, nd, p.now, b.at, func(t model.Time) model.Time { return p.endIn(sh, t, least) })
+	c.skip = nil
+	return at >= b.at
+}
 
 // Wake gives the moment of the first reservation of the last plan, at which time alone may let a job start, or 0.
 func (p *Planner) Wake() model.Time { return p.wake }

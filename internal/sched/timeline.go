@@ -175,6 +175,7 @@ type cursor struct {
 	n    *node
 	i, k int
 
+	skip  *hold  // whose steps don't count: the promise of who asks
 	own   string // the reservation that is asked for
 	class int64  // of who asks: suspended jobs of lower ones do not count
 	wins  []windowStep
@@ -241,7 +242,9 @@ func (c *cursor) next() (model.Time, bool) {
 		c.i++
 	}
 	for c.k < len(c.n.steps) && c.n.steps[c.k].at == at {
-		c.give(c.n.steps[c.k].hold, c.n.steps[c.k].sign)
+		if s := &c.n.steps[c.k]; s.hold != c.skip {
+			c.give(s.hold, s.sign)
+		}
 		c.k++
 	}
 	c.turn(at)

@@ -91,7 +91,7 @@ func (p *Planner) merge() {
 			continue // it has its place
 		}
 		if p.policy.Backfill.Keep && e.resv != nil && e.resvAt == l {
-			if !p.due(e) {
+			if !p.due(&it) {
 				l.reserved++
 				p.behind(l, e)
 				p.wake = soonerOf(p.wake, e.resv[0].at)

@@ -55,9 +55,6 @@ func TestPublishedSchedules(t *testing.T) {
 			if p.log == "CTC-SP2" && testing.Short() {
 				t.Skip("skipped in short mode")
 			}
-			if p.log == "CTC-SP2" && p.scheduler == "conservative" && os.Getenv("GBATCH_TRACES_ALL") == "" {
-				t.Skip("skipped: it takes a minute; GBATCH_TRACES_ALL=1 runs it")
-			}
 			w, err := Open(traces(t, p.log+".sc15.swf.gz"))
 			if err != nil {
 				t.Fatal(err)
