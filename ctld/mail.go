@@ -27,6 +27,7 @@ import (
 
 const (
 	mailers     = 8                // mail programs that run at once
+	mailBatch   = 32               // mails that are taken at once
 	mailTimeout = 30 * time.Second // of one of them
 	mailGrace   = 3 * time.Second  // for those that run when the controller stops leading
 	mailPace    = 200 * time.Millisecond
@@ -77,11 +78,8 @@ func editMail(v *state.View, sp *model.Spec, key, value string) error {
 	return addressMail(v, sp)
 }
 
-// sendMails sends what waits until ctx ends, a few at once, and returns when no mail program runs any more.
+// sendMails sends what waits until ctx ends, and returns when no mail program runs any more.
 func (c *Controller) sendMails(ctx context.Context) {
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	slots := make(chan struct{}, mailers)
 	pace := pacer{gap: mailPace}
 	full := false
 	for ctx.Err() == nil {
@@ -91,7 +89,7 @@ func (c *Controller) sendMails(ctx context.Context) {
 		var mails []*state.Mail
 		last, waiting := uint64(0), 0
 		v.Mails(func(seq uint64, m *state.Mail) bool {
-			if waiting++; len(mails) < mailers {
+			if waiting++; len(mails) < mailBatch {
 				last, mails = seq, append(mails, m)
 			}
 			return waiting < state.MaxMails
@@ -112,26 +110,50 @@ func (c *Controller) sendMails(ctx context.Context) {
 			pause(ctx, waitPace)
 			continue
 		}
-		for _, m := range mails {
-			slots <- struct{}{} // one is free within mailTimeout
-			wg.Go(func() {
-				defer func() { <-slots }()
-				c.sendMail(ctx, v, m)
-			})
+		c.sendBatch(ctx, v, mails)
+	}
+}
+
+// sendBatch sends mails, those about one job or array in their order, and returns when all have been tried.
+func (c *Controller) sendBatch(leading context.Context, v *state.View, mails []*state.Mail) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(leading))
+	defer cancel()
+	stop := context.AfterFunc(leading, func() { time.AfterFunc(mailGrace, cancel) })
+	defer stop()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	slots := make(chan struct{}, mailers)
+	about := map[model.JobID][]*state.Mail{}
+	var order []model.JobID
+	for _, m := range mails {
+		root := m.Job.ArrayID
+		if root == 0 {
+			root = m.Job.ID
 		}
+		if about[root] == nil {
+			order = append(order, root)
+		}
+		about[root] = append(about[root], m)
+	}
+	for _, root := range order {
+		slots <- struct{}{} // one is free within the time limits of the mails about one job
+		wg.Go(func() {
+			defer func() { <-slots }()
+			for _, m := range about[root] {
+				c.sendMail(ctx, v, m)
+			}
+		})
 	}
 }
 
 // sendMail runs MailProg once. Whatever becomes of it, the job goes on.
-func (c *Controller) sendMail(leading context.Context, v *state.View, m *state.Mail) {
+func (c *Controller) sendMail(parent context.Context, v *state.View, m *state.Mail) {
 	program, users := v.Config().Params.MailProg, m.Job.Spec.Mail().User
 	if program == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(leading), mailTimeout)
+	ctx, cancel := context.WithTimeout(parent, mailTimeout)
 	defer cancel()
-	stop := context.AfterFunc(leading, func() { time.AfterFunc(mailGrace, cancel) })
-	defer stop()
 	text := newLetter(m, c.now())
 	cmd := exec.CommandContext(ctx, program, "-s", text.subject(), users)
 	cmd.Dir, cmd.Env = "/", append(programEnv(m.Job, v.Config().Cluster), text.env()...)
@@ -145,7 +167,10 @@ func (c *Controller) sendMail(leading context.Context, v *state.View, m *state.M
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // it has ended well, and something that it started holds its output open
 	}
-	if ctx.Err() != nil {
+	switch {
+	case parent.Err() != nil:
+		err = errors.New("another controller leads now")
+	case ctx.Err() != nil:
 		err = fmt.Errorf("it was killed after %s", mailTimeout)
 	}
 	if err != nil {

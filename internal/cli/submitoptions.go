@@ -296,10 +296,13 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		{Name: "verbose", Short: 'v', Group: gHow, Help: "say what was understood", Set: getopt.Count(&s.verbose)},
 		{Name: "ignore-pbs", Hidden: true, Note: "#PBS lines are never read", Set: getopt.Count(new(int))},
 
-		{Name: "mail-type", Arg: R, Metavar: "types", Group: gHow, Env: "_MAIL_TYPE", Help: "tell somebody by mail: BEGIN, END, FAIL, REQUEUE, ALL, TIME_LIMIT, TIME_LIMIT_50 (80, 90), INVALID_DEPEND, STAGE_OUT, NONE; of an array as a whole, ARRAY_TASKS: of each task", Set: func(v string) (err error) {
-			s.mail.Types, err = model.ParseMailTypes(v)
+		{Name: "mail-type", Arg: R, Metavar: "types", Group: gHow, Env: "_MAIL_TYPE", Help: "tell somebody by mail: BEGIN, END, FAIL, REQUEUE, ALL, TIME_LIMIT, TIME_LIMIT_50 (80, 90), INVALID_DEPEND, STAGE_OUT, NONE; of an array as a whole, ARRAY_TASKS: of each task", Set: func(v string) error {
+			types, err := model.ParseMailTypes(v)
 			if err != nil {
 				return &getopt.TextError{Text: "Invalid --mail-type specification: " + err.Error()}
+			}
+			if s.mail.Types |= types; types == 0 {
+				s.mail.Types = 0 // NONE
 			}
 			return nil
 		}},
