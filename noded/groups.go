@@ -76,8 +76,7 @@ func openGroups(n *Noded) (*groups, error) {
 	g.units = newUnitTable(ruleUnits(&n.opts, n.inv), &g.conf)
 	switch {
 	case !g.conf.ConstrainDevices:
-	case len(g.units.devs) == 0 && g.units.strict == nil: // nothing to enforce, which units.notable may have the reasons of
-		g.say = append(g.say, g.units.notable...)
+	case !g.root.Can().Devices && len(g.units.devs) == 0 && g.units.strict == nil: // there is nothing to enforce
 	case !g.root.Can().Devices:
 		g.say = append(g.say, "ConstrainDevices=yes can't be enforced: jobs are told their units, and can open the others")
 	default:
