@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"gbatch/internal/cli/format"
 	"gbatch/internal/cli/getopt"
@@ -276,6 +275,3 @@ func (e *Env) liveUsage(job model.JobID) (u *model.Usage, missing []string, err 
 	}
 	return u, reply.Missing, nil
 }
-
-// since gives whole seconds from a moment to now.
-func since(t model.Time, now time.Time) int64 { return max(0, now.Unix()-t.Seconds()) }
