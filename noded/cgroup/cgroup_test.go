@@ -320,6 +320,10 @@ func TestSharedCpusets(t *testing.T) {
 			t.Errorf("%+v %v", g, err)
 		}
 		cmd, _ := run(t, a, "sleep 100")
+		until(t, "the process to be in the cpuset", func() bool {
+			pids, err := readProcs(a.v1["cpuset"])
+			return err == nil && len(pids) > 0
+		})
 		create(t, r, "job_4", Limits{CPUs: []int{1}}) // the third set: of the two before it cpus_0 was not given out for longest, and is in use
 		var left []string
 		for name := range r.sets.sets {
