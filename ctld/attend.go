@@ -3,7 +3,6 @@ package ctld
 import (
 	"context"
 	"errors"
-	"time"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -13,11 +12,6 @@ import (
 
 // attend.go gives back what a command on this controller's host holds when the command is killed, as noded/attend.go does on
 // other hosts.
-
-const (
-	giveBackFor  = time.Hour   // how long a leader is looked for that takes it
-	giveBackPace = time.Second // between two tries
-)
 
 // attend waits for the command's end, and cancels its job if it ended without a word.
 func (c *Controller) attend(ctx context.Context, r *server.Request, who *proto.Caller) {
@@ -35,12 +29,9 @@ func (c *Controller) attend(ctx context.Context, r *server.Request, who *proto.C
 	}
 	c.log.Info("a command was killed; its allocation is given back", "job", rq.Job, "uid", who.UID)
 	cancel := &proto.CancelRequest{Targets: []proto.JobRef{{Job: rq.Job, Task: model.NoTask}}}
-	for give := time.Now().Add(giveBackFor); ctx.Err() == nil && time.Now().Before(give); pause(ctx, giveBackPace) {
-		if err = c.askLeader(ctx, who, cancel); err == nil {
-			return
-		}
+	if err := server.GiveBack(ctx, func() error { return c.askLeader(ctx, who, cancel) }); err != nil {
+		c.log.Warn("an allocation whose command was killed could not be given back", "job", rq.Job, "err", err)
 	}
-	c.log.Warn("an allocation whose command was killed could not be given back", "job", rq.Job, "err", err)
 }
 
 // askLeader has whoever leads cancel a job. An error says that nobody did.

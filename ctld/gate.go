@@ -129,13 +129,7 @@ func (c *Controller) runProgram(parent context.Context, path string, limitS int6
 		ctx, cancel = context.WithTimeout(parent, time.Duration(limitS)*time.Second)
 	}
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path)
-	cmd.Env, cmd.Dir = env, "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = gateGrace
-	var out boundedBuffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd, out := program(ctx, env, path)
 	err := cmd.Run()
 	if text := strings.TrimSpace(out.String()); text != "" {
 		c.log.Info("output of a program of the controller", "program", path, "job", j.ID, "output", text)
@@ -152,6 +146,17 @@ func (c *Controller) runProgram(parent context.Context, path string, limitS int6
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
+}
+
+// program makes a command with a process group of its own, which is killed when ctx ends, and gives the beginning of what it prints.
+func program(ctx context.Context, env []string, path string, args ...string) (*exec.Cmd, *boundedBuffer) {
+	cmd, out := exec.CommandContext(ctx, path, args...), &boundedBuffer{}
+	cmd.Env, cmd.Dir = env, "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = gateGrace
+	cmd.Stdout, cmd.Stderr = out, out
+	return cmd, out
 }
 
 // boundedBuffer keeps the beginning of what is written.

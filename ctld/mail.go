@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"gbatch/internal/model"
@@ -148,21 +147,15 @@ func (c *Controller) sendBatch(leading context.Context, v *state.View, mails []*
 
 // sendMail runs MailProg once. Whatever becomes of it, the job goes on.
 func (c *Controller) sendMail(parent context.Context, v *state.View, m *state.Mail) {
-	program, users := v.Config().Params.MailProg, m.Job.Spec.Mail().User
-	if program == "" {
+	path, users := v.Config().Params.MailProg, m.Job.Spec.Mail().User
+	if path == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(parent, mailTimeout)
 	defer cancel()
 	text := newLetter(m, c.now())
-	cmd := exec.CommandContext(ctx, program, "-s", text.subject(), users)
-	cmd.Dir, cmd.Env = "/", append(programEnv(m.Job, v.Config().Cluster), text.env()...)
+	cmd, out := program(ctx, append(programEnv(m.Job, v.Config().Cluster), text.env()...), path, "-s", text.subject(), users)
 	cmd.Stdin = strings.NewReader(text.body(c.recordOf(v.Config(), 0, m.Job)))
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = gateGrace
-	var out boundedBuffer
-	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // it has ended well, and something that it started holds its output open
@@ -174,7 +167,7 @@ func (c *Controller) sendMail(parent context.Context, v *state.View, m *state.Ma
 		err = fmt.Errorf("it was killed after %s", mailTimeout)
 	}
 	if err != nil {
-		c.log.Warn("MailProg failed; this mail is lost", "program", program, "job", m.Job.ID, "to", users, "subject", text.subject(), "err", err, "output", strings.TrimSpace(out.String()))
+		c.log.Warn("MailProg failed; this mail is lost", "program", path, "job", m.Job.ID, "to", users, "subject", text.subject(), "err", err, "output", strings.TrimSpace(out.String()))
 	}
 }
 

@@ -3,7 +3,6 @@ package noded
 import (
 	"context"
 	"errors"
-	"time"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -13,11 +12,6 @@ import (
 
 // attend.go gives back what a command on this host holds when the command is killed: galloc's allocation, and that of a
 // grun outside of a job. The kernel tells by the end of its connection.
-
-const (
-	giveBackFor  = time.Hour   // how long a leader is looked for that takes it
-	giveBackPace = time.Second // between two tries
-)
 
 // attend waits for the command's end, and cancels its job if it ended without a word.
 func (s *localServer) attend(ctx context.Context, r *server.Request, who *proto.Caller) error {
@@ -34,13 +28,16 @@ func (s *localServer) attend(ctx context.Context, r *server.Request, who *proto.
 		return err
 	}
 	s.log.Info("a command was killed; its allocation is given back", "job", rq.Job, "uid", who.UID)
-	for give := time.Now().Add(giveBackFor); ctx.Err() == nil && time.Now().Before(give); pause(ctx, giveBackPace) {
-		err = s.relay.forward(ctx, who, proto.KindCancel, body, func(*rpc.Frame) error { return nil })
+	err = server.GiveBack(ctx, func() error {
+		err := s.relay.forward(ctx, who, proto.KindCancel, body, func(*rpc.Frame) error { return nil })
 		var e *rpc.Error
-		if err == nil || errors.As(err, &e) && e.Code != proto.CodeNoController && e.Code != proto.CodeBusy {
-			return nil
+		if errors.As(err, &e) && e.Code != proto.CodeNoController && e.Code != proto.CodeBusy {
+			return nil // it is an answer: there is no such job any more
 		}
+		return err
+	})
+	if err != nil {
+		s.log.Warn("an allocation whose command was killed could not be given back", "job", rq.Job, "err", err)
 	}
-	s.log.Warn("an allocation whose command was killed could not be given back", "job", rq.Job, "err", err)
 	return nil
 }

@@ -45,6 +45,9 @@ type loginWish struct {
 
 // wishOf finds in a submitted environment whether the job wants its user's login environment.
 func wishOf(submitted []byte) *loginWish {
+	if !bytes.Contains(submitted, []byte(loginName)) { // most jobs: their variables need not be looked at one by one
+		return nil
+	}
 	for entry := range bytes.SplitSeq(submitted, []byte{0}) {
 		value, is := bytes.CutPrefix(entry, []byte(loginName))
 		if !is {

@@ -166,16 +166,14 @@ func TestTerminal(t *testing.T) {
 			s.resize(40, 100)
 			s.press("until [ \"$(stty size)\" = '40 100' ]; do sleep 0.05; done; echo re''sized\r")
 			s.sees("\r\nresized\r\n")
-			s.press("sleep 600\r")
-			s.sees("\r\n")
-			time.Sleep(100 * time.Millisecond) // until sleep is in the foreground
+			s.press("sh -c 'echo wai''ting; exec sleep 600'\r")
+			s.sees("\r\nwaiting\r\n") // it is in the foreground
 			s.press("\x03")
 			s.sees("^C\r\n$ ")
 			s.press("echo =$?\r")
 			s.sees("\r\n=130\r\n")
-			s.press("sleep 600\r")
-			s.sees("\r\n")
-			time.Sleep(100 * time.Millisecond) // likewise
+			s.press("sh -c 'echo wai''ting; exec sleep 600'\r")
+			s.sees("\r\nwaiting\r\n")
 			s.press("\x1a")
 			s.sees("Stopped")
 			s.press("kill -9 %1; exec sh -c 'exit 3'\r")

@@ -2,8 +2,14 @@ package server
 
 import (
 	"context"
+	"time"
 
 	"gbatch/internal/rpc"
+)
+
+const (
+	giveBackFor  = time.Hour   // how long somebody is looked for that takes back what a client held
+	giveBackPace = time.Second // between two tries
 )
 
 // Attend takes a request's connection over, tells the client so with a frame of the request's kind, and waits until the client
@@ -18,4 +24,22 @@ func Attend(ctx context.Context, r *Request) (vanished bool, err error) {
 	}
 	var f rpc.Frame
 	return c.ReadFrame(&f) != nil && ctx.Err() == nil, nil
+}
+
+// GiveBack calls ask, which gives back what a client held that has vanished, until it succeeds, for an hour at most. It gives
+// the last error where nobody took it.
+func GiveBack(ctx context.Context, ask func() error) error {
+	pace := time.NewTicker(giveBackPace)
+	defer pace.Stop()
+	for end := time.Now().Add(giveBackFor); ; {
+		err := ask()
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-pace.C:
+		case <-ctx.Done():
+			return err
+		}
+	}
 }

@@ -70,12 +70,15 @@ func (q *part) begins(after *entry, work int64) {
 // ahead gives the work that there is at a moment to be done before that of a job that arrives: what is left of those that
 // run, and all that wait. In shareUnit.
 func (q *part) ahead(now model.Time) (left, waiting int64) {
-	for _, e := range q.running {
-		if s := e.likely - int64(now-e.start)/1000; s > 0 {
-			left += s * e.share
+	if !q.summed || q.summedAt != now { // jobs that arrive together share the sum
+		q.left, q.summed, q.summedAt = 0, true, now
+		for _, e := range q.running {
+			if s := e.likely - int64(now-e.start)/1000; s > 0 {
+				q.left += s * e.share
+			}
 		}
 	}
-	return left, q.waiting
+	return q.left, q.waiting
 }
 
 // spent reports whether a job's patience has ended: others that came later have done more work than those who came before it

@@ -56,6 +56,10 @@ type part struct {
 	head    *entry // who waits, by arrival
 	tail    *entry
 	first   *entry // of those whose patience has ended, who goes before all others; nil: there is none
+
+	left     int64 // what running was still likely to take at summedAt, in shareUnit; ahead's
+	summedAt model.Time
+	summed   bool // running is as it was then
 }
 
 // entry is a job that waits or runs.
@@ -340,7 +344,7 @@ func (p *Policy) admit(j *model.Job) *entry {
 		e.start, e.limitS = j.Run.Start, j.Run.LimitS
 		e.planS, e.likely = p.users.planned(e.uid, e.limitS, e.share)
 		p.jobs[j.ID] = e
-		q.running[j.ID] = e
+		q.running[j.ID], q.summed = e, false
 		return e
 	}
 	e.limitS = limitOf(j.Spec, q.def)
@@ -378,7 +382,10 @@ func (p *Policy) classOf(j *model.Job) uint8 {
 // leave ends counting a job.
 func (p *Policy) leave(e *entry) {
 	delete(p.jobs, e.id)
-	delete(e.part.running, e.id)
+	if e.start != 0 {
+		delete(e.part.running, e.id)
+		e.part.summed = false
+	}
 	e.part.waiting -= e.work
 	e.work = 0
 	if e.start == 0 {
