@@ -1,7 +1,7 @@
 package acctmgr
 
 import (
-	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -159,12 +159,7 @@ func Dump(f *Facts) string {
 	var b strings.Builder
 	b.WriteString(flatHead)
 	line := func(what, name string) { b.WriteString(what + " - '" + name + "'") }
-	qos := make([]*model.QOS, 0, len(f.QOS))
-	for _, q := range f.QOS {
-		qos = append(qos, q)
-	}
-	slices.SortFunc(qos, func(a, b *model.QOS) int { return cmp.Compare(a.ID, b.ID) })
-	for _, q := range qos {
+	for _, q := range slices.SortedFunc(maps.Values(f.QOS), qosOrder) {
 		line("#QOS", q.Name)
 		putFlat(&b, qosFlat(), q)
 		b.WriteByte('\n')

@@ -1,6 +1,7 @@
 package acctmgr
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -328,8 +329,13 @@ func (f *Facts) pickQOS(where []word) ([]*model.QOS, error) {
 			out = append(out, q)
 		}
 	}
-	slices.SortFunc(out, func(a, b *model.QOS) int { return int(a.ID) - int(b.ID) })
+	slices.SortFunc(out, qosOrder)
 	return out, nil
+}
+
+// qosOrder is the order in which QOS were made; those of one number, which the controller has not given theirs yet, by name.
+func qosOrder(a, b *model.QOS) int {
+	return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Name, b.Name))
 }
 
 func (f *Facts) modifyQOS(where, set []word) (*Plan, error) {
