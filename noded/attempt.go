@@ -79,8 +79,6 @@ type attempt struct {
 	queue    []*step         // those that wait for it
 	nextStep int32
 	missed   []*step // ended while their commands had no connection
-
-	stepKills int64 // processes of its steps that the kernel killed for want of memory
 }
 
 // stepBatch is the step number of batch scripts, as Slurm counts.

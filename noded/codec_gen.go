@@ -116,7 +116,7 @@ func (x *leaderEpoch) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *launched) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(22); err != nil {
+	if err := e.EncodeArrayLen(25); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -217,6 +217,21 @@ func (x *launched) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeBool(x.Late); err != nil {
+		return err
+	}
+	if x.Steps == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Steps.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(x.OwnPeakKB); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.OwnRSSKB); err != nil {
 		return err
 	}
 	return nil
@@ -525,12 +540,48 @@ func (x *launched) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Late = v
 	}
-	return wire.Skip(d, n-22)
+	if n < 23 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("launched.Steps", err)
+		}
+		if !none {
+			v11 := new(model.Usage)
+			if err := v11.DecodeMsgpack(d); err != nil {
+				return wire.In("launched.Steps", err)
+			}
+			x.Steps = v11
+		}
+	}
+	if n < 24 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("launched.OwnPeakKB", err)
+		}
+		x.OwnPeakKB = v
+	}
+	if n < 25 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("launched.OwnRSSKB", err)
+		}
+		x.OwnRSSKB = v
+	}
+	return wire.Skip(d, n-25)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *sampledUse) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(3); err != nil {
+	if err := e.EncodeArrayLen(5); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -547,6 +598,12 @@ func (x *sampledUse) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Use.EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeInt(x.OwnPeakKB); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.OwnRSSKB); err != nil {
+		return err
 	}
 	return nil
 }
@@ -600,7 +657,27 @@ func (x *sampledUse) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Use = v1
 		}
 	}
-	return wire.Skip(d, n-3)
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("sampledUse.OwnPeakKB", err)
+		}
+		x.OwnPeakKB = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("sampledUse.OwnRSSKB", err)
+		}
+		x.OwnRSSKB = v
+	}
+	return wire.Skip(d, n-5)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -865,7 +942,7 @@ func (x *placedStep) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *stepOver) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(3); err != nil {
+	if err := e.EncodeArrayLen(4); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -876,6 +953,15 @@ func (x *stepOver) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeInt(int64(x.ID)); err != nil {
 		return err
+	}
+	if x.Use == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Use.EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -926,7 +1012,23 @@ func (x *stepOver) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("stepOver.ID", v)
 		}
 	}
-	return wire.Skip(d, n-3)
+	if n < 4 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("stepOver.Use", err)
+		}
+		if !none {
+			v1 := new(model.Usage)
+			if err := v1.DecodeMsgpack(d); err != nil {
+				return wire.In("stepOver.Use", err)
+			}
+			x.Use = v1
+		}
+	}
+	return wire.Skip(d, n-4)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -78,6 +78,10 @@ type launched struct {
 
 	Warned bool // it was sent the signal that it asked for before its time limit
 	Late   bool // its script did not start in time, and it is or will be killed for that
+
+	Steps     *model.Usage // what its ended steps used, on all nodes where this one manages them
+	OwnPeakKB int64        // see ownUse
+	OwnRSSKB  int64
 }
 
 // sampledUse is what samples have found so far.
@@ -87,6 +91,9 @@ type sampledUse struct {
 	Job     model.JobID
 	Attempt uint32
 	Use     *model.NodeUsage
+
+	OwnPeakKB int64 // see ownUse
+	OwnRSSKB  int64
 }
 
 // orderedTo is written before an order goes out. A gnoded that finds it must not make the attempt's script and group
@@ -124,6 +131,7 @@ type stepOver struct {
 	Job     model.JobID
 	Attempt uint32
 	ID      int32
+	Use     *model.Usage // nil where nothing of it ran
 }
 
 // warnedOf notes a signal that is sent once, before it is.
@@ -225,7 +233,7 @@ func (m *memory) fold(kind recordKind, rec wire.Codec) {
 	case *sampledUse:
 		if k := m.attempts[proto.Attempt{Job: r.Job, Attempt: r.Attempt}]; k != nil && k.launched != nil {
 			sampled := *k.launched
-			sampled.Use = r.Use
+			sampled.Use, sampled.OwnPeakKB, sampled.OwnRSSKB = r.Use, r.OwnPeakKB, r.OwnRSSKB
 			k.launched = &sampled
 		}
 	case *staged:
@@ -262,6 +270,13 @@ func (m *memory) fold(kind recordKind, rec wire.Codec) {
 		k := m.at(proto.Attempt{Job: r.Job, Attempt: r.Attempt})
 		delete(k.steps, r.ID)
 		k.nextStep = max(k.nextStep, r.ID+1)
+		if k.launched != nil && r.Use != nil {
+			at := *k.launched
+			at.Steps = &model.Usage{}
+			at.Steps.Add(k.launched.Steps)
+			at.Steps.Add(r.Use)
+			k.launched = &at
+		}
 	case *proto.Attempt:
 		m.drop(*r)
 	}

@@ -224,6 +224,7 @@ func (l *loop) started(a *attempt, ev *shim.Event) error {
 	l.chill(a)
 	if a.rec != nil {
 		l.n.sampler.begin(wholeJob(a.key), a.rec.Use, a.began, ev.PID)
+		l.n.sampler.restore(a.rec)
 	}
 	if k := l.spool.mem.attempts[a.key]; k != nil && k.launched != nil && k.launched.Started != 0 {
 		return nil // reported before a restart
@@ -246,7 +247,10 @@ func (l *loop) clear(a *attempt) {
 	if a == nil || a.phase != ending || l.endSteps(a) { // with its last step's end it comes again
 		return
 	}
-	job := clearing{key: a.key, rec: a.rec, script: a.script, ended: a.ended, began: a.began, tries: a.tries, stepKills: a.stepKills}
+	job := clearing{key: a.key, rec: a.rec, script: a.script, ended: a.ended, began: a.began, tries: a.tries}
+	if k := l.spool.mem.attempts[a.key]; k != nil && k.launched != nil {
+		job.steps, job.own = k.launched.Steps, ownUse{k.launched.OwnPeakKB, k.launched.OwnRSSKB}
+	}
 	l.soon(func() {
 		pool := l.n.stops
 		if job.tries == 0 {
@@ -265,7 +269,8 @@ type clearing struct {
 	began  model.Time
 	tries  int
 
-	stepKills int64 // processes of its steps that the kernel killed for want of memory
+	steps *model.Usage // what its ended steps used; nil: it had none
+	own   ownUse       // what the spool has of its script's own memory
 }
 
 // clearAway kills what is left, reads what was used, and removes the cgroup and the script.
@@ -277,7 +282,9 @@ func (n *Noded) clearAway(ctx context.Context, c *clearing) msgCleared {
 		return m
 	}
 	if n.groups.root.Can().CountsBelow {
-		use.oomKills = max(use.oomKills-c.stepKills, 0)
+		if here := c.steps.Node(n.opts.Name); here != nil {
+			use.oomKills = max(use.oomKills-int64(here.OOMKills), 0)
+		}
 	}
 	if err := n.scripts.release(c.script); err != nil {
 		n.log.Warn("a script was not removed", "err", err)
@@ -285,6 +292,7 @@ func (n *Noded) clearAway(ctx context.Context, c *clearing) msgCleared {
 	seen := n.sampler.end(wholeJob(c.key))
 	m.exit = exitOf(c.ended, use)
 	m.exit.Use = usedBy(c, use, m.exit, seen)
+	withSteps(&m.exit, c, use, seen)
 	if line := n.epitaph(c, use, seen); line != "" {
 		n.tellUser(c.rec, line)
 	}

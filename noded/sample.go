@@ -73,6 +73,12 @@ type sampled struct {
 	use   model.NodeUsage
 	procs procSeen
 	gpus  []gpuSeen
+	hasIO bool // the group's I/O is counted, that of groups within it too
+
+	steps  map[int32]*sampled // of a job: those that run here
+	parted bool               // it has, or had, steps
+	own    ownUse             // of a parted job
+	below  model.NodeUsage    // what its ended steps used here
 }
 
 func newSampler(n *Noded) *sampler {
@@ -124,6 +130,7 @@ func (s *sampler) begin(key sampleKey, use *model.NodeUsage, began model.Time, p
 		}
 	}
 	s.jobs[key] = j
+	s.tieStep(j)
 	if j.every <= 0 {
 		return
 	}
@@ -147,6 +154,11 @@ func (s *sampler) end(key sampleKey) *sampled {
 		return nil
 	}
 	delete(s.jobs, key)
+	if key.step != stepBatch {
+		if job := s.jobs[wholeJob(key.job)]; job != nil {
+			delete(job.steps, key.step)
+		}
+	}
 	s.shut(j)
 	return j
 }
@@ -263,7 +275,7 @@ func (j *sampled) toSave() bool { return j.dirty && j.key.step == stepBatch }
 func (j *sampled) record() *sampledUse {
 	use := j.use
 	use.GPUs = slices.Clone(j.use.GPUs)
-	return &sampledUse{Job: j.key.job.Job, Attempt: j.key.job.Attempt, Use: &use}
+	return &sampledUse{Job: j.key.job.Job, Attempt: j.key.job.Attempt, Use: &use, OwnPeakKB: j.own.peakKB, OwnRSSKB: j.own.rssKB}
 }
 
 // groupOf gives what is sampled its group; nil where there is none, or where it could not be read.
@@ -284,23 +296,12 @@ func (s *sampler) sample(j *sampled) {
 		s.sampleTree(j)
 		return
 	}
-	m := j.meter
+	m := s.meterOf(j)
 	if m == nil {
-		group := s.groupOf(j.key)
-		if group == nil {
-			return
-		}
-		var err error
-		if m, err = group.Meter(); err != nil {
-			s.complain(j, err)
-			return
-		}
-		if s.open < maxOpenMeters {
-			j.meter = m
-			s.open++
-		} else {
-			defer func() { _ = m.Close() }() // only read from
-		}
+		return
+	}
+	if j.meter == nil {
+		defer func() { _ = m.Close() }() // only read from
 	}
 	var c cgroup.Counters
 	if err := m.Read(&c, &s.buf); err != nil {
@@ -317,12 +318,35 @@ func (s *sampler) sample(j *sampled) {
 	u.UserMS, u.SysMS = max(u.UserMS, c.UserCPU.Milliseconds()), max(u.SysMS, c.SysCPU.Milliseconds())
 	u.PeakKB, u.RSSKB = max(u.PeakKB, c.MemBytes>>10), max(u.RSSKB, c.RSSBytes>>10)
 	u.Faults = max(u.Faults, c.Faults)
+	j.hasIO = c.HasIO
+	s.sampleOwn(j, &c)
 	s.look(j, pids, c.HasIO)
 	if c.HasIO {
 		u.ReadB, u.WriteB = max(u.ReadB, c.ReadB), max(u.WriteB, c.WriteB)
 	}
 	u.Samples++
 	j.dirty = true
+}
+
+// meterOf gives the counters of what is sampled, nil where it can't be. The caller closes them unless they stay with j.
+func (s *sampler) meterOf(j *sampled) *cgroup.Meter {
+	if j.meter != nil {
+		return j.meter
+	}
+	group := s.groupOf(j.key)
+	if group == nil {
+		return nil
+	}
+	m, err := group.Meter()
+	if err != nil {
+		s.complain(j, err)
+		return nil
+	}
+	if s.open < maxOpenMeters {
+		j.meter = m
+		s.open++
+	}
+	return m
 }
 
 // look goes through the job's processes.
@@ -384,6 +408,7 @@ func (s *sampler) live(key proto.Attempt) []proto.StatOf {
 		stat := proto.StatOf{Job: key.Job, Attempt: key.Attempt, Step: of.step, Use: j.record().Use}
 		if of.step == stepBatch {
 			stat.Step = proto.StepBatch
+			s.showOwn(j, stat.Use)
 		}
 		procs := s.procsOf(j)
 		for _, pid := range procs[:min(len(procs), maxPids)] {

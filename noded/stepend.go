@@ -206,7 +206,6 @@ func (l *loop) onStepCleared(m msgStepCleared) error {
 	}
 	if m.use.oomKills > 0 {
 		s.oom = true
-		s.job.stepKills += m.use.oomKills
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: fmt.Sprintf("slurmstepd: error: Detected %d oom_kill event%s in StepId=%d.%d. Some of the step tasks have been OOM Killed.",
 			m.use.oomKills, plural(m.use.oomKills), m.key.Job, m.id)})
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: m.oom})
@@ -215,7 +214,9 @@ func (l *loop) onStepCleared(m msgStepCleared) error {
 		return l.partCleared(s, &m)
 	}
 	if !s.job.forget && s.began != 0 {
-		if err := l.report(l.stepReport(s, m.use, m.seen)); err != nil {
+		r := l.stepReport(s, m.use, m.seen)
+		s.used = r.Step.Exit.Use
+		if err := l.report(r); err != nil {
 			return err
 		}
 	}

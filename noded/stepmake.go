@@ -49,6 +49,7 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 	part := &p.rec.Nodes[p.here]
 	job := &p.facts.Alloc.Nodes[part.Index]
 	share := &model.NodeAlloc{Node: part.Node, CPUs: part.CPUs, MemMiB: part.MemMiB, Gres: part.Gres}
+	n.sampler.stepComes(p.key)
 	in, pin, err := n.groups.createStep(p.key, p.rec.ID, job, share, true)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the step's cgroup on node %s: %w", n.opts.Name, err)

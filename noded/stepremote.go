@@ -129,6 +129,7 @@ func (s *step) ordered() bool {
 // partCleared keeps the end of this node's part until the manager has it.
 func (l *loop) partCleared(s *step, m *msgStepCleared) error {
 	s.final = &l.stepReport(s, m.use, m.seen).Step.Exit
+	s.used = s.final.Use
 	s.phase = stepOverHere
 	s.tellOver(l)
 	if s.job.phase == ending || s.job.forget {

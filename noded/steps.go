@@ -71,8 +71,9 @@ type step struct {
 
 	parts   []*part // those of other nodes, where this one manages the step
 	relays  []*relayed
-	drained bool        // the relays have had time to pass on what was left
-	final   *model.Exit // phase stepOverHere: what this node's part used
+	drained bool         // the relays have had time to pass on what was left
+	final   *model.Exit  // phase stepOverHere: what this node's part used
+	used    *model.Usage // what it used, when it has been reported
 	drain   *time.Timer
 
 	done   *proto.StepEvent // its end, when it has been reported

@@ -40,9 +40,10 @@ func (l *loop) dropStep(s *step) error {
 		s.files = nil
 		l.soon(func() { closeFiles(files) })
 	}
-	if err := l.spool.add(recStepOver, &stepOver{Job: s.rec.Job, Attempt: s.rec.Attempt, ID: s.id}, false); err != nil {
+	if err := l.spool.add(recStepOver, &stepOver{Job: s.rec.Job, Attempt: s.rec.Attempt, ID: s.id, Use: s.used}, false); err != nil {
 		return err
 	}
+	l.n.sampler.stepOver(s.job.key, s.used.Node(l.n.opts.Name))
 	for _, key := range s.shimKeys() {
 		l.then(func() { l.n.link.ack(key) })
 	}

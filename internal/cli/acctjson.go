@@ -78,7 +78,7 @@ func (r *acctRow) writeJSON(j *jsonText, batch bool, steps []*model.Record) {
 	j.str("stdout", r.outputFile(r.StdOut))
 	j.open("steps", '[')
 	if batch {
-		(&acctRow{r.Record, r.acctView, true, nil}).writeStepJSON(j)
+		batchRow(r.Record, r.acctView).writeStepJSON(j)
 	}
 	for _, s := range steps {
 		stepRow(r.Record, s, r.acctView).writeStepJSON(j)

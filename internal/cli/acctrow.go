@@ -40,6 +40,17 @@ func stepRow(job, rec *model.Record, view *acctView) *acctRow {
 	return &acctRow{&r, view, true, s}
 }
 
+// batchRow gives the line of a job's batch script. What it used is the job's where the job had no steps.
+func batchRow(job *model.Record, view *acctView) *acctRow {
+	if use := job.Exit.Use; use != nil && use.Batch != nil {
+		r, own := *job, use.Batch
+		r.Exit.UserMS, r.Exit.SysMS, r.Exit.MaxRSSKB = own.UserMS, own.SysMS, own.PeakKB
+		r.Exit.Use = &model.Usage{Nodes: []model.NodeUsage{*own}}
+		job = &r
+	}
+	return &acctRow{job, view, true, nil}
+}
+
 // stepName is what stands behind the point of the row's id.
 func (r *acctRow) stepName() string {
 	if r.step != nil {

@@ -244,7 +244,7 @@ func (a *account) printTable(c *client.Client, view *acctView, p *format.Printer
 			b = p.AppendRow(b, &acctRow{r, view, false, nil})
 		}
 		if batch {
-			b = p.AppendRow(b, &acctRow{r, view, true, nil})
+			b = p.AppendRow(b, batchRow(r, view))
 		}
 		for _, s := range steps {
 			if row := stepRow(r, s, view); only == nil || only[row.stepName()] {

@@ -12670,7 +12670,7 @@ func (x *KV) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Usage) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(1); err != nil {
+	if err := e.EncodeArrayLen(2); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Nodes)); err != nil {
@@ -12678,6 +12678,15 @@ func (x *Usage) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i1 := range x.Nodes {
 		if err := x.Nodes[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if x.Batch == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Batch.EncodeMsgpack(e); err != nil {
 			return err
 		}
 	}
@@ -12710,7 +12719,23 @@ func (x *Usage) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Nodes = s2
 		}
 	}
-	return wire.Skip(d, n-1)
+	if n < 2 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("Usage.Batch", err)
+		}
+		if !none {
+			v4 := new(NodeUsage)
+			if err := v4.DecodeMsgpack(d); err != nil {
+				return wire.In("Usage.Batch", err)
+			}
+			x.Batch = v4
+		}
+	}
+	return wire.Skip(d, n-2)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -9,6 +9,7 @@ import "slices"
 //gbatch:codec
 type Usage struct {
 	Nodes []NodeUsage
+	Batch *NodeUsage // of a job that had steps: the part of its batch script, which Nodes include; otherwise nil
 }
 
 // NodeUsage is one node's part.

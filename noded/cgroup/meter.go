@@ -68,7 +68,10 @@ func (m *Meter) open(g *Group) error {
 			*fd = -1
 		}
 	}
-	want(&m.procs, track, "cgroup.procs")
+	maybe(&m.procs, filepath.Join(track, ownPart), "cgroup.procs") // where they were moved aside
+	if m.procs < 0 {
+		want(&m.procs, track, "cgroup.procs")
+	}
 	switch {
 	case !g.root.can.CPUTime:
 	case g.v2 != "":

@@ -1,0 +1,176 @@
+package noded
+
+import (
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/noded/cgroup"
+)
+
+// ownuse.go tells what a job's batch script uses by itself from what the job's steps use beside it: row 17.batch of gacct.
+// The kernel counts a job's group with all that is in it, so the script has what is left when its steps' groups are taken
+// off. For CPU time that is exact. Of memory, which has a peak, it is exact until the first step comes, and from then on as fine
+// as samples are. A group of the script's own would be made for every job, and most have no steps.
+
+// ownUse is the most memory that a job's script had by itself.
+type ownUse struct {
+	peakKB int64 // page cache included
+	rssKB  int64 // of its processes
+}
+
+func (o *ownUse) raise(p ownUse) {
+	o.peakKB, o.rssKB = max(o.peakKB, p.peakKB), max(o.rssKB, p.rssKB)
+}
+
+// stepComes takes a job's own peak of memory before its first step is made.
+func (s *sampler) stepComes(key proto.Attempt) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.jobs[wholeJob(key)]
+	if j == nil || j.parted {
+		return
+	}
+	j.parted = true
+	j.own = ownUse{j.use.PeakKB, j.use.RSSKB}
+	if group := s.groupOf(j.key); group != nil {
+		if u, err := group.Usage(); err == nil { // else samples have to do
+			j.own.peakKB = max(j.own.peakKB, u.MemPeakBytes>>10)
+		}
+	}
+}
+
+// tieStep makes a step known to its job. The job's files are opened anew: its own processes may have been moved.
+func (s *sampler) tieStep(j *sampled) {
+	if j.key.step == stepBatch {
+		return
+	}
+	job := s.jobs[wholeJob(j.key.job)]
+	if job == nil {
+		return
+	}
+	if job.steps == nil {
+		job.steps = map[int32]*sampled{}
+		s.shut(job)
+	}
+	job.steps[j.key.step] = j
+}
+
+// restore takes up what the spool has of a job that was sampled by an earlier gnoded.
+func (s *sampler) restore(rec *launched) {
+	if rec.Steps == nil && rec.OwnPeakKB == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	j := s.jobs[wholeJob(rec.key())]
+	if j == nil {
+		return
+	}
+	j.parted = true
+	j.own.raise(ownUse{rec.OwnPeakKB, rec.OwnRSSKB})
+	if here := rec.Steps.Node(s.node); here != nil {
+		j.below = *here
+	}
+}
+
+// stepOver adds what a step of a job used here.
+func (s *sampler) stepOver(key proto.Attempt, use *model.NodeUsage) {
+	if use == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if j := s.jobs[wholeJob(key)]; j != nil {
+		j.below.UserMS += use.UserMS
+		j.below.SysMS += use.SysMS
+	}
+}
+
+// sampleOwn takes what a job's steps hold at this moment off what it holds.
+func (s *sampler) sampleOwn(j *sampled, all *cgroup.Counters) {
+	if !j.parted {
+		return
+	}
+	mem, rss := all.MemBytes, all.RSSBytes
+	for _, step := range j.steps {
+		m := s.meterOf(step)
+		if m == nil {
+			continue
+		}
+		var c cgroup.Counters
+		if err := m.Read(&c, &s.buf); err == nil { // else it has just ended
+			mem, rss = mem-c.MemBytes, rss-c.RSSBytes
+		}
+		if step.meter == nil {
+			_ = m.Close() // only read from
+		}
+	}
+	j.own.raise(ownUse{mem >> 10, rss >> 10})
+}
+
+// showOwn makes of what a job uses what its script does.
+func (s *sampler) showOwn(j *sampled, u *model.NodeUsage) {
+	if !j.parted || !s.groups.root.Can().Track {
+		return
+	}
+	u.UserMS, u.SysMS = u.UserMS-j.below.UserMS, u.SysMS-j.below.SysMS
+	for _, step := range j.steps {
+		s.sample(step)
+		u.UserMS, u.SysMS = u.UserMS-step.use.UserMS, u.SysMS-step.use.SysMS
+	}
+	u.UserMS, u.SysMS = max(u.UserMS, 0), max(u.SysMS, 0)
+	u.PeakKB, u.RSSKB = j.own.peakKB, j.own.rssKB
+}
+
+// withSteps gives a job that had steps the numbers of all of it, and those of its script.
+func withSteps(x *model.Exit, c *clearing, use usage, seen *sampled) {
+	if c.steps == nil || x.Use == nil {
+		return
+	}
+	job := &x.Use.Nodes[0]
+	own := *job
+	here := c.steps.Node(job.Node)
+	if here == nil {
+		here = &model.NodeUsage{}
+	}
+	var least model.NodeUsage // what the launcher saw of the script's processes
+	if ev := c.ended; ev != nil {
+		least.UserMS, least.SysMS, least.PeakKB = ev.UserCPU.Milliseconds(), ev.SysCPU.Milliseconds(), ev.MaxRSSKB
+		least.ReadB, least.WriteB, least.Faults = ev.ReadB, ev.WriteB, ev.Faults
+	}
+	if use.known {
+		mem := c.own
+		if seen != nil {
+			mem.raise(seen.own)
+		}
+		own.UserMS, own.SysMS = max(own.UserMS-here.UserMS, least.UserMS), max(own.SysMS-here.SysMS, least.SysMS)
+		own.PeakKB, own.RSSKB = max(mem.peakKB, least.PeakKB), mem.rssKB
+		own.Faults = max(own.Faults-here.Faults, least.Faults)
+	} else {
+		job.UserMS, job.SysMS = job.UserMS+here.UserMS, job.SysMS+here.SysMS
+		job.PeakKB, job.RSSKB = max(job.PeakKB, here.PeakKB), max(job.RSSKB, here.RSSKB)
+		job.Faults += here.Faults
+	}
+	if seen != nil && seen.hasIO {
+		own.ReadB, own.WriteB = max(own.ReadB-here.ReadB, least.ReadB), max(own.WriteB-here.WriteB, least.WriteB)
+	} else {
+		job.ReadB, job.WriteB = job.ReadB+here.ReadB, job.WriteB+here.WriteB
+	}
+	job.VMKB, job.Procs = max(job.VMKB, here.VMKB), max(job.Procs, here.Procs)
+	x.Use.Batch = &own
+	for _, n := range c.steps.Nodes {
+		if n.Node == job.Node {
+			continue
+		}
+		if c.rec != nil && c.rec.Order != nil {
+			for i := range c.rec.Order.Alloc.Nodes {
+				if a := &c.rec.Order.Alloc.Nodes[i]; a.Node == n.Node {
+					n.CPUs, n.MemMiB = int32(a.CPUs.Count()), a.MemMiB
+				}
+			}
+		}
+		n.Tasks = 1
+		x.Use.Nodes = append(x.Use.Nodes, n)
+	}
+	x.UserMS, x.SysMS = x.Use.CPUms()
+	x.MaxRSSKB = x.Use.PeakKB()
+}
