@@ -105,7 +105,7 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 func changes(kind uint16) bool {
 	switch kind {
 	case proto.KindPing, proto.KindJobs, proto.KindNodes, proto.KindPartitions, proto.KindConfig, proto.KindWait,
-		proto.KindAcct, proto.KindShares, proto.KindDiag, proto.KindAccounts, proto.KindPrio, proto.KindWhy, proto.KindReservations, proto.KindStat, proto.KindSteps, proto.KindPeers:
+		proto.KindAcct, proto.KindShares, proto.KindDiag, proto.KindAccounts, proto.KindPrio, proto.KindWhy, proto.KindReservations, proto.KindStat, proto.KindSteps, proto.KindPeers, proto.KindDoctor:
 		return false
 	}
 	return true
@@ -213,6 +213,11 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 	case proto.KindWhy:
 		if rq := new(proto.WhyRequest); decode(rq) {
 			reply, err := c.why(who, rq)
+			c.end(r, reply, err)
+		}
+	case proto.KindDoctor:
+		if rq := new(proto.DoctorRequest); decode(rq) {
+			reply, err := c.doctor(ctx, who, rq)
 			c.end(r, reply, err)
 		}
 	case proto.KindStat:

@@ -44,6 +44,7 @@ type groups struct {
 	units  *unitTable
 
 	making sync.Mutex // of jobs' groups by their steps
+	doctor sync.Mutex // of the group in which device rules are tried
 	mu     sync.Mutex
 	open   map[proto.Attempt]*cgroup.Group
 }

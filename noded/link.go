@@ -40,6 +40,13 @@ func newLink(o shim.Options, in *inbox, log *slog.Logger) *link {
 	return &link{start: start, inbox: in, log: log, up: make(chan struct{}), wake: make(chan struct{}, 1)}
 }
 
+// connected reports whether gshim answers now.
+func (k *link) connected() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.c != nil
+}
+
 // run keeps gshim connected until ctx ends.
 func (k *link) run(ctx context.Context) {
 	said := ""

@@ -29,6 +29,9 @@ func (n *Noded) answerStat(conn *rpc.Conn, ask *proto.StatAsk) {
 	go func() { // it ends with the write, which has a limit of its own
 		defer func() { <-n.stats }()
 		answer := &proto.StatAnswer{ID: ask.ID}
+		if ask.Doctor {
+			answer = n.examine(ask)
+		}
 		if ask.Steps || len(ask.Tell) > 0 {
 			reply := make(chan *proto.StatAnswer, 1)
 			n.inbox.post(msgStepList{ask, reply})

@@ -202,19 +202,7 @@ func (t *unitTable) rules(mine []model.GresAlloc) *cgroup.Devices {
 	if t == nil || len(t.devs) == 0 && t.strict == nil {
 		return nil
 	}
-	held := make([]bool, len(t.devs))
-	hold := func(key unitKey) bool {
-		for _, n := range t.of[key] {
-			held[n] = true
-		}
-		return len(t.of[key]) > 0
-	}
-	for i := range mine {
-		if s := mine[i].Share; s != nil && hold(unitKey{"gpu", int(s.GPU)}) {
-			continue // shares of a GPU are used through it
-		}
-		mine[i].Index.Each(func(k int) bool { hold(unitKey{mine[i].Name, k}); return true })
-	}
+	held := t.held(mine)
 	if t.strict != nil {
 		return &cgroup.Devices{Allow: t.allowed(held)}
 	}
@@ -228,4 +216,22 @@ func (t *unitTable) rules(mine []model.GresAlloc) *cgroup.Devices {
 		return nil
 	}
 	return &cgroup.Devices{Deny: deny}
+}
+
+// held tells of each device whether it is of these units.
+func (t *unitTable) held(mine []model.GresAlloc) []bool {
+	held := make([]bool, len(t.devs))
+	hold := func(key unitKey) bool {
+		for _, n := range t.of[key] {
+			held[n] = true
+		}
+		return len(t.of[key]) > 0
+	}
+	for i := range mine {
+		if s := mine[i].Share; s != nil && hold(unitKey{"gpu", int(s.GPU)}) {
+			continue // shares of a GPU are used through it
+		}
+		mine[i].Index.Each(func(k int) bool { hold(unitKey{mine[i].Name, k}); return true })
+	}
+	return held
 }

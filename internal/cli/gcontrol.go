@@ -43,6 +43,7 @@ func verbs() []verb {
 		{name: "update", help: "update JobId=N KEY=VALUE... | NodeName=NAMES State=DRAIN|RESUME|DOWN Reason=TEXT", run: (*control).update},
 		{name: "reconfigure", help: "read the configuration files anew [--dry-run]", run: (*control).reconfigure},
 		{name: "why", help: "why JOBID...: what holds jobs, when they are expected to start, and what would let them start sooner", run: (*control).why},
+		{name: "doctor", help: "doctor [node=NODES]: look the cluster over, and say what is wrong and what to do about it (operators)", run: (*control).doctor},
 		{name: "ping", help: "tell whether the controllers answer and which leads", run: (*control).ping},
 		{name: "write", help: "write batch_script JOBID [FILE|-]", run: (*control).write},
 		{name: "dump", help: "dump state FILE, for gbatch sim --from-state (operators)", run: (*control).dump},

@@ -1242,6 +1242,299 @@ func (x *PutReply) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *DoctorRequest) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(1); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Nodes)); err != nil {
+		return err
+	}
+	for i1 := range x.Nodes {
+		if err := e.EncodeString(x.Nodes[i1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *DoctorRequest) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = DoctorRequest{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("DoctorRequest.Nodes", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("DoctorRequest.Nodes", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.Nodes = s2
+		}
+	}
+	return wire.Skip(d, n-1)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *DoctorReply) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Now)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Nodes)); err != nil {
+		return err
+	}
+	for i1 := range x.Nodes {
+		if err := x.Nodes[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *DoctorReply) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = DoctorReply{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("DoctorReply.Now", err)
+		}
+		x.Now = model.Time(v)
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("DoctorReply.Nodes", err)
+		}
+		if n1 > 0 {
+			s2 := make([]NodeFindings, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, NodeFindings{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("DoctorReply.Nodes", err)
+				}
+			}
+			x.Nodes = s2
+		}
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *NodeFindings) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Node); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.List)); err != nil {
+		return err
+	}
+	for i1 := range x.List {
+		if err := x.List[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *NodeFindings) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = NodeFindings{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("NodeFindings.Node", err)
+		}
+		x.Node = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("NodeFindings.List", err)
+		}
+		if n1 > 0 {
+			s2 := make([]Finding, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, Finding{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("NodeFindings.List", err)
+				}
+			}
+			x.List = s2
+		}
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *Finding) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(4); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.About); err != nil {
+		return err
+	}
+	if err := e.EncodeUint(uint64(x.Grade)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Text); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Fix); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *Finding) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = Finding{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Finding.About", err)
+		}
+		x.About = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("Finding.Grade", err)
+		}
+		x.Grade = Grade(v)
+		if uint64(x.Grade) != v {
+			return wire.Range("Finding.Grade", v)
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Finding.Text", err)
+		}
+		x.Text = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Finding.Fix", err)
+		}
+		x.Fix = v
+	}
+	return wire.Skip(d, n-4)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *HeldUnits) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := x.Attempt.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Gres)); err != nil {
+		return err
+	}
+	for i1 := range x.Gres {
+		if err := x.Gres[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *HeldUnits) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = HeldUnits{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	if err := x.Attempt.DecodeMsgpack(d); err != nil {
+		return wire.In("HeldUnits.Attempt", err)
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("HeldUnits.Gres", err)
+		}
+		if n1 > 0 {
+			s2 := make([]model.GresAlloc, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, model.GresAlloc{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("HeldUnits.Gres", err)
+				}
+			}
+			x.Gres = s2
+		}
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *DiagReply) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(24); err != nil {
 		return err
@@ -4345,7 +4638,7 @@ func (x *NodePids) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *StatAsk) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(4); err != nil {
+	if err := e.EncodeArrayLen(6); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(x.ID); err != nil {
@@ -4367,6 +4660,17 @@ func (x *StatAsk) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i2 := range x.Tell {
 		if err := x.Tell[i2].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeBool(x.Doctor); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Held)); err != nil {
+		return err
+	}
+	for i3 := range x.Held {
+		if err := x.Held[i3].EncodeMsgpack(e); err != nil {
 			return err
 		}
 	}
@@ -4438,12 +4742,41 @@ func (x *StatAsk) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Tell = s5
 		}
 	}
-	return wire.Skip(d, n-4)
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("StatAsk.Doctor", err)
+		}
+		x.Doctor = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StatAsk.Held", err)
+		}
+		if n7 > 0 {
+			s8 := make([]HeldUnits, 0, wire.Cap(n7))
+			for range n7 {
+				s8 = append(s8, HeldUnits{})
+				if err := s8[len(s8)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StatAsk.Held", err)
+				}
+			}
+			x.Held = s8
+		}
+	}
+	return wire.Skip(d, n-6)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *StatAnswer) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(4); err != nil {
+	if err := e.EncodeArrayLen(6); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(x.ID); err != nil {
@@ -4472,6 +4805,17 @@ func (x *StatAnswer) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := e.EncodeBool(x.Known[i3]); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeArrayLen(len(x.Findings)); err != nil {
+		return err
+	}
+	for i4 := range x.Findings {
+		if err := x.Findings[i4].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(int64(x.At)); err != nil {
+		return err
 	}
 	return nil
 }
@@ -4555,7 +4899,36 @@ func (x *StatAnswer) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Known = s8
 		}
 	}
-	return wire.Skip(d, n-4)
+	if n < 5 {
+		return nil
+	}
+	{
+		n10, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("StatAnswer.Findings", err)
+		}
+		if n10 > 0 {
+			s11 := make([]Finding, 0, wire.Cap(n10))
+			for range n10 {
+				s11 = append(s11, Finding{})
+				if err := s11[len(s11)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("StatAnswer.Findings", err)
+				}
+			}
+			x.Findings = s11
+		}
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StatAnswer.At", err)
+		}
+		x.At = model.Time(v)
+	}
+	return wire.Skip(d, n-6)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

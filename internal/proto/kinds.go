@@ -29,6 +29,7 @@ const (
 	KindSteps        // StepsRequest -> stream of StepsChunk
 	KindPeers        // PeersRequest -> PeersReply
 	KindAttend       // AttendRequest -> Empty, and then the connection is the job's
+	KindDoctor       // DoctorRequest -> DoctorReply
 )
 
 // Kinds between daemons.

@@ -55,6 +55,9 @@ type StatAsk struct {
 
 	Steps bool       // list their running steps, not what they use
 	Tell  []StepTell // end or signal these
+
+	Doctor bool        // look at yourself
+	Held   []HeldUnits // with Doctor: by jobs that run there
 }
 
 // StatAnswer is what a node knows: attempts that don't run there are not in it.
@@ -66,6 +69,9 @@ type StatAnswer struct {
 
 	Steps []RunningStep
 	Known []bool // for each Tell: whether the step was there
+
+	Findings []Finding
+	At       model.Time // by the node's clock; with Findings
 }
 
 // StatOf is one step on the node that answers.

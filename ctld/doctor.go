@@ -1,0 +1,283 @@
+package ctld
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/state"
+)
+
+// doctor.go is gcontrol doctor: what an operator would look for by hand on a cluster that does not do what it should, each
+// with what to do about it. Half of it the leader knows, the other half it asks the nodes.
+
+// doctorNodes is how many nodes are asked at a time.
+const doctorNodes = 64
+
+// skewNote is how far a node's clock may be off before it is worth a word; maxSkew drains it.
+const skewNote = 2 * time.Second
+
+type findings []proto.Finding
+
+func (f *findings) add(about string, grade proto.Grade, fix, format string, args ...any) {
+	*f = append(*f, proto.Finding{About: about, Grade: grade, Text: fmt.Sprintf(format, args...), Fix: fix})
+}
+
+func (c *Controller) doctor(ctx context.Context, who *proto.Caller, rq *proto.DoctorRequest) (*proto.DoctorReply, error) {
+	if !c.operator(who) {
+		return nil, refuse(proto.CodeAccess, "gcontrol doctor looks into nodes and is for operators; gcontrol why JOBID says what holds your jobs")
+	}
+	v := c.machine.View()
+	names := rq.Nodes
+	if len(names) > proto.MaxTargets {
+		return nil, refuse(proto.CodeBadRequest, "more than %d nodes in one request", proto.MaxTargets)
+	}
+	for _, name := range names {
+		if v.Node(name) == nil {
+			return nil, refuse(proto.CodeInvalidNode, "node %s is not defined", name)
+		}
+	}
+	if len(names) == 0 {
+		for _, d := range v.Config().Nodes {
+			names = append(names, d.Name)
+		}
+	}
+	reply := &proto.DoctorReply{Now: c.now(), Nodes: make([]proto.NodeFindings, len(names)+1)}
+	reply.Nodes[0].List = c.examineSelf(v)
+	turns := make(chan struct{}, doctorNodes)
+	var all sync.WaitGroup
+	for i, name := range names {
+		turns <- struct{}{}
+		all.Go(func() {
+			defer func() { <-turns }()
+			reply.Nodes[i+1] = proto.NodeFindings{Node: name, List: c.examine(ctx, v, v.Node(name))}
+		})
+	}
+	all.Wait()
+	return reply, nil
+}
+
+// examineSelf looks at the controllers and the accounting.
+func (c *Controller) examineSelf(v *state.View) []proto.Finding {
+	var f findings
+	ping := c.ping()
+	var away []string
+	for _, x := range ping.Controllers {
+		if !x.Up {
+			away = append(away, x.Name)
+		}
+	}
+	switch {
+	case len(away) > 0 && 2*len(away) >= len(ping.Controllers):
+		f.add("controllers", proto.GradeBad, "start them", "%s of %d can't be reached: no majority, nothing can be changed", strings.Join(away, ", "), len(ping.Controllers))
+	case len(away) > 0:
+		f.add("controllers", proto.GradeBad, "start gctld there", "%s of %d can't be reached; %s leads", strings.Join(away, ", "), len(ping.Controllers), ping.Leader)
+	default:
+		f.add("controllers", proto.GradeOK, "", "%s leads, all %d answer", ping.Leader, max(1, len(ping.Controllers)))
+	}
+	switch n := ping.Outbox; {
+	case !ping.DbdUp:
+		f.add("accounting", proto.GradeBad, "start gdbd; nothing is lost meanwhile", "gdbd can't be reached; %d records wait for it", n)
+	default:
+		f.add("accounting", proto.GradeOK, "", "gdbd answers; %d records are on their way", n)
+	}
+	return f
+}
+
+// examine looks at one node.
+func (c *Controller) examine(ctx context.Context, v *state.View, n *model.Node) []proto.Finding {
+	var f findings
+	s := c.nodes.session(n.Def.Name)
+	switch {
+	case s != nil:
+		f.add("daemon", proto.GradeOK, "", "gnoded %s is registered from %s", n.Version, s.addr)
+	case n.LinkAt == 0:
+		f.add("daemon", proto.GradeBad, "start gnoded there; its log says what keeps it from the controllers", "gnoded has never registered")
+	default:
+		f.add("daemon", proto.GradeBad, "start gnoded there; its log says what keeps it from the controllers", "gnoded is not connected")
+	}
+	nodeState(&f, n)
+	if s != nil {
+		nodeGres(&f, v, n, s)
+	}
+	nodeUnits(&f, n)
+	nodeAllocs(&f, v, n)
+	if k := len(n.Strikes); k > 0 {
+		f.add("launches", proto.GradeBad, "its log says why", "%d jobs could not be started here since one last was", k)
+	}
+	queue(&f, v, n)
+	if s == nil {
+		return f
+	}
+	for _, note := range s.notes {
+		f.add("notes", proto.GradeNote, "", "%s", note)
+	}
+	return append(f, c.askDoctor(ctx, v, n)...)
+}
+
+// askDoctor has the node look at itself.
+func (c *Controller) askDoctor(ctx context.Context, v *state.View, n *model.Node) []proto.Finding {
+	var f findings
+	ctx, cancel := context.WithTimeout(ctx, statWait)
+	defer cancel()
+	m, err := c.askNode(ctx, n.Def.Name, proto.StatAsk{Doctor: true, Held: heldUnits(v, n)})
+	if err != nil {
+		f.add("node", proto.GradeBad, "gnoded may be stuck: look into its log", "it did not look at itself: %v", err)
+		return f
+	}
+	if off := time.Duration(m.At-c.now()) * time.Millisecond; off.Abs() > skewNote {
+		f.add("clock", proto.GradeBad, "set it by NTP", "it is %s off the controller's", off.Abs().Round(time.Second))
+	} else {
+		f.add("clock", proto.GradeOK, "", "as the controller's")
+	}
+	return append(f, m.Findings...)
+}
+
+// heldUnits gives what running jobs hold of a node.
+func heldUnits(v *state.View, n *model.Node) []proto.HeldUnits {
+	var out []proto.HeldUnits
+	for _, id := range n.Jobs {
+		j := v.Job(id)
+		if j == nil || j.State != model.Running || j.Run == nil || j.Run.Launched == 0 || slices.Contains(n.Asleep, id) {
+			continue
+		}
+		for i := range j.Run.Alloc.Nodes {
+			if na := &j.Run.Alloc.Nodes[i]; na.Node == n.Def.Name && len(out) < proto.MaxUnits {
+				out = append(out, proto.HeldUnits{Attempt: proto.Attempt{Job: id, Attempt: j.Attempt}, Gres: na.Gres})
+			}
+		}
+	}
+	return out
+}
+
+// nodeState says whether the node takes jobs.
+func nodeState(f *findings, n *model.Node) {
+	name := n.Def.Name
+	resume := "when that is right again: gcontrol update NodeName=" + name + " State=RESUME"
+	switch why := cmp.Or(n.Reason, "no reason was given"); {
+	case n.Problem != "":
+		f.add("state", proto.GradeBad, "it resumes by itself when that is right", "%s: %s", n.BaseState(), n.Problem)
+	case n.Admin != model.NodeUp:
+		f.add("state", proto.GradeBad, resume, "%s: %s [%s]", n.BaseState(), why, cmp.Or(n.ReasonBy, "configuration"))
+	case n.Link != model.LinkUp:
+		f.add("state", proto.GradeBad, "", "%s: jobs wait for it to register", n.BaseState())
+	default:
+		f.add("state", proto.GradeOK, "", "%s", n.BaseState())
+	}
+}
+
+// nodeGres compares what is configured with what the node found.
+func nodeGres(f *findings, v *state.View, n *model.Node, s *session) {
+	if len(n.Def.Gres) == 0 {
+		if len(s.units) > 0 {
+			f.add("gres", proto.GradeNote, "add Gres= to its NodeName line and the names to GresTypes, or jobs that ask for them are refused (Invalid generic resource (gres) specification)",
+				"it has %d units of %s, and the configuration gives it none", len(s.units), s.units[0].Name)
+		}
+		return
+	}
+	var names []string
+	for i := range n.Def.Gres {
+		g := &n.Def.Gres[i]
+		names = append(names, fmt.Sprintf("%s:%d", model.TypedName(g.Name, g.Type), g.Count))
+	}
+	text := strings.Join(names, ",")
+	if why := lacks(n.Def, &s.hw); why != "" {
+		f.add("gres", proto.GradeBad, "make Gres= and gres.conf agree with the hardware (gnoded -C and gnoded -G print it) and run gcontrol reconfigure", "%s is configured: %s", text, why)
+		return
+	}
+	f.add("gres", proto.GradeOK, "", "%s is configured, and found", text)
+}
+
+// nodeUnits names units that jobs don't get.
+func nodeUnits(f *findings, n *model.Node) {
+	for _, o := range n.Out {
+		unit := fmt.Sprintf("%s:%d", o.Name, o.Index)
+		switch o.Kind {
+		case model.OutInUse:
+			f.add("units", proto.GradeBad, "end those processes; or GpuForeignUsePolicy=ignore", "%s is not handed out: %s", unit, o.Reason)
+		case model.OutFault, model.OutDrained:
+			f.add("units", proto.GradeBad, fmt.Sprintf("when it is well: gcontrol update NodeName=%s Gres=%s State=RESUME", n.Def.Name, unit), "%s is drained: %s [%s]", unit, o.Reason, o.By)
+		case model.OutCleared, model.OutSpent:
+		}
+	}
+}
+
+// nodeAllocs holds what is noted as used against what the node's jobs have.
+func nodeAllocs(f *findings, v *state.View, n *model.Node) {
+	var wrong []string
+	owner := map[proto.UnitHolder]string{}
+	for _, h := range holders(v, n) {
+		key := proto.UnitHolder{Name: h.Name, Index: h.Index}
+		if who := owner[key]; who != "" && !sharedOn(n, h.Name) {
+			wrong = append(wrong, fmt.Sprintf("jobs %s and %s both hold %s:%d", who, h.Job, h.Name, h.Index))
+		}
+		owner[key] = h.Job
+	}
+	cpus, mem := int64(0), int64(0)
+	for _, id := range n.Jobs {
+		j := v.Job(id)
+		if j == nil || j.Run == nil || j.Run.Alloc == nil {
+			wrong = append(wrong, fmt.Sprintf("job %d is noted here and holds nothing", id))
+			continue
+		}
+		for i := range j.Run.Alloc.Nodes {
+			if na := &j.Run.Alloc.Nodes[i]; na.Node == n.Def.Name {
+				cpus, mem = cpus+int64(na.CPUs.Count()), mem+na.MemMiB
+			}
+		}
+	}
+	if mem != n.UsedMem {
+		wrong = append(wrong, fmt.Sprintf("its jobs have %d MiB, %d are noted", mem, n.UsedMem))
+	}
+	if len(wrong) > 0 {
+		f.add("allocations", proto.GradeBad, "report it with gcontrol dump state FILE", "%s", strings.Join(wrong, "; "))
+		return
+	}
+	f.add("allocations", proto.GradeOK, "", "%d jobs have %d CPUs, %d MiB and %d units of resources; none twice", len(n.Jobs), cpus, mem, len(owner))
+}
+
+// sharedOn reports whether a resource's units are shares, which are counted and not numbered.
+func sharedOn(n *model.Node, name string) bool {
+	return slices.ContainsFunc(n.Def.Gres, func(g model.GresDef) bool { return g.Name == name && len(g.Over) > 0 })
+}
+
+// queue says what waits in the node's partitions.
+func queue(f *findings, v *state.View, n *model.Node) {
+	var parts []string
+	for _, p := range v.Config().Partitions {
+		if slices.Contains(p.Nodes, n.Def.Name) {
+			parts = append(parts, p.Name)
+		}
+	}
+	if len(parts) == 0 {
+		f.add("partitions", proto.GradeBad, "add it to a PartitionName line's Nodes= and run gcontrol reconfigure", "it is in none: no job can ask for it")
+		return
+	}
+	why := map[model.Reason]int{}
+	v.Jobs(func(j *model.Job) bool {
+		if j.State == model.Pending && slices.ContainsFunc(j.Spec.Partitions, func(p string) bool { return slices.Contains(parts, p) }) {
+			why[j.Reason] += max(1, int(j.Tasks.Count()))
+		}
+		return true
+	})
+	if len(why) == 0 {
+		f.add("partitions", proto.GradeOK, "", "%s; no job waits there", strings.Join(parts, ","))
+		return
+	}
+	var list []model.Reason
+	for r := range why {
+		list = append(list, r)
+	}
+	slices.SortFunc(list, func(a, b model.Reason) int { return cmp.Or(cmp.Compare(why[b], why[a]), cmp.Compare(a, b)) })
+	var words []string
+	for _, r := range list {
+		words = append(words, fmt.Sprintf("%d %s", why[r], r))
+	}
+	f.add("partitions", proto.GradeNote, "gcontrol why JOBID says what a job waits for", "%s; waiting there: %s", strings.Join(parts, ","), strings.Join(words, ", "))
+}
