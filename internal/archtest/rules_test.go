@@ -74,7 +74,7 @@ var (
 // inside this module, however indirectly, may import one of heavy.
 var (
 	light = []string{"cmd/gcli", "cmd/gshim"}
-	quick = []string{"net"} // takes a command's start 95 microseconds: none of cmd/gcli
+	quick = []string{"net", "regexp"} // take a command's start 95 microseconds and more: none of cmd/gcli
 	heavy = []string{
 		"C", "crypto/tls", "net/http", "expvar", "github.com/hashicorp", "github.com/armon/go-metrics", "github.com/prometheus",
 		"go.etcd.io/bbolt", "github.com/NVIDIA/go-nvml", "github.com/containerd/cgroups", "github.com/spf13/cobra",

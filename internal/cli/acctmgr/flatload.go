@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -69,8 +68,8 @@ func Load(f *Facts, text, cluster string, clean bool) (*Plan, error) {
 	see.QOS, see.Accounts, see.assocs = maps.Clone(f.QOS), maps.Clone(f.Accounts), maps.Clone(f.assocs)
 	l := &load{f: f, see: &see, clean: clean, cluster: cluster, p: &Plan{Nothing: " Nothing new added."}}
 	for line := range strings.SplitSeq(text, "\n") { // others may name a QOS before its own line
-		if m := flatLine.FindStringSubmatch(line); m != nil && m[1] == "#QOS" {
-			if name := strings.ToLower(unquote(m[2])); see.QOS[name] == nil {
+		if kind, rest, _, ok := flatLine(line); ok && kind == "#QOS" {
+			if name := strings.ToLower(unquote(rest)); see.QOS[name] == nil {
 				see.QOS[name] = &model.QOS{Name: name}
 			}
 		}
@@ -94,26 +93,49 @@ func Load(f *Facts, text, cluster string, clean bool) (*Plan, error) {
 	return l.p, l.plan()
 }
 
-// flatLine is Type - 'name' with options behind colons.
-var flatLine = regexp.MustCompile(`^(#?[A-Za-z]+)\s*-\s*('[^']*'|"[^"]*"|[^:]*)(?::(.*))?$`)
+// flatLine takes a line apart: Type - 'name' with options behind colons. No regular expression: all commands are one
+// program, and would compile it at every start.
+func flatLine(line string) (kind, name, options string, ok bool) {
+	end := strings.IndexFunc(strings.TrimPrefix(line, "#"), func(r rune) bool { return r < 'A' || r > 'Z' && r < 'a' || r > 'z' })
+	if end <= 0 {
+		return "", "", "", false
+	}
+	end += len(line) - len(strings.TrimPrefix(line, "#"))
+	kind = line[:end]
+	rest, ok := strings.CutPrefix(strings.TrimLeft(line[end:], " \t"), "-")
+	if !ok {
+		return "", "", "", false
+	}
+	rest = strings.TrimLeft(rest, " \t")
+	cut := strings.IndexByte(rest, ':')
+	if rest != "" && (rest[0] == '\'' || rest[0] == '"') {
+		if quoted := strings.IndexByte(rest[1:], rest[0]); quoted >= 0 && (quoted+2 == len(rest) || rest[quoted+2] == ':') {
+			cut = quoted + 2 // colons between quotes are the name's
+		}
+	}
+	if cut < 0 || cut >= len(rest) {
+		return kind, rest, "", true
+	}
+	return kind, rest[:cut], rest[cut+1:], true
+}
 
 func (l *load) line(n int, text string) error {
 	if text == "" || text[0] == '#' && !strings.HasPrefix(text, "#QOS - ") {
 		return nil
 	}
-	m := flatLine.FindStringSubmatch(text)
-	if m == nil {
+	kind, rest, options, ok := flatLine(text)
+	if !ok {
 		return fmt.Errorf("'%.40s' is not Cluster|Parent|Account|User - 'NAME':OPTION=VALUE:...", text)
 	}
-	name := strings.ToLower(unquote(m[2]))
+	name := strings.ToLower(unquote(rest))
 	var words []word
-	for _, option := range flatOptions(m[3]) {
+	for _, option := range flatOptions(options) {
 		words = append(words, read(option))
 	}
 	if name == "" {
-		return fmt.Errorf("%s without a name", m[1])
+		return fmt.Errorf("%s without a name", kind)
 	}
-	switch strings.ToLower(m[1]) {
+	switch strings.ToLower(kind) {
 	case "cluster":
 		if l.cluster != "" {
 			name = strings.ToLower(l.cluster)
@@ -146,7 +168,7 @@ func (l *load) line(n int, text string) error {
 		}
 		return applyFlat(l, n, qosAttrs(), q, words)
 	}
-	return fmt.Errorf("%s is none of Cluster, Parent, Account and User", m[1])
+	return fmt.Errorf("%s is none of Cluster, Parent, Account and User", kind)
 }
 
 // flatOptions cuts a line at colons, but for those in quotes and those between the name and the type of a resource.
