@@ -32,6 +32,9 @@ type acctRow struct {
 func stepRow(job, rec *model.Record, view *acctView) *acctRow {
 	s, r := rec.Step, *job
 	r.Name, r.State, r.Submit, r.Start, r.End, r.Exit, r.CancelUID = s.Name, s.State(), s.Start, s.Start, s.End, s.Exit, s.StopUID
+	if s.End == 0 {
+		r.State = model.Running
+	}
 	r.Nodes, r.NumNodes, r.AllocCPUs, r.ReqCPUs = hostlist.Compress(s.Nodes), int32(len(s.Nodes)), s.CPUs, s.CPUs
 	if s.MemMiB != 0 || r.NumNodes != job.NumNodes {
 		r.AllocMemMiB = s.MemMiB

@@ -43,6 +43,8 @@ type account struct {
 	truncate              bool
 
 	noHeader, allocations, noConvert, script bool
+
+	live map[model.JobID][]proto.RunningStep // steps that run now, once a running job has come; see liveSteps
 }
 
 // acctWant is one job of -j, or only one step of it.
@@ -160,6 +162,9 @@ func (a *account) each(c *client.Client, f func(r *model.Record, steps []*model.
 		}
 		r := job
 		job = nil
+		if a.rq.Steps && r.State.HasResources() {
+			steps = a.withLive(r, steps)
+		}
 		return f(r, steps)
 	}
 	err := c.Stream(proto.KindAcct, &a.rq, func(body []byte) error {
