@@ -143,24 +143,37 @@ func (c *Controller) propose(ctx context.Context, b state.Body) (state.Result, e
 	if err != nil {
 		return state.Result{}, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
-	defer cancel()
-	out, err := c.store.Propose(ctx, data)
-	switch {
-	case errors.Is(err, store.ErrNotLeader), errors.Is(err, store.ErrLeadershipLost):
-		return state.Result{}, refuse(proto.CodeNotLeader, "leadership has just moved; try again")
-	case errors.Is(err, store.ErrQueueFull), errors.Is(err, context.DeadlineExceeded):
-		return state.Result{}, refuse(proto.CodeBusy, "Socket timed out on send/recv operation")
-	case errors.Is(err, store.ErrTooLarge):
-		return state.Result{}, refuse(proto.CodeBadRequest, "the request is too large for one log entry")
-	case err != nil:
+	out, err := c.proposeAll(ctx, [][]byte{data})
+	if err != nil {
 		return state.Result{}, err
 	}
-	res, ok := out.(state.Result)
-	if !ok {
-		return state.Result{}, errors.New("the store answered with something that is no result")
+	return out[0], nil
+}
+
+// proposeAll puts encoded commands into the log, in order in one entry, and gives the state's answer to each.
+func (c *Controller) proposeAll(ctx context.Context, cmds [][]byte) ([]state.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
+	defer cancel()
+	answers, err := c.store.ProposeBatch(ctx, cmds)
+	switch {
+	case errors.Is(err, store.ErrNotLeader), errors.Is(err, store.ErrLeadershipLost):
+		return nil, refuse(proto.CodeNotLeader, "leadership has just moved; try again")
+	case errors.Is(err, store.ErrQueueFull), errors.Is(err, context.DeadlineExceeded):
+		return nil, refuse(proto.CodeBusy, "Socket timed out on send/recv operation")
+	case errors.Is(err, store.ErrTooLarge):
+		return nil, refuse(proto.CodeBadRequest, "the request is too large for one log entry")
+	case err != nil:
+		return nil, err
 	}
-	return res, nil
+	out := make([]state.Result, len(answers))
+	for i, a := range answers {
+		res, ok := a.(state.Result)
+		if !ok {
+			return nil, errors.New("the store answered with something that is no result")
+		}
+		out[i] = res
+	}
+	return out, nil
 }
 
 // now gives the moment as the leader stamps it.

@@ -155,6 +155,11 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 			reply, err := c.submit(ctx, *who, rq)
 			c.end(r, reply, err)
 		}
+	case proto.KindSubmitEach:
+		if rq := new(proto.SubmitEachRequest); decode(rq) {
+			reply, err := c.submitEach(ctx, *who, rq)
+			c.end(r, reply, err)
+		}
 	case proto.KindJobs:
 		if rq := new(proto.JobsRequest); decode(rq) {
 			err := c.jobs(who, rq, more)

@@ -41,21 +41,46 @@ func refuse(code proto.Code, format string, a ...any) *rpc.Error {
 // returned only once it is there.
 func (c *Controller) submit(ctx context.Context, who proto.Caller, rq *proto.SubmitRequest) (*proto.SubmitReply, error) {
 	v := c.machine.View()
+	cmd, reply, err := c.prepare(v, who, rq)
+	if err != nil {
+		return nil, err
+	}
+	if rq.TestOnly {
+		return c.testOnly(v, cmd.Spec, reply)
+	}
+	script, env := cmd.Script, cmd.Env
+	withoutContent(v, cmd)
+	res, err := c.propose(ctx, cmd)
+	if err == nil && res.Refusal == state.ContentMissing { // forgotten between the look and the entry
+		cmd.Script, cmd.Env = script, env
+		res, err = c.propose(ctx, cmd)
+	}
+	if err == nil {
+		err = refusedBy(v, cmd.Spec, res)
+	}
+	if err != nil {
+		return nil, err
+	}
+	reply.Job = res.Job
+	return reply, nil
+}
+
+// prepare makes the command of a submission that is valid and can run, and the beginning of its answer.
+func (c *Controller) prepare(v *state.View, who proto.Caller, rq *proto.SubmitRequest) (*state.Submit, *proto.SubmitReply, error) {
 	if v.Config().Cluster == "" {
-		return nil, refuse(proto.CodeBusy, "the cluster has no configuration yet; try again in a moment")
+		return nil, nil, refuse(proto.CodeBusy, "the cluster has no configuration yet; try again in a moment")
 	}
 	if rq.Spec == nil || len(rq.RequestID) > maxRequestID {
-		return nil, refuse(proto.CodeBadRequest, "the submission is malformed: no job description, or a request id over %d bytes", maxRequestID)
+		return nil, nil, refuse(proto.CodeBadRequest, "the submission is malformed: no job description, or a request id over %d bytes", maxRequestID)
 	}
 	sp := *rq.Spec
 	sp.UID, sp.GID, sp.Groups = who.UID, who.GID, who.Groups
 	sp.User, sp.Group, sp.Host = who.User, who.Group, who.Host
-	reply := &proto.SubmitReply{Cluster: v.Config().Cluster}
 	if err := c.validate(v, &who, &sp, rq); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := addressMail(v, &sp); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	notes, err := c.place(v, &who, &sp)
 	if err == nil {
@@ -65,11 +90,7 @@ func (c *Controller) submit(ctx context.Context, who proto.Caller, rq *proto.Sub
 		err = fitTimes(v, c.now(), &sp)
 	}
 	if err != nil {
-		return nil, err
-	}
-	reply.Notes = notes
-	if rq.TestOnly {
-		return c.testOnly(v, &sp, reply)
+		return nil, nil, err
 	}
 	script, env := blob.Make(rq.Script), blob.Make(rq.Env)
 	sp.Script, sp.Env = script.Key, env.Key
@@ -77,33 +98,32 @@ func (c *Controller) submit(ctx context.Context, who proto.Caller, rq *proto.Sub
 	if sp.HoldReq {
 		cmd.Hold = model.HeldByUser
 	}
-	if v.HasBlob(script.Key) {
+	return cmd, &proto.SubmitReply{Cluster: v.Config().Cluster, Notes: notes}, nil
+}
+
+// withoutContent leaves out of a command what the state has already.
+func withoutContent(v *state.View, cmd *state.Submit) {
+	if v.HasBlob(cmd.Script.Key) {
 		cmd.Script.Data = nil
 	}
-	if v.HasBlob(env.Key) {
+	if v.HasBlob(cmd.Env.Key) {
 		cmd.Env.Data = nil
 	}
-	res, err := c.propose(ctx, cmd)
-	if err == nil && res.Refusal == state.ContentMissing { // forgotten between the look and the entry
-		cmd.Script, cmd.Env = script, env
-		res, err = c.propose(ctx, cmd)
-	}
-	if err != nil {
-		return nil, err
-	}
+}
+
+// refusedBy says why the state didn't take a submission; nil when it did.
+func refusedBy(v *state.View, sp *model.Spec, res state.Result) error {
 	switch res.Refusal {
 	case state.OK:
+		return nil
 	case state.TooManyJobs:
-		return nil, refuse(proto.CodePolicy, "the cluster holds MaxJobCount=%d jobs already; wait until some have ended", v.Config().Params.MaxJobs)
+		return refuse(proto.CodePolicy, "the cluster holds MaxJobCount=%d jobs already; wait until some have ended", v.Config().Params.MaxJobs)
 	case state.OverLimit:
-		return nil, refuse(proto.CodePolicy, "%s", overSubmit(&sp, res.Reason))
+		return refuse(proto.CodePolicy, "%s", overSubmit(sp, res.Reason))
 	case state.BadDependency:
-		return nil, refuse(proto.CodeDependency, "a job named in --dependency=%s is unknown (or there are more than %d); see gqueue for the jobs that are known", sp.DepText, state.MaxDeps)
-	default:
-		return nil, refuse(proto.CodeInternal, "the job was refused (%d)", res.Refusal)
+		return refuse(proto.CodeDependency, "a job named in --dependency=%s is unknown (or there are more than %d); see gqueue for the jobs that are known", sp.DepText, state.MaxDeps)
 	}
-	reply.Job = res.Job
-	return reply, nil
+	return refuse(proto.CodeInternal, "the job was refused (%d)", res.Refusal)
 }
 
 // requestKey keeps users' request ids apart: nobody gets another's job by guessing one.

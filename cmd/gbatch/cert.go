@@ -15,17 +15,17 @@ import (
 
 func certCommand() *cobra.Command {
 	var dir string
-	cmd := &cobra.Command{
+	cmd := words(&cobra.Command{
 		Use:   "cert",
 		Short: "Make the certificates by which daemons know each other",
 		Long: "Make the certificates by which daemons know each other. gctld makes the authority and its own certificate when a\n" +
 			"cluster first starts, and gbatch up all that it needs; these commands make them by hand, without any daemon.",
-	}
+	})
 	cmd.PersistentFlags().StringVar(&dir, "pki", "", "`directory` of the authority (default PKIDir of the configuration)")
 	cmd.AddCommand(&cobra.Command{
 		Use:   "init CLUSTER",
 		Short: "Make the certificate authority of a cluster",
-		Args:  cobra.ExactArgs(1),
+		Args:  operands(1, 1, "the name of a cluster"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			at, err := pkiDir(dir)
 			if err != nil {
@@ -50,7 +50,7 @@ func issueCommand(dir *string) *cobra.Command {
 		Long: "Issue the certificate of a daemon. ROLE is " + strings.Join(pki.Roles(), ", ") + "; NAME is the controller's, node's or\n" +
 			"accounting daemon's name. Copy ca.crt, ROLE-NAME.crt and ROLE-NAME.key to PKIDir on that host.",
 		Example: "  gbatch cert issue node gpu-node01 --out /root/gpu-node01",
-		Args:    cobra.ExactArgs(2),
+		Args:    operands(2, 2, "a role and a name"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			at, err := pkiDir(*dir)
 			if err != nil {

@@ -17,7 +17,7 @@ func checkCommand() *cobra.Command {
 		Long: "Check the gbatch.conf or slurm.conf in DIR (or FILE, or the configuration that commands use) and the gres.conf,\n" +
 			"cgroup.conf and topology.conf beside it. Every problem is named with its file and line and what to write instead. The\n" +
 			"exit status is 1 when there are errors; warnings and notes keep nothing from running.",
-		Args: cobra.MaximumNArgs(1),
+		Args: operands(0, 1, "one directory or file at most"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			var path string
 			var err error

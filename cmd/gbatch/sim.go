@@ -20,7 +20,7 @@ func simCommand() *cobra.Command {
 			"  gbatch sim --trace KTH-SP2.swf.gz --scheduler easy --compare easy-sjbf --plot kth.svg\n" +
 			"  gbatch sim --trace jobs.csv --conf /etc/gbatch --compare /tmp/trial\n" +
 			"  gcontrol dump state now.state && gbatch sim --from-state now.state --what-if 'add=4:gpu1'",
-		Args: cobra.NoArgs,
+		Args: noOperands,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			o.Out = os.Stdout
 			if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {

@@ -28,10 +28,16 @@ func upCommand() *cobra.Command {
 			"GPUs; with it, that many virtual nodes. A cluster that is there already keeps its state; what is missing of it is\n" +
 			"started. In the foreground it runs until Ctrl-C; with --detach the command returns when the cluster takes jobs.",
 		Example: "  gbatch up\n  gbatch up --nodes 4 --gpus a100:4 --detach\n  gbatch up --conf /etc/slurm/slurm.conf --dir /tmp/trial",
-		Args:    cobra.NoArgs,
+		Args:    noOperands,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if mem != "" {
-				if o.MemMiB, err = walltime.ParseMemMiB(mem); err != nil {
+			for _, name := range []string{"nodes", "cpus", "controllers"} {
+				if f := cmd.Flag(name); f.Changed && f.Value.String() == "0" {
+					return fmt.Errorf("--%s 0: at least 1; without --%s it is %s", name, name, map[string]string{"nodes": "this machine itself, as it is",
+						"cpus": "as many as this machine has, at most 4", "controllers": "1"}[name])
+				}
+			}
+			if cmd.Flag("mem").Changed {
+				if o.MemMiB, err = walltime.ParseMemMiB(mem); err != nil || o.MemMiB == 0 {
 					return fmt.Errorf("--mem %s: a size such as 4000 (MiB) or 4G is wanted", mem)
 				}
 			}
@@ -114,7 +120,7 @@ func statusCommand() *cobra.Command {
 		Use:   "status",
 		Short: "Show the daemons of this machine's cluster",
 		Long:  "Show the daemons of this machine's cluster. The exit status is 0 when all of them run, otherwise 1.",
-		Args:  cobra.NoArgs,
+		Args:  noOperands,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			st, err := up.Look(cmd.Context(), dir)
 			if err != nil {
@@ -144,7 +150,7 @@ func downCommand() *cobra.Command {
 		Use:   "down",
 		Short: "Take this machine's cluster down",
 		Long:  "Take this machine's cluster down. Running jobs are ended, and those that may be requeued wait in the queue for the\nnext gbatch up; all other state stays as well.",
-		Args:  cobra.NoArgs,
+		Args:  noOperands,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			bin, err := ownDir()
 			if err != nil {

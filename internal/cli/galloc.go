@@ -59,7 +59,7 @@ type allocCall struct {
 }
 
 // allocRefuses are options of gsubmit that make no sense without a script.
-var allocRefuses = []string{"array", "requeue", "no-requeue", "output", "error", "input", "open-mode", "export", "export-file", "wrap", "parsable", "wait",
+var allocRefuses = []string{"array", "requeue", "no-requeue", "output", "error", "input", "open-mode", "export", "export-file", "wrap", "each", "parsable", "wait",
 	"test-only", "ignore-pbs", "propagate", "get-user-env", "signal", "profile"}
 
 func (g *allocCall) options() []getopt.Option {

@@ -65,6 +65,10 @@ func (e *Env) submit() (int, error) {
 		}
 	}
 	s.wishLogin()
+	lines, err := e.eachLines(s)
+	if err != nil {
+		return 1, fmt.Errorf("%s: error: %w", e.Program, err)
+	}
 	rq, err := e.request(s, body)
 	if err != nil {
 		return 1, fmt.Errorf("%s: error: %w", e.Program, err)
@@ -77,45 +81,73 @@ func (e *Env) submit() (int, error) {
 	if err := e.checkClusters(c, s.clusters); err != nil {
 		return 1, fmt.Errorf("%s: error: %s", e.Program, text(err))
 	}
+	if s.each != "" && !s.testOnly {
+		return e.submitEach(c, s, rq, lines)
+	}
 	var reply proto.SubmitReply
 	if err := c.Call(proto.KindSubmit, rq, &reply); err != nil {
-		what := "Batch job submission failed: "
-		if s.testOnly {
-			what = "allocation failure: "
-		}
-		if code(err) == proto.CodeScript {
-			what = ""
-		}
-		return 1, fmt.Errorf("%s: error: %s%s", e.Program, what, text(err))
+		return 1, e.refused(s, err, "")
 	}
-	if !s.quiet {
-		for _, n := range reply.Notes {
-			fmt.Fprintf(e.Stderr, "%s: %s\n", e.Program, n)
-		}
-	}
-	switch {
-	case s.testOnly:
+	e.notes(s, reply.Notes)
+	if s.testOnly {
 		fmt.Fprintf(e.Stderr, "%s: Job to start at %s using %d processors on nodes %s in partition %s\n", e.Program,
 			time.UnixMilli(int64(reply.TestStart)).Format("2006-01-02T15:04:05"), reply.TestCPUs, reply.TestNodes, reply.TestPart)
 		return 0, nil
-	case s.parsable && len(s.clusters) > 0:
-		fmt.Fprintf(e.Stdout, "%d;%s\n", reply.Job, reply.Cluster)
-	case s.parsable:
-		fmt.Fprintf(e.Stdout, "%d\n", reply.Job)
-	case len(s.clusters) > 0 && !s.quiet:
-		fmt.Fprintf(e.Stdout, "Submitted batch job %d on cluster %s\n", reply.Job, reply.Cluster)
-	case !s.quiet:
-		fmt.Fprintf(e.Stdout, "Submitted batch job %d\n", reply.Job)
 	}
+	e.submitted(s, reply.Job, reply.Cluster)
 	if !s.wait {
 		return 0, nil
 	}
-	if f, ok := e.Stdout.(interface{ Flush() error }); ok { // who waits wants to see the id now
-		if err := f.Flush(); err != nil {
-			return 1, fmt.Errorf("%s: error: can't write the output: %w", e.Program, err)
-		}
+	if err := e.flush(); err != nil { // who waits wants to see the id now
+		return 1, err
 	}
 	return e.await(c, reply.Job)
+}
+
+// refused is the error of a submission that the controller did not take; where says which of several it was.
+func (e *Env) refused(s *submission, err error, where string) error {
+	what := "Batch job submission failed: "
+	if s.testOnly {
+		what = "allocation failure: "
+	}
+	if code(err) == proto.CodeScript {
+		what = ""
+	}
+	return fmt.Errorf("%s: error: %s%s%s", e.Program, where, what, text(err))
+}
+
+// notes shows the controller's sentences about a job that it took.
+func (e *Env) notes(s *submission, notes []string) {
+	if s.quiet {
+		return
+	}
+	for _, n := range notes {
+		fmt.Fprintf(e.Stderr, "%s: %s\n", e.Program, n)
+	}
+}
+
+// submitted says which job there is now.
+func (e *Env) submitted(s *submission, id model.JobID, cluster string) {
+	switch {
+	case s.parsable && len(s.clusters) > 0:
+		fmt.Fprintf(e.Stdout, "%d;%s\n", id, cluster)
+	case s.parsable:
+		fmt.Fprintf(e.Stdout, "%d\n", id)
+	case len(s.clusters) > 0 && !s.quiet:
+		fmt.Fprintf(e.Stdout, "Submitted batch job %d on cluster %s\n", id, cluster)
+	case !s.quiet:
+		fmt.Fprintf(e.Stdout, "Submitted batch job %d\n", id)
+	}
+}
+
+// flush writes out what has been printed so far.
+func (e *Env) flush() error {
+	if f, ok := e.Stdout.(interface{ Flush() error }); ok {
+		if err := f.Flush(); err != nil {
+			return fmt.Errorf("%s: error: can't write the output: %w", e.Program, err)
+		}
+	}
+	return nil
 }
 
 // await returns when the job has ended, with its exit code.
@@ -150,7 +182,10 @@ func (e *Env) readScript(s *submission, p *getopt.Parser, operands []string) ([]
 	var data []byte
 	var err error
 	where := "stdin"
+	each, _ := p.Value("each")
 	switch {
+	case len(operands) == 0 && each == "-":
+		return nil, fail("--each=- reads the jobs' arguments from standard input, so the script can't come from there too: name it, or use --wrap")
 	case len(operands) == 0:
 		s.spec.Name = "sbatch"
 		data, err = io.ReadAll(io.LimitReader(e.Stdin, maxScriptRead+1))

@@ -39,6 +39,7 @@ type submission struct {
 	perTask     tresPerTask
 	noKill      bool
 	clusters    []string
+	each        string // --each: a file with a line for each job
 	userEnv     string // --get-user-env's value, 1 for none; "": not given
 }
 
@@ -287,6 +288,7 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		}},
 
 		{Name: "wrap", Arg: R, Metavar: "command", Group: gHow, Help: "submit a command without a script", ArgsOnly: true, Set: func(v string) error { s.wrap, s.hasWrap = v, true; return nil }},
+		{Name: "each", Arg: R, Metavar: "file|-", Group: gHow, Help: "a job for each line of the file (-: standard input): its words are the script's arguments; with --wrap they are $1, $2, ...", ArgsOnly: true, Set: str(&s.each)},
 		{Name: "no-preempt", Group: gWhen, Help: "don't end or suspend the job for the sake of another; its QOS has to allow that (Flags=NoPreempt)", Set: getopt.Flag(&s.more.NoPreempt)},
 		{Name: "oversubscribe", Aliases: []string{"share"}, Short: 's', Group: gRes, Env: "_OVERSUBSCRIBE", Help: "let other jobs have the same CPUs, where the partition allows it (OverSubscribe=YES)", Set: func(string) error { s.more.Share, s.spec.Exclusive = true, false; return nil }},
 		{Name: "parsable", Group: gHow, Help: "print nothing but the job's id", Set: getopt.Flag(&s.parsable)},

@@ -8236,6 +8236,227 @@ func (x *SubmitReply) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *SubmitEachRequest) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if x.Submit == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.Submit.EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Args)); err != nil {
+		return err
+	}
+	for i1 := range x.Args {
+		if err := e.EncodeArrayLen(len(x.Args[i1])); err != nil {
+			return err
+		}
+		for i2 := range x.Args[i1] {
+			if err := e.EncodeString(x.Args[i1][i2]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *SubmitEachRequest) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = SubmitEachRequest{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("SubmitEachRequest.Submit", err)
+		}
+		if !none {
+			v1 := new(SubmitRequest)
+			if err := v1.DecodeMsgpack(d); err != nil {
+				return wire.In("SubmitEachRequest.Submit", err)
+			}
+			x.Submit = v1
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n2, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("SubmitEachRequest.Args", err)
+		}
+		if n2 > 0 {
+			s3 := make([][]string, 0, wire.Cap(n2))
+			for range n2 {
+				var v4 []string
+				{
+					n5, err := d.DecodeArrayLen()
+					if err != nil {
+						return wire.In("SubmitEachRequest.Args", err)
+					}
+					if n5 > 0 {
+						s6 := make([]string, 0, wire.Cap(n5))
+						for range n5 {
+							var v7 string
+							{
+								v, err := d.DecodeString()
+								if err != nil {
+									return wire.In("SubmitEachRequest.Args", err)
+								}
+								v7 = v
+							}
+							s6 = append(s6, v7)
+						}
+						v4 = s6
+					}
+				}
+				s3 = append(s3, v4)
+			}
+			x.Args = s3
+		}
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *SubmitEachReply) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(5); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Jobs)); err != nil {
+		return err
+	}
+	for i1 := range x.Jobs {
+		if err := e.EncodeUint(uint64(x.Jobs[i1])); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeString(x.Cluster); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Notes)); err != nil {
+		return err
+	}
+	for i2 := range x.Notes {
+		if err := e.EncodeString(x.Notes[i2]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeUint(uint64(x.Code)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Refused); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *SubmitEachReply) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = SubmitEachReply{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("SubmitEachReply.Jobs", err)
+		}
+		if n1 > 0 {
+			s2 := make([]model.JobID, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 model.JobID
+				{
+					v, err := d.DecodeUint64()
+					if err != nil {
+						return wire.In("SubmitEachReply.Jobs", err)
+					}
+					v3 = model.JobID(v)
+					if uint64(v3) != v {
+						return wire.Range("SubmitEachReply.Jobs", v)
+					}
+				}
+				s2 = append(s2, v3)
+			}
+			x.Jobs = s2
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("SubmitEachReply.Cluster", err)
+		}
+		x.Cluster = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("SubmitEachReply.Notes", err)
+		}
+		if n4 > 0 {
+			s5 := make([]string, 0, wire.Cap(n4))
+			for range n4 {
+				var v6 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("SubmitEachReply.Notes", err)
+					}
+					v6 = v
+				}
+				s5 = append(s5, v6)
+			}
+			x.Notes = s5
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("SubmitEachReply.Code", err)
+		}
+		x.Code = uint16(v)
+		if uint64(x.Code) != v {
+			return wire.Range("SubmitEachReply.Code", v)
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("SubmitEachReply.Refused", err)
+		}
+		x.Refused = v
+	}
+	return wire.Skip(d, n-5)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *JobRef) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(3); err != nil {
 		return err

@@ -8,6 +8,8 @@ func KindName(kind uint16) (name string, number uint32) {
 		return "REQUEST_PING", 1008
 	case KindSubmit:
 		return "REQUEST_SUBMIT_BATCH_JOB", 4003
+	case KindSubmitEach:
+		return "REQUEST_SUBMIT_EACH", uint32(kind)
 	case KindJobs:
 		return "REQUEST_JOB_INFO", 2003
 	case KindNodes:

@@ -30,6 +30,7 @@ const (
 	KindPeers        // PeersRequest -> PeersReply
 	KindAttend       // AttendRequest -> Empty, and then the connection is the job's
 	KindDoctor       // DoctorRequest -> DoctorReply
+	KindSubmitEach   // SubmitEachRequest -> SubmitEachReply
 )
 
 // Kinds between daemons.
@@ -53,4 +54,5 @@ const (
 	MaxEnvBytes   = 4 << 20 // environment of a submission
 	MaxFieldBytes = 4096    // a name, a path, a comment
 	ChunkJobs     = 512     // jobs, nodes or records in one frame of a streamed answer
+	MaxEachJobs   = 512     // jobs of one SubmitEachRequest
 )

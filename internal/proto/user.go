@@ -57,6 +57,27 @@ type SubmitReply struct {
 	TestPart  string
 }
 
+// SubmitEachRequest submits jobs that differ in their script's arguments only, in order: Spec.Args of the submission and,
+// behind them, one list of Args, which has 1 to MaxEachJobs of them. Its RequestID makes a retry of the whole safe.
+//
+//gbatch:codec
+type SubmitEachRequest struct {
+	Submit *SubmitRequest
+	Args   [][]string
+}
+
+// SubmitEachReply tells which jobs were accepted: the first len(Jobs) of them. Where that is not all, Refused says why
+// the next was not, and with it those behind it.
+//
+//gbatch:codec
+type SubmitEachReply struct {
+	Jobs    []model.JobID
+	Cluster string
+	Notes   []string
+	Code    Code
+	Refused string
+}
+
 // JobRef names a job, a task of an array, several tasks, or a whole array (Task == NoTask, no Tasks).
 //
 //gbatch:codec

@@ -12,6 +12,7 @@ package script
 
 import (
 	"bytes"
+	"errors"
 	"strconv"
 	"strings"
 )
@@ -108,7 +109,7 @@ func cutPrefix(line string) (rest string, ok bool) {
 }
 
 func (s *Script) directive(n int, text string) error {
-	args, comment, err := words(text)
+	args, comment, err := words(text, true)
 	if err != "" {
 		return &SyntaxError{n, err}
 	}
@@ -132,8 +133,17 @@ func (s *Script) warn(n int, text string) {
 	}
 }
 
-// words splits a directive into its words. comment is the word that an unquoted # cuts off in its middle.
-func words(text string) (args []string, comment, problem string) {
+// Words splits a line into words as those of a directive are quoted, but for #, which is a character like others.
+func Words(line string) ([]string, error) {
+	args, _, problem := words(line, false)
+	if problem != "" {
+		return nil, errors.New(problem)
+	}
+	return args, nil
+}
+
+// words splits a directive into its words. comment is the word that an unquoted # cuts off in its middle, where # begins comments.
+func words(text string, comments bool) (args []string, comment, problem string) {
 	var word []byte
 	inWord := false
 	var quote byte // the open quote, 0 outside
@@ -156,7 +166,7 @@ func words(text string) (args []string, comment, problem string) {
 			if inWord {
 				args, word, inWord = append(args, string(word)), word[:0], false
 			}
-		case c == '#':
+		case c == '#' && comments:
 			if inWord {
 				comment = strings.TrimSpace(text[lastBlank(text, i):])
 				args = append(args, string(word))

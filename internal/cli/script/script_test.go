@@ -37,7 +37,7 @@ func TestWords(t *testing.T) {
 		{` -J a\ b`, []string{"-J", "a b"}},               // real sbatch refuses
 		{` --comment=x#y`, []string{"--comment=x"}},
 	} {
-		got, _, problem := words(c.line)
+		got, _, problem := words(c.line, true)
 		if problem != "" || !slices.Equal(got, c.want) {
 			t.Errorf("%q: %q %s, want %q", c.line, got, problem, c.want)
 		}
@@ -173,7 +173,7 @@ func FuzzParse(f *testing.F) {
 			for i, a := range d.Args {
 				quoted[i] = quote(a)
 			}
-			again, _, problem := words(" " + strings.Join(quoted, " "))
+			again, _, problem := words(" "+strings.Join(quoted, " "), true)
 			if problem != "" || !slices.Equal(again, d.Args) && len(d.Args) > 0 {
 				t.Fatalf("%q became %q (%s)", d.Args, again, problem)
 			}

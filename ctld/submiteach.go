@@ -1,0 +1,75 @@
+package ctld
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+	"gbatch/internal/state"
+)
+
+// eachBytes closes a log entry of a SubmitEachRequest: jobs with thousands of named nodes are long.
+const eachBytes = 4 << 20
+
+// submitEach is submit for many jobs that differ in their arguments only: what they have in common is looked at once,
+// and the jobs go into the log together. When the state refuses one, by a limit on the number of jobs, those behind it
+// are refused too, since nothing ends in between.
+func (c *Controller) submitEach(ctx context.Context, who proto.Caller, rq *proto.SubmitEachRequest) (*proto.SubmitEachReply, error) {
+	if rq.Submit == nil || len(rq.Args) == 0 || len(rq.Args) > proto.MaxEachJobs || rq.Submit.TestOnly {
+		return nil, refuse(proto.CodeBadRequest, "the submission is malformed: no description, a test, or not 1 to %d jobs", proto.MaxEachJobs)
+	}
+	v := c.machine.View()
+	cmd, answer, err := c.prepare(v, who, rq.Submit)
+	if err != nil {
+		return nil, err
+	}
+	reply := &proto.SubmitEachReply{Cluster: answer.Cluster, Notes: answer.Notes}
+	common, key, content := cmd.Spec.Args, cmd.RequestID, *cmd
+	withoutContent(v, cmd)
+	whole := false // the content was sent once more
+	for len(reply.Jobs) < len(rq.Args) {
+		var entry [][]byte
+		bytes := 0
+		for i := len(reply.Jobs); i < len(rq.Args) && bytes < eachBytes; i++ {
+			if len(common)+len(rq.Args[i]) > maxArgs {
+				if len(entry) > 0 {
+					break // what is before it goes first
+				}
+				reply.Code, reply.Refused = proto.CodeBadRequest, fmt.Sprintf("%d arguments, the limit is %d", len(common)+len(rq.Args[i]), maxArgs)
+				return reply, nil
+			}
+			cmd.Spec.Args = append(slices.Clip(common), rq.Args[i]...)
+			if key != "" {
+				cmd.RequestID = key + "." + strconv.Itoa(i)
+			}
+			data, err := state.Encode(c.now(), cmd)
+			if err != nil {
+				return nil, err
+			}
+			entry, bytes = append(entry, data), bytes+len(data)
+			cmd.Script.Data, cmd.Env.Data = nil, nil // the next ones find it in the state
+		}
+		results, err := c.proposeAll(ctx, entry)
+		if err != nil {
+			return nil, err
+		}
+		for _, res := range results {
+			if res.Refusal == state.ContentMissing && !whole { // forgotten between the look and the entry
+				whole = true
+				cmd.Script, cmd.Env = content.Script, content.Env
+				break
+			}
+			var why *rpc.Error
+			if errors.As(refusedBy(v, cmd.Spec, res), &why) {
+				reply.Code, reply.Refused = why.Code, why.Text
+				return reply, nil
+			}
+			reply.Jobs = append(reply.Jobs, res.Job)
+		}
+	}
+	return reply, nil
+}
