@@ -106,7 +106,7 @@ func queueLetters() []queueField {
 // queueNames are the fields that have a name only and a value here.
 func queueNames() []queueField {
 	return []queueField{
-		qTime(0, "AccrueTime", "ACCRUE_TIME", func(r *queueRow) model.Time { return r.Eligible }),
+		qTime(0, "AccrueTime", "ACCRUE_TIME", func(r *queueRow) model.Time { return r.AccrueTime() }),
 		qText(0, "admin_comment", "ADMIN_COMMENT", func(r *queueRow) string { return orNull(r.Comment) }),
 		qText(0, "AdminComment", "ADMIN_COMMENT", func(r *queueRow) string { return orNull(r.Comment) }),
 		qText(0, "AllocNodes", "ALLOC_NODES", func(r *queueRow) string { return orNull(r.Spec.Host) }),

@@ -53,7 +53,7 @@ func (r *queueRow) writeJSON(j *jsonText, cluster string) {
 	nodes, cpus := r.size()
 	j.open("", '{')
 	j.str("account", sp.Account)
-	j.time("accrue_time", r.Eligible)
+	j.time("accrue_time", r.AccrueTime())
 	j.str("admin_comment", r.Comment)
 	j.str("allocating_node", sp.Host)
 	if r.ArrayID != 0 {

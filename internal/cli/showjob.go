@@ -146,7 +146,11 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 	}
 	r.line(kv("RunTime", walltime.Elapsed(j.ElapsedS(now))), kv("TimeLimit", limitText(j)), kv("TimeMin", timeMinText(sp)))
 	r.line(kv("SubmitTime", c.stamp(j.Submit, "Unknown")), kv("EligibleTime", c.stamp(eligible(j), "Unknown")))
-	r.line(kv("AccrueTime", c.stamp(eligible(j), "Unknown")))
+	accrue := j.AccrueTime()
+	if j.Accrue == 0 {
+		accrue = eligible(j)
+	}
+	r.line(kv("AccrueTime", c.stamp(accrue, "Unknown")))
 	start, end := model.Time(0), model.Time(0)
 	if j.Run != nil {
 		start, end = j.Run.Start, j.Run.Deadline()

@@ -5110,7 +5110,7 @@ func (x *GresUnit) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Job) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(27); err != nil {
+	if err := e.EncodeArrayLen(28); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.ID)); err != nil {
@@ -5237,6 +5237,9 @@ func (x *Job) EncodeMsgpack(e *msgpack.Encoder) error {
 		}
 	}
 	if err := e.EncodeInt(int64(x.AvoidUntil)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Accrue)); err != nil {
 		return err
 	}
 	return nil
@@ -5617,7 +5620,17 @@ func (x *Job) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.AvoidUntil = Time(v)
 	}
-	return wire.Skip(d, n-27)
+	if n < 28 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Job.Accrue", err)
+		}
+		x.Accrue = Time(v)
+	}
+	return wire.Skip(d, n-28)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -37,6 +37,22 @@ type Job struct {
 	Strikes    uint32   // launches that have failed since it last ran
 	Avoid      []string // nodes that could not launch it; at most MaxAvoid
 	AvoidUntil Time     // from then on they may be tried again
+
+	Accrue Time // since when it gains priority by age: 0 is since Eligible, NotAging while a limit keeps it from doing so
+}
+
+// NotAging as Job.Accrue says that others gain priority by age in its place: GrpJobsAccrue, MaxJobsAccrue and their like.
+const NotAging Time = -1
+
+// AccrueTime gives the moment since which a job gains priority by age; 0: it does not.
+func (j *Job) AccrueTime() Time {
+	switch j.Accrue {
+	case 0:
+		return j.Eligible
+	case NotAging:
+		return 0
+	}
+	return j.Accrue
 }
 
 // MaxAvoid is how many nodes a job avoids.

@@ -260,10 +260,14 @@ func (s *State) checkDerived() error {
 		{"purses", purseLines(s), purseLines(fresh)},
 		{"jobs' own minutes", list(s.capDue.Scan), list(fresh.capDue.Scan)},
 		{"tallies", tallyLines(s), tallyLines(fresh)},
+		{"jobs that don't age yet", ageLines(s), ageLines(fresh)},
 	} {
 		if !slices.Equal(c.have, c.got) {
 			return fmt.Errorf("the index of %s differs from the facts: it has %v, they give %v", c.what, without(c.have, c.got), without(c.got, c.have))
 		}
+	}
+	if err := s.checkAges(); err != nil {
+		return err
 	}
 	return s.checkLogs()
 }

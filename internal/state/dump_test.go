@@ -44,6 +44,13 @@ func jobLine(j *model.Job) string {
 	add("hold", j.Hold, j.Hold != 0)
 	add("prio", j.Priority, j.Priority != 100)
 	add("eligible", clock(j.Eligible), j.State == model.Pending)
+	switch j.Accrue {
+	case 0:
+	case model.NotAging:
+		add("ages", "no", true)
+	default:
+		add("ages", clock(j.Accrue), true)
+	}
 	add("begin", clock(j.Begin), j.Begin != 0)
 	add("throttle", j.Throttle, j.Throttle != 0)
 	add("limit", j.Spec.LimitS, j.Spec.LimitS != 0)

@@ -215,6 +215,7 @@ func (s *State) reindexJob(old, j *model.Job) {
 	s.count(old, -1)
 	s.count(j, 1)
 	s.moveTally(old, j)
+	s.moveAge(old, j)
 	if s.capped {
 		s.moveCap(id, j)
 	}

@@ -259,10 +259,12 @@ func (g *storm) acctEdit() AcctEdit {
 	return AcctEdit{Op: AcctOp(1 + g.n(9)), Account: &model.Account{Name: g.account(), Parent: g.account()},
 		User: &model.User{Name: fmt.Sprint("u", g.n(2)), DefaultAccount: []string{"", g.account()}[g.n(2)]},
 		Assoc: &model.Association{Account: g.account(), User: []string{"", "u0", "u1"}[g.n(3)], Partition: []string{"", "", "p"}[g.n(3)],
-			Shares: 1, DefQOS: []string{"", qos}[g.n(2)], GrpTRESMins: g.minutes(), MaxTRESMins: g.minutes(), GrpWallS: model.Limit(g.n(5) / 4 * 240)},
+			Shares: 1, DefQOS: []string{"", qos}[g.n(2)], GrpTRESMins: g.minutes(), MaxTRESMins: g.minutes(), GrpWallS: model.Limit(g.n(5) / 4 * 240),
+			GrpAccrue: model.Limit(g.n(8)), MaxAccrue: model.Limit(g.n(8) / 3)},
 		QOS: &model.QOS{Name: qos, Flags: model.QOSFlags(g.n(2)) * model.QOSNoDecay, UsageFactor: int64(g.n(3)) * 500_000, Preempt: []string{"high"},
 			GrpTRESMins: g.minutes(), MaxTRESMins: g.minutes(), GrpWallS: model.Limit(g.n(5) / 4 * 180), LimitFactor: int64(g.n(4)/2) * 1_500_000,
-			GrpSubmit: model.Limit(g.n(3) / 2 * 20), MaxSubmitPerUser: model.Limit(g.n(4) / 3 * 10)}}
+			GrpSubmit: model.Limit(g.n(3) / 2 * 20), MaxSubmitPerUser: model.Limit(g.n(4) / 3 * 10),
+			GrpAccrue: model.Limit(g.n(12) / 2), MaxAccruePerUser: model.Limit(g.n(8) / 2), MaxAccruePerAccount: model.Limit(g.n(8) / 2)}}
 }
 
 // next makes one command.

@@ -139,6 +139,8 @@ func (s *session) do(out *bytes.Buffer, line string) {
 		for _, line := range tallyLines(s.st) {
 			say("%s", line)
 		}
+	case "accrue":
+		res = s.accrue(w)
 	case "hold", "release":
 		e := &Edit{Targets: s.targets(w), Set: []Field{SetHold}}
 		if fields[0] == "hold" {
@@ -279,6 +281,10 @@ func (s *session) submit(w words) *Submit {
 	if w.has("part") {
 		sp.Partitions = w.list("part")
 	}
+	if w.has("account") {
+		sp.Account = w.named["account"]
+	}
+	sp.QOS = w.named["qos"]
 	if w.has("share") {
 		sp.More = &model.Needs{Share: true}
 	}

@@ -34,6 +34,8 @@ type State struct {
 	queues map[string]*btree.BTreeG[readyKey]
 	peek   View
 
+	ages ages // who waits to gain priority by age; see age.go
+
 	woken []*model.Job // jobs that started or ended, whose waiters have not been looked at yet: empty between Applies
 }
 
@@ -234,7 +236,7 @@ func New() *State {
 
 // reset empties what is derived.
 func (s *State) reset() {
-	s.licenses = nil
+	s.licenses, s.ages = nil, noAges()
 	s.noPurses()
 	s.limits = btree.NewBTreeGOptions(dueLess, noLocks)
 	s.begins = btree.NewBTreeGOptions(dueLess, noLocks)
@@ -314,6 +316,15 @@ type Result struct {
 // state only; a second replica decodes its own.
 func (s *State) Apply(c Command) Result {
 	s.gen++
+	res := s.fold(c)
+	if s.letAge(c.At) {
+		s.plan()
+		res.Changed = true
+	}
+	return res
+}
+
+func (s *State) fold(c Command) Result {
 	switch b := c.Body.(type) {
 	case *Submit:
 		return s.applySubmit(c.At, b)

@@ -100,11 +100,12 @@ func (s *State) judge(j *model.Job, at model.Time) {
 	switch {
 	case ready && j.Eligible == 0:
 		j.Eligible, j.Reason, j.Why = max(at, 1), model.ReasonPriority, ""
+		j.Accrue = s.ages.first(s, j)
 	case ready:
 	case j.Hold == model.HeldByAdmin && j.Reason == model.ReasonLaunchFailedRequeued:
-		j.Eligible = 0 // the reason says more than that an operator must release it
+		j.Eligible, j.Accrue = 0, 0 // the reason says more than that an operator must release it
 	default:
-		j.Eligible, j.Reason, j.Why = 0, reason, ""
+		j.Eligible, j.Accrue, j.Reason, j.Why = 0, 0, reason, ""
 	}
 }
 

@@ -29,6 +29,7 @@ const (
 type Tally struct {
 	Jobs   int64  // with resources
 	Submit int64  // unfinished; every task of an array is one
+	Aging  int64  // of Submit, that wait and gain priority by age
 	TRES   []Held // in order of name
 }
 
@@ -60,6 +61,7 @@ func (v *View) Counting() bool { return v.counting }
 // stake is what one record adds to tallies.
 type stake struct {
 	submit, jobs int64
+	aging        int64
 	tres         []model.TRESCount
 	endS         int64 // 0: it is being ended or suspended
 	leftS        int64 // of a suspended one: what is left of its time limit
@@ -76,7 +78,7 @@ func tasksOf(j *model.Job) int64 {
 // sameShare reports whether a record adds what its predecessor did.
 func sameShare(a, b *model.Job) bool {
 	if a == nil || b == nil || a.Spec != b.Spec || a.State.Finished() != b.State.Finished() || a.State.HasResources() != b.State.HasResources() ||
-		(a.State == model.Completing) != (b.State == model.Completing) || len(a.Tasks) > 0 && tasksOf(a) != tasksOf(b) || len(a.Tasks) == 0 && len(b.Tasks) > 0 {
+		(a.State == model.Completing) != (b.State == model.Completing) || len(a.Tasks) > 0 && tasksOf(a) != tasksOf(b) || len(a.Tasks) == 0 && len(b.Tasks) > 0 || agingOf(a) != agingOf(b) {
 		return false
 	}
 	return !a.State.HasResources() || a.Run.Alloc == b.Run.Alloc && a.Run.LimitS == b.Run.LimitS && a.Run.Turns == b.Run.Turns
@@ -97,7 +99,7 @@ func (s *State) tally(j *model.Job, sign int64) {
 		return
 	}
 	sp := j.Spec
-	st := stake{submit: tasksOf(j)}
+	st := stake{submit: tasksOf(j), aging: agingOf(j)}
 	part, assocPart := j.Partition(), ""
 	if j.State.HasResources() {
 		st.jobs, st.tres, assocPart = 1, s.tresOf(j), j.Run.AssocPart
@@ -166,6 +168,10 @@ func (s *State) addTally(key string, st *stake, sign int64) {
 	}
 	n.Jobs += sign * st.jobs
 	n.Submit += sign * st.submit
+	n.Aging += sign * st.aging
+	if sign < 0 && st.aging != 0 {
+		s.ages.free(key)
+	}
 	if len(st.tres) > 0 {
 		n.TRES = slices.Clone(n.TRES)
 		for _, c := range st.tres {
@@ -194,6 +200,7 @@ func (s *State) addTally(key string, st *stake, sign int64) {
 // it depends who counts where.
 func (s *State) recount() {
 	defer s.makePurses() // they ask the tallies
+	defer s.makeAges()
 	s.tallies = new(btree.Map[string, *Tally])
 	s.counting = s.cfg.Params.HoldLimits
 	if !s.counting {

@@ -66,23 +66,6 @@ func number[T any](at func(*T) *model.Limit, label string, names []string, parse
 	}, func(t *T) string { return show(*at(t)) }}
 }
 
-// noEffect says what to do instead of a setting that would have no effect.
-type noEffect string
-
-func (e noEffect) Error() string { return "it would have no effect here: " + string(e) }
-
-// never is an attribute that is shown and can be cleared, but not set: it would have no effect.
-func never[T any](a attr[T], instead string) attr[T] {
-	set := a.set
-	a.set = func(f *Facts, t *T, op byte, v string) error {
-		if v != "-1" && v != "" {
-			return noEffect(instead)
-		}
-		return set(f, t, op, v)
-	}
-	return a
-}
-
 func showLimit(l model.Limit) string {
 	if n, set := l.Value(); set {
 		return strconv.FormatInt(n, 10)
@@ -297,7 +280,7 @@ func assocAttrs() []attr[assoc] {
 		}, func(a *assoc) string { return a.DefQOS }},
 		count(func(a *assoc) *model.Limit { return &a.Priority }, "Priority", "priority"),
 		count(func(a *assoc) *model.Limit { return &a.GrpJobs }, "GrpJobs", "grpjobs"),
-		never(count(func(a *assoc) *model.Limit { return &a.GrpAccrue }, "GrpJobsAccrue", "grpjobsaccrue"), "pending jobs gain age whatever their number; bound them with MaxSubmitJobs or GrpSubmitJobs"),
+		count(func(a *assoc) *model.Limit { return &a.GrpAccrue }, "GrpJobsAccrue", "grpjobsaccrue"),
 		count(func(a *assoc) *model.Limit { return &a.GrpSubmit }, "GrpSubmitJobs", "grpsubmitjobs", "grpsubmit"),
 		wall(func(a *assoc) *model.Limit { return &a.GrpWallS }, "GrpWall", "grpwall"),
 		tres(grp, "GrpTRES", "grptres"),
@@ -307,7 +290,7 @@ func assocAttrs() []attr[assoc] {
 		oneTRES(grpMins, "cpu", "grpcpumins"),
 		oneTRES(func(a *assoc) *[]model.TRESLimit { return &a.GrpTRESRunMins }, "cpu", "grpcpurunmins"),
 		count(func(a *assoc) *model.Limit { return &a.MaxJobs }, "MaxJobs", "maxjobs"),
-		never(count(func(a *assoc) *model.Limit { return &a.MaxAccrue }, "MaxJobsAccrue", "maxjobsaccrue"), "pending jobs gain age whatever their number; bound them with MaxSubmitJobs or GrpSubmitJobs"),
+		count(func(a *assoc) *model.Limit { return &a.MaxAccrue }, "MaxJobsAccrue", "maxjobsaccrue"),
 		count(func(a *assoc) *model.Limit { return &a.MaxSubmit }, "MaxSubmitJobs", "maxsubmitjobs", "maxsubmit"),
 		wall(func(a *assoc) *model.Limit { return &a.MaxWallS }, "MaxWall", "maxwalldurationperjob", "maxwall"),
 		tres(perJob, "MaxTRES", "maxtresperjob", "maxtres"),
@@ -386,7 +369,7 @@ func qosAttrs() []attr[qos] {
 		factor(func(q *qos) (int64, bool) { return q.LimitFactor, q.LimitFactor != 0 }, func(q *qos, n int64, _ bool) { q.LimitFactor = n }, "LimitFactor", "limitfactor"),
 		count(func(q *qos) *limit { return &q.MinPrioThresh }, "MinPrioThreshold", "minpriothreshold"),
 		count(func(q *qos) *limit { return &q.GrpJobs }, "GrpJobs", "grpjobs"),
-		never(count(func(q *qos) *limit { return &q.GrpAccrue }, "GrpJobsAccrue", "grpjobsaccrue"), "pending jobs gain age whatever their number; bound them with MaxSubmitJobs or GrpSubmitJobs"),
+		count(func(q *qos) *limit { return &q.GrpAccrue }, "GrpJobsAccrue", "grpjobsaccrue"),
 		count(func(q *qos) *limit { return &q.GrpSubmit }, "GrpSubmitJobs", "grpsubmitjobs", "grpsubmit"),
 		wall(func(q *qos) *limit { return &q.GrpWallS }, "GrpWall", "grpwall"),
 		tres(func(q *qos) *list { return &q.GrpTRES }, "GrpTRES", "grptres"),
@@ -401,12 +384,12 @@ func qosAttrs() []attr[qos] {
 		tres(func(q *qos) *list { return &q.MinTRES }, "MinTRES", "mintresperjob", "mintres"),
 		tres(func(q *qos) *list { return &q.MaxTRESPerUser }, "MaxTRESPU", "maxtresperuser", "maxtrespu"),
 		count(func(q *qos) *limit { return &q.MaxJobsPerUser }, "MaxJobsPU", "maxjobsperuser", "maxjobspu"),
-		never(count(func(q *qos) *limit { return &q.MaxAccruePerUser }, "MaxJobsAccruePU", "maxjobsaccrueperuser", "maxjobsaccruepu"), "pending jobs gain age whatever their number; bound them with MaxSubmitJobs or GrpSubmitJobs"),
+		count(func(q *qos) *limit { return &q.MaxAccruePerUser }, "MaxJobsAccruePU", "maxjobsaccrueperuser", "maxjobsaccruepu"),
 		count(func(q *qos) *limit { return &q.MaxSubmitPerUser }, "MaxSubmitPU", "maxsubmitjobsperuser", "maxsubmitjobspu", "maxsubmitpu", "maxsubmitperuser"),
 		tres(func(q *qos) *list { return &q.MaxTRESRunMinsPerUser }, "MaxTRESRunMinsPU", "maxtresrunminsperuser", "maxtresrunminspu"),
 		tres(func(q *qos) *list { return &q.MaxTRESPerAccount }, "MaxTRESPA", "maxtresperaccount", "maxtrespa"),
 		count(func(q *qos) *limit { return &q.MaxJobsPerAccount }, "MaxJobsPA", "maxjobsperaccount", "maxjobspa"),
-		never(count(func(q *qos) *limit { return &q.MaxAccruePerAccount }, "MaxJobsAccruePA", "maxjobsaccrueperaccount", "maxjobsaccruepa"), "pending jobs gain age whatever their number; bound them with MaxSubmitJobs or GrpSubmitJobs"),
+		count(func(q *qos) *limit { return &q.MaxAccruePerAccount }, "MaxJobsAccruePA", "maxjobsaccrueperaccount", "maxjobsaccruepa"),
 		count(func(q *qos) *limit { return &q.MaxSubmitPerAccount }, "MaxSubmitPA", "maxsubmitjobsperaccount", "maxsubmitjobspa", "maxsubmitpa", "maxsubmitperaccount"),
 		tres(func(q *qos) *list { return &q.MaxTRESRunMinsPerAcct }, "MaxTRESRunMinsPA", "maxtresrunminsperaccount", "maxtresrunminspa"),
 	}

@@ -1,7 +1,6 @@
 package acctmgr
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"reflect"
@@ -209,7 +208,7 @@ func (l *load) assoc(key model.AssocKey) *model.Association {
 	})
 }
 
-// limits applies an association's options. Those that would have no effect here are left out, with a note.
+// limits applies an association's options.
 func (l *load) limits(n int, a *model.Association, words []word) error {
 	return applyFlat(l, n, assocAttrs(), a, words)
 }
@@ -220,12 +219,7 @@ func applyFlat[T any](l *load, n int, list []attr[T], t *T, words []word) error 
 			l.p.note(" line %d: %s is left out: gbatch has no wckeys", n, w.key)
 			continue
 		}
-		_, err := apply(l.see, list, t, []word{w})
-		var idle noEffect
-		switch {
-		case errors.As(err, &idle):
-			l.p.note(" line %d: %s is left out: %v", n, w.key, idle)
-		case err != nil:
+		if _, err := apply(l.see, list, t, []word{w}); err != nil {
 			return err
 		}
 	}

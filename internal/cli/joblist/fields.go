@@ -80,6 +80,7 @@ func newTables(r *Reader) *tables {
 		"Comment":    func(d *dec, j *model.Job) { j.Comment = d.str() },
 		"Strikes":    func(d *dec, j *model.Job) { j.Strikes = uint32(d.int()) },
 		"Avoid":      func(d *dec, j *model.Job) { j.Avoid = readStrings(d, nil) },
+		"Accrue":     func(d *dec, j *model.Job) { j.Accrue = model.Time(d.int()) },
 		"AvoidUntil": func(d *dec, j *model.Job) { j.AvoidUntil = model.Time(d.int()) },
 		"Run": func(d *dec, j *model.Job) {
 			if n := d.array(); n >= 0 {

@@ -327,7 +327,7 @@ func (o *Order) bound(sum float64, rank uint32) uint32 {
 
 // age grows from 0 to 1 while a job waits for nothing but its turn.
 func (o *Order) age(j *model.Job) float64 {
-	from := j.Eligible
+	from := j.AccrueTime()
 	if o.conf.Flags&model.PrioAccrueAlways != 0 {
 		from = j.Submit
 	}

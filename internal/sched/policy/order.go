@@ -58,6 +58,9 @@ func (o *Order) within(e *entry, prio uint64) uint64 {
 	if e.part.first == e {
 		return prio | firstBit
 	}
+	if e.idle {
+		return prio
+	}
 	at := o.p.at
 	if o.at != 0 {
 		at = o.at

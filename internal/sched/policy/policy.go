@@ -66,6 +66,7 @@ type part struct {
 type entry struct {
 	id     model.JobID
 	since  model.Time // waits from then on
+	idle   bool       // a limit (GrpJobsAccrue, ...) keeps its wait from counting
 	start  model.Time // 0: it waits
 	uid    uint32
 	share  int64 // in shareUnit
@@ -239,8 +240,8 @@ func (p *Policy) follow(v *state.View, changes []state.Change) {
 				p.admit(j)
 			}
 		case state.IsReady(j):
-			if e != nil && e.start == 0 && e.since == waitsFrom(j) && e.part == p.partOf(j) && e.limitS == limitOf(j.Spec, e.part.def) && e.share == e.part.room.share(j.Spec) {
-				e.calm = !wantsRoom(j)
+			if e != nil && e.start == 0 && e.since == waitsFrom(j) && e.idle == (j.Accrue == model.NotAging) && e.part == p.partOf(j) && e.limitS == limitOf(j.Spec, e.part.def) && e.share == e.part.room.share(j.Spec) {
+				e.calm = e.idle || !wantsRoom(j)
 				p.rank(e, j)
 				if w := e.workOf(j); w != e.work {
 					e.part.waiting += w - e.work
@@ -268,7 +269,7 @@ func (p *Policy) follow(v *state.View, changes []state.Change) {
 			overtaken = e.overtaken()
 		}
 		p.leave(e)
-		if n := p.admit(j); n != nil && e.start == 0 && n.part == e.part { // changed while it waits: patience is not renewed
+		if n := p.admit(j); n != nil && e.start == 0 && n.part == e.part && !e.idle { // changed while it waits: patience is not renewed
 			n.resume(e, overtaken)
 		}
 	}
@@ -300,7 +301,8 @@ func (p *Policy) learnOf(j *model.Job) {
 	}
 }
 
-func waitsFrom(j *model.Job) model.Time { return max(j.Submit, j.Eligible) }
+// waitsFrom gives since when a job's wait counts.
+func waitsFrom(j *model.Job) model.Time { return max(j.Submit, j.Eligible, j.Accrue) }
 
 // limitOf gives a job's time limit in a partition, seconds.
 func limitOf(sp *model.Spec, d *model.Partition) int64 {
@@ -349,7 +351,8 @@ func (p *Policy) admit(j *model.Job) *entry {
 	}
 	e.limitS = limitOf(j.Spec, q.def)
 	e.planS, e.likely = p.users.planned(e.uid, e.limitS, e.share)
-	e.calm = !wantsRoom(j)
+	e.idle = j.Accrue == model.NotAging
+	e.calm = e.idle || !wantsRoom(j)
 	p.rank(e, j)
 	e.work = e.workOf(j)
 	left, waiting := q.ahead(p.now)

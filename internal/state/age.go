@@ -1,0 +1,345 @@
+package state
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/tidwall/btree"
+
+	"gbatch/internal/model"
+)
+
+// Only so many waiting jobs may gain priority by age at a time: GrpJobsAccrue and MaxJobsAccrue of associations,
+// GrpJobsAccrue, MaxJobsAccruePU and MaxJobsAccruePA of a job's QOS (https://slurm.schedmd.com/resource_limits.html).
+// Who may start and is over such a limit has Accrue NotAging, and begins to age at the moment at which another starts,
+// ends or is held: whoever has waited longest first. Of an array as many tasks as there is room for leave the record.
+//
+// Jobs of one account, user, QOS and partition are equal before these limits: they stand in one queue, and only its first
+// is looked at. It stands at one gate that is full, so that an event costs a look at who waits at the gates that it opened,
+// not at everybody who waits. Which one of several full gates that is makes no difference: those that could go on now
+// all stand at gates that were opened.
+
+// ages is who waits to gain priority by age. It is derived, and made anew with the tallies.
+type ages struct {
+	on      bool // somebody has such a limit
+	classes map[who]*ageClass
+	gates   map[string]*ageGate
+	counts  map[string][]*ageGate // gates by the tally that they ask
+	fresh   []*ageClass           // to be looked at: what stands in them has changed
+	opened  []*ageGate            // to be looked at: fewer age there than before
+}
+
+// ageClass is the jobs of one account, user, QOS and partition that are over a limit.
+type ageClass struct {
+	who   who
+	gates []*ageGate
+	jobs  *btree.BTreeG[due] // by Eligible, then number
+	at    *ageGate           // where it stands; nil: nowhere
+	stood due                // as whom
+	fresh bool
+}
+
+// ageGate is one limit: how many jobs of a tally may age.
+type ageGate struct {
+	tally  string
+	most   int64
+	wait   *btree.BTreeG[ageStand]
+	opened bool
+}
+
+// ageStand is the first job of a class.
+type ageStand struct {
+	first due
+	class *ageClass
+}
+
+func standLess(a, b ageStand) bool { return dueLess(a.first, b.first) }
+
+// agingOf counts the tasks of a record that wait and gain priority by age.
+func agingOf(j *model.Job) int64 {
+	if !IsReady(j) || j.Accrue == model.NotAging {
+		return 0
+	}
+	return tasksOf(j)
+}
+
+// ageless reports whether a job may start and does not gain priority by age.
+func ageless(j *model.Job) bool { return IsReady(j) && j.Accrue == model.NotAging }
+
+func noAges() ages {
+	return ages{classes: map[who]*ageClass{}, gates: map[string]*ageGate{}, counts: map[string][]*ageGate{}}
+}
+
+// makeAges makes the queues anew.
+func (s *State) makeAges() {
+	s.ages = noAges()
+	if s.counting && s.cfg.Params.HoldLimits && s.cfg.Params.Priority.Flags&model.PrioAccrueAlways == 0 {
+		s.qos.Scan(func(_ string, q *model.QOS) bool {
+			s.ages.on = q.GrpAccrue != 0 || q.MaxAccruePerUser != 0 || q.MaxAccruePerAccount != 0
+			return !s.ages.on
+		})
+		s.ages.on = s.ages.on || s.anyAssoc(func(a *model.Association) bool { return a.GrpAccrue != 0 || a.MaxAccrue != 0 })
+	}
+	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
+		s.moveAge(nil, j)
+		return true
+	})
+}
+
+// class gives the queue of jobs like one.
+func (a *ages) class(s *State, j *model.Job) *ageClass {
+	w := whoOf(j)
+	c := a.classes[w]
+	if c == nil {
+		c = &ageClass{who: w, jobs: btree.NewBTreeGOptions(dueLess, noLocks)}
+		if a.on {
+			c.gates = a.gatesOf(s, w)
+		}
+		a.classes[w] = c
+	}
+	return c
+}
+
+// gatesOf gives the limits for jobs. What a QOS limits its associations' limit of that sort does not.
+func (a *ages) gatesOf(s *State, w who) []*ageGate {
+	var out []*ageGate
+	gate := func(kind string, l model.Limit, sc Scope, names ...string) {
+		most, set := l.Value()
+		if !set {
+			return
+		}
+		tally := tallyKey(sc, names...)
+		g := a.gates[kind+tally]
+		if g == nil {
+			g = &ageGate{tally: tally, most: most, wait: btree.NewBTreeGOptions(standLess, noLocks)}
+			a.gates[kind+tally] = g
+			a.counts[tally] = append(a.counts[tally], g)
+		}
+		out = append(out, g)
+	}
+	r := s.govern(w.account, w.user, w.qos, w.part)
+	var q model.QOS
+	if own, ok := s.qos.Get(w.qos); ok { // a partition's QOS limits no ages, as in Slurm
+		q = *own
+	}
+	gate("group ", q.GrpAccrue, OfQOS, q.Name)
+	gate("account ", q.MaxAccruePerAccount, OfQOSAccount, q.Name, w.account)
+	gate("user ", q.MaxAccruePerUser, OfQOSUser, q.Name, w.user)
+	if most, set := r.Inherited(func(a *model.Association) model.Limit { return a.MaxAccrue }); set && q.MaxAccruePerUser == 0 {
+		gate("each ", model.LimitOf(most), OfAssoc, w.account, w.user, r.Part)
+	}
+	for i, as := range r.Chain {
+		switch {
+		case q.GrpAccrue != 0:
+		case i == 0 && r.User:
+			gate("group ", as.GrpAccrue, OfAssoc, w.account, w.user, r.Part)
+		default:
+			gate("group ", as.GrpAccrue, OfAccount, as.Account)
+		}
+	}
+	return out
+}
+
+// first gives Accrue of a job that may start from now on: over every limit until letAge finds room.
+func (a *ages) first(s *State, j *model.Job) model.Time {
+	if a.on && len(a.class(s, j).gates) > 0 {
+		return model.NotAging
+	}
+	return 0
+}
+
+// free notes that fewer jobs of a tally age.
+func (a *ages) free(tally string) {
+	for _, g := range a.counts[tally] {
+		if !g.opened {
+			g.opened = true
+			a.opened = append(a.opened, g)
+		}
+	}
+}
+
+// moveAge moves a job from where its old record waits to where it does now.
+func (s *State) moveAge(old, j *model.Job) {
+	was, is := ageless(old), ageless(j)
+	if !was && !is || was && is && old.Eligible == j.Eligible && whoOf(old) == whoOf(j) {
+		return
+	}
+	if was {
+		c := s.ages.class(s, old)
+		c.jobs.Delete(due{old.Eligible, old.ID})
+		s.ages.look(c)
+	}
+	if is {
+		c := s.ages.class(s, j)
+		c.jobs.Set(due{j.Eligible, j.ID})
+		s.ages.look(c)
+	}
+}
+
+// look notes a class whose jobs have changed.
+func (a *ages) look(c *ageClass) {
+	if !c.fresh {
+		c.fresh = true
+		a.fresh = append(a.fresh, c)
+	}
+}
+
+// leave takes a class from the gate where it stands.
+func (c *ageClass) leave() {
+	if c.at != nil {
+		c.at.wait.Delete(ageStand{c.stood, c})
+		c.at = nil
+	}
+}
+
+// stand puts a class to a gate.
+func (c *ageClass) stand(g *ageGate) {
+	c.leave()
+	c.at, c.stood = g, c.head()
+	g.wait.Set(ageStand{c.stood, c})
+}
+
+func (c *ageClass) head() due {
+	d, _ := c.jobs.Min()
+	return d
+}
+
+// room gives how many more may age at a gate.
+func (f *facts) room(g *ageGate) int64 {
+	if t, ok := f.tallies.Get(g.tally); ok {
+		return g.most - t.Aging
+	}
+	return g.most
+}
+
+// letAge lets jobs gain priority by age for which there is room since the last time, and reports whether there were any.
+func (s *State) letAge(at model.Time) (changed bool) {
+	a := &s.ages
+	if len(a.fresh) == 0 && len(a.opened) == 0 {
+		return false
+	}
+	todo := btree.NewBTreeGOptions(standLess, noLocks)
+	for i := 0; i < len(a.fresh); i++ { // no class becomes fresh on the way that isn't looked at again below
+		c := a.fresh[i]
+		c.fresh = false
+		c.leave()
+		if c.jobs.Len() == 0 {
+			delete(a.classes, c.who)
+		} else {
+			todo.Set(ageStand{c.head(), c})
+		}
+	}
+	a.fresh = a.fresh[:0]
+	for {
+		next, found := todo.Min()
+		for _, g := range a.opened {
+			if first, some := g.wait.Min(); some && s.room(g) > 0 && (!found || standLess(first, next)) {
+				next, found = first, true
+			}
+		}
+		if !found {
+			break
+		}
+		c := next.class
+		todo.Delete(next)
+		c.leave()
+		full, room := s.fullGate(c)
+		if full != nil {
+			c.stand(full)
+			continue
+		}
+		s.age(c.head().id, room, at)
+		changed = true
+		if a.drain(c); c.jobs.Len() > 0 {
+			todo.Set(ageStand{c.head(), c})
+		} else {
+			delete(a.classes, c.who)
+		}
+	}
+	for _, g := range a.opened {
+		g.opened = false
+	}
+	a.opened = a.opened[:0]
+	return changed
+}
+
+// drain forgets that a class is to be looked at: it is being looked at.
+func (a *ages) drain(c *ageClass) {
+	c.fresh = false
+	a.fresh = a.fresh[:0]
+}
+
+// fullGate gives the first of a class's gates that lets nobody through or, where there is none, how many may go.
+func (s *State) fullGate(c *ageClass) (full *ageGate, room int64) {
+	room = 1 << 62
+	for _, g := range c.gates {
+		n := s.room(g)
+		if n <= 0 {
+			return g, 0
+		}
+		room = min(room, n)
+	}
+	return nil, room
+}
+
+// age lets a job gain priority by age from now on; of an array as many tasks as there is room for.
+func (s *State) age(id model.JobID, room int64, at model.Time) {
+	j, ok := s.jobs.Get(id)
+	if !ok {
+		return
+	}
+	n := *j
+	if tasksOf(j) > room {
+		n = *s.split(j, firstTasks(j.Tasks, int(room)))
+	}
+	n.Accrue = 0
+	if at > n.Eligible {
+		n.Accrue = at
+	}
+	s.put(&n)
+	if n.ID != id {
+		s.record(&n)
+	}
+}
+
+// firstTasks gives the first n tasks of a set.
+func firstTasks(set model.TaskSet, n int) model.TaskSet {
+	out := make([]int32, 0, n)
+	set.Each(func(task int32) bool {
+		out = append(out, task)
+		return len(out) < n
+	})
+	return model.TaskSetOf(out)
+}
+
+// checkAges: whoever does not age has a limit that is full.
+func (s *State) checkAges() (err error) {
+	s.jobs.Scan(func(id model.JobID, j *model.Job) bool {
+		if !ageless(j) {
+			return true
+		}
+		c := s.ages.classes[whoOf(j)]
+		if c == nil {
+			err = fmt.Errorf("job %d does not age and stands in no queue for it", id)
+			return false
+		}
+		if full, _ := s.fullGate(c); full == nil {
+			err = fmt.Errorf("job %d does not age, and no limit keeps it from that", id)
+		}
+		return err == nil
+	})
+	return err
+}
+
+// ageLines shows who waits to age, for checks.
+func ageLines(s *State) (out []string) {
+	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
+		if c := s.ages.classes[whoOf(j)]; ageless(j) && c != nil {
+			if _, ok := c.jobs.Get(due{j.Eligible, j.ID}); ok {
+				out = append(out, fmt.Sprintf("%d of %s: %d", j.ID, strings.Join([]string{c.who.account, c.who.user, c.who.qos, c.who.part}, "/"), c.jobs.Len()))
+			}
+		}
+		return true
+	})
+	return out
+}
