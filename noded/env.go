@@ -230,7 +230,7 @@ func describeBinding(v *vars, s *model.Spec) {
 // resource for the runtimes that use them.
 func (e *jobEnv) describeGPUs(v *vars, s *model.Spec, here *model.NodeAlloc) {
 	var req [3]string
-	for _, g := range s.Gres {
+	for _, g := range s.AskedGres() {
 		if g.Name != "gpu" || int(g.Per) >= len(req) {
 			continue
 		}
@@ -265,7 +265,7 @@ func (e *jobEnv) describeGPUs(v *vars, s *model.Spec, here *model.NodeAlloc) {
 // otherPerTask gives the resources beside GPUs that each task was given, as --tres-per-task has them: grun reads it.
 func otherPerTask(s *model.Spec) string {
 	var words []string
-	for _, g := range s.Gres {
+	for _, g := range s.AskedGres() {
 		if g.Per == model.PerTask && g.Name != model.GPUName {
 			words = append(words, fmt.Sprintf("gres/%s=%d", model.TypedName(g.Name, g.Type), g.Count))
 		}

@@ -259,7 +259,7 @@ func (a *allocation) environment(job *model.Job) []string {
 	num("SLURM_CPUS_PER_TASK", int64(sp.CPUsPerTask))
 	num("SLURM_MEM_PER_NODE", max(sp.MemPerNode, 0))
 	num("SLURM_MEM_PER_CPU", sp.MemPerCPU)
-	for _, g := range sp.Gres {
+	for _, g := range sp.AskedGres() {
 		if g.Name == model.GPUName {
 			value := strconv.Itoa(int(g.Count))
 			if g.Type != "" {

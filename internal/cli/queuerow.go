@@ -285,7 +285,7 @@ func (r *queueRow) outputs() (out, errFile string) {
 // gres gives what the job asked for per node, job or task: gres:gpu:a100:2.
 func (r *queueRow) gres(per model.GresPer) string {
 	var out []string
-	for _, g := range r.Spec.Gres {
+	for _, g := range r.Spec.AskedGres() {
 		if g.Per == per {
 			out = append(out, gresReqText(g))
 		}

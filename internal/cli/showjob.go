@@ -245,7 +245,7 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 	for _, g := range sp.Extra().GPUsPerSocket {
 		r.line(kv("TresPerSocket", gresReqText(g)))
 	}
-	for _, g := range sp.Gres {
+	for _, g := range sp.AskedGres() {
 		if g.Name == "gpu" && len(sp.Extra().GPUsPerSocket) > 0 {
 			continue // said
 		}

@@ -137,6 +137,9 @@ func (s *submission) settle() error {
 	if err := s.tresTasks(); err != nil {
 		return err
 	}
+	if err := s.sameGres(); err != nil {
+		return err
+	}
 	if err := s.gpuTasks(); err != nil {
 		return err
 	}
@@ -189,82 +192,6 @@ func (s *submission) tresTasks() (err error) {
 	}
 	sp.Gres, err = s.perTask.addTo(sp.Gres)
 	return err
-}
-
-func (s *submission) gpusPerSocket(v string) (err error) {
-	s.more.GPUsPerSocket, err = parseGres("gpu", v, model.PerNode)
-	return err
-}
-
-// settleSockets counts GPUs that are asked for by socket among those of a node.
-func (s *submission) settleSockets() error {
-	m := &s.more
-	if len(m.GPUsPerSocket) == 0 {
-		return nil
-	}
-	if m.Sockets == 0 {
-		return fmt.Errorf("--gpus-per-socket needs the number of sockets on each node: give --sockets-per-node too")
-	}
-	for _, g := range s.spec.Gres {
-		if g.Name == "gpu" {
-			return fmt.Errorf("--gpus-per-socket with --sockets-per-node=%d says already how many GPUs a node gives: leave out --gpus, --gpus-per-node, --gpus-per-task and --gres=gpu", m.Sockets)
-		}
-	}
-	for _, g := range m.GPUsPerSocket {
-		if g.Milli > 0 {
-			return fmt.Errorf("--gpus-per-socket=%s: by socket GPUs are given whole; use --gpus=%s", partText(g.Milli), partText(g.Milli))
-		}
-		g.Count = int32(min(int64(g.Count)*int64(m.Sockets), 1<<24))
-		s.spec.Gres = append(s.spec.Gres, g)
-	}
-	return nil
-}
-
-// gpuTasks works out --ntasks-per-gpu: the tasks for the GPUs, or the GPUs for the tasks.
-func (s *submission) gpuTasks() error {
-	sp, k := &s.spec, s.tasksPerGPU
-	if k == 0 {
-		return nil
-	}
-	if sp.TasksPerNode > 0 {
-		return fmt.Errorf("--ntasks-per-gpu and --ntasks-per-node exclude each other")
-	}
-	s.wish().TasksPerGPU = k
-	var job, node int32
-	for _, g := range sp.Gres {
-		if g.Name != "gpu" {
-			continue
-		}
-		switch g.Per {
-		case model.PerJob:
-			job += g.Count
-		case model.PerNode:
-			node += g.Count
-		case model.PerTask:
-			return fmt.Errorf("--ntasks-per-gpu and --gpus-per-task exclude each other")
-		}
-	}
-	switch {
-	case job > 0 && sp.Tasks == 0:
-		sp.Tasks = job * k
-	case job > 0 && sp.Tasks != job*k:
-		return fmt.Errorf("--ntasks=%d are not %d tasks for each of %d GPUs (--ntasks-per-gpu)", sp.Tasks, k, job)
-	case job > 0:
-	case node > 0 && sp.Tasks == 0:
-		sp.TasksPerNode = node * k
-	case node > 0 && (sp.Tasks%(node*k) != 0 || sp.MinNodes > 0 && sp.Tasks != sp.MinNodes*node*k):
-		return fmt.Errorf("--ntasks=%d are not %d tasks for each GPU of nodes with %d of them (--ntasks-per-gpu)", sp.Tasks, k, node)
-	case node > 0:
-		sp.MinNodes = sp.Tasks / (node * k)
-		sp.MaxNodes, sp.TasksPerNode = sp.MinNodes, node*k
-	case sp.Tasks > 0 && sp.Tasks%k == 0:
-		sp.Gres = append(sp.Gres, model.GresReq{Name: "gpu", Count: sp.Tasks / k, Per: model.PerJob})
-	case sp.Tasks > 0:
-		return fmt.Errorf("--ntasks=%d is no multiple of --ntasks-per-gpu=%d", sp.Tasks, k)
-	default:
-		return fmt.Errorf("--ntasks-per-gpu needs GPUs or tasks: give --gpus, --gpus-per-node or --ntasks too")
-	}
-	return nil
 }
 
 // licenses reads name[:count] joined with , (all of them) or | (one of them).

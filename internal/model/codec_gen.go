@@ -10972,7 +10972,7 @@ func (x *Warning) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(25); err != nil {
+	if err := e.EncodeArrayLen(26); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Prefer); err != nil {
@@ -11071,6 +11071,14 @@ func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeBool(x.NoPreempt); err != nil {
 		return err
+	}
+	if err := e.EncodeArrayLen(len(x.GresToo)); err != nil {
+		return err
+	}
+	for i3 := range x.GresToo {
+		if err := x.GresToo[i3].EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -11386,7 +11394,26 @@ func (x *Needs) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.NoPreempt = v
 	}
-	return wire.Skip(d, n-25)
+	if n < 26 {
+		return nil
+	}
+	{
+		n9, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Needs.GresToo", err)
+		}
+		if n9 > 0 {
+			s10 := make([]GresReq, 0, wire.Cap(n9))
+			for range n9 {
+				s10 = append(s10, GresReq{})
+				if err := s10[len(s10)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Needs.GresToo", err)
+				}
+			}
+			x.GresToo = s10
+		}
+	}
+	return wire.Skip(d, n-26)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

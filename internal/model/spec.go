@@ -1,5 +1,7 @@
 package model
 
+import "slices"
+
 // Spec is what a job was submitted with. It is shared between all tasks of an array and never edited: an update makes
 // a new one. Who submits (UID, GID, Groups) is filled in by the daemon whose socket the kernel attested, never by the
 // command.
@@ -119,6 +121,8 @@ type Needs struct {
 	Interactive   bool      // galloc's, or grun's own: its script only holds the resources
 	Mail          *MailWish // nil: nobody is told of anything
 	NoPreempt     bool      // it ends for no other job's sake (--no-preempt); its QOS has to allow that
+
+	GresToo []GresReq // what says of Gres the same in other words (--gpus beside --gpus-per-task): shown, and counted nowhere
 }
 
 // BindWish is how the tasks of a job's steps are to be laid out and bound, as it was written: the job's environment hands
@@ -141,6 +145,14 @@ type BindWish struct {
 type LicenseCount struct {
 	Name  string
 	Count int64
+}
+
+// AskedGres gives the generic resources as they were asked for: Gres, and what says the same in other words.
+func (s *Spec) AskedGres() []GresReq {
+	if s.More == nil || len(s.More.GresToo) == 0 {
+		return s.Gres
+	}
+	return append(slices.Clone(s.Gres), s.More.GresToo...)
 }
 
 // Extra gives what few jobs ask for, or the zero Needs.

@@ -44,6 +44,9 @@ func lay(rooms []*room, from int, rq *Request, part string) (*model.Alloc, int, 
 			if most >= tasks {
 				var na model.NodeAlloc
 				if na, m = r.place(rq, tasks, gres); m == missNone {
+					if a := layLighter(rooms, r.def.Weight, rq, part); a != nil {
+						return a, i, missNone
+					}
 					return &model.Alloc{Nodes: []model.NodeAlloc{na}}, i, missNone
 				}
 			} else if most > 0 {
@@ -57,6 +60,24 @@ func lay(rooms []*room, from int, rq *Request, part string) (*model.Alloc, int, 
 	}
 	a, m := laySpread(rooms, rq, part)
 	return a, len(rooms), max(worst, m)
+}
+
+// layLighter places a job that may have several nodes on such as are lighter than the one that holds it alone.
+func layLighter(rooms []*room, heavy int32, rq *Request, part string) *model.Alloc {
+	if rq.MaxNodes == 1 {
+		return nil
+	}
+	var light []*room
+	for _, r := range rooms {
+		if r.def.Weight < heavy {
+			light = append(light, r)
+		}
+	}
+	if len(light) == 0 {
+		return nil
+	}
+	a, _ := laySpread(light, rq, part)
+	return a
 }
 
 // allows reports whether a job on one node may have this one by name.

@@ -38,9 +38,6 @@ func (r *Request) more(m *model.Needs) {
 	r.GPUMem = m.GPUMemMiB
 	switch {
 	case m.Spread:
-		if r.Tasks > 0 && r.MaxNodes == r.MinNodes {
-			r.MaxNodes = max(r.Tasks, r.MinNodes)
-		}
 		r.Grow = r.MaxNodes > r.MinNodes
 	case m.FewNodes:
 		r.Grow = false

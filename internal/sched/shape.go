@@ -312,9 +312,16 @@ func (p *Planner) fitAs(sh *shape, end model.Time) *model.Alloc {
 		return nil
 	}
 	alloc, taken := p.fitOne(sh, end)
+	if alloc != nil && sh.spread { // several light nodes rather than a heavy one
+		if w := int64(p.byName[alloc.Nodes[0].Node].def.Weight); int64(sh.pool.nodes[0].def.Weight) < w {
+			if some, _ := p.fitMany(sh, end, w); some != nil {
+				return some
+			}
+		}
+	}
 	if alloc == nil && sh.spread && !sh.spent {
 		var some bool
-		alloc, some = p.fitMany(sh, end)
+		alloc, some = p.fitMany(sh, end, anyWeight)
 		taken = taken || some
 	}
 	if alloc == nil && taken && !(sh.greedy && sh.spread) { // it would fit but for what is reserved
@@ -365,12 +372,18 @@ func (p *Planner) fitOne(sh *shape, end model.Time) (alloc *model.Alloc, taken b
 	return nil, taken
 }
 
-// fitMany places a job on several nodes.
-func (p *Planner) fitMany(sh *shape, end model.Time) (alloc *model.Alloc, taken bool) {
+// anyWeight is more than any node weighs.
+const anyWeight = math.MaxInt64
+
+// fitMany places a job on several nodes that are lighter than heavy.
+func (p *Planner) fitMany(sh *shape, end model.Time, heavy int64) (alloc *model.Alloc, taken bool) {
 	pl := sh.pool
 	rooms := p.rooms[:0]
 	for at := pl.find(0, &sh.leastB); at < len(pl.nodes); at = pl.find(at+1, &sh.leastB) {
 		n := pl.nodes[at]
+		if int64(n.def.Weight) >= heavy {
+			break
+		}
 		if !sh.named(n, false) || !p.has(sh, n, &sh.least[n.class.at]) {
 			continue
 		}
@@ -384,7 +397,7 @@ func (p *Planner) fitMany(sh *shape, end model.Time) (alloc *model.Alloc, taken 
 	}
 	p.rooms = rooms
 	alloc, _ = laySpread(rooms, &sh.rq, sh.part)
-	if alloc == nil && !taken && !sh.greedy {
+	if alloc == nil && !taken && !sh.greedy && heavy == anyWeight {
 		sh.spent = true
 	}
 	return alloc, taken

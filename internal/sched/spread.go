@@ -80,8 +80,37 @@ func tasksOver(nodes []cand, rq *Request, left int) []int {
 	return out
 }
 
-// layGroup places a job on some of the candidates as the network and the job's wishes have it.
+// layGroup places a job on the lightest of the candidates that hold it: heavier ones are looked at only where the lighter
+// ones are too few (Weight; slurm.conf).
 func layGroup(cands []cand, rq *Request) *model.Alloc {
+	alloc := layNetwork(cands, rq)
+	if alloc == nil {
+		return nil
+	}
+	var weights []int32
+	for i := range cands {
+		weights = append(weights, cands[i].r.def.Weight)
+	}
+	slices.Sort(weights)
+	weights = slices.Compact(weights)
+	for lo, hi := 0, len(weights)-1; lo < hi; {
+		mid := (lo + hi) / 2
+		light := those(cands, rq, func(c *cand) bool { return c.must || c.r.def.Weight <= weights[mid] })
+		var a *model.Alloc
+		if light != nil && (!rq.Grow || len(light) >= rq.MaxNodes) {
+			a = layNetwork(light, rq)
+		}
+		if a == nil {
+			lo = mid + 1
+			continue
+		}
+		alloc, hi = a, mid
+	}
+	return alloc
+}
+
+// layNetwork places a job on some of the candidates as the network and the job's wishes have it.
+func layNetwork(cands []cand, rq *Request) *model.Alloc {
 	switch tree := cands[0].r.stock.network(); {
 	case rq.Contiguous:
 		return layRun(cands, rq)
