@@ -745,7 +745,7 @@ func (x *orderedTo) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *placedStep) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(12); err != nil {
+	if err := e.EncodeArrayLen(14); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -787,6 +787,12 @@ func (x *placedStep) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeBool(x.Terminal); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Host); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.PID)); err != nil {
 		return err
 	}
 	return nil
@@ -937,7 +943,30 @@ func (x *placedStep) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Terminal = v
 	}
-	return wire.Skip(d, n-12)
+	if n < 13 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("placedStep.Host", err)
+		}
+		x.Host = v
+	}
+	if n < 14 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("placedStep.PID", err)
+		}
+		x.PID = int32(v)
+		if int64(x.PID) != v {
+			return wire.Range("placedStep.PID", v)
+		}
+	}
+	return wire.Skip(d, n-14)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -122,6 +122,8 @@ type placedStep struct {
 	Shared    bool   // what it holds others may hold too
 	Manager   string // the node that manages it, where this one only has a part of it
 	Terminal  bool   // a user is at task 0's terminal
+	Host      string // where its command runs; "": not known
+	PID       int32  // of its command
 }
 
 // stepOver ends a step. Its number is not used again.

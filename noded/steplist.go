@@ -36,7 +36,7 @@ func (l *loop) onStepList(m msgStepList) {
 
 // runningStep describes a step.
 func (l *loop) runningStep(s *step) proto.RunningStep {
-	r := proto.RunningStep{Job: s.rec.Job, LimitS: s.rec.LimitS, Step: *s.summary(), Host: l.n.opts.Name}
+	r := proto.RunningStep{Job: s.rec.Job, LimitS: s.rec.LimitS, Step: *s.summary(), Host: orElse(s.rec.Host, l.n.opts.Name), PID: s.rec.PID}
 	if r.Step.Start = s.began; s.began == 0 {
 		r.Step.Start = s.rec.At
 	}

@@ -304,7 +304,7 @@ func (l *loop) createStep(s *step, nodes []proto.StepNode) error {
 	need := &s.req.Need
 	s.rec = &placedStep{Job: a.key.Job, Attempt: a.key.Attempt, ID: a.nextStep, RequestID: s.req.RequestID, Name: s.req.Name,
 		Submit: s.req.Submit, At: l.stamp(), LimitS: s.req.LimitS, Nodes: nodes, Shared: need.Overlap || a.steps[s.req.Parent] != nil,
-		Terminal: s.req.Terminal != nil}
+		Terminal: s.req.Terminal != nil, Host: s.req.Host, PID: s.req.PID}
 	s.id, s.phase = a.nextStep, stepCreated
 	a.nextStep++
 	if err := l.addStep(s); err != nil {

@@ -69,6 +69,10 @@ func (a *allocation) get(signals <-chan os.Signal) (job *model.Job, rc int) {
 		sp.More = &a.s.more
 	}
 	sp.More.Interactive = true
+	if sp.Warning != nil && sp.Warning.Batch {
+		a.errorf("--signal=B: is for batch scripts; here the signal goes to the steps, without B:")
+		return nil, 1
+	}
 	sp.StdOut, sp.Requeue, sp.NoRequeue = os.DevNull, false, true
 	c, err := a.connect()
 	if err != nil {

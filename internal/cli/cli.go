@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 
 	"gbatch/internal/cli/getopt"
@@ -114,6 +115,30 @@ func (e *Env) usage(p *getopt.Parser, err error) int {
 	}
 	fmt.Fprintln(e.Stderr, err)
 	return 1
+}
+
+// badLine ends a command whose line salloc and srun refuse: with 255, and with 1 where a number is wrong.
+func (e *Env) badLine(p *getopt.Parser, err error) int {
+	rc := e.usage(p, err)
+	var number *getopt.NumberError
+	var wrong *getopt.Error
+	switch {
+	case rc == 0, errors.As(err, &number), errors.As(err, &wrong) && wrong.Option == "cpu-bind": // srun's exception
+		return rc
+	}
+	return badLine
+}
+
+const badLine = 255
+
+// failed is the exit code of a submission, an allocation or a step that never was: SLURM_EXIT_ERROR in place of 1.
+func (e *Env) failed(rc int) int {
+	if v, ok := e.Lookup("SLURM_EXIT_ERROR"); ok && rc == 1 {
+		if n, err := strconv.Atoi(v); err == nil {
+			return n
+		}
+	}
+	return rc
 }
 
 // connect gives a client for the cluster that the environment names.

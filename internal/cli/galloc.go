@@ -26,7 +26,7 @@ func galloc(e *Env) int {
 		Epilogue: "Options may also be set in the environment (SALLOC_PARTITION, SALLOC_TIMELIMIT, ...)."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
-		return e.usage(p, err)
+		return e.badLine(p, err)
 	}
 	if !g.s.quiet {
 		for _, n := range p.Notes() {
@@ -39,7 +39,7 @@ func galloc(e *Env) int {
 	job, rc := a.get(signals)
 	signal.Stop(signals)
 	if job == nil {
-		return rc
+		return g.failed(rc)
 	}
 	if g.noShell {
 		return 0
@@ -60,7 +60,7 @@ type allocCall struct {
 
 // allocRefuses are options of gsubmit that make no sense without a script.
 var allocRefuses = []string{"array", "requeue", "no-requeue", "output", "error", "input", "open-mode", "export", "export-file", "wrap", "each", "parsable", "wait",
-	"test-only", "ignore-pbs", "propagate", "get-user-env", "signal", "profile"}
+	"test-only", "ignore-pbs", "propagate", "get-user-env", "profile"}
 
 func (g *allocCall) options() []getopt.Option {
 	out := slices.DeleteFunc(g.s.options(time.Now), func(o getopt.Option) bool { return slices.Contains(allocRefuses, o.Name) })
@@ -89,7 +89,6 @@ func (g *allocCall) options() []getopt.Option {
 		}},
 		getopt.Option{Name: "bell", Hidden: true, Note: "terminals are not rung", Set: ignored},
 		getopt.Option{Name: "no-bell", Hidden: true, Set: ignored},
-		getopt.Option{Name: "signal", Arg: getopt.Required, Refused: "gcancel --signal when it is time"},
 		getopt.Option{Name: "x11", Arg: getopt.Optional, Refused: "ssh -X to the node"},
 		getopt.Option{Name: "chroot", Arg: getopt.Required, Refused: "chroot in the command"})
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -37,7 +36,7 @@ func grun(e *Env) int {
 			fmt.Fprintln(e.Stderr, errListMPI.Text)
 			return 0
 		}
-		return r.failed(e.usage(p, err))
+		return e.badLine(p, err)
 	}
 	if !r.quiet && r.job != "" {
 		for _, n := range p.Notes() {
@@ -67,16 +66,6 @@ func grun(e *Env) int {
 	t := &talk{run: r, dir: dir, node: node}
 	rc := t.main()
 	release(rc)
-	return rc
-}
-
-// failed is the exit code of a step that never was: SLURM_EXIT_ERROR, or 1.
-func (r *run) failed(rc int) int {
-	if v, ok := r.Lookup("SLURM_EXIT_ERROR"); ok && rc == 1 {
-		if n, err := strconv.Atoi(v); err == nil {
-			return n
-		}
-	}
 	return rc
 }
 
@@ -175,6 +164,8 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 		n.NotNodes = append(n.NotNodes, nodes[:r.relative]...)
 	}
 	rq.Dir = r.Dir
+	rq.PID = int32(os.Getpid())
+	rq.Host, _ = os.Hostname() // "" says that it isn't known
 	if r.chdir != "" {
 		if rq.Dir = r.chdir; !filepath.IsAbs(rq.Dir) {
 			rq.Dir = filepath.Join(r.Dir, rq.Dir)

@@ -28,13 +28,7 @@ func gsubmit(e *Env) int {
 	rc, err := e.submit()
 	if err != nil {
 		fmt.Fprintln(e.Stderr, err)
-	}
-	if rc == 1 {
-		if v, ok := e.Lookup("SLURM_EXIT_ERROR"); ok {
-			if n, err := strconv.Atoi(v); err == nil {
-				return n
-			}
-		}
+		return e.failed(rc)
 	}
 	return rc
 }

@@ -264,6 +264,10 @@ func (r *run) options() []getopt.Option {
 		{Name: "slurmd-debug", Arg: R, Hidden: true, Note: "gnoded's log has what there is to say", Set: ignored},
 		{Name: "msg-timeout", Arg: R, Hidden: true, Note: "grun waits as long as its node's daemon lives", Set: ignored},
 		{Name: "wckey", Arg: R, Hidden: true, Note: "there are no wckeys", Set: ignored},
+		{Name: "signal", Arg: R, Hidden: true, Note: "a step is warned as its job is: gsubmit --signal", Set: func(v string) error {
+			_, err := parseWarning(v)
+			return err
+		}},
 		{Name: "x11", Arg: getopt.Optional, Refused: "ssh -X to the node"},
 		{Name: "bcast", Arg: getopt.Optional, Refused: "a file system that the nodes share, or cp in the batch script"},
 		{Name: "het-group", Arg: R, Refused: "steps of their own; there are no heterogeneous jobs"},

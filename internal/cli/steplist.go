@@ -231,7 +231,7 @@ func (c *control) showStep(s *proto.RunningStep) {
 	r.line(kv("TRES", stepTRES(st)))
 	r.line(kv("ResvPorts", "(null)"))
 	r.line(kv("CPUFreqReq", "Default"))
-	r.line(kv("SrunHost:Pid", s.Host+":0"))
+	r.line(kv("SrunHost:Pid", fmt.Sprintf("%s:%d", s.Host, s.PID)))
 	if st.Submit != "" {
 		r.line(kv("SubmitLine", st.Submit))
 	}

@@ -5059,7 +5059,7 @@ func (x *StatOf) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *StepRequest) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(21); err != nil {
+	if err := e.EncodeArrayLen(23); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.RequestID); err != nil {
@@ -5144,6 +5144,12 @@ func (x *StepRequest) EncodeMsgpack(e *msgpack.Encoder) error {
 		}
 	}
 	if err := e.EncodeBool(x.Had); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Host); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.PID)); err != nil {
 		return err
 	}
 	return nil
@@ -5405,7 +5411,30 @@ func (x *StepRequest) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Had = v
 	}
-	return wire.Skip(d, n-21)
+	if n < 22 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("StepRequest.Host", err)
+		}
+		x.Host = v
+	}
+	if n < 23 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepRequest.PID", err)
+		}
+		x.PID = int32(v)
+		if int64(x.PID) != v {
+			return wire.Range("StepRequest.PID", v)
+		}
+	}
+	return wire.Skip(d, n-23)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -7517,7 +7546,7 @@ func (x *StepsChunk) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *RunningStep) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(10); err != nil {
+	if err := e.EncodeArrayLen(11); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Job)); err != nil {
@@ -7548,6 +7577,9 @@ func (x *RunningStep) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeString(x.Host); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.PID)); err != nil {
 		return err
 	}
 	return nil
@@ -7668,7 +7700,20 @@ func (x *RunningStep) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Host = v
 	}
-	return wire.Skip(d, n-10)
+	if n < 11 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("RunningStep.PID", err)
+		}
+		x.PID = int32(v)
+		if int64(x.PID) != v {
+			return wire.Range("RunningStep.PID", v)
+		}
+	}
+	return wire.Skip(d, n-11)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

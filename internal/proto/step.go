@@ -49,6 +49,9 @@ type StepRequest struct {
 	Terminal *StepTerminal // of task 0 (--pty); nil: tasks have none
 
 	Had bool // it was given a step already, and wants no other: the connection broke
+
+	Host string // where the command runs, as that machine is called
+	PID  int32  // of the command
 }
 
 // StepTerminal is the terminal that a step's first task gets. The other tasks read and write nothing.

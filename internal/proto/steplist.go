@@ -47,7 +47,8 @@ type RunningStep struct {
 	Partition string
 	LimitS    int64      // seconds; model.Unlimited for none
 	Step      model.Step // as far as it is known: no end, no exit
-	Host      string     // where its grun runs
+	Host      string     // where its grun runs; its node where it is the batch step, or not known
+	PID       int32      // of its grun; 0: not known
 }
 
 // StepTell is what a node is to do with a step of its own.
