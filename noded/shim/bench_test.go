@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -122,10 +124,83 @@ func ownCPU() float64 {
 	return float64(r.Utime.Nano()+r.Stime.Nano()) / 1e6
 }
 
+// BenchmarkFloor is what no daemons could be quicker than: two threads make the two control groups that a job has on a
+// host with v1's memory controller, fork a script into them with gshim's own fork, wait for it, and remove them. No limits,
+// no usage, no journal, no order and no report. Plain forks of /bin/true in the same run are what noded's BenchmarkLaunch
+// compares itself with.
+func BenchmarkFloor(b *testing.B) {
+	needRoot(b)
+	id := &identity{uid: os.Geteuid(), gid: os.Getegid(), root: true, clone3: hasClone3(), reasons: errnoTexts(),
+		reset: ignoredSignals(), limits: limitRules{have: ownLimit, mayRaise: mayRaiseLimits(), nrOpen: defaultNrOpen, openFiles: inheritedOpenFiles()}}
+	work := workDir(b)
+	script := filepath.Join(work, "script")
+	if err := os.WriteFile(script, []byte("#!/bin/true\n"), 0o755); err != nil {
+		b.Fatal(err)
+	}
+	const each = 300
+	both := func(run func(worker, i int) error) time.Duration {
+		began := time.Now()
+		var wg sync.WaitGroup
+		for w := range runtime.NumCPU() {
+			wg.Go(func() {
+				for i := range each {
+					if err := run(w, i); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		return time.Since(began)
+	}
+	plain := func(_, _ int) error {
+		pid, err := syscall.ForkExec("/bin/true", []string{"true"}, &syscall.ProcAttr{Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true}})
+		if err != nil {
+			return err
+		}
+		_, err = syscall.Wait4(pid, nil, 0, nil)
+		return err
+	}
+	launch := func(w, i int) error {
+		l := &Launch{Key: Key{JobID: uint32(w*each + i + 1)}, Path: script, Argv: []string{script}, Env: benchEnv(), Dir: work, UID: nobody, GID: nobody,
+			Groups: []uint32{nobody}, Umask: 0o022, Stdout: os.DevNull, Stderr: os.DevNull}
+		l.Cgroup = dirsIn(b, fmt.Sprintf("gshim-floor-%d-%d-%d", os.Getpid(), w, i), "memory")
+		p, lerr := id.prepare(l)
+		if lerr != nil {
+			return fmt.Errorf("prepare or fork: %+v", lerr)
+		}
+		pid, lerr := p.forkExec(l)
+		p.close()
+		if lerr != nil {
+			return fmt.Errorf("prepare or fork: %+v", lerr)
+		}
+		_, err := syscall.Wait4(pid, nil, 0, nil)
+		l.Cgroup.remove(b)
+		return err
+	}
+	var forks, launches time.Duration
+	for b.Loop() {
+		forks += both(plain)
+		launches += both(launch)
+		forks += both(plain)
+	}
+	n := float64(b.N * each * runtime.NumCPU())
+	b.ReportMetric(n/launches.Seconds(), "launches/s")
+	b.ReportMetric(2*n/forks.Seconds(), "forks/s")
+	b.ReportMetric(100*forks.Seconds()/2/launches.Seconds(), "%-of-forks")
+	b.ReportMetric(0, "ns/op")
+}
+
 // benchDirs makes one directory in the v1 hierarchies memory, cpuset and pids and in cgroup2, as far as they are there.
 func benchDirs(b testing.TB, name string) Cgroup {
+	return dirsIn(b, name, "memory", "cpuset", "pids")
+}
+
+// dirsIn makes a directory in these v1 hierarchies and in cgroup2.
+func dirsIn(b testing.TB, name string, v1 ...string) Cgroup {
 	var c Cgroup
-	for _, h := range []string{"memory", "cpuset", "pids"} {
+	for _, h := range v1 {
 		root := filepath.Join("/sys/fs/cgroup", h)
 		if _, err := os.Stat(filepath.Join(root, "tasks")); err != nil {
 			continue
