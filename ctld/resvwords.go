@@ -299,7 +299,7 @@ func (d *resvDraft) licenses(value string) (out []model.LicenseCount, err error)
 		}
 		cfg := d.v.Config()
 		if !slices.ContainsFunc(cfg.Licenses, func(c model.LicenseCount) bool { return c.Name == name && c.Count >= l.Count }) {
-			return nil, refuse(proto.CodeReservation, "Invalid license specification: %s; the cluster's licenses are %s", item, licensesOf(cfg))
+			return nil, refuse(proto.CodeReservation, "Invalid license specification: %s; %s", item, licensesOf(cfg))
 		}
 		if slices.ContainsFunc(out, func(o model.LicenseCount) bool { return o.Name == name }) {
 			return nil, refuse(proto.CodeReservation, "Licenses=%s: %s stands twice", value, name)

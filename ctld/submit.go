@@ -369,28 +369,10 @@ func (c *Controller) allowed(v *state.View, who *proto.Caller, sp *model.Spec, n
 	if r := sched.Alone(v, sp, p); r != model.ReasonNone {
 		return refuse(proto.CodePolicy, "%s: the job breaks a limit of QOS %s, of partition %s's QOS or of account %s by itself, and the QOS refuses such jobs (DenyOnLimit); see gacctmgr show qos", r, sp.QOS, name, sp.Account)
 	}
-	why, _ := sched.Possible(v, sp, p)
-	switch why {
-	case sched.CanRun:
-		return nil
-	case sched.TooManyCPUs:
-		return refuse(proto.CodeNodeConfig, "no node of partition %s has the CPUs that the job needs on one node", name)
-	case sched.TooMuchMemory:
-		return refuse(proto.CodeMemory, "no node of partition %s has the memory that the job needs on one node", name)
-	case sched.NoSuchGres:
-		return refuse(proto.CodeNodeConfig, "no node of partition %s has the generic resources that the job needs on one node", name)
-	case sched.NoSuchFeature:
-		return refuse(proto.CodeFeature, "no node of partition %s has the features that the job needs (--constraint='%s'), and its --tmp space, sockets, cores and threads", name, sp.Features)
-	case sched.NodesNotInPartition:
-		return refuse(proto.CodeNodeConfig, "a node named with --nodelist is not in partition %s", name)
-	case sched.NoSuchLicense:
-		return refuse(proto.CodeBadRequest, "Invalid license specification: the cluster's licenses are %s; see gcontrol show licenses", licensesOf(cfg))
-	case sched.OverMemLimit:
-		return refuse(proto.CodeMemory, "the job asks for more memory than partition %s allows (MaxMemPerNode, MaxMemPerCPU)", name)
-	case sched.PartitionNodes:
-		return refuse(proto.CodeNodeCount, "--nodes=%d is more than partition %s allows (MaxNodes=%d)", sp.MinNodes, name, p.MaxNodes)
+	if why, _ := sched.Possible(v, sp, p); why != sched.CanRun {
+		return misfit(v, sp, p, why)
 	}
-	return refuse(proto.CodeNodeConfig, "partition %s has not enough nodes that fit the job", name)
+	return nil
 }
 
 func has(list []string, s string) bool {

@@ -1,9 +1,6 @@
 package ctld
 
 import (
-	"fmt"
-	"strings"
-
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -73,15 +70,3 @@ const (
 	maxMemPerGPU = 1 << 40 // MiB
 	maxSampleS   = 1 << 20 // --acctg-freq
 )
-
-// licensesOf names the cluster's licenses, for people.
-func licensesOf(cfg *model.Config) string {
-	if len(cfg.Licenses) == 0 {
-		return "none (Licenses= in gbatch.conf)"
-	}
-	var out []string
-	for _, l := range cfg.Licenses {
-		out = append(out, fmt.Sprintf("%s:%d", l.Name, l.Count))
-	}
-	return strings.Join(out, ", ")
-}

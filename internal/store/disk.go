@@ -59,6 +59,9 @@ func openDisk(o Options, lg hclog.Logger) (*disk, error) {
 		return nil, fmt.Errorf("%s is in use by another process: is a controller already running on this directory?", path)
 	}
 	if err != nil {
+		if errors.Is(err, bbolterrors.ErrInvalid) || errors.Is(err, bbolterrors.ErrChecksum) || errors.Is(err, bbolterrors.ErrVersionMismatch) {
+			return nil, damaged(o, path, err)
+		}
 		return nil, fmt.Errorf("opening %s: %w", path, err)
 	}
 	d := &loggedStore{bolt, o.Logger.With("file", path)}
@@ -67,6 +70,20 @@ func openDisk(o Options, lg hclog.Logger) (*disk, error) {
 		return nil, errors.Join(err, bolt.Close())
 	}
 	return &disk{logs: cached, stable: d, snaps: snaps, close: bolt.Close}, nil
+}
+
+// damaged says how to go on without the log: another voter has it too, or nobody.
+func damaged(o Options, path string, err error) error {
+	size := int64(-1)
+	if st, err := os.Stat(path); err == nil {
+		size = st.Size()
+	}
+	if len(o.Peers) > 1 {
+		return fmt.Errorf("the controller's log %s is damaged (%w; it has %d bytes); the other controllers have all that was in it: mv %s %s.damaged, and start this one again: it gets everything from them",
+			path, err, size, o.Dir, o.Dir)
+	}
+	return fmt.Errorf("the controller's log %s is damaged (%w; it has %d bytes), and no other controller has what was in it: put a backup of %s in its place, or begin without jobs and accounts: mv %s %s.damaged; ended jobs stay in accounting",
+		path, err, size, o.Dir, o.Dir, o.Dir)
 }
 
 // bootstrap writes the voters as the first entry of a log that has none. A crash between raft's two writes (term, then

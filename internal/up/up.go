@@ -62,6 +62,9 @@ func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
 		if err := b.fits(&o, l); err != nil {
 			return nil, err
 		}
+		if err := b.moved(l); err != nil {
+			return nil, err
+		}
 		say("cluster %s in %s", b.Cluster, l)
 	}
 	if err := l.prepare(b); err != nil {
@@ -123,6 +126,21 @@ func (b *book) fits(o *Options, l layout) error {
 	}
 	return fmt.Errorf("%s holds a cluster already, made with %s: change it in %s (then `gcontrol reconfigure`), give the new one another directory with --dir, or remove the old one (gbatch down, then rm -r %s)",
 		l, r, l.conf(), l)
+}
+
+// moved refuses a directory that was moved or copied, whose configuration still names the old place: its daemons would
+// begin there anew, or write where another cluster's do.
+func (b *book) moved(l layout) error {
+	if len(b.Members) == 0 {
+		return nil
+	}
+	old := filepath.Dir(filepath.Dir(b.Members[0].Log))
+	text, err := os.ReadFile(l.conf())
+	if old == string(l) || err != nil || !strings.Contains(string(text), old+"/") {
+		return nil
+	}
+	return fmt.Errorf("the cluster in %s was moved or copied from %s, and its configuration still names that directory, so its daemons would keep their files there: sed -i 's|%s|%s|g' %s, then try again",
+		l, old, old, l, l.conf())
 }
 
 // String gives the options that make such a cluster.

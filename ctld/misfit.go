@@ -1,0 +1,129 @@
+package ctld
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/sched"
+	"gbatch/internal/state"
+	"gbatch/internal/walltime"
+)
+
+// misfit says why a job can never run in a partition: what it asks for, and the most that there is.
+func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossible) error {
+	cfg := v.Config()
+	rq := sched.Resolve(sp, p, &cfg.Params)
+	var cpus int32
+	var mem int64
+	for _, name := range p.Nodes {
+		if def := v.NodeDef(name); def != nil {
+			cpus, mem = max(cpus, def.CPUs), max(mem, def.MemMiB)
+		}
+	}
+	if p.MaxCPUsPerNode > 0 {
+		cpus = min(cpus, p.MaxCPUsPerNode)
+	}
+	asked := int64(max(rq.PerNode*rq.CPUsPerTask, rq.MinCPUs, 1))
+	switch why {
+	case sched.TooManyCPUs:
+		text := fmt.Sprintf("no node of partition %s has the CPUs that the job needs on one node", p.Name)
+		if asked > int64(cpus) { // otherwise it is how they lie
+			text += fmt.Sprintf(": %d, and the most is %d; ask for fewer, or for more nodes", asked, cpus)
+		}
+		return refuse(proto.CodeNodeConfig, "%s", text)
+	case sched.TooMuchMemory:
+		text := fmt.Sprintf("no node of partition %s has the memory that the job needs on one node", p.Name)
+		need := rq.MemPerNode
+		if need <= 0 {
+			need = rq.MemPerCPU * asked
+		}
+		if need > mem {
+			text += fmt.Sprintf(": %s, and the most is %s", walltime.FormatMem(need), walltime.FormatMem(mem))
+		}
+		return refuse(proto.CodeMemory, "%s", text)
+	case sched.NoSuchGres:
+		return refuse(proto.CodeNodeConfig, "no node of partition %s has the generic resources that the job needs on one node%s", p.Name, mostGres(v, sp, p))
+	case sched.NoSuchFeature:
+		return refuse(proto.CodeFeature, "no node of partition %s has %s; see ginfo -o '%%n %%f %%d'", p.Name, featuresAsked(sp))
+	case sched.NodesNotInPartition:
+		var out []string
+		for _, n := range sp.ReqNodes {
+			if !slices.Contains(p.Nodes, n) {
+				out = append(out, n)
+			}
+		}
+		return refuse(proto.CodeNodeConfig, "--nodelist: partition %s does not have %s", p.Name, strings.Join(out, ", "))
+	case sched.NoSuchLicense:
+		return refuse(proto.CodeBadRequest, "Invalid license specification: %s; see gcontrol show licenses", licensesOf(cfg))
+	case sched.OverMemLimit:
+		return refuse(proto.CodeMemory, "the job asks for more memory than partition %s allows (MaxMemPerNode, MaxMemPerCPU)", p.Name)
+	case sched.PartitionNodes:
+		return refuse(proto.CodeNodeCount, "--nodes=%d is more than partition %s allows (MaxNodes=%d)", sp.MinNodes, p.Name, p.MaxNodes)
+	}
+	text := fmt.Sprintf("partition %s has not enough nodes that fit the job", p.Name)
+	if rq.MinNodes > len(p.Nodes) {
+		text += fmt.Sprintf(": %d are needed, and it has %d", rq.MinNodes, len(p.Nodes))
+	}
+	return refuse(proto.CodeNodeConfig, "%s", text)
+}
+
+// mostGres says of the resources that are asked for on each node, or of the job on a single node, what one has at most.
+func mostGres(v *state.View, sp *model.Spec, p *model.Partition) string {
+	for _, g := range sp.Gres {
+		most := int32(0)
+		for _, name := range p.Nodes {
+			def := v.NodeDef(name)
+			if def == nil {
+				continue
+			}
+			has := int32(0)
+			for _, d := range def.Gres {
+				if d.Name == g.Name && (g.Type == "" || strings.EqualFold(g.Type, d.Type)) {
+					has += d.Count - int32(d.Off.Count())
+				}
+			}
+			most = max(most, has)
+		}
+		if g.Milli == 0 && (g.Per == model.PerNode || sp.MaxNodes == 1) && g.Count > most {
+			name := g.Name
+			if g.Type != "" {
+				name += ":" + g.Type
+			}
+			return fmt.Sprintf(": %s:%d, and the most on one is %d", name, g.Count, most)
+		}
+	}
+	return ""
+}
+
+// featuresAsked names what NoSuchFeature is about: features, and what else a node has or hasn't whatever runs on it.
+func featuresAsked(sp *model.Spec) string {
+	var out []string
+	if sp.Features != "" {
+		out = append(out, fmt.Sprintf("the features that the job needs (--constraint='%s')", sp.Features))
+	}
+	if sp.TmpMiB > 0 {
+		out = append(out, fmt.Sprintf("its --tmp space (%s)", walltime.FormatMem(sp.TmpMiB)))
+	}
+	if m := sp.Extra(); m.Sockets > 0 || m.CoresPerSocket > 0 || m.ThreadsPerCore > 0 {
+		out = append(out, "its sockets, cores and threads")
+	}
+	if len(out) == 0 {
+		return "the features that the job needs"
+	}
+	return strings.Join(out, " and ")
+}
+
+// licensesOf names the cluster's licenses, for people.
+func licensesOf(cfg *model.Config) string {
+	if len(cfg.Licenses) == 0 {
+		return "the cluster has no licenses (Licenses= in gbatch.conf)"
+	}
+	var out []string
+	for _, l := range cfg.Licenses {
+		out = append(out, fmt.Sprintf("%s:%d", l.Name, l.Count))
+	}
+	return "the cluster's licenses are " + strings.Join(out, ", ")
+}
