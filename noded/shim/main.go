@@ -17,6 +17,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -175,6 +176,9 @@ func serve(o serverOptions, args []string, foreground bool, ready *os.File) erro
 		return tell(ready, err)
 	}
 	runtime.GOMAXPROCS(min(maxProcs, runtime.NumCPU()))
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(gcPercent)
+	}
 	var out io.Writer = os.Stderr
 	if !foreground {
 		lw, err := openLog(filepath.Join(o.Dir, logFile))

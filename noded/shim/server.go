@@ -29,8 +29,10 @@ import (
 
 // The limits of the process.
 const (
-	maxConns  = 16
-	maxProcs  = 4 // of the Go scheduler: launches in flight take none
+	maxConns = 16
+	maxProcs = 4 // of the Go scheduler: launches in flight take none
+	// gcPercent keeps the heap near 2 MiB instead of 4: gshim is a guest on a node, and what it lets go of in a launch is little.
+	gcPercent = 50
 	maxOrders = 64
 )
 
