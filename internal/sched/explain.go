@@ -235,10 +235,12 @@ func (x *explainer) soonest(l *lane, it *item, floor model.Time) (model.Time, *m
 	if l.refuse != model.ReasonNone || it.refuse != model.ReasonNone {
 		return 0, nil
 	}
-	if r, _ := p.mayNotRun(it); r != model.ReasonNone {
+	r, _ := p.mayNotRun(it)
+	opens := r == model.ReasonReservation && p.opens(it.e.j.Spec) != 0 // the calendar says when
+	if r != model.ReasonNone && !opens {
 		return 0, nil
 	}
-	if floor <= x.now {
+	if floor <= x.now && !opens {
 		if g := p.lodge(it); g.alloc != nil {
 			return x.now, g.alloc
 		}

@@ -223,6 +223,9 @@ func (x *explainer) licenses(s *spot) bool {
 func (x *explainer) windowsText(s *spot) string {
 	var out []string
 	for _, n := range s.l.pool.nodes {
+		if !s.it.sh.mayHave(n) {
+			continue
+		}
 		for i := range n.wins {
 			w := &n.wins[i]
 			text := fmt.Sprintf("reservation %s from %s to %s", w.name, at(w.from), at(w.to))

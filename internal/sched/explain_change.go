@@ -74,6 +74,9 @@ func (x *explainer) changes() {
 			x.tell(w)
 		}
 	}
+	if sp.Reservation != "" {
+		once("without --reservation", func(n *model.Spec) { n.Reservation = "" })
+	}
 	if sp.Exclusive {
 		once("without --exclusive", func(n *model.Spec) { n.Exclusive = false })
 	}
@@ -135,13 +138,28 @@ func gresOption(g *model.GresReq, k int64) string {
 	return fmt.Sprintf("--gres=%s:%s%d", g.Name, kind, k)
 }
 
-// fewer halves a count until the job starts now, and gives the best of what it saw.
+// fewer halves a count until the job starts now, and gives the best of what it saw; of counts that start it now, one that is
+// as large as can be, to a sixteenth.
 func (x *explainer) fewer(count int64, option func(int64) string, change func(*model.Spec, int64)) (have model.WhatIf) {
-	for k := count / 2; k >= 1 && !have.Now; k /= 2 {
+	with := func(k int64) (model.WhatIf, bool) {
 		n := *x.j.Spec
 		change(&n, k)
-		if w, ok := x.try(&n, nil); ok {
+		return x.try(&n, nil)
+	}
+	lo, hi := count, count // of what starts it now and what does not
+	for k := count / 2; k >= 1 && !have.Now; k /= 2 {
+		if w, ok := with(k); ok {
 			best(&have, w, option(k))
+		}
+		lo, hi = k, lo
+	}
+	for have.Now && hi-lo > max(1, count/16) {
+		mid := (lo + hi) / 2
+		if w, ok := with(mid); ok && w.Now {
+			lo, have = mid, w
+			have.Option = option(mid)
+		} else {
+			hi = mid
 		}
 	}
 	return have

@@ -160,10 +160,17 @@ func (p *Planner) Positions(f func(id model.JobID, place int32)) {
 	}
 }
 
-// Expectations calls f for every job that has a reservation in the last plan.
+// Expectations calls f for every job that has a place on the calendar in the last plan, or waits for an advance reservation to
+// begin.
 func (p *Planner) Expectations(f func(id model.JobID, e *model.Expect)) {
 	for _, e := range p.said {
-		if e.pass != p.pass || len(e.resv) == 0 || e.last == allStarted {
+		if e.pass != p.pass || e.last == allStarted {
+			continue
+		}
+		if len(e.resv) == 0 {
+			if t := p.opens(e.j.Spec); t != 0 && e.why.Reason == model.ReasonReservation {
+				f(e.j.ID, &model.Expect{Start: t})
+			}
 			continue
 		}
 		x := &model.Expect{Start: e.resv[0].at}

@@ -221,6 +221,11 @@ func (sh *shape) named(n *node, whole bool) bool {
 	return rq.allows(&n.room)
 }
 
+// mayHave reports whether a job of the shape could have a node, or a part of its work there, were it empty.
+func (sh *shape) mayHave(n *node) bool {
+	return sh.single && !sh.whole[n.class.at].never && sh.named(n, true) || (sh.spread || !sh.single) && !sh.least[n.class.at].never && sh.named(n, false)
+}
+
 // onOne reports whether some node of the pool could hold all of the job, were it empty.
 func (sh *shape) onOne(pl *pool) bool {
 	return slices.ContainsFunc(pl.nodes, func(n *node) bool { return !sh.whole[n.class.at].never && sh.named(n, true) })

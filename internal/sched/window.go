@@ -289,6 +289,18 @@ func (p *Planner) outside(it *item) model.Reason {
 	return why
 }
 
+// opens gives when the first of a job's reservations begins that have not begun and take it; 0: there is none.
+func (p *Planner) opens(sp *model.Spec) (first model.Time) {
+	for _, name := range sp.ReservationNames() {
+		if r := p.v.Reservation(name); r != nil && r.Admits(sp) {
+			if t := r.At(p.now).Start; t > p.now && (first == 0 || t < first) {
+				first = t
+			}
+		}
+	}
+	return first
+}
+
 // What people read behind ReqNodeNotAvail, in Slurm's words.
 const (
 	forMaintenance = "Reserved for maintenance"
@@ -299,6 +311,9 @@ const (
 func (p *Planner) closed(it *item) string {
 	why := ""
 	for _, n := range it.sh.pool.nodes {
+		if !it.sh.mayHave(n) {
+			continue
+		}
 		for i := range n.wins {
 			if w := &n.wins[i]; w.name != it.sh.rq.Reservation && !n.beside(it.sh.rq.Reservation) && w.from < p.after(p.now, it.leastS()) {
 				if why == "" {

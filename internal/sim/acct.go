@@ -11,8 +11,10 @@ import (
 // passed over. A good call is
 //
 //	gacct -a -X -P -S 2026-01-01 -o JobIDRaw,User,Account,Partition,Submit,Start,End,TimelimitRaw,State,NNodes,ReqCPUS,ReqTRES
+const acctCall = "gacct -a -X -P -o JobIDRaw,User,Account,Partition,Submit,Start,End,TimelimitRaw,State,NNodes,ReqCPUS,ReqTRES"
+
 func isAcct(head string) bool {
-	return strings.Contains(head, "|") && strings.Contains(strings.ToLower(head), "jobid") && strings.Contains(strings.ToLower(head), "submit")
+	return strings.Contains(head, "|") && strings.Contains(strings.ToLower(head), "jobid")
 }
 
 func readAcct(l *lines) (*Workload, error) {
@@ -27,9 +29,10 @@ func readAcct(l *lines) (*Workload, error) {
 	tres := t.has("reqtres", "alloctres")
 	nodes := t.has("reqnodes", "nnodes", "allocnodes")
 	timed := t.has("elapsedraw", "elapsed") != "" || t.has("start") != "" && t.has("end") != ""
-	if cpus == "" && tres == "" || !timed {
-		return nil, l.bad("the dump doesn't say how large the jobs were or how long they ran: gacct -a -X -P -o JobIDRaw,User,Account,Partition,Submit,Start,End,TimelimitRaw,State,NNodes,ReqCPUS,ReqTRES prints what is wanted")
+	if cpus == "" && tres == "" || !timed || t.has("submit") == "" {
+		return nil, l.bad("the dump doesn't say how large the jobs were, when they were submitted or how long they ran: " + acctCall + " prints what is wanted")
 	}
+	t.hint = "; where a job's name or command has a | in it, leave them out: " + acctCall + " prints what is wanted"
 	for k := int64(1); ; k++ {
 		ok, err := t.next()
 		if err != nil {
@@ -142,6 +145,7 @@ func clock(s string) (int64, error) {
 
 // acctTRES takes GPUs, and processors where no column has them, from a list such as cpu=4,mem=8G,gres/gpu=2.
 func acctTRES(t *table, j *Job, list string) error {
+	types, whole := 0, false // gres/gpu is the sum of the types, and stands before them where it stands
 	for item := range strings.SplitSeq(list, ",") {
 		name, value, ok := strings.Cut(item, "=")
 		if !ok {
@@ -160,11 +164,19 @@ func acctTRES(t *table, j *Job, list string) error {
 		case name == "cpu" && j.CPUs == 0:
 			err = set(&j.CPUs)
 		case name == "gres/gpu":
+			whole = true
 			err = set(&j.GPUs)
 		case typed:
-			j.GPUType = typ
-			if j.GPUs == 0 {
+			switch types++; {
+			case types > 1: // of several: of any
+				j.GPUType = ""
+			default:
+				j.GPUType = typ
+			}
+			if !whole {
+				had := j.GPUs
 				err = set(&j.GPUs)
+				j.GPUs += had
 			}
 		}
 		if err != nil {

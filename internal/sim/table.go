@@ -14,6 +14,7 @@ type table struct {
 	n    int
 	sep  byte
 	line []string
+	hint string // what to do about a line that has more fields than the header
 }
 
 // newTable takes the header. Names are compared without case.
@@ -63,7 +64,7 @@ func (t *table) next() (bool, error) {
 			t.line = t.line[:t.n]
 		}
 		if len(t.line) != t.n {
-			return false, t.l.bad("%d fields, and the header names %d", len(t.line), t.n)
+			return false, t.l.bad("%d fields, and the header names %d%s", len(t.line), t.n, t.hint)
 		}
 		return true, nil
 	}
