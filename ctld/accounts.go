@@ -290,6 +290,9 @@ func (c *Controller) chooseQOS(v *state.View, sp *model.Spec) error {
 	if sp.QOS == "" {
 		if sp.QOS = preset; sp.QOS == "" {
 			sp.QOS = model.DefaultQOS
+			if q := v.QOS(sp.QOS); sp.Extra().NeverIdle && q.Flags&model.QOSGPUIdleOK == 0 {
+				return refuse(proto.CodeInvalidQOS, "--gpu-idle=off: QOS %s does not allow it; use one that does (gacctmgr show qos format=name,flags), or an administrator: gacctmgr modify qos %[1]s set flags+=GpuIdleOK", sp.QOS)
+			}
 			if v.Config().Params.EnforceQOS && len(allowed) > 0 && !slices.Contains(allowed, sp.QOS) {
 				sp.QOS = allowed[0]
 			}

@@ -61,7 +61,7 @@ func New(o Options) (_ *Controller, err error) {
 	if err != nil {
 		host = o.Name
 	}
-	c := &Controller{opts: o, log: o.Logger, machine: newMachine(), nodes: newNodeSet(),
+	c := &Controller{opts: o, log: o.Logger, machine: newMachine(), nodes: newNodeSet(), idle: newIdleWatch(),
 		reports: make(chan nodeReports, reportQueue), bootAt: model.Time(time.Now().UnixMilli())}
 	c.counts.since.Store(int64(c.bootAt))
 	c.callers = callers{host: host, seen: map[[2]uint32][2]string{}}

@@ -62,6 +62,17 @@ func (c *Controller) expects(j *model.Job) *model.Expect {
 	return (*found)[j.ID]
 }
 
+// idleOf adds to e for how long a running job's GPUs have done nothing.
+func (c *Controller) idleOf(j *model.Job, e *model.Expect) *model.Expect {
+	if j.State != model.Running {
+		return e
+	}
+	if s := c.idle.idleFor(j); s > 0 {
+		return &model.Expect{IdleS: s} // nothing else is expected of one that runs
+	}
+	return e
+}
+
 // placed gives what is expected of a pending job with its place in its queue, or nil.
 func (c *Controller) placed(j *model.Job) *model.Expect {
 	e, places := c.expects(j), c.places.Load()

@@ -25,12 +25,16 @@ type idleWatch struct {
 	mu     sync.Mutex
 	jobs   map[model.JobID]*idleJob // as many as run with GPUs
 	pruned time.Time
+	mails  chan struct{} // a place for each mail that is under way
 }
+
+func newIdleWatch() idleWatch { return idleWatch{mails: make(chan struct{}, mailers)} }
 
 // idleJob is since when a job has used none of its GPUs.
 type idleJob struct {
 	attempt uint32
 	since   time.Time
+	last    time.Time            // when a node was heard last
 	heard   map[string]time.Time // by node, of those that have GPUs for it
 	warned  bool
 }
@@ -49,7 +53,7 @@ func (c *Controller) hearUse(ctx context.Context, node string, readings []proto.
 			continue
 		}
 		policy := idlePolicy(v, j.Run.Partition)
-		if policy == (model.GPUIdle{}) {
+		if policy == (model.GPUIdle{}) || j.Spec.Extra().NeverIdle {
 			continue
 		}
 		for i := range j.Run.Alloc.Nodes {
@@ -74,7 +78,7 @@ func (w *idleWatch) note(j *model.Job, node string, busy bool, now time.Time, po
 		x = &idleJob{attempt: j.Attempt, since: now, heard: map[string]time.Time{}}
 		w.jobs[j.ID] = x
 	}
-	x.heard[node] = now
+	x.heard[node], x.last = now, now
 	if busy {
 		x.since, x.warned = now, false
 	}
@@ -106,7 +110,49 @@ func (c *Controller) onIdle(ctx context.Context, j *model.Job, idle time.Duratio
 		}
 		c.log.Info("a job is warned", "job", j.ID, "user", j.Spec.User, "why", text)
 		c.nodes.stop(node, &proto.Stop{Job: j.ID, Attempt: j.Attempt, Tell: true, Line: fmt.Sprintf("gbatch: warning: job %d: %s", j.ID, text)})
+		c.mailIdle(ctx, j, text, policy)
 	}
+}
+
+// mailIdle sends the warning to whoever asked to be told of the job's failure, and where the policy says so to its user in any case.
+func (c *Controller) mailIdle(ctx context.Context, j *model.Job, text string, policy model.GPUIdle) {
+	v := c.machine.View()
+	wish := j.Spec.Mail()
+	if v.Config().Params.MailProg == "" || !policy.Mail && (wish == nil || wish.Types&model.MailFail == 0) {
+		return
+	}
+	told := *j
+	if wish == nil {
+		sp, more := *j.Spec, j.Spec.Extra()
+		more.Mail = &model.MailWish{Types: model.MailFail}
+		sp.More = &more
+		if err := addressMail(v, &sp); err != nil {
+			c.log.Warn("a warning of idle GPUs was not mailed", "job", j.ID, "err", err)
+			return
+		}
+		told.Spec = &sp
+	}
+	select {
+	case c.idle.mails <- struct{}{}:
+	default:
+		c.log.Warn("a warning of idle GPUs was not mailed: too many are under way", "job", j.ID)
+		return
+	}
+	go func() { // MailProg has a time limit
+		defer func() { <-c.idle.mails }()
+		subject := fmt.Sprintf("Slurm Job_id=%d Name=%s GPUs idle", j.ID, oneLine(j.Spec.Name))
+		c.runMailProg(ctx, v, &told, subject, []string{"SLURM_JOB_MAIL_TYPE=GPUs idle", "SLURM_JOB_STATE=" + stateWord(j)}, text+"\n")
+	}()
+}
+
+// idleFor gives for how long the GPUs of a running job had done nothing when its nodes were heard last, seconds; 0 where they work or nobody counts.
+func (w *idleWatch) idleFor(j *model.Job) int64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if x := w.jobs[j.ID]; x != nil && x.attempt == j.Attempt {
+		return int64(x.last.Sub(x.since) / time.Second)
+	}
+	return 0
 }
 
 // prune forgets jobs that have ended.

@@ -147,15 +147,20 @@ func (c *Controller) sendBatch(leading context.Context, v *state.View, mails []*
 
 // sendMail runs MailProg once. Whatever becomes of it, the job goes on.
 func (c *Controller) sendMail(parent context.Context, v *state.View, m *state.Mail) {
-	path, users := v.Config().Params.MailProg, m.Job.Spec.Mail().User
-	if path == "" {
+	if v.Config().Params.MailProg == "" {
 		return
 	}
+	text := newLetter(m, c.now())
+	c.runMailProg(parent, v, m.Job, text.subject(), text.env(), text.body(c.recordOf(v.Config(), 0, m.Job)))
+}
+
+// runMailProg sends one mail about a job to whom the job names.
+func (c *Controller) runMailProg(parent context.Context, v *state.View, j *model.Job, subject string, env []string, body string) {
+	path, users := v.Config().Params.MailProg, j.Spec.Mail().User
 	ctx, cancel := context.WithTimeout(parent, mailTimeout)
 	defer cancel()
-	text := newLetter(m, c.now())
-	cmd, out := program(ctx, append(programEnv(m.Job, v.Config().Cluster), text.env()...), path, "-s", text.subject(), users)
-	cmd.Stdin = strings.NewReader(text.body(c.recordOf(v.Config(), 0, m.Job)))
+	cmd, out := program(ctx, append(programEnv(j, v.Config().Cluster), env...), path, "-s", subject, users)
+	cmd.Stdin = strings.NewReader(body)
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // it has ended well, and something that it started holds its output open
@@ -167,7 +172,7 @@ func (c *Controller) sendMail(parent context.Context, v *state.View, m *state.Ma
 		err = fmt.Errorf("it was killed after %s", mailTimeout)
 	}
 	if err != nil {
-		c.log.Warn("MailProg failed; this mail is lost", "program", path, "job", m.Job.ID, "to", users, "subject", text.subject(), "err", err, "output", strings.TrimSpace(out.String()))
+		c.log.Warn("MailProg failed; this mail is lost", "program", path, "job", j.ID, "to", users, "subject", subject, "err", err, "output", strings.TrimSpace(out.String()))
 	}
 }
 

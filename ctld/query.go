@@ -35,7 +35,7 @@ func (c *Controller) jobs(who *proto.Caller, rq *proto.JobsRequest, send stream)
 		if rq.Positions {
 			expects = c.placed
 		}
-		if prio, e := c.priorityNow(v, order, j), gives.add(j, expects(j)); prio != j.Priority || e != nil {
+		if prio, e := c.priorityNow(v, order, j), c.idleOf(j, gives.add(j, expects(j))); prio != j.Priority || e != nil {
 			copies = append(copies, *j)
 			j = &copies[len(copies)-1]
 			j.Priority = prio

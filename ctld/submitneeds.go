@@ -53,6 +53,9 @@ func validNeeds(sp *model.Spec) error {
 	if m.SampleS < -1 || m.SampleS > maxSampleS {
 		return refuse(proto.CodeBadRequest, "--acctg-freq=task=%d: write 0 to %d seconds", m.SampleS, maxSampleS)
 	}
+	if err := validIndex(sp); err != nil {
+		return err
+	}
 	for _, g := range m.GPUsPerSocket {
 		if g.Name != model.GPUName || g.Count < 1 || g.Count > maxPerGPU || m.Sockets < 1 {
 			return refuse(proto.CodeBadRequest, "--gpus-per-socket=%d with --sockets-per-node=%d: write at least 1 of each", g.Count, m.Sockets)
@@ -60,6 +63,30 @@ func validNeeds(sp *model.Spec) error {
 	}
 	if m.CPUsPerGPU > maxPerGPU || m.TasksPerSocket > maxPerGPU || m.TasksPerCore > maxPerGPU || m.MemPerGPU > maxMemPerGPU {
 		return refuse(proto.CodeBadRequest, "--cpus-per-gpu, --ntasks-per-socket, --ntasks-per-core or --mem-per-gpu is more than any node has")
+	}
+	return nil
+}
+
+// validIndex holds that GPUs that are asked for by number are asked for by node, and as many.
+func validIndex(sp *model.Spec) error {
+	want := sp.More.GPUIndex
+	if want.Empty() {
+		return nil
+	}
+	if want.Max() >= model.MaxGPUIndex {
+		return refuse(proto.CodeBadRequest, "--gpu-index: numbers go to %d", model.MaxGPUIndex-1)
+	}
+	sum := int32(0)
+	for i := range sp.Gres {
+		if g := &sp.Gres[i]; g.Name == model.GPUName && g.Count > 0 {
+			if g.Per != model.PerNode || len(sp.More.GPUsPerSocket) > 0 {
+				return refuse(proto.CodeBadRequest, "--gpu-index says which GPUs each node gives: leave out --gpus, --gpus-per-task and --gpus-per-socket")
+			}
+			sum += g.Count
+		}
+	}
+	if int(sum) != want.Count() {
+		return refuse(proto.CodeBadRequest, "--gpu-index=%s are %d GPUs on each node, and %d are asked for", want, want.Count(), sum)
 	}
 	return nil
 }

@@ -48,7 +48,45 @@ func shareGPUs(v *state.View, sp *model.Spec) error {
 			return err
 		}
 	}
+	if err := indexFits(v, sp); err != nil {
+		return err
+	}
 	return gpuMemory(v, sp, share != nil || whole)
+}
+
+// indexFits holds that some node of the job's partitions has GPUs with the numbers that it asks for.
+func indexFits(v *state.View, sp *model.Spec) error {
+	want := sp.Extra().GPUIndex
+	if want.Empty() {
+		return nil
+	}
+	for _, name := range sp.Partitions {
+		p := v.Partition(name)
+		if p == nil {
+			continue
+		}
+		for _, node := range p.Nodes {
+			def := v.NodeDef(node)
+			if def == nil || len(sp.ReqNodes) > 0 && !slices.Contains(sp.ReqNodes, node) {
+				continue
+			}
+			var has model.Bits
+			for i := range def.Gres {
+				if g := &def.Gres[i]; g.Name == model.GPUName {
+					has = has.Or(model.UpTo(int(g.First + g.Count)).Minus(model.UpTo(int(g.First))).Minus(g.Off))
+				}
+			}
+			if has.Contains(want) {
+				return nil
+			}
+		}
+	}
+	where := "partition " + strings.Join(sp.Partitions, ",")
+	if len(sp.ReqNodes) > 0 {
+		where = "node " + strings.Join(sp.ReqNodes, ",")
+		return refuse(proto.CodeInvalidGres, "--gpu-index=%s: %s has no GPUs with these numbers (they count from 0) for jobs; ginfo -G lists them", want, where)
+	}
+	return refuse(proto.CodeInvalidGres, "--gpu-index=%s: no node of %s has GPUs with these numbers (they count from 0); ginfo -G lists them", want, where)
 }
 
 // asked shows a request as --gres has it.

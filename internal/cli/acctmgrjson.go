@@ -330,7 +330,7 @@ func qosFlagJSON(name string) string {
 	return map[string]string{"DenyOnLimit": "DENY_LIMIT", "EnforceUsageThreshold": "ENFORCE_USAGE_THRESHOLD", "NoReserve": "NO_RESERVE",
 		"PartitionMaxNodes": "PARTITION_MAXIMUM_NODE", "PartitionMinNodes": "PARTITION_MINIMUM_NODE", "OverPartQOS": "OVERRIDE_PARTITION_QOS",
 		"PartitionTimeLimit": "PARTITION_TIME_LIMIT", "RequiresReservation": "REQUIRED_RESERVATION", "NoDecay": "NO_DECAY",
-		"UsageFactorSafe": "USAGE_FACTOR_SAFE", "Relative": "RELATIVE", "NoPreempt": "NO_PREEMPT"}[name]
+		"UsageFactorSafe": "USAGE_FACTOR_SAFE", "Relative": "RELATIVE", "NoPreempt": "NO_PREEMPT", "GpuIdleOK": "GPU_IDLE_OK"}[name]
 }
 
 func (j *acctJSON) cluster() {

@@ -250,6 +250,8 @@ func (r *run) options() []getopt.Option {
 		{Name: "mincpus", Arg: R, Hidden: true, Note: same, Set: ignored},
 		{Name: "tmp", Arg: R, Hidden: true, Note: same, Set: ignored},
 		{Name: "gpu-mem", Arg: R, Hidden: true, Note: same, Set: ignored},
+		{Name: "gpu-index", Arg: R, Refused: "the job has its GPUs; choose among them with --gpu-bind=map_gpu:LIST"},
+		{Name: "gpu-idle", Arg: R, Hidden: true, Note: same, Set: ignored},
 		{Name: "prefer", Arg: R, Hidden: true, Note: same, Set: ignored},
 		{Name: "switches", Arg: R, Hidden: true, Note: same, Set: ignored},
 		{Name: "contiguous", Hidden: true, Note: same, Set: ignored},

@@ -258,6 +258,15 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 	if m := sp.Mail(); m != nil {
 		r.line(kv("MailUser", m.User), kv("MailType", m.Types.String()))
 	}
+	if x := sp.Extra().GPUIndex; !x.Empty() {
+		r.line(kv("GpuIndex", x))
+	}
+	if j.Expect != nil && j.Expect.IdleS > 0 && j.State == model.Running {
+		r.line(kv("GpuIdleTime", walltime.Elapsed(j.Expect.IdleS)))
+	}
+	if sp.Extra().NeverIdle {
+		r.line(kv("GpuIdle", "off"))
+	}
 	if n := sp.Extra().GPUMemMiB; n > 0 {
 		r.line(kv("GpuMem", fmt.Sprintf("%dM", n)))
 	}

@@ -152,6 +152,9 @@ func (s *submission) settle() error {
 	if err := s.settleSockets(); err != nil {
 		return err
 	}
+	if err := s.settleIndex(); err != nil {
+		return err
+	}
 	gpus, shares := false, false
 	for _, g := range sp.Gres {
 		gpus = gpus || g.Name == "gpu" && g.Count > 0

@@ -181,6 +181,8 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 			}
 			return err
 		}},
+		{Name: "gpu-index", Arg: R, Metavar: "list", Group: gRes, Env: "_GPU_INDEX", Help: "certain GPUs of each node, by the numbers that ginfo -G shows: 0,1 or 2-3; best with --nodelist", Set: s.gpuIndex},
+		{Name: "gpu-idle", Arg: R, Metavar: "on|off", Group: gRes, Env: "_GPU_IDLE", Help: "off: the job may leave its GPUs idle whatever GpuIdlePolicy says; its QOS has to allow that (Flags=GpuIdleOK)", Set: s.gpuIdle},
 		{Name: "constraint", Short: 'C', Arg: R, Metavar: "features", Group: gRes, Env: "_CONSTRAINT", Help: "features that nodes must have: a&b, a|b, !a, (a|b)&c; [a|b] all nodes the same one; a*2&b*4 so many of each", Set: func(v string) error {
 			if _, err := model.ParseFeatures(v); err != nil {
 				return &getopt.TextError{Text: "Invalid feature specification: " + err.Error()}

@@ -13,7 +13,7 @@ const (
 	maxGPUIdleS    = 366 * 24 * 3600
 )
 
-// readGPUIdle reads GpuIdlePolicy: none, or warn@TIME and cancel@TIME joined with a comma. TIME has s, m, h or d behind it, minutes
+// readGPUIdle reads GpuIdlePolicy: none, or warn@TIME, cancel@TIME and mail joined with commas. TIME has s, m, h or d behind it, minutes
 // without.
 func readGPUIdle(v string) (model.GPUIdle, fault) {
 	var p model.GPUIdle
@@ -21,6 +21,10 @@ func readGPUIdle(v string) (model.GPUIdle, fault) {
 		return p, fault{}
 	}
 	for _, item := range splitList(v) {
+		if strings.EqualFold(item, "mail") {
+			p.Mail = true
+			continue
+		}
 		what, when, timed := strings.Cut(item, "@")
 		n, ok := idleSeconds(when)
 		switch {
@@ -33,6 +37,9 @@ func readGPUIdle(v string) (model.GPUIdle, fault) {
 		default:
 			return p, fault{shown(what) + " is neither warn nor cancel", gpuIdleExample}
 		}
+	}
+	if p.Mail && p.WarnS == 0 {
+		return model.GPUIdle{}, fault{"mail goes with a warning", gpuIdleExample + ",mail"}
 	}
 	if p.WarnS > 0 && p.CancelS > 0 && p.CancelS <= p.WarnS {
 		return model.GPUIdle{}, fault{"jobs would be cancelled before they are warned", gpuIdleExample}
@@ -65,6 +72,9 @@ func showGPUIdle(p model.GPUIdle) string {
 		default:
 			out = append(out, fmt.Sprintf("%s@%ds", x.what, x.s))
 		}
+	}
+	if p.Mail {
+		out = append(out, "mail")
 	}
 	if out == nil {
 		return "none"

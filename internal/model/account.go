@@ -140,10 +140,11 @@ const (
 	QOSUsageFactorSafe
 	QOSRelative  // its limits are percentages of the cluster
 	QOSNoPreempt // its jobs may refuse to be preempted (--no-preempt); not Slurm's
+	QOSGPUIdleOK // its jobs may leave their GPUs idle (--gpu-idle=off); not Slurm's
 )
 
 var qosFlagNames = []string{"DenyOnLimit", "EnforceUsageThreshold", "NoReserve", "PartitionMaxNodes", "PartitionMinNodes",
-	"OverPartQOS", "PartitionTimeLimit", "RequiresReservation", "NoDecay", "UsageFactorSafe", "Relative", "NoPreempt"}
+	"OverPartQOS", "PartitionTimeLimit", "RequiresReservation", "NoDecay", "UsageFactorSafe", "Relative", "NoPreempt", "GpuIdleOK"}
 
 // String gives Slurm's words with commas between.
 func (f QOSFlags) String() string {

@@ -2737,13 +2737,16 @@ func (x *Params) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *GPUIdle) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(2); err != nil {
+	if err := e.EncodeArrayLen(3); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.WarnS); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.CancelS); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Mail); err != nil {
 		return err
 	}
 	return nil
@@ -2776,7 +2779,17 @@ func (x *GPUIdle) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.CancelS = v
 	}
-	return wire.Skip(d, n-2)
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("GPUIdle.Mail", err)
+		}
+		x.Mail = v
+	}
+	return wire.Skip(d, n-3)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -3054,7 +3067,7 @@ func (x *Backfill) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Expect) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(6); err != nil {
+	if err := e.EncodeArrayLen(7); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.Start)); err != nil {
@@ -3078,6 +3091,9 @@ func (x *Expect) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.Position)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.IdleS); err != nil {
 		return err
 	}
 	return nil
@@ -3167,7 +3183,17 @@ func (x *Expect) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Expect.Position", v)
 		}
 	}
-	return wire.Skip(d, n-6)
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Expect.IdleS", err)
+		}
+		x.IdleS = v
+	}
+	return wire.Skip(d, n-7)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -10972,7 +10998,7 @@ func (x *Warning) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(26); err != nil {
+	if err := e.EncodeArrayLen(28); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Prefer); err != nil {
@@ -11079,6 +11105,17 @@ func (x *Needs) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.GresToo[i3].EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeArrayLen(len(x.GPUIndex)); err != nil {
+		return err
+	}
+	for i4 := range x.GPUIndex {
+		if err := e.EncodeUint(x.GPUIndex[i4]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeBool(x.NeverIdle); err != nil {
+		return err
 	}
 	return nil
 }
@@ -11413,7 +11450,41 @@ func (x *Needs) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.GresToo = s10
 		}
 	}
-	return wire.Skip(d, n-26)
+	if n < 27 {
+		return nil
+	}
+	{
+		n12, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Needs.GPUIndex", err)
+		}
+		if n12 > 0 {
+			s13 := make(Bits, 0, wire.Cap(n12))
+			for range n12 {
+				var v14 uint64
+				{
+					v, err := d.DecodeUint64()
+					if err != nil {
+						return wire.In("Needs.GPUIndex", err)
+					}
+					v14 = v
+				}
+				s13 = append(s13, v14)
+			}
+			x.GPUIndex = s13
+		}
+	}
+	if n < 28 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Needs.NeverIdle", err)
+		}
+		x.NeverIdle = v
+	}
+	return wire.Skip(d, n-28)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -89,6 +89,7 @@ type Params struct {
 type GPUIdle struct {
 	WarnS   int64 // a line in their output
 	CancelS int64
+	Mail    bool // who is warned gets a mail, asked for or not
 }
 
 // Backfill is SchedulerType with the bf_ part of SchedulerParameters. Counts of 0 are no limit.
@@ -128,6 +129,7 @@ type Expect struct {
 	MemPerNode int64
 
 	Position int32 // in the queue of the partition where it comes first, from 1; 0: not asked for, or it does not wait for its turn
+	IdleS    int64 // of a running job: for how long none of its GPUs has done anything, seconds
 }
 
 // TimeLimitS gives the job's time limit in seconds, Unlimited, or NotSet where its partition's is not known here.

@@ -122,7 +122,9 @@ type Needs struct {
 	Mail          *MailWish // nil: nobody is told of anything
 	NoPreempt     bool      // it ends for no other job's sake (--no-preempt); its QOS has to allow that
 
-	GresToo []GresReq // what says of Gres the same in other words (--gpus beside --gpus-per-task): shown, and counted nowhere
+	GresToo   []GresReq // what says of Gres the same in other words (--gpus beside --gpus-per-task): shown, and counted nowhere
+	GPUIndex  Bits      // exactly these GPUs of each node, by the node's numbers (--gpu-index); Gres has their count
+	NeverIdle bool      // GpuIdlePolicy is not for it (--gpu-idle=off); its QOS has to allow that
 }
 
 // BindWish is how the tasks of a job's steps are to be laid out and bound, as it was written: the job's environment hands
@@ -170,6 +172,9 @@ func (s *Spec) LeastS(limitS int64) int64 {
 	}
 	return limitS
 }
+
+// MaxGPUIndex bounds the numbers in Needs.GPUIndex.
+const MaxGPUIndex = 1024
 
 // WholeMem as MemPerNode asks for all memory of each node (--mem=0).
 const WholeMem int64 = -1

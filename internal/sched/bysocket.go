@@ -127,10 +127,10 @@ func (r *room) cpusBySocket(rq *Request, count int, sockets []model.Bits) model.
 	return out
 }
 
-// bySocketFrom goes on from a moment at which a node has as many GPUs as are needed to the first at which, with all gone
-// that are expected to be, it has them by socket.
-func (p *Planner) bySocketFrom(sh *shape, n *node, nd *need, at model.Time, end func(model.Time) model.Time) model.Time {
-	if len(sh.rq.OfSocket) == 0 || at == forever {
+// namedFrom goes on from a moment at which a node has as many GPUs as are needed to the first at which, with all gone
+// that are expected to be, it has those that the job asks for by socket or by number.
+func (p *Planner) namedFrom(sh *shape, n *node, nd *need, at model.Time, end func(model.Time) model.Time) model.Time {
+	if !sh.rq.named() || at == forever {
 		return at
 	}
 	for _, t := range n.momentsFrom(at) {
@@ -143,7 +143,7 @@ func (p *Planner) bySocketFrom(sh *shape, n *node, nd *need, at model.Time, end 
 		if t == p.now {
 			r = &n.room
 		}
-		if _, ok := r.pickBySocket(&model.NodeAlloc{}, &sh.rq, 0); !ok {
+		if !r.hasNamed(&sh.rq) {
 			continue
 		}
 		if low := p.cursor.least(n, p.now, t, end(t)); nd.in(&low) {

@@ -8,7 +8,7 @@
 // Read planner.go for the numbered steps, then walk.go; queue.go for who stands where, shape.go and need.go for whether
 // a job fits now, timeline.go and reserve.go for when it will, keep.go for promises, sync.go for what is kept between
 // passes, request.go and needs.go for what a job asks for, room.go for what a node has left, fit.go for how a job is
-// laid onto nodes (spread.go, topology.go, cpus.go, gpuset.go, bysocket.go: which of them, which cores, which GPUs),
+// laid onto nodes (spread.go, topology.go, cpus.go, gpuset.go, bysocket.go, byindex.go: which of them, which cores, which GPUs),
 // shared.go and sharing.go for cores and GPUs that several jobs have, turn.go and asleep.go for jobs that are suspended,
 // stay.go for --time-min and --deadline, licenses.go for what no node has, window.go for advance reservations, limits.go
 // for what QOS and associations allow, preempt.go, victims.go and claims.go for who has to go for whom, reason.go for

@@ -298,7 +298,7 @@ func (x *explainer) room(s *spot) {
 			free++
 			up = append(up, soon{x.now, n})
 		default:
-			when := p.bySocketFrom(sh, n, nd, p.cursor.earliest(n, nd, x.now, forever, end), end)
+			when := p.namedFrom(sh, n, nd, p.cursor.earliest(n, nd, x.now, forever, end), end)
 			if when == forever && len(n.rec.Out) > 0 {
 				broken = append(broken, n.def.Name)
 				continue

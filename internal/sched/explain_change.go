@@ -89,6 +89,12 @@ func (x *explainer) changes() {
 	if len(sp.ExcNodes) > 0 {
 		once("without --exclude", func(n *model.Spec) { n.ExcNodes = nil })
 	}
+	if !sp.Extra().GPUIndex.Empty() {
+		once("any GPUs, without --gpu-index", func(n *model.Spec) {
+			m := n.Extra()
+			m.GPUIndex, n.More = nil, &m
+		})
+	}
 	for i := range sp.Gres {
 		if g := &sp.Gres[i]; g.Type != "" {
 			once("any type of "+g.Name+" instead of "+g.Type, func(n *model.Spec) {
@@ -99,9 +105,9 @@ func (x *explainer) changes() {
 		x.tell(x.fewer(int64(sp.Gres[i].Count), func(k int64) string { return gresOption(&sp.Gres[i], k) }, func(n *model.Spec, k int64) {
 			n.Gres = slices.Clone(n.Gres)
 			n.Gres[i].Count = int32(k)
-			if n.More != nil && len(n.More.GPUsPerSocket) > 0 {
+			if n.More != nil && len(n.More.GPUsPerSocket)+len(n.More.GPUIndex) > 0 {
 				m := n.Extra()
-				m.GPUsPerSocket, n.More = nil, &m
+				m.GPUsPerSocket, m.GPUIndex, n.More = nil, nil, &m
 			}
 		}))
 	}

@@ -103,6 +103,9 @@ func needText(sh *shape, over bool) string {
 	if k := len(rq.OfSocket); k > 0 {
 		parts = append(parts, "as many from each of "+countOf(rq.Sockets, "socket", "sockets"))
 	}
+	if !rq.Index.Empty() {
+		parts = append(parts, "those with the numbers "+rq.Index.String())
+	}
 	gpus := 0
 	if sh.single {
 		gpus = rq.jobGPUs()

@@ -213,10 +213,8 @@ func (r *room) byGres(rq *Request) int {
 			}
 			continue
 		}
-		if len(rq.OfSocket) > 0 && g.Name == gpuName && !r.counted {
-			if _, ok := r.pickBySocket(&model.NodeAlloc{}, rq, 0); !ok {
-				return 0
-			}
+		if g.Name == gpuName && rq.named() && !r.counted && !r.hasNamed(rq) {
+			return 0
 		}
 		tasks = min(tasks, r.tasksWith(rq, g.Name, g.Type))
 		if g.Type != "" {

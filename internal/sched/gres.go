@@ -26,6 +26,9 @@ func (r *room) pick(na *model.NodeAlloc, rq *Request, g model.GresReq, count, cp
 			continue
 		}
 		free := h.free
+		if g.Name == gpuName && !rq.Index.Empty() && !r.counted {
+			free = free.And(rq.Index)
+		}
 		for _, have := range na.Gres {
 			if have.Name == h.name {
 				free = free.Minus(have.Index)

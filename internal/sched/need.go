@@ -93,10 +93,8 @@ func needOn(d *model.NodeDef, l *lot, rq *Request, tasks int, whole bool) need {
 	if rq.memConsumed {
 		nd.mem = r.memFor(rq, nd.cpus, tasks, gpus)
 	}
-	if len(rq.OfSocket) > 0 && !nd.never {
-		full := fullRoom(d)
-		_, ok := full.pickBySocket(&model.NodeAlloc{}, rq, 0)
-		nd.never = !ok
+	if rq.named() && !nd.never {
+		nd.never = !fullRoom(d).hasNamed(rq)
 	}
 	nd.resources(d, rq, tasks, whole)
 	nd.share(l, d, rq)

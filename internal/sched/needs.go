@@ -32,6 +32,7 @@ func (r *Request) more(m *model.Needs) {
 		}
 	}
 	r.bySocketOf(m)
+	r.Index = m.GPUIndex
 	r.Switches, r.Contiguous, r.Spread = int(m.Switches), m.Contiguous, m.Spread
 	r.Private = r.Private || m.ExclusiveUser
 	r.Licenses, r.AnyLicense = m.Licenses, m.AnyLicense
@@ -154,6 +155,10 @@ func needsKey(key []byte, m *model.Needs) []byte {
 		}
 	}
 	num(flags)
+	num(int64(len(m.GPUIndex)))
+	for _, w := range m.GPUIndex {
+		num(int64(w))
+	}
 	num(int64(len(m.GPUsPerSocket)))
 	for _, g := range m.GPUsPerSocket {
 		text(g.Type)

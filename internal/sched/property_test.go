@@ -16,6 +16,8 @@ import (
 type world struct {
 	rng    *rand.Rand
 	shares bool // GPUs are shared
+
+	byIndex bool // many jobs ask for GPUs by number
 }
 
 func (w *world) n(n int) int { return w.rng.IntN(n) }
@@ -137,6 +139,11 @@ func (w *world) spec(c *cluster) *model.Spec {
 		g.Count *= m.Sockets
 		sp.More, sp.Gres = &m, []model.GresReq{g}
 	}
+	if w.byIndex && w.chance(40) { // GPUs by number
+		m := sp.Extra()
+		m.GPUsPerSocket, m.GPUIndex = nil, model.Bits(nil).With(w.n(3)).With(w.n(4))
+		sp.More, sp.Gres = &m, []model.GresReq{{Name: "gpu", Count: int32(m.GPUIndex.Count())}}
+	}
 	part := c.st.View().Partition("p")
 	if w.chance(7) && sp.Partitions[0] == "p" && len(sp.Partitions) == 1 {
 		for range 1 + w.n(2) {
@@ -164,7 +171,7 @@ func TestPlansHoldWhatTheyPromise(t *testing.T) {
 	}
 	starts := 0
 	for seed := range seeds {
-		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 3))}
+		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 3)), byIndex: seed%4 == 3}
 		c := w.cluster(t)
 		for round := range 12 {
 			c.at = fmt.Sprintf("seed %d, round %d", seed, round)
@@ -248,6 +255,15 @@ func keeps(v *state.View, s *model.Start) error {
 		}
 		if err := bySocket(&na.CPUs, def, na, sp); err != nil {
 			return err
+		}
+		if want := sp.Extra().GPUIndex; !want.Empty() {
+			var has model.Bits
+			for _, g := range na.Gres {
+				has = has.Or(g.Index)
+			}
+			if !has.Contains(want) || !has.Minus(want).Empty() && !sp.Exclusive && !part.Exclusive() {
+				return fmt.Errorf("node %s: GPUs %s instead of %s", na.Node, has, want)
+			}
 		}
 		here := map[string]int{}
 		for _, g := range na.Gres {

@@ -34,6 +34,7 @@ type Request struct {
 	Sockets, CoresPerSocket, ThreadsPerCore int             // a node has as many
 	TasksPerSocket                          int             // most tasks; 0: no limit
 	OfSocket                                []model.GresReq // GPUs of each of its sockets
+	Index                                   model.Bits      // GPUs of each node by number; empty: any
 	PerCore                                 int             // most CPUs used of one core; 0: all
 	CoreEach                                bool            // each task has its cores for itself
 	CPUsPerGPU                              int             // for each GPU that is counted per job

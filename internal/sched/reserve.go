@@ -88,7 +88,7 @@ func (p *Planner) soonestOne(sh *shape, limit model.Time, end func(model.Time) m
 		if p.social {
 			at = p.sociable(sh, n, nd, at, end)
 		}
-		at = p.bySocketFrom(sh, n, nd, at, end)
+		at = p.namedFrom(sh, n, nd, at, end)
 		if at < best || at == best && p.policy.Backfill.BusyNodes && found != nil && found.free.users == 0 && n.free.users > 0 {
 			best, found = at, n
 		}
@@ -160,7 +160,7 @@ func (p *Planner) soonestMany(sh *shape, limit model.Time, end func(model.Time) 
 		if nd.never || !n.up() || !sh.named(n, false) {
 			continue
 		}
-		at := p.bySocketFrom(sh, n, nd, p.cursor.earliest(n, nd, p.now, limit, end), end)
+		at := p.namedFrom(sh, n, nd, p.cursor.earliest(n, nd, p.now, limit, end), end)
 		if at < limit {
 			n.first = at
 			moments = append(moments, at)

@@ -151,7 +151,7 @@ func (p *Planner) shapesOf(l *lane) map[string]*shape {
 const maxShapes = 1 << 14
 
 func (p *Planner) newShape(l *lane, rq *Request) *shape {
-	sh := &shape{rq: *rq, pool: l.pool, part: l.part.Name, tasks: rq.tasksOn(1), single: rq.MinNodes == 1 && !rq.Grow, spread: rq.MaxNodes > 1, forget: p.forgetful || len(rq.OfSocket) > 0, roams: p.roams}
+	sh := &shape{rq: *rq, pool: l.pool, part: l.part.Name, tasks: rq.tasksOn(1), single: rq.MinNodes == 1 && !rq.Grow, spread: rq.MaxNodes > 1, forget: p.forgetful || rq.named(), roams: p.roams}
 	for _, g := range rq.Gres {
 		sh.greedy = sh.greedy || g.Per == model.PerJob
 	}
@@ -236,10 +236,8 @@ func (p *Planner) has(sh *shape, n *node, nd *need) bool {
 	if !n.up() || n.room.shut || !nd.in(&n.free) {
 		return false
 	}
-	if len(sh.rq.OfSocket) > 0 {
-		if _, ok := n.room.pickBySocket(&model.NodeAlloc{}, &sh.rq, 0); !ok {
-			return false
-		}
+	if sh.rq.named() && !n.room.hasNamed(&sh.rq) {
+		return false
 	}
 	return !p.social || sh.meets(&n.room, nd)
 }

@@ -164,6 +164,9 @@ func (c *cluster) spec(w words) *model.Spec {
 			sp.Gres = append(sp.Gres, g)
 		}
 	}
+	if m := sp.More; m != nil && !m.GPUIndex.Empty() && len(sp.Gres) == 0 {
+		sp.Gres = append(sp.Gres, model.GresReq{Name: "gpu", Count: int32(m.GPUIndex.Count())})
+	}
 	if w.has("array") {
 		var err error
 		if sp.Tasklist, sp.Throttle, err = model.ParseTaskSet(w.named["array"], 1<<20); err != nil {

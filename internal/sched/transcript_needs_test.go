@@ -118,6 +118,10 @@ func (c *cluster) needs(w words) *model.Needs {
 		n, _ := strconv.Atoi(count)
 		m.GPUsPerSocket = append(m.GPUsPerSocket, model.GresReq{Name: "gpu", Type: typ, Count: int32(n)})
 	}
+	for _, k := range w.list("gpuidx") { // --gpu-index
+		n, _ := strconv.Atoi(k)
+		m.GPUIndex = m.GPUIndex.With(n)
+	}
 	if text := w.named["switches"]; text != "" {
 		count, wait, _ := strings.Cut(text, "@")
 		n, _ := strconv.Atoi(count)

@@ -56,6 +56,7 @@ func newTables(r *Reader) *tables {
 		"MemPerCPU":  func(d *dec, x *model.Expect) { x.MemPerCPU = d.int() },
 		"MemPerNode": func(d *dec, x *model.Expect) { x.MemPerNode = d.int() },
 		"Position":   func(d *dec, x *model.Expect) { x.Position = int32(d.int()) },
+		"IdleS":      func(d *dec, x *model.Expect) { x.IdleS = d.int() },
 	})
 	t.job = inOrder(map[string]setter[model.Job]{
 		"ID":         func(d *dec, j *model.Job) { j.ID = model.JobID(d.int()) },
