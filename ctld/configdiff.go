@@ -90,6 +90,12 @@ func nodeText(n *model.NodeDef) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "CPUs=%d Sockets=%d CoresPerSocket=%d ThreadsPerCore=%d RealMemory=%d TmpDisk=%d Weight=%d", n.CPUs, n.Sockets,
 		n.CoresPerSocket, n.ThreadsPerCore, n.MemMiB, n.TmpMiB, n.Weight)
+	if !n.Kept.Empty() {
+		b.WriteString(" CpuSpecList=" + n.Kept.String())
+	}
+	if n.KeptMemMiB > 0 {
+		fmt.Fprintf(&b, " MemSpecLimit=%d", n.KeptMemMiB)
+	}
 	if len(n.Features) > 0 {
 		b.WriteString(" Features=" + strings.Join(n.Features, ","))
 	}

@@ -266,15 +266,15 @@ func (d *resvDraft) part(def *model.NodeDef, cpus, mem int64, units map[string]i
 			return p, false
 		}
 		if len(d.cores) == 0 && d.cpus == 0 && all > 0 {
-			cpus = max(cpus, (int64(def.CPUs)*n+all-1)/all)
+			cpus = max(cpus, (int64(def.JobCPUCount())*n+all-1)/all)
 		}
 	}
 	cpus = (cpus + threads - 1) / threads * threads
-	if mem == 0 && def.CPUs > 0 {
-		mem = def.MemMiB * cpus / int64(def.CPUs)
+	if mem == 0 && def.JobCPUCount() > 0 {
+		mem = def.JobMemMiB() * cpus / int64(def.JobCPUCount())
 	}
 	p.CPUs, p.MemMiB = int32(cpus), mem
-	return p, cpus <= int64(def.CPUs) && mem <= def.MemMiB
+	return p, cpus <= int64(def.JobCPUCount()) && mem <= def.JobMemMiB()
 }
 
 // some gives as much of a node as there is and is still wanted.
@@ -282,7 +282,7 @@ func (d *resvDraft) some(def *model.NodeDef, left *remainder) (model.ResvPart, b
 	if !left.any() {
 		return model.ResvPart{}, false
 	}
-	cpus, units := min(left.cpus, int64(def.CPUs)), map[string]int64{}
+	cpus, units := min(left.cpus, int64(def.JobCPUCount())), map[string]int64{}
 	for k, n := range left.units {
 		units[k] = min(max(n, 0), countUnits(def, nil, k))
 	}
@@ -361,7 +361,7 @@ func (d *resvDraft) fits(name string, part *model.ResvPart) (id model.JobID, ok 
 	if part == nil || id == 0 {
 		return id, id == 0
 	}
-	ok = cpus+int64(part.CPUs) <= int64(n.Def.CPUs) && mem+part.MemMiB <= n.Def.MemMiB
+	ok = cpus+int64(part.CPUs) <= int64(n.Def.JobCPUCount()) && mem+part.MemMiB <= n.Def.JobMemMiB()
 	for k := range part.Gres {
 		ok = ok && gres[k]+part.Gres[k] <= n.Def.Gres[k].Count
 	}

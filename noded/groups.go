@@ -9,6 +9,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -43,10 +44,26 @@ type groups struct {
 	old    []string // groups that were there at the start
 	units  *unitTable
 
-	making sync.Mutex // of jobs' groups by their steps
-	doctor sync.Mutex // of the group in which device rules are tried
+	kept   atomic.Pointer[keptPart] // nil: nothing
+	making sync.Mutex               // of jobs' groups by their steps
+	doctor sync.Mutex               // of the group in which device rules are tried
 	mu     sync.Mutex
 	open   map[proto.Attempt]*cgroup.Group
+}
+
+// keptPart is what jobs are kept off.
+type keptPart struct {
+	cpus model.Bits
+	mem  int64 // MiB
+}
+
+// keep takes over what the configuration keeps from jobs on this node.
+func (g *groups) keep(def *model.NodeDef) {
+	var k *keptPart
+	if def != nil && (!def.Kept.Empty() || def.KeptMemMiB > 0) {
+		k = &keptPart{def.Kept, def.KeptMemMiB}
+	}
+	g.kept.Store(k)
 }
 
 // groupPrefix is the place of a gnoded's groups. The spool makes its name: no other gnoded has the same.
@@ -161,6 +178,8 @@ func (g *groups) limits(here *model.NodeAlloc) cgroup.Limits {
 	l := cgroup.Limits{SwapBytes: cgroup.Unlimited}
 	if g.conf.ConstrainCores {
 		l.CPUs = g.machineCPUs(here.CPUs)
+	} else if k := g.kept.Load(); k != nil && !k.cpus.Empty() {
+		l.CPUs = g.machineCPUs(model.UpTo(g.claims).Minus(k.cpus))
 	}
 	if g.holdsDevices() {
 		l.Devices = g.units.rules(here.Gres)
@@ -179,15 +198,18 @@ func (g *groups) limits(here *model.NodeAlloc) cgroup.Limits {
 // doesn't allocate memory: then the job is held to its share of the node's.
 func (g *groups) memory(alloc int64) (mem, swap int64) {
 	const mib = 1 << 20
-	c := &g.conf
+	c, node, kept := &g.conf, g.mem, int64(0)
+	if k := g.kept.Load(); k != nil {
+		node, kept = node-k.mem, k.mem
+	}
 	if alloc <= 0 {
-		if g.mem <= 0 || c.MaxRAMPercent >= 100 && !(c.ConstrainSwapSpace && c.MaxSwapPercent < 100) {
+		if node <= 0 || kept == 0 && c.MaxRAMPercent >= 100 && !(c.ConstrainSwapSpace && c.MaxSwapPercent < 100) {
 			return 0, cgroup.Unlimited
 		}
-		mem, swap = int64(percent(g.mem, c.MaxRAMPercent, 100, g.mem)), int64(percent(g.mem, c.MaxSwapPercent, 100, g.mem))
+		mem, swap = int64(percent(node, c.MaxRAMPercent, 100, node)), int64(percent(node, c.MaxSwapPercent, 100, node))
 	} else {
-		mem = int64(percent(alloc, c.AllowedRAMSpacePct, c.MaxRAMPercent, g.mem))
-		swap = int64(percent(alloc, c.AllowedSwapSpacePct, c.MaxSwapPercent, g.mem))
+		mem = int64(percent(alloc, c.AllowedRAMSpacePct, c.MaxRAMPercent, node))
+		swap = int64(percent(alloc, c.AllowedSwapSpacePct, c.MaxSwapPercent, node))
 	}
 	mem = max(mem, c.MinRAMSpaceMiB, 1)
 	switch {

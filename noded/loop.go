@@ -262,6 +262,7 @@ func (l *loop) onWelcome(w *proto.Welcome) error {
 		return &staleError{w.Epoch, mem.Epoch}
 	}
 	l.n.def.Store(&welcomed{cluster: w.Cluster, def: w.Def, killWaitS: w.KillWaitS})
+	l.n.groups.keep(w.Def)
 	if w.Rules != nil {
 		l.n.rules.Store(w.Rules)
 	}

@@ -210,7 +210,9 @@ func (r *infoRow) cpuCounts() (alloc, idle, other, all int64) {
 		if base, drain, _ := nodeState(n.Node); drain || base == nodeDown || base == nodeUnknown {
 			other += total - used
 		} else {
-			idle += total - used
+			kept := int64(n.Node.Def.Kept.Count())
+			other += kept
+			idle += total - used - kept
 		}
 	}
 	return alloc, idle, other, all
@@ -218,7 +220,7 @@ func (r *infoRow) cpuCounts() (alloc, idle, other, all int64) {
 
 func usedCPUs(n *model.Node) int64 {
 	if n.Exclusive != 0 {
-		return int64(n.Def.CPUs)
+		return int64(n.Def.JobCPUCount())
 	}
 	return int64(n.UsedCPUs.Count())
 }

@@ -59,9 +59,9 @@ func (c *control) showNode(i *proto.NodeInfo) {
 	}
 	used := n.UsedCPUs.Count()
 	if n.Exclusive != 0 {
-		used = int(d.CPUs)
+		used = d.JobCPUCount()
 	}
-	r.line(kv("CPUAlloc", used), kv("CPUEfctv", d.CPUs), kv("CPUTot", d.CPUs), kv("CPULoad", load))
+	r.line(kv("CPUAlloc", used), kv("CPUEfctv", d.JobCPUCount()), kv("CPUTot", d.CPUs), kv("CPULoad", load))
 	r.line(kv("AvailableFeatures", orNull(strings.Join(d.Features, ","))))
 	r.line(kv("ActiveFeatures", orNull(strings.Join(d.Features, ","))))
 	r.line(kv("Gres", orNull(gresDefText(d.Gres))))
@@ -84,6 +84,9 @@ func (c *control) showNode(i *proto.NodeInfo) {
 		free = fmt.Sprint(i.FreeMemMiB)
 	}
 	r.line(kv("RealMemory", d.MemMiB), kv("AllocMem", n.UsedMem), kv("FreeMem", free), kv("Sockets", d.Sockets), kv("Boards", max(1, d.Boards)))
+	if kept := keptText(d); len(kept) > 0 {
+		r.line(kept...)
+	}
 	r.line(kv("State", controlState(i)), kv("ThreadsPerCore", d.ThreadsPerCore), kv("TmpDisk", d.TmpMiB), kv("Weight", d.Weight), kv("Owner", "N/A"), kv("MCS_label", "N/A"))
 	if len(i.Partitions) > 0 {
 		r.line(kv("Partitions", strings.Join(i.Partitions, ",")))
@@ -104,7 +107,7 @@ func (c *control) showNode(i *proto.NodeInfo) {
 			have = append(have, model.GresCount{Name: g.Name, Type: g.Type, Count: int64(inUse)})
 		}
 	}
-	r.line(kv("CfgTRES", nodeTres(int64(d.CPUs), d.MemMiB, all)))
+	r.line(kv("CfgTRES", nodeTres(int64(d.JobCPUCount()), d.MemMiB, all)))
 	alloc := ""
 	if used > 0 {
 		alloc = nodeTres(int64(used), n.UsedMem, have)
@@ -275,4 +278,16 @@ func (c *control) showConfig() error {
 		}
 	}
 	return nil
+}
+
+// keptText tells what is kept from jobs.
+func keptText(d *model.NodeDef) (words []string) {
+	if n := d.Kept.Count(); n > 0 {
+		threads := max(1, int(d.CPUs)/int(max(1, d.Sockets*d.CoresPerSocket)))
+		words = append(words, kv("CoreSpecCount", n/threads), kv("CPUSpecList", d.Kept.String()))
+	}
+	if d.KeptMemMiB > 0 {
+		words = append(words, kv("MemSpecLimit", d.KeptMemMiB))
+	}
+	return words
 }

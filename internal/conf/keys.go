@@ -45,8 +45,8 @@ var unusedKeys = []string{
 
 // unusedLineKeys are the same for NodeName and PartitionName lines.
 var unusedLineKeys = []string{
-	"Alternate", "AllocNodes", "CoreSpecCount", "CpuBind", "CpuSpecList", "ExclusiveTopo",
-	"MaxCPUsPerSocket", "MemSpecLimit", "OverTimeLimit", "SelectTypeParameters",
+	"Alternate", "AllocNodes", "CpuBind", "ExclusiveTopo",
+	"MaxCPUsPerSocket", "OverTimeLimit", "SelectTypeParameters",
 }
 
 func identitySettings() []setting {

@@ -254,6 +254,15 @@ func (l *loader) resolveHardware(n *nodeLine, given map[string]bool, head pair) 
 	if n.CoreSpecCount >= all && n.CoreSpecCount > 0 {
 		l.probs.errorf(head.at, "", "NodeName=%s: CoreSpecCount=%d leaves none of its %d cores for jobs", head.value, n.CoreSpecCount, all)
 	}
+	for _, cpu := range n.CPUSpecList {
+		if int64(cpu) >= n.CPUs {
+			l.probs.errorf(head.at, fmt.Sprintf("write numbers from 0 to %d", n.CPUs-1), "NodeName=%s: CpuSpecList names CPU %d, and the node has %d", head.value, cpu, n.CPUs)
+			break
+		}
+	}
+	if len(n.CPUSpecList) > 0 && int64(n.kept().Count()) >= n.CPUs {
+		l.probs.errorf(head.at, "", "NodeName=%s: CpuSpecList leaves none of its %d CPUs for jobs", head.value, n.CPUs)
+	}
 	if n.MemSpecLimitMiB >= n.RealMemoryMiB && n.MemSpecLimitMiB > 0 {
 		l.probs.errorf(head.at, "", "NodeName=%s: MemSpecLimit=%d leaves none of its RealMemory=%d for jobs", head.value, n.MemSpecLimitMiB, n.RealMemoryMiB)
 	}

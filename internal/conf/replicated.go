@@ -72,7 +72,7 @@ func (c *Config) nodeModel(n *NodeDef) *model.NodeDef {
 		Name: n.Name, Addr: n.Addr, CPUs: int32(n.CPUs), Boards: int32(n.Boards), Sockets: int32(n.Sockets),
 		CoresPerSocket: int32(n.CoresPerSocket), ThreadsPerCore: int32(n.ThreadsPerCore), MemMiB: n.RealMemoryMiB, TmpMiB: n.TmpDiskMiB,
 		Features: n.Features, Weight: int32(n.Weight), Virtual: n.Virtual,
-		Admin: n.Admin(), Reason: n.Reason,
+		Admin: n.Admin(), Reason: n.Reason, Kept: n.kept(), KeptMemMiB: n.MemSpecLimitMiB,
 	}
 	next := map[string]int64{}
 	for _, g := range n.Gres {
@@ -83,6 +83,26 @@ func (c *Config) nodeModel(n *NodeDef) *model.NodeDef {
 	c.share(d)
 	c.connect(d)
 	return d
+}
+
+// kept are the CPUs that no job is given: whole cores. CoreSpecCount takes the last core of the last socket, then the last
+// one of the socket before it, and so on round the sockets, as Slurm does.
+func (n *NodeDef) kept() model.Bits {
+	sockets, cores := max(1, n.Sockets), max(1, n.CoresPerSocket)
+	threads := max(1, n.CPUs/(sockets*cores))
+	var out model.Bits
+	core := func(i int64) {
+		for t := i * threads; t < (i+1)*threads && t < n.CPUs; t++ {
+			out = out.With(int(t))
+		}
+	}
+	for i := range n.CoreSpecCount {
+		core((sockets-1-i%sockets)*cores + cores - 1 - i/sockets)
+	}
+	for _, cpu := range n.CPUSpecList {
+		core(int64(cpu) / threads)
+	}
+	return out
 }
 
 // Admin is what the State of the node's line, or of a DownNodes line, wants of

@@ -6470,7 +6470,7 @@ func (x *MailWish) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *NodeDef) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(15); err != nil {
+	if err := e.EncodeArrayLen(17); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -6526,6 +6526,17 @@ func (x *NodeDef) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeString(x.Reason); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Kept)); err != nil {
+		return err
+	}
+	for i3 := range x.Kept {
+		if err := e.EncodeUint(x.Kept[i3]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(x.KeptMemMiB); err != nil {
 		return err
 	}
 	return nil
@@ -6732,7 +6743,41 @@ func (x *NodeDef) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Reason = v
 	}
-	return wire.Skip(d, n-15)
+	if n < 16 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("NodeDef.Kept", err)
+		}
+		if n7 > 0 {
+			s8 := make(Bits, 0, wire.Cap(n7))
+			for range n7 {
+				var v9 uint64
+				{
+					v, err := d.DecodeUint64()
+					if err != nil {
+						return wire.In("NodeDef.Kept", err)
+					}
+					v9 = v
+				}
+				s8 = append(s8, v9)
+			}
+			x.Kept = s8
+		}
+	}
+	if n < 17 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeDef.KeptMemMiB", err)
+		}
+		x.KeptMemMiB = v
+	}
+	return wire.Skip(d, n-17)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

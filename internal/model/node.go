@@ -19,7 +19,19 @@ type NodeDef struct {
 	Virtual        bool      // `gbatch up --conf`: claims hardware that this machine may not have
 	Admin          NodeAdmin // State= of the configuration: how the node begins when it is new
 	Reason         string    // Reason= beside it
+
+	Kept       Bits  // CPUs that no job is given (CoreSpecCount, CpuSpecList)
+	KeptMemMiB int64 // memory that no job is given (MemSpecLimit)
 }
+
+// JobCPUs are the CPUs that jobs can be given.
+func (d *NodeDef) JobCPUs() Bits { return UpTo(int(d.CPUs)).Minus(d.Kept) }
+
+// JobCPUCount counts them.
+func (d *NodeDef) JobCPUCount() int { return int(d.CPUs) - d.Kept.Count() }
+
+// JobMemMiB is the memory that jobs can be given.
+func (d *NodeDef) JobMemMiB() int64 { return d.MemMiB - d.KeptMemMiB }
 
 // GresDef is one kind of generic resource on a node. Indices count from First, over all types of one name.
 //
@@ -124,7 +136,7 @@ func (n *Node) Used(gres string) Bits {
 }
 
 // FullCPUs reports whether no CPU is free.
-func (n *Node) FullCPUs() bool { return n.UsedCPUs.Count() >= int(n.Def.CPUs) || n.Exclusive != 0 }
+func (n *Node) FullCPUs() bool { return n.UsedCPUs.Count() >= n.Def.JobCPUCount() || n.Exclusive != 0 }
 
 // StateName gives Slurm's long state without suffix: IDLE, COMPLETING, MIXED, ALLOCATED, DRAINED, DRAINING, DOWN, UNKNOWN.
 func (n *Node) StateName() string {

@@ -168,7 +168,7 @@ func (p *Planner) mayWake(j *model.Job) bool {
 		r := seen.as(&Request{Share: int(run.Share), sharePart: run.Partition})
 		free := r.cpus
 		if run.Share <= 1 && r.sharers == 0 { // of cores that others have in part too
-			free = model.UpTo(int(n.def.CPUs)).Minus(n.room.taken)
+			free = n.def.JobCPUs().Minus(n.room.taken)
 		}
 		if !free.Contains(na.CPUs) {
 			return false

@@ -174,7 +174,7 @@ func (r *room) byMemory(rq *Request) int {
 	if r.memFor(rq, r.nfree, 0, 0) <= free {
 		return noLimit
 	}
-	return r.tasksIn(rq, int(((free+1)*int64(max(1, rq.Share))*int64(r.def.CPUs)-1)/max(1, r.def.MemMiB)))
+	return r.tasksIn(rq, int(((free+1)*int64(max(1, rq.Share))*int64(r.def.JobCPUCount())-1)/max(1, r.def.JobMemMiB())))
 }
 
 // memFor gives the memory that goes with cpus on the node, MiB. A job that asked for none, in a cluster without a
@@ -185,10 +185,10 @@ func (r *room) memFor(rq *Request, cpus, tasks, gpus int) int64 {
 	if rq.ByGPU {
 		return rq.GPUMemNode + rq.GPUMemTask*int64(tasks) + rq.GPUMemJob*int64(gpus)
 	}
-	m := r.def.MemMiB * int64(cpus) / int64(max(1, r.def.CPUs)) / int64(max(1, rq.Share)) // whoever shares its CPUs has its part of theirs
+	m := r.def.JobMemMiB() * int64(cpus) / int64(max(1, r.def.JobCPUCount())) / int64(max(1, rq.Share)) // whoever shares its CPUs has its part of theirs
 	switch {
 	case rq.MemPerNode == model.WholeMem:
-		m = r.def.MemMiB
+		m = r.def.JobMemMiB()
 	case rq.MemPerNode > 0:
 		return rq.MemPerNode
 	case rq.MemPerCPU > 0:

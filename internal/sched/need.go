@@ -18,7 +18,7 @@ type class struct {
 
 // classKey tells nodes that are made alike.
 func classKey(d *model.NodeDef) string {
-	return fmt.Sprintf("%d|%d|%d|%d|%d|%d|%q|%v", d.CPUs, d.Sockets, d.CoresPerSocket, d.ThreadsPerCore, d.MemMiB, d.TmpMiB, d.Features, d.Gres)
+	return fmt.Sprintf("%d|%s|%d|%d|%d|%d|%d|%q|%v", d.CPUs, d.Kept, d.Sockets, d.CoresPerSocket, d.ThreadsPerCore, d.JobMemMiB(), d.TmpMiB, d.Features, d.Gres)
 }
 
 // need is the least that a node must have free to take a part of a job: all of it, or one task of each node.
@@ -77,7 +77,7 @@ func needOn(d *model.NodeDef, l *lot, rq *Request, tasks int, whole bool) need {
 	}
 	nd := need{cpus: r.round(rq, tasks, rq.cpusFor(tasks, gpus)), idle: rq.Exclusive, mem: math.MinInt64}
 	threads := max(1, int(d.ThreadsPerCore))
-	all := int(d.CPUs)
+	all := d.JobCPUCount()
 	if rq.wholeCores {
 		all -= all % threads
 	}

@@ -189,7 +189,7 @@ func (r *room) join(part string, share int32, cpus model.Bits) {
 
 // fullRoom is all that a node has.
 func fullRoom(def *model.NodeDef) *room {
-	r := &room{def: def, cpus: model.UpTo(int(def.CPUs)), nfree: int(def.CPUs), mem: def.MemMiB}
+	r := &room{def: def, cpus: def.JobCPUs(), nfree: def.JobCPUCount(), mem: def.JobMemMiB()}
 	if len(def.Gres) > 0 {
 		r.gres = make([]gresRoom, len(def.Gres))
 		for i, g := range def.Gres {

@@ -61,7 +61,7 @@ func (r *room) as(rq *Request) *room {
 	if r.plain > 0 || r.shut || r.closed {
 		return &x
 	}
-	free := model.UpTo(int(r.def.CPUs))
+	free := r.def.JobCPUs()
 	if r.limited { // of CPUs that nobody has, no more than reservations leave
 		unused := free.Minus(r.taken)
 		free = free.Minus(unused).Or(unused.First(max(0, min(unused.Count(), r.limit-r.taken.Count()))))
@@ -179,7 +179,7 @@ func (nd *need) slotsIn(c *counts) bool {
 // whole counts the CPUs of a node that are given out.
 func (s *stock) whole(d *model.NodeDef) int {
 	if t := int(d.ThreadsPerCore); s.params.WholeCores && t > 1 {
-		return int(d.CPUs) - int(d.CPUs)%t
+		return d.JobCPUCount() - d.JobCPUCount()%t
 	}
-	return int(d.CPUs)
+	return d.JobCPUCount()
 }

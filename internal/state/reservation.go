@@ -121,7 +121,7 @@ func (f *facts) hasRoom(d *demand, o *model.Reservation) bool {
 				return false
 			}
 		}
-		if sum.CPUs > n.Def.CPUs || sum.MemMiB > n.Def.MemMiB {
+		if int(sum.CPUs) > n.Def.JobCPUCount() || sum.MemMiB > n.Def.JobMemMiB() {
 			return false
 		}
 		d.nodes[name] = &sum

@@ -146,9 +146,9 @@ func (s *State) fits(run *model.Run) Refusal {
 			return NoSuchNode
 		case seen[na.Node], !n.Usable(), !n.CPUsFor(na.CPUs, run.Partition, run.Share, run.Alone):
 			return NotFits
-		case na.CPUs.Empty(), na.CPUs.Max() >= int(n.Def.CPUs), na.MemMiB < 0:
+		case na.CPUs.Empty(), na.CPUs.Max() >= int(n.Def.CPUs), na.CPUs.Overlaps(n.Def.Kept), na.MemMiB < 0:
 			return NotFits
-		case s.cfg.Params.MemConsumed && na.MemMiB > n.Def.MemMiB-n.UsedMem:
+		case s.cfg.Params.MemConsumed && na.MemMiB > n.Def.JobMemMiB()-n.UsedMem:
 			return NotFits
 		}
 		seen[na.Node] = true
