@@ -18,6 +18,7 @@ export GOFLAGS
 export CGO_CFLAGS := -Wno-deprecated-declarations
 
 PURE     := gctld gdbd gshim gcli gbatch
+# Our names and Slurm's, in the same order.
 GNAMES   := gsubmit gqueue gcancel gacct ginfo gcontrol grun galloc gshare gprio gacctmgr gdiag gstat gseff greport
 SNAMES   := sbatch squeue scancel sacct sinfo scontrol srun salloc sshare sprio sacctmgr sdiag sstat seff sreport
 EXAMPLES := gbatch.conf gres.conf cgroup.conf topology.conf
@@ -85,6 +86,8 @@ install: build ## install below PREFIX (/usr/local); SLURM_NAMES=1 adds sbatch, 
 	  sed 's,@bindir@,$(PREFIX)/bin,g' $$u > $(DESTDIR)$(PREFIX)/lib/systemd/system/$$(basename $$u); done
 	for m in man/*.[158]; do [ -e "$$m" ] || continue; \
 	  d=$(DESTDIR)$(PREFIX)/share/man/man$${m##*.}; install -d $$d && install -m 644 $$m $$d; done
+	$(if $(SLURM_NAMES),@set -- $(SNAMES); for g in $(GNAMES); do \
+	  if [ -e man/$$g.1 ]; then echo ".so man1/$$g.1" > $(DESTDIR)$(PREFIX)/share/man/man1/$$1.1; fi; shift; done)
 
 .PHONY: clean
 clean: ## remove what was built

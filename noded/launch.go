@@ -204,6 +204,7 @@ func (n *Noded) tryOrder(l *proto.Launch, login []byte, path string, reuse bool)
 	o := &shim.Launch{
 		Key: shimKey(proto.Attempt{Job: l.Job, Attempt: l.Attempt}), Path: path, Argv: append([]string{path}, s.Args...), Env: env,
 		Dir: workDir(s), UID: s.UID, GID: s.GID, Groups: s.Groups, Umask: s.Umask & 0o777, Append: s.Append, Nice: n.nice,
+		PIDVar: "SLURM_TASK_PID",
 	}
 	o.Stdin, o.Stdout, o.Stderr = n.outputs(l)
 	for _, r := range s.Limits {

@@ -313,7 +313,7 @@ func TestOpenRefuses(t *testing.T) {
 		"heartbeat timeout 1ms":                                             {ID: "c1", Peers: one, HeartbeatTimeout: time.Millisecond},
 		"not a directory":                                                   {ID: "c1", Peers: one, Dir: filepath.Join(dir, "notadir", "x")},
 		"no other controller has what was in it: put a backup":              {ID: "c1", Peers: one, Dir: damaged},
-		"mv " + damaged + " " + damaged + ".damaged, and start this one":     {ID: "c1", Dir: damaged, Peers: []Peer{{"c1", "a"}, {"c2", "b"}, {"c3", "c"}}},
+		"mv " + damaged + " " + damaged + ".damaged, and start this one":    {ID: "c1", Dir: damaged, Peers: []Peer{{"c1", "a"}, {"c2", "b"}, {"c3", "c"}}},
 	} {
 		if s, err := Open(mem(o)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
