@@ -240,6 +240,9 @@ func (c *control) ping([]string) error {
 	if err := cl.Call(proto.KindPing, &proto.Empty{}, &r); err != nil {
 		return plain{err}
 	}
+	if c.json != "" {
+		return c.pingJSON(&r)
+	}
 	for _, ctl := range r.Controllers {
 		role, state := "backup", "DOWN"
 		if ctl.Leader {

@@ -304,6 +304,19 @@ func (a *account) printScripts(c *client.Client) error {
 	})
 }
 
+// onCluster is checkClusters for a command that has no connection yet.
+func (e *Env) onCluster(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	c, err := e.connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return e.checkClusters(c, names)
+}
+
 // checkClusters complains about a cluster of -M that is not the one asked.
 func (e *Env) checkClusters(c *client.Client, names []string) error {
 	for _, n := range names {

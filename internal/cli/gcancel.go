@@ -22,6 +22,7 @@ func gcancel(e *Env) int {
 	var rq proto.CancelRequest
 	var steps proto.CancelRequest // those that are named as steps
 	var quiet, verbose, me, interactive bool
+	var clusters []string
 	list := func(dst *[]string) func(string) error {
 		return func(v string) error { *dst = append(*dst, splitList(v)...); return nil }
 	}
@@ -56,10 +57,10 @@ func gcancel(e *Env) int {
 		}},
 		{Name: "verbose", Short: 'v', Env: "_VERBOSE", Help: "say what is sent to which job", Set: getopt.Flag(&verbose)},
 		{Name: "ctld", Hidden: true, Note: "every request goes through the controller", Set: func(string) error { return nil }},
-		{Name: "hurry", Short: 'H', Refused: "gcancel without it; there is no burst-buffer stage to skip"},
+		{Name: "hurry", Short: 'H', Hidden: true, Env: "_HURRY", Note: "there is no burst-buffer stage to skip", Set: func(string) error { return nil }},
 		{Name: "wckey", Arg: getopt.Required, Refused: "pick jobs with --name, --user or --account"},
-		{Name: "reservation", Short: 'R', Arg: getopt.Required, Refused: "pick jobs with --name, --user or --partition"},
-		{Name: "clusters", Short: 'M', Arg: getopt.Required, Env: "_CLUSTERS SLURM_CLUSTERS", Refused: "set GBATCH_CONF to the other cluster's configuration"},
+		{Name: "reservation", Short: 'R', Arg: getopt.Required, Metavar: "names", Env: "_RESERVATION", Help: "only jobs that asked for one of these reservations", Set: list(&rq.Filter.Reservations)},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names", Env: "_CLUSTERS SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: list(&clusters)},
 	}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(options, getopt.HelpOptions(0)...), EnvPrefix: "SCANCEL",
 		Operands: "[job_id[_array_id][.step_id]...]", About: "End jobs or steps, or send them a signal. Jobs are named by id, picked by the filters, or both."})
@@ -92,7 +93,7 @@ func gcancel(e *Env) int {
 		rq.Signal = 0 // as in Slurm, SIGKILL ends the job
 	}
 	f := &rq.Filter
-	if len(steps.Steps)+len(rq.Targets)+len(f.Users)+len(f.Names)+len(f.Partitions)+len(f.Accounts)+len(f.States)+len(f.Nodes)+len(f.QOS) == 0 {
+	if len(steps.Steps)+len(rq.Targets)+len(f.Users)+len(f.Names)+len(f.Partitions)+len(f.Accounts)+len(f.States)+len(f.Nodes)+len(f.QOS)+len(f.Reservations) == 0 {
 		e.errorf("No job identification provided")
 		return 1
 	}
@@ -102,6 +103,10 @@ func gcancel(e *Env) int {
 		return 1
 	}
 	defer c.Close()
+	if err := e.checkClusters(c, clusters); err != nil {
+		e.errorf("%s", text(err))
+		return 1
+	}
 	rc := e.cancelSteps(c, &steps, quiet, verbose)
 	if len(steps.Steps) > 0 && len(rq.Targets) == 0 {
 		return rc

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -18,7 +19,9 @@ type control struct {
 	details int
 	quiet   bool
 	json    string
-	client  *client.Client
+
+	clusters []string
+	client   *client.Client
 }
 
 // verb is one of gcontrol's first words.
@@ -64,6 +67,8 @@ func verbs() []verb {
 	}
 }
 
+var errNoJSON = errors.New("--json goes with why, ping, and show job, node, partition, reservations and licenses")
+
 // gcontrol shows and changes jobs, nodes and the configuration.
 func gcontrol(e *Env) int {
 	c := &control{Env: e}
@@ -77,7 +82,7 @@ func gcontrol(e *Env) int {
 		{Name: "quiet", Short: 'Q', Help: "no words on success", Set: getopt.Flag(&c.quiet)},
 		{Name: "verbose", Short: 'v', Hidden: true, Set: ignored},
 		{Name: "dry-run", Help: "with reconfigure: show what would change, and change nothing", Set: getopt.Flag(&dryRun)},
-		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "with why, show reservations and show licenses: write JSON", Set: func(v string) (err error) {
+		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "with why, ping, and show of jobs, nodes, partitions, reservations and licenses: write JSON", Set: func(v string) (err error) {
 			c.json, err = parseJSONVersion(v)
 			return err
 		}},
@@ -87,7 +92,7 @@ func gcontrol(e *Env) int {
 		{Name: "sibling", Refused: "leave it out"},
 		{Name: "federation", Refused: "leave it out"},
 		{Name: "uid", Short: 'u', Arg: getopt.Required, Refused: "run the command as that user, with su or sudo"},
-		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Env: "SLURM_CLUSTERS", Refused: "set GBATCH_CONF to the other cluster's configuration"},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "name", Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&c.clusters)},
 	}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(options, getopt.HelpOptions('h')...), Operands: "COMMAND [ARGUMENTS...]",
 		About: "Show and change jobs, nodes and the configuration.", Epilogue: verbList()})
@@ -103,8 +108,8 @@ func gcontrol(e *Env) int {
 	if err == nil && v.run == nil {
 		err = fmt.Errorf("%s is not supported by gbatch yet: %s", v.name, v.why)
 	}
-	if err == nil && c.json != "" && v.name != "why" && v.name != "show" {
-		err = fmt.Errorf("--json goes with why, show reservations and show licenses; gqueue --json lists jobs, ginfo --json nodes")
+	if err == nil && c.json != "" && v.name != "why" && v.name != "show" && v.name != "ping" {
+		err = errNoJSON
 	}
 	if err == nil {
 		if dryRun {
@@ -195,6 +200,10 @@ func (c *control) ask() (*client.Client, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := c.checkClusters(cl, c.clusters); err != nil {
+			cl.Close()
+			return nil, err
+		}
 		c.client = cl
 	}
 	return c.client, nil
@@ -218,9 +227,6 @@ func (c *control) show(words []string) error {
 		}
 		return false
 	}
-	if reservations, licenses := is("reservations") && len(low) > 2, is("licenses") && len(low) > 1 || low == "lics"; c.json != "" && !reservations && !licenses {
-		return fmt.Errorf("--json goes with show reservations and show licenses; gqueue --json lists jobs, ginfo --json nodes and partitions")
-	}
 	switch {
 	case low == "":
 	case is("hostnames") && len(low) > 5: // hostn...
@@ -231,9 +237,11 @@ func (c *control) show(words []string) error {
 		return c.hostlist(name, false)
 	case low == "hostnamestr", low == "hostname":
 		return c.hostnames(name)
+	case is("jobs") && c.json != "":
+		return c.jobsJSON(name)
 	case is("jobs"):
 		return c.showJobs(name)
-	case is("steps") && len(low) > 1:
+	case is("steps") && len(low) > 1 && c.json == "":
 		return c.showSteps(name)
 	case is("nodes"):
 		return c.showNodes(name)
@@ -241,10 +249,12 @@ func (c *control) show(words []string) error {
 		return c.showReservations(name)
 	case is("partitions"):
 		return c.showPartitions(name)
-	case is("config", "configuration"):
+	case is("config", "configuration") && c.json == "":
 		return c.showConfig()
 	case is("licenses") && len(low) > 1, low == "lics":
 		return c.showLicenses(name)
+	case c.json != "":
+		return errNoJSON
 	case is("topology") && len(low) > 1:
 		return c.showTopology(name)
 	case is("version"):

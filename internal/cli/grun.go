@@ -47,6 +47,10 @@ func grun(e *Env) int {
 		e.errorf("%s", err.Error())
 		return r.failed(1)
 	}
+	if err := r.onCluster(r.clusters); err != nil {
+		e.errorf("%s", text(err))
+		return r.failed(1)
+	}
 	release := func(int) {}
 	if r.job == "" {
 		if p.Given("exclusive").Source == getopt.FromArgs && p.Given("cpus-per-task").Source != getopt.FromArgs {

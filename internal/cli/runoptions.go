@@ -39,6 +39,7 @@ type run struct {
 	epilog    string
 	cooked    terminal.Modes // the user's terminal before anything was done to it; zero: there is none
 	perTask   tresPerTask
+	clusters  []string
 	given     []givenOption
 }
 
@@ -287,7 +288,7 @@ func (r *run) options() []getopt.Option {
 		{Name: "ntasks-per-socket", Arg: R, Refused: "--cpu-bind=sockets with --distribution=block:cyclic"},
 		{Name: "dependency", Short: 'd', Arg: R, Refused: "gsubmit --dependency; steps follow each other in the script"},
 		{Name: "begin", Short: 'b', Arg: R, Refused: "gsubmit --begin"},
-		{Name: "clusters", Short: 'M', Arg: R, Refused: "set GBATCH_CONF to the other cluster's configuration"},
+		{Name: "clusters", Short: 'M', Arg: R, Metavar: "name", Group: gHow, Help: "this cluster's name, or all", Set: getopt.List(&r.clusters)},
 	}
 }
 

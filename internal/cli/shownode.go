@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"gbatch/internal/hostlist"
@@ -35,13 +36,16 @@ func (c *control) showNodes(arg string) error {
 			return err
 		}
 	}
-	infos, _, err := c.nodes(names)
+	infos, now, err := c.nodes(names)
 	if code(err) == proto.CodeInvalidNode {
 		fmt.Fprintf(c.Stdout, "Node %s not found\n", arg)
 		return plain{fmt.Errorf("")}
 	}
 	if err != nil {
 		return plain{fmt.Errorf("slurm_load_node error: %s", text(err))}
+	}
+	if c.json != "" {
+		return c.nodesJSON(infos, now)
 	}
 	for _, i := range infos {
 		c.showNode(i)
@@ -205,24 +209,22 @@ func (c *control) showPartitions(arg string) error {
 	if err := cl.Call(proto.KindPartitions, &proto.Empty{}, &reply); err != nil {
 		return plain{fmt.Errorf("slurm_load_partitions error: %s", text(err))}
 	}
+	var shown []*model.Partition
 	wanted := splitList(arg)
-	shown := 0
 	for _, p := range reply.Partitions {
-		if len(wanted) > 0 {
-			hit := false
-			for _, w := range wanted {
-				hit = hit || w == p.Name
-			}
-			if !hit {
-				continue
-			}
+		if len(wanted) == 0 || slices.Contains(wanted, p.Name) {
+			shown = append(shown, p)
 		}
-		shown++
-		c.showPartition(p)
 	}
-	if shown == 0 && arg != "" {
+	switch {
+	case len(shown) == 0 && arg != "":
 		fmt.Fprintf(c.Stdout, "Partition %s not found\n", arg)
 		return plain{fmt.Errorf("")}
+	case c.json != "":
+		return c.partitionsJSON(shown, &reply)
+	}
+	for _, p := range shown {
+		c.showPartition(p)
 	}
 	return nil
 }

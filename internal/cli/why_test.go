@@ -37,7 +37,7 @@ It does not wait: it has been running since 2023-11-14T22:13:20 on n1.
 `
 	f.want(text, "", 0, "gqueue", "--why", "12,9_3")
 	f.want(text, "", 0, "gcontrol", "why", "12", "9_3")
-	f.want("", "scontrol: error: --json goes with why, show reservations and show licenses; gqueue --json lists jobs, ginfo --json nodes\n", 1, "scontrol", "--json", "ping")
+	f.want("", "scontrol: error: --json goes with why, ping, and show job, node, partition, reservations and licenses\n", 1, "scontrol", "--json", "reconfigure")
 	out, _, rc := f.run("gcontrol", "--json", "why", "12")
 	var got struct {
 		Why []struct {
