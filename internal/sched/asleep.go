@@ -147,8 +147,17 @@ func (p *Planner) wakeUp() {
 		return cmp.Or(cmp.Compare(p.classOf(b.Spec, p.v.Partition(b.Run.Partition)), p.classOf(a.Spec, p.v.Partition(a.Run.Partition))),
 			cmp.Compare(b.Run.Priority, a.Run.Priority), cmp.Compare(a.Run.Start, b.Run.Start), cmp.Compare(a.ID, b.ID))
 	})
+	var robbers []candidate
+	ahead, looked := 0, false
 	for _, j := range list {
-		if p.mayWake(j) {
+		if !p.mayWake(j) {
+			continue
+		}
+		if !looked {
+			robbers, ahead = p.robbers()
+			looked = true
+		}
+		if !p.instead(j, robbers, ahead) {
 			p.wake1(j)
 		}
 	}

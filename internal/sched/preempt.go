@@ -58,8 +58,7 @@ func (p *Planner) preempt(l *lane, it *item) bool {
 		return false
 	}
 	p.tries++
-	r := &robber{p: p, it: it, l: l, asleep: map[model.JobID]bool{}, qos: p.v.QOS(it.e.j.Spec.QOS)}
-	r.owed = r.belowGuarantee()
+	r := p.robberOf(l, it)
 	alloc, list := r.find()
 	if len(list) == 0 {
 		p.vain[key] = true
@@ -85,6 +84,12 @@ func (p *Planner) preempt(l *lane, it *item) bool {
 	p.plan.Claims = append(p.plan.Claims, model.ClaimSet{Job: it.e.j.ID, Claim: &model.Claim{Partition: l.part.Name, Alloc: alloc}})
 	p.because(it.e, model.ReasonResources, "")
 	return true
+}
+
+func (p *Planner) robberOf(l *lane, it *item) *robber {
+	r := &robber{p: p, it: it, l: l, asleep: map[model.JobID]bool{}, qos: p.v.QOS(it.e.j.Spec.QOS)}
+	r.owed = r.belowGuarantee()
+	return r
 }
 
 // vainKey tells jobs for which the same victims can be had.

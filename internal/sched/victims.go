@@ -323,10 +323,11 @@ func (r *robber) findMany() (*model.Alloc, []*victim) {
 		return nil, nil // those that are ending make room
 	}
 	cand := map[model.JobID]*victim{}
+	every := sh.greedy // also on nodes that hold a part of the job as they are
 	from := func(list []*outing) {
 		clear(cand)
 		for _, c := range list {
-			if len(c.list) == 0 && !sh.greedy {
+			if len(c.list) == 0 && !every {
 				continue
 			}
 			for _, v := range r.on(c.n) {
@@ -339,9 +340,10 @@ func (r *robber) findMany() (*model.Alloc, []*victim) {
 	size := min(max(sh.rq.MinNodes, len(idle)+1), len(nodes))
 	for ; size > 0; size = min(2*size, len(nodes)) {
 		from(nodes[:size])
-		if alloc = lay(nodes[:size]); alloc != nil || size == len(nodes) {
+		if alloc = lay(nodes[:size]); alloc != nil || size == len(nodes) && every {
 			break
 		}
+		every = every || size == len(nodes)
 	}
 	if alloc == nil {
 		return nil, nil
