@@ -8,14 +8,15 @@ type finder struct {
 	seed  maphash.Seed
 	slots []slot // a power of two, at most half of them in use
 	names []byte // account and user of each row, one after the other
-	from  []uint32
-	split []uint32 // where in names a row's user begins
 }
 
 // slot is one place of the table.
 type slot struct {
 	hash uint32
-	row  int32 // plus 1; 0: empty
+	row  int32  // plus 1; 0: empty
+	from uint32 // where in names the account begins
+	size uint32 // of the account
+	more uint32 // of the user behind it
 }
 
 // newFinder makes a finder for some of the rows. A row that stands twice is found at its later place.
@@ -24,18 +25,15 @@ func newFinder(rows []Share, of func(*Share) bool) *finder {
 	for size < 2*len(rows) {
 		size *= 2
 	}
-	f := &finder{seed: maphash.MakeSeed(), slots: make([]slot, size), from: make([]uint32, len(rows)+1), split: make([]uint32, len(rows))}
+	f := &finder{seed: maphash.MakeSeed(), slots: make([]slot, size)}
 	for i := range rows {
 		r := &rows[i]
-		f.from[i] = uint32(len(f.names))
-		f.names = append(f.names, r.Account...)
-		f.split[i] = uint32(len(f.names))
-		f.names = append(f.names, r.User...)
-		f.from[i+1] = uint32(len(f.names))
-		if of(r) {
-			k, h := f.place(r.Account, r.User)
-			f.slots[k] = slot{h, int32(i + 1)}
+		if !of(r) {
+			continue
 		}
+		k, h := f.place(r.Account, r.User)
+		f.slots[k] = slot{h, int32(i + 1), uint32(len(f.names)), uint32(len(r.Account)), uint32(len(r.User))}
+		f.names = append(append(f.names, r.Account...), r.User...)
 	}
 	return f
 }
@@ -55,8 +53,10 @@ func (f *finder) place(account, user string) (int, uint32) {
 		if s.row == 0 {
 			return int(k), h
 		}
-		if i := s.row - 1; s.hash == h && string(f.names[f.from[i]:f.split[i]]) == account && string(f.names[f.split[i]:f.from[i+1]]) == user {
-			return int(k), h
+		if s.hash == h && int(s.size) == len(account) && int(s.more) == len(user) {
+			if at := f.names[s.from:][:len(account)+len(user)]; string(at[:len(account)]) == account && string(at[len(account):]) == user {
+				return int(k), h
+			}
 		}
 	}
 }

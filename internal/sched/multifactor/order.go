@@ -82,8 +82,8 @@ func New(v *state.View, now model.Time, prev *Order) *Order {
 		o.totals = totalsOf(cfg)
 	}
 	o.classes(v)
-	for _, n := range o.tree.prio {
-		o.assoc = max(o.assoc, n)
+	for i := range o.tree.worth {
+		o.assoc = max(o.assoc, o.tree.worth[i].prio)
 	}
 	for _, p := range cfg.Partitions {
 		o.part = max(o.part, float64(p.PriorityJobFactor))
@@ -258,7 +258,7 @@ func (o *Order) weigh(j *model.Job, part *model.Partition, f *Factors, keep bool
 			row = o.tree.Row(sp.Account, "", "")
 		}
 		if row >= 0 {
-			f.AssocN = o.tree.prio[row]
+			f.AssocN = o.tree.worth[row].prio
 		}
 		if c.Flags&model.PrioNoNormalAssoc == 0 {
 			f.AssocN /= o.assoc
@@ -268,7 +268,7 @@ func (o *Order) weigh(j *model.Job, part *model.Partition, f *Factors, keep bool
 	}
 	if c.WeightFairShare > 0 {
 		if row >= 0 {
-			f.FairShareN = o.tree.fair[row]
+			f.FairShareN = o.tree.worth[row].fair
 		} else {
 			f.FairShareN = o.tree.newcomer(sp.Account)
 		}

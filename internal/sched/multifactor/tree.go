@@ -34,13 +34,18 @@ type Tree struct {
 	Rows  []Share                  // depth first: an account, its users, then the accounts below it, each in order of name
 	index *finder                  // of the others and of accounts
 	parts map[model.AssocKey]int32 // of associations for one partition
-	fair  []float64                // of each row: a user's factor; the best in an account, 1 where there is none
-	prio  []float64                // of each row: its association's priority, or the nearest one above
+	worth []worth                  // of each row
 
 	// What the rows' names come from: while these stay, so do the rows, and only usage is read anew.
 	gen  uint64
 	cfg  *model.Config
 	used []int32 // the rows of the records of usage, in their order
+}
+
+// worth is what a row is worth to its jobs.
+type worth struct {
+	fair float64 // a user's factor; the best in an account, 1 where there is none
+	prio float64 // its association's priority, or the nearest one above
 }
 
 // NewTree builds the tree of all accounts and associations, and of those that have used something without one: they
@@ -106,7 +111,7 @@ func (t *Tree) refresh(v *state.View, now model.Time) *Tree {
 
 // priorities fills in what the association of each row, or the nearest one above, adds to priorities.
 func (t *Tree) priorities() {
-	t.prio = make([]float64, len(t.Rows))
+	t.worth = make([]worth, len(t.Rows))
 	for i := range t.Rows {
 		r := &t.Rows[i]
 		set, n := false, int64(0)
@@ -115,29 +120,32 @@ func (t *Tree) priorities() {
 		}
 		switch {
 		case set:
-			t.prio[i] = float64(n)
+			t.worth[i].prio = float64(n)
 		case r.up >= 0:
-			t.prio[i] = t.prio[r.up]
+			t.worth[i].prio = t.worth[r.up].prio
 		}
 	}
 }
 
 // fairest fills in users' factors and the best below each account.
 func (t *Tree) fairest() {
-	t.fair = make([]float64, len(t.Rows))
+	t.worth = slices.Clone(t.worth)
+	for i := range t.worth {
+		t.worth[i].fair = 0
+	}
 	for i := range t.Rows {
 		r := &t.Rows[i]
 		if r.User == "" {
 			continue
 		}
-		t.fair[i] = r.Factor
-		for up := r.up; up >= 0 && t.fair[up] < r.Factor; up = t.Rows[up].up {
-			t.fair[up] = r.Factor
+		t.worth[i].fair = r.Factor
+		for up := r.up; up >= 0 && t.worth[up].fair < r.Factor; up = t.Rows[up].up {
+			t.worth[up].fair = r.Factor
 		}
 	}
 	for i := range t.Rows {
-		if t.fair[i] == 0 && t.Rows[i].User == "" {
-			t.fair[i] = 1
+		if t.worth[i].fair == 0 && t.Rows[i].User == "" {
+			t.worth[i].fair = 1
 		}
 	}
 }
@@ -272,7 +280,7 @@ func (t *Tree) Factor(account, user, part string) float64 {
 
 func (t *Tree) newcomer(account string) float64 {
 	if i := t.index.row(account, ""); i >= 0 {
-		return t.fair[i]
+		return t.worth[i].fair
 	}
 	return 1
 }
