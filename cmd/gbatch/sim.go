@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -26,7 +28,11 @@ func simCommand() *cobra.Command {
 			if info, err := os.Stderr.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 				o.Err = os.Stderr
 			}
-			return sim.Main(cmd.Context(), o)
+			err := sim.Main(cmd.Context(), o)
+			if errors.Is(err, context.Canceled) {
+				return errors.New("interrupted; there is no result before the replay is through")
+			}
+			return err
 		},
 	}
 	f := cmd.Flags()
