@@ -194,7 +194,14 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 			}
 			sp.Requeue, specChanged = n == 1, true
 		default:
-			return nil, refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update job can set; it sets TimeLimit, TimeMin, Deadline, Priority, Nice, SiteFactor, StartTime, ArrayTaskThrottle, Dependency, Partition, Reservation, Account, QOS, NumNodes, ReqNodeList, ExcNodeList, JobName, Comment, AdminComment, MailType, MailUser, Requeue", kv.Key)
+			known, err := editNeeds(&sp, kv.Key, kv.Value)
+			if err != nil {
+				return nil, err
+			}
+			if !known {
+				return nil, refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update job can set; it sets TimeLimit, TimeMin, Deadline, Priority, Nice, SiteFactor, StartTime, ArrayTaskThrottle, Dependency, Partition, Reservation, Account, QOS, NumNodes, ReqNodeList, ExcNodeList, %s, JobName, Comment, AdminComment, MailType, MailUser, Requeue", kv.Key, needKeys)
+			}
+			specChanged, replace = true, true
 		}
 		if len(kv.Value) > proto.MaxFieldBytes {
 			return nil, bad("longer than %d bytes", proto.MaxFieldBytes)
