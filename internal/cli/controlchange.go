@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -50,7 +51,7 @@ func (c *control) refs(words []string) ([]proto.JobRef, error) {
 		refs = append(refs, more...)
 	}
 	if len(refs) == 0 {
-		return nil, fmt.Errorf("too few arguments: name the jobs, as in %s hold 12 13_4", c.Program)
+		return nil, fmt.Errorf("too few arguments: name the jobs, as in %s %s 12 13_4", c.Program, c.verb)
 	}
 	return refs, nil
 }
@@ -147,6 +148,9 @@ func (c *control) update(words []string) error {
 		}
 		return c.apply(&proto.UpdateJobRequest{Action: proto.ActUpdate, Targets: refs, Set: set})
 	case "node":
+		if len(set) == 0 {
+			return errors.New("nothing to change: give KEY=VALUE words behind the nodes, such as State=DRAIN Reason=\"bad fan\"")
+		}
 		names, err := c.nodeNames(target)
 		if err != nil {
 			return err

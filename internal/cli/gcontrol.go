@@ -21,6 +21,7 @@ type control struct {
 	json    string
 
 	clusters []string
+	verb     string // the command's word in full
 	client   *client.Client
 }
 
@@ -119,6 +120,7 @@ func gcontrol(e *Env) int {
 			}
 			words = append(words, "--dry-run")
 		}
+		c.verb = v.name
 		err = v.run(c, words[1:])
 		if c.client != nil {
 			c.client.Close()

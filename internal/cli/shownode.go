@@ -9,6 +9,7 @@ import (
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/version"
 )
 
 // nodes asks for nodes, all or the named ones.
@@ -270,7 +271,9 @@ func (c *control) showConfig() error {
 		return plain{fmt.Errorf("slurm_load_ctl_conf error: %s", text(err))}
 	}
 	fmt.Fprintf(c.Stdout, "Configuration data as of %s\n", c.stamp(reply.Now, "Unknown"))
-	for _, k := range reply.Config.Show {
+	list := append(slices.Clip(reply.Config.Show), model.KV{Key: "BOOT_TIME", Value: c.stamp(reply.BootAt, "Unknown")}, model.KV{Key: "SLURM_VERSION", Value: version.Slurm})
+	slices.SortStableFunc(list, func(a, b model.KV) int { return strings.Compare(strings.ToLower(a.Key), strings.ToLower(b.Key)) })
+	for _, k := range list {
 		fmt.Fprintf(c.Stdout, "%-23s = %s\n", k.Key, k.Value)
 	}
 	if len(reply.Paths) > 0 {
@@ -279,7 +282,8 @@ func (c *control) showConfig() error {
 			fmt.Fprintf(c.Stdout, "%-23s = %s\n", k.Key, k.Value)
 		}
 	}
-	return nil
+	fmt.Fprintln(c.Stdout)
+	return c.ping(nil)
 }
 
 // keptText tells what is kept from jobs.
