@@ -141,6 +141,9 @@ func (s *peerServer) serve(ctx context.Context, ln *pki.Listener) error {
 func (s *peerServer) talk(ctx context.Context, nc net.Conn) {
 	peer, err := pki.PeerOfConn(nc)
 	role, name, ok := peer.Daemon()
+	if err == nil {
+		err = setUserTimeout(nc)
+	}
 	if err != nil || !ok {
 		_ = nc.Close() // it is nobody's
 		return

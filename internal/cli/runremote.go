@@ -106,6 +106,10 @@ func (rf *remoteFiles) accept() {
 		case err != nil:
 			return
 		}
+		if stepio.Bound(fd, stepio.LostAfter) != nil { // it has gone already
+			_ = unix.Close(fd) // nothing was said
+			continue
+		}
 		go rf.talk(os.NewFile(uintptr(fd), "a relay"))
 	}
 }

@@ -209,13 +209,28 @@ func dial(addr string) (net.Conn, error) {
 	for {
 		nc, err := net.DialTimeout("tcp", addr, time.Until(give))
 		if err == nil {
-			return nc, nil
+			return nc, bound(nc)
 		}
 		if errors.Is(err, unix.ECONNREFUSED) || time.Now().Add(dialPace).After(give) {
 			return nil, err
 		}
 		time.Sleep(dialPace)
 	}
+}
+
+// bound has a connection end when the command's host is not heard of any more.
+func bound(nc net.Conn) error {
+	tcp, ok := nc.(*net.TCPConn)
+	if !ok {
+		return nil
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var serr error
+	err = raw.Control(func(fd uintptr) { serr = stepio.Bound(int(fd), stepio.LostAfter) })
+	return errors.Join(err, serr)
 }
 
 // serve moves data until the tasks' outputs have ended.
