@@ -233,8 +233,8 @@ func (t *talk) created(ev *proto.StepEvent) error {
 			fmt.Fprintf(t.Stderr, "%s: launching StepId=%d.%d on %d nodes, %d tasks\n", t.Program, t.rq.Job, t.id, len(ev.Layout), n)
 		}
 	}
-	if t.pl.remote == nil && len(t.pl.ends) == 0 && t.allStarted() {
-		return nil // all tasks have theirs already
+	if len(t.pl.ends) == 0 && t.allStarted() {
+		return nil // all tasks have theirs already, and pipes to them are closed here
 	}
 	return t.conn.Send(proto.StepFrameFiles, &t.pl.files, t.pl.fds)
 }

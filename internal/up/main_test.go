@@ -50,7 +50,7 @@ func programs(t *testing.T) string {
 		if built.err = os.Chmod(built.dir, 0o755); built.err != nil { // another user runs them too
 			return
 		}
-		cmd := exec.Command("go", "build", "-o", built.dir, "gbatch/cmd/gctld", "gbatch/cmd/gnoded", "gbatch/cmd/gdbd", "gbatch/cmd/gshim", "gbatch/cmd/gbatch")
+		cmd := exec.Command("go", "build", "-o", built.dir, "gbatch/cmd/gctld", "gbatch/cmd/gnoded", "gbatch/cmd/gdbd", "gbatch/cmd/gshim", "gbatch/cmd/gbatch", "gbatch/cmd/gcli")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("%w: %s", err, out)
