@@ -376,7 +376,14 @@ func qosAttrs() []attr[qos] {
 		tres(func(q *qos) *list { return &q.GrpTRESMins }, "GrpTRESMins", "grptresmins"),
 		tres(func(q *qos) *list { return &q.GrpTRESRunMins }, "GrpTRESRunMins", "grptresrunmins"),
 		tres(func(q *qos) *list { return &q.GuaranteedTRES }, "GuaranteedTRES", "guaranteedtres"),
+		// The names that Slurm had before there were TRES.
 		oneTRES(func(q *qos) *list { return &q.GrpTRES }, "cpu", "grpcpus"), oneTRES(func(q *qos) *list { return &q.GrpTRES }, "node", "grpnodes"),
+		oneTRES(func(q *qos) *list { return &q.GrpTRES }, "mem", "grpmemory", "grpmem"),
+		oneTRES(func(q *qos) *list { return &q.GrpTRESMins }, "cpu", "grpcpumins"), oneTRES(func(q *qos) *list { return &q.GrpTRESRunMins }, "cpu", "grpcpurunmins"),
+		oneTRES(func(q *qos) *list { return &q.MaxTRESPerJob }, "cpu", "maxcpusperjob", "maxcpus"), oneTRES(func(q *qos) *list { return &q.MaxTRESPerJob }, "node", "maxnodesperjob", "maxnodes"),
+		oneTRES(func(q *qos) *list { return &q.MaxTRESMins }, "cpu", "maxcpuminsperjob", "maxcpumins"), oneTRES(func(q *qos) *list { return &q.MinTRES }, "cpu", "mincpusperjob", "mincpus"),
+		oneTRES(func(q *qos) *list { return &q.MaxTRESPerUser }, "cpu", "maxcpusperuser", "maxcpuspu"), oneTRES(func(q *qos) *list { return &q.MaxTRESPerUser }, "node", "maxnodesperuser", "maxnodespu"),
+		oneTRES(func(q *qos) *list { return &q.MaxTRESRunMinsPerUser }, "cpu", "maxcpurunminsperuser", "maxcpurunminspu"),
 		wall(func(q *qos) *limit { return &q.MaxWallS }, "MaxWall", "maxwalldurationperjob", "maxwall"),
 		tres(func(q *qos) *list { return &q.MaxTRESPerJob }, "MaxTRES", "maxtresperjob", "maxtres"),
 		tres(func(q *qos) *list { return &q.MaxTRESPerNode }, "MaxTRESPerNode", "maxtrespernode"),
@@ -387,11 +394,11 @@ func qosAttrs() []attr[qos] {
 		count(func(q *qos) *limit { return &q.MaxAccruePerUser }, "MaxJobsAccruePU", "maxjobsaccrueperuser", "maxjobsaccruepu"),
 		count(func(q *qos) *limit { return &q.MaxSubmitPerUser }, "MaxSubmitPU", "maxsubmitjobsperuser", "maxsubmitjobspu", "maxsubmitpu", "maxsubmitperuser"),
 		tres(func(q *qos) *list { return &q.MaxTRESRunMinsPerUser }, "MaxTRESRunMinsPU", "maxtresrunminsperuser", "maxtresrunminspu"),
-		tres(func(q *qos) *list { return &q.MaxTRESPerAccount }, "MaxTRESPA", "maxtresperaccount", "maxtrespa"),
-		count(func(q *qos) *limit { return &q.MaxJobsPerAccount }, "MaxJobsPA", "maxjobsperaccount", "maxjobspa"),
-		count(func(q *qos) *limit { return &q.MaxAccruePerAccount }, "MaxJobsAccruePA", "maxjobsaccrueperaccount", "maxjobsaccruepa"),
-		count(func(q *qos) *limit { return &q.MaxSubmitPerAccount }, "MaxSubmitPA", "maxsubmitjobsperaccount", "maxsubmitjobspa", "maxsubmitpa", "maxsubmitperaccount"),
-		tres(func(q *qos) *list { return &q.MaxTRESRunMinsPerAcct }, "MaxTRESRunMinsPA", "maxtresrunminsperaccount", "maxtresrunminspa"),
+		tres(func(q *qos) *list { return &q.MaxTRESPerAccount }, "MaxTRESPA", "maxtresperaccount", "maxtrespa", "maxtresperacct"),
+		count(func(q *qos) *limit { return &q.MaxJobsPerAccount }, "MaxJobsPA", "maxjobsperaccount", "maxjobspa", "maxjobsperacct"),
+		count(func(q *qos) *limit { return &q.MaxAccruePerAccount }, "MaxJobsAccruePA", "maxjobsaccrueperaccount", "maxjobsaccruepa", "maxjobsaccrueperacct"),
+		count(func(q *qos) *limit { return &q.MaxSubmitPerAccount }, "MaxSubmitPA", "maxsubmitjobsperaccount", "maxsubmitjobspa", "maxsubmitpa", "maxsubmitperaccount", "maxsubmitjobsperacct", "maxsubmitperacct"),
+		tres(func(q *qos) *list { return &q.MaxTRESRunMinsPerAcct }, "MaxTRESRunMinsPA", "maxtresrunminsperaccount", "maxtresrunminspa", "maxtresrunminsperacct"),
 	}
 }
 
