@@ -1,6 +1,8 @@
 package sched
 
 import (
+	"slices"
+
 	"gbatch/internal/model"
 )
 
@@ -140,6 +142,68 @@ func (r *room) cpusAt(rq *Request, tasks, cpus int, near model.Bits, sockets []m
 		return nil
 	}
 	return here.Or(rest)
+}
+
+// cpusByGPUs gives several tasks CPUs near each part of the job's GPUs, as many tasks to a part as its share of the GPUs, so that
+// task and GPU can be near each other; nil where the GPUs are all near the same CPUs or some part has too few CPUs free.
+func (r *room) cpusByGPUs(rq *Request, na *model.NodeAlloc, tasks, cpus int) model.Bits {
+	if tasks < 2 || cpus != tasks*rq.CPUsPerTask || rq.Exclusive || rq.Overcommit || r.levels != nil || rq.PerCore > 0 || rq.TasksPerSocket > 0 || len(rq.OfSocket) > 0 {
+		return nil
+	}
+	type part struct {
+		near model.Bits
+		gpus int
+	}
+	var parts []part
+	total := 0
+	for _, g := range na.Gres {
+		for i := range r.def.Gres {
+			d := &r.def.Gres[i]
+			if g.Name != gpuName || d.Name != gpuName || g.Share != nil {
+				continue
+			}
+			for k, near := range d.Near {
+				if near.Empty() || !g.Index.Has(int(d.First)+k) {
+					continue
+				}
+				total++
+				at := slices.IndexFunc(parts, func(x part) bool { return x.near.Contains(near) && near.Contains(x.near) })
+				if at < 0 {
+					at = len(parts)
+					parts = append(parts, part{near: near})
+				}
+				parts[at].gpus++
+			}
+		}
+	}
+	if len(parts) < 2 || tasks < len(parts) {
+		return nil
+	}
+	var out model.Bits
+	gpus, given := 0, 0
+	for _, x := range parts {
+		gpus += x.gpus
+		n := tasks*gpus/total - given
+		given += n
+		if n == 0 {
+			continue
+		}
+		here := r.cpus.And(x.near).Minus(out)
+		if r.inCores(rq) {
+			whole := room{def: r.def, cpus: here}
+			whole.wholeCores()
+			here = whole.cpus
+		}
+		count := r.round(rq, n, n*rq.CPUsPerTask)
+		if here.Count() < count {
+			return nil
+		}
+		out = out.Or(here.First(count))
+	}
+	if out.Count() != r.round(rq, tasks, cpus) {
+		return nil
+	}
+	return out
 }
 
 // bySocket puts no more tasks on a socket than the job wants there.

@@ -301,7 +301,10 @@ func (r *room) place(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss)
 	if rq.Exclusive {
 		r.takeRest(&na)
 	}
-	if na.CPUs = r.cpusAt(rq, tasks, cpus, r.near(&na), sockets); na.CPUs.Empty() {
+	if na.CPUs = r.cpusByGPUs(rq, &na, tasks, cpus); na.CPUs.Empty() {
+		na.CPUs = r.cpusAt(rq, tasks, cpus, r.near(&na), sockets)
+	}
+	if na.CPUs.Empty() {
 		return na, missCPUs
 	}
 	na.MemMiB = r.memFor(rq, na.CPUs.Count(), tasks, gpus)
