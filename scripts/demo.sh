@@ -12,7 +12,7 @@ for v in ${!SLURM*} ${!SBATCH*} ${!SQUEUE*} ${!SACCT*} ${!SINFO*}; do unset "$v"
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/gbatch-demo.XXXXXX")
 chmod 755 "$work"
-dir=$work/cluster
+dir=$work/demo
 export GBATCH_CONF=$dir/gbatch.conf PATH=$bin:$PATH
 begin=$SECONDS
 
@@ -21,7 +21,7 @@ finish() {
     trap - EXIT INT TERM
     if [ -e "$dir/up.json" ]; then
         say "Taking the cluster down"
-        gbatch down --dir "$dir" || status=1
+        gbatch down --dir "$dir" | sed "s|; its state stays in .*|; the demo removes its files|" || status=1
     fi
     cd /
     rm -rf "$work"
@@ -78,7 +78,7 @@ submit "$ex/overtime.sh" >/dev/null
 say "The queue, once a second (gqueue)"
 lines=0 last='' started=$SECONDS
 while :; do
-    now=$(gqueue -o '%.9i %.10j %.10T %.6M %.6D %R')
+    now=$(gqueue -o '%.9i %.10j %.11T %.6M %.6D %R')
     if [ -t 1 ]; then
         if [ "$lines" -gt 0 ]; then printf '\e[%dA\e[J' "$lines"; fi
         printf '%s\n' "$now"

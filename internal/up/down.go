@@ -72,7 +72,7 @@ func Down(ctx context.Context, dir, bin string, out io.Writer) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	say("%s of %s ended; its state stays in %s", count(running, "daemon"), b.Cluster, l)
+	say("cluster %s is down: %s ended; its state stays in %s", b.Cluster, count(running, "daemon"), l)
 	return nil
 }
 
