@@ -95,6 +95,14 @@ measure() {
     $submit --array 1-$n -o /dev/null "$work/true.sh" >/dev/null
     until_records $((have + n))
     put array "$((n * 1000 / ($(now_ms) - a))) jobs/s"; put array_cpu "$(per $(($(daemon_ms "$2") - ms)) $n) ms"
+    [ $sys = gbatch ] || return 0 # sbatch has no such mode
+    at "$sys: a file of $n lines, a job for each"
+    seq $n >"$work/lines"
+    have=$(records); ms=$(daemon_ms "$2"); a=$(now_ms)
+    $submit -Q --each "$work/lines" -o /dev/null "$work/true.sh"
+    put each_submit "$((n * 1000 / ($(now_ms) - a)))/s"
+    until_records $((have + n))
+    put each "$((n * 1000 / ($(now_ms) - a))) jobs/s"; put each_cpu "$(per $(($(daemon_ms "$2") - ms)) $n) ms"
 }
 until_records() {
     for _ in $(seq 900); do
@@ -166,5 +174,8 @@ row "  submissions meanwhile, eight loops" single_submit "55/s"
 row "  daemons' CPU a job" single_cpu "40 ms"
 row "an array of $((5000 / share)), to last record" array "48 jobs/s"
 row "  daemons' CPU a job" array_cpu "40 ms"
+row "a file of $((5000 / share)) lines (--each), to last record" each -
+row "  submissions" each_submit -
+row "  daemons' CPU a job" each_cpu -
 row "controller's memory, ${pending:-50000} pending jobs" memory "387 MiB (44,000)"
 [ ! -e "$work/slurm.one" ] || echo "Slurm runs without slurmdbd here (records are lines of a file, not synced), its state is saved every 5 s and the CPU of its step daemons isn't counted."
