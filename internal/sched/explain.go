@@ -77,6 +77,9 @@ func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.E
 		x.waits(&x.spots[i])
 	}
 	x.expect(free)
+	if j.Accrue == model.NotAging {
+		x.out.Text += " It gains no priority by waiting yet: as many jobs do as GrpJobsAccrue or MaxJobsAccrue of its QOS, account or user let."
+	}
 	return x.out
 }
 

@@ -49,9 +49,13 @@ func (x *explainer) holds() {
 			text += ", " + j.Why
 		}
 		switch token := j.Reason.String(); {
-		case strings.HasPrefix(token, "QOS"):
-			text += fmt.Sprintf(" (QOS %s; gacctmgr show qos %s lists its limits)", j.Spec.QOS, j.Spec.QOS)
-		case strings.HasPrefix(token, "Assoc"), strings.HasSuffix(token, "PerAccount"):
+		case strings.HasPrefix(token, "QOS"), strings.HasSuffix(token, "PerAccount"):
+			names := j.Spec.QOS
+			if part := x.v.Partition(j.Partition()); part != nil && part.QOS != "" && part.QOS != names {
+				names += "," + part.QOS // one of these two
+			}
+			text += fmt.Sprintf(" (QOS %s; gacctmgr show qos %s lists its limits)", strings.ReplaceAll(names, ",", " or "), names)
+		case strings.HasPrefix(token, "Assoc"):
 			text += fmt.Sprintf(" (account %s of user %s; gacctmgr show assoc users=%s lists its limits)", j.Spec.Account, j.Spec.User, j.Spec.User)
 		}
 		x.because(j.Reason, "%s", text)
