@@ -7,7 +7,7 @@
 //
 // Read command.go (what can happen), state.go (what is stored and what is derived from it), then the file named after
 // the verb: submit, start, report, stop, edit, deps, node, tick. index.go is what is derived from the records; valid.go
-// refuses what Apply could not fold. testdata/*.txt shows every behaviour. check.go states the invariants as code; tests
+// refuses what Apply could not fold. purse.go ends jobs whose minutes have run out; age.go lets only so many gain priority by age. testdata/*.txt shows every behaviour. check.go states the invariants as code; tests
 // run it after every Apply.
 //
 // It doesn't own: who may do what and validation of requests (ctld), which job starts where (sched), the log (store).

@@ -210,6 +210,18 @@ func TestFactors(t *testing.T) {
 	}
 }
 
+// A job that GrpJobsAccrue or its like keeps from ageing has no age, and one that began later has less.
+func TestAgeBeginsWithAccrueTime(t *testing.T) {
+	w := newWorld(t, model.Priority{WeightAge: 1000, MaxAgeS: 1000})
+	j := *w.submit(epoch, "acc", "u", nil)
+	o := New(w.st.View(), epoch.Add(500), nil)
+	for accrue, want := range map[model.Time]uint64{0: 500, model.NotAging: 1, epoch.Add(300): 200} {
+		if j.Accrue = accrue; o.Priority(&j, w.st.View().Partition("p")) != want {
+			t.Errorf("accrue %d: priority %d, want %d", accrue, o.Priority(&j, w.st.View().Partition("p")), want)
+		}
+	}
+}
+
 // With STRICT_QOS nothing lifts a job over one of a better class.
 func TestStrictClasses(t *testing.T) {
 	w := newWorld(t, model.Priority{WeightAge: math.MaxInt32, MaxAgeS: 1, Flags: model.PrioStrictQOS})
