@@ -85,6 +85,9 @@ func (c *Controller) cycle(ctx context.Context) {
 // do, which own keeps for the goroutine that plans. With PriorityType alone jobs stand in order of arrival, as in Slurm.
 func (c *Controller) policy(v *state.View, now model.Time, own *ownRules) (sched.Policy, *multifactor.Order) {
 	policy := sched.Configured(&v.Config().Params)
+	if how := v.Config().Params.GPUSelect; how.ByCost() {
+		policy.Cost = c.gpuCost(how)
+	}
 	order := c.prio.order(v, now)
 	policy.FairShare = order.Tree().Factor
 	switch prio := &v.Config().Params.Priority; {

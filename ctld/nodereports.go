@@ -27,6 +27,7 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 			hb.Readings = hb.Readings[:min(len(hb.Readings), proto.MaxUnits)]
 			s.mu.Lock()
 			s.beat = hb
+			s.idle.note(hb.Readings, time.Now())
 			s.mu.Unlock()
 			if hb.Now != 0 && skewed(hb.Now, c.now()) == "" {
 				s.skew = ""

@@ -48,6 +48,7 @@ type session struct {
 	turns map[proto.Attempt]uint32 // the last Freeze that it was told
 	seen  time.Time
 	beat  proto.Heartbeat
+	idle  idleUnits
 	asks  asks
 
 	config string     // hash of the configuration whose rules the node was told
@@ -274,7 +275,7 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	if err != nil {
 		return err
 	}
-	s := &session{node: h.Node, conn: conn, epoch: epoch, hw: h.Hw, skew: skew, notes: h.Hw.Notes, addr: addr, port: h.PeerPort, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[proto.Attempt]telling{}, seen: time.Now(),
+	s := &session{node: h.Node, conn: conn, epoch: epoch, hw: h.Hw, skew: skew, notes: h.Hw.Notes, addr: addr, port: h.PeerPort, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[proto.Attempt]telling{}, seen: time.Now(), idle: idleUnits{},
 		config: v.Config().Hash}
 	c.forgetUnknown(s, h.Known)
 	c.nodes.enter(s)

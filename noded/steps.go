@@ -143,6 +143,7 @@ const (
 func (l *loop) handleStep(m any) (handled bool, err error) {
 	switch m := m.(type) {
 	case msgStep:
+		l.n.defaultBind(&m.req.Bind)
 		return true, l.onStepRequest(m)
 	case msgStepFiles:
 		return true, l.onStepFiles(m)

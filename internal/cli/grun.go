@@ -141,7 +141,7 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 	if r.gpusPer && rq.Bind.GPU == proto.BindAuto {
 		for _, g := range n.Gres {
 			if g.Per == model.PerTask {
-				rq.Bind.GPU, rq.Bind.GPUCount = proto.BindPerTask, g.Count
+				rq.Bind.GPU, rq.Bind.GPUCount, rq.Bind.GPUImplied = proto.BindPerTask, g.Count, true
 			}
 		}
 	}

@@ -119,6 +119,10 @@ type Config struct {
 	GpuIdlePolicy             model.GPUIdle
 	GpuSampleIntervalS        int64  // between readings of a node's GPUs
 	GpuRecoverProgram         string // run on the node when a GPU breaks
+	DefaultGpuBind            string // how steps' tasks are bound to GPUs where their command says nothing
+	AlertProgram              string // told of nodes and GPUs that fail and come back
+	GpuSelectPolicy           []string
+	GpuScoreWeights           GPUScoreWeights
 	GpuEnvStyle               string // index or uuid: how CUDA_VISIBLE_DEVICES and its like name GPUs
 	GpuForeignUsePolicy       string // avoid, drain or ignore: GPUs that processes use which no job started
 	GpuForeignUsePct          int64  // of a GPU's memory, from which such use counts
@@ -202,6 +206,8 @@ func defaults() *Config {
 		InteractiveStepOptions: "--interactive --preserve-env --pty $SHELL",
 		MpiDefault:             "none",
 		MailProg:               "/bin/mail",
+		GpuSelectPolicy:        []string{"topology", "pack"},
+		GpuScoreWeights:        defaultScoreWeights(),
 		UnkillableStepTimeoutS: 60,
 		HealthCheckNodeState:   []string{"ANY"},
 		LaunchRetries:          3,

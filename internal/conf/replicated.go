@@ -37,6 +37,7 @@ func (c *Config) Model() *model.Config {
 		Hash:     c.Hash,
 	}
 	m.Params.GPUIdle = c.GpuIdlePolicy
+	m.Params.AlertProgram, m.Params.GPUSelect = c.AlertProgram, c.gpuSelect()
 	m.Params.Preempt.Youngest, m.Params.Preempt.Strict = c.Scheduler.PreemptYoungest, c.Scheduler.PreemptStrict
 	c.placement(m)
 	future := map[string]bool{}
@@ -64,6 +65,7 @@ func (c *Config) nodeRules() model.NodeRules {
 		UnkillableS: c.UnkillableStepTimeoutS, UnkillableProgram: c.UnkillableStepProgram, BatchStartS: c.BatchStartTimeoutS,
 		HealthProgram: c.HealthCheckProgram, HealthIntervalS: c.HealthCheckIntervalS, HealthStates: c.HealthCheckNodeState,
 		LaunchRetries: int32(c.LaunchRetries), LaunchBackoffS: c.LaunchBackoffS, LaunchDrain: int32(c.LaunchFailuresToDrain),
+		GPUBind: c.DefaultGpuBind,
 	}
 }
 

@@ -2141,7 +2141,7 @@ func (x *Switch) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(41); err != nil {
+	if err := e.EncodeArrayLen(43); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.KillWaitS); err != nil {
@@ -2275,6 +2275,12 @@ func (x *Params) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := x.GPUIdle.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.AlertProgram); err != nil {
+		return err
+	}
+	if err := x.GPUSelect.EncodeMsgpack(e); err != nil {
 		return err
 	}
 	return nil
@@ -2732,7 +2738,131 @@ func (x *Params) DecodeMsgpack(d *msgpack.Decoder) error {
 	if err := x.GPUIdle.DecodeMsgpack(d); err != nil {
 		return wire.In("Params.GPUIdle", err)
 	}
-	return wire.Skip(d, n-41)
+	if n < 42 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Params.AlertProgram", err)
+		}
+		x.AlertProgram = v
+	}
+	if n < 43 {
+		return nil
+	}
+	if err := x.GPUSelect.DecodeMsgpack(d); err != nil {
+		return wire.In("Params.GPUSelect", err)
+	}
+	return wire.Skip(d, n-43)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *GPUSelect) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(6); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.Spread); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.First); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Mem)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Util)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Temp)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Idle)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *GPUSelect) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = GPUSelect{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("GPUSelect.Spread", err)
+		}
+		x.Spread = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("GPUSelect.First", err)
+		}
+		x.First = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GPUSelect.Mem", err)
+		}
+		x.Mem = int32(v)
+		if int64(x.Mem) != v {
+			return wire.Range("GPUSelect.Mem", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GPUSelect.Util", err)
+		}
+		x.Util = int32(v)
+		if int64(x.Util) != v {
+			return wire.Range("GPUSelect.Util", v)
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GPUSelect.Temp", err)
+		}
+		x.Temp = int32(v)
+		if int64(x.Temp) != v {
+			return wire.Range("GPUSelect.Temp", v)
+		}
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("GPUSelect.Idle", err)
+		}
+		x.Idle = int32(v)
+		if int64(x.Idle) != v {
+			return wire.Range("GPUSelect.Idle", v)
+		}
+	}
+	return wire.Skip(d, n-6)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -7726,7 +7856,7 @@ func (x *Node) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *NodeRules) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(20); err != nil {
+	if err := e.EncodeArrayLen(21); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Prolog)); err != nil {
@@ -7812,6 +7942,9 @@ func (x *NodeRules) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.LaunchDrain)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.GPUBind); err != nil {
 		return err
 	}
 	return nil
@@ -8100,7 +8233,17 @@ func (x *NodeRules) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("NodeRules.LaunchDrain", v)
 		}
 	}
-	return wire.Skip(d, n-20)
+	if n < 21 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("NodeRules.GPUBind", err)
+		}
+		x.GPUBind = v
+	}
+	return wire.Skip(d, n-21)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

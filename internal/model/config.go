@@ -81,7 +81,25 @@ type Params struct {
 	MailDomain string // of users who give no address; "": the mail program knows
 
 	GPUIdle GPUIdle // GpuIdlePolicy, for partitions that say nothing else
+
+	AlertProgram string    // on the controller that leads: is told of nodes and GPUs that fail and come back
+	GPUSelect    GPUSelect // which GPUs a job gets where several will do
 }
+
+// GPUSelect is GpuSelectPolicy with GpuScoreWeights.
+//
+//gbatch:codec
+type GPUSelect struct {
+	Spread bool // over groups of near GPUs; otherwise as few of them as can be
+	First  bool // the cost counts before connections: topology is not in the list
+
+	// What a GPU costs: so much for all of its memory in use, for full utilization, for 100 degrees, and for having been idle for no
+	// time at all. All 0: cost does not count.
+	Mem, Util, Temp, Idle int32
+}
+
+// ByCost reports whether readings count.
+func (g GPUSelect) ByCost() bool { return g.Mem|g.Util|g.Temp|g.Idle != 0 }
 
 // GPUIdle says what becomes of jobs none of whose GPUs does anything, seconds after the last that did; 0: nothing.
 //

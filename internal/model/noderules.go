@@ -29,6 +29,8 @@ type NodeRules struct {
 	LaunchRetries  int32 // launches of a job that may fail before it is held; at least 1
 	LaunchBackoffS int64 // before the second try; doubles with each
 	LaunchDrain    int32 // distinct jobs in a row that a node can't launch before it is drained; 0: never
+
+	GPUBind string // DefaultGpuBind: of steps whose command says nothing; "": as in Slurm
 }
 
 // EachNode reports whether all nodes of a job have something to do for it, also those on which none of it runs.

@@ -6019,7 +6019,7 @@ func (x *StepNeed) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *StepBind) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(14); err != nil {
+	if err := e.EncodeArrayLen(15); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.CPU)); err != nil {
@@ -6077,6 +6077,9 @@ func (x *StepBind) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.TasksPerGPU)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.GPUImplied); err != nil {
 		return err
 	}
 	return nil
@@ -6289,7 +6292,17 @@ func (x *StepBind) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("StepBind.TasksPerGPU", v)
 		}
 	}
-	return wire.Skip(d, n-14)
+	if n < 15 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("StepBind.GPUImplied", err)
+		}
+		x.GPUImplied = v
+	}
+	return wire.Skip(d, n-15)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -129,6 +129,7 @@ type StepBind struct {
 	OneThread  bool  // --hint=nomultithread
 
 	TasksPerGPU int32 // --ntasks-per-gpu: so many tasks see each GPU, unless GPU says something else; 0: all
+	GPUImplied  bool  // GPU follows from --gpus-per-task: DefaultGpuBind comes before it
 }
 
 // The ways of binding. Not each makes sense for each resource.

@@ -14,9 +14,12 @@ import (
 //  1. the most links between the job's units;
 //  2. the fewest links from them to units that stay free, so that no pair is split when a split is avoidable;
 //  3. the shortest ways between the job's units over PCIe, where they are known (Dist);
-//  4. free CPUs near them for all that the job takes, then as few groups of units (those near the same CPUs) as can be;
+//  4. free CPUs near them for all that the job takes; what they cost by how they are used, where GpuSelectPolicy says so
+//     (gpucost.go); then as few groups of units (those near the same CPUs) as can be;
 //  5. the tightest fit: groups with the fewest other free units, then long ways to units that stay free;
 //  6. the lowest indices.
+//
+// With GpuSelectPolicy=spread it is the most groups, and those with the most other free units.
 //
 // Up to maxExhaustive units every set is looked at, and the best by 1 to 3 are remembered for each set of free units
 // and count. Beyond, a set is grown from several seeds and improved by exchanges.
@@ -188,34 +191,40 @@ func across(of *[maxUnits][]int32, set, other uint64) int {
 }
 
 // choice is how good a set is; less is better, field by field.
-type choice [7]int
+type choice [8]int
 
 // score tells how good a set is of what is free, for a job that takes a number of CPUs.
-func (m *gpuMap) score(set, free uint64, cpus model.Bits, count int) choice {
+func (m *gpuMap) score(set, free uint64, cpus model.Bits, count int, by *taste) choice {
 	c := choice{-m.inside(set), m.between(set, free&^set), -m.nearby(set)}
-	m.local(&c, set, free, cpus, count)
+	m.local(&c, set, free, cpus, count, by)
 	return c
 }
 
 // local fills in what depends on the CPUs that are free.
-func (m *gpuMap) local(c *choice, set, free uint64, cpus model.Bits, count int) {
+func (m *gpuMap) local(c *choice, set, free uint64, cpus model.Bits, count int, by *taste) {
 	var near model.Bits
 	all := false
 	for k := range m.groups {
 		if m.groups[k]&set == 0 {
 			continue
 		}
-		c[4]++
-		c[5] += bits.OnesCount64(m.groups[k] & free &^ set)
+		c[5]++
+		c[6] += bits.OnesCount64(m.groups[k] & free &^ set)
 		at := m.near[bits.TrailingZeros64(m.groups[k])]
 		all = all || at.Empty()
 		near = near.Or(at)
 	}
 	if m.close != nil {
-		c[6] = across(m.close, set, free&^set)
+		c[7] = across(m.close, set, free&^set)
 	}
 	if !all {
 		c[3] = max(0, count-cpus.Count()+cpus.Minus(near).Count())
+	}
+	if by != nil {
+		c[4] = by.of(set)
+		if by.spread {
+			c[5], c[6] = -c[5], -c[6]
+		}
 	}
 }
 
@@ -229,20 +238,20 @@ func better(a choice, x uint64, b choice, y uint64) bool {
 
 // choose gives the best count units of those that are free (from), beside others of the same resource (free) that the
 // job can't have or doesn't want; 0 where there are not enough. cpus are free, and the job takes ncpus of them.
-func (m *gpuMap) choose(from, free uint64, count int, cpus model.Bits, ncpus int) uint64 {
+func (m *gpuMap) choose(from, free uint64, count int, cpus model.Bits, ncpus int, by *taste) uint64 {
 	switch n := bits.OnesCount64(from); {
 	case n < count:
 		return 0
 	case n == count:
 		return from
 	case m.units > maxExhaustive:
-		return m.grow(from, free, count, cpus, ncpus)
+		return m.grow(from, free, count, cpus, ncpus, by)
 	}
 	var best uint64
 	var score choice
 	for _, set := range m.bestSets(from, free, count) {
 		var c choice
-		m.local(&c, set, free, cpus, ncpus)
+		m.local(&c, set, free, cpus, ncpus, by)
 		if best == 0 || better(c, set, score, best) {
 			best, score = set, c
 		}
@@ -280,23 +289,23 @@ func (m *gpuMap) bestSets(from, free uint64, count int) []uint64 {
 }
 
 // grow finds a good set where there are too many to look at all.
-func (m *gpuMap) grow(from, free uint64, count int, cpus model.Bits, ncpus int) uint64 {
+func (m *gpuMap) grow(from, free uint64, count int, cpus model.Bits, ncpus int, by *taste) uint64 {
 	var best uint64
 	var score choice
 	for _, seed := range m.seeds(from) {
 		set := seed
 		for n := 1; n < count; n++ {
-			set = m.extend(set, from, free, count-n-1, cpus, ncpus)
+			set = m.extend(set, from, free, count-n-1, cpus, ncpus, by)
 		}
-		if c := m.score(set, free, cpus, ncpus); best == 0 || better(c, set, score, best) {
+		if c := m.score(set, free, cpus, ncpus, by); best == 0 || better(c, set, score, best) {
 			best, score = set, c
 		}
 	}
 	for range count { // exchanges that improve it
 		set := best
 		for out := set; out != 0; out &= out - 1 {
-			x := m.step(set, out&-out, from, free, cpus, ncpus)
-			if c := m.score(x, free, cpus, ncpus); better(c, x, score, best) {
+			x := m.step(set, out&-out, from, free, cpus, ncpus, by)
+			if c := m.score(x, free, cpus, ncpus, by); better(c, x, score, best) {
 				best, score = x, c
 			}
 		}
@@ -308,9 +317,9 @@ func (m *gpuMap) grow(from, free uint64, count int, cpus model.Bits, ncpus int) 
 }
 
 // extend adds to a set the unit with the most links into it and, counted half, to those that may follow it.
-func (m *gpuMap) extend(set, from, free uint64, more int, cpus model.Bits, ncpus int) uint64 {
+func (m *gpuMap) extend(set, from, free uint64, more int, cpus model.Bits, ncpus int, by *taste) uint64 {
 	if more == 0 {
-		return m.step(set, 0, from, free, cpus, ncpus)
+		return m.step(set, 0, from, free, cpus, ncpus, by)
 	}
 	var best uint64
 	var score choice
@@ -323,7 +332,7 @@ func (m *gpuMap) extend(set, from, free uint64, more int, cpus model.Bits, ncpus
 		if m.close != nil {
 			c[2] = -2*m.nearby(x) - mostOf(row[:0], m.close[u], from&^x, more)
 		}
-		m.local(&c, x, free, cpus, ncpus)
+		m.local(&c, x, free, cpus, ncpus, by)
 		if best == 0 || better(c, x, score, best) {
 			best, score = x, c
 		}
@@ -345,13 +354,13 @@ func mostOf(to, row []int32, set uint64, more int) int {
 }
 
 // step takes drop out of a set and adds the unit that makes the best of it.
-func (m *gpuMap) step(set, drop, from, free uint64, cpus model.Bits, ncpus int) uint64 {
+func (m *gpuMap) step(set, drop, from, free uint64, cpus model.Bits, ncpus int, by *taste) uint64 {
 	set &^= drop
 	var best uint64
 	var score choice
 	for left := from &^ set; left != 0; left &= left - 1 {
 		x := set | left&-left
-		if c := m.score(x, free, cpus, ncpus); best == 0 || better(c, x, score, best) {
+		if c := m.score(x, free, cpus, ncpus, by); best == 0 || better(c, x, score, best) {
 			best, score = x, c
 		}
 	}

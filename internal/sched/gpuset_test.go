@@ -69,19 +69,19 @@ func TestGPUSetsBest(t *testing.T) {
 			count := 1 + rng.IntN(8)
 			cpus := model.Bits{rng.Uint64() & rng.Uint64()}
 			ncpus := 1 + rng.IntN(20)
-			got := m.choose(from, free, count, cpus, ncpus)
+			got := m.choose(from, free, count, cpus, ncpus, nil)
 			var best uint64
 			var score choice
 			for set := uint64(1); set < 256; set++ {
 				if set&^from == 0 && bits.OnesCount64(set) == count {
-					if c := m.score(set, free, cpus, ncpus); best == 0 || better(c, set, score, best) {
+					if c := m.score(set, free, cpus, ncpus, nil); best == 0 || better(c, set, score, best) {
 						best, score = set, c
 					}
 				}
 			}
 			if got != best {
 				t.Fatalf("links %d: %d of %08b (free %08b, cpus %x, %d): %08b %v, best %08b %v", round, count, from, free, cpus, ncpus, got,
-					m.score(got, free, cpus, ncpus), best, score)
+					m.score(got, free, cpus, ncpus, nil), best, score)
 			}
 		}
 	}
@@ -114,7 +114,7 @@ func TestNoPairSplit(t *testing.T) {
 					whole++
 				}
 			}
-			set := m.choose(free, free, count, cpus, 1)
+			set := m.choose(free, free, count, cpus, 1, nil)
 			split := 0
 			for p := 0; p < units; p += 2 {
 				if free>>p&3 == 3 && bits.OnesCount64(set>>p&3) == 1 {
@@ -153,7 +153,7 @@ func TestGPUSetsGrown(t *testing.T) {
 			if bits.OnesCount64(free) < count {
 				continue
 			}
-			got := m.choose(free, free, count, model.UpTo(64), 4)
+			got := m.choose(free, free, count, model.UpTo(64), 4, nil)
 			best := 0
 			for set := uint64(1); set < 1<<12; set++ {
 				if set&^free == 0 && bits.OnesCount64(set) == count {
@@ -175,14 +175,14 @@ func BenchmarkGPUSet(b *testing.B) {
 		b.Run(fmt.Sprintf("gpus=%d/warm", units), func(b *testing.B) {
 			m := newGPUMap(d, "gpu")
 			for b.Loop() {
-				m.choose(1<<units-1, 1<<units-1, 4, cpus, 8)
+				m.choose(1<<units-1, 1<<units-1, 4, cpus, 8, nil)
 			}
 		})
 		b.Run(fmt.Sprintf("gpus=%d/cold", units), func(b *testing.B) {
 			m := newGPUMap(d, "gpu")
 			for b.Loop() {
 				clear(m.best)
-				m.choose(1<<units-1, 1<<units-1, 4, cpus, 8)
+				m.choose(1<<units-1, 1<<units-1, 4, cpus, 8, nil)
 			}
 		})
 	}

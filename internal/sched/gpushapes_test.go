@@ -129,7 +129,7 @@ func TestSetsOfRealMachines(t *testing.T) {
 		all := uint64(1)<<x.gpus - 1
 		check := func(used uint64, sets []string) {
 			for k, text := range sets {
-				got := m.choose(all&^used, all&^used, k+1, model.UpTo(x.cpus), 1)
+				got := m.choose(all&^used, all&^used, k+1, model.UpTo(x.cpus), 1, nil)
 				if got != setOf(text) {
 					t.Errorf("%s, %q in use: %d are %s, want %s", x.name, setText(used), k+1, setText(got), text)
 				}
@@ -163,7 +163,7 @@ func TestSetsAgainstExhaustion(t *testing.T) {
 			}
 			count := 1 + rng.IntN(bits.OnesCount64(free))
 			cpus := model.Bits{rng.Uint64() | rng.Uint64()}
-			got := m.choose(free, free, count, cpus, 1+rng.IntN(8))
+			got := m.choose(free, free, count, cpus, 1+rng.IntN(8), nil)
 			if bits.OnesCount64(got) != count || got&^free != 0 {
 				t.Fatalf("%s: %d of %s: %s", x.name, count, setText(free), setText(got))
 			}
@@ -212,13 +212,13 @@ func BenchmarkShapes(b *testing.B) {
 			m := newGPUMap(d, "gpu")
 			for b.Loop() {
 				clear(m.best)
-				m.choose(all, all, x.gpus/2, cpus, 8)
+				m.choose(all, all, x.gpus/2, cpus, 8, nil)
 			}
 		})
 		b.Run(fmt.Sprintf("%s/warm", x.name), func(b *testing.B) {
 			m := newGPUMap(d, "gpu")
 			for b.Loop() {
-				m.choose(all, all, x.gpus/2, cpus, 8)
+				m.choose(all, all, x.gpus/2, cpus, 8, nil)
 			}
 		})
 	}

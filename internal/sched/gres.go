@@ -43,9 +43,10 @@ func (r *room) pick(na *model.NodeAlloc, rq *Request, g model.GresReq, count, cp
 	if count -= unused; count <= 0 {
 		return true
 	}
-	first := func(free model.Bits, n int) model.Bits { return free.First(n) }
-	if m := r.gpuMap(g.Name); m != nil {
-		first = func(free model.Bits, n int) model.Bits { return r.units(m, na, g.Name, free, n, cpus) }
+	by := r.taste(g.Name)
+	first := func(free model.Bits, n int) model.Bits { return by.first(free, n) }
+	if m := r.gpuMap(g.Name); m != nil && (by == nil || !by.alone) {
+		first = func(free model.Bits, n int) model.Bits { return r.units(m, na, g.Name, free, n, cpus, by) }
 	}
 	for _, s := range from {
 		if index := first(s.free, count); index != nil {
@@ -72,7 +73,7 @@ func (r *room) gpuMap(name string) *gpuMap {
 }
 
 // units chooses n of those that are free; nil where there are not enough.
-func (r *room) units(m *gpuMap, na *model.NodeAlloc, name string, from model.Bits, n, cpus int) model.Bits {
+func (r *room) units(m *gpuMap, na *model.NodeAlloc, name string, from model.Bits, n, cpus int, by *taste) model.Bits {
 	var free model.Bits
 	for i := range r.gres {
 		if r.gres[i].name == name {
@@ -87,7 +88,7 @@ func (r *room) units(m *gpuMap, na *model.NodeAlloc, name string, from model.Bit
 	if len(from) == 0 || len(free) == 0 {
 		return nil
 	}
-	set := m.choose(from[0], free[0], n, r.cpus, cpus)
+	set := m.choose(from[0], free[0], n, r.cpus, cpus, by)
 	if set == 0 {
 		return nil
 	}

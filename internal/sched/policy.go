@@ -13,6 +13,10 @@ type Policy struct {
 	Order    Order   // nil: Job.Priority as stored
 	Predict  Predict // nil: a job takes all of its time limit
 
+	// Cost gives for each GPU of a node, by number, what it costs to give it to a job, by how it is used now (GpuSelectPolicy); nil
+	// where that is not known. A nil func: it does not count.
+	Cost func(node string) []int32
+
 	// FairShare gives a user's fair-share factor under an account in a partition, 0 to 1, for UsageThreshold of QOS. nil:
 	// nobody is held for it.
 	FairShare func(account, user, part string) float64

@@ -56,9 +56,10 @@ type partUse struct {
 type stock struct {
 	v         *state.View
 	params    *model.Params
-	pos       map[string]int // of nodes in the configuration; made when first asked for
-	byPart    bool           // some partition limits the CPUs that its jobs may have on a node
-	byUser    bool           // some partition keeps different users' jobs apart
+	cost      func(node string) []int32 // Policy.Cost
+	pos       map[string]int            // of nodes in the configuration; made when first asked for
+	byPart    bool                      // some partition limits the CPUs that its jobs may have on a node
+	byUser    bool                      // some partition keeps different users' jobs apart
 	isPrivate map[string]bool
 	tree      *tree // nil: all nodes are alike
 	planted   bool  // tree is made

@@ -418,7 +418,7 @@ func (r *room) pickShare(na *model.NodeAlloc, rq *Request, g *model.GresReq, cpu
 	if best < 0 && !idle.Empty() {
 		first := idle.First(1)
 		if m := r.gpuMap(gpuName); m != nil {
-			if near := r.units(m, na, gpuName, idle, 1, cpus); near != nil {
+			if near := r.units(m, na, gpuName, idle, 1, cpus, r.taste(gpuName)); near != nil {
 				first = near
 			}
 		}

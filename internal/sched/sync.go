@@ -27,7 +27,7 @@ func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
 		return
 	}
 	p.limits()
-	p.stock.v = v
+	p.stock.v, p.stock.cost = v, pol.Cost
 	if pol.Backfill.Keep {
 		for _, s := range p.plan.Starts {
 			j := v.Job(s.Job)
@@ -94,6 +94,7 @@ func (p *Planner) build() {
 	v := p.v
 	p.cfg = v.Config()
 	p.stock = newStock(v)
+	p.stock.cost = p.policy.Cost
 	p.stock.byUser = p.stock.byUser || p.apart
 	p.stock.shared = p.stock.shared || p.mixes
 	p.social = p.stock.byPart || p.stock.byUser

@@ -1,0 +1,69 @@
+package ctld
+
+import (
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// gpucost.go says what each GPU costs by its last reading, for GpuSelectPolicy. The leader alone knows, and only it plans.
+
+// idleFull is after how long an idle GPU has been idle for long enough, seconds.
+const idleFull = 3600
+
+// idleUnits is since when a node's units have done nothing. It belongs to the session's mu.
+type idleUnits map[proto.UnitHolder]time.Time
+
+// note takes a heartbeat's readings.
+func (u idleUnits) note(readings []proto.UnitReading, now time.Time) {
+	for i := range readings {
+		r := &readings[i]
+		key := proto.UnitHolder{Name: r.Name, Index: r.Index}
+		switch _, idle := u[key]; {
+		case r.UtilPct != 0:
+			delete(u, key)
+		case !idle && len(u) < proto.MaxUnits:
+			u[key] = now
+		}
+	}
+}
+
+// gpuCost gives the costs of a node's GPUs by their numbers; nil where there are no readings.
+func (c *Controller) gpuCost(how model.GPUSelect) func(node string) []int32 {
+	return func(node string) []int32 {
+		s := c.nodes.session(node)
+		if s == nil {
+			return nil
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		var out []int32
+		for i := range s.beat.Readings {
+			r := &s.beat.Readings[i]
+			if r.Name != model.GPUName || r.Index < 0 || r.Index >= proto.MaxUnits {
+				continue
+			}
+			for int(r.Index) >= len(out) {
+				out = append(out, 0)
+			}
+			out[r.Index] = unitCost(r, s.idle[proto.UnitHolder{Name: r.Name, Index: r.Index}], how, time.Now())
+		}
+		return out
+	}
+}
+
+// unitCost weighs a reading. What is not known costs half.
+func unitCost(r *proto.UnitReading, idle time.Time, how model.GPUSelect, now time.Time) int32 {
+	percent := func(n, of int64) int32 {
+		if n < 0 || of <= 0 {
+			return 50
+		}
+		return int32(min(100, n*100/of))
+	}
+	busy := int32(100)
+	if !idle.IsZero() {
+		busy -= percent(int64(now.Sub(idle)/time.Second), idleFull)
+	}
+	return how.Mem*percent(r.MemUsedMiB, r.MemTotalMiB) + how.Util*percent(int64(r.UtilPct), 100) + how.Temp*percent(int64(r.TempC), 100) + how.Idle*busy
+}

@@ -1,0 +1,97 @@
+package conf
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/model"
+)
+
+// gpuselect.go reads what the choice of a job's GPUs is made by: GpuSelectPolicy, GpuScoreWeights, DefaultGpuBind.
+
+// GPUScoreWeights is what GpuSelectPolicy=leastused weighs.
+type GPUScoreWeights struct{ Mem, Util, Temp, Idle int32 }
+
+func defaultScoreWeights() GPUScoreWeights {
+	return GPUScoreWeights{Mem: 40, Util: 30, Temp: 20, Idle: 10}
+}
+
+// maxScoreWeight bounds one weight.
+const maxScoreWeight = 1000
+
+// readGPUSelect reads topology,pack|spread|coolest|leastused.
+func readGPUSelect(v string) ([]string, fault) {
+	var out []string
+	kinds := 0
+	for _, w := range splitList(strings.ToLower(v)) {
+		switch w {
+		case "tag":
+			return nil, fault{"'tag' is not supported: GPUs have no tags; a job names nodes that have its data with --prefer and features", "topology,leastused"}
+		case "pack", "spread", "coolest", "leastused":
+			kinds++
+		case "topology":
+		default:
+			return nil, fault{shown(w) + " is none of topology, pack, spread, coolest, leastused", "topology,leastused"}
+		}
+		if slices.Contains(out, w) || kinds > 1 {
+			return nil, fault{"only one of pack, spread, coolest and leastused, once", "topology,leastused"}
+		}
+		out = append(out, w)
+	}
+	if k := slices.Index(out, "topology"); k > 0 {
+		return nil, fault{"topology comes first: what counts before connections leaves it out", "topology," + strings.Join(slices.Delete(out, k, k+1), ",")}
+	}
+	return out, fault{}
+}
+
+// readScoreWeights reads mem:40,util:30,temp:20,idle:10; what is not named weighs nothing.
+func readScoreWeights(v string) (w GPUScoreWeights, f fault) {
+	for _, item := range splitList(strings.ToLower(v)) {
+		name, num, _ := strings.Cut(item, ":")
+		n, err := strconv.ParseInt(num, 10, 32)
+		at := map[string]*int32{"mem": &w.Mem, "util": &w.Util, "temp": &w.Temp, "idle": &w.Idle}[name]
+		if err != nil || n < 0 || n > maxScoreWeight || at == nil {
+			return w, fault{fmt.Sprintf("%s is not mem, util, temp or idle with a weight from 0 to %d", shown(item), maxScoreWeight), "mem:40,util:30,temp:20,idle:10"}
+		}
+		*at = int32(n)
+	}
+	return w, fault{}
+}
+
+func (w GPUScoreWeights) String() string {
+	return fmt.Sprintf("mem:%d,util:%d,temp:%d,idle:%d", w.Mem, w.Util, w.Temp, w.Idle)
+}
+
+// gpuSelect puts the two together.
+func (c *Config) gpuSelect() model.GPUSelect {
+	var g model.GPUSelect
+	for _, w := range c.GpuSelectPolicy {
+		switch w {
+		case "spread":
+			g.Spread = true
+		case "coolest":
+			g.Temp = 1
+		case "leastused":
+			x := c.GpuScoreWeights
+			g.Mem, g.Util, g.Temp, g.Idle = x.Mem, x.Util, x.Temp, x.Idle
+		}
+	}
+	g.First = g.ByCost() && !slices.Contains(c.GpuSelectPolicy, "topology")
+	return g
+}
+
+// readGPUBind reads none, closest, single:N or per_task:N.
+func readGPUBind(v string) (string, fault) {
+	v = strings.ToLower(v)
+	how, num, counted := strings.Cut(v, ":")
+	n, err := strconv.Atoi(num)
+	switch {
+	case !counted && (v == "none" || v == "closest" || v == ""):
+		return v, fault{}
+	case counted && (how == "single" || how == "per_task") && err == nil && n >= 1 && n <= 1024:
+		return v, fault{}
+	}
+	return "", fault{"steps whose command says nothing are bound by none, closest, single:N or per_task:N", "none"}
+}
