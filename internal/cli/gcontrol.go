@@ -58,6 +58,8 @@ func verbs() []verb {
 		{name: "wait_job", help: "return when a job's nodes are ready, or it has ended (then with exit code 1)", run: (*control).waitJob},
 		{name: "completing", help: "list jobs that are ending, and on which nodes", run: (*control).completing},
 		{name: "reboot", why: "drain the node with gcontrol update NodeName=N State=DRAIN Reason=reboot and reboot it"},
+		{name: "mig", why: "take the GPU out of service with gcontrol update NodeName=N Gres=gpu:K State=DRAIN Reason=mig, cut it on the node with nvidia-smi mig -cgi ... -C, " +
+			"give the node's Gres= what gnoded -C prints then, run gcontrol reconfigure and restart gnoded there"},
 		{name: "takeover", why: "stop the controller that leads: another takes over by itself"},
 		{name: "shutdown", why: "stop the daemons with the service manager, or gbatch down"},
 		{name: "setdebug", why: "set SlurmctldDebug in gbatch.conf and start the controller again"},
