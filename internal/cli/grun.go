@@ -98,6 +98,7 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 		return errors.New("No command given to execute; write it behind the options")
 	}
 	args := getopt.FromArgs
+	r.badSaid, r.waitSaid = p.Given("kill-on-bad-exit").Source != getopt.NotGiven, p.Given("wait").Source != getopt.NotGiven
 	if p.Given("cpus-per-task").Source == args {
 		n.Exact = true
 	} else if _, ok := r.Lookup("SRUN_CPUS_PER_TASK"); ok {

@@ -22,6 +22,8 @@ type run struct {
 	append    bool
 	label     bool
 	killBad   bool
+	badSaid   bool // --kill-on-bad-exit was given, and --wait
+	waitSaid  bool
 	waitS     int64 // after the first task has ended; 0: without end
 	interrupt bool  // --quit-on-interrupt
 	quiet     bool

@@ -211,6 +211,12 @@ func (t *talk) created(ev *proto.StepEvent) error {
 		}
 		t.id, t.layout, t.tasks, t.left = ev.Step, ev.Layout, make([]taskSeen, n), n
 		t.rq.Had = true
+		if ev.Job != nil && !t.badSaid {
+			t.killBad = ev.Job.KillBad
+		}
+		if ev.Job != nil && !t.waitSaid {
+			t.waitS = ev.Job.WaitS
+		}
 		for i := range ev.Layout {
 			for _, r := range ev.Layout[i].Ranks {
 				if int(r) < n {

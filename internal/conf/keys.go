@@ -28,25 +28,11 @@ func mainSettings() *table {
 	all = append(all, schedulerSettings()...)
 	all = append(all, acceptedSettings()...)
 	t := newTable(all)
-	for _, name := range unusedKeys {
-		t.byName[strings.ToLower(name)].status = Unused
+	for _, u := range unusedKeys {
+		s := t.byName[strings.ToLower(u.name)]
+		s.status, s.instead = Unused, u.instead
 	}
 	return t
-}
-
-// unusedKeys are read into Config, but no daemon acts on them. Whoever makes
-// one do its work takes it off this list.
-var unusedKeys = []string{
-	"CompleteWait", "DependencyParameters", "FirstJobId", "InactiveLimit", "InteractiveStepOptions", "JobFileAppend", "KillOnBadExit",
-	"LaunchParameters", "MaxJobId", "MaxStepCount", "MaxTasksPerNode", "MessageTimeout",
-	"MpiDefault", "OverTimeLimit", "PropagatePrioProcess", "PropagateResourceLimits",
-	"PropagateResourceLimitsExcept", "TaskPluginParam", "TrackWCKey", "WaitTime",
-}
-
-// unusedLineKeys are the same for NodeName and PartitionName lines.
-var unusedLineKeys = []string{
-	"Alternate", "AllocNodes", "CpuBind", "ExclusiveTopo",
-	"MaxCPUsPerSocket", "OverTimeLimit", "SelectTypeParameters",
 }
 
 func identitySettings() []setting {
@@ -124,13 +110,13 @@ func jobSettings() []setting {
 		num("MaxJobId", AtOnce, func(c *Config) *int64 { return &c.MaxJobID }, 1, math.MaxUint32),
 		num("MaxJobCount", NewJobs, func(c *Config) *int64 { return &c.MaxJobCount }, 1, 10_000_000),
 		num("MaxArraySize", NewJobs, func(c *Config) *int64 { return &c.MaxArraySize }, 0, 4_000_001),
-		num("MaxStepCount", NextStart, func(c *Config) *int64 { return &c.MaxStepCount }, 1, math.MaxInt32),
+		num("MaxStepCount", RestartNoded, func(c *Config) *int64 { return &c.MaxStepCount }, 1, math.MaxInt32),
 		num("MaxTasksPerNode", NewJobs, func(c *Config) *int64 { return &c.MaxTasksPerNode }, 1, 65533),
 		seconds("MinJobAge", AtOnce, func(c *Config) *int64 { return &c.MinJobAgeS }, 0, math.MaxInt32),
 		seconds("InactiveLimit", AtOnce, func(c *Config) *int64 { return &c.InactiveLimitS }, 0, 65533),
 		seconds("KillWait", AtOnce, func(c *Config) *int64 { return &c.KillWaitS }, 0, 65533),
-		seconds("WaitTime", NextStart, func(c *Config) *int64 { return &c.WaitTimeS }, 0, 65533),
-		zeroOne("KillOnBadExit", NextStart, func(c *Config) *bool { return &c.KillOnBadExit }),
+		seconds("WaitTime", RestartNoded, func(c *Config) *int64 { return &c.WaitTimeS }, 0, 65533),
+		zeroOne("KillOnBadExit", RestartNoded, func(c *Config) *bool { return &c.KillOnBadExit }),
 		seconds("CompleteWait", AtOnce, func(c *Config) *int64 { return &c.CompleteWaitS }, 0, 65533),
 		{name: "OverTimeLimit", effect: AtOnce,
 			read: func(c *Config, v string) (f fault) { c.OverTimeLimitS, f = readOverTime(v); return f },

@@ -82,8 +82,8 @@ func readKeys[T any](l *loader, keys []lineKey[T], pairs []pair, d *T, kind stri
 				hint = "write " + k.name + "=" + f.want
 			}
 			l.probs.errorf(p.at, hint, "%s: %s", k.name, f.why)
-		} else if (kind == keyNode || kind == keyPartition) && hasFold(unusedLineKeys, k.name) && !asksNothing(p.value) {
-			l.probs.warnf(p.at, "remove it", "%s", k.name+" "+inOrOn(kind)+hasNoEffect)
+		} else if instead := insteadOf(k.name); (kind == keyNode || kind == keyPartition) && instead != "" && !asksNothing(p.value) {
+			l.probs.warnf(p.at, instead, "%s", k.name+" "+inOrOn(kind)+hasNoEffect)
 		}
 	}
 	return seen

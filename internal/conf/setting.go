@@ -55,6 +55,8 @@ type setting struct {
 	// was asked for won't happen: a warning instead of a note.
 	note string
 	lost bool
+	// instead is what to do in place of an Unused key.
+	instead string
 	// quiet are values, in lower case, that ask for what happens anyway: no note.
 	quiet []string
 	// many allows the key on several lines.
@@ -278,7 +280,7 @@ func (l *loader) apply(p pair) {
 		}
 	}
 	if s.status == Unused && (s.show == nil && !asksNothing(p.value) || s.show != nil && s.show(l.cfg) != s.show(defaults())) {
-		l.probs.warnf(p.at, "remove it", "%s", s.name+hasNoEffect)
+		l.probs.warnf(p.at, s.instead, "%s", s.name+hasNoEffect)
 	}
 }
 

@@ -7249,7 +7249,7 @@ func (x *StepNode) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *StepJob) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(4); err != nil {
+	if err := e.EncodeArrayLen(6); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Name); err != nil {
@@ -7262,6 +7262,12 @@ func (x *StepJob) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.Task)); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.KillBad); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.WaitS); err != nil {
 		return err
 	}
 	return nil
@@ -7320,7 +7326,27 @@ func (x *StepJob) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("StepJob.Task", v)
 		}
 	}
-	return wire.Skip(d, n-4)
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("StepJob.KillBad", err)
+		}
+		x.KillBad = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("StepJob.WaitS", err)
+		}
+		x.WaitS = v
+	}
+	return wire.Skip(d, n-6)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

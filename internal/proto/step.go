@@ -286,6 +286,9 @@ type StepJob struct {
 	User    string
 	ArrayID model.JobID
 	Task    int32
+
+	KillBad bool  // KillOnBadExit of the cluster, for a command that was not told
+	WaitS   int64 // WaitTime, likewise, seconds
 }
 
 // StepSignal has a signal sent to all tasks; 0 ends the step.

@@ -1,0 +1,46 @@
+package conf
+
+// unusedKey is a key that is read into Config and that no daemon acts on, with what to do instead of setting it. Whoever makes
+// one do its work takes it off the list.
+type unusedKey struct{ name, instead string }
+
+var unusedKeys = []unusedKey{
+	{"CompleteWait", "remove it: jobs are placed beside others that are ending, and nodes come free one by one"},
+	{"DependencyParameters", "remove it, and give gsubmit --kill-on-invalid-dep=yes for jobs whose dependency can't be met any more"},
+	{"FirstJobId", "remove it: numbers go on from the last job's, also over restarts"},
+	{"InactiveLimit", "remove it: what galloc or grun hold is given back within a second when they are killed"},
+	{"InteractiveStepOptions", "remove it: galloc starts a shell here; for one on the node write galloc grun --pty bash"},
+	{"JobFileAppend", "remove it, and set SBATCH_OPEN_MODE=append in the users' profiles"},
+	{"LaunchParameters", "remove it, or set what it asks for in TaskProlog"},
+	{"MaxJobId", "remove it: numbers don't begin again"},
+	{"MaxTasksPerNode", "remove it, and limit cores by the partition's MaxCPUsPerNode"},
+	{"MessageTimeout", "remove it: the time limits of messages are fixed"},
+	{"MpiDefault", "remove it: MPI programs are started by their own mpirun, which starts its daemons with grun"},
+	{"OverTimeLimit", "remove it, and raise MaxTime or let operators use gcontrol update job=ID TimeLimit=+MINUTES"},
+	{"PropagatePrioProcess", "remove it, and set the nice value in TaskProlog or with gsubmit --wrap 'nice ...'"},
+	{"PropagateResourceLimits", "remove it, and set SLURM_PROPAGATE in the users' profiles to the limits' names"},
+	{"PropagateResourceLimitsExcept", "remove it, and set SLURM_PROPAGATE in the users' profiles to the limits' names"},
+	{"TaskPluginParam", "remove it, and set SLURM_CPU_BIND in the users' profiles: grun takes it for --cpu-bind"},
+	{"TrackWCKey", "remove it: usage is kept by account, user, QOS and job name"},
+}
+
+// unusedLineKeys are the same for NodeName and PartitionName lines.
+var unusedLineKeys = []unusedKey{
+	{"Alternate", "remove it: users may name several partitions, gsubmit -p a,b"},
+	{"AllocNodes", "remove it, and limit who may use the partition by AllowAccounts, AllowGroups or AllowQos"},
+	{"CpuBind", "remove it, and set SLURM_CPU_BIND in TaskProlog or the users' profiles"},
+	{"ExclusiveTopo", "remove it, or set OverSubscribe=EXCLUSIVE"},
+	{"MaxCPUsPerSocket", "remove it, and set MaxCPUsPerNode"},
+	{"OverTimeLimit", "remove it, and raise MaxTime"},
+	{"SelectTypeParameters", "remove it: the main file's count for all partitions"},
+}
+
+// insteadOf gives what to do instead of setting a key without effect on a line; "" for other keys.
+func insteadOf(name string) string {
+	for _, u := range unusedLineKeys {
+		if hasFold([]string{u.name}, name) {
+			return u.instead
+		}
+	}
+	return ""
+}
