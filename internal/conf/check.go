@@ -194,7 +194,7 @@ func (l *loader) checkGres() {
 // the nodes that it is for.
 func (l *loader) gresOfNodes() map[string][]have {
 	perNode := map[string][]have{}
-	type owner struct{ node, name, path string }
+	type owner struct{ node, name, device string }
 	owners := map[owner]pos{}
 	for i := range l.cfg.Gres.Records {
 		r := &l.cfg.Gres.Records[i]
@@ -213,13 +213,20 @@ func (l *loader) gresOfNodes() map[string][]have {
 			continue
 		}
 		l.checkCores(r, names, at)
-	files:
+		devices := make([]string, 0, len(r.Files)+1) // as they stand in the line
 		for _, path := range r.Files {
+			devices = append(devices, "File="+path)
+		}
+		if r.UniqueID != "" {
+			devices = append(devices, "UniqueId="+r.UniqueID)
+		}
+	devices:
+		for _, device := range devices {
 			for _, name := range names {
-				o := owner{name, r.Name, path}
+				o := owner{name, r.Name, device}
 				if before, ok := owners[o]; ok {
-					l.probs.errorf(at, "name each device once", "File=%s is %s's in line %d already", path, r.Name, before.line)
-					break files
+					l.probs.errorf(at, "name each device once", "%s is %s's in line %d already", device, r.Name, before.line)
+					break devices
 				}
 				owners[o] = at
 			}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strings"
 )
 
@@ -113,6 +114,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("--shake %d: from 0 to %d seconds", o.Shake, maxShake)
 	case len(o.WhatIf) > 0 && o.FromState == "":
 		return errors.New("--what-if asks about a live cluster: give its dump with --from-state FILE (gcontrol dump state FILE makes one); for a trace, --compare takes another configuration or scheduler")
+	case !slices.Contains([]string{"", ".svg"}, strings.ToLower(filepath.Ext(o.Plot))):
+		return fmt.Errorf("--plot %s: the plot is drawn as SVG: name it %s.svg", o.Plot, strings.TrimSuffix(o.Plot, filepath.Ext(o.Plot)))
 	case o.FromState != "" && (len(o.Compare) > 0 || o.Plot != "" || o.Shake > 0 || o.Size != Size{} || o.Fill):
 		return errors.New("--from-state runs a live cluster's queue forward: --compare, --plot, --shake, --fill and the size options are for traces; say what shall be different with --what-if or --conf")
 	}
