@@ -11,10 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"gbatch/ctld"
+	"gbatch/internal/guest"
 	"gbatch/internal/version"
 )
 
 func main() {
+	guest.Half(64)
 	var s ctld.Start
 	cmd := &cobra.Command{
 		Use:   "gctld",

@@ -11,10 +11,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"gbatch/dbd"
+	"gbatch/internal/guest"
 	"gbatch/internal/version"
 )
 
 func main() {
+	guest.Half(16)
 	var s dbd.Start
 	cmd := &cobra.Command{
 		Use:   "gdbd",

@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"gbatch/internal/guest"
 	"gbatch/noded/gpu"
 )
 
@@ -16,6 +17,7 @@ func main() {
 	if status, handled := gpu.HelperMain(os.Args, os.Stdout); handled {
 		os.Exit(status)
 	}
+	guest.Half(4)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	err := command().ExecuteContext(ctx)
 	stop()

@@ -7,6 +7,7 @@ var leaves = []string{
 	"internal/archtest",
 	"internal/codecgen",
 	"internal/golden",
+	"internal/guest",
 	"internal/hostlist",
 	"internal/outpath",
 	"internal/terminal",
