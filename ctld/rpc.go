@@ -225,6 +225,11 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 			reply, err := c.doctor(ctx, who, rq)
 			c.end(r, reply, err)
 		}
+	case proto.KindMIG:
+		if rq := new(proto.MIGRequest); decode(rq) {
+			reply, err := c.applyMIG(ctx, who, rq)
+			c.end(r, reply, err)
+		}
 	case proto.KindStat:
 		if rq := new(proto.StatRequest); decode(rq) {
 			reply, err := c.stat(ctx, who, rq)

@@ -186,10 +186,11 @@ func (c *Controller) askNode(ctx context.Context, node string, m proto.StatAsk) 
 		return nil, err
 	}
 	defer cancel()
+	begin := time.Now()
 	select {
 	case m := <-answer:
 		return m, nil
 	case <-ctx.Done():
-		return nil, fmt.Errorf("no answer in %v", statWait)
+		return nil, fmt.Errorf("no answer in %v", time.Since(begin).Round(time.Second))
 	}
 }

@@ -39,15 +39,20 @@ func PrintHardware(f Flags, w io.Writer) error {
 		mem -= mem % roundMiB
 	}
 	line := fmt.Sprintf("%sNodeName=%s CPUs=%d Sockets=%d CoresPerSocket=%d ThreadsPerCore=%d RealMemory=%d", remarks(h), o.Name, h.CPUs, h.Sockets, h.Cores, h.Threads, mem)
-	var gres []string
-	for _, g := range h.Gres {
-		gres = append(gres, fmt.Sprintf("%s:%d", model.TypedName(g.Name, g.Type), g.Count))
-	}
-	if len(gres) > 0 {
-		line += " Gres=" + strings.Join(gres, ",")
+	if gres := gresText(h.Gres); gres != "" {
+		line += " Gres=" + gres
 	}
 	_, err = fmt.Fprintln(w, line)
 	return err
+}
+
+// gresText gives resources as Gres= has them on a NodeName line.
+func gresText(list []model.GresDef) string {
+	var gres []string
+	for _, g := range list {
+		gres = append(gres, fmt.Sprintf("%s:%d", model.TypedName(g.Name, g.Type), g.Count))
+	}
+	return strings.Join(gres, ",")
 }
 
 // PrintGres writes the GPUs that this machine has as lines for gres.conf. How they are looked for is what the configuration

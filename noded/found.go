@@ -290,11 +290,7 @@ func countText(s *stock) string {
 	for i := range s.units {
 		list = addGres(list, s.name, s.units[i].Type, 1)
 	}
-	var out []string
-	for _, g := range list {
-		out = append(out, fmt.Sprintf("%s:%d", model.TypedName(g.Name, g.Type), g.Count))
-	}
-	return strings.Join(out, ",")
+	return gresText(list)
 }
 
 func countOf(n int, one, more string) string {

@@ -30,6 +30,7 @@ type gpuWatch struct {
 	source gpu.Source
 	every  time.Duration
 	log    *slog.Logger
+	pauses chan gpuPause
 
 	mu     sync.Mutex
 	subs   []*gpuSub
@@ -37,13 +38,16 @@ type gpuWatch struct {
 	said   string
 }
 
+// gpuPause is a time without readings: nothing of gnoded's has the GPUs open between stopped and over.
+type gpuPause struct{ stopped, over chan struct{} }
+
 type gpuSub struct{ got func(gpuRound) }
 
 func newGPUWatch(source gpu.Source, every time.Duration, log *slog.Logger) *gpuWatch {
 	if every <= 0 {
 		every = gpuWatchEvery
 	}
-	return &gpuWatch{source: source, every: every, log: log}
+	return &gpuWatch{source: source, every: every, log: log, pauses: make(chan gpuPause)}
 }
 
 // subscribe has got called with each round, from the watcher's goroutine: it must not wait for anything, and must not
@@ -76,9 +80,51 @@ func (w *gpuWatch) run(ctx context.Context) {
 		<-ctx.Done()
 		return
 	}
-	w.source.Watch(ctx, w.every, func(readings []gpu.Reading, err error) {
-		w.tell(gpuRound{At: time.Now(), Readings: readings, Err: err})
-	})
+	for {
+		turn, cancel := context.WithCancel(ctx)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			w.source.Watch(turn, w.every, func(readings []gpu.Reading, err error) {
+				w.tell(gpuRound{At: time.Now(), Readings: readings, Err: err})
+			})
+		}()
+		select {
+		case p := <-w.pauses:
+			cancel()
+			<-done
+			close(p.stopped)
+			select {
+			case <-p.over:
+			case <-ctx.Done():
+				return
+			}
+		case <-done:
+			cancel()
+			return
+		}
+	}
+}
+
+// pause ends the readings until resume is called: the driver changes a GPU only when nobody has it open. It fails when ctx ends
+// before the watcher has stopped.
+func (w *gpuWatch) pause(ctx context.Context) (resume func(), err error) {
+	if w.source == nil {
+		return func() {}, nil
+	}
+	p := gpuPause{make(chan struct{}), make(chan struct{})}
+	select {
+	case w.pauses <- p:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	select {
+	case <-p.stopped:
+	case <-ctx.Done():
+		close(p.over)
+		return nil, ctx.Err()
+	}
+	return func() { close(p.over) }, nil
 }
 
 // tell passes a round on. A trouble is logged when it begins and when it is over.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -38,5 +39,51 @@ func TestGPUWatch(t *testing.T) {
 	w.tell(gpuRound{Err: errors.New("gone"), Readings: []gpu.Reading{{}}})
 	if r := w.last(); r.Err == nil || r.Readings != nil {
 		t.Errorf("%+v", r)
+	}
+}
+
+// openGPUs knows whether somebody has them open.
+type openGPUs struct {
+	fakeGPUs
+	open atomic.Bool
+}
+
+func (o *openGPUs) Watch(ctx context.Context, every time.Duration, got func([]gpu.Reading, error)) {
+	o.open.Store(true)
+	defer o.open.Store(false)
+	o.fakeGPUs.Watch(ctx, every, got)
+}
+
+// TestGPUWatchPause looks whether the source is left alone while somebody else needs the GPUs.
+func TestGPUWatchPause(t *testing.T) {
+	source := &openGPUs{}
+	w := newGPUWatch(source, time.Millisecond, slog.New(slog.DiscardHandler))
+	rounds := make(chan gpuRound, 100)
+	w.subscribe(func(r gpuRound) { rounds <- r })
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { w.run(ctx); close(ended) }()
+	<-rounds
+	for range 3 {
+		resume, err := w.pause(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if source.open.Load() || len(rounds) != 0 {
+			t.Error("the GPUs are watched during the pause")
+		}
+		resume()
+		<-rounds // the source gives one each time that it is opened
+	}
+	if _, err := w.pause(ctx); err != nil { // gnoded ends meanwhile
+		t.Fatal(err)
+	}
+	stop()
+	<-ended
+	if _, err := w.pause(ctx); err == nil {
+		t.Error("a watcher that has ended was paused")
+	}
+	if _, err := newGPUWatch(nil, 0, slog.New(slog.DiscardHandler)).pause(ctx); err != nil {
+		t.Errorf("a node without GPUs: %v", err)
 	}
 }

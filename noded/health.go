@@ -123,10 +123,10 @@ const maxProblem = 256
 
 // runLocal runs a program as gnoded's own child, with a fixed environment, and kills it and its process group at its
 // time limit. It gives the beginning of what it wrote.
-func (n *Noded) runLocal(parent context.Context, path string, limit time.Duration, env []string) (string, error) {
+func (n *Noded) runLocal(parent context.Context, path string, limit time.Duration, env []string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(parent, limit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, path)
+	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Dir = "/"
 	cmd.Env = append([]string{"PATH=" + programPath, "SLURMD_NODENAME=" + n.opts.Name}, env...)
 	if n.opts.ConfigPath != "" {

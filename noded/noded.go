@@ -39,6 +39,7 @@ type Noded struct {
 	names     *names
 	groups    *groups
 	gpus      *gpuWatch
+	cutting   sync.Mutex   // while GPUs are divided
 	gpuHealth *gpuHealth   // nil: no GPUs to watch
 	alive     atomic.Int64 // attempts that are known
 	sampler   *sampler
@@ -65,6 +66,7 @@ type Noded struct {
 	chills  *pool // attempts that are being suspended or resumed
 	tellers chan struct{}
 	stats   chan struct{} // a slot per question about running jobs
+	migs    chan struct{} // likewise per order to divide GPUs
 
 	def        atomic.Pointer[welcomed]
 	rules      atomic.Pointer[model.NodeRules] // nil until a leader has been heard
@@ -84,7 +86,7 @@ func New(o Options) (n *Noded, err error) {
 	}
 	n = &Noded{opts: o, log: o.Logger.With("node", o.Name), now: time.Now, machine: machine{root: "/"}, names: newNames(),
 		root: os.Geteuid() == 0, uid: os.Geteuid(),
-		beat: make(chan struct{}, 1), inbox: &inbox{wake: make(chan struct{}, 1)}, out: newOutbox(), tellers: make(chan struct{}, maxTellers), stats: make(chan struct{}, maxStats)}
+		beat: make(chan struct{}, 1), inbox: &inbox{wake: make(chan struct{}, 1)}, out: newOutbox(), tellers: make(chan struct{}, maxTellers), stats: make(chan struct{}, maxStats), migs: make(chan struct{}, maxStats)}
 	n.upSince = model.Time(n.now().UnixMilli())
 	defer func() {
 		if err != nil {

@@ -20,17 +20,24 @@ const (
 
 // answerStat answers a question, beside the orders that the session reads.
 func (n *Noded) answerStat(conn *rpc.Conn, ask *proto.StatAsk) {
+	slots := n.stats
+	if ask.MIG != nil {
+		slots = n.migs // it may take minutes, and other questions go on
+	}
 	select {
-	case n.stats <- struct{}{}:
+	case slots <- struct{}{}:
 	default:
 		n.log.Warn("too many questions about running jobs at once; one goes unanswered")
 		return
 	}
 	go func() { // it ends with the write, which has a limit of its own
-		defer func() { <-n.stats }()
+		defer func() { <-slots }()
 		answer := &proto.StatAnswer{ID: ask.ID}
 		if ask.Doctor {
 			answer = n.examine(ask)
+		}
+		if ask.MIG != nil {
+			answer = &proto.StatAnswer{ID: ask.ID, MIG: n.divide(ask.MIG)}
 		}
 		if ask.Steps || len(ask.Tell) > 0 {
 			reply := make(chan *proto.StatAnswer, 1)

@@ -48,6 +48,7 @@ func verbs() []verb {
 		{name: "reconfigure", help: "read the configuration files anew [--dry-run]", run: (*control).reconfigure},
 		{name: "why", help: "why JOBID...: what holds jobs, when they are expected to start, and what would let them start sooner", run: (*control).why},
 		{name: "doctor", help: "doctor [node=NODES]: look the cluster over, and say what is wrong and what to do about it (operators)", run: (*control).doctor},
+		{name: "mig", help: "mig apply node=NODES [gres=gpu:0-3] layout=training|inference|balanced|off|PROFILES: divide drained GPUs into MIG instances (operators)", run: (*control).mig},
 		{name: "ping", help: "tell whether the controllers answer and which leads", run: (*control).ping},
 		{name: "write", help: "write batch_script JOBID [FILE|-]", run: (*control).write},
 		{name: "dump", help: "dump state FILE, for gbatch sim --from-state (operators)", run: (*control).dump},
@@ -58,8 +59,6 @@ func verbs() []verb {
 		{name: "wait_job", help: "return when a job's nodes are ready, or it has ended (then with exit code 1)", run: (*control).waitJob},
 		{name: "completing", help: "list jobs that are ending, and on which nodes", run: (*control).completing},
 		{name: "reboot", why: "drain the node with gcontrol update NodeName=N State=DRAIN Reason=reboot and reboot it"},
-		{name: "mig", why: "take the GPU out of service with gcontrol update NodeName=N Gres=gpu:K State=DRAIN Reason=mig, cut it on the node with nvidia-smi mig -cgi ... -C, " +
-			"give the node's Gres= what gnoded -C prints then, run gcontrol reconfigure and restart gnoded there"},
 		{name: "takeover", why: "stop the controller that leads: another takes over by itself"},
 		{name: "shutdown", why: "stop the daemons with the service manager, or gbatch down"},
 		{name: "setdebug", why: "set SlurmctldDebug in gbatch.conf and start the controller again"},

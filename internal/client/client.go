@@ -139,6 +139,9 @@ func (c *Client) try(kind uint16, body []byte, each func([]byte) error) error {
 	if kind == proto.KindWait {
 		wait += proto.MaxWaitS * time.Second
 	}
+	if kind == proto.KindMIG {
+		wait += proto.MaxMIGS * time.Second
+	}
 	if err := c.conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
 		return retry{Unreachable(err.Error())}
 	}

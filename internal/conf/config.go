@@ -123,6 +123,7 @@ type Config struct {
 	AlertProgram              string // told of nodes and GPUs that fail and come back
 	GpuSelectPolicy           []string
 	GpuScoreWeights           GPUScoreWeights
+	MigProgram                string // what a node divides its GPUs with
 	GpuEnvStyle               string // index or uuid: how CUDA_VISIBLE_DEVICES and its like name GPUs
 	GpuForeignUsePolicy       string // avoid, drain or ignore: GPUs that processes use which no job started
 	GpuForeignUsePct          int64  // of a GPU's memory, from which such use counts
@@ -218,6 +219,7 @@ func defaults() *Config {
 		MessageTimeoutS:        10,
 		ProctrackType:          "proctrack/cgroup",
 		GpuSampleIntervalS:     5,
+		MigProgram:             "/usr/bin/nvidia-smi",
 		GpuEnvStyle:            "index",
 		GpuForeignUsePolicy:    "avoid",
 		GpuForeignUsePct:       20,

@@ -2243,6 +2243,512 @@ func (x *WhyReply) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *MIGRequest) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Nodes)); err != nil {
+		return err
+	}
+	for i1 := range x.Nodes {
+		if err := e.EncodeString(x.Nodes[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeString(x.Gres); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Layout); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *MIGRequest) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = MIGRequest{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("MIGRequest.Nodes", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("MIGRequest.Nodes", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.Nodes = s2
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("MIGRequest.Gres", err)
+		}
+		x.Gres = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("MIGRequest.Layout", err)
+		}
+		x.Layout = v
+	}
+	return wire.Skip(d, n-3)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *MIGReply) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(1); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Nodes)); err != nil {
+		return err
+	}
+	for i1 := range x.Nodes {
+		if err := x.Nodes[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *MIGReply) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = MIGReply{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("MIGReply.Nodes", err)
+		}
+		if n1 > 0 {
+			s2 := make([]MIGNode, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, MIGNode{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("MIGReply.Nodes", err)
+				}
+			}
+			x.Nodes = s2
+		}
+	}
+	return wire.Skip(d, n-1)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *MIGNode) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(3); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Node); err != nil {
+		return err
+	}
+	if err := x.Done.EncodeMsgpack(e); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Resume)); err != nil {
+		return err
+	}
+	for i1 := range x.Resume {
+		if err := e.EncodeString(x.Resume[i1]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *MIGNode) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = MIGNode{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("MIGNode.Node", err)
+		}
+		x.Node = v
+	}
+	if n < 2 {
+		return nil
+	}
+	if err := x.Done.DecodeMsgpack(d); err != nil {
+		return wire.In("MIGNode.Done", err)
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("MIGNode.Resume", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("MIGNode.Resume", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.Resume = s2
+		}
+	}
+	return wire.Skip(d, n-3)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *MIGAsk) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(2); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.UUIDs)); err != nil {
+		return err
+	}
+	for i1 := range x.UUIDs {
+		if err := e.EncodeString(x.UUIDs[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeString(x.Layout); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *MIGAsk) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = MIGAsk{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("MIGAsk.UUIDs", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("MIGAsk.UUIDs", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.UUIDs = s2
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("MIGAsk.Layout", err)
+		}
+		x.Layout = v
+	}
+	return wire.Skip(d, n-2)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *MIGDone) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(5); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Error); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.GPUs)); err != nil {
+		return err
+	}
+	for i1 := range x.GPUs {
+		if err := x.GPUs[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeString(x.Gres); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Units)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Moved)); err != nil {
+		return err
+	}
+	for i2 := range x.Moved {
+		if err := e.EncodeString(x.Moved[i2]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *MIGDone) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = MIGDone{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("MIGDone.Error", err)
+		}
+		x.Error = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("MIGDone.GPUs", err)
+		}
+		if n1 > 0 {
+			s2 := make([]MIGState, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, MIGState{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("MIGDone.GPUs", err)
+				}
+			}
+			x.GPUs = s2
+		}
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("MIGDone.Gres", err)
+		}
+		x.Gres = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("MIGDone.Units", err)
+		}
+		x.Units = int32(v)
+		if int64(x.Units) != v {
+			return wire.Range("MIGDone.Units", v)
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("MIGDone.Moved", err)
+		}
+		if n4 > 0 {
+			s5 := make([]string, 0, wire.Cap(n4))
+			for range n4 {
+				var v6 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("MIGDone.Moved", err)
+					}
+					v6 = v
+				}
+				s5 = append(s5, v6)
+			}
+			x.Moved = s5
+		}
+	}
+	return wire.Skip(d, n-5)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *MIGState) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(7); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.Index)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.UUID); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Type); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MemMiB); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.MIG); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Profiles)); err != nil {
+		return err
+	}
+	for i1 := range x.Profiles {
+		if err := e.EncodeString(x.Profiles[i1]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeBool(x.Changed); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *MIGState) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = MIGState{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("MIGState.Index", err)
+		}
+		x.Index = int32(v)
+		if int64(x.Index) != v {
+			return wire.Range("MIGState.Index", v)
+		}
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("MIGState.UUID", err)
+		}
+		x.UUID = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("MIGState.Type", err)
+		}
+		x.Type = v
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("MIGState.MemMiB", err)
+		}
+		x.MemMiB = v
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("MIGState.MIG", err)
+		}
+		x.MIG = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("MIGState.Profiles", err)
+		}
+		if n1 > 0 {
+			s2 := make([]string, 0, wire.Cap(n1))
+			for range n1 {
+				var v3 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("MIGState.Profiles", err)
+					}
+					v3 = v
+				}
+				s2 = append(s2, v3)
+			}
+			x.Profiles = s2
+		}
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("MIGState.Changed", err)
+		}
+		x.Changed = v
+	}
+	return wire.Skip(d, n-7)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Attempt) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(2); err != nil {
 		return err
@@ -4638,7 +5144,7 @@ func (x *NodePids) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *StatAsk) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(6); err != nil {
+	if err := e.EncodeArrayLen(7); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(x.ID); err != nil {
@@ -4671,6 +5177,15 @@ func (x *StatAsk) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i3 := range x.Held {
 		if err := x.Held[i3].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if x.MIG == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.MIG.EncodeMsgpack(e); err != nil {
 			return err
 		}
 	}
@@ -4771,12 +5286,28 @@ func (x *StatAsk) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Held = s8
 		}
 	}
-	return wire.Skip(d, n-6)
+	if n < 7 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("StatAsk.MIG", err)
+		}
+		if !none {
+			v10 := new(MIGAsk)
+			if err := v10.DecodeMsgpack(d); err != nil {
+				return wire.In("StatAsk.MIG", err)
+			}
+			x.MIG = v10
+		}
+	}
+	return wire.Skip(d, n-7)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *StatAnswer) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(6); err != nil {
+	if err := e.EncodeArrayLen(7); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(x.ID); err != nil {
@@ -4816,6 +5347,15 @@ func (x *StatAnswer) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeInt(int64(x.At)); err != nil {
 		return err
+	}
+	if x.MIG == nil {
+		if err := e.EncodeNil(); err != nil {
+			return err
+		}
+	} else {
+		if err := x.MIG.EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -4928,7 +5468,23 @@ func (x *StatAnswer) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.At = model.Time(v)
 	}
-	return wire.Skip(d, n-6)
+	if n < 7 {
+		return nil
+	}
+	{
+		none, err := wire.Nil(d)
+		if err != nil {
+			return wire.In("StatAnswer.MIG", err)
+		}
+		if !none {
+			v13 := new(MIGDone)
+			if err := v13.DecodeMsgpack(d); err != nil {
+				return wire.In("StatAnswer.MIG", err)
+			}
+			x.MIG = v13
+		}
+	}
+	return wire.Skip(d, n-7)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

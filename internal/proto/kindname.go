@@ -52,6 +52,8 @@ func KindName(kind uint16) (name string, number uint32) {
 		return "REQUEST_JOB_ATTEND", uint32(kind)
 	case KindDoctor:
 		return "REQUEST_DOCTOR", uint32(kind)
+	case KindMIG:
+		return "REQUEST_MIG", uint32(kind)
 	case KindSteps:
 		return "REQUEST_JOB_STEP_INFO", 2005
 	case KindStat:

@@ -31,6 +31,7 @@ const (
 	KindAttend       // AttendRequest -> Empty, and then the connection is the job's
 	KindDoctor       // DoctorRequest -> DoctorReply
 	KindSubmitEach   // SubmitEachRequest -> SubmitEachReply
+	KindMIG          // MIGRequest -> MIGReply
 )
 
 // Kinds between daemons.

@@ -58,6 +58,8 @@ type StatAsk struct {
 
 	Doctor bool        // look at yourself
 	Held   []HeldUnits // with Doctor: by jobs that run there
+
+	MIG *MIGAsk // divide these GPUs
 }
 
 // StatAnswer is what a node knows: attempts that don't run there are not in it.
@@ -72,6 +74,8 @@ type StatAnswer struct {
 
 	Findings []Finding
 	At       model.Time // by the node's clock; with Findings
+
+	MIG *MIGDone
 }
 
 // StatOf is one step on the node that answers.

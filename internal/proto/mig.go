@@ -1,0 +1,99 @@
+package proto
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// MIGRequest has GPUs of drained nodes, or drained GPUs, divided into MIG instances. Operators get an answer.
+//
+//gbatch:codec
+type MIGRequest struct {
+	Nodes  []string
+	Gres   string // "gpu:0-3"; "": all GPUs of the nodes
+	Layout string // one of MIGLayouts, or profiles: "3g.40gb,1g.10gb"
+}
+
+// MIGReply has a part for each node, in the order of the request.
+//
+//gbatch:codec
+type MIGReply struct {
+	Nodes []MIGNode
+}
+
+// MIGNode is what became of one node's GPUs.
+//
+//gbatch:codec
+type MIGNode struct {
+	Node   string
+	Done   MIGDone
+	Resume []string // the commands that give it back to jobs
+}
+
+// MIGAsk is the leader's order to a node, which holds no job on these GPUs.
+//
+//gbatch:codec
+type MIGAsk struct {
+	UUIDs  []string // of GPUs; none: all that the driver has
+	Layout string
+}
+
+// MIGDone is what a node did.
+//
+//gbatch:codec
+type MIGDone struct {
+	Error string     // what went wrong, in the tool's words; "": nothing
+	GPUs  []MIGState // the GPUs that were meant, as they are now
+	Gres  string     // what the node's line needs now, as gnoded -C writes it; "": the GPUs can't be listed
+	Units int32      // GPUs and instances that jobs can be given then
+	Moved []string   // a sentence for each unit that stays and gets another number
+}
+
+// MIGState is one GPU.
+//
+//gbatch:codec
+type MIGState struct {
+	Index    int32 // by the driver's count
+	UUID     string
+	Type     string
+	MemMiB   int64
+	MIG      bool     // the mode is on
+	Profiles []string // its instances
+	Changed  bool
+}
+
+// MaxMIGS is how long a node may take to divide its GPUs, seconds.
+const MaxMIGS = 300
+
+// MIGLayouts are the layouts that have a name.
+func MIGLayouts() []string { return []string{"training", "inference", "balanced", "off"} }
+
+// maxProfiles is how many instances of one GPU a layout may list.
+const maxProfiles = 16
+
+// CheckMIGLayout refuses what is neither a layout's name nor a list of profiles. Which profiles a GPU has its node knows.
+func CheckMIGLayout(layout string) error {
+	if slices.Contains(MIGLayouts(), layout) {
+		return nil
+	}
+	items := strings.Split(layout, ",")
+	for _, p := range items {
+		if !profileForm(p) {
+			return fmt.Errorf("layout=%s: %q is neither a layout (%s) nor a MIG profile such as 1g.10gb", layout, p, strings.Join(MIGLayouts(), ", "))
+		}
+	}
+	if len(items) > maxProfiles {
+		return fmt.Errorf("layout lists %d instances, a GPU has at most %d", len(items), maxProfiles)
+	}
+	return nil
+}
+
+// profileForm reports whether a word is written as the driver writes a profile of GPU instances: 1g.10gb, 1g.10gb+me.
+func profileForm(p string) bool {
+	slices, rest, ok := strings.Cut(p, "g.")
+	size, more, ok2 := strings.Cut(rest, "gb")
+	digits := func(s string) bool { return s != "" && len(s) <= 4 && strings.Trim(s, "0123456789") == "" }
+	return ok && ok2 && digits(slices) && digits(size) &&
+		(more == "" || len(more) > 1 && len(more) <= 16 && strings.ContainsRune("+-", rune(more[0])) && strings.Trim(more[1:], "abcdefghijklmnopqrstuvwxyz.") == "")
+}

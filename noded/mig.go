@@ -1,0 +1,235 @@
+package noded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+
+	"gbatch/internal/proto"
+	"gbatch/noded/gpu"
+)
+
+// mig.go divides GPUs into MIG instances when the leader says so (gcontrol mig apply), with the driver's own tool. Nothing of it lasts in
+// gnoded: what jobs are given is what was there when it started, until it is started again.
+
+const (
+	migTool    = 60 * time.Second                   // for one call of the tool
+	migTime    = (proto.MaxMIGS - 20) * time.Second // for all of it; the leader waits a little longer
+	migMissing = 6                                  // its exit code where there is nothing to destroy: NVML_ERROR_NOT_FOUND
+	migRetry   = "a failed GPU can be divided again with gcontrol mig apply"
+)
+
+// cutter is one run of it.
+type cutter struct {
+	n       *Noded
+	layout  string
+	program string
+	run     func(args ...string) (string, error)
+}
+
+// divide does what the leader asks for, and says what there is then.
+func (n *Noded) divide(ask *proto.MIGAsk) *proto.MIGDone {
+	done := &proto.MIGDone{}
+	if !n.cutting.TryLock() {
+		done.Error = "GPUs of this node are being divided already"
+		return done
+	}
+	defer n.cutting.Unlock()
+	ctx, cancel := context.WithTimeout(n.ctx, migTime)
+	defer cancel()
+	err := proto.CheckMIGLayout(ask.Layout) // it becomes arguments of a program that root runs
+	touched := map[string]bool{}
+	if err == nil {
+		err = n.cutAll(ctx, ask, touched)
+	}
+	if err != nil {
+		done.Error = err.Error()
+	}
+	n.log.Info("GPUs were divided", "layout", ask.Layout, "changed", len(touched), "err", err)
+	now, err := n.lookAgain()
+	if err != nil {
+		done.Error = strings.TrimPrefix(done.Error+"; the GPUs can't be listed now: "+err.Error(), "; ")
+		return done
+	}
+	for i := range now.devices {
+		d := &now.devices[i]
+		if len(ask.UUIDs) > 0 && !slices.Contains(ask.UUIDs, d.UUID) {
+			continue
+		}
+		s := proto.MIGState{Index: int32(d.Index), UUID: d.UUID, Type: d.Type, MemMiB: d.MemMiB, MIG: d.MIG != nil, Changed: touched[d.UUID], Profiles: profilesOf(d)}
+		done.GPUs = append(done.GPUs, s)
+	}
+	done.Gres, done.Moved = gresText(now.hw.Gres), movedUnits(n.inv.units, now.units)
+	for i := range now.units {
+		if now.units[i].Name == gpuName {
+			done.Units++
+		}
+	}
+	return done
+}
+
+// lookAgain finds what the machine has now, as gnoded -C does. Nothing of gnoded's changes.
+func (n *Noded) lookAgain() (*inventory, error) {
+	o := n.opts
+	o.asIs = true
+	inv, err := takeInventory(n.machine, &o)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(inv.devices) == 0 && inv.hw.Problem != "":
+		return nil, errors.New(inv.hw.Problem)
+	case len(inv.devices) == 0:
+		return nil, errors.New("the driver lists no GPUs, or isn't asked (AutoDetect in gres.conf)")
+	}
+	return inv, nil
+}
+
+func profilesOf(d *gpu.Device) []string {
+	var out []string
+	for i := range d.MIG {
+		out = append(out, d.MIG[i].Profile)
+	}
+	return out
+}
+
+// movedUnits names what stays and gets another number once the node's line says what is there.
+func movedUnits(was, now []foundUnit) []string {
+	var out []string
+	for i := range was {
+		u := &was[i]
+		k := slices.IndexFunc(now, func(x foundUnit) bool { return x.UUID != "" && x.UUID == u.UUID })
+		if k >= 0 && now[k].Index != u.Index && u.Index >= 0 {
+			out = append(out, fmt.Sprintf("%s:%d becomes %s:%d", u.Name, u.Index, now[k].Name, now[k].Index))
+		}
+	}
+	return out
+}
+
+// cutAll divides the GPUs one after the other, and ends with the first that fails. Before any is touched all have been looked at.
+func (n *Noded) cutAll(ctx context.Context, ask *proto.MIGAsk, touched map[string]bool) error {
+	c := &cutter{n: n, layout: ask.Layout, program: n.opts.Config.MigProgram}
+	c.run = func(args ...string) (string, error) { return n.runLocal(ctx, c.program, migTool, nil, args...) }
+	inv, err := n.lookAgain()
+	if err != nil {
+		return fmt.Errorf("the GPUs can't be listed: %w", err)
+	}
+	uuids := ask.UUIDs
+	if len(uuids) == 0 {
+		for i := range inv.devices {
+			uuids = append(uuids, inv.devices[i].UUID)
+		}
+	}
+	resume, err := n.gpus.pause(ctx)
+	if err != nil {
+		return fmt.Errorf("the readings of the GPUs could not be stopped: %w", err)
+	}
+	defer resume()
+	var list []*gpu.Device
+	var wants [][]string // instances of each
+	for _, id := range uuids {
+		k := slices.IndexFunc(inv.devices, func(d gpu.Device) bool { return d.UUID == id })
+		if k < 0 || id == "" {
+			return fmt.Errorf("GPU %q is not among those that the driver lists now", id)
+		}
+		d := &inv.devices[k]
+		if d.Fault != "" {
+			return fmt.Errorf("GPU %d (%s) can't be used: %s", d.Index, d.UUID, d.Fault)
+		}
+		if u := n.inUse(id); u != "" {
+			return fmt.Errorf("a job on this node has %s", u)
+		}
+		want, err := c.plan(d)
+		if err != nil {
+			return err
+		}
+		list, wants = append(list, d), append(wants, want)
+	}
+	for i, d := range list {
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("GPU %d (%s) was not begun: %v are over; %s", d.Index, d.UUID, migTime, migRetry)
+		}
+		changed, err := c.cut(d, wants[i])
+		if changed {
+			touched[d.UUID] = true
+		}
+		if err != nil {
+			return fmt.Errorf("GPU %d (%s): %w", d.Index, d.UUID, err)
+		}
+	}
+	return nil
+}
+
+// inUse names a unit of a GPU that a job here has, or "".
+func (n *Noded) inUse(uuid string) string {
+	for i := range n.inv.units {
+		u := &n.inv.units[i]
+		if u.Index >= 0 && (u.UUID == uuid || u.Parent == uuid) && !n.sampler.free(unitKey{u.Name, int(u.Index)}) {
+			return fmt.Sprintf("%s:%d", u.Name, u.Index)
+		}
+	}
+	return ""
+}
+
+// plan gives the instances that a GPU shall have. Where its mode is on the driver says which there are.
+func (c *cutter) plan(d *gpu.Device) ([]string, error) {
+	var offered []string
+	if d.MIG != nil && c.layout != "off" {
+		if text, err := c.run("mig", "-i", d.UUID, "-lgip"); err == nil {
+			offered = gpu.OfferedProfiles(text)
+		}
+	}
+	return gpu.Layout(d, c.layout, offered)
+}
+
+// cut divides one GPU. Instances are destroyed and made in the order in which the tool needs it.
+func (c *cutter) cut(d *gpu.Device, want []string) (changed bool, err error) {
+	has := profilesOf(d)
+	slices.Sort(has)
+	if d.MIG == nil && len(want) == 0 || d.MIG != nil && len(want) > 0 && slices.Equal(has, slices.Sorted(slices.Values(want))) {
+		return false, nil
+	}
+	if d.MIG != nil {
+		for _, what := range []string{"-dci", "-dgi"} {
+			if err := c.do(migMissing, "mig", "-i", d.UUID, what); err != nil {
+				return true, err
+			}
+		}
+	}
+	switch {
+	case len(want) == 0:
+		return true, c.do(0, "-i", d.UUID, "-mig", "0")
+	case d.MIG == nil:
+		said, err := c.run("-i", d.UUID, "-mig", "1")
+		if err != nil {
+			return false, c.failed(err, said, "-i", d.UUID, "-mig", "1")
+		}
+		// The mode may be pending until the GPU is reset: then the tool says so, ends with 0, and lists no profiles.
+		offered, err := c.run("mig", "-i", d.UUID, "-lgip")
+		if err != nil {
+			return true, c.failed(err, strings.TrimSpace(said+"\n"+offered), "-i", d.UUID, "-mig", "1")
+		}
+		if want, err = gpu.Layout(d, c.layout, gpu.OfferedProfiles(offered)); err != nil {
+			return true, err
+		}
+	}
+	return true, c.do(0, "mig", "-i", d.UUID, "-cgi", strings.Join(want, ","), "-C")
+}
+
+// do runs the tool. good is an exit code that is as good as 0.
+func (c *cutter) do(good int, args ...string) error {
+	said, err := c.run(args...)
+	var exit *exec.ExitError
+	if err == nil || good != 0 && errors.As(err, &exit) && exit.ExitCode() == good {
+		return nil
+	}
+	return c.failed(err, said, args...)
+}
+
+// failed says what was run and what it said.
+func (c *cutter) failed(err error, said string, args ...string) error {
+	return fmt.Errorf("%s %s: %s: %s", c.program, strings.Join(args, " "), strings.TrimPrefix(err.Error(), c.program+": "), orElse(oneLine(said), "it said nothing"))
+}
