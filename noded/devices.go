@@ -193,7 +193,7 @@ func (f *finder) detected(d *gpu.Device) {
 		return
 	}
 	if len(d.MIG) == 0 {
-		f.note("GPU %s (%s) is in MIG mode, and no instances of it are known: no job can use it; make some with nvidia-smi mig -cgi, or switch the mode off", d.UUID, d.Path)
+		f.note("GPU %s (%s) is in MIG mode, and no instances of it are known: no job can use it; drain the node, and gcontrol mig apply makes some or switches the mode off", d.UUID, d.Path)
 	}
 	for i := range d.MIG {
 		in := &d.MIG[i]

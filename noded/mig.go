@@ -20,7 +20,6 @@ const (
 	migTool    = 60 * time.Second                   // for one call of the tool
 	migTime    = (proto.MaxMIGS - 20) * time.Second // for all of it; the leader waits a little longer
 	migMissing = 6                                  // its exit code where there is nothing to destroy: NVML_ERROR_NOT_FOUND
-	migRetry   = "a failed GPU can be divided again with gcontrol mig apply"
 )
 
 // cutter is one run of it.
@@ -150,7 +149,7 @@ func (n *Noded) cutAll(ctx context.Context, ask *proto.MIGAsk, touched map[strin
 	}
 	for i, d := range list {
 		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("GPU %d (%s) was not begun: %v are over; %s", d.Index, d.UUID, migTime, migRetry)
+			return fmt.Errorf("GPU %d (%s) was not begun: %v are over; run gcontrol mig apply again", d.Index, d.UUID, migTime)
 		}
 		changed, err := c.cut(d, wants[i])
 		if changed {
