@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"gbatch/internal/cli/suggest"
+	"gbatch/internal/suggest"
 )
 
 var longOption = regexp.MustCompile(`--([a-z][a-z0-9-]*)`)

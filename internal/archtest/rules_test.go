@@ -6,10 +6,12 @@ package archtest
 var leaves = []string{
 	"internal/archtest",
 	"internal/codecgen",
+	"internal/format",
 	"internal/golden",
 	"internal/guest",
 	"internal/hostlist",
 	"internal/outpath",
+	"internal/suggest",
 	"internal/terminal",
 	"internal/version",
 	"scripts/bench",

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"gbatch/internal/cli/format"
+	"gbatch/internal/format"
 	"gbatch/internal/walltime"
 )
 

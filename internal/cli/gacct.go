@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"gbatch/internal/cli/format"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/client"
+	"gbatch/internal/format"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )

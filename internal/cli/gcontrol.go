@@ -6,10 +6,10 @@ import (
 	"strings"
 
 	"gbatch/internal/cli/getopt"
-	"gbatch/internal/cli/suggest"
 	"gbatch/internal/client"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/proto"
+	"gbatch/internal/suggest"
 )
 
 // control is one call of gcontrol: its words and its options.

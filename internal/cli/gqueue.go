@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"gbatch/internal/cli/format"
 	"gbatch/internal/cli/getopt"
+	"gbatch/internal/format"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"gbatch/internal/cli/format"
 	"gbatch/internal/cli/getopt"
+	"gbatch/internal/format"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )

@@ -3,7 +3,7 @@ package cli
 import (
 	"strconv"
 
-	"gbatch/internal/cli/format"
+	"gbatch/internal/format"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 )

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"gbatch/internal/cli/format"
+	"gbatch/internal/format"
 	"gbatch/internal/model"
 )
 

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"gbatch/internal/cli/format"
+	"gbatch/internal/format"
 	"gbatch/internal/model"
 	"gbatch/internal/seff"
 	"gbatch/internal/walltime"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"gbatch/internal/cli/format"
+	"gbatch/internal/format"
 	"gbatch/internal/golden"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"gbatch/internal/cli/format"
+	"gbatch/internal/format"
 	"gbatch/internal/model"
 )
 

@@ -4,7 +4,7 @@ import (
 	"errors"
 	"strings"
 
-	"gbatch/internal/cli/suggest"
+	"gbatch/internal/suggest"
 )
 
 // ErrHelp, ErrUsage and ErrVersion come out of Args when the option of that name was given: print it to

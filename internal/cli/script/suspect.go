@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"gbatch/internal/cli/suggest"
+	"gbatch/internal/suggest"
 )
 
 // suspect warns about a comment that was likely meant to be a directive: a word near SBATCH or GBATCH and

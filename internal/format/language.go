@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"gbatch/internal/cli/suggest"
+	"gbatch/internal/suggest"
 )
 
 // Limits of what a format may ask for.
