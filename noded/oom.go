@@ -22,6 +22,8 @@ const (
 	maxOOMKills  = 256 // of the node, that are remembered
 	maxOOMNamed  = 4   // processes named in one sentence
 	maxKmsgReads = 1 << 16
+
+	oomPrefix = "gbatch: " // of the line in the job's standard error
 )
 
 // oomKill is one process that the kernel killed.
@@ -152,7 +154,7 @@ type oomStory struct {
 // sentence tells it in one line.
 func (o *oomStory) sentence() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "gbatch: step %s node %s: ", o.step, o.node)
+	fmt.Fprintf(&b, oomPrefix+"step %s node %s: ", o.step, o.node)
 	global := len(o.kills) > 0
 	for _, k := range o.kills {
 		global = global && k.global

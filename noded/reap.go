@@ -234,6 +234,9 @@ func (l *loop) started(a *attempt, ev *shim.Event) error {
 
 // endedBy begins to clear an attempt away whose process has ended, or could not be started.
 func (l *loop) endedBy(a *attempt, ev *shim.Event) {
+	if ev.Kind == shim.LaunchFailed {
+		l.log.Warn("a job could not be started", "job", a.key.Job, "attempt", a.key.Attempt, "why", ev.Text)
+	}
 	a.phase, a.ended, a.order, a.launch = ending, ev, nil, nil
 	if !ev.Started.IsZero() && !a.lateStart {
 		a.began = model.Time(ev.Started.UnixMilli())
@@ -293,7 +296,9 @@ func (n *Noded) clearAway(ctx context.Context, c *clearing) msgCleared {
 	m.exit = exitOf(c.ended, use)
 	m.exit.Use = usedBy(c, use, m.exit, seen)
 	withSteps(&m.exit, c, use, seen)
-	if line := n.epitaph(c, use, seen); line != "" {
+	line, oom := n.epitaph(c, use, seen)
+	m.exit.Text = orElse(m.exit.Text, oom)
+	if line != "" {
 		n.tellUser(c.rec, line)
 	}
 	return m
@@ -364,7 +369,7 @@ func exitOf(ev *shim.Event, use usage) model.Exit {
 func withEnd(x model.Exit, ev *shim.Event) model.Exit {
 	end := exitOf(ev, usage{})
 	end.UserMS, end.SysMS, end.MaxRSSKB = max(end.UserMS, x.UserMS), max(end.SysMS, x.SysMS), max(end.MaxRSSKB, x.MaxRSSKB)
-	end.OOM, end.Use = x.OOM, x.Use
+	end.OOM, end.Use, end.Text = x.OOM, x.Use, orElse(end.Text, x.Text)
 	return end
 }
 
@@ -372,9 +377,9 @@ func withEnd(x model.Exit, ev *shim.Event) model.Exit {
 // counts as run, as in Slurm: another node would not do better.
 func failedExit(ev *shim.Event) model.Exit {
 	if ev.Stage == shim.StageExec {
-		return model.Exit{Code: int32(ev.Errno & 0xff), Text: ev.Text}
+		return model.Exit{Code: int32(ev.Errno & 0xff), Text: ev.Text, NoStart: true}
 	}
-	return model.Exit{Signal: signalNoIO, Text: ev.Text}
+	return model.Exit{Signal: signalNoIO, Text: ev.Text, NoStart: true}
 }
 
 // ownFault reports whether a failed launch is the job's fault, not the node's.
@@ -388,8 +393,9 @@ func ownFault(ev *shim.Event) bool {
 	return false
 }
 
-// epitaph is the last line that the user finds in the job's standard error, if there is one to write.
-func (n *Noded) epitaph(c *clearing, use usage, seen *sampled) string {
+// epitaph is the last line that the user finds in the job's standard error, if there is one to write. oom says the same of a
+// job that ran out of memory for its record.
+func (n *Noded) epitaph(c *clearing, use usage, seen *sampled) (line, oom string) {
 	switch {
 	case c.rec == nil:
 	case use.oomKills > 0:
@@ -397,12 +403,13 @@ func (n *Noded) epitaph(c *clearing, use usage, seen *sampled) string {
 		if use.oomKills > 1 {
 			events = "events"
 		}
+		told := n.oomSentence(c, use, seen)
 		return fmt.Sprintf("slurmstepd: error: Detected %d oom_kill %s in StepId=%d.batch. Some of the step tasks have been OOM Killed.\n%s",
-			use.oomKills, events, c.key.Job, n.oomSentence(c, use, seen))
-	case c.ended != nil && c.ended.Kind == shim.LaunchFailed && c.ended.Stage == shim.StageExec && ownFault(c.ended):
-		return "slurmstepd: error: " + c.ended.Text
+			use.oomKills, events, c.key.Job, told), strings.TrimPrefix(told, oomPrefix)
+	case c.ended != nil && c.ended.Kind == shim.LaunchFailed && ownFault(c.ended):
+		return "slurmstepd: error: " + c.ended.Text, ""
 	}
-	return ""
+	return "", ""
 }
 
 // onCleared reports the end of an attempt of which nothing is left, or tries again.

@@ -5791,7 +5791,7 @@ func (x *Job) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(33); err != nil {
+	if err := e.EncodeArrayLen(34); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Partition); err != nil {
@@ -5918,6 +5918,9 @@ func (x *Run) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.Mailed)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.FailedNode); err != nil {
 		return err
 	}
 	return nil
@@ -6339,7 +6342,17 @@ func (x *Run) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Run.Mailed", v)
 		}
 	}
-	return wire.Skip(d, n-33)
+	if n < 34 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Run.FailedNode", err)
+		}
+		x.FailedNode = v
+	}
+	return wire.Skip(d, n-34)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -6400,7 +6413,7 @@ func (x *End) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Exit) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(9); err != nil {
+	if err := e.EncodeArrayLen(10); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.Code)); err != nil {
@@ -6435,6 +6448,9 @@ func (x *Exit) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Use.EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeBool(x.NoStart); err != nil {
+		return err
 	}
 	return nil
 }
@@ -6548,7 +6564,17 @@ func (x *Exit) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Use = v1
 		}
 	}
-	return wire.Skip(d, n-9)
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("Exit.NoStart", err)
+		}
+		x.NoStart = v
+	}
+	return wire.Skip(d, n-10)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -8833,7 +8859,7 @@ func (x *ReasonSet) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Record) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(50); err != nil {
+	if err := e.EncodeArrayLen(51); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(x.Seq); err != nil {
@@ -9000,6 +9026,9 @@ func (x *Record) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeBool(x.NoScript); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.FailedNode); err != nil {
 		return err
 	}
 	return nil
@@ -9574,7 +9603,17 @@ func (x *Record) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.NoScript = v
 	}
-	return wire.Skip(d, n-50)
+	if n < 51 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Record.FailedNode", err)
+		}
+		x.FailedNode = v
+	}
+	return wire.Skip(d, n-51)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

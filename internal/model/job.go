@@ -127,6 +127,8 @@ type Run struct {
 	StopReason Reason // with StopTimeLimit: the limit in minutes that has run out; StopWhy says whose
 	Warned     Time   // when Spec.Warning's signal was due: it is sent once; 0: not yet
 	Mailed     int32  // percentage of the time limit of whose passing people have been told last; 0: none
+
+	FailedNode string // the node whose failure, fault or prolog ended the run; "": none did
 }
 
 // Gate says which program of the controller a job waits for. The numbers are stored: append only.
@@ -170,6 +172,7 @@ type Exit struct {
 	MaxRSSKB int64  // peak memory, KiB
 	Text     string // a sentence for people where something went wrong beside the exit code
 	Use      *Usage // what the batch step used, in detail; nil: nobody measured
+	NoStart  bool   // the script did not begin: its files or its program can't be opened; Text says which
 }
 
 // State gives what the exit makes of a job that nobody stopped.
@@ -179,6 +182,8 @@ func (e Exit) State() (JobState, Reason) {
 		return Failed, ReasonSystemFailure
 	case e.OOM:
 		return OutOfMemory, ReasonOutOfMemory
+	case e.NoStart:
+		return Failed, ReasonJobLaunchFailure
 	case e.Signal != 0:
 		return Failed, ReasonRaisedSignal
 	case e.Code != 0:

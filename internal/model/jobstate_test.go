@@ -120,6 +120,7 @@ func TestExitState(t *testing.T) {
 		{Exit{}, Completed, ReasonNone},
 		{Exit{Code: 3}, Failed, ReasonNonZeroExitCode},
 		{Exit{Signal: 9}, Failed, ReasonRaisedSignal},
+		{Exit{Signal: 53, NoStart: true}, Failed, ReasonJobLaunchFailure},
 		{Exit{Code: 1, Signal: 9}, Failed, ReasonRaisedSignal},
 		{Exit{Signal: 9, OOM: true}, OutOfMemory, ReasonOutOfMemory},
 		{Exit{Unknown: true, OOM: true, Code: 1}, Failed, ReasonSystemFailure},

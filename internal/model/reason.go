@@ -53,7 +53,8 @@ const (
 	ReasonReservationDeleted
 	ReasonAccountNotAllowed // in the partition, since the job was submitted
 	ReasonQOSNotAllowed
-	numReasons // below limitReasons
+	ReasonJobLaunchFailure // its files or its program can't be opened: it never began
+	numReasons             // below limitReasons
 )
 
 var reasonNames = [numReasons]string{
@@ -90,6 +91,7 @@ var reasonNames = [numReasons]string{
 	ReasonReservationDeleted:              "ReservationDeleted",
 	ReasonAccountNotAllowed:               "AccountNotAllowed",
 	ReasonQOSNotAllowed:                   "QOSNotAllowed",
+	ReasonJobLaunchFailure:                "JobLaunchFailure",
 }
 
 // String gives Slurm's token.

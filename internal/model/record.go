@@ -58,6 +58,8 @@ type Record struct {
 	SuspendMS int64 // how long it was suspended until then, milliseconds: not part of what it ran
 	SuspendAt Time  // since when it is suspended; 0: it runs, or is over
 	NoScript  bool  // galloc's, or grun's own: there is no batch step
+
+	FailedNode string // the node whose failure, fault or prolog ended the run; "": none did
 }
 
 // ElapsedS gives how long an ended job had its resources without being suspended, seconds.

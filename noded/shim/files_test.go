@@ -163,7 +163,12 @@ func TestWorkingDirectory(t *testing.T) {
 	check := func(t *testing.T, l *script, dir, reason string) {
 		t.Helper()
 		l.Dir = dir
-		s.run(l.Launch)
+		s.launch(l.Launch)
+		note := fmt.Sprintf("could not change to the working directory %s: %s; it runs in /tmp", dir, strings.ToLower(reason))
+		if e := s.wait(l.Key, Launched); len(e.Notes) != 1 || e.Notes[0] != note {
+			t.Errorf("noted %q, want %q", e.Notes, note)
+		}
+		s.wait(l.Key, Exited)
 		if got := l.out(t); got != "/tmp" {
 			t.Errorf("ran in %q", got)
 		}

@@ -103,6 +103,7 @@ type childArgs struct {
 	stage int32
 	index int32 // of joins, limits
 	errno int32
+	chdir int32         // why the directory could not be entered: the process runs in fallback; 0: it could
 	born  unix.Timespec // since boot: its first moment
 
 	forked unix.Timespec // since boot: just before
@@ -115,7 +116,7 @@ func (a *childArgs) childTID() int { return int(atomic.LoadInt32(&a.tid)) }
 // from the step of the child that a.stage names: then the child is gone but not yet waited for, and pid is set).
 func spawn(a *childArgs) (pid int, errno syscall.Errno) {
 	atomic.StoreInt32(&a.tid, 0)
-	a.stage, a.index, a.errno = 0, 0, 0
+	a.stage, a.index, a.errno, a.chdir = 0, 0, 0, 0
 	a.clone.exitSignal = uint64(unix.SIGCHLD)
 	a.clone.flags |= unix.CLONE_VM | unix.CLONE_VFORK | unix.CLONE_PARENT_SETTID
 	a.clone.parentTID = uint64(uintptr(unsafe.Pointer(&a.tid)))
@@ -256,6 +257,7 @@ func child(a *childArgs) {
 		}
 	}
 	if chdirErr != 0 {
+		a.chdir = int32(chdirErr)
 		tellChdir(a, chdirErr)
 	}
 	// 4. Limits, then the user for good, then the program.

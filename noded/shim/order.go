@@ -18,6 +18,7 @@ const (
 	MaxCgroupDirs  = 16
 	MaxLimits      = 16 // the kernel has 16 resources
 	MaxCPUs        = 8192
+	maxNotes       = MaxLimits + 1 // one of each limit, and one of the directory
 	MaxAckKeys     = 65536
 
 	maxEntries = 65536 // launches that run or wait for an Ack

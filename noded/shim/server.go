@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"gbatch/internal/version"
@@ -278,6 +279,9 @@ func (s *server) launch(e *entry, l *Launch) {
 	if lerr != nil {
 		s.launched(e, Event{}, lerr)
 		return
+	}
+	if errno := syscall.Errno(p.child.chdir); errno != 0 {
+		p.notes = append(p.notes, fmt.Sprintf("could not change to the working directory %s: %v; it runs in /tmp", l.Dir, errno))
 	}
 	ev := Event{Kind: Launched, Key: e.key, PID: pid, Started: started, Notes: p.notes}
 	if ev.StartTicks = p.child.startTicks(); ev.StartTicks == 0 {

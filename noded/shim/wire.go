@@ -191,7 +191,7 @@ func (d *decoder) event() Event {
 	v.Started = d.time()
 	v.StartTicks = d.u64()
 	v.Text = d.str()
-	v.Notes = d.strs("notes", MaxLimits)
+	v.Notes = d.strs("notes", maxNotes)
 	v.Stage = Stage(d.u8())
 	if v.Stage >= stageNo {
 		d.fail(fmt.Errorf("unknown stage %d", v.Stage))
