@@ -21,7 +21,7 @@ func (a *account) printJSON(c *client.Client, view *acctView) error {
 	if err != nil {
 		return err
 	}
-	return a.jsonFinish(j, a.json, cluster, model.Time(a.now.UnixMilli()))
+	return a.jsonFinish(j, cluster, model.Time(a.now.UnixMilli()))
 }
 
 func (r *acctRow) writeJSON(j *jsonText, batch bool, steps []*model.Record) {

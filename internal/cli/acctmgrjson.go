@@ -46,7 +46,7 @@ func (m *manage) showJSON(f *acctmgr.Facts, entity string, words []string) error
 	if p.Entity == "clusters" {
 		j.cluster()
 	}
-	return m.jsonFinish(j.jsonText, m.json, f.Cluster, 0)
+	return m.jsonFinish(j.jsonText, f.Cluster, 0)
 }
 
 // within writes an object.

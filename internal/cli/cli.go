@@ -10,6 +10,7 @@ import (
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/client"
 	"gbatch/internal/conf/locate"
+	"gbatch/internal/model"
 	"gbatch/internal/rpc"
 	"gbatch/internal/version"
 )
@@ -153,6 +154,17 @@ func (e *Env) connect() (*client.Client, error) {
 func (e *Env) getenv(name string) string {
 	v, _ := e.Lookup(name)
 	return v
+}
+
+// jsonFrame begins a list of --json on standard output; jsonFinish ends it.
+func (e *Env) jsonFrame(list, ver string) *jsonText { return jsonFrame(e.Stdout, list, ver) }
+
+func (e *Env) jsonFinish(j *jsonText, cluster string, now model.Time) error {
+	return j.finish(append([]string{e.Program}, e.Args...), cluster, now)
+}
+
+func (e *Env) jsonTail(j *jsonText, cluster string, now model.Time) error {
+	return j.tail(append([]string{e.Program}, e.Args...), cluster, now)
 }
 
 // text gives the sentence of an error from the cluster.

@@ -43,7 +43,7 @@ func (c *control) nodesJSON(infos []*proto.NodeInfo, now model.Time) error {
 		writeNodeJSON(j, i, cluster)
 		j.flush(false)
 	}
-	return c.jsonFinish(j, c.json, cluster, now)
+	return c.jsonFinish(j, cluster, now)
 }
 
 // partitionsJSON writes partitions.
@@ -59,7 +59,7 @@ func (c *control) partitionsJSON(parts []*model.Partition, reply *proto.Partitio
 			j.flush(false)
 		}
 	}
-	return c.jsonFinish(j, c.json, cluster, reply.Now)
+	return c.jsonFinish(j, cluster, reply.Now)
 }
 
 func writePartitionJSON(j *jsonText, p *model.Partition, cpus int64, cluster string) {
@@ -143,7 +143,7 @@ func (c *control) pingJSON(r *proto.PingReply) error {
 		j.bool("primary", ctl.Leader)
 		j.close('}')
 	}
-	return c.jsonFinish(j, c.json, r.Cluster, r.Now)
+	return c.jsonFinish(j, r.Cluster, r.Now)
 }
 
 // reservationsJSON writes all reservations, or the named one.
@@ -158,7 +158,7 @@ func (c *control) reservationsJSON(cl *client.Client, reply *proto.ReservationsR
 			writeReservationJSON(j, v, &reply.Sizes[i])
 		}
 	}
-	return c.jsonFinish(j, c.json, cluster, reply.Now)
+	return c.jsonFinish(j, cluster, reply.Now)
 }
 
 func writeReservationJSON(j *jsonText, v *model.Reservation, size *proto.ResvSize) {
@@ -224,7 +224,7 @@ func (c *control) licensesJSON(reply *proto.ConfigReply, name string) error {
 		j.num("LastUpdate", 0)
 		j.close('}')
 	}
-	return c.jsonFinish(j, c.json, reply.Config.Cluster, reply.Now)
+	return c.jsonFinish(j, reply.Config.Cluster, reply.Now)
 }
 
 // licenseUsed gives how many of a license jobs hold.

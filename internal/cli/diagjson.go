@@ -91,5 +91,5 @@ func (d *diag) printJSON(r *proto.DiagReply, cluster string) error {
 	}
 	j.close(']')
 	j.close('}')
-	return d.jsonTail(j, d.json, cluster, r.Now)
+	return d.jsonTail(j, cluster, r.Now)
 }

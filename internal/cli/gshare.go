@@ -283,7 +283,7 @@ func (s *share) writeJSON(rows []shareRow, cluster string) error {
 	j.close(']')
 	j.num("total_shares", int64(len(rows)))
 	j.close('}')
-	return s.jsonTail(j, s.json, cluster, 0)
+	return s.jsonTail(j, cluster, 0)
 }
 
 // tresCounts writes amounts as cpu=1,mem=2,...

@@ -219,7 +219,7 @@ func (i *info) printGPUsJSON(rows []gpuRow, cluster string, now model.Time) erro
 		j.close('}')
 		j.flush(false)
 	}
-	return i.jsonFinish(j, i.json, cluster, now)
+	return i.jsonFinish(j, cluster, now)
 }
 
 // unitLines gives the units of a node for gcontrol show node -d, one line each.

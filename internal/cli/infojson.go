@@ -33,7 +33,7 @@ func (i *info) printJSON(t *infoTable, cluster string, now model.Time) error {
 			}
 		}
 	}
-	return i.jsonFinish(j, i.json, cluster, now)
+	return i.jsonFinish(j, cluster, now)
 }
 
 // nodeStatesJSON gives the base state and the flags, in capitals.

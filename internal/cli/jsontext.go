@@ -42,6 +42,7 @@ type jsonText struct {
 	w    io.Writer
 	b    []byte
 	last byte // the last byte written
+	ver  string
 	old  bool // the shape up to v0.0.39
 	err  error
 }
@@ -190,28 +191,28 @@ func appendJSON(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// jsonFrame begins the frame and its list; finish ends it.
-func (e *Env) jsonFrame(list, ver string) *jsonText {
-	j := &jsonText{w: e.Stdout, old: ver < "v0.0.40"}
+// jsonFrame begins the frame and its list, to be written to w in the shape of a version; finish ends both.
+func jsonFrame(w io.Writer, list, ver string) *jsonText {
+	j := &jsonText{w: w, old: ver < "v0.0.40", ver: ver}
 	j.open("", '{')
 	j.open(list, '[')
 	return j
 }
 
-// jsonFinish ends the list and writes what stands behind it.
-func (e *Env) jsonFinish(j *jsonText, ver, cluster string, now model.Time) error {
+// finish ends the list and writes what stands behind it: the words of the command, the cluster and its time.
+func (j *jsonText) finish(command []string, cluster string, now model.Time) error {
 	j.close(']')
-	return e.jsonTail(j, ver, cluster, now)
+	return j.tail(command, cluster, now)
 }
 
-// jsonTail ends the frame behind its list.
-func (e *Env) jsonTail(j *jsonText, ver, cluster string, now model.Time) error {
+// tail ends the frame behind its list.
+func (j *jsonText) tail(command []string, cluster string, now model.Time) error {
 	j.count("last_update", now.Seconds())
 	j.open("meta", '{')
 	j.open("plugin", '{')
 	j.str("type", "")
 	j.str("name", "")
-	j.str("data_parser", "data_parser/"+ver)
+	j.str("data_parser", "data_parser/"+j.ver)
 	j.str("accounting_storage", "")
 	j.close('}')
 	j.open("client", '{')
@@ -219,10 +220,14 @@ func (e *Env) jsonTail(j *jsonText, ver, cluster string, now model.Time) error {
 	j.str("user", "")
 	j.str("group", "")
 	j.close('}')
-	j.list("command", append([]string{e.Program}, e.Args...))
+	j.list("command", command)
 	major, rest, _ := strings.Cut(version.Slurm, ".")
 	minor, micro, _ := strings.Cut(rest, ".")
-	for _, name := range []string{"slurm", "Slurm"}[:1+yesNum(j.old)] { // capital up to v0.0.39
+	names := []string{"slurm"}
+	if j.old {
+		names = append(names, "Slurm") // capital up to v0.0.39
+	}
+	for _, name := range names {
 		j.open(name, '{')
 		j.open("version", '{')
 		j.str("major", major)

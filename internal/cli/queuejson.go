@@ -26,7 +26,7 @@ func (q *queue) printJSON(view *queueView) error {
 	if err != nil {
 		return err
 	}
-	if err := q.jsonFinish(j, q.json, cluster, view.at); err != nil {
+	if err := q.jsonFinish(j, cluster, view.at); err != nil {
 		return complaint{err.Error()}
 	}
 	return nil

@@ -21,7 +21,10 @@ type sortKey struct {
 // parseSort reads --sort: letters of -o with commas between, each with + or - before it.
 func parseSort(text, letters string) ([]sortKey, error) {
 	var keys []sortKey
-	for _, w := range splitList(text) {
+	for w := range strings.SplitSeq(text, ",") {
+		if w = strings.TrimSpace(w); w == "" {
+			continue
+		}
 		name, down := strings.CutPrefix(w, "-")
 		name = strings.TrimPrefix(strings.TrimPrefix(name, "+"), "#")
 		if len(name) != 1 || !strings.Contains(letters, name) {
@@ -30,7 +33,7 @@ func parseSort(text, letters string) ([]sortKey, error) {
 			}
 			return nil, fmt.Errorf("Invalid sort specification: %s", w)
 		}
-		keys = append(keys, sortKey{name[0], down})
+		keys = append(keys, sortKey{letter: name[0], down: down})
 	}
 	return keys, nil
 }

@@ -170,7 +170,7 @@ func (e *Env) whyJSON(r *proto.WhyReply, ver, cluster string) error {
 		j.close('}')
 		j.flush(false)
 	}
-	return e.jsonFinish(j, ver, cluster, r.Now)
+	return e.jsonFinish(j, cluster, r.Now)
 }
 
 // why explains jobs.
