@@ -8,13 +8,14 @@ import (
 
 	"gbatch/internal/cli/acctmgr"
 	"gbatch/internal/model"
+	"gbatch/internal/slurmjson"
 )
 
 // gacctmgr show ... --json: the lists of slurmdb's data_parser.
 
 // acctJSON writes accounting records.
 type acctJSON struct {
-	*jsonText
+	*slurmjson.Writer
 	f *acctmgr.Facts
 }
 
@@ -26,19 +27,19 @@ func (m *manage) showJSON(f *acctmgr.Facts, entity string, words []string) error
 	j := &acctJSON{m.jsonFrame(p.Entity, m.json), f}
 	for _, a := range p.Accounts {
 		j.account(a)
-		j.flush(false)
+		j.Flush(false)
 	}
 	for _, u := range p.Users {
 		j.user(u)
-		j.flush(false)
+		j.Flush(false)
 	}
 	for _, a := range p.Assocs {
 		j.assoc(a)
-		j.flush(false)
+		j.Flush(false)
 	}
 	for _, q := range p.QOS {
 		j.qos(q)
-		j.flush(false)
+		j.Flush(false)
 	}
 	for _, t := range p.TRES {
 		j.amount(model.TRESLimit{TRES: t})
@@ -46,19 +47,19 @@ func (m *manage) showJSON(f *acctmgr.Facts, entity string, words []string) error
 	if p.Entity == "clusters" {
 		j.cluster()
 	}
-	return m.jsonFinish(j.jsonText, f.Cluster, 0)
+	return m.jsonFinish(j.Writer, f.Cluster, 0)
 }
 
 // within writes an object.
 func (j *acctJSON) within(name string, members func()) {
-	j.open(name, '{')
+	j.Open(name, '{')
 	members()
-	j.close('}')
+	j.Close('}')
 }
 
 func (j *acctJSON) limit(name string, l model.Limit) {
 	n, set := l.Value()
-	j.maybe(name, max(n, 0), set, !set)
+	j.Maybe(name, max(n, 0), set, !set)
 }
 
 // minutes writes a span that is kept in seconds.
@@ -71,71 +72,71 @@ func (j *acctJSON) minutes(name string, l model.Limit) {
 
 func (j *acctJSON) factor(name string, n int64, set bool) {
 	if !set {
-		j.unset(name)
+		j.Unset(name)
 		return
 	}
-	j.real(name, float64(n)/float64(model.FactorOne))
+	j.Real(name, float64(n)/float64(model.FactorOne))
 }
 
 func (j *acctJSON) amount(l model.TRESLimit) {
 	typ, name, _ := strings.Cut(l.TRES, "/")
 	j.within("", func() {
-		j.str("type", typ)
-		j.str("name", name)
-		j.num("id", j.f.TRESID(l.TRES))
-		j.num("count", l.Count)
+		j.Str("type", typ)
+		j.Str("name", name)
+		j.Num("id", j.f.TRESID(l.TRES))
+		j.Num("count", l.Count)
 		if l.Percent { // gbatch's own: count is hundredths of a percent of the cluster
-			j.bool("percent", true)
+			j.Bool("percent", true)
 		}
 	})
 }
 
 func (j *acctJSON) tres(name string, list []model.TRESLimit) {
-	j.open(name, '[')
+	j.Open(name, '[')
 	for _, l := range list {
 		j.amount(l)
 	}
-	j.close(']')
+	j.Close(']')
 }
 
 // ref writes what names an association.
 func (j *acctJSON) ref(name string, a *model.Association) {
 	j.within(name, func() {
-		j.str("account", a.Account)
-		j.str("cluster", j.f.Cluster)
-		j.str("partition", a.Partition)
-		j.str("user", a.User)
-		j.num("id", int64(a.ID))
+		j.Str("account", a.Account)
+		j.Str("cluster", j.f.Cluster)
+		j.Str("partition", a.Partition)
+		j.Str("user", a.User)
+		j.Num("id", int64(a.ID))
 	})
 }
 
 func (j *acctJSON) refs(list []*model.Association) {
-	j.open("associations", '[')
+	j.Open("associations", '[')
 	for _, a := range list {
 		j.ref("", a)
 	}
-	j.close(']')
+	j.Close(']')
 }
 
 func (j *acctJSON) coordinators(list []string) {
-	j.open("coordinators", '[')
+	j.Open("coordinators", '[')
 	for _, name := range list {
 		j.within("", func() {
-			j.str("name", name)
-			j.bool("direct", true)
+			j.Str("name", name)
+			j.Bool("direct", true)
 		})
 	}
-	j.close(']')
+	j.Close(']')
 }
 
 func (j *acctJSON) account(a *model.Account) {
 	j.within("", func() {
 		j.refs(j.f.Associations(a.Name, ""))
 		j.coordinators(a.Coordinators)
-		j.str("description", a.Description)
-		j.str("name", a.Name)
-		j.str("organization", a.Organization)
-		j.list("flags", nil)
+		j.Str("description", a.Description)
+		j.Str("name", a.Name)
+		j.Str("organization", a.Organization)
+		j.List("flags", nil)
 	})
 }
 
@@ -148,17 +149,17 @@ func (j *acctJSON) user(u *model.User) {
 	}
 	slices.Sort(over)
 	j.within("", func() {
-		j.words("administrator_level", u.Admin.String())
+		j.Words("administrator_level", u.Admin.String())
 		j.refs(j.f.Associations("", u.Name))
 		j.coordinators(over)
 		j.within("default", func() {
-			j.str("account", u.DefaultAccount)
-			j.str("wckey", "")
+			j.Str("account", u.DefaultAccount)
+			j.Str("wckey", "")
 		})
-		j.list("flags", nil)
-		j.str("name", u.Name)
-		j.str("old_name", "")
-		j.list("wckeys", nil)
+		j.List("flags", nil)
+		j.Str("name", u.Name)
+		j.Str("old_name", "")
+		j.List("wckeys", nil)
 	})
 }
 
@@ -169,23 +170,23 @@ func (j *acctJSON) assoc(a *model.Association) {
 		parent = j.f.Parent(a.Account)
 	}
 	j.within("", func() {
-		j.list("accounting", nil)
-		j.str("account", a.Account)
-		j.str("cluster", j.f.Cluster)
-		j.str("comment", "")
-		j.within("default", func() { j.str("qos", a.DefQOS) })
-		j.list("flags", nil)
+		j.List("accounting", nil)
+		j.Str("account", a.Account)
+		j.Str("cluster", j.f.Cluster)
+		j.Str("comment", "")
+		j.within("default", func() { j.Str("qos", a.DefQOS) })
+		j.List("flags", nil)
 		j.ref("id", a)
-		j.bool("is_default", u != nil && u.DefaultAccount == a.Account)
-		j.str("lineage", j.lineage(a))
+		j.Bool("is_default", u != nil && u.DefaultAccount == a.Account)
+		j.Str("lineage", j.lineage(a))
 		j.within("max", func() { j.assocMax(a) })
 		j.within("min", func() { j.limit("priority_threshold", a.MinPrioThresh) })
-		j.str("parent_account", parent)
-		j.str("partition", a.Partition)
+		j.Str("parent_account", parent)
+		j.Str("partition", a.Partition)
 		j.limit("priority", a.Priority)
-		j.list("qos", a.QOS)
-		j.num("shares_raw", a.Shares)
-		j.str("user", a.User)
+		j.List("qos", a.QOS)
+		j.Num("shares_raw", a.Shares)
+		j.Str("user", a.User)
 	})
 }
 
@@ -248,11 +249,11 @@ func (j *acctJSON) qos(q *model.QOS) {
 	exempt, exempts := q.PreemptExemptTimeS.Value()
 	threshold, holds := q.UsageThreshold.Value()
 	j.within("", func() {
-		j.str("description", q.Description)
-		j.list("flags", flags)
-		j.num("id", int64(q.ID))
+		j.Str("description", q.Description)
+		j.List("flags", flags)
+		j.Num("id", int64(q.ID))
 		j.within("limits", func() {
-			j.num("grace_time", q.GraceTimeS)
+			j.Num("grace_time", q.GraceTimeS)
 			j.within("max", func() { j.qosMax(q) })
 			j.factor("factor", q.LimitFactor, q.LimitFactor != 0)
 			j.within("min", func() {
@@ -262,13 +263,13 @@ func (j *acctJSON) qos(q *model.QOS) {
 				})
 			})
 		})
-		j.str("name", q.Name)
+		j.Str("name", q.Name)
 		j.within("preempt", func() {
-			j.list("list", q.Preempt)
-			j.words("mode", cmp.Or(q.PreemptMode, "DISABLED"))
-			j.maybe("exempt_time", max(exempt, 0), exempts, false)
+			j.List("list", q.Preempt)
+			j.Words("mode", cmp.Or(q.PreemptMode, "DISABLED"))
+			j.Maybe("exempt_time", max(exempt, 0), exempts, false)
 		})
-		j.count("priority", int64(q.Priority))
+		j.Count("priority", int64(q.Priority))
 		j.factor("usage_factor", q.UsageFactor, true)
 		j.factor("usage_threshold", threshold, holds)
 	})
@@ -341,11 +342,11 @@ func (j *acctJSON) cluster() {
 	n, _ := strconv.ParseInt(port, 10, 32) // 0 where the controller doesn't say
 	j.within("", func() {
 		j.within("controller", func() {
-			j.str("host", host)
-			j.num("port", n)
+			j.Str("host", host)
+			j.Num("port", n)
 		})
-		j.list("flags", nil)
-		j.str("name", j.f.Cluster)
+		j.List("flags", nil)
+		j.Str("name", j.f.Cluster)
 		j.within("associations", func() {
 			for _, a := range j.f.Associations(model.RootAccount, "") {
 				if a.User == "" {

@@ -12,6 +12,7 @@ import (
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
 	"gbatch/internal/walltime"
 )
 
@@ -88,7 +89,7 @@ func (a *account) options() []getopt.Option {
 		{Name: "helpformat", Short: 'e', Group: output, Help: "list the fields that -o takes", Immediate: true, Set: func(string) error { return errHelpFormat }},
 		{Name: "batch-script", Short: 'B', Group: output, Help: "with -j: the jobs' scripts, while the controller still has them", Set: getopt.Flag(&a.script)},
 		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version", Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists", Set: func(v string) (err error) {
-			a.json, err = parseJSONVersion(v)
+			a.json, err = slurmjson.ParseVersion(v)
 			return err
 		}},
 

@@ -206,12 +206,12 @@ func (r *acctRow) mem(mib int64) string {
 // tres writes a list of resources in sacct's order, which is the alphabet's.
 func (r *acctRow) tres(cpus, memMiB, nodes int64, gres []model.GresCount, billing bool) string {
 	type entry struct{ name, value string }
-	list := []entry{{"cpu", strconv.FormatInt(cpus, 10)}, {"node", strconv.FormatInt(nodes, 10)}}
+	list := []entry{{name: "cpu", value: strconv.FormatInt(cpus, 10)}, {name: "node", value: strconv.FormatInt(nodes, 10)}}
 	if billing {
-		list = append(list, entry{"billing", strconv.FormatInt(cpus, 10)})
+		list = append(list, entry{name: "billing", value: strconv.FormatInt(cpus, 10)})
 	}
 	if memMiB > 0 {
-		list = append(list, entry{"mem", r.mem(memMiB)})
+		list = append(list, entry{name: "mem", value: r.mem(memMiB)})
 	}
 	sums := map[string]int64{}
 	for _, g := range gres {
@@ -221,7 +221,7 @@ func (r *acctRow) tres(cpus, memMiB, nodes int64, gres []model.GresCount, billin
 		}
 	}
 	for name, n := range sums {
-		list = append(list, entry{name, strconv.FormatInt(n, 10)})
+		list = append(list, entry{name: name, value: strconv.FormatInt(n, 10)})
 	}
 	slices.SortFunc(list, func(a, b entry) int { return cmp.Compare(a.name, b.name) })
 	var out []byte

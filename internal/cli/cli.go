@@ -12,6 +12,7 @@ import (
 	"gbatch/internal/conf/locate"
 	"gbatch/internal/model"
 	"gbatch/internal/rpc"
+	"gbatch/internal/slurmjson"
 	"gbatch/internal/version"
 )
 
@@ -157,14 +158,16 @@ func (e *Env) getenv(name string) string {
 }
 
 // jsonFrame begins a list of --json on standard output; jsonFinish ends it.
-func (e *Env) jsonFrame(list, ver string) *jsonText { return jsonFrame(e.Stdout, list, ver) }
-
-func (e *Env) jsonFinish(j *jsonText, cluster string, now model.Time) error {
-	return j.finish(append([]string{e.Program}, e.Args...), cluster, now)
+func (e *Env) jsonFrame(list, ver string) *slurmjson.Writer {
+	return slurmjson.Begin(e.Stdout, list, ver)
 }
 
-func (e *Env) jsonTail(j *jsonText, cluster string, now model.Time) error {
-	return j.tail(append([]string{e.Program}, e.Args...), cluster, now)
+func (e *Env) jsonFinish(j *slurmjson.Writer, cluster string, now model.Time) error {
+	return j.Finish(append([]string{e.Program}, e.Args...), cluster, now)
+}
+
+func (e *Env) jsonTail(j *slurmjson.Writer, cluster string, now model.Time) error {
+	return j.Tail(append([]string{e.Program}, e.Args...), cluster, now)
 }
 
 // text gives the sentence of an error from the cluster.

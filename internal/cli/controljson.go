@@ -10,6 +10,7 @@ import (
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
 	"gbatch/internal/walltime"
 )
 
@@ -41,7 +42,7 @@ func (c *control) nodesJSON(infos []*proto.NodeInfo, now model.Time) error {
 	j := c.jsonFrame("nodes", c.json)
 	for _, i := range infos {
 		writeNodeJSON(j, i, cluster)
-		j.flush(false)
+		j.Flush(false)
 	}
 	return c.jsonFinish(j, cluster, now)
 }
@@ -56,72 +57,72 @@ func (c *control) partitionsJSON(parts []*model.Partition, reply *proto.Partitio
 	for i, p := range reply.Partitions {
 		if slices.Contains(parts, p) {
 			writePartitionJSON(j, p, reply.TotalCPUs[i], cluster)
-			j.flush(false)
+			j.Flush(false)
 		}
 	}
 	return c.jsonFinish(j, cluster, reply.Now)
 }
 
-func writePartitionJSON(j *jsonText, p *model.Partition, cpus int64, cluster string) {
+func writePartitionJSON(j *slurmjson.Writer, p *model.Partition, cpus int64, cluster string) {
 	shown := map[string]string{}
 	for _, k := range p.Show {
 		shown[k.Key] = k.Value
 	}
 	object := func(name string, fill func()) {
-		j.open(name, '{')
+		j.Open(name, '{')
 		fill()
-		j.close('}')
+		j.Close('}')
 	}
 	minutes := func(name string, seconds int64) {
-		j.maybe(name, (seconds+59)/60, seconds > 0 && seconds < model.Unlimited, seconds >= model.Unlimited)
+		j.Maybe(name, (seconds+59)/60, seconds > 0 && seconds < model.Unlimited, seconds >= model.Unlimited)
 	}
-	j.open("", '{')
-	j.str("name", p.Name)
-	j.str("cluster", cluster)
+	j.Open("", '{')
+	j.Str("name", p.Name)
+	j.Str("cluster", cluster)
 	object("nodes", func() {
-		j.str("allowed_allocation", "")
-		j.str("configured", hostlist.Compress(p.Nodes))
-		j.num("total", int64(len(p.Nodes)))
+		j.Str("allowed_allocation", "")
+		j.Str("configured", hostlist.Compress(p.Nodes))
+		j.Num("total", int64(len(p.Nodes)))
 	})
 	object("accounts", func() {
-		j.str("allowed", strings.Join(p.AllowAccounts, ","))
-		j.str("deny", strings.Join(p.DenyAccounts, ","))
+		j.Str("allowed", strings.Join(p.AllowAccounts, ","))
+		j.Str("deny", strings.Join(p.DenyAccounts, ","))
 	})
-	object("groups", func() { j.str("allowed", strings.Join(p.AllowGroups, ",")) })
+	object("groups", func() { j.Str("allowed", strings.Join(p.AllowGroups, ",")) })
 	object("qos", func() {
-		j.str("allowed", strings.Join(p.AllowQOS, ","))
-		j.str("deny", strings.Join(p.DenyQOS, ","))
-		j.str("assigned", p.QOS)
+		j.Str("allowed", strings.Join(p.AllowQOS, ","))
+		j.Str("deny", strings.Join(p.DenyQOS, ","))
+		j.Str("assigned", p.QOS)
 	})
 	object("tres", func() {
-		j.str("billing_weights", shown["TRESBillingWeights"])
-		j.str("configured", shown["TRES"])
+		j.Str("billing_weights", shown["TRESBillingWeights"])
+		j.Str("configured", shown["TRES"])
 	})
-	object("cpus", func() { j.num("total", cpus) })
+	object("cpus", func() { j.Num("total", cpus) })
 	object("defaults", func() {
-		j.num("memory_per_cpu", p.DefMemPerCPU)
+		j.Num("memory_per_cpu", p.DefMemPerCPU)
 		minutes("time", p.DefTimeS)
-		j.str("job", shown["JobDefaults"])
+		j.Str("job", shown["JobDefaults"])
 	})
-	j.num("grace_time", p.GraceTimeS)
+	j.Num("grace_time", p.GraceTimeS)
 	object("maximums", func() {
-		j.maybe("cpus_per_node", int64(p.MaxCPUsPerNode), p.MaxCPUsPerNode > 0, p.MaxCPUsPerNode == 0)
-		j.num("memory_per_cpu", p.MaxMemPerCPU)
-		j.maybe("nodes", int64(p.MaxNodes), p.MaxNodes > 0, p.MaxNodes == 0)
-		j.num("shares", int64(max(1, p.ShareMax)))
+		j.Maybe("cpus_per_node", int64(p.MaxCPUsPerNode), p.MaxCPUsPerNode > 0, p.MaxCPUsPerNode == 0)
+		j.Num("memory_per_cpu", p.MaxMemPerCPU)
+		j.Maybe("nodes", int64(p.MaxNodes), p.MaxNodes > 0, p.MaxNodes == 0)
+		j.Num("shares", int64(max(1, p.ShareMax)))
 		minutes("time", p.MaxTimeS)
 	})
-	object("minimums", func() { j.num("nodes", int64(max(1, p.MinNodes))) })
+	object("minimums", func() { j.Num("nodes", int64(max(1, p.MinNodes))) })
 	object("priority", func() {
-		j.num("job_factor", int64(p.PriorityJobFactor))
-		j.num("tier", int64(p.PriorityTier))
+		j.Num("job_factor", int64(p.PriorityJobFactor))
+		j.Num("tier", int64(p.PriorityTier))
 	})
 	object("partition", func() {
-		j.list("state", []string{p.State.String()})
-		j.bool("default", p.Default)
-		j.bool("hidden", p.Hidden)
+		j.List("state", []string{p.State.String()})
+		j.Bool("default", p.Default)
+		j.Bool("hidden", p.Hidden)
 	})
-	j.close('}')
+	j.Close('}')
 }
 
 // pingJSON writes which controllers answer and which leads.
@@ -135,13 +136,13 @@ func (c *control) pingJSON(r *proto.PingReply) error {
 		if ctl.Up {
 			state = "UP"
 		}
-		j.open("", '{')
-		j.str("hostname", ctl.Name)
-		j.str("pinged", state)
-		j.bool("responding", ctl.Up)
-		j.str("mode", mode)
-		j.bool("primary", ctl.Leader)
-		j.close('}')
+		j.Open("", '{')
+		j.Str("hostname", ctl.Name)
+		j.Str("pinged", state)
+		j.Bool("responding", ctl.Up)
+		j.Str("mode", mode)
+		j.Bool("primary", ctl.Leader)
+		j.Close('}')
 	}
 	return c.jsonFinish(j, r.Cluster, r.Now)
 }
@@ -161,47 +162,47 @@ func (c *control) reservationsJSON(cl *client.Client, reply *proto.ReservationsR
 	return c.jsonFinish(j, cluster, reply.Now)
 }
 
-func writeReservationJSON(j *jsonText, v *model.Reservation, size *proto.ResvSize) {
+func writeReservationJSON(j *slurmjson.Writer, v *model.Reservation, size *proto.ResvSize) {
 	var lics []string
 	for _, l := range v.Licenses {
 		lics = append(lics, fmt.Sprintf("%s:%d", l.Name, l.Count))
 	}
-	j.open("", '{')
-	j.str("accounts", strings.Join(v.Accounts, ","))
-	j.str("burst_buffer", "")
-	j.num("core_count", size.Cores)
-	j.open("core_specializations", '[')
+	j.Open("", '{')
+	j.Str("accounts", strings.Join(v.Accounts, ","))
+	j.Str("burst_buffer", "")
+	j.Num("core_count", size.Cores)
+	j.Open("core_specializations", '[')
 	for i := range v.Parts[:min(len(v.Parts), len(v.Nodes))] { // which CPUs is settled when jobs come
-		j.open("", '{')
-		j.str("node", v.Nodes[i])
-		j.num("cpus", int64(v.Parts[i].CPUs))
-		j.str("memory", walltime.FormatMem(v.Parts[i].MemMiB))
+		j.Open("", '{')
+		j.Str("node", v.Nodes[i])
+		j.Num("cpus", int64(v.Parts[i].CPUs))
+		j.Str("memory", walltime.FormatMem(v.Parts[i].MemMiB))
 		if i < len(size.PartGres) {
-			j.str("gres", size.PartGres[i])
+			j.Str("gres", size.PartGres[i])
 		}
-		j.close('}')
+		j.Close('}')
 	}
-	j.close(']')
-	j.time("end_time", v.End)
-	j.str("features", v.Features)
-	j.list("flags", v.Flags.Names())
-	j.str("groups", strings.Join(v.Groups, ","))
-	j.str("licenses", strings.Join(lics, ","))
-	j.num("max_start_delay", 0)
-	j.str("name", v.Name)
-	j.num("node_count", int64(len(v.Nodes)))
-	j.str("node_list", hostlist.CompressSorted(v.Nodes))
-	j.str("partition", v.Partition)
-	j.open("purge_completed", '{')
-	j.maybe("time", v.PurgeS, v.PurgeS > 0, false)
-	j.close('}')
-	j.time("start_time", v.Start)
-	j.open("watts", '{')
-	j.unset("watts")
-	j.close('}')
-	j.str("tres", resvTRES(v, size))
-	j.str("users", strings.Join(v.Users, ","))
-	j.close('}')
+	j.Close(']')
+	j.Time("end_time", v.End)
+	j.Str("features", v.Features)
+	j.List("flags", v.Flags.Names())
+	j.Str("groups", strings.Join(v.Groups, ","))
+	j.Str("licenses", strings.Join(lics, ","))
+	j.Num("max_start_delay", 0)
+	j.Str("name", v.Name)
+	j.Num("node_count", int64(len(v.Nodes)))
+	j.Str("node_list", hostlist.CompressSorted(v.Nodes))
+	j.Str("partition", v.Partition)
+	j.Open("purge_completed", '{')
+	j.Maybe("time", v.PurgeS, v.PurgeS > 0, false)
+	j.Close('}')
+	j.Time("start_time", v.Start)
+	j.Open("watts", '{')
+	j.Unset("watts")
+	j.Close('}')
+	j.Str("tres", resvTRES(v, size))
+	j.Str("users", strings.Join(v.Users, ","))
+	j.Close('}')
 }
 
 // licensesJSON writes all licenses, or the named one.
@@ -212,17 +213,17 @@ func (c *control) licensesJSON(reply *proto.ConfigReply, name string) error {
 			continue
 		}
 		used := licenseUsed(reply, l.Name)
-		j.open("", '{')
-		j.str("LicenseName", l.Name)
-		j.num("Total", l.Count)
-		j.num("Used", used)
-		j.num("Free", max(0, l.Count-used))
-		j.bool("Remote", false)
-		j.num("Reserved", 0)
-		j.num("LastConsumed", 0)
-		j.num("LastDeficit", 0)
-		j.num("LastUpdate", 0)
-		j.close('}')
+		j.Open("", '{')
+		j.Str("LicenseName", l.Name)
+		j.Num("Total", l.Count)
+		j.Num("Used", used)
+		j.Num("Free", max(0, l.Count-used))
+		j.Bool("Remote", false)
+		j.Num("Reserved", 0)
+		j.Num("LastConsumed", 0)
+		j.Num("LastDeficit", 0)
+		j.Num("LastUpdate", 0)
+		j.Close('}')
 	}
 	return c.jsonFinish(j, reply.Config.Cluster, reply.Now)
 }

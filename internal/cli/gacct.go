@@ -14,6 +14,7 @@ import (
 	"gbatch/internal/format"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
 )
 
 // gacct lists jobs from the accounting daemon: a line for each allocation, one for its batch step and one for each of its steps. Lines are printed
@@ -260,10 +261,10 @@ func (a *account) printTable(c *client.Client, view *acctView, p *format.Printer
 	}
 	err := a.each(c, func(r *model.Record, steps []*model.Record) error {
 		if r.ArrayID != 0 {
-			arrays = append(arrays, line{r.ArrayID, taskOrder(r.Task), lines(nil, r, steps)})
+			arrays = append(arrays, line{array: r.ArrayID, task: taskOrder(r.Task), text: lines(nil, r, steps)})
 			return nil
 		}
-		if b = lines(b, r, steps); len(b) < jsonFlush {
+		if b = lines(b, r, steps); len(b) < slurmjson.FlushAt {
 			return nil
 		}
 		_, err := a.Stdout.Write(b)

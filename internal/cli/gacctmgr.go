@@ -13,6 +13,7 @@ import (
 	"gbatch/internal/client"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
 )
 
 // manage is one call of gacctmgr.
@@ -71,8 +72,8 @@ func (m *manage) options() []getopt.Option {
 		{Name: "quiet", Short: 'Q', Help: "no words on success", Set: getopt.Flag(&m.quiet)},
 		{Name: "readonly", Short: 'r', Help: "refuse to change anything", Set: getopt.Flag(&m.readOnly)},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
-		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "with show: JSON; " + jsonDefault + " without a version", Set: func(v string) (err error) {
-			m.json, err = parseJSONVersion(v)
+		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "with show: JSON; " + slurmjson.Default + " without a version", Set: func(v string) (err error) {
+			m.json, err = slurmjson.ParseVersion(v)
 			return err
 		}},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},

@@ -9,6 +9,7 @@ import (
 	"gbatch/internal/client"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
 	"gbatch/internal/suggest"
 )
 
@@ -85,7 +86,7 @@ func gcontrol(e *Env) int {
 		{Name: "verbose", Short: 'v', Hidden: true, Set: ignored},
 		{Name: "dry-run", Help: "with reconfigure: show what would change, and change nothing", Set: getopt.Flag(&dryRun)},
 		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "with why, ping, and show of jobs, nodes, partitions, reservations and licenses: write JSON", Set: func(v string) (err error) {
-			c.json, err = parseJSONVersion(v)
+			c.json, err = slurmjson.ParseVersion(v)
 			return err
 		}},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use gqueue --json for jobs"},

@@ -10,6 +10,7 @@ import (
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
 )
 
 // diag is one call of gdiag.
@@ -34,7 +35,7 @@ func gdiag(e *Env) int {
 		{Name: "sort-by-time", Short: 't', Help: "order requests by the time they took in all", Set: by(func(a, b proto.DiagRPC) int { return cmp.Compare(b.SumUS, a.SumUS) })},
 		{Name: "sort-by-time2", Short: 'T', Help: "order requests by the time that one took", Set: by(func(a, b proto.DiagRPC) int { return cmp.Compare(mean(b.SumUS, b.Count), mean(a.SumUS, a.Count)) })},
 		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "write JSON, in the shape of Slurm's data_parser of that version", Set: func(v string) (err error) {
-			d.json, err = parseJSONVersion(v)
+			d.json, err = slurmjson.ParseVersion(v)
 			return err
 		}},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},

@@ -14,6 +14,7 @@ import (
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
 )
 
 // ginfo lists partitions and nodes. infofields.go has what it can show, infogroup.go how nodes are put together.
@@ -103,7 +104,7 @@ func (i *info) options() []getopt.Option {
 		{Name: "noheader", Short: 'h', Group: output, Help: "no headings", Set: getopt.Flag(&i.noHeader)},
 		{Name: "sort", Short: 'S', Arg: getopt.Required, Group: output, Metavar: "keys", Env: "_SORT", Help: "sort by these letters of -o, each with - before it for descending; default #P,-t: as configured, then by state", Set: getopt.Text(&i.sort)},
 		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version", Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists", Set: func(v string) (err error) {
-			i.json, err = parseJSONVersion(v)
+			i.json, err = slurmjson.ParseVersion(v)
 			return err
 		}},
 		{Name: "iterate", Short: 'i', Arg: getopt.Required, Group: output, Metavar: "seconds", Help: "print again every so many seconds", Set: getopt.Number(&i.every, 1, 1<<20)},
@@ -253,7 +254,7 @@ func (i *info) once() int {
 			letters = append(letters, f.Letter)
 		}
 	}
-	keys, err := parseSort(order, string(letters))
+	keys, err := format.ParseSort(order, string(letters))
 	if err != nil {
 		i.errorf("%v", err)
 		return 1

@@ -209,7 +209,7 @@ func (s *prio) columns(p *model.Priority) string {
 }
 
 func (s *prio) print() error {
-	keys, err := parseSort(s.sort, prioLetters)
+	keys, err := format.ParseSort(s.sort, prioLetters)
 	if err != nil {
 		return err
 	}
@@ -263,7 +263,7 @@ func (s *prio) print() error {
 }
 
 // sortPrios orders lines by job number and partition, and before that by keys.
-func sortPrios(rows []prioRow, keys []sortKey) {
+func sortPrios(rows []prioRow, keys []format.SortKey) {
 	number := map[byte]func(*prioRow) float64{
 		'i': func(r *prioRow) float64 { return float64(r.Job) }, 'Y': func(r *prioRow) float64 { return float64(r.PrioRow.Priority) },
 		'S': func(r *prioRow) float64 { return float64(r.Site) }, 'A': func(r *prioRow) float64 { return r.Age }, 'B': func(r *prioRow) float64 { return r.Assoc },
@@ -275,9 +275,9 @@ func sortPrios(rows []prioRow, keys []sortKey) {
 		'o': func(r *prioRow) string { return r.PrioRow.Account }}
 	slices.SortStableFunc(rows, func(a, b prioRow) int {
 		for _, k := range keys {
-			n, w := number[k.letter], word[k.letter]
+			n, w := number[k.Letter], word[k.Letter]
 			if n == nil && w == nil {
-				n = number[k.letter&^0x20] // normalized factors sort as the weighted ones
+				n = number[k.Letter&^0x20] // normalized factors sort as the weighted ones
 			}
 			order := 0
 			if w != nil {
@@ -285,7 +285,7 @@ func sortPrios(rows []prioRow, keys []sortKey) {
 			} else {
 				order = cmp.Compare(n(&a), n(&b))
 			}
-			if k.down {
+			if k.Down {
 				order = -order
 			}
 			if order != 0 {

@@ -13,6 +13,7 @@ import (
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
 )
 
 // gqueue lists jobs that wait and run. The list streams: a job is turned into its line as it arrives and forgotten
@@ -155,7 +156,7 @@ func (q *queue) options() []getopt.Option {
 		{Name: "noconvert", Group: output, Help: "memory in MiB, not in the largest unit", Set: getopt.Flag(&q.noConvert)},
 		{Name: "expand-patterns", Group: output, Help: "output files with %j and the like filled in", Set: getopt.Flag(&q.expand)},
 		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version", Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists", Set: func(v string) (err error) {
-			q.json, err = parseJSONVersion(v)
+			q.json, err = slurmjson.ParseVersion(v)
 			return err
 		}},
 		{Name: "why", Arg: getopt.Required, Group: output, Metavar: "ids", Help: "say what holds these jobs, when they are expected to start, and what would let them start sooner", Set: func(v string) (err error) {
@@ -360,7 +361,7 @@ type complaint struct{ text string }
 
 func (c complaint) Error() string { return c.text }
 
-func (q *queue) sortKeys(lang *format.Language[queueRow]) ([]sortKey, int) {
+func (q *queue) sortKeys(lang *format.Language[queueRow]) ([]format.SortKey, int) {
 	spec := q.sort
 	switch {
 	case q.noSort:
@@ -375,7 +376,7 @@ func (q *queue) sortKeys(lang *format.Language[queueRow]) ([]sortKey, int) {
 			letters = append(letters, l)
 		}
 	}
-	keys, err := parseSort(spec, string(letters))
+	keys, err := format.ParseSort(spec, string(letters))
 	if err != nil {
 		q.errorf("%v", err)
 		return nil, 1

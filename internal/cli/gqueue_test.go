@@ -6,12 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"gbatch/internal/client"
 	"gbatch/internal/golden"
 	"gbatch/internal/model"
-	"gbatch/internal/rpc"
-
-	"gbatch/internal/client"
 	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
 )
 
 const t0 model.Time = 1_700_000_000_000 // 2023-11-14T22:13:20 in UTC
@@ -315,17 +314,4 @@ func indent(t *testing.T, text string) []byte {
 		t.Fatal(err)
 	}
 	return []byte(b.String())
-}
-
-// TestJSONText: any string becomes one that encoding/json reads back.
-func TestJSONText(t *testing.T) {
-	for _, s := range []string{"", "a\"b\\c\n\t\r\x00\x1f\x7f", "näme", "\u2028", strings.Repeat("x", 100)} {
-		var back string
-		if err := json.Unmarshal(appendJSON(nil, s), &back); err != nil || back != s {
-			t.Errorf("%q: %q %v", s, back, err)
-		}
-	}
-	if got := string(appendJSON(nil, "a\xffb")); got != "\"a\ufffdb\"" {
-		t.Errorf("bad UTF-8: %q", got)
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"gbatch/internal/format"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
 )
 
 // shareRow is one line: an account, or a user in one.
@@ -153,8 +154,8 @@ func (s *share) options() []getopt.Option {
 		{Name: "parsable2", Short: 'P', Help: "fields with | between", Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, true; return nil }},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names", Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&s.clusters)},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
-		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "JSON; " + jsonDefault + " without a version", Set: func(v string) (err error) {
-			s.json, err = parseJSONVersion(v)
+		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "JSON; " + slurmjson.Default + " without a version", Set: func(v string) (err error) {
+			s.json, err = slurmjson.ParseVersion(v)
 			return err
 		}},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
@@ -228,61 +229,61 @@ func (s *share) print() error {
 
 // writeJSON writes the list in the shape of Slurm's data_parser.
 func (s *share) writeJSON(rows []shareRow, cluster string) error {
-	j := &jsonText{w: s.Stdout, old: s.json < "v0.0.40"}
-	j.open("", '{')
-	j.open("shares", '{')
-	j.open("shares", '[')
+	j := &slurmjson.Writer{W: s.Stdout, Old: s.json < "v0.0.40"}
+	j.Open("", '{')
+	j.Open("shares", '{')
+	j.Open("shares", '[')
 	for i := range rows {
 		r := &rows[i]
-		j.open("", '{')
-		j.num("id", int64(r.ID))
-		j.str("cluster", cluster)
+		j.Open("", '{')
+		j.Num("id", int64(r.ID))
+		j.Str("cluster", cluster)
 		name, kind := r.Account, "ASSOCIATION"
 		if r.User != "" {
 			name, kind = r.User, "USER"
 		}
-		j.str("name", name)
-		j.str("parent", r.Parent)
-		j.str("partition", r.ShareRow.Partition)
-		j.real("shares_normalized", r.NormShares)
-		j.maybe("shares", r.RawShares, !r.UseParent, false)
-		j.open("tres", '{')
+		j.Str("name", name)
+		j.Str("parent", r.Parent)
+		j.Str("partition", r.ShareRow.Partition)
+		j.Real("shares_normalized", r.NormShares)
+		j.Maybe("shares", r.RawShares, !r.UseParent, false)
+		j.Open("tres", '{')
 		for _, list := range []struct {
 			name string
 			have []model.TRESCount
 		}{{"run_seconds", r.RunMins}, {"usage", r.TRESMins}} {
-			j.open(list.name, '[')
+			j.Open(list.name, '[')
 			for _, t := range list.have {
-				j.open("", '{')
-				j.str("name", t.TRES)
-				j.count("value", t.Count*60)
-				j.close('}')
+				j.Open("", '{')
+				j.Str("name", t.TRES)
+				j.Count("value", t.Count*60)
+				j.Close('}')
 			}
-			j.close(']')
+			j.Close(']')
 		}
-		j.open("group_minutes", '[')
+		j.Open("group_minutes", '[')
 		for _, l := range r.GrpTRESMins {
-			j.open("", '{')
-			j.str("name", l.TRES)
-			j.count("value", l.Count)
-			j.close('}')
+			j.Open("", '{')
+			j.Str("name", l.TRES)
+			j.Count("value", l.Count)
+			j.Close('}')
 		}
-		j.close(']')
-		j.close('}')
-		j.real("effective_usage", r.Used)
-		j.real("usage_normalized", r.NormUsage)
-		j.num("usage", r.RawUsage)
-		j.open("fairshare", '{')
-		j.real("factor", r.FairShare)
-		j.real("level", r.LevelFS)
-		j.close('}')
-		j.words("type", kind)
-		j.close('}')
-		j.flush(false)
+		j.Close(']')
+		j.Close('}')
+		j.Real("effective_usage", r.Used)
+		j.Real("usage_normalized", r.NormUsage)
+		j.Num("usage", r.RawUsage)
+		j.Open("fairshare", '{')
+		j.Real("factor", r.FairShare)
+		j.Real("level", r.LevelFS)
+		j.Close('}')
+		j.Words("type", kind)
+		j.Close('}')
+		j.Flush(false)
 	}
-	j.close(']')
-	j.num("total_shares", int64(len(rows)))
-	j.close('}')
+	j.Close(']')
+	j.Num("total_shares", int64(len(rows)))
+	j.Close('}')
 	return s.jsonTail(j, cluster, 0)
 }
 

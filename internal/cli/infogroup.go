@@ -277,24 +277,24 @@ func stateOrder(n *proto.NodeInfo) int {
 }
 
 // sortInfo sorts rows by letters of -o. "#P" is the order of the configuration, and so is P here where names are equal.
-func sortInfo(rows []infoRow, keys []sortKey, configOrder bool, fields []infoField) {
+func sortInfo(rows []infoRow, keys []format.SortKey, configOrder bool, fields []infoField) {
 	text := func(f *infoField, r *infoRow) string {
 		if f.Append != nil {
 			return string(f.Append(nil, r))
 		}
 		return f.Get(r)
 	}
-	value := func(r *infoRow, letter byte) sortValue {
+	value := func(r *infoRow, letter byte) format.SortValue {
 		switch letter {
 		case 'P', 'R':
 			if configOrder {
-				return sortValue{n: int64(r.order)}
+				return format.SortValue{N: int64(r.order)}
 			}
-			return sortValue{s: r.part.Name}
+			return format.SortValue{S: r.part.Name}
 		case 't', 'T':
-			return sortValue{n: int64(stateOrder(r.first()))}
+			return format.SortValue{N: int64(stateOrder(r.first()))}
 		case 'D', 'F', 'A':
-			return sortValue{n: int64(len(r.nodes))}
+			return format.SortValue{N: int64(len(r.nodes))}
 		case 'C', 'c', 'm', 'd', 'w', 'e', 'X', 'Y', 'Z', 'p', 'I':
 			i := slices.IndexFunc(fields, func(f infoField) bool { return f.Letter == letter })
 			digits := strings.TrimRight(strings.FieldsFunc(text(&fields[i], r)+"0", func(c rune) bool { return c == '/' || c == '-' })[0], "+")
@@ -302,23 +302,23 @@ func sortInfo(rows []infoRow, keys []sortKey, configOrder bool, fields []infoFie
 			if err != nil {
 				n = 0
 			}
-			return sortValue{n: n}
+			return format.SortValue{N: n}
 		case 'l':
-			return sortValue{n: r.part.MaxTimeS}
+			return format.SortValue{N: r.part.MaxTimeS}
 		case 'H':
 			if n := r.first(); n != nil {
-				return sortValue{n: int64(n.Node.ReasonAt)}
+				return format.SortValue{N: int64(n.Node.ReasonAt)}
 			}
-			return sortValue{}
+			return format.SortValue{}
 		}
 		i := slices.IndexFunc(fields, func(f infoField) bool { return f.Letter == letter })
-		return sortValue{s: text(&fields[i], r)}
+		return format.SortValue{S: text(&fields[i], r)}
 	}
 	slices.SortStableFunc(rows, func(a, b infoRow) int {
 		for _, k := range keys {
-			x, y := value(&a, k.letter), value(&b, k.letter)
-			c := cmp.Or(cmp.Compare(x.n, y.n), strings.Compare(x.s, y.s))
-			if k.down {
+			x, y := value(&a, k.Letter), value(&b, k.Letter)
+			c := cmp.Or(cmp.Compare(x.N, y.N), strings.Compare(x.S, y.S))
+			if k.Down {
 				c = -c
 			}
 			if c != 0 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"gbatch/internal/cli/joblist"
+	"gbatch/internal/format"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -54,7 +55,7 @@ func BenchmarkQueue10000(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	keys, err := parseSort(queueSort, "Ptp")
+	keys, err := format.ParseSort(queueSort, "Ptp")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
 )
 
 // printJSON prints the jobs as squeue --json does, in the controller's order, as they come.
@@ -21,7 +22,7 @@ func (q *queue) printJSON(view *queueView) error {
 	j := q.jsonFrame("jobs", q.json)
 	err = q.each(view, func(r *queueRow) {
 		r.writeJSON(j, cluster)
-		j.flush(false)
+		j.Flush(false)
 	})
 	if err != nil {
 		return err
@@ -48,112 +49,112 @@ func clusterName(c *client.Client) (string, error) {
 	return ping.Cluster, err
 }
 
-func (r *queueRow) writeJSON(j *jsonText, cluster string) {
+func (r *queueRow) writeJSON(j *slurmjson.Writer, cluster string) {
 	sp := r.Spec
 	nodes, cpus := r.size()
-	j.open("", '{')
-	j.str("account", sp.Account)
-	j.time("accrue_time", r.AccrueTime())
-	j.str("admin_comment", r.Comment)
-	j.str("allocating_node", sp.Host)
+	j.Open("", '{')
+	j.Str("account", sp.Account)
+	j.Time("accrue_time", r.AccrueTime())
+	j.Str("admin_comment", r.Comment)
+	j.Str("allocating_node", sp.Host)
 	if r.ArrayID != 0 {
-		j.count("array_job_id", int64(r.ArrayID))
-		j.count("array_max_tasks", int64(r.Throttle))
+		j.Count("array_job_id", int64(r.ArrayID))
+		j.Count("array_max_tasks", int64(r.Throttle))
 	} else {
-		j.unset("array_job_id")
-		j.unset("array_max_tasks")
+		j.Unset("array_job_id")
+		j.Unset("array_max_tasks")
 	}
 	if r.task != model.NoTask {
-		j.count("array_task_id", int64(r.task))
+		j.Count("array_task_id", int64(r.task))
 	} else {
-		j.unset("array_task_id")
+		j.Unset("array_task_id")
 	}
-	j.str("array_task_string", r.tasks.String())
-	j.num("association_id", 0)
-	j.str("batch_features", "")
-	j.bool("batch_flag", true)
-	j.str("batch_host", strings.Replace(r.batchHost(), "n/a", "", 1))
-	j.list("flags", nil)
-	j.str("cluster", cluster)
-	j.str("command", sp.Command)
-	j.str("comment", sp.Comment)
-	j.str("container", "")
-	j.bool("contiguous", sp.More != nil && sp.More.Contiguous)
-	j.unset("core_spec")
-	j.unset("cores_per_socket")
-	j.count("billable_tres", int64(cpus))
-	j.count("cpus_per_task", int64(max(1, sp.CPUsPerTask)))
-	j.str("current_working_directory", sp.WorkDir)
-	j.time("deadline", sp.Deadline)
-	j.count("delay_boot", 0)
-	j.str("dependency", depsText(r.Job))
+	j.Str("array_task_string", r.tasks.String())
+	j.Num("association_id", 0)
+	j.Str("batch_features", "")
+	j.Bool("batch_flag", true)
+	j.Str("batch_host", strings.Replace(r.batchHost(), "n/a", "", 1))
+	j.List("flags", nil)
+	j.Str("cluster", cluster)
+	j.Str("command", sp.Command)
+	j.Str("comment", sp.Comment)
+	j.Str("container", "")
+	j.Bool("contiguous", sp.More != nil && sp.More.Contiguous)
+	j.Unset("core_spec")
+	j.Unset("cores_per_socket")
+	j.Count("billable_tres", int64(cpus))
+	j.Count("cpus_per_task", int64(max(1, sp.CPUsPerTask)))
+	j.Str("current_working_directory", sp.WorkDir)
+	j.Time("deadline", sp.Deadline)
+	j.Count("delay_boot", 0)
+	j.Str("dependency", depsText(r.Job))
 	writeExitJSON(j, "derived_exit_code", nil)
-	j.time("eligible_time", eligible(r.Job))
+	j.Time("eligible_time", eligible(r.Job))
 	r.writeTimesJSON(j)
-	j.str("excluded_nodes", hostlist.Compress(sp.ExcNodes))
+	j.Str("excluded_nodes", hostlist.Compress(sp.ExcNodes))
 	var exit *model.Exit
 	if r.End != nil {
 		exit = &r.End.Exit
 	}
 	writeExitJSON(j, "exit_code", exit)
-	j.str("features", sp.Features)
-	j.num("group_id", int64(sp.GID))
-	j.str("group_name", sp.Group)
-	j.bool("hold", r.Hold != model.NotHeld)
-	j.num("job_id", int64(r.ID))
+	j.Str("features", sp.Features)
+	j.Num("group_id", int64(sp.GID))
+	j.Str("group_name", sp.Group)
+	j.Bool("hold", r.Hold != model.NotHeld)
+	j.Num("job_id", int64(r.ID))
 	r.writeResourcesJSON(j, cpus)
-	j.words("job_state", r.jsonStates(j.old)...)
-	j.str("licenses", licensesText(sp))
-	j.count("max_cpus", int64(cpus))
-	j.count("max_nodes", int64(max(0, sp.MaxNodes)))
-	j.count("minimum_cpus_per_node", r.minCPUs())
-	j.count("minimum_tmp_disk_per_node", sp.TmpMiB)
+	j.Words("job_state", r.jsonStates(j.Old)...)
+	j.Str("licenses", licensesText(sp))
+	j.Count("max_cpus", int64(cpus))
+	j.Count("max_nodes", int64(max(0, sp.MaxNodes)))
+	j.Count("minimum_cpus_per_node", r.minCPUs())
+	j.Count("minimum_tmp_disk_per_node", sp.TmpMiB)
 	if sp.MemPerCPU > 0 {
-		j.count("memory_per_cpu", sp.MemPerCPU)
-		j.unset("memory_per_node")
+		j.Count("memory_per_cpu", sp.MemPerCPU)
+		j.Unset("memory_per_node")
 	} else {
-		j.unset("memory_per_cpu")
-		j.count("memory_per_node", r.memory())
+		j.Unset("memory_per_cpu")
+		j.Count("memory_per_node", r.memory())
 	}
-	j.str("name", sp.Name)
-	j.str("nodes", r.nodeList())
-	j.num("nice", int64(sp.Nice))
-	j.count("tasks_per_node", int64(sp.TasksPerNode))
-	j.count("cpus", int64(cpus))
-	j.count("node_count", int64(nodes))
-	j.count("tasks", int64(r.numTasks()))
-	j.str("partition", r.partition())
-	j.count("priority", int64(r.priority()))
-	j.str("qos", sp.QOS)
-	j.bool("reboot", false)
-	j.str("required_nodes", hostlist.Compress(sp.ReqNodes))
-	j.bool("requeue", sp.Requeue)
-	j.num("restart_cnt", int64(r.Restarts))
-	j.str("scheduled_nodes", "")
-	j.list("shared", nil)
+	j.Str("name", sp.Name)
+	j.Str("nodes", r.nodeList())
+	j.Num("nice", int64(sp.Nice))
+	j.Count("tasks_per_node", int64(sp.TasksPerNode))
+	j.Count("cpus", int64(cpus))
+	j.Count("node_count", int64(nodes))
+	j.Count("tasks", int64(r.numTasks()))
+	j.Str("partition", r.partition())
+	j.Count("priority", int64(r.priority()))
+	j.Str("qos", sp.QOS)
+	j.Bool("reboot", false)
+	j.Str("required_nodes", hostlist.Compress(sp.ReqNodes))
+	j.Bool("requeue", sp.Requeue)
+	j.Num("restart_cnt", int64(r.Restarts))
+	j.Str("scheduled_nodes", "")
+	j.List("shared", nil)
 	out, errFile := r.OutputFiles()
-	j.str("standard_error", errFile)
-	j.str("standard_input", stdinOf(sp))
-	j.str("standard_output", out)
-	j.str("state_description", r.Why)
-	j.str("state_reason", r.Reason.String())
-	j.str("submit_line", sp.Submit)
-	j.unset("threads_per_core")
-	j.str("tres_per_job", gone(r.gres(model.PerJob)))
-	j.str("tres_per_node", gone(r.gres(model.PerNode)))
-	j.str("tres_per_task", gone(r.gres(model.PerTask)))
+	j.Str("standard_error", errFile)
+	j.Str("standard_input", stdinOf(sp))
+	j.Str("standard_output", out)
+	j.Str("state_description", r.Why)
+	j.Str("state_reason", r.Reason.String())
+	j.Str("submit_line", sp.Submit)
+	j.Unset("threads_per_core")
+	j.Str("tres_per_job", gone(r.gres(model.PerJob)))
+	j.Str("tres_per_node", gone(r.gres(model.PerNode)))
+	j.Str("tres_per_task", gone(r.gres(model.PerTask)))
 	asked := *r.Job
 	asked.Run = nil
-	j.str("tres_req_str", tresText(&asked))
+	j.Str("tres_req_str", tresText(&asked))
 	held := ""
 	if r.Run != nil {
 		held = tresText(r.Job)
 	}
-	j.str("tres_alloc_str", held)
-	j.num("user_id", int64(sp.UID))
-	j.str("user_name", sp.User)
-	j.str("wckey", "")
-	j.close('}')
+	j.Str("tres_alloc_str", held)
+	j.Num("user_id", int64(sp.UID))
+	j.Str("user_name", sp.User)
+	j.Str("wckey", "")
+	j.Close('}')
 }
 
 // signalName gives a signal's name without SIG, or "" for none.
@@ -168,7 +169,7 @@ func gone(s string) string {
 	return s
 }
 
-func (r *queueRow) writeTimesJSON(j *jsonText) {
+func (r *queueRow) writeTimesJSON(j *slurmjson.Writer) {
 	var end, deadline model.Time
 	if r.Run != nil {
 		deadline = r.Run.Deadline()
@@ -176,26 +177,26 @@ func (r *queueRow) writeTimesJSON(j *jsonText) {
 	if end = deadline; r.End != nil {
 		end = r.End.At
 	}
-	j.time("end_time", end)
-	j.time("last_sched_evaluation", 0)
-	j.time("preempt_time", 0)
-	j.time("pre_sus_time", 0)
-	j.time("resize_time", 0)
-	j.time("start_time", r.begins())
-	j.time("submit_time", r.Submit)
-	j.time("suspend_time", 0)
+	j.Time("end_time", end)
+	j.Time("last_sched_evaluation", 0)
+	j.Time("preempt_time", 0)
+	j.Time("pre_sus_time", 0)
+	j.Time("resize_time", 0)
+	j.Time("start_time", r.begins())
+	j.Time("submit_time", r.Submit)
+	j.Time("suspend_time", 0)
 	switch l := r.TimeLimitS(); {
 	case l >= model.Unlimited:
-		j.maybe("time_limit", 0, j.old, true)
+		j.Maybe("time_limit", 0, j.Old, true)
 	case l == model.NotSet:
-		j.unset("time_limit")
+		j.Unset("time_limit")
 	default:
-		j.count("time_limit", (l+59)/60)
+		j.Count("time_limit", (l+59)/60)
 	}
 	if m := r.Spec.More; m != nil && m.TimeMinS > 0 {
-		j.count("time_minimum", (m.TimeMinS+59)/60)
+		j.Count("time_minimum", (m.TimeMinS+59)/60)
 	} else {
-		j.unset("time_minimum")
+		j.Unset("time_minimum")
 	}
 }
 
@@ -210,7 +211,7 @@ func (r *queueRow) jsonStates(old bool) []string {
 	return []string{r.State.String()}
 }
 
-func writeExitJSON(j *jsonText, name string, x *model.Exit) {
+func writeExitJSON(j *slurmjson.Writer, name string, x *model.Exit) {
 	var code, signal int64
 	status := "SUCCESS"
 	switch {
@@ -221,74 +222,74 @@ func writeExitJSON(j *jsonText, name string, x *model.Exit) {
 	case x.Code != 0:
 		code, status = int64(x.Code), "ERROR"
 	}
-	if j.old {
-		j.num(name, code<<8|signal)
+	if j.Old {
+		j.Num(name, code<<8|signal)
 		return
 	}
-	j.open(name, '{')
-	j.list("status", []string{status})
-	j.maybe("return_code", code, x != nil, false)
-	j.open("signal", '{')
-	j.maybe("id", signal, signal != 0, false)
-	j.str("name", signalName(signal))
-	j.close('}')
-	j.close('}')
+	j.Open(name, '{')
+	j.List("status", []string{status})
+	j.Maybe("return_code", code, x != nil, false)
+	j.Open("signal", '{')
+	j.Maybe("id", signal, signal != 0, false)
+	j.Str("name", signalName(signal))
+	j.Close('}')
+	j.Close('}')
 }
 
 // writeResourcesJSON writes what the job holds; null while it waits.
-func (r *queueRow) writeResourcesJSON(j *jsonText, cpus int) {
+func (r *queueRow) writeResourcesJSON(j *slurmjson.Writer, cpus int) {
 	if r.Run == nil || r.Run.Alloc == nil {
-		if j.old {
-			j.open("job_resources", '{')
-			j.close('}')
+		if j.Old {
+			j.Open("job_resources", '{')
+			j.Close('}')
 		} else {
-			j.null("job_resources")
+			j.Null("job_resources")
 		}
 		return
 	}
 	nodes := r.Run.Alloc.Nodes
-	j.open("job_resources", '{')
-	if j.old {
-		j.str("nodes", r.nodeList())
-		j.num("allocated_cpus", int64(cpus))
-		j.num("allocated_hosts", int64(len(nodes)))
-		j.open("allocated_nodes", '{')
+	j.Open("job_resources", '{')
+	if j.Old {
+		j.Str("nodes", r.nodeList())
+		j.Num("allocated_cpus", int64(cpus))
+		j.Num("allocated_hosts", int64(len(nodes)))
+		j.Open("allocated_nodes", '{')
 		for i := range nodes {
-			j.open(strconv.Itoa(i), '{')
-			j.str("nodename", nodes[i].Node)
-			j.num("cpus", int64(nodes[i].CPUs.Count()))
-			j.num("memory", nodes[i].MemMiB)
-			j.close('}')
+			j.Open(strconv.Itoa(i), '{')
+			j.Str("nodename", nodes[i].Node)
+			j.Num("cpus", int64(nodes[i].CPUs.Count()))
+			j.Num("memory", nodes[i].MemMiB)
+			j.Close('}')
 		}
-		j.close('}')
-		j.close('}')
+		j.Close('}')
+		j.Close('}')
 		return
 	}
-	j.list("select_type", nil)
-	j.open("nodes", '{')
-	j.num("count", int64(len(nodes)))
-	j.list("select_type", nil)
-	j.str("list", r.nodeList())
-	j.bool("whole", r.Spec.Exclusive)
-	j.open("allocation", '[')
+	j.List("select_type", nil)
+	j.Open("nodes", '{')
+	j.Num("count", int64(len(nodes)))
+	j.List("select_type", nil)
+	j.Str("list", r.nodeList())
+	j.Bool("whole", r.Spec.Exclusive)
+	j.Open("allocation", '[')
 	for i := range nodes {
 		n := &nodes[i]
-		j.open("", '{')
-		j.num("index", int64(i))
-		j.str("name", n.Node)
-		j.open("cpus", '{')
-		j.num("count", int64(n.CPUs.Count()))
-		j.num("used", int64(n.CPUs.Count()))
-		j.close('}')
-		j.open("memory", '{')
-		j.num("used", 0)
-		j.num("allocated", n.MemMiB)
-		j.close('}')
-		j.str("gres", gresIndexText(n.Gres))
-		j.close('}')
+		j.Open("", '{')
+		j.Num("index", int64(i))
+		j.Str("name", n.Node)
+		j.Open("cpus", '{')
+		j.Num("count", int64(n.CPUs.Count()))
+		j.Num("used", int64(n.CPUs.Count()))
+		j.Close('}')
+		j.Open("memory", '{')
+		j.Num("used", 0)
+		j.Num("allocated", n.MemMiB)
+		j.Close('}')
+		j.Str("gres", gresIndexText(n.Gres))
+		j.Close('}')
 	}
-	j.close(']')
-	j.close('}')
-	j.num("cpus", int64(cpus))
-	j.close('}')
+	j.Close(']')
+	j.Close('}')
+	j.Num("cpus", int64(cpus))
+	j.Close('}')
 }

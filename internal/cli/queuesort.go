@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"math"
 	"slices"
@@ -12,54 +11,22 @@ import (
 	"gbatch/internal/model"
 )
 
-// sortKey is one field of --sort.
-type sortKey struct {
-	letter byte
-	down   bool
-}
-
-// parseSort reads --sort: letters of -o with commas between, each with + or - before it.
-func parseSort(text, letters string) ([]sortKey, error) {
-	var keys []sortKey
-	for w := range strings.SplitSeq(text, ",") {
-		if w = strings.TrimSpace(w); w == "" {
-			continue
-		}
-		name, down := strings.CutPrefix(w, "-")
-		name = strings.TrimPrefix(strings.TrimPrefix(name, "+"), "#")
-		if len(name) != 1 || !strings.Contains(letters, name) {
-			if name == "cluster" {
-				continue // there is one
-			}
-			return nil, fmt.Errorf("Invalid sort specification: %s", w)
-		}
-		keys = append(keys, sortKey{letter: name[0], down: down})
-	}
-	return keys, nil
-}
-
-// sortValue is what a row has for one key: a number, or a text.
-type sortValue struct {
-	n int64
-	s string
-}
-
 // queueTable holds the lines of gqueue's table as they will be printed, and of each what sorting needs, so that jobs
 // can go as they come.
 type queueTable struct {
 	printer *format.Printer[queueRow]
 	fields  [256]*queueField // by letter
-	sort    []sortKey
+	sort    []format.SortKey
 	lines   []queueLine
 	text    []byte // the block that lines are written to
-	keys    []sortValue
+	keys    []format.SortValue
 	names   map[string]string
 	scratch []byte
 }
 
 type queueLine struct {
 	text []byte
-	keys []sortValue
+	keys []format.SortValue
 	seq  int
 }
 
@@ -69,7 +36,7 @@ const (
 	keyBlock  = 4 << 10
 )
 
-func newQueueTable(p *format.Printer[queueRow], lang *format.Language[queueRow], sort []sortKey) *queueTable {
+func newQueueTable(p *format.Printer[queueRow], lang *format.Language[queueRow], sort []format.SortKey) *queueTable {
 	t := &queueTable{printer: p, sort: sort, names: map[string]string{}}
 	for i := range lang.Fields {
 		if f := &lang.Fields[i]; f.Letter != 0 {
@@ -87,17 +54,17 @@ func (t *queueTable) add(r *queueRow) {
 	start := len(t.text)
 	t.text = t.printer.AppendRow(t.text, r)
 	if cap(t.keys)-len(t.keys) < len(t.sort) {
-		t.keys = make([]sortValue, 0, max(keyBlock, len(t.sort)))
+		t.keys = make([]format.SortValue, 0, max(keyBlock, len(t.sort)))
 	}
 	first := len(t.keys)
 	for _, k := range t.sort {
-		t.keys = append(t.keys, t.value(r, k.letter))
+		t.keys = append(t.keys, t.value(r, k.Letter))
 	}
 	t.lines = append(t.lines, queueLine{t.text[start:len(t.text):len(t.text)], t.keys[first:len(t.keys):len(t.keys)], len(t.lines)})
 }
 
 // value gives what a row is sorted by.
-func (t *queueTable) value(r *queueRow, letter byte) sortValue {
+func (t *queueTable) value(r *queueRow, letter byte) format.SortValue {
 	n := int64(0)
 	switch letter {
 	case 'i':
@@ -148,9 +115,9 @@ func (t *queueTable) value(r *queueRow, letter byte) sortValue {
 	case 'y':
 		n = int64(r.Spec.Nice)
 	case 't':
-		return sortValue{s: r.State.Short()}
+		return format.SortValue{S: r.State.Short()}
 	case 'T':
-		return sortValue{s: r.State.String()}
+		return format.SortValue{S: r.State.String()}
 	default:
 		if f := t.fields[letter]; f != nil && f.Append != nil {
 			t.scratch = f.Append(t.scratch[:0], r)
@@ -165,9 +132,9 @@ func (t *queueTable) value(r *queueRow, letter byte) sortValue {
 		if s == "" {
 			n = 1 // what has none comes last
 		}
-		return sortValue{n, s}
+		return format.SortValue{N: n, S: s}
 	}
-	return sortValue{n: n}
+	return format.SortValue{N: n}
 }
 
 func taskOrder(task int32) int64 {
@@ -188,12 +155,12 @@ func orLast(t model.Time) model.Time {
 func (t *queueTable) write(w io.Writer) error {
 	slices.SortFunc(t.lines, func(a, b queueLine) int {
 		for i, k := range t.sort {
-			c := cmp.Compare(a.keys[i].n, b.keys[i].n)
+			c := cmp.Compare(a.keys[i].N, b.keys[i].N)
 			if c == 0 {
-				c = strings.Compare(a.keys[i].s, b.keys[i].s)
+				c = strings.Compare(a.keys[i].S, b.keys[i].S)
 			}
 			if c != 0 {
-				if k.down {
+				if k.Down {
 					return -c
 				}
 				return c

@@ -166,7 +166,7 @@ func (rf *remoteFiles) read(c *stepio.Conn) {
 			rf.pl.put(to.fd, fr.Data)
 			continue
 		}
-		key := stream{fr.Stream, fr.Rank}
+		key := stream{stream: fr.Stream, rank: fr.Rank}
 		l := labels[key]
 		if l == nil {
 			l = rf.pl.labeller(int(fr.Rank), to.fd)

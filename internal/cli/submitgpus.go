@@ -21,7 +21,7 @@ func (s *submission) sameGres() error {
 		if g.Milli > 0 || g.Count == 0 {
 			continue
 		}
-		k := kind{g.Name, strings.ToLower(g.Type)}
+		k := kind{name: g.Name, typ: strings.ToLower(g.Type)}
 		for _, o := range kinds {
 			if o.name == k.name && (o.typ == "") != (k.typ == "") {
 				return fmt.Errorf("%s is asked for with a type and without one: give the type each time, or never", k.name)
@@ -45,7 +45,7 @@ func (s *submission) sameGres() error {
 	var counted []model.GresReq
 	s.more.GresToo = nil
 	for _, g := range sp.Gres {
-		n := by[kind{g.Name, strings.ToLower(g.Type)}]
+		n := by[kind{name: g.Name, typ: strings.ToLower(g.Type)}]
 		switch {
 		case containsGres(counted, g) || containsGres(s.more.GresToo, g):
 		case g.Milli == 0 && g.Count > 0 && (g.Per == model.PerJob && n[model.PerNode]+n[model.PerTask] > 0 || g.Per == model.PerTask && n[model.PerNode] > 0):
