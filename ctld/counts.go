@@ -89,7 +89,7 @@ func (c *counts) planned(took time.Duration, p sched.Pass, now model.Time) {
 
 // served counts one request.
 func (c *counts) served(kind uint16, who *proto.Caller, took time.Duration) {
-	if kind == proto.KindWait {
+	if proto.RequestOf(kind).WaitS > 0 {
 		took = 0 // it waits, it does not work
 	}
 	us := took.Microseconds()
@@ -136,8 +136,8 @@ func (c *counts) reset(v *state.View, now model.Time) {
 func (c *counts) rpcs() (types, users []proto.DiagRPC) {
 	for k := range c.kinds {
 		if n := c.kinds[k].n.Load(); n > 0 {
-			name, id := proto.KindName(uint16(k))
-			types = append(types, proto.DiagRPC{Name: name, ID: id, Count: n, SumUS: c.kinds[k].us.Load()})
+			row := proto.RequestOf(uint16(k))
+			types = append(types, proto.DiagRPC{Name: row.Name, ID: row.Number, Count: n, SumUS: c.kinds[k].us.Load()})
 		}
 	}
 	c.users.Range(func(uid, x any) bool {

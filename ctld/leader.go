@@ -10,9 +10,7 @@ import (
 	"time"
 
 	"gbatch/internal/model"
-	"gbatch/internal/proto"
 	"gbatch/internal/state"
-	"gbatch/internal/store"
 )
 
 // The loops that only the leader runs start and end here. Each is level-triggered and idempotent: it looks at the
@@ -155,16 +153,10 @@ func (c *Controller) proposeAll(ctx context.Context, cmds [][]byte) ([]state.Res
 	ctx, cancel := context.WithTimeout(ctx, proposeTimeout)
 	defer cancel()
 	answers, err := c.store.ProposeBatch(ctx, cmds)
-	switch {
-	case errors.Is(err, store.ErrNotLeader), errors.Is(err, store.ErrLeadershipLost):
-		return nil, refuse(proto.CodeNotLeader, "leadership has just moved; try again")
-	case errors.Is(err, store.ErrQueueFull), errors.Is(err, context.DeadlineExceeded):
-		return nil, refuse(proto.CodeBusy, "Socket timed out on send/recv operation")
-	case errors.Is(err, store.ErrTooLarge):
-		return nil, refuse(proto.CodeBadRequest, "the request is too large for one log entry")
-	case err != nil:
-		return nil, err
+	if err != nil {
+		return nil, proposalError(err)
 	}
+	noteMade(ctx)
 	out := make([]state.Result, len(answers))
 	for i, a := range answers {
 		res, ok := a.(state.Result)

@@ -90,25 +90,16 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 		c.end(r, nil, c.notLeading())
 		return
 	}
-	if role != pki.RoleCtld && f.Caller.UID == 0 && changes(f.Kind) {
+	trusted := proto.RequestOf(f.Kind).Effect != proto.Reads // what everybody may read needs no trust
+	if role != pki.RoleCtld && f.Caller.UID == 0 && trusted {
 		c.end(r, nil, refuse(proto.CodeAccess, "root's commands are taken on controllers only; run it on %s", c.opts.Name))
 		return
 	}
-	if role == pki.RoleNode && changes(f.Kind) && !c.hasJobOn(f.Caller.UID, name) {
+	if role == pki.RoleNode && trusted && !c.hasJobOn(f.Caller.UID, name) {
 		c.end(r, nil, refuse(proto.CodeAccess, "node %s may speak only for users with a job on it; submit from a login node or a controller", name))
 		return
 	}
 	c.serve(ctx, r, &f.Caller, f.Kind, f.Body)
-}
-
-// changes reports whether a request changes anything; what only reads needs no trust.
-func changes(kind uint16) bool {
-	switch kind {
-	case proto.KindPing, proto.KindJobs, proto.KindNodes, proto.KindPartitions, proto.KindConfig, proto.KindWait,
-		proto.KindAcct, proto.KindShares, proto.KindDiag, proto.KindAccounts, proto.KindPrio, proto.KindWhy, proto.KindReservations, proto.KindStat, proto.KindSteps, proto.KindPeers, proto.KindDoctor:
-		return false
-	}
-	return true
 }
 
 func (c *Controller) hasJobOn(uid uint32, node string) bool {
@@ -133,9 +124,16 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 		c.counts.serving.Add(-1)
 		c.counts.served(kind, who, time.Since(begin))
 	}()
+	ctx, made := withMade(ctx)
+	end := func(m message, err error) {
+		if err != nil {
+			err = answerFor(kind, made.Load(), err)
+		}
+		c.end(r, m, err)
+	}
 	decode := func(m message) bool {
 		if err := proto.Decode(body, m); err != nil {
-			c.end(r, nil, refuse(proto.CodeBadRequest, "malformed request: %v", err))
+			end(nil, refuse(proto.CodeBadRequest, "malformed request: %v", err))
 			return false
 		}
 		return true
@@ -149,122 +147,122 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 	}
 	switch kind {
 	case proto.KindPing:
-		c.end(r, c.ping(), nil)
+		end(c.ping(), nil)
 	case proto.KindSubmit:
 		if rq := new(proto.SubmitRequest); decode(rq) {
 			reply, err := c.submit(ctx, *who, rq)
-			c.end(r, reply, err)
+			end(reply, err)
 		}
 	case proto.KindSubmitEach:
 		if rq := new(proto.SubmitEachRequest); decode(rq) {
 			reply, err := c.submitEach(ctx, *who, rq)
-			c.end(r, reply, err)
+			end(reply, err)
 		}
 	case proto.KindJobs:
 		if rq := new(proto.JobsRequest); decode(rq) {
 			err := c.jobs(who, rq, more)
-			c.end(r, &proto.JobsChunk{Now: c.now()}, err)
+			end(&proto.JobsChunk{Now: c.now()}, err)
 		}
 	case proto.KindNodes:
 		if rq := new(proto.NodesRequest); decode(rq) {
 			err := c.nodesList(who, rq, more)
-			c.end(r, &proto.NodesChunk{Now: c.now()}, err)
+			end(&proto.NodesChunk{Now: c.now()}, err)
 		}
 	case proto.KindPartitions:
 		reply, err := c.partitions(who)
-		c.end(r, reply, err)
+		end(reply, err)
 	case proto.KindConfig:
-		c.end(r, c.configReply(who), nil)
-	case proto.KindCancel:
+		end(c.configReply(who), nil)
+	case proto.KindCancel, proto.KindSignal:
 		if rq := new(proto.CancelRequest); decode(rq) {
 			reply, err := c.cancel(ctx, who, rq)
-			c.end(r, reply, err)
+			end(reply, err)
 		}
 	case proto.KindUpdateJob:
 		if rq := new(proto.UpdateJobRequest); decode(rq) {
 			reply, err := c.updateJob(ctx, who, rq)
-			c.end(r, reply, err)
+			end(reply, err)
 		}
 	case proto.KindUpdateNode:
 		if rq := new(proto.UpdateNodeRequest); decode(rq) {
-			c.end(r, &proto.Empty{}, c.updateNode(ctx, who, rq))
+			end(&proto.Empty{}, c.updateNode(ctx, who, rq))
 		}
 	case proto.KindReconfigure:
 		if rq := new(proto.ReconfigureRequest); decode(rq) {
 			reply, err := c.reconfigure(ctx, who, rq)
-			c.end(r, reply, err)
+			end(reply, err)
 		}
 	case proto.KindWait:
 		if rq := new(proto.WaitRequest); decode(rq) {
 			reply, err := c.wait(ctx, who, rq)
-			c.end(r, reply, err)
+			end(reply, err)
 		}
 	case proto.KindAcct:
 		if rq := new(proto.AcctRequest); decode(rq) {
 			err := c.query(ctx, body, c.sees(c.machine.View(), who).records(r.ReplyMore))
-			c.end(r, &proto.RecordsChunk{}, err)
+			end(&proto.RecordsChunk{}, err)
 		}
 	case proto.KindShares:
 		if rq := new(proto.SharesRequest); decode(rq) {
-			c.end(r, c.shares(who, rq), nil)
+			end(c.shares(who, rq), nil)
 		}
 	case proto.KindReservations:
-		c.end(r, c.reservations(who), nil)
+		end(c.reservations(who), nil)
 	case proto.KindReserve:
 		if rq := new(proto.ReserveRequest); decode(rq) {
 			reply, err := c.reserve(ctx, who, rq)
-			c.end(r, reply, err)
+			end(reply, err)
 		}
 	case proto.KindWhy:
 		if rq := new(proto.WhyRequest); decode(rq) {
 			reply, err := c.why(who, rq)
-			c.end(r, reply, err)
+			end(reply, err)
 		}
 	case proto.KindDoctor:
 		if rq := new(proto.DoctorRequest); decode(rq) {
 			reply, err := c.doctor(ctx, who, rq)
-			c.end(r, reply, err)
+			end(reply, err)
 		}
 	case proto.KindMIG:
 		if rq := new(proto.MIGRequest); decode(rq) {
 			reply, err := c.applyMIG(ctx, who, rq)
-			c.end(r, reply, err)
+			end(reply, err)
 		}
 	case proto.KindStat:
 		if rq := new(proto.StatRequest); decode(rq) {
 			reply, err := c.stat(ctx, who, rq)
-			c.end(r, reply, err)
+			end(reply, err)
 		}
 	case proto.KindPeers:
 		if rq := new(proto.PeersRequest); decode(rq) {
-			c.end(r, c.peers(rq), nil)
+			end(c.peers(rq), nil)
 		}
 	case proto.KindSteps:
 		if rq := new(proto.StepsRequest); decode(rq) {
-			c.end(r, &proto.StepsChunk{Now: c.now()}, c.steps(ctx, who, rq, more))
+			end(&proto.StepsChunk{Now: c.now()}, c.steps(ctx, who, rq, more))
 		}
 	case proto.KindDiag, proto.KindDiagReset:
 		reply, err := c.diag(who, kind == proto.KindDiagReset)
-		c.end(r, reply, err)
+		end(reply, err)
 	case proto.KindAccounts:
-		c.end(r, &proto.AccountsChunk{}, c.accounts(who, more))
+		end(&proto.AccountsChunk{}, c.accounts(who, more))
 	case proto.KindEditAccounts:
 		if rq := new(proto.EditAccountsRequest); decode(rq) {
-			c.end(r, &proto.Empty{}, c.editAccounts(ctx, who, rq))
+			end(&proto.Empty{}, c.editAccounts(ctx, who, rq))
 		}
 	case proto.KindPrio:
 		if rq := new(proto.PrioRequest); decode(rq) {
-			c.end(r, &proto.PrioChunk{Weights: c.machine.View().Config().Params.Priority}, c.prios(who, rq, more))
+			end(&proto.PrioChunk{Weights: c.machine.View().Config().Params.Priority}, c.prios(who, rq, more))
 		}
 	case proto.KindDump:
-		c.end(r, &proto.DumpChunk{}, c.dump(ctx, who, more))
+		end(&proto.DumpChunk{}, c.dump(ctx, who, more))
 	case proto.KindScript:
 		if rq := new(proto.ScriptRequest); decode(rq) {
 			reply, err := c.script(who, rq)
-			c.end(r, reply, err)
+			end(reply, err)
 		}
 	default:
-		c.end(r, nil, refuse(proto.CodeBadRequest, "this controller does not know request kind %d; is the command of a newer version?", kind))
+		end(nil, refuse(proto.CodeBadRequest, "this controller does not know request kind %d; is the command of a newer version?", kind))
 	}
 }
 
@@ -305,12 +303,9 @@ func (c *Controller) forward(ctx context.Context, r *server.Request, who *proto.
 
 // toLeader asks the controller that leads and gives every answer to each.
 func (c *Controller) toLeader(ctx context.Context, who *proto.Caller, kind uint16, body []byte, each func(*rpc.Frame) error) error {
-	unreachable := func(why any) error {
-		return rpc.Errorf(proto.CodeNoController, "Unable to contact slurm controller (connect failure): %v", why)
-	}
 	id, addr := c.store.Leader()
 	if addr == "" || id == c.opts.Name {
-		return unreachable("no controller leads just now")
+		return relayError(kind, &rpc.Unsent{Err: errors.New("no controller leads just now")})
 	}
 	body, err := proto.Encode(&proto.Forward{Caller: *who, Kind: kind, Body: body})
 	if err != nil {
@@ -318,16 +313,9 @@ func (c *Controller) toLeader(ctx context.Context, who *proto.Caller, kind uint1
 	}
 	m, err := c.links.to(ctx, c, addr)
 	if err != nil {
-		return unreachable(err)
+		return relayError(kind, &rpc.Unsent{Err: err})
 	}
-	var e *rpc.Error
-	switch err = m.Stream(ctx, proto.KindForward, body, each); {
-	case errors.As(err, &e) && e.Code == proto.CodeNotLeader:
-		return unreachable("leadership is moving; try again")
-	case err != nil && !errors.As(err, &e):
-		return unreachable(err)
-	}
-	return err
+	return relayError(kind, m.Stream(ctx, proto.KindForward, body, each))
 }
 
 // links keeps one connection to the controller that leads.

@@ -12,8 +12,8 @@ import (
 )
 
 // relay.go carries users' requests to the leader over one TLS connection for all of them, and the answers back frame by
-// frame. A request that waits for a job's end may last a minute, so those have a connection of their own: they cannot
-// take the places of everybody else's.
+// frame. A request that waits by design (for a job's end, for a driver) may last minutes, so those have a connection of
+// their own: they cannot take the places of everybody else's. A change whose answer is lost is not made again.
 
 const (
 	// maxRelays is how many requests may be under way or wait for their turn; more are refused as busy.
@@ -72,16 +72,6 @@ func (r *relay) close() {
 	}
 }
 
-// repeatable reports whether a request may be sent again when it is not known whether the first one was carried out:
-// it reads, or says itself which request it is (Submit), or asks for a state of things (Cancel).
-func repeatable(kind uint16) bool {
-	switch kind {
-	case proto.KindUpdateJob, proto.KindUpdateNode, proto.KindReconfigure:
-		return false
-	}
-	return true
-}
-
 // forward sends one user's request to the leader and gives every answer to each.
 func (r *relay) forward(ctx context.Context, who *proto.Caller, kind uint16, body []byte, each func(*rpc.Frame) error) error {
 	select {
@@ -98,8 +88,9 @@ func (r *relay) forward(ctx context.Context, who *proto.Caller, kind uint16, bod
 		// The controller would end the connection, which others use too.
 		return rpc.Errorf(rpc.CodeTooLarge, "a request of %d bytes is over the limit of %d bytes (%d MiB)", len(body), rpc.MaxRequest, rpc.MaxRequest>>20)
 	}
+	row := proto.RequestOf(kind)
 	l := &r.lanes[0]
-	if kind == proto.KindWait {
+	if row.WaitS > 0 {
 		l = &r.lanes[1]
 	}
 	answered := false
@@ -113,17 +104,22 @@ func (r *relay) forward(ctx context.Context, who *proto.Caller, kind uint16, bod
 			return each(f)
 		})
 		var e *rpc.Error
+		var unsent *rpc.Unsent
 		switch {
 		case err == nil || ctx.Err() != nil:
 			return err
 		case errors.As(err, &e) && e.Code == proto.CodeNotLeader && !answered:
 			l.moved(mux, e.Text, r.ctl)
-		case errors.As(err, &e) || mux.Err() == nil: // the leader's answer, or each failed
+		case errors.As(err, &e): // the leader's answer
 			return err
-		case answered && repeatable(kind):
+		case errors.As(err, &unsent):
+			l.moved(mux, "", r.ctl)
+		case mux.Err() == nil: // each failed
+			return err
+		case !row.Repeats:
+			return rpc.Errorf(proto.CodeUnknown, "%s", row.Unknown("the connection to the controller broke before it answered"))
+		case answered:
 			return fmt.Errorf("%w: the connection broke before the answer was complete", errNoController)
-		case answered || !repeatable(kind):
-			return rpc.Errorf(proto.CodeNoController, "the connection to the controller broke before its answer was complete; look whether the change was made before you try again")
 		default:
 			l.moved(mux, "", r.ctl)
 		}

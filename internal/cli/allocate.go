@@ -156,7 +156,7 @@ func oneJob(c *client.Client, id model.JobID) (found *model.Job, err error) {
 
 func (a *allocation) cancel(c *client.Client, id model.JobID) {
 	rq := &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}}
-	if err := c.Call(proto.KindCancel, rq, new(proto.TargetsReply)); err != nil {
+	if err := c.Call(rq.Kind(), rq, new(proto.TargetsReply)); err != nil {
 		a.errorf("job %d could not be cancelled: %s; use gcancel %[1]d", id, text(err))
 	}
 }
@@ -174,7 +174,7 @@ func (a *allocation) release(id model.JobID, rc int) {
 	defer c.Close()
 	rq := &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}, Signal: int32(unix.SIGKILL), Batch: true, Release: true, Code: int32(rc)}
 	var reply proto.TargetsReply
-	if err := c.Call(proto.KindCancel, rq, &reply); err != nil {
+	if err := c.Call(rq.Kind(), rq, &reply); err != nil {
 		a.errorf("job %d could not be given back: %s; this host's daemon goes on trying", id, text(err))
 		return
 	}

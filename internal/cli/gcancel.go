@@ -121,7 +121,7 @@ func gcancel(e *Env) int {
 		}
 	}
 	var reply proto.TargetsReply
-	if err := c.Call(proto.KindCancel, &rq, &reply); err != nil {
+	if err := c.Call(rq.Kind(), &rq, &reply); err != nil {
 		e.errorf("%s", text(err))
 		return 1
 	}
@@ -134,7 +134,7 @@ func (e *Env) cancelSteps(c *client.Client, rq *proto.CancelRequest, quiet, verb
 		return 0
 	}
 	var reply proto.TargetsReply
-	if err := c.Call(proto.KindCancel, rq, &reply); err != nil {
+	if err := c.Call(rq.Kind(), rq, &reply); err != nil {
 		e.errorf("%s", text(err))
 		return 1
 	}

@@ -149,7 +149,7 @@ func (e *Env) eachStopped(s *submission, lines []eachLine, done int, err error, 
 	}
 	stopped := e.refused(s, err, where)
 	switch code(err) {
-	case proto.CodeNoController, proto.CodeNotLeader, proto.CodeBusy:
+	case proto.CodeNoController, proto.CodeNotLeader, proto.CodeBusy, proto.CodeUnknown:
 		return fmt.Errorf("%w\n%s: error: %d of %d jobs were submitted; whether those from line %d on were is not known, since no answer came: see gqueue --me",
 			stopped, e.Program, done, len(lines), line)
 	}

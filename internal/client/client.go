@@ -2,9 +2,10 @@
 // this host, which passes requests on to whoever leads. A command knows no addresses and holds no secret: the kernel
 // tells the daemon who it is.
 //
-// It owns finding a socket that answers and trying again while leadership moves. Every request of internal/proto may be
-// repeated safely (a submission carries a RequestID), so a lost answer is asked for again. It is linked into every
-// user command and stays as light as package rpc.
+// It owns finding a socket that answers and trying again while leadership moves. A request that was not sent, or that no
+// leader has got, is made again. One whose answer is lost is made again only where its row in proto's table of requests
+// says so (it reads, or is a submission, which carries a RequestID); for the others it is not known whether the change
+// was made, and the error says so. The package is linked into every user command and stays as light as package rpc.
 package client
 
 import (
@@ -102,48 +103,57 @@ func (c *Client) Call(kind uint16, request, reply proto.Message) error {
 }
 
 // Stream asks and gives each part of the answer to each. When a try fails after the first part has come, the error is
-// returned: the parts can't be taken back.
+// returned: the parts can't be taken back. A change whose answer is lost is an *rpc.Error with CodeUnknown.
 func (c *Client) Stream(kind uint16, request proto.Message, each func(body []byte) error) error {
 	body, err := proto.Encode(request)
 	if err != nil {
 		return err
 	}
+	row := proto.RequestOf(kind)
 	begin := time.Now()
+	lost := false // a try may have been carried out
 	for {
-		err := c.try(kind, body, each)
-		if err == nil {
-			return nil
-		}
+		err := c.try(kind, &row, body, each)
 		var again retry
 		if !errors.As(err, &again) {
 			return err
 		}
 		c.Close()
-		if time.Since(begin) > Patience {
-			return again.error
+		lost = lost || again.lost
+		switch {
+		case lost && !row.Repeats, lost && row.Effect == proto.Changes && time.Since(begin) > Patience:
+			return rpc.Errorf(proto.CodeUnknown, "%s", row.Unknown(again.why.Text))
+		case time.Since(begin) > Patience:
+			return again.why
 		}
 		time.Sleep(retryPace)
 	}
 }
 
-// retry marks an error after which the request may be made again.
-type retry struct{ error }
+// retry is the error of a try without an answer. lost tells whether the request may have been carried out nevertheless.
+type retry struct {
+	why  *rpc.Error
+	lost bool
+}
 
-func (c *Client) try(kind uint16, body []byte, each func([]byte) error) error {
+func (r retry) Error() string { return r.why.Text }
+
+// try makes a request once.
+func (c *Client) try(kind uint16, row *proto.Request, body []byte, each func([]byte) error) error {
 	if err := c.dial(); err != nil {
 		return err
 	}
+	if !row.Repeats {
+		// A daemon that is going away still has a queue of connections. Whoever answers the preface takes requests too.
+		if err := c.conn.Handshake(); err != nil {
+			return retry{why: Unreachable(err.Error())}
+		}
+	}
 	parts := 0
 	var inEach error
-	wait := AnswerTimeout
-	if kind == proto.KindWait {
-		wait += proto.MaxWaitS * time.Second
-	}
-	if kind == proto.KindMIG {
-		wait += proto.MaxMIGS * time.Second
-	}
+	wait := AnswerTimeout + time.Duration(row.WaitS)*time.Second
 	if err := c.conn.SetReadDeadline(time.Now().Add(wait)); err != nil {
-		return retry{Unreachable(err.Error())}
+		return retry{why: Unreachable(err.Error())}
 	}
 	err := c.conn.Stream(context.Background(), kind, body, func(f *rpc.Frame) error {
 		parts++
@@ -154,22 +164,41 @@ func (c *Client) try(kind uint16, body []byte, each func([]byte) error) error {
 		return inEach
 	})
 	var answered *rpc.Error
+	var unsent *rpc.Unsent
 	switch {
 	case err == nil:
 		return nil
 	case inEach != nil:
 		return inEach
-	case errors.As(err, &answered) && (answered.Code == proto.CodeNoController || answered.Code == proto.CodeNotLeader) && parts == 0:
-		if answered.Code == proto.CodeNotLeader {
-			answered = Unreachable(answered.Text)
-		}
-		return retry{answered}
-	case errors.As(err, &answered):
+	case errors.As(err, &answered) && parts > 0:
 		return answered
+	case errors.As(err, &answered):
+		return judge(row, answered)
+	case errors.As(err, &unsent):
+		return retry{why: Unreachable(err.Error())}
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return rpc.Errorf(proto.CodeBusy, "Socket timed out on send/recv operation")
-	case parts == 0:
-		return retry{Unreachable(err.Error())}
+		const text = "Socket timed out on send/recv operation"
+		if row.Effect == proto.Changes {
+			return rpc.Errorf(proto.CodeUnknown, "%s", row.Unknown(text))
+		}
+		return rpc.Errorf(proto.CodeBusy, text)
+	case parts > 0:
+		return Unreachable(err.Error())
 	}
-	return Unreachable(err.Error())
+	return retry{why: Unreachable(err.Error()), lost: true}
+}
+
+// judge tells an answer to the request from those that only say that the request has none.
+func judge(row *proto.Request, answered *rpc.Error) error {
+	switch answered.Code {
+	case proto.CodeNoController:
+		return retry{why: answered}
+	case proto.CodeNotLeader:
+		return retry{why: Unreachable(answered.Text)}
+	case proto.CodeUnknown:
+		if row.Repeats {
+			return retry{why: Unreachable(answered.Text), lost: true}
+		}
+	}
+	return answered
 }

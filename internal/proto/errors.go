@@ -27,8 +27,8 @@ const (
 	CodeAlreadyDone
 	CodeJobPending
 	CodeInvalidNode
-	CodeNotLeader
-	CodeNoController
+	CodeNotLeader    // this controller does not lead, and has not begun with the request
+	CodeNoController // no leader has got the request
 	CodeNoAccounting
 	CodeConfig
 	CodeBusy
@@ -46,6 +46,7 @@ const (
 	CodeResvUsers
 	CodeNodesBusy
 	CodeTimeValue
+	CodeUnknown // the answer to a change was lost: it was made, or not, and must not be made again
 )
 
 // Text gives Slurm's words for a code, or "" where there are none.

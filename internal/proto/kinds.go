@@ -1,6 +1,6 @@
 package proto
 
-// Kinds of frames. The numbers are on the wire: append only.
+// Kinds of frames. The numbers are on the wire: append only. Each has a row in requests.go.
 const (
 	KindPing uint16 = iota + 1
 	KindSubmit
@@ -32,6 +32,7 @@ const (
 	KindDoctor       // DoctorRequest -> DoctorReply
 	KindSubmitEach   // SubmitEachRequest -> SubmitEachReply
 	KindMIG          // MIGRequest -> MIGReply
+	KindSignal       // CancelRequest with a Signal -> TargetsReply
 )
 
 // Kinds between daemons.

@@ -214,6 +214,16 @@ type CancelRequest struct {
 	Code    int32 // exit code
 }
 
+// Kind is that of the request. To end a job is asked for again where the answer is lost; a signal that a program counts
+// is sent once.
+func (rq *CancelRequest) Kind() uint16 {
+	const sigKill = 9
+	if rq.Signal == 0 || rq.Signal == sigKill || rq.Release {
+		return KindCancel
+	}
+	return KindSignal
+}
+
 // TargetResult tells what became of one target. Code 0 is success.
 //
 //gbatch:codec

@@ -11,7 +11,8 @@ import (
 
 // Caller makes requests. A Conn is one for a client that does one thing after the other, a Mux for many at once.
 type Caller interface {
-	// Call sends a request that has one answer and returns it. An error the server answered is an *Error.
+	// Call sends a request that has one answer and returns it. An error the server answered is an *Error, one of a
+	// request that never got there an *Unsent.
 	Call(ctx context.Context, kind uint16, body []byte) (Frame, error)
 	// Stream sends a request and gives every answer to each, in order, the last one without FlagMore. If each fails,
 	// the rest is not waited for and its error is returned. The frame's body belongs to each only while it runs.
@@ -62,7 +63,7 @@ func (c *Conn) Stream(ctx context.Context, kind uint16, body []byte, each func(*
 	}
 	id := c.nextID
 	if err := c.WriteFrame(kind, 0, id, body); err != nil {
-		return c.lastWord(err)
+		return unsent(c.lastWord(err)) // what was written of it is no whole frame
 	}
 	var f Frame
 	for {

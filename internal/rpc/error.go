@@ -19,6 +19,26 @@ var (
 	ErrClosed = errors.New("connection is closed")
 )
 
+// Unsent is the error of a request that did not get to its peer whole: it was not carried out and will not be, so it is
+// safe to make again, whatever it asks for. After an error that is neither an Unsent nor an *Error, the answer is lost
+// and nobody on this side knows whether the request was carried out.
+type Unsent struct{ Err error }
+
+// Error is the reason alone.
+func (u *Unsent) Error() string { return u.Err.Error() }
+
+// Unwrap gives the reason.
+func (u *Unsent) Unwrap() error { return u.Err }
+
+// unsent marks err, unless it is the peer's word, which says more.
+func unsent(err error) error {
+	var e *Error
+	if err == nil || errors.As(err, &e) {
+		return err
+	}
+	return &Unsent{err}
+}
+
 // Codes that the transport itself answers with. They sit at the top of the range; those below are internal/proto's.
 const (
 	// CodeInternal is any failure whose text is for the daemon's log and not for the user.

@@ -147,14 +147,14 @@ func (m *Mux) request(ctx context.Context, kind uint16, body []byte, single bool
 	case m.slots <- struct{}{}:
 		defer func() { <-m.slots }()
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return unsent(context.Cause(ctx))
 	case <-m.done:
-		return m.Err()
+		return unsent(m.Err())
 	}
 	id, call := m.register(single)
 	defer m.forget(id)
 	if err := m.c.WriteFrame(kind, FlagMux, id, body); err != nil {
-		return m.writeFailed(err)
+		return unsent(m.writeFailed(err)) // what was written of it is no whole frame
 	}
 	for taken := 0; ; {
 		f, err := m.next(ctx, call)

@@ -1,0 +1,121 @@
+package proto
+
+// requests.go is the table of requests: what there is to know about a kind without its message stands in its row, and
+// everybody who carries a request asks the row. The zero value of each field is the safe one: a kind whose row says
+// nothing, and one that has no row, changes something, is never made twice, and needs a daemon that is trusted.
+
+// Effect says what a request does to the facts.
+type Effect uint8
+
+// The effects.
+const (
+	// Changes: it changes facts, or does something on a node.
+	Changes Effect = iota
+	// ReadsOwn: it changes nothing, and its answer is for the caller alone. As for a change, the daemon that passes it on
+	// must be one that may speak for the caller.
+	ReadsOwn
+	// Reads: it changes nothing, and every daemon may pass it on.
+	Reads
+)
+
+// Place says who answers a request.
+type Place uint8
+
+// The places.
+const (
+	// AtLeader: the controller that leads. Every daemon passes the request on to it.
+	AtLeader Place = iota
+	// AtHost: the daemon of the caller's host, whose connection with the caller it is about.
+	AtHost
+	// AtDaemon: another daemon. It comes over TLS and never from a user.
+	AtDaemon
+)
+
+// Request is what the table knows about one kind.
+type Request struct {
+	Name   string // in statistics: Slurm's name where it has such a request
+	Number uint32 // Slurm's number; 0: it has no such request, and the kind stands for it
+	At     Place
+	Effect Effect
+
+	// Repeats: the request may be made again when it is not known whether it was carried out. It reads, or says itself
+	// which request it is (Submit), or asks for a state of things that a second try finds there (Cancel).
+	Repeats bool
+
+	Stream bool   // answered in parts
+	WaitS  int    // what it may take by design, beyond the time that any answer may take, in seconds
+	Look   string // what tells whether a change was made: a command
+}
+
+// requests has a row for each kind.
+var requests = [...]Request{
+	KindPing:       {Name: "REQUEST_PING", Number: 1008, Effect: Reads, Repeats: true},
+	KindSubmit:     {Name: "REQUEST_SUBMIT_BATCH_JOB", Number: 4003, Repeats: true, Look: "gqueue --me"},
+	KindSubmitEach: {Name: "REQUEST_SUBMIT_EACH", Repeats: true, Look: "gqueue --me"},
+	KindCancel:     {Name: "REQUEST_KILL_JOB", Number: 5032, Repeats: true, Look: "gqueue"},
+	KindSignal:     {Name: "REQUEST_SIGNAL_JOB", Look: "the job's output"},
+	KindUpdateJob:  {Name: "REQUEST_UPDATE_JOB", Number: 3001, Look: "gcontrol show job"},
+	KindUpdateNode: {Name: "REQUEST_UPDATE_NODE", Number: 3002, Look: "gcontrol show node"},
+	KindReserve:    {Name: "REQUEST_UPDATE_RESERVATION", Number: 3009, Look: "gcontrol show reservation"},
+	KindMIG:        {Name: "REQUEST_MIG", WaitS: MaxMIGS, Look: "gcontrol show node, and the log of the node's gnoded"},
+	KindReconfigure: {Name: "REQUEST_RECONFIGURE", Number: 1003,
+		Look: "gcontrol reconfigure --dry-run"},
+	KindEditAccounts: {Name: "REQUEST_UPDATE_ACCOUNTS", Look: "gacctmgr show"},
+	KindDiagReset:    {Name: "REQUEST_STATS_RESET", Repeats: true, Look: "gdiag"},
+	KindAttend:       {Name: "REQUEST_JOB_ATTEND", At: AtHost, Look: "gqueue"},
+
+	KindJobs:         {Name: "REQUEST_JOB_INFO", Number: 2003, Effect: Reads, Repeats: true, Stream: true},
+	KindNodes:        {Name: "REQUEST_NODE_INFO", Number: 2007, Effect: Reads, Repeats: true, Stream: true},
+	KindPartitions:   {Name: "REQUEST_PARTITION_INFO", Number: 2009, Effect: Reads, Repeats: true},
+	KindConfig:       {Name: "REQUEST_BUILD_INFO", Number: 2001, Effect: Reads, Repeats: true},
+	KindWait:         {Name: "REQUEST_JOB_WAIT", Effect: Reads, Repeats: true, WaitS: MaxWaitS},
+	KindAcct:         {Name: "REQUEST_ACCOUNTING", Effect: Reads, Repeats: true, Stream: true},
+	KindShares:       {Name: "REQUEST_SHARE_INFO", Number: 2022, Effect: Reads, Repeats: true},
+	KindDiag:         {Name: "REQUEST_STATS_INFO", Number: 2035, Effect: Reads, Repeats: true},
+	KindScript:       {Name: "REQUEST_BATCH_SCRIPT", Number: 2051, Effect: ReadsOwn, Repeats: true},
+	KindDump:         {Name: "REQUEST_STATE_DUMP", Effect: ReadsOwn, Repeats: true, Stream: true},
+	KindAccounts:     {Name: "REQUEST_ACCOUNTS", Effect: Reads, Repeats: true, Stream: true},
+	KindPrio:         {Name: "REQUEST_PRIORITY_FACTORS", Number: 2026, Effect: Reads, Repeats: true, Stream: true},
+	KindWhy:          {Name: "REQUEST_JOB_WHY", Effect: Reads, Repeats: true},
+	KindReservations: {Name: "REQUEST_RESERVATION_INFO", Number: 2024, Effect: Reads, Repeats: true},
+	KindStat:         {Name: "REQUEST_JOB_STEP_STAT", Number: 5027, Effect: Reads, Repeats: true},
+	KindSteps:        {Name: "REQUEST_JOB_STEP_INFO", Number: 2005, Effect: Reads, Repeats: true, Stream: true},
+	KindPeers:        {Name: "REQUEST_NODE_ADDRESSES", Effect: Reads, Repeats: true},
+	KindDoctor:       {Name: "REQUEST_DOCTOR", Effect: Reads, Repeats: true},
+
+	KindForward:    {Name: "REQUEST_FORWARD", At: AtDaemon},
+	KindHello:      {Name: "MESSAGE_NODE_REGISTRATION_STATUS", Number: 1002, At: AtDaemon},
+	KindWelcome:    {Name: "MESSAGE_WELCOME", At: AtDaemon},
+	KindOrders:     {Name: "MESSAGE_ORDERS", At: AtDaemon},
+	KindReports:    {Name: "MESSAGE_REPORTS", At: AtDaemon},
+	KindReportAck:  {Name: "MESSAGE_REPORT_ACK", At: AtDaemon},
+	KindHeartbeat:  {Name: "MESSAGE_HEARTBEAT", At: AtDaemon},
+	KindPut:        {Name: "REQUEST_PUT_RECORDS", At: AtDaemon, Repeats: true}, // gdbd ignores what it has
+	KindQuery:      {Name: "REQUEST_QUERY_RECORDS", At: AtDaemon, Effect: Reads, Repeats: true, Stream: true},
+	KindStatAsk:    {Name: "REQUEST_NODE_ASK", At: AtDaemon},
+	KindStatAnswer: {Name: "RESPONSE_NODE_ASK", At: AtDaemon},
+}
+
+// RequestOf gives the row of a kind. One that this version does not know gets the zero row, which is the safe one.
+func RequestOf(kind uint16) Request {
+	var r Request
+	if int(kind) < len(requests) {
+		r = requests[kind]
+	}
+	if r.Name == "" {
+		r.Name = "REQUEST_OTHER"
+	}
+	if r.Number == 0 {
+		r.Number = uint32(kind)
+	}
+	return r
+}
+
+// Unknown is the sentence of a change whose outcome is unknown. why says what happened to its answer.
+func (r *Request) Unknown(why string) string {
+	s := why + "; it is not known whether the change was made"
+	if r.Look != "" {
+		s += ": look at " + r.Look + " before you repeat the command"
+	}
+	return s
+}

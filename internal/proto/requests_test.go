@@ -1,0 +1,100 @@
+package proto
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"strings"
+	"testing"
+)
+
+// kinds gives the names of all kinds in kinds.go, with their numbers.
+func kinds(t *testing.T) map[string]uint16 {
+	t.Helper()
+	f, err := parser.ParseFile(token.NewFileSet(), "kinds.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]uint16{}
+	for _, d := range f.Decls {
+		g, ok := d.(*ast.GenDecl)
+		if !ok || g.Tok != token.CONST {
+			continue
+		}
+		from, at := uint16(0), 0
+		for _, s := range g.Specs {
+			v := s.(*ast.ValueSpec)
+			if !strings.HasPrefix(v.Names[0].Name, "Kind") {
+				continue
+			}
+			if len(v.Values) > 0 {
+				from = KindPing
+				if v.Names[0].Name == "KindForward" {
+					from = KindForward
+				}
+				at = 0
+			}
+			out[v.Names[0].Name] = from + uint16(at)
+			at++
+		}
+	}
+	return out
+}
+
+func TestEveryKindHasARow(t *testing.T) {
+	all := kinds(t)
+	if all["KindMIG"] != KindMIG || all["KindHeartbeat"] != KindHeartbeat {
+		t.Fatalf("the kinds were not read: %v", all)
+	}
+	names := map[string]string{}
+	known := map[uint16]bool{}
+	for kind, number := range all {
+		known[number] = true
+		row := RequestOf(number)
+		if row.Name == "REQUEST_OTHER" {
+			t.Errorf("%s has no row in requests.go", kind)
+			continue
+		}
+		if other := names[row.Name]; other != "" {
+			t.Errorf("%s and %s are both called %s", kind, other, row.Name)
+		}
+		names[row.Name] = kind
+		if row.Effect != Changes && !row.Repeats {
+			t.Errorf("%s reads, and may not be repeated", kind)
+		}
+		if row.Effect == Changes && row.At != AtDaemon && row.Look == "" {
+			t.Errorf("%s changes something; what shows whether it was made?", kind)
+		}
+		if (row.At == AtDaemon) != (number >= KindForward) {
+			t.Errorf("%s is answered at %d; users' requests are the kinds below KindForward", kind, row.At)
+		}
+	}
+	for kind := range requests {
+		if requests[kind].Name != "" && !known[uint16(kind)] {
+			t.Errorf("row %d is of no kind", kind)
+		}
+	}
+}
+
+// A kind that nobody has said anything about is the careful one.
+func TestUnknownKindIsSafe(t *testing.T) {
+	for _, kind := range []uint16{0, 99, 999, 65535} {
+		if row := RequestOf(kind); row.Repeats || row.Effect != Changes || row.Number != uint32(kind) {
+			t.Errorf("%d: %+v", kind, row)
+		}
+	}
+}
+
+func TestSignalsAreCountedAndEndsAreNot(t *testing.T) {
+	for _, c := range []struct {
+		rq   CancelRequest
+		want uint16
+	}{
+		{CancelRequest{}, KindCancel}, {CancelRequest{Signal: 9}, KindCancel}, {CancelRequest{Signal: 10}, KindSignal},
+		{CancelRequest{Signal: 2, Release: true}, KindCancel},
+	} {
+		if got := c.rq.Kind(); got != c.want {
+			t.Errorf("%+v: %d", c.rq, got)
+		}
+	}
+}
