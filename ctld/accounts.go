@@ -39,7 +39,7 @@ func (c *Controller) coordinates(v *state.View, user, account string) bool {
 }
 
 // accounts answers with everything that gacctmgr shows and the caller may see, in parts.
-func (c *Controller) accounts(who *proto.Caller, send stream) error {
+func (c *Controller) accounts(_ context.Context, who *proto.Caller, _ *proto.AccountsRequest, send stream) error {
 	v := c.machine.View()
 	cfg := v.Config()
 	sees := c.sees(v, who)
@@ -316,7 +316,7 @@ func (c *Controller) chooseQOS(v *state.View, sp *model.Spec) error {
 }
 
 // shares lists accounts and their users with their shares and what they have used, as of now.
-func (c *Controller) shares(who *proto.Caller, rq *proto.SharesRequest) *proto.SharesReply {
+func (c *Controller) shares(_ context.Context, who *proto.Caller, rq *proto.SharesRequest) (*proto.SharesReply, error) {
 	v, now := c.machine.View(), c.now()
 	sees := c.sees(v, who)
 	tree := multifactor.NewTree(v, now, nil)
@@ -344,7 +344,7 @@ func (c *Controller) shares(who *proto.Caller, rq *proto.SharesRequest) *proto.S
 		}
 		out.Rows = append(out.Rows, row)
 	}
-	return out
+	return out, nil
 }
 
 // runMins gives, by row, the TRES-minutes that running jobs may still use: resources times what is left of the limit.
@@ -373,7 +373,7 @@ func runMins(v *state.View, tree *multifactor.Tree, now model.Time) map[int][]mo
 
 // prios answers with the factors of waiting jobs' priorities, one line for each of a job's partitions. Held jobs have
 // no priority and are left out.
-func (c *Controller) prios(who *proto.Caller, rq *proto.PrioRequest, send stream) error {
+func (c *Controller) prios(_ context.Context, who *proto.Caller, rq *proto.PrioRequest, send stream) error {
 	v := c.machine.View()
 	if err := checkRefs(v, rq.Filter.Jobs); err != nil {
 		return err

@@ -2,6 +2,7 @@ package ctld
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -153,12 +154,25 @@ func (c *counts) rpcs() (types, users []proto.DiagRPC) {
 	return types, users
 }
 
-// diag answers gdiag; a reset is for operators.
-func (c *Controller) diag(who *proto.Caller, reset bool) (*proto.DiagReply, error) {
-	if reset && !c.operator(who) {
+// diag answers gdiag.
+func (c *Controller) diag(context.Context, *proto.Caller, *proto.Empty) (*proto.DiagReply, error) {
+	return c.diagOf(c.machine.View()), nil
+}
+
+// diagReset answers with what was counted, and begins anew.
+func (c *Controller) diagReset(_ context.Context, who *proto.Caller, _ *proto.Empty) (*proto.DiagReply, error) {
+	if !c.operator(who) {
 		return nil, refuse(proto.CodeAccess, "resetting the statistics is for operators")
 	}
-	v, n := c.machine.View(), &c.counts
+	v := c.machine.View()
+	d := c.diagOf(v)
+	c.counts.reset(v, c.now())
+	return d, nil
+}
+
+// diagOf is what gdiag shows.
+func (c *Controller) diagOf(v *state.View) *proto.DiagReply {
+	n := &c.counts
 	t := v.Outcomes()
 	if m := n.mark.Load(); m != nil {
 		t = state.Outcomes{Submitted: t.Submitted - m.Submitted, Started: t.Started - m.Started, Completed: t.Completed - m.Completed,
@@ -183,8 +197,5 @@ func (c *Controller) diag(who *proto.Caller, reset bool) (*proto.DiagReply, erro
 	})
 	d.ByType, d.ByUser = n.rpcs()
 	d.Counters = c.ownCounters(v)
-	if reset {
-		n.reset(v, c.now())
-	}
-	return d, nil
+	return d
 }

@@ -66,7 +66,7 @@ func (c *Controller) doctor(ctx context.Context, who *proto.Caller, rq *proto.Do
 // examineSelf looks at the controllers and the accounting.
 func (c *Controller) examineSelf(v *state.View) []proto.Finding {
 	var f findings
-	ping := c.ping()
+	ping := c.pong()
 	var away []string
 	for _, x := range ping.Controllers {
 		if !x.Up {

@@ -10,7 +10,7 @@ import (
 
 // dump sends an operator the whole state as it is now. Jobs are submitted and planned on beside it: what is written is
 // frozen.
-func (c *Controller) dump(ctx context.Context, who *proto.Caller, send stream) error {
+func (c *Controller) dump(ctx context.Context, who *proto.Caller, _ *proto.Empty, send stream) error {
 	if !c.operator(who) {
 		return refuse(proto.CodeAccess, "only operators may dump the state: it holds everybody's scripts and environments")
 	}

@@ -12,11 +12,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// stream sends one frame of a streamed answer.
-type stream func(msg message) error
-
 // jobs answers a list of jobs from a View: submissions and planning go on beside it.
-func (c *Controller) jobs(who *proto.Caller, rq *proto.JobsRequest, send stream) error {
+func (c *Controller) jobs(_ context.Context, who *proto.Caller, rq *proto.JobsRequest, send stream) error {
 	v := c.machine.View()
 	sees := c.sees(v, who)
 	if err := checkRefs(v, rq.Filter.Jobs); err != nil {
@@ -184,7 +181,7 @@ func hasName(list []string, s string) bool {
 	return false
 }
 
-func (c *Controller) nodesList(who *proto.Caller, rq *proto.NodesRequest, send stream) error {
+func (c *Controller) nodesList(_ context.Context, who *proto.Caller, rq *proto.NodesRequest, send stream) error {
 	v := c.machine.View()
 	if err := c.sees(v, who).denied("nodes"); err != nil {
 		return err
@@ -231,7 +228,7 @@ func (c *Controller) nodesList(who *proto.Caller, rq *proto.NodesRequest, send s
 	return nil
 }
 
-func (c *Controller) partitions(who *proto.Caller) (*proto.PartitionsReply, error) {
+func (c *Controller) partitions(_ context.Context, who *proto.Caller, _ *proto.Empty) (*proto.PartitionsReply, error) {
 	v := c.machine.View()
 	if err := c.sees(v, who).denied("partitions"); err != nil {
 		return nil, err
@@ -317,7 +314,7 @@ func outcome(v *state.View, id model.JobID) (*proto.WaitReply, bool) {
 	return r, true
 }
 
-func (c *Controller) script(who *proto.Caller, rq *proto.ScriptRequest) (*proto.ScriptReply, error) {
+func (c *Controller) script(_ context.Context, who *proto.Caller, rq *proto.ScriptRequest) (*proto.ScriptReply, error) {
 	v := c.machine.View()
 	j := v.Job(rq.Job)
 	if j == nil {
@@ -334,7 +331,12 @@ func (c *Controller) script(who *proto.Caller, rq *proto.ScriptRequest) (*proto.
 	return &proto.ScriptReply{Script: text}, nil
 }
 
-func (c *Controller) ping() *proto.PingReply {
+func (c *Controller) ping(context.Context, *proto.Caller, *proto.Empty) (*proto.PingReply, error) {
+	return c.pong(), nil
+}
+
+// pong says how the cluster is.
+func (c *Controller) pong() *proto.PingReply {
 	v := c.machine.View()
 	id, _ := c.store.Leader()
 	r := &proto.PingReply{Cluster: v.Config().Cluster, Leader: id, Term: c.store.Term(), Version: c.opts.Version,
@@ -350,13 +352,14 @@ func (c *Controller) ping() *proto.PingReply {
 	return r
 }
 
-func (c *Controller) configReply(who *proto.Caller) *proto.ConfigReply {
+// config answers with the configuration, as far as the caller may see it.
+func (c *Controller) config(_ context.Context, who *proto.Caller, _ *proto.Empty) (*proto.ConfigReply, error) {
 	v := c.machine.View()
 	reply := &proto.ConfigReply{Config: c.sees(v, who).config(v.Config()), Paths: c.opts.Paths, Now: c.now(), BootAt: c.bootAt}
 	for _, l := range v.Config().Licenses {
 		reply.LicensesInUse = append(reply.LicensesInUse, model.LicenseCount{Name: l.Name, Count: v.LicensesInUse(l.Name)})
 	}
-	return reply
+	return reply, nil
 }
 
 // ownCounters are those that sdiag has no words for.

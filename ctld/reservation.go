@@ -19,7 +19,7 @@ import (
 // yearS is how long a reservation without an end is, seconds; as in Slurm.
 const yearS = 365 * 86400
 
-func (c *Controller) reservations(who *proto.Caller) *proto.ReservationsReply {
+func (c *Controller) reservations(_ context.Context, who *proto.Caller, _ *proto.Empty) (*proto.ReservationsReply, error) {
 	v := c.machine.View()
 	sees := c.sees(v, who)
 	out := &proto.ReservationsReply{Now: c.now()}
@@ -32,7 +32,7 @@ func (c *Controller) reservations(who *proto.Caller) *proto.ReservationsReply {
 		out.List, out.CPUs, out.Sizes = append(out.List, r), append(out.CPUs, size.CPUs), append(out.Sizes, size)
 		return true
 	})
-	return out
+	return out, nil
 }
 
 // wholeNodes gives, by node, the reservation that has all of it at a moment; of several one for maintenance.

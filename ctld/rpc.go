@@ -6,7 +6,6 @@ import (
 	"os/user"
 	"strconv"
 	"sync"
-	"time"
 
 	"gbatch/internal/hostlist"
 	"gbatch/internal/proto"
@@ -47,7 +46,7 @@ func (c *Controller) remote(ctx context.Context, r *server.Request) {
 			c.end(r, nil, c.notLeading())
 			return
 		}
-		c.end(r, c.ping(), nil)
+		c.end(r, c.pong(), nil)
 	case r.Kind == proto.KindHello && role == pki.RoleNode:
 		c.registerNode(ctx, r, name)
 	case r.Kind == proto.KindForward && (role == pki.RoleCtld || role == pki.RoleNode || role == pki.RoleLogin):
@@ -114,156 +113,6 @@ func (c *Controller) hasJobOn(uid uint32, node string) bool {
 		}
 	}
 	return false
-}
-
-// serve answers one user's request. It runs on the leader.
-func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Caller, kind uint16, body []byte) {
-	begin := time.Now()
-	c.counts.serving.Add(1)
-	defer func() {
-		c.counts.serving.Add(-1)
-		c.counts.served(kind, who, time.Since(begin))
-	}()
-	ctx, made := withMade(ctx)
-	end := func(m message, err error) {
-		if err != nil {
-			err = answerFor(kind, made.Load(), err)
-		}
-		c.end(r, m, err)
-	}
-	decode := func(m message) bool {
-		if err := proto.Decode(body, m); err != nil {
-			end(nil, refuse(proto.CodeBadRequest, "malformed request: %v", err))
-			return false
-		}
-		return true
-	}
-	var part []byte // of a streamed answer: a list of 50,000 jobs leaves no garbage behind
-	more := func(m message) (err error) {
-		if part, err = proto.Append(part[:0], m); err != nil {
-			return err
-		}
-		return r.ReplyMore(part)
-	}
-	switch kind {
-	case proto.KindPing:
-		end(c.ping(), nil)
-	case proto.KindSubmit:
-		if rq := new(proto.SubmitRequest); decode(rq) {
-			reply, err := c.submit(ctx, *who, rq)
-			end(reply, err)
-		}
-	case proto.KindSubmitEach:
-		if rq := new(proto.SubmitEachRequest); decode(rq) {
-			reply, err := c.submitEach(ctx, *who, rq)
-			end(reply, err)
-		}
-	case proto.KindJobs:
-		if rq := new(proto.JobsRequest); decode(rq) {
-			err := c.jobs(who, rq, more)
-			end(&proto.JobsChunk{Now: c.now()}, err)
-		}
-	case proto.KindNodes:
-		if rq := new(proto.NodesRequest); decode(rq) {
-			err := c.nodesList(who, rq, more)
-			end(&proto.NodesChunk{Now: c.now()}, err)
-		}
-	case proto.KindPartitions:
-		reply, err := c.partitions(who)
-		end(reply, err)
-	case proto.KindConfig:
-		end(c.configReply(who), nil)
-	case proto.KindCancel, proto.KindSignal:
-		if rq := new(proto.CancelRequest); decode(rq) {
-			reply, err := c.cancel(ctx, who, rq)
-			end(reply, err)
-		}
-	case proto.KindUpdateJob:
-		if rq := new(proto.UpdateJobRequest); decode(rq) {
-			reply, err := c.updateJob(ctx, who, rq)
-			end(reply, err)
-		}
-	case proto.KindUpdateNode:
-		if rq := new(proto.UpdateNodeRequest); decode(rq) {
-			end(&proto.Empty{}, c.updateNode(ctx, who, rq))
-		}
-	case proto.KindReconfigure:
-		if rq := new(proto.ReconfigureRequest); decode(rq) {
-			reply, err := c.reconfigure(ctx, who, rq)
-			end(reply, err)
-		}
-	case proto.KindWait:
-		if rq := new(proto.WaitRequest); decode(rq) {
-			reply, err := c.wait(ctx, who, rq)
-			end(reply, err)
-		}
-	case proto.KindAcct:
-		if rq := new(proto.AcctRequest); decode(rq) {
-			err := c.query(ctx, body, c.sees(c.machine.View(), who).records(r.ReplyMore))
-			end(&proto.RecordsChunk{}, err)
-		}
-	case proto.KindShares:
-		if rq := new(proto.SharesRequest); decode(rq) {
-			end(c.shares(who, rq), nil)
-		}
-	case proto.KindReservations:
-		end(c.reservations(who), nil)
-	case proto.KindReserve:
-		if rq := new(proto.ReserveRequest); decode(rq) {
-			reply, err := c.reserve(ctx, who, rq)
-			end(reply, err)
-		}
-	case proto.KindWhy:
-		if rq := new(proto.WhyRequest); decode(rq) {
-			reply, err := c.why(who, rq)
-			end(reply, err)
-		}
-	case proto.KindDoctor:
-		if rq := new(proto.DoctorRequest); decode(rq) {
-			reply, err := c.doctor(ctx, who, rq)
-			end(reply, err)
-		}
-	case proto.KindMIG:
-		if rq := new(proto.MIGRequest); decode(rq) {
-			reply, err := c.applyMIG(ctx, who, rq)
-			end(reply, err)
-		}
-	case proto.KindStat:
-		if rq := new(proto.StatRequest); decode(rq) {
-			reply, err := c.stat(ctx, who, rq)
-			end(reply, err)
-		}
-	case proto.KindPeers:
-		if rq := new(proto.PeersRequest); decode(rq) {
-			end(c.peers(rq), nil)
-		}
-	case proto.KindSteps:
-		if rq := new(proto.StepsRequest); decode(rq) {
-			end(&proto.StepsChunk{Now: c.now()}, c.steps(ctx, who, rq, more))
-		}
-	case proto.KindDiag, proto.KindDiagReset:
-		reply, err := c.diag(who, kind == proto.KindDiagReset)
-		end(reply, err)
-	case proto.KindAccounts:
-		end(&proto.AccountsChunk{}, c.accounts(who, more))
-	case proto.KindEditAccounts:
-		if rq := new(proto.EditAccountsRequest); decode(rq) {
-			end(&proto.Empty{}, c.editAccounts(ctx, who, rq))
-		}
-	case proto.KindPrio:
-		if rq := new(proto.PrioRequest); decode(rq) {
-			end(&proto.PrioChunk{Weights: c.machine.View().Config().Params.Priority}, c.prios(who, rq, more))
-		}
-	case proto.KindDump:
-		end(&proto.DumpChunk{}, c.dump(ctx, who, more))
-	case proto.KindScript:
-		if rq := new(proto.ScriptRequest); decode(rq) {
-			reply, err := c.script(who, rq)
-			end(reply, err)
-		}
-	default:
-		end(nil, refuse(proto.CodeBadRequest, "this controller does not know request kind %d; is the command of a newer version?", kind))
-	}
 }
 
 // end gives a request its last answer.

@@ -138,7 +138,7 @@ func (c *Controller) steps(ctx context.Context, who *proto.Caller, rq *proto.Ste
 
 // peers says where nodes' daemons answer each other: at the address that the configuration gives them or, where that is
 // only their name, the one that they are seen at.
-func (c *Controller) peers(rq *proto.PeersRequest) *proto.PeersReply {
+func (c *Controller) peers(_ context.Context, _ *proto.Caller, rq *proto.PeersRequest) (*proto.PeersReply, error) {
 	v := c.machine.View()
 	reply := &proto.PeersReply{}
 	for _, name := range rq.Nodes[:min(len(rq.Nodes), proto.MaxTargets)] {
@@ -152,7 +152,7 @@ func (c *Controller) peers(rq *proto.PeersRequest) *proto.PeersReply {
 		}
 		reply.Addrs = append(reply.Addrs, addr)
 	}
-	return reply
+	return reply, nil
 }
 
 // batchStep is the step that a job's script is.

@@ -39,9 +39,9 @@ func refuse(code proto.Code, format string, a ...any) *rpc.Error {
 
 // submit validates a submission, refuses what can never run, and puts the rest into the log. The job's number is
 // returned only once it is there.
-func (c *Controller) submit(ctx context.Context, who proto.Caller, rq *proto.SubmitRequest) (*proto.SubmitReply, error) {
+func (c *Controller) submit(ctx context.Context, who *proto.Caller, rq *proto.SubmitRequest) (*proto.SubmitReply, error) {
 	v := c.machine.View()
-	cmd, reply, err := c.prepare(v, who, rq)
+	cmd, reply, err := c.prepare(v, *who, rq)
 	if err != nil {
 		return nil, err
 	}

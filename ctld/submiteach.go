@@ -18,12 +18,12 @@ const eachBytes = 4 << 20
 // submitEach is submit for many jobs that differ in their arguments only: what they have in common is looked at once,
 // and the jobs go into the log together. When the state refuses one, by a limit on the number of jobs, those behind it
 // are refused too, since nothing ends in between.
-func (c *Controller) submitEach(ctx context.Context, who proto.Caller, rq *proto.SubmitEachRequest) (*proto.SubmitEachReply, error) {
+func (c *Controller) submitEach(ctx context.Context, who *proto.Caller, rq *proto.SubmitEachRequest) (*proto.SubmitEachReply, error) {
 	if rq.Submit == nil || len(rq.Args) == 0 || len(rq.Args) > proto.MaxEachJobs || rq.Submit.TestOnly {
 		return nil, refuse(proto.CodeBadRequest, "the submission is malformed: no description, a test, or not 1 to %d jobs", proto.MaxEachJobs)
 	}
 	v := c.machine.View()
-	cmd, answer, err := c.prepare(v, who, rq.Submit)
+	cmd, answer, err := c.prepare(v, *who, rq.Submit)
 	if err != nil {
 		return nil, err
 	}

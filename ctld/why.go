@@ -1,6 +1,7 @@
 package ctld
 
 import (
+	"context"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/sched"
@@ -8,7 +9,7 @@ import (
 
 // why explains jobs from a View: planning goes on beside it. An explanation costs a planning pass, so there is one at a
 // time.
-func (c *Controller) why(who *proto.Caller, rq *proto.WhyRequest) (*proto.WhyReply, error) {
+func (c *Controller) why(_ context.Context, who *proto.Caller, rq *proto.WhyRequest) (*proto.WhyReply, error) {
 	c.explaining.Lock()
 	defer c.explaining.Unlock()
 	v := c.machine.View()
