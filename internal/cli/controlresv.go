@@ -127,7 +127,7 @@ func (c *control) showReservations(name string) error {
 			continue
 		}
 		shown++
-		c.showReservation(v, &reply.Sizes[i], reply.Now)
+		c.print(showReservation(v, &reply.Sizes[i], reply.Now, c.times()))
 	}
 	switch {
 	case shown > 0:
@@ -139,7 +139,8 @@ func (c *control) showReservations(name string) error {
 	return nil
 }
 
-func (c *control) showReservation(v *model.Reservation, size *proto.ResvSize, now model.Time) {
+// showReservation gives a reservation as scontrol show reservation does, at a time of the controller.
+func showReservation(v *model.Reservation, size *proto.ResvSize, now model.Time, at *moments) *record {
 	state := "INACTIVE"
 	if v.Start <= now && now < v.End {
 		state = "ACTIVE"
@@ -156,7 +157,7 @@ func (c *control) showReservation(v *model.Reservation, size *proto.ResvSize, no
 		lics = append(lics, fmt.Sprintf("%s:%d", l.Name, l.Count))
 	}
 	r := &record{}
-	r.line(kv("ReservationName", v.Name), kv("StartTime", c.stamp(v.Start, "N/A")), kv("EndTime", c.stamp(v.End, "N/A")),
+	r.line(kv("ReservationName", v.Name), kv("StartTime", at.stamp(v.Start, "N/A")), kv("EndTime", at.stamp(v.End, "N/A")),
 		kv("Duration", walltime.ElapsedLimit(int64(v.End-v.Start)/1000, false)))
 	r.line(kv("Nodes", hostlist.CompressSorted(v.Nodes)), kv("NodeCnt", len(v.Nodes)), kv("CoreCnt", size.Cores), kv("Features", orNull(v.Features)),
 		kv("PartitionName", orNull(v.Partition)), kv("Flags", strings.Join(flags, ",")))
@@ -171,7 +172,7 @@ func (c *control) showReservation(v *model.Reservation, size *proto.ResvSize, no
 	r.line("TRES=" + resvTRES(v, size))
 	r.line(kv("Users", list(v.Users)), kv("Groups", list(v.Groups)), kv("Accounts", list(v.Accounts)), kv("Licenses", list(lics)), kv("State", state), "BurstBuffer=(null)", "Watts=n/a")
 	r.line("MaxStartDelay=(null)")
-	r.print(c)
+	return r
 }
 
 // resvTRES gives what a reservation takes of its nodes, in Slurm's words.

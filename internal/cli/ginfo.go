@@ -260,7 +260,7 @@ func (i *info) once() int {
 		return 1
 	}
 	now := time.Now()
-	t := &infoTable{moments: i.moments(now), pick: i.pick, byNode: i.byNode, exact: i.exact,
+	t := &infoTable{infoView: infoView{i.moments(now), uidOf}, pick: i.pick, byNode: i.byNode, exact: i.exact,
 		empty: !i.byNode && !(i.reasons && i.layout == 0)}
 	cluster, at, err := i.load(t)
 	if err != nil {

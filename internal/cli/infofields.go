@@ -143,9 +143,9 @@ func nodeFields() []infoField {
 			return string(r.append(nil, n.Node.ReasonAt, "Unknown"))
 		}),
 		iNode('u', "User", "USER", "Unknown", func(n *proto.NodeInfo, _ *infoRow) string { return reasonUser(n.Node) }),
-		iNode('U', "UserLong", "USER", "Unknown", func(n *proto.NodeInfo, _ *infoRow) string {
+		iNode('U', "UserLong", "USER", "Unknown", func(n *proto.NodeInfo, r *infoRow) string {
 			name := reasonUser(n.Node)
-			uid, err := uidOf(name)
+			uid, err := r.uidOf(name)
 			if err != nil {
 				return name // of another host
 			}

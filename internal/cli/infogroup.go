@@ -33,9 +33,15 @@ type infoField struct {
 	kind infoKind
 }
 
+// infoView is what the rows of one ginfo table share.
+type infoView struct {
+	moments
+	uidOf func(name string) (uint32, error) // a user's number on this host
+}
+
 // infoRow is one line: nodes of one partition, or without fields of partitions of any.
 type infoRow struct {
-	*moments
+	*infoView
 	part  *model.Partition
 	order int // of the partition in the configuration
 	nodes []*proto.NodeInfo
@@ -44,7 +50,7 @@ type infoRow struct {
 
 // infoTable is what is known, and which of it is wanted.
 type infoTable struct {
-	moments
+	infoView
 	parts  []*model.Partition
 	nodes  map[string]*proto.NodeInfo
 	pick   func(*proto.NodeInfo) bool
@@ -78,7 +84,7 @@ func (t *infoTable) rows(p *format.Printer[infoRow], fields []infoField, lang *f
 	index := map[string]*infoRow{}
 	var key []byte
 	add := func(order int, part *model.Partition, n *proto.NodeInfo) {
-		one := infoRow{moments: &t.moments, part: part, order: order}
+		one := infoRow{infoView: &t.infoView, part: part, order: order}
 		if n != nil {
 			one.nodes = []*proto.NodeInfo{n}
 		}
@@ -99,7 +105,7 @@ func (t *infoTable) rows(p *format.Printer[infoRow], fields []infoField, lang *f
 		}
 		row := index[string(key)]
 		if row == nil {
-			row = &infoRow{moments: &t.moments, part: part, order: order, names: map[string]bool{}}
+			row = &infoRow{infoView: &t.infoView, part: part, order: order, names: map[string]bool{}}
 			index[string(key)] = row
 			out = append(out, row)
 		}

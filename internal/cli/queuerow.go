@@ -37,6 +37,14 @@ func (m *moments) append(b []byte, t model.Time, none string) []byte {
 	return append(b, walltime.Timestamp(time.UnixMilli(int64(t)), m.now, m.form)...)
 }
 
+// stamp gives a moment as scontrol does, or the word for none.
+func (m *moments) stamp(t model.Time, none string) string {
+	if t == 0 {
+		return none
+	}
+	return walltime.Timestamp(time.UnixMilli(int64(t)), m.now, m.form)
+}
+
 // queueView is what the rows of one gqueue table share.
 type queueView struct {
 	moments

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"strconv"
@@ -22,21 +23,36 @@ type record struct {
 // line begins a new line of words.
 func (r *record) line(words ...string) { r.lines = append(r.lines, words) }
 
-// print writes the record. Continuation lines are indented by three blanks, as tools expect.
-func (r *record) print(c *control) {
+// text gives the record. Continuation lines are indented by three blanks, as tools expect.
+func (r *record) text(oneLine bool) string {
+	var b strings.Builder
 	for i, words := range r.lines {
 		switch {
-		case i > 0 && c.oneLine:
-			fmt.Fprint(c.Stdout, " ")
+		case i > 0 && oneLine:
+			b.WriteByte(' ')
 		case i > 0:
-			fmt.Fprint(c.Stdout, "\n   ")
+			b.WriteString("\n   ")
 		}
-		fmt.Fprint(c.Stdout, strings.Join(words, " "))
+		for k, w := range words {
+			if k > 0 {
+				b.WriteByte(' ')
+			}
+			b.WriteString(w)
+		}
 	}
-	fmt.Fprintln(c.Stdout)
-	if !c.oneLine {
-		fmt.Fprintln(c.Stdout)
+	b.WriteByte('\n')
+	if !oneLine {
+		b.WriteByte('\n')
 	}
+	return b.String()
+}
+
+// print writes a record to standard output; gcli's flush tells of errors.
+func (c *control) print(r *record) { _, _ = io.WriteString(c.Stdout, r.text(c.oneLine)) }
+
+// times gives how moments are written now.
+func (c *control) times() *moments {
+	return &moments{now: time.Now(), form: c.getenv("SLURM_TIME_FORMAT")}
 }
 
 func kv(key string, value any) string { return key + "=" + fmt.Sprint(value) }
@@ -76,7 +92,7 @@ func (c *control) showJobs(arg string) error {
 	}
 	n := 0
 	err := c.eachJob(rq, func(j *model.Job, now model.Time) {
-		c.showJob(j, now)
+		c.print(showJob(j, now, c.times(), c.details > 0))
 		n++
 	})
 	switch {
@@ -106,7 +122,8 @@ func (c *control) eachJob(rq *proto.JobsRequest, f func(j *model.Job, now model.
 	})
 }
 
-func (c *control) showJob(j *model.Job, now model.Time) {
+// showJob gives a job as scontrol show job does, at a time of the controller.
+func showJob(j *model.Job, now model.Time, at *moments, details bool) *record {
 	sp := j.Spec
 	r := &record{}
 	first := []string{kv("JobId", j.ID)}
@@ -141,16 +158,16 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 		exit = fmt.Sprintf("%d:%d", j.End.Exit.Code, j.End.Exit.Signal)
 	}
 	r.line(kv("Requeue", yesNum(sp.Requeue)), kv("Restarts", j.Restarts), kv("BatchFlag", yesNum(!sp.Extra().Interactive)), kv("Reboot", 0), kv("ExitCode", exit))
-	if c.details > 0 {
+	if details {
 		r.line(kv("DerivedExitCode", derived))
 	}
 	r.line(kv("RunTime", walltime.Elapsed(j.ElapsedS(now))), kv("TimeLimit", limitText(j)), kv("TimeMin", timeMinText(sp)))
-	r.line(kv("SubmitTime", c.stamp(j.Submit, "Unknown")), kv("EligibleTime", c.stamp(eligible(j), "Unknown")))
+	r.line(kv("SubmitTime", at.stamp(j.Submit, "Unknown")), kv("EligibleTime", at.stamp(eligible(j), "Unknown")))
 	accrue := j.AccrueTime()
 	if j.Accrue == 0 {
 		accrue = eligible(j)
 	}
-	r.line(kv("AccrueTime", c.stamp(accrue, "Unknown")))
+	r.line(kv("AccrueTime", at.stamp(accrue, "Unknown")))
 	start, end := model.Time(0), model.Time(0)
 	if j.Run != nil {
 		start, end = j.Run.Start, j.Run.Deadline()
@@ -163,13 +180,13 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 			start = end
 		}
 	}
-	r.line(kv("StartTime", c.stamp(start, "Unknown")), kv("EndTime", c.stamp(end, "Unknown")), kv("Deadline", c.stamp(sp.Deadline, "N/A")))
+	r.line(kv("StartTime", at.stamp(start, "Unknown")), kv("EndTime", at.stamp(end, "Unknown")), kv("Deadline", at.stamp(sp.Deadline, "N/A")))
 	suspended, before := model.Time(0), int64(0)
 	if j.Run != nil && j.Run.Turns > 0 { // as Slurm: when it was last suspended or resumed, and how long it had run until then
 		suspended = j.Run.SleepAt
 		before = max(0, (int64(j.Run.SleepAt-j.Run.Start)-j.Run.SleepMS)/1000)
 	}
-	r.line(kv("SuspendTime", c.stamp(suspended, "None")), kv("SecsPreSuspend", before), kv("LastSchedEval", c.stamp(start, "Unknown")), kv("Scheduler", "Main"))
+	r.line(kv("SuspendTime", at.stamp(suspended, "None")), kv("SecsPreSuspend", before), kv("LastSchedEval", at.stamp(start, "Unknown")), kv("Scheduler", "Main"))
 	host := sp.Host
 	if host == "" {
 		host = "unknown"
@@ -200,7 +217,7 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 		perNode = strconv.Itoa(int(sp.TasksPerNode))
 	}
 	r.line(kv("Socks/Node", "*"), kv("NtasksPerN:B:S:C", perNode+":0:*:*"), kv("CoreSpec", "*"))
-	if c.details > 0 && j.Run != nil {
+	if details && j.Run != nil {
 		if text := jobGresText(j.Run.Alloc); text != "" {
 			r.line(kv("JOB_GRES", text))
 		}
@@ -273,7 +290,7 @@ func (c *control) showJob(j *model.Job, now model.Time) {
 	if j.Why != "" {
 		r.line(kv("Why", strconv.Quote(j.Why)))
 	}
-	r.print(c)
+	return r
 }
 
 // eligible gives when a job became, or becomes, eligible.

@@ -49,12 +49,13 @@ func (c *control) showNodes(arg string) error {
 		return c.nodesJSON(infos, now)
 	}
 	for _, i := range infos {
-		c.showNode(i)
+		c.print(showNode(i, c.times(), c.details > 0))
 	}
 	return nil
 }
 
-func (c *control) showNode(i *proto.NodeInfo) {
+// showNode gives a node as scontrol show node does.
+func showNode(i *proto.NodeInfo, at *moments, details bool) *record {
 	n, d := i.Node, i.Node.Def
 	r := &record{}
 	r.line(kv("NodeName", d.Name), kv("Arch", orNull(n.Arch)), kv("CoresPerSocket", d.CoresPerSocket))
@@ -70,7 +71,7 @@ func (c *control) showNode(i *proto.NodeInfo) {
 	r.line(kv("AvailableFeatures", orNull(strings.Join(d.Features, ","))))
 	r.line(kv("ActiveFeatures", orNull(strings.Join(d.Features, ","))))
 	r.line(kv("Gres", orNull(gresDefText(d.Gres))))
-	if c.details > 0 {
+	if details {
 		r.line(kv("GresDrain", cmp.Or(gresDrainText(n), "N/A")))
 		r.line(kv("GresUsed", orNull(gresUsedText(n))))
 	}
@@ -96,8 +97,8 @@ func (c *control) showNode(i *proto.NodeInfo) {
 	if len(i.Partitions) > 0 {
 		r.line(kv("Partitions", strings.Join(i.Partitions, ",")))
 	}
-	r.line(kv("BootTime", c.stamp(n.BootAt, "None")), kv("SlurmdStartTime", c.stamp(n.UpSince, "None")))
-	r.line(kv("LastBusyTime", c.stamp(n.BusyAt, "Unknown")), kv("ResumeAfterTime", "None"))
+	r.line(kv("BootTime", at.stamp(n.BootAt, "None")), kv("SlurmdStartTime", at.stamp(n.UpSince, "None")))
+	r.line(kv("LastBusyTime", at.stamp(n.BusyAt, "Unknown")), kv("ResumeAfterTime", "None"))
 	var all, have []model.GresCount
 	for _, g := range d.Gres {
 		all = append(all, model.GresCount{Name: g.Name, Type: g.Type, Count: int64(g.Count)})
@@ -124,20 +125,20 @@ func (c *control) showNode(i *proto.NodeInfo) {
 		r.line(kv("ReservationName", i.Resv))
 	}
 	if n.Reason != "" {
-		r.line(kv("Reason", fmt.Sprintf("%s [%s@%s]", n.Reason, n.ReasonBy, c.stamp(n.ReasonAt, "Unknown"))))
+		r.line(kv("Reason", fmt.Sprintf("%s [%s@%s]", n.Reason, n.ReasonBy, at.stamp(n.ReasonAt, "Unknown"))))
 	}
 	for _, note := range i.Notes { // what the node can't enforce; Slurm has no such line
 		r.line(kv("Note", note))
 	}
 	for _, o := range outUnits(n, "") {
-		r.line(kv("GresReason", fmt.Sprintf("%s:%d %s [%s@%s]", o.Name, o.Index, o.Reason, o.By, c.stamp(o.At, "Unknown"))))
+		r.line(kv("GresReason", fmt.Sprintf("%s:%d %s [%s@%s]", o.Name, o.Index, o.Reason, o.By, at.stamp(o.At, "Unknown"))))
 	}
-	if c.details > 0 {
+	if details {
 		for _, u := range unitLines(i) {
 			r.line(u...)
 		}
 	}
-	r.print(c)
+	return r
 }
 
 func nodeTres(cpus, mem int64, gres []model.GresCount) string {
@@ -225,12 +226,12 @@ func (c *control) showPartitions(arg string) error {
 		return c.partitionsJSON(shown, &reply)
 	}
 	for _, p := range shown {
-		c.showPartition(p)
+		c.print(showPartition(p))
 	}
 	return nil
 }
 
-// partitionLines says which keys end a line in scontrol's layout.
+// partitionBreaks says which keys end a line in scontrol's layout.
 func partitionBreaks(key string) bool {
 	switch key {
 	case "AllowQos", "DenyQos", "QoS", "Hidden", "MaxCPUsPerSocket", "Nodes", "OverSubscribe", "PreemptMode", "SelectTypeParameters",
@@ -240,7 +241,8 @@ func partitionBreaks(key string) bool {
 	return false
 }
 
-func (c *control) showPartition(p *model.Partition) {
+// showPartition gives a partition as scontrol show partition does.
+func showPartition(p *model.Partition) *record {
 	r := &record{}
 	r.line(kv("PartitionName", p.Name))
 	var words []string
@@ -258,7 +260,7 @@ func (c *control) showPartition(p *model.Partition) {
 	if len(words) > 0 {
 		r.line(words...)
 	}
-	r.print(c)
+	return r
 }
 
 func (c *control) showConfig() error {

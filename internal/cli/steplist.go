@@ -206,7 +206,7 @@ func (c *control) showSteps(arg string) error {
 		return plain{fmt.Errorf("slurm_get_job_steps error: %s", text(err))}
 	}
 	for i := range steps {
-		c.showStep(&steps[i])
+		c.print(showStep(&steps[i], c.times()))
 	}
 	switch {
 	case len(steps) > 0:
@@ -218,14 +218,15 @@ func (c *control) showSteps(arg string) error {
 	return nil
 }
 
-func (c *control) showStep(s *proto.RunningStep) {
+// showStep gives a running step as scontrol show step does.
+func showStep(s *proto.RunningStep, at *moments) *record {
 	r := &record{}
 	st := &s.Step
 	limit := "UNLIMITED"
 	if s.LimitS < model.Unlimited {
 		limit = walltime.Elapsed(s.LimitS)
 	}
-	r.line(kv("StepId", stepID(s)), kv("UserId", s.UID), kv("StartTime", c.stamp(st.Start, "Unknown")), kv("TimeLimit", limit))
+	r.line(kv("StepId", stepID(s)), kv("UserId", s.UID), kv("StartTime", at.stamp(st.Start, "Unknown")), kv("TimeLimit", limit))
 	r.line(kv("State", "RUNNING"), kv("Partition", s.Partition), kv("NodeList", hostlist.CompressInOrder(st.Nodes)))
 	r.line(kv("Nodes", len(st.Nodes)), kv("CPUs", st.CPUs), kv("Tasks", st.Tasks), kv("Name", st.Name), kv("Network", "(null)"))
 	r.line(kv("TRES", stepTRES(st)))
@@ -235,7 +236,7 @@ func (c *control) showStep(s *proto.RunningStep) {
 	if st.Submit != "" {
 		r.line(kv("SubmitLine", st.Submit))
 	}
-	r.print(c)
+	return r
 }
 
 // stepTRES writes what a step holds; it is not billed for it.
