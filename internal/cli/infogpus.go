@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
 )
 
 // infogpus.go is ginfo --gpus: a line for each GPU, and for each MIG instance that jobs are given.
@@ -160,8 +162,14 @@ func (i *info) printGPUs(t *infoTable, cluster string, now model.Time) error {
 	if i.json != "" {
 		return i.printGPUsJSON(rows, cluster, now)
 	}
+	_, err := i.Stdout.Write(gpuTable(rows, !i.noHeader))
+	return err
+}
+
+// gpuTable writes a line for each GPU, each column as wide as it needs to be.
+func gpuTable(rows []gpuRow, header bool) []byte {
 	var lines [][len(gpuColumns)]string
-	if !i.noHeader {
+	if header {
 		var head [len(gpuColumns)]string
 		for k, c := range gpuColumns {
 			head[k] = c.head
@@ -177,7 +185,7 @@ func (i *info) printGPUs(t *infoTable, cluster string, now model.Time) error {
 			width[k] = min(max(width[k], utf8.RuneCountInString(s)), gpuColumns[k].most)
 		}
 	}
-	var b strings.Builder
+	var b bytes.Buffer
 	for _, l := range lines {
 		for k, s := range l {
 			if utf8.RuneCountInString(s) > width[k] {
@@ -194,32 +202,34 @@ func (i *info) printGPUs(t *infoTable, cluster string, now model.Time) error {
 		}
 		b.WriteByte('\n')
 	}
-	_, err := i.Stdout.Write([]byte(b.String()))
-	return err
+	return b.Bytes()
 }
 
 func (i *info) printGPUsJSON(rows []gpuRow, cluster string, now model.Time) error {
 	j := i.jsonFrame("gpus", i.json)
 	for k := range rows {
-		r := &rows[k]
-		j.Open("", '{')
-		j.Str("node", r.node)
-		j.Str("gres", r.name)
-		j.Num("index", int64(r.index))
-		j.Str("uuid", r.uuid)
-		j.Str("type", r.typ)
-		j.Str("state", r.state)
-		j.Str("reason", r.why)
-		j.Str("job", r.job)
-		j.Maybe("utilization_percent", max(0, int64(r.util)), r.util >= 0, false)
-		j.Maybe("memory_used_mib", max(0, r.usedMiB), r.usedMiB >= 0, false)
-		j.Maybe("memory_total_mib", max(0, r.allMiB), r.allMiB >= 0, false)
-		j.Maybe("xid", int64(r.xid), r.xid != 0, false)
-		j.Maybe("temperature_celsius", max(0, int64(r.temp)), r.temp >= 0, false)
-		j.Close('}')
+		rows[k].writeJSON(j)
 		j.Flush(false)
 	}
 	return i.jsonFinish(j, cluster, now)
+}
+
+func (r *gpuRow) writeJSON(j *slurmjson.Writer) {
+	j.Open("", '{')
+	j.Str("node", r.node)
+	j.Str("gres", r.name)
+	j.Num("index", int64(r.index))
+	j.Str("uuid", r.uuid)
+	j.Str("type", r.typ)
+	j.Str("state", r.state)
+	j.Str("reason", r.why)
+	j.Str("job", r.job)
+	j.Maybe("utilization_percent", max(0, int64(r.util)), r.util >= 0, false)
+	j.Maybe("memory_used_mib", max(0, r.usedMiB), r.usedMiB >= 0, false)
+	j.Maybe("memory_total_mib", max(0, r.allMiB), r.allMiB >= 0, false)
+	j.Maybe("xid", int64(r.xid), r.xid != 0, false)
+	j.Maybe("temperature_celsius", max(0, int64(r.temp)), r.temp >= 0, false)
+	j.Close('}')
 }
 
 // unitLines gives the units of a node for gcontrol show node -d, one line each.

@@ -140,11 +140,11 @@ func (e *Env) submitEach(c *client.Client, s *submission, rq *proto.SubmitReques
 	return worst, nil
 }
 
-// eachStopped says which line was not taken, and how to go on there. refused: it was this one line, and not what all have in common.
-func (e *Env) eachStopped(s *submission, lines []eachLine, done int, err error, refused bool) error {
+// eachStopped says which line was not taken, and how to go on there. own: it was this one line, and not what all have in common.
+func (e *Env) eachStopped(s *submission, lines []eachLine, done int, err error, own bool) error {
 	line := lines[done].number
 	where := ""
-	if done > 0 || refused {
+	if done > 0 || own {
 		where = fmt.Sprintf("--each line %d: ", line)
 	}
 	stopped := e.refused(s, err, where)
