@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"gbatch/internal/cli"
+	"gbatch/internal/cli/env"
 )
 
 func main() {
@@ -18,11 +19,11 @@ func main() {
 		dir = "/" // gone: what needs it says so
 	}
 	stat, err := os.Stdout.Stat()
-	env := &cli.Env{Program: filepath.Base(os.Args[0]), Args: os.Args[1:], Stdin: os.Stdin, Stdout: out, Stderr: os.Stderr,
+	e := &env.Env{Program: filepath.Base(os.Args[0]), Args: os.Args[1:], Stdin: os.Stdin, Stdout: out, Stderr: os.Stderr,
 		Lookup: os.LookupEnv, Environ: os.Environ(), Dir: dir, TTY: err == nil && stat.Mode()&os.ModeCharDevice != 0}
-	rc := cli.Main(env)
+	rc := cli.Main(e)
 	if err := out.Flush(); err != nil && rc == 0 {
-		fmt.Fprintf(os.Stderr, "%s: error: can't write the output: %v\n", env.Program, err)
+		fmt.Fprintf(os.Stderr, "%s: error: can't write the output: %v\n", e.Program, err)
 		rc = 1
 	}
 	os.Exit(rc)

@@ -37,7 +37,8 @@ var layers = []layer{
 	{"internal/client", "internal/model internal/blob internal/proto internal/rpc"},
 	{"internal/seff", "internal/model"},
 	{"internal/slurmjson", "internal/model"},
-	{"internal/cli", "internal/model internal/seff internal/slurmjson internal/blob internal/conf internal/proto internal/rpc internal/client internal/stepio"},
+	{"internal/jobtext", "internal/model internal/proto internal/seff internal/slurmjson"},
+	{"internal/cli", "internal/model internal/seff internal/slurmjson internal/jobtext internal/blob internal/conf internal/proto internal/rpc internal/client internal/stepio"},
 
 	// The daemons: effects. They never import each other.
 	{"ctld", "internal/model internal/seff internal/blob internal/state internal/sched internal/store internal/conf internal/proto internal/rpc internal/client"},

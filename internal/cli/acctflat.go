@@ -39,7 +39,7 @@ func (m *manage) flatFile(verb string, words []string) error {
 	if verb == "load" && m.readOnly {
 		return errors.New("Can't run this command in readonly mode.")
 	}
-	c, err := m.connect()
+	c, err := m.Connect()
 	if err != nil {
 		return err
 	}

@@ -31,12 +31,12 @@ func (a *account) liveSteps() map[model.JobID][]proto.RunningStep {
 		return a.live
 	}
 	a.live = map[model.JobID][]proto.RunningStep{}
-	c, err := a.connect() // the first connection is in the middle of its answer
+	c, err := a.Connect() // the first connection is in the middle of its answer
 	if err != nil {
 		return a.live
 	}
 	defer c.Close()
-	steps, _, err := a.runningSteps(c, &proto.StepsRequest{Filter: proto.JobFilter{Jobs: a.rq.Jobs, Users: a.rq.Users, Names: a.rq.Names,
+	steps, _, err := a.RunningSteps(c, &proto.StepsRequest{Filter: proto.JobFilter{Jobs: a.rq.Jobs, Users: a.rq.Users, Names: a.rq.Names,
 		Partitions: a.rq.Partitions, Accounts: a.rq.Accounts, QOS: a.rq.QOS}})
 	if err != nil {
 		return a.live

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/hostlist"
+	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/slurmjson"
@@ -36,8 +38,8 @@ func (a *account) options() []getopt.Option {
 	return []getopt.Option{
 		{Name: "jobs", Short: 'j', Arg: getopt.Required, Group: filters, Metavar: "ids", Help: "only these jobs, of any time: 12, 12_3, 12.batch, 12.0", Set: a.setJobs},
 		{Name: "user", Aliases: []string{"uid"}, Short: 'u', Arg: getopt.Required, Group: filters, Metavar: "users", Help: "only jobs of these users; default: your own, root's default: everybody's", Set: func(v string) error {
-			for _, name := range splitList(v) {
-				uid, err := uidOf(name)
+			for _, name := range env.SplitList(v) {
+				uid, err := env.UidOf(name)
 				if err != nil {
 					return &getopt.TextError{Text: "Invalid user id: " + name}
 				}
@@ -80,25 +82,25 @@ func (a *account) options() []getopt.Option {
 		}},
 		{Name: "units", Arg: getopt.Required, Group: output, Metavar: "KMGTP", Help: "memory in this unit", Set: func(v string) error {
 			if len(v) != 1 || !strings.Contains("KMGTP", strings.ToUpper(v)) {
-				return fatal{"Invalid unit type '" + v + "'. Possible options are 'KMGTP'"}
+				return env.Fatal{Text: "Invalid unit type '" + v + "'. Possible options are 'KMGTP'"}
 			}
 			a.unit = strings.ToUpper(v)[0]
 			return nil
 		}},
 		{Name: "noconvert", Group: output, Help: "memory in MiB, measured memory in bytes", Set: getopt.Flag(&a.noConvert)},
-		{Name: "helpformat", Short: 'e', Group: output, Help: "list the fields that -o takes", Immediate: true, Set: func(string) error { return errHelpFormat }},
+		{Name: "helpformat", Short: 'e', Group: output, Help: "list the fields that -o takes", Immediate: true, Set: func(string) error { return env.ErrHelpFormat }},
 		{Name: "batch-script", Short: 'B', Group: output, Help: "with -j: the jobs' scripts, while the controller still has them", Set: getopt.Flag(&a.script)},
 		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version", Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists", Set: func(v string) (err error) {
 			a.json, err = slurmjson.ParseVersion(v)
 			return err
 		}},
 
-		{Name: "allclusters", Short: 'L', Hidden: true, Note: "there is one cluster", Set: ignored},
-		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: ignored},
-		{Name: "local", Hidden: true, Note: "there is one cluster", Set: ignored},
-		{Name: "use-local-uid", Hidden: true, Note: "records have the number of the host that submitted", Set: ignored},
-		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
-		{Name: "whole-hetjob", Arg: getopt.Optional, Hidden: true, Note: "there are no heterogeneous jobs", Set: ignored},
+		{Name: "allclusters", Short: 'L', Hidden: true, Note: "there is one cluster", Set: env.Ignored},
+		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
+		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
+		{Name: "use-local-uid", Hidden: true, Note: "records have the number of the host that submitted", Set: env.Ignored},
+		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
+		{Name: "whole-hetjob", Arg: getopt.Optional, Hidden: true, Note: "there are no heterogeneous jobs", Set: env.Ignored},
 		{Name: "expand-patterns", Refused: "gcontrol show job JOBID shows the files of a job that the controller still knows"},
 		{Name: "associations", Short: 'x', Arg: getopt.Required, Refused: "pick jobs with -A ACCOUNT and -u USER"},
 		{Name: "completion", Short: 'c', Refused: "leave it out: every record is in accounting"},
@@ -133,11 +135,11 @@ func (c *countRange) set(v string) error {
 
 func (a *account) setJobs(v string) error {
 	a.anyJob = true
-	for _, id := range splitIDs(v) {
+	for _, id := range env.SplitIDs(v) {
 		base, step, _ := strings.Cut(id, ".")
-		refs, err := parseJobRefs(base)
+		refs, err := env.ParseJobRefs(base)
 		if err != nil || len(refs) == 0 {
-			return fatal{"Bad job/step specified: " + id}
+			return env.Fatal{Text: "Bad job/step specified: " + id}
 		}
 		for _, r := range refs {
 			a.jobs = append(a.jobs, acctWant{r, step})
@@ -145,17 +147,17 @@ func (a *account) setJobs(v string) error {
 		}
 	}
 	if len(a.rq.Jobs) > proto.MaxTargets {
-		return fatal{fmt.Sprintf("more than %d jobs asked for; pick them with -S, -u or --name", proto.MaxTargets)}
+		return env.Fatal{Text: fmt.Sprintf("more than %d jobs asked for; pick them with -S, -u or --name", proto.MaxTargets)}
 	}
 	a.noJobs = len(a.rq.Jobs) == 0
 	return nil
 }
 
 func (a *account) setStates(v string) error {
-	for _, w := range splitList(v) {
-		states, err := queryStates(w)
+	for _, w := range env.SplitList(v) {
+		states, err := env.QueryStates(w)
 		if err != nil {
-			return fatal{"unrecognized job state value '" + w + "'"}
+			return env.Fatal{Text: "unrecognized job state value '" + w + "'"}
 		}
 		a.rq.States = append(a.rq.States, states...)
 	}
@@ -166,7 +168,7 @@ func (a *account) setStates(v string) error {
 }
 
 func (a *account) setGroups(v string) error {
-	for _, name := range splitList(v) {
+	for _, name := range env.SplitList(v) {
 		digits := name
 		if g, err := user.LookupGroup(name); err == nil {
 			digits = g.Gid
@@ -209,8 +211,8 @@ func (a *account) window() (err error) {
 			rq.Start = 0
 			return nil // -E alone before midnight: everything until then
 		}
-		m := moments{now: a.now}
-		return fmt.Errorf("Start time (%s) requested is after end time (%s).", m.append(nil, rq.Start, ""), m.append(nil, rq.End, ""))
+		m := jobtext.Times{Now: a.now}
+		return fmt.Errorf("Start time (%s) requested is after end time (%s).", m.Append(nil, rq.Start, ""), m.Append(nil, rq.End, ""))
 	}
 	return nil
 }
@@ -249,4 +251,13 @@ func (a *account) limited(r *model.Record) bool {
 		return r.LimitS == a.leastLimit
 	}
 	return r.LimitS >= a.leastLimit && r.LimitS <= a.mostLimit
+}
+
+// dateOf reads -S and -E in the local zone.
+func dateOf(v string, now time.Time) (model.Time, error) {
+	t, err := walltime.ParsePastDate(v, now)
+	if err != nil {
+		return 0, err
+	}
+	return model.Time(t.UnixMilli()), nil
 }

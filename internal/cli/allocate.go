@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/client"
 	"gbatch/internal/hostlist"
@@ -32,7 +33,7 @@ const (
 
 // allocation is resources asked for.
 type allocation struct {
-	*Env
+	*env.Env
 	s         *submission
 	quiet     bool
 	immediate int64  // seconds
@@ -55,13 +56,13 @@ func (a *allocation) get(signals <-chan os.Signal) (job *model.Job, rc int) {
 		if a.tell == "" { // as srun says it
 			what = "Unable to allocate resources"
 		}
-		a.errorf("%s: %s", what, text(err))
+		a.Errorf("%s: %s", what, env.Text(err))
 		return nil, 1
 	}
 	a.s.export = "NONE"
-	rq, err := a.request(a.s, []byte(holder))
+	rq, err := request(a.Env, a.s, []byte(holder))
 	if err != nil {
-		a.errorf("%s", err.Error())
+		a.Errorf("%s", err.Error())
 		return nil, 1
 	}
 	sp := rq.Spec
@@ -70,16 +71,16 @@ func (a *allocation) get(signals <-chan os.Signal) (job *model.Job, rc int) {
 	}
 	sp.More.Interactive = true
 	if sp.Warning != nil && sp.Warning.Batch {
-		a.errorf("--signal=B: is for batch scripts; here the signal goes to the steps, without B:")
+		a.Errorf("--signal=B: is for batch scripts; here the signal goes to the steps, without B:")
 		return nil, 1
 	}
 	sp.StdOut, sp.Requeue, sp.NoRequeue = os.DevNull, false, true
-	c, err := a.connect()
+	c, err := a.Connect()
 	if err != nil {
 		return fail(err)
 	}
 	defer c.Close()
-	if err := a.checkClusters(c, a.s.clusters); err != nil {
+	if err := a.CheckClusters(c, a.s.clusters); err != nil {
 		return fail(err)
 	}
 	var reply proto.SubmitReply
@@ -104,7 +105,7 @@ func (a *allocation) get(signals <-chan os.Signal) (job *model.Job, rc int) {
 		case err != nil:
 			return fail(err)
 		case job == nil || job.State.Finished():
-			a.errorf("Job allocation %d has been revoked", reply.Job)
+			a.Errorf("Job allocation %d has been revoked", reply.Job)
 			return nil, 1
 		case job.State == model.Running && job.Run.Launched != 0:
 			if queued {
@@ -124,7 +125,7 @@ func (a *allocation) get(signals <-chan os.Signal) (job *model.Job, rc int) {
 		}
 		if a.immediate > 0 && time.Since(begin) > time.Duration(a.immediate)*time.Second {
 			a.cancel(c, reply.Job)
-			a.errorf("Unable to allocate resources: Requested nodes are busy")
+			a.Errorf("Unable to allocate resources: Requested nodes are busy")
 			return nil, 1
 		}
 		select {
@@ -157,7 +158,7 @@ func oneJob(c *client.Client, id model.JobID) (found *model.Job, err error) {
 func (a *allocation) cancel(c *client.Client, id model.JobID) {
 	rq := &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}}
 	if err := c.Call(rq.Kind(), rq, new(proto.TargetsReply)); err != nil {
-		a.errorf("job %d could not be cancelled: %s; use gcancel %[1]d", id, text(err))
+		a.Errorf("job %d could not be cancelled: %s; use gcancel %[1]d", id, env.Text(err))
 	}
 }
 
@@ -166,16 +167,16 @@ func (a *allocation) release(id model.JobID, rc int) {
 	if a.tell != "" {
 		a.say("Relinquishing job allocation %d", id)
 	}
-	c, err := a.connect()
+	c, err := a.Connect()
 	if err != nil {
-		a.errorf("job %d could not be given back: %s; use gcancel %[1]d", id, text(err))
+		a.Errorf("job %d could not be given back: %s; use gcancel %[1]d", id, env.Text(err))
 		return
 	}
 	defer c.Close()
 	rq := &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}, Signal: int32(unix.SIGKILL), Batch: true, Release: true, Code: int32(rc)}
 	var reply proto.TargetsReply
 	if err := c.Call(rq.Kind(), rq, &reply); err != nil {
-		a.errorf("job %d could not be given back: %s; this host's daemon goes on trying", id, text(err))
+		a.Errorf("job %d could not be given back: %s; this host's daemon goes on trying", id, env.Text(err))
 		return
 	}
 	a.attendance.leave()
@@ -185,7 +186,7 @@ func (a *allocation) release(id model.JobID, rc int) {
 func (a *allocation) watch(id model.JobID, done <-chan struct{}) bool {
 	for {
 		var r proto.WaitReply
-		c, err := a.connect()
+		c, err := a.Connect()
 		if err == nil {
 			err = c.Call(proto.KindWait, &proto.WaitRequest{Job: id}, &r)
 			c.Close()
@@ -295,7 +296,7 @@ func (a *allocation) environment(job *model.Job) []string {
 	if run.LimitS < model.Unlimited {
 		num("SLURM_JOB_END_TIME", run.Start.Add(run.LimitS).Seconds())
 	}
-	if name, err := a.cluster(); err == nil {
+	if name, err := a.Cluster(); err == nil {
 		set("SLURM_CLUSTER_NAME", name)
 	}
 	return out
@@ -336,7 +337,7 @@ func (r *run) submission(s *submission) error {
 func (r *run) outside() (release func(rc int), rc int) {
 	s := &submission{}
 	if err := r.submission(s); err != nil {
-		r.errorf("%s", err.Error())
+		r.Errorf("%s", err.Error())
 		return nil, 1
 	}
 	a := &allocation{Env: r.Env, s: s, quiet: r.quiet}

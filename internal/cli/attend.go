@@ -23,7 +23,7 @@ type attendance struct {
 // attend tells this host's daemon of the allocation, and tells it again when it has been restarted.
 func (a *allocation) attend(id model.JobID) {
 	for at := &a.attendance; ; time.Sleep(attendPace) {
-		c, err := a.connect()
+		c, err := a.Connect()
 		if err == nil {
 			err = c.Attend(id)
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"gbatch/internal/cli/getopt"
+	"gbatch/internal/jobtext"
 	"gbatch/internal/proto"
 )
 
@@ -149,13 +150,10 @@ func setGPUBind(b *proto.StepBind) func(string) error {
 	}
 }
 
-// tresGPU is what a way of binding GPUs has before it in --tres-bind.
-const tresGPU = "gres/gpu:"
-
 // setTRESBind reads gres/gpu:WAY.
 func setTRESBind(b *proto.StepBind) func(string) error {
 	return func(v string) error {
-		rest, ok := strings.CutPrefix(v, tresGPU)
+		rest, ok := strings.CutPrefix(v, jobtext.TresGPU)
 		if !ok {
 			return badBind("tres-bind", v, "gres/gpu: and what --gpu-bind takes, such as gres/gpu:single:1")
 		}

@@ -6,7 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/hostlist"
+	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/walltime"
@@ -44,7 +46,7 @@ func (c *control) refs(words []string) ([]proto.JobRef, error) {
 		default:
 			return nil, fmt.Errorf("'%s': write job ids, or name=NAME", w)
 		}
-		more, err := parseJobRefs(value)
+		more, err := env.ParseJobRefs(value)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +61,7 @@ func (c *control) refs(words []string) ([]proto.JobRef, error) {
 func (c *control) byName(name string) ([]proto.JobRef, error) {
 	var refs []proto.JobRef
 	rq := &proto.JobsRequest{Filter: proto.JobFilter{Names: []string{name}}, Default: true}
-	err := c.eachJob(rq, func(j *model.Job, _ model.Time) { refs = append(refs, refOf(j)) })
+	err := c.eachJob(rq, func(j *model.Job, _ model.Time) { refs = append(refs, env.RefOf(j)) })
 	if err == nil && len(refs) == 0 {
 		err = fmt.Errorf("no job has the name %s", name)
 	}
@@ -80,16 +82,16 @@ func (c *control) apply(rq *proto.UpdateJobRequest) error {
 	for _, r := range reply.Results {
 		if r.Code == 0 {
 			if r.Text != "" && !c.quiet {
-				fmt.Fprintf(c.Stderr, "job %s: %s\n", refText(r.Ref), r.Text)
+				fmt.Fprintf(c.Stderr, "job %s: %s\n", jobtext.RefText(r.Ref), r.Text)
 			}
 			continue
 		}
 		failed = true
 		if r.Code == proto.CodeInvalidJob {
-			fmt.Fprintf(c.Stderr, "%s for job %s\n", r.Text, refText(r.Ref))
+			fmt.Fprintf(c.Stderr, "%s for job %s\n", r.Text, jobtext.RefText(r.Ref))
 			continue
 		}
-		fmt.Fprintf(c.Stderr, "%s for job %s\n", r.Text, refText(r.Ref))
+		fmt.Fprintf(c.Stderr, "%s for job %s\n", r.Text, jobtext.RefText(r.Ref))
 	}
 	if failed {
 		return plain{fmt.Errorf("")}
@@ -142,7 +144,7 @@ func (c *control) update(words []string) error {
 	}
 	switch entity {
 	case "job":
-		refs, err := parseJobRefs(target)
+		refs, err := env.ParseJobRefs(target)
 		if err != nil {
 			return err
 		}
@@ -160,7 +162,7 @@ func (c *control) update(words []string) error {
 			return err
 		}
 		if err := cl.Call(proto.KindUpdateNode, &proto.UpdateNodeRequest{Names: names, Set: set}, &proto.Empty{}); err != nil {
-			return plain{fmt.Errorf("slurm_update error: %s", text(err))}
+			return plain{fmt.Errorf("slurm_update error: %s", env.Text(err))}
 		}
 		return nil
 	}
@@ -194,7 +196,7 @@ func (c *control) reconfigure(words []string) error {
 	}
 	var r proto.ReconfigureReply
 	if err := cl.Call(proto.KindReconfigure, rq, &r); err != nil {
-		return plain{fmt.Errorf("slurm_reconfigure error: %s", text(err))}
+		return plain{fmt.Errorf("slurm_reconfigure error: %s", env.Text(err))}
 	}
 	bad := 0
 	for _, p := range r.Problems {
@@ -264,7 +266,7 @@ func (c *control) write(words []string) error {
 	if len(words) < 2 || !strings.HasPrefix("batch_script", strings.ToLower(words[0])) {
 		return fmt.Errorf("write what? write batch_script JOBID [FILE|-]")
 	}
-	ref, err := parseJobRef(words[1])
+	ref, err := env.ParseJobRef(words[1])
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"gbatch/internal/hostlist"
+	"gbatch/internal/cli/env"
+	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/walltime"
@@ -70,7 +71,7 @@ func (c *control) reserve(rq *proto.ReserveRequest, failed, done string) error {
 	}
 	var reply proto.ReserveReply
 	if err := cl.Call(proto.KindReserve, rq, &reply); err != nil {
-		return plain{fmt.Errorf("%s: %s", failed, text(err))}
+		return plain{fmt.Errorf("%s: %s", failed, env.Text(err))}
 	}
 	if strings.Contains(done, "%s") {
 		done = fmt.Sprintf(done, reply.Name)
@@ -116,7 +117,7 @@ func (c *control) showReservations(name string) error {
 	}
 	var reply proto.ReservationsReply
 	if err := cl.Call(proto.KindReservations, &proto.Empty{}, &reply); err != nil {
-		return plain{fmt.Errorf("slurm_load_reservations error: %s", text(err))}
+		return plain{fmt.Errorf("slurm_load_reservations error: %s", env.Text(err))}
 	}
 	if c.json != "" {
 		return c.reservationsJSON(cl, &reply, name)
@@ -127,7 +128,7 @@ func (c *control) showReservations(name string) error {
 			continue
 		}
 		shown++
-		c.print(showReservation(v, &reply.Sizes[i], reply.Now, c.times()))
+		c.print(jobtext.ShowReservation(v, &reply.Sizes[i], reply.Now, c.times()))
 	}
 	switch {
 	case shown > 0:
@@ -137,54 +138,4 @@ func (c *control) showReservations(name string) error {
 		fmt.Fprintln(c.Stdout, "No reservations in the system")
 	}
 	return nil
-}
-
-// showReservation gives a reservation as scontrol show reservation does, at a time of the controller.
-func showReservation(v *model.Reservation, size *proto.ResvSize, now model.Time, at *moments) *record {
-	state := "INACTIVE"
-	if v.Start <= now && now < v.End {
-		state = "ACTIVE"
-	}
-	list := func(names []string) string { return orNull(strings.Join(names, ",")) }
-	flags := v.Flags.Names()
-	for i, f := range flags {
-		if f == "PURGE_COMP" {
-			flags[i] += "=" + walltime.Elapsed(v.PurgeS)
-		}
-	}
-	var lics []string
-	for _, l := range v.Licenses {
-		lics = append(lics, fmt.Sprintf("%s:%d", l.Name, l.Count))
-	}
-	r := &record{}
-	r.line(kv("ReservationName", v.Name), kv("StartTime", at.stamp(v.Start, "N/A")), kv("EndTime", at.stamp(v.End, "N/A")),
-		kv("Duration", walltime.ElapsedLimit(int64(v.End-v.Start)/1000, false)))
-	r.line(kv("Nodes", hostlist.CompressSorted(v.Nodes)), kv("NodeCnt", len(v.Nodes)), kv("CoreCnt", size.Cores), kv("Features", orNull(v.Features)),
-		kv("PartitionName", orNull(v.Partition)), kv("Flags", strings.Join(flags, ",")))
-	for i, name := range v.Nodes[:min(len(v.Parts), len(v.Nodes))] {
-		p := &v.Parts[i]
-		line := []string{"  " + kv("NodeName", name), kv("CPUs", p.CPUs), kv("Mem", walltime.FormatMem(p.MemMiB))}
-		if i < len(size.PartGres) && size.PartGres[i] != "" {
-			line = append(line, kv("GRES", size.PartGres[i]))
-		}
-		r.line(line...)
-	}
-	r.line("TRES=" + resvTRES(v, size))
-	r.line(kv("Users", list(v.Users)), kv("Groups", list(v.Groups)), kv("Accounts", list(v.Accounts)), kv("Licenses", list(lics)), kv("State", state), "BurstBuffer=(null)", "Watts=n/a")
-	r.line("MaxStartDelay=(null)")
-	return r
-}
-
-// resvTRES gives what a reservation takes of its nodes, in Slurm's words.
-func resvTRES(v *model.Reservation, size *proto.ResvSize) string {
-	out := []string{fmt.Sprintf("cpu=%d", size.CPUs)}
-	for _, g := range size.Gres {
-		if g.Count > 0 {
-			out = append(out, fmt.Sprintf("%s=%d", g.TRES, g.Count))
-		}
-	}
-	for _, l := range v.Licenses {
-		out = append(out, fmt.Sprintf("license/%s=%d", l.Name, l.Count))
-	}
-	return strings.Join(out, ",")
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -19,7 +20,7 @@ func (c *control) waitJob(words []string) error {
 	if len(words) != 1 {
 		return errors.New("name one job, as in wait_job 12")
 	}
-	refs, err := parseJobRefs(words[0])
+	refs, err := env.ParseJobRefs(words[0])
 	if err != nil || len(refs) != 1 {
 		return errors.New("Invalid job id specified: '" + words[0] + "'")
 	}
@@ -47,7 +48,7 @@ func (c *control) waitJob(words []string) error {
 func (c *control) completing([]string) error {
 	return c.eachJob(&proto.JobsRequest{Filter: proto.JobFilter{States: []model.JobState{model.Completing}}}, func(j *model.Job, now model.Time) {
 		if j.Run != nil {
-			fmt.Fprintf(c.Stdout, "JobId=%d EndTime=%s CompletingTime=%s Nodes(COMPLETING)=%s\n", j.ID, c.stamp(j.Run.StopAt, "Unknown"),
+			fmt.Fprintf(c.Stdout, "JobId=%d EndTime=%s CompletingTime=%s Nodes(COMPLETING)=%s\n", j.ID, c.Stamp(j.Run.StopAt, "Unknown"),
 				walltime.Elapsed(max(0, now.Seconds()-j.Run.StopAt.Seconds())), hostlist.Compress(j.Run.Alloc.NodeNames()))
 		}
 	})

@@ -92,5 +92,5 @@ func (d *diag) printJSON(r *proto.DiagReply, cluster string) error {
 	}
 	j.Close(']')
 	j.Close('}')
-	return d.jsonTail(j, cluster, r.Now)
+	return d.JsonTail(j, cluster, r.Now)
 }

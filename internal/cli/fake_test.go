@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
@@ -83,7 +84,7 @@ func (f *fake) run(name string, args ...string) (stdout, stderr string, rc int) 
 	f.calls++
 	f.mu.Unlock()
 	var out, errOut bytes.Buffer
-	e := &Env{Program: name, Args: args, Stdin: strings.NewReader(f.stdin), Stdout: &out, Stderr: &errOut,
+	e := &env.Env{Program: name, Args: args, Stdin: strings.NewReader(f.stdin), Stdout: &out, Stderr: &errOut,
 		Lookup: func(k string) (string, bool) { v, ok := f.env[k]; return v, ok }, Dir: "/"}
 	rc = Main(e)
 	f.mu.Lock()

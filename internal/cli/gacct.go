@@ -9,9 +9,11 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/client"
 	"gbatch/internal/format"
+	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/slurmjson"
@@ -22,7 +24,7 @@ import (
 
 // account is one call of gacct.
 type account struct {
-	*Env
+	*env.Env
 	rq       proto.AcctRequest
 	now      time.Time
 	jobs     []acctWant
@@ -54,63 +56,48 @@ type acctWant struct {
 	step string // "", or what stands behind the point
 }
 
-// fatal is an error that sacct calls one.
-type fatal struct{ text string }
-
-func (f fatal) Error() string { return f.text }
-
-var errHelpFormat = errors.New("the fields were asked for")
-
-func gacct(e *Env) int {
+func gacct(e *env.Env) int {
 	a := &account{Env: e, now: time.Now()}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(a.options(), getopt.HelpOptions('h')...), EnvPrefix: "SACCT",
 		About: "List jobs from accounting, ended ones too: today's, or those that -j, -S, -E and the other filters pick."})
 	operands, err := p.Parse(e.Args, e.Lookup)
-	var f fatal
+	var f env.Fatal
 	switch {
-	case errors.Is(err, errHelpFormat):
-		lang := acctLanguage()
+	case errors.Is(err, env.ErrHelpFormat):
+		lang := jobtext.RecordLanguage()
 		_, _ = e.Stdout.Write(lang.AppendNames(nil)) // gcli's flush tells of errors
 		return 0
 	case errors.As(err, &f):
-		return a.fatal(f.text)
+		return a.Fatal(f.Text)
 	case err != nil:
-		return e.usage(p, err)
+		return e.Usage(p, err)
 	case len(operands) > 0:
-		e.errorf("Unknown arguments:")
+		e.Errorf("Unknown arguments:")
 		for _, o := range operands {
-			e.errorf(" %s", o)
+			e.Errorf(" %s", o)
 		}
 		return 1
 	case a.long && a.fields != "":
-		return a.fatal("Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.")
+		return a.Fatal("Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.")
 	case a.script && !a.anyJob:
-		return a.fatal("When requesting job scripts you must also request specific jobs with the '-j' option.")
+		return a.Fatal("When requesting job scripts you must also request specific jobs with the '-j' option.")
 	}
 	if err := a.window(); err != nil {
-		e.errorf("%v", err)
+		e.Errorf("%v", err)
 		return 1
 	}
 	if err := a.run(); err != nil {
 		if errors.As(err, &f) {
-			return a.fatal(f.text)
+			return a.Fatal(f.Text)
 		}
-		if c := code(err); c == proto.CodeNoAccounting || c == proto.CodeNoController {
-			e.errorf("Problem talking to the database: %s", text(err))
+		if c := env.Code(err); c == proto.CodeNoAccounting || c == proto.CodeNoController {
+			e.Errorf("Problem talking to the database: %s", env.Text(err))
 		} else {
-			e.errorf("%s", text(err))
+			e.Errorf("%s", env.Text(err))
 		}
 		return 1
 	}
 	return 0
-}
-
-// fatal prints "sacct: fatal: ..." as tools know it.
-func (e *Env) fatal(text string) int {
-	for line := range strings.SplitSeq(text, "\n") {
-		fmt.Fprintf(e.Stderr, "%s: fatal: %s\n", e.Program, line)
-	}
-	return 1
 }
 
 // run asks and prints.
@@ -118,7 +105,7 @@ func (a *account) run() error {
 	if !a.allUsers && len(a.rq.Users) == 0 && !a.anyJob && os.Getuid() != 0 {
 		a.rq.Users = []uint32{uint32(os.Getuid())}
 	}
-	lang := acctLanguage()
+	lang := jobtext.RecordLanguage()
 	fields := strings.TrimPrefix(a.fields, ",")
 	switch {
 	case a.long:
@@ -128,19 +115,19 @@ func (a *account) run() error {
 	}
 	p, err := lang.Table(fields, a.style)
 	if err != nil {
-		return fatal{err.Error()}
+		return env.Fatal{Text: err.Error()}
 	}
 	a.rq.Steps = !a.allocations && !a.script
 	a.rq.Summaries = a.json != "" || strings.Contains(","+strings.ToLower(fields), ",adm")
-	c, err := a.connect()
+	c, err := a.Connect()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := a.checkClusters(c, a.clusters); err != nil {
+	if err := a.CheckClusters(c, a.clusters); err != nil {
 		return err
 	}
-	view := &acctView{moments: a.moments(a.now), bitLen: a.bitLen(), unit: a.unit, noConvert: a.noConvert}
+	view := &jobtext.RecordView{Times: a.Times(a.now), BitLen: a.BitLen(), Unit: a.unit, NoConvert: a.noConvert}
 	switch {
 	case a.json != "":
 		return a.printJSON(c, view)
@@ -211,7 +198,7 @@ func summaryOf(r *model.Record, kept string) string {
 
 // parts says which rows of a record are wanted. steps decides about its steps by number; it is nil where all are.
 func (a *account) parts(r *model.Record) (job, batch bool, steps map[string]bool) {
-	job, batch = true, !a.allocations && hasBatch(r)
+	job, batch = true, !a.allocations && jobtext.HasBatch(r)
 	if !slices.ContainsFunc(a.jobs, func(w acctWant) bool { return w.step != "" }) {
 		return job, batch, nil
 	}
@@ -233,7 +220,7 @@ func (a *account) parts(r *model.Record) (job, batch bool, steps map[string]bool
 	return job, batch, steps
 }
 
-func (a *account) printTable(c *client.Client, view *acctView, p *format.Printer[acctRow]) error {
+func (a *account) printTable(c *client.Client, view *jobtext.RecordView, p *format.Printer[jobtext.RecordRow]) error {
 	var b []byte
 	if !a.noHeader {
 		b = p.AppendHeader(b)
@@ -247,13 +234,13 @@ func (a *account) printTable(c *client.Client, view *acctView, p *format.Printer
 	lines := func(b []byte, r *model.Record, steps []*model.Record) []byte {
 		job, batch, only := a.parts(r)
 		if job {
-			b = p.AppendRow(b, &acctRow{r, view, false, nil})
+			b = p.AppendRow(b, &jobtext.RecordRow{Record: r, RecordView: view, Batch: false, OfStep: nil})
 		}
 		if batch {
-			b = p.AppendRow(b, batchRow(r, view))
+			b = p.AppendRow(b, jobtext.RowOfBatch(r, view))
 		}
 		for _, s := range steps {
-			if row := stepRow(r, s, view); only == nil || only[row.stepName()] {
+			if row := jobtext.RowOfStep(r, s, view); only == nil || only[row.StepName()] {
 				b = p.AppendRow(b, row)
 			}
 		}
@@ -289,13 +276,13 @@ func (a *account) printScripts(c *client.Client) error {
 	return a.each(c, func(r *model.Record, _ []*model.Record) error {
 		fmt.Fprintf(a.Stdout, "Batch Script for %d\n%s\n", r.Job, strings.Repeat("-", 80))
 		var reply proto.ScriptReply
-		one, err := a.connect() // the first connection is in the middle of its answer
+		one, err := a.Connect() // the first connection is in the middle of its answer
 		if err != nil {
 			return err
 		}
 		defer one.Close()
 		switch err := one.Call(proto.KindScript, &proto.ScriptRequest{Job: r.Job}, &reply); {
-		case code(err) == proto.CodeInvalidJob:
+		case env.Code(err) == proto.CodeInvalidJob:
 			reply.Script = []byte("NONE")
 		case err != nil:
 			return err
@@ -305,32 +292,14 @@ func (a *account) printScripts(c *client.Client) error {
 	})
 }
 
-// onCluster is checkClusters for a command that has no connection yet.
-func (e *Env) onCluster(names []string) error {
-	if len(names) == 0 {
-		return nil
-	}
-	c, err := e.connect()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	return e.checkClusters(c, names)
-}
-
-// checkClusters complains about a cluster of -M that is not the one asked.
-func (e *Env) checkClusters(c *client.Client, names []string) error {
-	for _, n := range names {
-		if n == "all" {
-			continue
-		}
-		own, err := clusterName(c)
-		if err != nil {
-			return err
-		}
-		if n != own {
-			return complaint{fmt.Sprintf("'%s' can't be reached from here, or it is an invalid entry for --cluster: this is %s; set GBATCH_CONF to the other cluster's configuration", n, own)}
-		}
-	}
-	return nil
-}
+// The default fields, and those of -b and -l.
+const (
+	acctFormat = "jobid,jobname,partition,account,alloccpus,state,exitcode"
+	acctBrief  = "jobid,state,exitcode"
+	acctLong   = "jobid,jobidraw,jobname,partition,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,maxrssnode,maxrsstask," +
+		"averss,maxpages,maxpagesnode,maxpagestask,avepages,mincpu,mincpunode,mincputask,avecpu,ntasks,alloccpus,elapsed,state," +
+		"exitcode,avecpufreq,reqcpufreqmin,reqcpufreqmax,reqcpufreqgov,reqmem,consumedenergy,maxdiskread,maxdiskreadnode," +
+		"maxdiskreadtask,avediskread,maxdiskwrite,maxdiskwritenode,maxdiskwritetask,avediskwrite,reqtres,alloctres," +
+		"tresusageinave,tresusageinmax,tresusageinmaxnode,tresusageinmaxtask,tresusageinmin,tresusageinminnode," +
+		"tresusageinmintask,tresusageintot,tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutave,tresusageouttot"
+)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gbatch/internal/cli/acctmgr"
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/client"
 	"gbatch/internal/model"
@@ -18,7 +19,7 @@ import (
 
 // manage is one call of gacctmgr.
 type manage struct {
-	*Env
+	*env.Env
 	o                          acctmgr.Options
 	immediate, noHeader, quiet bool
 	readOnly                   bool
@@ -31,14 +32,14 @@ type manage struct {
 const promptS = 30
 
 // gacctmgr shows and changes accounts, users, associations and QOS.
-func gacctmgr(e *Env) int {
+func gacctmgr(e *env.Env) int {
 	m := &manage{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(m.options(), getopt.HelpOptions('h')...), Operands: "VERB ENTITY [WORDS]",
 		About:    "Show and change accounts, users, associations and QOS: add, modify, delete, show; with the entities account, user, association, qos, coordinator, and for show also tree, cluster and tres. dump writes everything to a file in Slurm's format, load reads one.",
 		Epilogue: "gacctmgr add account physics Fairshare=50 Parent=science; gacctmgr add user ann account=physics; gacctmgr modify user where name=ann set MaxJobs=10; gacctmgr add qos urgent Priority=500 GrpTRES=gres/gpu=70%; gacctmgr show assoc tree format=account,user,fairshare; gacctmgr dump file=accounts.cfg; gacctmgr load file=accounts.cfg clean"})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
-		return e.usage(p, err)
+		return e.Usage(p, err)
 	}
 	if len(operands) == 0 {
 		fmt.Fprintf(e.Stderr, "%s has no interactive mode: give a verb, as in %s show account; --help lists them\n", e.Program, e.Program)
@@ -54,8 +55,8 @@ func gacctmgr(e *Env) int {
 
 // sentence gives an error's words: the cluster's come as " Error with request: ...".
 func sentence(err error) string {
-	t := text(err)
-	if code(err) != 0 && !strings.HasPrefix(t, " ") && !strings.HasPrefix(t, "Error with request") {
+	t := env.Text(err)
+	if env.Code(err) != 0 && !strings.HasPrefix(t, " ") && !strings.HasPrefix(t, "Error with request") {
 		t = " Error with request: " + t
 	}
 	return t
@@ -66,12 +67,12 @@ func (m *manage) options() []getopt.Option {
 		{Name: "associations", Short: 's', Help: "with show: the associations of each entity", Set: getopt.Flag(&m.o.Assocs)},
 		{Name: "immediate", Short: 'i', Help: "make changes at once, without asking", Set: getopt.Flag(&m.immediate)},
 		{Name: "noheader", Short: 'n', Help: "no headings", Set: getopt.Flag(&m.noHeader)},
-		{Name: "oneliner", Short: 'o', Hidden: true, Note: "every record is one line anyway", Set: ignored},
+		{Name: "oneliner", Short: 'o', Hidden: true, Note: "every record is one line anyway", Set: env.Ignored},
 		{Name: "parsable", Short: 'p', Help: "fields ended by |", Set: func(string) error { m.o.Style.Parsable, m.o.Style.NoTrailing = true, false; return nil }},
 		{Name: "parsable2", Short: 'P', Help: "fields with | between", Set: func(string) error { m.o.Style.Parsable, m.o.Style.NoTrailing = true, true; return nil }},
 		{Name: "quiet", Short: 'Q', Help: "no words on success", Set: getopt.Flag(&m.quiet)},
 		{Name: "readonly", Short: 'r', Help: "refuse to change anything", Set: getopt.Flag(&m.readOnly)},
-		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
+		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
 		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "with show: JSON; " + slurmjson.Default + " without a version", Set: func(v string) (err error) {
 			m.json, err = slurmjson.ParseVersion(v)
 			return err
@@ -98,7 +99,7 @@ func (m *manage) run() error {
 			"reconfigure": "use gcontrol reconfigure"}[verb]
 		return fmt.Errorf(" %s is not supported by gbatch: %s", verb, instead)
 	case "version":
-		m.version()
+		m.Version()
 		return nil
 	}
 	if !begins("add", "create", "modify", "update", "delete", "remove", "list", "show") {
@@ -107,7 +108,7 @@ func (m *manage) run() error {
 	if len(rest) == 0 {
 		return fmt.Errorf(" %s needs an entity: account, user, association, qos or coordinator", verb)
 	}
-	c, err := m.connect()
+	c, err := m.Connect()
 	if err != nil {
 		return err
 	}
@@ -240,7 +241,7 @@ func (m *manage) modifyJob(c *client.Client, words []string) error {
 		case key == "where" && !ok, key == "set" && !ok:
 			set = key == "set"
 		case !set && strings.HasPrefix("jobids", key) && len(key) >= 3:
-			refs, err := parseJobRefs(value)
+			refs, err := env.ParseJobRefs(value)
 			if err != nil {
 				return err
 			}

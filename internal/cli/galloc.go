@@ -12,12 +12,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/model"
 )
 
 // galloc gets an allocation, runs a command or a shell here with variables that describe it, and gives it back when that ends.
-func galloc(e *Env) int {
+func galloc(e *env.Env) int {
 	g := &allocCall{Env: e}
 	g.s.spec.Name = "interactive"
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(g.options(), getopt.HelpOptions('h')...), Order: getopt.StopAtOperand,
@@ -26,7 +27,7 @@ func galloc(e *Env) int {
 		Epilogue: "Options may also be set in the environment (SALLOC_PARTITION, SALLOC_TIMELIMIT, ...)."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
-		return e.badLine(p, err)
+		return e.BadLine(p, err)
 	}
 	if !g.s.quiet {
 		for _, n := range p.Notes() {
@@ -39,7 +40,7 @@ func galloc(e *Env) int {
 	job, rc := a.get(signals)
 	signal.Stop(signals)
 	if job == nil {
-		return g.failed(rc)
+		return g.Failed(rc)
 	}
 	if g.noShell {
 		return 0
@@ -51,7 +52,7 @@ func galloc(e *Env) int {
 
 // allocCall is one call of galloc.
 type allocCall struct {
-	*Env
+	*env.Env
 	s         submission
 	noShell   bool
 	killWith  unix.Signal // the command, when the allocation is taken away; 0: a shell only
@@ -83,12 +84,12 @@ func (g *allocCall) options() []getopt.Option {
 			if v == "" {
 				return nil
 			}
-			n, err := parseSignal(v)
+			n, err := env.ParseSignal(v)
 			g.killWith = unix.Signal(n)
 			return err
 		}},
-		getopt.Option{Name: "bell", Hidden: true, Note: "terminals are not rung", Set: ignored},
-		getopt.Option{Name: "no-bell", Hidden: true, Set: ignored},
+		getopt.Option{Name: "bell", Hidden: true, Note: "terminals are not rung", Set: env.Ignored},
+		getopt.Option{Name: "no-bell", Hidden: true, Set: env.Ignored},
 		getopt.Option{Name: "x11", Arg: getopt.Optional, Refused: "ssh -X to the node"},
 		getopt.Option{Name: "chroot", Arg: getopt.Required, Refused: "chroot in the command"})
 }
@@ -97,7 +98,7 @@ func (g *allocCall) options() []getopt.Option {
 func (g *allocCall) run(job *model.Job, operands []string, a *allocation) int {
 	shell := len(operands) == 0
 	if shell {
-		operands = []string{g.getenv("SHELL")}
+		operands = []string{g.Getenv("SHELL")}
 		if operands[0] == "" {
 			operands[0] = "/bin/sh"
 		}
@@ -116,7 +117,7 @@ func (g *allocCall) run(job *model.Job, operands []string, a *allocation) int {
 	signal.Notify(signals, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTOU, unix.SIGTTIN, unix.SIGTERM, unix.SIGHUP)
 	defer signal.Stop(signals)
 	if err := cmd.Start(); err != nil {
-		g.errorf("%s: %v", operands[0], plainExec(err))
+		g.Errorf("%s: %v", operands[0], env.PlainExec(err))
 		return 1
 	}
 	done := make(chan struct{})
@@ -158,13 +159,4 @@ func (g *allocCall) run(job *model.Job, operands []string, a *allocation) int {
 		}
 	}
 	return 1
-}
-
-// plainExec is what is wrong with a command, without Go's words around it.
-func plainExec(err error) error {
-	var e *exec.Error
-	if errors.As(err, &e) {
-		return e.Err
-	}
-	return err
 }

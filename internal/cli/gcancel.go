@@ -10,21 +10,23 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/client"
 	"gbatch/internal/hostlist"
+	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
 // gcancel ends jobs, or sends them a signal: those named, or those that the filters pick.
-func gcancel(e *Env) int {
+func gcancel(e *env.Env) int {
 	var rq proto.CancelRequest
 	var steps proto.CancelRequest // those that are named as steps
 	var quiet, verbose, me, interactive bool
 	var clusters []string
 	list := func(dst *[]string) func(string) error {
-		return func(v string) error { *dst = append(*dst, splitList(v)...); return nil }
+		return func(v string) error { *dst = append(*dst, env.SplitList(v)...); return nil }
 	}
 	options := []getopt.Option{
 		{Name: "account", Short: 'A', Arg: getopt.Required, Metavar: "names", Env: "_ACCOUNT", Help: "only jobs of these accounts", Set: list(&rq.Filter.Accounts)},
@@ -42,7 +44,7 @@ func gcancel(e *Env) int {
 		{Name: "qos", Short: 'q', Arg: getopt.Required, Metavar: "names", Env: "_QOS", Help: "only jobs with these QOS", Set: list(&rq.Filter.QOS)},
 		{Name: "quiet", Short: 'Q', Help: "say nothing about jobs that can't be ended", Set: getopt.Flag(&quiet)},
 		{Name: "signal", Short: 's', Arg: getopt.Required, Metavar: "signal", Help: "send this signal, by name or number, and don't end the job", Set: func(v string) (err error) {
-			rq.Signal, err = parseSignal(v)
+			rq.Signal, err = env.ParseSignal(v)
 			return err
 		}},
 		{Name: "state", Short: 't', Arg: getopt.Required, Metavar: "states", Env: "_STATE", Help: "only jobs in one of these states: PENDING, RUNNING, SUSPENDED", Set: func(v string) error {
@@ -51,7 +53,7 @@ func gcancel(e *Env) int {
 			return err
 		}},
 		{Name: "user", Short: 'u', Arg: getopt.Required, Metavar: "users", Env: "_USER", Help: "only jobs of these users", Set: func(v string) error {
-			uids, err := parseUsers(v)
+			uids, err := env.ParseUsers(v)
 			rq.Filter.Users = append(rq.Filter.Users, uids...)
 			return err
 		}},
@@ -66,11 +68,11 @@ func gcancel(e *Env) int {
 		Operands: "[job_id[_array_id][.step_id]...]", About: "End jobs or steps, or send them a signal. Jobs are named by id, picked by the filters, or both."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
-		return e.usage(p, err)
+		return e.Usage(p, err)
 	}
 	for _, o := range operands {
 		if strings.Contains(o, ".") {
-			refs, err := parseStepRefs(o)
+			refs, err := env.ParseStepRefs(o)
 			if err != nil {
 				fmt.Fprintf(e.Stderr, "%s: error: %v\n", e.Program, err)
 				return 1
@@ -78,7 +80,7 @@ func gcancel(e *Env) int {
 			steps.Steps = append(steps.Steps, refs...)
 			continue
 		}
-		refs, err := parseJobRefs(o)
+		refs, err := env.ParseJobRefs(o)
 		if err != nil {
 			fmt.Fprintf(e.Stderr, "%s: error: %v\n", e.Program, err)
 			return 1
@@ -94,27 +96,27 @@ func gcancel(e *Env) int {
 	}
 	f := &rq.Filter
 	if len(steps.Steps)+len(rq.Targets)+len(f.Users)+len(f.Names)+len(f.Partitions)+len(f.Accounts)+len(f.States)+len(f.Nodes)+len(f.QOS)+len(f.Reservations) == 0 {
-		e.errorf("No job identification provided")
+		e.Errorf("No job identification provided")
 		return 1
 	}
-	c, err := e.connect()
+	c, err := e.Connect()
 	if err != nil {
-		e.errorf("%s", text(err))
+		e.Errorf("%s", env.Text(err))
 		return 1
 	}
 	defer c.Close()
-	if err := e.checkClusters(c, clusters); err != nil {
-		e.errorf("%s", text(err))
+	if err := e.CheckClusters(c, clusters); err != nil {
+		e.Errorf("%s", env.Text(err))
 		return 1
 	}
-	rc := e.cancelSteps(c, &steps, quiet, verbose)
+	rc := cancelSteps(e, c, &steps, quiet, verbose)
 	if len(steps.Steps) > 0 && len(rq.Targets) == 0 {
 		return rc
 	}
 	if interactive {
-		if err := e.confirmCancel(c, &rq); err != nil {
+		if err := confirmCancel(e, c, &rq); err != nil {
 			if !errors.Is(err, errNothing) {
-				e.errorf("%s", text(err))
+				e.Errorf("%s", env.Text(err))
 				return 1
 			}
 			return 0
@@ -122,20 +124,20 @@ func gcancel(e *Env) int {
 	}
 	var reply proto.TargetsReply
 	if err := c.Call(rq.Kind(), &rq, &reply); err != nil {
-		e.errorf("%s", text(err))
+		e.Errorf("%s", env.Text(err))
 		return 1
 	}
-	return max(rc, e.cancelResults(&rq, &reply, quiet, verbose))
+	return max(rc, cancelResults(e, &rq, &reply, quiet, verbose))
 }
 
 // cancelSteps ends or signals the steps that were named. One that is over already is no error where it is to end.
-func (e *Env) cancelSteps(c *client.Client, rq *proto.CancelRequest, quiet, verbose bool) int {
+func cancelSteps(e *env.Env, c *client.Client, rq *proto.CancelRequest, quiet, verbose bool) int {
 	if len(rq.Steps) == 0 {
 		return 0
 	}
 	var reply proto.TargetsReply
 	if err := c.Call(rq.Kind(), rq, &reply); err != nil {
-		e.errorf("%s", text(err))
+		e.Errorf("%s", env.Text(err))
 		return 1
 	}
 	rc := 0
@@ -143,7 +145,7 @@ func (e *Env) cancelSteps(c *client.Client, rq *proto.CancelRequest, quiet, verb
 		if i >= len(rq.Steps) {
 			break
 		}
-		id := refText(r.Ref) + "." + stepName(rq.Steps[i].Step)
+		id := jobtext.RefText(r.Ref) + "." + jobtext.StepName(rq.Steps[i].Step)
 		switch {
 		case r.Code == 0 && verbose && rq.Signal != 0:
 			fmt.Fprintf(e.Stderr, "%s: Signal %d to step %s\n", e.Program, rq.Signal, id)
@@ -153,7 +155,7 @@ func (e *Env) cancelSteps(c *client.Client, rq *proto.CancelRequest, quiet, verb
 		default:
 			rc = 1
 			if !quiet {
-				e.errorf("Kill job error on job step id %s: %s", id, r.Text)
+				e.Errorf("Kill job error on job step id %s: %s", id, r.Text)
 			}
 		}
 	}
@@ -162,7 +164,7 @@ func (e *Env) cancelSteps(c *client.Client, rq *proto.CancelRequest, quiet, verb
 
 // cancelResults prints what went wrong. A single job named and not ended makes the exit code 1; jobs that are over
 // already are no error, as in Slurm.
-func (e *Env) cancelResults(rq *proto.CancelRequest, reply *proto.TargetsReply, quiet, verbose bool) int {
+func cancelResults(e *env.Env, rq *proto.CancelRequest, reply *proto.TargetsReply, quiet, verbose bool) int {
 	rc := 0
 	for _, r := range reply.Results {
 		switch {
@@ -172,18 +174,18 @@ func (e *Env) cancelResults(rq *proto.CancelRequest, reply *proto.TargetsReply, 
 				if rq.Signal != 0 {
 					what = "Signal " + strconv.Itoa(int(rq.Signal)) + " to"
 				}
-				fmt.Fprintf(e.Stderr, "%s: %s job %s\n", e.Program, what, refText(r.Ref))
+				fmt.Fprintf(e.Stderr, "%s: %s job %s\n", e.Program, what, jobtext.RefText(r.Ref))
 			}
 			continue
 		case r.Code == proto.CodeAlreadyDone && rq.Signal == 0:
 			if verbose {
-				fmt.Fprintf(e.Stderr, "%s: error: Kill job error on job id %s: %s\n", e.Program, refText(r.Ref), r.Text)
+				fmt.Fprintf(e.Stderr, "%s: error: Kill job error on job id %s: %s\n", e.Program, jobtext.RefText(r.Ref), r.Text)
 			}
 			continue
 		}
 		rc = 1
 		if !quiet {
-			e.errorf("Kill job error on job id %s: %s", refText(r.Ref), r.Text)
+			e.Errorf("Kill job error on job id %s: %s", jobtext.RefText(r.Ref), r.Text)
 		}
 	}
 	if len(rq.Targets) == 0 {
@@ -192,28 +194,10 @@ func (e *Env) cancelResults(rq *proto.CancelRequest, reply *proto.TargetsReply, 
 	return rc
 }
 
-// parseSignal reads a signal's name, with or without SIG, or its number.
-func parseSignal(text string) (int32, error) {
-	if n, err := strconv.Atoi(text); err == nil {
-		if n < 1 || n > 64 {
-			return 0, fmt.Errorf("Unknown job signal: %s", text)
-		}
-		return int32(n), nil
-	}
-	name := strings.ToUpper(text)
-	if !strings.HasPrefix(name, "SIG") {
-		name = "SIG" + name
-	}
-	if n := unix.SignalNum(name); n != 0 {
-		return int32(n), nil
-	}
-	return 0, fmt.Errorf("Unknown job signal: %s", text)
-}
-
 // parseStates reads a comma list of job states, long or compact; "all" is every state.
 func parseStates(text string) ([]model.JobState, error) {
 	var out []model.JobState
-	for _, w := range splitList(text) {
+	for _, w := range env.SplitList(text) {
 		if strings.EqualFold(w, "all") {
 			return model.JobStates(), nil
 		}
@@ -234,7 +218,7 @@ func parseStates(text string) ([]model.JobState, error) {
 var errNothing = errors.New("nothing to cancel")
 
 // confirmCancel asks about each job that the request would end and narrows it to those agreed to.
-func (e *Env) confirmCancel(c *client.Client, rq *proto.CancelRequest) error {
+func confirmCancel(e *env.Env, c *client.Client, rq *proto.CancelRequest) error {
 	list := proto.JobsRequest{Filter: rq.Filter, Default: true}
 	list.Filter.Jobs = rq.Targets
 	in := bufio.NewScanner(e.Stdin)
@@ -245,12 +229,12 @@ func (e *Env) confirmCancel(c *client.Client, rq *proto.CancelRequest) error {
 			return err
 		}
 		for _, j := range chunk.Jobs {
-			fmt.Fprintf(e.Stderr, "Cancel job_id=%s name=%s partition=%s [y/n]? ", jobText(j), j.Spec.Name, j.Partition())
+			fmt.Fprintf(e.Stderr, "Cancel job_id=%s name=%s partition=%s [y/n]? ", jobtext.JobID(j), j.Spec.Name, j.Partition())
 			if !in.Scan() {
 				return errNothing
 			}
 			if a := strings.TrimSpace(in.Text()); strings.EqualFold(a, "y") || strings.EqualFold(a, "yes") {
-				keep = append(keep, refOf(j))
+				keep = append(keep, env.RefOf(j))
 			}
 		}
 		return nil
@@ -263,15 +247,4 @@ func (e *Env) confirmCancel(c *client.Client, rq *proto.CancelRequest) error {
 	}
 	rq.Targets, rq.Filter = keep, proto.JobFilter{}
 	return nil
-}
-
-// refOf gives the reference that names exactly one record.
-func refOf(j *model.Job) proto.JobRef {
-	switch {
-	case j.IsArray():
-		return proto.JobRef{Job: j.ArrayID, Task: model.NoTask, Tasks: j.Tasks}
-	case j.ArrayID != 0 && j.Task != model.NoTask:
-		return proto.JobRef{Job: j.ArrayID, Task: j.Task}
-	}
-	return proto.JobRef{Job: j.ID, Task: model.NoTask}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/client"
 	"gbatch/internal/hostlist"
@@ -15,7 +16,7 @@ import (
 
 // control is one call of gcontrol: its words and its options.
 type control struct {
-	*Env
+	*env.Env
 	oneLine bool
 	details int
 	quiet   bool
@@ -53,7 +54,7 @@ func verbs() []verb {
 		{name: "ping", help: "tell whether the controllers answer and which leads", run: (*control).ping},
 		{name: "write", help: "write batch_script JOBID [FILE|-]", run: (*control).write},
 		{name: "dump", help: "dump state FILE, for gbatch sim --from-state (operators)", run: (*control).dump},
-		{name: "version", help: "print the version", run: func(c *control, _ []string) error { c.version(); return nil }},
+		{name: "version", help: "print the version", run: func(c *control, _ []string) error { c.Version(); return nil }},
 		{name: "help", help: "print this", run: func(c *control, _ []string) error { c.verbHelp(); return nil }},
 		{name: "create", help: "create reservation ReservationName=NAME StartTime=T Duration=D Nodes=NODES|NodeCnt=N Users=|Accounts= Flags=", run: (*control).create},
 		{name: "delete", help: "delete ReservationName=NAME", run: (*control).remove},
@@ -73,17 +74,17 @@ func verbs() []verb {
 var errNoJSON = errors.New("--json goes with why, ping, and show job, node, partition, reservations and licenses")
 
 // gcontrol shows and changes jobs, nodes and the configuration.
-func gcontrol(e *Env) int {
+func gcontrol(e *env.Env) int {
 	c := &control{Env: e}
 	var words []string
 	dryRun := false
 	options := []getopt.Option{
 		{Name: "oneliner", Short: 'o', Env: "SCONTROL_ONELINER", Help: "one line for each record", Set: getopt.Flag(&c.oneLine)},
 		{Name: "details", Aliases: []string{"detail"}, Short: 'd', Help: "with GPU and CPU numbers", Set: getopt.Count(&c.details)},
-		{Name: "all", Short: 'a', Help: "hidden partitions too (they are shown anyway)", Set: ignored},
-		{Name: "hide", Hidden: true, Note: "nothing is hidden from show", Set: ignored},
+		{Name: "all", Short: 'a', Help: "hidden partitions too (they are shown anyway)", Set: env.Ignored},
+		{Name: "hide", Hidden: true, Note: "nothing is hidden from show", Set: env.Ignored},
 		{Name: "quiet", Short: 'Q', Help: "no words on success", Set: getopt.Flag(&c.quiet)},
-		{Name: "verbose", Short: 'v', Hidden: true, Set: ignored},
+		{Name: "verbose", Short: 'v', Hidden: true, Set: env.Ignored},
 		{Name: "dry-run", Help: "with reconfigure: show what would change, and change nothing", Set: getopt.Flag(&dryRun)},
 		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "with why, ping, and show of jobs, nodes, partitions, reservations and licenses: write JSON", Set: func(v string) (err error) {
 			c.json, err = slurmjson.ParseVersion(v)
@@ -101,7 +102,7 @@ func gcontrol(e *Env) int {
 		About: "Show and change jobs, nodes and the configuration.", Epilogue: verbList()})
 	words, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
-		return e.usage(p, err)
+		return e.Usage(p, err)
 	}
 	if len(words) == 0 {
 		c.verbHelp()
@@ -117,7 +118,7 @@ func gcontrol(e *Env) int {
 	if err == nil {
 		if dryRun {
 			if v.name != "reconfigure" {
-				e.errorf("--dry-run goes with reconfigure")
+				e.Errorf("--dry-run goes with reconfigure")
 				return 1
 			}
 			words = append(words, "--dry-run")
@@ -129,11 +130,11 @@ func gcontrol(e *Env) int {
 		}
 	}
 	if err != nil {
-		if t := text(err); t != "" {
+		if t := env.Text(err); t != "" {
 			if isPlain(err) {
 				fmt.Fprintln(e.Stderr, t)
 			} else {
-				e.errorf("%s", t)
+				e.Errorf("%s", t)
 			}
 		}
 		return 1
@@ -200,11 +201,11 @@ func (c *control) verbHelp() {
 // ask connects at the first question.
 func (c *control) ask() (*client.Client, error) {
 	if c.client == nil {
-		cl, err := c.connect()
+		cl, err := c.Connect()
 		if err != nil {
 			return nil, err
 		}
-		if err := c.checkClusters(cl, c.clusters); err != nil {
+		if err := c.CheckClusters(cl, c.clusters); err != nil {
 			cl.Close()
 			return nil, err
 		}
@@ -262,7 +263,7 @@ func (c *control) show(words []string) error {
 	case is("topology") && len(low) > 1:
 		return c.showTopology(name)
 	case is("version"):
-		c.version()
+		c.Version()
 		return nil
 	}
 	for _, e := range []string{"burstbuffer", "bbstat", "dwstat", "federation", "frontends"} {

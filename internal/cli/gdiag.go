@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -15,7 +16,7 @@ import (
 
 // diag is one call of gdiag.
 type diag struct {
-	*Env
+	*env.Env
 	reset    bool
 	sort     func(a, b proto.DiagRPC) int // nil: the most frequent first
 	json     string
@@ -23,13 +24,13 @@ type diag struct {
 }
 
 // gdiag shows the leader's statistics in sdiag's words and layout, which exporters read with regular expressions.
-func gdiag(e *Env) int {
+func gdiag(e *env.Env) int {
 	d := &diag{Env: e}
 	by := func(f func(a, b proto.DiagRPC) int) func(string) error {
 		return func(string) error { d.sort = f; return nil }
 	}
 	options := []getopt.Option{
-		{Name: "all", Short: 'a', Help: "show everything (it does anyway)", Set: ignored},
+		{Name: "all", Short: 'a', Help: "show everything (it does anyway)", Set: env.Ignored},
 		{Name: "reset", Short: 'r', Help: "set the counters to 0 (operators)", Set: getopt.Flag(&d.reset)},
 		{Name: "sort-by-id", Short: 'i', Help: "order requests by their numbers", Set: by(func(a, b proto.DiagRPC) int { return cmp.Compare(a.ID, b.ID) })},
 		{Name: "sort-by-time", Short: 't', Help: "order requests by the time they took in all", Set: by(func(a, b proto.DiagRPC) int { return cmp.Compare(b.SumUS, a.SumUS) })},
@@ -46,13 +47,13 @@ func gdiag(e *Env) int {
 	words, err := p.Parse(e.Args, e.Lookup)
 	switch {
 	case err != nil:
-		return e.usage(p, err)
+		return e.Usage(p, err)
 	case len(words) > 0:
-		e.errorf("Unrecognized option: %s", words[0])
+		e.Errorf("Unrecognized option: %s", words[0])
 		return 1
 	}
 	if err := d.print(); err != nil {
-		fmt.Fprintf(e.Stderr, "slurm_get_statistics: %s\n", text(err))
+		fmt.Fprintf(e.Stderr, "slurm_get_statistics: %s\n", env.Text(err))
 		return 1
 	}
 	return 0
@@ -61,12 +62,12 @@ func gdiag(e *Env) int {
 func mean(sum, n int64) int64 { return sum / max(1, n) }
 
 func (d *diag) print() error {
-	c, err := d.connect()
+	c, err := d.Connect()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := d.checkClusters(c, d.clusters); err != nil {
+	if err := d.CheckClusters(c, d.clusters); err != nil {
 		return err
 	}
 	var r proto.DiagReply
@@ -85,7 +86,7 @@ func (d *diag) print() error {
 		slices.SortStableFunc(r.ByUser, d.sort)
 	}
 	if d.json != "" {
-		cluster, err := clusterName(c)
+		cluster, err := env.ClusterName(c)
 		if err != nil {
 			return err
 		}

@@ -8,10 +8,12 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/client"
 	"gbatch/internal/format"
 	"gbatch/internal/hostlist"
+	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/slurmjson"
@@ -34,7 +36,7 @@ const (
 
 // info is one call of ginfo.
 type info struct {
-	*Env
+	*env.Env
 	nodes    []string
 	parts    []string
 	none     bool // a list was given, and nothing in it
@@ -50,26 +52,26 @@ type info struct {
 	all, dead, responding, exact, noHeader, reasons, resvs, gpus, long, byNode, summary bool
 }
 
-func ginfo(e *Env) int {
+func ginfo(e *env.Env) int {
 	i := &info{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(i.options(), getopt.HelpOptions(0)...), EnvPrefix: "SINFO",
 		About: "List partitions and nodes. Nodes that look the same in every column that is shown share a line."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
-		return e.usage(p, err)
+		return e.Usage(p, err)
 	}
 	if len(operands) > 0 {
-		e.errorf("Unrecognized option: %s; pick lines with --partition, --nodes and --states", operands[0])
+		e.Errorf("Unrecognized option: %s; pick lines with --partition, --nodes and --states", operands[0])
 		return 1
 	}
-	return e.repeat(i.every, i.once)
+	return e.Repeat(i.every, i.once)
 }
 
 func (i *info) options() []getopt.Option {
 	const filters, output = "Filters", "Output"
 	list := func(dst *[]string) func(string) error {
 		return func(v string) error {
-			*dst = append(*dst, splitList(v)...)
+			*dst = append(*dst, env.SplitList(v)...)
 			i.none = i.none || len(*dst) == 0
 			return nil
 		}
@@ -109,10 +111,10 @@ func (i *info) options() []getopt.Option {
 		}},
 		{Name: "iterate", Short: 'i', Arg: getopt.Required, Group: output, Metavar: "seconds", Help: "print again every so many seconds", Set: getopt.Number(&i.every, 1, 1<<20)},
 
-		{Name: "noconvert", Hidden: true, Note: "sizes are in MiB anyway", Set: ignored},
-		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
-		{Name: "local", Hidden: true, Note: "there is one cluster", Set: ignored},
-		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: ignored},
+		{Name: "noconvert", Hidden: true, Note: "sizes are in MiB anyway", Set: env.Ignored},
+		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
+		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
+		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "future", Short: 'F', Refused: "nodes of State=FUTURE are in gbatch.conf only"},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
 	}
@@ -122,7 +124,7 @@ func (i *info) options() []getopt.Option {
 type stateWanted []string
 
 func (i *info) setStates(v string) error {
-	for _, w := range splitList(v) {
+	for _, w := range env.SplitList(v) {
 		var all stateWanted
 		for _, s := range strings.Split(w, "&") {
 			s = strings.ToLower(s)
@@ -147,21 +149,21 @@ func nodeStateWords() []string {
 // isNodeState reports whether a node is in a state of -t. alloc and mix, idle and down are about its jobs, whether it
 // drains or not.
 func isNodeState(n *proto.NodeInfo, word string) bool {
-	base, drain, silent := nodeState(n.Node)
-	busy := base == nodeAllocated || base == nodeMixed
+	base, drain, silent := jobtext.NodeState(n.Node)
+	busy := base == jobtext.NodeAllocated || base == jobtext.NodeMixed
 	switch word {
 	case "all":
 		return true
 	case "alloc", "allocated":
 		return busy
 	case "mix", "mixed":
-		return base == nodeMixed
+		return base == jobtext.NodeMixed
 	case "idle":
-		return base == nodeIdle
+		return base == jobtext.NodeIdle
 	case "down":
-		return base == nodeDown
+		return base == jobtext.NodeDown
 	case "unk", "unknown":
-		return base == nodeUnknown
+		return base == jobtext.NodeUnknown
 	case "drain":
 		return drain
 	case "drained":
@@ -182,7 +184,7 @@ func isNodeState(n *proto.NodeInfo, word string) bool {
 
 // pick reports whether a node is to be shown.
 func (i *info) pick(n *proto.NodeInfo) bool {
-	base, drain, silent := nodeState(n.Node)
+	base, drain, silent := jobtext.NodeState(n.Node)
 	inAll := func(w stateWanted) bool {
 		return !slices.ContainsFunc(w, func(s string) bool { return !isNodeState(n, s) })
 	}
@@ -191,7 +193,7 @@ func (i *info) pick(n *proto.NodeInfo) bool {
 		len(i.states) > 0 && !slices.ContainsFunc(i.states, inAll),
 		i.responding && silent,
 		i.dead && !silent,
-		i.reasons && len(outUnits(n.Node, "")) == 0 && (n.Node.Reason == "" || !drain && base != nodeDown):
+		i.reasons && len(jobtext.OutUnits(n.Node, "")) == 0 && (n.Node.Reason == "" || !drain && base != jobtext.NodeDown):
 		return false
 	}
 	return true
@@ -236,16 +238,16 @@ func (i *info) once() int {
 	if i.resvs {
 		return i.reservations()
 	}
-	fields := infoFields()
-	lang := infoLanguage(fields)
+	fields := jobtext.NodeFields()
+	lang := jobtext.NodeLanguage(fields)
 	template, order := i.form()
-	compile := func() (*format.Printer[infoRow], error) { return lang.Template(template) }
+	compile := func() (*format.Printer[jobtext.NodeRow], error) { return lang.Template(template) }
 	if i.layout == 'O' {
-		compile = func() (*format.Printer[infoRow], error) { return lang.Columns(i.columns) }
+		compile = func() (*format.Printer[jobtext.NodeRow], error) { return lang.Columns(i.columns) }
 	}
 	printer, err := compile()
-	if err := i.unknownFields(err); err != nil {
-		i.errorf("%v", err)
+	if err := i.UnknownFields(err); err != nil {
+		i.Errorf("%v", err)
 		return 1
 	}
 	var letters []byte
@@ -256,25 +258,25 @@ func (i *info) once() int {
 	}
 	keys, err := format.ParseSort(order, string(letters))
 	if err != nil {
-		i.errorf("%v", err)
+		i.Errorf("%v", err)
 		return 1
 	}
 	now := time.Now()
-	t := &infoTable{infoView: infoView{i.moments(now), uidOf}, pick: i.pick, byNode: i.byNode, exact: i.exact,
-		empty: !i.byNode && !(i.reasons && i.layout == 0)}
+	t := &jobtext.NodeTable{NodeView: jobtext.NodeView{Times: i.Times(now), UidOf: env.UidOf}, Pick: i.pick, ByNode: i.byNode, Exact: i.exact,
+		Empty: !i.byNode && !(i.reasons && i.layout == 0)}
 	cluster, at, err := i.load(t)
 	if err != nil {
-		var own complaint
+		var own env.Complaint
 		if errors.As(err, &own) {
-			i.errorf("%v", err)
+			i.Errorf("%v", err)
 		} else {
 			fmt.Fprintln(i.Stderr, err)
 		}
 		return 1
 	}
 	if i.reasons {
-		for name, n := range t.nodes {
-			t.nodes[name] = withUnitReasons(n)
+		for name, n := range t.Nodes {
+			t.Nodes[name] = jobtext.WithUnitReasons(n)
 		}
 	}
 	if i.gpus {
@@ -282,45 +284,45 @@ func (i *info) once() int {
 	} else if i.json != "" {
 		err = i.printJSON(t, cluster, at)
 	} else {
-		rows := t.rows(printer, fields, &lang)
-		sortInfo(rows, keys, strings.Contains(order, "#"), fields)
+		rows := t.Rows(printer, fields, &lang)
+		jobtext.SortNodes(rows, keys, strings.Contains(order, "#"), fields)
 		err = i.printRows(printer, rows, now, cluster)
 	}
 	if err != nil {
-		i.errorf("%v", err)
+		i.Errorf("%v", err)
 		return 1
 	}
 	return 0
 }
 
 // load asks for partitions and nodes. The text of its error is whole.
-func (i *info) load(t *infoTable) (cluster string, at model.Time, err error) {
-	c, err := i.connect()
+func (i *info) load(t *jobtext.NodeTable) (cluster string, at model.Time, err error) {
+	c, err := i.Connect()
 	if err != nil {
-		return "", 0, complaint{text(err)}
+		return "", 0, env.Complaint{Text: env.Text(err)}
 	}
 	defer c.Close()
-	if err := i.checkClusters(c, i.clusters); err != nil {
+	if err := i.CheckClusters(c, i.clusters); err != nil {
 		return "", 0, err
 	}
 	if i.json != "" || len(i.clusters) > 0 {
-		if cluster, err = clusterName(c); err != nil {
-			return "", 0, fmt.Errorf("slurm_load_ctl_conf error: %s", text(err))
+		if cluster, err = env.ClusterName(c); err != nil {
+			return "", 0, fmt.Errorf("slurm_load_ctl_conf error: %s", env.Text(err))
 		}
 	}
 	var parts proto.PartitionsReply
 	if err := c.Call(proto.KindPartitions, &proto.Empty{}, &parts); err != nil {
-		return "", 0, fmt.Errorf("slurm_load_partitions: %s", text(err))
+		return "", 0, fmt.Errorf("slurm_load_partitions: %s", env.Text(err))
 	}
 	for _, p := range parts.Partitions {
 		hidden := p.Hidden && !i.all && os.Getuid() != 0 && !slices.Contains(i.parts, p.Name)
 		if !hidden && !i.none && (len(i.parts) == 0 || slices.Contains(i.parts, p.Name)) {
-			t.parts = append(t.parts, p)
+			t.Parts = append(t.Parts, p)
 		}
 	}
-	t.nodes, err = nodesByName(c, i.nodes, i.gpus)
+	t.Nodes, err = nodesByName(c, i.nodes, i.gpus)
 	if err != nil {
-		return "", 0, fmt.Errorf("slurm_load_node error: %s", text(err))
+		return "", 0, fmt.Errorf("slurm_load_node error: %s", env.Text(err))
 	}
 	return cluster, parts.Now, nil
 }
@@ -341,7 +343,7 @@ func nodesByName(c *client.Client, names []string, units bool) (map[string]*prot
 	return out, err
 }
 
-func (i *info) printRows(p *format.Printer[infoRow], rows []infoRow, now time.Time, cluster string) error {
+func (i *info) printRows(p *format.Printer[jobtext.NodeRow], rows []jobtext.NodeRow, now time.Time, cluster string) error {
 	var head []byte
 	if i.every > 0 || i.long && !i.noHeader {
 		head = now.AppendFormat(head, "Mon Jan _2 15:04:05 2006\n")

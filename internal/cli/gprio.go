@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/format"
 	"gbatch/internal/model"
@@ -111,7 +112,7 @@ const prioLetters = "iruoYySABFJPQNTabfjpqt"
 
 // prio is one call of gprio.
 type prio struct {
-	*Env
+	*env.Env
 	rq                                proto.PrioRequest
 	template, sort                    string
 	clusters                          []string
@@ -119,20 +120,20 @@ type prio struct {
 }
 
 // gprio lists the factors of waiting jobs' priorities.
-func gprio(e *Env) int {
+func gprio(e *env.Env) int {
 	s := &prio{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions(0)...), EnvPrefix: "SPRIO",
 		About: "List waiting jobs with their priorities and the factors that they come from, one line for each of a job's partitions. Held jobs have no priority and are left out."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	switch {
 	case err != nil:
-		return e.usage(p, err)
+		return e.Usage(p, err)
 	case len(operands) > 0:
-		e.errorf("Unrecognized option: %s; name jobs with --jobs", operands[0])
+		e.Errorf("Unrecognized option: %s; name jobs with --jobs", operands[0])
 		return 1
 	}
 	if err := s.print(); err != nil {
-		e.errorf("%s", text(err))
+		e.Errorf("%s", env.Text(err))
 		return 1
 	}
 	return 0
@@ -142,7 +143,7 @@ func (s *prio) options() []getopt.Option {
 	return []getopt.Option{
 		{Name: "noheader", Short: 'h', Help: "no headings", Set: getopt.Flag(&s.noHeader)},
 		{Name: "jobs", Short: 'j', Arg: getopt.Required, Metavar: "ids", Help: "only these jobs", Set: func(v string) error {
-			refs, err := parseJobRefs(v)
+			refs, err := env.ParseJobRefs(v)
 			s.rq.Filter.Jobs = append(s.rq.Filter.Jobs, refs...)
 			return err
 		}},
@@ -152,7 +153,7 @@ func (s *prio) options() []getopt.Option {
 		{Name: "partition", Short: 'p', Arg: getopt.Required, Metavar: "names", Help: "only these partitions", Set: getopt.List(&s.rq.Filter.Partitions)},
 		{Name: "sort", Short: 'S', Arg: getopt.Required, Metavar: "letters", Help: "order, as in 'u,-Y'; letters are the format's", Set: getopt.Text(&s.sort)},
 		{Name: "user", Aliases: []string{"users"}, Short: 'u', Arg: getopt.Required, Metavar: "names", Help: "only these users", Set: func(v string) error {
-			users, err := parseUsers(v)
+			users, err := env.ParseUsers(v)
 			if err != nil {
 				return &getopt.TextError{Text: err.Error()}
 			}
@@ -161,10 +162,10 @@ func (s *prio) options() []getopt.Option {
 		}},
 		{Name: "weights", Short: 'w', Help: "the configured weights, and no jobs", Set: getopt.Flag(&s.onlyGiven)},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names", Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&s.clusters)},
-		{Name: "local", Hidden: true, Note: "there is one cluster", Set: ignored},
-		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: ignored},
-		{Name: "sibling", Hidden: true, Note: "there is one cluster", Set: ignored},
-		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
+		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
+		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
+		{Name: "sibling", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
+		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
 	}
 }
 
@@ -213,12 +214,12 @@ func (s *prio) print() error {
 	if err != nil {
 		return err
 	}
-	c, err := s.connect()
+	c, err := s.Connect()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := s.checkClusters(c, s.clusters); err != nil {
+	if err := s.CheckClusters(c, s.clusters); err != nil {
 		return err
 	}
 	conf, rows := &model.Priority{}, []prioRow(nil)
@@ -245,12 +246,12 @@ func (s *prio) print() error {
 	}
 	cluster := ""
 	p, err := prioLanguage().Template(s.columns(conf))
-	if err = s.unknownFields(err); err != nil {
+	if err = s.UnknownFields(err); err != nil {
 		return err
 	}
 	for f := range p.Fields {
 		if f.Letter == 'c' && cluster == "" {
-			if cluster, err = clusterName(c); err != nil {
+			if cluster, err = env.ClusterName(c); err != nil {
 				return err
 			}
 		}

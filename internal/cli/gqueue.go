@@ -8,9 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/format"
 	"gbatch/internal/hostlist"
+	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/slurmjson"
@@ -29,7 +31,7 @@ const (
 
 // queue is one call of gqueue.
 type queue struct {
-	*Env
+	*env.Env
 	rq       proto.JobsRequest
 	none     bool // a list was given, and nothing in it: no job fits
 	template string
@@ -48,59 +50,44 @@ type queue struct {
 	long, noHeader, perTask, perPartition, start, all, noConvert, expand, noSort bool
 }
 
-func gqueue(e *Env) int {
+func gqueue(e *env.Env) int {
 	q := &queue{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(q.options(), getopt.HelpOptions(0)...), EnvPrefix: "SQUEUE",
 		About: "List jobs that wait and run; with -t all those too that have ended in the last minutes."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
-		return e.usage(p, err)
+		return e.Usage(p, err)
 	}
 	if q.listing && len(q.steps) == 0 && len(operands) == 1 { // -s 12.0
-		if q.steps, err = parseStepRefs(operands[0]); err != nil {
-			e.errorf("%s", err)
+		if q.steps, err = env.ParseStepRefs(operands[0]); err != nil {
+			e.Errorf("%s", err)
 			return 1
 		}
 		operands = nil
 	}
 	if len(operands) > 0 {
-		e.errorf("Unrecognized option: %s", operands[0])
+		e.Errorf("Unrecognized option: %s", operands[0])
 		fmt.Fprint(e.Stderr, p.Usage())
 		return 1
 	}
 	if len(q.why) > 0 {
-		return e.repeat(q.every, q.explain)
+		return e.Repeat(q.every, q.explain)
 	}
 	if q.listing {
-		return e.repeat(q.every, q.listSteps)
+		return e.Repeat(q.every, q.listSteps)
 	}
 	q.rq.Default = len(q.rq.Filter.States) == 0
 	if q.start && q.rq.Default {
 		q.rq.Filter.States, q.rq.Default = []model.JobState{model.Pending}, false
 	}
 	q.rq.Positions = q.layout == 'O' && strings.Contains(strings.ToLower(q.columns), "position")
-	return e.repeat(q.every, q.once)
-}
-
-// repeat calls once, and with every over 0 again and again after so many seconds, until it fails or nobody reads.
-func (e *Env) repeat(every int32, once func() int) int {
-	for {
-		if rc := once(); rc != 0 || every == 0 {
-			return rc
-		}
-		if f, ok := e.Stdout.(interface{ Flush() error }); ok {
-			if err := f.Flush(); err != nil {
-				return 1
-			}
-		}
-		time.Sleep(time.Duration(every) * time.Second)
-	}
+	return e.Repeat(q.every, q.once)
 }
 
 // names gives the Set function of a list of names. One that is given and empty picks nothing.
 func (q *queue) names(dst *[]string) func(string) error {
 	return func(v string) error {
-		list := splitList(v)
+		list := env.SplitList(v)
 		*dst = append(*dst, list...)
 		q.none = q.none || len(list) == 0
 		return nil
@@ -121,11 +108,11 @@ func (q *queue) options() []getopt.Option {
 		{Name: "name", Aliases: []string{"names"}, Short: 'n', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_NAMES", Help: "only jobs with these names", Set: q.names(&f.Names)},
 		{Name: "steps", Short: 's', Arg: getopt.Optional, Group: filters, Metavar: "ids", Help: "steps of running jobs in place of jobs; these: 12.0, 12.batch, 12 for all of a job's", Set: func(v string) (err error) {
 			q.listing = true
-			q.steps, err = parseStepRefs(v)
+			q.steps, err = env.ParseStepRefs(v)
 			return err
 		}},
 		{Name: "states", Short: 't', Arg: getopt.Required, Group: filters, Metavar: "states", Env: "_STATES", Help: "only jobs in these states; all for every state, ended jobs too", Set: func(v string) error {
-			states, err := queryStates(v)
+			states, err := env.QueryStates(v)
 			f.States = append(f.States, states...)
 			q.none = q.none || err == nil && len(states) == 0
 			return err
@@ -151,7 +138,7 @@ func (q *queue) options() []getopt.Option {
 			return nil
 		}},
 		{Name: "array", Short: 'r', Group: output, Env: "_ARRAY", Help: "a line for each task of an array", Set: getopt.Flag(&q.perTask)},
-		{Name: "array-unique", Group: output, Env: "_ARRAY_UNIQUE", Help: "tasks that wait on one line", Note: "they are, unless -r is given", Set: ignored},
+		{Name: "array-unique", Group: output, Env: "_ARRAY_UNIQUE", Help: "tasks that wait on one line", Note: "they are, unless -r is given", Set: env.Ignored},
 		{Name: "priority", Short: 'P', Group: output, Env: "_PRIORITY", Help: "a line for each partition that a job waits for", Set: getopt.Flag(&q.perPartition)},
 		{Name: "noconvert", Group: output, Help: "memory in MiB, not in the largest unit", Set: getopt.Flag(&q.noConvert)},
 		{Name: "expand-patterns", Group: output, Help: "output files with %j and the like filled in", Set: getopt.Flag(&q.expand)},
@@ -160,18 +147,18 @@ func (q *queue) options() []getopt.Option {
 			return err
 		}},
 		{Name: "why", Arg: getopt.Required, Group: output, Metavar: "ids", Help: "say what holds these jobs, when they are expected to start, and what would let them start sooner", Set: func(v string) (err error) {
-			q.why, err = parseJobRefs(v)
+			q.why, err = env.ParseJobRefs(v)
 			return err
 		}},
 		{Name: "iterate", Short: 'i', Arg: getopt.Required, Group: output, Metavar: "seconds", Help: "print again every so many seconds", Set: getopt.Number(&q.every, 1, 1<<20)},
 		{Name: "reservation", Short: 'R', Arg: getopt.Required, Group: output, Metavar: "names", Help: "jobs that asked for these reservations", Set: func(v string) error {
-			q.rq.Filter.Reservations = splitList(v)
+			q.rq.Filter.Reservations = env.SplitList(v)
 			return nil
 		}},
 
-		{Name: "only-job-state", Hidden: true, Note: "lists with everything are as quick", Set: ignored},
-		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
-		{Name: "local", Hidden: true, Note: "there is one cluster", Set: ignored},
+		{Name: "only-job-state", Hidden: true, Note: "lists with everything are as quick", Set: env.Ignored},
+		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
+		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "licenses", Short: 'L', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_LICENSES", Help: "only jobs that asked for one of these licenses", Set: getopt.List(&f.Licenses)},
 		{Name: "running-over", Arg: getopt.Required, Refused: "sort by time instead: -t R -S -M"},
 		{Name: "running-under", Arg: getopt.Required, Refused: "sort by time instead: -t R -S M"},
@@ -182,9 +169,9 @@ func (q *queue) options() []getopt.Option {
 }
 
 func (q *queue) setJobs(v string) error {
-	for _, id := range splitIDs(v) {
+	for _, id := range env.SplitIDs(v) {
 		base, _, _ := strings.Cut(id, ".") // a step: its job
-		refs, err := parseJobRefs(base)
+		refs, err := env.ParseJobRefs(base)
 		if err != nil || len(refs) == 0 {
 			return &getopt.TextError{Text: "Invalid job id: " + id}
 		}
@@ -197,33 +184,13 @@ func (q *queue) setJobs(v string) error {
 	return nil
 }
 
-// splitIDs splits a list of job ids at the commas that stand outside brackets.
-func splitIDs(text string) []string {
-	var out []string
-	depth, start := 0, 0
-	for i := 0; i <= len(text); i++ {
-		switch {
-		case i == len(text) || text[i] == ',' && depth == 0:
-			if w := strings.TrimSpace(text[start:i]); w != "" {
-				out = append(out, w)
-			}
-			start = i + 1
-		case text[i] == '[':
-			depth++
-		case text[i] == ']':
-			depth--
-		}
-	}
-	return out
-}
-
 // setUsers complains about users that don't exist and goes on with the others, as squeue does.
 func (q *queue) setUsers(v string) error {
 	known := 0
-	for _, name := range splitList(v) {
-		uid, err := uidOf(name)
+	for _, name := range env.SplitList(v) {
+		uid, err := env.UidOf(name)
 		if err != nil {
-			q.errorf("%v", err)
+			q.Errorf("%v", err)
 			continue
 		}
 		q.rq.Filter.Users = append(q.rq.Filter.Users, uid)
@@ -251,33 +218,8 @@ func (q *queue) setNodes(v string) error {
 	return nil
 }
 
-// queryStates reads a list of states. Those that Slurm has and gbatch never gives a job are known, and no job is in them.
-func queryStates(v string) ([]model.JobState, error) {
-	var out []model.JobState
-	for _, w := range splitList(v) {
-		if strings.EqualFold(w, "all") {
-			return model.JobStates(), nil
-		}
-		if s, ok := model.ParseJobState(w); ok {
-			out = append(out, s)
-			continue
-		}
-		switch strings.ToUpper(w) {
-		case "RESIZING", "RS", "RESV_DEL_HOLD", "RD", "REQUEUED", "RQ", "REQUEUE_FED", "RF", "REQUEUE_HOLD", "RH", "REVOKED", "RV",
-			"SIGNALING", "SI", "SPECIAL_EXIT", "SE", "STAGE_OUT", "SO", "STOPPED", "ST":
-			continue
-		}
-		var names []string
-		for _, s := range model.JobStates() {
-			names = append(names, s.String())
-		}
-		return nil, &getopt.TextError{Text: "Invalid job state specified: " + w + "\nValid job states include: " + strings.Join(names, ",")}
-	}
-	return out, nil
-}
-
 // printer compiles the format. Unknown fields are complained about and left out, as squeue does.
-func (q *queue) printer(lang *format.Language[queueRow]) (*format.Printer[queueRow], error) {
+func (q *queue) printer(lang *format.Language[jobtext.JobRow]) (*format.Printer[jobtext.JobRow], error) {
 	template := queueFormat
 	switch {
 	case q.layout == 'o':
@@ -287,32 +229,20 @@ func (q *queue) printer(lang *format.Language[queueRow]) (*format.Printer[queueR
 	case q.long:
 		template = queueLong
 	}
-	compile := func() (*format.Printer[queueRow], error) { return lang.Template(template) }
+	compile := func() (*format.Printer[jobtext.JobRow], error) { return lang.Template(template) }
 	if q.layout == 'O' {
-		compile = func() (*format.Printer[queueRow], error) { return lang.Columns(q.columns) }
+		compile = func() (*format.Printer[jobtext.JobRow], error) { return lang.Columns(q.columns) }
 	}
 	p, err := compile()
-	return p, q.unknownFields(err)
-}
-
-// unknownFields prints what an UnknownError says and gives nil; any other error comes back.
-func (e *Env) unknownFields(err error) error {
-	var unknown *format.UnknownError
-	if !errors.As(err, &unknown) {
-		return err
-	}
-	for line := range strings.SplitSeq(unknown.Error(), "\n") {
-		e.errorf("%s", line)
-	}
-	return nil
+	return p, q.UnknownFields(err)
 }
 
 // once prints one table.
 func (q *queue) once() int {
-	lang := queueLanguage()
+	lang := jobtext.JobLanguage()
 	p, err := q.printer(&lang)
 	if err != nil {
-		q.errorf("%v", err)
+		q.Errorf("%v", err)
 		return 1
 	}
 	keys, rc := q.sortKeys(&lang)
@@ -320,7 +250,7 @@ func (q *queue) once() int {
 		return rc
 	}
 	now := time.Now()
-	view := &queueView{moments: q.moments(now), at: model.Time(now.UnixMilli()), bitLen: q.bitLen(), noConvert: q.noConvert, expand: q.expand}
+	view := &jobtext.JobView{Times: q.Times(now), At: model.Time(now.UnixMilli()), BitLen: q.BitLen(), NoConvert: q.noConvert, Expand: q.expand}
 	if q.json != "" {
 		err = q.printJSON(view)
 	} else {
@@ -334,34 +264,29 @@ func (q *queue) once() int {
 
 // explain answers --why.
 func (q *queue) explain() int {
-	c, err := q.connect()
+	c, err := q.Connect()
 	if err != nil {
 		return q.ended(err)
 	}
 	defer c.Close()
-	return q.ended(q.printWhy(c, q.why, q.json))
+	return q.ended(printWhy(q.Env, c, q.why, q.json))
 }
 
 // ended reports an error in squeue's words.
 func (q *queue) ended(err error) int {
-	var said complaint
+	var said env.Complaint
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &said):
-		q.errorf("%s", said.text)
+		q.Errorf("%s", said.Text)
 	default:
-		fmt.Fprintf(q.Stderr, "slurm_load_jobs error: %s\n", text(err))
+		fmt.Fprintf(q.Stderr, "slurm_load_jobs error: %s\n", env.Text(err))
 	}
 	return 1
 }
 
-// complaint is an error that is the command's own, not the controller's.
-type complaint struct{ text string }
-
-func (c complaint) Error() string { return c.text }
-
-func (q *queue) sortKeys(lang *format.Language[queueRow]) ([]format.SortKey, int) {
+func (q *queue) sortKeys(lang *format.Language[jobtext.JobRow]) ([]format.SortKey, int) {
 	spec := q.sort
 	switch {
 	case q.noSort:
@@ -378,7 +303,7 @@ func (q *queue) sortKeys(lang *format.Language[queueRow]) ([]format.SortKey, int
 	}
 	keys, err := format.ParseSort(spec, string(letters))
 	if err != nil {
-		q.errorf("%v", err)
+		q.Errorf("%v", err)
 		return nil, 1
 	}
 	return keys, 0
@@ -390,7 +315,7 @@ func (q *queue) printTable(t *queueTable, now time.Time) error {
 		head = now.AppendFormat(head, "Mon Jan _2 15:04:05 2006\n")
 	}
 	if len(q.clusters) > 0 && !q.noHeader {
-		name, err := q.cluster()
+		name, err := q.Cluster()
 		if err != nil {
 			return err
 		}
@@ -400,10 +325,10 @@ func (q *queue) printTable(t *queueTable, now time.Time) error {
 		head = t.printer.AppendHeader(head)
 	}
 	if _, err := q.Stdout.Write(head); err != nil {
-		return complaint{err.Error()}
+		return env.Complaint{Text: err.Error()}
 	}
 	if err := t.write(q.Stdout); err != nil {
-		return complaint{err.Error()}
+		return env.Complaint{Text: err.Error()}
 	}
 	if q.every > 0 {
 		_, _ = io.WriteString(q.Stdout, "\n") // the flush that follows tells of errors

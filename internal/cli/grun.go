@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/client"
 	"gbatch/internal/conf/locate"
@@ -22,7 +23,7 @@ import (
 // grun runs a command as a step of a job: as many tasks as asked for, on the job's resources. The tasks get grun's own
 // standard files, so that nothing stands between them and where the output goes, unless it has to be labelled or shared
 // out. runtalk.go is the conversation with the node's daemon, runfiles.go the files.
-func grun(e *Env) int {
+func grun(e *env.Env) int {
 	r := &run{Env: e}
 	r.rq.Parent = proto.StepNone
 	lookup := r.nested()
@@ -36,7 +37,7 @@ func grun(e *Env) int {
 			fmt.Fprintln(e.Stderr, errListMPI.Text)
 			return 0
 		}
-		return e.badLine(p, err)
+		return e.BadLine(p, err)
 	}
 	if !r.quiet && r.job != "" {
 		for _, n := range p.Notes() {
@@ -44,12 +45,12 @@ func grun(e *Env) int {
 		}
 	}
 	if err := r.settle(p, operands); err != nil {
-		e.errorf("%s", err.Error())
-		return r.failed(1)
+		e.Errorf("%s", err.Error())
+		return r.Failed(1)
 	}
-	if err := r.onCluster(r.clusters); err != nil {
-		e.errorf("%s", text(err))
-		return r.failed(1)
+	if err := r.OnCluster(r.clusters); err != nil {
+		e.Errorf("%s", env.Text(err))
+		return r.Failed(1)
 	}
 	release := func(int) {}
 	if r.job == "" {
@@ -58,14 +59,14 @@ func grun(e *Env) int {
 		}
 		var rc int
 		if release, rc = r.outside(); release == nil {
-			return r.failed(rc)
+			return r.Failed(rc)
 		}
 	}
 	dir, node, err := r.find()
 	if err != nil {
-		e.errorf("%s", text(err))
+		e.Errorf("%s", env.Text(err))
 		release(1)
-		return r.failed(1)
+		return r.Failed(1)
 	}
 	t := &talk{run: r, dir: dir, node: node}
 	rc := t.main()
@@ -76,7 +77,7 @@ func grun(e *Env) int {
 // nested finds out whether grun runs within a step. Such a step shares its parent's resources, which would otherwise never
 // come free, and what describes the parent is no wish of the user's.
 func (r *run) nested() func(string) (string, bool) {
-	id, ok := stepOf(r.getenv("SLURM_STEP_ID"))
+	id, ok := stepOf(r.Getenv("SLURM_STEP_ID"))
 	if !ok {
 		return r.Lookup
 	}
@@ -159,12 +160,12 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 		}
 	}
 	if r.relative > 0 {
-		nodes, err := hostlist.Expand(r.getenv("SLURM_JOB_NODELIST"))
+		nodes, err := hostlist.Expand(r.Getenv("SLURM_JOB_NODELIST"))
 		switch {
 		case r.job == "":
 			return errors.New("--relative option invalid for job allocation request")
 		case err != nil || len(nodes) <= int(r.relative):
-			return fmt.Errorf("--relative=%d: the job has the nodes '%s'; name some with --nodelist", r.relative, r.getenv("SLURM_JOB_NODELIST"))
+			return fmt.Errorf("--relative=%d: the job has the nodes '%s'; name some with --nodelist", r.relative, r.Getenv("SLURM_JOB_NODELIST"))
 		}
 		n.NotNodes = append(n.NotNodes, nodes[:r.relative]...)
 	}
@@ -238,7 +239,7 @@ func (r *run) program(name string) string {
 		}
 		return filepath.Join(r.rq.Dir, name)
 	}
-	for _, dir := range filepath.SplitList(r.getenv("PATH")) {
+	for _, dir := range filepath.SplitList(r.Getenv("PATH")) {
 		full := filepath.Join(dir, name)
 		if !filepath.IsAbs(full) {
 			full = filepath.Join(r.Dir, full)
@@ -330,7 +331,7 @@ func shellWords(line string) ([]string, error) {
 
 // hostFile reads SLURM_HOSTFILE for --distribution=arbitrary: the node of each task.
 func (r *run) hostFile() ([]string, error) {
-	path := r.getenv("SLURM_HOSTFILE")
+	path := r.Getenv("SLURM_HOSTFILE")
 	if path == "" {
 		return nil, errors.New("--distribution=arbitrary needs the environment variable SLURM_HOSTFILE: a file with the node of each task")
 	}
@@ -367,21 +368,21 @@ func (r *run) stepEnvironment() ([]byte, error) {
 		}
 		return out, nil
 	}
-	return r.jobEnvironment(&r.export)
+	return jobEnvironment(r.Env, &r.export)
 }
 
 // find tells which daemon to ask: that of the node on which the job's batch script runs.
 func (r *run) find() (dir, node string, err error) {
 	base, _, _ := strings.Cut(r.job, ".")
-	refs, err := parseJobRefs(base)
+	refs, err := env.ParseJobRefs(base)
 	if err != nil || len(refs) != 1 {
 		return "", "", fmt.Errorf("Invalid job id specified: %s", r.job)
 	}
-	if _, dir, err = locate.SocketDir(r.getenv); err != nil {
+	if _, dir, err = locate.SocketDir(r.Getenv); err != nil {
 		return "", "", err
 	}
-	own := r.getenv("SLURM_JOB_ID") == base || r.getenv("SLURM_JOBID") == base
-	if nodes, err := hostlist.Expand(r.getenv("SLURM_JOB_NODELIST")); own && err == nil && len(nodes) > 0 {
+	own := r.Getenv("SLURM_JOB_ID") == base || r.Getenv("SLURM_JOBID") == base
+	if nodes, err := hostlist.Expand(r.Getenv("SLURM_JOB_NODELIST")); own && err == nil && len(nodes) > 0 {
 		r.rq.Job, node = refs[0].Job, nodes[0]
 	} else {
 		r.rq.Parent = proto.StepNone
@@ -397,7 +398,7 @@ func (r *run) find() (dir, node string, err error) {
 // door gives the node, or login host, whose daemon on this host is asked: the manager of the job's steps itself or, on another
 // host, one that passes the request on.
 func (r *run) door(dir, node string) (string, error) {
-	for _, name := range []string{node, r.getenv("SLURMD_NODENAME")} {
+	for _, name := range []string{node, r.Getenv("SLURMD_NODENAME")} {
 		if _, err := os.Stat(filepath.Join(dir, proto.StepSocket(name))); name != "" && err == nil {
 			return name, nil
 		}
@@ -417,7 +418,7 @@ func (r *run) door(dir, node string) (string, error) {
 
 // lookUp asks the controller where a job runs.
 func (r *run) lookUp(ref proto.JobRef) (job model.JobID, node string, err error) {
-	c, err := r.connect()
+	c, err := r.Connect()
 	if err != nil {
 		return 0, "", err
 	}
@@ -437,7 +438,7 @@ func (r *run) lookUp(ref proto.JobRef) (job model.JobID, node string, err error)
 	})
 	switch {
 	case err != nil:
-		return 0, "", fmt.Errorf("Unable to confirm allocation for job %s: %s", r.job, text(err))
+		return 0, "", fmt.Errorf("Unable to confirm allocation for job %s: %s", r.job, env.Text(err))
 	case found == nil:
 		return 0, "", fmt.Errorf("Unable to create step for job %s: Job is not running; gqueue -j %[1]s shows its state", r.job)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -14,25 +15,25 @@ import (
 
 // seffCall is one call of gseff.
 type seffCall struct {
-	*Env
+	*env.Env
 	now time.Time
 }
 
-func gseff(e *Env) int {
+func gseff(e *env.Env) int {
 	s := &seffCall{Env: e, now: time.Now()}
 	p := getopt.New(getopt.Config{Program: e.Program, EnvPrefix: "SEFF", Operands: "job...",
 		Options: append([]getopt.Option{
-			{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Hidden: true, Note: "there is one cluster", Set: ignored},
-			{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
-			{Name: "debug", Short: 'd', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
+			{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Hidden: true, Note: "there is one cluster", Set: env.Ignored},
+			{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
+			{Name: "debug", Short: 'd', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
 		}, getopt.HelpOptions('h')...),
 		About: "Tell how well a job used the CPUs, memory and GPUs that it held, and what to ask for next time. Running jobs are measured now."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
-		return e.usage(p, err)
+		return e.Usage(p, err)
 	}
 	if len(operands) == 0 {
-		e.errorf("name a job: %s JOBID", e.Program)
+		e.Errorf("name a job: %s JOBID", e.Program)
 		return 1
 	}
 	rc := 0
@@ -41,7 +42,7 @@ func gseff(e *Env) int {
 			fmt.Fprintln(e.Stdout)
 		}
 		if err := s.tell(o); err != nil {
-			e.errorf("%s", text(err))
+			e.Errorf("%s", env.Text(err))
 			rc = 1
 		}
 	}
@@ -50,11 +51,11 @@ func gseff(e *Env) int {
 
 // tell reports about one job, or the tasks of an array that are named.
 func (s *seffCall) tell(id string) error {
-	refs, err := parseJobRefs(id)
+	refs, err := env.ParseJobRefs(id)
 	if err != nil || len(refs) == 0 {
 		return fmt.Errorf("Bad job specified: %s", id)
 	}
-	c, err := s.connect()
+	c, err := s.Connect()
 	if err != nil {
 		return err
 	}
@@ -104,12 +105,12 @@ func (s *seffCall) report(r *model.Record) error {
 	}
 	var use *model.Usage
 	if r.End == 0 {
-		live, missing, err := s.liveUsage(r.Job)
+		live, missing, err := liveUsage(s.Env, r.Job)
 		if err != nil {
-			return fmt.Errorf("job %d runs, and what it uses can't be asked: %s", r.Job, text(err))
+			return fmt.Errorf("job %d runs, and what it uses can't be asked: %s", r.Job, env.Text(err))
 		}
 		for _, m := range missing {
-			s.errorf("%s", m)
+			s.Errorf("%s", m)
 		}
 		if use = live; use == nil {
 			if len(missing) == 0 {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/format"
 	"gbatch/internal/model"
@@ -84,7 +85,7 @@ func shareFields() *format.Language[shareRow] {
 
 // share is one call of gshare.
 type share struct {
-	*Env
+	*env.Env
 	rq       proto.SharesRequest
 	style    format.Style
 	fields   string
@@ -97,7 +98,7 @@ type share struct {
 }
 
 // gshare lists accounts and users with their shares and what they have used.
-func gshare(e *Env) int {
+func gshare(e *env.Env) int {
 	s := &share{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions('h')...), EnvPrefix: "SSHARE",
 		About: "List accounts with their shares and usage, and with them your own; -a for everybody's. RawUsage is in seconds of billing units (CPUs, or as TRESBillingWeights say), faded by PriorityDecayHalfLife; running jobs count."})
@@ -107,21 +108,21 @@ func gshare(e *Env) int {
 	}
 	operands, err := p.Parse(args, e.Lookup)
 	switch {
-	case errors.Is(err, errHelpFormat):
+	case errors.Is(err, env.ErrHelpFormat):
 		_, _ = e.Stdout.Write(shareFields().AppendNames(nil)) // gcli's flush tells of errors
 		return 0
 	case err != nil:
-		return e.usage(p, err)
+		return e.Usage(p, err)
 	case len(operands) > 0:
-		e.errorf("Unrecognized option: %s; pick lines with --accounts and --users", operands[0])
+		e.Errorf("Unrecognized option: %s; pick lines with --accounts and --users", operands[0])
 		return 1
 	}
 	if err := s.print(); err != nil {
-		var f fatal
+		var f env.Fatal
 		if errors.As(err, &f) {
-			return e.fatal(f.text)
+			return e.Fatal(f.Text)
 		}
-		e.errorf("%s", text(err))
+		e.Errorf("%s", env.Text(err))
 		return 1
 	}
 	return 0
@@ -132,9 +133,9 @@ func (s *share) options() []getopt.Option {
 		{Name: "all", Short: 'a', Help: "all users, not only yourself", Set: getopt.Flag(&s.all)},
 		{Name: "accounts", Short: 'A', Arg: getopt.Required, Metavar: "names", Help: "only these accounts; empty: all", Set: getopt.List(&s.rq.Accounts)},
 		{Name: "users", Short: 'u', Arg: getopt.Required, Metavar: "names", Help: "only these users", Set: func(v string) error {
-			for _, name := range splitList(v) {
+			for _, name := range env.SplitList(v) {
 				s.rq.Names = append(s.rq.Names, name)
-				if uid, err := uidOf(name); err == nil { // others may have an association all the same
+				if uid, err := env.UidOf(name); err == nil { // others may have an association all the same
 					s.rq.Users = append(s.rq.Users, uid)
 				}
 			}
@@ -149,11 +150,11 @@ func (s *share) options() []getopt.Option {
 			s.fields += "," + v
 			return nil
 		}},
-		{Name: "helpformat", Short: 'e', Help: "list the fields that -o takes", Immediate: true, Set: func(string) error { return errHelpFormat }},
+		{Name: "helpformat", Short: 'e', Help: "list the fields that -o takes", Immediate: true, Set: func(string) error { return env.ErrHelpFormat }},
 		{Name: "parsable", Short: 'p', Help: "fields ended by |", Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, false; return nil }},
 		{Name: "parsable2", Short: 'P', Help: "fields with | between", Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, true; return nil }},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names", Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&s.clusters)},
-		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
+		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
 		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "JSON; " + slurmjson.Default + " without a version", Set: func(v string) (err error) {
 			s.json, err = slurmjson.ParseVersion(v)
 			return err
@@ -179,7 +180,7 @@ func (s *share) columns() string {
 func (s *share) print() error {
 	table, err := shareFields().Table(s.columns(), s.style)
 	if err != nil {
-		return fatal{err.Error()}
+		return env.Fatal{Text: err.Error()}
 	}
 	if !s.all && len(s.rq.Names) == 0 && !s.noUsers {
 		s.rq.Users = []uint32{uint32(os.Getuid())}
@@ -190,18 +191,18 @@ func (s *share) print() error {
 	if len(s.rq.Users) == 0 && len(s.rq.Names) > 0 {
 		s.rq.Users = []uint32{math.MaxUint32} // nobody's: only names pick
 	}
-	c, err := s.connect()
+	c, err := s.Connect()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	if err := s.checkClusters(c, s.clusters); err != nil {
+	if err := s.CheckClusters(c, s.clusters); err != nil {
 		return err
 	}
 	cluster := ""
 	for f := range table.Fields {
 		if f.Name == "Cluster" && cluster == "" {
-			if cluster, err = clusterName(c); err != nil {
+			if cluster, err = env.ClusterName(c); err != nil {
 				return err
 			}
 		}
@@ -219,7 +220,7 @@ func (s *share) print() error {
 		rows = append(rows, shareRow{r, cluster, s.usersOnly})
 	}
 	if s.json != "" {
-		if cluster, err = clusterName(c); err != nil {
+		if cluster, err = env.ClusterName(c); err != nil {
 			return err
 		}
 		return s.writeJSON(rows, cluster)
@@ -284,7 +285,7 @@ func (s *share) writeJSON(rows []shareRow, cluster string) error {
 	j.Close(']')
 	j.Num("total_shares", int64(len(rows)))
 	j.Close('}')
-	return s.jsonTail(j, cluster, 0)
+	return s.JsonTail(j, cluster, 0)
 }
 
 // tresCounts writes amounts as cpu=1,mem=2,...

@@ -3,61 +3,18 @@ package cli
 import (
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/format"
+	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
 // gstat shows what the steps of running jobs have used so far: sstat's fields. The leader asks the jobs' nodes then and
 // there, so what is printed is of this moment.
-
-// statRow is one step.
-type statRow struct {
-	*proto.StepStat
-	view *statView
-}
-
-// statView is what the rows of one table share.
-type statView struct {
-	noConvert bool
-}
-
-func (r *statRow) id() string {
-	id := strconv.FormatUint(uint64(r.Job), 10)
-	if r.ArrayID != 0 && r.Task != model.NoTask {
-		id = strconv.FormatUint(uint64(r.ArrayID), 10) + "_" + strconv.FormatInt(int64(r.Task), 10)
-	}
-	return id + "." + stepName(r.Step)
-}
-
-// stepName gives a step's part of an id.
-func stepName(step int32) string {
-	switch step {
-	case proto.StepBatch:
-		return "batch"
-	case -4:
-		return "extern"
-	case -6:
-		return "interactive"
-	}
-	return strconv.FormatInt(int64(step), 10)
-}
-
-func (r *statRow) used() *useText { return &useText{Usage: r.Use, noConvert: r.view.noConvert} }
-
-func (r *statRow) pids() string {
-	var all []string
-	for _, n := range r.Pids {
-		for _, pid := range n.Pids {
-			all = append(all, strconv.FormatInt(int64(pid), 10))
-		}
-	}
-	return strings.Join(all, ",")
-}
 
 // The default fields are sstat's, those of -i as well.
 const (
@@ -70,33 +27,6 @@ const (
 	statPids = "jobid,nodelist,pids"
 )
 
-func statLanguage() format.Language[statRow] {
-	u := useFields((*statRow).used)
-	plain := func(name string, width int, get func(r *statRow) string) {
-		u[name] = format.Field[statRow]{Name: name, Width: width, Get: get}
-	}
-	plain("JobID", 12, (*statRow).id)
-	jobID := u["JobID"]
-	jobID.Left = true
-	u["JobID"] = jobID
-	plain("Nodelist", 20, func(r *statRow) string { return r.Nodes })
-	plain("Pids", 20, (*statRow).pids)
-	for name, width := range map[string]int{"AveCPUFreq": 10, "ReqCPUFreq": 10, "ReqCPUFreqMin": 13, "ReqCPUFreqMax": 13, "ReqCPUFreqGov": 13} {
-		plain(name, width, func(*statRow) string { return "0" })
-	}
-	names := strings.Split("AveCPU,AveCPUFreq,AveDiskRead,AveDiskWrite,AvePages,AveRSS,AveVMSize,ConsumedEnergy,ConsumedEnergyRaw,"+
-		"GPUMemMax,GPUUtilAve,GPUUtilMax,JobID,MaxDiskRead,MaxDiskReadNode,MaxDiskReadTask,MaxDiskWrite,MaxDiskWriteNode,MaxDiskWriteTask,"+
-		"MaxPages,MaxPagesNode,MaxPagesTask,MaxRSS,MaxRSSNode,MaxRSSTask,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,MinCPU,MinCPUNode,"+
-		"MinCPUTask,Nodelist,NTasks,Pids,ReqCPUFreq,ReqCPUFreqMin,ReqCPUFreqMax,ReqCPUFreqGov,TRESUsageInAve,TRESUsageInMax,"+
-		"TRESUsageInMaxNode,TRESUsageInMaxTask,TRESUsageInMin,TRESUsageInMinNode,TRESUsageInMinTask,TRESUsageInTot,TRESUsageOutAve,"+
-		"TRESUsageOutMax,TRESUsageOutMaxNode,TRESUsageOutMaxTask,TRESUsageOutMin,TRESUsageOutMinNode,TRESUsageOutMinTask,TRESUsageOutTot", ",")
-	lang := format.Language[statRow]{Noun: "field"}
-	for _, name := range names {
-		lang.Fields = append(lang.Fields, u[name])
-	}
-	return lang
-}
-
 // statWant is one operand of -j.
 type statWant struct {
 	ref  proto.JobRef
@@ -105,37 +35,37 @@ type statWant struct {
 
 // statCall is one call of gstat.
 type statCall struct {
-	*Env
+	*env.Env
 	wants    []statWant
 	fields   string
 	style    format.Style
 	noHeader bool
 	all      bool
 	pids     bool
-	view     statView
+	view     jobtext.StatView
 }
 
-func gstat(e *Env) int {
+func gstat(e *env.Env) int {
 	s := &statCall{Env: e}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions('h')...), EnvPrefix: "SSTAT",
 		About: "Show what the steps of running jobs have used so far: your own jobs', an operator everybody's. Jobs that have ended are gacct's."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	switch {
-	case errors.Is(err, errHelpFormat):
-		lang := statLanguage()
+	case errors.Is(err, env.ErrHelpFormat):
+		lang := jobtext.StatLanguage()
 		_, _ = e.Stdout.Write(lang.AppendNames(nil)) // gcli's flush tells of errors
 		return 0
 	case err != nil:
-		return e.usage(p, err)
+		return e.Usage(p, err)
 	}
 	for _, o := range operands {
 		if err := s.setJobs(o); err != nil {
-			e.errorf("%v", err)
+			e.Errorf("%v", err)
 			return 1
 		}
 	}
 	if len(s.wants) == 0 {
-		e.errorf("You didn't give me any jobs to stat.")
+		e.Errorf("You didn't give me any jobs to stat.")
 		return 1
 	}
 	return s.run()
@@ -149,20 +79,20 @@ func (s *statCall) options() []getopt.Option {
 			s.fields += "," + v
 			return nil
 		}},
-		{Name: "helpformat", Short: 'e', Help: "list the fields that -o takes", Immediate: true, Set: func(string) error { return errHelpFormat }},
+		{Name: "helpformat", Short: 'e', Help: "list the fields that -o takes", Immediate: true, Set: func(string) error { return env.ErrHelpFormat }},
 		{Name: "pidformat", Short: 'i', Help: "the steps' processes: JobID, Nodelist, Pids", Set: getopt.Flag(&s.pids)},
 		{Name: "noheader", Short: 'n', Help: "no headings", Set: getopt.Flag(&s.noHeader)},
-		{Name: "noconvert", Help: "memory in bytes", Set: getopt.Flag(&s.view.noConvert)},
+		{Name: "noconvert", Help: "memory in bytes", Set: getopt.Flag(&s.view.NoConvert)},
 		{Name: "parsable", Short: 'p', Help: "fields ended by |", Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, false; return nil }},
 		{Name: "parsable2", Short: 'P', Help: "fields with | between", Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, true; return nil }},
-		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: ignored},
+		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
 	}
 }
 
 func (s *statCall) setJobs(v string) error {
-	for _, id := range splitIDs(v) {
+	for _, id := range env.SplitIDs(v) {
 		base, step, _ := strings.Cut(id, ".")
-		refs, err := parseJobRefs(base)
+		refs, err := env.ParseJobRefs(base)
 		if err != nil || len(refs) == 0 {
 			return &getopt.TextError{Text: "Bad job/step specified: " + id}
 		}
@@ -175,7 +105,7 @@ func (s *statCall) setJobs(v string) error {
 
 // run asks and prints. A job that doesn't run, and a node that doesn't answer, is said; what is known is printed all the same.
 func (s *statCall) run() int {
-	lang := statLanguage()
+	lang := jobtext.StatLanguage()
 	fields := strings.TrimPrefix(s.fields, ",")
 	switch {
 	case s.pids:
@@ -185,12 +115,12 @@ func (s *statCall) run() int {
 	}
 	p, err := lang.Table(fields, s.style)
 	if err != nil {
-		s.errorf("%v", err)
+		s.Errorf("%v", err)
 		return 1
 	}
-	c, err := s.connect()
+	c, err := s.Connect()
 	if err != nil {
-		s.errorf("%s", text(err))
+		s.Errorf("%s", env.Text(err))
 		return 1
 	}
 	defer c.Close()
@@ -202,20 +132,20 @@ func (s *statCall) run() int {
 	for _, w := range s.wants {
 		var reply proto.StatReply
 		if err := c.Call(proto.KindStat, &proto.StatRequest{Jobs: []proto.JobRef{w.ref}}, &reply); err != nil {
-			s.errorf("%s: %s", refText(w.ref), text(err))
+			s.Errorf("%s: %s", jobtext.RefText(w.ref), env.Text(err))
 			rc = 1
 			continue
 		}
 		steps := s.pick(w, reply.Steps)
 		for i := range steps {
-			b = p.AppendRow(b, &statRow{&steps[i], &s.view})
+			b = p.AppendRow(b, &jobtext.StatRow{StepStat: &steps[i], View: &s.view})
 		}
 		for _, m := range reply.Missing {
-			s.errorf("%s", m)
+			s.Errorf("%s", m)
 			rc = 1
 		}
 		if len(steps) == 0 && len(reply.Missing) == 0 {
-			s.errorf("couldn't get steps for job %s: no such step runs; gacct -j %s shows what has ended", wantText(w), refText(w.ref))
+			s.Errorf("couldn't get steps for job %s: no such step runs; gacct -j %s shows what has ended", wantText(w), jobtext.RefText(w.ref))
 			rc = 1
 		}
 	}
@@ -236,7 +166,7 @@ func (s *statCall) pick(w statWant, steps []proto.StepStat) []proto.StepStat {
 		for _, st := range steps {
 			switch {
 			case w.step != "":
-				if pass == 0 && stepName(st.Step) == w.step {
+				if pass == 0 && jobtext.StepName(st.Step) == w.step {
 					out = append(out, st)
 				}
 			case !chosen[st.Job] && (st.Step >= 0) == (pass == 0):
@@ -251,14 +181,14 @@ func (s *statCall) pick(w statWant, steps []proto.StepStat) []proto.StepStat {
 
 func wantText(w statWant) string {
 	if w.step == "" {
-		return refText(w.ref)
+		return jobtext.RefText(w.ref)
 	}
-	return refText(w.ref) + "." + w.step
+	return jobtext.RefText(w.ref) + "." + w.step
 }
 
 // liveUsage asks what the steps of a running job have used; nil where nothing runs or nobody answers.
-func (e *Env) liveUsage(job model.JobID) (u *model.Usage, missing []string, err error) {
-	c, err := e.connect()
+func liveUsage(e *env.Env, job model.JobID) (u *model.Usage, missing []string, err error) {
+	c, err := e.Connect()
 	if err != nil {
 		return nil, nil, err
 	}

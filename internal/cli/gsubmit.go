@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/cli/script"
 	"gbatch/internal/client"
@@ -24,16 +25,16 @@ import (
 
 // gsubmit submits a batch script: from a file, from standard input, or made of one command (--wrap). Options come from
 // the command line, the environment and the script's #SBATCH lines, the former before the latter.
-func gsubmit(e *Env) int {
-	rc, err := e.submit()
+func gsubmit(e *env.Env) int {
+	rc, err := submit(e)
 	if err != nil {
 		fmt.Fprintln(e.Stderr, err)
-		return e.failed(rc)
+		return e.Failed(rc)
 	}
 	return rc
 }
 
-func (e *Env) submit() (int, error) {
+func submit(e *env.Env) (int, error) {
 	s := &submission{}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(time.Now), getopt.HelpOptions('h')...),
 		Order: getopt.StopAtOperand, EnvPrefix: "SBATCH", Operands: "[script [arguments...]]",
@@ -41,9 +42,9 @@ func (e *Env) submit() (int, error) {
 		Epilogue: "Options may also be set in the environment (SBATCH_PARTITION, SBATCH_TIMELIMIT, ...): the command line is stronger than the environment, and that than the script."})
 	operands, err := p.Args(e.Args)
 	if err != nil {
-		return e.usage(p, err), nil
+		return e.Usage(p, err), nil
 	}
-	body, err := e.readScript(s, p, operands)
+	body, err := readScript(e, s, p, operands)
 	if err != nil {
 		return 1, err
 	}
@@ -59,59 +60,59 @@ func (e *Env) submit() (int, error) {
 		}
 	}
 	s.wishLogin()
-	lines, err := e.eachLines(s)
+	lines, err := eachLines(e, s)
 	if err != nil {
 		return 1, fmt.Errorf("%s: error: %w", e.Program, err)
 	}
-	rq, err := e.request(s, body)
+	rq, err := request(e, s, body)
 	if err != nil {
 		return 1, fmt.Errorf("%s: error: %w", e.Program, err)
 	}
-	c, err := e.connect()
+	c, err := e.Connect()
 	if err != nil {
-		return 1, fmt.Errorf("%s: error: Batch job submission failed: %s", e.Program, text(err))
+		return 1, fmt.Errorf("%s: error: Batch job submission failed: %s", e.Program, env.Text(err))
 	}
 	defer c.Close()
-	if err := e.checkClusters(c, s.clusters); err != nil {
-		return 1, fmt.Errorf("%s: error: %s", e.Program, text(err))
+	if err := e.CheckClusters(c, s.clusters); err != nil {
+		return 1, fmt.Errorf("%s: error: %s", e.Program, env.Text(err))
 	}
 	if s.each != "" && !s.testOnly {
-		return e.submitEach(c, s, rq, lines)
+		return submitEach(e, c, s, rq, lines)
 	}
 	var reply proto.SubmitReply
 	if err := c.Call(proto.KindSubmit, rq, &reply); err != nil {
-		return 1, e.refused(s, err, "")
+		return 1, refused(e, s, err, "")
 	}
-	e.notes(s, reply.Notes)
+	notes(e, s, reply.Notes)
 	if s.testOnly {
 		fmt.Fprintf(e.Stderr, "%s: Job to start at %s using %d processors on nodes %s in partition %s\n", e.Program,
 			time.UnixMilli(int64(reply.TestStart)).Format("2006-01-02T15:04:05"), reply.TestCPUs, reply.TestNodes, reply.TestPart)
 		return 0, nil
 	}
-	e.submitted(s, reply.Job, reply.Cluster)
+	submitted(e, s, reply.Job, reply.Cluster)
 	if !s.wait {
 		return 0, nil
 	}
-	if err := e.flush(); err != nil { // who waits wants to see the id now
+	if err := e.Flush(); err != nil { // who waits wants to see the id now
 		return 1, err
 	}
-	return e.await(c, reply.Job)
+	return await(e, c, reply.Job)
 }
 
 // refused is the error of a submission that the controller did not take; where says which of several it was.
-func (e *Env) refused(s *submission, err error, where string) error {
+func refused(e *env.Env, s *submission, err error, where string) error {
 	what := "Batch job submission failed: "
 	if s.testOnly {
 		what = "allocation failure: "
 	}
-	if code(err) == proto.CodeScript {
+	if env.Code(err) == proto.CodeScript {
 		what = ""
 	}
-	return fmt.Errorf("%s: error: %s%s%s", e.Program, where, what, text(err))
+	return fmt.Errorf("%s: error: %s%s%s", e.Program, where, what, env.Text(err))
 }
 
 // notes shows the controller's sentences about a job that it took.
-func (e *Env) notes(s *submission, notes []string) {
+func notes(e *env.Env, s *submission, notes []string) {
 	if s.quiet {
 		return
 	}
@@ -121,7 +122,7 @@ func (e *Env) notes(s *submission, notes []string) {
 }
 
 // submitted says which job there is now.
-func (e *Env) submitted(s *submission, id model.JobID, cluster string) {
+func submitted(e *env.Env, s *submission, id model.JobID, cluster string) {
 	switch {
 	case s.parsable && len(s.clusters) > 0:
 		fmt.Fprintf(e.Stdout, "%d;%s\n", id, cluster)
@@ -134,22 +135,12 @@ func (e *Env) submitted(s *submission, id model.JobID, cluster string) {
 	}
 }
 
-// flush writes out what has been printed so far.
-func (e *Env) flush() error {
-	if f, ok := e.Stdout.(interface{ Flush() error }); ok {
-		if err := f.Flush(); err != nil {
-			return fmt.Errorf("%s: error: can't write the output: %w", e.Program, err)
-		}
-	}
-	return nil
-}
-
 // await returns when the job has ended, with its exit code.
-func (e *Env) await(c *client.Client, id model.JobID) (int, error) {
+func await(e *env.Env, c *client.Client, id model.JobID) (int, error) {
 	for {
 		var r proto.WaitReply
 		if err := c.Call(proto.KindWait, &proto.WaitRequest{Job: id}, &r); err != nil {
-			return 1, fmt.Errorf("%s: error: waiting for job %d: %s", e.Program, id, text(err))
+			return 1, fmt.Errorf("%s: error: waiting for job %d: %s", e.Program, id, env.Text(err))
 		}
 		if r.Done {
 			rc := int(r.Code)
@@ -162,7 +153,7 @@ func (e *Env) await(c *client.Client, id model.JobID) (int, error) {
 }
 
 // readScript finds the script, checks it and feeds its directives to the parser.
-func (e *Env) readScript(s *submission, p *getopt.Parser, operands []string) ([]byte, error) {
+func readScript(e *env.Env, s *submission, p *getopt.Parser, operands []string) ([]byte, error) {
 	fail := func(format string, a ...any) error {
 		return fmt.Errorf("%s: error: %s", e.Program, fmt.Sprintf(format, a...))
 	}
@@ -187,7 +178,7 @@ func (e *Env) readScript(s *submission, p *getopt.Parser, operands []string) ([]
 		where = operands[0]
 		path := where
 		if !strings.Contains(path, "/") {
-			path = e.findScript(path)
+			path = findScript(e, path)
 		}
 		if !filepath.IsAbs(path) {
 			path = filepath.Join(e.Dir, path)
@@ -243,7 +234,7 @@ func readLimited(path string) ([]byte, error) {
 }
 
 // findScript looks for a script in the working directory and then, as sbatch does, in PATH.
-func (e *Env) findScript(name string) string {
+func findScript(e *env.Env, name string) string {
 	if _, err := os.Stat(filepath.Join(e.Dir, name)); err == nil {
 		return name
 	}
@@ -258,7 +249,7 @@ func (e *Env) findScript(name string) string {
 }
 
 // request turns what the options say into the message for the controller.
-func (e *Env) request(s *submission, body []byte) (*proto.SubmitRequest, error) {
+func request(e *env.Env, s *submission, body []byte) (*proto.SubmitRequest, error) {
 	sp := &s.spec
 	sp.WorkDir = e.Dir
 	if s.chdir != "" {
@@ -290,7 +281,7 @@ func (e *Env) request(s *submission, body []byte) (*proto.SubmitRequest, error) 
 	if sp.Limits, err = resourceLimits(s.limits); err != nil {
 		return nil, err
 	}
-	env, err := e.jobEnvironment(s)
+	env, err := jobEnvironment(e, s)
 	if err != nil {
 		return nil, err
 	}
@@ -302,7 +293,7 @@ func (e *Env) request(s *submission, body []byte) (*proto.SubmitRequest, error) 
 }
 
 // jobEnvironment picks the variables that go with the job: NAME=value, each ended by a NUL.
-func (e *Env) jobEnvironment(s *submission) ([]byte, error) {
+func jobEnvironment(e *env.Env, s *submission) ([]byte, error) {
 	var out []byte
 	add := func(kv string) { out = append(append(out, kv...), 0) }
 	if s.exportTo != "" {
@@ -420,7 +411,7 @@ func resourceLimits(which string) ([]model.RLimit, error) {
 	known := rlimitNames()
 	wanted := map[string]bool{}
 	if which != "" && !strings.EqualFold(which, "ALL") {
-		for _, w := range splitList(strings.ToUpper(which)) {
+		for _, w := range env.SplitList(strings.ToUpper(which)) {
 			found := false
 			for _, k := range known {
 				found = found || k.name == w

@@ -1,278 +1,36 @@
 package cli
 
 import (
-	"bytes"
-	"fmt"
-	"slices"
-	"strings"
-	"unicode/utf8"
-
+	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
-	"gbatch/internal/proto"
-	"gbatch/internal/slurmjson"
 )
 
 // infogpus.go is ginfo --gpus: a line for each GPU, and for each MIG instance that jobs are given.
 
-// gpuRow is one GPU as it is now. Numbers that are not known are -1.
-type gpuRow struct {
-	node, name      string
-	index           int32
-	uuid, typ       string
-	state, job, why string
-	util, temp      int32
-	xid             int32 // the last error that the driver has logged since gnoded began; 0: none
-	usedMiB, allMiB int64
-}
-
-// gpuRows gives the GPUs of a node in the order of their numbers.
-func gpuRows(i *proto.NodeInfo) []gpuRow {
-	var out []gpuRow
-	for k := range i.Node.Def.Gres {
-		g := &i.Node.Def.Gres[k]
-		if g.Name != model.GPUName && g.Name != "mig" {
-			continue
-		}
-		for u := range g.Count {
-			out = append(out, gpuRowOf(i, g, g.First+u))
-		}
-	}
-	return out
-}
-
-func gpuRowOf(i *proto.NodeInfo, g *model.GresDef, index int32) gpuRow {
-	r := gpuRow{node: i.Node.Def.Name, name: g.Name, index: index, typ: g.Type, util: -1, temp: -1, usedMiB: -1, allMiB: -1}
-	reserved := g.Off.Has(int(index))
-	for k := range i.Units {
-		if u := &i.Units[k]; u.Name == g.Name && u.Index == index {
-			r.uuid = u.UUID
-			if r.typ == "" {
-				r.typ = u.Type
-			}
-			if u.MemMiB > 0 {
-				r.allMiB = u.MemMiB
-			}
-			reserved = reserved || slices.Contains(u.Flags, model.GresReserved)
-		}
-	}
-	for k := range i.Readings {
-		x := &i.Readings[k]
-		if x.Name != g.Name || x.Index != index {
-			continue
-		}
-		if r.xid = x.XID; !x.Lost {
-			r.util, r.temp, r.usedMiB = x.UtilPct, x.TempC, x.MemUsedMiB
-			if x.MemTotalMiB > 0 {
-				r.allMiB = x.MemTotalMiB
-			}
-		}
-	}
-	for k := range i.Holders {
-		if h := &i.Holders[k]; h.Name == g.Name && h.Index == index {
-			r.job = h.Job
-		}
-	}
-	if s := i.Node.SharesOf(index); s != nil && s.Count > 0 && r.job == "" && g.Name == model.GPUName {
-		r.job = fmt.Sprintf("%s:%d", s.Name, s.Count)
-	}
-	r.state, r.why = gpuState(i.Node, g.Name, index, r.job != "", reserved)
-	return r
-}
-
-// gpuState gives a GPU's state, and why it is not handed out. What is wrong with it comes before who has it.
-func gpuState(n *model.Node, name string, index int32, held, reserved bool) (state, why string) {
-	for _, o := range outUnits(n, name) {
-		if o.Index != index {
-			continue
-		}
-		switch o.Kind {
-		case model.OutFault:
-			return "fault", o.Reason
-		case model.OutInUse:
-			return "foreign", o.Reason
-		}
-		return "drained", o.Reason
-	}
-	base, drain, silent := nodeState(n)
-	switch {
-	case base == nodeDown || base == nodeUnknown || silent:
-		return "down", n.Reason
-	case held:
-		return "alloc", ""
-	case reserved:
-		return "reserved", ""
-	case drain:
-		return "drained", n.Reason
-	}
-	return "idle", ""
-}
-
-// gpuColumns are the headings, and how wide each may become; what is longer is cut.
-var gpuColumns = [...]struct {
-	head  string
-	most  int
-	right bool
-}{
-	{"NODE", 24, false}, {"IDX", 4, true}, {"UUID", 40, false}, {"TYPE", 20, false}, {"STATE", 8, false}, {"JOB", 20, false},
-	{"UTIL", 4, true}, {"MEM", 16, true}, {"TEMP", 5, true}, {"XID", 5, true},
-}
-
-func (r *gpuRow) cells() [len(gpuColumns)]string {
-	known := func(v int32, unit string) string {
-		if v < 0 {
-			return "N/A"
-		}
-		return fmt.Sprintf("%d%s", v, unit)
-	}
-	mem := "N/A"
-	switch gib := func(mib int64) float64 { return float64(mib) / 1024 }; {
-	case r.usedMiB >= 0 && r.allMiB > 0:
-		mem = fmt.Sprintf("%.1f/%.1fG", gib(r.usedMiB), gib(r.allMiB))
-	case r.allMiB > 0:
-		mem = fmt.Sprintf("-/%.1fG", gib(r.allMiB))
-	}
-	dash := func(s string) string {
-		if s == "" {
-			return "-"
-		}
-		return s
-	}
-	return [...]string{r.node, fmt.Sprint(r.index), dash(r.uuid), dash(r.typ), r.state, dash(r.job), known(r.util, "%"), mem, known(r.temp, "C"), xidText(r.xid)}
-}
-
-func xidText(xid int32) string {
-	if xid == 0 {
-		return "-"
-	}
-	return fmt.Sprint(xid)
-}
-
 // printGPUs prints the GPUs of the nodes that are asked for.
-func (i *info) printGPUs(t *infoTable, cluster string, now model.Time) error {
-	var rows []gpuRow
+func (i *info) printGPUs(t *jobtext.NodeTable, cluster string, now model.Time) error {
+	var rows []jobtext.GPURow
 	seen := map[string]bool{}
-	for _, p := range t.parts {
+	for _, p := range t.Parts {
 		for _, name := range p.Nodes {
-			if n := t.nodes[name]; n != nil && !seen[name] && i.pick(n) {
+			if n := t.Nodes[name]; n != nil && !seen[name] && i.pick(n) {
 				seen[name] = true
-				rows = append(rows, gpuRows(n)...)
+				rows = append(rows, jobtext.GPURows(n)...)
 			}
 		}
 	}
 	if i.json != "" {
 		return i.printGPUsJSON(rows, cluster, now)
 	}
-	_, err := i.Stdout.Write(gpuTable(rows, !i.noHeader))
+	_, err := i.Stdout.Write(jobtext.GPUTable(rows, !i.noHeader))
 	return err
 }
 
-// gpuTable writes a line for each GPU, each column as wide as it needs to be.
-func gpuTable(rows []gpuRow, header bool) []byte {
-	var lines [][len(gpuColumns)]string
-	if header {
-		var head [len(gpuColumns)]string
-		for k, c := range gpuColumns {
-			head[k] = c.head
-		}
-		lines = append(lines, head)
-	}
+func (i *info) printGPUsJSON(rows []jobtext.GPURow, cluster string, now model.Time) error {
+	j := i.JsonFrame("gpus", i.json)
 	for k := range rows {
-		lines = append(lines, rows[k].cells())
-	}
-	var width [len(gpuColumns)]int
-	for _, l := range lines {
-		for k, s := range l {
-			width[k] = min(max(width[k], utf8.RuneCountInString(s)), gpuColumns[k].most)
-		}
-	}
-	var b bytes.Buffer
-	for _, l := range lines {
-		for k, s := range l {
-			if utf8.RuneCountInString(s) > width[k] {
-				s = string([]rune(s)[:width[k]])
-			}
-			w := width[k]
-			if !gpuColumns[k].right {
-				w = -w
-			}
-			if k > 0 {
-				b.WriteByte(' ')
-			}
-			fmt.Fprintf(&b, "%*s", w, s)
-		}
-		b.WriteByte('\n')
-	}
-	return b.Bytes()
-}
-
-func (i *info) printGPUsJSON(rows []gpuRow, cluster string, now model.Time) error {
-	j := i.jsonFrame("gpus", i.json)
-	for k := range rows {
-		rows[k].writeJSON(j)
+		rows[k].JSON(j)
 		j.Flush(false)
 	}
-	return i.jsonFinish(j, cluster, now)
-}
-
-func (r *gpuRow) writeJSON(j *slurmjson.Writer) {
-	j.Open("", '{')
-	j.Str("node", r.node)
-	j.Str("gres", r.name)
-	j.Num("index", int64(r.index))
-	j.Str("uuid", r.uuid)
-	j.Str("type", r.typ)
-	j.Str("state", r.state)
-	j.Str("reason", r.why)
-	j.Str("job", r.job)
-	j.Maybe("utilization_percent", max(0, int64(r.util)), r.util >= 0, false)
-	j.Maybe("memory_used_mib", max(0, r.usedMiB), r.usedMiB >= 0, false)
-	j.Maybe("memory_total_mib", max(0, r.allMiB), r.allMiB >= 0, false)
-	j.Maybe("xid", int64(r.xid), r.xid != 0, false)
-	j.Maybe("temperature_celsius", max(0, int64(r.temp)), r.temp >= 0, false)
-	j.Close('}')
-}
-
-// unitLines gives the units of a node for gcontrol show node -d, one line each.
-func unitLines(i *proto.NodeInfo) [][]string {
-	var out [][]string
-	for k := range i.Units {
-		u := &i.Units[k]
-		words := []string{kv("Unit", fmt.Sprintf("%s:%d", model.TypedName(u.Name, u.Type), u.Index))}
-		add := func(key, v string) {
-			if v != "" {
-				words = append(words, kv(key, v))
-			}
-		}
-		add("UUID", u.UUID)
-		add("Parent", u.Parent)
-		add("Files", strings.Join(u.Files, ","))
-		add("PCI", u.PCI)
-		if u.MemMiB > 0 {
-			add("Memory", fmt.Sprint(u.MemMiB))
-		}
-		if !u.Near.Empty() {
-			add("CPUs", u.Near.String())
-		}
-		var links []string
-		for _, n := range u.Links {
-			links = append(links, fmt.Sprint(n))
-		}
-		add("Links", strings.Join(links, ","))
-		add("Flags", strings.Join(u.Flags, ","))
-		for k := range i.Node.Def.Gres {
-			if g := &i.Node.Def.Gres[k]; g.Name == u.Name && (g.Name == model.GPUName || g.Name == "mig") && g.First <= u.Index && u.Index < g.First+g.Count {
-				r := gpuRowOf(i, g, u.Index)
-				add("State", r.state)
-				add("Job", r.job)
-				if r.util >= 0 && r.job != "" {
-					add("Util", fmt.Sprint(r.util))
-				}
-				if r.usedMiB > 0 {
-					add("MemUsed", fmt.Sprint(r.usedMiB))
-				}
-			}
-		}
-		out = append(out, words)
-	}
-	return out
+	return i.JsonFinish(j, cluster, now)
 }

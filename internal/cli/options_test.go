@@ -9,11 +9,12 @@ import (
 	"testing"
 	"time"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 )
 
 func optionTables() map[string][]getopt.Option {
-	e := &Env{Lookup: func(string) (string, bool) { return "", false }}
+	e := &env.Env{Lookup: func(string) (string, bool) { return "", false }}
 	return map[string][]getopt.Option{
 		"gacct": (&account{Env: e}).options(), "gacctmgr": (&manage{Env: e}).options(), "ginfo": (&info{Env: e}).options(), "gprio": (&prio{Env: e}).options(),
 		"gqueue": (&queue{Env: e}).options(), "gshare": (&share{Env: e}).options(), "gstat": (&statCall{Env: e}).options(), "grun": (&run{Env: e}).options(),

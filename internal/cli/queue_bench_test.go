@@ -13,6 +13,7 @@ import (
 
 	"gbatch/internal/cli/joblist"
 	"gbatch/internal/format"
+	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -50,7 +51,7 @@ func tenThousand(tb testing.TB) (jobs []*model.Job, chunks [][]byte) {
 // BenchmarkQueue10000 is gqueue without the socket: 10,000 encoded jobs are read, sorted and printed.
 func BenchmarkQueue10000(b *testing.B) {
 	_, chunks := tenThousand(b)
-	lang := queueLanguage()
+	lang := jobtext.JobLanguage()
 	p, err := lang.Template(queueFormat)
 	if err != nil {
 		b.Fatal(err)
@@ -63,11 +64,11 @@ func BenchmarkQueue10000(b *testing.B) {
 	for b.Loop() {
 		q := &queue{}
 		t := newQueueTable(p, &lang, keys)
-		view := &queueView{moments: moments{now: time.UnixMilli(int64(demoNow))}, bitLen: defaultBitLen}
+		view := &jobtext.JobView{Times: jobtext.Times{Now: time.UnixMilli(int64(demoNow))}, BitLen: jobtext.DefaultBitLen}
 		var reader joblist.Reader
 		for _, body := range chunks {
 			err := reader.Each(body, func(now model.Time, j *model.Job) error {
-				view.at = now
+				view.At = now
 				q.rows(view, j, t.add)
 				return nil
 			})

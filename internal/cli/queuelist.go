@@ -4,8 +4,10 @@ import (
 	"os"
 	"slices"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/joblist"
 	"gbatch/internal/client"
+	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -13,16 +15,16 @@ import (
 // This file owns asking for jobs, and which rows a job makes: one, or one for each task (-r) or partition (-P).
 
 // each asks for the jobs and gives every row to add. A row is good until add returns.
-func (q *queue) each(view *queueView, add func(*queueRow)) error {
+func (q *queue) each(view *jobtext.JobView, add func(*jobtext.JobRow)) error {
 	if q.none {
 		return nil
 	}
-	c, err := q.connect()
+	c, err := q.Connect()
 	if err != nil {
-		return complaint{text(err)}
+		return env.Complaint{Text: env.Text(err)}
 	}
 	defer c.Close()
-	if err := q.checkClusters(c, q.clusters); err != nil {
+	if err := q.CheckClusters(c, q.clusters); err != nil {
 		return err
 	}
 	if err := q.checkNodes(c); err != nil {
@@ -39,7 +41,7 @@ func (q *queue) each(view *queueView, add func(*queueRow)) error {
 	var reader joblist.Reader
 	return c.Stream(proto.KindJobs, &q.rq, func(body []byte) error {
 		return reader.Each(body, func(now model.Time, j *model.Job) error {
-			view.at = now
+			view.At = now
 			if seen[j.ID] || hidden != nil && q.isHidden(j, hidden) {
 				return nil
 			}
@@ -56,10 +58,10 @@ func (q *queue) each(view *queueView, add func(*queueRow)) error {
 func (q *queue) checkNodes(c *client.Client) error {
 	for _, n := range q.rq.Filter.Nodes {
 		err := c.Stream(proto.KindNodes, &proto.NodesRequest{Names: []string{n}}, func([]byte) error { return nil })
-		if code(err) == proto.CodeInvalidNode {
-			return complaint{"Invalid node name " + n}
+		if env.Code(err) == proto.CodeInvalidNode {
+			return env.Complaint{Text: "Invalid node name " + n}
 		}
-		if err != nil && code(err) != proto.CodeAccess { // PrivateData hides nodes, not the user's jobs there
+		if err != nil && env.Code(err) != proto.CodeAccess { // PrivateData hides nodes, not the user's jobs there
 			return err
 		}
 	}
@@ -72,7 +74,7 @@ func (q *queue) hidden(c *client.Client) (map[string]bool, error) {
 		return nil, nil
 	}
 	var reply proto.PartitionsReply
-	if err := c.Call(proto.KindPartitions, &proto.Empty{}, &reply); err != nil && code(err) != proto.CodeAccess {
+	if err := c.Call(proto.KindPartitions, &proto.Empty{}, &reply); err != nil && env.Code(err) != proto.CodeAccess {
 		return nil, err
 	}
 	var out map[string]bool
@@ -96,32 +98,32 @@ func (q *queue) isHidden(j *model.Job, hidden map[string]bool) bool {
 }
 
 // rows gives the rows of one job.
-func (q *queue) rows(view *queueView, j *model.Job, add func(*queueRow)) {
-	r := queueRow{Job: j, queueView: view, task: model.NoTask}
+func (q *queue) rows(view *jobtext.JobView, j *model.Job, add func(*jobtext.JobRow)) {
+	r := jobtext.JobRow{Job: j, JobView: view, OneTask: model.NoTask}
 	if !j.IsArray() {
-		r.task = j.Task
+		r.OneTask = j.Task
 		if j.ArrayID == 0 {
-			r.task = model.NoTask
+			r.OneTask = model.NoTask
 		}
 		q.perPart(&r, add)
 		return
 	}
-	r.tasks = q.wanted(j)
-	if !q.perTask && (r.tasks.Count() != 1 || len(q.rq.Filter.Jobs) == 0) {
+	r.SomeTasks = q.wanted(j)
+	if !q.perTask && (r.SomeTasks.Count() != 1 || len(q.rq.Filter.Jobs) == 0) {
 		q.perPart(&r, add)
 		return
 	}
-	tasks := r.tasks
-	r.tasks = nil
+	tasks := r.SomeTasks
+	r.SomeTasks = nil
 	tasks.Each(func(t int32) bool {
-		r.task = t
+		r.OneTask = t
 		q.perPart(&r, add)
 		return true
 	})
 }
 
 // perPart gives a row, or with -P a row for each partition that the job waits for.
-func (q *queue) perPart(r *queueRow, add func(*queueRow)) {
+func (q *queue) perPart(r *jobtext.JobRow, add func(*jobtext.JobRow)) {
 	if !q.perPartition || r.Run != nil || len(r.Spec.Partitions) < 2 {
 		add(r)
 		return
@@ -130,10 +132,10 @@ func (q *queue) perPart(r *queueRow, add func(*queueRow)) {
 		if f := q.rq.Filter.Partitions; len(f) > 0 && !slices.Contains(f, p) {
 			continue
 		}
-		r.part = p
+		r.OnePartition = p
 		add(r)
 	}
-	r.part = ""
+	r.OnePartition = ""
 }
 
 // wanted gives those tasks of an array's record that -j names.

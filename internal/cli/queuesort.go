@@ -8,14 +8,15 @@ import (
 	"strings"
 
 	"gbatch/internal/format"
+	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 )
 
 // queueTable holds the lines of gqueue's table as they will be printed, and of each what sorting needs, so that jobs
 // can go as they come.
 type queueTable struct {
-	printer *format.Printer[queueRow]
-	fields  [256]*queueField // by letter
+	printer *format.Printer[jobtext.JobRow]
+	fields  [256]*jobtext.JobField // by letter
 	sort    []format.SortKey
 	lines   []queueLine
 	text    []byte // the block that lines are written to
@@ -36,7 +37,7 @@ const (
 	keyBlock  = 4 << 10
 )
 
-func newQueueTable(p *format.Printer[queueRow], lang *format.Language[queueRow], sort []format.SortKey) *queueTable {
+func newQueueTable(p *format.Printer[jobtext.JobRow], lang *format.Language[jobtext.JobRow], sort []format.SortKey) *queueTable {
 	t := &queueTable{printer: p, sort: sort, names: map[string]string{}}
 	for i := range lang.Fields {
 		if f := &lang.Fields[i]; f.Letter != 0 {
@@ -47,7 +48,7 @@ func newQueueTable(p *format.Printer[queueRow], lang *format.Language[queueRow],
 }
 
 // add takes a row; nothing of it is kept.
-func (t *queueTable) add(r *queueRow) {
+func (t *queueTable) add(r *jobtext.JobRow) {
 	if cap(t.text)-len(t.text) < textSpare {
 		t.text = make([]byte, 0, textBlock)
 	}
@@ -64,27 +65,27 @@ func (t *queueTable) add(r *queueRow) {
 }
 
 // value gives what a row is sorted by.
-func (t *queueTable) value(r *queueRow, letter byte) format.SortValue {
+func (t *queueTable) value(r *jobtext.JobRow, letter byte) format.SortValue {
 	n := int64(0)
 	switch letter {
 	case 'i':
-		n = int64(r.arrayOrID())<<32 | taskOrder(r.task)
+		n = int64(r.ArrayOrID())<<32 | taskOrder(r.OneTask)
 	case 'A':
 		n = int64(r.ID)
 	case 'F':
-		n = int64(r.arrayOrID())
+		n = int64(r.ArrayOrID())
 	case 'K':
-		n = taskOrder(r.task)
+		n = taskOrder(r.OneTask)
 	case 'p', 'Q':
-		n = int64(r.priority())
+		n = int64(r.ShownPriority())
 	case 'M':
-		n = r.ElapsedS(r.at)
+		n = r.ElapsedS(r.At)
 	case 'l':
 		n = r.TimeLimitS()
 	case 'L':
-		n = r.TimeLimitS() - r.ElapsedS(r.at)
+		n = r.TimeLimitS() - r.ElapsedS(r.At)
 	case 'S':
-		n = int64(orLast(r.begins()))
+		n = int64(orLast(r.Begins()))
 	case 'e':
 		switch {
 		case r.End != nil:
@@ -97,15 +98,15 @@ func (t *queueTable) value(r *queueRow, letter byte) format.SortValue {
 	case 'V':
 		n = int64(r.Submit)
 	case 'C':
-		_, c := r.size()
+		_, c := r.Size()
 		n = int64(c)
 	case 'D':
-		c, _ := r.size()
+		c, _ := r.Size()
 		n = int64(c)
 	case 'm':
-		n = r.memory()
+		n = r.MemMiB()
 	case 'c':
-		n = r.minCPUs()
+		n = r.MinCPUs()
 	case 'd':
 		n = r.Spec.TmpMiB
 	case 'U':

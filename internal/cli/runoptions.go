@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
@@ -14,7 +15,7 @@ import (
 
 // run is what grun's options say.
 type run struct {
-	*Env
+	*env.Env
 	rq        proto.StepRequest
 	in        string
 	out       string
@@ -167,7 +168,7 @@ func (r *run) options() []getopt.Option {
 			return count(&n.ThreadsCore)(v)
 		}},
 		{Name: "immediate", Short: 'I', Arg: getopt.Optional, Metavar: "seconds", Group: gRes, Env: "SLURM_IMMEDIATE", Help: "fail rather than wait for other steps", Set: func(string) error { r.rq.Immediate = true; return nil }},
-		{Name: "distribution", Short: 'm', Arg: R, Metavar: "how", Group: gRes, Env: "SLURM_DISTRIBUTION", Help: "how tasks go to nodes and cores: block, cyclic, plane=N, arbitrary (SLURM_HOSTFILE); then :block, :cyclic, :fcyclic", Set: setDistribution(n, b, r.getenv("SLURM_DIST_PLANESIZE"))},
+		{Name: "distribution", Short: 'm', Arg: R, Metavar: "how", Group: gRes, Env: "SLURM_DISTRIBUTION", Help: "how tasks go to nodes and cores: block, cyclic, plane=N, arbitrary (SLURM_HOSTFILE); then :block, :cyclic, :fcyclic", Set: setDistribution(n, b, r.Getenv("SLURM_DIST_PLANESIZE"))},
 
 		{Name: "cpu-bind", Arg: R, Metavar: "how", Group: gBind, Env: "SLURM_CPU_BIND", Help: "none, rank, cores, threads, sockets, ldoms, map_cpu:LIST, mask_cpu:LIST; verbose before it says what was done", Set: setCPUBind(b)},
 		{Name: "gpu-bind", Arg: R, Metavar: "how", Group: gBind, Slot: "gpu-bind", Env: "SLURM_GPU_BIND", Help: "closest, none, single:N, per_task:N, map_gpu:LIST, mask_gpu:LIST: which of the step's GPUs each task sees", Set: setGPUBind(b)},
@@ -238,37 +239,37 @@ func (r *run) options() []getopt.Option {
 			return &getopt.TextError{Text: "Invalid --mpi specification: '" + v + "': there is no such plugin here; use --mpi=none and the MPI's own launcher (mpirun starts its daemons with grun)"}
 		}},
 
-		{Name: "partition", Short: 'p', Arg: R, Hidden: true, Note: same, Set: ignored},
-		{Name: "account", Short: 'A', Arg: R, Hidden: true, Note: same, Set: ignored},
-		{Name: "qos", Short: 'q', Arg: R, Hidden: true, Note: same, Set: ignored},
-		{Name: "comment", Arg: R, Hidden: true, Note: "comments are of jobs", Set: ignored},
-		{Name: "oversubscribe", Short: 's', Hidden: true, Note: "--overlap shares with other steps", Set: ignored},
-		{Name: "constraint", Short: 'C', Arg: R, Hidden: true, Note: same, Set: ignored},
-		{Name: "reservation", Arg: R, Hidden: true, Note: same, Set: ignored},
-		{Name: "nice", Arg: getopt.Optional, Hidden: true, Note: same, Set: ignored},
-		{Name: "priority", Arg: R, Hidden: true, Note: same, Set: ignored},
-		{Name: "licenses", Short: 'L', Arg: R, Hidden: true, Note: same, Set: ignored},
-		{Name: "time-min", Arg: R, Hidden: true, Note: same, Set: ignored},
-		{Name: "deadline", Arg: R, Hidden: true, Note: same, Set: ignored},
-		{Name: "mincpus", Arg: R, Hidden: true, Note: same, Set: ignored},
-		{Name: "tmp", Arg: R, Hidden: true, Note: same, Set: ignored},
-		{Name: "gpu-mem", Arg: R, Hidden: true, Note: same, Set: ignored},
+		{Name: "partition", Short: 'p', Arg: R, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "account", Short: 'A', Arg: R, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "qos", Short: 'q', Arg: R, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "comment", Arg: R, Hidden: true, Note: "comments are of jobs", Set: env.Ignored},
+		{Name: "oversubscribe", Short: 's', Hidden: true, Note: "--overlap shares with other steps", Set: env.Ignored},
+		{Name: "constraint", Short: 'C', Arg: R, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "reservation", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "nice", Arg: getopt.Optional, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "priority", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "licenses", Short: 'L', Arg: R, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "time-min", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "deadline", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "mincpus", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "tmp", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "gpu-mem", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
 		{Name: "gpu-index", Arg: R, Refused: "the job has its GPUs; choose among them with --gpu-bind=map_gpu:LIST"},
-		{Name: "gpu-idle", Arg: R, Hidden: true, Note: same, Set: ignored},
-		{Name: "prefer", Arg: R, Hidden: true, Note: same, Set: ignored},
-		{Name: "switches", Arg: R, Hidden: true, Note: same, Set: ignored},
-		{Name: "contiguous", Hidden: true, Note: same, Set: ignored},
-		{Name: "spread-job", Hidden: true, Note: same, Set: ignored},
-		{Name: "use-min-nodes", Hidden: true, Note: same, Set: ignored},
-		{Name: "sockets-per-node", Arg: R, Hidden: true, Note: same, Set: ignored},
-		{Name: "cores-per-socket", Arg: R, Hidden: true, Note: same, Set: ignored},
-		{Name: "extra-node-info", Short: 'B', Arg: R, Hidden: true, Note: same, Set: ignored},
-		{Name: "acctg-freq", Arg: R, Hidden: true, Note: "steps are measured like their jobs", Set: ignored},
-		{Name: "preserve-env", Short: 'E', Hidden: true, Note: "a step's variables describe the step", Set: ignored},
+		{Name: "gpu-idle", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "prefer", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "switches", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "contiguous", Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "spread-job", Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "use-min-nodes", Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "sockets-per-node", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "cores-per-socket", Arg: R, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "extra-node-info", Short: 'B', Arg: R, Hidden: true, Note: same, Set: env.Ignored},
+		{Name: "acctg-freq", Arg: R, Hidden: true, Note: "steps are measured like their jobs", Set: env.Ignored},
+		{Name: "preserve-env", Short: 'E', Hidden: true, Note: "a step's variables describe the step", Set: env.Ignored},
 		{Name: "disable-status", Short: 'X', Hidden: true, Set: getopt.Flag(&r.interrupt)},
-		{Name: "slurmd-debug", Arg: R, Hidden: true, Note: "gnoded's log has what there is to say", Set: ignored},
-		{Name: "msg-timeout", Arg: R, Hidden: true, Note: "grun waits as long as its node's daemon lives", Set: ignored},
-		{Name: "wckey", Arg: R, Hidden: true, Note: "there are no wckeys", Set: ignored},
+		{Name: "slurmd-debug", Arg: R, Hidden: true, Note: "gnoded's log has what there is to say", Set: env.Ignored},
+		{Name: "msg-timeout", Arg: R, Hidden: true, Note: "grun waits as long as its node's daemon lives", Set: env.Ignored},
+		{Name: "wckey", Arg: R, Hidden: true, Note: "there are no wckeys", Set: env.Ignored},
 		{Name: "signal", Arg: R, Hidden: true, Note: "a step is warned as its job is: gsubmit --signal", Set: func(v string) error {
 			_, err := parseWarning(v)
 			return err

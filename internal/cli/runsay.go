@@ -49,7 +49,7 @@ func (t *talk) tellExits() {
 			continue
 		}
 		if !t.quiet || g.text != "" {
-			t.errorf("%s: %s %s: %s", g.node, word, rankRanges(g.ranks), g.text)
+			t.Errorf("%s: %s %s: %s", g.node, word, rankRanges(g.ranks), g.text)
 		}
 	}
 }

@@ -65,8 +65,8 @@ type taskSeen struct {
 func (t *talk) main() int {
 	t.id, t.events, t.lost = proto.StepNone, make(chan *proto.StepEvent, 64), make(chan error, 1)
 	if err := t.ask(); err != nil {
-		t.errorf("Unable to create step for job %d: %s", t.rq.Job, err.Error())
-		return t.failed(1)
+		t.Errorf("Unable to create step for job %d: %s", t.rq.Job, err.Error())
+		return t.Failed(1)
 	}
 	t.signals = make(chan os.Signal, 16)
 	signal.Notify(t.signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT, unix.SIGPIPE)
@@ -93,7 +93,7 @@ func (t *talk) main() int {
 		case err := <-t.lost:
 			if err := t.rejoin(err); err != nil {
 				t.tellExits()
-				t.errorf("%s", err.Error())
+				t.Errorf("%s", err.Error())
 				t.finish()
 				return max(t.rc, 1)
 			}
@@ -170,16 +170,16 @@ func (t *talk) take(ev *proto.StepEvent) (done bool, rc int) {
 		}
 		t.waited = ev.Text
 	case proto.StepRefused:
-		t.errorf("%s", ev.Text)
-		return true, t.failed(1)
+		t.Errorf("%s", ev.Text)
+		return true, t.Failed(1)
 	case proto.StepCreated:
 		if t.waited != "" && !t.quiet && t.id == proto.StepNone {
 			fmt.Fprintf(t.Stderr, "%s: Step created for StepId=%d.%d\n", t.Program, t.rq.Job, ev.Step)
 		}
 		if err := t.created(ev); err != nil {
-			t.errorf("%s", err.Error())
+			t.Errorf("%s", err.Error())
 			t.abort("")
-			return true, t.failed(1)
+			return true, t.Failed(1)
 		}
 	case proto.StepLine:
 		fmt.Fprintln(t.Stderr, ev.Text)
@@ -348,7 +348,7 @@ func (t *talk) finish() {
 		t.pl.remote.close()
 	}
 	if err := t.around(t.epilog); err != nil {
-		t.errorf("%s epilog failed: %v", t.Program, err)
+		t.Errorf("%s epilog failed: %v", t.Program, err)
 	}
 }
 
@@ -370,7 +370,7 @@ func (t *talk) signal(sig unix.Signal) (quit bool, rc int) {
 		case unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP:
 			fmt.Fprintf(t.Stderr, "%s: Cancelled pending step for job %d\n", t.Program, t.rq.Job)
 			t.conn.Close()
-			return true, t.failed(1)
+			return true, t.Failed(1)
 		}
 		return false, 0
 	}

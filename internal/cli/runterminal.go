@@ -23,7 +23,7 @@ func (r *run) wantTerminal() error {
 	}
 	size, err := terminal.SizeOf(1)
 	if err != nil {
-		r.errorf("Not using a pseudo-terminal, disregarding --pty option: the output is no terminal")
+		r.Errorf("Not using a pseudo-terminal, disregarding --pty option: the output is no terminal")
 		return nil
 	}
 	t := &proto.StepTerminal{Rows: int32(size.Rows), Cols: int32(size.Cols)}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -18,7 +19,7 @@ func (c *control) clusterConfig(what string) (*proto.ConfigReply, error) {
 	}
 	var reply proto.ConfigReply
 	if err := cl.Call(proto.KindConfig, &proto.Empty{}, &reply); err != nil {
-		return nil, plain{fmt.Errorf("%s error: %s", what, text(err))}
+		return nil, plain{fmt.Errorf("%s error: %s", what, env.Text(err))}
 	}
 	return &reply, nil
 }

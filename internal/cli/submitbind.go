@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"gbatch/internal/cli/getopt"
+	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -34,7 +35,7 @@ func (s *submission) tresBind(v string) error {
 	if err := setTRESBind(new(proto.StepBind))(v); err != nil {
 		return err
 	}
-	s.wish().GPU = v[len(tresGPU):]
+	s.wish().GPU = v[len(jobtext.TresGPU):]
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/script"
 	"gbatch/internal/client"
 	"gbatch/internal/model"
@@ -34,7 +35,7 @@ type eachLine struct {
 
 // eachLines reads the lines of --each and finds what is wrong with any before a job is submitted. Empty lines and those
 // that begin with # are no jobs.
-func (e *Env) eachLines(s *submission) ([]eachLine, error) {
+func eachLines(e *env.Env, s *submission) ([]eachLine, error) {
 	if s.each == "" {
 		return nil, nil
 	}
@@ -94,7 +95,7 @@ func lastLine(lines []eachLine) int {
 }
 
 // submitEach submits a job for each line, many with one request. What was submitted is printed before what went wrong.
-func (e *Env) submitEach(c *client.Client, s *submission, rq *proto.SubmitRequest, lines []eachLine) (int, error) {
+func submitEach(e *env.Env, c *client.Client, s *submission, rq *proto.SubmitRequest, lines []eachLine) (int, error) {
 	base := rq.RequestID
 	var jobs []model.JobID
 	for part := 0; len(jobs) < len(lines); part++ {
@@ -110,20 +111,20 @@ func (e *Env) submitEach(c *client.Client, s *submission, rq *proto.SubmitReques
 		}
 		var reply proto.SubmitEachReply
 		if err := c.Call(proto.KindSubmitEach, ask, &reply); err != nil {
-			return 1, e.eachStopped(s, lines, len(jobs), err, false)
+			return 1, eachStopped(e, s, lines, len(jobs), err, false)
 		}
 		if part == 0 {
-			e.notes(s, reply.Notes)
+			notes(e, s, reply.Notes)
 		}
 		for _, id := range reply.Jobs {
-			e.submitted(s, id, reply.Cluster)
+			submitted(e, s, id, reply.Cluster)
 		}
-		if err := e.flush(); err != nil { // whoever ends this command knows what there is
+		if err := e.Flush(); err != nil { // whoever ends this command knows what there is
 			return 1, err
 		}
 		jobs = append(jobs, reply.Jobs...)
 		if reply.Refused != "" {
-			return 1, e.eachStopped(s, lines, len(jobs), rpc.Errorf(reply.Code, "%s", reply.Refused), true)
+			return 1, eachStopped(e, s, lines, len(jobs), rpc.Errorf(reply.Code, "%s", reply.Refused), true)
 		}
 	}
 	worst := 0
@@ -131,7 +132,7 @@ func (e *Env) submitEach(c *client.Client, s *submission, rq *proto.SubmitReques
 		if !s.wait {
 			break
 		}
-		rc, err := e.await(c, id)
+		rc, err := await(e, c, id)
 		if err != nil {
 			return rc, err
 		}
@@ -141,14 +142,14 @@ func (e *Env) submitEach(c *client.Client, s *submission, rq *proto.SubmitReques
 }
 
 // eachStopped says which line was not taken, and how to go on there. own: it was this one line, and not what all have in common.
-func (e *Env) eachStopped(s *submission, lines []eachLine, done int, err error, own bool) error {
+func eachStopped(e *env.Env, s *submission, lines []eachLine, done int, err error, own bool) error {
 	line := lines[done].number
 	where := ""
 	if done > 0 || own {
 		where = fmt.Sprintf("--each line %d: ", line)
 	}
-	stopped := e.refused(s, err, where)
-	switch code(err) {
+	stopped := refused(e, s, err, where)
+	switch env.Code(err) {
 	case proto.CodeNoController, proto.CodeNotLeader, proto.CodeBusy, proto.CodeUnknown:
 		return fmt.Errorf("%w\n%s: error: %d of %d jobs were submitted; whether those from line %d on were is not known, since no answer came: see gqueue --me",
 			stopped, e.Program, done, len(lines), line)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 )
 
@@ -119,7 +120,7 @@ func (s *submission) settleSockets() error {
 	}
 	for _, g := range m.GPUsPerSocket {
 		if g.Milli > 0 {
-			return fmt.Errorf("--gpus-per-socket=%s: by socket GPUs are given whole; use --gpus=%s", partText(g.Milli), partText(g.Milli))
+			return fmt.Errorf("--gpus-per-socket=%s: by socket GPUs are given whole; use --gpus=%s", jobtext.PartText(g.Milli), jobtext.PartText(g.Milli))
 		}
 		g.Count = int32(min(int64(g.Count)*int64(m.Sockets), 1<<24))
 		s.spec.Gres = append(s.spec.Gres, g)

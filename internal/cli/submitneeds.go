@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 
 	"gbatch/internal/cli/getopt"
@@ -230,19 +229,4 @@ func (s *submission) licenses(v string) error {
 		s.more.Licenses = append(s.more.Licenses, l)
 	}
 	return nil
-}
-
-// licensesText gives a job's licenses as gqueue and gcontrol show them.
-func licensesText(sp *model.Spec) string {
-	if sp.More == nil {
-		return ""
-	}
-	var out []string
-	for _, l := range sp.More.Licenses {
-		out = append(out, l.Name+":"+strconv.FormatInt(l.Count, 10))
-	}
-	if sp.More.AnyLicense {
-		return strings.Join(out, "|")
-	}
-	return strings.Join(out, ",")
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
@@ -100,7 +101,7 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 	return []getopt.Option{
 		{Name: "job-name", Short: 'J', Arg: R, Metavar: "name", Group: gJob, Env: "_JOB_NAME", Help: "name of the job; the script's by default", Set: str(&sp.Name)},
 		{Name: "account", Short: 'A', Arg: R, Metavar: "name", Group: gJob, Env: "_ACCOUNT", Help: "account that is charged", Set: str(&sp.Account)},
-		{Name: "partition", Short: 'p', Arg: R, Metavar: "names", Group: gJob, Env: "_PARTITION", Help: "partition, or several of which the first with room is taken", Set: func(v string) error { sp.Partitions = splitList(v); return nil }},
+		{Name: "partition", Short: 'p', Arg: R, Metavar: "names", Group: gJob, Env: "_PARTITION", Help: "partition, or several of which the first with room is taken", Set: func(v string) error { sp.Partitions = env.SplitList(v); return nil }},
 		{Name: "qos", Short: 'q', Arg: R, Metavar: "name", Group: gJob, Env: "_QOS", Help: "quality of service", Set: str(&sp.QOS)},
 		{Name: "reservation", Arg: R, Metavar: "names", Group: gJob, Env: "_RESERVATION", Help: "run in this reservation, or the first of these with room; gcontrol show reservation lists them", Set: str(&sp.Reservation)},
 		{Name: "signal", Arg: R, Metavar: "[B:]sig[@sec]", Group: gWhen, Help: "send a signal to the steps (B: to the script) sec seconds, 60 unless told, before the time limit", Set: func(v string) (err error) {
@@ -260,7 +261,7 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 			return nil
 		}},
 		{Name: "kill-on-invalid-dep", Arg: R, Metavar: "yes|no", Group: gWhen, Help: "cancel the job when its dependencies can't be fulfilled any more", Set: func(v string) error {
-			yes, err := yesNo(v)
+			yes, err := env.YesNo(v)
 			sp.KillOnDep = yes
 			return err
 		}},
@@ -311,7 +312,7 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 			return nil
 		}},
 		{Name: "mail-user", Arg: R, Metavar: "addresses", Group: gHow, Env: "_MAIL_USER", Help: "who is told, several joined with commas; you, unless told", Set: func(v string) error {
-			v = strings.Join(splitList(v), ",")
+			v = strings.Join(env.SplitList(v), ",")
 			if err := model.CheckMailUser(v); err != nil {
 				return &getopt.TextError{Text: "Invalid --mail-user specification: " + err.Error()}
 			}
@@ -322,13 +323,13 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 		{Name: "cpu-freq", Arg: R, Refused: "leave the clock to the node"},
 		{Name: "gres-flags", Arg: R, Refused: later + "leave it out"},
 		{Name: "get-user-env", Arg: getopt.Optional, Metavar: "seconds[L|S]", Group: gIO, Env: "_GET_USER_ENV", Help: "add the variables of your login shell on the node, which may take so long (8); S: of a plain shell", Set: s.userEnvironment},
-		{Name: "uid", Arg: R, Env: "", Metavar: "user", Group: gHow, Help: "you; for another one su or sudo to him", Set: own("--uid", "submit as that user, with su or sudo", unix.Getuid, uidOf)},
-		{Name: "gid", Arg: R, Metavar: "group", Group: gHow, Help: "your group; for another one use newgrp or sg", Set: own("--gid", "submit with that group, with newgrp or sg", unix.Getgid, gidOf)},
+		{Name: "uid", Arg: R, Env: "", Metavar: "user", Group: gHow, Help: "you; for another one su or sudo to him", Set: env.Own("--uid", "submit as that user, with su or sudo", unix.Getuid, env.UidOf)},
+		{Name: "gid", Arg: R, Metavar: "group", Group: gHow, Help: "your group; for another one use newgrp or sg", Set: env.Own("--gid", "submit with that group, with newgrp or sg", unix.Getgid, env.GidOf)},
 		{Name: "no-kill", Short: 'k', Arg: getopt.Optional, Metavar: "off", Group: gWhen, Env: "_NO_KILL", Help: "for jobs of one node, where it changes nothing; one of several ends or is put back into the queue (--requeue) when a node fails", Set: func(v string) error {
 			s.noKill = !strings.EqualFold(v, "off")
 			return nil
 		}},
-		{Name: "wckey", Arg: R, Note: "usage is not kept by wckeys", Set: ignored},
+		{Name: "wckey", Arg: R, Note: "usage is not kept by wckeys", Set: env.Ignored},
 		{Name: "container", Arg: R, Refused: "start the container in the script"},
 		{Name: "container-image", Arg: R, Refused: "start the container in the script"},
 		{Name: "container-mounts", Arg: R, Refused: "start the container in the script"},
@@ -348,31 +349,18 @@ func (s *submission) options(now func() time.Time) []getopt.Option {
 			return nil
 		}},
 		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: R, Metavar: "name", Group: gHow, Env: "_CLUSTERS SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&s.clusters)},
-		{Name: "bb", Arg: R, Note: "there is no burst buffer", Set: ignored},
-		{Name: "bbf", Arg: R, Note: "there is no burst buffer", Set: ignored},
-		{Name: "mcs-label", Arg: R, Note: "there are no MCS labels", Set: ignored},
-		{Name: "network", Arg: R, Note: "there is no switch plugin", Set: ignored},
-		{Name: "core-spec", Short: 'S', Arg: R, Note: "cores are not set aside by jobs", Set: ignored},
-		{Name: "thread-spec", Arg: R, Note: "threads are not set aside by jobs", Set: ignored},
-		{Name: "cluster-constraint", Arg: R, Note: "there is one cluster", Set: ignored},
-		{Name: "segment", Arg: R, Note: "there is no block topology", Set: ignored},
-		{Name: "stepmgr", Note: "steps need no manager of their own", Set: ignored},
-		{Name: "delay-boot", Arg: R, Note: "nodes are not booted for jobs", Set: ignored},
+		{Name: "bb", Arg: R, Note: "there is no burst buffer", Set: env.Ignored},
+		{Name: "bbf", Arg: R, Note: "there is no burst buffer", Set: env.Ignored},
+		{Name: "mcs-label", Arg: R, Note: "there are no MCS labels", Set: env.Ignored},
+		{Name: "network", Arg: R, Note: "there is no switch plugin", Set: env.Ignored},
+		{Name: "core-spec", Short: 'S', Arg: R, Note: "cores are not set aside by jobs", Set: env.Ignored},
+		{Name: "thread-spec", Arg: R, Note: "threads are not set aside by jobs", Set: env.Ignored},
+		{Name: "cluster-constraint", Arg: R, Note: "there is one cluster", Set: env.Ignored},
+		{Name: "segment", Arg: R, Note: "there is no block topology", Set: env.Ignored},
+		{Name: "stepmgr", Note: "steps need no manager of their own", Set: env.Ignored},
+		{Name: "delay-boot", Arg: R, Note: "nodes are not booted for jobs", Set: env.Ignored},
 		{Name: "licences", Hidden: true, Arg: R, Refused: "use --licenses"},
 	}
-}
-
-// ignored is for options that are taken with a note.
-func ignored(string) error { return nil }
-
-func yesNo(v string) (bool, error) {
-	switch strings.ToLower(v) {
-	case "yes", "y", "1", "true":
-		return true, nil
-	case "no", "n", "0", "false":
-		return false, nil
-	}
-	return false, fmt.Errorf("'%s'; write yes or no", v)
 }
 
 // maxGresWords bounds the words of one --gres value.
@@ -390,7 +378,7 @@ func parseGres(name, v string, per model.GresPer) ([]model.GresReq, error) {
 		return nil, nil
 	}
 	var out []model.GresReq
-	for _, word := range splitList(v) {
+	for _, word := range env.SplitList(v) {
 		if len(out) == maxGresWords {
 			return nil, bad(word)
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"gbatch/internal/cli/getopt"
+	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 )
 
@@ -28,9 +29,6 @@ func parsePart(word string) (milli int32, ok bool, err error) {
 	return milli, true, nil
 }
 
-// partText shows thousandths: 0.5.
-func partText(milli int32) string { return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64) }
-
 // settleShares makes of shares what the controller knows: they are counted by node, and a part of a GPU for the whole job
 // is on one node.
 func (s *submission) settleShares() error {
@@ -42,10 +40,10 @@ func (s *submission) settleShares() error {
 		}
 		switch g.Per {
 		case model.PerTask:
-			return fmt.Errorf("--gpus-per-task=%s: a job's shares are of one GPU on each node; use --gpus=%s for the job, or --gpus-per-node=%s", partText(g.Milli), partText(g.Milli), partText(g.Milli))
+			return fmt.Errorf("--gpus-per-task=%s: a job's shares are of one GPU on each node; use --gpus=%s for the job, or --gpus-per-node=%s", jobtext.PartText(g.Milli), jobtext.PartText(g.Milli), jobtext.PartText(g.Milli))
 		case model.PerJob:
 			if sp.MaxNodes > 1 {
-				return fmt.Errorf("--gpus=%s is part of one GPU, and --nodes asks for several nodes; use --gpus-per-node=%s", partText(g.Milli), partText(g.Milli))
+				return fmt.Errorf("--gpus=%s is part of one GPU, and --nodes asks for several nodes; use --gpus-per-node=%s", jobtext.PartText(g.Milli), jobtext.PartText(g.Milli))
 			}
 			sp.MinNodes, sp.MaxNodes = 1, 1
 		}

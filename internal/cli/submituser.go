@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"fmt"
-	"os/user"
 	"strconv"
 	"strings"
 
@@ -34,31 +32,4 @@ func (s *submission) wishLogin() {
 		}
 	}
 	s.userEnv = "1"
-}
-
-// own gives the setter of an option that may name nobody but the caller, or his group.
-func own(option, instead string, mine func() int, number func(string) (uint32, error)) func(string) error {
-	return func(v string) error {
-		n, err := number(v)
-		if err != nil {
-			return err
-		}
-		if int64(n) != int64(mine()) {
-			return &getopt.TextError{Text: fmt.Sprintf("%s=%s is not supported by gbatch: %s", option, v, instead)}
-		}
-		return nil
-	}
-}
-
-// gidOf gives the number of a group given by name or number.
-func gidOf(name string) (uint32, error) {
-	text := name
-	if g, err := user.LookupGroup(name); err == nil {
-		text = g.Gid
-	}
-	n, err := strconv.ParseUint(text, 10, 32)
-	if err != nil {
-		return 0, fmt.Errorf("Invalid group: %s", name)
-	}
-	return uint32(n), nil
 }

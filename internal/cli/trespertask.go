@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/model"
 )
@@ -20,7 +21,7 @@ func (t *tresPerTask) set(v string) error {
 	bad := func(word, why string) error {
 		return &getopt.TextError{Text: "Invalid --tres-per-task specification: '" + word + "'" + why}
 	}
-	for _, word := range splitList(v) {
+	for _, word := range env.SplitList(v) {
 		kind, rest, named := strings.Cut(word, "/")
 		switch {
 		case named && kind == "gres":

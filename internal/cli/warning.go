@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/model"
 )
@@ -39,7 +40,7 @@ func parseWarning(v string) (*model.Warning, error) {
 		w.BeforeS = int64(n)
 	}
 	var err error
-	if w.Signal, err = parseSignal(sig); err != nil {
+	if w.Signal, err = env.ParseSignal(sig); err != nil {
 		return nil, err
 	}
 	return w, nil

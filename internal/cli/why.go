@@ -6,8 +6,10 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/internal/cli/env"
 	"gbatch/internal/client"
 	"gbatch/internal/hostlist"
+	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -15,7 +17,7 @@ import (
 // gqueue --why and gcontrol why print the same: what the scheduler says of a job that waits.
 
 // printWhy asks and prints; with a JSON version as JSON.
-func (e *Env) printWhy(c *client.Client, refs []proto.JobRef, json string) error {
+func printWhy(e *env.Env, c *client.Client, refs []proto.JobRef, json string) error {
 	if len(refs) == 0 {
 		return fmt.Errorf("name the jobs, as in %s 12 13_4", map[bool]string{true: "gcontrol why", false: "gqueue --why"}[strings.HasSuffix(e.Program, "control")])
 	}
@@ -24,17 +26,17 @@ func (e *Env) printWhy(c *client.Client, refs []proto.JobRef, json string) error
 		return err
 	}
 	if json != "" {
-		cluster, err := clusterName(c)
+		cluster, err := env.ClusterName(c)
 		if err != nil {
 			return err
 		}
-		return e.whyJSON(&reply, json, cluster)
+		return whyJSON(e, &reply, json, cluster)
 	}
 	for i, x := range reply.List {
 		if i > 0 {
 			fmt.Fprintln(e.Stdout)
 		}
-		e.writeWhy(x, reply.Now)
+		writeWhy(e, x, reply.Now)
 	}
 	if reply.Left > 0 {
 		fmt.Fprintf(e.Stdout, "\n%d more tasks are not explained; name them.\n", reply.Left)
@@ -44,14 +46,14 @@ func (e *Env) printWhy(c *client.Client, refs []proto.JobRef, json string) error
 
 // whyID gives the job's number as gqueue shows it.
 func whyID(x *model.Explanation) string {
-	return jobText(&model.Job{ID: x.Job, ArrayID: x.ArrayID, Task: x.Task, Tasks: x.Tasks})
+	return jobtext.JobID(&model.Job{ID: x.Job, ArrayID: x.ArrayID, Task: x.Task, Tasks: x.Tasks})
 }
 
-func (e *Env) writeWhy(x *model.Explanation, now model.Time) {
+func writeWhy(e *env.Env, x *model.Explanation, now model.Time) {
 	p := func(format string, a ...any) { fmt.Fprintf(e.Stdout, format, a...) } // gcli's flush tells of errors
 	p("Job %s (%s) of user %s is %s.\n", whyID(x), x.Name, x.User, x.State)
 	if x.State != model.Pending {
-		p("%s\n", e.told(x.Text, now))
+		p("%s\n", told(e, x.Text, now))
 		return
 	}
 	for _, q := range x.Places {
@@ -63,9 +65,9 @@ func (e *Env) writeWhy(x *model.Explanation, now model.Time) {
 	case x.Start <= now:
 		p("  Start:    now%s\n", onNodes(x.Nodes))
 	default:
-		p("  Start:    %s%s\n", e.stamp(x.Start, "unknown"), onNodes(x.Nodes))
+		p("  Start:    %s%s\n", e.Stamp(x.Start, "unknown"), onNodes(x.Nodes))
 	}
-	p("            %s\n", e.told(x.Text, now))
+	p("            %s\n", told(e, x.Text, now))
 	if len(x.Causes) > 0 {
 		p("  What holds it:\n")
 	}
@@ -74,7 +76,7 @@ func (e *Env) writeWhy(x *model.Explanation, now model.Time) {
 		if c.Partition != "" && len(x.Places) > 1 {
 			part = ", partition " + c.Partition
 		}
-		p("    %d. %s%s: %s\n", i+1, c.Reason, part, e.told(c.Text, now))
+		p("    %d. %s%s: %s\n", i+1, c.Reason, part, told(e, c.Text, now))
 	}
 	if len(x.Changes) > 0 {
 		p("  What would let it start sooner:\n")
@@ -82,7 +84,7 @@ func (e *Env) writeWhy(x *model.Explanation, now model.Time) {
 	for _, w := range x.Changes {
 		when := "now"
 		if !w.Now {
-			when = e.stamp(w.Start, "")
+			when = e.Stamp(w.Start, "")
 		}
 		p("    %s: %s%s\n", w.Option, when, onNodes(w.Nodes))
 	}
@@ -96,7 +98,7 @@ func onNodes(names []string) string {
 }
 
 // told writes the moments in a sentence: the time of day alone for those of today.
-func (e *Env) told(text string, now model.Time) string {
+func told(e *env.Env, text string, now model.Time) string {
 	var b strings.Builder
 	for {
 		head, rest, found := strings.Cut(text, "<t:")
@@ -113,14 +115,14 @@ func (e *Env) told(text string, now model.Time) string {
 		if form, set := e.Lookup("SLURM_TIME_FORMAT"); t.Format(time.DateOnly) == today.Format(time.DateOnly) && (!set || form == "standard") {
 			b.WriteString(t.Format("15:04"))
 		} else {
-			b.WriteString(e.stamp(model.Time(ms), ""))
+			b.WriteString(e.Stamp(model.Time(ms), ""))
 		}
 		text = tail
 	}
 }
 
-func (e *Env) whyJSON(r *proto.WhyReply, ver, cluster string) error {
-	j := e.jsonFrame("why", ver)
+func whyJSON(e *env.Env, r *proto.WhyReply, ver, cluster string) error {
+	j := e.JsonFrame("why", ver)
 	for _, x := range r.List {
 		j.Open("", '{')
 		j.Num("job_id", int64(x.Job))
@@ -128,7 +130,7 @@ func (e *Env) whyJSON(r *proto.WhyReply, ver, cluster string) error {
 		j.Str("name", x.Name)
 		j.Str("user_name", x.User)
 		j.Words("job_state", x.State.String())
-		j.Str("text", e.told(x.Text, 0))
+		j.Str("text", told(e, x.Text, 0))
 		j.Time("expected_start", x.Start)
 		j.Str("nodes", hostlist.CompressSorted(x.Nodes))
 		j.Open("positions", '[')
@@ -146,7 +148,7 @@ func (e *Env) whyJSON(r *proto.WhyReply, ver, cluster string) error {
 			j.Open("", '{')
 			j.Str("reason", c.Reason.String())
 			j.Str("partition", c.Partition)
-			j.Str("text", e.told(c.Text, 0))
+			j.Str("text", told(e, c.Text, 0))
 			j.List("nodes", c.Nodes)
 			j.Open("jobs", '[')
 			for _, id := range c.Jobs {
@@ -170,7 +172,7 @@ func (e *Env) whyJSON(r *proto.WhyReply, ver, cluster string) error {
 		j.Close('}')
 		j.Flush(false)
 	}
-	return e.jsonFinish(j, cluster, r.Now)
+	return e.JsonFinish(j, cluster, r.Now)
 }
 
 // why explains jobs.
@@ -183,5 +185,5 @@ func (c *control) why(words []string) error {
 	if err != nil {
 		return err
 	}
-	return c.printWhy(cl, refs, c.json)
+	return printWhy(c.Env, cl, refs, c.json)
 }

@@ -1,4 +1,4 @@
-package cli
+package jobtext
 
 import (
 	"cmp"
@@ -17,54 +17,54 @@ import (
 // does. A field of a partition or of a node splits rows; a range (CPUs, memory, ...) splits them with --exact only and
 // otherwise shows the least and that there is more; a sum never splits.
 
-// infoKind is how a field takes part in that.
-type infoKind uint8
+// nodeKind is how a field takes part in that.
+type nodeKind uint8
 
 const (
-	ofPartition infoKind = iota
+	ofPartition nodeKind = iota
 	ofNode
 	asRange
 	asSum
 )
 
-// infoField is a field of ginfo with its kind.
-type infoField struct {
-	format.Field[infoRow]
-	kind infoKind
+// NodeField is a field of ginfo with its kind.
+type NodeField struct {
+	format.Field[NodeRow]
+	kind nodeKind
 }
 
-// infoView is what the rows of one ginfo table share.
-type infoView struct {
-	moments
-	uidOf func(name string) (uint32, error) // a user's number on this host
+// NodeView is what the rows of one ginfo table share.
+type NodeView struct {
+	Times
+	UidOf func(name string) (uint32, error) // a user's number on this host
 }
 
-// infoRow is one line: nodes of one partition, or without fields of partitions of any.
-type infoRow struct {
-	*infoView
+// NodeRow is one line: nodes of one partition, or without fields of partitions of any.
+type NodeRow struct {
+	*NodeView
 	part  *model.Partition
 	order int // of the partition in the configuration
 	nodes []*proto.NodeInfo
 	names map[string]bool // of nodes
 }
 
-// infoTable is what is known, and which of it is wanted.
-type infoTable struct {
-	infoView
-	parts  []*model.Partition
-	nodes  map[string]*proto.NodeInfo
-	pick   func(*proto.NodeInfo) bool
-	byNode bool // -N: a line per node and partition
-	empty  bool // lines for partitions without nodes
-	exact  bool
+// NodeTable is what is known, and which of it is wanted.
+type NodeTable struct {
+	NodeView
+	Parts  []*model.Partition
+	Nodes  map[string]*proto.NodeInfo
+	Pick   func(*proto.NodeInfo) bool
+	ByNode bool // -N: a line per node and partition
+	Empty  bool // lines for partitions without nodes
+	Exact  bool
 }
 
-// rows groups the nodes for the fields that p shows.
-func (t *infoTable) rows(p *format.Printer[infoRow], fields []infoField, lang *format.Language[infoRow]) []infoRow {
-	var split []*format.Field[infoRow]
-	perPart := t.byNode
+// Rows groups the nodes for the fields that p shows.
+func (t *NodeTable) Rows(p *format.Printer[NodeRow], fields []NodeField, lang *format.Language[NodeRow]) []NodeRow {
+	var split []*format.Field[NodeRow]
+	perPart := t.ByNode
 	for f := range p.Fields {
-		i := slices.IndexFunc(fields, func(x infoField) bool { return x.Name == f.Name && x.Letter == f.Letter })
+		i := slices.IndexFunc(fields, func(x NodeField) bool { return x.Name == f.Name && x.Letter == f.Letter })
 		if i < 0 {
 			continue
 		}
@@ -75,16 +75,16 @@ func (t *infoTable) rows(p *format.Printer[infoRow], fields []infoField, lang *f
 		case ofNode:
 			split = append(split, &lang.Fields[i])
 		case asRange:
-			if t.exact {
+			if t.Exact {
 				split = append(split, &lang.Fields[i])
 			}
 		}
 	}
-	var out []*infoRow
-	index := map[string]*infoRow{}
+	var out []*NodeRow
+	index := map[string]*NodeRow{}
 	var key []byte
 	add := func(order int, part *model.Partition, n *proto.NodeInfo) {
-		one := infoRow{infoView: &t.infoView, part: part, order: order}
+		one := NodeRow{NodeView: &t.NodeView, part: part, order: order}
 		if n != nil {
 			one.nodes = []*proto.NodeInfo{n}
 		}
@@ -92,7 +92,7 @@ func (t *infoTable) rows(p *format.Printer[infoRow], fields []infoField, lang *f
 		if perPart {
 			key = strconv.AppendInt(key, int64(order), 10)
 		}
-		if t.byNode && n != nil {
+		if t.ByNode && n != nil {
 			key = append(append(key, 0), n.Node.Def.Name...)
 		}
 		for _, f := range split {
@@ -105,7 +105,7 @@ func (t *infoTable) rows(p *format.Printer[infoRow], fields []infoField, lang *f
 		}
 		row := index[string(key)]
 		if row == nil {
-			row = &infoRow{infoView: &t.infoView, part: part, order: order, names: map[string]bool{}}
+			row = &NodeRow{NodeView: &t.NodeView, part: part, order: order, names: map[string]bool{}}
 			index[string(key)] = row
 			out = append(out, row)
 		}
@@ -114,19 +114,19 @@ func (t *infoTable) rows(p *format.Printer[infoRow], fields []infoField, lang *f
 			row.nodes = append(row.nodes, n)
 		}
 	}
-	for i, part := range t.parts {
+	for i, part := range t.Parts {
 		some := false
 		for _, name := range part.Nodes {
-			if n := t.nodes[name]; n != nil && t.pick(n) {
+			if n := t.Nodes[name]; n != nil && t.Pick(n) {
 				some = true
 				add(i, part, n)
 			}
 		}
-		if !some && t.empty && perPart {
+		if !some && t.Empty && perPart {
 			add(i, part, nil)
 		}
 	}
-	rows := make([]infoRow, len(out))
+	rows := make([]NodeRow, len(out))
 	for i, r := range out {
 		rows[i] = *r
 	}
@@ -134,14 +134,14 @@ func (t *infoTable) rows(p *format.Printer[infoRow], fields []infoField, lang *f
 }
 
 // first gives a node of the row, or nil.
-func (r *infoRow) first() *proto.NodeInfo {
+func (r *NodeRow) first() *proto.NodeInfo {
 	if len(r.nodes) == 0 {
 		return nil
 	}
 	return r.nodes[0]
 }
 
-func (r *infoRow) list() string {
+func (r *NodeRow) list() string {
 	names := make([]string, len(r.nodes))
 	for i, n := range r.nodes {
 		names[i] = n.Node.Def.Name
@@ -150,7 +150,7 @@ func (r *infoRow) list() string {
 }
 
 // span gives the least and the most of something over the row's nodes.
-func (r *infoRow) span(get func(*proto.NodeInfo) int64) (least, most int64) {
+func (r *NodeRow) span(get func(*proto.NodeInfo) int64) (least, most int64) {
 	for i, n := range r.nodes {
 		v := get(n)
 		if i == 0 || v < least {
@@ -164,7 +164,7 @@ func (r *infoRow) span(get func(*proto.NodeInfo) int64) (least, most int64) {
 }
 
 // atLeast writes the least, with + behind it where nodes differ.
-func (r *infoRow) atLeast(b []byte, get func(*proto.NodeInfo) int64) []byte {
+func (r *NodeRow) atLeast(b []byte, get func(*proto.NodeInfo) int64) []byte {
 	least, most := r.span(get)
 	b = strconv.AppendInt(b, least, 10)
 	if most > least {
@@ -177,7 +177,7 @@ func (r *infoRow) atLeast(b []byte, get func(*proto.NodeInfo) int64) []byte {
 const unknownMost = math.MaxInt64
 
 // between writes least-most, or one number where nodes agree.
-func (r *infoRow) between(b []byte, get func(*proto.NodeInfo) int64, one func(b []byte, v int64) []byte) []byte {
+func (r *NodeRow) between(b []byte, get func(*proto.NodeInfo) int64, one func(b []byte, v int64) []byte) []byte {
 	write := func(b []byte, v int64) []byte {
 		if v == unknownMost {
 			return append(b, "N/A"...)
@@ -193,12 +193,12 @@ func (r *infoRow) between(b []byte, get func(*proto.NodeInfo) int64, one func(b 
 }
 
 // counts gives nodes allocated, idle and other.
-func (r *infoRow) counts() (alloc, idle, other int) {
+func (r *NodeRow) counts() (alloc, idle, other int) {
 	for _, n := range r.nodes {
-		switch base, drain, _ := nodeState(n.Node); {
-		case base == nodeAllocated || base == nodeMixed:
+		switch base, drain, _ := NodeState(n.Node); {
+		case base == NodeAllocated || base == NodeMixed:
 			alloc++
-		case base == nodeIdle && !drain:
+		case base == NodeIdle && !drain:
 			idle++
 		default:
 			other++
@@ -208,12 +208,12 @@ func (r *infoRow) counts() (alloc, idle, other int) {
 }
 
 // cpuCounts gives CPUs allocated, idle, other and all.
-func (r *infoRow) cpuCounts() (alloc, idle, other, all int64) {
+func (r *NodeRow) cpuCounts() (alloc, idle, other, all int64) {
 	for _, n := range r.nodes {
 		used, total := usedCPUs(n.Node), int64(n.Node.Def.CPUs)
 		alloc += used
 		all += total
-		if base, drain, _ := nodeState(n.Node); drain || base == nodeDown || base == nodeUnknown {
+		if base, drain, _ := NodeState(n.Node); drain || base == NodeDown || base == NodeUnknown {
 			other += total - used
 		} else {
 			kept := int64(n.Node.Def.Kept.Count())
@@ -235,40 +235,40 @@ func usedCPUs(n *model.Node) int64 {
 type baseState int
 
 const (
-	nodeUnknown   baseState = 0
-	nodeDown      baseState = 1
-	nodeIdle      baseState = 2
-	nodeAllocated baseState = 3
-	nodeMixed     baseState = 5
+	NodeUnknown   baseState = 0
+	NodeDown      baseState = 1
+	NodeIdle      baseState = 2
+	NodeAllocated baseState = 3
+	NodeMixed     baseState = 5
 )
 
 func (s baseState) String() string {
 	switch s {
-	case nodeDown:
+	case NodeDown:
 		return "down"
-	case nodeIdle:
+	case NodeIdle:
 		return "idle"
-	case nodeAllocated:
+	case NodeAllocated:
 		return "allocated"
-	case nodeMixed:
+	case NodeMixed:
 		return "mixed"
 	}
 	return "unknown"
 }
 
-func nodeState(n *model.Node) (base baseState, drain, silent bool) {
+func NodeState(n *model.Node) (base baseState, drain, silent bool) {
 	drain, silent = n.Admin == model.NodeDrain, n.Link != model.LinkUp
 	switch {
 	case n.Admin == model.NodeDown, n.Link == model.LinkLost:
-		base = nodeDown
+		base = NodeDown
 	case n.Link == model.LinkUnknown:
-		base = nodeUnknown
+		base = NodeUnknown
 	case len(n.Jobs) == 0:
-		base = nodeIdle
+		base = NodeIdle
 	case n.FullCPUs():
-		base = nodeAllocated
+		base = NodeAllocated
 	default:
-		base = nodeMixed
+		base = NodeMixed
 	}
 	return base, drain, silent
 }
@@ -278,19 +278,19 @@ func stateOrder(n *proto.NodeInfo) int {
 	if n == nil {
 		return 0
 	}
-	base, drain, silent := nodeState(n.Node)
+	base, drain, silent := NodeState(n.Node)
 	return int(base) + yesNum(n.Resv != "" && !n.Maint)<<5 + yesNum(drain)<<9 + yesNum(silent)<<11 + yesNum(n.Maint)<<15
 }
 
-// sortInfo sorts rows by letters of -o. "#P" is the order of the configuration, and so is P here where names are equal.
-func sortInfo(rows []infoRow, keys []format.SortKey, configOrder bool, fields []infoField) {
-	text := func(f *infoField, r *infoRow) string {
+// SortNodes sorts rows by letters of -o. "#P" is the order of the configuration, and so is P here where names are equal.
+func SortNodes(rows []NodeRow, keys []format.SortKey, configOrder bool, fields []NodeField) {
+	text := func(f *NodeField, r *NodeRow) string {
 		if f.Append != nil {
 			return string(f.Append(nil, r))
 		}
 		return f.Get(r)
 	}
-	value := func(r *infoRow, letter byte) format.SortValue {
+	value := func(r *NodeRow, letter byte) format.SortValue {
 		switch letter {
 		case 'P', 'R':
 			if configOrder {
@@ -302,7 +302,7 @@ func sortInfo(rows []infoRow, keys []format.SortKey, configOrder bool, fields []
 		case 'D', 'F', 'A':
 			return format.SortValue{N: int64(len(r.nodes))}
 		case 'C', 'c', 'm', 'd', 'w', 'e', 'X', 'Y', 'Z', 'p', 'I':
-			i := slices.IndexFunc(fields, func(f infoField) bool { return f.Letter == letter })
+			i := slices.IndexFunc(fields, func(f NodeField) bool { return f.Letter == letter })
 			digits := strings.TrimRight(strings.FieldsFunc(text(&fields[i], r)+"0", func(c rune) bool { return c == '/' || c == '-' })[0], "+")
 			n, err := strconv.ParseInt(strings.TrimSuffix(digits, "0"), 10, 64)
 			if err != nil {
@@ -317,10 +317,10 @@ func sortInfo(rows []infoRow, keys []format.SortKey, configOrder bool, fields []
 			}
 			return format.SortValue{}
 		}
-		i := slices.IndexFunc(fields, func(f infoField) bool { return f.Letter == letter })
+		i := slices.IndexFunc(fields, func(f NodeField) bool { return f.Letter == letter })
 		return format.SortValue{S: text(&fields[i], r)}
 	}
-	slices.SortStableFunc(rows, func(a, b infoRow) int {
+	slices.SortStableFunc(rows, func(a, b NodeRow) int {
 		for _, k := range keys {
 			x, y := value(&a, k.Letter), value(&b, k.Letter)
 			c := cmp.Or(cmp.Compare(x.N, y.N), strings.Compare(x.S, y.S))

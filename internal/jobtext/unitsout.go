@@ -1,4 +1,4 @@
-package cli
+package jobtext
 
 import (
 	"fmt"
@@ -11,8 +11,8 @@ import (
 
 // unitsout.go shows single units of nodes that are out of service.
 
-// outUnits lists a node's units that new jobs don't get, by number; of one resource, or of all ("").
-func outUnits(n *model.Node, gres string) []model.UnitOut {
+// OutUnits lists a node's units that new jobs don't get, by number; of one resource, or of all ("").
+func OutUnits(n *model.Node, gres string) []model.UnitOut {
 	var out []model.UnitOut
 	for _, o := range n.Out {
 		if o.Kind != model.OutCleared && (gres == "" || o.Name == gres) {
@@ -50,9 +50,9 @@ func gresDrainText(n *model.Node) string {
 	return strings.Join(out, ",")
 }
 
-// withUnitReasons adds the reasons of single units to the node's own, for the list of reasons.
-func withUnitReasons(i *proto.NodeInfo) *proto.NodeInfo {
-	out := outUnits(i.Node, "")
+// WithUnitReasons adds the reasons of single units to the node's own, for the list of reasons.
+func WithUnitReasons(i *proto.NodeInfo) *proto.NodeInfo {
+	out := OutUnits(i.Node, "")
 	if len(out) == 0 {
 		return i
 	}

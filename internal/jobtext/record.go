@@ -1,35 +1,34 @@
-package cli
+package jobtext
 
 import (
 	"cmp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/walltime"
 )
 
-// acctView is what the rows of one gacct table share.
-type acctView struct {
-	moments
-	bitLen    int  // SLURM_BITSTR_LEN
-	unit      byte // --units: K, M, G, T, P; 0: the largest that keeps a number whole
-	noConvert bool // memory in MiB, or bytes where it was measured
+// RecordView is what the rows of one gacct table share.
+type RecordView struct {
+	Times
+	BitLen    int  // SLURM_BITSTR_LEN
+	Unit      byte // --units: K, M, G, T, P; 0: the largest that keeps a number whole
+	NoConvert bool // memory in MiB, or bytes where it was measured
 }
 
-// acctRow is one line: a job's allocation, its batch step, or another of its steps (batch and step).
-type acctRow struct {
+// RecordRow is one line: a job's allocation, its batch step, or another of its steps (batch and step).
+type RecordRow struct {
 	*model.Record
-	*acctView
-	batch bool
-	step  *model.Step
+	*RecordView
+	Batch  bool
+	OfStep *model.Step
 }
 
-// stepRow gives the line of a step. Its record is the job's with what the step had in place of it.
-func stepRow(job, rec *model.Record, view *acctView) *acctRow {
+// RowOfStep gives the line of a step. Its record is the job's with what the step had in place of it.
+func RowOfStep(job, rec *model.Record, view *RecordView) *RecordRow {
 	s, r := rec.Step, *job
 	r.Name, r.State, r.Submit, r.Start, r.End, r.Exit, r.CancelUID = s.Name, s.State(), s.Start, s.Start, s.End, s.Exit, s.StopUID
 	if s.End == 0 {
@@ -40,45 +39,45 @@ func stepRow(job, rec *model.Record, view *acctView) *acctRow {
 		r.AllocMemMiB = s.MemMiB
 	}
 	r.AllocGres, r.SubmitLine = s.Gres, s.Submit
-	return &acctRow{&r, view, true, s}
+	return &RecordRow{&r, view, true, s}
 }
 
-// batchRow gives the line of a job's batch script. What it used is the job's where the job had no steps.
-func batchRow(job *model.Record, view *acctView) *acctRow {
+// RowOfBatch gives the line of a job's batch script. What it used is the job's where the job had no steps.
+func RowOfBatch(job *model.Record, view *RecordView) *RecordRow {
 	if use := job.Exit.Use; use != nil && use.Batch != nil {
 		r, own := *job, use.Batch
 		r.Exit.UserMS, r.Exit.SysMS, r.Exit.MaxRSSKB = own.UserMS, own.SysMS, own.PeakKB
 		r.Exit.Use = &model.Usage{Nodes: []model.NodeUsage{*own}}
 		job = &r
 	}
-	return &acctRow{job, view, true, nil}
+	return &RecordRow{job, view, true, nil}
 }
 
-// stepName is what stands behind the point of the row's id.
-func (r *acctRow) stepName() string {
-	if r.step != nil {
-		return strconv.Itoa(int(r.step.ID))
+// StepName is what stands behind the point of the row's id.
+func (r *RecordRow) StepName() string {
+	if r.OfStep != nil {
+		return strconv.Itoa(int(r.OfStep.ID))
 	}
 	return "batch"
 }
 
 // tasks counts the row's tasks.
-func (r *acctRow) tasks() int32 {
-	if r.step != nil {
-		return max(1, r.step.Tasks)
+func (r *RecordRow) tasks() int32 {
+	if r.OfStep != nil {
+		return max(1, r.OfStep.Tasks)
 	}
 	return 1
 }
 
-// hasBatch reports whether a job has come far enough to run its script.
-func hasBatch(r *model.Record) bool {
+// HasBatch reports whether a job has come far enough to run its script.
+func HasBatch(r *model.Record) bool {
 	return !r.NoScript && r.Start != 0 && r.State != model.Pending && r.State != model.Configuring
 }
 
 // done reports whether the step's usage is known.
-func (r *acctRow) done() bool { return r.End != 0 }
+func (r *RecordRow) done() bool { return r.End != 0 }
 
-func (r *acctRow) appendID(b []byte, raw bool) []byte {
+func (r *RecordRow) appendID(b []byte, raw bool) []byte {
 	switch {
 	case raw || r.ArrayID == 0:
 		b = strconv.AppendUint(b, uint64(r.Job), 10)
@@ -92,45 +91,45 @@ func (r *acctRow) appendID(b []byte, raw bool) []byte {
 			n = 0
 		}
 		b = strconv.AppendUint(b, uint64(r.ArrayID), 10)
-		b = append(appendTasks(append(b, "_["...), list, int32(n), r.bitLen), ']')
+		b = append(appendTasks(append(b, "_["...), list, int32(n), r.BitLen), ']')
 	default:
 		b = strconv.AppendUint(b, uint64(r.Job), 10)
 	}
-	if r.batch {
-		b = append(append(b, '.'), r.stepName()...)
+	if r.Batch {
+		b = append(append(b, '.'), r.StepName()...)
 	}
 	return b
 }
 
-func (r *acctRow) state() string {
-	if r.State == model.Cancelled && (!r.batch || r.step != nil) {
+func (r *RecordRow) state() string {
+	if r.State == model.Cancelled && (!r.Batch || r.OfStep != nil) {
 		return "CANCELLED by " + strconv.FormatUint(uint64(r.CancelUID), 10)
 	}
 	return r.State.String()
 }
 
 // elapsedS gives how long the job has had its resources, seconds.
-func (r *acctRow) elapsedS() int64 {
+func (r *RecordRow) elapsedS() int64 {
 	switch {
 	case r.Start == 0:
 		return 0
 	case r.End != 0:
 		return max(0, r.End.Seconds()-r.Start.Seconds()-r.suspendedS())
 	}
-	return max(0, r.now.Unix()-r.Start.Seconds()-r.suspendedS())
+	return max(0, r.Now.Unix()-r.Start.Seconds()-r.suspendedS())
 }
 
 // suspendedS gives how long the job was suspended, seconds.
-func (r *acctRow) suspendedS() int64 {
+func (r *RecordRow) suspendedS() int64 {
 	s := r.SuspendMS / 1000
 	if r.SuspendAt != 0 && r.End == 0 {
-		s += max(0, r.now.Unix()-r.SuspendAt.Seconds())
+		s += max(0, r.Now.Unix()-r.SuspendAt.Seconds())
 	}
 	return s
 }
 
 // plannedS gives how long the job could have run and did not, seconds.
-func (r *acctRow) plannedS() int64 {
+func (r *RecordRow) plannedS() int64 {
 	switch {
 	case r.Eligible == 0:
 		return 0
@@ -139,14 +138,14 @@ func (r *acctRow) plannedS() int64 {
 	case r.End != 0:
 		return max(0, r.End.Seconds()-r.Eligible.Seconds())
 	}
-	return max(0, r.now.Unix()-r.Eligible.Seconds())
+	return max(0, r.Now.Unix()-r.Eligible.Seconds())
 }
 
-func (r *acctRow) reqCPUs() int64 { return int64(max(1, r.ReqCPUs)) }
+func (r *RecordRow) reqCPUs() int64 { return int64(max(1, r.ReqCPUs)) }
 
 // nodes gives how many nodes the row has: the batch step runs on one.
-func (r *acctRow) nodes() int64 {
-	if r.batch && r.step == nil {
+func (r *RecordRow) nodes() int64 {
+	if r.Batch && r.OfStep == nil {
 		return 1
 	}
 	return int64(max(1, r.NumNodes))
@@ -154,22 +153,22 @@ func (r *acctRow) nodes() int64 {
 
 // perNode divides what a job holds by its nodes for the batch step, which has the first one's part. The record holds
 // sums only: where nodes differ this is their mean.
-func (r *acctRow) perNode(n int64) int64 {
-	if !r.batch || r.step != nil {
+func (r *RecordRow) perNode(n int64) int64 {
+	if !r.Batch || r.OfStep != nil {
 		return n
 	}
 	k := int64(max(1, r.NumNodes))
 	return (n + k - 1) / k
 }
 
-func (r *acctRow) cpus() int64 {
+func (r *RecordRow) cpus() int64 {
 	if r.AllocCPUs == 0 {
 		return r.reqCPUs()
 	}
 	return r.perNode(int64(r.AllocCPUs))
 }
 
-func (r *acctRow) batchHost() string {
+func (r *RecordRow) batchHost() string {
 	if r.Nodes == "" {
 		return ""
 	}
@@ -180,31 +179,31 @@ func (r *acctRow) batchHost() string {
 	return hosts[0]
 }
 
-func (r *acctRow) nodeList() string {
+func (r *RecordRow) nodeList() string {
 	switch {
 	case r.Nodes == "":
 		return "None assigned"
-	case r.batch && r.step == nil:
+	case r.Batch && r.OfStep == nil:
 		return r.batchHost()
 	}
 	return r.Nodes
 }
 
 // mem writes memory given in MiB.
-func (r *acctRow) mem(mib int64) string {
+func (r *RecordRow) mem(mib int64) string {
 	switch {
 	case mib <= 0:
 		return "0"
-	case r.unit != 0:
-		return walltime.FormatIn(mib, 'M', r.unit)
-	case r.noConvert:
+	case r.Unit != 0:
+		return walltime.FormatIn(mib, 'M', r.Unit)
+	case r.NoConvert:
 		return strconv.FormatInt(mib, 10) + "M"
 	}
 	return walltime.FormatMem(mib)
 }
 
 // tres writes a list of resources in sacct's order, which is the alphabet's.
-func (r *acctRow) tres(cpus, memMiB, nodes int64, gres []model.GresCount, billing bool) string {
+func (r *RecordRow) tres(cpus, memMiB, nodes int64, gres []model.GresCount, billing bool) string {
 	type entry struct{ name, value string }
 	list := []entry{{name: "cpu", value: strconv.FormatInt(cpus, 10)}, {name: "node", value: strconv.FormatInt(nodes, 10)}}
 	if billing {
@@ -234,44 +233,44 @@ func (r *acctRow) tres(cpus, memMiB, nodes int64, gres []model.GresCount, billin
 	return string(out)
 }
 
-func (r *acctRow) reqTRES() string {
+func (r *RecordRow) reqTRES() string {
 	return r.tres(r.reqCPUs(), r.ReqMemMiB*int64(max(1, r.NumNodes)), int64(max(1, r.NumNodes)), r.ReqGres, true)
 }
 
-func (r *acctRow) allocTRES() string {
+func (r *RecordRow) allocTRES() string {
 	if r.AllocCPUs == 0 {
 		return ""
 	}
 	gres := r.AllocGres
-	if r.batch && r.step == nil && r.NumNodes > 1 {
+	if r.Batch && r.OfStep == nil && r.NumNodes > 1 {
 		gres = slices.Clone(gres)
 		for i := range gres {
 			gres[i].Count = r.perNode(gres[i].Count)
 		}
 	}
-	return r.tres(r.cpus(), r.perNode(r.AllocMemMiB), r.nodes(), gres, !r.batch)
+	return r.tres(r.cpus(), r.perNode(r.AllocMemMiB), r.nodes(), gres, !r.Batch)
 }
 
 // used gives what the batch step used, once it has ended; nil for other rows.
-func (r *acctRow) used() *useText {
-	if !r.batch || !r.done() {
+func (r *RecordRow) used() *UsageText {
+	if !r.Batch || !r.done() {
 		return nil
 	}
-	return &useText{Usage: r.usage(), unit: r.unit, noConvert: r.noConvert}
+	return &UsageText{Usage: r.usage(), unit: r.Unit, noConvert: r.NoConvert}
 }
 
 // usage gives what was measured; of records of before there were samples that is CPU time and peak memory.
-func (r *acctRow) usage() *model.Usage {
+func (r *RecordRow) usage() *model.Usage {
 	if r.Exit.Use != nil {
 		return r.Exit.Use
 	}
 	return &model.Usage{Nodes: []model.NodeUsage{{Node: r.batchHost(), Tasks: r.tasks(), UserMS: r.Exit.UserMS, SysMS: r.Exit.SysMS, PeakKB: r.Exit.MaxRSSKB}}}
 }
 
-func (r *acctRow) energyJ() int64 { return r.Exit.Use.EnergyMJ() / 1000 }
+func (r *RecordRow) energyJ() int64 { return r.Exit.Use.EnergyMJ() / 1000 }
 
 // timelimit writes the limit; a job that takes its partition's has none of its own before it starts.
-func (r *acctRow) timelimit(raw bool) string {
+func (r *RecordRow) timelimit(raw bool) string {
 	switch {
 	case r.LimitS >= model.Unlimited:
 		return "UNLIMITED"
@@ -284,10 +283,10 @@ func (r *acctRow) timelimit(raw bool) string {
 }
 
 // stamp writes a moment of the row.
-func (r *acctRow) stamp(t model.Time) string { return string(r.append(nil, t, "Unknown")) }
+func (r *RecordRow) stamp(t model.Time) string { return string(r.Append(nil, t, "Unknown")) }
 
 // outputFile gives an output pattern as the record has it, or the default one.
-func (r *acctRow) outputFile(pattern string) string {
+func (r *RecordRow) outputFile(pattern string) string {
 	if pattern != "" {
 		return pattern
 	}
@@ -295,13 +294,4 @@ func (r *acctRow) outputFile(pattern string) string {
 		return r.WorkDir + "/slurm-%A_%a.out"
 	}
 	return r.WorkDir + "/slurm-%j.out"
-}
-
-// dateOf reads -S and -E in the local zone.
-func dateOf(v string, now time.Time) (model.Time, error) {
-	t, err := walltime.ParsePastDate(v, now)
-	if err != nil {
-		return 0, err
-	}
-	return model.Time(t.UnixMilli()), nil
 }

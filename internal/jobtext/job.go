@@ -1,79 +1,35 @@
-package cli
+package jobtext
 
 import (
 	"strconv"
 	"strings"
-	"time"
 
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/walltime"
 )
 
-// moments writes times for one table: with one idea of now, of the zone, and of SLURM_TIME_FORMAT.
-type moments struct {
-	now  time.Time
-	form string
+// JobView is what the rows of one gqueue table share.
+type JobView struct {
+	Times
+	At        model.Time // of the controller's answer
+	BitLen    int        // SLURM_BITSTR_LEN: longest task list, bytes; 0: no limit
+	NoConvert bool
+	Expand    bool // --expand-patterns
 }
 
-// moments reads SLURM_TIME_FORMAT; a wrong value is complained about and counts as the standard form.
-func (e *Env) moments(now time.Time) moments {
-	form := e.getenv("SLURM_TIME_FORMAT")
-	if err := walltime.CheckTimeFormat(form); err != nil {
-		e.errorf("%v", err)
-		form = ""
-	}
-	return moments{now, form}
-}
-
-// append writes t, or none for no time.
-func (m *moments) append(b []byte, t model.Time, none string) []byte {
-	switch {
-	case t == 0:
-		return append(b, none...)
-	case m.form == "" || m.form == "standard":
-		return time.UnixMilli(int64(t)).In(m.now.Location()).AppendFormat(b, "2006-01-02T15:04:05")
-	}
-	return append(b, walltime.Timestamp(time.UnixMilli(int64(t)), m.now, m.form)...)
-}
-
-// stamp gives a moment as scontrol does, or the word for none.
-func (m *moments) stamp(t model.Time, none string) string {
-	if t == 0 {
-		return none
-	}
-	return walltime.Timestamp(time.UnixMilli(int64(t)), m.now, m.form)
-}
-
-// queueView is what the rows of one gqueue table share.
-type queueView struct {
-	moments
-	at        model.Time // of the controller's answer
-	bitLen    int        // SLURM_BITSTR_LEN: longest task list, bytes; 0: no limit
-	noConvert bool
-	expand    bool // --expand-patterns
-}
-
-// queueRow is one line: a job, or with -r one task of an array that has not started, or with -P a job in one of its
+// JobRow is one line: a job, or with -r one task of an array that has not started, or with -P a job in one of its
 // partitions.
-type queueRow struct {
+type JobRow struct {
 	*model.Job
-	*queueView
-	tasks model.TaskSet // of the job's own tasks those that this row is about
-	task  int32         // the row's only task, or model.NoTask
-	part  string        // "": as the job says
+	*JobView
+	SomeTasks    model.TaskSet // of the job's own tasks those that this row is about
+	OneTask      int32         // the row's only task, or model.NoTask
+	OnePartition string        // "": as the job says
 }
 
-// defaultBitLen is how much of a task list is shown unless SLURM_BITSTR_LEN says more.
-const defaultBitLen = 64
-
-// bitLen reads SLURM_BITSTR_LEN.
-func (e *Env) bitLen() int {
-	if n, err := strconv.Atoi(e.getenv("SLURM_BITSTR_LEN")); err == nil && n >= 0 {
-		return min(n, 4096)
-	}
-	return defaultBitLen
-}
+// DefaultBitLen is how much of a task list is shown unless SLURM_BITSTR_LEN says more.
+const DefaultBitLen = 64
 
 // appendTasks writes a task list as an array shows it, shortened with dots to limit bytes, and its throttle.
 func appendTasks(b []byte, list string, throttle int32, limit int) []byte {
@@ -89,37 +45,37 @@ func appendTasks(b []byte, list string, throttle int32, limit int) []byte {
 }
 
 // appendID writes %i: 12, 12_3, 12_[4-9%2].
-func (r *queueRow) appendID(b []byte) []byte {
+func (r *JobRow) appendID(b []byte) []byte {
 	id := r.ID
 	if r.ArrayID != 0 {
 		id = r.ArrayID
 	}
 	b = strconv.AppendUint(b, uint64(id), 10)
 	switch {
-	case r.task != model.NoTask:
-		b = strconv.AppendInt(append(b, '_'), int64(r.task), 10)
-	case len(r.tasks) > 0:
-		b = append(appendTasks(append(b, "_["...), r.tasks.String(), r.Throttle, r.bitLen), ']')
+	case r.OneTask != model.NoTask:
+		b = strconv.AppendInt(append(b, '_'), int64(r.OneTask), 10)
+	case len(r.SomeTasks) > 0:
+		b = append(appendTasks(append(b, "_["...), r.SomeTasks.String(), r.Throttle, r.BitLen), ']')
 	}
 	return b
 }
 
 // appendTaskID writes %K.
-func (r *queueRow) appendTaskID(b []byte) []byte {
+func (r *JobRow) appendTaskID(b []byte) []byte {
 	switch {
-	case r.task != model.NoTask:
-		return strconv.AppendInt(b, int64(r.task), 10)
-	case len(r.tasks) > 0:
-		return appendTasks(b, r.tasks.String(), r.Throttle, r.bitLen)
+	case r.OneTask != model.NoTask:
+		return strconv.AppendInt(b, int64(r.OneTask), 10)
+	case len(r.SomeTasks) > 0:
+		return appendTasks(b, r.SomeTasks.String(), r.Throttle, r.BitLen)
 	}
 	return append(b, "N/A"...)
 }
 
 // partition gives %P: while a job waits all the partitions that it asked for.
-func (r *queueRow) partition() string {
+func (r *JobRow) partition() string {
 	switch {
-	case r.part != "":
-		return r.part
+	case r.OnePartition != "":
+		return r.OnePartition
 	case r.Run != nil:
 		return r.Run.Partition
 	case len(r.Spec.Partitions) == 1:
@@ -128,7 +84,7 @@ func (r *queueRow) partition() string {
 	return strings.Join(r.Spec.Partitions, ",")
 }
 
-func (r *queueRow) priority() uint32 {
+func (r *JobRow) ShownPriority() uint32 {
 	if r.Hold != model.NotHeld {
 		return 0
 	}
@@ -136,7 +92,7 @@ func (r *queueRow) priority() uint32 {
 }
 
 // nodeList gives %N.
-func (r *queueRow) nodeList() string {
+func (r *JobRow) nodeList() string {
 	if r.Run == nil || r.Run.Alloc == nil {
 		return ""
 	}
@@ -155,7 +111,7 @@ func unavailable(j *model.Job) string {
 }
 
 // appendWhere writes %R: the nodes, or in parentheses why there are none or why the job failed.
-func (r *queueRow) appendWhere(b []byte) []byte {
+func (r *JobRow) appendWhere(b []byte) []byte {
 	switch r.State {
 	case model.Pending, model.Failed, model.Timeout, model.OutOfMemory, model.Deadline, model.NodeFail:
 		b = append(append(b, '('), r.Reason.String()...)
@@ -167,15 +123,15 @@ func (r *queueRow) appendWhere(b []byte) []byte {
 	return append(b, r.nodeList()...)
 }
 
-func (r *queueRow) batchHost() string {
+func (r *JobRow) batchHost() string {
 	if r.Run == nil || r.Run.Alloc == nil || len(r.Run.Alloc.Nodes) == 0 {
 		return "n/a"
 	}
 	return r.Run.Alloc.Nodes[0].Node
 }
 
-// size gives nodes and CPUs: held, or while the job waits asked for.
-func (r *queueRow) size() (nodes, cpus int) {
+// Size gives nodes and CPUs: held, or while the job waits asked for.
+func (r *JobRow) Size() (nodes, cpus int) {
 	if r.Run != nil && r.Run.Alloc != nil {
 		for i := range r.Run.Alloc.Nodes {
 			cpus += r.Run.Alloc.Nodes[i].CPUs.Count()
@@ -186,41 +142,41 @@ func (r *queueRow) size() (nodes, cpus int) {
 	return nodes, cpus
 }
 
-func (r *queueRow) numTasks() int {
+func (r *JobRow) numTasks() int {
 	_, _, tasks := jobSize(r.Job)
 	return tasks
 }
 
-// begins gives %S: when the job started, is known to start, or (if it never did) ended.
-func (r *queueRow) begins() model.Time {
+// Begins gives %S: when the job started, is known to start, or (if it never did) ended.
+func (r *JobRow) Begins() model.Time {
 	switch {
 	case r.Run != nil:
 		return r.Run.Start
 	case r.End != nil:
 		return r.End.At
-	case r.Begin > r.at:
+	case r.Begin > r.At:
 		return r.Begin
 	case r.Expect != nil && r.Expect.Start != 0:
-		return max(r.Expect.Start, r.at)
+		return max(r.Expect.Start, r.At)
 	}
 	return 0
 }
 
 // appendEnds writes %e: when the job ended, or will by its time limit.
-func (r *queueRow) appendEnds(b []byte) []byte {
+func (r *JobRow) appendEnds(b []byte) []byte {
 	switch {
 	case r.End != nil:
-		return r.append(b, r.End.At, "N/A")
+		return r.Append(b, r.End.At, "N/A")
 	case r.Run != nil && r.Run.Deadline() == 0:
 		return append(b, "NONE"...)
 	case r.Run != nil:
-		return r.append(b, r.Run.Deadline(), "N/A")
+		return r.Append(b, r.Run.Deadline(), "N/A")
 	}
 	return append(b, "N/A"...)
 }
 
 // appendSpan writes %l, or with used %L: what is left.
-func (r *queueRow) appendSpan(b []byte, used int64) []byte {
+func (r *JobRow) appendSpan(b []byte, used int64) []byte {
 	switch l := r.TimeLimitS(); {
 	case l >= model.Unlimited:
 		return append(b, "UNLIMITED"...)
@@ -240,8 +196,8 @@ func appendShort(b []byte, s int64) []byte {
 	return append(b, ':', byte('0'+s%60/10), byte('0'+s%10))
 }
 
-// memory gives %m in MiB: asked for per node or CPU, or what it got where it did not ask.
-func (r *queueRow) memory() int64 {
+// MemMiB gives %m in MiB: asked for per node or CPU, or what it got where it did not ask.
+func (r *JobRow) MemMiB() int64 {
 	perCPU, perNode := r.Memory()
 	switch {
 	case perCPU > 0:
@@ -262,24 +218,24 @@ func appendMem(b []byte, mib int64, noConvert bool) []byte {
 	return append(b, walltime.FormatMem(mib)...)
 }
 
-// minCPUs gives %c: CPUs per node at the least.
-func (r *queueRow) minCPUs() int64 {
+// MinCPUs gives %c: CPUs per node at the least.
+func (r *JobRow) MinCPUs() int64 {
 	return int64(max(1, r.Spec.MinCPUs, r.Spec.TasksPerNode*max(1, r.Spec.CPUsPerTask), r.Spec.CPUsPerTask))
 }
 
 // pendingS gives how long the job has waited, in seconds.
-func (r *queueRow) pendingS() int64 {
-	until := r.at
-	if t := r.begins(); t != 0 && r.State != model.Pending {
+func (r *JobRow) pendingS() int64 {
+	until := r.At
+	if t := r.Begins(); t != 0 && r.State != model.Pending {
 		until = t
 	}
 	return max(0, int64(until-r.Submit)/1000)
 }
 
 // outputs gives the output and error files; patterns are filled in with --expand-patterns only.
-func (r *queueRow) outputs() (out, errFile string) {
+func (r *JobRow) outputs() (out, errFile string) {
 	out, errFile = r.OutputFiles()
-	if !r.expand {
+	if !r.Expand {
 		if r.Spec.StdOut != "" {
 			out = r.Spec.StdOut
 		}
@@ -291,7 +247,7 @@ func (r *queueRow) outputs() (out, errFile string) {
 }
 
 // gres gives what the job asked for per node, job or task: gres:gpu:a100:2.
-func (r *queueRow) gres(per model.GresPer) string {
+func (r *JobRow) gres(per model.GresPer) string {
 	var out []string
 	for _, g := range r.Spec.AskedGres() {
 		if g.Per == per {
@@ -301,14 +257,7 @@ func (r *queueRow) gres(per model.GresPer) string {
 	return orNA(strings.Join(out, ","))
 }
 
-func orNA(s string) string {
-	if s == "" {
-		return "N/A"
-	}
-	return s
-}
-
-func (r *queueRow) exitStatus() int64 {
+func (r *JobRow) exitStatus() int64 {
 	if r.End == nil {
 		return 0
 	}

@@ -1,4 +1,4 @@
-package cli
+package jobtext
 
 import (
 	"strconv"
@@ -12,25 +12,25 @@ import (
 
 // This file owns what ginfo can show of partitions and nodes: sinfo's letters and names with its headings.
 
-func infoFields() []infoField {
-	return append(append(partitionFields(), nodeFields()...), countFields()...)
+func NodeFields() []NodeField {
+	return append(append(fieldsOfPartitions(), fieldsOfNodes()...), fieldsOfCounts()...)
 }
 
-func infoLanguage(fields []infoField) format.Language[infoRow] {
-	l := format.Language[infoRow]{Noun: "node"}
+func NodeLanguage(fields []NodeField) format.Language[NodeRow] {
+	l := format.Language[NodeRow]{Noun: "node"}
 	for i := range fields {
 		l.Fields = append(l.Fields, fields[i].Field)
 	}
 	return l
 }
 
-func iPart(letter byte, name, heading string, get func(p *model.Partition) string) infoField {
-	return infoField{format.Field[infoRow]{Letter: letter, Name: name, Heading: heading, Get: func(r *infoRow) string { return get(r.part) }}, ofPartition}
+func iPart(letter byte, name, heading string, get func(p *model.Partition) string) NodeField {
+	return NodeField{format.Field[NodeRow]{Letter: letter, Name: name, Heading: heading, Get: func(r *NodeRow) string { return get(r.part) }}, ofPartition}
 }
 
 // iNode is a field of nodes; none stands where a partition has none.
-func iNode(letter byte, name, heading, none string, get func(n *proto.NodeInfo, r *infoRow) string) infoField {
-	return infoField{format.Field[infoRow]{Letter: letter, Name: name, Heading: heading, Get: func(r *infoRow) string {
+func iNode(letter byte, name, heading, none string, get func(n *proto.NodeInfo, r *NodeRow) string) NodeField {
+	return NodeField{format.Field[NodeRow]{Letter: letter, Name: name, Heading: heading, Get: func(r *NodeRow) string {
 		if n := r.first(); n != nil {
 			return get(n, r)
 		}
@@ -38,23 +38,23 @@ func iNode(letter byte, name, heading, none string, get func(n *proto.NodeInfo, 
 	}}, ofNode}
 }
 
-func iAtLeast(letter byte, name, heading string, get func(d *model.NodeDef) int64) infoField {
-	return infoField{format.Field[infoRow]{Letter: letter, Name: name, Heading: heading, Append: func(b []byte, r *infoRow) []byte {
+func iAtLeast(letter byte, name, heading string, get func(d *model.NodeDef) int64) NodeField {
+	return NodeField{format.Field[NodeRow]{Letter: letter, Name: name, Heading: heading, Append: func(b []byte, r *NodeRow) []byte {
 		return r.atLeast(b, func(n *proto.NodeInfo) int64 { return get(n.Node.Def) })
 	}}, asRange}
 }
 
-func iSum(letter byte, name, heading string, add func(b []byte, r *infoRow) []byte) infoField {
-	return infoField{format.Field[infoRow]{Letter: letter, Name: name, Heading: heading, Append: add}, asSum}
+func iSum(letter byte, name, heading string, add func(b []byte, r *NodeRow) []byte) NodeField {
+	return NodeField{format.Field[NodeRow]{Letter: letter, Name: name, Heading: heading, Append: add}, asSum}
 }
 
-func iConst(name, heading, value string) infoField {
-	return infoField{format.Field[infoRow]{Name: name, Heading: heading, Get: func(*infoRow) string { return value }}, asSum}
+func iConst(name, heading, value string) NodeField {
+	return NodeField{format.Field[NodeRow]{Name: name, Heading: heading, Get: func(*NodeRow) string { return value }}, asSum}
 }
 
-func partitionFields() []infoField {
+func fieldsOfPartitions() []NodeField {
 	num := func(n int32) string { return strconv.Itoa(int(n)) }
-	return []infoField{
+	return []NodeField{
 		iPart('P', "Partition", "PARTITION", func(p *model.Partition) string {
 			if p.Default {
 				return p.Name + "*"
@@ -122,37 +122,37 @@ func partitionTime(s int64, none string) string {
 	return walltime.Short(s)
 }
 
-func nodeFields() []infoField {
-	return []infoField{
-		iNode('t', "StateCompact", "STATE", "n/a", func(n *proto.NodeInfo, _ *infoRow) string { return shortState(n) }),
-		iNode('T', "StateLong", "STATE", "n/a", func(n *proto.NodeInfo, _ *infoRow) string { return longState(n) }),
-		iNode(0, "StateComplete", "STATECOMPLETE", "n/a", func(n *proto.NodeInfo, _ *infoRow) string { return stateComplete(n) }),
-		iNode('G', "Gres", "GRES", "(null)", func(n *proto.NodeInfo, _ *infoRow) string { return orNull(gresDefText(n.Node.Def.Gres)) }),
-		iNode(0, "GresUsed", "GRES_USED", "(null)", func(n *proto.NodeInfo, _ *infoRow) string { return orNull(gresUsedText(n.Node)) }),
-		iNode('f', "Features", "AVAIL_FEATURES", "(null)", func(n *proto.NodeInfo, _ *infoRow) string { return orNull(strings.Join(n.Node.Def.Features, ",")) }),
-		iNode('b', "features_act", "ACTIVE_FEATURES", "(null)", func(n *proto.NodeInfo, _ *infoRow) string { return orNull(strings.Join(n.Node.Def.Features, ",")) }),
-		iNode('n', "NodeHost", "HOSTNAMES", "", func(n *proto.NodeInfo, _ *infoRow) string { return n.Node.Def.Name }),
-		iNode('o', "NodeAddr", "NODE_ADDR", "", func(n *proto.NodeInfo, _ *infoRow) string { return nodeAddr(n.Node.Def) }),
-		iNode('E', "Reason", "REASON", "none", func(n *proto.NodeInfo, _ *infoRow) string {
+func fieldsOfNodes() []NodeField {
+	return []NodeField{
+		iNode('t', "StateCompact", "STATE", "n/a", func(n *proto.NodeInfo, _ *NodeRow) string { return shortState(n) }),
+		iNode('T', "StateLong", "STATE", "n/a", func(n *proto.NodeInfo, _ *NodeRow) string { return longState(n) }),
+		iNode(0, "StateComplete", "STATECOMPLETE", "n/a", func(n *proto.NodeInfo, _ *NodeRow) string { return stateComplete(n) }),
+		iNode('G', "Gres", "GRES", "(null)", func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(gresDefText(n.Node.Def.Gres)) }),
+		iNode(0, "GresUsed", "GRES_USED", "(null)", func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(gresUsedText(n.Node)) }),
+		iNode('f', "Features", "AVAIL_FEATURES", "(null)", func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(strings.Join(n.Node.Def.Features, ",")) }),
+		iNode('b', "features_act", "ACTIVE_FEATURES", "(null)", func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(strings.Join(n.Node.Def.Features, ",")) }),
+		iNode('n', "NodeHost", "HOSTNAMES", "", func(n *proto.NodeInfo, _ *NodeRow) string { return n.Node.Def.Name }),
+		iNode('o', "NodeAddr", "NODE_ADDR", "", func(n *proto.NodeInfo, _ *NodeRow) string { return nodeAddr(n.Node.Def) }),
+		iNode('E', "Reason", "REASON", "none", func(n *proto.NodeInfo, _ *NodeRow) string {
 			if n.Node.Reason == "" {
 				return "none"
 			}
 			return n.Node.Reason
 		}),
-		iNode('H', "TimeStamp", "TIMESTAMP", "Unknown", func(n *proto.NodeInfo, r *infoRow) string {
-			return string(r.append(nil, n.Node.ReasonAt, "Unknown"))
+		iNode('H', "TimeStamp", "TIMESTAMP", "Unknown", func(n *proto.NodeInfo, r *NodeRow) string {
+			return string(r.Append(nil, n.Node.ReasonAt, "Unknown"))
 		}),
-		iNode('u', "User", "USER", "Unknown", func(n *proto.NodeInfo, _ *infoRow) string { return reasonUser(n.Node) }),
-		iNode('U', "UserLong", "USER", "Unknown", func(n *proto.NodeInfo, r *infoRow) string {
+		iNode('u', "User", "USER", "Unknown", func(n *proto.NodeInfo, _ *NodeRow) string { return reasonUser(n.Node) }),
+		iNode('U', "UserLong", "USER", "Unknown", func(n *proto.NodeInfo, r *NodeRow) string {
 			name := reasonUser(n.Node)
-			uid, err := r.uidOf(name)
+			uid, err := r.UidOf(name)
 			if err != nil {
 				return name // of another host
 			}
 			return name + "(" + strconv.FormatUint(uint64(uid), 10) + ")"
 		}),
-		iNode('v', "Version", "VERSION", "N/A", func(n *proto.NodeInfo, _ *infoRow) string { return orNA(n.Node.Version) }),
-		iNode(0, "Allocmem", "ALLOCMEM", "0", func(n *proto.NodeInfo, _ *infoRow) string { return strconv.FormatInt(n.Node.UsedMem, 10) }),
+		iNode('v', "Version", "VERSION", "N/A", func(n *proto.NodeInfo, _ *NodeRow) string { return orNA(n.Node.Version) }),
+		iNode(0, "Allocmem", "ALLOCMEM", "0", func(n *proto.NodeInfo, _ *NodeRow) string { return strconv.FormatInt(n.Node.UsedMem, 10) }),
 	}
 }
 
@@ -197,11 +197,11 @@ func appendSlashes(b []byte, parts ...int64) []byte {
 	return b
 }
 
-func countFields() []infoField {
+func fieldsOfCounts() []NodeField {
 	sockets := func(d *model.NodeDef) int64 { return int64(d.Sockets) }
 	cores := func(d *model.NodeDef) int64 { return int64(d.CoresPerSocket) }
 	threads := func(d *model.NodeDef) int64 { return int64(d.ThreadsPerCore) }
-	return []infoField{
+	return []NodeField{
 		iAtLeast('c', "CPUs", "CPUS", func(d *model.NodeDef) int64 { return int64(d.CPUs) }),
 		iAtLeast('m', "Memory", "MEMORY", func(d *model.NodeDef) int64 { return d.MemMiB }),
 		iAtLeast('d', "Disk", "TMP_DISK", func(d *model.NodeDef) int64 { return d.TmpMiB }),
@@ -209,7 +209,7 @@ func countFields() []infoField {
 		iAtLeast('X', "Sockets", "SOCKETS", sockets),
 		iAtLeast('Y', "Cores", "CORES", cores),
 		iAtLeast('Z', "Threads", "THREADS", threads),
-		{format.Field[infoRow]{Letter: 'z', Name: "SocketCoreThread", Heading: "S:C:T", Append: func(b []byte, r *infoRow) []byte {
+		{format.Field[NodeRow]{Letter: 'z', Name: "SocketCoreThread", Heading: "S:C:T", Append: func(b []byte, r *NodeRow) []byte {
 			for i, get := range []func(*model.NodeDef) int64{sockets, cores, threads} {
 				if i > 0 {
 					b = append(b, ':')
@@ -218,25 +218,25 @@ func countFields() []infoField {
 			}
 			return b
 		}}, asRange},
-		{format.Field[infoRow]{Letter: 'e', Name: "FreeMem", Heading: "FREE_MEM", Append: func(b []byte, r *infoRow) []byte {
+		{format.Field[NodeRow]{Letter: 'e', Name: "FreeMem", Heading: "FREE_MEM", Append: func(b []byte, r *NodeRow) []byte {
 			return r.between(b, freeMem, func(b []byte, v int64) []byte { return strconv.AppendInt(b, v, 10) })
 		}}, asRange},
-		{format.Field[infoRow]{Letter: 'O', Name: "CPUsLoad", Heading: "CPU_LOAD", Append: func(b []byte, r *infoRow) []byte {
+		{format.Field[NodeRow]{Letter: 'O', Name: "CPUsLoad", Heading: "CPU_LOAD", Append: func(b []byte, r *NodeRow) []byte {
 			return r.between(b, loadMilli, func(b []byte, v int64) []byte { return strconv.AppendFloat(b, float64(v)/1000, 'f', 2, 64) })
 		}}, asRange},
-		iSum('D', "Nodes", "NODES", func(b []byte, r *infoRow) []byte { return strconv.AppendInt(b, int64(len(r.nodes)), 10) }),
-		iSum('A', "NodeAI", "NODES(A/I)", func(b []byte, r *infoRow) []byte {
+		iSum('D', "Nodes", "NODES", func(b []byte, r *NodeRow) []byte { return strconv.AppendInt(b, int64(len(r.nodes)), 10) }),
+		iSum('A', "NodeAI", "NODES(A/I)", func(b []byte, r *NodeRow) []byte {
 			a, i, _ := r.counts()
 			return appendSlashes(b, int64(a), int64(i))
 		}),
-		iSum('F', "NodeAIOT", "NODES(A/I/O/T)", func(b []byte, r *infoRow) []byte {
+		iSum('F', "NodeAIOT", "NODES(A/I/O/T)", func(b []byte, r *NodeRow) []byte {
 			a, i, o := r.counts()
 			return appendSlashes(b, int64(a), int64(i), int64(o), int64(len(r.nodes)))
 		}),
-		iSum('C', "CPUsState", "CPUS(A/I/O/T)", func(b []byte, r *infoRow) []byte { a, i, o, t := r.cpuCounts(); return appendSlashes(b, a, i, o, t) }),
-		iSum('N', "NodeList", "NODELIST", func(b []byte, r *infoRow) []byte { return append(b, r.list()...) }),
-		{format.Field[infoRow]{Letter: 'V', Name: "Cluster", Heading: "CLUSTER", Get: func(*infoRow) string { return "N/A" }}, asSum},
-		{format.Field[infoRow]{Letter: 'i', Name: "Reservation", Heading: "RESERVATION", Get: func(*infoRow) string { return "" }}, asSum},
+		iSum('C', "CPUsState", "CPUS(A/I/O/T)", func(b []byte, r *NodeRow) []byte { a, i, o, t := r.cpuCounts(); return appendSlashes(b, a, i, o, t) }),
+		iSum('N', "NodeList", "NODELIST", func(b []byte, r *NodeRow) []byte { return append(b, r.list()...) }),
+		{format.Field[NodeRow]{Letter: 'V', Name: "Cluster", Heading: "CLUSTER", Get: func(*NodeRow) string { return "N/A" }}, asSum},
+		{format.Field[NodeRow]{Letter: 'i', Name: "Reservation", Heading: "RESERVATION", Get: func(*NodeRow) string { return "" }}, asSum},
 		iConst("Comment", "COMMENT", "(null)"),
 		iConst("Extra", "EXTRA", "(null)"),
 		iConst("Port", "PORT", "0"),

@@ -1,4 +1,4 @@
-package cli
+package jobtext
 
 import (
 	"strings"
@@ -46,7 +46,7 @@ func inReservation(n *proto.NodeInfo, state, maint, reserved string) string {
 
 // stateComplete gives the base state and all flags: idle+drain.
 func stateComplete(n *proto.NodeInfo) string {
-	base, drain, silent := nodeState(n.Node)
+	base, drain, silent := NodeState(n.Node)
 	s := base.String()
 	if drain {
 		s += "+drain"

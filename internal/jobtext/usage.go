@@ -1,4 +1,4 @@
-package cli
+package jobtext
 
 import (
 	"strconv"
@@ -13,8 +13,8 @@ import (
 // This file owns how gacct, gstat and gseff write what a step used: sacct's and sstat's words and units. A step is measured
 // by node, so the largest and the smallest are those of nodes, and a mean is the sum over all nodes divided by the tasks.
 
-// useText writes one step's usage.
-type useText struct {
+// UsageText writes one step's usage.
+type UsageText struct {
 	*model.Usage
 	unit      byte // K, M, G, T, P; 0: the largest that keeps a number whole
 	noConvert bool // bytes
@@ -28,7 +28,7 @@ type measure struct {
 	out  bool   // in TRESUsageOut*, not In
 	get  func(n *model.NodeUsage) (value int64, known bool)
 	peak func(n *model.NodeUsage) (value int64, known bool) // for TRESUsage*Max; nil: get
-	text func(u *useText, value int64) string               // in TRESUsage*
+	text func(u *UsageText, value int64) string             // in TRESUsage*
 }
 
 func (n nodeGPUs) mem() (int64, bool) {
@@ -65,15 +65,15 @@ type nodeGPUs []model.GPUUsage
 // The measures. A node's GPUs count together, as in Slurm: two GPUs at 80 % are 160.
 func mCPU() measure {
 	return measure{tres: "cpu", id: 1, get: func(n *model.NodeUsage) (int64, bool) { return n.UserMS + n.SysMS, true },
-		text: func(_ *useText, v int64) string { return walltime.Elapsed(v / 1000) }}
+		text: func(_ *UsageText, v int64) string { return walltime.Elapsed(v / 1000) }}
 }
 
 func mMem() measure {
-	return measure{tres: "mem", id: 2, unit: 1 << 10, get: func(n *model.NodeUsage) (int64, bool) { return n.PeakKB, true }, text: (*useText).kib}
+	return measure{tres: "mem", id: 2, unit: 1 << 10, get: func(n *model.NodeUsage) (int64, bool) { return n.PeakKB, true }, text: (*UsageText).kib}
 }
 
 func mVM() measure {
-	return measure{tres: "vmem", id: 7, unit: 1 << 10, get: func(n *model.NodeUsage) (int64, bool) { return n.VMKB, n.VMKB > 0 }, text: (*useText).kib}
+	return measure{tres: "vmem", id: 7, unit: 1 << 10, get: func(n *model.NodeUsage) (int64, bool) { return n.VMKB, n.VMKB > 0 }, text: (*UsageText).kib}
 }
 
 func mPages() measure {
@@ -100,7 +100,7 @@ func mEnergy() measure {
 
 func mGPUMem() measure {
 	return measure{tres: "gres/gpumem", id: 2001, unit: 1 << 20, get: func(n *model.NodeUsage) (int64, bool) { return nodeGPUs(n.GPUs).mem() },
-		text: func(u *useText, mib int64) string { return u.kib(mib << 10) }}
+		text: func(u *UsageText, mib int64) string { return u.kib(mib << 10) }}
 }
 
 func mGPUUtil() measure {
@@ -119,10 +119,10 @@ func outMeasures() []measure {
 	return []measure{e, mWrite()}
 }
 
-func plainNumber(_ *useText, v int64) string { return strconv.FormatInt(v, 10) }
+func plainNumber(_ *UsageText, v int64) string { return strconv.FormatInt(v, 10) }
 
 // tasks counts the step's tasks.
-func (u *useText) tasks() int64 {
+func (u *UsageText) tasks() int64 {
 	n := int64(0)
 	for i := range u.Nodes {
 		n += max(1, int64(u.Nodes[i].Tasks))
@@ -131,7 +131,7 @@ func (u *useText) tasks() int64 {
 }
 
 // most gives the largest value of a node, and which; least the smallest; total the sum. known is false where no node knows.
-func (u *useText) most(m measure) (v int64, at *model.NodeUsage) {
+func (u *UsageText) most(m measure) (v int64, at *model.NodeUsage) {
 	get := m.get
 	if m.peak != nil {
 		get = m.peak
@@ -144,7 +144,7 @@ func (u *useText) most(m measure) (v int64, at *model.NodeUsage) {
 	return v, at
 }
 
-func (u *useText) least(m measure) (v int64, at *model.NodeUsage) {
+func (u *UsageText) least(m measure) (v int64, at *model.NodeUsage) {
 	for i := range u.Nodes {
 		if x, ok := m.get(&u.Nodes[i]); ok && (at == nil || x < v) {
 			v, at = x, &u.Nodes[i]
@@ -153,7 +153,7 @@ func (u *useText) least(m measure) (v int64, at *model.NodeUsage) {
 	return v, at
 }
 
-func (u *useText) total(m measure) (v int64, known bool) {
+func (u *UsageText) total(m measure) (v int64, known bool) {
 	for i := range u.Nodes {
 		if x, ok := m.get(&u.Nodes[i]); ok {
 			v, known = v+x, true
@@ -162,7 +162,7 @@ func (u *useText) total(m measure) (v int64, known bool) {
 	return v, known
 }
 
-func (u *useText) mean(m measure) (v int64, known bool) {
+func (u *UsageText) mean(m measure) (v int64, known bool) {
 	v, known = u.total(m)
 	return v / u.tasks(), known
 }
@@ -176,7 +176,7 @@ func taskOf(n *model.NodeUsage) string {
 }
 
 // kib writes memory.
-func (u *useText) kib(kib int64) string {
+func (u *UsageText) kib(kib int64) string {
 	switch {
 	case u.unit != 0:
 		return walltime.FormatIn(kib, 'K', u.unit)
@@ -187,7 +187,7 @@ func (u *useText) kib(kib int64) string {
 }
 
 // disk writes bytes as sacct does in its own fields: 0.01M, 11.23M, 2.50G.
-func (u *useText) disk(bytes int64) string {
+func (u *UsageText) disk(bytes int64) string {
 	switch {
 	case u.noConvert:
 		return strconv.FormatInt(bytes, 10)
@@ -216,7 +216,7 @@ func joules(j int64) string {
 }
 
 // tresList writes one of the TRESUsage fields.
-func (u *useText) tresList(list []measure, get func(m measure) (string, bool)) string {
+func (u *UsageText) tresList(list []measure, get func(m measure) (string, bool)) string {
 	var b strings.Builder
 	for _, m := range list {
 		v, ok := get(m)
@@ -233,10 +233,10 @@ func (u *useText) tresList(list []measure, get func(m measure) (string, bool)) s
 	return b.String()
 }
 
-// useFields makes the fields that sacct and sstat share. of gives a row's usage, nil where there is none to show.
-func useFields[T any](of func(row *T) *useText) map[string]format.Field[T] {
+// UsageFields makes the fields that sacct and sstat share. of gives a row's usage, nil where there is none to show.
+func UsageFields[T any](of func(row *T) *UsageText) map[string]format.Field[T] {
 	fields := map[string]format.Field[T]{}
-	add := func(name string, width int, get func(u *useText) string) {
+	add := func(name string, width int, get func(u *UsageText) string) {
 		fields[name] = format.Field[T]{Name: name, Width: width, Get: func(row *T) string {
 			u := of(row)
 			if u == nil {
@@ -251,16 +251,16 @@ func useFields[T any](of func(row *T) *useText) map[string]format.Field[T] {
 		}
 		return n.Node
 	}
-	group := func(name string, width, nodeWidth, taskWidth int, m measure, text func(u *useText, v int64) string) {
-		add("Max"+name, width, func(u *useText) string {
+	group := func(name string, width, nodeWidth, taskWidth int, m measure, text func(u *UsageText, v int64) string) {
+		add("Max"+name, width, func(u *UsageText) string {
 			v, n := u.most(m)
 			if n == nil {
 				return ""
 			}
 			return text(u, v)
 		})
-		add("Max"+name+"Node", nodeWidth, func(u *useText) string { _, n := u.most(m); return at(n) })
-		add("Max"+name+"Task", taskWidth, func(u *useText) string {
+		add("Max"+name+"Node", nodeWidth, func(u *UsageText) string { _, n := u.most(m); return at(n) })
+		add("Max"+name+"Task", taskWidth, func(u *UsageText) string {
 			_, n := u.most(m)
 			if n == nil {
 				return ""
@@ -268,8 +268,8 @@ func useFields[T any](of func(row *T) *useText) map[string]format.Field[T] {
 			return taskOf(n)
 		})
 	}
-	ave := func(name string, width int, m measure, text func(u *useText, v int64) string) {
-		add("Ave"+name, width, func(u *useText) string {
+	ave := func(name string, width int, m measure, text func(u *UsageText, v int64) string) {
+		add("Ave"+name, width, func(u *UsageText) string {
 			v, ok := u.mean(m)
 			if !ok {
 				return ""
@@ -277,48 +277,48 @@ func useFields[T any](of func(row *T) *useText) map[string]format.Field[T] {
 			return text(u, v)
 		})
 	}
-	seconds := func(_ *useText, ms int64) string { return walltime.Elapsed(ms / 1000) }
-	group("RSS", 10, 10, 10, mMem(), (*useText).kib)
-	group("VMSize", 10, 14, 14, mVM(), (*useText).kib)
+	seconds := func(_ *UsageText, ms int64) string { return walltime.Elapsed(ms / 1000) }
+	group("RSS", 10, 10, 10, mMem(), (*UsageText).kib)
+	group("VMSize", 10, 14, 14, mVM(), (*UsageText).kib)
 	group("Pages", 8, 12, 14, mPages(), plainNumber)
-	group("DiskRead", 12, 15, 15, mRead(), (*useText).disk)
-	group("DiskWrite", 12, 16, 16, mWrite(), (*useText).disk)
-	ave("RSS", 10, mMem(), (*useText).kib)
-	ave("VMSize", 10, mVM(), (*useText).kib)
+	group("DiskRead", 12, 15, 15, mRead(), (*UsageText).disk)
+	group("DiskWrite", 12, 16, 16, mWrite(), (*UsageText).disk)
+	ave("RSS", 10, mMem(), (*UsageText).kib)
+	ave("VMSize", 10, mVM(), (*UsageText).kib)
 	ave("Pages", 10, mPages(), plainNumber)
-	ave("DiskRead", 14, mRead(), (*useText).disk)
-	ave("DiskWrite", 14, mWrite(), (*useText).disk)
+	ave("DiskRead", 14, mRead(), (*UsageText).disk)
+	ave("DiskWrite", 14, mWrite(), (*UsageText).disk)
 	ave("CPU", 10, mCPU(), seconds)
-	add("MinCPU", 10, func(u *useText) string { v, _ := u.least(mCPU()); return seconds(u, v) })
-	add("MinCPUNode", 10, func(u *useText) string { _, n := u.least(mCPU()); return at(n) })
-	add("MinCPUTask", 10, func(u *useText) string {
+	add("MinCPU", 10, func(u *UsageText) string { v, _ := u.least(mCPU()); return seconds(u, v) })
+	add("MinCPUNode", 10, func(u *UsageText) string { _, n := u.least(mCPU()); return at(n) })
+	add("MinCPUTask", 10, func(u *UsageText) string {
 		_, n := u.least(mCPU())
 		if n == nil {
 			return ""
 		}
 		return taskOf(n)
 	})
-	add("ConsumedEnergy", 14, func(u *useText) string { return joules(u.EnergyMJ() / 1000) })
-	add("ConsumedEnergyRaw", 17, func(u *useText) string { return strconv.FormatInt(u.EnergyMJ()/1000, 10) })
-	add("NTasks", 8, func(u *useText) string { return strconv.FormatInt(u.tasks(), 10) })
-	useTRES(add, "TRESUsageIn", 14, inMeasures())
-	useTRES(add, "TRESUsageOut", 15, outMeasures())
-	useGPU(add)
+	add("ConsumedEnergy", 14, func(u *UsageText) string { return joules(u.EnergyMJ() / 1000) })
+	add("ConsumedEnergyRaw", 17, func(u *UsageText) string { return strconv.FormatInt(u.EnergyMJ()/1000, 10) })
+	add("NTasks", 8, func(u *UsageText) string { return strconv.FormatInt(u.tasks(), 10) })
+	usageTRES(add, "TRESUsageIn", 14, inMeasures())
+	usageTRES(add, "TRESUsageOut", 15, outMeasures())
+	usageGPU(add)
 	return fields
 }
 
-// useTRES adds TRESUsageIn* or TRESUsageOut*.
-func useTRES(add func(string, int, func(*useText) string), name string, width int, list []measure) {
-	value := func(pick func(u *useText, m measure) (int64, bool)) func(u *useText) string {
-		return func(u *useText) string {
+// usageTRES adds TRESUsageIn* or TRESUsageOut*.
+func usageTRES(add func(string, int, func(*UsageText) string), name string, width int, list []measure) {
+	value := func(pick func(u *UsageText, m measure) (int64, bool)) func(u *UsageText) string {
+		return func(u *UsageText) string {
 			return u.tresList(list, func(m measure) (string, bool) {
 				v, ok := pick(u, m)
 				return m.text(u, v), ok
 			})
 		}
 	}
-	where := func(pick func(u *useText, m measure) *model.NodeUsage, text func(n *model.NodeUsage) string) func(u *useText) string {
-		return func(u *useText) string {
+	where := func(pick func(u *UsageText, m measure) *model.NodeUsage, text func(n *model.NodeUsage) string) func(u *UsageText) string {
+		return func(u *UsageText) string {
 			return u.tresList(list, func(m measure) (string, bool) {
 				n := pick(u, m)
 				if n == nil {
@@ -328,36 +328,36 @@ func useTRES(add func(string, int, func(*useText) string), name string, width in
 			})
 		}
 	}
-	most := func(u *useText, m measure) *model.NodeUsage { _, n := u.most(m); return n }
-	least := func(u *useText, m measure) *model.NodeUsage { _, n := u.least(m); return n }
+	most := func(u *UsageText, m measure) *model.NodeUsage { _, n := u.most(m); return n }
+	least := func(u *UsageText, m measure) *model.NodeUsage { _, n := u.least(m); return n }
 	node := func(n *model.NodeUsage) string { return n.Node }
-	add(name+"Ave", width, value((*useText).mean))
-	add(name+"Tot", width, value((*useText).total))
-	add(name+"Max", width, value(func(u *useText, m measure) (int64, bool) { v, n := u.most(m); return v, n != nil }))
-	add(name+"Min", width, value(func(u *useText, m measure) (int64, bool) { v, n := u.least(m); return v, n != nil }))
+	add(name+"Ave", width, value((*UsageText).mean))
+	add(name+"Tot", width, value((*UsageText).total))
+	add(name+"Max", width, value(func(u *UsageText, m measure) (int64, bool) { v, n := u.most(m); return v, n != nil }))
+	add(name+"Min", width, value(func(u *UsageText, m measure) (int64, bool) { v, n := u.least(m); return v, n != nil }))
 	add(name+"MaxNode", width+4, where(most, node))
 	add(name+"MinNode", width+4, where(least, node))
 	add(name+"MaxTask", width+4, where(most, taskOf))
 	add(name+"MinTask", width+4, where(least, taskOf))
 }
 
-// useGPU adds our own fields: over all GPUs that the job held, on all nodes.
-func useGPU(add func(string, int, func(*useText) string)) {
-	add("GPUMemMax", 10, func(u *useText) string {
+// usageGPU adds our own fields: over all GPUs that the job held, on all nodes.
+func usageGPU(add func(string, int, func(*UsageText) string)) {
+	add("GPUMemMax", 10, func(u *UsageText) string {
 		g := seff.GPUs(u.Usage)
 		if g.Count == 0 {
 			return ""
 		}
 		return u.kib(g.MemMaxMiB << 10)
 	})
-	add("GPUUtilAve", 10, func(u *useText) string {
+	add("GPUUtilAve", 10, func(u *UsageText) string {
 		g := seff.GPUs(u.Usage)
 		if g.Told == 0 {
 			return ""
 		}
 		return strconv.FormatInt(g.UtilAve, 10)
 	})
-	add("GPUUtilMax", 10, func(u *useText) string {
+	add("GPUUtilMax", 10, func(u *UsageText) string {
 		g := seff.GPUs(u.Usage)
 		if g.Told == 0 {
 			return ""

@@ -1,0 +1,76 @@
+package env
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"gbatch/internal/client"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// OnCluster is CheckClusters for a command that has no connection yet.
+func (e *Env) OnCluster(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	c, err := e.Connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return e.CheckClusters(c, names)
+}
+
+// CheckClusters complains about a cluster of -M that is not the one asked.
+func (e *Env) CheckClusters(c *client.Client, names []string) error {
+	for _, n := range names {
+		if n == "all" {
+			continue
+		}
+		own, err := ClusterName(c)
+		if err != nil {
+			return err
+		}
+		if n != own {
+			return Complaint{fmt.Sprintf("'%s' can't be reached from here, or it is an invalid entry for --cluster: this is %s; set GBATCH_CONF to the other cluster's configuration", n, own)}
+		}
+	}
+	return nil
+}
+
+// Cluster asks for the cluster's name.
+func (e *Env) Cluster() (string, error) {
+	c, err := e.Connect()
+	if err != nil {
+		return "", Complaint{Text(err)}
+	}
+	defer c.Close()
+	return ClusterName(c)
+}
+
+func ClusterName(c *client.Client) (string, error) {
+	var ping proto.PingReply
+	err := c.Call(proto.KindPing, &proto.Empty{}, &ping)
+	return ping.Cluster, err
+}
+
+// RunningSteps asks for running steps, sorted by job and number, and says which nodes don't answer.
+func (e *Env) RunningSteps(c *client.Client, rq *proto.StepsRequest) (steps []proto.RunningStep, now model.Time, err error) {
+	err = c.Stream(proto.KindSteps, rq, func(body []byte) error {
+		var chunk proto.StepsChunk
+		if err := proto.Decode(body, &chunk); err != nil {
+			return err
+		}
+		steps, now = append(steps, chunk.Steps...), chunk.Now
+		for _, m := range chunk.Missing {
+			e.Errorf("%s", m)
+		}
+		return nil
+	})
+	slices.SortFunc(steps, func(a, b proto.RunningStep) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Step.ID, b.Step.ID))
+	})
+	return steps, now, err
+}

@@ -1,0 +1,10 @@
+// Package env is what every command shares, and all that it may share with others of another room.
+//
+//	env.go      Env, what a command sees of the world; its errors and exit codes
+//	cluster.go  what commands ask the cluster before their own question
+//	jobref.go   jobs and steps as people write them
+//	names.go    users, groups, signals and states by name
+//	times.go    how moments are written, from the user's environment
+//
+// A command is a function of an Env, without globals, so that tests run it in-process.
+package env

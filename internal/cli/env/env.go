@@ -1,0 +1,215 @@
+package env
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/client"
+	"gbatch/internal/conf/locate"
+	"gbatch/internal/format"
+	"gbatch/internal/model"
+	"gbatch/internal/rpc"
+	"gbatch/internal/slurmjson"
+	"gbatch/internal/version"
+)
+
+// Env is what a command sees of the world.
+type Env struct {
+	Program string   // the name it was called by, without directories
+	Args    []string // behind the name
+	Stdin   io.Reader
+	Stdout  io.Writer // buffered by Main
+	Stderr  io.Writer
+	Lookup  func(string) (string, bool) // environment variables
+	Environ []string                    // all of them
+	Dir     string                      // working directory
+	TTY     bool                        // standard output is a terminal
+}
+
+// Errorf prints "program: error: ...".
+func (e *Env) Errorf(format string, a ...any) {
+	fmt.Fprintf(e.Stderr, "%s: error: %s\n", e.Program, fmt.Sprintf(format, a...))
+}
+
+// slurmName reports whether the command was called by its Slurm name.
+func (e *Env) slurmName() bool { return !strings.HasPrefix(e.Program, "g") }
+
+// Version prints the one line of --version: Slurm's under a Slurm name, because tools parse it.
+func (e *Env) Version() {
+	if e.slurmName() {
+		fmt.Fprintf(e.Stdout, "slurm %s\n", version.Slurm)
+		return
+	}
+	fmt.Fprintf(e.Stdout, "gbatch %s\n", version.Version)
+}
+
+// Usage handles the error of a Parser: help, version or a complaint. It gives the exit code.
+func (e *Env) Usage(p *getopt.Parser, err error) int {
+	switch {
+	case errors.Is(err, getopt.ErrVersion):
+		e.Version()
+		return 0
+	case errors.Is(err, getopt.ErrHelp):
+		fmt.Fprint(e.Stdout, p.Help())
+		return 0
+	case errors.Is(err, getopt.ErrUsage):
+		fmt.Fprint(e.Stdout, p.Usage())
+		return 0
+	}
+	fmt.Fprintln(e.Stderr, err)
+	return 1
+}
+
+// BadLine ends a command whose line salloc and srun refuse: with 255, and with 1 where a number is wrong.
+func (e *Env) BadLine(p *getopt.Parser, err error) int {
+	rc := e.Usage(p, err)
+	var number *getopt.NumberError
+	var wrong *getopt.Error
+	switch {
+	case rc == 0, errors.As(err, &number), errors.As(err, &wrong) && wrong.Option == "cpu-bind": // srun's exception
+		return rc
+	}
+	return BadLineCode
+}
+
+const BadLineCode = 255
+
+// Failed is the exit code of a submission, an allocation or a step that never was: SLURM_EXIT_ERROR in place of 1.
+func (e *Env) Failed(rc int) int {
+	if v, ok := e.Lookup("SLURM_EXIT_ERROR"); ok && rc == 1 {
+		if n, err := strconv.Atoi(v); err == nil {
+			return n
+		}
+	}
+	return rc
+}
+
+// Connect gives a client for the cluster that the environment names.
+func (e *Env) Connect() (*client.Client, error) {
+	_, dir, err := locate.SocketDir(e.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	return client.New(dir), nil
+}
+
+func (e *Env) Getenv(name string) string {
+	v, _ := e.Lookup(name)
+	return v
+}
+
+// JsonFrame begins a list of --json on standard output; JsonFinish ends it.
+func (e *Env) JsonFrame(list, ver string) *slurmjson.Writer {
+	return slurmjson.Begin(e.Stdout, list, ver)
+}
+
+func (e *Env) JsonFinish(j *slurmjson.Writer, cluster string, now model.Time) error {
+	return j.Finish(append([]string{e.Program}, e.Args...), cluster, now)
+}
+
+func (e *Env) JsonTail(j *slurmjson.Writer, cluster string, now model.Time) error {
+	return j.Tail(append([]string{e.Program}, e.Args...), cluster, now)
+}
+
+// Text gives the sentence of an error from the cluster.
+func Text(err error) string {
+	var r *rpc.Error
+	if errors.As(err, &r) {
+		return r.Text
+	}
+	return err.Error()
+}
+
+// Code gives the code of an error from the cluster, or 0.
+func Code(err error) uint16 {
+	var r *rpc.Error
+	if errors.As(err, &r) {
+		return r.Code
+	}
+	return 0
+}
+
+// Fatal is an error that sacct calls one.
+type Fatal struct{ Text string }
+
+func (f Fatal) Error() string { return f.Text }
+
+var ErrHelpFormat = errors.New("the fields were asked for")
+
+// Fatal prints "sacct: fatal: ..." as tools know it.
+func (e *Env) Fatal(text string) int {
+	for line := range strings.SplitSeq(text, "\n") {
+		fmt.Fprintf(e.Stderr, "%s: fatal: %s\n", e.Program, line)
+	}
+	return 1
+}
+
+// PlainExec is what is wrong with a command, without Go's words around it.
+func PlainExec(err error) error {
+	var e *exec.Error
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+// Repeat calls once, and with every over 0 again and again after so many seconds, until it fails or nobody reads.
+func (e *Env) Repeat(every int32, once func() int) int {
+	for {
+		if rc := once(); rc != 0 || every == 0 {
+			return rc
+		}
+		if f, ok := e.Stdout.(interface{ Flush() error }); ok {
+			if err := f.Flush(); err != nil {
+				return 1
+			}
+		}
+		time.Sleep(time.Duration(every) * time.Second)
+	}
+}
+
+// UnknownFields prints what an UnknownError says and gives nil; any other error comes back.
+func (e *Env) UnknownFields(err error) error {
+	var unknown *format.UnknownError
+	if !errors.As(err, &unknown) {
+		return err
+	}
+	for line := range strings.SplitSeq(unknown.Error(), "\n") {
+		e.Errorf("%s", line)
+	}
+	return nil
+}
+
+// Complaint is an error that is the command's own, not the controller's.
+type Complaint struct{ Text string }
+
+func (c Complaint) Error() string { return c.Text }
+
+// Flush writes out what has been printed so far.
+func (e *Env) Flush() error {
+	if f, ok := e.Stdout.(interface{ Flush() error }); ok {
+		if err := f.Flush(); err != nil {
+			return fmt.Errorf("%s: error: can't write the output: %w", e.Program, err)
+		}
+	}
+	return nil
+}
+
+// Ignored is for options that are taken with a note.
+func Ignored(string) error { return nil }
+
+func YesNo(v string) (bool, error) {
+	switch strings.ToLower(v) {
+	case "yes", "y", "1", "true":
+		return true, nil
+	case "no", "n", "0", "false":
+		return false, nil
+	}
+	return false, fmt.Errorf("'%s'; write yes or no", v)
+}

@@ -1,0 +1,134 @@
+package env
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// ParseJobRefs reads a comma list of job ids as people write them: 12, 12_3, 12_[1-3,7], 12_*. Commas inside brackets
+// belong to the task list.
+func ParseJobRefs(text string) ([]proto.JobRef, error) {
+	var out []proto.JobRef
+	for text != "" {
+		part := text
+		depth, end := 0, len(text)
+		for i := range len(text) {
+			switch text[i] {
+			case '[':
+				depth++
+			case ']':
+				depth--
+			case ',':
+				if depth == 0 {
+					end = i
+				}
+			}
+			if end == i {
+				break
+			}
+		}
+		part = text[:end]
+		text = strings.TrimPrefix(text[end:], ",")
+		if part == "" {
+			continue
+		}
+		r, err := ParseJobRef(part)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, r)
+	}
+	if len(out) > proto.MaxTargets {
+		return nil, fmt.Errorf("more than %d job ids", proto.MaxTargets)
+	}
+	return out, nil
+}
+
+// ParseJobRef reads one job id.
+func ParseJobRef(text string) (proto.JobRef, error) {
+	idText, taskText, hasTask := strings.Cut(text, "_")
+	id, err := strconv.ParseUint(idText, 10, 32)
+	if err != nil || id == 0 {
+		return proto.JobRef{}, fmt.Errorf("Invalid job id specified: '%s'; write a number, or ID_TASK for a task of an array", text)
+	}
+	r := proto.JobRef{Job: model.JobID(id), Task: model.NoTask}
+	if !hasTask || taskText == "*" {
+		return r, nil
+	}
+	if task, err := strconv.ParseInt(taskText, 10, 32); err == nil && task >= 0 {
+		r.Task = int32(task)
+		return r, nil
+	}
+	if r.Tasks, _, err = model.ParseTaskSet(taskText, math.MaxInt32); err != nil {
+		return proto.JobRef{}, fmt.Errorf("Invalid job id specified: '%s': %v", text, err)
+	}
+	return r, nil
+}
+
+// RefOf gives the reference that names exactly one record.
+func RefOf(j *model.Job) proto.JobRef {
+	switch {
+	case j.IsArray():
+		return proto.JobRef{Job: j.ArrayID, Task: model.NoTask, Tasks: j.Tasks}
+	case j.ArrayID != 0 && j.Task != model.NoTask:
+		return proto.JobRef{Job: j.ArrayID, Task: j.Task}
+	}
+	return proto.JobRef{Job: j.ID, Task: model.NoTask}
+}
+
+// SplitIDs splits a list of job ids at the commas that stand outside brackets.
+func SplitIDs(text string) []string {
+	var out []string
+	depth, start := 0, 0
+	for i := 0; i <= len(text); i++ {
+		switch {
+		case i == len(text) || text[i] == ',' && depth == 0:
+			if w := strings.TrimSpace(text[start:i]); w != "" {
+				out = append(out, w)
+			}
+			start = i + 1
+		case text[i] == '[':
+			depth++
+		case text[i] == ']':
+			depth--
+		}
+	}
+	return out
+}
+
+// ParseStepRefs reads a list of steps: 12.0, 12_3.batch; 12 alone is all steps of a job.
+func ParseStepRefs(list string) ([]proto.StepRef, error) {
+	var out []proto.StepRef
+	for _, word := range SplitIDs(list) {
+		id, name, one := strings.Cut(word, ".")
+		refs, err := ParseJobRefs(id)
+		if err != nil {
+			return nil, err
+		}
+		step := proto.StepAll
+		if one {
+			if step, err = parseStepName(name, word); err != nil {
+				return nil, err
+			}
+		}
+		for _, r := range refs {
+			out = append(out, proto.StepRef{Job: r, Step: step})
+		}
+	}
+	return out, nil
+}
+
+func parseStepName(name, word string) (int32, error) {
+	switch n, err := strconv.ParseInt(name, 10, 32); {
+	case strings.EqualFold(name, "batch"):
+		return proto.StepBatch, nil
+	case err == nil && n >= 0:
+		return int32(n), nil
+	}
+	return 0, fmt.Errorf("Invalid job step specified: '%s'; write JOB.NUMBER or JOB.batch", word)
+}

@@ -1,0 +1,37 @@
+package env
+
+import (
+	"strconv"
+	"time"
+
+	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
+	"gbatch/internal/walltime"
+)
+
+// Times reads SLURM_TIME_FORMAT; a wrong value is complained about and counts as the standard form.
+func (e *Env) Times(now time.Time) jobtext.Times {
+	form := e.Getenv("SLURM_TIME_FORMAT")
+	if err := walltime.CheckTimeFormat(form); err != nil {
+		e.Errorf("%v", err)
+		form = ""
+	}
+	return jobtext.Times{Now: now, Form: form}
+}
+
+// BitLen reads SLURM_BITSTR_LEN.
+func (e *Env) BitLen() int {
+	if n, err := strconv.Atoi(e.Getenv("SLURM_BITSTR_LEN")); err == nil && n >= 0 {
+		return min(n, 4096)
+	}
+	return jobtext.DefaultBitLen
+}
+
+// Stamp gives a moment, or the word for none.
+func (e *Env) Stamp(t model.Time, none string) string {
+	if t == 0 {
+		return none
+	}
+	form, _ := e.Lookup("SLURM_TIME_FORMAT")
+	return walltime.Timestamp(time.UnixMilli(int64(t)), time.Now(), form)
+}

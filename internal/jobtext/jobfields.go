@@ -1,0 +1,230 @@
+package jobtext
+
+import (
+	"strconv"
+
+	"gbatch/internal/format"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+)
+
+// This file owns what gqueue can show of a job: the letters of -o and the names of -O, with the headings of squeue 22.05.
+// What has no meaning in gbatch shows what squeue shows for a value that isn't set.
+
+type JobField = format.Field[JobRow]
+
+func qText(letter byte, name, heading string, get func(r *JobRow) string) JobField {
+	return JobField{Letter: letter, Name: name, Heading: heading, Get: get}
+}
+
+func qAdd(letter byte, name, heading string, add func(b []byte, r *JobRow) []byte) JobField {
+	return JobField{Letter: letter, Name: name, Heading: heading, Append: add}
+}
+
+func qNum(letter byte, name, heading string, get func(r *JobRow) int64) JobField {
+	return qAdd(letter, name, heading, func(b []byte, r *JobRow) []byte { return strconv.AppendInt(b, get(r), 10) })
+}
+
+func qTime(letter byte, name, heading string, get func(r *JobRow) model.Time) JobField {
+	return qAdd(letter, name, heading, func(b []byte, r *JobRow) []byte { return r.Append(b, get(r), "N/A") })
+}
+
+// qUnset is a field without a meaning here.
+func qUnset(letter byte, name, heading, value string) JobField {
+	return qText(letter, name, heading, func(*JobRow) string { return value })
+}
+
+// JobLanguage is every field, those with a letter first.
+func JobLanguage() format.Language[JobRow] {
+	return format.Language[JobRow]{Noun: "job", Fields: append(append(jobLetters(), jobNames()...), jobUnset()...)}
+}
+
+func jobLetters() []JobField {
+	return []JobField{
+		qText('a', "Account", "ACCOUNT", func(r *JobRow) string { return orNull(r.Spec.Account) }),
+		qText('b', "tres-per-node", "TRES_PER_NODE", func(r *JobRow) string { return r.gres(model.PerNode) }),
+		qNum('c', "MinCpus", "MIN_CPUS", (*JobRow).MinCPUs),
+		qAdd('d', "MinTmpDisk", "MIN_TMP_DISK", func(b []byte, r *JobRow) []byte { return appendMem(b, r.Spec.TmpMiB, r.NoConvert) }),
+		qAdd('e', "EndTime", "END_TIME", func(b []byte, r *JobRow) []byte { return r.appendEnds(b) }),
+		qText('f', "Feature", "FEATURES", func(r *JobRow) string { return orNull(r.Spec.Features) }),
+		qText('g', "GroupName", "GROUP", func(r *JobRow) string { return r.Spec.Group }),
+		qText('h', "OverSubscribe", "OVER_SUBSCRIBE", func(r *JobRow) string { return overSubscribe(r.Job) }),
+		qAdd('i', "JobArrayID", "JOBID", func(b []byte, r *JobRow) []byte { return r.appendID(b) }),
+		qText('j', "Name", "NAME", func(r *JobRow) string { return r.Spec.Name }),
+		qText('k', "Comment", "COMMENT", func(r *JobRow) string { return orNull(r.Spec.Comment) }),
+		qAdd('l', "TimeLimit", "TIME_LIMIT", func(b []byte, r *JobRow) []byte { return r.appendSpan(b, 0) }),
+		qAdd('m', "MinMemory", "MIN_MEMORY", func(b []byte, r *JobRow) []byte { return appendMem(b, r.MemMiB(), r.NoConvert) }),
+		qText('n', "ReqNodes", "REQ_NODES", func(r *JobRow) string { return hostlist.CompressSorted(r.Spec.ReqNodes) }),
+		qText('o', "Command", "COMMAND", func(r *JobRow) string { return orNull(r.Spec.Command) }),
+		qAdd('p', "Priority", "PRIORITY", func(b []byte, r *JobRow) []byte {
+			return strconv.AppendFloat(b, float64(r.ShownPriority())/(1<<32-1), 'f', 14, 64)
+		}),
+		qText('q', "QOS", "QOS", func(r *JobRow) string { return orNull(r.Spec.QOS) }),
+		qText('r', "Reason", "REASON", func(r *JobRow) string { return r.Reason.String() }),
+		qUnset('s', "SelectJobInfo", "", ""),
+		qText('t', "StateCompact", "ST", func(r *JobRow) string { return r.State.Short() }),
+		qText('u', "UserName", "USER", func(r *JobRow) string { return r.Spec.User }),
+		qText('v', "Reservation", "RESERVATION", func(r *JobRow) string { return orNull(r.Spec.Reservation) }),
+		qUnset('w', "WCKey", "WCKEY", "(null)"),
+		qText('x', "ExcNodes", "EXC_NODES", func(r *JobRow) string { return hostlist.CompressSorted(r.Spec.ExcNodes) }),
+		qNum('y', "Nice", "NICE", func(r *JobRow) int64 { return int64(r.Spec.Nice) }),
+		qUnset('z', "SCT", "S:C:T", "*:*:*"),
+		qNum('A', "JobID", "JOBID", func(r *JobRow) int64 { return int64(r.ID) }),
+		qText('B', "BatchHost", "EXEC_HOST", (*JobRow).batchHost),
+		qNum('C', "NumCPUs", "CPUS", func(r *JobRow) int64 { _, c := r.Size(); return int64(c) }),
+		qNum('D', "NumNodes", "NODES", func(r *JobRow) int64 { n, _ := r.Size(); return int64(n) }),
+		qText('E', "Dependency", "DEPENDENCY", func(r *JobRow) string { return orNull(depsText(r.Job)) }),
+		qNum('F', "ArrayJobID", "ARRAY_JOB_ID", func(r *JobRow) int64 { return int64(r.ArrayOrID()) }),
+		qNum('G', "GroupID", "GROUP", func(r *JobRow) int64 { return int64(r.Spec.GID) }),
+		qUnset('H', "Sockets", "SOCKETS_PER_NODE", "*"),
+		qUnset('I', "Cores", "CORES_PER_SOCKET", "*"),
+		qUnset('J', "Threads", "THREADS_PER_CORE", "*"),
+		qAdd('K', "ArrayTaskID", "ARRAY_TASK_ID", func(b []byte, r *JobRow) []byte { return r.appendTaskID(b) }),
+		qAdd('L', "TimeLeft", "TIME_LEFT", func(b []byte, r *JobRow) []byte { return r.appendSpan(b, r.ElapsedS(r.At)) }),
+		qAdd('M', "TimeUsed", "TIME", func(b []byte, r *JobRow) []byte { return appendShort(b, r.ElapsedS(r.At)) }),
+		{Letter: 'N', Name: "NodeList", Heading: "NODELIST", Whole: true, Get: (*JobRow).nodeList},
+		qText('O', "Contiguous", "CONTIGUOUS", func(r *JobRow) string { return strconv.Itoa(yesNum(r.Spec.More != nil && r.Spec.More.Contiguous)) }),
+		qText('P', "Partition", "PARTITION", (*JobRow).partition),
+		qNum('Q', "PriorityLong", "PRIORITY", func(r *JobRow) int64 { return int64(r.ShownPriority()) }),
+		{Letter: 'R', Name: "ReasonList", Heading: "NODELIST(REASON)", Whole: true, Append: func(b []byte, r *JobRow) []byte { return r.appendWhere(b) }},
+		qTime('S', "StartTime", "START_TIME", (*JobRow).Begins),
+		qText('T', "State", "STATE", func(r *JobRow) string { return r.State.String() }),
+		qNum('U', "UserID", "UID", func(r *JobRow) int64 { return int64(r.Spec.UID) }),
+		qTime('V', "SubmitTime", "SUBMIT_TIME", func(r *JobRow) model.Time { return r.Submit }),
+		qText('W', "Licenses", "LICENSES", func(r *JobRow) string { return orNull(licensesText(r.Spec)) }),
+		qUnset('X', "CoreSpec", "CORE_SPEC", "N/A"),
+		qText('Y', "SchedNodes", "SCHEDNODES", func(r *JobRow) string {
+			if r.Expect == nil || r.Expect.Start == 0 {
+				return "(null)"
+			}
+			return hostlist.Compress(r.Expect.Nodes)
+		}),
+		qText('Z', "WorkDir", "WORK_DIR", func(r *JobRow) string { return orNull(r.Spec.WorkDir) }),
+	}
+}
+
+// jobNames are the fields that have a name only and a value here.
+func jobNames() []JobField {
+	return []JobField{
+		qTime(0, "AccrueTime", "ACCRUE_TIME", func(r *JobRow) model.Time { return r.AccrueTime() }),
+		qText(0, "admin_comment", "ADMIN_COMMENT", func(r *JobRow) string { return orNull(r.Comment) }),
+		qText(0, "AdminComment", "ADMIN_COMMENT", func(r *JobRow) string { return orNull(r.Comment) }),
+		qText(0, "AllocNodes", "ALLOC_NODES", func(r *JobRow) string { return orNull(r.Spec.Host) }),
+		qUnset(0, "BatchFlag", "BATCH_FLAG", "1"),
+		qNum(0, "cpus-per-task", "CPUS_PER_TASK", func(r *JobRow) int64 { return int64(max(1, r.Spec.CPUsPerTask)) }),
+		qTime(0, "Deadline", "DEADLINE", func(r *JobRow) model.Time { return r.Spec.Deadline }),
+		qTime(0, "EligibleTime", "ELIGIBLE_TIME", func(r *JobRow) model.Time { return eligible(r.Job) }),
+		qNum(0, "exit_code", "EXIT_CODE", (*JobRow).exitStatus),
+		qTime(0, "LastSchedEval", "LAST_SCHED_EVAL", func(r *JobRow) model.Time {
+			if r.Run == nil {
+				return 0
+			}
+			return r.Run.Start
+		}),
+		qNum(0, "MaxCPUs", "MAX_CPUS", func(r *JobRow) int64 { _, c := r.Size(); return int64(c) }),
+		qNum(0, "MaxNodes", "MAX_NODES", func(r *JobRow) int64 { return int64(max(r.Spec.MaxNodes, 0)) }),
+		{Name: "Nodes", Heading: "NODES", Whole: true, Get: (*JobRow).nodeList},
+		qNum(0, "NTPerNode", "NTASKS_PER_NODE", func(r *JobRow) int64 { return int64(r.Spec.TasksPerNode) }),
+		qNum(0, "NumTasks", "TASKS", func(r *JobRow) int64 { return int64(r.numTasks()) }),
+		qText(0, "Position", "POSITION", func(r *JobRow) string {
+			if r.Expect == nil || r.Expect.Position == 0 {
+				return "N/A"
+			}
+			return strconv.Itoa(int(r.Expect.Position))
+		}),
+		qNum(0, "PendingTime", "PENDING_TIME", (*JobRow).pendingS),
+		qNum(0, "Requeue", "REQUEUE", func(r *JobRow) int64 { return int64(yesNum(r.Spec.Requeue)) }),
+		qNum(0, "RestartCnt", "RESTART_COUNT", func(r *JobRow) int64 { return int64(r.Restarts) }),
+		qText(0, "Shared", "OVER_SUBSCRIBE", func(r *JobRow) string { return overSubscribe(r.Job) }),
+		qText(0, "STDERR", "STDERR", func(r *JobRow) string { _, e := r.outputs(); return e }),
+		qText(0, "STDIN", "STDIN", func(r *JobRow) string { return stdinOf(r.Spec) }),
+		qText(0, "STDOUT", "STDOUT", func(r *JobRow) string { o, _ := r.outputs(); return o }),
+		qText(0, "tres-alloc", "TRES_ALLOC", func(r *JobRow) string { return tresText(r.Job) }),
+		qText(0, "tres-per-job", "TRES_PER_JOB", func(r *JobRow) string { return r.gres(model.PerJob) }),
+		qText(0, "tres-per-task", "TRES_PER_TASK", func(r *JobRow) string { return r.gres(model.PerTask) }),
+	}
+}
+
+func jobUnset() []JobField {
+	return []JobField{
+		qUnset(0, "AllocSID", "ALLOC_SID", "0"),
+		qUnset(0, "AssocID", "ASSOC_ID", "0"),
+		qUnset(0, "BoardsPerNode", "BOARDS_PER_NODE", "0"),
+		qUnset(0, "BurstBuffer", "BURST_BUFFER", "(null)"),
+		qUnset(0, "BurstBufferState", "BURST_BUFFER_STATE", "(null)"),
+		qUnset(0, "Cluster", "CLUSTER", "(null)"),
+		qUnset(0, "ClusterFeature", "CLUSTER_FEATURES", "(null)"),
+		qUnset(0, "Container", "CONTAINER", "(null)"),
+		qUnset(0, "ContainerID", "CONTAINER_ID", "(null)"),
+		qUnset(0, "CPUFreq", "CPUFREQ", "N/A"),
+		qUnset(0, "cpus-per-tres", "CPUS_PER_TRES", "N/A"),
+		qUnset(0, "DelayBoot", "DELAY_BOOT", "0:00"),
+		qUnset(0, "DerivedEC", "DERIVED_EC", "0"),
+		qUnset(0, "HetJobID", "HET_JOB_ID", "N/A"),
+		qUnset(0, "HetJobIDSet", "HET_JOB_ID_SET", "N/A"),
+		qUnset(0, "HetJobOffset", "HET_JOB_OFFSET", "N/A"),
+		qUnset(0, "MCSLabel", "MCSLABEL", "(null)"),
+		qUnset(0, "mem-per-tres", "MEM_PER_TRES", "N/A"),
+		qAdd(0, "MinTime", "TIME_MIN", func(b []byte, r *JobRow) []byte {
+			if r.Spec.More == nil {
+				return appendShort(b, 0)
+			}
+			return appendShort(b, r.Spec.More.TimeMinS)
+		}),
+		qUnset(0, "Network", "NETWORK", "(null)"),
+		qUnset(0, "NTPerBoard", "NTASKS_PER_BOARD", "0"),
+		qUnset(0, "NTPerCore", "NTASKS_PER_CORE", "N/A"),
+		qUnset(0, "NTPerSocket", "NTASKS_PER_SOCKET", "N/A"),
+		qUnset(0, "Origin", "ORIGIN", "NA"),
+		qUnset(0, "OriginRaw", "ORIGIN_RAW", "NA"),
+		qUnset(0, "PreemptTime", "PREEMPT_TIME", "N/A"),
+		qUnset(0, "Prefer", "PREFER", "(null)"),
+		qUnset(0, "Profile", "PROFILE", "NotSet"),
+		qUnset(0, "Reboot", "REBOOT", "0"),
+		qUnset(0, "ReqSwitch", "REQ_SWITCH", "0"),
+		qUnset(0, "ResizeTime", "RESIZE_TIME", "N/A"),
+		qUnset(0, "ResvPort", "RESV_PORTS", "N/A"),
+		qUnset(0, "SiblingsActive", "ACTIVE_SIBLINGS", "NA"),
+		qUnset(0, "SiblingsActiveRaw", "ACTIVE_SIBLINGS_RAW", "NA"),
+		qUnset(0, "SiblingsViable", "VIABLE_SIBLINGS", "NA"),
+		qUnset(0, "SiblingsViableRaw", "VIABLE_SIBLINGS_RAW", "NA"),
+		qUnset(0, "SPerBoard", "SOCKETS_PER_BOARD", "0"),
+		qUnset(0, "StepID", "STEPID", "N/A"),
+		qUnset(0, "StepName", "STEP_NAME", "N/A"),
+		qUnset(0, "StepState", "STEP_STATE", "N/A"),
+		qUnset(0, "system_comment", "SYSTEM_COMMENT", "(null)"),
+		qUnset(0, "tres-bind", "TRES_BIND", "N/A"),
+		qUnset(0, "tres-freq", "TRES_FREQ", "N/A"),
+		qUnset(0, "tres-per-socket", "TRES_PER_SOCKET", "N/A"),
+		qUnset(0, "tres-per-step", "TRES_PER_STEP", "N/A"),
+		qUnset(0, "Wait4Switch", "WAIT4SWITCH", "0:00"),
+	}
+}
+
+func (r *JobRow) ArrayOrID() model.JobID {
+	if r.ArrayID != 0 {
+		return r.ArrayID
+	}
+	return r.ID
+}
+
+// overSubscribe says whether other jobs may have the same CPUs, in squeue's words.
+func overSubscribe(j *model.Job) string {
+	more := j.Spec.Extra()
+	switch {
+	case more.Share, j.Run != nil && j.Run.Share > 1:
+		return "YES"
+	case j.Spec.Exclusive, j.Run != nil && j.Run.Alone:
+		return "NO"
+	case more.ExclusiveUser:
+		return "USER"
+	}
+	return "OK"
+}
+
+func stdinOf(sp *model.Spec) string {
+	if sp.StdIn == "" {
+		return "/dev/null"
+	}
+	return sp.StdIn
+}

@@ -1,0 +1,300 @@
+package jobtext
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/walltime"
+)
+
+// TresGPU is what a way of binding GPUs has before it in --tres-bind.
+const TresGPU = "gres/gpu:"
+
+// ShowJob gives a job as scontrol show job does, at a time of the controller.
+func ShowJob(j *model.Job, now model.Time, at *Times, details bool) *KeyValues {
+	sp := j.Spec
+	r := &KeyValues{}
+	first := []string{KV("JobId", j.ID)}
+	if j.ArrayID != 0 {
+		first = append(first, KV("ArrayJobId", j.ArrayID))
+		task := j.Tasks.String()
+		switch {
+		case !j.IsArray():
+			task = strconv.Itoa(int(j.Task))
+		case j.Throttle > 0:
+			task += "%" + strconv.Itoa(int(j.Throttle))
+		}
+		first = append(first, KV("ArrayTaskId", task))
+		if j.Throttle > 0 {
+			first = append(first, KV("ArrayTaskThrottle", j.Throttle))
+		}
+	}
+	r.line(append(first, KV("JobName", sp.Name))...)
+	r.line(KV("UserId", fmt.Sprintf("%s(%d)", sp.User, sp.UID)), KV("GroupId", fmt.Sprintf("%s(%d)", sp.Group, sp.GID)), KV("MCS_label", "N/A"))
+	prio := j.Priority
+	if j.Hold != model.NotHeld {
+		prio = 0
+	}
+	r.line(KV("Priority", prio), KV("Nice", sp.Nice), KV("Account", orNull(sp.Account)), KV("QOS", orNull(sp.QOS)))
+	reason := j.Reason.String()
+	if more := unavailable(j); more != "" {
+		reason += ",_" + strings.ReplaceAll(more, " ", "_")
+	}
+	r.line(KV("JobState", j.State), KV("Reason", reason), KV("Dependency", orNull(depsText(j))))
+	exit, derived := "0:0", "0:0"
+	if j.End != nil {
+		exit = fmt.Sprintf("%d:%d", j.End.Exit.Code, j.End.Exit.Signal)
+	}
+	r.line(KV("Requeue", yesNum(sp.Requeue)), KV("Restarts", j.Restarts), KV("BatchFlag", yesNum(!sp.Extra().Interactive)), KV("Reboot", 0), KV("ExitCode", exit))
+	if details {
+		r.line(KV("DerivedExitCode", derived))
+	}
+	r.line(KV("RunTime", walltime.Elapsed(j.ElapsedS(now))), KV("TimeLimit", limitText(j)), KV("TimeMin", timeMinText(sp)))
+	r.line(KV("SubmitTime", at.stamp(j.Submit, "Unknown")), KV("EligibleTime", at.stamp(eligible(j), "Unknown")))
+	accrue := j.AccrueTime()
+	if j.Accrue == 0 {
+		accrue = eligible(j)
+	}
+	r.line(KV("AccrueTime", at.stamp(accrue, "Unknown")))
+	start, end := model.Time(0), model.Time(0)
+	if j.Run != nil {
+		start, end = j.Run.Start, j.Run.Deadline()
+	} else if j.State == model.Pending && j.Begin > now {
+		start = j.Begin
+	}
+	if j.End != nil {
+		end = j.End.At
+		if start == 0 {
+			start = end
+		}
+	}
+	r.line(KV("StartTime", at.stamp(start, "Unknown")), KV("EndTime", at.stamp(end, "Unknown")), KV("Deadline", at.stamp(sp.Deadline, "N/A")))
+	suspended, before := model.Time(0), int64(0)
+	if j.Run != nil && j.Run.Turns > 0 { // as Slurm: when it was last suspended or resumed, and how long it had run until then
+		suspended = j.Run.SleepAt
+		before = max(0, (int64(j.Run.SleepAt-j.Run.Start)-j.Run.SleepMS)/1000)
+	}
+	r.line(KV("SuspendTime", at.stamp(suspended, "None")), KV("SecsPreSuspend", before), KV("LastSchedEval", at.stamp(start, "Unknown")), KV("Scheduler", "Main"))
+	host := sp.Host
+	if host == "" {
+		host = "unknown"
+	}
+	part := j.Partition()
+	if j.Run == nil {
+		part = strings.Join(sp.Partitions, ",")
+	}
+	r.line(KV("Partition", part), KV("AllocNode:Sid", host+":0"))
+	r.line(KV("ReqNodeList", orNull(hostlist.Compress(sp.ReqNodes))), KV("ExcNodeList", orNull(hostlist.Compress(sp.ExcNodes))))
+	var names []string
+	if j.Run != nil {
+		names = j.Run.Alloc.NodeNames()
+	}
+	r.line(KV("NodeList", hostlist.Compress(names)))
+	if len(names) > 0 {
+		r.line(KV("BatchHost", names[0]))
+	}
+	nodes, cpus, tasks := jobSize(j)
+	num := strconv.Itoa(nodes)
+	if j.Run == nil && sp.MaxNodes > sp.MinNodes {
+		num = fmt.Sprintf("%d-%d", sp.MinNodes, sp.MaxNodes)
+	}
+	r.line(KV("NumNodes", num), KV("NumCPUs", cpus), KV("NumTasks", tasks), KV("CPUs/Task", max(1, sp.CPUsPerTask)), KV("ReqB:S:C:T", "0:0:*:*"))
+	r.line(KV("TRES", tresText(j)))
+	perNode := "0"
+	if sp.TasksPerNode > 0 {
+		perNode = strconv.Itoa(int(sp.TasksPerNode))
+	}
+	r.line(KV("Socks/Node", "*"), KV("NtasksPerN:B:S:C", perNode+":0:*:*"), KV("CoreSpec", "*"))
+	if details && j.Run != nil {
+		if text := jobGresText(j.Run.Alloc); text != "" {
+			r.line(KV("JOB_GRES", text))
+		}
+		for i := range j.Run.Alloc.Nodes {
+			na := &j.Run.Alloc.Nodes[i]
+			r.line("  "+KV("Nodes", na.Node), KV("CPU_IDs", na.CPUs), KV("Mem", na.MemMiB), KV("GRES", gresIndexText(na.Gres)))
+		}
+	}
+	perCPU, mem := j.Memory()
+	memKey := "MinMemoryNode"
+	if perCPU > 0 {
+		memKey, mem = "MinMemoryCPU", perCPU
+	}
+	r.line(KV("MinCPUsNode", max(1, sp.MinCPUs, max(1, sp.TasksPerNode)*max(1, sp.CPUsPerTask))), KV(memKey, walltime.FormatMem(max(0, mem))), KV("MinTmpDiskNode", walltime.FormatMem(sp.TmpMiB)))
+	r.line(KV("Features", orNull(sp.Features)), KV("DelayBoot", "00:00:00"))
+	if sp.Reservation != "" {
+		r.line(KV("Reservation", sp.Reservation))
+	}
+	r.line(KV("OverSubscribe", overSubscribe(j)), KV("Contiguous", yesNum(sp.More != nil && sp.More.Contiguous)), KV("Licenses", orNull(licensesText(sp))), KV("Network", "(null)"))
+	command := orNull(sp.Command)
+	if len(sp.Args) > 0 {
+		command += " " + strings.Join(sp.Args, " ")
+	}
+	r.line(KV("Command", command))
+	r.line(KV("SubmitLine", sp.Submit))
+	r.line(KV("WorkDir", sp.WorkDir))
+	if sp.Comment != "" {
+		r.line(KV("Comment", sp.Comment))
+	}
+	if j.Comment != "" {
+		r.line(KV("AdminComment", j.Comment))
+	}
+	out, errFile := j.OutputFiles()
+	in := sp.StdIn
+	if in == "" {
+		in = "/dev/null"
+	}
+	r.line(KV("StdErr", errFile))
+	r.line(KV("StdIn", in))
+	r.line(KV("StdOut", out))
+	r.line(KV("Power", ""))
+	for _, g := range sp.Extra().GPUsPerSocket {
+		r.line(KV("TresPerSocket", gresReqText(g)))
+	}
+	for _, g := range sp.AskedGres() {
+		if g.Name == "gpu" && len(sp.Extra().GPUsPerSocket) > 0 {
+			continue // said
+		}
+		key := map[model.GresPer]string{model.PerNode: "TresPerNode", model.PerJob: "TresPerJob", model.PerTask: "TresPerTask"}[g.Per]
+		r.line(KV(key, gresReqText(g)))
+	}
+	if b := sp.Extra().Bind; b != nil && b.GPU != "" {
+		r.line(KV("TresBind", TresGPU+b.GPU))
+	}
+	if m := sp.Mail(); m != nil {
+		r.line(KV("MailUser", m.User), KV("MailType", m.Types.String()))
+	}
+	if x := sp.Extra().GPUIndex; !x.Empty() {
+		r.line(KV("GpuIndex", x))
+	}
+	if j.Expect != nil && j.Expect.IdleS > 0 && j.State == model.Running {
+		r.line(KV("GpuIdleTime", walltime.Elapsed(j.Expect.IdleS)))
+	}
+	if sp.Extra().NeverIdle {
+		r.line(KV("GpuIdle", "off"))
+	}
+	if n := sp.Extra().GPUMemMiB; n > 0 {
+		r.line(KV("GpuMem", fmt.Sprintf("%dM", n)))
+	}
+	if j.Why != "" {
+		r.line(KV("Why", strconv.Quote(j.Why)))
+	}
+	return r
+}
+
+// eligible gives when a job became, or becomes, eligible.
+func eligible(j *model.Job) model.Time {
+	if j.Eligible == 0 && j.State == model.Pending && j.Begin != 0 && len(j.Deps) == 0 && j.Hold == model.NotHeld {
+		return j.Begin
+	}
+	return j.Eligible
+}
+
+// limitText gives a job's time limit as scontrol shows it.
+func limitText(j *model.Job) string {
+	switch limit := j.TimeLimitS(); {
+	case limit >= model.Unlimited:
+		return "UNLIMITED"
+	case limit == model.NotSet:
+		return "Partition_Limit"
+	default:
+		return walltime.Elapsed(limit)
+	}
+}
+
+// timeMinText gives --time-min.
+func timeMinText(sp *model.Spec) string {
+	if sp.More == nil || sp.More.TimeMinS == 0 {
+		return "N/A"
+	}
+	return walltime.Elapsed(sp.More.TimeMinS)
+}
+
+// jobSize gives how many nodes, CPUs and tasks a job has, or asks for.
+func jobSize(j *model.Job) (nodes, cpus, tasks int) {
+	sp := j.Spec
+	nodes = int(max(1, sp.MinNodes))
+	tasks = int(sp.Tasks)
+	if tasks == 0 {
+		tasks = nodes * int(max(1, sp.TasksPerNode))
+	}
+	if j.Run != nil {
+		c, _, _ := j.Run.Alloc.Totals()
+		return len(j.Run.Alloc.Nodes), c, max(tasks, len(j.Run.Alloc.Nodes))
+	}
+	return nodes, max(tasks*int(max(1, sp.CPUsPerTask)), nodes*int(sp.MinCPUs)), tasks
+}
+
+// tresText gives what a job holds, or asks for: cpu=2,mem=4G,node=1,billing=2,gres/gpu=1.
+func tresText(j *model.Job) string {
+	nodes, cpus, tasks := jobSize(j)
+	sp := j.Spec
+	mem := int64(0)
+	var gres []model.GresCount
+	if j.Run != nil {
+		_, mem, gres = j.Run.Alloc.Totals()
+	} else {
+		switch perCPU, perNode := j.Memory(); {
+		case perCPU > 0:
+			mem = perCPU * int64(cpus)
+		case perNode > 0:
+			mem = perNode * int64(nodes)
+		}
+		for _, g := range sp.Gres {
+			n := int64(g.Count)
+			switch g.Per {
+			case model.PerNode:
+				n *= int64(nodes)
+			case model.PerTask:
+				n *= int64(tasks)
+			}
+			gres = append(gres, model.GresCount{Name: g.Name, Type: g.Type, Count: n})
+		}
+	}
+	return tres(int64(cpus), mem, int64(nodes), gres)
+}
+
+// jobGresText gives what an allocation has of generic resources on all nodes: gpu:a100:4.
+func jobGresText(a *model.Alloc) string {
+	_, _, gres := a.Totals()
+	var out []string
+	for _, g := range gres {
+		name := g.Name
+		if g.Type != "" {
+			name += ":" + g.Type
+		}
+		out = append(out, name+":"+strconv.FormatInt(g.Count, 10))
+	}
+	return strings.Join(out, ",")
+}
+
+// depsText gives what a pending job still waits for: afterok:12(unfulfilled).
+func depsText(j *model.Job) string {
+	var out []string
+	for _, d := range j.Deps {
+		s := d.Kind.String()
+		if d.Job != 0 {
+			s += ":" + strconv.Itoa(int(d.Job))
+			switch {
+			case d.Task != model.NoTask:
+				s += "_" + strconv.Itoa(int(d.Task))
+			}
+			if d.DelayS > 0 {
+				s += "+" + strconv.Itoa(int(d.DelayS/60))
+			}
+		}
+		if d.Failed {
+			s += "(failed)"
+		} else {
+			s += "(unfulfilled)"
+		}
+		out = append(out, s)
+	}
+	sep := ","
+	if j.Spec.DepAny {
+		sep = "?"
+	}
+	return strings.Join(out, sep)
+}

@@ -1,0 +1,109 @@
+package jobtext
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// ShowNode gives a node as scontrol show node does.
+func ShowNode(i *proto.NodeInfo, at *Times, details bool) *KeyValues {
+	n, d := i.Node, i.Node.Def
+	r := &KeyValues{}
+	r.line(KV("NodeName", d.Name), KV("Arch", orNull(n.Arch)), KV("CoresPerSocket", d.CoresPerSocket))
+	load := "N/A"
+	if i.LoadMilli >= 0 {
+		load = fmt.Sprintf("%.2f", float64(i.LoadMilli)/1000)
+	}
+	used := n.UsedCPUs.Count()
+	if n.Exclusive != 0 {
+		used = d.JobCPUCount()
+	}
+	r.line(KV("CPUAlloc", used), KV("CPUEfctv", d.JobCPUCount()), KV("CPUTot", d.CPUs), KV("CPULoad", load))
+	r.line(KV("AvailableFeatures", orNull(strings.Join(d.Features, ","))))
+	r.line(KV("ActiveFeatures", orNull(strings.Join(d.Features, ","))))
+	r.line(KV("Gres", orNull(gresDefText(d.Gres))))
+	if details {
+		r.line(KV("GresDrain", cmp.Or(gresDrainText(n), "N/A")))
+		r.line(KV("GresUsed", orNull(gresUsedText(n))))
+	}
+	addr := d.Addr
+	if addr == "" {
+		addr = d.Name
+	}
+	version := n.Version
+	if version == "" {
+		version = "N/A"
+	}
+	r.line(KV("NodeAddr", addr), KV("NodeHostName", addr), KV("Version", version))
+	r.line(KV("OS", orNull(n.OS)))
+	free := "N/A"
+	if i.FreeMemMiB >= 0 {
+		free = fmt.Sprint(i.FreeMemMiB)
+	}
+	r.line(KV("RealMemory", d.MemMiB), KV("AllocMem", n.UsedMem), KV("FreeMem", free), KV("Sockets", d.Sockets), KV("Boards", max(1, d.Boards)))
+	if kept := keptText(d); len(kept) > 0 {
+		r.line(kept...)
+	}
+	r.line(KV("State", controlState(i)), KV("ThreadsPerCore", d.ThreadsPerCore), KV("TmpDisk", d.TmpMiB), KV("Weight", d.Weight), KV("Owner", "N/A"), KV("MCS_label", "N/A"))
+	if len(i.Partitions) > 0 {
+		r.line(KV("Partitions", strings.Join(i.Partitions, ",")))
+	}
+	r.line(KV("BootTime", at.stamp(n.BootAt, "None")), KV("SlurmdStartTime", at.stamp(n.UpSince, "None")))
+	r.line(KV("LastBusyTime", at.stamp(n.BusyAt, "Unknown")), KV("ResumeAfterTime", "None"))
+	var all, have []model.GresCount
+	for _, g := range d.Gres {
+		all = append(all, model.GresCount{Name: g.Name, Type: g.Type, Count: int64(g.Count)})
+		inUse := 0
+		n.Used(g.Name).Each(func(k int) bool {
+			if k >= int(g.First) && k < int(g.First+g.Count) {
+				inUse++
+			}
+			return true
+		})
+		if inUse > 0 {
+			have = append(have, model.GresCount{Name: g.Name, Type: g.Type, Count: int64(inUse)})
+		}
+	}
+	r.line(KV("CfgTRES", nodeTres(int64(d.JobCPUCount()), d.MemMiB, all)))
+	alloc := ""
+	if used > 0 {
+		alloc = nodeTres(int64(used), n.UsedMem, have)
+	}
+	r.line(KV("AllocTRES", alloc))
+	r.line(KV("CapWatts", "n/a"))
+	r.line(KV("CurrentWatts", 0), KV("AveWatts", 0))
+	if i.Resv != "" {
+		r.line(KV("ReservationName", i.Resv))
+	}
+	if n.Reason != "" {
+		r.line(KV("Reason", fmt.Sprintf("%s [%s@%s]", n.Reason, n.ReasonBy, at.stamp(n.ReasonAt, "Unknown"))))
+	}
+	for _, note := range i.Notes { // what the node can't enforce; Slurm has no such line
+		r.line(KV("Note", note))
+	}
+	for _, o := range OutUnits(n, "") {
+		r.line(KV("GresReason", fmt.Sprintf("%s:%d %s [%s@%s]", o.Name, o.Index, o.Reason, o.By, at.stamp(o.At, "Unknown"))))
+	}
+	if details {
+		for _, u := range unitLines(i) {
+			r.line(u...)
+		}
+	}
+	return r
+}
+
+// keptText tells what is kept from jobs.
+func keptText(d *model.NodeDef) (words []string) {
+	if n := d.Kept.Count(); n > 0 {
+		threads := max(1, int(d.CPUs)/int(max(1, d.Sockets*d.CoresPerSocket)))
+		words = append(words, KV("CoreSpecCount", n/threads), KV("CPUSpecList", d.Kept.String()))
+	}
+	if d.KeptMemMiB > 0 {
+		words = append(words, KV("MemSpecLimit", d.KeptMemMiB))
+	}
+	return words
+}

@@ -1,0 +1,233 @@
+package jobtext
+
+import (
+	"fmt"
+	"strconv"
+
+	"gbatch/internal/format"
+	"gbatch/internal/walltime"
+)
+
+// This file owns what gacct can show: sacct's names, in the order in which a shortened name means the first that begins
+// so, with sacct's widths. What gbatch does not measure is empty.
+
+type RecordField = format.Field[RecordRow]
+
+// aText is a field of every row.
+func aText(name string, width int, get func(r *RecordRow) string) RecordField {
+	return RecordField{Name: name, Width: width, Get: get}
+}
+
+// aJob is a field of the allocation; the batch step has none.
+func aJob(name string, width int, get func(r *RecordRow) string) RecordField {
+	return aText(name, width, func(r *RecordRow) string {
+		if r.Batch {
+			return ""
+		}
+		return get(r)
+	})
+}
+
+// aStep is a field of the batch step that is known once it has ended.
+func aStep(name string, width int, get func(r *RecordRow) string) RecordField {
+	return aText(name, width, func(r *RecordRow) string {
+		if !r.Batch || !r.done() {
+			return ""
+		}
+		return get(r)
+	})
+}
+
+func aNum(name string, width int, get func(r *RecordRow) int64) RecordField {
+	return RecordField{Name: name, Width: width, Whole: true, Append: func(b []byte, r *RecordRow) []byte { return strconv.AppendInt(b, get(r), 10) }}
+}
+
+// aJobNum is a number of the allocation.
+func aJobNum(name string, width int, get func(r *RecordRow) int64) RecordField {
+	f := aJob(name, width, func(r *RecordRow) string { return strconv.FormatInt(get(r), 10) })
+	f.Whole = true
+	return f
+}
+
+func aConst(name string, width int, value string) RecordField {
+	return aText(name, width, func(*RecordRow) string { return value })
+}
+
+// aSpan is a duration in seconds of every row.
+func aSpan(name string, width int, get func(r *RecordRow) int64) RecordField {
+	return RecordField{Name: name, Width: width, Whole: true, Get: func(r *RecordRow) string { return walltime.Elapsed(get(r)) }}
+}
+
+// recordGPU is a field of GPUs, which the allocation shows too.
+func recordGPU(f RecordField) RecordField {
+	get := f.Get
+	f.Get = func(r *RecordRow) string {
+		if r.done() && !r.Batch {
+			step := *r
+			step.Batch = true
+			return get(&step)
+		}
+		return get(r)
+	}
+	return f
+}
+
+// aEmpty is a field without a meaning here.
+func aEmpty(name string, width int) RecordField { return aConst(name, width, "") }
+
+// aCPU is CPU time in milliseconds.
+func aCPU(name string, get func(r *RecordRow) int64) RecordField {
+	return aText(name, 10, func(r *RecordRow) string { return walltime.TotalCPU(get(r) * 1000) })
+}
+
+func RecordLanguage() format.Language[RecordRow] {
+	u := UsageFields((*RecordRow).used)
+	fields := append(append(recordFieldsAToL(u), recordFieldsMToR(u)...), recordFieldsSToW(u)...)
+	return format.Language[RecordRow]{Noun: "field", Fields: fields}
+}
+
+func recordFieldsAToL(u map[string]RecordField) []RecordField {
+	id := func(raw bool) func(b []byte, r *RecordRow) []byte {
+		return func(b []byte, r *RecordRow) []byte { return r.appendID(b, raw) }
+	}
+	zero := func(*RecordRow) string { return "0" }
+	return []RecordField{
+		aText("Account", 10, func(r *RecordRow) string { return r.Account }),
+		aJob("AdminComment", 15, func(r *RecordRow) string { return r.AdminComment }),
+		aNum("AllocCPUS", 10, (*RecordRow).cpus),
+		aNum("AllocNodes", 10, func(r *RecordRow) int64 {
+			if r.AllocCPUs == 0 {
+				return 0
+			}
+			return r.nodes()
+		}),
+		aText("AllocTRES", 10, (*RecordRow).allocTRES),
+		aConst("AssocID", 7, "0"),
+		u["AveCPU"],
+		aStep("AveCPUFreq", 10, zero),
+		u["AveDiskRead"], u["AveDiskWrite"], u["AvePages"], u["AveRSS"], u["AveVMSize"],
+		aEmpty("BlockID", 16),
+		aText("Cluster", 10, func(r *RecordRow) string { return r.Cluster }),
+		aJob("Comment", 14, func(r *RecordRow) string { return r.Comment }),
+		aJob("Constraints", 19, func(r *RecordRow) string { return r.Constraints }),
+		aText("ConsumedEnergy", 14, func(r *RecordRow) string { return joules(r.energyJ()) }),
+		aNum("ConsumedEnergyRaw", 17, (*RecordRow).energyJ), aEmpty("Container", 19),
+		aSpan("CPUTime", 10, func(r *RecordRow) int64 { return r.cpus() * r.elapsedS() }),
+		aNum("CPUTimeRAW", 10, func(r *RecordRow) int64 { return r.cpus() * r.elapsedS() }),
+		aNum("DBIndex", 10, func(r *RecordRow) int64 { return int64(r.Seq) }),
+		aJob("DerivedExitCode", 15, func(*RecordRow) string { return "0:0" }),
+		aSpan("Elapsed", 10, (*RecordRow).elapsedS),
+		aNum("ElapsedRaw", 10, (*RecordRow).elapsedS),
+		aText("Eligible", 19, func(r *RecordRow) string {
+			if r.Batch {
+				return r.stamp(r.Start)
+			}
+			return r.stamp(r.Eligible)
+		}),
+		aText("End", 19, func(r *RecordRow) string { return r.stamp(r.End) }),
+		aText("ExitCode", 8, func(r *RecordRow) string { return fmt.Sprintf("%d:%d", r.Exit.Code, r.Exit.Signal) }),
+		aEmpty("Extra", 10), aEmpty("FailedNode", 15), aEmpty("Flags", 19),
+		aJobNum("GID", 6, func(r *RecordRow) int64 { return int64(r.GID) }),
+		aJob("Group", 9, func(r *RecordRow) string { return r.Group }),
+		recordGPU(u["GPUMemMax"]), recordGPU(u["GPUUtilAve"]), recordGPU(u["GPUUtilMax"]),
+		{Name: "JobID", Width: 12, Left: true, Append: id(false)},
+		{Name: "JobIDRaw", Width: 12, Left: true, Append: id(true)},
+		aText("JobName", 10, func(r *RecordRow) string {
+			if r.Batch && r.OfStep == nil {
+				return "batch"
+			}
+			return r.Name
+		}),
+		aText("Layout", 9, func(r *RecordRow) string {
+			if r.Batch {
+				return "Unknown"
+			}
+			return ""
+		}),
+		aEmpty("Licenses", 10),
+	}
+}
+
+func recordFieldsMToR(u map[string]RecordField) []RecordField {
+	zero := func(*RecordRow) string { return "0" }
+	freq := func(r *RecordRow) string {
+		if r.Batch {
+			return "0"
+		}
+		return "Unknown"
+	}
+	return []RecordField{
+		u["MaxDiskRead"], u["MaxDiskReadNode"], u["MaxDiskReadTask"],
+		u["MaxDiskWrite"], u["MaxDiskWriteNode"], u["MaxDiskWriteTask"],
+		u["MaxPages"], u["MaxPagesNode"], u["MaxPagesTask"], u["MaxRSS"], u["MaxRSSNode"], u["MaxRSSTask"],
+		u["MaxVMSize"], u["MaxVMSizeNode"], u["MaxVMSizeTask"], aEmpty("McsLabel", 12),
+		u["MinCPU"], u["MinCPUNode"], u["MinCPUTask"],
+		aNum("NCPUS", 10, (*RecordRow).cpus),
+		aNum("NNodes", 8, (*RecordRow).nodes),
+		aText("NodeList", 15, (*RecordRow).nodeList),
+		aText("NTasks", 8, func(r *RecordRow) string {
+			if r.Batch {
+				return strconv.Itoa(int(r.tasks()))
+			}
+			return ""
+		}),
+		aJob("Partition", 10, func(r *RecordRow) string { return r.Partition }),
+		aJob("Planned", 10, func(r *RecordRow) string { return walltime.Elapsed(r.plannedS()) }),
+		aJob("PlannedCPU", 10, func(r *RecordRow) string { return walltime.Elapsed(r.plannedS() * r.reqCPUs()) }),
+		aJobNum("PlannedCPURAW", 13, func(r *RecordRow) int64 { return r.plannedS() * r.reqCPUs() }),
+		aJobNum("Priority", 10, func(r *RecordRow) int64 { return int64(r.Priority) }),
+		aJob("QOS", 10, func(r *RecordRow) string { return r.QOS }),
+		aJob("QOSRAW", 6, zero),
+		aJob("QOSREQ", 10, func(r *RecordRow) string { return r.QOS }),
+		aJob("Reason", 22, func(r *RecordRow) string { return r.Reason.String() }),
+		aText("ReqCPUFreq", 10, freq), aText("ReqCPUFreqGov", 13, freq), aText("ReqCPUFreqMax", 13, freq), aText("ReqCPUFreqMin", 13, freq),
+		aNum("ReqCPUS", 8, func(r *RecordRow) int64 {
+			if r.Batch {
+				return r.cpus()
+			}
+			return r.reqCPUs()
+		}),
+		aJob("ReqMem", 10, func(r *RecordRow) string { return r.mem(r.ReqMemMiB * int64(max(1, r.NumNodes))) }),
+		aNum("ReqNodes", 8, (*RecordRow).nodes),
+		aJob("ReqTRES", 10, (*RecordRow).reqTRES),
+		aJob("Reservation", 20, func(r *RecordRow) string { return r.Reservation }), aEmpty("ReservationId", 8),
+		aJob("Reserved", 10, func(r *RecordRow) string { return walltime.Elapsed(r.plannedS()) }),
+		aJobNum("Restarts", 8, func(r *RecordRow) int64 { return int64(r.Restarts) }),
+		aJob("ResvCPU", 10, func(r *RecordRow) string { return walltime.Elapsed(r.plannedS() * r.reqCPUs()) }),
+		aJobNum("ResvCPURAW", 10, func(r *RecordRow) int64 { return r.plannedS() * r.reqCPUs() }),
+	}
+}
+
+func recordFieldsSToW(u map[string]RecordField) []RecordField {
+	return []RecordField{
+		aEmpty("SegmentSize", 11),
+		aText("Start", 19, func(r *RecordRow) string { return r.stamp(r.Start) }),
+		aText("State", 10, (*RecordRow).state),
+		aJob("StdErr", 20, func(r *RecordRow) string { return r.StdErr }),
+		aJob("StdIn", 20, func(r *RecordRow) string { return r.StdIn }),
+		aJob("StdOut", 20, func(r *RecordRow) string { return r.outputFile(r.StdOut) }),
+		aText("Submit", 19, func(r *RecordRow) string {
+			if r.Batch {
+				return r.stamp(r.Start)
+			}
+			return r.stamp(r.Submit)
+		}),
+		aJob("SubmitLine", 20, func(r *RecordRow) string { return r.SubmitLine }),
+		aSpan("Suspended", 10, func(r *RecordRow) int64 { return r.suspendedS() }),
+		aEmpty("SystemComment", 15),
+		aCPU("SystemCPU", func(r *RecordRow) int64 { return r.Exit.SysMS }),
+		aJob("Timelimit", 10, func(r *RecordRow) string { return r.timelimit(false) }),
+		aJob("TimelimitRaw", 10, func(r *RecordRow) string { return r.timelimit(true) }),
+		aCPU("TotalCPU", func(r *RecordRow) int64 { return r.Exit.UserMS + r.Exit.SysMS }),
+		u["TRESUsageInAve"], u["TRESUsageInMax"], u["TRESUsageInMaxNode"], u["TRESUsageInMaxTask"],
+		u["TRESUsageInMin"], u["TRESUsageInMinNode"], u["TRESUsageInMinTask"], u["TRESUsageInTot"],
+		u["TRESUsageOutAve"], u["TRESUsageOutMax"], u["TRESUsageOutMaxNode"], u["TRESUsageOutMaxTask"],
+		u["TRESUsageOutMin"], u["TRESUsageOutMinNode"], u["TRESUsageOutMinTask"], u["TRESUsageOutTot"],
+		aJobNum("UID", 6, func(r *RecordRow) int64 { return int64(r.UID) }),
+		aJob("User", 9, func(r *RecordRow) string { return r.User }),
+		aCPU("UserCPU", func(r *RecordRow) int64 { return r.Exit.UserMS }),
+		aEmpty("WCKey", 10),
+		aJob("WCKeyID", 10, func(*RecordRow) string { return "0" }),
+		aJob("WorkDir", 20, func(r *RecordRow) string { return r.WorkDir }),
+	}
+}

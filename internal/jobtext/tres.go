@@ -1,0 +1,180 @@
+package jobtext
+
+import (
+	"cmp"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/walltime"
+)
+
+// resvTRES gives what a reservation takes of its nodes, in Slurm's words.
+func resvTRES(v *model.Reservation, size *proto.ResvSize) string {
+	out := []string{fmt.Sprintf("cpu=%d", size.CPUs)}
+	for _, g := range size.Gres {
+		if g.Count > 0 {
+			out = append(out, fmt.Sprintf("%s=%d", g.TRES, g.Count))
+		}
+	}
+	for _, l := range v.Licenses {
+		out = append(out, fmt.Sprintf("license/%s=%d", l.Name, l.Count))
+	}
+	return strings.Join(out, ",")
+}
+
+// tres builds Slurm's resource list. A typed resource is counted under its name and under its type.
+func tres(cpus, memMiB, nodes int64, gres []model.GresCount) string {
+	b := fmt.Sprintf("cpu=%d", cpus)
+	if memMiB > 0 {
+		b += ",mem=" + walltime.FormatMem(memMiB)
+	}
+	b += fmt.Sprintf(",node=%d,billing=%d", nodes, cpus)
+	var names []string
+	sum := map[string]int64{}
+	for _, g := range gres {
+		if sum[g.Name] == 0 {
+			names = append(names, g.Name)
+		}
+		sum[g.Name] += g.Count
+	}
+	for _, n := range names {
+		b += fmt.Sprintf(",gres/%s=%d", n, sum[n])
+		for _, g := range gres {
+			if g.Name == n && g.Type != "" {
+				b += fmt.Sprintf(",gres/%s:%s=%d", n, g.Type, g.Count)
+			}
+		}
+	}
+	return b
+}
+
+// gresIndexText gives gpu:a100:2(IDX:0-1).
+func gresIndexText(list []model.GresAlloc) string {
+	var out []string
+	for _, g := range list {
+		s := g.Name
+		if g.Type != "" {
+			s += ":" + g.Type
+		}
+		idx := g.Index.String()
+		if g.Share != nil {
+			idx = strconv.Itoa(int(g.Share.GPU)) // of the GPU that they are shares of
+		}
+		out = append(out, fmt.Sprintf("%s:%d(IDX:%s)", s, g.Index.Count(), idx))
+	}
+	return strings.Join(out, ",")
+}
+
+func gresReqText(g model.GresReq) string {
+	s := "gres:" + g.Name
+	if g.Milli > 0 {
+		s = "gres:" + model.GPUName
+	}
+	if g.Type != "" {
+		s += ":" + g.Type
+	}
+	if g.Milli > 0 {
+		return s + ":" + PartText(g.Milli)
+	}
+	return s + ":" + strconv.Itoa(int(g.Count))
+}
+
+func nodeTres(cpus, mem int64, gres []model.GresCount) string {
+	return strings.Replace(tres(cpus, mem, 1, gres), ",node=1", "", 1)
+}
+
+// gresDefText gives a node's generic resources: gpu:a100:8.
+func gresDefText(list []model.GresDef) string {
+	var out []string
+	for _, g := range list {
+		s := g.Name
+		if g.Type != "" {
+			s += ":" + g.Type
+		}
+		if g.NoConsume {
+			s += ":no_consume"
+		}
+		out = append(out, fmt.Sprintf("%s:%d", s, g.Count))
+	}
+	return strings.Join(out, ",")
+}
+
+// gresUsedText gives what is in use of them: gpu:a100:3(IDX:0-2).
+func gresUsedText(n *model.Node) string {
+	var out []string
+	for _, g := range n.Def.Gres {
+		if g.NoConsume {
+			out = append(out, model.TypedName(g.Name, g.Type)+":0")
+			continue
+		}
+		used := n.Used(g.Name)
+		mine := used.Minus(model.UpTo(int(g.First)))
+		mine = mine.Minus(mine.Minus(model.UpTo(int(g.First + g.Count))))
+		s := g.Name
+		if g.Type != "" {
+			s += ":" + g.Type
+		}
+		if len(g.Over) > 0 {
+			out = append(out, fmt.Sprintf("%s:%d(%s)", s, mine.Count(), shareUse(n, &g)))
+			continue
+		}
+		idx := mine.String()
+		if idx == "" {
+			idx = "N/A"
+		}
+		out = append(out, fmt.Sprintf("%s:%d(IDX:%s)", s, mine.Count(), idx))
+	}
+	return strings.Join(out, ",")
+}
+
+// shareUse gives what is in use of each GPU's shares, as Slurm shows it: 2/8,0/8.
+func shareUse(n *model.Node, g *model.GresDef) string {
+	var out []string
+	for _, s := range g.Over {
+		used := int32(0)
+		if x := n.SharesOf(s.GPU); x != nil && x.Name == g.Name {
+			used = x.Count
+		}
+		out = append(out, fmt.Sprintf("%d/%d", used, s.Count))
+	}
+	return strings.Join(out, ",")
+}
+
+func stepGres(s *model.Step) string {
+	var out []string
+	for _, g := range s.Gres {
+		name := "gres/" + g.Name
+		if g.Type != "" {
+			name += ":" + g.Type
+		}
+		out = append(out, name+":"+strconv.FormatInt(g.Count, 10))
+	}
+	return cmp.Or(strings.Join(out, ","), "N/A")
+}
+
+// stepTRES writes what a step holds; it is not billed for it.
+func stepTRES(s *model.Step) string {
+	text := tres(int64(s.CPUs), s.MemMiB, int64(len(s.Nodes)), s.Gres)
+	return strings.Replace(text, fmt.Sprintf(",billing=%d", s.CPUs), "", 1)
+}
+
+// licensesText gives a job's licenses as gqueue and gcontrol show them.
+func licensesText(sp *model.Spec) string {
+	if sp.More == nil {
+		return ""
+	}
+	var out []string
+	for _, l := range sp.More.Licenses {
+		out = append(out, l.Name+":"+strconv.FormatInt(l.Count, 10))
+	}
+	if sp.More.AnyLicense {
+		return strings.Join(out, "|")
+	}
+	return strings.Join(out, ",")
+}
+
+// PartText shows thousandths: 0.5.
+func PartText(milli int32) string { return strconv.FormatFloat(float64(milli)/1000, 'f', -1, 64) }

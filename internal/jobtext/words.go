@@ -1,0 +1,92 @@
+package jobtext
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// RefText gives a reference as people write it.
+func RefText(r proto.JobRef) string {
+	id := strconv.Itoa(int(r.Job))
+	switch {
+	case r.Task != model.NoTask:
+		return id + "_" + strconv.Itoa(int(r.Task))
+	case len(r.Tasks) > 0:
+		return id + "_[" + r.Tasks.String() + "]"
+	}
+	return id
+}
+
+// JobID gives a job's id as gqueue shows it: 12, 12_3, 12_[4-9%2].
+func JobID(j *model.Job) string {
+	switch {
+	case j.IsArray():
+		t := j.Tasks.String()
+		if j.Throttle > 0 {
+			t += "%" + strconv.Itoa(int(j.Throttle))
+		}
+		return strconv.Itoa(int(j.ArrayID)) + "_[" + t + "]"
+	case j.ArrayID != 0 && j.Task != model.NoTask:
+		return strconv.Itoa(int(j.ArrayID)) + "_" + strconv.Itoa(int(j.Task))
+	}
+	return strconv.Itoa(int(j.ID))
+}
+
+func orNA(s string) string {
+	if s == "" {
+		return "N/A"
+	}
+	return s
+}
+
+// KeyValues builds scontrol's key=value output: lines of words, or one line for all (-o).
+type KeyValues struct {
+	lines [][]string
+}
+
+// line begins a new line of words.
+func (r *KeyValues) line(words ...string) { r.lines = append(r.lines, words) }
+
+// Text gives the record. Continuation lines are indented by three blanks, as tools expect.
+func (r *KeyValues) Text(oneLine bool) string {
+	var b strings.Builder
+	for i, words := range r.lines {
+		switch {
+		case i > 0 && oneLine:
+			b.WriteByte(' ')
+		case i > 0:
+			b.WriteString("\n   ")
+		}
+		for k, w := range words {
+			if k > 0 {
+				b.WriteByte(' ')
+			}
+			b.WriteString(w)
+		}
+	}
+	b.WriteByte('\n')
+	if !oneLine {
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+func KV(key string, value any) string { return key + "=" + fmt.Sprint(value) }
+
+func orNull(s string) string {
+	if s == "" {
+		return "(null)"
+	}
+	return s
+}
+
+func yesNum(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
