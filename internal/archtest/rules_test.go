@@ -72,6 +72,7 @@ var onlyIn = []confined{
 // the one that the simulator runs and the tests replay. Only their _test.go files may.
 var (
 	pure    = []string{"internal/model", "internal/state", "internal/sched"}
+	words   = []string{"internal/jobtext", "internal/slurmjson", "internal/format"} // the same, but for times as values
 	effects = []string{"time", "os", "net", "sync", "log", "math/rand", "crypto/rand", "io/fs", "io/ioutil", "path/filepath", "syscall", "golang.org/x/sys"}
 )
 

@@ -166,6 +166,7 @@ func (t *tables) runTables(r *Reader) {
 		"StopReason": func(d *dec, x *model.Run) { x.StopReason = model.Reason(d.int()) },
 		"Warned":     func(d *dec, x *model.Run) { x.Warned = model.Time(d.int()) },
 		"Mailed":     func(d *dec, x *model.Run) { x.Mailed = int32(d.int()) },
+		"FailedNode": func(d *dec, x *model.Run) { x.FailedNode = d.str() },
 		"StopFor":    func(d *dec, x *model.Run) { x.StopFor = model.JobID(d.int()) },
 		"Licenses":   func(d *dec, x *model.Run) { x.Licenses = list(d, t.license, x.Licenses) },
 		"Share":      func(d *dec, x *model.Run) { x.Share = int32(d.int()) },
@@ -201,6 +202,7 @@ func (t *tables) runTables(r *Reader) {
 		"MaxRSSKB": func(d *dec, x *model.Exit) { x.MaxRSSKB = d.int() },
 		"Text":     func(d *dec, x *model.Exit) { x.Text = d.str() },
 		"Use":      func(d *dec, x *model.Exit) { x.Use = usage(d) },
+		"NoStart":  func(d *dec, x *model.Exit) { x.NoStart = d.bool() },
 	})
 	t.end = inOrder(map[string]setter[model.End]{
 		"At":   func(d *dec, x *model.End) { x.At = model.Time(d.int()) },

@@ -1,0 +1,6 @@
+package jobtext
+
+import (
+	_ "os"
+	_ "time"
+)
