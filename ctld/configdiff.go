@@ -5,14 +5,22 @@ import (
 	"reflect"
 	"strings"
 
+	"gbatch/internal/conf"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/state"
 )
 
 // configDiff lists what a new configuration changes of the present one: settings by key, partitions and nodes by name.
 func configDiff(old, new *model.Config) []proto.Change {
-	out := diffKeys("", old.Show, new.Show, "from now on")
+	out := diffKeys("", old.Show, new.Show, "")
+	for i := range out {
+		out[i].Effect = conf.EffectOf(out[i].Key).String()
+	}
+	if len(old.AtStart) > 0 { // else it is of an older version, which did not keep it
+		out = append(out, diffKeys("", old.AtStart, new.AtStart, conf.RestartNoded.String())...)
+	}
 	oldParts, newParts := map[string]*model.Partition{}, map[string]*model.Partition{}
 	for _, p := range old.Partitions {
 		oldParts[p.Name] = p
@@ -61,6 +69,37 @@ func configDiff(old, new *model.Config) []proto.Change {
 	if a, b := strings.Join(old.Accounts, ","), strings.Join(new.Accounts, ","); a != b {
 		out = append(out, proto.Change{Key: "Accounts", Old: a, New: b, Effect: "for jobs submitted from now on"})
 	}
+	return out
+}
+
+// restarts says which daemons have to be started anew for changes to take effect, and where: in one sentence a daemon.
+func restarts(v *state.View, controllers []Peer, changes []proto.Change) []string {
+	keys := map[conf.Effect][]string{}
+	for _, e := range []conf.Effect{conf.RestartCtld, conf.RestartNoded, conf.RestartDbd} {
+		for i := range changes {
+			if s := changes[i].Effect; s == e.String() || s == conf.RestartAll.String() {
+				keys[e] = append(keys[e], changes[i].Key)
+			}
+		}
+	}
+	var names []string
+	for _, p := range controllers {
+		names = append(names, p.Name)
+	}
+	var nodes []string
+	v.Nodes(func(n *model.Node) bool {
+		nodes = append(nodes, n.Def.Name)
+		return true
+	})
+	var out []string
+	say := func(e conf.Effect, daemon, where string) {
+		if len(keys[e]) > 0 && where != "" {
+			out = append(out, fmt.Sprintf("restart %s on %s: until then %s stays as it was there", daemon, where, strings.Join(keys[e], ", ")))
+		}
+	}
+	say(conf.RestartCtld, "gctld", hostlist.Compress(names))
+	say(conf.RestartNoded, "gnoded (jobs go on)", hostlist.Compress(nodes))
+	say(conf.RestartDbd, "gdbd", "its host")
 	return out
 }
 

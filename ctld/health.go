@@ -154,6 +154,18 @@ func (n *nodeSet) all() []*session {
 	return out
 }
 
+// retell has every node told the rules again.
+func (n *nodeSet) retell() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.rules = ""
+	for _, s := range n.sessions {
+		s.config = ""
+	}
+	close(n.woken)
+	n.woken = make(chan struct{})
+}
+
 // stale gives the sessions that have not been told the rules of the configuration with this hash, and notes that they are.
 func (n *nodeSet) stale(hash string) []*session {
 	n.mu.Lock()

@@ -3,6 +3,7 @@ package ctld
 import (
 	"context"
 	"fmt"
+	"reflect"
 
 	"gbatch/internal/conf"
 	"gbatch/internal/hostlist"
@@ -50,13 +51,18 @@ func (c *Controller) reconfigure(ctx context.Context, who *proto.Caller, rq *pro
 	v := c.machine.View()
 	reply.Changes = configDiff(v.Config(), cfg)
 	reply.Affected = affected(v, cfg)
-	if rq.DryRun || len(reply.Changes) == 0 {
-		reply.Applied = !rq.DryRun
+	reply.Restart = restarts(v, c.opts.Peers, reply.Changes)
+	if rq.DryRun {
+		return reply, nil
+	}
+	if len(reply.Changes) == 0 && reflect.DeepEqual(v.Config().Params, cfg.Params) { // it may be of an older version
+		reply.Applied = true
 		return reply, nil
 	}
 	if _, err := c.propose(ctx, &state.SetConfig{Config: cfg}); err != nil {
 		return nil, err
 	}
+	c.nodes.retell()
 	reply.Applied = true
 	c.log.Info("reconfigured", "changes", len(reply.Changes), "by", who.User)
 	return reply, nil

@@ -33,8 +33,6 @@ const maxTellText = 200
 type gpuHealth struct {
 	gpus   map[string][]healthUnit // by gpuKey: its unit, or its MIG instances'
 	at     map[int]string          // gpuKey by the driver's index
-	policy string
-	share  float64 // of a GPU's memory, percent, from which foreign use counts
 	ours   func(pid int) bool
 	free   func(unitKey) bool                                     // no job has the unit, or a share of it
 	broken func(g *gpu.Reading, units []healthUnit, fault string) // is told of each new fault; must not wait
@@ -43,6 +41,8 @@ type gpuHealth struct {
 	full map[unitKey]bool // in use in the last round, by nobody who is named and no job
 
 	mu     sync.Mutex
+	policy string
+	share  float64                   // of a GPU's memory, percent, from which foreign use counts
 	faults map[string]model.UnitTell // by gpuKey: the latest
 	tells  []model.UnitTell
 	known  bool
@@ -289,17 +289,31 @@ func oneLine(s string) string {
 	}, s), maxTellText)
 }
 
+// foreignPolicy gives what is done about processes of nobody's job.
+func (n *Noded) foreignPolicy(r *model.NodeRules) string {
+	if n.groups.root.Mode() == cgroup.None {
+		return foreignIgnore // jobs' processes can't be told from others
+	}
+	return r.GPUForeign
+}
+
+// follow takes over what the configuration says of processes of nobody's job. It counts from the next round.
+func (h *gpuHealth) follow(policy string, share float64) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.policy, h.share = policy, share
+}
+
 // watchHealth follows the node's GPUs, if there are any to follow.
 func (n *Noded) watchHealth() {
 	if n.inv.gpus == nil || n.opts.Config == nil {
 		return
 	}
-	c := n.opts.Config
-	policy := c.GpuForeignUsePolicy
-	if n.groups.root.Mode() == cgroup.None {
-		policy = foreignIgnore // jobs' processes can't be told from others
-	}
-	n.gpuHealth = newGPUHealth(n.inv.devices, ruleUnits(&n.opts, n.inv), policy, float64(c.GpuForeignUsePct), n.log)
+	r := n.configured()
+	n.gpuHealth = newGPUHealth(n.inv.devices, ruleUnits(&n.opts, n.inv), n.foreignPolicy(r), float64(r.GPUForeignPct), n.log)
 	n.gpuHealth.ours, n.gpuHealth.free = n.groups.root.Contains, n.sampler.free
 	n.gpuHealth.broken = n.recoverGPU
 	n.gpuHealth.begin(n.inv.devices, n.now())

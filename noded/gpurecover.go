@@ -15,7 +15,7 @@ const recoverTimeout = 10 * time.Minute
 // recoverGPU has GpuRecoverProgram look after a GPU that has just broken. It is out of service by then, and stays so until somebody
 // resumes it: the program itself, if it could help.
 func (n *Noded) recoverGPU(g *gpu.Reading, units []healthUnit, fault string) {
-	program := n.opts.Config.GpuRecoverProgram
+	program := n.configured().GPURecover
 	if program == "" {
 		return
 	}

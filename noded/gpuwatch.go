@@ -28,11 +28,12 @@ type gpuRound struct {
 // gpuWatch is the one watcher of a gnoded. Where no GPUs are looked for it has nothing to tell.
 type gpuWatch struct {
 	source gpu.Source
-	every  time.Duration
 	log    *slog.Logger
 	pauses chan gpuPause
+	paced  chan struct{} // holds one: every has changed
 
 	mu     sync.Mutex
+	every  time.Duration
 	subs   []*gpuSub
 	latest gpuRound
 	said   string
@@ -47,7 +48,31 @@ func newGPUWatch(source gpu.Source, every time.Duration, log *slog.Logger) *gpuW
 	if every <= 0 {
 		every = gpuWatchEvery
 	}
-	return &gpuWatch{source: source, every: every, log: log, pauses: make(chan gpuPause)}
+	return &gpuWatch{source: source, every: every, log: log, pauses: make(chan gpuPause), paced: make(chan struct{}, 1)}
+}
+
+// setEvery changes the time between rounds.
+func (w *gpuWatch) setEvery(every time.Duration) {
+	if every <= 0 {
+		every = gpuWatchEvery
+	}
+	w.mu.Lock()
+	same := w.every == every
+	w.every = every
+	w.mu.Unlock()
+	if same {
+		return
+	}
+	select {
+	case w.paced <- struct{}{}:
+	default: // it will read every
+	}
+}
+
+func (w *gpuWatch) pace() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.every
 }
 
 // subscribe has got called with each round, from the watcher's goroutine: it must not wait for anything, and must not
@@ -85,7 +110,7 @@ func (w *gpuWatch) run(ctx context.Context) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			w.source.Watch(turn, w.every, func(readings []gpu.Reading, err error) {
+			w.source.Watch(turn, w.pace(), func(readings []gpu.Reading, err error) {
 				w.tell(gpuRound{At: time.Now(), Readings: readings, Err: err})
 			})
 		}()
@@ -99,6 +124,9 @@ func (w *gpuWatch) run(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			}
+		case <-w.paced: // the source begins again with the new pace
+			cancel()
+			<-done
 		case <-done:
 			cancel()
 			return

@@ -264,7 +264,7 @@ func (l *loop) onWelcome(w *proto.Welcome) error {
 	l.n.def.Store(&welcomed{cluster: w.Cluster, def: w.Def, killWaitS: w.KillWaitS})
 	l.n.groups.keep(w.Def)
 	if w.Rules != nil {
-		l.n.rules.Store(w.Rules)
+		l.n.takeRules(w.Rules)
 	}
 	return l.sawEpoch(w.Epoch, w.Instance)
 }
@@ -291,7 +291,7 @@ func (l *loop) onOrders(o *proto.Orders) error {
 		return err
 	}
 	if o.Rules != nil {
-		l.n.rules.Store(o.Rules)
+		l.n.takeRules(o.Rules)
 	}
 	if o.Health {
 		l.then(l.n.health.run)

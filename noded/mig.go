@@ -110,7 +110,7 @@ func movedUnits(was, now []foundUnit) []string {
 
 // cutAll divides the GPUs one after the other, and ends with the first that fails. Before any is touched all have been looked at.
 func (n *Noded) cutAll(ctx context.Context, ask *proto.MIGAsk, touched map[string]bool) error {
-	c := &cutter{n: n, layout: ask.Layout, program: n.opts.Config.MigProgram}
+	c := &cutter{n: n, layout: ask.Layout, program: n.configured().MIGProgram}
 	c.run = func(args ...string) (string, error) { return n.runLocal(ctx, c.program, migTool, nil, args...) }
 	inv, err := n.lookAgain()
 	if err != nil {

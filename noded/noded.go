@@ -70,8 +70,10 @@ type Noded struct {
 
 	def        atomic.Pointer[welcomed]
 	rules      atomic.Pointer[model.NodeRules] // nil until a leader has been heard
+	ownRules   *model.NodeRules                // what this host's file says
 	health     *health
 	beat       chan struct{} // a heartbeat is due at once
+	paced      chan struct{} // holds one: the rules have changed
 	instance   atomic.Uint64
 	registered atomic.Bool
 
@@ -86,8 +88,8 @@ func New(o Options) (n *Noded, err error) {
 	}
 	n = &Noded{opts: o, log: o.Logger.With("node", o.Name), now: time.Now, machine: machine{root: "/"}, names: newNames(),
 		root: os.Geteuid() == 0, uid: os.Geteuid(),
-		beat: make(chan struct{}, 1), inbox: &inbox{wake: make(chan struct{}, 1)}, out: newOutbox(), tellers: make(chan struct{}, maxTellers), stats: make(chan struct{}, maxStats), migs: make(chan struct{}, maxStats)}
-	n.upSince = model.Time(n.now().UnixMilli())
+		beat: make(chan struct{}, 1), paced: make(chan struct{}, 1), inbox: &inbox{wake: make(chan struct{}, 1)}, out: newOutbox(), tellers: make(chan struct{}, maxTellers), stats: make(chan struct{}, maxStats), migs: make(chan struct{}, maxStats)}
+	n.upSince, n.ownRules = model.Time(n.now().UnixMilli()), rulesOfFile(&n.opts)
 	defer func() {
 		if err != nil {
 			err = errors.Join(fmt.Errorf("gnoded on node %s: %w", o.Name, err), n.Close())
@@ -156,7 +158,7 @@ func (n *Noded) openJobs() error {
 		n.log.Warn("this node can't do everything", "note", note)
 	}
 	n.sampler = newSampler(n)
-	n.gpus = newGPUWatch(n.inv.gpus, n.sampler.gpuEvery(&n.opts), n.log)
+	n.gpus = newGPUWatch(n.inv.gpus, n.gpuEvery(n.ownRules), n.log)
 	n.gpus.subscribe(func(r gpuRound) { n.sampler.onReadings(r.Readings) })
 	n.watchHealth()
 	n.gpus.subscribe(n.troubles.note)

@@ -34,13 +34,13 @@ const (
 // sampler owns what samples have found. Its methods may be called from any goroutine.
 type sampler struct {
 	node   string
-	every  time.Duration // between samples of jobs that ask for nothing else; 0: none
 	groups *groups
 	log    *slog.Logger
 	now    func() time.Time
 	save   func(list []*sampledUse) // gives numbers to the loop
 
 	mu     sync.Mutex
+	every  time.Duration // between samples of jobs that ask for nothing else; 0: none
 	jobs   map[sampleKey]*sampled
 	open   int // meters
 	next   time.Time
@@ -84,10 +84,22 @@ type sampled struct {
 func newSampler(n *Noded) *sampler {
 	s := &sampler{node: n.opts.Name, groups: n.groups, log: n.log, now: n.now, jobs: map[sampleKey]*sampled{},
 		wake: make(chan struct{}, 1), save: func(list []*sampledUse) { n.inbox.post(msgSampled{list}) }}
-	if c := n.opts.Config; c != nil && c.JobAcctGatherType != "jobacct_gather/none" {
-		s.every = time.Duration(c.SampleIntervalS) * time.Second
-	}
+	s.setEvery(time.Duration(n.configured().SampleS) * time.Second)
 	return s
+}
+
+// setEvery says how often jobs are sampled that start from now on.
+func (s *sampler) setEvery(every time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.every = every
+}
+
+// everyS is how often jobs that ask for nothing else are sampled, seconds.
+func (s *sampler) everyS() int32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return int32(s.every / time.Second)
 }
 
 // shape is what an allocation gives a job here, and how often it wants to be looked at.
@@ -101,7 +113,7 @@ func (s *sampler) shape(l *proto.Launch) *model.NodeUsage {
 
 // held is a part of this node before anything of it has been used.
 func (s *sampler) held(here *model.NodeAlloc) *model.NodeUsage {
-	u := &model.NodeUsage{Node: s.node, Tasks: 1, CPUs: int32(here.CPUs.Count()), MemMiB: here.MemMiB, EveryS: int32(s.every / time.Second)}
+	u := &model.NodeUsage{Node: s.node, Tasks: 1, CPUs: int32(here.CPUs.Count()), MemMiB: here.MemMiB, EveryS: s.everyS()}
 	for _, key := range gpusHeld(here) {
 		u.GPUs = append(u.GPUs, model.GPUUsage{Index: int32(key.index), UUID: s.groups.units.uuid[key]})
 	}

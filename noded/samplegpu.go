@@ -3,7 +3,6 @@ package noded
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"gbatch/internal/model"
 	"gbatch/noded/gpu"
@@ -12,19 +11,6 @@ import (
 // gpuSeen is where a GPU's energy counter stood at the last reading.
 type gpuSeen struct {
 	energyMJ int64 // -1: unknown
-}
-
-// gpuEvery gives the time between readings of the GPUs: as often as jobs are sampled, where that is more often than
-// GpuSampleInterval.
-func (s *sampler) gpuEvery(o *Options) time.Duration {
-	every := o.GPUEvery
-	if every == 0 && o.Config != nil {
-		every = time.Duration(o.Config.GpuSampleIntervalS) * time.Second
-	}
-	if o.GPUEvery == 0 && s.every > 0 && (every == 0 || s.every < every) {
-		return s.every
-	}
-	return every
 }
 
 // gpusHeld gives the GPUs, and MIG instances by either name, of which a job has all or a share: by name and index, each once.

@@ -234,7 +234,8 @@ func (s *session) read(ctx context.Context, conn *rpc.Conn) error {
 
 // write sends reports as they come and a heartbeat every so often.
 func (s *session) write(ctx context.Context, conn *rpc.Conn, every time.Duration) error {
-	tick := time.NewTicker(every)
+	pace := s.n.heartbeatPace(every)
+	tick := time.NewTicker(pace)
 	defer tick.Stop()
 	sent, last := uint64(0), time.Time{}
 	if err := s.beat(ctx, conn); err != nil {
@@ -265,6 +266,11 @@ func (s *session) write(ctx context.Context, conn *rpc.Conn, every time.Duration
 		case <-tick.C:
 			if err := s.beat(ctx, conn); err != nil {
 				return err
+			}
+		case <-s.n.paced:
+			if now := s.n.heartbeatPace(every); now != pace {
+				pace = now
+				tick.Reset(pace)
 			}
 		case <-s.n.gpuHealth.changed(): // a GPU has failed, or is in use by others: now, not with the next tick
 			if err := s.beat(ctx, conn); err != nil {

@@ -299,9 +299,8 @@ func (n *Noded) wrapTask(o *shim.Launch, p *stepPlan) {
 		return path
 	}
 	prologs, epilogs := [2]string{"", own(p.req.Prolog)}, [2]string{"", own(p.req.Epilog)}
-	if c := n.opts.Config; c != nil {
-		prologs[0], epilogs[0] = c.TaskProlog, c.TaskEpilog
-	}
+	r := n.configured()
+	prologs[0], epilogs[0] = r.TaskProlog, r.TaskEpilog
 	if prologs == [2]string{} && epilogs == [2]string{} {
 		return
 	}

@@ -16,7 +16,7 @@ func (l *loop) rejoin(s *step, m msgStep) error {
 	}
 	s.conn, s.req = m.conn, m.req
 	s.stopTimer(timerLonely)
-	s.send(l, s.created(l.n.opts.Name, l.n.opts.Config))
+	s.send(l, s.created(l.n.opts.Name, l.n.configured()))
 	for i := range s.tasks {
 		s.tellTask(l, i)
 	}

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gbatch/internal/conf"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc/pki"
@@ -238,8 +237,8 @@ func (l *loop) onStepRequest(m msgStep) error {
 	if len(a.steps)+len(a.queue) >= maxSteps {
 		return refuse("Unable to create step for job %d: %d steps of it run or wait already; wait for some of them to end", rq.Job, maxSteps)
 	}
-	if c := l.n.opts.Config; c != nil && c.MaxStepCount > 0 && int64(a.nextStep)+int64(len(a.queue)) >= c.MaxStepCount {
-		return refuse("Unable to create step for job %d: Step limit reached for this job: it has had %d, and MaxStepCount is %d; let one step do the work of several", rq.Job, a.nextStep, c.MaxStepCount)
+	if limit := l.n.configured().MaxSteps; limit > 0 && int64(a.nextStep)+int64(len(a.queue)) >= limit {
+		return refuse("Unable to create step for job %d: Step limit reached for this job: it has had %d, and MaxStepCount is %d; let one step do the work of several", rq.Job, a.nextStep, limit)
 	}
 	s := &step{job: a, req: rq, conn: m.conn, id: proto.StepNone, here: -1}
 	m.conn.step = s
@@ -319,7 +318,7 @@ func (l *loop) createStep(s *step, nodes []proto.StepNode) error {
 	for _, p := range s.parts {
 		l.startPart(p)
 	}
-	s.send(l, s.created(l.n.opts.Name, l.n.opts.Config))
+	s.send(l, s.created(l.n.opts.Name, l.n.configured()))
 	return nil
 }
 
@@ -331,13 +330,11 @@ func (s *step) place(node string) {
 	}
 }
 
-func (s *step) created(node string, c *conf.Config) *proto.StepEvent {
+func (s *step) created(node string, r *model.NodeRules) *proto.StepEvent {
 	f := s.job.rec.Order
 	ev := &proto.StepEvent{Kind: proto.StepCreated, Step: s.id, Layout: s.rec.Nodes, Job: &proto.StepJob{Name: s.rec.Name, User: f.Spec.User},
 		Direct: s.conn.direct(node)}
-	if c != nil {
-		ev.Job.KillBad, ev.Job.WaitS = c.KillOnBadExit, c.WaitTimeS
-	}
+	ev.Job.KillBad, ev.Job.WaitS = r.KillBad, r.WaitS
 	if f.Task != model.NoTask {
 		ev.Job.ArrayID, ev.Job.Task = f.ArrayID, f.Task
 	} else {

@@ -292,6 +292,9 @@ func (l *loop) killSteps(a *attempt) {
 
 // killWait is how long after SIGTERM SIGKILL follows.
 func (n *Noded) killWait() time.Duration {
+	if r := n.rules.Load(); r != nil && r.KillWaitS > 0 {
+		return time.Duration(r.KillWaitS) * time.Second
+	}
 	if w := n.def.Load(); w != nil && w.killWaitS > 0 {
 		return time.Duration(w.killWaitS) * time.Second
 	}

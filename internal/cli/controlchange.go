@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -223,9 +224,13 @@ func (c *control) reconfigure(words []string) error {
 			}
 			fmt.Fprintln(c.Stdout)
 		}
-		for _, a := range r.Affected {
+		for _, a := range slices.Concat(r.Affected, r.Restart) {
 			fmt.Fprintln(c.Stdout, a)
 		}
+		return nil
+	}
+	for _, s := range r.Restart {
+		fmt.Fprintf(c.Stderr, "gcontrol: note: %s\n", s)
 	}
 	return nil
 }

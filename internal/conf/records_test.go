@@ -297,7 +297,9 @@ PartitionName=p Nodes=g1,fut MaxTime=60 State=DOWN MaxNodes=2 AllowAccounts=a Ov
 		WholeCores: true, EnforceLimits: "NO", QueueDepth: 17, NeedAccount: true, MaxScript: 1234, DefaultAccount: "a", SwitchWaitS: 300, GPUMemMarginMiB: 2000, MailProg: "/bin/mail",
 		Priority: model.Priority{Multifactor: true, HalfLifeS: 604800, CalcPeriodS: 300, MaxAgeS: 604800, ResetPeriod: "NONE"}, Preempt: model.Preempt{Mode: "OFF", SliceS: 30, StopGraceS: 2},
 		Backfill: model.Backfill{On: true, IntervalS: 30, ResolutionS: 60, MaxArrayResv: 20, MinIntervalUS: 2},
-		Rules:    model.NodeRules{Contain: true, UnkillableS: 60, BatchStartS: 10, HealthStates: []string{"ANY"}, LaunchRetries: 3, LaunchBackoffS: 10, LaunchDrain: 3},
+		Rules: model.NodeRules{Contain: true, UnkillableS: 60, BatchStartS: 10, HealthStates: []string{"ANY"}, LaunchRetries: 3, LaunchBackoffS: 10, LaunchDrain: 3,
+			MaxSteps: 40000, SampleS: 30, KillWaitS: 7, HeartbeatS: 10, GPUSampleS: 5, GPUForeign: "avoid", GPUForeignPct: 20,
+			MIGProgram: "/usr/bin/nvidia-smi"},
 	}
 	if !reflect.DeepEqual(m.Params, params) {
 		t.Errorf("params\n got %+v\nwant %+v", m.Params, params)

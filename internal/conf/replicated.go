@@ -28,13 +28,14 @@ func (c *Config) Model() *model.Config {
 			MaxScript: int32(c.Scheduler.MaxScriptBytes), DefaultAccount: c.DefaultAccount,
 			Priority: c.Priority.model(), Preempt: c.Preempt.model(), HoldLimits: c.Enforce.Limits, EnforceQOS: c.Enforce.QOS, EnforceSafe: c.Enforce.Safe,
 			PrivateData: c.PrivateData, UserTop: c.Scheduler.EnableUserTop, TrackTRES: c.AccountingStorageTRES,
-			Backfill: c.Scheduler.backfill(), MaxStart: count32(c.Scheduler.MaxStart), Rules: c.nodeRules(),
+			Backfill: c.Scheduler.backfill(), MaxStart: count32(c.Scheduler.MaxStart), Rules: c.NodeRules(),
 			LimitStop: c.Scheduler.AssocLimitStop, MaxArrayTasks: count32(c.Scheduler.MaxArrayTasks), PartDepth: count32(c.Scheduler.PartitionDepth),
 			MailProg: c.MailProg, MailDomain: c.MailDomain,
 		},
 		Accounts: c.Accounts,
 		Show:     c.KeyValues(),
 		Hash:     c.Hash,
+		AtStart:  c.atStart(),
 	}
 	m.Params.GPUIdle = c.GpuIdlePolicy
 	m.Params.AlertProgram, m.Params.GPUSelect = c.AlertProgram, c.gpuSelect()
@@ -55,8 +56,8 @@ func (c *Config) Model() *model.Config {
 	return m
 }
 
-// nodeRules is what nodes, and the controller for them, do around jobs.
-func (c *Config) nodeRules() model.NodeRules {
+// NodeRules is what nodes, and the controller for them, do around jobs.
+func (c *Config) NodeRules() model.NodeRules {
 	flag := func(word string) bool { return slices.Contains(c.PrologFlags, word) }
 	return model.NodeRules{
 		Prolog: c.Prolog, Epilog: c.Epilog, PrologTimeoutS: c.PrologTimeoutS, EpilogTimeoutS: c.EpilogTimeoutS,
@@ -65,8 +66,20 @@ func (c *Config) nodeRules() model.NodeRules {
 		UnkillableS: c.UnkillableStepTimeoutS, UnkillableProgram: c.UnkillableStepProgram, BatchStartS: c.BatchStartTimeoutS,
 		HealthProgram: c.HealthCheckProgram, HealthIntervalS: c.HealthCheckIntervalS, HealthStates: c.HealthCheckNodeState,
 		LaunchRetries: int32(c.LaunchRetries), LaunchBackoffS: c.LaunchBackoffS, LaunchDrain: int32(c.LaunchFailuresToDrain),
-		GPUBind: c.DefaultGpuBind,
+		GPUBind: c.DefaultGpuBind, TaskProlog: c.TaskProlog, TaskEpilog: c.TaskEpilog, MaxSteps: c.MaxStepCount,
+		KillBad: c.KillOnBadExit, WaitS: c.WaitTimeS, SampleS: c.sampleS(), KillWaitS: c.KillWaitS,
+		HeartbeatS: c.NodeHeartbeatIntervalS, GPUSampleS: c.GpuSampleIntervalS, GPURecover: c.GpuRecoverProgram,
+		GPUForeign: c.GpuForeignUsePolicy, GPUForeignPct: c.GpuForeignUsePct, GPUByUUID: c.GpuEnvStyle == "uuid",
+		MIGProgram: c.MigProgram,
 	}
+}
+
+// sampleS is the time between samples of a job, 0 for none before its end.
+func (c *Config) sampleS() int64 {
+	if c.JobAcctGatherType == "jobacct_gather/none" {
+		return 0
+	}
+	return c.SampleIntervalS
 }
 
 func (c *Config) nodeModel(n *NodeDef) *model.NodeDef {

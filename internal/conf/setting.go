@@ -33,6 +33,7 @@ const (
 	AtOnce       Effect = iota
 	NewJobs             // for jobs submitted from now on
 	NextStart           // for jobs that start from now on
+	NewSteps            // for steps that start from now on
 	RestartCtld         // when gctld is restarted
 	RestartNoded        // when gnoded is restarted
 	RestartDbd          // when gdbd is restarted
@@ -41,7 +42,8 @@ const (
 
 func (e Effect) String() string {
 	return [...]string{
-		"at once", "for jobs submitted from now on", "for jobs that start from now on", "when gctld is restarted",
+		"at once", "for jobs submitted from now on", "for jobs that start from now on",
+		"for steps that start from now on", "when gctld is restarted",
 		"when gnoded is restarted", "when gdbd is restarted", "when all daemons are restarted",
 	}[e]
 }
@@ -331,6 +333,15 @@ func (l *loader) explain(s *setting, p pair) {
 
 func hasFold(words []string, v string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return sameWord(v, w) })
+}
+
+// EffectOf says when a change of a key takes effect that KeyValues gives.
+func EffectOf(key string) Effect {
+	name, _, _ := strings.Cut(key, "[") // SlurmctldHost[0]
+	if s := mainSettings().byName[strings.ToLower(name)]; s != nil {
+		return s.effect
+	}
+	return AtOnce // SLURM_CONF: where the files are
 }
 
 // KeyInfo describes a key for manual pages and completion.

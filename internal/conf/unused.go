@@ -21,6 +21,7 @@ var unusedKeys = []unusedKey{
 	{"PropagateResourceLimits", "remove it, and set SLURM_PROPAGATE in the users' profiles to the limits' names"},
 	{"PropagateResourceLimitsExcept", "remove it, and set SLURM_PROPAGATE in the users' profiles to the limits' names"},
 	{"TaskPluginParam", "remove it, and set SLURM_CPU_BIND in the users' profiles: grun takes it for --cpu-bind"},
+	{"TopologyParam", "remove it: the switches of topology.conf count for all jobs, and none waits for them unless it asks (gsubmit --switches)"},
 	{"TrackWCKey", "remove it: usage is kept by account, user, QOS and job name"},
 }
 

@@ -1746,7 +1746,7 @@ func (x *GresCount) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Config) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(9); err != nil {
+	if err := e.EncodeArrayLen(10); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Cluster); err != nil {
@@ -1822,6 +1822,14 @@ func (x *Config) EncodeMsgpack(e *msgpack.Encoder) error {
 			if err := x.Switches[i6].EncodeMsgpack(e); err != nil {
 				return err
 			}
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.AtStart)); err != nil {
+		return err
+	}
+	for i7 := range x.AtStart {
+		if err := x.AtStart[i7].EncodeMsgpack(e); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -2012,7 +2020,26 @@ func (x *Config) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Switches = s19
 		}
 	}
-	return wire.Skip(d, n-9)
+	if n < 10 {
+		return nil
+	}
+	{
+		n22, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Config.AtStart", err)
+		}
+		if n22 > 0 {
+			s23 := make([]KV, 0, wire.Cap(n22))
+			for range n22 {
+				s23 = append(s23, KV{})
+				if err := s23[len(s23)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Config.AtStart", err)
+				}
+			}
+			x.AtStart = s23
+		}
+	}
+	return wire.Skip(d, n-10)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -7882,7 +7909,7 @@ func (x *Node) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *NodeRules) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(21); err != nil {
+	if err := e.EncodeArrayLen(35); err != nil {
 		return err
 	}
 	if err := e.EncodeArrayLen(len(x.Prolog)); err != nil {
@@ -7971,6 +7998,48 @@ func (x *NodeRules) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeString(x.GPUBind); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.TaskProlog); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.TaskEpilog); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MaxSteps); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.KillBad); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.WaitS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.SampleS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.KillWaitS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.HeartbeatS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.GPUSampleS); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.GPURecover); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.GPUForeign); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.GPUForeignPct); err != nil {
+		return err
+	}
+	if err := e.EncodeBool(x.GPUByUUID); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.MIGProgram); err != nil {
 		return err
 	}
 	return nil
@@ -8269,7 +8338,147 @@ func (x *NodeRules) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.GPUBind = v
 	}
-	return wire.Skip(d, n-21)
+	if n < 22 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("NodeRules.TaskProlog", err)
+		}
+		x.TaskProlog = v
+	}
+	if n < 23 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("NodeRules.TaskEpilog", err)
+		}
+		x.TaskEpilog = v
+	}
+	if n < 24 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeRules.MaxSteps", err)
+		}
+		x.MaxSteps = v
+	}
+	if n < 25 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("NodeRules.KillBad", err)
+		}
+		x.KillBad = v
+	}
+	if n < 26 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeRules.WaitS", err)
+		}
+		x.WaitS = v
+	}
+	if n < 27 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeRules.SampleS", err)
+		}
+		x.SampleS = v
+	}
+	if n < 28 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeRules.KillWaitS", err)
+		}
+		x.KillWaitS = v
+	}
+	if n < 29 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeRules.HeartbeatS", err)
+		}
+		x.HeartbeatS = v
+	}
+	if n < 30 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeRules.GPUSampleS", err)
+		}
+		x.GPUSampleS = v
+	}
+	if n < 31 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("NodeRules.GPURecover", err)
+		}
+		x.GPURecover = v
+	}
+	if n < 32 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("NodeRules.GPUForeign", err)
+		}
+		x.GPUForeign = v
+	}
+	if n < 33 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("NodeRules.GPUForeignPct", err)
+		}
+		x.GPUForeignPct = v
+	}
+	if n < 34 {
+		return nil
+	}
+	{
+		v, err := d.DecodeBool()
+		if err != nil {
+			return wire.In("NodeRules.GPUByUUID", err)
+		}
+		x.GPUByUUID = v
+	}
+	if n < 35 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("NodeRules.MIGProgram", err)
+		}
+		x.MIGProgram = v
+	}
+	return wire.Skip(d, n-35)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -14,6 +14,7 @@ type Config struct {
 	Hash       string   // of the files it came from
 	Licenses   []LicenseCount
 	Switches   []*Switch // the tree of topology.conf in its order; empty: all nodes are alike
+	AtStart    []KV      // what gnoded reads of cgroup.conf and gres.conf when it starts, by file: for reconfigure to compare
 }
 
 // MaxLicenses bounds the kinds of licenses that a cluster has.

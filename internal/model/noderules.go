@@ -31,6 +31,22 @@ type NodeRules struct {
 	LaunchDrain    int32 // distinct jobs in a row that a node can't launch before it is drained; 0: never
 
 	GPUBind string // DefaultGpuBind: of steps whose command says nothing; "": as in Slurm
+
+	// What a node would otherwise read from its own file, which may have only addresses and certificates in it. A leader
+	// of an older version sends none of it: GPUForeign is empty then, and the node goes by its file.
+	TaskProlog, TaskEpilog string
+	MaxSteps               int64  // MaxStepCount, 0: no limit
+	KillBad                bool   // KillOnBadExit
+	WaitS                  int64  // WaitTime
+	SampleS                int64  // between samples of a job; 0: only at its end
+	KillWaitS              int64  // KillWait
+	HeartbeatS             int64  // NodeHeartbeatInterval
+	GPUSampleS             int64  // GpuSampleInterval
+	GPURecover             string // GpuRecoverProgram
+	GPUForeign             string // GpuForeignUsePolicy: "avoid", "drain" or "ignore"
+	GPUForeignPct          int64  // GpuForeignUseThreshold
+	GPUByUUID              bool   // GpuEnvStyle=uuid
+	MIGProgram             string // MigProgram
 }
 
 // EachNode reports whether all nodes of a job have something to do for it, also those on which none of it runs.

@@ -10892,7 +10892,7 @@ func (x *ReconfigureRequest) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *ReconfigureReply) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(4); err != nil {
+	if err := e.EncodeArrayLen(5); err != nil {
 		return err
 	}
 	if err := e.EncodeBool(x.Applied); err != nil {
@@ -10919,6 +10919,14 @@ func (x *ReconfigureReply) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	for i3 := range x.Affected {
 		if err := e.EncodeString(x.Affected[i3]); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeArrayLen(len(x.Restart)); err != nil {
+		return err
+	}
+	for i4 := range x.Restart {
+		if err := e.EncodeString(x.Restart[i4]); err != nil {
 			return err
 		}
 	}
@@ -11004,7 +11012,31 @@ func (x *ReconfigureReply) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Affected = s8
 		}
 	}
-	return wire.Skip(d, n-4)
+	if n < 5 {
+		return nil
+	}
+	{
+		n10, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("ReconfigureReply.Restart", err)
+		}
+		if n10 > 0 {
+			s11 := make([]string, 0, wire.Cap(n10))
+			for range n10 {
+				var v12 string
+				{
+					v, err := d.DecodeString()
+					if err != nil {
+						return wire.In("ReconfigureReply.Restart", err)
+					}
+					v12 = v
+				}
+				s11 = append(s11, v12)
+			}
+			x.Restart = s11
+		}
+	}
+	return wire.Skip(d, n-5)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -290,6 +290,7 @@ type ReconfigureReply struct {
 	Changes  []Change
 	Problems []Problem
 	Affected []string // sentences: jobs and nodes that the change touches
+	Restart  []string // sentences: daemons that take a change over when they are restarted
 }
 
 // Change is one difference between two configurations.

@@ -1,0 +1,43 @@
+package conf
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
+
+	"gbatch/internal/model"
+)
+
+// atStart gives what gnoded reads of cgroup.conf and gres.conf when it starts and not again: so that a reconfigure can
+// say which change of it needs a restart. The units of gres.conf have no short words; a number stands for them.
+func (c *Config) atStart() []model.KV {
+	g := &c.Cgroup
+	percent := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) + "%" }
+	out := []model.KV{
+		{Key: "CgroupPlugin", Value: g.Plugin},
+		{Key: "CgroupMountpoint", Value: g.Mountpoint},
+		{Key: "ConstrainCores", Value: showBool(g.ConstrainCores)},
+		{Key: "ConstrainDevices", Value: showBool(g.ConstrainDevices)},
+		{Key: "ConstrainRAMSpace", Value: showBool(g.ConstrainRAMSpace)},
+		{Key: "ConstrainSwapSpace", Value: showBool(g.ConstrainSwapSpace)},
+		{Key: "AllowedRAMSpace", Value: percent(g.AllowedRAMSpacePct)},
+		{Key: "AllowedSwapSpace", Value: percent(g.AllowedSwapSpacePct)},
+		{Key: "MaxRAMPercent", Value: percent(g.MaxRAMPercent)},
+		{Key: "MaxSwapPercent", Value: percent(g.MaxSwapPercent)},
+		{Key: "MinRAMSpace", Value: strconv.FormatInt(g.MinRAMSpaceMiB, 10)},
+		{Key: "MemorySwappiness", Value: strconv.FormatInt(g.MemorySwappiness, 10)},
+		{Key: "AllowedDevices", Value: g.AllowedDevices},
+		{Key: "AllowedDevicesFile", Value: g.AllowedDevicesFile},
+	}
+	for i := range out {
+		out[i].Key = "cgroup.conf " + out[i].Key
+	}
+	h := fnv.New32a()
+	for i := range c.Gres.Records {
+		r := &c.Gres.Records[i]
+		// Writing to a hash does not fail.
+		_, _ = fmt.Fprintf(h, "%q %q %q %q %q %q %q\n", r.NodeExpr, r.Name, r.Files, r.MultipleFiles, r.Flags, r.UniqueID, r.AutoDetect)
+	}
+	_, _ = fmt.Fprintf(h, "%q", c.Gres.AutoDetect)
+	return append(out, model.KV{Key: "gres.conf", Value: fmt.Sprintf("%d lines, sum %08x", len(c.Gres.Records), h.Sum32())})
+}

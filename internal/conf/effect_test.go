@@ -1,0 +1,68 @@
+package conf
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"gbatch/internal/model"
+)
+
+// elsewhere are keys whose value alone changes nothing that is replicated, and why they count all the same.
+var elsewhere = map[string]string{
+	"ProctrackType":       "nothing depends on it, and a remark says so",
+	"TaskPlugin":          "nothing depends on it, and a remark says so",
+	"DisableRootJobs":     "partitions take it over when they are read",
+	"SelectType":          "check.go makes jobs get whole nodes under select/linear, when all has been read",
+	"TopologyPlugin":      "it says whether topology.conf's switches are replicated",
+	"SchedulerParameters": "scheduler.go reads it word by word, when all has been read",
+	"GresTypes":           "nodes' resources are checked against it",
+	"GpuScoreWeights":     "they count with a GpuSelectPolicy that scores",
+}
+
+// TestEffects: a key that is said to count without a restart is a part of what reconfigure replicates; what only a
+// daemon's own file has, counts when the daemon is started.
+func TestEffects(t *testing.T) {
+	words := []string{"/x/y", "1", "2", "7", "50", "yes", "no", "gpu", "x", "ANY", "ALL", "NONE", "foo*4", "gres/gpu",
+		"preempt/qos", "REQUEUE", "priority/basic", "sched/builtin", "limits", "CR_CPU", "select/linear", "topology/tree", "uuid",
+		"ignore", "idle", "DefCpuPerGPU=2", "bf_max_job_test=7", "task=7", "CPU=3", "least-loaded", "leastused", "mem:7", "single:1",
+		"cancel@9m", "jobs", "DEPTH_OBLIVIOUS", "DAILY", "Serial", "IDLE", "none", "TopoOptional", "jobacct_gather/none",
+		"youngest_first", "min_exempt_priority=5", "NO"}
+	strip := func(c *Config) *model.Config {
+		c.ClusterName = "c"
+		m := c.Model()
+		m.Show, m.Hash = nil, ""
+		return m
+	}
+	load := func(key, value string) *model.Config {
+		c := defaults()
+		c.Nodes = []NodeDef{{Name: "n1", CPUs: 8, Sockets: 1, CoresPerSocket: 8, ThreadsPerCore: 1, RealMemoryMiB: 1000}}
+		c.Partitions = []PartitionDef{{Name: "p", Nodes: []string{"n1"}, State: "UP"}}
+		if key != "" {
+			s := mainSettings().byName[strings.ToLower(key)]
+			if s.read == nil {
+				t.Fatalf("%s has no way to be read", key)
+			}
+			if f := s.read(c, value); f.bad() {
+				return nil
+			}
+		}
+		return strip(c)
+	}
+	plain := load("", "")
+	for _, s := range mainSettings().list {
+		if s.status != Effective || s.effect > NewSteps || elsewhere[s.name] != "" {
+			continue
+		}
+		seen := false
+		for _, w := range words {
+			if m := load(s.name, w); m != nil && !reflect.DeepEqual(m, plain) {
+				seen = true
+				break
+			}
+		}
+		if !seen {
+			t.Errorf("%s counts %s, but no value of it changes what is replicated", s.name, s.effect)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package noded
+
+import (
+	"time"
+
+	"gbatch/internal/model"
+)
+
+// rules.go is what the cluster's configuration has this node do. The leader sends it at registration and after each
+// reconfigure, so the node's own file needs nothing of it. That file counts until a leader has been heard, and under a
+// leader of an older version, which sends only a part.
+
+// rulesOfFile gives what this host's own file says.
+func rulesOfFile(o *Options) *model.NodeRules {
+	if o.Config == nil {
+		return &model.NodeRules{GPUForeign: foreignAvoid, GPUSampleS: int64(gpuWatchEvery / time.Second)}
+	}
+	r := o.Config.NodeRules()
+	return &r
+}
+
+// configured gives the rules in force, never nil.
+func (n *Noded) configured() *model.NodeRules {
+	if r := n.rules.Load(); r != nil && r.GPUForeign != "" {
+		return r
+	}
+	return n.ownRules
+}
+
+// takeRules makes what a leader sent the rules in force, also for what runs already.
+func (n *Noded) takeRules(r *model.NodeRules) {
+	n.rules.Store(r)
+	n.followRules()
+	select {
+	case n.paced <- struct{}{}:
+	default: // the session is about to look
+	}
+}
+
+func (n *Noded) followRules() {
+	r := n.configured()
+	n.sampler.setEvery(time.Duration(r.SampleS) * time.Second)
+	n.gpus.setEvery(n.gpuEvery(r))
+	n.gpuHealth.follow(n.foreignPolicy(r), float64(r.GPUForeignPct))
+}
+
+// gpuEvery gives the time between readings of the GPUs: as often as jobs are sampled, where that is more often than
+// GpuSampleInterval.
+func (n *Noded) gpuEvery(r *model.NodeRules) time.Duration {
+	if n.opts.GPUEvery > 0 {
+		return n.opts.GPUEvery
+	}
+	every := time.Duration(r.GPUSampleS) * time.Second
+	if jobs := time.Duration(r.SampleS) * time.Second; jobs > 0 && (every == 0 || jobs < every) {
+		return jobs
+	}
+	return every
+}
+
+// heartbeatPace gives the time between heartbeats. A leader of an older version says it in its Welcome only.
+func (n *Noded) heartbeatPace(welcome time.Duration) time.Duration {
+	if r := n.rules.Load(); r != nil && r.HeartbeatS > 0 {
+		return max(time.Duration(r.HeartbeatS)*time.Second, minHeartbeat)
+	}
+	return welcome
+}
