@@ -126,7 +126,7 @@ func (c *Controller) askDoctor(ctx context.Context, v *state.View, n *model.Node
 	var f findings
 	ctx, cancel := context.WithTimeout(ctx, statWait)
 	defer cancel()
-	m, err := c.askNode(ctx, n.Def.Name, proto.StatAsk{Doctor: true, Held: heldUnits(v, n)})
+	m, err := c.askNode(ctx, n.Def.Name, proto.NodeAsk{Doctor: true, Held: heldUnits(v, n)})
 	if err != nil {
 		f.add("node", proto.GradeBad, "gnoded may be stuck: look into its log", "it did not look at itself: %v", err)
 		return f

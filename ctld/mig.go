@@ -74,7 +74,7 @@ func (c *Controller) applyMIG(ctx context.Context, who *proto.Caller, rq *proto.
 func (c *Controller) cutNode(ctx context.Context, g *migGPUs, layout string) proto.MIGNode {
 	out := proto.MIGNode{Node: g.node}
 	c.log.Info("GPUs are divided", "node", g.node, "gpus", g.uuids, "layout", layout)
-	m, err := c.askNode(ctx, g.node, proto.StatAsk{MIG: &proto.MIGAsk{UUIDs: g.uuids, Layout: layout}})
+	m, err := c.askNode(ctx, g.node, proto.NodeAsk{MIG: &proto.MIGAsk{UUIDs: g.uuids, Layout: layout}})
 	switch {
 	case err != nil:
 		out.Done.Error = fmt.Sprintf("%v; gnoded's log there says what was done, gnoded -C what there is", err)

@@ -47,8 +47,8 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-		case proto.KindStatAnswer:
-			m := new(proto.StatAnswer)
+		case proto.KindNodeAnswer:
+			m := new(proto.NodeAnswer)
 			if err := proto.Decode(f.Body, m); err != nil {
 				return err
 			}

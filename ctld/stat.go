@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"time"
 
 	"gbatch/internal/hostlist"
@@ -14,64 +13,10 @@ import (
 	"gbatch/internal/state"
 )
 
-// stat.go answers what running jobs use: nothing of that is replicated or sent unasked, so the leader asks the jobs' nodes
-// over their sessions, waits a little, and says which node did not answer.
+// stat.go answers what running jobs use: nothing of that is replicated or sent unasked, so the leader asks the jobs'
+// nodes, waits a little, and says which node did not answer.
 
-const (
-	statWait = 5 * time.Second // for all nodes together
-	maxAsks  = 64              // questions under way on one session
-)
-
-// asks are the questions that a node has not answered.
-type asks struct {
-	mu   sync.Mutex
-	next uint64
-	open map[uint64]chan *proto.StatAnswer
-}
-
-// ask sends a question; cancel must follow.
-func (s *session) ask(m proto.StatAsk) (answer <-chan *proto.StatAnswer, cancel func(), err error) {
-	a := &s.asks
-	a.mu.Lock()
-	if len(a.open) >= maxAsks {
-		a.mu.Unlock()
-		return nil, nil, fmt.Errorf("%d questions to it are under way", maxAsks)
-	}
-	if a.open == nil {
-		a.open = map[uint64]chan *proto.StatAnswer{}
-	}
-	a.next++
-	id := a.next
-	c := make(chan *proto.StatAnswer, 1)
-	a.open[id] = c
-	a.mu.Unlock()
-	cancel = func() {
-		a.mu.Lock()
-		delete(a.open, id)
-		a.mu.Unlock()
-	}
-	m.ID = id
-	body, err := proto.Encode(&m)
-	if err == nil {
-		err = s.conn.WriteFrame(proto.KindStatAsk, 0, 0, body)
-	}
-	if err != nil {
-		cancel()
-		return nil, nil, err
-	}
-	return c, cancel, nil
-}
-
-// answered passes an answer to whoever waits for it; one that comes late is dropped.
-func (s *session) answered(m *proto.StatAnswer) {
-	s.asks.mu.Lock()
-	c := s.asks.open[m.ID]
-	delete(s.asks.open, m.ID)
-	s.asks.mu.Unlock()
-	if c != nil {
-		c <- m // it has room for one, and there is only one
-	}
-}
+const statWait = 5 * time.Second // for all nodes together
 
 // statJobs gives the running jobs of a request, and refuses those of others.
 func (c *Controller) statJobs(v *state.View, who *proto.Caller, rq *proto.StatRequest) (map[model.JobID]*model.Job, error) {
@@ -126,9 +71,9 @@ func (c *Controller) stat(ctx context.Context, who *proto.Caller, rq *proto.Stat
 	results := make(chan result, len(perNode))
 	for node, list := range perNode {
 		go func() { // ends with ctx at the latest
-			got, err := c.askNode(ctx, node, proto.StatAsk{Attempts: list})
+			got, err := c.askNode(ctx, node, proto.NodeAsk{Attempts: list})
 			if err != nil {
-				got = &proto.StatAnswer{}
+				got = &proto.NodeAnswer{}
 			}
 			results <- result{node, got.List, err}
 		}()
@@ -173,24 +118,4 @@ func (c *Controller) stat(ctx context.Context, who *proto.Caller, rq *proto.Stat
 	})
 	slices.Sort(reply.Missing)
 	return reply, nil
-}
-
-// askNode asks a node and waits for its answer until ctx ends.
-func (c *Controller) askNode(ctx context.Context, node string, m proto.StatAsk) (*proto.StatAnswer, error) {
-	s := c.nodes.session(node)
-	if s == nil {
-		return nil, fmt.Errorf("its gnoded is not connected")
-	}
-	answer, cancel, err := s.ask(m)
-	if err != nil {
-		return nil, err
-	}
-	defer cancel()
-	begin := time.Now()
-	select {
-	case m := <-answer:
-		return m, nil
-	case <-ctx.Done():
-		return nil, fmt.Errorf("no answer in %v", time.Since(begin).Round(time.Second))
-	}
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // steps.go lists, ends and signals running steps. The node of a job's batch script manages them and nobody else knows of
-// them, so it is asked (stat.go has the questions); the batch step is a fact of the state.
+// them, so it is asked (nodeask.go has the questions); the batch step is a fact of the state.
 
 // sigTerm is SIGTERM, for what has no signal of its own.
 const sigTerm = 15
@@ -89,13 +89,13 @@ func (c *Controller) steps(ctx context.Context, who *proto.Caller, rq *proto.Ste
 	defer cancel()
 	type result struct {
 		node string
-		m    *proto.StatAnswer
+		m    *proto.NodeAnswer
 		err  error
 	}
 	results := make(chan result, len(perNode))
 	for node, list := range perNode {
 		go func() { // ends with ctx at the latest
-			m, err := c.askNode(ctx, node, proto.StatAsk{Attempts: list, Steps: true})
+			m, err := c.askNode(ctx, node, proto.NodeAsk{Attempts: list, Steps: true})
 			results <- result{node, m, err}
 		}()
 	}
@@ -176,7 +176,7 @@ func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *proto.
 		return nil, refuse(proto.CodeBadRequest, "name jobs or steps, at most %d of them", proto.MaxTargets)
 	}
 	reply := &proto.TargetsReply{Results: make([]proto.TargetResult, len(rq.Steps))}
-	asks := map[string]*proto.StatAsk{}
+	asks := map[string]*proto.NodeAsk{}
 	places := map[string][]int{} // for each Tell its result
 	for i, ref := range rq.Steps {
 		res := &reply.Results[i]
@@ -206,7 +206,7 @@ func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *proto.
 			default:
 				node := j.Run.Alloc.Nodes[0].Node
 				if asks[node] == nil {
-					asks[node] = &proto.StatAsk{}
+					asks[node] = &proto.NodeAsk{}
 				}
 				asks[node].Tell = append(asks[node].Tell, proto.StepTell{Job: j.ID, Attempt: j.Attempt, Step: ref.Step, Signal: rq.Signal, UID: who.UID})
 				places[node] = append(places[node], i)

@@ -32,14 +32,14 @@ func (d *doctorNotes) add(about string, grade proto.Grade, fix, format string, a
 }
 
 // examine answers the leader's question.
-func (n *Noded) examine(ask *proto.StatAsk) *proto.StatAnswer {
+func (n *Noded) examine(ask *proto.NodeAsk) *proto.NodeAnswer {
 	ctx, cancel := context.WithTimeout(context.Background(), doctorTime)
 	defer cancel()
 	var d doctorNotes
 	n.examineSelf(&d)
 	n.examineGPUs(ctx, &d)
 	n.examineDevices(ctx, &d, ask.Held)
-	return &proto.StatAnswer{ID: ask.ID, Findings: d, At: model.Time(n.now().UnixMilli())}
+	return &proto.NodeAnswer{ID: ask.ID, Findings: d, At: model.Time(n.now().UnixMilli())}
 }
 
 func (n *Noded) examineSelf(d *doctorNotes) {

@@ -220,12 +220,12 @@ func (s *session) read(ctx context.Context, conn *rpc.Conn) error {
 				return err
 			}
 			s.n.inbox.post(msgAck{ack.Seqs})
-		case proto.KindStatAsk:
-			ask := new(proto.StatAsk)
+		case proto.KindNodeAsk:
+			ask := new(proto.NodeAsk)
 			if err := proto.Decode(f.Body, ask); err != nil {
 				return err
 			}
-			s.n.answerStat(conn, ask)
+			s.n.answerNode(conn, ask)
 		default:
 			return fmt.Errorf("%s sent a frame of kind %d, which is none of a leader's", conn.Name(), f.Kind)
 		}

@@ -13,12 +13,12 @@ import (
 
 // msgStepList is a question; the answer always comes.
 type msgStepList struct {
-	ask   *proto.StatAsk
-	reply chan<- *proto.StatAnswer // has room
+	ask   *proto.NodeAsk
+	reply chan<- *proto.NodeAnswer // has room
 }
 
 func (l *loop) onStepList(m msgStepList) {
-	answer := &proto.StatAnswer{ID: m.ask.ID}
+	answer := &proto.NodeAnswer{ID: m.ask.ID}
 	if m.ask.Steps {
 		for _, key := range m.ask.Attempts {
 			if a := l.attempts[key]; a != nil && !a.forget {

@@ -5143,7 +5143,7 @@ func (x *NodePids) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
-func (x *StatAsk) EncodeMsgpack(e *msgpack.Encoder) error {
+func (x *NodeAsk) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(7); err != nil {
 		return err
 	}
@@ -5193,8 +5193,8 @@ func (x *StatAsk) EncodeMsgpack(e *msgpack.Encoder) error {
 }
 
 // DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
-func (x *StatAsk) DecodeMsgpack(d *msgpack.Decoder) error {
-	*x = StatAsk{}
+func (x *NodeAsk) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = NodeAsk{}
 	n, err := d.DecodeArrayLen()
 	if err != nil {
 		return err
@@ -5205,7 +5205,7 @@ func (x *StatAsk) DecodeMsgpack(d *msgpack.Decoder) error {
 	{
 		v, err := d.DecodeUint64()
 		if err != nil {
-			return wire.In("StatAsk.ID", err)
+			return wire.In("NodeAsk.ID", err)
 		}
 		x.ID = v
 	}
@@ -5215,14 +5215,14 @@ func (x *StatAsk) DecodeMsgpack(d *msgpack.Decoder) error {
 	{
 		n1, err := d.DecodeArrayLen()
 		if err != nil {
-			return wire.In("StatAsk.Attempts", err)
+			return wire.In("NodeAsk.Attempts", err)
 		}
 		if n1 > 0 {
 			s2 := make([]Attempt, 0, wire.Cap(n1))
 			for range n1 {
 				s2 = append(s2, Attempt{})
 				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
-					return wire.In("StatAsk.Attempts", err)
+					return wire.In("NodeAsk.Attempts", err)
 				}
 			}
 			x.Attempts = s2
@@ -5234,7 +5234,7 @@ func (x *StatAsk) DecodeMsgpack(d *msgpack.Decoder) error {
 	{
 		v, err := d.DecodeBool()
 		if err != nil {
-			return wire.In("StatAsk.Steps", err)
+			return wire.In("NodeAsk.Steps", err)
 		}
 		x.Steps = v
 	}
@@ -5244,14 +5244,14 @@ func (x *StatAsk) DecodeMsgpack(d *msgpack.Decoder) error {
 	{
 		n4, err := d.DecodeArrayLen()
 		if err != nil {
-			return wire.In("StatAsk.Tell", err)
+			return wire.In("NodeAsk.Tell", err)
 		}
 		if n4 > 0 {
 			s5 := make([]StepTell, 0, wire.Cap(n4))
 			for range n4 {
 				s5 = append(s5, StepTell{})
 				if err := s5[len(s5)-1].DecodeMsgpack(d); err != nil {
-					return wire.In("StatAsk.Tell", err)
+					return wire.In("NodeAsk.Tell", err)
 				}
 			}
 			x.Tell = s5
@@ -5263,7 +5263,7 @@ func (x *StatAsk) DecodeMsgpack(d *msgpack.Decoder) error {
 	{
 		v, err := d.DecodeBool()
 		if err != nil {
-			return wire.In("StatAsk.Doctor", err)
+			return wire.In("NodeAsk.Doctor", err)
 		}
 		x.Doctor = v
 	}
@@ -5273,14 +5273,14 @@ func (x *StatAsk) DecodeMsgpack(d *msgpack.Decoder) error {
 	{
 		n7, err := d.DecodeArrayLen()
 		if err != nil {
-			return wire.In("StatAsk.Held", err)
+			return wire.In("NodeAsk.Held", err)
 		}
 		if n7 > 0 {
 			s8 := make([]HeldUnits, 0, wire.Cap(n7))
 			for range n7 {
 				s8 = append(s8, HeldUnits{})
 				if err := s8[len(s8)-1].DecodeMsgpack(d); err != nil {
-					return wire.In("StatAsk.Held", err)
+					return wire.In("NodeAsk.Held", err)
 				}
 			}
 			x.Held = s8
@@ -5292,12 +5292,12 @@ func (x *StatAsk) DecodeMsgpack(d *msgpack.Decoder) error {
 	{
 		none, err := wire.Nil(d)
 		if err != nil {
-			return wire.In("StatAsk.MIG", err)
+			return wire.In("NodeAsk.MIG", err)
 		}
 		if !none {
 			v10 := new(MIGAsk)
 			if err := v10.DecodeMsgpack(d); err != nil {
-				return wire.In("StatAsk.MIG", err)
+				return wire.In("NodeAsk.MIG", err)
 			}
 			x.MIG = v10
 		}
@@ -5306,7 +5306,7 @@ func (x *StatAsk) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
-func (x *StatAnswer) EncodeMsgpack(e *msgpack.Encoder) error {
+func (x *NodeAnswer) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(7); err != nil {
 		return err
 	}
@@ -5361,8 +5361,8 @@ func (x *StatAnswer) EncodeMsgpack(e *msgpack.Encoder) error {
 }
 
 // DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
-func (x *StatAnswer) DecodeMsgpack(d *msgpack.Decoder) error {
-	*x = StatAnswer{}
+func (x *NodeAnswer) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = NodeAnswer{}
 	n, err := d.DecodeArrayLen()
 	if err != nil {
 		return err
@@ -5373,7 +5373,7 @@ func (x *StatAnswer) DecodeMsgpack(d *msgpack.Decoder) error {
 	{
 		v, err := d.DecodeUint64()
 		if err != nil {
-			return wire.In("StatAnswer.ID", err)
+			return wire.In("NodeAnswer.ID", err)
 		}
 		x.ID = v
 	}
@@ -5383,14 +5383,14 @@ func (x *StatAnswer) DecodeMsgpack(d *msgpack.Decoder) error {
 	{
 		n1, err := d.DecodeArrayLen()
 		if err != nil {
-			return wire.In("StatAnswer.List", err)
+			return wire.In("NodeAnswer.List", err)
 		}
 		if n1 > 0 {
 			s2 := make([]StatOf, 0, wire.Cap(n1))
 			for range n1 {
 				s2 = append(s2, StatOf{})
 				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
-					return wire.In("StatAnswer.List", err)
+					return wire.In("NodeAnswer.List", err)
 				}
 			}
 			x.List = s2
@@ -5402,14 +5402,14 @@ func (x *StatAnswer) DecodeMsgpack(d *msgpack.Decoder) error {
 	{
 		n4, err := d.DecodeArrayLen()
 		if err != nil {
-			return wire.In("StatAnswer.Steps", err)
+			return wire.In("NodeAnswer.Steps", err)
 		}
 		if n4 > 0 {
 			s5 := make([]RunningStep, 0, wire.Cap(n4))
 			for range n4 {
 				s5 = append(s5, RunningStep{})
 				if err := s5[len(s5)-1].DecodeMsgpack(d); err != nil {
-					return wire.In("StatAnswer.Steps", err)
+					return wire.In("NodeAnswer.Steps", err)
 				}
 			}
 			x.Steps = s5
@@ -5421,7 +5421,7 @@ func (x *StatAnswer) DecodeMsgpack(d *msgpack.Decoder) error {
 	{
 		n7, err := d.DecodeArrayLen()
 		if err != nil {
-			return wire.In("StatAnswer.Known", err)
+			return wire.In("NodeAnswer.Known", err)
 		}
 		if n7 > 0 {
 			s8 := make([]bool, 0, wire.Cap(n7))
@@ -5430,7 +5430,7 @@ func (x *StatAnswer) DecodeMsgpack(d *msgpack.Decoder) error {
 				{
 					v, err := d.DecodeBool()
 					if err != nil {
-						return wire.In("StatAnswer.Known", err)
+						return wire.In("NodeAnswer.Known", err)
 					}
 					v9 = v
 				}
@@ -5445,14 +5445,14 @@ func (x *StatAnswer) DecodeMsgpack(d *msgpack.Decoder) error {
 	{
 		n10, err := d.DecodeArrayLen()
 		if err != nil {
-			return wire.In("StatAnswer.Findings", err)
+			return wire.In("NodeAnswer.Findings", err)
 		}
 		if n10 > 0 {
 			s11 := make([]Finding, 0, wire.Cap(n10))
 			for range n10 {
 				s11 = append(s11, Finding{})
 				if err := s11[len(s11)-1].DecodeMsgpack(d); err != nil {
-					return wire.In("StatAnswer.Findings", err)
+					return wire.In("NodeAnswer.Findings", err)
 				}
 			}
 			x.Findings = s11
@@ -5464,7 +5464,7 @@ func (x *StatAnswer) DecodeMsgpack(d *msgpack.Decoder) error {
 	{
 		v, err := d.DecodeInt64()
 		if err != nil {
-			return wire.In("StatAnswer.At", err)
+			return wire.In("NodeAnswer.At", err)
 		}
 		x.At = model.Time(v)
 	}
@@ -5474,12 +5474,12 @@ func (x *StatAnswer) DecodeMsgpack(d *msgpack.Decoder) error {
 	{
 		none, err := wire.Nil(d)
 		if err != nil {
-			return wire.In("StatAnswer.MIG", err)
+			return wire.In("NodeAnswer.MIG", err)
 		}
 		if !none {
 			v13 := new(MIGDone)
 			if err := v13.DecodeMsgpack(d); err != nil {
-				return wire.In("StatAnswer.MIG", err)
+				return wire.In("NodeAnswer.MIG", err)
 			}
 			x.MIG = v13
 		}

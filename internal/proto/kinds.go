@@ -46,8 +46,8 @@ const (
 	KindHeartbeat
 	KindPut        // Put -> PutReply
 	KindQuery      // AcctRequest -> stream of RecordsChunk
-	KindStatAsk    // StatAsk, on a node session, to the node
-	KindStatAnswer // StatAnswer, on a node session, to the leader
+	KindNodeAsk    // NodeAsk, on a node session, to the node
+	KindNodeAnswer // NodeAnswer, on a node session, to the leader
 )
 
 // Limits on what one message may hold.

@@ -92,8 +92,8 @@ var requests = [...]Request{
 	KindHeartbeat:  {Name: "MESSAGE_HEARTBEAT", At: AtDaemon},
 	KindPut:        {Name: "REQUEST_PUT_RECORDS", At: AtDaemon, Repeats: true}, // gdbd ignores what it has
 	KindQuery:      {Name: "REQUEST_QUERY_RECORDS", At: AtDaemon, Effect: Reads, Repeats: true, Stream: true},
-	KindStatAsk:    {Name: "REQUEST_NODE_ASK", At: AtDaemon},
-	KindStatAnswer: {Name: "RESPONSE_NODE_ASK", At: AtDaemon},
+	KindNodeAsk:    {Name: "REQUEST_NODE_ASK", At: AtDaemon},
+	KindNodeAnswer: {Name: "RESPONSE_NODE_ASK", At: AtDaemon},
 }
 
 // RequestOf gives the row of a kind. One that this version does not know gets the zero row, which is the safe one.

@@ -46,10 +46,11 @@ type NodePids struct {
 	Pids []int32
 }
 
-// StatAsk asks a node about attempts; the answer has the same ID.
+// NodeAsk asks one node, or has it do something at once; the answer has the same ID. Without a further field it asks what
+// steps of these attempts use.
 //
 //gbatch:codec
-type StatAsk struct {
+type NodeAsk struct {
 	ID       uint64
 	Attempts []Attempt
 
@@ -62,10 +63,10 @@ type StatAsk struct {
 	MIG *MIGAsk // divide these GPUs
 }
 
-// StatAnswer is what a node knows: attempts that don't run there are not in it.
+// NodeAnswer is what a node knows or has done: attempts that don't run there are not in it.
 //
 //gbatch:codec
-type StatAnswer struct {
+type NodeAnswer struct {
 	ID   uint64
 	List []StatOf
 

@@ -7,7 +7,7 @@ import (
 	"gbatch/internal/rpc"
 )
 
-// stat.go answers the leader's questions about running attempts: a sample of each is taken then and there.
+// nodeask.go answers what the leader asks of this node alone. What attempts use is sampled then and there.
 
 const (
 	// maxStats is how many questions are answered at once; further ones go unanswered, and the leader says so.
@@ -18,8 +18,8 @@ const (
 	stepListWait = 5 * time.Second
 )
 
-// answerStat answers a question, beside the orders that the session reads.
-func (n *Noded) answerStat(conn *rpc.Conn, ask *proto.StatAsk) {
+// answerNode answers a question, beside the orders that the session reads.
+func (n *Noded) answerNode(conn *rpc.Conn, ask *proto.NodeAsk) {
 	slots := n.stats
 	if ask.MIG != nil {
 		slots = n.migs // it may take minutes, and other questions go on
@@ -32,15 +32,15 @@ func (n *Noded) answerStat(conn *rpc.Conn, ask *proto.StatAsk) {
 	}
 	go func() { // it ends with the write, which has a limit of its own
 		defer func() { <-slots }()
-		answer := &proto.StatAnswer{ID: ask.ID}
+		answer := &proto.NodeAnswer{ID: ask.ID}
 		if ask.Doctor {
 			answer = n.examine(ask)
 		}
 		if ask.MIG != nil {
-			answer = &proto.StatAnswer{ID: ask.ID, MIG: n.divide(ask.MIG)}
+			answer = &proto.NodeAnswer{ID: ask.ID, MIG: n.divide(ask.MIG)}
 		}
 		if ask.Steps || len(ask.Tell) > 0 {
-			reply := make(chan *proto.StatAnswer, 1)
+			reply := make(chan *proto.NodeAnswer, 1)
 			n.inbox.post(msgStepList{ask, reply})
 			select {
 			case answer = <-reply:
@@ -54,7 +54,7 @@ func (n *Noded) answerStat(conn *rpc.Conn, ask *proto.StatAsk) {
 		}
 		body, err := proto.Encode(answer)
 		if err == nil {
-			err = conn.WriteFrame(proto.KindStatAnswer, 0, 0, body)
+			err = conn.WriteFrame(proto.KindNodeAnswer, 0, 0, body)
 		}
 		if err != nil {
 			n.log.Debug("an answer about running jobs was not sent", "err", err)

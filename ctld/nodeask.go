@@ -1,0 +1,86 @@
+package ctld
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"gbatch/internal/proto"
+)
+
+// nodeask.go asks single nodes over their sessions: what steps use, which steps there are, what is wrong; and has them
+// signal steps or divide GPUs. Orders, which are repeated until they are carried out, go another way (dispatch.go).
+
+const maxAsks = 64 // questions under way on one session
+
+// asks are the questions that a node has not answered.
+type asks struct {
+	mu   sync.Mutex
+	next uint64
+	open map[uint64]chan *proto.NodeAnswer
+}
+
+// ask sends a question; cancel must follow.
+func (s *session) ask(m proto.NodeAsk) (answer <-chan *proto.NodeAnswer, cancel func(), err error) {
+	a := &s.asks
+	a.mu.Lock()
+	if len(a.open) >= maxAsks {
+		a.mu.Unlock()
+		return nil, nil, fmt.Errorf("%d questions to it are under way", maxAsks)
+	}
+	if a.open == nil {
+		a.open = map[uint64]chan *proto.NodeAnswer{}
+	}
+	a.next++
+	id := a.next
+	c := make(chan *proto.NodeAnswer, 1)
+	a.open[id] = c
+	a.mu.Unlock()
+	cancel = func() {
+		a.mu.Lock()
+		delete(a.open, id)
+		a.mu.Unlock()
+	}
+	m.ID = id
+	body, err := proto.Encode(&m)
+	if err == nil {
+		err = s.conn.WriteFrame(proto.KindNodeAsk, 0, 0, body)
+	}
+	if err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	return c, cancel, nil
+}
+
+// answered passes an answer to whoever waits for it; one that comes late is dropped.
+func (s *session) answered(m *proto.NodeAnswer) {
+	s.asks.mu.Lock()
+	c := s.asks.open[m.ID]
+	delete(s.asks.open, m.ID)
+	s.asks.mu.Unlock()
+	if c != nil {
+		c <- m // it has room for one, and there is only one
+	}
+}
+
+// askNode asks a node and waits for its answer until ctx ends.
+func (c *Controller) askNode(ctx context.Context, node string, m proto.NodeAsk) (*proto.NodeAnswer, error) {
+	s := c.nodes.session(node)
+	if s == nil {
+		return nil, fmt.Errorf("its gnoded is not connected")
+	}
+	answer, cancel, err := s.ask(m)
+	if err != nil {
+		return nil, err
+	}
+	defer cancel()
+	begin := time.Now()
+	select {
+	case m := <-answer:
+		return m, nil
+	case <-ctx.Done():
+		return nil, fmt.Errorf("no answer in %v", time.Since(begin).Round(time.Second))
+	}
+}
