@@ -9,7 +9,7 @@ import (
 // printJSON prints the records as sacct --json does.
 func (a *account) printJSON(c *client.Client, view *jobtext.RecordView) error {
 	var cluster string
-	j := a.JsonFrame("jobs", a.json)
+	j := a.JSONFrame("jobs", a.json)
 	err := a.each(c, func(r *model.Record, steps []*model.Record) error {
 		cluster = r.Cluster
 		(&jobtext.RecordRow{Record: r, RecordView: view, Batch: false, OfStep: nil}).JSON(j, !a.allocations && jobtext.HasBatch(r), steps)
@@ -19,5 +19,5 @@ func (a *account) printJSON(c *client.Client, view *jobtext.RecordView) error {
 	if err != nil {
 		return err
 	}
-	return a.JsonFinish(j, cluster, model.Time(a.now.UnixMilli()))
+	return a.JSONFinish(j, cluster, model.Time(a.now.UnixMilli()))
 }

@@ -24,7 +24,7 @@ func (m *manage) showJSON(f *acctmgr.Facts, entity string, words []string) error
 	if err != nil {
 		return err
 	}
-	j := &acctJSON{m.JsonFrame(p.Entity, m.json), f}
+	j := &acctJSON{m.JSONFrame(p.Entity, m.json), f}
 	for _, a := range p.Accounts {
 		j.account(a)
 		j.Flush(false)
@@ -47,7 +47,7 @@ func (m *manage) showJSON(f *acctmgr.Facts, entity string, words []string) error
 	if p.Entity == "clusters" {
 		j.cluster()
 	}
-	return m.JsonFinish(j.Writer, f.Cluster, 0)
+	return m.JSONFinish(j.Writer, f.Cluster, 0)
 }
 
 // within writes an object.

@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"gbatch/internal/cli/env"
 	"gbatch/internal/client"
@@ -16,19 +16,38 @@ import (
 
 // jobsJSON writes all jobs that the controller knows, or those that are named, as gqueue --json does.
 func (c *control) jobsJSON(ids string) error {
-	q := &queue{Env: c.Env, json: c.json, all: true}
-	q.rq.Filter.States = model.JobStates()
-	if ids != "" {
-		refs, err := env.ParseJobRefs(ids)
-		if err != nil {
-			return plain{fmt.Errorf("slurm_load_jobs error: %w", err)}
+	failed := func(err error) error { return plain{fmt.Errorf("slurm_load_jobs error: %s", env.Text(err))} }
+	refs, err := env.ParseJobRefs(ids)
+	if err != nil {
+		return failed(err)
+	}
+	cl, err := c.ask()
+	if err != nil {
+		return failed(err)
+	}
+	cluster, err := env.ClusterName(cl)
+	if err != nil {
+		return failed(err)
+	}
+	rq := &proto.JobsRequest{}
+	rq.Filter.Jobs, rq.Filter.States = refs, model.JobStates()
+	rows := &jobtext.JobRows{View: &jobtext.JobView{Times: *c.Clock(), BitLen: c.BitLen()}, Jobs: refs}
+	seen := map[model.JobID]bool{} // a list of ids may name a job more than once
+	j := c.JSONFrame("jobs", c.json)
+	at := model.Time(time.Now().UnixMilli()) // the controller's, once it has sent a job
+	err = c.eachJob(rq, func(job *model.Job, now model.Time) {
+		rows.View.At, at = now, now
+		if len(refs) > 1 && seen[job.ID] {
+			return
 		}
-		q.rq.Filter.Jobs = refs
+		seen[job.ID] = len(refs) > 1
+		rows.Each(job, func(r *jobtext.JobRow) { r.JSON(j, cluster) })
+		j.Flush(false)
+	})
+	if err != nil {
+		return failed(err)
 	}
-	if q.once() != 0 {
-		return plain{errors.New("")} // it has said why
-	}
-	return nil
+	return c.JSONFinish(j, cluster, at)
 }
 
 // nodesJSON writes nodes.
@@ -37,12 +56,12 @@ func (c *control) nodesJSON(infos []*proto.NodeInfo, now model.Time) error {
 	if err != nil {
 		return err
 	}
-	j := c.JsonFrame("nodes", c.json)
+	j := c.JSONFrame("nodes", c.json)
 	for _, i := range infos {
 		jobtext.NodeJSON(j, i, cluster)
 		j.Flush(false)
 	}
-	return c.JsonFinish(j, cluster, now)
+	return c.JSONFinish(j, cluster, now)
 }
 
 // partitionsJSON writes partitions.
@@ -51,19 +70,19 @@ func (c *control) partitionsJSON(parts []*model.Partition, reply *proto.Partitio
 	if err != nil {
 		return err
 	}
-	j := c.JsonFrame("partitions", c.json)
+	j := c.JSONFrame("partitions", c.json)
 	for i, p := range reply.Partitions {
 		if slices.Contains(parts, p) {
 			jobtext.PartitionJSON(j, p, reply.TotalCPUs[i], cluster)
 			j.Flush(false)
 		}
 	}
-	return c.JsonFinish(j, cluster, reply.Now)
+	return c.JSONFinish(j, cluster, reply.Now)
 }
 
 // pingJSON writes which controllers answer and which leads.
 func (c *control) pingJSON(r *proto.PingReply) error {
-	j := c.JsonFrame("pings", c.json)
+	j := c.JSONFrame("pings", c.json)
 	for _, ctl := range r.Controllers {
 		mode, state := "backup", "DOWN"
 		if ctl.Leader {
@@ -80,7 +99,7 @@ func (c *control) pingJSON(r *proto.PingReply) error {
 		j.Bool("primary", ctl.Leader)
 		j.Close('}')
 	}
-	return c.JsonFinish(j, r.Cluster, r.Now)
+	return c.JSONFinish(j, r.Cluster, r.Now)
 }
 
 // reservationsJSON writes all reservations, or the named one.
@@ -89,18 +108,18 @@ func (c *control) reservationsJSON(cl *client.Client, reply *proto.ReservationsR
 	if err != nil {
 		return err
 	}
-	j := c.JsonFrame("reservations", c.json)
+	j := c.JSONFrame("reservations", c.json)
 	for i, v := range reply.List {
 		if name == "" || v.Name == name {
 			jobtext.ReservationJSON(j, v, &reply.Sizes[i])
 		}
 	}
-	return c.JsonFinish(j, cluster, reply.Now)
+	return c.JSONFinish(j, cluster, reply.Now)
 }
 
 // licensesJSON writes all licenses, or the named one.
 func (c *control) licensesJSON(reply *proto.ConfigReply, name string) error {
-	j := c.JsonFrame("licenses", c.json)
+	j := c.JSONFrame("licenses", c.json)
 	for _, l := range reply.Config.Licenses {
 		if name != "" && l.Name != name {
 			continue
@@ -118,7 +137,7 @@ func (c *control) licensesJSON(reply *proto.ConfigReply, name string) error {
 		j.Num("LastUpdate", 0)
 		j.Close('}')
 	}
-	return c.JsonFinish(j, reply.Config.Cluster, reply.Now)
+	return c.JSONFinish(j, reply.Config.Cluster, reply.Now)
 }
 
 // licenseUsed gives how many of a license jobs hold.

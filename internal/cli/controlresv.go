@@ -128,7 +128,7 @@ func (c *control) showReservations(name string) error {
 			continue
 		}
 		shown++
-		c.print(jobtext.ShowReservation(v, &reply.Sizes[i], reply.Now, c.times()))
+		c.print(jobtext.ShowReservation(v, &reply.Sizes[i], reply.Now, c.Clock()))
 	}
 	switch {
 	case shown > 0:

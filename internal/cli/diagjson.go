@@ -92,5 +92,5 @@ func (d *diag) printJSON(r *proto.DiagReply, cluster string) error {
 	}
 	j.Close(']')
 	j.Close('}')
-	return d.JsonTail(j, cluster, r.Now)
+	return d.JSONTail(j, cluster, r.Now)
 }

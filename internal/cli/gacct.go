@@ -248,7 +248,7 @@ func (a *account) printTable(c *client.Client, view *jobtext.RecordView, p *form
 	}
 	err := a.each(c, func(r *model.Record, steps []*model.Record) error {
 		if r.ArrayID != 0 {
-			arrays = append(arrays, line{array: r.ArrayID, task: taskOrder(r.Task), text: lines(nil, r, steps)})
+			arrays = append(arrays, line{array: r.ArrayID, task: jobtext.TaskOrder(r.Task), text: lines(nil, r, steps)})
 			return nil
 		}
 		if b = lines(b, r, steps); len(b) < slurmjson.FlushAt {

@@ -269,7 +269,7 @@ func (q *queue) explain() int {
 		return q.ended(err)
 	}
 	defer c.Close()
-	return q.ended(printWhy(q.Env, c, q.why, q.json))
+	return q.ended(env.PrintWhy(q.Env, c, q.why, q.json))
 }
 
 // ended reports an error in squeue's words.

@@ -285,7 +285,7 @@ func (s *share) writeJSON(rows []shareRow, cluster string) error {
 	j.Close(']')
 	j.Num("total_shares", int64(len(rows)))
 	j.Close('}')
-	return s.JsonTail(j, cluster, 0)
+	return s.JSONTail(j, cluster, 0)
 }
 
 // tresCounts writes amounts as cpu=1,mem=2,...

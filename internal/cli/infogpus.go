@@ -27,10 +27,10 @@ func (i *info) printGPUs(t *jobtext.NodeTable, cluster string, now model.Time) e
 }
 
 func (i *info) printGPUsJSON(rows []jobtext.GPURow, cluster string, now model.Time) error {
-	j := i.JsonFrame("gpus", i.json)
+	j := i.JSONFrame("gpus", i.json)
 	for k := range rows {
 		rows[k].JSON(j)
 		j.Flush(false)
 	}
-	return i.JsonFinish(j, cluster, now)
+	return i.JSONFinish(j, cluster, now)
 }

@@ -8,7 +8,7 @@ import (
 // printJSON prints the nodes, an object for each, as "nodes"; readers of newer versions of sinfo find an object for each
 // node and partition as "sinfo".
 func (i *info) printJSON(t *jobtext.NodeTable, cluster string, now model.Time) error {
-	j := i.JsonFrame("nodes", i.json)
+	j := i.JSONFrame("nodes", i.json)
 	seen := map[string]bool{}
 	for _, p := range t.Parts {
 		for _, name := range p.Nodes {
@@ -31,5 +31,5 @@ func (i *info) printJSON(t *jobtext.NodeTable, cluster string, now model.Time) e
 			}
 		}
 	}
-	return i.JsonFinish(j, cluster, now)
+	return i.JSONFinish(j, cluster, now)
 }

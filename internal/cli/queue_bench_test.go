@@ -62,14 +62,14 @@ func BenchmarkQueue10000(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		q := &queue{}
 		t := newQueueTable(p, &lang, keys)
 		view := &jobtext.JobView{Times: jobtext.Times{Now: time.UnixMilli(int64(demoNow))}, BitLen: jobtext.DefaultBitLen}
+		rows := &jobtext.JobRows{View: view}
 		var reader joblist.Reader
 		for _, body := range chunks {
 			err := reader.Each(body, func(now model.Time, j *model.Job) error {
 				view.At = now
-				q.rows(view, j, t.add)
+				rows.Each(j, t.add)
 				return nil
 			})
 			if err != nil {

@@ -11,7 +11,7 @@ func (q *queue) printJSON(view *jobtext.JobView) error {
 	if err != nil {
 		return err
 	}
-	j := q.JsonFrame("jobs", q.json)
+	j := q.JSONFrame("jobs", q.json)
 	err = q.each(view, func(r *jobtext.JobRow) {
 		r.JSON(j, cluster)
 		j.Flush(false)
@@ -19,7 +19,7 @@ func (q *queue) printJSON(view *jobtext.JobView) error {
 	if err != nil {
 		return err
 	}
-	if err := q.JsonFinish(j, cluster, view.At); err != nil {
+	if err := q.JSONFinish(j, cluster, view.At); err != nil {
 		return env.Complaint{Text: err.Error()}
 	}
 	return nil

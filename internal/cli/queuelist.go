@@ -38,6 +38,7 @@ func (q *queue) each(view *jobtext.JobView, add func(*jobtext.JobRow)) error {
 	if len(q.rq.Filter.Jobs) > 1 {
 		seen = map[model.JobID]bool{}
 	}
+	rows := q.rowsOf(view)
 	var reader joblist.Reader
 	return c.Stream(proto.KindJobs, &q.rq, func(body []byte) error {
 		return reader.Each(body, func(now model.Time, j *model.Job) error {
@@ -48,7 +49,7 @@ func (q *queue) each(view *jobtext.JobView, add func(*jobtext.JobRow)) error {
 			if seen != nil {
 				seen[j.ID] = true
 			}
-			q.rows(view, j, add)
+			rows.Each(j, add)
 			return nil
 		})
 	})
@@ -97,68 +98,7 @@ func (q *queue) isHidden(j *model.Job, hidden map[string]bool) bool {
 	return len(j.Spec.Partitions) > 0 && !slices.ContainsFunc(j.Spec.Partitions, func(p string) bool { return !hidden[p] })
 }
 
-// rows gives the rows of one job.
-func (q *queue) rows(view *jobtext.JobView, j *model.Job, add func(*jobtext.JobRow)) {
-	r := jobtext.JobRow{Job: j, JobView: view, OneTask: model.NoTask}
-	if !j.IsArray() {
-		r.OneTask = j.Task
-		if j.ArrayID == 0 {
-			r.OneTask = model.NoTask
-		}
-		q.perPart(&r, add)
-		return
-	}
-	r.SomeTasks = q.wanted(j)
-	if !q.perTask && (r.SomeTasks.Count() != 1 || len(q.rq.Filter.Jobs) == 0) {
-		q.perPart(&r, add)
-		return
-	}
-	tasks := r.SomeTasks
-	r.SomeTasks = nil
-	tasks.Each(func(t int32) bool {
-		r.OneTask = t
-		q.perPart(&r, add)
-		return true
-	})
-}
-
-// perPart gives a row, or with -P a row for each partition that the job waits for.
-func (q *queue) perPart(r *jobtext.JobRow, add func(*jobtext.JobRow)) {
-	if !q.perPartition || r.Run != nil || len(r.Spec.Partitions) < 2 {
-		add(r)
-		return
-	}
-	for _, p := range r.Spec.Partitions {
-		if f := q.rq.Filter.Partitions; len(f) > 0 && !slices.Contains(f, p) {
-			continue
-		}
-		r.OnePartition = p
-		add(r)
-	}
-	r.OnePartition = ""
-}
-
-// wanted gives those tasks of an array's record that -j names.
-func (q *queue) wanted(j *model.Job) model.TaskSet {
-	var refs []proto.JobRef
-	for _, r := range q.rq.Filter.Jobs {
-		if r.Job != j.ArrayID && r.Job != j.ID {
-			continue
-		}
-		if r.Task == model.NoTask && len(r.Tasks) == 0 {
-			return j.Tasks
-		}
-		refs = append(refs, r)
-	}
-	if len(refs) == 0 {
-		return j.Tasks
-	}
-	var keep []int32
-	j.Tasks.Each(func(t int32) bool {
-		if slices.ContainsFunc(refs, func(r proto.JobRef) bool { return r.Task == t || r.Tasks.Has(t) }) {
-			keep = append(keep, t)
-		}
-		return true
-	})
-	return model.TaskSetOf(keep)
+// rowsOf says which rows the jobs make.
+func (q *queue) rowsOf(view *jobtext.JobView) *jobtext.JobRows {
+	return &jobtext.JobRows{View: view, PerTask: q.perTask, PerPartition: q.perPartition, Jobs: q.rq.Filter.Jobs, Partitions: q.rq.Filter.Partitions}
 }

@@ -69,13 +69,13 @@ func (t *queueTable) value(r *jobtext.JobRow, letter byte) format.SortValue {
 	n := int64(0)
 	switch letter {
 	case 'i':
-		n = int64(r.ArrayOrID())<<32 | taskOrder(r.OneTask)
+		n = int64(r.ArrayOrID())<<32 | jobtext.TaskOrder(r.OneTask)
 	case 'A':
 		n = int64(r.ID)
 	case 'F':
 		n = int64(r.ArrayOrID())
 	case 'K':
-		n = taskOrder(r.OneTask)
+		n = jobtext.TaskOrder(r.OneTask)
 	case 'p', 'Q':
 		n = int64(r.ShownPriority())
 	case 'M':
@@ -136,13 +136,6 @@ func (t *queueTable) value(r *jobtext.JobRow, letter byte) format.SortValue {
 		return format.SortValue{N: n, S: s}
 	}
 	return format.SortValue{N: n}
-}
-
-func taskOrder(task int32) int64 {
-	if task == model.NoTask {
-		return math.MaxInt32
-	}
-	return int64(task)
 }
 
 func orLast(t model.Time) model.Time {

@@ -5,7 +5,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"time"
 
 	"gbatch/internal/cli/env"
 	"gbatch/internal/jobtext"
@@ -15,11 +14,6 @@ import (
 
 // print writes a record to standard output; gcli's flush tells of errors.
 func (c *control) print(r *jobtext.KeyValues) { _, _ = io.WriteString(c.Stdout, r.Text(c.oneLine)) }
-
-// times gives how moments are written now.
-func (c *control) times() *jobtext.Times {
-	return &jobtext.Times{Now: time.Now(), Form: c.Getenv("SLURM_TIME_FORMAT")}
-}
 
 // showJobs prints one job, several, or all.
 func (c *control) showJobs(arg string) error {
@@ -33,7 +27,7 @@ func (c *control) showJobs(arg string) error {
 	}
 	n := 0
 	err := c.eachJob(rq, func(j *model.Job, now model.Time) {
-		c.print(jobtext.ShowJob(j, now, c.times(), c.details > 0))
+		c.print(jobtext.ShowJob(j, now, c.Clock(), c.details > 0))
 		n++
 	})
 	switch {

@@ -50,7 +50,7 @@ func (c *control) showNodes(arg string) error {
 		return c.nodesJSON(infos, now)
 	}
 	for _, i := range infos {
-		c.print(jobtext.ShowNode(i, c.times(), c.details > 0))
+		c.print(jobtext.ShowNode(i, c.Clock(), c.details > 0))
 	}
 	return nil
 }

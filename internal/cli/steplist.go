@@ -78,7 +78,7 @@ func (c *control) showSteps(arg string) error {
 		return plain{fmt.Errorf("slurm_get_job_steps error: %s", env.Text(err))}
 	}
 	for i := range steps {
-		c.print(jobtext.ShowStep(&steps[i], c.times()))
+		c.print(jobtext.ShowStep(&steps[i], c.Clock()))
 	}
 	switch {
 	case len(steps) > 0:

@@ -53,12 +53,12 @@ func ShowJob(j *model.Job, now model.Time, at *Times, details bool) *KeyValues {
 		r.line(KV("DerivedExitCode", derived))
 	}
 	r.line(KV("RunTime", walltime.Elapsed(j.ElapsedS(now))), KV("TimeLimit", limitText(j)), KV("TimeMin", timeMinText(sp)))
-	r.line(KV("SubmitTime", at.stamp(j.Submit, "Unknown")), KV("EligibleTime", at.stamp(eligible(j), "Unknown")))
+	r.line(KV("SubmitTime", at.Stamp(j.Submit, "Unknown")), KV("EligibleTime", at.Stamp(eligible(j), "Unknown")))
 	accrue := j.AccrueTime()
 	if j.Accrue == 0 {
 		accrue = eligible(j)
 	}
-	r.line(KV("AccrueTime", at.stamp(accrue, "Unknown")))
+	r.line(KV("AccrueTime", at.Stamp(accrue, "Unknown")))
 	start, end := model.Time(0), model.Time(0)
 	if j.Run != nil {
 		start, end = j.Run.Start, j.Run.Deadline()
@@ -71,13 +71,13 @@ func ShowJob(j *model.Job, now model.Time, at *Times, details bool) *KeyValues {
 			start = end
 		}
 	}
-	r.line(KV("StartTime", at.stamp(start, "Unknown")), KV("EndTime", at.stamp(end, "Unknown")), KV("Deadline", at.stamp(sp.Deadline, "N/A")))
+	r.line(KV("StartTime", at.Stamp(start, "Unknown")), KV("EndTime", at.Stamp(end, "Unknown")), KV("Deadline", at.Stamp(sp.Deadline, "N/A")))
 	suspended, before := model.Time(0), int64(0)
 	if j.Run != nil && j.Run.Turns > 0 { // as Slurm: when it was last suspended or resumed, and how long it had run until then
 		suspended = j.Run.SleepAt
 		before = max(0, (int64(j.Run.SleepAt-j.Run.Start)-j.Run.SleepMS)/1000)
 	}
-	r.line(KV("SuspendTime", at.stamp(suspended, "None")), KV("SecsPreSuspend", before), KV("LastSchedEval", at.stamp(start, "Unknown")), KV("Scheduler", "Main"))
+	r.line(KV("SuspendTime", at.Stamp(suspended, "None")), KV("SecsPreSuspend", before), KV("LastSchedEval", at.Stamp(start, "Unknown")), KV("Scheduler", "Main"))
 	host := sp.Host
 	if host == "" {
 		host = "unknown"

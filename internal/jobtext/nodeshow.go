@@ -52,8 +52,8 @@ func ShowNode(i *proto.NodeInfo, at *Times, details bool) *KeyValues {
 	if len(i.Partitions) > 0 {
 		r.line(KV("Partitions", strings.Join(i.Partitions, ",")))
 	}
-	r.line(KV("BootTime", at.stamp(n.BootAt, "None")), KV("SlurmdStartTime", at.stamp(n.UpSince, "None")))
-	r.line(KV("LastBusyTime", at.stamp(n.BusyAt, "Unknown")), KV("ResumeAfterTime", "None"))
+	r.line(KV("BootTime", at.Stamp(n.BootAt, "None")), KV("SlurmdStartTime", at.Stamp(n.UpSince, "None")))
+	r.line(KV("LastBusyTime", at.Stamp(n.BusyAt, "Unknown")), KV("ResumeAfterTime", "None"))
 	var all, have []model.GresCount
 	for _, g := range d.Gres {
 		all = append(all, model.GresCount{Name: g.Name, Type: g.Type, Count: int64(g.Count)})
@@ -80,13 +80,13 @@ func ShowNode(i *proto.NodeInfo, at *Times, details bool) *KeyValues {
 		r.line(KV("ReservationName", i.Resv))
 	}
 	if n.Reason != "" {
-		r.line(KV("Reason", fmt.Sprintf("%s [%s@%s]", n.Reason, n.ReasonBy, at.stamp(n.ReasonAt, "Unknown"))))
+		r.line(KV("Reason", fmt.Sprintf("%s [%s@%s]", n.Reason, n.ReasonBy, at.Stamp(n.ReasonAt, "Unknown"))))
 	}
 	for _, note := range i.Notes { // what the node can't enforce; Slurm has no such line
 		r.line(KV("Note", note))
 	}
 	for _, o := range OutUnits(n, "") {
-		r.line(KV("GresReason", fmt.Sprintf("%s:%d %s [%s@%s]", o.Name, o.Index, o.Reason, o.By, at.stamp(o.At, "Unknown"))))
+		r.line(KV("GresReason", fmt.Sprintf("%s:%d %s [%s@%s]", o.Name, o.Index, o.Reason, o.By, at.Stamp(o.At, "Unknown"))))
 	}
 	if details {
 		for _, u := range unitLines(i) {

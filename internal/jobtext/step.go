@@ -94,7 +94,7 @@ func ShowStep(s *proto.RunningStep, at *Times) *KeyValues {
 	if s.LimitS < model.Unlimited {
 		limit = walltime.Elapsed(s.LimitS)
 	}
-	r.line(KV("StepId", StepID(s)), KV("UserId", s.UID), KV("StartTime", at.stamp(st.Start, "Unknown")), KV("TimeLimit", limit))
+	r.line(KV("StepId", StepID(s)), KV("UserId", s.UID), KV("StartTime", at.Stamp(st.Start, "Unknown")), KV("TimeLimit", limit))
 	r.line(KV("State", "RUNNING"), KV("Partition", s.Partition), KV("NodeList", hostlist.CompressInOrder(st.Nodes)))
 	r.line(KV("Nodes", len(st.Nodes)), KV("CPUs", st.CPUs), KV("Tasks", st.Tasks), KV("Name", st.Name), KV("Network", "(null)"))
 	r.line(KV("TRES", stepTRES(st)))

@@ -24,8 +24,8 @@ func (m *Times) Append(b []byte, t model.Time, none string) []byte {
 	return append(b, walltime.Timestamp(time.UnixMilli(int64(t)), m.Now, m.Form)...)
 }
 
-// stamp gives a moment as scontrol does, or the word for none.
-func (m *Times) stamp(t model.Time, none string) string {
+// Stamp gives a moment as scontrol does, or the word for none.
+func (m *Times) Stamp(t model.Time, none string) string {
 	if t == 0 {
 		return none
 	}

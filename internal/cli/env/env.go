@@ -104,16 +104,16 @@ func (e *Env) Getenv(name string) string {
 	return v
 }
 
-// JsonFrame begins a list of --json on standard output; JsonFinish ends it.
-func (e *Env) JsonFrame(list, ver string) *slurmjson.Writer {
+// JSONFrame begins a list of --json on standard output; JSONFinish ends it.
+func (e *Env) JSONFrame(list, ver string) *slurmjson.Writer {
 	return slurmjson.Begin(e.Stdout, list, ver)
 }
 
-func (e *Env) JsonFinish(j *slurmjson.Writer, cluster string, now model.Time) error {
+func (e *Env) JSONFinish(j *slurmjson.Writer, cluster string, now model.Time) error {
 	return j.Finish(append([]string{e.Program}, e.Args...), cluster, now)
 }
 
-func (e *Env) JsonTail(j *slurmjson.Writer, cluster string, now model.Time) error {
+func (e *Env) JSONTail(j *slurmjson.Writer, cluster string, now model.Time) error {
 	return j.Tail(append([]string{e.Program}, e.Args...), cluster, now)
 }
 

@@ -29,9 +29,10 @@ func (e *Env) BitLen() int {
 
 // Stamp gives a moment, or the word for none.
 func (e *Env) Stamp(t model.Time, none string) string {
-	if t == 0 {
-		return none
-	}
-	form, _ := e.Lookup("SLURM_TIME_FORMAT")
-	return walltime.Timestamp(time.UnixMilli(int64(t)), time.Now(), form)
+	return e.Clock().Stamp(t, none)
+}
+
+// Clock gives how moments are written now. A wrong form counts as the standard one, without a complaint.
+func (e *Env) Clock() *jobtext.Times {
+	return &jobtext.Times{Now: time.Now(), Form: e.Getenv("SLURM_TIME_FORMAT")}
 }
