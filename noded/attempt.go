@@ -1,85 +1,74 @@
 package noded
 
 import (
+	"context"
 	"fmt"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/noded/shim"
 )
 
-// phase is where an attempt is on its way through the node.
-//
-//	accepted -> preparing -> (prologue ->) ordered -> running -> ending -> (epilogue ->) over -> (acknowledged: forgotten)
-//
-// One that the leader only wants prepared waits as ready between its prologue and its order, or its end.
-//
-// An attempt that was in the spool when gnoded started is accepted until gshim or the leader says more of it.
-type phase uint8
-
-const (
-	accepted  phase = iota // in the spool
-	preparing              // a worker makes its script and cgroup
-	prologue               // its prolog runs
-	ready                  // the prolog has run, and the leader has been told
-	ordered                // gshim has the order and has not answered
-	running
-	ending   // its process has ended, or never was; what it left is being cleared away
-	epilogue // nothing of it is left, and its epilog runs
-	over     // its last report is on disk and waits for the leader
-)
-
-var phaseNames = [...]string{"accepted", "preparing", "prologue", "ready", "ordered", "running", "ending", "epilogue", "over"}
-
-func (p phase) String() string {
-	if int(p) < len(phaseNames) {
-		return phaseNames[p]
-	}
-	return fmt.Sprintf("phase %d", uint8(p))
-}
+// attempt.go is an attempt of a job on this node, and the one door through which its phase changes: happens looks up the
+// state table (attemptstate.go), enters the next phase with its deadline, and does what the table says.
 
 // attempt is one start of a job on this node. It belongs to the loop's goroutine; workers get what they need by value.
 type attempt struct {
-	key   proto.Attempt
-	rec   *launched // nil for one that is only reported
-	phase phase
+	key    proto.Attempt
+	rec    *launched // nil for one that is only reported
+	phase  phase
+	upTo   phase // how far the leader wants it: ready, or running
+	will   will
+	origin origin
 
 	launch *proto.Launch // until its order is made
-	order  *shim.Launch  // phase ordered: to be sent again if gshim's connection breaks
+	order  *shim.Launch  // until it runs: to be sent again if gshim's connection breaks
 	script string        // its script file, held until it is over
 	note   string        // a line for the user once it runs; "": none
 
-	chill    chill         // whether it is, or shall be, suspended
-	stop     *proto.Stop   // the leader wants it ended
-	signals  []*proto.Stop // to be sent when it runs
-	forget   bool          // nobody wants to hear of it
-	foreign  bool          // forgotten because other controllers number their jobs anew
-	rebooted bool          // it was there before the machine's last boot: only an end that gshim saw counts
-	again    *proto.Launch
-	ended    *shim.Event // phase ending: how; nil where nobody saw it
-	began    model.Time  // when its script started, 0 before
-	kill     *time.Timer // runs while it is being ended
-	asked    time.Time   // when its processes were asked to end
-	tries    int         // of clearing away what it left
-	warned   time.Time   // about processes that don't die
+	chill   chill         // whether it is, or shall be, suspended
+	stop    *proto.Stop   // the leader wants it ended
+	signals []*proto.Stop // to be sent when it runs
+	again   *proto.Launch // an order with its number, for when it is gone
+	ended   *shim.Event   // how its script ended; nil where nobody saw it
+	began   model.Time    // when its script started, 0 before
+	exit    *int32        // the exit code that it was given back with; nil: its own
 
-	prepare    bool      // the last launch asked for no more than that
-	until      time.Time // when the program that runs is killed; zero: never
-	late       bool      // it has been
-	orderedAt  time.Time // phase ordered: since when
-	lateStart  bool      // it was killed since its script did not start
-	killed     time.Time // when it was first sent SIGKILL
-	unkillable bool      // that its processes survive SIGKILL has been reported
+	timer   *time.Timer // its phase's deadline
+	turn    uint64      // of the timer: what an older one posts is ignored
+	killed  time.Time   // when it was first sent SIGKILL
+	cleared time.Time   // when clearing it away began
+	warned  time.Time   // when the log was last told that something of it does not end
+	tries   int         // of clearing away what it left
+	drained bool        // the node was drained for what survives SIGKILL
 
-	released bool // it was given back, with this exit code
-	code     int32
+	program program
 
 	steps    map[int32]*step // by number, those that have their part of the job
 	queue    []*step         // those that wait for it
 	nextStep int32
 	missed   []*step // ended while their commands had no connection
 }
+
+// will is whether anybody still wants to hear of an attempt.
+type will uint8
+
+const (
+	wanted   will = iota
+	unwanted      // the leader knows nothing of it: it is ended and not reported
+	foreign       // the same, because other controllers number their jobs anew
+)
+
+// origin is how an attempt has come to this gnoded.
+type origin uint8
+
+const (
+	fresh      origin = iota // it was ordered, or was there when gnoded started
+	beforeBoot               // it was there before the machine's last boot: only an end that gshim saw counts
+)
 
 // stepBatch is the step number of batch scripts, as Slurm counts.
 const stepBatch = -5
@@ -91,9 +80,222 @@ func shimKey(k proto.Attempt) shim.Key {
 // alive reports whether the attempt has, or may have, processes.
 func (a *attempt) alive() bool {
 	switch a.phase {
-	case prologue, ready, ordered, running, ending, epilogue:
+	case prologue, curbed, ready, ordered, recalled, belated, running, stopping, killing, ending, abandoned, epilogue:
 		return true
-	case accepted, preparing, over:
 	}
 	return false
+}
+
+// runs reports whether its script runs.
+func (a *attempt) runs() bool { return a.phase == running || a.phase == stopping || a.phase == killing }
+
+func (a *attempt) stopTimers() {
+	for _, t := range [...]*time.Timer{a.timer, a.program.timer} {
+		if t != nil {
+			t.Stop()
+		}
+	}
+}
+
+// doomed reports whether the attempt is to end, or has begun to.
+func (a *attempt) doomed() bool {
+	return a.stop != nil || a.will != wanted || a.phase == belated || a.phase >= ending
+}
+
+// news is what a happening brings along; most bring nothing.
+type news struct {
+	ev     *shim.Event   // evStarted, evEnded
+	launch *proto.Launch // evLaunch, evPrepare
+	sig    *proto.Stop   // evKill, evSignal
+	text   string        // evNotMade, evFault: why
+	report *proto.Report // evCleared, evEpilog: the end to report
+	left   error         // evLeft: what could not be removed
+}
+
+// msgDeadline is the timer of an attempt's phase.
+type msgDeadline struct {
+	key  proto.Attempt
+	turn uint64
+}
+
+// happens takes an attempt on: to the next phase of the table, and what is to be done on the way.
+func (l *loop) happens(a *attempt, e happening, in news) error {
+	c := attemptTable[a.phase][e]
+	from := a.phase
+	a.phase = c.next
+	if c.next != from {
+		l.setDeadline(a, l.patienceOf(a))
+		if !a.runsPrograms() {
+			l.serialEnds(a.key)
+		}
+	}
+	return l.act(a, c.do, &in)
+}
+
+// act does what the state table says.
+func (l *loop) act(a *attempt, do act, in *news) error {
+	switch do {
+	case doNothing:
+		return nil
+	case doPrepare:
+		l.prepare(a, in.launch)
+	case doRepeat:
+		return l.repeat(a)
+	case doReplace:
+		if a.will == wanted {
+			return l.repeat(a)
+		}
+		a.again = in.launch
+	case doKeepSignal:
+		if len(a.signals) < maxSignals {
+			a.signals = append(a.signals, in.sig)
+		}
+	case doSignal:
+		l.signal(a, in.sig)
+	case doSignalSteps:
+		l.signalSteps(a, unix.Signal(in.sig.Signal))
+	case doProlog:
+		return l.prologBegins(a)
+	case doCut:
+		l.cutProlog(a)
+	case doProgram:
+		if err := l.nextProgram(a); err != nil {
+			return err
+		}
+		l.cutProlog(a)
+	case doReady:
+		a.order = nil
+		return l.report(&proto.Report{Kind: proto.ReportReady, Job: a.key.Job, Attempt: a.key.Attempt})
+	case doOrder:
+		return l.sendOrder(a)
+	case doOrderAgain:
+		order := a.order
+		l.then(func() { l.n.link.launch(order) })
+	case doNotMade:
+		return l.notMade(a, in.text)
+	case doFault:
+		return l.prologFailed(a, in.text)
+	case doBegin:
+		return l.begin(a, in.ev)
+	case doTerminate:
+		if in.ev != nil {
+			if err := l.begin(a, in.ev); err != nil {
+				return err
+			}
+		}
+		if a.will != wanted {
+			return l.happens(a, evForget, news{})
+		}
+		l.terminate(a)
+	case doKill:
+		l.kill(a)
+	case doKillLate:
+		return l.lateStart(a)
+	case doKillStray:
+		key := a.key
+		l.then(func() { l.killStray(key) })
+	case doClear:
+		l.noteEnd(a, in.ev)
+		l.clear(a)
+	case doKillSteps:
+		l.killSteps(a)
+	case doNoteEnd:
+		if a.ended == nil {
+			l.noteEnd(a, in.ev)
+		}
+	case doAgain:
+		return l.clearLater(a, in.left)
+	case doGiveUp:
+		return l.giveUp(a)
+	case doLeave:
+		return l.leave(a)
+	case doEpilog:
+		return l.epilogBegins(a, in.report)
+	case doReport:
+		return l.finish(a, in.report)
+	case doLast:
+		return l.epilogEnded(a)
+	case doDrop:
+		return l.dropForgotten(a)
+	case doAck:
+		key := shimKey(a.key)
+		l.then(func() { l.n.link.ack(key) })
+	default:
+		return fmt.Errorf("job %d: %v in phase %v has no action", a.key.Job, do, a.phase)
+	}
+	return nil
+}
+
+// patienceOf gives the time until a phase's deadline, 0 where it has none or sets its own.
+func (l *loop) patienceOf(a *attempt) time.Duration {
+	switch a.phase {
+	case preparing:
+		return makeWait
+	case unmaking:
+		return l.n.unkillable()
+	case curbed:
+		return killWait(a.stop) + l.n.unkillable() + 2*killAgain
+	case ordered:
+		if r := l.n.rules.Load(); r != nil {
+			return time.Duration(r.BatchStartS) * time.Second
+		}
+	case recalled:
+		return killWait(a.stop)
+	case stopping:
+		return killWait(a.stop)
+	case belated, killing:
+		return killAgain
+	case abandoned:
+		return abandonWait
+	}
+	return 0
+}
+
+// setDeadline arms the timer of the attempt's phase; 0 stops it.
+func (l *loop) setDeadline(a *attempt, d time.Duration) {
+	if a.timer != nil {
+		a.timer.Stop()
+		a.timer = nil
+	}
+	a.turn++
+	if d <= 0 {
+		return
+	}
+	m := msgDeadline{a.key, a.turn}
+	a.timer = time.AfterFunc(d, func() { l.n.inbox.post(m) })
+}
+
+// onDeadline is a phase's deadline. Whatever survives SIGKILL for too long is given up.
+func (l *loop) onDeadline(m msgDeadline) error {
+	a := l.attempts[m.key]
+	if a == nil || a.turn != m.turn {
+		return nil
+	}
+	if l.hopeless(a) {
+		return l.happens(a, evGiveUp, news{})
+	}
+	return l.happens(a, evDeadline, news{text: fmt.Sprintf("node %s could not make the job's script and control group within %v",
+		l.n.opts.Name, makeWait)})
+}
+
+// hopeless reports whether something of the attempt has survived SIGKILL for UnkillableStepTimeout.
+func (l *loop) hopeless(a *attempt) bool {
+	since := a.killed
+	if since.IsZero() {
+		since = a.cleared // which kills too
+	}
+	return !since.IsZero() && l.now().Sub(since) >= l.n.unkillable()
+}
+
+// killStray ends what should not be there.
+func (l *loop) killStray(key proto.Attempt) {
+	l.n.stops.do(func(ctx context.Context) { l.n.sendSignal(ctx, key, unix.SIGKILL, shim.Tree) })
+}
+
+// unkillable is how long what survives SIGKILL is waited for.
+func (n *Noded) unkillable() time.Duration {
+	if r := n.rules.Load(); r != nil && r.UnkillableS > 0 {
+		return time.Duration(r.UnkillableS) * time.Second
+	}
+	return unkillableDefault
 }

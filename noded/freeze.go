@@ -61,10 +61,10 @@ func (a *attempt) suspended() bool {
 // chill brings an attempt nearer to what is wanted of it. One that ends shall not be frozen.
 func (l *loop) chill(a *attempt) {
 	c := &a.chill
-	if a.phase != running || c.want == nil {
+	if !a.runs() && a.phase != ready || c.want == nil {
 		return
 	}
-	frozen := c.want.Frozen && a.stop == nil && !a.forget
+	frozen := c.want.Frozen && !a.doomed()
 	switch {
 	case c.doing != nil:
 		if *c.doing != frozen {

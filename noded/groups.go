@@ -82,7 +82,7 @@ func openGroups(n *Noded) (*groups, error) {
 	}
 	var err error
 	g.prefix = groupPrefix(&n.opts)
-	if g.root, err = cgroup.OpenPart(g.prefix, wanted(&g.conf)); err != nil {
+	if g.root, err = cgroup.OpenPart(g.prefix, hostGroups(&g.conf)); err != nil {
 		return nil, err
 	}
 	if g.old, err = g.root.List(); err != nil {
@@ -103,8 +103,8 @@ func openGroups(n *Noded) (*groups, error) {
 	return g, nil
 }
 
-// wanted is what cgroup.conf leaves of the host's control groups.
-func wanted(c *conf.Cgroup) cgroup.Want {
+// hostGroups is what cgroup.conf leaves of the host's control groups.
+func hostGroups(c *conf.Cgroup) cgroup.Want {
 	w := cgroup.Want{Below: c.Mountpoint}
 	switch c.Plugin {
 	case "cgroup/v1":
@@ -353,7 +353,7 @@ func (g *groups) killByShim(ctx context.Context, c *clearing) error {
 	if c.ended == nil && c.began == 0 || c.ended != nil && c.ended.Kind != shim.Exited {
 		return nil // it never ran
 	}
-	if _, err := g.link.signal(ctx, shimKey(c.key), unix.SIGKILL, shim.Tree); err != nil && !strings.Contains(err.Error(), "is not known to gshim") {
+	if _, err := g.link.signal(ctx, shimKey(c.key), unix.SIGKILL, shim.Tree); err != nil && !errors.Is(err, shim.ErrUnknown) {
 		return err
 	}
 	return nil
@@ -362,6 +362,19 @@ func (g *groups) killByShim(ctx context.Context, c *clearing) error {
 // survivors gives the processes that are left in an attempt's group.
 func (g *groups) survivors(key proto.Attempt) []int {
 	group, err := g.of(key)
+	if group == nil || err != nil {
+		return nil
+	}
+	pids, err := group.Procs()
+	if err != nil {
+		return nil // it has just gone
+	}
+	return pids
+}
+
+// stepSurvivors gives the processes that are left in a step's group.
+func (g *groups) stepSurvivors(key proto.Attempt, step int32) []int {
+	group, err := g.ofStep(key, step)
 	if group == nil || err != nil {
 		return nil
 	}

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
-	"time"
 
 	"gbatch/internal/blob"
 	"gbatch/internal/model"
@@ -32,19 +31,12 @@ const (
 // onLaunch takes an attempt on, or says again what became of it.
 func (l *loop) onLaunch(launch *proto.Launch) error {
 	key := proto.Attempt{Job: launch.Job, Attempt: launch.Attempt}
+	e := evLaunch
+	if launch.Prepare {
+		e = evPrepare
+	}
 	if a := l.attempts[key]; a != nil {
-		switch {
-		case a.forget: // a job of other controllers with the same number is still being cleared away
-			a.again = launch
-			return nil
-		case a.phase == accepted: // it was in the spool, and gshim has not heard of it
-			l.prepare(a, launch)
-			return nil
-		case a.phase == ready && !launch.Prepare: // all its nodes are
-			l.prepare(a, launch)
-			return nil
-		}
-		return l.repeat(a)
+		return l.happens(a, e, news{launch: launch})
 	}
 	delete(l.foreign, key) // a job of this cluster, whatever had its number before
 	if l.gone.has(key) {
@@ -69,8 +61,7 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 	}
 	a := &attempt{key: key, rec: rec, phase: accepted}
 	l.attempts[key] = a
-	l.prepare(a, launch)
-	return nil
+	return l.happens(a, e, news{launch: launch})
 }
 
 // maxFactNodes bounds what is kept of a job's nodes: the spool's records have a limit. Jobs with more have no steps.
@@ -88,7 +79,10 @@ func orderFacts(l *proto.Launch) *proto.Launch {
 
 // prepare gives an accepted attempt to a worker. Its order can only follow in a later batch, when this one is on disk.
 func (l *loop) prepare(a *attempt, launch *proto.Launch) {
-	a.phase, a.launch, a.prepare = preparing, launch, launch.Prepare
+	a.launch, a.upTo = launch, running
+	if launch.Prepare {
+		a.upTo = ready
+	}
 	had, reuse := a.script, a.rec.Ordered || stage(a.rec.Stage) != stageNone
 	l.soon(func() {
 		l.n.workers.do(func(context.Context) {
@@ -242,38 +236,48 @@ func hasGPUs(gres []model.GresDef) bool {
 	return false
 }
 
-// onPrepared sends an attempt's order, unless it was stopped meanwhile.
+// onPrepared takes an attempt on when a worker has made what it needs. What comes after the attempt was given up is removed.
 func (l *loop) onPrepared(m msgPrepared) error {
 	a := l.attempts[m.key]
-	if a == nil || a.phase != preparing {
+	if a == nil || a.phase != preparing && a.phase != unmaking {
+		key, script := m.key, m.script
+		l.soon(func() { l.n.workers.do(func(context.Context) { l.n.discard(key, script) }) })
 		return nil
 	}
 	a.launch, a.script, a.note = nil, m.script, m.note
-	switch {
-	case m.err != nil:
-		l.log.Warn("launch failed", "job", a.key.Job, "attempt", a.key.Attempt, "why", m.err)
-		if a.forget {
-			return l.dropForgotten(a)
-		}
-		return l.finish(a, &proto.Report{Kind: proto.ReportLaunchFailed, Text: m.err.Error()})
-	case a.forget || a.stop != nil: // it never ran
-		a.phase = ending
-		l.clear(a)
-		return nil
+	if m.err != nil {
+		return l.happens(a, evNotMade, news{text: m.err.Error()})
 	}
 	a.order = m.order
-	switch {
-	case a.rec.Facts != nil:
-		return l.prologBegins(a)
-	case a.prepare:
-		return l.isReady(a)
+	if a.rec.Facts != nil {
+		return l.happens(a, evProlog, news{})
 	}
-	return l.sendOrder(a)
+	return l.goOn(a)
+}
+
+// goOn takes an attempt as far as the leader wants.
+func (l *loop) goOn(a *attempt) error {
+	if a.upTo == ready {
+		return l.happens(a, evReady, news{})
+	}
+	return l.happens(a, evOrder, news{})
+}
+
+// discard removes what was made for an attempt that is over.
+func (n *Noded) discard(key proto.Attempt, script string) {
+	if err := errors.Join(n.groups.remove(key), n.scripts.release(script)); err != nil {
+		n.log.Warn("what was made for a job that is over was not removed", "job", key.Job, "attempt", key.Attempt, "err", err)
+	}
+}
+
+// notMade ends an attempt that could not be launched.
+func (l *loop) notMade(a *attempt, why string) error {
+	l.log.Warn("launch failed", "job", a.key.Job, "attempt", a.key.Attempt, "why", why)
+	return l.finish(a, &proto.Report{Kind: proto.ReportLaunchFailed, Text: why})
 }
 
 // sendOrder hands an attempt to gshim.
 func (l *loop) sendOrder(a *attempt) error {
-	a.phase, a.orderedAt = ordered, l.now()
 	if err := l.keep(a, recOrdered, &orderedTo{Job: a.key.Job, Attempt: a.key.Attempt, Script: a.script}, false); err != nil {
 		return err
 	}
@@ -282,25 +286,14 @@ func (l *loop) sendOrder(a *attempt) error {
 	return nil
 }
 
-// lateStarts kills launches that hang, as a rule in a dead file server: after BatchStartTimeout they count as failed. That is
-// in the spool before they are killed, so that it holds for a gnoded that is restarted meanwhile.
-func (l *loop) lateStarts() error {
-	r := l.n.rules.Load()
-	if r == nil || r.BatchStartS == 0 {
-		return nil
+// lateStart kills a launch that hangs, as a rule in a dead file server: after BatchStartTimeout it counts as failed. That
+// is in the spool before it is killed, so that it holds for a gnoded that is restarted meanwhile.
+func (l *loop) lateStart(a *attempt) error {
+	if err := l.keep(a, recLate, &lateFor{Job: a.key.Job, Attempt: a.key.Attempt}, false); err != nil {
+		return err
 	}
-	limit := time.Duration(r.BatchStartS) * time.Second
-	for _, a := range l.attempts {
-		if a.phase != ordered || a.orderedAt.IsZero() || a.lateStart || l.now().Sub(a.orderedAt) < limit {
-			continue
-		}
-		if err := l.keep(a, recLate, &lateFor{Job: a.key.Job, Attempt: a.key.Attempt}, false); err != nil {
-			return err
-		}
-		a.lateStart = true
-		l.log.Warn("a script has not started within BatchStartTimeout; it is given up", "job", a.key.Job, "attempt", a.key.Attempt, "seconds", r.BatchStartS)
-		l.onKill(a)
-	}
+	l.log.Warn("a script has not started within BatchStartTimeout; it is given up", "job", a.key.Job, "attempt", a.key.Attempt)
+	l.kill(a)
 	return nil
 }
 

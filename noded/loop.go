@@ -92,8 +92,6 @@ type (
 		left error
 	}
 	msgSampled struct{ list []*sampledUse } // the sampler's: to be remembered
-	msgClear   struct{ key proto.Attempt }  // time to try again to clear it away
-	msgKill    struct{ key proto.Attempt }  // time to kill it
 	msgKnown   struct{ reply chan []proto.Attempt }
 	msgRunning struct{ reply chan int }
 	msgOwed    struct{ reply chan int } // how many epilogs of jobs from before a reboot nobody but this node waits for
@@ -107,14 +105,16 @@ type loop struct {
 	log   *slog.Logger
 	now   func() time.Time
 
-	attempts map[proto.Attempt]*attempt
-	gone     *recent                // attempts that are over for good
-	foreign  map[proto.Attempt]bool // the same of another instance, whose numbers may come again; at most maxAttempts
-	seq      uint64
-	swept    bool            // groups that nobody remembers have been ended
-	serial   proto.Attempt   // PrologFlags=Serial: whose program runs
-	queue    []proto.Attempt // and whose wait; at most maxAttempts
+	attempts  map[proto.Attempt]*attempt
+	gone      *recent                // attempts that are over for good
+	foreign   map[proto.Attempt]bool // the same of another instance, whose numbers may come again; at most maxAttempts
+	seq       uint64
+	leftovers map[proto.Attempt]bool // abandoned attempts of which something is left; at most maxLeftovers
+	swept     bool                   // groups that nobody remembers have been ended
+	serial    proto.Attempt          // PrologFlags=Serial: whose program runs
+	queue     []proto.Attempt        // and whose wait; at most maxAttempts
 
+	failed error // of the spool, while a step went on
 	// What follows once the batch is written, and once it is on disk.
 	reports []*proto.Report
 	early   []func()
@@ -145,6 +145,9 @@ func (l *loop) batch(list []any) error {
 		if err := l.handle(m); err != nil {
 			return err
 		}
+	}
+	if l.failed != nil {
+		return l.failed
 	}
 	if err := l.spool.write(); err != nil {
 		return err
@@ -189,31 +192,29 @@ func (l *loop) handle(m any) error {
 	case msgPrograms:
 		return l.onPrograms(m)
 	case msgProgramLate:
-		l.onProgramLate(m)
+		return l.onProgramLate(m)
 	case msgPrepared:
 		return l.onPrepared(m)
 	case msgCleared:
 		return l.onCleared(m)
 	case msgSampled:
 		return l.onSampled(m.list)
-	case msgClear:
-		l.clear(l.attempts[m.key])
 	case msgChilled:
 		return l.onChilled(m)
 	case msgChill:
 		if a := l.attempts[m.key]; a != nil {
 			l.chill(a)
 		}
-	case msgKill:
-		l.onKill(l.attempts[m.key])
+	case msgDeadline:
+		return l.onDeadline(m)
+	case msgLeftover:
+		l.onLeftover(m)
 	case msgKnown:
 		m.reply <- l.known()
 	case msgOwed:
 		m.reply <- l.owed()
 	case msgRunning:
-		err := l.lateStarts()
 		m.reply <- l.running()
-		return err
 	default:
 		handled, err := l.handleStep(m)
 		if err == nil && !handled {
@@ -252,8 +253,7 @@ func (l *loop) onWelcome(w *proto.Welcome) error {
 		l.log.Warn("the controllers have begun again from nothing; jobs of before are ended", "attempts", len(l.attempts))
 		clear(l.foreign)
 		for _, a := range l.attempts {
-			a.foreign = true
-			if err := l.forgetAttempt(a); err != nil {
+			if err := l.forget(a, foreign); err != nil {
 				return err
 			}
 		}
@@ -340,7 +340,7 @@ func (l *loop) repeat(a *attempt) error {
 		l.out.repeat(k.reports)
 		return nil
 	}
-	if a.phase == running {
+	if a.began != 0 && a.runs() {
 		return l.report(&proto.Report{Kind: proto.ReportStarted, Job: a.key.Job, Attempt: a.key.Attempt, At: a.began})
 	}
 	if a.phase == ready {
@@ -375,11 +375,9 @@ func (l *loop) onAck(seqs []uint64) error {
 // drop takes an attempt out of memory and keeps its key, so that a late order does not start it again.
 func (l *loop) drop(key proto.Attempt) {
 	if a := l.attempts[key]; a != nil {
-		if a.kill != nil {
-			a.kill.Stop()
-		}
+		a.stopTimers()
 		delete(l.attempts, key)
-		if a.foreign {
+		if a.will == foreign {
 			l.foreign[key] = true
 			return
 		}
@@ -391,7 +389,7 @@ func (l *loop) drop(key proto.Attempt) {
 func (l *loop) known() []proto.Attempt {
 	out := make([]proto.Attempt, 0, len(l.attempts))
 	for key, a := range l.attempts {
-		if !a.forget {
+		if a.will == wanted {
 			out = append(out, key)
 		}
 	}
@@ -410,9 +408,7 @@ func (l *loop) running() int {
 
 func (l *loop) stopTimers() {
 	for _, a := range l.attempts {
-		if a.kill != nil {
-			a.kill.Stop()
-		}
+		a.stopTimers()
 	}
 }
 

@@ -72,7 +72,7 @@ func (l *loop) onProgram(ev *shim.Event) error {
 			l.then(func() { l.n.link.ack(ev.Key) })
 		}
 		return nil
-	case a.phase != prologue && a.phase != epilogue:
+	case !a.runsPrograms():
 		return nil // a new gnoded: it goes on when the leader has launched the attempt once more
 	case !ev.Done():
 		l.watchProgram(a, ev)
@@ -81,20 +81,56 @@ func (l *loop) onProgram(ev *shim.Event) error {
 	return l.programEnded(a, ev)
 }
 
+// program is the prolog or epilog that an attempt runs.
+type program struct {
+	until time.Time   // when it is killed
+	cut   time.Time   // when it was; zero: it has not been
+	timer *time.Timer // when it is looked at next
+}
+
+// limitOf gives the time limit of the program that an attempt has reached.
+func limitOf(r *launched) time.Duration {
+	s := r.Facts.PrologTimeoutS
+	if stage(r.Stage) == stageEpilog {
+		s = r.Facts.EpilogTimeoutS
+	}
+	if s <= 0 {
+		return programLimit
+	}
+	return time.Duration(s) * time.Second
+}
+
 // watchProgram sees to it that a program that runs keeps its time limit, and its output within bounds.
 func (l *loop) watchProgram(a *attempt, ev *shim.Event) {
-	limit := a.rec.Facts.PrologTimeoutS
-	if a.phase == epilogue {
-		limit = a.rec.Facts.EpilogTimeoutS
+	p := &a.program
+	limit := ev.Started.Add(limitOf(a.rec))
+	if a.phase == curbed && !p.until.IsZero() {
+		limit = earlier(p.until, limit)
 	}
-	a.until = time.Time{}
-	if limit > 0 {
-		a.until = ev.Started.Add(time.Duration(limit) * time.Second)
-	}
-	if a.stop != nil && a.phase == prologue {
-		a.until = earlier(a.until, l.now().Add(killWait(a.stop)))
-	}
+	p.until = limit
 	l.lookAt(a, ev.Key.Step)
+}
+
+// cutProlog leaves a prolog KillWait to end, since its job is to end. It is waited for, so that the epilog doesn't run
+// beside it.
+func (l *loop) cutProlog(a *attempt) {
+	switch {
+	case stage(a.rec.Stage) == stageNone: // its programs are being listed
+		return
+	case slices.Contains(l.queue, a.key): // it waits for its turn
+		l.queue = slices.DeleteFunc(l.queue, func(k proto.Attempt) bool { return k == a.key })
+		// The phase is curbed: what follows is the end.
+		l.n.inbox.post(msgPrograms{key: a.key})
+		return
+	case int(a.rec.Index) >= len(a.rec.List):
+		return
+	}
+	wait := killWait(a.stop)
+	if a.will != wanted {
+		wait = 0
+	}
+	a.program.until = earlier(a.program.until, l.now().Add(wait))
+	l.lookAt(a, programKey(a.key, a.rec).Step)
 }
 
 func earlier(a, b time.Time) time.Time {
@@ -106,38 +142,45 @@ func earlier(a, b time.Time) time.Time {
 
 // lookAt arms the timer after which a running program is looked at.
 func (l *loop) lookAt(a *attempt, step int32) {
+	p := &a.program
 	wait := programPace
-	if !a.until.IsZero() {
-		wait = min(wait, max(0, a.until.Sub(l.now())))
+	if !p.until.IsZero() {
+		wait = min(wait, max(0, p.until.Sub(l.now())))
 	}
-	if a.kill != nil {
-		a.kill.Stop()
+	if p.timer != nil {
+		p.timer.Stop()
 	}
 	m := msgProgramLate{a.key, step}
-	a.kill = time.AfterFunc(wait, func() { l.n.inbox.post(m) })
+	p.timer = time.AfterFunc(wait, func() { l.n.inbox.post(m) })
 }
 
-// onProgramLate kills a program whose time is up, and cuts the output of one that goes on.
-func (l *loop) onProgramLate(m msgProgramLate) {
+// onProgramLate kills a program whose time is up, and cuts the output of one that goes on. One that survives SIGKILL is
+// given up.
+func (l *loop) onProgramLate(m msgProgramLate) error {
 	a := l.attempts[m.key]
-	if a == nil || a.phase != prologue && a.phase != epilogue || int(a.rec.Index) >= len(a.rec.List) {
-		return
+	if a == nil || !a.runsPrograms() || int(a.rec.Index) >= len(a.rec.List) {
+		return nil
 	}
-	k := programKey(a.key, a.rec)
+	k, p := programKey(a.key, a.rec), &a.program
 	if k.Step != m.step {
-		return
+		return nil
 	}
+	now := l.now()
 	out := l.n.programOut(k)
-	if !a.until.IsZero() && !l.now().Before(a.until) {
-		a.late = true
+	switch {
+	case !p.cut.IsZero() && now.Sub(p.cut) >= l.n.unkillable():
+		return l.happens(a, evGiveUp, news{})
+	case !p.until.IsZero() && !now.Before(p.until):
+		if p.cut.IsZero() {
+			p.cut = now
+		}
+		p.until = now.Add(killAgain)
 		l.n.stops.do(func(ctx context.Context) { l.n.killProgram(ctx, k) })
-	} else {
+	default:
 		l.n.stops.do(func(context.Context) { l.n.cutOutput(out) })
 	}
-	if a.late {
-		a.until = l.now().Add(killAgain)
-	}
 	l.lookAt(a, m.step)
+	return nil
 }
 
 func (n *Noded) killProgram(ctx context.Context, k shim.Key) {
@@ -160,17 +203,19 @@ func (n *Noded) cutOutput(path string) {
 // programEnded notes a program's end and goes on with the next. A prolog that fails ends its list; an epilog goes through
 // all of it, so that one that fails keeps no other from cleaning up.
 func (l *loop) programEnded(a *attempt, ev *shim.Event) error {
-	if a.kill != nil {
-		a.kill.Stop()
+	if a.program.timer != nil {
+		a.program.timer.Stop()
 	}
 	r := a.rec
 	st := staged{Job: a.key.Job, Attempt: a.key.Attempt, Stage: r.Stage, List: r.List, Index: r.Index + 1, Fault: r.Fault}
-	fault := programFault(r, ev, a.late, a.phase == epilogue)
-	if a.stop != nil && a.late && a.phase == prologue {
-		fault = "" // it was killed with its job
+	fault := programFault(r, ev, !a.program.cut.IsZero())
+	if a.phase == curbed { // it ends with its job: no other program begins
 		st.Index = int32(len(r.List))
+		if !a.program.cut.IsZero() {
+			fault = ""
+		}
 	}
-	a.late, a.until = false, time.Time{}
+	a.program = program{}
 	if fault != "" {
 		l.log.Error("a program failed", "what", stage(r.Stage), "job", a.key.Job, "why", fault)
 		if st.Fault == "" {
@@ -210,17 +255,13 @@ func (l *loop) serialEnds(key proto.Attempt) {
 }
 
 // programFault says how a program failed, "" if it did not.
-func programFault(r *launched, ev *shim.Event, late, epilog bool) string {
+func programFault(r *launched, ev *shim.Event, late bool) string {
 	path := r.List[r.Index]
-	limit := r.Facts.PrologTimeoutS
-	if epilog {
-		limit = r.Facts.EpilogTimeoutS
-	}
 	switch {
 	case ev.Kind == shim.LaunchFailed:
 		return ev.Text
-	case late && limit > 0:
-		return fmt.Sprintf("%s was killed after %d s, its time limit", path, limit)
+	case late:
+		return fmt.Sprintf("%s was killed after %d s, its time limit", path, int64(limitOf(r)/time.Second))
 	case ev.Unknown:
 		return fmt.Sprintf("%s: %s", path, orElse(ev.Text, "how it ended is not known"))
 	case ev.Signal != 0:

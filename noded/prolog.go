@@ -2,6 +2,7 @@ package noded
 
 import (
 	"context"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -203,7 +204,6 @@ func expand(patterns []string) []string {
 
 // prologBegins runs the prolog, or goes on with it where an earlier gnoded has begun it.
 func (l *loop) prologBegins(a *attempt) error {
-	a.phase = prologue
 	if stage(a.rec.Stage) == stageProlog {
 		return l.nextProgram(a)
 	}
@@ -216,10 +216,7 @@ func (l *loop) prologBegins(a *attempt) error {
 
 // epilogBegins keeps the attempt's last report and runs the epilog.
 func (l *loop) epilogBegins(a *attempt, last *proto.Report) error {
-	a.phase, a.launch, a.order = epilogue, nil, nil
-	if a.kill != nil {
-		a.kill.Stop()
-	}
+	a.launch, a.order = nil, nil
 	last.Job, last.Attempt = a.key.Job, a.key.Attempt
 	if last.At == 0 {
 		last.At = l.stamp()
@@ -227,7 +224,7 @@ func (l *loop) epilogBegins(a *attempt, last *proto.Report) error {
 	if err := l.keep(a, recFinal, &finalRec{Report: last}, true); err != nil {
 		return err
 	}
-	if !a.forget && !a.rebooted && a.rec.Ordered && last.Kind == proto.ReportEnded {
+	if a.will == wanted && a.origin != beforeBoot && a.rec.Ordered && last.Kind == proto.ReportEnded {
 		if err := l.report(&proto.Report{Kind: proto.ReportEnding, Job: a.key.Job, Attempt: a.key.Attempt, At: last.At, Exit: last.Exit}); err != nil {
 			return err
 		}
@@ -240,6 +237,9 @@ func (l *loop) epilogBegins(a *attempt, last *proto.Report) error {
 // find has a worker look for programs: the directory may be on a file server.
 func (l *loop) find(a *attempt, patterns []string) {
 	key := a.key
+	if a.phase != curbed {
+		l.setDeadline(a, findWait)
+	}
 	l.soon(func() {
 		l.n.stops.do(func(context.Context) { l.n.inbox.post(msgPrograms{key, expand(patterns)}) })
 	})
@@ -255,11 +255,14 @@ func (l *loop) onPrograms(m msgPrograms) error {
 	switch {
 	case a.phase == prologue && stage(a.rec.Stage) == stageNone:
 		st.Stage = uint8(stageProlog)
+	case a.phase == curbed: // it is to end, and none has begun
+		return l.goOn(a)
 	case a.phase == epilogue && stage(a.rec.Stage) != stageEpilog:
 		st.Stage = uint8(stageEpilog)
 	default:
 		return nil
 	}
+	l.setDeadline(a, 0)
 	if err := l.keep(a, recStage, &st, false); err != nil {
 		return err
 	}
@@ -283,42 +286,40 @@ func (l *loop) nextProgram(a *attempt) error {
 
 // programsEnded goes on behind the last program of a list.
 func (l *loop) programsEnded(a *attempt) error {
-	if a.phase == epilogue {
-		return l.epilogEnded(a)
+	switch {
+	case a.phase == epilogue:
+		return l.happens(a, evRun, news{})
+	case a.rec.Fault != "":
+		return l.happens(a, evFault, news{text: a.rec.Fault})
 	}
-	switch fault := a.rec.Fault; {
-	case fault != "":
-		if !a.forget && a.stop == nil {
-			if err := l.report(&proto.Report{Kind: proto.ReportPrologFailed, Job: a.key.Job, Attempt: a.key.Attempt, Text: fault}); err != nil {
-				return err
-			}
+	return l.goOn(a)
+}
+
+// prologFailed reports that a prolog failed; nothing of the job runs here.
+func (l *loop) prologFailed(a *attempt, why string) error {
+	if a.will == wanted && a.stop == nil {
+		if err := l.report(&proto.Report{Kind: proto.ReportPrologFailed, Job: a.key.Job, Attempt: a.key.Attempt, Text: why}); err != nil {
+			return err
 		}
-		a.phase, a.order = ending, nil
-		l.clear(a)
-		return nil
-	case a.forget || a.stop != nil: // it never ran
-		a.phase, a.order = ending, nil
-		l.clear(a)
-		return nil
-	case a.prepare:
-		return l.isReady(a)
 	}
-	return l.sendOrder(a)
+	a.order = nil
+	l.clear(a)
+	return nil
 }
 
-// isReady tells the leader that the job may begin here.
-func (l *loop) isReady(a *attempt) error {
-	a.phase, a.order = ready, nil
-	return l.report(&proto.Report{Kind: proto.ReportReady, Job: a.key.Job, Attempt: a.key.Attempt})
-}
-
-// epilogEnded reports the attempt's end.
+// epilogEnded reports the attempt's end, and before that an epilog that failed or could not be waited for.
 func (l *loop) epilogEnded(a *attempt) error {
-	if a.forget {
-		return l.dropForgotten(a)
+	fault := ""
+	switch r := a.rec; {
+	case stage(r.Stage) != stageEpilog:
+		fault = fmt.Sprintf("the programs of Epilog (%s) could not be listed within %v", strings.Join(r.Facts.Epilog, ", "), findWait)
+	case r.Fault != "":
+		fault = r.Fault
+	case int(r.Index) < len(r.List):
+		fault = fmt.Sprintf("%s survives SIGKILL; it is not waited for", r.List[r.Index])
 	}
-	if a.rec.Fault != "" {
-		if err := l.report(&proto.Report{Kind: proto.ReportEpilogFailed, Job: a.key.Job, Attempt: a.key.Attempt, Text: a.rec.Fault}); err != nil {
+	if fault != "" && a.will == wanted {
+		if err := l.report(&proto.Report{Kind: proto.ReportEpilogFailed, Job: a.key.Job, Attempt: a.key.Attempt, Text: fault}); err != nil {
 			return err
 		}
 	}
@@ -332,10 +333,17 @@ func (l *loop) resumePrograms(a *attempt) error {
 	case a.phase == epilogue && stage(a.rec.Stage) != stageEpilog:
 		l.find(a, a.rec.Facts.Epilog)
 		return nil
+	case a.phase == curbed: // it is to end, and nothing runs
+		return l.goOn(a)
 	case a.phase == prologue && stage(a.rec.Stage) == stageNone:
 		return nil // they are being looked for
 	}
 	return l.nextProgram(a)
+}
+
+// runsPrograms reports whether a prolog or an epilog of the attempt runs, or is about to.
+func (a *attempt) runsPrograms() bool {
+	return a.phase == prologue || a.phase == curbed || a.phase == epilogue
 }
 
 // inProlog reports whether a program of its prolog may be running that an earlier gnoded has begun.

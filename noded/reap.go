@@ -3,8 +3,6 @@ package noded
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -41,7 +39,7 @@ func (l *loop) onLink(events []shim.Event) error {
 	}
 	var resume []*attempt
 	for _, a := range l.attempts {
-		if (a.phase == prologue || a.phase == epilogue) && (int(a.rec.Index) >= len(a.rec.List) || !programs[programKey(a.key, a.rec)]) {
+		if a.runsPrograms() && (int(a.rec.Index) >= len(a.rec.List) || !programs[programKey(a.key, a.rec)]) {
 			resume = append(resume, a)
 		}
 	}
@@ -56,28 +54,19 @@ func (l *loop) onLink(events []shim.Event) error {
 	var orders []*shim.Launch
 	for key, a := range l.attempts {
 		orders = append(orders, l.adoptSteps(a, programs)...)
-		switch {
-		case listed[key] && a.lateStart && a.phase == accepted: // this gnoded's forerunner gave it up
-			a.phase = ordered
-			l.onKill(a)
-		case listed[key]:
-		case a.rebooted && a.phase == accepted:
-			l.lostInReboot(a)
-		case a.lateStart && (a.phase == accepted || a.phase == ordered && a.order == nil):
-			a.phase, a.ended = ending, nil
-			l.clear(a)
-		case a.phase == ordered:
-			orders = append(orders, a.order)
-		case a.phase == running, a.phase == accepted && a.rec != nil && a.rec.Started != 0:
-			l.log.Error("gshim knows nothing of a job that was running; its exit status is lost", "job", key.Job, "attempt", key.Attempt)
-			a.phase, a.ended = ending, nil
-			l.clear(a)
+		if err := l.notListed(a, listed[key]); err != nil {
+			return err
 		}
 	}
 	l.then(func() { l.n.link.launch(orders...) })
 	if !l.swept {
 		l.swept = true
-		keys := slices.Collect(maps.Keys(l.attempts))
+		keys := make([]proto.Attempt, 0, len(l.attempts))
+		for key, a := range l.attempts {
+			if a.phase != over { // what an attempt left that was abandoned is ended like what nobody remembers
+				keys = append(keys, key)
+			}
+		}
 		l.then(func() {
 			l.n.stops.do(func(ctx context.Context) {
 				if err := l.n.groups.sweep(ctx, keys); err != nil {
@@ -87,6 +76,23 @@ func (l *loop) onLink(events []shim.Event) error {
 		})
 	}
 	return nil
+}
+
+// notListed does what follows for an attempt when gshim has listed what it has: this attempt, or not.
+func (l *loop) notListed(a *attempt, listed bool) error {
+	switch {
+	case listed && a.phase == belated: // an earlier gnoded gave it up
+		l.kill(a)
+		return nil
+	case listed:
+		return nil
+	case a.origin == beforeBoot && (a.phase == accepted || a.phase == belated || a.phase == interrupted):
+		return l.lostInReboot(a)
+	case a.phase == running || a.phase == stopping || a.phase == killing || a.phase == accepted && a.rec != nil && a.rec.Started != 0:
+		l.log.Error("gshim knows nothing of a job that was running; its exit status is lost", "job", a.key.Job, "attempt", a.key.Attempt)
+		return l.happens(a, evLost, news{})
+	}
+	return l.happens(a, evMissing, news{})
 }
 
 func keyOf(k shim.Key) proto.Attempt {
@@ -123,24 +129,12 @@ func (l *loop) onEvent(ev *shim.Event) error {
 		}
 	}
 	switch {
-	case a.rebooted && a.phase == accepted && (!ev.Done() || ev.Unknown):
-		l.lostInReboot(a)
-	case a.phase == over || a.rec == nil:
-		if ev.Done() { // the acknowledgement was lost
-			l.then(func() { l.n.link.ack(ev.Key) })
-		} else { // it was said to be over, and yet it runs: it was killed between the order and its start
-			l.then(func() { l.killStray(key) })
-		}
-	case a.phase == ending:
-		if ev.Done() && a.ended == nil {
-			a.ended = ev
-		}
+	case a.origin == beforeBoot && (a.phase == accepted || a.phase == belated || a.phase == interrupted) && (!ev.Done() || ev.Unknown):
+		return l.lostInReboot(a)
 	case ev.Done():
-		l.endedBy(a, ev)
-	default:
-		return l.started(a, ev)
+		return l.happens(a, evEnded, news{ev: ev})
 	}
-	return nil
+	return l.happens(a, evStarted, news{ev: ev})
 }
 
 // stray is an event of an attempt that is not known here. One that was forgotten is ended. Otherwise the spool was lost
@@ -169,9 +163,11 @@ func (l *loop) stray(ev *shim.Event) (*attempt, error) {
 // absence from Hello; where an epilog is owed, by a report of an end that nobody saw, when the epilog has run: until then the
 // node has no place for others. On nodes other than that of the script the leader knows more than this one and waits for no
 // report: there the node doesn't register before its epilogs have run (owed).
-func (l *loop) lostInReboot(a *attempt) {
-	a.forget, a.phase = !a.hasScript() || !a.hasEpilog(), ending
-	l.clear(a)
+func (l *loop) lostInReboot(a *attempt) error {
+	if !a.hasScript() || !a.hasEpilog() {
+		a.will = max(a.will, unwanted)
+	}
+	return l.happens(a, evLost, news{})
 }
 
 // hasScript reports whether the attempt's script was for this node.
@@ -183,35 +179,22 @@ func (a *attempt) hasScript() bool {
 func (l *loop) owed() int {
 	n := 0
 	for _, a := range l.attempts {
-		if a.rebooted && a.phase != over && !a.hasScript() && a.hasEpilog() {
+		if a.origin == beforeBoot && a.phase != over && !a.hasScript() && a.hasEpilog() {
 			n++
 		}
 	}
 	return n
 }
 
-func (l *loop) killStray(key proto.Attempt) {
-	l.n.stops.do(func(ctx context.Context) { l.n.sendSignal(ctx, key, unix.SIGKILL, shim.Tree) })
-}
-
-// started takes note that an attempt runs, and ends it if that was asked for meanwhile.
-func (l *loop) started(a *attempt, ev *shim.Event) error {
+// begin takes note that an attempt runs.
+func (l *loop) begin(a *attempt, ev *shim.Event) error {
 	for _, note := range ev.Notes {
 		l.log.Warn("a job started with less than it asked for", "job", a.key.Job, "attempt", a.key.Attempt, "note", note)
 	}
-	if a.lateStart { // it began to run by being killed: between fork and exec the two look the same
-		return nil
-	}
-	first := a.phase != running
-	a.phase, a.order, a.launch = running, nil, nil
+	first := a.began == 0
+	a.order, a.launch = nil, nil
 	a.began = model.Time(ev.Started.UnixMilli())
-	switch {
-	case a.forget:
-		l.onKill(a)
-		return nil
-	case first && a.stop != nil:
-		l.terminate(a)
-	case first:
+	if first && a.phase == running {
 		for _, s := range a.signals {
 			l.signal(a, s)
 		}
@@ -226,29 +209,41 @@ func (l *loop) started(a *attempt, ev *shim.Event) error {
 		l.n.sampler.begin(wholeJob(a.key), a.rec.Use, a.began, ev.PID)
 		l.n.sampler.restore(a.rec)
 	}
-	if k := l.spool.mem.attempts[a.key]; k != nil && k.launched != nil && k.launched.Started != 0 {
-		return nil // reported before a restart
+	if k := l.spool.mem.attempts[a.key]; k != nil && k.launched != nil && k.launched.Started != 0 || a.will != wanted {
+		return nil // reported before a restart, or of no interest
 	}
 	return l.report(&proto.Report{Kind: proto.ReportStarted, Job: a.key.Job, Attempt: a.key.Attempt, At: a.began})
 }
 
-// endedBy begins to clear an attempt away whose process has ended, or could not be started.
-func (l *loop) endedBy(a *attempt, ev *shim.Event) {
+// noteEnd keeps how an attempt's script ended; ev is nil where nobody saw it.
+func (l *loop) noteEnd(a *attempt, ev *shim.Event) {
+	if ev == nil {
+		return
+	}
 	if ev.Kind == shim.LaunchFailed {
 		l.log.Warn("a job could not be started", "job", a.key.Job, "attempt", a.key.Attempt, "why", ev.Text)
 	}
-	a.phase, a.ended, a.order, a.launch = ending, ev, nil, nil
-	if !ev.Started.IsZero() && !a.lateStart {
+	a.ended, a.order, a.launch = ev, nil, nil
+	if !ev.Started.IsZero() && !a.startedLate() {
 		a.began = model.Time(ev.Started.UnixMilli())
 	}
-	l.clear(a)
 }
 
+// startedLate reports whether the script was given up since it did not start: between fork and exec the end of one that was
+// killed looks like that of one that has run.
+func (a *attempt) startedLate() bool { return a.rec != nil && a.rec.Late }
+
 // clear has a worker take stock of an attempt and remove what it left. The first try is quick; those after it may have
-// to wait for processes that don't die, and don't hold up a worker.
+// to wait for processes that don't die, and don't hold up a worker. With the end of its last step it is called again.
 func (l *loop) clear(a *attempt) {
-	if a == nil || a.phase != ending || l.endSteps(a) { // with its last step's end it comes again
+	if l.endSteps(a) {
 		return
+	}
+	if a.cleared.IsZero() {
+		a.cleared, a.warned = l.now(), l.now()
+	}
+	if a.phase == ending {
+		l.setDeadline(a, l.n.unkillable()+abandonWait)
 	}
 	job := clearing{key: a.key, rec: a.rec, script: a.script, ended: a.ended, began: a.began, tries: a.tries}
 	if k := l.spool.mem.attempts[a.key]; k != nil && k.launched != nil {
@@ -412,28 +407,39 @@ func (n *Noded) epitaph(c *clearing, use usage, seen *sampled) (line, oom string
 	return "", ""
 }
 
-// onCleared reports the end of an attempt of which nothing is left, or tries again.
+// onCleared goes on when a worker has cleared an attempt away, or could not.
 func (l *loop) onCleared(m msgCleared) error {
 	a := l.attempts[m.key]
-	if a == nil || a.phase != ending {
+	switch {
+	case a == nil || a.phase != ending && a.phase != abandoned:
 		return nil
-	}
-	if m.left != nil {
-		return l.clearLater(a, m.left)
-	}
-	if a.forget && !a.hasEpilog() {
-		return l.dropForgotten(a)
-	}
-	if a.ended != nil && !m.told { // gshim said it while the rest was being cleared away
+	case m.left != nil:
+		return l.happens(a, evLeft, news{left: m.left})
+	case a.ended != nil && !m.told: // gshim said it while the rest was being cleared away
 		m.exit = withEnd(m.exit, a.ended)
 	}
-	r := &proto.Report{Kind: proto.ReportEnded, Exit: m.exit}
+	return l.cleared(a, l.endReport(a, m.exit))
+}
+
+// cleared goes on to the epilog, or to the end.
+func (l *loop) cleared(a *attempt, r *proto.Report) error {
+	if a.hasEpilog() {
+		return l.happens(a, evEpilog, news{report: r})
+	}
+	return l.happens(a, evCleared, news{report: r})
+}
+
+// endReport makes the report of an attempt's end.
+func (l *loop) endReport(a *attempt, exit model.Exit) *proto.Report {
+	r := &proto.Report{Kind: proto.ReportEnded, Exit: exit}
 	switch {
-	case a.lateStart && a.began == 0:
+	case a.startedLate() && a.began == 0:
 		r = &proto.Report{Kind: proto.ReportLaunchFailed, Text: "the script did not start within BatchStartTimeout: its directory or its files hang"}
-	case a.ended == nil && a.rebooted:
+	case a.ended == nil && a.origin == beforeBoot:
 		r.Exit.Unknown, r.Exit.Text = true, "exit status unknown: the node was rebooted while the job was on it"
 	case a.ended == nil && a.began == 0 && (a.rec == nil || a.rec.Started == 0): // stopped before it ran
+	case a.ended == nil && a.phase == abandoned:
+		r.Exit.Unknown, r.Exit.Text = true, "exit status unknown: processes of the job survive SIGKILL"
 	case a.ended == nil:
 		r.Exit.Unknown = true
 		r.Exit.Text = "exit status unknown: the launcher lost its records while the job ran"
@@ -443,44 +449,33 @@ func (l *loop) onCleared(m msgCleared) error {
 	if a.ended != nil && !a.ended.Ended.IsZero() {
 		r.At = model.Time(a.ended.Ended.UnixMilli())
 	}
-	if a.released && r.Kind == proto.ReportEnded {
-		r.Exit.Code, r.Exit.Signal, r.Exit.Unknown = a.code, 0, false
+	if a.exit != nil && r.Kind == proto.ReportEnded {
+		r.Exit.Code, r.Exit.Signal, r.Exit.Unknown = *a.exit, 0, false
 	}
-	if a.hasEpilog() {
-		return l.epilogBegins(a, r)
-	}
-	return l.finish(a, r)
+	return r
 }
 
 // clearLater tries again to clear an attempt away, and says so from time to time.
 func (l *loop) clearLater(a *attempt, left error) error {
-	now := l.now()
-	if a.asked.IsZero() {
-		a.asked, a.warned = now, now
+	if l.hopeless(a) {
+		return l.happens(a, evGiveUp, news{left: left})
 	}
-	if err := l.survives(a, left); err != nil {
-		return err
-	}
-	if now.Sub(a.warned) > warnEvery {
+	if now := l.now(); now.Sub(a.warned) > warnEvery {
 		a.warned = now
 		l.log.Error("a job has ended and something of it is still there; its resources stay taken", "job", a.key.Job, "attempt", a.key.Attempt,
-			"since", a.asked, "left", left)
+			"since", a.cleared, "left", left)
 	}
-	d := min(clearAgainMin<<min(a.tries, 10), clearAgainMax)
+	l.setDeadline(a, min(clearAgainMin<<min(a.tries, 10), clearAgainMax))
 	a.tries++
-	key := a.key
-	if a.kill != nil {
-		a.kill.Stop()
-	}
-	a.kill = time.AfterFunc(d, func() { l.n.inbox.post(msgClear{key}) })
 	return nil
 }
 
-// finish makes the last report of an attempt. gshim may forget it once the report is on disk.
+// finish makes the last report of an attempt, or forgets one that nobody wants to hear of. gshim may forget it once the
+// report is on disk.
 func (l *loop) finish(a *attempt, r *proto.Report) error {
-	a.phase, a.launch, a.order = over, nil, nil
-	if a.kill != nil {
-		a.kill.Stop()
+	a.launch, a.order = nil, nil
+	if a.will != wanted {
+		return l.dropForgotten(a)
 	}
 	r.Job, r.Attempt = a.key.Job, a.key.Attempt
 	key := shimKey(a.key)

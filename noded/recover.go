@@ -43,14 +43,23 @@ func (l *loop) recover() error {
 	})
 	l.out.put(reports...)
 	for key, k := range mem.attempts {
-		a := &attempt{key: key, rec: k.launched, phase: accepted, rebooted: rebooted, lateStart: k.launched != nil && k.launched.Late}
-		if slices.ContainsFunc(k.reports, final) || k.launched == nil {
+		a := &attempt{key: key, rec: k.launched, phase: accepted, upTo: running}
+		if rebooted {
+			a.origin = beforeBoot
+		}
+		switch r := k.launched; {
+		case slices.ContainsFunc(k.reports, final) || r == nil:
 			a.phase = over
-		} else if k.launched.Final != nil {
+		case r.Final != nil:
 			a.phase = epilogue
-		} else if !rebooted && k.launched.prepared() {
-			a.phase = ready
-		} else if k.launched.Ordered && l.n.scripts.adopt(k.launched.Script) {
+		case !rebooted && r.prepared():
+			a.phase, a.upTo = ready, ready
+		case r.Late:
+			a.phase = belated
+		case a.inProlog():
+			a.phase = interrupted
+		}
+		if a.phase != over && a.phase != epilogue && a.phase != ready && k.launched.Ordered && l.n.scripts.adopt(k.launched.Script) {
 			a.script = k.launched.Script
 		}
 		l.attempts[key] = a

@@ -213,7 +213,7 @@ func (s *sampler) run(ctx context.Context) {
 func (l *loop) onSampled(list []*sampledUse) error {
 	for _, r := range list {
 		a := l.attempts[proto.Attempt{Job: r.Job, Attempt: r.Attempt}]
-		if a == nil || a.phase != running || a.rec == nil {
+		if a == nil || !a.runs() || a.rec == nil {
 			continue
 		}
 		if err := l.spool.add(recSampled, r, false); err != nil {

@@ -2,8 +2,8 @@ package noded
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -68,11 +68,8 @@ func (l *loop) onStepEvent(ev *shim.Event) error {
 			s.began = l.stamp()
 		}
 	}
-	if s.phase == stepCreated { // of before this daemon's start
-		s.phase = stepRunning
-	}
-	if first && s.cause != model.NoStop && !ev.Done() {
-		l.killStep(s)
+	if first && !ev.Done() {
+		l.stepHappens(s, sevTask, stepNews{})
 	}
 	s.tellTask(l, i)
 	l.stepProgress(s)
@@ -125,24 +122,23 @@ func (l *loop) stepProgress(s *step) {
 	if ended < len(s.tasks) || !s.partsEnded() {
 		return
 	}
-	if s.phase == stepCreated { // it ended before the command was back after a restart of this daemon
-		s.phase = stepRunning
-	}
-	if s.phase != stepRunning {
-		return
-	}
 	if s.relaying() {
 		if s.drain == nil {
 			s.setTimer(l, timerDrain, drainFor)
 		}
 		return
 	}
-	s.phase = stepEnding
-	l.clearStep(s)
+	l.stepHappens(s, sevTasksEnd, stepNews{})
 }
 
 // clearStep has a worker end what the step left behind.
 func (l *loop) clearStep(s *step) {
+	if s.cleared.IsZero() {
+		s.cleared = l.now()
+	}
+	if s.phase == stepEnding {
+		l.setStepDeadline(s, l.n.unkillable()+abandonWait)
+	}
 	key, id, tries := s.job.key, s.id, s.tries
 	keys := s.shimKeys()
 	want := s.memoryWanted()
@@ -182,38 +178,53 @@ func (n *Noded) finishStep(ctx context.Context, key proto.Attempt, id int32, tas
 		return n.groups.finishStep(ctx, key, id)
 	}
 	for _, t := range tasks {
-		if _, err := n.link.signal(ctx, t, unix.SIGKILL, shim.Tree); err != nil && !strings.Contains(err.Error(), "is not known to gshim") {
+		if _, err := n.link.signal(ctx, t, unix.SIGKILL, shim.Tree); err != nil && !errors.Is(err, shim.ErrUnknown) {
 			return usage{}, err
 		}
 	}
 	return usage{}, nil
 }
 
-// onStepCleared reports a step of which nothing is left, or tries again.
-func (l *loop) onStepCleared(m msgStepCleared) error {
+// onStepCleared goes on when a worker has cleared a step away, or could not.
+func (l *loop) onStepCleared(m msgStepCleared) {
 	s := l.step(m.key, m.id)
-	if s == nil || s.phase != stepEnding {
-		return nil
+	switch {
+	case s == nil:
+	case m.left != nil:
+		l.stepHappens(s, sevLeft, stepNews{cleared: &m})
+	default:
+		l.stepHappens(s, sevCleared, stepNews{cleared: &m})
 	}
-	if m.left != nil {
-		if s.tries%64 == 1 {
-			l.log.Error("a step has ended and something of it is still there; its resources stay taken", "job", m.key.Job, "step", m.id, "left", m.left)
-		}
-		d := min(clearAgainMin<<min(s.tries, 10), clearAgainMax)
-		s.tries++
-		s.setTimer(l, timerClear, d)
-		return nil
+}
+
+// clearStepLater tries again to clear a step away, and says so from time to time.
+func (l *loop) clearStepLater(s *step, left error) {
+	if l.hopelessStep(s) {
+		l.stepHappens(s, sevGiveUp, stepNews{})
+		return
+	}
+	if s.tries%64 == 1 {
+		l.log.Error("a step has ended and something of it is still there; its resources stay taken", "job", s.rec.Job, "step", s.id, "left", left)
+	}
+	l.setStepDeadline(s, min(clearAgainMin<<min(s.tries, 10), clearAgainMax))
+	s.tries++
+}
+
+// stepEnds reports the end of a step of which nothing is left; m is nil where that is not waited for.
+func (l *loop) stepEnds(s *step, m *msgStepCleared) error {
+	if m == nil {
+		m = &msgStepCleared{}
 	}
 	if m.use.oomKills > 0 {
 		s.oom = true
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: fmt.Sprintf("slurmstepd: error: Detected %d oom_kill event%s in StepId=%d.%d. Some of the step tasks have been OOM Killed.",
-			m.use.oomKills, plural(m.use.oomKills), m.key.Job, m.id)})
+			m.use.oomKills, plural(m.use.oomKills), s.rec.Job, s.id)})
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: m.oom})
 	}
 	if s.rec.Manager != "" {
-		return l.partCleared(s, &m)
+		return l.partCleared(s, m)
 	}
-	if !s.job.forget && s.began != 0 {
+	if s.job.will == wanted && s.began != 0 {
 		r := l.stepReport(s, m.use, m.seen)
 		s.used = r.Step.Exit.Use
 		if err := l.report(r); err != nil {
@@ -321,13 +332,19 @@ func (l *loop) adoptSteps(a *attempt, listed map[shim.Key]bool) (again []*shim.L
 			case t.began:
 				t.ended = &shim.Event{Kind: shim.Exited, Unknown: true, Text: "the launcher lost its records while the task ran", Ended: l.now()}
 				s.tellTask(l, i)
-			case t.order != nil:
+			case t.order != nil && s.phase < stepStopping:
 				again = append(again, t.order)
+			case t.order != nil: // it is to end, and gshim has not heard of it
+				t.order, t.ended = nil, &shim.Event{Kind: shim.LaunchFailed, Stage: shim.StageOrder, Text: "it was not started"}
 			}
 		}
 		for _, r := range s.relays {
-			if !r.began && !listed[r.order.Key] {
+			switch {
+			case r.began || listed[r.order.Key]:
+			case s.phase < stepStopping:
 				again = append(again, r.order)
+			default:
+				r.ended = true
 			}
 		}
 		if s.conn == nil && s.req == nil && s.phase < stepEnding {

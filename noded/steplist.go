@@ -21,7 +21,7 @@ func (l *loop) onStepList(m msgStepList) {
 	answer := &proto.NodeAnswer{ID: m.ask.ID}
 	if m.ask.Steps {
 		for _, key := range m.ask.Attempts {
-			if a := l.attempts[key]; a != nil && !a.forget {
+			if a := l.attempts[key]; a != nil && a.will == wanted {
 				for _, s := range a.steps {
 					answer.Steps = append(answer.Steps, l.runningStep(s))
 				}
@@ -65,12 +65,12 @@ func (s *step) summary() *model.Step {
 // tellStep ends or signals a step, or all of a job's, and says whether any was there.
 func (l *loop) tellStep(t *proto.StepTell) bool {
 	a := l.attempts[proto.Attempt{Job: t.Job, Attempt: t.Attempt}]
-	if a == nil || a.forget {
+	if a == nil || a.will != wanted {
 		return false
 	}
 	known := false
 	for id, s := range a.steps {
-		if id != t.Step && t.Step != proto.StepAll || s.phase == stepEnding {
+		if id != t.Step && t.Step != proto.StepAll || s.phase >= stepEnding {
 			continue
 		}
 		known = true

@@ -272,7 +272,7 @@ func (l *loop) partAway(p *part, why error) error {
 	}
 	patience := partPatience
 	switch {
-	case p.step.job.stop != nil:
+	case p.step.job.doomed() || p.step.phase >= stepStopping:
 		patience = partLast
 	case !p.heard:
 		patience = partFirst

@@ -16,6 +16,9 @@ func (l *loop) rejoin(s *step, m msgStep) error {
 	}
 	s.conn, s.req = m.conn, m.req
 	s.stopTimer(timerLonely)
+	if s.phase == stepCreated {
+		l.setStepDeadline(s, filesWait)
+	}
 	s.send(l, s.created(l.n.opts.Name, l.n.configured()))
 	for i := range s.tasks {
 		s.tellTask(l, i)

@@ -60,7 +60,7 @@ func (l *loop) onPart(m msgPart) error {
 		return l.rejoinPart(s, m)
 	}
 	switch {
-	case a.stop != nil || a.phase >= ending || a.forget:
+	case a.doomed():
 		return refuse(proto.PartRefused, "job %d ends there", pt.Job)
 	case pt.Request == nil:
 		return refuse(proto.PartUnknown, "the step has not begun there")
@@ -71,6 +71,7 @@ func (l *loop) onPart(m msgPart) error {
 	}
 	s := &step{job: a, req: pt.Request, conn: m.conn, id: pt.Step, phase: stepCreated}
 	m.conn.step = s
+	l.setStepDeadline(s, l.stepPatienceOf(s))
 	s.rec = &placedStep{Job: pt.Job, Attempt: pt.Attempt, ID: pt.Step, Name: pt.Name, At: pt.At, Nodes: pt.Nodes, Manager: m.conn.from, Terminal: pt.Request.Terminal != nil}
 	if err := l.addStep(s); err != nil {
 		return err
@@ -98,9 +99,9 @@ func (l *loop) rejoinPart(s *step, m msgPart) error {
 		s.tellOver(l)
 	case s.req == nil && !s.allBegan():
 		s.send(l, &proto.StepEvent{Kind: proto.StepRefused, Code: proto.PartUnknown, Text: "some tasks have not begun there"})
-	case !s.allBegan() && s.phase != stepPreparing:
-		if s.phase == stepRunning && !s.ordered() {
-			s.phase = stepCreated
+	case !s.allBegan() && s.phase != stepPreparing && s.phase != stepUnmaking:
+		if s.phase == stepCreated {
+			l.setStepDeadline(s, filesWait)
 		}
 		s.send(l, &proto.StepEvent{Kind: proto.StepCreated, Step: s.id})
 	}
@@ -117,22 +118,12 @@ func (s *step) allBegan() bool {
 	return true
 }
 
-func (s *step) ordered() bool {
-	for i := range s.tasks {
-		if s.tasks[i].order != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // partCleared keeps the end of this node's part until the manager has it.
 func (l *loop) partCleared(s *step, m *msgStepCleared) error {
 	s.final = &l.stepReport(s, m.use, m.seen).Step.Exit
 	s.used = s.final.Use
-	s.phase = stepOverHere
 	s.tellOver(l)
-	if s.job.phase == ending || s.job.forget {
+	if s.job.doomed() {
 		return l.overStep(s)
 	}
 	return nil

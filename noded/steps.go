@@ -28,24 +28,14 @@ const (
 	maxSteps = 4096
 	// lonelyStep is how long a step whose command is gone is kept for it after a restart of this daemon.
 	lonelyStep = 30 * time.Second
+	// filesWait is how long a step waits for the files of a command that is connected.
+	filesWait = time.Minute
 	// missedStep is how long the end of a step is kept for a command that has no connection, and maxMissed how many of a job.
 	missedStep = 2 * time.Minute
 	maxMissed  = 64
-	// stepAgain is how often a request is looked at, stepTries times, that came before gshim listed what it runs.
-	stepAgain = 50 * time.Millisecond
+	// stepRetry is how often a request is looked at, stepTries times, that came before gshim listed what it runs.
+	stepRetry = 50 * time.Millisecond
 	stepTries = 600
-)
-
-// stepPhase is where a step is: created -> preparing -> running -> ending, or waiting before all that.
-type stepPhase uint8
-
-const (
-	stepWaiting   stepPhase = iota // for what other steps hold
-	stepCreated                    // numbered, in the spool; the command's files are awaited
-	stepPreparing                  // a worker makes its group and orders
-	stepRunning                    // ordered
-	stepEnding                     // all tasks have ended; what they left is being cleared away
-	stepOverHere                   // a part whose end its manager has not written down yet
 )
 
 // step is one step of a job whose batch script runs here.
@@ -64,17 +54,22 @@ type step struct {
 	began model.Time // when the first task started
 	cause model.StopCause
 	uid   uint32 // who cancelled it
-	kill  *time.Timer
-	limit *time.Timer
-	tries int
-	oom   bool
+	oom   bool   // the kernel killed some of it for want of memory
+
+	timer   *time.Timer // its phase's deadline
+	turn    uint64      // of the timer: what an older one posts is ignored
+	limit   *time.Timer // its time limit
+	drain   *time.Timer // its relays have had their time
+	lonely  *time.Timer // its command has not come back
+	killed  time.Time   // when it was first sent SIGKILL
+	cleared time.Time   // when clearing it away began
+	tries   int         // of clearing it away
 
 	parts   []*part // those of other nodes, where this one manages the step
 	relays  []*relayed
 	drained bool         // the relays have had time to pass on what was left
 	final   *model.Exit  // phase stepOverHere: what this node's part used
 	used    *model.Usage // what it used, when it has been reported
-	drain   *time.Timer
 
 	done   *proto.StepEvent // its end, when it has been reported
 	missed time.Time        // when it ended without a command that was told
@@ -123,6 +118,11 @@ type (
 		oom  string // what is known of processes that were killed for want of memory
 		left error
 	}
+	msgStepDeadline struct { // its phase has taken too long
+		key  proto.Attempt
+		id   int32
+		turn uint64
+	}
 	msgStepTimer struct { // a timer of the step has run out
 		key  proto.Attempt
 		id   int32
@@ -133,9 +133,7 @@ type (
 type stepTimer uint8
 
 const (
-	timerKill   stepTimer = iota // SIGKILL is due
-	timerLimit                   // its time limit is over
-	timerClear                   // another try to clear it away
+	timerLimit  stepTimer = iota // its time limit is over
 	timerLonely                  // its command has not come back
 	timerDrain                   // relays have had their time
 )
@@ -146,17 +144,19 @@ func (l *loop) handleStep(m any) (handled bool, err error) {
 		l.n.defaultBind(&m.req.Bind)
 		return true, l.onStepRequest(m)
 	case msgStepFiles:
-		return true, l.onStepFiles(m)
+		l.onStepFiles(m)
 	case msgStepSignal:
 		l.onStepSignal(m)
 	case msgStepGone:
 		return true, l.onStepGone(m.conn)
 	case msgStepPrepared:
-		return true, l.onStepPrepared(m)
+		l.onStepPrepared(m)
 	case msgStepCleared:
-		return true, l.onStepCleared(m)
+		l.onStepCleared(m)
 	case msgStepTimer:
 		l.onStepTimer(m)
+	case msgStepDeadline:
+		l.onStepDeadline(m)
 	case msgStepList:
 		l.onStepList(m)
 	case msgPart:
@@ -180,7 +180,7 @@ func (l *loop) handleStep(m any) (handled bool, err error) {
 // runningJob finds the attempt of a job whose script runs here.
 func (l *loop) runningJob(id model.JobID) *attempt {
 	for key, a := range l.attempts {
-		if key.Job == id && !a.forget && (a.phase == running || a.phase == ordered) && a.rec != nil && a.rec.Order != nil {
+		if key.Job == id && a.will == wanted && (a.phase >= ordered && a.phase <= killing) && a.rec != nil && a.rec.Order != nil {
 			return a
 		}
 	}
@@ -190,7 +190,7 @@ func (l *loop) runningJob(id model.JobID) *attempt {
 // recovering reports whether gshim has not said yet what became of a job that was there before this daemon's start.
 func (l *loop) recovering(id model.JobID) bool {
 	for key, a := range l.attempts {
-		if key.Job == id && a.phase == accepted && !a.forget && a.rec != nil && a.rec.Ordered {
+		if key.Job == id && (a.phase == accepted || a.phase == belated) && a.will == wanted && a.rec != nil && a.rec.Ordered {
 			return true
 		}
 	}
@@ -207,7 +207,7 @@ func (l *loop) onStepRequest(m msgStep) error {
 	a := l.runningJob(rq.Job)
 	if a == nil && l.recovering(rq.Job) && m.tries < stepTries {
 		m.tries++
-		time.AfterFunc(stepAgain, func() {
+		time.AfterFunc(stepRetry, func() {
 			if !m.conn.isClosed() {
 				l.n.inbox.post(m)
 			}
@@ -220,7 +220,7 @@ func (l *loop) onStepRequest(m msgStep) error {
 			rq.Job, rq.Job, l.n.opts.Name)
 	case (m.uid != 0 || m.conn.door) && m.uid != a.rec.UID, m.conn.door && m.conn.role == pki.RoleNode && !slices.Contains(a.rec.Order.Alloc.NodeNames(), m.conn.from):
 		return refuse("Unable to create step for job %d: Access/permission denied", rq.Job)
-	case a.stop != nil:
+	case a.doomed():
 		return refuse("Unable to create step for job %d: Job/step already completing or completed", rq.Job)
 	}
 	for _, s := range a.steps {
@@ -310,6 +310,7 @@ func (l *loop) createStep(s *step, nodes []proto.StepNode) error {
 		Submit: s.req.Submit, At: l.stamp(), LimitS: s.req.LimitS, Nodes: nodes, Shared: need.Overlap || a.steps[s.req.Parent] != nil,
 		Terminal: s.req.Terminal != nil, Host: s.req.Host, PID: s.req.PID}
 	s.id, s.phase = a.nextStep, stepCreated
+	l.setStepDeadline(s, l.stepPatienceOf(s))
 	a.nextStep++
 	if err := l.addStep(s); err != nil {
 		return err
@@ -351,26 +352,41 @@ func (s *step) send(l *loop, ev *proto.StepEvent) {
 }
 
 // onStepFiles has the tasks prepared that gshim does not know yet, and tells the step's other nodes.
-func (l *loop) onStepFiles(m msgStepFiles) error {
+func (l *loop) onStepFiles(m msgStepFiles) {
 	s := m.conn.step
-	all := slices.Concat(m.given[0], m.given[1], m.given[2])
-	if s == nil || s.req == nil || s.cause != model.NoStop || s.phase != stepCreated && s.phase != stepRunning {
-		closeFiles(all)
-		return nil
+	if s == nil || s.req == nil {
+		closeFiles(m.all())
+		return
 	}
-	l.partFiles(s, &m)
+	if s.phase == stepCreated || s.phase == stepRunning {
+		l.partFiles(s, &m)
+	}
+	e := sevNoFiles
+	for i := range s.tasks {
+		if s.tasks[i].waits() {
+			e = sevFiles
+		}
+	}
+	if e == sevNoFiles {
+		closeFiles(m.all())
+	}
+	l.stepHappens(s, e, stepNews{files: &m})
+}
+
+func (m *msgStepFiles) all() []*os.File { return slices.Concat(m.given[0], m.given[1], m.given[2]) }
+
+// waits reports whether the task was not ordered and gshim has not heard of it.
+func (t *stepTask) waits() bool { return t.order == nil && !t.began && t.ended == nil }
+
+// makeOrders has a worker make the step's group and the orders for the tasks that wait.
+func (l *loop) makeOrders(s *step, m *msgStepFiles) {
 	var only []int
 	for i := range s.tasks {
-		if t := &s.tasks[i]; t.order == nil && !t.began && t.ended == nil {
+		if s.tasks[i].waits() {
 			only = append(only, i)
 		}
 	}
-	if len(only) == 0 {
-		s.phase = stepRunning
-		closeFiles(all)
-		return nil
-	}
-	s.phase, s.files = stepPreparing, append(s.files, all...)
+	s.files = append(s.files, m.all()...)
 	p := &stepPlan{key: s.job.key, facts: s.job.rec.Order, rec: s.rec, here: s.here, req: s.req, files: m.files, given: m.given, only: only}
 	if m.conn.direct(l.n.opts.Name) == "" {
 		p.io = relayAt(m.conn, m.io)
@@ -381,7 +397,6 @@ func (l *loop) onStepFiles(m msgStepFiles) error {
 			l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, orders: orders, relay: p.relay, lines: lines, err: err})
 		})
 	})
-	return nil
 }
 
 func closeFiles(files []*os.File) {
@@ -397,27 +412,40 @@ func (l *loop) step(key proto.Attempt, id int32) *step {
 	return nil
 }
 
-// onStepPrepared sends a step's orders.
-func (l *loop) onStepPrepared(m msgStepPrepared) error {
+// onStepPrepared takes a step on when a worker has made its orders.
+func (l *loop) onStepPrepared(m msgStepPrepared) {
 	s := l.step(m.key, m.id)
-	if s == nil || s.phase != stepPreparing {
-		return nil
+	if s == nil {
+		m.close()
+		return
 	}
 	for _, line := range m.lines {
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: line})
 	}
-	switch {
-	case m.err != nil:
-		s.send(l, &proto.StepEvent{Kind: proto.StepRefused, Step: s.id, Text: "Unable to start step: " + m.err.Error()})
-		s.phase = stepRunning
-		l.abandon(s)
-		return nil
-	case s.cause != model.NoStop: // ended before it began
-		s.phase = stepRunning
-		l.abandon(s)
-		return nil
+	if m.err != nil {
+		l.stepHappens(s, sevNotMade, stepNews{text: "Unable to start step: " + m.err.Error()})
+		return
 	}
-	s.phase = stepRunning
+	l.stepHappens(s, sevMade, stepNews{made: &m})
+}
+
+// close closes the files that came with orders which nobody carries out.
+func (m *msgStepPrepared) close() {
+	orders := m.orders
+	if m.relay != nil {
+		orders = append([]*shim.Launch{m.relay}, orders...)
+	}
+	for _, o := range orders {
+		for _, f := range o.Passed {
+			if f != nil {
+				_ = f.Close() // it was only passed on
+			}
+		}
+	}
+}
+
+// orderTasks hands a step's tasks to gshim.
+func (l *loop) orderTasks(s *step, m *msgStepPrepared) {
 	part := &s.rec.Nodes[s.here]
 	for _, o := range m.orders {
 		if i := slices.Index(part.Ranks, o.Key.Task); i >= 0 {
@@ -429,11 +457,11 @@ func (l *loop) onStepPrepared(m msgStepPrepared) error {
 		s.relays = append(s.relays, &relayed{order: m.relay})
 		s.files = append(s.files, m.relay.Passed[0])
 		orders = append([]*shim.Launch{m.relay}, orders...)
-	}
-	for _, o := range m.orders {
-		for _, f := range o.Passed {
-			if f != nil && m.relay != nil {
-				s.files = append(s.files, f)
+		for _, o := range m.orders {
+			for _, f := range o.Passed {
+				if f != nil {
+					s.files = append(s.files, f)
+				}
 			}
 		}
 	}
@@ -441,20 +469,6 @@ func (l *loop) onStepPrepared(m msgStepPrepared) error {
 	if s.rec.LimitS > 0 && s.limit == nil {
 		s.setTimer(l, timerLimit, time.Duration(s.rec.LimitS)*time.Second)
 	}
-	return nil
-}
-
-// abandon ends a step's tasks that were never ordered, as if they had failed.
-func (l *loop) abandon(s *step) {
-	for i := range s.tasks {
-		if t := &s.tasks[i]; t.order == nil && !t.began && t.ended == nil {
-			t.ended = &shim.Event{Kind: shim.LaunchFailed, Stage: shim.StageOrder, Text: "it was not started"}
-		}
-	}
-	for _, p := range s.parts {
-		l.endPart(p, false)
-	}
-	l.stepProgress(s)
 }
 
 // onStepSignal passes a signal of the command on, or ends the step.

@@ -2,6 +2,7 @@ package noded
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -15,16 +16,217 @@ import (
 	"gbatch/noded/shim"
 )
 
+// stepNews is what a happening brings along; most bring nothing.
+type stepNews struct {
+	files   *msgStepFiles    // sevFiles, sevNoFiles
+	made    *msgStepPrepared // sevMade
+	text    string           // sevNotMade: for the command
+	cleared *msgStepCleared  // sevCleared, sevLeft
+	told    bool             // sevStop: its processes get the signal with their job's
+}
+
+// stepHappens takes a step on: to the next phase of the table, and what is to be done on the way.
+func (l *loop) stepHappens(s *step, e stepHappening, in stepNews) {
+	c := stepTable[s.phase][e]
+	from := s.phase
+	s.phase = c.next
+	if c.next != from {
+		l.setStepDeadline(s, l.stepPatienceOf(s))
+	}
+	l.fail(l.actStep(s, c.do, &in))
+}
+
+// actStep does what the table of steps says.
+func (l *loop) actStep(s *step, do stepAct, in *stepNews) error {
+	switch do {
+	case stepNothing:
+	case stepMake:
+		l.makeOrders(s, in.files)
+	case stepCloseFiles:
+		closeFiles(in.files.all())
+	case stepOrder:
+		l.orderTasks(s, in.made)
+	case stepDiscard:
+		in.made.close()
+		l.endTasks(s, 0)
+	case stepRefuse:
+		s.send(l, &proto.StepEvent{Kind: proto.StepRefused, Step: s.id, Text: orElse(in.text, fmt.Sprintf(
+			"Unable to start step: node %s could not make the step's control group within %v", l.n.opts.Name, makeWait))})
+		l.endTasks(s, 0)
+	case stepNoFiles:
+		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: fmt.Sprintf(
+			"slurmstepd: error: *** STEP %d.%d: its command has not passed its files on within %v ***", s.rec.Job, s.id, filesWait)})
+		l.endTasks(s, 0)
+	case stepTerm:
+		sig := unix.SIGTERM
+		if in.told {
+			sig = 0
+		}
+		l.endTasks(s, sig)
+		l.hangUp(s)
+	case stepKill:
+		if s.killed.IsZero() {
+			s.killed = l.now()
+		}
+		l.setStepDeadline(s, killAgain)
+		l.endTasks(s, unix.SIGKILL)
+	case stepClear:
+		l.clearStep(s)
+	case stepAgain:
+		l.clearStepLater(s, in.cleared.left)
+	case stepGiveUp:
+		return l.giveUpStep(s)
+	case stepReport:
+		return l.stepEnds(s, in.cleared)
+	default:
+		return fmt.Errorf("step %d.%d: %v in phase %v has no action", s.rec.Job, s.id, do, s.phase)
+	}
+	return nil
+}
+
+// endTasks ends what a step has: tasks that were not ordered have not run, the others get the signal (0: they have it), and
+// so do the parts on other nodes.
+func (l *loop) endTasks(s *step, sig unix.Signal) {
+	for i := range s.tasks {
+		if t := &s.tasks[i]; t.waits() {
+			t.ended = &shim.Event{Kind: shim.LaunchFailed, Stage: shim.StageOrder, Text: "it was not started"}
+		}
+	}
+	if sig == unix.SIGTERM {
+		l.signalHere(s, unix.SIGCONT)
+	}
+	if sig != 0 {
+		l.signalHere(s, sig)
+	}
+	for _, p := range s.parts {
+		l.endPart(p, sig == unix.SIGKILL)
+	}
+	l.stepProgress(s)
+}
+
+// stepPatienceOf gives the time until a phase's deadline, 0 where it has none or sets its own.
+func (l *loop) stepPatienceOf(s *step) time.Duration {
+	switch s.phase {
+	case stepCreated:
+		return filesWait
+	case stepPreparing:
+		return makeWait
+	case stepUnmaking:
+		return l.n.unkillable()
+	case stepStopping:
+		return l.n.killWait()
+	case stepKilling:
+		return killAgain
+	case stepAbandoned:
+		return abandonWait
+	}
+	return 0
+}
+
+// setStepDeadline arms the timer of the step's phase; 0 stops it.
+func (l *loop) setStepDeadline(s *step, d time.Duration) {
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
+	s.turn++
+	if d <= 0 {
+		return
+	}
+	m := msgStepDeadline{s.job.key, s.id, s.turn}
+	s.timer = time.AfterFunc(d, func() { l.n.inbox.post(m) })
+}
+
+// onStepDeadline is a phase's deadline.
+func (l *loop) onStepDeadline(m msgStepDeadline) {
+	s := l.step(m.key, m.id)
+	if s == nil || s.turn != m.turn {
+		return
+	}
+	if l.hopelessStep(s) {
+		l.stepHappens(s, sevGiveUp, stepNews{})
+		return
+	}
+	l.stepHappens(s, sevDeadline, stepNews{})
+}
+
+// hopelessStep reports whether something of the step has survived SIGKILL for UnkillableStepTimeout. What is suspended
+// dies when its job goes on.
+func (l *loop) hopelessStep(s *step) bool {
+	since := s.killed
+	if since.IsZero() {
+		since = s.cleared
+	}
+	if since.IsZero() {
+		return false
+	}
+	if s.job.suspended() && !s.job.doomed() {
+		s.killed = l.now()
+		return false
+	}
+	return l.now().Sub(since) >= l.n.unkillable()
+}
+
+// giveUpStep drains the node with the names of what survives, takes the tasks for ended, and tries to clear once more.
+func (l *loop) giveUpStep(s *step) error {
+	if err := l.survives(s.job, fmt.Sprintf("job %d step %d", s.rec.Job, s.id), l.n.groups.stepSurvivors(s.job.key, s.id)); err != nil {
+		return err
+	}
+	l.loseTasks(s, "processes of the step survive SIGKILL")
+	s.tries++
+	l.clearStep(s)
+	return nil
+}
+
+// loseTasks takes all tasks and parts of a step for ended.
+func (l *loop) loseTasks(s *step, why string) {
+	for i := range s.tasks {
+		if t := &s.tasks[i]; t.ended == nil {
+			t.ended = &shim.Event{Kind: shim.Exited, Unknown: true, Text: why, Ended: l.now()}
+			s.tellTask(l, i)
+		}
+	}
+	for _, p := range s.parts {
+		p.done = true
+		for i := range p.tasks {
+			if t := &p.tasks[i]; t.ended == nil {
+				t.ended = &proto.StepEvent{Kind: proto.StepExited, Step: s.id, Task: p.node().Ranks[i], Node: p.node().Node, Code: 1}
+				p.tell(l, i)
+			}
+		}
+	}
+}
+
+// leaveStep ends a step whose job is given up.
+func (l *loop) leaveStep(s *step) error {
+	l.loseTasks(s, "the job was given up: processes of it survive SIGKILL")
+	s.phase = stepOverHere
+	if err := l.stepEnds(s, &msgStepCleared{}); err != nil {
+		return err
+	}
+	if l.step(s.job.key, s.id) == s {
+		return l.dropStep(s)
+	}
+	return nil
+}
+
+// fail keeps an error of the spool for the end of the batch, which ends with it.
+func (l *loop) fail(err error) {
+	if err != nil && l.failed == nil {
+		l.failed = err
+	}
+}
+
 // overStep forgets a step, and does what waited for it.
 func (l *loop) overStep(s *step) error {
 	a := s.job
 	if err := l.dropStep(s); err != nil {
 		return err
 	}
-	if a.phase == ending {
-		if len(a.steps) == 0 {
-			l.clear(a)
-		}
+	if len(a.steps) == 0 && a.doomed() {
+		return l.happens(a, evStepsOver, news{})
+	}
+	if a.phase >= ending {
 		return nil
 	}
 	return l.placeSteps(a)
@@ -32,7 +234,8 @@ func (l *loop) overStep(s *step) error {
 
 // dropStep takes a step out of memory and spool.
 func (l *loop) dropStep(s *step) error {
-	for _, t := range [...]stepTimer{timerKill, timerLimit, timerDrain} {
+	l.setStepDeadline(s, 0)
+	for _, t := range [...]stepTimer{timerLimit, timerLonely, timerDrain} {
 		s.stopTimer(t)
 	}
 	if len(s.files) > 0 {
@@ -55,6 +258,17 @@ func (l *loop) dropStep(s *step) error {
 		s.conn.step = nil
 	}
 	return nil
+}
+
+// signalSteps sends a signal to everything in an attempt's steps.
+func (l *loop) signalSteps(a *attempt, sig unix.Signal) {
+	if sig == unix.SIGKILL {
+		l.killSteps(a)
+		return
+	}
+	for _, s := range a.steps {
+		l.signalStep(s, sig)
+	}
 }
 
 // signalStep sends a signal to everything in a step.
@@ -87,10 +301,10 @@ func (n *Noded) signalTask(ctx context.Context, key shim.Key, sig unix.Signal, s
 	give := n.now().Add(signalTimeout)
 	for ctx.Err() == nil && n.now().Before(give) {
 		_, err := n.link.signal(ctx, key, sig, scope)
-		if err == nil || strings.Contains(err.Error(), "is not known to gshim") {
+		if err == nil || errors.Is(err, shim.ErrUnknown) {
 			return
 		}
-		if err != shim.ErrGone {
+		if !errors.Is(err, shim.ErrGone) {
 			n.log.Warn("a signal was not delivered", "task", key.String(), "signal", int(sig), "err", err)
 			return
 		}
@@ -132,63 +346,24 @@ func (l *loop) stopStep(s *step, cause model.StopCause, uid uint32, now bool, li
 		if line != "" {
 			s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: line})
 		}
-	} else if !now {
+	}
+	if now {
+		l.stepHappens(s, sevKill, stepNews{})
 		return
 	}
-	switch s.phase {
-	case stepCreated:
-		s.phase = stepRunning
-		l.abandon(s)
-	case stepRunning:
-		if now {
-			l.killStep(s)
-			return
-		}
-		l.signalHere(s, unix.SIGCONT)
-		l.signalHere(s, unix.SIGTERM)
-		l.hangUp(s)
-		for _, p := range s.parts {
-			l.endPart(p, false)
-		}
-		s.setTimer(l, timerKill, l.n.killWait())
-	case stepWaiting, stepPreparing, stepEnding, stepOverHere:
-	}
-}
-
-// killStep kills what is left of a step, and again until its end has been seen.
-func (l *loop) killStep(s *step) {
-	l.signalHere(s, unix.SIGKILL)
-	for _, p := range s.parts {
-		l.endPart(p, true)
-	}
-	s.setTimer(l, timerKill, killAgain)
+	l.stepHappens(s, sevStop, stepNews{})
 }
 
 // endSteps ends a job's steps because the job ends. It says whether any are left to wait for.
 func (l *loop) endSteps(a *attempt) bool {
-	for _, s := range a.queue {
-		s.send(l, &proto.StepEvent{Kind: proto.StepRefused, Text: fmt.Sprintf("Unable to create step for job %d: Job/step already completing or completed", a.key.Job)})
-		s.conn.step = nil
-	}
-	a.queue = nil
-	now := a.forget || a.rebooted
+	l.refuseQueue(a)
 	for _, s := range a.steps {
-		if s.phase == stepOverHere {
-			if err := l.dropStep(s); err != nil {
-				l.log.Error("the end of a step is not written down", "job", a.key.Job, "step", s.id, "err", err)
-			}
+		switch {
+		case s.phase == stepOverHere:
+			l.fail(l.dropStep(s))
 			continue
-		}
-		if a.rebooted && s.phase < stepEnding {
-			s.phase = stepRunning
-			for _, p := range s.parts {
-				p.done = true
-			}
-			for i := range s.tasks {
-				if s.tasks[i].ended == nil {
-					s.tasks[i].ended = &shim.Event{Kind: shim.Exited, Unknown: true, Text: "the node went down"}
-				}
-			}
+		case a.origin == beforeBoot && s.phase < stepEnding:
+			l.loseTasks(s, "the node went down")
 			l.stepProgress(s)
 			continue
 		}
@@ -200,9 +375,20 @@ func (l *loop) endSteps(a *attempt) bool {
 		if a.stop == nil {
 			line = l.stepLine(s, "")
 		}
-		l.stopStep(s, cause, a.rec.UID, now, line)
+		l.stopStep(s, cause, a.rec.UID, a.will != wanted || a.origin == beforeBoot, line)
 	}
 	return len(a.steps) > 0
+}
+
+// refuseQueue tells the commands of steps that wait that their job ends.
+func (l *loop) refuseQueue(a *attempt) {
+	for _, s := range a.queue {
+		s.send(l, &proto.StepEvent{Kind: proto.StepRefused, Text: fmt.Sprintf("Unable to create step for job %d: Job/step already completing or completed", a.key.Job)})
+		if s.conn != nil {
+			s.conn.step = nil
+		}
+	}
+	a.queue = nil
 }
 
 // onStepTimer does what a timer of a step was set for.
@@ -212,16 +398,8 @@ func (l *loop) onStepTimer(m msgStepTimer) {
 		return
 	}
 	switch m.what {
-	case timerKill:
-		if s.phase == stepRunning {
-			l.killStep(s)
-		}
 	case timerLimit:
 		l.stopStep(s, model.StopTimeLimit, 0, false, l.stepLine(s, " DUE TO TIME LIMIT"))
-	case timerClear:
-		if s.phase == stepEnding {
-			l.clearStep(s)
-		}
 	case timerDrain:
 		s.drained = true
 		l.stepProgress(s)
@@ -229,8 +407,6 @@ func (l *loop) onStepTimer(m msgStepTimer) {
 		if s.conn == nil && s.phase < stepEnding {
 			l.log.Warn("a step's command has not come back; the step is ended", "job", m.key.Job, "step", m.id)
 			l.stopStep(s, model.StopCancel, s.job.rec.UID, false, "")
-			s.phase = max(s.phase, stepRunning)
-			l.abandon(s)
 		}
 	}
 }
@@ -238,55 +414,47 @@ func (l *loop) onStepTimer(m msgStepTimer) {
 func (s *step) setTimer(l *loop, what stepTimer, d time.Duration) {
 	s.stopTimer(what)
 	key, id := s.job.key, s.id
-	*s.timer(what) = time.AfterFunc(d, func() { l.n.inbox.post(msgStepTimer{key, id, what}) })
+	*s.timerOf(what) = time.AfterFunc(d, func() { l.n.inbox.post(msgStepTimer{key, id, what}) })
 }
 
 func (s *step) stopTimer(what stepTimer) {
-	if t := *s.timer(what); t != nil {
+	if t := *s.timerOf(what); t != nil {
 		t.Stop()
 	}
 }
 
-// timer is where a timer is kept. Most of them are never set at the same time.
-func (s *step) timer(what stepTimer) **time.Timer {
+// timerOf is where a timer is kept.
+func (s *step) timerOf(what stepTimer) **time.Timer {
 	switch what {
 	case timerLimit:
 		return &s.limit
 	case timerDrain:
 		return &s.drain
 	}
-	return &s.kill
+	return &s.lonely
 }
 
-// terminateSteps tells the steps of a job that is being ended what it ends for. Where the job has a group its signal
-// reaches them too.
+// terminateSteps ends the steps of a job that is being ended. Where the job has a group its signal reaches their processes.
 func (l *loop) terminateSteps(a *attempt) {
+	l.refuseQueue(a)
 	for _, s := range a.steps {
-		if s.cause != model.NoStop {
-			continue
+		if s.cause == model.NoStop {
+			s.cause, s.uid = a.stop.Cause, a.rec.UID
+			if line := a.stop.Line; line != "" {
+				s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: strings.Replace(line, fmt.Sprintf("JOB %d ", a.key.Job), fmt.Sprintf("STEP %d.%d ", a.key.Job, s.id), 1)})
+			}
 		}
-		s.cause, s.uid = a.stop.Cause, a.rec.UID
-		if line := a.stop.Line; line != "" {
-			s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: strings.Replace(line, fmt.Sprintf("JOB %d ", a.key.Job), fmt.Sprintf("STEP %d.%d ", a.key.Job, s.id), 1)})
-		}
-		for _, p := range s.parts {
-			l.endPart(p, false)
-		}
-		if !l.n.groups.root.Can().Track {
-			l.signalHere(s, unix.SIGCONT)
-			l.signalHere(s, unix.SIGTERM)
-		}
-		l.hangUp(s)
+		l.stepHappens(s, sevStop, stepNews{told: l.n.groups.root.Can().Track})
 	}
 }
 
-// killSteps does the same for SIGKILL.
+// killSteps sends SIGKILL to all steps of a job.
 func (l *loop) killSteps(a *attempt) {
-	if l.n.groups.root.Can().Track {
-		return
-	}
 	for _, s := range a.steps {
-		l.signalHere(s, unix.SIGKILL)
+		if s.cause == model.NoStop && a.stop != nil {
+			s.cause, s.uid = a.stop.Cause, a.rec.UID
+		}
+		l.stepHappens(s, sevKill, stepNews{})
 	}
 }
 

@@ -14,9 +14,9 @@ import (
 
 // stop.go ends attempts and sends them signals, as the leader wants.
 //
-// Ending is SIGCONT and SIGTERM to everything that the job has, and SIGKILL after KillWait to what is left. What
-// survives SIGKILL hangs in the kernel (a dead file server, a device): it is killed again and again, and the job's end
-// is not reported before it is gone, since it may still hold memory and GPUs.
+// Ending is SIGCONT and SIGTERM to everything that the job has, and SIGKILL after KillWait to what is left. What survives
+// SIGKILL hangs in the kernel (a dead file server, a device). It is killed again and again; after UnkillableStepTimeout
+// the node is drained and the job ends without it (unkillable.go).
 
 const (
 	defaultKillWait = 30 * time.Second
@@ -51,43 +51,22 @@ func (l *loop) onStop(s *proto.Stop) error {
 		return l.warn(a, s)
 	case s.Signal != 0:
 		if s.Release {
-			a.released, a.code = true, s.Code&0xff
+			code := s.Code & 0xff
+			a.exit = &code
 		}
-		l.signal(a, s)
-		return nil
+		return l.askSignal(a, s)
 	case a.phase == over:
-		return l.repeat(a)
+		return l.happens(a, evStop, news{})
 	case a.stop != nil:
 		return nil // under way
 	}
 	a.stop = s
-	switch a.phase {
-	case accepted: // gshim has not heard of it, or its answer is still to come; killing is right in both cases
-		if a.inProlog() {
-			a.phase = prologue
-			return l.nextProgram(a)
-		}
-		a.phase = ending
-		l.clear(a)
-	case ready:
-		a.phase = ending
-		l.clear(a)
-	case prologue: // it is waited for, so that the epilog doesn't run beside it
-		if a.kill != nil && int(a.rec.Index) < len(a.rec.List) {
-			a.until = earlier(a.until, l.now().Add(killWait(s)))
-			l.lookAt(a, programKey(key, a.rec).Step)
-		}
-	case ordered: // when gshim answers; a launch that hangs is killed all the same
-		l.killAfter(a, killWait(s))
-	case running:
-		l.terminate(a)
-	case preparing, ending, epilogue, over: // it will not run, or has ended by itself
-	}
-	return nil
+	return l.happens(a, evStop, news{})
 }
 
+// killWait is how long after SIGTERM SIGKILL follows.
 func killWait(s *proto.Stop) time.Duration {
-	if s.KillWaitS <= 0 {
+	if s == nil || s.KillWaitS <= 0 {
 		return defaultKillWait
 	}
 	return time.Duration(s.KillWaitS) * time.Second
@@ -101,35 +80,19 @@ func (l *loop) onForget(key proto.Attempt) error {
 		return nil
 	}
 	l.log.Warn("the controller knows nothing of a job that is here; it is ended", "job", key.Job, "attempt", key.Attempt, "phase", a.phase)
-	return l.forgetAttempt(a)
+	return l.forget(a, unwanted)
 }
 
-// forgetAttempt ends an attempt at once and reports nothing.
-func (l *loop) forgetAttempt(a *attempt) error {
-	if a.forget {
+// forget ends an attempt at once and reports nothing.
+func (l *loop) forget(a *attempt, why will) error {
+	if a.will != wanted {
+		a.will = max(a.will, why)
 		return nil
 	}
-	a.forget = true
+	a.will = why
 	key := a.key
 	l.out.remove(func(r *proto.Report) bool { return reportKey(r) == key })
-	switch a.phase {
-	case over:
-		return l.dropForgotten(a)
-	case accepted:
-		if a.inProlog() {
-			a.phase = prologue
-			return l.nextProgram(a)
-		}
-		a.phase = ending
-		l.clear(a)
-	case ready:
-		a.phase = ending
-		l.clear(a)
-	case running:
-		l.onKill(a)
-	case preparing, prologue, ordered, ending, epilogue:
-	}
-	return nil
+	return l.happens(a, evForget, news{})
 }
 
 // dropForgotten forgets an attempt of which nothing is left.
@@ -151,9 +114,7 @@ func (l *loop) dropForgotten(a *attempt) error {
 func (l *loop) terminate(a *attempt) {
 	l.chill(a)
 	key, rec, line := a.key, a.rec, a.stop.Line
-	a.asked = l.now()
 	l.terminateSteps(a)
-	l.killAfter(a, killWait(a.stop))
 	l.then(func() {
 		l.n.stops.do(func(ctx context.Context) {
 			if line != "" {
@@ -167,39 +128,18 @@ func (l *loop) terminate(a *attempt) {
 	})
 }
 
-// killAfter arms the timer after which whatever is left gets SIGKILL.
-func (l *loop) killAfter(a *attempt, d time.Duration) {
-	if a.kill != nil {
-		a.kill.Stop()
-	}
-	key := a.key
-	a.kill = time.AfterFunc(d, func() { l.n.inbox.post(msgKill{key}) })
-}
-
-// onKill kills what is left of an attempt, and again until its end has been seen.
-func (l *loop) onKill(a *attempt) {
-	if a == nil || a.phase != running && a.phase != ordered {
-		return // clearing it away kills too
-	}
+// kill sends SIGKILL to everything of an attempt, and arms the timer for the next time.
+func (l *loop) kill(a *attempt) {
 	now := l.now()
-	if a.asked.IsZero() {
-		a.asked = now
-	}
 	if a.killed.IsZero() {
-		a.killed = now
+		a.killed, a.warned = now, now
 	}
-	if err := l.survives(a, nil); err != nil {
-		l.log.Error("what survives SIGKILL was not noted", "job", a.key.Job, "err", err) // the spool has failed: the batch says so
-	}
-	if now.Sub(a.asked) > warnEvery && now.Sub(a.warned) > warnEvery && !a.warned.IsZero() {
+	if now.Sub(a.warned) > warnEvery {
 		a.warned = now
-		l.log.Error("processes survive SIGKILL: they hang in the kernel, on a file server or a device; their resources stay taken",
-			"job", a.key.Job, "attempt", a.key.Attempt, "since", a.asked)
+		l.log.Error("processes survive SIGKILL: they hang in the kernel, on a file server or a device",
+			"job", a.key.Job, "attempt", a.key.Attempt, "since", a.killed)
 	}
-	if a.warned.IsZero() {
-		a.warned = now
-	}
-	l.killAfter(a, killAgain)
+	l.setDeadline(a, killAgain)
 	l.killSteps(a)
 	key := a.key
 	l.then(func() {
@@ -218,33 +158,29 @@ func (l *loop) warn(a *attempt, s *proto.Stop) error {
 	if err := l.keep(a, recWarned, &warnedOf{Job: a.key.Job, Attempt: a.key.Attempt}, true); err != nil {
 		return err
 	}
-	l.signal(a, s)
-	return nil
+	return l.askSignal(a, s)
 }
 
-// signal sends what `gcancel --signal`, or the job itself with --signal, asked for. Without a flag it is for the job's steps, except SIGKILL, which is for
-// everything.
-func (l *loop) signal(a *attempt, s *proto.Stop) {
-	switch a.phase {
-	case accepted, preparing, prologue, ready, ordered: // the script may run already, and gshim's word be on its way
-		if len(a.signals) < maxSignals {
-			a.signals = append(a.signals, s)
-		}
-		return
-	case ending, epilogue, over:
-		return
-	case running:
+// askSignal does with a signal what the attempt's phase allows.
+func (l *loop) askSignal(a *attempt, s *proto.Stop) error {
+	if syscall.Signal(s.Signal) == unix.SIGKILL && !s.Batch {
+		return l.happens(a, evKill, news{sig: s})
 	}
+	return l.happens(a, evSignal, news{sig: s})
+}
+
+// signal sends what `gcancel --signal`, or the job itself with --signal, asked for. Without a flag it is for the job's
+// steps, except SIGKILL, which is for everything.
+func (l *loop) signal(a *attempt, s *proto.Stop) {
 	sig := syscall.Signal(s.Signal)
 	scope := shim.Tree
 	switch {
-	case s.Full || sig == unix.SIGKILL:
 	case s.Batch:
 		scope = shim.Leader
-	default:
-		for _, st := range a.steps {
-			l.signalStep(st, sig)
-		}
+	case sig == unix.SIGKILL:
+		l.killSteps(a)
+	case !s.Full:
+		l.signalSteps(a, sig)
 		return
 	}
 	key := a.key

@@ -8,37 +8,58 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
-// unkillable.go is about processes that survive SIGKILL: they hang in the kernel, on a file server or a device. Their job
-// stays COMPLETING and keeps its memory and GPUs, for they may still use them; after UnkillableStepTimeout the node is
-// drained and UnkillableStepProgram run, once for an attempt. If they die after all the job ends as any other.
+// unkillable.go is about processes that survive SIGKILL: they hang in the kernel, on a file server or a device. After
+// UnkillableStepTimeout the node is drained with their names, UnkillableStepProgram runs, once for an attempt, and the
+// attempt ends without them, as in Slurm. The node gets no new job before an administrator has looked at it. What is left
+// is killed again until it is gone; a gnoded that is started anew does the same (groups.sweep).
 
 const (
 	unkillableTimeout = 60 * time.Second // for UnkillableStepProgram
 	maxSurvivors      = 4                // that a node's reason names
+	leftoverPace      = 30 * time.Second // between two tries to end what an abandoned attempt left
+	maxLeftovers      = 1024             // abandoned attempts that are looked after; more are left to the next start
 )
 
-// survives reports an attempt whose processes have survived SIGKILL for too long. left is what could not be removed.
-func (l *loop) survives(a *attempt, left error) error {
-	r := l.n.rules.Load()
-	since := a.killed
-	if since.IsZero() {
-		since = a.asked // it is being cleared away, which kills too
+// msgLeftover is time to try again, or a worker's word that nothing is left.
+type msgLeftover struct {
+	key  proto.Attempt
+	gone bool
+}
+
+// giveUp drains the node with the names of what survives, drops the attempt's steps, and tries to clear it away once more.
+func (l *loop) giveUp(a *attempt) error {
+	if err := l.survives(a, fmt.Sprintf("job %d", a.key.Job), l.n.groups.survivors(a.key)); err != nil {
+		return err
 	}
-	if r == nil || r.UnkillableS == 0 || a.unkillable || a.forget || l.now().Sub(since) < time.Duration(r.UnkillableS)*time.Second {
-		return nil
+	for _, s := range a.steps {
+		if err := l.leaveStep(s); err != nil {
+			return err
+		}
 	}
-	a.unkillable = true
-	key, program := a.key, r.UnkillableProgram
-	text := fmt.Sprintf("job %d: processes survive SIGKILL", key.Job)
-	if pids := l.n.groups.survivors(key); len(pids) > 0 {
+	a.tries++ // others than those that launch do the waiting
+	l.clear(a)
+	return nil
+}
+
+// survives reports that something of an attempt survives SIGKILL, once.
+func (l *loop) survives(a *attempt, what string, pids []int) error {
+	text := what + ": processes survive SIGKILL"
+	if len(pids) > 0 {
 		text += ": " + describeProcesses(pids)
 	}
-	l.log.Error("processes survive SIGKILL for longer than UnkillableStepTimeout; the node is drained", "job", key.Job,
-		"attempt", key.Attempt, "what", text, "left", left)
-	if program != "" {
+	l.log.Error("processes survive SIGKILL for longer than UnkillableStepTimeout; the node is drained, and the job ends without them",
+		"job", a.key.Job, "attempt", a.key.Attempt, "what", text)
+	if a.drained || a.will != wanted {
+		return nil
+	}
+	a.drained = true
+	key := a.key
+	if r := l.n.rules.Load(); r != nil && r.UnkillableProgram != "" {
+		program := r.UnkillableProgram
 		env := []string{fmt.Sprintf("SLURM_JOB_ID=%d", key.Job), fmt.Sprintf("SLURM_JOBID=%d", key.Job), "SLURM_STEP_ID=batch",
 			"SLURM_SCRIPT_CONTEXT=unkillable", fmt.Sprintf("SLURM_JOB_UID=%d", a.rec.UID)}
 		l.then(func() {
@@ -49,6 +70,42 @@ func (l *loop) survives(a *attempt, left error) error {
 		})
 	}
 	return l.report(&proto.Report{Kind: proto.ReportUnkillable, Job: key.Job, Attempt: key.Attempt, Text: text})
+}
+
+// leave ends an attempt without what is left of it, and has that ended in the background.
+func (l *loop) leave(a *attempt) error {
+	if len(l.leftovers) < maxLeftovers && !l.leftovers[a.key] {
+		l.leftovers[a.key] = true
+		l.laterLeftover(a.key)
+	}
+	var exit model.Exit
+	if a.ended != nil {
+		exit = exitOf(a.ended, usage{})
+	}
+	l.n.sampler.end(wholeJob(a.key))
+	return l.cleared(a, l.endReport(a, exit))
+}
+
+func (l *loop) laterLeftover(key proto.Attempt) {
+	time.AfterFunc(leftoverPace, func() { l.n.inbox.post(msgLeftover{key: key}) })
+}
+
+// onLeftover has a worker try again to end what an abandoned attempt left.
+func (l *loop) onLeftover(m msgLeftover) {
+	if m.gone {
+		delete(l.leftovers, m.key)
+		l.log.Info("what was left of an abandoned job is gone", "job", m.key.Job, "attempt", m.key.Attempt)
+		return
+	}
+	if !l.leftovers[m.key] {
+		return
+	}
+	l.n.stops.do(func(context.Context) {
+		if err := l.n.groups.remove(m.key); err == nil {
+			l.n.inbox.post(msgLeftover{m.key, true})
+		}
+	})
+	l.laterLeftover(m.key)
 }
 
 // describeProcesses names processes with their state and what they wait for in the kernel.

@@ -30,6 +30,9 @@ const (
 // ordered and is missing in the new list has not happened.
 var ErrGone = errors.New("the connection to gshim is gone")
 
+// ErrUnknown says that gshim does not know a key: nothing of it was launched, or its end was acknowledged.
+var ErrUnknown = errors.New("is not known to gshim")
+
 // ProtocolError says that a running gshim speaks another protocol than this program. Upgrade works all the same.
 type ProtocolError struct{ Theirs, Ours int }
 
@@ -290,6 +293,9 @@ func (c *Client) ask(ctx context.Context, o order) ([]Event, int, error) {
 			return nil, 0, c.Err()
 		}
 		if r.err != "" {
+			if strings.HasSuffix(r.err, ErrUnknown.Error()) {
+				return w.events, r.n, fmt.Errorf("%s%w", strings.TrimSuffix(r.err, ErrUnknown.Error()), ErrUnknown)
+			}
 			return w.events, r.n, errors.New(r.err)
 		}
 		return w.events, r.n, nil

@@ -33,7 +33,7 @@ func (s *server) signal(k Key, sig syscall.Signal, scope Scope) (int, error) {
 	e := s.entries[k]
 	s.mu.Unlock()
 	if e == nil {
-		return 0, fmt.Errorf("%v is not known to gshim", k)
+		return 0, fmt.Errorf("%v %w", k, ErrUnknown)
 	}
 	if err := s.settle(e, sig); err != nil {
 		return 0, err
