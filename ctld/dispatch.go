@@ -158,6 +158,9 @@ func (c *Controller) stopOf(v *state.View, j *model.Job, place int) *proto.Stop 
 		why = " DUE TO PREEMPTION"
 	case model.StopNodeFail:
 		why = " DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS"
+		if j.Run.StopWhy != "" {
+			why = " DUE TO NODE FAILURE: " + j.Run.StopWhy
+		}
 	case model.StopUnitFault:
 		why = " DUE TO NODE FAILURE: " + j.Run.StopWhy
 	case model.StopProlog, model.StopLaunch:

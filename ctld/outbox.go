@@ -184,6 +184,9 @@ func (c *Controller) recordOf(cfg *model.Config, seq uint64, j *model.Job) *mode
 			r.ReqMemMiB = mem / int64(r.NumNodes)
 		}
 	}
+	if j.Run != nil {
+		r.FailedNode = j.Run.FailedNode
+	}
 	if j.End != nil {
 		r.End, r.Exit, r.CancelUID = j.End.At, j.End.Exit, j.End.UID
 	}

@@ -12220,7 +12220,7 @@ func (x *GresReq) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Dep) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(5); err != nil {
+	if err := e.EncodeArrayLen(6); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.Kind)); err != nil {
@@ -12236,6 +12236,9 @@ func (x *Dep) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeBool(x.Failed); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Why); err != nil {
 		return err
 	}
 	return nil
@@ -12307,7 +12310,17 @@ func (x *Dep) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Failed = v
 	}
-	return wire.Skip(d, n-5)
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Dep.Why", err)
+		}
+		x.Why = v
+	}
+	return wire.Skip(d, n-6)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

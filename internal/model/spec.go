@@ -252,6 +252,8 @@ type Dep struct {
 	Task   int32 // one task of an array, or NoTask for the job or the whole array
 	DelayS int64 // after:job+minutes, in seconds
 	Failed bool  // it can never be fulfilled
+
+	Why string // with Failed: what ended, and how: "job 12_3 ended FAILED"; "" where that is not known
 }
 
 // Blob is a script or an environment: stored once per content, counted by the jobs that use it.

@@ -2455,7 +2455,7 @@ func (x *snapMail) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Array) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(16); err != nil {
+	if err := e.EncodeArrayLen(17); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(uint64(x.ID)); err != nil {
@@ -2504,6 +2504,9 @@ func (x *Array) EncodeMsgpack(e *msgpack.Encoder) error {
 		return err
 	}
 	if err := e.EncodeInt(int64(x.MaxSignal)); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Culprit); err != nil {
 		return err
 	}
 	return nil
@@ -2718,7 +2721,17 @@ func (x *Array) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Array.MaxSignal", v)
 		}
 	}
-	return wire.Skip(d, n-16)
+	if n < 17 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("Array.Culprit", err)
+		}
+		x.Culprit = v
+	}
+	return wire.Skip(d, n-17)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/tidwall/btree"
@@ -64,13 +65,35 @@ func (s *State) openDeps(j *model.Job, deps []model.Dep, at model.Time) []model.
 				return nil
 			}
 		case failed:
-			d.Failed = true
+			if !d.Failed {
+				d.Failed, d.Why = true, s.culprit(d)
+			}
 			out = append(out, d)
 		default:
 			out = append(out, d)
 		}
 	}
 	return out
+}
+
+// culprit says what made a dependency fail for good: of an array, the task that failed first.
+func (s *State) culprit(d model.Dep) string {
+	if a, ok := s.arrays.Get(d.Job); ok && d.Task == model.NoTask {
+		if d.Kind == model.DepAfterNotOK {
+			return fmt.Sprintf("all tasks of job %d ended COMPLETED", d.Job)
+		}
+		return a.Culprit
+	}
+	var t *model.Job
+	if d.Task != model.NoTask {
+		t = s.taskRecord(d.Job, d.Task)
+	} else {
+		t, _ = s.jobs.Get(d.Job)
+	}
+	if t == nil || !t.State.Finished() {
+		return ""
+	}
+	return howEnded(t)
 }
 
 // neverSatisfied reports whether j's dependencies can't be fulfilled any more.

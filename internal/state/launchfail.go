@@ -31,7 +31,7 @@ func (s *State) launchFailed(j *model.Job, at model.Time, r *Report) bool {
 	}
 	if j.State != model.Completing {
 		s.strike(node, j.ID, r.Text, at)
-		j = s.change(j, func(run *model.Run) { run.Fault = node + ": " + r.Text })
+		j = s.change(j, func(run *model.Run) { run.Fault, run.FailedNode = node+": "+r.Text, node })
 		s.stopRunning(j, at, model.StopLaunch, 0)
 		j, _ = s.jobs.Get(j.ID)
 		j = s.avoid(j, node, at)
@@ -57,11 +57,11 @@ func (s *State) avoid(j *model.Job, node string, at model.Time) *model.Job {
 // backFromLaunch puts a job back into the queue that could not be launched, and holds it when that was once too often.
 func (s *State) backFromLaunch(j *model.Job, at, when model.Time) {
 	r := &s.cfg.Params.Rules
-	exit := model.Exit{Code: 1, Text: j.Run.Fault}
 	n := *j
 	n.Strikes++
 	hold := model.HeldByAdmin
 	why := "launch failed on " + j.Run.Fault
+	exit := model.Exit{Code: 1, Text: why}
 	if n.Strikes < uint32(max(1, r.LaunchRetries)) {
 		hold = model.NotHeld
 		wait := r.LaunchBackoffS << min(n.Strikes-1, 6)

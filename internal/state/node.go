@@ -1,6 +1,7 @@
 package state
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
 
@@ -13,6 +14,12 @@ const (
 	byConfig     = "gbatch.conf"
 	reasonLeft   = "not in the configuration any more"
 	reasonSilent = "Not responding"
+)
+
+// What a node did that failed, behind its name.
+const (
+	whyRebooted = "was rebooted while the job was on it"
+	whyForgot   = "has lost the job: its daemon came back and knows nothing of it"
 )
 
 // applyConfig replaces the configuration in one step. Nodes keep what runs on them; a node that has left keeps its
@@ -119,7 +126,7 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 		known := slices.ContainsFunc(c.Known, func(r Report) bool { return r.Job == j.ID && r.Attempt == j.Attempt })
 		switch {
 		case rebooted && !(known && (batch || !j.Run.Busy.Empty())): // what the node still knows it reports: the exit was seen before the reboot, or it wasn't
-			s.nodeFailed(j, c.Node, at)
+			s.nodeFailed(j, c.Node, whyRebooted, at)
 		case known:
 		case !batch:
 			s.partMissing(j, c.Node, at)
@@ -129,7 +136,7 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 		case j.Run.Launched != 0 && j.State == model.Completing:
 			s.partEnded(j, at, &Report{Kind: Ended, At: at, Exit: model.Exit{Unknown: true, Text: "the node lost the job's exit status"}})
 		case j.Run.Launched != 0:
-			s.nodeFailed(j, c.Node, at)
+			s.nodeFailed(j, c.Node, whyForgot, at)
 		}
 	}
 	s.wakeAll(at)
@@ -169,17 +176,17 @@ func (s *State) judgeProblem(n *model.Node, problem string, at model.Time) {
 // nodeFailed ends a job that has lost a node, or puts it back into the queue. As long as the node that runs its script
 // is there, the script has to be ended first: resources are not given out while somebody may still use them. A job that
 // was being cancelled stays so.
-func (s *State) nodeFailed(j *model.Job, node string, at model.Time) {
-	exit := model.Exit{Unknown: true, Text: "its node failed"}
+func (s *State) nodeFailed(j *model.Job, node, why string, at model.Time) {
+	exit := model.Exit{Unknown: true, Text: "node " + node + " " + why}
 	if !j.Run.Busy.Empty() {
-		if j = s.partFailed(j, node, exit, at); j == nil {
+		if j = s.partFailed(j, node, why, exit, at); j == nil {
 			return
 		}
 	}
 	batch := j.Run.Alloc.Nodes[0].Node
 	if n, ok := s.nodes.Get(batch); ok && batch != node && n.Link == model.LinkUp {
 		if j.State != model.Completing {
-			s.stopRunning(j, at, model.StopNodeFail, 0)
+			s.stopFor(j, node, why, at)
 		}
 		return
 	}
@@ -190,7 +197,26 @@ func (s *State) nodeFailed(j *model.Job, node string, at model.Time) {
 		s.ended(j, at, at, exit)
 		return
 	}
-	s.finish(j, at, at, model.NodeFail, model.ReasonNodeDown, exit, 0, j.Spec.Requeue, model.NotHeld)
+	n, run := *j, *j.Run
+	run.FailedNode = node
+	n.Run = &run
+	s.finish(&n, at, at, model.NodeFail, model.ReasonNodeDown, exit, 0, j.Spec.Requeue, model.NotHeld)
+}
+
+// whySilent says that nothing was heard of a node for as long as the configuration waits.
+func (s *State) whySilent() string {
+	if t := s.cfg.Params.NodeTimeoutS; t > 0 {
+		return fmt.Sprintf("did not answer for %d s (SlurmdTimeout)", t)
+	}
+	return "does not answer"
+}
+
+// stopFor ends a running job because of one of its nodes.
+func (s *State) stopFor(j *model.Job, node, why string, at model.Time) {
+	n, run := *j, *j.Run
+	run.FailedNode, run.StopWhy = node, "node "+node+" "+why
+	n.Run = &run
+	s.stopRunning(&n, at, model.StopNodeFail, 0)
 }
 
 // applyLost marks silent nodes. Their jobs are taken for dead; the node's resources are not given out before it has
@@ -214,13 +240,25 @@ func (s *State) applyLost(at model.Time, c *Lost) Result {
 		res.Changed = true
 		for _, id := range slices.Clone(n.Jobs) {
 			if j, ok := s.jobs.Get(id); ok && j.State.HasResources() {
-				s.nodeFailed(j, name, at)
+				s.nodeFailed(j, name, s.whySilent(), at)
 			}
 		}
 	}
 	s.wakeAll(at)
 	s.plan()
 	return res
+}
+
+// setDown says that an operator has taken a node out of service under its jobs.
+func setDown(c *NodeEdit) string {
+	text := "was set DOWN"
+	if c.By != "" {
+		text += " by " + c.By
+	}
+	if c.Reason != "" {
+		text += ": " + c.Reason
+	}
+	return text
 }
 
 func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
@@ -254,7 +292,7 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 		if n.Admin == model.NodeDown && old.Admin != model.NodeDown {
 			for _, id := range slices.Clone(n.Jobs) {
 				if j, ok := s.jobs.Get(id); ok && j.State.HasResources() && j.State != model.Completing {
-					s.stopRunning(j, at, model.StopNodeFail, 0)
+					s.stopFor(j, name, setDown(c), at)
 				}
 			}
 		}

@@ -124,7 +124,7 @@ func (s *State) prologFailed(j *model.Job, at model.Time, r *Report) {
 	if j.State == model.Completing {
 		return // it ends already, for another reason
 	}
-	n := s.change(j, func(run *model.Run) { run.Fault = node + ": " + r.Text })
+	n := s.change(j, func(run *model.Run) { run.Fault, run.FailedNode = node+": "+r.Text, node })
 	s.stopRunning(n, at, model.StopProlog, 0)
 }
 
@@ -172,7 +172,7 @@ func (s *State) partEnded(j *model.Job, at model.Time, r *Report) {
 	}
 	switch {
 	case !j.Run.Busy.Empty() && j.State != model.Completing: // a node has lost its part while the script runs
-		s.stopRunning(j, at, model.StopNodeFail, 0)
+		s.stopFor(j, nodeOf(j, r), "lost its part of the job", at)
 	case !j.Run.Busy.Empty():
 	case s.closing(j):
 		s.change(j, func(run *model.Run) { run.Gate = model.GateEpilog })
@@ -193,13 +193,13 @@ func (s *State) partMissing(j *model.Job, node string, at model.Time) {
 		s.partEnded(j, at, r)
 	case j.Run.Unready.Has(k): // it will be told
 	default:
-		s.nodeFailed(j, node, at)
+		s.nodeFailed(j, node, whyForgot, at)
 	}
 }
 
 // partFailed takes a node that has failed out of those that still have something of a job, and ends the job on the
 // others. It gives the job if that was the last one, otherwise nil.
-func (s *State) partFailed(j *model.Job, node string, exit model.Exit, at model.Time) *model.Job {
+func (s *State) partFailed(j *model.Job, node, why string, exit model.Exit, at model.Time) *model.Job {
 	k := placeOf(j, &Report{Node: node})
 	if k < 0 || !j.Run.Busy.Has(k) {
 		return nil
@@ -215,7 +215,7 @@ func (s *State) partFailed(j *model.Job, node string, exit model.Exit, at model.
 		return j
 	}
 	if j.State != model.Completing {
-		s.stopRunning(j, at, model.StopNodeFail, 0)
+		s.stopFor(j, node, why, at)
 	}
 	return nil
 }

@@ -1,6 +1,10 @@
 package state
 
-import "gbatch/internal/model"
+import (
+	"fmt"
+
+	"gbatch/internal/model"
+)
 
 // applyReports folds what nodes said. Every report is keyed by (job, attempt): a repeated or outdated one changes
 // nothing and is acknowledged like any other.
@@ -22,7 +26,7 @@ func (s *State) applyReports(at model.Time, c *Reports) Result {
 			changed = s.started(j, at, r)
 		case Ended:
 			if r.Exit.Unknown && s.rebootedSince(j) {
-				s.nodeFailed(j, j.Run.Alloc.Nodes[0].Node, at)
+				s.nodeFailed(j, j.Run.Alloc.Nodes[0].Node, whyRebooted, at)
 			} else {
 				s.partEnded(j, at, r)
 			}
@@ -87,7 +91,7 @@ func plausible(when, start, now model.Time) model.Time {
 func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 	when = plausible(when, j.Run.Start, at)
 	state, reason := exit.State()
-	if exit.Text == "" {
+	if j.Run.Stop != model.NoStop && j.Run.StopWhy != "" {
 		exit.Text = j.Run.StopWhy
 	}
 	uid := uint32(0)
@@ -101,16 +105,19 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 		}
 	case model.StopPreempt:
 		state, reason = model.Preempted, model.ReasonNone
-		requeue = j.Spec.Requeue
+		requeue, exit.Text = j.Spec.Requeue, preemptedFor(j.Run.StopFor)
 	case model.StopPreemptCancel:
 		state, reason = model.Preempted, model.ReasonNone
+		exit.Text = preemptedFor(j.Run.StopFor)
 	case model.StopRequeue:
-		state, reason, requeue = model.Cancelled, model.ReasonNone, true
+		state, reason, requeue, uid = model.Cancelled, model.ReasonNone, true, j.Run.StopUID
+		exit.Text = requeuedBy(j)
 		if j.Run.Sleep == model.SleepsByAdmin {
 			hold = model.HeldByUser // as in Slurm
 		}
 	case model.StopRequeueHold:
 		state, reason, requeue, hold = model.Cancelled, model.ReasonNone, true, model.HeldByUser
+		uid, exit.Text = j.Run.StopUID, requeuedBy(j)
 	case model.StopDeadline:
 		state, reason = model.Deadline, model.ReasonDeadLine
 	case model.StopNodeFail, model.StopUnitFault:
@@ -129,6 +136,9 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 // finish ends a job with resources for good, or puts it back into the queue.
 func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, reason model.Reason, exit model.Exit,
 	uid uint32, requeue bool, hold model.HoldKind) {
+	if state == model.Failed && exit.Unknown && exit.Code == 0 && exit.Signal == 0 {
+		exit.Code = 1 // nobody may read a success
+	}
 	n := *j
 	n.State, n.Reason, n.Why = state, reason, exit.Text
 	n.End = &model.End{At: when, Exit: exit, UID: uid}
@@ -151,6 +161,29 @@ func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, 
 	s.wake(&n)
 }
 
+func preemptedFor(id model.JobID) string {
+	if id == 0 {
+		return ""
+	}
+	return fmt.Sprintf("preempted for job %d", id)
+}
+
+func requeuedBy(j *model.Job) string {
+	if j.Run.StopUID == j.Spec.UID {
+		return "put back into the queue by its owner"
+	}
+	return fmt.Sprintf("put back into the queue by user id %d", j.Run.StopUID)
+}
+
+// howEnded names a job and its end, for jobs that depend on it.
+func howEnded(j *model.Job) string {
+	id := fmt.Sprint(j.ID)
+	if j.ArrayID != 0 && j.Task != model.NoTask {
+		id = fmt.Sprintf("%d_%d", j.ArrayID, j.Task)
+	}
+	return "job " + id + " ended " + j.State.String()
+}
+
 func (s *State) arrayDone(a *Array, j *model.Job, tasks int32) {
 	if e := j.End; e != nil {
 		if a.Done == 0 {
@@ -160,6 +193,9 @@ func (s *State) arrayDone(a *Array, j *model.Job, tasks int32) {
 		a.MaxExit, a.MaxSignal = max(a.MaxExit, exitNumber(j)), max(a.MaxSignal, e.Exit.Signal)
 	}
 	a.Done += tasks
+	if j.State != model.Completed && a.Culprit == "" {
+		a.Culprit = howEnded(j)
+	}
 	switch j.State {
 	case model.Completed:
 	case model.Cancelled:

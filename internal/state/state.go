@@ -120,6 +120,8 @@ type Array struct {
 	LeastExit int32 // exit codes of those that are done
 	MostExit  int32
 	MaxSignal int32
+
+	Culprit string // the first of Failed, as "job 12_3 ended FAILED"; "" while none has
 }
 
 type request struct {

@@ -134,6 +134,9 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 				if j.State != model.Cancelled {
 					a.Ill--
 				}
+				if a.Failed == 0 {
+					a.Culprit = ""
+				}
 			}
 		})
 		hold := model.NotHeld
@@ -143,7 +146,7 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 		s.mailRequeue(j, at)
 		s.requeued(j, at, hold)
 	case next == model.Cancelled:
-		s.cancelPending(j, at, c.UID, model.ReasonNone)
+		s.endPending(j, at, model.Cancelled, model.ReasonNone, c.UID, c.Why)
 	case next == model.Completing:
 		cause := model.StopCancel
 		switch {
@@ -154,13 +157,13 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 		case c.Event == model.EvPreempt:
 			cause = model.StopPreempt
 		}
-		s.stopRunning(j, at, cause, c.UID)
-		if c.Why != "" && cause == model.StopCancel {
-			n, _ := s.jobs.Get(j.ID)
-			why, run := *n, *n.Run
-			run.StopWhy, why.Run = c.Why, &run
-			s.put(&why)
+		n, run := *j, *j.Run
+		run.StopWhy, run.FailedNode = "", "" // of what it was being ended for before
+		if cause == model.StopCancel {
+			run.StopWhy = c.Why
 		}
+		n.Run = &run
+		s.stopRunning(&n, at, cause, c.UID)
 	}
 	return OK
 }
@@ -190,14 +193,10 @@ func (s *State) stopRunning(j *model.Job, at model.Time, cause model.StopCause, 
 	}
 }
 
-func (s *State) cancelPending(j *model.Job, at model.Time, uid uint32, reason model.Reason) {
-	s.endPending(j, at, model.Cancelled, reason, uid)
-}
-
-// endPending ends a job, or what is left of an array, that has not started.
-func (s *State) endPending(j *model.Job, at model.Time, state model.JobState, reason model.Reason, uid uint32) {
+// endPending ends a job, or what is left of an array, that has not started; why is for people, and "" where the state says all.
+func (s *State) endPending(j *model.Job, at model.Time, state model.JobState, reason model.Reason, uid uint32, why string) {
 	n := *j
-	n.State, n.Reason, n.Why, n.Deps = state, reason, "", nil
+	n.State, n.Reason, n.Why, n.Deps = state, reason, why, nil
 	n.End = &model.End{At: at, UID: uid}
 	s.put(&n)
 	s.record(&n)

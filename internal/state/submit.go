@@ -128,6 +128,6 @@ func (s *State) rejudge(id model.JobID, at model.Time) {
 func (s *State) killNever(id model.JobID, at model.Time) {
 	j, ok := s.jobs.Get(id)
 	if ok && j.State == model.Pending && j.Spec.KillOnDep && neverSatisfied(j) {
-		s.cancelPending(j, at, j.Spec.UID, model.ReasonDependencyNeverSatisfied)
+		s.endPending(j, at, model.Cancelled, model.ReasonDependencyNeverSatisfied, j.Spec.UID, j.NeverText())
 	}
 }

@@ -45,7 +45,7 @@ func (s *State) applyTick(at model.Time, c *Tick) Result {
 			s.dooms.Delete(d)
 			continue
 		}
-		s.endPending(j, at, model.Deadline, model.ReasonDeadLine, 0)
+		s.endPending(j, at, model.Deadline, model.ReasonDeadLine, 0, "")
 		res.Changed = true
 	}
 	for range limit {

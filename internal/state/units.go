@@ -51,6 +51,7 @@ func (s *State) unitFailed(n *model.Node, o *model.UnitOut, text string, at mode
 			continue
 		}
 		run := *j.Run
+		run.FailedNode = n.Def.Name
 		run.StopWhy = fmt.Sprintf("%s %d of node %s: %s", o.Name, o.Index, n.Def.Name, text)
 		with := *j
 		with.Run = &run
