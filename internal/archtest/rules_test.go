@@ -16,6 +16,7 @@ var leaves = []string{
 	"internal/version",
 	"scripts/bench",
 	"internal/walltime",
+	"internal/wire",
 }
 
 // layers say what each subtree may import besides itself and the leaves. A longer path wins over a shorter one.
@@ -52,10 +53,10 @@ var layers = []layer{
 }
 
 // testsMayImport is what _test.go files may import besides what their package may.
-var testsMayImport = []string{"internal/devcluster", "internal/golden"}
+var testsMayImport = []string{"internal/devcluster", "internal/golden", "internal/wire/wiretest"}
 
 // testOnly packages are imported by _test.go files only.
-var testOnly = []string{"internal/golden"}
+var testOnly = []string{"internal/golden", "internal/wire/wiretest"}
 
 // onlyIn keeps a dependency in its place. Keys match the path and everything below it.
 var onlyIn = []confined{

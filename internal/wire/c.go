@@ -1,0 +1,339 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+
+	"github.com/vmihailenco/msgpack/v5"
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
+)
+
+// Coder is a struct with a list of its fields.
+type Coder interface{ Wire(*C) }
+
+// What may be wrong with bytes, beside their end (io.ErrUnexpectedEOF) and what msgpack finds.
+var (
+	ErrTrailing = errors.New("bytes left over after the encoded value")
+	ErrRange    = errors.New("integer out of range")
+	ErrLimit    = errors.New("over the limit")
+	ErrCost     = errors.New("the message takes more memory than its length allows")
+	ErrNil      = errors.New("an entry of a list is missing")
+)
+
+// C is one pass over values, to write or to read them. After an error everything reads as zero.
+type C struct {
+	writing bool
+	reuse   bool // lists and what pointers point to are used again
+	n       int  // fields of the struct, or entries of the list, that have been passed
+	fields  int  // reading: how many it has; 0 after an error
+	out     output
+	in      input
+	text    string // the whole input, where texts share its memory; otherwise ""
+	cost    int    // bytes of memory charged so far
+	allowed int    // the most that may be
+	err     error
+	wrongN  int    // n of the struct at hand when err happened
+	path    string // of the field at which err happened, as far as it is known
+	enc     *msgpack.Encoder
+	dec     *msgpack.Decoder
+	scratch []byte
+}
+
+func newC() *C {
+	c := &C{}
+	c.enc = msgpack.NewEncoder(&c.out)
+	c.dec = msgpack.NewDecoder(&c.in)
+	return c
+}
+
+// output takes what msgpack writes.
+type output struct{ b []byte }
+
+func (o *output) Write(p []byte) (int, error) {
+	o.b = append(o.b, p...)
+	return len(p), nil
+}
+
+func (o *output) WriteByte(b byte) error {
+	o.b = append(o.b, b)
+	return nil
+}
+
+// input gives msgpack what it reads. from continues b; nil: b is all.
+type input struct {
+	b    []byte
+	at   int
+	from io.Reader
+}
+
+func (i *input) Read(p []byte) (int, error) {
+	if !i.has(len(p)) {
+		return 0, io.ErrUnexpectedEOF
+	}
+	n := copy(p, i.b[i.at:])
+	i.at += n
+	return n, nil
+}
+
+func (i *input) ReadByte() (byte, error) {
+	if i.at >= len(i.b) && !i.has(1) {
+		return 0, io.EOF
+	}
+	b := i.b[i.at]
+	i.at++
+	return b, nil
+}
+
+func (i *input) UnreadByte() error {
+	i.at--
+	return nil
+}
+
+// streamBytes is how much of a stream is read at once, and how much memory is taken before that much has arrived.
+const streamBytes = 256 << 10
+
+// has says whether n more bytes are there, and reads on where there is something to read from.
+func (i *input) has(n int) bool {
+	for len(i.b)-i.at < n {
+		if i.from == nil {
+			return false
+		}
+		// What was read stays one byte longer, for UnreadByte.
+		if keep := max(i.at-1, 0); keep > 0 {
+			i.b = i.b[:copy(i.b, i.b[keep:])]
+			i.at -= keep
+		}
+		if len(i.b) == cap(i.b) {
+			i.b = append(make([]byte, 0, max(streamBytes, 2*len(i.b))), i.b...)
+		}
+		got, err := i.from.Read(i.b[len(i.b):cap(i.b)])
+		i.b = i.b[:len(i.b)+got]
+		if err != nil && got == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// peek gives the next byte, or one that begins no value where none is at hand.
+func (i *input) peek() byte {
+	if i.at < len(i.b) {
+		return i.b[i.at]
+	}
+	return 0xc1
+}
+
+// left is the most entries that the rest of the input can hold.
+func (i *input) left() int {
+	if i.from != nil {
+		return math.MaxInt
+	}
+	return len(i.b) - i.at
+}
+
+// Fail makes the pass fail; for Wire methods that check what they read.
+func (c *C) Fail(err error) { c.fail(err) }
+
+// Reading says whether the pass reads.
+func (c *C) Reading() bool { return !c.writing }
+
+func (c *C) fail(err error) {
+	if c.err == nil {
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		c.err, c.fields, c.wrongN = err, 0, c.n
+	}
+}
+
+// next begins a field of a struct, or an entry of a list; false: there is none, and the value is zero.
+func (c *C) next() bool {
+	if c.n >= c.fields {
+		return false
+	}
+	c.n++
+	return true
+}
+
+// charge counts memory, in bytes, that a reader allocates.
+func (c *C) charge(n int) {
+	if c.cost += allocated(n); c.cost > c.allowed {
+		c.fail(fmt.Errorf("%w (%d bytes)", ErrCost, c.allowed))
+	}
+}
+
+// allocated bounds what Go's allocator takes for n bytes: its classes of sizes are at most a fifth apart, and from 32 KiB
+// on it takes whole pages.
+func allocated(n int) int {
+	switch {
+	case n == 0:
+		return 0
+	case n <= 8:
+		return 8
+	case n <= 16:
+		return 16
+	case n <= 32<<10:
+		return n + n/5 + 16
+	}
+	const page = 8 << 10
+	return (n + page - 1) &^ (page - 1)
+}
+
+// fit checks a limit.
+func (c *C) fit(n, limit int, of string) bool {
+	if n > limit {
+		c.fail(fmt.Errorf("%w: %d %s, at most %d", ErrLimit, n, of, limit))
+		return false
+	}
+	return true
+}
+
+// structure passes over one struct.
+func (c *C) structure(x Coder) {
+	if c.err != nil {
+		return
+	}
+	n, fields := c.n, c.fields
+	c.n = 0
+	if c.writing {
+		at := len(c.out.b)
+		c.out.b = append(c.out.b, msgpcode.FixedArrayLow)
+		x.Wire(c)
+		if c.n < 16 {
+			c.out.b[at] |= byte(c.n)
+		} else { // a longer head: make room
+			c.out.b = append(c.out.b, 0, 0)
+			copy(c.out.b[at+3:], c.out.b[at+1:])
+			c.out.b[at], c.out.b[at+1], c.out.b[at+2] = msgpcode.Array16, byte(c.n>>8), byte(c.n)
+		}
+	} else {
+		c.fields = c.head()
+		x.Wire(c)
+		if c.fields > c.n {
+			c.skip(c.fields - c.n)
+		}
+	}
+	if c.err != nil {
+		c.at(fieldName(x, c.wrongN-1), n)
+		fields = 0
+	}
+	c.n, c.fields = n, fields
+}
+
+// at adds where an error happened, from the inside out. outer is the place in the struct around it.
+func (c *C) at(step string, outer int) { c.path, c.wrongN = step+c.path, outer }
+
+func fieldName(x Coder, i int) string {
+	t := reflect.TypeOf(x)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct || i < 0 || i >= t.NumField() {
+		return ""
+	}
+	return "." + t.Field(i).Name
+}
+
+// head reads the length of an array; nil is 0.
+func (c *C) head() int {
+	if b := c.in.peek(); b&0xf0 == msgpcode.FixedArrayLow {
+		c.in.at++
+		return int(b & 0x0f)
+	}
+	n, err := c.dec.DecodeArrayLen()
+	if err != nil {
+		c.fail(err)
+		return 0
+	}
+	return max(n, 0)
+}
+
+// list reads the length of a list that is the next value.
+func (c *C) list(limit int) int {
+	if !c.next() {
+		return 0
+	}
+	n := c.head()
+	if n > c.in.left() {
+		c.fail(io.ErrUnexpectedEOF)
+		return 0
+	}
+	if !c.fit(n, limit, "entries") {
+		return 0
+	}
+	return n
+}
+
+// putList writes the length of a list that is the next value.
+func (c *C) putList(n, limit int) bool {
+	c.n++
+	if !c.fit(n, limit, "entries") {
+		return false
+	}
+	c.putHead(n)
+	return true
+}
+
+func (c *C) putHead(n int) {
+	if n < 16 {
+		c.out.b = append(c.out.b, msgpcode.FixedArrayLow|byte(n))
+		return
+	}
+	c.must(c.enc.EncodeArrayLen(n))
+}
+
+// must is for calls of the encoder, which writes into memory.
+func (c *C) must(err error) {
+	if err != nil {
+		c.fail(err)
+	}
+}
+
+// skip passes over n values of any kind, however deep they nest, without recursion.
+func (c *C) skip(n int) {
+	for left := n; left > 0; left-- {
+		b, err := c.dec.PeekCode()
+		if err != nil {
+			c.fail(err)
+			return
+		}
+		held, bytes := 0, 0
+		switch {
+		case msgpcode.IsFixedArray(b), b == msgpcode.Array16, b == msgpcode.Array32:
+			held, err = c.dec.DecodeArrayLen()
+		case msgpcode.IsFixedMap(b), b == msgpcode.Map16, b == msgpcode.Map32:
+			held, err = c.dec.DecodeMapLen()
+			held *= 2
+		case msgpcode.IsString(b), msgpcode.IsBin(b):
+			bytes, err = c.dec.DecodeBytesLen()
+		case msgpcode.IsExt(b):
+			_, bytes, err = c.dec.DecodeExtHeader()
+		default:
+			err = c.dec.Skip()
+		}
+		if err == nil {
+			err = c.in.pass(bytes)
+		}
+		if err != nil {
+			c.fail(err)
+			return
+		}
+		left += held // each container in the input adds at most 2^33; an int holds 2^30 of them
+	}
+}
+
+// pass goes on by n bytes, a piece at a time.
+func (i *input) pass(n int) error {
+	for n > 0 {
+		step := min(n, streamBytes)
+		if !i.has(step) {
+			return io.ErrUnexpectedEOF
+		}
+		i.at += step
+		n -= step
+	}
+	return nil
+}

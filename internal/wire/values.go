@@ -1,0 +1,335 @@
+package wire
+
+import (
+	"fmt"
+	"io"
+	"unsafe"
+
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
+)
+
+// Integer is any integer.
+type Integer interface {
+	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64
+}
+
+// listed is a pointer to a struct with a list of its fields.
+type listed[T any] interface {
+	*T
+	Coder
+}
+
+// Int is an integer. One that does not fit its type is an error.
+func Int[T Integer](c *C, x *T) {
+	if c.writing {
+		c.n++
+		v := *x
+		if v >= 0 && v <= 0x7f {
+			c.out.b = append(c.out.b, byte(v))
+		} else if v > 0 {
+			c.must(c.enc.EncodeUint(uint64(v)))
+		} else {
+			c.must(c.enc.EncodeInt(int64(v)))
+		}
+		return
+	}
+	if !c.next() {
+		*x = 0
+		return
+	}
+	if b := c.in.peek(); b <= 0x7f { // in one byte, as most are
+		*x = T(b)
+		c.in.at++
+		return
+	}
+	if ^T(0) < 0 {
+		v, err := c.dec.DecodeInt64()
+		if *x = T(v); err != nil {
+			c.fail(err)
+		} else if int64(*x) != v {
+			c.fail(fmt.Errorf("%w: %d", ErrRange, v))
+		}
+		return
+	}
+	v, err := c.dec.DecodeUint64()
+	if *x = T(v); err != nil {
+		c.fail(err)
+	} else if uint64(*x) != v {
+		c.fail(fmt.Errorf("%w: %d", ErrRange, v))
+	}
+}
+
+// Bool is a boolean.
+func Bool(c *C, x *bool) {
+	if c.writing {
+		c.n++
+		b := byte(msgpcode.False)
+		if *x {
+			b = msgpcode.True
+		}
+		c.out.b = append(c.out.b, b)
+		return
+	}
+	if !c.next() {
+		*x = false
+		return
+	}
+	if b := c.in.peek(); b|1 == msgpcode.True {
+		*x = b == msgpcode.True
+		c.in.at++
+		return
+	}
+	v, err := c.dec.DecodeBool()
+	if *x = v; err != nil {
+		c.fail(err)
+	}
+}
+
+// Float is a floating-point number.
+func Float(c *C, x *float64) {
+	if c.writing {
+		c.n++
+		c.must(c.enc.EncodeFloat64(*x))
+		return
+	}
+	if !c.next() {
+		*x = 0
+		return
+	}
+	v, err := c.dec.DecodeFloat64()
+	if *x = v; err != nil {
+		c.fail(err)
+	}
+}
+
+// Text is a string of at most limit bytes.
+func Text[T ~string](c *C, x *T, limit int) {
+	if c.writing {
+		c.n++
+		c.putText(string(*x), limit)
+		return
+	}
+	*x = ""
+	if c.next() {
+		*x = T(c.getText(limit))
+	}
+}
+
+func (c *C) putText(s string, limit int) {
+	if len(s) < 32 && len(s) <= limit {
+		c.charge(len(s))
+		c.out.b = append(append(c.out.b, msgpcode.FixedStrLow|byte(len(s))), s...)
+	} else if c.fit(len(s), limit, "bytes") {
+		c.charge(len(s))
+		c.must(c.enc.EncodeString(s))
+	}
+}
+
+func (c *C) getText(limit int) string {
+	n := c.bytes(limit)
+	if n == 0 {
+		return ""
+	}
+	at := c.in.at
+	c.in.at += n
+	if c.text != "" {
+		return c.text[at:c.in.at]
+	}
+	if c.charge(n); c.err != nil {
+		return ""
+	}
+	return string(c.in.b[at:c.in.at])
+}
+
+// bytes reads the head of a text or of bytes: so many are there.
+func (c *C) bytes(limit int) int {
+	var n int
+	if b := c.in.peek(); b&0xe0 == msgpcode.FixedStrLow {
+		n = int(b & msgpcode.FixedStrMask)
+		c.in.at++
+	} else {
+		var err error
+		if n, err = c.dec.DecodeBytesLen(); err != nil {
+			c.fail(err)
+			return 0
+		}
+	}
+	if n <= 0 || !c.fit(n, limit, "bytes") {
+		return 0
+	}
+	if !c.in.has(n) {
+		c.fail(io.ErrUnexpectedEOF)
+		return 0
+	}
+	return n
+}
+
+// Bytes is a byte string of at most limit bytes.
+func Bytes(c *C, x *[]byte, limit int) {
+	if c.writing {
+		c.n++
+		if len(*x) == 0 {
+			c.must(c.enc.EncodeNil())
+		} else if c.fit(len(*x), limit, "bytes") {
+			c.charge(len(*x))
+			c.must(c.enc.EncodeBytes(*x))
+		}
+		return
+	}
+	*x = nil
+	if !c.next() {
+		return
+	}
+	n := c.bytes(limit)
+	if n == 0 {
+		return
+	}
+	if c.charge(n); c.err == nil {
+		*x = append(make([]byte, 0, n), c.in.b[c.in.at:c.in.at+n]...)
+		c.in.at += n
+	}
+}
+
+// Struct is a struct, in its place.
+func Struct(c *C, x Coder) {
+	if c.writing {
+		c.n++
+		c.structure(x)
+		return
+	}
+	if c.next() {
+		c.structure(x)
+		return
+	}
+	n, fields := c.n, c.fields
+	c.n, c.fields = 0, 0
+	x.Wire(c) // every field is missing
+	c.n, c.fields = n, fields
+}
+
+// Ptr is a pointer to a struct, or nil.
+func Ptr[P listed[T], T any](c *C, x *P) {
+	if c.writing {
+		c.n++
+		if *x == nil {
+			c.must(c.enc.EncodeNil())
+			return
+		}
+		c.charge(int(unsafe.Sizeof(**x)))
+		c.structure(*x)
+		return
+	}
+	if !c.next() {
+		*x = nil
+		return
+	}
+	if c.in.has(1) && c.in.peek() == msgpcode.Nil {
+		c.in.at++
+		*x = nil
+		return
+	}
+	if *x == nil || !c.reuse {
+		var zero T
+		if c.charge(int(unsafe.Sizeof(zero))); c.err != nil {
+			return
+		}
+		*x = new(T)
+	}
+	c.structure(*x)
+}
+
+// List is a list of at most limit structs.
+func List[S ~[]T, T any, P listed[T]](c *C, x *S, limit int) {
+	Each(c, x, limit, func(c *C, e *T) { Struct(c, P(e)) })
+}
+
+// Ptrs is a list of at most limit pointers to structs, none of them nil.
+func Ptrs[S ~[]P, P listed[T], T any](c *C, x *S, limit int) {
+	Each(c, x, limit, func(c *C, e *P) {
+		if Ptr(c, e); *e == nil {
+			c.fail(ErrNil)
+		}
+	})
+}
+
+// Ints is a list of at most limit integers.
+func Ints[S ~[]T, T Integer](c *C, x *S, limit int) { Each(c, x, limit, Int[T]) }
+
+// Texts is a list of at most limit strings, each of at most bytes.
+func Texts[S ~[]T, T ~string](c *C, x *S, limit, bytes int) {
+	Each(c, x, limit, func(c *C, e *T) { Text(c, e, bytes) })
+}
+
+// Retired is the place of a field that is no more.
+func Retired(c *C) {
+	if c.writing {
+		c.n++
+		c.must(c.enc.EncodeNil())
+	} else if c.next() {
+		c.skip(1)
+	}
+}
+
+// firstEntries is how many entries are made room for on the word of an input that is not charged; more grow by append.
+const firstEntries = 1024
+
+// Each is a list of at most limit values, each of which item writes or reads.
+func Each[S ~[]T, T any](c *C, x *S, limit int, item func(*C, *T)) {
+	if c.writing {
+		writeEach(c, *x, limit, item)
+	} else {
+		readEach(c, x, limit, item)
+	}
+}
+
+func writeEach[S ~[]T, T any](c *C, s S, limit int, item func(*C, *T)) {
+	var zero T
+	if c.err != nil || !c.putList(len(s), limit) {
+		return
+	}
+	c.charge(len(s) * int(unsafe.Sizeof(zero)))
+	outer := c.n
+	for i := range s {
+		if item(c, &s[i]); c.err != nil {
+			c.at(fmt.Sprintf("[%d]", i), outer)
+			break
+		}
+	}
+	c.n = outer
+}
+
+func readEach[S ~[]T, T any](c *C, x *S, limit int, item func(*C, *T)) {
+	var zero T
+	n, s := c.list(limit), (*x)[:0]
+	if !c.reuse {
+		s = nil
+	}
+	if *x = s; n == 0 {
+		return
+	}
+	if cap(s) < n {
+		if c.charge(n * int(unsafe.Sizeof(zero))); c.err != nil {
+			return
+		}
+		room := n
+		if c.allowed == unlimited {
+			room = min(n, firstEntries)
+		}
+		s = make(S, 0, room)
+	}
+	outer, fields := c.n, c.fields
+	c.n, c.fields = 0, n
+	for i := range n {
+		if i < cap(s) {
+			s = s[:i+1] // used again: item sets all of it
+		} else {
+			s = append(s, zero)
+		}
+		if item(c, &s[i]); c.err != nil {
+			c.at(fmt.Sprintf("[%d]", i), outer)
+			c.n = outer
+			return
+		}
+	}
+	*x, c.n, c.fields = s, outer, fields
+}

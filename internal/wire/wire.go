@@ -1,0 +1,184 @@
+package wire
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"reflect"
+	"sync"
+)
+
+// A message may cost its reader Factor bytes of memory for each of its own, and Floor.
+const (
+	Factor = 8
+	Floor  = 4 << 10
+)
+
+// unlimited is what may be allocated for what is not a message.
+const unlimited = math.MaxInt
+
+// maxScratch is the largest buffer that is kept for the next value to write.
+const maxScratch = 1 << 20
+
+var pool = sync.Pool{New: func() any { return newC() }}
+
+// begin takes a C for reading b, or for writing.
+func begin(b []byte, writing bool, allowed int) *C {
+	c := pool.Get().(*C)
+	c.writing, c.reuse, c.n, c.fields, c.text, c.cost, c.allowed, c.err, c.path = writing, false, 0, math.MaxInt, "", 0, allowed, nil, ""
+	c.in.b, c.in.at = b, 0
+	return c
+}
+
+func (c *C) end() {
+	c.in.b, c.in.from, c.out.b, c.text, c.err, c.path = nil, nil, nil, "", nil, ""
+	pool.Put(c)
+}
+
+// wrong is the error of the pass over x, with the way to the field: Job.Spec.Gres[3].Name.
+func (c *C) wrong(x Coder) error {
+	if c.err == nil {
+		return nil
+	}
+	if c.path == "" {
+		return c.err
+	}
+	t := reflect.TypeOf(x)
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return fmt.Errorf("%s%s: %w", t.Name(), c.path, c.err)
+}
+
+// Marshal writes x.
+func Marshal(x Coder) ([]byte, error) { return Append(nil, x) }
+
+// Append adds x to buf.
+func Append(buf []byte, x Coder) ([]byte, error) { return appendTo(buf, x, false) }
+
+// AppendMessage adds x to buf in a form that ReadMessage accepts.
+func AppendMessage(buf []byte, x Coder) ([]byte, error) { return appendTo(buf, x, true) }
+
+func appendTo(buf []byte, x Coder, message bool) ([]byte, error) {
+	c := begin(nil, true, unlimited)
+	defer c.end()
+	fresh := cap(buf) == 0
+	if c.out.b = buf; fresh {
+		c.out.b = c.scratch[:0]
+	}
+	c.structure(x)
+	if message {
+		c.pay(len(buf))
+	}
+	out := c.out.b
+	if fresh {
+		if c.scratch = out; cap(out) > maxScratch {
+			c.scratch = nil
+		} else {
+			out = bytes.Clone(out)
+		}
+	}
+	if c.err != nil {
+		return nil, c.wrong(x)
+	}
+	return out, nil
+}
+
+// pay makes a message that begins at from as long as what it costs its reader asks for.
+func (c *C) pay(from int) {
+	const nilByte = 0xc0
+	for short := (c.cost-Floor+Factor-1)/Factor - (len(c.out.b) - from); short > 0; short-- {
+		c.out.b = append(c.out.b, nilByte)
+	}
+}
+
+// Unmarshal reads b, all of it, into x and replaces what x held. It returns ErrTrailing when bytes are left over and
+// io.ErrUnexpectedEOF (wrapped) when some are missing.
+func Unmarshal(b []byte, x Coder) error {
+	c := begin(b, false, unlimited)
+	defer c.end()
+	if c.structure(x); c.err != nil {
+		return c.wrong(x)
+	}
+	if left := len(b) - c.in.at; left != 0 {
+		return fmt.Errorf("%w: %d of %d", ErrTrailing, left, len(b))
+	}
+	return nil
+}
+
+// ReadMessage reads what somebody has sent into x and replaces what x held. Bytes behind it are no error.
+func ReadMessage(b []byte, x Coder) error {
+	c := begin(b, false, Floor+Factor*len(b))
+	defer c.end()
+	c.structure(x)
+	return c.wrong(x)
+}
+
+// ReadAgain reads a message into x, whose lists and pointers are used again. Texts share the memory of one copy of b.
+func ReadAgain(b []byte, x Coder) error {
+	c := begin(b, false, unlimited)
+	defer c.end()
+	c.reuse, c.text = true, string(b)
+	c.structure(x)
+	return c.wrong(x)
+}
+
+// Writer writes values one behind the other.
+type Writer struct {
+	to  io.Writer
+	c   *C
+	err error
+}
+
+// NewWriter makes a Writer. Flush ends it.
+func NewWriter(w io.Writer) *Writer {
+	c := newC()
+	c.writing, c.allowed = true, unlimited
+	return &Writer{to: w, c: c}
+}
+
+// Write adds x. After an error it does nothing but give it again.
+func (w *Writer) Write(x Coder) error {
+	if w.err != nil {
+		return w.err
+	}
+	w.c.n = 0
+	if w.c.structure(x); w.c.err != nil {
+		w.err = w.c.wrong(x)
+	} else if len(w.c.out.b) >= streamBytes {
+		w.err = w.Flush()
+	}
+	return w.err
+}
+
+// Flush hands over what has been written.
+func (w *Writer) Flush() error {
+	if w.err == nil {
+		_, w.err = w.to.Write(w.c.out.b)
+		w.c.out.b = w.c.out.b[:0]
+	}
+	return w.err
+}
+
+// Reader reads what a Writer has written.
+type Reader struct{ c *C }
+
+// NewReader makes a Reader. It reads ahead.
+func NewReader(r io.Reader) *Reader {
+	c := newC()
+	c.in.from, c.allowed = r, unlimited
+	return &Reader{c}
+}
+
+// Read reads the next value into x and replaces what x held.
+func (r *Reader) Read(x Coder) error {
+	if r.c.err == nil {
+		r.c.n, r.c.fields = 0, math.MaxInt
+		r.c.structure(x)
+	}
+	return r.c.wrong(x)
+}
+
+// AtEnd says whether nothing follows.
+func (r *Reader) AtEnd() bool { return !r.c.in.has(1) }
