@@ -1,8 +1,8 @@
 package ctld
 
 import (
+	"gbatch/internal/ask"
 	"gbatch/internal/model"
-	"gbatch/internal/sched"
 	"gbatch/internal/state"
 )
 
@@ -48,7 +48,8 @@ func (g *partGives) of(name string) *model.Expect {
 	if e.LimitS == model.NotSet {
 		e.LimitS = p.MaxTimeS
 	}
-	e.MemPerCPU, e.MemPerNode = sched.DefaultMemory(p, &g.v.Config().Params)
+	rules := ask.RulesOf(p, &g.v.Config().Params)
+	e.MemPerCPU, e.MemPerNode = rules.DefMemPerCPU, rules.DefMemPerNode
 	g.parts[name] = e
 	return e
 }

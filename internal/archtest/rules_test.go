@@ -24,10 +24,11 @@ var layers = []layer{
 	// Nouns -> facts -> decisions.
 	{"internal/model", ""},
 	{"internal/blob", "internal/model"},
+	{"internal/ask", "internal/model"},
 	{"internal/state", "internal/model internal/blob"},
-	{"internal/sched", "internal/model internal/blob internal/state"},
-	{"internal/sched/policy", "internal/model internal/state"},
-	{"internal/sim", "internal/model internal/blob internal/state internal/sched internal/conf"},
+	{"internal/sched", "internal/model internal/ask internal/blob internal/state"},
+	{"internal/sched/policy", "internal/model internal/ask internal/state"},
+	{"internal/sim", "internal/model internal/ask internal/blob internal/state internal/sched internal/conf"},
 	{"internal/store", "internal/model internal/blob internal/state internal/sched"},
 
 	// Configuration, and the way over the wire.
@@ -38,11 +39,11 @@ var layers = []layer{
 	{"internal/client", "internal/model internal/blob internal/proto internal/rpc"},
 	{"internal/seff", "internal/model"},
 	{"internal/slurmjson", "internal/model"},
-	{"internal/jobtext", "internal/model internal/proto internal/seff internal/slurmjson"},
-	{"internal/cli", "internal/model internal/seff internal/slurmjson internal/jobtext internal/blob internal/conf internal/proto internal/rpc internal/client internal/stepio"},
+	{"internal/jobtext", "internal/model internal/ask internal/proto internal/seff internal/slurmjson"},
+	{"internal/cli", "internal/model internal/ask internal/seff internal/slurmjson internal/jobtext internal/blob internal/conf internal/proto internal/rpc internal/client internal/stepio"},
 
 	// The daemons: effects. They never import each other.
-	{"ctld", "internal/model internal/seff internal/blob internal/state internal/sched internal/store internal/conf internal/proto internal/rpc internal/client"},
+	{"ctld", "internal/model internal/ask internal/seff internal/blob internal/state internal/sched internal/store internal/conf internal/proto internal/rpc internal/client"},
 	{"noded", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client internal/stepio"},
 	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client"},
 
@@ -72,7 +73,7 @@ var onlyIn = []confined{
 // pure packages can import no clock, socket, file, lock, log or dice, so that the scheduler that runs in production is
 // the one that the simulator runs and the tests replay. Only their _test.go files may.
 var (
-	pure    = []string{"internal/model", "internal/state", "internal/sched"}
+	pure    = []string{"internal/model", "internal/ask", "internal/state", "internal/sched"}
 	words   = []string{"internal/jobtext", "internal/slurmjson", "internal/format"} // the same, but for times as values
 	effects = []string{"time", "os", "net", "sync", "log", "math/rand", "crypto/rand", "io/fs", "io/ioutil", "path/filepath", "syscall", "golang.org/x/sys"}
 )

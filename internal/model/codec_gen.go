@@ -1745,6 +1745,206 @@ func (x *GresCount) DecodeMsgpack(d *msgpack.Decoder) error {
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
+func (x *AskRules) EncodeMsgpack(e *msgpack.Encoder) error {
+	if err := e.EncodeArrayLen(12); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.Partition); err != nil {
+		return err
+	}
+	if err := e.EncodeString(x.QOS); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MinNodes)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.MaxNodes)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.DefMemPerCPU); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.DefMemPerNode); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.DefMemPerGPU); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MaxMemPerCPU); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.MaxMemPerNode); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(int64(x.DefCPUPerGPU)); err != nil {
+		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Billing)); err != nil {
+		return err
+	}
+	for i1 := range x.Billing {
+		if err := x.Billing[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeUint(uint64(x.Flags)); err != nil {
+		return err
+	}
+	return nil
+}
+
+// DecodeMsgpack replaces x by what d holds: fields missing there are zero, further ones are skipped.
+func (x *AskRules) DecodeMsgpack(d *msgpack.Decoder) error {
+	*x = AskRules{}
+	n, err := d.DecodeArrayLen()
+	if err != nil {
+		return err
+	}
+	if n < 1 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("AskRules.Partition", err)
+		}
+		x.Partition = v
+	}
+	if n < 2 {
+		return nil
+	}
+	{
+		v, err := d.DecodeString()
+		if err != nil {
+			return wire.In("AskRules.QOS", err)
+		}
+		x.QOS = v
+	}
+	if n < 3 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("AskRules.MinNodes", err)
+		}
+		x.MinNodes = int32(v)
+		if int64(x.MinNodes) != v {
+			return wire.Range("AskRules.MinNodes", v)
+		}
+	}
+	if n < 4 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("AskRules.MaxNodes", err)
+		}
+		x.MaxNodes = int32(v)
+		if int64(x.MaxNodes) != v {
+			return wire.Range("AskRules.MaxNodes", v)
+		}
+	}
+	if n < 5 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("AskRules.DefMemPerCPU", err)
+		}
+		x.DefMemPerCPU = v
+	}
+	if n < 6 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("AskRules.DefMemPerNode", err)
+		}
+		x.DefMemPerNode = v
+	}
+	if n < 7 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("AskRules.DefMemPerGPU", err)
+		}
+		x.DefMemPerGPU = v
+	}
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("AskRules.MaxMemPerCPU", err)
+		}
+		x.MaxMemPerCPU = v
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("AskRules.MaxMemPerNode", err)
+		}
+		x.MaxMemPerNode = v
+	}
+	if n < 10 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("AskRules.DefCPUPerGPU", err)
+		}
+		x.DefCPUPerGPU = int32(v)
+		if int64(x.DefCPUPerGPU) != v {
+			return wire.Range("AskRules.DefCPUPerGPU", v)
+		}
+	}
+	if n < 11 {
+		return nil
+	}
+	{
+		n1, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("AskRules.Billing", err)
+		}
+		if n1 > 0 {
+			s2 := make([]TRESWeight, 0, wire.Cap(n1))
+			for range n1 {
+				s2 = append(s2, TRESWeight{})
+				if err := s2[len(s2)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("AskRules.Billing", err)
+				}
+			}
+			x.Billing = s2
+		}
+	}
+	if n < 12 {
+		return nil
+	}
+	{
+		v, err := d.DecodeUint64()
+		if err != nil {
+			return wire.In("AskRules.Flags", err)
+		}
+		x.Flags = PrioFlags(v)
+		if uint64(x.Flags) != v {
+			return wire.Range("AskRules.Flags", v)
+		}
+	}
+	return wire.Skip(d, n-12)
+}
+
+// EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Config) EncodeMsgpack(e *msgpack.Encoder) error {
 	if err := e.EncodeArrayLen(10); err != nil {
 		return err

@@ -12,16 +12,6 @@ import (
 // so many GPUs, and at least a core. On the calendar they count as any GPUs of the node; by socket they are looked at
 // once names count, when the job would start. Where gres.conf tells of no GPU which cores are near it, any will do.
 
-// bySocketOf sets what the job has of each socket.
-func (r *Request) bySocketOf(m *model.Needs) {
-	if len(m.GPUsPerSocket) == 0 {
-		return
-	}
-	r.OfSocket = m.GPUsPerSocket
-	r.Sockets = max(1, r.Sockets)
-	r.MinCPUs = max(r.MinCPUs, r.Sockets)
-}
-
 // socketGPUs is what a socket has free.
 type socketGPUs struct {
 	socket int

@@ -42,7 +42,7 @@ func (r *room) round(rq *Request, tasks, cpus int) int {
 
 // tasksIn gives how many tasks a number of CPUs is enough for.
 func (r *room) tasksIn(rq *Request, cpus int) int {
-	if r.round(rq, rq.PerNode, rq.cpusFor(rq.PerNode, 0)) > cpus {
+	if r.round(rq, rq.PerNode, rq.CPUsFor(rq.PerNode, 0)) > cpus {
 		return 0
 	}
 	if rq.Overcommit {

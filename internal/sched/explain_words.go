@@ -108,9 +108,9 @@ func needText(sh *shape, over bool) string {
 	}
 	gpus := 0
 	if sh.single {
-		gpus = rq.jobGPUs()
+		gpus = rq.JobGPUs()
 	}
-	cpus := rq.cpusFor(tasks, gpus)
+	cpus := rq.CPUsFor(tasks, gpus)
 	parts = append(parts, countOf(cpus, "CPU", "CPUs"))
 	if rq.Share > 1 {
 		parts = append(parts, fmt.Sprintf("each shared by up to %d jobs", rq.Share))

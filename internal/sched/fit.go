@@ -30,7 +30,7 @@ const (
 func lay(rooms []*room, from int, rq *Request, part string) (*model.Alloc, int, miss) {
 	worst := missNodes
 	if rq.MinNodes == 1 && !rq.Grow {
-		tasks, gres := rq.tasksOn(1), wholeJob(rq)
+		tasks, gres := rq.TasksOn(1), wholeJob(rq)
 		for i := from; i < len(rooms); i++ {
 			r := rooms[i]
 			if len(rq.ExcNodes)+len(rq.ReqNodes) > 0 && !rq.allows(r) {
@@ -265,7 +265,7 @@ func (r *room) place(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss)
 		}
 		k = 0
 	}
-	cpus := rq.cpusFor(tasks, gpus)
+	cpus := rq.CPUsFor(tasks, gpus)
 	if !rq.Exclusive && r.round(rq, tasks, cpus) > r.nfree {
 		return na, missCPUs
 	}

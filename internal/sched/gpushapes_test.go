@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/model"
 )
 
@@ -193,7 +194,7 @@ func TestCoresAreNearTheGPUs(t *testing.T) {
 		r := s.empty(d)
 		for u := x.gpus - 1; u >= 0; u -= 3 {
 			r.gres[0].free, r.gres[0].nfree = model.Bits{1 << uint(u)}, 1
-			rq := Request{PerNode: 1, CPUsPerTask: 4, Gres: []model.GresReq{{Name: "gpu", Count: 1}}}
+			rq := Request{Counts: ask.Counts{PerNode: 1, CPUsPerTask: 4, Gres: []model.GresReq{{Name: "gpu", Count: 1}}}}
 			na, m := r.place(&rq, 1, nil)
 			if m != missNone || !d.Gres[0].Near[u].Contains(na.CPUs) || na.CPUs.Count() != 4 {
 				t.Errorf("%s: GPU %d, CPUs %s (%d)", x.name, u, na.CPUs, m)

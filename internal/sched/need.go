@@ -73,9 +73,9 @@ func needOn(d *model.NodeDef, l *lot, rq *Request, tasks int, whole bool) need {
 	r := &room{def: d}
 	gpus := 0
 	if whole {
-		gpus = rq.jobGPUs()
+		gpus = rq.JobGPUs()
 	}
-	nd := need{cpus: r.round(rq, tasks, rq.cpusFor(tasks, gpus)), idle: rq.Exclusive, mem: math.MinInt64}
+	nd := need{cpus: r.round(rq, tasks, rq.CPUsFor(tasks, gpus)), idle: rq.Exclusive, mem: math.MinInt64}
 	threads := max(1, int(d.ThreadsPerCore))
 	all := d.JobCPUCount()
 	if rq.wholeCores {

@@ -23,7 +23,7 @@ func (r *Request) more(m *model.Needs) {
 	if f := wanted(m.Prefer); f != nil {
 		r.Prefer = f.Each
 	}
-	r.Sockets, r.CoresPerSocket, r.ThreadsPerCore = int(m.Sockets), int(m.CoresPerSocket), int(m.ThreadsPerCore)
+	r.CoresPerSocket, r.ThreadsPerCore = int(m.CoresPerSocket), int(m.ThreadsPerCore)
 	r.TasksPerSocket, r.PerCore = int(m.TasksPerSocket), int(m.ThreadsPerCore)
 	if k := int(m.TasksPerCore); k > 0 {
 		r.CoreEach = k == 1
@@ -31,58 +31,11 @@ func (r *Request) more(m *model.Needs) {
 			r.PerCore = n
 		}
 	}
-	r.bySocketOf(m)
-	r.Index = m.GPUIndex
+	r.OfSocket, r.Index = m.GPUsPerSocket, m.GPUIndex
 	r.Switches, r.Contiguous, r.Spread = int(m.Switches), m.Contiguous, m.Spread
 	r.Private = r.Private || m.ExclusiveUser
 	r.Licenses, r.AnyLicense = m.Licenses, m.AnyLicense
 	r.GPUMem = m.GPUMemMiB
-	switch {
-	case m.Spread:
-		r.Grow = r.MaxNodes > r.MinNodes
-	case m.FewNodes:
-		r.Grow = false
-	}
-}
-
-// gpuDefaults sets the CPUs and the memory that come with GPUs: as the job says, otherwise as JobDefaults say of the
-// partition or the cluster.
-func (r *Request) gpuDefaults(sp *model.Spec, p *model.Partition, params *model.Params) {
-	cpus, mem := 0, int64(0)
-	if sp.More != nil {
-		cpus, mem = int(sp.More.CPUsPerGPU), sp.More.MemPerGPU
-	}
-	if cpus == 0 && sp.CPUsPerTask == 0 {
-		if cpus = int(p.DefCPUPerGPU); cpus == 0 {
-			cpus = int(params.DefCPUPerGPU)
-		}
-	}
-	if mem == 0 && sp.MemPerNode == 0 && sp.MemPerCPU == 0 {
-		if mem = p.DefMemPerGPU; mem == 0 {
-			mem = params.DefMemPerGPU
-		}
-	}
-	if cpus == 0 && mem == 0 {
-		return
-	}
-	node, task := 0, 0
-	for _, g := range r.Gres {
-		if g.Name != gpuName || g.Count == 0 {
-			continue
-		}
-		switch g.Per {
-		case model.PerNode:
-			node += int(g.Count)
-		case model.PerTask:
-			task += int(g.Count)
-		case model.PerJob:
-			r.CPUsPerGPU, r.GPUMemJob = cpus, mem
-		}
-		r.ByGPU = mem > 0
-	}
-	r.MinCPUs = max(r.MinCPUs, node*cpus)
-	r.CPUsPerTask = max(r.CPUsPerTask, task*cpus)
-	r.GPUMemNode, r.GPUMemTask = int64(node)*mem, int64(task)*mem
 }
 
 // suits reports whether a node is made as the job wants it, whatever is free of it.
@@ -115,17 +68,6 @@ func (r *Request) alone(d *model.NodeDef) bool {
 		}
 	}
 	return true
-}
-
-// jobGPUs counts the GPUs that are counted per job.
-func (r *Request) jobGPUs() int {
-	n := 0
-	for i := range r.Gres {
-		if g := &r.Gres[i]; g.Per == model.PerJob && g.Name == gpuName {
-			n += int(g.Count)
-		}
-	}
-	return n
 }
 
 // picky reports whether sets of nodes are found by trying: the job may fit in less room and not in more.

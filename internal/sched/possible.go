@@ -104,7 +104,7 @@ func (rq *Request) outside(sp *model.Spec, part *model.Partition) Impossible {
 		return PartitionNodes
 	case rq.MaxMem > 0 && rq.MemPerNode > rq.MaxMem:
 		return OverMemLimit
-	case rq.MaxMem > 0 && rq.MemPerCPU > 0 && rq.MemPerCPU*int64(rq.cpusFor(rq.PerNode, 0)) > rq.MaxMem:
+	case rq.MaxMem > 0 && rq.MemPerCPU > 0 && rq.MemPerCPU*int64(rq.CPUsFor(rq.PerNode, 0)) > rq.MaxMem:
 		return OverMemLimit
 	}
 	return CanRun

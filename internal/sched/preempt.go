@@ -205,7 +205,7 @@ func (r *robber) belowGuarantee() bool {
 	if r.qos == nil || len(r.qos.GuaranteedTRES) == 0 || !r.p.v.Counting() {
 		return false
 	}
-	need, _ := leastTRES(&r.it.sh.rq)
+	need, _ := r.it.sh.rq.Least()
 	have := r.p.heldBy(r.qos.Name, true)
 	owed := false
 	for _, g := range r.qos.GuaranteedTRES {

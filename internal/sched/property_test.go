@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/model"
 	"gbatch/internal/state"
 )
@@ -119,6 +120,9 @@ func (w *world) spec(c *cluster) *model.Spec {
 			sp.Gres = append(sp.Gres, model.GresReq{Name: "gpu", Type: pick(w, "a", "b"), Count: 1, Per: pick(w, model.PerNode, model.PerTask)})
 		}
 	}
+	if sp.CPUsPerTask == 0 && len(sp.Gres) > 0 && w.chance(50) { // CPUs by GPU
+		sp.More = &model.Needs{CPUsPerGPU: int32(1 + w.n(3))}
+	}
 	if w.shares && w.chance(70) {
 		w.shareOf(sp)
 	}
@@ -130,7 +134,9 @@ func (w *world) spec(c *cluster) *model.Spec {
 		sp.TmpMiB = 50
 	}
 	if w.chance(20) {
-		sp.More = &model.Needs{Share: true}
+		m := sp.Extra()
+		m.Share = true
+		sp.More = &m
 	}
 	if w.chance(8) { // GPUs by socket
 		m := sp.Extra()
@@ -213,10 +219,43 @@ func TestPlansHoldWhatTheyPromise(t *testing.T) {
 	}
 }
 
+// holdsWhatItAsks compares what a start gives with what everybody else is told that the job asks for.
+func holdsWhatItAsks(v *state.View, s *model.Start) error {
+	sp, part, params := v.Job(s.Job).Spec, v.Partition(s.Partition), &v.Config().Params
+	rules := ask.RulesOf(part, params)
+	c := ask.Of(sp, &rules)
+	least, size := c.Size(), c.SizeOn(len(s.Alloc.Nodes))
+	cpus, mem, _ := s.Alloc.Totals()
+	tasks := 0
+	for i := range s.Alloc.Nodes {
+		tasks += int(s.Alloc.Nodes[i].Tasks)
+	}
+	alone := sp.Exclusive || part.Exclusive()
+	exact := !alone && !params.WholeCores && c.MinCPUs == 0 && c.CPUsPerGPU == 0
+	switch {
+	case len(s.Alloc.Nodes) < least.Nodes || cpus < least.CPUs || tasks < least.Tasks || params.MemConsumed && mem < least.MemMiB:
+		return fmt.Errorf("holds %d CPUs, %d tasks and %d MiB; it asks for %+v", cpus, tasks, mem, least)
+	case cpus < size.CPUs || tasks != size.Tasks && !alone || exact && cpus != size.CPUs:
+		return fmt.Errorf("holds %d CPUs, %d tasks and %d MiB; on as many nodes it asks for %+v", cpus, tasks, mem, size)
+	}
+	have := s.Alloc.TRES()
+	for i := range c.Gres {
+		g := &c.Gres[i]
+		name := "gres/" + g.Name
+		if n := c.UnitsOf(&size, g.Name, ""); !alone && g.Milli == 0 && model.CountTRES(have, name) != n {
+			return fmt.Errorf("holds %d %s; it asks for %d", model.CountTRES(have, name), name, n)
+		}
+	}
+	return nil
+}
+
 // keeps holds one start against its job's specification, counted anew.
 func keeps(v *state.View, s *model.Start) error {
 	j, part, params := v.Job(s.Job), v.Partition(s.Partition), v.Config().Params
 	sp := j.Spec
+	if err := holdsWhatItAsks(v, s); err != nil {
+		return err
+	}
 	tasks, gpus := 0, map[string]int{}
 	seen := map[string]bool{}
 	cpt := max(1, int(sp.CPUsPerTask))

@@ -151,7 +151,7 @@ func (p *Planner) shapesOf(l *lane) map[string]*shape {
 const maxShapes = 1 << 14
 
 func (p *Planner) newShape(l *lane, rq *Request) *shape {
-	sh := &shape{rq: *rq, pool: l.pool, part: l.part.Name, tasks: rq.tasksOn(1), single: rq.MinNodes == 1 && !rq.Grow, spread: rq.MaxNodes > 1, forget: p.forgetful || rq.named(), roams: p.roams}
+	sh := &shape{rq: *rq, pool: l.pool, part: l.part.Name, tasks: rq.TasksOn(1), single: rq.MinNodes == 1 && !rq.Grow, spread: rq.MaxNodes > 1, forget: p.forgetful || rq.named(), roams: p.roams}
 	for _, g := range rq.Gres {
 		sh.greedy = sh.greedy || g.Per == model.PerJob
 	}
@@ -253,7 +253,7 @@ func (sh *shape) meets(r *room, nd *need) bool {
 	}
 	cpus := nd.cpus
 	if rq.Exclusive {
-		cpus = r.round(rq, rq.PerNode, rq.cpusFor(rq.PerNode, 0))
+		cpus = r.round(rq, rq.PerNode, rq.CPUsFor(rq.PerNode, 0))
 	}
 	return cpus <= rq.MaxCPUs-r.inUse(sh.part)
 }

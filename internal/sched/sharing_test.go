@@ -47,7 +47,11 @@ func (w *world) share(c *cluster) {
 // shareOf lets a job ask for whole GPUs, shares, parts of a GPU, memory of GPUs.
 func (w *world) shareOf(sp *model.Spec) {
 	typ := pick(w, "", "", "a", "B")
-	sp.Gres = nil
+	if sp.Gres = nil; sp.More != nil && len(sp.More.GPUsPerSocket) > 0 {
+		m := sp.Extra()
+		m.GPUsPerSocket = nil // they would be whole GPUs beside shares, which submission refuses
+		sp.More = &m
+	}
 	switch w.n(6) {
 	case 0:
 		sp.Gres = []model.GresReq{{Name: "gpu", Type: typ, Count: int32(1 + w.n(3)), Per: pick(w, model.PerNode, model.PerJob, model.PerTask)}}

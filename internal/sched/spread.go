@@ -271,7 +271,7 @@ func ordersFor(rq *Request, want []int) []func(a, b cand) int {
 	}
 	if len(want) > 0 {
 		both := func(c cand) int { // each in parts of what the job wants
-			return min(c.most, rq.tasksOn(1))*max(want[0], 1) + min(c.gres[0], want[0])*rq.tasksOn(1)
+			return min(c.most, rq.TasksOn(1))*max(want[0], 1) + min(c.gres[0], want[0])*rq.TasksOn(1)
 		}
 		out = append(out,
 			func(a, b cand) int { return cmp.Or(must(a, b), tasks(a, b), gres(a, b), light(a, b)) },
@@ -350,7 +350,7 @@ func enough(nodes []cand, rq *Request, want []int, most int) []bool {
 	for i := range most {
 		c := &nodes[i]
 		tasks += c.most
-		fits := tasks >= rq.tasksOn(i+1)
+		fits := tasks >= rq.TasksOn(i+1)
 		for k, w := range want {
 			if i == 0 || c.gres[k] < least[k] {
 				least[k] = c.gres[k]
@@ -387,7 +387,7 @@ func share(chosen []cand, rq *Request, want []int) *model.Alloc {
 		return cmp.Or(cmp.Compare(a.r.stock.place(a.r.def.Name), b.r.stock.place(b.r.def.Name)), cmp.Compare(a.r.def.Name, b.r.def.Name))
 	})
 	n := len(nodes)
-	left := rq.tasksOn(n) - n*rq.PerNode
+	left := rq.TasksOn(n) - n*rq.PerNode
 	gres := make([][]int, n)
 	for i := range gres {
 		gres[i] = make([]int, len(want))

@@ -7,57 +7,6 @@ import (
 	"gbatch/internal/state"
 )
 
-// leastTRES gives the least that a request takes: of the whole job, and of its biggest node at least. What it doesn't
-// say (all memory of a node) counts as nothing until the job is placed.
-func leastTRES(rq *Request) (all, node []model.TRESCount) {
-	tasks, nodes := rq.tasksOn(rq.MinNodes), max(1, rq.MinNodes)
-	per := rq.PerNode
-	if rq.MaxNodes == 1 {
-		per = tasks
-	}
-	cpus := max(tasks*rq.CPUsPerTask, nodes*rq.MinCPUs)
-	if rq.Overcommit {
-		cpus = nodes * max(1, rq.MinCPUs)
-	}
-	cpus = max(cpus, rq.jobGPUs()*rq.CPUsPerGPU)
-	nodeCPUs := max(rq.cpusFor(per, 0), (cpus+max(rq.MaxNodes, 1)-1)/max(rq.MaxNodes, 1))
-	add := func(tres string, whole, one int64) {
-		if whole > 0 {
-			all = model.AddTRES(all, tres, whole)
-		}
-		if one > 0 {
-			node = model.AddTRES(node, tres, one)
-		}
-	}
-	add("cpu", int64(cpus), int64(nodeCPUs))
-	add("node", int64(nodes), 1)
-	switch {
-	case rq.ByGPU:
-		add("mem", rq.GPUMemNode*int64(nodes)+rq.GPUMemTask*int64(tasks)+rq.GPUMemJob*int64(rq.jobGPUs()), rq.GPUMemNode+rq.GPUMemTask*int64(per))
-	case rq.MemPerNode > 0:
-		add("mem", rq.MemPerNode*int64(nodes), rq.MemPerNode)
-	case rq.MemPerNode == 0 && rq.MemPerCPU > 0:
-		add("mem", rq.MemPerCPU*int64(cpus), rq.MemPerCPU*int64(nodeCPUs))
-	}
-	for i := range rq.Gres {
-		g := &rq.Gres[i]
-		whole, one := int64(g.Count), int64(g.Count)
-		switch g.Per {
-		case model.PerNode:
-			whole *= int64(nodes)
-		case model.PerTask:
-			whole, one = whole*int64(tasks), one*int64(per)
-		case model.PerJob:
-			one = (one + int64(max(rq.MaxNodes, 1)) - 1) / int64(max(rq.MaxNodes, 1))
-		}
-		add("gres/"+g.Name, whole, one)
-		if g.Type != "" {
-			add("gres/"+g.Name+":"+g.Type, whole, one)
-		}
-	}
-	return all, node
-}
-
 // allocTRES gives what an allocation takes, billing units included, and the most of each resource that it takes on one
 // node.
 func allocTRES(v *state.View, a *model.Alloc, part string) (all, node []model.TRESCount) {
@@ -89,7 +38,7 @@ func (p *Planner) wantsOf(it *item, part string) *wants {
 	if w := sh.wants; w != nil && w.of == p.lim && w.n == len(p.lim.tres) && w.part == part {
 		return w
 	}
-	all, node := leastTRES(&sh.rq)
+	all, node := sh.rq.Least()
 	all = model.AddTRES(slices.Clone(all), "billing", p.v.BillingOf(all, part))
 	sh.wants = &wants{p.lim, len(p.lim.tres), part, p.lim.vector(all), p.lim.vector(node)}
 	return sh.wants
@@ -145,7 +94,7 @@ func Alone(v *state.View, sp *model.Spec, part *model.Partition) model.Reason {
 		return model.ReasonNone
 	}
 	rq := Resolve(sp, Lifted(v, sp.QOS, part), &v.Config().Params)
-	all, node := leastTRES(&rq)
+	all, node := rq.Least()
 	all = model.AddTRES(all, "billing", v.BillingOf(all, part.Name))
 	return lim.refuses(g, lim.vector(all), lim.vector(node), g.limitS(sp, part))
 }

@@ -1,0 +1,242 @@
+package ask
+
+import (
+	"slices"
+	"strings"
+
+	"gbatch/internal/model"
+)
+
+// Counts is what a job asks for in one partition: counts per node and for the whole job, defaults filled in.
+type Counts struct {
+	MinNodes, MaxNodes int
+	Grow               bool // a range of nodes was asked for: as many as possible, not as few
+	Tasks              int  // of the whole job; 0: PerNode on each node
+	PerNode            int  // fewest tasks on one node
+	TasksPerNode       int  // most tasks on one node; 0: no limit
+	CPUsPerTask        int
+	MinCPUs            int             // per node
+	Overcommit         bool            // one CPU per node, however many tasks
+	MemPerNode         int64           // MiB; WholeMem: all
+	MemPerCPU          int64           // MiB
+	MaxMem             int64           // MiB per node that the job may ask for; 0: no limit
+	Gres               []model.GresReq // those with a type first
+	Sockets            int             // a node has as many
+
+	CPUsPerGPU                        int   // for each GPU that is counted per job
+	GPUMemNode, GPUMemTask, GPUMemJob int64 // MiB for the GPUs of a node, of a task, and for each that is counted per job
+	ByGPU                             bool  // memory is given by GPU
+}
+
+// RulesOf gives what a partition and the cluster add to what jobs ask for.
+func RulesOf(p *model.Partition, params *model.Params) model.AskRules {
+	r := model.AskRules{Partition: p.Name, MinNodes: p.MinNodes, MaxNodes: p.MaxNodes, DefMemPerGPU: p.DefMemPerGPU,
+		MaxMemPerCPU: params.MaxMemPerCPU, MaxMemPerNode: params.MaxMemPerNode, DefCPUPerGPU: p.DefCPUPerGPU,
+		Billing: p.Billing, Flags: params.Priority.Flags}
+	switch {
+	case p.DefMemPerCPU > 0:
+		r.DefMemPerCPU = p.DefMemPerCPU
+	case p.DefMemPerNode > 0:
+		r.DefMemPerNode = p.DefMemPerNode
+	case params.DefMemPerCPU > 0:
+		r.DefMemPerCPU = params.DefMemPerCPU
+	default:
+		r.DefMemPerNode = max(0, params.DefMemPerNode)
+	}
+	if r.DefMemPerGPU == 0 {
+		r.DefMemPerGPU = params.DefMemPerGPU
+	}
+	if r.DefCPUPerGPU == 0 {
+		r.DefCPUPerGPU = params.DefCPUPerGPU
+	}
+	if p.MaxMemPerCPU > 0 || p.MaxMemPerNode > 0 {
+		r.MaxMemPerCPU, r.MaxMemPerNode = p.MaxMemPerCPU, p.MaxMemPerNode
+	}
+	return r
+}
+
+// Of gives what sp asks for under rules.
+//
+// Where sp says nothing of nodes, the job gets as few as hold its tasks and its per-job resources; where it gives a
+// range, as many as are free.
+func Of(sp *model.Spec, rules *model.AskRules) Counts {
+	c := Counts{Tasks: int(sp.Tasks), PerNode: 1, TasksPerNode: int(sp.TasksPerNode), CPUsPerTask: max(1, int(sp.CPUsPerTask)),
+		MinCPUs: int(sp.MinCPUs), Overcommit: sp.Overcommit, MemPerNode: sp.MemPerNode, MemPerCPU: sp.MemPerCPU, Gres: typedFirst(sp.Gres)}
+	c.nodes(sp, rules)
+	c.gpuDefaults(sp, rules)
+	if m := sp.More; m != nil {
+		c.Sockets = int(m.Sockets)
+		if len(m.GPUsPerSocket) > 0 { // a core of each socket that gives GPUs
+			c.Sockets = max(1, c.Sockets)
+			c.MinCPUs = max(c.MinCPUs, c.Sockets)
+		}
+		switch {
+		case m.Spread:
+			c.Grow = c.MaxNodes > c.MinNodes
+		case m.FewNodes:
+			c.Grow = false
+		}
+	}
+	if c.Tasks == 0 && c.TasksPerNode > 0 {
+		c.PerNode = c.TasksPerNode
+	}
+	c.memory(rules)
+	return c
+}
+
+// nodes sets how many nodes the job may have.
+func (c *Counts) nodes(sp *model.Spec, rules *model.AskRules) {
+	least := max(1, int(sp.MinNodes))
+	if c.Tasks > 0 {
+		least = min(least, c.Tasks) // a node without a task is none of the job's
+	}
+	if sp.MinNodes == 0 {
+		sum := featureNodes(sp.Features)
+		if c.Tasks > 0 {
+			sum = min(sum, c.Tasks)
+		}
+		least = max(least, sum)
+	}
+	c.MinNodes = max(least, len(sp.ReqNodes), int(rules.MinNodes))
+	switch {
+	case sp.MaxNodes > 0:
+		c.MaxNodes = max(int(sp.MaxNodes), len(sp.ReqNodes))
+	case sp.MinNodes > 0:
+		c.MaxNodes = c.MinNodes
+	default:
+		c.MaxNodes = max(c.MinNodes, c.Tasks)
+		for i := range c.Gres {
+			if g := &c.Gres[i]; g.Per == model.PerJob {
+				c.MaxNodes = max(c.MaxNodes, int(g.Count))
+			}
+		}
+	}
+	c.Grow = sp.MinNodes > 0 && c.MaxNodes > c.MinNodes
+	if c.Tasks > 0 {
+		c.MaxNodes = min(c.MaxNodes, max(c.Tasks, c.MinNodes))
+	}
+	if rules.MaxNodes > 0 {
+		c.MaxNodes = min(c.MaxNodes, int(rules.MaxNodes))
+	}
+}
+
+// featureNodes sums the nodes that a feature expression counts: [a*2&b*1] are 3.
+func featureNodes(expr string) int {
+	if !strings.Contains(expr, "*") {
+		return 0
+	}
+	f, err := model.ParseFeatures(expr)
+	if err != nil || f == nil {
+		return 0
+	}
+	sum := 0
+	for i := range f.Counts {
+		sum = min(sum+f.Counts[i].N, model.MaxFeatureCount)
+	}
+	return sum
+}
+
+// gpuDefaults sets the CPUs and the memory that come with GPUs: as the job says, otherwise as JobDefaults say of the
+// partition or the cluster.
+func (c *Counts) gpuDefaults(sp *model.Spec, rules *model.AskRules) {
+	cpus, mem := 0, int64(0)
+	if sp.More != nil {
+		cpus, mem = int(sp.More.CPUsPerGPU), sp.More.MemPerGPU
+	}
+	if cpus == 0 && sp.CPUsPerTask == 0 {
+		cpus = int(rules.DefCPUPerGPU)
+	}
+	if mem == 0 && sp.MemPerNode == 0 && sp.MemPerCPU == 0 {
+		mem = rules.DefMemPerGPU
+	}
+	if cpus == 0 && mem == 0 {
+		return
+	}
+	node, task := 0, 0
+	for i := range c.Gres {
+		g := &c.Gres[i]
+		if g.Name != model.GPUName || g.Count == 0 {
+			continue
+		}
+		switch g.Per {
+		case model.PerNode:
+			node += int(g.Count)
+		case model.PerTask:
+			task += int(g.Count)
+		case model.PerJob:
+			c.CPUsPerGPU, c.GPUMemJob = cpus, mem
+		}
+		c.ByGPU = mem > 0
+	}
+	c.MinCPUs = max(c.MinCPUs, node*cpus)
+	c.CPUsPerTask = max(c.CPUsPerTask, task*cpus)
+	c.GPUMemNode, c.GPUMemTask = int64(node)*mem, int64(task)*mem
+}
+
+// memory sets how much memory the job needs and may have on a node.
+func (c *Counts) memory(rules *model.AskRules) {
+	if c.MemPerNode == 0 && c.MemPerCPU == 0 && !c.ByGPU {
+		c.MemPerCPU, c.MemPerNode = rules.DefMemPerCPU, rules.DefMemPerNode
+	}
+	c.MaxMem = rules.MaxMemPerNode
+	perCPU := rules.MaxMemPerCPU
+	if perCPU <= 0 {
+		return
+	}
+	// As in Slurm: who wants more memory per CPU than the limit gets more CPUs for it.
+	switch {
+	case c.MemPerCPU > perCPU:
+		factor := (c.MemPerCPU + perCPU - 1) / perCPU
+		c.CPUsPerTask *= int(factor)
+		c.MemPerCPU = (c.MemPerCPU + factor - 1) / factor
+	case c.MemPerNode > 0:
+		c.MinCPUs = max(c.MinCPUs, int((c.MemPerNode+perCPU-1)/perCPU))
+	}
+}
+
+// TasksOn gives how many tasks the job has on n nodes.
+func (c *Counts) TasksOn(n int) int {
+	if c.Tasks == 0 {
+		return n * c.PerNode
+	}
+	return max(c.Tasks, n)
+}
+
+// CPUsFor gives how many CPUs a node must give for a number of tasks and of GPUs that are counted per job, before whole
+// cores are made of them.
+func (c *Counts) CPUsFor(tasks, gpus int) int {
+	if c.Overcommit {
+		return max(1, c.MinCPUs, gpus*c.CPUsPerGPU)
+	}
+	return max(tasks*c.CPUsPerTask, c.MinCPUs, gpus*c.CPUsPerGPU)
+}
+
+// JobGPUs counts the GPUs that are counted per job.
+func (c *Counts) JobGPUs() int {
+	n := 0
+	for i := range c.Gres {
+		if g := &c.Gres[i]; g.Per == model.PerJob && g.Name == model.GPUName {
+			n += int(g.Count)
+		}
+	}
+	return n
+}
+
+// typedFirst orders requests so that those of one type are served before those that take any.
+func typedFirst(list []model.GresReq) []model.GresReq {
+	typed := func(a, b model.GresReq) int {
+		switch {
+		case a.Type != "" && b.Type == "":
+			return -1
+		case a.Type == "" && b.Type != "":
+			return 1
+		}
+		return 0
+	}
+	if slices.IsSortedFunc(list, typed) {
+		return list
+	}
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, typed)
+	return list
+}

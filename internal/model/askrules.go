@@ -1,0 +1,21 @@
+package model
+
+// AskRules is what a partition and the cluster say where jobs say nothing, and what bounds what they say. With a Spec it
+// gives what the job asks for (package ask). Lists of jobs carry it, once for each partition.
+//
+//gbatch:codec
+type AskRules struct {
+	Partition string
+	QOS       string // a QOS that lifts limits of the partition: for its jobs; "": for all others
+
+	MinNodes      int32
+	MaxNodes      int32 // 0: no limit
+	DefMemPerCPU  int64 // MiB; 0: none. At most one of the two is set
+	DefMemPerNode int64
+	DefMemPerGPU  int64
+	MaxMemPerCPU  int64 // MiB; 0: no limit
+	MaxMemPerNode int64
+	DefCPUPerGPU  int32        // 0: none
+	Billing       []TRESWeight // TRESBillingWeights; empty: CPUs
+	Flags         PrioFlags    // how Billing is summed
+}
