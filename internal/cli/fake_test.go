@@ -21,8 +21,9 @@ import (
 
 // fake is a controller that answers from what a test put into it, over a real socket.
 type fake struct {
-	t   testing.TB
-	env map[string]string
+	t    testing.TB
+	main func(*env.Env) int // the commands under test
+	env  map[string]string
 
 	stdin string // of the commands
 
@@ -50,7 +51,7 @@ type fake struct {
 // demoNow is the controller's clock in tests.
 const demoNow model.Time = 1_700_100_000_000
 
-func newFake(t testing.TB) *fake {
+func newFake(t testing.TB, main func(*env.Env) int) *fake {
 	t.Helper()
 	zone := time.Local
 	time.Local = time.UTC
@@ -60,7 +61,7 @@ func newFake(t testing.TB) *fake {
 	if err := os.WriteFile(conf, []byte("ClusterName=demo\nLocalSocketDir="+dir+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	f := &fake{t: t, now: demoNow, env: map[string]string{"GBATCH_CONF": conf}, fail: map[uint16]*rpc.Error{}}
+	f := &fake{t: t, main: main, now: demoNow, env: map[string]string{"GBATCH_CONF": conf}, fail: map[uint16]*rpc.Error{}}
 	ln, err := server.ListenUnix(filepath.Join(dir, "ctld.sock"), 0o666)
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +87,7 @@ func (f *fake) run(name string, args ...string) (stdout, stderr string, rc int) 
 	var out, errOut bytes.Buffer
 	e := &env.Env{Program: name, Args: args, Stdin: strings.NewReader(f.stdin), Stdout: &out, Stderr: &errOut,
 		Lookup: func(k string) (string, bool) { v, ok := f.env[k]; return v, ok }, Dir: "/"}
-	rc = Main(e)
+	rc = f.main(e)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return out.String(), errOut.String(), rc

@@ -53,7 +53,7 @@ func demoRecords() []*model.Record {
 }
 
 func acctFake(t *testing.T) *fake {
-	f := newFake(t)
+	f := newFake(t, gacct)
 	f.records = demoRecords()
 	return f
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func TestAccountManager(t *testing.T) {
-	f := newFake(t)
+	f := newFake(t, gacctmgr)
 	f.accts = &proto.AccountsChunk{Gen: 7, Cluster: "demo", TRES: []string{"cpu", "gres/gpu"},
 		Accounts: []*model.Account{{Name: "root"}, {Name: "physics", Parent: "root", Description: "p", Organization: "uni"}},
 		Users:    []*model.User{{Name: "ann", DefaultAccount: "physics"}},

@@ -24,7 +24,7 @@ func demoDiag() *proto.DiagReply {
 
 // Exporters read the text with regular expressions: the lines and their order are sdiag's.
 func TestDiag(t *testing.T) {
-	f := newFake(t)
+	f := newFake(t, gdiag)
 	f.diag = demoDiag()
 	text := `*******************************************************
 sdiag output at Thu Nov 16 02:00:00 2023 (1700100000)
@@ -120,7 +120,7 @@ Pending RPC statistics
 }
 
 func TestDiagJSON(t *testing.T) {
-	f := newFake(t)
+	f := newFake(t, gdiag)
 	f.diag = demoDiag()
 	out, _, rc := f.run("sdiag", "--json")
 	var got struct {

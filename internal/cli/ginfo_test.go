@@ -63,7 +63,7 @@ func demoParts() []*model.Partition {
 }
 
 func infoFake(t *testing.T) *fake {
-	f := newFake(t)
+	f := newFake(t, ginfo)
 	f.nodes, f.parts = demoNodes(), demoParts()
 	return f
 }

@@ -8,7 +8,7 @@ import (
 )
 
 func TestPrio(t *testing.T) {
-	f := newFake(t)
+	f := newFake(t, gprio)
 	f.prio = &proto.PrioChunk{
 		Weights: model.Priority{Multifactor: true, WeightAge: 1000, WeightFairShare: 10000, WeightTRES: []model.TRESWeight{{TRES: "gres/gpu", Micros: 50e6, Per: 1}}},
 		Rows: []proto.PrioRow{

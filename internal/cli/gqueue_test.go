@@ -62,7 +62,7 @@ func demoJobs() []*model.Job {
 }
 
 func queueFake(t *testing.T) *fake {
-	f := newFake(t)
+	f := newFake(t, gqueue)
 	f.jobs = demoJobs()
 	f.nodes = demoNodes()
 	return f

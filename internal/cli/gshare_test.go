@@ -11,7 +11,7 @@ import (
 )
 
 func TestShare(t *testing.T) {
-	f := newFake(t)
+	f := newFake(t, gshare)
 	f.shares = []proto.ShareRow{
 		{Account: "root", NormShares: 1, RawUsage: 4000, NormUsage: 1, Used: 1, LevelFS: 1},
 		{Account: "physics", Parent: "root", Depth: 1, RawShares: 1, NormShares: 0.5, RawUsage: 1000, NormUsage: 0.25, Used: 0.25, LevelFS: 2},

@@ -92,7 +92,7 @@ func BenchmarkQueueProcess10000(b *testing.B) {
 	if out, err := build.CombinedOutput(); err != nil {
 		b.Fatalf("%v\n%s", err, out)
 	}
-	f := newFake(b)
+	f := newFake(b, gqueue)
 	_, f.chunks = tenThousand(b)
 	var peak int64
 	var cpu time.Duration

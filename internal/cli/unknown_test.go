@@ -10,7 +10,7 @@ import (
 
 // A change whose outcome is unknown fails, and says where to look.
 func TestOutcomeUnknown(t *testing.T) {
-	f := newFake(t)
+	f := newFake(t, Main)
 	for _, kind := range []uint16{proto.KindUpdateJob, proto.KindUpdateNode, proto.KindReserve, proto.KindReconfigure, proto.KindSignal, proto.KindSubmit} {
 		row := proto.RequestOf(kind)
 		f.fail[kind] = rpc.Errorf(proto.CodeUnknown, "%s", row.Unknown("the connection broke"))

@@ -9,7 +9,7 @@ import (
 )
 
 func TestWhy(t *testing.T) {
-	f := newFake(t)
+	f := newFake(t, Main)
 	f.why = &proto.WhyReply{Now: demoNow, Left: 2, List: []*model.Explanation{
 		{Job: 12, Task: model.NoTask, Name: "train", User: "alice", State: model.Pending, Text: "It is expected to start then.", Start: demoNow + 3_600_000, Nodes: []string{"n2"},
 			Places: []model.QueuePlace{{Partition: "p", Ahead: 0, Queue: 4}, {Partition: "q", Ahead: 2, Queue: 3}},
