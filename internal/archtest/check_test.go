@@ -50,7 +50,7 @@ func TestRulesHang(t *testing.T) {
 			}
 		}
 	}
-	for _, p := range slices.Concat(pure, words, light, exitIn, testOnly) {
+	for _, p := range slices.Concat(pure, texts, light, exitIn, testOnly) {
 		if place(p) == nil && !below(p, leaves...) {
 			t.Errorf("a rule names %s, which has no place", p)
 		}
@@ -87,7 +87,7 @@ func (t *tree) check() []string {
 			if !f.test && below(f.dir, pure...) && below(i.what, effects...) {
 				report(i.line, "%s is pure and must not import %s", f.dir, i.what)
 			}
-			if !f.test && below(f.dir, words...) && below(i.what, effects...) && !below(i.what, "time", "golang.org/x/sys") {
+			if !f.test && below(f.dir, texts...) && below(i.what, effects...) && !below(i.what, "time", "golang.org/x/sys") {
 				report(i.line, "%s turns values into text and must not import %s", f.dir, i.what)
 			}
 		}

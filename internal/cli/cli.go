@@ -3,7 +3,14 @@ package cli
 import (
 	"fmt"
 
+	"gbatch/internal/cli/acct"
+	"gbatch/internal/cli/control"
 	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/info"
+	"gbatch/internal/cli/manage"
+	"gbatch/internal/cli/queue"
+	"gbatch/internal/cli/run"
+	"gbatch/internal/cli/submit"
 )
 
 // command is one command under its two names.
@@ -18,20 +25,20 @@ type command struct {
 // commands lists every command. A function and not a variable: nothing is built at start that isn't asked for.
 func commands() []command {
 	return []command{
-		{name: "gsubmit", slurm: "sbatch", run: gsubmit, about: "submit a batch script"},
-		{name: "gqueue", slurm: "squeue", run: gqueue, about: "list jobs that wait and run"},
-		{name: "gcancel", slurm: "scancel", run: gcancel, about: "end jobs, or send them a signal"},
-		{name: "gacct", slurm: "sacct", run: gacct, about: "list jobs from accounting, ended ones too"},
-		{name: "ginfo", slurm: "sinfo", run: ginfo, about: "list partitions and nodes"},
-		{name: "gcontrol", slurm: "scontrol", run: gcontrol, about: "show and change jobs, nodes and the configuration"},
-		{name: "gshare", slurm: "sshare", run: gshare, about: "list shares and usage"},
-		{name: "grun", slurm: "srun", run: grun, about: "run a command as tasks of a job"},
-		{name: "galloc", slurm: "salloc", run: galloc, about: "get an allocation, and run a command or a shell with it"},
-		{name: "gprio", slurm: "sprio", run: gprio, about: "list the factors of priorities"},
-		{name: "gacctmgr", slurm: "sacctmgr", run: gacctmgr, about: "manage accounts, users, associations and QOS"},
-		{name: "gdiag", slurm: "sdiag", run: gdiag, about: "show the scheduler's statistics"},
-		{name: "gstat", slurm: "sstat", run: gstat, about: "show what running jobs use now"},
-		{name: "gseff", slurm: "seff", run: gseff, about: "tell how well a job used what it held"},
+		{name: "gsubmit", slurm: "sbatch", run: submit.Gsubmit, about: "submit a batch script"},
+		{name: "gqueue", slurm: "squeue", run: queue.Gqueue, about: "list jobs that wait and run"},
+		{name: "gcancel", slurm: "scancel", run: queue.Gcancel, about: "end jobs, or send them a signal"},
+		{name: "gacct", slurm: "sacct", run: acct.Gacct, about: "list jobs from accounting, ended ones too"},
+		{name: "ginfo", slurm: "sinfo", run: info.Ginfo, about: "list partitions and nodes"},
+		{name: "gcontrol", slurm: "scontrol", run: control.Gcontrol, about: "show and change jobs, nodes and the configuration"},
+		{name: "gshare", slurm: "sshare", run: manage.Gshare, about: "list shares and usage"},
+		{name: "grun", slurm: "srun", run: run.Grun, about: "run a command as tasks of a job"},
+		{name: "galloc", slurm: "salloc", run: submit.Galloc, about: "get an allocation, and run a command or a shell with it"},
+		{name: "gprio", slurm: "sprio", run: manage.Gprio, about: "list the factors of priorities"},
+		{name: "gacctmgr", slurm: "sacctmgr", run: manage.Gacctmgr, about: "manage accounts, users, associations and QOS"},
+		{name: "gdiag", slurm: "sdiag", run: manage.Gdiag, about: "show the scheduler's statistics"},
+		{name: "gstat", slurm: "sstat", run: acct.Gstat, about: "show what running jobs use now"},
+		{name: "gseff", slurm: "seff", run: acct.Gseff, about: "tell how well a job used what it held"},
 		{name: "greport", slurm: "sreport", about: "report usage", why: "gshare shows usage by account and user, gacct each job"},
 	}
 }

@@ -4,18 +4,19 @@ import (
 	"encoding/json"
 	"testing"
 
+	"gbatch/internal/cli/clitest"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
 func TestWhy(t *testing.T) {
-	f := newFake(t, Main)
-	f.why = &proto.WhyReply{Now: demoNow, Left: 2, List: []*model.Explanation{
-		{Job: 12, Task: model.NoTask, Name: "train", User: "alice", State: model.Pending, Text: "It is expected to start then.", Start: demoNow + 3_600_000, Nodes: []string{"n2"},
+	f := clitest.New(t, Main)
+	f.Why = &proto.WhyReply{Now: clitest.DemoNow, Left: 2, List: []*model.Explanation{
+		{Job: 12, Task: model.NoTask, Name: "train", User: "alice", State: model.Pending, Text: "It is expected to start then.", Start: clitest.DemoNow + 3_600_000, Nodes: []string{"n2"},
 			Places: []model.QueuePlace{{Partition: "p", Ahead: 0, Queue: 4}, {Partition: "q", Ahead: 2, Queue: 3}},
 			Causes: []model.Cause{{Reason: model.ReasonResources, Partition: "p", Text: "needs 8 h100 on one node: busy until <t:1700103600000> (job 88), later <t:1700200000000>", Nodes: []string{"n2"}, Jobs: []model.JobID{88}},
 				{Reason: model.ReasonBeginTime, Text: "does not begin before <t:1700100060000>"}},
-			Changes: []model.WhatIf{{Option: "--gres=gpu:h100:4", Start: demoNow, Now: true, Nodes: []string{"n1"}, Partition: "p"}, {Option: "--time=1:00:00", Start: demoNow + 60_000}}},
+			Changes: []model.WhatIf{{Option: "--gres=gpu:h100:4", Start: clitest.DemoNow, Now: true, Nodes: []string{"n1"}, Partition: "p"}, {Option: "--time=1:00:00", Start: clitest.DemoNow + 60_000}}},
 		{Job: 13, ArrayID: 9, Task: 3, Name: "x", User: "bob", State: model.Running, Text: "It does not wait: it has been running since <t:1700000000000> on n1."},
 	}}
 	text := `Job 12 (train) of user alice is PENDING.
@@ -35,10 +36,10 @@ It does not wait: it has been running since 2023-11-14T22:13:20 on n1.
 
 2 more tasks are not explained; name them.
 `
-	f.want(text, "", 0, "gqueue", "--why", "12,9_3")
-	f.want(text, "", 0, "gcontrol", "why", "12", "9_3")
-	f.want("", "scontrol: error: --json goes with why, ping, and show job, node, partition, reservations and licenses\n", 1, "scontrol", "--json", "reconfigure")
-	out, _, rc := f.run("gcontrol", "--json", "why", "12")
+	f.Want(text, "", 0, "gqueue", "--why", "12,9_3")
+	f.Want(text, "", 0, "gcontrol", "why", "12", "9_3")
+	f.Want("", "scontrol: error: --json goes with why, ping, and show job, node, partition, reservations and licenses\n", 1, "scontrol", "--json", "reconfigure")
+	out, _, rc := f.Run("gcontrol", "--json", "why", "12")
 	var got struct {
 		Why []struct {
 			Job    string

@@ -34,6 +34,7 @@ func newTables(r *Reader) *tables {
 		"Task":   func(d *dec, x *model.Dep) { x.Task = int32(d.int()) },
 		"DelayS": func(d *dec, x *model.Dep) { x.DelayS = d.int() },
 		"Failed": func(d *dec, x *model.Dep) { x.Failed = d.bool() },
+		"Why":    func(d *dec, x *model.Dep) { x.Why = d.str() },
 	})
 	t.gres = inOrder(map[string]setter[model.GresReq]{
 		"Name":  func(d *dec, x *model.GresReq) { x.Name = d.str() },

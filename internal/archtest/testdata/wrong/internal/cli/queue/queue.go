@@ -1,0 +1,3 @@
+package queue
+
+import _ "gbatch/internal/cli/info"

@@ -1,0 +1,11 @@
+// Package acct has the commands that tell what jobs have used.
+//
+//	gacct.go    gacct (sacct): jobs from accounting, ended ones too
+//	options.go  its options, and which records they pick
+//	json.go     gacct --json
+//	live.go     the steps that still run, which accounting does not have yet
+//	gstat.go    gstat (sstat): what running jobs use now
+//	gseff.go    gseff (seff): how well a job used what it held
+//
+// The columns and the JSON are package jobtext's.
+package acct

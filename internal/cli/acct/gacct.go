@@ -1,0 +1,305 @@
+package acct
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/client"
+	"gbatch/internal/format"
+	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
+)
+
+// gacct lists jobs from the accounting daemon: a line for each allocation, one for its batch step and one for each of its steps. Lines are printed
+// as records arrive, in order of job id; those of arrays come last, an array's tasks together, as in sacct.
+
+// account is one call of gacct.
+type account struct {
+	*env.Env
+	rq       proto.AcctRequest
+	now      time.Time
+	jobs     []acctWant
+	noJobs   bool // -j was given and names nothing
+	anyJob   bool // -j was given
+	allUsers bool
+	start    string
+	end      string
+	fields   string
+	long     bool
+	style    format.Style
+	unit     byte
+	json     string
+	nodes    countRange
+	cpus     countRange
+	clusters []string
+
+	leastLimit, mostLimit int64 // seconds; 0: any
+	truncate              bool
+
+	noHeader, allocations, noConvert, script bool
+
+	live map[model.JobID][]proto.RunningStep // steps that run now, once a running job has come; see liveSteps
+}
+
+// acctWant is one job of -j, or only one step of it.
+type acctWant struct {
+	ref  proto.JobRef
+	step string // "", or what stands behind the point
+}
+
+func Gacct(e *env.Env) int {
+	a := &account{Env: e, now: time.Now()}
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(a.options(), getopt.HelpOptions('h')...), EnvPrefix: "SACCT",
+		About: "List jobs from accounting, ended ones too: today's, or those that -j, -S, -E and the other filters pick."})
+	operands, err := p.Parse(e.Args, e.Lookup)
+	var f env.Fatal
+	switch {
+	case errors.Is(err, env.ErrHelpFormat):
+		lang := jobtext.RecordLanguage()
+		_, _ = e.Stdout.Write(lang.AppendNames(nil)) // gcli's flush tells of errors
+		return 0
+	case errors.As(err, &f):
+		return a.Fatal(f.Text)
+	case err != nil:
+		return e.Usage(p, err)
+	case len(operands) > 0:
+		e.Errorf("Unknown arguments:")
+		for _, o := range operands {
+			e.Errorf(" %s", o)
+		}
+		return 1
+	case a.long && a.fields != "":
+		return a.Fatal("Options -o(--format) and -l(--long) are mutually exclusive. Please remove one and retry.")
+	case a.script && !a.anyJob:
+		return a.Fatal("When requesting job scripts you must also request specific jobs with the '-j' option.")
+	}
+	if err := a.window(); err != nil {
+		e.Errorf("%v", err)
+		return 1
+	}
+	if err := a.run(); err != nil {
+		if errors.As(err, &f) {
+			return a.Fatal(f.Text)
+		}
+		if c := env.Code(err); c == proto.CodeNoAccounting || c == proto.CodeNoController {
+			e.Errorf("Problem talking to the database: %s", env.Text(err))
+		} else {
+			e.Errorf("%s", env.Text(err))
+		}
+		return 1
+	}
+	return 0
+}
+
+// run asks and prints.
+func (a *account) run() error {
+	if !a.allUsers && len(a.rq.Users) == 0 && !a.anyJob && os.Getuid() != 0 {
+		a.rq.Users = []uint32{uint32(os.Getuid())}
+	}
+	lang := jobtext.RecordLanguage()
+	fields := strings.TrimPrefix(a.fields, ",")
+	switch {
+	case a.long:
+		fields = acctLong
+	case fields == "":
+		fields = acctFormat
+	}
+	p, err := lang.Table(fields, a.style)
+	if err != nil {
+		return env.Fatal{Text: err.Error()}
+	}
+	a.rq.Steps = !a.allocations && !a.script
+	a.rq.Summaries = a.json != "" || strings.Contains(","+strings.ToLower(fields), ",adm")
+	c, err := a.Connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := a.CheckClusters(c, a.clusters); err != nil {
+		return err
+	}
+	view := &jobtext.RecordView{Times: a.Times(a.now), BitLen: a.BitLen(), Unit: a.unit, NoConvert: a.noConvert}
+	switch {
+	case a.json != "":
+		return a.printJSON(c, view)
+	case a.script:
+		return a.printScripts(c)
+	}
+	return a.printTable(c, view, p)
+}
+
+// each gives the records that fit, with those of the job's steps where they are asked for.
+func (a *account) each(c *client.Client, f func(r *model.Record, steps []*model.Record) error) error {
+	if a.noJobs {
+		return nil
+	}
+	var job *model.Record // until its last step has come
+	var steps []*model.Record
+	give := func() error {
+		if job == nil {
+			return nil
+		}
+		r := job
+		job = nil
+		if a.rq.Steps && r.State.HasResources() {
+			steps = a.withLive(r, steps)
+		}
+		return f(r, steps)
+	}
+	err := c.Stream(proto.KindAcct, &a.rq, func(body []byte) error {
+		var chunk proto.RecordsChunk
+		if err := proto.Decode(body, &chunk); err != nil {
+			return err
+		}
+		for i, r := range chunk.Records {
+			if r.Step != nil {
+				if job != nil && job.Job == r.Job && job.Attempt == r.Attempt {
+					a.clip(&r.Step.Start, &r.Step.End)
+					steps = append(steps, r)
+				}
+				continue
+			}
+			if err := give(); err != nil {
+				return err
+			}
+			if r.AdminComment == "" && i < len(chunk.Summaries) {
+				r.AdminComment = summaryOf(r, chunk.Summaries[i])
+			}
+			if !a.nodes.has(int64(r.NumNodes)) || !a.cpus.has(int64(max(r.AllocCPUs, r.ReqCPUs))) || !a.limited(r) {
+				continue
+			}
+			a.clip(&r.Start, &r.End)
+			job, steps = r, steps[:0]
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return give()
+}
+
+// summaryOf gives what AdminComment shows of a job on which the administrators have written nothing: its JS1 summary.
+func summaryOf(r *model.Record, kept string) string {
+	if kept == "" && r.End != 0 && r.Exit.Use != nil && r.ShortForSummary() {
+		return "JS1:Short"
+	}
+	return kept
+}
+
+// parts says which rows of a record are wanted. steps decides about its steps by number; it is nil where all are.
+func (a *account) parts(r *model.Record) (job, batch bool, steps map[string]bool) {
+	job, batch = true, !a.allocations && jobtext.HasBatch(r)
+	if !slices.ContainsFunc(a.jobs, func(w acctWant) bool { return w.step != "" }) {
+		return job, batch, nil
+	}
+	job, steps = false, map[string]bool{}
+	for _, w := range a.jobs {
+		if w.ref.Job != r.Job && (w.ref.Job != r.ArrayID || r.ArrayID == 0) {
+			continue
+		}
+		if w.ref.Task != model.NoTask && w.ref.Task != r.Task {
+			continue
+		}
+		job = job || w.step == ""
+		steps[w.step] = true
+	}
+	batch = batch && (job || steps["batch"])
+	if job {
+		steps = nil
+	}
+	return job, batch, steps
+}
+
+func (a *account) printTable(c *client.Client, view *jobtext.RecordView, p *format.Printer[jobtext.RecordRow]) error {
+	var b []byte
+	if !a.noHeader {
+		b = p.AppendHeader(b)
+	}
+	type line struct {
+		array model.JobID
+		task  int64
+		text  []byte
+	}
+	var arrays []line
+	lines := func(b []byte, r *model.Record, steps []*model.Record) []byte {
+		job, batch, only := a.parts(r)
+		if job {
+			b = p.AppendRow(b, &jobtext.RecordRow{Record: r, RecordView: view, Batch: false, OfStep: nil})
+		}
+		if batch {
+			b = p.AppendRow(b, jobtext.RowOfBatch(r, view))
+		}
+		for _, s := range steps {
+			if row := jobtext.RowOfStep(r, s, view); only == nil || only[row.StepName()] {
+				b = p.AppendRow(b, row)
+			}
+		}
+		return b
+	}
+	err := a.each(c, func(r *model.Record, steps []*model.Record) error {
+		if r.ArrayID != 0 {
+			arrays = append(arrays, line{array: r.ArrayID, task: jobtext.TaskOrder(r.Task), text: lines(nil, r, steps)})
+			return nil
+		}
+		if b = lines(b, r, steps); len(b) < slurmjson.FlushAt {
+			return nil
+		}
+		_, err := a.Stdout.Write(b)
+		b = b[:0]
+		return err
+	})
+	if err != nil {
+		return err // and no table that looks whole
+	}
+	slices.SortStableFunc(arrays, func(x, y line) int {
+		return cmp.Or(cmp.Compare(x.array, y.array), cmp.Compare(x.task, y.task))
+	})
+	for _, l := range arrays {
+		b = append(b, l.text...)
+	}
+	_, err = a.Stdout.Write(b)
+	return err
+}
+
+// printScripts prints the batch scripts of the jobs of -j.
+func (a *account) printScripts(c *client.Client) error {
+	return a.each(c, func(r *model.Record, _ []*model.Record) error {
+		fmt.Fprintf(a.Stdout, "Batch Script for %d\n%s\n", r.Job, strings.Repeat("-", 80))
+		var reply proto.ScriptReply
+		one, err := a.Connect() // the first connection is in the middle of its answer
+		if err != nil {
+			return err
+		}
+		defer one.Close()
+		switch err := one.Call(proto.KindScript, &proto.ScriptRequest{Job: r.Job}, &reply); {
+		case env.Code(err) == proto.CodeInvalidJob:
+			reply.Script = []byte("NONE")
+		case err != nil:
+			return err
+		}
+		fmt.Fprintf(a.Stdout, "%s\n\n", reply.Script)
+		return nil
+	})
+}
+
+// The default fields, and those of -b and -l.
+const (
+	acctFormat = "jobid,jobname,partition,account,alloccpus,state,exitcode"
+	acctBrief  = "jobid,state,exitcode"
+	acctLong   = "jobid,jobidraw,jobname,partition,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,maxrssnode,maxrsstask," +
+		"averss,maxpages,maxpagesnode,maxpagestask,avepages,mincpu,mincpunode,mincputask,avecpu,ntasks,alloccpus,elapsed,state," +
+		"exitcode,avecpufreq,reqcpufreqmin,reqcpufreqmax,reqcpufreqgov,reqmem,consumedenergy,maxdiskread,maxdiskreadnode," +
+		"maxdiskreadtask,avediskread,maxdiskwrite,maxdiskwritenode,maxdiskwritetask,avediskwrite,reqtres,alloctres," +
+		"tresusageinave,tresusageinmax,tresusageinmaxnode,tresusageinmaxtask,tresusageinmin,tresusageinminnode," +
+		"tresusageinmintask,tresusageintot,tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutave,tresusageouttot"
+)

@@ -1,0 +1,131 @@
+package acct
+
+import (
+	"fmt"
+	"time"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/seff"
+)
+
+// gseff tells how well a job used what it held: seff's lines, the GPUs', and what to ask for next time.
+
+// seffCall is one call of gseff.
+type seffCall struct {
+	*env.Env
+	now time.Time
+}
+
+func Gseff(e *env.Env) int {
+	s := &seffCall{Env: e, now: time.Now()}
+	p := getopt.New(getopt.Config{Program: e.Program, EnvPrefix: "SEFF", Operands: "job...",
+		Options: append([]getopt.Option{
+			{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Hidden: true, Note: "there is one cluster", Set: env.Ignored},
+			{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
+			{Name: "debug", Short: 'd', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
+		}, getopt.HelpOptions('h')...),
+		About: "Tell how well a job used the CPUs, memory and GPUs that it held, and what to ask for next time. Running jobs are measured now."})
+	operands, err := p.Parse(e.Args, e.Lookup)
+	if err != nil {
+		return e.Usage(p, err)
+	}
+	if len(operands) == 0 {
+		e.Errorf("name a job: %s JOBID", e.Program)
+		return 1
+	}
+	rc := 0
+	for i, o := range operands {
+		if i > 0 {
+			fmt.Fprintln(e.Stdout)
+		}
+		if err := s.tell(o); err != nil {
+			e.Errorf("%s", env.Text(err))
+			rc = 1
+		}
+	}
+	return rc
+}
+
+// tell reports about one job, or the tasks of an array that are named.
+func (s *seffCall) tell(id string) error {
+	refs, err := env.ParseJobRefs(id)
+	if err != nil || len(refs) == 0 {
+		return fmt.Errorf("Bad job specified: %s", id)
+	}
+	c, err := s.Connect()
+	if err != nil {
+		return err
+	}
+	var records []*model.Record
+	err = c.Stream(proto.KindAcct, &proto.AcctRequest{Jobs: refs}, func(body []byte) error {
+		var chunk proto.RecordsChunk
+		if err := proto.Decode(body, &chunk); err != nil {
+			return err
+		}
+		records = append(records, chunk.Records...)
+		return nil
+	})
+	c.Close()
+	if err != nil {
+		return err
+	}
+	if len(records) == 0 {
+		return fmt.Errorf("Job not found: %s", id)
+	}
+	for i, r := range records {
+		if i > 0 {
+			fmt.Fprintln(s.Stdout)
+		}
+		if err := s.report(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// report writes seff's lines. A job that waits has a few only.
+func (s *seffCall) report(r *model.Record) error {
+	out := s.Stdout
+	fmt.Fprintf(out, "Job ID: %d\n", r.Job)
+	if r.ArrayID != 0 && r.Task != model.NoTask {
+		fmt.Fprintf(out, "Array Job ID: %d_%d\n", r.ArrayID, r.Task)
+	}
+	fmt.Fprintf(out, "Cluster: %s\nUser/Group: %s/%s\n", r.Cluster, r.User, r.Group)
+	if r.End == 0 {
+		fmt.Fprintf(out, "State: %s\n", r.State)
+	} else {
+		fmt.Fprintf(out, "State: %s (exit code %d)\n", r.State, seff.ExitShown(r))
+	}
+	if r.Start == 0 {
+		fmt.Fprintf(out, "Efficiency not available for jobs that have not started.\n")
+		return nil
+	}
+	var use *model.Usage
+	if r.End == 0 {
+		live, missing, err := liveUsage(s.Env, r.Job)
+		if err != nil {
+			return fmt.Errorf("job %d runs, and what it uses can't be asked: %s", r.Job, env.Text(err))
+		}
+		for _, m := range missing {
+			s.Errorf("%s", m)
+		}
+		if use = live; use == nil {
+			if len(missing) == 0 {
+				fmt.Fprintf(out, "The job is just starting, or has just ended: ask again in a moment.\n")
+			}
+			return nil
+		}
+	}
+	j := seff.Of(r, use, model.Time(s.now.UnixMilli()))
+	j.Write(out)
+	if r.End == 0 {
+		fmt.Fprintf(out, "The job is running: this is what it has used until now.\n")
+	}
+	if tip := j.Advice(); tip != "" {
+		fmt.Fprintf(out, "Next time: %s\n", tip)
+	}
+	return nil
+}

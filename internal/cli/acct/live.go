@@ -1,0 +1,48 @@
+package acct
+
+import (
+	"cmp"
+	"slices"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// acctlive.go shows the steps of running jobs that run now. Accounting hears of a step when it has ended, so those are asked of
+// the nodes that manage them, once for each call of gacct that comes to a running job.
+
+// withLive adds the steps of a job that run now to those that have ended, in order of number.
+func (a *account) withLive(job *model.Record, ended []*model.Record) []*model.Record {
+	for _, s := range a.liveSteps()[job.Job] {
+		if s.Step.ID == proto.StepBatch || slices.ContainsFunc(ended, func(r *model.Record) bool { return r.Step.ID == s.Step.ID }) {
+			continue
+		}
+		a.clip(&s.Step.Start, &s.Step.End)
+		ended = append(ended, &model.Record{Job: job.Job, Attempt: job.Attempt, Step: &s.Step})
+	}
+	slices.SortStableFunc(ended, func(x, y *model.Record) int { return cmp.Compare(x.Step.ID, y.Step.ID) })
+	return ended
+}
+
+// liveSteps asks for running steps of the jobs that are wanted. Where no controller leads there are none to be had, and
+// accounting is shown without them.
+func (a *account) liveSteps() map[model.JobID][]proto.RunningStep {
+	if a.live != nil {
+		return a.live
+	}
+	a.live = map[model.JobID][]proto.RunningStep{}
+	c, err := a.Connect() // the first connection is in the middle of its answer
+	if err != nil {
+		return a.live
+	}
+	defer c.Close()
+	steps, _, err := a.RunningSteps(c, &proto.StepsRequest{Filter: proto.JobFilter{Jobs: a.rq.Jobs, Users: a.rq.Users, Names: a.rq.Names,
+		Partitions: a.rq.Partitions, Accounts: a.rq.Accounts, QOS: a.rq.QOS}})
+	if err != nil {
+		return a.live
+	}
+	for _, s := range steps {
+		a.live[s.Job] = append(a.live[s.Job], s)
+	}
+	return a.live
+}

@@ -1,0 +1,301 @@
+package allocate
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/request"
+	"gbatch/internal/client"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// allocate.go gets resources for a command that runs outside of a job: galloc's, and grun's own step. What holds the
+// resources is a job whose script does nothing but wait; it is given back with an exit code.
+
+// holder is that script.
+const holder = "#!/bin/sh\n# Holds the resources of galloc and grun until they give them back.\nwhile :; do sleep 86400; done\n"
+
+const (
+	askFirst = 50 * time.Millisecond // between two looks whether the job has its resources, doubling to askSlow
+	askSlow  = 2 * time.Second
+	sayQueue = 300 * time.Millisecond // a job that starts sooner was not queued
+)
+
+// Allocation is resources asked for.
+type Allocation struct {
+	*env.Env
+	Submission *request.Submission
+	Quiet      bool
+	Immediate  int64  // seconds
+	Tell       string // what is said at last, with the job's number
+	Keep       bool   // it is to outlive this process
+
+	attendance attendance
+}
+
+func (a *Allocation) say(format string, args ...any) {
+	if !a.Quiet {
+		fmt.Fprintf(a.Stderr, "%s: %s\n", a.Program, fmt.Sprintf(format, args...))
+	}
+}
+
+// Get submits and waits until the job has its resources. Without a job, rc is the exit code; a signal cancels.
+func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
+	fail := func(err error) (*model.Job, int) {
+		what := "Job submit/allocate failed"
+		if a.Tell == "" { // as srun says it
+			what = "Unable to allocate resources"
+		}
+		a.Errorf("%s: %s", what, env.Text(err))
+		return nil, 1
+	}
+	a.Submission.Export = "NONE"
+	rq, err := request.New(a.Env, a.Submission, []byte(holder))
+	if err != nil {
+		a.Errorf("%s", err.Error())
+		return nil, 1
+	}
+	sp := rq.Spec
+	if sp.More == nil {
+		sp.More = &a.Submission.More
+	}
+	sp.More.Interactive = true
+	if sp.Warning != nil && sp.Warning.Batch {
+		a.Errorf("--signal=B: is for batch scripts; here the signal goes to the steps, without B:")
+		return nil, 1
+	}
+	sp.StdOut, sp.Requeue, sp.NoRequeue = os.DevNull, false, true
+	c, err := a.Connect()
+	if err != nil {
+		return fail(err)
+	}
+	defer c.Close()
+	if err := a.CheckClusters(c, a.Submission.Clusters); err != nil {
+		return fail(err)
+	}
+	var reply proto.SubmitReply
+	if err := c.Call(proto.KindSubmit, rq, &reply); err != nil {
+		return fail(err)
+	}
+	for _, n := range reply.Notes {
+		a.say("%s", n)
+	}
+	if !a.Keep {
+		go a.attend(reply.Job)
+		defer func() {
+			if job == nil {
+				a.attendance.leave()
+			}
+		}()
+	}
+	begin, pace, queued := time.Now(), askFirst, false
+	for {
+		job, err := oneJob(c, reply.Job)
+		switch {
+		case err != nil:
+			return fail(err)
+		case job == nil || job.State.Finished():
+			a.Errorf("Job allocation %d has been revoked", reply.Job)
+			return nil, 1
+		case job.State == model.Running && job.Run.Launched != 0:
+			if queued {
+				a.say("job %d has been allocated resources", reply.Job)
+			}
+			if a.Tell != "" {
+				a.say(a.Tell, reply.Job)
+			}
+			return job, 0
+		}
+		if job.State == model.Pending && !queued && time.Since(begin) > sayQueue {
+			queued = true
+			if a.Tell != "" {
+				a.say("Pending job allocation %d", reply.Job)
+			}
+			a.say("job %d queued and waiting for resources", reply.Job)
+		}
+		if a.Immediate > 0 && time.Since(begin) > time.Duration(a.Immediate)*time.Second {
+			a.cancel(c, reply.Job)
+			a.Errorf("Unable to allocate resources: Requested nodes are busy")
+			return nil, 1
+		}
+		select {
+		case <-signals:
+			a.cancel(c, reply.Job)
+			a.say("Job allocation %d has been revoked.", reply.Job)
+			return nil, 1
+		case <-time.After(pace):
+			pace = min(2*pace, askSlow)
+		}
+	}
+}
+
+// oneJob asks for a job; nil where the controllers have forgotten it.
+func oneJob(c *client.Client, id model.JobID) (found *model.Job, err error) {
+	rq := &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{{Job: id, Task: model.NoTask}}}}
+	err = c.Stream(proto.KindJobs, rq, func(body []byte) error {
+		var chunk proto.JobsChunk
+		if err := proto.Decode(body, &chunk); err != nil {
+			return err
+		}
+		for _, j := range chunk.Jobs {
+			found = j
+		}
+		return nil
+	})
+	return found, err
+}
+
+func (a *Allocation) cancel(c *client.Client, id model.JobID) {
+	rq := &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}}
+	if err := c.Call(rq.Kind(), rq, new(proto.TargetsReply)); err != nil {
+		a.Errorf("job %d could not be cancelled: %s; use gcancel %[1]d", id, env.Text(err))
+	}
+}
+
+// Release gives the resources back; rc becomes the job's exit code.
+func (a *Allocation) Release(id model.JobID, rc int) {
+	if a.Tell != "" {
+		a.say("Relinquishing job allocation %d", id)
+	}
+	c, err := a.Connect()
+	if err != nil {
+		a.Errorf("job %d could not be given back: %s; use gcancel %[1]d", id, env.Text(err))
+		return
+	}
+	defer c.Close()
+	rq := &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}, Signal: int32(unix.SIGKILL), Batch: true, Release: true, Code: int32(rc)}
+	var reply proto.TargetsReply
+	if err := c.Call(rq.Kind(), rq, &reply); err != nil {
+		a.Errorf("job %d could not be given back: %s; this host's daemon goes on trying", id, env.Text(err))
+		return
+	}
+	a.attendance.leave()
+}
+
+// Watch returns true when the job has ended, false when done is closed before.
+func (a *Allocation) Watch(id model.JobID, done <-chan struct{}) bool {
+	for {
+		var r proto.WaitReply
+		c, err := a.Connect()
+		if err == nil {
+			err = c.Call(proto.KindWait, &proto.WaitRequest{Job: id}, &r)
+			c.Close()
+		}
+		pause := time.Duration(0)
+		if err != nil { // no controller leads just now
+			pause = askSlow
+		}
+		select {
+		case <-done:
+			return false
+		case <-time.After(pause):
+		}
+		if err == nil && r.Done {
+			return true
+		}
+	}
+}
+
+// Environment describes the job as its batch script would see it, for a command on this host.
+func (a *Allocation) Environment(job *model.Job) []string {
+	sp, run := job.Spec, job.Run
+	var out []string
+	set := func(name, value string) {
+		if value != "" {
+			out = append(out, name+"="+value)
+		}
+	}
+	num := func(name string, n int64) {
+		if n > 0 {
+			out = append(out, name+"="+strconv.FormatInt(n, 10))
+		}
+	}
+	nodes := hostlist.CompressInOrder(run.Alloc.NodeNames())
+	counts := func(of func(*model.NodeAlloc) int) string {
+		var words []string
+		for i := 0; i < len(run.Alloc.Nodes); {
+			n, same := of(&run.Alloc.Nodes[i]), 1
+			for i+same < len(run.Alloc.Nodes) && of(&run.Alloc.Nodes[i+same]) == n {
+				same++
+			}
+			word := strconv.Itoa(n)
+			if same > 1 {
+				word += fmt.Sprintf("(x%d)", same)
+			}
+			words = append(words, word)
+			i += same
+		}
+		return strings.Join(words, ",")
+	}
+	num("SLURM_JOB_ID", int64(job.ID))
+	num("SLURM_JOBID", int64(job.ID))
+	set("SLURM_JOB_NAME", sp.Name)
+	set("SLURM_JOB_PARTITION", run.Partition)
+	set("SLURM_JOB_ACCOUNT", sp.Account)
+	set("SLURM_JOB_QOS", sp.QOS)
+	set("SLURM_JOB_RESERVATION", run.Resv)
+	set("SLURM_JOB_NODELIST", nodes)
+	set("SLURM_NODELIST", nodes)
+	num("SLURM_JOB_NUM_NODES", int64(len(run.Alloc.Nodes)))
+	num("SLURM_NNODES", int64(len(run.Alloc.Nodes)))
+	set("SLURM_JOB_CPUS_PER_NODE", counts(func(n *model.NodeAlloc) int { return n.CPUs.Count() }))
+	set("SLURM_TASKS_PER_NODE", counts(func(n *model.NodeAlloc) int { return max(int(n.Tasks), 1) }))
+	if sp.Tasks > 0 || sp.TasksPerNode > 0 {
+		tasks := int64(sp.Tasks)
+		for i := range run.Alloc.Nodes {
+			if sp.Tasks == 0 {
+				tasks += int64(run.Alloc.Nodes[i].Tasks)
+			}
+		}
+		num("SLURM_NTASKS", tasks)
+		num("SLURM_NPROCS", tasks)
+	}
+	num("SLURM_NTASKS_PER_NODE", int64(sp.TasksPerNode))
+	num("SLURM_CPUS_PER_TASK", int64(sp.CPUsPerTask))
+	num("SLURM_MEM_PER_NODE", max(sp.MemPerNode, 0))
+	num("SLURM_MEM_PER_CPU", sp.MemPerCPU)
+	for _, g := range sp.AskedGres() {
+		if g.Name == model.GPUName {
+			value := strconv.Itoa(int(g.Count))
+			if g.Type != "" {
+				value = g.Type + ":" + value
+			}
+			set(map[model.GresPer]string{model.PerNode: "SLURM_GPUS_PER_NODE", model.PerJob: "SLURM_GPUS", model.PerTask: "SLURM_GPUS_PER_TASK"}[g.Per], value)
+		}
+	}
+	if sp.Overcommit {
+		set("SLURM_OVERCOMMIT", "1")
+	}
+	if b := sp.Extra().Bind; b != nil {
+		set("SLURM_GPU_BIND", b.GPU)
+		set("SLURM_CPU_BIND", b.CPU)
+		set("SLURM_MEM_BIND", b.Mem)
+		set("SLURM_HINT", b.Hint)
+		dist, size, plane := strings.Cut(b.Dist, "=")
+		if set("SLURM_DISTRIBUTION", dist); plane {
+			set("SLURM_DIST_PLANESIZE", size)
+		}
+	}
+	set("SLURM_SUBMIT_DIR", a.Dir)
+	if host, err := os.Hostname(); err == nil {
+		set("SLURM_SUBMIT_HOST", host)
+	}
+	set("SLURM_JOB_USER", sp.User)
+	set("SLURM_JOB_UID", strconv.Itoa(os.Getuid()))
+	num("SLURM_JOB_START_TIME", run.Start.Seconds())
+	if run.LimitS < model.Unlimited {
+		num("SLURM_JOB_END_TIME", run.Start.Add(run.LimitS).Seconds())
+	}
+	if name, err := a.Cluster(); err == nil {
+		set("SLURM_CLUSTER_NAME", name)
+	}
+	return out
+}

@@ -1,0 +1,299 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/walltime"
+)
+
+// The words of gcontrol that change something, and those that ask the controller itself.
+
+// action gives the function of hold, release, requeue.
+func action(act proto.JobAction) func(*control, []string) error {
+	return func(c *control, words []string) error {
+		refs, err := c.refs(words)
+		if err != nil {
+			return err
+		}
+		return c.apply(&proto.UpdateJobRequest{Action: act, Targets: refs})
+	}
+}
+
+// refs reads job ids, also as jobid=N and name=NAME.
+func (c *control) refs(words []string) ([]proto.JobRef, error) {
+	var refs []proto.JobRef
+	for _, w := range words {
+		key, value, has := strings.Cut(w, "=")
+		switch {
+		case !has:
+			value = w
+		case strings.EqualFold(key, "jobid"), strings.EqualFold(key, "job"):
+		case strings.EqualFold(key, "name"), strings.EqualFold(key, "jobname"):
+			found, err := c.byName(value)
+			if err != nil {
+				return nil, err
+			}
+			refs = append(refs, found...)
+			continue
+		default:
+			return nil, fmt.Errorf("'%s': write job ids, or name=NAME", w)
+		}
+		more, err := env.ParseJobRefs(value)
+		if err != nil {
+			return nil, err
+		}
+		refs = append(refs, more...)
+	}
+	if len(refs) == 0 {
+		return nil, fmt.Errorf("too few arguments: name the jobs, as in %s %s 12 13_4", c.Program, c.verb)
+	}
+	return refs, nil
+}
+
+func (c *control) byName(name string) ([]proto.JobRef, error) {
+	var refs []proto.JobRef
+	rq := &proto.JobsRequest{Filter: proto.JobFilter{Names: []string{name}}, Default: true}
+	err := c.eachJob(rq, func(j *model.Job, _ model.Time) { refs = append(refs, env.RefOf(j)) })
+	if err == nil && len(refs) == 0 {
+		err = fmt.Errorf("no job has the name %s", name)
+	}
+	return refs, err
+}
+
+// apply sends a change of jobs and prints what went wrong.
+func (c *control) apply(rq *proto.UpdateJobRequest) error {
+	cl, err := c.ask()
+	if err != nil {
+		return err
+	}
+	var reply proto.TargetsReply
+	if err := cl.Call(proto.KindUpdateJob, rq, &reply); err != nil {
+		return err
+	}
+	failed := false
+	for _, r := range reply.Results {
+		if r.Code == 0 {
+			if r.Text != "" && !c.quiet {
+				fmt.Fprintf(c.Stderr, "job %s: %s\n", jobtext.RefText(r.Ref), r.Text)
+			}
+			continue
+		}
+		failed = true
+		if r.Code == proto.CodeInvalidJob {
+			fmt.Fprintf(c.Stderr, "%s for job %s\n", r.Text, jobtext.RefText(r.Ref))
+			continue
+		}
+		fmt.Fprintf(c.Stderr, "%s for job %s\n", r.Text, jobtext.RefText(r.Ref))
+	}
+	if failed {
+		return plain{fmt.Errorf("")}
+	}
+	return nil
+}
+
+// update changes a job or nodes: the first key says which.
+func (c *control) update(words []string) error {
+	if len(words) > 0 && !strings.Contains(words[0], "=") { // update job 5 TimeLimit=..., update node n1 State=...
+		switch low := strings.ToLower(words[0]); {
+		case strings.HasPrefix("jobid", low) && len(words) > 1:
+			words = append([]string{"JobId=" + strings.TrimPrefix(words[1], "JobId=")}, words[2:]...)
+		case strings.HasPrefix("nodename", low) && len(words) > 1:
+			words = append([]string{"NodeName=" + strings.TrimPrefix(words[1], "NodeName=")}, words[2:]...)
+		case strings.HasPrefix("partitionname", low), strings.HasPrefix("reservationname", low):
+			words[0] = low + "="
+		}
+	}
+	var set []model.KV
+	target, entity := "", ""
+	for _, w := range words {
+		key, value, ok := strings.Cut(w, "=")
+		if !ok {
+			return fmt.Errorf("'%s' is not KEY=VALUE; quote values that hold blanks, as in Reason=\"bad fan\"", w)
+		}
+		switch low := strings.ToLower(key); {
+		case low == "jobid" || low == "job":
+			target, entity = value, "job"
+		case low == "nodename" || low == "node" || low == "nodenames":
+			target, entity = value, "node"
+		case strings.HasPrefix(low, "reservation") && entity == "":
+			name, set, _, err := resvWords(words)
+			if err != nil {
+				return err
+			}
+			return c.updateReservation(name, set)
+		case strings.HasPrefix(low, "partition") && target == "" && entity == "":
+			return fmt.Errorf("%s can't be changed from here yet: edit gbatch.conf and run %s reconfigure", key, c.Program)
+		default:
+			if low == "starttime" || low == "deadline" || low == "begintime" || low == "eligibletime" {
+				t, err := walltime.ParseDate(value, time.Now())
+				if err != nil {
+					return err
+				}
+				value = fmt.Sprintf("@%d", t.UnixMilli())
+			}
+			set = append(set, model.KV{Key: key, Value: value})
+		}
+	}
+	switch entity {
+	case "job":
+		refs, err := env.ParseJobRefs(target)
+		if err != nil {
+			return err
+		}
+		return c.apply(&proto.UpdateJobRequest{Action: proto.ActUpdate, Targets: refs, Set: set})
+	case "node":
+		if len(set) == 0 {
+			return errors.New("nothing to change: give KEY=VALUE words behind the nodes, such as State=DRAIN Reason=\"bad fan\"")
+		}
+		names, err := c.nodeNames(target)
+		if err != nil {
+			return err
+		}
+		cl, err := c.ask()
+		if err != nil {
+			return err
+		}
+		if err := cl.Call(proto.KindUpdateNode, &proto.UpdateNodeRequest{Names: names, Set: set}, &proto.Empty{}); err != nil {
+			return plain{fmt.Errorf("slurm_update error: %s", env.Text(err))}
+		}
+		return nil
+	}
+	return fmt.Errorf("No valid entity in update command; begin with JobId=N or NodeName=NAMES")
+}
+
+// nodeNames expands a host list; ALL is every node.
+func (c *control) nodeNames(expr string) ([]string, error) {
+	if !strings.EqualFold(expr, "ALL") {
+		return hostlist.Expand(expr)
+	}
+	var names []string
+	infos, _, err := c.nodes(nil)
+	for _, i := range infos {
+		names = append(names, i.Node.Def.Name)
+	}
+	return names, err
+}
+
+func (c *control) reconfigure(words []string) error {
+	rq := &proto.ReconfigureRequest{}
+	for _, w := range words {
+		if w != "--dry-run" {
+			return fmt.Errorf("reconfigure takes no '%s'; --dry-run shows what would change", w)
+		}
+		rq.DryRun = true
+	}
+	cl, err := c.ask()
+	if err != nil {
+		return err
+	}
+	var r proto.ReconfigureReply
+	if err := cl.Call(proto.KindReconfigure, rq, &r); err != nil {
+		return plain{fmt.Errorf("slurm_reconfigure error: %s", env.Text(err))}
+	}
+	bad := 0
+	for _, p := range r.Problems {
+		if p.Severity == "error" {
+			bad++
+			line := fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
+			if p.Hint != "" {
+				line += "; " + p.Hint
+			}
+			fmt.Fprintln(c.Stderr, line)
+		}
+	}
+	if bad > 0 {
+		return fmt.Errorf("nothing was changed: %d errors in the configuration", bad)
+	}
+	if rq.DryRun {
+		if len(r.Changes) == 0 {
+			fmt.Fprintln(c.Stdout, "nothing would change")
+		}
+		for _, ch := range r.Changes {
+			fmt.Fprintf(c.Stdout, "%s: %s -> %s", ch.Key, orNone(ch.Old), orNone(ch.New))
+			if ch.Effect != "" {
+				fmt.Fprintf(c.Stdout, "  (%s)", ch.Effect)
+			}
+			fmt.Fprintln(c.Stdout)
+		}
+		for _, a := range slices.Concat(r.Affected, r.Restart) {
+			fmt.Fprintln(c.Stdout, a)
+		}
+		return nil
+	}
+	for _, s := range r.Restart {
+		fmt.Fprintf(c.Stderr, "gcontrol: note: %s\n", s)
+	}
+	return nil
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "(none)"
+	}
+	return s
+}
+
+func (c *control) ping([]string) error {
+	cl, err := c.ask()
+	if err != nil {
+		return err
+	}
+	var r proto.PingReply
+	if err := cl.Call(proto.KindPing, &proto.Empty{}, &r); err != nil {
+		return plain{err}
+	}
+	if c.json != "" {
+		return c.pingJSON(&r)
+	}
+	for _, ctl := range r.Controllers {
+		role, state := "backup", "DOWN"
+		if ctl.Leader {
+			role = "primary"
+		}
+		if ctl.Up {
+			state = "UP"
+		}
+		fmt.Fprintf(c.Stdout, "Slurmctld(%s) at %s is %s\n", role, ctl.Name, state)
+	}
+	return nil
+}
+
+func (c *control) write(words []string) error {
+	if len(words) < 2 || !strings.HasPrefix("batch_script", strings.ToLower(words[0])) {
+		return fmt.Errorf("write what? write batch_script JOBID [FILE|-]")
+	}
+	ref, err := env.ParseJobRef(words[1])
+	if err != nil {
+		return err
+	}
+	cl, err := c.ask()
+	if err != nil {
+		return err
+	}
+	var r proto.ScriptReply
+	if err := cl.Call(proto.KindScript, &proto.ScriptRequest{Job: ref.Job}, &r); err != nil {
+		return err
+	}
+	file := fmt.Sprintf("slurm-%d.sh", ref.Job)
+	if len(words) > 2 {
+		file = words[2]
+	}
+	if file == "-" {
+		_, err := c.Stdout.Write(r.Script)
+		return err
+	}
+	if err := writeScript(file, r.Script); err != nil {
+		return err
+	}
+	fmt.Fprintf(c.Stdout, "batch script for job %d written to %s\n", ref.Job, file)
+	return nil
+}

@@ -1,0 +1,13 @@
+// Package control has gcontrol (scontrol), which shows and changes jobs, nodes and the configuration.
+//
+//	gcontrol.go     the verbs and the options that all have
+//	showjob.go showstep.go shownode.go shownetwork.go   what show shows, but for reservations
+//	reservation.go  reservations: create, update, delete, show
+//	change.go       hold, release, requeue, suspend, update and the like
+//	wait.go         wait_job and completing
+//	dump.go         dump: the controller's state as JSON
+//	json.go         --json
+//	why.go doctor.go mig.go   gbatch's own verbs
+//
+// The texts and the JSON of jobs, nodes, partitions and reservations are package jobtext's.
+package control

@@ -1,0 +1,330 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/client"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
+	"gbatch/internal/suggest"
+)
+
+// control is one call of gcontrol: its words and its options.
+type control struct {
+	*env.Env
+	oneLine bool
+	details int
+	quiet   bool
+	json    string
+
+	clusters []string
+	verb     string // the command's word in full
+	client   *client.Client
+}
+
+// verb is one of gcontrol's first words.
+type verb struct {
+	name string
+	help string
+	run  func(*control, []string) error
+	why  string // for words that aren't there yet: what to use instead
+}
+
+func verbs() []verb {
+	return []verb{
+		{name: "show", help: "show job|step|node|partition|config|hostnames|hostlist [NAME]", run: (*control).show},
+		{name: "hold", help: "hold jobs", run: action(proto.ActHold)},
+		{name: "uhold", help: "hold jobs; their owners can release them", run: action(proto.ActUserHold)},
+		{name: "release", help: "release held jobs", run: action(proto.ActRelease)},
+		{name: "requeue", help: "put jobs back into the queue", run: action(proto.ActRequeue)},
+		{name: "requeuehold", help: "put jobs back into the queue, held", run: action(proto.ActRequeueHold)},
+		{name: "suspend", help: "stop running jobs; their CPUs go to others meanwhile, memory and GPUs do not (operators)", run: action(proto.ActSuspend)},
+		{name: "resume", help: "let suspended jobs go on, as soon as their CPUs are free (operators)", run: action(proto.ActResume)},
+		{name: "top", help: "put waiting jobs ahead of the same user's others", run: action(proto.ActTop)},
+		{name: "update", help: "update JobId=N KEY=VALUE... | NodeName=NAMES State=DRAIN|RESUME|DOWN Reason=TEXT", run: (*control).update},
+		{name: "reconfigure", help: "read the configuration files anew [--dry-run]", run: (*control).reconfigure},
+		{name: "why", help: "why JOBID...: what holds jobs, when they are expected to start, and what would let them start sooner", run: (*control).why},
+		{name: "doctor", help: "doctor [node=NODES]: look the cluster over, and say what is wrong and what to do about it (operators)", run: (*control).doctor},
+		{name: "mig", help: "mig apply node=NODES [gres=gpu:0-3] layout=training|inference|balanced|off|PROFILES: divide drained GPUs into MIG instances (operators)", run: (*control).mig},
+		{name: "ping", help: "tell whether the controllers answer and which leads", run: (*control).ping},
+		{name: "write", help: "write batch_script JOBID [FILE|-]", run: (*control).write},
+		{name: "dump", help: "dump state FILE, for gbatch sim --from-state (operators)", run: (*control).dump},
+		{name: "version", help: "print the version", run: func(c *control, _ []string) error { c.Version(); return nil }},
+		{name: "help", help: "print this", run: func(c *control, _ []string) error { c.verbHelp(); return nil }},
+		{name: "create", help: "create reservation ReservationName=NAME StartTime=T Duration=D Nodes=NODES|NodeCnt=N Users=|Accounts= Flags=", run: (*control).create},
+		{name: "delete", help: "delete ReservationName=NAME", run: (*control).remove},
+		{name: "wait_job", help: "return when a job's nodes are ready, or it has ended (then with exit code 1)", run: (*control).waitJob},
+		{name: "completing", help: "list jobs that are ending, and on which nodes", run: (*control).completing},
+		{name: "reboot", why: "drain the node with gcontrol update NodeName=N State=DRAIN Reason=reboot and reboot it"},
+		{name: "takeover", why: "stop the controller that leads: another takes over by itself"},
+		{name: "shutdown", why: "stop the daemons with the service manager, or gbatch down"},
+		{name: "setdebug", why: "set SlurmctldDebug in gbatch.conf and start the controller again"},
+		{name: "setdebugflags", why: "set SlurmctldDebug in gbatch.conf and start the controller again"},
+		{name: "notify", why: "write to a file that the job reads"},
+		{name: "token", why: "commands on a cluster's hosts need no token"},
+		{name: "listpids", why: "look into the job's cgroup on its node"},
+	}
+}
+
+var errNoJSON = errors.New("--json goes with why, ping, and show job, node, partition, reservations and licenses")
+
+// Gcontrol shows and changes jobs, nodes and the configuration.
+func Gcontrol(e *env.Env) int {
+	c := &control{Env: e}
+	var words []string
+	dryRun := false
+	options := []getopt.Option{
+		{Name: "oneliner", Short: 'o', Env: "SCONTROL_ONELINER", Help: "one line for each record", Set: getopt.Flag(&c.oneLine)},
+		{Name: "details", Aliases: []string{"detail"}, Short: 'd', Help: "with GPU and CPU numbers", Set: getopt.Count(&c.details)},
+		{Name: "all", Short: 'a', Help: "hidden partitions too (they are shown anyway)", Set: env.Ignored},
+		{Name: "hide", Hidden: true, Note: "nothing is hidden from show", Set: env.Ignored},
+		{Name: "quiet", Short: 'Q', Help: "no words on success", Set: getopt.Flag(&c.quiet)},
+		{Name: "verbose", Short: 'v', Hidden: true, Set: env.Ignored},
+		{Name: "dry-run", Help: "with reconfigure: show what would change, and change nothing", Set: getopt.Flag(&dryRun)},
+		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "with why, ping, and show of jobs, nodes, partitions, reservations and licenses: write JSON", Set: func(v string) (err error) {
+			c.json, err = slurmjson.ParseVersion(v)
+			return err
+		}},
+		{Name: "yaml", Arg: getopt.Optional, Refused: "use gqueue --json for jobs"},
+		{Name: "future", Short: 'F', Refused: "leave it out"},
+		{Name: "local", Refused: "leave it out"},
+		{Name: "sibling", Refused: "leave it out"},
+		{Name: "federation", Refused: "leave it out"},
+		{Name: "uid", Short: 'u', Arg: getopt.Required, Refused: "run the command as that user, with su or sudo"},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "name", Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&c.clusters)},
+	}
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(options, getopt.HelpOptions('h')...), Operands: "COMMAND [ARGUMENTS...]",
+		About: "Show and change jobs, nodes and the configuration.", Epilogue: verbList()})
+	words, err := p.Parse(e.Args, e.Lookup)
+	if err != nil {
+		return e.Usage(p, err)
+	}
+	if len(words) == 0 {
+		c.verbHelp()
+		return 0
+	}
+	v, err := findVerb(words[0])
+	if err == nil && v.run == nil {
+		err = fmt.Errorf("%s is not supported by gbatch yet: %s", v.name, v.why)
+	}
+	if err == nil && c.json != "" && v.name != "why" && v.name != "show" && v.name != "ping" {
+		err = errNoJSON
+	}
+	if err == nil {
+		if dryRun {
+			if v.name != "reconfigure" {
+				e.Errorf("--dry-run goes with reconfigure")
+				return 1
+			}
+			words = append(words, "--dry-run")
+		}
+		c.verb = v.name
+		err = v.run(c, words[1:])
+		if c.client != nil {
+			c.client.Close()
+		}
+	}
+	if err != nil {
+		if t := env.Text(err); t != "" {
+			if isPlain(err) {
+				fmt.Fprintln(e.Stderr, t)
+			} else {
+				e.Errorf("%s", t)
+			}
+		}
+		return 1
+	}
+	return 0
+}
+
+// plain is an error whose words are whole: no "gcontrol: error:" before them, as tools expect.
+type plain struct{ error }
+
+func isPlain(err error) bool { _, ok := err.(plain); return ok }
+
+func findVerb(word string) (verb, error) {
+	low := strings.ToLower(word)
+	var found []verb
+	var names []string
+	for _, v := range verbs() {
+		if v.name == low {
+			return v, nil
+		}
+		if strings.HasPrefix(v.name, low) {
+			found = append(found, v)
+		}
+		names = append(names, v.name)
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		hint := ""
+		if near := suggest.Nearest(low, names); len(near) > 0 {
+			hint = "; did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return verb{}, fmt.Errorf("invalid keyword: %s%s", word, hint)
+	}
+	for _, v := range found {
+		if v.run != nil {
+			return v, nil // scontrol show, scontrol re...: the one that works first in the list
+		}
+	}
+	return found[0], nil
+}
+
+func verbList() string {
+	var names []string
+	for _, v := range verbs() {
+		if v.run != nil {
+			names = append(names, v.name)
+		}
+	}
+	return "Commands: " + strings.Join(names, ", ") + ". `gcontrol help` says what they do. Words may be shortened, and case does not matter."
+}
+
+func (c *control) verbHelp() {
+	fmt.Fprintf(c.Stdout, "Usage: %s [OPTIONS...] COMMAND [ARGUMENTS...]\n\nCommands:\n", c.Program)
+	for _, v := range verbs() {
+		if v.run != nil {
+			fmt.Fprintf(c.Stdout, "  %-12s %s\n", v.name, v.help)
+		}
+	}
+	fmt.Fprintf(c.Stdout, "\n%s --help lists the options.\n", c.Program)
+}
+
+// ask connects at the first question.
+func (c *control) ask() (*client.Client, error) {
+	if c.client == nil {
+		cl, err := c.Connect()
+		if err != nil {
+			return nil, err
+		}
+		if err := c.CheckClusters(cl, c.clusters); err != nil {
+			cl.Close()
+			return nil, err
+		}
+		c.client = cl
+	}
+	return c.client, nil
+}
+
+// show dispatches show ENTITY [NAME], in scontrol's spellings: show job 5, show job=5, show jobs.
+func (c *control) show(words []string) error {
+	if len(words) == 0 {
+		return fmt.Errorf("show what? job, step, node, partition, config, licenses, topology, reservation, hostnames or hostlist")
+	}
+	entity, name, _ := strings.Cut(words[0], "=")
+	if name == "" && len(words) > 1 {
+		name = strings.Join(words[1:], ",")
+	}
+	low := strings.ToLower(entity)
+	is := func(names ...string) bool {
+		for _, n := range names {
+			if strings.HasPrefix(n, low) && len(low) >= 1 {
+				return true
+			}
+		}
+		return false
+	}
+	switch {
+	case low == "":
+	case is("hostnames") && len(low) > 5: // hostn...
+		return c.hostnames(name)
+	case strings.HasPrefix("hostlistsorted", low) && len(low) > 8:
+		return c.hostlist(name, true)
+	case is("hostlist") && len(low) > 5:
+		return c.hostlist(name, false)
+	case low == "hostnamestr", low == "hostname":
+		return c.hostnames(name)
+	case is("jobs") && c.json != "":
+		return c.jobsJSON(name)
+	case is("jobs"):
+		return c.showJobs(name)
+	case is("steps") && len(low) > 1 && c.json == "":
+		return c.showSteps(name)
+	case is("nodes"):
+		return c.showNodes(name)
+	case is("reservations") && len(low) > 2:
+		return c.showReservations(name)
+	case is("partitions"):
+		return c.showPartitions(name)
+	case is("config", "configuration") && c.json == "":
+		return c.showConfig()
+	case is("licenses") && len(low) > 1, low == "lics":
+		return c.showLicenses(name)
+	case c.json != "":
+		return errNoJSON
+	case is("topology") && len(low) > 1:
+		return c.showTopology(name)
+	case is("version"):
+		c.Version()
+		return nil
+	}
+	for _, e := range []string{"burstbuffer", "bbstat", "dwstat", "federation", "frontends"} {
+		if strings.HasPrefix(e, low) && len(low) > 1 {
+			return nil // there is none of these, and Slurm says as little
+		}
+	}
+	switch {
+	case strings.HasPrefix("aliases", low) && len(low) > 1:
+		return c.hostnames(name) // a node has one name
+	case strings.HasPrefix("daemons", low) && len(low) > 1:
+		fmt.Fprintln(c.Stdout, "slurmctld slurmd")
+		return nil
+	}
+	known := []string{"job", "step", "node", "partition", "config", "licenses", "topology", "reservation", "hostnames", "hostlist"}
+	for e, instead := range map[string]string{"assoc_mgr": "gshare -l has shares and usage, gacctmgr show assoc and show qos the limits, gqueue --why what holds a job",
+		"slurmd": "gcontrol show node has what the node's daemon reports"} {
+		if strings.HasPrefix(e, low) && len(low) > 1 {
+			return fmt.Errorf("show %s is not supported by gbatch: %s", entity, instead)
+		}
+	}
+	hint := ""
+	if near := suggest.Nearest(low, known); len(near) > 0 {
+		hint = "; did you mean " + near[0] + "?"
+	}
+	return fmt.Errorf("invalid entity: %s for keyword: show%s", entity, hint)
+}
+
+// hosts gives the hosts that a command works on: its argument's, or the job's own.
+func (c *control) hosts(arg string) ([]string, error) {
+	if arg != "" {
+		return hostlist.Expand(arg)
+	}
+	for _, name := range []string{"SLURM_JOB_NODELIST", "SLURM_NODELIST"} {
+		if v, ok := c.Lookup(name); ok && v != "" {
+			return hostlist.Expand(v)
+		}
+	}
+	return nil, fmt.Errorf("SLURM_JOB_NODELIST environment variable not set: name the hosts, as in show hostnames n[1-4]")
+}
+
+func (c *control) hostnames(arg string) error {
+	names, err := c.hosts(arg)
+	if err != nil {
+		return err
+	}
+	for _, n := range names {
+		fmt.Fprintln(c.Stdout, n)
+	}
+	return nil
+}
+
+func (c *control) hostlist(arg string, sorted bool) error {
+	names, err := c.hosts(arg)
+	if err != nil {
+		return err
+	}
+	if sorted {
+		fmt.Fprintln(c.Stdout, hostlist.CompressSorted(names))
+		return nil
+	}
+	fmt.Fprintln(c.Stdout, hostlist.CompressInOrder(names))
+	return nil
+}

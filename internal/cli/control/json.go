@@ -1,0 +1,151 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/client"
+	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// gcontrol --json, but for why.
+
+// jobsJSON writes all jobs that the controller knows, or those that are named, as gqueue --json does.
+func (c *control) jobsJSON(ids string) error {
+	failed := func(err error) error { return plain{fmt.Errorf("slurm_load_jobs error: %s", env.Text(err))} }
+	refs, err := env.ParseJobRefs(ids)
+	if err != nil {
+		return failed(err)
+	}
+	cl, err := c.ask()
+	if err != nil {
+		return failed(err)
+	}
+	cluster, err := env.ClusterName(cl)
+	if err != nil {
+		return failed(err)
+	}
+	rq := &proto.JobsRequest{}
+	rq.Filter.Jobs, rq.Filter.States = refs, model.JobStates()
+	rows := &jobtext.JobRows{View: &jobtext.JobView{Times: *c.Clock(), BitLen: c.BitLen()}, Jobs: refs}
+	seen := map[model.JobID]bool{} // a list of ids may name a job more than once
+	j := c.JSONFrame("jobs", c.json)
+	at := model.Time(time.Now().UnixMilli()) // the controller's, once it has sent a job
+	err = c.eachJob(rq, func(job *model.Job, now model.Time) {
+		rows.View.At, at = now, now
+		if len(refs) > 1 && seen[job.ID] {
+			return
+		}
+		seen[job.ID] = len(refs) > 1
+		rows.Each(job, func(r *jobtext.JobRow) { r.JSON(j, cluster) })
+		j.Flush(false)
+	})
+	if err != nil {
+		return failed(err)
+	}
+	return c.JSONFinish(j, cluster, at)
+}
+
+// nodesJSON writes nodes.
+func (c *control) nodesJSON(infos []*proto.NodeInfo, now model.Time) error {
+	cluster, err := env.ClusterName(c.client)
+	if err != nil {
+		return err
+	}
+	j := c.JSONFrame("nodes", c.json)
+	for _, i := range infos {
+		jobtext.NodeJSON(j, i, cluster)
+		j.Flush(false)
+	}
+	return c.JSONFinish(j, cluster, now)
+}
+
+// partitionsJSON writes partitions.
+func (c *control) partitionsJSON(parts []*model.Partition, reply *proto.PartitionsReply) error {
+	cluster, err := env.ClusterName(c.client)
+	if err != nil {
+		return err
+	}
+	j := c.JSONFrame("partitions", c.json)
+	for i, p := range reply.Partitions {
+		if slices.Contains(parts, p) {
+			jobtext.PartitionJSON(j, p, reply.TotalCPUs[i], cluster)
+			j.Flush(false)
+		}
+	}
+	return c.JSONFinish(j, cluster, reply.Now)
+}
+
+// pingJSON writes which controllers answer and which leads.
+func (c *control) pingJSON(r *proto.PingReply) error {
+	j := c.JSONFrame("pings", c.json)
+	for _, ctl := range r.Controllers {
+		mode, state := "backup", "DOWN"
+		if ctl.Leader {
+			mode = "primary"
+		}
+		if ctl.Up {
+			state = "UP"
+		}
+		j.Open("", '{')
+		j.Str("hostname", ctl.Name)
+		j.Str("pinged", state)
+		j.Bool("responding", ctl.Up)
+		j.Str("mode", mode)
+		j.Bool("primary", ctl.Leader)
+		j.Close('}')
+	}
+	return c.JSONFinish(j, r.Cluster, r.Now)
+}
+
+// reservationsJSON writes all reservations, or the named one.
+func (c *control) reservationsJSON(cl *client.Client, reply *proto.ReservationsReply, name string) error {
+	cluster, err := env.ClusterName(cl)
+	if err != nil {
+		return err
+	}
+	j := c.JSONFrame("reservations", c.json)
+	for i, v := range reply.List {
+		if name == "" || v.Name == name {
+			jobtext.ReservationJSON(j, v, &reply.Sizes[i])
+		}
+	}
+	return c.JSONFinish(j, cluster, reply.Now)
+}
+
+// licensesJSON writes all licenses, or the named one.
+func (c *control) licensesJSON(reply *proto.ConfigReply, name string) error {
+	j := c.JSONFrame("licenses", c.json)
+	for _, l := range reply.Config.Licenses {
+		if name != "" && l.Name != name {
+			continue
+		}
+		used := licenseUsed(reply, l.Name)
+		j.Open("", '{')
+		j.Str("LicenseName", l.Name)
+		j.Num("Total", l.Count)
+		j.Num("Used", used)
+		j.Num("Free", max(0, l.Count-used))
+		j.Bool("Remote", false)
+		j.Num("Reserved", 0)
+		j.Num("LastConsumed", 0)
+		j.Num("LastDeficit", 0)
+		j.Num("LastUpdate", 0)
+		j.Close('}')
+	}
+	return c.JSONFinish(j, reply.Config.Cluster, reply.Now)
+}
+
+// licenseUsed gives how many of a license jobs hold.
+func licenseUsed(reply *proto.ConfigReply, name string) int64 {
+	for _, u := range reply.LicensesInUse {
+		if u.Name == name {
+			return u.Count
+		}
+	}
+	return 0
+}

@@ -1,0 +1,141 @@
+package control
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/walltime"
+)
+
+// gcontrol create|update|delete|show reservation, in scontrol's words.
+
+// create makes a reservation; other things are made in the configuration.
+func (c *control) create(words []string) error {
+	name, set, ok, err := resvWords(words)
+	switch {
+	case err != nil:
+		return err
+	case !ok:
+		return errors.New("create what? Reservation=NAME StartTime=... Duration=... Nodes=... Users=...; partitions and nodes are made in gbatch.conf, then gcontrol reconfigure")
+	}
+	has := func(keys ...string) bool {
+		for _, kv := range set {
+			for _, k := range keys {
+				if strings.EqualFold(kv.Key, k) {
+					return true
+				}
+			}
+		}
+		return false
+	}
+	switch {
+	case !has("StartTime"):
+		return errors.New("A start time must be given.  No reservation created.")
+	case !has("EndTime", "Duration"):
+		return errors.New("An end time or duration must be given.  No reservation created.")
+	case !has("Nodes", "NodeList", "NodeCnt", "NodeCount", "CoreCnt", "CoreCount", "TRES", "TRESPerNode", "Licenses", "License", "PartitionName", "Partition"):
+		return errors.New("CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified.  No reservation created.")
+	case !has("Users", "User", "Accounts", "Account", "Groups", "Group"):
+		return errors.New("Either Users/Groups and/or Accounts must be specified.  No reservation created.")
+	}
+	return c.reserve(&proto.ReserveRequest{Action: proto.CreateReservation, Name: name, Set: set}, "Error creating the reservation", "Reservation created: %s\n")
+}
+
+// remove deletes a reservation.
+func (c *control) remove(words []string) error {
+	name, set, ok, err := resvWords(words)
+	switch {
+	case err != nil:
+		return err
+	case !ok || name == "" || len(set) > 0:
+		return errors.New("delete what? ReservationName=NAME; partitions and nodes leave with gbatch.conf and gcontrol reconfigure, jobs end with gcancel")
+	}
+	return c.reserve(&proto.ReserveRequest{Action: proto.DeleteReservation, Name: name}, "delete_reservation "+name, "")
+}
+
+// updateReservation changes one.
+func (c *control) updateReservation(name string, set []model.KV) error {
+	return c.reserve(&proto.ReserveRequest{Action: proto.UpdateReservation, Name: name, Set: set}, "Error updating the reservation", "Reservation updated.\n")
+}
+
+func (c *control) reserve(rq *proto.ReserveRequest, failed, done string) error {
+	cl, err := c.ask()
+	if err != nil {
+		return err
+	}
+	var reply proto.ReserveReply
+	if err := cl.Call(proto.KindReserve, rq, &reply); err != nil {
+		return plain{fmt.Errorf("%s: %s", failed, env.Text(err))}
+	}
+	if strings.Contains(done, "%s") {
+		done = fmt.Sprintf(done, reply.Name)
+	}
+	if !c.quiet {
+		fmt.Fprint(c.Stdout, done)
+	}
+	return nil
+}
+
+// resvWords reads [reservation] [ReservationName=NAME] KEY=VALUE...; ok says that they speak of a reservation.
+func resvWords(words []string) (name string, set []model.KV, ok bool, err error) {
+	for i, w := range words {
+		key, value, has := strings.Cut(w, "=")
+		low := strings.ToLower(key)
+		switch {
+		case strings.HasPrefix("reservationname", low) && strings.HasPrefix(low, "res"):
+			name, ok = value, true
+		case !has && i == 1 && ok && name == "":
+			name = w
+		case low == "skip" && !has:
+			set = append(set, model.KV{Key: "Skip"})
+		case !has:
+			return "", nil, false, fmt.Errorf("'%s' is not KEY=VALUE; write reservations as in ReservationName=maint StartTime=now Duration=60 Users=root Nodes=ALL Flags=MAINT", w)
+		case low == "starttime" || low == "endtime":
+			t, err := walltime.ParseDate(value, time.Now())
+			if err != nil {
+				return "", nil, false, err
+			}
+			set = append(set, model.KV{Key: key, Value: fmt.Sprintf("@%d", t.UnixMilli())})
+		default:
+			set = append(set, model.KV{Key: key, Value: value})
+		}
+	}
+	return name, set, ok, nil
+}
+
+// showReservations prints all, or the named one.
+func (c *control) showReservations(name string) error {
+	cl, err := c.ask()
+	if err != nil {
+		return err
+	}
+	var reply proto.ReservationsReply
+	if err := cl.Call(proto.KindReservations, &proto.Empty{}, &reply); err != nil {
+		return plain{fmt.Errorf("slurm_load_reservations error: %s", env.Text(err))}
+	}
+	if c.json != "" {
+		return c.reservationsJSON(cl, &reply, name)
+	}
+	shown := 0
+	for i, v := range reply.List {
+		if name != "" && v.Name != name {
+			continue
+		}
+		shown++
+		c.print(jobtext.ShowReservation(v, &reply.Sizes[i], reply.Now, c.Clock()))
+	}
+	switch {
+	case shown > 0:
+	case name != "":
+		return plain{fmt.Errorf("Reservation %s not found", name)}
+	default:
+		fmt.Fprintln(c.Stdout, "No reservations in the system")
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package control
+
+import (
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// print writes a record to standard output; gcli's flush tells of errors.
+func (c *control) print(r *jobtext.KeyValues) { _, _ = io.WriteString(c.Stdout, r.Text(c.oneLine)) }
+
+// showJobs prints one job, several, or all.
+func (c *control) showJobs(arg string) error {
+	rq := &proto.JobsRequest{}
+	if arg != "" {
+		refs, err := env.ParseJobRefs(arg)
+		if err != nil {
+			return plain{fmt.Errorf("slurm_load_jobs error: %w", err)}
+		}
+		rq.Filter.Jobs = refs
+	}
+	n := 0
+	err := c.eachJob(rq, func(j *model.Job, now model.Time) {
+		c.print(jobtext.ShowJob(j, now, c.Clock(), c.details > 0))
+		n++
+	})
+	switch {
+	case err != nil:
+		return plain{fmt.Errorf("slurm_load_jobs error: %s", env.Text(err))}
+	case n == 0 && arg == "":
+		fmt.Fprintln(c.Stdout, "No jobs in the system")
+	}
+	return nil
+}
+
+// eachJob calls f for the jobs that fit, with the controller's time.
+func (c *control) eachJob(rq *proto.JobsRequest, f func(j *model.Job, now model.Time)) error {
+	cl, err := c.ask()
+	if err != nil {
+		return err
+	}
+	return cl.Stream(proto.KindJobs, rq, func(body []byte) error {
+		var chunk proto.JobsChunk
+		if err := proto.Decode(body, &chunk); err != nil {
+			return err
+		}
+		for _, j := range chunk.Jobs {
+			f(j, chunk.Now)
+		}
+		return nil
+	})
+}
+
+// writeScript writes a new file for its owner; one that is there is left alone.
+func writeScript(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, fs.FileMode(0o600))
+	if err != nil {
+		return err
+	}
+	if _, err := f.Write(data); err != nil {
+		_ = f.Close() // the write's error is the one to tell
+		return err
+	}
+	return f.Close()
+}

@@ -1,0 +1,110 @@
+package control
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/version"
+)
+
+// nodes asks for nodes, all or the named ones.
+func (c *control) nodes(names []string) (infos []*proto.NodeInfo, now model.Time, err error) {
+	cl, err := c.ask()
+	if err != nil {
+		return nil, 0, err
+	}
+	err = cl.Stream(proto.KindNodes, &proto.NodesRequest{Names: names, Units: c.details > 0}, func(body []byte) error {
+		var chunk proto.NodesChunk
+		if err := proto.Decode(body, &chunk); err != nil {
+			return err
+		}
+		infos, now = append(infos, chunk.Nodes...), chunk.Now
+		return nil
+	})
+	return infos, now, err
+}
+
+func (c *control) showNodes(arg string) error {
+	var names []string
+	if arg != "" && !strings.EqualFold(arg, "ALL") {
+		var err error
+		if names, err = hostlist.Expand(arg); err != nil {
+			return err
+		}
+	}
+	infos, now, err := c.nodes(names)
+	if env.Code(err) == proto.CodeInvalidNode {
+		fmt.Fprintf(c.Stdout, "Node %s not found\n", arg)
+		return plain{fmt.Errorf("")}
+	}
+	if err != nil {
+		return plain{fmt.Errorf("slurm_load_node error: %s", env.Text(err))}
+	}
+	if c.json != "" {
+		return c.nodesJSON(infos, now)
+	}
+	for _, i := range infos {
+		c.print(jobtext.ShowNode(i, c.Clock(), c.details > 0))
+	}
+	return nil
+}
+
+func (c *control) showPartitions(arg string) error {
+	cl, err := c.ask()
+	if err != nil {
+		return err
+	}
+	var reply proto.PartitionsReply
+	if err := cl.Call(proto.KindPartitions, &proto.Empty{}, &reply); err != nil {
+		return plain{fmt.Errorf("slurm_load_partitions error: %s", env.Text(err))}
+	}
+	var shown []*model.Partition
+	wanted := env.SplitList(arg)
+	for _, p := range reply.Partitions {
+		if len(wanted) == 0 || slices.Contains(wanted, p.Name) {
+			shown = append(shown, p)
+		}
+	}
+	switch {
+	case len(shown) == 0 && arg != "":
+		fmt.Fprintf(c.Stdout, "Partition %s not found\n", arg)
+		return plain{fmt.Errorf("")}
+	case c.json != "":
+		return c.partitionsJSON(shown, &reply)
+	}
+	for _, p := range shown {
+		c.print(jobtext.ShowPartition(p))
+	}
+	return nil
+}
+
+func (c *control) showConfig() error {
+	cl, err := c.ask()
+	if err != nil {
+		return err
+	}
+	var reply proto.ConfigReply
+	if err := cl.Call(proto.KindConfig, &proto.Empty{}, &reply); err != nil {
+		return plain{fmt.Errorf("slurm_load_ctl_conf error: %s", env.Text(err))}
+	}
+	fmt.Fprintf(c.Stdout, "Configuration data as of %s\n", c.Stamp(reply.Now, "Unknown"))
+	list := append(slices.Clip(reply.Config.Show), model.KV{Key: "BOOT_TIME", Value: c.Stamp(reply.BootAt, "Unknown")}, model.KV{Key: "SLURM_VERSION", Value: version.Slurm})
+	slices.SortStableFunc(list, func(a, b model.KV) int { return strings.Compare(strings.ToLower(a.Key), strings.ToLower(b.Key)) })
+	for _, k := range list {
+		fmt.Fprintf(c.Stdout, "%-23s = %s\n", k.Key, k.Value)
+	}
+	if len(reply.Paths) > 0 {
+		fmt.Fprintf(c.Stdout, "\nLocal settings of the controller that answered\n")
+		for _, k := range reply.Paths {
+			fmt.Fprintf(c.Stdout, "%-23s = %s\n", k.Key, k.Value)
+		}
+	}
+	fmt.Fprintln(c.Stdout)
+	return c.ping(nil)
+}

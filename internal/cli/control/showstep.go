@@ -1,0 +1,36 @@
+package control
+
+import (
+	"fmt"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/jobtext"
+	"gbatch/internal/proto"
+)
+
+// showSteps is gcontrol show step [JOB[.STEP]].
+func (c *control) showSteps(arg string) error {
+	refs, err := env.ParseStepRefs(arg)
+	if err != nil {
+		return err
+	}
+	cl, err := c.ask()
+	if err != nil {
+		return err
+	}
+	steps, _, err := c.RunningSteps(cl, &proto.StepsRequest{Steps: refs})
+	if err != nil {
+		return plain{fmt.Errorf("slurm_get_job_steps error: %s", env.Text(err))}
+	}
+	for i := range steps {
+		c.print(jobtext.ShowStep(&steps[i], c.Clock()))
+	}
+	switch {
+	case len(steps) > 0:
+	case arg == "":
+		fmt.Fprintln(c.Stdout, "No job steps in the system")
+	default:
+		return fmt.Errorf("Job step %s not found: no such step runs; gacct -j %s shows what has ended", arg, arg)
+	}
+	return nil
+}

@@ -1,0 +1,365 @@
+package info
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/client"
+	"gbatch/internal/format"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
+)
+
+// ginfo lists partitions and nodes. infofields.go has what it can show, infogroup.go how nodes are put together.
+
+// The formats of sinfo.
+const (
+	infoFormat      = "%#P %.5a %.10l %.6D %.6t %N"
+	infoSummary     = "%#P %.5a %.10l %.16F %N"
+	infoLong        = "%#P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %.11i %N"
+	infoNodes       = "%#9N %.6D %.#P %6t"
+	infoNodesLong   = "%#9N %.6D %.#P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E"
+	infoReasons     = "%20E %9u %19H %N"
+	infoReasonsLong = "%20E %12U %19H %6t %N"
+	infoSort        = "#P,-t"
+	infoNodeSort    = "N"
+)
+
+// info is one call of ginfo.
+type info struct {
+	*env.Env
+	nodes    []string
+	parts    []string
+	none     bool // a list was given, and nothing in it
+	states   []stateWanted
+	template string
+	columns  string
+	layout   byte // which of the two was given last: 'o', 'O', or 0
+	sort     string
+	json     string
+	every    int32
+	clusters []string
+
+	all, dead, responding, exact, noHeader, reasons, resvs, gpus, long, byNode, summary bool
+}
+
+func Ginfo(e *env.Env) int {
+	i := &info{Env: e}
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(i.options(), getopt.HelpOptions(0)...), EnvPrefix: "SINFO",
+		About: "List partitions and nodes. Nodes that look the same in every column that is shown share a line."})
+	operands, err := p.Parse(e.Args, e.Lookup)
+	if err != nil {
+		return e.Usage(p, err)
+	}
+	if len(operands) > 0 {
+		e.Errorf("Unrecognized option: %s; pick lines with --partition, --nodes and --states", operands[0])
+		return 1
+	}
+	return e.Repeat(i.every, i.once)
+}
+
+func (i *info) options() []getopt.Option {
+	const filters, output = "Filters", "Output"
+	list := func(dst *[]string) func(string) error {
+		return func(v string) error {
+			*dst = append(*dst, env.SplitList(v)...)
+			i.none = i.none || len(*dst) == 0
+			return nil
+		}
+	}
+	layout := func(dst *string, letter byte) func(string) error {
+		return func(v string) error { *dst, i.layout = v, letter; return nil }
+	}
+	return []getopt.Option{
+		{Name: "partition", Short: 'p', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_PARTITION", Help: "only these partitions", Set: list(&i.parts)},
+		{Name: "nodes", Short: 'n', Arg: getopt.Required, Group: filters, Metavar: "hosts", Help: "only these nodes", Set: func(v string) error {
+			names, err := hostlist.Expand(v)
+			i.nodes = append(i.nodes, names...)
+			i.none = i.none || len(i.nodes) == 0
+			return err
+		}},
+		{Name: "states", Short: 't', Arg: getopt.Required, Group: filters, Metavar: "states", Help: "only nodes in one of these states: idle, mix, alloc, drain, drained, draining, down, unknown, no_respond, maint, resv, comp; with & between, in all", Set: i.setStates},
+		{Name: "responding", Short: 'r', Group: filters, Help: "only nodes that respond", Set: getopt.Flag(&i.responding)},
+		{Name: "dead", Short: 'd', Group: filters, Help: "only nodes that don't respond", Set: getopt.Flag(&i.dead)},
+		{Name: "all", Short: 'a', Group: filters, Env: "_ALL", Help: "hidden partitions too", Set: getopt.Flag(&i.all)},
+		{Name: "hide", Group: filters, Help: "no hidden partitions (the default)", Set: getopt.Const(&i.all, false)},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&i.clusters)},
+
+		{Name: "format", Short: 'o', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "format", Env: "_FORMAT", Help: "what to print, as in '%P %a %D %t %N'", Set: layout(&i.template, 'o')},
+		{Name: "Format", Short: 'O', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "fields", Help: "what to print, as in 'NodeList:30,CPUsState,GresUsed'", Set: layout(&i.columns, 'O')},
+		{Name: "long", Short: 'l', Group: output, Slot: "format", Help: "more columns", Set: getopt.Flag(&i.long)},
+		{Name: "Node", Short: 'N', Group: output, Slot: "format", Help: "a line for each node and partition", Set: getopt.Flag(&i.byNode)},
+		{Name: "summarize", Short: 's', Group: output, Slot: "format", Help: "a line for each partition", Set: getopt.Flag(&i.summary)},
+		{Name: "list-reasons", Short: 'R', Group: output, Slot: "format", Help: "why nodes are down or drained", Set: getopt.Flag(&i.reasons)},
+		{Name: "gpus", Short: 'G', Group: output, Slot: "format", Help: "a line for each GPU: its state, its job, how it is", Set: getopt.Flag(&i.gpus)},
+		{Name: "reservation", Short: 'T', Group: output, Slot: "format", Help: "a line for each reservation", Set: getopt.Flag(&i.resvs)},
+		{Name: "exact", Short: 'e', Group: output, Help: "a line for each size of node", Set: getopt.Flag(&i.exact)},
+		{Name: "noheader", Short: 'h', Group: output, Help: "no headings", Set: getopt.Flag(&i.noHeader)},
+		{Name: "sort", Short: 'S', Arg: getopt.Required, Group: output, Metavar: "keys", Env: "_SORT", Help: "sort by these letters of -o, each with - before it for descending; default #P,-t: as configured, then by state", Set: getopt.Text(&i.sort)},
+		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version", Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists", Set: func(v string) (err error) {
+			i.json, err = slurmjson.ParseVersion(v)
+			return err
+		}},
+		{Name: "iterate", Short: 'i', Arg: getopt.Required, Group: output, Metavar: "seconds", Help: "print again every so many seconds", Set: getopt.Number(&i.every, 1, 1<<20)},
+
+		{Name: "noconvert", Hidden: true, Note: "sizes are in MiB anyway", Set: env.Ignored},
+		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
+		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
+		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
+		{Name: "future", Short: 'F', Refused: "nodes of State=FUTURE are in gbatch.conf only"},
+		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
+	}
+}
+
+// stateWanted is one word of -t: nodes must be in all of its states.
+type stateWanted []string
+
+func (i *info) setStates(v string) error {
+	for _, w := range env.SplitList(v) {
+		var all stateWanted
+		for _, s := range strings.Split(w, "&") {
+			s = strings.ToLower(s)
+			if !slices.Contains(nodeStateWords(), s) {
+				return &getopt.TextError{Text: "Bad state string: \"" + s + "\"\nvalid states: " + strings.Join(nodeStateWords(), ",")}
+			}
+			all = append(all, s)
+		}
+		i.states = append(i.states, all)
+	}
+	i.none = i.none || len(i.states) == 0
+	return nil
+}
+
+// nodeStateWords are the states that -t knows; in those from blocked on no node here ever is.
+func nodeStateWords() []string {
+	return []string{"all", "alloc", "allocated", "mix", "mixed", "idle", "drain", "drained", "drng", "draining", "down", "unk", "unknown", "no_respond",
+		"maint", "resv", "reserved", "comp", "completing", "blocked", "cloud", "fail", "failing", "futr", "future", "inval", "npc", "perfctrs", "planned",
+		"power_down", "powered_down", "powering_down", "powering_up", "reboot", "reboot_issued", "reboot_requested"}
+}
+
+// isNodeState reports whether a node is in a state of -t. alloc and mix, idle and down are about its jobs, whether it
+// drains or not.
+func isNodeState(n *proto.NodeInfo, word string) bool {
+	base, drain, silent := jobtext.NodeState(n.Node)
+	busy := base == jobtext.NodeAllocated || base == jobtext.NodeMixed
+	switch word {
+	case "all":
+		return true
+	case "alloc", "allocated":
+		return busy
+	case "mix", "mixed":
+		return base == jobtext.NodeMixed
+	case "idle":
+		return base == jobtext.NodeIdle
+	case "down":
+		return base == jobtext.NodeDown
+	case "unk", "unknown":
+		return base == jobtext.NodeUnknown
+	case "drain":
+		return drain
+	case "drained":
+		return drain && !busy
+	case "drng", "draining":
+		return drain && busy
+	case "no_respond":
+		return silent
+	case "maint":
+		return n.Maint
+	case "resv", "reserved":
+		return n.Resv != ""
+	case "comp", "completing":
+		return n.Node.Ending > 0
+	}
+	return false
+}
+
+// pick reports whether a node is to be shown.
+func (i *info) pick(n *proto.NodeInfo) bool {
+	base, drain, silent := jobtext.NodeState(n.Node)
+	inAll := func(w stateWanted) bool {
+		return !slices.ContainsFunc(w, func(s string) bool { return !isNodeState(n, s) })
+	}
+	switch {
+	case len(i.nodes) > 0 && !slices.Contains(i.nodes, n.Node.Def.Name),
+		len(i.states) > 0 && !slices.ContainsFunc(i.states, inAll),
+		i.responding && silent,
+		i.dead && !silent,
+		i.reasons && len(jobtext.OutUnits(n.Node, "")) == 0 && (n.Node.Reason == "" || !drain && base != jobtext.NodeDown):
+		return false
+	}
+	return true
+}
+
+// form gives the format and the sorting that the options ask for.
+func (i *info) form() (template, order string) {
+	order = infoSort
+	switch {
+	case i.byNode && i.long:
+		template = infoNodesLong
+	case i.byNode:
+		template = infoNodes
+	case i.reasons && i.long:
+		template = infoReasonsLong
+	case i.reasons:
+		template = infoReasons
+	case i.summary:
+		template = infoSummary
+	case i.long:
+		template = infoLong
+	default:
+		template = infoFormat
+	}
+	if i.byNode {
+		order = infoNodeSort
+	}
+	if i.reasons && !i.byNode {
+		order = ""
+	}
+	if i.layout == 'o' {
+		template = i.template
+	}
+	if i.sort != "" {
+		order = i.sort
+	}
+	return template, order
+}
+
+// once prints one table.
+func (i *info) once() int {
+	if i.resvs {
+		return i.reservations()
+	}
+	fields := jobtext.NodeFields()
+	lang := jobtext.NodeLanguage(fields)
+	template, order := i.form()
+	compile := func() (*format.Printer[jobtext.NodeRow], error) { return lang.Template(template) }
+	if i.layout == 'O' {
+		compile = func() (*format.Printer[jobtext.NodeRow], error) { return lang.Columns(i.columns) }
+	}
+	printer, err := compile()
+	if err := i.UnknownFields(err); err != nil {
+		i.Errorf("%v", err)
+		return 1
+	}
+	var letters []byte
+	for _, f := range fields {
+		if f.Letter != 0 {
+			letters = append(letters, f.Letter)
+		}
+	}
+	keys, err := format.ParseSort(order, string(letters))
+	if err != nil {
+		i.Errorf("%v", err)
+		return 1
+	}
+	now := time.Now()
+	t := &jobtext.NodeTable{NodeView: jobtext.NodeView{Times: i.Times(now), UidOf: env.UidOf}, Pick: i.pick, ByNode: i.byNode, Exact: i.exact,
+		Empty: !i.byNode && !(i.reasons && i.layout == 0)}
+	cluster, at, err := i.load(t)
+	if err != nil {
+		var own env.Complaint
+		if errors.As(err, &own) {
+			i.Errorf("%v", err)
+		} else {
+			fmt.Fprintln(i.Stderr, err)
+		}
+		return 1
+	}
+	if i.reasons {
+		for name, n := range t.Nodes {
+			t.Nodes[name] = jobtext.WithUnitReasons(n)
+		}
+	}
+	if i.gpus {
+		err = i.printGPUs(t, cluster, at)
+	} else if i.json != "" {
+		err = i.printJSON(t, cluster, at)
+	} else {
+		rows := t.Rows(printer, fields, &lang)
+		jobtext.SortNodes(rows, keys, strings.Contains(order, "#"), fields)
+		err = i.printRows(printer, rows, now, cluster)
+	}
+	if err != nil {
+		i.Errorf("%v", err)
+		return 1
+	}
+	return 0
+}
+
+// load asks for partitions and nodes. The text of its error is whole.
+func (i *info) load(t *jobtext.NodeTable) (cluster string, at model.Time, err error) {
+	c, err := i.Connect()
+	if err != nil {
+		return "", 0, env.Complaint{Text: env.Text(err)}
+	}
+	defer c.Close()
+	if err := i.CheckClusters(c, i.clusters); err != nil {
+		return "", 0, err
+	}
+	if i.json != "" || len(i.clusters) > 0 {
+		if cluster, err = env.ClusterName(c); err != nil {
+			return "", 0, fmt.Errorf("slurm_load_ctl_conf error: %s", env.Text(err))
+		}
+	}
+	var parts proto.PartitionsReply
+	if err := c.Call(proto.KindPartitions, &proto.Empty{}, &parts); err != nil {
+		return "", 0, fmt.Errorf("slurm_load_partitions: %s", env.Text(err))
+	}
+	for _, p := range parts.Partitions {
+		hidden := p.Hidden && !i.all && os.Getuid() != 0 && !slices.Contains(i.parts, p.Name)
+		if !hidden && !i.none && (len(i.parts) == 0 || slices.Contains(i.parts, p.Name)) {
+			t.Parts = append(t.Parts, p)
+		}
+	}
+	t.Nodes, err = nodesByName(c, i.nodes, i.gpus)
+	if err != nil {
+		return "", 0, fmt.Errorf("slurm_load_node error: %s", env.Text(err))
+	}
+	return cluster, parts.Now, nil
+}
+
+// nodesByName asks for nodes, all or the named ones, with their units one by one if that is wanted.
+func nodesByName(c *client.Client, names []string, units bool) (map[string]*proto.NodeInfo, error) {
+	out := map[string]*proto.NodeInfo{}
+	err := c.Stream(proto.KindNodes, &proto.NodesRequest{Names: names, Units: units}, func(body []byte) error {
+		var chunk proto.NodesChunk
+		if err := proto.Decode(body, &chunk); err != nil {
+			return err
+		}
+		for _, n := range chunk.Nodes {
+			out[n.Node.Def.Name] = n
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (i *info) printRows(p *format.Printer[jobtext.NodeRow], rows []jobtext.NodeRow, now time.Time, cluster string) error {
+	var head []byte
+	if i.every > 0 || i.long && !i.noHeader {
+		head = now.AppendFormat(head, "Mon Jan _2 15:04:05 2006\n")
+	}
+	if len(i.clusters) > 0 && !i.noHeader {
+		head = append(append(append(head, "CLUSTER: "...), cluster...), '\n')
+	}
+	if _, err := i.Stdout.Write(head); err != nil {
+		return err
+	}
+	if err := p.Write(i.Stdout, rows, !i.noHeader); err != nil {
+		return err
+	}
+	if i.every > 0 {
+		_, err := i.Stdout.Write([]byte{'\n'})
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,35 @@
+package info
+
+import (
+	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
+)
+
+// printJSON prints the nodes, an object for each, as "nodes"; readers of newer versions of sinfo find an object for each
+// node and partition as "sinfo".
+func (i *info) printJSON(t *jobtext.NodeTable, cluster string, now model.Time) error {
+	j := i.JSONFrame("nodes", i.json)
+	seen := map[string]bool{}
+	for _, p := range t.Parts {
+		for _, name := range p.Nodes {
+			if n := t.Nodes[name]; n != nil && !seen[name] && i.pick(n) {
+				seen[name] = true
+				jobtext.NodeJSON(j, n, cluster)
+				j.Flush(false)
+			}
+		}
+	}
+	if !j.Old {
+		j.Close(']')
+		j.Open("sinfo", '[')
+		for _, p := range t.Parts {
+			for _, name := range p.Nodes {
+				if n := t.Nodes[name]; n != nil && i.pick(n) {
+					jobtext.SinfoJSON(j, n, p, cluster)
+					j.Flush(false)
+				}
+			}
+		}
+	}
+	return i.JSONFinish(j, cluster, now)
+}

@@ -1,0 +1,277 @@
+package manage
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os/user"
+	"strings"
+	"time"
+
+	"gbatch/internal/cli/acctmgr"
+	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/client"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
+)
+
+// manage is one call of gacctmgr.
+type manage struct {
+	*env.Env
+	o                          acctmgr.Options
+	immediate, noHeader, quiet bool
+	readOnly                   bool
+	json                       string // the version of the lists; "" for a table
+	args                       []string
+	input                      *bufio.Reader
+}
+
+// promptS is how long an answer to a question is waited for, seconds.
+const promptS = 30
+
+// Gacctmgr shows and changes accounts, users, associations and QOS.
+func Gacctmgr(e *env.Env) int {
+	m := &manage{Env: e}
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(m.options(), getopt.HelpOptions('h')...), Operands: "VERB ENTITY [WORDS]",
+		About:    "Show and change accounts, users, associations and QOS: add, modify, delete, show; with the entities account, user, association, qos, coordinator, and for show also tree, cluster and tres. dump writes everything to a file in Slurm's format, load reads one.",
+		Epilogue: "gacctmgr add account physics Fairshare=50 Parent=science; gacctmgr add user ann account=physics; gacctmgr modify user where name=ann set MaxJobs=10; gacctmgr add qos urgent Priority=500 GrpTRES=gres/gpu=70%; gacctmgr show assoc tree format=account,user,fairshare; gacctmgr dump file=accounts.cfg; gacctmgr load file=accounts.cfg clean"})
+	operands, err := p.Parse(e.Args, e.Lookup)
+	if err != nil {
+		return e.Usage(p, err)
+	}
+	if len(operands) == 0 {
+		fmt.Fprintf(e.Stderr, "%s has no interactive mode: give a verb, as in %s show account; --help lists them\n", e.Program, e.Program)
+		return 1
+	}
+	m.args = operands
+	if err := m.run(); err != nil {
+		fmt.Fprintln(e.Stderr, sentence(err))
+		return 1
+	}
+	return 0
+}
+
+// sentence gives an error's words: the cluster's come as " Error with request: ...".
+func sentence(err error) string {
+	t := env.Text(err)
+	if env.Code(err) != 0 && !strings.HasPrefix(t, " ") && !strings.HasPrefix(t, "Error with request") {
+		t = " Error with request: " + t
+	}
+	return t
+}
+
+func (m *manage) options() []getopt.Option {
+	return []getopt.Option{
+		{Name: "associations", Short: 's', Help: "with show: the associations of each entity", Set: getopt.Flag(&m.o.Assocs)},
+		{Name: "immediate", Short: 'i', Help: "make changes at once, without asking", Set: getopt.Flag(&m.immediate)},
+		{Name: "noheader", Short: 'n', Help: "no headings", Set: getopt.Flag(&m.noHeader)},
+		{Name: "oneliner", Short: 'o', Hidden: true, Note: "every record is one line anyway", Set: env.Ignored},
+		{Name: "parsable", Short: 'p', Help: "fields ended by |", Set: func(string) error { m.o.Style.Parsable, m.o.Style.NoTrailing = true, false; return nil }},
+		{Name: "parsable2", Short: 'P', Help: "fields with | between", Set: func(string) error { m.o.Style.Parsable, m.o.Style.NoTrailing = true, true; return nil }},
+		{Name: "quiet", Short: 'Q', Help: "no words on success", Set: getopt.Flag(&m.quiet)},
+		{Name: "readonly", Short: 'r', Help: "refuse to change anything", Set: getopt.Flag(&m.readOnly)},
+		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
+		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "with show: JSON; " + slurmjson.Default + " without a version", Set: func(v string) (err error) {
+			m.json, err = slurmjson.ParseVersion(v)
+			return err
+		}},
+		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
+	}
+}
+
+func (m *manage) run() error {
+	verb, rest := strings.ToLower(m.args[0]), m.args[1:]
+	begins := func(names ...string) bool {
+		for _, n := range names {
+			if len(verb) >= 2 && strings.HasPrefix(n, verb) {
+				return true
+			}
+		}
+		return false
+	}
+	switch verb {
+	case "dump", "load":
+		return m.flatFile(verb, rest)
+	case "archive", "clear", "shutdown", "reconfigure":
+		instead := map[string]string{"archive": "gdbd keeps its own files", "clear": "there are no statistics to clear", "shutdown": "stop gdbd with the service manager",
+			"reconfigure": "use gcontrol reconfigure"}[verb]
+		return fmt.Errorf(" %s is not supported by gbatch: %s", verb, instead)
+	case "version":
+		m.Version()
+		return nil
+	}
+	if !begins("add", "create", "modify", "update", "delete", "remove", "list", "show") {
+		return fmt.Errorf("invalid keyword: %s; the verbs are add, modify, delete, show, dump and load", m.args[0])
+	}
+	if len(rest) == 0 {
+		return fmt.Errorf(" %s needs an entity: account, user, association, qos or coordinator", verb)
+	}
+	c, err := m.Connect()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	entity := strings.ToLower(rest[0])
+	if begins("modify", "update") && entity == "job" {
+		return m.modifyJob(c, rest[1:])
+	}
+	facts, err := readAccounts(c)
+	if err != nil {
+		return err
+	}
+	if begins("list", "show") {
+		if m.json != "" {
+			return m.showJSON(facts, entity, rest[1:])
+		}
+		if len(entity) > 2 && strings.HasPrefix("runawayjobs", entity) { // gctld and gdbd agree about jobs by themselves
+			fmt.Fprintf(m.Stdout, "Runaway Jobs: No runaway jobs found on cluster %s\n", facts.Cluster)
+			return nil
+		}
+		printer, rows, err := acctmgr.Show(facts, entity, rest[1:], m.o)
+		if err != nil {
+			return err
+		}
+		return printer.Write(m.Stdout, rows, !m.noHeader)
+	}
+	if m.readOnly {
+		return errors.New("Can't run this command in readonly mode.")
+	}
+	var plan *acctmgr.Plan
+	switch {
+	case begins("add", "create"):
+		plan, err = acctmgr.Add(facts, entity, rest[1:])
+	case begins("modify", "update"):
+		plan, err = acctmgr.Modify(facts, entity, rest[1:])
+	default:
+		plan, err = acctmgr.Remove(facts, entity, rest[1:])
+	}
+	if err != nil {
+		return err
+	}
+	return m.carryOut(c, facts, plan)
+}
+
+// carryOut shows a plan, asks, and makes its edits.
+func (m *manage) carryOut(c *client.Client, facts *acctmgr.Facts, plan *acctmgr.Plan) error {
+	say := func(lines ...string) {
+		for _, l := range lines {
+			if !m.quiet {
+				fmt.Fprintln(m.Stdout, l)
+			}
+		}
+	}
+	say(plan.Notes...)
+	if len(plan.Edits) == 0 {
+		say(plan.Nothing)
+		return nil
+	}
+	if !m.immediate {
+		for _, name := range plan.NewUsers {
+			if _, err := user.Lookup(name); err != nil {
+				say(fmt.Sprintf(" There is no uid for user '%s'", name))
+				if !m.ask("Are you sure you want to continue?") {
+					say(" Changes Discarded")
+					return nil
+				}
+			}
+		}
+	}
+	say(plan.Text...)
+	if !m.immediate && !m.ask("Would you like to commit changes?") {
+		say(" Changes Discarded")
+		return nil
+	}
+	var done proto.Empty
+	return c.Call(proto.KindEditAccounts, &proto.EditAccountsRequest{Gen: facts.Gen, Edits: plan.Edits}, &done)
+}
+
+// ask puts a question and waits for y; anything else, and no answer in time, is no.
+func (m *manage) ask(question string) bool {
+	fmt.Fprintf(m.Stdout, "%s (You have %d seconds to decide)\n(N/y): ", question, promptS)
+	if f, ok := m.Stdout.(interface{ Flush() error }); ok {
+		_ = f.Flush() // the last flush tells of errors
+	}
+	if m.input == nil {
+		m.input = bufio.NewReader(m.Stdin)
+	}
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := m.input.ReadString('\n') // no answer is no
+		answer <- line
+	}()
+	timer := time.NewTimer(promptS * time.Second)
+	defer timer.Stop()
+	select {
+	case line := <-answer:
+		line = strings.ToLower(strings.TrimSpace(line))
+		return line == "y" || line == "yes"
+	case <-timer.C:
+		fmt.Fprintln(m.Stdout, "timeout")
+		return false
+	}
+}
+
+// readAccounts asks for everything.
+func readAccounts(c *client.Client) (*acctmgr.Facts, error) {
+	var chunks []*proto.AccountsChunk
+	err := c.Stream(proto.KindAccounts, &proto.AccountsRequest{}, func(body []byte) error {
+		chunk := new(proto.AccountsChunk)
+		if err := proto.Decode(body, chunk); err != nil {
+			return err
+		}
+		chunks = append(chunks, chunk)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return acctmgr.Read(chunks), nil
+}
+
+// modifyJob changes what operators may write on a job, as jobstats does with AdminComment.
+func (m *manage) modifyJob(c *client.Client, words []string) error {
+	rq := proto.UpdateJobRequest{Action: proto.ActUpdate}
+	set := false
+	for _, w := range words {
+		key, value, ok := strings.Cut(w, "=")
+		key = strings.ToLower(key)
+		switch {
+		case key == "where" && !ok, key == "set" && !ok:
+			set = key == "set"
+		case !set && strings.HasPrefix("jobids", key) && len(key) >= 3:
+			refs, err := env.ParseJobRefs(value)
+			if err != nil {
+				return err
+			}
+			rq.Targets = append(rq.Targets, refs...)
+		case !set && key == "cluster", !set && key == "clusters":
+		case set && (key == "admincomment" || key == "comment"):
+			rq.Set = append(rq.Set, model.KV{Key: key, Value: value})
+		case set:
+			return fmt.Errorf(" Unknown option: %s\n Of a job AdminComment and Comment can be set", key)
+		default:
+			return fmt.Errorf(" Unknown condition: %s\n Name jobs with jobid=", key)
+		}
+	}
+	if len(rq.Targets) == 0 || len(rq.Set) == 0 {
+		return errors.New(" Name jobs and what to set: gacctmgr modify job where jobid=7 set AdminComment=TEXT")
+	}
+	var reply proto.TargetsReply
+	if err := c.Call(proto.KindUpdateJob, &rq, &reply); err != nil {
+		return err
+	}
+	for _, r := range reply.Results {
+		if r.Code != 0 {
+			return errors.New(" Error with request: " + r.Text)
+		}
+	}
+	if !m.quiet {
+		fmt.Fprintln(m.Stdout, " Modified jobs...")
+		for _, r := range reply.Results {
+			fmt.Fprintf(m.Stdout, "  %d\n", r.Ref.Job)
+		}
+	}
+	return nil
+}

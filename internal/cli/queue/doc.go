@@ -1,0 +1,11 @@
+// Package queue has the commands about jobs that wait and run.
+//
+//	gqueue.go   gqueue (squeue): its options, formats and errors
+//	list.go     asking for jobs, and which of them are shown
+//	sort.go     the table's lines and their order
+//	json.go     gqueue --json
+//	steps.go    gqueue -s: running steps
+//	gcancel.go  gcancel (scancel): ends jobs and steps, or sends them a signal
+//
+// The columns and the JSON are package jobtext's; joblist reads 10,000 jobs in a few milliseconds.
+package queue

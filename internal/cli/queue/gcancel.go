@@ -1,0 +1,250 @@
+package queue
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/client"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// Gcancel ends jobs, or sends them a signal: those named, or those that the filters pick.
+func Gcancel(e *env.Env) int {
+	var rq proto.CancelRequest
+	var steps proto.CancelRequest // those that are named as steps
+	var quiet, verbose, me, interactive bool
+	var clusters []string
+	list := func(dst *[]string) func(string) error {
+		return func(v string) error { *dst = append(*dst, env.SplitList(v)...); return nil }
+	}
+	options := []getopt.Option{
+		{Name: "account", Short: 'A', Arg: getopt.Required, Metavar: "names", Env: "_ACCOUNT", Help: "only jobs of these accounts", Set: list(&rq.Filter.Accounts)},
+		{Name: "batch", Short: 'b', Env: "_BATCH", Help: "signal the batch shell only", Set: getopt.Flag(&rq.Batch)},
+		{Name: "full", Short: 'f', Env: "_FULL", Help: "signal the batch shell and everything it started", Set: getopt.Flag(&rq.Full)},
+		{Name: "interactive", Short: 'i', Env: "_INTERACTIVE", Help: "ask before each job", Set: getopt.Flag(&interactive)},
+		{Name: "me", Help: "only your own jobs", Set: getopt.Flag(&me)},
+		{Name: "name", Aliases: []string{"jobname"}, Short: 'n', Arg: getopt.Required, Metavar: "names", Env: "_NAME", Help: "only jobs with these names", Set: list(&rq.Filter.Names)},
+		{Name: "nodelist", Short: 'w', Arg: getopt.Required, Metavar: "nodes", Help: "only jobs that use one of these nodes", Set: func(v string) error {
+			names, err := hostlist.Expand(v)
+			rq.Filter.Nodes = append(rq.Filter.Nodes, names...)
+			return err
+		}},
+		{Name: "partition", Short: 'p', Arg: getopt.Required, Metavar: "names", Env: "_PARTITION", Help: "only jobs of these partitions", Set: list(&rq.Filter.Partitions)},
+		{Name: "qos", Short: 'q', Arg: getopt.Required, Metavar: "names", Env: "_QOS", Help: "only jobs with these QOS", Set: list(&rq.Filter.QOS)},
+		{Name: "quiet", Short: 'Q', Help: "say nothing about jobs that can't be ended", Set: getopt.Flag(&quiet)},
+		{Name: "signal", Short: 's', Arg: getopt.Required, Metavar: "signal", Help: "send this signal, by name or number, and don't end the job", Set: func(v string) (err error) {
+			rq.Signal, err = env.ParseSignal(v)
+			return err
+		}},
+		{Name: "state", Short: 't', Arg: getopt.Required, Metavar: "states", Env: "_STATE", Help: "only jobs in one of these states: PENDING, RUNNING, SUSPENDED", Set: func(v string) error {
+			states, err := parseStates(v)
+			rq.Filter.States = append(rq.Filter.States, states...)
+			return err
+		}},
+		{Name: "user", Short: 'u', Arg: getopt.Required, Metavar: "users", Env: "_USER", Help: "only jobs of these users", Set: func(v string) error {
+			uids, err := env.ParseUsers(v)
+			rq.Filter.Users = append(rq.Filter.Users, uids...)
+			return err
+		}},
+		{Name: "verbose", Short: 'v', Env: "_VERBOSE", Help: "say what is sent to which job", Set: getopt.Flag(&verbose)},
+		{Name: "ctld", Hidden: true, Note: "every request goes through the controller", Set: func(string) error { return nil }},
+		{Name: "hurry", Short: 'H', Hidden: true, Env: "_HURRY", Note: "there is no burst-buffer stage to skip", Set: func(string) error { return nil }},
+		{Name: "wckey", Arg: getopt.Required, Refused: "pick jobs with --name, --user or --account"},
+		{Name: "reservation", Short: 'R', Arg: getopt.Required, Metavar: "names", Env: "_RESERVATION", Help: "only jobs that asked for one of these reservations", Set: list(&rq.Filter.Reservations)},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names", Env: "_CLUSTERS SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: list(&clusters)},
+	}
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(options, getopt.HelpOptions(0)...), EnvPrefix: "SCANCEL",
+		Operands: "[job_id[_array_id][.step_id]...]", About: "End jobs or steps, or send them a signal. Jobs are named by id, picked by the filters, or both."})
+	operands, err := p.Parse(e.Args, e.Lookup)
+	if err != nil {
+		return e.Usage(p, err)
+	}
+	for _, o := range operands {
+		if strings.Contains(o, ".") {
+			refs, err := env.ParseStepRefs(o)
+			if err != nil {
+				fmt.Fprintf(e.Stderr, "%s: error: %v\n", e.Program, err)
+				return 1
+			}
+			steps.Steps = append(steps.Steps, refs...)
+			continue
+		}
+		refs, err := env.ParseJobRefs(o)
+		if err != nil {
+			fmt.Fprintf(e.Stderr, "%s: error: %v\n", e.Program, err)
+			return 1
+		}
+		rq.Targets = append(rq.Targets, refs...)
+	}
+	if me {
+		rq.Filter.Users = append(rq.Filter.Users, uint32(os.Getuid()))
+	}
+	steps.Filter, steps.Signal = rq.Filter, rq.Signal
+	if rq.Signal == int32(unix.SIGKILL) && !rq.Batch {
+		rq.Signal = 0 // as in Slurm, SIGKILL ends the job
+	}
+	f := &rq.Filter
+	if len(steps.Steps)+len(rq.Targets)+len(f.Users)+len(f.Names)+len(f.Partitions)+len(f.Accounts)+len(f.States)+len(f.Nodes)+len(f.QOS)+len(f.Reservations) == 0 {
+		e.Errorf("No job identification provided")
+		return 1
+	}
+	c, err := e.Connect()
+	if err != nil {
+		e.Errorf("%s", env.Text(err))
+		return 1
+	}
+	defer c.Close()
+	if err := e.CheckClusters(c, clusters); err != nil {
+		e.Errorf("%s", env.Text(err))
+		return 1
+	}
+	rc := cancelSteps(e, c, &steps, quiet, verbose)
+	if len(steps.Steps) > 0 && len(rq.Targets) == 0 {
+		return rc
+	}
+	if interactive {
+		if err := confirmCancel(e, c, &rq); err != nil {
+			if !errors.Is(err, errNothing) {
+				e.Errorf("%s", env.Text(err))
+				return 1
+			}
+			return 0
+		}
+	}
+	var reply proto.TargetsReply
+	if err := c.Call(rq.Kind(), &rq, &reply); err != nil {
+		e.Errorf("%s", env.Text(err))
+		return 1
+	}
+	return max(rc, cancelResults(e, &rq, &reply, quiet, verbose))
+}
+
+// cancelSteps ends or signals the steps that were named. One that is over already is no error where it is to end.
+func cancelSteps(e *env.Env, c *client.Client, rq *proto.CancelRequest, quiet, verbose bool) int {
+	if len(rq.Steps) == 0 {
+		return 0
+	}
+	var reply proto.TargetsReply
+	if err := c.Call(rq.Kind(), rq, &reply); err != nil {
+		e.Errorf("%s", env.Text(err))
+		return 1
+	}
+	rc := 0
+	for i, r := range reply.Results {
+		if i >= len(rq.Steps) {
+			break
+		}
+		id := jobtext.RefText(r.Ref) + "." + jobtext.StepName(rq.Steps[i].Step)
+		switch {
+		case r.Code == 0 && verbose && rq.Signal != 0:
+			fmt.Fprintf(e.Stderr, "%s: Signal %d to step %s\n", e.Program, rq.Signal, id)
+		case r.Code == 0 && verbose:
+			fmt.Fprintf(e.Stderr, "%s: Terminating job step %s\n", e.Program, id)
+		case r.Code == 0:
+		default:
+			rc = 1
+			if !quiet {
+				e.Errorf("Kill job error on job step id %s: %s", id, r.Text)
+			}
+		}
+	}
+	return rc
+}
+
+// cancelResults prints what went wrong. A single job named and not ended makes the exit code 1; jobs that are over
+// already are no error, as in Slurm.
+func cancelResults(e *env.Env, rq *proto.CancelRequest, reply *proto.TargetsReply, quiet, verbose bool) int {
+	rc := 0
+	for _, r := range reply.Results {
+		switch {
+		case r.Code == 0:
+			if verbose {
+				what := "Terminating"
+				if rq.Signal != 0 {
+					what = "Signal " + strconv.Itoa(int(rq.Signal)) + " to"
+				}
+				fmt.Fprintf(e.Stderr, "%s: %s job %s\n", e.Program, what, jobtext.RefText(r.Ref))
+			}
+			continue
+		case r.Code == proto.CodeAlreadyDone && rq.Signal == 0:
+			if verbose {
+				fmt.Fprintf(e.Stderr, "%s: error: Kill job error on job id %s: %s\n", e.Program, jobtext.RefText(r.Ref), r.Text)
+			}
+			continue
+		}
+		rc = 1
+		if !quiet {
+			e.Errorf("Kill job error on job id %s: %s", jobtext.RefText(r.Ref), r.Text)
+		}
+	}
+	if len(rq.Targets) == 0 {
+		return 0
+	}
+	return rc
+}
+
+// parseStates reads a comma list of job states, long or compact; "all" is every state.
+func parseStates(text string) ([]model.JobState, error) {
+	var out []model.JobState
+	for _, w := range env.SplitList(text) {
+		if strings.EqualFold(w, "all") {
+			return model.JobStates(), nil
+		}
+		s, ok := model.ParseJobState(w)
+		if !ok {
+			var names []string
+			for _, known := range model.JobStates() {
+				names = append(names, known.String())
+			}
+			return nil, fmt.Errorf("Invalid job state specified: %s; valid states: %s", w, strings.Join(names, ","))
+		}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// errNothing is an interactive cancel in which every job was declined.
+var errNothing = errors.New("nothing to cancel")
+
+// confirmCancel asks about each job that the request would end and narrows it to those agreed to.
+func confirmCancel(e *env.Env, c *client.Client, rq *proto.CancelRequest) error {
+	list := proto.JobsRequest{Filter: rq.Filter, Default: true}
+	list.Filter.Jobs = rq.Targets
+	in := bufio.NewScanner(e.Stdin)
+	var keep []proto.JobRef
+	err := c.Stream(proto.KindJobs, &list, func(body []byte) error {
+		var chunk proto.JobsChunk
+		if err := proto.Decode(body, &chunk); err != nil {
+			return err
+		}
+		for _, j := range chunk.Jobs {
+			fmt.Fprintf(e.Stderr, "Cancel job_id=%s name=%s partition=%s [y/n]? ", jobtext.JobID(j), j.Spec.Name, j.Partition())
+			if !in.Scan() {
+				return errNothing
+			}
+			if a := strings.TrimSpace(in.Text()); strings.EqualFold(a, "y") || strings.EqualFold(a, "yes") {
+				keep = append(keep, env.RefOf(j))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if len(keep) == 0 {
+		return errNothing
+	}
+	rq.Targets, rq.Filter = keep, proto.JobFilter{}
+	return nil
+}

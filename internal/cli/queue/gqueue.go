@@ -1,0 +1,337 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/format"
+	"gbatch/internal/hostlist"
+	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
+)
+
+// gqueue lists jobs that wait and run. The list streams: a job is turned into its line as it arrives and forgotten
+// (queuesort.go), so that memory follows what is printed.
+
+// The formats of squeue.
+const (
+	queueFormat = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R"
+	queueLong   = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R"
+	queueStart  = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R"
+	queueSort   = "P,t,-p"
+)
+
+// queue is one call of gqueue.
+type queue struct {
+	*env.Env
+	rq       proto.JobsRequest
+	none     bool // a list was given, and nothing in it: no job fits
+	template string
+	columns  string
+	layout   byte // which of the two was given last: 'o', 'O', or 0
+	sort     string
+	json     string
+	every    int32
+	clusters []string
+
+	why []proto.JobRef // explained in place of a list
+
+	listing bool            // steps, not jobs
+	steps   []proto.StepRef // these; none: of all jobs that the filters pick
+
+	long, noHeader, perTask, perPartition, start, all, noConvert, expand, noSort bool
+}
+
+func Gqueue(e *env.Env) int {
+	q := &queue{Env: e}
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(q.options(), getopt.HelpOptions(0)...), EnvPrefix: "SQUEUE",
+		About: "List jobs that wait and run; with -t all those too that have ended in the last minutes."})
+	operands, err := p.Parse(e.Args, e.Lookup)
+	if err != nil {
+		return e.Usage(p, err)
+	}
+	if q.listing && len(q.steps) == 0 && len(operands) == 1 { // -s 12.0
+		if q.steps, err = env.ParseStepRefs(operands[0]); err != nil {
+			e.Errorf("%s", err)
+			return 1
+		}
+		operands = nil
+	}
+	if len(operands) > 0 {
+		e.Errorf("Unrecognized option: %s", operands[0])
+		fmt.Fprint(e.Stderr, p.Usage())
+		return 1
+	}
+	if len(q.why) > 0 {
+		return e.Repeat(q.every, q.explain)
+	}
+	if q.listing {
+		return e.Repeat(q.every, q.listSteps)
+	}
+	q.rq.Default = len(q.rq.Filter.States) == 0
+	if q.start && q.rq.Default {
+		q.rq.Filter.States, q.rq.Default = []model.JobState{model.Pending}, false
+	}
+	q.rq.Positions = q.layout == 'O' && strings.Contains(strings.ToLower(q.columns), "position")
+	return e.Repeat(q.every, q.once)
+}
+
+// names gives the Set function of a list of names. One that is given and empty picks nothing.
+func (q *queue) names(dst *[]string) func(string) error {
+	return func(v string) error {
+		list := env.SplitList(v)
+		*dst = append(*dst, list...)
+		q.none = q.none || len(list) == 0
+		return nil
+	}
+}
+
+func (q *queue) options() []getopt.Option {
+	f := &q.rq.Filter
+	const filters, output = "Filters", "Output"
+	return []getopt.Option{
+		{Name: "jobs", Short: 'j', Arg: getopt.Required, Group: filters, Metavar: "ids", Help: "only these jobs: 12, 12_3, 12_[1-4]", Set: q.setJobs},
+		{Name: "user", Aliases: []string{"users"}, Short: 'u', Arg: getopt.Required, Group: filters, Metavar: "users", Env: "_USERS", Help: "only jobs of these users", Set: q.setUsers},
+		{Name: "me", Group: filters, Help: "only your own jobs", Set: func(string) error { f.Users = append(f.Users, uint32(os.Getuid())); return nil }},
+		{Name: "notme", Group: filters, Help: "only jobs of others", Set: func(string) error { f.NotUsers = append(f.NotUsers, uint32(os.Getuid())); return nil }},
+		{Name: "account", Aliases: []string{"accounts"}, Short: 'A', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_ACCOUNT", Help: "only jobs of these accounts", Set: q.names(&f.Accounts)},
+		{Name: "partition", Aliases: []string{"partitions"}, Short: 'p', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_PARTITION", Help: "only jobs of these partitions", Set: q.names(&f.Partitions)},
+		{Name: "qos", Short: 'q', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_QOS", Help: "only jobs with these QOS", Set: q.names(&f.QOS)},
+		{Name: "name", Aliases: []string{"names"}, Short: 'n', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_NAMES", Help: "only jobs with these names", Set: q.names(&f.Names)},
+		{Name: "steps", Short: 's', Arg: getopt.Optional, Group: filters, Metavar: "ids", Help: "steps of running jobs in place of jobs; these: 12.0, 12.batch, 12 for all of a job's", Set: func(v string) (err error) {
+			q.listing = true
+			q.steps, err = env.ParseStepRefs(v)
+			return err
+		}},
+		{Name: "states", Short: 't', Arg: getopt.Required, Group: filters, Metavar: "states", Env: "_STATES", Help: "only jobs in these states; all for every state, ended jobs too", Set: func(v string) error {
+			states, err := env.QueryStates(v)
+			f.States = append(f.States, states...)
+			q.none = q.none || err == nil && len(states) == 0
+			return err
+		}},
+		{Name: "nodelist", Aliases: []string{"nodes"}, Short: 'w', Arg: getopt.Required, Group: filters, Metavar: "hosts", Help: "only jobs on one of these nodes", Set: q.setNodes},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&q.clusters)},
+		{Name: "all", Short: 'a', Group: filters, Env: "_ALL", Help: "jobs of hidden partitions too", Set: getopt.Flag(&q.all)},
+		{Name: "hide", Group: filters, Help: "no jobs of hidden partitions (the default)", Set: getopt.Const(&q.all, false)},
+
+		{Name: "format", Short: 'o', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "format", Env: "_FORMAT", Help: "what to print, as in '%.18i %j %T'", Set: func(v string) error {
+			q.template, q.layout = v, 'o'
+			return nil
+		}},
+		{Name: "Format", Short: 'O', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "fields", Env: "_FORMAT2", Help: "what to print, as in 'JobID:10,Name,tres-alloc:.40'", Set: func(v string) error {
+			q.columns, q.layout = v, 'O'
+			return nil
+		}},
+		{Name: "long", Short: 'l', Group: output, Slot: "format", Help: "with the time limit and the state in full", Set: getopt.Flag(&q.long)},
+		{Name: "start", Group: output, Slot: "format", Help: "pending jobs with the time at which they start, N/A where it is not known", Set: getopt.Flag(&q.start)},
+		{Name: "noheader", Short: 'h', Group: output, Help: "no headings", Set: getopt.Flag(&q.noHeader)},
+		{Name: "sort", Short: 'S', Arg: getopt.Required, Group: output, Metavar: "keys", Env: "_SORT", Help: "sort by these letters of -o, each with - before it for descending; default P,t,-p", Set: func(v string) error {
+			q.sort, q.noSort = v, v == ""
+			return nil
+		}},
+		{Name: "array", Short: 'r', Group: output, Env: "_ARRAY", Help: "a line for each task of an array", Set: getopt.Flag(&q.perTask)},
+		{Name: "array-unique", Group: output, Env: "_ARRAY_UNIQUE", Help: "tasks that wait on one line", Note: "they are, unless -r is given", Set: env.Ignored},
+		{Name: "priority", Short: 'P', Group: output, Env: "_PRIORITY", Help: "a line for each partition that a job waits for", Set: getopt.Flag(&q.perPartition)},
+		{Name: "noconvert", Group: output, Help: "memory in MiB, not in the largest unit", Set: getopt.Flag(&q.noConvert)},
+		{Name: "expand-patterns", Group: output, Help: "output files with %j and the like filled in", Set: getopt.Flag(&q.expand)},
+		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version", Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists", Set: func(v string) (err error) {
+			q.json, err = slurmjson.ParseVersion(v)
+			return err
+		}},
+		{Name: "why", Arg: getopt.Required, Group: output, Metavar: "ids", Help: "say what holds these jobs, when they are expected to start, and what would let them start sooner", Set: func(v string) (err error) {
+			q.why, err = env.ParseJobRefs(v)
+			return err
+		}},
+		{Name: "iterate", Short: 'i', Arg: getopt.Required, Group: output, Metavar: "seconds", Help: "print again every so many seconds", Set: getopt.Number(&q.every, 1, 1<<20)},
+		{Name: "reservation", Short: 'R', Arg: getopt.Required, Group: output, Metavar: "names", Help: "jobs that asked for these reservations", Set: func(v string) error {
+			q.rq.Filter.Reservations = env.SplitList(v)
+			return nil
+		}},
+
+		{Name: "only-job-state", Hidden: true, Note: "lists with everything are as quick", Set: env.Ignored},
+		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
+		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
+		{Name: "licenses", Short: 'L', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_LICENSES", Help: "only jobs that asked for one of these licenses", Set: getopt.List(&f.Licenses)},
+		{Name: "running-over", Arg: getopt.Required, Refused: "sort by time instead: -t R -S -M"},
+		{Name: "running-under", Arg: getopt.Required, Refused: "sort by time instead: -t R -S M"},
+		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
+		{Name: "federation", Refused: "leave it out: there is one cluster"},
+		{Name: "sibling", Refused: "leave it out: there is one cluster"},
+	}
+}
+
+func (q *queue) setJobs(v string) error {
+	for _, id := range env.SplitIDs(v) {
+		base, _, _ := strings.Cut(id, ".") // a step: its job
+		refs, err := env.ParseJobRefs(base)
+		if err != nil || len(refs) == 0 {
+			return &getopt.TextError{Text: "Invalid job id: " + id}
+		}
+		q.rq.Filter.Jobs = append(q.rq.Filter.Jobs, refs...)
+	}
+	q.none = q.none || len(q.rq.Filter.Jobs) == 0
+	if len(q.rq.Filter.Jobs) > proto.MaxTargets {
+		return &getopt.TextError{Text: fmt.Sprintf("more than %d job ids; ask for all jobs, or with -u, and pick from the list", proto.MaxTargets)}
+	}
+	return nil
+}
+
+// setUsers complains about users that don't exist and goes on with the others, as squeue does.
+func (q *queue) setUsers(v string) error {
+	known := 0
+	for _, name := range env.SplitList(v) {
+		uid, err := env.UidOf(name)
+		if err != nil {
+			q.Errorf("%v", err)
+			continue
+		}
+		q.rq.Filter.Users = append(q.rq.Filter.Users, uid)
+		known++
+	}
+	q.none = q.none || known == 0 && len(q.rq.Filter.Users) == 0
+	return nil
+}
+
+func (q *queue) setNodes(v string) error {
+	hosts, err := hostlist.Expand(v)
+	if err != nil {
+		return err
+	}
+	for i, h := range hosts {
+		if h == "localhost" {
+			if hosts[i], err = os.Hostname(); err != nil {
+				return err
+			}
+			hosts[i], _, _ = strings.Cut(hosts[i], ".")
+		}
+	}
+	q.rq.Filter.Nodes = append(q.rq.Filter.Nodes, hosts...)
+	q.none = q.none || len(hosts) == 0
+	return nil
+}
+
+// printer compiles the format. Unknown fields are complained about and left out, as squeue does.
+func (q *queue) printer(lang *format.Language[jobtext.JobRow]) (*format.Printer[jobtext.JobRow], error) {
+	template := queueFormat
+	switch {
+	case q.layout == 'o':
+		template = q.template
+	case q.start:
+		template = queueStart
+	case q.long:
+		template = queueLong
+	}
+	compile := func() (*format.Printer[jobtext.JobRow], error) { return lang.Template(template) }
+	if q.layout == 'O' {
+		compile = func() (*format.Printer[jobtext.JobRow], error) { return lang.Columns(q.columns) }
+	}
+	p, err := compile()
+	return p, q.UnknownFields(err)
+}
+
+// once prints one table.
+func (q *queue) once() int {
+	lang := jobtext.JobLanguage()
+	p, err := q.printer(&lang)
+	if err != nil {
+		q.Errorf("%v", err)
+		return 1
+	}
+	keys, rc := q.sortKeys(&lang)
+	if rc != 0 {
+		return rc
+	}
+	now := time.Now()
+	view := &jobtext.JobView{Times: q.Times(now), At: model.Time(now.UnixMilli()), BitLen: q.BitLen(), NoConvert: q.noConvert, Expand: q.expand}
+	if q.json != "" {
+		err = q.printJSON(view)
+	} else {
+		table := newQueueTable(p, &lang, keys)
+		if err = q.each(view, table.add); err == nil {
+			err = q.printTable(table, now)
+		}
+	}
+	return q.ended(err)
+}
+
+// explain answers --why.
+func (q *queue) explain() int {
+	c, err := q.Connect()
+	if err != nil {
+		return q.ended(err)
+	}
+	defer c.Close()
+	return q.ended(env.PrintWhy(q.Env, c, q.why, q.json))
+}
+
+// ended reports an error in squeue's words.
+func (q *queue) ended(err error) int {
+	var said env.Complaint
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &said):
+		q.Errorf("%s", said.Text)
+	default:
+		fmt.Fprintf(q.Stderr, "slurm_load_jobs error: %s\n", env.Text(err))
+	}
+	return 1
+}
+
+func (q *queue) sortKeys(lang *format.Language[jobtext.JobRow]) ([]format.SortKey, int) {
+	spec := q.sort
+	switch {
+	case q.noSort:
+	case spec == "" && q.start:
+		spec = "S"
+	case spec == "":
+		spec = queueSort
+	}
+	var letters []byte
+	for i := range lang.Fields {
+		if l := lang.Fields[i].Letter; l != 0 {
+			letters = append(letters, l)
+		}
+	}
+	keys, err := format.ParseSort(spec, string(letters))
+	if err != nil {
+		q.Errorf("%v", err)
+		return nil, 1
+	}
+	return keys, 0
+}
+
+func (q *queue) printTable(t *queueTable, now time.Time) error {
+	var head []byte
+	if q.every > 0 || q.long && !q.noHeader {
+		head = now.AppendFormat(head, "Mon Jan _2 15:04:05 2006\n")
+	}
+	if len(q.clusters) > 0 && !q.noHeader {
+		name, err := q.Cluster()
+		if err != nil {
+			return err
+		}
+		head = append(append(append(head, "CLUSTER: "...), name...), '\n')
+	}
+	if !q.noHeader {
+		head = t.printer.AppendHeader(head)
+	}
+	if _, err := q.Stdout.Write(head); err != nil {
+		return env.Complaint{Text: err.Error()}
+	}
+	if err := t.write(q.Stdout); err != nil {
+		return env.Complaint{Text: err.Error()}
+	}
+	if q.every > 0 {
+		_, _ = io.WriteString(q.Stdout, "\n") // the flush that follows tells of errors
+	}
+	return nil
+}

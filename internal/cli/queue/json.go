@@ -1,0 +1,26 @@
+package queue
+
+import (
+	"gbatch/internal/cli/env"
+	"gbatch/internal/jobtext"
+)
+
+// printJSON prints the jobs as squeue --json does, in the controller's order, as they come.
+func (q *queue) printJSON(view *jobtext.JobView) error {
+	cluster, err := q.Cluster()
+	if err != nil {
+		return err
+	}
+	j := q.JSONFrame("jobs", q.json)
+	err = q.each(view, func(r *jobtext.JobRow) {
+		r.JSON(j, cluster)
+		j.Flush(false)
+	})
+	if err != nil {
+		return err
+	}
+	if err := q.JSONFinish(j, cluster, view.At); err != nil {
+		return env.Complaint{Text: err.Error()}
+	}
+	return nil
+}

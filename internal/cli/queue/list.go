@@ -1,0 +1,104 @@
+package queue
+
+import (
+	"os"
+	"slices"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/joblist"
+	"gbatch/internal/client"
+	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// This file owns asking for jobs, and which rows a job makes: one, or one for each task (-r) or partition (-P).
+
+// each asks for the jobs and gives every row to add. A row is good until add returns.
+func (q *queue) each(view *jobtext.JobView, add func(*jobtext.JobRow)) error {
+	if q.none {
+		return nil
+	}
+	c, err := q.Connect()
+	if err != nil {
+		return env.Complaint{Text: env.Text(err)}
+	}
+	defer c.Close()
+	if err := q.CheckClusters(c, q.clusters); err != nil {
+		return err
+	}
+	if err := q.checkNodes(c); err != nil {
+		return err
+	}
+	hidden, err := q.hidden(c)
+	if err != nil {
+		return err
+	}
+	var seen map[model.JobID]bool // a list of ids may name a job more than once
+	if len(q.rq.Filter.Jobs) > 1 {
+		seen = map[model.JobID]bool{}
+	}
+	rows := q.rowsOf(view)
+	var reader joblist.Reader
+	return c.Stream(proto.KindJobs, &q.rq, func(body []byte) error {
+		return reader.Each(body, func(now model.Time, j *model.Job) error {
+			view.At = now
+			if seen[j.ID] || hidden != nil && q.isHidden(j, hidden) {
+				return nil
+			}
+			if seen != nil {
+				seen[j.ID] = true
+			}
+			rows.Each(j, add)
+			return nil
+		})
+	})
+}
+
+// checkNodes complains about a node of -w that isn't there.
+func (q *queue) checkNodes(c *client.Client) error {
+	for _, n := range q.rq.Filter.Nodes {
+		err := c.Stream(proto.KindNodes, &proto.NodesRequest{Names: []string{n}}, func([]byte) error { return nil })
+		if env.Code(err) == proto.CodeInvalidNode {
+			return env.Complaint{Text: "Invalid node name " + n}
+		}
+		if err != nil && env.Code(err) != proto.CodeAccess { // PrivateData hides nodes, not the user's jobs there
+			return err
+		}
+	}
+	return nil
+}
+
+// hidden gives the partitions whose jobs are not shown; root sees all.
+func (q *queue) hidden(c *client.Client) (map[string]bool, error) {
+	if q.all || os.Getuid() == 0 {
+		return nil, nil
+	}
+	var reply proto.PartitionsReply
+	if err := c.Call(proto.KindPartitions, &proto.Empty{}, &reply); err != nil && env.Code(err) != proto.CodeAccess {
+		return nil, err
+	}
+	var out map[string]bool
+	for _, p := range reply.Partitions {
+		if p.Hidden {
+			if out == nil {
+				out = map[string]bool{}
+			}
+			out[p.Name] = true
+		}
+	}
+	return out, nil
+}
+
+// isHidden reports whether a job is in hidden partitions only.
+func (q *queue) isHidden(j *model.Job, hidden map[string]bool) bool {
+	if j.Run != nil {
+		return hidden[j.Run.Partition]
+	}
+	return len(j.Spec.Partitions) > 0 && !slices.ContainsFunc(j.Spec.Partitions, func(p string) bool { return !hidden[p] })
+}
+
+// rowsOf says which rows the jobs make.
+func (q *queue) rowsOf(view *jobtext.JobView) *jobtext.JobRows {
+	return &jobtext.JobRows{View: view, PerTask: q.perTask, PerPartition: q.perPartition, Jobs: q.rq.Filter.Jobs, Partitions: q.rq.Filter.Partitions}
+}

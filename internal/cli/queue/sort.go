@@ -1,0 +1,171 @@
+package queue
+
+import (
+	"cmp"
+	"io"
+	"math"
+	"slices"
+	"strings"
+
+	"gbatch/internal/format"
+	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
+)
+
+// queueTable holds the lines of gqueue's table as they will be printed, and of each what sorting needs, so that jobs
+// can go as they come.
+type queueTable struct {
+	printer *format.Printer[jobtext.JobRow]
+	fields  [256]*jobtext.JobField // by letter
+	sort    []format.SortKey
+	lines   []queueLine
+	text    []byte // the block that lines are written to
+	keys    []format.SortValue
+	names   map[string]string
+	scratch []byte
+}
+
+type queueLine struct {
+	text []byte
+	keys []format.SortValue
+	seq  int
+}
+
+const (
+	textBlock = 64 << 10
+	textSpare = 1 << 10 // a new block is begun where less is left
+	keyBlock  = 4 << 10
+)
+
+func newQueueTable(p *format.Printer[jobtext.JobRow], lang *format.Language[jobtext.JobRow], sort []format.SortKey) *queueTable {
+	t := &queueTable{printer: p, sort: sort, names: map[string]string{}}
+	for i := range lang.Fields {
+		if f := &lang.Fields[i]; f.Letter != 0 {
+			t.fields[f.Letter] = f
+		}
+	}
+	return t
+}
+
+// add takes a row; nothing of it is kept.
+func (t *queueTable) add(r *jobtext.JobRow) {
+	if cap(t.text)-len(t.text) < textSpare {
+		t.text = make([]byte, 0, textBlock)
+	}
+	start := len(t.text)
+	t.text = t.printer.AppendRow(t.text, r)
+	if cap(t.keys)-len(t.keys) < len(t.sort) {
+		t.keys = make([]format.SortValue, 0, max(keyBlock, len(t.sort)))
+	}
+	first := len(t.keys)
+	for _, k := range t.sort {
+		t.keys = append(t.keys, t.value(r, k.Letter))
+	}
+	t.lines = append(t.lines, queueLine{t.text[start:len(t.text):len(t.text)], t.keys[first:len(t.keys):len(t.keys)], len(t.lines)})
+}
+
+// value gives what a row is sorted by.
+func (t *queueTable) value(r *jobtext.JobRow, letter byte) format.SortValue {
+	n := int64(0)
+	switch letter {
+	case 'i':
+		n = int64(r.ArrayOrID())<<32 | jobtext.TaskOrder(r.OneTask)
+	case 'A':
+		n = int64(r.ID)
+	case 'F':
+		n = int64(r.ArrayOrID())
+	case 'K':
+		n = jobtext.TaskOrder(r.OneTask)
+	case 'p', 'Q':
+		n = int64(r.ShownPriority())
+	case 'M':
+		n = r.ElapsedS(r.At)
+	case 'l':
+		n = r.TimeLimitS()
+	case 'L':
+		n = r.TimeLimitS() - r.ElapsedS(r.At)
+	case 'S':
+		n = int64(orLast(r.Begins()))
+	case 'e':
+		switch {
+		case r.End != nil:
+			n = int64(r.End.At)
+		case r.Run != nil:
+			n = int64(orLast(r.Run.Deadline()))
+		default:
+			n = math.MaxInt64
+		}
+	case 'V':
+		n = int64(r.Submit)
+	case 'C':
+		_, c := r.Size()
+		n = int64(c)
+	case 'D':
+		c, _ := r.Size()
+		n = int64(c)
+	case 'm':
+		n = r.MemMiB()
+	case 'c':
+		n = r.MinCPUs()
+	case 'd':
+		n = r.Spec.TmpMiB
+	case 'U':
+		n = int64(r.Spec.UID)
+	case 'G':
+		n = int64(r.Spec.GID)
+	case 'y':
+		n = int64(r.Spec.Nice)
+	case 't':
+		return format.SortValue{S: r.State.Short()}
+	case 'T':
+		return format.SortValue{S: r.State.String()}
+	default:
+		if f := t.fields[letter]; f != nil && f.Append != nil {
+			t.scratch = f.Append(t.scratch[:0], r)
+		} else if f != nil {
+			t.scratch = append(t.scratch[:0], f.Get(r)...)
+		}
+		s, ok := t.names[string(t.scratch)]
+		if !ok {
+			s = string(t.scratch)
+			t.names[s] = s
+		}
+		if s == "" {
+			n = 1 // what has none comes last
+		}
+		return format.SortValue{N: n, S: s}
+	}
+	return format.SortValue{N: n}
+}
+
+func orLast(t model.Time) model.Time {
+	if t == 0 {
+		return math.MaxInt64
+	}
+	return t
+}
+
+// write prints the lines in order. Equal ones stay in the controller's order.
+func (t *queueTable) write(w io.Writer) error {
+	slices.SortFunc(t.lines, func(a, b queueLine) int {
+		for i, k := range t.sort {
+			c := cmp.Compare(a.keys[i].N, b.keys[i].N)
+			if c == 0 {
+				c = strings.Compare(a.keys[i].S, b.keys[i].S)
+			}
+			if c != 0 {
+				if k.Down {
+					return -c
+				}
+				return c
+			}
+		}
+		return cmp.Compare(a.seq, b.seq)
+	})
+	for _, l := range t.lines {
+		if _, err := w.Write(l.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}

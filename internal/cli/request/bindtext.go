@@ -1,0 +1,247 @@
+package request
+
+import (
+	"strconv"
+	"strings"
+
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/jobtext"
+	"gbatch/internal/proto"
+)
+
+// bindtext.go reads what --cpu-bind, --gpu-bind, --mem-bind and --distribution say. grun makes a request of it; gsubmit
+// only checks it and passes the text on to the job's steps.
+
+func badBind(option, v, ways string) error {
+	return &getopt.TextError{Text: "Invalid --" + option + " specification: '" + v + "'; write " + ways}
+}
+
+// bindWords splits off the words before the way of binding; a list behind it keeps its commas.
+func bindWords(v string, flags map[string]func()) (way, list string) {
+	for {
+		word, rest, more := strings.Cut(v, ",")
+		if f := flags[strings.ToLower(word)]; f != nil {
+			f()
+			if v = rest; more {
+				continue
+			}
+			return "", ""
+		}
+		way, list, _ = strings.Cut(v, ":")
+		return strings.ToLower(way), list
+	}
+}
+
+// bindList reads 0,1,2*4 and the like.
+func bindListText(list string, mask bool) ([]string, bool) {
+	var out []string
+	for _, w := range strings.Split(list, ",") {
+		entry, times, repeated := strings.Cut(w, "*")
+		n := 1
+		if repeated {
+			k, err := strconv.Atoi(times)
+			if err != nil || k < 1 || k > proto.MaxStepTasks {
+				return nil, false
+			}
+			n = k
+		}
+		base, text := 0, entry
+		if mask {
+			base, text = 16, strings.TrimPrefix(strings.ToLower(entry), "0x")
+		}
+		for i := 0; i < len(text); i += 15 { // masks may be longer than a word
+			if _, err := strconv.ParseUint(text[i:min(i+15, len(text))], base, 64); err != nil {
+				return nil, false
+			}
+		}
+		if text == "" || len(out)+n > proto.MaxStepTasks {
+			return nil, false
+		}
+		for range n {
+			out = append(out, entry)
+		}
+	}
+	return out, true
+}
+
+func SetCPUBind(b *proto.StepBind) func(string) error {
+	return func(v string) error {
+		const ways = "[verbose,] none, rank, cores, threads, sockets, ldoms, map_cpu:LIST or mask_cpu:LIST"
+		b.CPUVerbose = false
+		way, list := bindWords(v, map[string]func(){"v": func() { b.CPUVerbose = true }, "verbose": func() { b.CPUVerbose = true }, "q": func() {}, "quiet": func() {}})
+		mask := way == "mask_cpu"
+		switch way {
+		case "", "auto":
+			b.CPU = proto.BindAuto
+		case "no", "none":
+			b.CPU = proto.BindNone
+		case "yes":
+			b.CPU = proto.BindCores
+		case "rank":
+			b.CPU = proto.BindRank
+		case "core", "cores":
+			b.CPU = proto.BindCores
+		case "thread", "threads":
+			b.CPU = proto.BindThreads
+		case "socket", "sockets":
+			b.CPU = proto.BindSockets
+		case "ldom", "ldoms":
+			b.CPU = proto.BindLdoms
+		case "rank_ldom":
+			b.CPU = proto.BindRankLdom
+		case "map_cpu", "mask_cpu":
+			if b.CPU = proto.BindMap; mask {
+				b.CPU = proto.BindMask
+			}
+			var ok bool
+			if b.CPUList, ok = bindListText(list, mask); !ok {
+				return badBind("cpu-bind", v, ways)
+			}
+			return nil
+		default:
+			return badBind("cpu-bind", v, ways)
+		}
+		if list != "" {
+			return badBind("cpu-bind", v, ways)
+		}
+		return nil
+	}
+}
+
+func SetGPUBind(b *proto.StepBind) func(string) error {
+	return func(v string) error {
+		const ways = "[verbose,] closest, none, single:N, per_task:N, map_gpu:LIST or mask_gpu:LIST"
+		b.GPUVerbose = false
+		way, list := bindWords(v, map[string]func(){"v": func() { b.GPUVerbose = true }, "verbose": func() { b.GPUVerbose = true }, "q": func() {}, "quiet": func() {}})
+		switch way {
+		case "":
+			b.GPU = proto.BindAuto
+		case "none":
+			b.GPU = proto.BindNone
+		case "closest":
+			b.GPU = proto.BindClosest
+		case "single", "per_task":
+			if b.GPU = proto.BindPerTask; way == "single" {
+				b.GPU = proto.BindSingle
+			}
+			n, err := strconv.Atoi(list)
+			if err != nil || n < 1 || n > 1024 {
+				return badBind("gpu-bind", v, ways)
+			}
+			b.GPUCount = int32(n)
+			return nil
+		case "map_gpu", "map", "mask_gpu", "mask":
+			mask := strings.HasPrefix(way, "mask")
+			if b.GPU = proto.BindMap; mask {
+				b.GPU = proto.BindMask
+			}
+			var ok bool
+			if b.GPUList, ok = bindListText(list, mask); !ok {
+				return badBind("gpu-bind", v, ways)
+			}
+			return nil
+		default:
+			return badBind("gpu-bind", v, ways)
+		}
+		if list != "" {
+			return badBind("gpu-bind", v, ways)
+		}
+		return nil
+	}
+}
+
+// SetTRESBind reads gres/gpu:WAY.
+func SetTRESBind(b *proto.StepBind) func(string) error {
+	return func(v string) error {
+		rest, ok := strings.CutPrefix(v, jobtext.TresGPU)
+		if !ok {
+			return badBind("tres-bind", v, "gres/gpu: and what --gpu-bind takes, such as gres/gpu:single:1")
+		}
+		return SetGPUBind(b)(rest)
+	}
+}
+
+func SetMemBind(b *proto.StepBind) func(string) error {
+	return func(v string) error {
+		const ways = "[verbose,][prefer,] none, local, rank, map_mem:LIST or mask_mem:LIST"
+		b.MemVerbose, b.MemPrefer = false, false
+		verbose, prefer := func() { b.MemVerbose = true }, func() { b.MemPrefer = true }
+		way, list := bindWords(v, map[string]func(){"v": verbose, "verbose": verbose, "q": func() {}, "quiet": func() {}, "p": prefer, "prefer": prefer, "nosort": func() {}})
+		switch way {
+		case "":
+			b.Mem = proto.BindAuto
+		case "no", "none":
+			b.Mem = proto.BindNone
+		case "local":
+			b.Mem = proto.BindLocal
+		case "rank":
+			b.Mem = proto.BindRank
+		case "map_mem", "mask_mem":
+			mask := way == "mask_mem"
+			if b.Mem = proto.BindMap; mask {
+				b.Mem = proto.BindMask
+			}
+			var ok bool
+			if b.MemList, ok = bindListText(list, mask); !ok {
+				return badBind("mem-bind", v, ways)
+			}
+			return nil
+		case "sort":
+			return &getopt.TextError{Text: "Invalid --mem-bind specification: 'sort' reorders free pages on kernels of Xeon Phi only; leave it out"}
+		default:
+			return badBind("mem-bind", v, ways)
+		}
+		if list != "" {
+			return badBind("mem-bind", v, ways)
+		}
+		return nil
+	}
+}
+
+// SetDistribution reads how tasks go to nodes, to sockets and to cores: block:cyclic, plane=4, arbitrary. planeSize is for
+// plane without a size, as SLURM_DISTRIBUTION has it.
+func SetDistribution(n *proto.StepNeed, b *proto.StepBind, planeSize string) func(string) error {
+	return func(v string) error {
+		const ways = "block, cyclic, plane=N or arbitrary, then :block, :cyclic or :fcyclic for the sockets of a node"
+		text := strings.TrimSuffix(strings.TrimSuffix(strings.ToLower(v), ",nopack"), ",pack")
+		parts := strings.Split(text, ":")
+		first, size, plane := strings.Cut(parts[0], "=")
+		n.Dist, n.Plane = proto.DistDefault, 0
+		switch first {
+		case "*", "":
+		case "block":
+			n.Dist = proto.DistBlock
+		case "cyclic":
+			n.Dist = proto.DistCyclic
+		case "arbitrary":
+			n.Dist = proto.DistArbitrary
+		case "plane":
+			if !plane {
+				size = planeSize
+			}
+			k, err := strconv.Atoi(size)
+			if err != nil || k < 1 || k > proto.MaxStepTasks {
+				return badBind("distribution", v, ways)
+			}
+			n.Dist, n.Plane = proto.DistPlane, int32(k)
+		default:
+			return badBind("distribution", v, ways)
+		}
+		if len(parts) > 3 || plane && first != "plane" {
+			return badBind("distribution", v, ways)
+		}
+		b.Cores = proto.DistDefault
+		switch cores := append(parts, "*")[1]; cores { // the level of cores follows the level of sockets
+		case "*":
+		case "block":
+			b.Cores = proto.DistBlock
+		case "cyclic":
+			b.Cores = proto.DistCyclic
+		case "fcyclic":
+			b.Cores = proto.DistFCyclic
+		default:
+			return badBind("distribution", v, ways)
+		}
+		return nil
+	}
+}

@@ -1,0 +1,56 @@
+package request
+
+import (
+	"encoding/hex"
+	"fmt"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/proto"
+)
+
+// New turns what the options say into the message for the controller.
+func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
+	sp := &s.Spec
+	sp.WorkDir = e.Dir
+	if s.Chdir != "" {
+		sp.WorkDir = s.Chdir
+		if !filepath.IsAbs(sp.WorkDir) {
+			sp.WorkDir = filepath.Join(e.Dir, sp.WorkDir)
+		}
+		sp.WorkDir = filepath.Clean(sp.WorkDir)
+	}
+	sp.Append = s.openMode == "a"
+	sp.Submit = e.Program
+	for _, a := range e.Args {
+		sp.Submit += " " + a
+	}
+	if len(sp.Submit) > proto.MaxFieldBytes {
+		sp.Submit = sp.Submit[:proto.MaxFieldBytes]
+	}
+	old := unix.Umask(0)
+	unix.Umask(old)
+	sp.Umask = uint32(old)
+	if sp.TasksPerNode > 0 && sp.Tasks > 0 && sp.MinNodes == 0 {
+		sp.MinNodes = (sp.Tasks + sp.TasksPerNode - 1) / sp.TasksPerNode
+		sp.MaxNodes = sp.MinNodes
+	}
+	if err := s.settle(); err != nil {
+		return nil, err
+	}
+	var err error
+	if sp.Limits, err = ResourceLimits(s.limits); err != nil {
+		return nil, err
+	}
+	env, err := Environment(e, s)
+	if err != nil {
+		return nil, err
+	}
+	var id [16]byte
+	if _, err := unix.Getrandom(id[:], 0); err != nil {
+		return nil, fmt.Errorf("draw a request id: %w", err)
+	}
+	return &proto.SubmitRequest{RequestID: hex.EncodeToString(id[:]), Spec: sp, Script: body, Env: env, TestOnly: s.TestOnly}, nil
+}

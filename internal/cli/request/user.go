@@ -1,0 +1,35 @@
+package request
+
+import (
+	"strconv"
+	"strings"
+
+	"gbatch/internal/cli/getopt"
+)
+
+// userEnvironment reads --get-user-env's value: [seconds][L|S].
+func (s *Submission) userEnvironment(v string) error {
+	s.userEnv = v
+	if v == "" {
+		s.userEnv = "1" // what Slurm writes
+		return nil
+	}
+	digits := strings.TrimRight(v, "LlSs")
+	if n, err := strconv.Atoi(digits); digits != "" && (err != nil || n < 1) || len(v) > len(digits)+1 {
+		return &getopt.TextError{Text: "Invalid --get-user-env specification: '" + v + "'; write seconds, and L for a login shell or S for a plain one, such as 10L"}
+	}
+	return nil
+}
+
+// WishLogin asks for the login environment where --export leaves out this one, as Slurm does.
+func (s *Submission) WishLogin() {
+	if s.userEnv != "" || s.Export == "" || s.exportTo != "" {
+		return
+	}
+	for _, w := range splitQuoted(s.Export) {
+		if strings.EqualFold(w, "ALL") {
+			return
+		}
+	}
+	s.userEnv = "1"
+}

@@ -1,0 +1,47 @@
+package request
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/model"
+)
+
+// --signal, as sbatch(1) has it: [{R|B}:]sig[@seconds].
+
+const warningBeforeS = 60 // without @seconds
+
+// ParseWarning reads --signal's value.
+func ParseWarning(v string) (*model.Warning, error) {
+	w := &model.Warning{BeforeS: warningBeforeS}
+	rest := v
+	if flags, sig, ok := strings.Cut(v, ":"); ok {
+		for _, f := range flags {
+			switch f {
+			case 'B', 'b':
+				w.Batch = true
+			case 'R', 'r':
+				return nil, &getopt.TextError{Text: "--signal=" + v + ": jobs are not started into reservations to be warned before them (R): leave R out, and give --time so that the job ends before"}
+			default:
+				return nil, fmt.Errorf("%q is none of its flags: B: is for the batch script", flags)
+			}
+		}
+		rest = sig
+	}
+	sig, at, timed := strings.Cut(rest, "@")
+	if timed {
+		n, err := strconv.ParseUint(at, 10, 32)
+		if err != nil || n > model.MaxWarningS {
+			return nil, fmt.Errorf("%q is not a number of seconds from 0 to %d", at, model.MaxWarningS)
+		}
+		w.BeforeS = int64(n)
+	}
+	var err error
+	if w.Signal, err = env.ParseSignal(sig); err != nil {
+		return nil, err
+	}
+	return w, nil
+}

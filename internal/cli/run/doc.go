@@ -1,0 +1,11 @@
+// Package run has grun (srun), which runs a command as the tasks of a step.
+//
+//	grun.go options.go  the command, its options, and which job the step belongs to
+//	outside.go          grun outside of a job: it gets an allocation first
+//	talk.go             the conversation with the daemon that runs the step
+//	files.go remote.go  the tasks' input and output: files, pipes, and streams from other nodes
+//	terminal.go         --pty
+//	say.go              what is said when tasks end
+//
+// What can be asked for is package request's; package allocate waits for an allocation and gives it back.
+package run

@@ -1,0 +1,374 @@
+package run
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/outpath"
+	"gbatch/internal/proto"
+)
+
+// runfiles.go gives tasks their standard files: grun's own where nothing has to be done with what goes through them,
+// files where asked for, pipes where lines get labels or the input goes to several tasks.
+
+// maxHeldLine is how much of a line without an end is kept for its label, bytes.
+const maxHeldLine = 64 << 10
+
+// plumbing is the files of a step.
+type plumbing struct {
+	files   proto.StepFiles
+	fds     []int      // in the order of the message
+	ends    []*os.File // the tasks' ends of pipes and files opened here: closed when all tasks have theirs
+	readers sync.WaitGroup
+	mu      sync.Mutex // lines of different tasks don't mix
+	inputs  []*os.File // the writing ends of the tasks' inputs
+	keep    []*os.File // files for output: closed at once where all tasks write to them by themselves, else at the end
+
+	ranks  int          // tasks of the step
+	mine   []int32      // those whose files are passed on as they are
+	sinks  [3]sink      // where output of the other tasks goes
+	wired  bool         // other tasks read from, or write to, this command
+	feeds  bool         // some of them read what it reads
+	remote *remoteFiles // of the other tasks; nil: there are none, or they need nothing
+
+	terminal *os.File // the other side of task 0's terminal, where that is on this host
+}
+
+// sink is a destination of output: a file, with labels or without. A negative one is none.
+type sink struct {
+	fd    int
+	label bool
+}
+
+// plumb opens what the step's tasks need. direct is the node whose tasks get open files.
+func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct string, v outpath.Values) (pl *plumbing, err error) {
+	pl = &plumbing{ranks: ranks, sinks: [3]sink{{fd: -1}, {fd: -1}, {fd: -1}}}
+	for i := range layout {
+		if layout[i].Node == direct {
+			pl.mine = layout[i].Ranks
+		}
+	}
+	defer func(made *plumbing) {
+		if err != nil {
+			made.closeEnds()
+			pl = nil
+		}
+	}(pl)
+	v.Step = strconv.Itoa(int(step))
+	if len(layout) == 1 {
+		v.Node = layout[0].Node
+	}
+	if r.rq.Terminal != nil {
+		if err := r.plumbTerminal(pl); err != nil {
+			return nil, fmt.Errorf("--pty: %w", err)
+		}
+		return pl, r.plumbRemote(pl, layout, direct)
+	}
+	modes := [3]string{r.in, r.out, r.err}
+	if modes[2] == "" && modes[1] != "" {
+		if _, err := strconv.Atoi(modes[1]); err != nil && modes[1] != "all" {
+			modes[2] = modes[1]
+		}
+	}
+	for i, mode := range modes {
+		f := proto.StepFile{Append: r.append}
+		var fds []int
+		task, terr := strconv.Atoi(mode)
+		switch {
+		case mode == "none":
+			f.Mode = proto.FileNull
+		case terr == nil && (task < 0 || task >= ranks):
+			return nil, fmt.Errorf("'%s' is none of the step's tasks 0 to %d", mode, ranks-1)
+		case terr == nil:
+			f.Mode, f.Task = proto.FileOne, int32(task)
+			if slices.Contains(pl.mine, f.Task) {
+				fds = []int{i}
+			} else if i == 0 {
+				pl.wired, pl.feeds = true, true
+			} else {
+				pl.wired, pl.sinks[i] = true, sink{i, false}
+			}
+		case mode == "" || mode == "all":
+			f.Mode, fds, err = r.ownFile(pl, i)
+		case i == 2 && mode == modes[1]:
+			f = pl.files.Files[1]
+			if pl.sinks[2] = pl.sinks[1]; f.Mode == proto.FileShared || f.Mode == proto.FileEach {
+				f.Mode, fds, err = pl.output(pl.sinks[1])
+			}
+		default:
+			if !filepath.IsAbs(mode) {
+				mode = filepath.Join(r.rq.Dir, mode)
+			}
+			if i == 0 && !outpath.PerTask(mode) && !outpath.PerNode(mode) { // the same for all: said here, not by each task
+				file, err := os.Open(outpath.Expand(mode, v))
+				if err != nil {
+					return nil, fmt.Errorf("Could not open stdin file %s: %w", mode, reason(err))
+				}
+				_ = file.Close() // it was only looked at
+			}
+			if i == 0 || outpath.PerTask(mode) || len(layout) > 1 && outpath.PerNode(mode) {
+				f.Mode, f.Pattern = proto.FilePath, mode
+				break
+			}
+			flags := os.O_WRONLY | os.O_CREATE | os.O_APPEND
+			if !r.append {
+				flags |= os.O_TRUNC
+			}
+			name := outpath.Expand(mode, v)
+			var file *os.File
+			if file, err = os.OpenFile(name, flags, 0o666); err != nil {
+				return nil, fmt.Errorf("Could not open %s file %s: %w", [...]string{"stdin", "stdout", "stderr"}[i], name, reason(err))
+			}
+			pl.keep = append(pl.keep, file)
+			pl.sinks[i] = sink{int(file.Fd()), r.label}
+			f.Mode, fds, err = pl.output(pl.sinks[i])
+		}
+		if err != nil {
+			return nil, err
+		}
+		f.FDs = int32(len(fds))
+		pl.files.Files = append(pl.files.Files, f)
+		pl.fds = append(pl.fds, fds...)
+	}
+	return pl, r.plumbRemote(pl, layout, direct)
+}
+
+// plumbRemote listens for the relays of tasks on other hosts, where these read or write what goes through here.
+func (r *run) plumbRemote(pl *plumbing, layout []proto.StepNode, direct string) (err error) {
+	if pl.ranks == len(pl.mine) || !pl.wired {
+		return nil
+	}
+	if pl.remote, err = pl.listen(layout, direct); err == nil {
+		pl.files.IO = &proto.StepIO{Port: pl.remote.port, Key: pl.remote.key}
+	}
+	return err
+}
+
+// wires reports whether some of a node's tasks read or write what goes through here.
+func (pl *plumbing) wires(n *proto.StepNode) bool {
+	return slices.ContainsFunc(pl.files.Files, func(f proto.StepFile) bool {
+		return f.Mode == proto.FileShared || f.Mode == proto.FileEach || f.Mode == proto.FileOne && slices.Contains(n.Ranks, f.Task)
+	})
+}
+
+// ownFile passes one of grun's own files on.
+func (r *run) ownFile(pl *plumbing, i int) (mode uint8, fds []int, err error) {
+	others := pl.ranks > len(pl.mine)
+	switch {
+	case !isOpen(i), i == 0 && others && isNull(0):
+		return proto.FileNull, nil, nil // closed: the tasks get /dev/null
+	case i == 0 && (pl.ranks > 1 && !isNull(0) || others):
+		if pl.wired, pl.feeds = pl.wired || others, others; others || pl.ranks > 1 {
+			fds, err = pl.inputPipes()
+		}
+		return proto.FileEach, fds, err
+	case i > 0:
+		pl.sinks[i] = sink{i, r.label}
+		return pl.output(pl.sinks[i])
+	case len(pl.mine) > 0:
+		return proto.FileShared, []int{i}, nil
+	}
+	return proto.FileNull, nil, nil
+}
+
+// output gives tasks a way to a destination.
+func (pl *plumbing) output(to sink) (mode uint8, fds []int, err error) {
+	pl.wired = pl.wired || pl.ranks > len(pl.mine)
+	switch {
+	case to.label:
+		fds, err = pl.pipes(to.fd)
+		return proto.FileEach, fds, err
+	case len(pl.mine) > 0:
+		return proto.FileShared, []int{to.fd}, nil
+	}
+	return proto.FileShared, nil, nil
+}
+
+// reason is what is wrong with a file, without its name.
+func reason(err error) error {
+	var e *os.PathError
+	if errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
+func isOpen(fd int) bool {
+	_, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+	return err == nil
+}
+
+func isNull(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == unix.Mkdev(1, 3)
+}
+
+// pipes makes a pipe for each task, and copies its lines to a file with labels.
+func (pl *plumbing) pipes(to int) (fds []int, err error) {
+	for _, task := range pl.mine {
+		out, in, err := os.Pipe()
+		if err != nil {
+			return nil, fmt.Errorf("make a pipe for task %d: %w", task, err)
+		}
+		pl.ends = append(pl.ends, in)
+		fds = append(fds, int(in.Fd()))
+		pl.readers.Go(func() {
+			pl.copyLines(int(task), out, to)
+			_ = out.Close() // it was only read
+		})
+	}
+	return fds, nil
+}
+
+// copyLines writes each line of a task with its number before it.
+func (pl *plumbing) copyLines(task int, p io.Reader, to int) {
+	l := pl.labeller(task, to)
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := p.Read(buf)
+		l.take(buf[:n], err != nil)
+		if err != nil {
+			return
+		}
+	}
+}
+
+// labeller puts a task's number before its lines.
+type labeller struct {
+	pl    *plumbing
+	to    int
+	label []byte
+	held  []byte // the beginning of a line
+}
+
+func (pl *plumbing) labeller(task, to int) *labeller {
+	return &labeller{pl: pl, to: to, label: fmt.Appendf(nil, "%*d: ", len(strconv.Itoa(pl.ranks-1)), task)}
+}
+
+// take writes the lines that data completes, and what is left where it ends.
+func (l *labeller) take(data []byte, end bool) {
+	l.held = append(l.held, data...)
+	var out []byte
+	for {
+		at := bytes.IndexByte(l.held, '\n')
+		if at < 0 && len(l.held) < maxHeldLine && !end {
+			break
+		}
+		if at < 0 {
+			if len(l.held) > 0 {
+				out = append(append(append(out, l.label...), l.held...), '\n')
+				l.held = nil
+			}
+			break
+		}
+		out = append(append(out, l.label...), l.held[:at+1]...)
+		l.held = l.held[at+1:]
+	}
+	l.pl.put(l.to, out)
+}
+
+// put writes to a file. Who reads it no more is not told.
+func (pl *plumbing) put(to int, text []byte) {
+	pl.mu.Lock()
+	defer pl.mu.Unlock()
+	for len(text) > 0 {
+		n, err := unix.Write(to, text)
+		if err == unix.EINTR || err == unix.EAGAIN {
+			continue
+		}
+		if err != nil {
+			return
+		}
+		text = text[n:]
+	}
+}
+
+// inputPipes makes a pipe for each task's input. feed fills them.
+func (pl *plumbing) inputPipes() (fds []int, err error) {
+	for _, task := range pl.mine {
+		out, in, err := os.Pipe()
+		if err != nil {
+			return nil, fmt.Errorf("make a pipe for task %d: %w", task, err)
+		}
+		pl.ends = append(pl.ends, out)
+		pl.inputs = append(pl.inputs, in)
+		fds = append(fds, int(out.Fd()))
+	}
+	return fds, nil
+}
+
+// feed gives all tasks what grun reads.
+func (pl *plumbing) feed() {
+	inputs := pl.inputs
+	buf := make([]byte, 32<<10)
+	for len(inputs) > 0 || pl.feeds {
+		n, err := unix.Read(0, buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if n <= 0 || err != nil {
+			break
+		}
+		keep := inputs[:0]
+		for _, in := range inputs {
+			if _, err := in.Write(buf[:n]); err == nil {
+				keep = append(keep, in)
+			} else {
+				_ = in.Close() // that task reads no more
+			}
+		}
+		inputs = keep
+		if pl.feeds {
+			pl.feeds = pl.remote.feed(buf[:n])
+		}
+	}
+	pl.inputs = inputs
+	pl.endInput()
+	if pl.feeds {
+		pl.remote.feed(nil)
+	}
+}
+
+// closeEnds closes the tasks' ends: when those of the tasks are closed too, the pipes end.
+func (pl *plumbing) closeEnds() {
+	if pl.remote == nil {
+		pl.closeKept()
+	}
+	for _, f := range pl.ends {
+		_ = f.Close() // the tasks have their own
+	}
+	pl.ends = nil
+}
+
+// closeKept closes the files that were opened for output.
+func (pl *plumbing) closeKept() {
+	for _, f := range pl.keep {
+		_ = f.Close() // who writes to it tells of errors
+	}
+	pl.keep = nil
+}
+
+// valuesOf is what names of files can say of the job.
+func valuesOf(ev *proto.StepEvent, rq *proto.StepRequest) outpath.Values {
+	v := outpath.Values{JobID: uint32(rq.Job), JobName: rq.Name}
+	if j := ev.Job; j != nil {
+		v.User = j.User
+		if v.JobName = j.Name; j.Task >= 0 {
+			v.ArrayJob, v.Task = uint32(j.ArrayID), uint32(j.Task)
+		}
+	}
+	if host, err := os.Hostname(); err == nil {
+		v.Node, _, _ = strings.Cut(host, ".")
+	}
+	return v
+}

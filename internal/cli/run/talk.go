@@ -1,0 +1,420 @@
+package run
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/client"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// runtalk.go is grun while its step runs: what the node's daemon tells, what signals come, and what is said about it.
+
+const (
+	rejoinFor   = 60 * time.Second       // how long grun looks for a daemon that is being restarted
+	rejoinPace  = 200 * time.Millisecond // between two looks
+	againWithin = time.Second            // for the second Ctrl-C
+	gatherExits = 50 * time.Millisecond  // ends of tasks that come together are told in one line
+	drainOutput = 2 * time.Second        // for output of processes that outlive their task
+)
+
+// talk is one step as grun sees it.
+type talk struct {
+	*run
+	dir, node string
+	conn      *client.Steps
+	events    chan *proto.StepEvent
+	lost      chan error
+
+	id       int32 // StepNone before it has one
+	layout   []proto.StepNode
+	tasks    []taskSeen
+	left     int // tasks that have not ended
+	pl       *plumbing
+	fed      bool
+	rc       int
+	exits    []*proto.StepEvent // not told yet
+	waited   string
+	aborted  bool // the end of the step was asked for
+	intAt    time.Time
+	intSent  bool
+	deadline <-chan time.Time // --wait
+	signals  chan os.Signal
+
+	signalled bool // a task was ended by a signal
+	cancelled bool // and the node has said why
+
+	isRaw  bool      // the user's terminal passes keys on
+	stderr io.Writer // while it does so: where messages went before
+}
+
+type taskSeen struct {
+	node           string
+	started, ended bool
+}
+
+func (t *talk) main() int {
+	t.id, t.events, t.lost = proto.StepNone, make(chan *proto.StepEvent, 64), make(chan error, 1)
+	if err := t.ask(); err != nil {
+		t.Errorf("Unable to create step for job %d: %s", t.rq.Job, err.Error())
+		return t.Failed(1)
+	}
+	t.signals = make(chan os.Signal, 16)
+	signal.Notify(t.signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT, unix.SIGPIPE)
+	if t.rq.Terminal != nil {
+		signal.Notify(t.signals, unix.SIGWINCH)
+	}
+	defer signal.Stop(t.signals)
+	defer t.unraw()
+	var flush <-chan time.Time
+	for {
+		select {
+		case ev := <-t.events:
+			if done, rc := t.take(ev); done {
+				t.tellExits()
+				t.finish()
+				return rc
+			}
+			if len(t.exits) > 0 && flush == nil {
+				flush = time.After(gatherExits)
+			}
+		case <-flush:
+			t.tellExits()
+			flush = nil
+		case err := <-t.lost:
+			if err := t.rejoin(err); err != nil {
+				t.tellExits()
+				t.Errorf("%s", err.Error())
+				t.finish()
+				return max(t.rc, 1)
+			}
+		case sig := <-t.signals:
+			if quit, rc := t.signal(sig.(unix.Signal)); quit {
+				return rc
+			}
+		case <-t.deadline:
+			t.deadline = nil
+			t.tellExits()
+			fmt.Fprintf(t.Stderr, "%s: First task exited %ds ago\n", t.Program, t.waitS)
+			t.tellTasks()
+			fmt.Fprintf(t.Stderr, "%s: Terminating StepId=%d.%d\n", t.Program, t.rq.Job, t.id)
+			t.aborted = true
+			_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGKILL)}, nil) // a broken connection is seen by the reader
+		}
+	}
+}
+
+// ask sends the request over a new connection.
+func (t *talk) ask() error {
+	c, err := t.dial(t.dir, t.node)
+	if err != nil {
+		return err
+	}
+	if err := c.Send(proto.StepFrameRequest, &t.rq, nil); err != nil {
+		return err
+	}
+	t.conn = c
+	go func() {
+		for {
+			ev, err := c.Read()
+			if err != nil {
+				t.lost <- err
+				return
+			}
+			t.events <- ev
+		}
+	}()
+	return nil
+}
+
+// rejoin finds the daemon again: it has been restarted, and the step lives on.
+func (t *talk) rejoin(why error) error {
+	t.conn.Free()
+	if t.pl == nil || t.pl.remote != nil && t.pl.remote.silent() {
+		t.unraw() // nobody takes keys: Ctrl-C is for grun
+	}
+	for give := time.Now().Add(rejoinFor); time.Now().Before(give); {
+		if err := t.ask(); err == nil {
+			if t.fed {
+				t.raw()
+			}
+			return nil
+		}
+		select {
+		case sig := <-t.signals:
+			switch sig {
+			case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
+				return fmt.Errorf("node %s's daemon is gone (%v), and signal %d came while grun looked for it; what becomes of StepId=%d.%d is in accounting", t.node, why, sig, t.rq.Job, t.id)
+			}
+		case <-time.After(rejoinPace):
+		}
+	}
+	return fmt.Errorf("node %s's daemon is gone (%v) and did not come back in %v; what becomes of StepId=%d.%d is in accounting", t.node, why, rejoinFor, t.rq.Job, t.id)
+}
+
+// take does what an event asks for. done comes with the exit code.
+func (t *talk) take(ev *proto.StepEvent) (done bool, rc int) {
+	switch ev.Kind {
+	case proto.StepWaits:
+		if t.waited == "" && !t.quiet {
+			fmt.Fprintf(t.Stderr, "%s: Job %d step creation temporarily disabled, retrying: %s\n", t.Program, t.rq.Job, ev.Text)
+		}
+		t.waited = ev.Text
+	case proto.StepRefused:
+		t.Errorf("%s", ev.Text)
+		return true, t.Failed(1)
+	case proto.StepCreated:
+		if t.waited != "" && !t.quiet && t.id == proto.StepNone {
+			fmt.Fprintf(t.Stderr, "%s: Step created for StepId=%d.%d\n", t.Program, t.rq.Job, ev.Step)
+		}
+		if err := t.created(ev); err != nil {
+			t.Errorf("%s", err.Error())
+			t.abort("")
+			return true, t.Failed(1)
+		}
+	case proto.StepLine:
+		fmt.Fprintln(t.Stderr, ev.Text)
+		t.cancelled = t.cancelled || strings.Contains(ev.Text, "error: *** STEP ")
+	case proto.StepStarted, proto.StepExited:
+		t.task(ev)
+	case proto.StepDone:
+		if ev.OOM {
+			t.rc = max(t.rc, 128+int(unix.SIGKILL))
+		}
+		if t.signalled && !t.aborted && !t.cancelled && !t.quiet {
+			t.tellExits()
+			fmt.Fprintf(t.Stderr, "%s: Force Terminated StepId=%d.%d\n", t.Program, t.rq.Job, t.id)
+		}
+		if ev.Cause == model.StopTimeLimit || t.aborted {
+			t.rc = max(t.rc, 1)
+		}
+		return true, t.rc
+	}
+	return false, 0
+}
+
+// created opens the files and sends them.
+func (t *talk) created(ev *proto.StepEvent) error {
+	if t.pl == nil {
+		n := 0
+		for i := range ev.Layout {
+			n += len(ev.Layout[i].Ranks)
+		}
+		t.id, t.layout, t.tasks, t.left = ev.Step, ev.Layout, make([]taskSeen, n), n
+		t.rq.Had = true
+		if ev.Job != nil && !t.badSaid {
+			t.killBad = ev.Job.KillBad
+		}
+		if ev.Job != nil && !t.waitSaid {
+			t.waitS = ev.Job.WaitS
+		}
+		for i := range ev.Layout {
+			for _, r := range ev.Layout[i].Ranks {
+				if int(r) < n {
+					t.tasks[r].node = ev.Layout[i].Node
+				}
+			}
+		}
+		if err := t.checkMulti(n); err != nil {
+			return err
+		}
+		if err := t.around(t.prolog); err != nil {
+			return fmt.Errorf("%s prolog failed: %w. Aborting step", t.Program, err)
+		}
+		var err error
+		if t.pl, err = t.plumb(ev.Step, n, ev.Layout, ev.Direct, valuesOf(ev, &t.rq)); err != nil {
+			return err
+		}
+		t.warnMasks()
+		if t.verbose > 0 {
+			fmt.Fprintf(t.Stderr, "%s: launching StepId=%d.%d on %d nodes, %d tasks\n", t.Program, t.rq.Job, t.id, len(ev.Layout), n)
+		}
+	}
+	if len(t.pl.ends) == 0 && t.allStarted() {
+		return nil // all tasks have theirs already, and pipes to them are closed here
+	}
+	return t.conn.Send(proto.StepFrameFiles, &t.pl.files, t.pl.fds)
+}
+
+// checkMulti says which task has no command.
+func (t *talk) checkMulti(tasks int) error {
+	if !t.multi {
+		return nil
+	}
+	for rank := range int32(tasks) {
+		if !slices.ContainsFunc(t.rq.Multi, func(m proto.StepProgram) bool { return m.Ranks.Has(rank) }) {
+			return fmt.Errorf("Configuration file %s invalid, no record for task id %d", t.multiFile, rank)
+		}
+	}
+	return nil
+}
+
+// warnMasks says once what masking GPUs costs, where tasks that talk to each other may want more than their own.
+func (t *talk) warnMasks() {
+	b := &t.rq.Bind
+	if t.quiet || b.GPU == proto.BindAuto || b.GPU == proto.BindNone {
+		return
+	}
+	for i := range t.layout {
+		gpus := 0
+		for _, g := range t.layout[i].Gres {
+			if g.Name == "gpu" {
+				gpus += g.Index.Count()
+			}
+		}
+		if len(t.layout[i].Ranks) > 1 && gpus > 1 {
+			fmt.Fprintf(t.Stderr, "%s: note: each task sees only the GPUs that it is bound to, so NCCL may do without direct GPU to GPU transfers; --gpu-bind=none shows all of the step's GPUs to every task\n", t.Program)
+			return
+		}
+	}
+}
+
+func (t *talk) allStarted() bool {
+	return !slices.ContainsFunc(t.tasks, func(s taskSeen) bool { return !s.started && !s.ended })
+}
+
+// task takes note of a task's start or end.
+func (t *talk) task(ev *proto.StepEvent) {
+	if int(ev.Task) >= len(t.tasks) || ev.Task < 0 || t.pl == nil {
+		return
+	}
+	s := &t.tasks[ev.Task]
+	switch {
+	case s.ended:
+		return
+	case ev.Kind == proto.StepStarted:
+		s.started = true
+	default:
+		s.ended = true
+		t.left--
+		t.exits = append(t.exits, ev)
+		rc := int(ev.Code)
+		if ev.Signal != 0 {
+			rc = 128 + int(ev.Signal)
+			t.signalled = true
+		}
+		t.rc = max(t.rc, rc)
+		if rc != 0 && t.killBad && !t.aborted && t.left > 0 {
+			t.tellExits()
+			if !t.quiet {
+				fmt.Fprintf(t.Stderr, "%s: Terminating StepId=%d.%d\n", t.Program, t.rq.Job, t.id)
+			}
+			t.abort(fmt.Sprintf("slurmstepd: error: *** STEP %d.%d ON %s CANCELLED AT %s ***", t.rq.Job, t.id, t.layout[0].Node, time.Now().Format("2006-01-02T15:04:05")))
+		}
+		if t.waitS > 0 && t.deadline == nil && t.left > 0 {
+			t.deadline = time.After(time.Duration(t.waitS) * time.Second)
+		}
+	}
+	if t.allStarted() {
+		t.pl.closeEnds()
+		if !t.fed && (len(t.pl.inputs) > 0 || t.pl.feeds) {
+			t.fed = true
+			t.raw()
+			go t.pl.feed()
+		}
+	}
+}
+
+// abort asks for the end of the step.
+func (t *talk) abort(line string) {
+	t.aborted = true
+	// A broken connection is seen by the reader.
+	_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Text: line}, nil)
+}
+
+// finish waits for what the tasks have written to be through.
+func (t *talk) finish() {
+	if t.pl == nil {
+		return
+	}
+	t.pl.closeEnds()
+	through := make(chan struct{})
+	go func() { t.pl.readers.Wait(); close(through) }()
+	select {
+	case <-through:
+	case <-time.After(drainOutput):
+	}
+	t.pl.closeKept()
+	if t.pl.remote != nil {
+		t.pl.remote.close()
+	}
+	if err := t.around(t.epilog); err != nil {
+		t.Errorf("%s epilog failed: %v", t.Program, err)
+	}
+}
+
+// around runs a program of the user's on this host, before or after the step.
+func (t *talk) around(program string) error {
+	if program == "" || program == "none" {
+		return nil
+	}
+	cmd := exec.Command(program)
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = t.Dir, os.Stdin, os.Stdout, os.Stderr
+	cmd.Env = append(slices.Clone(t.Environ), fmt.Sprintf("SLURM_JOB_ID=%d", t.rq.Job), fmt.Sprintf("SLURM_STEP_ID=%d", t.id))
+	return cmd.Run()
+}
+
+// signal does what a signal to grun means for its step. quit ends grun at once.
+func (t *talk) signal(sig unix.Signal) (quit bool, rc int) {
+	if t.id == proto.StepNone { // it still waits, and nothing is lost
+		switch sig {
+		case unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP:
+			fmt.Fprintf(t.Stderr, "%s: Cancelled pending step for job %d\n", t.Program, t.rq.Job)
+			t.conn.Close()
+			return true, t.Failed(1)
+		}
+		return false, 0
+	}
+	switch sig {
+	case unix.SIGPIPE, unix.SIGCONT:
+	case unix.SIGWINCH:
+		t.resize()
+	case unix.SIGINT:
+		t.interrupted()
+	case unix.SIGTERM, unix.SIGQUIT:
+		if !t.aborted {
+			fmt.Fprintf(t.Stderr, "%s: Job step aborted: Waiting for StepId=%d.%d to finish.\n", t.Program, t.rq.Job, t.id)
+		}
+		t.abort("")
+	default:
+		if sig == unix.SIGHUP && t.rq.Terminal != nil { // the user has gone
+			t.abort("")
+			break
+		}
+		fmt.Fprintf(t.Stderr, "%s: forwarding signal %d to StepId=%d.%d\n", t.Program, int(sig), t.rq.Job, t.id)
+		_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(sig)}, nil) // a broken connection is seen by the reader
+	}
+	return false, 0
+}
+
+// interrupted is Ctrl-C: the first says how the tasks are, the second within a second is for them, a third ends them.
+func (t *talk) interrupted() {
+	now := time.Now()
+	switch {
+	case t.intSent:
+		fmt.Fprintf(t.Stderr, "%s: forcing job termination\n", t.Program)
+		t.aborted = true
+		_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGKILL)}, nil) // as above
+	case t.interrupt || now.Sub(t.intAt) < againWithin:
+		fmt.Fprintf(t.Stderr, "%s: sending Ctrl-C to StepId=%d.%d\n", t.Program, t.rq.Job, t.id)
+		t.intSent = true
+		_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGINT)}, nil) // as above
+		if !t.interrupt {
+			break
+		}
+		t.abort("")
+	default:
+		t.intAt = now
+		fmt.Fprintf(t.Stderr, "%s: interrupt (one more within 1 sec to abort)\n", t.Program)
+		t.tellTasks()
+	}
+}

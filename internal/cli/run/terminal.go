@@ -1,0 +1,139 @@
+package run
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/proto"
+	"gbatch/internal/terminal"
+)
+
+// runterminal.go is grun --pty: task 0 gets a pseudo-terminal of its node, and the user's own terminal passes every key on.
+// Ctrl-C and Ctrl-Z are keys like any other: that terminal's foreground processes feel them. On this host its other side is
+// here, so it lives and dies with grun; on another one it is with the relay (runremote.go).
+
+// wantTerminal notes what the terminal will be like: that at grun's output, as srun has it. Without one there is no --pty.
+func (r *run) wantTerminal() error {
+	if r.in != "" || r.out != "" || r.err != "" {
+		return errors.New("--error/--input/--output are incompatible with --pty")
+	}
+	size, err := terminal.SizeOf(1)
+	if err != nil {
+		r.Errorf("Not using a pseudo-terminal, disregarding --pty option: the output is no terminal")
+		return nil
+	}
+	t := &proto.StepTerminal{Rows: int32(size.Rows), Cols: int32(size.Cols)}
+	if m, err := terminal.ModesOf(0); err == nil {
+		t.Modes, t.Chars = []uint32{m.Input, m.Output, m.Control, m.Local}, m.Chars
+		r.cooked = m
+	}
+	r.rq.Terminal = t
+	return nil
+}
+
+// plumbTerminal makes the files of a step with a terminal.
+func (r *run) plumbTerminal(pl *plumbing) error {
+	own := slices.Contains(pl.mine, 0)
+	for range 3 {
+		f := proto.StepFile{Mode: proto.FileOne}
+		if own {
+			f.FDs = 1
+		}
+		pl.files.Files = append(pl.files.Files, f)
+	}
+	if !own {
+		pl.wired, pl.feeds, pl.sinks[1] = true, true, sink{1, r.label}
+		return nil
+	}
+	master, slave, err := terminal.Open()
+	if err != nil {
+		return err
+	}
+	pl.ends = append(pl.ends, slave)
+	pl.terminal, pl.inputs = master, append(pl.inputs, master)
+	fd := int(slave.Fd())
+	pl.fds = append(pl.fds, fd, fd, fd)
+	if err := terminal.Set(fd, r.cooked); err != nil {
+		return err
+	}
+	t := r.rq.Terminal
+	if err := terminal.Resize(fd, terminal.Size{Rows: uint16(t.Rows), Cols: uint16(t.Cols)}); err != nil {
+		return err
+	}
+	pl.readers.Go(func() {
+		if r.label {
+			pl.copyLines(0, master, 1)
+			return
+		}
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := master.Read(buf)
+			if pl.put(1, buf[:n]); err != nil { // EIO: nobody has the other side open any more
+				return
+			}
+		}
+	})
+	return nil
+}
+
+// raw has the user's terminal pass keys on, from when there is somebody to take them.
+func (t *talk) raw() {
+	if t.rq.Terminal == nil || len(t.cooked.Chars) == 0 || t.isRaw {
+		return
+	}
+	t.isRaw = terminal.Set(0, t.cooked.Raw()) == nil
+	if _, err := terminal.SizeOf(2); t.isRaw && err == nil {
+		t.stderr, t.Stderr = t.Stderr, returning{t.Stderr}
+	}
+	t.resize() // it may have changed since
+}
+
+// returning writes lines to a terminal that does not put the carriage return before their ends by itself.
+type returning struct{ io.Writer }
+
+func (w returning) Write(b []byte) (int, error) {
+	_, err := w.Writer.Write(bytes.ReplaceAll(b, []byte("\n"), []byte("\r\n")))
+	return len(b), err
+}
+
+// unraw puts the user's terminal back as it was.
+func (t *talk) unraw() {
+	if t.isRaw {
+		t.isRaw = false
+		if t.stderr != nil {
+			t.stderr, t.Stderr = nil, t.stderr
+		}
+		_ = terminal.Set(0, t.cooked) // it is gone, and so is who could be told
+	}
+}
+
+// resize makes the task's terminal as large as the user's.
+func (t *talk) resize() {
+	if t.rq.Terminal == nil || t.pl == nil {
+		return
+	}
+	size, err := terminal.SizeOf(1)
+	switch {
+	case err != nil: // it is gone
+	case t.pl.terminal != nil:
+		_ = terminal.Resize(int(t.pl.terminal.Fd()), size) // likewise
+	case t.pl.remote != nil:
+		t.pl.remote.resize(size)
+	}
+}
+
+// endInput is the end of what a task reads.
+func (pl *plumbing) endInput() {
+	for _, in := range pl.inputs {
+		if in != pl.terminal {
+			_ = in.Close() // it has all there is
+			continue
+		}
+		fd := int(in.Fd())
+		_, _ = unix.Write(fd, terminal.EndOfInput(fd)) // closing it would hang up
+	}
+}

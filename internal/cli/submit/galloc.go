@@ -1,0 +1,160 @@
+package submit
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/cli/allocate"
+	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/cli/request"
+	"gbatch/internal/model"
+)
+
+// Galloc gets an allocation, runs a command or a shell here with variables that describe it, and gives it back when that ends.
+func Galloc(e *env.Env) int {
+	g := &allocCall{Env: e}
+	g.s.Spec.Name = "interactive"
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(g.options(), getopt.HelpOptions('h')...), Order: getopt.StopAtOperand,
+		EnvPrefix: "SALLOC", Operands: "[command [arguments...]]",
+		About:    "Get an allocation and run a command here, a shell without one, whose grun starts tasks on its nodes. The allocation is given back when the command ends.",
+		Epilogue: "Options may also be set in the environment (SALLOC_PARTITION, SALLOC_TIMELIMIT, ...)."})
+	operands, err := p.Parse(e.Args, e.Lookup)
+	if err != nil {
+		return e.BadLine(p, err)
+	}
+	if !g.s.Quiet {
+		for _, n := range p.Notes() {
+			fmt.Fprintln(e.Stderr, n)
+		}
+	}
+	a := &allocate.Allocation{Env: e, Submission: &g.s, Quiet: g.s.Quiet, Immediate: g.immediate, Tell: "Granted job allocation %d", Keep: g.noShell}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
+	job, rc := a.Get(signals)
+	signal.Stop(signals)
+	if job == nil {
+		return g.Failed(rc)
+	}
+	if g.noShell {
+		return 0
+	}
+	rc = g.run(job, operands, a)
+	a.Release(job.ID, rc)
+	return rc
+}
+
+// allocCall is one call of galloc.
+type allocCall struct {
+	*env.Env
+	s         request.Submission
+	noShell   bool
+	killWith  unix.Signal // the command, when the allocation is taken away; 0: a shell only
+	immediate int64       // seconds to wait for it, at most; 0: without end
+}
+
+func (g *allocCall) options() []getopt.Option {
+	out := slices.DeleteFunc(g.s.Options(time.Now), func(o getopt.Option) bool { return slices.Contains(request.NotForAllocations, o.Name) })
+	for i := range out {
+		if out[i].Group == "What gsubmit does" {
+			out[i].Group = "What galloc does"
+		}
+	}
+	const how = "What galloc does"
+	return append(out,
+		getopt.Option{Name: "no-shell", Group: how, Env: "_NO_SHELL", Help: "get the allocation, say its number, and leave it; gcancel ends it", Set: getopt.Flag(&g.noShell)},
+		getopt.Option{Name: "immediate", Short: 'I', Arg: getopt.Optional, Metavar: "seconds", Group: how, Env: "_IMMEDIATE", Help: "give up when there are no resources within so many seconds (1)", Set: func(v string) error {
+			if v == "" {
+				v = "1"
+			}
+			return getopt.Number(&g.immediate, 1, 1<<30)(v)
+		}},
+		getopt.Option{Name: "kill-command", Short: 'K', Arg: getopt.Optional, Metavar: "signal", Group: how, Env: "_KILL_CMD", Help: "send the command this signal (TERM) when its allocation is taken away; a shell gets HUP", Set: func(v string) error {
+			g.killWith = unix.SIGTERM
+			if v == "" {
+				return nil
+			}
+			n, err := env.ParseSignal(v)
+			g.killWith = unix.Signal(n)
+			return err
+		}},
+		getopt.Option{Name: "bell", Hidden: true, Note: "terminals are not rung", Set: env.Ignored},
+		getopt.Option{Name: "no-bell", Hidden: true, Set: env.Ignored},
+		getopt.Option{Name: "x11", Arg: getopt.Optional, Refused: "ssh -X to the node"},
+		getopt.Option{Name: "chroot", Arg: getopt.Required, Refused: "chroot in the command"})
+}
+
+// run runs the command, and tells it when its allocation is taken away.
+func (g *allocCall) run(job *model.Job, operands []string, a *allocate.Allocation) int {
+	shell := len(operands) == 0
+	if shell {
+		operands = []string{g.Getenv("SHELL")}
+		if operands[0] == "" {
+			operands[0] = "/bin/sh"
+		}
+	}
+	cmd := exec.Command(operands[0], operands[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir = os.Stdin, os.Stdout, os.Stderr, g.Dir
+	if g.s.Chdir != "" {
+		cmd.Dir = g.s.Chdir
+	}
+	cmd.Env = append(slices.DeleteFunc(slices.Clone(g.Environ), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return strings.HasPrefix(name, "SLURM_") && name != "SLURM_CONF"
+	}), a.Environment(job)...)
+	// The terminal's signals are for the command, which shares its group with this process.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, unix.SIGINT, unix.SIGQUIT, unix.SIGTSTP, unix.SIGTTOU, unix.SIGTTIN, unix.SIGTERM, unix.SIGHUP)
+	defer signal.Stop(signals)
+	if err := cmd.Start(); err != nil {
+		g.Errorf("%s: %v", operands[0], env.PlainExec(err))
+		return 1
+	}
+	done := make(chan struct{})
+	defer close(done)
+	go func() {
+		for {
+			select {
+			case s := <-signals:
+				if s == unix.SIGTERM || s == unix.SIGHUP { // of others, to this process only
+					_ = cmd.Process.Signal(s) // it may have ended
+				}
+			case <-done:
+				return
+			}
+		}
+	}()
+	go func() {
+		if !a.Watch(job.ID, done) {
+			return
+		}
+		fmt.Fprintf(g.Stderr, "%s: Job allocation %d has been revoked.\n", g.Program, job.ID)
+		switch {
+		case g.killWith != 0:
+			_ = cmd.Process.Signal(g.killWith) // as above
+		case shell:
+			_ = cmd.Process.Signal(unix.SIGHUP) // as above
+		}
+	}()
+	err := cmd.Wait()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit) && exit.ExitCode() >= 0:
+		return exit.ExitCode()
+	case errors.As(err, &exit):
+		if ws, ok := exit.Sys().(interface{ Signal() unix.Signal }); ok {
+			return 128 + int(ws.Signal())
+		}
+	}
+	return 1
+}

@@ -1,0 +1,230 @@
+package submit
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"gbatch/internal/cli/env"
+	"gbatch/internal/cli/getopt"
+	"gbatch/internal/cli/request"
+	"gbatch/internal/cli/script"
+	"gbatch/internal/client"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// Gsubmit submits a batch script: from a file, from standard input, or made of one command (--wrap). Options come from
+// the command line, the environment and the script's #SBATCH lines, the former before the latter.
+func Gsubmit(e *env.Env) int {
+	rc, err := submit(e)
+	if err != nil {
+		fmt.Fprintln(e.Stderr, err)
+		return e.Failed(rc)
+	}
+	return rc
+}
+
+func submit(e *env.Env) (int, error) {
+	s := &request.Submission{}
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.Options(time.Now), getopt.HelpOptions('h')...),
+		Order: getopt.StopAtOperand, EnvPrefix: "SBATCH", Operands: "[script [arguments...]]",
+		About:    "Submit a batch script. Without a script it is read from standard input. Lines of the script that begin with #SBATCH or #GBATCH, before its first command, hold options too.",
+		Epilogue: "Options may also be set in the environment (SBATCH_PARTITION, SBATCH_TIMELIMIT, ...): the command line is stronger than the environment, and that than the script."})
+	operands, err := p.Args(e.Args)
+	if err != nil {
+		return e.Usage(p, err), nil
+	}
+	body, err := readScript(e, s, p, operands)
+	if err != nil {
+		return 1, err
+	}
+	if err := p.Env(e.Lookup); err != nil {
+		return 1, err
+	}
+	if err := p.Apply(); err != nil {
+		return 1, err
+	}
+	if !s.Quiet {
+		for _, n := range p.Notes() {
+			fmt.Fprintln(e.Stderr, n)
+		}
+	}
+	s.WishLogin()
+	lines, err := eachLines(e, s)
+	if err != nil {
+		return 1, fmt.Errorf("%s: error: %w", e.Program, err)
+	}
+	rq, err := request.New(e, s, body)
+	if err != nil {
+		return 1, fmt.Errorf("%s: error: %w", e.Program, err)
+	}
+	c, err := e.Connect()
+	if err != nil {
+		return 1, fmt.Errorf("%s: error: Batch job submission failed: %s", e.Program, env.Text(err))
+	}
+	defer c.Close()
+	if err := e.CheckClusters(c, s.Clusters); err != nil {
+		return 1, fmt.Errorf("%s: error: %s", e.Program, env.Text(err))
+	}
+	if s.Each != "" && !s.TestOnly {
+		return submitEach(e, c, s, rq, lines)
+	}
+	var reply proto.SubmitReply
+	if err := c.Call(proto.KindSubmit, rq, &reply); err != nil {
+		return 1, refused(e, s, err, "")
+	}
+	notes(e, s, reply.Notes)
+	if s.TestOnly {
+		fmt.Fprintf(e.Stderr, "%s: Job to start at %s using %d processors on nodes %s in partition %s\n", e.Program,
+			time.UnixMilli(int64(reply.TestStart)).Format("2006-01-02T15:04:05"), reply.TestCPUs, reply.TestNodes, reply.TestPart)
+		return 0, nil
+	}
+	submitted(e, s, reply.Job, reply.Cluster)
+	if !s.Wait {
+		return 0, nil
+	}
+	if err := e.Flush(); err != nil { // who waits wants to see the id now
+		return 1, err
+	}
+	return await(e, c, reply.Job)
+}
+
+// refused is the error of a submission that the controller did not take; where says which of several it was.
+func refused(e *env.Env, s *request.Submission, err error, where string) error {
+	what := "Batch job submission failed: "
+	if s.TestOnly {
+		what = "allocation failure: "
+	}
+	if env.Code(err) == proto.CodeScript {
+		what = ""
+	}
+	return fmt.Errorf("%s: error: %s%s%s", e.Program, where, what, env.Text(err))
+}
+
+// notes shows the controller's sentences about a job that it took.
+func notes(e *env.Env, s *request.Submission, notes []string) {
+	if s.Quiet {
+		return
+	}
+	for _, n := range notes {
+		fmt.Fprintf(e.Stderr, "%s: %s\n", e.Program, n)
+	}
+}
+
+// submitted says which job there is now.
+func submitted(e *env.Env, s *request.Submission, id model.JobID, cluster string) {
+	switch {
+	case s.Parsable && len(s.Clusters) > 0:
+		fmt.Fprintf(e.Stdout, "%d;%s\n", id, cluster)
+	case s.Parsable:
+		fmt.Fprintf(e.Stdout, "%d\n", id)
+	case len(s.Clusters) > 0 && !s.Quiet:
+		fmt.Fprintf(e.Stdout, "Submitted batch job %d on cluster %s\n", id, cluster)
+	case !s.Quiet:
+		fmt.Fprintf(e.Stdout, "Submitted batch job %d\n", id)
+	}
+}
+
+// await returns when the job has ended, with its exit code.
+func await(e *env.Env, c *client.Client, id model.JobID) (int, error) {
+	for {
+		var r proto.WaitReply
+		if err := c.Call(proto.KindWait, &proto.WaitRequest{Job: id}, &r); err != nil {
+			return 1, fmt.Errorf("%s: error: waiting for job %d: %s", e.Program, id, env.Text(err))
+		}
+		if r.Done {
+			rc := int(r.Code)
+			if rc == 0 && r.State != model.Completed {
+				rc = 1
+			}
+			return rc, nil
+		}
+	}
+}
+
+// readScript finds the script, checks it and feeds its directives to the parser.
+func readScript(e *env.Env, s *request.Submission, p *getopt.Parser, operands []string) ([]byte, error) {
+	fail := func(format string, a ...any) error {
+		return fmt.Errorf("%s: error: %s", e.Program, fmt.Sprintf(format, a...))
+	}
+	if wrap, ok := p.Value("wrap"); ok {
+		if len(operands) > 0 {
+			return nil, fail("Script arguments not permitted with --wrap option")
+		}
+		s.Spec.Name = "wrap"
+		return script.Wrap(wrap), nil
+	}
+	var data []byte
+	var err error
+	where := "stdin"
+	each, _ := p.Value("each")
+	switch {
+	case len(operands) == 0 && each == "-":
+		return nil, fail("--each=- reads the jobs' arguments from standard input, so the script can't come from there too: name it, or use --wrap")
+	case len(operands) == 0:
+		s.Spec.Name = "sbatch"
+		data, err = io.ReadAll(io.LimitReader(e.Stdin, request.MaxScriptRead+1))
+	default:
+		where = operands[0]
+		path := where
+		if !strings.Contains(path, "/") {
+			path = findScript(e, path)
+		}
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(e.Dir, path)
+		}
+		s.Spec.Name = filepath.Base(path)
+		s.Spec.Command = path
+		s.Spec.Args = operands[1:]
+		data, err = request.ReadLimited(path)
+	}
+	if err != nil {
+		var pe *fs.PathError
+		if errors.As(err, &pe) {
+			err = pe.Err
+		}
+		return nil, fail("Unable to open file %s: %v", where, err)
+	}
+	if err := script.Check(data, request.MaxScriptRead); err != nil {
+		return nil, errors.New(e.Program + ": error: " + strings.ReplaceAll(err.Error(), "\n", "\n"+e.Program+": error: "))
+	}
+	parsed, err := script.Parse(data)
+	if err != nil {
+		return nil, fail("%s %v", where, err)
+	}
+	for _, w := range parsed.Warnings {
+		if !s.Quiet {
+			fmt.Fprintf(e.Stderr, "%s: warning: %s %s\n", e.Program, where, w)
+		}
+	}
+	for _, d := range parsed.Directives {
+		if d.Het {
+			return nil, fail("%s line %d: heterogeneous jobs (hetjob) are not supported by gbatch yet; submit the parts as jobs of their own, joined with --dependency", where, d.Line)
+		}
+		if err := p.Directive(d.Args, fmt.Sprintf("%s line %d", where, d.Line)); err != nil {
+			return nil, err
+		}
+	}
+	return data, nil
+}
+
+// findScript looks for a script in the working directory and then, as sbatch does, in PATH.
+func findScript(e *env.Env, name string) string {
+	if _, err := os.Stat(filepath.Join(e.Dir, name)); err == nil {
+		return name
+	}
+	path, _ := e.Lookup("PATH")
+	for _, dir := range filepath.SplitList(path) {
+		full := filepath.Join(dir, name)
+		if st, err := os.Stat(full); err == nil && st.Mode().IsRegular() && st.Mode()&0o111 != 0 {
+			return full
+		}
+	}
+	return name
+}
