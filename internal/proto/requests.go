@@ -4,6 +4,56 @@ package proto
 // everybody who carries a request asks the row. The zero value of each field is the safe one: a kind whose row says
 // nothing, and one that has no row, changes something, is never made twice, and needs a daemon that is trusted.
 
+// Kinds of users' requests. The numbers are on the wire: append only. Each has a row in the table below.
+const (
+	KindPing uint16 = iota + 1
+	KindSubmit
+	KindJobs
+	KindNodes
+	KindPartitions
+	KindConfig
+	KindCancel
+	KindUpdateJob
+	KindUpdateNode
+	KindReconfigure
+	KindWait
+	KindAcct
+	KindShares
+	KindDiag
+	KindScript
+	KindDump         // Empty -> stream of DumpChunk
+	KindAccounts     // AccountsRequest -> stream of AccountsChunk
+	KindEditAccounts // EditAccountsRequest -> Empty
+	KindPrio         // PrioRequest -> stream of PrioChunk
+	KindDiagReset    // as KindDiag, and then counting begins anew
+	KindWhy          // WhyRequest -> WhyReply
+	KindReservations // Empty -> ReservationsReply
+	KindReserve      // ReserveRequest -> ReserveReply
+	KindStat         // StatRequest -> StatReply
+	KindSteps        // StepsRequest -> stream of StepsChunk
+	KindPeers        // PeersRequest -> PeersReply
+	KindAttend       // AttendRequest -> Empty, and then the connection is the job's
+	KindDoctor       // DoctorRequest -> DoctorReply
+	KindSubmitEach   // SubmitEachRequest -> SubmitEachReply
+	KindMIG          // MIGRequest -> MIGReply
+	KindSignal       // CancelRequest with a Signal -> TargetsReply
+)
+
+// Kinds between daemons.
+const (
+	KindForward uint16 = iota + 100 // Forward -> whatever the wrapped request answers
+	KindHello                       // Hello -> Welcome, then the connection is a node session
+	KindWelcome
+	KindOrders
+	KindReports
+	KindReportAck
+	KindHeartbeat
+	KindPut        // Put -> PutReply
+	KindQuery      // AcctRequest -> stream of RecordsChunk
+	KindNodeAsk    // NodeAsk, on a node session, to the node
+	KindNodeAnswer // NodeAnswer, on a node session, to the leader
+)
+
 // Effect says what a request does to the facts.
 type Effect uint8
 

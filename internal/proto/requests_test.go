@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// kinds gives the names of all kinds in kinds.go, with their numbers.
+// kinds gives the names of all kinds in requests.go, with their numbers.
 func kinds(t *testing.T) map[string]uint16 {
 	t.Helper()
-	f, err := parser.ParseFile(token.NewFileSet(), "kinds.go", nil, 0)
+	f, err := parser.ParseFile(token.NewFileSet(), "requests.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
