@@ -28,8 +28,11 @@ type Controller struct {
 	idle    idleWatch // of GPUs
 	reports chan nodeReports
 	callers callers
-	links   links
-	bootAt  model.Time
+	dbd     link // for gacct's questions
+
+	toLead, toLeadSlow link // to the controller that leads: for requests that are answered at once, and those that wait
+
+	bootAt model.Time
 
 	port      *pki.Listener
 	clientTLS *tls.Config
@@ -179,7 +182,9 @@ func (c *Controller) Close() error {
 		if c.store != nil {
 			c.closeErr = c.store.Close()
 		}
-		c.links.close()
+		for _, l := range []*link{&c.dbd, &c.toLead, &c.toLeadSlow} {
+			l.close()
+		}
 		if c.socket != nil {
 			_ = c.socket.Close() // closed by the server already, as a rule
 		}

@@ -2,7 +2,6 @@ package ctld
 
 import (
 	"context"
-	"errors"
 	"os/user"
 	"strconv"
 	"sync"
@@ -148,72 +147,6 @@ func (c *Controller) forward(ctx context.Context, r *server.Request, who *proto.
 	if err != nil {
 		c.end(r, nil, err)
 	}
-}
-
-// toLeader asks the controller that leads and gives every answer to each.
-func (c *Controller) toLeader(ctx context.Context, who *proto.Caller, kind uint16, body []byte, each func(*rpc.Frame) error) error {
-	id, addr := c.store.Leader()
-	if addr == "" || id == c.opts.Name {
-		return relayError(kind, &rpc.Unsent{Err: errors.New("no controller leads just now")})
-	}
-	body, err := proto.Encode(&proto.Forward{Caller: *who, Kind: kind, Body: body})
-	if err != nil {
-		return err
-	}
-	m, err := c.links.to(ctx, c, addr)
-	if err != nil {
-		return relayError(kind, &rpc.Unsent{Err: err})
-	}
-	return relayError(kind, m.Stream(ctx, proto.KindForward, body, each))
-}
-
-// links keeps one connection to the controller that leads.
-type links struct {
-	mu   sync.Mutex
-	addr string
-	m    *rpc.Mux
-}
-
-func (l *links) to(ctx context.Context, c *Controller, addr string) (*rpc.Mux, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.m != nil && (l.addr != addr || l.m.Err() != nil) {
-		_ = l.m.Close() // it leads nowhere any more
-		l.m = nil
-	}
-	if l.m == nil {
-		m, err := c.dialTLS(ctx, addr, pki.RoleCtld)
-		if err != nil {
-			return nil, err
-		}
-		l.addr, l.m = addr, m
-	}
-	return l.m, nil
-}
-
-func (l *links) close() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.m != nil {
-		_ = l.m.Close() // shutting down
-		l.m = nil
-	}
-}
-
-func (c *Controller) dialTLS(ctx context.Context, addr, role string) (*rpc.Mux, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	nc, err := pki.Dial(ctx, addr, pki.ProtoRPC, c.clientTLS, role)
-	if err != nil {
-		return nil, err
-	}
-	conn := rpc.Client(nc, rpc.ConnOptions{Name: role + " at " + addr})
-	m, err := rpc.NewMux(conn)
-	if err != nil {
-		_ = conn.Close() // the error says why
-		return nil, err
-	}
-	return m, nil
 }
 
 // reachable reports whether another controller answers.

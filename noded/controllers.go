@@ -6,12 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"slices"
 	"sync"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
@@ -74,30 +71,10 @@ func (c *controllers) dial(ctx context.Context, addr string) (*rpc.Conn, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := setUserTimeout(nc); err != nil {
+	if err := pki.GiveUpAfter(nc, userTimeout); err != nil {
 		return nil, errors.Join(fmt.Errorf("connecting to the controller at %s: %w", addr, err), nc.Close())
 	}
 	return rpc.Client(nc, rpc.ConnOptions{Name: "controller at " + addr}), nil
-}
-
-func setUserTimeout(nc net.Conn) error {
-	t, ok := nc.(interface{ NetConn() net.Conn })
-	if !ok {
-		return nil
-	}
-	tcp, ok := t.NetConn().(*net.TCPConn)
-	if !ok {
-		return nil
-	}
-	raw, err := tcp.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var serr error
-	err = raw.Control(func(fd uintptr) {
-		serr = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(userTimeout/time.Millisecond))
-	})
-	return errors.Join(err, serr)
 }
 
 // lookResult is how one round over the controllers went.

@@ -68,7 +68,7 @@ func (p *peers) dial(ctx context.Context, node string) (net.Conn, error) {
 		err = fmt.Errorf("%s is node %s, not %s", addr, name, node)
 	}
 	if err == nil {
-		err = setUserTimeout(nc)
+		err = pki.GiveUpAfter(nc, userTimeout)
 	}
 	if err != nil {
 		return nil, errors.Join(err, nc.Close())
@@ -142,7 +142,7 @@ func (s *peerServer) talk(ctx context.Context, nc net.Conn) {
 	peer, err := pki.PeerOfConn(nc)
 	role, name, ok := peer.Daemon()
 	if err == nil {
-		err = setUserTimeout(nc)
+		err = pki.GiveUpAfter(nc, userTimeout)
 	}
 	if err != nil || !ok {
 		_ = nc.Close() // it is nobody's

@@ -1,0 +1,90 @@
+package ctld
+
+import (
+	"strings"
+
+	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
+)
+
+// record.go writes accounting records: a job or step as it was when the event was queued.
+
+// recordOf gives the accounting record of a job as it was when the event was queued.
+func (c *Controller) recordOf(cfg *model.Config, seq uint64, j *model.Job) *model.Record {
+	sp := j.Spec
+	r := &model.Record{Seq: seq, Cluster: cfg.Cluster, Job: j.ID, Attempt: j.Attempt, ArrayID: j.ArrayID, Task: j.Task,
+		Name: sp.Name, User: sp.User, Group: sp.Group, UID: sp.UID, GID: sp.GID, Account: sp.Account, QOS: sp.QOS,
+		Partition: strings.Join(sp.Partitions, ","), State: j.State, Reason: j.Reason, Submit: j.Submit, Eligible: j.Eligible,
+		LimitS: sp.LimitS, ReqMemMiB: sp.MemPerNode, Priority: j.Priority, Restarts: j.Restarts, WorkDir: sp.WorkDir,
+		Command: sp.Command, SubmitLine: sp.Submit, Comment: sp.Comment, AdminComment: j.Comment, StdOut: sp.StdOut,
+		StdErr: sp.StdErr, StdIn: sp.StdIn, Constraints: sp.Features, Why: j.Why, NoScript: sp.Extra().Interactive}
+	if j.IsArray() {
+		r.TaskText = throttled(j.Tasks.String(), j.Throttle)
+	}
+	tasks := max(1, int64(sp.Tasks), int64(sp.MinNodes))
+	r.ReqCPUs = int32(tasks * max(1, int64(sp.CPUsPerTask)))
+	r.NumNodes = max(1, sp.MinNodes)
+	if sp.MemPerCPU > 0 {
+		r.ReqMemMiB = sp.MemPerCPU * int64(r.ReqCPUs) / int64(r.NumNodes)
+	}
+	for _, g := range sp.Gres {
+		n := int64(g.Count)
+		switch g.Per {
+		case model.PerNode:
+			n *= int64(r.NumNodes)
+		case model.PerTask:
+			n *= tasks
+		}
+		r.ReqGres = append(r.ReqGres, model.GresCount{Name: g.Name, Type: g.Type, Count: n})
+	}
+	if j.State == model.Completing { // as Slurm's accounting: it runs until it has ended
+		r.State = model.Running
+	}
+	if names := sp.ReservationNames(); len(names) > 0 {
+		r.Reservation = names[0]
+	}
+	if j.Run != nil {
+		r.Reservation = j.Run.Resv
+		r.Start, r.LimitS, r.Partition = j.Run.Start, j.Run.LimitS, j.Run.Partition
+		if j.Run.Priority != 0 {
+			r.Priority = j.Run.Priority
+		}
+		switch {
+		case j.End != nil:
+			r.SuspendMS = j.Run.SleptMS(j.End.At)
+		case j.Run.Idles():
+			r.SuspendMS, r.SuspendAt = j.Run.SleepMS, j.Run.SleepAt
+		default:
+			r.SuspendMS = j.Run.SleepMS
+		}
+		names := j.Run.Alloc.NodeNames()
+		r.Nodes, r.NumNodes = hostlist.Compress(names), int32(len(names))
+		cpus, mem, gres := j.Run.Alloc.Totals()
+		r.AllocCPUs, r.AllocMemMiB, r.AllocGres = int32(cpus), mem, gres
+		if r.ReqMemMiB <= 0 {
+			r.ReqMemMiB = mem / int64(r.NumNodes)
+		}
+	}
+	if j.Run != nil {
+		r.FailedNode = j.Run.FailedNode
+	}
+	if j.End != nil {
+		r.End, r.Exit, r.CancelUID = j.End.At, j.End.Exit, j.End.UID
+	}
+	return r
+}
+
+// stepRecord gives the accounting record of a step of j.
+func stepRecord(cfg *model.Config, seq uint64, j *model.Job, step *model.Step) *model.Record {
+	return &model.Record{Seq: seq, Cluster: cfg.Cluster, Job: j.ID, Attempt: j.Attempt, ArrayID: j.ArrayID, Task: j.Task, Name: j.Spec.Name,
+		User: j.Spec.User, Group: j.Spec.Group, UID: j.Spec.UID, GID: j.Spec.GID, Account: j.Spec.Account, Submit: j.Submit, Start: step.Start,
+		End: step.End, State: step.State(), Step: step}
+}
+
+// throttled gives an array's pending tasks as Slurm shows them: "0-9%2".
+func throttled(tasks string, limit int32) string {
+	if limit == 0 {
+		return tasks
+	}
+	return tasks + "%" + itoa(limit)
+}
