@@ -53,7 +53,7 @@ func (c *Controller) sendOrders(v *state.View) {
 		key := proto.Attempt{Job: j.ID, Attempt: j.Attempt}
 		ask := func(place int, what telling) {
 			s := c.nodes.session(run.Alloc.Nodes[place].Node)
-			if s == nil || !s.tell(key, what) {
+			if s == nil || what != toldStop && !s.clear() || !s.tell(key, what) {
 				return
 			}
 			if what == toldStop {
@@ -82,7 +82,8 @@ func (c *Controller) sendOrders(v *state.View) {
 	})
 	hash := v.Config().Hash
 	for _, s := range c.nodes.stale(hash) {
-		of(s).Rules = &v.Config().Params.Rules
+		p, o := &v.Config().Params, of(s)
+		o.Rules, o.TimeoutS = &p.Rules, p.NodeTimeoutS
 	}
 	for s, o := range orders {
 		s.send(o)

@@ -99,6 +99,9 @@ func (c *Controller) examine(ctx context.Context, v *state.View, n *model.Node) 
 		f.add("daemon", proto.GradeOK, "", "gnoded %s is registered from %s", n.Version, s.addr)
 	case n.LinkAt == 0:
 		f.add("daemon", proto.GradeBad, "start gnoded there; its log says what keeps it from the controllers", "gnoded has never registered")
+	case n.Link == model.LinkLost:
+		f.add("daemon", proto.GradeBad, "see that the host and gnoded run and reach the controllers; it registers anew by itself when it is heard",
+			"gnoded fell silent and was given up at %s", time.UnixMilli(int64(n.LinkAt)).Format("2006-01-02T15:04:05"))
 	default:
 		f.add("daemon", proto.GradeBad, "start gnoded there; its log says what keeps it from the controllers", "gnoded is not connected")
 	}

@@ -46,7 +46,7 @@ func (c *Controller) onHealth(ctx context.Context, s *session, own string) {
 	if n == nil {
 		return
 	}
-	problem := cmp.Or(lacks(n.Def, &s.hw), s.skew, own)
+	problem := cmp.Or(lacks(n.Def, &s.hw), s.skew, leavingText(s.leaving), own)
 	if s.health.known && s.health.problem == problem {
 		return
 	}
@@ -178,6 +178,7 @@ func (n *nodeSet) stale(hash string) []*session {
 	for _, s := range n.sessions {
 		if s.config != hash {
 			s.config = hash
+			s.heard(time.Now()) // by the old heartbeat it may be late for the new time limit
 			out = append(out, s)
 		}
 	}

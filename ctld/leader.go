@@ -102,6 +102,7 @@ func (c *Controller) clock(ctx context.Context) {
 		changed := c.machine.Changed()
 		v := c.machine.View()
 		now := c.now()
+		c.endLost()
 		if lost := c.nodes.silent(v, time.Now()); len(lost) > 0 {
 			c.log.Warn("nodes do not answer", "nodes", lost)
 			if _, err := c.propose(ctx, &state.Lost{Nodes: lost}); err != nil && ctx.Err() == nil {

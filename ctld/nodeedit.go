@@ -59,8 +59,13 @@ func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *prot
 			return err
 		}
 	}
-	_, err := c.propose(ctx, e)
-	return err
+	if _, err := c.propose(ctx, e); err != nil {
+		return err
+	}
+	if !e.Keep && e.Gres == "" && e.Admin == model.NodeUp {
+		c.stillLeaving(ctx, e.Nodes)
+	}
+	return nil
 }
 
 // unitsOf reads Gres=gpu:3, gpu:0-2 or gpu:0,5.

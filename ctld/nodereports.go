@@ -32,7 +32,11 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 			if hb.Now != 0 && skewed(hb.Now, c.now()) == "" {
 				s.skew = ""
 			}
+			nowClear := s.notClear(hb.Leaving)
 			c.onHealth(ctx, s, hb.Problem)
+			if nowClear {
+				c.nodes.ring()
+			}
 			c.hearUse(ctx, s.node, hb.Readings)
 			if hb.UnitsKnown {
 				c.hearUnits(ctx, s.node, hb.Units)

@@ -51,6 +51,9 @@ type session struct {
 	idle  idleUnits
 	asks  asks
 
+	free    bool            // a heartbeat has said that nothing is left of what the node was to forget
+	leaving []proto.Attempt // what is
+
 	config string     // hash of the configuration whose rules the node was told
 	health healthTime // when its health was looked at
 }
@@ -107,6 +110,9 @@ func (s *session) heard(now time.Time) {
 
 // send writes orders. A failing connection ends the session; the next one tells everything again.
 func (s *session) send(o *proto.Orders) {
+	s.mu.Lock()
+	o.Heard = s.beat.Now
+	s.mu.Unlock()
 	body, err := proto.Encode(o)
 	if err == nil {
 		err = s.conn.WriteFrame(proto.KindOrders, 0, 0, body)
@@ -230,6 +236,9 @@ func (n *nodeSet) silent(v *state.View, now time.Time) []string {
 			seen = n.since
 		}
 		if s := n.sessions[node.Def.Name]; s != nil {
+			if s.config != v.Config().Hash {
+				return true // it has not been told how often to be heard
+			}
 			s.mu.Lock()
 			seen = s.seen
 			s.mu.Unlock()
@@ -257,12 +266,13 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	if n == nil {
 		return refuse(proto.CodeInvalidNode, "node %s is not in the configuration; add a NodeName=%s line to gbatch.conf and run gcontrol reconfigure", h.Node, h.Node)
 	}
+	leaving := slices.Concat(h.Leaving, unknownOf(v, h.Node, h.Known))
+	if h.Instance != 0 && h.Instance != v.Instance() {
+		leaving, h.Known = slices.Concat(h.Leaving, h.Known), nil // numbers of another history: the node ends those attempts by itself
+	}
 	skew := skewed(h.Now, c.now())
 	join := &state.Join{Node: h.Node, BootID: h.BootID, BootAt: h.BootAt, UpSince: h.UpSince, Version: h.Version,
-		OS: h.Hw.OS, Arch: h.Hw.Arch, Problem: cmp.Or(lacks(n.Def, &h.Hw), skew, h.Problem), Gres: connections(h.Hw.Gres)}
-	if h.Instance != 0 && h.Instance != v.Instance() {
-		h.Known = nil // numbers of another history: the node ends those attempts by itself
-	}
+		OS: h.Hw.OS, Arch: h.Hw.Arch, Problem: cmp.Or(lacks(n.Def, &h.Hw), skew, leavingText(leaving), h.Problem), Gres: connections(h.Hw.Gres)}
 	for _, a := range h.Known {
 		join.Known = append(join.Known, state.Report{Job: a.Job, Attempt: a.Attempt})
 	}
@@ -271,39 +281,23 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	}
 	p := v.Config().Params
 	epoch := c.nodes.epoch()
-	conn, err := hijack(&proto.Welcome{Cluster: v.Config().Cluster, Epoch: epoch, HeartbeatS: p.HeartbeatS, KillWaitS: p.KillWaitS, Def: n.Def, Instance: v.Instance(), Rules: &p.Rules})
+	forget := unknownOf(c.machine.View(), h.Node, h.Known)
+	conn, err := hijack(&proto.Welcome{Cluster: v.Config().Cluster, Epoch: epoch, HeartbeatS: p.HeartbeatS, KillWaitS: p.KillWaitS, Def: n.Def,
+		Instance: v.Instance(), Rules: &p.Rules, Forget: forget, TimeoutS: p.NodeTimeoutS})
 	if err != nil {
 		return err
 	}
 	s := &session{node: h.Node, conn: conn, epoch: epoch, hw: h.Hw, skew: skew, notes: h.Hw.Notes, addr: addr, port: h.PeerPort, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[proto.Attempt]telling{}, seen: time.Now(), idle: idleUnits{},
-		config: v.Config().Hash}
-	c.forgetUnknown(s, h.Known)
+		config: v.Config().Hash, beat: proto.Heartbeat{Now: h.Now}}
+	if len(forget) > 0 {
+		s.send(&proto.Orders{Epoch: epoch, Forget: forget}) // for a daemon of before, which reads no more of Welcome
+	}
 	c.nodes.enter(s)
 	defer c.nodes.leave(s)
 	c.log.Info("node registered", "node", h.Node, "version", h.Version, "known", len(h.Known), "problem", join.Problem)
 	err = c.serveNode(ctx, s)
 	c.log.Info("node session ended", "node", h.Node, "err", err)
 	return nil
-}
-
-// forgetUnknown tells a node to end attempts that the facts know nothing of.
-func (c *Controller) forgetUnknown(s *session, known []proto.Attempt) {
-	v := c.machine.View()
-	o := &proto.Orders{Epoch: s.epoch}
-	for _, a := range known {
-		if j := v.Job(a.Job); j == nil || j.Attempt != a.Attempt || !j.State.HasResources() || hasLeft(j, s.node) {
-			o.Forget = append(o.Forget, a)
-		}
-	}
-	if len(o.Forget) > 0 {
-		s.send(o)
-	}
-}
-
-// hasLeft reports whether a node has nothing of a job with resources any more: it was taken for lost.
-func hasLeft(j *model.Job, node string) bool {
-	k := slices.Index(j.Run.Alloc.NodeNames(), node)
-	return k < 0 || !j.Run.Busy.Empty() && !j.Run.Busy.Has(k)
 }
 
 // lacks tells what a node has less of than the configuration says, or "".

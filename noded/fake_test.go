@@ -107,6 +107,8 @@ type fakeCtld struct {
 	forwards  []*proto.Forward
 	hijacked  func(*proto.Hello)
 	onReport  func(*proto.Report)
+	welcome   func(*proto.Hello, *proto.Welcome)
+	beat      proto.Heartbeat // the last
 }
 
 // newPKI makes a cluster's certificates for node n1, login host l1 and controllers c1 and c2.
@@ -214,6 +216,9 @@ func (f *fakeCtld) session(r *server.Request) {
 	f.mu.Lock()
 	w := &proto.Welcome{Cluster: "test", Epoch: f.epoch, Instance: f.instance, HeartbeatS: f.heartbeat, KillWaitS: 30, Def: f.def}
 	hijacked := f.hijacked
+	if f.welcome != nil {
+		f.welcome(h, w)
+	}
 	f.mu.Unlock()
 	if !f.write(conn, proto.KindWelcome, w) {
 		return
@@ -229,8 +234,13 @@ func (f *fakeCtld) session(r *server.Request) {
 	for conn.ReadFrame(&fr) == nil {
 		switch fr.Kind {
 		case proto.KindHeartbeat:
+			var hb proto.Heartbeat
+			if err := proto.Decode(fr.Body, &hb); err != nil {
+				f.t.Error(err)
+				return
+			}
 			f.mu.Lock()
-			f.beats++
+			f.beats, f.beat = f.beats+1, hb
 			f.mu.Unlock()
 		case proto.KindReports:
 			var rs proto.Reports

@@ -80,12 +80,13 @@ func takeInventory(m machine, o *Options) (*inventory, error) {
 
 // hello is what this node says when it registers.
 func (n *Noded) hello(ctx context.Context) (*proto.Hello, error) {
-	reply := make(chan []proto.Attempt, 1)
+	reply := make(chan answerFor, 1)
 	n.inbox.post(msgKnown{reply})
 	h := &proto.Hello{Node: n.opts.Name, Version: n.opts.Version, Hw: n.inv.hw, BootID: n.inv.bootID, BootAt: n.inv.bootAt,
 		UpSince: n.upSince, Instance: n.instance.Load(), Now: model.Time(n.now().UnixMilli()), Problem: n.health.look(), PeerPort: peerPort(n.peerLn)}
 	select {
-	case h.Known = <-reply:
+	case of := <-reply:
+		h.Known, h.Leaving = of.known, of.leaving
 		return h, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
@@ -103,11 +104,11 @@ func (n *Noded) heartbeat(ctx context.Context) (*proto.Heartbeat, error) {
 	}
 	hb.Units, hb.UnitsKnown = n.gpuHealth.account()
 	hb.Readings = n.unitReadings()
-	reply := make(chan int, 1)
+	reply := make(chan answerFor, 1)
 	n.inbox.post(msgRunning{reply})
 	select {
-	case running := <-reply:
-		hb.Running = int32(running)
+	case of := <-reply:
+		hb.Running, hb.Leaving = int32(of.running), of.leaving
 		return hb, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()

@@ -338,11 +338,11 @@ func TestForget(t *testing.T) {
 	c.ctl.waitStarted(l)
 	c.ctl.send(&proto.Orders{Forget: []proto.Attempt{{Job: 1, Attempt: 1}, {Job: 99, Attempt: 1}}})
 	until(t, "it is forgotten", func() bool {
-		reply := make(chan []proto.Attempt, 1)
+		reply, running := make(chan answerFor, 1), make(chan answerFor, 1)
 		c.n.inbox.post(msgKnown{reply})
-		running := make(chan int, 1)
 		c.n.inbox.post(msgRunning{running})
-		return len(<-reply) == 0 && <-running == 0
+		known, now := <-reply, <-running
+		return len(known.known) == 0 && len(known.leaving) == 0 && now.running == 0
 	})
 	if c.ctl.count(l, proto.ReportEnded) != 0 {
 		t.Error("the end of a forgotten attempt was reported")

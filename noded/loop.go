@@ -1,9 +1,11 @@
 package noded
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -92,8 +94,8 @@ type (
 		left error
 	}
 	msgSampled struct{ list []*sampledUse } // the sampler's: to be remembered
-	msgKnown   struct{ reply chan []proto.Attempt }
-	msgRunning struct{ reply chan int }
+	msgKnown   struct{ reply chan answerFor }
+	msgRunning struct{ reply chan answerFor }
 	msgOwed    struct{ reply chan int } // how many epilogs of jobs from before a reboot nobody but this node waits for
 )
 
@@ -110,6 +112,7 @@ type loop struct {
 	foreign   map[proto.Attempt]bool // the same of another instance, whose numbers may come again; at most maxAttempts
 	seq       uint64
 	leftovers map[proto.Attempt]bool // abandoned attempts of which something is left; at most maxLeftovers
+	haunting  map[proto.Attempt]bool // those of them that the leader was told are still here: it waits for their end
 	swept     bool                   // groups that nobody remembers have been ended
 	serial    proto.Attempt          // PrologFlags=Serial: whose program runs
 	queue     []proto.Attempt        // and whose wait; at most maxAttempts
@@ -210,11 +213,11 @@ func (l *loop) handle(m any) error {
 	case msgLeftover:
 		l.onLeftover(m)
 	case msgKnown:
-		m.reply <- l.known()
+		m.reply <- answerFor{known: l.known(), leaving: l.leaving()}
 	case msgOwed:
 		m.reply <- l.owed()
 	case msgRunning:
-		m.reply <- l.running()
+		m.reply <- answerFor{running: l.running(), leaving: l.leaving()}
 	default:
 		handled, err := l.handleStep(m)
 		if err == nil && !handled {
@@ -266,7 +269,23 @@ func (l *loop) onWelcome(w *proto.Welcome) error {
 	if w.Rules != nil {
 		l.n.takeRules(w.Rules)
 	}
-	return l.sawEpoch(w.Epoch, w.Instance)
+	if err := l.sawEpoch(w.Epoch, w.Instance); err != nil {
+		return err
+	}
+	return l.forgetAll(w.Forget)
+}
+
+// forgetAll ends attempts that the leader knows nothing of.
+func (l *loop) forgetAll(keys []proto.Attempt) error {
+	for _, key := range keys {
+		if a := l.attempts[key]; a != nil && a.will != wanted {
+			continue // under way
+		}
+		if err := l.onForget(key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sawEpoch remembers the greatest epoch. It is on disk before anything that a leader of it ordered is done.
@@ -296,10 +315,8 @@ func (l *loop) onOrders(o *proto.Orders) error {
 	if o.Health {
 		l.then(l.n.health.run)
 	}
-	for _, key := range o.Forget {
-		if err := l.onForget(key); err != nil {
-			return err
-		}
+	if err := l.forgetAll(o.Forget); err != nil {
+		return err
 	}
 	for _, launch := range o.Launch {
 		if err := l.onLaunch(launch); err != nil {
@@ -377,6 +394,12 @@ func (l *loop) drop(key proto.Attempt) {
 	if a := l.attempts[key]; a != nil {
 		a.stopTimers()
 		delete(l.attempts, key)
+		if a.will != wanted {
+			if l.leftovers[key] {
+				l.haunting[key] = true
+			}
+			l.then(l.n.beatNow) // the leader may wait for it with new work
+		}
 		if a.will == foreign {
 			l.foreign[key] = true
 			return
@@ -394,6 +417,34 @@ func (l *loop) known() []proto.Attempt {
 		}
 	}
 	return out
+}
+
+// answerFor is what a node tells the leader of its attempts when it registers and with each heartbeat.
+type answerFor struct {
+	known   []proto.Attempt
+	running int
+	leaving []proto.Attempt
+}
+
+// leaving lists what was to be forgotten and is still here, the first by number. What a reboot ended has no processes.
+func (l *loop) leaving() []proto.Attempt {
+	var out []proto.Attempt
+	for key, a := range l.attempts {
+		if a.will != wanted && a.origin != beforeBoot {
+			out = append(out, key)
+		}
+	}
+	for key := range l.haunting {
+		if l.leftovers[key] {
+			out = append(out, key)
+		} else {
+			delete(l.haunting, key)
+		}
+	}
+	slices.SortFunc(out, func(a, b proto.Attempt) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Attempt, b.Attempt))
+	})
+	return out[:min(len(out), proto.MaxLeaving)]
 }
 
 func (l *loop) running() int {

@@ -167,7 +167,7 @@ func (n *Noded) openJobs() error {
 		return err
 	}
 	n.loop = &loop{n: n, spool: sp, out: n.out, log: n.log, now: n.now, attempts: map[proto.Attempt]*attempt{}, gone: newRecent(maxGone),
-		foreign: map[proto.Attempt]bool{}, leftovers: map[proto.Attempt]bool{}}
+		foreign: map[proto.Attempt]bool{}, leftovers: map[proto.Attempt]bool{}, haunting: map[proto.Attempt]bool{}}
 	n.link = newLink(shim.Options{Dir: filepath.Join(n.opts.Spool, "gshim"), Binary: n.opts.Shim}, n.inbox, n.log)
 	n.groups.link = n.link
 	return nil

@@ -181,7 +181,7 @@ func (s *session) serve(ctx context.Context, conn *rpc.Conn, w *proto.Welcome) e
 		werr = s.write(ctx, conn, heartbeatOf(w))
 		cancel()
 	})
-	err := s.read(ctx, conn)
+	err := s.read(ctx, conn, time.Duration(w.TimeoutS)*time.Second)
 	cancel()
 	writer.Wait()
 	_ = conn.Close() // it has ended, or is of no more use
@@ -199,7 +199,8 @@ func heartbeatOf(w *proto.Welcome) time.Duration {
 }
 
 // read takes what the leader sends. Orders are taken one message at a time: the next is read when the last is on disk.
-func (s *session) read(ctx context.Context, conn *rpc.Conn) error {
+// Orders that were held back for longer than limit are not done: the leader may have given this node up since.
+func (s *session) read(ctx context.Context, conn *rpc.Conn, limit time.Duration) error {
 	var f rpc.Frame
 	for {
 		if err := conn.ReadFrame(&f); err != nil {
@@ -211,8 +212,15 @@ func (s *session) read(ctx context.Context, conn *rpc.Conn) error {
 			if err := proto.Decode(f.Body, o); err != nil {
 				return err
 			}
+			if late := s.n.now().Sub(time.UnixMilli(int64(o.Heard))); limit > 0 && o.Heard != 0 && late > limit {
+				return fmt.Errorf("orders answer what this node said %s ago, and after %s without a word it is given up: it registers anew",
+					late.Round(time.Millisecond), limit)
+			}
 			if err := s.n.ask(ctx, func(done chan error) any { return msgOrders{o, done} }); err != nil {
 				return err
+			}
+			if o.Rules != nil {
+				limit = time.Duration(o.TimeoutS) * time.Second
 			}
 		case proto.KindReportAck:
 			var ack proto.ReportAck

@@ -43,19 +43,21 @@ type Options struct {
 	Conf        string // more lines for gbatch.conf
 	Partitions  string // lines that replace the one PartitionName line
 	NoDbd       bool
+	Networks    bool // between each node and the controllers, to be held back (HoldNetwork)
 }
 
 // Cluster is a running one.
 type Cluster struct {
-	t       testing.TB
-	Options Options
-	Dir     string
-	Conf    string // path of gbatch.conf
-	shim    string
-	ctlds   []string
-	daemons map[string]*daemon
-	mu      sync.Mutex
-	boots   map[string]string // of nodes that have been rebooted, what their machine calls its present boot
+	t        testing.TB
+	Options  Options
+	Dir      string
+	Conf     string // path of gbatch.conf
+	shim     string
+	ctlds    []string
+	daemons  map[string]*daemon
+	networks map[string]*network
+	mu       sync.Mutex
+	boots    map[string]string // of nodes that have been rebooted, what their machine calls its present boot
 }
 
 // daemon is one member that can be stopped and started again.
@@ -86,7 +88,7 @@ func Start(t testing.TB, o Options) *Cluster {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := &Cluster{t: t, Options: o, Dir: dir, daemons: map[string]*daemon{}, boots: map[string]string{}, shim: Shim(t)}
+	c := &Cluster{t: t, Options: o, Dir: dir, daemons: map[string]*daemon{}, networks: map[string]*network{}, boots: map[string]string{}, shim: Shim(t)}
 	c.Conf = filepath.Join(c.Dir, "gbatch.conf")
 	c.writeConf()
 	c.issue()
@@ -254,12 +256,22 @@ func (c *Cluster) addDbd() {
 }
 
 func (c *Cluster) addNode(name string) {
+	if c.Options.Networks {
+		c.networks[name] = newNetwork()
+	}
 	c.add(name, func(context.Context) (func(context.Context) error, error) {
 		o, err := noded.FromConfig(c.load(), noded.Flags{Conf: c.Conf, Name: name, Virtual: !c.Options.Real, Shim: c.shim})
 		if err != nil {
 			return nil, err
 		}
 		o.Logger, o.BootID = c.log(name), c.boots[name]
+		if n := c.networks[name]; n != nil {
+			for i, to := range o.Controllers {
+				if o.Controllers[i], err = n.door(to); err != nil {
+					return nil, err
+				}
+			}
+		}
 		d, err := noded.New(o)
 		if err != nil {
 			return nil, err
@@ -411,6 +423,9 @@ func (c *Cluster) close() {
 		if d := c.daemons[name]; d != nil && d.stop != nil {
 			c.StopDaemon(name)
 		}
+	}
+	for _, n := range c.networks {
+		n.close()
 	}
 	if err := c.endLeftovers(); err != nil {
 		c.t.Errorf("end what is left of the cluster: %v", err)

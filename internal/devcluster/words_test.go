@@ -22,7 +22,7 @@ import (
 
 // The words that sessions have beside testscript's own:
 //
-//	cluster [nodes=2] [cpus=4] [mem=4000] [gres=gpu:a100:4] [gresconf=FILE] [controllers=1] [dbd=no] [conf=FILE] [node=FILE] [partitions=FILE]
+//	cluster [nodes=2] [cpus=4] [mem=4000] [gres=gpu:a100:4] [gresconf=FILE] [controllers=1] [dbd=no] [conf=FILE] [node=FILE] [partitions=FILE] [networks=yes]
 //	                     starts the session's cluster; GBATCH_CONF, CLUSTER (its directory) and PATH are set
 //	rc N COMMAND...      runs a command whose exit code must be N
 //	jobid NAME           the first number in the last command's output becomes $NAME
@@ -32,6 +32,7 @@ import (
 //	[!] nobody COMMAND...   runs a command as the user nobody; only behind [root]
 //	daemon stop|start NAME  a node's name, dbd or ctld-ctl1; all is every one of them
 //	daemon add NAME      starts a node that gbatch.conf has been given meanwhile
+//	network hold|deliver NODE   keeps back all that passes between a node and the controllers, or lets it pass
 //	leader NAME          the daemon that leads becomes $NAME
 //	[!] gbatch ARGUMENT...  runs the command gbatch
 //
@@ -52,6 +53,7 @@ func words() map[string]func(*testscript.TestScript, bool, []string) {
 		"nobody":       asNobody,
 		"daemon":       oneDaemon,
 		"leader":       leader,
+		"network":      network,
 		"gbatch":       runGbatch,
 	}
 }
@@ -144,6 +146,8 @@ func startCluster(ts *testscript.TestScript, _ bool, args []string) {
 			o.Controllers = n
 		case "real":
 			o.Real = v == "yes"
+		case "networks":
+			o.Networks = v == "yes"
 		case "dbd":
 			o.NoDbd = v == "no"
 		case "conf":
@@ -276,6 +280,14 @@ func runGbatch(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Fatalf("gbatch: %v", err)
 	}
 }
+
+func network(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 || args[0] != "hold" && args[0] != "deliver" {
+		ts.Fatalf("usage: network hold|deliver NODE")
+	}
+	cluster(ts).HoldNetwork(args[1], args[0] == "hold")
+}
+
 
 // leader waits until a controller leads.
 func leader(ts *testscript.TestScript, _ bool, args []string) {

@@ -2800,7 +2800,7 @@ func (x *Attempt) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Hello) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(11); err != nil {
+	if err := e.EncodeArrayLen(12); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Node); err != nil {
@@ -2840,6 +2840,14 @@ func (x *Hello) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeInt(int64(x.PeerPort)); err != nil {
 		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Leaving)); err != nil {
+		return err
+	}
+	for i2 := range x.Leaving {
+		if err := x.Leaving[i2].EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -2969,7 +2977,26 @@ func (x *Hello) DecodeMsgpack(d *msgpack.Decoder) error {
 			return wire.Range("Hello.PeerPort", v)
 		}
 	}
-	return wire.Skip(d, n-11)
+	if n < 12 {
+		return nil
+	}
+	{
+		n4, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Hello.Leaving", err)
+		}
+		if n4 > 0 {
+			s5 := make([]Attempt, 0, wire.Cap(n4))
+			for range n4 {
+				s5 = append(s5, Attempt{})
+				if err := s5[len(s5)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Hello.Leaving", err)
+				}
+			}
+			x.Leaving = s5
+		}
+	}
+	return wire.Skip(d, n-12)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -3220,7 +3247,7 @@ func (x *Hardware) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Welcome) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(7); err != nil {
+	if err := e.EncodeArrayLen(9); err != nil {
 		return err
 	}
 	if err := e.EncodeString(x.Cluster); err != nil {
@@ -3255,6 +3282,17 @@ func (x *Welcome) EncodeMsgpack(e *msgpack.Encoder) error {
 		if err := x.Rules.EncodeMsgpack(e); err != nil {
 			return err
 		}
+	}
+	if err := e.EncodeArrayLen(len(x.Forget)); err != nil {
+		return err
+	}
+	for i1 := range x.Forget {
+		if err := x.Forget[i1].EncodeMsgpack(e); err != nil {
+			return err
+		}
+	}
+	if err := e.EncodeInt(x.TimeoutS); err != nil {
+		return err
 	}
 	return nil
 }
@@ -3348,12 +3386,41 @@ func (x *Welcome) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Rules = v2
 		}
 	}
-	return wire.Skip(d, n-7)
+	if n < 8 {
+		return nil
+	}
+	{
+		n3, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Welcome.Forget", err)
+		}
+		if n3 > 0 {
+			s4 := make([]Attempt, 0, wire.Cap(n3))
+			for range n3 {
+				s4 = append(s4, Attempt{})
+				if err := s4[len(s4)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Welcome.Forget", err)
+				}
+			}
+			x.Forget = s4
+		}
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Welcome.TimeoutS", err)
+		}
+		x.TimeoutS = v
+	}
+	return wire.Skip(d, n-9)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Orders) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(7); err != nil {
+	if err := e.EncodeArrayLen(9); err != nil {
 		return err
 	}
 	if err := e.EncodeUint(x.Epoch); err != nil {
@@ -3420,6 +3487,12 @@ func (x *Orders) EncodeMsgpack(e *msgpack.Encoder) error {
 				return err
 			}
 		}
+	}
+	if err := e.EncodeInt(int64(x.Heard)); err != nil {
+		return err
+	}
+	if err := e.EncodeInt(x.TimeoutS); err != nil {
+		return err
 	}
 	return nil
 }
@@ -3576,7 +3649,27 @@ func (x *Orders) DecodeMsgpack(d *msgpack.Decoder) error {
 			x.Freeze = s14
 		}
 	}
-	return wire.Skip(d, n-7)
+	if n < 8 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Orders.Heard", err)
+		}
+		x.Heard = model.Time(v)
+	}
+	if n < 9 {
+		return nil
+	}
+	{
+		v, err := d.DecodeInt64()
+		if err != nil {
+			return wire.In("Orders.TimeoutS", err)
+		}
+		x.TimeoutS = v
+	}
+	return wire.Skip(d, n-9)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
@@ -4451,7 +4544,7 @@ func (x *ReportAck) DecodeMsgpack(d *msgpack.Decoder) error {
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.
 func (x *Heartbeat) EncodeMsgpack(e *msgpack.Encoder) error {
-	if err := e.EncodeArrayLen(8); err != nil {
+	if err := e.EncodeArrayLen(9); err != nil {
 		return err
 	}
 	if err := e.EncodeInt(x.LoadMilli); err != nil {
@@ -4487,6 +4580,14 @@ func (x *Heartbeat) EncodeMsgpack(e *msgpack.Encoder) error {
 	}
 	if err := e.EncodeInt(int64(x.Now)); err != nil {
 		return err
+	}
+	if err := e.EncodeArrayLen(len(x.Leaving)); err != nil {
+		return err
+	}
+	for i3 := range x.Leaving {
+		if err := x.Leaving[i3].EncodeMsgpack(e); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -4599,7 +4700,26 @@ func (x *Heartbeat) DecodeMsgpack(d *msgpack.Decoder) error {
 		}
 		x.Now = model.Time(v)
 	}
-	return wire.Skip(d, n-8)
+	if n < 9 {
+		return nil
+	}
+	{
+		n7, err := d.DecodeArrayLen()
+		if err != nil {
+			return wire.In("Heartbeat.Leaving", err)
+		}
+		if n7 > 0 {
+			s8 := make([]Attempt, 0, wire.Cap(n7))
+			for range n7 {
+				s8 = append(s8, Attempt{})
+				if err := s8[len(s8)-1].DecodeMsgpack(d); err != nil {
+					return wire.In("Heartbeat.Leaving", err)
+				}
+			}
+			x.Leaving = s8
+		}
+	}
+	return wire.Skip(d, n-9)
 }
 
 // EncodeMsgpack writes x as an array of its fields, in the order of declaration.

@@ -31,6 +31,8 @@ type Hello struct {
 	Problem string     // what its own checks find; or ""
 
 	PeerPort int32 // where it answers other nodes' daemons, 0: nowhere
+
+	Leaving []Attempt // as in Heartbeat
 }
 
 // Hardware is what a node finds on itself.
@@ -67,6 +69,9 @@ type Welcome struct {
 	Instance uint64
 
 	Rules *model.NodeRules
+
+	Forget   []Attempt // the leader knows nothing of these; the first heartbeat already counts them among Leaving
+	TimeoutS int64     // SlurmdTimeout: orders that answer an older heartbeat are not done; 0: nothing is too old
 }
 
 // Orders is what the leader wants of a node: level-triggered, so every order may come again.
@@ -81,6 +86,12 @@ type Orders struct {
 	Rules  *model.NodeRules // the configuration has changed
 	Health bool             // run HealthCheckProgram
 	Freeze []*Freeze        // what is wanted of attempts that are or have been suspended
+
+	// Heard is the Now of the node's last word that the leader had when it sent this, 0 if none had one. A network, or a
+	// stopped process, may hold orders back until the leader has given the node up and the job runs elsewhere.
+	Heard model.Time
+
+	TimeoutS int64 // beside Rules: as in Welcome
 }
 
 // Launch starts a job's batch script. A node that has the attempt already does nothing and reports again.
@@ -210,7 +221,14 @@ type Heartbeat struct {
 	UnitsKnown bool             // the GPUs have been read since gnoded started
 	Readings   []UnitReading    // at most MaxUnits
 	Now        model.Time       // by the node's clock
+
+	// Leaving is what the leader told the node to forget and of which something is still there, at most MaxLeaving by
+	// number: until it is empty the node gets no work.
+	Leaving []Attempt
 }
+
+// MaxLeaving bounds Heartbeat.Leaving.
+const MaxLeaving = 64
 
 // MaxUnits bounds the units of one node that are told of one by one.
 const MaxUnits = 256

@@ -107,7 +107,8 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 	}
 	switch {
 	case c.Problem != "":
-		if n.Admin == model.NodeUp || n.ReasonBy == byGbatch && n.Reason != c.Problem {
+		silent := n.Admin == model.NodeDown && n.Reason == reasonSilent // until an operator resumes it
+		if n.Admin == model.NodeUp || n.ReasonBy == byGbatch && n.Reason != c.Problem && !silent {
 			n.Admin, n.Reason, n.ReasonBy, n.ReasonAt = max(n.Admin, model.NodeDrain), c.Problem, byGbatch, at
 		}
 		n.Problem = c.Problem

@@ -1,0 +1,110 @@
+package ctld
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/state"
+)
+
+// comeback.go is how a node that fell silent comes back.
+//
+// A node that hangs, or whose network holds everything back, is given up (state.Lost) while its connection still stands.
+// That connection is ended with it: whatever comes over it later is from before. The node registers anew, and the answer
+// names the attempts that were given up. It kills them, and says in each heartbeat which of them are still there. Until
+// none is, the node is drained, and dispatch gives it nothing even where it was resumed by hand.
+
+// endLost ends the sessions of nodes that were given up.
+func (c *Controller) endLost() {
+	all := c.nodes.all() // before the view, which then has the registration of each of them
+	v := c.machine.View()
+	for _, s := range all {
+		if n := v.Node(s.node); n != nil && n.Link == model.LinkLost {
+			c.log.Info("the session of a node that was given up is ended; it registers anew when it is heard again", "node", s.node)
+			c.nodes.leave(s)
+			go func() { _ = s.conn.Close() }() // a peer that takes nothing holds it up for seconds
+		}
+	}
+}
+
+// unknownOf gives those of a node's attempts that the facts know nothing of.
+func unknownOf(v *state.View, node string, known []proto.Attempt) []proto.Attempt {
+	var out []proto.Attempt
+	for _, a := range known {
+		if j := v.Job(a.Job); j == nil || j.Attempt != a.Attempt || !j.State.HasResources() || hasLeft(j, node) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// hasLeft reports whether a node has nothing of a job with resources any more: it was taken for lost.
+func hasLeft(j *model.Job, node string) bool {
+	k := slices.Index(j.Run.Alloc.NodeNames(), node)
+	return k < 0 || !j.Run.Busy.Empty() && !j.Run.Busy.Has(k)
+}
+
+// leavingJobs is how many jobs leavingText names.
+const leavingJobs = 4
+
+// leavingText is the reason of a node that still ends what was given up, or "".
+func leavingText(list []proto.Attempt) string {
+	if len(list) == 0 {
+		return ""
+	}
+	jobs := make([]model.JobID, 0, len(list))
+	for _, a := range list {
+		jobs = append(jobs, a.Job)
+	}
+	slices.Sort(jobs)
+	jobs = slices.Compact(jobs)
+	words := make([]string, 0, leavingJobs)
+	for _, id := range jobs[:min(len(jobs), leavingJobs)] {
+		words = append(words, fmt.Sprint(id))
+	}
+	text := "Still ends what was given up while it did not answer: job " + strings.Join(words, ", ")
+	if more := len(jobs) - len(words); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// clear reports whether the node has said that nothing is left of what it was told to forget.
+func (s *session) clear() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.free
+}
+
+// notClear notes what is still there, and reports whether the node has become clear by it.
+func (s *session) notClear(leaving []proto.Attempt) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.free
+	s.leaving, s.free = leaving[:min(len(leaving), proto.MaxLeaving)], len(leaving) == 0
+	return s.free && !was
+}
+
+// stillLeaving drains nodes again that were resumed while they still end what was given up: they come back by
+// themselves.
+func (c *Controller) stillLeaving(ctx context.Context, nodes []string) {
+	for _, name := range nodes {
+		s := c.nodes.session(name)
+		if s == nil {
+			continue
+		}
+		s.mu.Lock()
+		text := leavingText(s.leaving)
+		s.mu.Unlock()
+		if text == "" {
+			continue
+		}
+		if _, err := c.propose(ctx, &state.NodeHealth{Node: name, Problem: text}); err != nil && ctx.Err() == nil {
+			c.log.Warn("a node that still ends jobs was resumed; it gets no work before they have ended", "node", name, "err", err)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package up
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"gbatch/internal/client"
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// TestNodeDaemonStopped: gnoded is stopped by SIGSTOP for longer than SlurmdTimeout, as by a virtual machine's pause, and goes
+// on. Its node is given up and its job runs elsewhere; when it is heard again, what was given up on is killed before the node
+// gets work, an operator's resume has it take jobs, and an order that lay in its socket meanwhile is not done.
+func TestNodeDaemonStopped(t *testing.T) {
+	dir, work := filepath.Join(t.TempDir(), "stopped"), t.TempDir()
+	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 2, MemMiB: 1000})
+	addConf(t, c, "SlurmdTimeout=2\nNodeHeartbeatInterval=1\nReturnToService=0\n")
+	ledger := filepath.Join(work, "ledger")
+	beat := fmt.Sprintf("while :; do echo $SLURMD_NODENAME ${SLURM_RESTART_COUNT:-0} >>%s; sleep 0.02; done\n", ledger)
+	onN1 := func(sp *model.Spec) { sp.ReqNodes = []string{"n1"} }
+	id := submit(t, c, beat, nil)
+	until(t, "it runs on n1", func() bool { return strings.HasPrefix(lines(t, ledger), "n1 0\n") })
+
+	n1 := gnodedOf(t, dir, "n1")
+	if err := n1.signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n1.signal(syscall.SIGCONT) }) // it may have gone on
+	held := submit(t, c, "echo ${SLURM_RESTART_COUNT:-0} >>"+filepath.Join(work, "held")+"\n", onN1)
+	until(t, "n1 is given up", func() bool { return node(t, c, "n1").Link == model.LinkLost })
+	until(t, "the job runs on n2", func() bool { return strings.Contains(lines(t, ledger), "n2 1\n") })
+	if err := n1.signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "n1 registers", func() bool { return node(t, c, "n1").Link == model.LinkUp })
+	if n := node(t, c, "n1"); n.Admin != model.NodeDown {
+		t.Errorf("n1 is %s after its return, with ReturnToService=0", n.BaseState())
+	}
+	resumeNode(t, c, "n1")
+	// The job counts what is left of the attempt that was given up: it must find nothing, at no moment.
+	check := submit(t, c, fmt.Sprintf("cp %s %[1]s.then; for i in $(seq 20); do sleep 0.02; done; cp %[1]s %[1]s.now\n", ledger), onN1)
+	untilState(t, c, check, model.Completed)
+	then, now := lines(t, ledger+".then"), lines(t, ledger+".now")
+	if a, b := strings.Count(then, "n1 0\n"), strings.Count(now, "n1 0\n"); a != b {
+		t.Errorf("the attempt that was given up wrote %d lines before n1 got other work, and %d more beside it", a, b-a)
+	}
+	if strings.Contains(now, "n1 1\n") || strings.Count(now, "n2 1\n") <= strings.Count(then, "n2 1\n") {
+		t.Error("the job's second attempt should run on n2, and on n2 only")
+	}
+	untilState(t, c, held, model.Completed)
+	if got := lines(t, filepath.Join(work, "held")); got != "1\n" {
+		t.Errorf("the job that was ordered while gnoded was stopped ran as attempts %q, not as the second only", got)
+	}
+	cancel(t, c, id)
+	untilState(t, c, id, model.Cancelled)
+}
+
+func lines(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	return string(b[:bytes.LastIndexByte(b, '\n')+1])
+}
+
+// addConf adds lines to gbatch.conf and has them taken over.
+func addConf(t *testing.T, c *Cluster, text string) {
+	t.Helper()
+	path := filepath.Join(c.Dir, "gbatch.conf")
+	old, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for line := range strings.Lines(string(old)) {
+		key, _, _ := strings.Cut(line, "=")
+		if key == "" || !strings.Contains("\n"+text, "\n"+key+"=") {
+			b.WriteString(line)
+		}
+	}
+	if err := os.WriteFile(path, []byte(b.String()+text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	setConfig(t, c)
+}
+
+// gnodedOf gives the process of a node's daemon.
+func gnodedOf(t *testing.T, dir, name string) process {
+	t.Helper()
+	for _, d := range status(t, dir).Daemons {
+		if p, ok := processOf(d.PID); ok && d.Role == RoleNode && d.Name == name {
+			return p
+		}
+	}
+	t.Fatalf("gnoded of %s does not run", name)
+	return process{}
+}
+
+// node gives one node as the controller knows it.
+func node(t *testing.T, c *Cluster, name string) *model.Node {
+	t.Helper()
+	cl := client.New(filepath.Join(c.Dir, "run"))
+	defer cl.Close()
+	var found *model.Node
+	err := cl.Stream(proto.KindNodes, &proto.NodesRequest{}, func(body []byte) error {
+		var chunk proto.NodesChunk
+		if err := proto.Decode(body, &chunk); err != nil {
+			return err
+		}
+		for i := range chunk.Nodes {
+			if chunk.Nodes[i].Node.Def.Name == name {
+				found = chunk.Nodes[i].Node
+			}
+		}
+		return nil
+	})
+	if err != nil || found == nil {
+		t.Fatalf("node %s: %v", name, err)
+	}
+	return found
+}
+
+// resumeNode is gcontrol update nodename= state=resume.
+func resumeNode(t *testing.T, c *Cluster, name string) {
+	t.Helper()
+	cl := client.New(filepath.Join(c.Dir, "run"))
+	defer cl.Close()
+	if err := cl.Call(proto.KindUpdateNode, &proto.UpdateNodeRequest{Names: []string{name}, Set: []model.KV{{Key: "state", Value: "resume"}}}, &proto.Empty{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cancel is gcancel.
+func cancel(t *testing.T, c *Cluster, id model.JobID) {
+	t.Helper()
+	cl := client.New(filepath.Join(c.Dir, "run"))
+	defer cl.Close()
+	var reply proto.TargetsReply
+	if err := cl.Call(proto.KindCancel, &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}}, &reply); err != nil {
+		t.Fatal(err)
+	}
+}
+
