@@ -143,8 +143,15 @@ func (c *Controller) signal(v *state.View, t state.Target, rq *proto.CancelReque
 		case j.State == model.Pending:
 			pending = true
 		case j.State.HasResources():
-			c.nodes.stop(j.Run.Alloc.Nodes[0].Node, &proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: rq.Signal, Batch: rq.Batch, Full: rq.Full,
-				Release: rq.Release && j.Spec.Extra().Interactive, Code: rq.Code})
+			st := &proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: rq.Signal, Batch: rq.Batch, Full: rq.Full,
+				Release: rq.Release && j.Spec.Extra().Interactive, Code: rq.Code}
+			nodes := j.Run.Alloc.Nodes
+			if rq.Signal != sigKill || rq.Batch {
+				nodes = nodes[:1] // it passes the signal on to the steps' other nodes
+			}
+			for k := range nodes { // SIGKILL reaches what is left on a node, whatever the first one knows of it
+				c.nodes.stop(nodes[k].Node, st)
+			}
 			sent = true
 		}
 	}

@@ -88,7 +88,17 @@ func (c *Controller) passGate(ctx context.Context, j *model.Job, r *model.NodeRu
 	if j.Run.Gate == model.GateEpilog {
 		programs, limit, word = r.CtldEpilog, r.EpilogTimeoutS, "epilog_slurmctld"
 	}
-	err := c.runPrograms(ctx, programs, limit, gateEnv(j, word, cluster), j)
+	if limit <= 0 {
+		limit = model.ProgramLimitS
+	}
+	run, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { // it ends with run
+		if c.prologOutlivesJob(run, j) {
+			cancel()
+		}
+	}()
+	err := c.runPrograms(run, programs, limit, gateEnv(j, word, cluster), j)
 	if ctx.Err() != nil {
 		return // the next leader runs it
 	}
@@ -103,6 +113,28 @@ func (c *Controller) passGate(ctx context.Context, j *model.Job, r *model.NodeRu
 		}
 		pause(ctx, waitPace)
 	}
+}
+
+// prologOutlivesJob waits until a job whose PrologSlurmctld runs has been told to end for KillWait, and then says so; it
+// says no when ctx ends first.
+func (c *Controller) prologOutlivesJob(ctx context.Context, j *model.Job) bool {
+	for ctx.Err() == nil {
+		changed := c.machine.Changed()
+		v := c.machine.View()
+		now := v.Job(j.ID)
+		if now == nil || now.Attempt != j.Attempt || now.Run == nil || now.Run.Gate != model.GateProlog {
+			return false
+		}
+		if now.State == model.Completing {
+			pause(ctx, time.Duration(v.Config().Params.KillWaitS)*time.Second)
+			return ctx.Err() == nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+	return false
 }
 
 // runPrograms runs all programs that patterns name, one after the other, and stops at the first that fails.

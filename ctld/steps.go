@@ -16,8 +16,11 @@ import (
 // steps.go lists, ends and signals running steps. The node of a job's batch script manages them and nobody else knows of
 // them, so it is asked (nodeask.go has the questions); the batch step is a fact of the state.
 
-// sigTerm is SIGTERM, for what has no signal of its own.
-const sigTerm = 15
+// The signals that the controller itself speaks of: sigTerm is for what has no signal of its own, sigKill ends what is left.
+const (
+	sigKill = 9
+	sigTerm = 15
+)
 
 // stepsOf are the steps of one job that a request names; nil: all.
 type stepsOf map[int32]bool
@@ -195,7 +198,7 @@ func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *proto.
 			case !c.mine(who, j):
 				fail(proto.CodeAccess)
 			case !picked(&rq.Filter, j):
-			case j.Run == nil || j.State == model.Completing || !j.State.HasResources():
+			case j.Run == nil || j.State == model.Completing && rq.Signal != sigKill || !j.State.HasResources():
 				fail(proto.CodeAlreadyDone)
 			case ref.Step == proto.StepBatch:
 				sig := rq.Signal

@@ -3,6 +3,8 @@ package noded
 import (
 	"fmt"
 	"time"
+
+	"gbatch/internal/model"
 )
 
 // attemptstate.go is the state table of attempts: for each phase and each happening the next phase and what is done, and
@@ -337,7 +339,7 @@ const (
 	// findWait is how long listing the programs of Prolog or Epilog may take: their directory may be on a file server.
 	findWait = time.Minute
 	// programLimit bounds a program of Prolog or Epilog where PrologEpilogTimeout says nothing.
-	programLimit = 30 * time.Minute
+	programLimit = model.ProgramLimitS * time.Second
 	// unkillableDefault is UnkillableStepTimeout where the leader has not said.
 	unkillableDefault = 60 * time.Second
 )

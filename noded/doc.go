@@ -17,15 +17,16 @@
 //  2. What was taken on is on disk before it is done, and its end before gshim may forget it; an end is reported until
 //     the leader acknowledges it. kill -9 at any moment loses nothing and does nothing twice.
 //  3. A leader with a smaller epoch than one that was obeyed is refused.
-//  4. An end is reported when nothing of the job is left on the machine, and not before.
+//  4. An end is reported when nothing of the job is left on the machine, or when the node was drained for what survives
+//     SIGKILL; not before, and no phase lasts for ever.
 //  5. Without a leader jobs run on, and their ends wait.
 //  6. Whatever a user can name (output files) is touched with that user's rights, and cannot hold up another's job.
 //  7. Who asks on the local socket is who the kernel says.
 //
 // # Where to read
 //
-// noded.go (what runs), loop.go (the one goroutine that owns the attempts, and its batches), attempt.go (their phases);
-// then by what happens: launch.go, reap.go, stop.go, recover.go. spool.go is the disk, report.go what waits for the
+// noded.go (what runs), loop.go (the one goroutine that owns the attempts, and its batches), attemptstate.go and stepstate.go
+// (what can happen to attempts and steps), attempt.go and stepstop.go (how it is done); then by what happens: launch.go, reap.go, stop.go, recover.go. spool.go is the disk, report.go what waits for the
 // leader, session.go the conversation with it, controllers.go how it is found. link.go is the connection to gshim,
 // groups.go the control groups and stepgroup.go those of steps, units.go the device files behind resources, env.go a
 // script's environment and gpuenv.go the names of its GPUs, userfile.go lines for the user. inventory.go and

@@ -93,6 +93,7 @@ type fakeCtld struct {
 	epoch     uint64
 	instance  uint64
 	heartbeat int64
+	killWait  int64
 	notLeader string // hint; "-" for a follower that knows none; "" leads
 	refuse    *rpc.Error
 	noAck     bool
@@ -128,7 +129,7 @@ func newPKI(t testing.TB) string {
 
 func newFake(t testing.TB, dir, name string) *fakeCtld {
 	t.Helper()
-	f := &fakeCtld{t: t, dir: dir, epoch: 1, heartbeat: 1, ended: map[proto.Attempt]*proto.Report{}, started: map[proto.Attempt]*proto.Report{},
+	f := &fakeCtld{t: t, dir: dir, epoch: 1, heartbeat: 1, killWait: 30, ended: map[proto.Attempt]*proto.Report{}, started: map[proto.Attempt]*proto.Report{},
 		def: &model.NodeDef{Name: "n1", CPUs: 2}}
 	f.serve(name, "127.0.0.1:0")
 	t.Cleanup(func() { f.close() })
@@ -214,7 +215,7 @@ func (f *fakeCtld) session(r *server.Request) {
 		return
 	}
 	f.mu.Lock()
-	w := &proto.Welcome{Cluster: "test", Epoch: f.epoch, Instance: f.instance, HeartbeatS: f.heartbeat, KillWaitS: 30, Def: f.def}
+	w := &proto.Welcome{Cluster: "test", Epoch: f.epoch, Instance: f.instance, HeartbeatS: f.heartbeat, KillWaitS: f.killWait, Def: f.def}
 	hijacked := f.hijacked
 	if f.welcome != nil {
 		f.welcome(h, w)

@@ -114,6 +114,9 @@ func (l *loop) stepPatienceOf(s *step) time.Duration {
 	case stepUnmaking:
 		return l.n.unkillable()
 	case stepStopping:
+		if s.job.stop != nil {
+			return killWait(s.job.stop)
+		}
 		return l.n.killWait()
 	case stepKilling:
 		return killAgain

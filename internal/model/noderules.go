@@ -1,7 +1,12 @@
 package model
 
+// ProgramLimitS is how long a program of Prolog, Epilog and their like may run where PrologEpilogTimeout says nothing,
+// seconds: no program holds a job for ever.
+const ProgramLimitS = 30 * 60
+
 // NodeRules is what the configuration has nodes do around jobs: programs to run, how long to wait, what to make of
-// failures. The leader hands it to every node. Spans are in seconds, 0 is no limit.
+// failures. The leader hands it to every node. Spans are in seconds, 0 is no limit but where it
+// says otherwise: programs end after ProgramLimitS.
 //
 //gbatch:codec
 type NodeRules struct {

@@ -1,0 +1,160 @@
+package noded
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// stepends_test.go: every step ends with its job, whatever the step does and however far it has come.
+
+// command is a step's command for tests.
+type command struct {
+	t  *testing.T
+	nc net.Conn
+}
+
+// askStep asks for a step of one task as grun does.
+func (c *cluster) askStep(l *proto.Launch, argv ...string) *command {
+	t := c.t.(*testing.T)
+	t.Helper()
+	nc, err := net.Dial("unix", filepath.Join(c.opts.SocketDir, proto.StepSocket("n1")))
+	must(t, err)
+	t.Cleanup(func() { _ = nc.Close() }) // the test is over
+	cmd := &command{t, nc}
+	cmd.put(proto.StepFrameRequest, &proto.StepRequest{RequestID: fmt.Sprint("of job ", l.Job), Job: l.Job, Parent: proto.StepNone, Name: "step",
+		Program: argv[0], Argv: argv, Env: []byte("PATH=/usr/bin:/bin\x00"), Dir: c.dir, Need: proto.StepNeed{Tasks: 1, MinNodes: 1, Overlap: true}})
+	return cmd
+}
+
+func (c *command) put(kind uint8, m proto.Message) {
+	c.t.Helper()
+	b, err := appendFrame(nil, kind, m)
+	must(c.t, err)
+	_, err = c.nc.Write(b)
+	must(c.t, err)
+}
+
+// wait waits for an event of a kind; it fails if the step is refused.
+func (c *command) wait(kind proto.StepEventKind) *proto.StepEvent {
+	c.t.Helper()
+	for {
+		_, body, err := readStepFrame(c.nc)
+		must(c.t, err)
+		ev := new(proto.StepEvent)
+		must(c.t, proto.Decode(body, ev))
+		if ev.Kind == kind {
+			return ev
+		}
+		if ev.Kind == proto.StepRefused || ev.Kind == proto.StepDone {
+			c.t.Fatalf("the step's command got %+v and not kind %d", ev, kind)
+		}
+	}
+}
+
+// files passes the names of the task's files on.
+func (c *command) files() {
+	c.put(proto.StepFrameFiles, &proto.StepFiles{Files: []proto.StepFile{{Mode: proto.FileNull}, {Mode: proto.FileNull}, {Mode: proto.FileNull}}})
+}
+
+// pidIn waits for a file with a process number.
+func (c *cluster) pidIn(name string) (pid int) {
+	c.t.Helper()
+	until(c.t, name, func() bool {
+		b, err := os.ReadFile(filepath.Join(c.dir, name))
+		if err != nil {
+			return false
+		}
+		_, err = fmt.Sscan(string(b), &pid)
+		return err == nil
+	})
+	return pid
+}
+
+// reconnect changes what the controller says in its welcome, and has the node register again.
+func (c *cluster) reconnect(change func(*fakeCtld)) {
+	c.t.Helper()
+	n := 0
+	c.ctl.set(func(f *fakeCtld) {
+		change(f)
+		n = len(f.hellos)
+		must(c.t, f.conn.Close())
+		f.conn = nil
+	})
+	c.ctl.waitNode(n + 1)
+}
+
+const deaf = `trap "" TERM; echo $$ > step; while :; do sleep 1; done`
+
+// TestStepWithoutFilesEnds: a job is cancelled when its step has a number and no processes yet.
+func TestStepWithoutFilesEnds(t *testing.T) {
+	c := newCluster(t)
+	l := c.job(1, "sleep 1000")
+	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{l}})
+	c.ctl.waitStarted(l)
+	cmd := c.askStep(l, "/bin/sleep", "1000")
+	cmd.wait(proto.StepCreated)
+	c.ctl.send(&proto.Orders{Stop: []*proto.Stop{{Job: 1, Attempt: 1, Cause: model.StopCancel, KillWaitS: 1}}})
+	c.ctl.waitEnded(l)
+	cmd.wait(proto.StepDone)
+}
+
+// TestDeafStepEnds: a step that ignores SIGTERM is killed after KillWait, whether its job's script has ended at SIGTERM or
+// before, or is as deaf.
+func TestDeafStepEnds(t *testing.T) {
+	for _, tc := range []struct {
+		name, script string
+		stop         bool
+	}{
+		{"the script ends at SIGTERM", "sleep 1000", true},
+		{"the script is deaf", `trap "" TERM; while :; do sleep 1; done`, true},
+		{"the script has ended", "until [ -e step ]; do sleep 0.05; done", false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newCluster(t)
+			c.reconnect(func(f *fakeCtld) { f.killWait = 1 })
+			l := c.job(1, tc.script)
+			c.ctl.send(&proto.Orders{Launch: []*proto.Launch{l}})
+			c.ctl.waitStarted(l)
+			cmd := c.askStep(l, "/bin/sh", "-c", deaf)
+			cmd.wait(proto.StepCreated)
+			cmd.files()
+			pid := c.pidIn("step")
+			if tc.stop {
+				c.ctl.send(&proto.Orders{Stop: []*proto.Stop{{Job: 1, Attempt: 1, Cause: model.StopCancel, KillWaitS: 1}}})
+			}
+			c.ctl.waitEnded(l)
+			waitGone(t, pid)
+		})
+	}
+}
+
+// TestKillReachesWhatIsLeft: gcancel -s KILL does not wait for KillWait, also when only a step is left.
+func TestKillReachesWhatIsLeft(t *testing.T) {
+	for _, tc := range []struct{ name, script string }{
+		{"the script runs", "sleep 1000"},
+		{"the script has ended at SIGTERM", "until [ -e step ]; do sleep 0.05; done; : > ended"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			c := newCluster(t)
+			l := c.job(1, tc.script)
+			c.ctl.send(&proto.Orders{Launch: []*proto.Launch{l}})
+			c.ctl.waitStarted(l)
+			cmd := c.askStep(l, "/bin/sh", "-c", deaf)
+			cmd.wait(proto.StepCreated)
+			cmd.files()
+			pid := c.pidIn("step")
+			c.ctl.send(&proto.Orders{Stop: []*proto.Stop{{Job: 1, Attempt: 1, Cause: model.StopCancel, KillWaitS: 1000}}})
+			c.ctl.send(&proto.Orders{Stop: []*proto.Stop{{Job: 1, Attempt: 1, Signal: int32(unix.SIGKILL)}}})
+			c.ctl.waitEnded(l)
+			waitGone(t, pid)
+		})
+	}
+}
