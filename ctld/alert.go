@@ -45,12 +45,14 @@ type nodeHealth struct {
 func (c *Controller) watchAlerts(ctx context.Context) {
 	pace := pacer{gap: alertPace}
 	was := map[string]*nodeHealth{}
-	c.compareNodes(c.machine.View(), was) // what it finds
+	before := c.machine.View()
+	c.compareNodes(before, before, was) // what it finds
 	for ctx.Err() == nil {
 		pace.wait(ctx)
 		changed := c.machine.Changed()
 		v := c.machine.View()
-		list := c.compareNodes(v, was)
+		list := c.compareNodes(before, v, was)
+		before = v
 		path := v.Config().Params.AlertProgram
 		for i := range list {
 			a := &list[i]
@@ -66,8 +68,9 @@ func (c *Controller) watchAlerts(ctx context.Context) {
 	}
 }
 
-// compareNodes gives what has changed since the last time, and notes what is now.
-func (c *Controller) compareNodes(v *state.View, was map[string]*nodeHealth) []alert {
+// compareNodes gives what has changed since the last time, and notes what is now. The jobs of a GPU are looked for in what
+// was there before, too: a fault ends them.
+func (c *Controller) compareNodes(before, v *state.View, was map[string]*nodeHealth) []alert {
 	var list []alert
 	add := func(node string, jobs int, event, level, gres, reason string) {
 		k := slices.IndexFunc(list, func(a alert) bool { return a.event == event && a.gres == gres && a.reason == reason })
@@ -126,7 +129,7 @@ func (c *Controller) compareNodes(v *state.View, was map[string]*nodeHealth) []a
 				event = "gpu_foreign_use"
 			case model.OutDrained, model.OutCleared, model.OutSpent:
 			}
-			add(name, 0, event, level, unit, o.Reason)
+			add(name, len(jobsOn(name, o.Name, int(o.Index), before, v)), event, level, unit, o.Reason)
 		}
 		for _, unit := range sortedKeys(h.units) {
 			if _, still := now.units[unit]; !still {
@@ -136,6 +139,46 @@ func (c *Controller) compareNodes(v *state.View, was map[string]*nodeHealth) []a
 		return true
 	})
 	return list
+}
+
+// jobsOn gives the jobs that have a unit of a node, or a share of it, in any of the views.
+func jobsOn(node, resource string, index int, views ...*state.View) map[model.JobID]bool {
+	out := map[model.JobID]bool{}
+	for _, v := range views {
+		n := v.Node(node)
+		if n == nil {
+			continue
+		}
+		for _, id := range n.Jobs {
+			if j := v.Job(id); j != nil && j.Run != nil && holds(j.Run.Alloc, node, resource, index) {
+				out[id] = true
+			}
+		}
+	}
+	return out
+}
+
+// holds reports whether an allocation has a unit of a node, or a share of it.
+func holds(a *model.Alloc, node, resource string, index int) bool {
+	if a == nil {
+		return false
+	}
+	for i := range a.Nodes {
+		if a.Nodes[i].Node != node {
+			continue
+		}
+		for _, g := range a.Nodes[i].Gres {
+			switch {
+			case g.Share != nil:
+				if resource == model.GPUName && int(g.Share.GPU) == index {
+					return true
+				}
+			case g.Name == resource && g.Index.Has(index):
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func sortedKeys(m map[string]model.UnitOut) []string {
