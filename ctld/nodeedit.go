@@ -19,6 +19,9 @@ func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *prot
 	}
 	v := c.machine.View()
 	e := &state.NodeEdit{Nodes: rq.Names, Keep: true, By: who.User}
+	if len(rq.Names) == 0 || len(rq.Set) == 0 {
+		return refuse(proto.CodeBadRequest, "nothing to change: name the nodes and what is wanted of them, as in NodeName=n1 State=DRAIN Reason=\"bad fan\"")
+	}
 	for _, name := range rq.Names {
 		if v.Node(name) == nil {
 			return refuse(proto.CodeInvalidNode, "%s", name)
@@ -40,10 +43,12 @@ func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *prot
 			switch strings.ToUpper(kv.Value) {
 			case "DRAIN":
 				e.Admin = model.NodeDrain
-			case "DOWN", "FAIL":
+			case "DOWN":
 				e.Admin = model.NodeDown
 			case "RESUME", "IDLE", "UNDRAIN":
 				e.Admin = model.NodeUp
+			case "FAIL", "FAILING":
+				return refuse(proto.CodeBadRequest, "State=%s is not kept apart here: write DRAIN, and jobs that run go on, or DOWN, and they end", kv.Value)
 			default:
 				return refuse(proto.CodeBadRequest, "State=%s: write DRAIN, DOWN, RESUME, IDLE or UNDRAIN", kv.Value)
 			}

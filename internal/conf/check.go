@@ -121,6 +121,10 @@ func (l *loader) checkNodes() {
 		if n.State == "CLOUD" {
 			l.probs.warnf(at, "write State=UNKNOWN", "State=CLOUD: nodes aren't started or stopped; it is taken as UNKNOWN")
 		}
+		if n.State == "FAIL" || n.State == "FAILING" {
+			l.probs.notef(at, "write State=DRAIN, or State=DOWN where nothing may go on there",
+				"State=%s is taken as DRAIN: the node gets no new jobs, and those that run go on", n.State)
+		}
 		for _, g := range n.Gres {
 			if !slices.Contains(l.cfg.GresTypes, g.Name) {
 				l.missingGresType(at, g.Name)

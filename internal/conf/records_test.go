@@ -61,7 +61,7 @@ DownNodes=a,b State=FAIL Reason="broken fan"
 		}
 	}
 	a, _ := c.Node("a")
-	if a.State != "FAIL" || a.Reason != "broken fan" || a.Admin() != model.NodeDown || v.Admin() != model.NodeUp {
+	if a.State != "FAIL" || a.Reason != "broken fan" || a.Admin() != model.NodeDrain || v.Admin() != model.NodeUp {
 		t.Errorf("a: %+v", a)
 	}
 }

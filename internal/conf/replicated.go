@@ -124,9 +124,9 @@ func (n *NodeDef) kept() model.Bits {
 // the node.
 func (n *NodeDef) Admin() model.NodeAdmin {
 	switch n.State {
-	case "DOWN", "FAIL":
+	case "DOWN":
 		return model.NodeDown
-	case "DRAIN", "FAILING":
+	case "DRAIN", "FAIL", "FAILING":
 		return model.NodeDrain
 	}
 	return model.NodeUp

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"gbatch/internal/model"
 )
@@ -261,6 +262,18 @@ func (l *loader) bareSchedParam(p pair) bool {
 	}
 	return true
 }
+
+// schedWords are the names of all parameters, in lower case.
+var schedWords = sync.OnceValue(func() map[string]bool {
+	words := map[string]bool{}
+	for _, s := range schedParams() {
+		words[strings.ToLower(s.name)] = true
+	}
+	return words
+})
+
+// isSchedWord reports whether a word without a value is a scheduler parameter.
+func isSchedWord(word string) bool { return schedWords()[strings.ToLower(word)] }
 
 func (l *loader) isSchedFlag(name string) bool {
 	return slices.ContainsFunc(l.schedParams, func(s schedParam) bool { return strings.EqualFold(s.name, name) && s.flag != nil })

@@ -269,6 +269,10 @@ func (r *reader) readLine(name string, l *joinedLine, chain []string) {
 		r.unsetLine(rest, at)
 		return
 	}
+	if rest == "" && isSchedWord(word) { // bf_continue alone: unknownKey says where it belongs, and takes it
+		r.out = append(r.out, statement{pairs: []pair{{word, "", at}}, at: at})
+		return
+	}
 	if pairs := r.readPairs(name, l, text); len(pairs) > 0 {
 		r.out = append(r.out, statement{pairs: pairs, at: pairs[0].at})
 	}

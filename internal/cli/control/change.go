@@ -120,6 +120,10 @@ func (c *control) update(words []string) error {
 			return fmt.Errorf("'%s' is not KEY=VALUE; quote values that hold blanks, as in Reason=\"bad fan\"", w)
 		}
 		switch low := strings.ToLower(key); {
+		case (low == "jobid" || low == "job" || low == "nodename" || low == "node" || low == "nodenames") && entity != "":
+			return fmt.Errorf("%s stands beside another %s: one command changes one kind of thing, and names all of it in one list, such as JobId=12,13 or NodeName=n[1-4]", w, entity)
+		case (low == "jobid" || low == "job" || low == "nodename" || low == "node" || low == "nodenames") && strings.TrimSpace(value) == "":
+			return fmt.Errorf("%s= names nothing; write JobId=12,13 or NodeName=n[1-4]", key)
 		case low == "jobid" || low == "job":
 			target, entity = value, "job"
 		case low == "nodename" || low == "node" || low == "nodenames":
@@ -149,6 +153,9 @@ func (c *control) update(words []string) error {
 		if err != nil {
 			return err
 		}
+		if len(refs) == 0 {
+			return fmt.Errorf("JobId=%s names no job; write JobId=12 or JobId=12,13_4", target)
+		}
 		return c.apply(&proto.UpdateJobRequest{Action: proto.ActUpdate, Targets: refs, Set: set})
 	case "node":
 		if len(set) == 0 {
@@ -157,6 +164,9 @@ func (c *control) update(words []string) error {
 		names, err := c.nodeNames(target)
 		if err != nil {
 			return err
+		}
+		if len(names) == 0 {
+			return fmt.Errorf("NodeName=%s names no node; write NodeName=n1 or NodeName=n[1-4]", target)
 		}
 		cl, err := c.ask()
 		if err != nil {

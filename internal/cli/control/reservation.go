@@ -61,6 +61,12 @@ func (c *control) remove(words []string) error {
 
 // updateReservation changes one.
 func (c *control) updateReservation(name string, set []model.KV) error {
+	switch {
+	case name == "":
+		return errors.New("which reservation? Write ReservationName=NAME before what is to change")
+	case len(set) == 0:
+		return fmt.Errorf("nothing to change: give KEY=VALUE words behind ReservationName=%s, such as EndTime=18:00 or Users=+ann", name)
+	}
 	return c.reserve(&proto.ReserveRequest{Action: proto.UpdateReservation, Name: name, Set: set}, "Error updating the reservation", "Reservation updated.\n")
 }
 

@@ -398,6 +398,9 @@ func ParseGres(name, v string, per model.GresPer) ([]model.GresReq, error) {
 				r.Name, r.Milli, parts = "shard", part, parts[:n-1]
 			} else if c, err := parseUnits(parts[n-1]); err == nil {
 				r.Count, parts = c, parts[:n-1]
+			} else if from, to, is := strings.Cut(parts[n-1], "-"); is && allDigits(from) && allDigits(to) {
+				return nil, &getopt.TextError{Text: fmt.Sprintf("Invalid generic resource (gres) specification: '%s'; a range (%s) is not possible, one number is: ask for the least that does, %s; a range of nodes is, as in -N%s with --gpus-per-node",
+					word, parts[n-1], from, parts[n-1])}
 			} else if n > 1 {
 				return nil, bad(word)
 			}
@@ -418,6 +421,8 @@ func ParseGres(name, v string, per model.GresPer) ([]model.GresReq, error) {
 	}
 	return out, nil
 }
+
+func allDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // parseUnits reads a count of a resource, with K, M or G behind it (powers of 1024).
 func parseUnits(t string) (int32, error) {

@@ -54,3 +54,8 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 	}
 	return &proto.SubmitRequest{RequestID: hex.EncodeToString(id[:]), Spec: sp, Script: body, Env: env, TestOnly: s.TestOnly}, nil
 }
+
+// NoHet refuses a job of several parts, which word has asked for.
+func NoHet(word string) string {
+	return "heterogeneous jobs (" + word + ") are not supported by gbatch yet; submit the parts as jobs of their own, joined with --dependency"
+}

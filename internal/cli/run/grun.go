@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -98,6 +99,9 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 	rq, n := &r.rq, &r.rq.Need
 	if len(operands) == 0 {
 		return errors.New("No command given to execute; write it behind the options")
+	}
+	if slices.Contains(operands, ":") {
+		return errors.New(request.NoHet("\" : \"") + "; in a job, start a grun for each part with & behind it, and wait; an argument : of the command goes through a shell, as in sh -c 'cmd :'")
 	}
 	args := getopt.FromArgs
 	r.badSaid, r.waitSaid = p.Given("kill-on-bad-exit").Source != getopt.NotGiven, p.Given("wait").Source != getopt.NotGiven

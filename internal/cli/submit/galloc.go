@@ -31,6 +31,10 @@ func Galloc(e *env.Env) int {
 	if err != nil {
 		return e.BadLine(p, err)
 	}
+	if len(operands) > 0 && operands[0] == ":" {
+		e.Errorf("%s", request.NoHet("\" : \""))
+		return g.Failed(1)
+	}
 	if !g.s.Quiet {
 		for _, n := range p.Notes() {
 			fmt.Fprintln(e.Stderr, n)

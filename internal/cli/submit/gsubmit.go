@@ -153,6 +153,9 @@ func readScript(e *env.Env, s *request.Submission, p *getopt.Parser, operands []
 	fail := func(format string, a ...any) error {
 		return fmt.Errorf("%s: error: %s", e.Program, fmt.Sprintf(format, a...))
 	}
+	if len(operands) > 0 && operands[0] == ":" {
+		return nil, fail("%s", request.NoHet("\" : \""))
+	}
 	if wrap, ok := p.Value("wrap"); ok {
 		if len(operands) > 0 {
 			return nil, fail("Script arguments not permitted with --wrap option")
@@ -205,7 +208,7 @@ func readScript(e *env.Env, s *request.Submission, p *getopt.Parser, operands []
 	}
 	for _, d := range parsed.Directives {
 		if d.Het {
-			return nil, fail("%s line %d: heterogeneous jobs (hetjob) are not supported by gbatch yet; submit the parts as jobs of their own, joined with --dependency", where, d.Line)
+			return nil, fail("%s line %d: %s", where, d.Line, request.NoHet("hetjob"))
 		}
 		if err := p.Directive(d.Args, fmt.Sprintf("%s line %d", where, d.Line)); err != nil {
 			return nil, err
