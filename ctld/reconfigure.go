@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"gbatch/internal/conf"
 	"gbatch/internal/hostlist"
@@ -110,5 +111,27 @@ func affected(v *state.View, cfg *model.Config) []string {
 	if len(jobs) > 0 {
 		out = append(out, fmt.Sprintf("pending jobs whose partition goes away, and that will wait until it is back or they are changed: %v", jobs))
 	}
+	if !cfg.Params.Preempt.ByQOS {
+		var idle []string
+		v.AllQOS(func(q *model.QOS) bool {
+			if len(q.GuaranteedTRES) > 0 {
+				idle = append(idle, q.Name)
+			}
+			return len(idle) < maxAffected
+		})
+		if len(idle) > 0 {
+			out = append(out, fmt.Sprintf("GuaranteedTRES of QOS %s has no effect under PreemptType=%s", strings.Join(idle, ", "), shownValue(cfg, "PreemptType")))
+		}
+	}
 	return out
+}
+
+// shownValue gives a setting of a configuration, as show config prints it.
+func shownValue(cfg *model.Config, key string) string {
+	for _, kv := range cfg.Show {
+		if kv.Key == key {
+			return kv.Value
+		}
+	}
+	return ""
 }

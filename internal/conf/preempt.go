@@ -69,10 +69,20 @@ func readPreemptMode(v string) (PreemptMode, fault) {
 	return m, fault{}
 }
 
+func preemptType() setting {
+	s := word("PreemptType", AtOnce, func(c *Config) *string { return &c.Preempt.Type }, "preempt/none", "preempt/partition_prio", "preempt/qos")
+	s.remark = func(c *Config, _ string) (text, hint string) {
+		if c.Preempt.Type != "preempt/qos" {
+			return "PreemptType=" + c.Preempt.Type + ": Preempt and GuaranteedTRES of QOS have no effect", "write PreemptType=preempt/qos if a QOS has them (gacctmgr show qos format=name,preempt,guaranteedtres)"
+		}
+		return "", ""
+	}
+	return s
+}
+
 func preemptSettings() []setting {
 	return []setting{
-		word("PreemptType", AtOnce, func(c *Config) *string { return &c.Preempt.Type },
-			"preempt/none", "preempt/partition_prio", "preempt/qos"),
+		preemptType(),
 		{name: "PreemptMode", effect: AtOnce,
 			read: func(c *Config, v string) (f fault) { c.Preempt.Mode, f = readPreemptMode(v); return f },
 			show: func(c *Config) string { return c.Preempt.Mode.String() }},

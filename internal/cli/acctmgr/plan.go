@@ -32,7 +32,7 @@ func apply[T any](f *Facts, list []attr[T], t *T, words []word) (said []string, 
 	for _, w := range words {
 		a := find(list, w.key)
 		if a == nil {
-			return nil, unknownOption(w.key)
+			return nil, misplacedOption(list, w.key)
 		}
 		if err := a.set(f, t, w.op, w.value); err != nil {
 			return nil, fmt.Errorf(" Bad value for %s: %w", a.label, err)

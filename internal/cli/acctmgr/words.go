@@ -93,6 +93,18 @@ func unknownCondition(key string) error {
 	return fmt.Errorf(" Unknown condition: %s\n Use keyword 'set' to modify value", key)
 }
 
+// misplacedOption is the complaint about a setting that these records don't have: others may.
+func misplacedOption[T any](list []attr[T], key string) error {
+	_, ofQOS := any(list).([]attr[qos])
+	if a := find(assocAttrs(), key); ofQOS && a != nil {
+		return fmt.Errorf(" %s belongs to accounts and users, not to a QOS: gacctmgr modify account where name=ACCOUNT set %[1]s=...", a.label)
+	}
+	if a := find(qosAttrs(), key); !ofQOS && a != nil {
+		return fmt.Errorf(" %s belongs to a QOS: gacctmgr modify qos where name=QOS set %[1]s=..., and set QOS+=QOS gives it to accounts and users", a.label)
+	}
+	return unknownOption(key)
+}
+
 func unknownOption(key string) error {
 	return fmt.Errorf(" Unknown option: %s\n Use keyword 'where' to modify condition", key)
 }

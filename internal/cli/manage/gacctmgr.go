@@ -184,7 +184,34 @@ func (m *manage) carryOut(c *client.Client, facts *acctmgr.Facts, plan *acctmgr.
 		return nil
 	}
 	var done proto.Empty
-	return c.Call(proto.KindEditAccounts, &proto.EditAccountsRequest{Gen: facts.Gen, Edits: plan.Edits}, &done)
+	if err := c.Call(proto.KindEditAccounts, &proto.EditAccountsRequest{Gen: facts.Gen, Edits: plan.Edits}, &done); err != nil {
+		return err
+	}
+	return m.idleGuarantees(c, plan)
+}
+
+// idleGuarantees warns of guarantees that do nothing, because nothing is preempted for them.
+func (m *manage) idleGuarantees(c *client.Client, plan *acctmgr.Plan) error {
+	var names []string
+	for i := range plan.Edits {
+		if q := plan.Edits[i].QOS; q != nil && len(q.GuaranteedTRES) > 0 {
+			names = append(names, q.Name)
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	var reply proto.ConfigReply
+	if err := c.Call(proto.KindConfig, &proto.Empty{}, &reply); err != nil {
+		return err
+	}
+	for _, kv := range reply.Config.Show {
+		if kv.Key == "PreemptType" && kv.Value != "preempt/qos" {
+			fmt.Fprintf(m.Stderr, "%s: warning: GuaranteedTRES of QOS %s has no effect under PreemptType=%s: nothing is taken back for it; write PreemptType=preempt/qos in gbatch.conf\n",
+				m.Program, strings.Join(names, ","), kv.Value)
+		}
+	}
+	return nil
 }
 
 // ask puts a question and waits for y; anything else, and no answer in time, is no.
