@@ -189,11 +189,12 @@ func schedParams() []schedParam {
 	inert(false, "has no meaning here: queries never take the scheduler's lock, and passes are bounded by counts",
 		"max_rpc_cnt", "max_sched_time", "build_queue_timeout", "bf_node_space_size", "bf_topopt_enable", "bf_topopt_iterations", "sched_allow_unlimited", "yield_rpc_only")
 	inert(false, "has no meaning here: the backfill calendar holds every running job, at bf_resolution",
-		"bf_running_job_reserve", "bf_window_linear", "bf_job_part_count_reserve", "bf_allow_magnetic_resv")
+		"bf_running_job_reserve", "bf_window_linear", "bf_job_part_count_reserve")
+	inert(true, "isn't done: jobs use a reservation that they ask for; there are no magnetic ones", "bf_allow_magnetic_resv")
 	inert(false, "has no meaning here: any controller that leads also schedules", "no_backup_scheduling")
-	inert(false, "has no meaning here: commands wait for nodes only where they are told to", "salloc_wait_nodes", "sbatch_wait_nodes")
+	inert(false, "has no meaning here: a job starts when all its nodes are up", "salloc_wait_nodes", "sbatch_wait_nodes")
 	inert(false, "has no meaning here: steps are retried when something becomes free, not on a timer", "step_retry_count", "step_retry_time")
-	inert(false, "has no meaning here: environments of users aren't cached", "no_env_cache", "requeue_setup_env_fail")
+	inert(false, "has no meaning here: what a login shell gave (gsubmit --get-user-env) is good for half a minute, and never comes from a file", "no_env_cache", "requeue_setup_env_fail")
 	inert(false, "has no meaning here: completing jobs never hold up the scheduler", "reduce_completing_frag")
 	inert(true, "isn't done: there are no burst buffers", "bb_array_stage_cnt")
 	inert(true, "isn't done: there are no heterogeneous jobs",
