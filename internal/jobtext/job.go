@@ -15,7 +15,8 @@ type JobView struct {
 	At        model.Time // of the controller's answer
 	BitLen    int        // SLURM_BITSTR_LEN: longest task list, bytes; 0: no limit
 	NoConvert bool
-	Expand    bool // --expand-patterns
+	Expand    bool   // --expand-patterns
+	Cluster   string // for JSON
 }
 
 // JobRow is one line: a job, or with -r one task of an array that has not started, or with -P a job in one of its

@@ -110,7 +110,7 @@ func jobNames() []JobField {
 		qText(0, "admin_comment", "ADMIN_COMMENT", func(r *JobRow) string { return orNull(r.Comment) }),
 		qText(0, "AdminComment", "ADMIN_COMMENT", func(r *JobRow) string { return orNull(r.Comment) }),
 		qText(0, "AllocNodes", "ALLOC_NODES", func(r *JobRow) string { return orNull(r.Spec.Host) }),
-		qUnset(0, "BatchFlag", "BATCH_FLAG", "1"),
+		qNum(0, "BatchFlag", "BATCH_FLAG", func(r *JobRow) int64 { return int64(yesNum(batchFlag(r.Spec))) }),
 		qNum(0, "cpus-per-task", "CPUS_PER_TASK", func(r *JobRow) int64 { return int64(max(1, r.Spec.CPUsPerTask)) }),
 		qTime(0, "Deadline", "DEADLINE", func(r *JobRow) model.Time { return r.Spec.Deadline }),
 		qTime(0, "EligibleTime", "ELIGIBLE_TIME", func(r *JobRow) model.Time { return eligible(r.Job) }),

@@ -11,169 +11,189 @@ import (
 	"gbatch/internal/slurmjson"
 )
 
-func (r *JobRow) JSON(j *slurmjson.Writer, cluster string) {
-	sp := r.Spec
-	nodes, cpus := r.Size()
-	j.Open("", '{')
-	j.Str("account", sp.Account)
-	j.Time("accrue_time", r.AccrueTime())
-	j.Str("admin_comment", r.Comment)
-	j.Str("allocating_node", sp.Host)
-	if r.ArrayID != 0 {
-		j.Count("array_job_id", int64(r.ArrayID))
-		j.Count("array_max_tasks", int64(r.Throttle))
-	} else {
-		j.Unset("array_job_id")
-		j.Unset("array_max_tasks")
+// This file owns a job as squeue --json has it: each member once, for every version.
+
+// JobFields is a job's object.
+func JobFields() []slurmjson.Field[JobRow] {
+	f := slurmjson.Of[JobRow]{}
+	return []slurmjson.Field[JobRow]{
+		f.Str("account", func(r *JobRow) string { return r.Spec.Account }),
+		f.Time("accrue_time", func(r *JobRow) model.Time { return r.AccrueTime() }),
+		f.Str("admin_comment", func(r *JobRow) string { return r.Comment }),
+		f.Str("allocating_node", func(r *JobRow) string { return r.Spec.Host }),
+		f.Maybe("array_job_id", func(r *JobRow) (int64, bool) { return int64(r.ArrayID), r.ArrayID != 0 }),
+		f.Maybe("array_max_tasks", func(r *JobRow) (int64, bool) {
+			if r.ArrayID == 0 {
+				return 0, false
+			}
+			return int64(r.Throttle), true
+		}),
+		f.Maybe("array_task_id", func(r *JobRow) (int64, bool) {
+			if r.OneTask == model.NoTask {
+				return 0, false
+			}
+			return int64(r.OneTask), true
+		}),
+		f.Str("array_task_string", func(r *JobRow) string { return r.SomeTasks.String() }),
+		f.NumIs("association_id", 0),
+		f.StrIs("batch_features", ""),
+		f.Bool("batch_flag", func(r *JobRow) bool { return batchFlag(r.Spec) }),
+		f.Str("batch_host", func(r *JobRow) string { return gone(r.batchHost()) }),
+		f.NoList("flags"),
+		f.Str("cluster", func(r *JobRow) string { return r.Cluster }),
+		f.Str("command", func(r *JobRow) string { return r.Spec.Command }),
+		f.Str("comment", func(r *JobRow) string { return r.Spec.Comment }),
+		f.StrIs("container", ""),
+		f.Bool("contiguous", func(r *JobRow) bool { return r.Spec.Extra().Contiguous }),
+		f.Missing("core_spec"),
+		f.Missing("cores_per_socket"),
+		f.Count("billable_tres", (*JobRow).numCPUs),
+		f.Count("cpus_per_task", func(r *JobRow) int64 { return int64(max(1, r.Spec.CPUsPerTask)) }),
+		f.Str("current_working_directory", func(r *JobRow) string { return r.Spec.WorkDir }),
+		f.Time("deadline", func(r *JobRow) model.Time { return r.Spec.Deadline }),
+		f.CountIs("delay_boot", 0),
+		f.Str("dependency", func(r *JobRow) string { return depsText(r.Job) }),
+		exitField("derived_exit_code", func(*JobRow) *model.Exit { return nil }),
+		f.Time("eligible_time", func(r *JobRow) model.Time { return eligible(r.Job) }),
+		f.Time("end_time", (*JobRow).endOrLimit),
+		f.NoTime("last_sched_evaluation"),
+		f.NoTime("preempt_time"),
+		f.NoTime("pre_sus_time"),
+		f.NoTime("resize_time"),
+		f.Time("start_time", (*JobRow).Begins),
+		f.Time("submit_time", func(r *JobRow) model.Time { return r.Submit }),
+		f.NoTime("suspend_time"),
+		f.Limit("time_limit", func(r *JobRow) (int64, bool, bool) { return minutes(r.TimeLimitS()) }),
+		f.Maybe("time_minimum", func(r *JobRow) (int64, bool) {
+			s := r.Spec.Extra().TimeMinS
+			return (s + 59) / 60, s > 0
+		}),
+		f.Str("excluded_nodes", func(r *JobRow) string { return hostlist.Compress(r.Spec.ExcNodes) }),
+		exitField("exit_code", func(r *JobRow) *model.Exit {
+			if r.End == nil {
+				return nil
+			}
+			return &r.End.Exit
+		}),
+		f.Str("features", func(r *JobRow) string { return r.Spec.Features }),
+		f.Num("group_id", func(r *JobRow) int64 { return int64(r.Spec.GID) }),
+		f.Str("group_name", func(r *JobRow) string { return r.Spec.Group }),
+		f.Bool("hold", func(r *JobRow) bool { return r.Hold != model.NotHeld }),
+		f.Num("job_id", func(r *JobRow) int64 { return int64(r.ID) }),
+		f.Special("job_resources", nothingHeld).If(func(r *JobRow) bool { return !r.holds() }),
+		f.Object("job_resources", resourceFieldsOld()...).Old().If((*JobRow).holds),
+		f.Object("job_resources", resourceFields()...).New().If((*JobRow).holds),
+		f.Words("job_state", func(r *JobRow) []string { return []string{r.State.String()} }).Old(),
+		f.Words("job_state", (*JobRow).jsonStates).New(),
+		f.Str("licenses", func(r *JobRow) string { return licensesText(r.Spec) }),
+		f.Count("max_cpus", (*JobRow).numCPUs),
+		f.Count("max_nodes", func(r *JobRow) int64 { return int64(max(0, r.Spec.MaxNodes)) }),
+		f.Count("minimum_cpus_per_node", (*JobRow).MinCPUs),
+		f.Count("minimum_tmp_disk_per_node", func(r *JobRow) int64 { return r.Spec.TmpMiB }),
+		f.Maybe("memory_per_cpu", func(r *JobRow) (int64, bool) { return max(0, r.Spec.MemPerCPU), r.Spec.MemPerCPU > 0 }),
+		f.Maybe("memory_per_node", func(r *JobRow) (int64, bool) {
+			if r.Spec.MemPerCPU > 0 {
+				return 0, false
+			}
+			return r.MemMiB(), true
+		}),
+		f.Str("name", func(r *JobRow) string { return r.Spec.Name }),
+		f.Str("nodes", (*JobRow).nodeList),
+		f.Num("nice", func(r *JobRow) int64 { return int64(r.Spec.Nice) }),
+		f.Count("tasks_per_node", func(r *JobRow) int64 { return int64(r.Spec.TasksPerNode) }),
+		f.Count("cpus", (*JobRow).numCPUs),
+		f.Count("node_count", func(r *JobRow) int64 { n, _ := r.Size(); return int64(n) }),
+		f.Count("tasks", func(r *JobRow) int64 { return int64(r.numTasks()) }),
+		f.Str("partition", (*JobRow).partition),
+		f.Count("priority", func(r *JobRow) int64 { return int64(r.ShownPriority()) }),
+		f.Str("qos", func(r *JobRow) string { return r.Spec.QOS }),
+		f.BoolIs("reboot", false),
+		f.Str("required_nodes", func(r *JobRow) string { return hostlist.Compress(r.Spec.ReqNodes) }),
+		f.Bool("requeue", func(r *JobRow) bool { return r.Spec.Requeue }),
+		f.Num("restart_cnt", func(r *JobRow) int64 { return int64(r.Restarts) }),
+		f.StrIs("scheduled_nodes", ""),
+		f.NoList("shared"),
+		f.Str("standard_error", func(r *JobRow) string { _, e := r.OutputFiles(); return e }),
+		f.Str("standard_input", func(r *JobRow) string { return stdinOf(r.Spec) }),
+		f.Str("standard_output", func(r *JobRow) string { o, _ := r.OutputFiles(); return o }),
+		f.Str("state_description", func(r *JobRow) string { return r.Why }),
+		f.Str("state_reason", func(r *JobRow) string { return r.Reason.String() }),
+		f.Str("submit_line", func(r *JobRow) string { return r.Spec.Submit }),
+		f.Missing("threads_per_core"),
+		f.Str("tres_per_job", func(r *JobRow) string { return gone(r.gres(model.PerJob)) }),
+		f.Str("tres_per_node", func(r *JobRow) string { return gone(r.gres(model.PerNode)) }),
+		f.Str("tres_per_task", func(r *JobRow) string { return gone(r.gres(model.PerTask)) }),
+		f.Str("tres_req_str", func(r *JobRow) string {
+			asked := *r.Job
+			asked.Run = nil
+			return tresText(&asked)
+		}),
+		f.Str("tres_alloc_str", func(r *JobRow) string {
+			if r.Run == nil {
+				return ""
+			}
+			return tresText(r.Job)
+		}),
+		f.Num("user_id", func(r *JobRow) int64 { return int64(r.Spec.UID) }),
+		f.Str("user_name", func(r *JobRow) string { return r.Spec.User }),
+		f.StrIs("wckey", ""),
 	}
-	if r.OneTask != model.NoTask {
-		j.Count("array_task_id", int64(r.OneTask))
-	} else {
-		j.Unset("array_task_id")
-	}
-	j.Str("array_task_string", r.SomeTasks.String())
-	j.Num("association_id", 0)
-	j.Str("batch_features", "")
-	j.Bool("batch_flag", true)
-	j.Str("batch_host", strings.Replace(r.batchHost(), "n/a", "", 1))
-	j.List("flags", nil)
-	j.Str("cluster", cluster)
-	j.Str("command", sp.Command)
-	j.Str("comment", sp.Comment)
-	j.Str("container", "")
-	j.Bool("contiguous", sp.More != nil && sp.More.Contiguous)
-	j.Unset("core_spec")
-	j.Unset("cores_per_socket")
-	j.Count("billable_tres", int64(cpus))
-	j.Count("cpus_per_task", int64(max(1, sp.CPUsPerTask)))
-	j.Str("current_working_directory", sp.WorkDir)
-	j.Time("deadline", sp.Deadline)
-	j.Count("delay_boot", 0)
-	j.Str("dependency", depsText(r.Job))
-	writeExitJSON(j, "derived_exit_code", nil)
-	j.Time("eligible_time", eligible(r.Job))
-	r.writeTimesJSON(j)
-	j.Str("excluded_nodes", hostlist.Compress(sp.ExcNodes))
-	var exit *model.Exit
-	if r.End != nil {
-		exit = &r.End.Exit
-	}
-	writeExitJSON(j, "exit_code", exit)
-	j.Str("features", sp.Features)
-	j.Num("group_id", int64(sp.GID))
-	j.Str("group_name", sp.Group)
-	j.Bool("hold", r.Hold != model.NotHeld)
-	j.Num("job_id", int64(r.ID))
-	r.writeResourcesJSON(j, cpus)
-	j.Words("job_state", r.jsonStates(j.Old)...)
-	j.Str("licenses", licensesText(sp))
-	j.Count("max_cpus", int64(cpus))
-	j.Count("max_nodes", int64(max(0, sp.MaxNodes)))
-	j.Count("minimum_cpus_per_node", r.MinCPUs())
-	j.Count("minimum_tmp_disk_per_node", sp.TmpMiB)
-	if sp.MemPerCPU > 0 {
-		j.Count("memory_per_cpu", sp.MemPerCPU)
-		j.Unset("memory_per_node")
-	} else {
-		j.Unset("memory_per_cpu")
-		j.Count("memory_per_node", r.MemMiB())
-	}
-	j.Str("name", sp.Name)
-	j.Str("nodes", r.nodeList())
-	j.Num("nice", int64(sp.Nice))
-	j.Count("tasks_per_node", int64(sp.TasksPerNode))
-	j.Count("cpus", int64(cpus))
-	j.Count("node_count", int64(nodes))
-	j.Count("tasks", int64(r.numTasks()))
-	j.Str("partition", r.partition())
-	j.Count("priority", int64(r.ShownPriority()))
-	j.Str("qos", sp.QOS)
-	j.Bool("reboot", false)
-	j.Str("required_nodes", hostlist.Compress(sp.ReqNodes))
-	j.Bool("requeue", sp.Requeue)
-	j.Num("restart_cnt", int64(r.Restarts))
-	j.Str("scheduled_nodes", "")
-	j.List("shared", nil)
-	out, errFile := r.OutputFiles()
-	j.Str("standard_error", errFile)
-	j.Str("standard_input", stdinOf(sp))
-	j.Str("standard_output", out)
-	j.Str("state_description", r.Why)
-	j.Str("state_reason", r.Reason.String())
-	j.Str("submit_line", sp.Submit)
-	j.Unset("threads_per_core")
-	j.Str("tres_per_job", gone(r.gres(model.PerJob)))
-	j.Str("tres_per_node", gone(r.gres(model.PerNode)))
-	j.Str("tres_per_task", gone(r.gres(model.PerTask)))
-	asked := *r.Job
-	asked.Run = nil
-	j.Str("tres_req_str", tresText(&asked))
-	held := ""
-	if r.Run != nil {
-		held = tresText(r.Job)
-	}
-	j.Str("tres_alloc_str", held)
-	j.Num("user_id", int64(sp.UID))
-	j.Str("user_name", sp.User)
-	j.Str("wckey", "")
-	j.Close('}')
 }
+
+// batchFlag reports whether a job has a script of its own, and not one that only holds an allocation.
+func batchFlag(sp *model.Spec) bool { return !sp.Extra().Interactive }
 
 // signalName gives a signal's name without SIG, or "" for none.
 func signalName(n int64) string {
 	return strings.TrimPrefix(unix.SignalName(unix.Signal(n)), "SIG")
 }
 
+// gone gives "" for the word that stands for no value.
 func gone(s string) string {
-	if s == "N/A" {
+	if s == "N/A" || s == "n/a" {
 		return ""
 	}
 	return s
 }
 
-func (r *JobRow) writeTimesJSON(j *slurmjson.Writer) {
-	var end, deadline model.Time
-	if r.Run != nil {
-		deadline = r.Run.Deadline()
+// minutes gives a limit in whole minutes.
+func minutes(s int64) (v int64, set, infinite bool) {
+	switch {
+	case s >= model.Unlimited:
+		return 0, false, true
+	case s == model.NotSet:
+		return 0, false, false
 	}
-	if end = deadline; r.End != nil {
-		end = r.End.At
+	return (s + 59) / 60, true, false
+}
+
+func (r *JobRow) numCPUs() int64 { _, c := r.Size(); return int64(c) }
+
+// endOrLimit gives when the job ended, or will by its time limit.
+func (r *JobRow) endOrLimit() model.Time {
+	switch {
+	case r.End != nil:
+		return r.End.At
+	case r.Run != nil:
+		return r.Run.Deadline()
 	}
-	j.Time("end_time", end)
-	j.Time("last_sched_evaluation", 0)
-	j.Time("preempt_time", 0)
-	j.Time("pre_sus_time", 0)
-	j.Time("resize_time", 0)
-	j.Time("start_time", r.Begins())
-	j.Time("submit_time", r.Submit)
-	j.Time("suspend_time", 0)
-	switch l := r.TimeLimitS(); {
-	case l >= model.Unlimited:
-		j.Maybe("time_limit", 0, j.Old, true)
-	case l == model.NotSet:
-		j.Unset("time_limit")
-	default:
-		j.Count("time_limit", (l+59)/60)
-	}
-	if m := r.Spec.More; m != nil && m.TimeMinS > 0 {
-		j.Count("time_minimum", (m.TimeMinS+59)/60)
-	} else {
-		j.Unset("time_minimum")
-	}
+	return 0
 }
 
 // jsonStates gives the base state with its flags behind it.
-func (r *JobRow) jsonStates(old bool) []string {
-	switch {
-	case old:
-		return []string{r.State.String()}
-	case r.State == model.Completing, r.State == model.Configuring:
+func (r *JobRow) jsonStates() []string {
+	if r.State == model.Completing || r.State == model.Configuring {
 		return []string{"RUNNING", r.State.String()}
 	}
 	return []string{r.State.String()}
 }
 
-func writeExitJSON(j *slurmjson.Writer, name string, x *model.Exit) {
+// exitField is an exit status: up to v0.0.39 a number, as wait(2) has it.
+func exitField[T any](name string, of func(row *T) *model.Exit) slurmjson.Field[T] {
+	return slurmjson.Of[T]{}.Special(name, func(w *slurmjson.Writer, name string, row *T) { writeExit(w, name, of(row)) })
+}
+
+func writeExit(j *slurmjson.Writer, name string, x *model.Exit) {
 	var code, signal int64
 	status := "SUCCESS"
 	switch {
@@ -198,60 +218,71 @@ func writeExitJSON(j *slurmjson.Writer, name string, x *model.Exit) {
 	j.Close('}')
 }
 
-// writeResourcesJSON writes what the job holds; null while it waits.
-func (r *JobRow) writeResourcesJSON(j *slurmjson.Writer, cpus int) {
-	if r.Run == nil || r.Run.Alloc == nil {
-		if j.Old {
-			j.Open("job_resources", '{')
-			j.Close('}')
-		} else {
-			j.Null("job_resources")
-		}
+// holds reports whether the job has nodes.
+func (r *JobRow) holds() bool { return r.Run != nil && r.Run.Alloc != nil }
+
+// nothingHeld is the resources of a job that waits: an empty object, or from v0.0.40 on null.
+func nothingHeld(w *slurmjson.Writer, name string, _ *JobRow) {
+	if !w.Old {
+		w.Null(name)
 		return
 	}
-	nodes := r.Run.Alloc.Nodes
-	j.Open("job_resources", '{')
-	if j.Old {
-		j.Str("nodes", r.nodeList())
-		j.Num("allocated_cpus", int64(cpus))
-		j.Num("allocated_hosts", int64(len(nodes)))
-		j.Open("allocated_nodes", '{')
-		for i := range nodes {
-			j.Open(strconv.Itoa(i), '{')
-			j.Str("nodename", nodes[i].Node)
-			j.Num("cpus", int64(nodes[i].CPUs.Count()))
-			j.Num("memory", nodes[i].MemMiB)
-			j.Close('}')
+	w.Open(name, '{')
+	w.Close('}')
+}
+
+func resourceFieldsOld() []slurmjson.Field[JobRow] {
+	f := slurmjson.Of[JobRow]{}
+	n := slurmjson.Of[model.NodeAlloc]{}
+	node := []slurmjson.Field[model.NodeAlloc]{
+		n.Str("nodename", func(a *model.NodeAlloc) string { return a.Node }),
+		n.Num("cpus", func(a *model.NodeAlloc) int64 { return int64(a.CPUs.Count()) }),
+		n.Num("memory", func(a *model.NodeAlloc) int64 { return a.MemMiB }),
+	}
+	return []slurmjson.Field[JobRow]{
+		f.Str("nodes", (*JobRow).nodeList),
+		f.Num("allocated_cpus", (*JobRow).numCPUs),
+		f.Num("allocated_hosts", (*JobRow).numHosts),
+		f.Special("allocated_nodes", func(w *slurmjson.Writer, name string, r *JobRow) { // by their numbers
+			w.Open(name, '{')
+			for i := range r.Run.Alloc.Nodes {
+				slurmjson.Write(w, strconv.Itoa(i), node, &r.Run.Alloc.Nodes[i])
+			}
+			w.Close('}')
+		}),
+	}
+}
+
+func (r *JobRow) numHosts() int64 { return int64(len(r.Run.Alloc.Nodes)) }
+
+// numberedNode is a node of a job with its place among them.
+type numberedNode struct {
+	*model.NodeAlloc
+	index int
+}
+
+func resourceFields() []slurmjson.Field[JobRow] {
+	f := slurmjson.Of[JobRow]{}
+	n := slurmjson.Of[numberedNode]{}
+	cpus := func(a *numberedNode) int64 { return int64(a.CPUs.Count()) }
+	each := func(r *JobRow, add func(*numberedNode)) {
+		for i := range r.Run.Alloc.Nodes {
+			add(&numberedNode{&r.Run.Alloc.Nodes[i], i})
 		}
-		j.Close('}')
-		j.Close('}')
-		return
 	}
-	j.List("select_type", nil)
-	j.Open("nodes", '{')
-	j.Num("count", int64(len(nodes)))
-	j.List("select_type", nil)
-	j.Str("list", r.nodeList())
-	j.Bool("whole", r.Spec.Exclusive)
-	j.Open("allocation", '[')
-	for i := range nodes {
-		n := &nodes[i]
-		j.Open("", '{')
-		j.Num("index", int64(i))
-		j.Str("name", n.Node)
-		j.Open("cpus", '{')
-		j.Num("count", int64(n.CPUs.Count()))
-		j.Num("used", int64(n.CPUs.Count()))
-		j.Close('}')
-		j.Open("memory", '{')
-		j.Num("used", 0)
-		j.Num("allocated", n.MemMiB)
-		j.Close('}')
-		j.Str("gres", gresIndexText(n.Gres))
-		j.Close('}')
+	return []slurmjson.Field[JobRow]{
+		f.NoList("select_type"),
+		f.Object("nodes",
+			f.Num("count", (*JobRow).numHosts),
+			f.NoList("select_type"),
+			f.Str("list", (*JobRow).nodeList),
+			f.Bool("whole", func(r *JobRow) bool { return r.Spec.Exclusive }),
+			slurmjson.ObjectsOf("allocation", each,
+				n.Num("index", func(a *numberedNode) int64 { return int64(a.index) }),
+				n.Str("name", func(a *numberedNode) string { return a.Node }),
+				n.Object("cpus", n.Num("count", cpus), n.Num("used", cpus)),
+				n.Object("memory", n.NumIs("used", 0), n.Num("allocated", func(a *numberedNode) int64 { return a.MemMiB })),
+				n.Str("gres", func(a *numberedNode) string { return gresIndexText(a.Gres) }))),
+		f.Num("cpus", (*JobRow).numCPUs),
 	}
-	j.Close(']')
-	j.Close('}')
-	j.Num("cpus", int64(cpus))
-	j.Close('}')
 }

@@ -48,7 +48,7 @@ func ShowJob(j *model.Job, now model.Time, at *Times, details bool) *KeyValues {
 	if j.End != nil {
 		exit = fmt.Sprintf("%d:%d", j.End.Exit.Code, j.End.Exit.Signal)
 	}
-	r.line(KV("Requeue", yesNum(sp.Requeue)), KV("Restarts", j.Restarts), KV("BatchFlag", yesNum(!sp.Extra().Interactive)), KV("Reboot", 0), KV("ExitCode", exit))
+	r.line(KV("Requeue", yesNum(sp.Requeue)), KV("Restarts", j.Restarts), KV("BatchFlag", yesNum(batchFlag(sp))), KV("Reboot", 0), KV("ExitCode", exit))
 	if details {
 		r.line(KV("DerivedExitCode", derived))
 	}

@@ -162,7 +162,7 @@ func (r *RecordRow) writeTimeJSON(j *slurmjson.Writer, name string) {
 func writeAcctExitJSON(j *slurmjson.Writer, name string, x *model.Exit) {
 	old := j.Old
 	if !old {
-		writeExitJSON(j, name, x)
+		writeExit(j, name, x)
 		return
 	}
 	if x == nil {

@@ -10,6 +10,7 @@ import (
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
 )
 
 // gcontrol --json, but for why.
@@ -31,8 +32,9 @@ func (c *control) jobsJSON(ids string) error {
 	}
 	rq := &proto.JobsRequest{}
 	rq.Filter.Jobs, rq.Filter.States = refs, model.JobStates()
-	rows := &jobtext.JobRows{View: &jobtext.JobView{Times: *c.Clock(), BitLen: c.BitLen()}, Jobs: refs}
+	rows := &jobtext.JobRows{View: &jobtext.JobView{Times: *c.Clock(), BitLen: c.BitLen(), Cluster: cluster}, Jobs: refs}
 	seen := map[model.JobID]bool{} // a list of ids may name a job more than once
+	fields := jobtext.JobFields()
 	j := c.JSONFrame("jobs", c.json)
 	at := model.Time(time.Now().UnixMilli()) // the controller's, once it has sent a job
 	err = c.eachJob(rq, func(job *model.Job, now model.Time) {
@@ -41,7 +43,7 @@ func (c *control) jobsJSON(ids string) error {
 			return
 		}
 		seen[job.ID] = len(refs) > 1
-		rows.Each(job, func(r *jobtext.JobRow) { r.JSON(j, cluster) })
+		rows.Each(job, func(r *jobtext.JobRow) { slurmjson.Write(j, "", fields, r) })
 		j.Flush(false)
 	})
 	if err != nil {

@@ -297,3 +297,24 @@ func TestQueueJSON(t *testing.T) {
 		t.Errorf("torchx, pending: %v %+v", err, q)
 	}
 }
+
+// TestQueueBatchFlag: an allocation of galloc has no batch script, in the columns and in JSON of every version.
+func TestQueueBatchFlag(t *testing.T) {
+	f := queueFake(t)
+	for _, j := range f.Jobs {
+		if j.ID == 11 {
+			spec := *j.Spec
+			more := spec.Extra()
+			more.Interactive = true
+			spec.More = &more
+			j.Spec = &spec
+		}
+	}
+	f.Want("10 1\n11 0\n", "", 0, "squeue", "-hj10,11", "-S", "i", "-O", "JobID:3,BatchFlag:1")
+	for _, v := range []string{"v0.0.39", "v0.0.42"} {
+		out, _, _ := f.Run("squeue", "-j10,11", "--json="+v)
+		if strings.Count(out, `"batch_flag":true`) != 1 || strings.Count(out, `"batch_flag":false`) != 1 {
+			t.Errorf("%s: %s", v, out)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package queue
 import (
 	"gbatch/internal/cli/env"
 	"gbatch/internal/jobtext"
+	"gbatch/internal/slurmjson"
 )
 
 // printJSON prints the jobs as squeue --json does, in the controller's order, as they come.
@@ -11,9 +12,11 @@ func (q *queue) printJSON(view *jobtext.JobView) error {
 	if err != nil {
 		return err
 	}
+	view.Cluster = cluster
+	fields := jobtext.JobFields()
 	j := q.JSONFrame("jobs", q.json)
 	err = q.each(view, func(r *jobtext.JobRow) {
-		r.JSON(j, cluster)
+		slurmjson.Write(j, "", fields, r)
 		j.Flush(false)
 	})
 	if err != nil {
