@@ -211,7 +211,7 @@ func (a *alert) sentence() string {
 func (c *Controller) runAlert(parent context.Context, v *state.View, path string, a *alert) {
 	ctx, cancel := context.WithTimeout(parent, alertTimeout)
 	defer cancel()
-	env := []string{gatePath, "SLURM_CLUSTER_NAME=" + v.Config().Cluster, "GBATCH_ALERT=" + a.event, "GBATCH_ALERT_LEVEL=" + a.level,
+	env := []string{progPath, "SLURM_CLUSTER_NAME=" + v.Config().Cluster, "GBATCH_ALERT=" + a.event, "GBATCH_ALERT_LEVEL=" + a.level,
 		"GBATCH_ALERT_NODES=" + hostlist.Compress(a.nodes), "GBATCH_ALERT_GRES=" + a.gres, "GBATCH_ALERT_REASON=" + oneLine(a.reason),
 		fmt.Sprintf("GBATCH_ALERT_JOBS=%d", a.jobs), fmt.Sprintf("GBATCH_ALERT_TIME=%d", c.now().Seconds())}
 	cmd, out := program(ctx, env, path, a.event, oneLine(a.sentence()))

@@ -44,7 +44,7 @@ func (c *Controller) sendOrders(v *state.View) {
 	v.Moving(func(j *model.Job) bool {
 		run := j.Run
 		if run.Gate != model.GateOpen {
-			return true // the controller's own program comes first (gate.go)
+			return true // the controller's own program comes first (slurmctldprog.go)
 		}
 		if j.State == model.Running || j.State == model.Suspended {
 			c.freezeOrders(v, j, of)

@@ -58,7 +58,7 @@ func (c *Controller) startLeading(parent context.Context) func() {
 		}
 		c.nodes.lead(c.store.Term(), time.Now())
 		c.leading.Store(true)
-		for _, loop := range []func(context.Context){c.cycle, c.forecast, c.dispatch, c.collect, c.takeTurns, c.clock, c.ship, c.resetUsage, c.checkHealth, c.runGates, c.keepReservations, c.sendMails, c.watchAlerts} {
+		for _, loop := range []func(context.Context){c.cycle, c.forecast, c.dispatch, c.collect, c.takeTurns, c.clock, c.ship, c.resetUsage, c.checkHealth, c.runSlurmctldProgs, c.keepReservations, c.sendMails, c.watchAlerts} {
 			wg.Add(1)
 			go func() {
 				defer wg.Done()

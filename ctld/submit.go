@@ -10,7 +10,6 @@ import (
 	"gbatch/internal/blob"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
-	"gbatch/internal/rpc"
 	"gbatch/internal/sched"
 	"gbatch/internal/state"
 )
@@ -24,18 +23,6 @@ const (
 	maxGroups     = 65536
 	maxNodesNamed = 65536
 )
-
-// refuse makes an error with Slurm's words for code and, behind them, what exactly is wrong and what to do.
-func refuse(code proto.Code, format string, a ...any) *rpc.Error {
-	detail := fmt.Sprintf(format, a...)
-	if text := proto.Text(code); text != "" {
-		if detail == "" {
-			return rpc.Errorf(code, "%s", text)
-		}
-		return rpc.Errorf(code, "%s: %s", text, detail)
-	}
-	return rpc.Errorf(code, "%s", detail)
-}
 
 // submit validates a submission, refuses what can never run, and puts the rest into the log. The job's number is
 // returned only once it is there.
@@ -109,21 +96,6 @@ func withoutContent(v *state.View, cmd *state.Submit) {
 	if v.HasBlob(cmd.Env.Key) {
 		cmd.Env.Data = nil
 	}
-}
-
-// refusedBy says why the state didn't take a submission; nil when it did.
-func refusedBy(v *state.View, sp *model.Spec, res state.Result) error {
-	switch res.Refusal {
-	case state.OK:
-		return nil
-	case state.TooManyJobs:
-		return refuse(proto.CodePolicy, "the cluster holds MaxJobCount=%d jobs already; wait until some have ended", v.Config().Params.MaxJobs)
-	case state.OverLimit:
-		return refuse(proto.CodePolicy, "%s", overSubmit(sp, res.Reason))
-	case state.BadDependency:
-		return refuse(proto.CodeDependency, "a job named in --dependency=%s is unknown (or there are more than %d); see gqueue for the jobs that are known", sp.DepText, state.MaxDeps)
-	}
-	return refuse(proto.CodeInternal, "the job was refused (%d)", res.Refusal)
 }
 
 // requestKey keeps users' request ids apart: nobody gets another's job by guessing one.

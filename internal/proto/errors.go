@@ -117,3 +117,15 @@ func Text(c Code) string {
 	}
 	return ""
 }
+
+// Sentence gives Slurm's words for a code, where there are any, and behind them what exactly is wrong.
+func Sentence(c Code, detail string) string {
+	text := Text(c)
+	switch {
+	case text == "":
+		return detail
+	case detail == "":
+		return text
+	}
+	return text + ": " + detail
+}

@@ -21,30 +21,30 @@ import (
 	"gbatch/internal/state"
 )
 
-// gate.go runs PrologSlurmctld before a job is launched and EpilogSlurmctld before its resources are free, on the
-// controller that leads.
+// slurmctldprog.go runs the controller's own programs, PrologSlurmctld before a job is launched and EpilogSlurmctld
+// before its resources are free, on the controller that leads.
 //
 // Run.Gate says that a job waits for one of them, and the outcome goes into the log as a report. A new leader finds the
-// jobs whose gate is closed and runs the program anew: it may run twice for a job, one after the other, never at once,
-// since a controller that stops leading kills what it has begun.
+// jobs that wait and runs the program anew: it may run twice for a job, one after the other, never at once, since a
+// controller that stops leading kills what it has begun.
 
 const (
-	maxGates      = 64       // programs that run at once
-	maxGateOutput = 16 << 10 // bytes of a program's output that the log gets
-	gatePace      = 50 * time.Millisecond
-	gateGrace     = 2 * time.Second // for output to end after the program was killed
+	maxProgs      = 64       // programs that run at once
+	maxProgOutput = 16 << 10 // bytes of a program's output that the log gets
+	progPace      = 50 * time.Millisecond
+	progGrace     = 2 * time.Second // for output to end after the program was killed
 )
 
-// gatePath is the PATH of the controller's programs: fixed, whoever started gctld.
-const gatePath = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
+// progPath is the PATH of the controller's programs: fixed, whoever started gctld.
+const progPath = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
 
-// runGates runs what jobs wait for until ctx ends, and returns when nothing of it runs any more.
-func (c *Controller) runGates(ctx context.Context) {
+// runSlurmctldProgs runs what jobs wait for until ctx ends, and returns when nothing of it runs any more.
+func (c *Controller) runSlurmctldProgs(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	var mu sync.Mutex
 	running := map[proto.Attempt]bool{}
-	pace := pacer{gap: gatePace}
+	pace := pacer{gap: progPace}
 	for ctx.Err() == nil {
 		pace.wait(ctx)
 		changed := c.machine.Changed()
@@ -56,16 +56,16 @@ func (c *Controller) runGates(ctx context.Context) {
 			key := proto.Attempt{Job: j.ID, Attempt: j.Attempt}
 			mu.Lock()
 			defer mu.Unlock()
-			if running[key] || len(running) >= maxGates {
-				return len(running) < maxGates
+			if running[key] || len(running) >= maxProgs {
+				return len(running) < maxProgs
 			}
 			running[key] = true
 			rules, cluster := &v.Config().Params.Rules, v.Config().Cluster
 			wg.Go(func() {
-				c.passGate(ctx, j, rules, cluster)
+				c.runSlurmctldProg(ctx, j, rules, cluster)
 				mu.Lock()
 				delete(running, key)
-				full := len(running) == maxGates-1
+				full := len(running) == maxProgs-1
 				mu.Unlock()
 				if full {
 					c.nodes.ring()
@@ -82,8 +82,8 @@ func (c *Controller) runGates(ctx context.Context) {
 	}
 }
 
-// passGate runs the programs of a job's gate and puts the outcome into the log.
-func (c *Controller) passGate(ctx context.Context, j *model.Job, r *model.NodeRules, cluster string) {
+// runSlurmctldProg runs the programs that a job waits for and puts the outcome into the log.
+func (c *Controller) runSlurmctldProg(ctx context.Context, j *model.Job, r *model.NodeRules, cluster string) {
 	programs, limit, word := r.CtldProlog, r.PrologTimeoutS, "prolog_slurmctld"
 	if j.Run.Gate == model.GateEpilog {
 		programs, limit, word = r.CtldEpilog, r.EpilogTimeoutS, "epilog_slurmctld"
@@ -98,7 +98,7 @@ func (c *Controller) passGate(ctx context.Context, j *model.Job, r *model.NodeRu
 			cancel()
 		}
 	}()
-	err := c.runPrograms(run, programs, limit, gateEnv(j, word, cluster), j)
+	err := c.runPrograms(run, programs, limit, slurmctldEnv(j, word, cluster), j)
 	if ctx.Err() != nil {
 		return // the next leader runs it
 	}
@@ -186,7 +186,7 @@ func program(ctx context.Context, env []string, path string, args ...string) (*e
 	cmd.Env, cmd.Dir = env, "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = gateGrace
+	cmd.WaitDelay = progGrace
 	cmd.Stdout, cmd.Stderr = out, out
 	return cmd, out
 }
@@ -195,14 +195,14 @@ func program(ctx context.Context, env []string, path string, args ...string) (*e
 type boundedBuffer struct{ bytes.Buffer }
 
 func (b *boundedBuffer) Write(p []byte) (int, error) {
-	if room := maxGateOutput - b.Len(); room > 0 {
+	if room := maxProgOutput - b.Len(); room > 0 {
 		_, _ = b.Buffer.Write(p[:min(room, len(p))]) // a buffer takes everything
 	}
 	return len(p), nil
 }
 
-// gateEnv is the environment of a program of the controller, as Slurm's.
-func gateEnv(j *model.Job, script, cluster string) []string {
+// slurmctldEnv is the environment of a program of the controller, as Slurm's.
+func slurmctldEnv(j *model.Job, script, cluster string) []string {
 	env := append(programEnv(j, cluster), "SLURM_SCRIPT_CONTEXT="+script)
 	if over := j.Run.Over; over != nil {
 		env = append(env, exitEnv(over.Exit)...)
@@ -220,7 +220,7 @@ func exitEnv(e model.Exit) []string {
 // programEnv is what the controller's programs are told of a job, whether it has run or not.
 func programEnv(j *model.Job, cluster string) []string {
 	s := j.Spec
-	env := []string{gatePath, "SLURM_CLUSTER_NAME=" + cluster}
+	env := []string{progPath, "SLURM_CLUSTER_NAME=" + cluster}
 	set := func(name, value string) {
 		if value != "" {
 			env = append(env, name+"="+value)
