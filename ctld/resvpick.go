@@ -274,7 +274,7 @@ func (d *resvDraft) part(def *model.NodeDef, cpus, mem int64, units map[string]i
 		mem = def.JobMemMiB() * cpus / int64(def.JobCPUCount())
 	}
 	p.CPUs, p.MemMiB = int32(cpus), mem
-	return p, cpus <= int64(def.JobCPUCount()) && mem <= def.JobMemMiB()
+	return p, cpus <= int64(def.JobCPUCount()) && mem <= def.JobMemMiB() && def.HoldsGres(p.Gres, nil)
 }
 
 // some gives as much of a node as there is and is still wanted.
@@ -328,7 +328,8 @@ func (d *resvDraft) fits(name string, part *model.ResvPart) (id model.JobID, ok 
 	if n == nil || d.r.Flags&model.ResvIgnore != 0 {
 		return 0, true
 	}
-	cpus, mem, gres := int64(0), int64(0), make([]int32, len(n.Def.Gres))
+	cpus, mem, gres := int64(0), int64(0), []model.GresAlloc(nil)
+	alone := false
 	for _, on := range n.Jobs {
 		j := d.v.Job(on)
 		if j == nil || j.Run == nil || j.Run.Resv == d.r.Name && d.r.Name != "" {
@@ -337,35 +338,18 @@ func (d *resvDraft) fits(name string, part *model.ResvPart) (id model.JobID, ok 
 		if end := j.Run.Deadline(); end != 0 && end <= d.r.Start {
 			continue
 		}
-		id = on
+		id, alone = on, alone || j.Run.Alone
 		for i := range j.Run.Alloc.Nodes {
-			na := &j.Run.Alloc.Nodes[i]
-			if na.Node != name {
-				continue
-			}
-			cpus, mem = cpus+int64(na.CPUs.Count()), mem+na.MemMiB
-			for _, g := range na.Gres {
-				for k := range n.Def.Gres {
-					def := &n.Def.Gres[k]
-					if def.Name == g.Name {
-						for u := def.First; u < def.First+def.Count; u++ {
-							if g.Index.Has(int(u)) {
-								gres[k]++
-							}
-						}
-					}
-				}
+			if na := &j.Run.Alloc.Nodes[i]; na.Node == name {
+				cpus, mem, gres = cpus+int64(na.CPUs.Count()), mem+na.MemMiB, append(gres, na.Gres...)
 			}
 		}
 	}
 	if part == nil || id == 0 {
 		return id, id == 0
 	}
-	ok = cpus+int64(part.CPUs) <= int64(n.Def.JobCPUCount()) && mem+part.MemMiB <= n.Def.JobMemMiB()
-	for k := range part.Gres {
-		ok = ok && gres[k]+part.Gres[k] <= n.Def.Gres[k].Count
-	}
-	return id, ok
+	ok = !alone && cpus+int64(part.CPUs) <= int64(n.Def.JobCPUCount()) && mem+part.MemMiB <= n.Def.JobMemMiB()
+	return id, ok && n.Def.HoldsGres(part.Gres, gres)
 }
 
 // taken reports whether any other reservation, MAINT or not, wants the same node at the same time.

@@ -1,6 +1,9 @@
 package model
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // Shares of GPUs. A sharing resource (shard, mps) divides GPUs into units that are held one by one; GresDef.Over tells
 // which units are of which GPU. One GPU is held whole, or shared by units of one sharing resource, at a time.
@@ -104,3 +107,96 @@ func AddShared(list []SharedGPU, gres []GresAlloc, sign int32) []SharedGPU {
 
 // ShareCount gives how many of a GPU's shares a number of thousandths of it is: rounded up.
 func ShareCount(milli, of int32) int32 { return int32((int64(milli)*int64(of) + 999) / 1000) }
+
+// HoldsGres reports whether a node has so many units of each of its entries together, beside what jobs hold there.
+// Where GPUs are shared one of which somebody has a share is not whole, and is shared in one way.
+func (d *NodeDef) HoldsGres(want []int32, held []GresAlloc) bool {
+	kind, used := map[int32]int{}, map[int32]int32{} // of GPUs that are shared: by which entry, how many units
+	whole := Bits(nil)
+	free := make([]int32, len(d.Gres))
+	for i := range d.Gres {
+		g := &d.Gres[i]
+		free[i] = g.Count - int32(g.Off.Count())
+	}
+	for i := range held {
+		a := &held[i]
+		for k := range d.Gres {
+			g := &d.Gres[k]
+			if g.Name != a.Name {
+				continue
+			}
+			if a.Share != nil {
+				if _, n := g.Units(a.Share.GPU); n > 0 {
+					kind[a.Share.GPU] = k
+					used[a.Share.GPU] += int32(a.Index.Count())
+				}
+				continue
+			}
+			for u := g.First; u < g.First+g.Count; u++ {
+				if a.Index.Has(int(u)) {
+					free[k]--
+				}
+			}
+		}
+		if a.Name == GPUName {
+			whole = whole.Or(a.Index)
+		}
+	}
+	for gpu := range kind {
+		if e := d.gpuEntry(gpu); e >= 0 {
+			free[e]--
+		}
+	}
+	for k := range min(len(want), len(d.Gres)) {
+		if want[k] <= 0 || len(d.Gres[k].Over) == 0 {
+			continue
+		}
+		d.holdShares(k, want[k], free, whole, kind, used)
+	}
+	for k := range min(len(want), len(d.Gres)) {
+		if len(d.Gres[k].Over) == 0 && want[k] > free[k] || len(d.Gres[k].Over) > 0 && want[k] > 0 && free[k] < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// holdShares takes units of a sharing resource: of GPUs that are shared by it already, then of idle ones, those that are
+// divided into the most units first. Where there are too few it sets what is free of it to -1.
+func (d *NodeDef) holdShares(k int, left int32, free []int32, whole Bits, kind map[int32]int, used map[int32]int32) {
+	over := slices.Clone(d.Gres[k].Over)
+	rank := func(s Share) int32 { // those that are shared first
+		if _, shared := kind[s.GPU]; shared {
+			return -1 << 30
+		}
+		return -s.Count
+	}
+	slices.SortStableFunc(over, func(a, b Share) int { return cmp.Compare(rank(a), rank(b)) })
+	for _, s := range over {
+		by, shared := kind[s.GPU]
+		if left <= 0 || whole.Has(int(s.GPU)) || shared && by != k {
+			continue
+		}
+		e := d.gpuEntry(s.GPU)
+		if !shared && (e < 0 || free[e] <= 0 || d.Gres[e].Off.Has(int(s.GPU))) {
+			continue
+		}
+		n := min(left, s.Count-used[s.GPU])
+		if !shared {
+			kind[s.GPU] = k
+			free[e]--
+		}
+		used[s.GPU] += n
+		if left -= n; d.Gres[k].OneSharing {
+			break
+		}
+	}
+	if left > 0 {
+		free[k] = -1
+	}
+}
+
+// gpuEntry gives the place of the entry that a GPU is of, or -1.
+func (d *NodeDef) gpuEntry(gpu int32) int {
+	return slices.IndexFunc(d.Gres, func(g GresDef) bool { return g.Name == GPUName && gpu >= g.First && gpu < g.First+g.Count })
+}

@@ -70,7 +70,9 @@ func (p *Planner) hold(e *entry, l *lane, alloc *model.Alloc) bool {
 			return false
 		}
 		b.nodes = append(b.nodes, n)
-		b.holds = append(b.holds, n.holdOf(&alloc.Nodes[i], l.part.Name, e.j.Spec, it.sh.rq.shareAt))
+		h := n.holdOf(&alloc.Nodes[i], l.part.Name, e.j.Spec, it.sh.rq.shareAt)
+		h.resv = it.sh.rq.Reservation
+		b.holds = append(b.holds, h)
 	}
 	e.claim = b
 	p.onto(b)

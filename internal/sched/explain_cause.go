@@ -291,6 +291,7 @@ func (x *explainer) room(s *spot) {
 	var away, broken []string
 	free, never := 0, 0
 	end := func(t model.Time) model.Time { return p.after(t, s.it.leastS()) }
+	p.cursor.of(sh)
 	for _, n := range pl.nodes {
 		nd := &least[n.class.at]
 		switch {
@@ -298,7 +299,7 @@ func (x *explainer) room(s *spot) {
 			never++
 		case !n.up():
 			away = append(away, n.def.Name)
-		case p.has(sh, n, nd):
+		case p.has(sh, n, nd) && (len(n.wins) == 0 || p.cursor.lasts(n, nd, x.now, end(x.now))):
 			free++
 			up = append(up, soon{x.now, n})
 		default:
@@ -351,6 +352,8 @@ func (x *explainer) room(s *spot) {
 			if id := last.node.ends(last.at); id != 0 {
 				text += fmt.Sprintf(" (job %d on %s)", id, last.node.def.Name)
 				c.Jobs = []model.JobID{id}
+			} else if name := last.node.closedUntil(last.at, sh.rq.Reservation); name != "" {
+				text += fmt.Sprintf(" (reservation %s on %s)", name, last.node.def.Name)
 			}
 		}
 		text += mixesText(sh, busy)
@@ -370,6 +373,16 @@ func (x *explainer) room(s *spot) {
 	}
 	c.Reason, c.Text = r, text
 	s.causes = append(s.causes, c)
+}
+
+// closedUntil gives a reservation of others that holds the node, or a part of it, until a moment; "" where none does.
+func (n *node) closedUntil(t model.Time, own string) string {
+	for i := range n.wins {
+		if w := &n.wins[i]; w.to == t && w.name != own {
+			return w.name
+		}
+	}
+	return ""
 }
 
 // ends gives the job whose end frees something at a moment, or 0.

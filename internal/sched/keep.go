@@ -116,7 +116,8 @@ func (p *Planner) stuck(it *item) bool {
 		return false
 	}
 	c := &p.cursor
-	c.own, c.class, c.skip = sh.rq.Reservation, sh.rq.class, &b.holds[0]
+	c.of(sh)
+	c.skip = &b.holds[0]
 	least := it.leastS()
 	at := c.earliest(n, nd, p.now, b.at, func(t model.Time) model.Time { return p.endIn(sh, t, least) })
 	c.skip = nil

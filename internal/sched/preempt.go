@@ -53,7 +53,10 @@ func (p *Planner) preempt(l *lane, it *item) bool {
 	if !it.robs || p.tries >= maxPreempts || it.e.claim != nil || p.waitsForNodes(l, it) != "" {
 		return false
 	}
-	key := vainKey{it.sh, it.e.j.Spec.QOS, l}
+	key := vainKey{it.sh, it.e.j.Spec.QOS, l, 0}
+	if p.windowed {
+		key.leastS = it.leastS()
+	}
 	if p.vain[key] {
 		return false
 	}
@@ -94,9 +97,10 @@ func (p *Planner) robberOf(l *lane, it *item) *robber {
 
 // vainKey tells jobs for which the same victims can be had.
 type vainKey struct {
-	sh  *shape
-	qos string
-	l   *lane
+	sh     *shape
+	qos    string
+	l      *lane
+	leastS int64 // where there are reservations: who is gone before they begin may have more
 }
 
 // victim is a job that may be ended.

@@ -49,7 +49,7 @@ func (p *Planner) reserve(l *lane, it *item) bool {
 
 // soonest finds the earliest moment at which a job of a shape fits for a number of seconds, and where.
 func (p *Planner) soonest(sh *shape, planS int64) (model.Time, *model.Alloc) {
-	p.cursor.own, p.cursor.class = sh.rq.Reservation, sh.rq.class
+	p.cursor.of(sh)
 	limit := forever
 	if w := p.policy.Backfill.WindowS; w > 0 {
 		limit = p.now.Add(w)

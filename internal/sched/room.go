@@ -32,7 +32,9 @@ type room struct {
 	closed  bool             // a reservation closes the node before the time is over
 	limited bool             // reservations hold back a part of the node, so that jobs that share have limit CPUs in all
 	limit   int
-	full    bool // somebody has the node for itself
+	inside  bool       // the job that is placed is in one of them
+	theirs  model.Bits // CPUs that it may not share: of jobs in other reservations
+	full    bool       // somebody has the node for itself
 
 	parts   []partUse // CPUs in use by partition, where a partition limits them
 	private bool      // a job of a partition with ExclusiveUser is on it

@@ -258,14 +258,20 @@ func (sh *shape) meets(r *room, nd *need) bool {
 	return cpus <= rq.MaxCPUs-r.inUse(sh.part)
 }
 
+// renew forgets what was found out of a shape in a reservation, where reservations have changed: it may have other nodes
+// now.
+func (p *Planner) renew(sh *shape) {
+	if sh.rq.Reservation != "" && sh.turn != p.windowTurn {
+		sh.turn, sh.from, sh.spent, sh.noneAt = p.windowTurn, 0, false, 0
+	}
+}
+
 // hopeless reports whether nothing that is free holds a job of the shape, whatever is reserved.
 func (p *Planner) hopeless(sh *shape) bool {
 	if sh.forget {
 		return false
 	}
-	if sh.rq.Reservation != "" && sh.turn != p.windowTurn { // it may have other nodes now
-		sh.turn, sh.from, sh.spent, sh.noneAt = p.windowTurn, 0, false, 0
-	}
+	p.renew(sh)
 	if sh.grown != sh.pool.lost+len(sh.pool.grown) {
 		p.catchUp(sh)
 	}
@@ -297,7 +303,7 @@ func (p *Planner) catchUp(sh *shape) {
 
 // fit finds room for a job of the shape from now to end. Nothing is booked.
 func (p *Planner) fit(sh *shape, end model.Time) *model.Alloc {
-	p.cursor.own, p.cursor.class = sh.rq.Reservation, sh.rq.class
+	p.cursor.of(sh)
 	return p.fitAs(sh, end)
 }
 

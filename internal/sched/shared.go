@@ -1,6 +1,8 @@
 package sched
 
 import (
+	"slices"
+
 	"gbatch/internal/model"
 )
 
@@ -61,10 +63,17 @@ func (r *room) as(rq *Request) *room {
 	if r.plain > 0 || r.shut || r.closed {
 		return &x
 	}
-	free := r.def.JobCPUs()
+	free := r.def.JobCPUs().Minus(r.theirs)
 	if r.limited { // of CPUs that nobody has, no more than reservations leave
-		unused := free.Minus(r.taken)
-		free = free.Minus(unused).Or(unused.First(max(0, min(unused.Count(), r.limit-r.taken.Count()))))
+		taken, limit := r.taken.Minus(r.theirs), r.limit
+		if !r.inside {
+			limit -= r.theirs.Count() + taken.Count()
+		}
+		if limit < 0 { // which of them jobs have when the reservation begins is not known
+			return &x
+		}
+		unused := free.Minus(taken)
+		free = free.Minus(unused).Or(unused.First(min(unused.Count(), limit)))
 	}
 	var own []model.Bits
 	for i := range r.shares {
@@ -78,7 +87,7 @@ func (r *room) as(rq *Request) *room {
 	for k := range rq.Share {
 		var next model.Bits // has the CPUs that more than k jobs have
 		if k < len(own) {
-			next = own[k]
+			next = own[k].Minus(r.theirs)
 		}
 		level := free.Minus(next)
 		if r.stock.params.WholeCores {
@@ -112,6 +121,36 @@ func (r *room) as(rq *Request) *room {
 		}
 	}
 	return &x
+}
+
+// apartCPUs gives the CPUs of a node that the job which is placed may not share: those of jobs in other reservations of
+// parts of it and, for a job in one, those of all that are not.
+func (p *Planner) apartCPUs(n *node) (out model.Bits) {
+	in := func(resv string) bool {
+		return resv != "" && slices.ContainsFunc(n.wins, func(w window) bool { return w.name == resv && w.part != nil })
+	}
+	inside := p.cursor.inside()
+	add := func(resv string, a *model.Alloc) {
+		if resv == p.cursor.own || !inside && !in(resv) {
+			return
+		}
+		for i := range a.Nodes {
+			if a.Nodes[i].Node == n.def.Name {
+				out = out.Or(a.Nodes[i].CPUs)
+			}
+		}
+	}
+	for _, id := range n.rec.Jobs {
+		if j := p.v.Job(id); j != nil && j.Run != nil {
+			add(j.Run.Resv, j.Run.Alloc)
+		}
+	}
+	if n.booked {
+		for i := range p.plan.Starts {
+			add(p.plan.Starts[i].Resv, p.plan.Starts[i].Alloc)
+		}
+	}
+	return out
 }
 
 // least gives n CPUs, those that the fewest have.

@@ -258,17 +258,17 @@ func (l *lot) meets(nd *need, c *counts) bool {
 		}
 	}
 	for i := range nd.shares {
-		if s := &nd.shares[i]; l.pick(slots, s) < 0 {
+		if s := &nd.shares[i]; l.pick(slots, c.gres, s) < 0 {
 			return false
 		}
 	}
 	return true
 }
 
-// pick gives the first GPU that a share can be had of, or -1.
-func (l *lot) pick(slots []int, s *shareNeed) int {
+// pick gives the first GPU that a share can be had of, or -1. gres is what there is by the node's entries, nil: enough.
+func (l *lot) pick(slots, gres []int, s *shareNeed) int {
 	for u, n := range s.units {
-		if n > 0 && l.has(slots, u, s) {
+		if n > 0 && l.has(slots, u, s) && (gres == nil || gres[l.kinds[s.kind].entry[u]] >= int(n)) {
 			return u
 		}
 	}
@@ -367,6 +367,21 @@ func (r *room) derive() {
 	}
 }
 
+// atMost leaves no more GPUs in a room than counts by the node's entries say, and no shares where they say none:
+// reservations may leave less than what is free of each GPU.
+func (r *room) atMost(gres []int) {
+	for i, shared := range r.lot.shared {
+		h := &r.gres[i]
+		switch {
+		case !shared || gres[i] >= h.nfree:
+		case gres[i] <= 0:
+			h.free, h.nfree = nil, 0
+		case h.name == gpuName:
+			h.free, h.nfree = h.free.First(gres[i]), gres[i]
+		}
+	}
+}
+
 // keepFirst leaves no more than n members of a range in a set, the smallest ones.
 func keepFirst(set model.Bits, first, count, n int) {
 	for i := first; i < first+count && i>>6 < len(set); i++ {
@@ -449,7 +464,7 @@ func (r *room) shareNow(rq *Request, g *model.GresReq) bool {
 		return false
 	}
 	s := r.lot.shareOf(r.def, rq, g)
-	return s != nil && r.lot.pick(r.slots, s) >= 0
+	return s != nil && r.lot.pick(r.slots, nil, s) >= 0
 }
 
 // isShare reports whether a request is for shares of this node's GPUs.

@@ -101,7 +101,7 @@ func (p *Planner) lodgeIn(it *item, sh *shape) lodging {
 
 // free gives the moment until which an allocation that is free until soon stays free, at most until end.
 func (p *Planner) free(it *item, sh *shape, alloc *model.Alloc, lic []model.LicenseCount, soon, end model.Time) model.Time {
-	p.cursor.own, p.cursor.class = sh.rq.Reservation, sh.rq.class
+	p.cursor.of(sh)
 	for i := range alloc.Nodes {
 		na := &alloc.Nodes[i]
 		n := p.byName[na.Node]

@@ -183,6 +183,16 @@ type cursor struct {
 
 	base   counts    // what is free, with what reservations of parts of the node hold back; used where there are any
 	shares []portion // those reservations
+	index  uint64    // GPUs that are asked for by number: reservations keep others while they can
+	work   []int     // scratch
+}
+
+// of has the cursor see what a job of a shape can have.
+func (c *cursor) of(sh *shape) {
+	c.own, c.class, c.index = sh.rq.Reservation, sh.rq.class, 0
+	if len(sh.rq.Index) > 0 {
+		c.index = sh.rq.Index[0]
+	}
 }
 
 // begin puts the cursor at now.
@@ -375,7 +385,7 @@ func (p *Planner) roomAt(n *node, t, end model.Time) *room {
 	low := p.cursor.least(n, p.now, t, end)
 	r := &room{def: n.def, stock: p.stock, cpus: model.UpTo(max(low.cpus, 0)), nfree: max(low.cpus, 0), mem: low.mem, busy: low.users > 0, counted: true}
 	r.plain, r.sharers, r.extra, r.closed = low.plain, low.sharers, low.share, low.cpus < 0
-	r.limited, r.limit = low.cpus < p.stock.whole(n.def), low.cpus
+	r.limited, r.limit, r.inside = low.cpus < p.stock.whole(n.def), low.cpus, p.cursor.inside()
 	if len(low.gres) > 0 {
 		r.gres = make([]gresRoom, len(n.def.Gres))
 		for i, d := range n.def.Gres {
@@ -389,11 +399,23 @@ func (p *Planner) roomAt(n *node, t, end model.Time) *room {
 	if r.lot = n.room.lot; r.lot != nil {
 		r.slots = low.gres[len(n.def.Gres):]
 		r.derive()
+		r.atMost(low.gres)
 	}
 	if p.social {
 		n.occupants(r, p.stock, t, end)
 	}
 	return r
+}
+
+// leave leaves n units, those first that are asked for by number.
+func (g *gresRoom) leave(n int, index uint64) {
+	if g.nfree = n; g.name == gpuName && index != 0 {
+		if first := g.free.And(model.Bits{index}); first.Count() <= n {
+			g.free = first.Or(g.free.Minus(first).First(n - first.Count()))
+			return
+		}
+	}
+	g.free = g.free.First(n)
 }
 
 // roomUntil gives what a job could have of the node from now to end: the room itself, or less of it.
@@ -410,7 +432,10 @@ func (p *Planner) roomUntil(n *node, end model.Time) *room {
 	r.mem = min(r.mem, low.mem)
 	r.busy = r.busy || low.users > 0
 	r.plain, r.sharers, r.closed = max(r.plain, low.plain), max(r.sharers, low.sharers), low.cpus < 0
-	r.limited, r.limit = low.cpus < p.stock.whole(n.def), low.cpus
+	r.limited, r.limit, r.inside = low.cpus < p.stock.whole(n.def), low.cpus, p.cursor.inside()
+	if n.parts && r.sharers > 0 {
+		r.theirs = p.apartCPUs(n)
+	}
 	if len(low.share) > 0 {
 		r.extra = low.share
 		for k, now := range n.free.share {
@@ -423,12 +448,12 @@ func (p *Planner) roomUntil(n *node, end model.Time) *room {
 			continue
 		}
 		if g := &r.gres[i]; low.gres[i] < g.nfree {
-			g.nfree = max(low.gres[i], 0)
-			g.free = g.free.First(g.nfree)
+			g.leave(max(low.gres[i], 0), p.cursor.index)
 		}
 	}
 	if r.lot != nil {
 		r.lower(func(i, have int) int { return min(have, low.gres[len(r.gres)+i]) })
+		r.atMost(low.gres)
 	}
 	if p.social {
 		n.occupants(&r, p.stock, p.now, end)

@@ -3,6 +3,7 @@ package sched
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -67,9 +68,13 @@ func (c *cluster) reservation(w words) *model.Reservation {
 		name, count, _ := strings.Cut(l, ":")
 		r.Licenses = append(r.Licenses, model.LicenseCount{Name: name, Count: c.span(count)})
 	}
-	if w.has("cpus") || w.has("gpus") {
+	if w.has("cpus") || w.has("gpus") || w.has("shards") {
 		for _, name := range r.Nodes {
-			part := model.ResvPart{CPUs: int32(w.num("cpus")), MemMiB: w.num("mem"), Gres: make([]int32, len(c.st.View().NodeDef(name).Gres))}
+			def := c.st.View().NodeDef(name)
+			part := model.ResvPart{CPUs: int32(w.num("cpus")), MemMiB: w.num("mem"), Gres: make([]int32, len(def.Gres))}
+			if k := slices.IndexFunc(def.Gres, func(g model.GresDef) bool { return g.Name == "shard" }); k >= 0 {
+				part.Gres[k] = int32(w.num("shards"))
+			}
 			for i := range part.Gres[:min(1, len(part.Gres))] {
 				part.Gres[i] = int32(w.num("gpus"))
 			}

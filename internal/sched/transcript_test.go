@@ -42,7 +42,7 @@ import (
 //	run                                         whatever has resources runs      suspend|goon ID...      by an operator
 //	gang slice=30      turn                     who stops and who goes on of those that share CPUs
 //	tick                                        time passes in the state; show whom it ends
-//	reserve NAME nodes= start= dur= [users=] [accounts=] [flags=MAINT,FLEX] [cpus=2 mem= gpus=1 of each node] [lics=foo:2]
+//	reserve NAME nodes= start= dur= [users=] [accounts=] [flags=MAINT,FLEX] [cpus=2 mem= gpus=1 shards=2 of each node] [lics=foo:2]
 //	        [later=+SECONDS,...] [float=SECONDS] [purge=SECONDS]      unreserve NAME
 //	end ID...      drain|resume NODE... [gpu=0,1]      lost|join NODE...      estimate ID [part]      wait +60      hold|release ID
 //	why ID [easy]                               explain a job, in order of submission or with backfill

@@ -92,10 +92,11 @@ func without(list []*victim) func(model.JobID) bool {
 	}
 }
 
-// room gives what a node has free once some jobs, and all that are ending, are gone, less what others have claimed.
+// room gives what a node has free once some jobs, and all that are ending, are gone, less what others have claimed and,
+// until the job would end, what is reserved for others.
 func (r *robber) room(n *node, gone func(model.JobID) bool) *room {
 	p := r.p
-	room := p.stock.room(n.rec, func(id model.JobID) fate {
+	what := func(id model.JobID) fate {
 		switch {
 		case p.ending(id), gone(id) && !r.asleep[id]:
 			return leaves
@@ -103,7 +104,8 @@ func (r *robber) room(n *node, gone func(model.JobID) bool) *room {
 			return sleeps
 		}
 		return stays
-	})
+	}
+	room := p.stock.room(n.rec, what)
 	for _, e := range p.claimers {
 		for i, at := range e.claim.nodes {
 			if at == n {
@@ -111,7 +113,46 @@ func (r *robber) room(n *node, gone func(model.JobID) bool) *room {
 			}
 		}
 	}
+	if len(n.wins) > 0 {
+		return r.beside(n, room, what)
+	}
 	return room
+}
+
+// beside gives what reservations leave of a room that a node would have without some of its jobs.
+func (r *robber) beside(n *node, room *room, what func(model.JobID) fate) *room {
+	p := r.p
+	like := &node{def: n.def, class: n.class, rec: n.rec, usable: true, wins: n.wins, parts: n.parts, room: *room}
+	users := 0
+	if room.busy {
+		users = 1
+	}
+	like.free = countsOf(room, users)
+	for i := range n.rel {
+		x := n.rel[i]
+		switch what(x.id) {
+		case leaves:
+			continue
+		case sleeps:
+			x.off = true
+		}
+		like.rel = append(like.rel, x)
+	}
+	for _, e := range p.claimers {
+		for i, at := range e.claim.nodes {
+			if at == n {
+				like.insertRelease(release{at: e.claim.end, id: e.j.ID, hold: e.claim.holds[i]})
+			}
+		}
+	}
+	p.cursor.of(r.it.sh)
+	out := p.roomUntil(like, p.endIn(r.it.sh, p.now, r.it.leastS()))
+	if len(like.free.share) > 0 {
+		for k, claimed := range room.extra {
+			out.extra[k] += claimed
+		}
+	}
+	return out
 }
 
 // now reports whether a node has room for the whole job as it is.
@@ -235,7 +276,7 @@ func (r *robber) choose(n *node, fits func(func(model.JobID) bool) bool) *outing
 func (r *robber) enough(n *node, all []*victim, size int) bool {
 	sh := r.it.sh
 	nd := &sh.whole[n.class.at]
-	if !sh.single || r.p.stock.shared {
+	if !sh.single || r.p.stock.shared || len(n.wins) > 0 {
 		return true
 	}
 	have := countsOf(r.room(n, without(nil)), 0)

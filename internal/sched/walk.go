@@ -179,6 +179,7 @@ func (p *Planner) consider(l *lane, it *item) {
 		}
 	}
 	p.over = model.ReasonNone
+	p.renew(it.sh)
 	if it.sh.none != model.ReasonNone && it.sh.noneAt == p.usable && !p.forgetful && !p.atThrottle(j) {
 		p.blocked(l, it, model.NoTask)
 		return

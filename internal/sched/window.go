@@ -37,6 +37,11 @@ type portion struct {
 	left counts // of all, what its jobs have not taken
 	own  bool   // the job that is placed is in it, and may have no more
 	open int    // occurrences that hold at the cursor's moment
+
+	// Where GPUs are shared (held.go).
+	mine       []int // slots that its jobs have
+	gpus       []int // scratch
+	held, last heldGPUs
 }
 
 // closedCPUs is more than any node has: taken off what is free while a node is closed, so that no need is met.
@@ -168,8 +173,16 @@ func (c *cursor) shareOf(w *window) int {
 		}
 	}
 	s := portion{name: w.name, all: w.part, own: w.name == c.own, left: counts{cpus: w.part.cpus, mem: w.part.mem, gres: slices.Clone(w.part.gres)}}
+	if l := c.n.room.lot; l != nil {
+		s.mine = make([]int, len(l.gpus)*l.stride)
+	}
 	c.shares = append(c.shares, s)
 	return len(c.shares) - 1
+}
+
+// inside reports whether who asks is in a reservation of a part of the cursor's node, and may have no more than that.
+func (c *cursor) inside() bool {
+	return slices.ContainsFunc(c.shares, func(s portion) bool { return s.own })
 }
 
 // carve takes what the reservations' jobs have now out of their shares.
@@ -201,32 +214,44 @@ func (c *cursor) use(h *hold, sign int) {
 		for k := range min(len(h.gres), len(s.left.gres)) { // behind the node's entries stand shares of GPUs
 			s.left.gres[k] -= sign * h.gres[k]
 		}
+		for k := range min(len(h.gres)-len(s.left.gres), len(s.mine)) {
+			s.mine[k] += sign * h.gres[len(s.left.gres)+k]
+		}
 	}
 }
 
 // divide works out what there is for who asks: of what is free, all that no share holds back or, in a share, no more
-// than is left of it.
+// than is left of it. While a part of it is reserved nobody has the node alone.
 func (c *cursor) divide() {
 	gres := append(c.gres[:0], c.base.gres...)
 	slots := append(c.share[:0], c.base.share...)
 	c.counts = c.base
 	c.gres, c.share = gres, slots
+	var own *portion
 	for i := range c.shares {
 		s := &c.shares[i]
-		switch {
-		case s.open <= 0:
-		case s.own:
-			c.cpus = min(c.cpus, s.left.cpus)
-			for k, g := range s.left.gres {
-				c.gres[k] = min(c.gres[k], g)
-			}
-		default:
-			c.cpus -= max(0, s.left.cpus)
-			c.mem -= max(0, s.left.mem)
-			for k, g := range s.left.gres {
-				c.gres[k] -= max(0, g)
-			}
+		if s.open <= 0 {
+			continue
 		}
+		c.users++
+		if s.own {
+			own = s
+			continue
+		}
+		c.cpus -= max(0, s.left.cpus)
+		c.mem -= max(0, s.left.mem)
+		for k, g := range s.left.gres {
+			c.gres[k] -= max(0, g)
+		}
+	}
+	if own != nil {
+		c.cpus = min(c.cpus, own.left.cpus)
+		for k, g := range own.left.gres {
+			c.gres[k] = min(c.gres[k], g)
+		}
+	}
+	if l := c.n.room.lot; l != nil {
+		c.hold(l)
 	}
 }
 

@@ -116,10 +116,8 @@ func (f *facts) hasRoom(d *demand, o *model.Reservation) bool {
 		for g := range min(len(sum.Gres), len(part.Gres)) {
 			sum.Gres[g] += part.Gres[g]
 		}
-		for g := range min(len(sum.Gres), len(n.Def.Gres)) {
-			if sum.Gres[g] > n.Def.Gres[g].Count {
-				return false
-			}
+		if !n.Def.HoldsGres(sum.Gres, nil) {
+			return false
 		}
 		if int(sum.CPUs) > n.Def.JobCPUCount() || sum.MemMiB > n.Def.JobMemMiB() {
 			return false
