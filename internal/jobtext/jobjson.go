@@ -15,128 +15,127 @@ import (
 
 // JobFields is a job's object.
 func JobFields() []slurmjson.Field[JobRow] {
-	f := slurmjson.Of[JobRow]{}
 	return []slurmjson.Field[JobRow]{
-		f.Str("account", func(r *JobRow) string { return r.Spec.Account }),
-		f.Time("accrue_time", func(r *JobRow) model.Time { return r.AccrueTime() }),
-		f.Str("admin_comment", func(r *JobRow) string { return r.Comment }),
-		f.Str("allocating_node", func(r *JobRow) string { return r.Spec.Host }),
-		f.Maybe("array_job_id", func(r *JobRow) (int64, bool) { return int64(r.ArrayID), r.ArrayID != 0 }),
-		f.Maybe("array_max_tasks", func(r *JobRow) (int64, bool) {
+		{Name: "account", Str: func(r *JobRow) string { return r.Spec.Account }},
+		{Name: "accrue_time", Time: func(r *JobRow) model.Time { return r.AccrueTime() }},
+		{Name: "admin_comment", Str: func(r *JobRow) string { return r.Comment }},
+		{Name: "allocating_node", Str: func(r *JobRow) string { return r.Spec.Host }},
+		{Name: "array_job_id", Num: func(r *JobRow) (int64, bool, bool) { return int64(r.ArrayID), r.ArrayID != 0, false }},
+		{Name: "array_max_tasks", Num: func(r *JobRow) (int64, bool, bool) {
 			if r.ArrayID == 0 {
-				return 0, false
+				return 0, false, false
 			}
-			return int64(r.Throttle), true
-		}),
-		f.Maybe("array_task_id", func(r *JobRow) (int64, bool) {
+			return int64(r.Throttle), true, false
+		}},
+		{Name: "array_task_id", Num: func(r *JobRow) (int64, bool, bool) {
 			if r.OneTask == model.NoTask {
-				return 0, false
+				return 0, false, false
 			}
-			return int64(r.OneTask), true
-		}),
-		f.Str("array_task_string", func(r *JobRow) string { return r.SomeTasks.String() }),
-		f.NumIs("association_id", 0),
-		f.StrIs("batch_features", ""),
-		f.Bool("batch_flag", func(r *JobRow) bool { return batchFlag(r.Spec) }),
-		f.Str("batch_host", func(r *JobRow) string { return gone(r.batchHost()) }),
-		f.NoList("flags"),
-		f.Str("cluster", func(r *JobRow) string { return r.Cluster }),
-		f.Str("command", func(r *JobRow) string { return r.Spec.Command }),
-		f.Str("comment", func(r *JobRow) string { return r.Spec.Comment }),
-		f.StrIs("container", ""),
-		f.Bool("contiguous", func(r *JobRow) bool { return r.Spec.Extra().Contiguous }),
-		f.Missing("core_spec"),
-		f.Missing("cores_per_socket"),
-		f.Count("billable_tres", (*JobRow).numCPUs),
-		f.Count("cpus_per_task", func(r *JobRow) int64 { return int64(max(1, r.Spec.CPUsPerTask)) }),
-		f.Str("current_working_directory", func(r *JobRow) string { return r.Spec.WorkDir }),
-		f.Time("deadline", func(r *JobRow) model.Time { return r.Spec.Deadline }),
-		f.CountIs("delay_boot", 0),
-		f.Str("dependency", func(r *JobRow) string { return depsText(r.Job) }),
+			return int64(r.OneTask), true, false
+		}},
+		{Name: "array_task_string", Str: func(r *JobRow) string { return r.SomeTasks.String() }},
+		{Name: "association_id", Type: slurmjson.Integer},
+		{Name: "batch_features"},
+		{Name: "batch_flag", Bool: func(r *JobRow) bool { return batchFlag(r.Spec) }},
+		{Name: "batch_host", Str: func(r *JobRow) string { return gone(r.batchHost()) }},
+		{Name: "flags", Type: slurmjson.List},
+		{Name: "cluster", Str: func(r *JobRow) string { return r.Cluster }},
+		{Name: "command", Str: func(r *JobRow) string { return r.Spec.Command }},
+		{Name: "comment", Str: func(r *JobRow) string { return r.Spec.Comment }},
+		{Name: "container"},
+		{Name: "contiguous", Bool: func(r *JobRow) bool { return r.Spec.Extra().Contiguous }},
+		{Name: "core_spec", Type: slurmjson.Number},
+		{Name: "cores_per_socket", Type: slurmjson.Number},
+		{Name: "billable_tres", Count: (*JobRow).numCPUs},
+		{Name: "cpus_per_task", Count: func(r *JobRow) int64 { return int64(max(1, r.Spec.CPUsPerTask)) }},
+		{Name: "current_working_directory", Str: func(r *JobRow) string { return r.Spec.WorkDir }},
+		{Name: "deadline", Time: func(r *JobRow) model.Time { return r.Spec.Deadline }},
+		{Name: "delay_boot", Type: slurmjson.Count},
+		{Name: "dependency", Str: func(r *JobRow) string { return depsText(r.Job) }},
 		exitField("derived_exit_code", func(*JobRow) *model.Exit { return nil }),
-		f.Time("eligible_time", func(r *JobRow) model.Time { return eligible(r.Job) }),
-		f.Time("end_time", (*JobRow).endOrLimit),
-		f.NoTime("last_sched_evaluation"),
-		f.NoTime("preempt_time"),
-		f.NoTime("pre_sus_time"),
-		f.NoTime("resize_time"),
-		f.Time("start_time", (*JobRow).Begins),
-		f.Time("submit_time", func(r *JobRow) model.Time { return r.Submit }),
-		f.NoTime("suspend_time"),
-		f.Limit("time_limit", func(r *JobRow) (int64, bool, bool) { return minutes(r.TimeLimitS()) }),
-		f.Maybe("time_minimum", func(r *JobRow) (int64, bool) {
+		{Name: "eligible_time", Time: func(r *JobRow) model.Time { return eligible(r.Job) }},
+		{Name: "end_time", Time: (*JobRow).endOrLimit},
+		{Name: "last_sched_evaluation", Type: slurmjson.Moment},
+		{Name: "preempt_time", Type: slurmjson.Moment},
+		{Name: "pre_sus_time", Type: slurmjson.Moment},
+		{Name: "resize_time", Type: slurmjson.Moment},
+		{Name: "start_time", Time: (*JobRow).Begins},
+		{Name: "submit_time", Time: func(r *JobRow) model.Time { return r.Submit }},
+		{Name: "suspend_time", Type: slurmjson.Moment},
+		{Name: "time_limit", Num: func(r *JobRow) (int64, bool, bool) { return minutes(r.TimeLimitS()) }},
+		{Name: "time_minimum", Num: func(r *JobRow) (int64, bool, bool) {
 			s := r.Spec.Extra().TimeMinS
-			return (s + 59) / 60, s > 0
-		}),
-		f.Str("excluded_nodes", func(r *JobRow) string { return hostlist.Compress(r.Spec.ExcNodes) }),
+			return (s + 59) / 60, s > 0, false
+		}},
+		{Name: "excluded_nodes", Str: func(r *JobRow) string { return hostlist.Compress(r.Spec.ExcNodes) }},
 		exitField("exit_code", func(r *JobRow) *model.Exit {
 			if r.End == nil {
 				return nil
 			}
 			return &r.End.Exit
 		}),
-		f.Str("features", func(r *JobRow) string { return r.Spec.Features }),
-		f.Num("group_id", func(r *JobRow) int64 { return int64(r.Spec.GID) }),
-		f.Str("group_name", func(r *JobRow) string { return r.Spec.Group }),
-		f.Bool("hold", func(r *JobRow) bool { return r.Hold != model.NotHeld }),
-		f.Num("job_id", func(r *JobRow) int64 { return int64(r.ID) }),
-		f.Special("job_resources", nothingHeld).If(func(r *JobRow) bool { return !r.holds() }),
-		f.Object("job_resources", resourceFieldsOld()...).Old().If((*JobRow).holds),
-		f.Object("job_resources", resourceFields()...).New().If((*JobRow).holds),
-		f.Words("job_state", func(r *JobRow) []string { return []string{r.State.String()} }).Old(),
-		f.Words("job_state", (*JobRow).jsonStates).New(),
-		f.Str("licenses", func(r *JobRow) string { return licensesText(r.Spec) }),
-		f.Count("max_cpus", (*JobRow).numCPUs),
-		f.Count("max_nodes", func(r *JobRow) int64 { return int64(max(0, r.Spec.MaxNodes)) }),
-		f.Count("minimum_cpus_per_node", (*JobRow).MinCPUs),
-		f.Count("minimum_tmp_disk_per_node", func(r *JobRow) int64 { return r.Spec.TmpMiB }),
-		f.Maybe("memory_per_cpu", func(r *JobRow) (int64, bool) { return max(0, r.Spec.MemPerCPU), r.Spec.MemPerCPU > 0 }),
-		f.Maybe("memory_per_node", func(r *JobRow) (int64, bool) {
+		{Name: "features", Str: func(r *JobRow) string { return r.Spec.Features }},
+		{Name: "group_id", Int: func(r *JobRow) int64 { return int64(r.Spec.GID) }},
+		{Name: "group_name", Str: func(r *JobRow) string { return r.Spec.Group }},
+		{Name: "hold", Bool: func(r *JobRow) bool { return r.Hold != model.NotHeld }},
+		{Name: "job_id", Int: func(r *JobRow) int64 { return int64(r.ID) }},
+		{Name: "job_resources", Put: nothingHeld, If: func(r *JobRow) bool { return !r.holds() }},
+		{Name: "job_resources", Fields: resourceFieldsOld(), In: slurmjson.InOld, If: (*JobRow).holds},
+		{Name: "job_resources", Fields: resourceFields(), In: slurmjson.InNew, If: (*JobRow).holds},
+		{Name: "job_state", Words: func(r *JobRow) []string { return []string{r.State.String()} }, In: slurmjson.InOld},
+		{Name: "job_state", Words: (*JobRow).jsonStates, In: slurmjson.InNew},
+		{Name: "licenses", Str: func(r *JobRow) string { return licensesText(r.Spec) }},
+		{Name: "max_cpus", Count: (*JobRow).numCPUs},
+		{Name: "max_nodes", Count: func(r *JobRow) int64 { return int64(max(0, r.Spec.MaxNodes)) }},
+		{Name: "minimum_cpus_per_node", Count: (*JobRow).MinCPUs},
+		{Name: "minimum_tmp_disk_per_node", Count: func(r *JobRow) int64 { return r.Spec.TmpMiB }},
+		{Name: "memory_per_cpu", Num: func(r *JobRow) (int64, bool, bool) { return max(0, r.Spec.MemPerCPU), r.Spec.MemPerCPU > 0, false }},
+		{Name: "memory_per_node", Num: func(r *JobRow) (int64, bool, bool) {
 			if r.Spec.MemPerCPU > 0 {
-				return 0, false
+				return 0, false, false
 			}
-			return r.MemMiB(), true
-		}),
-		f.Str("name", func(r *JobRow) string { return r.Spec.Name }),
-		f.Str("nodes", (*JobRow).nodeList),
-		f.Num("nice", func(r *JobRow) int64 { return int64(r.Spec.Nice) }),
-		f.Count("tasks_per_node", func(r *JobRow) int64 { return int64(r.Spec.TasksPerNode) }),
-		f.Count("cpus", (*JobRow).numCPUs),
-		f.Count("node_count", func(r *JobRow) int64 { n, _ := r.Size(); return int64(n) }),
-		f.Count("tasks", func(r *JobRow) int64 { return int64(r.numTasks()) }),
-		f.Str("partition", (*JobRow).partition),
-		f.Count("priority", func(r *JobRow) int64 { return int64(r.ShownPriority()) }),
-		f.Str("qos", func(r *JobRow) string { return r.Spec.QOS }),
-		f.BoolIs("reboot", false),
-		f.Str("required_nodes", func(r *JobRow) string { return hostlist.Compress(r.Spec.ReqNodes) }),
-		f.Bool("requeue", func(r *JobRow) bool { return r.Spec.Requeue }),
-		f.Num("restart_cnt", func(r *JobRow) int64 { return int64(r.Restarts) }),
-		f.StrIs("scheduled_nodes", ""),
-		f.NoList("shared"),
-		f.Str("standard_error", func(r *JobRow) string { _, e := r.OutputFiles(); return e }),
-		f.Str("standard_input", func(r *JobRow) string { return stdinOf(r.Spec) }),
-		f.Str("standard_output", func(r *JobRow) string { o, _ := r.OutputFiles(); return o }),
-		f.Str("state_description", func(r *JobRow) string { return r.Why }),
-		f.Str("state_reason", func(r *JobRow) string { return r.Reason.String() }),
-		f.Str("submit_line", func(r *JobRow) string { return r.Spec.Submit }),
-		f.Missing("threads_per_core"),
-		f.Str("tres_per_job", func(r *JobRow) string { return gone(r.gres(model.PerJob)) }),
-		f.Str("tres_per_node", func(r *JobRow) string { return gone(r.gres(model.PerNode)) }),
-		f.Str("tres_per_task", func(r *JobRow) string { return gone(r.gres(model.PerTask)) }),
-		f.Str("tres_req_str", func(r *JobRow) string {
+			return r.MemMiB(), true, false
+		}},
+		{Name: "name", Str: func(r *JobRow) string { return r.Spec.Name }},
+		{Name: "nodes", Str: (*JobRow).nodeList},
+		{Name: "nice", Int: func(r *JobRow) int64 { return int64(r.Spec.Nice) }},
+		{Name: "tasks_per_node", Count: func(r *JobRow) int64 { return int64(r.Spec.TasksPerNode) }},
+		{Name: "cpus", Count: (*JobRow).numCPUs},
+		{Name: "node_count", Count: func(r *JobRow) int64 { n, _ := r.Size(); return int64(n) }},
+		{Name: "tasks", Count: func(r *JobRow) int64 { return int64(r.numTasks()) }},
+		{Name: "partition", Str: (*JobRow).partition},
+		{Name: "priority", Count: func(r *JobRow) int64 { return int64(r.ShownPriority()) }},
+		{Name: "qos", Str: func(r *JobRow) string { return r.Spec.QOS }},
+		{Name: "reboot", Type: slurmjson.Boolean},
+		{Name: "required_nodes", Str: func(r *JobRow) string { return hostlist.Compress(r.Spec.ReqNodes) }},
+		{Name: "requeue", Bool: func(r *JobRow) bool { return r.Spec.Requeue }},
+		{Name: "restart_cnt", Int: func(r *JobRow) int64 { return int64(r.Restarts) }},
+		{Name: "scheduled_nodes"},
+		{Name: "shared", Type: slurmjson.List},
+		{Name: "standard_error", Str: func(r *JobRow) string { _, e := r.OutputFiles(); return e }},
+		{Name: "standard_input", Str: func(r *JobRow) string { return stdinOf(r.Spec) }},
+		{Name: "standard_output", Str: func(r *JobRow) string { o, _ := r.OutputFiles(); return o }},
+		{Name: "state_description", Str: func(r *JobRow) string { return r.Why }},
+		{Name: "state_reason", Str: func(r *JobRow) string { return r.Reason.String() }},
+		{Name: "submit_line", Str: func(r *JobRow) string { return r.Spec.Submit }},
+		{Name: "threads_per_core", Type: slurmjson.Number},
+		{Name: "tres_per_job", Str: func(r *JobRow) string { return gone(r.gres(model.PerJob)) }},
+		{Name: "tres_per_node", Str: func(r *JobRow) string { return gone(r.gres(model.PerNode)) }},
+		{Name: "tres_per_task", Str: func(r *JobRow) string { return gone(r.gres(model.PerTask)) }},
+		{Name: "tres_req_str", Str: func(r *JobRow) string {
 			asked := *r.Job
 			asked.Run = nil
 			return tresText(&asked)
-		}),
-		f.Str("tres_alloc_str", func(r *JobRow) string {
+		}},
+		{Name: "tres_alloc_str", Str: func(r *JobRow) string {
 			if r.Run == nil {
 				return ""
 			}
 			return tresText(r.Job)
-		}),
-		f.Num("user_id", func(r *JobRow) int64 { return int64(r.Spec.UID) }),
-		f.Str("user_name", func(r *JobRow) string { return r.Spec.User }),
-		f.StrIs("wckey", ""),
+		}},
+		{Name: "user_id", Int: func(r *JobRow) int64 { return int64(r.Spec.UID) }},
+		{Name: "user_name", Str: func(r *JobRow) string { return r.Spec.User }},
+		{Name: "wckey"},
 	}
 }
 
@@ -190,7 +189,7 @@ func (r *JobRow) jsonStates() []string {
 
 // exitField is an exit status: up to v0.0.39 a number, as wait(2) has it.
 func exitField[T any](name string, of func(row *T) *model.Exit) slurmjson.Field[T] {
-	return slurmjson.Of[T]{}.Special(name, func(w *slurmjson.Writer, name string, row *T) { writeExit(w, name, of(row)) })
+	return slurmjson.Field[T]{Name: name, Put: func(w *slurmjson.Writer, name string, row *T) { writeExit(w, name, of(row)) }}
 }
 
 func writeExit(j *slurmjson.Writer, name string, x *model.Exit) {
@@ -232,24 +231,22 @@ func nothingHeld(w *slurmjson.Writer, name string, _ *JobRow) {
 }
 
 func resourceFieldsOld() []slurmjson.Field[JobRow] {
-	f := slurmjson.Of[JobRow]{}
-	n := slurmjson.Of[model.NodeAlloc]{}
 	node := []slurmjson.Field[model.NodeAlloc]{
-		n.Str("nodename", func(a *model.NodeAlloc) string { return a.Node }),
-		n.Num("cpus", func(a *model.NodeAlloc) int64 { return int64(a.CPUs.Count()) }),
-		n.Num("memory", func(a *model.NodeAlloc) int64 { return a.MemMiB }),
+		{Name: "nodename", Str: func(a *model.NodeAlloc) string { return a.Node }},
+		{Name: "cpus", Int: func(a *model.NodeAlloc) int64 { return int64(a.CPUs.Count()) }},
+		{Name: "memory", Int: func(a *model.NodeAlloc) int64 { return a.MemMiB }},
 	}
 	return []slurmjson.Field[JobRow]{
-		f.Str("nodes", (*JobRow).nodeList),
-		f.Num("allocated_cpus", (*JobRow).numCPUs),
-		f.Num("allocated_hosts", (*JobRow).numHosts),
-		f.Special("allocated_nodes", func(w *slurmjson.Writer, name string, r *JobRow) { // by their numbers
+		{Name: "nodes", Str: (*JobRow).nodeList},
+		{Name: "allocated_cpus", Int: (*JobRow).numCPUs},
+		{Name: "allocated_hosts", Int: (*JobRow).numHosts},
+		{Name: "allocated_nodes", Put: func(w *slurmjson.Writer, name string, r *JobRow) { // by their numbers
 			w.Open(name, '{')
 			for i := range r.Run.Alloc.Nodes {
 				slurmjson.Write(w, strconv.Itoa(i), node, &r.Run.Alloc.Nodes[i])
 			}
 			w.Close('}')
-		}),
+		}},
 	}
 }
 
@@ -262,8 +259,6 @@ type numberedNode struct {
 }
 
 func resourceFields() []slurmjson.Field[JobRow] {
-	f := slurmjson.Of[JobRow]{}
-	n := slurmjson.Of[numberedNode]{}
 	cpus := func(a *numberedNode) int64 { return int64(a.CPUs.Count()) }
 	each := func(r *JobRow, add func(*numberedNode)) {
 		for i := range r.Run.Alloc.Nodes {
@@ -271,18 +266,23 @@ func resourceFields() []slurmjson.Field[JobRow] {
 		}
 	}
 	return []slurmjson.Field[JobRow]{
-		f.NoList("select_type"),
-		f.Object("nodes",
-			f.Num("count", (*JobRow).numHosts),
-			f.NoList("select_type"),
-			f.Str("list", (*JobRow).nodeList),
-			f.Bool("whole", func(r *JobRow) bool { return r.Spec.Exclusive }),
-			slurmjson.ObjectsOf("allocation", each,
-				n.Num("index", func(a *numberedNode) int64 { return int64(a.index) }),
-				n.Str("name", func(a *numberedNode) string { return a.Node }),
-				n.Object("cpus", n.Num("count", cpus), n.Num("used", cpus)),
-				n.Object("memory", n.NumIs("used", 0), n.Num("allocated", func(a *numberedNode) int64 { return a.MemMiB })),
-				n.Str("gres", func(a *numberedNode) string { return gresIndexText(a.Gres) }))),
-		f.Num("cpus", (*JobRow).numCPUs),
+		{Name: "select_type", Type: slurmjson.List},
+		{Name: "nodes", Fields: []slurmjson.Field[JobRow]{
+			{Name: "count", Int: (*JobRow).numHosts},
+			{Name: "select_type", Type: slurmjson.List},
+			{Name: "list", Str: (*JobRow).nodeList},
+			{Name: "whole", Bool: func(r *JobRow) bool { return r.Spec.Exclusive }},
+			slurmjson.ListOf("allocation", each, []slurmjson.Field[numberedNode]{
+				{Name: "index", Int: func(a *numberedNode) int64 { return int64(a.index) }},
+				{Name: "name", Str: func(a *numberedNode) string { return a.Node }},
+				{Name: "cpus", Fields: []slurmjson.Field[numberedNode]{{Name: "count", Int: cpus}, {Name: "used", Int: cpus}}},
+				{Name: "memory", Fields: []slurmjson.Field[numberedNode]{
+					{Name: "used", Type: slurmjson.Integer},
+					{Name: "allocated", Int: func(a *numberedNode) int64 { return a.MemMiB }},
+				}},
+				{Name: "gres", Str: func(a *numberedNode) string { return gresIndexText(a.Gres) }},
+			}),
+		}},
+		{Name: "cpus", Int: (*JobRow).numCPUs},
 	}
 }
