@@ -4,8 +4,8 @@ VERSION     ?= 0.1.0-dev$(shell git describe --always --dirty 2>/dev/null | sed 
 PREFIX      ?= /usr/local
 DESTDIR     ?=
 SLURM_NAMES ?=
-STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 30s
+FUZZTOTAL   ?=
 SOAKTIME    ?= 10m
 
 # Only gnoded links NVML, which needs cgo; without a C compiler it is built without and finds no GPUs by itself.
@@ -50,13 +50,14 @@ vm: ## run the tests of control groups on kernels with v2 alone and v1 alone, in
 	scripts/cgroups-vm.sh
 
 .PHONY: lint
-lint: ## vet, gofmt, staticcheck and the import rules
+lint: ## vet, gofmt, staticcheck, go.mod and the rules of the tree
 	$(GO) vet ./...
+	CGO_ENABLED=0 GOARCH=arm64 $(GO) vet ./noded/shim ./cmd/gshim
+	@if ! diff=$$(GOFLAGS= $(GO) mod tidy -diff); then echo "go mod tidy is due:"; echo "$$diff"; exit 1; fi
+	GOFLAGS= $(GO) mod verify
 	@bad=$$(gofmt -l $$(git ls-files --cached --others --exclude-standard '*.go' | grep -v /testdata/)); \
 	if [ -n "$$bad" ]; then echo "gofmt -w is due on:"; echo "$$bad"; exit 1; fi
-	@staticcheck=$$(command -v staticcheck || echo "$$($(GO) env GOPATH)/bin/staticcheck"); \
-	if [ ! -x "$$staticcheck" ]; then GOFLAGS= $(GO) install $(STATICCHECK); fi; \
-	echo "$$staticcheck ./..."; "$$staticcheck" ./...
+	$(GO) tool staticcheck ./...
 	$(GO) test -count=1 ./internal/archtest
 
 .PHONY: bench
@@ -69,16 +70,29 @@ soak: ## kill daemons at random under load for SOAKTIME (10m); every job is acco
 	GBATCH_SOAK=$(SOAKTIME) $(GO) test -count=1 -run 'Soak|NodeDaemonKilled' -timeout 0 -v ./internal/up
 
 .PHONY: fuzz
-fuzz: ## run every fuzz target for FUZZTIME (30s) each
-	@grep -rlE '^func Fuzz' --include='*_test.go' . | grep -v /testdata/ | xargs -r -n1 dirname | sort -u | while read -r dir; do \
-	  for f in $$(grep -hoE '^func Fuzz[A-Za-z0-9_]*' $$dir/*_test.go | cut -c6-); do \
-	    echo "$$dir $$f"; $(GO) test -run '^$$' -fuzz "^$$f\$$" -fuzztime $(FUZZTIME) $$dir || exit 1; \
-	  done; done
+fuzz: ## run every fuzz target for FUZZTIME (30s) each, or as many as FUZZTOTAL seconds hold
+	@GO='$(GO)' scripts/fuzz.sh $(FUZZTIME) $(FUZZTOTAL)
+
+.PHONY: vuln
+vuln: ## look for known vulnerabilities in what is linked (needs https://vuln.go.dev)
+	$(GO) tool govulncheck ./...
 
 .PHONY: install
-install: build ## install below PREFIX (/usr/local); SLURM_NAMES=1 adds sbatch, squeue and the others
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/gbatch/examples $(DESTDIR)$(PREFIX)/lib/systemd/system
-	install -m 755 $(PURE:%=bin/%) bin/gnoded $(DESTDIR)$(PREFIX)/bin
+install: build bin/NOTICES ## install below PREFIX (/usr/local); SLURM_NAMES=1 adds sbatch, squeue and the others
+	@$(MAKE) --no-print-directory install-files
+
+bin/NOTICES: go.mod scripts/notices.sh
+	@mkdir -p bin
+	GO='$(GO)' scripts/notices.sh >$@.new && mv $@.new $@
+
+BIN     ?= bin
+NOTICES ?= bin/NOTICES
+
+.PHONY: install-files
+install-files:
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/gbatch/examples $(DESTDIR)$(PREFIX)/lib/systemd/system $(DESTDIR)$(PREFIX)/share/doc/gbatch
+	install -m 755 $(PURE:%=$(BIN)/%) $(BIN)/gnoded $(DESTDIR)$(PREFIX)/bin
+	install -m 644 LICENSE $(NOTICES) $(DESTDIR)$(PREFIX)/share/doc/gbatch
 	for n in $(GNAMES) $(if $(SLURM_NAMES),$(SNAMES)); do ln -sfn gcli $(DESTDIR)$(PREFIX)/bin/$$n; done
 	install -m 755 etc/examples/*.sh $(DESTDIR)$(PREFIX)/share/gbatch/examples
 	install -m 644 $(EXAMPLES:%=etc/%.example) $(DESTDIR)$(PREFIX)/share/gbatch
@@ -89,9 +103,13 @@ install: build ## install below PREFIX (/usr/local); SLURM_NAMES=1 adds sbatch, 
 	$(if $(SLURM_NAMES),@set -- $(SNAMES); for g in $(GNAMES); do \
 	  if [ -e man/$$g.1 ]; then echo ".so man1/$$g.1" > $(DESTDIR)$(PREFIX)/share/man/man1/$$1.1; fi; shift; done)
 
+.PHONY: dist
+dist: ## archives for amd64 and arm64 with notices and checksums, in dist/
+	@GO='$(GO)' scripts/dist.sh '$(VERSION)'
+
 .PHONY: clean
 clean: ## remove what was built
-	rm -rf bin
+	rm -rf bin dist
 
 .PHONY: help
 help: ## list the targets

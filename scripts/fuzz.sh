@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Runs every fuzz target for a time. With a total it begins at another target each day, and says which it had no time for.
+# usage: scripts/fuzz.sh TIME [TOTAL-SECONDS], such as 30s, or 1s 60
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+each=$1
+total=${2:-}
+go=${GO:-go}
+mapfile -t targets < <(grep -rE --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' . | grep -v /testdata/ |
+    sed -E 's,/[^/]*:func , ,' | LC_ALL=C sort)
+n=${#targets[@]}
+first=$(($(date +%s) / 86400 % n))
+[ -n "$total" ] || first=0
+begin=$SECONDS
+ran=0
+late=()
+for ((i = 0; i < n; i++)); do
+    read -r dir name <<<"${targets[(first + i) % n]}"
+    if [ -n "$total" ] && [ $((SECONDS - begin)) -ge "$total" ]; then
+        late+=("$name")
+        continue
+    fi
+    echo "$dir $name"
+    "$go" test -run '^$' -fuzz "^$name\$" -fuzztime "$each" "$dir"
+    ran=$((ran + 1))
+done
+echo "fuzzed $ran of $n targets"
+if [ ${#late[@]} -gt 0 ]; then echo "no time was left for: ${late[*]}"; fi
