@@ -3,9 +3,9 @@ package noded
 import (
 	"slices"
 
-	"gbatch/internal/codecgen/wire"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/wire"
 )
 
 //go:generate go run gbatch/internal/codecgen
@@ -41,10 +41,21 @@ type opened struct {
 	Node        string
 }
 
+func (x *opened) Wire(c *wire.C) {
+	wire.Int(c, &x.Incarnation)
+	wire.Text(c, &x.BootID, model.MaxName)
+	wire.Text(c, &x.Node, model.MaxName)
+}
+
 //gbatch:codec
 type leaderEpoch struct {
 	Epoch    uint64
 	Instance uint64
+}
+
+func (x *leaderEpoch) Wire(c *wire.C) {
+	wire.Int(c, &x.Epoch)
+	wire.Int(c, &x.Instance)
 }
 
 // launched is what has to be known of an attempt to end it properly after a restart.
@@ -84,6 +95,34 @@ type launched struct {
 	OwnRSSKB  int64
 }
 
+func (x *launched) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+	wire.Int(c, &x.UID)
+	wire.Int(c, &x.GID)
+	wire.Ints(c, &x.Groups, model.MaxList)
+	wire.Text(c, &x.StdErr, model.MaxText)
+	wire.Int(c, &x.At)
+	wire.Int(c, &x.Started)
+	wire.Bool(c, &x.Ordered)
+	wire.Text(c, &x.Script, model.MaxName)
+	wire.Ptr(c, &x.Use)
+	wire.Text(c, &x.MemOpt, model.MaxName)
+	wire.Int(c, &x.MemUnits)
+	wire.Ptr(c, &x.Facts)
+	wire.Int(c, &x.Stage)
+	wire.Texts(c, &x.List, model.MaxList, model.MaxText)
+	wire.Int(c, &x.Index)
+	wire.Text(c, &x.Fault, model.MaxText)
+	wire.Ptr(c, &x.Final)
+	wire.Ptr(c, &x.Order)
+	wire.Bool(c, &x.Warned)
+	wire.Bool(c, &x.Late)
+	wire.Ptr(c, &x.Steps)
+	wire.Int(c, &x.OwnPeakKB)
+	wire.Int(c, &x.OwnRSSKB)
+}
+
 // sampledUse is what samples have found so far.
 //
 //gbatch:codec
@@ -96,6 +135,14 @@ type sampledUse struct {
 	OwnRSSKB  int64
 }
 
+func (x *sampledUse) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+	wire.Ptr(c, &x.Use)
+	wire.Int(c, &x.OwnPeakKB)
+	wire.Int(c, &x.OwnRSSKB)
+}
+
 // orderedTo is written before an order goes out. A gnoded that finds it must not make the attempt's script and group
 // anew: gshim may be forking into them.
 //
@@ -104,6 +151,12 @@ type orderedTo struct {
 	Job     model.JobID
 	Attempt uint32
 	Script  string
+}
+
+func (x *orderedTo) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+	wire.Text(c, &x.Script, model.MaxName)
 }
 
 // placedStep is a step that has its part of its job.
@@ -126,6 +179,23 @@ type placedStep struct {
 	PID       int32  // of its command
 }
 
+func (x *placedStep) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+	wire.Int(c, &x.ID)
+	wire.Text(c, &x.RequestID, model.MaxName)
+	wire.Text(c, &x.Name, model.MaxName)
+	wire.Text(c, &x.Submit, model.MaxText)
+	wire.Int(c, &x.At)
+	wire.Int(c, &x.LimitS)
+	wire.List(c, &x.Nodes, model.MaxList)
+	wire.Bool(c, &x.Shared)
+	wire.Text(c, &x.Manager, model.MaxName)
+	wire.Bool(c, &x.Terminal)
+	wire.Text(c, &x.Host, model.MaxName)
+	wire.Int(c, &x.PID)
+}
+
 // stepOver ends a step. Its number is not used again.
 //
 //gbatch:codec
@@ -136,12 +206,24 @@ type stepOver struct {
 	Use     *model.Usage // nil where nothing of it ran
 }
 
+func (x *stepOver) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+	wire.Int(c, &x.ID)
+	wire.Ptr(c, &x.Use)
+}
+
 // warnedOf notes a signal that is sent once, before it is.
 //
 //gbatch:codec
 type warnedOf struct {
 	Job     model.JobID
 	Attempt uint32
+}
+
+func (x *warnedOf) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
 }
 
 // lateFor notes a launch that is given up, before it is killed: how it ends is then a failed launch and not the job's end.
@@ -152,9 +234,18 @@ type lateFor struct {
 	Attempt uint32
 }
 
+func (x *lateFor) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+}
+
 //gbatch:codec
 type ackedSeqs struct {
 	Seqs []uint64
+}
+
+func (x *ackedSeqs) Wire(c *wire.C) {
+	wire.Ints(c, &x.Seqs, model.MaxMany)
 }
 
 // prepared reports whether nothing is left to do for the attempt but to wait: its script runs on another node, and this one
@@ -203,7 +294,7 @@ func (m *memory) at(key proto.Attempt) *kept {
 }
 
 // fold gives a record its meaning.
-func (m *memory) fold(kind recordKind, rec wire.Codec) {
+func (m *memory) fold(kind recordKind, rec wire.Coder) {
 	switch r := rec.(type) {
 	case *opened:
 		m.opened = *r
@@ -311,7 +402,7 @@ func (m *memory) drop(key proto.Attempt) {
 }
 
 // newRecord makes an empty record of a kind, nil for one that this version doesn't know.
-func newRecord(kind recordKind) wire.Codec {
+func newRecord(kind recordKind) wire.Coder {
 	switch kind {
 	case recOpened:
 		return new(opened)

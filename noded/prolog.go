@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"gbatch/internal/codecgen/wire"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/wire"
 )
 
 // prolog.go runs the programs of Prolog and Epilog: as root, outside of the job's control group, one after the other,
@@ -68,6 +68,14 @@ type facts struct {
 	EpilogTimeoutS int64
 }
 
+func (x *facts) Wire(c *wire.C) {
+	wire.Texts(c, &x.Env, model.MaxList, model.MaxText)
+	wire.Texts(c, &x.Prolog, model.MaxList, model.MaxText)
+	wire.Texts(c, &x.Epilog, model.MaxList, model.MaxText)
+	wire.Int(c, &x.PrologTimeoutS)
+	wire.Int(c, &x.EpilogTimeoutS)
+}
+
 // staged says which program an attempt has reached.
 //
 //gbatch:codec
@@ -80,11 +88,24 @@ type staged struct {
 	Fault   string   // of the first that failed
 }
 
+func (x *staged) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+	wire.Int(c, &x.Stage)
+	wire.Texts(c, &x.List, model.MaxList, model.MaxText)
+	wire.Int(c, &x.Index)
+	wire.Text(c, &x.Fault, model.MaxText)
+}
+
 // finalRec keeps an attempt's last report until its epilog has run.
 //
 //gbatch:codec
 type finalRec struct {
 	Report *proto.Report
+}
+
+func (x *finalRec) Wire(c *wire.C) {
+	wire.Ptr(c, &x.Report)
 }
 
 // msgPrograms is a worker's: what the patterns name.
@@ -175,7 +196,7 @@ func (a *attempt) facts() *facts {
 }
 
 // keep adds a record about an attempt and takes what it makes of the attempt's.
-func (l *loop) keep(a *attempt, kind recordKind, rec wire.Codec, durable bool) error {
+func (l *loop) keep(a *attempt, kind recordKind, rec wire.Coder, durable bool) error {
 	if err := l.spool.add(kind, rec, durable); err != nil {
 		return err
 	}

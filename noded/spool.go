@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"gbatch/internal/codecgen/wire"
+	"gbatch/internal/wire"
 )
 
 // spool.go is the node's memory: an append-only journal of which attempts it has taken on and which reports the leader
@@ -185,7 +185,7 @@ func (s *spool) cutTail(good int64, why error) error {
 }
 
 // add appends a record to the current batch; commit writes it. durable asks for an fsync before commit returns.
-func (s *spool) add(kind recordKind, rec wire.Codec, durable bool) error {
+func (s *spool) add(kind recordKind, rec wire.Coder, durable bool) error {
 	buf, err := appendRecord(s.buf, kind, rec)
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func (s *spool) add(kind recordKind, rec wire.Codec, durable bool) error {
 	return nil
 }
 
-func appendRecord(buf []byte, kind recordKind, rec wire.Codec) ([]byte, error) {
+func appendRecord(buf []byte, kind recordKind, rec wire.Coder) ([]byte, error) {
 	body, err := wire.Marshal(rec)
 	if err != nil {
 		return buf, fmt.Errorf("spool: encode: %w", err)
@@ -268,7 +268,7 @@ func (s *spool) compact() error {
 func (s *spool) live() ([]byte, error) {
 	out := []byte(spoolMagic)
 	var err error
-	put := func(kind recordKind, rec wire.Codec) {
+	put := func(kind recordKind, rec wire.Coder) {
 		if err == nil {
 			out, err = appendRecord(out, kind, rec)
 		}

@@ -1,6 +1,10 @@
 package model
 
-import "strings"
+import (
+	"strings"
+
+	"gbatch/internal/wire"
+)
 
 // Accounts, users, associations and QOS: who may use how much, and what is due to whom. They are replicated facts,
 // changed by gacctmgr. Names are in lower case, as Slurm keeps them.
@@ -24,6 +28,12 @@ type TRESLimit struct {
 	Percent bool // Count is hundredths of a percent of what the live cluster has: 7000 is 70%
 }
 
+func (x *TRESLimit) Wire(c *wire.C) {
+	wire.Text(c, &x.TRES, MaxName)
+	wire.Int(c, &x.Count)
+	wire.Bool(c, &x.Percent)
+}
+
 // Of gives the limit in units where total is what the cluster has of the resource, rounded down.
 func (l TRESLimit) Of(total int64) int64 {
 	if !l.Percent {
@@ -41,6 +51,14 @@ type Account struct {
 	Description  string
 	Organization string
 	Coordinators []string // users who may change what is below it
+}
+
+func (x *Account) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, MaxName)
+	wire.Text(c, &x.Parent, MaxName)
+	wire.Text(c, &x.Description, MaxText)
+	wire.Text(c, &x.Organization, MaxName)
+	wire.Texts(c, &x.Coordinators, MaxList, MaxName)
 }
 
 // RootAccount is the account that every other is below. It always exists.
@@ -74,6 +92,12 @@ type User struct {
 	Name           string
 	DefaultAccount string
 	Admin          AdminLevel
+}
+
+func (x *User) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, MaxName)
+	wire.Text(c, &x.DefaultAccount, MaxName)
+	wire.Int(c, &x.Admin)
 }
 
 // AssocKey names an association. User is "" for an account's own, Partition "" for all partitions.
@@ -115,6 +139,33 @@ type Association struct {
 	MaxTRESPerNode []TRESLimit
 	MaxTRESMins    []TRESLimit // per job
 	MaxTRESRunMins []TRESLimit
+}
+
+func (x *Association) Wire(c *wire.C) {
+	wire.Int(c, &x.ID)
+	wire.Text(c, &x.Account, MaxName)
+	wire.Text(c, &x.User, MaxName)
+	wire.Text(c, &x.Partition, MaxName)
+	wire.Int(c, &x.Shares)
+	wire.Int(c, &x.Priority)
+	wire.Texts(c, &x.QOS, MaxList, MaxName)
+	wire.Text(c, &x.DefQOS, MaxName)
+	wire.Int(c, &x.GrpJobs)
+	wire.Int(c, &x.GrpAccrue)
+	wire.Int(c, &x.GrpSubmit)
+	wire.Int(c, &x.GrpWallS)
+	wire.List(c, &x.GrpTRES, MaxFew)
+	wire.List(c, &x.GrpTRESMins, MaxFew)
+	wire.List(c, &x.GrpTRESRunMins, MaxFew)
+	wire.Int(c, &x.MaxJobs)
+	wire.Int(c, &x.MaxAccrue)
+	wire.Int(c, &x.MaxSubmit)
+	wire.Int(c, &x.MaxWallS)
+	wire.Int(c, &x.MinPrioThresh)
+	wire.List(c, &x.MaxTRESPerJob, MaxFew)
+	wire.List(c, &x.MaxTRESPerNode, MaxFew)
+	wire.List(c, &x.MaxTRESMins, MaxFew)
+	wire.List(c, &x.MaxTRESRunMins, MaxFew)
 }
 
 // ShareOfParent as Shares says that the association's parent is used for fair-share.
@@ -217,6 +268,45 @@ type QOS struct {
 	MaxAccruePerAccount   Limit
 	MaxSubmitPerAccount   Limit
 	MaxTRESRunMinsPerAcct []TRESLimit
+}
+
+func (x *QOS) Wire(c *wire.C) {
+	wire.Int(c, &x.ID)
+	wire.Text(c, &x.Name, MaxName)
+	wire.Text(c, &x.Description, MaxText)
+	wire.Int(c, &x.Priority)
+	wire.Int(c, &x.Flags)
+	wire.Texts(c, &x.Preempt, MaxList, MaxName)
+	wire.Text(c, &x.PreemptMode, MaxName)
+	wire.Int(c, &x.GraceTimeS)
+	wire.Int(c, &x.PreemptExemptTimeS)
+	wire.Int(c, &x.UsageFactor)
+	wire.Int(c, &x.UsageThreshold)
+	wire.Int(c, &x.LimitFactor)
+	wire.Int(c, &x.MinPrioThresh)
+	wire.Int(c, &x.GrpJobs)
+	wire.Int(c, &x.GrpAccrue)
+	wire.Int(c, &x.GrpSubmit)
+	wire.Int(c, &x.GrpWallS)
+	wire.List(c, &x.GrpTRES, MaxFew)
+	wire.List(c, &x.GrpTRESMins, MaxFew)
+	wire.List(c, &x.GrpTRESRunMins, MaxFew)
+	wire.List(c, &x.GuaranteedTRES, MaxFew)
+	wire.Int(c, &x.MaxWallS)
+	wire.List(c, &x.MaxTRESPerJob, MaxFew)
+	wire.List(c, &x.MaxTRESPerNode, MaxFew)
+	wire.List(c, &x.MaxTRESMins, MaxFew)
+	wire.List(c, &x.MinTRES, MaxFew)
+	wire.List(c, &x.MaxTRESPerUser, MaxFew)
+	wire.Int(c, &x.MaxJobsPerUser)
+	wire.Int(c, &x.MaxAccruePerUser)
+	wire.Int(c, &x.MaxSubmitPerUser)
+	wire.List(c, &x.MaxTRESRunMinsPerUser, MaxFew)
+	wire.List(c, &x.MaxTRESPerAccount, MaxFew)
+	wire.Int(c, &x.MaxJobsPerAccount)
+	wire.Int(c, &x.MaxAccruePerAccount)
+	wire.Int(c, &x.MaxSubmitPerAccount)
+	wire.List(c, &x.MaxTRESRunMinsPerAcct, MaxFew)
 }
 
 // DefaultQOS is the QOS of jobs that name none and whose association has no other.

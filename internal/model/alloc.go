@@ -1,10 +1,16 @@
 package model
 
+import "gbatch/internal/wire"
+
 // Alloc is what a running job holds, node by node, in the order of the node list; the first runs the batch script.
 //
 //gbatch:codec
 type Alloc struct {
 	Nodes []NodeAlloc
+}
+
+func (x *Alloc) Wire(c *wire.C) {
+	wire.List(c, &x.Nodes, MaxList)
 }
 
 // NodeAlloc is a job's part of one node. CPUs and generic resources are named by index, so that two jobs can be seen
@@ -19,6 +25,14 @@ type NodeAlloc struct {
 	Tasks  int32
 }
 
+func (x *NodeAlloc) Wire(c *wire.C) {
+	wire.Text(c, &x.Node, MaxName)
+	wire.Ints(c, &x.CPUs, MaxFew)
+	wire.Int(c, &x.MemMiB)
+	wire.List(c, &x.Gres, MaxFew)
+	wire.Int(c, &x.Tasks)
+}
+
 // GresAlloc is units of one generic resource on one node.
 //
 //gbatch:codec
@@ -29,6 +43,13 @@ type GresAlloc struct {
 	Share *GPUShare // of a GPU; nil: whole units
 }
 
+func (x *GresAlloc) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, MaxName)
+	wire.Text(c, &x.Type, MaxName)
+	wire.Ints(c, &x.Index, MaxFew)
+	wire.Ptr(c, &x.Share)
+}
+
 // GPUShare says of which GPU a job holds shares. All of a job's shares on a node are of one GPU.
 //
 //gbatch:codec
@@ -36,6 +57,12 @@ type GPUShare struct {
 	GPU    int32 // index among the node's units of gpu
 	Of     int32 // shares that the GPU has
 	MemMiB int64 // of the GPU's memory that the job asked for (--gpu-mem); 0: it did not say
+}
+
+func (x *GPUShare) Wire(c *wire.C) {
+	wire.Int(c, &x.GPU)
+	wire.Int(c, &x.Of)
+	wire.Int(c, &x.MemMiB)
 }
 
 // NodeNames gives the nodes in order.
@@ -73,6 +100,12 @@ type GresCount struct {
 	Name  string
 	Type  string
 	Count int64
+}
+
+func (x *GresCount) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, MaxName)
+	wire.Text(c, &x.Type, MaxName)
+	wire.Int(c, &x.Count)
 }
 
 func addGres(list []GresCount, name, typ string, n int64) []GresCount {

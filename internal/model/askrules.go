@@ -1,5 +1,7 @@
 package model
 
+import "gbatch/internal/wire"
+
 // AskRules is what a partition and the cluster say where jobs say nothing, and what bounds what they say. With a Spec it
 // gives what the job asks for (package ask). Lists of jobs carry it, once for each partition.
 //
@@ -18,4 +20,19 @@ type AskRules struct {
 	DefCPUPerGPU  int32        // 0: none
 	Billing       []TRESWeight // TRESBillingWeights; empty: CPUs
 	Flags         PrioFlags    // how Billing is summed
+}
+
+func (x *AskRules) Wire(c *wire.C) {
+	wire.Text(c, &x.Partition, MaxName)
+	wire.Text(c, &x.QOS, MaxName)
+	wire.Int(c, &x.MinNodes)
+	wire.Int(c, &x.MaxNodes)
+	wire.Int(c, &x.DefMemPerCPU)
+	wire.Int(c, &x.DefMemPerNode)
+	wire.Int(c, &x.DefMemPerGPU)
+	wire.Int(c, &x.MaxMemPerCPU)
+	wire.Int(c, &x.MaxMemPerNode)
+	wire.Int(c, &x.DefCPUPerGPU)
+	wire.List(c, &x.Billing, MaxFew)
+	wire.Int(c, &x.Flags)
 }

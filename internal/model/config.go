@@ -1,5 +1,7 @@
 package model
 
+import "gbatch/internal/wire"
+
 // Config is everything in the configuration that changes a decision. It is replicated: one command replaces it whole.
 // Addresses, paths and log levels are local to each daemon and are not here.
 //
@@ -17,6 +19,19 @@ type Config struct {
 	AtStart    []KV      // what gnoded reads of cgroup.conf and gres.conf when it starts, by file: for reconfigure to compare
 }
 
+func (x *Config) Wire(c *wire.C) {
+	wire.Text(c, &x.Cluster, MaxName)
+	wire.Ptrs(c, &x.Nodes, MaxList)
+	wire.Ptrs(c, &x.Partitions, MaxList)
+	wire.Struct(c, &x.Params)
+	wire.Texts(c, &x.Accounts, MaxList, MaxName)
+	wire.List(c, &x.Show, MaxFew)
+	wire.Text(c, &x.Hash, MaxName)
+	wire.List(c, &x.Licenses, MaxFew)
+	wire.Ptrs(c, &x.Switches, MaxList)
+	wire.List(c, &x.AtStart, MaxFew)
+}
+
 // MaxLicenses bounds the kinds of licenses that a cluster has.
 const MaxLicenses = 64
 
@@ -29,6 +44,14 @@ type Switch struct {
 	Children []string // switches below it
 	Level    int32    // 0: a leaf
 	Speed    string   // LinkSpeed, for people
+}
+
+func (x *Switch) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, MaxName)
+	wire.Texts(c, &x.Nodes, MaxList, MaxName)
+	wire.Texts(c, &x.Children, MaxList, MaxName)
+	wire.Int(c, &x.Level)
+	wire.Text(c, &x.Speed, MaxName)
 }
 
 // Params are the cluster-wide settings that the state and the scheduler use. Spans are in seconds, memory in MiB.
@@ -87,6 +110,52 @@ type Params struct {
 	GPUSelect    GPUSelect // which GPUs a job gets where several will do
 }
 
+func (x *Params) Wire(c *wire.C) {
+	wire.Int(c, &x.KillWaitS)
+	wire.Int(c, &x.MinJobAgeS)
+	wire.Int(c, &x.NodeTimeoutS)
+	wire.Int(c, &x.HeartbeatS)
+	wire.Int(c, &x.MaxJobs)
+	wire.Int(c, &x.MaxArraySize)
+	wire.Bool(c, &x.JobRequeue)
+	wire.Int(c, &x.DefMemPerCPU)
+	wire.Int(c, &x.DefMemPerNode)
+	wire.Int(c, &x.MaxMemPerCPU)
+	wire.Int(c, &x.MaxMemPerNode)
+	wire.Bool(c, &x.MemConsumed)
+	wire.Bool(c, &x.WholeCores)
+	wire.Text(c, &x.EnforceLimits, MaxText)
+	wire.Int(c, &x.ReturnToService)
+	wire.Int(c, &x.QueueDepth)
+	wire.Bool(c, &x.NeedAccount)
+	wire.Int(c, &x.MaxScript)
+	wire.Text(c, &x.DefaultAccount, MaxName)
+	wire.Struct(c, &x.Priority)
+	wire.Bool(c, &x.HoldLimits)
+	wire.Bool(c, &x.EnforceQOS)
+	wire.Bool(c, &x.EnforceSafe)
+	wire.Texts(c, &x.TrackTRES, MaxList, MaxName)
+	wire.Texts(c, &x.PrivateData, MaxList, MaxName)
+	wire.Bool(c, &x.UserTop)
+	wire.Struct(c, &x.Backfill)
+	wire.Int(c, &x.MaxStart)
+	wire.Bool(c, &x.LLN)
+	wire.Int(c, &x.SwitchWaitS)
+	wire.Int(c, &x.DefCPUPerGPU)
+	wire.Int(c, &x.DefMemPerGPU)
+	wire.Struct(c, &x.Preempt)
+	wire.Int(c, &x.GPUMemMarginMiB)
+	wire.Struct(c, &x.Rules)
+	wire.Bool(c, &x.LimitStop)
+	wire.Int(c, &x.MaxArrayTasks)
+	wire.Int(c, &x.PartDepth)
+	wire.Text(c, &x.MailProg, MaxText)
+	wire.Text(c, &x.MailDomain, MaxText)
+	wire.Struct(c, &x.GPUIdle)
+	wire.Text(c, &x.AlertProgram, MaxText)
+	wire.Struct(c, &x.GPUSelect)
+}
+
 // GPUSelect is GpuSelectPolicy with GpuScoreWeights.
 //
 //gbatch:codec
@@ -99,6 +168,15 @@ type GPUSelect struct {
 	Mem, Util, Temp, Idle int32
 }
 
+func (x *GPUSelect) Wire(c *wire.C) {
+	wire.Bool(c, &x.Spread)
+	wire.Bool(c, &x.First)
+	wire.Int(c, &x.Mem)
+	wire.Int(c, &x.Util)
+	wire.Int(c, &x.Temp)
+	wire.Int(c, &x.Idle)
+}
+
 // ByCost reports whether readings count.
 func (g GPUSelect) ByCost() bool { return g.Mem|g.Util|g.Temp|g.Idle != 0 }
 
@@ -109,6 +187,12 @@ type GPUIdle struct {
 	WarnS   int64 // a line in their output
 	CancelS int64
 	Mail    bool // who is warned gets a mail, asked for or not
+}
+
+func (x *GPUIdle) Wire(c *wire.C) {
+	wire.Int(c, &x.WarnS)
+	wire.Int(c, &x.CancelS)
+	wire.Bool(c, &x.Mail)
 }
 
 // Backfill is SchedulerType with the bf_ part of SchedulerParameters. Counts of 0 are no limit.
@@ -135,6 +219,27 @@ type Backfill struct {
 	DelayS         int64 // defer: submissions are not tried at once but within batch_sched_delay; 0: at once
 }
 
+func (x *Backfill) Wire(c *wire.C) {
+	wire.Bool(c, &x.On)
+	wire.Int(c, &x.IntervalS)
+	wire.Int(c, &x.MaxTimeS)
+	wire.Int(c, &x.WindowS)
+	wire.Int(c, &x.ResolutionS)
+	wire.Int(c, &x.MaxTest)
+	wire.Int(c, &x.MaxStart)
+	wire.Int(c, &x.MaxPart)
+	wire.Int(c, &x.MaxUser)
+	wire.Int(c, &x.MaxUserPart)
+	wire.Int(c, &x.MaxAssoc)
+	wire.Int(c, &x.MaxArrayResv)
+	wire.Int(c, &x.MinAgeReserveS)
+	wire.Int(c, &x.MinPrioReserve)
+	wire.Bool(c, &x.Continue)
+	wire.Bool(c, &x.BusyNodes)
+	wire.Int(c, &x.MinIntervalUS)
+	wire.Int(c, &x.DelayS)
+}
+
 // Expect is what the scheduler expects of a pending job. It is worked out for lists and stands on no stored record.
 //
 //gbatch:codec
@@ -149,6 +254,16 @@ type Expect struct {
 
 	Position int32 // in the queue of the partition where it comes first, from 1; 0: not asked for, or it does not wait for its turn
 	IdleS    int64 // of a running job: for how long none of its GPUs has done anything, seconds
+}
+
+func (x *Expect) Wire(c *wire.C) {
+	wire.Int(c, &x.Start)
+	wire.Texts(c, &x.Nodes, MaxList, MaxName)
+	wire.Int(c, &x.LimitS)
+	wire.Int(c, &x.MemPerCPU)
+	wire.Int(c, &x.MemPerNode)
+	wire.Int(c, &x.Position)
+	wire.Int(c, &x.IdleS)
 }
 
 // TimeLimitS gives the job's time limit in seconds, Unlimited, or NotSet where its partition's is not known here.
@@ -211,6 +326,24 @@ type Priority struct {
 	Named           bool // somebody has chosen: PriorityType, a weight or a flag is in the configuration
 }
 
+func (x *Priority) Wire(c *wire.C) {
+	wire.Bool(c, &x.Multifactor)
+	wire.Int(c, &x.HalfLifeS)
+	wire.Int(c, &x.CalcPeriodS)
+	wire.Int(c, &x.MaxAgeS)
+	wire.Text(c, &x.ResetPeriod, MaxName)
+	wire.Bool(c, &x.FavorSmall)
+	wire.Int(c, &x.Flags)
+	wire.Int(c, &x.WeightAge)
+	wire.Int(c, &x.WeightAssoc)
+	wire.Int(c, &x.WeightFairShare)
+	wire.Int(c, &x.WeightJobSize)
+	wire.Int(c, &x.WeightPartition)
+	wire.Int(c, &x.WeightQOS)
+	wire.List(c, &x.WeightTRES, MaxFew)
+	wire.Bool(c, &x.Named)
+}
+
 // Weighted reports whether any factor counts, or classes of QOS do: otherwise priorities are those that jobs were
 // submitted with.
 func (p *Priority) Weighted() bool {
@@ -265,6 +398,46 @@ type Partition struct {
 	GPUIdle           *GPUIdle     // GpuIdlePolicy of its own; nil: the cluster's
 }
 
+func (x *Partition) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, MaxName)
+	wire.Texts(c, &x.Nodes, MaxList, MaxName)
+	wire.Bool(c, &x.Default)
+	wire.Bool(c, &x.Hidden)
+	wire.Int(c, &x.State)
+	wire.Int(c, &x.MaxTimeS)
+	wire.Int(c, &x.DefTimeS)
+	wire.Int(c, &x.MinNodes)
+	wire.Int(c, &x.MaxNodes)
+	wire.Int(c, &x.DefMemPerCPU)
+	wire.Int(c, &x.DefMemPerNode)
+	wire.Int(c, &x.MaxMemPerCPU)
+	wire.Int(c, &x.MaxMemPerNode)
+	wire.Int(c, &x.MaxCPUsPerNode)
+	wire.Int(c, &x.PriorityTier)
+	wire.Int(c, &x.PriorityJobFactor)
+	wire.Texts(c, &x.AllowAccounts, MaxList, MaxName)
+	wire.Texts(c, &x.DenyAccounts, MaxList, MaxName)
+	wire.Texts(c, &x.AllowGroups, MaxList, MaxName)
+	wire.Texts(c, &x.AllowQOS, MaxList, MaxName)
+	wire.Texts(c, &x.DenyQOS, MaxList, MaxName)
+	wire.Bool(c, &x.RootOnly)
+	wire.Bool(c, &x.DisableRoot)
+	wire.Bool(c, &x.ExclusiveUser)
+	wire.Text(c, &x.OverSubscribe, MaxName)
+	wire.List(c, &x.Show, MaxFew)
+	wire.List(c, &x.Billing, MaxFew)
+	wire.Text(c, &x.QOS, MaxName)
+	wire.Bool(c, &x.LLN)
+	wire.Int(c, &x.DefCPUPerGPU)
+	wire.Int(c, &x.DefMemPerGPU)
+	wire.Int(c, &x.GraceTimeS)
+	wire.Text(c, &x.PreemptMode, MaxName)
+	wire.Int(c, &x.ShareMax)
+	wire.Bool(c, &x.ShareForced)
+	wire.Bool(c, &x.ReqResv)
+	wire.Ptr(c, &x.GPUIdle)
+}
+
 // Exclusive reports whether each job in the partition gets its nodes for itself (OverSubscribe=EXCLUSIVE).
 func (p *Partition) Exclusive() bool { return equalFold(p.OverSubscribe, "EXCLUSIVE") }
 
@@ -306,4 +479,18 @@ type Preempt struct {
 	StopGraceS  int64  // suspend_grace_time: between SIGTSTP and the freeze
 	Youngest    bool   // preempt_youngest_first: whoever has run the shortest time goes first, of whatever class
 	Strict      bool   // preempt_strict_order: the least important jobs, even if they are more
+}
+
+func (x *Preempt) Wire(c *wire.C) {
+	wire.Bool(c, &x.ByQOS)
+	wire.Bool(c, &x.ByPartition)
+	wire.Text(c, &x.Mode, MaxName)
+	wire.Bool(c, &x.Within)
+	wire.Int(c, &x.ExemptS)
+	wire.Int(c, &x.MinExempt)
+	wire.Bool(c, &x.Gang)
+	wire.Int(c, &x.SliceS)
+	wire.Int(c, &x.StopGraceS)
+	wire.Bool(c, &x.Youngest)
+	wire.Bool(c, &x.Strict)
 }

@@ -1,5 +1,7 @@
 package model
 
+import "gbatch/internal/wire"
+
 // Explanation says why a job waits, when it is expected to start and what would let it start sooner. It is computed
 // when somebody asks and never stored. In sentences moments stand as <t:N> with N Unix milliseconds: how they are
 // written is the reader's affair.
@@ -21,6 +23,22 @@ type Explanation struct {
 	Changes []WhatIf
 }
 
+func (x *Explanation) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.ArrayID)
+	wire.Int(c, &x.Task)
+	wire.List(c, &x.Tasks, MaxMany)
+	wire.Text(c, &x.Name, MaxName)
+	wire.Text(c, &x.User, MaxName)
+	wire.Int(c, &x.State)
+	wire.Text(c, &x.Text, MaxText)
+	wire.List(c, &x.Causes, MaxList)
+	wire.List(c, &x.Places, MaxMany)
+	wire.Int(c, &x.Start)
+	wire.Texts(c, &x.Nodes, MaxList, MaxName)
+	wire.List(c, &x.Changes, MaxList)
+}
+
 // Cause is one thing that holds a job. The first of a list is the binding one.
 //
 //gbatch:codec
@@ -32,6 +50,14 @@ type Cause struct {
 	Jobs      []JobID  // likewise
 }
 
+func (x *Cause) Wire(c *wire.C) {
+	wire.Int(c, &x.Reason)
+	wire.Text(c, &x.Partition, MaxName)
+	wire.Text(c, &x.Text, MaxText)
+	wire.Texts(c, &x.Nodes, MaxList, MaxName)
+	wire.Ints(c, &x.Jobs, MaxMany)
+}
+
 // QueuePlace is a job's place in a partition's queue.
 //
 //gbatch:codec
@@ -39,6 +65,12 @@ type QueuePlace struct {
 	Partition string
 	Ahead     int32 // jobs that come first
 	Queue     int32 // jobs in the queue
+}
+
+func (x *QueuePlace) Wire(c *wire.C) {
+	wire.Text(c, &x.Partition, MaxName)
+	wire.Int(c, &x.Ahead)
+	wire.Int(c, &x.Queue)
 }
 
 // WhatIf is a single change of a request and what would come of it.
@@ -50,4 +82,12 @@ type WhatIf struct {
 	Now       bool // Start is now
 	Partition string
 	Nodes     []string
+}
+
+func (x *WhatIf) Wire(c *wire.C) {
+	wire.Text(c, &x.Option, MaxName)
+	wire.Int(c, &x.Start)
+	wire.Bool(c, &x.Now)
+	wire.Text(c, &x.Partition, MaxName)
+	wire.Texts(c, &x.Nodes, MaxList, MaxName)
 }

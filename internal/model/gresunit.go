@@ -1,6 +1,10 @@
 package model
 
-import "strings"
+import (
+	"strings"
+
+	"gbatch/internal/wire"
+)
 
 // GresUnit is one unit of a generic resource as its node found it: a GPU, a MIG instance, another device.
 //
@@ -21,6 +25,24 @@ type GresUnit struct {
 	Profile string   // of a MIG instance, "1g.10gb"
 	Parent  string   // UUID of the GPU whose instance it is
 	Flags   []string // of its line in gres.conf
+}
+
+func (x *GresUnit) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, MaxName)
+	wire.Text(c, &x.Type, MaxName)
+	wire.Int(c, &x.Index)
+	wire.Text(c, &x.UUID, MaxName)
+	wire.Text(c, &x.Product, MaxName)
+	wire.Texts(c, &x.Files, MaxList, MaxText)
+	wire.Int(c, &x.Minor)
+	wire.Text(c, &x.PCI, MaxName)
+	wire.Int(c, &x.NUMA)
+	wire.Ints(c, &x.Near, MaxFew)
+	wire.Ints(c, &x.Links, MaxFew)
+	wire.Int(c, &x.MemMiB)
+	wire.Text(c, &x.Profile, MaxName)
+	wire.Text(c, &x.Parent, MaxName)
+	wire.Texts(c, &x.Flags, MaxList, MaxName)
 }
 
 // Path gives its device file, or "".

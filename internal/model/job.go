@@ -1,5 +1,7 @@
 package model
 
+import "gbatch/internal/wire"
+
 // Job is one job as the controllers remember it: a plain job, an array that still has tasks to start, or one task of
 // an array. What exists only while a job has resources stands in Run, what exists only once it is over in End, so that
 // a pending job cannot have a node and a running one cannot have an exit code.
@@ -39,6 +41,37 @@ type Job struct {
 	AvoidUntil Time     // from then on they may be tried again
 
 	Accrue Time // since when it gains priority by age: 0 is since Eligible, NotAging while a limit keeps it from doing so
+}
+
+func (x *Job) Wire(c *wire.C) {
+	wire.Int(c, &x.ID)
+	wire.Int(c, &x.ArrayID)
+	wire.Int(c, &x.Task)
+	wire.List(c, &x.Tasks, MaxMany)
+	wire.Int(c, &x.Throttle)
+	wire.Ptr(c, &x.Spec)
+	wire.Int(c, &x.State)
+	wire.Int(c, &x.Reason)
+	wire.Text(c, &x.Why, MaxText)
+	wire.Int(c, &x.Hold)
+	wire.Int(c, &x.Priority)
+	wire.Int(c, &x.Submit)
+	wire.Int(c, &x.Eligible)
+	wire.Int(c, &x.Begin)
+	wire.List(c, &x.Deps, MaxList)
+	wire.Int(c, &x.Attempt)
+	wire.Int(c, &x.Restarts)
+	wire.Ptr(c, &x.Run)
+	wire.Ptr(c, &x.End)
+	wire.Text(c, &x.Comment, MaxText)
+	wire.Bool(c, &x.Direct)
+	wire.Int(c, &x.Site)
+	wire.Ptr(c, &x.Expect)
+	wire.Ptr(c, &x.Claim)
+	wire.Int(c, &x.Strikes)
+	wire.Texts(c, &x.Avoid, MaxList, MaxName)
+	wire.Int(c, &x.AvoidUntil)
+	wire.Int(c, &x.Accrue)
 }
 
 // NotAging as Job.Accrue says that others gain priority by age in its place: GrpJobsAccrue, MaxJobsAccrue and their like.
@@ -131,6 +164,43 @@ type Run struct {
 	FailedNode string // the node whose failure, fault or prolog ended the run; "": none did
 }
 
+func (x *Run) Wire(c *wire.C) {
+	wire.Text(c, &x.Partition, MaxName)
+	wire.Ptr(c, &x.Alloc)
+	wire.Int(c, &x.Start)
+	wire.Int(c, &x.Launched)
+	wire.Int(c, &x.LimitS)
+	wire.Int(c, &x.Stop)
+	wire.Int(c, &x.StopAt)
+	wire.Int(c, &x.StopUID)
+	wire.Int(c, &x.Epoch)
+	wire.Int(c, &x.Priority)
+	wire.Int(c, &x.BillRate)
+	wire.Int(c, &x.Factor)
+	wire.Text(c, &x.AssocPart, MaxName)
+	wire.Int(c, &x.GraceS)
+	wire.Int(c, &x.StopFor)
+	wire.List(c, &x.Licenses, MaxFew)
+	wire.Int(c, &x.Share)
+	wire.Bool(c, &x.Alone)
+	wire.Int(c, &x.Sleep)
+	wire.Int(c, &x.SleepAt)
+	wire.Int(c, &x.SleepMS)
+	wire.Int(c, &x.Turns)
+	wire.Text(c, &x.StopWhy, MaxText)
+	wire.Int(c, &x.Gate)
+	wire.Ints(c, &x.Unready, MaxFew)
+	wire.Ints(c, &x.Busy, MaxFew)
+	wire.Ptr(c, &x.Over)
+	wire.Text(c, &x.Fault, MaxText)
+	wire.Text(c, &x.Resv, MaxName)
+	wire.Text(c, &x.PartQOS, MaxName)
+	wire.Int(c, &x.StopReason)
+	wire.Int(c, &x.Warned)
+	wire.Int(c, &x.Mailed)
+	wire.Text(c, &x.FailedNode, MaxText)
+}
+
 // Gate says which program of the controller a job waits for. The numbers are stored: append only.
 type Gate uint8
 
@@ -159,6 +229,12 @@ type End struct {
 	UID  uint32 // who cancelled it, when State is Cancelled
 }
 
+func (x *End) Wire(c *wire.C) {
+	wire.Int(c, &x.At)
+	wire.Struct(c, &x.Exit)
+	wire.Int(c, &x.UID)
+}
+
 // Exit is what a node reports of a finished job.
 //
 //gbatch:codec
@@ -173,6 +249,19 @@ type Exit struct {
 	Text     string // a sentence for people where something went wrong beside the exit code
 	Use      *Usage // what the batch step used, in detail; nil: nobody measured
 	NoStart  bool   // the script did not begin: its files or its program can't be opened; Text says which
+}
+
+func (x *Exit) Wire(c *wire.C) {
+	wire.Int(c, &x.Code)
+	wire.Int(c, &x.Signal)
+	wire.Bool(c, &x.Unknown)
+	wire.Bool(c, &x.OOM)
+	wire.Int(c, &x.UserMS)
+	wire.Int(c, &x.SysMS)
+	wire.Int(c, &x.MaxRSSKB)
+	wire.Text(c, &x.Text, MaxText)
+	wire.Ptr(c, &x.Use)
+	wire.Bool(c, &x.NoStart)
 }
 
 // State gives what the exit makes of a job that nobody stopped.

@@ -3,6 +3,8 @@ package model
 import (
 	"fmt"
 	"strings"
+
+	"gbatch/internal/wire"
 )
 
 // MailWish is who is to be told by mail of what happens to a job (--mail-user, --mail-type).
@@ -11,6 +13,11 @@ import (
 type MailWish struct {
 	User  string // addresses, joined with commas
 	Types MailTypes
+}
+
+func (x *MailWish) Wire(c *wire.C) {
+	wire.Text(c, &x.User, MaxName)
+	wire.Int(c, &x.Types)
 }
 
 // MailTypes is a set of things that people are told of. The bits are stored: they never change.

@@ -1,5 +1,7 @@
 package model
 
+import "gbatch/internal/wire"
+
 // NodeDef is a node as the configuration defines it.
 //
 //gbatch:codec
@@ -22,6 +24,26 @@ type NodeDef struct {
 
 	Kept       Bits  // CPUs that no job is given (CoreSpecCount, CpuSpecList)
 	KeptMemMiB int64 // memory that no job is given (MemSpecLimit)
+}
+
+func (x *NodeDef) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, MaxName)
+	wire.Text(c, &x.Addr, MaxName)
+	wire.Int(c, &x.CPUs)
+	wire.Int(c, &x.Boards)
+	wire.Int(c, &x.Sockets)
+	wire.Int(c, &x.CoresPerSocket)
+	wire.Int(c, &x.ThreadsPerCore)
+	wire.Int(c, &x.MemMiB)
+	wire.Int(c, &x.TmpMiB)
+	wire.Texts(c, &x.Features, MaxList, MaxName)
+	wire.List(c, &x.Gres, MaxFew)
+	wire.Int(c, &x.Weight)
+	wire.Bool(c, &x.Virtual)
+	wire.Int(c, &x.Admin)
+	wire.Text(c, &x.Reason, MaxText)
+	wire.Ints(c, &x.Kept, MaxFew)
+	wire.Int(c, &x.KeptMemMiB)
 }
 
 // JobCPUs are the CPUs that jobs can be given.
@@ -57,12 +79,33 @@ type GresDef struct {
 	Explicit  bool // only who asks for it is given it, not who has the node alone (Flags=explicit)
 }
 
+func (x *GresDef) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, MaxName)
+	wire.Text(c, &x.Type, MaxName)
+	wire.Int(c, &x.First)
+	wire.Int(c, &x.Count)
+	wire.Each(c, &x.Near, MaxFew, func(c *wire.C, e *Bits) { wire.Ints(c, e, MaxFew) })
+	wire.Each(c, &x.Links, MaxFew, func(c *wire.C, e *[]int32) { wire.Ints(c, e, MaxFew) })
+	wire.Each(c, &x.Dist, MaxFew, func(c *wire.C, e *[]int32) { wire.Ints(c, e, MaxFew) })
+	wire.Int(c, &x.MemMiB)
+	wire.List(c, &x.Over, MaxFew)
+	wire.Bool(c, &x.OneSharing)
+	wire.Ints(c, &x.Off, MaxFew)
+	wire.Bool(c, &x.NoConsume)
+	wire.Bool(c, &x.Explicit)
+}
+
 // Share says how many units of a sharing resource are of one GPU.
 //
 //gbatch:codec
 type Share struct {
 	GPU   int32 // index among the node's units of gpu
 	Count int32
+}
+
+func (x *Share) Wire(c *wire.C) {
+	wire.Int(c, &x.GPU)
+	wire.Int(c, &x.Count)
 }
 
 // NodeAdmin is what an operator, or a rule, wants of a node. The numbers are stored: append only.
@@ -117,6 +160,36 @@ type Node struct {
 	Strikes   []JobID     // jobs that it could not launch since it last launched one; at most MaxStrikes
 	Ending    int32       // how many of Jobs are COMPLETING
 	Found     []GresDef   // what it found of its resources' units when it last registered, where something of them is known
+}
+
+func (x *Node) Wire(c *wire.C) {
+	wire.Ptr(c, &x.Def)
+	wire.Int(c, &x.Admin)
+	wire.Text(c, &x.Reason, MaxText)
+	wire.Text(c, &x.ReasonBy, MaxName)
+	wire.Int(c, &x.ReasonAt)
+	wire.Int(c, &x.Link)
+	wire.Int(c, &x.LinkAt)
+	wire.Text(c, &x.BootID, MaxName)
+	wire.Int(c, &x.BootAt)
+	wire.Int(c, &x.UpSince)
+	wire.Text(c, &x.Version, MaxName)
+	wire.Text(c, &x.OS, MaxName)
+	wire.Text(c, &x.Arch, MaxName)
+	wire.Ints(c, &x.UsedCPUs, MaxFew)
+	wire.Int(c, &x.UsedMem)
+	wire.List(c, &x.UsedGres, MaxFew)
+	wire.Ints(c, &x.Jobs, MaxMany)
+	wire.Int(c, &x.Exclusive)
+	wire.Int(c, &x.BusyAt)
+	wire.Text(c, &x.Problem, MaxText)
+	wire.List(c, &x.Shared, MaxFew)
+	wire.Ints(c, &x.Asleep, MaxMany)
+	wire.List(c, &x.CPUShares, MaxFew)
+	wire.List(c, &x.Out, MaxList)
+	wire.Ints(c, &x.Strikes, MaxMany)
+	wire.Int(c, &x.Ending)
+	wire.List(c, &x.Found, MaxFew)
 }
 
 // MaxStrikes is how many failed launches a node remembers.

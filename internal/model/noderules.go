@@ -1,5 +1,7 @@
 package model
 
+import "gbatch/internal/wire"
+
 // ProgramLimitS is how long a program of Prolog, Epilog and their like may run where PrologEpilogTimeout says nothing,
 // seconds: no program holds a job for ever.
 const ProgramLimitS = 30 * 60
@@ -52,6 +54,44 @@ type NodeRules struct {
 	GPUForeignPct          int64  // GpuForeignUseThreshold
 	GPUByUUID              bool   // GpuEnvStyle=uuid
 	MIGProgram             string // MigProgram
+}
+
+func (x *NodeRules) Wire(c *wire.C) {
+	wire.Texts(c, &x.Prolog, MaxList, MaxText)
+	wire.Texts(c, &x.Epilog, MaxList, MaxText)
+	wire.Int(c, &x.PrologTimeoutS)
+	wire.Int(c, &x.EpilogTimeoutS)
+	wire.Bool(c, &x.Serial)
+	wire.Bool(c, &x.NoHold)
+	wire.Bool(c, &x.Contain)
+	wire.Bool(c, &x.ForceRequeue)
+	wire.Bool(c, &x.NoHoldOnFail)
+	wire.Texts(c, &x.CtldProlog, MaxList, MaxText)
+	wire.Texts(c, &x.CtldEpilog, MaxList, MaxText)
+	wire.Int(c, &x.UnkillableS)
+	wire.Text(c, &x.UnkillableProgram, MaxText)
+	wire.Int(c, &x.BatchStartS)
+	wire.Text(c, &x.HealthProgram, MaxText)
+	wire.Int(c, &x.HealthIntervalS)
+	wire.Texts(c, &x.HealthStates, MaxList, MaxName)
+	wire.Int(c, &x.LaunchRetries)
+	wire.Int(c, &x.LaunchBackoffS)
+	wire.Int(c, &x.LaunchDrain)
+	wire.Text(c, &x.GPUBind, MaxText)
+	wire.Text(c, &x.TaskProlog, MaxText)
+	wire.Text(c, &x.TaskEpilog, MaxText)
+	wire.Int(c, &x.MaxSteps)
+	wire.Bool(c, &x.KillBad)
+	wire.Int(c, &x.WaitS)
+	wire.Int(c, &x.SampleS)
+	wire.Int(c, &x.KillWaitS)
+	wire.Int(c, &x.HeartbeatS)
+	wire.Int(c, &x.GPUSampleS)
+	wire.Text(c, &x.GPURecover, MaxText)
+	wire.Text(c, &x.GPUForeign, MaxText)
+	wire.Int(c, &x.GPUForeignPct)
+	wire.Bool(c, &x.GPUByUUID)
+	wire.Text(c, &x.MIGProgram, MaxText)
 }
 
 // EachNode reports whether all nodes of a job have something to do for it, also those on which none of it runs.

@@ -1,5 +1,7 @@
 package model
 
+import "gbatch/internal/wire"
+
 // Plan is what one scheduling pass decided. The state checks every start against the facts again before it takes it.
 //
 //gbatch:codec
@@ -9,6 +11,14 @@ type Plan struct {
 	Preempt []Preemption
 	Claims  []ClaimSet
 	Resume  []JobID // suspended for room, which there is now
+}
+
+func (x *Plan) Wire(c *wire.C) {
+	wire.List(c, &x.Starts, MaxMany)
+	wire.List(c, &x.Reasons, MaxMany)
+	wire.List(c, &x.Preempt, MaxMany)
+	wire.List(c, &x.Claims, MaxMany)
+	wire.Ints(c, &x.Resume, MaxMany)
 }
 
 // Empty reports whether the plan changes nothing.
@@ -27,12 +37,25 @@ type Preemption struct {
 	Sleep  bool  // it is suspended, and goes on when there is room again
 }
 
+func (x *Preemption) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.For)
+	wire.Bool(c, &x.Cancel)
+	wire.Int(c, &x.GraceS)
+	wire.Bool(c, &x.Sleep)
+}
+
 // ClaimSet gives a job that waits a claim, or takes it away (nil).
 //
 //gbatch:codec
 type ClaimSet struct {
 	Job   JobID
 	Claim *Claim
+}
+
+func (x *ClaimSet) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Ptr(c, &x.Claim)
 }
 
 // Claim is what a job that waits was promised when others were ended for it. Nobody else gets it. It goes with the
@@ -42,6 +65,11 @@ type ClaimSet struct {
 type Claim struct {
 	Partition string
 	Alloc     *Alloc
+}
+
+func (x *Claim) Wire(c *wire.C) {
+	wire.Text(c, &x.Partition, MaxName)
+	wire.Ptr(c, &x.Alloc)
 }
 
 // Start gives a job (or the next task of an array) its resources.
@@ -58,6 +86,17 @@ type Start struct {
 	Resv      string         // the reservation that it runs in; "": none
 }
 
+func (x *Start) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Task)
+	wire.Text(c, &x.Partition, MaxName)
+	wire.Int(c, &x.LimitS)
+	wire.Ptr(c, &x.Alloc)
+	wire.Int(c, &x.Priority)
+	wire.List(c, &x.Licenses, MaxFew)
+	wire.Text(c, &x.Resv, MaxName)
+}
+
 // ReasonSet says why a job still waits.
 //
 //gbatch:codec
@@ -65,4 +104,10 @@ type ReasonSet struct {
 	Job    JobID
 	Reason Reason
 	Why    string
+}
+
+func (x *ReasonSet) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Reason)
+	wire.Text(c, &x.Why, MaxText)
 }

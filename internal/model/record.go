@@ -1,5 +1,7 @@
 package model
 
+import "gbatch/internal/wire"
+
 // Record is a job's line in accounting: whole and self-contained, one per (Job, Attempt), or with Step a step's. A later record of the same
 // key replaces the earlier one, so sending one twice changes nothing.
 //
@@ -60,6 +62,60 @@ type Record struct {
 	NoScript  bool  // galloc's, or grun's own: there is no batch step
 
 	FailedNode string // the node whose failure, fault or prolog ended the run; "": none did
+}
+
+func (x *Record) Wire(c *wire.C) {
+	wire.Int(c, &x.Seq)
+	wire.Text(c, &x.Cluster, MaxName)
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+	wire.Int(c, &x.ArrayID)
+	wire.Int(c, &x.Task)
+	wire.Text(c, &x.TaskText, MaxText)
+	wire.Text(c, &x.Name, MaxName)
+	wire.Text(c, &x.User, MaxName)
+	wire.Text(c, &x.Group, MaxName)
+	wire.Int(c, &x.UID)
+	wire.Int(c, &x.GID)
+	wire.Text(c, &x.Account, MaxName)
+	wire.Text(c, &x.QOS, MaxName)
+	wire.Text(c, &x.Partition, MaxName)
+	wire.Int(c, &x.State)
+	wire.Int(c, &x.Reason)
+	wire.Int(c, &x.Submit)
+	wire.Int(c, &x.Eligible)
+	wire.Int(c, &x.Start)
+	wire.Int(c, &x.End)
+	wire.Int(c, &x.LimitS)
+	wire.Text(c, &x.Nodes, MaxText)
+	wire.Int(c, &x.NumNodes)
+	wire.Int(c, &x.ReqCPUs)
+	wire.Int(c, &x.AllocCPUs)
+	wire.Int(c, &x.ReqMemMiB)
+	wire.Int(c, &x.AllocMemMiB)
+	wire.List(c, &x.ReqGres, MaxFew)
+	wire.List(c, &x.AllocGres, MaxFew)
+	wire.Struct(c, &x.Exit)
+	wire.Int(c, &x.CancelUID)
+	wire.Int(c, &x.Priority)
+	wire.Int(c, &x.Restarts)
+	wire.Text(c, &x.WorkDir, MaxText)
+	wire.Text(c, &x.Command, MaxText)
+	wire.Text(c, &x.SubmitLine, MaxText)
+	wire.Text(c, &x.Comment, MaxText)
+	wire.Text(c, &x.AdminComment, MaxText)
+	wire.Text(c, &x.StdOut, MaxText)
+	wire.Text(c, &x.StdErr, MaxText)
+	wire.Text(c, &x.StdIn, MaxText)
+	wire.Text(c, &x.Constraints, MaxText)
+	wire.Text(c, &x.Why, MaxText)
+	wire.Bool(c, &x.Purge)
+	wire.Text(c, &x.Reservation, MaxText)
+	wire.Ptr(c, &x.Step)
+	wire.Int(c, &x.SuspendMS)
+	wire.Int(c, &x.SuspendAt)
+	wire.Bool(c, &x.NoScript)
+	wire.Text(c, &x.FailedNode, MaxText)
 }
 
 // ElapsedS gives how long an ended job had its resources without being suspended, seconds.

@@ -3,6 +3,8 @@ package model
 import (
 	"slices"
 	"strings"
+
+	"gbatch/internal/wire"
 )
 
 // Reservation keeps nodes free for some users or accounts, or for nobody, for a span of time.
@@ -32,6 +34,29 @@ type Reservation struct {
 	Count    int32  // nodes that were asked for by number; 0: they were named
 }
 
+func (x *Reservation) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, MaxName)
+	wire.Int(c, &x.Start)
+	wire.Int(c, &x.End)
+	wire.Texts(c, &x.Nodes, MaxList, MaxName)
+	wire.Text(c, &x.Partition, MaxName)
+	wire.Text(c, &x.Features, MaxText)
+	wire.Texts(c, &x.Users, MaxList, MaxName)
+	wire.Texts(c, &x.Accounts, MaxList, MaxName)
+	wire.Int(c, &x.Flags)
+	wire.Bool(c, &x.Begun)
+	wire.Texts(c, &x.Groups, MaxList, MaxName)
+	wire.Ints(c, &x.GIDs, MaxList)
+	wire.List(c, &x.Parts, MaxList)
+	wire.List(c, &x.Licenses, MaxFew)
+	wire.Int(c, &x.First)
+	wire.Ints(c, &x.Later, MaxList)
+	wire.Int(c, &x.FloatS)
+	wire.Int(c, &x.PurgeS)
+	wire.Int(c, &x.IdleAt)
+	wire.Int(c, &x.Count)
+}
+
 // ResvPart is what a reservation takes of one node.
 //
 //gbatch:codec
@@ -39,6 +64,12 @@ type ResvPart struct {
 	CPUs   int32
 	MemMiB int64
 	Gres   []int32 // units of each of the node's entries, in order
+}
+
+func (x *ResvPart) Wire(c *wire.C) {
+	wire.Int(c, &x.CPUs)
+	wire.Int(c, &x.MemMiB)
+	wire.Ints(c, &x.Gres, MaxFew)
 }
 
 // ResvFlags is a set of a reservation's flags. The numbers are stored: append only.

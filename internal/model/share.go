@@ -3,6 +3,8 @@ package model
 import (
 	"cmp"
 	"slices"
+
+	"gbatch/internal/wire"
 )
 
 // Shares of GPUs. A sharing resource (shard, mps) divides GPUs into units that are held one by one; GresDef.Over tells
@@ -25,6 +27,13 @@ type SharedGPU struct {
 	Name   string // the sharing resource
 	Count  int32  // its units in use
 	MemMiB int64  // the GPU's memory that the jobs asked for
+}
+
+func (x *SharedGPU) Wire(c *wire.C) {
+	wire.Int(c, &x.GPU)
+	wire.Text(c, &x.Name, MaxName)
+	wire.Int(c, &x.Count)
+	wire.Int(c, &x.MemMiB)
 }
 
 // Units gives the units of a sharing resource that are of one GPU; none where the GPU isn't shared by it.

@@ -1,6 +1,10 @@
 package model
 
-import "slices"
+import (
+	"slices"
+
+	"gbatch/internal/wire"
+)
 
 // Spec is what a job was submitted with. It is shared between all tasks of an array and never edited: an update makes
 // a new one. Who submits (UID, GID, Groups) is filled in by the daemon whose socket the kernel attested, never by the
@@ -75,6 +79,65 @@ type Spec struct {
 	Warning *Warning // a signal before the time limit; nil: none
 }
 
+func (x *Spec) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, MaxName)
+	wire.Int(c, &x.UID)
+	wire.Int(c, &x.GID)
+	wire.Ints(c, &x.Groups, MaxList)
+	wire.Text(c, &x.User, MaxName)
+	wire.Text(c, &x.Group, MaxName)
+	wire.Text(c, &x.Account, MaxName)
+	wire.Text(c, &x.QOS, MaxName)
+	wire.Texts(c, &x.Partitions, MaxList, MaxName)
+	wire.Text(c, &x.Comment, MaxText)
+	wire.Text(c, &x.Script, MaxName)
+	wire.Text(c, &x.Env, MaxName)
+	wire.Texts(c, &x.Args, MaxList, MaxText)
+	wire.Text(c, &x.Command, MaxText)
+	wire.Text(c, &x.Submit, MaxText)
+	wire.Text(c, &x.WorkDir, MaxText)
+	wire.Text(c, &x.StdIn, MaxText)
+	wire.Text(c, &x.StdOut, MaxText)
+	wire.Text(c, &x.StdErr, MaxText)
+	wire.List(c, &x.Limits, MaxFew)
+	wire.Text(c, &x.Host, MaxName)
+	wire.Int(c, &x.MinNodes)
+	wire.Int(c, &x.MaxNodes)
+	wire.Int(c, &x.Tasks)
+	wire.Int(c, &x.TasksPerNode)
+	wire.Int(c, &x.CPUsPerTask)
+	wire.Int(c, &x.MinCPUs)
+	wire.Int(c, &x.MemPerNode)
+	wire.Int(c, &x.MemPerCPU)
+	wire.Int(c, &x.TmpMiB)
+	wire.List(c, &x.Gres, MaxFew)
+	wire.Text(c, &x.Features, MaxText)
+	wire.Texts(c, &x.ReqNodes, MaxList, MaxName)
+	wire.Texts(c, &x.ExcNodes, MaxList, MaxName)
+	wire.Int(c, &x.LimitS)
+	wire.Int(c, &x.Nice)
+	wire.Int(c, &x.PrioReq)
+	wire.Int(c, &x.Begin)
+	wire.Int(c, &x.Deadline)
+	wire.Text(c, &x.DepText, MaxText)
+	wire.List(c, &x.Deps, MaxList)
+	wire.Text(c, &x.ArrayText, MaxText)
+	wire.List(c, &x.Tasklist, MaxMany)
+	wire.Int(c, &x.Throttle)
+	wire.Int(c, &x.Umask)
+	wire.Bool(c, &x.Append)
+	wire.Bool(c, &x.Exclusive)
+	wire.Bool(c, &x.HoldReq)
+	wire.Bool(c, &x.Requeue)
+	wire.Bool(c, &x.NoRequeue)
+	wire.Bool(c, &x.KillOnDep)
+	wire.Bool(c, &x.DepAny)
+	wire.Bool(c, &x.Overcommit)
+	wire.Ptr(c, &x.More)
+	wire.Text(c, &x.Reservation, MaxText)
+	wire.Ptr(c, &x.Warning)
+}
+
 // MaxWarningS is the longest time before the limit, seconds, as in Slurm.
 const MaxWarningS = 65535
 
@@ -85,6 +148,12 @@ type Warning struct {
 	Signal  int32
 	BeforeS int64 // seconds before the limit
 	Batch   bool  // for the batch shell alone; otherwise for the steps alone
+}
+
+func (x *Warning) Wire(c *wire.C) {
+	wire.Int(c, &x.Signal)
+	wire.Int(c, &x.BeforeS)
+	wire.Bool(c, &x.Batch)
 }
 
 // Needs is what few jobs ask for of their nodes: most have none. Like a Spec it is never edited.
@@ -127,6 +196,37 @@ type Needs struct {
 	NeverIdle bool      // GpuIdlePolicy is not for it (--gpu-idle=off); its QOS has to allow that
 }
 
+func (x *Needs) Wire(c *wire.C) {
+	wire.Text(c, &x.Prefer, MaxText)
+	wire.List(c, &x.Licenses, MaxFew)
+	wire.Bool(c, &x.AnyLicense)
+	wire.Int(c, &x.Switches)
+	wire.Int(c, &x.SwitchWaitS)
+	wire.Int(c, &x.Sockets)
+	wire.Int(c, &x.CoresPerSocket)
+	wire.Int(c, &x.ThreadsPerCore)
+	wire.Int(c, &x.TasksPerSocket)
+	wire.Int(c, &x.TasksPerCore)
+	wire.Int(c, &x.CPUsPerGPU)
+	wire.Int(c, &x.MemPerGPU)
+	wire.Bool(c, &x.Contiguous)
+	wire.Bool(c, &x.Spread)
+	wire.Bool(c, &x.FewNodes)
+	wire.Bool(c, &x.ExclusiveUser)
+	wire.Int(c, &x.GPUMemMiB)
+	wire.Int(c, &x.TimeMinS)
+	wire.List(c, &x.GPUsPerSocket, MaxFew)
+	wire.Bool(c, &x.Share)
+	wire.Int(c, &x.SampleS)
+	wire.Ptr(c, &x.Bind)
+	wire.Bool(c, &x.Interactive)
+	wire.Ptr(c, &x.Mail)
+	wire.Bool(c, &x.NoPreempt)
+	wire.List(c, &x.GresToo, MaxFew)
+	wire.Ints(c, &x.GPUIndex, MaxFew)
+	wire.Bool(c, &x.NeverIdle)
+}
+
 // BindWish is how the tasks of a job's steps are to be laid out and bound, as it was written: the job's environment hands
 // it on to grun. "" was not given.
 //
@@ -141,12 +241,26 @@ type BindWish struct {
 	TasksPerGPU int32 // --ntasks-per-gpu: of a step's tasks so many see each GPU
 }
 
+func (x *BindWish) Wire(c *wire.C) {
+	wire.Text(c, &x.GPU, MaxText)
+	wire.Text(c, &x.CPU, MaxText)
+	wire.Text(c, &x.Mem, MaxText)
+	wire.Text(c, &x.Dist, MaxText)
+	wire.Text(c, &x.Hint, MaxText)
+	wire.Int(c, &x.TasksPerGPU)
+}
+
 // LicenseCount is a number of one license: what a job asks for, or what the cluster has.
 //
 //gbatch:codec
 type LicenseCount struct {
 	Name  string
 	Count int64
+}
+
+func (x *LicenseCount) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, MaxName)
+	wire.Int(c, &x.Count)
 }
 
 // AskedGres gives the generic resources as they were asked for: Gres, and what says the same in other words.
@@ -188,6 +302,12 @@ type RLimit struct {
 	Hard     uint64
 }
 
+func (x *RLimit) Wire(c *wire.C) {
+	wire.Int(c, &x.Resource)
+	wire.Int(c, &x.Soft)
+	wire.Int(c, &x.Hard)
+}
+
 // GresPer says what a generic-resource count is per.
 type GresPer uint8
 
@@ -207,6 +327,14 @@ type GresReq struct {
 	Count int32
 	Per   GresPer
 	Milli int32 // of a sharing resource: thousandths of a GPU's shares (--gpus=0.5), Count where nodes differ is the least; 0: Count
+}
+
+func (x *GresReq) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, MaxName)
+	wire.Text(c, &x.Type, MaxName)
+	wire.Int(c, &x.Count)
+	wire.Int(c, &x.Per)
+	wire.Int(c, &x.Milli)
 }
 
 // DepKind is a kind of dependency. The numbers are stored: append only.
@@ -256,6 +384,15 @@ type Dep struct {
 	Why string // with Failed: what ended, and how: "job 12_3 ended FAILED"; "" where that is not known
 }
 
+func (x *Dep) Wire(c *wire.C) {
+	wire.Int(c, &x.Kind)
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Task)
+	wire.Int(c, &x.DelayS)
+	wire.Bool(c, &x.Failed)
+	wire.Text(c, &x.Why, MaxText)
+}
+
 // Blob is a script or an environment: stored once per content, counted by the jobs that use it.
 //
 //gbatch:codec
@@ -265,4 +402,12 @@ type Blob struct {
 	Size   int32  // plain size, bytes
 	Packed bool   // Data is compressed (DEFLATE)
 	Refs   int32
+}
+
+func (x *Blob) Wire(c *wire.C) {
+	wire.Text(c, &x.Key, MaxName)
+	wire.Bytes(c, &x.Data, MaxFile)
+	wire.Int(c, &x.Size)
+	wire.Bool(c, &x.Packed)
+	wire.Int(c, &x.Refs)
 }

@@ -1,5 +1,7 @@
 package model
 
+import "gbatch/internal/wire"
+
 // Step is a job step that has ended: what accounting keeps of it. It stands beside its job's Record, whose key it has,
 // with its number.
 //
@@ -18,6 +20,22 @@ type Step struct {
 	Exit    Exit // of the task that ended worst; usage of all
 	Stop    StopCause
 	StopUID uint32 // who cancelled it
+}
+
+func (x *Step) Wire(c *wire.C) {
+	wire.Int(c, &x.ID)
+	wire.Text(c, &x.Name, MaxName)
+	wire.Text(c, &x.Submit, MaxText)
+	wire.Int(c, &x.Start)
+	wire.Int(c, &x.End)
+	wire.Texts(c, &x.Nodes, MaxList, MaxName)
+	wire.Int(c, &x.Tasks)
+	wire.Int(c, &x.CPUs)
+	wire.Int(c, &x.MemMiB)
+	wire.List(c, &x.Gres, MaxFew)
+	wire.Struct(c, &x.Exit)
+	wire.Int(c, &x.Stop)
+	wire.Int(c, &x.StopUID)
 }
 
 // State gives what became of the step.

@@ -1,5 +1,7 @@
 package model
 
+import "gbatch/internal/wire"
+
 // SleepKind says why a job is suspended, and so who lets it go on. The numbers are stored: append only.
 type SleepKind uint8
 
@@ -47,12 +49,22 @@ type Turn struct {
 	Wake  []JobID
 }
 
+func (x *Turn) Wire(c *wire.C) {
+	wire.Ints(c, &x.Sleep, MaxMany)
+	wire.Ints(c, &x.Wake, MaxMany)
+}
+
 // CPUShare is the CPUs of a node that one partition's jobs share.
 //
 //gbatch:codec
 type CPUShare struct {
 	Part   string
 	Layers []Bits // Layers[i] has the CPUs that more than i jobs have; none is empty
+}
+
+func (x *CPUShare) Wire(c *wire.C) {
+	wire.Text(c, &x.Part, MaxName)
+	wire.Each(c, &x.Layers, MaxFew, func(c *wire.C, e *Bits) { wire.Ints(c, e, MaxFew) })
 }
 
 // AddShare gives the list with cpus given once more to a job of part, in order of partition.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"gbatch/internal/wire"
 )
 
 // Range is the task indices Lo, Lo+Step, ... up to and including Hi.
@@ -13,6 +15,12 @@ import (
 //gbatch:codec
 type Range struct {
 	Lo, Hi, Step int32
+}
+
+func (x *Range) Wire(c *wire.C) {
+	wire.Int(c, &x.Lo)
+	wire.Int(c, &x.Hi)
+	wire.Int(c, &x.Step)
 }
 
 // TaskSet is the task indices of an array that have not started yet: ascending, disjoint ranges. An array of a

@@ -4,6 +4,8 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+
+	"gbatch/internal/wire"
 )
 
 // TRESCount is an amount of one trackable resource: CPUs, MiB, nodes, or units of a generic resource.
@@ -14,6 +16,11 @@ type TRESCount struct {
 	Count int64
 }
 
+func (x *TRESCount) Wire(c *wire.C) {
+	wire.Text(c, &x.TRES, MaxName)
+	wire.Int(c, &x.Count)
+}
+
 // TRESWeight is what one resource counts for: Micros/1e6 for every Per units.
 //
 //gbatch:codec
@@ -21,6 +28,12 @@ type TRESWeight struct {
 	TRES   string
 	Micros int64
 	Per    int64
+}
+
+func (x *TRESWeight) Wire(c *wire.C) {
+	wire.Text(c, &x.TRES, MaxName)
+	wire.Int(c, &x.Micros)
+	wire.Int(c, &x.Per)
 }
 
 // TRES gives what the allocation holds, in order of name: cpu, gres/NAME and, for those with types, gres/NAME:TYPE,

@@ -1,6 +1,10 @@
 package model
 
-import "slices"
+import (
+	"slices"
+
+	"gbatch/internal/wire"
+)
 
 // Units of a generic resource that a node has and new jobs don't get: one bad GPU takes itself out, not the node.
 
@@ -29,6 +33,16 @@ type UnitOut struct {
 	Stamp  uint64 // of the latest fault that is known (UnitTell)
 }
 
+func (x *UnitOut) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, MaxName)
+	wire.Int(c, &x.Index)
+	wire.Int(c, &x.Kind)
+	wire.Text(c, &x.Reason, MaxText)
+	wire.Text(c, &x.By, MaxName)
+	wire.Int(c, &x.At)
+	wire.Int(c, &x.Stamp)
+}
+
 // UnitTell is what a node says of one of its units: everything there is to say, each time.
 //
 //gbatch:codec
@@ -38,6 +52,14 @@ type UnitTell struct {
 	Kind  OutKind // OutFault, OutSpent or OutInUse
 	Text  string
 	Stamp uint64 // of a fault: larger for each new one, on the same node
+}
+
+func (x *UnitTell) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, MaxName)
+	wire.Int(c, &x.Index)
+	wire.Int(c, &x.Kind)
+	wire.Text(c, &x.Text, MaxText)
+	wire.Int(c, &x.Stamp)
 }
 
 // MaxUnitTells bounds a node's account of its units.

@@ -1,5 +1,7 @@
 package model
 
+import "gbatch/internal/wire"
+
 // Time is a moment in Unix milliseconds. Zero means "not set".
 type Time int64
 
@@ -29,4 +31,9 @@ const NoTask = -1
 type KV struct {
 	Key   string
 	Value string
+}
+
+func (x *KV) Wire(c *wire.C) {
+	wire.Text(c, &x.Key, MaxName)
+	wire.Text(c, &x.Value, MaxText)
 }

@@ -1,6 +1,10 @@
 package model
 
-import "slices"
+import (
+	"slices"
+
+	"gbatch/internal/wire"
+)
 
 // Usage is what a job or one of its steps used, as its nodes measured it: a part for each node, in order of name. Counters
 // of the kernel (CPU time, peak memory, page faults, I/O where the kernel counts it by group) are exact; what only samples
@@ -10,6 +14,11 @@ import "slices"
 type Usage struct {
 	Nodes []NodeUsage
 	Batch *NodeUsage // of a job that had steps: the part of its batch script, which Nodes include; otherwise nil
+}
+
+func (x *Usage) Wire(c *wire.C) {
+	wire.List(c, &x.Nodes, MaxList)
+	wire.Ptr(c, &x.Batch)
 }
 
 // NodeUsage is one node's part.
@@ -35,6 +44,26 @@ type NodeUsage struct {
 	GPUs     []GPUUsage
 }
 
+func (x *NodeUsage) Wire(c *wire.C) {
+	wire.Text(c, &x.Node, MaxName)
+	wire.Int(c, &x.Tasks)
+	wire.Int(c, &x.CPUs)
+	wire.Int(c, &x.MemMiB)
+	wire.Int(c, &x.UserMS)
+	wire.Int(c, &x.SysMS)
+	wire.Int(c, &x.PeakKB)
+	wire.Int(c, &x.RSSKB)
+	wire.Int(c, &x.VMKB)
+	wire.Int(c, &x.Faults)
+	wire.Int(c, &x.ReadB)
+	wire.Int(c, &x.WriteB)
+	wire.Int(c, &x.Procs)
+	wire.Int(c, &x.OOMKills)
+	wire.Int(c, &x.EveryS)
+	wire.Int(c, &x.Samples)
+	wire.List(c, &x.GPUs, MaxFew)
+}
+
 // GPUUsage is what one GPU did while a job held it.
 //
 //gbatch:codec
@@ -49,6 +78,19 @@ type GPUUsage struct {
 	OwnMaxMiB int64 // most memory of the job's own processes on it
 	EnergyMJ  int64 // millijoules between the first and the last sample
 	UtilCount int32 // samples that told the utilization
+}
+
+func (x *GPUUsage) Wire(c *wire.C) {
+	wire.Int(c, &x.Index)
+	wire.Text(c, &x.UUID, MaxName)
+	wire.Int(c, &x.Samples)
+	wire.Int(c, &x.UtilSum)
+	wire.Int(c, &x.UtilMax)
+	wire.Int(c, &x.MemMaxMiB)
+	wire.Int(c, &x.MemMiB)
+	wire.Int(c, &x.OwnMaxMiB)
+	wire.Int(c, &x.EnergyMJ)
+	wire.Int(c, &x.UtilCount)
 }
 
 // UtilAve gives the mean utilization in percent; ok is false where no sample told it.

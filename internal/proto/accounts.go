@@ -1,11 +1,16 @@
 package proto
 
-import "gbatch/internal/model"
+import (
+	"gbatch/internal/model"
+	"gbatch/internal/wire"
+)
 
 // AccountsRequest asks for all accounts, users, associations and QOS. Answered by a stream of AccountsChunk.
 //
 //gbatch:codec
 type AccountsRequest struct{}
+
+func (x *AccountsRequest) Wire(*wire.C) {}
 
 // AccountsChunk is a part of the answer. Gen, in every part, names the facts that it was taken from.
 //
@@ -19,6 +24,17 @@ type AccountsChunk struct {
 	QOS      []*model.QOS
 	TRES     []string // that the cluster counts, in order
 	Addr     string   // host:port of the controller that leads
+}
+
+func (x *AccountsChunk) Wire(c *wire.C) {
+	wire.Int(c, &x.Gen)
+	wire.Text(c, &x.Cluster, model.MaxName)
+	wire.Ptrs(c, &x.Accounts, model.MaxMany)
+	wire.Ptrs(c, &x.Users, model.MaxMany)
+	wire.Ptrs(c, &x.Assocs, model.MaxMany)
+	wire.Ptrs(c, &x.QOS, model.MaxMany)
+	wire.Texts(c, &x.TRES, model.MaxList, model.MaxName)
+	wire.Text(c, &x.Addr, model.MaxName)
 }
 
 // AcctOp is what one edit of accounts does; the numbers are state's.
@@ -48,6 +64,14 @@ type AcctEdit struct {
 	QOS     *model.QOS
 }
 
+func (x *AcctEdit) Wire(c *wire.C) {
+	wire.Int(c, &x.Op)
+	wire.Ptr(c, &x.Account)
+	wire.Ptr(c, &x.User)
+	wire.Ptr(c, &x.Assoc)
+	wire.Ptr(c, &x.QOS)
+}
+
 // EditAccountsRequest changes accounts: all of the edits, or none. Gen is that of the facts they were made from.
 //
 //gbatch:codec
@@ -56,11 +80,20 @@ type EditAccountsRequest struct {
 	Edits []AcctEdit
 }
 
+func (x *EditAccountsRequest) Wire(c *wire.C) {
+	wire.Int(c, &x.Gen)
+	wire.List(c, &x.Edits, model.MaxMany)
+}
+
 // PrioRequest asks for the factors of waiting jobs' priorities. Answered by a stream of PrioChunk.
 //
 //gbatch:codec
 type PrioRequest struct {
 	Filter JobFilter
+}
+
+func (x *PrioRequest) Wire(c *wire.C) {
+	wire.Struct(c, &x.Filter)
 }
 
 // PrioRow is one job in one of its partitions. N ends normalized factors, 0 to 1; the others are weighted.
@@ -93,10 +126,42 @@ type PrioRow struct {
 	TRESN     []float64
 }
 
+func (x *PrioRow) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Text(c, &x.JobText, model.MaxName)
+	wire.Text(c, &x.User, model.MaxName)
+	wire.Int(c, &x.UID)
+	wire.Text(c, &x.Account, model.MaxName)
+	wire.Text(c, &x.QOSName, model.MaxName)
+	wire.Text(c, &x.PartName, model.MaxName)
+	wire.Int(c, &x.Priority)
+	wire.Int(c, &x.Site)
+	wire.Int(c, &x.Nice)
+	wire.Float(c, &x.Age)
+	wire.Float(c, &x.AgeN)
+	wire.Float(c, &x.Assoc)
+	wire.Float(c, &x.AssocN)
+	wire.Float(c, &x.FairShare)
+	wire.Float(c, &x.FairN)
+	wire.Float(c, &x.JobSize)
+	wire.Float(c, &x.SizeN)
+	wire.Float(c, &x.Partition)
+	wire.Float(c, &x.PartN)
+	wire.Float(c, &x.QOS)
+	wire.Float(c, &x.QOSN)
+	wire.Each(c, &x.TRES, model.MaxFew, wire.Float)
+	wire.Each(c, &x.TRESN, model.MaxFew, wire.Float)
+}
+
 // PrioChunk is a part of the answer; every part has the configured weights.
 //
 //gbatch:codec
 type PrioChunk struct {
 	Weights model.Priority
 	Rows    []PrioRow
+}
+
+func (x *PrioChunk) Wire(c *wire.C) {
+	wire.Struct(c, &x.Weights)
+	wire.List(c, &x.Rows, model.MaxMany)
 }

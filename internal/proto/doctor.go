@@ -1,12 +1,19 @@
 package proto
 
-import "gbatch/internal/model"
+import (
+	"gbatch/internal/model"
+	"gbatch/internal/wire"
+)
 
 // DoctorRequest has nodes looked at, all where none is named. Operators get an answer.
 //
 //gbatch:codec
 type DoctorRequest struct {
 	Nodes []string
+}
+
+func (x *DoctorRequest) Wire(c *wire.C) {
+	wire.Texts(c, &x.Nodes, model.MaxList, model.MaxName)
 }
 
 // DoctorReply has what was found: of the controllers first (Node ""), then of each node.
@@ -17,12 +24,22 @@ type DoctorReply struct {
 	Nodes []NodeFindings
 }
 
+func (x *DoctorReply) Wire(c *wire.C) {
+	wire.Int(c, &x.Now)
+	wire.List(c, &x.Nodes, model.MaxList)
+}
+
 // NodeFindings are the findings about one node, in the order in which they were looked for.
 //
 //gbatch:codec
 type NodeFindings struct {
 	Node string
 	List []Finding
+}
+
+func (x *NodeFindings) Wire(c *wire.C) {
+	wire.Text(c, &x.Node, model.MaxName)
+	wire.List(c, &x.List, model.MaxList)
 }
 
 // Grade says how a thing is. The numbers are on the wire: append only.
@@ -45,10 +62,22 @@ type Finding struct {
 	Fix   string // what to do about it; ""
 }
 
+func (x *Finding) Wire(c *wire.C) {
+	wire.Text(c, &x.About, model.MaxText)
+	wire.Int(c, &x.Grade)
+	wire.Text(c, &x.Text, model.MaxText)
+	wire.Text(c, &x.Fix, model.MaxText)
+}
+
 // HeldUnits is what an attempt holds of the node that is asked.
 //
 //gbatch:codec
 type HeldUnits struct {
 	Attempt Attempt
 	Gres    []model.GresAlloc
+}
+
+func (x *HeldUnits) Wire(c *wire.C) {
+	wire.Struct(c, &x.Attempt)
+	wire.List(c, &x.Gres, model.MaxFew)
 }

@@ -1,6 +1,9 @@
 package proto
 
-import "gbatch/internal/model"
+import (
+	"gbatch/internal/model"
+	"gbatch/internal/wire"
+)
 
 // DiagReply holds the leader's statistics in sdiag's terms. Spans are in microseconds. All but what is said otherwise
 // counts from Since.
@@ -33,6 +36,33 @@ type DiagReply struct {
 	ByUser        []DiagRPC
 }
 
+func (x *DiagReply) Wire(c *wire.C) {
+	wire.List(c, &x.Counters, model.MaxFew)
+	wire.Int(c, &x.Now)
+	wire.Int(c, &x.Since)
+	wire.Int(c, &x.Threads)
+	wire.Int(c, &x.AgentQueue)
+	wire.Int(c, &x.DbdQueue)
+	wire.Int(c, &x.RaftQueue)
+	wire.Int(c, &x.Submitted)
+	wire.Int(c, &x.Started)
+	wire.Int(c, &x.Completed)
+	wire.Int(c, &x.Canceled)
+	wire.Int(c, &x.Failed)
+	wire.Int(c, &x.Pending)
+	wire.Int(c, &x.Running)
+	wire.Struct(c, &x.Main)
+	wire.Struct(c, &x.Backfill)
+	wire.Int(c, &x.Backfilled)
+	wire.Int(c, &x.BackfilledAll)
+	wire.Int(c, &x.TryDepthSum)
+	wire.Int(c, &x.TryDepthLast)
+	wire.Int(c, &x.TableLast)
+	wire.Int(c, &x.TableSum)
+	wire.List(c, &x.ByType, model.MaxList)
+	wire.List(c, &x.ByUser, model.MaxList)
+}
+
 // DiagPass counts the passes of one scheduling algorithm.
 //
 //gbatch:codec
@@ -48,6 +78,18 @@ type DiagPass struct {
 	At        model.Time // the last
 }
 
+func (x *DiagPass) Wire(c *wire.C) {
+	wire.Int(c, &x.Count)
+	wire.Int(c, &x.LastUS)
+	wire.Int(c, &x.MaxUS)
+	wire.Int(c, &x.SumUS)
+	wire.Int(c, &x.DepthLast)
+	wire.Int(c, &x.DepthSum)
+	wire.Int(c, &x.QueueLast)
+	wire.Int(c, &x.QueueSum)
+	wire.Int(c, &x.At)
+}
+
 // DiagRPC counts requests of one type, or of one user.
 //
 //gbatch:codec
@@ -58,11 +100,22 @@ type DiagRPC struct {
 	SumUS int64
 }
 
+func (x *DiagRPC) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, model.MaxName)
+	wire.Int(c, &x.ID)
+	wire.Int(c, &x.Count)
+	wire.Int(c, &x.SumUS)
+}
+
 // WhyRequest asks why jobs wait.
 //
 //gbatch:codec
 type WhyRequest struct {
 	Jobs []JobRef
+}
+
+func (x *WhyRequest) Wire(c *wire.C) {
+	wire.List(c, &x.Jobs, model.MaxMany)
 }
 
 // MaxWhy bounds the records that one WhyRequest explains.
@@ -75,4 +128,10 @@ type WhyReply struct {
 	Now  model.Time
 	List []*model.Explanation
 	Left int32
+}
+
+func (x *WhyReply) Wire(c *wire.C) {
+	wire.Int(c, &x.Now)
+	wire.Ptrs(c, &x.List, model.MaxMany)
+	wire.Int(c, &x.Left)
 }

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"gbatch/internal/model"
+	"gbatch/internal/wire"
 )
 
 // MIGRequest has GPUs of drained nodes, or drained GPUs, divided into MIG instances. Operators get an answer.
@@ -15,11 +18,21 @@ type MIGRequest struct {
 	Layout string // one of MIGLayouts, or profiles: "3g.40gb,1g.10gb"
 }
 
+func (x *MIGRequest) Wire(c *wire.C) {
+	wire.Texts(c, &x.Nodes, model.MaxList, model.MaxName)
+	wire.Text(c, &x.Gres, model.MaxText)
+	wire.Text(c, &x.Layout, model.MaxText)
+}
+
 // MIGReply has a part for each node, in the order of the request.
 //
 //gbatch:codec
 type MIGReply struct {
 	Nodes []MIGNode
+}
+
+func (x *MIGReply) Wire(c *wire.C) {
+	wire.List(c, &x.Nodes, model.MaxList)
 }
 
 // MIGNode is what became of one node's GPUs.
@@ -31,12 +44,23 @@ type MIGNode struct {
 	Resume []string // the commands that give it back to jobs
 }
 
+func (x *MIGNode) Wire(c *wire.C) {
+	wire.Text(c, &x.Node, model.MaxName)
+	wire.Struct(c, &x.Done)
+	wire.Texts(c, &x.Resume, model.MaxList, model.MaxName)
+}
+
 // MIGAsk is the leader's order to a node, which holds no job on these GPUs.
 //
 //gbatch:codec
 type MIGAsk struct {
 	UUIDs  []string // of GPUs; none: all that the driver has
 	Layout string
+}
+
+func (x *MIGAsk) Wire(c *wire.C) {
+	wire.Texts(c, &x.UUIDs, model.MaxList, model.MaxName)
+	wire.Text(c, &x.Layout, model.MaxText)
 }
 
 // MIGDone is what a node did.
@@ -50,6 +74,14 @@ type MIGDone struct {
 	Moved []string   // a sentence for each unit that stays and gets another number
 }
 
+func (x *MIGDone) Wire(c *wire.C) {
+	wire.Text(c, &x.Error, model.MaxText)
+	wire.List(c, &x.GPUs, model.MaxList)
+	wire.Text(c, &x.Gres, model.MaxText)
+	wire.Int(c, &x.Units)
+	wire.Texts(c, &x.Moved, model.MaxList, model.MaxText)
+}
+
 // MIGState is one GPU.
 //
 //gbatch:codec
@@ -61,6 +93,16 @@ type MIGState struct {
 	MIG      bool     // the mode is on
 	Profiles []string // its instances
 	Changed  bool
+}
+
+func (x *MIGState) Wire(c *wire.C) {
+	wire.Int(c, &x.Index)
+	wire.Text(c, &x.UUID, model.MaxName)
+	wire.Text(c, &x.Type, model.MaxName)
+	wire.Int(c, &x.MemMiB)
+	wire.Bool(c, &x.MIG)
+	wire.Texts(c, &x.Profiles, model.MaxList, model.MaxName)
+	wire.Bool(c, &x.Changed)
 }
 
 // MaxMIGS is how long a node may take to divide its GPUs, seconds.

@@ -1,6 +1,9 @@
 package proto
 
-import "gbatch/internal/model"
+import (
+	"gbatch/internal/model"
+	"gbatch/internal/wire"
+)
 
 // Attempt keys one start of a job.
 //
@@ -8,6 +11,11 @@ import "gbatch/internal/model"
 type Attempt struct {
 	Job     model.JobID
 	Attempt uint32
+}
+
+func (x *Attempt) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
 }
 
 // Hello opens a node's session. Known lists every attempt that the node runs, or has finished and not seen
@@ -35,6 +43,21 @@ type Hello struct {
 	Leaving []Attempt // as in Heartbeat
 }
 
+func (x *Hello) Wire(c *wire.C) {
+	wire.Text(c, &x.Node, model.MaxName)
+	wire.Text(c, &x.Version, model.MaxName)
+	wire.Struct(c, &x.Hw)
+	wire.Text(c, &x.BootID, model.MaxName)
+	wire.Int(c, &x.BootAt)
+	wire.Int(c, &x.UpSince)
+	wire.List(c, &x.Known, model.MaxMany)
+	wire.Int(c, &x.Instance)
+	wire.Int(c, &x.Now)
+	wire.Text(c, &x.Problem, model.MaxText)
+	wire.Int(c, &x.PeerPort)
+	wire.List(c, &x.Leaving, model.MaxMany)
+}
+
 // Hardware is what a node finds on itself.
 //
 //gbatch:codec
@@ -52,6 +75,22 @@ type Hardware struct {
 	Notes   []string // what it can't enforce, for people
 	Problem string   // why it can't take jobs although it has as much as configured: its resources contradict gres.conf; or ""
 	Units   []model.GresUnit
+}
+
+func (x *Hardware) Wire(c *wire.C) {
+	wire.Int(c, &x.CPUs)
+	wire.Int(c, &x.Sockets)
+	wire.Int(c, &x.Cores)
+	wire.Int(c, &x.Threads)
+	wire.Int(c, &x.MemMiB)
+	wire.Int(c, &x.TmpMiB)
+	wire.List(c, &x.Gres, model.MaxFew)
+	wire.Text(c, &x.OS, model.MaxName)
+	wire.Text(c, &x.Arch, model.MaxName)
+	wire.Bool(c, &x.Virtual)
+	wire.Texts(c, &x.Notes, model.MaxList, model.MaxText)
+	wire.Text(c, &x.Problem, model.MaxText)
+	wire.List(c, &x.Units, model.MaxList)
 }
 
 // Welcome accepts a node. It refuses orders with a smaller Epoch from then on.
@@ -74,6 +113,18 @@ type Welcome struct {
 	TimeoutS int64     // SlurmdTimeout: orders that answer an older heartbeat are not done; 0: nothing is too old
 }
 
+func (x *Welcome) Wire(c *wire.C) {
+	wire.Text(c, &x.Cluster, model.MaxName)
+	wire.Int(c, &x.Epoch)
+	wire.Int(c, &x.HeartbeatS)
+	wire.Int(c, &x.KillWaitS)
+	wire.Ptr(c, &x.Def)
+	wire.Int(c, &x.Instance)
+	wire.Ptr(c, &x.Rules)
+	wire.List(c, &x.Forget, model.MaxMany)
+	wire.Int(c, &x.TimeoutS)
+}
+
 // Orders is what the leader wants of a node: level-triggered, so every order may come again.
 //
 //gbatch:codec
@@ -92,6 +143,18 @@ type Orders struct {
 	Heard model.Time
 
 	TimeoutS int64 // beside Rules: as in Welcome
+}
+
+func (x *Orders) Wire(c *wire.C) {
+	wire.Int(c, &x.Epoch)
+	wire.Ptrs(c, &x.Launch, model.MaxMany)
+	wire.Ptrs(c, &x.Stop, model.MaxMany)
+	wire.List(c, &x.Forget, model.MaxMany)
+	wire.Ptr(c, &x.Rules)
+	wire.Bool(c, &x.Health)
+	wire.Ptrs(c, &x.Freeze, model.MaxMany)
+	wire.Int(c, &x.Heard)
+	wire.Int(c, &x.TimeoutS)
 }
 
 // Launch starts a job's batch script. A node that has the attempt already does nothing and reports again.
@@ -119,6 +182,25 @@ type Launch struct {
 	Prepare bool
 }
 
+func (x *Launch) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+	wire.Int(c, &x.ArrayID)
+	wire.Int(c, &x.Task)
+	wire.Struct(c, &x.Array)
+	wire.Ptr(c, &x.Spec)
+	wire.Struct(c, &x.Script)
+	wire.Struct(c, &x.Env)
+	wire.Text(c, &x.Part, model.MaxName)
+	wire.Int(c, &x.LimitS)
+	wire.Int(c, &x.Start)
+	wire.Int(c, &x.Restarts)
+	wire.Ptr(c, &x.Alloc)
+	wire.Int(c, &x.Node)
+	wire.Text(c, &x.Resv, model.MaxName)
+	wire.Bool(c, &x.Prepare)
+}
+
 // ArrayShape is what SLURM_ARRAY_TASK_{COUNT,MIN,MAX,STEP} say: of the array as submitted.
 //
 //gbatch:codec
@@ -127,6 +209,13 @@ type ArrayShape struct {
 	Min   int32
 	Max   int32
 	Step  int32
+}
+
+func (x *ArrayShape) Wire(c *wire.C) {
+	wire.Int(c, &x.Count)
+	wire.Int(c, &x.Min)
+	wire.Int(c, &x.Max)
+	wire.Int(c, &x.Step)
 }
 
 // Stop ends an attempt's processes (Signal 0: SIGCONT and SIGTERM now, SIGKILL after KillWaitS) or, with Signal, only
@@ -150,6 +239,21 @@ type Stop struct {
 	Tell bool // nothing is stopped: Line is for the user
 }
 
+func (x *Stop) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+	wire.Int(c, &x.Cause)
+	wire.Int(c, &x.Signal)
+	wire.Bool(c, &x.Batch)
+	wire.Bool(c, &x.Full)
+	wire.Int(c, &x.KillWaitS)
+	wire.Text(c, &x.Line, model.MaxText)
+	wire.Bool(c, &x.Once)
+	wire.Bool(c, &x.Release)
+	wire.Int(c, &x.Code)
+	wire.Bool(c, &x.Tell)
+}
+
 // Freeze says that an attempt's processes shall stand still, or go on. One with a smaller Turn than was seen is outdated.
 //
 //gbatch:codec
@@ -159,6 +263,14 @@ type Freeze struct {
 	Frozen  bool
 	Turn    uint32
 	GraceMS int64 // between SIGTSTP and the freeze
+}
+
+func (x *Freeze) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+	wire.Bool(c, &x.Frozen)
+	wire.Int(c, &x.Turn)
+	wire.Int(c, &x.GraceMS)
 }
 
 // ReportKind is what a node reports of an attempt. The numbers are stored: append only.
@@ -194,6 +306,17 @@ type Report struct {
 	Step    *model.Step // ReportStep
 }
 
+func (x *Report) Wire(c *wire.C) {
+	wire.Int(c, &x.Seq)
+	wire.Int(c, &x.Kind)
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+	wire.Int(c, &x.At)
+	wire.Struct(c, &x.Exit)
+	wire.Text(c, &x.Text, model.MaxText)
+	wire.Ptr(c, &x.Step)
+}
+
 // Reports brings news from a node.
 //
 //gbatch:codec
@@ -201,11 +324,19 @@ type Reports struct {
 	Reports []*Report
 }
 
+func (x *Reports) Wire(c *wire.C) {
+	wire.Ptrs(c, &x.Reports, model.MaxMany)
+}
+
 // ReportAck says which reports are in the replicated log: the node may forget them.
 //
 //gbatch:codec
 type ReportAck struct {
 	Seqs []uint64
+}
+
+func (x *ReportAck) Wire(c *wire.C) {
+	wire.Ints(c, &x.Seqs, model.MaxMany)
 }
 
 // Heartbeat tells that the node lives, and how it feels.
@@ -225,6 +356,18 @@ type Heartbeat struct {
 	// Leaving is what the leader told the node to forget and of which something is still there, at most MaxLeaving by
 	// number: until it is empty the node gets no work.
 	Leaving []Attempt
+}
+
+func (x *Heartbeat) Wire(c *wire.C) {
+	wire.Int(c, &x.LoadMilli)
+	wire.Int(c, &x.FreeMemMiB)
+	wire.Int(c, &x.Running)
+	wire.Text(c, &x.Problem, model.MaxText)
+	wire.List(c, &x.Units, model.MaxFew)
+	wire.Bool(c, &x.UnitsKnown)
+	wire.List(c, &x.Readings, model.MaxList)
+	wire.Int(c, &x.Now)
+	wire.List(c, &x.Leaving, model.MaxMany)
 }
 
 // MaxLeaving bounds Heartbeat.Leaving.
@@ -249,4 +392,19 @@ type UnitReading struct {
 	Fault       string // the last fatal one since then, "" if none
 	Lost        bool   // it no longer answers
 	Processes   int32
+}
+
+func (x *UnitReading) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, model.MaxName)
+	wire.Int(c, &x.Index)
+	wire.Int(c, &x.UtilPct)
+	wire.Int(c, &x.MemUtilPct)
+	wire.Int(c, &x.MemUsedMiB)
+	wire.Int(c, &x.MemTotalMiB)
+	wire.Int(c, &x.TempC)
+	wire.Int(c, &x.PowerMilliW)
+	wire.Int(c, &x.XID)
+	wire.Text(c, &x.Fault, model.MaxText)
+	wire.Bool(c, &x.Lost)
+	wire.Int(c, &x.Processes)
 }

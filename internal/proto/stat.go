@@ -1,6 +1,9 @@
 package proto
 
-import "gbatch/internal/model"
+import (
+	"gbatch/internal/model"
+	"gbatch/internal/wire"
+)
 
 // StatRequest asks what the steps of running jobs have used so far. The leader asks their nodes; the owners of the jobs
 // and operators get an answer.
@@ -8,6 +11,10 @@ import "gbatch/internal/model"
 //gbatch:codec
 type StatRequest struct {
 	Jobs []JobRef
+}
+
+func (x *StatRequest) Wire(c *wire.C) {
+	wire.List(c, &x.Jobs, model.MaxMany)
 }
 
 // MaxStatJobs bounds the jobs that one StatRequest asks about.
@@ -20,6 +27,12 @@ type StatReply struct {
 	Now     model.Time
 	Steps   []StepStat
 	Missing []string
+}
+
+func (x *StatReply) Wire(c *wire.C) {
+	wire.Int(c, &x.Now)
+	wire.List(c, &x.Steps, model.MaxMany)
+	wire.Texts(c, &x.Missing, model.MaxList, model.MaxName)
 }
 
 // StepStat is one step of a running job.
@@ -35,6 +48,16 @@ type StepStat struct {
 	Pids    []NodePids
 }
 
+func (x *StepStat) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.ArrayID)
+	wire.Int(c, &x.Task)
+	wire.Int(c, &x.Step)
+	wire.Text(c, &x.Nodes, model.MaxText)
+	wire.Ptr(c, &x.Use)
+	wire.List(c, &x.Pids, model.MaxMany)
+}
+
 // StepBatch is the number of a job's batch step, as Slurm counts.
 const StepBatch = -5
 
@@ -44,6 +67,11 @@ const StepBatch = -5
 type NodePids struct {
 	Node string
 	Pids []int32
+}
+
+func (x *NodePids) Wire(c *wire.C) {
+	wire.Text(c, &x.Node, model.MaxName)
+	wire.Ints(c, &x.Pids, model.MaxMany)
 }
 
 // NodeAsk asks one node, or has it do something at once; the answer has the same ID. Without a further field it asks what
@@ -63,6 +91,16 @@ type NodeAsk struct {
 	MIG *MIGAsk // divide these GPUs
 }
 
+func (x *NodeAsk) Wire(c *wire.C) {
+	wire.Int(c, &x.ID)
+	wire.List(c, &x.Attempts, model.MaxMany)
+	wire.Bool(c, &x.Steps)
+	wire.List(c, &x.Tell, model.MaxMany)
+	wire.Bool(c, &x.Doctor)
+	wire.List(c, &x.Held, model.MaxMany)
+	wire.Ptr(c, &x.MIG)
+}
+
 // NodeAnswer is what a node knows or has done: attempts that don't run there are not in it.
 //
 //gbatch:codec
@@ -79,6 +117,16 @@ type NodeAnswer struct {
 	MIG *MIGDone
 }
 
+func (x *NodeAnswer) Wire(c *wire.C) {
+	wire.Int(c, &x.ID)
+	wire.List(c, &x.List, model.MaxMany)
+	wire.List(c, &x.Steps, model.MaxMany)
+	wire.Each(c, &x.Known, model.MaxMany, wire.Bool)
+	wire.List(c, &x.Findings, model.MaxList)
+	wire.Int(c, &x.At)
+	wire.Ptr(c, &x.MIG)
+}
+
 // StatOf is one step on the node that answers.
 //
 //gbatch:codec
@@ -88,4 +136,12 @@ type StatOf struct {
 	Step    int32
 	Use     *model.NodeUsage
 	Pids    []int32
+}
+
+func (x *StatOf) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+	wire.Int(c, &x.Step)
+	wire.Ptr(c, &x.Use)
+	wire.Ints(c, &x.Pids, model.MaxMany)
 }

@@ -1,6 +1,9 @@
 package proto
 
-import "gbatch/internal/model"
+import (
+	"gbatch/internal/model"
+	"gbatch/internal/wire"
+)
 
 // Steps are made by the daemon of the node that runs a job's batch script. A command talks to it over a socket of its own
 // (StepSocket), because open files travel on it: see internal/client/steps.go for the conversation.
@@ -54,6 +57,32 @@ type StepRequest struct {
 	PID  int32  // of the command
 }
 
+func (x *StepRequest) Wire(c *wire.C) {
+	wire.Text(c, &x.RequestID, model.MaxName)
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Parent)
+	wire.Text(c, &x.Name, model.MaxName)
+	wire.Text(c, &x.Submit, model.MaxText)
+	wire.Text(c, &x.Program, model.MaxText)
+	wire.Texts(c, &x.Argv, model.MaxList, model.MaxText)
+	wire.List(c, &x.Multi, model.MaxList)
+	wire.Bytes(c, &x.Env, model.MaxFile)
+	wire.Text(c, &x.Dir, model.MaxText)
+	wire.Int(c, &x.Umask)
+	wire.List(c, &x.Limits, model.MaxFew)
+	wire.Int(c, &x.LimitS)
+	wire.Bool(c, &x.Immediate)
+	wire.Text(c, &x.Prolog, model.MaxText)
+	wire.Text(c, &x.Epilog, model.MaxText)
+	wire.Struct(c, &x.Need)
+	wire.Struct(c, &x.Bind)
+	wire.Text(c, &x.Node, model.MaxName)
+	wire.Ptr(c, &x.Terminal)
+	wire.Bool(c, &x.Had)
+	wire.Text(c, &x.Host, model.MaxName)
+	wire.Int(c, &x.PID)
+}
+
 // StepTerminal is the terminal that a step's first task gets. The other tasks read and write nothing.
 //
 //gbatch:codec
@@ -64,6 +93,13 @@ type StepTerminal struct {
 	Chars []byte   // c_cc
 }
 
+func (x *StepTerminal) Wire(c *wire.C) {
+	wire.Int(c, &x.Rows)
+	wire.Int(c, &x.Cols)
+	wire.Ints(c, &x.Modes, model.MaxList)
+	wire.Bytes(c, &x.Chars, model.MaxFile)
+}
+
 // StepProgram is what some tasks of a step run.
 //
 //gbatch:codec
@@ -71,6 +107,12 @@ type StepProgram struct {
 	Ranks   model.TaskSet
 	Program string
 	Argv    []string
+}
+
+func (x *StepProgram) Wire(c *wire.C) {
+	wire.List(c, &x.Ranks, model.MaxMany)
+	wire.Text(c, &x.Program, model.MaxText)
+	wire.Texts(c, &x.Argv, model.MaxList, model.MaxText)
 }
 
 // StepNeed is what a step asks for of its job's resources. Zero values were not given.
@@ -98,6 +140,30 @@ type StepNeed struct {
 	Overlap      bool     // share with other steps
 	Overcommit   bool
 	ThreadsCore  int32 // most threads of a core that tasks use; 0: all
+}
+
+func (x *StepNeed) Wire(c *wire.C) {
+	wire.Int(c, &x.MinNodes)
+	wire.Int(c, &x.MaxNodes)
+	wire.Int(c, &x.Tasks)
+	wire.Int(c, &x.TasksPerNode)
+	wire.Int(c, &x.CPUsPerTask)
+	wire.Int(c, &x.CPUsPerGPU)
+	wire.Int(c, &x.TasksPerGPU)
+	wire.Int(c, &x.MemPerNode)
+	wire.Int(c, &x.MemPerCPU)
+	wire.Int(c, &x.MemPerGPU)
+	wire.List(c, &x.Gres, model.MaxFew)
+	wire.Bool(c, &x.NoGres)
+	wire.Texts(c, &x.Nodes, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.NotNodes, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Ranks, model.MaxList, model.MaxText)
+	wire.Int(c, &x.Dist)
+	wire.Int(c, &x.Plane)
+	wire.Bool(c, &x.Exact)
+	wire.Bool(c, &x.Overlap)
+	wire.Bool(c, &x.Overcommit)
+	wire.Int(c, &x.ThreadsCore)
 }
 
 // How tasks are spread over nodes, and over a node's cores.
@@ -132,6 +198,24 @@ type StepBind struct {
 	GPUImplied  bool  // GPU follows from --gpus-per-task: DefaultGpuBind comes before it
 }
 
+func (x *StepBind) Wire(c *wire.C) {
+	wire.Int(c, &x.CPU)
+	wire.Texts(c, &x.CPUList, model.MaxList, model.MaxText)
+	wire.Bool(c, &x.CPUVerbose)
+	wire.Int(c, &x.GPU)
+	wire.Int(c, &x.GPUCount)
+	wire.Texts(c, &x.GPUList, model.MaxList, model.MaxText)
+	wire.Bool(c, &x.GPUVerbose)
+	wire.Int(c, &x.Mem)
+	wire.Texts(c, &x.MemList, model.MaxList, model.MaxText)
+	wire.Bool(c, &x.MemVerbose)
+	wire.Bool(c, &x.MemPrefer)
+	wire.Int(c, &x.Cores)
+	wire.Bool(c, &x.OneThread)
+	wire.Int(c, &x.TasksPerGPU)
+	wire.Bool(c, &x.GPUImplied)
+}
+
 // The ways of binding. Not each makes sense for each resource.
 const (
 	BindAuto     uint8 = iota
@@ -158,6 +242,11 @@ type StepFiles struct {
 	IO    *StepIO    // where tasks on other hosts get their files; nil: they need none
 }
 
+func (x *StepFiles) Wire(c *wire.C) {
+	wire.List(c, &x.Files, model.MaxList)
+	wire.Ptr(c, &x.IO)
+}
+
 // StepIO says where the command takes and gives what tasks on other hosts write and read (internal/stepio).
 //
 //gbatch:codec
@@ -165,6 +254,12 @@ type StepIO struct {
 	Host string // "": where the connection comes from on which this is said
 	Port int32
 	Key  []byte
+}
+
+func (x *StepIO) Wire(c *wire.C) {
+	wire.Text(c, &x.Host, model.MaxName)
+	wire.Int(c, &x.Port)
+	wire.Bytes(c, &x.Key, model.MaxFile)
 }
 
 // StepFile is one of them.
@@ -176,6 +271,14 @@ type StepFile struct {
 	Append  bool
 	Task    int32 // FileOne
 	FDs     int32 // how many open files follow for it: for tasks of the host that the command is on
+}
+
+func (x *StepFile) Wire(c *wire.C) {
+	wire.Int(c, &x.Mode)
+	wire.Text(c, &x.Pattern, model.MaxText)
+	wire.Bool(c, &x.Append)
+	wire.Int(c, &x.Task)
+	wire.Int(c, &x.FDs)
 }
 
 // What a task's file is.
@@ -223,6 +326,24 @@ type StepEvent struct {
 	Use    *model.Exit // StepDone of a part: what it used
 }
 
+func (x *StepEvent) Wire(c *wire.C) {
+	wire.Int(c, &x.Kind)
+	wire.Int(c, &x.Step)
+	wire.Text(c, &x.Text, model.MaxText)
+	wire.Int(c, &x.Task)
+	wire.Text(c, &x.Node, model.MaxName)
+	wire.Int(c, &x.PID)
+	wire.Int(c, &x.Code)
+	wire.Int(c, &x.Signal)
+	wire.Bool(c, &x.Core)
+	wire.Bool(c, &x.OOM)
+	wire.List(c, &x.Layout, model.MaxList)
+	wire.Ptr(c, &x.Job)
+	wire.Int(c, &x.Cause)
+	wire.Text(c, &x.Direct, model.MaxName)
+	wire.Ptr(c, &x.Use)
+}
+
 // StepPart asks a node for its part of a step, or for word of it. The node answers with StepCreated where it waits for files, with
 // StepRefused, and with what has happened to the tasks.
 //
@@ -236,6 +357,17 @@ type StepPart struct {
 	At      model.Time
 	Nodes   []StepNode
 	Request *StepRequest // nil: only word of it
+}
+
+func (x *StepPart) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+	wire.Int(c, &x.Step)
+	wire.Int(c, &x.Here)
+	wire.Text(c, &x.Name, model.MaxName)
+	wire.Int(c, &x.At)
+	wire.List(c, &x.Nodes, model.MaxList)
+	wire.Ptr(c, &x.Request)
 }
 
 // Why a node refuses its part (StepEvent.Code).
@@ -252,6 +384,10 @@ type StepDoor struct {
 	UID uint32
 }
 
+func (x *StepDoor) Wire(c *wire.C) {
+	wire.Int(c, &x.UID)
+}
+
 // PeersRequest asks where nodes' daemons answer each other.
 //
 //gbatch:codec
@@ -259,11 +395,19 @@ type PeersRequest struct {
 	Nodes []string
 }
 
+func (x *PeersRequest) Wire(c *wire.C) {
+	wire.Texts(c, &x.Nodes, model.MaxList, model.MaxName)
+}
+
 // PeersReply has host:port for each node, "" for one that is not connected.
 //
 //gbatch:codec
 type PeersReply struct {
 	Addrs []string
+}
+
+func (x *PeersReply) Wire(c *wire.C) {
+	wire.Texts(c, &x.Addrs, model.MaxList, model.MaxText)
 }
 
 // StepNode is a step's part of one node.
@@ -276,6 +420,15 @@ type StepNode struct {
 	MemMiB int64 // 0: the job's
 	Gres   []model.GresAlloc
 	Ranks  []int32 // of the tasks here, ascending
+}
+
+func (x *StepNode) Wire(c *wire.C) {
+	wire.Text(c, &x.Node, model.MaxName)
+	wire.Int(c, &x.Index)
+	wire.Ints(c, &x.CPUs, model.MaxFew)
+	wire.Int(c, &x.MemMiB)
+	wire.List(c, &x.Gres, model.MaxFew)
+	wire.Ints(c, &x.Ranks, model.MaxMany)
 }
 
 // StepJob is what names of output files can say of the job.
@@ -291,12 +444,26 @@ type StepJob struct {
 	WaitS   int64 // WaitTime, likewise, seconds
 }
 
+func (x *StepJob) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, model.MaxName)
+	wire.Text(c, &x.User, model.MaxName)
+	wire.Int(c, &x.ArrayID)
+	wire.Int(c, &x.Task)
+	wire.Bool(c, &x.KillBad)
+	wire.Int(c, &x.WaitS)
+}
+
 // StepSignal has a signal sent to all tasks; 0 ends the step.
 //
 //gbatch:codec
 type StepSignal struct {
 	Signal int32
 	Text   string // said to the user by the daemon, when the step is ended
+}
+
+func (x *StepSignal) Wire(c *wire.C) {
+	wire.Int(c, &x.Signal)
+	wire.Text(c, &x.Text, model.MaxText)
 }
 
 // Frames on a socket for steps: one of these before each message.

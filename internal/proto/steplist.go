@@ -1,6 +1,9 @@
 package proto
 
-import "gbatch/internal/model"
+import (
+	"gbatch/internal/model"
+	"gbatch/internal/wire"
+)
 
 // Running steps are known only to the nodes that manage them: those of the jobs' batch scripts. Nothing of them is
 // replicated or sent unasked, so the leader asks the nodes when a command asks it.
@@ -11,6 +14,11 @@ import "gbatch/internal/model"
 type StepRef struct {
 	Job  JobRef
 	Step int32 // a number, StepBatch, or StepAll
+}
+
+func (x *StepRef) Wire(c *wire.C) {
+	wire.Struct(c, &x.Job)
+	wire.Int(c, &x.Step)
 }
 
 // StepAll as a step's number means all of a job's.
@@ -24,6 +32,11 @@ type StepsRequest struct {
 	Steps  []StepRef // beside Filter.Jobs; both empty: of all jobs that the filter picks
 }
 
+func (x *StepsRequest) Wire(c *wire.C) {
+	wire.Struct(c, &x.Filter)
+	wire.List(c, &x.Steps, model.MaxMany)
+}
+
 // StepsChunk is a part of the list: the steps of some jobs, each job's together and in order. Missing has a sentence for
 // each node that did not answer in time.
 //
@@ -32,6 +45,12 @@ type StepsChunk struct {
 	Now     model.Time
 	Steps   []RunningStep
 	Missing []string
+}
+
+func (x *StepsChunk) Wire(c *wire.C) {
+	wire.Int(c, &x.Now)
+	wire.List(c, &x.Steps, model.MaxMany)
+	wire.Texts(c, &x.Missing, model.MaxList, model.MaxName)
 }
 
 // RunningStep is one step of a running job.
@@ -51,6 +70,20 @@ type RunningStep struct {
 	PID       int32      // of its grun; 0: not known
 }
 
+func (x *RunningStep) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.ArrayID)
+	wire.Int(c, &x.Task)
+	wire.Int(c, &x.UID)
+	wire.Text(c, &x.User, model.MaxName)
+	wire.Text(c, &x.Account, model.MaxName)
+	wire.Text(c, &x.Partition, model.MaxName)
+	wire.Int(c, &x.LimitS)
+	wire.Struct(c, &x.Step)
+	wire.Text(c, &x.Host, model.MaxName)
+	wire.Int(c, &x.PID)
+}
+
 // StepTell is what a node is to do with a step of its own.
 //
 //gbatch:codec
@@ -60,4 +93,12 @@ type StepTell struct {
 	Step    int32
 	Signal  int32 // 0: end it
 	UID     uint32
+}
+
+func (x *StepTell) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+	wire.Int(c, &x.Step)
+	wire.Int(c, &x.Signal)
+	wire.Int(c, &x.UID)
 }

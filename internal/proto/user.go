@@ -1,11 +1,16 @@
 package proto
 
-import "gbatch/internal/model"
+import (
+	"gbatch/internal/model"
+	"gbatch/internal/wire"
+)
 
 // Empty is a message without content.
 //
 //gbatch:codec
 type Empty struct{}
+
+func (x *Empty) Wire(*wire.C) {}
 
 // PingReply tells about the controllers, from the one that leads.
 //
@@ -22,6 +27,18 @@ type PingReply struct {
 	Outbox      int64 // accounting records not yet acknowledged by gdbd
 }
 
+func (x *PingReply) Wire(c *wire.C) {
+	wire.Text(c, &x.Cluster, model.MaxName)
+	wire.Text(c, &x.Leader, model.MaxName)
+	wire.Int(c, &x.Term)
+	wire.List(c, &x.Controllers, model.MaxFew)
+	wire.Text(c, &x.Version, model.MaxName)
+	wire.Int(c, &x.Now)
+	wire.Bool(c, &x.Ready)
+	wire.Bool(c, &x.DbdUp)
+	wire.Int(c, &x.Outbox)
+}
+
 // ControllerInfo is one controller as the leader sees it.
 //
 //gbatch:codec
@@ -30,6 +47,13 @@ type ControllerInfo struct {
 	Addr   string
 	Leader bool
 	Up     bool
+}
+
+func (x *ControllerInfo) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, model.MaxName)
+	wire.Text(c, &x.Addr, model.MaxName)
+	wire.Bool(c, &x.Leader)
+	wire.Bool(c, &x.Up)
 }
 
 // SubmitRequest submits a job. RequestID makes a retry safe: the same one gives the same job. The daemon that accepts
@@ -42,6 +66,14 @@ type SubmitRequest struct {
 	Script    []byte // as written
 	Env       []byte // NAME=value, each ended by a NUL
 	TestOnly  bool
+}
+
+func (x *SubmitRequest) Wire(c *wire.C) {
+	wire.Text(c, &x.RequestID, model.MaxName)
+	wire.Ptr(c, &x.Spec)
+	wire.Bytes(c, &x.Script, model.MaxFile)
+	wire.Bytes(c, &x.Env, model.MaxFile)
+	wire.Bool(c, &x.TestOnly)
 }
 
 // SubmitReply is a submission that was accepted or, with TestOnly, would be.
@@ -57,6 +89,16 @@ type SubmitReply struct {
 	TestPart  string
 }
 
+func (x *SubmitReply) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Text(c, &x.Cluster, model.MaxName)
+	wire.Texts(c, &x.Notes, model.MaxList, model.MaxText)
+	wire.Int(c, &x.TestStart)
+	wire.Text(c, &x.TestNodes, model.MaxText)
+	wire.Int(c, &x.TestCPUs)
+	wire.Text(c, &x.TestPart, model.MaxName)
+}
+
 // SubmitEachRequest submits jobs that differ in their script's arguments only, in order: Spec.Args of the submission and,
 // behind them, one list of Args, which has 1 to MaxEachJobs of them. Its RequestID makes a retry of the whole safe.
 //
@@ -64,6 +106,11 @@ type SubmitReply struct {
 type SubmitEachRequest struct {
 	Submit *SubmitRequest
 	Args   [][]string
+}
+
+func (x *SubmitEachRequest) Wire(c *wire.C) {
+	wire.Ptr(c, &x.Submit)
+	wire.Each(c, &x.Args, model.MaxList, func(c *wire.C, e *[]string) { wire.Texts(c, e, model.MaxList, model.MaxText) })
 }
 
 // SubmitEachReply tells which jobs were accepted: the first len(Jobs) of them. Where that is not all, Refused says why
@@ -78,6 +125,14 @@ type SubmitEachReply struct {
 	Refused string
 }
 
+func (x *SubmitEachReply) Wire(c *wire.C) {
+	wire.Ints(c, &x.Jobs, model.MaxMany)
+	wire.Text(c, &x.Cluster, model.MaxName)
+	wire.Texts(c, &x.Notes, model.MaxList, model.MaxText)
+	wire.Int(c, &x.Code)
+	wire.Text(c, &x.Refused, model.MaxText)
+}
+
 // JobRef names a job, a task of an array, several tasks, or a whole array (Task == NoTask, no Tasks).
 //
 //gbatch:codec
@@ -85,6 +140,12 @@ type JobRef struct {
 	Job   model.JobID
 	Task  int32
 	Tasks model.TaskSet
+}
+
+func (x *JobRef) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Task)
+	wire.List(c, &x.Tasks, model.MaxMany)
 }
 
 // JobFilter picks jobs: all that fit every list that isn't empty.
@@ -105,6 +166,20 @@ type JobFilter struct {
 	Licenses     []string
 }
 
+func (x *JobFilter) Wire(c *wire.C) {
+	wire.List(c, &x.Jobs, model.MaxMany)
+	wire.Ints(c, &x.Users, model.MaxList)
+	wire.Ints(c, &x.NotUsers, model.MaxList)
+	wire.Ints(c, &x.States, model.MaxList)
+	wire.Texts(c, &x.Names, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Partitions, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Accounts, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.QOS, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Nodes, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Reservations, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Licenses, model.MaxList, model.MaxName)
+}
+
 // JobsRequest lists jobs. Answered by a stream of JobsChunk.
 //
 //gbatch:codec
@@ -115,6 +190,12 @@ type JobsRequest struct {
 	Positions bool // with the places of waiting jobs in their queues
 }
 
+func (x *JobsRequest) Wire(c *wire.C) {
+	wire.Struct(c, &x.Filter)
+	wire.Bool(c, &x.Default)
+	wire.Bool(c, &x.Positions)
+}
+
 // JobsChunk is a part of the list, in order of ID. The records are the replicated ones, whole.
 //
 //gbatch:codec
@@ -123,12 +204,22 @@ type JobsChunk struct {
 	Jobs []*model.Job
 }
 
+func (x *JobsChunk) Wire(c *wire.C) {
+	wire.Int(c, &x.Now)
+	wire.Ptrs(c, &x.Jobs, model.MaxMany)
+}
+
 // NodesRequest lists nodes, all or the named ones. Answered by a stream of NodesChunk.
 //
 //gbatch:codec
 type NodesRequest struct {
 	Names []string
 	Units bool // with the units of their resources, one by one
+}
+
+func (x *NodesRequest) Wire(c *wire.C) {
+	wire.Texts(c, &x.Names, model.MaxList, model.MaxName)
+	wire.Bool(c, &x.Units)
 }
 
 // NodeInfo is a node with what only the leader's memory holds.
@@ -151,6 +242,20 @@ type NodeInfo struct {
 	Maint bool   // it is one for maintenance
 }
 
+func (x *NodeInfo) Wire(c *wire.C) {
+	wire.Ptr(c, &x.Node)
+	wire.Int(c, &x.LoadMilli)
+	wire.Int(c, &x.FreeMemMiB)
+	wire.Int(c, &x.SeenAt)
+	wire.Texts(c, &x.Partitions, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Notes, model.MaxList, model.MaxText)
+	wire.List(c, &x.Units, model.MaxList)
+	wire.List(c, &x.Readings, model.MaxList)
+	wire.List(c, &x.Holders, model.MaxList)
+	wire.Text(c, &x.Resv, model.MaxName)
+	wire.Bool(c, &x.Maint)
+}
+
 // UnitHolder is a job that holds a unit.
 //
 //gbatch:codec
@@ -160,12 +265,23 @@ type UnitHolder struct {
 	Job   string // as users write it
 }
 
+func (x *UnitHolder) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, model.MaxName)
+	wire.Int(c, &x.Index)
+	wire.Text(c, &x.Job, model.MaxName)
+}
+
 // NodesChunk is a part of the list, in the order of the configuration.
 //
 //gbatch:codec
 type NodesChunk struct {
 	Now   model.Time
 	Nodes []*NodeInfo
+}
+
+func (x *NodesChunk) Wire(c *wire.C) {
+	wire.Int(c, &x.Now)
+	wire.Ptrs(c, &x.Nodes, model.MaxList)
 }
 
 // PartitionsReply lists the partitions in the order of the configuration.
@@ -178,12 +294,24 @@ type PartitionsReply struct {
 	Gres       []GresTotals
 }
 
+func (x *PartitionsReply) Wire(c *wire.C) {
+	wire.Int(c, &x.Now)
+	wire.Ptrs(c, &x.Partitions, model.MaxList)
+	wire.Ints(c, &x.TotalCPUs, model.MaxList)
+	wire.List(c, &x.Gres, model.MaxList)
+}
+
 // GresTotals sums generic resources over one partition's nodes.
 //
 //gbatch:codec
 type GresTotals struct {
 	MemMiB int64
 	Gres   []model.GresCount
+}
+
+func (x *GresTotals) Wire(c *wire.C) {
+	wire.Int(c, &x.MemMiB)
+	wire.List(c, &x.Gres, model.MaxFew)
 }
 
 // ConfigReply is the cluster's configuration.
@@ -196,6 +324,14 @@ type ConfigReply struct {
 	BootAt model.Time
 
 	LicensesInUse []model.LicenseCount // in the order of Config.Licenses
+}
+
+func (x *ConfigReply) Wire(c *wire.C) {
+	wire.Ptr(c, &x.Config)
+	wire.List(c, &x.Paths, model.MaxFew)
+	wire.Int(c, &x.Now)
+	wire.Int(c, &x.BootAt)
+	wire.List(c, &x.LicensesInUse, model.MaxFew)
 }
 
 // CancelRequest ends or signals jobs: those named, or those that the filter picks.
@@ -212,6 +348,17 @@ type CancelRequest struct {
 
 	Release bool  // with Signal: the job gives its resources back, and ends with Code
 	Code    int32 // exit code
+}
+
+func (x *CancelRequest) Wire(c *wire.C) {
+	wire.List(c, &x.Targets, model.MaxMany)
+	wire.Struct(c, &x.Filter)
+	wire.Int(c, &x.Signal)
+	wire.Bool(c, &x.Batch)
+	wire.Bool(c, &x.Full)
+	wire.List(c, &x.Steps, model.MaxMany)
+	wire.Bool(c, &x.Release)
+	wire.Int(c, &x.Code)
 }
 
 // Kind is that of the request. To end a job is asked for again where the answer is lost; a signal that a program counts
@@ -233,11 +380,21 @@ type TargetResult struct {
 	Text string
 }
 
+func (x *TargetResult) Wire(c *wire.C) {
+	wire.Struct(c, &x.Ref)
+	wire.Int(c, &x.Code)
+	wire.Text(c, &x.Text, model.MaxText)
+}
+
 // TargetsReply answers CancelRequest and UpdateJobRequest.
 //
 //gbatch:codec
 type TargetsReply struct {
 	Results []TargetResult
+}
+
+func (x *TargetsReply) Wire(c *wire.C) {
+	wire.List(c, &x.Results, model.MaxMany)
 }
 
 // JobAction is what UpdateJobRequest does.
@@ -266,6 +423,12 @@ type UpdateJobRequest struct {
 	Set     []model.KV
 }
 
+func (x *UpdateJobRequest) Wire(c *wire.C) {
+	wire.Int(c, &x.Action)
+	wire.List(c, &x.Targets, model.MaxMany)
+	wire.List(c, &x.Set, model.MaxFew)
+}
+
 // UpdateNodeRequest changes nodes: Set holds State= and Reason=.
 //
 //gbatch:codec
@@ -274,12 +437,21 @@ type UpdateNodeRequest struct {
 	Set   []model.KV
 }
 
+func (x *UpdateNodeRequest) Wire(c *wire.C) {
+	wire.Texts(c, &x.Names, model.MaxList, model.MaxName)
+	wire.List(c, &x.Set, model.MaxFew)
+}
+
 // ReconfigureRequest makes the leader read its configuration files anew and replace the cluster's configuration in one
 // step, or not at all.
 //
 //gbatch:codec
 type ReconfigureRequest struct {
 	DryRun bool
+}
+
+func (x *ReconfigureRequest) Wire(c *wire.C) {
+	wire.Bool(c, &x.DryRun)
 }
 
 // ReconfigureReply is what changed (or would) or, with Problems of severity error, why nothing did.
@@ -293,6 +465,14 @@ type ReconfigureReply struct {
 	Restart  []string // sentences: daemons that take a change over when they are restarted
 }
 
+func (x *ReconfigureReply) Wire(c *wire.C) {
+	wire.Bool(c, &x.Applied)
+	wire.List(c, &x.Changes, model.MaxList)
+	wire.List(c, &x.Problems, model.MaxList)
+	wire.Texts(c, &x.Affected, model.MaxList, model.MaxText)
+	wire.Texts(c, &x.Restart, model.MaxList, model.MaxText)
+}
+
 // Change is one difference between two configurations.
 //
 //gbatch:codec
@@ -301,6 +481,13 @@ type Change struct {
 	Old    string
 	New    string
 	Effect string
+}
+
+func (x *Change) Wire(c *wire.C) {
+	wire.Text(c, &x.Key, model.MaxName)
+	wire.Text(c, &x.Old, model.MaxText)
+	wire.Text(c, &x.New, model.MaxText)
+	wire.Text(c, &x.Effect, model.MaxName)
 }
 
 // Problem is one finding in a configuration file.
@@ -314,11 +501,23 @@ type Problem struct {
 	Hint     string
 }
 
+func (x *Problem) Wire(c *wire.C) {
+	wire.Text(c, &x.File, model.MaxText)
+	wire.Int(c, &x.Line)
+	wire.Text(c, &x.Severity, model.MaxName)
+	wire.Text(c, &x.Text, model.MaxText)
+	wire.Text(c, &x.Hint, model.MaxText)
+}
+
 // WaitRequest waits until a job is over. The answer comes then, or after at most MaxWaitS seconds with Done false.
 //
 //gbatch:codec
 type WaitRequest struct {
 	Job model.JobID
+}
+
+func (x *WaitRequest) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
 }
 
 // AttendRequest says that a job is there for the command that sends it (galloc, grun): the daemon of the command's host cancels
@@ -329,6 +528,10 @@ type AttendRequest struct {
 	Job model.JobID
 }
 
+func (x *AttendRequest) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+}
+
 // WaitReply tells how it ended; for an array the highest exit code of its tasks.
 //
 //gbatch:codec
@@ -337,6 +540,13 @@ type WaitReply struct {
 	State  model.JobState
 	Code   int32
 	Signal int32
+}
+
+func (x *WaitReply) Wire(c *wire.C) {
+	wire.Bool(c, &x.Done)
+	wire.Int(c, &x.State)
+	wire.Int(c, &x.Code)
+	wire.Int(c, &x.Signal)
 }
 
 // MaxWaitS bounds one WaitRequest, seconds; commands ask again.
@@ -363,6 +573,23 @@ type AcctRequest struct {
 	Steps      bool // the records of each job's steps right behind its own
 }
 
+func (x *AcctRequest) Wire(c *wire.C) {
+	wire.List(c, &x.Jobs, model.MaxMany)
+	wire.Ints(c, &x.Users, model.MaxList)
+	wire.Ints(c, &x.Groups, model.MaxList)
+	wire.Texts(c, &x.Accounts, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Partitions, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Names, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.QOS, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Nodes, model.MaxList, model.MaxName)
+	wire.Ints(c, &x.States, model.MaxList)
+	wire.Int(c, &x.Start)
+	wire.Int(c, &x.End)
+	wire.Bool(c, &x.Duplicates)
+	wire.Bool(c, &x.Summaries)
+	wire.Bool(c, &x.Steps)
+}
+
 // RecordsChunk is a part of the answer.
 //
 //gbatch:codec
@@ -372,6 +599,11 @@ type RecordsChunk struct {
 	Summaries []string // of each record, where they were asked for; "": it has none
 }
 
+func (x *RecordsChunk) Wire(c *wire.C) {
+	wire.Ptrs(c, &x.Records, model.MaxMany)
+	wire.Texts(c, &x.Summaries, model.MaxMany, model.MaxText)
+}
+
 // SharesRequest asks for usage by account and user.
 //
 //gbatch:codec
@@ -379,6 +611,12 @@ type SharesRequest struct {
 	Accounts []string
 	Users    []uint32
 	Names    []string // users by name, beside Users
+}
+
+func (x *SharesRequest) Wire(c *wire.C) {
+	wire.Texts(c, &x.Accounts, model.MaxList, model.MaxName)
+	wire.Ints(c, &x.Users, model.MaxList)
+	wire.Texts(c, &x.Names, model.MaxList, model.MaxName)
 }
 
 // ShareRow is one line of gshare: an account (User "") or a user in one.
@@ -406,11 +644,36 @@ type ShareRow struct {
 	TRESMins    []model.TRESCount // used, in minutes
 }
 
+func (x *ShareRow) Wire(c *wire.C) {
+	wire.Text(c, &x.Account, model.MaxName)
+	wire.Text(c, &x.Parent, model.MaxName)
+	wire.Text(c, &x.User, model.MaxName)
+	wire.Int(c, &x.UID)
+	wire.Int(c, &x.Depth)
+	wire.Int(c, &x.RawShares)
+	wire.Float(c, &x.NormShares)
+	wire.Int(c, &x.RawUsage)
+	wire.Float(c, &x.NormUsage)
+	wire.Float(c, &x.FairShare)
+	wire.Text(c, &x.Partition, model.MaxName)
+	wire.Bool(c, &x.UseParent)
+	wire.Float(c, &x.Used)
+	wire.Float(c, &x.LevelFS)
+	wire.Int(c, &x.ID)
+	wire.List(c, &x.GrpTRESMins, model.MaxFew)
+	wire.List(c, &x.RunMins, model.MaxFew)
+	wire.List(c, &x.TRESMins, model.MaxFew)
+}
+
 // SharesReply lists accounts, each followed by its users.
 //
 //gbatch:codec
 type SharesReply struct {
 	Rows []ShareRow
+}
+
+func (x *SharesReply) Wire(c *wire.C) {
+	wire.List(c, &x.Rows, model.MaxMany)
 }
 
 // ResvAction is what ReserveRequest does.
@@ -433,11 +696,21 @@ type ReserveRequest struct {
 	Set    []model.KV
 }
 
+func (x *ReserveRequest) Wire(c *wire.C) {
+	wire.Int(c, &x.Action)
+	wire.Text(c, &x.Name, model.MaxName)
+	wire.List(c, &x.Set, model.MaxFew)
+}
+
 // ReserveReply names the reservation.
 //
 //gbatch:codec
 type ReserveReply struct {
 	Name string
+}
+
+func (x *ReserveReply) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, model.MaxName)
 }
 
 // ReservationsReply lists reservations in order of name; CPUs are those of all nodes of each.
@@ -451,6 +724,13 @@ type ReservationsReply struct {
 	Sizes []ResvSize // of each
 }
 
+func (x *ReservationsReply) Wire(c *wire.C) {
+	wire.Int(c, &x.Now)
+	wire.Ptrs(c, &x.List, model.MaxList)
+	wire.Ints(c, &x.CPUs, model.MaxList)
+	wire.List(c, &x.Sizes, model.MaxList)
+}
+
 // ResvSize is what a reservation takes of its nodes together.
 //
 //gbatch:codec
@@ -461,11 +741,22 @@ type ResvSize struct {
 	PartGres []string          // of each node of which it takes a part: gpu:a100:2
 }
 
+func (x *ResvSize) Wire(c *wire.C) {
+	wire.Int(c, &x.CPUs)
+	wire.Int(c, &x.Cores)
+	wire.List(c, &x.Gres, model.MaxFew)
+	wire.Texts(c, &x.PartGres, model.MaxList, model.MaxText)
+}
+
 // ScriptRequest asks for a job's batch script; its owner and operators get it.
 //
 //gbatch:codec
 type ScriptRequest struct {
 	Job model.JobID
+}
+
+func (x *ScriptRequest) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
 }
 
 // ScriptReply is the script as it was submitted.
@@ -475,12 +766,20 @@ type ScriptReply struct {
 	Script []byte
 }
 
+func (x *ScriptReply) Wire(c *wire.C) {
+	wire.Bytes(c, &x.Script, model.MaxFile)
+}
+
 // DumpChunk is a part of the leader's state as package state's WriteDump writes it; operators get it. It holds scripts and
 // environments of all jobs.
 //
 //gbatch:codec
 type DumpChunk struct {
 	Data []byte
+}
+
+func (x *DumpChunk) Wire(c *wire.C) {
+	wire.Bytes(c, &x.Data, model.MaxFile)
 }
 
 // DumpChunkBytes is how much of a dump stands in one frame.

@@ -6,6 +6,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"gbatch/internal/model"
+	"gbatch/internal/wire"
 )
 
 // AcctOp is what one edit of accounts does. The numbers are stored: append only.
@@ -35,6 +36,14 @@ type AcctEdit struct {
 	QOS     *model.QOS
 }
 
+func (x *AcctEdit) Wire(c *wire.C) {
+	wire.Int(c, &x.Op)
+	wire.Ptr(c, &x.Account)
+	wire.Ptr(c, &x.User)
+	wire.Ptr(c, &x.Assoc)
+	wire.Ptr(c, &x.QOS)
+}
+
 // Accounts changes accounts, users, associations and QOS: all edits in order, or none of them. Gen is the generation
 // that the edits were made from (View.AcctGen); a changed one refuses them. 0 is not checked.
 //
@@ -42,6 +51,11 @@ type AcctEdit struct {
 type Accounts struct {
 	Gen   uint64
 	Edits []AcctEdit
+}
+
+func (x *Accounts) Wire(c *wire.C) {
+	wire.Int(c, &x.Gen)
+	wire.List(c, &x.Edits, model.MaxMany)
 }
 
 // MaxAcctEdits bounds one command.

@@ -7,6 +7,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"gbatch/internal/model"
+	"gbatch/internal/wire"
 )
 
 // Kind numbers a command in the log. Append only: an old log must decode forever.
@@ -60,12 +61,26 @@ type Submit struct {
 	Hold      model.HoldKind
 }
 
+func (x *Submit) Wire(c *wire.C) {
+	wire.Text(c, &x.RequestID, model.MaxName)
+	wire.Ptr(c, &x.Spec)
+	wire.Struct(c, &x.Script)
+	wire.Struct(c, &x.Env)
+	wire.Int(c, &x.Priority)
+	wire.Int(c, &x.Hold)
+}
+
 // Starts carries a scheduling plan.
 //
 //gbatch:codec
 type Starts struct {
 	Epoch uint64
 	Plan  model.Plan
+}
+
+func (x *Starts) Wire(c *wire.C) {
+	wire.Int(c, &x.Epoch)
+	wire.Struct(c, &x.Plan)
 }
 
 // ReportKind is what a node says of an attempt. The numbers are stored: append only.
@@ -102,11 +117,26 @@ type Report struct {
 	Step    *model.Step
 }
 
+func (x *Report) Wire(c *wire.C) {
+	wire.Int(c, &x.Kind)
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Attempt)
+	wire.Int(c, &x.At)
+	wire.Struct(c, &x.Exit)
+	wire.Text(c, &x.Text, model.MaxText)
+	wire.Text(c, &x.Node, model.MaxName)
+	wire.Ptr(c, &x.Step)
+}
+
 // Reports brings what nodes said. Repeated and outdated reports change nothing.
 //
 //gbatch:codec
 type Reports struct {
 	Reports []Report
+}
+
+func (x *Reports) Wire(c *wire.C) {
+	wire.List(c, &x.Reports, model.MaxMany)
 }
 
 // Target is a job, some tasks of an array that have not started (Tasks), or one task (Task).
@@ -118,6 +148,12 @@ type Target struct {
 	Tasks model.TaskSet
 }
 
+func (x *Target) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.Task)
+	wire.List(c, &x.Tasks, model.MaxMany)
+}
+
 // Stop ends jobs: Event is EvCancel, EvRequeue, EvPreempt.
 //
 //gbatch:codec
@@ -127,6 +163,14 @@ type Stop struct {
 	Hold    bool // with EvRequeue: and hold it
 	UID     uint32
 	Why     string // with EvCancel of running jobs, for people; "" where UID says all
+}
+
+func (x *Stop) Wire(c *wire.C) {
+	wire.List(c, &x.Targets, model.MaxMany)
+	wire.Int(c, &x.Event)
+	wire.Bool(c, &x.Hold)
+	wire.Int(c, &x.UID)
+	wire.Text(c, &x.Why, model.MaxText)
 }
 
 // Edit changes pending (and, as far as a field allows, running) jobs. Only fields named in Set count.
@@ -145,6 +189,21 @@ type Edit struct {
 	Comment  string
 	Direct   bool  // with SetPriority: it stands whatever the factors say
 	Site     int32 // SiteFactor
+}
+
+func (x *Edit) Wire(c *wire.C) {
+	wire.List(c, &x.Targets, model.MaxMany)
+	wire.Ints(c, &x.Set, model.MaxFew)
+	wire.Ptr(c, &x.Spec)
+	wire.Int(c, &x.Hold)
+	wire.Int(c, &x.Priority)
+	wire.Int(c, &x.Begin)
+	wire.Int(c, &x.LimitS)
+	wire.Int(c, &x.Throttle)
+	wire.List(c, &x.Deps, model.MaxList)
+	wire.Text(c, &x.Comment, model.MaxText)
+	wire.Bool(c, &x.Direct)
+	wire.Int(c, &x.Site)
 }
 
 // Field names what an Edit sets. The numbers are stored: append only.
@@ -180,11 +239,28 @@ type Join struct {
 	Gres    []model.GresDef // what is near the units of its resources and how they are connected, as far as it knows
 }
 
+func (x *Join) Wire(c *wire.C) {
+	wire.Text(c, &x.Node, model.MaxName)
+	wire.Text(c, &x.BootID, model.MaxName)
+	wire.Int(c, &x.BootAt)
+	wire.Int(c, &x.UpSince)
+	wire.Text(c, &x.Version, model.MaxName)
+	wire.Text(c, &x.OS, model.MaxName)
+	wire.Text(c, &x.Arch, model.MaxName)
+	wire.Text(c, &x.Problem, model.MaxText)
+	wire.List(c, &x.Known, model.MaxMany)
+	wire.List(c, &x.Gres, model.MaxFew)
+}
+
 // Lost says that nodes have been silent for too long.
 //
 //gbatch:codec
 type Lost struct {
 	Nodes []string
+}
+
+func (x *Lost) Wire(c *wire.C) {
+	wire.Texts(c, &x.Nodes, model.MaxList, model.MaxName)
 }
 
 // NodeHealth says what is wrong with a node that is registered, "" when nothing is any more.
@@ -193,6 +269,11 @@ type Lost struct {
 type NodeHealth struct {
 	Node    string
 	Problem string
+}
+
+func (x *NodeHealth) Wire(c *wire.C) {
+	wire.Text(c, &x.Node, model.MaxName)
+	wire.Text(c, &x.Problem, model.MaxText)
 }
 
 // NodeEdit is an operator's word on nodes.
@@ -209,12 +290,27 @@ type NodeEdit struct {
 	Units []int32
 }
 
+func (x *NodeEdit) Wire(c *wire.C) {
+	wire.Texts(c, &x.Nodes, model.MaxList, model.MaxName)
+	wire.Int(c, &x.Admin)
+	wire.Bool(c, &x.Keep)
+	wire.Text(c, &x.Reason, model.MaxText)
+	wire.Text(c, &x.By, model.MaxName)
+	wire.Text(c, &x.Gres, model.MaxText)
+	wire.Ints(c, &x.Units, model.MaxList)
+}
+
 // Units is a node's whole account of units that should not be given to jobs.
 //
 //gbatch:codec
 type Units struct {
 	Node  string
 	Tells []model.UnitTell
+}
+
+func (x *Units) Wire(c *wire.C) {
+	wire.Text(c, &x.Node, model.MaxName)
+	wire.List(c, &x.Tells, model.MaxFew)
 }
 
 // SetConfig replaces the configuration.
@@ -225,6 +321,11 @@ type SetConfig struct {
 	Instance uint64 // of a new cluster: random, never 0; ignored once the cluster has one
 }
 
+func (x *SetConfig) Wire(c *wire.C) {
+	wire.Ptr(c, &x.Config)
+	wire.Int(c, &x.Instance)
+}
+
 // Trim drops accounting records up to Seq: gdbd has them.
 //
 //gbatch:codec
@@ -232,11 +333,19 @@ type Trim struct {
 	Seq uint64
 }
 
+func (x *Trim) Wire(c *wire.C) {
+	wire.Int(c, &x.Seq)
+}
+
 // Tick lets time pass: time limits, begin times, the age at which finished jobs are forgotten.
 //
 //gbatch:codec
 type Tick struct {
 	Limit int32 // at most so many jobs of each sort
+}
+
+func (x *Tick) Wire(c *wire.C) {
+	wire.Int(c, &x.Limit)
 }
 
 func (*Submit) kind() Kind     { return KindSubmit }

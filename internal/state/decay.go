@@ -5,6 +5,7 @@ import (
 	"math/bits"
 
 	"gbatch/internal/model"
+	"gbatch/internal/wire"
 )
 
 // Usage fades: what was used a half-life ago counts for half (PriorityDecayHalfLife). Nothing is ever walked for that.
@@ -70,6 +71,11 @@ type Fade struct {
 type Meter struct {
 	Value int64
 	Rate  int64
+}
+
+func (x *Meter) Wire(c *wire.C) {
+	wire.Int(c, &x.Value)
+	wire.Int(c, &x.Rate)
 }
 
 // At gives the meter's value at now, where it was taken at stamp. A moment before stamp counts as stamp. What doesn't

@@ -1,6 +1,9 @@
 package state
 
-import "gbatch/internal/model"
+import (
+	"gbatch/internal/model"
+	"gbatch/internal/wire"
+)
 
 // Mails that people asked for (--mail-type) wait here until the leader takes them. It takes them out of the facts before
 // it sends them: each is sent at most once, whatever happens to the leader meanwhile. An array is told of as a whole,
@@ -22,6 +25,10 @@ type Mail struct {
 //gbatch:codec
 type Mailed struct {
 	Seq uint64
+}
+
+func (x *Mailed) Wire(c *wire.C) {
+	wire.Int(c, &x.Seq)
 }
 
 func (*Mailed) kind() Kind { return KindMailed }

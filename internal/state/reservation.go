@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"gbatch/internal/model"
+	"gbatch/internal/wire"
 )
 
 // ResvOp is what a Reserve command does. The numbers are stored: append only.
@@ -24,6 +25,11 @@ const (
 type Reserve struct {
 	Op   ResvOp
 	Resv *model.Reservation
+}
+
+func (x *Reserve) Wire(c *wire.C) {
+	wire.Int(c, &x.Op)
+	wire.Ptr(c, &x.Resv)
 }
 
 func (*Reserve) kind() Kind { return KindReserve }

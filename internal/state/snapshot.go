@@ -9,6 +9,7 @@ import (
 	"github.com/vmihailenco/msgpack/v5"
 
 	"gbatch/internal/model"
+	"gbatch/internal/wire"
 )
 
 // snapshotFormat is the first number of a snapshot. A reader refuses a newer one.
@@ -42,6 +43,36 @@ type snapHead struct {
 	Mails, NextMail                      uint64
 }
 
+func (x *snapHead) Wire(c *wire.C) {
+	wire.Int(c, &x.Format)
+	wire.Int(c, &x.Gen)
+	wire.Int(c, &x.NextID)
+	wire.Int(c, &x.NextReq)
+	wire.Int(c, &x.NextSeq)
+	wire.Ptr(c, &x.Config)
+	wire.Int(c, &x.Nodes)
+	wire.Int(c, &x.Blobs)
+	wire.Int(c, &x.Usage)
+	wire.Int(c, &x.Arrays)
+	wire.Int(c, &x.Jobs)
+	wire.Int(c, &x.Requests)
+	wire.Int(c, &x.Outbox)
+	wire.Int(c, &x.Instance)
+	wire.Int(c, &x.Accounts)
+	wire.Int(c, &x.Users)
+	wire.Int(c, &x.Assocs)
+	wire.Int(c, &x.QOS)
+	wire.Int(c, &x.QOSUse)
+	wire.Int(c, &x.AcctGen)
+	wire.Int(c, &x.NextAssoc)
+	wire.Int(c, &x.NextQOS)
+	wire.Int(c, &x.ResetAt)
+	wire.Int(c, &x.Reservations)
+	wire.Int(c, &x.AcctUse)
+	wire.Int(c, &x.Mails)
+	wire.Int(c, &x.NextMail)
+}
+
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
 //
 //gbatch:codec
@@ -50,12 +81,24 @@ type snapJob struct {
 	Job  *model.Job
 }
 
+func (x *snapJob) Wire(c *wire.C) {
+	wire.Int(c, &x.Spec)
+	wire.Ptr(c, &x.Job)
+}
+
 //gbatch:codec
 type snapRequest struct {
 	ID  string
 	Job model.JobID
 	At  model.Time
 	Seq uint64
+}
+
+func (x *snapRequest) Wire(c *wire.C) {
+	wire.Text(c, &x.ID, model.MaxName)
+	wire.Int(c, &x.Job)
+	wire.Int(c, &x.At)
+	wire.Int(c, &x.Seq)
 }
 
 //gbatch:codec
@@ -68,6 +111,15 @@ type snapEvent struct {
 	Step   *model.Step // it is this step's end
 }
 
+func (x *snapEvent) Wire(c *wire.C) {
+	wire.Int(c, &x.Seq)
+	wire.Bool(c, &x.Latest)
+	wire.Bool(c, &x.Same)
+	wire.Int(c, &x.Job)
+	wire.Ptr(c, &x.Record)
+	wire.Ptr(c, &x.Step)
+}
+
 //gbatch:codec
 type snapMail struct {
 	Seq   uint64
@@ -75,6 +127,14 @@ type snapMail struct {
 	At    model.Time
 	Job   *snapJob
 	Array *Array
+}
+
+func (x *snapMail) Wire(c *wire.C) {
+	wire.Int(c, &x.Seq)
+	wire.Int(c, &x.What)
+	wire.Int(c, &x.At)
+	wire.Ptr(c, &x.Job)
+	wire.Ptr(c, &x.Array)
 }
 
 // frozen is a View with the facts that only a snapshot needs.

@@ -4,6 +4,7 @@ import (
 	"github.com/tidwall/btree"
 
 	"gbatch/internal/model"
+	"gbatch/internal/wire"
 )
 
 // State is the facts. It is not safe for concurrent use: whoever owns it (package ctld's machine) calls Apply and View
@@ -122,6 +123,26 @@ type Array struct {
 	MaxSignal int32
 
 	Culprit string // the first of Failed, as "job 12_3 ended FAILED"; "" while none has
+}
+
+func (x *Array) Wire(c *wire.C) {
+	wire.Int(c, &x.ID)
+	wire.Int(c, &x.Total)
+	wire.Int(c, &x.Min)
+	wire.Int(c, &x.Max)
+	wire.Int(c, &x.Step)
+	wire.Int(c, &x.Waiting)
+	wire.Int(c, &x.Active)
+	wire.Int(c, &x.Done)
+	wire.Int(c, &x.Failed)
+	wire.Int(c, &x.MaxExit)
+	wire.Bool(c, &x.Begun)
+	wire.Bool(c, &x.Back)
+	wire.Int(c, &x.Ill)
+	wire.Int(c, &x.LeastExit)
+	wire.Int(c, &x.MostExit)
+	wire.Int(c, &x.MaxSignal)
+	wire.Text(c, &x.Culprit, model.MaxText)
 }
 
 type request struct {

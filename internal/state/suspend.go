@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"gbatch/internal/model"
+	"gbatch/internal/wire"
 )
 
 // Suspend suspends running jobs, or lets suspended ones go on: those that an operator names, and those whose turn has
@@ -15,6 +16,12 @@ type Suspend struct {
 	Targets []Target
 	Resume  bool
 	Turn    model.Turn
+}
+
+func (x *Suspend) Wire(c *wire.C) {
+	wire.List(c, &x.Targets, model.MaxMany)
+	wire.Bool(c, &x.Resume)
+	wire.Struct(c, &x.Turn)
 }
 
 func (*Suspend) kind() Kind { return KindSuspend }

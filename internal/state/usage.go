@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"gbatch/internal/model"
+	"gbatch/internal/wire"
 )
 
 // Usage is what one user has used under one account, or all jobs of one QOS. It changes when a job starts, changes or
@@ -27,12 +28,31 @@ type Usage struct {
 	TRES      []TRESUse  // in order of name
 }
 
+func (x *Usage) Wire(c *wire.C) {
+	wire.Text(c, &x.Account, model.MaxName)
+	wire.Text(c, &x.User, model.MaxName)
+	wire.Int(c, &x.UID)
+	wire.Int(c, &x.CPUMS)
+	wire.Int(c, &x.GPUMS)
+	wire.Text(c, &x.Partition, model.MaxName)
+	wire.Text(c, &x.QOS, model.MaxName)
+	wire.Int(c, &x.Stamp)
+	wire.Struct(c, &x.Bill)
+	wire.Struct(c, &x.Wall)
+	wire.List(c, &x.TRES, model.MaxFew)
+}
+
 // TRESUse is what was used of one resource: CPUs, MiB, nodes, or units of a generic resource.
 //
 //gbatch:codec
 type TRESUse struct {
 	TRES  string
 	Meter Meter
+}
+
+func (x *TRESUse) Wire(c *wire.C) {
+	wire.Text(c, &x.TRES, model.MaxName)
+	wire.Struct(c, &x.Meter)
 }
 
 func usageKey(account, user, part string) string {

@@ -1,0 +1,16 @@
+package state
+
+import (
+	"testing"
+
+	"gbatch/internal/wire/wiretest"
+)
+
+// TestWire: every struct and field has its line, and no bytes cost more than they may. A struct that no other one holds
+// is named here.
+func TestWire(t *testing.T) {
+	wiretest.Package(t,
+		&Accounts{}, &Edit{}, &Join{}, &Lost{}, &Mailed{}, &NodeEdit{}, &NodeHealth{}, &Reports{}, &Reserve{},
+		&SetConfig{}, &Starts{}, &Stop{}, &Submit{}, &Suspend{}, &Tick{}, &Trim{}, &Units{}, &Usage{}, &snapEvent{},
+		&snapHead{}, &snapMail{}, &snapRequest{})
+}

@@ -1,0 +1,15 @@
+package noded
+
+import (
+	"testing"
+
+	"gbatch/internal/wire/wiretest"
+)
+
+// TestWire: every struct and field has its line, and no bytes cost more than they may. A struct that no other one holds
+// is named here.
+func TestWire(t *testing.T) {
+	wiretest.Package(t,
+		&ackedSeqs{}, &finalRec{}, &lateFor{}, &launched{}, &leaderEpoch{}, &opened{}, &orderedTo{}, &placedStep{},
+		&sampledUse{}, &staged{}, &stepOver{}, &warnedOf{})
+}
