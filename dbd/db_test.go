@@ -15,9 +15,9 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"gbatch/internal/codecgen/wire"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/wire"
 )
 
 // t0 is the moment around which tests happen: noon of a day in the middle of a month.

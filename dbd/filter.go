@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
-	"gbatch/internal/codecgen/wire"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/wire"
 )
 
 // This file owns which records a request means. The rules, after sacct's manual page:

@@ -14,9 +14,9 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"gbatch/internal/codecgen/wire"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/wire"
 )
 
 // This file owns everything that writes. One goroutine does (run); put hands it a batch of records and waits until they

@@ -8,8 +8,6 @@ import (
 	"gbatch/internal/wire"
 )
 
-//go:generate go run gbatch/internal/codecgen
-
 // memory.go is what the spool's records mean: fold is the only place that knows.
 
 // recordKind says what a record is. The numbers are on disk: append only.
@@ -33,8 +31,6 @@ const (
 )
 
 // opened begins every run of gnoded. Its incarnation makes report numbers grow over restarts.
-//
-//gbatch:codec
 type opened struct {
 	Incarnation uint32
 	BootID      string
@@ -47,7 +43,6 @@ func (x *opened) Wire(c *wire.C) {
 	wire.Text(c, &x.Node, model.MaxName)
 }
 
-//gbatch:codec
 type leaderEpoch struct {
 	Epoch    uint64
 	Instance uint64
@@ -59,8 +54,6 @@ func (x *leaderEpoch) Wire(c *wire.C) {
 }
 
 // launched is what has to be known of an attempt to end it properly after a restart.
-//
-//gbatch:codec
 type launched struct {
 	Job     model.JobID
 	Attempt uint32
@@ -124,8 +117,6 @@ func (x *launched) Wire(c *wire.C) {
 }
 
 // sampledUse is what samples have found so far.
-//
-//gbatch:codec
 type sampledUse struct {
 	Job     model.JobID
 	Attempt uint32
@@ -145,8 +136,6 @@ func (x *sampledUse) Wire(c *wire.C) {
 
 // orderedTo is written before an order goes out. A gnoded that finds it must not make the attempt's script and group
 // anew: gshim may be forking into them.
-//
-//gbatch:codec
 type orderedTo struct {
 	Job     model.JobID
 	Attempt uint32
@@ -160,8 +149,6 @@ func (x *orderedTo) Wire(c *wire.C) {
 }
 
 // placedStep is a step that has its part of its job.
-//
-//gbatch:codec
 type placedStep struct {
 	Job       model.JobID
 	Attempt   uint32
@@ -197,8 +184,6 @@ func (x *placedStep) Wire(c *wire.C) {
 }
 
 // stepOver ends a step. Its number is not used again.
-//
-//gbatch:codec
 type stepOver struct {
 	Job     model.JobID
 	Attempt uint32
@@ -214,8 +199,6 @@ func (x *stepOver) Wire(c *wire.C) {
 }
 
 // warnedOf notes a signal that is sent once, before it is.
-//
-//gbatch:codec
 type warnedOf struct {
 	Job     model.JobID
 	Attempt uint32
@@ -227,8 +210,6 @@ func (x *warnedOf) Wire(c *wire.C) {
 }
 
 // lateFor notes a launch that is given up, before it is killed: how it ends is then a failed launch and not the job's end.
-//
-//gbatch:codec
 type lateFor struct {
 	Job     model.JobID
 	Attempt uint32
@@ -239,7 +220,6 @@ func (x *lateFor) Wire(c *wire.C) {
 	wire.Int(c, &x.Attempt)
 }
 
-//gbatch:codec
 type ackedSeqs struct {
 	Seqs []uint64
 }

@@ -58,8 +58,6 @@ func (s stage) String() string {
 }
 
 // facts are what the programs of an attempt need, as the configuration and the job were when it was launched.
-//
-//gbatch:codec
 type facts struct {
 	Env            []string
 	Prolog         []string // patterns
@@ -77,8 +75,6 @@ func (x *facts) Wire(c *wire.C) {
 }
 
 // staged says which program an attempt has reached.
-//
-//gbatch:codec
 type staged struct {
 	Job     model.JobID
 	Attempt uint32
@@ -98,8 +94,6 @@ func (x *staged) Wire(c *wire.C) {
 }
 
 // finalRec keeps an attempt's last report until its epilog has run.
-//
-//gbatch:codec
 type finalRec struct {
 	Report *proto.Report
 }

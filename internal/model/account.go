@@ -20,8 +20,6 @@ func (l Limit) Value() (n int64, set bool) { return int64(l) - 1, l > 0 }
 
 // TRESLimit is a limit on one trackable resource. Units: CPUs, MiB, nodes, generic resources; in *Mins fields times
 // minutes.
-//
-//gbatch:codec
 type TRESLimit struct {
 	TRES    string // cpu, mem, node, billing, energy, gres/gpu, gres/gpu:h100, license/x
 	Count   int64
@@ -43,8 +41,6 @@ func (l TRESLimit) Of(total int64) int64 {
 }
 
 // Account is a bank account; they form a tree below "root".
-//
-//gbatch:codec
 type Account struct {
 	Name         string
 	Parent       string // "" for root only
@@ -86,8 +82,6 @@ func (a AdminLevel) String() string {
 }
 
 // User is a person, or a program, with accounts.
-//
-//gbatch:codec
 type User struct {
 	Name           string
 	DefaultAccount string
@@ -109,8 +103,6 @@ type AssocKey struct {
 
 // Association is what an account, or a user in one (and in one partition), is due and may use. A limit that is unset is
 // the nearest one above: the account's, then its parent's; Grp limits hold for the sum of everything below.
-//
-//gbatch:codec
 type Association struct {
 	ID        uint32
 	Account   string
@@ -226,8 +218,6 @@ const FactorOne int64 = 1_000_000
 
 // QOS is a quality of service: a class of jobs with a priority, limits and rights. Limits that are unset are not
 // limited here, but may be by the association.
-//
-//gbatch:codec
 type QOS struct {
 	ID          uint32
 	Name        string

@@ -3,8 +3,6 @@ package model
 import "gbatch/internal/wire"
 
 // Alloc is what a running job holds, node by node, in the order of the node list; the first runs the batch script.
-//
-//gbatch:codec
 type Alloc struct {
 	Nodes []NodeAlloc
 }
@@ -15,8 +13,6 @@ func (x *Alloc) Wire(c *wire.C) {
 
 // NodeAlloc is a job's part of one node. CPUs and generic resources are named by index, so that two jobs can be seen
 // not to share one.
-//
-//gbatch:codec
 type NodeAlloc struct {
 	Node   string
 	CPUs   Bits
@@ -34,8 +30,6 @@ func (x *NodeAlloc) Wire(c *wire.C) {
 }
 
 // GresAlloc is units of one generic resource on one node.
-//
-//gbatch:codec
 type GresAlloc struct {
 	Name  string
 	Type  string
@@ -51,8 +45,6 @@ func (x *GresAlloc) Wire(c *wire.C) {
 }
 
 // GPUShare says of which GPU a job holds shares. All of a job's shares on a node are of one GPU.
-//
-//gbatch:codec
 type GPUShare struct {
 	GPU    int32 // index among the node's units of gpu
 	Of     int32 // shares that the GPU has
@@ -94,8 +86,6 @@ func (a *Alloc) Totals() (cpus int, memMiB int64, gres []GresCount) {
 }
 
 // GresCount counts units of one type of a generic resource.
-//
-//gbatch:codec
 type GresCount struct {
 	Name  string
 	Type  string

@@ -4,8 +4,6 @@ import "gbatch/internal/wire"
 
 // AskRules is what a partition and the cluster say where jobs say nothing, and what bounds what they say. With a Spec it
 // gives what the job asks for (package ask). Lists of jobs carry it, once for each partition.
-//
-//gbatch:codec
 type AskRules struct {
 	Partition string
 	QOS       string // a QOS that lifts limits of the partition: for its jobs; "": for all others

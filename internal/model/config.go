@@ -4,8 +4,6 @@ import "gbatch/internal/wire"
 
 // Config is everything in the configuration that changes a decision. It is replicated: one command replaces it whole.
 // Addresses, paths and log levels are local to each daemon and are not here.
-//
-//gbatch:codec
 type Config struct {
 	Cluster    string
 	Nodes      []*NodeDef
@@ -36,8 +34,6 @@ func (x *Config) Wire(c *wire.C) {
 const MaxLicenses = 64
 
 // Switch is one switch of the network: a leaf with nodes, or one above others.
-//
-//gbatch:codec
 type Switch struct {
 	Name     string
 	Nodes    []string // of a leaf
@@ -55,8 +51,6 @@ func (x *Switch) Wire(c *wire.C) {
 }
 
 // Params are the cluster-wide settings that the state and the scheduler use. Spans are in seconds, memory in MiB.
-//
-//gbatch:codec
 type Params struct {
 	KillWaitS       int64
 	MinJobAgeS      int64
@@ -157,8 +151,6 @@ func (x *Params) Wire(c *wire.C) {
 }
 
 // GPUSelect is GpuSelectPolicy with GpuScoreWeights.
-//
-//gbatch:codec
 type GPUSelect struct {
 	Spread bool // over groups of near GPUs; otherwise as few of them as can be
 	First  bool // the cost counts before connections: topology is not in the list
@@ -181,8 +173,6 @@ func (x *GPUSelect) Wire(c *wire.C) {
 func (g GPUSelect) ByCost() bool { return g.Mem|g.Util|g.Temp|g.Idle != 0 }
 
 // GPUIdle says what becomes of jobs none of whose GPUs does anything, seconds after the last that did; 0: nothing.
-//
-//gbatch:codec
 type GPUIdle struct {
 	WarnS   int64 // a line in their output
 	CancelS int64
@@ -196,8 +186,6 @@ func (x *GPUIdle) Wire(c *wire.C) {
 }
 
 // Backfill is SchedulerType with the bf_ part of SchedulerParameters. Counts of 0 are no limit.
-//
-//gbatch:codec
 type Backfill struct {
 	On             bool // SchedulerType=sched/backfill
 	IntervalS      int64
@@ -241,8 +229,6 @@ func (x *Backfill) Wire(c *wire.C) {
 }
 
 // Expect is what the scheduler expects of a pending job. It is worked out for lists and stands on no stored record.
-//
-//gbatch:codec
 type Expect struct {
 	Start Time // 0: not known
 	Nodes []string
@@ -306,8 +292,6 @@ const (
 )
 
 // Priority is how priorities are computed: Slurm's multifactor plugin. Spans are in seconds.
-//
-//gbatch:codec
 type Priority struct {
 	Multifactor     bool // PriorityType=priority/multifactor; false: first come, first served
 	HalfLifeS       int64
@@ -356,8 +340,6 @@ func (p *Priority) Weighted() bool {
 func (p *Priority) Default() bool { return !p.Named && !p.Weighted() }
 
 // Partition is a named set of nodes with its limits.
-//
-//gbatch:codec
 type Partition struct {
 	Name              string
 	Nodes             []string
@@ -465,8 +447,6 @@ func (s PartState) String() string {
 }
 
 // Preempt says which jobs may push others out, and how.
-//
-//gbatch:codec
 type Preempt struct {
 	ByQOS       bool   // PreemptType=preempt/qos
 	ByPartition bool   // preempt/partition_prio

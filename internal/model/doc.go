@@ -6,9 +6,7 @@
 //
 // Read job.go, then jobstate.go (which states there are and what moves a job between them), then alloc.go.
 //
-// Structs marked gbatch:codec get a hand-written-speed msgpack codec from internal/codecgen: an array of fields in
-// declaration order. Such structs are append-only: a new field goes to the end, an old one is never removed or
-// reordered, because raft logs, snapshots and accounting files hold them forever.
+// Structs with a Wire method travel and are stored: the method lists their fields, a line each (see package wire).
+// They are append-only: a new field goes to the end, an old one is never removed or reordered, because raft logs,
+// snapshots and accounting files hold them for ever. bounds.go has the limits that those lines name.
 package model
-
-//go:generate go run gbatch/internal/codecgen

@@ -5,8 +5,6 @@ import "gbatch/internal/wire"
 // Explanation says why a job waits, when it is expected to start and what would let it start sooner. It is computed
 // when somebody asks and never stored. In sentences moments stand as <t:N> with N Unix milliseconds: how they are
 // written is the reader's affair.
-//
-//gbatch:codec
 type Explanation struct {
 	Job     JobID
 	ArrayID JobID
@@ -40,8 +38,6 @@ func (x *Explanation) Wire(c *wire.C) {
 }
 
 // Cause is one thing that holds a job. The first of a list is the binding one.
-//
-//gbatch:codec
 type Cause struct {
 	Reason    Reason
 	Partition string // "": whatever the partition
@@ -59,8 +55,6 @@ func (x *Cause) Wire(c *wire.C) {
 }
 
 // QueuePlace is a job's place in a partition's queue.
-//
-//gbatch:codec
 type QueuePlace struct {
 	Partition string
 	Ahead     int32 // jobs that come first
@@ -74,8 +68,6 @@ func (x *QueuePlace) Wire(c *wire.C) {
 }
 
 // WhatIf is a single change of a request and what would come of it.
-//
-//gbatch:codec
 type WhatIf struct {
 	Option    string // as one would submit it: --time=1:30:00
 	Start     Time

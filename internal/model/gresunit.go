@@ -7,8 +7,6 @@ import (
 )
 
 // GresUnit is one unit of a generic resource as its node found it: a GPU, a MIG instance, another device.
-//
-//gbatch:codec
 type GresUnit struct {
 	Name    string
 	Type    string

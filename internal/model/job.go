@@ -5,8 +5,6 @@ import "gbatch/internal/wire"
 // Job is one job as the controllers remember it: a plain job, an array that still has tasks to start, or one task of
 // an array. What exists only while a job has resources stands in Run, what exists only once it is over in End, so that
 // a pending job cannot have a node and a running one cannot have an exit code.
-//
-//gbatch:codec
 type Job struct {
 	ID       JobID
 	ArrayID  JobID   // the array this is a task of or, with Tasks, its own ID; 0 for a plain job
@@ -121,8 +119,6 @@ const (
 )
 
 // Run is a job's life on its nodes.
-//
-//gbatch:codec
 type Run struct {
 	Partition string // the one of Spec.Partitions that it runs in
 	Alloc     *Alloc
@@ -221,8 +217,6 @@ func (r *Run) Deadline() Time {
 }
 
 // End is how a job ended.
-//
-//gbatch:codec
 type End struct {
 	At   Time
 	Exit Exit
@@ -236,8 +230,6 @@ func (x *End) Wire(c *wire.C) {
 }
 
 // Exit is what a node reports of a finished job.
-//
-//gbatch:codec
 type Exit struct {
 	Code     int32  // exit code of the script, 0-255
 	Signal   int32  // the signal that ended it, or 0

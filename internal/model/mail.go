@@ -8,8 +8,6 @@ import (
 )
 
 // MailWish is who is to be told by mail of what happens to a job (--mail-user, --mail-type).
-//
-//gbatch:codec
 type MailWish struct {
 	User  string // addresses, joined with commas
 	Types MailTypes

@@ -3,8 +3,6 @@ package model
 import "gbatch/internal/wire"
 
 // NodeDef is a node as the configuration defines it.
-//
-//gbatch:codec
 type NodeDef struct {
 	Name           string
 	Addr           string // host name or address, for people
@@ -56,8 +54,6 @@ func (d *NodeDef) JobCPUCount() int { return int(d.CPUs) - d.Kept.Count() }
 func (d *NodeDef) JobMemMiB() int64 { return d.MemMiB - d.KeptMemMiB }
 
 // GresDef is one kind of generic resource on a node. Indices count from First, over all types of one name.
-//
-//gbatch:codec
 type GresDef struct {
 	Name  string
 	Type  string
@@ -96,8 +92,6 @@ func (x *GresDef) Wire(c *wire.C) {
 }
 
 // Share says how many units of a sharing resource are of one GPU.
-//
-//gbatch:codec
 type Share struct {
 	GPU   int32 // index among the node's units of gpu
 	Count int32
@@ -129,8 +123,6 @@ const (
 )
 
 // Node is one node with what runs on it.
-//
-//gbatch:codec
 type Node struct {
 	Def      *NodeDef
 	Admin    NodeAdmin

@@ -9,8 +9,6 @@ const ProgramLimitS = 30 * 60
 // NodeRules is what the configuration has nodes do around jobs: programs to run, how long to wait, what to make of
 // failures. The leader hands it to every node. Spans are in seconds, 0 is no limit but where it
 // says otherwise: programs end after ProgramLimitS.
-//
-//gbatch:codec
 type NodeRules struct {
 	Prolog         []string // absolute paths or patterns, run as root on every node of a job before it begins
 	Epilog         []string // the same, after its last process

@@ -3,8 +3,6 @@ package model
 import "gbatch/internal/wire"
 
 // Plan is what one scheduling pass decided. The state checks every start against the facts again before it takes it.
-//
-//gbatch:codec
 type Plan struct {
 	Starts  []Start
 	Reasons []ReasonSet
@@ -27,8 +25,6 @@ func (p *Plan) Empty() bool {
 }
 
 // Preemption ends or suspends a job with resources for the sake of another.
-//
-//gbatch:codec
 type Preemption struct {
 	Job    JobID // who ends
 	For    JobID
@@ -46,8 +42,6 @@ func (x *Preemption) Wire(c *wire.C) {
 }
 
 // ClaimSet gives a job that waits a claim, or takes it away (nil).
-//
-//gbatch:codec
 type ClaimSet struct {
 	Job   JobID
 	Claim *Claim
@@ -60,8 +54,6 @@ func (x *ClaimSet) Wire(c *wire.C) {
 
 // Claim is what a job that waits was promised when others were ended for it. Nobody else gets it. It goes with the
 // job's start, or when the job no longer may start.
-//
-//gbatch:codec
 type Claim struct {
 	Partition string
 	Alloc     *Alloc
@@ -73,8 +65,6 @@ func (x *Claim) Wire(c *wire.C) {
 }
 
 // Start gives a job (or the next task of an array) its resources.
-//
-//gbatch:codec
 type Start struct {
 	Job       JobID // the plain job, or the array
 	Task      int32 // the array's task, or NoTask
@@ -98,8 +88,6 @@ func (x *Start) Wire(c *wire.C) {
 }
 
 // ReasonSet says why a job still waits.
-//
-//gbatch:codec
 type ReasonSet struct {
 	Job    JobID
 	Reason Reason

@@ -4,8 +4,6 @@ import "gbatch/internal/wire"
 
 // Record is a job's line in accounting: whole and self-contained, one per (Job, Attempt), or with Step a step's. A later record of the same
 // key replaces the earlier one, so sending one twice changes nothing.
-//
-//gbatch:codec
 type Record struct {
 	Seq          uint64 // position in the controller's outbox: strictly growing
 	Cluster      string

@@ -8,8 +8,6 @@ import (
 )
 
 // Reservation keeps nodes free for some users or accounts, or for nobody, for a span of time.
-//
-//gbatch:codec
 type Reservation struct {
 	Name      string
 	Start     Time
@@ -58,8 +56,6 @@ func (x *Reservation) Wire(c *wire.C) {
 }
 
 // ResvPart is what a reservation takes of one node.
-//
-//gbatch:codec
 type ResvPart struct {
 	CPUs   int32
 	MemMiB int64

@@ -20,8 +20,6 @@ func IsShare(name string) bool { return name == "shard" || name == "mps" }
 const MaxSharedGPUs = 64
 
 // SharedGPU is what jobs hold of one shared GPU.
-//
-//gbatch:codec
 type SharedGPU struct {
 	GPU    int32
 	Name   string // the sharing resource

@@ -9,8 +9,6 @@ import (
 // Spec is what a job was submitted with. It is shared between all tasks of an array and never edited: an update makes
 // a new one. Who submits (UID, GID, Groups) is filled in by the daemon whose socket the kernel attested, never by the
 // command.
-//
-//gbatch:codec
 type Spec struct {
 	Name   string
 	UID    uint32
@@ -142,8 +140,6 @@ func (x *Spec) Wire(c *wire.C) {
 const MaxWarningS = 65535
 
 // Warning is the signal that a job asked to get some time before its limit ends it (--signal).
-//
-//gbatch:codec
 type Warning struct {
 	Signal  int32
 	BeforeS int64 // seconds before the limit
@@ -157,8 +153,6 @@ func (x *Warning) Wire(c *wire.C) {
 }
 
 // Needs is what few jobs ask for of their nodes: most have none. Like a Spec it is never edited.
-//
-//gbatch:codec
 type Needs struct {
 	Prefer      string // features that are better, not needed (--prefer)
 	Licenses    []LicenseCount
@@ -229,8 +223,6 @@ func (x *Needs) Wire(c *wire.C) {
 
 // BindWish is how the tasks of a job's steps are to be laid out and bound, as it was written: the job's environment hands
 // it on to grun. "" was not given.
-//
-//gbatch:codec
 type BindWish struct {
 	GPU  string // --gpu-bind
 	CPU  string // --cpu-bind
@@ -251,8 +243,6 @@ func (x *BindWish) Wire(c *wire.C) {
 }
 
 // LicenseCount is a number of one license: what a job asks for, or what the cluster has.
-//
-//gbatch:codec
 type LicenseCount struct {
 	Name  string
 	Count int64
@@ -294,8 +284,6 @@ const MaxGPUIndex = 1024
 const WholeMem int64 = -1
 
 // RLimit is one resource limit of the submitting process (setrlimit numbers; ^0 is unlimited).
-//
-//gbatch:codec
 type RLimit struct {
 	Resource uint32
 	Soft     uint64
@@ -319,8 +307,6 @@ const (
 )
 
 // GresReq asks for Count units of a generic resource such as gpu, of any type when Type is "".
-//
-//gbatch:codec
 type GresReq struct {
 	Name  string
 	Type  string
@@ -372,8 +358,6 @@ func ParseDepKind(text string) (DepKind, bool) {
 }
 
 // Dep is one condition on another job.
-//
-//gbatch:codec
 type Dep struct {
 	Kind   DepKind
 	Job    JobID // 0 for singleton
@@ -394,8 +378,6 @@ func (x *Dep) Wire(c *wire.C) {
 }
 
 // Blob is a script or an environment: stored once per content, counted by the jobs that use it.
-//
-//gbatch:codec
 type Blob struct {
 	Key    string // hex SHA-256 of the plain content
 	Data   []byte // as stored: see Packed

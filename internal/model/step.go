@@ -4,8 +4,6 @@ import "gbatch/internal/wire"
 
 // Step is a job step that has ended: what accounting keeps of it. It stands beside its job's Record, whose key it has,
 // with its number.
-//
-//gbatch:codec
 type Step struct {
 	ID      int32
 	Name    string

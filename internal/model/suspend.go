@@ -42,8 +42,6 @@ func (r *Run) SleptMS(now Time) int64 {
 func (j *Job) Holds() bool { return j.State.HasResources() && !j.Run.OffCPUs() }
 
 // Turn is what time slicing decided: who stops, and who goes on.
-//
-//gbatch:codec
 type Turn struct {
 	Sleep []JobID
 	Wake  []JobID
@@ -55,8 +53,6 @@ func (x *Turn) Wire(c *wire.C) {
 }
 
 // CPUShare is the CPUs of a node that one partition's jobs share.
-//
-//gbatch:codec
 type CPUShare struct {
 	Part   string
 	Layers []Bits // Layers[i] has the CPUs that more than i jobs have; none is empty

@@ -11,8 +11,6 @@ import (
 )
 
 // Range is the task indices Lo, Lo+Step, ... up to and including Hi.
-//
-//gbatch:codec
 type Range struct {
 	Lo, Hi, Step int32
 }

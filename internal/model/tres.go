@@ -9,8 +9,6 @@ import (
 )
 
 // TRESCount is an amount of one trackable resource: CPUs, MiB, nodes, or units of a generic resource.
-//
-//gbatch:codec
 type TRESCount struct {
 	TRES  string
 	Count int64
@@ -22,8 +20,6 @@ func (x *TRESCount) Wire(c *wire.C) {
 }
 
 // TRESWeight is what one resource counts for: Micros/1e6 for every Per units.
-//
-//gbatch:codec
 type TRESWeight struct {
 	TRES   string
 	Micros int64

@@ -21,8 +21,6 @@ const (
 )
 
 // UnitOut is one unit and why it is out.
-//
-//gbatch:codec
 type UnitOut struct {
 	Name   string // of the resource
 	Index  int32
@@ -44,8 +42,6 @@ func (x *UnitOut) Wire(c *wire.C) {
 }
 
 // UnitTell is what a node says of one of its units: everything there is to say, each time.
-//
-//gbatch:codec
 type UnitTell struct {
 	Name  string
 	Index int32

@@ -26,8 +26,6 @@ type JobID uint32
 const NoTask = -1
 
 // KV is one named setting, in the order in which it is shown.
-//
-//gbatch:codec
 type KV struct {
 	Key   string
 	Value string

@@ -9,8 +9,6 @@ import (
 // Usage is what a job or one of its steps used, as its nodes measured it: a part for each node, in order of name. Counters
 // of the kernel (CPU time, peak memory, page faults, I/O where the kernel counts it by group) are exact; what only samples
 // tell (memory of the processes, number of processes, GPUs) is as fine as they are.
-//
-//gbatch:codec
 type Usage struct {
 	Nodes []NodeUsage
 	Batch *NodeUsage // of a job that had steps: the part of its batch script, which Nodes include; otherwise nil
@@ -22,8 +20,6 @@ func (x *Usage) Wire(c *wire.C) {
 }
 
 // NodeUsage is one node's part.
-//
-//gbatch:codec
 type NodeUsage struct {
 	Node     string
 	Tasks    int32 // of the step on this node; 0 counts as 1
@@ -65,8 +61,6 @@ func (x *NodeUsage) Wire(c *wire.C) {
 }
 
 // GPUUsage is what one GPU did while a job held it.
-//
-//gbatch:codec
 type GPUUsage struct {
 	Index     int32 // on its node
 	UUID      string

@@ -6,15 +6,11 @@ import (
 )
 
 // AccountsRequest asks for all accounts, users, associations and QOS. Answered by a stream of AccountsChunk.
-//
-//gbatch:codec
 type AccountsRequest struct{}
 
 func (x *AccountsRequest) Wire(*wire.C) {}
 
 // AccountsChunk is a part of the answer. Gen, in every part, names the facts that it was taken from.
-//
-//gbatch:codec
 type AccountsChunk struct {
 	Gen      uint64
 	Cluster  string
@@ -54,8 +50,6 @@ const (
 )
 
 // AcctEdit is one edit.
-//
-//gbatch:codec
 type AcctEdit struct {
 	Op      AcctOp
 	Account *model.Account
@@ -73,8 +67,6 @@ func (x *AcctEdit) Wire(c *wire.C) {
 }
 
 // EditAccountsRequest changes accounts: all of the edits, or none. Gen is that of the facts they were made from.
-//
-//gbatch:codec
 type EditAccountsRequest struct {
 	Gen   uint64
 	Edits []AcctEdit
@@ -86,8 +78,6 @@ func (x *EditAccountsRequest) Wire(c *wire.C) {
 }
 
 // PrioRequest asks for the factors of waiting jobs' priorities. Answered by a stream of PrioChunk.
-//
-//gbatch:codec
 type PrioRequest struct {
 	Filter JobFilter
 }
@@ -97,8 +87,6 @@ func (x *PrioRequest) Wire(c *wire.C) {
 }
 
 // PrioRow is one job in one of its partitions. N ends normalized factors, 0 to 1; the others are weighted.
-//
-//gbatch:codec
 type PrioRow struct {
 	Job       model.JobID // the array's own number for its tasks
 	JobText   string      // as users write it: 7, 7_3, 7_[4-9]
@@ -154,8 +142,6 @@ func (x *PrioRow) Wire(c *wire.C) {
 }
 
 // PrioChunk is a part of the answer; every part has the configured weights.
-//
-//gbatch:codec
 type PrioChunk struct {
 	Weights model.Priority
 	Rows    []PrioRow

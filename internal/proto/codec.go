@@ -1,39 +1,29 @@
 package proto
 
 import (
-	"bytes"
 	"fmt"
 
-	"github.com/vmihailenco/msgpack/v5"
+	"gbatch/internal/wire"
 )
 
 // Message is anything in this package that travels in a frame.
-type Message interface {
-	msgpack.CustomEncoder
-	msgpack.CustomDecoder
-}
+type Message = wire.Coder
 
 // Encode gives a message's bytes.
 func Encode(m Message) ([]byte, error) { return Append(nil, m) }
 
 // Append adds a message's bytes to buf, which a sender may use again.
 func Append(buf []byte, m Message) ([]byte, error) {
-	b := bytes.NewBuffer(buf)
-	e := msgpack.GetEncoder()
-	defer msgpack.PutEncoder(e)
-	e.Reset(b)
-	if err := m.EncodeMsgpack(e); err != nil {
+	out, err := wire.AppendMessage(buf, m)
+	if err != nil {
 		return nil, fmt.Errorf("encode %T: %w", m, err)
 	}
-	return b.Bytes(), nil
+	return out, nil
 }
 
-// Decode reads a message. Hostile bytes give an error.
+// Decode reads a message. Hostile bytes give an error, and take no more memory than package wire allows.
 func Decode(body []byte, m Message) error {
-	d := msgpack.GetDecoder()
-	defer msgpack.PutDecoder(d)
-	d.Reset(bytes.NewReader(body))
-	if err := m.DecodeMsgpack(d); err != nil {
+	if err := wire.ReadMessage(body, m); err != nil {
 		return fmt.Errorf("decode %T: %w", m, err)
 	}
 	return nil

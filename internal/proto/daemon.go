@@ -6,8 +6,6 @@ import (
 )
 
 // Caller is who sent a request, as the kernel attested it on a local socket.
-//
-//gbatch:codec
 type Caller struct {
 	UID    uint32
 	GID    uint32
@@ -29,8 +27,6 @@ func (x *Caller) Wire(c *wire.C) {
 // Forward carries a user's request from the daemon that accepted it to the leader. The leader believes Caller only as
 // far as the sender's certificate allows: a controller for anyone, a login node for anyone but root, a compute node for
 // users who have a job on it.
-//
-//gbatch:codec
 type Forward struct {
 	Caller Caller
 	Kind   uint16
@@ -44,8 +40,6 @@ func (x *Forward) Wire(c *wire.C) {
 }
 
 // Put brings accounting records to gdbd, in the order of the outbox. One without records asks how far gdbd is.
-//
-//gbatch:codec
 type Put struct {
 	Cluster string
 	Records []*model.Record
@@ -63,8 +57,6 @@ func (x *Put) Wire(c *wire.C) {
 }
 
 // PutReply acknowledges every record up to Seq, counted in the instance: they are on disk.
-//
-//gbatch:codec
 type PutReply struct {
 	Seq uint64
 }

@@ -8,7 +8,6 @@
 //	gnoded <-> leader   one long session: Hello, Welcome, then Orders one way and Reports the other (node.go)
 //	leader  -> gdbd     Put (accounting records in order) and Query (daemon.go)
 //
-// Messages are append-only msgpack arrays (see internal/codecgen): an old daemon ignores a new field.
+// Messages are append-only msgpack arrays: an old daemon ignores a new field. A Wire method lists the fields of each,
+// with their limits (see package wire).
 package proto
-
-//go:generate go run gbatch/internal/codecgen

@@ -6,8 +6,6 @@ import (
 )
 
 // DoctorRequest has nodes looked at, all where none is named. Operators get an answer.
-//
-//gbatch:codec
 type DoctorRequest struct {
 	Nodes []string
 }
@@ -17,8 +15,6 @@ func (x *DoctorRequest) Wire(c *wire.C) {
 }
 
 // DoctorReply has what was found: of the controllers first (Node ""), then of each node.
-//
-//gbatch:codec
 type DoctorReply struct {
 	Now   model.Time
 	Nodes []NodeFindings
@@ -30,8 +26,6 @@ func (x *DoctorReply) Wire(c *wire.C) {
 }
 
 // NodeFindings are the findings about one node, in the order in which they were looked for.
-//
-//gbatch:codec
 type NodeFindings struct {
 	Node string
 	List []Finding
@@ -53,8 +47,6 @@ const (
 )
 
 // Finding is one thing that was looked at.
-//
-//gbatch:codec
 type Finding struct {
 	About string // one word
 	Grade Grade
@@ -70,8 +62,6 @@ func (x *Finding) Wire(c *wire.C) {
 }
 
 // HeldUnits is what an attempt holds of the node that is asked.
-//
-//gbatch:codec
 type HeldUnits struct {
 	Attempt Attempt
 	Gres    []model.GresAlloc

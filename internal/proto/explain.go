@@ -7,8 +7,6 @@ import (
 
 // DiagReply holds the leader's statistics in sdiag's terms. Spans are in microseconds. All but what is said otherwise
 // counts from Since.
-//
-//gbatch:codec
 type DiagReply struct {
 	Counters []model.KV // what sdiag has no words for, by name, in order
 
@@ -64,8 +62,6 @@ func (x *DiagReply) Wire(c *wire.C) {
 }
 
 // DiagPass counts the passes of one scheduling algorithm.
-//
-//gbatch:codec
 type DiagPass struct {
 	Count     int64
 	LastUS    int64
@@ -91,8 +87,6 @@ func (x *DiagPass) Wire(c *wire.C) {
 }
 
 // DiagRPC counts requests of one type, or of one user.
-//
-//gbatch:codec
 type DiagRPC struct {
 	Name  string // the type in Slurm's terms where it has one; the user's name
 	ID    uint32 // its number; the uid
@@ -108,8 +102,6 @@ func (x *DiagRPC) Wire(c *wire.C) {
 }
 
 // WhyRequest asks why jobs wait.
-//
-//gbatch:codec
 type WhyRequest struct {
 	Jobs []JobRef
 }
@@ -122,8 +114,6 @@ func (x *WhyRequest) Wire(c *wire.C) {
 const MaxWhy = 16
 
 // WhyReply explains the named jobs as of Now; Left says how many records it leaves out.
-//
-//gbatch:codec
 type WhyReply struct {
 	Now  model.Time
 	List []*model.Explanation

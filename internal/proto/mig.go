@@ -10,8 +10,6 @@ import (
 )
 
 // MIGRequest has GPUs of drained nodes, or drained GPUs, divided into MIG instances. Operators get an answer.
-//
-//gbatch:codec
 type MIGRequest struct {
 	Nodes  []string
 	Gres   string // "gpu:0-3"; "": all GPUs of the nodes
@@ -25,8 +23,6 @@ func (x *MIGRequest) Wire(c *wire.C) {
 }
 
 // MIGReply has a part for each node, in the order of the request.
-//
-//gbatch:codec
 type MIGReply struct {
 	Nodes []MIGNode
 }
@@ -36,8 +32,6 @@ func (x *MIGReply) Wire(c *wire.C) {
 }
 
 // MIGNode is what became of one node's GPUs.
-//
-//gbatch:codec
 type MIGNode struct {
 	Node   string
 	Done   MIGDone
@@ -51,8 +45,6 @@ func (x *MIGNode) Wire(c *wire.C) {
 }
 
 // MIGAsk is the leader's order to a node, which holds no job on these GPUs.
-//
-//gbatch:codec
 type MIGAsk struct {
 	UUIDs  []string // of GPUs; none: all that the driver has
 	Layout string
@@ -64,8 +56,6 @@ func (x *MIGAsk) Wire(c *wire.C) {
 }
 
 // MIGDone is what a node did.
-//
-//gbatch:codec
 type MIGDone struct {
 	Error string     // what went wrong, in the tool's words; "": nothing
 	GPUs  []MIGState // the GPUs that were meant, as they are now
@@ -83,8 +73,6 @@ func (x *MIGDone) Wire(c *wire.C) {
 }
 
 // MIGState is one GPU.
-//
-//gbatch:codec
 type MIGState struct {
 	Index    int32 // by the driver's count
 	UUID     string

@@ -6,8 +6,6 @@ import (
 )
 
 // Attempt keys one start of a job.
-//
-//gbatch:codec
 type Attempt struct {
 	Job     model.JobID
 	Attempt uint32
@@ -20,8 +18,6 @@ func (x *Attempt) Wire(c *wire.C) {
 
 // Hello opens a node's session. Known lists every attempt that the node runs, or has finished and not seen
 // acknowledged: what is missing there was never launched here or is lost.
-//
-//gbatch:codec
 type Hello struct {
 	Node    string
 	Version string
@@ -59,8 +55,6 @@ func (x *Hello) Wire(c *wire.C) {
 }
 
 // Hardware is what a node finds on itself.
-//
-//gbatch:codec
 type Hardware struct {
 	CPUs    int32
 	Sockets int32
@@ -94,8 +88,6 @@ func (x *Hardware) Wire(c *wire.C) {
 }
 
 // Welcome accepts a node. It refuses orders with a smaller Epoch from then on.
-//
-//gbatch:codec
 type Welcome struct {
 	Cluster    string
 	Epoch      uint64
@@ -126,8 +118,6 @@ func (x *Welcome) Wire(c *wire.C) {
 }
 
 // Orders is what the leader wants of a node: level-triggered, so every order may come again.
-//
-//gbatch:codec
 type Orders struct {
 	Epoch  uint64
 	Launch []*Launch
@@ -158,8 +148,6 @@ func (x *Orders) Wire(c *wire.C) {
 }
 
 // Launch starts a job's batch script. A node that has the attempt already does nothing and reports again.
-//
-//gbatch:codec
 type Launch struct {
 	Job      model.JobID
 	Attempt  uint32
@@ -202,8 +190,6 @@ func (x *Launch) Wire(c *wire.C) {
 }
 
 // ArrayShape is what SLURM_ARRAY_TASK_{COUNT,MIN,MAX,STEP} say: of the array as submitted.
-//
-//gbatch:codec
 type ArrayShape struct {
 	Count int32
 	Min   int32
@@ -220,8 +206,6 @@ func (x *ArrayShape) Wire(c *wire.C) {
 
 // Stop ends an attempt's processes (Signal 0: SIGCONT and SIGTERM now, SIGKILL after KillWaitS) or, with Signal, only
 // sends one. Line, if any, is written to the job's standard error first.
-//
-//gbatch:codec
 type Stop struct {
 	Job       model.JobID
 	Attempt   uint32
@@ -255,8 +239,6 @@ func (x *Stop) Wire(c *wire.C) {
 }
 
 // Freeze says that an attempt's processes shall stand still, or go on. One with a smaller Turn than was seen is outdated.
-//
-//gbatch:codec
 type Freeze struct {
 	Job     model.JobID
 	Attempt uint32
@@ -293,8 +275,6 @@ const (
 const ReportStep ReportKind = 64
 
 // Report is one thing that happened to an attempt. It is in the node's spool until it is acknowledged.
-//
-//gbatch:codec
 type Report struct {
 	Seq     uint64 // of this node, strictly growing over restarts
 	Kind    ReportKind
@@ -318,8 +298,6 @@ func (x *Report) Wire(c *wire.C) {
 }
 
 // Reports brings news from a node.
-//
-//gbatch:codec
 type Reports struct {
 	Reports []*Report
 }
@@ -329,8 +307,6 @@ func (x *Reports) Wire(c *wire.C) {
 }
 
 // ReportAck says which reports are in the replicated log: the node may forget them.
-//
-//gbatch:codec
 type ReportAck struct {
 	Seqs []uint64
 }
@@ -340,8 +316,6 @@ func (x *ReportAck) Wire(c *wire.C) {
 }
 
 // Heartbeat tells that the node lives, and how it feels.
-//
-//gbatch:codec
 type Heartbeat struct {
 	LoadMilli  int64
 	FreeMemMiB int64
@@ -377,8 +351,6 @@ const MaxLeaving = 64
 const MaxUnits = 256
 
 // UnitReading is how one unit is. Numbers that are not known are -1.
-//
-//gbatch:codec
 type UnitReading struct {
 	Name        string
 	Index       int32

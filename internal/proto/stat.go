@@ -7,8 +7,6 @@ import (
 
 // StatRequest asks what the steps of running jobs have used so far. The leader asks their nodes; the owners of the jobs
 // and operators get an answer.
-//
-//gbatch:codec
 type StatRequest struct {
 	Jobs []JobRef
 }
@@ -21,8 +19,6 @@ func (x *StatRequest) Wire(c *wire.C) {
 const MaxStatJobs = 256
 
 // StatReply lists steps in order of job and step. Missing has a sentence for each node that did not answer in time.
-//
-//gbatch:codec
 type StatReply struct {
 	Now     model.Time
 	Steps   []StepStat
@@ -36,8 +32,6 @@ func (x *StatReply) Wire(c *wire.C) {
 }
 
 // StepStat is one step of a running job.
-//
-//gbatch:codec
 type StepStat struct {
 	Job     model.JobID
 	ArrayID model.JobID
@@ -62,8 +56,6 @@ func (x *StepStat) Wire(c *wire.C) {
 const StepBatch = -5
 
 // NodePids are a step's processes on one node.
-//
-//gbatch:codec
 type NodePids struct {
 	Node string
 	Pids []int32
@@ -76,8 +68,6 @@ func (x *NodePids) Wire(c *wire.C) {
 
 // NodeAsk asks one node, or has it do something at once; the answer has the same ID. Without a further field it asks what
 // steps of these attempts use.
-//
-//gbatch:codec
 type NodeAsk struct {
 	ID       uint64
 	Attempts []Attempt
@@ -102,8 +92,6 @@ func (x *NodeAsk) Wire(c *wire.C) {
 }
 
 // NodeAnswer is what a node knows or has done: attempts that don't run there are not in it.
-//
-//gbatch:codec
 type NodeAnswer struct {
 	ID   uint64
 	List []StatOf
@@ -128,8 +116,6 @@ func (x *NodeAnswer) Wire(c *wire.C) {
 }
 
 // StatOf is one step on the node that answers.
-//
-//gbatch:codec
 type StatOf struct {
 	Job     model.JobID
 	Attempt uint32

@@ -25,8 +25,6 @@ const (
 const StepNone int32 = -1
 
 // StepRequest asks for a step.
-//
-//gbatch:codec
 type StepRequest struct {
 	RequestID string // the same again when the connection broke
 	Job       model.JobID
@@ -84,8 +82,6 @@ func (x *StepRequest) Wire(c *wire.C) {
 }
 
 // StepTerminal is the terminal that a step's first task gets. The other tasks read and write nothing.
-//
-//gbatch:codec
 type StepTerminal struct {
 	Rows  int32
 	Cols  int32
@@ -101,8 +97,6 @@ func (x *StepTerminal) Wire(c *wire.C) {
 }
 
 // StepProgram is what some tasks of a step run.
-//
-//gbatch:codec
 type StepProgram struct {
 	Ranks   model.TaskSet
 	Program string
@@ -116,8 +110,6 @@ func (x *StepProgram) Wire(c *wire.C) {
 }
 
 // StepNeed is what a step asks for of its job's resources. Zero values were not given.
-//
-//gbatch:codec
 type StepNeed struct {
 	MinNodes     int32
 	MaxNodes     int32
@@ -177,8 +169,6 @@ const (
 )
 
 // StepBind says what each task is bound to.
-//
-//gbatch:codec
 type StepBind struct {
 	CPU        uint8 // BindAuto...
 	CPUList    []string
@@ -235,8 +225,6 @@ const (
 )
 
 // StepFiles says what the tasks' standard files are. It is the answer to StepCreated.
-//
-//gbatch:codec
 type StepFiles struct {
 	Files []StepFile // stdin, stdout, stderr
 	IO    *StepIO    // where tasks on other hosts get their files; nil: they need none
@@ -248,8 +236,6 @@ func (x *StepFiles) Wire(c *wire.C) {
 }
 
 // StepIO says where the command takes and gives what tasks on other hosts write and read (internal/stepio).
-//
-//gbatch:codec
 type StepIO struct {
 	Host string // "": where the connection comes from on which this is said
 	Port int32
@@ -263,8 +249,6 @@ func (x *StepIO) Wire(c *wire.C) {
 }
 
 // StepFile is one of them.
-//
-//gbatch:codec
 type StepFile struct {
 	Mode    uint8
 	Pattern string // FilePath: with %t and the like, absolute
@@ -306,8 +290,6 @@ const (
 )
 
 // StepEvent is what the daemon tells of a step.
-//
-//gbatch:codec
 type StepEvent struct {
 	Kind   StepEventKind
 	Step   int32
@@ -346,8 +328,6 @@ func (x *StepEvent) Wire(c *wire.C) {
 
 // StepPart asks a node for its part of a step, or for word of it. The node answers with StepCreated where it waits for files, with
 // StepRefused, and with what has happened to the tasks.
-//
-//gbatch:codec
 type StepPart struct {
 	Job     model.JobID
 	Attempt uint32
@@ -378,8 +358,6 @@ const (
 )
 
 // StepDoor comes before a request that another host's daemon passes on.
-//
-//gbatch:codec
 type StepDoor struct {
 	UID uint32
 }
@@ -389,8 +367,6 @@ func (x *StepDoor) Wire(c *wire.C) {
 }
 
 // PeersRequest asks where nodes' daemons answer each other.
-//
-//gbatch:codec
 type PeersRequest struct {
 	Nodes []string
 }
@@ -400,8 +376,6 @@ func (x *PeersRequest) Wire(c *wire.C) {
 }
 
 // PeersReply has host:port for each node, "" for one that is not connected.
-//
-//gbatch:codec
 type PeersReply struct {
 	Addrs []string
 }
@@ -411,8 +385,6 @@ func (x *PeersReply) Wire(c *wire.C) {
 }
 
 // StepNode is a step's part of one node.
-//
-//gbatch:codec
 type StepNode struct {
 	Node   string
 	Index  int32 // of the node in the job's allocation
@@ -432,8 +404,6 @@ func (x *StepNode) Wire(c *wire.C) {
 }
 
 // StepJob is what names of output files can say of the job.
-//
-//gbatch:codec
 type StepJob struct {
 	Name    string
 	User    string
@@ -454,8 +424,6 @@ func (x *StepJob) Wire(c *wire.C) {
 }
 
 // StepSignal has a signal sent to all tasks; 0 ends the step.
-//
-//gbatch:codec
 type StepSignal struct {
 	Signal int32
 	Text   string // said to the user by the daemon, when the step is ended

@@ -9,8 +9,6 @@ import (
 // replicated or sent unasked, so the leader asks the nodes when a command asks it.
 
 // StepRef names a step, or all steps of what Job names.
-//
-//gbatch:codec
 type StepRef struct {
 	Job  JobRef
 	Step int32 // a number, StepBatch, or StepAll
@@ -25,8 +23,6 @@ func (x *StepRef) Wire(c *wire.C) {
 const StepAll int32 = -1
 
 // StepsRequest lists steps of running jobs. Answered by a stream of StepsChunk.
-//
-//gbatch:codec
 type StepsRequest struct {
 	Filter JobFilter // States has no effect
 	Steps  []StepRef // beside Filter.Jobs; both empty: of all jobs that the filter picks
@@ -39,8 +35,6 @@ func (x *StepsRequest) Wire(c *wire.C) {
 
 // StepsChunk is a part of the list: the steps of some jobs, each job's together and in order. Missing has a sentence for
 // each node that did not answer in time.
-//
-//gbatch:codec
 type StepsChunk struct {
 	Now     model.Time
 	Steps   []RunningStep
@@ -54,8 +48,6 @@ func (x *StepsChunk) Wire(c *wire.C) {
 }
 
 // RunningStep is one step of a running job.
-//
-//gbatch:codec
 type RunningStep struct {
 	Job       model.JobID
 	ArrayID   model.JobID
@@ -85,8 +77,6 @@ func (x *RunningStep) Wire(c *wire.C) {
 }
 
 // StepTell is what a node is to do with a step of its own.
-//
-//gbatch:codec
 type StepTell struct {
 	Job     model.JobID
 	Attempt uint32

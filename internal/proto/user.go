@@ -6,15 +6,11 @@ import (
 )
 
 // Empty is a message without content.
-//
-//gbatch:codec
 type Empty struct{}
 
 func (x *Empty) Wire(*wire.C) {}
 
 // PingReply tells about the controllers, from the one that leads.
-//
-//gbatch:codec
 type PingReply struct {
 	Cluster     string
 	Leader      string
@@ -40,8 +36,6 @@ func (x *PingReply) Wire(c *wire.C) {
 }
 
 // ControllerInfo is one controller as the leader sees it.
-//
-//gbatch:codec
 type ControllerInfo struct {
 	Name   string
 	Addr   string
@@ -58,8 +52,6 @@ func (x *ControllerInfo) Wire(c *wire.C) {
 
 // SubmitRequest submits a job. RequestID makes a retry safe: the same one gives the same job. The daemon that accepts
 // the connection fills in who submits.
-//
-//gbatch:codec
 type SubmitRequest struct {
 	RequestID string
 	Spec      *model.Spec
@@ -77,8 +69,6 @@ func (x *SubmitRequest) Wire(c *wire.C) {
 }
 
 // SubmitReply is a submission that was accepted or, with TestOnly, would be.
-//
-//gbatch:codec
 type SubmitReply struct {
 	Job       model.JobID
 	Cluster   string
@@ -101,8 +91,6 @@ func (x *SubmitReply) Wire(c *wire.C) {
 
 // SubmitEachRequest submits jobs that differ in their script's arguments only, in order: Spec.Args of the submission and,
 // behind them, one list of Args, which has 1 to MaxEachJobs of them. Its RequestID makes a retry of the whole safe.
-//
-//gbatch:codec
 type SubmitEachRequest struct {
 	Submit *SubmitRequest
 	Args   [][]string
@@ -115,8 +103,6 @@ func (x *SubmitEachRequest) Wire(c *wire.C) {
 
 // SubmitEachReply tells which jobs were accepted: the first len(Jobs) of them. Where that is not all, Refused says why
 // the next was not, and with it those behind it.
-//
-//gbatch:codec
 type SubmitEachReply struct {
 	Jobs    []model.JobID
 	Cluster string
@@ -134,8 +120,6 @@ func (x *SubmitEachReply) Wire(c *wire.C) {
 }
 
 // JobRef names a job, a task of an array, several tasks, or a whole array (Task == NoTask, no Tasks).
-//
-//gbatch:codec
 type JobRef struct {
 	Job   model.JobID
 	Task  int32
@@ -149,8 +133,6 @@ func (x *JobRef) Wire(c *wire.C) {
 }
 
 // JobFilter picks jobs: all that fit every list that isn't empty.
-//
-//gbatch:codec
 type JobFilter struct {
 	Jobs       []JobRef
 	Users      []uint32
@@ -181,8 +163,6 @@ func (x *JobFilter) Wire(c *wire.C) {
 }
 
 // JobsRequest lists jobs. Answered by a stream of JobsChunk.
-//
-//gbatch:codec
 type JobsRequest struct {
 	Filter  JobFilter
 	Default bool // no States given: pending, running and ending jobs only
@@ -197,8 +177,6 @@ func (x *JobsRequest) Wire(c *wire.C) {
 }
 
 // JobsChunk is a part of the list, in order of ID. The records are the replicated ones, whole.
-//
-//gbatch:codec
 type JobsChunk struct {
 	Now  model.Time
 	Jobs []*model.Job
@@ -210,8 +188,6 @@ func (x *JobsChunk) Wire(c *wire.C) {
 }
 
 // NodesRequest lists nodes, all or the named ones. Answered by a stream of NodesChunk.
-//
-//gbatch:codec
 type NodesRequest struct {
 	Names []string
 	Units bool // with the units of their resources, one by one
@@ -223,8 +199,6 @@ func (x *NodesRequest) Wire(c *wire.C) {
 }
 
 // NodeInfo is a node with what only the leader's memory holds.
-//
-//gbatch:codec
 type NodeInfo struct {
 	Node       *model.Node
 	LoadMilli  int64 // load average of one minute, thousandths; -1: unknown
@@ -257,8 +231,6 @@ func (x *NodeInfo) Wire(c *wire.C) {
 }
 
 // UnitHolder is a job that holds a unit.
-//
-//gbatch:codec
 type UnitHolder struct {
 	Name  string
 	Index int32
@@ -272,8 +244,6 @@ func (x *UnitHolder) Wire(c *wire.C) {
 }
 
 // NodesChunk is a part of the list, in the order of the configuration.
-//
-//gbatch:codec
 type NodesChunk struct {
 	Now   model.Time
 	Nodes []*NodeInfo
@@ -285,8 +255,6 @@ func (x *NodesChunk) Wire(c *wire.C) {
 }
 
 // PartitionsReply lists the partitions in the order of the configuration.
-//
-//gbatch:codec
 type PartitionsReply struct {
 	Now        model.Time
 	Partitions []*model.Partition
@@ -302,8 +270,6 @@ func (x *PartitionsReply) Wire(c *wire.C) {
 }
 
 // GresTotals sums generic resources over one partition's nodes.
-//
-//gbatch:codec
 type GresTotals struct {
 	MemMiB int64
 	Gres   []model.GresCount
@@ -315,8 +281,6 @@ func (x *GresTotals) Wire(c *wire.C) {
 }
 
 // ConfigReply is the cluster's configuration.
-//
-//gbatch:codec
 type ConfigReply struct {
 	Config *model.Config
 	Paths  []model.KV // local settings of the daemon that answered
@@ -335,8 +299,6 @@ func (x *ConfigReply) Wire(c *wire.C) {
 }
 
 // CancelRequest ends or signals jobs: those named, or those that the filter picks.
-//
-//gbatch:codec
 type CancelRequest struct {
 	Targets []JobRef
 	Filter  JobFilter // narrows Targets, or stands alone
@@ -372,8 +334,6 @@ func (rq *CancelRequest) Kind() uint16 {
 }
 
 // TargetResult tells what became of one target. Code 0 is success.
-//
-//gbatch:codec
 type TargetResult struct {
 	Ref  JobRef
 	Code Code
@@ -387,8 +347,6 @@ func (x *TargetResult) Wire(c *wire.C) {
 }
 
 // TargetsReply answers CancelRequest and UpdateJobRequest.
-//
-//gbatch:codec
 type TargetsReply struct {
 	Results []TargetResult
 }
@@ -415,8 +373,6 @@ const (
 
 // UpdateJobRequest changes jobs. Set holds gcontrol's key=value words; values that are moments of time come as
 // "@" and Unix milliseconds.
-//
-//gbatch:codec
 type UpdateJobRequest struct {
 	Action  JobAction
 	Targets []JobRef
@@ -430,8 +386,6 @@ func (x *UpdateJobRequest) Wire(c *wire.C) {
 }
 
 // UpdateNodeRequest changes nodes: Set holds State= and Reason=.
-//
-//gbatch:codec
 type UpdateNodeRequest struct {
 	Names []string
 	Set   []model.KV
@@ -444,8 +398,6 @@ func (x *UpdateNodeRequest) Wire(c *wire.C) {
 
 // ReconfigureRequest makes the leader read its configuration files anew and replace the cluster's configuration in one
 // step, or not at all.
-//
-//gbatch:codec
 type ReconfigureRequest struct {
 	DryRun bool
 }
@@ -455,8 +407,6 @@ func (x *ReconfigureRequest) Wire(c *wire.C) {
 }
 
 // ReconfigureReply is what changed (or would) or, with Problems of severity error, why nothing did.
-//
-//gbatch:codec
 type ReconfigureReply struct {
 	Applied  bool
 	Changes  []Change
@@ -474,8 +424,6 @@ func (x *ReconfigureReply) Wire(c *wire.C) {
 }
 
 // Change is one difference between two configurations.
-//
-//gbatch:codec
 type Change struct {
 	Key    string
 	Old    string
@@ -491,8 +439,6 @@ func (x *Change) Wire(c *wire.C) {
 }
 
 // Problem is one finding in a configuration file.
-//
-//gbatch:codec
 type Problem struct {
 	File     string
 	Line     int32
@@ -510,8 +456,6 @@ func (x *Problem) Wire(c *wire.C) {
 }
 
 // WaitRequest waits until a job is over. The answer comes then, or after at most MaxWaitS seconds with Done false.
-//
-//gbatch:codec
 type WaitRequest struct {
 	Job model.JobID
 }
@@ -522,8 +466,6 @@ func (x *WaitRequest) Wire(c *wire.C) {
 
 // AttendRequest says that a job is there for the command that sends it (galloc, grun): the daemon of the command's host cancels
 // the job when the connection ends and the command has not said, by any further frame, that it no longer needs the job.
-//
-//gbatch:codec
 type AttendRequest struct {
 	Job model.JobID
 }
@@ -533,8 +475,6 @@ func (x *AttendRequest) Wire(c *wire.C) {
 }
 
 // WaitReply tells how it ended; for an array the highest exit code of its tasks.
-//
-//gbatch:codec
 type WaitReply struct {
 	Done   bool
 	State  model.JobState
@@ -554,8 +494,6 @@ const MaxWaitS = 60
 
 // AcctRequest asks the accounting daemon for job records. Answered by a stream of RecordsChunk, ordered by job and
 // attempt.
-//
-//gbatch:codec
 type AcctRequest struct {
 	Jobs       []JobRef
 	Users      []uint32
@@ -591,8 +529,6 @@ func (x *AcctRequest) Wire(c *wire.C) {
 }
 
 // RecordsChunk is a part of the answer.
-//
-//gbatch:codec
 type RecordsChunk struct {
 	Records []*model.Record
 
@@ -605,8 +541,6 @@ func (x *RecordsChunk) Wire(c *wire.C) {
 }
 
 // SharesRequest asks for usage by account and user.
-//
-//gbatch:codec
 type SharesRequest struct {
 	Accounts []string
 	Users    []uint32
@@ -620,8 +554,6 @@ func (x *SharesRequest) Wire(c *wire.C) {
 }
 
 // ShareRow is one line of gshare: an account (User "") or a user in one.
-//
-//gbatch:codec
 type ShareRow struct {
 	Account    string
 	Parent     string
@@ -666,8 +598,6 @@ func (x *ShareRow) Wire(c *wire.C) {
 }
 
 // SharesReply lists accounts, each followed by its users.
-//
-//gbatch:codec
 type SharesReply struct {
 	Rows []ShareRow
 }
@@ -688,8 +618,6 @@ const (
 
 // ReserveRequest creates, changes or removes a reservation. Set holds gcontrol's key=value words; values that are
 // moments come as "@" and Unix milliseconds, a key that ends in + or - adds to a list or takes from it.
-//
-//gbatch:codec
 type ReserveRequest struct {
 	Action ResvAction
 	Name   string // "": one is made of who may use it
@@ -703,8 +631,6 @@ func (x *ReserveRequest) Wire(c *wire.C) {
 }
 
 // ReserveReply names the reservation.
-//
-//gbatch:codec
 type ReserveReply struct {
 	Name string
 }
@@ -714,8 +640,6 @@ func (x *ReserveReply) Wire(c *wire.C) {
 }
 
 // ReservationsReply lists reservations in order of name; CPUs are those of all nodes of each.
-//
-//gbatch:codec
 type ReservationsReply struct {
 	Now  model.Time
 	List []*model.Reservation
@@ -732,8 +656,6 @@ func (x *ReservationsReply) Wire(c *wire.C) {
 }
 
 // ResvSize is what a reservation takes of its nodes together.
-//
-//gbatch:codec
 type ResvSize struct {
 	CPUs     int64
 	Cores    int64
@@ -749,8 +671,6 @@ func (x *ResvSize) Wire(c *wire.C) {
 }
 
 // ScriptRequest asks for a job's batch script; its owner and operators get it.
-//
-//gbatch:codec
 type ScriptRequest struct {
 	Job model.JobID
 }
@@ -760,8 +680,6 @@ func (x *ScriptRequest) Wire(c *wire.C) {
 }
 
 // ScriptReply is the script as it was submitted.
-//
-//gbatch:codec
 type ScriptReply struct {
 	Script []byte
 }
@@ -772,8 +690,6 @@ func (x *ScriptReply) Wire(c *wire.C) {
 
 // DumpChunk is a part of the leader's state as package state's WriteDump writes it; operators get it. It holds scripts and
 // environments of all jobs.
-//
-//gbatch:codec
 type DumpChunk struct {
 	Data []byte
 }

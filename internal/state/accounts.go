@@ -26,8 +26,6 @@ const (
 )
 
 // AcctEdit is one edit. Drop and ResetUsage look only at the record's names.
-//
-//gbatch:codec
 type AcctEdit struct {
 	Op      AcctOp
 	Account *model.Account
@@ -46,8 +44,6 @@ func (x *AcctEdit) Wire(c *wire.C) {
 
 // Accounts changes accounts, users, associations and QOS: all edits in order, or none of them. Gen is the generation
 // that the edits were made from (View.AcctGen); a changed one refuses them. 0 is not checked.
-//
-//gbatch:codec
 type Accounts struct {
 	Gen   uint64
 	Edits []AcctEdit

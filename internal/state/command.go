@@ -1,10 +1,7 @@
 package state
 
 import (
-	"bytes"
 	"fmt"
-
-	"github.com/vmihailenco/msgpack/v5"
 
 	"gbatch/internal/model"
 	"gbatch/internal/wire"
@@ -43,15 +40,12 @@ type Command struct {
 
 // Body is the content of a command: one of the structs below.
 type Body interface {
-	msgpack.CustomEncoder
-	msgpack.CustomDecoder
+	wire.Coder
 	kind() Kind
 }
 
 // Submit adds a job. A repeated RequestID gives the old job. Script and Env may come without Data when the leader has
 // seen the same content in the state.
-//
-//gbatch:codec
 type Submit struct {
 	RequestID string
 	Spec      *model.Spec
@@ -71,8 +65,6 @@ func (x *Submit) Wire(c *wire.C) {
 }
 
 // Starts carries a scheduling plan.
-//
-//gbatch:codec
 type Starts struct {
 	Epoch uint64
 	Plan  model.Plan
@@ -104,8 +96,6 @@ const (
 const StepEnded ReportKind = 64
 
 // Report is one thing that a node says of an attempt.
-//
-//gbatch:codec
 type Report struct {
 	Kind    ReportKind
 	Job     model.JobID
@@ -129,8 +119,6 @@ func (x *Report) Wire(c *wire.C) {
 }
 
 // Reports brings what nodes said. Repeated and outdated reports change nothing.
-//
-//gbatch:codec
 type Reports struct {
 	Reports []Report
 }
@@ -140,8 +128,6 @@ func (x *Reports) Wire(c *wire.C) {
 }
 
 // Target is a job, some tasks of an array that have not started (Tasks), or one task (Task).
-//
-//gbatch:codec
 type Target struct {
 	Job   model.JobID
 	Task  int32
@@ -155,8 +141,6 @@ func (x *Target) Wire(c *wire.C) {
 }
 
 // Stop ends jobs: Event is EvCancel, EvRequeue, EvPreempt.
-//
-//gbatch:codec
 type Stop struct {
 	Targets []Target
 	Event   model.Event
@@ -174,8 +158,6 @@ func (x *Stop) Wire(c *wire.C) {
 }
 
 // Edit changes pending (and, as far as a field allows, running) jobs. Only fields named in Set count.
-//
-//gbatch:codec
 type Edit struct {
 	Targets  []Target
 	Set      []Field
@@ -224,8 +206,6 @@ const (
 
 // Join says that a node's daemon has registered. Known lists the attempts it still knows: others that it had started
 // are lost.
-//
-//gbatch:codec
 type Join struct {
 	Node    string
 	BootID  string
@@ -253,8 +233,6 @@ func (x *Join) Wire(c *wire.C) {
 }
 
 // Lost says that nodes have been silent for too long.
-//
-//gbatch:codec
 type Lost struct {
 	Nodes []string
 }
@@ -264,8 +242,6 @@ func (x *Lost) Wire(c *wire.C) {
 }
 
 // NodeHealth says what is wrong with a node that is registered, "" when nothing is any more.
-//
-//gbatch:codec
 type NodeHealth struct {
 	Node    string
 	Problem string
@@ -277,8 +253,6 @@ func (x *NodeHealth) Wire(c *wire.C) {
 }
 
 // NodeEdit is an operator's word on nodes.
-//
-//gbatch:codec
 type NodeEdit struct {
 	Nodes  []string
 	Admin  model.NodeAdmin
@@ -301,8 +275,6 @@ func (x *NodeEdit) Wire(c *wire.C) {
 }
 
 // Units is a node's whole account of units that should not be given to jobs.
-//
-//gbatch:codec
 type Units struct {
 	Node  string
 	Tells []model.UnitTell
@@ -314,8 +286,6 @@ func (x *Units) Wire(c *wire.C) {
 }
 
 // SetConfig replaces the configuration.
-//
-//gbatch:codec
 type SetConfig struct {
 	Config   *model.Config
 	Instance uint64 // of a new cluster: random, never 0; ignored once the cluster has one
@@ -327,8 +297,6 @@ func (x *SetConfig) Wire(c *wire.C) {
 }
 
 // Trim drops accounting records up to Seq: gdbd has them.
-//
-//gbatch:codec
 type Trim struct {
 	Seq uint64
 }
@@ -338,8 +306,6 @@ func (x *Trim) Wire(c *wire.C) {
 }
 
 // Tick lets time pass: time limits, begin times, the age at which finished jobs are forgotten.
-//
-//gbatch:codec
 type Tick struct {
 	Limit int32 // at most so many jobs of each sort
 }
@@ -404,44 +370,36 @@ func newBody(k Kind) Body {
 
 // Encode gives the command's bytes in the log: kind, time, body.
 func Encode(at model.Time, b Body) ([]byte, error) {
-	var buf bytes.Buffer
-	e := msgpack.GetEncoder()
-	defer msgpack.PutEncoder(e)
-	e.Reset(&buf)
-	if err := e.EncodeUint(uint64(b.kind())); err != nil {
-		return nil, err
+	kind := b.kind()
+	data, err := wire.Values(func(c *wire.C) {
+		wire.Int(c, &kind)
+		wire.Int(c, &at)
+		wire.Struct(c, b)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode command %d: %w", kind, err)
 	}
-	if err := e.EncodeInt(int64(at)); err != nil {
-		return nil, err
-	}
-	if err := b.EncodeMsgpack(e); err != nil {
-		return nil, fmt.Errorf("encode command %d: %w", b.kind(), err)
-	}
-	return buf.Bytes(), nil
+	return data, nil
 }
 
 // Decode reads what Encode wrote. It refuses what Apply could not fold: missing parts, task sets out of order.
 func Decode(data []byte) (Command, error) {
-	d := msgpack.GetDecoder()
-	defer msgpack.PutDecoder(d)
-	d.Reset(bytes.NewReader(data))
-	k, err := d.DecodeUint8()
+	var cmd Command
+	err := wire.ReadValues(data, func(c *wire.C) {
+		wire.Int(c, &cmd.Kind)
+		wire.Int(c, &cmd.At)
+		if cmd.Body = newBody(cmd.Kind); cmd.Body != nil {
+			wire.Struct(c, cmd.Body)
+		}
+	})
 	if err != nil {
-		return Command{}, fmt.Errorf("decode command kind: %w", err)
+		return Command{}, fmt.Errorf("decode command kind %d: %w", cmd.Kind, err)
 	}
-	at, err := d.DecodeInt64()
-	if err != nil {
-		return Command{}, fmt.Errorf("decode command time: %w", err)
+	if cmd.Body == nil {
+		return Command{}, fmt.Errorf("command kind %d is unknown to this version: the log was written by a newer gbatch", cmd.Kind)
 	}
-	b := newBody(Kind(k))
-	if b == nil {
-		return Command{}, fmt.Errorf("command kind %d is unknown to this version: the log was written by a newer gbatch", k)
+	if err := validBody(cmd.Body); err != nil {
+		return Command{}, fmt.Errorf("command kind %d: %w", cmd.Kind, err)
 	}
-	if err := b.DecodeMsgpack(d); err != nil {
-		return Command{}, fmt.Errorf("decode command kind %d: %w", k, err)
-	}
-	if err := validBody(b); err != nil {
-		return Command{}, fmt.Errorf("command kind %d: %w", k, err)
-	}
-	return Command{Kind(k), model.Time(at), b}, nil
+	return cmd, nil
 }

@@ -66,8 +66,6 @@ type Fade struct {
 }
 
 // Meter is something used: Value milli-unit-seconds at a moment, growing by Rate micro-units.
-//
-//gbatch:codec
 type Meter struct {
 	Value int64
 	Rate  int64

@@ -12,5 +12,3 @@
 //
 // It doesn't own: who may do what and validation of requests (ctld), which job starts where (sched), the log (store).
 package state
-
-//go:generate go run gbatch/internal/codecgen

@@ -21,8 +21,6 @@ type Mail struct {
 }
 
 // Mailed drops mails up to Seq: the leader sends them now.
-//
-//gbatch:codec
 type Mailed struct {
 	Seq uint64
 }

@@ -20,8 +20,6 @@ const (
 )
 
 // Reserve creates, replaces or removes a reservation.
-//
-//gbatch:codec
 type Reserve struct {
 	Op   ResvOp
 	Resv *model.Reservation

@@ -1,12 +1,10 @@
 package state
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 
 	"github.com/tidwall/btree"
-	"github.com/vmihailenco/msgpack/v5"
 
 	"gbatch/internal/model"
 	"gbatch/internal/wire"
@@ -16,8 +14,6 @@ import (
 const snapshotFormat = 1
 
 // snapHead opens a snapshot.
-//
-//gbatch:codec
 type snapHead struct {
 	Format   uint32
 	Gen      uint64
@@ -74,8 +70,6 @@ func (x *snapHead) Wire(c *wire.C) {
 }
 
 // snapJob is a job whose specification, shared between the tasks of an array, is written once: Spec numbers it.
-//
-//gbatch:codec
 type snapJob struct {
 	Spec uint32
 	Job  *model.Job
@@ -86,7 +80,6 @@ func (x *snapJob) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Job)
 }
 
-//gbatch:codec
 type snapRequest struct {
 	ID  string
 	Job model.JobID
@@ -101,7 +94,6 @@ func (x *snapRequest) Wire(c *wire.C) {
 	wire.Int(c, &x.Seq)
 }
 
-//gbatch:codec
 type snapEvent struct {
 	Seq    uint64
 	Latest bool // later events of the job replace it
@@ -120,7 +112,6 @@ func (x *snapEvent) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Step)
 }
 
-//gbatch:codec
 type snapMail struct {
 	Seq   uint64
 	What  model.MailTypes
@@ -146,18 +137,15 @@ type frozen struct {
 
 // write writes the facts. Equal facts give equal bytes.
 func (v *frozen) write(w io.Writer) error {
-	bw := bufio.NewWriterSize(w, 256<<10)
-	e := msgpack.NewEncoder(bw)
+	e := wire.NewWriter(w)
 	head := snapHead{snapshotFormat, v.gen, v.nextID, v.nextReq, v.nextSeq, v.cfg, uint64(v.nodes.Len()),
 		uint64(v.blobs.Len()), uint64(v.usage.Len()), uint64(v.arrays.Len()), uint64(v.jobs.Len()),
 		uint64(v.requests.Len()), uint64(v.outbox.Len()), v.instance, uint64(v.accounts.Len()), uint64(v.users.Len()), uint64(v.assocs.Len()),
 		uint64(v.qos.Len()), uint64(v.qosUse.Len()), v.acctGen, v.nextAssoc, v.nextQOS, v.resetAt, uint64(v.resvs.Len()), uint64(v.acctUse.Len()),
 		uint64(v.mails.Len()), v.nextMail}
-	err := head.EncodeMsgpack(e)
-	put := func(x msgpack.CustomEncoder) bool {
-		if err == nil {
-			err = x.EncodeMsgpack(e)
-		}
+	err := e.Write(&head)
+	put := func(x wire.Coder) bool {
+		err = e.Write(x)
 		return err == nil
 	}
 	v.nodes.Scan(func(_ string, n *model.Node) bool { return put(n) })
@@ -203,7 +191,7 @@ func (v *frozen) write(w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
-	if err := bw.Flush(); err != nil {
+	if err := e.Flush(); err != nil {
 		return fmt.Errorf("write snapshot: %w", err)
 	}
 	return nil
@@ -217,10 +205,10 @@ func (s *State) Freeze() func(io.Writer) error {
 
 // Restore replaces the state with a snapshot. On an error s is unchanged.
 func (s *State) Restore(r io.Reader) error {
-	d := msgpack.NewDecoder(bufio.NewReaderSize(r, 256<<10))
+	d := wire.NewReader(r)
 	n := New()
 	var head snapHead
-	if err := head.DecodeMsgpack(d); err != nil {
+	if err := d.Read(&head); err != nil {
 		return fmt.Errorf("read snapshot: %w", err)
 	}
 	if head.Format != snapshotFormat {
@@ -259,7 +247,7 @@ func (s *State) Restore(r io.Reader) error {
 	}{
 		{head.Nodes, func() error {
 			x := new(model.Node)
-			if err := x.DecodeMsgpack(d); err != nil || x.Def == nil {
+			if err := d.Read(x); err != nil || x.Def == nil {
 				return fmt.Errorf("a node: %w", orMissing(err))
 			}
 			n.nodes.Set(x.Def.Name, x)
@@ -267,7 +255,7 @@ func (s *State) Restore(r io.Reader) error {
 		}},
 		{head.Blobs, func() error {
 			x := new(model.Blob)
-			if err := x.DecodeMsgpack(d); err != nil {
+			if err := d.Read(x); err != nil {
 				return err
 			}
 			if x.Key == "" {
@@ -278,7 +266,7 @@ func (s *State) Restore(r io.Reader) error {
 		}},
 		{head.Usage, func() error {
 			x := new(Usage)
-			if err := x.DecodeMsgpack(d); err != nil {
+			if err := d.Read(x); err != nil {
 				return err
 			}
 			n.usage.Set(usageKey(x.Account, x.User, x.Partition), x)
@@ -286,7 +274,7 @@ func (s *State) Restore(r io.Reader) error {
 		}},
 		{head.Arrays, func() error {
 			x := new(Array)
-			if err := x.DecodeMsgpack(d); err != nil {
+			if err := d.Read(x); err != nil {
 				return err
 			}
 			n.arrays.Set(x.ID, x)
@@ -294,7 +282,7 @@ func (s *State) Restore(r io.Reader) error {
 		}},
 		{head.Jobs, func() error {
 			x := new(snapJob)
-			if err := x.DecodeMsgpack(d); err != nil {
+			if err := d.Read(x); err != nil {
 				return err
 			}
 			j, err := unpack(x)
@@ -306,7 +294,7 @@ func (s *State) Restore(r io.Reader) error {
 		}},
 		{head.Requests, func() error {
 			var x snapRequest
-			if err := x.DecodeMsgpack(d); err != nil {
+			if err := d.Read(&x); err != nil {
 				return err
 			}
 			n.requests.Set(x.ID, request{x.Job, x.At, x.Seq})
@@ -315,7 +303,7 @@ func (s *State) Restore(r io.Reader) error {
 		}},
 		{head.Outbox, func() error {
 			var x snapEvent
-			if err := x.DecodeMsgpack(d); err != nil {
+			if err := d.Read(&x); err != nil {
 				return err
 			}
 			j, ok := n.jobs.Get(x.Job)
@@ -341,37 +329,37 @@ func (s *State) Restore(r io.Reader) error {
 		}},
 		{head.Accounts, func() error {
 			x := new(model.Account)
-			err := x.DecodeMsgpack(d)
+			err := d.Read(x)
 			n.accounts.Set(x.Name, x)
 			return err
 		}},
 		{head.Users, func() error {
 			x := new(model.User)
-			err := x.DecodeMsgpack(d)
+			err := d.Read(x)
 			n.users.Set(x.Name, x)
 			return err
 		}},
 		{head.Assocs, func() error {
 			x := new(model.Association)
-			err := x.DecodeMsgpack(d)
+			err := d.Read(x)
 			n.assocs.Set(keyOf(x), x)
 			return err
 		}},
 		{head.QOS, func() error {
 			x := new(model.QOS)
-			err := x.DecodeMsgpack(d)
+			err := d.Read(x)
 			n.qos.Set(x.Name, x)
 			return err
 		}},
 		{head.QOSUse, func() error {
 			x := new(Usage)
-			err := x.DecodeMsgpack(d)
+			err := d.Read(x)
 			n.qosUse.Set(x.QOS, x)
 			return err
 		}},
 		{head.Reservations, func() error {
 			x := new(model.Reservation)
-			if err := x.DecodeMsgpack(d); err != nil {
+			if err := d.Read(x); err != nil {
 				return err
 			}
 			n.resvs.Set(x.Name, x)
@@ -379,13 +367,13 @@ func (s *State) Restore(r io.Reader) error {
 		}},
 		{head.AcctUse, func() error {
 			x := new(Usage)
-			err := x.DecodeMsgpack(d)
+			err := d.Read(x)
 			n.acctUse.Set(x.Account, x)
 			return err
 		}},
 		{head.Mails, func() error {
 			x := new(snapMail)
-			if err := x.DecodeMsgpack(d); err != nil || x.Job == nil {
+			if err := d.Read(x); err != nil || x.Job == nil {
 				return orMissing(err)
 			}
 			j, err := unpack(x.Job)
@@ -400,8 +388,8 @@ func (s *State) Restore(r io.Reader) error {
 			}
 		}
 	}
-	if _, err := d.PeekCode(); err != io.EOF {
-		return fmt.Errorf("read snapshot: bytes are left after its end (%v)", err)
+	if !d.AtEnd() {
+		return fmt.Errorf("read snapshot: bytes are left after its end")
 	}
 	if n.acctUse.Len() == 0 {
 		n.sumAccounts(0) // one that was written before they were kept

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"gbatch/internal/codecgen/wire"
 	"gbatch/internal/model"
+	"gbatch/internal/wire"
 )
 
 // weathered gives a state that has seen some commands of every sort.

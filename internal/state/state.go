@@ -100,8 +100,6 @@ type facts struct {
 }
 
 // Array is the state of one array as a whole. Immutable.
-//
-//gbatch:codec
 type Array struct {
 	ID      model.JobID
 	Total   int32 // tasks as submitted

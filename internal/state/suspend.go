@@ -10,8 +10,6 @@ import (
 
 // Suspend suspends running jobs, or lets suspended ones go on: those that an operator names, and those whose turn has
 // ended or come.
-//
-//gbatch:codec
 type Suspend struct {
 	Targets []Target
 	Resume  bool

@@ -11,8 +11,6 @@ import (
 
 // Usage is what one user has used under one account, or all jobs of one QOS. It changes when a job starts, changes or
 // ends; what it is at another moment follows from Fade. Immutable.
-//
-//gbatch:codec
 type Usage struct {
 	Account string
 	User    string
@@ -43,8 +41,6 @@ func (x *Usage) Wire(c *wire.C) {
 }
 
 // TRESUse is what was used of one resource: CPUs, MiB, nodes, or units of a generic resource.
-//
-//gbatch:codec
 type TRESUse struct {
 	TRES  string
 	Meter Meter

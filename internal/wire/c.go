@@ -227,14 +227,19 @@ func (c *C) structure(x Coder) {
 func (c *C) at(step string, outer int) { c.path, c.wrongN = step+c.path, outer }
 
 func fieldName(x Coder, i int) string {
-	t := reflect.TypeOf(x)
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
-	}
+	t := structType(x)
 	if t.Kind() != reflect.Struct || i < 0 || i >= t.NumField() {
 		return ""
 	}
 	return "." + t.Field(i).Name
+}
+
+func structType(x Coder) reflect.Type {
+	t := reflect.TypeOf(x)
+	if t.Kind() == reflect.Pointer {
+		return t.Elem()
+	}
+	return t
 }
 
 // head reads the length of an array; nil is 0.

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"reflect"
+	"strings"
 	"sync"
 )
 
@@ -44,11 +44,10 @@ func (c *C) wrong(x Coder) error {
 	if c.path == "" {
 		return c.err
 	}
-	t := reflect.TypeOf(x)
-	if t.Kind() == reflect.Pointer {
-		t = t.Elem()
+	if x == nil {
+		return fmt.Errorf("%s: %w", strings.TrimPrefix(c.path, "."), c.err)
 	}
-	return fmt.Errorf("%s%s: %w", t.Name(), c.path, c.err)
+	return fmt.Errorf("%s%s: %w", structType(x).Name(), c.path, c.err)
 }
 
 // Marshal writes x.
@@ -71,18 +70,41 @@ func appendTo(buf []byte, x Coder, message bool) ([]byte, error) {
 	if message {
 		c.pay(len(buf))
 	}
-	out := c.out.b
-	if fresh {
-		if c.scratch = out; cap(out) > maxScratch {
-			c.scratch = nil
-		} else {
-			out = bytes.Clone(out)
-		}
-	}
 	if c.err != nil {
 		return nil, c.wrong(x)
 	}
-	return out, nil
+	if fresh {
+		return c.written(), nil
+	}
+	return c.out.b, nil
+}
+
+// Values writes what f passes over, one value behind the other.
+func Values(f func(*C)) ([]byte, error) {
+	c := begin(nil, true, unlimited)
+	defer c.end()
+	c.out.b = c.scratch[:0]
+	if f(c); c.err != nil {
+		return nil, c.wrong(nil)
+	}
+	return c.written(), nil
+}
+
+// ReadValues has f read values that lie one behind the other in b. Bytes behind them are no error.
+func ReadValues(b []byte, f func(*C)) error {
+	c := begin(b, false, unlimited)
+	defer c.end()
+	f(c)
+	return c.wrong(nil)
+}
+
+// written gives what was written into the buffer that is kept, in memory of its own.
+func (c *C) written() []byte {
+	if c.scratch = c.out.b; cap(c.scratch) <= maxScratch {
+		return bytes.Clone(c.scratch)
+	}
+	c.scratch = nil
+	return c.out.b
 }
 
 // pay makes a message that begins at from as long as what it costs its reader asks for.
