@@ -116,7 +116,7 @@ var top = []string{
 	"cmd", "ctld", "noded", "dbd", "internal", "etc", "man", "scripts",
 	"go.mod", "go.sum", "Makefile", "README.md", "LICENSE", "CONTRIBUTING.md",
 	".ci", ".git", ".gitignore",
-	"bin", // built, ignored by git
+	"bin", "dist", // built, ignored by git
 }
 
 // exitIn may end the process; everybody else returns an error.

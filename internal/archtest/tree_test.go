@@ -79,7 +79,7 @@ func readTree(root string) (*tree, error) {
 		}
 		name := d.Name()
 		if d.IsDir() {
-			if p != root && (name == "testdata" || strings.HasPrefix(name, ".") || filepath.Dir(p) == root && name == "bin") {
+			if p != root && (name == "testdata" || strings.HasPrefix(name, ".") || filepath.Dir(p) == root && (name == "bin" || name == "dist")) {
 				return filepath.SkipDir
 			}
 			return nil
