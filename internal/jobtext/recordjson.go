@@ -8,76 +8,170 @@ import (
 	"gbatch/internal/slurmjson"
 )
 
-func (r *RecordRow) JSON(j *slurmjson.Writer, batch bool, steps []*model.Record) {
-	j.Open("", '{')
-	j.Str("account", r.Account)
-	j.Open("comment", '{')
-	j.Str("administrator", r.AdminComment)
-	j.Str("job", r.Comment)
-	j.Str("system", "")
-	j.Close('}')
-	j.Num("allocation_nodes", int64(r.NumNodes))
-	r.writeArrayJSON(j)
-	j.Open("association", '{')
-	j.Str("account", r.Account)
-	j.Str("cluster", r.Cluster)
-	j.Str("partition", "")
-	j.Str("user", r.User)
-	j.Num("id", 0)
-	j.Close('}')
-	j.Str("block", "")
-	j.Str("cluster", r.Cluster)
-	j.Str("constraints", r.Constraints)
-	j.Str("container", "")
-	var exit *model.Exit
-	if r.End != 0 {
-		exit = &r.Exit
+// This file owns a record of accounting as sacct --json has it, with its steps: each member once, for every version.
+
+// RecordWithSteps is a job's record with its steps.
+type RecordWithSteps struct {
+	*RecordRow
+	Script bool            // with a step for the batch script
+	Steps  []*model.Record // the others
+}
+
+// RecordFields is a record's object.
+func RecordFields() []slurmjson.Field[RecordWithSteps] {
+	type row = RecordWithSteps
+	type fields = []slurmjson.Field[row]
+	steps := stepFields()
+	return fields{
+		{Name: "account", Str: func(r *row) string { return r.Account }},
+		{Name: "comment", Fields: fields{
+			{Name: "administrator", Str: func(r *row) string { return r.AdminComment }},
+			{Name: "job", Str: func(r *row) string { return r.Comment }},
+			{Name: "system"},
+		}},
+		{Name: "allocation_nodes", Int: func(r *row) int64 { return int64(r.NumNodes) }},
+		{Name: "array", Fields: fields{
+			{Name: "job_id", Int: func(r *row) int64 { return int64(r.ArrayID) }},
+			{Name: "limits", Fields: fields{{Name: "max", Fields: fields{{Name: "running", Fields: fields{
+				{Name: "tasks", Type: slurmjson.Integer},
+			}}}}}},
+			{Name: "task_id", Num: func(r *row) (int64, bool, bool) {
+				if r.ArrayID == 0 || r.Task == model.NoTask {
+					return 0, false, false
+				}
+				return int64(r.Task), true, false
+			}},
+			{Name: "task", Str: func(r *row) string { return r.TaskText }},
+		}},
+		{Name: "association", Fields: fields{
+			{Name: "account", Str: func(r *row) string { return r.Account }},
+			{Name: "cluster", Str: func(r *row) string { return r.Cluster }},
+			{Name: "partition"},
+			{Name: "user", Str: func(r *row) string { return r.User }},
+			{Name: "id", Type: slurmjson.Integer},
+		}},
+		{Name: "block"},
+		{Name: "cluster", Str: func(r *row) string { return r.Cluster }},
+		{Name: "constraints", Str: func(r *row) string { return r.Constraints }},
+		{Name: "container"},
+		recordExit("derived_exit_code", func(*row) *model.Exit { return &model.Exit{} }),
+		{Name: "time", Fields: fields{
+			{Name: "elapsed", Int: func(r *row) int64 { return r.elapsedS() }},
+			{Name: "eligible", Int: func(r *row) int64 { return r.Eligible.Seconds() }},
+			{Name: "end", Int: func(r *row) int64 { return r.End.Seconds() }},
+			{Name: "start", Int: func(r *row) int64 { return r.Start.Seconds() }},
+			{Name: "submission", Int: func(r *row) int64 { return r.Submit.Seconds() }},
+			{Name: "suspended", Int: func(r *row) int64 { return r.suspendedS() }},
+			msField("system", func(r *row) int64 { return r.Exit.SysMS }),
+			{Name: "limit", Num: func(r *row) (int64, bool, bool) { return minutes(r.LimitS) }},
+			{Name: "planned", Count: func(r *row) int64 { return r.plannedS() }},
+			msField("total", func(r *row) int64 { return r.Exit.UserMS + r.Exit.SysMS }),
+			msField("user", func(r *row) int64 { return r.Exit.UserMS }),
+		}},
+		recordExit("exit_code", func(r *row) *model.Exit {
+			if r.End == 0 {
+				return nil
+			}
+			return &r.Exit
+		}),
+		{Name: "flags", Type: slurmjson.List},
+		{Name: "group", Str: func(r *row) string { return r.Group }},
+		{Name: "job_id", Int: func(r *row) int64 { return int64(r.Job) }},
+		{Name: "name", Str: func(r *row) string { return r.Name }},
+		{Name: "licenses"},
+		{Name: "nodes", Str: func(r *row) string { return r.nodeList() }},
+		{Name: "partition", Str: func(r *row) string { return r.Partition }},
+		{Name: "priority", Count: func(r *row) int64 { return int64(r.Priority) }},
+		{Name: "qos", Str: func(r *row) string { return r.QOS }},
+		{Name: "required", Fields: fields{
+			{Name: "CPUs", Int: func(r *row) int64 { return r.reqCPUs() }},
+			{Name: "memory_per_cpu", Type: slurmjson.Number},
+			{Name: "memory_per_node", Count: func(r *row) int64 { return max(0, r.ReqMemMiB) }},
+		}},
+		{Name: "kill_request_user", Str: func(r *row) string { return r.killer() }},
+		{Name: "reservation", Fields: fields{{Name: "id", Type: slurmjson.Integer}, {Name: "name"}}},
+		{Name: "restart_cnt", Int: func(r *row) int64 { return int64(r.Restarts) }},
+		{Name: "state", Fields: fields{
+			{Name: "current", Words: func(r *row) []string { return []string{r.State.String()} }},
+			{Name: "reason", Str: func(r *row) string { return r.Reason.String() }},
+		}},
+		{Name: "stderr", Str: func(r *row) string { return r.StdErr }},
+		{Name: "stdin", Str: func(r *row) string { return r.StdIn }},
+		{Name: "stdout", Str: func(r *row) string { return r.outputFile(r.StdOut) }},
+		slurmjson.ListOf("steps", (*row).each, steps),
+		{Name: "submit_line", Str: func(r *row) string { return r.SubmitLine }},
+		{Name: "tres", Fields: fields{
+			{Name: "allocated", Put: func(w *slurmjson.Writer, name string, r *row) { r.writeAlloc(w, name) }},
+			{Name: "requested", Put: func(w *slurmjson.Writer, name string, r *row) {
+				n := int64(max(1, r.NumNodes))
+				w.TRESList(name, r.reqCPUs(), max(0, r.ReqMemMiB)*n, n, r.ReqGres)
+			}},
+		}},
+		{Name: "used_gres"},
+		{Name: "user", Str: func(r *row) string { return r.User }},
+		{Name: "wckey", Fields: fields{{Name: "wckey"}, {Name: "flags", Type: slurmjson.List}}},
+		{Name: "working_directory", Str: func(r *row) string { return r.WorkDir }},
 	}
-	writeAcctExitJSON(j, "derived_exit_code", &model.Exit{})
-	r.writeTimeJSON(j, "time")
-	writeAcctExitJSON(j, "exit_code", exit)
-	j.List("flags", nil)
-	j.Str("group", r.Group)
-	j.Num("job_id", int64(r.Job))
-	j.Str("name", r.Name)
-	j.Str("licenses", "")
-	j.Str("nodes", r.nodeList())
-	j.Str("partition", r.Partition)
-	j.Count("priority", int64(r.Priority))
-	j.Str("qos", r.QOS)
-	j.Open("required", '{')
-	j.Num("CPUs", r.reqCPUs())
-	j.Unset("memory_per_cpu")
-	j.Count("memory_per_node", max(0, r.ReqMemMiB))
-	j.Close('}')
-	j.Str("kill_request_user", r.killer())
-	j.Open("reservation", '{')
-	j.Num("id", 0)
-	j.Str("name", "")
-	j.Close('}')
-	j.Num("restart_cnt", int64(r.Restarts))
-	r.writeStateJSON(j)
-	j.Str("stderr", r.StdErr)
-	j.Str("stdin", r.StdIn)
-	j.Str("stdout", r.outputFile(r.StdOut))
-	j.Open("steps", '[')
-	if batch {
-		RowOfBatch(r.Record, r.RecordView).writeStepJSON(j)
+}
+
+// each gives the record's steps, that of the script first.
+func (r *RecordWithSteps) each(add func(*RecordRow)) {
+	if r.Script {
+		add(RowOfBatch(r.Record, r.RecordView))
 	}
-	for _, s := range steps {
-		RowOfStep(r.Record, s, r.RecordView).writeStepJSON(j)
+	for _, s := range r.Steps {
+		add(RowOfStep(r.Record, s, r.RecordView))
 	}
-	j.Close(']')
-	j.Str("submit_line", r.SubmitLine)
-	r.writeTRESJSON(j)
-	j.Str("used_gres", "")
-	j.Str("user", r.User)
-	j.Open("wckey", '{')
-	j.Str("wckey", "")
-	j.List("flags", nil)
-	j.Close('}')
-	j.Str("working_directory", r.WorkDir)
-	j.Close('}')
+}
+
+// stepFields is a step's object.
+func stepFields() []slurmjson.Field[RecordRow] {
+	type row = RecordRow
+	type fields = []slurmjson.Field[row]
+	return fields{
+		{Name: "time", Fields: fields{
+			{Name: "elapsed", Int: (*row).elapsedS},
+			{Name: "end", In: slurmjson.InNew, Time: func(r *row) model.Time { return r.End }},
+			{Name: "start", In: slurmjson.InNew, Time: func(r *row) model.Time { return r.Start }},
+			{Name: "end", In: slurmjson.InOld, Int: func(r *row) int64 { return r.End.Seconds() }},
+			{Name: "start", In: slurmjson.InOld, Int: func(r *row) int64 { return r.Start.Seconds() }},
+			msField("system", func(r *row) int64 { return r.Exit.SysMS }),
+			msField("total", func(r *row) int64 { return r.Exit.UserMS + r.Exit.SysMS }),
+			msField("user", func(r *row) int64 { return r.Exit.UserMS }),
+		}},
+		recordExit("exit_code", func(r *row) *model.Exit { return &r.Exit }),
+		{Name: "nodes", Fields: fields{
+			{Name: "count", Int: func(r *row) int64 { return int64(len(r.stepNodes())) }},
+			{Name: "range", Str: (*row).nodeList},
+			{Name: "list", List: (*row).stepNodes},
+		}},
+		{Name: "tasks", Fields: fields{{Name: "count", Int: func(r *row) int64 { return int64(r.tasks()) }}}},
+		{Name: "pid"},
+		{Name: "state", Words: func(r *row) []string { return []string{r.State.String()} }},
+		{Name: "step", Fields: fields{
+			{Name: "job_id", In: slurmjson.InOld, Int: func(r *row) int64 { return int64(r.Job) }},
+			{Name: "id", Str: func(r *row) string { return strconv.FormatUint(uint64(r.Job), 10) + "." + r.StepName() }},
+			{Name: "name", Str: func(r *row) string {
+				if r.OfStep != nil {
+					return r.OfStep.Name
+				}
+				return "batch"
+			}},
+		}},
+		{Name: "tres", Fields: fields{
+			{Name: "requested", Put: func(w *slurmjson.Writer, name string, r *row) { r.writeUsage(w, name, inMeasures()) }},
+			{Name: "consumed", Put: func(w *slurmjson.Writer, name string, r *row) { r.writeUsage(w, name, outMeasures()) }},
+			{Name: "allocated", Put: func(w *slurmjson.Writer, name string, r *row) { r.writeAlloc(w, name) }},
+		}},
+	}
+}
+
+// stepNodes gives the nodes of a step: a script's is one.
+func (r *RecordRow) stepNodes() []string {
+	if r.OfStep != nil {
+		return r.OfStep.Nodes
+	}
+	return []string{r.nodeList()}
 }
 
 func (r *RecordRow) killer() string {
@@ -87,81 +181,21 @@ func (r *RecordRow) killer() string {
 	return strconv.FormatUint(uint64(r.CancelUID), 10)
 }
 
-func (r *RecordRow) writeArrayJSON(j *slurmjson.Writer) {
-	j.Open("array", '{')
-	j.Num("job_id", int64(r.ArrayID))
-	j.Open("limits", '{')
-	j.Open("max", '{')
-	j.Open("running", '{')
-	j.Num("tasks", 0)
-	j.Close('}')
-	j.Close('}')
-	j.Close('}')
-	if r.ArrayID != 0 && r.Task != model.NoTask {
-		j.Count("task_id", int64(r.Task))
-	} else {
-		j.Unset("task_id")
-	}
-	j.Str("task", r.TaskText)
-	j.Close('}')
+// msField is a span of milliseconds, in two numbers.
+func msField[T any](name string, of func(row *T) int64) slurmjson.Field[T] {
+	return slurmjson.Field[T]{Name: name, Fields: []slurmjson.Field[T]{
+		{Name: "seconds", Int: func(row *T) int64 { return of(row) / 1000 }},
+		{Name: "microseconds", Int: func(row *T) int64 { return of(row) % 1000 * 1000 }},
+	}}
 }
 
-// writeStateJSON writes state.current, a word or a list.
-func (r *RecordRow) writeStateJSON(j *slurmjson.Writer) {
-	if r.Batch {
-		j.Words("state", r.State.String())
-		return
-	}
-	j.Open("state", '{')
-	j.Words("current", r.State.String())
-	j.Str("reason", r.Reason.String())
-	j.Close('}')
+// recordExit is an exit status. The old shape has it as an object too, with a word for status.
+func recordExit[T any](name string, of func(row *T) *model.Exit) slurmjson.Field[T] {
+	return slurmjson.Field[T]{Name: name, Put: func(w *slurmjson.Writer, name string, row *T) { writeRecordExit(w, name, of(row)) }}
 }
 
-func (r *RecordRow) writeTimeJSON(j *slurmjson.Writer, name string) {
-	ms := func(name string, v int64) {
-		j.Open(name, '{')
-		j.Num("seconds", v/1000)
-		j.Num("microseconds", v%1000*1000)
-		j.Close('}')
-	}
-	j.Open(name, '{')
-	j.Num("elapsed", r.elapsedS())
-	if !r.Batch {
-		j.Num("eligible", r.Eligible.Seconds())
-	}
-	if r.Batch && !j.Old {
-		j.Time("end", r.End)
-		j.Time("start", r.Start)
-	} else {
-		j.Num("end", r.End.Seconds())
-		j.Num("start", r.Start.Seconds())
-	}
-	if !r.Batch {
-		j.Num("submission", r.Submit.Seconds())
-		j.Num("suspended", r.suspendedS())
-	}
-	ms("system", r.Exit.SysMS)
-	if !r.Batch {
-		switch {
-		case r.LimitS >= model.Unlimited:
-			j.Maybe("limit", 0, j.Old, true)
-		case r.LimitS == model.NotSet:
-			j.Unset("limit")
-		default:
-			j.Count("limit", (r.LimitS+59)/60)
-		}
-		j.Count("planned", r.plannedS())
-	}
-	ms("total", r.Exit.UserMS+r.Exit.SysMS)
-	ms("user", r.Exit.UserMS)
-	j.Close('}')
-}
-
-// writeAcctExitJSON writes an exit status. The old shape has it as an object too, with a word for status.
-func writeAcctExitJSON(j *slurmjson.Writer, name string, x *model.Exit) {
-	old := j.Old
-	if !old {
+func writeRecordExit(j *slurmjson.Writer, name string, x *model.Exit) {
+	if !j.Old {
 		writeExit(j, name, x)
 		return
 	}
@@ -187,48 +221,9 @@ func writeAcctExitJSON(j *slurmjson.Writer, name string, x *model.Exit) {
 	j.Close('}')
 }
 
-func (r *RecordRow) writeStepJSON(j *slurmjson.Writer) {
-	j.Open("", '{')
-	r.writeTimeJSON(j, "time")
-	writeAcctExitJSON(j, "exit_code", &r.Exit)
-	j.Open("nodes", '{')
-	nodes := []string{r.nodeList()}
-	if r.OfStep != nil {
-		nodes = r.OfStep.Nodes
-	}
-	j.Num("count", int64(len(nodes)))
-	j.Str("range", r.nodeList())
-	j.List("list", nodes)
-	j.Close('}')
-	j.Open("tasks", '{')
-	j.Num("count", int64(r.tasks()))
-	j.Close('}')
-	j.Str("pid", "")
-	r.writeStateJSON(j)
-	j.Open("step", '{')
-	if j.Old {
-		j.Num("job_id", int64(r.Job))
-		j.Str("id", strconv.FormatUint(uint64(r.Job), 10)+"."+r.StepName())
-	} else {
-		j.Str("id", strconv.FormatUint(uint64(r.Job), 10)+"."+r.StepName())
-	}
-	name := "batch"
-	if r.OfStep != nil {
-		name = r.OfStep.Name
-	}
-	j.Str("name", name)
-	j.Close('}')
-	j.Open("tres", '{')
-	r.writeUsageJSON(j, "requested", inMeasures())
-	r.writeUsageJSON(j, "consumed", outMeasures())
-	r.writeAllocJSON(j)
-	j.Close('}')
-	j.Close('}')
-}
-
-// writeUsageJSON writes what a step was measured to use, in milliseconds, bytes, joules and percent: by the node with the
+// writeUsage writes what a step was measured to use, in milliseconds, bytes, joules and percent: by the node with the
 // most and that with the least, the mean of its tasks, and in all. Slurm has the TRESUsageIn fields under "requested".
-func (r *RecordRow) writeUsageJSON(j *slurmjson.Writer, name string, list []measure) {
+func (r *RecordRow) writeUsage(j *slurmjson.Writer, name string, list []measure) {
 	j.Open(name, '{')
 	u := r.used()
 	write := func(name string, get func(m measure) (v int64, at *model.NodeUsage, known bool)) {
@@ -267,18 +262,10 @@ func (r *RecordRow) writeUsageJSON(j *slurmjson.Writer, name string, list []meas
 	j.Close('}')
 }
 
-func (r *RecordRow) writeAllocJSON(j *slurmjson.Writer) {
+func (r *RecordRow) writeAlloc(j *slurmjson.Writer, name string) {
 	cpus := int64(0)
 	if r.AllocCPUs > 0 {
 		cpus = r.cpus()
 	}
-	j.TRESList("allocated", cpus, r.perNode(r.AllocMemMiB), r.nodes(), r.AllocGres)
-}
-
-func (r *RecordRow) writeTRESJSON(j *slurmjson.Writer) {
-	j.Open("tres", '{')
-	r.writeAllocJSON(j)
-	n := int64(max(1, r.NumNodes))
-	j.TRESList("requested", r.reqCPUs(), max(0, r.ReqMemMiB)*n, n, r.ReqGres)
-	j.Close('}')
+	j.TRESList(name, cpus, r.perNode(r.AllocMemMiB), r.nodes(), r.AllocGres)
 }

@@ -4,15 +4,19 @@ import (
 	"gbatch/internal/client"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
+	"gbatch/internal/slurmjson"
 )
 
 // printJSON prints the records as sacct --json does.
 func (a *account) printJSON(c *client.Client, view *jobtext.RecordView) error {
 	var cluster string
+	fields := jobtext.RecordFields()
 	j := a.JSONFrame("jobs", a.json)
 	err := a.each(c, func(r *model.Record, steps []*model.Record) error {
 		cluster = r.Cluster
-		(&jobtext.RecordRow{Record: r, RecordView: view, Batch: false, OfStep: nil}).JSON(j, !a.allocations && jobtext.HasBatch(r), steps)
+		row := &jobtext.RecordRow{Record: r, RecordView: view}
+		script := !a.allocations && jobtext.HasBatch(r)
+		slurmjson.Write(j, "", fields, &jobtext.RecordWithSteps{RecordRow: row, Script: script, Steps: steps})
 		j.Flush(false)
 		return j.Err
 	})
