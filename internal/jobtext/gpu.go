@@ -184,22 +184,24 @@ func GPUTable(rows []GPURow, header bool) []byte {
 	return b.Bytes()
 }
 
-func (r *GPURow) JSON(j *slurmjson.Writer) {
-	j.Open("", '{')
-	j.Str("node", r.node)
-	j.Str("gres", r.name)
-	j.Num("index", int64(r.index))
-	j.Str("uuid", r.uuid)
-	j.Str("type", r.typ)
-	j.Str("state", r.state)
-	j.Str("reason", r.why)
-	j.Str("job", r.job)
-	j.Maybe("utilization_percent", max(0, int64(r.util)), r.util >= 0, false)
-	j.Maybe("memory_used_mib", max(0, r.usedMiB), r.usedMiB >= 0, false)
-	j.Maybe("memory_total_mib", max(0, r.allMiB), r.allMiB >= 0, false)
-	j.Maybe("xid", int64(r.xid), r.xid != 0, false)
-	j.Maybe("temperature_celsius", max(0, int64(r.temp)), r.temp >= 0, false)
-	j.Close('}')
+// GPUJSON is a GPU's object in gbatch's own list.
+func GPUJSON() []slurmjson.Field[GPURow] {
+	known := func(v int64) (int64, bool, bool) { return max(0, v), v >= 0, false }
+	return []slurmjson.Field[GPURow]{
+		{Name: "node", Str: func(r *GPURow) string { return r.node }},
+		{Name: "gres", Str: func(r *GPURow) string { return r.name }},
+		{Name: "index", Int: func(r *GPURow) int64 { return int64(r.index) }},
+		{Name: "uuid", Str: func(r *GPURow) string { return r.uuid }},
+		{Name: "type", Str: func(r *GPURow) string { return r.typ }},
+		{Name: "state", Str: func(r *GPURow) string { return r.state }},
+		{Name: "reason", Str: func(r *GPURow) string { return r.why }},
+		{Name: "job", Str: func(r *GPURow) string { return r.job }},
+		{Name: "utilization_percent", Num: func(r *GPURow) (int64, bool, bool) { return known(int64(r.util)) }},
+		{Name: "memory_used_mib", Num: func(r *GPURow) (int64, bool, bool) { return known(r.usedMiB) }},
+		{Name: "memory_total_mib", Num: func(r *GPURow) (int64, bool, bool) { return known(r.allMiB) }},
+		{Name: "xid", Num: func(r *GPURow) (int64, bool, bool) { return int64(r.xid), r.xid != 0, false }},
+		{Name: "temperature_celsius", Num: func(r *GPURow) (int64, bool, bool) { return known(int64(r.temp)) }},
+	}
 }
 
 // unitLines gives the units of a node for gcontrol show node -d, one line each.

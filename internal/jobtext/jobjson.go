@@ -13,8 +13,8 @@ import (
 
 // This file owns a job as squeue --json has it: each member once, for every version.
 
-// JobFields is a job's object.
-func JobFields() []slurmjson.Field[JobRow] {
+// JobJSON is a job's object.
+func JobJSON() []slurmjson.Field[JobRow] {
 	return []slurmjson.Field[JobRow]{
 		{Name: "account", Str: func(r *JobRow) string { return r.Spec.Account }},
 		{Name: "accrue_time", Time: func(r *JobRow) model.Time { return r.AccrueTime() }},

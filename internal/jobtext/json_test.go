@@ -17,6 +17,12 @@ func TestJSONFields(t *testing.T) {
 			b.WriteString("  " + l + "\n")
 		}
 	}
-	add("job", slurmjson.Describe(JobFields()))
+	add("job", slurmjson.Describe(JobJSON()))
+	add("record", slurmjson.Describe(RecordJSON()))
+	add("node", slurmjson.Describe(NodeJSON()))
+	add("sinfo", slurmjson.Describe(SinfoJSON()))
+	add("partition", slurmjson.Describe(PartitionJSON()))
+	add("reservation", slurmjson.Describe(ReservationJSON()))
+	add("gpu", slurmjson.Describe(GPUJSON()))
 	golden.Compare(t, "testdata/json.txt", []byte(b.String()))
 }

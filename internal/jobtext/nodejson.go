@@ -8,143 +8,148 @@ import (
 	"gbatch/internal/slurmjson"
 )
 
+// This file owns a node as scontrol show node --json and sinfo --json have it.
+
+// NodeOf is a node, with its cluster, and for sinfo's own list one of its partitions.
+type NodeOf struct {
+	*proto.NodeInfo
+	Cluster string
+	Part    *model.Partition
+}
+
 // nodeStatesJSON gives the base state and the flags, in capitals.
 func nodeStatesJSON(n *proto.NodeInfo) []string {
 	return strings.Split(strings.ToUpper(stateComplete(n)), "+")
 }
 
-func NodeJSON(j *slurmjson.Writer, i *proto.NodeInfo, cluster string) {
-	n, d := i.Node, i.Node.Def
-	j.Open("", '{')
-	j.Str("name", d.Name)
-	j.Str("hostname", d.Name)
-	j.Str("address", nodeAddr(d))
-	j.Str("cluster_name", cluster)
-	j.Str("architecture", n.Arch)
-	j.Str("operating_system", n.OS)
-	j.Str("version", n.Version)
-	words := nodeStatesJSON(i)
-	if j.Old {
-		j.Str("state", strings.ToLower(words[0]))
-		j.List("state_flags", words[1:])
-	} else {
-		j.List("state", words)
+func (n *NodeOf) idleCPUs() int64 { return int64(n.Node.Def.JobCPUCount()) - usedCPUs(n.Node) }
+
+// load gives the load in hundredths; freeMem the free memory in MiB. Neither is known of every node.
+func (n *NodeOf) load() (int64, bool, bool) { return max(0, n.LoadMilli/10), n.LoadMilli >= 0, false }
+
+func (n *NodeOf) freeMem() (int64, bool, bool) { return max(0, n.FreeMemMiB), n.FreeMemMiB >= 0, false }
+
+// NodeJSON is a node's object.
+func NodeJSON() []slurmjson.Field[NodeOf] {
+	num := func(name string, get func(d *model.NodeDef) int64) slurmjson.Field[NodeOf] {
+		return slurmjson.Field[NodeOf]{Name: name, Int: func(n *NodeOf) int64 { return get(n.Node.Def) }}
 	}
-	if i.Resv != "" {
-		j.Str("reservation", i.Resv)
+	return []slurmjson.Field[NodeOf]{
+		{Name: "name", Str: func(n *NodeOf) string { return n.Node.Def.Name }},
+		{Name: "hostname", Str: func(n *NodeOf) string { return n.Node.Def.Name }},
+		{Name: "address", Str: func(n *NodeOf) string { return nodeAddr(n.Node.Def) }},
+		{Name: "cluster_name", Str: func(n *NodeOf) string { return n.Cluster }},
+		{Name: "architecture", Str: func(n *NodeOf) string { return n.Node.Arch }},
+		{Name: "operating_system", Str: func(n *NodeOf) string { return n.Node.OS }},
+		{Name: "version", Str: func(n *NodeOf) string { return n.Node.Version }},
+		{Name: "state", In: slurmjson.InOld, Str: func(n *NodeOf) string { return strings.ToLower(nodeStatesJSON(n.NodeInfo)[0]) }},
+		{Name: "state_flags", In: slurmjson.InOld, List: func(n *NodeOf) []string { return nodeStatesJSON(n.NodeInfo)[1:] }},
+		{Name: "state", In: slurmjson.InNew, List: func(n *NodeOf) []string { return nodeStatesJSON(n.NodeInfo) }},
+		{Name: "reservation", If: func(n *NodeOf) bool { return n.Resv != "" }, Str: func(n *NodeOf) string { return n.Resv }},
+		{Name: "reason", Str: func(n *NodeOf) string { return n.Node.Reason }},
+		{Name: "reason_set_by_user", Str: func(n *NodeOf) string { return n.Node.ReasonBy }},
+		{Name: "reason_changed_at", Time: func(n *NodeOf) model.Time { return n.Node.ReasonAt }},
+		num("cpus", func(d *model.NodeDef) int64 { return int64(d.CPUs) }),
+		num("effective_cpus", func(d *model.NodeDef) int64 { return int64(d.JobCPUCount()) }),
+		num("boards", func(d *model.NodeDef) int64 { return int64(max(1, d.Boards)) }),
+		num("sockets", func(d *model.NodeDef) int64 { return int64(d.Sockets) }),
+		num("cores", func(d *model.NodeDef) int64 { return int64(d.CoresPerSocket) }),
+		num("threads", func(d *model.NodeDef) int64 { return int64(d.ThreadsPerCore) }),
+		{Name: "alloc_cpus", Int: func(n *NodeOf) int64 { return usedCPUs(n.Node) }},
+		{Name: "alloc_idle_cpus", Int: (*NodeOf).idleCPUs},
+		{Name: "idle_cpus", Int: (*NodeOf).idleCPUs},
+		num("real_memory", func(d *model.NodeDef) int64 { return d.MemMiB }),
+		{Name: "alloc_memory", Int: func(n *NodeOf) int64 { return n.Node.UsedMem }},
+		{Name: "free_memory", In: slurmjson.InOld, Int: func(n *NodeOf) int64 { return max(0, n.FreeMemMiB) }},
+		{Name: "free_mem", Num: (*NodeOf).freeMem},
+		{Name: "cpu_load", Num: (*NodeOf).load},
+		num("temporary_disk", func(d *model.NodeDef) int64 { return d.TmpMiB }),
+		num("weight", func(d *model.NodeDef) int64 { return int64(d.Weight) }),
+		{Name: "features", Words: func(n *NodeOf) []string { return n.Node.Def.Features }},
+		{Name: "active_features", Words: func(n *NodeOf) []string { return n.Node.Def.Features }},
+		{Name: "gres", Str: func(n *NodeOf) string { return gresDefText(n.Node.Def.Gres) }},
+		{Name: "gres_used", Str: func(n *NodeOf) string { return gresUsedText(n.Node) }},
+		{Name: "partitions", List: func(n *NodeOf) []string { return n.Partitions }},
+		{Name: "boot_time", Time: func(n *NodeOf) model.Time { return n.Node.BootAt }},
+		{Name: "slurmd_start_time", Time: func(n *NodeOf) model.Time { return n.Node.UpSince }},
+		{Name: "last_busy", Time: func(n *NodeOf) model.Time { return n.Node.BusyAt }},
+		{Name: "comment"},
 	}
-	j.Str("reason", n.Reason)
-	j.Str("reason_set_by_user", n.ReasonBy)
-	j.Time("reason_changed_at", n.ReasonAt)
-	used := usedCPUs(n)
-	j.Num("cpus", int64(d.CPUs))
-	j.Num("effective_cpus", int64(d.JobCPUCount()))
-	j.Num("boards", int64(max(1, d.Boards)))
-	j.Num("sockets", int64(d.Sockets))
-	j.Num("cores", int64(d.CoresPerSocket))
-	j.Num("threads", int64(d.ThreadsPerCore))
-	j.Num("alloc_cpus", used)
-	j.Num("alloc_idle_cpus", int64(d.JobCPUCount())-used)
-	j.Num("idle_cpus", int64(d.JobCPUCount())-used)
-	j.Num("real_memory", d.MemMiB)
-	j.Num("alloc_memory", n.UsedMem)
-	if j.Old {
-		j.Num("free_memory", max(0, i.FreeMemMiB))
-	}
-	j.Maybe("free_mem", max(0, i.FreeMemMiB), i.FreeMemMiB >= 0, false)
-	j.Maybe("cpu_load", max(0, i.LoadMilli/10), i.LoadMilli >= 0, false)
-	j.Num("temporary_disk", d.TmpMiB)
-	j.Num("weight", int64(d.Weight))
-	j.Words("features", d.Features...)
-	j.Words("active_features", d.Features...)
-	j.Str("gres", gresDefText(d.Gres))
-	j.Str("gres_used", gresUsedText(n))
-	j.List("partitions", i.Partitions)
-	j.Time("boot_time", n.BootAt)
-	j.Time("slurmd_start_time", n.UpSince)
-	j.Time("last_busy", n.BusyAt)
-	j.Str("comment", "")
-	j.Close('}')
 }
 
-// SinfoJSON writes a node in one of its partitions as sinfo --json does.
-func SinfoJSON(j *slurmjson.Writer, i *proto.NodeInfo, p *model.Partition, cluster string) {
-	d := i.Node.Def
-	r := NodeRow{part: p, nodes: []*proto.NodeInfo{i}}
-	span := func(name string, v int64) {
-		j.Open(name, '{')
-		j.Num("minimum", v)
-		j.Num("maximum", v)
-		j.Close('}')
+// row gives the node as the one line of its partition.
+func (n *NodeOf) row() *NodeRow { return &NodeRow{part: n.Part, nodes: []*proto.NodeInfo{n.NodeInfo}} }
+
+// span is a number that differs between nodes; here of one node.
+func span(name string, get func(d *model.NodeDef) int64) slurmjson.Field[NodeOf] {
+	v := func(n *NodeOf) int64 { return get(n.Node.Def) }
+	return slurmjson.Field[NodeOf]{Name: name, Fields: []slurmjson.Field[NodeOf]{{Name: "minimum", Int: v}, {Name: "maximum", Int: v}}}
+}
+
+// SinfoJSON is the object of a node in one of its partitions in sinfo's own list.
+func SinfoJSON() []slurmjson.Field[NodeOf] {
+	type fields = []slurmjson.Field[NodeOf]
+	name := func(n *NodeOf) []string { return []string{n.Node.Def.Name} }
+	count := func(which int) func(n *NodeOf) int64 {
+		return func(n *NodeOf) int64 {
+			alloc, idle, other := n.row().counts()
+			return int64([...]int{alloc, idle, other}[which])
+		}
 	}
-	j.Open("", '{')
-	j.Num("port", 0)
-	j.Open("node", '{')
-	j.List("state", nodeStatesJSON(i))
-	j.Close('}')
-	alloc, idle, other := r.counts()
-	j.Open("nodes", '{')
-	j.Num("allocated", int64(alloc))
-	j.Num("idle", int64(idle))
-	j.Num("other", int64(other))
-	j.Num("total", 1)
-	j.List("hostnames", []string{d.Name})
-	j.List("addresses", []string{nodeAddr(d)})
-	j.List("nodes", []string{d.Name})
-	j.Close('}')
-	ca, ci, co, ct := r.cpuCounts()
-	j.Open("cpus", '{')
-	j.Num("allocated", ca)
-	j.Num("idle", ci)
-	j.Num("other", co)
-	j.Num("total", ct)
-	j.Num("minimum", int64(d.CPUs))
-	j.Num("maximum", int64(d.CPUs))
-	j.Open("load", '{')
-	j.Maybe("minimum", max(0, i.LoadMilli/10), i.LoadMilli >= 0, false)
-	j.Maybe("maximum", max(0, i.LoadMilli/10), i.LoadMilli >= 0, false)
-	j.Close('}')
-	j.Close('}')
-	span("sockets", int64(d.Sockets))
-	span("cores", int64(d.CoresPerSocket))
-	span("threads", int64(d.ThreadsPerCore))
-	span("disk", d.TmpMiB)
-	j.Open("memory", '{')
-	j.Num("minimum", d.MemMiB)
-	j.Num("maximum", d.MemMiB)
-	j.Open("free", '{')
-	j.Maybe("minimum", max(0, i.FreeMemMiB), i.FreeMemMiB >= 0, false)
-	j.Maybe("maximum", max(0, i.FreeMemMiB), i.FreeMemMiB >= 0, false)
-	j.Close('}')
-	j.Num("allocated", i.Node.UsedMem)
-	j.Close('}')
-	span("weight", int64(d.Weight))
-	j.Open("features", '{')
-	j.Str("total", strings.Join(d.Features, ","))
-	j.Str("active", strings.Join(d.Features, ","))
-	j.Close('}')
-	j.Open("gres", '{')
-	j.Str("total", gresDefText(d.Gres))
-	j.Str("used", gresUsedText(i.Node))
-	j.Close('}')
-	j.Str("cluster", cluster)
-	j.Open("reason", '{')
-	j.Str("description", i.Node.Reason)
-	j.Str("user", i.Node.ReasonBy)
-	j.Time("time", i.Node.ReasonAt)
-	j.Close('}')
-	j.Open("partition", '{')
-	j.Str("name", p.Name)
-	j.Str("cluster", cluster)
-	j.Open("nodes", '{')
-	j.Num("total", int64(len(p.Nodes)))
-	j.Close('}')
-	j.Open("maximums", '{')
-	j.Maybe("time", (p.MaxTimeS+59)/60, p.MaxTimeS > 0 && p.MaxTimeS < model.Unlimited, p.MaxTimeS >= model.Unlimited)
-	j.Close('}')
-	j.Open("partition", '{')
-	j.List("state", []string{p.State.String()})
-	j.Close('}')
-	j.Close('}')
-	j.Close('}')
+	cpus := func(which int) func(n *NodeOf) int64 {
+		return func(n *NodeOf) int64 {
+			alloc, idle, other, all := n.row().cpuCounts()
+			return [...]int64{alloc, idle, other, all}[which]
+		}
+	}
+	ofCPUs := func(d *model.NodeDef) int64 { return int64(d.CPUs) }
+	return fields{
+		{Name: "port", Type: slurmjson.Integer},
+		{Name: "node", Fields: fields{{Name: "state", List: func(n *NodeOf) []string { return nodeStatesJSON(n.NodeInfo) }}}},
+		{Name: "nodes", Fields: fields{
+			{Name: "allocated", Int: count(0)},
+			{Name: "idle", Int: count(1)},
+			{Name: "other", Int: count(2)},
+			{Name: "total", Int: func(*NodeOf) int64 { return 1 }},
+			{Name: "hostnames", List: name},
+			{Name: "addresses", List: func(n *NodeOf) []string { return []string{nodeAddr(n.Node.Def)} }},
+			{Name: "nodes", List: name},
+		}},
+		{Name: "cpus", Fields: append(append(fields{
+			{Name: "allocated", Int: cpus(0)},
+			{Name: "idle", Int: cpus(1)},
+			{Name: "other", Int: cpus(2)},
+			{Name: "total", Int: cpus(3)},
+		}, span("", ofCPUs).Fields...),
+			slurmjson.Field[NodeOf]{Name: "load", Fields: fields{{Name: "minimum", Num: (*NodeOf).load}, {Name: "maximum", Num: (*NodeOf).load}}})},
+		span("sockets", func(d *model.NodeDef) int64 { return int64(d.Sockets) }),
+		span("cores", func(d *model.NodeDef) int64 { return int64(d.CoresPerSocket) }),
+		span("threads", func(d *model.NodeDef) int64 { return int64(d.ThreadsPerCore) }),
+		span("disk", func(d *model.NodeDef) int64 { return d.TmpMiB }),
+		{Name: "memory", Fields: append(span("", func(d *model.NodeDef) int64 { return d.MemMiB }).Fields,
+			slurmjson.Field[NodeOf]{Name: "free", Fields: fields{{Name: "minimum", Num: (*NodeOf).freeMem}, {Name: "maximum", Num: (*NodeOf).freeMem}}},
+			slurmjson.Field[NodeOf]{Name: "allocated", Int: func(n *NodeOf) int64 { return n.Node.UsedMem }})},
+		span("weight", func(d *model.NodeDef) int64 { return int64(d.Weight) }),
+		{Name: "features", Fields: fields{
+			{Name: "total", Str: func(n *NodeOf) string { return strings.Join(n.Node.Def.Features, ",") }},
+			{Name: "active", Str: func(n *NodeOf) string { return strings.Join(n.Node.Def.Features, ",") }},
+		}},
+		{Name: "gres", Fields: fields{
+			{Name: "total", Str: func(n *NodeOf) string { return gresDefText(n.Node.Def.Gres) }},
+			{Name: "used", Str: func(n *NodeOf) string { return gresUsedText(n.Node) }},
+		}},
+		{Name: "cluster", Str: func(n *NodeOf) string { return n.Cluster }},
+		{Name: "reason", Fields: fields{
+			{Name: "description", Str: func(n *NodeOf) string { return n.Node.Reason }},
+			{Name: "user", Str: func(n *NodeOf) string { return n.Node.ReasonBy }},
+			{Name: "time", Time: func(n *NodeOf) model.Time { return n.Node.ReasonAt }},
+		}},
+		{Name: "partition", Fields: fields{
+			{Name: "name", Str: func(n *NodeOf) string { return n.Part.Name }},
+			{Name: "cluster", Str: func(n *NodeOf) string { return n.Cluster }},
+			{Name: "nodes", Fields: fields{{Name: "total", Int: func(n *NodeOf) int64 { return int64(len(n.Part.Nodes)) }}}},
+			{Name: "maximums", Fields: fields{{Name: "time", Num: func(n *NodeOf) (int64, bool, bool) { return partMinutes(n.Part.MaxTimeS) }}}},
+			{Name: "partition", Fields: fields{{Name: "state", List: func(n *NodeOf) []string { return []string{n.Part.State.String()} }}}},
+		}},
+	}
 }

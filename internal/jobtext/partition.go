@@ -8,66 +8,91 @@ import (
 	"gbatch/internal/slurmjson"
 )
 
-func PartitionJSON(j *slurmjson.Writer, p *model.Partition, cpus int64, cluster string) {
-	shown := map[string]string{}
+// PartitionOf is a partition with the CPUs of its nodes, and its cluster.
+type PartitionOf struct {
+	*model.Partition
+	CPUs    int64
+	Cluster string
+}
+
+// partMinutes gives a limit of a partition in minutes.
+func partMinutes(s int64) (int64, bool, bool) {
+	return (s + 59) / 60, s > 0 && s < model.Unlimited, s >= model.Unlimited
+}
+
+// atMost gives a limit of which 0 is none.
+func atMost(n int32) (int64, bool, bool) { return int64(n), n > 0, n == 0 }
+
+// PartitionJSON is a partition's object.
+func PartitionJSON() []slurmjson.Field[PartitionOf] {
+	type row = PartitionOf
+	type fields = []slurmjson.Field[row]
+	text := func(name string, get func(p *row) string) slurmjson.Field[row] {
+		return slurmjson.Field[row]{Name: name, Str: get}
+	}
+	join := func(name string, get func(p *row) []string) slurmjson.Field[row] {
+		return text(name, func(p *row) string { return strings.Join(get(p), ",") })
+	}
+	num := func(name string, get func(p *row) int64) slurmjson.Field[row] {
+		return slurmjson.Field[row]{Name: name, Int: get}
+	}
+	return fields{
+		text("name", func(p *row) string { return p.Name }),
+		text("cluster", func(p *row) string { return p.Cluster }),
+		{Name: "nodes", Fields: fields{
+			{Name: "allowed_allocation"},
+			text("configured", func(p *row) string { return hostlist.Compress(p.Nodes) }),
+			num("total", func(p *row) int64 { return int64(len(p.Nodes)) }),
+		}},
+		{Name: "accounts", Fields: fields{
+			join("allowed", func(p *row) []string { return p.AllowAccounts }),
+			join("deny", func(p *row) []string { return p.DenyAccounts }),
+		}},
+		{Name: "groups", Fields: fields{join("allowed", func(p *row) []string { return p.AllowGroups })}},
+		{Name: "qos", Fields: fields{
+			join("allowed", func(p *row) []string { return p.AllowQOS }),
+			join("deny", func(p *row) []string { return p.DenyQOS }),
+			text("assigned", func(p *row) string { return p.QOS }),
+		}},
+		{Name: "tres", Fields: fields{
+			text("billing_weights", func(p *row) string { return p.shown("TRESBillingWeights") }),
+			text("configured", func(p *row) string { return p.shown("TRES") }),
+		}},
+		{Name: "cpus", Fields: fields{num("total", func(p *row) int64 { return p.CPUs })}},
+		{Name: "defaults", Fields: fields{
+			num("memory_per_cpu", func(p *row) int64 { return p.DefMemPerCPU }),
+			{Name: "time", Num: func(p *row) (int64, bool, bool) { return partMinutes(p.DefTimeS) }},
+			text("job", func(p *row) string { return p.shown("JobDefaults") }),
+		}},
+		num("grace_time", func(p *row) int64 { return p.GraceTimeS }),
+		{Name: "maximums", Fields: fields{
+			{Name: "cpus_per_node", Num: func(p *row) (int64, bool, bool) { return atMost(p.MaxCPUsPerNode) }},
+			num("memory_per_cpu", func(p *row) int64 { return p.MaxMemPerCPU }),
+			{Name: "nodes", Num: func(p *row) (int64, bool, bool) { return atMost(p.MaxNodes) }},
+			num("shares", func(p *row) int64 { return int64(max(1, p.ShareMax)) }),
+			{Name: "time", Num: func(p *row) (int64, bool, bool) { return partMinutes(p.MaxTimeS) }},
+		}},
+		{Name: "minimums", Fields: fields{num("nodes", func(p *row) int64 { return int64(max(1, p.MinNodes)) })}},
+		{Name: "priority", Fields: fields{
+			num("job_factor", func(p *row) int64 { return int64(p.PriorityJobFactor) }),
+			num("tier", func(p *row) int64 { return int64(p.PriorityTier) }),
+		}},
+		{Name: "partition", Fields: fields{
+			{Name: "state", List: func(p *row) []string { return []string{p.State.String()} }},
+			{Name: "default", Bool: func(p *row) bool { return p.Default }},
+			{Name: "hidden", Bool: func(p *row) bool { return p.Hidden }},
+		}},
+	}
+}
+
+// shown gives a value as scontrol shows it, or "".
+func (p *PartitionOf) shown(key string) (value string) {
 	for _, k := range p.Show {
-		shown[k.Key] = k.Value
+		if k.Key == key {
+			value = k.Value
+		}
 	}
-	object := func(name string, fill func()) {
-		j.Open(name, '{')
-		fill()
-		j.Close('}')
-	}
-	minutes := func(name string, seconds int64) {
-		j.Maybe(name, (seconds+59)/60, seconds > 0 && seconds < model.Unlimited, seconds >= model.Unlimited)
-	}
-	j.Open("", '{')
-	j.Str("name", p.Name)
-	j.Str("cluster", cluster)
-	object("nodes", func() {
-		j.Str("allowed_allocation", "")
-		j.Str("configured", hostlist.Compress(p.Nodes))
-		j.Num("total", int64(len(p.Nodes)))
-	})
-	object("accounts", func() {
-		j.Str("allowed", strings.Join(p.AllowAccounts, ","))
-		j.Str("deny", strings.Join(p.DenyAccounts, ","))
-	})
-	object("groups", func() { j.Str("allowed", strings.Join(p.AllowGroups, ",")) })
-	object("qos", func() {
-		j.Str("allowed", strings.Join(p.AllowQOS, ","))
-		j.Str("deny", strings.Join(p.DenyQOS, ","))
-		j.Str("assigned", p.QOS)
-	})
-	object("tres", func() {
-		j.Str("billing_weights", shown["TRESBillingWeights"])
-		j.Str("configured", shown["TRES"])
-	})
-	object("cpus", func() { j.Num("total", cpus) })
-	object("defaults", func() {
-		j.Num("memory_per_cpu", p.DefMemPerCPU)
-		minutes("time", p.DefTimeS)
-		j.Str("job", shown["JobDefaults"])
-	})
-	j.Num("grace_time", p.GraceTimeS)
-	object("maximums", func() {
-		j.Maybe("cpus_per_node", int64(p.MaxCPUsPerNode), p.MaxCPUsPerNode > 0, p.MaxCPUsPerNode == 0)
-		j.Num("memory_per_cpu", p.MaxMemPerCPU)
-		j.Maybe("nodes", int64(p.MaxNodes), p.MaxNodes > 0, p.MaxNodes == 0)
-		j.Num("shares", int64(max(1, p.ShareMax)))
-		minutes("time", p.MaxTimeS)
-	})
-	object("minimums", func() { j.Num("nodes", int64(max(1, p.MinNodes))) })
-	object("priority", func() {
-		j.Num("job_factor", int64(p.PriorityJobFactor))
-		j.Num("tier", int64(p.PriorityTier))
-	})
-	object("partition", func() {
-		j.List("state", []string{p.State.String()})
-		j.Bool("default", p.Default)
-		j.Bool("hidden", p.Hidden)
-	})
-	j.Close('}')
+	return value
 }
 
 // partitionBreaks says which keys end a line in scontrol's layout.

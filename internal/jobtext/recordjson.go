@@ -17,8 +17,8 @@ type RecordWithSteps struct {
 	Steps  []*model.Record // the others
 }
 
-// RecordFields is a record's object.
-func RecordFields() []slurmjson.Field[RecordWithSteps] {
+// RecordJSON is a record's object.
+func RecordJSON() []slurmjson.Field[RecordWithSteps] {
 	type row = RecordWithSteps
 	type fields = []slurmjson.Field[row]
 	steps := stepFields()

@@ -11,47 +11,75 @@ import (
 	"gbatch/internal/walltime"
 )
 
-func ReservationJSON(j *slurmjson.Writer, v *model.Reservation, size *proto.ResvSize) {
-	var lics []string
+// ReservationOf is a reservation with what it takes of its nodes.
+type ReservationOf struct {
+	*model.Reservation
+	Size *proto.ResvSize
+}
+
+func (v *ReservationOf) licenses() []string {
+	var out []string
 	for _, l := range v.Licenses {
-		lics = append(lics, fmt.Sprintf("%s:%d", l.Name, l.Count))
+		out = append(out, fmt.Sprintf("%s:%d", l.Name, l.Count))
 	}
-	j.Open("", '{')
-	j.Str("accounts", strings.Join(v.Accounts, ","))
-	j.Str("burst_buffer", "")
-	j.Num("core_count", size.Cores)
-	j.Open("core_specializations", '[')
-	for i := range v.Parts[:min(len(v.Parts), len(v.Nodes))] { // which CPUs is settled when jobs come
-		j.Open("", '{')
-		j.Str("node", v.Nodes[i])
-		j.Num("cpus", int64(v.Parts[i].CPUs))
-		j.Str("memory", walltime.FormatMem(v.Parts[i].MemMiB))
-		if i < len(size.PartGres) {
-			j.Str("gres", size.PartGres[i])
+	return out
+}
+
+// resvPart is what a reservation takes of one node. Which CPUs those are is settled when jobs come.
+type resvPart struct {
+	node    string
+	cpus    int32
+	memMiB  int64
+	gres    string
+	hasGres bool
+}
+
+// parts gives what the reservation takes node by node, where it does not take them whole.
+func (v *ReservationOf) parts(add func(*resvPart)) {
+	for i := range v.Parts[:min(len(v.Parts), len(v.Nodes))] {
+		p := resvPart{node: v.Nodes[i], cpus: v.Parts[i].CPUs, memMiB: v.Parts[i].MemMiB}
+		if p.hasGres = i < len(v.Size.PartGres); p.hasGres {
+			p.gres = v.Size.PartGres[i]
 		}
-		j.Close('}')
+		add(&p)
 	}
-	j.Close(']')
-	j.Time("end_time", v.End)
-	j.Str("features", v.Features)
-	j.List("flags", v.Flags.Names())
-	j.Str("groups", strings.Join(v.Groups, ","))
-	j.Str("licenses", strings.Join(lics, ","))
-	j.Num("max_start_delay", 0)
-	j.Str("name", v.Name)
-	j.Num("node_count", int64(len(v.Nodes)))
-	j.Str("node_list", hostlist.CompressSorted(v.Nodes))
-	j.Str("partition", v.Partition)
-	j.Open("purge_completed", '{')
-	j.Maybe("time", v.PurgeS, v.PurgeS > 0, false)
-	j.Close('}')
-	j.Time("start_time", v.Start)
-	j.Open("watts", '{')
-	j.Unset("watts")
-	j.Close('}')
-	j.Str("tres", resvTRES(v, size))
-	j.Str("users", strings.Join(v.Users, ","))
-	j.Close('}')
+}
+
+// ReservationJSON is a reservation's object.
+func ReservationJSON() []slurmjson.Field[ReservationOf] {
+	type row = ReservationOf
+	type fields = []slurmjson.Field[row]
+	join := func(name string, get func(v *row) []string) slurmjson.Field[row] {
+		return slurmjson.Field[row]{Name: name, Str: func(v *row) string { return strings.Join(get(v), ",") }}
+	}
+	return fields{
+		join("accounts", func(v *row) []string { return v.Accounts }),
+		{Name: "burst_buffer"},
+		{Name: "core_count", Int: func(v *row) int64 { return v.Size.Cores }},
+		slurmjson.ListOf("core_specializations", (*row).parts, []slurmjson.Field[resvPart]{
+			{Name: "node", Str: func(p *resvPart) string { return p.node }},
+			{Name: "cpus", Int: func(p *resvPart) int64 { return int64(p.cpus) }},
+			{Name: "memory", Str: func(p *resvPart) string { return walltime.FormatMem(p.memMiB) }},
+			{Name: "gres", If: func(p *resvPart) bool { return p.hasGres }, Str: func(p *resvPart) string { return p.gres }},
+		}),
+		{Name: "end_time", Time: func(v *row) model.Time { return v.End }},
+		{Name: "features", Str: func(v *row) string { return v.Features }},
+		{Name: "flags", List: func(v *row) []string { return v.Flags.Names() }},
+		join("groups", func(v *row) []string { return v.Groups }),
+		join("licenses", (*row).licenses),
+		{Name: "max_start_delay", Type: slurmjson.Integer},
+		{Name: "name", Str: func(v *row) string { return v.Name }},
+		{Name: "node_count", Int: func(v *row) int64 { return int64(len(v.Nodes)) }},
+		{Name: "node_list", Str: func(v *row) string { return hostlist.CompressSorted(v.Nodes) }},
+		{Name: "partition", Str: func(v *row) string { return v.Partition }},
+		{Name: "purge_completed", Fields: fields{
+			{Name: "time", Num: func(v *row) (int64, bool, bool) { return v.PurgeS, v.PurgeS > 0, false }},
+		}},
+		{Name: "start_time", Time: func(v *row) model.Time { return v.Start }},
+		{Name: "watts", Fields: fields{{Name: "watts", Type: slurmjson.Number}}},
+		{Name: "tres", Str: func(v *row) string { return resvTRES(v.Reservation, v.Size) }},
+		join("users", func(v *row) []string { return v.Users }),
+	}
 }
 
 // ShowReservation gives a reservation as scontrol show reservation does, at a time of the controller.
@@ -67,10 +95,7 @@ func ShowReservation(v *model.Reservation, size *proto.ResvSize, now model.Time,
 			flags[i] += "=" + walltime.Elapsed(v.PurgeS)
 		}
 	}
-	var lics []string
-	for _, l := range v.Licenses {
-		lics = append(lics, fmt.Sprintf("%s:%d", l.Name, l.Count))
-	}
+	lics := (&ReservationOf{v, size}).licenses()
 	r := &KeyValues{}
 	r.line(KV("ReservationName", v.Name), KV("StartTime", at.Stamp(v.Start, "N/A")), KV("EndTime", at.Stamp(v.End, "N/A")),
 		KV("Duration", walltime.ElapsedLimit(int64(v.End-v.Start)/1000, false)))

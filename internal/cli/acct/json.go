@@ -10,7 +10,7 @@ import (
 // printJSON prints the records as sacct --json does.
 func (a *account) printJSON(c *client.Client, view *jobtext.RecordView) error {
 	var cluster string
-	fields := jobtext.RecordFields()
+	fields := jobtext.RecordJSON()
 	j := a.JSONFrame("jobs", a.json)
 	err := a.each(c, func(r *model.Record, steps []*model.Record) error {
 		cluster = r.Cluster

@@ -34,7 +34,7 @@ func (c *control) jobsJSON(ids string) error {
 	rq.Filter.Jobs, rq.Filter.States = refs, model.JobStates()
 	rows := &jobtext.JobRows{View: &jobtext.JobView{Times: *c.Clock(), BitLen: c.BitLen(), Cluster: cluster}, Jobs: refs}
 	seen := map[model.JobID]bool{} // a list of ids may name a job more than once
-	fields := jobtext.JobFields()
+	fields := jobtext.JobJSON()
 	j := c.JSONFrame("jobs", c.json)
 	at := model.Time(time.Now().UnixMilli()) // the controller's, once it has sent a job
 	err = c.eachJob(rq, func(job *model.Job, now model.Time) {
@@ -59,8 +59,9 @@ func (c *control) nodesJSON(infos []*proto.NodeInfo, now model.Time) error {
 		return err
 	}
 	j := c.JSONFrame("nodes", c.json)
+	fields := jobtext.NodeJSON()
 	for _, i := range infos {
-		jobtext.NodeJSON(j, i, cluster)
+		slurmjson.Write(j, "", fields, &jobtext.NodeOf{NodeInfo: i, Cluster: cluster})
 		j.Flush(false)
 	}
 	return c.JSONFinish(j, cluster, now)
@@ -73,9 +74,10 @@ func (c *control) partitionsJSON(parts []*model.Partition, reply *proto.Partitio
 		return err
 	}
 	j := c.JSONFrame("partitions", c.json)
+	fields := jobtext.PartitionJSON()
 	for i, p := range reply.Partitions {
 		if slices.Contains(parts, p) {
-			jobtext.PartitionJSON(j, p, reply.TotalCPUs[i], cluster)
+			slurmjson.Write(j, "", fields, &jobtext.PartitionOf{Partition: p, CPUs: reply.TotalCPUs[i], Cluster: cluster})
 			j.Flush(false)
 		}
 	}
@@ -111,9 +113,10 @@ func (c *control) reservationsJSON(cl *client.Client, reply *proto.ReservationsR
 		return err
 	}
 	j := c.JSONFrame("reservations", c.json)
+	fields := jobtext.ReservationJSON()
 	for i, v := range reply.List {
 		if name == "" || v.Name == name {
-			jobtext.ReservationJSON(j, v, &reply.Sizes[i])
+			slurmjson.Write(j, "", fields, &jobtext.ReservationOf{Reservation: v, Size: &reply.Sizes[i]})
 		}
 	}
 	return c.JSONFinish(j, cluster, reply.Now)

@@ -3,6 +3,7 @@ package info
 import (
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
+	"gbatch/internal/slurmjson"
 )
 
 // infogpus.go is ginfo --gpus: a line for each GPU, and for each MIG instance that jobs are given.
@@ -28,8 +29,9 @@ func (i *info) printGPUs(t *jobtext.NodeTable, cluster string, now model.Time) e
 
 func (i *info) printGPUsJSON(rows []jobtext.GPURow, cluster string, now model.Time) error {
 	j := i.JSONFrame("gpus", i.json)
+	fields := jobtext.GPUJSON()
 	for k := range rows {
-		rows[k].JSON(j)
+		slurmjson.Write(j, "", fields, &rows[k])
 		j.Flush(false)
 	}
 	return i.JSONFinish(j, cluster, now)

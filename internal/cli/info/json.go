@@ -3,18 +3,20 @@ package info
 import (
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
+	"gbatch/internal/slurmjson"
 )
 
 // printJSON prints the nodes, an object for each, as "nodes"; readers of newer versions of sinfo find an object for each
 // node and partition as "sinfo".
 func (i *info) printJSON(t *jobtext.NodeTable, cluster string, now model.Time) error {
 	j := i.JSONFrame("nodes", i.json)
+	fields := jobtext.NodeJSON()
 	seen := map[string]bool{}
 	for _, p := range t.Parts {
 		for _, name := range p.Nodes {
 			if n := t.Nodes[name]; n != nil && !seen[name] && i.pick(n) {
 				seen[name] = true
-				jobtext.NodeJSON(j, n, cluster)
+				slurmjson.Write(j, "", fields, &jobtext.NodeOf{NodeInfo: n, Cluster: cluster})
 				j.Flush(false)
 			}
 		}
@@ -22,10 +24,11 @@ func (i *info) printJSON(t *jobtext.NodeTable, cluster string, now model.Time) e
 	if !j.Old {
 		j.Close(']')
 		j.Open("sinfo", '[')
+		fields := jobtext.SinfoJSON()
 		for _, p := range t.Parts {
 			for _, name := range p.Nodes {
 				if n := t.Nodes[name]; n != nil && i.pick(n) {
-					jobtext.SinfoJSON(j, n, p, cluster)
+					slurmjson.Write(j, "", fields, &jobtext.NodeOf{NodeInfo: n, Cluster: cluster, Part: p})
 					j.Flush(false)
 				}
 			}

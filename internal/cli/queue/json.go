@@ -13,7 +13,7 @@ func (q *queue) printJSON(view *jobtext.JobView) error {
 		return err
 	}
 	view.Cluster = cluster
-	fields := jobtext.JobFields()
+	fields := jobtext.JobJSON()
 	j := q.JSONFrame("jobs", q.json)
 	err = q.each(view, func(r *jobtext.JobRow) {
 		slurmjson.Write(j, "", fields, r)
