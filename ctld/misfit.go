@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/sched"
@@ -57,7 +58,7 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 		}
 		return refuse(proto.CodeNodeConfig, "--nodelist: partition %s does not have %s", p.Name, strings.Join(out, ", "))
 	case sched.NoSuchLicense:
-		return refuse(proto.CodeBadRequest, "Invalid license specification: %s; see gcontrol show licenses", licensesOf(cfg))
+		return refuse(proto.CodeBadRequest, "Invalid license specification: %s; see gcontrol show licenses", ask.LicensesThere(cfg))
 	case sched.OverMemLimit:
 		return refuse(proto.CodeMemory, "the job asks for more memory than partition %s allows (MaxMemPerNode, MaxMemPerCPU)", p.Name)
 	case sched.PartitionNodes:
@@ -114,16 +115,4 @@ func featuresAsked(sp *model.Spec) string {
 		return "the features that the job needs"
 	}
 	return strings.Join(out, " and ")
-}
-
-// licensesOf names the cluster's licenses, for people.
-func licensesOf(cfg *model.Config) string {
-	if len(cfg.Licenses) == 0 {
-		return "the cluster has no licenses (Licenses= in gbatch.conf)"
-	}
-	var out []string
-	for _, l := range cfg.Licenses {
-		out = append(out, fmt.Sprintf("%s:%d", l.Name, l.Count))
-	}
-	return "the cluster's licenses are " + strings.Join(out, ", ")
 }

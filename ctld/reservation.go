@@ -2,23 +2,23 @@ package ctld
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os/user"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
+	"gbatch/ctld/resv"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/state"
 )
 
-// Reservations: gcontrol's words become a model.Reservation (resvwords.go), of nodes or parts of nodes that are chosen
-// here (resvpick.go), at times that the calendar of this host's time zone gives (resvcalendar.go); resvkeep.go keeps both
-// true.
+// reservation.go answers and carries out what is asked about reservations. Package resv makes them.
 
-// yearS is how long a reservation without an end is, seconds; as in Slurm.
-const yearS = 365 * 86400
-
+// reservations lists those that the caller may see.
 func (c *Controller) reservations(_ context.Context, who *proto.Caller, _ *proto.Empty) (*proto.ReservationsReply, error) {
 	v := c.machine.View()
 	sees := c.sees(v, who)
@@ -85,6 +85,47 @@ func sizeOf(v *state.View, r *model.Reservation) (size proto.ResvSize) {
 	return size
 }
 
+// resvFacts are what reservations are made from, on this host: its time zone and its groups count.
+func resvFacts(v *state.View, now model.Time) resv.Facts {
+	return resv.Facts{View: v, Now: now, Zone: time.Local, Group: groupID}
+}
+
+// groupID finds the number of a group.
+func groupID(name string) (uint32, error) {
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return 0, errors.New("the controller's host knows no such group")
+	}
+	n, err := strconv.ParseUint(g.Gid, 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("its number is %s", g.Gid)
+	}
+	return uint32(n), nil
+}
+
+// keepReservations updates reservations when time passes or nodes change. It looks whenever something has changed, at its
+// own pace, and proposes what is missing.
+func (c *Controller) keepReservations(ctx context.Context) {
+	pace := pacer{gap: time.Second}
+	for ctx.Err() == nil {
+		pace.wait(ctx)
+		changed := c.machine.Changed()
+		v := c.machine.View()
+		v.Reservations(func(r *model.Reservation) bool {
+			if n := resv.Kept(resvFacts(v, c.now()), r); n != nil {
+				if _, err := c.propose(ctx, &state.Reserve{Op: state.KeepResv, Resv: n}); err != nil && ctx.Err() == nil {
+					c.log.Warn("a reservation can't be kept up", "reservation", r.Name, "err", err)
+				}
+			}
+			return ctx.Err() == nil
+		})
+		select {
+		case <-changed:
+		case <-ctx.Done():
+		}
+	}
+}
+
 // reserve creates, changes and removes reservations, for operators.
 func (c *Controller) reserve(ctx context.Context, who *proto.Caller, rq *proto.ReserveRequest) (*proto.ReserveReply, error) {
 	if !c.operator(who) {
@@ -92,6 +133,7 @@ func (c *Controller) reserve(ctx context.Context, who *proto.Caller, rq *proto.R
 	}
 	v, now := c.machine.View(), c.now()
 	cmd := &state.Reserve{}
+	var err error
 	switch rq.Action {
 	case proto.DeleteReservation:
 		cmd.Op, cmd.Resv = state.DropResv, &model.Reservation{Name: rq.Name}
@@ -100,21 +142,20 @@ func (c *Controller) reserve(ctx context.Context, who *proto.Caller, rq *proto.R
 		if old == nil {
 			return nil, refuse(proto.CodeReservation, "%s", rq.Name)
 		}
-		r := *old
-		cmd.Op, cmd.Resv = state.UpdateResv, &r
+		cmd.Op = state.UpdateResv
+		cmd.Resv, err = resv.Update(resvFacts(v, now), old, rq.Set)
 	case proto.CreateReservation:
-		cmd.Op, cmd.Resv = state.CreateResv, &model.Reservation{Name: rq.Name}
+		cmd.Op = state.CreateResv
+		cmd.Resv, err = resv.Create(resvFacts(v, now), rq.Name, rq.Set)
 	default:
 		return nil, refuse(proto.CodeBadRequest, "an unknown change of reservations (%d)", rq.Action)
 	}
-	if cmd.Op != state.DropResv {
-		d := &resvDraft{v: v, now: now, zone: time.Local, r: cmd.Resv, durationS: int64(cmd.Resv.End-cmd.Resv.Start) / 1000, fresh: cmd.Op == state.CreateResv}
-		if err := d.build(rq.Set); err != nil {
-			return nil, err
-		}
+	var no *resv.Refusal
+	if errors.As(err, &no) {
+		return nil, refuse(no.Code, "%s", no.Detail)
 	}
-	if cmd.Resv.Name == "" {
-		cmd.Resv.Name = freeName(v, cmd.Resv)
+	if err != nil {
+		return nil, err
 	}
 	res, err := c.propose(ctx, cmd)
 	if err != nil {
@@ -140,16 +181,6 @@ func (c *Controller) reserve(ctx context.Context, who *proto.Caller, rq *proto.R
 		return nil, refuse(proto.CodeResvOverlap, "%s; Flags=OVERLAP or MAINT lets both be", other)
 	}
 	return nil, refuse(proto.CodeInvalidNode, "the configuration has just changed; try again")
-}
-
-// freeName makes a name as Slurm does: the first user or account and a number.
-func freeName(v *state.View, r *model.Reservation) string {
-	base := strings.TrimPrefix(slices.Concat(r.Users, r.Groups, r.Accounts, []string{"resv"})[0], "-")
-	for i := 1; ; i++ {
-		if name := fmt.Sprintf("%s_%d", base, i); v.Reservation(name) == nil {
-			return name
-		}
-	}
 }
 
 // maxReservationNames bounds the reservations of which a job takes one.

@@ -88,7 +88,7 @@ func (t *tree) check() []string {
 				report(i.line, "%s is pure and must not import %s", f.dir, i.what)
 			}
 			if !f.test && below(f.dir, texts...) && below(i.what, effects...) && !below(i.what, "time", "golang.org/x/sys") {
-				report(i.line, "%s turns values into text and must not import %s", f.dir, i.what)
+				report(i.line, "%s is pure but for moments as values, and must not import %s", f.dir, i.what)
 			}
 		}
 		if !f.test && !below(f.dir, exitIn...) {

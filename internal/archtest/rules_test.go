@@ -65,7 +65,8 @@ var layers = []layer{
 	{"internal/cli", "internal/model internal/proto internal/rpc internal/cli/env internal/cli/submit internal/cli/run internal/cli/queue internal/cli/info internal/cli/control internal/cli/acct internal/cli/manage"},
 
 	// The daemons: effects. They never import each other.
-	{"ctld", "internal/model internal/ask internal/seff internal/blob internal/state internal/sched internal/store internal/conf internal/proto internal/rpc internal/client"},
+	{"ctld/resv", "internal/model internal/ask internal/state internal/proto"},
+	{"ctld", "ctld/resv internal/model internal/ask internal/seff internal/blob internal/state internal/sched internal/store internal/conf internal/proto internal/rpc internal/client"},
 	{"noded", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client internal/stepio"},
 	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client"},
 
@@ -96,7 +97,7 @@ var onlyIn = []confined{
 // the one that the simulator runs and the tests replay. Only their _test.go files may.
 var (
 	pure    = []string{"internal/model", "internal/ask", "internal/state", "internal/sched"}
-	texts   = []string{"internal/jobtext", "internal/slurmjson", "internal/format"} // the same, but for times as values
+	texts   = []string{"internal/jobtext", "internal/slurmjson", "internal/format", "ctld/resv"} // the same, but for times as values
 	effects = []string{"time", "os", "net", "sync", "log", "math/rand", "crypto/rand", "io/fs", "io/ioutil", "path/filepath", "syscall", "golang.org/x/sys"}
 )
 

@@ -1,4 +1,4 @@
-package ctld
+package resv
 
 import (
 	"slices"
@@ -10,7 +10,7 @@ import (
 )
 
 // pick fixes the nodes, or parts of nodes: those that are named, or such as are free in time.
-func (d *resvDraft) pick() error {
+func (d *draft) pick() error {
 	r := d.r
 	if !d.sized {
 		if d.fresh {
@@ -41,7 +41,7 @@ func (d *resvDraft) pick() error {
 			return refuse(proto.CodeInvalidNode, "Nodes=%s: %v", d.nodes, err)
 		}
 		for _, n := range names {
-			if d.v.NodeDef(n) == nil {
+			if d.View.NodeDef(n) == nil {
 				return refuse(proto.CodeInvalidNode, "%s", n)
 			}
 			if !slices.Contains(pool, n) {
@@ -64,7 +64,7 @@ func (d *resvDraft) pick() error {
 }
 
 // pickNone makes a reservation of licenses only.
-func (d *resvDraft) pickNone() error {
+func (d *draft) pickNone() error {
 	r := d.r
 	switch {
 	case len(r.Licenses) == 0:
@@ -77,11 +77,11 @@ func (d *resvDraft) pickNone() error {
 }
 
 // partial reports whether parts of nodes are wanted.
-func (d *resvDraft) partial() bool { return len(d.cores)+len(d.units) > 0 || d.cpus > 0 || d.mem > 0 }
+func (d *draft) partial() bool { return len(d.cores)+len(d.units) > 0 || d.cpus > 0 || d.mem > 0 }
 
 // pool gives the nodes that may be chosen, in order.
-func (d *resvDraft) pool() (out []string, err error) {
-	r, v := d.r, d.v
+func (d *draft) pool() (out []string, err error) {
+	r, v := d.r, d.View
 	want, err := model.ParseFeatures(r.Features)
 	if err != nil {
 		return nil, refuse(proto.CodeFeature, "Features=%s: %v", r.Features, err)
@@ -96,14 +96,14 @@ func (d *resvDraft) pool() (out []string, err error) {
 }
 
 // named takes parts of the nodes that are named, or all of them.
-func (d *resvDraft) named() error {
+func (d *draft) named() error {
 	r := d.r
 	if len(d.cores) > 1 && len(d.cores) != len(r.Nodes) {
 		return refuse(proto.CodeReservation, "CoreCnt has %d numbers, and there are %d nodes", len(d.cores), len(r.Nodes))
 	}
 	if d.partial() {
 		for i, name := range r.Nodes {
-			def := d.v.NodeDef(name)
+			def := d.View.NodeDef(name)
 			part, ok := d.share(def, len(r.Nodes), i)
 			if !ok {
 				return refuse(proto.CodeNodeConfig, "node %s has less than that", name)
@@ -120,7 +120,7 @@ func (d *resvDraft) named() error {
 }
 
 // order sorts the nodes, each with its part.
-func (d *resvDraft) order() error {
+func (d *draft) order() error {
 	r := d.r
 	parts := map[string]model.ResvPart{}
 	for i, p := range r.Parts {
@@ -137,7 +137,7 @@ func (d *resvDraft) order() error {
 }
 
 // pickFree takes as many nodes, or as much of nodes, as were asked for and are free in time.
-func (d *resvDraft) pickFree(pool []string) error {
+func (d *draft) pickFree(pool []string) error {
 	r := d.r
 	r.Nodes, r.Count = nil, int32(d.count)
 	r.Flags &^= model.ResvSpecNodes
@@ -150,10 +150,10 @@ func (d *resvDraft) pickFree(pool []string) error {
 	}
 	left := d.wanted()
 	for _, name := range pool {
-		if n := d.v.Node(name); n == nil || !n.Usable() || want > 0 && len(r.Nodes) == want {
+		if n := d.View.Node(name); n == nil || !n.Usable() || want > 0 && len(r.Nodes) == want {
 			continue
 		}
-		def := d.v.NodeDef(name)
+		def := d.View.NodeDef(name)
 		switch {
 		case !d.partial():
 			if _, ok := d.fits(name, nil); ok && !d.taken(name) {
@@ -201,11 +201,11 @@ func (l *remainder) any() bool {
 }
 
 // wanted gives what is wanted in all.
-func (d *resvDraft) wanted() *remainder {
+func (d *draft) wanted() *remainder {
 	l := &remainder{cpus: d.cpus, units: map[string]int64{}}
 	if len(d.cores) == 1 {
 		l.cpus = int64(d.cores[0])
-		for _, def := range d.v.Config().Nodes[:min(1, len(d.v.Config().Nodes))] {
+		for _, def := range d.View.Config().Nodes[:min(1, len(d.View.Config().Nodes))] {
 			l.cpus *= int64(max(1, def.ThreadsPerCore))
 		}
 	}
@@ -216,7 +216,7 @@ func (d *resvDraft) wanted() *remainder {
 }
 
 // share works out the part of the node at place i of n that are to give what is wanted.
-func (d *resvDraft) share(def *model.NodeDef, n, i int) (model.ResvPart, bool) {
+func (d *draft) share(def *model.NodeDef, n, i int) (model.ResvPart, bool) {
 	threads := int64(max(1, def.ThreadsPerCore))
 	even := func(all int64) int64 {
 		if d.perNode {
@@ -246,7 +246,7 @@ func (d *resvDraft) share(def *model.NodeDef, n, i int) (model.ResvPart, bool) {
 
 // part makes a part of a node: CPUs in whole cores, those that belong to its units where none are asked for, and the
 // memory that belongs to its CPUs.
-func (d *resvDraft) part(def *model.NodeDef, cpus, mem int64, units map[string]int64) (model.ResvPart, bool) {
+func (d *draft) part(def *model.NodeDef, cpus, mem int64, units map[string]int64) (model.ResvPart, bool) {
 	p := model.ResvPart{Gres: make([]int32, len(def.Gres))}
 	threads := int64(max(1, def.ThreadsPerCore))
 	for k, n := range units {
@@ -278,7 +278,7 @@ func (d *resvDraft) part(def *model.NodeDef, cpus, mem int64, units map[string]i
 }
 
 // some gives as much of a node as there is and is still wanted.
-func (d *resvDraft) some(def *model.NodeDef, left *remainder) (model.ResvPart, bool) {
+func (d *draft) some(def *model.NodeDef, left *remainder) (model.ResvPart, bool) {
 	if !left.any() {
 		return model.ResvPart{}, false
 	}
@@ -323,15 +323,15 @@ func countUnits(def *model.NodeDef, of []int32, key string) (n int64) {
 
 // fits reports whether jobs that may still run when the reservation begins leave it enough of a node; id is one that
 // does not.
-func (d *resvDraft) fits(name string, part *model.ResvPart) (id model.JobID, ok bool) {
-	n := d.v.Node(name)
+func (d *draft) fits(name string, part *model.ResvPart) (id model.JobID, ok bool) {
+	n := d.View.Node(name)
 	if n == nil || d.r.Flags&model.ResvIgnore != 0 {
 		return 0, true
 	}
 	cpus, mem, gres := int64(0), int64(0), []model.GresAlloc(nil)
 	alone := false
 	for _, on := range n.Jobs {
-		j := d.v.Job(on)
+		j := d.View.Job(on)
 		if j == nil || j.Run == nil || j.Run.Resv == d.r.Name && d.r.Name != "" {
 			continue
 		}
@@ -353,8 +353,8 @@ func (d *resvDraft) fits(name string, part *model.ResvPart) (id model.JobID, ok 
 }
 
 // taken reports whether any other reservation, MAINT or not, wants the same node at the same time.
-func (d *resvDraft) taken(node string) (taken bool) {
-	d.v.Reservations(func(o *model.Reservation) bool {
+func (d *draft) taken(node string) (taken bool) {
+	d.View.Reservations(func(o *model.Reservation) bool {
 		taken = o.Name != d.r.Name && slices.Contains(o.Nodes, node) && d.r.MeetsInTime(o)
 		return !taken
 	})
@@ -362,9 +362,9 @@ func (d *resvDraft) taken(node string) (taken bool) {
 }
 
 // beside reports whether a part of a node can stand beside all other reservations.
-func (d *resvDraft) beside(node string, part *model.ResvPart) bool {
+func (d *draft) beside(node string, part *model.ResvPart) bool {
 	one := *d.r
 	one.Flags &^= model.ResvMaint | model.ResvOverlap
 	one.Nodes, one.Parts, one.Licenses = []string{node}, []model.ResvPart{*part}, nil
-	return d.v.Overlaps(&one) == nil
+	return d.View.Overlaps(&one) == nil
 }

@@ -1,23 +1,21 @@
-package ctld
+package resv
 
 import (
-	"os/user"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
-	"gbatch/internal/state"
 	"gbatch/internal/walltime"
 )
 
-// resvDraft is a reservation being made of words.
-type resvDraft struct {
-	v         *state.View
-	now       model.Time
-	zone      *time.Location
+// words.go reads gcontrol's words: each sets something of the draft, and build checks what they make together.
+
+// draft is a reservation being made of words.
+type draft struct {
+	Facts
 	r         *model.Reservation
 	fresh     bool
 	start     bool // a start was given
@@ -36,7 +34,7 @@ type resvDraft struct {
 	units   map[string]int64 // of generic resources, NAME or NAME:TYPE, in all
 }
 
-func (d *resvDraft) build(set []model.KV) error {
+func (d *draft) build(set []model.KV) error {
 	for _, kv := range set {
 		if err := d.word(kv); err != nil {
 			return err
@@ -71,20 +69,20 @@ func (d *resvDraft) build(set []model.KV) error {
 	if len(r.Users) > 0 && len(r.Groups) > 0 {
 		return refuse(proto.CodeResvUsers, "Users= and Groups= exclude each other")
 	}
-	if r.Partition != "" && d.v.Partition(r.Partition) == nil {
+	if r.Partition != "" && d.View.Partition(r.Partition) == nil {
 		return refuse(proto.CodeInvalidPartition, "%s", r.Partition)
 	}
 	return d.pick()
 }
 
 // times checks a reservation's times and works out when it comes again.
-func (d *resvDraft) times() error {
+func (d *draft) times() error {
 	r := d.r
 	repeats := r.Flags & model.ResvRepeats
 	switch {
 	case r.Start >= r.End:
 		return refuse(proto.CodeTimeValue, "the reservation would end before it starts")
-	case r.End <= d.now && repeats == 0:
+	case r.End <= d.Now && repeats == 0:
 		return refuse(proto.CodeTimeValue, "the reservation would be over already")
 	case repeats&(repeats-1) != 0:
 		return refuse(proto.CodeReservation, "a reservation is one of HOURLY, DAILY, WEEKDAY, WEEKEND and WEEKLY")
@@ -95,7 +93,7 @@ func (d *resvDraft) times() error {
 	case r.Flags&model.ResvFloat != 0 && r.FloatS == 0 && !d.fresh, r.Flags&model.ResvFloat == 0 && r.FloatS > 0:
 		return refuse(proto.CodeReservation, "TIME_FLOAT can't be added to a reservation, or taken from it")
 	case r.Flags&model.ResvFloat != 0 && d.start:
-		r.FloatS = int64(r.Start-d.now+999) / 1000
+		r.FloatS = int64(r.Start-d.Now+999) / 1000
 		if r.FloatS <= 0 {
 			return refuse(proto.CodeTimeValue, "with TIME_FLOAT give a StartTime to come, such as now+10minutes")
 		}
@@ -106,12 +104,12 @@ func (d *resvDraft) times() error {
 	case d.start || r.First == 0:
 		r.First = r.Start
 	}
-	r.Later = laterOf(r, d.zone)
+	r.Later = laterOf(r, d.Zone)
 	return nil
 }
 
 // word takes one key=value.
-func (d *resvDraft) word(kv model.KV) error {
+func (d *draft) word(kv model.KV) error {
 	r := d.r
 	key, value := strings.ToLower(kv.Key), kv.Value
 	if len(value) > proto.MaxFieldBytes {
@@ -187,7 +185,7 @@ func (d *resvDraft) word(kv model.KV) error {
 	case "groups", "group":
 		r.Groups, err = changed(r.Groups, value, how)
 		if err == nil {
-			r.GIDs, err = groupIDs(r.Groups)
+			r.GIDs, err = d.groupIDs(r.Groups)
 		}
 	case "flags":
 		err = d.flags(value, how)
@@ -214,14 +212,14 @@ func durationOf(key, value string) (int64, error) {
 
 func nodeCount(value string) (int, error) {
 	n, err := walltime.ParseCount(value)
-	if err != nil || n < 1 || n > maxNodesNamed {
+	if err != nil || n < 1 || n > maxNodes {
 		return 0, refuse(proto.CodeNodeCount, "NodeCnt=%s: write one number", value)
 	}
 	return int(n), nil
 }
 
 // coreList reads CoreCnt: a number, or one for each node that is named.
-func (d *resvDraft) coreList(value string) error {
+func (d *draft) coreList(value string) error {
 	d.cores = nil
 	for item := range strings.SplitSeq(value, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(item))
@@ -234,7 +232,7 @@ func (d *resvDraft) coreList(value string) error {
 }
 
 // tres reads TRES=cpu=8,node=2,gres/gpu=4,license/x=1; gres/gpu:4 is read as gres/gpu=4 too.
-func (d *resvDraft) tres(value string) error {
+func (d *draft) tres(value string) error {
 	last := ""
 	for item := range strings.SplitSeq(value, ",") {
 		name, count, ok := strings.Cut(strings.ToLower(strings.TrimSpace(item)), "=")
@@ -285,7 +283,7 @@ func (d *resvDraft) tres(value string) error {
 	return nil
 }
 
-func (d *resvDraft) licenses(value string) (out []model.LicenseCount, err error) {
+func (d *draft) licenses(value string) (out []model.LicenseCount, err error) {
 	for item := range strings.SplitSeq(value, ",") {
 		if item = strings.TrimSpace(item); item == "" {
 			continue
@@ -297,9 +295,9 @@ func (d *resvDraft) licenses(value string) (out []model.LicenseCount, err error)
 				return nil, refuse(proto.CodeReservation, "Licenses=%s: write NAME or NAME:COUNT", value)
 			}
 		}
-		cfg := d.v.Config()
+		cfg := d.View.Config()
 		if !slices.ContainsFunc(cfg.Licenses, func(c model.LicenseCount) bool { return c.Name == name && c.Count >= l.Count }) {
-			return nil, refuse(proto.CodeReservation, "Invalid license specification: %s; %s", item, licensesOf(cfg))
+			return nil, refuse(proto.CodeReservation, "Invalid license specification: %s; %s", item, ask.LicensesThere(cfg))
 		}
 		if slices.ContainsFunc(out, func(o model.LicenseCount) bool { return o.Name == name }) {
 			return nil, refuse(proto.CodeReservation, "Licenses=%s: %s stands twice", value, name)
@@ -339,21 +337,17 @@ func changed(old []string, value string, how byte) ([]string, error) {
 	return out, nil
 }
 
-// groupIDs finds the numbers of groups on this host.
-func groupIDs(names []string) (out []uint32, err error) {
+// groupIDs finds the numbers of groups.
+func (f *Facts) groupIDs(names []string) (out []uint32, err error) {
 	for _, name := range names {
 		if name[0] == '-' {
 			return nil, refuse(proto.CodeReservation, "Groups=%s: groups can't be denied; name users", name)
 		}
-		g, err := user.LookupGroup(name)
+		gid, err := f.Group(name)
 		if err != nil {
-			return nil, refuse(proto.CodeResvUsers, "Groups=%s: the controller's host knows no such group", name)
+			return nil, refuse(proto.CodeResvUsers, "Groups=%s: %v", name, err)
 		}
-		n, err := strconv.ParseUint(g.Gid, 10, 32)
-		if err != nil {
-			return nil, refuse(proto.CodeResvUsers, "Groups=%s: its number is %s", name, g.Gid)
-		}
-		out = append(out, uint32(n))
+		out = append(out, gid)
 	}
 	return out, nil
 }
@@ -362,7 +356,7 @@ func groupIDs(names []string) (out []uint32, err error) {
 const purgeS = 300
 
 // flags reads Flags=; PURGE_COMP may have a time behind =.
-func (d *resvDraft) flags(value string, how byte) error {
+func (d *draft) flags(value string, how byte) error {
 	r := d.r
 	if how == '=' {
 		r.Flags &= model.ResvSpecNodes | model.ResvAllNodes | model.ResvFloat

@@ -1,49 +1,24 @@
-package ctld
+package resv
 
 import (
-	"context"
 	"slices"
-	"time"
 
 	"gbatch/internal/model"
-	"gbatch/internal/state"
 )
 
-// keepReservations keeps true what time and nodes change of reservations: their next times by the calendar of this host's
-// time zone, and nodes for those that are down or, with REPLACE, in use. It looks whenever something has changed, at its
-// own pace, and proposes what is missing.
-func (c *Controller) keepReservations(ctx context.Context) {
-	pace := pacer{gap: time.Second}
-	for ctx.Err() == nil {
-		pace.wait(ctx)
-		changed := c.machine.Changed()
-		v := c.machine.View()
-		v.Reservations(func(r *model.Reservation) bool {
-			if n := kept(v, c.now(), r, time.Local); n != nil {
-				if _, err := c.propose(ctx, &state.Reserve{Op: state.KeepResv, Resv: n}); err != nil && ctx.Err() == nil {
-					c.log.Warn("a reservation can't be kept up", "reservation", r.Name, "err", err)
-				}
-			}
-			return ctx.Err() == nil
-		})
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// kept gives a reservation as it should be, nil where it is so.
-func kept(v *state.View, now model.Time, old *model.Reservation, zone *time.Location) *model.Reservation {
+// Kept gives a reservation as it should be now: with its next times by the calendar, with other nodes for those that are
+// down or, with REPLACE, in use, and with all nodes of its partition where it is to have them. It gives nil where nothing
+// has to change.
+func Kept(f Facts, old *model.Reservation) *model.Reservation {
 	r := *old
 	r.Nodes, r.Parts = slices.Clone(old.Nodes), slices.Clone(old.Parts)
-	if later := laterOf(&r, zone); len(later) > len(r.Later) {
+	if later := laterOf(&r, f.Zone); len(later) > len(r.Later) {
 		r.Later = later
 	}
-	d := &resvDraft{v: v, now: now, zone: zone, r: &r}
+	d := &draft{Facts: f, r: &r}
 	switch {
 	case r.Flags&model.ResvPartNodes != 0 && len(r.Parts) == 0:
-		if p := v.Partition(r.Partition); p != nil && len(p.Nodes) > 0 {
+		if p := f.View.Partition(r.Partition); p != nil && len(p.Nodes) > 0 {
 			r.Nodes = slices.Sorted(slices.Values(p.Nodes))
 			r.Nodes = slices.Compact(r.Nodes)
 		}
@@ -58,8 +33,8 @@ func kept(v *state.View, now model.Time, old *model.Reservation, zone *time.Loca
 
 // replace gives a reservation idle nodes for those that are down or, with REPLACE, have jobs. Where there are none it
 // keeps what it has.
-func (d *resvDraft) replace() {
-	r, v := d.r, d.v
+func (d *draft) replace() {
+	r, v := d.r, d.View
 	pool, err := d.pool()
 	if err != nil {
 		return

@@ -1,0 +1,73 @@
+package resv
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/state"
+)
+
+// Facts are what reservations are made from, besides the words.
+type Facts struct {
+	View  *state.View
+	Now   model.Time
+	Zone  *time.Location // whose clock a reservation that repeats goes by
+	Group func(name string) (gid uint32, err error)
+}
+
+// Refusal says why words make no reservation: a code, and what exactly is wrong.
+type Refusal struct {
+	Code   proto.Code
+	Detail string
+}
+
+// Error is the sentence with Slurm's words for the code.
+func (r *Refusal) Error() string { return proto.Sentence(r.Code, r.Detail) }
+
+func refuse(code proto.Code, format string, a ...any) *Refusal {
+	return &Refusal{code, fmt.Sprintf(format, a...)}
+}
+
+// Limits of a reservation.
+const (
+	// yearS is how long a reservation without an end is, seconds; as in Slurm.
+	yearS = 365 * 86400
+	// maxNodes is the most nodes that may be asked for.
+	maxNodes = 65536
+)
+
+// Create makes a new reservation of words. Without a name it gets one that is free. An error is a *Refusal.
+func Create(f Facts, name string, set []model.KV) (*model.Reservation, error) {
+	d := &draft{Facts: f, r: &model.Reservation{Name: name}, fresh: true}
+	if err := d.build(set); err != nil {
+		return nil, err
+	}
+	if name == "" {
+		d.r.Name = freeName(f.View, d.r)
+	}
+	return d.r, nil
+}
+
+// Update gives a reservation as it is with the words' changes. An error is a *Refusal.
+func Update(f Facts, old *model.Reservation, set []model.KV) (*model.Reservation, error) {
+	r := *old
+	d := &draft{Facts: f, r: &r, durationS: int64(r.End-r.Start) / 1000}
+	if err := d.build(set); err != nil {
+		return nil, err
+	}
+	return &r, nil
+}
+
+// freeName makes a name as Slurm does: the first user or account and a number.
+func freeName(v *state.View, r *model.Reservation) string {
+	base := strings.TrimPrefix(slices.Concat(r.Users, r.Groups, r.Accounts, []string{"resv"})[0], "-")
+	for i := 1; ; i++ {
+		if name := fmt.Sprintf("%s_%d", base, i); v.Reservation(name) == nil {
+			return name
+		}
+	}
+}
