@@ -34,7 +34,7 @@ func ParseVersion(v string) (string, error) {
 
 // Writer writes JSON. Errors of the writer come out at the end.
 type Writer struct {
-	W    io.Writer
+	w    io.Writer
 	b    []byte
 	last byte // the last byte written
 	ver  string
@@ -51,7 +51,7 @@ func (j *Writer) Flush(all bool) {
 	}
 	j.last = j.b[len(j.b)-1]
 	if j.Err == nil {
-		_, j.Err = j.W.Write(j.b)
+		_, j.Err = j.w.Write(j.b)
 	}
 	j.b = j.b[:0]
 }
@@ -186,9 +186,12 @@ func AppendString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// Begin begins the frame and its list, to be written to w in the shape of a version; finish ends both.
+// New gives a writer to w in the shape of a version.
+func New(w io.Writer, ver string) *Writer { return &Writer{w: w, Old: ver < "v0.0.40", ver: ver} }
+
+// Begin begins the frame and its list; Finish ends both.
 func Begin(w io.Writer, list, ver string) *Writer {
-	j := &Writer{W: w, Old: ver < "v0.0.40", ver: ver}
+	j := New(w, ver)
 	j.Open("", '{')
 	j.Open(list, '[')
 	return j

@@ -10,7 +10,7 @@ import (
 // printJSON prints the statistics as sdiag --json does: one object under the name statistics. Up to v0.0.40 moments are
 // plain numbers, later they have "set" beside them.
 func (d *diag) printJSON(r *proto.DiagReply, cluster string) error {
-	j := &slurmjson.Writer{W: d.Stdout, Old: d.json < "v0.0.40"}
+	j := slurmjson.New(d.Stdout, d.json)
 	j.Open("", '{')
 	j.Open("statistics", '{')
 	j.Num("parts_packed", 1)

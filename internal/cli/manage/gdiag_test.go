@@ -124,6 +124,9 @@ func TestDiagJSON(t *testing.T) {
 	f := clitest.New(t, Gdiag)
 	f.Diag = demoDiag()
 	out, _, rc := f.Run("sdiag", "--json")
+	if !strings.Contains(out, `"data_parser/v0.0.42"`) {
+		t.Errorf("no version: %s", out)
+	}
 	var got struct {
 		Statistics struct {
 			Threads int                    `json:"server_thread_count"`

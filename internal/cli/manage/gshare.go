@@ -230,7 +230,7 @@ func (s *share) print() error {
 
 // writeJSON writes the list in the shape of Slurm's data_parser.
 func (s *share) writeJSON(rows []shareRow, cluster string) error {
-	j := &slurmjson.Writer{W: s.Stdout, Old: s.json < "v0.0.40"}
+	j := slurmjson.New(s.Stdout, s.json)
 	j.Open("", '{')
 	j.Open("shares", '{')
 	j.Open("shares", '[')

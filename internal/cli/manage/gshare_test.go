@@ -2,6 +2,7 @@ package manage
 
 import (
 	"encoding/json"
+	"strings"
 	"math"
 	"testing"
 
@@ -50,7 +51,7 @@ RawUsage            TRESRunMins         User
 			Total int `json:"total_shares"`
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &list); err != nil || rc != 0 || list.Shares.Total != 4 || list.Shares.Shares[2].Type[0] != "USER" || !list.Shares.Shares[3].Fairshare.Level.Infinite {
+	if err := json.Unmarshal([]byte(out), &list); err != nil || rc != 0 || !strings.Contains(out, `"data_parser/v0.0.42"`) || list.Shares.Total != 4 || list.Shares.Shares[2].Type[0] != "USER" || !list.Shares.Shares[3].Fairshare.Level.Infinite {
 		t.Errorf("%v %+v\n%s", err, list, out)
 	}
 	f.Want("root|\n physics|2.000000\n  physics|1.000000\n biology|inf\n", "", 0, "sshare", "-nPo", "account,LevelFS")
