@@ -1,13 +1,25 @@
-// Package proto holds what the processes of a cluster say to each other: the kinds of frames, the messages in them and
-// the error codes with the sentences that tools parse. It moves nothing; package rpc frames and carries the messages.
+// Package proto holds what the processes of a cluster say to each other: the kinds of frames, the
+// messages in them and the error codes with the sentences that tools parse. It moves nothing;
+// package rpc frames and carries the messages.
 //
-// Three conversations:
+// Five conversations:
 //
 //	command -> daemon   requests on the local unix socket: Submit, Jobs, Cancel, ... (user.go)
+//	command <-> gnoded  about one step, on a socket of the job's node (step.go)
 //	daemon  -> leader   the same requests wrapped in Forward, with the caller as the kernel attested it (daemon.go)
 //	gnoded <-> leader   one long session: Hello, Welcome, then Orders one way and Reports the other (node.go)
 //	leader  -> gdbd     Put (accounting records in order) and Query (daemon.go)
 //
-// Messages are append-only msgpack arrays: an old daemon ignores a new field. A Wire method lists the fields of each,
-// with their limits (see package wire).
+// The files:
+//
+//	requests.go   the kinds, and the table that says what may be repeated, who answers, how long it may take
+//	errors.go     the codes, and Slurm's words for them
+//	limits.go     what one message may hold
+//	codec.go      Encode, Append, Decode
+//	user.go       messages of users' requests; subjects with many have their own:
+//	              accounts.go doctor.go explain.go (--why) mig.go stat.go steplist.go
+//	daemon.go node.go step.go   the other conversations
+//
+// Messages are append-only msgpack arrays: an old daemon ignores a new field. A Wire method lists
+// the fields of each, with their limits (see package wire).
 package proto
