@@ -22,8 +22,8 @@ import (
 // is a problem, and the leader drains the node.
 
 const (
-	gpuName = "gpu"
-	migName = "mig" // MIG instances, for those who name them so: Slurm calls them gpu
+	gpuName = model.GPUName
+	migName = model.MIGName
 )
 
 // detectable reports whether a driver can be asked for a resource.

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 	"gbatch/noded/cgroup"
 	"gbatch/noded/gpu"
@@ -34,11 +35,11 @@ type gpuHealth struct {
 	gpus   map[string][]healthUnit // by gpuKey: its unit, or its MIG instances'
 	at     map[int]string          // gpuKey by the driver's index
 	ours   func(pid int) bool
-	free   func(unitKey) bool                                     // no job has the unit, or a share of it
+	free   func(jobenv.Unit) bool                                 // no job has the unit, or a share of it
 	broken func(g *gpu.Reading, units []healthUnit, fault string) // is told of each new fault; must not wait
 	log    *slog.Logger
 
-	full map[unitKey]bool // in use in the last round, by nobody who is named and no job
+	full map[jobenv.Unit]bool // in use in the last round, by nobody who is named and no job
 
 	mu     sync.Mutex
 	policy string
@@ -51,7 +52,7 @@ type gpuHealth struct {
 
 // healthUnit is what jobs are given of a GPU.
 type healthUnit struct {
-	unitKey
+	jobenv.Unit
 	uuid string // of a MIG instance, or the GPU's
 }
 
@@ -72,11 +73,11 @@ func newGPUHealth(devices []gpu.Device, units []unit, policy string, share float
 		h.at[d.Index] = key
 		for _, u := range units {
 			if detectable(u.name) && u.index >= 0 && (u.uuid != "" && u.uuid == d.UUID || u.seen == d.Index+1 || d.Path != "" && slices.Contains(u.files, d.Path)) {
-				h.gpus[key] = append(h.gpus[key], healthUnit{unitKey{u.name, u.index}, u.uuid})
+				h.gpus[key] = append(h.gpus[key], healthUnit{jobenv.Unit{Resource: u.name, Index: u.index}, u.uuid})
 			}
 		}
 		if len(h.gpus[key]) == 0 && len(units) == 0 {
-			h.gpus[key] = []healthUnit{{unitKey{model.GPUName, d.Index}, d.UUID}}
+			h.gpus[key] = []healthUnit{{jobenv.Unit{Resource: model.GPUName, Index: d.Index}, d.UUID}}
 		}
 	}
 	return h
@@ -94,7 +95,7 @@ func (h *gpuHealth) begin(devices []gpu.Device, now time.Time) {
 		t := model.UnitTell{Kind: model.OutFault, Text: oneLine(d.Fault), Stamp: uint64(now.UnixMilli())}
 		h.faults[gpuKey(d.UUID, d.Index)] = t
 		for _, u := range h.gpus[gpuKey(d.UUID, d.Index)] {
-			t.Name, t.Index = u.name, int32(u.index)
+			t.Name, t.Index = u.Resource, int32(u.Index)
 			h.tells, h.known = append(h.tells, t), true
 		}
 	}
@@ -108,7 +109,7 @@ func (h *gpuHealth) round(r gpuRound) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before := h.full
-	h.full = map[unitKey]bool{}
+	h.full = map[jobenv.Unit]bool{}
 	own := map[string]*gpu.Reading{} // of MIG instances
 	for i := range r.Readings {
 		if g := &r.Readings[i]; len(h.gpus[g.UUID]) == 0 && g.MemUsedMiB >= 0 {
@@ -135,7 +136,7 @@ func (h *gpuHealth) round(r gpuRound) {
 		}
 		for _, u := range units {
 			say := func(t model.UnitTell) {
-				t.Name, t.Index, t.Text = u.name, int32(u.index), oneLine(t.Text)
+				t.Name, t.Index, t.Text = u.Resource, int32(u.Index), oneLine(t.Text)
 				tells = append(tells, t)
 			}
 			if f, ok := h.faults[key]; ok {
@@ -145,9 +146,9 @@ func (h *gpuHealth) round(r gpuRound) {
 			if u.uuid != g.UUID && own[u.uuid] != nil {
 				used = own[u.uuid]
 			}
-			who, again := h.foreign(used, u.unitKey), before[u.unitKey]
+			who, again := h.foreign(used, u.Unit), before[u.Unit]
 			if who == anonymous {
-				if h.full[u.unitKey] = true; !again {
+				if h.full[u.Unit] = true; !again {
 					who = "" // what has just ended may leave memory behind for a moment
 				} else {
 					who = fmt.Sprintf("more than %g %% of its memory is in use, and no job has it", h.share)
@@ -223,7 +224,7 @@ const anonymous = "?"
 
 // foreign says who uses a GPU and is no job, or "". Where the driver names no processes, memory in use counts that no job has. The words
 // are the same from round to round as long as the same process is there.
-func (h *gpuHealth) foreign(g *gpu.Reading, unit unitKey) string {
+func (h *gpuHealth) foreign(g *gpu.Reading, unit jobenv.Unit) string {
 	if h.policy == foreignIgnore || g.Lost {
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 	"gbatch/noded/gpu"
 )
@@ -55,7 +56,7 @@ func TestGPUHealth(t *testing.T) {
 				policy = foreignAvoid
 			}
 			h := newGPUHealth(devices, units, policy, 20, slog.New(slog.DiscardHandler))
-			h.ours, h.free = func(int) bool { return tc.mine }, func(unitKey) bool { return !tc.busy }
+			h.ours, h.free = func(int) bool { return tc.mine }, func(jobenv.Unit) bool { return !tc.busy }
 			if _, known := h.account(); known {
 				t.Error("it knows before it has looked")
 			}
@@ -86,7 +87,7 @@ func TestGPUHealth(t *testing.T) {
 // TestGPUHealthWakes: only news are news.
 func TestGPUHealthWakes(t *testing.T) {
 	h := newGPUHealth([]gpu.Device{{UUID: "A"}}, nil, foreignAvoid, 20, slog.New(slog.DiscardHandler))
-	h.ours, h.free = func(int) bool { return false }, func(unitKey) bool { return true }
+	h.ours, h.free = func(int) bool { return false }, func(jobenv.Unit) bool { return true }
 	news := func() bool {
 		select {
 		case <-h.changed():

@@ -21,7 +21,7 @@ func (n *Noded) recoverGPU(g *gpu.Reading, units []healthUnit, fault string) {
 	}
 	names := make([]string, len(units))
 	for i, u := range units {
-		names[i] = fmt.Sprintf("%s:%d", u.name, u.index)
+		names[i] = fmt.Sprintf("%s:%d", u.Resource, u.Index)
 	}
 	env := []string{fmt.Sprintf("GBATCH_GPU_INDEX=%d", g.Index), "GBATCH_GPU_UUID=" + g.UUID, "GBATCH_GPU_FAULT=" + oneLine(fault),
 		"GBATCH_GPU_GRES=" + strings.Join(names, " "), "SLURM_SCRIPT_CONTEXT=gpu_recover"}

@@ -218,13 +218,13 @@ func (n *Noded) environment(l *proto.Launch, login []byte) ([]string, error) {
 	e := n.env
 	w := n.def.Load()
 	if w != nil {
-		e.cluster = w.cluster
-		e.hidden = n.env.seen.hiddenOn(w.def)
+		e.Cluster = w.cluster
+		e.Hidden = n.env.Units.HiddenOn(w.def)
 	}
 	if len(login) > 0 {
 		submitted = withLogin(submitted, login)
 	}
-	return e.build(l, submitted)
+	return e.Script(l, submitted)
 }
 
 func hasGPUs(gres []model.GresDef) bool {

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"gbatch/internal/jobenv"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/server"
@@ -101,7 +102,7 @@ type names struct {
 }
 
 type knownUser struct {
-	account
+	jobenv.Account
 	at time.Time
 }
 
@@ -121,17 +122,17 @@ func (n *names) caller(u rpc.User) proto.Caller {
 }
 
 // account gives what the password database says of uid.
-func (n *names) account(uid uint32) account {
+func (n *names) account(uid uint32) jobenv.Account {
 	n.mu.Lock()
 	known, ok := n.users[uid]
 	n.mu.Unlock()
 	if ok && n.now().Sub(known.at) < namesLast {
-		return known.account
+		return known.Account
 	}
 	digits := strconv.FormatUint(uint64(uid), 10)
-	a := account{Name: digits}
+	a := jobenv.Account{Name: digits}
 	if u, err := n.user(digits); err == nil {
-		a = account{Name: u.Username, Home: u.HomeDir, Shell: n.shells(u.Username)}
+		a = jobenv.Account{Name: u.Username, Home: u.HomeDir, Shell: n.shells(u.Username)}
 	}
 	n.mu.Lock()
 	if len(n.users) >= maxNames {

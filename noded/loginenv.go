@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -84,7 +85,7 @@ type login struct {
 }
 
 // get gives the login environment of a job's user.
-func (ls *logins) get(ctx context.Context, s *model.Spec, who account, root bool, w *loginWish) ([]byte, error) {
+func (ls *logins) get(ctx context.Context, s *model.Spec, who jobenv.Account, root bool, w *loginWish) ([]byte, error) {
 	key := loginKey{s.UID, w.plain}
 	ls.mu.Lock()
 	l := ls.kept[key]
@@ -108,7 +109,7 @@ func (ls *logins) get(ctx context.Context, s *model.Spec, who account, root bool
 }
 
 // askShell runs the user's shell, as a login shell unless the wish is for a plain one, and reads its variables.
-func askShell(parent context.Context, s *model.Spec, who account, root bool, w *loginWish) ([]byte, error) {
+func askShell(parent context.Context, s *model.Spec, who jobenv.Account, root bool, w *loginWish) ([]byte, error) {
 	shell := who.Shell
 	if shell == "" {
 		shell = "/bin/sh"

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 )
 
@@ -22,8 +23,8 @@ func TestLoginEnvironment(t *testing.T) {
 		}
 	}
 	sp := &model.Spec{UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), User: "me"}
-	who := account{Name: "me", Home: home, Shell: "/bin/sh"}
-	ask := func(w *loginWish, who account) (string, error) {
+	who := jobenv.Account{Name: "me", Home: home, Shell: "/bin/sh"}
+	ask := func(w *loginWish, who jobenv.Account) (string, error) {
 		env, err := askShell(t.Context(), sp, who, false, w)
 		return strings.ReplaceAll(string(env), "\x00", "\n"), err
 	}
@@ -43,7 +44,7 @@ func TestLoginEnvironment(t *testing.T) {
 	if _, err = ask(&loginWish{limit: 200 * time.Millisecond}, who); err == nil || !strings.Contains(err.Error(), "start files hang") {
 		t.Errorf("a profile that hangs: %v", err)
 	}
-	if _, err = ask(&loginWish{limit: time.Second}, account{Shell: "/no/such/shell"}); err == nil {
+	if _, err = ask(&loginWish{limit: time.Second}, jobenv.Account{Shell: "/no/such/shell"}); err == nil {
 		t.Error("a shell that isn't there gave an environment")
 	}
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"gbatch/internal/jobenv"
 	"gbatch/internal/proto"
 	"gbatch/noded/gpu"
 )
@@ -166,7 +167,7 @@ func (n *Noded) cutAll(ctx context.Context, ask *proto.MIGAsk, touched map[strin
 func (n *Noded) inUse(uuid string) string {
 	for i := range n.inv.units {
 		u := &n.inv.units[i]
-		if u.Index >= 0 && (u.UUID == uuid || u.Parent == uuid) && !n.sampler.free(unitKey{u.Name, int(u.Index)}) {
+		if u.Index >= 0 && (u.UUID == uuid || u.Parent == uuid) && !n.sampler.free(jobenv.Unit{Resource: u.Name, Index: int(u.Index)}) {
 			return fmt.Sprintf("%s:%d", u.Name, u.Index)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc/pki"
@@ -34,7 +35,7 @@ type Noded struct {
 	machine   machine
 	inv       *inventory
 	scripts   *scripts
-	env       jobEnv // cluster and nodeGPUs are filled in for each job
+	env       jobenv.Node // Cluster and Hidden are filled in for each job
 	envs      envStore
 	names     *names
 	groups    *groups
@@ -151,8 +152,8 @@ func (n *Noded) openJobs() error {
 	if n.groups, err = openGroups(n); err != nil {
 		return err
 	}
-	n.env = jobEnv{node: n.opts.Name, ctld: n.opts.Controllers[0], conf: n.opts.ConfigPath, user: n.names.account,
-		seen: newVisibility(n.opts.Config, n.opts.Name, n.groups.units, n.groups.holdsDevices())}
+	n.env = jobenv.Node{Name: n.opts.Name, Controller: n.opts.Controllers[0], Conf: n.opts.ConfigPath, User: n.names.account,
+		Units: newUnits(n.opts.Config, n.opts.Name, n.groups.units, n.groups.holdsDevices())}
 	n.inv.hw.Notes = append(n.inv.hw.Notes, n.limitsOfThisNode()...)
 	for _, note := range n.inv.hw.Notes {
 		n.log.Warn("this node can't do everything", "note", note)

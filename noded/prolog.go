@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"gbatch/internal/hostlist"
+	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/wire"
@@ -127,52 +128,52 @@ func (n *Noded) factsOf(l *proto.Launch) *facts {
 // programEnv is what a prolog and an epilog are told of a job, as by Slurm.
 func (n *Noded) programEnv(l *proto.Launch) []string {
 	s := l.Spec
-	v := make(vars, 0, 32)
-	v.set("PATH", programPath)
-	v.num("SLURM_JOB_ID", int64(l.Job))
-	v.num("SLURM_JOBID", int64(l.Job))
-	v.num("SLURM_JOB_UID", int64(s.UID))
-	v.num("SLURM_UID", int64(s.UID))
-	v.num("SLURM_JOB_GID", int64(s.GID))
-	v.given("SLURM_JOB_USER", s.User)
-	v.given("SLURM_JOB_GROUP", s.Group)
-	v.given("SLURM_JOB_NAME", s.Name)
-	v.given("SLURM_JOB_ACCOUNT", s.Account)
-	v.given("SLURM_JOB_QOS", s.QOS)
-	v.given("SLURM_JOB_PARTITION", l.Part)
-	v.given("SLURM_JOB_RESERVATION", l.Resv)
-	v.given("SLURM_JOB_COMMENT", s.Comment)
-	v.given("SLURM_JOB_WORK_DIR", s.WorkDir)
-	v.given("SLURM_JOB_STDERR", s.StdErr)
-	v.given("SLURM_JOB_STDIN", s.StdIn)
-	v.given("SLURM_JOB_STDOUT", s.StdOut)
+	v := make(jobenv.Vars, 0, 32)
+	v.Set("PATH", programPath)
+	v.Num("SLURM_JOB_ID", int64(l.Job))
+	v.Num("SLURM_JOBID", int64(l.Job))
+	v.Num("SLURM_JOB_UID", int64(s.UID))
+	v.Num("SLURM_UID", int64(s.UID))
+	v.Num("SLURM_JOB_GID", int64(s.GID))
+	v.Given("SLURM_JOB_USER", s.User)
+	v.Given("SLURM_JOB_GROUP", s.Group)
+	v.Given("SLURM_JOB_NAME", s.Name)
+	v.Given("SLURM_JOB_ACCOUNT", s.Account)
+	v.Given("SLURM_JOB_QOS", s.QOS)
+	v.Given("SLURM_JOB_PARTITION", l.Part)
+	v.Given("SLURM_JOB_RESERVATION", l.Resv)
+	v.Given("SLURM_JOB_COMMENT", s.Comment)
+	v.Given("SLURM_JOB_WORK_DIR", s.WorkDir)
+	v.Given("SLURM_JOB_STDERR", s.StdErr)
+	v.Given("SLURM_JOB_STDIN", s.StdIn)
+	v.Given("SLURM_JOB_STDOUT", s.StdOut)
 	nodes := hostlist.CompressInOrder(l.Alloc.NodeNames())
-	v.set("SLURM_JOB_NODELIST", nodes)
-	v.set("SLURM_NODELIST", nodes)
-	v.num("SLURM_JOB_NUM_NODES", int64(len(l.Alloc.Nodes)))
-	v.num("SLURM_NODEID", int64(l.Node))
-	v.num("SLURM_JOB_RESTART_COUNT", int64(l.Restarts))
-	v.num("SLURM_JOB_START_TIME", l.Start.Seconds())
+	v.Set("SLURM_JOB_NODELIST", nodes)
+	v.Set("SLURM_NODELIST", nodes)
+	v.Num("SLURM_JOB_NUM_NODES", int64(len(l.Alloc.Nodes)))
+	v.Num("SLURM_NODEID", int64(l.Node))
+	v.Num("SLURM_JOB_RESTART_COUNT", int64(l.Restarts))
+	v.Num("SLURM_JOB_START_TIME", l.Start.Seconds())
 	if l.LimitS < model.Unlimited {
-		v.num("SLURM_JOB_END_TIME", l.Start.Add(l.LimitS).Seconds())
+		v.Num("SLURM_JOB_END_TIME", l.Start.Add(l.LimitS).Seconds())
 	}
 	if l.Task != model.NoTask {
-		v.num("SLURM_ARRAY_JOB_ID", int64(l.ArrayID))
-		v.num("SLURM_ARRAY_TASK_ID", int64(l.Task))
+		v.Num("SLURM_ARRAY_JOB_ID", int64(l.ArrayID))
+		v.Num("SLURM_ARRAY_TASK_ID", int64(l.Task))
 	}
-	if gpus, _ := n.env.seen.gpusOf(l.Alloc.Nodes[l.Node].Gres); !gpus.Empty() {
-		list := commaList(gpus)
-		v.set("SLURM_JOB_GPUS", list)
-		v.set("CUDA_VISIBLE_DEVICES", list)
-		v.set("GPU_DEVICE_ORDINAL", list)
-		v.set("ROCR_VISIBLE_DEVICES", list)
+	if gpus, _ := n.env.Units.GPUsOf(l.Alloc.Nodes[l.Node].Gres); !gpus.Empty() {
+		list := jobenv.CommaList(gpus)
+		v.Set("SLURM_JOB_GPUS", list)
+		v.Set("CUDA_VISIBLE_DEVICES", list)
+		v.Set("GPU_DEVICE_ORDINAL", list)
+		v.Set("ROCR_VISIBLE_DEVICES", list)
 	}
-	describeShares(&v, s.UID, &l.Alloc.Nodes[l.Node])
+	jobenv.Shares(&v, s.UID, &l.Alloc.Nodes[l.Node])
 	if w := n.def.Load(); w != nil {
-		v.set("SLURM_CLUSTER_NAME", w.cluster)
+		v.Set("SLURM_CLUSTER_NAME", w.cluster)
 	}
-	v.set("SLURMD_NODENAME", n.opts.Name)
-	v.given("SLURM_CONF", n.opts.ConfigPath)
+	v.Set("SLURMD_NODENAME", n.opts.Name)
+	v.Given("SLURM_CONF", n.opts.ConfigPath)
 	return v
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 	"gbatch/noded/gpu"
 )
@@ -14,29 +15,29 @@ type gpuSeen struct {
 }
 
 // gpusHeld gives the GPUs, and MIG instances by either name, of which a job has all or a share: by name and index, each once.
-func gpusHeld(here *model.NodeAlloc) []unitKey {
-	var held []unitKey
+func gpusHeld(here *model.NodeAlloc) []jobenv.Unit {
+	var held []jobenv.Unit
 	for i := range here.Gres {
 		g := &here.Gres[i]
 		switch {
 		case g.Share != nil:
-			held = append(held, unitKey{gpuName, int(g.Share.GPU)})
+			held = append(held, jobenv.Unit{Resource: gpuName, Index: int(g.Share.GPU)})
 		case detectable(g.Name):
-			g.Index.Each(func(i int) bool { held = append(held, unitKey{g.Name, i}); return true })
+			g.Index.Each(func(i int) bool { held = append(held, jobenv.Unit{Resource: g.Name, Index: i}); return true })
 		}
 	}
-	slices.SortFunc(held, func(a, b unitKey) int { return cmp.Or(cmp.Compare(a.name, b.name), a.index-b.index) })
+	slices.SortFunc(held, func(a, b jobenv.Unit) int { return cmp.Or(cmp.Compare(a.Resource, b.Resource), a.Index-b.Index) })
 	return slices.Compact(held)
 }
 
 // free reports whether no job here has a GPU or MIG instance, or a share of it.
-func (s *sampler) free(unit unitKey) bool {
+func (s *sampler) free(unit jobenv.Unit) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	uuid := s.groups.units.uuid[unit]
 	for _, j := range s.jobs {
 		for i := range j.use.GPUs {
-			if g := &j.use.GPUs[i]; int(g.Index) == unit.index && (g.UUID == uuid || g.UUID == "" || uuid == "") {
+			if g := &j.use.GPUs[i]; int(g.Index) == unit.Index && (g.UUID == uuid || g.UUID == "" || uuid == "") {
 				return false
 			}
 		}

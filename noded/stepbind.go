@@ -206,13 +206,6 @@ func indexSet(entry string, mask bool) (model.Bits, error) {
 	return out, nil
 }
 
-// maskText writes a set as a hexadecimal mask.
-func maskText(b model.Bits) string {
-	n := new(big.Int)
-	b.Each(func(i int) bool { n.SetBit(n, i, 1); return true })
-	return "0x" + strings.ToUpper(n.Text(16))
-}
-
 // bindGPUs gives each local task the GPUs that it sees; nil where all see all of the step's. near says which CPUs are near a
 // GPU; nil for one where that is not known. Lists of --gpu-bind=map_gpu and mask_gpu count within the step's GPUs when
 // relative, and name the node's GPUs otherwise.

@@ -119,7 +119,7 @@ func stepTasks(j *stepJob, need *proto.StepNeed, nodes int) (int, error) {
 	case need.TasksPerGPU > 0:
 		gpus := 0
 		for i := range j.alloc.Nodes[:min(at, len(j.alloc.Nodes))] {
-			gpus += unitsOf(&j.alloc.Nodes[i], "gpu").Count()
+			gpus += j.alloc.Nodes[i].Units("gpu").Count()
 		}
 		for _, g := range need.Gres {
 			if g.Name == "gpu" && g.Per == model.PerJob {

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 	"gbatch/internal/outpath"
 	"gbatch/internal/proto"
@@ -57,16 +58,16 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 	e := n.env
 	var def *model.NodeDef
 	if w := n.def.Load(); w != nil {
-		e.cluster, def = w.cluster, w.def
-		e.hidden = e.seen.hiddenOn(def)
+		e.Cluster, def = w.cluster, w.def
+		e.Hidden = e.Units.HiddenOn(def)
 	}
 	s := n.shape()
 	cpus, notes := bindCPUs(&s, part, &p.req.Bind, &p.req.Need)
-	gpus, more := bindGPUs(part, &p.req.Bind, cpus, nearOf(def), e.seen != nil && e.seen.relative["gpu"])
+	gpus, more := bindGPUs(part, &p.req.Bind, cpus, nearOf(def), e.Units != nil && e.Units.Relative["gpu"])
 	for _, note := range append(notes, more...) {
 		lines = append(lines, "note: "+note)
 	}
-	base := e.stepBase(p.facts, p.rec, p.here, p.req)
+	base := e.StepBase(p.facts, p.rec.ID, p.rec.Nodes, p.here, p.req)
 	limits := make([]shim.Limit, 0, len(p.req.Limits))
 	for _, r := range p.req.Limits {
 		limits = append(limits, shim.Limit{Resource: int(r.Resource), Soft: r.Soft, Hard: r.Hard})
@@ -74,7 +75,7 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 	spec := p.facts.Spec
 	for _, local := range p.only {
 		rank := int(part.Ranks[local])
-		view := taskView{rank: rank, local: local}
+		view := jobenv.TaskView{Rank: rank, Local: local}
 		o := &shim.Launch{Key: shim.Key{JobID: uint32(p.key.Job), Attempt: p.key.Attempt, Step: p.rec.ID, Task: int32(rank)},
 			Path: p.req.Program, Argv: p.req.Argv, Dir: p.req.Dir, UID: spec.UID, GID: spec.GID, Groups: spec.Groups,
 			Umask: p.req.Umask & 0o777, Limits: limits, Nice: n.nice, Cgroup: in, CPUs: pin, PIDVar: "SLURM_TASK_PID"}
@@ -88,12 +89,12 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 			if on := n.groups.pinTo(cpus[local]); on != nil {
 				o.CPUs = on
 				for _, c := range on {
-					view.cpus = view.cpus.With(c)
+					view.CPUs = view.CPUs.With(c)
 				}
 			}
 		}
 		if local < len(gpus) {
-			view.gpus = gpus[local]
+			view.GPUs = gpus[local]
 		}
 		on := o.CPUs
 		if on == nil {
@@ -102,7 +103,7 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 		if o.Mem, err = bindMemory(&s, &p.req.Bind, local, on); err != nil {
 			return nil, nil, fmt.Errorf("--mem-bind: %w", err)
 		}
-		o.Env = e.stepTask(base, part, &p.req.Bind, &view)
+		o.Env = e.StepTask(base, part, &p.req.Bind, &view)
 		if err := p.setFiles(o, local, rank); err != nil {
 			return nil, nil, err
 		}
@@ -224,16 +225,16 @@ func bindLines(p *stepPlan, s *shape, cpus, gpus []model.Bits) []string {
 			if local < len(cpus) {
 				mode, on = "cpu-bind=MASK", cpus[local]
 			}
-			out = append(out, fmt.Sprintf("%s - %s, task %2d %2d: mask %s set", mode, part.Node, rank, local, maskText(on)))
+			out = append(out, fmt.Sprintf("%s - %s, task %2d %2d: mask %s set", mode, part.Node, rank, local, jobenv.MaskText(on)))
 		}
 		if p.req.Bind.GPUVerbose {
-			all := stepGPUs(part)
+			all := jobenv.StepGPUs(part)
 			own := all
 			if local < len(gpus) {
 				own = gpus[local]
 			}
 			out = append(out, fmt.Sprintf("gpu-bind: usable_gres=%s; bit_alloc=%s; local_inx=%d; global_list=%s; local_list=%s",
-				maskText(own), maskText(all), all.Count(), commaList(own), placesIn(all, own)))
+				jobenv.MaskText(own), jobenv.MaskText(all), all.Count(), jobenv.CommaList(own), jobenv.PlacesIn(all, own)))
 		}
 	}
 	return out

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gbatch/internal/conf"
+	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 	"gbatch/noded/cgroup"
 )
@@ -106,16 +107,11 @@ func number(found []unit, def *model.NodeDef) []unit {
 	return found
 }
 
-type unitKey struct {
-	name  string
-	index int
-}
-
 // unitTable is the units of a node with their device numbers.
 type unitTable struct {
 	devs []cgroup.Device // all that some job may not open
-	of   map[unitKey][]int
-	uuid map[unitKey]string
+	of   map[jobenv.Unit][]int
+	uuid map[jobenv.Unit]string
 
 	parent map[int]int     // the GPU, by the driver's count from 0, of each unit of mig
 	firm   map[string]bool // resources each unit of which is a device file, so that the kernel can hold jobs to theirs
@@ -137,11 +133,11 @@ func isControl(file string) bool {
 
 // newUnitTable reads the units' device numbers.
 func newUnitTable(units []unit, c *conf.Cgroup) *unitTable {
-	t := &unitTable{of: map[unitKey][]int{}, uuid: map[unitKey]string{}, parent: map[int]int{}, firm: map[string]bool{}}
+	t := &unitTable{of: map[jobenv.Unit][]int{}, uuid: map[jobenv.Unit]string{}, parent: map[int]int{}, firm: map[string]bool{}}
 	open := t.readAllowed(c)
 	at := map[cgroup.Device]int{}
 	for _, u := range units {
-		key := unitKey{u.name, u.index}
+		key := jobenv.Unit{Resource: u.name, Index: u.index}
 		if u.index >= 0 && u.uuid != "" {
 			t.uuid[key] = u.uuid
 		}
@@ -221,17 +217,17 @@ func (t *unitTable) rules(mine []model.GresAlloc) *cgroup.Devices {
 // held tells of each device whether it is of these units.
 func (t *unitTable) held(mine []model.GresAlloc) []bool {
 	held := make([]bool, len(t.devs))
-	hold := func(key unitKey) bool {
+	hold := func(key jobenv.Unit) bool {
 		for _, n := range t.of[key] {
 			held[n] = true
 		}
 		return len(t.of[key]) > 0
 	}
 	for i := range mine {
-		if s := mine[i].Share; s != nil && hold(unitKey{"gpu", int(s.GPU)}) {
+		if s := mine[i].Share; s != nil && hold(jobenv.Unit{Resource: "gpu", Index: int(s.GPU)}) {
 			continue // shares of a GPU are used through it
 		}
-		mine[i].Index.Each(func(k int) bool { hold(unitKey{mine[i].Name, k}); return true })
+		mine[i].Index.Each(func(k int) bool { hold(jobenv.Unit{Resource: mine[i].Name, Index: k}); return true })
 	}
 	return held
 }

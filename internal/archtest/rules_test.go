@@ -43,6 +43,7 @@ var layers = []layer{
 	{"internal/rpc", "internal/model internal/blob internal/proto"},
 	{"internal/client", "internal/model internal/blob internal/proto internal/rpc"},
 	{"internal/seff", "internal/model"},
+	{"internal/jobenv", "internal/model internal/proto"},
 	{"internal/slurmjson", "internal/model"},
 	{"internal/jobtext", "internal/model internal/ask internal/proto internal/seff internal/slurmjson"},
 
@@ -53,7 +54,7 @@ var layers = []layer{
 	{"internal/cli/joblist", "internal/model internal/proto"},
 	{"internal/cli/env", "internal/cli/getopt " + words + " internal/conf internal/rpc internal/client"},
 	{"internal/cli/request", commands},
-	{"internal/cli/allocate", commands + " internal/cli/request"},
+	{"internal/cli/allocate", commands + " internal/jobenv internal/cli/request"},
 	{"internal/cli/submit", commands + " internal/cli/request internal/cli/allocate internal/cli/script"},
 	{"internal/cli/run", commands + " internal/cli/request internal/cli/allocate internal/conf internal/stepio"},
 	{"internal/cli/queue", commands + " internal/cli/joblist"},
@@ -67,7 +68,7 @@ var layers = []layer{
 	// The daemons: effects. They never import each other.
 	{"ctld/resv", "internal/model internal/ask internal/state internal/proto"},
 	{"ctld", "ctld/resv internal/model internal/ask internal/seff internal/blob internal/state internal/sched internal/store internal/conf internal/proto internal/rpc internal/client"},
-	{"noded", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client internal/stepio"},
+	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/rpc internal/client internal/stepio"},
 	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client"},
 
 	// On top. What runs the daemons as programs knows none of them; the launcher it ends itself.
@@ -97,7 +98,7 @@ var onlyIn = []confined{
 // the one that the simulator runs and the tests replay. Only their _test.go files may.
 var (
 	pure    = []string{"internal/model", "internal/ask", "internal/state", "internal/sched"}
-	texts   = []string{"internal/jobtext", "internal/slurmjson", "internal/format", "ctld/resv"} // the same, but for times as values
+	texts   = []string{"internal/jobtext", "internal/jobenv", "internal/slurmjson", "internal/format", "ctld/resv"} // the same, but for times as values
 	effects = []string{"time", "os", "net", "sync", "log", "math/rand", "crypto/rand", "io/fs", "io/ioutil", "path/filepath", "syscall", "golang.org/x/sys"}
 )
 

@@ -107,3 +107,14 @@ func addGres(list []GresCount, name, typ string, n int64) []GresCount {
 	}
 	return append(list, GresCount{name, typ, n})
 }
+
+// Units gives the units of a resource in a job's part of a node, of any type.
+func (n *NodeAlloc) Units(name string) Bits {
+	var units Bits
+	for i := range n.Gres {
+		if n.Gres[i].Name == name {
+			units = units.Or(n.Gres[i].Index)
+		}
+	}
+	return units
+}

@@ -13,6 +13,9 @@ import (
 // GPUName is the generic resource whose units are shared.
 const GPUName = "gpu"
 
+// MIGName is the resource of MIG instances, for those who name them so: Slurm calls them gpu.
+const MIGName = "mig"
+
 // IsShare reports whether a generic resource of this name shares GPUs.
 func IsShare(name string) bool { return name == "shard" || name == "mps" }
 

@@ -3,8 +3,6 @@ package allocate
 import (
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,7 +10,7 @@ import (
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/request"
 	"gbatch/internal/client"
-	"gbatch/internal/hostlist"
+	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
@@ -206,96 +204,15 @@ func (a *Allocation) Watch(id model.JobID, done <-chan struct{}) bool {
 
 // Environment describes the job as its batch script would see it, for a command on this host.
 func (a *Allocation) Environment(job *model.Job) []string {
-	sp, run := job.Spec, job.Run
-	var out []string
-	set := func(name, value string) {
-		if value != "" {
-			out = append(out, name+"="+value)
-		}
-	}
-	num := func(name string, n int64) {
-		if n > 0 {
-			out = append(out, name+"="+strconv.FormatInt(n, 10))
-		}
-	}
-	nodes := hostlist.CompressInOrder(run.Alloc.NodeNames())
-	counts := func(of func(*model.NodeAlloc) int) string {
-		var words []string
-		for i := 0; i < len(run.Alloc.Nodes); {
-			n, same := of(&run.Alloc.Nodes[i]), 1
-			for i+same < len(run.Alloc.Nodes) && of(&run.Alloc.Nodes[i+same]) == n {
-				same++
-			}
-			word := strconv.Itoa(n)
-			if same > 1 {
-				word += fmt.Sprintf("(x%d)", same)
-			}
-			words = append(words, word)
-			i += same
-		}
-		return strings.Join(words, ",")
-	}
-	num("SLURM_JOB_ID", int64(job.ID))
-	num("SLURM_JOBID", int64(job.ID))
-	set("SLURM_JOB_NAME", sp.Name)
-	set("SLURM_JOB_PARTITION", run.Partition)
-	set("SLURM_JOB_ACCOUNT", sp.Account)
-	set("SLURM_JOB_QOS", sp.QOS)
-	set("SLURM_JOB_RESERVATION", run.Resv)
-	set("SLURM_JOB_NODELIST", nodes)
-	set("SLURM_NODELIST", nodes)
-	num("SLURM_JOB_NUM_NODES", int64(len(run.Alloc.Nodes)))
-	num("SLURM_NNODES", int64(len(run.Alloc.Nodes)))
-	set("SLURM_JOB_CPUS_PER_NODE", counts(func(n *model.NodeAlloc) int { return n.CPUs.Count() }))
-	set("SLURM_TASKS_PER_NODE", counts(func(n *model.NodeAlloc) int { return max(int(n.Tasks), 1) }))
-	if sp.Tasks > 0 || sp.TasksPerNode > 0 {
-		tasks := int64(sp.Tasks)
-		for i := range run.Alloc.Nodes {
-			if sp.Tasks == 0 {
-				tasks += int64(run.Alloc.Nodes[i].Tasks)
-			}
-		}
-		num("SLURM_NTASKS", tasks)
-		num("SLURM_NPROCS", tasks)
-	}
-	num("SLURM_NTASKS_PER_NODE", int64(sp.TasksPerNode))
-	num("SLURM_CPUS_PER_TASK", int64(sp.CPUsPerTask))
-	num("SLURM_MEM_PER_NODE", max(sp.MemPerNode, 0))
-	num("SLURM_MEM_PER_CPU", sp.MemPerCPU)
-	for _, g := range sp.AskedGres() {
-		if g.Name == model.GPUName {
-			value := strconv.Itoa(int(g.Count))
-			if g.Type != "" {
-				value = g.Type + ":" + value
-			}
-			set(map[model.GresPer]string{model.PerNode: "SLURM_GPUS_PER_NODE", model.PerJob: "SLURM_GPUS", model.PerTask: "SLURM_GPUS_PER_TASK"}[g.Per], value)
-		}
-	}
-	if sp.Overcommit {
-		set("SLURM_OVERCOMMIT", "1")
-	}
-	if b := sp.Extra().Bind; b != nil {
-		set("SLURM_GPU_BIND", b.GPU)
-		set("SLURM_CPU_BIND", b.CPU)
-		set("SLURM_MEM_BIND", b.Mem)
-		set("SLURM_HINT", b.Hint)
-		dist, size, plane := strings.Cut(b.Dist, "=")
-		if set("SLURM_DISTRIBUTION", dist); plane {
-			set("SLURM_DIST_PLANESIZE", size)
-		}
-	}
-	set("SLURM_SUBMIT_DIR", a.Dir)
+	spec, run := *job.Spec, job.Run
+	spec.WorkDir, spec.UID, spec.GID = a.Dir, uint32(os.Getuid()), uint32(os.Getgid())
 	if host, err := os.Hostname(); err == nil {
-		set("SLURM_SUBMIT_HOST", host)
+		spec.Host = host
 	}
-	set("SLURM_JOB_USER", sp.User)
-	set("SLURM_JOB_UID", strconv.Itoa(os.Getuid()))
-	num("SLURM_JOB_START_TIME", run.Start.Seconds())
-	if run.LimitS < model.Unlimited {
-		num("SLURM_JOB_END_TIME", run.Start.Add(run.LimitS).Seconds())
+	cluster, err := a.Cluster()
+	if err != nil {
+		cluster = "" // the variable is left out
 	}
-	if name, err := a.Cluster(); err == nil {
-		set("SLURM_CLUSTER_NAME", name)
-	}
-	return out
+	return jobenv.Allocation(&proto.Launch{Job: job.ID, ArrayID: job.ArrayID, Task: job.Task, Spec: &spec, Part: run.Partition, Alloc: run.Alloc,
+		Resv: run.Resv, Start: run.Start, LimitS: run.LimitS, Restarts: job.Restarts}, cluster)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 )
 
@@ -16,7 +17,7 @@ func TestHowUnitsAreNamed(t *testing.T) {
 	for _, tc := range []struct {
 		name, gres, style string
 		firm              bool // the kernel holds jobs to their units
-		uuids             map[unitKey]string
+		uuids             map[jobenv.Unit]string
 		mine, open        []model.GresAlloc
 		want              string
 	}{
@@ -25,11 +26,11 @@ func TestHowUnitsAreNamed(t *testing.T) {
 		{name: "from 0 among those that open", firm: true, mine: []model.GresAlloc{gres("gpu", "", 1, 3)}, want: all("0,1")},
 		{name: "types are counted together", firm: true, mine: []model.GresAlloc{gres("gpu", "t4", 5), gres("gpu", "a100", 0, 2)}, want: all("0,1,2")},
 		{name: "a task that sees a part of its step's", firm: true, mine: []model.GresAlloc{gres("gpu", "", 3)}, open: []model.GresAlloc{gres("gpu", "", 1, 3, 6)}, want: all("1")},
-		{name: "by UUID", firm: true, style: "uuid", uuids: map[unitKey]string{{"gpu", 1}: "GPU-1", {"gpu", 3}: "GPU-3"}, mine: []model.GresAlloc{gres("gpu", "", 1, 3)},
+		{name: "by UUID", firm: true, style: "uuid", uuids: map[jobenv.Unit]string{{Resource: "gpu", Index: 1}: "GPU-1", {Resource: "gpu", Index: 3}: "GPU-3"}, mine: []model.GresAlloc{gres("gpu", "", 1, 3)},
 			want: "CUDA_VISIBLE_DEVICES=GPU-1,GPU-3 GPU_DEVICE_ORDINAL=0,1 ROCR_VISIBLE_DEVICES=GPU-1,GPU-3 ZE_AFFINITY_MASK=0,1"},
-		{name: "by UUID where one is not known", firm: true, style: "uuid", uuids: map[unitKey]string{{"gpu", 1}: "GPU-1"}, mine: []model.GresAlloc{gres("gpu", "", 1, 3)}, want: all("0,1")},
-		{name: "a UUID that nobody asked for", firm: true, uuids: map[unitKey]string{{"gpu", 1}: "GPU-1"}, mine: []model.GresAlloc{gres("gpu", "", 1)}, want: all("0")},
-		{name: "MIG always by UUID", firm: true, gres: four + " Flags=nvidia_gpu_env", uuids: map[unitKey]string{{"gpu", 0}: "MIG-a", {"gpu", 1}: "MIG-b"}, mine: []model.GresAlloc{gres("gpu", "1g.10gb", 1)},
+		{name: "by UUID where one is not known", firm: true, style: "uuid", uuids: map[jobenv.Unit]string{{Resource: "gpu", Index: 1}: "GPU-1"}, mine: []model.GresAlloc{gres("gpu", "", 1, 3)}, want: all("0,1")},
+		{name: "a UUID that nobody asked for", firm: true, uuids: map[jobenv.Unit]string{{Resource: "gpu", Index: 1}: "GPU-1"}, mine: []model.GresAlloc{gres("gpu", "", 1)}, want: all("0")},
+		{name: "MIG always by UUID", firm: true, gres: four + " Flags=nvidia_gpu_env", uuids: map[jobenv.Unit]string{{Resource: "gpu", Index: 0}: "MIG-a", {Resource: "gpu", Index: 1}: "MIG-b"}, mine: []model.GresAlloc{gres("gpu", "1g.10gb", 1)},
 			want: "CUDA_VISIBLE_DEVICES=MIG-b"},
 		{name: "NVIDIA's only", gres: four + " Flags=nvidia_gpu_env", mine: []model.GresAlloc{gres("gpu", "", 2)}, want: "CUDA_VISIBLE_DEVICES=2"},
 		{name: "AMD and OpenCL", gres: four + " Flags=amd_gpu_env,opencl_env", mine: []model.GresAlloc{gres("gpu", "", 2)}, want: "GPU_DEVICE_ORDINAL=2 ROCR_VISIBLE_DEVICES=2"},
@@ -47,13 +48,13 @@ func TestHowUnitsAreNamed(t *testing.T) {
 		}
 		c := confOf(t, "Gres=gpu:8,npu:8,nic:1"+style, tc.gres, "ConstrainDevices=yes")
 		table := &unitTable{uuid: tc.uuids, firm: map[string]bool{"gpu": true, "npu": true}}
-		e := jobEnv{seen: newVisibility(c, "n1", table, tc.firm)}
+		e := jobenv.Node{Units: newUnits(c, "n1", table, tc.firm)}
 		mine, open := &model.NodeAlloc{Gres: tc.mine}, &model.NodeAlloc{Gres: tc.open}
 		if tc.open == nil {
 			open = mine
 		}
-		var got vars
-		e.showUnits(&got, mine, open)
+		var got jobenv.Vars
+		e.ShowUnits(&got, mine, open)
 		slices.Sort(got)
 		if text := strings.Join(got, " "); text != tc.want {
 			t.Errorf("%s: %q, want %q", tc.name, text, tc.want)
@@ -63,7 +64,7 @@ func TestHowUnitsAreNamed(t *testing.T) {
 
 // What a node's resources set is hidden from jobs without them; what it has nothing of is the user's own.
 func TestHiddenVariables(t *testing.T) {
-	seen := newVisibility(confOf(t, "Gres=gpu:1", "Name=gpu Count=1 Flags=amd_gpu_env", ""), "n1", nil, false)
+	seen := newUnits(confOf(t, "Gres=gpu:1", "Name=gpu Count=1 Flags=amd_gpu_env", ""), "n1", nil, false)
 	for _, tc := range []struct {
 		gres []model.GresDef
 		want string
@@ -72,7 +73,7 @@ func TestHiddenVariables(t *testing.T) {
 		{[]model.GresDef{{Name: "gpu", Type: "a", Count: 1}, {Name: "gpu", Type: "b", Count: 1}}, "ROCR_VISIBLE_DEVICES"},
 		{[]model.GresDef{{Name: "npu", Count: 2}, {Name: "gpu"}}, "ASCEND_RT_VISIBLE_DEVICES"},
 	} {
-		if got := strings.Join(seen.hiddenOn(&model.NodeDef{Gres: tc.gres}), " "); got != tc.want {
+		if got := strings.Join(seen.HiddenOn(&model.NodeDef{Gres: tc.gres}), " "); got != tc.want {
 			t.Errorf("%+v: %q, want %q", tc.gres, got, tc.want)
 		}
 	}

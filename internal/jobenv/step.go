@@ -1,7 +1,8 @@
-package noded
+package jobenv
 
 import (
 	"fmt"
+	"math/big"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,7 +12,7 @@ import (
 	"gbatch/internal/proto"
 )
 
-// stepenv.go builds the environments of a step's tasks: what the command that asked for the step has, less what describes
+// step.go builds the environments of a step's tasks: what the command that asked for the step has, less what describes
 // another step or task, plus what describes the job, the step and the task. Names and values are srun's, looked up on a
 // running Slurm 22.05.
 
@@ -31,16 +32,16 @@ var jobOnly = map[string]bool{
 	"SLURM_NODELIST": true, "ENVIRONMENT": true, "HOSTNAME": true, "SLURM_UMASK": true,
 }
 
-// taskView is what the environment of one task says beside the step's.
-type taskView struct {
-	rank, local int
-	gpus        model.Bits // that it sees
-	cpus        model.Bits // that it is bound to, as the machine counts; empty: not bound
+// TaskView is what the environment of one task says beside the step's.
+type TaskView struct {
+	Rank, Local int
+	GPUs        model.Bits // that it sees
+	CPUs        model.Bits // that it is bound to, as the machine counts; empty: not bound
 }
 
-// stepBase gives the part of the environment that all tasks of a node have.
-func (e *jobEnv) stepBase(l *proto.Launch, st *placedStep, here int, rq *proto.StepRequest) []string {
-	v := make(vars, 0, 96)
+// StepBase gives the part of the environment that all tasks of a node have.
+func (e *Node) StepBase(l *proto.Launch, id int32, nodes []proto.StepNode, here int, rq *proto.StepRequest) []string {
+	v := make(Vars, 0, 96)
 	for entry := range strings.SplitSeq(string(rq.Env), "\x00") {
 		name, _, ok := strings.Cut(entry, "=")
 		if !ok || name == "" || stepOwned[name] || len(v) >= maxEnvVars {
@@ -52,71 +53,71 @@ func (e *jobEnv) stepBase(l *proto.Launch, st *placedStep, here int, rq *proto.S
 		v = append(v, entry)
 	}
 	for _, entry := range e.describe(l) {
-		if name, _, _ := strings.Cut(entry, "="); !jobOnly[name] && !stepOwned[name] && !slices.Contains(e.hidden, name) {
+		if name, _, _ := strings.Cut(entry, "="); !jobOnly[name] && !stepOwned[name] && !slices.Contains(e.Hidden, name) {
 			v = append(v, entry)
 		}
 	}
-	part := &st.Nodes[here]
-	names := make([]string, len(st.Nodes))
+	part := &nodes[here]
+	names := make([]string, len(nodes))
 	tasks := 0
-	counts := make([]int, len(st.Nodes))
-	for i := range st.Nodes {
-		names[i] = st.Nodes[i].Node
-		counts[i] = len(st.Nodes[i].Ranks)
+	counts := make([]int, len(nodes))
+	for i := range nodes {
+		names[i] = nodes[i].Node
+		counts[i] = len(nodes[i].Ranks)
 		tasks += counts[i]
 	}
-	nodes, perNode := hostlist.CompressInOrder(names), runs(counts)
-	id := strconv.Itoa(int(st.ID))
-	v.set("SLURM_STEP_ID", id)
-	v.set("SLURM_STEPID", id)
-	v.set("SLURM_STEP_NODELIST", nodes)
-	v.num("SLURM_STEP_NUM_NODES", int64(len(names)))
-	v.num("SLURM_STEP_NUM_TASKS", int64(tasks))
-	v.set("SLURM_STEP_TASKS_PER_NODE", perNode)
-	v.set("SLURM_NODELIST", nodes)
-	v.num("SLURM_NNODES", int64(len(names)))
-	v.num("SLURM_NTASKS", int64(tasks))
-	v.num("SLURM_NPROCS", int64(tasks))
-	v.set("SLURM_TASKS_PER_NODE", perNode)
+	list, perNode := hostlist.CompressInOrder(names), runs(counts)
+	number := strconv.Itoa(int(id))
+	v.Set("SLURM_STEP_ID", number)
+	v.Set("SLURM_STEPID", number)
+	v.Set("SLURM_STEP_NODELIST", list)
+	v.Num("SLURM_STEP_NUM_NODES", int64(len(names)))
+	v.Num("SLURM_STEP_NUM_TASKS", int64(tasks))
+	v.Set("SLURM_STEP_TASKS_PER_NODE", perNode)
+	v.Set("SLURM_NODELIST", list)
+	v.Num("SLURM_NNODES", int64(len(names)))
+	v.Num("SLURM_NTASKS", int64(tasks))
+	v.Num("SLURM_NPROCS", int64(tasks))
+	v.Set("SLURM_TASKS_PER_NODE", perNode)
 	if c := rq.Need.CPUsPerTask; c > 0 {
-		v.num("SLURM_CPUS_PER_TASK", int64(c))
+		v.Num("SLURM_CPUS_PER_TASK", int64(c))
 	}
-	v.num("SLURM_CPUS_ON_NODE", int64(part.CPUs.Count()))
-	v.num("SLURM_NODEID", int64(here))
-	v.set("SLURM_GTIDS", ranksText(part.Ranks))
-	v.set("SLURM_UMASK", fmt.Sprintf("%04o", rq.Umask&0o777))
-	v.given("SLURM_DISTRIBUTION", distText(&rq.Need, &rq.Bind))
+	v.Num("SLURM_CPUS_ON_NODE", int64(part.CPUs.Count()))
+	v.Num("SLURM_NODEID", int64(here))
+	v.Set("SLURM_GTIDS", ranksText(part.Ranks))
+	v.Set("SLURM_UMASK", fmt.Sprintf("%04o", rq.Umask&0o777))
+	v.Given("SLURM_DISTRIBUTION", distText(&rq.Need, &rq.Bind))
 	if rq.Need.Dist == proto.DistPlane {
-		v.num("SLURM_DIST_PLANESIZE", int64(rq.Need.Plane))
+		v.Num("SLURM_DIST_PLANESIZE", int64(rq.Need.Plane))
 	}
-	e.seen.countGPUs(&v, "SLURM_STEP_GPUS", part.Gres)
-	v.given("SLURM_GPU_BIND", gpuBindText(&rq.Bind))
+	e.Units.countGPUs(&v, "SLURM_STEP_GPUS", part.Gres)
+	v.Given("SLURM_GPU_BIND", gpuBindText(&rq.Bind))
 	if t := rq.Terminal; t != nil {
-		v.num("SLURM_PTY_WIN_COL", int64(t.Cols))
-		v.num("SLURM_PTY_WIN_ROW", int64(t.Rows))
+		v.Num("SLURM_PTY_WIN_COL", int64(t.Cols))
+		v.Num("SLURM_PTY_WIN_ROW", int64(t.Rows))
 	}
 	return v
 }
 
-// stepTask gives a task's environment: base, and what is its own.
-func (e *jobEnv) stepTask(base []string, part *proto.StepNode, b *proto.StepBind, t *taskView) []string {
-	v := make(vars, 0, len(base)+16)
+// StepTask gives a task's environment: base, and what is its own.
+func (e *Node) StepTask(base []string, part *proto.StepNode, b *proto.StepBind, t *TaskView) []string {
+	v := make(Vars, 0, len(base)+16)
 	v = append(v, base...)
-	v.num("SLURM_PROCID", int64(t.rank))
-	v.num("SLURM_LOCALID", int64(t.local))
-	if b.CPU == proto.BindNone || !t.cpus.Empty() {
+	v.Num("SLURM_PROCID", int64(t.Rank))
+	v.Num("SLURM_LOCALID", int64(t.Local))
+	if b.CPU == proto.BindNone || !t.CPUs.Empty() {
 		kind, list := "none", ""
-		if !t.cpus.Empty() {
-			kind, list = "mask_cpu:", maskText(t.cpus)
+		if !t.CPUs.Empty() {
+			kind, list = "mask_cpu:", MaskText(t.CPUs)
 		}
 		verbose := "quiet"
 		if b.CPUVerbose {
 			verbose = "verbose"
 		}
-		v.set("SLURM_CPU_BIND", verbose+","+kind+list)
-		v.set("SLURM_CPU_BIND_LIST", list)
-		v.set("SLURM_CPU_BIND_TYPE", kind)
-		v.set("SLURM_CPU_BIND_VERBOSE", verbose)
+		v.Set("SLURM_CPU_BIND", verbose+","+kind+list)
+		v.Set("SLURM_CPU_BIND_LIST", list)
+		v.Set("SLURM_CPU_BIND_TYPE", kind)
+		v.Set("SLURM_CPU_BIND_VERBOSE", verbose)
 	}
 	if b.Mem != proto.BindAuto {
 		kind := memBindNames[b.Mem]
@@ -131,30 +132,30 @@ func (e *jobEnv) stepTask(base []string, part *proto.StepNode, b *proto.StepBind
 		prefer := ""
 		if b.MemPrefer {
 			prefer = "prefer,"
-			v.set("SLURM_MEM_BIND_PREFER", "prefer")
+			v.Set("SLURM_MEM_BIND_PREFER", "prefer")
 		}
-		v.set("SLURM_MEM_BIND", verbose+","+prefer+kind+list)
-		v.set("SLURM_MEM_BIND_LIST", list)
-		v.set("SLURM_MEM_BIND_TYPE", kind)
-		v.set("SLURM_MEM_BIND_VERBOSE", verbose)
+		v.Set("SLURM_MEM_BIND", verbose+","+prefer+kind+list)
+		v.Set("SLURM_MEM_BIND_LIST", list)
+		v.Set("SLURM_MEM_BIND_TYPE", kind)
+		v.Set("SLURM_MEM_BIND_VERBOSE", verbose)
 	}
 	open := &model.NodeAlloc{Gres: part.Gres}
 	mine := open
-	if !t.gpus.Empty() {
+	if !t.GPUs.Empty() {
 		mine = &model.NodeAlloc{}
 		for _, g := range part.Gres {
 			if g.Name == "gpu" {
-				g.Index = g.Index.Minus(g.Index.Minus(t.gpus))
+				g.Index = g.Index.Minus(g.Index.Minus(t.GPUs))
 			}
 			mine.Gres = append(mine.Gres, g)
 		}
 	}
-	e.showUnits(&v, mine, open)
+	e.ShowUnits(&v, mine, open)
 	return v
 }
 
-// placesIn counts the members of own within all.
-func placesIn(all, own model.Bits) string {
+// PlacesIn counts the members of own within all.
+func PlacesIn(all, own model.Bits) string {
 	var out []string
 	at := 0
 	all.Each(func(g int) bool {
@@ -167,7 +168,8 @@ func placesIn(all, own model.Bits) string {
 	return strings.Join(out, ",")
 }
 
-func stepGPUs(part *proto.StepNode) model.Bits {
+// StepGPUs gives the GPUs of a step's part of a node.
+func StepGPUs(part *proto.StepNode) model.Bits {
 	var gpus model.Bits
 	for i := range part.Gres {
 		if part.Gres[i].Name == "gpu" {
@@ -242,4 +244,11 @@ func gpuBindText(b *proto.StepBind) string {
 		text = "verbose," + text
 	}
 	return text
+}
+
+// MaskText writes a set as a hexadecimal mask.
+func MaskText(b model.Bits) string {
+	n := new(big.Int)
+	b.Each(func(i int) bool { n.SetBit(n, i, 1); return true })
+	return "0x" + strings.ToUpper(n.Text(16))
 }

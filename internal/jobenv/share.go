@@ -1,4 +1,4 @@
-package noded
+package jobenv
 
 import (
 	"fmt"
@@ -6,7 +6,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// shareenv.go describes shares of GPUs to the jobs that hold them: the GPU itself is seen as if it were the job's, how much
+// share.go describes shares of GPUs to the jobs that hold them: the GPU itself is seen as if it were the job's, how much
 // of it is in the variables of shard and mps. Its device file may be opened (units.go): several jobs have it open.
 
 // mpsDir is where prologs keep the directories of MPS control daemons, one for each user and GPU: see
@@ -30,8 +30,8 @@ func sharedGPUs(here *model.NodeAlloc) model.Bits {
 	return gpus
 }
 
-// describeShares sets what says how much of a GPU is the job's; which one it is, countGPUs says.
-func describeShares(v *vars, uid uint32, here *model.NodeAlloc) {
+// Shares sets what says how much of a GPU is the job's; which one it is, countGPUs says.
+func Shares(v *Vars, uid uint32, here *model.NodeAlloc) {
 	for i := range here.Gres {
 		g := &here.Gres[i]
 		if g.Share == nil {
@@ -39,12 +39,12 @@ func describeShares(v *vars, uid uint32, here *model.NodeAlloc) {
 		}
 		switch g.Name {
 		case "shard":
-			v.num("SLURM_SHARDS_ON_NODE", int64(g.Index.Count()))
+			v.Num("SLURM_SHARDS_ON_NODE", int64(g.Index.Count()))
 		case "mps":
 			pipe, log := mpsDirs(uid, g.Share.GPU)
-			v.num("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", mpsPercent(g.Index.Count(), int(g.Share.Of)))
-			v.set("CUDA_MPS_PIPE_DIRECTORY", pipe)
-			v.set("CUDA_MPS_LOG_DIRECTORY", log)
+			v.Num("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", mpsPercent(g.Index.Count(), int(g.Share.Of)))
+			v.Set("CUDA_MPS_PIPE_DIRECTORY", pipe)
+			v.Set("CUDA_MPS_LOG_DIRECTORY", log)
 		}
 		return
 	}
@@ -55,18 +55,18 @@ func mpsPercent(units, of int) int64 { return int64(max(1, units*100/max(1, of))
 
 // showShared sets the variables by which runtimes find the GPU that a job shares. The daemon of MPS has this GPU alone, so
 // its clients count it as the first, whatever they may open.
-func (e *jobEnv) showShared(v *vars, mine, open *model.NodeAlloc) {
+func (e *Node) showShared(v *Vars, mine, open *model.NodeAlloc) {
 	gpus := sharedGPUs(mine)
 	if gpus.Empty() {
 		return
 	}
 	for i := range mine.Gres {
-		if g := &mine.Gres[i]; g.Share != nil && g.Name == "mps" && e.seen.uuidsOf(model.GPUName, gpus) == "" {
-			for _, name := range e.seen.varsOf(model.GPUName) {
-				v.set(name, "0")
+		if g := &mine.Gres[i]; g.Share != nil && g.Name == "mps" && e.Units.uuidsOf(model.GPUName, gpus) == "" {
+			for _, name := range e.Units.varsOf(model.GPUName) {
+				v.Set(name, "0")
 			}
 			return
 		}
 	}
-	e.seen.show(v, model.GPUName, gpus, sharedGPUs(open))
+	e.Units.show(v, model.GPUName, gpus, sharedGPUs(open))
 }

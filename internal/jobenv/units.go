@@ -1,15 +1,14 @@
-package noded
+package jobenv
 
 import (
 	"slices"
 	"strconv"
 	"strings"
 
-	"gbatch/internal/conf"
 	"gbatch/internal/model"
 )
 
-// gpuenv.go names a job's units for the runtimes that use them: CUDA_VISIBLE_DEVICES and its like. Where the kernel lets a
+// units.go names a job's units for the runtimes that use them: CUDA_VISIBLE_DEVICES and its like. Where the kernel lets a
 // job open its own units only, a runtime counts those, from 0; else it counts all of the node's.
 
 // The variables of each kind of runtime, and the flags of gres.conf that choose them for gpu.
@@ -23,59 +22,49 @@ var (
 // takesUUID says which runtimes know a unit by its UUID.
 func takesUUID(name string) bool { return name == gpuVars[0] || name == gpuVars[1] }
 
-// visibility is how this node's units are named. The zero value names every unit by its number on the node.
-type visibility struct {
-	uuids    bool                // GpuEnvStyle=uuid
-	relative map[string]bool     // resources to whose own units the kernel holds jobs
-	uuid     map[unitKey]string  // of units that have one
-	parent   map[int]int         // the GPU, by the driver's count, of each unit of mig
-	vars     map[string][]string // by resource; what is not here has Slurm's
+// Unit is one unit of a resource, by its number on the node.
+type Unit struct {
+	Resource string
+	Index    int
 }
 
-// newVisibility takes the configuration's word for the variables, and the units' for everything else.
-func newVisibility(c *conf.Config, node string, t *unitTable, enforced bool) *visibility {
-	v := &visibility{vars: map[string][]string{}}
-	if t != nil {
-		v.uuid, v.parent = t.uuid, t.parent
-		if enforced {
-			v.relative = t.firm
+// Units is how a node's units are named. The zero value, and nil, name every unit by its number on the node.
+type Units struct {
+	ByUUID   bool                // GpuEnvStyle=uuid
+	Relative map[string]bool     // resources to whose own units the kernel holds jobs
+	UUID     map[Unit]string     // of units that have one
+	Parent   map[int]int         // the GPU, by the driver's count, of each unit of mig
+	Vars     map[string][]string // by resource; what is not here has Slurm's
+}
+
+// Choose takes the variables of GPUs that the flags of gres.conf ask for, or else what was detected says.
+func (v *Units) Choose(flags []string, detect string) {
+	chosen, said := []string{}, false
+	for _, flag := range flags {
+		name, known := envFlag[flag]
+		said = said || known || flag == "no_gpu_env"
+		if known && !slices.Contains(chosen, name) {
+			chosen = append(chosen, name)
 		}
 	}
-	if c == nil {
-		return v
-	}
-	v.uuids = c.GpuEnvStyle == "uuid"
-	records, detect := c.Gres.For(node)
-	chosen := []string{}
-	said := false
-	for i := range records {
-		if records[i].Name != "gpu" {
-			continue
-		}
-		for _, flag := range records[i].Flags {
-			name, known := envFlag[flag]
-			said = said || known || flag == "no_gpu_env"
-			if known && !slices.Contains(chosen, name) {
-				chosen = append(chosen, name)
-			}
-		}
+	if v.Vars == nil {
+		v.Vars = map[string][]string{}
 	}
 	switch {
 	case said:
-		v.vars["gpu"] = chosen
+		v.Vars[model.GPUName] = chosen
 	case detect == "nvml" || detect == "nvidia": // as in Slurm: what was detected says whose it is
-		v.vars["gpu"] = gpuVars[:1]
+		v.Vars[model.GPUName] = gpuVars[:1]
 	}
-	return v
 }
 
 // varsOf gives the variables of a resource.
-func (v *visibility) varsOf(resource string) []string {
-	if resource == migName { // instances of GPUs
+func (v *Units) varsOf(resource string) []string {
+	if resource == model.MIGName { // instances of GPUs
 		resource = model.GPUName
 	}
 	if v != nil {
-		if vars, ok := v.vars[resource]; ok {
+		if vars, ok := v.Vars[resource]; ok {
 			return vars
 		}
 	}
@@ -88,8 +77,8 @@ func (v *visibility) varsOf(resource string) []string {
 	return nil
 }
 
-// hiddenOn gives the variables of all resources that a node has. On a node without GPUs CUDA_VISIBLE_DEVICES is the user's own.
-func (v *visibility) hiddenOn(def *model.NodeDef) (names []string) {
+// HiddenOn gives the variables of all resources that a node has. On a node without GPUs CUDA_VISIBLE_DEVICES is the user's own.
+func (v *Units) HiddenOn(def *model.NodeDef) (names []string) {
 	if def == nil {
 		return nil
 	}
@@ -106,7 +95,7 @@ func (v *visibility) hiddenOn(def *model.NodeDef) (names []string) {
 
 // show sets a resource's variables to the units in mine, for a process whose control group opens those in open: a job's or
 // a step's all.
-func (v *visibility) show(to *vars, resource string, mine, open model.Bits) {
+func (v *Units) show(to *Vars, resource string, mine, open model.Bits) {
 	names := v.varsOf(resource)
 	if len(names) == 0 || mine.Empty() {
 		return
@@ -119,14 +108,14 @@ func (v *visibility) show(to *vars, resource string, mine, open model.Bits) {
 				list = uuids
 			}
 		}
-		to.set(name, list)
+		to.Set(name, list)
 	}
 }
 
 // numbers counts mine as a runtime does.
-func (v *visibility) numbers(resource string, mine, open model.Bits) string {
-	if v == nil || !v.relative[resource] {
-		return commaList(mine)
+func (v *Units) numbers(resource string, mine, open model.Bits) string {
+	if v == nil || !v.Relative[resource] {
+		return CommaList(mine)
 	}
 	var out []string
 	at := 0
@@ -140,9 +129,9 @@ func (v *visibility) numbers(resource string, mine, open model.Bits) string {
 	return strings.Join(out, ",")
 }
 
-// gpusOf gives the GPUs behind what is held of a node, by their numbers there, and how many units of GPUs that is: GPUs of
+// GPUsOf gives the GPUs behind what is held of a node, by their numbers there, and how many units of GPUs that is: GPUs of
 // which instances (mig) or shares are held are among them.
-func (v *visibility) gpusOf(held []model.GresAlloc) (gpus model.Bits, units int) {
+func (v *Units) GPUsOf(held []model.GresAlloc) (gpus model.Bits, units int) {
 	for i := range held {
 		g := &held[i]
 		switch {
@@ -151,10 +140,10 @@ func (v *visibility) gpusOf(held []model.GresAlloc) (gpus model.Bits, units int)
 		case g.Name == model.GPUName:
 			gpus = gpus.Or(g.Index)
 			units += g.Index.Count()
-		case g.Name == migName && v != nil:
+		case g.Name == model.MIGName && v != nil:
 			units += g.Index.Count()
 			g.Index.Each(func(k int) bool {
-				if parent, ok := v.parent[k]; ok {
+				if parent, ok := v.Parent[k]; ok {
 					gpus = gpus.With(parent)
 				}
 				return true
@@ -165,26 +154,26 @@ func (v *visibility) gpusOf(held []model.GresAlloc) (gpus model.Bits, units int)
 }
 
 // countGPUs sets the variable that numbers them, and how many there are.
-func (v *visibility) countGPUs(to *vars, name string, held []model.GresAlloc) {
-	gpus, units := v.gpusOf(held)
+func (v *Units) countGPUs(to *Vars, name string, held []model.GresAlloc) {
+	gpus, units := v.GPUsOf(held)
 	if !gpus.Empty() {
-		to.set(name, commaList(gpus))
+		to.Set(name, CommaList(gpus))
 	}
 	if units > 0 {
-		to.num("SLURM_GPUS_ON_NODE", int64(units))
+		to.Num("SLURM_GPUS_ON_NODE", int64(units))
 	}
 }
 
 // uuidsOf names units by UUID where they are to be named so, and where only that works: MIG instances. "" for numbers.
-func (v *visibility) uuidsOf(resource string, mine model.Bits) string {
+func (v *Units) uuidsOf(resource string, mine model.Bits) string {
 	if v == nil {
 		return ""
 	}
 	var out []string
 	complete := true
 	mine.Each(func(i int) bool {
-		id := v.uuid[unitKey{resource, i}]
-		complete = id != "" && (v.uuids || strings.HasPrefix(id, "MIG-"))
+		id := v.UUID[Unit{resource, i}]
+		complete = id != "" && (v.ByUUID || strings.HasPrefix(id, "MIG-"))
 		out = append(out, id)
 		return complete
 	})

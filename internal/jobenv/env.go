@@ -1,4 +1,4 @@
-package noded
+package jobenv
 
 import (
 	"bytes"
@@ -22,19 +22,19 @@ import (
 // maxEnvVars is the number of variables a submitted environment may hold.
 const maxEnvVars = 32768
 
-// jobEnv is the part of a job's environment that is the same for every job of this node.
-type jobEnv struct {
-	node    string
-	cluster string
-	ctld    string      // host:port of a controller, for SLURM_WORKING_CLUSTER
-	conf    string      // the configuration file; "": none was read
-	hidden  []string    // variables that only a job has that was given units of a resource which this node has
-	seen    *visibility // how units are named
-	user    func(uid uint32) account
+// Node is the part of jobs' environments that is the same for every job of this node.
+type Node struct {
+	Name       string // of the node
+	Cluster    string
+	Controller string   // host:port of one, for SLURM_WORKING_CLUSTER
+	Conf       string   // the configuration file; "": none was read
+	Hidden     []string // variables that only a job has that was given units of a resource which this node has
+	Units      *Units   // how units are named
+	User       func(uid uint32) Account
 }
 
-// account is what the password database says of a user. Empty fields are unknown.
-type account struct {
+// Account is what the password database says of a user. Empty fields are unknown.
+type Account struct {
 	Name  string
 	Home  string
 	Shell string
@@ -47,9 +47,9 @@ const (
 	selectPlugin  = 109
 )
 
-// build gives NAME=value strings for l's batch script. submitted is as in proto.SubmitRequest.Env; entries without
+// Script gives NAME=value strings for l's batch script. submitted is as in proto.SubmitRequest.Env; entries without
 // a name or "=" are dropped.
-func (e *jobEnv) build(l *proto.Launch, submitted []byte) ([]string, error) {
+func (e *Node) Script(l *proto.Launch, submitted []byte) ([]string, error) {
 	mine := e.describe(l)
 	var wished map[string]bool
 	if l.Spec.More != nil && l.Spec.More.Bind != nil {
@@ -102,73 +102,91 @@ var owned = map[string]bool{
 
 // owns reports whether a submitted variable is gnoded's to set. On a node with GPUs that includes what makes them
 // visible: a job without GPUs has none of these set, as in Slurm since 21.08. On a node without, they are the user's.
-func (e *jobEnv) owns(name []byte) bool {
-	return owned[string(name)] || slices.Contains(e.hidden, string(name))
+func (e *Node) owns(name []byte) bool {
+	return owned[string(name)] || slices.Contains(e.Hidden, string(name))
 }
 
 // describe gives the variables that describe l and its place here.
-func (e *jobEnv) describe(l *proto.Launch) []string {
-	s := l.Spec
+func (e *Node) describe(l *proto.Launch) []string {
 	here := &l.Alloc.Nodes[l.Node]
-	v := make(vars, 0, 64)
-	v.num("SLURM_JOB_ID", int64(l.Job))
-	v.num("SLURM_JOBID", int64(l.Job))
-	v.set("SLURM_JOB_NAME", s.Name)
-	v.set("SLURM_JOB_PARTITION", l.Part)
-	v.given("SLURM_JOB_ACCOUNT", s.Account)
-	v.given("SLURM_JOB_QOS", s.QOS)
-	v.given("SLURM_JOB_RESERVATION", l.Resv)
-	v.given("SLURM_JOB_DEPENDENCY", s.DepText)
-	v.given("SLURM_SUBMIT_HOST", s.Host)
-	v.set("SLURM_JOB_USER", s.User)
-	v.num("SLURM_JOB_UID", int64(s.UID))
-	v.num("SLURM_JOB_GID", int64(s.GID))
-	v.num("SLURM_JOB_START_TIME", l.Start.Seconds())
-	if l.LimitS < model.Unlimited {
-		v.num("SLURM_JOB_END_TIME", l.Start.Add(l.LimitS).Seconds())
+	v := make(Vars, 0, 64)
+	describeJob(&v, l)
+	v.Num("SLURM_CPUS_ON_NODE", int64(here.CPUs.Count()))
+	e.Units.countGPUs(&v, "SLURM_JOB_GPUS", here.Gres)
+	Shares(&v, l.Spec.UID, here)
+	e.ShowUnits(&v, here, here)
+	v.Set("SLURM_CLUSTER_NAME", e.Cluster)
+	if e.Controller != "" {
+		v.Set("SLURM_WORKING_CLUSTER", fmt.Sprintf("%s:%s:%d:%d", e.Cluster, e.Controller, slurmProtocol, selectPlugin))
 	}
-	if l.Restarts > 0 {
-		v.num("SLURM_RESTART_COUNT", int64(l.Restarts))
-	}
-	if l.Task != model.NoTask {
-		v.num("SLURM_ARRAY_JOB_ID", int64(l.ArrayID))
-		v.num("SLURM_ARRAY_TASK_ID", int64(l.Task))
-		v.num("SLURM_ARRAY_TASK_COUNT", int64(l.Array.Count))
-		v.num("SLURM_ARRAY_TASK_MIN", int64(l.Array.Min))
-		v.num("SLURM_ARRAY_TASK_MAX", int64(l.Array.Max))
-		v.num("SLURM_ARRAY_TASK_STEP", int64(max(l.Array.Step, 1)))
-	}
-	nodes := hostlist.CompressInOrder(l.Alloc.NodeNames())
-	v.set("SLURM_JOB_NODELIST", nodes)
-	v.set("SLURM_NODELIST", nodes)
-	v.num("SLURM_JOB_NUM_NODES", int64(len(l.Alloc.Nodes)))
-	v.num("SLURM_NNODES", int64(len(l.Alloc.Nodes)))
-	v.set("SLURM_JOB_CPUS_PER_NODE", perNode(l.Alloc, func(n *model.NodeAlloc) int { return n.CPUs.Count() }))
-	v.set("SLURM_TASKS_PER_NODE", perNode(l.Alloc, func(n *model.NodeAlloc) int { return max(int(n.Tasks), 1) }))
-	v.num("SLURM_CPUS_ON_NODE", int64(here.CPUs.Count()))
-	describeRequest(&v, l)
-	e.describeGPUs(&v, s, here)
-	v.set("SLURM_CLUSTER_NAME", e.cluster)
-	if e.ctld != "" {
-		v.set("SLURM_WORKING_CLUSTER", fmt.Sprintf("%s:%s:%d:%d", e.cluster, e.ctld, slurmProtocol, selectPlugin))
-	}
-	v.set("SLURMD_NODENAME", e.node)
-	v.set("SLURM_TOPOLOGY_ADDR", e.node)
-	v.set("SLURM_TOPOLOGY_ADDR_PATTERN", "node")
-	v.num("SLURM_NODEID", int64(l.Node))
-	v.set("SLURM_PROCID", "0")
-	v.set("SLURM_LOCALID", "0")
-	v.set("SLURM_GTIDS", "0")
-	v.set("SLURM_UMASK", fmt.Sprintf("%04o", s.Umask&0o777))
-	v.given("SLURM_CONF", e.conf)
-	v.given("GBATCH_CONF", e.conf)
-	v.set("ENVIRONMENT", "BATCH")
-	v.set("HOSTNAME", e.node)
+	v.Set("SLURMD_NODENAME", e.Name)
+	v.Set("SLURM_TOPOLOGY_ADDR", e.Name)
+	v.Set("SLURM_TOPOLOGY_ADDR_PATTERN", "node")
+	v.Num("SLURM_NODEID", int64(l.Node))
+	v.Set("SLURM_PROCID", "0")
+	v.Set("SLURM_LOCALID", "0")
+	v.Set("SLURM_GTIDS", "0")
+	v.Set("SLURM_UMASK", fmt.Sprintf("%04o", l.Spec.Umask&0o777))
+	v.Given("SLURM_CONF", e.Conf)
+	v.Given("GBATCH_CONF", e.Conf)
+	v.Set("ENVIRONMENT", "BATCH")
+	v.Set("HOSTNAME", e.Name)
 	return v
 }
 
+// Allocation gives the variables that describe an allocation to a command outside of its nodes: galloc's shell, grun.
+// cluster is "" where it is not known.
+func Allocation(l *proto.Launch, cluster string) []string {
+	v := make(Vars, 0, 48)
+	describeJob(&v, l)
+	v.Given("SLURM_SUBMIT_DIR", l.Spec.WorkDir)
+	v.Given("SLURM_CLUSTER_NAME", cluster)
+	return v
+}
+
+// describeJob sets what is the same wherever the job is looked at.
+func describeJob(v *Vars, l *proto.Launch) {
+	s := l.Spec
+	v.Num("SLURM_JOB_ID", int64(l.Job))
+	v.Num("SLURM_JOBID", int64(l.Job))
+	v.Set("SLURM_JOB_NAME", s.Name)
+	v.Set("SLURM_JOB_PARTITION", l.Part)
+	v.Given("SLURM_JOB_ACCOUNT", s.Account)
+	v.Given("SLURM_JOB_QOS", s.QOS)
+	v.Given("SLURM_JOB_RESERVATION", l.Resv)
+	v.Given("SLURM_JOB_DEPENDENCY", s.DepText)
+	v.Given("SLURM_SUBMIT_HOST", s.Host)
+	v.Set("SLURM_JOB_USER", s.User)
+	v.Num("SLURM_JOB_UID", int64(s.UID))
+	v.Num("SLURM_JOB_GID", int64(s.GID))
+	v.Num("SLURM_JOB_START_TIME", l.Start.Seconds())
+	if l.LimitS < model.Unlimited {
+		v.Num("SLURM_JOB_END_TIME", l.Start.Add(l.LimitS).Seconds())
+	}
+	if l.Restarts > 0 {
+		v.Num("SLURM_RESTART_COUNT", int64(l.Restarts))
+	}
+	if l.Task != model.NoTask {
+		v.Num("SLURM_ARRAY_JOB_ID", int64(l.ArrayID))
+		v.Num("SLURM_ARRAY_TASK_ID", int64(l.Task))
+		v.Num("SLURM_ARRAY_TASK_COUNT", int64(l.Array.Count))
+		v.Num("SLURM_ARRAY_TASK_MIN", int64(l.Array.Min))
+		v.Num("SLURM_ARRAY_TASK_MAX", int64(l.Array.Max))
+		v.Num("SLURM_ARRAY_TASK_STEP", int64(max(l.Array.Step, 1)))
+	}
+	nodes := hostlist.CompressInOrder(l.Alloc.NodeNames())
+	v.Set("SLURM_JOB_NODELIST", nodes)
+	v.Set("SLURM_NODELIST", nodes)
+	v.Num("SLURM_JOB_NUM_NODES", int64(len(l.Alloc.Nodes)))
+	v.Num("SLURM_NNODES", int64(len(l.Alloc.Nodes)))
+	v.Set("SLURM_JOB_CPUS_PER_NODE", perNode(l.Alloc, func(n *model.NodeAlloc) int { return n.CPUs.Count() }))
+	v.Set("SLURM_TASKS_PER_NODE", perNode(l.Alloc, func(n *model.NodeAlloc) int { return max(int(n.Tasks), 1) }))
+	describeRequest(v, l)
+	describeGPURequest(v, s)
+}
+
 // describeRequest sets what Slurm sets only where the user gave the option.
-func describeRequest(v *vars, l *proto.Launch) {
+func describeRequest(v *Vars, l *proto.Launch) {
 	s := l.Spec
 	if s.Tasks > 0 || s.TasksPerNode > 0 {
 		tasks := int64(s.Tasks)
@@ -177,23 +195,23 @@ func describeRequest(v *vars, l *proto.Launch) {
 				tasks += int64(l.Alloc.Nodes[i].Tasks)
 			}
 		}
-		v.num("SLURM_NTASKS", tasks)
-		v.num("SLURM_NPROCS", tasks)
+		v.Num("SLURM_NTASKS", tasks)
+		v.Num("SLURM_NPROCS", tasks)
 	}
 	if s.TasksPerNode > 0 {
-		v.num("SLURM_NTASKS_PER_NODE", int64(s.TasksPerNode))
+		v.Num("SLURM_NTASKS_PER_NODE", int64(s.TasksPerNode))
 	}
 	if s.CPUsPerTask > 0 {
-		v.num("SLURM_CPUS_PER_TASK", int64(s.CPUsPerTask))
+		v.Num("SLURM_CPUS_PER_TASK", int64(s.CPUsPerTask))
 	}
 	switch {
 	case s.MemPerNode > 0:
-		v.num("SLURM_MEM_PER_NODE", s.MemPerNode)
+		v.Num("SLURM_MEM_PER_NODE", s.MemPerNode)
 	case s.MemPerCPU > 0:
-		v.num("SLURM_MEM_PER_CPU", s.MemPerCPU)
+		v.Num("SLURM_MEM_PER_CPU", s.MemPerCPU)
 	}
 	if s.Overcommit {
-		v.set("SLURM_OVERCOMMIT", "1")
+		v.Set("SLURM_OVERCOMMIT", "1")
 	}
 	describeBinding(v, s)
 }
@@ -202,33 +220,32 @@ func describeRequest(v *vars, l *proto.Launch) {
 var bindNames = map[string]bool{"SLURM_GPU_BIND": true, "SLURM_CPU_BIND": true, "SLURM_MEM_BIND": true, "SLURM_DISTRIBUTION": true,
 	"SLURM_DIST_PLANESIZE": true, "SLURM_HINT": true, "SLURM_NTASKS_PER_GPU": true}
 
-func describeBinding(v *vars, s *model.Spec) {
+func describeBinding(v *Vars, s *model.Spec) {
 	if s.More == nil || s.More.Bind == nil {
 		return
 	}
 	b := s.More.Bind
-	v.given("SLURM_GPU_BIND", b.GPU)
-	v.given("SLURM_CPU_BIND", b.CPU)
-	v.given("SLURM_MEM_BIND", b.Mem)
+	v.Given("SLURM_GPU_BIND", b.GPU)
+	v.Given("SLURM_CPU_BIND", b.CPU)
+	v.Given("SLURM_MEM_BIND", b.Mem)
 	if size, plane := strings.CutPrefix(b.Dist, "plane="); plane {
 		size, cores, more := strings.Cut(size, ":")
 		if more {
 			cores = ":" + cores
 		}
-		v.set("SLURM_DISTRIBUTION", "plane"+cores)
-		v.set("SLURM_DIST_PLANESIZE", size)
+		v.Set("SLURM_DISTRIBUTION", "plane"+cores)
+		v.Set("SLURM_DIST_PLANESIZE", size)
 	} else {
-		v.given("SLURM_DISTRIBUTION", b.Dist)
+		v.Given("SLURM_DISTRIBUTION", b.Dist)
 	}
-	v.given("SLURM_HINT", b.Hint)
+	v.Given("SLURM_HINT", b.Hint)
 	if b.TasksPerGPU > 0 {
-		v.num("SLURM_NTASKS_PER_GPU", int64(b.TasksPerGPU))
+		v.Num("SLURM_NTASKS_PER_GPU", int64(b.TasksPerGPU))
 	}
 }
 
-// describeGPUs names the job's GPUs by their numbers on the node, ascending, in SLURM_JOB_GPUS, and its units of any
-// resource for the runtimes that use them.
-func (e *jobEnv) describeGPUs(v *vars, s *model.Spec, here *model.NodeAlloc) {
+// describeGPURequest says how many GPUs were asked for.
+func describeGPURequest(v *Vars, s *model.Spec) {
 	var req [3]string
 	for _, g := range s.AskedGres() {
 		if g.Name != "gpu" || int(g.Per) >= len(req) {
@@ -252,14 +269,10 @@ func (e *jobEnv) describeGPUs(v *vars, s *model.Spec, here *model.NodeAlloc) {
 		}
 		req[model.PerNode] = strings.Join(words, ",")
 	}
-	v.given(perNode, req[model.PerNode])
-	v.given("SLURM_GPUS", req[model.PerJob])
-	v.given("SLURM_GPUS_PER_TASK", req[model.PerTask])
-	v.given("SLURM_TRES_PER_TASK", otherPerTask(s))
-
-	e.seen.countGPUs(v, "SLURM_JOB_GPUS", here.Gres)
-	describeShares(v, s.UID, here)
-	e.showUnits(v, here, here)
+	v.Given(perNode, req[model.PerNode])
+	v.Given("SLURM_GPUS", req[model.PerJob])
+	v.Given("SLURM_GPUS_PER_TASK", req[model.PerTask])
+	v.Given("SLURM_TRES_PER_TASK", otherPerTask(s))
 }
 
 // otherPerTask gives the resources beside GPUs that each task was given, as --tres-per-task has them: grun reads it.
@@ -273,28 +286,17 @@ func otherPerTask(s *model.Spec) string {
 	return strings.Join(words, ",")
 }
 
-// showUnits sets the variables by which runtimes find the units in mine; open is what the control group of the process
+// ShowUnits sets the variables by which runtimes find the units in mine; open is what the control group of the process
 // opens: the job's part of the node, or the step's.
-func (e *jobEnv) showUnits(v *vars, mine, open *model.NodeAlloc) {
+func (e *Node) ShowUnits(v *Vars, mine, open *model.NodeAlloc) {
 	for i := range mine.Gres {
 		name := mine.Gres[i].Name
 		if slices.ContainsFunc(mine.Gres[:i], func(g model.GresAlloc) bool { return g.Name == name }) {
 			continue
 		}
-		e.seen.show(v, name, unitsOf(mine, name), unitsOf(open, name))
+		e.Units.show(v, name, mine.Units(name), open.Units(name))
 	}
 	e.showShared(v, mine, open)
-}
-
-// unitsOf gives the units of a resource in a part of the node, of any type.
-func unitsOf(here *model.NodeAlloc, name string) model.Bits {
-	var units model.Bits
-	for _, g := range here.Gres {
-		if g.Name == name {
-			units = units.Or(g.Index)
-		}
-	}
-	return units
 }
 
 // givenNames notes which of the variables that fill may add were submitted.
@@ -324,26 +326,26 @@ func (g *givenNames) note(name []byte) {
 }
 
 // fill adds what a script can't do without and the submission left out (--export=NONE).
-func (e *jobEnv) fill(env []string, has *givenNames, l *proto.Launch) []string {
-	v := vars(env)
+func (e *Node) fill(env []string, has *givenNames, l *proto.Launch) []string {
+	v := Vars(env)
 	if !has.submitDir {
-		v.set("SLURM_SUBMIT_DIR", l.Spec.WorkDir)
+		v.Set("SLURM_SUBMIT_DIR", l.Spec.WorkDir)
 	}
 	if !has.prio {
-		v.set("SLURM_PRIO_PROCESS", "0")
+		v.Set("SLURM_PRIO_PROCESS", "0")
 	}
 	if !has.tmpdir {
-		v.set("TMPDIR", "/tmp")
+		v.Set("TMPDIR", "/tmp")
 	}
 	if !has.path {
-		v.set("PATH", "/usr/local/bin:/usr/bin:/bin")
+		v.Set("PATH", "/usr/local/bin:/usr/bin:/bin")
 	}
 	if has.home && has.user && has.logname && has.shell {
 		return v
 	}
-	var who account
-	if e.user != nil {
-		who = e.user(l.Spec.UID)
+	var who Account
+	if e.User != nil {
+		who = e.User(l.Spec.UID)
 	}
 	if who.Name == "" {
 		who.Name = l.Spec.User
@@ -353,28 +355,28 @@ func (e *jobEnv) fill(env []string, has *givenNames, l *proto.Launch) []string {
 		name, value string
 	}{{has.home, "HOME", who.Home}, {has.user, "USER", who.Name}, {has.logname, "LOGNAME", who.Name}, {has.shell, "SHELL", who.Shell}} {
 		if !d.has {
-			v.given(d.name, d.value)
+			v.Given(d.name, d.value)
 		}
 	}
 	return v
 }
 
-// vars collects NAME=value strings.
-type vars []string
+// Vars collects NAME=value strings.
+type Vars []string
 
-func (v *vars) set(name, value string) {
+func (v *Vars) Set(name, value string) {
 	if strings.IndexByte(value, 0) >= 0 {
 		value = strings.ReplaceAll(value, "\x00", "")
 	}
 	*v = append(*v, name+"="+value)
 }
 
-func (v *vars) num(name string, n int64) { *v = append(*v, name+"="+strconv.FormatInt(n, 10)) }
+func (v *Vars) Num(name string, n int64) { *v = append(*v, name+"="+strconv.FormatInt(n, 10)) }
 
-// given sets a variable that has a value.
-func (v *vars) given(name, value string) {
+// Given sets a variable that has a value.
+func (v *Vars) Given(name, value string) {
 	if value != "" {
-		v.set(name, value)
+		v.Set(name, value)
 	}
 }
 
@@ -400,8 +402,8 @@ func perNode(a *model.Alloc, count func(*model.NodeAlloc) int) string {
 	return string(out)
 }
 
-// commaList writes every member of b: "0,2,5".
-func commaList(b model.Bits) string {
+// CommaList writes every member of b: "0,2,5".
+func CommaList(b model.Bits) string {
 	var out []byte
 	b.Each(func(i int) bool {
 		if len(out) > 0 {

@@ -1,4 +1,4 @@
-package noded
+package jobenv
 
 import (
 	"os"
@@ -31,14 +31,14 @@ func slurmEnvs(t testing.TB) map[string]map[string]string {
 	return out
 }
 
-func testEnv(node string) *jobEnv {
+func testEnv(node string) *Node {
 	gres := []model.GresDef{{Name: "gpu", Count: 3}}
 	if node == "rn3" {
 		gres = nil
 	}
-	var seen *visibility
-	return &jobEnv{node: node, cluster: "real", ctld: "127.0.0.1:6817", conf: "/tmp/realslurm/slurm.conf", hidden: seen.hiddenOn(&model.NodeDef{Gres: gres}),
-		user: func(uint32) account { return account{Name: "root", Home: "/root", Shell: "/bin/bash"} }}
+	var seen *Units
+	return &Node{Name: node, Cluster: "real", Controller: "127.0.0.1:6817", Conf: "/tmp/realslurm/slurm.conf", Hidden: seen.HiddenOn(&model.NodeDef{Gres: gres}),
+		User: func(uint32) Account { return Account{Name: "root", Home: "/root", Shell: "/bin/bash"} }}
 }
 
 // launchOn makes a launch with these CPUs, tasks and GPUs on its nodes.
@@ -84,7 +84,7 @@ func TestEnvironmentIsSlurms(t *testing.T) {
 	for name, want := range all {
 		t.Run(name, func(t *testing.T) {
 			l := jobs[name]
-			env, err := testEnv(l.Alloc.Nodes[0].Node).build(l, []byte(submitted))
+			env, err := testEnv(l.Alloc.Nodes[0].Node).Script(l, []byte(submitted))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -131,7 +131,7 @@ func TestEnvironmentDetails(t *testing.T) {
 	e := testEnv("n1")
 	// From the job that submitted this one, and from nobody.
 	submitted := "SLURM_ARRAY_TASK_ID=9\x00SLURM_NTASKS=4\x00SLURM_STEP_ID=0\x00SLURM_EXPORT_ENV=NONE\x00SLURM_PRIO_PROCESS=5\x00=x\x00noequals\x00\x00EMPTY=\x00LAST=1"
-	env, err := e.build(l, []byte(submitted))
+	env, err := e.Script(l, []byte(submitted))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestEnvironmentDetails(t *testing.T) {
 
 func TestEnvironmentHasALimit(t *testing.T) {
 	l := launchOn(7, "j", nodeAlloc("n1", 1, 1, 0))
-	if _, err := testEnv("n1").build(l, []byte(strings.Repeat("A=1\x00", maxEnvVars+1))); err == nil || !strings.Contains(err.Error(), "32768") {
+	if _, err := testEnv("n1").Script(l, []byte(strings.Repeat("A=1\x00", maxEnvVars+1))); err == nil || !strings.Contains(err.Error(), "32768") {
 		t.Errorf("%v", err)
 	}
 }
@@ -168,7 +168,7 @@ func FuzzEnvironment(f *testing.F) {
 	f.Add([]byte("\x00\x00=\x00"))
 	l := launchOn(7, "j", nodeAlloc("n1", 1, 1, 1))
 	f.Fuzz(func(t *testing.T, submitted []byte) {
-		env, err := testEnv("n1").build(l, submitted)
+		env, err := testEnv("n1").Script(l, submitted)
 		if err != nil {
 			return
 		}
@@ -193,7 +193,7 @@ func BenchmarkEnvironment(b *testing.B) {
 	submitted := []byte(strings.Repeat("SOME_VARIABLE_NAME=some value of usual length\x00", 40))
 	e := testEnv("n1")
 	for b.Loop() {
-		if _, err := e.build(l, submitted); err != nil {
+		if _, err := e.Script(l, submitted); err != nil {
 			b.Fatal(err)
 		}
 	}

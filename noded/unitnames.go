@@ -1,0 +1,31 @@
+package noded
+
+import (
+	"gbatch/internal/conf"
+	"gbatch/internal/jobenv"
+)
+
+// newUnits says how this node's units are named in jobs' environments: the configuration chooses the variables, the units
+// that were found say everything else. With enforced the kernel holds jobs to their units.
+func newUnits(c *conf.Config, node string, t *unitTable, enforced bool) *jobenv.Units {
+	u := &jobenv.Units{}
+	if t != nil {
+		u.UUID, u.Parent = t.uuid, t.parent
+		if enforced {
+			u.Relative = t.firm
+		}
+	}
+	if c == nil {
+		return u
+	}
+	u.ByUUID = c.GpuEnvStyle == "uuid"
+	records, detect := c.Gres.For(node)
+	var flags []string
+	for i := range records {
+		if records[i].Name == gpuName {
+			flags = append(flags, records[i].Flags...)
+		}
+	}
+	u.Choose(flags, detect)
+	return u
+}
