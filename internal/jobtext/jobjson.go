@@ -14,7 +14,9 @@ import (
 // This file owns a job as squeue --json has it: each member once, for every version.
 
 // JobJSON is a job's object.
-func JobJSON() []slurmjson.Field[JobRow] {
+func JobJSON() []slurmjson.Field[JobRow] { return append(jobJSONToJobID(), jobJSONFromJobID()...) }
+
+func jobJSONToJobID() []slurmjson.Field[JobRow] {
 	return []slurmjson.Field[JobRow]{
 		{Name: "account", Str: func(r *JobRow) string { return r.Spec.Account }},
 		{Name: "accrue_time", Time: func(r *JobRow) model.Time { return r.AccrueTime() }},
@@ -79,6 +81,11 @@ func JobJSON() []slurmjson.Field[JobRow] {
 		{Name: "group_name", Str: func(r *JobRow) string { return r.Spec.Group }},
 		{Name: "hold", Bool: func(r *JobRow) bool { return r.Hold != model.NotHeld }},
 		{Name: "job_id", Int: func(r *JobRow) int64 { return int64(r.ID) }},
+	}
+}
+
+func jobJSONFromJobID() []slurmjson.Field[JobRow] {
+	return []slurmjson.Field[JobRow]{
 		{Name: "job_resources", Put: nothingHeld, If: func(r *JobRow) bool { return !r.holds() }},
 		{Name: "job_resources", Fields: resourceFieldsOld(), In: slurmjson.InOld, If: (*JobRow).holds},
 		{Name: "job_resources", Fields: resourceFields(), In: slurmjson.InNew, If: (*JobRow).holds},

@@ -15,8 +15,18 @@ const TresGPU = "gres/gpu:"
 
 // ShowJob gives a job as scontrol show job does, at a time of the controller.
 func ShowJob(j *model.Job, now model.Time, at *Times, details bool) *KeyValues {
-	sp := j.Spec
 	r := &KeyValues{}
+	r.jobState(j, details)
+	r.jobTimes(j, now, at)
+	r.jobPlace(j, details)
+	r.jobSpec(j)
+	r.jobExtras(j)
+	return r
+}
+
+// jobState writes whose job it is, and how it is.
+func (r *KeyValues) jobState(j *model.Job, details bool) {
+	sp := j.Spec
 	first := []string{KV("JobId", j.ID)}
 	if j.ArrayID != 0 {
 		first = append(first, KV("ArrayJobId", j.ArrayID))
@@ -52,6 +62,10 @@ func ShowJob(j *model.Job, now model.Time, at *Times, details bool) *KeyValues {
 	if details {
 		r.line(KV("DerivedExitCode", derived))
 	}
+}
+
+func (r *KeyValues) jobTimes(j *model.Job, now model.Time, at *Times) {
+	sp := j.Spec
 	r.line(KV("RunTime", walltime.Elapsed(j.ElapsedS(now))), KV("TimeLimit", limitText(j)), KV("TimeMin", timeMinText(sp)))
 	r.line(KV("SubmitTime", at.Stamp(j.Submit, "Unknown")), KV("EligibleTime", at.Stamp(eligible(j), "Unknown")))
 	accrue := j.AccrueTime()
@@ -78,6 +92,11 @@ func ShowJob(j *model.Job, now model.Time, at *Times, details bool) *KeyValues {
 		before = max(0, (int64(j.Run.SleepAt-j.Run.Start)-j.Run.SleepMS)/1000)
 	}
 	r.line(KV("SuspendTime", at.Stamp(suspended, "None")), KV("SecsPreSuspend", before), KV("LastSchedEval", at.Stamp(start, "Unknown")), KV("Scheduler", "Main"))
+}
+
+// jobPlace writes where the job runs, or may, and what it holds there.
+func (r *KeyValues) jobPlace(j *model.Job, details bool) {
+	sp := j.Spec
 	host := sp.Host
 	if host == "" {
 		host = "unknown"
@@ -117,6 +136,11 @@ func ShowJob(j *model.Job, now model.Time, at *Times, details bool) *KeyValues {
 			r.line("  "+KV("Nodes", na.Node), KV("CPU_IDs", na.CPUs), KV("Mem", na.MemMiB), KV("GRES", gresIndexText(na.Gres)))
 		}
 	}
+}
+
+// jobSpec writes what the job asks for of each node, and what it runs.
+func (r *KeyValues) jobSpec(j *model.Job) {
+	sp := j.Spec
 	perCPU, mem := j.Memory()
 	memKey := "MinMemoryNode"
 	if perCPU > 0 {
@@ -150,6 +174,11 @@ func ShowJob(j *model.Job, now model.Time, at *Times, details bool) *KeyValues {
 	r.line(KV("StdIn", in))
 	r.line(KV("StdOut", out))
 	r.line(KV("Power", ""))
+}
+
+// jobExtras writes what most jobs don't have.
+func (r *KeyValues) jobExtras(j *model.Job) {
+	sp := j.Spec
 	for _, g := range sp.Extra().GPUsPerSocket {
 		r.line(KV("TresPerSocket", gresReqText(g)))
 	}
@@ -181,7 +210,6 @@ func ShowJob(j *model.Job, now model.Time, at *Times, details bool) *KeyValues {
 	if j.Why != "" {
 		r.line(KV("Why", strconv.Quote(j.Why)))
 	}
-	return r
 }
 
 // eligible gives when a job became, or becomes, eligible.

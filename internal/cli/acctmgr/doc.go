@@ -4,6 +4,10 @@
 // It is pure: Facts in, a Plan (text and edits) or a table out. Who asks, prompts and sends is package cli. The cluster
 // checks everything again: the edits name the generation of the facts that they were made from.
 //
-// Read words.go (the command line), attr.go (what can be set, and how it is written), add.go, modify.go, remove.go,
-// show.go.
+//	facts.go plan.go      what is known, and what is to be changed
+//	words.go attr.go      the command line; what can be set, and how it is written
+//	picked.go             which records a command means
+//	add.go modify.go remove.go
+//	show.go showfields.go tables and their fields
+//	flatdump.go flatload.go   the text file of dump and load
 package acctmgr

@@ -4,6 +4,7 @@
 //	cluster.go  what commands ask the cluster before their own question
 //	jobref.go   jobs and steps as people write them
 //	names.go    users, groups, signals and states by name
+//	why.go      gqueue --why and gcontrol why
 //	times.go    how moments are written, from the user's environment
 //
 // A command is a function of an Env, without globals, so that tests run it in-process.

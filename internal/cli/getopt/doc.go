@@ -18,4 +18,8 @@
 //
 // It doesn't know what any option means, prints nothing by itself and never exits. An Error's text is
 // complete, with the program's name, ready for stderr.
+//
+//	option.go set.go      a table of options, and Set functions for the usual kinds of values
+//	parser.go apply.go    the sources; calling the Set functions
+//	errors.go help.go     complaints, and --help
 package getopt

@@ -2,8 +2,8 @@ package manage
 
 import (
 	"encoding/json"
-	"strings"
 	"math"
+	"strings"
 	"testing"
 
 	"gbatch/internal/cli/clitest"

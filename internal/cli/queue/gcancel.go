@@ -19,115 +19,136 @@ import (
 	"gbatch/internal/proto"
 )
 
+// cancel is one call of gcancel.
+type cancel struct {
+	*env.Env
+	rq       proto.CancelRequest
+	steps    proto.CancelRequest // those that are named as steps
+	clusters []string
+
+	quiet, verbose, me, interactive bool
+}
+
 // Gcancel ends jobs, or sends them a signal: those named, or those that the filters pick.
 func Gcancel(e *env.Env) int {
-	var rq proto.CancelRequest
-	var steps proto.CancelRequest // those that are named as steps
-	var quiet, verbose, me, interactive bool
-	var clusters []string
-	list := func(dst *[]string) func(string) error {
-		return func(v string) error { *dst = append(*dst, env.SplitList(v)...); return nil }
-	}
-	options := []getopt.Option{
-		{Name: "account", Short: 'A', Arg: getopt.Required, Metavar: "names", Env: "_ACCOUNT", Help: "only jobs of these accounts", Set: list(&rq.Filter.Accounts)},
-		{Name: "batch", Short: 'b', Env: "_BATCH", Help: "signal the batch shell only", Set: getopt.Flag(&rq.Batch)},
-		{Name: "full", Short: 'f', Env: "_FULL", Help: "signal the batch shell and everything it started", Set: getopt.Flag(&rq.Full)},
-		{Name: "interactive", Short: 'i', Env: "_INTERACTIVE", Help: "ask before each job", Set: getopt.Flag(&interactive)},
-		{Name: "me", Help: "only your own jobs", Set: getopt.Flag(&me)},
-		{Name: "name", Aliases: []string{"jobname"}, Short: 'n', Arg: getopt.Required, Metavar: "names", Env: "_NAME", Help: "only jobs with these names", Set: list(&rq.Filter.Names)},
-		{Name: "nodelist", Short: 'w', Arg: getopt.Required, Metavar: "nodes", Help: "only jobs that use one of these nodes", Set: func(v string) error {
-			names, err := hostlist.Expand(v)
-			rq.Filter.Nodes = append(rq.Filter.Nodes, names...)
-			return err
-		}},
-		{Name: "partition", Short: 'p', Arg: getopt.Required, Metavar: "names", Env: "_PARTITION", Help: "only jobs of these partitions", Set: list(&rq.Filter.Partitions)},
-		{Name: "qos", Short: 'q', Arg: getopt.Required, Metavar: "names", Env: "_QOS", Help: "only jobs with these QOS", Set: list(&rq.Filter.QOS)},
-		{Name: "quiet", Short: 'Q', Help: "say nothing about jobs that can't be ended", Set: getopt.Flag(&quiet)},
-		{Name: "signal", Short: 's', Arg: getopt.Required, Metavar: "signal", Help: "send this signal, by name or number, and don't end the job", Set: func(v string) (err error) {
-			rq.Signal, err = env.ParseSignal(v)
-			return err
-		}},
-		{Name: "state", Short: 't', Arg: getopt.Required, Metavar: "states", Env: "_STATE", Help: "only jobs in one of these states: PENDING, RUNNING, SUSPENDED", Set: func(v string) error {
-			states, err := parseStates(v)
-			rq.Filter.States = append(rq.Filter.States, states...)
-			return err
-		}},
-		{Name: "user", Short: 'u', Arg: getopt.Required, Metavar: "users", Env: "_USER", Help: "only jobs of these users", Set: func(v string) error {
-			uids, err := env.ParseUsers(v)
-			rq.Filter.Users = append(rq.Filter.Users, uids...)
-			return err
-		}},
-		{Name: "verbose", Short: 'v', Env: "_VERBOSE", Help: "say what is sent to which job", Set: getopt.Flag(&verbose)},
-		{Name: "ctld", Hidden: true, Note: "every request goes through the controller", Set: func(string) error { return nil }},
-		{Name: "hurry", Short: 'H', Hidden: true, Env: "_HURRY", Note: "there is no burst-buffer stage to skip", Set: func(string) error { return nil }},
-		{Name: "wckey", Arg: getopt.Required, Refused: "pick jobs with --name, --user or --account"},
-		{Name: "reservation", Short: 'R', Arg: getopt.Required, Metavar: "names", Env: "_RESERVATION", Help: "only jobs that asked for one of these reservations", Set: list(&rq.Filter.Reservations)},
-		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names", Env: "_CLUSTERS SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: list(&clusters)},
-	}
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(options, getopt.HelpOptions(0)...), EnvPrefix: "SCANCEL",
+	x := &cancel{Env: e}
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(x.options(), getopt.HelpOptions(0)...), EnvPrefix: "SCANCEL",
 		Operands: "[job_id[_array_id][.step_id]...]", About: "End jobs or steps, or send them a signal. Jobs are named by id, picked by the filters, or both."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.Usage(p, err)
 	}
-	for _, o := range operands {
-		if strings.Contains(o, ".") {
-			refs, err := env.ParseStepRefs(o)
-			if err != nil {
-				fmt.Fprintf(e.Stderr, "%s: error: %v\n", e.Program, err)
-				return 1
-			}
-			steps.Steps = append(steps.Steps, refs...)
-			continue
-		}
-		refs, err := env.ParseJobRefs(o)
-		if err != nil {
-			fmt.Fprintf(e.Stderr, "%s: error: %v\n", e.Program, err)
-			return 1
-		}
-		rq.Targets = append(rq.Targets, refs...)
-	}
-	if me {
-		rq.Filter.Users = append(rq.Filter.Users, uint32(os.Getuid()))
-	}
-	steps.Filter, steps.Signal = rq.Filter, rq.Signal
-	if rq.Signal == int32(unix.SIGKILL) && !rq.Batch {
-		rq.Signal = 0 // as in Slurm, SIGKILL ends the job
-	}
-	f := &rq.Filter
-	if len(steps.Steps)+len(rq.Targets)+len(f.Users)+len(f.Names)+len(f.Partitions)+len(f.Accounts)+len(f.States)+len(f.Nodes)+len(f.QOS)+len(f.Reservations) == 0 {
-		e.Errorf("No job identification provided")
+	if err := x.settle(operands); err != nil {
+		e.Errorf("%v", err)
 		return 1
 	}
 	c, err := e.Connect()
+	if err == nil {
+		defer c.Close()
+		err = e.CheckClusters(c, x.clusters)
+	}
 	if err != nil {
 		e.Errorf("%s", env.Text(err))
 		return 1
 	}
-	defer c.Close()
-	if err := e.CheckClusters(c, clusters); err != nil {
-		e.Errorf("%s", env.Text(err))
-		return 1
+	return x.send(c)
+}
+
+func (x *cancel) options() []getopt.Option {
+	list := func(dst *[]string) func(string) error {
+		return func(v string) error { *dst = append(*dst, env.SplitList(v)...); return nil }
 	}
-	rc := cancelSteps(e, c, &steps, quiet, verbose)
-	if len(steps.Steps) > 0 && len(rq.Targets) == 0 {
+	return []getopt.Option{
+		{Name: "account", Short: 'A', Arg: getopt.Required, Metavar: "names", Env: "_ACCOUNT", Help: "only jobs of these accounts", Set: list(&x.rq.Filter.Accounts)},
+		{Name: "batch", Short: 'b', Env: "_BATCH", Help: "signal the batch shell only", Set: getopt.Flag(&x.rq.Batch)},
+		{Name: "full", Short: 'f', Env: "_FULL", Help: "signal the batch shell and everything it started", Set: getopt.Flag(&x.rq.Full)},
+		{Name: "interactive", Short: 'i', Env: "_INTERACTIVE", Help: "ask before each job", Set: getopt.Flag(&x.interactive)},
+		{Name: "me", Help: "only your own jobs", Set: getopt.Flag(&x.me)},
+		{Name: "name", Aliases: []string{"jobname"}, Short: 'n', Arg: getopt.Required, Metavar: "names", Env: "_NAME", Help: "only jobs with these names", Set: list(&x.rq.Filter.Names)},
+		{Name: "nodelist", Short: 'w', Arg: getopt.Required, Metavar: "nodes", Help: "only jobs that use one of these nodes", Set: func(v string) error {
+			names, err := hostlist.Expand(v)
+			x.rq.Filter.Nodes = append(x.rq.Filter.Nodes, names...)
+			return err
+		}},
+		{Name: "partition", Short: 'p', Arg: getopt.Required, Metavar: "names", Env: "_PARTITION", Help: "only jobs of these partitions", Set: list(&x.rq.Filter.Partitions)},
+		{Name: "qos", Short: 'q', Arg: getopt.Required, Metavar: "names", Env: "_QOS", Help: "only jobs with these QOS", Set: list(&x.rq.Filter.QOS)},
+		{Name: "quiet", Short: 'Q', Help: "say nothing about jobs that can't be ended", Set: getopt.Flag(&x.quiet)},
+		{Name: "signal", Short: 's', Arg: getopt.Required, Metavar: "signal", Help: "send this signal, by name or number, and don't end the job", Set: func(v string) (err error) {
+			x.rq.Signal, err = env.ParseSignal(v)
+			return err
+		}},
+		{Name: "state", Short: 't', Arg: getopt.Required, Metavar: "states", Env: "_STATE", Help: "only jobs in one of these states: PENDING, RUNNING, SUSPENDED", Set: func(v string) error {
+			states, err := parseStates(v)
+			x.rq.Filter.States = append(x.rq.Filter.States, states...)
+			return err
+		}},
+		{Name: "user", Short: 'u', Arg: getopt.Required, Metavar: "users", Env: "_USER", Help: "only jobs of these users", Set: func(v string) error {
+			uids, err := env.ParseUsers(v)
+			x.rq.Filter.Users = append(x.rq.Filter.Users, uids...)
+			return err
+		}},
+		{Name: "verbose", Short: 'v', Env: "_VERBOSE", Help: "say what is sent to which job", Set: getopt.Flag(&x.verbose)},
+		{Name: "ctld", Hidden: true, Note: "every request goes through the controller", Set: func(string) error { return nil }},
+		{Name: "hurry", Short: 'H', Hidden: true, Env: "_HURRY", Note: "there is no burst-buffer stage to skip", Set: func(string) error { return nil }},
+		{Name: "wckey", Arg: getopt.Required, Refused: "pick jobs with --name, --user or --account"},
+		{Name: "reservation", Short: 'R', Arg: getopt.Required, Metavar: "names", Env: "_RESERVATION", Help: "only jobs that asked for one of these reservations", Set: list(&x.rq.Filter.Reservations)},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names", Env: "_CLUSTERS SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: list(&x.clusters)},
+	}
+}
+
+// settle reads the jobs and steps that are named, and refuses a command that means none.
+func (x *cancel) settle(operands []string) error {
+	for _, o := range operands {
+		if strings.Contains(o, ".") {
+			refs, err := env.ParseStepRefs(o)
+			if err != nil {
+				return err
+			}
+			x.steps.Steps = append(x.steps.Steps, refs...)
+			continue
+		}
+		refs, err := env.ParseJobRefs(o)
+		if err != nil {
+			return err
+		}
+		x.rq.Targets = append(x.rq.Targets, refs...)
+	}
+	if x.me {
+		x.rq.Filter.Users = append(x.rq.Filter.Users, uint32(os.Getuid()))
+	}
+	x.steps.Filter, x.steps.Signal = x.rq.Filter, x.rq.Signal
+	if x.rq.Signal == int32(unix.SIGKILL) && !x.rq.Batch {
+		x.rq.Signal = 0 // as in Slurm, SIGKILL ends the job
+	}
+	f := &x.rq.Filter
+	if len(x.steps.Steps)+len(x.rq.Targets)+len(f.Users)+len(f.Names)+len(f.Partitions)+len(f.Accounts)+len(f.States)+
+		len(f.Nodes)+len(f.QOS)+len(f.Reservations) == 0 {
+		return errors.New("No job identification provided") //nolint:revive,staticcheck // scancel's words
+	}
+	return nil
+}
+
+// send cancels the steps, then the jobs, and gives the exit code.
+func (x *cancel) send(c *client.Client) int {
+	rc := cancelSteps(x.Env, c, &x.steps, x.quiet, x.verbose)
+	if len(x.steps.Steps) > 0 && len(x.rq.Targets) == 0 {
 		return rc
 	}
-	if interactive {
-		if err := confirmCancel(e, c, &rq); err != nil {
-			if !errors.Is(err, errNothing) {
-				e.Errorf("%s", env.Text(err))
-				return 1
-			}
+	if x.interactive {
+		switch err := confirmCancel(x.Env, c, &x.rq); {
+		case errors.Is(err, errNothing):
 			return 0
+		case err != nil:
+			x.Errorf("%s", env.Text(err))
+			return 1
 		}
 	}
 	var reply proto.TargetsReply
-	if err := c.Call(rq.Kind(), &rq, &reply); err != nil {
-		e.Errorf("%s", env.Text(err))
+	if err := c.Call(x.rq.Kind(), &x.rq, &reply); err != nil {
+		x.Errorf("%s", env.Text(err))
 		return 1
 	}
-	return max(rc, cancelResults(e, &rq, &reply, quiet, verbose))
+	return max(rc, cancelResults(x.Env, &x.rq, &reply, x.quiet, x.verbose))
 }
 
 // cancelSteps ends or signals the steps that were named. One that is over already is no error where it is to end.

@@ -8,4 +8,5 @@ import (
 
 func TestQueueOptions(t *testing.T) {
 	clitest.CheckOptions(t, "gqueue", (&queue{Env: clitest.NoEnv()}).options())
+	clitest.CheckOptions(t, "gcancel", (&cancel{Env: clitest.NoEnv()}).options())
 }
