@@ -13,6 +13,7 @@ import (
 	"gbatch/internal/outpath"
 	"gbatch/internal/proto"
 	"gbatch/noded/shim"
+	"gbatch/noded/steplayout"
 	"gbatch/noded/steprelay"
 )
 
@@ -62,8 +63,8 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 		e.Hidden = e.Units.HiddenOn(def)
 	}
 	s := n.shape()
-	cpus, notes := bindCPUs(&s, part, &p.req.Bind, &p.req.Need)
-	gpus, more := bindGPUs(part, &p.req.Bind, cpus, nearOf(def), e.Units != nil && e.Units.Relative["gpu"])
+	cpus, notes := steplayout.BindCPUs(&s, part, &p.req.Bind, &p.req.Need)
+	gpus, more := steplayout.BindGPUs(part, &p.req.Bind, cpus, nearOf(def), e.Units != nil && e.Units.Relative["gpu"])
 	for _, note := range append(notes, more...) {
 		lines = append(lines, "note: "+note)
 	}
@@ -215,7 +216,7 @@ func nearOf(def *model.NodeDef) func(gpu int) model.Bits {
 }
 
 // bindLines are what --cpu-bind=verbose and --gpu-bind=verbose print for each task.
-func bindLines(p *stepPlan, s *shape, cpus, gpus []model.Bits) []string {
+func bindLines(p *stepPlan, s *steplayout.Shape, cpus, gpus []model.Bits) []string {
 	var out []string
 	part := &p.rec.Nodes[p.here]
 	for _, local := range p.only {
@@ -254,9 +255,9 @@ func failedTask(ev *shim.Event, argv []string) (code int32, line string) {
 }
 
 // shape is how this node's CPUs lie.
-func (n *Noded) shape() shape {
+func (n *Noded) shape() steplayout.Shape {
 	h := &n.inv.hw
-	return shape{sockets: int(h.Sockets), cores: int(h.Cores), threads: int(h.Threads), numa: n.inv.numa}
+	return steplayout.Shape{Sockets: int(h.Sockets), Cores: int(h.Cores), Threads: int(h.Threads), NUMA: n.inv.numa}
 }
 
 // taskWrapper is the shell program around a task that has prologs or epilogs: those of the configuration and the

@@ -13,6 +13,7 @@ import (
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc/pki"
 	"gbatch/noded/shim"
+	"gbatch/noded/steplayout"
 )
 
 // steps.go is this node as the manager of its jobs' steps: the daemon of the node that runs a job's batch script numbers the
@@ -141,7 +142,9 @@ const (
 func (l *loop) handleStep(m any) (handled bool, err error) {
 	switch m := m.(type) {
 	case msgStep:
-		l.n.defaultBind(&m.req.Bind)
+		if r := l.n.rules.Load(); r != nil {
+			steplayout.Defaults(&m.req.Bind, r.GPUBind)
+		}
 		return true, l.onStepRequest(m)
 	case msgStepFiles:
 		l.onStepFiles(m)
@@ -251,16 +254,16 @@ func (l *loop) placeSteps(a *attempt) error {
 	waiting := a.queue
 	a.queue = a.queue[:0:0]
 	for _, s := range waiting {
-		j := &stepJob{id: a.key.Job, spec: a.rec.Order.Spec, alloc: a.rec.Order.Alloc}
+		j := &steplayout.Job{ID: a.key.Job, Spec: a.rec.Order.Spec, Alloc: a.rec.Order.Alloc}
 		var parent []proto.StepNode
 		if p := a.steps[s.req.Parent]; p != nil {
 			parent = p.rec.Nodes
 		}
-		nodes, err := layoutStep(j, a.held(), parent, &s.req.Need)
+		nodes, err := steplayout.Layout(j, a.held(), parent, &s.req.Need)
 		if err == nil && a.suspended() { // its tasks would freeze between fork and exec, with what gshim holds for them
-			err = &busyError{text: fmt.Sprintf("job %d is suspended", a.key.Job)}
+			err = &steplayout.BusyError{Text: fmt.Sprintf("job %d is suspended", a.key.Job)}
 		}
-		var busy *busyError
+		var busy *steplayout.BusyError
 		switch {
 		case err == nil:
 			if err := l.createStep(s, nodes); err != nil {
@@ -268,9 +271,9 @@ func (l *loop) placeSteps(a *attempt) error {
 			}
 		case errors.As(err, &busy) && !s.req.Immediate:
 			a.queue = append(a.queue, s)
-			if s.said != busy.text {
-				s.said = busy.text
-				s.send(l, &proto.StepEvent{Kind: proto.StepWaits, Text: busy.text})
+			if s.said != busy.Text {
+				s.said = busy.Text
+				s.send(l, &proto.StepEvent{Kind: proto.StepWaits, Text: busy.Text})
 			}
 		default:
 			s.send(l, &proto.StepEvent{Kind: proto.StepRefused, Text: fmt.Sprintf("Unable to create step for job %d: %s", a.key.Job, err.Error())})
@@ -281,14 +284,14 @@ func (l *loop) placeSteps(a *attempt) error {
 }
 
 // held is what the job's steps hold and don't share.
-func (a *attempt) held() []holding {
-	var out []holding
+func (a *attempt) held() []steplayout.Holding {
+	var out []steplayout.Holding
 	for _, s := range a.steps {
 		if !s.rec.Shared {
-			out = append(out, holding{s.id, s.rec.Nodes})
+			out = append(out, steplayout.Holding{ID: s.id, Nodes: s.rec.Nodes})
 		}
 	}
-	slices.SortFunc(out, func(x, y holding) int { return int(x.id - y.id) })
+	slices.SortFunc(out, func(x, y steplayout.Holding) int { return int(x.ID - y.ID) })
 	return out
 }
 

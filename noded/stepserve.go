@@ -19,6 +19,7 @@ import (
 
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc/server"
+	"gbatch/noded/steplayout"
 )
 
 // stepserve.go is the socket on which commands ask for steps. It is not the one for other requests, because open files
@@ -234,8 +235,8 @@ func checkStep(rq *proto.StepRequest) error {
 		return errors.New("a step's numbers can't be negative")
 	case n.Tasks > proto.MaxStepTasks || n.TasksPerNode > proto.MaxStepTasks || len(n.Ranks) > proto.MaxStepTasks:
 		return fmt.Errorf("a step of %d tasks: at most %d", max(n.Tasks, n.TasksPerNode), proto.MaxStepTasks)
-	case n.CPUsPerTask > maxIndex || b.GPUCount > maxIndex || n.CPUsPerGPU > maxIndex:
-		return fmt.Errorf("%d of something for each task: at most %d", max(n.CPUsPerTask, b.GPUCount, n.CPUsPerGPU), maxIndex)
+	case n.CPUsPerTask > steplayout.MaxIndex || b.GPUCount > steplayout.MaxIndex || n.CPUsPerGPU > steplayout.MaxIndex:
+		return fmt.Errorf("%d of something for each task: at most %d", max(n.CPUsPerTask, b.GPUCount, n.CPUsPerGPU), steplayout.MaxIndex)
 	case (b.CPU == proto.BindMap || b.CPU == proto.BindMask) && len(b.CPUList) == 0, (b.GPU == proto.BindMap || b.GPU == proto.BindMask) && len(b.GPUList) == 0,
 		(b.Mem == proto.BindMap || b.Mem == proto.BindMask) && len(b.MemList) == 0:
 		return errors.New("a map or mask to bind to is empty")
@@ -245,8 +246,8 @@ func checkStep(rq *proto.StepRequest) error {
 		return fmt.Errorf("%d generic resources, at most 64", len(n.Gres))
 	}
 	for _, g := range n.Gres {
-		if g.Count < 0 || g.Count > maxIndex {
-			return fmt.Errorf("%d of %s", g.Count, gresName(g.Name, g.Type))
+		if g.Count < 0 || g.Count > steplayout.MaxIndex {
+			return fmt.Errorf("%d of %s", g.Count, steplayout.GresName(g.Name, g.Type))
 		}
 	}
 	for _, m := range rq.Multi {

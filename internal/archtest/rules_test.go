@@ -68,6 +68,7 @@ var layers = []layer{
 	// The daemons: effects. They never import each other.
 	{"ctld/resv", "internal/model internal/ask internal/state internal/proto"},
 	{"ctld", "ctld/resv internal/model internal/ask internal/seff internal/blob internal/state internal/sched internal/store internal/conf internal/proto internal/rpc internal/client"},
+	{"noded/steplayout", "internal/model internal/proto"},
 	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/rpc internal/client internal/stepio"},
 	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client"},
 
@@ -98,7 +99,7 @@ var onlyIn = []confined{
 // the one that the simulator runs and the tests replay. Only their _test.go files may.
 var (
 	pure    = []string{"internal/model", "internal/ask", "internal/state", "internal/sched"}
-	texts   = []string{"internal/jobtext", "internal/jobenv", "internal/slurmjson", "internal/format", "ctld/resv"} // the same, but for times as values
+	texts   = []string{"internal/jobtext", "internal/jobenv", "internal/slurmjson", "internal/format", "ctld/resv", "noded/steplayout"} // the same, but for times as values
 	effects = []string{"time", "os", "net", "sync", "log", "math/rand", "crypto/rand", "io/fs", "io/ioutil", "path/filepath", "syscall", "golang.org/x/sys"}
 )
 

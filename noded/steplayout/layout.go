@@ -1,4 +1,4 @@
-package noded
+package steplayout
 
 import (
 	"cmp"
@@ -11,31 +11,31 @@ import (
 	"gbatch/internal/proto"
 )
 
-// steplayout.go decides what a step gets of its job: which nodes, how many tasks on each, which CPUs, memory and GPUs. It is
+// layout.go decides what a step gets of its job: which nodes, how many tasks on each, which CPUs, memory and GPUs. It is
 // a function of the job, of what its other steps hold, and of the request; it owns no state and can be asked as often as one
 // likes. The rules are srun's: without --exact a step takes all CPUs of its nodes, and always all generic resources of the
 // job unless it names some. Where they lead to waiting, the answer says which step holds what.
 
-// stepJob is what a layout has to know of a job.
-type stepJob struct {
-	id    model.JobID
-	spec  *model.Spec
-	alloc *model.Alloc
+// Job is what a layout has to know of a job.
+type Job struct {
+	ID    model.JobID
+	Spec  *model.Spec
+	Alloc *model.Alloc
 }
 
-// holding is what one running step holds on its nodes and shares with nobody.
-type holding struct {
-	id    int32
-	nodes []proto.StepNode
+// Holding is what one running step holds on its nodes and shares with nobody.
+type Holding struct {
+	ID    int32
+	Nodes []proto.StepNode
 }
 
-// errBusy is a request that fits the job and not what other steps leave of it.
-type busyError struct{ text string }
+// BusyError is a request that fits the job and not what other steps leave of it.
+type BusyError struct{ Text string }
 
-func (e *busyError) Error() string { return e.text }
+func (e *BusyError) Error() string { return e.Text }
 
-// layoutStep places a step. A *busyError says what it has to wait for; any other error that it never fits.
-func layoutStep(j *stepJob, held []holding, parent []proto.StepNode, need *proto.StepNeed) ([]proto.StepNode, error) {
+// Layout places a step. A *BusyError says what it has to wait for; any other error that it never fits.
+func Layout(j *Job, held []Holding, parent []proto.StepNode, need *proto.StepNeed) ([]proto.StepNode, error) {
 	nodes, err := stepNodes(j, need)
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func layoutStep(j *stepJob, held []holding, parent []proto.StepNode, need *proto
 	sizes := make([]int, len(nodes)) // CPUs that tasks can use
 	perTask := int(max(need.CPUsPerTask, 1))
 	for i, n := range nodes {
-		sizes[i] = j.alloc.Nodes[n].CPUs.Count()
+		sizes[i] = j.Alloc.Nodes[n].CPUs.Count()
 	}
 	ranks, err := spread(j, nodes, sizes, tasks, perTask, need)
 	if err != nil {
@@ -63,10 +63,10 @@ func layoutStep(j *stepJob, held []holding, parent []proto.StepNode, need *proto
 	}
 	out := make([]proto.StepNode, len(nodes))
 	for i, n := range nodes {
-		at := &j.alloc.Nodes[n]
+		at := &j.Alloc.Nodes[n]
 		out[i] = proto.StepNode{Node: at.Node, Index: int32(n), Ranks: ranks[i]}
 	}
-	for _, part := range []func(*stepJob, []holding, []proto.StepNode, []proto.StepNode, *proto.StepNeed) error{placeGres, placeCPUs, placeMemory} {
+	for _, part := range []func(*Job, []Holding, []proto.StepNode, []proto.StepNode, *proto.StepNeed) error{placeGres, placeCPUs, placeMemory} {
 		if err := part(j, held, parent, out, need); err != nil {
 			return nil, err
 		}
@@ -75,22 +75,22 @@ func layoutStep(j *stepJob, held []holding, parent []proto.StepNode, need *proto
 }
 
 // stepNodes gives the nodes of the job that the step may use, in the job's order.
-func stepNodes(j *stepJob, need *proto.StepNeed) ([]int, error) {
+func stepNodes(j *Job, need *proto.StepNeed) ([]int, error) {
 	wanted := need.Nodes
 	if len(need.Ranks) > 0 {
 		wanted = need.Ranks
 	}
 	for _, list := range [][]string{wanted, need.NotNodes} {
 		for _, name := range list {
-			if !slices.ContainsFunc(j.alloc.Nodes, func(n model.NodeAlloc) bool { return n.Node == name }) {
-				return nil, inSlurmsWords("Requested node configuration is not available: node %s is not one of job %d's (%s)", name, j.id,
-					strings.Join(j.alloc.NodeNames(), ","))
+			if !slices.ContainsFunc(j.Alloc.Nodes, func(n model.NodeAlloc) bool { return n.Node == name }) {
+				return nil, inSlurmsWords("Requested node configuration is not available: node %s is not one of job %d's (%s)", name, j.ID,
+					strings.Join(j.Alloc.NodeNames(), ","))
 			}
 		}
 	}
 	var out []int
-	for i := range j.alloc.Nodes {
-		name := j.alloc.Nodes[i].Node
+	for i := range j.Alloc.Nodes {
+		name := j.Alloc.Nodes[i].Node
 		if len(wanted) > 0 && !slices.Contains(wanted, name) || slices.Contains(need.NotNodes, name) {
 			continue
 		}
@@ -100,13 +100,13 @@ func stepNodes(j *stepJob, need *proto.StepNeed) ([]int, error) {
 		return nil, inSlurmsWords("Requested node configuration is not available: --exclude leaves no node of the job")
 	}
 	if int(need.MinNodes) > len(out) {
-		return nil, inSlurmsWords("Requested node configuration is not available: --nodes=%d, and the step can have %d of job %d's", need.MinNodes, len(out), j.id)
+		return nil, inSlurmsWords("Requested node configuration is not available: --nodes=%d, and the step can have %d of job %d's", need.MinNodes, len(out), j.ID)
 	}
 	return out, nil
 }
 
 // stepTasks gives the number of tasks.
-func stepTasks(j *stepJob, need *proto.StepNeed, nodes int) (int, error) {
+func stepTasks(j *Job, need *proto.StepNeed, nodes int) (int, error) {
 	n := int(need.Tasks)
 	at := nodes
 	if need.MaxNodes > 0 {
@@ -118,8 +118,8 @@ func stepTasks(j *stepJob, need *proto.StepNeed, nodes int) (int, error) {
 	case n > 0:
 	case need.TasksPerGPU > 0:
 		gpus := 0
-		for i := range j.alloc.Nodes[:min(at, len(j.alloc.Nodes))] {
-			gpus += j.alloc.Nodes[i].Units("gpu").Count()
+		for i := range j.Alloc.Nodes[:min(at, len(j.Alloc.Nodes))] {
+			gpus += j.Alloc.Nodes[i].Units("gpu").Count()
 		}
 		for _, g := range need.Gres {
 			if g.Name == "gpu" && g.Per == model.PerJob {
@@ -164,11 +164,11 @@ func narrow(nodes []int, tasks int, need *proto.StepNeed) ([]int, error) {
 }
 
 // spread gives the ranks of the tasks on each node.
-func spread(j *stepJob, nodes, sizes []int, tasks, perTask int, need *proto.StepNeed) ([][]int32, error) {
+func spread(j *Job, nodes, sizes []int, tasks, perTask int, need *proto.StepNeed) ([][]int32, error) {
 	out := make([][]int32, len(nodes))
 	if len(need.Ranks) > 0 {
 		for rank, name := range need.Ranks {
-			i := slices.IndexFunc(nodes, func(n int) bool { return j.alloc.Nodes[n].Node == name })
+			i := slices.IndexFunc(nodes, func(n int) bool { return j.Alloc.Nodes[n].Node == name })
 			out[i] = append(out[i], int32(rank))
 		}
 		return out, nil
@@ -190,7 +190,7 @@ func spread(j *stepJob, nodes, sizes []int, tasks, perTask int, need *proto.Step
 			return nil, fmt.Errorf("%d tasks are more than --ntasks-per-node=%d on %d nodes", tasks, need.TasksPerNode, len(nodes))
 		}
 		return nil, inSlurmsWords("More processors requested than permitted: %d tasks with %d CPUs each, and the step's nodes have %d CPUs of job %d; --overcommit lets tasks share CPUs",
-			tasks, perTask, sum(sizes), j.id)
+			tasks, perTask, sum(sizes), j.ID)
 	}
 	counts := make([]int, len(nodes))
 	next := int32(0)
@@ -242,17 +242,17 @@ func sum(list []int) int {
 }
 
 // free gives what is not held of a set on one node of the job, and the largest holder's name.
-func free(all model.Bits, held []holding, index int32, of func(*proto.StepNode) model.Bits) (left model.Bits, holder int32, holds int) {
+func free(all model.Bits, held []Holding, index int32, of func(*proto.StepNode) model.Bits) (left model.Bits, holder int32, holds int) {
 	left, holder = all, -1
 	for i := range held {
-		for k := range held[i].nodes {
-			n := &held[i].nodes[k]
+		for k := range held[i].Nodes {
+			n := &held[i].Nodes[k]
 			if n.Index != index {
 				continue
 			}
 			taken := all.Minus(all.Minus(of(n)))
 			if c := taken.Count(); c > holds {
-				holder, holds = held[i].id, c
+				holder, holds = held[i].ID, c
 			}
 			left = left.Minus(taken)
 		}
@@ -271,11 +271,11 @@ func inherited(parent []proto.StepNode, index int32) *proto.StepNode {
 }
 
 // placeCPUs gives each node's part its CPUs.
-func placeCPUs(j *stepJob, held []holding, parent, out []proto.StepNode, need *proto.StepNeed) error {
+func placeCPUs(j *Job, held []Holding, parent, out []proto.StepNode, need *proto.StepNeed) error {
 	perTask := int(max(need.CPUsPerTask, 1))
 	for i := range out {
 		n := &out[i]
-		all := j.alloc.Nodes[n.Index].CPUs
+		all := j.Alloc.Nodes[n.Index].CPUs
 		if p := inherited(parent, n.Index); p != nil {
 			all = p.CPUs
 		}
@@ -294,7 +294,7 @@ func placeCPUs(j *stepJob, held []holding, parent, out []proto.StepNode, need *p
 				want = min(want, all.Count())
 			}
 			if want > all.Count() {
-				return inSlurmsWords("More processors requested than permitted: the step wants %d CPUs on %s, job %d has %d there", want, n.Node, j.id, all.Count())
+				return inSlurmsWords("More processors requested than permitted: the step wants %d CPUs on %s, job %d has %d there", want, n.Node, j.ID, all.Count())
 			}
 		}
 		if left.Count() < want {
@@ -302,7 +302,7 @@ func placeCPUs(j *stepJob, held []holding, parent, out []proto.StepNode, need *p
 			if need.Exact {
 				way = "use --overlap to share them"
 			}
-			return &busyError{fmt.Sprintf("step %d.%d holds %d of %d CPUs on %s; %s", j.id, holder, holds, all.Count(), n.Node, way)}
+			return &BusyError{fmt.Sprintf("step %d.%d holds %d of %d CPUs on %s; %s", j.ID, holder, holds, all.Count(), n.Node, way)}
 		}
 		n.CPUs = left.First(want)
 	}
@@ -310,7 +310,7 @@ func placeCPUs(j *stepJob, held []holding, parent, out []proto.StepNode, need *p
 }
 
 // placeMemory counts memory only where a step asks for some: otherwise it has the job's, with all other steps.
-func placeMemory(j *stepJob, held []holding, _, out []proto.StepNode, need *proto.StepNeed) error {
+func placeMemory(j *Job, held []Holding, _, out []proto.StepNode, need *proto.StepNeed) error {
 	for i := range out {
 		n := &out[i]
 		switch {
@@ -325,26 +325,26 @@ func placeMemory(j *stepJob, held []holding, _, out []proto.StepNode, need *prot
 		case need.MemPerGPU > 0:
 			n.MemMiB = need.MemPerGPU * int64(gresCount(n.Gres, "gpu"))
 		}
-		all := j.alloc.Nodes[n.Index].MemMiB
+		all := j.Alloc.Nodes[n.Index].MemMiB
 		switch {
 		case n.MemMiB == 0 || all == 0:
 			continue
 		case n.MemMiB > all:
-			return inSlurmsWords("Memory required by task is not available: the step wants %d MiB on %s, job %d has %d there", n.MemMiB, n.Node, j.id, all)
+			return inSlurmsWords("Memory required by task is not available: the step wants %d MiB on %s, job %d has %d there", n.MemMiB, n.Node, j.ID, all)
 		case need.Overlap:
 			continue
 		}
 		left, holder, most := all, int32(-1), int64(0)
 		for k := range held {
-			if h := inherited(held[k].nodes, n.Index); h != nil && h.MemMiB > 0 {
+			if h := inherited(held[k].Nodes, n.Index); h != nil && h.MemMiB > 0 {
 				left -= h.MemMiB
 				if h.MemMiB > most {
-					holder, most = held[k].id, h.MemMiB
+					holder, most = held[k].ID, h.MemMiB
 				}
 			}
 		}
 		if left < n.MemMiB {
-			return &busyError{fmt.Sprintf("step %d.%d holds %d of %d MiB of memory on %s, the step wants %d; use a smaller --mem, or --overlap to share", j.id, holder, most, all, n.Node, n.MemMiB)}
+			return &BusyError{fmt.Sprintf("step %d.%d holds %d of %d MiB of memory on %s, the step wants %d; use a smaller --mem, or --overlap to share", j.ID, holder, most, all, n.Node, n.MemMiB)}
 		}
 	}
 	return nil
@@ -361,7 +361,7 @@ func gresCount(list []model.GresAlloc, name string) int {
 }
 
 // placeGres gives each node's part its generic resources: all that the job has there, or what the step names.
-func placeGres(j *stepJob, held []holding, parent, out []proto.StepNode, need *proto.StepNeed) error {
+func placeGres(j *Job, held []Holding, parent, out []proto.StepNode, need *proto.StepNeed) error {
 	if need.NoGres {
 		return nil
 	}
@@ -371,7 +371,7 @@ func placeGres(j *stepJob, held []holding, parent, out []proto.StepNode, need *p
 	}
 	for i := range out {
 		n := &out[i]
-		have := j.alloc.Nodes[n.Index].Gres
+		have := j.Alloc.Nodes[n.Index].Gres
 		if p := inherited(parent, n.Index); p != nil {
 			have = p.Gres
 		}
@@ -393,7 +393,7 @@ func placeGres(j *stepJob, held []holding, parent, out []proto.StepNode, need *p
 }
 
 // gresPerNode turns what the step asks for into counts for each of its nodes.
-func gresPerNode(j *stepJob, out []proto.StepNode, need *proto.StepNeed) ([][]model.GresReq, error) {
+func gresPerNode(j *Job, out []proto.StepNode, need *proto.StepNeed) ([][]model.GresReq, error) {
 	wants := make([][]model.GresReq, len(out))
 	for _, g := range need.Gres {
 		left := g.Count
@@ -404,7 +404,7 @@ func gresPerNode(j *stepJob, out []proto.StepNode, need *proto.StepNeed) ([][]mo
 				w.Count = g.Count * int32(len(out[i].Ranks))
 			case model.PerJob:
 				have := int32(0)
-				for _, a := range j.alloc.Nodes[out[i].Index].Gres {
+				for _, a := range j.Alloc.Nodes[out[i].Index].Gres {
 					if a.Name == g.Name && (g.Type == "" || a.Type == g.Type) {
 						have += int32(a.Index.Count())
 					}
@@ -419,7 +419,7 @@ func gresPerNode(j *stepJob, out []proto.StepNode, need *proto.StepNeed) ([][]mo
 			}
 		}
 		if g.Per == model.PerJob && left > 0 {
-			return nil, inSlurmsWords("Invalid generic resource (gres) specification: the step wants %d of %s, job %d has %d on the step's nodes", g.Count, gresName(g.Name, g.Type), j.id, g.Count-left)
+			return nil, inSlurmsWords("Invalid generic resource (gres) specification: the step wants %d of %s, job %d has %d on the step's nodes", g.Count, GresName(g.Name, g.Type), j.ID, g.Count-left)
 		}
 	}
 	if need.TasksPerGPU > 0 && !slices.ContainsFunc(need.Gres, func(g model.GresReq) bool { return g.Name == "gpu" }) {
@@ -431,7 +431,7 @@ func gresPerNode(j *stepJob, out []proto.StepNode, need *proto.StepNeed) ([][]mo
 	return wants, nil
 }
 
-func gresName(name, typ string) string {
+func GresName(name, typ string) string {
 	if typ != "" {
 		return name + ":" + typ
 	}
@@ -439,7 +439,7 @@ func gresName(name, typ string) string {
 }
 
 // takeGres adds count units to n: those that no step holds, the smallest indices first.
-func takeGres(j *stepJob, held []holding, parent []proto.StepNode, n *proto.StepNode, have []model.GresAlloc, name, typ string, count int, need *proto.StepNeed) error {
+func takeGres(j *Job, held []Holding, parent []proto.StepNode, n *proto.StepNode, have []model.GresAlloc, name, typ string, count int, need *proto.StepNeed) error {
 	if count == 0 {
 		return nil
 	}
@@ -476,13 +476,13 @@ func takeGres(j *stepJob, held []holding, parent []proto.StepNode, n *proto.Step
 			got += take
 		}
 	}
-	what := gresName(name, typ)
+	what := GresName(name, typ)
 	switch {
 	case got == count:
 		slices.SortStableFunc(n.Gres, func(a, b model.GresAlloc) int { return cmp.Compare(a.Name, b.Name) })
 		return nil
 	case total < count:
-		return inSlurmsWords("Invalid generic resource (gres) specification: the step wants %d of %s on %s, job %d has %d there", count, what, n.Node, j.id, total)
+		return inSlurmsWords("Invalid generic resource (gres) specification: the step wants %d of %s on %s, job %d has %d there", count, what, n.Node, j.ID, total)
 	}
 	shown, way := what, "use --overlap to share them, or --gres=none"
 	if name == "gpu" {
@@ -492,7 +492,7 @@ func takeGres(j *stepJob, held []holding, parent []proto.StepNode, n *proto.Step
 			way = "use --overlap to share them"
 		}
 	}
-	return &busyError{fmt.Sprintf("step %d.%d holds %d of %d %s on %s; %s", j.id, holder, holds, total, shown, n.Node, way)}
+	return &BusyError{fmt.Sprintf("step %d.%d holds %d of %d %s on %s; %s", j.ID, holder, holds, total, shown, n.Node, way)}
 }
 
 // inSlurmsWords is an error that begins as Slurm's does, for tools that look for it.

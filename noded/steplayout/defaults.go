@@ -1,0 +1,31 @@
+package steplayout
+
+import (
+	"strconv"
+	"strings"
+
+	"gbatch/internal/proto"
+)
+
+// Defaults binds a step's tasks to GPUs as DefaultGpuBind says, where its command doesn't. The configuration has checked
+// the words.
+func Defaults(b *proto.StepBind, gpuBind string) {
+	if gpuBind == "" || b.TasksPerGPU > 0 || b.GPU != proto.BindAuto && !b.GPUImplied {
+		return
+	}
+	how, count, _ := strings.Cut(gpuBind, ":")
+	k, err := strconv.Atoi(count)
+	if err != nil {
+		k = 1
+	}
+	switch b.GPUCount = int32(k); how {
+	case "none":
+		b.GPU = proto.BindNone
+	case "closest":
+		b.GPU = proto.BindClosest
+	case "single":
+		b.GPU = proto.BindSingle
+	case "per_task":
+		b.GPU = proto.BindPerTask
+	}
+}
