@@ -11,8 +11,8 @@
 //	manage    gacctmgr gshare gprio gdiag
 //
 // No room of commands imports another. What they share lies below them: env (what a command sees of the world, ids, names,
-// errors), request and allocate (what submit and run ask for), getopt (options), script (batch scripts), joblist (fast
-// lists of jobs), acctmgr (the language of gacctmgr). What is shown of a job, record, step, node, partition or reservation
+// errors), request and allocate (what submit and run ask for), getopt (options), script (batch scripts), acctmgr
+// (the language of gacctmgr). What is shown of a job, record, step, node, partition or reservation
 // is internal/jobtext's, in tables of internal/format and lists of internal/slurmjson; internal/client talks to the cluster.
 // Tests use clitest.
 //

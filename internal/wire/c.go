@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -126,6 +127,26 @@ func (i *input) peek() byte {
 	return 0xc1
 }
 
+// unsigned reads the number behind code, if it is a plain one and lies in the buffer.
+func (i *input) unsigned(code byte) (uint64, bool) {
+	b := i.b[min(i.at+1, len(i.b)):]
+	switch {
+	case code == msgpcode.Uint8 && len(b) >= 1:
+		i.at += 2
+		return uint64(b[0]), true
+	case (code == msgpcode.Uint16 || code == msgpcode.Array16) && len(b) >= 2:
+		i.at += 3
+		return uint64(binary.BigEndian.Uint16(b)), true
+	case code == msgpcode.Uint32 && len(b) >= 4:
+		i.at += 5
+		return uint64(binary.BigEndian.Uint32(b)), true
+	case code == msgpcode.Uint64 && len(b) >= 8:
+		i.at += 9
+		return binary.BigEndian.Uint64(b), true
+	}
+	return 0, false
+}
+
 // left is the most entries that the rest of the input can hold.
 func (i *input) left() int {
 	if i.from != nil {
@@ -137,8 +158,8 @@ func (i *input) left() int {
 // Fail makes the pass fail; for Wire methods that check what they read.
 func (c *C) Fail(err error) { c.fail(err) }
 
-// Reading says whether the pass reads.
-func (c *C) Reading() bool { return !c.writing }
+// Failed says whether it has.
+func (c *C) Failed() bool { return c.err != nil }
 
 func (c *C) fail(err error) {
 	if c.err == nil {
@@ -247,6 +268,10 @@ func (c *C) head() int {
 	if b := c.in.peek(); b&0xf0 == msgpcode.FixedArrayLow {
 		c.in.at++
 		return int(b & 0x0f)
+	} else if b == msgpcode.Array16 {
+		if n, ok := c.in.unsigned(b); ok {
+			return int(n)
+		}
 	}
 	n, err := c.dec.DecodeArrayLen()
 	if err != nil {

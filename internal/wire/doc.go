@@ -11,7 +11,8 @@
 // zero, so what was written before a field existed and after both load. Therefore fields are append-only: never reorder,
 // remove or retype one. To retire a field rename it to _ and make its line wire.Retired(c). Equal values give equal bytes:
 // nil and empty lists are the same (read as nil), integers take their shortest form. The bytes of single values are
-// vmihailenco/msgpack's, whose encoder and decoder do all that is longer than one byte.
+// vmihailenco/msgpack's, whose encoder and decoder do the work; the forms that nearly all values have (a byte, a short
+// text, a plain number that lies in the buffer) are passed over in place, which takes half the time.
 //
 // The line of a text or a list ends with its limits. They hold both ways: who writes too much is told, before somebody
 // else can't read it. A limit only ever grows, because logs that were written under it are read for ever. Nesting is

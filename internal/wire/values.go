@@ -41,6 +41,13 @@ func Int[T Integer](c *C, x *T) {
 		*x = T(b)
 		c.in.at++
 		return
+	} else if b >= msgpcode.Uint8 && b <= msgpcode.Uint64 {
+		if v, ok := c.in.unsigned(b); ok {
+			if *x = T(v); uint64(*x) != v {
+				c.fail(fmt.Errorf("%w: %d", ErrRange, v))
+			}
+			return
+		}
 	}
 	if ^T(0) < 0 {
 		v, err := c.dec.DecodeInt64()
@@ -74,7 +81,7 @@ func Bool(c *C, x *bool) {
 		*x = false
 		return
 	}
-	if b := c.in.peek(); b|1 == msgpcode.True {
+	if b := c.in.peek(); b|1 == msgpcode.True { // False is one less
 		*x = b == msgpcode.True
 		c.in.at++
 		return
@@ -109,10 +116,11 @@ func Text[T ~string](c *C, x *T, limit int) {
 		c.putText(string(*x), limit)
 		return
 	}
-	*x = ""
-	if c.next() {
-		*x = T(c.getText(limit))
+	if !c.next() {
+		*x = ""
+		return
 	}
+	*x = T(c.getText(limit))
 }
 
 func (c *C) putText(s string, limit int) {
@@ -131,8 +139,7 @@ func (c *C) getText(limit int) string {
 		return ""
 	}
 	at := c.in.at
-	c.in.at += n
-	if c.text != "" {
+	if c.in.at += n; c.text != "" {
 		return c.text[at:c.in.at]
 	}
 	if c.charge(n); c.err != nil {

@@ -309,6 +309,57 @@ func TestLongByteString(t *testing.T) {
 	}
 }
 
+// TestEveryFormOfInteger: any integer that msgpack can write, in any of its forms, is read, or is out of the field's range.
+func TestEveryFormOfInteger(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 20_000 {
+		u := rng.Uint64() >> rng.IntN(64)
+		n := int64(u)
+		if rng.IntN(2) == 0 {
+			n = int64(rng.Uint64()) >> rng.IntN(64)
+		}
+		var buf bytes.Buffer
+		e := msgpack.NewEncoder(&buf)
+		forms := []func() error{func() error { return e.EncodeInt(n) }, func() error { return e.EncodeInt64(n) },
+			func() error { return e.EncodeInt32(int32(n)) }, func() error { return e.EncodeInt16(int16(n)) },
+			func() error { return e.EncodeInt8(int8(n)) }, func() error { return e.EncodeUint8(uint8(n)) },
+			func() error { return e.EncodeUint16(uint16(n)) }, func() error { return e.EncodeUint32(uint32(n)) }, e.EncodeNil}
+		if err := forms[rng.IntN(len(forms))](); err != nil {
+			t.Fatal(err)
+		}
+		want, err := msgpack.NewDecoder(bytes.NewReader(buf.Bytes())).DecodeInt64()
+		if err != nil {
+			t.Fatal(err)
+		}
+		in(t, buf.Bytes(), want)
+	}
+}
+
+func in(t *testing.T, b []byte, want int64) {
+	t.Helper()
+	form(t, b, want, int64(int8(want)) == want, new(int8))
+	form(t, b, want, int64(int32(want)) == want, new(int32))
+	form(t, b, want, true, new(int64))
+	if want >= 0 {
+		form(t, b, want, int64(uint8(want)) == want, new(uint8))
+		form(t, b, want, int64(uint16(want)) == want, new(uint16))
+		form(t, b, want, true, new(uint64))
+	}
+}
+
+func form[T wire.Integer](t *testing.T, b []byte, want int64, fits bool, x *T) {
+	t.Helper()
+	err := wire.ReadValues(b, func(c *wire.C) { wire.Int(c, x) })
+	if fits && (err != nil || int64(*x) != want) || !fits && !errors.Is(err, wire.ErrRange) {
+		t.Fatalf("% x as %T: %d, %v; want %d, in range: %v", b, *x, *x, err, want, fits)
+	}
+	for n := range b {
+		if err := wire.ReadValues(b[:n], func(c *wire.C) { wire.Int(c, x) }); err == nil {
+			t.Fatalf("% x is taken for whole", b[:n])
+		}
+	}
+}
+
 // dribble gives a few bytes at a time.
 type dribble struct{ r io.Reader }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"gbatch/internal/cli/clitest"
-	"gbatch/internal/cli/joblist"
 	"gbatch/internal/format"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
@@ -66,9 +65,9 @@ func BenchmarkQueue10000(b *testing.B) {
 		t := newQueueTable(p, &lang, keys)
 		view := &jobtext.JobView{Times: jobtext.Times{Now: time.UnixMilli(int64(clitest.DemoNow))}, BitLen: jobtext.DefaultBitLen}
 		rows := &jobtext.JobRows{View: view}
-		var reader joblist.Reader
+		var reader jobReader
 		for _, body := range chunks {
-			err := reader.Each(body, func(now model.Time, j *model.Job) error {
+			err := reader.each(body, func(now model.Time, j *model.Job) error {
 				view.At = now
 				rows.Each(j, t.add)
 				return nil

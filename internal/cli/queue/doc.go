@@ -2,10 +2,11 @@
 //
 //	gqueue.go   gqueue (squeue): its options, formats and errors
 //	list.go     asking for jobs, and which of them are shown
+//	reader.go   reading them as they stream in, 10,000 in some ten milliseconds
 //	sort.go     the table's lines and their order
 //	json.go     gqueue --json
 //	steps.go    gqueue -s: running steps
 //	gcancel.go  gcancel (scancel): ends jobs and steps, or sends them a signal
 //
-// The columns and the JSON are package jobtext's; joblist reads 10,000 jobs in a few milliseconds.
+// The columns and the JSON are package jobtext's.
 package queue

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"gbatch/internal/cli/env"
-	"gbatch/internal/cli/joblist"
 	"gbatch/internal/client"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
@@ -39,9 +38,9 @@ func (q *queue) each(view *jobtext.JobView, add func(*jobtext.JobRow)) error {
 		seen = map[model.JobID]bool{}
 	}
 	rows := q.rowsOf(view)
-	var reader joblist.Reader
+	var reader jobReader
 	return c.Stream(proto.KindJobs, &q.rq, func(body []byte) error {
-		return reader.Each(body, func(now model.Time, j *model.Job) error {
+		return reader.each(body, func(now model.Time, j *model.Job) error {
 			view.At = now
 			if seen[j.ID] || hidden != nil && q.isHidden(j, hidden) {
 				return nil
