@@ -25,10 +25,45 @@ func (c *Controller) endLost() {
 	for _, s := range all {
 		if n := v.Node(s.node); n != nil && n.Link == model.LinkLost {
 			c.log.Info("the session of a node that was given up is ended; it registers anew when it is heard again", "node", s.node)
+			c.registerAnew([]string{s.node})
+		}
+	}
+}
+
+// giveUpOverdue gives up jobs that nodes which are set down have not ended, and has those nodes register anew: what they
+// still have of them is then killed before they get work.
+func (c *Controller) giveUpOverdue(ctx context.Context) {
+	list := c.machine.View().Overdue(c.now())
+	if len(list) == 0 {
+		return
+	}
+	c.log.Warn("nodes that are down have not ended their jobs; the jobs end without them", "nodes", list)
+	if _, err := c.propose(ctx, &state.NodeEdit{Nodes: list, Admin: model.NodeDown}); err != nil {
+		if ctx.Err() == nil {
+			c.log.Warn("jobs of nodes that are down can't be given up", "nodes", list, "err", err)
+		}
+		return
+	}
+	c.registerAnew(list)
+}
+
+// registerAnew ends the sessions of nodes: the next one says what they still have and may not have.
+func (c *Controller) registerAnew(nodes []string) {
+	for _, name := range nodes {
+		if s := c.nodes.session(name); s != nil {
 			c.nodes.leave(s)
 			go func() { _ = s.conn.Close() }() // a peer that takes nothing holds it up for seconds
 		}
 	}
+}
+
+// ending reports whether a node is to end a job.
+func ending(v *state.View, node string) bool {
+	n := v.Node(node)
+	return n != nil && slices.ContainsFunc(n.Jobs, func(id model.JobID) bool {
+		j := v.Job(id)
+		return j != nil && j.State == model.Completing
+	})
 }
 
 // unknownOf gives those of a node's attempts that the facts know nothing of.
@@ -66,7 +101,7 @@ func leavingText(list []proto.Attempt) string {
 	for _, id := range jobs[:min(len(jobs), leavingJobs)] {
 		words = append(words, fmt.Sprint(id))
 	}
-	text := "Still ends what was given up while it did not answer: job " + strings.Join(words, ", ")
+	text := "Still ends what was given up: job " + strings.Join(words, ", ")
 	if more := len(jobs) - len(words); more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}

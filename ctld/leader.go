@@ -103,6 +103,7 @@ func (c *Controller) clock(ctx context.Context) {
 		v := c.machine.View()
 		now := c.now()
 		c.endLost()
+		c.giveUpOverdue(ctx)
 		if lost := c.nodes.silent(v, time.Now()); len(lost) > 0 {
 			c.log.Warn("nodes do not answer", "nodes", lost)
 			if _, err := c.propose(ctx, &state.Lost{Nodes: lost}); err != nil && ctx.Err() == nil {

@@ -2,6 +2,7 @@ package ctld
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -67,8 +68,13 @@ func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *prot
 	if _, err := c.propose(ctx, e); err != nil {
 		return err
 	}
-	if !e.Keep && e.Gres == "" && e.Admin == model.NodeUp {
+	switch {
+	case e.Keep || e.Gres != "":
+	case e.Admin == model.NodeUp:
 		c.stillLeaving(ctx, e.Nodes)
+	case e.Admin == model.NodeDown: // what took too long to end has been given up
+		now := c.machine.View()
+		c.registerAnew(slices.DeleteFunc(slices.Clone(e.Nodes), func(name string) bool { return !ending(v, name) || ending(now, name) }))
 	}
 	return nil
 }

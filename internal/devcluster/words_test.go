@@ -288,7 +288,6 @@ func network(ts *testscript.TestScript, neg bool, args []string) {
 	cluster(ts).HoldNetwork(args[1], args[0] == "hold")
 }
 
-
 // leader waits until a controller leads.
 func leader(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) != 1 {

@@ -262,6 +262,44 @@ func setDown(c *NodeEdit) string {
 	return text
 }
 
+// downGraceS is how long beyond KillWait a node that is down has to end what it was told to end, seconds.
+const downGraceS = 5
+
+// overdue reports whether a COMPLETING job should have ended: that was asked for longer ago than KillWait and a little.
+func (s *State) overdue(j *model.Job, at model.Time) bool { return at >= overdueAt(j, s.cfg.Params.KillWaitS) }
+
+func overdueAt(j *model.Job, killWaitS int64) model.Time {
+	since := j.Run.StopAt
+	if j.Run.Over != nil {
+		since = max(since, j.Run.Over.At)
+	}
+	wait := max(killWaitS, j.Run.GraceS) + downGraceS
+	return since + model.Time(wait*1000)
+}
+
+// Overdue lists nodes that are down and hold jobs that should have ended long ago: setting them down once more gives
+// those jobs up.
+func (v *View) Overdue(now model.Time) []string {
+	var out []string
+	v.Nodes(func(n *model.Node) bool {
+		if n.Admin == model.NodeDown && slices.ContainsFunc(n.Jobs, func(id model.JobID) bool { return v.OverdueOn(id, n.Def.Name, now) }) {
+			out = append(out, n.Def.Name)
+		}
+		return true
+	})
+	return out
+}
+
+// OverdueOn reports whether a job waits for a node beyond the time in which a node that is down has to end it.
+func (v *View) OverdueOn(id model.JobID, node string, now model.Time) bool {
+	j := v.Job(id)
+	if j == nil || j.State != model.Completing || now < overdueAt(j, v.Config().Params.KillWaitS) {
+		return false
+	}
+	k := slices.Index(j.Run.Alloc.NodeNames(), node)
+	return k >= 0 && (j.Run.Busy.Has(k) || k == 0 && j.Run.Busy.Empty() && j.Run.Gate == model.GateOpen)
+}
+
 func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 	res := Result{Each: make([]Refusal, len(c.Nodes))}
 	for i, name := range c.Nodes {
@@ -290,11 +328,17 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 		}
 		s.putNode(name, &n)
 		res.Changed = true
-		if n.Admin == model.NodeDown && old.Admin != model.NodeDown {
-			for _, id := range slices.Clone(n.Jobs) {
-				if j, ok := s.jobs.Get(id); ok && j.State.HasResources() && j.State != model.Completing {
-					s.stopFor(j, name, setDown(c), at)
-				}
+		if n.Admin != model.NodeDown {
+			continue
+		}
+		for _, id := range slices.Clone(n.Jobs) {
+			j, ok := s.jobs.Get(id)
+			switch {
+			case !ok || !j.State.HasResources():
+			case j.State == model.Completing && s.overdue(j, at): // nobody says any more that it will end
+				s.nodeFailed(j, name, setDown(c), at)
+			case j.State != model.Completing && old.Admin != model.NodeDown:
+				s.stopFor(j, name, setDown(c), at)
 			}
 		}
 	}
