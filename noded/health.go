@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -75,15 +74,14 @@ func (h *health) check() string {
 	return ""
 }
 
-// writable makes a file and removes it.
+// writable makes a file and removes it. Its name is its own: several gnoded may share the directory.
 func writable(dir string) error {
-	name := filepath.Join(dir, fmt.Sprintf(".gbatch-%d", os.Getpid()))
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
+	f, err := os.CreateTemp(dir, ".gbatch-")
 	if err != nil {
 		return err
 	}
 	_, err = f.WriteString("gbatch")
-	return errors.Join(err, f.Close(), os.Remove(name))
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
 // run runs HealthCheckProgram, unless it runs already. It does not wait.
