@@ -66,8 +66,9 @@ bench: build ## run the benchmarks
 	@if [ -x scripts/bench.sh ]; then scripts/bench.sh; fi
 
 .PHONY: soak
-soak: ## kill daemons at random under load for SOAKTIME (10m); every job is accounted once
+soak: ## for SOAKTIME (10m) each: kill daemons under load; end jobs with steps at random moments (the storm)
 	GBATCH_SOAK=$(SOAKTIME) $(GO) test -count=1 -run 'Soak|NodeDaemonKilled' -timeout 0 -v ./internal/up
+	GBATCH_STORM=$(SOAKTIME) $(GO) test -count=1 -run Storm -timeout 0 -v ./internal/devcluster
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME (30s) each, or as many as FUZZTOTAL seconds hold

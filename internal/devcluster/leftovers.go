@@ -50,6 +50,47 @@ func (c *Cluster) endLeftovers() error {
 	return nil
 }
 
+// JobProcesses lists the processes of jobs that are there, each with its command line. The launchers are none.
+func (c *Cluster) JobProcesses() ([]string, error) {
+	pids, err := c.leftovers(c.JobGroups())
+	var out []string
+	for _, pid := range pids {
+		line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)) // one that has ended is no more
+		if text := strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " ")); text != "" && !c.isShim(line) {
+			out = append(out, fmt.Sprintf("%d %s", pid, text))
+		}
+	}
+	return out, err
+}
+
+// Launchers gives the processes of gshim.
+func (c *Cluster) Launchers() ([]int, error) {
+	entries, err := os.ReadDir("/proc")
+	var out []int
+	for _, e := range entries {
+		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline")) // as above
+		if pid, perr := strconv.Atoi(e.Name()); perr == nil && c.isShim(line) {
+			out = append(out, pid)
+		}
+	}
+	return out, err
+}
+
+func (c *Cluster) isShim(line []byte) bool {
+	return bytes.Contains(line, []byte("gshim")) && bytes.Contains(line, []byte(c.Dir))
+}
+
+// JobGroups lists the control groups of jobs and steps that are there.
+func (c *Cluster) JobGroups() []string {
+	var out []string
+	for _, dir := range c.groupDirs() {
+		if strings.Contains(filepath.Base(dir), "job") || strings.Contains(filepath.Base(filepath.Dir(dir)), "job") {
+			out = append(out, dir)
+		}
+	}
+	return out
+}
+
 // leftovers lists the launchers, known by the directory they serve, and the jobs' processes: known by their
 // environment, or by their control group where they have thrown that away.
 func (c *Cluster) leftovers(groups []string) ([]int, error) {
@@ -66,9 +107,8 @@ func (c *Cluster) leftovers(groups []string) ([]int, error) {
 		// Processes end at any moment, so what can't be read is not there.
 		line, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
 		env, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "environ"))
-		isShim := bytes.Contains(line, []byte("gshim")) && bytes.Contains(line, []byte(c.Dir))
 		isJob := bytes.Contains(env, []byte("SLURM_CONF="+c.Conf+"\x00")) && bytes.Contains(env, []byte("SLURM_JOB_ID="))
-		if isShim || isJob {
+		if c.isShim(line) || isJob {
 			pids = append(pids, pid)
 		}
 	}
