@@ -33,9 +33,9 @@
 // clock and no environment. Which configuration a process uses is for package
 // locate to say. Paths in a Config are as written; only PKIDir is made absolute.
 //
-// Where gbatch differs from Slurm on purpose: unknown keys get a suggestion,
-// Unset makes earlier lines of a key not count (unset.go), "#" inside quotes is
-// no comment, the kind of a plugin may be left out (cgroup for task/cgroup), a port may stand in SlurmctldHost=name(addr:port),
-// sizes such as RealMemory may have a unit, SlurmdTimeout is 30 by default, and
-// without cgroup.conf jobs are held to their cores, memory and devices.
+// Where gbatch differs from Slurm on purpose: unknown keys get a suggestion, Unset makes earlier
+// lines of a key not count (unset.go), "#" inside quotes is no comment, the kind of a plugin may be
+// left out (cgroup for task/cgroup), a port may stand in SlurmctldHost=name(addr:port), sizes such
+// as RealMemory may have a unit, SlurmdTimeout is 30 by default, and without cgroup.conf jobs are
+// held to their cores, memory and devices.
 package conf

@@ -1,12 +1,16 @@
-// Package model holds gbatch's nouns: jobs, nodes, partitions, allocations, plans and accounting records.
+// Package model holds gbatch's nouns: jobs, nodes, partitions, allocations, plans and accounting
+// records.
 //
-// Everything here is a value. No clock, socket, file, lock, log or dice may be imported (internal/archtest enforces
-// it), so that the replicated state, the scheduler and the simulator can share the nouns. Values that have been
-// published (stored in the state, sent on a wire) are never edited: whoever changes one copies it first.
+// Everything here is a value. No clock, socket, file, lock, log or dice may be imported
+// (internal/archtest enforces it), so that the replicated state, the scheduler and the simulator
+// can share the nouns. Values that have been published (stored in the state, sent on a wire) are
+// never edited: whoever changes one copies it first.
 //
-// Read job.go, then jobstate.go (which states there are and what moves a job between them), then alloc.go.
+// Read job.go, then jobstate.go (which states there are and what moves a job between them), then
+// alloc.go.
 //
-// Structs with a Wire method travel and are stored: the method lists their fields, a line each (see package wire).
-// They are append-only: a new field goes to the end, an old one is never removed or reordered, because raft logs,
-// snapshots and accounting files hold them for ever. bounds.go has the limits that those lines name.
+// Structs with a Wire method travel and are stored: the method lists their fields, a line each (see
+// package wire). They are append-only: a new field goes to the end, an old one is never removed or
+// reordered, because raft logs, snapshots and accounting files hold them for ever. bounds.go has
+// the limits that those lines name.
 package model

@@ -1,30 +1,35 @@
-// Package rpc carries requests between gbatch's processes: length-prefixed frames over a unix socket or a TLS
-// connection, request and answer on top of them, and the identity of who asked.
+// Package rpc carries requests between gbatch's processes: length-prefixed frames over a unix
+// socket or a TLS connection, request and answer on top of them, and the identity of who asked.
 //
-// It owns the bytes on the wire up to the frame's body, the limits on them, and the client's side of a call. It does
-// not own what bodies mean (internal/proto), serving (internal/rpc/server), certificates and TLS (internal/rpc/pki),
-// or when a connection is idle for too long (its user sets a read deadline).
+// It owns the bytes on the wire up to the frame's body, the limits on them, and the client's side
+// of a call. It does not own what bodies mean (internal/proto), serving (internal/rpc/server),
+// certificates and TLS (internal/rpc/pki), or when a connection is idle for too long (its user sets
+// a read deadline).
 //
-// Every user command links this package, so it imports neither net nor crypto/tls nor log/slog: package net alone
-// costs a command 80 to 150 µs of the 2 ms it runs (DESIGN.md has the numbers), and a test holds the import list.
+// Every user command links this package, so it imports neither net nor crypto/tls nor log/slog:
+// package net alone costs a command 80 to 150 µs of the 2 ms it runs (DESIGN.md has the numbers),
+// and a test holds the import list.
 //
 // # Wire
 //
-// A connection opens with a preface of 8 bytes from each side: "GBATCH" and the protocol version as a big-endian
-// uint16. The client may send its first request with the preface; the server then may send its own with the first
-// answer. After that there are only frames, all numbers big-endian:
+// A connection opens with a preface of 8 bytes from each side: "GBATCH" and the protocol version as
+// a big-endian uint16. The client may send its first request with the preface; the server then may
+// send its own with the first answer. After that there are only frames, all numbers big-endian:
 //
 //	uint32 length of what follows   uint16 kind   uint16 flags   uint32 id   body (length - 8 bytes)
 //
-// A request has an id that its answers repeat. An answer is any number of frames with FlagMore and one without; an
-// error is a last frame with FlagError and the body of an Error. A frame with id 0 and FlagError is the server's word
-// on the whole connection (too many connections, a frame it could not read), after which it closes.
+// A request has an id that its answers repeat. An answer is any number of frames with FlagMore and
+// one without; an error is a last frame with FlagError and the body of an Error. A frame with id 0
+// and FlagError is the server's word on the whole connection (too many connections, a frame it
+// could not read), after which it closes.
 //
 // # Invariants
 //
-//   - A wrong preface, an unknown flag, a length over the limit or a frame that stops half-way closes the connection
-//     with an error that names the peer. Nothing a peer sends makes this package panic.
+//   - A wrong preface, an unknown flag, a length over the limit or a frame that stops half-way
+//     closes the connection with an error that names the peer. Nothing a peer sends makes this
+//     package panic.
 //   - Memory follows the bytes that arrived, never a length that was claimed.
-//   - A frame that has begun must end within FrameTimeout plus its length at MinRate; the same holds for writing.
+//   - A frame that has begun must end within FrameTimeout plus its length at MinRate; the same
+//     holds for writing.
 //   - One goroutine reads a Conn; any number write to it.
 package rpc

@@ -1,14 +1,16 @@
-// Package store replicates a state machine: commands go in, come out in one order on every controller, and survive
-// crashes. It is the only importer of hashicorp/raft and raft-boltdb.
+// Package store replicates a state machine: commands go in, come out in one order on every
+// controller, and survive crashes. It is the only importer of hashicorp/raft and raft-boltdb.
 //
-// It owns the raft log and the snapshots in Options.Dir, leadership, group commit (many commands share one log entry,
-// propose.go) and the bytes of an entry (entry.go). It doesn't know what a command means: that is the Machine, which the
-// consumer gives. It holds no copy of the state: readers ask the machine.
+// It owns the raft log and the snapshots in Options.Dir, leadership, group commit (many commands
+// share one log entry, propose.go) and the bytes of an entry (entry.go). It doesn't know what a
+// command means: that is the Machine, which the consumer gives. It holds no copy of the state:
+// readers ask the machine.
 //
 // Invariants:
-//   - A command for which Propose returned a result is on the disks of a majority and survives any crash.
-//   - Machine.Apply gets every committed entry once, in order, from one goroutine; the commands of one ProposeBatch are
-//     together in one entry.
+//   - A command for which Propose returned a result is on the disks of a majority and survives any
+//     crash.
+//   - Machine.Apply gets every committed entry once, in order, from one goroutine; the commands of
+//     one ProposeBatch are together in one entry.
 //   - Everything is bounded: the queue, an entry, the entries in flight, the log (by snapshots).
 //   - After Close no goroutine and no file is left.
 //

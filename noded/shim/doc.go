@@ -1,30 +1,35 @@
-// Package shim is the launcher: gshim, the one process per gnoded that forks, owns and reaps the jobs' processes,
-// and the client by which gnoded talks to it.
+// Package shim is the launcher: gshim, the one process per gnoded that forks, owns and reaps the
+// jobs' processes, and the client by which gnoded talks to it.
 //
 // # What it owns
 //
-// The processes of jobs from fork to reaping; their identity, output files, limits, umask, working directory and
-// entry into the cgroups that gnoded made; the journal that keeps results until gnoded has acknowledged them.
+// The processes of jobs from fork to reaping; their identity, output files, limits, umask, working
+// directory and entry into the cgroups that gnoded made; the journal that keeps results until
+// gnoded has acknowledged them.
 //
 // # What it does not own
 //
-// cgroups (noded/cgroup makes, kills and removes them), spool directories, time limits, the decision what to run.
-// It knows no cluster, no controller and no configuration. Its binary links the standard library and x/sys only.
+// cgroups (noded/cgroup makes, kills and removes them), spool directories, time limits, the
+// decision what to run. It knows no cluster, no controller and no configuration. Its binary links
+// the standard library and x/sys only.
 //
 // # Invariants
 //
-//  1. At most once: an order is journaled before the fork, and a known (JobID, Attempt, Step) is never forked again;
-//     repeating the order repeats the answer.
-//  2. An end is on disk before it is reported, and reported again at every List until it is acknowledged.
-//  3. kill -9 and restart of gnoded touch no job. kill -9 of gshim touches no job either: the next gshim finds
-//     the processes by (pid, start time) and reports them as Orphaned, and their end as "exit status unknown".
-//  4. Whatever a job names (output files, working directory, program) is opened with that job's user, groups and
-//     umask, never with gshim's.
+//  1. At most once: an order is journaled before the fork, and a known (JobID, Attempt, Step) is
+//     never forked again; repeating the order repeats the answer.
+//  2. An end is on disk before it is reported, and reported again at every List until it is
+//     acknowledged.
+//  3. kill -9 and restart of gnoded touch no job. kill -9 of gshim touches no job either: the next
+//     gshim finds the processes by (pid, start time) and reports them as Orphaned, and their end as
+//     "exit status unknown".
+//  4. Whatever a job names (output files, working directory, program) is opened with that job's
+//     user, groups and umask, never with gshim's.
 //  5. A launch that hangs, say on a dead file server, holds one thread and nothing else.
 //
 // # Where to read
 //
-// order.go (what is asked and answered), server.go (the process), orders.go (each order), launch.go (one launch, step by step), fork.go
-// (what happens between fork and exec), reap.go, journal.go, signal.go, orphan.go, abandoned.go, upgrade.go; client.go and start.go
-// are gnoded's side; wire.go is the encoding. DESIGN.md has the measurements and the rejected alternatives.
+// order.go (what is asked and answered), server.go (the process), orders.go (each order), launch.go
+// (one launch, step by step), fork.go (what happens between fork and exec), reap.go, journal.go,
+// signal.go, orphan.go, abandoned.go, upgrade.go; client.go and start.go are gnoded's side; wire.go
+// is the encoding. DESIGN.md has the measurements and the rejected alternatives.
 package shim
