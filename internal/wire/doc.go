@@ -7,21 +7,14 @@
 //		wire.Bool(c, &x.Percent)
 //	}
 //
-<<<<<<< HEAD
-// A struct is an array of its fields. A reader takes the fields it knows, skips what follows and sets what is missing to
-// zero, so what was written before a field existed and after both load. Therefore fields are append-only: never reorder,
-// remove or retype one. To retire a field rename it to _ and make its line wire.Retired(c). Equal values give equal bytes:
-// nil and empty lists are the same (read as nil), integers take their shortest form. The bytes of single values are
-// vmihailenco/msgpack's, whose encoder and decoder do the work; the forms that nearly all values have (a byte, a short
-// text, a plain number that lies in the buffer) are passed over in place, which takes half the time.
-=======
 // A struct is an array of its fields. A reader takes the fields it knows, skips what follows and
 // sets what is missing to zero, so what was written before a field existed and after both load.
 // Therefore fields are append-only: never reorder, remove or retype one. To retire a field rename
 // it to _ and make its line wire.Retired(c). Equal values give equal bytes: nil and empty lists are
 // the same (read as nil), integers take their shortest form. The bytes of single values are
-// vmihailenco/msgpack's, whose encoder and decoder do all that is longer than one byte.
->>>>>>> e622439 (The map is in internal/DESIGN.md; CONTRIBUTING says what stays compatible and what changed; documents have 100 columns and point only at what is there; an old snapshot is restored for ever)
+// vmihailenco/msgpack's, whose encoder and decoder do the work; the forms that nearly all values
+// have (a byte, a short text, a plain number that lies in the buffer) are passed over in place,
+// which takes half the time.
 //
 // The line of a text or a list ends with its limits. They hold both ways: who writes too much is
 // told, before somebody else can't read it. A limit only ever grows, because logs that were written
