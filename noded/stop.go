@@ -195,7 +195,7 @@ func (n *Noded) sendSignal(ctx context.Context, key proto.Attempt, sig syscall.S
 	for ctx.Err() == nil && n.now().Before(give) {
 		_, err := n.link.signal(ctx, shimKey(key), sig, scope)
 		switch {
-		case err == nil:
+		case err == nil, errors.Is(err, shim.ErrUnknown): // its script is on another node, or has ended
 			return
 		case !errors.Is(err, shim.ErrGone):
 			n.log.Warn("a signal was not delivered", "job", key.Job, "attempt", key.Attempt, "signal", int(sig), "err", err)
