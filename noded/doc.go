@@ -27,10 +27,11 @@
 //
 // noded.go (what runs), loop.go (the one goroutine that owns the attempts, and its batches), attemptstate.go and stepstate.go
 // (what can happen to attempts and steps), attempt.go and stepstop.go (how it is done); then by what happens: launch.go, reap.go, stop.go, recover.go. spool.go is the disk, report.go what waits for the
-// leader, session.go the conversation with it, controllers.go how it is found. link.go is the connection to gshim,
+// leader, session.go the conversation with it, pause.go the pauses between tries. link.go is the connection to gshim,
 // groups.go the control groups and stepgroup.go those of steps, units.go the device files behind resources and unitnames.go
 // how jobs are told of them (internal/jobenv), userfile.go lines for the user. What a step
 // gets is decided in noded/steplayout. inventory.go and
-// hardware.go are the node's account of itself; local.go and relay.go carry users' requests. DESIGN.md has the reasons
+// hardware.go are the node's account of itself; package relay finds the leader and carries
+// users' requests. DESIGN.md has the reasons
 // and the measurements.
 package noded

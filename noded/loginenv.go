@@ -191,7 +191,7 @@ func (n *Noded) makeWith(l *proto.Launch, f func(login []byte, note string)) {
 		return
 	}
 	n.waits.do(func(ctx context.Context) {
-		env, err := n.logins.get(ctx, l.Spec, n.names.account(l.Spec.UID), n.root, w)
+		env, err := n.logins.get(ctx, l.Spec, n.names.Account(l.Spec.UID), n.root, w)
 		note := ""
 		if err != nil {
 			n.log.Warn("a user's login environment can't be had; the job runs without it", "job", l.Job, "user", l.Spec.User, "err", err)

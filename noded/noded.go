@@ -19,6 +19,7 @@ import (
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
+	"gbatch/noded/relay"
 	"gbatch/noded/shim"
 )
 
@@ -37,7 +38,7 @@ type Noded struct {
 	scripts   *scripts
 	env       jobenv.Node // Cluster and Hidden are filled in for each job
 	envs      envStore
-	names     *names
+	names     *relay.Names
 	groups    *groups
 	gpus      *gpuWatch
 	cutting   sync.Mutex   // while GPUs are divided
@@ -48,8 +49,8 @@ type Noded struct {
 
 	troubles troubles
 
-	ctl      *controllers
-	relay    *relay
+	ctl      *relay.Controllers
+	relay    *relay.Relay
 	listener net.Listener
 	stepLn   net.Listener // of commands that ask for steps
 	peers    *peers
@@ -87,7 +88,7 @@ func New(o Options) (n *Noded, err error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("gnoded: %w", err)
 	}
-	n = &Noded{opts: o, log: o.Logger.With("node", o.Name), now: time.Now, machine: machine{root: "/"}, names: newNames(),
+	n = &Noded{opts: o, log: o.Logger.With("node", o.Name), now: time.Now, machine: machine{root: "/"}, names: relay.NewNames(),
 		root: os.Geteuid() == 0, uid: os.Geteuid(),
 		beat: make(chan struct{}, 1), paced: make(chan struct{}, 1), inbox: &inbox{wake: make(chan struct{}, 1)}, out: newOutbox(), tellers: make(chan struct{}, maxTellers), stats: make(chan struct{}, maxStats), migs: make(chan struct{}, maxStats)}
 	n.upSince, n.ownRules = model.Time(n.now().UnixMilli()), rulesOfFile(&n.opts)
@@ -105,8 +106,8 @@ func New(o Options) (n *Noded, err error) {
 	if err != nil {
 		return n, err
 	}
-	n.ctl = &controllers{addrs: o.Controllers, tls: tls}
-	n.relay = newRelay(n.ctl)
+	n.ctl = relay.NewControllers(o.Controllers, tls)
+	n.relay = relay.New(n.ctl)
 	if n.inv, err = takeInventory(n.machine, &n.opts); err != nil {
 		return n, err
 	}
@@ -152,7 +153,7 @@ func (n *Noded) openJobs() error {
 	if n.groups, err = openGroups(n); err != nil {
 		return err
 	}
-	n.env = jobenv.Node{Name: n.opts.Name, Controller: n.opts.Controllers[0], Conf: n.opts.ConfigPath, User: n.names.account,
+	n.env = jobenv.Node{Name: n.opts.Name, Controller: n.opts.Controllers[0], Conf: n.opts.ConfigPath, User: n.names.Account,
 		Units: newUnits(n.opts.Config, n.opts.Name, n.groups.units, n.groups.holdsDevices())}
 	n.inv.hw.Notes = append(n.inv.hw.Notes, n.limitsOfThisNode()...)
 	for _, note := range n.inv.hw.Notes {
@@ -228,8 +229,8 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 	n.ctx = ctx
 	steps := &stepServer{inbox: n.inbox, log: n.log, conns: map[*stepConn]uint32{}, name: n.opts.Name, login: n.opts.Login, peers: n.peers}
 	part(func() error { return steps.serve(ctx, n.stepLn) })
-	local := &localServer{relay: n.relay, names: n.names, host: n.opts.Host, log: n.log}
-	part(func() error { return server.Serve(ctx, n.listener, local.handle, local.options()) })
+	local := &relay.Local{Relay: n.relay, Names: n.names, Host: n.opts.Host, Log: n.log}
+	part(func() error { return local.Serve(ctx, n.listener) })
 	if !n.opts.Login {
 		n.workers, n.stops, n.chills = newPool(ctx, workerCount()), newPool(ctx, maxStops), newPool(ctx, maxChills)
 		n.waits = newPool(ctx, maxLogins)
@@ -310,7 +311,7 @@ func (n *Noded) Close() error {
 			errs = append(errs, n.peerLn.Close())
 		}
 		if n.relay != nil {
-			n.relay.close()
+			n.relay.Close()
 		}
 		if n.loop != nil {
 			errs = append(errs, n.loop.spool.close())

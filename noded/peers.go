@@ -16,6 +16,7 @@ import (
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/pki"
+	"gbatch/noded/relay"
 )
 
 // peers.go is the port on which nodes' daemons answer each other, about steps only: the manager of a job's steps asks the
@@ -31,7 +32,7 @@ const (
 
 // peers knows where other nodes answer.
 type peers struct {
-	relay *relay
+	relay *relay.Relay
 	tls   *tls.Config
 	name  string
 }
@@ -43,7 +44,7 @@ func (p *peers) dial(ctx context.Context, node string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = p.relay.forward(ctx, &proto.Caller{Host: p.name}, proto.KindPeers, body, func(f *rpc.Frame) error {
+	err = p.relay.Forward(ctx, &proto.Caller{Host: p.name}, proto.KindPeers, body, func(f *rpc.Frame) error {
 		var r proto.PeersReply
 		if err := proto.Decode(f.Body, &r); err != nil {
 			return err
@@ -68,7 +69,7 @@ func (p *peers) dial(ctx context.Context, node string) (net.Conn, error) {
 		err = fmt.Errorf("%s is node %s, not %s", addr, name, node)
 	}
 	if err == nil {
-		err = pki.GiveUpAfter(nc, userTimeout)
+		err = pki.GiveUpAfter(nc, relay.UserTimeout)
 	}
 	if err != nil {
 		return nil, errors.Join(err, nc.Close())
@@ -142,7 +143,7 @@ func (s *peerServer) talk(ctx context.Context, nc net.Conn) {
 	peer, err := pki.PeerOfConn(nc)
 	role, name, ok := peer.Daemon()
 	if err == nil {
-		err = pki.GiveUpAfter(nc, userTimeout)
+		err = pki.GiveUpAfter(nc, relay.UserTimeout)
 	}
 	if err != nil || !ok {
 		_ = nc.Close() // it is nobody's

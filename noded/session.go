@@ -11,6 +11,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
+	"gbatch/noded/relay"
 )
 
 // session.go is the node's conversation with the leader: Hello and Welcome, then orders one way and reports and
@@ -36,7 +37,7 @@ type welcomed struct {
 // session keeps this node registered.
 type session struct {
 	n     *Noded
-	ctl   *controllers
+	ctl   *relay.Controllers
 	log   *slog.Logger
 	retry backoff
 	said  string // the last thing logged about not being registered
@@ -50,11 +51,11 @@ func (s *session) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		var conn *rpc.Conn
 		var w proto.Welcome
-		res := s.ctl.look(ctx, func(addr string) (err error) {
+		res := s.ctl.Look(ctx, func(addr string) (err error) {
 			conn, err = s.register(ctx, addr, &w)
 			return err
 		})
-		if res.err == nil {
+		if res.Err == nil {
 			s.retry.reset()
 			s.said = ""
 			err := s.serve(ctx, conn, &w)
@@ -64,7 +65,7 @@ func (s *session) run(ctx context.Context) {
 		} else if ctx.Err() == nil {
 			s.complain(res)
 		}
-		if res.refused {
+		if res.Refused {
 			pause(ctx, s.refusedPause)
 			continue
 		}
@@ -96,21 +97,21 @@ func (s *session) settle(ctx context.Context) {
 }
 
 // complain says once per change why the node is not registered.
-func (s *session) complain(res lookResult) {
-	if res.err.Error() == s.said {
+func (s *session) complain(res relay.Look) {
+	if res.Err.Error() == s.said {
 		return
 	}
-	s.said = res.err.Error()
-	if res.refused {
-		s.log.Error("the controller refuses this node", "err", res.err)
+	s.said = res.Err.Error()
+	if res.Refused {
+		s.log.Error("the controller refuses this node", "err", res.Err)
 		return
 	}
-	s.log.Warn("no controller leads or can be reached; jobs go on, their results wait", "err", res.err)
+	s.log.Warn("no controller leads or can be reached; jobs go on, their results wait", "err", res.Err)
 }
 
 // register says Hello to the controller at addr. The connection is the caller's if there is no error.
 func (s *session) register(ctx context.Context, addr string, w *proto.Welcome) (*rpc.Conn, error) {
-	conn, err := s.ctl.dial(ctx, addr)
+	conn, err := s.ctl.Dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}

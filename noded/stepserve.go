@@ -93,7 +93,7 @@ func (s *stepServer) serve(ctx context.Context, ln net.Listener) error {
 				return nil
 			}
 			s.log.Error("accept a command", "err", err)
-			pause(ctx, relayPace) // out of descriptors, say
+			pause(ctx, acceptPace) // out of descriptors, say
 			continue
 		}
 		s.wg.Go(func() { s.talk(nc) })

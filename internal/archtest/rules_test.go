@@ -68,6 +68,7 @@ var layers = []layer{
 	{"ctld/resv", "internal/model internal/ask internal/state internal/proto"},
 	{"ctld", "ctld/resv internal/model internal/ask internal/seff internal/blob internal/state internal/sched internal/store internal/conf internal/proto internal/rpc internal/client"},
 	{"noded/steplayout", "internal/model internal/proto"},
+	{"noded/relay", "internal/model internal/jobenv internal/proto internal/rpc"},
 	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/rpc internal/client internal/stepio"},
 	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client"},
 

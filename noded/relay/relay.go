@@ -1,4 +1,4 @@
-package noded
+package relay
 
 import (
 	"context"
@@ -30,9 +30,9 @@ const (
 
 var errNoController = rpc.Errorf(proto.CodeNoController, "Unable to contact slurm controller (connect failure)")
 
-// relay has the connections to the leader.
-type relay struct {
-	ctl   *controllers
+// Relay has the connections to the leader.
+type Relay struct {
+	ctl   *Controllers
 	slots chan struct{}
 	lanes [2]lane // requests that answer at once, and those that wait
 
@@ -52,17 +52,18 @@ type lane struct {
 type look struct {
 	done chan struct{}
 	mux  *rpc.Mux
-	res  lookResult
+	res  Look
 }
 
-func newRelay(ctl *controllers) *relay {
-	r := &relay{ctl: ctl, slots: make(chan struct{}, maxRelays)}
+// New gives a relay to the controller that leads. Close ends it.
+func New(ctl *Controllers) *Relay {
+	r := &Relay{ctl: ctl, slots: make(chan struct{}, maxRelays)}
 	r.ctx, r.stop = context.WithCancel(context.Background())
 	return r
 }
 
-// close ends what is under way.
-func (r *relay) close() {
+// Close ends what is under way.
+func (r *Relay) Close() {
 	r.stop()
 	r.wg.Wait()
 	for i := range r.lanes {
@@ -72,8 +73,8 @@ func (r *relay) close() {
 	}
 }
 
-// forward sends one user's request to the leader and gives every answer to each.
-func (r *relay) forward(ctx context.Context, who *proto.Caller, kind uint16, body []byte, each func(*rpc.Frame) error) error {
+// Forward sends one user's request to the leader and gives every answer to each.
+func (r *Relay) Forward(ctx context.Context, who *proto.Caller, kind uint16, body []byte, each func(*rpc.Frame) error) error {
 	select {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()
@@ -128,7 +129,7 @@ func (r *relay) forward(ctx context.Context, who *proto.Caller, kind uint16, bod
 }
 
 // moved drops the connection of a controller that leads no more. hint is the new leader, if it is known.
-func (l *lane) moved(old *rpc.Mux, hint string, ctl *controllers) {
+func (l *lane) moved(old *rpc.Mux, hint string, ctl *Controllers) {
 	l.mu.Lock()
 	if l.mux == old {
 		l.mux = nil
@@ -141,7 +142,7 @@ func (l *lane) moved(old *rpc.Mux, hint string, ctl *controllers) {
 }
 
 // leader gives the connection to the leader. All who need it wait for the same look.
-func (r *relay) leader(ctx context.Context, l *lane) (*rpc.Mux, error) {
+func (r *Relay) leader(ctx context.Context, l *lane) (*rpc.Mux, error) {
 	begun := time.Now()
 	patience := time.NewTimer(leaderPatience)
 	defer patience.Stop()
@@ -160,15 +161,18 @@ func (r *relay) leader(ctx context.Context, l *lane) (*rpc.Mux, error) {
 		if look.mux != nil {
 			return look.mux, nil
 		}
-		if waited := time.Since(begun); look.res.refused || waited > leaderPatience || !look.res.reached && waited > deadPatience {
-			return nil, fmt.Errorf("%w: %w", errNoController, look.res.err)
+		if waited := time.Since(begun); look.res.Refused || waited > leaderPatience || !look.res.Reached && waited > deadPatience {
+			return nil, fmt.Errorf("%w: %w", errNoController, look.res.Err)
 		}
-		pause(ctx, relayPace)
+		select {
+		case <-time.After(relayPace):
+		case <-ctx.Done():
+		}
 	}
 }
 
 // join gives the connection, or the look for it that is under way, or begins one.
-func (r *relay) join(l *lane) (*rpc.Mux, *look) {
+func (r *Relay) join(l *lane) (*rpc.Mux, *look) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.mux != nil && l.mux.Err() == nil {
@@ -195,10 +199,10 @@ func (l *lane) current() *rpc.Mux {
 }
 
 // open looks for the leader once: a Ping tells whether a controller leads.
-func open(ctx context.Context, ctl *controllers) (*rpc.Mux, lookResult) {
+func open(ctx context.Context, ctl *Controllers) (*rpc.Mux, Look) {
 	var mux *rpc.Mux
-	res := ctl.look(ctx, func(addr string) error {
-		conn, err := ctl.dial(ctx, addr)
+	res := ctl.Look(ctx, func(addr string) error {
+		conn, err := ctl.Dial(ctx, addr)
 		if err != nil {
 			return err
 		}

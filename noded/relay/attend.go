@@ -1,4 +1,4 @@
-package noded
+package relay
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // grun outside of a job. The kernel tells by the end of its connection.
 
 // attend waits for the command's end, and cancels its job if it ended without a word.
-func (s *localServer) attend(ctx context.Context, r *server.Request, who *proto.Caller) error {
+func (s *Local) attend(ctx context.Context, r *server.Request, who *proto.Caller) error {
 	var rq proto.AttendRequest
 	if err := proto.Decode(r.Body, &rq); err != nil {
 		return rpc.Errorf(proto.CodeBadRequest, "malformed request: %v", err)
@@ -27,9 +27,9 @@ func (s *localServer) attend(ctx context.Context, r *server.Request, who *proto.
 	if err != nil {
 		return err
 	}
-	s.log.Info("a command was killed; its allocation is given back", "job", rq.Job, "uid", who.UID)
+	s.Log.Info("a command was killed; its allocation is given back", "job", rq.Job, "uid", who.UID)
 	err = server.GiveBack(ctx, func() error {
-		err := s.relay.forward(ctx, who, proto.KindCancel, body, func(*rpc.Frame) error { return nil })
+		err := s.Relay.Forward(ctx, who, proto.KindCancel, body, func(*rpc.Frame) error { return nil })
 		var e *rpc.Error
 		if errors.As(err, &e) && e.Code != proto.CodeNoController && e.Code != proto.CodeBusy {
 			return nil // it is an answer: there is no such job any more
@@ -37,7 +37,7 @@ func (s *localServer) attend(ctx context.Context, r *server.Request, who *proto.
 		return err
 	})
 	if err != nil {
-		s.log.Warn("an allocation whose command was killed could not be given back", "job", rq.Job, "err", err)
+		s.Log.Warn("an allocation whose command was killed could not be given back", "job", rq.Job, "err", err)
 	}
 	return nil
 }

@@ -1,0 +1,84 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+
+	"gbatch/internal/proto"
+	"gbatch/internal/rpc"
+	"gbatch/internal/rpc/server"
+)
+
+// local.go serves the unix socket that commands talk to. The kernel says who asks; gnoded adds the names it knows for
+// the uid and gid and passes the request on. It decides nothing: the leader believes it as far as its certificate goes.
+
+const (
+	localConns        = 2048 // commands connected at once
+	localConnsPerUser = 512
+	localMux          = 8 // requests at once on one connection: commands make one
+	localIdle         = server.LocalIdle
+)
+
+// Local answers requests on the socket.
+type Local struct {
+	Relay *Relay
+	Names *Names
+	Host  string // this one's name
+	Log   *slog.Logger
+}
+
+// Serve answers on a listener until ctx ends, and closes it.
+func (s *Local) Serve(ctx context.Context, ln net.Listener) error {
+	return server.Serve(ctx, ln, s.handle, s.options())
+}
+
+func (s *Local) options() server.Options {
+	return server.Options{Log: s.Log, MaxConns: localConns, MaxConnsPerUser: localConnsPerUser, MuxRequests: localMux, Idle: localIdle}
+}
+
+// handle passes one request on.
+func (s *Local) handle(ctx context.Context, r *server.Request) {
+	if err := s.answer(ctx, r); err != nil {
+		if ferr := r.Fail(plain(err)); ferr != nil {
+			s.Log.Debug("an answer was not delivered", "peer", r.Peer.String(), "kind", r.Kind, "err", ferr)
+		}
+	}
+}
+
+func (s *Local) answer(ctx context.Context, r *server.Request) error {
+	u, ok := r.Peer.User()
+	if !ok {
+		return rpc.Errorf(proto.CodeAccess, "%s", proto.Text(proto.CodeAccess))
+	}
+	if r.Kind == 0 || r.Kind >= proto.KindForward {
+		return rpc.Errorf(proto.CodeBadRequest, "a request of kind %d is none that a user can make on this socket", r.Kind)
+	}
+	who := s.Names.caller(u)
+	who.Host = s.Host
+	if r.Kind == proto.KindAttend {
+		return s.attend(ctx, r, &who)
+	}
+	return s.Relay.Forward(ctx, &who, r.Kind, r.Body, func(f *rpc.Frame) error {
+		if f.More() {
+			return r.ReplyMore(f.Body)
+		}
+		return r.Reply(f.Body)
+	})
+}
+
+// plain makes err one that the user can see. Its own text stays where it is an answer of the leader; what kept a
+// controller from answering is added to Slurm's sentence for it.
+func plain(err error) error {
+	var e *rpc.Error
+	switch {
+	case errors.As(err, &e) && e.Code == proto.CodeNoController && err.Error() != e.Text:
+		return rpc.Errorf(e.Code, "%s", err.Error())
+	case errors.As(err, &e):
+		return err
+	case errors.Is(err, rpc.ErrLost), errors.Is(err, rpc.ErrProtocol), errors.Is(err, rpc.ErrClosed):
+		return rpc.Errorf(proto.CodeNoController, "%s: %v", errNoController.Text, err)
+	}
+	return err
+}
