@@ -23,4 +23,6 @@
 //     while a client is slow to take its answer.
 //   - A damaged file is said in a sentence, at the start or in the log; it makes nothing panic and
 //     nothing wrong is answered from it.
+//
+// js1.go keeps summaries for jobstats, options.go says what a daemon is.
 package dbd

@@ -38,4 +38,11 @@
 // left out (cgroup for task/cgroup), a port may stand in SlurmctldHost=name(addr:port), sizes such
 // as RealMemory may have a unit, SlurmdTimeout is 30 by default, and without cgroup.conf jobs are
 // held to their cores, memory and devices.
+//
+// Further files: load.go (which files there are), config.go (the fields and their defaults),
+// controllers.go, keys.go, keys_accounting.go and unused.go (the tables), linekeys.go (keys of
+// lines), value.go (one value), scheduler.go, priority.go, preempt.go, select.go, gpuselect.go and
+// gpuidle.go (families of keys), nodegres.go, share.go and placement.go (what nodes have, how GPUs
+// are divided and connected), replicated.go (the controllers' part), atstart.go (what gnoded reads
+// only when it starts), suggest.go (what was meant).
 package conf

@@ -2,6 +2,9 @@
 // this process, with real raft, TLS, sockets, files and one real gshim process per node, in a temporary directory and
 // on free ports. What a test does to it goes through the same doors as in production.
 //
+// leftovers.go ends what outlives daemons, network.go holds back what goes between a node and the controllers, reboot.go
+// does to machines what happens to them, binaries.go finds the programs.
+//
 // It doesn't own a cluster for people: that is internal/up, whose daemons are processes.
 package devcluster
 

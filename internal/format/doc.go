@@ -13,4 +13,6 @@
 // too long ends with "+", a heading is cut without one.
 //
 // It knows no job, node or record, chooses no default format and prints nothing by itself.
+//
+// Files: language.go and template.go (-O and -o), printer.go, sort.go, table.go.
 package format

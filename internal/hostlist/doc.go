@@ -25,4 +25,6 @@
 // Where gbatch does better than Slurm 22.05 on purpose: text after a bracket
 // is accepted, an unclosed bracket and "n[1-]" are errors and not hosts named
 // "n]" and "n1", and numbers of more than 18 digits don't wrap around.
+//
+// Files: parse.go, expand.go, compress.go, indexes.go.
 package hostlist

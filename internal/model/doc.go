@@ -13,4 +13,12 @@
 // package wire). They are append-only: a new field goes to the end, an old one is never removed or
 // reordered, because raft logs, snapshots and accounting files hold them for ever. bounds.go has
 // the limits that those lines name.
+//
+// The other files, by noun. Jobs: spec.go (what was submitted), dep.go, taskset.go, features.go
+// (--constraint), mail.go, output.go (names of output files), suspend.go, step.go, record.go
+// (accounting), usage.go, endtext.go (how a job ended, in a sentence), askrules.go (what bounds a
+// request). Nodes: node.go, noderules.go (what nodes do around jobs), gresunit.go and unit.go
+// (their GPUs one by one), share.go (parts of GPUs), bits.go (sets of CPUs and units). The cluster:
+// config.go, account.go, reservation.go, plan.go, reason.go and limitreason.go (why jobs wait),
+// explain.go, tres.go, units.go (time and counts).
 package model

@@ -32,4 +32,8 @@
 //   - A frame that has begun must end within FrameTimeout plus its length at MinRate; the same
 //     holds for writing.
 //   - One goroutine reads a Conn; any number write to it.
+//
+// Read frame.go and preface.go (the bytes), conn.go (one connection), call.go (a request), mux.go
+// (many at once between daemons), dial.go and sock.go (unix sockets), peer.go (who is there),
+// error.go.
 package rpc

@@ -26,4 +26,11 @@
 // It doesn't own: priorities (multifactor, policy: see Order and Predict), validation of requests
 // (ctld uses Possible from here), and the checks against the facts when the plan is applied
 // (state).
+//
+// Besides: policy.go (what is configured), configured.go (its defaults), pass.go (the work of a
+// plan, counted), pool.go (queues by partition), gres.go and gpucost.go (resources, and which GPUs
+// are the least used), avoid.go, instead.go, loose.go and lift.go (choices and limits that a job's
+// own wishes change), wants.go (limits that one job breaks by itself), possible.go (what can never
+// run), estimate.go (--test-only); explain_cause.go, explain_change.go, explain_shared.go and
+// explain_words.go are explain.go's parts.
 package sched

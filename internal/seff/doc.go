@@ -3,4 +3,6 @@
 //
 // It owns the words and the sums behind them, not where the numbers come from: a record is
 // accounting's or the controller's, and what a running job uses is asked elsewhere.
+//
+// Files: job.go (CPU, memory, time), gpus.go.
 package seff

@@ -39,4 +39,7 @@
 //
 // It doesn't own what starts when (sched), what a command does to the facts (state), or
 // configuration files (conf).
+//
+// Small files: table.go and progress.go (what is printed), digest.go, ends.go (ends in their
+// order), workload.go (jobs), gpukinds.go and gpuuse.go (GPUs of traces and how they were used).
 package sim

@@ -14,4 +14,12 @@
 //
 // It doesn't own: who may do what and validation of requests (ctld), which job starts where
 // (sched), the log (store).
+//
+// Around jobs: ready.go (prologs, and programs of the controller), launchfail.go, suspend.go,
+// outcomes.go, blob.go (scripts and environments, stored once), intern.go, mail.go, edit.go. What
+// limits count: tally.go, usage.go, decay.go, acctuse.go, govern.go (whose limits hold),
+// licenses.go. Who and where: accounts.go, check_accounts.go, reservation.go, resvturn.go
+// (reservations begin, repeat and end), units.go and share.go (GPUs). Reading and keeping: view.go,
+// journal.go (what has changed), snapshot.go, dump.go, outbox.go. stop.go, start.go, submit.go,
+// report.go, deps.go, node.go and tick.go are the verbs from above.
 package state

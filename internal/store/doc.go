@@ -15,4 +15,7 @@
 //   - After Close no goroutine and no file is left.
 //
 // Why it is built this way is in DESIGN.md.
+//
+// Read store.go, fsm.go, propose.go, queue.go, entry.go; disk.go is the directory, transport.go
+// raft's way over our ports, logger.go raft's words in our log.
 package store

@@ -21,4 +21,7 @@
 //     readable up.json is left alone.
 //   - One `up` or `down` at a time works on a DIR (up.lock). Two DIRs share nothing: ports are
 //     drawn free, sockets lie below DIR, and cgroups carry the directory's mark.
+//
+// book.go is up.json, options.go what may be asked for, ports.go draws ports, process.go tells
+// which process is ours, jobs.go ends what a cluster that is taken down still runs.
 package up

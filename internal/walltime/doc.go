@@ -16,6 +16,8 @@
 // elevenses, "min", "hour" and the like shortened to a unique prefix, four-digit
 // years in MM/DD/YYYY, @SECONDS. Refused although Slurm accepts them: dates
 // that don't exist (02/30), negative time limits other than -1.
+//
+// Files: limit.go, date.go, timestamp.go, mem.go, count.go.
 package walltime
 
 import (

@@ -33,4 +33,7 @@
 //
 // C keeps no state between messages and imports no clock and no socket, so that the pure packages
 // may use it.
+//
+// Files: c.go (the two directions), values.go (a function for each kind of field), wire.go (what a
+// message may cost).
 package wire

@@ -28,4 +28,8 @@
 //  3. A limit that Can() denies is left out, and Why() names it: once, at the start, not job by
 //     job.
 //  4. Groups survive gnoded. Load and List find them again by name.
+//
+// Read root.go (where groups are), detect.go (v1, v2, both), group.go and sub.go (a job's group and
+// its steps'), devices.go and programs.go (which devices open), usage.go and meter.go (what was
+// used), kill.go, try.go (asking the kernel whether a device opens).
 package cgroup

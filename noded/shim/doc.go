@@ -32,4 +32,8 @@
 // (one launch, step by step), fork.go (what happens between fork and exec), reap.go, journal.go,
 // signal.go, orphan.go, abandoned.go, upgrade.go; client.go and start.go are gnoded's side; wire.go
 // is the encoding. DESIGN.md has the measurements and the rejected alternatives.
+//
+// Further: codec.go (parts of frames), conn.go (a client's connection), socket.go (where it is),
+// rights.go (files that come along), launchers.go (how many launches at once), limits.go (resource
+// limits), procfs.go (what /proc says), main.go, log.go.
 package shim

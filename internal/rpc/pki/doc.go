@@ -25,4 +25,8 @@
 //     are all taken the oldest gives way, so silence cannot keep others out. It can fill no log:
 //     one line an address and minute.
 //   - A private key that others can read is not used.
+//
+// Read identity.go (what a certificate says), issue.go (making them), load.go (reading them),
+// tls.go (the configurations), listener.go with strangers.go (who may hold it up, and for how
+// long), giveup.go (peers that have gone), explain.go (handshakes that fail, in words).
 package pki

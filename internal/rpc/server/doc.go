@@ -13,4 +13,7 @@
 //   - A request gets exactly one last answer: the handler's, or "internal error" where the handler
 //     panicked, failed with an error that isn't an *rpc.Error, or forgot.
 //   - One local user cannot take all connections; root can.
+//
+// Read serve.go (the limits), conn.go (one connection), request.go (one request), listen.go and
+// unixpeer.go (local users), attend.go (commands that stay).
 package server

@@ -11,4 +11,6 @@
 //
 // It doesn't own: the ranking itself (package fairtree), usage and its fading (package state), when
 // priorities are computed anew (ctld).
+//
+// find.go finds associations.
 package multifactor

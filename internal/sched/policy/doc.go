@@ -41,4 +41,6 @@
 // SIGCOMM 1989. Predictions from a user's last jobs: Tsafrir, Etsion, Feitelson, Backfilling Using
 // System-Generated Predictions Rather than User Runtime Estimates, TPDS 2007. That loose estimates
 // let short jobs pass: the same, and Mu'alem, Feitelson, TPDS 2001.
+//
+// policy.go has the options, share.go the dominant shares.
 package policy
