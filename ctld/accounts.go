@@ -334,9 +334,11 @@ func (c *Controller) shares(_ context.Context, who *proto.Caller, rq *proto.Shar
 		if r.User != "" {
 			row.FairShare = fair.Factor(r.Account, r.User, r.Partition)
 			if u := v.UsageOf(r.Account, r.User, r.Partition); u != nil {
-				for _, t := range v.UsageAt(u, now).TRES {
+				used := v.UsageAt(u, now)
+				for _, t := range used.TRES {
 					row.TRESMins = append(row.TRESMins, model.TRESCount{TRES: t.TRES, Count: t.Meter.Value / 60_000})
 				}
+				row.TRESMins = model.AddTRES(row.TRESMins, "billing", used.Bill.Value/60_000)
 			}
 		}
 		if r.Assoc != nil {

@@ -151,7 +151,7 @@ func (c *Controller) sendMail(parent context.Context, v *state.View, m *state.Ma
 		return
 	}
 	text := newLetter(m, c.now())
-	c.runMailProg(parent, v, m.Job, text.subject(), text.env(), text.body(c.recordOf(v.Config(), 0, m.Job)))
+	c.runMailProg(parent, v, m.Job, text.subject(), text.env(), text.body(c.recordOf(v, 0, m.Job)))
 }
 
 // runMailProg sends one mail about a job to whom the job names.

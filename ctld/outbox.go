@@ -73,7 +73,7 @@ func (c *Controller) shipOn(ctx context.Context) error {
 			if step != nil {
 				put.Records = append(put.Records, stepRecord(v.Config(), seq, j, step))
 			} else {
-				put.Records = append(put.Records, c.recordOf(v.Config(), seq, j))
+				put.Records = append(put.Records, c.recordOf(v, seq, j))
 			}
 			return len(put.Records) < outboxBatch
 		})

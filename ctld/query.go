@@ -6,9 +6,11 @@ import (
 	"slices"
 	"time"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/blob"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/sched"
 	"gbatch/internal/state"
 )
 
@@ -20,6 +22,17 @@ func (c *Controller) jobs(_ context.Context, who *proto.Caller, rq *proto.JobsRe
 		return err
 	}
 	chunk := proto.JobsChunk{Now: c.now()}
+	rules := askRules(v)
+	flush := func() (err error) {
+		if len(rules) > 0 {
+			err, rules = send(&proto.JobsChunk{Now: chunk.Now, Rules: rules}), nil
+		}
+		if err == nil {
+			err = send(&chunk)
+		}
+		chunk.Jobs = chunk.Jobs[:0]
+		return err
+	}
 	order := c.prio.order(v, chunk.Now)
 	var err error
 	gives := partGives{v: v}
@@ -42,8 +55,7 @@ func (c *Controller) jobs(_ context.Context, who *proto.Caller, rq *proto.JobsRe
 		}
 		chunk.Jobs = append(chunk.Jobs, j)
 		if len(chunk.Jobs) == proto.ChunkJobs {
-			err = send(&chunk)
-			chunk.Jobs, copies = chunk.Jobs[:0], copies[:0]
+			err, copies = flush(), copies[:0]
 		}
 		return err == nil
 	}
@@ -62,9 +74,31 @@ func (c *Controller) jobs(_ context.Context, who *proto.Caller, rq *proto.JobsRe
 		v.Jobs(give)
 	}
 	if err == nil && len(chunk.Jobs) > 0 {
-		err = send(&chunk)
+		err = flush()
 	}
 	return err
+}
+
+// askRules gives what each partition adds to what jobs ask for, and what it adds for the jobs of a QOS that lifts limits of
+// its nodes.
+func askRules(v *state.View) []*model.AskRules {
+	var out []*model.AskRules
+	params := &v.Config().Params
+	add := func(p *model.Partition, qos string) {
+		r := ask.RulesOf(p, params)
+		r.QOS = qos
+		out = append(out, &r)
+	}
+	for _, p := range v.Config().Partitions {
+		add(p, "")
+		v.AllQOS(func(q *model.QOS) bool {
+			if lifted := sched.Lifted(v, q.Name, p); lifted.MinNodes != p.MinNodes || lifted.MaxNodes != p.MaxNodes {
+				add(lifted, q.Name)
+			}
+			return true
+		})
+	}
+	return out
 }
 
 // checkRefs guards against references that a command could not have parsed, and narrows none: what is walked later is

@@ -3,15 +3,18 @@ package ctld
 import (
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
+	"gbatch/internal/sched"
+	"gbatch/internal/state"
 )
 
 // record.go writes accounting records: a job or step as it was when the event was queued.
 
 // recordOf gives the accounting record of a job as it was when the event was queued.
-func (c *Controller) recordOf(cfg *model.Config, seq uint64, j *model.Job) *model.Record {
-	sp := j.Spec
+func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Record {
+	cfg, sp := v.Config(), j.Spec
 	r := &model.Record{Seq: seq, Cluster: cfg.Cluster, Job: j.ID, Attempt: j.Attempt, ArrayID: j.ArrayID, Task: j.Task,
 		Name: sp.Name, User: sp.User, Group: sp.Group, UID: sp.UID, GID: sp.GID, Account: sp.Account, QOS: sp.QOS,
 		Partition: strings.Join(sp.Partitions, ","), State: j.State, Reason: j.Reason, Submit: j.Submit, Eligible: j.Eligible,
@@ -21,22 +24,17 @@ func (c *Controller) recordOf(cfg *model.Config, seq uint64, j *model.Job) *mode
 	if j.IsArray() {
 		r.TaskText = throttled(j.Tasks.String(), j.Throttle)
 	}
-	tasks := max(1, int64(sp.Tasks), int64(sp.MinNodes))
-	r.ReqCPUs = int32(tasks * max(1, int64(sp.CPUsPerTask)))
-	r.NumNodes = max(1, sp.MinNodes)
-	if sp.MemPerCPU > 0 {
-		r.ReqMemMiB = sp.MemPerCPU * int64(r.ReqCPUs) / int64(r.NumNodes)
+	var rules *model.AskRules
+	if p := v.Partition(j.Partition()); p != nil {
+		of := ask.RulesOf(sched.Lifted(v, sp.QOS, p), &cfg.Params)
+		rules = &of
 	}
-	for _, g := range sp.Gres {
-		n := int64(g.Count)
-		switch g.Per {
-		case model.PerNode:
-			n *= int64(r.NumNodes)
-		case model.PerTask:
-			n *= tasks
-		}
-		r.ReqGres = append(r.ReqGres, model.GresCount{Name: g.Name, Type: g.Type, Count: n})
+	size, gres, bill := ask.Asked(sp, rules)
+	r.ReqCPUs, r.NumNodes, r.ReqGres = int32(size.CPUs), int32(size.Nodes), gres
+	if size.MemMiB > 0 {
+		r.ReqMemMiB = (size.MemMiB + int64(size.Nodes) - 1) / int64(size.Nodes)
 	}
+	r.Asked = &model.Asked{Nodes: int32(size.Nodes), MemMiB: size.MemMiB, Bill: bill}
 	if j.State == model.Completing { // as Slurm's accounting: it runs until it has ended
 		r.State = model.Running
 	}
@@ -61,6 +59,7 @@ func (c *Controller) recordOf(cfg *model.Config, seq uint64, j *model.Job) *mode
 		r.Nodes, r.NumNodes = hostlist.Compress(names), int32(len(names))
 		cpus, mem, gres := j.Run.Alloc.Totals()
 		r.AllocCPUs, r.AllocMemMiB, r.AllocGres = int32(cpus), mem, gres
+		r.Asked.Billed = j.Run.Billing()
 		if r.ReqMemMiB <= 0 {
 			r.ReqMemMiB = mem / int64(r.NumNodes)
 		}

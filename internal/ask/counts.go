@@ -55,11 +55,14 @@ func RulesOf(p *model.Partition, params *model.Params) model.AskRules {
 	return r
 }
 
-// Of gives what sp asks for under rules.
+// Of gives what sp asks for under rules; without any (nil) it is what sp itself says.
 //
 // Where sp says nothing of nodes, the job gets as few as hold its tasks and its per-job resources; where it gives a
 // range, as many as are free.
 func Of(sp *model.Spec, rules *model.AskRules) Counts {
+	if rules == nil {
+		rules = &model.AskRules{}
+	}
 	c := Counts{Tasks: int(sp.Tasks), PerNode: 1, TasksPerNode: int(sp.TasksPerNode), CPUsPerTask: max(1, int(sp.CPUsPerTask)),
 		MinCPUs: int(sp.MinCPUs), Overcommit: sp.Overcommit, MemPerNode: sp.MemPerNode, MemPerCPU: sp.MemPerCPU, Gres: typedFirst(sp.Gres)}
 	c.nodes(sp, rules)

@@ -8,6 +8,7 @@
 //	counts.go  Of: the numbers of a job with the defaults of its partition and cluster filled in
 //	size.go    Size: the least that a job takes, and the same as a list of resources
 //	there.go   what a cluster has, for whoever asked for something else
+//	job.go     a job in a list: which rules are its own, and what it has or asks for
 //
 // Invariants: nothing here has an effect or reads a clock; a Spec is never changed; every number is
 // at least what a plan gives the job, so that what is shown before the start is never more than

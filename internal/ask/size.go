@@ -127,5 +127,8 @@ func (c *Counts) Least() (all, node []model.TRESCount) {
 
 // Bill gives the billing units of a list of resources under rules (TRESBillingWeights).
 func Bill(have []model.TRESCount, rules *model.AskRules) int64 {
+	if rules == nil {
+		return model.BillMicros(have, nil, 0) / model.FactorOne
+	}
 	return model.BillMicros(have, rules.Billing, rules.Flags) / model.FactorOne
 }

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/walltime"
@@ -15,8 +16,9 @@ type JobView struct {
 	At        model.Time // of the controller's answer
 	BitLen    int        // SLURM_BITSTR_LEN: longest task list, bytes; 0: no limit
 	NoConvert bool
-	Expand    bool   // --expand-patterns
-	Cluster   string // for JSON
+	Expand    bool          // --expand-patterns
+	Cluster   string        // for JSON
+	Rules     *ask.Rulebook // what partitions add to what jobs ask for; nil: not known
 }
 
 // JobRow is one line: a job, or with -r one task of an array that has not started, or with -P a job in one of its
@@ -139,14 +141,31 @@ func (r *JobRow) Size() (nodes, cpus int) {
 		}
 		return len(r.Run.Alloc.Nodes), cpus
 	}
-	nodes, cpus, _ = jobSize(r.Job)
-	return nodes, cpus
+	c := r.asks()
+	size := c.Size()
+	return size.Nodes, size.CPUs
 }
 
-func (r *JobRow) numTasks() int {
-	_, _, tasks := jobSize(r.Job)
-	return tasks
+// asks gives what the job asks for, in the row's partition where it is about one.
+func (r *JobRow) asks() ask.Counts { return ask.Of(r.Spec, r.askRules()) }
+
+func (r *JobRow) askRules() *model.AskRules {
+	if r.OnePartition != "" {
+		return r.Rules.In(r.OnePartition, r.Spec.QOS)
+	}
+	return r.Rules.Of(r.Job)
 }
+
+// billing gives the billing units of what the job holds or, while it waits, asks for.
+func (r *JobRow) billing() int64 {
+	if r.Run != nil {
+		return r.Run.Billing()
+	}
+	_, _, bill := ask.Asked(r.Spec, r.askRules())
+	return bill
+}
+
+func (r *JobRow) numTasks() int { return ask.Job(r.Job, r.askRules()).Tasks }
 
 // Begins gives %S: when the job started, is known to start, or (if it never did) ended.
 func (r *JobRow) Begins() model.Time {
@@ -221,7 +240,8 @@ func appendMem(b []byte, mib int64, noConvert bool) []byte {
 
 // MinCPUs gives %c: CPUs per node at the least.
 func (r *JobRow) MinCPUs() int64 {
-	return int64(max(1, r.Spec.MinCPUs, r.Spec.TasksPerNode*max(1, r.Spec.CPUsPerTask), r.Spec.CPUsPerTask))
+	c := r.asks()
+	return int64(minCPUs(&c))
 }
 
 // pendingS gives how long the job has waited, in seconds.

@@ -139,7 +139,7 @@ func jobNames() []JobField {
 		qText(0, "STDERR", "STDERR", func(r *JobRow) string { _, e := r.outputs(); return e }),
 		qText(0, "STDIN", "STDIN", func(r *JobRow) string { return stdinOf(r.Spec) }),
 		qText(0, "STDOUT", "STDOUT", func(r *JobRow) string { o, _ := r.outputs(); return o }),
-		qText(0, "tres-alloc", "TRES_ALLOC", func(r *JobRow) string { return tresText(r.Job) }),
+		qText(0, "tres-alloc", "TRES_ALLOC", func(r *JobRow) string { return tresText(r.Job, r.askRules()) }),
 		qText(0, "tres-per-job", "TRES_PER_JOB", func(r *JobRow) string { return r.gres(model.PerJob) }),
 		qText(0, "tres-per-task", "TRES_PER_TASK", func(r *JobRow) string { return r.gres(model.PerTask) }),
 	}

@@ -48,7 +48,7 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 		{Name: "contiguous", Bool: func(r *JobRow) bool { return r.Spec.Extra().Contiguous }},
 		{Name: "core_spec", Type: slurmjson.Number},
 		{Name: "cores_per_socket", Type: slurmjson.Number},
-		{Name: "billable_tres", Count: (*JobRow).numCPUs},
+		{Name: "billable_tres", Count: (*JobRow).billing},
 		{Name: "cpus_per_task", Count: func(r *JobRow) int64 { return int64(max(1, r.Spec.CPUsPerTask)) }},
 		{Name: "current_working_directory", Str: func(r *JobRow) string { return r.Spec.WorkDir }},
 		{Name: "deadline", Time: func(r *JobRow) model.Time { return r.Spec.Deadline }},
@@ -130,15 +130,13 @@ func jobJSONFromJobID() []slurmjson.Field[JobRow] {
 		{Name: "tres_per_node", Str: func(r *JobRow) string { return gone(r.gres(model.PerNode)) }},
 		{Name: "tres_per_task", Str: func(r *JobRow) string { return gone(r.gres(model.PerTask)) }},
 		{Name: "tres_req_str", Str: func(r *JobRow) string {
-			asked := *r.Job
-			asked.Run = nil
-			return tresText(&asked)
+			return askedText(r.Job, r.askRules())
 		}},
 		{Name: "tres_alloc_str", Str: func(r *JobRow) string {
 			if r.Run == nil {
 				return ""
 			}
-			return tresText(r.Job)
+			return tresText(r.Job, r.askRules())
 		}},
 		{Name: "user_id", Int: func(r *JobRow) int64 { return int64(r.Spec.UID) }},
 		{Name: "user_name", Str: func(r *JobRow) string { return r.Spec.User }},

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/walltime"
@@ -13,13 +14,14 @@ import (
 // TresGPU is what a way of binding GPUs has before it in --tres-bind.
 const TresGPU = "gres/gpu:"
 
-// ShowJob gives a job as scontrol show job does, at a time of the controller.
-func ShowJob(j *model.Job, now model.Time, at *Times, details bool) *KeyValues {
+// ShowJob gives a job as scontrol show job does, at a time of the controller; rules are those of its partition, nil where
+// they are not known.
+func ShowJob(j *model.Job, rules *model.AskRules, now model.Time, at *Times, details bool) *KeyValues {
 	r := &KeyValues{}
 	r.jobState(j, details)
 	r.jobTimes(j, now, at)
-	r.jobPlace(j, details)
-	r.jobSpec(j)
+	r.jobPlace(j, rules, details)
+	r.jobSpec(j, rules)
 	r.jobExtras(j)
 	return r
 }
@@ -95,7 +97,7 @@ func (r *KeyValues) jobTimes(j *model.Job, now model.Time, at *Times) {
 }
 
 // jobPlace writes where the job runs, or may, and what it holds there.
-func (r *KeyValues) jobPlace(j *model.Job, details bool) {
+func (r *KeyValues) jobPlace(j *model.Job, rules *model.AskRules, details bool) {
 	sp := j.Spec
 	host := sp.Host
 	if host == "" {
@@ -115,13 +117,13 @@ func (r *KeyValues) jobPlace(j *model.Job, details bool) {
 	if len(names) > 0 {
 		r.line(KV("BatchHost", names[0]))
 	}
-	nodes, cpus, tasks := jobSize(j)
-	num := strconv.Itoa(nodes)
-	if j.Run == nil && sp.MaxNodes > sp.MinNodes {
-		num = fmt.Sprintf("%d-%d", sp.MinNodes, sp.MaxNodes)
+	asked, size := ask.Of(sp, rules), ask.Job(j, rules)
+	num := strconv.Itoa(size.Nodes)
+	if j.Run == nil && sp.MaxNodes > sp.MinNodes && asked.MaxNodes > asked.MinNodes {
+		num = fmt.Sprintf("%d-%d", asked.MinNodes, asked.MaxNodes)
 	}
-	r.line(KV("NumNodes", num), KV("NumCPUs", cpus), KV("NumTasks", tasks), KV("CPUs/Task", max(1, sp.CPUsPerTask)), KV("ReqB:S:C:T", "0:0:*:*"))
-	r.line(KV("TRES", tresText(j)))
+	r.line(KV("NumNodes", num), KV("NumCPUs", size.CPUs), KV("NumTasks", size.Tasks), KV("CPUs/Task", max(1, sp.CPUsPerTask)), KV("ReqB:S:C:T", "0:0:*:*"))
+	r.line(KV("TRES", tresText(j, rules)))
 	perNode := "0"
 	if sp.TasksPerNode > 0 {
 		perNode = strconv.Itoa(int(sp.TasksPerNode))
@@ -139,14 +141,15 @@ func (r *KeyValues) jobPlace(j *model.Job, details bool) {
 }
 
 // jobSpec writes what the job asks for of each node, and what it runs.
-func (r *KeyValues) jobSpec(j *model.Job) {
+func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
+	asked := ask.Of(j.Spec, rules)
 	sp := j.Spec
 	perCPU, mem := j.Memory()
 	memKey := "MinMemoryNode"
 	if perCPU > 0 {
 		memKey, mem = "MinMemoryCPU", perCPU
 	}
-	r.line(KV("MinCPUsNode", max(1, sp.MinCPUs, max(1, sp.TasksPerNode)*max(1, sp.CPUsPerTask))), KV(memKey, walltime.FormatMem(max(0, mem))), KV("MinTmpDiskNode", walltime.FormatMem(sp.TmpMiB)))
+	r.line(KV("MinCPUsNode", minCPUs(&asked)), KV(memKey, walltime.FormatMem(max(0, mem))), KV("MinTmpDiskNode", walltime.FormatMem(sp.TmpMiB)))
 	r.line(KV("Features", orNull(sp.Features)), KV("DelayBoot", "00:00:00"))
 	if sp.Reservation != "" {
 		r.line(KV("Reservation", sp.Reservation))
@@ -240,48 +243,22 @@ func timeMinText(sp *model.Spec) string {
 	return walltime.Elapsed(sp.More.TimeMinS)
 }
 
-// jobSize gives how many nodes, CPUs and tasks a job has, or asks for.
-func jobSize(j *model.Job) (nodes, cpus, tasks int) {
-	sp := j.Spec
-	nodes = int(max(1, sp.MinNodes))
-	tasks = int(sp.Tasks)
-	if tasks == 0 {
-		tasks = nodes * int(max(1, sp.TasksPerNode))
-	}
-	if j.Run != nil {
-		c, _, _ := j.Run.Alloc.Totals()
-		return len(j.Run.Alloc.Nodes), c, max(tasks, len(j.Run.Alloc.Nodes))
-	}
-	return nodes, max(tasks*int(max(1, sp.CPUsPerTask)), nodes*int(sp.MinCPUs)), tasks
-}
+// minCPUs gives the fewest CPUs of each node; TasksPerNode may be a limit only, and is shown as what is asked for.
+func minCPUs(c *ask.Counts) int { return c.CPUsFor(max(c.PerNode, c.TasksPerNode), 0) }
 
 // tresText gives what a job holds, or asks for: cpu=2,mem=4G,node=1,billing=2,gres/gpu=1.
-func tresText(j *model.Job) string {
-	nodes, cpus, tasks := jobSize(j)
-	sp := j.Spec
-	mem := int64(0)
-	var gres []model.GresCount
-	if j.Run != nil {
-		_, mem, gres = j.Run.Alloc.Totals()
-	} else {
-		switch perCPU, perNode := j.Memory(); {
-		case perCPU > 0:
-			mem = perCPU * int64(cpus)
-		case perNode > 0:
-			mem = perNode * int64(nodes)
-		}
-		for _, g := range sp.Gres {
-			n := int64(g.Count)
-			switch g.Per {
-			case model.PerNode:
-				n *= int64(nodes)
-			case model.PerTask:
-				n *= int64(tasks)
-			}
-			gres = append(gres, model.GresCount{Name: g.Name, Type: g.Type, Count: n})
-		}
+func tresText(j *model.Job, rules *model.AskRules) string {
+	if j.Run == nil || j.Run.Alloc == nil {
+		return askedText(j, rules)
 	}
-	return tres(int64(cpus), mem, int64(nodes), gres)
+	cpus, mem, gres := j.Run.Alloc.Totals()
+	return tres(int64(cpus), mem, int64(len(j.Run.Alloc.Nodes)), gres, j.Run.Billing())
+}
+
+// askedText gives what a job asks for, in the same way.
+func askedText(j *model.Job, rules *model.AskRules) string {
+	size, gres, bill := ask.Asked(j.Spec, rules)
+	return tres(int64(size.CPUs), size.MemMiB, int64(size.Nodes), gres, bill)
 }
 
 // jobGresText gives what an allocation has of generic resources on all nodes: gpu:a100:4.

@@ -203,11 +203,11 @@ func (r *RecordRow) mem(mib int64) string {
 }
 
 // tres writes a list of resources in sacct's order, which is the alphabet's.
-func (r *RecordRow) tres(cpus, memMiB, nodes int64, gres []model.GresCount, billing bool) string {
+func (r *RecordRow) tres(cpus, memMiB, nodes int64, gres []model.GresCount, bill int64) string {
 	type entry struct{ name, value string }
 	list := []entry{{name: "cpu", value: strconv.FormatInt(cpus, 10)}, {name: "node", value: strconv.FormatInt(nodes, 10)}}
-	if billing {
-		list = append(list, entry{name: "billing", value: strconv.FormatInt(cpus, 10)})
+	if bill != notBilled {
+		list = append(list, entry{name: "billing", value: strconv.FormatInt(bill, 10)})
 	}
 	if memMiB > 0 {
 		list = append(list, entry{name: "mem", value: r.mem(memMiB)})
@@ -233,8 +233,34 @@ func (r *RecordRow) tres(cpus, memMiB, nodes int64, gres []model.GresCount, bill
 	return string(out)
 }
 
+// asked gives what the job asked for beside CPUs and generic resources. Records of older controllers don't say: it was the
+// nodes that it has, and a billing unit a CPU.
+func (r *RecordRow) asked() (nodes, memMiB, bill int64) {
+	nodes = int64(max(1, r.NumNodes))
+	memMiB = r.ReqMemMiB * nodes
+	if r.Asked == nil {
+		return nodes, memMiB, r.reqCPUs()
+	}
+	if r.Asked.MemMiB > 0 {
+		memMiB = r.Asked.MemMiB
+	}
+	return int64(max(1, r.Asked.Nodes)), memMiB, r.Asked.Bill
+}
+
+// billed gives the billing units that the job held. A step is not billed.
+func (r *RecordRow) billed() int64 {
+	switch {
+	case r.Batch:
+		return notBilled
+	case r.Asked == nil:
+		return r.cpus()
+	}
+	return r.Asked.Billed
+}
+
 func (r *RecordRow) reqTRES() string {
-	return r.tres(r.reqCPUs(), r.ReqMemMiB*int64(max(1, r.NumNodes)), int64(max(1, r.NumNodes)), r.ReqGres, true)
+	nodes, mem, bill := r.asked()
+	return r.tres(r.reqCPUs(), mem, nodes, r.ReqGres, bill)
 }
 
 func (r *RecordRow) allocTRES() string {
@@ -248,7 +274,7 @@ func (r *RecordRow) allocTRES() string {
 			gres[i].Count = r.perNode(gres[i].Count)
 		}
 	}
-	return r.tres(r.cpus(), r.perNode(r.AllocMemMiB), r.nodes(), gres, !r.Batch)
+	return r.tres(r.cpus(), r.perNode(r.AllocMemMiB), r.nodes(), gres, r.billed())
 }
 
 // used gives what the batch step used, once it has ended; nil for other rows.

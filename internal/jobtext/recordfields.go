@@ -187,7 +187,7 @@ func recordFieldsMToR(u map[string]RecordField) []RecordField {
 			}
 			return r.reqCPUs()
 		}),
-		aJob("ReqMem", 10, func(r *RecordRow) string { return r.mem(r.ReqMemMiB * int64(max(1, r.NumNodes))) }),
+		aJob("ReqMem", 10, func(r *RecordRow) string { _, mem, _ := r.asked(); return r.mem(mem) }),
 		aNum("ReqNodes", 8, (*RecordRow).nodes),
 		aJob("ReqTRES", 10, (*RecordRow).reqTRES),
 		aJob("Reservation", 20, func(r *RecordRow) string { return r.Reservation }), aEmpty("ReservationId", 8),

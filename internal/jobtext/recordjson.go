@@ -103,8 +103,8 @@ func RecordJSON() []slurmjson.Field[RecordWithSteps] {
 		{Name: "tres", Fields: fields{
 			{Name: "allocated", Put: func(w *slurmjson.Writer, name string, r *row) { r.writeAlloc(w, name) }},
 			{Name: "requested", Put: func(w *slurmjson.Writer, name string, r *row) {
-				n := int64(max(1, r.NumNodes))
-				w.TRESList(name, r.reqCPUs(), max(0, r.ReqMemMiB)*n, n, r.ReqGres)
+				nodes, mem, bill := r.asked()
+				w.TRESList(name, r.reqCPUs(), max(0, mem), nodes, bill, r.ReqGres)
 			}},
 		}},
 		{Name: "used_gres"},
@@ -267,5 +267,5 @@ func (r *RecordRow) writeAlloc(j *slurmjson.Writer, name string) {
 	if r.AllocCPUs > 0 {
 		cpus = r.cpus()
 	}
-	j.TRESList(name, cpus, r.perNode(r.AllocMemMiB), r.nodes(), r.AllocGres)
+	j.TRESList(name, cpus, r.perNode(r.AllocMemMiB), r.nodes(), r.billed(), r.AllocGres)
 }

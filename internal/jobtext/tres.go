@@ -25,13 +25,19 @@ func resvTRES(v *model.Reservation, size *proto.ResvSize) string {
 	return strings.Join(out, ",")
 }
 
+// notBilled as a number of billing units leaves them out.
+const notBilled = -1
+
 // tres builds Slurm's resource list. A typed resource is counted under its name and under its type.
-func tres(cpus, memMiB, nodes int64, gres []model.GresCount) string {
+func tres(cpus, memMiB, nodes int64, gres []model.GresCount, bill int64) string {
 	b := fmt.Sprintf("cpu=%d", cpus)
 	if memMiB > 0 {
 		b += ",mem=" + walltime.FormatMem(memMiB)
 	}
-	b += fmt.Sprintf(",node=%d,billing=%d", nodes, cpus)
+	b += fmt.Sprintf(",node=%d", nodes)
+	if bill != notBilled {
+		b += fmt.Sprintf(",billing=%d", bill)
+	}
 	var names []string
 	sum := map[string]int64{}
 	for _, g := range gres {
@@ -83,7 +89,7 @@ func gresReqText(g model.GresReq) string {
 }
 
 func nodeTres(cpus, mem int64, gres []model.GresCount) string {
-	return strings.Replace(tres(cpus, mem, 1, gres), ",node=1", "", 1)
+	return strings.Replace(tres(cpus, mem, 1, gres, cpus), ",node=1", "", 1)
 }
 
 // gresDefText gives a node's generic resources: gpu:a100:8.
@@ -157,8 +163,7 @@ func stepGres(s *model.Step) string {
 
 // stepTRES writes what a step holds; it is not billed for it.
 func stepTRES(s *model.Step) string {
-	text := tres(int64(s.CPUs), s.MemMiB, int64(len(s.Nodes)), s.Gres)
-	return strings.Replace(text, fmt.Sprintf(",billing=%d", s.CPUs), "", 1)
+	return tres(int64(s.CPUs), s.MemMiB, int64(len(s.Nodes)), s.Gres, notBilled)
 }
 
 // licensesText gives a job's licenses as gqueue and gcontrol show them.

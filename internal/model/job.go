@@ -158,6 +158,8 @@ type Run struct {
 	Mailed     int32  // percentage of the time limit of whose passing people have been told last; 0: none
 
 	FailedNode string // the node whose failure, fault or prolog ended the run; "": none did
+
+	Bill int64 // billing units that it holds (TRESBillingWeights), whatever its UsageFactor; see Billing
 }
 
 func (x *Run) Wire(c *wire.C) {
@@ -195,6 +197,7 @@ func (x *Run) Wire(c *wire.C) {
 	wire.Int(c, &x.Warned)
 	wire.Int(c, &x.Mailed)
 	wire.Text(c, &x.FailedNode, MaxText)
+	wire.Int(c, &x.Bill)
 }
 
 // Gate says which program of the controller a job waits for. The numbers are stored: append only.
@@ -214,6 +217,15 @@ func (r *Run) Deadline() Time {
 		return 0
 	}
 	return r.Start.Add(r.LimitS) + Time(r.SleepMS)
+}
+
+// Billing gives the billing units that the job holds. Of one that an older controller started they are worked out from
+// what it is charged with.
+func (r *Run) Billing() int64 {
+	if r.Bill != 0 || r.Factor <= 0 {
+		return r.Bill
+	}
+	return Scale(r.BillRate, FactorOne, r.Factor) / FactorOne
 }
 
 // End is how a job ended.

@@ -60,6 +60,8 @@ type Record struct {
 	NoScript  bool  // galloc's, or grun's own: there is no batch step
 
 	FailedNode string // the node whose failure, fault or prolog ended the run; "": none did
+
+	Asked *Asked // nil: an older controller's record
 }
 
 func (x *Record) Wire(c *wire.C) {
@@ -114,6 +116,7 @@ func (x *Record) Wire(c *wire.C) {
 	wire.Int(c, &x.SuspendAt)
 	wire.Bool(c, &x.NoScript)
 	wire.Text(c, &x.FailedNode, MaxText)
+	wire.Ptr(c, &x.Asked)
 }
 
 // ElapsedS gives how long an ended job had its resources without being suspended, seconds.
@@ -132,4 +135,19 @@ func (r *Record) ShortForSummary() bool {
 		every = int64(r.Exit.Use.Nodes[0].EveryS)
 	}
 	return r.ElapsedS() < 2*every
+}
+
+// Asked is what a record says in all of what a job asks for, and what it is billed for.
+type Asked struct {
+	Nodes  int32
+	MemMiB int64 // 0: as much as its nodes or CPUs bring with them
+	Bill   int64 // billing units of what it asks for
+	Billed int64 // and of what it holds; 0: it has not started
+}
+
+func (x *Asked) Wire(c *wire.C) {
+	wire.Int(c, &x.Nodes)
+	wire.Int(c, &x.MemMiB)
+	wire.Int(c, &x.Bill)
+	wire.Int(c, &x.Billed)
 }

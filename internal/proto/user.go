@@ -176,15 +176,19 @@ func (x *JobsRequest) Wire(c *wire.C) {
 	wire.Bool(c, &x.Positions)
 }
 
-// JobsChunk is a part of the list, in order of ID. The records are the replicated ones, whole.
+// JobsChunk is a part of the list, in order of ID. The records are the replicated ones, whole. A chunk without jobs, with
+// the rules of the partitions, comes before the first with some.
 type JobsChunk struct {
 	Now  model.Time
 	Jobs []*model.Job
+
+	Rules []*model.AskRules // what partitions add to what jobs ask for
 }
 
 func (x *JobsChunk) Wire(c *wire.C) {
 	wire.Int(c, &x.Now)
 	wire.Ptrs(c, &x.Jobs, model.MaxMany)
+	wire.Ptrs(c, &x.Rules, model.MaxList)
 }
 
 // NodesRequest lists nodes, all or the named ones. Answered by a stream of NodesChunk.

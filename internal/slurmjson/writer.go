@@ -257,14 +257,17 @@ func (j *Writer) TRES(typ, name string, count, id int64) {
 	j.Close('}')
 }
 
-// TRESList writes resources with Slurm's fixed numbers; generic resources count from 1001 on.
-func (j *Writer) TRESList(name string, cpus, mem, nodes int64, gres []model.GresCount) {
+// TRESList writes resources with Slurm's fixed numbers; generic resources count from 1001 on. What is not billed has a
+// negative number of billing units.
+func (j *Writer) TRESList(name string, cpus, mem, nodes, bill int64, gres []model.GresCount) {
 	j.Open(name, '[')
 	if cpus > 0 {
 		j.TRES("cpu", "", cpus, 1)
 		j.TRES("mem", "", mem, 2)
 		j.TRES("node", "", nodes, 4)
-		j.TRES("billing", "", cpus, 5)
+		if bill >= 0 {
+			j.TRES("billing", "", bill, 5)
+		}
 		for i, g := range gres {
 			n := g.Name
 			if g.Type != "" {

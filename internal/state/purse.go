@@ -372,7 +372,7 @@ func (s *State) capEnd(j *model.Job) (first model.Time, by minuteLimit) {
 		}
 		n := holds(j, l.cap.tres)
 		if l.cap.tres == "billing" {
-			n = s.billingOf(j.Run.Alloc.TRES(), j.Run.Partition)
+			n = j.Run.Billing()
 		}
 		if n <= 0 {
 			continue

@@ -144,7 +144,7 @@ func (f *facts) qosNames(qos, part string) []string {
 // tresOf gives what a job holds, billing units included, in order of name.
 func (s *State) tresOf(j *model.Job) []model.TRESCount {
 	tres := j.Run.Alloc.TRES()
-	return model.AddTRES(tres, "billing", s.billingOf(tres, j.Run.Partition))
+	return model.AddTRES(tres, "billing", j.Run.Billing())
 }
 
 func (f *facts) billingOf(tres []model.TRESCount, part string) int64 {

@@ -62,7 +62,7 @@ func (c *control) refs(words []string) ([]proto.JobRef, error) {
 func (c *control) byName(name string) ([]proto.JobRef, error) {
 	var refs []proto.JobRef
 	rq := &proto.JobsRequest{Filter: proto.JobFilter{Names: []string{name}}, Default: true}
-	err := c.eachJob(rq, func(j *model.Job, _ model.Time) { refs = append(refs, env.RefOf(j)) })
+	err := c.eachJob(rq, nil, func(j *model.Job, _ model.Time) { refs = append(refs, env.RefOf(j)) })
 	if err == nil && len(refs) == 0 {
 		err = fmt.Errorf("no job has the name %s", name)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/cli/env"
 	"gbatch/internal/client"
 	"gbatch/internal/jobtext"
@@ -32,12 +33,12 @@ func (c *control) jobsJSON(ids string) error {
 	}
 	rq := &proto.JobsRequest{}
 	rq.Filter.Jobs, rq.Filter.States = refs, model.JobStates()
-	rows := &jobtext.JobRows{View: &jobtext.JobView{Times: *c.Clock(), BitLen: c.BitLen(), Cluster: cluster}, Jobs: refs}
+	rows := &jobtext.JobRows{View: &jobtext.JobView{Times: *c.Clock(), BitLen: c.BitLen(), Cluster: cluster, Rules: &ask.Rulebook{}}, Jobs: refs}
 	seen := map[model.JobID]bool{} // a list of ids may name a job more than once
 	fields := jobtext.JobJSON()
 	j := c.JSONFrame("jobs", c.json)
 	at := model.Time(time.Now().UnixMilli()) // the controller's, once it has sent a job
-	err = c.eachJob(rq, func(job *model.Job, now model.Time) {
+	err = c.eachJob(rq, rows.View.Rules, func(job *model.Job, now model.Time) {
 		rows.View.At, at = now, now
 		if len(refs) > 1 && seen[job.ID] {
 			return

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/cli/env"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
@@ -25,9 +26,9 @@ func (c *control) showJobs(arg string) error {
 		}
 		rq.Filter.Jobs = refs
 	}
-	n := 0
-	err := c.eachJob(rq, func(j *model.Job, now model.Time) {
-		c.print(jobtext.ShowJob(j, now, c.Clock(), c.details > 0))
+	n, book := 0, &ask.Rulebook{}
+	err := c.eachJob(rq, book, func(j *model.Job, now model.Time) {
+		c.print(jobtext.ShowJob(j, book.Of(j), now, c.Clock(), c.details > 0))
 		n++
 	})
 	switch {
@@ -39,8 +40,9 @@ func (c *control) showJobs(arg string) error {
 	return nil
 }
 
-// eachJob calls f for the jobs that fit, with the controller's time.
-func (c *control) eachJob(rq *proto.JobsRequest, f func(j *model.Job, now model.Time)) error {
+// eachJob calls f for the jobs that fit, with the controller's time; what partitions add to what jobs ask for goes into book
+// before that, unless that is nil.
+func (c *control) eachJob(rq *proto.JobsRequest, book *ask.Rulebook, f func(j *model.Job, now model.Time)) error {
 	cl, err := c.ask()
 	if err != nil {
 		return err
@@ -49,6 +51,9 @@ func (c *control) eachJob(rq *proto.JobsRequest, f func(j *model.Job, now model.
 		var chunk proto.JobsChunk
 		if err := proto.Decode(body, &chunk); err != nil {
 			return err
+		}
+		if book != nil {
+			book.Add(chunk.Rules)
 		}
 		for _, j := range chunk.Jobs {
 			f(j, chunk.Now)

@@ -27,7 +27,7 @@ func demoJobs() []*model.Job {
 		for _, n := range nodes {
 			a.Nodes = append(a.Nodes, model.NodeAlloc{Node: n, CPUs: model.UpTo(4 / len(nodes)), MemMiB: 4096, Tasks: 1})
 		}
-		j.Run = &model.Run{Partition: j.Spec.Partitions[0], Alloc: a, Start: start, Launched: start, LimitS: j.Spec.LimitS}
+		j.Run = &model.Run{Partition: j.Spec.Partitions[0], Alloc: a, Start: start, Launched: start, LimitS: j.Spec.LimitS, Bill: 4}
 		if end != 0 {
 			j.End = &model.End{At: end}
 		}

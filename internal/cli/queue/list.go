@@ -39,6 +39,7 @@ func (q *queue) each(view *jobtext.JobView, add func(*jobtext.JobRow)) error {
 	}
 	rows := q.rowsOf(view)
 	var reader jobReader
+	view.Rules = &reader.rules
 	return c.Stream(proto.KindJobs, &q.rq, func(body []byte) error {
 		return reader.each(body, func(now model.Time, j *model.Job) error {
 			view.At = now

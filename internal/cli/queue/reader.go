@@ -3,6 +3,7 @@ package queue
 import (
 	"errors"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/model"
 	"gbatch/internal/wire"
 )
@@ -18,6 +19,8 @@ type jobReader struct {
 	end   model.End
 	do    func(now model.Time, j *model.Job) error
 	err   error // do's
+
+	rules ask.Rulebook // of all chunks so far
 }
 
 var errNoJob = errors.New("the list of jobs holds something else than jobs; is the controller of another version?")
@@ -32,11 +35,15 @@ func (r *jobReader) each(body []byte, do func(now model.Time, j *model.Job) erro
 	return r.err
 }
 
-// Wire has proto.JobsChunk's fields, of which it keeps none.
+// Wire has proto.JobsChunk's fields, of which it keeps the rules.
 func (r *jobReader) Wire(c *wire.C) {
 	wire.Int(c, &r.now)
 	var jobs []struct{}
 	wire.Each(c, &jobs, model.MaxMany, func(c *wire.C, _ *struct{}) { r.next(c) })
+	var rules []*model.AskRules
+	if wire.Ptrs(c, &rules, model.MaxList); !c.Failed() {
+		r.rules.Add(rules)
+	}
 }
 
 func (r *jobReader) next(c *wire.C) {
