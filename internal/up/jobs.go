@@ -49,7 +49,7 @@ func endJobs(ctx context.Context, list []Member, say func(string, ...any)) {
 	if jobs = awaitNoJobs(ctx, list, jobPatience); len(jobs) == 0 {
 		return
 	}
-	say("killing %s: %s", count(len(jobs), "job that goes on"), shownJobs(jobs))
+	say("killing %s still running: %s", count(len(jobs), "job"), shownJobs(jobs))
 	for i := range list {
 		if m := &list[i]; m.Role == RoleNode {
 			if _, err := killJobs(ctx, m.Directory); err != nil {

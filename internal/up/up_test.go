@@ -509,7 +509,7 @@ func TestStubborn(t *testing.T) {
 		func(sp *model.Spec) { sp.NoRequeue, sp.Requeue = true, false })
 	untilState(t, c, id, model.Running)
 	until(t, "the job's child runs", func() bool { return exists(mark) })
-	down(t, dir).has(t, "ending 1 running job", "killing 1 job that goes on")
+	down(t, dir).has(t, "ending 1 running job", "killing 1 job still running")
 	b, err := os.ReadFile(mark)
 	if err != nil {
 		t.Fatal(err)
