@@ -78,8 +78,8 @@ func answer(code proto.Code) func(*server.Request) {
 	return func(r *server.Request) { _ = r.Fail(rpc.Errorf(code, "what happened")) } // the client sees it
 }
 
-// A request whose answer is lost is made once, unless its row says that it may be repeated. The row of each kind says
-// it here, so that a new one is judged before it is sent a hundred times.
+// A request whose answer is lost is made once, unless its row says that it may be repeated: of all kinds, those of
+// tomorrow too.
 func TestLostAnswer(t *testing.T) {
 	for kind := proto.KindPing; kind < proto.KindForward; kind++ {
 		row := proto.RequestOf(kind)
