@@ -33,6 +33,7 @@ type C struct {
 	out     output
 	in      input
 	text    string // the whole input, where texts share its memory; otherwise ""
+	message bool   // its cost is counted
 	cost    int    // bytes of memory charged so far
 	allowed int    // the most that may be
 	err     error
@@ -179,8 +180,14 @@ func (c *C) next() bool {
 	return true
 }
 
-// charge counts memory, in bytes, that a reader allocates.
+// charge counts memory, in bytes, that the reader of a message allocates.
 func (c *C) charge(n int) {
+	if c.message {
+		c.chargeMessage(n)
+	}
+}
+
+func (c *C) chargeMessage(n int) {
 	if c.cost += allocated(n); c.cost > c.allowed {
 		c.fail(fmt.Errorf("%w (%d bytes)", ErrCost, c.allowed))
 	}

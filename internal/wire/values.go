@@ -319,7 +319,7 @@ func readEach[S ~[]T, T any](c *C, x *S, limit int, item func(*C, *T)) {
 			return
 		}
 		room := n
-		if c.allowed == unlimited {
+		if !c.message {
 			room = min(n, firstEntries)
 		}
 		s = make(S, 0, room)

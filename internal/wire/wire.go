@@ -15,18 +15,16 @@ const (
 	Floor  = 4 << 10
 )
 
-// unlimited is what may be allocated for what is not a message.
-const unlimited = math.MaxInt
-
 // maxScratch is the largest buffer that is kept for the next value to write.
 const maxScratch = 1 << 20
 
 var pool = sync.Pool{New: func() any { return newC() }}
 
 // begin takes a C for reading b, or for writing.
-func begin(b []byte, writing bool, allowed int) *C {
+func begin(b []byte, writing bool) *C {
 	c := pool.Get().(*C)
-	c.writing, c.reuse, c.n, c.fields, c.text, c.cost, c.allowed, c.err, c.path = writing, false, 0, math.MaxInt, "", 0, allowed, nil, ""
+	c.writing, c.reuse, c.n, c.fields = writing, false, 0, math.MaxInt
+	c.text, c.message, c.cost, c.allowed, c.err, c.path = "", false, 0, math.MaxInt, nil, ""
 	c.in.b, c.in.at = b, 0
 	return c
 }
@@ -60,8 +58,9 @@ func Append(buf []byte, x Coder) ([]byte, error) { return appendTo(buf, x, false
 func AppendMessage(buf []byte, x Coder) ([]byte, error) { return appendTo(buf, x, true) }
 
 func appendTo(buf []byte, x Coder, message bool) ([]byte, error) {
-	c := begin(nil, true, unlimited)
+	c := begin(nil, true)
 	defer c.end()
+	c.message = message
 	fresh := cap(buf) == 0
 	if c.out.b = buf; fresh {
 		c.out.b = c.scratch[:0]
@@ -81,7 +80,7 @@ func appendTo(buf []byte, x Coder, message bool) ([]byte, error) {
 
 // Values writes what f passes over, one value behind the other.
 func Values(f func(*C)) ([]byte, error) {
-	c := begin(nil, true, unlimited)
+	c := begin(nil, true)
 	defer c.end()
 	c.out.b = c.scratch[:0]
 	if f(c); c.err != nil {
@@ -92,7 +91,7 @@ func Values(f func(*C)) ([]byte, error) {
 
 // ReadValues has f read values that lie one behind the other in b. Bytes behind them are no error.
 func ReadValues(b []byte, f func(*C)) error {
-	c := begin(b, false, unlimited)
+	c := begin(b, false)
 	defer c.end()
 	f(c)
 	return c.wrong(nil)
@@ -118,7 +117,7 @@ func (c *C) pay(from int) {
 // Unmarshal reads b, all of it, into x and replaces what x held. It returns ErrTrailing when bytes are left over and
 // io.ErrUnexpectedEOF (wrapped) when some are missing.
 func Unmarshal(b []byte, x Coder) error {
-	c := begin(b, false, unlimited)
+	c := begin(b, false)
 	defer c.end()
 	if c.structure(x); c.err != nil {
 		return c.wrong(x)
@@ -131,7 +130,8 @@ func Unmarshal(b []byte, x Coder) error {
 
 // ReadMessage reads what somebody has sent into x and replaces what x held. Bytes behind it are no error.
 func ReadMessage(b []byte, x Coder) error {
-	c := begin(b, false, Floor+Factor*len(b))
+	c := begin(b, false)
+	c.message, c.allowed = true, Floor+Factor*len(b)
 	defer c.end()
 	c.structure(x)
 	return c.wrong(x)
@@ -139,7 +139,7 @@ func ReadMessage(b []byte, x Coder) error {
 
 // ReadAgain reads a message into x, whose lists and pointers are used again. Texts share the memory of one copy of b.
 func ReadAgain(b []byte, x Coder) error {
-	c := begin(b, false, unlimited)
+	c := begin(b, false)
 	defer c.end()
 	c.reuse, c.text = true, string(b)
 	c.structure(x)
@@ -156,7 +156,7 @@ type Writer struct {
 // NewWriter makes a Writer. Flush ends it.
 func NewWriter(w io.Writer) *Writer {
 	c := newC()
-	c.writing, c.allowed = true, unlimited
+	c.writing = true
 	return &Writer{to: w, c: c}
 }
 
@@ -189,7 +189,7 @@ type Reader struct{ c *C }
 // NewReader makes a Reader. It reads ahead.
 func NewReader(r io.Reader) *Reader {
 	c := newC()
-	c.in.from, c.allowed = r, unlimited
+	c.in.from = r
 	return &Reader{c}
 }
 

@@ -177,7 +177,7 @@ func TestOldAndNewRecords(t *testing.T) {
 		{one, &v2{5, "x", []string{"y"}, inner{1, []string{"z"}}}, &v2{ID: 1, Name: "one"}},
 		{two, &v1{}, &v1{2, "two"}},
 		{two, &v3{}, &v3{ID: 2, Tags: []string{"t"}, Inner: inner{A: 3}}},
-		{&v3{ID: 2, Tags: []string{"t"}, Inner: inner{A: 3}}, &v2{Name: "x"}, &v2{ID: 2, Tags: []string{"t"}, Inner: inner{A: 3}}},
+		{&v3{ID: 2, Tags: []string{"t"}}, &v2{Name: "x"}, &v2{ID: 2, Tags: []string{"t"}}},
 		{two, &empty{}, &empty{}},
 		{&empty{}, &v1{5, "x"}, &v1{}},
 	} {
@@ -241,7 +241,8 @@ func TestErrorsNameTheField(t *testing.T) {
 		want string
 	}{
 		{&tight{Name: "nine long", Ptr: &tighter{make([]string, 4)}}, "tight.Name: over the limit: 9 bytes, at most 8"},
-		{&tight{List: []tighter{{}, {B: []string{"a", "bcdef"}}}, Ptr: &tighter{}}, "tight.List[1].B[1]: over the limit: 5 bytes, at most 4"},
+		{&tight{List: []tighter{{}, {B: []string{"a", "bcdef"}}}, Ptr: &tighter{}},
+			"tight.List[1].B[1]: over the limit: 5 bytes, at most 4"},
 		{&tight{Ptr: &tighter{make([]string, 4)}}, "tight.Ptr.B: over the limit: 4 entries, at most 3"},
 		{&all{Ptrs: []*inner{{}, nil}}, "all.Ptrs[1]: an entry of a list is missing"},
 	} {
@@ -288,7 +289,8 @@ func TestCost(t *testing.T) {
 	if !bytes.HasPrefix(b[4:], plain) || len(bytes.Trim(b[4+len(plain):], "\xc0")) != 0 {
 		t.Error("the message is not its value and nils behind it")
 	}
-	if b, err = wire.AppendMessage(nil, &lists{make([]inner, 100)}); err != nil || len(b) != len(encode(t, &lists{make([]inner, 100)})) {
+	few := &lists{make([]inner, 100)}
+	if b, err = wire.AppendMessage(nil, few); err != nil || len(b) != len(encode(t, few)) {
 		t.Errorf("a small message is padded to %d bytes, %v", len(b), err)
 	}
 }

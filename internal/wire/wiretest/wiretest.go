@@ -91,7 +91,7 @@ func everyStruct(t *testing.T, all []reflect.Type) {
 			name := star.X.(*ast.Ident).Name
 			at := slices.IndexFunc(all, func(t reflect.Type) bool { return t.Name() == name })
 			if at < 0 {
-				t.Errorf("%s: %s has a Wire method and is in none of the structs that the test lists; add it there", file.Name(), name)
+				t.Errorf("%s: %s has a Wire method, and none of the test's structs holds it; name it there", file.Name(), name)
 				continue
 			}
 			lines(t, all[at], fn)
@@ -165,7 +165,8 @@ func eachField(t *testing.T, typ reflect.Type) {
 		if err := wire.Unmarshal(marshal(t, x), y); err != nil {
 			t.Errorf("%s: %v", typ.Field(i).Name, err)
 		} else if !reflect.DeepEqual(x, y) {
-			t.Errorf("the Wire method has no line for %s, or one in another place:\nwrote %+v\nread  %+v", typ.Field(i).Name, v, got)
+			t.Errorf("the Wire method has no line for %s, or one in another place:\nwrote %+v\nread  %+v",
+				typ.Field(i).Name, v, got)
 		}
 	}
 }
@@ -252,8 +253,10 @@ func emptyList(t *testing.T, typ reflect.Type) {
 
 // hostile reads bytes that claim more than they have, as messages: no more may be allocated than they are worth.
 func hostile(t *testing.T, typ reflect.Type) {
-	heads := [][]byte{{0xdd, 0xff, 0xff, 0xff, 0xff}, {0xdd, 0, 0, 4, 0}, {0xdc, 0xff, 0xff}, {0xdb, 0xff, 0xff, 0xff, 0xff},
-		{0xc6, 0xff, 0xff, 0xff, 0xff}, {0xdf, 0xff, 0xff, 0xff, 0xff}, {0xc9, 0xff, 0xff, 0xff, 0xff, 0}}
+	heads := [][]byte{ // of arrays, texts, bytes, a map and an extension
+		{0xdd, 0xff, 0xff, 0xff, 0xff}, {0xdd, 0, 0, 4, 0}, {0xdc, 0xff, 0xff}, {0xdb, 0xff, 0xff, 0xff, 0xff},
+		{0xc6, 0xff, 0xff, 0xff, 0xff}, {0xdf, 0xff, 0xff, 0xff, 0xff}, {0xc9, 0xff, 0xff, 0xff, 0xff, 0},
+	}
 	for i := range typ.NumField() + 1 {
 		start := binary.BigEndian.AppendUint16([]byte{0xdc}, uint16(typ.NumField()+1))
 		start = append(start, bytes.Repeat([]byte{0xc0}, i)...) // the fields before are missing
