@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -109,9 +110,18 @@ func Start(t testing.TB, o Options) *Cluster {
 	return c
 }
 
-// Log gives a logger whose lines appear in the test's output.
+// Log gives a logger whose lines appear in the test's output, and in log/NAME.log of the cluster's directory.
 func (c *Cluster) log(name string) *slog.Logger {
-	w := c.t.Output()
+	path := filepath.Join(c.Dir, "log", name+".log")
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		c.t.Fatal(err)
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	c.t.Cleanup(func() { _ = file.Close() }) // a test's log: nothing depends on its last line
+	w := io.MultiWriter(c.t.Output(), file)
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: slog.LevelInfo})).With("daemon", name)
 }
 

@@ -107,8 +107,8 @@ func jobLetters() []JobField {
 func jobNames() []JobField {
 	return []JobField{
 		qTime(0, "AccrueTime", "ACCRUE_TIME", func(r *JobRow) model.Time { return r.AccrueTime() }),
-		qText(0, "admin_comment", "ADMIN_COMMENT", func(r *JobRow) string { return orNull(r.Comment) }),
-		qText(0, "AdminComment", "ADMIN_COMMENT", func(r *JobRow) string { return orNull(r.Comment) }),
+		qText(0, "admin_comment", "ADMIN_COMMENT", func(r *JobRow) string { return orNull(r.AdminText()) }),
+		qText(0, "AdminComment", "ADMIN_COMMENT", func(r *JobRow) string { return orNull(r.AdminText()) }),
 		qText(0, "AllocNodes", "ALLOC_NODES", func(r *JobRow) string { return orNull(r.Spec.Host) }),
 		qNum(0, "BatchFlag", "BATCH_FLAG", func(r *JobRow) int64 { return int64(yesNum(batchFlag(r.Spec))) }),
 		qNum(0, "cpus-per-task", "CPUS_PER_TASK", func(r *JobRow) int64 { return int64(max(1, r.Spec.CPUsPerTask)) }),
@@ -192,7 +192,7 @@ func jobUnset() []JobField {
 		qUnset(0, "StepID", "STEPID", "N/A"),
 		qUnset(0, "StepName", "STEP_NAME", "N/A"),
 		qUnset(0, "StepState", "STEP_STATE", "N/A"),
-		qUnset(0, "system_comment", "SYSTEM_COMMENT", "(null)"),
+		qText(0, "system_comment", "SYSTEM_COMMENT", func(r *JobRow) string { return orNull(r.SystemText()) }),
 		qUnset(0, "tres-bind", "TRES_BIND", "N/A"),
 		qUnset(0, "tres-freq", "TRES_FREQ", "N/A"),
 		qUnset(0, "tres-per-socket", "TRES_PER_SOCKET", "N/A"),

@@ -20,7 +20,7 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 	return []slurmjson.Field[JobRow]{
 		{Name: "account", Str: func(r *JobRow) string { return r.Spec.Account }},
 		{Name: "accrue_time", Time: func(r *JobRow) model.Time { return r.AccrueTime() }},
-		{Name: "admin_comment", Str: func(r *JobRow) string { return r.Comment }},
+		{Name: "admin_comment", Str: func(r *JobRow) string { return r.AdminText() }},
 		{Name: "allocating_node", Str: func(r *JobRow) string { return r.Spec.Host }},
 		{Name: "array_job_id", Num: func(r *JobRow) (int64, bool, bool) { return int64(r.ArrayID), r.ArrayID != 0, false }},
 		{Name: "array_max_tasks", Num: func(r *JobRow) (int64, bool, bool) {
@@ -76,6 +76,7 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 			}
 			return &r.End.Exit
 		}),
+		{Name: "failed_node", Str: func(r *JobRow) string { return r.FailedNode() }, In: slurmjson.InNew},
 		{Name: "features", Str: func(r *JobRow) string { return r.Spec.Features }},
 		{Name: "group_id", Int: func(r *JobRow) int64 { return int64(r.Spec.GID) }},
 		{Name: "group_name", Str: func(r *JobRow) string { return r.Spec.Group }},

@@ -55,7 +55,11 @@ func (r *KeyValues) jobState(j *model.Job, details bool) {
 	if more := unavailable(j); more != "" {
 		reason += ",_" + strings.ReplaceAll(more, " ", "_")
 	}
-	r.line(KV("JobState", j.State), KV("Reason", reason), KV("Dependency", orNull(depsText(j))))
+	states := []string{KV("JobState", j.State), KV("Reason", reason), KV("Dependency", orNull(depsText(j)))}
+	if node := j.FailedNode(); node != "" {
+		states = append(states, KV("FailedNode", node))
+	}
+	r.line(states...)
 	exit, derived := "0:0", "0:0"
 	if j.End != nil {
 		exit = fmt.Sprintf("%d:%d", j.End.Exit.Code, j.End.Exit.Signal)
@@ -165,8 +169,11 @@ func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
 	if sp.Comment != "" {
 		r.line(KV("Comment", sp.Comment))
 	}
-	if j.Comment != "" {
-		r.line(KV("AdminComment", j.Comment))
+	if text := j.AdminText(); text != "" {
+		r.line(KV("AdminComment", oneLine(text)))
+	}
+	if text := j.SystemText(); text != "" {
+		r.line(KV("SystemComment", oneLine(text)))
 	}
 	out, errFile := j.OutputFiles()
 	in := sp.StdIn

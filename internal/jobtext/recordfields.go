@@ -126,7 +126,7 @@ func recordFieldsAToL(u map[string]RecordField) []RecordField {
 		}),
 		aText("End", 19, func(r *RecordRow) string { return r.stamp(r.End) }),
 		aText("ExitCode", 8, func(r *RecordRow) string { return fmt.Sprintf("%d:%d", r.Exit.Code, r.Exit.Signal) }),
-		aEmpty("Extra", 10), aEmpty("FailedNode", 15), aEmpty("Flags", 19),
+		aEmpty("Extra", 10), aJob("FailedNode", 15, func(r *RecordRow) string { return r.FailedNode }), aEmpty("Flags", 19),
 		aJobNum("GID", 6, func(r *RecordRow) int64 { return int64(r.GID) }),
 		aJob("Group", 9, func(r *RecordRow) string { return r.Group }),
 		recordGPU(u["GPUMemMax"]), recordGPU(u["GPUUtilAve"]), recordGPU(u["GPUUtilMax"]),
@@ -214,7 +214,7 @@ func recordFieldsSToW(u map[string]RecordField) []RecordField {
 		}),
 		aJob("SubmitLine", 20, func(r *RecordRow) string { return r.SubmitLine }),
 		aSpan("Suspended", 10, func(r *RecordRow) int64 { return r.suspendedS() }),
-		aEmpty("SystemComment", 15),
+		aJob("SystemComment", 15, func(r *RecordRow) string { return r.SystemText() }),
 		aCPU("SystemCPU", func(r *RecordRow) int64 { return r.Exit.SysMS }),
 		aJob("Timelimit", 10, func(r *RecordRow) string { return r.timelimit(false) }),
 		aJob("TimelimitRaw", 10, func(r *RecordRow) string { return r.timelimit(true) }),
@@ -229,5 +229,6 @@ func recordFieldsSToW(u map[string]RecordField) []RecordField {
 		aEmpty("WCKey", 10),
 		aJob("WCKeyID", 10, func(*RecordRow) string { return "0" }),
 		aJob("WorkDir", 20, func(r *RecordRow) string { return r.WorkDir }),
+		aJob("Why", 40, func(r *RecordRow) string { return r.EndText() }),
 	}
 }

@@ -27,7 +27,7 @@ func RecordJSON() []slurmjson.Field[RecordWithSteps] {
 		{Name: "comment", Fields: fields{
 			{Name: "administrator", Str: func(r *row) string { return r.AdminComment }},
 			{Name: "job", Str: func(r *row) string { return r.Comment }},
-			{Name: "system"},
+			{Name: "system", Str: func(r *row) string { return r.SystemText() }},
 		}},
 		{Name: "allocation_nodes", Int: func(r *row) int64 { return int64(r.NumNodes) }},
 		{Name: "array", Fields: fields{
@@ -74,6 +74,7 @@ func RecordJSON() []slurmjson.Field[RecordWithSteps] {
 			}
 			return &r.Exit
 		}),
+		{Name: "failed_node", Str: func(r *row) string { return r.FailedNode }, In: slurmjson.InNew},
 		{Name: "flags", Type: slurmjson.List},
 		{Name: "group", Str: func(r *row) string { return r.Group }},
 		{Name: "job_id", Int: func(r *row) int64 { return int64(r.Job) }},

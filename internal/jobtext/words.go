@@ -90,3 +90,6 @@ func yesNum(b bool) int {
 	}
 	return 0
 }
+
+// oneLine puts a sentence that may come from elsewhere on one line.
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }

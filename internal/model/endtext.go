@@ -50,6 +50,30 @@ func (r *Record) SystemText() string {
 	return r.Why
 }
 
+// SystemText is what the cluster has seen of an ended job's failure, as Record.SystemText.
+func (j *Job) SystemText() string {
+	if !j.State.Finished() {
+		return ""
+	}
+	return j.Why
+}
+
+// AdminText is a job's AdminComment: what operators have written or, of a job that has ended, what the cluster has seen.
+func (j *Job) AdminText() string {
+	if j.Comment != "" {
+		return j.Comment
+	}
+	return j.SystemText()
+}
+
+// FailedNode names the node whose failure ended the job's last run; "" where none did.
+func (j *Job) FailedNode() string {
+	if j.Run == nil {
+		return ""
+	}
+	return j.Run.FailedNode
+}
+
 func (e ending) text() string {
 	if e.why != "" {
 		return e.why

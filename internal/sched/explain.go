@@ -118,9 +118,9 @@ func (x *explainer) notWaiting() string {
 	j := x.j
 	switch {
 	case j.State.Finished() && j.Run == nil:
-		return fmt.Sprintf("It does not wait: it ended %s before it started, at %s.", j.State, at(j.End.At))
+		return fmt.Sprintf("It does not wait: it ended %s before it started, at %s%s", j.State, at(j.End.At), ended(j.EndText()))
 	case j.State.Finished():
-		return fmt.Sprintf("It does not wait: it ran from %s to %s and ended %s.", at(j.Run.Start), at(j.End.At), j.State)
+		return fmt.Sprintf("It does not wait: it ran from %s to %s and ended %s%s", at(j.Run.Start), at(j.End.At), j.State, ended(j.EndText()))
 	case j.State == model.Completing:
 		return fmt.Sprintf("It does not wait: it has been running since %s on %s and is being ended.", at(j.Run.Start), names(j.Run.Alloc.NodeNames()))
 	}
@@ -132,6 +132,14 @@ func (x *explainer) notWaiting() string {
 		end = "its time limit ends it at " + at(t)
 	}
 	return fmt.Sprintf("It does not wait: it has been running since %s on %s; %s.", at(j.Run.Start), names(j.Run.Alloc.NodeNames()), end)
+}
+
+// ended adds why a job ended to a sentence.
+func ended(why string) string {
+	if why == "" {
+		return "."
+	}
+	return ": " + why + "."
 }
 
 // at writes a moment for whoever prints the sentence.

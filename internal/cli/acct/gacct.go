@@ -188,8 +188,12 @@ func (a *account) each(c *client.Client, f func(r *model.Record, steps []*model.
 	return give()
 }
 
-// summaryOf gives what AdminComment shows of a job on which the administrators have written nothing: its JS1 summary.
+// summaryOf gives what AdminComment shows of a job on which the administrators have written nothing: its JS1
+// summary, or what the cluster has seen of a failure.
 func summaryOf(r *model.Record, kept string) string {
+	if why := r.SystemText(); kept == "" && why != "" {
+		return why
+	}
 	if kept == "" && r.End != 0 && r.Exit.Use != nil && r.ShortForSummary() {
 		return "JS1:Short"
 	}

@@ -99,6 +99,12 @@ func (s *seffCall) report(r *model.Record) error {
 	} else {
 		fmt.Fprintf(out, "State: %s (exit code %d)\n", r.State, seff.ExitShown(r))
 	}
+	if why := r.EndText(); why != "" {
+		fmt.Fprintf(out, "Reason: %s\n", why)
+	}
+	if r.FailedNode != "" {
+		fmt.Fprintf(out, "Failed node: %s\n", r.FailedNode)
+	}
 	if r.Start == 0 {
 		fmt.Fprintf(out, "Efficiency not available for jobs that have not started.\n")
 		return nil
