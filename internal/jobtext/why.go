@@ -16,6 +16,18 @@ func whyID(x *model.Explanation) string {
 	return JobID(&model.Job{ID: x.Job, ArrayID: x.ArrayID, Task: x.Task, Tasks: x.Tasks})
 }
 
+// EndedText says of a record what an explanation says of a job that has ended; moments stand in it as there.
+func EndedText(r *model.Record) string {
+	text := fmt.Sprintf("It does not wait: it ended %s before it started, at <t:%d>", r.State, int64(r.End))
+	if r.Start != 0 {
+		text = fmt.Sprintf("It does not wait: it ran from <t:%d> to <t:%d> and ended %s", int64(r.Start), int64(r.End), r.State)
+	}
+	if why := r.EndText(); why != "" {
+		text += ": " + why
+	}
+	return text + "."
+}
+
 // WhyText tells why a job waits, and what would let it start sooner, at a time of the controller.
 func WhyText(x *model.Explanation, now model.Time, at *Times) string {
 	var b strings.Builder

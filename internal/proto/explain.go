@@ -104,10 +104,12 @@ func (x *DiagRPC) Wire(c *wire.C) {
 // WhyRequest asks why jobs wait.
 type WhyRequest struct {
 	Jobs []JobRef
+	Mine bool // all jobs of the caller that wait, in place of Jobs
 }
 
 func (x *WhyRequest) Wire(c *wire.C) {
 	wire.List(c, &x.Jobs, model.MaxMany)
+	wire.Bool(c, &x.Mine)
 }
 
 // MaxWhy bounds the records that one WhyRequest explains.

@@ -63,6 +63,9 @@ func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.E
 	x := &explainer{p: NewPlanner(), pol: pol, v: v, now: now, j: j, fifo: !pol.Backfill.On || pol.Backfill.Reserve == 0,
 		out: &model.Explanation{Job: j.ID, ArrayID: j.ArrayID, Task: j.Task, Tasks: j.Tasks, Name: j.Spec.Name, User: j.Spec.User, State: j.State}}
 	if j.State != model.Pending {
+		if j.Run != nil {
+			x.out.Nodes = j.Run.Alloc.NodeNames()
+		}
 		x.out.Text = x.notWaiting()
 		return x.out
 	}
@@ -76,7 +79,11 @@ func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.E
 	for i := range x.spots {
 		x.waits(&x.spots[i])
 	}
-	x.expect(free)
+	var room model.Time // under the limit that holds it
+	for i := range x.out.Causes {
+		room = max(room, x.limited(&x.out.Causes[i]))
+	}
+	x.expect(free, room)
 	if j.Accrue == model.NotAging {
 		x.out.Text += " It gains no priority by waiting yet: as many jobs do as GrpJobsAccrue or MaxJobsAccrue of its QOS, account or user let."
 	}
@@ -273,7 +280,7 @@ func (x *explainer) soonest(l *lane, it *item, floor model.Time) (model.Time, *m
 }
 
 // expect sets when the job starts, orders what holds it, and looks for what would change that.
-func (x *explainer) expect(free bool) {
+func (x *explainer) expect(free bool, room model.Time) {
 	out := x.out
 	order := slices.Clone(x.spots) // where it starts first stands first
 	slices.SortStableFunc(order, func(a, b spot) int { return cmp.Compare(uint64(a.start-1), uint64(b.start-1)) })
@@ -291,6 +298,13 @@ func (x *explainer) expect(free bool) {
 		return
 	case x.cut:
 		out.Text = fmt.Sprintf("More than %d jobs come first: its start is not worked out that far ahead.", maxAhead)
+		return
+	case room != 0 && len(out.Causes) > 0 && order[0].start != 0:
+		if out.Start = max(room, order[0].start, x.j.Begin); out.Start == order[0].start {
+			out.Nodes = order[0].alloc.NodeNames()
+		}
+		out.Text = "It is expected to start when there is room under its limit and on its nodes, if all run as long as they are planned to."
+		x.tell(x.otherQOS())
 		return
 	case !free && x.j.Begin <= x.now:
 		out.Text = "Its start is unknown: it depends on more than free nodes."

@@ -31,7 +31,11 @@ func (x *explainer) holds() {
 		x.dependency(&j.Deps[i])
 	}
 	if j.Begin > x.now {
-		x.because(model.ReasonBeginTime, "does not begin before %s (--begin)", at(j.Begin))
+		if j.Strikes > 0 && j.Why != "" {
+			x.because(model.ReasonBeginTime, "does not begin before %s: %s", at(j.Begin), j.Why)
+		} else {
+			x.because(model.ReasonBeginTime, "does not begin before %s (--begin)", at(j.Begin))
+		}
 	}
 	switch j.Reason {
 	case model.ReasonNone, model.ReasonPriority, model.ReasonResources, model.ReasonLicenses, model.ReasonReservation, model.ReasonReservationDeleted, model.ReasonDependency, model.ReasonDependencyNeverSatisfied, model.ReasonBeginTime,
@@ -43,7 +47,7 @@ func (x *explainer) holds() {
 			x.because(j.Reason, "%d tasks of its array run, and no more than %d may at once (--array=...%%%d); gcontrol update JobId=%d ArrayTaskThrottle=N changes that",
 				a.Active, j.Throttle, j.Throttle, j.ArrayID)
 		}
-	default: // a limit of its association or QOS, as the last pass found it
+	default: // a limit of its association or QOS, as the last pass found it; limited says more where it can
 		text := "a limit holds it: " + j.Reason.String()
 		if j.Why != "" {
 			text += ", " + j.Why
@@ -68,6 +72,10 @@ func (x *explainer) dependency(d *model.Dep) {
 	if d.Failed {
 		r = model.ReasonDependencyNeverSatisfied
 	}
+	if d.Failed {
+		x.because(r, "%s", d.NeverText()).Jobs = []model.JobID{d.Job}
+		return
+	}
 	if d.Kind == model.DepSingleton {
 		x.because(r, "waits until no other job of user %s named %s is left (singleton)", x.j.Spec.User, x.j.Spec.Name)
 		return
@@ -81,12 +89,11 @@ func (x *explainer) dependency(d *model.Dep) {
 	text := fmt.Sprintf("waits for %s:%s", d.Kind, ref)
 	a := x.v.Array(d.Job)
 	switch {
-	case d.Failed && rec != nil && rec.State.Finished():
-		text += fmt.Sprintf(", which can't come true any more: job %s ended %s", ref, rec.State)
-	case d.Failed:
-		text += ", which can't come true any more"
 	case a != nil && d.Task == model.NoTask:
 		text += fmt.Sprintf(": of the array's %d tasks %d have ended, %d run, %d wait", a.Total, a.Done, a.Active, a.Waiting)
+		if a.Culprit != "" && d.Kind != model.DepAfterAny && d.Kind != model.DepAfter {
+			text += "; " + a.Culprit
+		}
 	case rec == nil:
 		text += ", a job that is not known any more"
 	case rec.State == model.Pending:
@@ -209,7 +216,7 @@ func (x *explainer) licenses(s *spot) bool {
 			if r.gres[k] > 0 && len(c.Jobs) < maxNamed {
 				c.Jobs = append(c.Jobs, r.id)
 				if len(c.Jobs) == 1 {
-					c.Text += fmt.Sprintf(", job %d has %d until %s", r.id, r.gres[k], at(r.at))
+					c.Text += fmt.Sprintf(", job %s has %d until %s", x.name(r.id), r.gres[k], at(r.at))
 				}
 			}
 		}
@@ -262,7 +269,7 @@ func (x *explainer) waits(s *spot) {
 			jobs = append(jobs, e.j.ID)
 		}
 	}
-	come := fmt.Sprintf("%s first in partition %s, by priority or age: %s", countOf(left, "job comes", "jobs come"), s.l.part.Name, jobList(jobs, left))
+	come := fmt.Sprintf("%s first in partition %s, by priority or age: %s", countOf(left, "job comes", "jobs come"), s.l.part.Name, x.jobList(jobs, left))
 	switch {
 	case left > 0 && s.fits:
 		come = "it would fit now, but " + come
@@ -281,10 +288,6 @@ func (x *explainer) room(s *spot) {
 	least := sh.least
 	if sh.single && !over {
 		least = sh.whole
-	}
-	type soon struct {
-		at   model.Time
-		node *node
 	}
 	var up []soon
 	var busy []*node // of them, those that are not free now
@@ -337,26 +340,46 @@ func (x *explainer) room(s *spot) {
 	case len(up) < want:
 		r = model.ReasonReqNodeNotAvail
 		text += fmt.Sprintf(": of the nodes of partition %s that are up %d could give that, even when empty", s.l.part.Name, len(up))
-	case over:
-		text += fmt.Sprintf(": %s for a part of it, %d of them now", countOf(len(up), "node has room", "nodes have room"), free)
 	default:
-		text += fmt.Sprintf(": %s that", countOf(len(up), "node has", "nodes have"))
-		if free > 0 {
-			text += fmt.Sprintf(", %d of them free now", free)
-		}
 		last := up[want-1]
+		mixes := mixesText(sh, busy)
+		var lack *scarce
+		if mixes == "" && p.waitsForNodes(s.l, &s.it) == "" {
+			lack = x.scarcest(sh, nodesOf(up), least, want, last.node, last.at)
+		}
+		if lack != nil {
+			c.Jobs = lack.jobs
+		}
+		switch {
+		case over:
+			text += fmt.Sprintf(": %s for a part of it, %d of them now", countOf(len(up), "node has room", "nodes have room"), free)
+		case lack != nil && free >= want:
+			text += fmt.Sprintf(": %s the rest free now", countOf(free, "node has", "nodes have"))
+		case free > 0:
+			text += fmt.Sprintf(": %s that, %d of them free now", countOf(len(up), "node has", "nodes have"), free)
+		default:
+			text += fmt.Sprintf(": %s that", countOf(len(up), "node has", "nodes have"))
+		}
+		if lack != nil {
+			text = lack.text + "; " + text
+		}
+		if over {
+			break
+		}
 		if last.at == forever {
 			text += ", busy with jobs that have no time limit"
 		} else if last.at > x.now {
 			text += ", busy until " + at(last.at)
 			if id := last.node.ends(last.at); id != 0 {
-				text += fmt.Sprintf(" (job %d on %s)", id, last.node.def.Name)
-				c.Jobs = []model.JobID{id}
+				text += fmt.Sprintf(" (job %s on %s)", x.name(id), last.node.def.Name)
+				if len(c.Jobs) == 0 {
+					c.Jobs = []model.JobID{id}
+				}
 			} else if name := last.node.closedUntil(last.at, sh.rq.Reservation); name != "" {
 				text += fmt.Sprintf(" (reservation %s on %s)", name, last.node.def.Name)
 			}
 		}
-		text += mixesText(sh, busy)
+		text += mixes
 		for _, u := range up[:min(len(up), maxNamed)] {
 			c.Nodes = append(c.Nodes, u.node.def.Name)
 		}
@@ -383,6 +406,20 @@ func (n *node) closedUntil(t model.Time, own string) string {
 		}
 	}
 	return ""
+}
+
+// soon is a node and when it has room.
+type soon struct {
+	at   model.Time
+	node *node
+}
+
+func nodesOf(list []soon) []*node {
+	out := make([]*node, len(list))
+	for i := range list {
+		out[i] = list[i].node
+	}
+	return out
 }
 
 // ends gives the job whose end frees something at a moment, or 0.

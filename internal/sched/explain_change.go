@@ -144,32 +144,57 @@ func gresOption(g *model.GresReq, k int64) string {
 	return fmt.Sprintf("--gres=%s:%s%d", g.Name, kind, k)
 }
 
-// fewer halves a count until the job starts now, and gives the best of what it saw; of counts that start it now, one that is
-// as large as can be, to a sixteenth.
+// fewer halves a count until the job starts now, and gives the best of what it saw; of counts that start it at that moment the
+// largest, to a sixteenth where there are many.
 func (x *explainer) fewer(count int64, option func(int64) string, change func(*model.Spec, int64)) (have model.WhatIf) {
 	with := func(k int64) (model.WhatIf, bool) {
 		n := *x.j.Spec
 		change(&n, k)
 		return x.try(&n, nil)
 	}
-	lo, hi := count, count // of what starts it now and what does not
+	low := int64(0) // the count that have is of
 	for k := count / 2; k >= 1 && !have.Now; k /= 2 {
-		if w, ok := with(k); ok {
+		if w, ok := with(k); ok && (have.Start == 0 || w.Start < have.Start) {
 			best(&have, w, option(k))
+			low = k
 		}
-		lo, hi = k, lo
 	}
-	for have.Now && hi-lo > max(1, count/16) {
-		mid := (lo + hi) / 2
-		if w, ok := with(mid); ok && w.Now {
-			lo, have = mid, w
-			have.Option = option(mid)
-		} else {
-			hi = mid
+	if have.Start == 0 {
+		return have
+	}
+	as := func(k int64) bool {
+		w, ok := with(k)
+		if !ok || w.Start > have.Start {
+			return false
+		}
+		low, have = k, w
+		have.Option = option(k)
+		return true
+	}
+	high, step := count, int64(fewTried)
+	if count > manyCounts {
+		step = max(1, count/16)
+	}
+	for high-low > step {
+		if mid := (low + high) / 2; !as(mid) {
+			high = mid
+		}
+	}
+	if count > manyCounts {
+		return have
+	}
+	for k := high - 1; k > low; k-- { // one by one: of GPUs on several nodes more may fit where fewer don't
+		if as(k) {
+			break
 		}
 	}
 	return have
 }
+
+const (
+	fewTried   = 8  // counts that are tried one by one
+	manyCounts = 64 // counts beyond that are given to a sixteenth
+)
 
 // shorter finds the longest time limit with which the job starts now, by halving: what fits for some time fits for any
 // shorter one. Where no limit helps to start now, half and a quarter are tried.

@@ -24,18 +24,18 @@ func (x *explainer) asleep() string {
 	case len(ids) == 0:
 		return text + "; its CPUs are free again, and it goes on with the next scheduling pass."
 	case back >= x.now.Add(unlimitedS/2):
-		text += fmt.Sprintf(": %s its CPUs, without a time limit", haveThem(ids))
+		text += fmt.Sprintf(": %s its CPUs, without a time limit", x.haveThem(ids))
 	default:
-		text += fmt.Sprintf(": %s its CPUs, until %s at the latest", haveThem(ids), at(back))
+		text += fmt.Sprintf(": %s its CPUs, until %s at the latest", x.haveThem(ids), at(back))
 	}
 	return text + "; it keeps its memory and GPUs, and its time limit stands still meanwhile."
 }
 
-func haveThem(ids []model.JobID) string {
+func (x *explainer) haveThem(ids []model.JobID) string {
 	if len(ids) == 1 {
-		return jobList(ids, 1) + " has"
+		return x.jobList(ids, 1) + " has"
 	}
-	return jobList(ids[:min(len(ids), maxNamed)], len(ids)) + " have"
+	return x.jobList(ids[:min(len(ids), maxNamed)], len(ids)) + " have"
 }
 
 // sharers names the jobs that have some of the job's CPUs.
@@ -56,7 +56,7 @@ func (x *explainer) sharers() string {
 	if len(ids) == 0 {
 		return "others"
 	}
-	return jobList(ids[:min(len(ids), maxNamed)], len(ids))
+	return x.jobList(ids[:min(len(ids), maxNamed)], len(ids))
 }
 
 // mixesText says on how many of the nodes that are not free now jobs run beside which this one may not: those that share their

@@ -38,7 +38,9 @@ type gate struct {
 	rules  []rule
 	counts []*holding // that a started job counts in
 	part   string
-	wallS  int64 // the longest time limit; 0: none
+	wallS  int64  // the longest time limit; 0: none
+	wallOf string // whose that is, and its name
+	wallBy string
 	fair   int64 // the least fair-share factor that starts jobs (UsageThreshold), millionths; 0: any
 	usage  int64 // UsageFactor, where what a job may use is counted by it (UsageFactorSafe), millionths; 0: as it is
 	most   model.Reason
@@ -69,6 +71,8 @@ type rule struct {
 	on     *holding
 	from   model.TRESLimit // shares in percent are worked out anew from it
 	factor int64           // LimitFactor, millionths
+	who    string          // whose it is: "QOS x"
+	name   string          // as gacctmgr calls it
 }
 
 // holding is what jobs of one tally hold, this plan's starts included.
@@ -270,6 +274,7 @@ func (lim *limiter) newGate(k *gateKey) *gate {
 		}
 		all, user, acct := lim.holding(state.OfQOS, q.Name), lim.holding(state.OfQOSUser, q.Name, k.user), lim.holding(state.OfQOSAccount, q.Name, k.account)
 		g.counts = append(g.counts, all, user, acct)
+		who := "QOS " + q.Name
 		g.number(set, "GrpWall", byWall, q.GrpWallS, model.ReasonQOSGrpWallLimit, all)
 		g.number(set, "GrpJobs", byJobs, q.GrpJobs, model.ReasonQOSGrpJobsLimit, all)
 		g.number(set, "MaxJobsPA", byJobs, q.MaxJobsPerAccount, model.ReasonMaxJobsPerAccount, acct)
@@ -280,6 +285,7 @@ func (lim *limiter) newGate(k *gateKey) *gate {
 		set.mark("MaxJobs", q.MaxJobsPerUser)
 		if n, has := q.MaxWallS.Value(); has && g.wallS == 0 {
 			g.wallS, g.most = max(n, 1), model.ReasonQOSMaxWallDurationPerJobLimit
+			g.wallOf, g.wallBy = who, "MaxWallDurationPerJob"
 		}
 		for _, x := range []struct {
 			name string
@@ -296,7 +302,7 @@ func (lim *limiter) newGate(k *gateKey) *gate {
 			{"RunMinsUser", q.MaxTRESRunMinsPerUser, byRunMins, model.QOSPerUser, user},
 			{"RunMinsAccount", q.MaxTRESRunMinsPerAcct, byRunMins, model.QOSPerAccount, acct},
 		} {
-			lim.lines(g, set, x.name, x.list, x.kind, x.why, x.on, 0, q.Flags&model.QOSRelative != 0)
+			lim.lines(g, set, x.name, who, x.list, x.kind, x.why, x.on, 0, q.Flags&model.QOSRelative != 0)
 			set.close(x.name, x.list)
 		}
 	}
@@ -318,6 +324,7 @@ func (lim *limiter) associations(g *gate, set closed, r *state.Rules, k *gateKey
 			on = lim.holding(state.OfAccount, a.Account)
 			g.counts = append(g.counts, on)
 		}
+		who := ofWhom(on, "")
 		if g.prio == 0 {
 			g.prio = a.MinPrioThresh
 		}
@@ -327,10 +334,11 @@ func (lim *limiter) associations(g *gate, set closed, r *state.Rules, k *gateKey
 		inherited.mark("MaxJobs", a.MaxJobs)
 		if n, has := a.MaxWallS.Value(); has && g.wallS == 0 {
 			g.wallS, g.most = max(n, 1), model.ReasonAssocMaxWallDurationPerJobLimit
+			g.wallOf, g.wallBy = who, "MaxWall"
 		}
-		lim.lines(g, set, "Grp", a.GrpTRES, byCount, model.AssocGrp, on, factor, false)
-		lim.lines(g, set, "GrpMins", a.GrpTRESMins, byMins, model.AssocGrpMins, on, factor, false)
-		lim.lines(g, set, "GrpRunMins", a.GrpTRESRunMins, byRunMins, model.AssocGrpRunMins, on, factor, false)
+		lim.lines(g, set, "Grp", who, a.GrpTRES, byCount, model.AssocGrp, on, factor, false)
+		lim.lines(g, set, "GrpMins", who, a.GrpTRESMins, byMins, model.AssocGrpMins, on, factor, false)
+		lim.lines(g, set, "GrpRunMins", who, a.GrpTRESRunMins, byRunMins, model.AssocGrpRunMins, on, factor, false)
 		for _, x := range []struct {
 			name string
 			list []model.TRESLimit
@@ -339,7 +347,7 @@ func (lim *limiter) associations(g *gate, set closed, r *state.Rules, k *gateKey
 			on   *holding
 		}{{"PerJob", a.MaxTRESPerJob, perJob, model.AssocPerJob, nil}, {"PerNode", a.MaxTRESPerNode, perNode, model.AssocPerNode, nil},
 			{"JobMins", a.MaxTRESMins, jobMins, model.AssocJobMins, nil}, {"RunMinsUser", a.MaxTRESRunMins, byRunMins, model.AssocGrpRunMins, own}} {
-			lim.lines(g, inherited, x.name, x.list, x.kind, x.why, x.on, factor, false)
+			lim.lines(g, inherited, x.name, who, x.list, x.kind, x.why, x.on, factor, false)
 			inherited.close(x.name, x.list)
 		}
 	}
@@ -363,12 +371,12 @@ func (c closed) close(name string, list []model.TRESLimit) {
 // number adds a limit on jobs or minutes, unless one of that name counts before it.
 func (g *gate) number(set closed, name string, kind ruleKind, l model.Limit, why model.Reason, on *holding) {
 	if n, has := l.Value(); has && !set[name] {
-		g.rules = append(g.rules, rule{kind: kind, reason: why, limit: n, on: on})
+		g.rules = append(g.rules, rule{kind: kind, reason: why, limit: n, on: on, who: ofWhom(on, ""), name: limitName(name, on)})
 	}
 }
 
 // lines adds a list of limits on resources, but for those of which one counts before it.
-func (lim *limiter) lines(g *gate, set closed, name string, list []model.TRESLimit, kind ruleKind, why model.LimitKind, on *holding, factor int64, relative bool) {
+func (lim *limiter) lines(g *gate, set closed, name, who string, list []model.TRESLimit, kind ruleKind, why model.LimitKind, on *holding, factor int64, relative bool) {
 	for i := range list {
 		l := list[i]
 		if set[name+" "+l.TRES] {
@@ -382,7 +390,7 @@ func (lim *limiter) lines(g *gate, set closed, name string, list []model.TRESLim
 			l.Percent, l.Count = true, l.Count*100
 		}
 		g.rules = append(g.rules, rule{kind: kind, reason: model.LimitReason(why, l.TRES), t: lim.resource(l.TRES), on: on, from: l, factor: factor,
-			limit: lim.units(&l, factor)})
+			limit: lim.units(&l, factor), who: ofWhom(on, who), name: limitNames[name]})
 	}
 }
 
@@ -399,8 +407,14 @@ func (lim *limiter) vector(have []model.TRESCount) []int64 {
 
 // refuses tells which limit a job breaks that takes need for limitS seconds, and at most perNode of one node.
 func (lim *limiter) refuses(g *gate, need, node []int64, limitS int64) model.Reason {
+	_, reason := lim.broken(g, need, node, limitS)
+	return reason
+}
+
+// broken gives the place of the rule that refuses, too; -1: it is the time limit, or none.
+func (lim *limiter) broken(g *gate, need, node []int64, limitS int64) (int, model.Reason) {
 	if g.wallS > 0 && limitS > g.wallS {
-		return g.most
+		return -1, g.most
 	}
 	mins := min(limitS, maxMinutesS)
 	for i := range g.rules {
@@ -436,10 +450,10 @@ func (lim *limiter) refuses(g *gate, need, node []int64, limitS int64) model.Rea
 			over = at(need) < r.limit
 		}
 		if over {
-			return r.reason
+			return i, r.reason
 		}
 	}
-	return model.ReasonNone
+	return -1, model.ReasonNone
 }
 
 // counted gives what a use counts for: with UsageFactorSafe it is multiplied by the QOS's UsageFactor.

@@ -48,7 +48,7 @@ func verbs() []verb {
 		{name: "top", help: "put waiting jobs ahead of the same user's others", run: action(proto.ActTop)},
 		{name: "update", help: "update JobId=N KEY=VALUE... | NodeName=NAMES State=DRAIN|RESUME|DOWN Reason=TEXT", run: (*control).update},
 		{name: "reconfigure", help: "read the configuration files anew [--dry-run]", run: (*control).reconfigure},
-		{name: "why", help: "why JOBID...: what holds jobs, when they are expected to start, and what would let them start sooner", run: (*control).why},
+		{name: "why", help: "why [JOBID...]: what holds jobs (all of yours that wait), when they are expected to start, and what would let them start sooner", run: (*control).why},
 		{name: "doctor", help: "doctor [node=NODES]: look the cluster over, and say what is wrong and what to do about it (operators)", run: (*control).doctor},
 		{name: "mig", help: "mig apply node=NODES [gres=gpu:0-3] layout=training|inference|balanced|off|PROFILES: divide drained GPUs into MIG instances (operators)", run: (*control).mig},
 		{name: "ping", help: "tell whether the controllers answer and which leads", run: (*control).ping},

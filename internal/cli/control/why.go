@@ -1,14 +1,21 @@
 package control
 
-import "gbatch/internal/cli/env"
+import (
+	"gbatch/internal/cli/env"
+	"gbatch/internal/proto"
+)
 
 // gqueue --why and gcontrol why print the same: what the scheduler says of a job that waits.
 
 // why explains jobs.
 func (c *control) why(words []string) error {
-	refs, err := c.refs(words)
-	if err != nil {
-		return err
+	var refs []proto.JobRef // none: all of the caller's that wait
+	if len(words) > 0 {
+		found, err := c.refs(words)
+		if err != nil {
+			return err
+		}
+		refs = found
 	}
 	cl, err := c.ask()
 	if err != nil {

@@ -3,20 +3,17 @@ package env
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"gbatch/internal/client"
 	"gbatch/internal/jobtext"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 )
 
-// PrintWhy asks and prints; with a JSON version as JSON.
+// PrintWhy asks and prints; with a JSON version as JSON. Without jobs it is about all jobs of the caller that wait.
 func PrintWhy(e *Env, c *client.Client, refs []proto.JobRef, json string) error {
-	if len(refs) == 0 {
-		return fmt.Errorf("name the jobs, as in %s 12 13_4", map[bool]string{true: "gcontrol why", false: "gqueue --why"}[strings.HasSuffix(e.Program, "control")])
-	}
-	var reply proto.WhyReply
-	if err := c.Call(proto.KindWhy, &proto.WhyRequest{Jobs: refs}, &reply); err != nil {
+	reply, err := askWhy(c, refs)
+	if err != nil {
 		return err
 	}
 	if json != "" {
@@ -38,8 +35,56 @@ func PrintWhy(e *Env, c *client.Client, refs []proto.JobRef, json string) error 
 		}
 		_, _ = io.WriteString(e.Stdout, jobtext.WhyText(x, reply.Now, e.Clock())) // gcli's flush tells of errors
 	}
+	if len(refs) == 0 && len(reply.List) == 0 {
+		fmt.Fprintln(e.Stdout, "None of your jobs waits.")
+	}
 	if reply.Left > 0 {
-		fmt.Fprintf(e.Stdout, "\n%d more tasks are not explained; name them.\n", reply.Left)
+		fmt.Fprintf(e.Stdout, "\n%d more jobs or tasks are not explained; name them.\n", reply.Left)
 	}
 	return nil
+}
+
+// askWhy asks the controller and, of jobs that it has forgotten, accounting: what ended long ago has a reason too.
+func askWhy(c *client.Client, refs []proto.JobRef) (*proto.WhyReply, error) {
+	var reply proto.WhyReply
+	err := c.Call(proto.KindWhy, &proto.WhyRequest{Jobs: refs, Mine: len(refs) == 0}, &reply)
+	if err == nil || Code(err) != uint16(proto.CodeInvalidJob) || len(refs) == 0 {
+		return &reply, err
+	}
+	all := &proto.WhyReply{}
+	for _, ref := range refs {
+		var one proto.WhyReply
+		err := c.Call(proto.KindWhy, &proto.WhyRequest{Jobs: []proto.JobRef{ref}}, &one)
+		if err != nil && Code(err) == uint16(proto.CodeInvalidJob) {
+			if one.List = endedLongAgo(c, ref); len(one.List) > 0 {
+				err = nil
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		all.List, all.Now, all.Left = append(all.List, one.List...), max(all.Now, one.Now), all.Left+one.Left
+	}
+	return all, nil
+}
+
+// endedLongAgo explains a job by its record; nothing where there is none, or accounting doesn't answer.
+func endedLongAgo(c *client.Client, ref proto.JobRef) []*model.Explanation {
+	var out []*model.Explanation
+	err := c.Stream(proto.KindAcct, &proto.AcctRequest{Jobs: []proto.JobRef{ref}}, func(body []byte) error {
+		var chunk proto.RecordsChunk
+		if err := proto.Decode(body, &chunk); err != nil {
+			return err
+		}
+		for _, r := range chunk.Records {
+			if r.End != 0 && r.Step == nil && len(out) < proto.MaxWhy {
+				out = append(out, &model.Explanation{Job: r.Job, ArrayID: r.ArrayID, Task: r.Task, Name: r.Name, User: r.User, State: r.State, Text: jobtext.EndedText(r)})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil // then the job is unknown, as the controller says
+	}
+	return out
 }

@@ -42,7 +42,8 @@ type queue struct {
 	every    int32
 	clusters []string
 
-	why []proto.JobRef // explained in place of a list
+	explains bool           // in place of a list
+	why      []proto.JobRef // these jobs; none: all of the caller's that wait
 
 	listing bool            // steps, not jobs
 	steps   []proto.StepRef // these; none: of all jobs that the filters pick
@@ -65,12 +66,20 @@ func Gqueue(e *env.Env) int {
 		}
 		operands = nil
 	}
+	if q.explains && len(operands) > 0 { // --why 12 13_4
+		more, err := env.ParseJobRefs(strings.Join(operands, ","))
+		if err != nil {
+			e.Errorf("%s", err)
+			return 1
+		}
+		q.why, operands = append(q.why, more...), nil
+	}
 	if len(operands) > 0 {
 		e.Errorf("Unrecognized option: %s", operands[0])
 		fmt.Fprint(e.Stderr, p.Usage())
 		return 1
 	}
-	if len(q.why) > 0 {
+	if q.explains {
 		return e.Repeat(q.every, q.explain)
 	}
 	if q.listing {
@@ -146,7 +155,8 @@ func (q *queue) options() []getopt.Option {
 			q.json, err = slurmjson.ParseVersion(v)
 			return err
 		}},
-		{Name: "why", Arg: getopt.Required, Group: output, Metavar: "ids", Help: "say what holds these jobs, when they are expected to start, and what would let them start sooner", Set: func(v string) (err error) {
+		{Name: "why", Arg: getopt.Optional, Group: output, Metavar: "ids", Help: "say what holds these jobs (all of yours that wait), when they are expected to start, and what would let them start sooner", Set: func(v string) (err error) {
+			q.explains = true
 			q.why, err = env.ParseJobRefs(v)
 			return err
 		}},
