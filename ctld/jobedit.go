@@ -45,7 +45,7 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 				return nil, refuse(proto.CodeAccess, "only an operator can give a running job more time")
 			}
 			if p := v.Partition(j.Partition()); p != nil && p.MaxTimeS != model.NotSet && limit > p.MaxTimeS && !c.operator(who) {
-				return nil, refuse(proto.CodeTimeLimit, "partition %s allows %d s", p.Name, p.MaxTimeS)
+				return nil, refuse(proto.CodeTimeLimit, "partition %s allows %s", p.Name, walltime.Elapsed(p.MaxTimeS))
 			}
 			if m := sp.Extra().TimeMinS; m > limit && j.State == model.Pending {
 				withTimeMin(&sp, 0) // all of the limit is its least now

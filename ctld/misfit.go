@@ -1,6 +1,7 @@
 package ctld
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,6 +68,8 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 	text := fmt.Sprintf("partition %s has not enough nodes that fit the job", p.Name)
 	if rq.MinNodes > len(p.Nodes) {
 		text += fmt.Sprintf(": %d are needed, and it has %d", rq.MinNodes, len(p.Nodes))
+	} else if most := mostInAll(v, sp, &rq, p); most != "" {
+		text = most
 	}
 	return refuse(proto.CodeNodeConfig, "%s", text)
 }
@@ -95,6 +98,67 @@ func mostGres(v *state.View, sp *model.Spec, p *model.Partition) string {
 			}
 			return fmt.Sprintf(": %s:%d, and the most on one is %d", name, g.Count, most)
 		}
+	}
+	return ""
+}
+
+// mostInAll names a resource of which a partition has less in all, or on as many nodes as the job may have, than the job asks for.
+func mostInAll(v *state.View, sp *model.Spec, rq *sched.Request, p *model.Partition) string {
+	nodes := len(p.Nodes)
+	if sp.MaxNodes > 0 {
+		nodes = min(nodes, int(sp.MaxNodes))
+	}
+	if p.MaxNodes > 0 {
+		nodes = min(nodes, int(p.MaxNodes))
+	}
+	where := fmt.Sprintf("partition %s has", p.Name)
+	if nodes < len(p.Nodes) {
+		where = fmt.Sprintf("%d nodes of partition %s have at most", nodes, p.Name)
+	}
+	tasks := max(1, int64(sp.Tasks), int64(sp.MinNodes)*int64(max(1, sp.TasksPerNode)))
+	largest := func(of func(*model.NodeDef) int64) int64 {
+		var list []int64
+		for _, name := range p.Nodes {
+			if def := v.NodeDef(name); def != nil {
+				list = append(list, of(def))
+			}
+		}
+		slices.SortFunc(list, func(a, b int64) int { return cmp.Compare(b, a) })
+		sum := int64(0)
+		for _, n := range list[:min(nodes, len(list))] {
+			sum += n
+		}
+		return sum
+	}
+	for _, g := range sp.Gres {
+		need := int64(g.Count)
+		switch {
+		case g.Milli > 0:
+			continue
+		case g.Per == model.PerTask:
+			need *= tasks
+		case g.Per == model.PerNode:
+			need *= int64(max(1, sp.MinNodes))
+		}
+		has := largest(func(def *model.NodeDef) (n int64) {
+			for i := range def.Gres {
+				if d := &def.Gres[i]; d.Name == g.Name && (g.Type == "" || strings.EqualFold(g.Type, d.Type)) {
+					n += int64(d.Count) - int64(d.Off.Count())
+				}
+			}
+			return n
+		})
+		if need > has {
+			name := g.Name
+			if g.Type != "" {
+				name += ":" + g.Type
+			}
+			return fmt.Sprintf("the job asks for %s:%d in all, and %s %d", name, need, where, has)
+		}
+	}
+	need := tasks * int64(max(1, rq.CPUsPerTask))
+	if has := largest(func(def *model.NodeDef) int64 { return int64(def.CPUs) }); need > has {
+		return fmt.Sprintf("the job asks for %d CPUs in all, and %s %d", need, where, has)
 	}
 	return ""
 }

@@ -12,6 +12,7 @@ import (
 	"gbatch/internal/proto"
 	"gbatch/internal/sched"
 	"gbatch/internal/state"
+	"gbatch/internal/walltime"
 )
 
 // Priorities without the multifactor plugin: everybody starts equal, nice moves a job, age breaks ties.
@@ -336,7 +337,7 @@ func (c *Controller) allowed(v *state.View, who *proto.Caller, sp *model.Spec, n
 	}
 	enforce := cfg.Params.EnforceLimits != "NO" || p.MaxTimeS != model.NotSet && sp.LimitS != model.NotSet
 	if limit := sp.LeastS(sched.LimitS(sp, p)); enforce && p.MaxTimeS != model.NotSet && limit > sched.Lifted(v, sp.QOS, p).MaxTimeS {
-		return refuse(proto.CodeTimeLimit, "--time is %d s, partition %s allows %d s", limit, name, p.MaxTimeS)
+		return refuse(proto.CodeTimeLimit, "--time is %s, partition %s allows %s", walltime.Elapsed(limit), name, walltime.Elapsed(p.MaxTimeS))
 	}
 	if r := sched.Alone(v, sp, p); r != model.ReasonNone {
 		return refuse(proto.CodePolicy, "%s: the job breaks a limit of QOS %s, of partition %s's QOS or of account %s by itself, and the QOS refuses such jobs (DenyOnLimit); see gacctmgr show qos", r, sp.QOS, name, sp.Account)

@@ -157,6 +157,10 @@ func newUnitTable(units []unit, c *conf.Cgroup) *unitTable {
 				t.notable = append(t.notable, fmt.Sprintf("%s %s is not a device file: the kernel can't keep it for the jobs that have it", u.name, f))
 				continue
 			}
+			if cgroup.IsBase(d) { // without it nothing runs: it is never kept from a job
+				t.notable = append(t.notable, fmt.Sprintf("%s %s is device %d:%d, which every program needs: it stays open to all jobs", u.name, f, d.Major, d.Minor))
+				continue
+			}
 			if open[d] {
 				continue
 			}

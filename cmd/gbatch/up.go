@@ -139,7 +139,7 @@ func statusCommand() *cobra.Command {
 			return err
 		},
 	}
-	dirFlag(cmd, &dir)
+	lookDirFlag(cmd, &dir)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -159,8 +159,14 @@ func downCommand() *cobra.Command {
 			return up.Down(cmd.Context(), dir, bin, os.Stdout)
 		},
 	}
-	dirFlag(cmd, &dir)
+	lookDirFlag(cmd, &dir)
 	return cmd
+}
+
+// lookDirFlag is dirFlag for commands about a cluster that is there: without --dir it is the one that GBATCH_CONF names, where that
+// was made by gbatch up.
+func lookDirFlag(cmd *cobra.Command, dir *string) {
+	cmd.Flags().StringVar(dir, "dir", up.DirOf(os.Getenv), "`directory` of the cluster")
 }
 
 func dirFlag(cmd *cobra.Command, dir *string) {

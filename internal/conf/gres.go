@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"gbatch/internal/hostlist"
 )
 
@@ -220,6 +222,14 @@ func (l *loader) checkGresLine(g *gresLine, given map[string]bool, s statement) 
 	if g.Name == "" {
 		return
 	}
+	for _, list := range [][]string{g.Files, g.MultipleFiles} {
+		for _, f := range list {
+			if isBaseDevice(f) {
+				l.probs.warnf(at("File"), "name the unit's own device file, or leave File out", "%s is a device that every program needs: it stays open to all jobs, "+
+					"so the kernel can't keep this unit for the jobs that have it", f)
+			}
+		}
+	}
 	units := int64(len(g.Files))
 	if len(g.MultipleFiles) > 0 {
 		units = 1
@@ -248,6 +258,26 @@ func (l *loader) checkGresLine(g *gresLine, given map[string]bool, s statement) 
 	if len(g.links) > 0 {
 		l.readLinks(g, at("Links"))
 	}
+}
+
+// baseDevices are the numbers of the character devices that ordinary programs need: null, zero, full, random, urandom, tty, console,
+// ptmx and FUSE. gnoded keeps them open (noded/cgroup has the same list).
+var baseDevices = [][2]uint32{{1, 3}, {1, 5}, {1, 7}, {1, 8}, {1, 9}, {5, 0}, {5, 1}, {5, 2}, {10, 229}}
+
+const ptyMajor = 136 // of all pseudo terminals
+
+// isBaseDevice reports whether a file is one of them: by its number where it is on this machine, else by its name.
+func isBaseDevice(file string) bool {
+	var st unix.Stat_t
+	if err := unix.Stat(file, &st); err == nil {
+		major, minor := unix.Major(st.Rdev), unix.Minor(st.Rdev)
+		return st.Mode&unix.S_IFMT == unix.S_IFCHR && (major == ptyMajor || slices.Contains(baseDevices, [2]uint32{major, minor}))
+	}
+	switch file {
+	case "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/console", "/dev/ptmx", "/dev/fuse":
+		return true
+	}
+	return false
 }
 
 // readLinks tells counts from peers.

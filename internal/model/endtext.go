@@ -50,6 +50,35 @@ func (r *Record) SystemText() string {
 	return r.Why
 }
 
+// StopText says why a job that is being ended is; "" for one that ends by itself.
+func (j *Job) StopText() string {
+	if j.State != Completing || j.Run == nil || j.Run.Stop == NoStop {
+		return ""
+	}
+	if j.Run.StopWhy != "" {
+		return j.Run.StopWhy
+	}
+	if j.Run.Fault != "" {
+		return j.Run.Fault
+	}
+	e := ending{owner: j.Spec.UID, by: j.Run.StopUID, began: true, limitS: j.Run.LimitS, reason: ReasonTimeLimit, node: j.Run.FailedNode}
+	switch j.Run.Stop {
+	case StopCancel:
+		e.state = Cancelled
+	case StopTimeLimit:
+		e.state = Timeout
+	case StopPreempt, StopPreemptCancel:
+		e.state = Preempted
+	case StopDeadline:
+		e.state = Deadline
+	case StopNodeFail, StopUnitFault:
+		e.state = NodeFail
+	case StopRequeue, StopRequeueHold:
+		return "put back into the queue"
+	}
+	return e.text()
+}
+
 // SystemText is what the cluster has seen of an ended job's failure, as Record.SystemText.
 func (j *Job) SystemText() string {
 	if !j.State.Finished() {

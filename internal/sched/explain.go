@@ -52,6 +52,7 @@ type explainer struct {
 	cut    bool // more are ahead than were planned
 	late   bool // where it fits first is too late for its deadline
 	trials int
+	limit  int // the cause that a limit is, from 1; 0: none is
 }
 
 // Explain explains a job at a moment under a policy; nil where there is no such job.
@@ -80,8 +81,8 @@ func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.E
 		x.waits(&x.spots[i])
 	}
 	var room model.Time // under the limit that holds it
-	for i := range x.out.Causes {
-		room = max(room, x.limited(&x.out.Causes[i]))
+	if x.limit > 0 {
+		room = x.limited(&x.out.Causes[x.limit-1])
 	}
 	x.expect(free, room)
 	if j.Accrue == model.NotAging {

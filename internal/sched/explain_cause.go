@@ -63,6 +63,7 @@ func (x *explainer) holds() {
 			text += fmt.Sprintf(" (account %s of user %s; gacctmgr show assoc users=%s lists its limits)", j.Spec.Account, j.Spec.User, j.Spec.User)
 		}
 		x.because(j.Reason, "%s", text)
+		x.limit = len(x.out.Causes)
 	}
 }
 

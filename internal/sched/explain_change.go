@@ -102,16 +102,27 @@ func (x *explainer) changes() {
 				n.Gres[i].Type = ""
 			})
 		}
-		x.tell(x.fewer(int64(sp.Gres[i].Count), func(k int64) string { return gresOption(&sp.Gres[i], k) }, func(n *model.Spec, k int64) {
+		take := func(n *model.Spec, k int64) {
 			n.Gres = slices.Clone(n.Gres)
 			n.Gres[i].Count = int32(k)
 			if n.More != nil && len(n.More.GPUsPerSocket)+len(n.More.GPUIndex) > 0 {
 				m := n.Extra()
 				m.GPUsPerSocket, m.GPUIndex, n.More = nil, nil, &m
 			}
-		}))
+		}
+		least := int64(1)
+		if sp.Gres[i].Per == model.PerJob { // one on each node, as submission asks for
+			least = int64(max(1, sp.MinNodes))
+		}
+		x.tell(x.fewer(int64(sp.Gres[i].Count), least, func(k int64) string { return gresOption(&sp.Gres[i], k) }, take))
+		if alone := func(n *model.Spec) { n.MinNodes, n.MaxNodes = 1, 1 }; least > 1 && sp.Tasks <= 1 && !x.helps(alone) {
+			x.tell(x.fewer(int64(sp.Gres[i].Count), 1, func(k int64) string { return "--nodes=1 " + gresOption(&sp.Gres[i], k) }, func(n *model.Spec, k int64) {
+				take(n, k)
+				alone(n)
+			}))
+		}
 	}
-	x.tell(x.fewer(int64(sp.MinNodes), func(k int64) string {
+	x.tell(x.fewer(int64(sp.MinNodes), 1, func(k int64) string {
 		if sp.Tasks > 0 {
 			return fmt.Sprintf("--nodes=%d --ntasks=%d", k, max(k, int64(sp.Tasks)*k/int64(sp.MinNodes)))
 		}
@@ -123,11 +134,19 @@ func (x *explainer) changes() {
 		}
 	}))
 	if sp.MinNodes <= 1 {
-		x.tell(x.fewer(int64(sp.Tasks), func(k int64) string { return fmt.Sprintf("--ntasks=%d", k) }, func(n *model.Spec, k int64) { n.Tasks = int32(k) }))
+		x.tell(x.fewer(int64(sp.Tasks), 1, func(k int64) string { return fmt.Sprintf("--ntasks=%d", k) }, func(n *model.Spec, k int64) { n.Tasks = int32(k) }))
 	}
-	x.tell(x.fewer(int64(sp.CPUsPerTask), func(k int64) string { return fmt.Sprintf("--cpus-per-task=%d", k) }, func(n *model.Spec, k int64) { n.CPUsPerTask = int32(k) }))
-	x.tell(x.fewer(sp.MemPerNode, func(k int64) string { return fmt.Sprintf("--mem=%d", k) }, func(n *model.Spec, k int64) { n.MemPerNode = k }))
-	x.tell(x.fewer(sp.MemPerCPU, func(k int64) string { return fmt.Sprintf("--mem-per-cpu=%d", k) }, func(n *model.Spec, k int64) { n.MemPerCPU = k }))
+	x.tell(x.fewer(int64(sp.CPUsPerTask), 1, func(k int64) string { return fmt.Sprintf("--cpus-per-task=%d", k) }, func(n *model.Spec, k int64) { n.CPUsPerTask = int32(k) }))
+	x.tell(x.fewer(sp.MemPerNode, 1, func(k int64) string { return fmt.Sprintf("--mem=%d", k) }, func(n *model.Spec, k int64) { n.MemPerNode = k }))
+	x.tell(x.fewer(sp.MemPerCPU, 1, func(k int64) string { return fmt.Sprintf("--mem-per-cpu=%d", k) }, func(n *model.Spec, k int64) { n.MemPerCPU = k }))
+}
+
+// helps reports whether one change of the request lets the job start sooner.
+func (x *explainer) helps(change func(*model.Spec)) bool {
+	n := *x.j.Spec
+	change(&n)
+	_, ok := x.try(&n, nil)
+	return ok
 }
 
 func gresOption(g *model.GresReq, k int64) string {
@@ -146,14 +165,14 @@ func gresOption(g *model.GresReq, k int64) string {
 
 // fewer halves a count until the job starts now, and gives the best of what it saw; of counts that start it at that moment the
 // largest, to a sixteenth where there are many.
-func (x *explainer) fewer(count int64, option func(int64) string, change func(*model.Spec, int64)) (have model.WhatIf) {
+func (x *explainer) fewer(count, least int64, option func(int64) string, change func(*model.Spec, int64)) (have model.WhatIf) {
 	with := func(k int64) (model.WhatIf, bool) {
 		n := *x.j.Spec
 		change(&n, k)
 		return x.try(&n, nil)
 	}
 	low := int64(0) // the count that have is of
-	for k := count / 2; k >= 1 && !have.Now; k /= 2 {
+	for k := count / 2; k >= least && !have.Now; k /= 2 {
 		if w, ok := with(k); ok && (have.Start == 0 || w.Start < have.Start) {
 			best(&have, w, option(k))
 			low = k

@@ -28,9 +28,10 @@ func (x *explainer) limited(c *model.Cause) model.Time {
 		w := x.p.wantsOf(&s.it, s.l.part.Name)
 		limitS := x.j.Spec.LeastS(s.it.limitS)
 		k, r := x.p.lim.broken(s.it.gate, w.all, w.node, limitS)
-		if r != c.Reason {
+		if r == model.ReasonNone {
 			continue
 		}
+		c.Reason = r // the last pass may have found another one
 		if k < 0 {
 			c.Text = fmt.Sprintf("asks for %s; %s allows %s a job (%s)", limitText(limitS), s.it.gate.wallOf, limitText(s.it.gate.wallS), s.it.gate.wallBy)
 			return 0

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"gbatch/internal/conf/locate"
 )
 
 // layout is where things lie below DIR, which is absolute.
@@ -23,6 +25,21 @@ func (l layout) book() string { return l.at("up.json") }
 func (l layout) lock() string { return l.at("up.lock") }
 func (l layout) pki() string  { return l.at("pki") }
 func (l layout) run() string  { return l.at("run") }
+
+// DirOf gives the directory of the trial cluster that a command means without being told: the one that GBATCH_CONF names, if
+// `gbatch up` made it on this machine, otherwise the default one.
+func DirOf(getenv func(string) string) string {
+	if path := getenv(locate.EnvConf); path != "" {
+		dir := path
+		if info, err := os.Stat(path); err == nil && !info.IsDir() {
+			dir = filepath.Dir(path)
+		}
+		if _, err := os.Stat(layout(dir).book()); err == nil {
+			return dir
+		}
+	}
+	return locate.UpDir(getenv)
+}
 
 // directories makes those that are missing. Commands of other users must reach the configuration and the sockets, and
 // nobody else the daemons' state.

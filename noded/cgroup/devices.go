@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -34,6 +35,13 @@ type Devices struct {
 func BaseDevices() []Device {
 	return []Device{{Major: 1, Minor: 3}, {Major: 1, Minor: 5}, {Major: 1, Minor: 7}, {Major: 1, Minor: 8}, {Major: 1, Minor: 9},
 		{Major: 5, Minor: 0}, {Major: 5, Minor: 1}, {Major: 5, Minor: 2}, {Major: 136, Minor: Any}, {Major: 10, Minor: 229}}
+}
+
+// IsBase reports whether a device is one of BaseDevices.
+func IsBase(d Device) bool {
+	return slices.ContainsFunc(BaseDevices(), func(b Device) bool {
+		return b.Block == d.Block && b.Major == d.Major && (b.Minor == Any || b.Minor == d.Minor)
+	})
 }
 
 func (d *Devices) check() error {

@@ -101,7 +101,7 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 		case err != nil:
 			return fail(err)
 		case job == nil || job.State.Finished():
-			a.Errorf("Job allocation %d has been revoked", reply.Job)
+			a.Errorf("Job allocation %d has been revoked%s", reply.Job, whyRevoked(job))
 			return nil, 1
 		case job.State == model.Running && job.Run.Launched != 0:
 			if queued {
@@ -133,6 +133,34 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 			pace = min(2*pace, askSlow)
 		}
 	}
+}
+
+// whyRevoked says why an allocation ended, as far as its job's record does.
+func whyRevoked(j *model.Job) string {
+	if j == nil {
+		return ""
+	}
+	if text := j.EndText(); text != "" {
+		return ": " + text
+	}
+	if text := j.StopText(); text != "" {
+		return ": " + text
+	}
+	return ""
+}
+
+// WhyRevoked asks why an allocation ended.
+func (a *Allocation) WhyRevoked(id model.JobID) string {
+	c, err := a.Connect()
+	if err != nil {
+		return "" // the reason is a courtesy: that it was revoked is said anyway
+	}
+	defer c.Close()
+	job, err := oneJob(c, id)
+	if err != nil {
+		return ""
+	}
+	return whyRevoked(job)
 }
 
 // oneJob asks for a job; nil where the controllers have forgotten it.

@@ -140,7 +140,7 @@ func (g *allocCall) run(job *model.Job, operands []string, a *allocate.Allocatio
 		if !a.Watch(job.ID, done) {
 			return
 		}
-		fmt.Fprintf(g.Stderr, "%s: Job allocation %d has been revoked.\n", g.Program, job.ID)
+		fmt.Fprintf(g.Stderr, "%s: Job allocation %d has been revoked%s.\n", g.Program, job.ID, a.WhyRevoked(job.ID))
 		switch {
 		case g.killWith != 0:
 			_ = cmd.Process.Signal(g.killWith) // as above

@@ -64,6 +64,11 @@ func submit(e *env.Env) (int, error) {
 	if err != nil {
 		return 1, fmt.Errorf("%s: error: %w", e.Program, err)
 	}
+	if !s.Quiet {
+		for _, text := range missing(rq.Spec) {
+			fmt.Fprintf(e.Stderr, "%s: warning: %s\n", e.Program, text)
+		}
+	}
 	c, err := e.Connect()
 	if err != nil {
 		return 1, fmt.Errorf("%s: error: Batch job submission failed: %s", e.Program, env.Text(err))
