@@ -34,7 +34,7 @@ func TestWhy(t *testing.T) {
 Job 9_3 (x) of user bob is RUNNING.
 It does not wait: it has been running since 2023-11-14T22:13:20 on n1.
 
-2 more tasks are not explained; name them.
+2 more jobs or tasks are not explained; name them.
 `
 	f.Want(text, "", 0, "gqueue", "--why", "12,9_3")
 	f.Want(text, "", 0, "gcontrol", "why", "12", "9_3")
