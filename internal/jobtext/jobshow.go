@@ -55,11 +55,7 @@ func (r *KeyValues) jobState(j *model.Job, details bool) {
 	if more := unavailable(j); more != "" {
 		reason += ",_" + strings.ReplaceAll(more, " ", "_")
 	}
-	states := []string{KV("JobState", j.State), KV("Reason", reason), KV("Dependency", orNull(depsText(j)))}
-	if node := j.FailedNode(); node != "" {
-		states = append(states, KV("FailedNode", node))
-	}
-	r.line(states...)
+	r.line(KV("JobState", j.State), KV("Reason", reason), KV("Dependency", orNull(depsText(j)))+failedNode(j))
 	exit, derived := "0:0", "0:0"
 	if j.End != nil {
 		exit = fmt.Sprintf("%d:%d", j.End.Exit.Code, j.End.Exit.Signal)
@@ -166,14 +162,10 @@ func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
 	r.line(KV("Command", command))
 	r.line(KV("SubmitLine", sp.Submit))
 	r.line(KV("WorkDir", sp.WorkDir))
-	if sp.Comment != "" {
-		r.line(KV("Comment", sp.Comment))
-	}
-	if text := j.AdminText(); text != "" {
-		r.line(KV("AdminComment", oneLine(text)))
-	}
-	if text := j.SystemText(); text != "" {
-		r.line(KV("SystemComment", oneLine(text)))
+	for _, c := range [...][2]string{{"Comment", sp.Comment}, {"AdminComment", j.AdminText()}, {"SystemComment", j.SystemText()}} {
+		if c[1] != "" {
+			r.line(KV(c[0], oneLine(c[1])))
+		}
 	}
 	out, errFile := j.OutputFiles()
 	in := sp.StdIn
@@ -309,4 +301,12 @@ func depsText(j *model.Job) string {
 		sep = "?"
 	}
 	return strings.Join(out, sep)
+}
+
+// failedNode adds the node whose failure ended a job.
+func failedNode(j *model.Job) string {
+	if node := j.FailedNode(); node != "" {
+		return " " + KV("FailedNode", node)
+	}
+	return ""
 }

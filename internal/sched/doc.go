@@ -17,8 +17,9 @@
 // has, window.go for advance reservations (held.go: their GPUs where these are shared), limits.go
 // for what QOS and associations allow, preempt.go, victims.go and claims.go for who has to go for
 // whom, reason.go for why the others wait, access.go for who may be in a partition at all,
-// explain.go for all that holds one job. testdata/*.txt shows it at work; testdata/README.md says
-// where which rule is.
+// explain.go for all that holds one job (explain_cause.go: what, explain_short.go: too little of what,
+// explain_change.go: what would help, explain_words.go: how it is said). testdata/*.txt shows it at
+// work; testdata/README.md says where which rule is.
 //
 // Invariants: no node's capacity is given twice, now or on the calendar; who overtakes delays no
 // reservation before it; a kept Planner's plan equals a new one's.

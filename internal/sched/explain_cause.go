@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -282,6 +283,42 @@ func (x *explainer) waits(s *spot) {
 	s.because(model.ReasonPriority, "%s", come).Jobs = jobs
 }
 
+// surveyed is what the nodes of a lane have for a job.
+type surveyed struct {
+	up           []soon  // those that can give it, by when
+	busy         []*node // of them, those that are not free now
+	away, broken []string
+	free         int
+}
+
+// survey looks at each node of a lane; whole says that it must take all of the job.
+func (x *explainer) survey(s *spot, least []need, whole bool) (out surveyed) {
+	p, sh := x.p, s.it.sh
+	end := func(t model.Time) model.Time { return p.after(t, s.it.leastS()) }
+	p.cursor.of(sh)
+	for _, n := range s.l.pool.nodes {
+		nd := &least[n.class.at]
+		switch {
+		case nd.never || !sh.named(n, whole):
+		case !n.up():
+			out.away = append(out.away, n.def.Name)
+		case p.has(sh, n, nd) && (len(n.wins) == 0 || p.cursor.lasts(n, nd, x.now, end(x.now))):
+			out.free++
+			out.up = append(out.up, soon{x.now, n})
+		default:
+			when := p.namedFrom(sh, n, nd, p.cursor.earliest(n, nd, x.now, forever, end), end)
+			if when == forever && len(n.rec.Out) > 0 {
+				out.broken = append(out.broken, n.def.Name)
+				continue
+			}
+			out.up = append(out.up, soon{when, n})
+			out.busy = append(out.busy, n)
+		}
+	}
+	slices.SortStableFunc(out.up, func(a, b soon) int { return cmp.Compare(a.at, b.at) })
+	return out
+}
+
 // room says what the job needs and who has it.
 func (x *explainer) room(s *spot) {
 	p, sh, pl := x.p, s.it.sh, s.l.pool
@@ -290,41 +327,8 @@ func (x *explainer) room(s *spot) {
 	if sh.single && !over {
 		least = sh.whole
 	}
-	var up []soon
-	var busy []*node // of them, those that are not free now
-	var away, broken []string
-	free, never := 0, 0
-	end := func(t model.Time) model.Time { return p.after(t, s.it.leastS()) }
-	p.cursor.of(sh)
-	for _, n := range pl.nodes {
-		nd := &least[n.class.at]
-		switch {
-		case nd.never || !sh.named(n, sh.single && !over):
-			never++
-		case !n.up():
-			away = append(away, n.def.Name)
-		case p.has(sh, n, nd) && (len(n.wins) == 0 || p.cursor.lasts(n, nd, x.now, end(x.now))):
-			free++
-			up = append(up, soon{x.now, n})
-		default:
-			when := p.namedFrom(sh, n, nd, p.cursor.earliest(n, nd, x.now, forever, end), end)
-			if when == forever && len(n.rec.Out) > 0 {
-				broken = append(broken, n.def.Name)
-				continue
-			}
-			up = append(up, soon{when, n})
-			busy = append(busy, n)
-		}
-	}
-	slices.SortStableFunc(up, func(a, b soon) int {
-		switch {
-		case a.at < b.at:
-			return -1
-		case a.at > b.at:
-			return 1
-		}
-		return 0
-	})
+	n := x.survey(s, least, sh.single && !over)
+	up, busy, away, broken, free := n.up, n.busy, n.away, n.broken, n.free
 	want := 1
 	switch {
 	case over:
