@@ -58,13 +58,13 @@ func (d *daemon) serve(_ context.Context, r *server.Request) {
 	}
 }
 
-func (d *daemon) ask(kind uint16) (error, int) {
+func (d *daemon) ask(kind uint16) (tries int, err error) {
 	c := New(d.dir)
 	defer c.Close()
-	err := c.Call(kind, &proto.Empty{}, &proto.Empty{})
+	err = c.Call(kind, &proto.Empty{}, &proto.Empty{})
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return err, d.count
+	return d.count, err
 }
 
 // hangUp ends the connection in place of an answer.
@@ -89,7 +89,7 @@ func TestLostAnswer(t *testing.T) {
 		for how, first := range map[string]func(*server.Request){"connection lost": hangUp, "outcome unknown": answer(proto.CodeUnknown)} {
 			t.Run(fmt.Sprintf("%s %d, %s", row.Name, kind, how), func(t *testing.T) {
 				t.Parallel() // a client pauses before it tries again
-				err, n := newDaemon(t, first).ask(kind)
+				n, err := newDaemon(t, first).ask(kind)
 				if row.Repeats {
 					if err != nil || n != 2 {
 						t.Errorf("%v after %d tries, want an answer to the second", err, n)
@@ -113,7 +113,7 @@ func TestLostAnswer(t *testing.T) {
 func TestNotBegun(t *testing.T) {
 	for _, kind := range []uint16{proto.KindUpdateJob, proto.KindReserve, proto.KindMIG, proto.KindSubmit, proto.KindJobs} {
 		for _, code := range []proto.Code{proto.CodeNoController, proto.CodeNotLeader} {
-			if err, n := newDaemon(t, answer(code)).ask(kind); err != nil || n != 2 {
+			if n, err := newDaemon(t, answer(code)).ask(kind); err != nil || n != 2 {
 				t.Errorf("kind %d, code %d: %v after %d tries, want an answer to the second", kind, code, err, n)
 			}
 		}
