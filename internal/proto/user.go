@@ -544,6 +544,9 @@ func (x *RecordsChunk) Wire(c *wire.C) {
 	wire.Texts(c, &x.Summaries, model.MaxMany, model.MaxText)
 }
 
+// Unpaid: gdbd sends records as they are stored. An empty one takes about a KiB of memory.
+func (x *RecordsChunk) Unpaid() int { return ChunkJobs * 2 << 10 }
+
 // SharesRequest asks for usage by account and user.
 type SharesRequest struct {
 	Accounts []string

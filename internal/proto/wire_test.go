@@ -3,6 +3,8 @@ package proto
 import (
 	"testing"
 
+	"gbatch/internal/model"
+	"gbatch/internal/wire"
 	"gbatch/internal/wire/wiretest"
 )
 
@@ -21,4 +23,21 @@ func TestWire(t *testing.T) {
 		&StepsRequest{}, &SubmitEachReply{}, &SubmitEachRequest{}, &SubmitReply{}, &TargetsReply{},
 		&UpdateJobRequest{}, &UpdateNodeRequest{}, &WaitReply{}, &WaitRequest{}, &Welcome{}, &WhyReply{},
 		&WhyRequest{})
+}
+
+// TestStoredRecords: gdbd's chunks are records as they are stored, and are read however little these say.
+func TestStoredRecords(t *testing.T) {
+	chunk := &RecordsChunk{}
+	for range ChunkJobs {
+		use := &model.Usage{Nodes: []model.NodeUsage{{Node: "n", GPUs: make([]model.GPUUsage, 1)}}, Batch: &model.NodeUsage{}}
+		chunk.Records = append(chunk.Records, &model.Record{Exit: model.Exit{Use: use}, Step: &model.Step{Exit: model.Exit{Use: use}}})
+	}
+	stored, err := wire.Marshal(chunk)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got RecordsChunk
+	if err := Decode(stored, &got); err != nil || len(got.Records) != ChunkJobs {
+		t.Errorf("%d records, %v", len(got.Records), err)
+	}
 }

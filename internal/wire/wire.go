@@ -128,10 +128,23 @@ func Unmarshal(b []byte, x Coder) error {
 	return nil
 }
 
+// Unpaid is a message that may be sent without padding, because it is put together from what is stored: it may cost its
+// reader so many bytes more.
+type Unpaid interface{ Unpaid() int }
+
+// Worth is how much memory a message of so many bytes may cost that is read into x.
+func Worth(bytes int, x Coder) int {
+	worth := Floor + Factor*bytes
+	if u, ok := x.(Unpaid); ok {
+		worth += u.Unpaid()
+	}
+	return worth
+}
+
 // ReadMessage reads what somebody has sent into x and replaces what x held. Bytes behind it are no error.
 func ReadMessage(b []byte, x Coder) error {
 	c := begin(b, false)
-	c.message, c.allowed = true, Floor+Factor*len(b)
+	c.message, c.allowed = true, Worth(len(b), x)
 	defer c.end()
 	c.structure(x)
 	return c.wrong(x)

@@ -224,7 +224,7 @@ func message(t *testing.T, x, y wire.Coder) {
 	if err != nil {
 		t.Fatalf("a message that was sent is refused: %v", err)
 	}
-	if used > wire.Factor*len(data)+wire.Floor+slack {
+	if used > wire.Worth(len(data), x)+slack {
 		t.Fatalf("reading %d bytes allocated %d", len(data), used)
 	}
 	if !bytes.Equal(marshal(t, x), marshal(t, y)) {
@@ -275,7 +275,7 @@ func hostile(t *testing.T, typ reflect.Type) {
 // Cost reads data as a message into x, be it an error or not, and holds it to what a message may cost.
 func Cost(t *testing.T, data []byte, x wire.Coder) {
 	used := allocated(func() { _ = wire.ReadMessage(data, x) })
-	if used > wire.Factor*len(data)+wire.Floor+slack {
+	if used > wire.Worth(len(data), x)+slack {
 		t.Errorf("reading %d bytes allocated %d", len(data), used)
 	}
 }
