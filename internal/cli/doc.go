@@ -1,5 +1,5 @@
-// Package cli is the user commands: gsubmit/sbatch, gqueue/squeue and the rest. One small binary (cmd/gcli) is all of
-// them, chosen by the name it is called by.
+// Package cli is the user commands: gsubmit/sbatch, gqueue/squeue and the rest. One small binary
+// (cmd/gcli) is all of them, chosen by the name it is called by.
 //
 //	cli.go    the table of commands
 //	submit    gsubmit galloc
@@ -10,12 +10,14 @@
 //	acct      gacct gstat gseff
 //	manage    gacctmgr gshare gprio gdiag
 //
-// No room of commands imports another. What they share lies below them: env (what a command sees of the world, ids, names,
-// errors), request and allocate (what submit and run ask for), getopt (options), script (batch scripts), acctmgr
-// (the language of gacctmgr). What is shown of a job, record, step, node, partition or reservation
-// is internal/jobtext's, in tables of internal/format and lists of internal/slurmjson; internal/client talks to the cluster.
-// Tests use clitest.
+// No room of commands imports another. What they share lies below them: env (what a command sees of
+// the world, ids, names, errors), request and allocate (what submit and run ask for), getopt
+// (options), script (batch scripts). What is shown of a job, record,
+// step, node, partition or reservation is internal/jobtext's, in tables of internal/format and
+// lists of internal/slurmjson; internal/acctmgr has the language of gacctmgr; internal/client talks
+// to the cluster. Tests use clitest.
 //
-// A command is a function of an Env, without globals, so that tests run it in-process. It never exits the process and
-// starts no goroutine that outlives it. Standard error stays empty on success: tools take text there for trouble.
+// A command is a function of an Env, without globals, so that tests run it in-process. It never
+// exits the process and starts no goroutine that outlives it. Standard error stays empty on
+// success: tools take text there for trouble.
 package cli

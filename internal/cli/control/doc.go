@@ -1,4 +1,5 @@
-// Package control has gcontrol (scontrol), which shows and changes jobs, nodes and the configuration.
+// Package control has gcontrol (scontrol), which shows and changes jobs, nodes and the
+// configuration.
 //
 //	gcontrol.go     the verbs and the options that all have
 //	showjob.go showstep.go shownode.go shownetwork.go   what show shows, but for reservations

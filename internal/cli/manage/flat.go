@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"gbatch/internal/cli/acctmgr"
+	"gbatch/internal/acctmgr"
 )
 
 // flatFile carries out "dump [cluster=]NAME [file=]FILE" and "load [file=]FILE [clean] [cluster=NAME]"; - is the standard

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"gbatch/internal/cli/acctmgr"
+	"gbatch/internal/acctmgr"
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
 	"gbatch/internal/client"
@@ -301,4 +301,15 @@ func (m *manage) modifyJob(c *client.Client, words []string) error {
 		}
 	}
 	return nil
+}
+
+// showJSON is show ... --json.
+func (m *manage) showJSON(f *acctmgr.Facts, entity string, words []string) error {
+	p, err := acctmgr.Pick(f, entity, words, m.o)
+	if err != nil {
+		return err
+	}
+	w := m.JSONFrame(p.Entity, m.json)
+	acctmgr.WriteJSON(w, f, p)
+	return m.JSONFinish(w, f.Cluster, 0)
 }

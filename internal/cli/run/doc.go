@@ -7,5 +7,6 @@
 //	terminal.go         --pty
 //	say.go              what is said when tasks end
 //
-// What can be asked for is package request's; package allocate waits for an allocation and gives it back.
+// What can be asked for is package request's; package allocate waits for an allocation and gives it
+// back.
 package run

@@ -5,5 +5,6 @@
 //	each.go     gsubmit --each: a job for each line of a file
 //	galloc.go   galloc (salloc): an allocation, and a command or shell with it
 //
-// What can be asked for is package request's; package allocate waits for an allocation and gives it back.
+// What can be asked for is package request's; package allocate waits for an allocation and gives it
+// back.
 package submit

@@ -1,4 +1,4 @@
-package manage
+package acctmgr
 
 import (
 	"cmp"
@@ -6,25 +6,21 @@ import (
 	"strconv"
 	"strings"
 
-	"gbatch/internal/cli/acctmgr"
 	"gbatch/internal/model"
 	"gbatch/internal/slurmjson"
 )
 
 // gacctmgr show ... --json: the lists of slurmdb's data_parser.
 
-// acctJSON writes accounting records.
-type acctJSON struct {
+// listWriter writes accounting records.
+type listWriter struct {
 	*slurmjson.Writer
-	f *acctmgr.Facts
+	f *Facts
 }
 
-func (m *manage) showJSON(f *acctmgr.Facts, entity string, words []string) error {
-	p, err := acctmgr.Pick(f, entity, words, m.o)
-	if err != nil {
-		return err
-	}
-	j := &acctJSON{m.JSONFrame(p.Entity, m.json), f}
+// WriteJSON writes the records of a command into a list that is begun.
+func WriteJSON(w *slurmjson.Writer, f *Facts, p *Picked) {
+	j := &listWriter{w, f}
 	for _, a := range p.Accounts {
 		j.account(a)
 		j.Flush(false)
@@ -47,30 +43,29 @@ func (m *manage) showJSON(f *acctmgr.Facts, entity string, words []string) error
 	if p.Entity == "clusters" {
 		j.cluster()
 	}
-	return m.JSONFinish(j.Writer, f.Cluster, 0)
 }
 
 // within writes an object.
-func (j *acctJSON) within(name string, members func()) {
+func (j *listWriter) within(name string, members func()) {
 	j.Open(name, '{')
 	members()
 	j.Close('}')
 }
 
-func (j *acctJSON) limit(name string, l model.Limit) {
+func (j *listWriter) limit(name string, l model.Limit) {
 	n, set := l.Value()
 	j.Maybe(name, max(n, 0), set, !set)
 }
 
 // minutes writes a span that is kept in seconds.
-func (j *acctJSON) minutes(name string, l model.Limit) {
+func (j *listWriter) minutes(name string, l model.Limit) {
 	if n, set := l.Value(); set {
 		l = model.LimitOf(n / 60)
 	}
 	j.limit(name, l)
 }
 
-func (j *acctJSON) factor(name string, n int64, set bool) {
+func (j *listWriter) factor(name string, n int64, set bool) {
 	if !set {
 		j.Unset(name)
 		return
@@ -78,7 +73,7 @@ func (j *acctJSON) factor(name string, n int64, set bool) {
 	j.Real(name, float64(n)/float64(model.FactorOne))
 }
 
-func (j *acctJSON) amount(l model.TRESLimit) {
+func (j *listWriter) amount(l model.TRESLimit) {
 	typ, name, _ := strings.Cut(l.TRES, "/")
 	j.within("", func() {
 		j.Str("type", typ)
@@ -91,7 +86,7 @@ func (j *acctJSON) amount(l model.TRESLimit) {
 	})
 }
 
-func (j *acctJSON) tres(name string, list []model.TRESLimit) {
+func (j *listWriter) tres(name string, list []model.TRESLimit) {
 	j.Open(name, '[')
 	for _, l := range list {
 		j.amount(l)
@@ -100,7 +95,7 @@ func (j *acctJSON) tres(name string, list []model.TRESLimit) {
 }
 
 // ref writes what names an association.
-func (j *acctJSON) ref(name string, a *model.Association) {
+func (j *listWriter) ref(name string, a *model.Association) {
 	j.within(name, func() {
 		j.Str("account", a.Account)
 		j.Str("cluster", j.f.Cluster)
@@ -110,7 +105,7 @@ func (j *acctJSON) ref(name string, a *model.Association) {
 	})
 }
 
-func (j *acctJSON) refs(list []*model.Association) {
+func (j *listWriter) refs(list []*model.Association) {
 	j.Open("associations", '[')
 	for _, a := range list {
 		j.ref("", a)
@@ -118,7 +113,7 @@ func (j *acctJSON) refs(list []*model.Association) {
 	j.Close(']')
 }
 
-func (j *acctJSON) coordinators(list []string) {
+func (j *listWriter) coordinators(list []string) {
 	j.Open("coordinators", '[')
 	for _, name := range list {
 		j.within("", func() {
@@ -129,7 +124,7 @@ func (j *acctJSON) coordinators(list []string) {
 	j.Close(']')
 }
 
-func (j *acctJSON) account(a *model.Account) {
+func (j *listWriter) account(a *model.Account) {
 	j.within("", func() {
 		j.refs(j.f.Associations(a.Name, ""))
 		j.coordinators(a.Coordinators)
@@ -140,7 +135,7 @@ func (j *acctJSON) account(a *model.Account) {
 	})
 }
 
-func (j *acctJSON) user(u *model.User) {
+func (j *listWriter) user(u *model.User) {
 	var over []string
 	for name, a := range j.f.Accounts {
 		if slices.Contains(a.Coordinators, u.Name) {
@@ -163,7 +158,7 @@ func (j *acctJSON) user(u *model.User) {
 	})
 }
 
-func (j *acctJSON) assoc(a *model.Association) {
+func (j *listWriter) assoc(a *model.Association) {
 	u := j.f.Users[a.User]
 	parent := a.Account
 	if a.User == "" {
@@ -191,7 +186,7 @@ func (j *acctJSON) assoc(a *model.Association) {
 }
 
 // assocMax writes an association's upper limits.
-func (j *acctJSON) assocMax(a *model.Association) {
+func (j *listWriter) assocMax(a *model.Association) {
 	j.within("jobs", func() {
 		j.within("per", func() {
 			j.limit("count", a.GrpJobs)
@@ -224,7 +219,7 @@ func (j *acctJSON) assocMax(a *model.Association) {
 }
 
 // lineage is the way from the root to an association: /physics/0-ann/, with the partition behind the user.
-func (j *acctJSON) lineage(a *model.Association) string {
+func (j *listWriter) lineage(a *model.Association) string {
 	text := ""
 	for up, n := a.Account, 0; up != "" && up != model.RootAccount && n <= len(j.f.Accounts); up, n = j.f.Parent(up), n+1 {
 		text = up + "/" + text
@@ -239,7 +234,7 @@ func (j *acctJSON) lineage(a *model.Association) string {
 	return text
 }
 
-func (j *acctJSON) qos(q *model.QOS) {
+func (j *listWriter) qos(q *model.QOS) {
 	var flags []string
 	for name := range strings.SplitSeq(q.Flags.String(), ",") {
 		if word := qosFlagJSON(name); word != "" {
@@ -276,7 +271,7 @@ func (j *acctJSON) qos(q *model.QOS) {
 }
 
 // qosMax writes a QOS's upper limits.
-func (j *acctJSON) qosMax(q *model.QOS) {
+func (j *listWriter) qosMax(q *model.QOS) {
 	j.within("active_jobs", func() {
 		j.limit("accruing", q.GrpAccrue)
 		j.limit("count", q.GrpJobs)
@@ -334,7 +329,7 @@ func qosFlagJSON(name string) string {
 		"UsageFactorSafe": "USAGE_FACTOR_SAFE", "Relative": "RELATIVE", "NoPreempt": "NO_PREEMPT", "GpuIdleOK": "GPU_IDLE_OK"}[name]
 }
 
-func (j *acctJSON) cluster() {
+func (j *listWriter) cluster() {
 	host, port := j.f.Addr, ""
 	if i := strings.LastIndexByte(host, ':'); i >= 0 {
 		host, port = strings.Trim(host[:i], "[]"), host[i+1:]

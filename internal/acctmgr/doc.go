@@ -1,0 +1,16 @@
+// Package acctmgr is what gacctmgr does between reading its words and asking the cluster: it finds
+// out which records a command means, makes the changed ones, and says in Slurm's words what will
+// happen.
+//
+// It is pure: Facts in, a Plan (text and edits) or a table out. Package cli/manage asks, prompts
+// and sends. The cluster checks everything again: the edits name the generation of the facts that
+// they were made from.
+//
+//	facts.go plan.go      what is known, and what is to be changed
+//	words.go attr.go      the command line; what can be set, and how it is written
+//	picked.go             which records a command means
+//	add.go modify.go remove.go
+//	show.go showfields.go tables and their fields
+//	json.go               the same as JSON, in each version
+//	flatdump.go flatload.go   the text file of dump and load
+package acctmgr
