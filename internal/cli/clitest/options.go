@@ -27,7 +27,7 @@ func CheckOptions(t *testing.T, name string, table []getopt.Option) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sentence := regexp.MustCompile(`(?m)^Options of Slurm that are not here yet.*$`).FindString(string(text))
+	sentence := regexp.MustCompile(`(?m)^Options of Slurm that are not here yet.*(\n[^.\n].*)*`).FindString(string(text))
 	if sentence == "" {
 		return // its help has the list
 	}
