@@ -6,6 +6,7 @@
 // fits is internal/sched's business, which starts from the same Counts.
 //
 //	counts.go  Of: the numbers of a job with the defaults of its partition and cluster filled in
+//	key.go     Key: what two jobs have in common that need the same of nodes
 //	size.go    Size: the least that a job takes, and the same as a list of resources
 //	there.go   what a cluster has, for whoever asked for something else
 //	job.go     a job in a list: which rules are its own, and what it has or asks for

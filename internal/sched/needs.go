@@ -1,7 +1,6 @@
 package sched
 
 import (
-	"encoding/binary"
 	"slices"
 
 	"gbatch/internal/model"
@@ -73,38 +72,4 @@ func (r *Request) alone(d *model.NodeDef) bool {
 // picky reports whether sets of nodes are found by trying: the job may fit in less room and not in more.
 func (r *Request) picky() bool {
 	return r.Want != nil && len(r.Want.Counts) > 0 || r.Switches > 0 || r.Contiguous
-}
-
-// needsKey gives bytes that equal needs have in common.
-func needsKey(key []byte, m *model.Needs) []byte {
-	num := func(n int64) { key = binary.AppendVarint(key, n) }
-	text := func(t string) { num(int64(len(t))); key = append(key, t...) }
-	text(m.Prefer)
-	num(int64(len(m.Licenses)))
-	for _, l := range m.Licenses {
-		text(l.Name)
-		num(l.Count)
-	}
-	for _, n := range [...]int32{m.Switches, m.Sockets, m.CoresPerSocket, m.ThreadsPerCore, m.TasksPerSocket, m.TasksPerCore, m.CPUsPerGPU} {
-		num(int64(n))
-	}
-	num(m.MemPerGPU)
-	num(m.GPUMemMiB)
-	flags := int64(0)
-	for i, b := range [...]bool{m.AnyLicense, m.Contiguous, m.Spread, m.FewNodes, m.ExclusiveUser, m.Share} {
-		if b {
-			flags |= 1 << i
-		}
-	}
-	num(flags)
-	num(int64(len(m.GPUIndex)))
-	for _, w := range m.GPUIndex {
-		num(int64(w))
-	}
-	num(int64(len(m.GPUsPerSocket)))
-	for _, g := range m.GPUsPerSocket {
-		text(g.Type)
-		num(int64(g.Count))
-	}
-	return key
 }

@@ -26,7 +26,7 @@ type Planner struct {
 	byName  map[string]*node
 	classes []*class
 	pools   []*pool
-	shapes  map[string]map[string]*shape // by what partitions have in common (shapesOf), by specKey
+	shapes  map[string]map[string]*shape // by what partitions have in common (shapesOf), by ask.Key
 	lanes   []*lane
 	laneBy  map[string]*lane
 	jobs    map[model.JobID]*entry // those that may start

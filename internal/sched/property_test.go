@@ -120,8 +120,8 @@ func (w *world) spec(c *cluster) *model.Spec {
 			sp.Gres = append(sp.Gres, model.GresReq{Name: "gpu", Type: pick(w, "a", "b"), Count: 1, Per: pick(w, model.PerNode, model.PerTask)})
 		}
 	}
-	if sp.CPUsPerTask == 0 && len(sp.Gres) > 0 && w.chance(50) { // CPUs by GPU
-		sp.More = &model.Needs{CPUsPerGPU: int32(1 + w.n(3))}
+	if sp.CPUsPerTask == 0 && len(sp.Gres) > 0 && sp.Gres[0].Count > 1 { // CPUs by GPU; no draw, so that the worlds stay the same
+		sp.More = &model.Needs{CPUsPerGPU: sp.Gres[0].Count % 3}
 	}
 	if w.shares && w.chance(70) {
 		w.shareOf(sp)

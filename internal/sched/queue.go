@@ -13,7 +13,7 @@ type lane struct {
 	at     int // place among the lanes
 	part   *model.Partition
 	pool   *pool
-	shapes map[string]*shape // by specKey, see shapesOf
+	shapes map[string]*shape // by ask.Key, see shapesOf
 	refuse model.Reason      // why it starts nothing; ReasonNone where it does
 	why    string
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/model"
 )
 
@@ -48,56 +49,9 @@ type shape struct {
 	noneAt uint64       // Planner.usable when that was found out; 0: never
 }
 
-// specKey gives bytes that equal needs have in common.
-func specKey(key []byte, sp *model.Spec, uid bool) []byte {
-	num := func(n int64) { key = binary.AppendVarint(key, n) }
-	text := func(t string) { num(int64(len(t))); key = append(key, t...) }
-	flag := func(b bool) {
-		if b {
-			num(1)
-		} else {
-			num(0)
-		}
-	}
-	flag(sp.More != nil)
-	if sp.More != nil {
-		key = needsKey(key, sp.More)
-		uid = uid || sp.More.ExclusiveUser
-	}
-	for _, n := range [...]int32{sp.MinNodes, sp.MaxNodes, sp.Tasks, sp.TasksPerNode, sp.CPUsPerTask, sp.MinCPUs} {
-		num(int64(n))
-	}
-	num(sp.MemPerNode)
-	num(sp.MemPerCPU)
-	num(sp.TmpMiB)
-	flag(sp.Exclusive)
-	flag(sp.Overcommit)
-	text(sp.Features)
-	text(sp.Reservation)
-	if uid {
-		num(int64(sp.UID))
-	}
-	num(int64(len(sp.Gres)))
-	for i := range sp.Gres {
-		g := &sp.Gres[i]
-		text(g.Name)
-		text(g.Type)
-		num(int64(g.Count))
-		num(int64(g.Per))
-		num(int64(g.Milli))
-	}
-	for _, list := range [...][]string{sp.ReqNodes, sp.ExcNodes} {
-		num(int64(len(list)))
-		for _, name := range list {
-			text(name)
-		}
-	}
-	return key
-}
-
 // shapeOf gives the shape of a job in a lane.
 func (p *Planner) shapeOf(l *lane, sp *model.Spec) *shape {
-	p.key = specKey(p.key[:0], sp, p.stock.byUser)
+	p.key = ask.Key(p.key[:0], sp, p.stock.byUser)
 	class := int64(l.part.PriorityTier)
 	if !p.cfg.Params.Preempt.ByPartition {
 		class = anyClass
