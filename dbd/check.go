@@ -13,8 +13,8 @@ import (
 // a goroutine of its own, or touch memory beyond the file, and neither can be caught. So every page that bbolt will
 // follow is looked at first, with plain reads: it must be there, be what its parent says, and keep inside its bounds.
 // The checks are those that bbolt makes when it looks for free pages, so that it then finds nothing to panic about.
-// The layout is bbolt's file format, version 2 (bbolt's internal/common: page.go, meta.go, bucket.go), in the byte order
-// of the machine.
+// The layout is bbolt's file format, version 2 (bbolt's internal/common: page.go, meta.go, bucket.go), in the byte
+// order of the machine.
 
 const (
 	boltMagic    = 0xED0CDAED
@@ -230,8 +230,8 @@ type element struct {
 	branch bool
 }
 
-// elements checks that the entries of a page lie inside of it and appends them to list. An inline page is a small bucket inside its parent's
-// value; it holds no buckets itself.
+// elements checks that the entries of a page lie inside of it and appends them to list. An inline page is a small
+// bucket inside its parent's value; it holds no buckets itself.
 func elements(list []element, page []byte, inline bool) ([]element, error) {
 	flags, count := native.Uint16(page[8:]), int(native.Uint16(page[10:]))
 	if pageHeader+count*elementLen > len(page) {

@@ -132,7 +132,8 @@ func lockDir(dir string) (*os.File, error) {
 		if s := strings.TrimSpace(string(who[:n])); s != "" {
 			pid = " (pid " + s + ")"
 		}
-		return nil, fmt.Errorf("the database directory %s is %w%s; stop that one or give this one another directory with --dir",
+		return nil, fmt.Errorf("the database directory %s is %w%s; stop that one or give this one another directory with "+
+			"--dir",
 			dir, ErrInUse, pid)
 	}
 	if err := f.Truncate(0); err == nil {
@@ -214,7 +215,8 @@ func openBolt(path string) (b *bolt.DB, err error) {
 	switch {
 	case errors.Is(err, berrors.ErrTimeout):
 		return nil, fmt.Errorf("the accounting database %s is %w or a tool that reads it", path, ErrInUse)
-	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum), errors.Is(err, berrors.ErrVersionMismatch):
+	case errors.Is(err, berrors.ErrInvalid), errors.Is(err, berrors.ErrChecksum),
+		errors.Is(err, berrors.ErrVersionMismatch):
 		return nil, &DamagedError{path, err}
 	case err != nil:
 		return nil, fmt.Errorf("opening the accounting database %s: %w", path, err)
@@ -263,7 +265,8 @@ func (d *db) view(f func(tx *bolt.Tx) error) error {
 	err := guard(func() error { return d.bolt.View(f) })
 	if errors.Is(err, errPanic) {
 		d.log.Error("reading the accounting database failed", "file", d.path, "err", err)
-		return fmt.Errorf("the accounting database %s can't be read: its disk or the file is damaged (gdbd's log says more)", d.path)
+		return fmt.Errorf("the accounting database %s can't be read: its disk or the file is damaged (gdbd's log says more)",
+			d.path)
 	}
 	return err
 }

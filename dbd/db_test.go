@@ -68,11 +68,14 @@ func rec(seq uint64, job model.JobID, change ...func(*model.Record)) *model.Reco
 	r := &model.Record{
 		Seq: seq, Job: job, Attempt: 1, Task: model.NoTask, Name: "train", User: "ann", Group: "lab", UID: 1000, GID: 100,
 		Account: "physics", QOS: "normal", Partition: "gpu", State: model.Completed,
-		Submit: t0 - 2*hour, Eligible: t0 - 2*hour, Start: t0 - hour, End: t0, LimitS: 7200, Nodes: "node[01-02]", NumNodes: 2,
-		ReqCPUs: 8, AllocCPUs: 8, ReqMemMiB: 4096, AllocMemMiB: 8192,
-		ReqGres: []model.GresCount{{Name: "gpu", Type: "a100", Count: 2}}, AllocGres: []model.GresCount{{Name: "gpu", Type: "a100", Count: 2}},
-		WorkDir: "/home/ann/project", Command: "/home/ann/project/train.sh", SubmitLine: "sbatch --gres=gpu:a100:1 -N2 train.sh",
-		StdOut: "/home/ann/project/slurm-%j.out",
+		Submit: t0 - 2*hour, Eligible: t0 - 2*hour, Start: t0 - hour, End: t0, LimitS: 7200, Nodes: "node[01-02]",
+		NumNodes: 2,
+		ReqCPUs:  8, AllocCPUs: 8, ReqMemMiB: 4096, AllocMemMiB: 8192,
+		ReqGres:   []model.GresCount{{Name: "gpu", Type: "a100", Count: 2}},
+		AllocGres: []model.GresCount{{Name: "gpu", Type: "a100", Count: 2}},
+		WorkDir:   "/home/ann/project", Command: "/home/ann/project/train.sh",
+		SubmitLine: "sbatch --gres=gpu:a100:1 -N2 train.sh",
+		StdOut:     "/home/ann/project/slurm-%j.out",
 	}
 	for _, f := range change {
 		f(r)
@@ -256,7 +259,8 @@ func TestInUse(t *testing.T) {
 	dir := t.TempDir()
 	_, stop := openTest(t, dir)
 	_, err := openDB(dir, testLog(t), time.Now)
-	if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), fmt.Sprint("pid ", os.Getpid())) || !strings.Contains(err.Error(), dir) {
+	if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), fmt.Sprint("pid ", os.Getpid())) ||
+		!strings.Contains(err.Error(), dir) {
 		t.Fatalf("got %v", err)
 	}
 	stop()
@@ -326,7 +330,8 @@ func TestDamage(t *testing.T) {
 	var batch []*model.Record
 	stored := map[string]bool{}
 	for i := range 400 {
-		r := rec(uint64(i+1), model.JobID(i+1), user(uint32(1000+i%7)), later(model.Time(i)*hour), task(model.JobID(i/10*10), int32(i%10)))
+		r := rec(uint64(i+1), model.JobID(i+1), user(uint32(1000+i%7)), later(model.Time(i)*hour),
+			task(model.JobID(i/10*10), int32(i%10)))
 		if i%5 == 0 {
 			running(r)
 		}
@@ -396,7 +401,8 @@ func TestDamage(t *testing.T) {
 		}
 		_ = d.Close() // what it says about a damaged file doesn't matter
 	}
-	t.Logf("%d damaged files: %d refused, %d opened, %d of these with records missing", opened+refused, refused, opened, short)
+	t.Logf("%d damaged files: %d refused, %d opened, %d of these with records missing", opened+refused, refused, opened,
+		short)
 	if refused == 0 || opened == 0 {
 		t.Error("the test damages too much or too little")
 	}

@@ -43,7 +43,8 @@ type daemonInTest struct {
 func startDaemon(t testing.TB, change func(*Options)) *daemonInTest {
 	t.Helper()
 	dir := t.TempDir()
-	o := Options{Name: "acct", Listen: "127.0.0.1:0", Dir: filepath.Join(dir, "db"), PKI: filepath.Join(dir, "pki"), Logger: testLog(t)}
+	o := Options{Name: "acct", Listen: "127.0.0.1:0", Dir: filepath.Join(dir, "db"), PKI: filepath.Join(dir, "pki"),
+		Logger: testLog(t)}
 	certificates(t, o.PKI)
 	if change != nil {
 		change(&o)
@@ -131,7 +132,8 @@ func TestDaemon(t *testing.T) {
 	for i := range 2*proto.ChunkJobs + 10 {
 		batch = append(batch, rec(uint64(i+1), model.JobID(i+1)))
 	}
-	if seq, err := call(t.Context(), m, &proto.Put{Cluster: "c", Records: batch}); err != nil || seq != uint64(len(batch)) {
+	if seq, err := call(t.Context(), m, &proto.Put{Cluster: "c", Records: batch}); err != nil ||
+		seq != uint64(len(batch)) {
 		t.Fatal(seq, err)
 	}
 	records, frames, err := stream(t.Context(), m, &proto.AcctRequest{})
@@ -143,7 +145,8 @@ func TestDaemon(t *testing.T) {
 			t.Fatalf("record %d is %+v", i, r)
 		}
 	}
-	if records, _, err := stream(t.Context(), m, &proto.AcctRequest{Jobs: []proto.JobRef{{Job: 4711, Task: model.NoTask}}}); err != nil || len(records) != 0 {
+	if records, _, err := stream(t.Context(), m,
+		&proto.AcctRequest{Jobs: []proto.JobRef{{Job: 4711, Task: model.NoTask}}}); err != nil || len(records) != 0 {
 		t.Error(records, err)
 	}
 	wantRefusal := func(kind uint16, body []byte, want string) {
@@ -207,7 +210,8 @@ func TestGarbage(t *testing.T) {
 	garbage := []string{
 		"", "GET / HTTP/1.0\r\n\r\n", strings.Repeat("\xff", 9000), "GBATCH\x00\x09",
 		frame(1<<31, proto.KindPut, ""), frame(3, proto.KindPut, ""), frame(8, proto.KindPut, ""),
-		frame(18, proto.KindPut, strings.Repeat("\x91", 10)), frame(8+5, proto.KindQuery, "\xdf\xff\xff\xff\xff"), frame(400, proto.KindPut, "cut"),
+		frame(18, proto.KindPut, strings.Repeat("\x91", 10)), frame(8+5, proto.KindQuery, "\xdf\xff\xff\xff\xff"),
+		frame(400, proto.KindPut, "cut"),
 	}
 	cfg, err := pki.ClientTLS(d.pki, pki.RoleCtld, "acct")
 	if err != nil {
@@ -229,7 +233,8 @@ func TestGarbage(t *testing.T) {
 		_ = nc.Close()
 	}
 	m := mustDial(t, d.Addr(), d.pki)
-	if seq, err := call(t.Context(), m, &proto.Put{Cluster: "c", Records: []*model.Record{rec(1, 1)}}); err != nil || seq != 1 {
+	if seq, err := call(t.Context(), m, &proto.Put{Cluster: "c", Records: []*model.Record{rec(1, 1)}}); err != nil ||
+		seq != 1 {
 		t.Error(seq, err)
 	}
 }

@@ -32,7 +32,8 @@ func TestMain(m *testing.M) {
 
 func child(dir string) int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
-	d, err := New(Options{Name: "acct", Listen: "127.0.0.1:0", Dir: filepath.Join(dir, "db"), PKI: filepath.Join(dir, "pki"), Logger: log})
+	d, err := New(Options{Name: "acct", Listen: "127.0.0.1:0", Dir: filepath.Join(dir, "db"),
+		PKI: filepath.Join(dir, "pki"), Logger: log})
 	if err == nil {
 		fmt.Println(d.Addr())
 		err = d.Run(context.Background())

@@ -156,7 +156,8 @@ func TestGroupCommit(t *testing.T) {
 	for c := range clusters {
 		wg.Go(func() {
 			for i := range uint64(batches) {
-				seq, err := d.put(t.Context(), &proto.Put{Cluster: string(rune('a' + c)), Records: []*model.Record{rec(i+1, model.JobID(i+1))}})
+				seq, err := d.put(t.Context(),
+					&proto.Put{Cluster: string(rune('a' + c)), Records: []*model.Record{rec(i+1, model.JobID(i+1))}})
 				if err != nil || seq != i+1 {
 					t.Errorf("%d: %d, %v", i, seq, err)
 				}
@@ -184,7 +185,8 @@ func TestPutEndsWithItsContext(t *testing.T) {
 	var wg sync.WaitGroup
 	for range maxWaitingPuts + 3 { // no writer runs: some wait for their answer, the last for room
 		wg.Go(func() {
-			if _, err := d.put(ctx, &proto.Put{Cluster: "c", Records: []*model.Record{rec(1, 1)}}); !errors.Is(err, context.Canceled) {
+			if _, err := d.put(ctx, &proto.Put{Cluster: "c", Records: []*model.Record{rec(1, 1)}}); !errors.Is(err,
+				context.Canceled) {
 				t.Errorf("got %v", err)
 			}
 		})

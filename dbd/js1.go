@@ -12,9 +12,9 @@ import (
 	"gbatch/internal/model"
 )
 
-// js1.go keeps a summary of what each longer job used in the form that jobstats made: "JS1:" and a compressed JSON text that
-// its readers (jobstats, reportseff) look for in AdminComment. It lies in a bucket of its own beside the records, because
-// AdminComment is the administrators': commands show it where they have written nothing.
+// js1.go keeps a summary of what each longer job used in the form that jobstats made: "JS1:" and a compressed JSON text
+// that its readers (jobstats, reportseff) look for in AdminComment. It lies in a bucket of its own beside the records,
+// because AdminComment is the administrators': commands show it where they have written nothing.
 //
 //	js1        ref                                  -> payload, of ended jobs with a usage that are not short
 
@@ -46,7 +46,8 @@ func js1Text(r *model.Record) ([]byte, error) {
 	}
 	for i := range r.Exit.Use.Nodes {
 		u := &r.Exit.Use.Nodes[i]
-		n := node{TotalMemory: u.MemMiB << 20, UsedMemory: u.PeakKB << 10, TotalTime: float64(u.UserMS+u.SysMS) / 1000, CPUs: u.CPUs}
+		n := node{TotalMemory: u.MemMiB << 20, UsedMemory: u.PeakKB << 10, TotalTime: float64(u.UserMS+u.SysMS) / 1000,
+			CPUs: u.CPUs}
 		if n.TotalMemory == 0 { // readers divide by it
 			n.TotalMemory = n.UsedMemory
 		}

@@ -14,28 +14,31 @@ import (
 
 // used gives a record a usage with samples of 30 seconds.
 func used(r *model.Record) {
-	r.Exit.Use = &model.Usage{Nodes: []model.NodeUsage{{Node: "node01", CPUs: 4, MemMiB: 4096, UserMS: 90_000, SysMS: 500, PeakKB: 1 << 20, EveryS: 30,
+	r.Exit.Use = &model.Usage{Nodes: []model.NodeUsage{{Node: "node01", CPUs: 4, MemMiB: 4096, UserMS: 90_000, SysMS: 500,
+		PeakKB: 1 << 20, EveryS: 30,
 		GPUs: []model.GPUUsage{{Index: 3, Samples: 4, UtilSum: 320, UtilCount: 4, UtilMax: 90, MemMaxMiB: 2, MemMiB: 4}}}}}
 }
 
-// TestSummaries: a longer job's use is kept as jobstats writes it, a record that replaces it takes it away, and a chunk has it
-// where it was asked for.
+// TestSummaries: a longer job's use is kept as jobstats writes it, a record that replaces it takes it away, and a chunk
+// has it where it was asked for.
 func TestSummaries(t *testing.T) {
 	d, stop := openTest(t, t.TempDir())
 	defer stop()
-	mustPut(t, d, 4, rec(1, 1, used), rec(2, 2), rec(3, 3, used, func(r *model.Record) { r.Start = r.End - 59_000 }), rec(4, 4, used, running))
+	mustPut(t, d, 4, rec(1, 1, used), rec(2, 2), rec(3, 3, used, func(r *model.Record) { r.Start = r.End - 59_000 }),
+		rec(4, 4, used, running))
 	get := func() map[model.JobID]string {
 		out := map[model.JobID]string{}
-		err := d.queryWith(t.Context(), &proto.AcctRequest{Summaries: true}, func(records [][]byte, summaries []string) error {
-			var chunk proto.RecordsChunk
-			if err := proto.Decode(appendSummaries(appendChunk(nil, records), summaries), &chunk); err != nil {
-				return err
-			}
-			for i, r := range chunk.Records {
-				out[r.Job] = chunk.Summaries[i]
-			}
-			return nil
-		})
+		err := d.queryWith(t.Context(), &proto.AcctRequest{Summaries: true},
+			func(records [][]byte, summaries []string) error {
+				var chunk proto.RecordsChunk
+				if err := proto.Decode(appendSummaries(appendChunk(nil, records), summaries), &chunk); err != nil {
+					return err
+				}
+				for i, r := range chunk.Records {
+					out[r.Job] = chunk.Summaries[i]
+				}
+				return nil
+			})
 		if err != nil {
 			t.Fatal(err)
 		}

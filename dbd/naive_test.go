@@ -83,7 +83,8 @@ func naive(records []*model.Record, q *proto.AcctRequest) []*model.Record {
 		none := func(n int, has bool) bool { return n == 0 || has }
 		return in && onNode && part &&
 			none(len(q.Users), slices.Contains(q.Users, r.UID)) && none(len(q.Groups), slices.Contains(q.Groups, r.GID)) &&
-			none(len(q.Accounts), slices.Contains(q.Accounts, r.Account)) && none(len(q.Names), slices.Contains(q.Names, r.Name)) &&
+			none(len(q.Accounts), slices.Contains(q.Accounts, r.Account)) &&
+			none(len(q.Names), slices.Contains(q.Names, r.Name)) &&
 			none(len(q.QOS), slices.Contains(q.QOS, r.QOS))
 	}
 	var out []*model.Record
@@ -140,7 +141,8 @@ func TestAgainstNaive(t *testing.T) {
 				}
 			}
 			r.Submit, r.Start, r.End = now-spanned(), 0, 0
-			states := []model.JobState{model.Pending, model.Running, model.Suspended, model.Completing, model.Completed, model.Failed, model.Timeout, model.Cancelled}
+			states := []model.JobState{model.Pending, model.Running, model.Suspended, model.Completing, model.Completed,
+				model.Failed, model.Timeout, model.Cancelled}
 			r.State = states[rng.IntN(len(states))]
 			if r.State.HasResources() || r.State.Finished() && rng.IntN(4) > 0 {
 				r.Start = r.Submit + spanned()%(now-r.Submit+1)

@@ -70,13 +70,15 @@ func (o *Options) check() error {
 	case o.Name == "":
 		return errors.New("gdbd needs its name, the one its certificate was issued for; give it with -N")
 	case o.Listen == "":
-		return errors.New("gdbd needs an address to listen on; set AccountingStorageHost in gbatch.conf or give --listen HOST:PORT")
+		return errors.New("gdbd needs an address to listen on; set AccountingStorageHost in gbatch.conf or give --listen " +
+			"HOST:PORT")
 	case o.Dir == "":
 		return errors.New("gdbd needs a directory for its database; set DbdStateLocation in gbatch.conf or give --dir")
 	case o.PKI == "":
 		return errors.New("gdbd needs the directory of its certificate; set PKIDir in gbatch.conf or give --pki")
 	case o.KeepMonths < 0 || o.KeepMonths > maxKeepMonths:
-		return fmt.Errorf("%d months to keep: give --keep-months a number from 1 to %d, or 0 to keep all", o.KeepMonths, maxKeepMonths)
+		return fmt.Errorf("%d months to keep: give --keep-months a number from 1 to %d, or 0 to keep all", o.KeepMonths,
+			maxKeepMonths)
 	}
 	return nil
 }

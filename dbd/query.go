@@ -58,7 +58,8 @@ func (d *db) query(ctx context.Context, req *proto.AcctRequest, emit func(record
 }
 
 // queryWith is query whose chunks also have the records' summaries, where the request asks for them.
-func (d *db) queryWith(ctx context.Context, req *proto.AcctRequest, emit func(records [][]byte, summaries []string) error) error {
+func (d *db) queryWith(ctx context.Context, req *proto.AcctRequest,
+	emit func(records [][]byte, summaries []string) error) error {
 	f, err := newFilter(req)
 	if err != nil {
 		return err
@@ -98,7 +99,8 @@ func (d *db) find(ctx context.Context, f *filter) (*hits, error) {
 type BusyError struct{}
 
 func (*BusyError) Error() string {
-	return "the accounting daemon holds too many large answers that are still being read; try again in a moment or ask for a shorter time"
+	return "the accounting daemon holds too many large answers that are still being read; try again in a moment or ask " +
+		"for a shorter time"
 }
 
 // hits are the records that fit, and the shelves that they refer to.
@@ -353,7 +355,8 @@ func (q *query) order() error {
 }
 
 // give reads the hits and hands them over, a chunk per transaction.
-func (d *db) give(ctx context.Context, f *filter, h *hits, req *proto.AcctRequest, emit func([][]byte, []string) error) error {
+func (d *db) give(ctx context.Context, f *filter, h *hits, req *proto.AcctRequest,
+	emit func([][]byte, []string) error) error {
 	var buf []byte
 	var summaries []string
 	var ends []int
@@ -395,8 +398,10 @@ func (d *db) give(ctx context.Context, f *filter, h *hits, req *proto.AcctReques
 }
 
 // read hands over the records of hits, with steps each job's steps behind it, until take has enough, and gives how many
-// hits it went through; from and next are where in the steps of the first hit and of the next one it begins and has stopped.
-func (d *db) read(tx *bolt.Tx, f *filter, in []string, list []hit, steps bool, from *stepMark, take func(record []byte, summary func() string) bool) (n int, next *stepMark) {
+// hits it went through; from and next are where in the steps of the first hit and of the next one it begins and has
+// stopped.
+func (d *db) read(tx *bolt.Tx, f *filter, in []string, list []hit, steps bool, from *stepMark,
+	take func(record []byte, summary func() string) bool) (n int, next *stepMark) {
 	none := func() string { return "" }
 	all := openShelves(tx)
 	var key [refLen]byte

@@ -55,7 +55,8 @@ func TestConfigure(t *testing.T) {
 		}
 		given := Options{Name: "a", Listen: "b", Dir: "c", PKI: "d"}
 		o = given
-		if err := o.Configure(c); err != nil || o.Listen != given.Listen || o.Dir != given.Dir || o.PKI != given.PKI || o.Name != given.Name {
+		if err := o.Configure(c); err != nil || o.Listen != given.Listen || o.Dir != given.Dir || o.PKI != given.PKI ||
+			o.Name != given.Name {
 			t.Errorf("%+v, %v", o, err)
 		}
 	}

@@ -10,8 +10,9 @@ import (
 	"gbatch/internal/model"
 )
 
-// steps.go keeps the records of jobs' steps. They lie apart from the jobs', by the month in which the step ended, and go
-// with that month; no query looks for a step by itself, they are given behind their job's record where the request asks.
+// steps.go keeps the records of jobs' steps. They lie apart from the jobs', by the month in which the step ended, and
+// go with that month; no query looks for a step by itself, they are given behind their job's record where the request
+// asks.
 //
 //	steps/<month>    ref step(4)                -> row
 //
@@ -95,7 +96,8 @@ func (d *db) stepsOf(tx *bolt.Tx, h *head, r ref, from *stepMark, take func(reco
 	}
 	prefix := r.append(nil)
 	months := top.Cursor()
-	for name, _ := months.Seek([]byte(first)); name != nil && (last == "" || string(name) <= last); name, _ = months.Next() {
+	for name, _ := months.Seek([]byte(first)); name != nil && (last == "" || string(name) <= last); name,
+		_ = months.Next() {
 		c := top.Bucket(name).Cursor()
 		k, v := c.Seek(prefix)
 		if from != nil && from.key != nil && string(name) == from.month {

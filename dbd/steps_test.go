@@ -12,7 +12,8 @@ import (
 
 // stepRec is the record of a step of a job that rec makes.
 func stepRec(seq uint64, job model.JobID, id int32, end model.Time) *model.Record {
-	return &model.Record{Seq: seq, Job: job, Attempt: 1, Task: model.NoTask, UID: 1000, Submit: t0 - 2*hour, Start: end - minute, End: end,
+	return &model.Record{Seq: seq, Job: job, Attempt: 1, Task: model.NoTask, UID: 1000, Submit: t0 - 2*hour,
+		Start: end - minute, End: end,
 		State: model.Completed, Step: &model.Step{ID: id, Name: "true", Start: end - minute, End: end, Tasks: 2}}
 }
 
@@ -32,7 +33,8 @@ func TestSteps(t *testing.T) {
 	d, _ := openTest(t, t.TempDir())
 	// In any order, twice, before their job's record and after it, in two months.
 	mustPut(t, d, 3, rec(1, 1), rec(2, 2, running), stepRec(3, 1, 1, t0-minute))
-	mustPut(t, d, 8, stepRec(4, 1, 0, t0-2*minute), stepRec(5, 1, 1, t0-minute), stepRec(6, 3, 0, t0), rec(7, 3), stepRec(8, 1, 2, t0+20*day))
+	mustPut(t, d, 8, stepRec(4, 1, 0, t0-2*minute), stepRec(5, 1, 1, t0-minute), stepRec(6, 3, 0, t0), rec(7, 3),
+		stepRec(8, 1, 2, t0+20*day))
 	mustPut(t, d, 8, stepRec(4, 1, 0, t0-2*minute))
 	mustPut(t, d, 9, stepRec(9, 2, 0, t0+40*day))
 	for want, req := range map[string]*proto.AcctRequest{

@@ -18,7 +18,8 @@ func certCommand() *cobra.Command {
 	cmd := words(&cobra.Command{
 		Use:   "cert",
 		Short: "Make the certificates by which daemons know each other",
-		Long: "Make the certificates by which daemons know each other. gctld makes the authority and its own certificate when a\n" +
+		Long: "Make the certificates by which daemons know each other. gctld makes the authority and its own certificate " +
+			"when a\n" +
 			"cluster first starts, and gbatch up all that it needs; these commands make them by hand, without any daemon.",
 	})
 	cmd.PersistentFlags().StringVar(&dir, "pki", "", "`directory` of the authority (default PKIDir of the configuration)")
@@ -34,7 +35,8 @@ func certCommand() *cobra.Command {
 			if err := pki.InitCA(at, args[0]); err != nil {
 				return err
 			}
-			fmt.Printf("made the authority of cluster %s: %s; keep ca.key in that directory secret\n", args[0], filepath.Join(at, "ca.crt"))
+			fmt.Printf("made the authority of cluster %s: %s; keep ca.key in that directory secret\n", args[0],
+				filepath.Join(at, "ca.crt"))
 			return nil
 		},
 	}, issueCommand(&dir))
@@ -47,7 +49,8 @@ func issueCommand(dir *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "issue ROLE NAME",
 		Short: "Issue a daemon's certificate; the roles are " + strings.Join(pki.Roles(), ", "),
-		Long: "Issue the certificate of a daemon. ROLE is " + strings.Join(pki.Roles(), ", ") + "; NAME is the controller's, node's or\n" +
+		Long: "Issue the certificate of a daemon. ROLE is " + strings.Join(pki.Roles(), ", ") +
+			"; NAME is the controller's, node's or\n" +
 			"accounting daemon's name. Copy ca.crt, ROLE-NAME.crt and ROLE-NAME.key to PKIDir on that host.",
 		Example: "  gbatch cert issue node gpu-node01 --out /root/gpu-node01",
 		Args:    operands(2, 2, "a role and a name"),

@@ -14,8 +14,10 @@ func checkCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "check [DIR|FILE]",
 		Short: "Check a configuration and say what is wrong with it",
-		Long: "Check the gbatch.conf or slurm.conf in DIR (or FILE, or the configuration that commands use) and the gres.conf,\n" +
-			"cgroup.conf and topology.conf beside it. Every problem is named with its file and line and what to write instead. The\n" +
+		Long: "Check the gbatch.conf or slurm.conf in DIR (or FILE, or the configuration that commands use) and the " +
+			"gres.conf,\n" +
+			"cgroup.conf and topology.conf beside it. Every problem is named with its file and line and what to write " +
+			"instead. The\n" +
 			"exit status is 1 when there are errors; warnings and notes keep nothing from running.",
 		Args: operands(0, 1, "one directory or file at most"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -44,10 +46,12 @@ func check(path string) error {
 	}
 	what := path
 	if cfg != nil {
-		what = fmt.Sprintf("%s: cluster %s, %s, %s, %s", cfg.Path, cfg.ClusterName, plural(len(cfg.Controllers), "controller"),
+		what = fmt.Sprintf("%s: cluster %s, %s, %s, %s", cfg.Path, cfg.ClusterName,
+			plural(len(cfg.Controllers), "controller"),
 			plural(len(cfg.Nodes), "node"), plural(len(cfg.Partitions), "partition"))
 	}
-	fmt.Printf("%s; %s, %s, %s\n", what, plural(n[conf.Error], "error"), plural(n[conf.Warning], "warning"), plural(n[conf.Note], "note"))
+	fmt.Printf("%s; %s, %s, %s\n", what, plural(n[conf.Error], "error"), plural(n[conf.Warning], "warning"),
+		plural(n[conf.Note], "note"))
 	if n[conf.Error] > 0 {
 		return errSilent
 	}

@@ -41,7 +41,8 @@ func flagError(cmd *cobra.Command, err error) error {
 		}
 		return fmt.Errorf("%s%s is no option of %s; %s", prefix, name, path, way)
 	case errors.As(err, &value):
-		if m := longOption.FindStringSubmatch(strings.TrimPrefix(err.Error(), fmt.Sprintf("invalid argument %q", value.GetValue()))); m != nil && cmd.Flag(m[1]) != nil {
+		if m := longOption.FindStringSubmatch(strings.TrimPrefix(err.Error(),
+			fmt.Sprintf("invalid argument %q", value.GetValue()))); m != nil && cmd.Flag(m[1]) != nil {
 			return fmt.Errorf("--%s %s: %s is wanted", m[1], value.GetValue(), wanted(cmd.Flag(m[1]).Value.Type()))
 		}
 	}
@@ -64,7 +65,8 @@ func wanted(kind string) string {
 // noOperands refuses what isn't an option.
 func noOperands(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
-		return fmt.Errorf("'%s' is no option, and %s takes nothing else; %s --help lists them", args[0], cmd.CommandPath(), cmd.CommandPath())
+		return fmt.Errorf("'%s' is no option, and %s takes nothing else; %s --help lists them", args[0], cmd.CommandPath(),
+			cmd.CommandPath())
 	}
 	return nil
 }

@@ -22,13 +22,15 @@ func main() {
 	root := words(&cobra.Command{
 		Use:   "gbatch",
 		Short: "A cluster on this machine, and what clusters need",
-		Long: "gbatch up runs a whole gbatch cluster on this machine. The other commands look after it, and check and prepare\n" +
+		Long: "gbatch up runs a whole gbatch cluster on this machine. The other commands look after it, and check and " +
+			"prepare\n" +
 			"configurations and certificates of clusters that span many.",
 		SilenceUsage: true, SilenceErrors: true, Version: version.Version,
 	})
 	root.SetVersionTemplate("gbatch {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(upCommand(), statusCommand(), downCommand(), checkCommand(), certCommand(), simCommand(), versionCommand())
+	root.AddCommand(upCommand(), statusCommand(), downCommand(), checkCommand(), certCommand(), simCommand(),
+		versionCommand())
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := root.ExecuteContext(ctx)
 	stop()
@@ -41,7 +43,8 @@ func main() {
 }
 
 func versionCommand() *cobra.Command {
-	return &cobra.Command{Use: "version", Short: "Print the version", Args: noOperands, Run: func(cmd *cobra.Command, _ []string) {
-		fmt.Printf("gbatch %s (speaks the commands of Slurm %s)\n", version.Version, version.Slurm)
-	}}
+	return &cobra.Command{Use: "version", Short: "Print the version", Args: noOperands,
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Printf("gbatch %s (speaks the commands of Slurm %s)\n", version.Version, version.Slurm)
+		}}
 }

@@ -15,8 +15,10 @@ func simCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sim",
 		Short: "Replay a workload through the scheduler, without a cluster",
-		Long: "Replay a workload through the scheduler that gctld runs, under a virtual clock, and say how long jobs waited and how\n" +
-			"full the machine was. A trace is in the Standard Workload Format, a CSV of GPU jobs or pods, or what gacct -P prints;\n" +
+		Long: "Replay a workload through the scheduler that gctld runs, under a virtual clock, and say how long jobs " +
+			"waited and how\n" +
+			"full the machine was. A trace is in the Standard Workload Format, a CSV of GPU jobs or pods, or what gacct -P " +
+			"prints;\n" +
 			"each may be gzipped. With --from-state a live cluster's queue is run forward instead.",
 		Example: "  gbatch sim --trace KTH-SP2.swf.gz --scheduler easy\n" +
 			"  gbatch sim --trace KTH-SP2.swf.gz --scheduler easy --compare easy-sjbf --plot kth.svg\n" +
@@ -37,21 +39,27 @@ func simCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.Trace, "trace", "", "`FILE` with the workload")
-	f.IntVar(&o.Size.Nodes, "nodes", 0, "run it on `N` equal nodes (default: the machine that the trace names, as one pool of processors)")
+	f.IntVar(&o.Size.Nodes, "nodes", 0,
+		"run it on `N` equal nodes (default: the machine that the trace names, as one pool of processors)")
 	f.IntVar(&o.Size.CPUsPerNode, "cpus-per-node", 0, "CPUs of each node; without --nodes, of the one pool")
 	f.IntVar(&o.Size.GPUsPerNode, "gpus-per-node", 0, "GPUs of each node")
 	f.StringVar(&o.Conf, "conf", "", "run it on the cluster of the configuration in `DIR`")
-	f.StringVar(&o.Scheduler, "scheduler", "", "`NAME` of the scheduler: "+sim.SchedulerNames()+" (default configured with --conf, otherwise "+sim.DefaultScheduler+")")
-	f.StringVar(&o.Estimates, "estimates", "requested", "time limits as `requested` by the users, or actual: what each job really ran")
+	f.StringVar(&o.Scheduler, "scheduler", "", "`NAME` of the scheduler: "+sim.SchedulerNames()+
+		" (default configured with --conf, otherwise "+sim.DefaultScheduler+")")
+	f.StringVar(&o.Estimates, "estimates", "requested",
+		"time limits as `requested` by the users, or actual: what each job really ran")
 	f.StringVar(&o.Events, "events", "batch", "one planning pass per second (`batch`), or one per event (single)")
 	f.Uint64Var(&o.Seed, "seed", 1, "`seed` of what is drawn at random: --shake, --fill")
 	f.Int64Var(&o.Shake, "shake", 0, "shift each submission by 0 to so many `seconds`")
 	f.BoolVar(&o.JSON, "json", false, "print JSON")
 	f.StringVar(&o.JobsOut, "jobs-out", "", "write a CSV line for each job to `FILE`")
-	f.StringSliceVar(&o.Compare, "compare", nil, "run another configuration's `DIR` or another scheduler as well, and print both side by side")
+	f.StringSliceVar(&o.Compare, "compare", nil,
+		"run another configuration's `DIR` or another scheduler as well, and print both side by side")
 	f.StringVar(&o.Plot, "plot", "", "draw load, queue and slowdown into `FILE.svg`")
-	f.BoolVar(&o.Fill, "fill", false, "no job ends; draw jobs from the trace until they have asked for all GPUs, and say how many were allocated")
+	f.BoolVar(&o.Fill, "fill", false,
+		"no job ends; draw jobs from the trace until they have asked for all GPUs, and say how many were allocated")
 	f.StringVar(&o.FromState, "from-state", "", "run the queue in `FILE`, made by gcontrol dump state, forward")
-	f.StringArrayVar(&o.WhatIf, "what-if", nil, "with --from-state: what shall be different, as `KEY=VALUE`; may be given several times")
+	f.StringArrayVar(&o.WhatIf, "what-if", nil,
+		"with --from-state: what shall be different, as `KEY=VALUE`; may be given several times")
 	return cmd
 }

@@ -23,17 +23,20 @@ func upCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up",
 		Short: "Run a whole cluster on this machine",
-		Long: "Run a whole cluster on this machine: controllers, accounting, and one node daemon per node, each a process of its\n" +
+		Long: "Run a whole cluster on this machine: controllers, accounting, and one node daemon per node, each a process " +
+			"of its\n" +
 			"own, with everything in one directory. Without --nodes the cluster is this machine with its own cores, memory and\n" +
 			"GPUs; with it, that many virtual nodes. A cluster that is there already keeps its state; what is missing of it is\n" +
 			"started. In the foreground it runs until Ctrl-C; with --detach the command returns when the cluster takes jobs.",
-		Example: "  gbatch up\n  gbatch up --nodes 4 --gpus a100:4 --detach\n  gbatch up --conf /etc/slurm/slurm.conf --dir /tmp/trial",
-		Args:    noOperands,
+		Example: "  gbatch up\n  gbatch up --nodes 4 --gpus a100:4 --detach\n  gbatch up --conf /etc/slurm/slurm.conf " +
+			"--dir /tmp/trial",
+		Args: noOperands,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
 			for _, name := range []string{"nodes", "cpus", "controllers"} {
 				if f := cmd.Flag(name); f.Changed && f.Value.String() == "0" {
-					return fmt.Errorf("--%s 0: at least 1; without --%s it is %s", name, name, map[string]string{"nodes": "this machine itself, as it is",
-						"cpus": "as many as this machine has, at most 4", "controllers": "1"}[name])
+					return fmt.Errorf("--%s 0: at least 1; without --%s it is %s", name, name,
+						map[string]string{"nodes": "this machine itself, as it is",
+							"cpus": "as many as this machine has, at most 4", "controllers": "1"}[name])
 				}
 			}
 			if cmd.Flag("mem").Changed {
@@ -52,10 +55,12 @@ func upCommand() *cobra.Command {
 	dirFlag(cmd, &o.Dir)
 	f.IntVar(&o.Nodes, "nodes", 0, "make `N` virtual nodes, n1 to nN")
 	f.IntVar(&o.CPUs, "cpus", 0, "CPUs of each virtual node (default this machine's, at most 4)")
-	f.StringVar(&mem, "mem", "", "memory of each virtual node, `MiB` or with K, M, G, T (default an even share of this machine's)")
+	f.StringVar(&mem, "mem", "", "memory of each virtual node, `MiB` or with K, M, G, T (default an even share of this "+
+		"machine's)")
 	f.StringVar(&o.GPUs, "gpus", "", "stand-in GPUs of each virtual node, as `TYPE:COUNT`")
 	f.IntVar(&o.Controllers, "controllers", 0, "controllers, 1 or 3 (default 1)")
-	f.StringVar(&o.Conf, "conf", "", "take this configuration `FILE` as it is; every node that it defines becomes a virtual one here")
+	f.StringVar(&o.Conf, "conf", "",
+		"take this configuration `FILE` as it is; every node that it defines becomes a virtual one here")
 	f.BoolVar(&detach, "detach", false, "return when the cluster takes jobs, and leave it running")
 	return cmd
 }
@@ -149,8 +154,9 @@ func downCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "Take this machine's cluster down",
-		Long:  "Take this machine's cluster down. Running jobs are ended, and those that may be requeued wait in the queue for the\nnext gbatch up; all other state stays as well.",
-		Args:  noOperands,
+		Long: "Take this machine's cluster down. Running jobs are ended, and those that may be requeued wait in the queue " +
+			"for the\nnext gbatch up; all other state stays as well.",
+		Args: noOperands,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			bin, err := ownDir()
 			if err != nil {

@@ -26,7 +26,8 @@ func main() {
 	}
 	f := cmd.Flags()
 	f.StringVarP(&s.Conf, "conf", "f", "", "configuration `file` or its directory (default $GBATCH_CONF, /etc/gbatch)")
-	f.StringVarP(&s.Name, "name", "N", "", "`name` of this controller as in SlurmctldHost (default: this host's, or the only one)")
+	f.StringVarP(&s.Name, "name", "N", "",
+		"`name` of this controller as in SlurmctldHost (default: this host's, or the only one)")
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := cmd.ExecuteContext(ctx); err != nil {

@@ -1,5 +1,5 @@
-// Command gshim is the launcher of a node: see package noded/shim. gnoded starts it; nobody else needs to. As gshim step-io
-// it is the process that carries a step's input and output: see package noded/steprelay.
+// Command gshim is the launcher of a node: see package noded/shim. gnoded starts it; nobody else needs to. As gshim
+// step-io it is the process that carries a step's input and output: see package noded/steprelay.
 package main
 
 import (

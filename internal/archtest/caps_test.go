@@ -33,8 +33,8 @@ const (
 	proseColumns = 100 // of .md, doc.go and manual pages
 )
 
-// capped has numbers by "files DIR", "function DIR NAME" (its lines), "unnamed DIR" (files that its doc.go and DESIGN.md
-// don't name), and of all packages together "columns code" and "columns prose" (lines that are too long).
+// capped has numbers by "files DIR", "function DIR NAME" (its lines), "unnamed DIR" (files that its doc.go and
+// DESIGN.md don't name), and of all packages together "columns code" and "columns prose" (lines that are too long).
 type capped map[string]int
 
 func TestCaps(t *testing.T) {
@@ -118,7 +118,8 @@ func count(root string) (now capped, where map[string]string, err error) {
 		}
 		name := d.Name()
 		if d.IsDir() {
-			if p != root && (name == "testdata" || strings.HasPrefix(name, ".") || filepath.Dir(p) == root && (name == "bin" || name == "dist")) {
+			if p != root && (name == "testdata" || strings.HasPrefix(name, ".") || filepath.Dir(p) == root &&
+				(name == "bin" || name == "dist")) {
 				return filepath.SkipDir
 			}
 			return nil
@@ -184,8 +185,8 @@ func count(root string) (now capped, where map[string]string, err error) {
 	return now, where, nil
 }
 
-// unbreakable gives the lines that can't be broken: of tables and code in prose, of macros and examples in manual pages,
-// of raw strings and directives in code.
+// unbreakable gives the lines that can't be broken: of tables and code in prose, of macros and examples in manual
+// pages, of raw strings and directives in code.
 func unbreakable(name string, src []byte) map[int]bool {
 	out := map[int]bool{}
 	if strings.HasSuffix(name, ".go") {
@@ -262,7 +263,8 @@ func names(text, file string) bool {
 		if k < 0 {
 			break
 		}
-		if i += k; i == 0 || !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_", rune(text[i-1])) {
+		if i += k; i == 0 || !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_",
+			rune(text[i-1])) {
 			return true
 		}
 		i++
@@ -288,7 +290,8 @@ func names(text, file string) bool {
 // TestNames holds the reader of groups to what documents write.
 func TestNames(t *testing.T) {
 	text := "Read loop.go, then steps*.go and gpu{env,share}.go; units.go too."
-	for file, want := range map[string]bool{"loop.go": true, "stepsample.go": true, "steplist.go": false, "gpuenv.go": true, "gpushare.go": true,
+	for file, want := range map[string]bool{"loop.go": true, "stepsample.go": true, "steplist.go": false,
+		"gpuenv.go": true, "gpushare.go": true,
 		"gpu.go": false, "its.go": false, "units.go": true} {
 		if names(text, file) != want {
 			t.Errorf("%s: %v", file, !want)

@@ -19,7 +19,8 @@ var (
 )
 
 // foreign are manual pages of the system that begin like ours.
-var foreign = map[string]bool{"getopt": true, "getrandom": true, "getpwuid": true, "glob": true, "getent": true, "getrlimit": true, "gettid": true}
+var foreign = map[string]bool{"getopt": true, "getrandom": true, "getpwuid": true, "glob": true, "getent": true,
+	"getrlimit": true, "gettid": true}
 
 // TestPointers: every path, page and test that a doc.go, a .md or a manual page names is there.
 func TestPointers(t *testing.T) {
@@ -69,7 +70,8 @@ func TestPointers(t *testing.T) {
 	for doc, text := range docs {
 		for _, m := range quoted.FindAllStringSubmatch(text, -1) {
 			name := strings.TrimSuffix(m[1], "/")
-			if first, _, _ := strings.Cut(name, "/"); strings.ContainsAny(name, "*{") || !below(first, top...) && first != "testdata" {
+			if first, _, _ := strings.Cut(name, "/"); strings.ContainsAny(name, "*{") || !below(first, top...) &&
+				first != "testdata" {
 				continue // a pattern, or a path of another place
 			}
 			if !exists(paths, "/"+name) {
@@ -87,7 +89,8 @@ func TestPointers(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(root, here)); err == nil {
 				continue
 			}
-			if strings.HasPrefix(name, ".") || !strings.Contains(name, "/") && name != "CONTRIBUTING.md" && name != "README.md" || !exists(paths, "/"+name) {
+			if strings.HasPrefix(name, ".") || !strings.Contains(name, "/") && name != "CONTRIBUTING.md" &&
+				name != "README.md" || !exists(paths, "/"+name) {
 				t.Errorf("%s points at %s, which is not there", doc, name)
 			}
 		}

@@ -62,14 +62,17 @@ var layers = []layer{
 	{"internal/cli/acct", commands + " internal/seff"},
 	{"internal/cli/manage", commands + " internal/acctmgr"},
 	{"internal/cli/clitest", commands},
-	{"internal/cli", "internal/model internal/proto internal/rpc internal/cli/env internal/cli/submit internal/cli/run internal/cli/queue internal/cli/info internal/cli/control internal/cli/acct internal/cli/manage"},
+	{"internal/cli", "internal/model internal/proto internal/rpc internal/cli/env internal/cli/submit internal/cli/run " +
+		"internal/cli/queue internal/cli/info internal/cli/control internal/cli/acct internal/cli/manage"},
 
 	// The daemons: effects. They never import each other.
 	{"ctld/resv", "internal/model internal/ask internal/state internal/proto"},
-	{"ctld", "ctld/resv internal/model internal/ask internal/seff internal/blob internal/state internal/sched internal/store internal/conf internal/proto internal/rpc internal/client"},
+	{"ctld", "ctld/resv internal/model internal/ask internal/seff internal/blob internal/state internal/sched " +
+		"internal/store internal/conf internal/proto internal/rpc internal/client"},
 	{"noded/steplayout", "internal/model internal/proto"},
 	{"noded/relay", "internal/model internal/jobenv internal/proto internal/rpc"},
-	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/rpc internal/client internal/stepio"},
+	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/rpc internal/client " +
+		"internal/stepio"},
 	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client"},
 
 	// On top. What runs the daemons as programs knows none of them; the launcher it ends itself.
@@ -79,7 +82,8 @@ var layers = []layer{
 }
 
 // testsMayImport is what _test.go files may import besides what their package may.
-var testsMayImport = []string{"internal/devcluster", "internal/golden", "internal/wire/wiretest", "internal/cli/clitest"}
+var testsMayImport = []string{"internal/devcluster", "internal/golden", "internal/wire/wiretest",
+	"internal/cli/clitest"}
 
 // testOnly packages are imported by _test.go files only.
 var testOnly = []string{"internal/golden", "internal/wire/wiretest", "internal/cli/clitest"}
@@ -100,9 +104,11 @@ var onlyIn = []confined{
 var (
 	pure  = []string{"internal/model", "internal/ask", "internal/state", "internal/sched"}
 	texts = []string{ // the same, but for times as values
-		"internal/jobtext", "internal/acctmgr", "internal/jobenv", "internal/slurmjson", "internal/format", "ctld/resv", "noded/steplayout",
+		"internal/jobtext", "internal/acctmgr", "internal/jobenv", "internal/slurmjson", "internal/format", "ctld/resv",
+		"noded/steplayout",
 	}
-	effects = []string{"time", "os", "net", "sync", "log", "math/rand", "crypto/rand", "io/fs", "io/ioutil", "path/filepath", "syscall", "golang.org/x/sys"}
+	effects = []string{"time", "os", "net", "sync", "log", "math/rand", "crypto/rand", "io/fs", "io/ioutil",
+		"path/filepath", "syscall", "golang.org/x/sys"}
 )
 
 // light binaries start in a few milliseconds (gcli) or stay small beside the jobs (gshim): nothing that they import
@@ -111,7 +117,8 @@ var (
 	light = []string{"cmd/gcli", "cmd/gshim"}
 	quick = []string{"net", "regexp"} // take a command's start 95 microseconds and more: none of cmd/gcli
 	heavy = []string{
-		"C", "crypto/tls", "net/http", "expvar", "github.com/hashicorp", "github.com/armon/go-metrics", "github.com/prometheus",
+		"C", "crypto/tls", "net/http", "expvar", "github.com/hashicorp", "github.com/armon/go-metrics",
+		"github.com/prometheus",
 		"go.etcd.io/bbolt", "github.com/NVIDIA/go-nvml", "github.com/containerd/cgroups", "github.com/spf13/cobra",
 	}
 )

@@ -79,7 +79,8 @@ func readTree(root string) (*tree, error) {
 		}
 		name := d.Name()
 		if d.IsDir() {
-			if p != root && (name == "testdata" || strings.HasPrefix(name, ".") || filepath.Dir(p) == root && (name == "bin" || name == "dist")) {
+			if p != root && (name == "testdata" || strings.HasPrefix(name, ".") || filepath.Dir(p) == root &&
+				(name == "bin" || name == "dist")) {
 				return filepath.SkipDir
 			}
 			return nil

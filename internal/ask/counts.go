@@ -63,8 +63,10 @@ func Of(sp *model.Spec, rules *model.AskRules) Counts {
 	if rules == nil {
 		rules = &model.AskRules{}
 	}
-	c := Counts{Tasks: int(sp.Tasks), PerNode: 1, TasksPerNode: int(sp.TasksPerNode), CPUsPerTask: max(1, int(sp.CPUsPerTask)),
-		MinCPUs: int(sp.MinCPUs), Overcommit: sp.Overcommit, MemPerNode: sp.MemPerNode, MemPerCPU: sp.MemPerCPU, Gres: typedFirst(sp.Gres)}
+	c := Counts{Tasks: int(sp.Tasks), PerNode: 1, TasksPerNode: int(sp.TasksPerNode),
+		CPUsPerTask: max(1, int(sp.CPUsPerTask)),
+		MinCPUs:     int(sp.MinCPUs), Overcommit: sp.Overcommit, MemPerNode: sp.MemPerNode, MemPerCPU: sp.MemPerCPU,
+		Gres: typedFirst(sp.Gres)}
 	c.nodes(sp, rules)
 	c.gpuDefaults(sp, rules)
 	if m := sp.More; m != nil {

@@ -21,8 +21,8 @@ func (b *Rulebook) Add(list []*model.AskRules) {
 	}
 }
 
-// Of gives the rules of a job: of the partition that it runs in, or else of the first that it may run in. nil where they
-// are not known.
+// Of gives the rules of a job: of the partition that it runs in, or else of the first that it may run in. nil where
+// they are not known.
 func (b *Rulebook) Of(j *model.Job) *model.AskRules { return b.In(j.Partition(), j.Spec.QOS) }
 
 // In gives the rules of a partition for jobs of a QOS.

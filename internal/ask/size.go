@@ -12,8 +12,8 @@ type Size struct {
 	MemMiB             int64 // 0: as much as its nodes or CPUs bring with them
 }
 
-// Size gives the least that the job takes. What it doesn't say (all memory of a node) counts as nothing until the job is
-// placed.
+// Size gives the least that the job takes. What it doesn't say (all memory of a node) counts as nothing until the job
+// is placed.
 func (c *Counts) Size() Size { return c.SizeOn(max(1, c.MinNodes)) }
 
 // SizeOn gives the least that the job takes on a number of nodes.
@@ -55,8 +55,8 @@ func (c *Counts) onNode(s *Size) Size {
 	return one
 }
 
-// GresOn gives the units of generic resources that the job takes on a number of nodes with a number of tasks, by name and
-// type in the order of the request.
+// GresOn gives the units of generic resources that the job takes on a number of nodes with a number of tasks, by name
+// and type in the order of the request.
 func (c *Counts) GresOn(s *Size) []model.GresCount {
 	var out []model.GresCount
 	for i := range c.Gres {

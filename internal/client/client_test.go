@@ -86,7 +86,8 @@ func TestLostAnswer(t *testing.T) {
 		if row.Name == "REQUEST_OTHER" && kind != proto.KindForward-1 { // the last one stands for those of tomorrow
 			continue
 		}
-		for how, first := range map[string]func(*server.Request){"connection lost": hangUp, "outcome unknown": answer(proto.CodeUnknown)} {
+		for how, first := range map[string]func(*server.Request){"connection lost": hangUp,
+			"outcome unknown": answer(proto.CodeUnknown)} {
 			t.Run(fmt.Sprintf("%s %d, %s", row.Name, kind, how), func(t *testing.T) {
 				t.Parallel() // a client pauses before it tries again
 				n, err := newDaemon(t, first).ask(kind)
@@ -111,7 +112,8 @@ func TestLostAnswer(t *testing.T) {
 
 // What no leader has got is asked for again, whatever it is.
 func TestNotBegun(t *testing.T) {
-	for _, kind := range []uint16{proto.KindUpdateJob, proto.KindReserve, proto.KindMIG, proto.KindSubmit, proto.KindJobs} {
+	for _, kind := range []uint16{proto.KindUpdateJob, proto.KindReserve, proto.KindMIG, proto.KindSubmit,
+		proto.KindJobs} {
 		for _, code := range []proto.Code{proto.CodeNoController, proto.CodeNotLeader} {
 			if n, err := newDaemon(t, answer(code)).ask(kind); err != nil || n != 2 {
 				t.Errorf("kind %d, code %d: %v after %d tries, want an answer to the second", kind, code, err, n)

@@ -70,7 +70,8 @@ func (s *Steps) Send(kind uint8, m proto.Message, files []int) error {
 		return err
 	}
 	if len(b)-5 > proto.MaxStepFrame {
-		return fmt.Errorf("the request has %d bytes, at most %d can be sent; is the environment that large?", len(b), proto.MaxStepFrame)
+		return fmt.Errorf("the request has %d bytes, at most %d can be sent; is the environment that large?", len(b),
+			proto.MaxStepFrame)
 	}
 	binary.LittleEndian.PutUint32(b[1:], uint32(len(b)-5))
 	s.wmu.Lock()

@@ -22,8 +22,10 @@ func (l *loader) check() {
 		c.Select.Unit = UnitNode
 	}
 	if c.NodeHeartbeatIntervalS >= c.SlurmdTimeoutS {
-		l.probs.errorf(l.where("NodeHeartbeatInterval", "SlurmdTimeout"), fmt.Sprintf("write NodeHeartbeatInterval=%d", max(c.SlurmdTimeoutS/3, 1)),
-			"NodeHeartbeatInterval=%d is no less than SlurmdTimeout=%d: every node would be taken for dead", c.NodeHeartbeatIntervalS, c.SlurmdTimeoutS)
+		l.probs.errorf(l.where("NodeHeartbeatInterval", "SlurmdTimeout"),
+			fmt.Sprintf("write NodeHeartbeatInterval=%d", max(c.SlurmdTimeoutS/3, 1)),
+			"NodeHeartbeatInterval=%d is no less than SlurmdTimeout=%d: every node would be taken for dead",
+			c.NodeHeartbeatIntervalS, c.SlurmdTimeoutS)
 	}
 	if c.MaxJobID < c.FirstJobID {
 		l.probs.errorf(l.where("MaxJobId", "FirstJobId"), "", "MaxJobId=%d is below FirstJobId=%d", c.MaxJobID, c.FirstJobID)
@@ -41,7 +43,8 @@ func (l *loader) check() {
 func (l *loader) checkAccounts() {
 	c := l.cfg
 	if c.DefaultAccount != "" && len(c.Accounts) > 0 && !slices.Contains(c.Accounts, c.DefaultAccount) {
-		l.probs.errorf(l.where("DefaultAccount"), "add it to Accounts", "DefaultAccount=%s is none of Accounts", c.DefaultAccount)
+		l.probs.errorf(l.where("DefaultAccount"), "add it to Accounts", "DefaultAccount=%s is none of Accounts",
+			c.DefaultAccount)
 	}
 	if c.Enforce.Associations && c.DbdAddr == "" && len(c.Accounts) == 0 {
 		l.probs.errorf(l.where("AccountingStorageEnforce"), "write AccountingStorageHost=…, or Accounts=…",
@@ -53,7 +56,8 @@ func (l *loader) checkAccounts() {
 	for i, p := range c.Partitions {
 		for _, a := range slices.Concat(p.AllowAccounts, p.DenyAccounts) {
 			if !slices.Contains(c.Accounts, a) {
-				l.probs.warnf(l.partLines[i].at, "add it to Accounts, or remove it", "partition %s names account %s, which is none of Accounts", p.Name, a)
+				l.probs.warnf(l.partLines[i].at, "add it to Accounts, or remove it",
+					"partition %s names account %s, which is none of Accounts", p.Name, a)
 			}
 		}
 	}
@@ -62,7 +66,8 @@ func (l *loader) checkAccounts() {
 func (l *loader) checkPartitions() {
 	c := l.cfg
 	if len(c.Partitions) == 0 {
-		l.probs.errorf(pos{file: c.Path}, "write PartitionName=main Nodes=ALL Default=YES", "no PartitionName: no job could be submitted")
+		l.probs.errorf(pos{file: c.Path}, "write PartitionName=main Nodes=ALL Default=YES",
+			"no PartitionName: no job could be submitted")
 		return
 	}
 	def := ""
@@ -93,7 +98,8 @@ func (l *loader) checkPartitions() {
 	}
 	if len(idle) > 0 {
 		n, _ := c.Node(idle[0])
-		l.probs.warnf(pos{n.File, n.Line}, "add it to the Nodes of a partition", "%s is in no partition: no job will run there", shownHosts(idle))
+		l.probs.warnf(pos{n.File, n.Line}, "add it to the Nodes of a partition",
+			"%s is in no partition: no job will run there", shownHosts(idle))
 	}
 }
 
@@ -113,7 +119,8 @@ func (l *loader) nodeLines() (order []pos, nodes map[pos][]*NodeDef) {
 
 func (l *loader) checkNodes() {
 	if len(l.cfg.Nodes) == 0 {
-		l.probs.warnf(pos{file: l.cfg.Path}, "write NodeName=n[1-4] CPUs=… RealMemory=…", "no NodeName: the cluster has no nodes")
+		l.probs.warnf(pos{file: l.cfg.Path}, "write NodeName=n[1-4] CPUs=… RealMemory=…",
+			"no NodeName: the cluster has no nodes")
 	}
 	order, lines := l.nodeLines()
 	for _, at := range order {
@@ -131,14 +138,18 @@ func (l *loader) checkNodes() {
 			}
 			switch {
 			case g.NoConsume && (g.Name == model.GPUName || isShared(g.Name)):
-				l.probs.errorf(at, "leave no_consume out", "Gres=%s: jobs hold the GPUs that they use; no_consume is for what is only asked for, such as a bandwidth", g)
+				l.probs.errorf(at, "leave no_consume out",
+					"Gres=%s: jobs hold the GPUs that they use; no_consume is for what is only asked for, such as a bandwidth", g)
 			case g.NoConsume && g.Count > math.MaxInt32:
 				l.probs.notef(at, "", "Gres=%s: counts end at %d; nothing above can be asked for", g, math.MaxInt32)
 			case !g.NoConsume && g.Count > maxGresUnits:
-				l.probs.errorf(at, fmt.Sprintf("count it in larger units, %d at most; or write no_consume in front of the count if jobs don't use it up", maxGresUnits), "Gres=%s: each unit is given to one job, and a node can have %d of a resource", g, maxGresUnits)
+				l.probs.errorf(at, fmt.Sprintf("count it in larger units, %d at most; or write no_consume in front of the count "+
+					"if jobs don't use it up", maxGresUnits),
+					"Gres=%s: each unit is given to one job, and a node can have %d of a resource", g, maxGresUnits)
 			}
 			if g.Name == "gpu" && !l.cfg.Cgroup.ConstrainDevices {
-				l.probs.notef(at, "write ConstrainDevices=yes in "+CgroupFile, "nodes have GPUs, but ConstrainDevices is off: a job could use those of another")
+				l.probs.notef(at, "write ConstrainDevices=yes in "+CgroupFile,
+					"nodes have GPUs, but ConstrainDevices is off: a job could use those of another")
 			}
 		}
 	}
@@ -187,7 +198,8 @@ func (l *loader) checkGres() {
 		order = append(order, m)
 	}
 	slices.SortFunc(order, func(a, b mismatch) int { // for a stable text; place decides in the end
-		return cmp.Or(strings.Compare(a.at.file, b.at.file), cmp.Compare(a.at.line, b.at.line), strings.Compare(a.text, b.text))
+		return cmp.Or(strings.Compare(a.at.file, b.at.file), cmp.Compare(a.at.line, b.at.line),
+			strings.Compare(a.text, b.text))
 	})
 	for _, m := range order {
 		l.probs.add(m.at, m.sev, m.hint, "%s: %s", shownHosts(found[m]), m.text)
@@ -262,7 +274,8 @@ func (l *loader) checkCores(r *GresRecord, names []string, at pos) {
 			continue
 		}
 		if cores := n.Sockets * n.CoresPerSocket; last >= cores {
-			l.probs.errorf(at, fmt.Sprintf("write cores from 0 to %d", cores-1), "Cores=%s: node %s has %d cores", hostlist.FormatIndexes(r.Cores), name, cores)
+			l.probs.errorf(at, fmt.Sprintf("write cores from 0 to %d", cores-1), "Cores=%s: node %s has %d cores",
+				hostlist.FormatIndexes(r.Cores), name, cores)
 			return
 		}
 	}
@@ -291,9 +304,12 @@ func (l *loader) checkLinks(r *GresRecord, perNode map[string][]have) {
 		}
 		at := pos{r.File, r.Line}
 		if len(r.Links.Peers) > 0 && int64(slices.Max(r.Links.Peers)) >= units {
-			l.probs.errorf(at, fmt.Sprintf("write indexes from 0 to %d", units-1), "Links names device %d, but node %s has %d", slices.Max(r.Links.Peers), name, units)
-		} else if n := int64(len(r.Links.Counts)); n > 0 && n != units && n != wanted { // lines may be of some of them, where others are detected
-			l.probs.errorf(at, "write one number per device, -1 for the device itself", "Links has %d numbers, but node %s has %d devices", n, name, units)
+			l.probs.errorf(at, fmt.Sprintf("write indexes from 0 to %d", units-1), "Links names device %d, but node %s has %d",
+				slices.Max(r.Links.Peers), name, units)
+		} else if n := int64(len(r.Links.Counts)); n > 0 && n != units && n != wanted {
+			// lines may be of some of them, where others are detected
+			l.probs.errorf(at, "write one number per device, -1 for the device itself",
+				"Links has %d numbers, but node %s has %d devices", n, name, units)
 		}
 		return // the lines of a file are alike for all nodes: one is enough
 	}
@@ -331,9 +347,12 @@ func (l *loader) compareGres(n *NodeDef, given []have) []mismatch {
 			}
 		}
 		if count < g.Count {
-			out = append(out, mismatch{line, Error, fmt.Sprintf("Gres=%s, but %s gives only %d", g, GresFile, count), fmt.Sprintf("write :%d, or add to %s", count, GresFile)})
+			out = append(out, mismatch{line, Error, fmt.Sprintf("Gres=%s, but %s gives only %d", g, GresFile, count),
+				fmt.Sprintf("write :%d, or add to %s", count, GresFile)})
 		} else if count > g.Count {
-			out = append(out, mismatch{line, Warning, fmt.Sprintf("Gres=%s, but %s gives %d; the rest isn't used", g, GresFile, count), fmt.Sprintf("write :%d, or remove from %s", count, GresFile)})
+			out = append(out, mismatch{line, Warning,
+				fmt.Sprintf("Gres=%s, but %s gives %d; the rest isn't used", g, GresFile, count),
+				fmt.Sprintf("write :%d, or remove from %s", count, GresFile)})
 		}
 	}
 	for name := range names {
@@ -350,7 +369,8 @@ func (l *loader) compareGres(n *NodeDef, given []have) []mismatch {
 		for _, o := range n.Gres {
 			want = append(want, o.String())
 		}
-		out = append(out, mismatch{h.at, Note, fmt.Sprintf("%s gives %s, which Gres on the NodeName line doesn't name: no job can ask for it", GresFile, g),
+		out = append(out, mismatch{h.at, Note,
+			fmt.Sprintf("%s gives %s, which Gres on the NodeName line doesn't name: no job can ask for it", GresFile, g),
 			"write Gres=" + strings.Join(append(want, g.String()), ",") + " there"})
 	}
 	return out

@@ -226,13 +226,16 @@ func defaults() *Config {
 		GPUMemMarginMiB:        defaultGPUMargin,
 		TaskPlugin:             "task/cgroup,task/affinity",
 		TopologyPlugin:         topologyFlat,
-		Select:                 Select{Type: "select/cons_tres", Params: []string{"CR_CORE_MEMORY"}, Unit: UnitCore, Memory: true},
-		Scheduler:              defaultScheduler(),
+		Select: Select{Type: "select/cons_tres", Params: []string{"CR_CORE_MEMORY"}, Unit: UnitCore,
+			Memory: true},
+		Scheduler: defaultScheduler(),
 		Priority: Priority{
-			Type: "priority/multifactor", DecayHalfLifeS: 7 * 86400, CalcPeriodS: 300, MaxAgeS: 7 * 86400, UsageResetPeriod: "NONE",
+			Type: "priority/multifactor", DecayHalfLifeS: 7 * 86400, CalcPeriodS: 300, MaxAgeS: 7 * 86400,
+			UsageResetPeriod: "NONE",
 		},
-		Preempt: Preempt{Type: "preempt/none", Mode: PreemptMode{Action: "OFF"}, SliceS: defaultSliceS, StopGraceS: defaultStopGraceS},
-		Cgroup:  defaultCgroup(),
+		Preempt: Preempt{Type: "preempt/none", Mode: PreemptMode{Action: "OFF"}, SliceS: defaultSliceS,
+			StopGraceS: defaultStopGraceS},
+		Cgroup: defaultCgroup(),
 	}
 }
 

@@ -18,7 +18,8 @@ func (l *loader) readController(p pair) {
 	}
 	if open := strings.IndexByte(p.value, '('); open >= 0 {
 		if !strings.HasSuffix(p.value, ")") {
-			l.probs.errorf(p.at, "write SlurmctldHost=name(address)", "SlurmctldHost: %s has no closing parenthesis", shown(p.value))
+			l.probs.errorf(p.at, "write SlurmctldHost=name(address)", "SlurmctldHost: %s has no closing parenthesis",
+				shown(p.value))
 			return
 		}
 		name, addr = p.value[:open], p.value[open+1:len(p.value)-1]
@@ -32,7 +33,8 @@ func (l *loader) readController(p pair) {
 		}
 	}
 	if name == "" || strings.Trim(name, nameLetters) != "" {
-		l.probs.errorf(p.at, "write SlurmctldHost=name or SlurmctldHost=name(address:port)", "SlurmctldHost: %s is no host name", shown(name))
+		l.probs.errorf(p.at, "write SlurmctldHost=name or SlurmctldHost=name(address:port)",
+			"SlurmctldHost: %s is no host name", shown(name))
 		return
 	}
 	if strings.ContainsAny(addr, " ()/,") {
@@ -84,7 +86,8 @@ func (l *loader) resolveControllers() {
 		}
 		addr := hostPort(host, port)
 		if other, twice := addrs[addr]; twice {
-			l.probs.errorf(c.at, "give each its own address or port", "controllers %s and %s have the same address %s", other, c.name, addr)
+			l.probs.errorf(c.at, "give each its own address or port", "controllers %s and %s have the same address %s", other,
+				c.name, addr)
 		}
 		addrs[addr] = c.name
 		l.cfg.Controllers = append(l.cfg.Controllers, Controller{Name: c.name, Addr: addr})
@@ -92,7 +95,8 @@ func (l *loader) resolveControllers() {
 	switch n := len(l.cfg.Controllers); {
 	case n == 0:
 		if _, tried := l.seen["SlurmctldHost"]; !tried {
-			l.probs.errorf(pos{file: l.cfg.Path}, "write SlurmctldHost=name or SlurmctldHost=name(address)", "no SlurmctldHost: nobody is the controller")
+			l.probs.errorf(pos{file: l.cfg.Path}, "write SlurmctldHost=name or SlurmctldHost=name(address)",
+				"no SlurmctldHost: nobody is the controller")
 		}
 	case n%2 == 0:
 		l.probs.warnf(l.controllers[n-1].at, "name "+strconv.Itoa(n-1)+" or "+strconv.Itoa(n+1),

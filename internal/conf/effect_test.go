@@ -24,8 +24,10 @@ var elsewhere = map[string]string{
 // daemon's own file has, counts when the daemon is started.
 func TestEffects(t *testing.T) {
 	words := []string{"/x/y", "1", "2", "7", "50", "yes", "no", "gpu", "x", "ANY", "ALL", "NONE", "foo*4", "gres/gpu",
-		"preempt/qos", "REQUEUE", "priority/basic", "sched/builtin", "limits", "CR_CPU", "select/linear", "topology/tree", "uuid",
-		"ignore", "idle", "DefCpuPerGPU=2", "bf_max_job_test=7", "task=7", "CPU=3", "least-loaded", "leastused", "mem:7", "single:1",
+		"preempt/qos", "REQUEUE", "priority/basic", "sched/builtin", "limits", "CR_CPU", "select/linear", "topology/tree",
+		"uuid",
+		"ignore", "idle", "DefCpuPerGPU=2", "bf_max_job_test=7", "task=7", "CPU=3", "least-loaded", "leastused", "mem:7",
+		"single:1",
 		"cancel@9m", "jobs", "DEPTH_OBLIVIOUS", "DAILY", "Serial", "IDLE", "none", "TopoOptional", "jobacct_gather/none",
 		"youngest_first", "min_exempt_priority=5", "NO"}
 	strip := func(c *Config) *model.Config {

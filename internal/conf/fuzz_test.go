@@ -26,7 +26,8 @@ func FuzzLoad(f *testing.F) {
 		f.Add(parts[0], parts[1], parts[2], parts[3])
 	}
 	f.Add(base, "", "", "")
-	f.Add(base+"NodeName=x[1-9] Gres=gpu:a:2K GresTypes=gpu", "Name=gpu Count=2K", "AllowedRAMSpace=1e9", "SwitchName=a Switches=a")
+	f.Add(base+"NodeName=x[1-9] Gres=gpu:a:2K GresTypes=gpu", "Name=gpu Count=2K", "AllowedRAMSpace=1e9",
+		"SwitchName=a Switches=a")
 	f.Add(base+"A=\\\n\\\\\n\"#\" = \n Include ", "Links=-1", "", "BlockName=")
 	f.Add(base+"TRESBillingWeights=Mem=9999999999.999999K PartitionName=p TRESBillingWeights=Mem=-.1K,cpu=1P", "", "", "")
 	f.Fuzz(func(t *testing.T, main, gres, cgroup, topology string) {
@@ -34,7 +35,8 @@ func FuzzLoad(f *testing.F) {
 			return
 		}
 		for _, name := range []string{MainFile, SlurmFile} {
-			fsys := fstest.MapFS{name: {Data: []byte(main)}, GresFile: {Data: []byte(gres)}, CgroupFile: {Data: []byte(cgroup)}, TopologyFile: {Data: []byte(topology)}}
+			fsys := fstest.MapFS{name: {Data: []byte(main)}, GresFile: {Data: []byte(gres)}, CgroupFile: {Data: []byte(cgroup)},
+				TopologyFile: {Data: []byte(topology)}}
 			c, problems := LoadFS(fsys, name)
 			if (c == nil) != HasErrors(problems) {
 				t.Fatalf("config %v with %s", c != nil, lines(problems))
@@ -65,7 +67,8 @@ func FuzzLoad(f *testing.F) {
 // bigConfig has n nodes in groups of a hundred, one line per group or per node.
 func bigConfig(n int, oneByOne bool) fstest.MapFS {
 	var b strings.Builder
-	b.WriteString("ClusterName=big\nSlurmctldHost=c\nGresTypes=gpu\nTopologyPlugin=topology/tree\nNodeName=DEFAULT Sockets=2 CoresPerSocket=64 ThreadsPerCore=2 RealMemory=1000000 Gres=gpu:a100:8\n")
+	b.WriteString("ClusterName=big\nSlurmctldHost=c\nGresTypes=gpu\nTopologyPlugin=topology/tree\nNodeName=DEFAULT " +
+		"Sockets=2 CoresPerSocket=64 ThreadsPerCore=2 RealMemory=1000000 Gres=gpu:a100:8\n")
 	var topology strings.Builder
 	for g := range n / 100 {
 		first, last := g*100+1, g*100+100
@@ -85,7 +88,8 @@ func bigConfig(n int, oneByOne bool) fstest.MapFS {
 	for i := range 8 {
 		fmt.Fprintf(&gres, "Name=gpu Type=a100 File=/dev/nvidia%d Cores=%d-%d\n", i, i*16, i*16+15)
 	}
-	return fstest.MapFS{MainFile: {Data: []byte(b.String())}, GresFile: {Data: []byte(gres.String())}, TopologyFile: {Data: []byte(topology.String())}}
+	return fstest.MapFS{MainFile: {Data: []byte(b.String())}, GresFile: {Data: []byte(gres.String())},
+		TopologyFile: {Data: []byte(topology.String())}}
 }
 
 func benchmarkLoad(b *testing.B, oneByOne bool) {

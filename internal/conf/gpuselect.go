@@ -28,7 +28,8 @@ func readGPUSelect(v string) ([]string, fault) {
 	for _, w := range splitList(strings.ToLower(v)) {
 		switch w {
 		case "tag":
-			return nil, fault{"'tag' is not supported: GPUs have no tags; a job names nodes that have its data with --prefer and features", "topology,leastused"}
+			return nil, fault{"'tag' is not supported: GPUs have no tags; a job names nodes that have its data with --prefer " +
+				"and features", "topology,leastused"}
 		case "pack", "spread", "coolest", "leastused":
 			kinds++
 		case "topology":
@@ -41,7 +42,8 @@ func readGPUSelect(v string) ([]string, fault) {
 		out = append(out, w)
 	}
 	if k := slices.Index(out, "topology"); k > 0 {
-		return nil, fault{"topology comes first: what counts before connections leaves it out", "topology," + strings.Join(slices.Delete(out, k, k+1), ",")}
+		return nil, fault{"topology comes first: what counts before connections leaves it out", "topology," +
+			strings.Join(slices.Delete(out, k, k+1), ",")}
 	}
 	return out, fault{}
 }
@@ -53,7 +55,8 @@ func readScoreWeights(v string) (w GPUScoreWeights, f fault) {
 		n, err := strconv.ParseInt(num, 10, 32)
 		at := map[string]*int32{"mem": &w.Mem, "util": &w.Util, "temp": &w.Temp, "idle": &w.Idle}[name]
 		if err != nil || n < 0 || n > maxScoreWeight || at == nil {
-			return w, fault{fmt.Sprintf("%s is not mem, util, temp or idle with a weight from 0 to %d", shown(item), maxScoreWeight), "mem:40,util:30,temp:20,idle:10"}
+			return w, fault{fmt.Sprintf("%s is not mem, util, temp or idle with a weight from 0 to %d", shown(item),
+				maxScoreWeight), "mem:40,util:30,temp:20,idle:10"}
 		}
 		*at = int32(n)
 	}

@@ -13,7 +13,8 @@ import (
 // The keys of the main file that have an effect. keys_accepted.go has those of
 // Slurm that have none here.
 
-var debugLevels = []string{"quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4", "debug5"}
+var debugLevels = []string{"quiet", "fatal", "error", "info", "verbose", "debug", "debug2", "debug3", "debug4",
+	"debug5"}
 
 func mainSettings() *table {
 	var all []setting
@@ -64,7 +65,8 @@ func portSetting(name string, e Effect, at func(*Config) *int64) setting {
 	}
 	s.remark = func(c *Config, v string) (text, hint string) {
 		if strings.Contains(v, "-") {
-			return name + " is one port here; the first of the range is taken", "write " + name + "=" + v[:strings.IndexByte(v, '-')]
+			return name + " is one port here; the first of the range is taken", "write " + name + "=" +
+				v[:strings.IndexByte(v, '-')]
 		}
 		return "", ""
 	}
@@ -99,7 +101,8 @@ func placeSettings() []setting {
 	}
 }
 
-var privateData = []string{"accounts", "cloud", "events", "jobs", "nodes", "partitions", "reservations", "usage", "users", "all", "none"}
+var privateData = []string{"accounts", "cloud", "events", "jobs", "nodes", "partitions", "reservations", "usage",
+	"users", "all", "none"}
 
 func jobSettings() []setting {
 	num := func(name string, e Effect, at func(*Config) *int64, least, most int64) setting {
@@ -181,13 +184,15 @@ func jobSettings() []setting {
 		num("PropagatePrioProcess", NextStart, func(c *Config) *int64 { return &c.PropagatePrioProcess }, 0, 2),
 		list("LaunchParameters", NextStart, func(c *Config) *[]string { return &c.LaunchParameters }),
 		text("InteractiveStepOptions", NextStart, func(c *Config) *string { return &c.InteractiveStepOptions }),
-		word("MpiDefault", NextStart, func(c *Config) *string { return &c.MpiDefault }, "none", "pmi2", "pmix", "pmix_v2", "pmix_v3", "pmix_v4", "pmix_v5"),
+		word("MpiDefault", NextStart, func(c *Config) *string { return &c.MpiDefault }, "none", "pmi2", "pmix", "pmix_v2",
+			"pmix_v3", "pmix_v4", "pmix_v5"),
 		text("MailProg", AtOnce, func(c *Config) *string { return &c.MailProg }),
 		text("MailDomain", AtOnce, func(c *Config) *string { return &c.MailDomain }),
 	}
 }
 
-var rlimits = []string{"ALL", "NONE", "AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS", "STACK"}
+var rlimits = []string{"ALL", "NONE", "AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NOFILE", "NPROC", "RSS",
+	"STACK"}
 
 // hidden is a setting that scontrol shows as part of another one.
 func hidden(s setting) setting {
@@ -195,7 +200,8 @@ func hidden(s setting) setting {
 	return s
 }
 
-var prologFlags = []string{"Alloc", "Contain", "DeferBatch", "ForceRequeueOnFail", "NoHold", "RunInJob", "Serial", "X11"}
+var prologFlags = []string{"Alloc", "Contain", "DeferBatch", "ForceRequeueOnFail", "NoHold", "RunInJob", "Serial",
+	"X11"}
 
 // prologFlagsSetting reads PrologFlags. Two of them ask for what isn't done: they are left out, with a warning.
 func prologFlagsSetting() setting {
@@ -233,7 +239,8 @@ func launchSettings() []setting {
 		list("HealthCheckNodeState", AtOnce, func(c *Config) *[]string { return &c.HealthCheckNodeState }, healthStates...),
 		number("LaunchRetries", AtOnce, func(c *Config) *int64 { return &c.LaunchRetries }, 1, 100),
 		seconds("LaunchBackoff", AtOnce, func(c *Config) *int64 { return &c.LaunchBackoffS }, 0, 3600),
-		number("LaunchFailuresToDrain", AtOnce, func(c *Config) *int64 { return &c.LaunchFailuresToDrain }, 0, model.MaxStrikes),
+		number("LaunchFailuresToDrain", AtOnce, func(c *Config) *int64 { return &c.LaunchFailuresToDrain }, 0,
+			model.MaxStrikes),
 	}
 }
 
@@ -273,27 +280,34 @@ func nodeSettings() []setting {
 			},
 			remark: func(_ *Config, v string) (text, hint string) {
 				if !strings.EqualFold(v, "proctrack/cgroup") {
-					return "ProctrackType=" + v + ": processes are tracked by cgroup wherever gnoded may make one", "write ProctrackType=proctrack/cgroup"
+					return "ProctrackType=" + v + ": processes are tracked by cgroup wherever gnoded may make one",
+						"write ProctrackType=proctrack/cgroup"
 				}
 				return "", ""
 			},
 			show: func(c *Config) string { return c.ProctrackType }},
-		{name: "GpuMemSafetyMargin", effect: AtOnce, read: func(c *Config, v string) (f fault) { c.GPUMemMarginMiB, f = readMem(v); return f },
+		{name: "GpuMemSafetyMargin", effect: AtOnce,
+			read: func(c *Config, v string) (f fault) { c.GPUMemMarginMiB, f = readMem(v); return f },
 			show: func(c *Config) string { return strconv.FormatInt(c.GPUMemMarginMiB, 10) }},
-		{name: "GpuSelectPolicy", effect: AtOnce, read: func(c *Config, v string) (f fault) { c.GpuSelectPolicy, f = readGPUSelect(v); return f },
+		{name: "GpuSelectPolicy", effect: AtOnce,
+			read: func(c *Config, v string) (f fault) { c.GpuSelectPolicy, f = readGPUSelect(v); return f },
 			show: func(c *Config) string { return strings.Join(c.GpuSelectPolicy, ",") }},
-		{name: "GpuScoreWeights", effect: AtOnce, read: func(c *Config, v string) (f fault) { c.GpuScoreWeights, f = readScoreWeights(v); return f },
+		{name: "GpuScoreWeights", effect: AtOnce,
+			read: func(c *Config, v string) (f fault) { c.GpuScoreWeights, f = readScoreWeights(v); return f },
 			show: func(c *Config) string { return c.GpuScoreWeights.String() }},
-		{name: "DefaultGpuBind", effect: AtOnce, read: func(c *Config, v string) (f fault) { c.DefaultGpuBind, f = readGPUBind(v); return f },
+		{name: "DefaultGpuBind", effect: AtOnce,
+			read: func(c *Config, v string) (f fault) { c.DefaultGpuBind, f = readGPUBind(v); return f },
 			show: func(c *Config) string { return orNull(c.DefaultGpuBind) }},
 		absPath("AlertProgram", AtOnce, func(c *Config) *string { return &c.AlertProgram }),
 		absPath("MigProgram", AtOnce, func(c *Config) *string { return &c.MigProgram }),
 		word("GpuEnvStyle", RestartNoded, func(c *Config) *string { return &c.GpuEnvStyle }, "index", "uuid"),
-		{name: "GpuIdlePolicy", effect: AtOnce, read: func(c *Config, v string) (f fault) { c.GpuIdlePolicy, f = readGPUIdle(v); return f },
+		{name: "GpuIdlePolicy", effect: AtOnce,
+			read: func(c *Config, v string) (f fault) { c.GpuIdlePolicy, f = readGPUIdle(v); return f },
 			show: func(c *Config) string { return showGPUIdle(c.GpuIdlePolicy) }},
 		seconds("GpuSampleInterval", AtOnce, func(c *Config) *int64 { return &c.GpuSampleIntervalS }, 1, 3600),
 		absPath("GpuRecoverProgram", AtOnce, func(c *Config) *string { return &c.GpuRecoverProgram }),
-		word("GpuForeignUsePolicy", AtOnce, func(c *Config) *string { return &c.GpuForeignUsePolicy }, "avoid", "drain", "ignore"),
+		word("GpuForeignUsePolicy", AtOnce, func(c *Config) *string { return &c.GpuForeignUsePolicy }, "avoid", "drain",
+			"ignore"),
 		{name: "GpuForeignUseThreshold", effect: AtOnce,
 			read: func(c *Config, v string) fault {
 				n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(v, "%")), 10, 64)
@@ -312,7 +326,8 @@ func nodeSettings() []setting {
 			},
 			remark: func(_ *Config, v string) (text, hint string) {
 				if strings.EqualFold(v, "task/none") {
-					return "TaskPlugin=task/none: jobs are held to their cores, memory and devices all the same, as cgroup.conf says", "set ConstrainCores, ConstrainRAMSpace and ConstrainDevices in cgroup.conf"
+					return "TaskPlugin=task/none: jobs are held to their cores, memory and devices all the same, as cgroup.conf says",
+						"set ConstrainCores, ConstrainRAMSpace and ConstrainDevices in cgroup.conf"
 				}
 				return "", ""
 			},

@@ -19,16 +19,22 @@ func acceptedSettings() []setting {
 			"CertgenType", "CertgenParameters"),
 		accepted("has no meaning here: gdbd keeps its own database and needs no password",
 			"AccountingStorageParameters", "AccountingStoragePass", "AccountingStorageUser"),
-		unless(notDone("isn't done: comments are always stored; scripts and environments aren't, gacct --batch-script shows a script while the controller has the job",
+		unless(notDone("isn't done: comments are always stored; scripts and environments aren't, gacct --batch-script "+
+			"shows a script while the controller has the job",
 			"AccountingStoreFlags"), "job_comment", "none", ""),
-		accepted("has no meaning here: gnoded and commands dial the controller; nodes listen on SlurmdPort for each other only",
+		accepted("has no meaning here: gnoded and commands dial the controller; nodes listen on SlurmdPort for each other "+
+			"only",
 			"TreeWidth", "RoutePlugin", "CommunicationParameters", "TCPTimeout", "EioTimeout",
 			"EpilogMsgTime", "KeepAliveTime"),
-		accepted("has no effect: grun listens on any free port; where a firewall stands between, let the nodes connect to the hosts that grun runs on",
+		accepted("has no effect: grun listens on any free port; where a firewall stands between, let the nodes connect to "+
+			"the hosts that grun runs on",
 			"SrunPortRange"),
-		accepted("has no meaning here: controllers replicate and elect a leader by themselves", "SlurmctldTimeout", "SlurmctldAddr"),
-		notDone("isn't done: no program runs when another controller leads", "SlurmctldPrimaryOffProg", "SlurmctldPrimaryOnProg"),
-		notDone("isn't done: after gcontrol reconfigure partitions are as the files have them, and nodes keep the states that operators gave them",
+		accepted("has no meaning here: controllers replicate and elect a leader by themselves", "SlurmctldTimeout",
+			"SlurmctldAddr"),
+		notDone("isn't done: no program runs when another controller leads", "SlurmctldPrimaryOffProg",
+			"SlurmctldPrimaryOnProg"),
+		notDone("isn't done: after gcontrol reconfigure partitions are as the files have them, and nodes keep the states "+
+			"that operators gave them",
 			"ReconfigFlags"),
 		accepted("has no meaning here: no pid files are written; see gbatch status, or systemd",
 			"SlurmctldPidFile", "SlurmdPidFile"),
@@ -37,21 +43,26 @@ func acceptedSettings() []setting {
 		notDone("isn't done: no plugins are loaded", "SlurmctldPlugstack"),
 		accepted("has no meaning here: log lines are structured, one level for everything; see SlurmctldDebug and SlurmdDebug",
 			"DebugFlags", "SlurmSchedLogFile", "SlurmSchedLogLevel"),
-		accepted("has no effect: daemons write to their log file, or to stderr, which systemd keeps; see SlurmctldLogFile and SlurmdLogFile",
+		accepted("has no effect: daemons write to their log file, or to stderr, which systemd keeps; see SlurmctldLogFile "+
+			"and SlurmdLogFile",
 			"SlurmctldSyslogDebug", "SlurmdSyslogDebug"),
 		accepted("has no effect: log lines have RFC 3339 times with milliseconds", "LogTimeFormat"),
 		accepted("has no effect: none of its options is known here; they are about Slurm's own daemons, clouds and reboots",
 			"SlurmctldParameters", "SlurmdParameters"),
-		accepted("has no meaning here: group membership is looked up when it is needed", "GroupUpdateForce", "GroupUpdateTime"),
-		accepted("has no effect: gsubmit --get-user-env waits 8 seconds for the login shell; gsubmit --get-user-env=SECONDS waits as long as it says",
+		accepted("has no meaning here: group membership is looked up when it is needed", "GroupUpdateForce",
+			"GroupUpdateTime"),
+		accepted("has no effect: gsubmit --get-user-env waits 8 seconds for the login shell; gsubmit "+
+			"--get-user-env=SECONDS waits as long as it says",
 			"GetEnvTimeout"),
 		accepted("has no meaning here: records wait in replicated state until gdbd has them", "MaxDBDMsgs"),
 		accepted("has no meaning here: nodes are added by reconfigure, without a limit set beforehand", "MaxNodeCount"),
 		accepted("has no meaning here: memory limits are the kernel's (ConstrainRAMSpace in cgroup.conf)",
 			"VSizeFactor", "JobAcctGatherParams"),
-		unless(notDone("isn't done: the energy of nodes isn't gathered; that of GPUs is, with JobAcctGatherFrequency", "AcctGatherNodeFreq"), "0"),
+		unless(notDone("isn't done: the energy of nodes isn't gathered; that of GPUs is, with JobAcctGatherFrequency",
+			"AcctGatherNodeFreq"), "0"),
 		accepted("has no meaning here: Fair Tree needs no dampening", "FairShareDampeningFactor"),
-		unless(notDone("isn't done: no metrics are served; gdiag --json has the controller's numbers, ginfo -G --json those of GPUs", "MetricsType"),
+		unless(notDone("isn't done: no metrics are served; gdiag --json has the controller's numbers, ginfo -G --json "+
+			"those of GPUs", "MetricsType"),
 			"metrics/none", ""),
 		accepted("has no effect: --json=VERSION chooses a version of the JSON that commands print", "DataParserParameters"),
 		accepted("has no meaning here: no daemon speaks HTTP", "HttpParserType", "UrlParserType"),
@@ -63,14 +74,20 @@ func acceptedSettings() []setting {
 		notDone("isn't done: network switches aren't programmed", "SwitchParameters"),
 		unless(notDone("isn't done: energy, interconnect, file system and profile data aren't gathered",
 			"AcctGatherEnergyType", "AcctGatherInterconnectType", "AcctGatherFilesystemType", "AcctGatherProfileType"),
-			"acct_gather_energy/none", "acct_gather_interconnect/none", "acct_gather_filesystem/none", "acct_gather_profile/none"),
+			"acct_gather_energy/none", "acct_gather_interconnect/none", "acct_gather_filesystem/none",
+			"acct_gather_profile/none"),
 		unless(notDone("isn't done: there are no multi-category security labels", "MCSPlugin"), "mcs/none"),
 		notDone("isn't done: there are no multi-category security labels", "MCSParameters"),
-		unless(notDone("isn't done: records are in gdbd, see gacct; there is no second log of completed jobs", "JobCompType"), "jobcomp/none"),
-		notDone("isn't done: records are in gdbd, see gacct", "JobCompHost", "JobCompLoc", "JobCompParams", "JobCompPass", "JobCompPort", "JobCompUser"),
-		unless(notDone("isn't done: jobs share the node's /tmp", "JobContainerType", "NamespaceType"), "job_container/none", "job_container/cncu", "namespace/none"),
-		unless(notDone("isn't done: there is no core specialization by plugin; write CoreSpecCount on the node line", "CoreSpecPlugin"), "core_spec/none"),
-		unless(notDone("isn't done: there are no burst buffers", "BurstBufferType", "BurstBufferParameters"), "burst_buffer/none"),
+		unless(notDone("isn't done: records are in gdbd, see gacct; there is no second log of completed jobs", "JobCompType"),
+			"jobcomp/none"),
+		notDone("isn't done: records are in gdbd, see gacct", "JobCompHost", "JobCompLoc", "JobCompParams", "JobCompPass",
+			"JobCompPort", "JobCompUser"),
+		unless(notDone("isn't done: jobs share the node's /tmp", "JobContainerType", "NamespaceType"), "job_container/none",
+			"job_container/cncu", "namespace/none"),
+		unless(notDone("isn't done: there is no core specialization by plugin; write CoreSpecCount on the node line",
+			"CoreSpecPlugin"), "core_spec/none"),
+		unless(notDone("isn't done: there are no burst buffers", "BurstBufferType", "BurstBufferParameters"),
+			"burst_buffer/none"),
 		unless(notDone("isn't done: external sensors aren't read", "ExtSensorsType"), "ext_sensors/none"),
 		notDone("isn't done: external sensors aren't read", "ExtSensorsFreq"),
 		unless(notDone("isn't done: power isn't capped", "PowerPlugin"), "power/none", ""),
@@ -82,14 +99,18 @@ func acceptedSettings() []setting {
 		notDone("isn't done: no submit or client filter runs; limits belong on partitions and QOS",
 			"JobSubmitPlugins", "CliFilterPlugins"),
 		notDone("isn't done: SPANK plugins aren't loaded", "PlugStackConfig"),
-		notDone("isn't done: nodes stay powered on", "SuspendProgram", "SuspendTime", "SuspendTimeout", "SuspendRate", "SuspendExcNodes",
+		notDone("isn't done: nodes stay powered on", "SuspendProgram", "SuspendTime", "SuspendTimeout", "SuspendRate",
+			"SuspendExcNodes",
 			"SuspendExcParts", "SuspendExcStates", "ResumeProgram", "ResumeTimeout", "ResumeRate", "ResumeFailProgram"),
 		notDone("isn't done: features don't change by a plugin; write Features on the node line", "NodeFeaturesPlugins"),
 		notDone("isn't done: nodes aren't rebooted by the scheduler", "RebootProgram"),
 		notDone("isn't done: write the requeue into the job script (gcontrol requeue)", "RequeueExit", "RequeueExitHold"),
-		accepted("has no effect: a job is held after LaunchRetries launches in a row that failed; write LaunchRetries", "MaxBatchRequeue"),
-		notDone("isn't done: CPU and GPU frequencies are left as the node has them", "CpuFreqDef", "CpuFreqGovernors", "GpuFreqDef"),
-		notDone("isn't done: no program runs beside grun; there are PrologSlurmctld, Prolog and TaskProlog, and grun --task-prolog", "SrunProlog", "SrunEpilog"),
+		accepted("has no effect: a job is held after LaunchRetries launches in a row that failed; write LaunchRetries",
+			"MaxBatchRequeue"),
+		notDone("isn't done: CPU and GPU frequencies are left as the node has them", "CpuFreqDef", "CpuFreqGovernors",
+			"GpuFreqDef"),
+		notDone("isn't done: no program runs beside grun; there are PrologSlurmctld, Prolog and TaskProlog, and grun "+
+			"--task-prolog", "SrunProlog", "SrunEpilog"),
 		notDone("isn't done: no program runs when a reservation begins or ends", "ResvProlog", "ResvEpilog"),
 		unless(notDone("isn't done: jobs in a reservation end with it", "ResvOverRun"), "0"),
 		notDone("isn't done: files aren't broadcast", "BcastExclude", "BcastParameters"),
@@ -98,7 +119,8 @@ func acceptedSettings() []setting {
 		notDone("isn't done: use cron and gsubmit", "ScronParameters"),
 		notDone("isn't done: X11 isn't forwarded", "X11Parameters"),
 		unless(notDone("isn't done: jobs don't open PAM sessions", "UsePAM"), "0", "no", "false"),
-		unless(notDone("isn't done: specialized cores are never given to jobs", "AllowSpecResourcesUsage"), "0", "no", "false"),
+		unless(notDone("isn't done: specialized cores are never given to jobs", "AllowSpecResourcesUsage"), "0", "no",
+			"false"),
 		notDone("isn't done: ports aren't reserved for steps", "MpiParams"),
 	)
 }
@@ -106,14 +128,18 @@ func acceptedSettings() []setting {
 // oldNames are keys of older Slurms.
 func oldNames() []setting {
 	return slices.Concat(
-		obsolete("is an old key; write SlurmctldHost=name(address)", "ControlMachine", "ControlAddr", "BackupController", "BackupAddr"),
+		obsolete("is an old key; write SlurmctldHost=name(address)", "ControlMachine", "ControlAddr", "BackupController",
+			"BackupAddr"),
 		obsolete("is an old key without meaning: certificates have replaced it", "CryptoType", "SchedulerAuth"),
 		obsolete("is an old key without meaning: nodes are always scheduled as configured", "FastSchedule"),
 		obsolete("is an old key without meaning: comments are always stored", "AccountingStoreJobComment"),
-		obsolete("is an old key without meaning: gdbd keeps its own database", "AccountingStorageLoc", "DefaultStorageHost", "DefaultStorageLoc",
+		obsolete("is an old key without meaning: gdbd keeps its own database", "AccountingStorageLoc", "DefaultStorageHost",
+			"DefaultStorageLoc",
 			"DefaultStoragePass", "DefaultStoragePort", "DefaultStorageType", "DefaultStorageUser"),
-		obsolete("is an old key without meaning: galloc starts the user's shell on its own host; galloc grun --pty bash starts one on the node", "SallocDefaultCommand"),
-		obsolete("is an old key without meaning", "AcctGatherInfinibandType", "CacheGroups", "CheckpointType", "JobCheckpointDir",
+		obsolete("is an old key without meaning: galloc starts the user's shell on its own host; galloc grun --pty bash "+
+			"starts one on the node", "SallocDefaultCommand"),
+		obsolete("is an old key without meaning", "AcctGatherInfinibandType", "CacheGroups", "CheckpointType",
+			"JobCheckpointDir",
 			"MemLimitEnforce", "SbcastParameters", "SchedulerPort", "SchedulerRootFilter"),
 		obsolete("exists in no version of Slurm and has no meaning", "ReservationOverride"),
 	)
@@ -157,7 +183,8 @@ func (l *loader) unknownKey(p pair) {
 	}
 	switch {
 	case belongs(nodeKeyNames(), "it belongs on a NodeName line; does the line above lack its trailing backslash?"):
-	case belongs(partitionKeyNames(), "it belongs on a PartitionName line; does the line above lack its trailing backslash?"):
+	case belongs(partitionKeyNames(),
+		"it belongs on a PartitionName line; does the line above lack its trailing backslash?"):
 	case belongs(cgroupKeyNames(), "it belongs in cgroup.conf"):
 	case belongs(gresKeyNames, "it belongs in gres.conf"):
 	case belongs(switchKeyNames, "it belongs on a SwitchName line in topology.conf"):

@@ -24,7 +24,8 @@ func accountingSettings() []setting {
 			},
 			remark: func(_ *Config, v string) (text, hint string) {
 				if hasFold(oldAccounting, v) {
-					return "AccountingStorageType=" + v + " is taken as " + accountingDbd + ": gdbd keeps the records in its own database", "write " + accountingDbd
+					return "AccountingStorageType=" + v + " is taken as " + accountingDbd +
+						": gdbd keeps the records in its own database", "write " + accountingDbd
 				}
 				return "", ""
 			},
@@ -44,7 +45,8 @@ func accountingSettings() []setting {
 				return fault{}
 			},
 			show: func(c *Config) string {
-				return strings.Join(append([]string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"}, c.AccountingStorageTRES...), ",")
+				return strings.Join(append([]string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"},
+					c.AccountingStorageTRES...), ",")
 			}},
 		{name: "AccountingStorageEnforce", effect: NewJobs,
 			read: func(c *Config, v string) (f fault) { c.Enforce, f = readEnforce(v); return f },
@@ -54,12 +56,14 @@ func accountingSettings() []setting {
 		yesNo("TrackWCKey", NewJobs, func(c *Config) *bool { return &c.TrackWCKey }),
 		{name: "JobAcctGatherType", effect: NextStart,
 			read: func(c *Config, v string) (f fault) {
-				c.JobAcctGatherType, f = readWord(v, []string{"jobacct_gather/cgroup", "jobacct_gather/linux", "jobacct_gather/none"})
+				c.JobAcctGatherType, f = readWord(v,
+					[]string{"jobacct_gather/cgroup", "jobacct_gather/linux", "jobacct_gather/none"})
 				return f
 			},
 			remark: func(c *Config, v string) (text, hint string) {
 				if strings.EqualFold(v, "jobacct_gather/none") {
-					return "JobAcctGatherType=jobacct_gather/none: CPU time and peak memory are measured all the same, from the job's cgroup", "write jobacct_gather/cgroup"
+					return "JobAcctGatherType=jobacct_gather/none: CPU time and peak memory are measured all the same, from the " +
+						"job's cgroup", "write jobacct_gather/cgroup"
 				}
 				return "", ""
 			},
@@ -135,7 +139,8 @@ func (e Enforce) String() string {
 	for _, w := range []struct {
 		set  bool
 		word string
-	}{{e.Associations, "associations"}, {e.Limits, "limits"}, {e.NoJobs, "nojobs"}, {e.NoSteps, "nosteps"}, {e.QOS, "qos"}, {e.Safe, "safe"}, {e.WCKeys, "wckeys"}} {
+	}{{e.Associations, "associations"}, {e.Limits, "limits"}, {e.NoJobs, "nojobs"}, {e.NoSteps, "nosteps"}, {e.QOS, "qos"},
+		{e.Safe, "safe"}, {e.WCKeys, "wckeys"}} {
 		if w.set {
 			out = append(out, w.word)
 		}

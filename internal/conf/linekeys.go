@@ -82,7 +82,8 @@ func readKeys[T any](l *loader, keys []lineKey[T], pairs []pair, d *T, kind stri
 				hint = "write " + k.name + "=" + f.want
 			}
 			l.probs.errorf(p.at, hint, "%s: %s", k.name, f.why)
-		} else if instead := insteadOf(k.name); (kind == keyNode || kind == keyPartition) && instead != "" && !asksNothing(p.value) {
+		} else if instead := insteadOf(k.name); (kind == keyNode || kind == keyPartition) && instead != "" &&
+			!asksNothing(p.value) {
 			l.probs.warnf(p.at, instead, "%s", k.name+" "+inOrOn(kind)+hasNoEffect)
 		}
 	}

@@ -31,7 +31,8 @@ func Load(dir string) (*Config, []Problem) {
 			return load(src, file)
 		}
 	}
-	return nil, []Problem{{File: dir, Severity: Error, Text: "no " + MainFile + " and no " + SlurmFile + " in this directory",
+	return nil, []Problem{{File: dir, Severity: Error, Text: "no " + MainFile + " and no " + SlurmFile +
+		" in this directory",
 		Hint: "write one, or name the directory that has it"}}
 }
 
@@ -141,7 +142,8 @@ func (l *loader) readMain(lines []statement) {
 			case keyFrontend:
 				l.probs.warnf(pairs[0].at, "remove the line", "FrontendName isn't done: every node runs its own gnoded")
 			case keySwitch, keyBlock:
-				l.probs.notef(pairs[0].at, "move the lines there", "%s belongs in %s; it is read as if it stood there", kind, TopologyFile)
+				l.probs.notef(pairs[0].at, "move the lines there", "%s belongs in %s; it is read as if it stood there", kind,
+					TopologyFile)
 				l.switchLines = append(l.switchLines, pairs)
 			}
 			break

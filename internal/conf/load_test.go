@@ -55,11 +55,13 @@ func TestBaseIsQuiet(t *testing.T) {
 		t.Errorf("controllers %v", c.Controllers)
 	}
 	if c.DbdAddr != "" || c.KillWaitS != 30 || c.MinJobAgeS != 300 || c.MaxArraySize != 1001 || c.SlurmdTimeoutS != 30 ||
-		c.NodeHeartbeatIntervalS != 10 || !c.JobRequeue || c.LocalSocketDir != "/run/gbatch" || c.PKIDir != "pki" || c.Scheduler.MaxScriptBytes != 4<<20 {
+		c.NodeHeartbeatIntervalS != 10 || !c.JobRequeue || c.LocalSocketDir != "/run/gbatch" || c.PKIDir != "pki" ||
+		c.Scheduler.MaxScriptBytes != 4<<20 {
 		t.Errorf("defaults: %+v", c)
 	}
 	p, _ := c.Partition("main")
-	if len(p.Nodes) != 4 || p.MaxTimeS != model.Unlimited || p.DefaultTimeS != model.NotSet || !p.Default || p.PriorityTier != 1 {
+	if len(p.Nodes) != 4 || p.MaxTimeS != model.Unlimited || p.DefaultTimeS != model.NotSet || !p.Default ||
+		p.PriorityTier != 1 {
 		t.Errorf("partition %+v", p)
 	}
 	if _, ok := c.Node("n4"); !ok {
@@ -98,12 +100,15 @@ func TestProblems(t *testing.T) {
 		{"MaxMemPerNode=4X", `gbatch.conf:5: MaxMemPerNode: "4X" is not a memory size; write MaxMemPerNode=MiB such as 4000, or 4G`},
 		{"StateSaveLocation=var/x", `gbatch.conf:5: StateSaveLocation: "var/x" is not an absolute path; write StateSaveLocation=/var/x`},
 		{"SelectType=select/cons", `gbatch.conf:5: SelectType: "select/cons" is not understood; write SelectType=select/cons_tres`},
-		{"SelectTypeParameters=CR_Core_Memroy", `gbatch.conf:5: SelectTypeParameters: "CR_Core_Memroy" is not understood; write SelectTypeParameters=CR_CORE_MEMORY`},
-		{"SelectTypeParameters=CR_Core,CR_CPU", `gbatch.conf:5: SelectTypeParameters: "CR_Core,CR_CPU" names two units of resources; write SelectTypeParameters=CR_Core_Memory`},
+		{"SelectTypeParameters=CR_Core_Memroy",
+			`gbatch.conf:5: SelectTypeParameters: "CR_Core_Memroy" is not understood; write SelectTypeParameters=CR_CORE_MEMORY`},
+		{"SelectTypeParameters=CR_Core,CR_CPU",
+			`gbatch.conf:5: SelectTypeParameters: "CR_Core,CR_CPU" names two units of resources; write SelectTypeParameters=CR_Core_Memory`},
 		{"PriorityMaxAge=1 day", `gbatch.conf:5: "day" is not key=value; write key=value, quotes around a value with blanks, or # in front of a comment`},
 		{"PriorityMaxAge=1d", `gbatch.conf:5: PriorityMaxAge: "1d" is not a length of time; write PriorityMaxAge=minutes, hours:minutes:seconds or days-hours, such as 7-0`},
 		{"PriorityWeightTRES=gpu=5", `gbatch.conf:5: PriorityWeightTRES: "gpu" is not a resource; write PriorityWeightTRES="CPU=1.0,Mem=0.25G,GRES/gpu=2.0"`},
-		{"PriorityWeightTRES=cpu=1.2.3", `gbatch.conf:5: PriorityWeightTRES: the weight "1.2.3" of cpu is not a decimal number with at most six places; write PriorityWeightTRES="CPU=1.0,Mem=0.25G,GRES/gpu=2.0"`},
+		{"PriorityWeightTRES=cpu=1.2.3",
+			`gbatch.conf:5: PriorityWeightTRES: the weight "1.2.3" of cpu is not a decimal number with at most six places; write PriorityWeightTRES="CPU=1.0,Mem=0.25G,GRES/gpu=2.0"`},
 		{"AccountingStorageTRES=gpu", `gbatch.conf:5: AccountingStorageTRES: "gpu" is not a resource; write AccountingStorageTRES=cpu`},
 		{"ClusterName=a/b", `gbatch.conf:5: warning: ClusterName stands twice, first in line 1 of gbatch.conf; the later one counts; keep one of the lines`},
 		{"SlurmctldPort=6817-6820", `gbatch.conf:5: note: SlurmctldPort is one port here; the first of the range is taken; write SlurmctldPort=6817`},
@@ -111,11 +116,16 @@ func TestProblems(t *testing.T) {
 		{"bf_busy_nodes", `gbatch.conf:5: note: bf_busy_nodes is not a key but part of SchedulerParameters, and is read as if it stood there; write SchedulerParameters=bf_busy_nodes`},
 		{"bf_continue", `gbatch.conf:5: note: bf_continue is not a key but part of SchedulerParameters, and is read as if it stood there; write SchedulerParameters=bf_continue`},
 		{"bf_nonsense", `gbatch.conf:5: "bf_nonsense" is not key=value; write key=value, quotes around a value with blanks, or # in front of a comment`},
-		{"NodeName=m1 State=FAIL\nPartitionName=m Nodes=m1", `gbatch.conf:5: note: State=FAIL is taken as DRAIN: the node gets no new jobs, and those that run go on; write State=DRAIN, or State=DOWN where nothing may go on there`},
-		{"SchedulerParameters=bf_continu", `gbatch.conf:5: SchedulerParameters: unknown parameter "bf_continu"; did you mean bf_continue?`},
-		{"SchedulerParameters=fuzzlewuzz", `gbatch.conf:5: warning: SchedulerParameters: unknown parameter "fuzzlewuzz"; remove it`},
-		{"SchedulerParameters=bf_interval=x", `gbatch.conf:5: SchedulerParameters: bf_interval="x" is not a whole number from -1 to 10800; write SchedulerParameters=bf_interval=30`},
-		{"SchedulerParameters=defer=maybe", `gbatch.conf:5: SchedulerParameters: defer takes no value, and "maybe" is none that means yes or no; write SchedulerParameters=defer`},
+		{"NodeName=m1 State=FAIL\nPartitionName=m Nodes=m1",
+			`gbatch.conf:5: note: State=FAIL is taken as DRAIN: the node gets no new jobs, and those that run go on; write State=DRAIN, or State=DOWN where nothing may go on there`},
+		{"SchedulerParameters=bf_continu",
+			`gbatch.conf:5: SchedulerParameters: unknown parameter "bf_continu"; did you mean bf_continue?`},
+		{"SchedulerParameters=fuzzlewuzz",
+			`gbatch.conf:5: warning: SchedulerParameters: unknown parameter "fuzzlewuzz"; remove it`},
+		{"SchedulerParameters=bf_interval=x",
+			`gbatch.conf:5: SchedulerParameters: bf_interval="x" is not a whole number from -1 to 10800; write SchedulerParameters=bf_interval=30`},
+		{"SchedulerParameters=defer=maybe",
+			`gbatch.conf:5: SchedulerParameters: defer takes no value, and "maybe" is none that means yes or no; write SchedulerParameters=defer`},
 		{"bf_interval=60", `gbatch.conf:5: note: bf_interval is not a key but part of SchedulerParameters, and is read as if it stood there; write SchedulerParameters=bf_interval=60`},
 		{"HealthCheckProgram=x", `gbatch.conf:5: HealthCheckProgram: "x" is not an absolute path; write HealthCheckProgram=/x`},
 		{"PrologFlags=Alloc,X11", `gbatch.conf:5: note: PrologFlags=X11 has no effect: X11 isn't forwarded; leave it out`},
@@ -126,10 +136,13 @@ func TestProblems(t *testing.T) {
 		// Controllers and accounting.
 		{"SlurmctldHost=ctl", `gbatch.conf:5: controller ctl stands twice, first in line 2; remove one of the lines`},
 		{"SlurmctldHost=two", `gbatch.conf:5: warning: 2 controllers survive no more failures than 1: a majority has to be there; name 1 or 3`},
-		{"SlurmctldHost=a(ctl) SlurmctldHost=b", `gbatch.conf:5: controllers ctl and a have the same address ctl:6817; give each its own address or port`},
+		{"SlurmctldHost=a(ctl) SlurmctldHost=b",
+			`gbatch.conf:5: controllers ctl and a have the same address ctl:6817; give each its own address or port`},
 		{"SlurmctldHost=a(", `gbatch.conf:5: SlurmctldHost: "a(" has no closing parenthesis; write SlurmctldHost=name(address)`},
-		{"SlurmctldHost=a(1.2.3.4:x)", `gbatch.conf:5: SlurmctldHost: port "x" is not a whole number from 1 to 65535; write SlurmctldHost=name(address:6817)`},
-		{"AccountingStorageEnforce=limits", `gbatch.conf:5: AccountingStorageEnforce=associations,limits needs to know which accounts exist; write AccountingStorageHost=…, or Accounts=…`},
+		{"SlurmctldHost=a(1.2.3.4:x)",
+			`gbatch.conf:5: SlurmctldHost: port "x" is not a whole number from 1 to 65535; write SlurmctldHost=name(address:6817)`},
+		{"AccountingStorageEnforce=limits",
+			`gbatch.conf:5: AccountingStorageEnforce=associations,limits needs to know which accounts exist; write AccountingStorageHost=…, or Accounts=…`},
 		{"Accounts=a,b DefaultAccount=c", `gbatch.conf:5: DefaultAccount=c is none of Accounts; add it to Accounts`},
 		{"SlurmdTimeout=10", `gbatch.conf:5: NodeHeartbeatInterval=10 is no less than SlurmdTimeout=10: every node would be taken for dead; write NodeHeartbeatInterval=3`},
 
@@ -141,8 +154,10 @@ func TestProblems(t *testing.T) {
 		// Plugins with and without their kind, and old ones.
 		{"TaskPlugin=affinity,cgroup", ``},
 		{"SwitchType=none", ``},
-		{"AccountingStorageType=accounting_storage/mysql", `gbatch.conf:5: note: AccountingStorageType=accounting_storage/mysql is taken as accounting_storage/slurmdbd: gdbd keeps the records in its own database; write accounting_storage/slurmdbd`},
-		{"AccountingStorageType=oracle", `gbatch.conf:5: AccountingStorageType: "oracle" is not understood; write AccountingStorageType=accounting_storage/slurmdbd or accounting_storage/none`},
+		{"AccountingStorageType=accounting_storage/mysql",
+			`gbatch.conf:5: note: AccountingStorageType=accounting_storage/mysql is taken as accounting_storage/slurmdbd: gdbd keeps the records in its own database; write accounting_storage/slurmdbd`},
+		{"AccountingStorageType=oracle",
+			`gbatch.conf:5: AccountingStorageType: "oracle" is not understood; write AccountingStorageType=accounting_storage/slurmdbd or accounting_storage/none`},
 
 		// Nodes.
 		{"NodeName=n4 CPUs=1", `gbatch.conf:5: node n4 is defined twice, first in line 3 of gbatch.conf; remove it from one of the lines`},
@@ -151,33 +166,50 @@ func TestProblems(t *testing.T) {
 		{"NodeName= CPUs=1", `gbatch.conf:5: NodeName names no node; write NodeName=n[1-4]`},
 		{"NodeName=m1 CPU=1", `gbatch.conf:5: unknown key "CPU" on a NodeName line; did you mean CPUs?`},
 		{"NodeName=m1 KillWait=1", `gbatch.conf:5: unknown key "KillWait" on a NodeName line; put it on a line of its own`},
-		{"NodeName=m1 Sockets=2 CoresPerSocket=4 CPUs=9 \nPartitionName=m Nodes=m1", `gbatch.conf:5: warning: NodeName=m1: CPUs=9 is not Sockets*CoresPerSocket*ThreadsPerCore (2*4*1=8); 8 is taken; write CPUs=8, or correct the others`},
-		{"NodeName=m[1-3] NodeAddr=a[1-2]", `gbatch.conf:5: NodeName=m[1-3]: 3 nodes but 2 of NodeAddr; name as many as nodes, or one for all`},
-		{"NodeName=m1 Gres=gpu:2\nPartitionName=m Nodes=m1", `gbatch.conf:5: resource "gpu" is none of GresTypes; write GresTypes=gpu`},
-		{"NodeName=m1 Gres=bw:4G\nGresTypes=bw\nPartitionName=m Nodes=m1", `gbatch.conf:5: Gres=bw:4294967296: each unit is given to one job, and a node can have 65536 of a resource; count it in larger units, 65536 at most; or write no_consume in front of the count if jobs don't use it up`},
-		{"NodeName=m1 Gres=bw:no_consume:4G\nGresTypes=bw\nPartitionName=m Nodes=m1", `gbatch.conf:5: note: Gres=bw:no_consume:4294967296: counts end at 2147483647; nothing above can be asked for`},
-		{"NodeName=m1 Gres=gpu:no_consume:4\nGresTypes=gpu\nPartitionName=m Nodes=m1", `gbatch.conf:5: Gres=gpu:no_consume:4: jobs hold the GPUs that they use; no_consume is for what is only asked for, such as a bandwidth; leave no_consume out`},
+		{"NodeName=m1 Sockets=2 CoresPerSocket=4 CPUs=9 \nPartitionName=m Nodes=m1",
+			`gbatch.conf:5: warning: NodeName=m1: CPUs=9 is not Sockets*CoresPerSocket*ThreadsPerCore (2*4*1=8); 8 is taken; write CPUs=8, or correct the others`},
+		{"NodeName=m[1-3] NodeAddr=a[1-2]",
+			`gbatch.conf:5: NodeName=m[1-3]: 3 nodes but 2 of NodeAddr; name as many as nodes, or one for all`},
+		{"NodeName=m1 Gres=gpu:2\nPartitionName=m Nodes=m1",
+			`gbatch.conf:5: resource "gpu" is none of GresTypes; write GresTypes=gpu`},
+		{"NodeName=m1 Gres=bw:4G\nGresTypes=bw\nPartitionName=m Nodes=m1",
+			`gbatch.conf:5: Gres=bw:4294967296: each unit is given to one job, and a node can have 65536 of a resource; count it in larger units, 65536 at most; or write no_consume in front of the count if jobs don't use it up`},
+		{"NodeName=m1 Gres=bw:no_consume:4G\nGresTypes=bw\nPartitionName=m Nodes=m1",
+			`gbatch.conf:5: note: Gres=bw:no_consume:4294967296: counts end at 2147483647; nothing above can be asked for`},
+		{"NodeName=m1 Gres=gpu:no_consume:4\nGresTypes=gpu\nPartitionName=m Nodes=m1",
+			`gbatch.conf:5: Gres=gpu:no_consume:4: jobs hold the GPUs that they use; no_consume is for what is only asked for, such as a bandwidth; leave no_consume out`},
 		{"NodeName=m1 Gres=gpu:a:b:c", `gbatch.conf:5: Gres: "gpu:a:b:c" is not name:type:count; write Gres=gpu:a100:8`},
-		{"NodeName=m1 Gres=gpu:a:1,gpu:2", `gbatch.conf:5: Gres: gpu stands both with and without a type; write Gres=a type for all of them, or for none`},
+		{"NodeName=m1 Gres=gpu:a:1,gpu:2",
+			`gbatch.conf:5: Gres: gpu stands both with and without a type; write Gres=a type for all of them, or for none`},
 		{"NodeName=m1 State=BUSY", `gbatch.conf:5: State: "BUSY" is not understood; write State=UNKNOWN, CLOUD, DOWN, DRAIN, FAIL, FAILING, FUTURE or IDLE`},
 		{"DownNodes=x1", `gbatch.conf:5: DownNodes names x1, which no NodeName line defines; add a NodeName line for it`},
 		{"FrontendName=f1", `gbatch.conf:5: warning: FrontendName isn't done: every node runs its own gnoded; remove the line`},
 
 		// Partitions.
-		{"PartitionName=p Nodes=n[1-9]", `gbatch.conf:5: partition p names n[5-9], which no NodeName line defines; add a NodeName line for it`},
-		{"PartitionName=p Nodes=n[1-", `gbatch.conf:5: partition p: Nodes: "n[1-" at character 2: "[" is never closed; write Nodes=n[1-4] or n1,n2`},
-		{"PartitionName=main Nodes=n1", `gbatch.conf:5: partition main is defined twice, first in line 4 of gbatch.conf; remove one of the lines`},
+		{"PartitionName=p Nodes=n[1-9]",
+			`gbatch.conf:5: partition p names n[5-9], which no NodeName line defines; add a NodeName line for it`},
+		{"PartitionName=p Nodes=n[1-",
+			`gbatch.conf:5: partition p: Nodes: "n[1-" at character 2: "[" is never closed; write Nodes=n[1-4] or n1,n2`},
+		{"PartitionName=main Nodes=n1",
+			`gbatch.conf:5: partition main is defined twice, first in line 4 of gbatch.conf; remove one of the lines`},
 		{"PartitionName=p", `gbatch.conf:5: warning: partition p has no nodes; its jobs would wait; write Nodes=…`},
-		{"PartitionName=p Nodes=n1 Default=YES", `gbatch.conf:5: partitions main and p are both the default; keep one Default=YES`},
-		{"PartitionName=p Nodes=n1 DefaultTime=2:00:00 MaxTime=60", `gbatch.conf:5: partition p: DefaultTime is longer than MaxTime; write a DefaultTime up to 1:00:00`},
+		{"PartitionName=p Nodes=n1 Default=YES",
+			`gbatch.conf:5: partitions main and p are both the default; keep one Default=YES`},
+		{"PartitionName=p Nodes=n1 DefaultTime=2:00:00 MaxTime=60",
+			`gbatch.conf:5: partition p: DefaultTime is longer than MaxTime; write a DefaultTime up to 1:00:00`},
 		{"PartitionName=p Nodes=n1 MinNodes=3 MaxNodes=2", `gbatch.conf:5: partition p: MinNodes=3 is above MaxNodes=2`},
-		{"PartitionName=p Nodes=n1 OverSubscribe=NO:4", `gbatch.conf:5: OverSubscribe: "NO:4" has no count that makes sense; write OverSubscribe=NO, EXCLUSIVE, YES:4 or FORCE:4`},
-		{"PartitionName=p Nodes=n1 AllowAccounts=a DenyAccounts=b", `gbatch.conf:5: warning: partition p: DenyAccounts has no effect beside AllowAccounts; remove it`},
-		{"PartitionName=p Nodes=n1 DefMemPerCPU=1 DefMemPerNode=2", `gbatch.conf:5: DefMemPerCPU and DefMemPerNode exclude each other`},
+		{"PartitionName=p Nodes=n1 OverSubscribe=NO:4",
+			`gbatch.conf:5: OverSubscribe: "NO:4" has no count that makes sense; write OverSubscribe=NO, EXCLUSIVE, YES:4 or FORCE:4`},
+		{"PartitionName=p Nodes=n1 AllowAccounts=a DenyAccounts=b",
+			`gbatch.conf:5: warning: partition p: DenyAccounts has no effect beside AllowAccounts; remove it`},
+		{"PartitionName=p Nodes=n1 DefMemPerCPU=1 DefMemPerNode=2",
+			`gbatch.conf:5: DefMemPerCPU and DefMemPerNode exclude each other`},
 		{"NodeSet=n1 Nodes=n2", `gbatch.conf:5: NodeSet=n1 is also the name of a node; choose another name`},
 		{"NodeSet=s Feature=x", `gbatch.conf:5: warning: NodeSet=s is empty; write Nodes=… or Feature=…`},
-		{"PreemptMode=CANCEL,REQUEUE", `gbatch.conf:5: PreemptMode: "CANCEL,REQUEUE" names two ways to preempt; write PreemptMode=one of OFF, CANCEL, REQUEUE, SUSPEND`},
-		{"TopologyPlugin=topology/tree", `gbatch.conf:5: warning: TopologyPlugin=topology/tree has no effect without switches; write SwitchName lines in topology.conf`},
+		{"PreemptMode=CANCEL,REQUEUE",
+			`gbatch.conf:5: PreemptMode: "CANCEL,REQUEUE" names two ways to preempt; write PreemptMode=one of OFF, CANCEL, REQUEUE, SUSPEND`},
+		{"TopologyPlugin=topology/tree",
+			`gbatch.conf:5: warning: TopologyPlugin=topology/tree has no effect without switches; write SwitchName lines in topology.conf`},
 	} {
 		_, problems := LoadFS(files(c.line), MainFile)
 		got := ""
@@ -232,11 +264,15 @@ func TestLexer(t *testing.T) {
 
 func TestFilesThatAreNone(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
-		"binary":  {"\x7fELF\x02\x01\x01\x00\x00garbage", "gbatch.conf: isn't a text file: byte 0x7f at offset 0; restore it from a copy"},
-		"NUL":     {base + "\x00", "gbatch.conf: isn't a text file: byte 0x00 at offset " + fmt.Sprint(len(base)) + "; restore it from a copy"},
-		"UTF-16":  {"\xff\xfeC\x00l\x00", "gbatch.conf: is UTF-16; save it as UTF-8"},
-		"huge":    {strings.Repeat("# comment\n", MaxFileBytes/10+1), "gbatch.conf: is larger than 16 MiB; use host lists such as n[1-1000] instead of one line per node"},
-		"longest": {base + "MailProg=" + strings.Repeat("x", MaxLineBytes), "gbatch.conf:5: line longer than 1048576 bytes; use host lists, or several lines"},
+		"binary": {"\x7fELF\x02\x01\x01\x00\x00garbage",
+			"gbatch.conf: isn't a text file: byte 0x7f at offset 0; restore it from a copy"},
+		"NUL": {base + "\x00", "gbatch.conf: isn't a text file: byte 0x00 at offset " + fmt.Sprint(len(base)) +
+			"; restore it from a copy"},
+		"UTF-16": {"\xff\xfeC\x00l\x00", "gbatch.conf: is UTF-16; save it as UTF-8"},
+		"huge": {strings.Repeat("# comment\n", MaxFileBytes/10+1),
+			"gbatch.conf: is larger than 16 MiB; use host lists such as n[1-1000] instead of one line per node"},
+		"longest": {base + "MailProg=" + strings.Repeat("x", MaxLineBytes),
+			"gbatch.conf:5: line longer than 1048576 bytes; use host lists, or several lines"},
 	} {
 		cfg, problems := LoadFS(fstest.MapFS{MainFile: {Data: []byte(c.text)}}, MainFile)
 		if cfg != nil || lines(problems) != c.want {
@@ -256,7 +292,8 @@ func TestFilesThatAreNone(t *testing.T) {
 
 func TestInclude(t *testing.T) {
 	c := mustLoad(t, "Include sub/a.conf\n  include  \"t.conf\"  # the cluster's own\nINCLUDE %c.d/x.conf",
-		"sub/a.conf", "KillWait=1\nInclude b.conf\n", "sub/b.conf", "MinJobAge=2", "t.conf", "MailProg=/bin/t", "t.d/x.conf", "MaxJobCount=7")
+		"sub/a.conf", "KillWait=1\nInclude b.conf\n", "sub/b.conf", "MinJobAge=2", "t.conf", "MailProg=/bin/t", "t.d/x.conf",
+		"MaxJobCount=7")
 	if c.KillWaitS != 1 || c.MinJobAgeS != 2 || c.MailProg != "/bin/t" || c.MaxJobCount != 7 {
 		t.Errorf("%+v", c)
 	}
@@ -267,13 +304,19 @@ func TestInclude(t *testing.T) {
 		fsys fstest.MapFS
 		want string
 	}{
-		"circle":   {files("Include a", "a", "Include b", "b", "Include a"), `b:1: Include of "a" goes round in a circle; remove this Include`},
-		"absolute": {files("Include /etc/passwd"), `gbatch.conf:5: included file /etc/passwd can't be read: file does not exist`},
-		"up":       {files("Include ../x"), `gbatch.conf:5: included file ../x can't be read: file does not exist`},
-		"too deep": {files("Include 1", deep(MaxIncludeDepth+2)...), `10:1: Include nests more than 10 deep; include it from the main file`},
-		"too many": {files(strings.Repeat("Include a\n", MaxFiles+1), "a", ""), fmt.Sprintf("gbatch.conf:%d: more than 256 files (also line %d)", MaxFiles+4, MaxFiles+5)},
-		"garbage":  {files("Include a", "a", "\x00"), "gbatch.conf:5: included file a isn't a text file: byte 0x00 at offset 0; restore it from a copy"},
-		"early %c": {fstest.MapFS{MainFile: {Data: []byte("Include %c\n" + base)}}, `gbatch.conf:1: Include "%c" needs the ClusterName; put the ClusterName line above it`},
+		"circle": {files("Include a", "a", "Include b", "b", "Include a"),
+			`b:1: Include of "a" goes round in a circle; remove this Include`},
+		"absolute": {files("Include /etc/passwd"),
+			`gbatch.conf:5: included file /etc/passwd can't be read: file does not exist`},
+		"up": {files("Include ../x"), `gbatch.conf:5: included file ../x can't be read: file does not exist`},
+		"too deep": {files("Include 1", deep(MaxIncludeDepth+2)...),
+			`10:1: Include nests more than 10 deep; include it from the main file`},
+		"too many": {files(strings.Repeat("Include a\n", MaxFiles+1), "a", ""),
+			fmt.Sprintf("gbatch.conf:%d: more than 256 files (also line %d)", MaxFiles+4, MaxFiles+5)},
+		"garbage": {files("Include a", "a", "\x00"),
+			"gbatch.conf:5: included file a isn't a text file: byte 0x00 at offset 0; restore it from a copy"},
+		"early %c": {fstest.MapFS{MainFile: {Data: []byte("Include %c\n" + base)}},
+			`gbatch.conf:1: Include "%c" needs the ClusterName; put the ClusterName line above it`},
 	} {
 		c, problems := LoadFS(f.fsys, MainFile)
 		if c != nil || lines(problems) != f.want {
@@ -294,7 +337,8 @@ func deep(n int) []string {
 // TestLoad reads from the disk.
 func TestLoad(t *testing.T) {
 	dir := t.TempDir()
-	if c, problems := Load(dir); c != nil || len(problems) != 1 || !strings.Contains(problems[0].String(), "no gbatch.conf and no slurm.conf") {
+	if c, problems := Load(dir); c != nil || len(problems) != 1 ||
+		!strings.Contains(problems[0].String(), "no gbatch.conf and no slurm.conf") {
 		t.Errorf("an empty directory: %s", lines(problems))
 	}
 	write := func(name, text string) {
@@ -327,11 +371,13 @@ func TestLoad(t *testing.T) {
 	if c, problems = LoadFile(dir); c == nil || c.MinJobAgeS != 5 || c.Path != filepath.Join(dir, MainFile) {
 		t.Errorf("a directory as a file: %s", lines(problems))
 	}
-	if c, problems = LoadFile(t.TempDir()); c != nil || !strings.Contains(lines(problems), "no gbatch.conf and no slurm.conf in this directory") {
+	if c, problems = LoadFile(t.TempDir()); c != nil ||
+		!strings.Contains(lines(problems), "no gbatch.conf and no slurm.conf in this directory") {
 		t.Errorf("an empty directory as a file: %s", lines(problems))
 	}
 	write(GresFile, "\x00")
-	if c, problems = Load(dir); c != nil || len(problems) != 1 || !strings.Contains(lines(problems), "gres.conf: isn't a text file") {
+	if c, problems = Load(dir); c != nil || len(problems) != 1 ||
+		!strings.Contains(lines(problems), "gres.conf: isn't a text file") {
 		t.Errorf("garbage beside: %s", lines(problems))
 	}
 }
@@ -351,7 +397,8 @@ func TestProblemsAreBounded(t *testing.T) {
 	}
 	// The same remark about many lines is one.
 	_, problems = LoadFS(files(strings.Repeat("AuthType=auth/munge\n", 20)), MainFile)
-	want := "gbatch.conf:5: note: AuthType has no meaning here: daemons prove themselves by the cluster's own certificates, users by the kernel (also lines 6, 7, 8, 9, 10, 11, 12, 13 and 11 more)"
+	want := "gbatch.conf:5: note: AuthType has no meaning here: daemons prove themselves by the cluster's own " +
+		"certificates, users by the kernel (also lines 6, 7, 8, 9, 10, 11, 12, 13 and 11 more)"
 	if got := problems[0].String(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}

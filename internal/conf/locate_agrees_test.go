@@ -15,9 +15,12 @@ func FuzzLocateAgrees(f *testing.F) {
 		f.Fatal("the defaults differ")
 	}
 	for _, s := range []string{
-		"", "LocalSocketDir=/run/x", "\tlocalsocketdir = \"/run/a b\" # c", "KillWait=3 LocalSocketDir=/run/x", "# LocalSocketDir=/x\n",
-		"MailProg=\"LocalSocketDir=/x\"", "KillWait=3 \\\nLocalSocketDir=/run/x", "LocalSocketDir=/a\nLocalSocketDir=/b", "Include more.conf", "include \"%c.conf\"",
-		"LocalSocketDir=/run/\\#x", "LocalSocketDir=/a\nUnset LocalSocketDir,KillWait\nKillWait=3", "LocalSocketDir= KillWait=3",
+		"", "LocalSocketDir=/run/x", "\tlocalsocketdir = \"/run/a b\" # c", "KillWait=3 LocalSocketDir=/run/x",
+		"# LocalSocketDir=/x\n",
+		"MailProg=\"LocalSocketDir=/x\"", "KillWait=3 \\\nLocalSocketDir=/run/x", "LocalSocketDir=/a\nLocalSocketDir=/b",
+		"Include more.conf", "include \"%c.conf\"",
+		"LocalSocketDir=/run/\\#x", "LocalSocketDir=/a\nUnset LocalSocketDir,KillWait\nKillWait=3",
+		"LocalSocketDir= KillWait=3",
 	} {
 		f.Add(s)
 	}

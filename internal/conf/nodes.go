@@ -58,13 +58,16 @@ func nodeKeys() []lineKey[nodeLine] {
 		return lineKey[nodeLine]{name: name, read: func(n *nodeLine, v string) (f fault) { *at(n), f = readMem(v); return f }}
 	}
 	hosts := func(name string, at func(*nodeLine) *[]string) lineKey[nodeLine] {
-		return lineKey[nodeLine]{name: name, read: func(n *nodeLine, v string) (f fault) { *at(n), f = readHosts(v); return f }}
+		return lineKey[nodeLine]{name: name,
+			read: func(n *nodeLine, v string) (f fault) { *at(n), f = readHosts(v); return f }}
 	}
 	cpus := func(name string) lineKey[nodeLine] {
-		return lineKey[nodeLine]{name: name, read: func(n *nodeLine, v string) (f fault) { n.CPUs, f = readInt(v, 1, 65533); return f }}
+		return lineKey[nodeLine]{name: name,
+			read: func(n *nodeLine, v string) (f fault) { n.CPUs, f = readInt(v, 1, 65533); return f }}
 	}
 	features := func(name string) lineKey[nodeLine] {
-		return lineKey[nodeLine]{name: name, read: func(n *nodeLine, v string) fault { n.Features = splitList(v); return fault{} }}
+		return lineKey[nodeLine]{name: name,
+			read: func(n *nodeLine, v string) fault { n.Features = splitList(v); return fault{} }}
 	}
 	return []lineKey[nodeLine]{
 		hosts("NodeHostname", func(n *nodeLine) *[]string { return &n.hostnames }),
@@ -165,9 +168,11 @@ func (l *loader) readNodeLine(pairs []pair) {
 	for _, list := range []struct {
 		key  string
 		size int
-	}{{"NodeHostname", len(n.hostnames)}, {"NodeAddr", len(n.addrs)}, {"BcastAddr", len(n.bcasts)}, {"Port", len(n.ports)}} {
+	}{{"NodeHostname", len(n.hostnames)}, {"NodeAddr", len(n.addrs)}, {"BcastAddr", len(n.bcasts)},
+		{"Port", len(n.ports)}} {
 		if list.size > 1 && list.size != len(names) {
-			l.probs.errorf(head.at, "name as many as nodes, or one for all", "NodeName=%s: %d nodes but %d of %s", head.value, len(names), list.size, list.key)
+			l.probs.errorf(head.at, "name as many as nodes, or one for all", "NodeName=%s: %d nodes but %d of %s", head.value,
+				len(names), list.size, list.key)
 			return
 		}
 	}
@@ -190,7 +195,8 @@ func (l *loader) readNodeLine(pairs []pair) {
 
 func newNodeLine() nodeLine {
 	return nodeLine{
-		NodeDef: NodeDef{Boards: 1, Sockets: 1, CoresPerSocket: 1, ThreadsPerCore: 1, CPUs: 1, RealMemoryMiB: 1, Weight: 1, State: "UNKNOWN"},
+		NodeDef: NodeDef{Boards: 1, Sockets: 1, CoresPerSocket: 1, ThreadsPerCore: 1, CPUs: 1, RealMemoryMiB: 1, Weight: 1,
+			State: "UNKNOWN"},
 	}
 }
 
@@ -200,7 +206,8 @@ const maxNameBytes = 253
 func (l *loader) validNode(name string, at pos) bool {
 	if i, twice := l.nodeIndex[name]; twice {
 		first := l.cfg.Nodes[i]
-		l.probs.errorf(at, "remove it from one of the lines", "node %s is defined twice, first in line %d of %s", name, first.Line, first.File)
+		l.probs.errorf(at, "remove it from one of the lines", "node %s is defined twice, first in line %d of %s", name,
+			first.Line, first.File)
 		return false
 	}
 	if len(name) > maxNameBytes || strings.Trim(name, nameLetters) != "" {
@@ -252,11 +259,13 @@ func (l *loader) resolveHardware(n *nodeLine, given map[string]bool, head pair) 
 		l.probs.errorf(head.at, "keep one of them", "NodeName=%s has both CoreSpecCount and CpuSpecList", head.value)
 	}
 	if n.CoreSpecCount >= all && n.CoreSpecCount > 0 {
-		l.probs.errorf(head.at, "", "NodeName=%s: CoreSpecCount=%d leaves none of its %d cores for jobs", head.value, n.CoreSpecCount, all)
+		l.probs.errorf(head.at, "", "NodeName=%s: CoreSpecCount=%d leaves none of its %d cores for jobs", head.value,
+			n.CoreSpecCount, all)
 	}
 	for _, cpu := range n.CPUSpecList {
 		if int64(cpu) >= n.CPUs {
-			l.probs.errorf(head.at, fmt.Sprintf("write numbers from 0 to %d", n.CPUs-1), "NodeName=%s: CpuSpecList names CPU %d, and the node has %d", head.value, cpu, n.CPUs)
+			l.probs.errorf(head.at, fmt.Sprintf("write numbers from 0 to %d", n.CPUs-1),
+				"NodeName=%s: CpuSpecList names CPU %d, and the node has %d", head.value, cpu, n.CPUs)
 			break
 		}
 	}
@@ -264,7 +273,8 @@ func (l *loader) resolveHardware(n *nodeLine, given map[string]bool, head pair) 
 		l.probs.errorf(head.at, "", "NodeName=%s: CpuSpecList leaves none of its %d CPUs for jobs", head.value, n.CPUs)
 	}
 	if n.MemSpecLimitMiB >= n.RealMemoryMiB && n.MemSpecLimitMiB > 0 {
-		l.probs.errorf(head.at, "", "NodeName=%s: MemSpecLimit=%d leaves none of its RealMemory=%d for jobs", head.value, n.MemSpecLimitMiB, n.RealMemoryMiB)
+		l.probs.errorf(head.at, "", "NodeName=%s: MemSpecLimit=%d leaves none of its RealMemory=%d for jobs", head.value,
+			n.MemSpecLimitMiB, n.RealMemoryMiB)
 	}
 }
 
@@ -321,7 +331,8 @@ func (l *loader) dropUnknown(names []string, at pos, what string) []string {
 	})
 	if len(unknown) > 0 {
 		hint := "add a NodeName line for it"
-		if near := nearest(unknown[0], l.nodeNames()); len(unknown) == 1 && len(unknown[0]) > 3 && near != "" && letters(near) != letters(unknown[0]) {
+		if near := nearest(unknown[0], l.nodeNames()); len(unknown) == 1 && len(unknown[0]) > 3 && near != "" &&
+			letters(near) != letters(unknown[0]) {
 			hint = "did you mean " + near + "?"
 		}
 		l.probs.errorf(at, hint, "%s names %s, which no NodeName line defines", what, shownHosts(unknown))

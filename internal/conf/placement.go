@@ -98,7 +98,8 @@ func connectUnits(d *model.NodeDef, name string, records []GresRecord) {
 			u := unitOf{rec: r, def: -1}
 			for k := range d.Gres {
 				g := &d.Gres[k]
-				if g.Name == name && (r.Type == "" || g.Type == "" || strings.EqualFold(r.Type, g.Type)) && given[k] < int(g.Count) {
+				if g.Name == name && (r.Type == "" || g.Type == "" || strings.EqualFold(r.Type, g.Type)) &&
+					given[k] < int(g.Count) {
 					u.def, u.at = k, given[k]
 					given[k]++
 					break

@@ -70,10 +70,12 @@ func readPreemptMode(v string) (PreemptMode, fault) {
 }
 
 func preemptType() setting {
-	s := word("PreemptType", AtOnce, func(c *Config) *string { return &c.Preempt.Type }, "preempt/none", "preempt/partition_prio", "preempt/qos")
+	s := word("PreemptType", AtOnce, func(c *Config) *string { return &c.Preempt.Type }, "preempt/none",
+		"preempt/partition_prio", "preempt/qos")
 	s.remark = func(c *Config, _ string) (text, hint string) {
 		if c.Preempt.Type != "preempt/qos" {
-			return "PreemptType=" + c.Preempt.Type + ": Preempt and GuaranteedTRES of QOS have no effect", "write PreemptType=preempt/qos if a QOS has them (gacctmgr show qos format=name,preempt,guaranteedtres)"
+			return "PreemptType=" + c.Preempt.Type + ": Preempt and GuaranteedTRES of QOS have no effect",
+				"write PreemptType=preempt/qos if a QOS has them (gacctmgr show qos format=name,preempt,guaranteedtres)"
 		}
 		return "", ""
 	}
@@ -141,11 +143,13 @@ func remarkPreemptParams(_ *Config, v string) (text, hint string) {
 	for _, item := range splitList(v) {
 		switch name, _, _ := strings.Cut(strings.ToLower(item), "="); name {
 		case "strict_order", "reorder_count":
-			return "PreemptParameters=" + item + ": the fewest jobs of the lowest class are chosen whatever it says", "leave it out"
+			return "PreemptParameters=" + item + ": the fewest jobs of the lowest class are chosen whatever it says",
+				"leave it out"
 		case "send_user_signal":
 			return "PreemptParameters=" + item + ": preempted jobs get SIGCONT and SIGTERM", "trap SIGTERM in the script"
 		case "reclaim_licenses":
-			return "PreemptParameters=" + item + " has no effect: jobs are ended for CPUs, memory and generic resources", "leave it out"
+			return "PreemptParameters=" + item + " has no effect: jobs are ended for CPUs, memory and generic resources",
+				"leave it out"
 		}
 	}
 	return "", ""
@@ -153,7 +157,8 @@ func remarkPreemptParams(_ *Config, v string) (text, hint string) {
 
 // model gives what the controllers replicate.
 func (p *Preempt) model() model.Preempt {
-	return model.Preempt{ByQOS: p.Type == "preempt/qos", ByPartition: p.Type == "preempt/partition_prio", Mode: p.Mode.Action, Within: p.Mode.Within,
+	return model.Preempt{ByQOS: p.Type == "preempt/qos", ByPartition: p.Type == "preempt/partition_prio",
+		Mode: p.Mode.Action, Within: p.Mode.Within,
 		ExemptS: p.ExemptTimeS, MinExempt: uint32(p.MinExempt), Gang: p.Mode.Gang, SliceS: p.SliceS, StopGraceS: p.StopGraceS}
 }
 
@@ -162,13 +167,17 @@ func (l *loader) checkPreempt() {
 	p := l.cfg.Preempt
 	switch {
 	case p.Mode.Action == "SUSPEND" && !p.Mode.Gang:
-		l.probs.errorf(l.where("PreemptMode"), "write PreemptMode=SUSPEND,GANG", "PreemptMode=SUSPEND needs GANG beside it, as in Slurm")
+		l.probs.errorf(l.where("PreemptMode"), "write PreemptMode=SUSPEND,GANG",
+			"PreemptMode=SUSPEND needs GANG beside it, as in Slurm")
 	case p.Type == "preempt/none" && p.Mode.Action != "OFF":
-		l.probs.warnf(l.where("PreemptMode"), "write PreemptType=preempt/qos or preempt/partition_prio", "PreemptMode=%s has no effect with PreemptType=preempt/none", p.Mode)
+		l.probs.warnf(l.where("PreemptMode"), "write PreemptType=preempt/qos or preempt/partition_prio",
+			"PreemptMode=%s has no effect with PreemptType=preempt/none", p.Mode)
 	case p.Type != "preempt/none" && p.Mode.Action == "OFF" && !l.partitionPreempts():
-		l.probs.warnf(l.where("PreemptType"), "write PreemptMode=REQUEUE or CANCEL", "%s has no effect with PreemptMode=OFF", "PreemptType="+p.Type)
+		l.probs.warnf(l.where("PreemptType"), "write PreemptMode=REQUEUE or CANCEL", "%s has no effect with PreemptMode=OFF",
+			"PreemptType="+p.Type)
 	case p.Mode.Within && p.Type != "preempt/qos":
-		l.probs.errorf(l.where("PreemptMode"), "write PreemptType=preempt/qos", "PreemptMode=%s: WITHIN is for jobs of one QOS", p.Mode)
+		l.probs.errorf(l.where("PreemptMode"), "write PreemptType=preempt/qos",
+			"PreemptMode=%s: WITHIN is for jobs of one QOS", p.Mode)
 	}
 }
 
@@ -176,7 +185,8 @@ func (l *loader) checkPreempt() {
 func (l *loader) checkSuspends() {
 	for _, p := range l.cfg.Partitions {
 		if p.PreemptMode.Action == "SUSPEND" && !l.cfg.Preempt.Mode.Gang && l.cfg.Preempt.Mode.Action != "SUSPEND" {
-			l.probs.errorf(pos{p.File, p.Line}, "write PreemptMode=GANG, or SUSPEND,GANG, in a line of its own", "partition %s: PreemptMode=SUSPEND needs GANG in the cluster's PreemptMode", p.Name)
+			l.probs.errorf(pos{p.File, p.Line}, "write PreemptMode=GANG, or SUSPEND,GANG, in a line of its own",
+				"partition %s: PreemptMode=SUSPEND needs GANG in the cluster's PreemptMode", p.Name)
 		}
 	}
 }

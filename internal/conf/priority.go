@@ -48,19 +48,25 @@ var priorityFlags = []string{
 
 // flagBits are the words in priorityFlags that mean something by themselves; FAIR_TREE is the default.
 var flagBits = map[string]model.PrioFlags{
-	"ACCRUE_ALWAYS": model.PrioAccrueAlways, "CALCULATE_RUNNING": model.PrioCalculateRunning, "DEPTH_OBLIVIOUS": model.PrioDepthOblivious,
-	"INCR_ONLY": model.PrioIncrOnly, "MAX_TRES": model.PrioMaxTRES, "MAX_TRES_GRES": model.PrioMaxTRESGres, "NO_FAIR_TREE": model.PrioNoFairTree,
+	"ACCRUE_ALWAYS": model.PrioAccrueAlways, "CALCULATE_RUNNING": model.PrioCalculateRunning,
+	"DEPTH_OBLIVIOUS": model.PrioDepthOblivious,
+	"INCR_ONLY":       model.PrioIncrOnly, "MAX_TRES": model.PrioMaxTRES, "MAX_TRES_GRES": model.PrioMaxTRESGres,
+	"NO_FAIR_TREE":    model.PrioNoFairTree,
 	"NO_NORMAL_ALL":   model.PrioNoNormalAssoc | model.PrioNoNormalPart | model.PrioNoNormalQOS | model.PrioNoNormalTRES,
-	"NO_NORMAL_ASSOC": model.PrioNoNormalAssoc, "NO_NORMAL_PART": model.PrioNoNormalPart, "NO_NORMAL_QOS": model.PrioNoNormalQOS,
-	"NO_NORMAL_TRES": model.PrioNoNormalTRES, "SMALL_RELATIVE_TO_TIME": model.PrioSizeRelative, "STRICT_QOS": model.PrioStrictQOS,
+	"NO_NORMAL_ASSOC": model.PrioNoNormalAssoc, "NO_NORMAL_PART": model.PrioNoNormalPart,
+	"NO_NORMAL_QOS":  model.PrioNoNormalQOS,
+	"NO_NORMAL_TRES": model.PrioNoNormalTRES, "SMALL_RELATIVE_TO_TIME": model.PrioSizeRelative,
+	"STRICT_QOS": model.PrioStrictQOS,
 }
 
 // model gives what the controllers replicate.
 func (p *Priority) model() model.Priority {
 	m := model.Priority{
-		Multifactor: p.Type == "priority/multifactor", HalfLifeS: p.DecayHalfLifeS, CalcPeriodS: p.CalcPeriodS, MaxAgeS: p.MaxAgeS,
+		Multifactor: p.Type == "priority/multifactor", HalfLifeS: p.DecayHalfLifeS, CalcPeriodS: p.CalcPeriodS,
+		MaxAgeS:     p.MaxAgeS,
 		ResetPeriod: p.UsageResetPeriod, FavorSmall: p.FavorSmall, WeightAge: p.WeightAge, WeightAssoc: p.WeightAssoc,
-		WeightFairShare: p.WeightFairShare, WeightJobSize: p.WeightJobSize, WeightPartition: p.WeightPartition, WeightQOS: p.WeightQOS,
+		WeightFairShare: p.WeightFairShare, WeightJobSize: p.WeightJobSize, WeightPartition: p.WeightPartition,
+		WeightQOS:  p.WeightQOS,
 		WeightTRES: modelWeights(p.WeightTRES),
 	}
 	for _, w := range p.Flags {
@@ -95,7 +101,8 @@ func prioritySettings() []setting {
 		duration("PriorityDecayHalfLife", AtOnce, func(c *Config) *int64 { return &c.Priority.DecayHalfLifeS }),
 		duration("PriorityCalcPeriod", AtOnce, func(c *Config) *int64 { return &c.Priority.CalcPeriodS }),
 		duration("PriorityMaxAge", AtOnce, func(c *Config) *int64 { return &c.Priority.MaxAgeS }),
-		word("PriorityUsageResetPeriod", AtOnce, func(c *Config) *string { return &c.Priority.UsageResetPeriod }, usagePeriods...),
+		word("PriorityUsageResetPeriod", AtOnce, func(c *Config) *string { return &c.Priority.UsageResetPeriod },
+			usagePeriods...),
 		yesNo("PriorityFavorSmall", AtOnce, func(c *Config) *bool { return &c.Priority.FavorSmall }),
 		{name: "PriorityFlags", effect: AtOnce, read: readPriorityFlags, remark: remarkPriorityFlags,
 			show: func(c *Config) string { return orNull(strings.Join(c.Priority.Flags, ",")) }},
@@ -185,7 +192,8 @@ func readTRESWeights(v string) ([]TRESWeight, fault) {
 		}
 		micro, ok := readMicros(value)
 		if !ok {
-			return nil, fault{fmt.Sprintf("the weight %s of %s is not a decimal number with at most six places", shown(value), tres), want}
+			return nil, fault{fmt.Sprintf("the weight %s of %s is not a decimal number with at most six places", shown(value),
+				tres), want}
 		}
 		if per == 0 { // K of memory: less than its unit
 			per, micro = 1, micro*1024

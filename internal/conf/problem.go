@@ -138,7 +138,8 @@ func (p *problems) hasErrors(name string) bool {
 func (p *problems) sorted() []Problem {
 	list := slices.Clone(p.list)
 	slices.SortStableFunc(list, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(p.order(a.File), p.order(b.File)), strings.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line))
+		return cmp.Or(cmp.Compare(p.order(a.File), p.order(b.File)), strings.Compare(a.File, b.File),
+			cmp.Compare(a.Line, b.Line))
 	})
 	type remark struct {
 		file, text string
@@ -181,7 +182,8 @@ func (p *problems) sorted() []Problem {
 		out[i].Text += " (" + text + ")"
 	}
 	if p.full {
-		out = append(out, Problem{File: list[0].File, Severity: Error, Text: fmt.Sprintf("more than %d problems; the rest isn't shown", MaxProblems)})
+		out = append(out, Problem{File: list[0].File, Severity: Error,
+			Text: fmt.Sprintf("more than %d problems; the rest isn't shown", MaxProblems)})
 	}
 	return out
 }

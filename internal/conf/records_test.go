@@ -33,7 +33,8 @@ DownNodes=a,b State=FAIL Reason="broken fan"
 		return [5]int64{n.CPUs, n.Boards, n.Sockets, n.CoresPerSocket, n.ThreadsPerCore}
 	}
 	for name, want := range map[string][5]int64{
-		"a": {8, 1, 8, 1, 1}, "b": {8, 1, 2, 2, 2}, "c": {16, 1, 2, 4, 2}, "d": {8, 1, 2, 4, 2}, "e": {16, 2, 4, 4, 1}, "f": {4, 1, 4, 1, 1},
+		"a": {8, 1, 8, 1, 1}, "b": {8, 1, 2, 2, 2}, "c": {16, 1, 2, 4, 2}, "d": {8, 1, 2, 4, 2}, "e": {16, 2, 4, 4, 1},
+		"f": {4, 1, 4, 1, 1},
 	} {
 		if got := hw(name); got != want {
 			t.Errorf("%s: %v, want %v", name, got, want)
@@ -48,7 +49,8 @@ DownNodes=a,b State=FAIL Reason="broken fan"
 		t.Errorf("g2: %+v", g)
 	}
 	v, _ := c.Node("v2")
-	want := []GresCount{{"gpu", "a100", 4, false}, {"gpu", "h100", 2, false}, {"mps", "", 400, false}, {"bandwidth", "lustre", 4 << 10, true}, {"gpu", "l4", 1, false}}
+	want := []GresCount{{"gpu", "a100", 4, false}, {"gpu", "h100", 2, false}, {"mps", "", 400, false},
+		{"bandwidth", "lustre", 4 << 10, true}, {"gpu", "l4", 1, false}}
 	if !slices.Equal(v.Gres, want) || !v.Virtual || v.Addr != "127.0.0.1" || v.Hostname != "v2" {
 		t.Errorf("v2: %+v", v)
 	}
@@ -81,22 +83,26 @@ PartitionName=d Nodes=ALL MaxTime=INFINITE DefaultTime=UNLIMITED TRESBillingWeig
 	if !ok || !slices.Equal(a.Nodes, []string{"n1", "x1", "n2"}) || !slices.Equal(a.Nodes, b.Nodes) {
 		t.Errorf("nodes %v, %v", a.Nodes, b.Nodes)
 	}
-	if !a.Hidden || a.MaxTimeS != 86400 || a.State != "DRAIN" || !slices.Equal(a.AllowGroups, []string{"g1", "g2"}) || !slices.Equal(a.DenyAccounts, []string{"x"}) || !a.DisableRootJobs {
+	if !a.Hidden || a.MaxTimeS != 86400 || a.State != "DRAIN" || !slices.Equal(a.AllowGroups, []string{"g1", "g2"}) ||
+		!slices.Equal(a.DenyAccounts, []string{"x"}) || !a.DisableRootJobs {
 		t.Errorf("a: %+v", a)
 	}
 	if a.Mem != (MemLimits{DefPerCPUMiB: 1000, MaxPerNodeMiB: 4000}) {
 		t.Errorf("a: %+v", a.Mem)
 	}
 	p, _ := c.Partition("c")
-	if p.Hidden || len(p.Nodes) != 0 || p.MaxTimeS != model.Unlimited || p.DefaultTimeS != 30 || p.MaxNodes != 0 || p.MinNodes != 2 || p.AllowAccounts != nil || p.DisableRootJobs {
+	if p.Hidden || len(p.Nodes) != 0 || p.MaxTimeS != model.Unlimited || p.DefaultTimeS != 30 || p.MaxNodes != 0 ||
+		p.MinNodes != 2 || p.AllowAccounts != nil || p.DisableRootJobs {
 		t.Errorf("c: %+v", p)
 	}
 	if p.Mem != (MemLimits{DefPerNodeMiB: 2048, MaxPerNodeMiB: 4000}) {
 		t.Errorf("c: %+v", p.Mem)
 	}
 	d, _ := c.Partition("d")
-	weights := []TRESWeight{{"cpu", 1_500_000, 1}, {"mem", 250_000, 1024}, {"gres/gpu:a100", -2_000_000, 1}, {"license/x", 3_000_000, 1024}}
-	if !slices.Equal(d.TRESBillingWeights, weights) || d.DefaultTimeS != model.Unlimited || d.OverTimeLimitS != 120 || len(d.Nodes) != 5 {
+	weights := []TRESWeight{{"cpu", 1_500_000, 1}, {"mem", 250_000, 1024}, {"gres/gpu:a100", -2_000_000, 1},
+		{"license/x", 3_000_000, 1024}}
+	if !slices.Equal(d.TRESBillingWeights, weights) || d.DefaultTimeS != model.Unlimited || d.OverTimeLimitS != 120 ||
+		len(d.Nodes) != 5 {
 		t.Errorf("d: %+v", d)
 	}
 	if got := showTRESWeights(d.TRESBillingWeights); got != "cpu=1.5,mem=0.25G,gres/gpu:a100=-2,license/x=3K" {
@@ -119,14 +125,16 @@ Name=mps Count=400 File=/dev/nvidia[0-3]
 	if auto != "off" || len(g1) != 3 {
 		t.Fatalf("g1: %s %v", auto, g1)
 	}
-	if !slices.Equal(g1[1].Files, []string{"/dev/nvidia2", "/dev/nvidia3"}) || g1[1].Count != 2 || !slices.Equal(g1[1].Cores, []int{4, 5, 6, 7}) || g1[2].Count != 400 {
+	if !slices.Equal(g1[1].Files, []string{"/dev/nvidia2", "/dev/nvidia3"}) || g1[1].Count != 2 ||
+		!slices.Equal(g1[1].Cores, []int{4, 5, 6, 7}) || g1[2].Count != 400 {
 		t.Errorf("g1: %+v", g1)
 	}
 	g2, auto := c.Gres.For("g2")
 	if auto != "nvml" || len(g2) != 5 {
 		t.Fatalf("g2: %s %v", auto, g2)
 	}
-	if !slices.Equal(g2[0].Links.Counts, []int{-1, 2, 0, 0}) || !slices.Equal(g2[1].Links.Peers, []int{0}) || g2[2].Count != 1 || len(g2[2].MultipleFiles) != 3 {
+	if !slices.Equal(g2[0].Links.Counts, []int{-1, 2, 0, 0}) || !slices.Equal(g2[1].Links.Peers, []int{0}) ||
+		g2[2].Count != 1 || len(g2[2].MultipleFiles) != 3 {
 		t.Errorf("g2: %+v", g2)
 	}
 	if r, auto := c.Gres.For("n1"); len(r) != 1 || auto != "nvml" { // the mps line has no NodeName
@@ -134,27 +142,37 @@ Name=mps Count=400 File=/dev/nvidia[0-3]
 	}
 
 	for line, want := range map[string]string{
-		"Name=gpu File=/dev/nvidia[0-1] Count=3":             "gres.conf:1: Count=3 but File names 2; remove Count",
-		"Name=mps File=/dev/nvidia[0-2] Count=400":           "gres.conf:1: Count=400 can't be divided evenly over 3 files",
-		"Name=gpu File=nvidia0":                              `gres.conf:1: File: "nvidia0" is not an absolute path; write File=/dev/nvidia[0-7]`,
-		"Name=gpu File=/dev/nvidia[0":                        `gres.conf:1: File: "/dev/nvidia[0" at character 12: "[" is never closed; write File=/dev/nvidia[0-7]`,
-		"Name=fpga Count=1":                                  `gres.conf:1: resource "fpga" is none of GresTypes; write GresTypes=gpu,mps,fpga`,
-		"NodeName=g[1-3] Name=gpu Type=a100 Count=4":         "gres.conf:1: gres.conf names g3, which no NodeName line defines; add a NodeName line for it",
-		"NodeName=g1 Name=gpu Type=a100 Count=2":             "gbatch.conf:6: g1: Gres=gpu:a100:4, but gres.conf gives only 2; write :2, or add to gres.conf",
-		"NodeName=g[1-2] Name=gpu Count=5":                   "gbatch.conf:6: warning: g[1-2]: Gres=gpu:a100:4, but gres.conf gives 5; the rest isn't used; write :5, or remove from gres.conf",
-		"NodeName=g1 Name=gpu Type=a100 Count=4 Cores=8":     "gres.conf:1: Cores=8: node g1 has 8 cores; write cores from 0 to 7",
-		"NodeName=g1 Name=gpu Type=a100 Count=4 Links=-1,-1": "gres.conf:1: Links has -1 2 times; write one number per device, -1 for the device itself",
-		"NodeName=g1 Name=gpu File=/dev/nvidia[0-3] Links=1": "gres.conf:1: Links is of one device, but File names 4; write one line per device",
+		"Name=gpu File=/dev/nvidia[0-1] Count=3":   "gres.conf:1: Count=3 but File names 2; remove Count",
+		"Name=mps File=/dev/nvidia[0-2] Count=400": "gres.conf:1: Count=400 can't be divided evenly over 3 files",
+		"Name=gpu File=nvidia0":                    `gres.conf:1: File: "nvidia0" is not an absolute path; write File=/dev/nvidia[0-7]`,
+		"Name=gpu File=/dev/nvidia[0":              `gres.conf:1: File: "/dev/nvidia[0" at character 12: "[" is never closed; write File=/dev/nvidia[0-7]`,
+		"Name=fpga Count=1":                        `gres.conf:1: resource "fpga" is none of GresTypes; write GresTypes=gpu,mps,fpga`,
+		"NodeName=g[1-3] Name=gpu Type=a100 Count=4": "gres.conf:1: gres.conf names g3, which no NodeName line " +
+			"defines; add a NodeName line for it",
+		"NodeName=g1 Name=gpu Type=a100 Count=2": "gbatch.conf:6: g1: Gres=gpu:a100:4, but gres.conf gives " +
+			"only 2; write :2, or add to gres.conf",
+		"NodeName=g[1-2] Name=gpu Count=5": "gbatch.conf:6: warning: g[1-2]: Gres=gpu:a100:4, but " +
+			"gres.conf gives 5; the rest isn't used; write :5, or remove from gres.conf",
+		"NodeName=g1 Name=gpu Type=a100 Count=4 Cores=8": "gres.conf:1: Cores=8: node g1 has 8 cores; write cores from " +
+			"0 to 7",
+		"NodeName=g1 Name=gpu Type=a100 Count=4 Links=-1,-1": "gres.conf:1: Links has -1 2 times; write one number per " +
+			"device, -1 for the device itself",
+		"NodeName=g1 Name=gpu File=/dev/nvidia[0-3] Links=1": "gres.conf:1: Links is of one device, but File names 4; " +
+			"write one line per device",
 		"Cores=0-3": "gres.conf:1: the line names no resource; write Name=gpu in front",
-		"NodeName=g[1-2] Name=gpu File=/dev/nvidia[0-2]\nName=gpu File=/dev/nvidia2":                                               "gres.conf:2: File=/dev/nvidia2 is gpu's in line 1 already; name each device once",
-		"NodeName=g[1-2] Name=gpu File=/dev/nvidia[0-2] UniqueId=GPU-1\nNodeName=g[1-2] Name=gpu File=/dev/nvidia3 UniqueId=GPU-1": "gres.conf:2: UniqueId=GPU-1 is gpu's in line 1 already; name each device once",
-		"NodeName=g1 Name=gpu File=/dev/nvidia0 Links=-1,4\nNodeName=g1 Name=gpu File=/dev/nvidia[1-3]":                            "gres.conf:1: Links has 2 numbers, but node g1 has 4 devices; write one number per device, -1 for the device itself",
-		"AutoDetect=rsmi":              `gres.conf:1: AutoDetect: gnoded can't ask rsmi for devices: give their files in gres.conf, Name=gpu File=/dev/dri/renderD[128-131]; write AutoDetect=off`,
-		"AutoDetect=magic":             `gres.conf:1: AutoDetect: "magic" is not understood; write AutoDetect=nvml, nvidia, off or fake:FILE`,
-		"AutoDetect=nvml:/x":           `gres.conf:1: AutoDetect: "nvml:/x": only fake takes a file; write AutoDetect=nvml, nvidia, off or fake:FILE`,
-		"AutoDetect=fake:/x":           "",
-		"Name=gpu Typ=a100":            `gres.conf:1: unknown key "Typ" in gres.conf; did you mean Type?`,
-		"NodeName=n1 Name=gpu Count=1": "gres.conf:1: note: n1: gres.conf gives gpu:1, which Gres on the NodeName line doesn't name: no job can ask for it; write Gres=gpu:1 there",
+		"NodeName=g[1-2] Name=gpu File=/dev/nvidia[0-2]\nName=gpu File=/dev/nvidia2": "gres.conf:2: File=/dev/nvidia2 is " +
+			"gpu's in line 1 already; name each device once",
+		"NodeName=g[1-2] Name=gpu File=/dev/nvidia[0-2] UniqueId=GPU-1\nNodeName=g[1-2] Name=gpu File=/dev/nvidia3 " +
+			"UniqueId=GPU-1": "gres.conf:2: UniqueId=GPU-1 is gpu's in line 1 already; name each device once",
+		"NodeName=g1 Name=gpu File=/dev/nvidia0 Links=-1,4\nNodeName=g1 Name=gpu File=/dev/nvidia[1-3]": "gres.conf:1: " +
+			"Links has 2 numbers, but node g1 has 4 devices; write one number per device, -1 for the device itself",
+		"AutoDetect=rsmi":    `gres.conf:1: AutoDetect: gnoded can't ask rsmi for devices: give their files in gres.conf, Name=gpu File=/dev/dri/renderD[128-131]; write AutoDetect=off`,
+		"AutoDetect=magic":   `gres.conf:1: AutoDetect: "magic" is not understood; write AutoDetect=nvml, nvidia, off or fake:FILE`,
+		"AutoDetect=nvml:/x": `gres.conf:1: AutoDetect: "nvml:/x": only fake takes a file; write AutoDetect=nvml, nvidia, off or fake:FILE`,
+		"AutoDetect=fake:/x": "",
+		"Name=gpu Typ=a100":  `gres.conf:1: unknown key "Typ" in gres.conf; did you mean Type?`,
+		"NodeName=n1 Name=gpu Count=1": "gres.conf:1: note: n1: gres.conf gives gpu:1, which Gres on the NodeName line " +
+			"doesn't name: no job can ask for it; write Gres=gpu:1 there",
 	} {
 		_, problems := LoadFS(files(nodes, GresFile, line), MainFile)
 		got := ""
@@ -168,7 +186,8 @@ Name=mps Count=400 File=/dev/nvidia[0-3]
 }
 
 func TestCgroup(t *testing.T) {
-	if c := mustLoad(t, ""); !c.Cgroup.ConstrainCores || !c.Cgroup.ConstrainDevices || !c.Cgroup.ConstrainRAMSpace || c.Cgroup.ConstrainSwapSpace {
+	if c := mustLoad(t, ""); !c.Cgroup.ConstrainCores || !c.Cgroup.ConstrainDevices || !c.Cgroup.ConstrainRAMSpace ||
+		c.Cgroup.ConstrainSwapSpace {
 		t.Errorf("without cgroup.conf: %+v", c.Cgroup)
 	}
 	c := mustLoad(t, "", CgroupFile, "constraincores=yes AllowedRAMSpace=101.5%\nMinRAMSpace=64\nMemorySwappiness=10")
@@ -202,22 +221,32 @@ SwitchName=top Switches=s[0-1]
 	if got := c.Topology.Path("zz"); got != nil {
 		t.Errorf("path of zz: %v", got)
 	}
-	c = mustLoad(t, "TopologyPlugin=topology/block", TopologyFile, "BlockName=b0 Nodes=n[1-2]\nBlockName=b1 Nodes=n[3-4]\nBlockSizes=2\n")
+	c = mustLoad(t, "TopologyPlugin=topology/block", TopologyFile,
+		"BlockName=b0 Nodes=n[1-2]\nBlockName=b1 Nodes=n[3-4]\nBlockSizes=2\n")
 	if got := c.Topology.Path("n4"); !slices.Equal(got, []string{"b1"}) || c.TopologyPlugin != "topology/tree" {
 		t.Errorf("path of n4 in blocks: %v", got)
 	}
 	for text, want := range map[string]string{
-		"SwitchName=a Switches=b\nSwitchName=b Switches=a":                            "topology.conf:1: switch a is below itself; remove one of the Switches",
-		"SwitchName=a Switches=a":                                                     "topology.conf:1: switch a is below itself; remove one of the Switches",
-		"SwitchName=a Nodes=n[1-9]":                                                   "topology.conf:1: switch a names n[5-9], which no NodeName line defines; add a NodeName line for it",
-		"SwitchName=a Nodes=n[1-4]\nSwitchName=a Nodes=n1":                            "topology.conf:2: switch a is defined twice, first in line 1; remove one of the lines",
-		"SwitchName=a Nodes=n[1-4]\nSwitchName=b Nodes=n1":                            "topology.conf:2: node n1 hangs both on switch a and on b; name it in one of them",
-		"SwitchName=a Nodes=n[1-4]\nSwitchName=b Switches=a\nSwitchName=c Switches=a": "topology.conf:3: switch a hangs both on b and on c; name it in one of them",
-		"SwitchName=a Switches=zz":                                                    "topology.conf:1: switch a names switch zz, which isn't defined; add a SwitchName line for it",
-		"SwitchName=a":                                                                "topology.conf:1: switch a needs nodes or switches, one of the two; write either Nodes= or Switches=",
-		"SwitchName=a Nodes=n[1-3]":                                                   "topology.conf:1: warning: n4 hangs on no switch; jobs of several nodes won't use it together with others; add them to a SwitchName line",
-		"Switch=a":                                                                    `topology.conf:1: unknown key "Switch" in topology.conf; write SwitchName=… Nodes=… or Switches=…`,
-		"SwitchName=a[1-2] Nodes=n[1-4]":                                              `topology.conf:1: SwitchName="a[1-2]" is not one name; write one line per switch`,
+		"SwitchName=a Switches=b\nSwitchName=b Switches=a": "topology.conf:1: switch a is below " +
+			"itself; remove one of the Switches",
+		"SwitchName=a Switches=a": "topology.conf:1: switch a is below " +
+			"itself; remove one of the Switches",
+		"SwitchName=a Nodes=n[1-9]": "topology.conf:1: switch a names " +
+			"n[5-9], which no NodeName line defines; add a NodeName line for it",
+		"SwitchName=a Nodes=n[1-4]\nSwitchName=a Nodes=n1": "topology.conf:2: switch a is " +
+			"defined twice, first in line 1; remove one of the lines",
+		"SwitchName=a Nodes=n[1-4]\nSwitchName=b Nodes=n1": "topology.conf:2: node n1 hangs " +
+			"both on switch a and on b; name it in one of them",
+		"SwitchName=a Nodes=n[1-4]\nSwitchName=b Switches=a\nSwitchName=c Switches=a": "topology.conf:3: switch a hangs " +
+			"both on b and on c; name it in one of them",
+		"SwitchName=a Switches=zz": "topology.conf:1: switch a names switch zz, which isn't defined; add a " +
+			"SwitchName line for it",
+		"SwitchName=a": "topology.conf:1: switch a needs nodes or switches, one of the two; write either " +
+			"Nodes= or Switches=",
+		"SwitchName=a Nodes=n[1-3]": "topology.conf:1: warning: n4 hangs on no switch; jobs of several nodes won't " +
+			"use it together with others; add them to a SwitchName line",
+		"Switch=a":                       `topology.conf:1: unknown key "Switch" in topology.conf; write SwitchName=… Nodes=… or Switches=…`,
+		"SwitchName=a[1-2] Nodes=n[1-4]": `topology.conf:1: SwitchName="a[1-2]" is not one name; write one line per switch`,
 	} {
 		_, problems := LoadFS(files("TopologyPlugin=topology/tree", TopologyFile, text), MainFile)
 		if len(problems) == 0 || problems[0].String() != want {
@@ -232,7 +261,8 @@ func TestControllers(t *testing.T) {
 	if !slices.Equal(c.Controllers, want) || c.DbdAddr != "acct:7009" {
 		t.Errorf("%v, %s", c.Controllers, c.DbdAddr)
 	}
-	for name, addr := range map[string]string{"ctl": "ctl:7000", "CTL.example.org": "ctl:7000", "c": "[::1]:7000", "zz": "", "10.0.0.9": ""} {
+	for name, addr := range map[string]string{"ctl": "ctl:7000", "CTL.example.org": "ctl:7000", "c": "[::1]:7000",
+		"zz": "", "10.0.0.9": ""} {
 		if ctl, ok := c.Controller(name); ctl.Addr != addr || ok != (addr != "") {
 			t.Errorf("Controller(%s) = %v, %v", name, ctl, ok)
 		}
@@ -243,7 +273,8 @@ func TestControllers(t *testing.T) {
 		t.Errorf("old keys: %s", lines(problems))
 	}
 	c, problems = LoadFS(map2fs(strings.Replace(base, "SlurmctldHost=ctl\n", "", 1)), MainFile)
-	if c != nil || lines(problems) != "gbatch.conf: no SlurmctldHost: nobody is the controller; write SlurmctldHost=name or SlurmctldHost=name(address)" {
+	if c != nil || lines(problems) != "gbatch.conf: no SlurmctldHost: nobody is the controller; write "+
+		"SlurmctldHost=name or SlurmctldHost=name(address)" {
 		t.Errorf("none: %s", lines(problems))
 	}
 }
@@ -251,7 +282,8 @@ func TestControllers(t *testing.T) {
 func TestScheduler(t *testing.T) {
 	c := mustLoad(t, "SchedulerParameters=bf_interval=60,defer,max_script_size=1000000\nbf_window=2880\nbf_continue=no\ndefault_queue_depth=50")
 	s := c.Scheduler
-	if s.Backfill.IntervalS != 60 || !s.Defer || s.MaxScriptBytes != 1_000_000 || s.Backfill.WindowMin != 2880 || s.Backfill.Continue || s.QueueDepth != 50 || s.Backfill.MaxJobTest != 500 {
+	if s.Backfill.IntervalS != 60 || !s.Defer || s.MaxScriptBytes != 1_000_000 || s.Backfill.WindowMin != 2880 ||
+		s.Backfill.Continue || s.QueueDepth != 50 || s.Backfill.MaxJobTest != 500 {
 		t.Errorf("%+v", s)
 	}
 	if v, ok := s.Param("BF_Window"); v != "2880" || !ok {
@@ -273,9 +305,11 @@ func TestScheduler(t *testing.T) {
 
 func TestEnforce(t *testing.T) {
 	for in, want := range map[string]Enforce{
-		"associations": {Associations: true}, "limits": {Associations: true, Limits: true}, "safe": {Associations: true, Limits: true, Safe: true},
-		"qos,nosteps": {Associations: true, QOS: true, NoSteps: true}, "all": {Associations: true, Limits: true, QOS: true, Safe: true, WCKeys: true},
-		"none": {}, "0": {}, "1": {Associations: true}, "2": {Associations: true, Limits: true},
+		"associations": {Associations: true}, "limits": {Associations: true, Limits: true},
+		"safe":        {Associations: true, Limits: true, Safe: true},
+		"qos,nosteps": {Associations: true, QOS: true, NoSteps: true},
+		"all":         {Associations: true, Limits: true, QOS: true, Safe: true, WCKeys: true},
+		"none":        {}, "0": {}, "1": {Associations: true}, "2": {Associations: true, Limits: true},
 	} {
 		if got, f := readEnforce(in); got != want || f.bad() {
 			t.Errorf("%s: %+v, %v", in, got, f)
@@ -293,11 +327,15 @@ PartitionName=p Nodes=g1,fut MaxTime=60 State=DOWN MaxNodes=2 AllowAccounts=a Ov
 `)
 	m := c.Model()
 	params := model.Params{
-		KillWaitS: 7, MinJobAgeS: 300, NodeTimeoutS: 30, HeartbeatS: 10, MaxJobs: 99, MaxArraySize: 1001, JobRequeue: true, MemConsumed: true,
-		WholeCores: true, EnforceLimits: "NO", QueueDepth: 17, NeedAccount: true, MaxScript: 1234, DefaultAccount: "a", SwitchWaitS: 300, GPUMemMarginMiB: 2000, MailProg: "/bin/mail",
-		Priority: model.Priority{Multifactor: true, HalfLifeS: 604800, CalcPeriodS: 300, MaxAgeS: 604800, ResetPeriod: "NONE"}, Preempt: model.Preempt{Mode: "OFF", SliceS: 30, StopGraceS: 2},
+		KillWaitS: 7, MinJobAgeS: 300, NodeTimeoutS: 30, HeartbeatS: 10, MaxJobs: 99, MaxArraySize: 1001, JobRequeue: true,
+		MemConsumed: true,
+		WholeCores:  true, EnforceLimits: "NO", QueueDepth: 17, NeedAccount: true, MaxScript: 1234, DefaultAccount: "a",
+		SwitchWaitS: 300, GPUMemMarginMiB: 2000, MailProg: "/bin/mail",
+		Priority: model.Priority{Multifactor: true, HalfLifeS: 604800, CalcPeriodS: 300, MaxAgeS: 604800,
+			ResetPeriod: "NONE"}, Preempt: model.Preempt{Mode: "OFF", SliceS: 30, StopGraceS: 2},
 		Backfill: model.Backfill{On: true, IntervalS: 30, ResolutionS: 60, MaxArrayResv: 20, MinIntervalUS: 2},
-		Rules: model.NodeRules{Contain: true, UnkillableS: 60, BatchStartS: 10, HealthStates: []string{"ANY"}, LaunchRetries: 3, LaunchBackoffS: 10, LaunchDrain: 3,
+		Rules: model.NodeRules{Contain: true, UnkillableS: 60, BatchStartS: 10, HealthStates: []string{"ANY"},
+			LaunchRetries: 3, LaunchBackoffS: 10, LaunchDrain: 3,
 			MaxSteps: 40000, SampleS: 30, KillWaitS: 7, HeartbeatS: 10, GPUSampleS: 5, GPUForeign: "avoid", GPUForeignPct: 20,
 			MIGProgram: "/usr/bin/nvidia-smi"},
 	}
@@ -308,15 +346,20 @@ PartitionName=p Nodes=g1,fut MaxTime=60 State=DOWN MaxNodes=2 AllowAccounts=a Ov
 		t.Errorf("%+v", m)
 	}
 	g := &model.NodeDef{
-		Name: "g1", Addr: "g1", CPUs: 16, Boards: 1, Sockets: 2, CoresPerSocket: 4, ThreadsPerCore: 2, MemMiB: 1000, TmpMiB: 5, Features: []string{"x"}, Weight: 3, Virtual: true,
-		Gres: []model.GresDef{{Name: "gpu", Type: "a100", First: 0, Count: 4}, {Name: "mps", Type: "a100", First: 0, Count: 68, Over: []model.Share{{GPU: 0, Count: 17}, {GPU: 1, Count: 17}, {GPU: 2, Count: 17}, {GPU: 3, Count: 17}}},
-			{Name: "mps", Type: "h100", First: 68, Count: 32, Over: []model.Share{{GPU: 4, Count: 16}, {GPU: 5, Count: 16}}}, {Name: "gpu", Type: "h100", First: 4, Count: 2}},
+		Name: "g1", Addr: "g1", CPUs: 16, Boards: 1, Sockets: 2, CoresPerSocket: 4, ThreadsPerCore: 2, MemMiB: 1000,
+		TmpMiB: 5, Features: []string{"x"}, Weight: 3, Virtual: true,
+		Gres: []model.GresDef{{Name: "gpu", Type: "a100", First: 0, Count: 4},
+			{Name: "mps", Type: "a100", First: 0, Count: 68,
+				Over: []model.Share{{GPU: 0, Count: 17}, {GPU: 1, Count: 17}, {GPU: 2, Count: 17}, {GPU: 3, Count: 17}}},
+			{Name: "mps", Type: "h100", First: 68, Count: 32, Over: []model.Share{{GPU: 4, Count: 16}, {GPU: 5, Count: 16}}},
+			{Name: "gpu", Type: "h100", First: 4, Count: 2}},
 	}
 	if got := m.Nodes[4]; !reflect.DeepEqual(got, g) {
 		t.Errorf("g1\n got %+v\nwant %+v", got, g)
 	}
 	p := m.Partitions[1]
-	if p.Name != "p" || !slices.Equal(p.Nodes, []string{"g1"}) || p.MaxTimeS != 3600 || p.DefTimeS != model.NotSet || p.State != model.PartDown || p.MaxNodes != 2 || p.OverSubscribe != "EXCLUSIVE" {
+	if p.Name != "p" || !slices.Equal(p.Nodes, []string{"g1"}) || p.MaxTimeS != 3600 || p.DefTimeS != model.NotSet ||
+		p.State != model.PartDown || p.MaxNodes != 2 || p.OverSubscribe != "EXCLUSIVE" {
 		t.Errorf("p: %+v", p)
 	}
 	if m.Partitions[0].MaxTimeS != model.Unlimited {
@@ -333,7 +376,8 @@ func TestExpandPath(t *testing.T) {
 // TestGresReserved: units of lines with Flags=reserved are known, and not given to jobs.
 func TestGresReserved(t *testing.T) {
 	c := mustLoad(t, "GresTypes=gpu\nNodeName=g1 CPUs=8 Gres=gpu:t4:1,gpu:a100:3\n", GresFile,
-		"NodeName=g1 Name=gpu Type=t4 File=/dev/nvidia0\nNodeName=g1 Name=gpu Type=a100 File=/dev/nvidia[1-2]\nNodeName=g1 Name=gpu Type=a100 File=/dev/nvidia3 Flags=reserved\n")
+		"NodeName=g1 Name=gpu Type=t4 File=/dev/nvidia0\nNodeName=g1 Name=gpu Type=a100 File=/dev/nvidia[1-2]\nNodeName=g1 "+
+			"Name=gpu Type=a100 File=/dev/nvidia3 Flags=reserved\n")
 	for _, n := range c.Model().Nodes {
 		if n.Name == "g1" && (n.Gres[1].Off.String() != "3" || !n.Gres[0].Off.Empty()) {
 			t.Errorf("%+v", n.Gres)

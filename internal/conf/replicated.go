@@ -18,19 +18,22 @@ func (c *Config) Model() *model.Config {
 	m := &model.Config{
 		Cluster: c.ClusterName,
 		Params: model.Params{
-			KillWaitS: c.KillWaitS, MinJobAgeS: c.MinJobAgeS, NodeTimeoutS: c.SlurmdTimeoutS, HeartbeatS: c.NodeHeartbeatIntervalS,
-			MaxJobs: int32(c.MaxJobCount), MaxArraySize: int32(c.MaxArraySize), JobRequeue: c.JobRequeue,
+			KillWaitS: c.KillWaitS, MinJobAgeS: c.MinJobAgeS, NodeTimeoutS: c.SlurmdTimeoutS,
+			HeartbeatS: c.NodeHeartbeatIntervalS,
+			MaxJobs:    int32(c.MaxJobCount), MaxArraySize: int32(c.MaxArraySize), JobRequeue: c.JobRequeue,
 			DefMemPerCPU: c.Mem.DefPerCPUMiB, DefMemPerNode: c.Mem.DefPerNodeMiB,
 			MaxMemPerCPU: c.Mem.MaxPerCPUMiB, MaxMemPerNode: c.Mem.MaxPerNodeMiB,
 			MemConsumed: c.Select.Memory, WholeCores: c.Select.Unit != UnitCPU,
 			EnforceLimits: c.EnforcePartLimits, ReturnToService: int32(c.ReturnToService),
 			QueueDepth: int32(c.Scheduler.QueueDepth), NeedAccount: c.Enforce.Associations,
 			MaxScript: int32(c.Scheduler.MaxScriptBytes), DefaultAccount: c.DefaultAccount,
-			Priority: c.Priority.model(), Preempt: c.Preempt.model(), HoldLimits: c.Enforce.Limits, EnforceQOS: c.Enforce.QOS, EnforceSafe: c.Enforce.Safe,
+			Priority: c.Priority.model(), Preempt: c.Preempt.model(), HoldLimits: c.Enforce.Limits, EnforceQOS: c.Enforce.QOS,
+			EnforceSafe: c.Enforce.Safe,
 			PrivateData: c.PrivateData, UserTop: c.Scheduler.EnableUserTop, TrackTRES: c.AccountingStorageTRES,
 			Backfill: c.Scheduler.backfill(), MaxStart: count32(c.Scheduler.MaxStart), Rules: c.NodeRules(),
-			LimitStop: c.Scheduler.AssocLimitStop, MaxArrayTasks: count32(c.Scheduler.MaxArrayTasks), PartDepth: count32(c.Scheduler.PartitionDepth),
-			MailProg: c.MailProg, MailDomain: c.MailDomain,
+			LimitStop: c.Scheduler.AssocLimitStop, MaxArrayTasks: count32(c.Scheduler.MaxArrayTasks),
+			PartDepth: count32(c.Scheduler.PartitionDepth),
+			MailProg:  c.MailProg, MailDomain: c.MailDomain,
 		},
 		Accounts: c.Accounts,
 		Show:     c.KeyValues(),
@@ -85,14 +88,16 @@ func (c *Config) sampleS() int64 {
 func (c *Config) nodeModel(n *NodeDef) *model.NodeDef {
 	d := &model.NodeDef{
 		Name: n.Name, Addr: n.Addr, CPUs: int32(n.CPUs), Boards: int32(n.Boards), Sockets: int32(n.Sockets),
-		CoresPerSocket: int32(n.CoresPerSocket), ThreadsPerCore: int32(n.ThreadsPerCore), MemMiB: n.RealMemoryMiB, TmpMiB: n.TmpDiskMiB,
+		CoresPerSocket: int32(n.CoresPerSocket), ThreadsPerCore: int32(n.ThreadsPerCore), MemMiB: n.RealMemoryMiB,
+		TmpMiB:   n.TmpDiskMiB,
 		Features: n.Features, Weight: int32(n.Weight), Virtual: n.Virtual,
 		Admin: n.Admin(), Reason: n.Reason, Kept: n.kept(), KeptMemMiB: n.MemSpecLimitMiB,
 	}
 	next := map[string]int64{}
 	for _, g := range n.Gres {
 		count := min(g.Count, math.MaxInt32-next[g.Name])
-		d.Gres = append(d.Gres, model.GresDef{Name: g.Name, Type: g.Type, First: int32(next[g.Name]), Count: int32(count), NoConsume: g.NoConsume})
+		d.Gres = append(d.Gres, model.GresDef{Name: g.Name, Type: g.Type, First: int32(next[g.Name]), Count: int32(count),
+			NoConsume: g.NoConsume})
 		next[g.Name] += count
 	}
 	c.share(d)
@@ -100,8 +105,8 @@ func (c *Config) nodeModel(n *NodeDef) *model.NodeDef {
 	return d
 }
 
-// kept are the CPUs that no job is given: whole cores. CoreSpecCount takes the last core of the last socket, then the last
-// one of the socket before it, and so on round the sockets, as Slurm does.
+// kept are the CPUs that no job is given: whole cores. CoreSpecCount takes the last core of the last socket, then the
+// last one of the socket before it, and so on round the sockets, as Slurm does.
 func (n *NodeDef) kept() model.Bits {
 	sockets, cores := max(1, n.Sockets), max(1, n.CoresPerSocket)
 	threads := max(1, n.CPUs/(sockets*cores))
@@ -147,18 +152,24 @@ func (c *Config) index() map[string]*NodeDef {
 
 func (c *Config) partitionModel(p *PartitionDef, future map[string]bool, index map[string]*NodeDef) *model.Partition {
 	m := &model.Partition{
-		Name: p.Name, Default: p.Default, Hidden: p.Hidden, State: partStates[p.State], MaxTimeS: p.MaxTimeS, DefTimeS: p.DefaultTimeS,
+		Name: p.Name, Default: p.Default, Hidden: p.Hidden, State: partStates[p.State], MaxTimeS: p.MaxTimeS,
+		DefTimeS: p.DefaultTimeS,
 		MinNodes: int32(p.MinNodes), MaxNodes: int32(p.MaxNodes),
-		DefMemPerCPU: p.Mem.DefPerCPUMiB, DefMemPerNode: p.Mem.DefPerNodeMiB, MaxMemPerCPU: p.Mem.MaxPerCPUMiB, MaxMemPerNode: p.Mem.MaxPerNodeMiB,
-		MaxCPUsPerNode: int32(p.MaxCPUsPerNode), PriorityTier: int32(p.PriorityTier), PriorityJobFactor: int32(p.PriorityJobFactor),
-		AllowAccounts: p.AllowAccounts, DenyAccounts: p.DenyAccounts, AllowGroups: p.AllowGroups, AllowQOS: p.AllowQOS, DenyQOS: p.DenyQOS,
-		RootOnly: p.RootOnly, DisableRoot: p.DisableRootJobs, ExclusiveUser: p.ExclusiveUser, OverSubscribe: p.OverSubscribe.String(),
-		Show: c.partitionKeyValues(p, index), Billing: modelWeights(p.TRESBillingWeights), QOS: p.QOS,
+		DefMemPerCPU: p.Mem.DefPerCPUMiB, DefMemPerNode: p.Mem.DefPerNodeMiB, MaxMemPerCPU: p.Mem.MaxPerCPUMiB,
+		MaxMemPerNode:  p.Mem.MaxPerNodeMiB,
+		MaxCPUsPerNode: int32(p.MaxCPUsPerNode), PriorityTier: int32(p.PriorityTier),
+		PriorityJobFactor: int32(p.PriorityJobFactor),
+		AllowAccounts:     p.AllowAccounts, DenyAccounts: p.DenyAccounts, AllowGroups: p.AllowGroups, AllowQOS: p.AllowQOS,
+		DenyQOS:  p.DenyQOS,
+		RootOnly: p.RootOnly, DisableRoot: p.DisableRootJobs, ExclusiveUser: p.ExclusiveUser,
+		OverSubscribe: p.OverSubscribe.String(),
+		Show:          c.partitionKeyValues(p, index), Billing: modelWeights(p.TRESBillingWeights), QOS: p.QOS,
 		GraceTimeS: p.GraceTimeS, PreemptMode: p.PreemptMode.Action,
 		ShareMax: int32(p.OverSubscribe.Max), ShareForced: p.OverSubscribe.Mode == "FORCE",
 	}
 	m.GPUIdle = p.GpuIdlePolicy
-	m.ReqResv, m.LLN, m.DefCPUPerGPU, m.DefMemPerGPU = p.ReqResv, p.LLN, int32(p.JobDefaults.DefCPUPerGPU), p.JobDefaults.DefMemPerGPUMiB
+	m.ReqResv, m.LLN, m.DefCPUPerGPU, m.DefMemPerGPU = p.ReqResv, p.LLN, int32(p.JobDefaults.DefCPUPerGPU),
+		p.JobDefaults.DefMemPerGPUMiB
 	for _, n := range p.Nodes {
 		if !future[n] {
 			m.Nodes = append(m.Nodes, n)
@@ -268,7 +279,8 @@ func (c *Config) partitionKeyValues(p *PartitionDef, index map[string]*NodeDef) 
 	} else {
 		add("MaxMemPerNode", count(p.Mem.MaxPerNodeMiB))
 	}
-	add("TRES", "cpu="+number(cpus)+",mem="+walltime.FormatMem(mem)+",node="+number(int64(len(p.Nodes)))+",billing="+number(cpus)+tres)
+	add("TRES", "cpu="+number(cpus)+",mem="+walltime.FormatMem(mem)+",node="+number(int64(len(p.Nodes)))+",billing="+
+		number(cpus)+tres)
 	if len(p.TRESBillingWeights) > 0 {
 		add("TRESBillingWeights", showTRESWeights(p.TRESBillingWeights))
 	}

@@ -66,7 +66,8 @@ type Backfill struct {
 // nobody. bf_interval=-1 turns backfill off.
 func (s *Scheduler) backfill() model.Backfill {
 	b := &s.Backfill
-	m := model.Backfill{On: s.Type == "sched/backfill" && b.IntervalS >= 0, IntervalS: max(0, b.IntervalS), MaxTimeS: b.MaxTimeS, ResolutionS: b.ResolutionS,
+	m := model.Backfill{On: s.Type == "sched/backfill" && b.IntervalS >= 0, IntervalS: max(0, b.IntervalS),
+		MaxTimeS: b.MaxTimeS, ResolutionS: b.ResolutionS,
 		MaxStart: count32(b.MaxJobStart), MaxPart: count32(b.MaxJobPart), MaxUser: count32(b.MaxJobUser),
 		MaxUserPart: count32(b.MaxJobUserPart), MaxAssoc: count32(b.MaxJobAssoc), MaxArrayResv: count32(b.MaxJobArrayResv),
 		MinAgeReserveS: b.MinAgeReserveS, MinPrioReserve: b.MinPrioReserve, Continue: b.Continue, BusyNodes: b.BusyNodes,
@@ -168,15 +169,19 @@ func schedParams() []schedParam {
 		case "bf_yield_interval", "bf_yield_sleep":
 			out[i].note = "has no effect: a pass works on a copy of the facts and holds no lock that it could yield"
 		case "bf_continue":
-			out[i].note = "has no effect: it is always so here: a pass goes on to its end over the facts of one moment, and the next, which follows at once, sees what has changed meanwhile"
+			out[i].note = "has no effect: it is always so here: a pass goes on to its end over the facts of one moment, and " +
+				"the next, which follows at once, sees what has changed meanwhile"
 		case "bf_licenses", "bf_one_resv_per_job":
 			out[i].note = "has no effect: it is always so here"
 		case "sched_interval":
 			out[i].note = "has no effect: a pass is made whenever something has changed"
 		case "preempt_reorder_count":
-			out[i].note = "has no effect: the smallest set of jobs that makes room is always looked for, unless preempt_strict_order is set"
+			out[i].note = "has no effect: the smallest set of jobs that makes room is always looked for, unless " +
+				"preempt_strict_order is set"
 		case "pack_serial_at_end":
-			out[i].lost, out[i].note = true, "isn't done: jobs on one CPU fill nodes by Weight as all others do; a partition of their own over the last nodes keeps the others whole"
+			out[i].lost, out[i].note = true,
+				"isn't done: jobs on one CPU fill nodes by Weight as all others do; a partition of their own over the last nodes "+
+					"keeps the others whole"
 		case "spec_cores_first":
 			out[i].lost, out[i].note = true, "isn't done: there are no specialized cores"
 		}
@@ -187,14 +192,18 @@ func schedParams() []schedParam {
 		}
 	}
 	inert(false, "has no meaning here: queries never take the scheduler's lock, and passes are bounded by counts",
-		"max_rpc_cnt", "max_sched_time", "build_queue_timeout", "bf_node_space_size", "bf_topopt_enable", "bf_topopt_iterations", "sched_allow_unlimited", "yield_rpc_only")
+		"max_rpc_cnt", "max_sched_time", "build_queue_timeout", "bf_node_space_size", "bf_topopt_enable",
+		"bf_topopt_iterations", "sched_allow_unlimited", "yield_rpc_only")
 	inert(false, "has no meaning here: the backfill calendar holds every running job, at bf_resolution",
 		"bf_running_job_reserve", "bf_window_linear", "bf_job_part_count_reserve")
-	inert(true, "isn't done: jobs use a reservation that they ask for; there are no magnetic ones", "bf_allow_magnetic_resv")
+	inert(true, "isn't done: jobs use a reservation that they ask for; there are no magnetic ones",
+		"bf_allow_magnetic_resv")
 	inert(false, "has no meaning here: any controller that leads also schedules", "no_backup_scheduling")
 	inert(false, "has no meaning here: a job starts when all its nodes are up", "salloc_wait_nodes", "sbatch_wait_nodes")
-	inert(false, "has no meaning here: steps are retried when something becomes free, not on a timer", "step_retry_count", "step_retry_time")
-	inert(false, "has no meaning here: what a login shell gave (gsubmit --get-user-env) is good for half a minute, and never comes from a file", "no_env_cache", "requeue_setup_env_fail")
+	inert(false, "has no meaning here: steps are retried when something becomes free, not on a timer", "step_retry_count",
+		"step_retry_time")
+	inert(false, "has no meaning here: what a login shell gave (gsubmit --get-user-env) is good for half a minute, and "+
+		"never comes from a file", "no_env_cache", "requeue_setup_env_fail")
 	inert(false, "has no meaning here: completing jobs never hold up the scheduler", "reduce_completing_frag")
 	inert(true, "isn't done: there are no burst buffers", "bb_array_stage_cnt")
 	inert(true, "isn't done: there are no heterogeneous jobs",
@@ -236,7 +245,8 @@ func (l *loader) readScheduler(p pair) {
 func (l *loader) checkScheduler() {
 	if s := &l.cfg.Scheduler; s.PartitionDepth > 0 && s.backfill().On {
 		l.probs.notef(l.where("SchedulerParameters"), "write bf_max_job_part",
-			"SchedulerParameters: partition_job_depth acts with SchedulerType=sched/builtin only: with backfill, starting from the head and backfilling are one pass, which bf_max_job_part bounds for each partition")
+			"SchedulerParameters: partition_job_depth acts with SchedulerType=sched/builtin only: with backfill, starting "+
+				"from the head and backfilling are one pass, which bf_max_job_part bounds for each partition")
 	}
 }
 
@@ -277,7 +287,8 @@ var schedWords = sync.OnceValue(func() map[string]bool {
 func isSchedWord(word string) bool { return schedWords()[strings.ToLower(word)] }
 
 func (l *loader) isSchedFlag(name string) bool {
-	return slices.ContainsFunc(l.schedParams, func(s schedParam) bool { return strings.EqualFold(s.name, name) && s.flag != nil })
+	return slices.ContainsFunc(l.schedParams,
+		func(s schedParam) bool { return strings.EqualFold(s.name, name) && s.flag != nil })
 }
 
 func (l *loader) schedParam(name, value string, at pos) {
@@ -306,7 +317,8 @@ func (l *loader) schedParam(name, value string, at pos) {
 	case s.flag != nil && value != "":
 		b, f := readBool(value)
 		if f.bad() {
-			l.probs.errorf(at, "write SchedulerParameters="+s.name, "SchedulerParameters: %s takes no value, and %s is none that means yes or no", s.name, shown(value))
+			l.probs.errorf(at, "write SchedulerParameters="+s.name,
+				"SchedulerParameters: %s takes no value, and %s is none that means yes or no", s.name, shown(value))
 			return
 		}
 		*s.flag(sched) = b

@@ -48,7 +48,8 @@ func readSelectType(c *Config, v string) fault {
 
 func remarkSelectType(_ *Config, v string) (text, hint string) {
 	if strings.EqualFold(v, "select/cons_res") {
-		return "SelectType=select/cons_res is taken as select/cons_tres, which replaced it", "write SelectType=select/cons_tres"
+		return "SelectType=select/cons_res is taken as select/cons_tres, which replaced it",
+			"write SelectType=select/cons_tres"
 	}
 	return "", ""
 }

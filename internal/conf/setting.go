@@ -260,7 +260,8 @@ func (l *loader) apply(p pair) {
 		return
 	}
 	if first, again := l.seen[s.name]; again && !s.many {
-		l.probs.warnf(p.at, "keep one of the lines", "%s stands twice, first in line %d of %s; the later one counts", s.name, first.line, first.file)
+		l.probs.warnf(p.at, "keep one of the lines", "%s stands twice, first in line %d of %s; the later one counts", s.name,
+			first.line, first.file)
 	} else if !again {
 		l.seen[s.name] = p.at
 	}
@@ -281,7 +282,8 @@ func (l *loader) apply(p pair) {
 			l.probs.notef(p.at, hint, "%s", text)
 		}
 	}
-	if s.status == Unused && (s.show == nil && !asksNothing(p.value) || s.show != nil && s.show(l.cfg) != s.show(defaults())) {
+	if s.status == Unused && (s.show == nil && !asksNothing(p.value) || s.show != nil &&
+		s.show(l.cfg) != s.show(defaults())) {
 		l.probs.warnf(p.at, s.instead, "%s", s.name+hasNoEffect)
 	}
 }
@@ -377,7 +379,8 @@ func (c *Config) KeyValues() []model.KV {
 		out = append(out, model.KV{Key: s.name, Value: s.show(c)})
 	}
 	for i, ctl := range c.Controllers {
-		out = append(out, model.KV{Key: fmt.Sprintf("SlurmctldHost[%d]", i), Value: fmt.Sprintf("%s(%s)", ctl.Name, ctl.Addr)})
+		out = append(out, model.KV{Key: fmt.Sprintf("SlurmctldHost[%d]", i),
+			Value: fmt.Sprintf("%s(%s)", ctl.Name, ctl.Addr)})
 	}
 	out = append(out, model.KV{Key: "SLURM_CONF", Value: c.Path})
 	sortKVs(out)

@@ -37,7 +37,8 @@ func (c *Config) share(d *model.NodeDef) {
 			continue
 		}
 		counts := shareCounts(&g, records, gpus)
-		one := slices.ContainsFunc(records, func(r GresRecord) bool { return r.Name == g.Name && slices.Contains(r.Flags, "one_sharing") })
+		one := slices.ContainsFunc(records,
+			func(r GresRecord) bool { return r.Name == g.Name && slices.Contains(r.Flags, "one_sharing") })
 		last := -1
 		for u, n := range counts {
 			if n == 0 {
@@ -89,7 +90,8 @@ func gpusOf(d *model.NodeDef, records []GresRecord) []sharedUnit {
 		for n := range min(r.Count, model.MaxSharedGPUs) {
 			for k := range d.Gres {
 				g := &d.Gres[k]
-				if g.Name != model.GPUName || r.Type != "" && g.Type != "" && !strings.EqualFold(r.Type, g.Type) || given[k] >= int(g.Count) {
+				if g.Name != model.GPUName || r.Type != "" && g.Type != "" && !strings.EqualFold(r.Type, g.Type) ||
+					given[k] >= int(g.Count) {
 					continue
 				}
 				u := &out[int(g.First)+given[k]]
@@ -179,13 +181,19 @@ func (l *loader) checkShares(n *NodeDef) (out []mismatch) {
 		switch {
 		case !isShared(g.Name):
 		case gpus == 0:
-			out = append(out, mismatch{line, Error, fmt.Sprintf("Gres=%s shares GPUs, and the node has none", g), "write Gres=gpu:N," + g.String()})
+			out = append(out, mismatch{line, Error, fmt.Sprintf("Gres=%s shares GPUs, and the node has none", g),
+				"write Gres=gpu:N," + g.String()})
 		case gpus > model.MaxSharedGPUs:
-			out = append(out, mismatch{line, Error, fmt.Sprintf("Gres=%s shares %d GPUs, the limit is %d on a node", g, gpus, model.MaxSharedGPUs), "leave " + g.Name + " out"})
+			out = append(out, mismatch{line, Error,
+				fmt.Sprintf("Gres=%s shares %d GPUs, the limit is %d on a node", g, gpus, model.MaxSharedGPUs), "leave " + g.Name +
+					" out"})
 		case g.Count > maxShares:
-			out = append(out, mismatch{line, Error, fmt.Sprintf("Gres=%s: more than %d shares", g, maxShares), "give each GPU fewer"})
-		case g.Type != "" && !slices.ContainsFunc(n.Gres, func(o GresCount) bool { return o.Name == model.GPUName && strings.EqualFold(o.Type, g.Type) }):
-			out = append(out, mismatch{line, Error, fmt.Sprintf("Gres=%s: the node has no GPUs of type %s", g, g.Type), fmt.Sprintf("write %s:%d, it is divided over all GPUs", g.Name, g.Count)})
+			out = append(out, mismatch{line, Error, fmt.Sprintf("Gres=%s: more than %d shares", g, maxShares),
+				"give each GPU fewer"})
+		case g.Type != "" && !slices.ContainsFunc(n.Gres,
+			func(o GresCount) bool { return o.Name == model.GPUName && strings.EqualFold(o.Type, g.Type) }):
+			out = append(out, mismatch{line, Error, fmt.Sprintf("Gres=%s: the node has no GPUs of type %s", g, g.Type),
+				fmt.Sprintf("write %s:%d, it is divided over all GPUs", g.Name, g.Count)})
 		}
 	}
 	if len(out) > 0 || !slices.ContainsFunc(n.Gres, func(g GresCount) bool { return isShared(g.Name) }) {
@@ -201,7 +209,9 @@ func (l *loader) checkShares(n *NodeDef) (out []mismatch) {
 		}
 		for _, file := range r.Files {
 			if findGPU(units, file) < 0 {
-				out = append(out, mismatch{pos{r.File, r.Line}, Error, fmt.Sprintf("%s is the file of none of the node's GPUs, so there is nothing to share", file), "name the file of a line Name=gpu"})
+				out = append(out, mismatch{pos{r.File, r.Line}, Error,
+					fmt.Sprintf("%s is the file of none of the node's GPUs, so there is nothing to share", file),
+					"name the file of a line Name=gpu"})
 			}
 		}
 	}

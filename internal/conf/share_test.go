@@ -22,19 +22,28 @@ func TestShares(t *testing.T) {
 		what, gres, file string
 		want             []model.GresDef // of the sharing resources
 	}{
-		{"evenly", "gpu:a100:4,shard:16", "", []model.GresDef{{Name: "shard", Type: "a100", Count: 16, Over: over(4, 4, 4, 4)}}},
+		{"evenly", "gpu:a100:4,shard:16", "",
+			[]model.GresDef{{Name: "shard", Type: "a100", Count: 16, Over: over(4, 4, 4, 4)}}},
 		{"not evenly", "gpu:3,shard:7", "", []model.GresDef{{Name: "shard", Count: 7, Over: over(3, 2, 2)}}},
 		{"several types", "gpu:a100:2,gpu:v100:1,shard:6", "", []model.GresDef{
-			{Name: "shard", Type: "a100", Count: 4, Over: over(2, 2)}, {Name: "shard", Type: "v100", First: 4, Count: 2, Over: []model.Share{{GPU: 2, Count: 2}}}}},
-		{"of one type", "gpu:a100:2,gpu:v100:1,shard:v100:6", "", []model.GresDef{{Name: "shard", Type: "v100", Count: 6, Over: []model.Share{{GPU: 2, Count: 6}}}}},
+			{Name: "shard", Type: "a100", Count: 4, Over: over(2, 2)},
+			{Name: "shard", Type: "v100", First: 4, Count: 2, Over: []model.Share{{GPU: 2, Count: 2}}}}},
+		{"of one type", "gpu:a100:2,gpu:v100:1,shard:v100:6", "",
+			[]model.GresDef{{Name: "shard", Type: "v100", Count: 6, Over: []model.Share{{GPU: 2, Count: 6}}}}},
 		{"the sample", "gpu:a100:8,mps:800", "NodeName=k1 Name=mps Count=800 File=/dev/nvidia[0-7]\n", []model.GresDef{
 			{Name: "mps", Type: "a100", Count: 800, Over: over(100, 100, 100, 100, 100, 100, 100, 100)}}},
-		{"some files, once", "gpu:4,mps:200,shard:8", "NodeName=k1 Name=gpu File=/dev/nvidia[0-3]\nNodeName=k1 Name=mps Count=200 File=/dev/nvidia[2-3] Flags=one_sharing\nNodeName=k1 Name=shard Count=8\n", []model.GresDef{
-			{Name: "mps", Count: 200, OneSharing: true, Over: []model.Share{{GPU: 2, Count: 100}, {GPU: 3, Count: 100}}}, {Name: "shard", Count: 8, Over: over(2, 2, 2, 2)}}},
-		{"file by file", "gpu:2,shard:10", "NodeName=k1 Name=gpu File=/dev/nvidia[4-5]\nNodeName=k1 Name=shard Count=8 File=/dev/nvidia5\nNodeName=k1 Name=shard Count=2 File=/dev/nvidia4\n", []model.GresDef{
-			{Name: "shard", Count: 10, Over: over(2, 8)}}},
+		{"some files, once", "gpu:4,mps:200,shard:8",
+			"NodeName=k1 Name=gpu File=/dev/nvidia[0-3]\nNodeName=k1 Name=mps Count=200 File=/dev/nvidia[2-3] " +
+				"Flags=one_sharing\nNodeName=k1 Name=shard Count=8\n", []model.GresDef{
+				{Name: "mps", Count: 200, OneSharing: true, Over: []model.Share{{GPU: 2, Count: 100}, {GPU: 3, Count: 100}}},
+				{Name: "shard", Count: 8, Over: over(2, 2, 2, 2)}}},
+		{"file by file", "gpu:2,shard:10",
+			"NodeName=k1 Name=gpu File=/dev/nvidia[4-5]\nNodeName=k1 Name=shard Count=8 File=/dev/nvidia5\nNodeName=k1 " +
+				"Name=shard Count=2 File=/dev/nvidia4\n", []model.GresDef{
+				{Name: "shard", Count: 10, Over: over(2, 8)}}},
 	} {
-		got := mustLoad(t, "GresTypes=gpu,mps,shard\nNodeName=k1 CPUs=8 Gres="+c.gres+"\nPartitionName=kp Nodes=k1\n", GresFile, c.file).Model().Nodes[4].Gres
+		got := mustLoad(t, "GresTypes=gpu,mps,shard\nNodeName=k1 CPUs=8 Gres="+c.gres+"\nPartitionName=kp Nodes=k1\n",
+			GresFile, c.file).Model().Nodes[4].Gres
 		var shares []model.GresDef
 		for _, g := range got {
 			if model.IsShare(g.Name) {
@@ -49,10 +58,15 @@ func TestShares(t *testing.T) {
 
 // TestMIGLines: an instance's files are its GPU's and its own; its memory is in its profile's name.
 func TestMIGLines(t *testing.T) {
-	c := mustLoad(t, "GresTypes=gpu,mig\nNodeName=k1 CPUs=8 Gres=mig:1g.10gb:2,gpu:l4:1\nPartitionName=kp Nodes=k1\n", GresFile,
-		"NodeName=k1 Name=mig Type=1g.10gb File=/dev/nvidia0 MultipleFiles=/dev/nvidia-caps/nvidia-cap[3-4]\nNodeName=k1 Name=mig Type=1g.10gb MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap[12-13]\nNodeName=k1 Name=gpu Type=l4 File=/dev/nvidia1 Memory=24G\n")
+	c := mustLoad(t, "GresTypes=gpu,mig\nNodeName=k1 CPUs=8 Gres=mig:1g.10gb:2,gpu:l4:1\nPartitionName=kp Nodes=k1\n",
+		GresFile,
+		"NodeName=k1 Name=mig Type=1g.10gb File=/dev/nvidia0 MultipleFiles=/dev/nvidia-caps/nvidia-cap[3-4]\nNodeName=k1 "+
+			"Name=mig Type=1g.10gb MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap[12-13]\nNodeName=k1 Name=gpu "+
+			"Type=l4 File=/dev/nvidia1 Memory=24G\n")
 	r, _ := c.Gres.For("k1")
-	if len(r) != 3 || len(r[0].Files) != 0 || !reflect.DeepEqual(r[0].MultipleFiles, []string{"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap3", "/dev/nvidia-caps/nvidia-cap4"}) || r[0].Count != 1 {
+	if len(r) != 3 || len(r[0].Files) != 0 ||
+		!reflect.DeepEqual(r[0].MultipleFiles,
+			[]string{"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap3", "/dev/nvidia-caps/nvidia-cap4"}) || r[0].Count != 1 {
 		t.Errorf("%+v", r)
 	}
 	g := c.Model().Nodes[4].Gres

@@ -18,10 +18,14 @@ func nodeFields(n *NodeDef) []field {
 		gres = append(gres, g.String())
 	}
 	return []field{
-		{"CPUs", num(n.CPUs)}, {"Boards", num(n.Boards)}, {"Sockets", num(n.Sockets)}, {"CoresPerSocket", num(n.CoresPerSocket)},
-		{"ThreadsPerCore", num(n.ThreadsPerCore)}, {"RealMemory", num(n.RealMemoryMiB)}, {"MemSpecLimit", num(n.MemSpecLimitMiB)},
-		{"CoreSpecCount", num(n.CoreSpecCount)}, {"CpuSpecList", orNull(hostlist.FormatIndexes(n.CPUSpecList))}, {"TmpDisk", num(n.TmpDiskMiB)},
-		{"Gres", orNull(strings.Join(gres, ","))}, {"Features", orNull(strings.Join(n.Features, ","))}, {"Weight", num(n.Weight)},
+		{"CPUs", num(n.CPUs)}, {"Boards", num(n.Boards)}, {"Sockets", num(n.Sockets)},
+		{"CoresPerSocket", num(n.CoresPerSocket)},
+		{"ThreadsPerCore", num(n.ThreadsPerCore)}, {"RealMemory", num(n.RealMemoryMiB)},
+		{"MemSpecLimit", num(n.MemSpecLimitMiB)},
+		{"CoreSpecCount", num(n.CoreSpecCount)}, {"CpuSpecList", orNull(hostlist.FormatIndexes(n.CPUSpecList))},
+		{"TmpDisk", num(n.TmpDiskMiB)},
+		{"Gres", orNull(strings.Join(gres, ","))}, {"Features", orNull(strings.Join(n.Features, ","))},
+		{"Weight", num(n.Weight)},
 		{"CpuBind", orNull(n.CPUBind)}, {"State", n.State}, {"Virtual", showBool(n.Virtual)},
 	}
 }

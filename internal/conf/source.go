@@ -94,7 +94,8 @@ func (s source) read(name string) (text []byte, why, hint string) {
 		return nil, "can't be read: " + cause(err), ""
 	}
 	if len(text) > MaxFileBytes {
-		return nil, fmt.Sprintf("is larger than %d MiB", MaxFileBytes>>20), "use host lists such as n[1-1000] instead of one line per node"
+		return nil, fmt.Sprintf("is larger than %d MiB", MaxFileBytes>>20),
+			"use host lists such as n[1-1000] instead of one line per node"
 	}
 	if bytes.HasPrefix(text, []byte{0xff, 0xfe}) || bytes.HasPrefix(text, []byte{0xfe, 0xff}) {
 		return nil, "is UTF-16", "save it as UTF-8"
@@ -320,7 +321,8 @@ func (r *reader) readPairs(name string, l *joinedLine, all string) []pair {
 		}
 		text = rest
 		if !utf8.ValidString(key + value) {
-			r.probs.errorf(at, "save the file as UTF-8", "%s holds bytes that aren't UTF-8", shown(strings.ToValidUTF8(key, "?")))
+			r.probs.errorf(at, "save the file as UTF-8", "%s holds bytes that aren't UTF-8",
+				shown(strings.ToValidUTF8(key, "?")))
 			continue
 		}
 		if strings.EqualFold(key, "ClusterName") {
@@ -345,7 +347,8 @@ func (r *reader) skipWords(text string, at pos) (rest string) {
 		rest = behind
 	}
 	words := strings.TrimRight(text[:len(text)-len(rest)], " \t\f")
-	r.probs.errorf(at, `write key=value, quotes around a value with blanks, or # in front of a comment`, "%s is not key=value", shown(words))
+	r.probs.errorf(at, `write key=value, quotes around a value with blanks, or # in front of a comment`,
+		"%s is not key=value", shown(words))
 	return rest
 }
 

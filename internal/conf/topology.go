@@ -29,7 +29,8 @@ const (
 )
 
 func readTopologyPlugin(c *Config, v string) fault {
-	t, f := readWord(v, []string{"topology/flat", "topology/tree", "topology/default", "topology/none", "topology/block", "topology/3d_torus", "topology/hypercube"})
+	t, f := readWord(v, []string{"topology/flat", "topology/tree", "topology/default", "topology/none", "topology/block",
+		"topology/3d_torus", "topology/hypercube"})
 	switch t {
 	case "topology/tree", "topology/block":
 		c.TopologyPlugin = topologyTree
@@ -44,9 +45,11 @@ func readTopologyPlugin(c *Config, v string) fault {
 func remarkTopologyPlugin(_ *Config, v string) (text, hint string) {
 	switch strings.ToLower(v) {
 	case "topology/block":
-		return "TopologyPlugin=topology/block is read as topology/tree, each block a switch without a tree above it", "write TopologyPlugin=topology/tree"
+		return "TopologyPlugin=topology/block is read as topology/tree, each block a switch without a tree above it",
+			"write TopologyPlugin=topology/tree"
 	case "topology/3d_torus", "topology/hypercube":
-		return "TopologyPlugin=" + v + " has no effect: nodes are taken as if they were all alike", "write TopologyPlugin=topology/tree with SwitchName lines, or topology/flat"
+		return "TopologyPlugin=" + v + " has no effect: nodes are taken as if they were all alike",
+			"write TopologyPlugin=topology/tree with SwitchName lines, or topology/flat"
 	}
 	return "", ""
 }
@@ -97,13 +100,15 @@ func (l *loader) readSwitches() {
 			continue
 		}
 		if first, twice := index[names[0]]; twice {
-			l.probs.errorf(head.at, "remove one of the lines", "switch %s is defined twice, first in line %d", names[0], t.Switches[first].Line)
+			l.probs.errorf(head.at, "remove one of the lines", "switch %s is defined twice, first in line %d", names[0],
+				t.Switches[first].Line)
 			continue
 		}
 		s := Switch{Name: names[0], LinkSpeed: line.speed, File: head.at.file, Line: head.at.line}
 		switch {
 		case (line.nodes == "") == (line.switches == ""):
-			l.probs.errorf(head.at, "write either Nodes= or Switches=", "switch %s needs nodes or switches, one of the two", s.Name)
+			l.probs.errorf(head.at, "write either Nodes= or Switches=", "switch %s needs nodes or switches, one of the two",
+				s.Name)
 			continue
 		case line.nodes != "":
 			s.Nodes = l.knownNodes(pair{"Nodes", line.nodes, placeOf(pairs, "Nodes", head)}, "switch "+s.Name)
@@ -160,13 +165,15 @@ func (l *loader) checkSwitches(index map[string]int) {
 	}
 	if len(t.Switches) == 0 {
 		if l.cfg.TopologyPlugin == topologyTree && len(l.switchLines) == 0 && !l.probs.hasErrors(TopologyFile) {
-			l.probs.warnf(l.where("TopologyPlugin"), "write SwitchName lines in topology.conf", "TopologyPlugin=topology/tree has no effect without switches")
+			l.probs.warnf(l.where("TopologyPlugin"), "write SwitchName lines in topology.conf",
+				"TopologyPlugin=topology/tree has no effect without switches")
 		}
 		return
 	}
 	if l.cfg.TopologyPlugin != topologyTree {
 		s := t.Switches[0]
-		l.probs.notef(pos{s.File, s.Line}, "write TopologyPlugin=topology/tree", "SwitchName lines have no effect with TopologyPlugin=%s", l.cfg.TopologyPlugin)
+		l.probs.notef(pos{s.File, s.Line}, "write TopologyPlugin=topology/tree",
+			"SwitchName lines have no effect with TopologyPlugin=%s", l.cfg.TopologyPlugin)
 		return
 	}
 	var outside []string
@@ -176,7 +183,8 @@ func (l *loader) checkSwitches(index map[string]int) {
 		}
 	}
 	if len(outside) > 0 {
-		l.probs.warnf(pos{t.Switches[0].File, t.Switches[0].Line}, "add them to a SwitchName line", "%s hangs on no switch; jobs of several nodes won't use it together with others", shownHosts(outside))
+		l.probs.warnf(pos{t.Switches[0].File, t.Switches[0].Line}, "add them to a SwitchName line",
+			"%s hangs on no switch; jobs of several nodes won't use it together with others", shownHosts(outside))
 	}
 }
 

@@ -9,18 +9,23 @@ import (
 // TestUnset: a file that includes another one replaces some of its settings, without a word about lines that stand
 // twice, and without controllers of the other file.
 func TestUnset(t *testing.T) {
-	const there = "ClusterName=c\nSlurmctldHost=far(10.0.0.1:7000)\nSlurmctldHost=farther\nStateSaveLocation=/far KillWait=7\nNodeName=n[1-2] CPUs=2 RealMemory=100\nPartitionName=p Nodes=ALL Default=YES\n"
+	const there = "ClusterName=c\nSlurmctldHost=far(10.0.0.1:7000)\nSlurmctldHost=farther\nStateSaveLocation=/far " +
+		"KillWait=7\nNodeName=n[1-2] CPUs=2 RealMemory=100\nPartitionName=p Nodes=ALL Default=YES\n"
 	for name, c := range map[string]struct {
 		text string
 		want string // part of the only problem; "": none
 	}{
-		"replaced":   {"Include there.conf\nUnset SlurmctldHost, statesavelocation\nSlurmctldHost=here(127.0.0.1:6900)\nStateSaveLocation=/here\n", ""},
-		"commented":  {"Include there.conf\nunset SlurmctldHost StateSaveLocation # all of it\nSlurmctldHost=here(127.0.0.1:6900)\nStateSaveLocation=/here\n", ""},
-		"misspelt":   {"Include there.conf\nUnset SlurmctldHost,StateSaveLocatoin\nSlurmctldHost=here(127.0.0.1:6900)\n", `gbatch.conf:2: Unset: "StateSaveLocatoin" is no setting; write Unset StateSaveLocation`},
+		"replaced": {"Include there.conf\nUnset SlurmctldHost, " +
+			"statesavelocation\nSlurmctldHost=here(127.0.0.1:6900)\nStateSaveLocation=/here\n", ""},
+		"commented": {"Include there.conf\nunset SlurmctldHost StateSaveLocation # all of " +
+			"it\nSlurmctldHost=here(127.0.0.1:6900)\nStateSaveLocation=/here\n", ""},
+		"misspelt": {"Include there.conf\nUnset SlurmctldHost,StateSaveLocatoin\nSlurmctldHost=here(127.0.0.1:6900)\n",
+			`gbatch.conf:2: Unset: "StateSaveLocatoin" is no setting; write Unset StateSaveLocation`},
 		"no setting": {"Include there.conf\nUnset\n", "gbatch.conf:2: Unset names no setting"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cfg, problems := LoadFS(fstest.MapFS{"there.conf": {Data: []byte(there)}, "gbatch.conf": {Data: []byte(c.text)}}, "gbatch.conf")
+			cfg, problems := LoadFS(fstest.MapFS{"there.conf": {Data: []byte(there)}, "gbatch.conf": {Data: []byte(c.text)}},
+				"gbatch.conf")
 			var errs []string
 			for _, p := range problems {
 				if p.Severity != Note && !strings.Contains(p.Text, "survive no more failures") {
@@ -36,8 +41,10 @@ func TestUnset(t *testing.T) {
 			if len(errs) > 0 || cfg == nil {
 				t.Fatalf("problems: %q", errs)
 			}
-			if len(cfg.Controllers) != 1 || cfg.Controllers[0].Addr != "127.0.0.1:6900" || cfg.StateSaveLocation != "/here" || cfg.KillWaitS != 7 || len(cfg.Nodes) != 2 {
-				t.Errorf("controllers %+v, state in %s, KillWait %d, %d nodes", cfg.Controllers, cfg.StateSaveLocation, cfg.KillWaitS, len(cfg.Nodes))
+			if len(cfg.Controllers) != 1 || cfg.Controllers[0].Addr != "127.0.0.1:6900" || cfg.StateSaveLocation != "/here" ||
+				cfg.KillWaitS != 7 || len(cfg.Nodes) != 2 {
+				t.Errorf("controllers %+v, state in %s, KillWait %d, %d nodes", cfg.Controllers, cfg.StateSaveLocation,
+					cfg.KillWaitS, len(cfg.Nodes))
 			}
 		})
 	}

@@ -1,12 +1,13 @@
 package conf
 
-// unusedKey is a key that is read into Config and that no daemon acts on, with what to do instead of setting it. Whoever makes
-// one do its work takes it off the list.
+// unusedKey is a key that is read into Config and that no daemon acts on, with what to do instead of setting it.
+// Whoever makes one do its work takes it off the list.
 type unusedKey struct{ name, instead string }
 
 var unusedKeys = []unusedKey{
 	{"CompleteWait", "remove it: jobs are placed beside others that are ending, and nodes come free one by one"},
-	{"DependencyParameters", "remove it, and give gsubmit --kill-on-invalid-dep=yes for jobs whose dependency can't be met any more"},
+	{"DependencyParameters", "remove it, and give gsubmit --kill-on-invalid-dep=yes for jobs whose dependency can't be " +
+		"met any more"},
 	{"FirstJobId", "remove it: numbers go on from the last job's, also over restarts"},
 	{"InactiveLimit", "remove it: what galloc or grun hold is given back within a second when they are killed"},
 	{"InteractiveStepOptions", "remove it: galloc starts a shell here; for one on the node write galloc grun --pty bash"},
@@ -18,10 +19,13 @@ var unusedKeys = []unusedKey{
 	{"MpiDefault", "remove it: MPI programs are started by their own mpirun, which starts its daemons with grun"},
 	{"OverTimeLimit", "remove it, and raise MaxTime or let operators use gcontrol update job=ID TimeLimit=+MINUTES"},
 	{"PropagatePrioProcess", "remove it, and set the nice value in TaskProlog or with gsubmit --wrap 'nice ...'"},
-	{"PropagateResourceLimits", "remove it, and give gsubmit --propagate=LIMITS; for grun's tasks set SLURM_PROPAGATE in the users' profiles"},
-	{"PropagateResourceLimitsExcept", "remove it, and give gsubmit --propagate=LIMITS; for grun's tasks set SLURM_PROPAGATE in the users' profiles"},
+	{"PropagateResourceLimits", "remove it, and give gsubmit --propagate=LIMITS; for grun's tasks set SLURM_PROPAGATE " +
+		"in the users' profiles"},
+	{"PropagateResourceLimitsExcept",
+		"remove it, and give gsubmit --propagate=LIMITS; for grun's tasks set SLURM_PROPAGATE in the users' profiles"},
 	{"TaskPluginParam", "remove it, and set SLURM_CPU_BIND in the users' profiles: grun takes it for --cpu-bind"},
-	{"TopologyParam", "remove it: the switches of topology.conf count for all jobs, and none waits for them unless it asks (gsubmit --switches)"},
+	{"TopologyParam", "remove it: the switches of topology.conf count for all jobs, and none waits for them unless it " +
+		"asks (gsubmit --switches)"},
 	{"TrackWCKey", "remove it: usage is kept by account, user, QOS and job name"},
 }
 

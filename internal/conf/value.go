@@ -60,7 +60,8 @@ func readLimit(v string) (int64, fault) {
 	n, unlimited, err := walltime.ParseLimit(v)
 	switch {
 	case err != nil:
-		return 0, fault{shown(v) + " is not a time limit", "minutes, hours:minutes:seconds, days-hours:minutes:seconds or UNLIMITED"}
+		return 0, fault{shown(v) + " is not a time limit",
+			"minutes, hours:minutes:seconds, days-hours:minutes:seconds or UNLIMITED"}
 	case unlimited || n > model.Unlimited:
 		return model.Unlimited, fault{}
 	}

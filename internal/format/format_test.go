@@ -18,16 +18,20 @@ type job struct {
 
 // jobs is squeue's language, as far as these tests need it.
 var jobs = Language[job]{Noun: "job", Fields: []Field[job]{
-	{Name: "JobID", Letter: 'i', Heading: "JOBID", Append: func(b []byte, j *job) []byte { return strconv.AppendInt(b, int64(j.id), 10) }},
-	{Letter: 'A', Heading: "JOBID", Append: func(b []byte, j *job) []byte { return strconv.AppendInt(b, int64(j.id), 10) }},
+	{Name: "JobID", Letter: 'i', Heading: "JOBID",
+		Append: func(b []byte, j *job) []byte { return strconv.AppendInt(b, int64(j.id), 10) }},
+	{Letter: 'A', Heading: "JOBID",
+		Append: func(b []byte, j *job) []byte { return strconv.AppendInt(b, int64(j.id), 10) }},
 	{Name: "Partition", Letter: 'P', Heading: "PARTITION", Get: func(j *job) string { return j.partition }},
 	{Name: "Name", Letter: 'j', Heading: "NAME", Get: func(j *job) string { return j.name }},
 	{Name: "UserName", Letter: 'u', Heading: "USER", Get: func(j *job) string { return j.user }},
 	{Name: "StateCompact", Letter: 't', Heading: "ST", Get: func(j *job) string { return j.st }},
 	{Name: "State", Letter: 'T', Heading: "STATE", Get: func(j *job) string { return j.state }},
 	{Name: "TimeUsed", Letter: 'M', Heading: "TIME", Get: func(j *job) string { return j.time }},
-	{Name: "NumNodes", Letter: 'D', Heading: "NODES", Append: func(b []byte, j *job) []byte { return strconv.AppendInt(b, int64(j.count), 10) }},
-	{Name: "NumCPUs", Letter: 'C', Heading: "CPUS", Append: func(b []byte, j *job) []byte { return strconv.AppendInt(b, int64(j.cpus), 10) }},
+	{Name: "NumNodes", Letter: 'D', Heading: "NODES",
+		Append: func(b []byte, j *job) []byte { return strconv.AppendInt(b, int64(j.count), 10) }},
+	{Name: "NumCPUs", Letter: 'C', Heading: "CPUS",
+		Append: func(b []byte, j *job) []byte { return strconv.AppendInt(b, int64(j.cpus), 10) }},
 	{Name: "Account", Letter: 'a', Heading: "ACCOUNT", Get: func(j *job) string { return j.account }},
 	{Name: "NodeList", Letter: 'N', Heading: "NODELIST", Whole: true, Get: func(j *job) string { return j.nodes }},
 	{Name: "ReasonList", Letter: 'R', Heading: "NODELIST(REASON)", Whole: true, Get: func(j *job) string {
@@ -41,13 +45,18 @@ var jobs = Language[job]{Noun: "job", Fields: []Field[job]{
 	{Name: "MinMemory", Letter: 'm', Heading: "MIN_MEMORY", Get: func(j *job) string { return j.mem }},
 	{Name: "ArrayTaskID", Letter: 'K', Heading: "ARRAY_TASK_ID", Get: func(*job) string { return "N/A" }},
 	{Name: "Comment", Letter: 'k', Heading: "COMMENT", Get: func(j *job) string { return j.k }},
-	{Name: "tres-alloc", Heading: "TRES_ALLOC", Get: func(j *job) string { return fmt.Sprintf("cpu=%d,mem=%s,gres/gpu=%d", j.cpus, j.mem, j.gpus) }},
-	{Name: "tres-per-node", Heading: "TRES_PER_NODE", Get: func(j *job) string { return "gres:gpu:a100:" + strconv.Itoa(j.gpus) }},
+	{Name: "tres-alloc", Heading: "TRES_ALLOC",
+		Get: func(j *job) string { return fmt.Sprintf("cpu=%d,mem=%s,gres/gpu=%d", j.cpus, j.mem, j.gpus) }},
+	{Name: "tres-per-node", Heading: "TRES_PER_NODE",
+		Get: func(j *job) string { return "gres:gpu:a100:" + strconv.Itoa(j.gpus) }},
 }}
 
 var two = []job{
-	{id: 1000, name: "näme-very-long-job", user: "root", partition: "gpu-long-partition", state: "PENDING", st: "PD", account: "acct", reason: "Resources", cpus: 4, count: 1, time: "0:00", end: "N/A", mem: "4G", gpus: 2},
-	{id: 1001, name: "näme-very-long-job", user: "root", partition: "gpu-long-partition", state: "RUNNING", st: "R", account: "acct", nodes: "nodename-long[1-2]", reason: "None", cpus: 4, count: 2, time: "1:05", end: "N/A", mem: "4G", gpus: 2},
+	{id: 1000, name: "näme-very-long-job", user: "root", partition: "gpu-long-partition", state: "PENDING", st: "PD",
+		account: "acct", reason: "Resources", cpus: 4, count: 1, time: "0:00", end: "N/A", mem: "4G", gpus: 2},
+	{id: 1001, name: "näme-very-long-job", user: "root", partition: "gpu-long-partition", state: "RUNNING", st: "R",
+		account: "acct", nodes: "nodename-long[1-2]", reason: "None", cpus: 4, count: 2, time: "1:05", end: "N/A", mem: "4G",
+		gpus: 2},
 }
 
 func lines(s ...string) string { return strings.Join(s, "\n") + "\n" }
@@ -85,11 +94,13 @@ func TestTemplate(t *testing.T) {
 		{"%%i", lines("JOBID", "1000", "1001"), ""},
 		{"literal", lines("literal", "literal", "literal"), ""},
 		{"", lines("", "", ""), ""},
-		{"%#P|%.#T|%#a|", lines("PARTITION         |  STATE|ACCOUNT|", "gpu-long-partition|PENDING|acct   |", "gpu-long-partition|RUNNING|acct   |"), ""},
+		{"%#P|%.#T|%#a|", lines("PARTITION         |  STATE|ACCOUNT|", "gpu-long-partition|PENDING|acct   |",
+			"gpu-long-partition|RUNNING|acct   |"), ""},
 		{"%i,%all", lines("JOBID,ACCOUNTll", "1000,acctll", "1001,acctll"), ""},
 		// complaints; the rest is printed all the same
 		{"%! %i", lines("%! JOBID", "%! 1000", "%! 1001"), "Invalid job format specification: !"},
-		{"%..5i %-5i %i|%5.3i", lines("%..5i %-5i JOBID|%5.3i", "%..5i %-5i 1000|%5.3i", "%..5i %-5i 1001|%5.3i"), "Invalid job format specification: .\nInvalid job format specification: -\nInvalid job format specification: ."},
+		{"%..5i %-5i %i|%5.3i", lines("%..5i %-5i JOBID|%5.3i", "%..5i %-5i 1000|%5.3i", "%..5i %-5i 1001|%5.3i"),
+			"Invalid job format specification: .\nInvalid job format specification: -\nInvalid job format specification: ."},
 		{"%c", lines("%c", "%c", "%c"), "Invalid job format specification: c (did you mean %C?)"},
 		{"100% %i", lines("100% JOBID", "100% 1000", "100% 1001"), "Invalid job format specification:  "},
 		{"100%", lines("100%", "100%", "100%"), "Invalid job format specification: %"},
@@ -100,33 +111,46 @@ func TestTemplate(t *testing.T) {
 		check(t, c.template, p, err, c.want, c.complaint)
 	}
 	p, err := jobs.Template("%all")
-	if err != nil || !strings.HasPrefix(p.String(nil, true), "JOBID|JOBID|PARTITION|") || strings.Contains(p.String(nil, true), "|\n") {
+	if err != nil || !strings.HasPrefix(p.String(nil, true), "JOBID|JOBID|PARTITION|") ||
+		strings.Contains(p.String(nil, true), "|\n") {
 		t.Errorf("%%all: %v %q", err, p.String(nil, true))
 	}
 }
 
 func TestColumns(t *testing.T) {
 	for _, c := range []struct{ format, want, complaint string }{
-		{"JobID,Name", lines("JOBID               NAME                ", "1000                näme-very-long-job  ", "1001                näme-very-long-job  "), ""},
+		{"JobID,Name", lines("JOBID               NAME                ", "1000                näme-very-long-job  ",
+			"1001                näme-very-long-job  "), ""},
 		{"JobID:,Name:", lines("JOBIDNAME", "1000näme-very-long-job", "1001näme-very-long-job"), ""},
-		{"JobID: ,Name: ,State", lines("JOBID NAME STATE               ", "1000 näme-very-long-job PENDING             ", "1001 näme-very-long-job RUNNING             "), ""},
+		{"JobID: ,Name: ,State", lines("JOBID NAME STATE               ", "1000 näme-very-long-job PENDING             ",
+			"1001 näme-very-long-job RUNNING             "), ""},
 		{"JobID:.,Name:.", lines("JOBIDNAME", "1000näme-very-long-job", "1001näme-very-long-job"), ""},
-		{"JobID:10|,Name:.10|,State:.3", lines("JOBID     |      NAME|STA", "1000      |näme-very-|PEN", "1001      |näme-very-|RUN"), ""},
-		{"jobid,STATE:\t", lines("JOBID               STATE\t", "1000                PENDING\t", "1001                RUNNING\t"), ""},
-		{",jobid,,statecompact,", lines("JOBID               ST                  ", "1000                PD                  ", "1001                R                   "), ""},
+		{"JobID:10|,Name:.10|,State:.3",
+			lines("JOBID     |      NAME|STA", "1000      |näme-very-|PEN", "1001      |näme-very-|RUN"), ""},
+		{"jobid,STATE:\t", lines("JOBID               STATE\t", "1000                PENDING\t",
+			"1001                RUNNING\t"), ""},
+		{",jobid,,statecompact,", lines("JOBID               ST                  ",
+			"1000                PD                  ", "1001                R                   "), ""},
 		{"jobid:5abc,state:|:|", lines("JOBIDabcSTATE|:|", "1000 abcPENDING|:|", "1001 abcRUNNING|:|"), ""},
 		{"jobid:0,state:0|", lines("JOBIDSTATE|", "1000PENDING|", "1001RUNNING|"), ""},
 		{"", lines("", "", ""), ""},
 		// clients: OOD (a trailing comma), psij, pestat
-		{"Account:\x1f,JobID:\x1f,tres-alloc:\x1f,tres-per-node:\x1f,", lines("ACCOUNT\x1fJOBID\x1fTRES_ALLOC\x1fTRES_PER_NODE\x1f",
-			"acct\x1f1000\x1fcpu=4,mem=4G,gres/gpu=2\x1fgres:gpu:a100:2\x1f", "acct\x1f1001\x1fcpu=4,mem=4G,gres/gpu=2\x1fgres:gpu:a100:2\x1f"), ""},
-		{"State: ,JobID: ,UserName: ,NumNodes: ,tres-alloc: ,NodeList: ,Name:", lines("STATE JOBID USER NODES TRES_ALLOC NODELIST NAME",
-			"PENDING 1000 root 1 cpu=4,mem=4G,gres/gpu=2  näme-very-long-job", "RUNNING 1001 root 2 cpu=4,mem=4G,gres/gpu=2 nodename-long[1-2] näme-very-long-job"), ""},
-		{"JobID,StateCompact,Reason", lines("JOBID               ST                  REASON              ", "1000                PD                  Resources           ", "1001                R                   None                "), ""},
+		{"Account:\x1f,JobID:\x1f,tres-alloc:\x1f,tres-per-node:\x1f,",
+			lines("ACCOUNT\x1fJOBID\x1fTRES_ALLOC\x1fTRES_PER_NODE\x1f",
+				"acct\x1f1000\x1fcpu=4,mem=4G,gres/gpu=2\x1fgres:gpu:a100:2\x1f",
+				"acct\x1f1001\x1fcpu=4,mem=4G,gres/gpu=2\x1fgres:gpu:a100:2\x1f"), ""},
+		{"State: ,JobID: ,UserName: ,NumNodes: ,tres-alloc: ,NodeList: ,Name:",
+			lines("STATE JOBID USER NODES TRES_ALLOC NODELIST NAME",
+				"PENDING 1000 root 1 cpu=4,mem=4G,gres/gpu=2  näme-very-long-job",
+				"RUNNING 1001 root 2 cpu=4,mem=4G,gres/gpu=2 nodename-long[1-2] näme-very-long-job"), ""},
+		{"JobID,StateCompact,Reason", lines("JOBID               ST                  REASON              ",
+			"1000                PD                  Resources           ",
+			"1001                R                   None                "), ""},
 		// complaints; the rest is printed all the same
 		{"foo,jobid:", lines("JOBID", "1000", "1001"), "Invalid job format specification: foo"},
 		{"jobi,jobid:", lines("JOBID", "1000", "1001"), "Invalid job format specification: jobi (did you mean JobID?)"},
-		{"jobid:, state", lines("JOBID", "1000", "1001"), "Invalid job format specification:  state (did you mean State or StateCompact?)"},
+		{"jobid:, state", lines("JOBID", "1000", "1001"),
+			"Invalid job format specification:  state (did you mean State or StateCompact?)"},
 		{":10,jobid:", lines("JOBID", "1000", "1001"), "Invalid job format specification: "},
 	} {
 		p, err := jobs.Columns(c.format)
@@ -181,7 +205,8 @@ func TestFieldsAndNames(t *testing.T) {
 	if strings.Join(names, " ") != "JobID State" {
 		t.Errorf("%q", names)
 	}
-	l := Language[job]{Fields: []Field[job]{{Name: "Account"}, {Name: "AdminComment"}, {Letter: 'x'}, {Name: "AllocCPUS"}, {Name: "AllocNodes"}, {Name: "End"}}}
+	l := Language[job]{Fields: []Field[job]{{Name: "Account"}, {Name: "AdminComment"}, {Letter: 'x'}, {Name: "AllocCPUS"},
+		{Name: "AllocNodes"}, {Name: "End"}}}
 	want := "Account             AdminComment        AllocCPUS           AllocNodes         \nEnd                \n"
 	if got := string(l.AppendNames(nil)); got != want {
 		t.Errorf("%q, want %q", got, want)

@@ -9,11 +9,14 @@ import (
 // sacct's language, as far as these tests need it, in its order: prefixes depend on it.
 var sacct = Language[job]{Noun: "field", Fields: []Field[job]{
 	{Name: "Account", Width: 10, Get: func(j *job) string { return j.account }},
-	{Name: "AllocCPUS", Width: 10, Whole: true, Append: func(b []byte, j *job) []byte { return strconv.AppendInt(b, int64(j.cpus), 10) }},
+	{Name: "AllocCPUS", Width: 10, Whole: true,
+		Append: func(b []byte, j *job) []byte { return strconv.AppendInt(b, int64(j.cpus), 10) }},
 	{Name: "End", Width: 19, Get: func(j *job) string { return j.end }},
 	{Name: "ExitCode", Width: 8, Get: func(*job) string { return "0:0" }},
-	{Name: "JobID", Width: 12, Left: true, Append: func(b []byte, j *job) []byte { return strconv.AppendInt(b, int64(j.id), 10) }},
-	{Name: "JobIDRaw", Width: 12, Left: true, Append: func(b []byte, j *job) []byte { return strconv.AppendInt(b, int64(j.id), 10) }},
+	{Name: "JobID", Width: 12, Left: true,
+		Append: func(b []byte, j *job) []byte { return strconv.AppendInt(b, int64(j.id), 10) }},
+	{Name: "JobIDRaw", Width: 12, Left: true,
+		Append: func(b []byte, j *job) []byte { return strconv.AppendInt(b, int64(j.id), 10) }},
 	{Name: "JobName", Width: 10, Get: func(j *job) string { return j.name }},
 	{Name: "NodeList", Width: 15, Get: func(j *job) string { return j.nodes }},
 	{Name: "Partition", Width: 10, Get: func(j *job) string { return j.partition }},
@@ -25,8 +28,10 @@ var sacct = Language[job]{Noun: "field", Fields: []Field[job]{
 // Expected texts are what sacct 22.05 printed for two such records, save that it counts bytes.
 func TestTable(t *testing.T) {
 	records := []job{
-		{id: 1000, name: "name-very-long-job", account: "acct", partition: "gpu-long-partition", state: "CANCELLED by 1001", cpus: 4, user: "alice", end: "2023-11-14T22:15:00", nodes: "n[1-2]"},
-		{id: 1001, name: "näme-very-long-job", account: "acct", partition: "debug", state: "RUNNING", cpus: 4000, user: "alice", end: "Unknown", nodes: "n[1-2]"},
+		{id: 1000, name: "name-very-long-job", account: "acct", partition: "gpu-long-partition", state: "CANCELLED by 1001",
+			cpus: 4, user: "alice", end: "2023-11-14T22:15:00", nodes: "n[1-2]"},
+		{id: 1001, name: "näme-very-long-job", account: "acct", partition: "debug", state: "RUNNING", cpus: 4000,
+			user: "alice", end: "Unknown", nodes: "n[1-2]"},
 	}
 	parsable, parsable2 := Style{Parsable: true}, Style{Parsable: true, NoTrailing: true}
 	for _, c := range []struct {
@@ -50,19 +55,28 @@ func TestTable(t *testing.T) {
 			"1001 RU+ + + 4000 "), "", Style{}},
 		{"st%-30,j", lines("Start                          JobID        ", strings.Repeat("-", 30)+" ------------ ",
 			"2023-11-14T22:13:20            1000         ", "2023-11-14T22:13:20            1001         "), "", Style{}},
-		{" state, ,jobid ,", lines("     State JobID        ", "---------- ------------ ", "CANCELLED+ 1000         ", "   RUNNING 1001         "), "", Style{}},
+		{" state, ,jobid ,", lines("     State JobID        ", "---------- ------------ ", "CANCELLED+ 1000         ",
+			"   RUNNING 1001         "), "", Style{}},
 		{"", lines("", "", "", ""), "", Style{}},
-		{"jobid,jobname%3,end", lines("JobID|JobName|End", "1000|name-very-long-job|2023-11-14T22:15:00", "1001|näme-very-long-job|Unknown"), "", parsable2},
-		{"jobid,jobname%3,end", lines("JobID|JobName|End|", "1000|name-very-long-job|2023-11-14T22:15:00|", "1001|näme-very-long-job|Unknown|"), "", parsable},
+		{"jobid,jobname%3,end", lines("JobID|JobName|End", "1000|name-very-long-job|2023-11-14T22:15:00",
+			"1001|näme-very-long-job|Unknown"), "", parsable2},
+		{"jobid,jobname%3,end", lines("JobID|JobName|End|", "1000|name-very-long-job|2023-11-14T22:15:00|",
+			"1001|näme-very-long-job|Unknown|"), "", parsable},
 		// clients: reportseff, OOD, snakemake, jobstats, submitit, parsl
-		{"JobID,State,AllocCPUS", lines("JobID^|^State^|^AllocCPUS^|^", "1000^|^CANCELLED by 1001^|^4^|^", "1001^|^RUNNING^|^4000^|^"), "", Style{Parsable: true, Delimiter: "^|^"}},
-		{"User,JobId,JobName", lines("User\x1fJobID\x1fJobName", "alice\x1f1000\x1fname-very-long-job", "alice\x1f1001\x1fnäme-very-long-job"), "", Style{Parsable: true, NoTrailing: true, Delimiter: "\x1f"}},
+		{"JobID,State,AllocCPUS", lines("JobID^|^State^|^AllocCPUS^|^", "1000^|^CANCELLED by 1001^|^4^|^",
+			"1001^|^RUNNING^|^4000^|^"), "", Style{Parsable: true, Delimiter: "^|^"}},
+		{"User,JobId,JobName", lines("User\x1fJobID\x1fJobName", "alice\x1f1000\x1fname-very-long-job",
+			"alice\x1f1001\x1fnäme-very-long-job"), "", Style{Parsable: true, NoTrailing: true, Delimiter: "\x1f"}},
 		{"JobIdRaw,State", lines("JobIDRaw|State", "1000|CANCELLED by 1001", "1001|RUNNING"), "", parsable2},
-		{"nodelist%-20", lines("NodeList             ", "-------------------- ", "n[1-2]               ", "n[1-2]               "), "", Style{}},
-		{"jobid,state%20", lines("JobID                       State ", "------------ -------------------- ", "1000            CANCELLED by 1001 ", "1001                      RUNNING "), "", Style{}},
+		{"nodelist%-20", lines("NodeList             ", "-------------------- ", "n[1-2]               ",
+			"n[1-2]               "), "", Style{}},
+		{"jobid,state%20", lines("JobID                       State ", "------------ -------------------- ",
+			"1000            CANCELLED by 1001 ", "1001                      RUNNING "), "", Style{}},
 		// complaints
 		{"jobid,foo", lines("JobID|", "1000|", "1001|"), `Invalid field requested: "foo"`, parsable},
-		{"jbid,stat,statee", lines("State", "CANCELLED by 1001", "RUNNING"), "Invalid field requested: \"jbid\" (did you mean JobID?)\nInvalid field requested: \"statee\" (did you mean State?)", parsable2},
+		{"jbid,stat,statee", lines("State", "CANCELLED by 1001", "RUNNING"),
+			"Invalid field requested: \"jbid\" (did you mean JobID?)\nInvalid field requested: \"statee\" (did you mean State?)",
+			parsable2},
 	} {
 		p, err := sacct.Table(c.format, c.style)
 		if c.complaint == "" && err != nil || c.complaint != "" && (err == nil || err.Error() != c.complaint) {
@@ -78,7 +92,8 @@ func TestTable(t *testing.T) {
 		}
 	}
 	p, err := sacct.Table("all", parsable2)
-	if want := "Account|AllocCPUS|End|ExitCode|JobID|JobIDRaw|JobName|NodeList|Partition|Start|State|User\n"; err != nil || p.String(nil, true) != want {
+	if want := "Account|AllocCPUS|End|ExitCode|JobID|JobIDRaw|JobName|NodeList|Partition|Start|State|User\n"; err != nil ||
+		p.String(nil, true) != want {
 		t.Errorf("all: %v %q", err, p.String(nil, true))
 	}
 }

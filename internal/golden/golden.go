@@ -50,7 +50,8 @@ func compare(t testing.TB, path string, got []byte, write bool) {
 	case err != nil:
 		t.Errorf("%s doesn't exist. To write it: go test -run '^%s$' -rewrite", path, t.Name())
 	default:
-		t.Errorf("%s differs. If the new text is right: go test -run '^%s$' -rewrite\n%s", path, t.Name(), show(path, want, got))
+		t.Errorf("%s differs. If the new text is right: go test -run '^%s$' -rewrite\n%s", path, t.Name(),
+			show(path, want, got))
 	}
 }
 

@@ -204,7 +204,8 @@ func TestAgainstSlurm(t *testing.T) {
 		t.Skip("no scontrol here; the tables hold what it printed")
 	}
 	conf := t.TempDir() + "/slurm.conf"
-	if err := os.WriteFile(conf, []byte("ClusterName=x\nSlurmctldHost=localhost\nNodeName=n1\nPartitionName=p Nodes=n1\n"), 0o644); err != nil {
+	if err := os.WriteFile(conf, []byte("ClusterName=x\nSlurmctldHost=localhost\nNodeName=n1\nPartitionName=p Nodes=n1\n"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	show := func(what, expr string) (string, bool) {
@@ -238,7 +239,8 @@ func TestAgainstSlurm(t *testing.T) {
 }
 
 func FuzzExpand(f *testing.F) {
-	for _, s := range []string{"n[1-3,5]", "n[001-003],n[1-2]", "r[1-2]n[08-11]-ib", "a,,b", "n[", "[0-9]", "n[1-2][3-4]", "x01x2", "n99999999999999999999"} {
+	for _, s := range []string{"n[1-3,5]", "n[001-003],n[1-2]", "r[1-2]n[08-11]-ib", "a,,b", "n[", "[0-9]", "n[1-2][3-4]",
+		"x01x2", "n99999999999999999999"} {
 		f.Add(s, "n1")
 	}
 	f.Fuzz(func(t *testing.T, expr, other string) {
@@ -261,7 +263,8 @@ func FuzzExpand(f *testing.F) {
 			t.Fatalf("%q sorted: %q, %v", expr, CompressSorted(hosts), err)
 		}
 		set, err := Expand(Compress(hosts))
-		if err != nil || !slices.Equal(slices.Sorted(slices.Values(set)), slices.Compact(slices.Sorted(slices.Values(hosts)))) {
+		if err != nil || !slices.Equal(slices.Sorted(slices.Values(set)),
+			slices.Compact(slices.Sorted(slices.Values(hosts)))) {
 			t.Fatalf("%q canonical: %q, %v", expr, Compress(hosts), err)
 		}
 		if c := Compress(hosts); Compress(set) != c {

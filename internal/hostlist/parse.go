@@ -172,7 +172,8 @@ func parseBracket(expr string, open int) ([]span, int, error) {
 		case ',':
 			i++
 		default:
-			return nil, 0, &Error{expr, i, fmt.Sprintf("%q inside a bracket; only numbers, \"-\" and \",\" may stand there, as in n[1-3,7]", expr[i])}
+			return nil, 0, &Error{expr, i,
+				fmt.Sprintf("%q inside a bracket; only numbers, \"-\" and \",\" may stand there, as in n[1-3,7]", expr[i])}
 		}
 	}
 }

@@ -13,8 +13,8 @@ import (
 )
 
 // env.go builds the environment of a batch script: what the job was submitted with, less what describes some other
-// job, plus what describes this one. The names, values and conditions are those of Slurm 22.05's batch step, observed on
-// a running one (testdata/slurm-22.05.txt), with the variables that later releases added.
+// job, plus what describes this one. The names, values and conditions are those of Slurm 22.05's batch step, observed
+// on a running one (testdata/slurm-22.05.txt), with the variables that later releases added.
 //
 // Where it does better on purpose: a variable that gnoded owns never leaks from the job that submitted this one into
 // it, so a plain job submitted by an array task has no SLURM_ARRAY_TASK_ID.
@@ -84,7 +84,8 @@ var owned = map[string]bool{
 	"SLURMD_NODENAME": true, "SLURM_ARRAY_JOB_ID": true, "SLURM_ARRAY_TASK_COUNT": true, "SLURM_ARRAY_TASK_ID": true,
 	"SLURM_ARRAY_TASK_MAX": true, "SLURM_ARRAY_TASK_MIN": true, "SLURM_ARRAY_TASK_STEP": true, "SLURM_CLUSTER_NAME": true,
 	"SLURM_CONF": true, "GBATCH_CONF": true, "SLURM_CPUS_ON_NODE": true, "SLURM_CPUS_PER_TASK": true, "SLURM_GPUS": true,
-	"SLURM_GPUS_ON_NODE": true, "SLURM_GPUS_PER_NODE": true, "SLURM_GPUS_PER_SOCKET": true, "SLURM_GPUS_PER_TASK": true, "SLURM_TRES_PER_TASK": true, "SLURM_GTIDS": true,
+	"SLURM_GPUS_ON_NODE": true, "SLURM_GPUS_PER_NODE": true, "SLURM_GPUS_PER_SOCKET": true, "SLURM_GPUS_PER_TASK": true,
+	"SLURM_TRES_PER_TASK": true, "SLURM_GTIDS": true,
 	"SLURM_HET_SIZE": true, "SLURM_JOBID": true, "SLURM_JOB_ACCOUNT": true, "SLURM_JOB_CPUS_PER_NODE": true,
 	"SLURM_JOB_DEPENDENCY": true, "SLURM_JOB_END_TIME": true, "SLURM_JOB_GID": true, "SLURM_JOB_GPUS": true,
 	"SLURM_JOB_ID": true, "SLURM_JOB_NAME": true, "SLURM_JOB_NODELIST": true, "SLURM_JOB_NUM_NODES": true,
@@ -92,10 +93,12 @@ var owned = map[string]bool{
 	"SLURM_JOB_UID": true, "SLURM_JOB_USER": true, "SLURM_LAUNCH_NODE_IPADDR": true, "SLURM_LOCALID": true,
 	"SLURM_MEM_PER_CPU": true, "SLURM_MEM_PER_GPU": true, "SLURM_MEM_PER_NODE": true, "SLURM_NNODES": true,
 	"SLURM_NODEID": true, "SLURM_NODELIST": true, "SLURM_NODE_ALIASES": true, "SLURM_NPROCS": true, "SLURM_NTASKS": true,
-	"SLURM_NTASKS_PER_NODE": true, "SLURM_OVERCOMMIT": true, "SLURM_PROCID": true, "SLURM_RESTART_COUNT": true, "SLURM_SHARDS_ON_NODE": true,
+	"SLURM_NTASKS_PER_NODE": true, "SLURM_OVERCOMMIT": true, "SLURM_PROCID": true, "SLURM_RESTART_COUNT": true,
+	"SLURM_SHARDS_ON_NODE": true,
 	"SLURM_SRUN_COMM_HOST": true, "SLURM_SRUN_COMM_PORT": true, "SLURM_STEPID": true, "SLURM_STEP_GPUS": true,
 	"SLURM_STEP_ID": true, "SLURM_STEP_LAUNCHER_PORT": true, "SLURM_STEP_NODELIST": true, "SLURM_STEP_NUM_NODES": true,
-	"SLURM_STEP_NUM_TASKS": true, "SLURM_STEP_TASKS_PER_NODE": true, "SLURM_SUBMIT_HOST": true, "SLURM_TASKS_PER_NODE": true, "SLURM_TASK_PID": true,
+	"SLURM_STEP_NUM_TASKS": true, "SLURM_STEP_TASKS_PER_NODE": true, "SLURM_SUBMIT_HOST": true,
+	"SLURM_TASKS_PER_NODE": true, "SLURM_TASK_PID": true,
 	"SLURM_TOPOLOGY_ADDR": true, "SLURM_TOPOLOGY_ADDR_PATTERN": true, "SLURM_UMASK": true, "SLURM_WORKING_CLUSTER": true,
 	"ENVIRONMENT": true, "HOSTNAME": true,
 }
@@ -217,7 +220,8 @@ func describeRequest(v *Vars, l *proto.Launch) {
 }
 
 // bindNames are the variables with which a job that says how its tasks are bound tells grun.
-var bindNames = map[string]bool{"SLURM_GPU_BIND": true, "SLURM_CPU_BIND": true, "SLURM_MEM_BIND": true, "SLURM_DISTRIBUTION": true,
+var bindNames = map[string]bool{"SLURM_GPU_BIND": true, "SLURM_CPU_BIND": true, "SLURM_MEM_BIND": true,
+	"SLURM_DISTRIBUTION":   true,
 	"SLURM_DIST_PLANESIZE": true, "SLURM_HINT": true, "SLURM_NTASKS_PER_GPU": true}
 
 func describeBinding(v *Vars, s *model.Spec) {
@@ -353,7 +357,8 @@ func (e *Node) fill(env []string, has *givenNames, l *proto.Launch) []string {
 	for _, d := range [...]struct {
 		has         bool
 		name, value string
-	}{{has.home, "HOME", who.Home}, {has.user, "USER", who.Name}, {has.logname, "LOGNAME", who.Name}, {has.shell, "SHELL", who.Shell}} {
+	}{{has.home, "HOME", who.Home}, {has.user, "USER", who.Name}, {has.logname, "LOGNAME", who.Name},
+		{has.shell, "SHELL", who.Shell}} {
 		if !d.has {
 			v.Given(d.name, d.value)
 		}

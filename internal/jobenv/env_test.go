@@ -37,13 +37,15 @@ func testEnv(node string) *Node {
 		gres = nil
 	}
 	var seen *Units
-	return &Node{Name: node, Cluster: "real", Controller: "127.0.0.1:6817", Conf: "/tmp/realslurm/slurm.conf", Hidden: seen.HiddenOn(&model.NodeDef{Gres: gres}),
-		User: func(uint32) Account { return Account{Name: "root", Home: "/root", Shell: "/bin/bash"} }}
+	return &Node{Name: node, Cluster: "real", Controller: "127.0.0.1:6817", Conf: "/tmp/realslurm/slurm.conf",
+		Hidden: seen.HiddenOn(&model.NodeDef{Gres: gres}),
+		User:   func(uint32) Account { return Account{Name: "root", Home: "/root", Shell: "/bin/bash"} }}
 }
 
 // launchOn makes a launch with these CPUs, tasks and GPUs on its nodes.
 func launchOn(job model.JobID, name string, nodes ...model.NodeAlloc) *proto.Launch {
-	return &proto.Launch{Job: job, Attempt: 1, Task: model.NoTask, Part: "debug", LimitS: model.Unlimited, Start: 1_700_000_000_500,
+	return &proto.Launch{Job: job, Attempt: 1, Task: model.NoTask, Part: "debug", LimitS: model.Unlimited,
+		Start: 1_700_000_000_500,
 		Spec:  &model.Spec{Name: name, User: "root", WorkDir: "/tmp/realslurm/out", Host: "vm", Umask: 0o022},
 		Alloc: &model.Alloc{Nodes: nodes}}
 }
@@ -68,7 +70,8 @@ func TestEnvironmentIsSlurms(t *testing.T) {
 	}
 	jobs["gpu1"].Spec.MemPerNode = 100
 	two := jobs["two"].Spec
-	two.Tasks, two.CPUsPerTask, two.MemPerCPU, two.Gres = 3, 1, 50, []model.GresReq{{Name: "gpu", Count: 1, Per: model.PerNode}}
+	two.Tasks, two.CPUsPerTask, two.MemPerCPU, two.Gres = 3, 1, 50,
+		[]model.GresReq{{Name: "gpu", Count: 1, Per: model.PerNode}}
 	jobs["two"].LimitS = 600
 	ntpn := jobs["ntpn"].Spec
 	ntpn.TasksPerNode, ntpn.CPUsPerTask, ntpn.Gres = 2, 1, []model.GresReq{{Name: "gpu", Count: 2, Per: model.PerJob}}
@@ -76,9 +79,11 @@ func TestEnvironmentIsSlurms(t *testing.T) {
 	arr.ArrayID, arr.Task, arr.Array = 5, 3, proto.ArrayShape{Count: 3, Min: 1, Max: 5, Step: 2}
 	jobs["nongpu"].Spec.DepText = "singleton"
 	exp := jobs["expnone"].Spec
-	exp.Account, exp.Tasks, exp.MemPerNode, exp.Gres = "acct", 2, model.WholeMem, []model.GresReq{{Name: "gpu", Count: 1, Per: model.PerTask}}
+	exp.Account, exp.Tasks, exp.MemPerNode, exp.Gres = "acct", 2, model.WholeMem,
+		[]model.GresReq{{Name: "gpu", Count: 1, Per: model.PerTask}}
 
-	const submitted = "PATH=/bin\x00HOME=/root\x00USER=root\x00FOO=a b\x00CUDA_VISIBLE_DEVICES=7\x00HOSTNAME=bogus\x00SLURM_SUBMIT_DIR=/tmp/realslurm/out\x00"
+	const submitted = "PATH=/bin\x00HOME=/root\x00USER=root\x00FOO=a " +
+		"b\x00CUDA_VISIBLE_DEVICES=7\x00HOSTNAME=bogus\x00SLURM_SUBMIT_DIR=/tmp/realslurm/out\x00"
 	later := []string{"SLURM_JOB_START_TIME", "SLURM_JOB_END_TIME", "SLURM_UMASK", "SLURM_WORKING_CLUSTER", "GBATCH_CONF"}
 	all := slurmEnvs(t)
 	for name, want := range all {
@@ -97,7 +102,8 @@ func TestEnvironmentIsSlurms(t *testing.T) {
 			for k, v := range got {
 				_, here := want[k]
 				_, plain := all["plain"][k]
-				if (strings.HasPrefix(k, "SLURM") || strings.Contains(k, "VISIBLE")) && !here && !plain && !slices.Contains(later, k) {
+				if (strings.HasPrefix(k, "SLURM") || strings.Contains(k, "VISIBLE")) && !here && !plain &&
+					!slices.Contains(later, k) {
 					t.Errorf("%s=%q, which Slurm does not set", k, v)
 				}
 			}
@@ -125,7 +131,8 @@ func TestEnvironmentDetails(t *testing.T) {
 	l := launchOn(7, "j", nodeAlloc("n1", 4, 2, 0), nodeAlloc("n2", 4, 2, 0), nodeAlloc("n3", 1, 1, 0))
 	l.Alloc.Nodes[0].Gres = []model.GresAlloc{{Name: "gpu", Type: "a100", Index: model.Bits(nil).With(5)},
 		{Name: "gpu", Type: "t4", Index: model.Bits(nil).With(0).With(2)}, {Name: "nic", Index: model.UpTo(9)}}
-	l.Spec.Gres = []model.GresReq{{Name: "gpu", Type: "a100", Count: 1}, {Name: "gpu", Type: "t4", Count: 2}, {Name: "nic", Count: 9}}
+	l.Spec.Gres = []model.GresReq{{Name: "gpu", Type: "a100", Count: 1}, {Name: "gpu", Type: "t4", Count: 2},
+		{Name: "nic", Count: 9}}
 	l.LimitS, l.Restarts, l.Resv = 90, 2, "maint"
 	l.Spec.QOS, l.Spec.Overcommit, l.Spec.Name, l.Spec.UID, l.Spec.GID = "high", true, "odd\x00name", 1000, 100
 	e := testEnv("n1")
@@ -137,19 +144,25 @@ func TestEnvironmentDetails(t *testing.T) {
 	}
 	got := asMap(t, env)
 	for name, want := range map[string]string{
-		"CUDA_VISIBLE_DEVICES": "0,2,5", "SLURM_JOB_GPUS": "0,2,5", "SLURM_GPUS_ON_NODE": "3", "SLURM_GPUS_PER_NODE": "a100:1,t4:2",
-		"SLURM_JOB_START_TIME": "1700000000", "SLURM_JOB_END_TIME": "1700000090", "SLURM_RESTART_COUNT": "2", "SLURM_JOB_RESERVATION": "maint",
-		"SLURM_JOB_QOS": "high", "SLURM_OVERCOMMIT": "1", "SLURM_JOB_NAME": "oddname", "SLURM_JOB_UID": "1000", "SLURM_JOB_GID": "100",
-		"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_JOB_CPUS_PER_NODE": "4(x2),1", "SLURM_TASKS_PER_NODE": "2(x2),1", "SLURM_CPUS_ON_NODE": "4",
-		"SLURM_EXPORT_ENV": "NONE", "SLURM_PRIO_PROCESS": "5", "EMPTY": "", "LAST": "1", "SLURM_UMASK": "0022",
-		"HOME": "/root", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/bash", "PATH": "/usr/local/bin:/usr/bin:/bin", "TMPDIR": "/tmp",
+		"CUDA_VISIBLE_DEVICES": "0,2,5", "SLURM_JOB_GPUS": "0,2,5", "SLURM_GPUS_ON_NODE": "3",
+		"SLURM_GPUS_PER_NODE":  "a100:1,t4:2",
+		"SLURM_JOB_START_TIME": "1700000000", "SLURM_JOB_END_TIME": "1700000090", "SLURM_RESTART_COUNT": "2",
+		"SLURM_JOB_RESERVATION": "maint",
+		"SLURM_JOB_QOS":         "high", "SLURM_OVERCOMMIT": "1", "SLURM_JOB_NAME": "oddname", "SLURM_JOB_UID": "1000",
+		"SLURM_JOB_GID":      "100",
+		"SLURM_JOB_NODELIST": "n[1-3]", "SLURM_JOB_CPUS_PER_NODE": "4(x2),1", "SLURM_TASKS_PER_NODE": "2(x2),1",
+		"SLURM_CPUS_ON_NODE": "4",
+		"SLURM_EXPORT_ENV":   "NONE", "SLURM_PRIO_PROCESS": "5", "EMPTY": "", "LAST": "1", "SLURM_UMASK": "0022",
+		"HOME": "/root", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/bash", "PATH": "/usr/local/bin:/usr/bin:/bin",
+		"TMPDIR":                "/tmp",
 		"SLURM_WORKING_CLUSTER": "real:127.0.0.1:6817:11008:109",
 	} {
 		if got[name] != want {
 			t.Errorf("%s=%q, want %q", name, got[name], want)
 		}
 	}
-	for _, name := range []string{"SLURM_ARRAY_TASK_ID", "SLURM_NTASKS", "SLURM_STEP_ID", "noequals", "", "SLURM_JOB_ACCOUNT", "SLURM_MEM_PER_NODE"} {
+	for _, name := range []string{"SLURM_ARRAY_TASK_ID", "SLURM_NTASKS", "SLURM_STEP_ID", "noequals", "",
+		"SLURM_JOB_ACCOUNT", "SLURM_MEM_PER_NODE"} {
 		if v, ok := got[name]; ok {
 			t.Errorf("%q=%q should not be there", name, v)
 		}
@@ -158,7 +171,8 @@ func TestEnvironmentDetails(t *testing.T) {
 
 func TestEnvironmentHasALimit(t *testing.T) {
 	l := launchOn(7, "j", nodeAlloc("n1", 1, 1, 0))
-	if _, err := testEnv("n1").Script(l, []byte(strings.Repeat("A=1\x00", maxEnvVars+1))); err == nil || !strings.Contains(err.Error(), "32768") {
+	if _, err := testEnv("n1").Script(l, []byte(strings.Repeat("A=1\x00", maxEnvVars+1))); err == nil ||
+		!strings.Contains(err.Error(), "32768") {
 		t.Errorf("%v", err)
 	}
 }

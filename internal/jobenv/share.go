@@ -6,8 +6,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// share.go describes shares of GPUs to the jobs that hold them: the GPU itself is seen as if it were the job's, how much
-// of it is in the variables of shard and mps. Its device file may be opened (units.go): several jobs have it open.
+// share.go describes shares of GPUs to the jobs that hold them: the GPU itself is seen as if it were the job's, how
+// much of it is in the variables of shard and mps. Its device file may be opened (units.go): several jobs have it open.
 
 // mpsDir is where prologs keep the directories of MPS control daemons, one for each user and GPU: see
 // etc/examples/prolog-mps.sh, which makes them. It is root's, so that nobody can put something in the way of others.
@@ -53,8 +53,8 @@ func Shares(v *Vars, uid uint32, here *model.NodeAlloc) {
 // mpsPercent gives what units of mps are of a GPU, in percent: 1 at least.
 func mpsPercent(units, of int) int64 { return int64(max(1, units*100/max(1, of))) }
 
-// showShared sets the variables by which runtimes find the GPU that a job shares. The daemon of MPS has this GPU alone, so
-// its clients count it as the first, whatever they may open.
+// showShared sets the variables by which runtimes find the GPU that a job shares. The daemon of MPS has this GPU alone,
+// so its clients count it as the first, whatever they may open.
 func (e *Node) showShared(v *Vars, mine, open *model.NodeAlloc) {
 	gpus := sharedGPUs(mine)
 	if gpus.Empty() {

@@ -9,12 +9,13 @@ import (
 // shareAlloc is a job's part of a node with shares of a GPU.
 func shareAlloc(name string, units int, gpu, of int32) *model.NodeAlloc {
 	na := nodeAlloc("n1", 4, 1, 0)
-	na.Gres = []model.GresAlloc{{Name: name, Type: "a100", Index: model.UpTo(units), Share: &model.GPUShare{GPU: gpu, Of: of}}}
+	na.Gres = []model.GresAlloc{{Name: name, Type: "a100", Index: model.UpTo(units),
+		Share: &model.GPUShare{GPU: gpu, Of: of}}}
 	return &na
 }
 
-// TestShareEnvironment: a job that shares a GPU sees that GPU, as whoever may open nothing else or all of them counts it,
-// and how much of it is its own.
+// TestShareEnvironment: a job that shares a GPU sees that GPU, as whoever may open nothing else or all of them counts
+// it, and how much of it is its own.
 func TestShareEnvironment(t *testing.T) {
 	held := &Units{Relative: map[string]bool{"gpu": true}}
 	uuids := &Units{ByUUID: true, UUID: map[Unit]string{{"gpu", 3}: "GPU-3"}}
@@ -24,15 +25,22 @@ func TestShareEnvironment(t *testing.T) {
 		here *model.NodeAlloc
 		want map[string]string // "": not set
 	}{
-		{"shard", nil, shareAlloc("shard", 2, 3, 4), map[string]string{"CUDA_VISIBLE_DEVICES": "3", "ROCR_VISIBLE_DEVICES": "3", "SLURM_SHARDS_ON_NODE": "2", "SLURM_JOB_GPUS": "3",
-			"SLURM_GPUS_ON_NODE": "", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": ""}},
-		{"shard, devices held", held, shareAlloc("shard", 1, 3, 4), map[string]string{"CUDA_VISIBLE_DEVICES": "0", "SLURM_SHARDS_ON_NODE": "1", "SLURM_JOB_GPUS": "3"}},
-		{"shard by UUID", uuids, shareAlloc("shard", 1, 3, 4), map[string]string{"CUDA_VISIBLE_DEVICES": "GPU-3", "SLURM_JOB_GPUS": "3"}},
-		{"mps", nil, shareAlloc("mps", 50, 3, 100), map[string]string{"CUDA_VISIBLE_DEVICES": "0", "SLURM_JOB_GPUS": "3", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50",
-			"CUDA_MPS_PIPE_DIRECTORY": "/run/nvidia-mps/1000/gpu3/pipe", "CUDA_MPS_LOG_DIRECTORY": "/run/nvidia-mps/1000/gpu3/log", "SLURM_SHARDS_ON_NODE": ""}},
+		{"shard", nil, shareAlloc("shard", 2, 3, 4),
+			map[string]string{"CUDA_VISIBLE_DEVICES": "3", "ROCR_VISIBLE_DEVICES": "3", "SLURM_SHARDS_ON_NODE": "2",
+				"SLURM_JOB_GPUS":     "3",
+				"SLURM_GPUS_ON_NODE": "", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": ""}},
+		{"shard, devices held", held, shareAlloc("shard", 1, 3, 4),
+			map[string]string{"CUDA_VISIBLE_DEVICES": "0", "SLURM_SHARDS_ON_NODE": "1", "SLURM_JOB_GPUS": "3"}},
+		{"shard by UUID", uuids, shareAlloc("shard", 1, 3, 4),
+			map[string]string{"CUDA_VISIBLE_DEVICES": "GPU-3", "SLURM_JOB_GPUS": "3"}},
+		{"mps", nil, shareAlloc("mps", 50, 3, 100),
+			map[string]string{"CUDA_VISIBLE_DEVICES": "0", "SLURM_JOB_GPUS": "3", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "50",
+				"CUDA_MPS_PIPE_DIRECTORY": "/run/nvidia-mps/1000/gpu3/pipe",
+				"CUDA_MPS_LOG_DIRECTORY":  "/run/nvidia-mps/1000/gpu3/log", "SLURM_SHARDS_ON_NODE": ""}},
 		{"mps of 200", nil, shareAlloc("mps", 50, 0, 200), map[string]string{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "25"}},
 		{"mps, a little", nil, shareAlloc("mps", 1, 0, 400), map[string]string{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "1"}},
-		{"mps by UUID", uuids, shareAlloc("mps", 10, 3, 100), map[string]string{"CUDA_VISIBLE_DEVICES": "GPU-3", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "10"}},
+		{"mps by UUID", uuids, shareAlloc("mps", 10, 3, 100),
+			map[string]string{"CUDA_VISIBLE_DEVICES": "GPU-3", "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "10"}},
 	} {
 		l := launchOn(7, "j", *c.here)
 		l.Spec.UID = 1000

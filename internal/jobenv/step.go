@@ -25,11 +25,14 @@ var stepOwned = map[string]bool{
 	"SLURM_SHARDS_ON_NODE": true, "SLURM_PTY_PORT": true, "SLURM_PTY_WIN_COL": true, "SLURM_PTY_WIN_ROW": true,
 }
 
-// perTask are those that differ between the tasks of a node, and jobOnly those of the batch script that a step has anew.
+// perTask are those that differ between the tasks of a node, and jobOnly those of the batch script that a step has
+// anew.
 var jobOnly = map[string]bool{
-	"SLURM_PROCID": true, "SLURM_LOCALID": true, "SLURM_GTIDS": true, "SLURM_NODEID": true, "SLURM_NTASKS": true, "SLURM_NPROCS": true,
-	"SLURM_NNODES": true, "SLURM_TASKS_PER_NODE": true, "SLURM_CPUS_ON_NODE": true, "SLURM_GPUS_ON_NODE": true, "SLURM_CPUS_PER_TASK": true,
-	"SLURM_NODELIST": true, "ENVIRONMENT": true, "HOSTNAME": true, "SLURM_UMASK": true,
+	"SLURM_PROCID": true, "SLURM_LOCALID": true, "SLURM_GTIDS": true, "SLURM_NODEID": true, "SLURM_NTASKS": true,
+	"SLURM_NPROCS": true,
+	"SLURM_NNODES": true, "SLURM_TASKS_PER_NODE": true, "SLURM_CPUS_ON_NODE": true, "SLURM_GPUS_ON_NODE": true,
+	"SLURM_CPUS_PER_TASK": true,
+	"SLURM_NODELIST":      true, "ENVIRONMENT": true, "HOSTNAME": true, "SLURM_UMASK": true,
 }
 
 // TaskView is what the environment of one task says beside the step's.
@@ -210,7 +213,8 @@ func runs(counts []int) string {
 	return string(out)
 }
 
-var distNames = [...]string{proto.DistBlock: "block", proto.DistCyclic: "cyclic", proto.DistPlane: "plane", proto.DistArbitrary: "arbitrary", proto.DistFCyclic: "fcyclic"}
+var distNames = [...]string{proto.DistBlock: "block", proto.DistCyclic: "cyclic", proto.DistPlane: "plane",
+	proto.DistArbitrary: "arbitrary", proto.DistFCyclic: "fcyclic"}
 
 func distText(n *proto.StepNeed, b *proto.StepBind) string {
 	if n.Dist == proto.DistDefault || int(n.Dist) >= len(distNames) {
@@ -223,10 +227,12 @@ func distText(n *proto.StepNeed, b *proto.StepBind) string {
 	return text
 }
 
-var memBindNames = [...]string{proto.BindNone: "none", proto.BindRank: "rank", proto.BindMap: "map_mem", proto.BindMask: "mask_mem", proto.BindLocal: "local"}
+var memBindNames = [...]string{proto.BindNone: "none", proto.BindRank: "rank", proto.BindMap: "map_mem",
+	proto.BindMask: "mask_mem", proto.BindLocal: "local"}
 
-var gpuBindNames = [...]string{proto.BindNone: "none", proto.BindMap: "map_gpu:", proto.BindMask: "mask_gpu:", proto.BindClosest: "closest",
-	proto.BindSingle: "single:", proto.BindPerTask: "per_task:"}
+var gpuBindNames = [...]string{proto.BindNone: "none", proto.BindMap: "map_gpu:", proto.BindMask: "mask_gpu:",
+	proto.BindClosest: "closest",
+	proto.BindSingle:  "single:", proto.BindPerTask: "per_task:"}
 
 // gpuBindText is the value of SLURM_GPU_BIND.
 func gpuBindText(b *proto.StepBind) string {

@@ -8,15 +8,17 @@ import (
 	"gbatch/internal/model"
 )
 
-// units.go names a job's units for the runtimes that use them: CUDA_VISIBLE_DEVICES and its like. Where the kernel lets a
-// job open its own units only, a runtime counts those, from 0; else it counts all of the node's.
+// units.go names a job's units for the runtimes that use them: CUDA_VISIBLE_DEVICES and its like. Where the kernel lets
+// a job open its own units only, a runtime counts those, from 0; else it counts all of the node's.
 
 // The variables of each kind of runtime, and the flags of gres.conf that choose them for gpu.
 var (
 	gpuVars = [...]string{"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"}
-	envFlag = map[string]string{"nvidia_gpu_env": gpuVars[0], "amd_gpu_env": gpuVars[1], "opencl_env": gpuVars[2], "intel_gpu_env": gpuVars[3]}
+	envFlag = map[string]string{"nvidia_gpu_env": gpuVars[0], "amd_gpu_env": gpuVars[1], "opencl_env": gpuVars[2],
+		"intel_gpu_env": gpuVars[3]}
 	npuVars = [...]string{"ASCEND_RT_VISIBLE_DEVICES"}
-	mpsVars = [...]string{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"} // see shareenv.go
+	// see shareenv.go
+	mpsVars = [...]string{"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"}
 )
 
 // takesUUID says which runtimes know a unit by its UUID.
@@ -77,13 +79,15 @@ func (v *Units) varsOf(resource string) []string {
 	return nil
 }
 
-// HiddenOn gives the variables of all resources that a node has. On a node without GPUs CUDA_VISIBLE_DEVICES is the user's own.
+// HiddenOn gives the variables of all resources that a node has. On a node without GPUs CUDA_VISIBLE_DEVICES is the
+// user's own.
 func (v *Units) HiddenOn(def *model.NodeDef) (names []string) {
 	if def == nil {
 		return nil
 	}
 	for i := range def.Gres {
-		if g := &def.Gres[i]; g.Count > 0 && !slices.ContainsFunc(def.Gres[:i], func(o model.GresDef) bool { return o.Name == g.Name }) {
+		if g := &def.Gres[i]; g.Count > 0 &&
+			!slices.ContainsFunc(def.Gres[:i], func(o model.GresDef) bool { return o.Name == g.Name }) {
 			names = append(names, v.varsOf(g.Name)...)
 			if g.Name == "mps" {
 				names = append(names, mpsVars[:]...)
@@ -93,8 +97,8 @@ func (v *Units) HiddenOn(def *model.NodeDef) (names []string) {
 	return names
 }
 
-// show sets a resource's variables to the units in mine, for a process whose control group opens those in open: a job's or
-// a step's all.
+// show sets a resource's variables to the units in mine, for a process whose control group opens those in open: a job's
+// or a step's all.
 func (v *Units) show(to *Vars, resource string, mine, open model.Bits) {
 	names := v.varsOf(resource)
 	if len(names) == 0 || mine.Empty() {
@@ -129,8 +133,8 @@ func (v *Units) numbers(resource string, mine, open model.Bits) string {
 	return strings.Join(out, ",")
 }
 
-// GPUsOf gives the GPUs behind what is held of a node, by their numbers there, and how many units of GPUs that is: GPUs of
-// which instances (mig) or shares are held are among them.
+// GPUsOf gives the GPUs behind what is held of a node, by their numbers there, and how many units of GPUs that is: GPUs
+// of which instances (mig) or shares are held are among them.
 func (v *Units) GPUsOf(held []model.GresAlloc) (gpus model.Bits, units int) {
 	for i := range held {
 		g := &held[i]

@@ -39,7 +39,8 @@ func GPURows(i *proto.NodeInfo) []GPURow {
 }
 
 func gpuRowOf(i *proto.NodeInfo, g *model.GresDef, index int32) GPURow {
-	r := GPURow{node: i.Node.Def.Name, name: g.Name, index: index, typ: g.Type, util: -1, temp: -1, usedMiB: -1, allMiB: -1}
+	r := GPURow{node: i.Node.Def.Name, name: g.Name, index: index, typ: g.Type, util: -1, temp: -1, usedMiB: -1,
+		allMiB: -1}
 	reserved := g.Off.Has(int(index))
 	for k := range i.Units {
 		if u := &i.Units[k]; u.Name == g.Name && u.Index == index {
@@ -111,7 +112,8 @@ var gpuColumns = [...]struct {
 	most  int
 	right bool
 }{
-	{"NODE", 24, false}, {"IDX", 4, true}, {"UUID", 40, false}, {"TYPE", 20, false}, {"STATE", 8, false}, {"JOB", 20, false},
+	{"NODE", 24, false}, {"IDX", 4, true}, {"UUID", 40, false}, {"TYPE", 20, false}, {"STATE", 8, false},
+	{"JOB", 20, false},
 	{"UTIL", 4, true}, {"MEM", 16, true}, {"TEMP", 5, true}, {"XID", 5, true},
 }
 
@@ -135,7 +137,8 @@ func (r *GPURow) cells() [len(gpuColumns)]string {
 		}
 		return s
 	}
-	return [...]string{r.node, fmt.Sprint(r.index), dash(r.uuid), dash(r.typ), r.state, dash(r.job), known(r.util, "%"), mem, known(r.temp, "C"), xidText(r.xid)}
+	return [...]string{r.node, fmt.Sprint(r.index), dash(r.uuid), dash(r.typ), r.state, dash(r.job), known(r.util, "%"),
+		mem, known(r.temp, "C"), xidText(r.xid)}
 }
 
 func xidText(xid int32) string {
@@ -232,7 +235,8 @@ func unitLines(i *proto.NodeInfo) [][]string {
 		add("Links", strings.Join(links, ","))
 		add("Flags", strings.Join(u.Flags, ","))
 		for k := range i.Node.Def.Gres {
-			if g := &i.Node.Def.Gres[k]; g.Name == u.Name && (g.Name == model.GPUName || g.Name == "mig") && g.First <= u.Index && u.Index < g.First+g.Count {
+			if g := &i.Node.Def.Gres[k]; g.Name == u.Name && (g.Name == model.GPUName || g.Name == "mig") &&
+				g.First <= u.Index && u.Index < g.First+g.Count {
 				r := gpuRowOf(i, g, u.Index)
 				add("State", r.state)
 				add("Job", r.job)

@@ -107,7 +107,9 @@ func (r *JobRow) nodeList() string {
 
 // unavailable gives what Slurm's tools print behind ReqNodeNotAvail, or "".
 func unavailable(j *model.Job) string {
-	if j.Reason == model.ReasonReqNodeNotAvail && (strings.HasPrefix(j.Why, "UnavailableNodes:") || j.Why == "Reserved for maintenance" || j.Why == "May be reserved for other job") {
+	if j.Reason == model.ReasonReqNodeNotAvail &&
+		(strings.HasPrefix(j.Why, "UnavailableNodes:") || j.Why == "Reserved for maintenance" ||
+			j.Why == "May be reserved for other job") {
 		return j.Why
 	}
 	return ""

@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// This file owns what gqueue can show of a job: the letters of -o and the names of -O, with the headings of squeue 22.05.
-// What has no meaning in gbatch shows what squeue shows for a value that isn't set.
+// This file owns what gqueue can show of a job: the letters of -o and the names of -O, with the headings of squeue
+// 22.05. What has no meaning in gbatch shows what squeue shows for a value that isn't set.
 
 type JobField = format.Field[JobRow]
 
@@ -44,7 +44,8 @@ func jobLetters() []JobField {
 		qText('a', "Account", "ACCOUNT", func(r *JobRow) string { return orNull(r.Spec.Account) }),
 		qText('b', "tres-per-node", "TRES_PER_NODE", func(r *JobRow) string { return r.gres(model.PerNode) }),
 		qNum('c', "MinCpus", "MIN_CPUS", (*JobRow).MinCPUs),
-		qAdd('d', "MinTmpDisk", "MIN_TMP_DISK", func(b []byte, r *JobRow) []byte { return appendMem(b, r.Spec.TmpMiB, r.NoConvert) }),
+		qAdd('d', "MinTmpDisk", "MIN_TMP_DISK",
+			func(b []byte, r *JobRow) []byte { return appendMem(b, r.Spec.TmpMiB, r.NoConvert) }),
 		qAdd('e', "EndTime", "END_TIME", func(b []byte, r *JobRow) []byte { return r.appendEnds(b) }),
 		qText('f', "Feature", "FEATURES", func(r *JobRow) string { return orNull(r.Spec.Features) }),
 		qText('g', "GroupName", "GROUP", func(r *JobRow) string { return r.Spec.Group }),
@@ -53,7 +54,8 @@ func jobLetters() []JobField {
 		qText('j', "Name", "NAME", func(r *JobRow) string { return r.Spec.Name }),
 		qText('k', "Comment", "COMMENT", func(r *JobRow) string { return orNull(r.Spec.Comment) }),
 		qAdd('l', "TimeLimit", "TIME_LIMIT", func(b []byte, r *JobRow) []byte { return r.appendSpan(b, 0) }),
-		qAdd('m', "MinMemory", "MIN_MEMORY", func(b []byte, r *JobRow) []byte { return appendMem(b, r.MemMiB(), r.NoConvert) }),
+		qAdd('m', "MinMemory", "MIN_MEMORY",
+			func(b []byte, r *JobRow) []byte { return appendMem(b, r.MemMiB(), r.NoConvert) }),
 		qText('n', "ReqNodes", "REQ_NODES", func(r *JobRow) string { return hostlist.CompressSorted(r.Spec.ReqNodes) }),
 		qText('o', "Command", "COMMAND", func(r *JobRow) string { return orNull(r.Spec.Command) }),
 		qAdd('p', "Priority", "PRIORITY", func(b []byte, r *JobRow) []byte {
@@ -83,10 +85,12 @@ func jobLetters() []JobField {
 		qAdd('L', "TimeLeft", "TIME_LEFT", func(b []byte, r *JobRow) []byte { return r.appendSpan(b, r.ElapsedS(r.At)) }),
 		qAdd('M', "TimeUsed", "TIME", func(b []byte, r *JobRow) []byte { return appendShort(b, r.ElapsedS(r.At)) }),
 		{Letter: 'N', Name: "NodeList", Heading: "NODELIST", Whole: true, Get: (*JobRow).nodeList},
-		qText('O', "Contiguous", "CONTIGUOUS", func(r *JobRow) string { return strconv.Itoa(yesNum(r.Spec.More != nil && r.Spec.More.Contiguous)) }),
+		qText('O', "Contiguous", "CONTIGUOUS",
+			func(r *JobRow) string { return strconv.Itoa(yesNum(r.Spec.More != nil && r.Spec.More.Contiguous)) }),
 		qText('P', "Partition", "PARTITION", (*JobRow).partition),
 		qNum('Q', "PriorityLong", "PRIORITY", func(r *JobRow) int64 { return int64(r.ShownPriority()) }),
-		{Letter: 'R', Name: "ReasonList", Heading: "NODELIST(REASON)", Whole: true, Append: func(b []byte, r *JobRow) []byte { return r.appendWhere(b) }},
+		{Letter: 'R', Name: "ReasonList", Heading: "NODELIST(REASON)", Whole: true,
+			Append: func(b []byte, r *JobRow) []byte { return r.appendWhere(b) }},
 		qTime('S', "StartTime", "START_TIME", (*JobRow).Begins),
 		qText('T', "State", "STATE", func(r *JobRow) string { return r.State.String() }),
 		qNum('U', "UserID", "UID", func(r *JobRow) int64 { return int64(r.Spec.UID) }),

@@ -97,7 +97,10 @@ func jobJSONFromJobID() []slurmjson.Field[JobRow] {
 		{Name: "max_nodes", Count: func(r *JobRow) int64 { return int64(max(0, r.Spec.MaxNodes)) }},
 		{Name: "minimum_cpus_per_node", Count: (*JobRow).MinCPUs},
 		{Name: "minimum_tmp_disk_per_node", Count: func(r *JobRow) int64 { return r.Spec.TmpMiB }},
-		{Name: "memory_per_cpu", Num: func(r *JobRow) (int64, bool, bool) { return max(0, r.Spec.MemPerCPU), r.Spec.MemPerCPU > 0, false }},
+		{Name: "memory_per_cpu", Num: func(r *JobRow) (int64, bool, bool) {
+			return max(0, r.Spec.MemPerCPU),
+				r.Spec.MemPerCPU > 0, false
+		}},
 		{Name: "memory_per_node", Num: func(r *JobRow) (int64, bool, bool) {
 			if r.Spec.MemPerCPU > 0 {
 				return 0, false, false
@@ -195,7 +198,8 @@ func (r *JobRow) jsonStates() []string {
 
 // exitField is an exit status: up to v0.0.39 a number, as wait(2) has it.
 func exitField[T any](name string, of func(row *T) *model.Exit) slurmjson.Field[T] {
-	return slurmjson.Field[T]{Name: name, Put: func(w *slurmjson.Writer, name string, row *T) { writeExit(w, name, of(row)) }}
+	return slurmjson.Field[T]{Name: name,
+		Put: func(w *slurmjson.Writer, name string, row *T) { writeExit(w, name, of(row)) }}
 }
 
 func writeExit(j *slurmjson.Writer, name string, x *model.Exit) {

@@ -14,8 +14,8 @@ import (
 // TresGPU is what a way of binding GPUs has before it in --tres-bind.
 const TresGPU = "gres/gpu:"
 
-// ShowJob gives a job as scontrol show job does, at a time of the controller; rules are those of its partition, nil where
-// they are not known.
+// ShowJob gives a job as scontrol show job does, at a time of the controller; rules are those of its partition, nil
+// where they are not known.
 func ShowJob(j *model.Job, rules *model.AskRules, now model.Time, at *Times, details bool) *KeyValues {
 	r := &KeyValues{}
 	r.jobState(j, details)
@@ -45,7 +45,8 @@ func (r *KeyValues) jobState(j *model.Job, details bool) {
 		}
 	}
 	r.line(append(first, KV("JobName", sp.Name))...)
-	r.line(KV("UserId", fmt.Sprintf("%s(%d)", sp.User, sp.UID)), KV("GroupId", fmt.Sprintf("%s(%d)", sp.Group, sp.GID)), KV("MCS_label", "N/A"))
+	r.line(KV("UserId", fmt.Sprintf("%s(%d)", sp.User, sp.UID)), KV("GroupId", fmt.Sprintf("%s(%d)", sp.Group, sp.GID)),
+		KV("MCS_label", "N/A"))
 	prio := j.Priority
 	if j.Hold != model.NotHeld {
 		prio = 0
@@ -60,7 +61,8 @@ func (r *KeyValues) jobState(j *model.Job, details bool) {
 	if j.End != nil {
 		exit = fmt.Sprintf("%d:%d", j.End.Exit.Code, j.End.Exit.Signal)
 	}
-	r.line(KV("Requeue", yesNum(sp.Requeue)), KV("Restarts", j.Restarts), KV("BatchFlag", yesNum(batchFlag(sp))), KV("Reboot", 0), KV("ExitCode", exit))
+	r.line(KV("Requeue", yesNum(sp.Requeue)), KV("Restarts", j.Restarts), KV("BatchFlag", yesNum(batchFlag(sp))),
+		KV("Reboot", 0), KV("ExitCode", exit))
 	if details {
 		r.line(KV("DerivedExitCode", derived))
 	}
@@ -87,13 +89,16 @@ func (r *KeyValues) jobTimes(j *model.Job, now model.Time, at *Times) {
 			start = end
 		}
 	}
-	r.line(KV("StartTime", at.Stamp(start, "Unknown")), KV("EndTime", at.Stamp(end, "Unknown")), KV("Deadline", at.Stamp(sp.Deadline, "N/A")))
+	r.line(KV("StartTime", at.Stamp(start, "Unknown")), KV("EndTime", at.Stamp(end, "Unknown")),
+		KV("Deadline", at.Stamp(sp.Deadline, "N/A")))
 	suspended, before := model.Time(0), int64(0)
-	if j.Run != nil && j.Run.Turns > 0 { // as Slurm: when it was last suspended or resumed, and how long it had run until then
+	// as Slurm: when it was last suspended or resumed, and how long it had run until then
+	if j.Run != nil && j.Run.Turns > 0 {
 		suspended = j.Run.SleepAt
 		before = max(0, (int64(j.Run.SleepAt-j.Run.Start)-j.Run.SleepMS)/1000)
 	}
-	r.line(KV("SuspendTime", at.Stamp(suspended, "None")), KV("SecsPreSuspend", before), KV("LastSchedEval", at.Stamp(start, "Unknown")), KV("Scheduler", "Main"))
+	r.line(KV("SuspendTime", at.Stamp(suspended, "None")), KV("SecsPreSuspend", before),
+		KV("LastSchedEval", at.Stamp(start, "Unknown")), KV("Scheduler", "Main"))
 }
 
 // jobPlace writes where the job runs, or may, and what it holds there.
@@ -108,7 +113,8 @@ func (r *KeyValues) jobPlace(j *model.Job, rules *model.AskRules, details bool) 
 		part = strings.Join(sp.Partitions, ",")
 	}
 	r.line(KV("Partition", part), KV("AllocNode:Sid", host+":0"))
-	r.line(KV("ReqNodeList", orNull(hostlist.Compress(sp.ReqNodes))), KV("ExcNodeList", orNull(hostlist.Compress(sp.ExcNodes))))
+	r.line(KV("ReqNodeList", orNull(hostlist.Compress(sp.ReqNodes))),
+		KV("ExcNodeList", orNull(hostlist.Compress(sp.ExcNodes))))
 	var names []string
 	if j.Run != nil {
 		names = j.Run.Alloc.NodeNames()
@@ -122,7 +128,8 @@ func (r *KeyValues) jobPlace(j *model.Job, rules *model.AskRules, details bool) 
 	if j.Run == nil && sp.MaxNodes > sp.MinNodes && asked.MaxNodes > asked.MinNodes {
 		num = fmt.Sprintf("%d-%d", asked.MinNodes, asked.MaxNodes)
 	}
-	r.line(KV("NumNodes", num), KV("NumCPUs", size.CPUs), KV("NumTasks", size.Tasks), KV("CPUs/Task", max(1, sp.CPUsPerTask)), KV("ReqB:S:C:T", "0:0:*:*"))
+	r.line(KV("NumNodes", num), KV("NumCPUs", size.CPUs), KV("NumTasks", size.Tasks),
+		KV("CPUs/Task", max(1, sp.CPUsPerTask)), KV("ReqB:S:C:T", "0:0:*:*"))
 	r.line(KV("TRES", tresText(j, rules)))
 	perNode := "0"
 	if sp.TasksPerNode > 0 {
@@ -149,12 +156,14 @@ func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
 	if perCPU > 0 {
 		memKey, mem = "MinMemoryCPU", perCPU
 	}
-	r.line(KV("MinCPUsNode", minCPUs(&asked)), KV(memKey, walltime.FormatMem(max(0, mem))), KV("MinTmpDiskNode", walltime.FormatMem(sp.TmpMiB)))
+	r.line(KV("MinCPUsNode", minCPUs(&asked)), KV(memKey, walltime.FormatMem(max(0, mem))),
+		KV("MinTmpDiskNode", walltime.FormatMem(sp.TmpMiB)))
 	r.line(KV("Features", orNull(sp.Features)), KV("DelayBoot", "00:00:00"))
 	if sp.Reservation != "" {
 		r.line(KV("Reservation", sp.Reservation))
 	}
-	r.line(KV("OverSubscribe", overSubscribe(j)), KV("Contiguous", yesNum(sp.More != nil && sp.More.Contiguous)), KV("Licenses", orNull(licensesText(sp))), KV("Network", "(null)"))
+	r.line(KV("OverSubscribe", overSubscribe(j)), KV("Contiguous", yesNum(sp.More != nil && sp.More.Contiguous)),
+		KV("Licenses", orNull(licensesText(sp))), KV("Network", "(null)"))
 	command := orNull(sp.Command)
 	if len(sp.Args) > 0 {
 		command += " " + strings.Join(sp.Args, " ")
@@ -188,7 +197,8 @@ func (r *KeyValues) jobExtras(j *model.Job) {
 		if g.Name == "gpu" && len(sp.Extra().GPUsPerSocket) > 0 {
 			continue // said
 		}
-		key := map[model.GresPer]string{model.PerNode: "TresPerNode", model.PerJob: "TresPerJob", model.PerTask: "TresPerTask"}[g.Per]
+		key := map[model.GresPer]string{model.PerNode: "TresPerNode", model.PerJob: "TresPerJob",
+			model.PerTask: "TresPerTask"}[g.Per]
 		r.line(KV(key, gresReqText(g)))
 	}
 	if b := sp.Extra().Bind; b != nil && b.GPU != "" {

@@ -282,7 +282,8 @@ func stateOrder(n *proto.NodeInfo) int {
 	return int(base) + yesNum(n.Resv != "" && !n.Maint)<<5 + yesNum(drain)<<9 + yesNum(silent)<<11 + yesNum(n.Maint)<<15
 }
 
-// SortNodes sorts rows by letters of -o. "#P" is the order of the configuration, and so is P here where names are equal.
+// SortNodes sorts rows by letters of -o. "#P" is the order of the configuration, and so is P here where names are
+// equal.
 func SortNodes(rows []NodeRow, keys []format.SortKey, configOrder bool, fields []NodeField) {
 	text := func(f *NodeField, r *NodeRow) string {
 		if f.Append != nil {
@@ -303,7 +304,8 @@ func SortNodes(rows []NodeRow, keys []format.SortKey, configOrder bool, fields [
 			return format.SortValue{N: int64(len(r.nodes))}
 		case 'C', 'c', 'm', 'd', 'w', 'e', 'X', 'Y', 'Z', 'p', 'I':
 			i := slices.IndexFunc(fields, func(f NodeField) bool { return f.Letter == letter })
-			digits := strings.TrimRight(strings.FieldsFunc(text(&fields[i], r)+"0", func(c rune) bool { return c == '/' || c == '-' })[0], "+")
+			digits := strings.TrimRight(strings.FieldsFunc(text(&fields[i], r)+"0",
+				func(c rune) bool { return c == '/' || c == '-' })[0], "+")
 			n, err := strconv.ParseInt(strings.TrimSuffix(digits, "0"), 10, 64)
 			if err != nil {
 				n = 0

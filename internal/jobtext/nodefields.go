@@ -25,7 +25,8 @@ func NodeLanguage(fields []NodeField) format.Language[NodeRow] {
 }
 
 func iPart(letter byte, name, heading string, get func(p *model.Partition) string) NodeField {
-	return NodeField{format.Field[NodeRow]{Letter: letter, Name: name, Heading: heading, Get: func(r *NodeRow) string { return get(r.part) }}, ofPartition}
+	return NodeField{format.Field[NodeRow]{Letter: letter, Name: name, Heading: heading,
+		Get: func(r *NodeRow) string { return get(r.part) }}, ofPartition}
 }
 
 // iNode is a field of nodes; none stands where a partition has none.
@@ -39,9 +40,10 @@ func iNode(letter byte, name, heading, none string, get func(n *proto.NodeInfo, 
 }
 
 func iAtLeast(letter byte, name, heading string, get func(d *model.NodeDef) int64) NodeField {
-	return NodeField{format.Field[NodeRow]{Letter: letter, Name: name, Heading: heading, Append: func(b []byte, r *NodeRow) []byte {
-		return r.atLeast(b, func(n *proto.NodeInfo) int64 { return get(n.Node.Def) })
-	}}, asRange}
+	return NodeField{format.Field[NodeRow]{Letter: letter, Name: name, Heading: heading,
+		Append: func(b []byte, r *NodeRow) []byte {
+			return r.atLeast(b, func(n *proto.NodeInfo) int64 { return get(n.Node.Def) })
+		}}, asRange}
 }
 
 func iSum(letter byte, name, heading string, add func(b []byte, r *NodeRow) []byte) NodeField {
@@ -49,7 +51,8 @@ func iSum(letter byte, name, heading string, add func(b []byte, r *NodeRow) []by
 }
 
 func iConst(name, heading, value string) NodeField {
-	return NodeField{format.Field[NodeRow]{Name: name, Heading: heading, Get: func(*NodeRow) string { return value }}, asSum}
+	return NodeField{format.Field[NodeRow]{Name: name, Heading: heading, Get: func(*NodeRow) string { return value }},
+		asSum}
 }
 
 func fieldsOfPartitions() []NodeField {
@@ -100,7 +103,8 @@ func fieldsOfPartitions() []NodeField {
 		}),
 		iPart('p', "PriorityTier", "PRIO_TIER", func(p *model.Partition) string { return num(p.PriorityTier) }),
 		iPart(0, "Priority", "PRIO_TIER", func(p *model.Partition) string { return num(p.PriorityTier) }),
-		iPart('I', "PriorityJobFactor", "PRIO_JOB_FACTOR", func(p *model.Partition) string { return num(p.PriorityJobFactor) }),
+		iPart('I', "PriorityJobFactor", "PRIO_JOB_FACTOR",
+			func(p *model.Partition) string { return num(p.PriorityJobFactor) }),
 		iPart('B', "MaxCPUsPerNode", "MAX_CPUS_PER_NODE", func(p *model.Partition) string {
 			if p.MaxCPUsPerNode <= 0 {
 				return "UNLIMITED"
@@ -126,11 +130,16 @@ func fieldsOfNodes() []NodeField {
 	return []NodeField{
 		iNode('t', "StateCompact", "STATE", "n/a", func(n *proto.NodeInfo, _ *NodeRow) string { return shortState(n) }),
 		iNode('T', "StateLong", "STATE", "n/a", func(n *proto.NodeInfo, _ *NodeRow) string { return longState(n) }),
-		iNode(0, "StateComplete", "STATECOMPLETE", "n/a", func(n *proto.NodeInfo, _ *NodeRow) string { return stateComplete(n) }),
-		iNode('G', "Gres", "GRES", "(null)", func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(gresDefText(n.Node.Def.Gres)) }),
-		iNode(0, "GresUsed", "GRES_USED", "(null)", func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(gresUsedText(n.Node)) }),
-		iNode('f', "Features", "AVAIL_FEATURES", "(null)", func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(strings.Join(n.Node.Def.Features, ",")) }),
-		iNode('b', "features_act", "ACTIVE_FEATURES", "(null)", func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(strings.Join(n.Node.Def.Features, ",")) }),
+		iNode(0, "StateComplete", "STATECOMPLETE", "n/a",
+			func(n *proto.NodeInfo, _ *NodeRow) string { return stateComplete(n) }),
+		iNode('G', "Gres", "GRES", "(null)",
+			func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(gresDefText(n.Node.Def.Gres)) }),
+		iNode(0, "GresUsed", "GRES_USED", "(null)",
+			func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(gresUsedText(n.Node)) }),
+		iNode('f', "Features", "AVAIL_FEATURES", "(null)",
+			func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(strings.Join(n.Node.Def.Features, ",")) }),
+		iNode('b', "features_act", "ACTIVE_FEATURES", "(null)",
+			func(n *proto.NodeInfo, _ *NodeRow) string { return orNull(strings.Join(n.Node.Def.Features, ",")) }),
 		iNode('n', "NodeHost", "HOSTNAMES", "", func(n *proto.NodeInfo, _ *NodeRow) string { return n.Node.Def.Name }),
 		iNode('o', "NodeAddr", "NODE_ADDR", "", func(n *proto.NodeInfo, _ *NodeRow) string { return nodeAddr(n.Node.Def) }),
 		iNode('E', "Reason", "REASON", "none", func(n *proto.NodeInfo, _ *NodeRow) string {
@@ -152,7 +161,8 @@ func fieldsOfNodes() []NodeField {
 			return name + "(" + strconv.FormatUint(uint64(uid), 10) + ")"
 		}),
 		iNode('v', "Version", "VERSION", "N/A", func(n *proto.NodeInfo, _ *NodeRow) string { return orNA(n.Node.Version) }),
-		iNode(0, "Allocmem", "ALLOCMEM", "0", func(n *proto.NodeInfo, _ *NodeRow) string { return strconv.FormatInt(n.Node.UsedMem, 10) }),
+		iNode(0, "Allocmem", "ALLOCMEM", "0",
+			func(n *proto.NodeInfo, _ *NodeRow) string { return strconv.FormatInt(n.Node.UsedMem, 10) }),
 	}
 }
 
@@ -209,22 +219,27 @@ func fieldsOfCounts() []NodeField {
 		iAtLeast('X', "Sockets", "SOCKETS", sockets),
 		iAtLeast('Y', "Cores", "CORES", cores),
 		iAtLeast('Z', "Threads", "THREADS", threads),
-		{format.Field[NodeRow]{Letter: 'z', Name: "SocketCoreThread", Heading: "S:C:T", Append: func(b []byte, r *NodeRow) []byte {
-			for i, get := range []func(*model.NodeDef) int64{sockets, cores, threads} {
-				if i > 0 {
-					b = append(b, ':')
+		{format.Field[NodeRow]{Letter: 'z', Name: "SocketCoreThread", Heading: "S:C:T",
+			Append: func(b []byte, r *NodeRow) []byte {
+				for i, get := range []func(*model.NodeDef) int64{sockets, cores, threads} {
+					if i > 0 {
+						b = append(b, ':')
+					}
+					b = r.atLeast(b, func(n *proto.NodeInfo) int64 { return get(n.Node.Def) })
 				}
-				b = r.atLeast(b, func(n *proto.NodeInfo) int64 { return get(n.Node.Def) })
-			}
-			return b
-		}}, asRange},
+				return b
+			}}, asRange},
 		{format.Field[NodeRow]{Letter: 'e', Name: "FreeMem", Heading: "FREE_MEM", Append: func(b []byte, r *NodeRow) []byte {
 			return r.between(b, freeMem, func(b []byte, v int64) []byte { return strconv.AppendInt(b, v, 10) })
 		}}, asRange},
 		{format.Field[NodeRow]{Letter: 'O', Name: "CPUsLoad", Heading: "CPU_LOAD", Append: func(b []byte, r *NodeRow) []byte {
-			return r.between(b, loadMilli, func(b []byte, v int64) []byte { return strconv.AppendFloat(b, float64(v)/1000, 'f', 2, 64) })
+			return r.between(b, loadMilli,
+				func(b []byte, v int64) []byte { return strconv.AppendFloat(b, float64(v)/1000, 'f', 2, 64) })
 		}}, asRange},
-		iSum('D', "Nodes", "NODES", func(b []byte, r *NodeRow) []byte { return strconv.AppendInt(b, int64(len(r.nodes)), 10) }),
+		iSum('D', "Nodes", "NODES", func(b []byte,
+			r *NodeRow) []byte {
+			return strconv.AppendInt(b, int64(len(r.nodes)), 10)
+		}),
 		iSum('A', "NodeAI", "NODES(A/I)", func(b []byte, r *NodeRow) []byte {
 			a, i, _ := r.counts()
 			return appendSlashes(b, int64(a), int64(i))
@@ -233,10 +248,13 @@ func fieldsOfCounts() []NodeField {
 			a, i, o := r.counts()
 			return appendSlashes(b, int64(a), int64(i), int64(o), int64(len(r.nodes)))
 		}),
-		iSum('C', "CPUsState", "CPUS(A/I/O/T)", func(b []byte, r *NodeRow) []byte { a, i, o, t := r.cpuCounts(); return appendSlashes(b, a, i, o, t) }),
+		iSum('C', "CPUsState", "CPUS(A/I/O/T)",
+			func(b []byte, r *NodeRow) []byte { a, i, o, t := r.cpuCounts(); return appendSlashes(b, a, i, o, t) }),
 		iSum('N', "NodeList", "NODELIST", func(b []byte, r *NodeRow) []byte { return append(b, r.list()...) }),
-		{format.Field[NodeRow]{Letter: 'V', Name: "Cluster", Heading: "CLUSTER", Get: func(*NodeRow) string { return "N/A" }}, asSum},
-		{format.Field[NodeRow]{Letter: 'i', Name: "Reservation", Heading: "RESERVATION", Get: func(*NodeRow) string { return "" }}, asSum},
+		{format.Field[NodeRow]{Letter: 'V', Name: "Cluster", Heading: "CLUSTER", Get: func(*NodeRow) string { return "N/A" }},
+			asSum},
+		{format.Field[NodeRow]{Letter: 'i', Name: "Reservation", Heading: "RESERVATION",
+			Get: func(*NodeRow) string { return "" }}, asSum},
 		iConst("Comment", "COMMENT", "(null)"),
 		iConst("Extra", "EXTRA", "(null)"),
 		iConst("Port", "PORT", "0"),

@@ -42,10 +42,12 @@ func NodeJSON() []slurmjson.Field[NodeOf] {
 		{Name: "architecture", Str: func(n *NodeOf) string { return n.Node.Arch }},
 		{Name: "operating_system", Str: func(n *NodeOf) string { return n.Node.OS }},
 		{Name: "version", Str: func(n *NodeOf) string { return n.Node.Version }},
-		{Name: "state", In: slurmjson.InOld, Str: func(n *NodeOf) string { return strings.ToLower(nodeStatesJSON(n.NodeInfo)[0]) }},
+		{Name: "state", In: slurmjson.InOld,
+			Str: func(n *NodeOf) string { return strings.ToLower(nodeStatesJSON(n.NodeInfo)[0]) }},
 		{Name: "state_flags", In: slurmjson.InOld, List: func(n *NodeOf) []string { return nodeStatesJSON(n.NodeInfo)[1:] }},
 		{Name: "state", In: slurmjson.InNew, List: func(n *NodeOf) []string { return nodeStatesJSON(n.NodeInfo) }},
-		{Name: "reservation", If: func(n *NodeOf) bool { return n.Resv != "" }, Str: func(n *NodeOf) string { return n.Resv }},
+		{Name: "reservation", If: func(n *NodeOf) bool { return n.Resv != "" },
+			Str: func(n *NodeOf) string { return n.Resv }},
 		{Name: "reason", Str: func(n *NodeOf) string { return n.Node.Reason }},
 		{Name: "reason_set_by_user", Str: func(n *NodeOf) string { return n.Node.ReasonBy }},
 		{Name: "reason_changed_at", Time: func(n *NodeOf) model.Time { return n.Node.ReasonAt }},
@@ -83,7 +85,8 @@ func (n *NodeOf) row() *NodeRow { return &NodeRow{part: n.Part, nodes: []*proto.
 // span is a number that differs between nodes; here of one node.
 func span(name string, get func(d *model.NodeDef) int64) slurmjson.Field[NodeOf] {
 	v := func(n *NodeOf) int64 { return get(n.Node.Def) }
-	return slurmjson.Field[NodeOf]{Name: name, Fields: []slurmjson.Field[NodeOf]{{Name: "minimum", Int: v}, {Name: "maximum", Int: v}}}
+	return slurmjson.Field[NodeOf]{Name: name,
+		Fields: []slurmjson.Field[NodeOf]{{Name: "minimum", Int: v}, {Name: "maximum", Int: v}}}
 }
 
 // SinfoJSON is the object of a node in one of its partitions in sinfo's own list.
@@ -121,13 +124,15 @@ func SinfoJSON() []slurmjson.Field[NodeOf] {
 			{Name: "other", Int: cpus(2)},
 			{Name: "total", Int: cpus(3)},
 		}, span("", ofCPUs).Fields...),
-			slurmjson.Field[NodeOf]{Name: "load", Fields: fields{{Name: "minimum", Num: (*NodeOf).load}, {Name: "maximum", Num: (*NodeOf).load}}})},
+			slurmjson.Field[NodeOf]{Name: "load",
+				Fields: fields{{Name: "minimum", Num: (*NodeOf).load}, {Name: "maximum", Num: (*NodeOf).load}}})},
 		span("sockets", func(d *model.NodeDef) int64 { return int64(d.Sockets) }),
 		span("cores", func(d *model.NodeDef) int64 { return int64(d.CoresPerSocket) }),
 		span("threads", func(d *model.NodeDef) int64 { return int64(d.ThreadsPerCore) }),
 		span("disk", func(d *model.NodeDef) int64 { return d.TmpMiB }),
 		{Name: "memory", Fields: append(span("", func(d *model.NodeDef) int64 { return d.MemMiB }).Fields,
-			slurmjson.Field[NodeOf]{Name: "free", Fields: fields{{Name: "minimum", Num: (*NodeOf).freeMem}, {Name: "maximum", Num: (*NodeOf).freeMem}}},
+			slurmjson.Field[NodeOf]{Name: "free",
+				Fields: fields{{Name: "minimum", Num: (*NodeOf).freeMem}, {Name: "maximum", Num: (*NodeOf).freeMem}}},
 			slurmjson.Field[NodeOf]{Name: "allocated", Int: func(n *NodeOf) int64 { return n.Node.UsedMem }})},
 		span("weight", func(d *model.NodeDef) int64 { return int64(d.Weight) }),
 		{Name: "features", Fields: fields{
@@ -148,8 +153,10 @@ func SinfoJSON() []slurmjson.Field[NodeOf] {
 			{Name: "name", Str: func(n *NodeOf) string { return n.Part.Name }},
 			{Name: "cluster", Str: func(n *NodeOf) string { return n.Cluster }},
 			{Name: "nodes", Fields: fields{{Name: "total", Int: func(n *NodeOf) int64 { return int64(len(n.Part.Nodes)) }}}},
-			{Name: "maximums", Fields: fields{{Name: "time", Num: func(n *NodeOf) (int64, bool, bool) { return partMinutes(n.Part.MaxTimeS) }}}},
-			{Name: "partition", Fields: fields{{Name: "state", List: func(n *NodeOf) []string { return []string{n.Part.State.String()} }}}},
+			{Name: "maximums", Fields: fields{{Name: "time",
+				Num: func(n *NodeOf) (int64, bool, bool) { return partMinutes(n.Part.MaxTimeS) }}}},
+			{Name: "partition", Fields: fields{{Name: "state",
+				List: func(n *NodeOf) []string { return []string{n.Part.State.String()} }}}},
 		}},
 	}
 }

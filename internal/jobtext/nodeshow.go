@@ -44,11 +44,13 @@ func ShowNode(i *proto.NodeInfo, at *Times, details bool) *KeyValues {
 	if i.FreeMemMiB >= 0 {
 		free = fmt.Sprint(i.FreeMemMiB)
 	}
-	r.line(KV("RealMemory", d.MemMiB), KV("AllocMem", n.UsedMem), KV("FreeMem", free), KV("Sockets", d.Sockets), KV("Boards", max(1, d.Boards)))
+	r.line(KV("RealMemory", d.MemMiB), KV("AllocMem", n.UsedMem), KV("FreeMem", free), KV("Sockets", d.Sockets),
+		KV("Boards", max(1, d.Boards)))
 	if kept := keptText(d); len(kept) > 0 {
 		r.line(kept...)
 	}
-	r.line(KV("State", controlState(i)), KV("ThreadsPerCore", d.ThreadsPerCore), KV("TmpDisk", d.TmpMiB), KV("Weight", d.Weight), KV("Owner", "N/A"), KV("MCS_label", "N/A"))
+	r.line(KV("State", controlState(i)), KV("ThreadsPerCore", d.ThreadsPerCore), KV("TmpDisk", d.TmpMiB),
+		KV("Weight", d.Weight), KV("Owner", "N/A"), KV("MCS_label", "N/A"))
 	if len(i.Partitions) > 0 {
 		r.line(KV("Partitions", strings.Join(i.Partitions, ",")))
 	}

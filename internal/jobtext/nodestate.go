@@ -7,8 +7,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// The states of nodes as people see them. A node in a reservation for maintenance is maint, or has $ behind its state if
-// it is anything but idle; an idle one in another reservation is reserved. Both as in Slurm.
+// The states of nodes as people see them. A node in a reservation for maintenance is maint, or has $ behind its state
+// if it is anything but idle; an idle one in another reservation is reserved. Both as in Slurm.
 
 // shortState gives the compact state: idle, mix$, resv, drain*.
 func shortState(n *proto.NodeInfo) string {

@@ -98,7 +98,8 @@ func (p *PartitionOf) shown(key string) (value string) {
 // partitionBreaks says which keys end a line in scontrol's layout.
 func partitionBreaks(key string) bool {
 	switch key {
-	case "AllowQos", "DenyQos", "QoS", "Hidden", "MaxCPUsPerSocket", "Nodes", "OverSubscribe", "PreemptMode", "SelectTypeParameters",
+	case "AllowQos", "DenyQos", "QoS", "Hidden", "MaxCPUsPerSocket", "Nodes", "OverSubscribe", "PreemptMode",
+		"SelectTypeParameters",
 		"JobDefaults", "MaxMemPerCPU", "MaxMemPerNode", "TRES":
 		return true
 	}

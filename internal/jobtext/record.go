@@ -30,7 +30,8 @@ type RecordRow struct {
 // RowOfStep gives the line of a step. Its record is the job's with what the step had in place of it.
 func RowOfStep(job, rec *model.Record, view *RecordView) *RecordRow {
 	s, r := rec.Step, *job
-	r.Name, r.State, r.Submit, r.Start, r.End, r.Exit, r.CancelUID = s.Name, s.State(), s.Start, s.Start, s.End, s.Exit, s.StopUID
+	r.Name, r.State, r.Submit, r.Start, r.End, r.Exit, r.CancelUID = s.Name, s.State(), s.Start, s.Start, s.End, s.Exit,
+		s.StopUID
 	if s.End == 0 {
 		r.State = model.Running
 	}
@@ -233,8 +234,8 @@ func (r *RecordRow) tres(cpus, memMiB, nodes int64, gres []model.GresCount, bill
 	return string(out)
 }
 
-// asked gives what the job asked for beside CPUs and generic resources. Records of older controllers don't say: it was the
-// nodes that it has, and a billing unit a CPU.
+// asked gives what the job asked for beside CPUs and generic resources. Records of older controllers don't say: it was
+// the nodes that it has, and a billing unit a CPU.
 func (r *RecordRow) asked() (nodes, memMiB, bill int64) {
 	nodes = int64(max(1, r.NumNodes))
 	memMiB = r.ReqMemMiB * nodes
@@ -290,7 +291,8 @@ func (r *RecordRow) usage() *model.Usage {
 	if r.Exit.Use != nil {
 		return r.Exit.Use
 	}
-	return &model.Usage{Nodes: []model.NodeUsage{{Node: r.batchHost(), Tasks: r.tasks(), UserMS: r.Exit.UserMS, SysMS: r.Exit.SysMS, PeakKB: r.Exit.MaxRSSKB}}}
+	return &model.Usage{Nodes: []model.NodeUsage{{Node: r.batchHost(), Tasks: r.tasks(), UserMS: r.Exit.UserMS,
+		SysMS: r.Exit.SysMS, PeakKB: r.Exit.MaxRSSKB}}}
 }
 
 func (r *RecordRow) energyJ() int64 { return r.Exit.Use.EnergyMJ() / 1000 }

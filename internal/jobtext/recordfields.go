@@ -39,7 +39,8 @@ func aStep(name string, width int, get func(r *RecordRow) string) RecordField {
 }
 
 func aNum(name string, width int, get func(r *RecordRow) int64) RecordField {
-	return RecordField{Name: name, Width: width, Whole: true, Append: func(b []byte, r *RecordRow) []byte { return strconv.AppendInt(b, get(r), 10) }}
+	return RecordField{Name: name, Width: width, Whole: true,
+		Append: func(b []byte, r *RecordRow) []byte { return strconv.AppendInt(b, get(r), 10) }}
 }
 
 // aJobNum is a number of the allocation.
@@ -55,7 +56,8 @@ func aConst(name string, width int, value string) RecordField {
 
 // aSpan is a duration in seconds of every row.
 func aSpan(name string, width int, get func(r *RecordRow) int64) RecordField {
-	return RecordField{Name: name, Width: width, Whole: true, Get: func(r *RecordRow) string { return walltime.Elapsed(get(r)) }}
+	return RecordField{Name: name, Width: width, Whole: true,
+		Get: func(r *RecordRow) string { return walltime.Elapsed(get(r)) }}
 }
 
 // recordGPU is a field of GPUs, which the allocation shows too.
@@ -180,7 +182,8 @@ func recordFieldsMToR(u map[string]RecordField) []RecordField {
 		aJob("QOSRAW", 6, zero),
 		aJob("QOSREQ", 10, func(r *RecordRow) string { return r.QOS }),
 		aJob("Reason", 22, func(r *RecordRow) string { return r.Reason.String() }),
-		aText("ReqCPUFreq", 10, freq), aText("ReqCPUFreqGov", 13, freq), aText("ReqCPUFreqMax", 13, freq), aText("ReqCPUFreqMin", 13, freq),
+		aText("ReqCPUFreq", 10, freq), aText("ReqCPUFreqGov", 13, freq), aText("ReqCPUFreqMax", 13, freq),
+		aText("ReqCPUFreqMin", 13, freq),
 		aNum("ReqCPUS", 8, func(r *RecordRow) int64 {
 			if r.Batch {
 				return r.cpus()

@@ -192,7 +192,8 @@ func msField[T any](name string, of func(row *T) int64) slurmjson.Field[T] {
 
 // recordExit is an exit status. The old shape has it as an object too, with a word for status.
 func recordExit[T any](name string, of func(row *T) *model.Exit) slurmjson.Field[T] {
-	return slurmjson.Field[T]{Name: name, Put: func(w *slurmjson.Writer, name string, row *T) { writeRecordExit(w, name, of(row)) }}
+	return slurmjson.Field[T]{Name: name,
+		Put: func(w *slurmjson.Writer, name string, row *T) { writeRecordExit(w, name, of(row)) }}
 }
 
 func writeRecordExit(j *slurmjson.Writer, name string, x *model.Exit) {

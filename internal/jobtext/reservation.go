@@ -99,7 +99,8 @@ func ShowReservation(v *model.Reservation, size *proto.ResvSize, now model.Time,
 	r := &KeyValues{}
 	r.line(KV("ReservationName", v.Name), KV("StartTime", at.Stamp(v.Start, "N/A")), KV("EndTime", at.Stamp(v.End, "N/A")),
 		KV("Duration", walltime.ElapsedLimit(int64(v.End-v.Start)/1000, false)))
-	r.line(KV("Nodes", hostlist.CompressSorted(v.Nodes)), KV("NodeCnt", len(v.Nodes)), KV("CoreCnt", size.Cores), KV("Features", orNull(v.Features)),
+	r.line(KV("Nodes", hostlist.CompressSorted(v.Nodes)), KV("NodeCnt", len(v.Nodes)), KV("CoreCnt", size.Cores),
+		KV("Features", orNull(v.Features)),
 		KV("PartitionName", orNull(v.Partition)), KV("Flags", strings.Join(flags, ",")))
 	for i, name := range v.Nodes[:min(len(v.Parts), len(v.Nodes))] {
 		p := &v.Parts[i]
@@ -110,7 +111,8 @@ func ShowReservation(v *model.Reservation, size *proto.ResvSize, now model.Time,
 		r.line(line...)
 	}
 	r.line("TRES=" + resvTRES(v, size))
-	r.line(KV("Users", list(v.Users)), KV("Groups", list(v.Groups)), KV("Accounts", list(v.Accounts)), KV("Licenses", list(lics)), KV("State", state), "BurstBuffer=(null)", "Watts=n/a")
+	r.line(KV("Users", list(v.Users)), KV("Groups", list(v.Groups)), KV("Accounts", list(v.Accounts)),
+		KV("Licenses", list(lics)), KV("State", state), "BurstBuffer=(null)", "Watts=n/a")
 	r.line("MaxStartDelay=(null)")
 	return r
 }

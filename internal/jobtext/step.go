@@ -64,10 +64,13 @@ func StepLanguage() format.Language[StepRow] {
 		text('i', "StepID", "STEPID", func(s *StepRow) string { return StepID(s.RunningStep) }),
 		text('j', "StepName", "NAME", func(s *StepRow) string { return s.Step.Name }),
 		text('l', "TimeLimit", "TIME_LIMIT", func(s *StepRow) string { return stepLimit(s.RunningStep) }),
-		{Letter: 'M', Name: "TimeUsed", Heading: "TIME", Append: func(b []byte, s *StepRow) []byte { return appendShort(b, s.elapsed()) }},
-		{Letter: 'N', Name: "Nodes", Heading: "NODELIST", Whole: true, Get: func(s *StepRow) string { return hostlist.CompressInOrder(s.Step.Nodes) }},
+		{Letter: 'M', Name: "TimeUsed", Heading: "TIME",
+			Append: func(b []byte, s *StepRow) []byte { return appendShort(b, s.elapsed()) }},
+		{Letter: 'N', Name: "Nodes", Heading: "NODELIST", Whole: true,
+			Get: func(s *StepRow) string { return hostlist.CompressInOrder(s.Step.Nodes) }},
 		text('P', "Partition", "PARTITION", func(s *StepRow) string { return s.Partition }),
-		{Letter: 'S', Name: "StartTime", Heading: "START_TIME", Append: func(b []byte, s *StepRow) []byte { return s.Append(b, s.Step.Start, "N/A") }},
+		{Letter: 'S', Name: "StartTime", Heading: "START_TIME",
+			Append: func(b []byte, s *StepRow) []byte { return s.Append(b, s.Step.Start, "N/A") }},
 		text('u', "UserName", "USER", func(s *StepRow) string { return s.User }),
 		num('U', "UserID", "USER", func(s *StepRow) int64 { return int64(s.UID) }),
 		text(0, "StepState", "STATE", func(*StepRow) string { return "RUNNING" }),
@@ -94,9 +97,11 @@ func ShowStep(s *proto.RunningStep, at *Times) *KeyValues {
 	if s.LimitS < model.Unlimited {
 		limit = walltime.Elapsed(s.LimitS)
 	}
-	r.line(KV("StepId", StepID(s)), KV("UserId", s.UID), KV("StartTime", at.Stamp(st.Start, "Unknown")), KV("TimeLimit", limit))
+	r.line(KV("StepId", StepID(s)), KV("UserId", s.UID), KV("StartTime", at.Stamp(st.Start, "Unknown")),
+		KV("TimeLimit", limit))
 	r.line(KV("State", "RUNNING"), KV("Partition", s.Partition), KV("NodeList", hostlist.CompressInOrder(st.Nodes)))
-	r.line(KV("Nodes", len(st.Nodes)), KV("CPUs", st.CPUs), KV("Tasks", st.Tasks), KV("Name", st.Name), KV("Network", "(null)"))
+	r.line(KV("Nodes", len(st.Nodes)), KV("CPUs", st.CPUs), KV("Tasks", st.Tasks), KV("Name", st.Name),
+		KV("Network", "(null)"))
 	r.line(KV("TRES", stepTRES(st)))
 	r.line(KV("ResvPorts", "(null)"))
 	r.line(KV("CPUFreqReq", "Default"))

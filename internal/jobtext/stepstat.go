@@ -51,7 +51,8 @@ func StatLanguage() format.Language[StatRow] {
 	u["JobID"] = jobID
 	plain("Nodelist", 20, func(r *StatRow) string { return r.Nodes })
 	plain("Pids", 20, (*StatRow).pids)
-	for name, width := range map[string]int{"AveCPUFreq": 10, "ReqCPUFreq": 10, "ReqCPUFreqMin": 13, "ReqCPUFreqMax": 13, "ReqCPUFreqGov": 13} {
+	for name, width := range map[string]int{"AveCPUFreq": 10, "ReqCPUFreq": 10, "ReqCPUFreqMin": 13, "ReqCPUFreqMax": 13,
+		"ReqCPUFreqGov": 13} {
 		plain(name, width, func(*StatRow) string { return "0" })
 	}
 	names := strings.Split("AveCPU,AveCPUFreq,AveDiskRead,AveDiskWrite,AvePages,AveRSS,AveVMSize,ConsumedEnergy,ConsumedEnergyRaw,"+

@@ -10,8 +10,9 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// This file owns how gacct, gstat and gseff write what a step used: sacct's and sstat's words and units. A step is measured
-// by node, so the largest and the smallest are those of nodes, and a mean is the sum over all nodes divided by the tasks.
+// This file owns how gacct, gstat and gseff write what a step used: sacct's and sstat's words and units. A step is
+// measured by node, so the largest and the smallest are those of nodes, and a mean is the sum over all nodes divided by
+// the tasks.
 
 // UsageText writes one step's usage.
 type UsageText struct {
@@ -69,23 +70,28 @@ func mCPU() measure {
 }
 
 func mMem() measure {
-	return measure{tres: "mem", id: 2, unit: 1 << 10, get: func(n *model.NodeUsage) (int64, bool) { return n.PeakKB, true }, text: (*UsageText).kib}
+	return measure{tres: "mem", id: 2, unit: 1 << 10,
+		get: func(n *model.NodeUsage) (int64, bool) { return n.PeakKB, true }, text: (*UsageText).kib}
 }
 
 func mVM() measure {
-	return measure{tres: "vmem", id: 7, unit: 1 << 10, get: func(n *model.NodeUsage) (int64, bool) { return n.VMKB, n.VMKB > 0 }, text: (*UsageText).kib}
+	return measure{tres: "vmem", id: 7, unit: 1 << 10,
+		get: func(n *model.NodeUsage) (int64, bool) { return n.VMKB, n.VMKB > 0 }, text: (*UsageText).kib}
 }
 
 func mPages() measure {
-	return measure{tres: "pages", id: 8, get: func(n *model.NodeUsage) (int64, bool) { return n.Faults, true }, text: plainNumber}
+	return measure{tres: "pages", id: 8, get: func(n *model.NodeUsage) (int64, bool) { return n.Faults, true },
+		text: plainNumber}
 }
 
 func mRead() measure {
-	return measure{tres: "fs/disk", id: 6, get: func(n *model.NodeUsage) (int64, bool) { return n.ReadB, true }, text: plainNumber}
+	return measure{tres: "fs/disk", id: 6, get: func(n *model.NodeUsage) (int64, bool) { return n.ReadB, true },
+		text: plainNumber}
 }
 
 func mWrite() measure {
-	return measure{tres: "fs/disk", id: 6, out: true, get: func(n *model.NodeUsage) (int64, bool) { return n.WriteB, true }, text: plainNumber}
+	return measure{tres: "fs/disk", id: 6, out: true,
+		get: func(n *model.NodeUsage) (int64, bool) { return n.WriteB, true }, text: plainNumber}
 }
 
 func mEnergy() measure {
@@ -99,12 +105,14 @@ func mEnergy() measure {
 }
 
 func mGPUMem() measure {
-	return measure{tres: "gres/gpumem", id: 2001, unit: 1 << 20, get: func(n *model.NodeUsage) (int64, bool) { return nodeGPUs(n.GPUs).mem() },
+	return measure{tres: "gres/gpumem", id: 2001, unit: 1 << 20,
+		get:  func(n *model.NodeUsage) (int64, bool) { return nodeGPUs(n.GPUs).mem() },
 		text: func(u *UsageText, mib int64) string { return u.kib(mib << 10) }}
 }
 
 func mGPUUtil() measure {
-	return measure{tres: "gres/gpuutil", id: 2002, get: func(n *model.NodeUsage) (int64, bool) { return nodeGPUs(n.GPUs).util() },
+	return measure{tres: "gres/gpuutil", id: 2002,
+		get:  func(n *model.NodeUsage) (int64, bool) { return nodeGPUs(n.GPUs).util() },
 		peak: func(n *model.NodeUsage) (int64, bool) { return nodeGPUs(n.GPUs).utilPeak() }, text: plainNumber}
 }
 
@@ -130,7 +138,8 @@ func (u *UsageText) tasks() int64 {
 	return max(1, n)
 }
 
-// most gives the largest value of a node, and which; least the smallest; total the sum. known is false where no node knows.
+// most gives the largest value of a node, and which; least the smallest; total the sum. known is false where no node
+// knows.
 func (u *UsageText) most(m measure) (v int64, at *model.NodeUsage) {
 	get := m.get
 	if m.peak != nil {
@@ -317,7 +326,8 @@ func usageTRES(add func(string, int, func(*UsageText) string), name string, widt
 			})
 		}
 	}
-	where := func(pick func(u *UsageText, m measure) *model.NodeUsage, text func(n *model.NodeUsage) string) func(u *UsageText) string {
+	where := func(pick func(u *UsageText, m measure) *model.NodeUsage,
+		text func(n *model.NodeUsage) string) func(u *UsageText) string {
 		return func(u *UsageText) string {
 			return u.tresList(list, func(m measure) (string, bool) {
 				n := pick(u, m)

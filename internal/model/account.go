@@ -186,8 +186,10 @@ const (
 	QOSGPUIdleOK // its jobs may leave their GPUs idle (--gpu-idle=off); not Slurm's
 )
 
-var qosFlagNames = []string{"DenyOnLimit", "EnforceUsageThreshold", "NoReserve", "PartitionMaxNodes", "PartitionMinNodes",
-	"OverPartQOS", "PartitionTimeLimit", "RequiresReservation", "NoDecay", "UsageFactorSafe", "Relative", "NoPreempt", "GpuIdleOK"}
+var qosFlagNames = []string{"DenyOnLimit", "EnforceUsageThreshold", "NoReserve", "PartitionMaxNodes",
+	"PartitionMinNodes",
+	"OverPartQOS", "PartitionTimeLimit", "RequiresReservation", "NoDecay", "UsageFactorSafe", "Relative", "NoPreempt",
+	"GpuIdleOK"}
 
 // String gives Slurm's words with commas between.
 func (f QOSFlags) String() string {

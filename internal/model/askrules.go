@@ -2,8 +2,8 @@ package model
 
 import "gbatch/internal/wire"
 
-// AskRules is what a partition and the cluster say where jobs say nothing, and what bounds what they say. With a Spec it
-// gives what the job asks for (package ask). Lists of jobs carry it, once for each partition.
+// AskRules is what a partition and the cluster say where jobs say nothing, and what bounds what they say. With a Spec
+// it gives what the job asks for (package ask). Lists of jobs carry it, once for each partition.
 type AskRules struct {
 	Partition string
 	QOS       string // a QOS that lifts limits of the partition: for its jobs; "": for all others

@@ -1,7 +1,7 @@
 package model
 
-// Bounds of what travels and is stored, for Wire methods. They say what a reader still accepts, not what is sensible: an
-// option's own limit is smaller, and is checked where it is asked for. A bound only ever grows (see package wire).
+// Bounds of what travels and is stored, for Wire methods. They say what a reader still accepts, not what is sensible:
+// an option's own limit is smaller, and is checked where it is asked for. A bound only ever grows (see package wire).
 const (
 	MaxName = 4 << 10  // bytes of a name, a word or a number as text
 	MaxText = 1 << 20  // bytes of a sentence, a path, a command line, a list in one text

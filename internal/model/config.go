@@ -14,7 +14,8 @@ type Config struct {
 	Hash       string   // of the files it came from
 	Licenses   []LicenseCount
 	Switches   []*Switch // the tree of topology.conf in its order; empty: all nodes are alike
-	AtStart    []KV      // what gnoded reads of cgroup.conf and gres.conf when it starts, by file: for reconfigure to compare
+	// what gnoded reads of cgroup.conf and gres.conf when it starts, by file: for reconfigure to compare
+	AtStart []KV
 }
 
 func (x *Config) Wire(c *wire.C) {
@@ -155,8 +156,8 @@ type GPUSelect struct {
 	Spread bool // over groups of near GPUs; otherwise as few of them as can be
 	First  bool // the cost counts before connections: topology is not in the list
 
-	// What a GPU costs: so much for all of its memory in use, for full utilization, for 100 degrees, and for having been idle for no
-	// time at all. All 0: cost does not count.
+	// What a GPU costs: so much for all of its memory in use, for full utilization, for 100 degrees, and for having been
+	// idle for no time at all. All 0: cost does not count.
 	Mem, Util, Temp, Idle int32
 }
 
@@ -238,7 +239,8 @@ type Expect struct {
 	MemPerCPU  int64 // MiB; 0: it asked, or there is no such default
 	MemPerNode int64
 
-	Position int32 // in the queue of the partition where it comes first, from 1; 0: not asked for, or it does not wait for its turn
+	// in the queue of the partition where it comes first, from 1; 0: not asked for, or it does not wait for its turn
+	Position int32
 	IdleS    int64 // of a running job: for how long none of its GPUs has done anything, seconds
 }
 
@@ -374,10 +376,11 @@ type Partition struct {
 	DefMemPerGPU      int64        // MiB
 	GraceTimeS        int64        // of jobs that are preempted here, with preempt/partition_prio
 	PreemptMode       string       // OFF, CANCEL, REQUEUE or SUSPEND
-	ShareMax          int32        // how many jobs may have the same CPUs (OverSubscribe=YES:4 or FORCE:4); up to 1: none share
-	ShareForced       bool         // whether they want it or not
-	ReqResv           bool         // only jobs in reservations run here
-	GPUIdle           *GPUIdle     // GpuIdlePolicy of its own; nil: the cluster's
+	// how many jobs may have the same CPUs (OverSubscribe=YES:4 or FORCE:4); up to 1: none share
+	ShareMax    int32
+	ShareForced bool     // whether they want it or not
+	ReqResv     bool     // only jobs in reservations run here
+	GPUIdle     *GPUIdle // GpuIdlePolicy of its own; nil: the cluster's
 }
 
 func (x *Partition) Wire(c *wire.C) {

@@ -33,7 +33,8 @@ func ParseDeps(text string) (deps []Dep, anyOf bool, err error) {
 		if !ok {
 			// a bare number goes on with the last kind, or means afterany, as in Slurm
 			if _, _, _, jerr := parseDepJob(words[0]); jerr != nil {
-				return bad("'%s' is not a kind; write after, afterany, afterok, afternotok, aftercorr (each with :JOBID) or singleton", words[0])
+				return bad("'%s' is not a kind; write after, afterany, afterok, afternotok, aftercorr (each with :JOBID) or "+
+					"singleton", words[0])
 			}
 			kind = DepAfterAny
 			if len(deps) > 0 && deps[len(deps)-1].Kind != DepSingleton {

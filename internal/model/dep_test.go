@@ -87,7 +87,8 @@ func FuzzParseDeps(f *testing.F) {
 			t.Fatal("an error, and a result")
 		}
 		for _, d := range deps {
-			if d.Kind == 0 || d.Kind >= numDepKinds || (d.Job == 0) != (d.Kind == DepSingleton) || d.DelayS < 0 || d.Task < NoTask {
+			if d.Kind == 0 || d.Kind >= numDepKinds || (d.Job == 0) != (d.Kind == DepSingleton) || d.DelayS < 0 ||
+				d.Task < NoTask {
 				t.Fatalf("%q gives %+v", text, d)
 			}
 		}

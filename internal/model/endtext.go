@@ -41,8 +41,8 @@ func (r *Record) EndText() string {
 	return ending{r.State, r.Reason, r.Why, r.Exit, r.Start != 0, r.LimitS, r.UID, r.CancelUID, r.FailedNode}.text()
 }
 
-// SystemText is the part of EndText that no field of Slurm has: what the cluster has seen. It is "" where state and exit
-// status say all.
+// SystemText is the part of EndText that no field of Slurm has: what the cluster has seen. It is "" where state and
+// exit status say all.
 func (r *Record) SystemText() string {
 	if r.End == 0 {
 		return ""

@@ -10,8 +10,10 @@ func TestParseFeatures(t *testing.T) {
 	for _, c := range []struct{ in, want string }{
 		{"a", "a"}, {" a & b ", "a&b"}, {"a|b", "a|b"}, {"a|b&c", "(a|b)&c"}, {"a&b|c", "(a&b)|c"}, {"a|(b&c)", "a|(b&c)"},
 		{"!a", "!a"}, {"!(a|b)&c", "!(a|b)&c"}, {"!!a", "!!a"}, {"[r1|r2]", "[r1|r2]"}, {"ib&[r1|r2&x]", "ib&[r1|(r2&x)]"},
-		{"[r1|r2]&[x|y]", "[(r1&x)|(r1&y)|(r2&x)|(r2&y)]"}, {"a*2&b*1", "a*2&b*1"}, {"[a*2&b*4]", "a*2&b*4"}, {"ib&(a|b)*3", "ib&(a|b)*3"},
-		{"(a|b)&c*2", "(a|b)&c*2"}, {"a|b&c*2", "(a|b)&c*2"}, {"((a))", "a"}, {"", ""}, {"  ", ""}, {"a.b-c_1:d=e", "a.b-c_1:d=e"},
+		{"[r1|r2]&[x|y]", "[(r1&x)|(r1&y)|(r2&x)|(r2&y)]"}, {"a*2&b*1", "a*2&b*1"}, {"[a*2&b*4]", "a*2&b*4"},
+		{"ib&(a|b)*3", "ib&(a|b)*3"},
+		{"(a|b)&c*2", "(a|b)&c*2"}, {"a|b&c*2", "(a|b)&c*2"}, {"((a))", "a"}, {"", ""}, {"  ", ""},
+		{"a.b-c_1:d=e", "a.b-c_1:d=e"},
 	} {
 		f, err := ParseFeatures(c.in)
 		if err != nil || f.String() != c.want {
@@ -23,10 +25,14 @@ func TestParseFeatures(t *testing.T) {
 		pos int
 		why string
 	}{
-		{"a&", 3, "missing at the end"}, {"&a", 1, "missing before"}, {"a,b", 2, "comma"}, {"a b", 3, "& or | is missing"}, {"(a", 1, "never closed"},
-		{"a&[b|c", 3, "never closed"}, {"a)", 2, "closes nothing"}, {"a*0", 2, "after *"}, {"a*x", 2, "after *"}, {"[a|b]|c", 7, "joined with &"},
-		{"c|[a|b]", 3, "joined with &"}, {"[a*2|b]", 6, "count too"}, {"[a|b*2]", 4, "counts are joined"}, {"[a*2&b]", 6, "count too"}, {"([a|b])", 2, "brackets"},
-		{"[[a]]", 2, "brackets"}, {"(a*2)", 3, "behind the parenthesis"}, {"a!b", 2, "& or |"}, {strings.Repeat("!", 40) + "a", 18, "levels"},
+		{"a&", 3, "missing at the end"}, {"&a", 1, "missing before"}, {"a,b", 2, "comma"}, {"a b", 3, "& or | is missing"},
+		{"(a", 1, "never closed"},
+		{"a&[b|c", 3, "never closed"}, {"a)", 2, "closes nothing"}, {"a*0", 2, "after *"}, {"a*x", 2, "after *"},
+		{"[a|b]|c", 7, "joined with &"},
+		{"c|[a|b]", 3, "joined with &"}, {"[a*2|b]", 6, "count too"}, {"[a|b*2]", 4, "counts are joined"},
+		{"[a*2&b]", 6, "count too"}, {"([a|b])", 2, "brackets"},
+		{"[[a]]", 2, "brackets"}, {"(a*2)", 3, "behind the parenthesis"}, {"a!b", 2, "& or |"},
+		{strings.Repeat("!", 40) + "a", 18, "levels"},
 		{strings.Repeat("a&", 70) + "a", 129, "more than 64"},
 	} {
 		_, err := ParseFeatures(c.in)
@@ -44,7 +50,8 @@ func FuzzParseFeatures(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		x, err := ParseFeatures(s)
-		if err != nil || x == nil || len(x.Same) > 1 && len(x.Same)*len(s) > 256 { // a product of brackets has more names than there may be
+		// a product of brackets has more names than there may be
+		if err != nil || x == nil || len(x.Same) > 1 && len(x.Same)*len(s) > 256 {
 			return
 		}
 		y, err := ParseFeatures(x.String())

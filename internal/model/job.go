@@ -72,7 +72,8 @@ func (x *Job) Wire(c *wire.C) {
 	wire.Int(c, &x.Accrue)
 }
 
-// NotAging as Job.Accrue says that others gain priority by age in its place: GrpJobsAccrue, MaxJobsAccrue and their like.
+// NotAging as Job.Accrue says that others gain priority by age in its place: GrpJobsAccrue, MaxJobsAccrue and their
+// like.
 const NotAging Time = -1
 
 // AccrueTime gives the moment since which a job gains priority by age; 0: it does not.
@@ -210,8 +211,8 @@ const (
 	GateEpilog      // EpilogSlurmctld, before the resources are given back
 )
 
-// Deadline gives the moment at which the time limit ends the job; 0 for never, and while the job is suspended: that time
-// does not count.
+// Deadline gives the moment at which the time limit ends the job; 0 for never, and while the job is suspended: that
+// time does not count.
 func (r *Run) Deadline() Time {
 	if r.LimitS >= Unlimited || r.Idles() {
 		return 0

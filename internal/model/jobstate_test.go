@@ -157,11 +157,14 @@ func TestAllocTotals(t *testing.T) {
 		t.Error("no allocation holds something")
 	}
 	a := &Alloc{Nodes: []NodeAlloc{
-		{Node: "n1", CPUs: UpTo(4), MemMiB: 100, Gres: []GresAlloc{{Name: "gpu", Type: "a100", Index: UpTo(2)}, {Name: "gpu", Type: "v100", Index: UpTo(5).Minus(UpTo(4))}}},
+		{Node: "n1", CPUs: UpTo(4), MemMiB: 100,
+			Gres: []GresAlloc{{Name: "gpu", Type: "a100", Index: UpTo(2)},
+				{Name: "gpu", Type: "v100", Index: UpTo(5).Minus(UpTo(4))}}},
 		{Node: "n2", CPUs: UpTo(2), MemMiB: 50, Gres: []GresAlloc{{Name: "gpu", Type: "a100", Index: UpTo(1)}}},
 	}}
 	cpus, mem, gres := a.Totals()
-	if cpus != 6 || mem != 150 || fmt.Sprint(gres) != "[{gpu a100 3} {gpu v100 1}]" || fmt.Sprint(a.NodeNames()) != "[n1 n2]" {
+	if cpus != 6 || mem != 150 || fmt.Sprint(gres) != "[{gpu a100 3} {gpu v100 1}]" ||
+		fmt.Sprint(a.NodeNames()) != "[n1 n2]" {
 		t.Errorf("%d CPUs, %d MiB, %v, %v", cpus, mem, gres, a.NodeNames())
 	}
 }

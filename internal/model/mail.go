@@ -47,7 +47,8 @@ func mailNames() []struct {
 	return []struct {
 		name string
 		bit  MailTypes
-	}{{"ARRAY_TASKS", MailArrayTasks}, {"INVALID_DEPEND", MailInvalidDepend}, {"BEGIN", MailBegin}, {"END", MailEnd}, {"FAIL", MailFail},
+	}{{"ARRAY_TASKS", MailArrayTasks}, {"INVALID_DEPEND", MailInvalidDepend}, {"BEGIN", MailBegin}, {"END", MailEnd},
+		{"FAIL", MailFail},
 		{"REQUEUE", MailRequeue}, {"STAGE_OUT", MailStageOut}, {"TIME_LIMIT_50", MailLimit50}, {"TIME_LIMIT_80", MailLimit80},
 		{"TIME_LIMIT_90", MailLimit90}, {"TIME_LIMIT", MailLimit}}
 }
@@ -71,7 +72,8 @@ func ParseMailTypes(text string) (MailTypes, error) {
 			}
 		}
 		if !known {
-			return 0, fmt.Errorf("'%s' is no type of mail; write NONE, BEGIN, END, FAIL, REQUEUE, ALL, INVALID_DEPEND, TIME_LIMIT, TIME_LIMIT_50, TIME_LIMIT_80, TIME_LIMIT_90, STAGE_OUT or ARRAY_TASKS, joined with commas", word)
+			return 0, fmt.Errorf("'%s' is no type of mail; write NONE, BEGIN, END, FAIL, REQUEUE, ALL, INVALID_DEPEND, "+
+				"TIME_LIMIT, TIME_LIMIT_50, TIME_LIMIT_80, TIME_LIMIT_90, STAGE_OUT or ARRAY_TASKS, joined with commas", word)
 		}
 	}
 	return set, nil
@@ -133,7 +135,8 @@ func CheckMailUser(users string) error {
 		for i, ch := range []byte(address) {
 			letter := ch >= 'a' && ch <= 'z' || ch >= 'A' && ch <= 'Z' || ch >= '0' && ch <= '9' || ch >= 0x80
 			if !letter && (i == 0 && ch != '_' || !strings.ContainsRune("._%+=@&'~#-", rune(ch))) {
-				return fmt.Errorf("'%s' is no mail address: it begins with a letter or digit and has letters, digits and ._%%+=@&'~#- only; several are joined with commas", address)
+				return fmt.Errorf("'%s' is no mail address: it begins with a letter or digit and has letters, digits and "+
+					"._%%+=@&'~#- only; several are joined with commas", address)
 			}
 		}
 		if address == "" {

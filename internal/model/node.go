@@ -63,11 +63,14 @@ type GresDef struct {
 	// What is known of the units, in order: none, or one for each.
 	Near  []Bits    // CPUs near a unit; empty: all are
 	Links [][]int32 // connections to each unit of the same name, by index
-	Dist  [][]int32 // how far each unit of the same name is, by index: NVML's levels, 10 one PCIe switch to 50 another socket; 0: not known
+	// how far each unit of the same name is, by index: NVML's levels, 10 one PCIe switch to 50 another socket; 0: not
+	// known
+	Dist [][]int32
 
-	MemMiB     int64   // of each unit that is a GPU; 0: not known
-	Over       []Share // of a resource whose units are shares of GPUs (shard, mps): the GPUs, whose units follow each other from First on
-	OneSharing bool    // only one of them is shared at a time (Flags=one_sharing)
+	MemMiB int64 // of each unit that is a GPU; 0: not known
+	// of a resource whose units are shares of GPUs (shard, mps): the GPUs, whose units follow each other from First on
+	Over       []Share
+	OneSharing bool // only one of them is shared at a time (Flags=one_sharing)
 
 	Off Bits // indices of units that are known and never given to jobs (Flags=reserved)
 
@@ -151,7 +154,8 @@ type Node struct {
 	Out       []UnitOut   // units that new jobs don't get
 	Strikes   []JobID     // jobs that it could not launch since it last launched one; at most MaxStrikes
 	Ending    int32       // how many of Jobs are COMPLETING
-	Found     []GresDef   // what it found of its resources' units when it last registered, where something of them is known
+	// what it found of its resources' units when it last registered, where something of them is known
+	Found []GresDef
 }
 
 func (x *Node) Wire(c *wire.C) {
@@ -203,7 +207,8 @@ func (n *Node) Used(gres string) Bits {
 // FullCPUs reports whether no CPU is free.
 func (n *Node) FullCPUs() bool { return n.UsedCPUs.Count() >= n.Def.JobCPUCount() || n.Exclusive != 0 }
 
-// StateName gives Slurm's long state without suffix: IDLE, COMPLETING, MIXED, ALLOCATED, DRAINED, DRAINING, DOWN, UNKNOWN.
+// StateName gives Slurm's long state without suffix: IDLE, COMPLETING, MIXED, ALLOCATED, DRAINED, DRAINING, DOWN,
+// UNKNOWN.
 func (n *Node) StateName() string {
 	busy := len(n.Jobs) > 0
 	switch {
@@ -225,7 +230,8 @@ func (n *Node) StateName() string {
 	return "MIXED"
 }
 
-// ShortState gives Slurm's compact state: idle, comp, mix, alloc, drain, drng, down, unk; with * when it does not answer.
+// ShortState gives Slurm's compact state: idle, comp, mix, alloc, drain, drng, down, unk; with * when it does not
+// answer.
 func (n *Node) ShortState() string {
 	s := map[string]string{"DOWN": "down", "UNKNOWN": "unk", "DRAINING": "drng", "DRAINED": "drain", "IDLE": "idle",
 		"ALLOCATED": "alloc", "MIXED": "mix", "COMPLETING": "comp"}[n.StateName()]

@@ -19,14 +19,16 @@ func TestNodeStates(t *testing.T) {
 		node Node
 	}{
 		{"none", Node{}}, {"some CPUs", Node{Jobs: []JobID{1}, UsedCPUs: UpTo(2)}},
-		{"all CPUs", Node{Jobs: []JobID{1}, UsedCPUs: UpTo(4)}}, {"exclusive", Node{Jobs: []JobID{1}, UsedCPUs: UpTo(1), Exclusive: 1}},
+		{"all CPUs", Node{Jobs: []JobID{1}, UsedCPUs: UpTo(4)}},
+		{"exclusive", Node{Jobs: []JobID{1}, UsedCPUs: UpTo(1), Exclusive: 1}},
 	}
 	for admin, adminName := range admins {
 		for link, linkName := range links {
 			for _, l := range load {
 				n := l.node
 				n.Def, n.Admin, n.Link = &NodeDef{Name: "n1", CPUs: 4}, NodeAdmin(admin), NodeLink(link)
-				fmt.Fprintf(&b, "%-6s %-8s %-10s %-11s %-6s %-18s %v\n", adminName, linkName, l.name, n.StateName(), n.ShortState(), n.BaseState(), n.Usable())
+				fmt.Fprintf(&b, "%-6s %-8s %-10s %-11s %-6s %-18s %v\n", adminName, linkName, l.name, n.StateName(), n.ShortState(),
+					n.BaseState(), n.Usable())
 			}
 		}
 	}

@@ -16,9 +16,10 @@ type NodeRules struct {
 	EpilogTimeoutS int64
 	Serial         bool // PrologFlags=Serial: one such program at a time on a node
 	NoHold         bool // PrologFlags=NoHold: the script doesn't wait for the prologs of other nodes
-	Contain        bool // every node of a job makes its control group before the script begins: the job's steps may run on all of them
-	ForceRequeue   bool // PrologFlags=ForceRequeueOnFail: jobs that don't want to be requeued too
-	NoHoldOnFail   bool // SchedulerParameters=nohold_on_prolog_fail: requeued, and not held
+	// every node of a job makes its control group before the script begins: the job's steps may run on all of them
+	Contain      bool
+	ForceRequeue bool // PrologFlags=ForceRequeueOnFail: jobs that don't want to be requeued too
+	NoHoldOnFail bool // SchedulerParameters=nohold_on_prolog_fail: requeued, and not held
 
 	CtldProlog []string // PrologSlurmctld and EpilogSlurmctld: the same on the controller that leads
 	CtldEpilog []string

@@ -2,8 +2,8 @@ package model
 
 import "gbatch/internal/wire"
 
-// Record is a job's line in accounting: whole and self-contained, one per (Job, Attempt), or with Step a step's. A later record of the same
-// key replaces the earlier one, so sending one twice changes nothing.
+// Record is a job's line in accounting: whole and self-contained, one per (Job, Attempt), or with Step a step's. A
+// later record of the same key replaces the earlier one, so sending one twice changes nothing.
 type Record struct {
 	Seq          uint64 // position in the controller's outbox: strictly growing
 	Cluster      string
@@ -127,8 +127,8 @@ func (r *Record) ElapsedS() int64 {
 	return max(0, r.End.Seconds()-r.Start.Seconds()-r.SuspendMS/1000)
 }
 
-// ShortForSummary reports whether an ended job ran for less than two samples, or a minute where there were none: too short
-// to be summed up.
+// ShortForSummary reports whether an ended job ran for less than two samples, or a minute where there were none: too
+// short to be summed up.
 func (r *Record) ShortForSummary() bool {
 	every := int64(30)
 	if r.Exit.Use != nil && len(r.Exit.Use.Nodes) > 0 && r.Exit.Use.Nodes[0].EveryS > 0 {

@@ -97,8 +97,10 @@ const (
 // ResvRepeats are the flags of those that come again.
 const ResvRepeats = ResvHourly | ResvDaily | ResvWeekly | ResvWeekday | ResvWeekend
 
-var resvFlagNames = []string{"MAINT", "FLEX", "IGNORE_JOBS", "DAILY", "WEEKLY", "SPEC_NODES", "ALL_NODES", "OVERLAP", "NO_HOLD_JOBS_AFTER",
-	"HOURLY", "WEEKDAY", "WEEKEND", "ANY_NODES", "PURGE_COMP", "REPLACE", "REPLACE_DOWN", "TIME_FLOAT", "STATIC_ALLOC", "PART_NODES"}
+var resvFlagNames = []string{"MAINT", "FLEX", "IGNORE_JOBS", "DAILY", "WEEKLY", "SPEC_NODES", "ALL_NODES", "OVERLAP",
+	"NO_HOLD_JOBS_AFTER",
+	"HOURLY", "WEEKDAY", "WEEKEND", "ANY_NODES", "PURGE_COMP", "REPLACE", "REPLACE_DOWN", "TIME_FLOAT", "STATIC_ALLOC",
+	"PART_NODES"}
 
 // Names lists the flags in Slurm's words.
 func (f ResvFlags) Names() []string {
@@ -163,7 +165,8 @@ func allows(list []string, name string) bool {
 }
 
 func (r *Reservation) hasGroup(sp *Spec) bool {
-	return slices.Contains(r.GIDs, sp.GID) || slices.ContainsFunc(sp.Groups, func(g uint32) bool { return slices.Contains(r.GIDs, g) })
+	return slices.Contains(r.GIDs, sp.GID) ||
+		slices.ContainsFunc(sp.Groups, func(g uint32) bool { return slices.Contains(r.GIDs, g) })
 }
 
 // Meets reports whether two reservations want the same node at the same time, for as far ahead as Occurrences look.

@@ -96,7 +96,8 @@ func AddShared(list []SharedGPU, gres []GresAlloc, sign int32) []SharedGPU {
 		if out == nil {
 			out = slices.Clone(list)
 		}
-		k, found := slices.BinarySearchFunc(out, g.Share.GPU, func(s SharedGPU, gpu int32) int { return int(s.GPU) - int(gpu) })
+		k, found := slices.BinarySearchFunc(out, g.Share.GPU,
+			func(s SharedGPU, gpu int32) int { return int(s.GPU) - int(gpu) })
 		if !found {
 			out = slices.Insert(out, k, SharedGPU{GPU: g.Share.GPU, Name: g.Name})
 		}
@@ -171,8 +172,8 @@ func (d *NodeDef) HoldsGres(want []int32, held []GresAlloc) bool {
 	return true
 }
 
-// holdShares takes units of a sharing resource: of GPUs that are shared by it already, then of idle ones, those that are
-// divided into the most units first. Where there are too few it sets what is free of it to -1.
+// holdShares takes units of a sharing resource: of GPUs that are shared by it already, then of idle ones, those that
+// are divided into the most units first. Where there are too few it sets what is free of it to -1.
 func (d *NodeDef) holdShares(k int, left int32, free []int32, whole Bits, kind map[int32]int, used map[int32]int32) {
 	over := slices.Clone(d.Gres[k].Over)
 	rank := func(s Share) int32 { // those that are shared first
@@ -208,5 +209,6 @@ func (d *NodeDef) holdShares(k int, left int32, free []int32, whole Bits, kind m
 
 // gpuEntry gives the place of the entry that a GPU is of, or -1.
 func (d *NodeDef) gpuEntry(gpu int32) int {
-	return slices.IndexFunc(d.Gres, func(g GresDef) bool { return g.Name == GPUName && gpu >= g.First && gpu < g.First+g.Count })
+	return slices.IndexFunc(d.Gres,
+		func(g GresDef) bool { return g.Name == GPUName && gpu >= g.First && gpu < g.First+g.Count })
 }

@@ -12,7 +12,8 @@ func TestHoldsGres(t *testing.T) {
 		{Name: "fpga", Count: 2},
 	}}
 	shards := func(gpu int32, n int) GresAlloc {
-		return GresAlloc{Name: "shard", Type: "a", Index: UpTo(int(gpu)*4 + n).Minus(UpTo(int(gpu) * 4)), Share: &GPUShare{GPU: gpu, Of: 4}}
+		return GresAlloc{Name: "shard", Type: "a", Index: UpTo(int(gpu)*4 + n).Minus(UpTo(int(gpu) * 4)),
+			Share: &GPUShare{GPU: gpu, Of: 4}}
 	}
 	for _, x := range []struct {
 		want []int32

@@ -185,9 +185,10 @@ type Needs struct {
 	Mail          *MailWish // nil: nobody is told of anything
 	NoPreempt     bool      // it ends for no other job's sake (--no-preempt); its QOS has to allow that
 
-	GresToo   []GresReq // what says of Gres the same in other words (--gpus beside --gpus-per-task): shown, and counted nowhere
-	GPUIndex  Bits      // exactly these GPUs of each node, by the node's numbers (--gpu-index); Gres has their count
-	NeverIdle bool      // GpuIdlePolicy is not for it (--gpu-idle=off); its QOS has to allow that
+	// what says of Gres the same in other words (--gpus beside --gpus-per-task): shown, and counted nowhere
+	GresToo   []GresReq
+	GPUIndex  Bits // exactly these GPUs of each node, by the node's numbers (--gpu-index); Gres has their count
+	NeverIdle bool // GpuIdlePolicy is not for it (--gpu-idle=off); its QOS has to allow that
 }
 
 func (x *Needs) Wire(c *wire.C) {
@@ -221,8 +222,8 @@ func (x *Needs) Wire(c *wire.C) {
 	wire.Bool(c, &x.NeverIdle)
 }
 
-// BindWish is how the tasks of a job's steps are to be laid out and bound, as it was written: the job's environment hands
-// it on to grun. "" was not given.
+// BindWish is how the tasks of a job's steps are to be laid out and bound, as it was written: the job's environment
+// hands it on to grun. "" was not given.
 type BindWish struct {
 	GPU  string // --gpu-bind
 	CPU  string // --cpu-bind
@@ -312,7 +313,8 @@ type GresReq struct {
 	Type  string
 	Count int32
 	Per   GresPer
-	Milli int32 // of a sharing resource: thousandths of a GPU's shares (--gpus=0.5), Count where nodes differ is the least; 0: Count
+	// of a sharing resource: thousandths of a GPU's shares (--gpus=0.5), Count where nodes differ is the least; 0: Count
+	Milli int32
 }
 
 func (x *GresReq) Wire(c *wire.C) {

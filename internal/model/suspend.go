@@ -5,8 +5,8 @@ import "gbatch/internal/wire"
 // SleepKind says why a job is suspended, and so who lets it go on. The numbers are stored: append only.
 type SleepKind uint8
 
-// The kinds. A job that sleeps in its turn keeps its CPUs, which others of its partition have meanwhile; the other kinds
-// have given theirs back. Memory, GPUs and licenses are kept by all.
+// The kinds. A job that sleeps in its turn keeps its CPUs, which others of its partition have meanwhile; the other
+// kinds have given theirs back. Memory, GPUs and licenses are kept by all.
 const (
 	Awake         SleepKind = iota
 	SleepsByAdmin           // gcontrol suspend: until an operator resumes it
@@ -23,8 +23,8 @@ func (k SleepKind) String() string {
 	return sleepNames[k]
 }
 
-// OffCPUs reports whether the job has given its CPUs back for as long as it is suspended. It has not got them again when
-// it is ended while it is.
+// OffCPUs reports whether the job has given its CPUs back for as long as it is suspended. It has not got them again
+// when it is ended while it is.
 func (r *Run) OffCPUs() bool { return r.Sleep == SleepsByAdmin || r.Sleep == SleepsForRoom }
 
 // Idles reports whether the job's time stands still: it is suspended, and not being ended.

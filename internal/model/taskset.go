@@ -263,7 +263,8 @@ func order(ranges []Range) (TaskSet, error) {
 		return TaskSet(ranges), nil
 	}
 	if total > maxMerge {
-		return nil, fmt.Errorf("ranges out of order or overlapping with more than %d tasks; write each index once, in ascending order", maxMerge)
+		return nil, fmt.Errorf("ranges out of order or overlapping with more than %d tasks; write each index once, in "+
+			"ascending order", maxMerge)
 	}
 	all := make([]int32, 0, total)
 	TaskSet(ranges).Each(func(i int32) bool {

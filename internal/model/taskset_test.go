@@ -43,7 +43,8 @@ func TestParseTaskSet(t *testing.T) {
 			continue
 		}
 		if set.String() != c.want || throttle != c.throttle || set.Count() != c.count {
-			t.Errorf("%s: %s%%%d with %d tasks, want %s%%%d with %d", c.text, set, throttle, set.Count(), c.want, c.throttle, c.count)
+			t.Errorf("%s: %s%%%d with %d tasks, want %s%%%d with %d", c.text, set, throttle, set.Count(), c.want, c.throttle,
+				c.count)
 		}
 		n := 0
 		set.Each(func(i int32) bool {
@@ -91,7 +92,8 @@ func TestParseTaskSetRefuses(t *testing.T) {
 			t.Errorf("%.20q: the error has %d bytes", text, len(err.Error()))
 		}
 	}
-	if _, _, err := ParseTaskSet("0-2000000,5", math.MaxInt32); err == nil || !strings.Contains(err.Error(), "overlapping") {
+	if _, _, err := ParseTaskSet("0-2000000,5", math.MaxInt32); err == nil ||
+		!strings.Contains(err.Error(), "overlapping") {
 		t.Errorf("two million overlapping tasks: %v", err)
 	}
 }
@@ -138,7 +140,8 @@ func TestTaskSetWithout(t *testing.T) {
 }
 
 func TestTaskSetValid(t *testing.T) {
-	for _, bad := range []TaskSet{{{0, 5, 0}}, {{0, 5, -1}}, {{5, 0, 1}}, {{-1, 5, 1}}, {{0, 5, 1}, {5, 9, 1}}, {{7, 9, 1}, {0, 3, 1}}} {
+	for _, bad := range []TaskSet{{{0, 5, 0}}, {{0, 5, -1}}, {{5, 0, 1}}, {{-1, 5, 1}}, {{0, 5, 1}, {5, 9, 1}},
+		{{7, 9, 1}, {0, 3, 1}}} {
 		if bad.Valid() {
 			t.Errorf("%v counts as valid", bad)
 		}
@@ -149,7 +152,8 @@ func TestTaskSetValid(t *testing.T) {
 }
 
 func FuzzParseTaskSet(f *testing.F) {
-	for _, s := range []string{"0-15", "1,3,5-7", "0-30:4", "0-99%8", "[1-3]", "5,1", "0-4,2-6", "9-1", "%", "0-2147483646"} {
+	for _, s := range []string{"0-15", "1,3,5-7", "0-30:4", "0-99%8", "[1-3]", "5,1", "0-4,2-6", "9-1", "%",
+		"0-2147483646"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -16,8 +16,9 @@ const (
 	OutDrained OutKind = iota + 1 // by an operator, until one resumes it
 	OutFault                      // by a fault that its node found, until an operator resumes it
 	OutInUse                      // by processes that no job started, until they have gone
-	OutCleared                    // not out: a fault that an operator has dealt with, as long as the node still tells of it
-	OutSpent                      // told by nodes: a fault that spares what runs; the unit is then OutFault
+	// not out: a fault that an operator has dealt with, as long as the node still tells of it
+	OutCleared
+	OutSpent // told by nodes: a fault that spares what runs; the unit is then OutFault
 )
 
 // UnitOut is one unit and why it is out.
@@ -100,10 +101,10 @@ func (n *Node) OutOf(gres string) Bits {
 	return out
 }
 
-// TellUnits gives what is out on a node once it has told all there is to say of its units, and the places in it of faults that
-// are new. What an operator has said stays. A fault stays until an operator has dealt with it, also where the node does
-// not tell of it any more; foreign use is over when the node says so. The list is a new one where it differs from out,
-// otherwise changed is false.
+// TellUnits gives what is out on a node once it has told all there is to say of its units, and the places in it of
+// faults that are new. What an operator has said stays. A fault stays until an operator has dealt with it, also where
+// the node does not tell of it any more; foreign use is over when the node says so. The list is a new one where it
+// differs from out, otherwise changed is false.
 func TellUnits(out []UnitOut, tells []UnitTell, at Time, by string) (next []UnitOut, fresh []int, changed bool) {
 	type told struct{ fault, use *UnitTell }
 	said, order := make(map[unitKey]told, len(tells)), make([]unitKey, 0, len(out)+len(tells))

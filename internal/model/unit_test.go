@@ -23,12 +23,15 @@ func TestTellUnits(t *testing.T) {
 	}{
 		{tells: nil, want: ""},
 		{tells: []UnitTell{fault(3, 10)}, want: "3 fault 10*"},
-		{tells: []UnitTell{fault(3, 10)}, want: "3 fault 10"},                                   // told again: known
-		{tells: nil, want: "3 fault 10"},                                                        // it stays, also when the node tells no more
-		{tells: []UnitTell{fault(3, 10), spent(1, 11)}, want: "3 fault 10 1 reset it"},          // what runs there is spared
-		{tells: []UnitTell{fault(3, 10), fault(1, 12)}, want: "3 fault 10 1 reset it*"},         // and now it isn't: the first cause stays
-		{tells: []UnitTell{fault(3, 10), fault(1, 12)}, resume: []int32{3}, want: "1 reset it"}, // dealt with, while the node still tells of it
-		{tells: []UnitTell{fault(3, 20), fault(1, 12)}, want: "3 fault 20* 1 reset it"},         // a new one
+		{tells: []UnitTell{fault(3, 10)}, want: "3 fault 10"}, // told again: known
+		// it stays, also when the node tells no more
+		{tells: nil, want: "3 fault 10"},
+		{tells: []UnitTell{fault(3, 10), spent(1, 11)}, want: "3 fault 10 1 reset it"}, // what runs there is spared
+		// and now it isn't: the first cause stays
+		{tells: []UnitTell{fault(3, 10), fault(1, 12)}, want: "3 fault 10 1 reset it*"},
+		// dealt with, while the node still tells of it
+		{tells: []UnitTell{fault(3, 10), fault(1, 12)}, resume: []int32{3}, want: "1 reset it"},
+		{tells: []UnitTell{fault(3, 20), fault(1, 12)}, want: "3 fault 20* 1 reset it"}, // a new one
 		{tells: nil, resume: []int32{1, 3}, want: ""},
 		{tells: []UnitTell{used(0, "pid 1")}, want: "0 pid 1"},
 		{tells: []UnitTell{used(0, "pid 2")}, want: "0 pid 2"},

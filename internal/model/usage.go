@@ -6,9 +6,9 @@ import (
 	"gbatch/internal/wire"
 )
 
-// Usage is what a job or one of its steps used, as its nodes measured it: a part for each node, in order of name. Counters
-// of the kernel (CPU time, peak memory, page faults, I/O where the kernel counts it by group) are exact; what only samples
-// tell (memory of the processes, number of processes, GPUs) is as fine as they are.
+// Usage is what a job or one of its steps used, as its nodes measured it: a part for each node, in order of name.
+// Counters of the kernel (CPU time, peak memory, page faults, I/O where the kernel counts it by group) are exact; what
+// only samples tell (memory of the processes, number of processes, GPUs) is as fine as they are.
 type Usage struct {
 	Nodes []NodeUsage
 	Batch *NodeUsage // of a job that had steps: the part of its batch script, which Nodes include; otherwise nil
@@ -108,8 +108,8 @@ func (u *Usage) Node(name string) *NodeUsage {
 	return nil
 }
 
-// Add folds another step's usage in: counters add up, peaks of the same node take the larger one, because steps may have
-// followed each other. u is changed; what it shares with v is not.
+// Add folds another step's usage in: counters add up, peaks of the same node take the larger one, because steps may
+// have followed each other. u is changed; what it shares with v is not.
 func (u *Usage) Add(v *Usage) {
 	if v == nil {
 		return

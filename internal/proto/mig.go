@@ -102,7 +102,8 @@ func MIGLayouts() []string { return []string{"training", "inference", "balanced"
 // maxProfiles is how many instances of one GPU a layout may list.
 const maxProfiles = 16
 
-// CheckMIGLayout refuses what is neither a layout's name nor a list of profiles. Which profiles a GPU has its node knows.
+// CheckMIGLayout refuses what is neither a layout's name nor a list of profiles. Which profiles a GPU has its node
+// knows.
 func CheckMIGLayout(layout string) error {
 	if slices.Contains(MIGLayouts(), layout) {
 		return nil
@@ -110,7 +111,8 @@ func CheckMIGLayout(layout string) error {
 	items := strings.Split(layout, ",")
 	for _, p := range items {
 		if !profileForm(p) {
-			return fmt.Errorf("layout=%s: %q is neither a layout (%s) nor a MIG profile such as 1g.10gb", layout, p, strings.Join(MIGLayouts(), ", "))
+			return fmt.Errorf("layout=%s: %q is neither a layout (%s) nor a MIG profile such as 1g.10gb", layout, p,
+				strings.Join(MIGLayouts(), ", "))
 		}
 	}
 	if len(items) > maxProfiles {
@@ -125,5 +127,6 @@ func profileForm(p string) bool {
 	size, more, ok2 := strings.Cut(rest, "gb")
 	digits := func(s string) bool { return s != "" && len(s) <= 4 && strings.Trim(s, "0123456789") == "" }
 	return ok && ok2 && digits(slices) && digits(size) &&
-		(more == "" || len(more) > 1 && len(more) <= 16 && strings.ContainsRune("+-", rune(more[0])) && strings.Trim(more[1:], "abcdefghijklmnopqrstuvwxyz.") == "")
+		(more == "" || len(more) > 1 && len(more) <= 16 && strings.ContainsRune("+-", rune(more[0])) &&
+			strings.Trim(more[1:], "abcdefghijklmnopqrstuvwxyz.") == "")
 }

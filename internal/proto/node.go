@@ -67,7 +67,8 @@ type Hardware struct {
 	Arch    string
 	Virtual bool     // a stand-in: it takes the configuration's word for its hardware
 	Notes   []string // what it can't enforce, for people
-	Problem string   // why it can't take jobs although it has as much as configured: its resources contradict gres.conf; or ""
+	// why it can't take jobs although it has as much as configured: its resources contradict gres.conf; or ""
+	Problem string
 	Units   []model.GresUnit
 }
 
@@ -238,7 +239,8 @@ func (x *Stop) Wire(c *wire.C) {
 	wire.Bool(c, &x.Tell)
 }
 
-// Freeze says that an attempt's processes shall stand still, or go on. One with a smaller Turn than was seen is outdated.
+// Freeze says that an attempt's processes shall stand still, or go on. One with a smaller Turn than was seen is
+// outdated.
 type Freeze struct {
 	Job     model.JobID
 	Attempt uint32
@@ -270,8 +272,8 @@ const (
 	ReportUnkillable   // Text says what survives SIGKILL; ReportEnded follows if it ever dies
 )
 
-// ReportStep says that a step has ended. Its number is apart from the others: the leader's facts have kinds of their own
-// behind those.
+// ReportStep says that a step has ended. Its number is apart from the others: the leader's facts have kinds of their
+// own behind those.
 const ReportStep ReportKind = 64
 
 // Report is one thing that happened to an attempt. It is in the node's spool until it is acknowledged.

@@ -66,8 +66,8 @@ func (x *NodePids) Wire(c *wire.C) {
 	wire.Ints(c, &x.Pids, model.MaxMany)
 }
 
-// NodeAsk asks one node, or has it do something at once; the answer has the same ID. Without a further field it asks what
-// steps of these attempts use.
+// NodeAsk asks one node, or has it do something at once; the answer has the same ID. Without a further field it asks
+// what steps of these attempts use.
 type NodeAsk struct {
 	ID       uint64
 	Attempts []Attempt

@@ -5,8 +5,8 @@ import (
 	"gbatch/internal/wire"
 )
 
-// Steps are made by the daemon of the node that runs a job's batch script. A command talks to it over a socket of its own
-// (StepSocket), because open files travel on it: see internal/client/steps.go for the conversation.
+// Steps are made by the daemon of the node that runs a job's batch script. A command talks to it over a socket of its
+// own (StepSocket), because open files travel on it: see internal/client/steps.go for the conversation.
 
 // StepSocket is the file name of a node's socket for steps, in LocalSocketDir.
 func StepSocket(node string) string { return "steps-" + node }
@@ -326,8 +326,8 @@ func (x *StepEvent) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Use)
 }
 
-// StepPart asks a node for its part of a step, or for word of it. The node answers with StepCreated where it waits for files, with
-// StepRefused, and with what has happened to the tasks.
+// StepPart asks a node for its part of a step, or for word of it. The node answers with StepCreated where it waits for
+// files, with StepRefused, and with what has happened to the tasks.
 type StepPart struct {
 	Job     model.JobID
 	Attempt uint32

@@ -33,8 +33,8 @@ func (x *StepsRequest) Wire(c *wire.C) {
 	wire.List(c, &x.Steps, model.MaxMany)
 }
 
-// StepsChunk is a part of the list: the steps of some jobs, each job's together and in order. Missing has a sentence for
-// each node that did not answer in time.
+// StepsChunk is a part of the list: the steps of some jobs, each job's together and in order. Missing has a sentence
+// for each node that did not answer in time.
 type StepsChunk struct {
 	Now     model.Time
 	Steps   []RunningStep

@@ -89,8 +89,9 @@ func (x *SubmitReply) Wire(c *wire.C) {
 	wire.Text(c, &x.TestPart, model.MaxName)
 }
 
-// SubmitEachRequest submits jobs that differ in their script's arguments only, in order: Spec.Args of the submission and,
-// behind them, one list of Args, which has 1 to MaxEachJobs of them. Its RequestID makes a retry of the whole safe.
+// SubmitEachRequest submits jobs that differ in their script's arguments only, in order: Spec.Args of the submission
+// and, behind them, one list of Args, which has 1 to MaxEachJobs of them. Its RequestID makes a retry of the whole
+// safe.
 type SubmitEachRequest struct {
 	Submit *SubmitRequest
 	Args   [][]string
@@ -176,8 +177,8 @@ func (x *JobsRequest) Wire(c *wire.C) {
 	wire.Bool(c, &x.Positions)
 }
 
-// JobsChunk is a part of the list, in order of ID. The records are the replicated ones, whole. A chunk without jobs, with
-// the rules of the partitions, comes before the first with some.
+// JobsChunk is a part of the list, in order of ID. The records are the replicated ones, whole. A chunk without jobs,
+// with the rules of the partitions, comes before the first with some.
 type JobsChunk struct {
 	Now  model.Time
 	Jobs []*model.Job
@@ -468,8 +469,9 @@ func (x *WaitRequest) Wire(c *wire.C) {
 	wire.Int(c, &x.Job)
 }
 
-// AttendRequest says that a job is there for the command that sends it (galloc, grun): the daemon of the command's host cancels
-// the job when the connection ends and the command has not said, by any further frame, that it no longer needs the job.
+// AttendRequest says that a job is there for the command that sends it (galloc, grun): the daemon of the command's host
+// cancels the job when the connection ends and the command has not said, by any further frame, that it no longer needs
+// the job.
 type AttendRequest struct {
 	Job model.JobID
 }
@@ -695,8 +697,8 @@ func (x *ScriptReply) Wire(c *wire.C) {
 	wire.Bytes(c, &x.Script, model.MaxFile)
 }
 
-// DumpChunk is a part of the leader's state as package state's WriteDump writes it; operators get it. It holds scripts and
-// environments of all jobs.
+// DumpChunk is a part of the leader's state as package state's WriteDump writes it; operators get it. It holds scripts
+// and environments of all jobs.
 type DumpChunk struct {
 	Data []byte
 }

@@ -30,7 +30,8 @@ func TestStoredRecords(t *testing.T) {
 	chunk := &RecordsChunk{}
 	for range ChunkJobs {
 		use := &model.Usage{Nodes: []model.NodeUsage{{Node: "n", GPUs: make([]model.GPUUsage, 1)}}, Batch: &model.NodeUsage{}}
-		chunk.Records = append(chunk.Records, &model.Record{Exit: model.Exit{Use: use}, Step: &model.Step{Exit: model.Exit{Use: use}}})
+		chunk.Records = append(chunk.Records,
+			&model.Record{Exit: model.Exit{Use: use}, Step: &model.Step{Exit: model.Exit{Use: use}}})
 	}
 	stored, err := wire.Marshal(chunk)
 	if err != nil {

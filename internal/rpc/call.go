@@ -82,7 +82,8 @@ func (c *Conn) Stream(ctx context.Context, kind uint16, body []byte, each func(*
 			}
 			return f.asError()
 		case f.ID != id || f.Flags&^FlagMore != 0:
-			return c.fail(fmt.Errorf("%w: an answer to %d with flags %#x where one to %d was due", ErrProtocol, f.ID, f.Flags, id), "")
+			return c.fail(fmt.Errorf("%w: an answer to %d with flags %#x where one to %d was due", ErrProtocol, f.ID, f.Flags,
+				id), "")
 		}
 		last := !f.More()
 		if err := each(&f); err != nil {

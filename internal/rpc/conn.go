@@ -127,7 +127,8 @@ func (c *Conn) ReadFrame(f *Frame) error {
 	}
 	h, err := c.br.Peek(headerLen)
 	if err != nil {
-		return c.fail(midFrame(err), fmt.Sprintf("a message stopped after %d of the %d bytes of its header", len(h), headerLen))
+		return c.fail(midFrame(err), fmt.Sprintf("a message stopped after %d of the %d bytes of its header", len(h),
+			headerLen))
 	}
 	n, err := parseHeader(h, f, c.readLimit)
 	if err != nil {

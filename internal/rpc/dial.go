@@ -17,7 +17,8 @@ const maxSocketPath = 107
 
 // DialUnix connects to the daemon that listens on the unix socket at path. It starts no goroutine and sends nothing:
 // the preface goes with the first request, which should follow within PrefaceTimeout. timeout bounds the wait for a
-// daemon whose queue of connections is full; 0 means PrefaceTimeout. Requests are limited to MaxRequest, answers to MaxFrame.
+// daemon whose queue of connections is full; 0 means PrefaceTimeout. Requests are limited to MaxRequest, answers to
+// MaxFrame.
 //
 // The error says what is wrong in a sentence; fs.ErrNotExist, fs.ErrPermission, unix.ECONNREFUSED (no daemon listens
 // on it any more) and os.ErrDeadlineExceeded can be told apart with errors.Is.

@@ -109,7 +109,8 @@ func TestPeerKinds(t *testing.T) {
 	if _, _, ok := u.Daemon(); ok {
 		t.Error("a user is a daemon")
 	}
-	if got, ok := u.User(); !ok || !got.InGroup(100) || !got.InGroup(7) || got.InGroup(0) || u.String() != "uid 1000 pid 42" {
+	if got, ok := u.User(); !ok || !got.InGroup(100) || !got.InGroup(7) || got.InGroup(0) ||
+		u.String() != "uid 1000 pid 42" {
 		t.Errorf("got %+v %v %q", got, ok, u)
 	}
 }

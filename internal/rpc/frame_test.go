@@ -38,7 +38,8 @@ func TestHeaderRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got.Kind != f.Kind || got.Flags != f.Flags || got.ID != f.ID || !bytes.Equal(got.Body, f.Body) {
-			t.Errorf("got kind %d flags %#x id %d and %d bytes, want %d %#x %d and %d", got.Kind, got.Flags, got.ID, len(got.Body),
+			t.Errorf("got kind %d flags %#x id %d and %d bytes, want %d %#x %d and %d", got.Kind, got.Flags, got.ID,
+				len(got.Body),
 				f.Kind, f.Flags, f.ID, len(f.Body))
 		}
 		if err := c.ReadFrame(&got); err != io.EOF {
@@ -55,8 +56,10 @@ func TestBadFrames(t *testing.T) {
 		says string
 	}{
 		{"http", []byte("GET / HTTP/1.1\r\n\r\n"), ErrProtocol, "unknown flags"},
-		{"too short a length", []byte{0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0}, ErrProtocol, "a frame of 7 bytes is shorter than its header"},
-		{"oversized", appendHeader(nil, 1, 0, 1, 1001), ErrProtocol, "a message of 1001 bytes is over the limit of 1000 bytes"},
+		{"too short a length", []byte{0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0}, ErrProtocol,
+			"a frame of 7 bytes is shorter than its header"},
+		{"oversized", appendHeader(nil, 1, 0, 1, 1001), ErrProtocol,
+			"a message of 1001 bytes is over the limit of 1000 bytes"},
 		{"largest length", []byte{0xff, 0xff, 0xff, 0xff, 0, 1, 0, 0, 0, 0, 0, 1}, ErrProtocol, "over the limit"},
 		{"unknown flag", appendHeader(nil, 1, 0x8000, 1, 0), ErrProtocol, "unknown flags 0x8000"},
 		{"half a header", []byte{0, 0, 0, 9, 0}, ErrLost, "stopped after 5 of the 12 bytes of its header"},
@@ -67,7 +70,8 @@ func TestBadFrames(t *testing.T) {
 			c := newConn(&memStream{in: bytes.NewReader(tt.in)}, ConnOptions{Name: "uid 7 pid 8", ReadLimit: 1000})
 			var f Frame
 			err := c.ReadFrame(&f)
-			if !errors.Is(err, tt.is) || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), "uid 7 pid 8") {
+			if !errors.Is(err, tt.is) || !strings.Contains(err.Error(), tt.says) ||
+				!strings.Contains(err.Error(), "uid 7 pid 8") {
 				t.Errorf("got %q, want %q, %q and the peer's name", err, tt.is, tt.says)
 			}
 			if again := c.ReadFrame(&f); again == nil || again.Error() != err.Error() {

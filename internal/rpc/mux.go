@@ -114,7 +114,8 @@ func (m *Mux) deliver(f Frame) error {
 		case call.answers <- f:
 		default:
 			if !call.single {
-				return fmt.Errorf("%s: %w: more than %d answers ahead of what was acknowledged", m.c.Name(), ErrProtocol, StreamWindow)
+				return fmt.Errorf("%s: %w: more than %d answers ahead of what was acknowledged", m.c.Name(), ErrProtocol,
+					StreamWindow)
 			}
 		}
 	case !asked:

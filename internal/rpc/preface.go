@@ -138,7 +138,8 @@ func checkPreface(b []byte) error {
 		return nil
 	}
 	if v := binary.BigEndian.Uint16(b[len(magic):]); v != ProtocolVersion {
-		return fmt.Errorf("%w of it: the peer speaks %d, this side %d; install the same gbatch on both", errVersion, v, ProtocolVersion)
+		return fmt.Errorf("%w of it: the peer speaks %d, this side %d; install the same gbatch on both", errVersion, v,
+			ProtocolVersion)
 	}
 	return nil
 }

@@ -40,9 +40,11 @@ func (x *explainer) barred(r model.Reason, part *model.Partition) string {
 	case r == model.ReasonQOSNotAllowed:
 		return fmt.Sprintf("QOS %s may not be used in partition %s (AllowQos, DenyQos)", sp.QOS, part.Name)
 	case r == model.ReasonReservation && part.ReqResv:
-		return fmt.Sprintf("partition %s takes jobs in reservations only (ReqResv); gcontrol update JobId=%d ReservationName= names one", part.Name, x.j.ID)
+		return fmt.Sprintf("partition %s takes jobs in reservations only (ReqResv); gcontrol update JobId=%d "+
+			"ReservationName= names one", part.Name, x.j.ID)
 	case r == model.ReasonReservation:
-		return fmt.Sprintf("jobs of QOS %s run in reservations only (RequiresReservation); gcontrol update JobId=%d ReservationName= names one", sp.QOS, x.j.ID)
+		return fmt.Sprintf("jobs of QOS %s run in reservations only (RequiresReservation); gcontrol update JobId=%d "+
+			"ReservationName= names one", sp.QOS, x.j.ID)
 	}
 	return ""
 }
@@ -54,5 +56,6 @@ func (x *explainer) mayEnter(part *model.Partition, sp *model.Spec) bool {
 	case part.RootOnly && !root, part.DisableRoot && root, Barred(x.v, sp, part) != model.ReasonNone:
 		return false
 	}
-	return len(part.AllowGroups) == 0 || root || slices.Contains(part.AllowGroups, sp.Group) || slices.Contains(part.AllowGroups, "ALL")
+	return len(part.AllowGroups) == 0 || root || slices.Contains(part.AllowGroups, sp.Group) ||
+		slices.Contains(part.AllowGroups, "ALL")
 }

@@ -9,9 +9,9 @@ import (
 	"gbatch/internal/state"
 )
 
-// Suspended jobs have their memory and GPUs, and not their CPUs. One that was suspended for another goes on as soon as its
-// CPUs are free; on the calendar they are its own again from when the last of those who have them now is expected to end.
-// Who could have it suspended anyway plans over it.
+// Suspended jobs have their memory and GPUs, and not their CPUs. One that was suspended for another goes on as soon as
+// its CPUs are free; on the calendar they are its own again from when the last of those who have them now is expected
+// to end. Who could have it suspended anyway plans over it.
 
 // anyClass is below every class: for jobs that may not have anybody suspended.
 const anyClass = math.MinInt64
@@ -144,7 +144,8 @@ func (p *Planner) wakeUp() {
 		return true
 	})
 	slices.SortFunc(list, func(a, b *model.Job) int {
-		return cmp.Or(cmp.Compare(p.classOf(b.Spec, p.v.Partition(b.Run.Partition)), p.classOf(a.Spec, p.v.Partition(a.Run.Partition))),
+		return cmp.Or(cmp.Compare(p.classOf(b.Spec, p.v.Partition(b.Run.Partition)),
+			p.classOf(a.Spec, p.v.Partition(a.Run.Partition))),
 			cmp.Compare(b.Run.Priority, a.Run.Priority), cmp.Compare(a.Run.Start, b.Run.Start), cmp.Compare(a.ID, b.ID))
 	})
 	var robbers []candidate

@@ -147,9 +147,12 @@ func (w *world) happen(c *cluster) {
 	case 4:
 		c.up()
 	case 5, 6:
-		c.apply(&state.NodeEdit{Nodes: []string{name}, Admin: pick(w, model.NodeDrain, model.NodeUp), Gres: "gpu", Units: []int32{int32(w.n(4))}, Reason: "r", By: "root"})
+		c.apply(&state.NodeEdit{Nodes: []string{name}, Admin: pick(w, model.NodeDrain, model.NodeUp), Gres: "gpu",
+			Units: []int32{int32(w.n(4))}, Reason: "r", By: "root"})
 	case 7:
-		c.apply(&state.Units{Node: name, Tells: []model.UnitTell{{Name: "gpu", Index: int32(w.n(4)), Kind: pick(w, model.OutFault, model.OutInUse), Stamp: uint64(c.now)}}})
+		c.apply(&state.Units{Node: name,
+			Tells: []model.UnitTell{{Name: "gpu", Index: int32(w.n(4)), Kind: pick(w, model.OutFault, model.OutInUse),
+				Stamp: uint64(c.now)}}})
 	}
 }
 
@@ -163,8 +166,8 @@ func known(c *cluster) (out []state.Report) {
 	return out
 }
 
-// TestKeptPlannerEqualsFresh: what a planner keeps from pass to pass changes no plan, and neither does what it learns of
-// one job for the next.
+// TestKeptPlannerEqualsFresh: what a planner keeps from pass to pass changes no plan, and neither does what it learns
+// of one job for the next.
 func TestKeptPlannerEqualsFresh(t *testing.T) {
 	seeds := 120
 	if testing.Short() {
@@ -214,9 +217,9 @@ func planText(plan model.Plan) (text string) {
 	return text
 }
 
-// TestNobodyDelaysReservations holds plans with backfill against the reservations that they make: with everybody ending at
-// their expected ends, and only those starting who have started, each reserved job fits at its moment on its nodes: no
-// node's calendar goes below zero at any moment.
+// TestNobodyDelaysReservations holds plans with backfill against the reservations that they make: with everybody ending
+// at their expected ends, and only those starting who have started, each reserved job fits at its moment on its nodes:
+// no node's calendar goes below zero at any moment.
 func TestNobodyDelaysReservations(t *testing.T) {
 	seeds := 60
 	if testing.Short() {
@@ -235,7 +238,8 @@ func TestNobodyDelaysReservations(t *testing.T) {
 				cur := &kept.cursor
 				cur.begin(n, c.now)
 				for {
-					if cur.cpus < 0 || cur.mem < 0 && c.cfg.Params.MemConsumed || slices.ContainsFunc(cur.gres, func(g int) bool { return g < 0 }) {
+					if cur.cpus < 0 || cur.mem < 0 && c.cfg.Params.MemConsumed ||
+						slices.ContainsFunc(cur.gres, func(g int) bool { return g < 0 }) {
 						t.Fatalf("%s: %+v: node %s is promised twice: %+v\n%+v", c.at, pol, n.def.Name, cur.counts, n.steps)
 					}
 					if _, ok := cur.next(); !ok {
@@ -261,8 +265,9 @@ func TestBackfillKeepsTheShadow(t *testing.T) {
 		c := newCluster(t)
 		c.lazy = true
 		for i := range 1 + w.n(4) {
-			c.cfg.Nodes = append(c.cfg.Nodes, &model.NodeDef{Name: fmt.Sprintf("n%d", i), CPUs: int32(pick(w, 4, 8)), ThreadsPerCore: 1, MemMiB: 8000,
-				Gres: []model.GresDef{{Name: "gpu", Type: "a", Count: int32(w.n(5))}}})
+			c.cfg.Nodes = append(c.cfg.Nodes,
+				&model.NodeDef{Name: fmt.Sprintf("n%d", i), CPUs: int32(pick(w, 4, 8)), ThreadsPerCore: 1, MemMiB: 8000,
+					Gres: []model.GresDef{{Name: "gpu", Type: "a", Count: int32(w.n(5))}}})
 		}
 		c.part(words{c: c, plain: []string{"p"}, named: map[string]string{}})
 		c.up()
@@ -274,8 +279,10 @@ func TestBackfillKeepsTheShadow(t *testing.T) {
 			c.at = fmt.Sprintf("seed %d, round %d", seed, round)
 			for range w.n(4) {
 				n := int32(1 + w.n(len(c.cfg.Nodes)))
-				c.apply(&state.Submit{Priority: 1, Spec: &model.Spec{User: "u", Partitions: []string{"p"}, MinNodes: n, MaxNodes: n, Tasks: n, CPUsPerTask: int32(1 + w.n(4)),
-					LimitS: int64(5 + w.n(100)), Gres: []model.GresReq{{Name: "gpu", Count: int32(w.n(3))}}}})
+				c.apply(&state.Submit{Priority: 1,
+					Spec: &model.Spec{User: "u", Partitions: []string{"p"}, MinNodes: n, MaxNodes: n, Tasks: n,
+						CPUsPerTask: int32(1 + w.n(4)),
+						LimitS:      int64(5 + w.n(100)), Gres: []model.GresReq{{Name: "gpu", Count: int32(w.n(3))}}}})
 			}
 			plan := pl.Plan(c.st.View(), c.now, pol)
 			c.apply(&state.Starts{Plan: plan})

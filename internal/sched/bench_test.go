@@ -8,7 +8,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// hall gives 1,000 nodes of 64 CPUs and 8 GPUs in one partition; free of them have nothing on them, the others are full.
+// hall gives 1,000 nodes of 64 CPUs and 8 GPUs in one partition; free of them have nothing on them, the others are
+// full.
 func hall(b *testing.B, free int) *cluster {
 	b.Helper()
 	c := newCluster(b)
@@ -41,8 +42,10 @@ func (c *cluster) put(b state.Body) { c.st.Apply(state.Command{At: c.now, Body: 
 // queue submits n different jobs that want GPUs.
 func (c *cluster) queue(n int) {
 	for i := range n {
-		c.put(&state.Submit{Priority: 100, Spec: &model.Spec{Name: fmt.Sprint(i), Partitions: []string{"p"}, Tasks: 1, CPUsPerTask: int32(4 + i%4), MemPerNode: int64(1000 + 100*(i%3)),
-			LimitS: 3600, Gres: []model.GresReq{{Name: "gpu", Count: 1}}}})
+		c.put(&state.Submit{Priority: 100,
+			Spec: &model.Spec{Name: fmt.Sprint(i), Partitions: []string{"p"}, Tasks: 1, CPUsPerTask: int32(4 + i%4),
+				MemPerNode: int64(1000 + 100*(i%3)),
+				LimitS:     3600, Gres: []model.GresReq{{Name: "gpu", Count: 1}}}})
 	}
 }
 
@@ -73,7 +76,8 @@ func BenchmarkPlanRoom(b *testing.B) {
 // BenchmarkPlanArray: an array of 50,000 one-CPU tasks on 1,000 free nodes, 1,024 starts at a time.
 func BenchmarkPlanArray(b *testing.B) {
 	c := hall(b, 1000)
-	c.put(&state.Submit{Priority: 100, Spec: &model.Spec{Partitions: []string{"p"}, Tasks: 1, Tasklist: model.TaskSet{{Lo: 0, Hi: 49_999, Step: 1}}}})
+	c.put(&state.Submit{Priority: 100,
+		Spec: &model.Spec{Partitions: []string{"p"}, Tasks: 1, Tasklist: model.TaskSet{{Lo: 0, Hi: 49_999, Step: 1}}}})
 	benchPlan(b, c, 1024)
 }
 
@@ -81,7 +85,8 @@ func BenchmarkPlanArray(b *testing.B) {
 func BenchmarkPlanWide(b *testing.B) {
 	c := hall(b, 1000)
 	for i := range 1000 {
-		c.put(&state.Submit{Priority: 100, Spec: &model.Spec{Name: fmt.Sprint(i), Partitions: []string{"p"}, MinNodes: 32, MaxNodes: 32, CPUsPerTask: 64}})
+		c.put(&state.Submit{Priority: 100,
+			Spec: &model.Spec{Name: fmt.Sprint(i), Partitions: []string{"p"}, MinNodes: 32, MaxNodes: 32, CPUsPerTask: 64}})
 	}
 	benchPlan(b, c, 31)
 }

@@ -6,8 +6,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// GPUs by their numbers (--gpu-index): each node of the job gives exactly these. On the calendar they count as any GPUs of the
-// node, as those by socket do (bysocket.go); by number they are looked at once names count.
+// GPUs by their numbers (--gpu-index): each node of the job gives exactly these. On the calendar they count as any GPUs
+// of the node, as those by socket do (bysocket.go); by number they are looked at once names count.
 
 // named reports whether a job asks for certain units of a node: by number or by socket.
 func (rq *Request) named() bool { return len(rq.OfSocket) > 0 || !rq.Index.Empty() }

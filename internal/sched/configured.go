@@ -6,8 +6,9 @@ import "gbatch/internal/model"
 // given: enough that jobs with different needs don't starve behind one another, few enough that gaps stay of use.
 const DefaultReserve = 8
 
-// Configured gives the policy that SchedulerType and SchedulerParameters ask for: with sched/backfill and bf_max_job_test
-// every job that the pass gets to look at holds a reservation, as in Slurm. Order and Predict are the caller's to set.
+// Configured gives the policy that SchedulerType and SchedulerParameters ask for: with sched/backfill and
+// bf_max_job_test every job that the pass gets to look at holds a reservation, as in Slurm. Order and Predict are the
+// caller's to set.
 //
 // Source: Slurm's page on sched_config and slurm.conf's SchedulerParameters.
 func Configured(p *model.Params) Policy {
@@ -16,9 +17,12 @@ func Configured(p *model.Params) Policy {
 	if !b.On {
 		return pol
 	}
-	pol.Backfill = Backfill{On: true, Reserve: DefaultReserve, MaxTest: int(b.MaxTest), MaxPart: int(b.MaxPart), MaxUser: int(b.MaxUser),
-		MaxUserPart: int(b.MaxUserPart), MaxAssoc: int(b.MaxAssoc), MaxStart: int(b.MaxStart), MaxArrayResv: int(b.MaxArrayResv),
-		WindowS: b.WindowS, ResolutionS: b.ResolutionS, MinAgeS: b.MinAgeReserveS, MinPriority: uint64(max(0, b.MinPrioReserve)), BusyNodes: b.BusyNodes}
+	pol.Backfill = Backfill{On: true, Reserve: DefaultReserve, MaxTest: int(b.MaxTest), MaxPart: int(b.MaxPart),
+		MaxUser:     int(b.MaxUser),
+		MaxUserPart: int(b.MaxUserPart), MaxAssoc: int(b.MaxAssoc), MaxStart: int(b.MaxStart),
+		MaxArrayResv: int(b.MaxArrayResv),
+		WindowS:      b.WindowS, ResolutionS: b.ResolutionS, MinAgeS: b.MinAgeReserveS,
+		MinPriority: uint64(max(0, b.MinPrioReserve)), BusyNodes: b.BusyNodes}
 	if b.MaxTest > 0 {
 		pol.Backfill.Reserve = -1
 	} else {

@@ -144,10 +144,12 @@ func (r *room) cpusAt(rq *Request, tasks, cpus int, near model.Bits, sockets []m
 	return here.Or(rest)
 }
 
-// cpusByGPUs gives several tasks CPUs near each part of the job's GPUs, as many tasks to a part as its share of the GPUs, so that
-// task and GPU can be near each other; nil where the GPUs are all near the same CPUs or some part has too few CPUs free.
+// cpusByGPUs gives several tasks CPUs near each part of the job's GPUs, as many tasks to a part as its share of the
+// GPUs, so that task and GPU can be near each other; nil where the GPUs are all near the same CPUs or some part has too
+// few CPUs free.
 func (r *room) cpusByGPUs(rq *Request, na *model.NodeAlloc, tasks, cpus int) model.Bits {
-	if tasks < 2 || cpus != tasks*rq.CPUsPerTask || rq.Exclusive || rq.Overcommit || r.levels != nil || rq.PerCore > 0 || rq.TasksPerSocket > 0 || len(rq.OfSocket) > 0 {
+	if tasks < 2 || cpus != tasks*rq.CPUsPerTask || rq.Exclusive || rq.Overcommit || r.levels != nil || rq.PerCore > 0 ||
+		rq.TasksPerSocket > 0 || len(rq.OfSocket) > 0 {
 		return nil
 	}
 	type part struct {

@@ -62,7 +62,8 @@ func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.E
 		return nil
 	}
 	x := &explainer{p: NewPlanner(), pol: pol, v: v, now: now, j: j, fifo: !pol.Backfill.On || pol.Backfill.Reserve == 0,
-		out: &model.Explanation{Job: j.ID, ArrayID: j.ArrayID, Task: j.Task, Tasks: j.Tasks, Name: j.Spec.Name, User: j.Spec.User, State: j.State}}
+		out: &model.Explanation{Job: j.ID, ArrayID: j.ArrayID, Task: j.Task, Tasks: j.Tasks, Name: j.Spec.Name,
+			User: j.Spec.User, State: j.State}}
 	if j.State != model.Pending {
 		if j.Run != nil {
 			x.out.Nodes = j.Run.Alloc.NodeNames()
@@ -86,24 +87,27 @@ func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.E
 	}
 	x.expect(free, room)
 	if j.Accrue == model.NotAging {
-		x.out.Text += " It gains no priority by waiting yet: as many jobs do as GrpJobsAccrue or MaxJobsAccrue of its QOS, account or user let."
+		x.out.Text += " It gains no priority by waiting yet: as many jobs do as GrpJobsAccrue or MaxJobsAccrue of its QOS, " +
+			"account or user let."
 	}
 	return x.out
 }
 
 // Forecast gives when, where and in which of its partitions a job would start that were submitted now with a priority:
-// behind those who come first, on the calendar with reservations, licenses and limits. Start is 0 where that is not known:
-// more come first than are planned, a limit keeps the job, or what it needs is in use without a time limit. The allocation is
-// nil where only the moment is known.
+// behind those who come first, on the calendar with reservations, licenses and limits. Start is 0 where that is not
+// known: more come first than are planned, a limit keeps the job, or what it needs is in use without a time limit. The
+// allocation is nil where only the moment is known.
 func Forecast(v *state.View, now model.Time, pol Policy, sp *model.Spec, priority uint32) (model.WhatIf, *model.Alloc) {
-	j := &model.Job{ID: state.MaxJobID, Task: model.NoTask, Spec: sp, State: model.Pending, Priority: priority, Direct: sp.PrioReq != 0,
+	j := &model.Job{ID: state.MaxJobID, Task: model.NoTask, Spec: sp, State: model.Pending, Priority: priority,
+		Direct: sp.PrioReq != 0,
 		Submit: now, Eligible: max(now, sp.Begin), Begin: sp.Begin, Tasks: sp.Tasklist, Throttle: sp.Throttle}
 	return foresee(v, now, pol, j)
 }
 
 // foresee plans the queue with j in it, instead of the job of its number if there is one, and gives j's start.
 func foresee(v *state.View, now model.Time, pol Policy, j *model.Job) (w model.WhatIf, alloc *model.Alloc) {
-	x := &explainer{p: NewPlanner(), v: v, now: now, j: j, fifo: !pol.Backfill.On || pol.Backfill.Reserve == 0, out: &model.Explanation{}}
+	x := &explainer{p: NewPlanner(), v: v, now: now, j: j, fifo: !pol.Backfill.On || pol.Backfill.Reserve == 0,
+		out: &model.Explanation{}}
 	if o, ok := pol.Order.(Supposer); ok {
 		pol.Order = supposed{o, j.ID}
 	}
@@ -130,7 +134,8 @@ func (x *explainer) notWaiting() string {
 	case j.State.Finished():
 		return fmt.Sprintf("It does not wait: it ran from %s to %s and ended %s%s", at(j.Run.Start), at(j.End.At), j.State, ended(j.EndText()))
 	case j.State == model.Completing:
-		return fmt.Sprintf("It does not wait: it has been running since %s on %s and is being ended.", at(j.Run.Start), names(j.Run.Alloc.NodeNames()))
+		return fmt.Sprintf("It does not wait: it has been running since %s on %s and is being ended.", at(j.Run.Start),
+			names(j.Run.Alloc.NodeNames()))
 	}
 	if j.State == model.Suspended && j.Run.Idles() {
 		return x.asleep()
@@ -139,7 +144,8 @@ func (x *explainer) notWaiting() string {
 	if t := j.Run.Deadline(); t != 0 {
 		end = "its time limit ends it at " + at(t)
 	}
-	return fmt.Sprintf("It does not wait: it has been running since %s on %s; %s.", at(j.Run.Start), names(j.Run.Alloc.NodeNames()), end)
+	return fmt.Sprintf("It does not wait: it has been running since %s on %s; %s.", at(j.Run.Start),
+		names(j.Run.Alloc.NodeNames()), end)
 }
 
 // ended adds why a job ended to a sentence.
@@ -165,7 +171,8 @@ func names(list []string) string {
 func (x *explainer) queue(pol Policy) {
 	p := x.p
 	pol.MaxStarts, pol.Depth = maxAhead, DefaultDepth
-	pol.Backfill = Backfill{On: true, Reserve: -1, ResolutionS: pol.Backfill.ResolutionS, BusyNodes: pol.Backfill.BusyNodes}
+	pol.Backfill = Backfill{On: true, Reserve: -1, ResolutionS: pol.Backfill.ResolutionS,
+		BusyNodes: pol.Backfill.BusyNodes}
 	p.sync(x.v, x.now, pol)
 	p.windows()
 	e := p.jobs[x.j.ID]
@@ -191,7 +198,8 @@ func (x *explainer) queue(pol Policy) {
 			sp.queue++
 		}
 		x.spots = append(x.spots, sp)
-		x.out.Places = append(x.out.Places, model.QueuePlace{Partition: s.l.part.Name, Ahead: int32(sp.ahead), Queue: int32(sp.queue)})
+		x.out.Places = append(x.out.Places,
+			model.QueuePlace{Partition: s.l.part.Name, Ahead: int32(sp.ahead), Queue: int32(sp.queue)})
 	}
 }
 
@@ -309,7 +317,8 @@ func (x *explainer) expect(free bool, room model.Time) {
 		return
 	case !free && x.j.Begin <= x.now:
 		out.Text = "Its start is unknown: it depends on more than free nodes."
-		if !slices.ContainsFunc(out.Causes, func(c model.Cause) bool { return c.Partition == "" && !strings.HasPrefix(c.Reason.String(), "QOS") }) {
+		if !slices.ContainsFunc(out.Causes,
+			func(c model.Cause) bool { return c.Partition == "" && !strings.HasPrefix(c.Reason.String(), "QOS") }) {
 			x.tell(x.otherQOS()) // only limits of its QOS hold it
 		}
 		return
@@ -323,8 +332,10 @@ func (x *explainer) expect(free bool, room model.Time) {
 		out.Text = "It starts with the next scheduling pass."
 		return
 	case out.Start == 0 && x.late:
-		out.Text = "It would start too late for its deadline, " + at(x.j.Spec.Deadline) + ": it ends in state DEADLINE then, unless something becomes free sooner."
-	case out.Start == 0 && slices.ContainsFunc(order, func(s spot) bool { return x.open(&s) && x.p.waitsForNodes(s.l, &s.it) == "" }):
+		out.Text = "It would start too late for its deadline, " + at(x.j.Spec.Deadline) +
+			": it ends in state DEADLINE then, unless something becomes free sooner."
+	case out.Start == 0 && slices.ContainsFunc(order,
+		func(s spot) bool { return x.open(&s) && x.p.waitsForNodes(s.l, &s.it) == "" }):
 		out.Text = "Its start is unknown: what it needs is in use, or will be, by jobs that have no time limit."
 	case out.Start == 0 && !slices.ContainsFunc(order, func(s spot) bool { return x.barred(s.it.refuse, s.l.part) == "" }):
 		out.Text = "Its start is unknown: as things are it may not run where it is queued."

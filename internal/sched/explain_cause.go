@@ -22,7 +22,8 @@ func (x *explainer) holds() {
 	id := fmt.Sprint(j.ID)
 	switch {
 	case j.Hold == model.HeldByAdmin && j.Reason == model.ReasonLaunchFailedRequeued:
-		x.because(j.Reason, "could not be started (%s) and is held; an operator can release it with gcontrol release %s", j.Why, id)
+		x.because(j.Reason, "could not be started (%s) and is held; an operator can release it with gcontrol release %s",
+			j.Why, id)
 	case j.Hold == model.HeldByAdmin:
 		x.because(model.ReasonJobHeldAdmin, "held by an operator, who can release it with gcontrol release %s", id)
 	case j.Hold == model.HeldByUser:
@@ -39,13 +40,17 @@ func (x *explainer) holds() {
 		}
 	}
 	switch j.Reason {
-	case model.ReasonNone, model.ReasonPriority, model.ReasonResources, model.ReasonLicenses, model.ReasonReservation, model.ReasonReservationDeleted, model.ReasonDependency, model.ReasonDependencyNeverSatisfied, model.ReasonBeginTime,
-		model.ReasonJobHeldAdmin, model.ReasonJobHeldUser, model.ReasonLaunchFailedRequeued, model.ReasonReqNodeNotAvail, model.ReasonBadConstraints,
-		model.ReasonPartitionDown, model.ReasonPartitionInactive, model.ReasonPartitionTimeLimit, model.ReasonPartitionNodeLimit, model.ReasonMaxMemPerLimit,
+	case model.ReasonNone, model.ReasonPriority, model.ReasonResources, model.ReasonLicenses, model.ReasonReservation,
+		model.ReasonReservationDeleted, model.ReasonDependency, model.ReasonDependencyNeverSatisfied, model.ReasonBeginTime,
+		model.ReasonJobHeldAdmin, model.ReasonJobHeldUser, model.ReasonLaunchFailedRequeued, model.ReasonReqNodeNotAvail,
+		model.ReasonBadConstraints,
+		model.ReasonPartitionDown, model.ReasonPartitionInactive, model.ReasonPartitionTimeLimit,
+		model.ReasonPartitionNodeLimit, model.ReasonMaxMemPerLimit,
 		model.ReasonAccountNotAllowed, model.ReasonQOSNotAllowed:
 	case model.ReasonJobArrayTaskLimit:
 		if a := x.v.Array(j.ArrayID); a != nil && j.Throttle > 0 && a.Active >= j.Throttle {
-			x.because(j.Reason, "%d tasks of its array run, and no more than %d may at once (--array=...%%%d); gcontrol update JobId=%d ArrayTaskThrottle=N changes that",
+			x.because(j.Reason, "%d tasks of its array run, and no more than %d may at once (--array=...%%%d); gcontrol "+
+				"update JobId=%d ArrayTaskThrottle=N changes that",
 				a.Active, j.Throttle, j.Throttle, j.ArrayID)
 		}
 	default: // a limit of its association or QOS, as the last pass found it; limited says more where it can
@@ -59,9 +64,11 @@ func (x *explainer) holds() {
 			if part := x.v.Partition(j.Partition()); part != nil && part.QOS != "" && part.QOS != names {
 				names += "," + part.QOS // one of these two
 			}
-			text += fmt.Sprintf(" (QOS %s; gacctmgr show qos %s lists its limits)", strings.ReplaceAll(names, ",", " or "), names)
+			text += fmt.Sprintf(" (QOS %s; gacctmgr show qos %s lists its limits)", strings.ReplaceAll(names, ",", " or "),
+				names)
 		case strings.HasPrefix(token, "Assoc"):
-			text += fmt.Sprintf(" (account %s of user %s; gacctmgr show assoc users=%s lists its limits)", j.Spec.Account, j.Spec.User, j.Spec.User)
+			text += fmt.Sprintf(" (account %s of user %s; gacctmgr show assoc users=%s lists its limits)", j.Spec.Account,
+				j.Spec.User, j.Spec.User)
 		}
 		x.because(j.Reason, "%s", text)
 		x.limit = len(x.out.Causes)
@@ -134,10 +141,12 @@ func (x *explainer) look(s *spot) {
 	sp := x.j.Spec
 	switch s.it.refuse {
 	case model.ReasonPartitionTimeLimit:
-		s.because(s.it.refuse, "asks for %s, partition %s allows %s (MaxTime)", limitText(s.it.limitS), part.Name, limitText(part.MaxTimeS))
+		s.because(s.it.refuse, "asks for %s, partition %s allows %s (MaxTime)", limitText(s.it.limitS), part.Name,
+			limitText(part.MaxTimeS))
 		return
 	case model.ReasonPartitionNodeLimit:
-		s.because(s.it.refuse, "asks for %s, partition %s allows %d to %s", countOf(int(max(1, sp.MinNodes)), "node", "nodes"), part.Name, max(1, part.MinNodes), most(part.MaxNodes))
+		s.because(s.it.refuse, "asks for %s, partition %s allows %d to %s",
+			countOf(int(max(1, sp.MinNodes)), "node", "nodes"), part.Name, max(1, part.MinNodes), most(part.MaxNodes))
 		return
 	case model.ReasonMaxMemPerLimit:
 		s.because(s.it.refuse, "asks for more memory than partition %s allows (MaxMemPerNode, MaxMemPerCPU)", part.Name)
@@ -154,7 +163,8 @@ func (x *explainer) look(s *spot) {
 	}
 	switch r := x.p.outside(&s.it); r {
 	case model.ReasonReservationDeleted:
-		s.because(r, "asks for reservation %s, which does not exist any more; gcontrol update JobId=%d Reservation= lets it go on without", sp.Reservation, x.j.ID)
+		s.because(r, "asks for reservation %s, which does not exist any more; gcontrol update JobId=%d Reservation= lets "+
+			"it go on without", sp.Reservation, x.j.ID)
 		return
 	case model.ReasonReservation:
 		x.reservation(s)
@@ -162,7 +172,9 @@ func (x *explainer) look(s *spot) {
 	}
 	if d := sp.Deadline; d != 0 {
 		if _, ok := x.p.stayIn(&s.it, s.it.sh, x.now); !ok {
-			s.because(model.ReasonDeadLine, "it could not end before its deadline, %s, any more (--deadline): the least time that it needs is %s", at(d), limitText(sp.LeastS(s.it.limitS)))
+			s.because(model.ReasonDeadLine,
+				"it could not end before its deadline, %s, any more (--deadline): the least time that it needs is %s", at(d),
+				limitText(sp.LeastS(s.it.limitS)))
 			return
 		}
 	}
@@ -171,7 +183,9 @@ func (x *explainer) look(s *spot) {
 		return
 	}
 	if why := x.p.closed(&s.it); !s.fits && why != "" {
-		s.because(model.ReasonReqNodeNotAvail, "%s: it would fit but for %s; with a time limit that ends before, it could start", strings.ToLower(why[:1])+why[1:], x.windowsText(s))
+		s.because(model.ReasonReqNodeNotAvail,
+			"%s: it would fit but for %s; with a time limit that ends before, it could start", strings.ToLower(why[:1])+why[1:],
+			x.windowsText(s))
 		return
 	}
 	if !s.fits {
@@ -223,7 +237,8 @@ func (x *explainer) licenses(s *spot) bool {
 			}
 		}
 		for i := range x.p.lic.wins {
-			if w := &x.p.lic.wins[i]; w.part.gres[k] > 0 && w.name != s.it.sh.rq.Reservation && w.from < x.p.after(x.now, s.it.leastS()) {
+			if w := &x.p.lic.wins[i]; w.part.gres[k] > 0 && w.name != s.it.sh.rq.Reservation &&
+				w.from < x.p.after(x.now, s.it.leastS()) {
 				c.Text += fmt.Sprintf(", reservation %s keeps %d from %s to %s", w.name, w.part.gres[k], at(w.from), at(w.to))
 				break
 			}
@@ -242,7 +257,8 @@ func (x *explainer) windowsText(s *spot) string {
 		for i := range n.wins {
 			w := &n.wins[i]
 			text := fmt.Sprintf("reservation %s from %s to %s", w.name, at(w.from), at(w.to))
-			if w.name != s.it.sh.rq.Reservation && w.from < x.p.after(x.now, s.it.leastS()) && !slices.Contains(out, text) && len(out) < maxNamed {
+			if w.name != s.it.sh.rq.Reservation && w.from < x.p.after(x.now, s.it.leastS()) && !slices.Contains(out, text) &&
+				len(out) < maxNamed {
 				out = append(out, text)
 			}
 		}
@@ -271,7 +287,8 @@ func (x *explainer) waits(s *spot) {
 			jobs = append(jobs, e.j.ID)
 		}
 	}
-	come := fmt.Sprintf("%s first in partition %s, by priority or age: %s", countOf(left, "job comes", "jobs come"), s.l.part.Name, x.jobList(jobs, left))
+	come := fmt.Sprintf("%s first in partition %s, by priority or age: %s", countOf(left, "job comes", "jobs come"),
+		s.l.part.Name, x.jobList(jobs, left))
 	switch {
 	case left > 0 && s.fits:
 		come = "it would fit now, but " + come
@@ -341,10 +358,12 @@ func (x *explainer) room(s *spot) {
 	c := model.Cause{Partition: s.l.part.Name}
 	switch {
 	case len(up) == 0 && len(away)+len(broken) == 0:
-		r, text = model.ReasonBadConstraints, text+fmt.Sprintf(": no node of partition %s has that, even when it is empty", s.l.part.Name)
+		r, text = model.ReasonBadConstraints, text+
+			fmt.Sprintf(": no node of partition %s has that, even when it is empty", s.l.part.Name)
 	case len(up) < want:
 		r = model.ReasonReqNodeNotAvail
-		text += fmt.Sprintf(": of the nodes of partition %s that are up %d could give that, even when empty", s.l.part.Name, len(up))
+		text += fmt.Sprintf(": of the nodes of partition %s that are up %d could give that, even when empty", s.l.part.Name,
+			len(up))
 	default:
 		last := up[want-1]
 		mixes := mixesText(sh, busy)
@@ -357,7 +376,8 @@ func (x *explainer) room(s *spot) {
 		}
 		switch {
 		case over:
-			text += fmt.Sprintf(": %s for a part of it, %d of them now", countOf(len(up), "node has room", "nodes have room"), free)
+			text += fmt.Sprintf(": %s for a part of it, %d of them now", countOf(len(up), "node has room", "nodes have room"),
+				free)
 		case lack != nil && free >= want:
 			text += fmt.Sprintf(": %s the rest free now", countOf(free, "node has", "nodes have"))
 		case free > 0:

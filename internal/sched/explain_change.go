@@ -116,10 +116,11 @@ func (x *explainer) changes() {
 		}
 		x.tell(x.fewer(int64(sp.Gres[i].Count), least, func(k int64) string { return gresOption(&sp.Gres[i], k) }, take))
 		if alone := func(n *model.Spec) { n.MinNodes, n.MaxNodes = 1, 1 }; least > 1 && sp.Tasks <= 1 && !x.helps(alone) {
-			x.tell(x.fewer(int64(sp.Gres[i].Count), 1, func(k int64) string { return "--nodes=1 " + gresOption(&sp.Gres[i], k) }, func(n *model.Spec, k int64) {
-				take(n, k)
-				alone(n)
-			}))
+			x.tell(x.fewer(int64(sp.Gres[i].Count), 1, func(k int64) string { return "--nodes=1 " + gresOption(&sp.Gres[i], k) },
+				func(n *model.Spec, k int64) {
+					take(n, k)
+					alone(n)
+				}))
 		}
 	}
 	x.tell(x.fewer(int64(sp.MinNodes), 1, func(k int64) string {
@@ -134,11 +135,15 @@ func (x *explainer) changes() {
 		}
 	}))
 	if sp.MinNodes <= 1 {
-		x.tell(x.fewer(int64(sp.Tasks), 1, func(k int64) string { return fmt.Sprintf("--ntasks=%d", k) }, func(n *model.Spec, k int64) { n.Tasks = int32(k) }))
+		x.tell(x.fewer(int64(sp.Tasks), 1, func(k int64) string { return fmt.Sprintf("--ntasks=%d", k) },
+			func(n *model.Spec, k int64) { n.Tasks = int32(k) }))
 	}
-	x.tell(x.fewer(int64(sp.CPUsPerTask), 1, func(k int64) string { return fmt.Sprintf("--cpus-per-task=%d", k) }, func(n *model.Spec, k int64) { n.CPUsPerTask = int32(k) }))
-	x.tell(x.fewer(sp.MemPerNode, 1, func(k int64) string { return fmt.Sprintf("--mem=%d", k) }, func(n *model.Spec, k int64) { n.MemPerNode = k }))
-	x.tell(x.fewer(sp.MemPerCPU, 1, func(k int64) string { return fmt.Sprintf("--mem-per-cpu=%d", k) }, func(n *model.Spec, k int64) { n.MemPerCPU = k }))
+	x.tell(x.fewer(int64(sp.CPUsPerTask), 1, func(k int64) string { return fmt.Sprintf("--cpus-per-task=%d", k) },
+		func(n *model.Spec, k int64) { n.CPUsPerTask = int32(k) }))
+	x.tell(x.fewer(sp.MemPerNode, 1, func(k int64) string { return fmt.Sprintf("--mem=%d", k) },
+		func(n *model.Spec, k int64) { n.MemPerNode = k }))
+	x.tell(x.fewer(sp.MemPerCPU, 1, func(k int64) string { return fmt.Sprintf("--mem-per-cpu=%d", k) },
+		func(n *model.Spec, k int64) { n.MemPerCPU = k }))
 }
 
 // helps reports whether one change of the request lets the job start sooner.
@@ -163,9 +168,10 @@ func gresOption(g *model.GresReq, k int64) string {
 	return fmt.Sprintf("--gres=%s:%s%d", g.Name, kind, k)
 }
 
-// fewer halves a count until the job starts now, and gives the best of what it saw; of counts that start it at that moment the
-// largest, to a sixteenth where there are many.
-func (x *explainer) fewer(count, least int64, option func(int64) string, change func(*model.Spec, int64)) (have model.WhatIf) {
+// fewer halves a count until the job starts now, and gives the best of what it saw; of counts that start it at that
+// moment the largest, to a sixteenth where there are many.
+func (x *explainer) fewer(count, least int64, option func(int64) string,
+	change func(*model.Spec, int64)) (have model.WhatIf) {
 	with := func(k int64) (model.WhatIf, bool) {
 		n := *x.j.Spec
 		change(&n, k)
@@ -291,7 +297,8 @@ func (x *explainer) otherQOS() (have model.WhatIf) {
 		}
 		n := *sp
 		n.QOS = name
-		if !slices.ContainsFunc(x.p.lanes, func(l *lane) bool { return slices.Contains(sp.Partitions, l.part.Name) && x.mayEnter(l.part, &n) }) {
+		if !slices.ContainsFunc(x.p.lanes,
+			func(l *lane) bool { return slices.Contains(sp.Partitions, l.part.Name) && x.mayEnter(l.part, &n) }) {
 			continue
 		}
 		if tries++; tries > maxQOS {

@@ -24,7 +24,8 @@ func BenchmarkFairTree(b *testing.B) {
 		nodes = append(nodes, fairtree.Node{Parent: max(0, i/10), Shares: 1 + rng.Int64N(100)})
 	}
 	for range users {
-		nodes = append(nodes, fairtree.Node{Parent: 1 + rng.IntN(accounts), User: true, Shares: 1 + rng.Int64N(100), Usage: rng.Int64N(1e12)})
+		nodes = append(nodes, fairtree.Node{Parent: 1 + rng.IntN(accounts), User: true, Shares: 1 + rng.Int64N(100),
+			Usage: rng.Int64N(1e12)})
 	}
 	b.Run("users=10000", func(b *testing.B) {
 		var out []fairtree.Level
@@ -47,11 +48,13 @@ func BenchmarkFairTree(b *testing.B) {
 // manyUsers makes a cluster with associations.
 func manyUsers(b *testing.B, users, accounts int) *state.State {
 	st := state.New()
-	cfg := &model.Config{Cluster: "c", Params: model.Params{Priority: model.Priority{Multifactor: true, HalfLifeS: 7 * 86400, MaxAgeS: 7 * 86400,
-		WeightAge: 1000, WeightFairShare: 10000, WeightQOS: 5000, WeightPartition: 100, WeightJobSize: 1000, WeightAssoc: 10,
-		WeightTRES: []model.TRESWeight{{TRES: "gres/gpu", Micros: 1e9, Per: 1}}}}}
+	cfg := &model.Config{Cluster: "c",
+		Params: model.Params{Priority: model.Priority{Multifactor: true, HalfLifeS: 7 * 86400, MaxAgeS: 7 * 86400,
+			WeightAge: 1000, WeightFairShare: 10000, WeightQOS: 5000, WeightPartition: 100, WeightJobSize: 1000, WeightAssoc: 10,
+			WeightTRES: []model.TRESWeight{{TRES: "gres/gpu", Micros: 1e9, Per: 1}}}}}
 	for i := range 200 {
-		cfg.Nodes = append(cfg.Nodes, &model.NodeDef{Name: fmt.Sprint("n", i), CPUs: 64, MemMiB: 1 << 20, Gres: []model.GresDef{{Name: "gpu", Count: 8}}})
+		cfg.Nodes = append(cfg.Nodes, &model.NodeDef{Name: fmt.Sprint("n", i), CPUs: 64, MemMiB: 1 << 20,
+			Gres: []model.GresDef{{Name: "gpu", Count: 8}}})
 	}
 	for p := range 10 {
 		part := &model.Partition{Name: fmt.Sprint("p", p), PriorityJobFactor: int32(p)}
@@ -78,7 +81,8 @@ func manyUsers(b *testing.B, users, accounts int) *state.State {
 	for i := range users {
 		name, account := fmt.Sprint("u", i), fmt.Sprint("a", i%accounts)
 		c.Edits = append(c.Edits, state.AcctEdit{Op: state.PutUser, User: &model.User{Name: name, DefaultAccount: account}},
-			state.AcctEdit{Op: state.PutAssoc, Assoc: &model.Association{Account: account, User: name, Shares: int64(1 + i%5), Priority: model.LimitOf(int64(i))}})
+			state.AcctEdit{Op: state.PutAssoc,
+				Assoc: &model.Association{Account: account, User: name, Shares: int64(1 + i%5), Priority: model.LimitOf(int64(i))}})
 	}
 	apply(c)
 	return st
@@ -94,9 +98,12 @@ func BenchmarkPriority(b *testing.B) {
 	var list []*model.Job
 	for i := range jobs {
 		u := rng.IntN(users)
-		sp := &model.Spec{Name: "j", User: fmt.Sprint("u", u), Account: fmt.Sprint("a", u%accounts), QOS: []string{"low", "normal", "high"}[rng.IntN(3)],
-			Partitions: []string{fmt.Sprint("p", rng.IntN(10))}, Tasks: int32(1 + rng.IntN(64)), Gres: []model.GresReq{{Name: "gpu", Count: 1 + rng.Int32N(8)}}}
-		list = append(list, &model.Job{ID: model.JobID(i + 1), Spec: sp, Submit: 1e12, Eligible: 1e12 + model.Time(rng.Int64N(1e9)), State: model.Pending})
+		sp := &model.Spec{Name: "j", User: fmt.Sprint("u", u), Account: fmt.Sprint("a", u%accounts),
+			QOS:        []string{"low", "normal", "high"}[rng.IntN(3)],
+			Partitions: []string{fmt.Sprint("p", rng.IntN(10))}, Tasks: int32(1 + rng.IntN(64)),
+			Gres: []model.GresReq{{Name: "gpu", Count: 1 + rng.Int32N(8)}}}
+		list = append(list, &model.Job{ID: model.JobID(i + 1), Spec: sp, Submit: 1e12,
+			Eligible: 1e12 + model.Time(rng.Int64N(1e9)), State: model.Pending})
 	}
 	parts := map[string]*model.Partition{}
 	for _, p := range v.Config().Partitions {

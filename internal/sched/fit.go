@@ -185,7 +185,8 @@ func (r *room) memFor(rq *Request, cpus, tasks, gpus int) int64 {
 	if rq.ByGPU {
 		return rq.GPUMemNode + rq.GPUMemTask*int64(tasks) + rq.GPUMemJob*int64(gpus)
 	}
-	m := r.def.JobMemMiB() * int64(cpus) / int64(max(1, r.def.JobCPUCount())) / int64(max(1, rq.Share)) // whoever shares its CPUs has its part of theirs
+	// whoever shares its CPUs has its part of theirs
+	m := r.def.JobMemMiB() * int64(cpus) / int64(max(1, r.def.JobCPUCount())) / int64(max(1, rq.Share))
 	switch {
 	case rq.MemPerNode == model.WholeMem:
 		m = r.def.JobMemMiB()

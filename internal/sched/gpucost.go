@@ -8,8 +8,9 @@ import (
 	"gbatch/internal/model"
 )
 
-// gpucost.go is GpuSelectPolicy: of GPUs that are as good for a job, those that are the coolest or the least used, and whether a
-// node's jobs stay together or apart. What a GPU costs whoever plans is told (Policy.Cost): here nothing is measured.
+// gpucost.go is GpuSelectPolicy: of GPUs that are as good for a job, those that are the coolest or the least used, and
+// whether a node's jobs stay together or apart. What a GPU costs whoever plans is told (Policy.Cost): here nothing is
+// measured.
 
 // taste is how a node's GPUs are chosen among.
 type taste struct {

@@ -117,7 +117,8 @@ func newGPUMap(d *model.NodeDef, name string) *gpuMap {
 	}
 	m.closeness(d, name)
 	for u := range m.units {
-		k := slices.IndexFunc(m.groups, func(g uint64) bool { return slices.Equal(m.near[bits.TrailingZeros64(g)], m.near[u]) })
+		k := slices.IndexFunc(m.groups,
+			func(g uint64) bool { return slices.Equal(m.near[bits.TrailingZeros64(g)], m.near[u]) })
 		if k < 0 {
 			m.groups = append(m.groups, 0)
 			k = len(m.groups) - 1
@@ -259,7 +260,8 @@ func (m *gpuMap) choose(from, free uint64, count int, cpus model.Bits, ncpus int
 	return best
 }
 
-// bestSets gives all sets with the most links inside, of those the fewest to what stays free, of those the shortest ways.
+// bestSets gives all sets with the most links inside, of those the fewest to what stays free, of those the shortest
+// ways.
 func (m *gpuMap) bestSets(from, free uint64, count int) []uint64 {
 	key := setKey{from | free<<maxExhaustive, count}
 	sets, ok := m.best[key]

@@ -80,7 +80,8 @@ func TestGPUSetsBest(t *testing.T) {
 				}
 			}
 			if got != best {
-				t.Fatalf("links %d: %d of %08b (free %08b, cpus %x, %d): %08b %v, best %08b %v", round, count, from, free, cpus, ncpus, got,
+				t.Fatalf("links %d: %d of %08b (free %08b, cpus %x, %d): %08b %v, best %08b %v", round, count, from, free, cpus,
+					ncpus, got,
 					m.score(got, free, cpus, ncpus, nil), best, score)
 			}
 		}
@@ -161,7 +162,8 @@ func TestGPUSetsGrown(t *testing.T) {
 				}
 			}
 			if bits.OnesCount64(got) != count || got&^free != 0 || m.inside(got) != best {
-				t.Errorf("links %d: %d of %012b: %012b with %d links, the best has %d", round, count, free, got, m.inside(got), best)
+				t.Errorf("links %d: %d of %012b: %012b with %d links, the best has %d", round, count, free, got, m.inside(got),
+					best)
 			}
 		}
 	}

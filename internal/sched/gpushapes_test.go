@@ -17,13 +17,15 @@ type machine struct {
 	gpus  int
 	cpus  int
 	links func(a, b int) int32
-	dist  func(a, b int) int32 // NVML's levels: 10 and 20 one or more PCIe switches, 30 a host bridge, 40 a NUMA node, 50 the machine
-	numa  func(a int) int      // domain of CPUs
-	doms  int
+	// NVML's levels: 10 and 20 one or more PCIe switches, 30 a host bridge, 40 a NUMA node, 50 the machine
+	dist func(a, b int) int32
+	numa func(a int) int // domain of CPUs
+	doms int
 }
 
 func (m *machine) def() *model.NodeDef {
-	d := &model.NodeDef{Name: "g", CPUs: int32(m.cpus), ThreadsPerCore: 1, MemMiB: 1 << 20, Gres: []model.GresDef{{Name: "gpu", Count: int32(m.gpus)}}}
+	d := &model.NodeDef{Name: "g", CPUs: int32(m.cpus), ThreadsPerCore: 1, MemMiB: 1 << 20,
+		Gres: []model.GresDef{{Name: "gpu", Count: int32(m.gpus)}}}
 	g := &d.Gres[0]
 	for a := range m.gpus {
 		links, dist := make([]int32, m.gpus), make([]int32, m.gpus)
@@ -64,9 +66,12 @@ func inBlocks(n int) func(a, b int) bool { return func(a, b int) bool { return a
 
 func machines() []machine {
 	return []machine{
-		{name: "DGX A100", gpus: 8, cpus: 128, links: mesh, dist: level(inBlocks(2), 20, 50), numa: func(a int) int { return []int{3, 1, 7, 5}[a/2] }, doms: 8},
-		{name: "DGX H100", gpus: 8, cpus: 112, links: func(int, int) int32 { return 18 }, dist: level(inBlocks(4), 40, 50), numa: func(a int) int { return a / 4 }, doms: 2},
-		{name: "PCIe, two switches", gpus: 8, cpus: 64, dist: level(inBlocks(4), 10, 50), numa: func(a int) int { return a / 4 }, doms: 2},
+		{name: "DGX A100", gpus: 8, cpus: 128, links: mesh, dist: level(inBlocks(2), 20, 50),
+			numa: func(a int) int { return []int{3, 1, 7, 5}[a/2] }, doms: 8},
+		{name: "DGX H100", gpus: 8, cpus: 112, links: func(int, int) int32 { return 18 }, dist: level(inBlocks(4), 40, 50),
+			numa: func(a int) int { return a / 4 }, doms: 2},
+		{name: "PCIe, two switches", gpus: 8, cpus: 64, dist: level(inBlocks(4), 10, 50),
+			numa: func(a int) int { return a / 4 }, doms: 2},
 		{name: "PCIe, four switches", gpus: 8, cpus: 64, dist: func(a, b int) int32 {
 			switch {
 			case a/2 == b/2:
@@ -76,16 +81,20 @@ func machines() []machine {
 			}
 			return 50
 		}, numa: func(a int) int { return a / 4 }, doms: 2},
-		{name: "NVLink pairs", gpus: 4, cpus: 64, links: pairs, dist: level(inBlocks(2), 30, 50), numa: func(a int) int { return a / 2 }, doms: 2},
+		{name: "NVLink pairs", gpus: 4, cpus: 64, links: pairs, dist: level(inBlocks(2), 30, 50),
+			numa: func(a int) int { return a / 2 }, doms: 2},
 		{name: "NVLink pairs across sockets", gpus: 4, cpus: 64, links: func(a, b int) int32 {
 			if a%2 == b%2 {
 				return 4
 			}
 			return 0
 		}, dist: level(inBlocks(2), 30, 50), numa: func(a int) int { return a / 2 }, doms: 2},
-		{name: "DGX-1", gpus: 8, cpus: 80, links: func(a, b int) int32 { return dgx1[a][b] }, dist: level(inBlocks(4), 20, 50), numa: func(a int) int { return a / 4 }, doms: 2},
-		{name: "GH200, four", gpus: 4, cpus: 288, links: func(int, int) int32 { return 6 }, dist: func(int, int) int32 { return 50 }, numa: func(a int) int { return a }, doms: 4},
-		{name: "HGX with 16", gpus: 16, cpus: 96, links: func(int, int) int32 { return 6 }, dist: level(inBlocks(4), 20, 50), numa: func(a int) int { return a / 8 }, doms: 2},
+		{name: "DGX-1", gpus: 8, cpus: 80, links: func(a, b int) int32 { return dgx1[a][b] },
+			dist: level(inBlocks(4), 20, 50), numa: func(a int) int { return a / 4 }, doms: 2},
+		{name: "GH200, four", gpus: 4, cpus: 288, links: func(int, int) int32 { return 6 },
+			dist: func(int, int) int32 { return 50 }, numa: func(a int) int { return a }, doms: 4},
+		{name: "HGX with 16", gpus: 16, cpus: 96, links: func(int, int) int32 { return 6 }, dist: level(inBlocks(4), 20, 50),
+			numa: func(a int) int { return a / 8 }, doms: 2},
 	}
 }
 
@@ -111,15 +120,27 @@ func TestSetsOfRealMachines(t *testing.T) {
 		free []string            // by count, from 1
 		used map[string][]string // what is in use: the sets by count
 	}{
-		"DGX A100":                    {[]string{"0", "01", "012", "0123", "01234", "012345", "0123456", "01234567"}, map[string][]string{"0": {"1", "23", "123"}, "0123": {"4", "45", "456"}, "027": {"1", "45", "145", "1345"}}},
-		"DGX H100":                    {[]string{"0", "01", "012", "0123", "01234", "012345", "0123456", "01234567"}, map[string][]string{"0": {"1", "12", "123", "4567"}, "01": {"2", "23", "456", "4567"}, "04": {"1", "12", "123", "1235"}}},
-		"PCIe, two switches":          {[]string{"0", "01", "012", "0123", "01234", "012345", "0123456", "01234567"}, map[string][]string{"0": {"1", "12", "123", "4567"}, "01": {"2", "23", "456", "4567"}, "45": {"6", "67", "012", "0123"}}},
-		"PCIe, four switches":         {[]string{"0", "01", "012", "0123", "01234", "012345", "0123456", "01234567"}, map[string][]string{"0": {"1", "23", "123", "4567"}, "04": {"1", "23", "123"}, "06": {"1", "23"}, "2467": {"5", "01", "013"}}},
-		"NVLink pairs":                {[]string{"0", "01", "012", "0123"}, map[string][]string{"0": {"1", "23", "123"}, "3": {"2", "01"}, "02": {"1", "13"}}},
-		"NVLink pairs across sockets": {[]string{"0", "02", "012", "0123"}, map[string][]string{"0": {"2", "13"}, "3": {"1", "02"}, "02": {"1", "13"}}},
-		"DGX-1":                       {[]string{"0", "03", "023", "0123", "01234", "012345", "0123456", "01234567"}, map[string][]string{"0123": {"4", "47", "467", "4567"}, "0": {"3", "23", "123", "4567"}, "47": {"6", "56", "023", "0123"}}},
-		"GH200, four":                 {[]string{"0", "01", "012", "0123"}, map[string][]string{"0": {"1", "12"}, "12": {"0", "03"}}},
-		"HGX with 16":                 {[]string{"0", "01", "012", "0123", "01234", "012345", "0123456", "01234567", "012345678"}, map[string][]string{"01": {"2", "23", "456", "4567"}, "0": {"1", "12", "123", "4567"}}},
+		"DGX A100": {[]string{"0", "01", "012", "0123", "01234", "012345", "0123456", "01234567"},
+			map[string][]string{"0": {"1", "23", "123"}, "0123": {"4", "45", "456"}, "027": {"1", "45", "145", "1345"}}},
+		"DGX H100": {[]string{"0", "01", "012", "0123", "01234", "012345", "0123456", "01234567"},
+			map[string][]string{"0": {"1", "12", "123", "4567"}, "01": {"2", "23", "456", "4567"},
+				"04": {"1", "12", "123", "1235"}}},
+		"PCIe, two switches": {[]string{"0", "01", "012", "0123", "01234", "012345", "0123456", "01234567"},
+			map[string][]string{"0": {"1", "12", "123", "4567"}, "01": {"2", "23", "456", "4567"},
+				"45": {"6", "67", "012", "0123"}}},
+		"PCIe, four switches": {[]string{"0", "01", "012", "0123", "01234", "012345", "0123456", "01234567"},
+			map[string][]string{"0": {"1", "23", "123", "4567"}, "04": {"1", "23", "123"}, "06": {"1", "23"},
+				"2467": {"5", "01", "013"}}},
+		"NVLink pairs": {[]string{"0", "01", "012", "0123"},
+			map[string][]string{"0": {"1", "23", "123"}, "3": {"2", "01"}, "02": {"1", "13"}}},
+		"NVLink pairs across sockets": {[]string{"0", "02", "012", "0123"},
+			map[string][]string{"0": {"2", "13"}, "3": {"1", "02"}, "02": {"1", "13"}}},
+		"DGX-1": {[]string{"0", "03", "023", "0123", "01234", "012345", "0123456", "01234567"},
+			map[string][]string{"0123": {"4", "47", "467", "4567"}, "0": {"3", "23", "123", "4567"},
+				"47": {"6", "56", "023", "0123"}}},
+		"GH200, four": {[]string{"0", "01", "012", "0123"}, map[string][]string{"0": {"1", "12"}, "12": {"0", "03"}}},
+		"HGX with 16": {[]string{"0", "01", "012", "0123", "01234", "012345", "0123456", "01234567", "012345678"},
+			map[string][]string{"01": {"2", "23", "456", "4567"}, "0": {"1", "12", "123", "4567"}}},
 	}
 	for _, x := range machines() {
 		w, known := want[x.name]
@@ -144,7 +165,8 @@ func TestSetsOfRealMachines(t *testing.T) {
 }
 
 // TestSetsAgainstExhaustion: on every machine, from any set of free GPUs and with any CPUs free, the choice has as many
-// links as the best of all sets, leaves as few cut, has ways as short (up to 8 GPUs), and splits no pair that need not be.
+// links as the best of all sets, leaves as few cut, has ways as short (up to 8 GPUs), and splits no pair that need not
+// be.
 func TestSetsAgainstExhaustion(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	rounds := 400
@@ -179,7 +201,8 @@ func TestSetsAgainstExhaustion(t *testing.T) {
 					q[2] = best[2] // a set that was grown is best by links; its ways may be a little longer
 				}
 				if q[0] < best[0] || q[0] == best[0] && (q[1] < best[1] || q[1] == best[1] && q[2] < best[2]) {
-					t.Fatalf("%s: %d of %s: %s %v, %s is better: %v", x.name, count, setText(free), setText(got), quality(got), setText(set), q)
+					t.Fatalf("%s: %d of %s: %s %v, %s is better: %v", x.name, count, setText(free), setText(got), quality(got),
+						setText(set), q)
 				}
 			}
 		}

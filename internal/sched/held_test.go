@@ -12,9 +12,9 @@ import (
 )
 
 // TestReservationsHold: over random clusters with shared GPUs, MIG instances, licenses, exclusive jobs and jobs on
-// several nodes, reservations of nodes and parts of nodes come and go, now and to come. At no moment from now on do jobs
-// that run, or that a plan starts, hold what is reserved for others then, if they run to their limits. A kept planner
-// gives the plans of a fresh one.
+// several nodes, reservations of nodes and parts of nodes come and go, now and to come. At no moment from now on do
+// jobs that run, or that a plan starts, hold what is reserved for others then, if they run to their limits. A kept
+// planner gives the plans of a fresh one.
 func TestReservationsHold(t *testing.T) {
 	seeds := 120
 	if testing.Short() {
@@ -46,7 +46,8 @@ func TestReservationsHold(t *testing.T) {
 			}
 			for range w.n(3) {
 				r := w.reservation(c, string(rune('a'+w.n(5))))
-				if c.st.View().Reservation(r.Name) == nil && (len(r.Nodes) > 0 || len(r.Licenses) > 0) && holds(c.st.View(), c.now, r) == nil {
+				if c.st.View().Reservation(r.Name) == nil && (len(r.Nodes) > 0 || len(r.Licenses) > 0) &&
+					holds(c.st.View(), c.now, r) == nil {
 					c.apply(&state.Reserve{Op: state.CreateResv, Resv: r})
 				}
 			}
@@ -110,7 +111,8 @@ func TestReservationsHold(t *testing.T) {
 		}
 	}
 	if starts < 10*seeds || inside < seeds || shared < seeds || alone < seeds/4 {
-		t.Errorf("only %d starts, %d inside reservations, %d of shares, %d exclusive, in %d worlds", starts, inside, shared, alone, seeds)
+		t.Errorf("only %d starts, %d inside reservations, %d of shares, %d exclusive, in %d worlds", starts, inside, shared,
+			alone, seeds)
 	}
 }
 
@@ -133,7 +135,8 @@ func (w *world) divideSome(d *model.NodeDef) {
 
 // reservation makes one of some nodes, or of parts of them, or of licenses.
 func (w *world) reservation(c *cluster, name string) *model.Reservation {
-	r := &model.Reservation{Name: name, Start: c.now.Add(int64(pick(w, 0, 0, w.n(1500)))), Users: []string{"u"}, Flags: pick(w, 0, 0, 0, model.ResvFlex, model.ResvDaily)}
+	r := &model.Reservation{Name: name, Start: c.now.Add(int64(pick(w, 0, 0, w.n(1500)))), Users: []string{"u"},
+		Flags: pick(w, 0, 0, 0, model.ResvFlex, model.ResvDaily)}
 	r.End = r.Start.Add(int64(100 + w.n(3000)))
 	if w.chance(15) {
 		r.Flags |= model.ResvAnyNodes
@@ -145,7 +148,8 @@ func (w *world) reservation(c *cluster, name string) *model.Reservation {
 		if w.chance(50) {
 			continue
 		}
-		part := model.ResvPart{CPUs: int32(w.n(int(d.CPUs))), MemMiB: int64(w.n(2) * w.n(int(d.MemMiB))), Gres: make([]int32, len(d.Gres))}
+		part := model.ResvPart{CPUs: int32(w.n(int(d.CPUs))), MemMiB: int64(w.n(2) * w.n(int(d.MemMiB))),
+			Gres: make([]int32, len(d.Gres))}
 		if c.cfg.Params.WholeCores {
 			part.CPUs -= part.CPUs % d.ThreadsPerCore
 		}
@@ -198,7 +202,8 @@ func holds(v *state.View, now model.Time, add *model.Reservation) error {
 				open = append(open, r)
 			}
 		}
-		running := slices.DeleteFunc(slices.Clone(jobs), func(j *model.Job) bool { return j.Run.Deadline() <= at && at > now })
+		running := slices.DeleteFunc(slices.Clone(jobs),
+			func(j *model.Job) bool { return j.Run.Deadline() <= at && at > now })
 		sets := [][]*model.Reservation{open} // all of them, against jobs in none, and each against everybody else
 		for _, r := range open {
 			sets = append(sets, []*model.Reservation{r})
@@ -208,7 +213,8 @@ func holds(v *state.View, now model.Time, add *model.Reservation) error {
 			for _, r := range set {
 				names = append(names, r.Name)
 			}
-			others := slices.DeleteFunc(slices.Clone(running), func(j *model.Job) bool { return slices.Contains(names, j.Run.Resv) })
+			others := slices.DeleteFunc(slices.Clone(running),
+				func(j *model.Job) bool { return slices.Contains(names, j.Run.Resv) })
 			if err := keptFrom(v, set, others); err != nil {
 				return fmt.Errorf("now %d, at %d, reservations %v: %w", now, at, names, err)
 			}
@@ -317,7 +323,8 @@ func keptGPUs(d *model.NodeDef, want []int32, held []model.GresAlloc) error {
 			}
 		}
 		if idle[i] -= int(want[i]); idle[i] < 0 {
-			return fmt.Errorf("%d of %d GPUs of type %q are reserved of %s: others hold %v and %v", want[i], g.Count, g.Type, d.Name, taken, units)
+			return fmt.Errorf("%d of %d GPUs of type %q are reserved of %s: others hold %v and %v", want[i], g.Count, g.Type,
+				d.Name, taken, units)
 		}
 	}
 	for i, g := range d.Gres {
@@ -339,7 +346,8 @@ func keptGPUs(d *model.NodeDef, want []int32, held []model.GresAlloc) error {
 			}
 		}
 		if left > 0 {
-			return fmt.Errorf("%d %s of type %q are reserved of %s, %d too few are left: others hold %v and %v", want[i], g.Name, g.Type, d.Name, left, taken, units)
+			return fmt.Errorf("%d %s of type %q are reserved of %s, %d too few are left: others hold %v and %v", want[i], g.Name,
+				g.Type, d.Name, left, taken, units)
 		}
 	}
 	return nil

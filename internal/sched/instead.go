@@ -6,8 +6,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// Who was suspended goes on when its CPUs are free, unless somebody waits who would have it suspended again at once: that
-// one has them instead.
+// Who was suspended goes on when its CPUs are free, unless somebody waits who would have it suspended again at once:
+// that one has them instead.
 
 // robbers gives the jobs in the queues that may have others suspended, in order, and how many of them stand before
 // everybody who may not.
@@ -47,13 +47,14 @@ func byTurn(a, b candidate) int {
 }
 
 // instead starts a job, or has others ended for it, that could do with a suspended one's CPUs and not without, and
-// reports whether there was one. The first of them, ahead, would be looked at before everybody else anyway: they start in
-// order, whatever they need. It tries no more than a pass may look for victims.
+// reports whether there was one. The first of them, ahead, would be looked at before everybody else anyway: they start
+// in order, whatever they need. It tries no more than a pass may look for victims.
 func (p *Planner) instead(v *model.Job, robbers []candidate, ahead int) bool {
 	awake, run := *v, *v.Run
 	run.Sleep = model.Awake
 	awake.State, awake.Run = model.Running, &run
-	later := false // victims are not looked for where this plan starts something: the next pass, which follows at once, says
+	// victims are not looked for where this plan starts something: the next pass, which follows at once, says
+	later := false
 	for i := range robbers {
 		l, it := robbers[i].l, &robbers[i].it
 		e := it.e.at(p)

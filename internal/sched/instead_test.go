@@ -10,8 +10,9 @@ import (
 	"gbatch/internal/state"
 )
 
-// TestNobodyWakesForAnInstant: whoever goes on after having been suspended isn't suspended again by a pass that follows at
-// once over the same facts, if one job waits that could have that done, and hardly ever if many do. A kept planner plans like a new one, and all come to an end.
+// TestNobodyWakesForAnInstant: whoever goes on after having been suspended isn't suspended again by a pass that follows
+// at once over the same facts, if one job waits that could have that done, and hardly ever if many do. A kept planner
+// plans like a new one, and all come to an end.
 func TestNobodyWakesForAnInstant(t *testing.T) {
 	seeds := 50
 	if testing.Short() {
@@ -26,7 +27,8 @@ func TestNobodyWakesForAnInstant(t *testing.T) {
 		c.cfg.Params.Preempt = model.Preempt{ByQOS: byQOS, ByPartition: !byQOS, Mode: modeSuspend}
 		nodes := 1 + w.n(3)
 		for i := range nodes {
-			c.cfg.Nodes = append(c.cfg.Nodes, &model.NodeDef{Name: fmt.Sprintf("n%d", i), CPUs: int32(pick(w, 4, 8)), ThreadsPerCore: 1, MemMiB: 100_000})
+			c.cfg.Nodes = append(c.cfg.Nodes,
+				&model.NodeDef{Name: fmt.Sprintf("n%d", i), CPUs: int32(pick(w, 4, 8)), ThreadsPerCore: 1, MemMiB: 100_000})
 		}
 		for i, name := range []string{"low", "high", "top"} {
 			p := &model.Partition{Name: name, PriorityTier: int32(1 + i)}
@@ -44,7 +46,8 @@ func TestNobodyWakesForAnInstant(t *testing.T) {
 			c.apply(&state.Accounts{Edits: []state.AcctEdit{
 				{Op: state.PutQOS, QOS: &model.QOS{Name: "x", Priority: 1, UsageFactor: model.FactorOne}},
 				{Op: state.PutQOS, QOS: &model.QOS{Name: "y", Priority: 2, UsageFactor: model.FactorOne, Preempt: []string{"x"}}},
-				{Op: state.PutQOS, QOS: &model.QOS{Name: "z", Priority: 3, UsageFactor: model.FactorOne, Preempt: []string{"x", "y"}}}}})
+				{Op: state.PutQOS, QOS: &model.QOS{Name: "z", Priority: 3, UsageFactor: model.FactorOne,
+					Preempt: []string{"x", "y"}}}}})
 		}
 		planner := NewPlanner()
 		pol := Policy{Backfill: Backfill{On: w.chance(70), Reserve: pick(w, 0, 1, -1)}}
@@ -89,11 +92,13 @@ func TestNobodyWakesForAnInstant(t *testing.T) {
 			c.at = fmt.Sprintf("seed %d, round %d", seed, round)
 			c.now = c.now.Add(int64(1 + w.n(10)))
 			for range w.n(4) * (45 - round) / 30 {
-				sp := &model.Spec{Name: "j", Partitions: []string{pick(w, "low", "low", "high", "top")}, Tasks: int32(1 + w.n(8)), CPUsPerTask: 1, MinNodes: 1, MaxNodes: 1, LimitS: int64(60 * (1 + w.n(20))), MemPerNode: 10}
+				sp := &model.Spec{Name: "j", Partitions: []string{pick(w, "low", "low", "high", "top")}, Tasks: int32(1 + w.n(8)),
+					CPUsPerTask: 1, MinNodes: 1, MaxNodes: 1, LimitS: int64(60 * (1 + w.n(20))), MemPerNode: 10}
 				if byQOS {
 					sp.Partitions, sp.QOS = []string{"low"}, pick(w, "x", "x", "y", "z")
 				}
-				if w.chance(30) && (sp.QOS == "x" || sp.Partitions[0] == "low" && !byQOS) { // for one on several nodes victims are not always the best
+				// for one on several nodes victims are not always the best
+				if w.chance(30) && (sp.QOS == "x" || sp.Partitions[0] == "low" && !byQOS) {
 					sp.MaxNodes = 3
 				}
 				c.apply(&state.Submit{Spec: sp, Priority: uint32(1 + w.n(3))})

@@ -19,7 +19,8 @@ func (p *Planner) promises() {
 	ids := p.ids[:0]
 	for id, b := range p.kept {
 		e := p.jobs[id]
-		if e == nil || e.j.Spec != b.spec || b.end <= p.now || slices.ContainsFunc(b.nodes, func(n *node) bool { return !n.up() }) {
+		if e == nil || e.j.Spec != b.spec || b.end <= p.now ||
+			slices.ContainsFunc(b.nodes, func(n *node) bool { return !n.up() }) {
 			delete(p.kept, id)
 			p.early = true
 			continue
@@ -87,7 +88,8 @@ func (p *Planner) overbooked(n *node) bool {
 		if n.room.lot != nil && n.room.lot.broken(c.gres[len(n.def.Gres):]) {
 			return true
 		}
-		if c.cpus < 0 || c.mem < 0 && p.stock.params.MemConsumed || slices.ContainsFunc(c.gres, func(g int) bool { return g < 0 }) {
+		if c.cpus < 0 || c.mem < 0 && p.stock.params.MemConsumed ||
+			slices.ContainsFunc(c.gres, func(g int) bool { return g < 0 }) {
 			return true
 		}
 		if _, ok := c.next(); !ok {
@@ -101,12 +103,13 @@ func (p *Planner) due(it *item) bool {
 	return it.e.resv[0].at <= p.now || p.early && !p.stuck(it)
 }
 
-// stuck reports whether a promise can't move to an earlier moment. Most in a long queue can't, and to see that is half the
-// work of taking them off the calendar and putting them back. It is asked where one node is all that the job may have, a pool
-// of processors.
+// stuck reports whether a promise can't move to an earlier moment. Most in a long queue can't, and to see that is half
+// the work of taking them off the calendar and putting them back. It is asked where one node is all that the job may
+// have, a pool of processors.
 func (p *Planner) stuck(it *item) bool {
 	sh, b := it.sh, it.e.resv[0]
-	if sh == nil || sh.next != nil || it.anywhere != nil || !sh.single || sh.spread || len(sh.pool.nodes) != 1 || len(b.holds) != 1 || len(sh.rq.Licenses) > 0 ||
+	if sh == nil || sh.next != nil || it.anywhere != nil || !sh.single || sh.spread || len(sh.pool.nodes) != 1 ||
+		len(b.holds) != 1 || len(sh.rq.Licenses) > 0 ||
 		p.social || p.windowed || p.forgetful {
 		return false
 	}

@@ -178,7 +178,8 @@ const maxLicenseTries = 32
 
 // soonestLicensed finds the earliest moment at which a job fits on nodes and has its licenses, and the shape of the
 // reservation that it is in then.
-func (p *Planner) soonestLicensed(sh *shape, planS int64) (at model.Time, alloc *model.Alloc, set []model.LicenseCount, in *shape) {
+func (p *Planner) soonestLicensed(sh *shape, planS int64) (at model.Time, alloc *model.Alloc, set []model.LicenseCount,
+	in *shape) {
 	for ; sh != nil; sh = sh.next {
 		if t, a, s := p.soonestOf(sh, planS); a != nil && (alloc == nil || t < at) {
 			at, alloc, set, in = t, a, s, sh
@@ -239,7 +240,8 @@ func licensable(cfg *model.Config, rq *Request) bool {
 	}
 	return slices.ContainsFunc(rq.licenseSets(), func(set []model.LicenseCount) bool {
 		return !slices.ContainsFunc(set, func(l model.LicenseCount) bool {
-			return !slices.ContainsFunc(cfg.Licenses, func(c model.LicenseCount) bool { return c.Name == l.Name && c.Count >= l.Count })
+			return !slices.ContainsFunc(cfg.Licenses,
+				func(c model.LicenseCount) bool { return c.Name == l.Name && c.Count >= l.Count })
 		})
 	})
 }

@@ -10,8 +10,8 @@ import (
 )
 
 // Limits of QOS and associations (https://slurm.schedmd.com/resource_limits.html). What jobs hold together comes from
-// the View's tallies, which follow every change; a pass reads those that it asks for once and adds its own starts. A job
-// that a limit holds blocks nobody and gets no reservation.
+// the View's tallies, which follow every change; a pass reads those that it asks for once and adds its own starts. A
+// job that a limit holds blocks nobody and gets no reservation.
 
 // limiter knows the limits of all who have jobs, as of one generation of the accounts.
 type limiter struct {
@@ -88,7 +88,8 @@ type holding struct {
 }
 
 func newLimiter(v *state.View) *limiter {
-	return &limiter{v: v, cfg: v.Config(), gen: v.AcctGen(), index: map[string]int{}, gates: map[gateKey]*gate{}, holds: map[string]*holding{}, safe: v.Config().Params.EnforceSafe}
+	return &limiter{v: v, cfg: v.Config(), gen: v.AcctGen(), index: map[string]int{}, gates: map[gateKey]*gate{},
+		holds: map[string]*holding{}, safe: v.Config().Params.EnforceSafe}
 }
 
 // limits brings the limiter to the View; there is none where limits are not enforced.
@@ -107,7 +108,8 @@ func (p *Planner) limits() {
 
 // limitsChanged reports whether accounts have changed, and with them the limits and rights of every job that waits.
 func (p *Planner) limitsChanged(v *state.View) bool {
-	return p.acctGen != v.AcctGen() && (p.lim != nil || p.cfg != nil && p.cfg.Params.Preempt.ByQOS || p.lifts || anyLifts(v))
+	return p.acctGen != v.AcctGen() &&
+		(p.lim != nil || p.cfg != nil && p.cfg.Params.Preempt.ByQOS || p.lifts || anyLifts(v))
 }
 
 // shares works limits in percent out anew when nodes have come or gone.
@@ -272,7 +274,8 @@ func (lim *limiter) newGate(k *gateKey) *gate {
 		if q.LimitFactor > 0 && factor == 0 {
 			factor = q.LimitFactor
 		}
-		all, user, acct := lim.holding(state.OfQOS, q.Name), lim.holding(state.OfQOSUser, q.Name, k.user), lim.holding(state.OfQOSAccount, q.Name, k.account)
+		all, user, acct := lim.holding(state.OfQOS, q.Name), lim.holding(state.OfQOSUser, q.Name, k.user),
+			lim.holding(state.OfQOSAccount, q.Name, k.account)
 		g.counts = append(g.counts, all, user, acct)
 		who := "QOS " + q.Name
 		g.number(set, "GrpWall", byWall, q.GrpWallS, model.ReasonQOSGrpWallLimit, all)
@@ -295,8 +298,10 @@ func (lim *limiter) newGate(k *gateKey) *gate {
 			on   *holding
 		}{
 			{"Grp", q.GrpTRES, byCount, model.QOSGrp, all}, {"GrpMins", q.GrpTRESMins, byMins, model.QOSGrpMins, all},
-			{"GrpRunMins", q.GrpTRESRunMins, byRunMins, model.QOSGrpRunMins, all}, {"PerJob", q.MaxTRESPerJob, perJob, model.QOSPerJob, nil},
-			{"PerNode", q.MaxTRESPerNode, perNode, model.QOSPerNode, nil}, {"JobMins", q.MaxTRESMins, jobMins, model.QOSJobMins, nil},
+			{"GrpRunMins", q.GrpTRESRunMins, byRunMins, model.QOSGrpRunMins, all},
+			{"PerJob", q.MaxTRESPerJob, perJob, model.QOSPerJob, nil},
+			{"PerNode", q.MaxTRESPerNode, perNode, model.QOSPerNode, nil},
+			{"JobMins", q.MaxTRESMins, jobMins, model.QOSJobMins, nil},
 			{"Min", q.MinTRES, atLeast, model.QOSMin, nil}, {"PerUser", q.MaxTRESPerUser, byCount, model.QOSPerUser, user},
 			{"PerAccount", q.MaxTRESPerAccount, byCount, model.QOSPerAccount, acct},
 			{"RunMinsUser", q.MaxTRESRunMinsPerUser, byRunMins, model.QOSPerUser, user},
@@ -345,8 +350,10 @@ func (lim *limiter) associations(g *gate, set closed, r *state.Rules, k *gateKey
 			kind ruleKind
 			why  model.LimitKind
 			on   *holding
-		}{{"PerJob", a.MaxTRESPerJob, perJob, model.AssocPerJob, nil}, {"PerNode", a.MaxTRESPerNode, perNode, model.AssocPerNode, nil},
-			{"JobMins", a.MaxTRESMins, jobMins, model.AssocJobMins, nil}, {"RunMinsUser", a.MaxTRESRunMins, byRunMins, model.AssocGrpRunMins, own}} {
+		}{{"PerJob", a.MaxTRESPerJob, perJob, model.AssocPerJob, nil},
+			{"PerNode", a.MaxTRESPerNode, perNode, model.AssocPerNode, nil},
+			{"JobMins", a.MaxTRESMins, jobMins, model.AssocJobMins, nil},
+			{"RunMinsUser", a.MaxTRESRunMins, byRunMins, model.AssocGrpRunMins, own}} {
 			lim.lines(g, inherited, x.name, who, x.list, x.kind, x.why, x.on, factor, false)
 			inherited.close(x.name, x.list)
 		}
@@ -371,25 +378,29 @@ func (c closed) close(name string, list []model.TRESLimit) {
 // number adds a limit on jobs or minutes, unless one of that name counts before it.
 func (g *gate) number(set closed, name string, kind ruleKind, l model.Limit, why model.Reason, on *holding) {
 	if n, has := l.Value(); has && !set[name] {
-		g.rules = append(g.rules, rule{kind: kind, reason: why, limit: n, on: on, who: ofWhom(on, ""), name: limitName(name, on)})
+		g.rules = append(g.rules, rule{kind: kind, reason: why, limit: n, on: on, who: ofWhom(on, ""),
+			name: limitName(name, on)})
 	}
 }
 
 // lines adds a list of limits on resources, but for those of which one counts before it.
-func (lim *limiter) lines(g *gate, set closed, name, who string, list []model.TRESLimit, kind ruleKind, why model.LimitKind, on *holding, factor int64, relative bool) {
+func (lim *limiter) lines(g *gate, set closed, name, who string, list []model.TRESLimit, kind ruleKind,
+	why model.LimitKind, on *holding, factor int64, relative bool) {
 	for i := range list {
 		l := list[i]
 		if set[name+" "+l.TRES] {
 			continue
 		}
-		share := kind == byCount || kind == perJob || kind == perNode || kind == atLeast // minutes have no whole to be a part of
+		// minutes have no whole to be a part of
+		share := kind == byCount || kind == perJob || kind == perNode || kind == atLeast
 		switch {
 		case l.Percent && !share:
 			continue // gacctmgr takes none
 		case relative && share && !l.Percent:
 			l.Percent, l.Count = true, l.Count*100
 		}
-		g.rules = append(g.rules, rule{kind: kind, reason: model.LimitReason(why, l.TRES), t: lim.resource(l.TRES), on: on, from: l, factor: factor,
+		g.rules = append(g.rules, rule{kind: kind, reason: model.LimitReason(why, l.TRES), t: lim.resource(l.TRES), on: on,
+			from: l, factor: factor,
 			limit: lim.units(&l, factor), who: ofWhom(on, who), name: limitNames[name]})
 	}
 }

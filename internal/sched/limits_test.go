@@ -52,7 +52,8 @@ func (c *cluster) accounts(verb string, w words) bool {
 	case "fair": // USER=MILLIONTHS: the users' fair-share factors
 		c.fair = func(_, user, _ string) float64 { return float64(w.num(user)) / float64(model.FactorOne) }
 	case "qos":
-		q := &model.QOS{Name: w.plain[0], Priority: uint32(w.num("prio")), UsageFactor: model.FactorOne, Preempt: w.list("preempt"), PreemptMode: w.named["mode"], GraceTimeS: w.num("grace"),
+		q := &model.QOS{Name: w.plain[0], Priority: uint32(w.num("prio")), UsageFactor: model.FactorOne,
+			Preempt: w.list("preempt"), PreemptMode: w.named["mode"], GraceTimeS: w.num("grace"),
 			LimitFactor: w.num("factor") * model.FactorOne}
 		if w.has("usage") {
 			q.UsageFactor = w.num("usage") * model.FactorOne
@@ -112,14 +113,17 @@ func (c *cluster) setLimits(v reflect.Value, w words) {
 // TestDenyOnLimit: what a job breaks by itself is known at submission where its QOS wants that.
 func TestDenyOnLimit(t *testing.T) {
 	c := newCluster(t)
-	c.cfg.Nodes = []*model.NodeDef{{Name: "n1", CPUs: 8, ThreadsPerCore: 1, MemMiB: 8000, Gres: []model.GresDef{{Name: "gpu", Count: 4}}}}
+	c.cfg.Nodes = []*model.NodeDef{{Name: "n1", CPUs: 8, ThreadsPerCore: 1, MemMiB: 8000,
+		Gres: []model.GresDef{{Name: "gpu", Count: 4}}}}
 	c.cfg.Partitions = []*model.Partition{{Name: "p", Nodes: []string{"n1"}}}
 	c.cfg.Params.HoldLimits = true
 	c.up()
 	part := c.st.View().Partition("p")
 	for _, flag := range []model.QOSFlags{0, model.QOSDenyOnLimit} {
-		q := &model.QOS{Name: "q", Flags: flag, MaxWallS: model.LimitOf(3600), MaxTRESPerJob: []model.TRESLimit{{TRES: "cpu", Count: 2}},
-			GrpTRES: []model.TRESLimit{{TRES: "gres/gpu", Count: 1}}, MinTRES: []model.TRESLimit{{TRES: "mem", Count: 10}}, MaxJobsPerUser: model.LimitOf(1)}
+		q := &model.QOS{Name: "q", Flags: flag, MaxWallS: model.LimitOf(3600),
+			MaxTRESPerJob: []model.TRESLimit{{TRES: "cpu", Count: 2}},
+			GrpTRES:       []model.TRESLimit{{TRES: "gres/gpu", Count: 1}}, MinTRES: []model.TRESLimit{{TRES: "mem", Count: 10}},
+			MaxJobsPerUser: model.LimitOf(1)}
 		c.apply(&state.Accounts{Edits: []state.AcctEdit{{Op: state.PutQOS, QOS: q}}})
 		for _, x := range []struct {
 			sp   model.Spec
@@ -129,7 +133,8 @@ func TestDenyOnLimit(t *testing.T) {
 			{model.Spec{MemPerNode: 20}, model.ReasonNone},
 			{model.Spec{LimitS: 7200, MemPerNode: 20}, model.ReasonQOSMaxWallDurationPerJobLimit},
 			{model.Spec{LimitS: 60, MemPerNode: 20, CPUsPerTask: 3}, model.LimitReason(model.QOSPerJob, "cpu")},
-			{model.Spec{LimitS: 60, MemPerNode: 20, Gres: []model.GresReq{{Name: "gpu", Count: 2}}}, model.LimitReason(model.QOSGrp, "gres/gpu")},
+			{model.Spec{LimitS: 60, MemPerNode: 20, Gres: []model.GresReq{{Name: "gpu", Count: 2}}},
+				model.LimitReason(model.QOSGrp, "gres/gpu")},
 			{model.Spec{LimitS: 60, MemPerNode: 5}, model.LimitReason(model.QOSMin, "mem")},
 		} {
 			sp := x.sp
@@ -165,8 +170,11 @@ func TestLimitsHold(t *testing.T) {
 			c.apply(&state.Accounts{Edits: []state.AcctEdit{{Op: state.PutQOS, QOS: w.qos(q)}}})
 		}
 		c.apply(&state.SetConfig{Config: &cfg})
-		c.apply(&state.Accounts{Edits: []state.AcctEdit{{Op: state.PutAccount, Account: &model.Account{Name: "a", Parent: "root"}}, {Op: state.PutAccount, Account: &model.Account{Name: "b", Parent: "a"}},
-			{Op: state.PutAssoc, Assoc: &model.Association{Account: "a", GrpTRES: w.tres(), GrpJobs: w.limit(12), MaxJobs: w.limit(4)}},
+		c.apply(&state.Accounts{Edits: []state.AcctEdit{{Op: state.PutAccount,
+			Account: &model.Account{Name: "a", Parent: "root"}},
+			{Op: state.PutAccount, Account: &model.Account{Name: "b", Parent: "a"}},
+			{Op: state.PutAssoc, Assoc: &model.Association{Account: "a", GrpTRES: w.tres(), GrpJobs: w.limit(12),
+				MaxJobs: w.limit(4)}},
 			{Op: state.PutAssoc, Assoc: &model.Association{Account: "b", GrpTRES: w.tres(), MaxTRESPerJob: w.tres()}}}})
 		planner := NewPlanner()
 		pol := Policy{Backfill: Backfill{On: w.chance(60), Reserve: pick(w, 0, 1, -1)}}
@@ -242,7 +250,8 @@ func (w *world) tres() []model.TRESLimit {
 }
 
 func (w *world) qos(name string) *model.QOS {
-	return &model.QOS{Name: name, UsageFactor: model.FactorOne, GrpTRES: w.tres(), MaxTRESPerUser: w.tres(), MaxTRESPerJob: w.tres(), MaxTRESPerAccount: w.tres(), MaxJobsPerUser: w.limit(5),
+	return &model.QOS{Name: name, UsageFactor: model.FactorOne, GrpTRES: w.tres(), MaxTRESPerUser: w.tres(),
+		MaxTRESPerJob: w.tres(), MaxTRESPerAccount: w.tres(), MaxJobsPerUser: w.limit(5),
 		GrpJobs: w.limit(8), MaxJobsPerAccount: w.limit(6), Flags: pick(w, 0, 0, model.QOSOverPartQOS)}
 }
 
@@ -323,13 +332,18 @@ func within(before, v *state.View) error {
 		// A limit of the other QOS of a job may stand before this one's: the first that has it counts.
 		switch f[0] {
 		case "q":
-			errs = append(errs, lines("GrpTRES", alsoIn(v, q, q.GrpTRES, func(o *model.QOS) []model.TRESLimit { return o.GrpTRES })), jobs("GrpJobs", onlyIn(v, q, q.GrpJobs, func(o *model.QOS) model.Limit { return o.GrpJobs })))
+			errs = append(errs, lines("GrpTRES",
+				alsoIn(v, q, q.GrpTRES, func(o *model.QOS) []model.TRESLimit { return o.GrpTRES })),
+				jobs("GrpJobs", onlyIn(v, q, q.GrpJobs, func(o *model.QOS) model.Limit { return o.GrpJobs })))
 		case "u":
-			errs = append(errs, lines("MaxTRESPerUser", alsoIn(v, q, q.MaxTRESPerUser, func(o *model.QOS) []model.TRESLimit { return o.MaxTRESPerUser })),
+			errs = append(errs, lines("MaxTRESPerUser",
+				alsoIn(v, q, q.MaxTRESPerUser, func(o *model.QOS) []model.TRESLimit { return o.MaxTRESPerUser })),
 				jobs("MaxJobsPerUser", onlyIn(v, q, q.MaxJobsPerUser, func(o *model.QOS) model.Limit { return o.MaxJobsPerUser })))
 		case "b":
-			errs = append(errs, lines("MaxTRESPerAccount", alsoIn(v, q, q.MaxTRESPerAccount, func(o *model.QOS) []model.TRESLimit { return o.MaxTRESPerAccount })),
-				jobs("MaxJobsPerAccount", onlyIn(v, q, q.MaxJobsPerAccount, func(o *model.QOS) model.Limit { return o.MaxJobsPerAccount })))
+			errs = append(errs, lines("MaxTRESPerAccount",
+				alsoIn(v, q, q.MaxTRESPerAccount, func(o *model.QOS) []model.TRESLimit { return o.MaxTRESPerAccount })),
+				jobs("MaxJobsPerAccount", onlyIn(v, q, q.MaxJobsPerAccount,
+					func(o *model.QOS) model.Limit { return o.MaxJobsPerAccount })))
 		}
 		for _, err := range errs {
 			if err != nil {
@@ -341,7 +355,8 @@ func within(before, v *state.View) error {
 }
 
 // alsoIn gives the limits of q that no other QOS has as well.
-func alsoIn(v *state.View, q *model.QOS, list []model.TRESLimit, of func(*model.QOS) []model.TRESLimit) []model.TRESLimit {
+func alsoIn(v *state.View, q *model.QOS, list []model.TRESLimit,
+	of func(*model.QOS) []model.TRESLimit) []model.TRESLimit {
 	var out []model.TRESLimit
 	for _, l := range list {
 		alone := true

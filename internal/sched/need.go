@@ -18,7 +18,8 @@ type class struct {
 
 // classKey tells nodes that are made alike.
 func classKey(d *model.NodeDef) string {
-	return fmt.Sprintf("%d|%s|%d|%d|%d|%d|%d|%q|%v", d.CPUs, d.Kept, d.Sockets, d.CoresPerSocket, d.ThreadsPerCore, d.JobMemMiB(), d.TmpMiB, d.Features, d.Gres)
+	return fmt.Sprintf("%d|%s|%d|%d|%d|%d|%d|%q|%v", d.CPUs, d.Kept, d.Sockets, d.CoresPerSocket, d.ThreadsPerCore,
+		d.JobMemMiB(), d.TmpMiB, d.Features, d.Gres)
 }
 
 // need is the least that a node must have free to take a part of a job: all of it, or one task of each node.
@@ -83,7 +84,8 @@ func needOn(d *model.NodeDef, l *lot, rq *Request, tasks int, whole bool) need {
 	}
 	nd.never = !rq.suits(d) || whole && !rq.alone(d) || nd.cpus > all ||
 		rq.MaxCPUs > 0 && nd.cpus > rq.MaxCPUs || rq.TasksPerNode > 0 && tasks > rq.TasksPerNode
-	if rq.MaxMem > 0 && (rq.MemPerNode > rq.MaxMem || rq.MemPerNode == 0 && rq.MemPerCPU > 0 && !rq.Exclusive && rq.MemPerCPU*int64(nd.cpus) > rq.MaxMem) {
+	if rq.MaxMem > 0 && (rq.MemPerNode > rq.MaxMem || rq.MemPerNode == 0 && rq.MemPerCPU > 0 && !rq.Exclusive &&
+		rq.MemPerCPU*int64(nd.cpus) > rq.MaxMem) {
 		nd.never = true
 	}
 	if rq.Exclusive {

@@ -43,7 +43,8 @@ func (r *Request) suits(d *model.NodeDef) bool {
 		return false
 	}
 	if r.Sockets|r.CoresPerSocket|r.ThreadsPerCore != 0 &&
-		(int(d.Sockets) < r.Sockets || int(d.CoresPerSocket) < r.CoresPerSocket || max(1, int(d.ThreadsPerCore)) < r.ThreadsPerCore) {
+		(int(d.Sockets) < r.Sockets || int(d.CoresPerSocket) < r.CoresPerSocket ||
+			max(1, int(d.ThreadsPerCore)) < r.ThreadsPerCore) {
 		return false
 	}
 	w := r.Want

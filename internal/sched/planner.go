@@ -70,7 +70,8 @@ type Planner struct {
 	totalAt  uint64
 	total    []model.TRESCount
 
-	windowed   bool            // there are reservations: jobs are planned with their limits, for a prediction may fall short of a window
+	// there are reservations: jobs are planned with their limits, for a prediction may fall short of a window
+	windowed   bool
 	windowGen  uint64          // View.ResvGen that the nodes' windows are of, plus 1
 	windowTurn uint64          // grows when they change
 	floating   bool            // some reservation begins later in each pass
@@ -87,7 +88,8 @@ type Planner struct {
 
 // NewPlanner gives a Planner for the views of one State.
 func NewPlanner() *Planner {
-	return &Planner{running: map[model.JobID]int32{}, kept: map[model.JobID]*booking{}, claimed: map[model.JobID]bool{}, vain: map[vainKey]bool{}, roams: map[string]bool{}}
+	return &Planner{running: map[model.JobID]int32{}, kept: map[model.JobID]*booking{}, claimed: map[model.JobID]bool{},
+		vain: map[vainKey]bool{}, roams: map[string]bool{}}
 }
 
 // Plan decides what starts now.
@@ -113,7 +115,8 @@ func (p *Planner) Plan(v *state.View, now model.Time, pol Policy) model.Plan {
 	p.forgetLicenses()
 	p.sync(v, now, pol)
 	p.lateLicenses()
-	if p.apart && !p.stock.byUser || p.mixes && !p.stock.shared { // the first such job: who is on which node counts from now on
+	// the first such job: who is on which node counts from now on
+	if p.apart && !p.stock.byUser || p.mixes && !p.stock.shared {
 		p.early = true
 		p.build()
 	}
@@ -160,8 +163,8 @@ func (p *Planner) Positions(f func(id model.JobID, place int32)) {
 	}
 }
 
-// Expectations calls f for every job that has a place on the calendar in the last plan, or waits for an advance reservation to
-// begin.
+// Expectations calls f for every job that has a place on the calendar in the last plan, or waits for an advance
+// reservation to begin.
 func (p *Planner) Expectations(f func(id model.JobID, e *model.Expect)) {
 	for _, e := range p.said {
 		if e.pass != p.pass || e.last == allStarted {

@@ -13,8 +13,8 @@ type Policy struct {
 	Order    Order   // nil: Job.Priority as stored
 	Predict  Predict // nil: a job takes all of its time limit
 
-	// Cost gives for each GPU of a node, by number, what it costs to give it to a job, by how it is used now (GpuSelectPolicy); nil
-	// where that is not known. A nil func: it does not count.
+	// Cost gives for each GPU of a node, by number, what it costs to give it to a job, by how it is used now
+	// (GpuSelectPolicy); nil where that is not known. A nil func: it does not count.
 	Cost func(node string) []int32
 
 	// FairShare gives a user's fair-share factor under an account in a partition, 0 to 1, for UsageThreshold of QOS. nil:
@@ -26,7 +26,8 @@ type Policy struct {
 // those that come before them. Counts of 0 are no limit.
 type Backfill struct {
 	On bool
-	// Reserve is how many blocked jobs hold a reservation, per partition: 0 FIFO, 1 EASY, <0 all (with Keep: conservative).
+	// Reserve is how many blocked jobs hold a reservation, per partition: 0 FIFO, 1 EASY, <0 all (with Keep:
+	// conservative).
 	Reserve       int
 	ShortestFirst bool // who stands behind the last reservation is tried by shortest planned time (EASY-SJBF)
 

@@ -27,7 +27,8 @@ const (
 
 var impossibleNames = [...]string{CanRun: "can run", TooManyNodes: "too many nodes", TooManyCPUs: "too many CPUs",
 	TooMuchMemory: "too much memory", NoSuchGres: "no such generic resource", NoSuchFeature: "no such feature",
-	NodesNotInPartition: "nodes not in the partition", PartitionNodes: "outside the partition's node limits", OverMemLimit: "over the memory limit", NoSuchLicense: "no such license, or not as many"}
+	NodesNotInPartition: "nodes not in the partition", PartitionNodes: "outside the partition's node limits",
+	OverMemLimit: "over the memory limit", NoSuchLicense: "no such license, or not as many"}
 
 // String gives the reason in a few words, for logs.
 func (i Impossible) String() string {

@@ -9,8 +9,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// Preemption: a job that does not fit may have others ended, those of a QOS that its own preempts (preempt/qos), those in
-// a partition of a lower tier (preempt/partition_prio), or those that use what another QOS was guaranteed. See
+// Preemption: a job that does not fit may have others ended, those of a QOS that its own preempts (preempt/qos), those
+// in a partition of a lower tier (preempt/partition_prio), or those that use what another QOS was guaranteed. See
 // https://slurm.schedmd.com/preempt.html and qos.html. victims.go chooses whom; claims.go keeps what they leave.
 
 // maxPreempts bounds the jobs for which one pass looks for victims. A pass that has found some is followed by another.
@@ -82,9 +82,12 @@ func (p *Planner) preempt(l *lane, it *item) bool {
 		if v.mode == modeSuspend {
 			p.victims[v.j.ID] = sleeps
 		}
-		p.plan.Preempt = append(p.plan.Preempt, model.Preemption{Job: v.j.ID, For: it.e.j.ID, Cancel: v.mode == modeCancel || v.mode != modeSuspend && !v.j.Spec.Requeue, GraceS: v.grace, Sleep: v.mode == modeSuspend})
+		p.plan.Preempt = append(p.plan.Preempt,
+			model.Preemption{Job: v.j.ID, For: it.e.j.ID, Cancel: v.mode == modeCancel || v.mode != modeSuspend &&
+				!v.j.Spec.Requeue, GraceS: v.grace, Sleep: v.mode == modeSuspend})
 	}
-	p.plan.Claims = append(p.plan.Claims, model.ClaimSet{Job: it.e.j.ID, Claim: &model.Claim{Partition: l.part.Name, Alloc: alloc}})
+	p.plan.Claims = append(p.plan.Claims,
+		model.ClaimSet{Job: it.e.j.ID, Claim: &model.Claim{Partition: l.part.Name, Alloc: alloc}})
 	p.because(it.e, model.ReasonResources, "")
 	return true
 }
@@ -115,7 +118,8 @@ type victim struct {
 
 // worse orders victims: the lowest class, the lowest priority, the youngest first.
 func worse(a, b *victim) int {
-	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.prio, b.prio), cmp.Compare(b.j.Run.Start, a.j.Run.Start), cmp.Compare(b.j.ID, a.j.ID))
+	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.prio, b.prio), cmp.Compare(b.j.Run.Start, a.j.Run.Start),
+		cmp.Compare(b.j.ID, a.j.ID))
 }
 
 // on gives the jobs on a node that may be ended, the worst first.
@@ -176,7 +180,8 @@ func (r *robber) victim(j *model.Job) *victim {
 			exempt = n
 		}
 	}
-	if v.mode == modeSuspend && j.State != model.Running && j.Run.Sleep != model.SleepsInTurn { // it has no CPUs, or no processes yet
+	// it has no CPUs, or no processes yet
+	if v.mode == modeSuspend && j.State != model.Running && j.Run.Sleep != model.SleepsInTurn {
 		return nil
 	}
 	if pr.Youngest {
@@ -255,7 +260,8 @@ func (r *robber) spare(q *model.QOS) map[string]int64 {
 	return have
 }
 
-// within reports whether a set of victims leaves every QOS what it was guaranteed, where they are ended for a guarantee.
+// within reports whether a set of victims leaves every QOS what it was guaranteed, where they are ended for a
+// guarantee.
 func (r *robber) within(list []*victim) bool {
 	if !r.owed {
 		return true

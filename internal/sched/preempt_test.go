@@ -19,7 +19,8 @@ import (
 
 func (c *cluster) preemption(w words) {
 	p := &c.cfg.Params.Preempt
-	*p = model.Preempt{ByQOS: w.plain[0] == "qos", ByPartition: w.plain[0] == "partition_prio", Mode: w.named["mode"], ExemptS: w.num("exempt"), Within: slices.Contains(w.plain, "within")}
+	*p = model.Preempt{ByQOS: w.plain[0] == "qos", ByPartition: w.plain[0] == "partition_prio", Mode: w.named["mode"],
+		ExemptS: w.num("exempt"), Within: slices.Contains(w.plain, "within")}
 	if c.st.View().Config().Cluster != "" {
 		cfg := c.cfg
 		c.apply(&state.SetConfig{Config: &cfg})
@@ -31,7 +32,8 @@ func (c *cluster) endStopped(say func(string, ...any)) {
 	var ended state.Reports
 	c.st.View().Jobs(func(j *model.Job) bool {
 		if j.State == model.Completing {
-			ended.Reports = append(ended.Reports, state.Report{Kind: state.Ended, Job: j.ID, Attempt: j.Attempt, At: c.now, Exit: model.Exit{Signal: 15}})
+			ended.Reports = append(ended.Reports,
+				state.Report{Kind: state.Ended, Job: j.ID, Attempt: j.Attempt, At: c.now, Exit: model.Exit{Signal: 15}})
 		}
 		return true
 	})
@@ -101,7 +103,8 @@ func TestVictimsAreTheBest(t *testing.T) {
 			c.apply(&state.Accounts{Edits: []state.AcctEdit{{Op: state.PutQOS, QOS: def}}})
 		}
 		spec := func() *model.Spec {
-			sp := &model.Spec{User: "u", Account: "a", Partitions: []string{"p"}, CPUsPerTask: int32(1 + w.n(3)), MemPerNode: int64(50 * (1 + w.n(5))), LimitS: 3600, Requeue: true}
+			sp := &model.Spec{User: "u", Account: "a", Partitions: []string{"p"}, CPUsPerTask: int32(1 + w.n(3)),
+				MemPerNode: int64(50 * (1 + w.n(5))), LimitS: 3600, Requeue: true}
 			if w.chance(50) {
 				sp.Gres = []model.GresReq{{Name: "gpu", Count: int32(1 + w.n(2))}}
 			}
@@ -272,7 +275,8 @@ func TestPreemptionComesToRest(t *testing.T) {
 		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 47))}
 		c := w.cluster(t)
 		c.cfg.Params.HoldLimits = w.chance(30)
-		c.cfg.Params.Preempt = pick(w, model.Preempt{ByQOS: true, Mode: "REQUEUE"}, model.Preempt{ByPartition: true, Mode: "CANCEL"}, model.Preempt{ByQOS: true, Mode: "REQUEUE", ExemptS: 20})
+		c.cfg.Params.Preempt = pick(w, model.Preempt{ByQOS: true, Mode: "REQUEUE"},
+			model.Preempt{ByPartition: true, Mode: "CANCEL"}, model.Preempt{ByQOS: true, Mode: "REQUEUE", ExemptS: 20})
 		cfg := c.cfg
 		c.apply(&state.SetConfig{Config: &cfg})
 		x, y := w.qos("x"), w.qos("y")
@@ -304,7 +308,8 @@ func TestPreemptionComesToRest(t *testing.T) {
 				if !victim.State.HasResources() || victim.State == model.Completing || robber.State != model.Pending {
 					t.Fatalf("%s: job %d (%s) is ended for %d (%s)", c.at, p.Job, victim.State, p.For, robber.State)
 				}
-				if pr := c.cfg.Params.Preempt; pr.ByQOS && robber.Spec.QOS != "y" || pr.ByQOS && victim.Spec.QOS == "y" || victim.Run.Start.Add(pr.ExemptS) > c.now {
+				if pr := c.cfg.Params.Preempt; pr.ByQOS && robber.Spec.QOS != "y" || pr.ByQOS && victim.Spec.QOS == "y" ||
+					victim.Run.Start.Add(pr.ExemptS) > c.now {
 					t.Fatalf("%s: job %d of QOS %s is ended for %d of QOS %s", c.at, p.Job, victim.Spec.QOS, p.For, robber.Spec.QOS)
 				}
 				ended++

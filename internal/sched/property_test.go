@@ -64,7 +64,8 @@ func (w *world) cluster(t testing.TB) *cluster {
 		names = append(names, d.Name)
 	}
 	for i, name := range []string{"p", "q", "r"} {
-		part := &model.Partition{Name: name, PriorityTier: int32(pick(w, 1, 1, 2)), MaxNodes: int32(pick(w, 0, 0, 2)), MinNodes: int32(pick(w, 0, 0, 0, 2)),
+		part := &model.Partition{Name: name, PriorityTier: int32(pick(w, 1, 1, 2)), MaxNodes: int32(pick(w, 0, 0, 2)),
+			MinNodes:       int32(pick(w, 0, 0, 0, 2)),
 			MaxCPUsPerNode: int32(pick(w, 0, 0, 0, 2)), ExclusiveUser: w.chance(10)}
 		switch {
 		case w.chance(10):
@@ -87,7 +88,9 @@ func (w *world) cluster(t testing.TB) *cluster {
 }
 
 func (w *world) spec(c *cluster) *model.Spec {
-	sp := &model.Spec{UID: uint32(w.n(2)), User: "u", Account: "a", Partitions: pick(w, []string{"p"}, []string{"p"}, []string{"q"}, []string{"r"}, []string{"p", "q"}, []string{"r", "q", "p"})}
+	sp := &model.Spec{UID: uint32(w.n(2)), User: "u", Account: "a",
+		Partitions: pick(w, []string{"p"}, []string{"p"}, []string{"q"}, []string{"r"}, []string{"p", "q"},
+			[]string{"r", "q", "p"})}
 	if w.chance(40) {
 		sp.MinNodes = int32(1 + w.n(3))
 		if w.chance(70) {
@@ -115,9 +118,11 @@ func (w *world) spec(c *cluster) *model.Spec {
 		}
 	}
 	if w.chance(40) {
-		sp.Gres = append(sp.Gres, model.GresReq{Name: "gpu", Type: pick(w, "", "", "a", "B"), Count: int32(w.n(4)), Per: pick(w, model.PerNode, model.PerJob, model.PerTask)})
+		sp.Gres = append(sp.Gres, model.GresReq{Name: "gpu", Type: pick(w, "", "", "a", "B"), Count: int32(w.n(4)),
+			Per: pick(w, model.PerNode, model.PerJob, model.PerTask)})
 		if w.chance(20) {
-			sp.Gres = append(sp.Gres, model.GresReq{Name: "gpu", Type: pick(w, "a", "b"), Count: 1, Per: pick(w, model.PerNode, model.PerTask)})
+			sp.Gres = append(sp.Gres, model.GresReq{Name: "gpu", Type: pick(w, "a", "b"), Count: 1,
+				Per: pick(w, model.PerNode, model.PerTask)})
 		}
 	}
 	if sp.CPUsPerTask == 0 && len(sp.Gres) > 0 && sp.Gres[0].Count > 1 { // CPUs by GPU; no draw, so that the worlds stay the same
@@ -233,7 +238,8 @@ func holdsWhatItAsks(v *state.View, s *model.Start) error {
 	alone := sp.Exclusive || part.Exclusive()
 	exact := !alone && !params.WholeCores && c.MinCPUs == 0 && c.CPUsPerGPU == 0
 	switch {
-	case len(s.Alloc.Nodes) < least.Nodes || cpus < least.CPUs || tasks < least.Tasks || params.MemConsumed && mem < least.MemMiB:
+	case len(s.Alloc.Nodes) < least.Nodes || cpus < least.CPUs || tasks < least.Tasks || params.MemConsumed &&
+		mem < least.MemMiB:
 		return fmt.Errorf("holds %d CPUs, %d tasks and %d MiB; it asks for %+v", cpus, tasks, mem, least)
 	case cpus < size.CPUs || tasks != size.Tasks && !alone || exact && cpus != size.CPUs:
 		return fmt.Errorf("holds %d CPUs, %d tasks and %d MiB; on as many nodes it asks for %+v", cpus, tasks, mem, size)
@@ -277,7 +283,8 @@ func keeps(v *state.View, s *model.Start) error {
 			need = 1
 		}
 		need = max(need, int(sp.MinCPUs))
-		if na.CPUs.Count() < need || na.Tasks < 1 || sp.TasksPerNode > 0 && na.Tasks > sp.TasksPerNode || sp.TmpMiB > def.TmpMiB {
+		if na.CPUs.Count() < need || na.Tasks < 1 || sp.TasksPerNode > 0 && na.Tasks > sp.TasksPerNode ||
+			sp.TmpMiB > def.TmpMiB {
 			return fmt.Errorf("node %s: %d CPUs for %d tasks", na.Node, na.CPUs.Count(), na.Tasks)
 		}
 		if params.WholeCores && def.ThreadsPerCore == 2 {
@@ -288,7 +295,8 @@ func keeps(v *state.View, s *model.Start) error {
 			}
 		}
 		switch {
-		case sp.MemPerNode > 0 && na.MemMiB != sp.MemPerNode, sp.MemPerNode == 0 && sp.MemPerCPU > 0 && na.MemMiB < sp.MemPerCPU*int64(na.Tasks)*int64(cpt) && !sp.Overcommit && params.MaxMemPerCPU == 0,
+		case sp.MemPerNode > 0 && na.MemMiB != sp.MemPerNode, sp.MemPerNode == 0 && sp.MemPerCPU > 0 &&
+			na.MemMiB < sp.MemPerCPU*int64(na.Tasks)*int64(cpt) && !sp.Overcommit && params.MaxMemPerCPU == 0,
 			params.MaxMemPerNode > 0 && na.MemMiB > params.MaxMemPerNode && !(sp.Exclusive || part.Exclusive()):
 			return fmt.Errorf("node %s: %d MiB", na.Node, na.MemMiB)
 		}
@@ -478,8 +486,10 @@ func TestPossibleMeansPossible(t *testing.T) {
 			switch {
 			case (why == CanRun) != (len(plan.Starts) == 1):
 				t.Fatalf("%s: starts %+v", c.at, plan)
-			case why == CanRun && (!reflect.DeepEqual(alloc, plan.Starts[0].Alloc) || !reflect.DeepEqual(alloc, estimate) || at != c.now):
-				t.Fatalf("%s: possible on %s, estimated on %s, starts %s", c.at, allocLine(alloc), allocLine(estimate), startLine(&plan.Starts[0]))
+			case why == CanRun && (!reflect.DeepEqual(alloc, plan.Starts[0].Alloc) || !reflect.DeepEqual(alloc, estimate) ||
+				at != c.now):
+				t.Fatalf("%s: possible on %s, estimated on %s, starts %s", c.at, allocLine(alloc), allocLine(estimate),
+					startLine(&plan.Starts[0]))
 			}
 			c.clear()
 		}

@@ -64,8 +64,8 @@ const (
 	noNodes   = "no nodes of the partition, even if all of them were up and empty, hold the job"
 )
 
-// blocked deals with a job, or an array's task, that does not fit. It gets a reservation, if the policy has one left for
-// it; without any it blocks its lane. But if it would not fit if all the nodes that are up were empty, it waits for
+// blocked deals with a job, or an array's task, that does not fit. It gets a reservation, if the policy has one left
+// for it; without any it blocks its lane. But if it would not fit if all the nodes that are up were empty, it waits for
 // nodes to come back, and those behind it need not wait for them too.
 func (p *Planner) blocked(l *lane, it *item, task int32) {
 	if p.over != model.ReasonNone {

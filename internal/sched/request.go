@@ -50,7 +50,8 @@ func Resolve(sp *model.Spec, p *model.Partition, params *model.Params) Request {
 	rules := ask.RulesOf(p, params)
 	r := Request{Counts: ask.Of(sp, &rules), MaxCPUs: int(p.MaxCPUsPerNode), TmpMiB: sp.TmpMiB, Want: wanted(sp.Features),
 		ReqNodes: sp.ReqNodes, ExcNodes: sp.ExcNodes, Exclusive: sp.Exclusive || p.Exclusive(), Private: p.ExclusiveUser,
-		UID: sp.UID, Reservation: sp.Reservation, tier: int(p.PriorityTier), wholeCores: params.WholeCores, memConsumed: params.MemConsumed}
+		UID: sp.UID, Reservation: sp.Reservation, tier: int(p.PriorityTier), wholeCores: params.WholeCores,
+		memConsumed: params.MemConsumed}
 	r.LLN, r.gpuMargin = params.LLN || p.LLN, params.GPUMemMarginMiB
 	if n := p.Shared(sp); n > 1 && !r.Exclusive {
 		r.Share, r.sharePart = int(n), p.Name

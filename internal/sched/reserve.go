@@ -89,7 +89,8 @@ func (p *Planner) soonestOne(sh *shape, limit model.Time, end func(model.Time) m
 			at = p.sociable(sh, n, nd, at, end)
 		}
 		at = p.namedFrom(sh, n, nd, at, end)
-		if at < best || at == best && p.policy.Backfill.BusyNodes && found != nil && found.free.users == 0 && n.free.users > 0 {
+		if at < best || at == best && p.policy.Backfill.BusyNodes && found != nil && found.free.users == 0 &&
+			n.free.users > 0 {
 			best, found = at, n
 		}
 	}
@@ -173,7 +174,8 @@ func (p *Planner) soonestMany(sh *shape, limit model.Time, end func(model.Time) 
 	slices.Sort(moments)
 	from := moments[max(0, sh.rq.MinNodes-1)]
 	// Where each node has one part of the same size, more room on a node that already can take part changes nothing.
-	plain := !p.social && !sh.greedy && sh.rq.MinNodes == sh.rq.MaxNodes && (sh.rq.Tasks == 0 || sh.rq.Tasks == sh.rq.MinNodes)
+	plain := !p.social && !sh.greedy && sh.rq.MinNodes == sh.rq.MaxNodes &&
+		(sh.rq.Tasks == 0 || sh.rq.Tasks == sh.rq.MinNodes)
 	moments = append(moments[:0], from)
 	for _, n := range sh.pool.nodes {
 		switch {
@@ -216,7 +218,10 @@ func (p *Planner) layAt(sh *shape, t, end model.Time) *model.Alloc {
 		return nil
 	}
 	if p.policy.Backfill.BusyNodes {
-		slices.SortStableFunc(rooms, func(a, b *room) int { return p.byName[b.def.Name].free.users - p.byName[a.def.Name].free.users })
+		slices.SortStableFunc(rooms, func(a,
+			b *room) int {
+			return p.byName[b.def.Name].free.users - p.byName[a.def.Name].free.users
+		})
 	}
 	a, _ := laySpread(rooms, &sh.rq, sh.part)
 	return a

@@ -105,7 +105,8 @@ func (p *Planner) shapesOf(l *lane) map[string]*shape {
 const maxShapes = 1 << 14
 
 func (p *Planner) newShape(l *lane, rq *Request) *shape {
-	sh := &shape{rq: *rq, pool: l.pool, part: l.part.Name, tasks: rq.TasksOn(1), single: rq.MinNodes == 1 && !rq.Grow, spread: rq.MaxNodes > 1, forget: p.forgetful || rq.named(), roams: p.roams}
+	sh := &shape{rq: *rq, pool: l.pool, part: l.part.Name, tasks: rq.TasksOn(1), single: rq.MinNodes == 1 && !rq.Grow,
+		spread: rq.MaxNodes > 1, forget: p.forgetful || rq.named(), roams: p.roams}
 	for _, g := range rq.Gres {
 		sh.greedy = sh.greedy || g.Per == model.PerJob
 	}
@@ -177,7 +178,8 @@ func (sh *shape) named(n *node, whole bool) bool {
 
 // mayHave reports whether a job of the shape could have a node, or a part of its work there, were it empty.
 func (sh *shape) mayHave(n *node) bool {
-	return sh.single && !sh.whole[n.class.at].never && sh.named(n, true) || (sh.spread || !sh.single) && !sh.least[n.class.at].never && sh.named(n, false)
+	return sh.single && !sh.whole[n.class.at].never && sh.named(n, true) || (sh.spread || !sh.single) &&
+		!sh.least[n.class.at].never && sh.named(n, false)
 }
 
 // onOne reports whether some node of the pool could hold all of the job, were it empty.
@@ -212,8 +214,8 @@ func (sh *shape) meets(r *room, nd *need) bool {
 	return cpus <= rq.MaxCPUs-r.inUse(sh.part)
 }
 
-// renew forgets what was found out of a shape in a reservation, where reservations have changed: it may have other nodes
-// now.
+// renew forgets what was found out of a shape in a reservation, where reservations have changed: it may have other
+// nodes now.
 func (p *Planner) renew(sh *shape) {
 	if sh.rq.Reservation != "" && sh.turn != p.windowTurn {
 		sh.turn, sh.from, sh.spent, sh.noneAt = p.windowTurn, 0, false, 0
@@ -229,7 +231,8 @@ func (p *Planner) hopeless(sh *shape) bool {
 	if sh.grown != sh.pool.lost+len(sh.pool.grown) {
 		p.catchUp(sh)
 	}
-	return (!sh.single || sh.from >= len(sh.pool.nodes)) && (!sh.spread || sh.spent) && (sh.next == nil || p.hopeless(sh.next))
+	return (!sh.single || sh.from >= len(sh.pool.nodes)) && (!sh.spread || sh.spent) &&
+		(sh.next == nil || p.hopeless(sh.next))
 }
 
 // maxCatchUp bounds the grown nodes that a shape looks at one by one.

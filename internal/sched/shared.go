@@ -6,10 +6,10 @@ import (
 	"gbatch/internal/model"
 )
 
-// CPUs that several jobs of one partition have (OverSubscribe=FORCE:N, or YES:N and --oversubscribe). On the calendar they
-// are counted in slots: each CPU has N of them. Which CPUs a job gets is decided when it starts: those that the fewest
-// others have. Jobs that share CPUs and jobs that don't are never on one node, as in Slurm, and jobs of different
-// partitions share none.
+// CPUs that several jobs of one partition have (OverSubscribe=FORCE:N, or YES:N and --oversubscribe). On the calendar
+// they are counted in slots: each CPU has N of them. Which CPUs a job gets is decided when it starts: those that the
+// fewest others have. Jobs that share CPUs and jobs that don't are never on one node, as in Slurm, and jobs of
+// different partitions share none.
 
 // shareAt gives the place of a partition among those whose jobs share CPUs, from 1; 0 for a job that shares none.
 func (s *stock) shareAt(part string, share int32) int {

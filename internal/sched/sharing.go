@@ -13,9 +13,9 @@ import (
 //
 // On nodes with sharing resources the counts of the calendar go on behind the node's entries with slots for each GPU:
 // whether it is whole, the free units of each sharing resource, its free memory. Slots only add and subtract, so that
-// the calendar needs no second rule; what they mean together (a GPU with a shard in use is not whole) is looked at where
-// a need is met (lot.meets) or a room is made of them (room.derive). The least of the slots over a time is what can be
-// had of each GPU for all of it. Reservations on such nodes are of named GPUs.
+// the calendar needs no second rule; what they mean together (a GPU with a shard in use is not whole) is looked at
+// where a need is met (lot.meets) or a room is made of them (room.derive). The least of the slots over a time is what
+// can be had of each GPU for all of it. Reservations on such nodes are of named GPUs.
 
 // Slots of one GPU: this one, those of the sharing resources, memory.
 const slotWhole = 0
@@ -442,7 +442,8 @@ func (r *room) pickShare(na *model.NodeAlloc, rq *Request, g *model.GresReq, cpu
 	if best < 0 {
 		return false
 	}
-	na.Gres = append(na.Gres, model.GresAlloc{Name: x.name, Type: r.def.Gres[x.entry[best]].Type, Index: r.unitsOf(x, best, int(s.units[best])),
+	na.Gres = append(na.Gres, model.GresAlloc{Name: x.name, Type: r.def.Gres[x.entry[best]].Type,
+		Index: r.unitsOf(x, best, int(s.units[best])),
 		Share: &model.GPUShare{GPU: int32(best), Of: x.count[best], MemMiB: rq.GPUMem}})
 	return true
 }

@@ -54,7 +54,8 @@ func (w *world) shareOf(sp *model.Spec) {
 	}
 	switch w.n(6) {
 	case 0:
-		sp.Gres = []model.GresReq{{Name: "gpu", Type: typ, Count: int32(1 + w.n(3)), Per: pick(w, model.PerNode, model.PerJob, model.PerTask)}}
+		sp.Gres = []model.GresReq{{Name: "gpu", Type: typ, Count: int32(1 + w.n(3)),
+			Per: pick(w, model.PerNode, model.PerJob, model.PerTask)}}
 	case 1, 2:
 		sp.Gres = []model.GresReq{{Name: "shard", Type: typ, Count: int32(1 + w.n(4))}}
 	case 3:
@@ -89,7 +90,8 @@ func given(v *state.View, s *model.Start) error {
 			}
 			d := def.Sharing(g.Name, g.Share.GPU)
 			first, of := d.Units(g.Share.GPU)
-			if of != g.Share.Of || d.Type != g.Type || !span(int(first), int(of)).Contains(g.Index) || g.Share.MemMiB != sp.Extra().GPUMemMiB {
+			if of != g.Share.Of || d.Type != g.Type || !span(int(first), int(of)).Contains(g.Index) ||
+				g.Share.MemMiB != sp.Extra().GPUMemMiB {
 				return fmt.Errorf("%s %s of GPU %+v", g.Name, g.Index, *g.Share)
 			}
 		}
@@ -114,8 +116,8 @@ func given(v *state.View, s *model.Start) error {
 }
 
 // TestSharesAreNeverOverdrawn: random mixes of whole GPUs, shards, mps, parts of GPUs and memory of GPUs come and go
-// under policies of all sorts. The state checks after every step that no GPU is held whole and shared, no share twice; a
-// kept planner gives the plans of a fresh one, and of one that remembers nothing.
+// under policies of all sorts. The state checks after every step that no GPU is held whole and shared, no share twice;
+// a kept planner gives the plans of a fresh one, and of one that remembers nothing.
 func TestSharesAreNeverOverdrawn(t *testing.T) {
 	seeds := 30
 	if testing.Short() {

@@ -36,8 +36,10 @@ func mixed(i int) *model.Spec {
 	gpus := []int32{1, 1, 1, 2, 4, 8, 8, 16, 32, 64}[i%10]
 	nodes := max(1, gpus/8)
 	here := gpus / nodes
-	return &model.Spec{Name: fmt.Sprint(i), User: fmt.Sprintf("u%d", i%100), UID: uint32(i % 100), Account: "a", QOS: []string{"low", "normal", "high"}[i/10%3], Partitions: []string{fmt.Sprintf("p%d", i/30%10)},
-		MinNodes: nodes, MaxNodes: nodes, Tasks: nodes, CPUsPerTask: here * int32(2+i/7%7), MemPerNode: int64(here) * int64(8000+1000*(i/11%16)), LimitS: int64(600 * (1 + i/13%144)),
+	return &model.Spec{Name: fmt.Sprint(i), User: fmt.Sprintf("u%d", i%100), UID: uint32(i % 100), Account: "a",
+		QOS: []string{"low", "normal", "high"}[i/10%3], Partitions: []string{fmt.Sprintf("p%d", i/30%10)},
+		MinNodes: nodes, MaxNodes: nodes, Tasks: nodes, CPUsPerTask: here * int32(2+i/7%7),
+		MemPerNode: int64(here) * int64(8000+1000*(i/11%16)), LimitS: int64(600 * (1 + i/13%144)),
 		Gres: []model.GresReq{{Name: "gpu", Count: here}}}
 }
 
@@ -46,8 +48,10 @@ func crowd(tb testing.TB, c *cluster, n int) {
 	tb.Helper()
 	nodes := len(c.cfg.Nodes)
 	for i := range nodes * 4 {
-		c.put(&state.Submit{Priority: 1 << 30, Spec: &model.Spec{Name: "r", User: "u", Account: "a", Partitions: []string{"p0"}, Tasks: 1, CPUsPerTask: 16, MemPerNode: 64_000, LimitS: int64(600 * (1 + i*7919%144)),
-			Gres: []model.GresReq{{Name: "gpu", Count: 2}}}})
+		c.put(&state.Submit{Priority: 1 << 30,
+			Spec: &model.Spec{Name: "r", User: "u", Account: "a", Partitions: []string{"p0"}, Tasks: 1, CPUsPerTask: 16,
+				MemPerNode: 64_000, LimitS: int64(600 * (1 + i*7919%144)),
+				Gres: []model.GresReq{{Name: "gpu", Count: 2}}}})
 	}
 	pl := NewPlanner()
 	for c.st.Peek().Active() < nodes*4 {
@@ -86,10 +90,11 @@ func BenchmarkPlace(b *testing.B) {
 	}
 }
 
-// BenchmarkPlan makes a full pass with backfill over a full cluster: cold is a new planner's, ended=1 one after a job of
-// two GPUs has ended, arrived=1 one after a submission.
+// BenchmarkPlan makes a full pass with backfill over a full cluster: cold is a new planner's, ended=1 one after a job
+// of two GPUs has ended, arrived=1 one after a submission.
 func BenchmarkPlan(b *testing.B) {
-	for _, size := range []struct{ nodes, pending int }{{200, 1000}, {200, 10_000}, {1000, 1000}, {1000, 10_000}, {1000, 100_000}, {10_000, 100_000}} {
+	for _, size := range []struct{ nodes, pending int }{{200, 1000}, {200, 10_000}, {1000, 1000}, {1000, 10_000},
+		{1000, 100_000}, {10_000, 100_000}} {
 		b.Run(fmt.Sprintf("nodes=%d/pending=%d", size.nodes, size.pending), func(b *testing.B) {
 			c := hallOf(b, size.nodes)
 			crowd(b, c, size.pending)
@@ -146,8 +151,10 @@ func BenchmarkThroughput(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for range DefaultMaxStarts {
-			c.put(&state.Submit{Priority: 1, Spec: &model.Spec{Name: "j", User: "u", Account: "a", Partitions: []string{"p0"}, Tasks: 1, CPUsPerTask: 4, MemPerNode: 8000, LimitS: int64(600 + next%7*600),
-				Gres: []model.GresReq{{Name: "gpu", Count: 1}}}})
+			c.put(&state.Submit{Priority: 1,
+				Spec: &model.Spec{Name: "j", User: "u", Account: "a", Partitions: []string{"p0"}, Tasks: 1, CPUsPerTask: 4,
+					MemPerNode: 8000, LimitS: int64(600 + next%7*600),
+					Gres: []model.GresReq{{Name: "gpu", Count: 1}}}})
 			next++
 		}
 		plan := pl.Plan(c.st.View(), c.now, full)

@@ -80,8 +80,8 @@ func tasksOver(nodes []cand, rq *Request, left int) []int {
 	return out
 }
 
-// layGroup places a job on the lightest of the candidates that hold it: heavier ones are looked at only where the lighter
-// ones are too few (Weight; slurm.conf).
+// layGroup places a job on the lightest of the candidates that hold it: heavier ones are looked at only where the
+// lighter ones are too few (Weight; slurm.conf).
 func layGroup(cands []cand, rq *Request) *model.Alloc {
 	alloc := layNetwork(cands, rq)
 	if alloc == nil {
@@ -384,7 +384,8 @@ func (r *Request) haveCounts(nodes []cand) bool {
 func share(chosen []cand, rq *Request, want []int) *model.Alloc {
 	nodes := slices.Clone(chosen)
 	slices.SortFunc(nodes, func(a, b cand) int {
-		return cmp.Or(cmp.Compare(a.r.stock.place(a.r.def.Name), b.r.stock.place(b.r.def.Name)), cmp.Compare(a.r.def.Name, b.r.def.Name))
+		return cmp.Or(cmp.Compare(a.r.stock.place(a.r.def.Name), b.r.stock.place(b.r.def.Name)),
+			cmp.Compare(a.r.def.Name, b.r.def.Name))
 	})
 	n := len(nodes)
 	left := rq.TasksOn(n) - n*rq.PerNode

@@ -100,7 +100,8 @@ func (p *Planner) lodgeIn(it *item, sh *shape) lodging {
 }
 
 // free gives the moment until which an allocation that is free until soon stays free, at most until end.
-func (p *Planner) free(it *item, sh *shape, alloc *model.Alloc, lic []model.LicenseCount, soon, end model.Time) model.Time {
+func (p *Planner) free(it *item, sh *shape, alloc *model.Alloc, lic []model.LicenseCount, soon,
+	end model.Time) model.Time {
 	p.cursor.of(sh)
 	for i := range alloc.Nodes {
 		na := &alloc.Nodes[i]
@@ -112,7 +113,8 @@ func (p *Planner) free(it *item, sh *shape, alloc *model.Alloc, lic []model.Lice
 			return soon // who comes there, and whom it may not meet, is not in the counts
 		}
 		h := n.holdOf(na, sh.part, it.e.j.Spec, sh.rq.shareAt)
-		nd := need{cpus: h.cpus, mem: h.mem, idle: sh.rq.Exclusive, place: sh.rq.shareAt, per: sh.rq.Share, all: p.stock.whole(n.def)}
+		nd := need{cpus: h.cpus, mem: h.mem, idle: sh.rq.Exclusive, place: sh.rq.shareAt, per: sh.rq.Share,
+			all: p.stock.whole(n.def)}
 		if !p.stock.params.MemConsumed {
 			nd.mem = 0
 		}

@@ -61,7 +61,8 @@ func (c *counts) add(h *hold, sign int) {
 // holdOf counts an allocation on a node.
 // share is the place of its partition (stock.shareAt).
 func (n *node) holdOf(na *model.NodeAlloc, part string, sp *model.Spec, share int) hold {
-	h := hold{cpus: na.CPUs.Count(), mem: na.MemMiB, part: part, uid: sp.UID, alone: keepsApart(sp), share: share, resv: sp.Reservation}
+	h := hold{cpus: na.CPUs.Count(), mem: na.MemMiB, part: part, uid: sp.UID, alone: keepsApart(sp), share: share,
+		resv: sp.Reservation}
 	if n.room.lot != nil && len(na.Gres) > 0 {
 		h.gres = make([]int, n.slots())
 		slots := h.gres[len(n.def.Gres):]
@@ -223,7 +224,8 @@ func (c *cursor) give(h *hold, sign int) {
 
 // before reports whether something has changed up to a moment that the cursor has not taken note of.
 func (c *cursor) before(t model.Time) bool {
-	return c.i < len(c.n.rel) && c.n.rel[c.i].at <= t || c.k < len(c.n.steps) && c.n.steps[c.k].at <= t || c.w < len(c.wins) && c.wins[c.w].at <= t
+	return c.i < len(c.n.rel) && c.n.rel[c.i].at <= t || c.k < len(c.n.steps) && c.n.steps[c.k].at <= t ||
+		c.w < len(c.wins) && c.wins[c.w].at <= t
 }
 
 // next goes on to the next moment at which something changes.
@@ -383,7 +385,8 @@ func (n *node) occupants(r *room, s *stock, t, end model.Time) {
 // free ones.
 func (p *Planner) roomAt(n *node, t, end model.Time) *room {
 	low := p.cursor.least(n, p.now, t, end)
-	r := &room{def: n.def, stock: p.stock, cpus: model.UpTo(max(low.cpus, 0)), nfree: max(low.cpus, 0), mem: low.mem, busy: low.users > 0, counted: true}
+	r := &room{def: n.def, stock: p.stock, cpus: model.UpTo(max(low.cpus, 0)), nfree: max(low.cpus, 0), mem: low.mem,
+		busy: low.users > 0, counted: true}
 	r.plain, r.sharers, r.extra, r.closed = low.plain, low.sharers, low.share, low.cpus < 0
 	r.limited, r.limit, r.inside = low.cpus < p.stock.whole(n.def), low.cpus, p.cursor.inside()
 	if len(low.gres) > 0 {

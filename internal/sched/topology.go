@@ -142,7 +142,8 @@ func (t *tree) layBelow(cands []cand, rq *Request) *model.Alloc {
 	}
 	better := last
 	for leaf := range nodes {
-		if used[leaf] == 0 && nodes[leaf] >= used[last] && (nodes[leaf] < nodes[better] || nodes[leaf] == nodes[better] && leaf < better) {
+		if used[leaf] == 0 && nodes[leaf] >= used[last] &&
+			(nodes[leaf] < nodes[better] || nodes[leaf] == nodes[better] && leaf < better) {
 			better = leaf
 		}
 	}

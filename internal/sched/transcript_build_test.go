@@ -13,7 +13,8 @@ import (
 
 func (c *cluster) nodes(w words) {
 	for _, name := range strings.Split(w.plain[0], ",") {
-		d := &model.NodeDef{Name: name, CPUs: int32(w.num("cpus")), ThreadsPerCore: 1, MemMiB: 1000 * w.num("cpus"), Weight: int32(w.num("weight")),
+		d := &model.NodeDef{Name: name, CPUs: int32(w.num("cpus")), ThreadsPerCore: 1, MemMiB: 1000 * w.num("cpus"),
+			Weight: int32(w.num("weight")),
 			TmpMiB: w.num("tmp"), Features: w.list("feat")}
 		if w.has("threads") {
 			d.ThreadsPerCore = int32(w.num("threads"))
@@ -42,7 +43,8 @@ func (c *cluster) nodes(w words) {
 			if err != nil {
 				c.t.Fatalf("%s: %v", c.at, err)
 			}
-			d.Gres = append(d.Gres, model.GresDef{Name: name, Count: int32(n), NoConsume: kind == "loose", Explicit: kind == "explicit"})
+			d.Gres = append(d.Gres, model.GresDef{Name: name, Count: int32(n), NoConsume: kind == "loose",
+				Explicit: kind == "explicit"})
 		}
 		for _, name := range [...]string{"shard", "mps"} {
 			if each := int32(w.num(name)); each > 0 {
@@ -58,11 +60,13 @@ func (c *cluster) nodes(w words) {
 }
 
 func (c *cluster) part(w words) {
-	p := &model.Partition{Name: w.plain[0], Nodes: w.list("nodes"), PriorityTier: int32(w.num("tier")), MaxTimeS: w.num("maxtime"),
+	p := &model.Partition{Name: w.plain[0], Nodes: w.list("nodes"), PriorityTier: int32(w.num("tier")),
+		MaxTimeS: w.num("maxtime"),
 		MinNodes: int32(w.num("minnodes")), MaxNodes: int32(w.num("maxnodes")), MaxCPUsPerNode: int32(w.num("maxcpus")),
 		DefMemPerCPU: w.num("defmempercpu"), DefMemPerNode: w.num("defmempernode"), MaxMemPerCPU: w.num("maxmempercpu"),
 		MaxMemPerNode: w.num("maxmempernode"), ExclusiveUser: w.has("private"), LLN: w.has("lln"), ReqResv: w.has("reqresv"),
-		AllowAccounts: w.list("accounts"), DenyAccounts: w.list("notaccounts"), AllowQOS: w.list("qoslist"), DenyQOS: w.list("notqos")}
+		AllowAccounts: w.list("accounts"), DenyAccounts: w.list("notaccounts"), AllowQOS: w.list("qoslist"),
+		DenyQOS: w.list("notqos")}
 	if w.has("force") {
 		p.ShareMax, p.ShareForced = int32(w.num("force")), true
 	}
@@ -73,21 +77,26 @@ func (c *cluster) part(w words) {
 	if w.has("exclusive") {
 		p.OverSubscribe = "EXCLUSIVE"
 	}
-	p.State = map[string]model.PartState{"down": model.PartDown, "drain": model.PartDrain, "inactive": model.PartInactive}[w.named["state"]]
+	p.State = map[string]model.PartState{"down": model.PartDown, "drain": model.PartDrain,
+		"inactive": model.PartInactive}[w.named["state"]]
 	p.DefTimeS, p.QOS = w.num("deftime"), w.named["qos"]
 	if !w.has("nodes") {
 		for _, n := range c.cfg.Nodes {
 			p.Nodes = append(p.Nodes, n.Name)
 		}
 	}
-	c.cfg.Partitions = append(slices.DeleteFunc(slices.Clone(c.cfg.Partitions), func(q *model.Partition) bool { return q.Name == p.Name }), p)
+	c.cfg.Partitions = append(slices.DeleteFunc(slices.Clone(c.cfg.Partitions),
+		func(q *model.Partition) bool { return q.Name == p.Name }), p)
 }
 
 func (c *cluster) spec(w words) *model.Spec {
-	sp := &model.Spec{UID: uint32(w.num("uid")), User: "u", Account: "a", Partitions: []string{"p"}, Tasks: int32(w.num("n")),
-		TasksPerNode: int32(w.num("tpn")), CPUsPerTask: int32(w.num("c")), MinCPUs: int32(w.num("mincpus")), MemPerCPU: w.num("mempercpu"),
-		Features: w.named["C"], ReqNodes: w.list("w"), ExcNodes: w.list("x"), Exclusive: w.has("alone"), Overcommit: w.has("over"),
-		LimitS: w.num("t"), TmpMiB: w.num("tmp"), DepText: w.named["dep"],
+	sp := &model.Spec{UID: uint32(w.num("uid")), User: "u", Account: "a", Partitions: []string{"p"},
+		Tasks:        int32(w.num("n")),
+		TasksPerNode: int32(w.num("tpn")), CPUsPerTask: int32(w.num("c")), MinCPUs: int32(w.num("mincpus")),
+		MemPerCPU: w.num("mempercpu"),
+		Features:  w.named["C"], ReqNodes: w.list("w"), ExcNodes: w.list("x"), Exclusive: w.has("alone"),
+		Overcommit: w.has("over"),
+		LimitS:     w.num("t"), TmpMiB: w.num("tmp"), DepText: w.named["dep"],
 		Reservation: w.named["resv"]}
 	if w.has("user") {
 		sp.User = w.named["user"]

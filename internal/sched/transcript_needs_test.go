@@ -51,7 +51,8 @@ func (c *cluster) connect(d *model.NodeDef, w words) {
 
 // reservation reads what a transcript says of one.
 func (c *cluster) reservation(w words) *model.Reservation {
-	r := &model.Reservation{Name: w.plain[0], Start: epoch.Add(w.num("start")), Nodes: w.list("nodes"), Users: w.list("users"), Accounts: w.list("accounts"),
+	r := &model.Reservation{Name: w.plain[0], Start: epoch.Add(w.num("start")), Nodes: w.list("nodes"),
+		Users: w.list("users"), Accounts: w.list("accounts"),
 		FloatS: w.num("float"), PurgeS: w.num("purge")}
 	r.End = r.Start.Add(w.num("dur"))
 	for _, f := range w.list("flags") {
@@ -103,7 +104,8 @@ func (c *cluster) tick(say func(string, ...any)) {
 		}
 		text := j.State.String()
 		if j.State == model.Completing {
-			text += map[model.StopCause]string{model.StopTimeLimit: ", to end TIMEOUT", model.StopDeadline: ", to end DEADLINE"}[j.Run.Stop]
+			text += map[model.StopCause]string{model.StopTimeLimit: ", to end TIMEOUT",
+				model.StopDeadline: ", to end DEADLINE"}[j.Run.Stop]
 		}
 		say("job %d becomes %s", j.ID, text)
 		return true
@@ -112,9 +114,12 @@ func (c *cluster) tick(say func(string, ...any)) {
 
 // needs reads what few jobs ask for; nil where it is nothing.
 func (c *cluster) needs(w words) *model.Needs {
-	m := &model.Needs{Prefer: w.named["prefer"], Sockets: int32(w.num("S")), CoresPerSocket: int32(w.num("cps")), ThreadsPerCore: int32(w.num("threads")),
-		TasksPerSocket: int32(w.num("tps")), TasksPerCore: int32(w.num("tpcore")), CPUsPerGPU: int32(w.num("cpg")), MemPerGPU: w.num("mpg"), GPUMemMiB: w.num("gpumem"),
-		Contiguous: w.has("contiguous"), Spread: w.has("spread"), FewNodes: w.has("few"), ExclusiveUser: w.has("apart"), Share: w.has("share"), NoPreempt: w.has("stays"), TimeMinS: w.num("tmin")}
+	m := &model.Needs{Prefer: w.named["prefer"], Sockets: int32(w.num("S")), CoresPerSocket: int32(w.num("cps")),
+		ThreadsPerCore: int32(w.num("threads")),
+		TasksPerSocket: int32(w.num("tps")), TasksPerCore: int32(w.num("tpcore")), CPUsPerGPU: int32(w.num("cpg")),
+		MemPerGPU: w.num("mpg"), GPUMemMiB: w.num("gpumem"),
+		Contiguous: w.has("contiguous"), Spread: w.has("spread"), FewNodes: w.has("few"), ExclusiveUser: w.has("apart"),
+		Share: w.has("share"), NoPreempt: w.has("stays"), TimeMinS: w.num("tmin")}
 	for _, g := range w.list("gps") { // --gpus-per-socket, of S sockets
 		typ, count, typed := strings.Cut(g, ":")
 		if !typed {

@@ -94,7 +94,8 @@ type cluster struct {
 
 func newCluster(t testing.TB) *cluster {
 	return &cluster{t: t, now: epoch, st: state.New(), kept: NewPlanner(),
-		cfg: model.Config{Cluster: "test", Params: model.Params{MemConsumed: true, MinJobAgeS: 300, ReturnToService: 2, SwitchWaitS: 300}}}
+		cfg: model.Config{Cluster: "test",
+			Params: model.Params{MemConsumed: true, MinJobAgeS: 300, ReturnToService: 2, SwitchWaitS: 300}}}
 }
 
 func (c *cluster) apply(b state.Body) state.Result {
@@ -151,7 +152,8 @@ func (c *cluster) cycle(p Policy) model.Plan {
 		next := Plan(c.st.View(), c.now, p)
 		for _, s := range next.Starts {
 			// Nodes for tasks and per-job resources together are not always found at the first try, see ordersFor.
-			knapsack := len(s.Alloc.Nodes) > 1 && slices.ContainsFunc(c.st.View().Job(s.Job).Spec.Gres, func(g model.GresReq) bool { return g.Per == model.PerJob })
+			knapsack := len(s.Alloc.Nodes) > 1 &&
+				slices.ContainsFunc(c.st.View().Job(s.Job).Spec.Gres, func(g model.GresReq) bool { return g.Per == model.PerJob })
 			if !knapsack {
 				c.t.Fatalf("%s: a second plan starts more: %s", c.at, startLine(&s))
 			}
@@ -215,7 +217,8 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 	for _, f := range fields[1:] {
 		if name, value, ok := strings.Cut(f, "="); ok {
 			w.named[name] = value
-		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue", "lln", "contiguous", "spread", "few", "apart", "share", "stays", "sjbf", "keep", "onesharing", "reqresv", "busy"}, f) {
+		} else if slices.Contains([]string{"wholecores", "nomem", "exclusive", "private", "alone", "over", "requeue", "lln",
+			"contiguous", "spread", "few", "apart", "share", "stays", "sjbf", "keep", "onesharing", "reqresv", "busy"}, f) {
 			w.named[f] = ""
 		} else {
 			w.plain = append(w.plain, f)
@@ -239,7 +242,8 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 		p.DefMemPerCPU, p.DefMemPerNode = w.num("defmempercpu"), w.num("defmempernode")
 		p.MaxMemPerCPU, p.MaxMemPerNode = w.num("maxmempercpu"), w.num("maxmempernode")
 	case "switch":
-		c.cfg.Switches = append(c.cfg.Switches, &model.Switch{Name: w.plain[0], Nodes: w.list("nodes"), Children: w.list("switches"), Level: int32(w.num("level"))})
+		c.cfg.Switches = append(c.cfg.Switches,
+			&model.Switch{Name: w.plain[0], Nodes: w.list("nodes"), Children: w.list("switches"), Level: int32(w.num("level"))})
 	case "license":
 		for name := range w.named {
 			c.cfg.Licenses = append(c.cfg.Licenses, model.LicenseCount{Name: name, Count: w.num(name)})
@@ -267,7 +271,8 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 	case "policy":
 		c.backfill(w)
 	case "cycle":
-		plan := c.cycle(Policy{MaxStarts: int(w.num("starts")), Depth: int(w.num("depth")), Backfill: c.bf, FairShare: c.fair, PartDepth: c.partDepth})
+		plan := c.cycle(Policy{MaxStarts: int(w.num("starts")), Depth: int(w.num("depth")), Backfill: c.bf, FairShare: c.fair,
+			PartDepth: c.partDepth})
 		for _, s := range plan.Starts {
 			say("start %s", startLine(&s))
 		}
@@ -318,7 +323,8 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 			if err != nil {
 				c.t.Fatalf("%s: %v", c.at, err)
 			}
-			if !c.apply(&state.Reports{Reports: []state.Report{{Kind: state.Ended, Job: model.JobID(id), Attempt: 1, At: c.now}}}).Changed {
+			if !c.apply(&state.Reports{Reports: []state.Report{{Kind: state.Ended, Job: model.JobID(id), Attempt: 1,
+				At: c.now}}}).Changed {
 				say("job %d does not run", id)
 			}
 		}
@@ -365,18 +371,21 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 			say("refused: %s", res.Refusal)
 		}
 	case "unreserve":
-		if res := c.apply(&state.Reserve{Op: state.DropResv, Resv: &model.Reservation{Name: w.plain[0]}}); res.Refusal != state.OK {
+		if res := c.apply(&state.Reserve{Op: state.DropResv,
+			Resv: &model.Reservation{Name: w.plain[0]}}); res.Refusal != state.OK {
 			say("refused: %s", res.Refusal)
 		}
 	case "tick":
 		c.tick(say)
 	case "limit":
-		c.apply(&state.Edit{Targets: []state.Target{{Job: c.id(w.plain[0]), Task: model.NoTask}}, Set: []state.Field{state.SetLimit}, LimitS: c.span(w.plain[1])})
+		c.apply(&state.Edit{Targets: []state.Target{{Job: c.id(w.plain[0]), Task: model.NoTask}},
+			Set: []state.Field{state.SetLimit}, LimitS: c.span(w.plain[1])})
 	case "why":
 		c.why(say, w)
 	case "hold", "release":
 		hold := map[string]model.HoldKind{"hold": model.HeldByUser, "release": model.NotHeld}[fields[0]]
-		c.apply(&state.Edit{Targets: []state.Target{{Job: c.id(w.plain[0]), Task: model.NoTask}}, Set: []state.Field{state.SetHold}, Hold: hold})
+		c.apply(&state.Edit{Targets: []state.Target{{Job: c.id(w.plain[0]), Task: model.NoTask}},
+			Set: []state.Field{state.SetHold}, Hold: hold})
 	default:
 		if !c.accounts(fields[0], w) {
 			c.t.Fatalf("%s: unknown command", c.at)
@@ -387,9 +396,12 @@ func (c *cluster) do(out *bytes.Buffer, line string) {
 // backfill sets how the next cycles backfill.
 func (c *cluster) backfill(w words) {
 	c.partDepth = int(w.num("depth"))
-	c.bf = Backfill{On: true, Reserve: int(w.num("reserve")), ShortestFirst: w.has("sjbf"), Keep: w.has("keep"), ResolutionS: w.num("resolution"),
-		WindowS: w.num("window"), MinAgeS: w.num("age"), MaxTest: int(w.num("tests")), MaxUser: int(w.num("userjobs")), MaxPart: int(w.num("partjobs")), MaxAssoc: int(w.num("assocjobs")), MaxUserPart: int(w.num("userpartjobs")), MaxArrayResv: int(w.num("arrayresv")),
-		MinPriority: uint64(w.num("minprio")), BusyNodes: w.has("busy"),
+	c.bf = Backfill{On: true, Reserve: int(w.num("reserve")), ShortestFirst: w.has("sjbf"), Keep: w.has("keep"),
+		ResolutionS: w.num("resolution"),
+		WindowS:     w.num("window"), MinAgeS: w.num("age"), MaxTest: int(w.num("tests")), MaxUser: int(w.num("userjobs")),
+		MaxPart: int(w.num("partjobs")), MaxAssoc: int(w.num("assocjobs")), MaxUserPart: int(w.num("userpartjobs")),
+		MaxArrayResv: int(w.num("arrayresv")),
+		MinPriority:  uint64(w.num("minprio")), BusyNodes: w.has("busy"),
 		MaxStart: int(w.num("ahead"))}
 	for _, word := range w.plain {
 		switch word {

@@ -8,16 +8,16 @@ import (
 	"gbatch/internal/state"
 )
 
-// Time slicing (gang scheduling): of the jobs that have the same CPUs one runs at a time, for SchedulerTimeSlice, while the
-// others are suspended. See https://slurm.schedmd.com/gang_scheduling.html.
+// Time slicing (gang scheduling): of the jobs that have the same CPUs one runs at a time, for SchedulerTimeSlice, while
+// the others are suspended. See https://slurm.schedmd.com/gang_scheduling.html.
 
 // minSliceS is the shortest turn, seconds.
 const minSliceS = 1
 
 // Turn decides who of the jobs that share CPUs stops now and who goes on, and when to ask again; 0: when something has
-// changed. Whoever runs keeps its CPUs until its turn is over; then those that wait go on, who has waited longest first,
-// as many as have their CPUs together. Nobody waits for longer than the turns of those that were there before it.
-// Without PreemptMode=GANG all go on at once.
+// changed. Whoever runs keeps its CPUs until its turn is over; then those that wait go on, who has waited longest
+// first, as many as have their CPUs together. Nobody waits for longer than the turns of those that were there before
+// it. Without PreemptMode=GANG all go on at once.
 func Turn(v *state.View, now model.Time) (model.Turn, model.Time) {
 	pr := &v.Config().Params.Preempt
 	slice := model.Time(max(pr.SliceS, minSliceS) * 1000)

@@ -19,14 +19,16 @@ func TestTurnsAreFair(t *testing.T) {
 		c.lazy = true
 		c.cfg.Params.MemConsumed = false
 		c.cfg.Params.Preempt = model.Preempt{Gang: true, SliceS: slice}
-		c.cfg.Nodes = []*model.NodeDef{{Name: "n1", CPUs: 8, ThreadsPerCore: 1, MemMiB: 8000}, {Name: "n2", CPUs: 8, ThreadsPerCore: 1, MemMiB: 8000}}
+		c.cfg.Nodes = []*model.NodeDef{{Name: "n1", CPUs: 8, ThreadsPerCore: 1, MemMiB: 8000},
+			{Name: "n2", CPUs: 8, ThreadsPerCore: 1, MemMiB: 8000}}
 		c.cfg.Partitions = []*model.Partition{{Name: "p", Nodes: []string{"n1", "n2"}, ShareMax: 4, ShareForced: true}}
 		c.up()
 		ran := map[model.JobID]int{}
 		for step := range 60 {
 			c.at = fmt.Sprintf("seed %d, step %d", seed, step)
 			for range rng.IntN(3) {
-				c.apply(&state.Submit{Spec: &model.Spec{Partitions: []string{"p"}, Tasks: 1, CPUsPerTask: int32(1 + rng.IntN(8)), LimitS: 1000}, Priority: 1})
+				c.apply(&state.Submit{Spec: &model.Spec{Partitions: []string{"p"}, Tasks: 1, CPUsPerTask: int32(1 + rng.IntN(8)),
+					LimitS: 1000}, Priority: 1})
 			}
 			c.cycle(Policy{})
 			c.begin()
@@ -71,7 +73,8 @@ func TestTurnsAreFair(t *testing.T) {
 			if rng.IntN(4) == 0 {
 				c.endSome(rng)
 			}
-			if first != nil && step > 50 && c.st.View().Job(first.ID).State == model.Suspended && c.now > first.Run.SleepAt.Add(60*slice) {
+			if first != nil && step > 50 && c.st.View().Job(first.ID).State == model.Suspended &&
+				c.now > first.Run.SleepAt.Add(60*slice) {
 				t.Fatalf("%s: job %d waits since %d", c.at, first.ID, first.Run.SleepAt)
 			}
 		}

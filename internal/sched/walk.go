@@ -119,7 +119,8 @@ func soonerOf(a, b model.Time) model.Time {
 func (p *Planner) best() *lane {
 	var b *lane
 	for _, l := range p.lanes {
-		if l.refuse != model.ReasonNone || l.stopped || !p.backfills() && (l.block != nil || p.policy.PartDepth > 0 && l.tested >= p.policy.PartDepth) || !p.advance(l) {
+		if l.refuse != model.ReasonNone || l.stopped || !p.backfills() &&
+			(l.block != nil || p.policy.PartDepth > 0 && l.tested >= p.policy.PartDepth) || !p.advance(l) {
 			continue
 		}
 		if b == nil || before(l, b) {
@@ -132,7 +133,8 @@ func (p *Planner) best() *lane {
 // advance goes on to the next job of a lane about which something may have to be done; it reports whether there is one.
 func (p *Planner) advance(l *lane) bool {
 	bf := &p.policy.Backfill
-	quick := l.block != nil && l.said >= p.policy.Depth && bf.Reserve >= 0 && l.reserved >= bf.Reserve && bf.MaxTest+bf.MaxPart+bf.MaxUser+bf.MaxUserPart+bf.MaxAssoc <= 0
+	quick := l.block != nil && l.said >= p.policy.Depth && bf.Reserve >= 0 && l.reserved >= bf.Reserve && bf.MaxTest+
+		bf.MaxPart+bf.MaxUser+bf.MaxUserPart+bf.MaxAssoc <= 0
 	for ; l.next < len(l.items); l.next++ {
 		it := &l.items[l.next]
 		if it.e == nil || quick && !it.robs && p.hopeless(it.sh) {
@@ -302,7 +304,9 @@ func (p *Planner) start(l *lane, it *item, task int32) bool {
 		p.running[j.ArrayID]++
 		p.unblock(func(b *model.Job) bool { return b.ArrayID == j.ArrayID && p.atThrottle(b) })
 	}
-	p.plan.Starts = append(p.plan.Starts, model.Start{Job: j.ID, Task: task, Partition: l.part.Name, LimitS: g.limitS, Alloc: g.alloc, Licenses: g.lic, Resv: g.resv})
+	p.plan.Starts = append(p.plan.Starts,
+		model.Start{Job: j.ID, Task: task, Partition: l.part.Name, LimitS: g.limitS, Alloc: g.alloc, Licenses: g.lic,
+			Resv: g.resv})
 	if task == model.NoTask {
 		p.finished(it.e)
 	}

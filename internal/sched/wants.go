@@ -50,7 +50,8 @@ func (p *Planner) held(l *lane, it *item) model.Reason {
 		return model.ReasonNone
 	}
 	sp := it.e.j.Spec
-	if f := p.policy.FairShare; f != nil && it.gate.fair > 0 && f(sp.Account, sp.User, l.part.Name) < float64(it.gate.fair)/float64(model.FactorOne) {
+	if f := p.policy.FairShare; f != nil && it.gate.fair > 0 &&
+		f(sp.Account, sp.User, l.part.Name) < float64(it.gate.fair)/float64(model.FactorOne) {
 		return model.ReasonQOSUsageThreshold
 	}
 	w := p.wantsOf(it, l.part.Name)

@@ -75,8 +75,9 @@ func (p *Planner) windows() {
 			if o[1] <= p.now {
 				continue
 			}
-			w := window{from: o[0], to: o[1], name: r.Name, flex: r.Flags&model.ResvFlex != 0, maint: r.Flags&model.ResvMaint != 0,
-				over: r.Flags&(model.ResvMaint|model.ResvOverlap) != 0}
+			w := window{from: o[0], to: o[1], name: r.Name, flex: r.Flags&model.ResvFlex != 0,
+				maint: r.Flags&model.ResvMaint != 0,
+				over:  r.Flags&(model.ResvMaint|model.ResvOverlap) != 0}
 			for i, name := range r.Nodes {
 				n := p.byName[name]
 				if n == nil {
@@ -172,7 +173,8 @@ func (c *cursor) shareOf(w *window) int {
 			return i
 		}
 	}
-	s := portion{name: w.name, all: w.part, own: w.name == c.own, left: counts{cpus: w.part.cpus, mem: w.part.mem, gres: slices.Clone(w.part.gres)}}
+	s := portion{name: w.name, all: w.part, own: w.name == c.own,
+		left: counts{cpus: w.part.cpus, mem: w.part.mem, gres: slices.Clone(w.part.gres)}}
 	if l := c.n.room.lot; l != nil {
 		s.mine = make([]int, len(l.gpus)*l.stride)
 	}
@@ -340,7 +342,8 @@ func (p *Planner) closed(it *item) string {
 			continue
 		}
 		for i := range n.wins {
-			if w := &n.wins[i]; w.name != it.sh.rq.Reservation && !n.beside(it.sh.rq.Reservation) && w.from < p.after(p.now, it.leastS()) {
+			if w := &n.wins[i]; w.name != it.sh.rq.Reservation && !n.beside(it.sh.rq.Reservation) &&
+				w.from < p.after(p.now, it.leastS()) {
 				if why == "" {
 					why = forOthers
 				}

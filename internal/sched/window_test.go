@@ -18,7 +18,8 @@ func TestNothingStartsIntoAReservation(t *testing.T) {
 		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 17))}
 		c := w.cluster(t)
 		for i := range 1 + w.n(3) {
-			r := &model.Reservation{Name: string(rune('a' + i)), Start: c.now.Add(int64(w.n(900))), Users: []string{"u"}, Flags: pick(w, 0, model.ResvMaint, model.ResvFlex, model.ResvDaily)}
+			r := &model.Reservation{Name: string(rune('a' + i)), Start: c.now.Add(int64(w.n(900))), Users: []string{"u"},
+				Flags: pick(w, 0, model.ResvMaint, model.ResvFlex, model.ResvDaily)}
 			r.End = r.Start.Add(int64(1 + w.n(2000)))
 			for _, d := range c.cfg.Nodes {
 				if w.chance(40) {
@@ -75,7 +76,8 @@ func TestNothingStartsIntoAReservation(t *testing.T) {
 							case r.Name == own:
 								mine = mine || r.Flags&model.ResvFlex != 0 || has && (o[0] <= c.now && end <= o[1])
 							case !beside && has && len(r.Parts) == 0 && o[0] < end && c.now < o[1]:
-								t.Errorf("seed %d: %s runs into reservation %s, %d to %d (now is %d)", seed, startLine(s), r.Name, o[0], o[1], c.now)
+								t.Errorf("seed %d: %s runs into reservation %s, %d to %d (now is %d)", seed, startLine(s), r.Name, o[0], o[1],
+									c.now)
 							}
 						}
 						return true
@@ -118,8 +120,8 @@ func mayOverlap(v *state.View, resv, node string) bool {
 	return r != nil && r.Flags&(model.ResvMaint|model.ResvOverlap) != 0 && slices.Contains(r.Nodes, node)
 }
 
-// apart holds what runs now against reservations of parts of nodes that hold now: their jobs have no more than the part,
-// and everybody else no more than the rest.
+// apart holds what runs now against reservations of parts of nodes that hold now: their jobs have no more than the
+// part, and everybody else no more than the rest.
 func apart(c *cluster) (err error) {
 	v := c.st.View()
 	v.Reservations(func(r *model.Reservation) bool {
@@ -148,7 +150,8 @@ func apart(c *cluster) (err error) {
 			}
 			in, out := inside.Count(), beside.Count()
 			if in > int(part.CPUs) || out > int(n.Def.CPUs-part.CPUs) {
-				err = fmt.Errorf("reservation %s has %d of %d CPUs of %s: its jobs have %d, others %d", r.Name, part.CPUs, n.Def.CPUs, name, in, out)
+				err = fmt.Errorf("reservation %s has %d of %d CPUs of %s: its jobs have %d, others %d", r.Name, part.CPUs,
+					n.Def.CPUs, name, in, out)
 			}
 		}
 		return err == nil

@@ -76,7 +76,8 @@ func (j *Job) Write(out io.Writer) {
 	user, sys := j.use.CPUms()
 	walltimeS := j.elapsed * cores
 	fmt.Fprintf(out, "CPU Utilized: %s\n", walltime.Elapsed((user+sys)/1000))
-	fmt.Fprintf(out, "CPU Efficiency: %.2f%% of %s core-walltime\n", percentOf((user+sys)/1000, walltimeS), walltime.Elapsed(walltimeS))
+	fmt.Fprintf(out, "CPU Efficiency: %.2f%% of %s core-walltime\n", percentOf((user+sys)/1000, walltimeS),
+		walltime.Elapsed(walltimeS))
 	fmt.Fprintf(out, "Job Wall-clock time: %s\n", walltime.Elapsed(j.elapsed))
 	used, held := j.memory()
 	fmt.Fprintf(out, "Memory Utilized: %s\n", size(used))
@@ -86,7 +87,8 @@ func (j *Job) Write(out io.Writer) {
 		fmt.Fprintf(out, "Memory Efficiency: the job had no memory limit\n")
 	}
 	if rss := j.processes(); rss > 0 && 2*rss < used && used > cacheWorthSaying {
-		fmt.Fprintf(out, "Memory of processes: %s at most in samples; the rest was file cache, which the kernel takes back when it is needed\n", size(rss))
+		fmt.Fprintf(out, "Memory of processes: %s at most in samples; the rest was file cache, which the kernel takes back "+
+			"when it is needed\n", size(rss))
 	}
 	j.writeGPUs(out)
 }
@@ -134,7 +136,8 @@ func (j *Job) writeGPUs(out io.Writer) {
 		fmt.Fprintf(out, "GPU Efficiency: unknown; the driver did not tell the GPUs' utilization\n")
 	}
 	if sum.MemMiB > 0 {
-		fmt.Fprintf(out, "GPU Memory Utilized: %s of %s on the fullest GPU (%.2f%%)\n", size(sum.MemMaxMiB<<10), size(sum.MemMiB<<10), percentOf(sum.MemMaxMiB, sum.MemMiB))
+		fmt.Fprintf(out, "GPU Memory Utilized: %s of %s on the fullest GPU (%.2f%%)\n", size(sum.MemMaxMiB<<10),
+			size(sum.MemMiB<<10), percentOf(sum.MemMaxMiB, sum.MemMiB))
 	}
 	if sum.EnergyMJ > 0 {
 		fmt.Fprintf(out, "GPU Energy: %s\n", energyText(sum.EnergyMJ))
@@ -189,7 +192,8 @@ func (j *Job) Advice() string {
 		case idle > 0:
 			tips = append(tips, fmt.Sprintf("%d of %d GPUs were never busy: ask for %d", idle, g.Told, g.Told-int64(idle)))
 		case g.UtilAve < idleGPU:
-			tips = append(tips, fmt.Sprintf("the GPUs were busy for %d%% of the time: look at what feeds them (cores, data), or share one (--gres=shard)", g.UtilAve))
+			tips = append(tips, fmt.Sprintf("the GPUs were busy for %d%% of the time: look at what feeds them (cores, data), "+
+				"or share one (--gres=shard)", g.UtilAve))
 		}
 	}
 	if len(tips) == 0 {

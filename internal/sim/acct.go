@@ -7,11 +7,12 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// What `gacct -P` (or sacct -P) prints: a header, then a line for each job and step with | between the fields. Steps are
-// passed over. A good call is
+// What `gacct -P` (or sacct -P) prints: a header, then a line for each job and step with | between the fields. Steps
+// are passed over. A good call is
 //
 //	gacct -a -X -P -S 2026-01-01 -o JobIDRaw,User,Account,Partition,Submit,Start,End,TimelimitRaw,State,NNodes,ReqCPUS,ReqTRES
-const acctCall = "gacct -a -X -P -o JobIDRaw,User,Account,Partition,Submit,Start,End,TimelimitRaw,State,NNodes,ReqCPUS,ReqTRES"
+const acctCall = "gacct -a -X -P -o " +
+	"JobIDRaw,User,Account,Partition,Submit,Start,End,TimelimitRaw,State,NNodes,ReqCPUS,ReqTRES"
 
 func isAcct(head string) bool {
 	return strings.Contains(head, "|") && strings.Contains(strings.ToLower(head), "jobid")
@@ -30,7 +31,8 @@ func readAcct(l *lines) (*Workload, error) {
 	nodes := t.has("reqnodes", "nnodes", "allocnodes")
 	timed := t.has("elapsedraw", "elapsed") != "" || t.has("start") != "" && t.has("end") != ""
 	if cpus == "" && tres == "" || !timed || t.has("submit") == "" {
-		return nil, l.bad("the dump doesn't say how large the jobs were, when they were submitted or how long they ran: " + acctCall + " prints what is wanted")
+		return nil, l.bad("the dump doesn't say how large the jobs were, when they were submitted or how long they ran: " +
+			acctCall + " prints what is wanted")
 	}
 	t.hint = "; where a job's name or command has a | in it, leave them out: " + acctCall + " prints what is wanted"
 	for k := int64(1); ; k++ {
@@ -60,7 +62,8 @@ func readAcct(l *lines) (*Workload, error) {
 			return nil, l.bad("job %s has no submit time", shorten(name))
 		}
 		j.Submit = submit
-		if state, _, _ := strings.Cut(t.text("state"), " "); state == "PENDING" || state == "RUNNING" || state == "SUSPENDED" {
+		if state, _, _ := strings.Cut(t.text("state"), " "); state == "PENDING" || state == "RUNNING" ||
+			state == "SUSPENDED" {
 			w.leave("not over when the dump was made")
 			continue
 		}

@@ -9,8 +9,8 @@ import (
 )
 
 // configured is the scheduler that a configuration asks for: multifactor priorities where it weighs any factor, plain
-// order of arrival with priority/basic, and the default rules where nobody has named any. Passes are made at each event,
-// not every bf_interval.
+// order of arrival with priority/basic, and the default rules where nobody has named any. Passes are made at each
+// event, not every bf_interval.
 func configured(c *model.Config) Scheduler {
 	p := sched.Configured(&c.Params)
 	if p.MaxStarts == 0 {

@@ -28,8 +28,8 @@ func (g *guardWatch) Plan(v *state.View, now model.Time) model.Plan {
 	return g.planner.Plan(v, now, g.policy)
 }
 
-// TestNoStarvation: a job that has become the first of those whose patience has ended starts before the longest time limit
-// of all has passed, whatever comes and however wrong the planned times are; and everybody becomes first.
+// TestNoStarvation: a job that has become the first of those whose patience has ended starts before the longest time
+// limit of all has passed, whatever comes and however wrong the planned times are; and everybody becomes first.
 func TestNoStarvation(t *testing.T) {
 	met := 0
 	for seed := range uint64(40) {
@@ -52,8 +52,10 @@ func TestNoStarvation(t *testing.T) {
 		}
 		g := &guardWatch{first: map[model.JobID]model.Time{}}
 		g.planner, g.rules = sched.NewPlanner(), policy.New(policy.Options{GrantS: 1 << 40, PatienceS: 200, BacklogPct: 50})
-		g.policy = sched.Policy{MaxStarts: noBound, Depth: 1, Backfill: easy, Order: g.rules.Order(), Predict: g.rules.Predict()}
-		o, err := Replay(context.Background(), Setup{Work: w, Machine: m, Scheduler: Scheduler{Name: "guarded", New: func() Planner { return g }}})
+		g.policy = sched.Policy{MaxStarts: noBound, Depth: 1, Backfill: easy, Order: g.rules.Order(),
+			Predict: g.rules.Predict()}
+		o, err := Replay(context.Background(),
+			Setup{Work: w, Machine: m, Scheduler: Scheduler{Name: "guarded", New: func() Planner { return g }}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,7 +63,8 @@ func TestNoStarvation(t *testing.T) {
 		for id, since := range g.first { // job numbers are given in order of submission
 			met++
 			if waited := o.Start[id-1] - (int64(since)/1000 - defaultEpoch); waited > longest {
-				t.Errorf("seed %d: job %d has been the first for %d s when it starts; the longest limit is %d s", seed, id, waited, longest)
+				t.Errorf("seed %d: job %d has been the first for %d s when it starts; the longest limit is %d s", seed, id, waited,
+					longest)
 			}
 		}
 	}
@@ -70,8 +73,8 @@ func TestNoStarvation(t *testing.T) {
 	}
 }
 
-// TestDefaultBeatsEASY: on the real logs, as they are and with shaken submissions, the default waits and slows down less than
-// EASY and starves nobody: the longest wait is at most twice EASY's.
+// TestDefaultBeatsEASY: on the real logs, as they are and with shaken submissions, the default waits and slows down
+// less than EASY and starves nobody: the longest wait is at most twice EASY's.
 func TestDefaultBeatsEASY(t *testing.T) {
 	for _, x := range []struct {
 		log            string
@@ -96,9 +99,11 @@ func TestDefaultBeatsEASY(t *testing.T) {
 				return replayPool(t, w, scheduler, Batch, false).Measure()
 			}
 			is, easy := run(DefaultScheduler), run("easy")
-			t.Logf("%s, seed %d: wait %.0f of %.0f, slowdown %.1f of %.1f, longest %d of %d", x.log, seed, is.AvgWait, easy.AvgWait, is.AvgSlowdown, easy.AvgSlowdown, is.MaxWait, easy.MaxWait)
+			t.Logf("%s, seed %d: wait %.0f of %.0f, slowdown %.1f of %.1f, longest %d of %d", x.log, seed, is.AvgWait,
+				easy.AvgWait, is.AvgSlowdown, easy.AvgSlowdown, is.MaxWait, easy.MaxWait)
 			if is.AvgWait > x.wait*easy.AvgWait || is.AvgSlowdown > x.slowdown*easy.AvgSlowdown || is.MaxWait > 2*easy.MaxWait {
-				t.Errorf("%s, seed %d: want at most %.2f of the wait, %.2f of the slowdown and twice the longest", x.log, seed, x.wait, x.slowdown)
+				t.Errorf("%s, seed %d: want at most %.2f of the wait, %.2f of the slowdown and twice the longest", x.log, seed,
+					x.wait, x.slowdown)
 			}
 		}
 	}

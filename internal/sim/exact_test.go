@@ -64,8 +64,10 @@ func TestPublishedSchedules(t *testing.T) {
 			}
 			o := replayPool(t, w, p.scheduler, p.events, false)
 			m := o.Measure()
-			if m.Digest != p.digest || round(m.AvgWait, 2) != p.wait || round(m.AvgSlowdown, 4) != p.slowdown || m.MaxWait != p.longest {
-				t.Errorf("digest %s, wait %.2f, slowdown %.4f, longest %d; published are %s, %.2f, %.4f, %d", m.Digest, m.AvgWait, m.AvgSlowdown, m.MaxWait,
+			if m.Digest != p.digest || round(m.AvgWait, 2) != p.wait || round(m.AvgSlowdown, 4) != p.slowdown ||
+				m.MaxWait != p.longest {
+				t.Errorf("digest %s, wait %.2f, slowdown %.4f, longest %d; published are %s, %.2f, %.4f, %d", m.Digest, m.AvgWait,
+					m.AvgSlowdown, m.MaxWait,
 					p.digest, p.wait, p.slowdown, p.longest)
 			}
 			if p.scheduler == "easy" && p.events == Single && p.estimates == "requested" {

@@ -29,8 +29,8 @@ type Filled struct {
 const maxFill = 2_000_000
 
 // Fill draws jobs from a workload at random, with repetition, and submits one after the other to a machine on which no
-// job ends, until they have asked for as many GPUs as it has. One that finds no place goes away. What share of the GPUs is
-// allocated in the end shows how little the placement breaks up.
+// job ends, until they have asked for as many GPUs as it has. One that finds no place goes away. What share of the GPUs
+// is allocated in the end shows how little the placement breaks up.
 //
 // Source: Weng et al.: Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent,
 // USENIX ATC 2023, section 6.2. Jobs that share a GPU there have a whole one here, in demand and allocation alike.
@@ -118,10 +118,12 @@ func fill(ctx context.Context, o *Options, w *Workload) error {
 		return enc.Encode(f)
 	}
 	fmt.Fprintf(o.Out, "%s, filled on %s\n\n", w.Name, f.Machine)
-	fmt.Fprintf(o.Out, "  %s jobs asked for %s GPUs, %s were placed\n", group(int64(f.Jobs)), group(int64(f.Demand)), group(int64(f.Placed)))
+	fmt.Fprintf(o.Out, "  %s jobs asked for %s GPUs, %s were placed\n", group(int64(f.Jobs)), group(int64(f.Demand)),
+		group(int64(f.Placed)))
 	fmt.Fprintf(o.Out, "  %.2f %% of %s GPUs are allocated\n", f.Share*100, group(int64(f.GPUs)))
 	if f.Shared > 0 {
-		fmt.Fprintf(o.Out, "  %s of the jobs placed share a GPU in the trace and have one for themselves here\n", group(int64(f.Shared)))
+		fmt.Fprintf(o.Out, "  %s of the jobs placed share a GPU in the trace and have one for themselves here\n",
+			group(int64(f.Shared)))
 	}
 	return nil
 }

@@ -15,9 +15,9 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// A forecast runs a live cluster's queue forward: no more jobs come, every job runs for all of its time limit, and nodes
-// stay as they are; who is suspended for others, or is, goes on when they have ended, but for those that an operator has
-// suspended. What it says of a job's start is what the scheduler would do under these assumptions.
+// A forecast runs a live cluster's queue forward: no more jobs come, every job runs for all of its time limit, and
+// nodes stay as they are; who is suspended for others, or is, goes on when they have ended, but for those that an
+// operator has suspended. What it says of a job's start is what the scheduler would do under these assumptions.
 
 // Expected is when a job starts, or 0 and why it doesn't.
 type Expected struct {
@@ -46,11 +46,13 @@ type Forecast struct {
 
 // RunForward runs a state's queue to its end with a planner. st is used up.
 func RunForward(ctx context.Context, st *state.State, now model.Time, plan Planner) (*Forecast, error) {
-	f := &forward{Forecast: &Forecast{Now: now, Starts: map[forecastKey]Expected{}}, st: st, now: now, plan: plan, seen: map[model.JobID]bool{}, cut: newInterruptions(st.View().Config())}
+	f := &forward{Forecast: &Forecast{Now: now, Starts: map[forecastKey]Expected{}}, st: st, now: now, plan: plan,
+		seen: map[model.JobID]bool{}, cut: newInterruptions(st.View().Config())}
 	f.running()
 	for passes := 0; ; passes++ {
 		if passes >= maxForecastPasses {
-			return nil, fmt.Errorf("the queue is not empty after %d planning passes: look at a part of the cluster, or at a shorter queue", passes)
+			return nil, fmt.Errorf("the queue is not empty after %d planning passes: look at a part of the cluster, or at a "+
+				"shorter queue", passes)
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -127,7 +129,8 @@ func (f *forward) pass() (bool, error) {
 	for i := range plan.Starts {
 		s := &plan.Starts[i]
 		if res.Each[i] != state.OK {
-			return false, fmt.Errorf("the state refuses to start job %d (%s): the scheduler and the state disagree", s.Job, res.Each[i])
+			return false, fmt.Errorf("the state refuses to start job %d (%s): the scheduler and the state disagree", s.Job,
+				res.Each[i])
 		}
 		any = true
 		j := v.Job(s.Job)
@@ -245,7 +248,8 @@ func forecast(ctx context.Context, o *Options) error {
 func (o *Options) baseScheduler() string { return "" }
 
 // runState reads the dump, changes what shall be different, and runs it forward.
-func (o *Options) runState(ctx context.Context, changes []whatIf, confPath, scheduler string) (*state.View, *Forecast, error) {
+func (o *Options) runState(ctx context.Context, changes []whatIf, confPath, scheduler string) (*state.View, *Forecast,
+	error) {
 	file, err := os.Open(o.FromState)
 	if err != nil {
 		return nil, nil, fmt.Errorf("open the dump: %w", err)

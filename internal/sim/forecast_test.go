@@ -21,7 +21,9 @@ func TestForecastOfSuspended(t *testing.T) {
 	apply(&state.SetConfig{Config: m.Config, Instance: 1})
 	apply(&state.Join{Node: "n1", BootID: "b"})
 	submit := func(part string, cpus int32, limitS int64) model.JobID {
-		return apply(&state.Submit{Priority: 1, Spec: &model.Spec{User: "u", Account: "a", Partitions: []string{part}, Tasks: cpus, MemPerNode: 10, LimitS: limitS, Requeue: true}}).Job
+		return apply(&state.Submit{Priority: 1,
+			Spec: &model.Spec{User: "u", Account: "a", Partitions: []string{part}, Tasks: cpus, MemPerNode: 10, LimitS: limitS,
+				Requeue: true}}).Job
 	}
 	pass := func() {
 		plan := sched.Plan(st.View(), now, sched.Policy{})

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// CSV of jobs, one a line under a header. Columns have the names of Helios' cluster_log.csv, of the common form that the
-// shipped slice of it has (whose submit_time counts microseconds), or those that --jobs-out writes.
+// CSV of jobs, one a line under a header. Columns have the names of Helios' cluster_log.csv, of the common form that
+// the shipped slice of it has (whose submit_time counts microseconds), or those that --jobs-out writes.
 var (
 	csvID      = []string{"job_id", "id", "jobid"}
 	csvUser    = []string{"user"}
@@ -103,7 +103,8 @@ func readGPUCSV(l *lines) (*Workload, error) {
 		if j.GPUs > 0 && j.Nodes > j.GPUs || j.GPUs == 0 && j.Nodes > j.CPUs {
 			j.Nodes = 0
 		}
-		j.User, j.Account, j.Queue = t.text(t.has(csvUser...)), t.text(t.has(csvAccount...)), partitionName(t.text(t.has(csvQueue...)))
+		j.User, j.Account, j.Queue = t.text(t.has(csvUser...)), t.text(t.has(csvAccount...)),
+			partitionName(t.text(t.has(csvQueue...)))
 		if micro {
 			if j.Submit, err = t.number(submit, 1<<60); err != nil {
 				return nil, err

@@ -19,7 +19,8 @@ func kindsOf(r *replay) []gpuKind {
 		if per := int32(r.Machine.gpus); j.Nodes == 0 && per > 0 {
 			nodes = (j.GPUs + per - 1) / per
 		}
-		k := gpuKind{gpus: (j.GPUs + nodes - 1) / nodes, cpus: (j.CPUs + nodes - 1) / nodes, mem: j.MemMiB, typ: strings.ToLower(j.GPUType)}
+		k := gpuKind{gpus: (j.GPUs + nodes - 1) / nodes, cpus: (j.CPUs + nodes - 1) / nodes, mem: j.MemMiB,
+			typ: strings.ToLower(j.GPUType)}
 		count[k]++
 		all++
 	}
@@ -29,7 +30,8 @@ func kindsOf(r *replay) []gpuKind {
 		out = append(out, k)
 	}
 	slices.SortFunc(out, func(a, b gpuKind) int {
-		return cmp.Or(cmp.Compare(b.share, a.share), cmp.Compare(a.gpus, b.gpus), cmp.Compare(a.cpus, b.cpus), cmp.Compare(a.mem, b.mem), cmp.Compare(a.typ, b.typ))
+		return cmp.Or(cmp.Compare(b.share, a.share), cmp.Compare(a.gpus, b.gpus), cmp.Compare(a.cpus, b.cpus),
+			cmp.Compare(a.mem, b.mem), cmp.Compare(a.typ, b.typ))
 	})
 	out = out[:min(len(out), maxKinds)]
 	sum := 0.0

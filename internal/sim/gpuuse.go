@@ -79,7 +79,8 @@ func (m *gpuMeter) look(r *replay, at int64) {
 		free += float64(g)
 		for i := range m.kinds {
 			k := &m.kinds[i]
-			if int(k.gpus) > g || k.cpus > cpus || r.Machine.Config.Params.MemConsumed && k.mem > mem || k.typ != "" && k.typ != typ {
+			if int(k.gpus) > g || k.cpus > cpus || r.Machine.Config.Params.MemConsumed && k.mem > mem || k.typ != "" &&
+				k.typ != typ {
 				lost += k.share * float64(g)
 			}
 		}

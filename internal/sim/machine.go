@@ -64,7 +64,8 @@ func NewMachine(w *Workload, s Size) (*Machine, error) {
 	case w.MaxProcs > 0:
 		return pool(w.MaxProcs), nil
 	}
-	return nil, fmt.Errorf("%s does not say how large its machine is: give --nodes and --cpus-per-node or --gpus-per-node, or --conf", w.Name)
+	return nil, fmt.Errorf("%s does not say how large its machine is: give --nodes and --cpus-per-node or "+
+		"--gpus-per-node, or --conf", w.Name)
 }
 
 func newConfig() *model.Config {
@@ -80,13 +81,15 @@ func one(c *model.Config, name string, nodes []string, isDefault bool) {
 // pool is one node with all processors: what the published schedules of the Parallel Workloads Archive's logs assume.
 func pool(procs int) *Machine {
 	c := newConfig()
-	c.Nodes = []*model.NodeDef{{Name: "pool", CPUs: int32(procs), Boards: 1, Sockets: 1, CoresPerSocket: int32(procs), ThreadsPerCore: 1}}
+	c.Nodes = []*model.NodeDef{{Name: "pool", CPUs: int32(procs), Boards: 1, Sockets: 1, CoresPerSocket: int32(procs),
+		ThreadsPerCore: 1}}
 	one(c, poolPartition, []string{"pool"}, true)
 	return &Machine{Config: c, Pool: true, Text: fmt.Sprintf("one pool of %d processors", procs)}
 }
 
 func node(name string, cpus, gpus int, typ string, mem int64) *model.NodeDef {
-	d := &model.NodeDef{Name: name, CPUs: int32(cpus), Boards: 1, Sockets: 1, CoresPerSocket: int32(cpus), ThreadsPerCore: 1, MemMiB: mem}
+	d := &model.NodeDef{Name: name, CPUs: int32(cpus), Boards: 1, Sockets: 1, CoresPerSocket: int32(cpus),
+		ThreadsPerCore: 1, MemMiB: mem}
 	if gpus > 0 {
 		d.Gres = []model.GresDef{{Name: "gpu", Type: strings.ToLower(typ), Count: int32(gpus)}}
 	}
@@ -238,7 +241,8 @@ func (s *specs) of(j *Job) *model.Spec {
 		}
 	}
 	sp := &model.Spec{Name: "trace", UID: uid, GID: uid, User: user, Group: user, Account: j.Account,
-		Partitions: []string{s.m.partitionOf(j.Queue)}, Requeue: s.m.Config.Params.JobRequeue, LimitS: min(j.Request, model.Unlimited-1), Tasks: max(j.CPUs, 1), CPUsPerTask: 1, MemPerNode: j.MemMiB}
+		Partitions: []string{s.m.partitionOf(j.Queue)}, Requeue: s.m.Config.Params.JobRequeue,
+		LimitS: min(j.Request, model.Unlimited-1), Tasks: max(j.CPUs, 1), CPUsPerTask: 1, MemPerNode: j.MemMiB}
 	switch {
 	case s.m.Pool:
 		sp.Tasks, sp.MinNodes, sp.MaxNodes, sp.MemPerNode = max(j.CPUs, j.GPUs), 1, 1, 0

@@ -2,8 +2,8 @@ package sim
 
 import "testing"
 
-// TestNumbersGiveAMachine: what --nodes, --cpus-per-node and --gpus-per-node mean. One-CPU nodes, and a single node, are a
-// pool: on which of them a job runs can't matter, and published schedules know no nodes.
+// TestNumbersGiveAMachine: what --nodes, --cpus-per-node and --gpus-per-node mean. One-CPU nodes, and a single node,
+// are a pool: on which of them a job runs can't matter, and published schedules know no nodes.
 func TestNumbersGiveAMachine(t *testing.T) {
 	w := &Workload{Name: "log", MaxProcs: 128}
 	for _, c := range []struct {
@@ -25,7 +25,8 @@ func TestNumbersGiveAMachine(t *testing.T) {
 			continue
 		}
 		if m.Text != c.text || len(m.Config.Nodes) != c.nodes || m.Pool != (c.nodes == 1) {
-			t.Errorf("%+v is %q with %d nodes (pool: %v), want %q with %d", c.size, m.Text, len(m.Config.Nodes), m.Pool, c.text, c.nodes)
+			t.Errorf("%+v is %q with %d nodes (pool: %v), want %q with %d", c.size, m.Text, len(m.Config.Nodes), m.Pool, c.text,
+				c.nodes)
 		}
 	}
 	for _, bad := range []Size{{Nodes: -1}, {Nodes: 3}, {GPUsPerNode: 4}, {CPUsPerNode: -2}} {

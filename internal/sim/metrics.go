@@ -101,10 +101,11 @@ func (t *tally) add(wait int64, slow, unitS float64) {
 // Measure counts what became of the jobs.
 //
 // Sources: bounded slowdown: Feitelson, Rudolph, Schwiegelshohn, Sevcik, Wong: Theory and practice in parallel job
-// scheduling, JSSPP 1997; fairness: Jain, Chiu, Hawe: A quantitative measure of fairness and discrimination for resource
-// allocation in shared computer systems, DEC-TR-301, 1984.
+// scheduling, JSSPP 1997; fairness: Jain, Chiu, Hawe: A quantitative measure of fairness and discrimination for
+// resource allocation in shared computer systems, DEC-TR-301, 1984.
 func (o *Outcome) Measure() *Metrics {
-	m := &Metrics{Scheduler: o.Scheduler.Name, Policy: o.Scheduler.Text, Events: o.Events.String(), Machine: o.Machine.Text, Passes: o.Passes, Digest: o.Digest(), GPU: o.GPU, Preempted: o.Cut, Notes: o.Work.Notes}
+	m := &Metrics{Scheduler: o.Scheduler.Name, Policy: o.Scheduler.Text, Events: o.Events.String(),
+		Machine: o.Machine.Text, Passes: o.Passes, Digest: o.Digest(), GPU: o.GPU, Preempted: o.Cut, Notes: o.Work.Notes}
 	cpus, gpus := o.Machine.units()
 	m.Unit, m.Total = "processor", cpus
 	switch {
@@ -198,10 +199,14 @@ func (m *Metrics) users(all map[string]*tally) {
 	sum, squares, n := 0.0, 0.0, 0
 	for user, t := range all {
 		if user != "" {
-			m.Users = append(m.Users, UserLine{user, t.jobs, t.unitS / 3600, t.wait / float64(t.jobs), t.slowdown / float64(t.jobs)})
+			m.Users = append(m.Users, UserLine{user, t.jobs, t.unitS / 3600, t.wait / float64(t.jobs),
+				t.slowdown / float64(t.jobs)})
 		}
 	}
-	slices.SortFunc(m.Users, func(a, b UserLine) int { return cmp.Or(cmp.Compare(b.Hours, a.Hours), cmp.Compare(a.User, b.User)) })
+	slices.SortFunc(m.Users, func(a,
+		b UserLine) int {
+		return cmp.Or(cmp.Compare(b.Hours, a.Hours), cmp.Compare(a.User, b.User))
+	})
 	for _, u := range m.Users { // in an order that is always the same: sums of floats depend on it
 		sum += u.AvgSlowdown
 		squares += u.AvgSlowdown * u.AvgSlowdown
@@ -257,7 +262,8 @@ func (m *Metrics) sizes(all map[int]*tally) {
 		if t := all[c]; t != nil {
 			slices.Sort(t.waits)
 			n := float64(t.jobs)
-			m.Sizes = append(m.Sizes, SizeLine{className(c), t.jobs, t.unitS / 3600, t.wait / n, rank(t.waits, 90), t.slowdown / n})
+			m.Sizes = append(m.Sizes, SizeLine{className(c), t.jobs, t.unitS / 3600, t.wait / n, rank(t.waits, 90),
+				t.slowdown / n})
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 )
 
 // This file is a second opinion that shares nothing with the scheduler, the state or the replay: EASY and conservative
-// backfill of a pool over lists of jobs, from the papers' definitions, one pass per second. What it says of a log, production
-// has to say.
+// backfill of a pool over lists of jobs, from the papers' definitions, one pass per second. What it says of a log,
+// production has to say.
 
 // naiveRun is a job that runs.
 type naiveRun struct {
@@ -19,7 +19,8 @@ type naiveRun struct {
 }
 
 // naiveLog plays a log.
-func naiveLog(w *Workload, pass func(now int64, free int64, running []naiveRun, queue []int, ended bool) (start []int, wake int64)) []int64 {
+func naiveLog(w *Workload, pass func(now int64, free int64, running []naiveRun, queue []int, ended bool) (start []int,
+	wake int64)) []int64 {
 	starts := make([]int64, len(w.Jobs))
 	var running []naiveRun
 	var queue []int
@@ -61,7 +62,8 @@ func naiveLog(w *Workload, pass func(now int64, free int64, running []naiveRun, 
 	return starts
 }
 
-// naiveEASY is EASY: start from the head while it fits; the first that doesn't has a shadow time and leaves extra processors.
+// naiveEASY is EASY: start from the head while it fits; the first that doesn't has a shadow time and leaves extra
+// processors.
 func naiveEASY(w *Workload) []int64 {
 	return naiveLog(w, func(now, free int64, running []naiveRun, queue []int, _ bool) (start []int, wake int64) {
 		running = slices.Clone(running)
@@ -102,8 +104,9 @@ func naiveEASY(w *Workload) []int64 {
 	})
 }
 
-// naiveConservative gives each job a reservation when it comes, and after an end before its limit each in turn a better one
-// where there is one. Whether a job fits somewhere is asked of every second at which something may change, by adding up.
+// naiveConservative gives each job a reservation when it comes, and after an end before its limit each in turn a better
+// one where there is one. Whether a job fits somewhere is asked of every second at which something may change, by
+// adding up.
 func naiveConservative(w *Workload) []int64 {
 	held := map[int]int64{}
 	return naiveLog(w, func(now, _ int64, running []naiveRun, queue []int, early bool) (start []int, wake int64) {
@@ -165,8 +168,8 @@ func naiveConservative(w *Workload) []int64 {
 	})
 }
 
-// naiveWork makes logs of another character with each seed: sizes in powers of two or whole machines, sessions of equal jobs,
-// round limits, none, or exact ones, quiet and crowded times.
+// naiveWork makes logs of another character with each seed: sizes in powers of two or whole machines, sessions of equal
+// jobs, round limits, none, or exact ones, quiet and crowded times.
 func naiveWork(seed uint64, jobs int) *Workload {
 	rng := rand.New(rand.NewPCG(seed, 77))
 	procs := []int{1, 7, 64, 100, 338}[seed%5]
@@ -188,7 +191,8 @@ func naiveWork(seed uint64, jobs int) *Workload {
 			case seed%3 == 2 && rng.IntN(2) == 0:
 				request = run
 			}
-			w.add(Job{ID: int64(len(w.Jobs) + 1), Submit: at, Run: run, Request: request, CPUs: int32(size), User: fmt.Sprint("u", rng.IntN(9))})
+			w.add(Job{ID: int64(len(w.Jobs) + 1), Submit: at, Run: run, Request: request, CPUs: int32(size),
+				User: fmt.Sprint("u", rng.IntN(9))})
 			at += int64(rng.IntN(3) * rng.IntN(40))
 		}
 	}
@@ -209,7 +213,8 @@ func TestNaive(t *testing.T) {
 			waits := 0
 			for i := range got {
 				if got[i] != want[i] {
-					t.Errorf("%s, seed %d: job %d starts at %d, by the definition at %d", x.scheduler, seed, w.Jobs[i].ID, got[i], want[i])
+					t.Errorf("%s, seed %d: job %d starts at %d, by the definition at %d", x.scheduler, seed, w.Jobs[i].ID, got[i],
+						want[i])
 					break
 				}
 				if got[i] > w.Jobs[i].Submit {

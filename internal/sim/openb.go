@@ -27,7 +27,8 @@ func readPods(l *lines) (*Workload, error) {
 	}
 	for _, name := range []string{"cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time", "deletion_time"} {
 		if t.has(name) == "" {
-			return nil, l.bad("no column %s: a list of pods has name,cpu_milli,memory_mib,num_gpu,gpu_milli,...,creation_time,deletion_time", name)
+			return nil, l.bad("no column %s: a list of pods has "+
+				"name,cpu_milli,memory_mib,num_gpu,gpu_milli,...,creation_time,deletion_time", name)
 		}
 	}
 	shared := 0
@@ -43,7 +44,8 @@ func readPods(l *lines) (*Workload, error) {
 			return nil, err
 		}
 		var n [7]int64
-		for i, name := range []string{"cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time", "deletion_time", "scheduled_time"} {
+		for i, name := range []string{"cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "creation_time", "deletion_time",
+			"scheduled_time"} {
 			most := int64(maxUnits)
 			if i >= 4 || i <= 1 {
 				most = 1 << 40
@@ -59,7 +61,8 @@ func readPods(l *lines) (*Workload, error) {
 		if begun == 0 {
 			begun = n[4]
 		}
-		j := Job{ID: k, Submit: n[4], Run: n[5] - begun, CPUs: int32((n[0] + 999) / 1000), MemMiB: n[1], GPUs: int32(n[2]), Nodes: 1}
+		j := Job{ID: k, Submit: n[4], Run: n[5] - begun, CPUs: int32((n[0] + 999) / 1000), MemMiB: n[1], GPUs: int32(n[2]),
+			Nodes: 1}
 		switch typ := t.text("gpu_spec"); {
 		case strings.Contains(typ, "|"):
 			w.leave("asks for one of several types of GPUs, which a request can't say")
@@ -74,7 +77,8 @@ func readPods(l *lines) (*Workload, error) {
 		w.add(j)
 	}
 	if shared > 0 {
-		w.Notes = append(w.Notes, fmt.Sprintf("%s pods share a GPU in the trace; here each has one for itself", group(int64(shared))))
+		w.Notes = append(w.Notes, fmt.Sprintf("%s pods share a GPU in the trace; here each has one for itself",
+			group(int64(shared))))
 	}
 	return w, nil
 }

@@ -24,8 +24,8 @@ const (
 
 var plotColours = [maxPlotted]string{"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"}
 
-// Plot draws load and queue over time and slowdown by size as an SVG that needs nothing else. Results after the sixth are
-// left out.
+// Plot draws load and queue over time and slowdown by size as an SVG that needs nothing else. Results after the sixth
+// are left out.
 func Plot(w io.Writer, outs []*Outcome, ms []*Metrics, labels []string) error {
 	outs = outs[:min(len(outs), maxPlotted)]
 	d := &drawing{from: math.MaxInt64, to: math.MinInt64, labels: labels}
@@ -56,13 +56,15 @@ func Plot(w io.Writer, outs []*Outcome, ms []*Metrics, labels []string) error {
 		load[i], queue[i] = busy, queued
 	}
 	y := float64(plotTop)
-	d.panel(y, "utilization, "+ms[0].Unit+"s in use", 1, []float64{0, .25, .5, .75, 1}, func(v float64) string { return fmt.Sprintf("%.0f %%", v*100) })
+	d.panel(y, "utilization, "+ms[0].Unit+"s in use", 1, []float64{0, .25, .5, .75, 1},
+		func(v float64) string { return fmt.Sprintf("%.0f %%", v*100) })
 	d.curves(y, 1, load)
 	d.times(y)
 	y += panelHigh + panelGap
 	ticks := roundTicks(most)
 	top := ticks[len(ticks)-1]
-	d.panel(y, "jobs waiting (longest queue in each interval)", top, ticks, func(v float64) string { return group(int64(v)) })
+	d.panel(y, "jobs waiting (longest queue in each interval)", top, ticks,
+		func(v float64) string { return group(int64(v)) })
 	d.curves(y, top, queue)
 	d.times(y)
 	y += panelHigh + panelGap
@@ -146,9 +148,11 @@ func (d *drawing) curves(y, top float64, lists [][]float64) {
 			fmt.Fprintf(&p, "%.1f,%.1f %.1f,%.1f ", plotLeft+wide*float64(k), at, plotLeft+wide*float64(k+1), at)
 		}
 		if len(lists) == 1 {
-			d.add(`<polygon points="%d,%.1f %s%d,%.1f" fill="%s" fill-opacity=".18"/>`, plotLeft, y+panelHigh, p.String(), plotWide-plotRight, y+panelHigh, plotColours[0])
+			d.add(`<polygon points="%d,%.1f %s%d,%.1f" fill="%s" fill-opacity=".18"/>`, plotLeft, y+panelHigh, p.String(),
+				plotWide-plotRight, y+panelHigh, plotColours[0])
 		}
-		d.add(`<polyline points="%s" fill="none" stroke="%s" stroke-width="1.2" stroke-opacity=".85"/>`, strings.TrimSpace(p.String()), plotColours[i])
+		d.add(`<polyline points="%s" fill="none" stroke="%s" stroke-width="1.2" stroke-opacity=".85"/>`,
+			strings.TrimSpace(p.String()), plotColours[i])
 	}
 }
 
@@ -164,7 +168,8 @@ func (d *drawing) times(y float64) {
 		case d.to-d.from < 4*86400:
 			s = fmt.Sprintf("%.0f h", float64(at-d.from)/3600)
 		}
-		d.text(plotLeft+float64(plotWide-plotLeft-plotRight)*float64(k)/parts, y+panelHigh+18, "middle", `fill="#555" font-size="11"`, s)
+		d.text(plotLeft+float64(plotWide-plotLeft-plotRight)*float64(k)/parts, y+panelHigh+18, "middle",
+			`fill="#555" font-size="11"`, s)
 	}
 }
 
@@ -196,7 +201,8 @@ func (d *drawing) bars(y float64, ms []*Metrics) {
 	for k := 0.0; k <= decades; k++ {
 		ticks = append(ticks, k)
 	}
-	d.panel(y, "average bounded slowdown by "+ms[0].Unit+"s of the job (1 is no wait)", decades, ticks, func(v float64) string { return group(int64(math.Pow(10, v))) })
+	d.panel(y, "average bounded slowdown by "+ms[0].Unit+"s of the job (1 is no wait)", decades, ticks,
+		func(v float64) string { return group(int64(math.Pow(10, v))) })
 	wide := float64(plotWide-plotLeft-plotRight) / float64(max(len(classes), 1))
 	n := min(len(ms), maxPlotted)
 	bar := min(wide*.8/float64(n), 40)
@@ -209,7 +215,8 @@ func (d *drawing) bars(y float64, ms []*Metrics) {
 			}
 			high := max(panelHigh*math.Log10(max(v, 1))/decades, 1)
 			x := mid + bar*(float64(k)-float64(n)/2)
-			d.add(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"><title>%s, %s: %.2f</title></rect>`, x, y+panelHigh-high, max(bar-2, 1), high, plotColours[k],
+			d.add(`<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"><title>%s, %s: %.2f</title></rect>`, x, y+
+				panelHigh-high, max(bar-2, 1), high, plotColours[k],
 				html.EscapeString(d.labels[k]), c, v)
 			if n == 1 {
 				d.text(mid-1, y+panelHigh-high-4, "middle", `fill="#555" font-size="10"`, fmt.Sprintf("%.1f", v))

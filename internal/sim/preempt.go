@@ -8,10 +8,10 @@ import (
 	"gbatch/internal/state"
 )
 
-// Preemption, as the configuration has it (PreemptType=preempt/partition_prio: a trace's jobs have partitions and no QOS).
-// Who is suspended goes on with what it had left; who is requeued begins anew, and what it had done is lost; who is
-// cancelled is no part of the result. A job with GraceTime runs on until that is over. Time slicing is not replayed: jobs
-// that share CPUs all run at full speed.
+// Preemption, as the configuration has it (PreemptType=preempt/partition_prio: a trace's jobs have partitions and no
+// QOS). Who is suspended goes on with what it had left; who is requeued begins anew, and what it had done is lost; who
+// is cancelled is no part of the result. A job with GraceTime runs on until that is over. Time slicing is not replayed:
+// jobs that share CPUs all run at full speed.
 
 // Preempted counts what became of jobs that others ended or suspended.
 type Preempted struct {
@@ -38,7 +38,8 @@ func newInterruptions(c *model.Config) interruptions {
 // suspends reports whether a configuration has jobs suspended for others.
 func suspends(c *model.Config) bool {
 	is := func(mode string) bool { return strings.EqualFold(mode, "SUSPEND") }
-	return is(c.Params.Preempt.Mode) || slices.ContainsFunc(c.Partitions, func(p *model.Partition) bool { return is(p.PreemptMode) })
+	return is(c.Params.Preempt.Mode) ||
+		slices.ContainsFunc(c.Partitions, func(p *model.Partition) bool { return is(p.PreemptMode) })
 }
 
 // begin has the jobs of a plan run, where that matters: who has no processes yet can't be suspended.
@@ -48,7 +49,8 @@ func (c *interruptions) begin(plan *model.Plan, at model.Time, apply func(state.
 	}
 	list := c.report[:0]
 	for i := range plan.Starts {
-		list = append(list, state.Report{Kind: state.Started, Job: plan.Starts[i].Job, Attempt: c.attempt(plan.Starts[i].Job), At: at})
+		list = append(list, state.Report{Kind: state.Started, Job: plan.Starts[i].Job, Attempt: c.attempt(plan.Starts[i].Job),
+			At: at})
 	}
 	c.report = list
 	apply(&state.Reports{Reports: list})
@@ -58,9 +60,10 @@ func (c *interruptions) begin(plan *model.Plan, at model.Time, apply func(state.
 func (c *interruptions) attempt(id model.JobID) uint32 { return 1 + c.again[id] }
 
 // carryOut does to the jobs' ends what a plan says that was applied: who stops, who goes on. second is one in the ends'
-// unit of time; use is told of jobs that stop (-1) and go on (1). It reports whether there is room now that the plan did
-// not know.
-func (c *interruptions) carryOut(ends *endHeap, v *state.View, plan *model.Plan, at, second int64, use func(e *ending, sign int64)) bool {
+// unit of time; use is told of jobs that stop (-1) and go on (1). It reports whether there is room now that the plan
+// did not know.
+func (c *interruptions) carryOut(ends *endHeap, v *state.View, plan *model.Plan, at, second int64,
+	use func(e *ending, sign int64)) bool {
 	room := len(plan.Resume) > 0
 	for _, id := range plan.Resume {
 		if e, ok := c.asleep[id]; ok && v.Job(id).State == model.Running {

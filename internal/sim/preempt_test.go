@@ -51,8 +51,8 @@ func replayOn(t *testing.T, w *Workload, m *Machine) *Outcome {
 	return o
 }
 
-// TestPreemption: a workload under each PreemptMode, as a person can check it. Who is suspended goes on with what it had
-// left, who is requeued begins anew, who is cancelled is no part of the result.
+// TestPreemption: a workload under each PreemptMode, as a person can check it. Who is suspended goes on with what it
+// had left, who is requeued begins anew, who is cancelled is no part of the result.
 func TestPreemption(t *testing.T) {
 	w := &Workload{Name: "preempt"}
 	for _, j := range []Job{
@@ -118,7 +118,8 @@ func TestPreemptedWorkIsKept(t *testing.T) {
 		}
 		if c := o.Cut; c != nil {
 			done += c.Lost
-			all.Suspended, all.Requeued, all.Cancelled = all.Suspended+c.Suspended, all.Requeued+c.Requeued, all.Cancelled+c.Cancelled
+			all.Suspended, all.Requeued, all.Cancelled = all.Suspended+c.Suspended, all.Requeued+c.Requeued, all.Cancelled+
+				c.Cancelled
 		}
 		if math.Abs(done-busy) > 1e-6 {
 			t.Fatalf("seed %d, %s: %.4f processor-hours were in use, and %.4f done", seed, mode, busy, done)

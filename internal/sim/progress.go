@@ -37,7 +37,8 @@ func (b *bar) show(done, all int) {
 	if done > 0 && rate > 0 {
 		left = fmt.Sprintf(", %.0f s left", float64(all-done)/rate)
 	}
-	line := fmt.Sprintf("%s [%s%s] %3d %%  %s of %s jobs%s", b.label, strings.Repeat("#", full), strings.Repeat(".", barCells-full), 100*done/all,
+	line := fmt.Sprintf("%s [%s%s] %3d %%  %s of %s jobs%s", b.label, strings.Repeat("#", full),
+		strings.Repeat(".", barCells-full), 100*done/all,
 		group(int64(done)), group(int64(all)), left)
 	pad := max(0, b.width-len(line))
 	b.width = len(line)

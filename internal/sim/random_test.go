@@ -21,7 +21,8 @@ func randomWork(rng *rand.Rand, procs, jobs int) *Workload {
 		if rng.IntN(2) == 0 {
 			req = (run/60 + 1 + int64(rng.IntN(3))) * 60
 		}
-		w.add(Job{ID: int64(i + 1), Submit: at, Run: run, Request: req, CPUs: int32(1 + rng.IntN(rng.IntN(procs)+1)), User: fmt.Sprint("u", rng.IntN(4))})
+		w.add(Job{ID: int64(i + 1), Submit: at, Run: run, Request: req, CPUs: int32(1 + rng.IntN(rng.IntN(procs)+1)),
+			User: fmt.Sprint("u", rng.IntN(4))})
 	}
 	w.sort()
 	return w
@@ -45,7 +46,8 @@ func TestProductionEqualsReference(t *testing.T) {
 				if !slices.Equal(got.Start, want.Start) {
 					for i := range got.Start {
 						if got.Start[i] != want.Start[i] {
-							t.Fatalf("seed %d, %s, %s: job %d starts at %d, the reference says %d", seed, n.name, ev, w.Jobs[i].ID, got.Start[i], want.Start[i])
+							t.Fatalf("seed %d, %s, %s: job %d starts at %d, the reference says %d", seed, n.name, ev, w.Jobs[i].ID,
+								got.Start[i], want.Start[i])
 						}
 					}
 				}
@@ -123,7 +125,8 @@ func FuzzRead(f *testing.F) {
 	f.Add("; MaxProcs: 4\n1 0 -1 10 2 -1 -1 2 20 -1 1 1 1 -1 1 -1 -1 -1\n")
 	f.Add("1 0 -1 10 2 1.5 -1 2 20 -1 1 1 1 -1 1 -1 -1 -1\n2 0\n")
 	f.Add("job_id,user,vc,submit_time,gpu_num,duration\n1,a,v,2020-04-08 14:19:42,8,30\n")
-	f.Add("# per-VC pool sizes (nodes, 8 GPU/node): a=20, b=2\njob_id,user,tenant,class,submit_time,num_chips,chip_type,num_nodes,duration_s,walltime_limit_s,final_status\n1,u,a,x,5,16,,2,24.0,24.0,DONE\n")
+	f.Add("# per-VC pool sizes (nodes, 8 GPU/node): a=20, " +
+		"b=2\njob_id,user,tenant,class,submit_time,num_chips,chip_type,num_nodes,duration_s,walltime_limit_s,final_status\n1,u,a,x,5,16,,2,24.0,24.0,DONE\n")
 	f.Add("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\np,12000,16384,1,460,,LS,Running,0,12537496,0\n")
 	f.Add("JobID|User|Partition|Submit|Start|End|Timelimit|State|NNodes|ReqCPUS|ReqTRES\n12|a|p|2026-01-01T00:00:00|2026-01-01T00:10:00|2026-01-01T01:00:00|02:00:00|COMPLETED|1|4|cpu=4,gres/gpu=2\n12.batch||||||||||\n")
 	f.Fuzz(func(t *testing.T, text string) {
@@ -135,7 +138,8 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		for i, j := range w.Jobs {
-			if j.Run <= 0 || j.Run > j.Request || j.CPUs < 0 || j.GPUs < 0 || j.CPUs+j.GPUs == 0 || j.Nodes < 0 || i > 0 && j.Submit < w.Jobs[i-1].Submit {
+			if j.Run <= 0 || j.Run > j.Request || j.CPUs < 0 || j.GPUs < 0 || j.CPUs+j.GPUs == 0 || j.Nodes < 0 || i > 0 &&
+				j.Submit < w.Jobs[i-1].Submit {
 				t.Fatalf("job %+v", j)
 			}
 		}

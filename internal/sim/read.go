@@ -65,8 +65,8 @@ func (l *lines) room(w *Workload) error {
 	return nil
 }
 
-// Open reads a trace, plain or gzip, in whatever of the formats it is: the Standard Workload Format, a CSV of GPU jobs, a
-// list of pods (with the list of nodes beside it), or what `gacct -P` prints.
+// Open reads a trace, plain or gzip, in whatever of the formats it is: the Standard Workload Format, a CSV of GPU jobs,
+// a list of pods (with the list of nodes beside it), or what `gacct -P` prints.
 func Open(path string) (*Workload, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -131,7 +131,8 @@ func Read(file string, r *bufio.Reader) (*Workload, error) {
 		return nil, err
 	}
 	if len(w.Jobs) == 0 {
-		return nil, fmt.Errorf("%s has no job that ran: a trace is wanted, in the Standard Workload Format, as CSV of GPU jobs or pods, or as `gacct -P` prints it", file)
+		return nil, fmt.Errorf("%s has no job that ran: a trace is wanted, in the Standard Workload Format, as CSV of GPU "+
+			"jobs or pods, or as `gacct -P` prints it", file)
 	}
 	w.sort()
 	return w, nil

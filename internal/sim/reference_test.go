@@ -12,11 +12,11 @@ import (
 // reference plans for a single pool in the plainest way, with a list of free processors over time that is made anew at
 // each pass. It gives all published schedules; what the production planner gives must be equal to it.
 //
-// FIFO and EASY remember nothing between passes. Conservative backfill does: a job gets its reservation when it arrives,
-// the earliest that delays nobody, and keeps it; when it falls due, the job starts, also where nothing else happens. When
-// something has ended before its limit, every waiting job, in order of arrival, gives up its reservation and takes the
-// earliest that there is then, once through the queue. Made anew from nothing, moved at each pass, or moved after an end
-// at the limit as well, reservations give other schedules.
+// FIFO and EASY remember nothing between passes. Conservative backfill does: a job gets its reservation when it
+// arrives, the earliest that delays nobody, and keeps it; when it falls due, the job starts, also where nothing else
+// happens. When something has ended before its limit, every waiting job, in order of arrival, gives up its reservation
+// and takes the earliest that there is then, once through the queue. Made anew from nothing, moved at each pass, or
+// moved after an end at the limit as well, reservations give other schedules.
 type reference struct {
 	back  sched.Backfill
 	score func(sized) float64
@@ -93,7 +93,8 @@ func (r *reference) Plan(v *state.View, now model.Time) (plan model.Plan) {
 	r.running = running
 	if r.score != nil {
 		score := func(j *model.Job) float64 {
-			return r.score(sized{wait: float64(now-j.Submit) / 1000, requested: float64(j.Spec.LimitS), procs: float64(j.Spec.Tasks), submit: float64(j.Submit-r.begun) / 1000})
+			return r.score(sized{wait: float64(now-j.Submit) / 1000, requested: float64(j.Spec.LimitS),
+				procs: float64(j.Spec.Tasks), submit: float64(j.Submit-r.begun) / 1000})
 		}
 		slices.SortStableFunc(queue, func(a, b *model.Job) int { return cmp.Compare(score(b), score(a)) })
 	}
@@ -106,8 +107,9 @@ func (r *reference) Plan(v *state.View, now model.Time) (plan model.Plan) {
 		used = used.Or(cpus)
 		r.running[j.ID] = now.Add(j.Spec.LimitS)
 		delete(r.held, j.ID)
-		plan.Starts = append(plan.Starts, model.Start{Job: j.ID, Task: model.NoTask, Partition: part.Name, LimitS: j.Spec.LimitS,
-			Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: n.Def.Name, CPUs: cpus, Tasks: j.Spec.Tasks}}}})
+		plan.Starts = append(plan.Starts,
+			model.Start{Job: j.ID, Task: model.NoTask, Partition: part.Name, LimitS: j.Spec.LimitS,
+				Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: n.Def.Name, CPUs: cpus, Tasks: j.Spec.Tasks}}}})
 	}
 	if r.back.Reserve < 0 {
 		r.conservative(p, queue, now, early, start)

@@ -34,7 +34,8 @@ const NoStart = -1 << 62
 // Outcome is what a replay did.
 type Outcome struct {
 	Setup
-	Start   []int64 // of each job, seconds of the workload's clock; NoStart where it can't run. Of those requeued, the last
+	// of each job, seconds of the workload's clock; NoStart where it can't run. Of those requeued, the last
+	Start   []int64
 	End     []int64 // of each job that has started
 	Refused []Left  // jobs that can't run here, by why
 	Passes  int     // planning passes
@@ -81,7 +82,8 @@ const defaultEpoch = 1_000_000_000
 
 // Replay runs the workload to its last job's end.
 func Replay(ctx context.Context, s Setup) (*Outcome, error) {
-	r := &replay{Outcome: &Outcome{Setup: s, Start: make([]int64, len(s.Work.Jobs)), End: make([]int64, len(s.Work.Jobs))}, st: state.New(), specs: newSpecs(s.Machine),
+	r := &replay{Outcome: &Outcome{Setup: s, Start: make([]int64, len(s.Work.Jobs)), End: make([]int64, len(s.Work.Jobs))},
+		st: state.New(), specs: newSpecs(s.Machine),
 		base: s.Work.Epoch, begun: make([]int32, 1, len(s.Work.Jobs)+1)}
 	if r.base <= 0 {
 		r.base = defaultEpoch
@@ -175,7 +177,8 @@ func (r *replay) run(ctx context.Context) error {
 	case r.err != nil:
 		return r.err
 	case r.queued > 0:
-		return fmt.Errorf("the machine is idle and %d jobs wait that it could run: the scheduler starves them (%s)", r.queued, r.waiting())
+		return fmt.Errorf("the machine is idle and %d jobs wait that it could run: the scheduler starves them (%s)", r.queued,
+			r.waiting())
 	}
 	if r.Progress != nil {
 		r.Progress(len(jobs), len(jobs))
@@ -183,8 +186,8 @@ func (r *replay) run(ctx context.Context) error {
 	return nil
 }
 
-// more reports whether anything is left to happen. Where nothing is and jobs wait, a pass may start those that a bound on
-// the starts of one pass has left over.
+// more reports whether anything is left to happen. Where nothing is and jobs wait, a pass may start those that a bound
+// on the starts of one pass has left over.
 func (r *replay) more() bool {
 	if r.next < len(r.Work.Jobs) || r.ends.len() > 0 || r.queued > 0 && r.wake > r.last {
 		return true
@@ -354,7 +357,8 @@ func (r *replay) planOnce(at int64) (room bool, err error) {
 		k := r.begun[s.Job]
 		j := &r.Work.Jobs[k]
 		if res.Each[i] != state.OK {
-			return false, fmt.Errorf("second %d: the state refuses to start job %d of the trace (%s): the scheduler and the state disagree", at, j.ID, res.Each[i])
+			return false, fmt.Errorf("second %d: the state refuses to start job %d of the trace (%s): the scheduler and the "+
+				"state disagree", at, j.ID, res.Each[i])
 		}
 		r.Start[k] = at
 		r.queued--

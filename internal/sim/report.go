@@ -13,15 +13,19 @@ func (m *Metrics) Print(w io.Writer, name string) error {
 	b := &strings.Builder{}
 	fmt.Fprintf(b, "%s on %s\n", name, m.Machine)
 	fmt.Fprintf(b, "%s: %s\n", m.Scheduler, m.Policy)
-	fmt.Fprintf(b, "planned once per %s, with the run times that %s\n\n", map[string]string{"batch": "second", "single": "event"}[m.Events],
+	fmt.Fprintf(b, "planned once per %s, with the run times that %s\n\n",
+		map[string]string{"batch": "second", "single": "event"}[m.Events],
 		map[string]string{"": "users asked for", "requested": "users asked for", "actual": "jobs really had"}[m.Estimates])
 	t := tabwriter.NewWriter(b, 0, 8, 2, ' ', 0)
 	row := func(what, value string) { fmt.Fprintf(t, "  %s\t%s\n", what, value) }
 	row("jobs", group(int64(m.Jobs))+leftText(m))
-	row("wait", fmt.Sprintf("average %s   half %s   90%% %s   99%% %s   longest %s", span(m.AvgWait), span(float64(m.WaitP50)), span(float64(m.WaitP90)), span(float64(m.WaitP99)), span(float64(m.MaxWait))))
+	row("wait", fmt.Sprintf("average %s   half %s   90%% %s   99%% %s   longest %s", span(m.AvgWait),
+		span(float64(m.WaitP50)), span(float64(m.WaitP90)), span(float64(m.WaitP99)), span(float64(m.MaxWait))))
 	row("in seconds", fmt.Sprintf("average %.2f   longest %d", m.AvgWait, m.MaxWait))
-	row("bounded slowdown", fmt.Sprintf("average %.4f   half %.2f   90%% %.2f   99%% %.2f", m.AvgSlowdown, m.SlowdownP50, m.SlowdownP90, m.SlowdownP99))
-	row("utilization", fmt.Sprintf("%.2f %% of %s %ss over %s", m.Utilization*100, group(int64(m.Total)), m.Unit, span(float64(m.MakespanS))))
+	row("bounded slowdown", fmt.Sprintf("average %.4f   half %.2f   90%% %.2f   99%% %.2f", m.AvgSlowdown, m.SlowdownP50,
+		m.SlowdownP90, m.SlowdownP99))
+	row("utilization", fmt.Sprintf("%.2f %% of %s %ss over %s", m.Utilization*100, group(int64(m.Total)), m.Unit,
+		span(float64(m.MakespanS))))
 	if m.GPU != nil {
 		row("fragmentation", fmt.Sprintf("%.2f %% of the free GPUs are out of the jobs' reach where they are (mean over time)", m.GPU.Fragments*100))
 	}
@@ -29,7 +33,8 @@ func (m *Metrics) Print(w io.Writer, name string) error {
 		row("fairness", fmt.Sprintf("%.3f (Jain's index of the users' mean slowdown: 1 is equal)", m.Fairness))
 	}
 	if p := m.Preempted; p != nil {
-		row("preempted", fmt.Sprintf("suspended %s times, requeued %s times, %s jobs cancelled; %.1f %s-hours of work lost", group(int64(p.Suspended)), group(int64(p.Requeued)), group(int64(p.Cancelled)), p.Lost, m.Unit))
+		row("preempted", fmt.Sprintf("suspended %s times, requeued %s times, %s jobs cancelled; %.1f %s-hours of work lost",
+			group(int64(p.Suspended)), group(int64(p.Requeued)), group(int64(p.Cancelled)), p.Lost, m.Unit))
 	}
 	if m.Shake != nil {
 		row("shaken", fmt.Sprintf("submissions shifted by 0 to %d seconds, seed %d", m.Shake.Seconds, m.Shake.Seed))
@@ -44,7 +49,8 @@ func (m *Metrics) Print(w io.Writer, name string) error {
 		t = tabwriter.NewWriter(b, 0, 8, 3, ' ', tabwriter.AlignRight)
 		fmt.Fprintf(t, "%ss\tjobs\t%s-hours\taverage wait\t90%% wait\tslowdown\t\n", m.Unit, m.Unit)
 		for _, s := range m.Sizes {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.2f\t\n", s.Size, group(int64(s.Jobs)), group(int64(math.Round(s.Hours))), span(s.AvgWait), span(float64(s.WaitP90)), s.AvgSlowdown)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%.2f\t\n", s.Size, group(int64(s.Jobs)), group(int64(math.Round(s.Hours))),
+				span(s.AvgWait), span(float64(s.WaitP90)), s.AvgSlowdown)
 		}
 		t.Flush()
 	}
@@ -53,7 +59,8 @@ func (m *Metrics) Print(w io.Writer, name string) error {
 		t = tabwriter.NewWriter(b, 0, 8, 3, ' ', tabwriter.AlignRight)
 		fmt.Fprintf(t, "user\tjobs\t%s-hours\taverage wait\tslowdown\t\n", m.Unit)
 		for _, u := range m.Users {
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.2f\t\n", u.User, group(int64(u.Jobs)), group(int64(math.Round(u.Hours))), span(u.AvgWait), u.AvgSlowdown)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%.2f\t\n", u.User, group(int64(u.Jobs)), group(int64(math.Round(u.Hours))),
+				span(u.AvgWait), u.AvgSlowdown)
 		}
 		t.Flush()
 	}
@@ -131,7 +138,8 @@ func Compare(w io.Writer, name string, list []*Metrics, labels []string) error {
 	row("longest wait, s", count, func(m *Metrics) float64 { return float64(m.MaxWait) })
 	row("average bounded slowdown", two, func(m *Metrics) float64 { return m.AvgSlowdown })
 	row("utilization", percent, func(m *Metrics) float64 { return m.Utilization })
-	row("fairness", func(v float64) string { return fmt.Sprintf("%.3f", v) }, func(m *Metrics) float64 { return m.Fairness })
+	row("fairness", func(v float64) string { return fmt.Sprintf("%.3f", v) },
+		func(m *Metrics) float64 { return m.Fairness })
 	sizes := map[string]bool{}
 	for _, m := range list {
 		for _, s := range m.Sizes {

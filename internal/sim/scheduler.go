@@ -69,7 +69,8 @@ type byDefault struct {
 
 func newByDefault() Planner {
 	p := &byDefault{planner: sched.NewPlanner(), rules: policy.Default()}
-	p.policy = sched.Policy{MaxStarts: noBound, Depth: 1, Backfill: easy, Order: p.rules.Order(), Predict: p.rules.Predict()}
+	p.policy = sched.Policy{MaxStarts: noBound, Depth: 1, Backfill: easy, Order: p.rules.Order(),
+		Predict: p.rules.Predict()}
 	return p
 }
 
@@ -94,14 +95,19 @@ var (
 func schedulers() []named {
 	return []named{
 		{name: "fifo", text: "in order of arrival, nothing overtakes"},
-		{name: "easy", text: "EASY backfill: in order of arrival; others may overtake the first that waits where that doesn't delay it", backfill: easy},
-		{name: "easy-sjbf", text: "EASY backfill that tries the shortest jobs first", backfill: sched.Backfill{On: true, Reserve: 1, ShortestFirst: true}},
+		{name: "easy", text: "EASY backfill: in order of arrival; others may overtake the first that waits where that " +
+			"doesn't delay it", backfill: easy},
+		{name: "easy-sjbf", text: "EASY backfill that tries the shortest jobs first",
+			backfill: sched.Backfill{On: true, Reserve: 1, ShortestFirst: true}},
 		{name: "conservative", text: "conservative backfill: no job that came earlier is delayed", backfill: all},
-		{name: "wfp3", text: "EASY backfill in the order of WFP3, (wait/requested)^3 * processors", backfill: easy, score: wfp3},
-		{name: "unicef", text: "EASY backfill in the order of UNICEF, wait/(log2(processors) * requested)", backfill: easy, score: unicef},
+		{name: "wfp3", text: "EASY backfill in the order of WFP3, (wait/requested)^3 * processors", backfill: easy,
+			score: wfp3},
+		{name: "unicef", text: "EASY backfill in the order of UNICEF, wait/(log2(processors) * requested)", backfill: easy,
+			score: unicef},
 		{name: "sjf", text: "EASY backfill, shortest requested time first", backfill: easy, score: sjf},
 		{name: "saf", text: "EASY backfill, smallest requested time * processors first", backfill: easy, score: saf},
-		{name: "f1", text: "EASY backfill in the order of F1, log10(requested) * processors + 870 * log10(submit)", backfill: easy, score: f1},
+		{name: "f1", text: "EASY backfill in the order of F1, log10(requested) * processors + 870 * log10(submit)",
+			backfill: easy, score: f1},
 	}
 }
 
@@ -119,7 +125,8 @@ func NewScheduler(name string, m *Machine) (Scheduler, error) {
 	for _, n := range schedulers() {
 		if n.name == name {
 			return Scheduler{Name: n.name, Text: n.text, New: func() Planner {
-				p := &planning{planner: sched.NewPlanner(), policy: sched.Policy{MaxStarts: noBound, Depth: 1, Backfill: n.backfill}}
+				p := &planning{planner: sched.NewPlanner(),
+					policy: sched.Policy{MaxStarts: noBound, Depth: 1, Backfill: n.backfill}}
 				if n.score != nil {
 					p.order = &scoreOrder{score: n.score}
 					p.policy.Order = p.order
@@ -130,7 +137,8 @@ func NewScheduler(name string, m *Machine) (Scheduler, error) {
 	}
 	switch name {
 	case DefaultScheduler:
-		return Scheduler{Name: name, Text: "what a fresh configuration uses: see internal/sched/policy", New: newByDefault}, nil
+		return Scheduler{Name: name, Text: "what a fresh configuration uses: see internal/sched/policy", New: newByDefault},
+			nil
 	case Configured:
 		return configured(m.Config), nil
 	}

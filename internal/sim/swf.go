@@ -7,8 +7,8 @@ import (
 )
 
 // The Standard Workload Format: one job a line, 18 numbers, -1 where one is not known; lines that begin with ; are the
-// header. Source: Chapin, Cirne, Feitelson, Jones, Leutenegger, Schwiegelshohn, Smith, Talby: Benchmarks and standards for
-// the evaluation of parallel job schedulers, JSSPP 1999; the Parallel Workloads Archive's page on the format.
+// header. Source: Chapin, Cirne, Feitelson, Jones, Leutenegger, Schwiegelshohn, Smith, Talby: Benchmarks and standards
+// for the evaluation of parallel job schedulers, JSSPP 1999; the Parallel Workloads Archive's page on the format.
 const (
 	swfFields = 18
 
@@ -32,7 +32,8 @@ const (
 	swfThink
 )
 
-var swfNames = [swfFields]string{"job number", "submit time", "wait time", "run time", "allocated processors", "CPU time",
+var swfNames = [swfFields]string{"job number", "submit time", "wait time", "run time", "allocated processors",
+	"CPU time",
 	"used memory", "requested processors", "requested time", "requested memory", "status", "user", "group", "application",
 	"queue", "partition", "preceding job", "think time"}
 
@@ -132,7 +133,8 @@ func swfLine(l *lines, line string) (f [swfFields]int64, err error) {
 	n := 0
 	for text := range strings.FieldsSeq(line) {
 		if n == swfFields {
-			return f, l.bad("more than %d fields: a job of the Standard Workload Format has exactly %d numbers", swfFields, swfFields)
+			return f, l.bad("more than %d fields: a job of the Standard Workload Format has exactly %d numbers", swfFields,
+				swfFields)
 		}
 		v, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
@@ -140,7 +142,8 @@ func swfLine(l *lines, line string) (f [swfFields]int64, err error) {
 			if err != nil || x != x || x > 1e15 || x < -1e15 {
 				return f, l.bad("field %d (%s) is %q: a number is wanted, -1 where it isn't known", n+1, swfNames[n], shorten(text))
 			}
-			if n != swfWait && n != swfCPUTime && n != swfMem && n != swfReqMem && n != swfPreceding && n != swfThink && x != float64(int64(x)) {
+			if n != swfWait && n != swfCPUTime && n != swfMem && n != swfReqMem && n != swfPreceding && n != swfThink &&
+				x != float64(int64(x)) {
 				return f, l.bad("field %d (%s) is %s: a whole number is wanted", n+1, swfNames[n], shorten(text))
 			}
 			v = int64(x)

@@ -15,10 +15,12 @@ import (
 
 // job18 is a line of the Standard Workload Format.
 func job18(id, submit, run, procs, reqProcs, reqTime, status, user any) string {
-	return fmt.Sprintf("%v %v -1 %v %v -1 -1 %v %v -1 %v %v -1 -1 -1 -1 -1 -1", id, submit, run, procs, reqProcs, reqTime, status, user)
+	return fmt.Sprintf("%v %v -1 %v %v -1 -1 %v %v -1 %v %v -1 -1 -1 -1 -1 -1", id, submit, run, procs, reqProcs, reqTime,
+		status, user)
 }
 
-// TestSWFOddities: what is odd in logs of the Parallel Workloads Archive is cleaned as the studies do, and what was left out is said.
+// TestSWFOddities: what is odd in logs of the Parallel Workloads Archive is cleaned as the studies do, and what was
+// left out is said.
 func TestSWFOddities(t *testing.T) {
 	for _, x := range []struct {
 		name  string
@@ -29,18 +31,33 @@ func TestSWFOddities(t *testing.T) {
 	}{
 		{"plain", []string{"; MaxProcs: 8", job18(1, 0, 10, 2, 2, 20, 1, 3)}, 8, "1@0:10/20*2", ""},
 		{"DOS ends, a mark of byte order, blanks before comments and jobs",
-			[]string{"\ufeff; MaxProcs: 8\r", "  ; in between\r", "\r", "  " + job18(1, 0, 10, 2, 2, 20, 1, 3) + " \r"}, 8, "1@0:10/20*2", ""},
-		{"comments in the middle", []string{"; MaxProcs: 8", job18(1, 0, 10, 2, 2, 20, 1, 3), "; from here on the new machine", job18(2, 5, 10, 2, 2, 20, 1, 3)}, 8, "1@0:10/20*2 2@5:10/20*2", ""},
-		{"MaxProcs unknown after MaxNodes", []string{"; MaxNodes: 128 (of 8)", "; MaxProcs: -1", job18(1, 0, 10, 2, 2, 20, 1, 3)}, 128, "1@0:10/20*2", ""},
-		{"MaxProcs counts beside MaxNodes", []string{"; MaxNodes: 144", "; MaxProcs: 1152, 8 of each", job18(1, 0, 10, 2, 2, 20, 1, 3)}, 1152, "1@0:10/20*2", ""},
+			[]string{"\ufeff; MaxProcs: 8\r", "  ; in between\r", "\r", "  " + job18(1, 0, 10, 2, 2, 20, 1, 3) + " \r"}, 8,
+			"1@0:10/20*2", ""},
+		{"comments in the middle", []string{"; MaxProcs: 8", job18(1, 0, 10, 2, 2, 20, 1, 3),
+			"; from here on the new machine", job18(2, 5, 10, 2, 2, 20, 1, 3)}, 8, "1@0:10/20*2 2@5:10/20*2", ""},
+		{"MaxProcs unknown after MaxNodes",
+			[]string{"; MaxNodes: 128 (of 8)", "; MaxProcs: -1", job18(1, 0, 10, 2, 2, 20, 1, 3)}, 128, "1@0:10/20*2", ""},
+		{"MaxProcs counts beside MaxNodes",
+			[]string{"; MaxNodes: 144", "; MaxProcs: 1152, 8 of each", job18(1, 0, 10, 2, 2, 20, 1, 3)}, 1152, "1@0:10/20*2",
+			""},
 		{"no header", []string{job18(1, 0, 10, 2, 2, 20, 1, 3)}, 0, "1@0:10/20*2", ""},
-		{"not in order: by submission, then place in the file", []string{job18(7, 9, 1, 1, 1, 1, 1, 1), job18(5, 3, 1, 1, 1, 1, 1, 1), job18(4, 9, 1, 1, 1, 1, 1, 1)}, 0, "5@3:1/1*1 7@9:1/1*1 4@9:1/1*1", ""},
-		{"processors as allocated, else as asked for", []string{job18(1, 0, 10, -1, 4, 20, 1, 3), job18(2, 0, 10, 0, 4, 20, 1, 3), job18(3, 0, 10, 6, 4, 20, 1, 3)}, 0, "1@0:10/20*4 2@0:10/20*4 3@0:10/20*6", ""},
-		{"cut to the requested time; none asked for is the run time", []string{job18(1, 0, 30, 1, 1, 20, 1, 3), job18(2, 0, 30, 1, 1, -1, 1, 3), job18(3, 0, 30, 1, 1, 0, 1, 3)}, 0, "1@0:20/20*1 2@0:30/30*1 3@0:30/30*1", ""},
-		{"never ran, cancelled, without processors, parts", []string{job18(1, 0, 0, 1, 1, 20, 5, 3), job18(2, 0, -1, 1, 1, 20, 0, 3), job18(3, 0, 5, -1, -1, 20, 1, 3), job18(4, 0, 5, 1, 1, 20, 3, 3), job18(5, 0, 5, 1, 1, 20, 5, 3)}, 0, "5@0:5/20*1",
+		{"not in order: by submission, then place in the file",
+			[]string{job18(7, 9, 1, 1, 1, 1, 1, 1), job18(5, 3, 1, 1, 1, 1, 1, 1), job18(4, 9, 1, 1, 1, 1, 1, 1)}, 0,
+			"5@3:1/1*1 7@9:1/1*1 4@9:1/1*1", ""},
+		{"processors as allocated, else as asked for",
+			[]string{job18(1, 0, 10, -1, 4, 20, 1, 3), job18(2, 0, 10, 0, 4, 20, 1, 3), job18(3, 0, 10, 6, 4, 20, 1, 3)}, 0,
+			"1@0:10/20*4 2@0:10/20*4 3@0:10/20*6", ""},
+		{"cut to the requested time; none asked for is the run time",
+			[]string{job18(1, 0, 30, 1, 1, 20, 1, 3), job18(2, 0, 30, 1, 1, -1, 1, 3), job18(3, 0, 30, 1, 1, 0, 1, 3)}, 0,
+			"1@0:20/20*1 2@0:30/30*1 3@0:30/30*1", ""},
+		{"never ran, cancelled, without processors, parts",
+			[]string{job18(1, 0, 0, 1, 1, 20, 5, 3), job18(2, 0, -1, 1, 1, 20, 0, 3), job18(3, 0, 5, -1, -1, 20, 1, 3),
+				job18(4, 0, 5, 1, 1, 20, 3, 3), job18(5, 0, 5, 1, 1, 20, 5, 3)}, 0, "5@0:5/20*1",
 			"2 never ran, 1 no processors, 1 part of a job that was checkpointed"},
-		{"other negative numbers are unknown, and what nobody needs may be anything", []string{"1 0 -2 10 2 1.5e3 9999999999999 2 20 -7.25 1 -9 -1 -1 -1 -1 -3 -1.5"}, 0, "1@0:10/20*2", ""},
-		{"whole numbers with a point", []string{"1.0 5.00 -1 10.0 2 -1 -1 2 20 -1 1 1 1 -1 1 -1 -1 -1"}, 0, "1@5:10/20*2", ""},
+		{"other negative numbers are unknown, and what nobody needs may be anything",
+			[]string{"1 0 -2 10 2 1.5e3 9999999999999 2 20 -7.25 1 -9 -1 -1 -1 -1 -3 -1.5"}, 0, "1@0:10/20*2", ""},
+		{"whole numbers with a point", []string{"1.0 5.00 -1 10.0 2 -1 -1 2 20 -1 1 1 1 -1 1 -1 -1 -1"}, 0, "1@5:10/20*2",
+			""},
 	} {
 		w, err := Read("log", bufio.NewReader(strings.NewReader(strings.Join(x.lines, "\n")+"\n")))
 		if err != nil {
@@ -55,7 +72,8 @@ func TestSWFOddities(t *testing.T) {
 			left = append(left, fmt.Sprintf("%d %s", l.Jobs, l.Why))
 		}
 		if got := strings.Join(jobs, " "); got != x.jobs || w.MaxProcs != x.procs || strings.Join(left, ", ") != x.left {
-			t.Errorf("%s: %d processors, jobs %s, left out %q; want %d, %s, %q", x.name, w.MaxProcs, got, left, x.procs, x.jobs, x.left)
+			t.Errorf("%s: %d processors, jobs %s, left out %q; want %d, %s, %q", x.name, w.MaxProcs, got, left, x.procs, x.jobs,
+				x.left)
 		}
 	}
 }
@@ -72,7 +90,8 @@ func TestSWFRefused(t *testing.T) {
 		{"; MaxProcs: 8\n", "no job that ran"},
 		{"", "no job that ran"},
 	} {
-		if _, err := Read("log", bufio.NewReader(strings.NewReader(x.text))); err == nil || !strings.Contains(err.Error(), x.want) {
+		if _, err := Read("log", bufio.NewReader(strings.NewReader(x.text))); err == nil ||
+			!strings.Contains(err.Error(), x.want) {
 			t.Errorf("%q: %v, want %s", x.text, err, x.want)
 		}
 	}
@@ -81,7 +100,8 @@ func TestSWFRefused(t *testing.T) {
 // TestSeveralGzipMembers: a file that was packed in pieces is read to its end.
 func TestSeveralGzipMembers(t *testing.T) {
 	var b bytes.Buffer
-	for _, text := range []string{"; MaxProcs: 4\n" + job18(1, 0, 10, 2, 2, 20, 1, 3) + "\n" + job18(2, 1, 10, 2, 2, 20, 1, 3)[:9], job18(2, 1, 10, 2, 2, 20, 1, 3)[9:] + "\n"} {
+	for _, text := range []string{"; MaxProcs: 4\n" + job18(1, 0, 10, 2, 2, 20, 1, 3) + "\n" +
+		job18(2, 1, 10, 2, 2, 20, 1, 3)[:9], job18(2, 1, 10, 2, 2, 20, 1, 3)[9:] + "\n"} {
 		z := gzip.NewWriter(&b)
 		z.Write([]byte(text))
 		z.Close()
@@ -98,7 +118,8 @@ func TestSeveralGzipMembers(t *testing.T) {
 
 // TestTooLargeForTheMachine: jobs that the machine can never run are counted and hold nobody up, with every scheduler.
 func TestTooLargeForTheMachine(t *testing.T) {
-	text := "; MaxProcs: 8\n" + strings.Join([]string{job18(1, 0, 10, 8, 8, 20, 1, 3), job18(2, 1, 10, 9, 9, 20, 1, 3), job18(3, 2, 10, 8, 8, 20, 1, -1), job18(4, 2, 10, 100, 100, 20, 1, 3)}, "\n") + "\n"
+	text := "; MaxProcs: 8\n" + strings.Join([]string{job18(1, 0, 10, 8, 8, 20, 1, 3), job18(2, 1, 10, 9, 9, 20, 1, 3),
+		job18(3, 2, 10, 8, 8, 20, 1, -1), job18(4, 2, 10, 100, 100, 20, 1, 3)}, "\n") + "\n"
 	for _, name := range strings.Split(SchedulerNames(), ", ") {
 		if name == Configured {
 			continue

@@ -109,15 +109,19 @@ func (o *Options) check() error {
 	case o.Conf != "" && o.Size != Size{}:
 		return errors.New("--conf says itself which nodes there are: leave out --nodes, --cpus-per-node and --gpus-per-node")
 	case o.Estimates != "" && o.Estimates != "requested" && o.Estimates != "actual":
-		return fmt.Errorf("--estimates %s: requested (what the users asked for) or actual (what the jobs really ran)", o.Estimates)
+		return fmt.Errorf("--estimates %s: requested (what the users asked for) or actual (what the jobs really ran)",
+			o.Estimates)
 	case o.Shake < 0 || o.Shake > maxShake:
 		return fmt.Errorf("--shake %d: from 0 to %d seconds", o.Shake, maxShake)
 	case len(o.WhatIf) > 0 && o.FromState == "":
-		return errors.New("--what-if asks about a live cluster: give its dump with --from-state FILE (gcontrol dump state FILE makes one); for a trace, --compare takes another configuration or scheduler")
+		return errors.New("--what-if asks about a live cluster: give its dump with --from-state FILE (gcontrol dump state " +
+			"FILE makes one); for a trace, --compare takes another configuration or scheduler")
 	case !slices.Contains([]string{"", ".svg"}, strings.ToLower(filepath.Ext(o.Plot))):
-		return fmt.Errorf("--plot %s: the plot is drawn as SVG: name it %s.svg", o.Plot, strings.TrimSuffix(o.Plot, filepath.Ext(o.Plot)))
+		return fmt.Errorf("--plot %s: the plot is drawn as SVG: name it %s.svg", o.Plot,
+			strings.TrimSuffix(o.Plot, filepath.Ext(o.Plot)))
 	case o.FromState != "" && (len(o.Compare) > 0 || o.Plot != "" || o.Shake > 0 || o.Size != Size{} || o.Fill):
-		return errors.New("--from-state runs a live cluster's queue forward: --compare, --plot, --shake, --fill and the size options are for traces; say what shall be different with --what-if or --conf")
+		return errors.New("--from-state runs a live cluster's queue forward: --compare, --plot, --shake, --fill and the " +
+			"size options are for traces; say what shall be different with --what-if or --conf")
 	}
 	_, err := ParseEvents(o.events())
 	return err
@@ -190,7 +194,8 @@ func (o *Options) files(outs []*Outcome, ms []*Metrics, labels []string) error {
 		}
 		return nil
 	}
-	return errors.Join(write(o.JobsOut, outs[0].WriteJobs), write(o.Plot, func(w io.Writer) error { return Plot(w, outs, ms, labels) }))
+	return errors.Join(write(o.JobsOut, outs[0].WriteJobs),
+		write(o.Plot, func(w io.Writer) error { return Plot(w, outs, ms, labels) }))
 }
 
 // print writes the report, to people or as JSON.

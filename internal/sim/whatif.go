@@ -19,7 +19,8 @@ type whatIf struct {
 }
 
 // WhatIfHelp says what --what-if takes.
-const WhatIfHelp = "scheduler=NAME, add=N:NODE (N more nodes like NODE), drain=NODES, resume=NODES, hold=JOB, release=JOB, cancel=JOB, " +
+const WhatIfHelp = "scheduler=NAME, add=N:NODE (N more nodes like NODE), drain=NODES, resume=NODES, hold=JOB, " +
+	"release=JOB, cancel=JOB, " +
 	"priority=JOB:N, timelimit=JOB:TIME, partition=JOB:NAME"
 
 // parseWhatIf reads the changes; scheduler is "" where none of them names one.
@@ -151,10 +152,12 @@ func editNodes(st *state.State, now model.Time, nodes []string, admin model.Node
 			return fmt.Errorf("--what-if: there is no node %s", name)
 		}
 		if admin == model.NodeUp && n.Link != model.LinkUp { // as if its daemon were there again
-			st.Apply(state.Command{At: now, Body: &state.Join{Node: name, BootID: n.BootID, BootAt: n.BootAt, Known: knownOn(v, n)}})
+			st.Apply(state.Command{At: now,
+				Body: &state.Join{Node: name, BootID: n.BootID, BootAt: n.BootAt, Known: knownOn(v, n)}})
 		}
 	}
-	st.Apply(state.Command{At: now, Body: &state.NodeEdit{Nodes: nodes, Admin: admin, Reason: "what if", By: "gbatch sim"}})
+	st.Apply(state.Command{At: now,
+		Body: &state.NodeEdit{Nodes: nodes, Admin: admin, Reason: "what if", By: "gbatch sim"}})
 	return nil
 }
 

@@ -99,8 +99,8 @@ func (w *Workload) add(j Job) {
 	w.Jobs = append(w.Jobs, j)
 }
 
-// Shake shifts every submission by 0 to most seconds, drawn with seed, and orders the jobs anew. Results that change much
-// with it say nothing about a scheduler.
+// Shake shifts every submission by 0 to most seconds, drawn with seed, and orders the jobs anew. Results that change
+// much with it say nothing about a scheduler.
 //
 // Source: Tsafrir, Ouaknine, Feitelson: Reducing performance evaluation sensitivity and variability by input shaking,
 // MASCOTS 2007.

@@ -2,8 +2,9 @@ package slurmjson
 
 import "gbatch/internal/model"
 
-// This file owns objects as tables: a field of an object has a name, a type and where its value comes from, once for every
-// version. What a version makes of a type, the Writer knows. A table is data and no code, which keeps a small binary small.
+// This file owns objects as tables: a field of an object has a name, a type and where its value comes from, once for
+// every version. What a version makes of a type, the Writer knows. A table is data and no code, which keeps a small
+// binary small.
 
 // Type is what kind of value a field has.
 type Type uint8
@@ -22,9 +23,9 @@ const (
 	Special // what writes itself
 )
 
-// Field is a member of an object that shows a row of type T. Its value comes from one of the functions, which says its type.
-// Without one it has the Type that is given, and gbatch has no such thing: it is an empty text or list, 0, false, or a
-// number that is missing.
+// Field is a member of an object that shows a row of type T. Its value comes from one of the functions, which says its
+// type. Without one it has the Type that is given, and gbatch has no such thing: it is an empty text or list, 0, false,
+// or a number that is missing.
 type Field[T any] struct {
 	Name string
 	In   Shapes
@@ -162,5 +163,6 @@ func Describe[T any](fields []Field[T]) []string {
 }
 
 func (t Type) String() string {
-	return [...]string{"text", "integer", "boolean", "number", "number", "moment", "words", "list", "object", "objects", "special"}[t]
+	return [...]string{"text", "integer", "boolean", "number", "number", "moment", "words", "list", "object", "objects",
+		"special"}[t]
 }

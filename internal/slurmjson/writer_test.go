@@ -23,7 +23,8 @@ func TestAppendString(t *testing.T) {
 // TestFrame: the frame names its version, and in every version it is JSON.
 func TestFrame(t *testing.T) {
 	type row struct{ n int64 }
-	fields := []Field[row]{{Name: "n", Num: func(r *row) (int64, bool, bool) { return r.n, r.n > 0, false }}, {Name: "none", Type: List}}
+	fields := []Field[row]{{Name: "n", Num: func(r *row) (int64, bool, bool) { return r.n, r.n > 0, false }},
+		{Name: "none", Type: List}}
 	for _, ver := range Versions() {
 		var b bytes.Buffer
 		j := Begin(&b, "rows", ver)
@@ -37,7 +38,8 @@ func TestFrame(t *testing.T) {
 		if ver < "v0.0.40" {
 			want = `{"rows":[{"n":0,"none":[]},{"n":1,"none":[]}],`
 		}
-		if !json.Valid(b.Bytes()) || !strings.HasPrefix(b.String(), want) || !strings.Contains(b.String(), `"data_parser":"data_parser/`+ver+`"`) {
+		if !json.Valid(b.Bytes()) || !strings.HasPrefix(b.String(), want) ||
+			!strings.Contains(b.String(), `"data_parser":"data_parser/`+ver+`"`) {
 			t.Errorf("%s: %s", ver, b.Bytes())
 		}
 	}

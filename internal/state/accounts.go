@@ -80,7 +80,8 @@ func (s *State) applyAccounts(at model.Time, c *Accounts) Result {
 		r := s.acctEdit(at, e, busy)
 		res.Each = append(res.Each, r)
 		if r != OK {
-			s.accounts, s.users, s.assocs, s.qos, s.usage, s.qosUse = keep.accounts, keep.users, keep.assocs, keep.qos, keep.usage, keep.qosUse
+			s.accounts, s.users, s.assocs, s.qos, s.usage, s.qosUse = keep.accounts, keep.users, keep.assocs, keep.qos,
+				keep.usage, keep.qosUse
 			s.nextAssoc, s.nextQOS, s.resetAt = keep.nextAssoc, keep.nextQOS, keep.resetAt
 			res.Refusal = r
 			return res
@@ -146,7 +147,8 @@ func (s *State) acctEdit(at model.Time, e *AcctEdit, busy *active) Refusal {
 			return JobsActive
 		}
 		s.assocs.Delete(key)
-		if u, ok := s.usage.Get(usageKey(e.Assoc.Account, e.Assoc.User, e.Assoc.Partition)); ok && e.Assoc.User != "" && u.Bill.Rate == 0 && u.Wall.Rate == 0 {
+		if u, ok := s.usage.Get(usageKey(e.Assoc.Account, e.Assoc.User, e.Assoc.Partition)); ok && e.Assoc.User != "" &&
+			u.Bill.Rate == 0 && u.Wall.Rate == 0 {
 			s.usage.Delete(usageKey(e.Assoc.Account, e.Assoc.User, e.Assoc.Partition))
 		}
 	case PutQOS:
@@ -250,7 +252,8 @@ func (s *State) dropQOS(name string, busy *active) Refusal {
 		return NoSuchQOS
 	case busy.qos[name]:
 		return JobsActive
-	case name == model.DefaultQOS, s.anyAssoc(func(a *model.Association) bool { return a.DefQOS == name || slices.Contains(a.QOS, name) }):
+	case name == model.DefaultQOS,
+		s.anyAssoc(func(a *model.Association) bool { return a.DefQOS == name || slices.Contains(a.QOS, name) }):
 		return InUse
 	}
 	s.qos.Delete(name)
@@ -284,7 +287,8 @@ func (s *State) seed() {
 	root := model.RootAccount
 	s.accounts.Set(root, &model.Account{Name: root, Description: "default root account", Organization: root})
 	s.users.Set(root, &model.User{Name: root, DefaultAccount: root, Admin: model.AdminFull})
-	s.assocs.Set(assocKey(root, "", ""), &model.Association{ID: 1, Account: root, Shares: 1, QOS: []string{model.DefaultQOS}})
+	s.assocs.Set(assocKey(root, "", ""),
+		&model.Association{ID: 1, Account: root, Shares: 1, QOS: []string{model.DefaultQOS}})
 	s.assocs.Set(assocKey(root, root, ""), &model.Association{ID: 2, Account: root, User: root, Shares: 1})
 	s.nextAssoc, s.acctGen = 3, 1
 	for _, q := range model.ShippedQOS() {

@@ -25,7 +25,8 @@ func TestAccountsAllOrNothing(t *testing.T) {
 		t.Helper()
 		return s.apply(&Accounts{Edits: edits})
 	}
-	if r := apply(acct("science", "root"), acct("physics", "science"), user("ann"), assoc("physics", "ann")); r.Refusal != OK {
+	if r := apply(acct("science", "root"), acct("physics", "science"), user("ann"),
+		assoc("physics", "ann")); r.Refusal != OK {
 		t.Fatal(r.Refusal)
 	}
 	gen := s.st.View().AcctGen()
@@ -44,7 +45,8 @@ func TestAccountsAllOrNothing(t *testing.T) {
 		{"account with a user", []AcctEdit{drop(acct("physics", ""))}, InUse, 0},
 		{"user with an association", []AcctEdit{drop(user("ann"))}, InUse, 0},
 		{"association unknown", []AcctEdit{drop(assoc("science", "ann"))}, NoSuchAssoc, 0},
-		{"QOS unknown", []AcctEdit{{Op: PutAssoc, Assoc: &model.Association{Account: "physics", User: "ann", QOS: []string{"none"}}}}, NoSuchQOS, 0},
+		{"QOS unknown", []AcctEdit{{Op: PutAssoc,
+			Assoc: &model.Association{Account: "physics", User: "ann", QOS: []string{"none"}}}}, NoSuchQOS, 0},
 		{"the default QOS", []AcctEdit{high, {Op: DropQOS, QOS: &model.QOS{Name: "normal"}}}, InUse, 1},
 		{"root", []AcctEdit{drop(acct("root", ""))}, InUse, 0},
 	} {
@@ -61,7 +63,8 @@ func TestAccountsAllOrNothing(t *testing.T) {
 		t.Errorf("edits made from old facts: %v", r.Refusal)
 	}
 	id := v.Association("physics", "ann", "").ID
-	if r := apply(assoc("physics", "ann"), drop(assoc("physics", "ann")), drop(user("ann")), drop(acct("physics", "")), high); r.Refusal != OK {
+	if r := apply(assoc("physics", "ann"), drop(assoc("physics", "ann")), drop(user("ann")), drop(acct("physics", "")),
+		high); r.Refusal != OK {
 		t.Error(r.Refusal)
 	}
 	if r := apply(acct("physics", "science"), user("ann"), assoc("physics", "ann")); r.Refusal != OK {

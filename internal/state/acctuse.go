@@ -50,7 +50,8 @@ func (u *Usage) add(v *Usage) {
 	plus(&u.Bill, v.Bill)
 	plus(&u.Wall, v.Wall)
 	for _, t := range v.TRES {
-		i, found := slices.BinarySearchFunc(u.TRES, t.TRES, func(x TRESUse, name string) int { return strings.Compare(x.TRES, name) })
+		i, found := slices.BinarySearchFunc(u.TRES, t.TRES,
+			func(x TRESUse, name string) int { return strings.Compare(x.TRES, name) })
 		if !found {
 			u.TRES = slices.Insert(u.TRES, i, TRESUse{TRES: t.TRES})
 		}

@@ -14,10 +14,10 @@ import (
 // Who may start and is over such a limit has Accrue NotAging, and begins to age at the moment at which another starts,
 // ends or is held: whoever has waited longest first. Of an array as many tasks as there is room for leave the record.
 //
-// Jobs of one account, user, QOS and partition are equal before these limits: they stand in one queue, and only its first
-// is looked at. It stands at one gate that is full, so that an event costs a look at who waits at the gates that it opened,
-// not at everybody who waits. Which one of several full gates that is makes no difference: those that could go on now
-// all stand at gates that were opened.
+// Jobs of one account, user, QOS and partition are equal before these limits: they stand in one queue, and only its
+// first is looked at. It stands at one gate that is full, so that an event costs a look at who waits at the gates that
+// it opened, not at everybody who waits. Which one of several full gates that is makes no difference: those that could
+// go on now all stand at gates that were opened.
 
 // ages is who waits to gain priority by age. It is derived, and made anew with the tallies.
 type ages struct {
@@ -125,7 +125,8 @@ func (a *ages) gatesOf(s *State, w who) []*ageGate {
 	gate("group ", q.GrpAccrue, OfQOS, q.Name)
 	gate("account ", q.MaxAccruePerAccount, OfQOSAccount, q.Name, w.account)
 	gate("user ", q.MaxAccruePerUser, OfQOSUser, q.Name, w.user)
-	if most, set := r.Inherited(func(a *model.Association) model.Limit { return a.MaxAccrue }); set && q.MaxAccruePerUser == 0 {
+	if most, set := r.Inherited(func(a *model.Association) model.Limit { return a.MaxAccrue }); set &&
+		q.MaxAccruePerUser == 0 {
 		gate("each ", model.LimitOf(most), OfAssoc, w.account, w.user, r.Part)
 	}
 	for i, as := range r.Chain {
@@ -212,7 +213,8 @@ func (f *facts) room(g *ageGate) int64 {
 	return g.most
 }
 
-// letAge lets jobs gain priority by age for which there is room since the last time, and reports whether there were any.
+// letAge lets jobs gain priority by age for which there is room since the last time, and reports whether there were
+// any.
 func (s *State) letAge(at model.Time) (changed bool) {
 	a := &s.ages
 	if len(a.fresh) == 0 && len(a.opened) == 0 {
@@ -336,7 +338,8 @@ func ageLines(s *State) (out []string) {
 	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
 		if c := s.ages.classes[whoOf(j)]; ageless(j) && c != nil {
 			if _, ok := c.jobs.Get(due{j.Eligible, j.ID}); ok {
-				out = append(out, fmt.Sprintf("%d of %s: %d", j.ID, strings.Join([]string{c.who.account, c.who.user, c.who.qos, c.who.part}, "/"), c.jobs.Len()))
+				out = append(out, fmt.Sprintf("%d of %s: %d", j.ID,
+					strings.Join([]string{c.who.account, c.who.user, c.who.qos, c.who.part}, "/"), c.jobs.Len()))
 			}
 		}
 		return true

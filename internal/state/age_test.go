@@ -25,7 +25,8 @@ func (s *session) accrue(w words) Result {
 		return 0
 	}
 	if w.has("qos") {
-		q := model.QOS{Name: w.named["qos"], UsageFactor: model.FactorOne, GrpAccrue: limit("grp"), MaxAccruePerUser: limit("pu"), MaxAccruePerAccount: limit("pa")}
+		q := model.QOS{Name: w.named["qos"], UsageFactor: model.FactorOne, GrpAccrue: limit("grp"),
+			MaxAccruePerUser: limit("pu"), MaxAccruePerAccount: limit("pa")}
 		return s.apply(&Accounts{Edits: []AcctEdit{putQOS(q)}})
 	}
 	if len(w.named) == 0 {
@@ -101,7 +102,8 @@ func TestLongestWaitingAge(t *testing.T) {
 			}
 		}
 		for _, q := range []string{"normal", "high"} {
-			edits = append(edits, putQOS(model.QOS{Name: q, UsageFactor: model.FactorOne, GrpAccrue: limit(), MaxAccruePerUser: limit(), MaxAccruePerAccount: limit()}))
+			edits = append(edits, putQOS(model.QOS{Name: q, UsageFactor: model.FactorOne, GrpAccrue: limit(),
+				MaxAccruePerUser: limit(), MaxAccruePerAccount: limit()}))
 		}
 		s := purseCluster(t, nil, edits...)
 		for step := range 250 {
@@ -117,19 +119,22 @@ func TestLongestWaitingAge(t *testing.T) {
 			case 1:
 				s.apply(&Edit{Targets: t1, Set: []Field{SetHold}, Hold: model.HoldKind(g.n(2))})
 			case 2:
-				s.apply(&Stop{Targets: []Target{t1[0], {Job: id + 1, Task: model.NoTask}, {Job: id + 3, Task: model.NoTask}}, Event: model.EvCancel})
+				s.apply(&Stop{Targets: []Target{t1[0], {Job: id + 1, Task: model.NoTask}, {Job: id + 3, Task: model.NoTask}},
+					Event: model.EvCancel})
 			case 3:
 				if j := s.st.View().Job(id); j != nil && IsReady(j) {
 					na := model.NodeAlloc{Node: "n1", CPUs: model.UpTo(16).Minus(s.st.View().Node("n1").UsedCPUs).First(1)}
-					s.apply(&Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p", LimitS: 60, Alloc: &model.Alloc{Nodes: []model.NodeAlloc{na}}}}}})
+					s.apply(&Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p", LimitS: 60,
+						Alloc: &model.Alloc{Nodes: []model.NodeAlloc{na}}}}}})
 				}
 			case 4:
 				s.now += 3_600_000
 				s.apply(&Tick{})
 				s.apply(&Edit{Targets: t1, Set: []Field{SetBegin}, Begin: s.now.Add(60)})
 			default:
-				s.apply(&Submit{Spec: &model.Spec{Name: "j", Account: []string{"science", "physics", "bio"}[g.n(3)], User: []string{"ann", "bob"}[g.n(2)],
-					QOS: []string{"normal", "high"}[g.n(2)], Partitions: []string{"p"}}})
+				s.apply(&Submit{Spec: &model.Spec{Name: "j", Account: []string{"science", "physics", "bio"}[g.n(3)],
+					User: []string{"ann", "bob"}[g.n(2)],
+					QOS:  []string{"normal", "high"}[g.n(2)], Partitions: []string{"p"}}})
 			}
 			if t.Failed() {
 				return
@@ -185,11 +190,14 @@ func BenchmarkAge(b *testing.B) {
 	for _, waiting := range []int{1000, 100_000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
 			st := New()
-			st.Apply(Command{At: epoch, Body: &SetConfig{Config: &model.Config{Params: model.Params{HoldLimits: true}, Partitions: []*model.Partition{{Name: "p"}}}}})
-			q := model.QOS{Name: "normal", UsageFactor: model.FactorOne, GrpAccrue: model.LimitOf(100), MaxAccruePerUser: model.LimitOf(2)}
+			st.Apply(Command{At: epoch, Body: &SetConfig{Config: &model.Config{Params: model.Params{HoldLimits: true},
+				Partitions: []*model.Partition{{Name: "p"}}}}})
+			q := model.QOS{Name: "normal", UsageFactor: model.FactorOne, GrpAccrue: model.LimitOf(100),
+				MaxAccruePerUser: model.LimitOf(2)}
 			st.Apply(Command{At: epoch, Body: &Accounts{Edits: []AcctEdit{putQOS(q)}}})
 			submit := func(at model.Time, n int) {
-				st.Apply(Command{At: at, Body: &Submit{Spec: &model.Spec{Account: "root", User: fmt.Sprint("u", n%1000), QOS: "normal", Partitions: []string{"p"}}}})
+				st.Apply(Command{At: at, Body: &Submit{Spec: &model.Spec{Account: "root", User: fmt.Sprint("u", n%1000),
+					QOS: "normal", Partitions: []string{"p"}}}})
 			}
 			for n := range waiting {
 				submit(epoch, n)

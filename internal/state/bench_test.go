@@ -31,17 +31,22 @@ func full(tb testing.TB, jobs int) (*State, [][]byte) {
 	logged := make([][]byte, jobs)
 	for i := range logged {
 		script := blob.Make(fmt.Appendf(nil, "#!/bin/sh\n#SBATCH -n 1\nexec ./simulate --case %d --out results/%d\n", i, i))
-		logged[i] = encoded(tb, &Submit{RequestID: fmt.Sprintf("%032x", i), Script: script, Env: env, Priority: 1_000_000, Spec: spec(i, script.Key, env.Key)})
+		logged[i] = encoded(tb, &Submit{RequestID: fmt.Sprintf("%032x", i), Script: script, Env: env, Priority: 1_000_000,
+			Spec: spec(i, script.Key, env.Key)})
 	}
 	return st, logged
 }
 
 func spec(i int, script, env string) *model.Spec {
-	return &model.Spec{Name: fmt.Sprintf("case-%06d", i), UID: 1000, GID: 1000, Groups: []uint32{1000, 27}, User: "ann", Group: "ann",
+	return &model.Spec{Name: fmt.Sprintf("case-%06d", i), UID: 1000, GID: 1000, Groups: []uint32{1000, 27}, User: "ann",
+		Group:   "ann",
 		Account: "physics", QOS: "normal", Partitions: []string{"p"}, Script: script, Env: env,
-		Command: fmt.Sprintf("/home/ann/runs/%06d/job.sh", i), Submit: fmt.Sprintf("gsubmit runs/%06d/job.sh", i), WorkDir: "/home/ann/runs",
-		StdIn: "/dev/null", StdOut: "/home/ann/runs/slurm-%j.out", Umask: 0o22, Host: "login1", MinNodes: 1, MaxNodes: 1, Tasks: 1, CPUsPerTask: 1,
-		Limits: []model.RLimit{{Resource: 7, Soft: 1024, Hard: 1 << 20}, {Resource: 3, Soft: 8 << 20, Hard: ^uint64(0)}}, LimitS: 3600}
+		Command: fmt.Sprintf("/home/ann/runs/%06d/job.sh", i), Submit: fmt.Sprintf("gsubmit runs/%06d/job.sh", i),
+		WorkDir: "/home/ann/runs",
+		StdIn:   "/dev/null", StdOut: "/home/ann/runs/slurm-%j.out", Umask: 0o22, Host: "login1", MinNodes: 1, MaxNodes: 1,
+		Tasks: 1, CPUsPerTask: 1,
+		Limits: []model.RLimit{{Resource: 7, Soft: 1024, Hard: 1 << 20}, {Resource: 3, Soft: 8 << 20, Hard: ^uint64(0)}},
+		LimitS: 3600}
 }
 
 func encoded(tb testing.TB, b Body) []byte {
@@ -87,8 +92,9 @@ func BenchmarkJobLife(b *testing.B) {
 		b.StopTimer()
 		id := st.Apply(Command{At: epoch, Body: &Submit{Spec: spec(i, "", "")}}).Job
 		node := fmt.Sprintf("n%03d", i%100)
-		start := encoded(b, &Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p", LimitS: 3600,
-			Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: node, CPUs: model.UpTo(1), MemMiB: 100, Tasks: 1}}}}}}})
+		start := encoded(b, &Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p",
+			LimitS: 3600,
+			Alloc:  &model.Alloc{Nodes: []model.NodeAlloc{{Node: node, CPUs: model.UpTo(1), MemMiB: 100, Tasks: 1}}}}}}})
 		started := encoded(b, &Reports{Reports: []Report{{Kind: Started, Job: id, Attempt: 1, At: epoch}}})
 		ended := encoded(b, &Reports{Reports: []Report{{Kind: Ended, Job: id, Attempt: 1, At: epoch}}})
 		b.StartTimer()
@@ -110,9 +116,11 @@ func BenchmarkArrayTask(b *testing.B) {
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		task := int32(i % (1 << 20))
-		st.Apply(Command{At: epoch, Body: &Starts{Plan: model.Plan{Starts: []model.Start{{Job: array, Task: task, Partition: "p", LimitS: 3600,
+		st.Apply(Command{At: epoch, Body: &Starts{Plan: model.Plan{Starts: []model.Start{{Job: array, Task: task,
+			Partition: "p", LimitS: 3600,
 			Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n000", CPUs: model.UpTo(1), MemMiB: 100, Tasks: 1}}}}}}}})
-		st.Apply(Command{At: epoch, Body: &Reports{Reports: []Report{{Kind: Ended, Job: st.nextID - 1, Attempt: 1, At: epoch}}}})
+		st.Apply(Command{At: epoch, Body: &Reports{Reports: []Report{{Kind: Ended, Job: st.nextID - 1, Attempt: 1,
+			At: epoch}}}})
 	}
 }
 

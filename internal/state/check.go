@@ -52,7 +52,8 @@ func (s *State) checkNodes() (err error) {
 			err = fmt.Errorf("node %s lists %d jobs, %d hold resources there", name, len(n.Jobs), len(holds[name]))
 			return false
 		}
-		if !slices.IsSorted(n.Jobs) || n.Exclusive != 0 && (n.AwakeJobs() != 1 || !slices.Contains(n.Jobs, n.Exclusive) || slices.Contains(n.Asleep, n.Exclusive)) {
+		if !slices.IsSorted(n.Jobs) || n.Exclusive != 0 &&
+			(n.AwakeJobs() != 1 || !slices.Contains(n.Jobs, n.Exclusive) || slices.Contains(n.Asleep, n.Exclusive)) {
 			err = fmt.Errorf("node %s lists jobs %v, asleep %v, and is job %d's alone", name, n.Jobs, n.Asleep, n.Exclusive)
 			return false
 		}
@@ -89,7 +90,8 @@ func (s *State) checkNodes() (err error) {
 			return false
 		}
 		if cpus.String() != n.UsedCPUs.String() || mem != n.UsedMem {
-			err = fmt.Errorf("node %s: books %s CPUs and %d MiB, its jobs hold %s and %d", name, n.UsedCPUs, n.UsedMem, cpus, mem)
+			err = fmt.Errorf("node %s: books %s CPUs and %d MiB, its jobs hold %s and %d", name, n.UsedCPUs, n.UsedMem, cpus,
+				mem)
 			return false
 		}
 		if ending != n.Ending {
@@ -177,7 +179,8 @@ func (s *State) checkJobs() (err error) {
 			t = &sums{}
 		}
 		// Finished tasks may have been forgotten already, so done is a lower bound.
-		if a.Waiting != t.waiting || a.Active != t.active || a.Done < t.done || a.Waiting+a.Active+a.Done != a.Total || a.Failed > a.Done {
+		if a.Waiting != t.waiting || a.Active != t.active || a.Done < t.done || a.Waiting+a.Active+a.Done != a.Total ||
+			a.Failed > a.Done {
 			err = fmt.Errorf("array %d counts %+v, its records %+v", id, *a, *t)
 		}
 		return err == nil
@@ -233,7 +236,8 @@ func (s *State) checkDerived() error {
 	fresh.reindex()
 	fresh.settleAs(s)
 	if fresh.active != s.active || fresh.pending != s.pending || fresh.nextDue != s.nextDue {
-		return fmt.Errorf("counters differ: active %d/%d, pending %d/%d, due %d/%d", s.active, fresh.active, s.pending, fresh.pending, s.nextDue, fresh.nextDue)
+		return fmt.Errorf("counters differ: active %d/%d, pending %d/%d, due %d/%d", s.active, fresh.active, s.pending,
+			fresh.pending, s.nextDue, fresh.nextDue)
 	}
 	if len(s.woken) > 0 {
 		return fmt.Errorf("%d jobs have started or ended and nobody looked who waits for them", len(s.woken))
@@ -263,7 +267,8 @@ func (s *State) checkDerived() error {
 		{"jobs that don't age yet", ageLines(s), ageLines(fresh)},
 	} {
 		if !slices.Equal(c.have, c.got) {
-			return fmt.Errorf("the index of %s differs from the facts: it has %v, they give %v", c.what, without(c.have, c.got), without(c.got, c.have))
+			return fmt.Errorf("the index of %s differs from the facts: it has %v, they give %v", c.what, without(c.have, c.got),
+				without(c.got, c.have))
 		}
 	}
 	if err := s.checkAges(); err != nil {

@@ -38,7 +38,8 @@ func (s *State) checkAccounts() (err error) {
 			return bad("association %q has number %d, which another has, or a wrong name", key, a.ID)
 		case !has(s.accounts, a.Account) || a.User != "" && !has(s.users, a.User):
 			return bad("association %q is of an account or user that does not exist", key)
-		case a.DefQOS != "" && !has(s.qos, a.DefQOS) || slices.ContainsFunc(a.QOS, func(q string) bool { return !has(s.qos, q) }):
+		case a.DefQOS != "" && !has(s.qos, a.DefQOS) ||
+			slices.ContainsFunc(a.QOS, func(q string) bool { return !has(s.qos, q) }):
 			return bad("association %q names a QOS that does not exist", key)
 		}
 		ids[a.ID] = true
@@ -48,7 +49,8 @@ func (s *State) checkAccounts() (err error) {
 		return err
 	}
 	s.users.Scan(func(name string, u *model.User) bool {
-		return u.DefaultAccount == "" || has(s.accounts, u.DefaultAccount) || bad("user %s has default account %s, which does not exist", name, u.DefaultAccount)
+		return u.DefaultAccount == "" || has(s.accounts, u.DefaultAccount) ||
+			bad("user %s has default account %s, which does not exist", name, u.DefaultAccount)
 	})
 	if err != nil {
 		return err
@@ -88,7 +90,8 @@ func (s *State) checkRates() error {
 		}
 		for _, t := range u.TRES {
 			if t.Meter.Rate != tres[key+"\x01"+t.TRES] {
-				return fmt.Errorf("usage of %s by %q grows by %d, its jobs by %d", t.TRES, key, t.Meter.Rate, tres[key+"\x01"+t.TRES])
+				return fmt.Errorf("usage of %s by %q grows by %d, its jobs by %d", t.TRES, key, t.Meter.Rate,
+					tres[key+"\x01"+t.TRES])
 			}
 		}
 		if u.Bill.Value < 0 {

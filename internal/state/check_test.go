@@ -11,18 +11,25 @@ import (
 func TestCheckFinds(t *testing.T) {
 	base := func() *State {
 		st := New()
-		cfg := &model.Config{Cluster: "c", Params: model.Params{MinJobAgeS: 300}, Partitions: []*model.Partition{{Name: "p", Nodes: []string{"n1"}}},
-			Nodes: []*model.NodeDef{{Name: "n1", CPUs: 4, MemMiB: 100, Gres: []model.GresDef{{Name: "gpu", Count: 2}}}}}
-		alloc := &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n1", CPUs: model.UpTo(2), MemMiB: 10, Gres: []model.GresAlloc{{Name: "gpu", Index: model.UpTo(1)}}}}}
+		cfg := &model.Config{Cluster: "c", Params: model.Params{MinJobAgeS: 300},
+			Partitions: []*model.Partition{{Name: "p", Nodes: []string{"n1"}}},
+			Nodes:      []*model.NodeDef{{Name: "n1", CPUs: 4, MemMiB: 100, Gres: []model.GresDef{{Name: "gpu", Count: 2}}}}}
+		alloc := &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n1", CPUs: model.UpTo(2), MemMiB: 10,
+			Gres: []model.GresAlloc{{Name: "gpu", Index: model.UpTo(1)}}}}}
 		after := []model.Dep{{Kind: model.DepAfterAny, Job: 1, Task: model.NoTask}}
 		blob := model.Blob{Key: "k", Data: []byte("x")}
 		for _, b := range []Body{
 			&SetConfig{Config: cfg}, &Join{Node: "n1", BootID: "b"},
-			&Submit{RequestID: "r", Script: blob, Spec: &model.Spec{Name: "a", Partitions: []string{"p"}}},                     // 1: runs
-			&Submit{Spec: &model.Spec{Name: "a", Partitions: []string{"p"}, Tasklist: model.TaskSet{{Lo: 0, Hi: 3, Step: 1}}}}, // 2: waits
-			&Submit{Spec: &model.Spec{Name: "a", Partitions: []string{"p"}, Deps: after}},                                      // 3: waits for 1
-			&Submit{Spec: &model.Spec{Name: "a", Partitions: []string{"p"}}},                                                   // 4: over
-			&Starts{Plan: model.Plan{Starts: []model.Start{{Job: 1, Task: model.NoTask, Partition: "p", LimitS: 60, Alloc: alloc}}}},
+			// 1: runs
+			&Submit{RequestID: "r", Script: blob, Spec: &model.Spec{Name: "a", Partitions: []string{"p"}}},
+			// 2: waits
+			&Submit{Spec: &model.Spec{Name: "a", Partitions: []string{"p"}, Tasklist: model.TaskSet{{Lo: 0, Hi: 3, Step: 1}}}},
+			// 3: waits for 1
+			&Submit{Spec: &model.Spec{Name: "a", Partitions: []string{"p"}, Deps: after}},
+			// 4: over
+			&Submit{Spec: &model.Spec{Name: "a", Partitions: []string{"p"}}},
+			&Starts{Plan: model.Plan{Starts: []model.Start{{Job: 1, Task: model.NoTask, Partition: "p", LimitS: 60,
+				Alloc: alloc}}}},
 			&Stop{Targets: []Target{{Job: 4, Task: model.NoTask}}, Event: model.EvCancel},
 		} {
 			st.Apply(Command{At: epoch, Body: b})
@@ -51,20 +58,26 @@ func TestCheckFinds(t *testing.T) {
 		"books gpu 0-1": func(st *State) {
 			node(st, func(n *model.Node) { n.UsedGres = []model.GresAlloc{{Name: "gpu", Index: model.UpTo(2)}} })
 		},
-		"is job 3's alone":                   func(st *State) { node(st, func(n *model.Node) { n.Exclusive = 3 }) },
-		"stored under another number":        func(st *State) { job(st, 3, func(j *model.Job) { j.ID = 7 }) },
-		"is pending, and ran":                func(st *State) { job(st, 3, func(j *model.Job) { j.End = &model.End{} }) },
-		"has resources without a run":        func(st *State) { job(st, 1, func(j *model.Job) { j.Run = nil }) },
-		"ran without an allocation":          func(st *State) { job(st, 1, func(j *model.Job) { j.Run = &model.Run{} }) },
-		"is over without an end":             func(st *State) { job(st, 4, func(j *model.Job) { j.End = nil }) },
-		"in no known state":                  func(st *State) { job(st, 4, func(j *model.Job) { j.State = 99 }) },
-		"still has dependencies":             func(st *State) { job(st, 4, func(j *model.Job) { j.Deps = make([]model.Dep, 1) }) },
+		"is job 3's alone":            func(st *State) { node(st, func(n *model.Node) { n.Exclusive = 3 }) },
+		"stored under another number": func(st *State) { job(st, 3, func(j *model.Job) { j.ID = 7 }) },
+		"is pending, and ran":         func(st *State) { job(st, 3, func(j *model.Job) { j.End = &model.End{} }) },
+		"has resources without a run": func(st *State) { job(st, 1, func(j *model.Job) { j.Run = nil }) },
+		"ran without an allocation":   func(st *State) { job(st, 1, func(j *model.Job) { j.Run = &model.Run{} }) },
+		"is over without an end":      func(st *State) { job(st, 4, func(j *model.Job) { j.End = nil }) },
+		"in no known state":           func(st *State) { job(st, 4, func(j *model.Job) { j.State = 99 }) },
+		"still has dependencies": func(st *State) {
+			job(st, 4,
+				func(j *model.Job) { j.Deps = make([]model.Dep, 1) })
+		},
 		"disagree whether it is of an array": func(st *State) { job(st, 3, func(j *model.Job) { j.ArrayID = 3 }) },
-		"task ranges that are not ascending": func(st *State) { job(st, 2, func(j *model.Job) { j.Tasks = model.TaskSet{{Lo: 3, Hi: 1, Step: 1}} }) },
-		"array 2 counts":                     func(st *State) { st.countArray(2, func(a *Array) { a.Waiting-- }) },
-		"its counters are gone":              func(st *State) { st.arrays.Delete(2) },
-		"has 2 references":                   func(st *State) { st.useBlob("k") },
-		"is used and missing":                func(st *State) { st.blobs.Delete("k") },
+		"task ranges that are not ascending": func(st *State) {
+			job(st, 2,
+				func(j *model.Job) { j.Tasks = model.TaskSet{{Lo: 3, Hi: 1, Step: 1}} })
+		},
+		"array 2 counts":        func(st *State) { st.countArray(2, func(a *Array) { a.Waiting-- }) },
+		"its counters are gone": func(st *State) { st.arrays.Delete(2) },
+		"has 2 references":      func(st *State) { st.useBlob("k") },
+		"is used and missing":   func(st *State) { st.blobs.Delete("k") },
 		"still waits (afterany) for 1": func(st *State) {
 			job(st, 3, func(j *model.Job) { j.Deps = []model.Dep{{Kind: model.DepAfterAny, Job: 4, Task: model.NoTask}} })
 		},
@@ -82,7 +95,10 @@ func TestCheckFinds(t *testing.T) {
 		"is from the future":                  func(st *State) { st.nextSeq = 2 },
 		"1 requests, 2 in their queue":        func(st *State) { st.reqQueue.Set(77, "x") },
 		"request r stands in the queue":       func(st *State) { st.requests.Set("r", request{Job: 1, Seq: 9}) },
-		"is in no configuration, and empty":   func(st *State) { st.nodes.Set("n9", &model.Node{Def: &model.NodeDef{Name: "n9"}}) },
+		"is in no configuration, and empty": func(st *State) {
+			st.nodes.Set("n9",
+				&model.Node{Def: &model.NodeDef{Name: "n9"}})
+		},
 	} {
 		st := base()
 		damage(st)
@@ -96,20 +112,23 @@ func TestCheckFinds(t *testing.T) {
 func TestSharedValues(t *testing.T) {
 	st := New()
 	mk := func() *model.Spec {
-		return &model.Spec{Name: "a", User: "ann", Partitions: []string{"p", "q"}, Groups: []uint32{1, 2}, ReqNodes: []string{"n1"}, ExcNodes: []string{"n2"},
+		return &model.Spec{Name: "a", User: "ann", Partitions: []string{"p", "q"}, Groups: []uint32{1, 2},
+			ReqNodes: []string{"n1"}, ExcNodes: []string{"n2"},
 			Limits: []model.RLimit{{Resource: 1, Soft: 2, Hard: 3}}, Gres: []model.GresReq{{Name: "gpu", Count: 1}}}
 	}
 	for range 2 {
 		st.Apply(Command{At: epoch, Body: &Submit{Spec: mk()}})
 	}
 	a, b := st.View().Job(1).Spec, st.View().Job(2).Spec
-	if &a.Partitions[0] != &b.Partitions[0] || &a.Groups[0] != &b.Groups[0] || &a.Limits[0] != &b.Limits[0] || &a.Gres[0] != &b.Gres[0] ||
+	if &a.Partitions[0] != &b.Partitions[0] || &a.Groups[0] != &b.Groups[0] || &a.Limits[0] != &b.Limits[0] ||
+		&a.Gres[0] != &b.Gres[0] ||
 		&a.ReqNodes[0] != &b.ReqNodes[0] || &a.ExcNodes[0] != &b.ExcNodes[0] {
 		t.Error("two equal jobs hold two copies")
 	}
 	other := mk()
 	other.Partitions, other.Gres = []string{"q"}, []model.GresReq{{Name: "gpu", Count: 2}}
-	st.Apply(Command{At: epoch, Body: &Edit{Targets: []Target{{Job: 1, Task: model.NoTask}, {Job: 9, Task: model.NoTask}}, Set: []Field{SetSpec}, Spec: other}})
+	st.Apply(Command{At: epoch, Body: &Edit{Targets: []Target{{Job: 1, Task: model.NoTask}, {Job: 9, Task: model.NoTask}},
+		Set: []Field{SetSpec}, Spec: other}})
 	if c := st.View().Job(1).Spec; len(c.Partitions) != 1 || c.Gres[0].Count != 2 {
 		t.Error("the edit was lost")
 	}
@@ -121,20 +140,26 @@ func TestSharedValues(t *testing.T) {
 // TestViewFinds covers the look-ups that transcripts do not use.
 func TestViewFinds(t *testing.T) {
 	st := New()
-	if v := st.View(); v.Config() == nil || v.Partition("p") != nil || v.Node("n") != nil || v.NodeDef("n") != nil || v.Job(1) != nil ||
-		v.Array(1) != nil || v.Task(1, 0) != nil || v.TaskRecord(1, 0) != nil || v.HasBlob("k") || v.Blob("k").Key != "" || v.Request("r") != 0 ||
+	if v := st.View(); v.Config() == nil || v.Partition("p") != nil || v.Node("n") != nil || v.NodeDef("n") != nil ||
+		v.Job(1) != nil ||
+		v.Array(1) != nil || v.Task(1, 0) != nil || v.TaskRecord(1, 0) != nil || v.HasBlob("k") || v.Blob("k").Key != "" ||
+		v.Request("r") != 0 ||
 		v.ReadyLen("p") != 0 || v.ReadyParts() != nil || v.NextDue() != 0 || v.Instance() != 0 {
 		t.Error("an empty state has something")
 	}
-	st.Apply(Command{At: epoch, Body: &SetConfig{Config: &model.Config{Nodes: []*model.NodeDef{{Name: "n"}}, Partitions: []*model.Partition{{Name: "p"}}}, Instance: 5}})
+	st.Apply(Command{At: epoch, Body: &SetConfig{Config: &model.Config{Nodes: []*model.NodeDef{{Name: "n"}},
+		Partitions: []*model.Partition{{Name: "p"}}}, Instance: 5}})
 	st.Apply(Command{At: epoch, Body: &SetConfig{Config: st.View().Config(), Instance: 6}})
 	for range 3 {
 		st.Apply(Command{At: epoch, Body: &Submit{RequestID: "r2", Spec: &model.Spec{Partitions: []string{"p"}}}})
-		st.Apply(Command{At: epoch, Body: &Submit{Script: model.Blob{Key: "k", Data: []byte("x")}, Spec: &model.Spec{Partitions: []string{"p"}, Tasklist: model.TaskSet{{Lo: 4, Hi: 6, Step: 2}}}}})
+		st.Apply(Command{At: epoch, Body: &Submit{Script: model.Blob{Key: "k", Data: []byte("x")},
+			Spec: &model.Spec{Partitions: []string{"p"}, Tasklist: model.TaskSet{{Lo: 4, Hi: 6, Step: 2}}}}})
 	}
 	v := st.View()
-	if v.Instance() != 5 || v.NodeDef("n") == nil || v.Partition("p") == nil || v.Request("r2") != 1 || !v.HasBlob("k") || v.Blob("k").Refs != 3 ||
-		v.Array(2).Total != 2 || v.Task(2, 4) != nil || v.TaskRecord(2, 4).ID != 2 || v.TaskRecord(2, 5) != nil || v.JobCount() != 4 || v.Pending() != 4 {
+	if v.Instance() != 5 || v.NodeDef("n") == nil || v.Partition("p") == nil || v.Request("r2") != 1 || !v.HasBlob("k") ||
+		v.Blob("k").Refs != 3 ||
+		v.Array(2).Total != 2 || v.Task(2, 4) != nil || v.TaskRecord(2, 4).ID != 2 || v.TaskRecord(2, 5) != nil ||
+		v.JobCount() != 4 || v.Pending() != 4 {
 		t.Errorf("the view lacks something: %v", dumpOf(v))
 	}
 	var behind []model.JobID

@@ -396,7 +396,8 @@ func Decode(data []byte) (Command, error) {
 		return Command{}, fmt.Errorf("decode command kind %d: %w", cmd.Kind, err)
 	}
 	if cmd.Body == nil {
-		return Command{}, fmt.Errorf("command kind %d is unknown to this version: the log was written by a newer gbatch", cmd.Kind)
+		return Command{}, fmt.Errorf("command kind %d is unknown to this version: the log was written by a newer gbatch",
+			cmd.Kind)
 	}
 	if err := validBody(cmd.Body); err != nil {
 		return Command{}, fmt.Errorf("command kind %d: %w", cmd.Kind, err)

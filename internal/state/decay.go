@@ -9,7 +9,8 @@ import (
 )
 
 // Usage fades: what was used a half-life ago counts for half (PriorityDecayHalfLife). Nothing is ever walked for that.
-// A meter is a value at a moment and the rate at which it grows, and what it is at any later moment t has a closed form,
+// A meter is a value at a moment and the rate at which it grows, and what it is at any later moment t has a closed
+// form,
 //
 //	V(t) = V·d + R·H/ln2·(1-d),  d = 2^(-(t-stamp)/H)
 //
@@ -88,8 +89,8 @@ func (f Fade) At(m Meter, stamp, now model.Time) int64 {
 // maxReach bounds how far ahead a meter is looked at, milliseconds: ten years.
 const maxReach = 10 * 365 * 86400 * 1000
 
-// Reaches gives the first moment, stamp or later, at which a meter taken at stamp is at least most; 0 if it isn't within
-// ten years: with a half-life a meter grows towards a bound.
+// Reaches gives the first moment, stamp or later, at which a meter taken at stamp is at least most; 0 if it isn't
+// within ten years: with a half-life a meter grows towards a bound.
 func (f Fade) Reaches(m Meter, stamp model.Time, most int64) model.Time {
 	if stamp < f.ResetAt {
 		m.Value, stamp = 0, f.ResetAt

@@ -36,7 +36,8 @@ func ReadDump(r io.Reader) (*State, model.Time, error) {
 		return nil, 0, fmt.Errorf("this is no dump of a cluster's state: gcontrol dump state FILE makes one")
 	}
 	if f[1] != strconv.Itoa(dumpFormat) {
-		return nil, 0, fmt.Errorf("the dump has format %s, this version reads %d: use the gbatch that made it", f[1], dumpFormat)
+		return nil, 0, fmt.Errorf("the dump has format %s, this version reads %d: use the gbatch that made it", f[1],
+			dumpFormat)
 	}
 	now, err := strconv.ParseInt(f[2], 10, 64)
 	if err != nil || now <= 0 {

@@ -109,7 +109,8 @@ func nodeLine(n *model.Node) string {
 		fmt.Fprintf(&b, " shared-in-%s=%v", sh.Part, sh.Layers)
 	}
 	for _, o := range n.Out {
-		what := map[model.OutKind]string{model.OutDrained: "drained", model.OutFault: "fault", model.OutInUse: "used", model.OutCleared: "cleared"}[o.Kind]
+		what := map[model.OutKind]string{model.OutDrained: "drained", model.OutFault: "fault", model.OutInUse: "used",
+			model.OutCleared: "cleared"}[o.Kind]
 		fmt.Fprintf(&b, " %s%d=%s", o.Name, o.Index, what)
 		if o.Reason != "" {
 			fmt.Fprintf(&b, "(%s by %s)", o.Reason, o.By)
@@ -133,7 +134,8 @@ func dumpOf(v *View) []string {
 	v.Nodes(func(n *model.Node) bool { out = append(out, nodeLine(n)); return true })
 	v.Jobs(func(j *model.Job) bool { out = append(out, jobLine(j)); return true })
 	v.arrays.Scan(func(id model.JobID, a *Array) bool {
-		out = append(out, fmt.Sprintf("array %d: %d waiting, %d active, %d done, %d failed, exit %d", id, a.Waiting, a.Active, a.Done, a.Failed, a.MaxExit))
+		out = append(out, fmt.Sprintf("array %d: %d waiting, %d active, %d done, %d failed, exit %d", id, a.Waiting, a.Active,
+			a.Done, a.Failed, a.MaxExit))
 		return true
 	})
 	return out

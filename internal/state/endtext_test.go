@@ -10,7 +10,8 @@ import (
 
 // Every way in which a job can end without having completed leaves a sentence in its record, and the node that it was.
 func TestEveryEndSaysWhy(t *testing.T) {
-	const one, two = "node n1 cpus=4 gpu=a100:2\nnode n2 cpus=4\npart p nodes=n1,n2\nconfigure\njoin n1 boot=b1\njoin n2 boot=b1\n", "start 1 n1,n2\nstarted 1\n"
+	const one, two = "node n1 cpus=4 gpu=a100:2\nnode n2 cpus=4\npart p nodes=n1,n2\nconfigure\njoin n1 boot=b1\njoin " +
+		"n2 boot=b1\n", "start 1 n1,n2\nstarted 1\n"
 	for _, c := range []struct {
 		name, script string
 		state        model.JobState
@@ -18,25 +19,36 @@ func TestEveryEndSaysWhy(t *testing.T) {
 	}{
 		{"completed", "submit\nstart 1 n1\nstarted 1\nended 1", model.Completed, "", ""},
 		{"exit code", "submit\nstart 1 n1\nstarted 1\nended 1 code=3", model.Failed, "its script ended with exit code 3", ""},
-		{"no such command", "submit\nstart 1 n1\nstarted 1\nended 1 code=127", model.Failed, "exit code 127: as a rule a command that was not found", ""},
+		{"no such command", "submit\nstart 1 n1\nstarted 1\nended 1 code=127", model.Failed,
+			"exit code 127: as a rule a command that was not found", ""},
 		{"signal", "submit\nstart 1 n1\nstarted 1\nended 1 signal=11", model.Failed, "its script was ended by signal 11", ""},
 		{"launcher lost", "submit\nstart 1 n1\nstarted 1\nended 1 unknown", model.Failed, "exit status unknown", ""},
 		{"memory", "submit\nstart 1 n1\nstarted 1\nended 1 oom", model.OutOfMemory, "ran out of memory", ""},
-		{"cancelled", "submit\nstart 1 n1\nstarted 1\ncancel 1 uid=7\nended 1 signal=15", model.Cancelled, "cancelled by its owner", ""},
-		{"cancelled by another", "submit\nstart 1 n1\nstarted 1\ncancel 1 uid=9\nended 1 signal=15", model.Cancelled, "cancelled by user id 9", ""},
+		{"cancelled", "submit\nstart 1 n1\nstarted 1\ncancel 1 uid=7\nended 1 signal=15", model.Cancelled,
+			"cancelled by its owner", ""},
+		{"cancelled by another", "submit\nstart 1 n1\nstarted 1\ncancel 1 uid=9\nended 1 signal=15", model.Cancelled,
+			"cancelled by user id 9", ""},
 		{"cancelled waiting", "submit\ncancel 1 uid=7", model.Cancelled, "cancelled by its owner", ""},
-		{"time limit", "submit limit=60\nstart 1 n1\nstarted 1\ntick +61\nended 1 signal=15", model.Timeout, "reached its time limit of 00:01:00", ""},
-		{"preempted", "submit\nstart 1 n1\nstarted 1\npreempt 1\nended 1 signal=15", model.Preempted, "preempted by a job of higher priority", ""},
+		{"time limit", "submit limit=60\nstart 1 n1\nstarted 1\ntick +61\nended 1 signal=15", model.Timeout,
+			"reached its time limit of 00:01:00", ""},
+		{"preempted", "submit\nstart 1 n1\nstarted 1\npreempt 1\nended 1 signal=15", model.Preempted,
+			"preempted by a job of higher priority", ""},
 		{"node silent", "submit\nstart 1 n1\nstarted 1\nlost n1", model.NodeFail, "node n1 does not answer", "n1"},
-		{"other node silent", "submit\n" + two + "lost n2\nended 1 signal=15", model.NodeFail, "node n2 does not answer", "n2"},
-		{"node rebooted", "submit\nstart 1 n1\nstarted 1\njoin n1 boot=b2", model.NodeFail, "node n1 was rebooted while the job was on it", "n1"},
+		{"other node silent", "submit\n" + two + "lost n2\nended 1 signal=15", model.NodeFail, "node n2 does not answer",
+			"n2"},
+		{"node rebooted", "submit\nstart 1 n1\nstarted 1\njoin n1 boot=b2", model.NodeFail,
+			"node n1 was rebooted while the job was on it", "n1"},
 		{"job forgotten", "submit\nstart 1 n1\nstarted 1\njoin n1 boot=b1", model.NodeFail, "node n1 has lost the job", "n1"},
-		{"node set down", "submit\nstart 1 n1\nstarted 1\ndown n1 reason=smoke\nended 1 signal=15", model.NodeFail, "node n1 was set DOWN by root: smoke", "n1"},
-		{"gpu fault", "submit\nstart 1 n1 gpu=0\nstarted 1\ntells n1 0:5:XID-79\nended 1 signal=15", model.NodeFail, "gpu 0 of node n1: XID-79", "n1"},
-		{"cancelled after all", "submit requeue\nstart 1 n1\nstarted 1\ndown n1\ncancel 1 uid=7\nended 1 signal=15", model.Cancelled, "cancelled by its owner", ""},
+		{"node set down", "submit\nstart 1 n1\nstarted 1\ndown n1 reason=smoke\nended 1 signal=15", model.NodeFail,
+			"node n1 was set DOWN by root: smoke", "n1"},
+		{"gpu fault", "submit\nstart 1 n1 gpu=0\nstarted 1\ntells n1 0:5:XID-79\nended 1 signal=15", model.NodeFail,
+			"gpu 0 of node n1: XID-79", "n1"},
+		{"cancelled after all", "submit requeue\nstart 1 n1\nstarted 1\ndown n1\ncancel 1 uid=7\nended 1 signal=15",
+			model.Cancelled, "cancelled by its owner", ""},
 		{"dependency", "submit\nsubmit dep=afterok:1 kill\nstart 1 n1\nstarted 1\nended 1 code=1", model.Cancelled,
 			"waits for afterok:1, which can't come true any more: job 1 ended FAILED", ""},
-		{"dependency on an array", "submit array=0-2\nsubmit dep=afterok:1 kill\nstart 1_0 n1\nstarted 3\nended 3\nstart 1_1 n1\nstarted 4\nended 4 code=1\nstart 1_2 n1\nstarted 1\nended 1",
+		{"dependency on an array", "submit array=0-2\nsubmit dep=afterok:1 kill\nstart 1_0 n1\nstarted 3\nended 3\nstart " +
+			"1_1 n1\nstarted 4\nended 4 code=1\nstart 1_2 n1\nstarted 1\nended 1",
 			model.Cancelled, "waits for afterok:1, which can't come true any more: job 1_1 ended FAILED", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -50,7 +62,8 @@ func TestEveryEndSaysWhy(t *testing.T) {
 			if strings.HasPrefix(c.name, "dependency") {
 				j = s.st.View().Job(2)
 			}
-			if j == nil || j.State != c.state || !strings.Contains(j.EndText(), c.text) || (c.text == "") != (j.EndText() == "") {
+			if j == nil || j.State != c.state || !strings.Contains(j.EndText(), c.text) ||
+				(c.text == "") != (j.EndText() == "") {
 				t.Fatalf("ended %+v, says %q; want %s, %q\n%s", j, j.EndText(), c.state, c.text, out.String())
 			}
 			node := ""

@@ -101,9 +101,11 @@ func (f *facts) submitLimit(sp *model.Spec) model.Reason {
 		case !user && over(q.MaxSubmitPerUser, OfQOSUser, q.Name, sp.User):
 			return model.ReasonQOSMaxSubmitJobPerUserLimit
 		}
-		group, user, account = group || q.GrpSubmit != 0, user || q.MaxSubmitPerUser != 0, account || q.MaxSubmitPerAccount != 0
+		group, user, account = group || q.GrpSubmit != 0, user || q.MaxSubmitPerUser != 0, account ||
+			q.MaxSubmitPerAccount != 0
 	}
-	if n, set := r.Inherited(func(a *model.Association) model.Limit { return a.MaxSubmit }); set && !user && over(model.LimitOf(n), OfAssoc, sp.Account, sp.User, r.Part) {
+	if n, set := r.Inherited(func(a *model.Association) model.Limit { return a.MaxSubmit }); set && !user &&
+		over(model.LimitOf(n), OfAssoc, sp.Account, sp.User, r.Part) {
 		return model.ReasonAssocMaxSubmitJobLimit
 	}
 	for i, a := range r.Chain {

@@ -141,7 +141,8 @@ func partOf(j *model.Job) (elem, group uint64) {
 
 // movingOf gives the state of a job of which a node has to be told something, or 0.
 func movingOf(j *model.Job) model.JobState {
-	if j != nil && (j.State == model.Configuring || j.State == model.Completing || j.State.HasResources() && (j.Run.Turns > 0 || j.Run.Warned != 0 || !j.Run.Unready.Empty())) {
+	if j != nil && (j.State == model.Configuring || j.State == model.Completing || j.State.HasResources() &&
+		(j.Run.Turns > 0 || j.Run.Warned != 0 || !j.Run.Unready.Empty())) {
 		return j.State
 	}
 	return 0
@@ -245,7 +246,8 @@ func moveDue(tree *btree.BTreeG[due], id model.JobID, from, to model.Time) {
 
 func (s *State) moveReady(old, j *model.Job) {
 	from, to := readyIn(old), readyIn(j)
-	if len(from) == 0 && len(to) == 0 || len(from) > 0 && len(to) > 0 && old.Priority == j.Priority && slices.Equal(from, to) {
+	if len(from) == 0 && len(to) == 0 || len(from) > 0 && len(to) > 0 && old.Priority == j.Priority &&
+		slices.Equal(from, to) {
 		return
 	}
 	for _, p := range from {

@@ -72,19 +72,23 @@ func (in *interned) list(list []string) []string {
 
 // spec makes sp share what many jobs have in common. sp, with all that it refers to, is not published yet.
 func (in *interned) spec(sp *model.Spec) {
-	for _, p := range []*string{&sp.User, &sp.Group, &sp.Account, &sp.QOS, &sp.WorkDir, &sp.StdIn, &sp.StdOut, &sp.StdErr, &sp.Host, &sp.Features} {
+	for _, p := range []*string{&sp.User, &sp.Group, &sp.Account, &sp.QOS, &sp.WorkDir, &sp.StdIn, &sp.StdOut, &sp.StdErr,
+		&sp.Host, &sp.Features} {
 		*p = in.text(*p)
 	}
 	sp.Partitions, sp.ReqNodes, sp.ExcNodes = in.list(sp.Partitions), in.list(sp.ReqNodes), in.list(sp.ExcNodes)
-	sp.Groups = share(in, in.groups, sp.Groups, func(key []byte, g uint32) []byte { return binary.BigEndian.AppendUint32(key, g) })
+	sp.Groups = share(in, in.groups, sp.Groups,
+		func(key []byte, g uint32) []byte { return binary.BigEndian.AppendUint32(key, g) })
 	sp.Limits = share(in, in.limits, sp.Limits, func(key []byte, l model.RLimit) []byte {
-		return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(key, l.Resource), l.Soft), l.Hard)
+		return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(key, l.Resource),
+			l.Soft), l.Hard)
 	})
 	for i := range sp.Gres {
 		sp.Gres[i].Name, sp.Gres[i].Type = in.text(sp.Gres[i].Name), in.text(sp.Gres[i].Type)
 	}
 	sp.Gres = share(in, in.gres, sp.Gres, func(key []byte, g model.GresReq) []byte {
-		return append(binary.BigEndian.AppendUint32(writeText(writeText(key, g.Name), g.Type), uint32(g.Count)), byte(g.Per), byte(g.Milli), byte(g.Milli>>8), byte(g.Milli>>16), byte(g.Milli>>24))
+		return append(binary.BigEndian.AppendUint32(writeText(writeText(key, g.Name), g.Type), uint32(g.Count)), byte(g.Per),
+			byte(g.Milli), byte(g.Milli>>8), byte(g.Milli>>16), byte(g.Milli>>24))
 	})
 }
 

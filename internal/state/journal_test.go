@@ -45,8 +45,10 @@ func TestChangesNamesWhatChanged(t *testing.T) {
 	for i, data := range logged {
 		fold(t, st, data)
 		if i%3 == 0 {
-			st.Apply(Command{At: epoch, Body: &Starts{Plan: model.Plan{Starts: []model.Start{{Job: model.JobID(i + 1), Task: model.NoTask, Partition: "p", LimitS: 60,
-				Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n007", CPUs: model.UpTo(i%128 + 1).Minus(model.UpTo(i % 128)), MemMiB: 1, Tasks: 1}}}}}}}})
+			st.Apply(Command{At: epoch, Body: &Starts{Plan: model.Plan{Starts: []model.Start{{Job: model.JobID(i + 1),
+				Task: model.NoTask, Partition: "p", LimitS: 60,
+				Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n007", CPUs: model.UpTo(i%128 + 1).Minus(model.UpTo(i % 128)),
+					MemMiB: 1, Tasks: 1}}}}}}}})
 		}
 		if i%7 == 0 {
 			follow()

@@ -9,12 +9,13 @@ import (
 
 // launchfail.go is what a launch that failed means, for the job and for the node.
 //
-// The job goes back to the queue, waits a while that doubles with each failure, and keeps off that node for avoidS; after
-// LaunchRetries failures it is held. The node is drained once LaunchDrain distinct jobs in a row could not be launched there:
-// one job that can't be launched anywhere takes no node down, and a broken node does not eat the queue. A launch that
-// works wipes both slates.
+// The job goes back to the queue, waits a while that doubles with each failure, and keeps off that node for avoidS;
+// after LaunchRetries failures it is held. The node is drained once LaunchDrain distinct jobs in a row could not be
+// launched there: one job that can't be launched anywhere takes no node down, and a broken node does not eat the queue.
+// A launch that works wipes both slates.
 
-// avoidS is how long a job keeps off a node that could not launch it, seconds. It is not for ever: the node may be the only one.
+// avoidS is how long a job keeps off a node that could not launch it, seconds. It is not for ever: the node may be the
+// only one.
 const avoidS = 600
 
 // launchFailed takes a job away from a node that could not start it.
@@ -36,7 +37,8 @@ func (s *State) launchFailed(j *model.Job, at model.Time, r *Report) bool {
 		j, _ = s.jobs.Get(j.ID)
 		j = s.avoid(j, node, at)
 	}
-	s.partEnded(j, at, &Report{Kind: Ended, Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: model.Exit{Text: r.Text}, Node: r.Node})
+	s.partEnded(j, at, &Report{Kind: Ended, Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: model.Exit{Text: r.Text},
+		Node: r.Node})
 	return true
 }
 
@@ -85,7 +87,8 @@ func (s *State) strike(node string, job model.JobID, text string, at model.Time)
 	}
 	s.putNode(node, &n)
 	if limit := int(s.cfg.Params.Rules.LaunchDrain); limit > 0 && len(n.Strikes) >= limit {
-		s.drain(node, fmt.Sprintf("%d jobs in a row could not be launched, the last one %d: %s", len(n.Strikes), job, text), at)
+		s.drain(node, fmt.Sprintf("%d jobs in a row could not be launched, the last one %d: %s", len(n.Strikes), job, text),
+			at)
 	}
 }
 

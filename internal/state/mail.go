@@ -5,9 +5,9 @@ import (
 	"gbatch/internal/wire"
 )
 
-// Mails that people asked for (--mail-type) wait here until the leader takes them. It takes them out of the facts before
-// it sends them: each is sent at most once, whatever happens to the leader meanwhile. An array is told of as a whole,
-// except to those who asked for its tasks.
+// Mails that people asked for (--mail-type) wait here until the leader takes them. It takes them out of the facts
+// before it sends them: each is sent at most once, whatever happens to the leader meanwhile. An array is told of as a
+// whole, except to those who asked for its tasks.
 
 // MaxMails bounds the mails that wait; beyond it new ones are dropped.
 const MaxMails = 10000
@@ -94,7 +94,8 @@ func (s *State) mailRequeue(j *model.Job, at model.Time) { s.mail(model.MailRequ
 
 // mailNever tells that j's dependencies can't be fulfilled any more. Groups that are split off an array are no news.
 func (s *State) mailNever(old, j *model.Job) {
-	if j.Reason != model.ReasonDependencyNeverSatisfied || old != nil && old.Reason == j.Reason || old == nil && j.ArrayID != 0 && j.ID != j.ArrayID {
+	if j.Reason != model.ReasonDependencyNeverSatisfied || old != nil && old.Reason == j.Reason || old == nil &&
+		j.ArrayID != 0 && j.ID != j.ArrayID {
 		return
 	}
 	if w := j.Spec.Mail(); w != nil && w.Types&model.MailInvalidDepend != 0 {

@@ -102,7 +102,8 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 	n.Link, n.LinkAt = model.LinkUp, at
 	n.BootID, n.BootAt, n.UpSince = c.BootID, c.BootAt, c.UpSince
 	n.Version, n.OS, n.Arch = c.Version, c.OS, c.Arch
-	if def := s.defs[c.Node]; def != nil && !reflect.DeepEqual(n.Found, c.Gres) { // the same Def for the same hardware: the scheduler knows it by its place
+	// the same Def for the same hardware: the scheduler knows it by its place
+	if def := s.defs[c.Node]; def != nil && !reflect.DeepEqual(n.Found, c.Gres) {
 		n.Found, n.Def = c.Gres, def.WithFound(c.Gres)
 	}
 	switch {
@@ -126,7 +127,8 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 		batch := j.Run.Alloc.Nodes[0].Node == c.Node
 		known := slices.ContainsFunc(c.Known, func(r Report) bool { return r.Job == j.ID && r.Attempt == j.Attempt })
 		switch {
-		case rebooted && !(known && (batch || !j.Run.Busy.Empty())): // what the node still knows it reports: the exit was seen before the reboot, or it wasn't
+		case rebooted && !(known && (batch || !j.Run.Busy.Empty())):
+			// what the node still knows it reports: the exit was seen before the reboot, or it wasn't
 			s.nodeFailed(j, c.Node, whyRebooted, at)
 		case known:
 		case !batch:
@@ -135,7 +137,8 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 		case j.State == model.Completing && j.Run.Launched == 0: // it was ended before it was launched
 			s.partEnded(j, at, &Report{Kind: Ended, At: at})
 		case j.Run.Launched != 0 && j.State == model.Completing:
-			s.partEnded(j, at, &Report{Kind: Ended, At: at, Exit: model.Exit{Unknown: true, Text: "the node lost the job's exit status"}})
+			s.partEnded(j, at, &Report{Kind: Ended, At: at,
+				Exit: model.Exit{Unknown: true, Text: "the node lost the job's exit status"}})
 		case j.Run.Launched != 0:
 			s.nodeFailed(j, c.Node, whyForgot, at)
 		}
@@ -266,7 +269,9 @@ func setDown(c *NodeEdit) string {
 const downGraceS = 5
 
 // overdue reports whether a COMPLETING job should have ended: that was asked for longer ago than KillWait and a little.
-func (s *State) overdue(j *model.Job, at model.Time) bool { return at >= overdueAt(j, s.cfg.Params.KillWaitS) }
+func (s *State) overdue(j *model.Job, at model.Time) bool {
+	return at >= overdueAt(j, s.cfg.Params.KillWaitS)
+}
 
 func overdueAt(j *model.Job, killWaitS int64) model.Time {
 	since := j.Run.StopAt
@@ -282,7 +287,8 @@ func overdueAt(j *model.Job, killWaitS int64) model.Time {
 func (v *View) Overdue(now model.Time) []string {
 	var out []string
 	v.Nodes(func(n *model.Node) bool {
-		if n.Admin == model.NodeDown && slices.ContainsFunc(n.Jobs, func(id model.JobID) bool { return v.OverdueOn(id, n.Def.Name, now) }) {
+		if n.Admin == model.NodeDown &&
+			slices.ContainsFunc(n.Jobs, func(id model.JobID) bool { return v.OverdueOn(id, n.Def.Name, now) }) {
 			out = append(out, n.Def.Name)
 		}
 		return true

@@ -42,11 +42,13 @@ func TestSnapshotsRestoreForever(t *testing.T) {
 		v := st.View()
 		fmt.Fprintf(&b, "cluster %s, next job %d\n", v.Config().Cluster, st.nextID)
 		v.Nodes(func(n *model.Node) bool {
-			fmt.Fprintf(&b, "node %s: %d CPUs, admin %d, link %d, jobs %d\n", n.Def.Name, n.Def.CPUs, n.Admin, n.Link, len(n.Jobs))
+			fmt.Fprintf(&b, "node %s: %d CPUs, admin %d, link %d, jobs %d\n", n.Def.Name, n.Def.CPUs, n.Admin, n.Link,
+				len(n.Jobs))
 			return true
 		})
 		v.Jobs(func(j *model.Job) bool {
-			fmt.Fprintf(&b, "job %d: %s of %s, attempt %d, %d tasks, why %s\n", j.ID, j.State, j.Spec.User, j.Attempt, j.Spec.Tasks, j.Reason)
+			fmt.Fprintf(&b, "job %d: %s of %s, attempt %d, %d tasks, why %s\n", j.ID, j.State, j.Spec.User, j.Attempt,
+				j.Spec.Tasks, j.Reason)
 			return true
 		})
 		golden.Compare(t, path[:len(path)-len(".gz")]+".txt", b.Bytes())

@@ -19,8 +19,8 @@ func (s *State) record(j *model.Job) {
 	s.nextSeq++
 }
 
-// stepEnded queues the record of a step. The job may have ended by then, or begun again: a node that was away tells of it
-// later.
+// stepEnded queues the record of a step. The job may have ended by then, or begun again: a node that was away tells of
+// it later.
 func (s *State) stepEnded(j *model.Job, r *Report) bool {
 	if r.Step == nil || r.Attempt == 0 || r.Attempt > j.Attempt || j.IsArray() {
 		return false

@@ -2,8 +2,8 @@ package state
 
 import "gbatch/internal/model"
 
-// Outcomes counts what has become of jobs since New or Restore. Like the journal it is no part of the facts: replicas may
-// differ. A record that stands for several tasks of an array counts each.
+// Outcomes counts what has become of jobs since New or Restore. Like the journal it is no part of the facts: replicas
+// may differ. A record that stands for several tasks of an array counts each.
 type Outcomes struct {
 	Submitted int64 // submissions; an array is one
 	Started   int64

@@ -10,10 +10,11 @@ import (
 	"gbatch/internal/model"
 )
 
-// Limits in minutes run out while jobs run: GrpTRESMins and GrpWall of associations and QOS then end the jobs that spend
-// from them (state TIMEOUT, with the limit's own reason), and MaxTRESMins ends a job that has spent its own. Who has such
-// a limit has a purse. Usage is linear in time but for its fading, so the moment at which a purse is empty is worked out
-// when a job starts to spend from it or ceases to, and nothing is looked at before (https://slurm.schedmd.com/resource_limits.html).
+// Limits in minutes run out while jobs run: GrpTRESMins and GrpWall of associations and QOS then end the jobs that
+// spend from them (state TIMEOUT, with the limit's own reason), and MaxTRESMins ends a job that has spent its own. Who
+// has such a limit has a purse. Usage is linear in time but for its fading, so the moment at which a purse is empty is
+// worked out when a job starts to spend from it or ceases to, and nothing is looked at before
+// (https://slurm.schedmd.com/resource_limits.html).
 //
 // What happens at a moment depends on the facts alone, never on when a purse was last looked at: replicas that were
 // restored from a snapshot look at some once more than the others, to no effect.
@@ -72,8 +73,8 @@ func capOf(l *model.TRESLimit, factor int64) spendCap {
 	return spendCap{l.TRES, model.Scale(n, 60_000, 1)}
 }
 
-// minuteLimits gives the limits in minutes that hold for a job: of QOS the first that has one, before the associations';
-// of the associations' Grp limits all; of their MaxTRESMins the nearest.
+// minuteLimits gives the limits in minutes that hold for a job: of QOS the first that has one, before the
+// associations'; of the associations' Grp limits all; of their MaxTRESMins the nearest.
 func (f *facts) minuteLimits(w who) []minuteLimit {
 	r := f.govern(w.account, w.user, w.qos, w.part)
 	var out []minuteLimit
@@ -82,7 +83,8 @@ func (f *facts) minuteLimits(w who) []minuteLimit {
 		for i := range list {
 			if l := &list[i]; !l.Percent && !closed[name+" "+l.TRES] {
 				c := capOf(l, factor)
-				out = append(out, minuteLimit{key, c, model.LimitReason(kind, l.TRES), fmt.Sprintf("%s has used up its %s=%s=%d", whose, name, l.TRES, c.most/60_000)})
+				out = append(out, minuteLimit{key, c, model.LimitReason(kind, l.TRES),
+					fmt.Sprintf("%s has used up its %s=%s=%d", whose, name, l.TRES, c.most/60_000)})
 			}
 		}
 	}
@@ -93,7 +95,8 @@ func (f *facts) minuteLimits(w who) []minuteLimit {
 	}
 	wall := func(key, whose string, l model.Limit, why model.Reason) {
 		if n, has := l.Value(); has && !closed["GrpWall"] {
-			out = append(out, minuteLimit{key, spendCap{"", n * 1000}, why, fmt.Sprintf("%s has used up its GrpWall of %d minutes", whose, n/60)})
+			out = append(out, minuteLimit{key, spendCap{"", n * 1000}, why,
+				fmt.Sprintf("%s has used up its GrpWall of %d minutes", whose, n/60)})
 		}
 	}
 	factor := int64(0)
@@ -333,7 +336,8 @@ func (s *State) endSpent(at model.Time) bool {
 func (s *State) eachAwake(f func(*model.Job)) {
 	s.nodes.Scan(func(name string, n *model.Node) bool {
 		for _, id := range n.Jobs {
-			if j, ok := s.jobs.Get(id); ok && j.Run.Alloc.Nodes[0].Node == name && j.State != model.Completing && !j.Run.Idles() {
+			if j, ok := s.jobs.Get(id); ok && j.Run.Alloc.Nodes[0].Node == name && j.State != model.Completing &&
+				!j.Run.Idles() {
 				f(j)
 			}
 		}

@@ -69,14 +69,16 @@ func nobodyOverspends(t *testing.T, s *session) {
 func purseCluster(t *testing.T, change func(*model.Config), edits ...AcctEdit) *session {
 	s := newSession(t)
 	s.cfg.Params.HoldLimits = true
-	s.cfg.Nodes = []*model.NodeDef{{Name: "n1", CPUs: 16, ThreadsPerCore: 1, MemMiB: 16000, Gres: []model.GresDef{{Name: "gpu", Type: "H100", Count: 8}}}}
+	s.cfg.Nodes = []*model.NodeDef{{Name: "n1", CPUs: 16, ThreadsPerCore: 1, MemMiB: 16000,
+		Gres: []model.GresDef{{Name: "gpu", Type: "H100", Count: 8}}}}
 	s.cfg.Partitions = []*model.Partition{{Name: "p", Nodes: []string{"n1"}}}
 	if change != nil {
 		change(&s.cfg)
 	}
 	s.apply(&SetConfig{Config: &s.cfg, Instance: 1})
 	s.apply(&Join{Node: "n1", BootID: "b"})
-	base := []AcctEdit{acct("science", "root"), acct("physics", "science"), acct("bio", "science"), user("ann"), user("bob"), assoc("science", ""), assoc("physics", ""),
+	base := []AcctEdit{acct("science", "root"), acct("physics", "science"), acct("bio", "science"), user("ann"),
+		user("bob"), assoc("science", ""), assoc("physics", ""),
 		assoc("bio", ""), assoc("physics", "ann"), assoc("bio", "bob")}
 	if r := s.apply(&Accounts{Edits: append(base, edits...)}); r.Refusal != OK {
 		t.Fatal(r.Refusal)
@@ -87,12 +89,14 @@ func purseCluster(t *testing.T, change func(*model.Config), edits ...AcctEdit) *
 // run starts a job of account/user/QOS on CPUs first to first+n-1 of the node.
 func (s *session) run(account, user, qos string, first, n, gpus int) model.JobID {
 	s.t.Helper()
-	id := s.apply(&Submit{Spec: &model.Spec{Name: "j", UID: 7, Account: account, User: user, QOS: qos, Partitions: []string{"p"}}}).Job
+	id := s.apply(&Submit{Spec: &model.Spec{Name: "j", UID: 7, Account: account, User: user, QOS: qos,
+		Partitions: []string{"p"}}}).Job
 	na := model.NodeAlloc{Node: "n1", CPUs: model.UpTo(first + n).Minus(model.UpTo(first)), Tasks: 1}
 	if gpus > 0 {
 		na.Gres = []model.GresAlloc{{Name: "gpu", Type: "H100", Index: model.UpTo(gpus)}}
 	}
-	r := s.apply(&Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p", LimitS: 7200, Alloc: &model.Alloc{Nodes: []model.NodeAlloc{na}}}}}})
+	r := s.apply(&Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p", LimitS: 7200,
+		Alloc: &model.Alloc{Nodes: []model.NodeAlloc{na}}}}}})
 	if r.Each[0] != OK {
 		s.t.Fatalf("job %d does not start: %v", id, r.Each[0])
 	}
@@ -100,13 +104,15 @@ func (s *session) run(account, user, qos string, first, n, gpus int) model.JobID
 	return id
 }
 
-// ends lets time pass, a Tick whenever one is due, until a job is being ended, and gives the seconds since epoch and why.
+// ends lets time pass, a Tick whenever one is due, until a job is being ended, and gives the seconds since epoch and
+// why.
 func (s *session) ends(id model.JobID) string {
 	s.t.Helper()
 	for range 100 {
 		j := s.st.View().Job(id)
 		if j.State == model.Completing {
-			s.apply(&Reports{Reports: []Report{{Kind: Ended, Job: id, Attempt: j.Attempt, At: s.now, Exit: model.Exit{Signal: 15}}}})
+			s.apply(&Reports{Reports: []Report{{Kind: Ended, Job: id, Attempt: j.Attempt, At: s.now,
+				Exit: model.Exit{Signal: 15}}}})
 			j = s.st.View().Job(id)
 			return fmt.Sprintf("%s %s %g %s", j.State, j.Reason, float64(s.now-epoch)/1000, j.Why)
 		}
@@ -143,31 +149,42 @@ func TestMinutesRunOut(t *testing.T) {
 			"TIMEOUT QOSGrpCPUMinutesLimit 150 QOS q has used up its GrpTRESMins=cpu=10"}, // 4 CPUs
 		{"UsageFactor", nil, []AcctEdit{qos(model.QOS{Name: "q", UsageFactor: 500_000, GrpTRESMins: minutes("cpu", 10)})},
 			"TIMEOUT QOSGrpCPUMinutesLimit 300 QOS q has used up its GrpTRESMins=cpu=10"},
-		{"types in lower case", nil, []AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("gres/gpu:h100", 20)})},
+		{"types in lower case", nil, []AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne,
+			GrpTRESMins: minutes("gres/gpu:h100", 20)})},
 			"TIMEOUT QOSGrpGRESMinutes 600 QOS q has used up its GrpTRESMins=gres/gpu:h100=20"},
-		{"resource that it has not", nil, []AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("gres/nic", 1)})}, "TIMEOUT TimeLimit 7200 "},
+		{"resource that it has not", nil,
+			[]AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("gres/nic", 1)})},
+			"TIMEOUT TimeLimit 7200 "},
 		{"wall", nil, []AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpWallS: model.LimitOf(120)})},
 			"TIMEOUT QOSGrpWallLimit 120 QOS q has used up its GrpWall of 2 minutes"},
 		{"user", nil, []AcctEdit{of(model.Association{Account: "physics", User: "ann", GrpTRESMins: minutes("cpu", 20)})},
 			"TIMEOUT AssocGrpCPUMinutesLimit 300 user ann in account physics has used up its GrpTRESMins=cpu=20"},
-		{"account above", nil, []AcctEdit{of(model.Association{Account: "science", GrpTRESMins: minutes("cpu", 20)})}, // bob spends as well: 8 CPUs in all
+		// bob spends as well: 8 CPUs in all
+		{"account above", nil, []AcctEdit{of(model.Association{Account: "science", GrpTRESMins: minutes("cpu", 20)})},
 			"TIMEOUT AssocGrpCPUMinutesLimit 150 account science has used up its GrpTRESMins=cpu=20"},
 		{"billing of the root", nil, []AcctEdit{of(model.Association{Account: "root", GrpTRESMins: minutes("billing", 20)})},
 			"TIMEOUT AssocGrpBillingMinutes 150 account root has used up its GrpTRESMins=billing=20"},
 		{"QOS before association", nil, []AcctEdit{of(model.Association{Account: "physics", GrpTRESMins: minutes("cpu", 1)}),
-			qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 40)})}, "TIMEOUT QOSGrpCPUMinutesLimit 600 QOS q has used up its GrpTRESMins=cpu=40"},
-		{"LimitFactor", nil, []AcctEdit{of(model.Association{Account: "physics", GrpTRESMins: minutes("cpu", 10)}), qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, LimitFactor: 2 * model.FactorOne})},
+			qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 40)})},
+			"TIMEOUT QOSGrpCPUMinutesLimit 600 QOS q has used up its GrpTRESMins=cpu=40"},
+		{"LimitFactor", nil, []AcctEdit{of(model.Association{Account: "physics", GrpTRESMins: minutes("cpu", 10)}),
+			qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, LimitFactor: 2 * model.FactorOne})},
 			"TIMEOUT AssocGrpCPUMinutesLimit 300 account physics has used up its GrpTRESMins=cpu=20"},
-		{"partition's QOS", func(c *model.Config) { c.Partitions[0].QOS = "high" }, []AcctEdit{qos(model.QOS{Name: "high", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 40)})},
+		{"partition's QOS", func(c *model.Config) { c.Partitions[0].QOS = "high" },
+			[]AcctEdit{qos(model.QOS{Name: "high", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 40)})},
 			"TIMEOUT QOSGrpCPUMinutesLimit 300 QOS high has used up its GrpTRESMins=cpu=40"}, // of all jobs there
-		{"its own minutes", nil, []AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, MaxTRESMins: minutes("cpu", 8)})},
+		{"its own minutes", nil, []AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne,
+			MaxTRESMins: minutes("cpu", 8)})},
 			"TIMEOUT QOSMaxCpuMinutesPerJobLimit 120 the job, of QOS q, has used up its MaxTRESMins=cpu=8"},
-		{"fading under the bound", func(c *model.Config) { c.Params.Priority.HalfLifeS = 60 }, // 4 CPUs fade towards 4*60/ln 2 = 346 CPU seconds
-			[]AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 6)})}, "TIMEOUT TimeLimit 7200 "},
+		// 4 CPUs fade towards 4*60/ln 2 = 346 CPU seconds
+		{"fading under the bound", func(c *model.Config) { c.Params.Priority.HalfLifeS = 60 },
+			[]AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 6)})},
+			"TIMEOUT TimeLimit 7200 "},
 		{"fading over the bound", func(c *model.Config) { c.Params.Priority.HalfLifeS = 60 }, // 346.2 (1-2^(-t/60)) = 300
 			[]AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 5)})},
 			"TIMEOUT QOSGrpCPUMinutesLimit 174.262 QOS q has used up its GrpTRESMins=cpu=5"},
-		{"limits are not enforced", func(c *model.Config) { c.Params.HoldLimits = false }, []AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 10)})},
+		{"limits are not enforced", func(c *model.Config) { c.Params.HoldLimits = false },
+			[]AcctEdit{qos(model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 10)})},
 			"TIMEOUT TimeLimit 7200 "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -224,7 +241,8 @@ func TestMinutesFollowChanges(t *testing.T) {
 	if j := s.st.View().Job(b); j.State != model.Running {
 		t.Errorf("the other account's job is %s", j.State)
 	}
-	if u := s.st.View().AccountUsage("physics"); u == nil || s.st.View().UsageAt(u, s.now).TRES[0].Meter.Value != 2*60_000 {
+	if u := s.st.View().AccountUsage("physics"); u == nil ||
+		s.st.View().UsageAt(u, s.now).TRES[0].Meter.Value != 2*60_000 {
 		t.Errorf("physics has used %+v", u)
 	}
 	s.replicas()
@@ -232,7 +250,8 @@ func TestMinutesFollowChanges(t *testing.T) {
 
 // An empty purse is looked at once, not again and again while the jobs that it ended are on their way.
 func TestEmptyPurseIsQuiet(t *testing.T) {
-	s := purseCluster(t, nil, AcctEdit{Op: PutQOS, QOS: &model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 8)}})
+	s := purseCluster(t, nil, AcctEdit{Op: PutQOS,
+		QOS: &model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 8)}})
 	a, b := s.run("physics", "ann", "q", 0, 4, 0), s.run("bio", "bob", "q", 4, 4, 0)
 	s.now += 60_000
 	s.apply(&Tick{})

@@ -52,7 +52,8 @@ func (g *storm) config() *SetConfig {
 		ReturnToService: int32(g.n(3)), MaxJobs: 400, HoldLimits: g.chance(60),
 		Priority: model.Priority{HalfLifeS: int64(g.n(3) * 100)}}}
 	r := &c.Params.Rules
-	*r = model.NodeRules{NoHold: g.chance(30), ForceRequeue: g.chance(50), NoHoldOnFail: g.chance(30), LaunchRetries: int32(g.n(4)),
+	*r = model.NodeRules{NoHold: g.chance(30), ForceRequeue: g.chance(50), NoHoldOnFail: g.chance(30),
+		LaunchRetries:  int32(g.n(4)),
 		LaunchBackoffS: int64(g.n(20)), LaunchDrain: int32(g.n(4))}
 	for _, list := range []*[]string{&r.Prolog, &r.Epilog, &r.CtldProlog, &r.CtldEpilog} {
 		if g.chance(40) {
@@ -70,8 +71,10 @@ func (g *storm) config() *SetConfig {
 	}
 	for _, p := range []string{"p", "q"} {
 		if g.chance(95) {
-			c.Partitions = append(c.Partitions, &model.Partition{Name: p, Nodes: names, State: model.PartState(g.n(20) / 18), QOS: []string{"", "high", "none"}[g.n(3)],
-				ShareMax: int32(g.n(4)), ShareForced: g.chance(50)})
+			c.Partitions = append(c.Partitions,
+				&model.Partition{Name: p, Nodes: names, State: model.PartState(g.n(20) / 18),
+					QOS:      []string{"", "high", "none"}[g.n(3)],
+					ShareMax: int32(g.n(4)), ShareForced: g.chance(50)})
 		}
 	}
 	return &SetConfig{Config: c, Instance: 1}
@@ -109,7 +112,8 @@ func (g *storm) begin() model.Time {
 }
 
 func (g *storm) spec() *model.Spec {
-	sp := &model.Spec{Name: string('a' + rune(g.n(3))), UID: uint32(g.n(2)), User: fmt.Sprint("u", g.n(2)), Account: g.account(), QOS: []string{"", "normal", "high", "none"}[g.n(4)],
+	sp := &model.Spec{Name: string('a' + rune(g.n(3))), UID: uint32(g.n(2)), User: fmt.Sprint("u", g.n(2)),
+		Account: g.account(), QOS: []string{"", "normal", "high", "none"}[g.n(4)],
 		Partitions: [][]string{{"p"}, {"q"}, {"p", "q"}, {"q", "p", "q"}, {"gone"}}[g.n(15)/3],
 		Requeue:    g.chance(50), KillOnDep: g.chance(30), Exclusive: g.chance(10), DepAny: g.chance(30), Begin: g.begin()}
 	if g.chance(40) {
@@ -209,7 +213,8 @@ func (g *storm) active() model.JobID {
 }
 
 func (g *storm) report() Report {
-	r := Report{Kind: ReportKind(g.n(12)), Job: g.active(), Attempt: uint32(1 + g.n(2)), At: g.now - model.Time(g.n(5000)) + 1000}
+	r := Report{Kind: ReportKind(g.n(12)), Job: g.active(), Attempt: uint32(1 + g.n(2)),
+		At: g.now - model.Time(g.n(5000)) + 1000}
 	if j := g.view.Job(r.Job); j != nil && g.chance(90) {
 		r.Attempt = j.Attempt
 		if g.chance(10) {
@@ -258,13 +263,18 @@ func (g *storm) acctEdit() AcctEdit {
 	qos := []string{"normal", "high", "batch"}[g.n(3)]
 	return AcctEdit{Op: AcctOp(1 + g.n(9)), Account: &model.Account{Name: g.account(), Parent: g.account()},
 		User: &model.User{Name: fmt.Sprint("u", g.n(2)), DefaultAccount: []string{"", g.account()}[g.n(2)]},
-		Assoc: &model.Association{Account: g.account(), User: []string{"", "u0", "u1"}[g.n(3)], Partition: []string{"", "", "p"}[g.n(3)],
-			Shares: 1, DefQOS: []string{"", qos}[g.n(2)], GrpTRESMins: g.minutes(), MaxTRESMins: g.minutes(), GrpWallS: model.Limit(g.n(5) / 4 * 240),
+		Assoc: &model.Association{Account: g.account(), User: []string{"", "u0", "u1"}[g.n(3)],
+			Partition: []string{"", "", "p"}[g.n(3)],
+			Shares:    1, DefQOS: []string{"", qos}[g.n(2)], GrpTRESMins: g.minutes(), MaxTRESMins: g.minutes(),
+			GrpWallS:  model.Limit(g.n(5) / 4 * 240),
 			GrpAccrue: model.Limit(g.n(8)), MaxAccrue: model.Limit(g.n(8) / 3)},
-		QOS: &model.QOS{Name: qos, Flags: model.QOSFlags(g.n(2)) * model.QOSNoDecay, UsageFactor: int64(g.n(3)) * 500_000, Preempt: []string{"high"},
-			GrpTRESMins: g.minutes(), MaxTRESMins: g.minutes(), GrpWallS: model.Limit(g.n(5) / 4 * 180), LimitFactor: int64(g.n(4)/2) * 1_500_000,
-			GrpSubmit: model.Limit(g.n(3) / 2 * 20), MaxSubmitPerUser: model.Limit(g.n(4) / 3 * 10),
-			GrpAccrue: model.Limit(g.n(12) / 2), MaxAccruePerUser: model.Limit(g.n(8) / 2), MaxAccruePerAccount: model.Limit(g.n(8) / 2)}}
+		QOS: &model.QOS{Name: qos, Flags: model.QOSFlags(g.n(2)) * model.QOSNoDecay, UsageFactor: int64(g.n(3)) * 500_000,
+			Preempt:     []string{"high"},
+			GrpTRESMins: g.minutes(), MaxTRESMins: g.minutes(), GrpWallS: model.Limit(g.n(5) / 4 * 180),
+			LimitFactor: int64(g.n(4)/2) * 1_500_000,
+			GrpSubmit:   model.Limit(g.n(3) / 2 * 20), MaxSubmitPerUser: model.Limit(g.n(4) / 3 * 10),
+			GrpAccrue: model.Limit(g.n(12) / 2), MaxAccruePerUser: model.Limit(g.n(8) / 2),
+			MaxAccruePerAccount: model.Limit(g.n(8) / 2)}}
 }
 
 // next makes one command.
@@ -293,7 +303,8 @@ func (g *storm) next(st *State) Body {
 			c.Plan.Starts = append(c.Plan.Starts, g.start())
 		}
 		for range g.n(10) / 7 {
-			c.Plan.Preempt = append(c.Plan.Preempt, model.Preemption{Job: g.active(), For: g.id(), Cancel: g.chance(50), GraceS: int64(g.n(50)), Sleep: g.chance(60)})
+			c.Plan.Preempt = append(c.Plan.Preempt,
+				model.Preemption{Job: g.active(), For: g.id(), Cancel: g.chance(50), GraceS: int64(g.n(50)), Sleep: g.chance(60)})
 			claim := model.ClaimSet{Job: g.id()}
 			if g.chance(70) {
 				claim.Claim = &model.Claim{Partition: "p", Alloc: g.start().Alloc}
@@ -312,7 +323,8 @@ func (g *storm) next(st *State) Body {
 		for range 1 + g.n(4) {
 			c.Reports = append(c.Reports, g.report())
 			if g.chance(15) {
-				c.Reports = append(c.Reports, Report{Kind: StepEnded, Job: g.active(), Attempt: uint32(g.n(3)), Step: &model.Step{ID: int32(g.n(3)), Start: 1, End: 2, Tasks: 1}})
+				c.Reports = append(c.Reports, Report{Kind: StepEnded, Job: g.active(), Attempt: uint32(g.n(3)),
+					Step: &model.Step{ID: int32(g.n(3)), Start: 1, End: 2, Tasks: 1}})
 			}
 		}
 		return c
@@ -328,7 +340,8 @@ func (g *storm) next(st *State) Body {
 	case k < 74:
 		return &Stop{Targets: g.targets(), Event: []model.Event{model.EvCancel, model.EvRequeue}[g.n(2)], UID: uint32(g.n(3))}
 	case k < 82:
-		c := &Edit{Targets: g.targets(), Hold: model.HoldKind(g.n(3)), Priority: uint32(g.n(4)), Begin: g.begin(), LimitS: int64(g.n(100)),
+		c := &Edit{Targets: g.targets(), Hold: model.HoldKind(g.n(3)), Priority: uint32(g.n(4)), Begin: g.begin(),
+			LimitS:   int64(g.n(100)),
 			Throttle: int32(g.n(3)), Deps: g.deps(), Comment: "c", Spec: g.spec()}
 		for range 1 + g.n(3) {
 			c.Set = append(c.Set, SetHold+Field(g.n(8)))
@@ -343,13 +356,16 @@ func (g *storm) next(st *State) Body {
 	case k < 91:
 		u := &Units{Node: g.node()}
 		for range g.n(4) {
-			u.Tells = append(u.Tells, model.UnitTell{Name: "gpu", Index: int32(g.n(3)), Kind: model.OutFault + model.OutKind(g.n(2)), Stamp: uint64(g.n(5)), Text: "t"})
+			u.Tells = append(u.Tells, model.UnitTell{Name: "gpu", Index: int32(g.n(3)), Kind: model.OutFault +
+				model.OutKind(g.n(2)), Stamp: uint64(g.n(5)), Text: "t"})
 		}
 		return u
 	case k < 92:
-		return &NodeEdit{Nodes: []string{g.node()}, Admin: model.NodeAdmin(g.n(2)), Gres: "gpu", Units: []int32{int32(g.n(3)), int32(g.n(3))}, By: "root"}
+		return &NodeEdit{Nodes: []string{g.node()}, Admin: model.NodeAdmin(g.n(2)), Gres: "gpu",
+			Units: []int32{int32(g.n(3)), int32(g.n(3))}, By: "root"}
 	case k < 93:
-		return &NodeEdit{Nodes: []string{g.node(), g.node()}, Admin: model.NodeAdmin(g.n(3)), Keep: g.chance(10), Reason: []string{"", "x"}[g.n(2)], By: "root"}
+		return &NodeEdit{Nodes: []string{g.node(), g.node()}, Admin: model.NodeAdmin(g.n(3)), Keep: g.chance(10),
+			Reason: []string{"", "x"}[g.n(2)], By: "root"}
 	case k < 94:
 		return g.config()
 	case k < 96:

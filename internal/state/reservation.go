@@ -73,8 +73,8 @@ func (s *State) applyReserve(at model.Time, c *Reserve) Result {
 	return Result{Changed: true}
 }
 
-// Overlaps gives a reservation that another one may not stand beside, or nil. Parts of nodes, and licenses, stand beside
-// each other as long as there is enough for all.
+// Overlaps gives a reservation that another one may not stand beside, or nil. Parts of nodes, and licenses, stand
+// beside each other as long as there is enough for all.
 func (f *facts) Overlaps(r *model.Reservation) (other *model.Reservation) {
 	const free = model.ResvMaint | model.ResvOverlap
 	sum := newDemand(r)
@@ -134,7 +134,8 @@ func (f *facts) hasRoom(d *demand, o *model.Reservation) bool {
 			continue
 		}
 		d.licenses[l.Name] = have + l.Count
-		if !slices.ContainsFunc(f.cfg.Licenses, func(c model.LicenseCount) bool { return c.Name == l.Name && c.Count >= have+l.Count }) {
+		if !slices.ContainsFunc(f.cfg.Licenses,
+			func(c model.LicenseCount) bool { return c.Name == l.Name && c.Count >= have+l.Count }) {
 			return false
 		}
 	}
@@ -155,11 +156,13 @@ func validReservation(r *model.Reservation, whole bool) error {
 		return nil
 	case r.Start >= r.End || r.Start < 0 || r.End > maxResvTime:
 		return malformed("reservation %s from %d to %d", r.Name, r.Start, r.End)
-	case len(r.Nodes) == 0 && len(r.Licenses) == 0 || !slices.IsSorted(r.Nodes) || len(slices.Compact(slices.Clone(r.Nodes))) != len(r.Nodes):
+	case len(r.Nodes) == 0 && len(r.Licenses) == 0 || !slices.IsSorted(r.Nodes) ||
+		len(slices.Compact(slices.Clone(r.Nodes))) != len(r.Nodes):
 		return malformed("reservation %s without nodes, or with nodes out of order", r.Name)
 	case len(r.Parts) != 0 && len(r.Parts) != len(r.Nodes):
 		return malformed("reservation %s has parts of %d nodes, and %d nodes", r.Name, len(r.Parts), len(r.Nodes))
-	case r.FloatS < 0 || r.PurgeS < 0 || len(r.Later) >= model.MaxOccurrences || !slices.IsSorted(r.Later) || len(r.Later) > 0 && r.Later[0] <= r.Start:
+	case r.FloatS < 0 || r.PurgeS < 0 || len(r.Later) >= model.MaxOccurrences || !slices.IsSorted(r.Later) ||
+		len(r.Later) > 0 && r.Later[0] <= r.Start:
 		return malformed("reservation %s with times that can't be", r.Name)
 	case slices.Contains(r.Users, "") || slices.Contains(r.Accounts, ""):
 		return malformed("reservation %s for somebody without a name", r.Name)

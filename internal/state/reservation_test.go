@@ -20,7 +20,8 @@ func TestReservations(t *testing.T) {
 	cfg := &model.Config{Cluster: "c", Nodes: []*model.NodeDef{{Name: "n1", CPUs: 4}, {Name: "n2", CPUs: 4}}}
 	apply(1000, &SetConfig{Config: cfg})
 	resv := func(name string, start, end model.Time, flags model.ResvFlags, nodes ...string) *Reserve {
-		return &Reserve{Op: CreateResv, Resv: &model.Reservation{Name: name, Start: start, End: end, Flags: flags, Nodes: nodes, Users: []string{"ann"}}}
+		return &Reserve{Op: CreateResv,
+			Resv: &model.Reservation{Name: name, Start: start, End: end, Flags: flags, Nodes: nodes, Users: []string{"ann"}}}
 	}
 	const day = 86_400_000
 	for _, c := range []struct {

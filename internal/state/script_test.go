@@ -70,7 +70,8 @@ func (s *session) do(out *bytes.Buffer, line string) {
 	var res Result
 	switch fields[0] {
 	case "node":
-		s.cfg.Nodes = append(slices.DeleteFunc(slices.Clone(s.cfg.Nodes), func(n *model.NodeDef) bool { return n.Name == w.plain[0] }), s.nodeDef(w))
+		s.cfg.Nodes = append(slices.DeleteFunc(slices.Clone(s.cfg.Nodes),
+			func(n *model.NodeDef) bool { return n.Name == w.plain[0] }), s.nodeDef(w))
 	case "part":
 		p := &model.Partition{Name: w.plain[0], Nodes: w.list("nodes")}
 		if w.has("exclusive") {
@@ -81,14 +82,17 @@ func (s *session) do(out *bytes.Buffer, line string) {
 		}
 		p.ShareMax = int32(w.num("yes", w.num("force", 0)))
 		p.ShareForced = w.has("force")
-		s.cfg.Partitions = append(slices.DeleteFunc(slices.Clone(s.cfg.Partitions), func(q *model.Partition) bool { return q.Name == p.Name }), p)
+		s.cfg.Partitions = append(slices.DeleteFunc(slices.Clone(s.cfg.Partitions),
+			func(q *model.Partition) bool { return q.Name == p.Name }), p)
 	case "param":
 		p := &s.cfg.Params
 		p.MinJobAgeS, p.MaxJobs = w.num("minjobage", p.MinJobAgeS), int32(w.num("maxjobs", int64(p.MaxJobs)))
 		p.ReturnToService = int32(w.num("rts", int64(p.ReturnToService)))
 	case "configure":
-		s.cfg.Nodes = slices.DeleteFunc(slices.Clone(s.cfg.Nodes), func(n *model.NodeDef) bool { return n.Name == w.named["drop"] })
-		s.cfg.Partitions = slices.DeleteFunc(slices.Clone(s.cfg.Partitions), func(p *model.Partition) bool { return p.Name == w.named["droppart"] })
+		s.cfg.Nodes = slices.DeleteFunc(slices.Clone(s.cfg.Nodes),
+			func(n *model.NodeDef) bool { return n.Name == w.named["drop"] })
+		s.cfg.Partitions = slices.DeleteFunc(slices.Clone(s.cfg.Partitions),
+			func(p *model.Partition) bool { return p.Name == w.named["droppart"] })
 		cfg := s.cfg
 		res = s.apply(&SetConfig{Config: &cfg})
 	case "join":
@@ -109,30 +113,35 @@ func (s *session) do(out *bytes.Buffer, line string) {
 		res = s.apply(s.start(w))
 	case "started", "ended", "launchfailed":
 		id, attempt := s.attempt(w.plain[0])
-		r := Report{Kind: map[string]ReportKind{"started": Started, "ended": Ended, "launchfailed": LaunchFailed}[fields[0]], Job: id, Attempt: attempt,
+		r := Report{Kind: map[string]ReportKind{"started": Started, "ended": Ended, "launchfailed": LaunchFailed}[fields[0]],
+			Job: id, Attempt: attempt,
 			At: s.now, Text: strings.Join(w.plain[1:], " ")}
 		if w.has("at") {
 			r.At = w.time("at")
 		}
-		r.Exit = model.Exit{Code: int32(w.num("code", 0)), Signal: int32(w.num("signal", 0)), OOM: w.has("oom"), Unknown: w.has("unknown")}
+		r.Exit = model.Exit{Code: int32(w.num("code", 0)), Signal: int32(w.num("signal", 0)), OOM: w.has("oom"),
+			Unknown: w.has("unknown")}
 		if res = s.apply(&Reports{Reports: []Report{r}}); !res.Changed {
 			say("changes nothing")
 		}
 	case "step":
 		id, attempt := s.attempt(w.plain[0])
-		r := Report{Kind: StepEnded, Job: id, Attempt: attempt, At: s.now, Step: &model.Step{ID: int32(w.num("id", 0)), Tasks: 1, Exit: model.Exit{Code: int32(w.num("code", 0))}}}
+		r := Report{Kind: StepEnded, Job: id, Attempt: attempt, At: s.now,
+			Step: &model.Step{ID: int32(w.num("id", 0)), Tasks: 1, Exit: model.Exit{Code: int32(w.num("code", 0))}}}
 		if res = s.apply(&Reports{Reports: []Report{r}}); !res.Changed {
 			say("changes nothing")
 		}
 	case "cancel", "requeue", "preempt":
-		ev := map[string]model.Event{"cancel": model.EvCancel, "requeue": model.EvRequeue, "preempt": model.EvPreempt}[fields[0]]
+		ev := map[string]model.Event{"cancel": model.EvCancel, "requeue": model.EvRequeue,
+			"preempt": model.EvPreempt}[fields[0]]
 		res = s.apply(&Stop{Targets: s.targets(w), Event: ev, Hold: w.has("hold"), UID: uint32(w.num("uid", 7))})
 	case "suspend", "goon":
 		res = s.apply(&Suspend{Targets: s.targets(w), Resume: fields[0] == "goon"})
 	case "turn":
 		res = s.apply(&Suspend{Turn: model.Turn{Sleep: s.ids(w.list("sleep")), Wake: s.ids(w.list("wake"))}})
 	case "makeroom":
-		res = s.apply(&Starts{Plan: model.Plan{Preempt: []model.Preemption{{Job: s.ids(w.plain)[0], For: model.JobID(w.num("for", 0)), Sleep: true}}}})
+		res = s.apply(&Starts{Plan: model.Plan{Preempt: []model.Preemption{{Job: s.ids(w.plain)[0],
+			For: model.JobID(w.num("for", 0)), Sleep: true}}}})
 	case "wake":
 		res = s.apply(&Starts{Plan: model.Plan{Resume: s.ids(w.plain)}})
 	case "tallies":
@@ -155,8 +164,10 @@ func (s *session) do(out *bytes.Buffer, line string) {
 	case "lost":
 		res = s.apply(&Lost{Nodes: strings.Split(w.plain[0], ",")})
 	case "drain", "down", "resume":
-		admin := map[string]model.NodeAdmin{"drain": model.NodeDrain, "down": model.NodeDown, "resume": model.NodeUp}[fields[0]]
-		e := &NodeEdit{Nodes: strings.Split(w.plain[0], ","), Admin: admin, Reason: w.named["reason"], By: "root", Keep: w.has("keep")}
+		admin := map[string]model.NodeAdmin{"drain": model.NodeDrain, "down": model.NodeDown,
+			"resume": model.NodeUp}[fields[0]]
+		e := &NodeEdit{Nodes: strings.Split(w.plain[0], ","), Admin: admin, Reason: w.named["reason"], By: "root",
+			Keep: w.has("keep")}
 		if gpu, ok := w.named["gpu"]; ok {
 			e.Gres = "gpu"
 			for _, text := range strings.Split(gpu, ",") {
@@ -185,7 +196,8 @@ func (s *session) do(out *bytes.Buffer, line string) {
 		res = s.apply(u)
 	case "reason":
 		id, _ := strconv.Atoi(w.plain[0])
-		res = s.apply(&Starts{Plan: model.Plan{Reasons: []model.ReasonSet{{Job: model.JobID(id), Reason: model.ReasonResources, Why: strings.Join(w.plain[1:], " ")}}}})
+		res = s.apply(&Starts{Plan: model.Plan{Reasons: []model.ReasonSet{{Job: model.JobID(id),
+			Reason: model.ReasonResources, Why: strings.Join(w.plain[1:], " ")}}}})
 	case "tick", "wait":
 		if len(w.plain) > 0 {
 			n, err := strconv.ParseInt(strings.TrimPrefix(w.plain[0], "+"), 10, 64)
@@ -215,7 +227,8 @@ func (s *session) do(out *bytes.Buffer, line string) {
 	case "mails":
 		s.st.View().Mails(func(seq uint64, m *Mail) bool {
 			if a := m.Array; a != nil {
-				say("%d: %s array %d: done %d, failed %d, ill %d, exit %d-%d", seq, m.What, a.ID, a.Done, a.Failed, a.Ill, a.LeastExit, a.MostExit)
+				say("%d: %s array %d: done %d, failed %d, ill %d, exit %d-%d", seq, m.What, a.ID, a.Done, a.Failed, a.Ill,
+					a.LeastExit, a.MostExit)
 				return true
 			}
 			say("%d: %s %s", seq, m.What, jobLine(m.Job))
@@ -275,8 +288,10 @@ func (s *session) nodeDef(w words) *model.NodeDef {
 }
 
 func (s *session) submit(w words) *Submit {
-	sp := &model.Spec{Name: w.named["name"], UID: uint32(w.num("uid", 7)), User: "u" + fmt.Sprint(w.num("uid", 7)), Account: "acc",
-		Partitions: []string{"p"}, Begin: w.time("begin"), LimitS: w.num("limit", 0), KillOnDep: w.has("kill"), Requeue: w.has("requeue"),
+	sp := &model.Spec{Name: w.named["name"], UID: uint32(w.num("uid", 7)), User: "u" + fmt.Sprint(w.num("uid", 7)),
+		Account:    "acc",
+		Partitions: []string{"p"}, Begin: w.time("begin"), LimitS: w.num("limit", 0), KillOnDep: w.has("kill"),
+		Requeue:   w.has("requeue"),
 		Exclusive: w.has("exclusive"), DepText: w.named["dep"]}
 	if w.has("part") {
 		sp.Partitions = w.list("part")
@@ -334,7 +349,8 @@ func (s *session) start(w words) *Starts {
 	if err != nil {
 		s.t.Fatalf("%s: %v", s.at, err)
 	}
-	st := model.Start{Job: model.JobID(id), Task: model.NoTask, Partition: "p", LimitS: model.Unlimited, Alloc: &model.Alloc{}}
+	st := model.Start{Job: model.JobID(id), Task: model.NoTask, Partition: "p", LimitS: model.Unlimited,
+		Alloc: &model.Alloc{}}
 	if isTask {
 		n, err := strconv.Atoi(taskText)
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 // GPUs that are shared: one GPU is held whole, or shared by units of one sharing resource, and what jobs ask of its
 // memory is there.
 
-// shareable checks that an allocation's GPUs, whole or shared, can be had beside what is in use. Units that overlap have
-// been looked at.
+// shareable checks that an allocation's GPUs, whole or shared, can be had beside what is in use. Units that overlap
+// have been looked at.
 func (s *State) shareable(n *model.Node, na *model.NodeAlloc) bool {
 	shares := false
 	for i := range na.Gres {
@@ -110,7 +110,8 @@ func (s *State) checkShared(n *model.Node, shared []model.SharedGPU) error {
 					continue
 				}
 				if x := n.SharesOf(g.Share.GPU); x == nil || x.Name != g.Name {
-					return fmt.Errorf("node %s: GPU %d of job %d is shared by %s and something else", n.Def.Name, g.Share.GPU, id, g.Name)
+					return fmt.Errorf("node %s: GPU %d of job %d is shared by %s and something else", n.Def.Name, g.Share.GPU, id,
+						g.Name)
 				}
 			}
 		}

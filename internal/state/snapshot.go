@@ -140,8 +140,10 @@ func (v *frozen) write(w io.Writer) error {
 	e := wire.NewWriter(w)
 	head := snapHead{snapshotFormat, v.gen, v.nextID, v.nextReq, v.nextSeq, v.cfg, uint64(v.nodes.Len()),
 		uint64(v.blobs.Len()), uint64(v.usage.Len()), uint64(v.arrays.Len()), uint64(v.jobs.Len()),
-		uint64(v.requests.Len()), uint64(v.outbox.Len()), v.instance, uint64(v.accounts.Len()), uint64(v.users.Len()), uint64(v.assocs.Len()),
-		uint64(v.qos.Len()), uint64(v.qosUse.Len()), v.acctGen, v.nextAssoc, v.nextQOS, v.resetAt, uint64(v.resvs.Len()), uint64(v.acctUse.Len()),
+		uint64(v.requests.Len()), uint64(v.outbox.Len()), v.instance, uint64(v.accounts.Len()), uint64(v.users.Len()),
+		uint64(v.assocs.Len()),
+		uint64(v.qos.Len()), uint64(v.qosUse.Len()), v.acctGen, v.nextAssoc, v.nextQOS, v.resetAt, uint64(v.resvs.Len()),
+		uint64(v.acctUse.Len()),
 		uint64(v.mails.Len()), v.nextMail}
 	err := e.Write(&head)
 	put := func(x wire.Coder) bool {
@@ -212,7 +214,8 @@ func (s *State) Restore(r io.Reader) error {
 		return fmt.Errorf("read snapshot: %w", err)
 	}
 	if head.Format != snapshotFormat {
-		return fmt.Errorf("read snapshot: format %d, this version reads %d: it was written by another version of gbatch", head.Format, snapshotFormat)
+		return fmt.Errorf("read snapshot: format %d, this version reads %d: it was written by another version of gbatch",
+			head.Format, snapshotFormat)
 	}
 	n.gen, n.nextID, n.nextReq, n.nextSeq = head.Gen, head.NextID, head.NextReq, head.NextSeq
 	n.instance, n.nextMail = head.Instance, max(1, head.NextMail)

@@ -36,7 +36,8 @@ func TestRestoreRefusesDamage(t *testing.T) {
 			t.Fatalf("%d of %d bytes are taken for a snapshot", cut, len(data))
 		}
 	}
-	if err := before.Restore(bytes.NewReader(append(bytes.Clone(data), 0))); err == nil || !strings.Contains(err.Error(), "after its end") {
+	if err := before.Restore(bytes.NewReader(append(bytes.Clone(data), 0))); err == nil ||
+		!strings.Contains(err.Error(), "after its end") {
 		t.Errorf("a byte too much: %v", err)
 	}
 	head := &snapHead{Format: snapshotFormat + 1, Config: &model.Config{}}
@@ -61,7 +62,8 @@ func TestRestoreRefusesDamage(t *testing.T) {
 		broken.arrays.Set(id, &n)
 		return false
 	})
-	if err := before.Restore(bytes.NewReader(snapshot(t, broken))); err == nil || !strings.Contains(err.Error(), "contradict") {
+	if err := before.Restore(bytes.NewReader(snapshot(t, broken))); err == nil ||
+		!strings.Contains(err.Error(), "contradict") {
 		t.Errorf("a wrong counter: %v", err)
 	}
 }

@@ -90,10 +90,12 @@ func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
 		}
 	}
 	part, ok := s.parts[st.Partition]
-	if !ok || part.State == model.PartDown || part.State == model.PartInactive || !slices.Contains(j.Spec.Partitions, st.Partition) {
+	if !ok || part.State == model.PartDown || part.State == model.PartInactive ||
+		!slices.Contains(j.Spec.Partitions, st.Partition) {
 		return NotFits // the configuration or the job has changed since the plan was made
 	}
-	run := &model.Run{Partition: part.Name, Alloc: st.Alloc, Start: at, LimitS: st.LimitS, Epoch: epoch, Priority: st.Priority, Licenses: st.Licenses, Resv: st.Resv,
+	run := &model.Run{Partition: part.Name, Alloc: st.Alloc, Start: at, LimitS: st.LimitS, Epoch: epoch,
+		Priority: st.Priority, Licenses: st.Licenses, Resv: st.Resv,
 		Share: part.Shared(j.Spec), Alone: j.Spec.Exclusive || part.Exclusive()}
 	if r := s.fits(run); r != OK {
 		return r

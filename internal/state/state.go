@@ -61,8 +61,9 @@ type facts struct {
 
 	licenses map[string]int64 // in use, by name; derived, and replaced whole
 
-	moving *btree.Map[model.JobID, model.JobState] // jobs of which a node still has to be told something: CONFIGURING, COMPLETING, ever suspended, not ready on all nodes
-	shares *btree.Map[model.JobID, struct{}]       // jobs with resources that share CPUs or are suspended
+	// jobs of which a node still has to be told something: CONFIGURING, COMPLETING, ever suspended, not ready on all nodes
+	moving *btree.Map[model.JobID, model.JobState]
+	shares *btree.Map[model.JobID, struct{}] // jobs with resources that share CPUs or are suspended
 
 	requests *btree.Map[string, request]
 	reqQueue *btree.Map[uint64, string] // requests in order of arrival
@@ -237,16 +238,20 @@ var noLocks = btree.Options{NoLocks: true}
 func New() *State {
 	s := &State{}
 	s.facts = facts{
-		cfg: &model.Config{}, parts: map[string]*model.Partition{}, defs: map[string]*model.NodeDef{}, nextID: FirstJobID, nextSeq: 1, nextReq: 1, nextMail: 1,
+		cfg: &model.Config{}, parts: map[string]*model.Partition{}, defs: map[string]*model.NodeDef{}, nextID: FirstJobID,
+		nextSeq: 1, nextReq: 1, nextMail: 1,
 		jobs: new(btree.Map[model.JobID, *model.Job]), nodes: new(btree.Map[string, *model.Node]),
-		blobs: new(btree.Map[string, *model.Blob]), usage: new(btree.Map[string, *Usage]), qosUse: new(btree.Map[string, *Usage]),
+		blobs: new(btree.Map[string, *model.Blob]), usage: new(btree.Map[string, *Usage]),
+		qosUse:   new(btree.Map[string, *Usage]),
 		acctUse:  new(btree.Map[string, *Usage]),
 		accounts: new(btree.Map[string, *model.Account]), users: new(btree.Map[string, *model.User]),
 		assocs: new(btree.Map[string, *model.Association]), qos: new(btree.Map[string, *model.QOS]),
-		arrays: new(btree.Map[model.JobID, *Array]), elems: new(btree.Map[uint64, model.JobID]), groups: new(btree.Map[uint64, model.JobID]),
+		arrays: new(btree.Map[model.JobID, *Array]), elems: new(btree.Map[uint64, model.JobID]),
+		groups: new(btree.Map[uint64, model.JobID]),
 		moving: new(btree.Map[model.JobID, model.JobState]), shares: new(btree.Map[model.JobID, struct{}]),
 		ready: new(btree.Map[string, *queue]), requests: new(btree.Map[string, request]),
-		reqQueue: new(btree.Map[uint64, string]), outbox: new(btree.Map[uint64, *model.Job]), outSteps: new(btree.Map[uint64, *model.Step]), mails: new(btree.Map[uint64, *Mail]),
+		reqQueue: new(btree.Map[uint64, string]), outbox: new(btree.Map[uint64, *model.Job]),
+		outSteps: new(btree.Map[uint64, *model.Step]), mails: new(btree.Map[uint64, *Mail]),
 		resvs:  new(btree.Map[string, *model.Reservation]),
 		outSeq: new(btree.Map[model.JobID, uint64]), tallies: new(btree.Map[string, *Tally]), journal: newJournal(),
 	}
@@ -308,11 +313,14 @@ const (
 	WillResume  // a job that goes on as soon as its CPUs are free
 )
 
-var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: "already done", NotPending: "not pending",
-	BadDependency: "bad dependency", ContentMissing: "content missing", TooManyJobs: "too many jobs", NoSuchNode: "no such node",
-	NotFits: "does not fit", StillEnding: "still ending", CannotRequeue: "cannot be requeued",
+var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: "already done",
+	NotPending:    "not pending",
+	BadDependency: "bad dependency", ContentMissing: "content missing", TooManyJobs: "too many jobs",
+	NoSuchNode: "no such node",
+	NotFits:    "does not fit", StillEnding: "still ending", CannotRequeue: "cannot be requeued",
 	Outdated: "outdated", NoSuchAccount: "no such account", NoSuchUser: "no such user", NoSuchQOS: "no such QOS",
-	NoSuchAssoc: "no such association", Circular: "an account below itself", InUse: "in use", JobsActive: "jobs are active", NoSuchReservation: "no such reservation",
+	NoSuchAssoc: "no such association", Circular: "an account below itself", InUse: "in use",
+	JobsActive: "jobs are active", NoSuchReservation: "no such reservation",
 	Overlapping: "overlaps with another reservation", OverLimit: "over a limit",
 	NotRunning: "does not run, or is not suspended", WillResume: "goes on when its CPUs are free"}
 

@@ -193,8 +193,10 @@ func (s *State) stopRunning(j *model.Job, at model.Time, cause model.StopCause, 
 	}
 }
 
-// endPending ends a job, or what is left of an array, that has not started; why is for people, and "" where the state says all.
-func (s *State) endPending(j *model.Job, at model.Time, state model.JobState, reason model.Reason, uid uint32, why string) {
+// endPending ends a job, or what is left of an array, that has not started; why is for people, and "" where the state
+// says all.
+func (s *State) endPending(j *model.Job, at model.Time, state model.JobState, reason model.Reason, uid uint32,
+	why string) {
 	n := *j
 	n.State, n.Reason, n.Why, n.Deps = state, reason, why, nil
 	n.End = &model.End{At: at, UID: uid}

@@ -46,8 +46,8 @@ func (s *State) applySuspend(at model.Time, c *Suspend) Result {
 	return res
 }
 
-// suspendTarget suspends or resumes what a target names. Of several records it says what went wrong only if nothing went
-// right.
+// suspendTarget suspends or resumes what a target names. Of several records it says what went wrong only if nothing
+// went right.
 func (s *State) suspendTarget(at model.Time, resume bool, t *Target) Refusal {
 	worst, good := NoSuchJob, OK
 	any := false
@@ -181,8 +181,8 @@ func (s *State) moveCPUs(j *model.Job, away bool, at model.Time) {
 	}
 }
 
-// sharedRight checks that no CPU of a node is given more often than the jobs there may share it, that those who share and
-// those who don't are apart, and that what the node says of it is so. It gives the CPUs that are in use.
+// sharedRight checks that no CPU of a node is given more often than the jobs there may share it, that those who share
+// and those who don't are apart, and that what the node says of it is so. It gives the CPUs that are in use.
 func (s *State) sharedRight(n *model.Node, holds map[model.JobID]*model.NodeAlloc) (model.Bits, error) {
 	name := n.Def.Name
 	var used model.Bits
@@ -217,7 +217,8 @@ func (s *State) sharedRight(n *model.Node, holds map[model.JobID]*model.NodeAllo
 	var before model.Bits
 	for _, sh := range list {
 		if len(sh.Layers) > int(most[sh.Part]) {
-			return nil, fmt.Errorf("node %s: CPU %s is given to %d jobs of partition %s, which allows %d", name, sh.Layers[len(sh.Layers)-1], len(sh.Layers), sh.Part, most[sh.Part])
+			return nil, fmt.Errorf("node %s: CPU %s is given to %d jobs of partition %s, which allows %d", name,
+				sh.Layers[len(sh.Layers)-1], len(sh.Layers), sh.Part, most[sh.Part])
 		}
 		if sh.Layers[0].Overlaps(before) {
 			return nil, fmt.Errorf("node %s: jobs of partition %s and of another share CPUs", name, sh.Part)

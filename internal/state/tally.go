@@ -77,11 +77,14 @@ func tasksOf(j *model.Job) int64 {
 
 // sameShare reports whether a record adds what its predecessor did.
 func sameShare(a, b *model.Job) bool {
-	if a == nil || b == nil || a.Spec != b.Spec || a.State.Finished() != b.State.Finished() || a.State.HasResources() != b.State.HasResources() ||
-		(a.State == model.Completing) != (b.State == model.Completing) || len(a.Tasks) > 0 && tasksOf(a) != tasksOf(b) || len(a.Tasks) == 0 && len(b.Tasks) > 0 || agingOf(a) != agingOf(b) {
+	if a == nil || b == nil || a.Spec != b.Spec || a.State.Finished() != b.State.Finished() ||
+		a.State.HasResources() != b.State.HasResources() ||
+		(a.State == model.Completing) != (b.State == model.Completing) || len(a.Tasks) > 0 && tasksOf(a) != tasksOf(b) ||
+		len(a.Tasks) == 0 && len(b.Tasks) > 0 || agingOf(a) != agingOf(b) {
 		return false
 	}
-	return !a.State.HasResources() || a.Run.Alloc == b.Run.Alloc && a.Run.LimitS == b.Run.LimitS && a.Run.Turns == b.Run.Turns
+	return !a.State.HasResources() || a.Run.Alloc == b.Run.Alloc && a.Run.LimitS == b.Run.LimitS &&
+		a.Run.Turns == b.Run.Turns
 }
 
 // moveTally moves what a record adds to tallies.
@@ -175,7 +178,8 @@ func (s *State) addTally(key string, st *stake, sign int64) {
 	if len(st.tres) > 0 {
 		n.TRES = slices.Clone(n.TRES)
 		for _, c := range st.tres {
-			i, found := slices.BinarySearchFunc(n.TRES, c.TRES, func(h Held, name string) int { return strings.Compare(h.TRES, name) })
+			i, found := slices.BinarySearchFunc(n.TRES, c.TRES,
+				func(h Held, name string) int { return strings.Compare(h.TRES, name) })
 			if !found {
 				n.TRES = slices.Insert(n.TRES, i, Held{TRES: c.TRES})
 			}

@@ -7,12 +7,13 @@ import (
 	"gbatch/internal/model"
 )
 
-// units.go: single units of a node's generic resources that go out of service and come back, and what that means for jobs.
+// units.go: single units of a node's generic resources that go out of service and come back, and what that means for
+// jobs.
 
 func (*Units) kind() Kind { return KindUnits }
 
-// applyUnits takes a node's account of its units. A job whose unit has a new fault is ended, or goes back to the queue: a GPU
-// that has fallen off the bus doesn't come back under it.
+// applyUnits takes a node's account of its units. A job whose unit has a new fault is ended, or goes back to the queue:
+// a GPU that has fallen off the bus doesn't come back under it.
 func (s *State) applyUnits(at model.Time, c *Units) Result {
 	old, ok := s.nodes.Get(c.Node)
 	if !ok {
@@ -66,7 +67,8 @@ func holdsUnit(a *model.Alloc, node string, o *model.UnitOut) bool {
 		}
 		for k := range a.Nodes[i].Gres {
 			g := &a.Nodes[i].Gres[k]
-			if g.Share != nil && o.Name == model.GPUName && g.Share.GPU == o.Index || g.Share == nil && g.Name == o.Name && g.Index.Has(int(o.Index)) {
+			if g.Share != nil && o.Name == model.GPUName && g.Share.GPU == o.Index || g.Share == nil && g.Name == o.Name &&
+				g.Index.Has(int(o.Index)) {
 				return true
 			}
 		}
@@ -80,7 +82,8 @@ func (s *State) editUnits(at model.Time, c *NodeEdit, name string, old *model.No
 		return OK // a reason alone: there is nothing to give it to
 	}
 	for _, u := range c.Units {
-		if u < 0 || !hasGres(old.Def, model.GresAlloc{Name: c.Gres, Index: model.UpTo(int(u) + 1).Minus(model.UpTo(int(u)))}) {
+		if u < 0 || !hasGres(old.Def, model.GresAlloc{Name: c.Gres,
+			Index: model.UpTo(int(u) + 1).Minus(model.UpTo(int(u)))}) {
 			return NotFits
 		}
 	}

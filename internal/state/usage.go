@@ -87,8 +87,8 @@ func (f Fade) bring(u *Usage, at model.Time) *Usage {
 	return &n
 }
 
-// turn lets a job of u begin (sign 1) or end (sign -1) to count, at moment at. A job that ended late before now is given
-// back what it was charged with since.
+// turn lets a job of u begin (sign 1) or end (sign -1) to count, at moment at. A job that ended late before now is
+// given back what it was charged with since.
 func (f Fade) turn(u *Usage, at, late model.Time, sign int64, bill, factor int64, tres []model.TRESCount) *Usage {
 	n := f.bring(u, at)
 	change := func(m *Meter, rate int64) {
@@ -100,7 +100,8 @@ func (f Fade) turn(u *Usage, at, late model.Time, sign int64, bill, factor int64
 	change(&n.Bill, bill)
 	change(&n.Wall, factor)
 	for _, c := range tres {
-		i, found := slices.BinarySearchFunc(n.TRES, c.TRES, func(t TRESUse, name string) int { return strings.Compare(t.TRES, name) })
+		i, found := slices.BinarySearchFunc(n.TRES, c.TRES,
+			func(t TRESUse, name string) int { return strings.Compare(t.TRES, name) })
 		if !found {
 			n.TRES = slices.Insert(n.TRES, i, TRESUse{TRES: c.TRES})
 		}

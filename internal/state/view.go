@@ -24,7 +24,8 @@ func (s *State) View() *View {
 	v.arrays, v.elems, v.groups, v.outbox = s.arrays.Copy(), s.elems.Copy(), s.groups.Copy(), s.outbox.Copy()
 	v.outSteps, v.mails = s.outSteps.Copy(), s.mails.Copy()
 	v.moving, v.shares = s.moving.Copy(), s.shares.Copy()
-	v.accounts, v.users, v.assocs, v.qos, v.qosUse, v.acctUse = s.accounts.Copy(), s.users.Copy(), s.assocs.Copy(), s.qos.Copy(), s.qosUse.Copy(), s.acctUse.Copy()
+	v.accounts, v.users, v.assocs, v.qos, v.qosUse, v.acctUse = s.accounts.Copy(), s.users.Copy(), s.assocs.Copy(),
+		s.qos.Copy(), s.qosUse.Copy(), s.acctUse.Copy()
 	v.requests, v.tallies = s.requests.Copy(), s.tallies.Copy()
 	v.resvs = s.resvs.Copy()
 	s.last = v

@@ -30,8 +30,8 @@ func inNamespace(t *testing.T, f func()) {
 	}
 }
 
-// TestBound: a peer that vanishes without a word, whether something is being sent to it or not, is given up within the time. One that
-// is away for less is not.
+// TestBound: a peer that vanishes without a word, whether something is being sent to it or not, is given up within the
+// time. One that is away for less is not.
 func TestBound(t *testing.T) {
 	const after = 4 * time.Second
 	inNamespace(t, func() {

@@ -1,11 +1,13 @@
-// Package stepio carries what the tasks of a step read and write between another host and the command that runs the step.
+// Package stepio carries what the tasks of a step read and write between another host and the command that runs the
+// step.
 //
 // It owns the frames and how they are kept from strangers; not who connects to whom (noded/steprelay dials, the command
 // listens) nor what becomes of the data.
 //
-// The command draws a key and has it brought to the nodes by their daemons, over connections that prove both sides. Here both
-// sides know each other by the key: each gives a salt, keys for both directions come of all three (HMAC-SHA-256), and every
-// frame is sealed with AES-GCM under a counter. So nobody else reads, changes, repeats or leaves out a frame unseen.
+// The command draws a key and has it brought to the nodes by their daemons, over connections that prove both sides.
+// Here both sides know each other by the key: each gives a salt, keys for both directions come of all three
+// (HMAC-SHA-256), and every frame is sealed with AES-GCM under a counter. So nobody else reads, changes, repeats or
+// leaves out a frame unseen.
 //
 // It must stay light: commands and gshim use it, so there is no net and no TLS here.
 package stepio
@@ -33,8 +35,8 @@ const (
 	MaxData = 64 << 10
 	// AllRanks as a frame's rank means every task that has the stream.
 	AllRanks int32 = -1
-	// Terminal as a stream is the size of a task's terminal (SizeData), from the command. What is typed there is input, and
-	// what it shows output, like any other's.
+	// Terminal as a stream is the size of a task's terminal (SizeData), from the command. What is typed there is input,
+	// and what it shows output, like any other's.
 	Terminal uint8 = 3
 
 	saltBytes  = 16

@@ -16,7 +16,8 @@ import (
 
 func TestThreeVotersOnTCP(t *testing.T) {
 	base := t.TempDir()
-	g := newGroup(t, 3, Options{HeartbeatTimeout: time.Second, Logger: testLogger(t), TrailingLogs: 10}) // long: it proposes to one leader and the machine may be busy
+	// long: it proposes to one leader and the machine may be busy
+	g := newGroup(t, 3, Options{HeartbeatTimeout: time.Second, Logger: testLogger(t), TrailingLogs: 10})
 	g.startAll(base)
 	lead := g.leader()
 	n := 0

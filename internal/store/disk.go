@@ -59,7 +59,8 @@ func openDisk(o Options, lg hclog.Logger) (*disk, error) {
 		return nil, fmt.Errorf("%s is in use by another process: is a controller already running on this directory?", path)
 	}
 	if err != nil {
-		if errors.Is(err, bbolterrors.ErrInvalid) || errors.Is(err, bbolterrors.ErrChecksum) || errors.Is(err, bbolterrors.ErrVersionMismatch) {
+		if errors.Is(err, bbolterrors.ErrInvalid) || errors.Is(err, bbolterrors.ErrChecksum) ||
+			errors.Is(err, bbolterrors.ErrVersionMismatch) {
 			return nil, damaged(o, path, err)
 		}
 		return nil, fmt.Errorf("opening %s: %w", path, err)
@@ -79,10 +80,13 @@ func damaged(o Options, path string, err error) error {
 		size = st.Size()
 	}
 	if len(o.Peers) > 1 {
-		return fmt.Errorf("the controller's log %s is damaged (%w; it has %d bytes); the other controllers have all that was in it: mv %s %s.damaged, and start this one again: it gets everything from them",
+		return fmt.Errorf("the controller's log %s is damaged (%w; it has %d bytes); the other controllers have all that "+
+			"was in it: mv %s %s.damaged, and start this one again: it gets everything from them",
 			path, err, size, o.Dir, o.Dir)
 	}
-	return fmt.Errorf("the controller's log %s is damaged (%w; it has %d bytes), and no other controller has what was in it: put a backup of %s in its place, or begin without jobs and accounts: mv %s %s.damaged; ended jobs stay in accounting",
+	return fmt.Errorf("the controller's log %s is damaged (%w; it has %d bytes), and no other controller has what was "+
+		"in it: put a backup of %s in its place, or begin without jobs and accounts: mv %s %s.damaged; ended jobs stay in "+
+		"accounting",
 		path, err, size, o.Dir, o.Dir, o.Dir)
 }
 
@@ -101,7 +105,8 @@ func (d *disk) bootstrap(conf *raft.Config, trans raft.Transport, voters raft.Co
 	if err != nil || len(snaps) > 0 {
 		return err
 	}
-	return d.logs.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration, Data: raft.EncodeConfiguration(voters)})
+	return d.logs.StoreLog(&raft.Log{Index: 1, Term: 1, Type: raft.LogConfiguration,
+		Data: raft.EncodeConfiguration(voters)})
 }
 
 // checkVoters refuses a log that was made for other voters. Starting on it could be worse than not starting: two new

@@ -40,8 +40,9 @@ func (f *machineFSM) Apply(l *raft.Log) any {
 	return results
 }
 
-// snapshotDue says after how many bytes of log a state whose snapshot has size bytes is written again. The log's file is mapped
-// into memory, so it is kept small; and what snapshots write is never more than what the log does, however large the state.
+// snapshotDue says after how many bytes of log a state whose snapshot has size bytes is written again. The log's file
+// is mapped into memory, so it is kept small; and what snapshots write is never more than what the log does, however
+// large the state.
 func snapshotDue(size int64) int {
 	return int(min(max(size, snapshotMinBytes), snapshotMaxBytes))
 }

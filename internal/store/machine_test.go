@@ -289,7 +289,8 @@ func (g *group) proposeSomewhere(cmd string) {
 			if err == nil {
 				return true
 			}
-			if !errors.Is(err, ErrNotLeader) && !errors.Is(err, ErrLeadershipLost) && !errors.Is(err, ErrClosed) && !errors.Is(err, context.DeadlineExceeded) {
+			if !errors.Is(err, ErrNotLeader) && !errors.Is(err, ErrLeadershipLost) && !errors.Is(err, ErrClosed) &&
+				!errors.Is(err, context.DeadlineExceeded) {
 				g.t.Fatal(err)
 			}
 		}

@@ -59,7 +59,8 @@ type Options struct {
 	HeartbeatTimeout, ElectionTimeout time.Duration
 
 	// SnapshotThreshold is the number of log entries after which a snapshot is written (zero: 8192; one is also written
-	// when the log has grown by as much as the last one was large, within 8 to 64 MiB); TrailingLogs the number of entries kept behind it for followers that lag (zero: 1024).
+	// when the log has grown by as much as the last one was large, within 8 to 64 MiB); TrailingLogs the number of entries
+	// kept behind it for followers that lag (zero: 1024).
 	SnapshotThreshold, TrailingLogs uint64
 }
 
@@ -121,7 +122,8 @@ func (o Options) checked() (Options, error) {
 		o.ElectionTimeout = max(base, o.HeartbeatTimeout)
 	}
 	if o.HeartbeatTimeout < minTimeout || o.ElectionTimeout < o.HeartbeatTimeout {
-		return o, fmt.Errorf("store: heartbeat timeout %v, election timeout %v: the first must be at least %v, the second no shorter than the first",
+		return o, fmt.Errorf("store: heartbeat timeout %v, election timeout %v: the first must be at least %v, the second "+
+			"no shorter than the first",
 			o.HeartbeatTimeout, o.ElectionTimeout, minTimeout)
 	}
 	if o.SnapshotThreshold == 0 {

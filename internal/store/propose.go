@@ -39,8 +39,8 @@ type entry struct {
 }
 
 // Propose has one command replicated and applied, and returns the machine's result for it. Concurrent calls share log
-// entries. cmd must not be changed afterwards, whatever is returned. When ctx ends first it returns ctx's error, together
-// with ErrQueueFull if the command was still waiting; without that the outcome is unknown.
+// entries. cmd must not be changed afterwards, whatever is returned. When ctx ends first it returns ctx's error,
+// together with ErrQueueFull if the command was still waiting; without that the outcome is unknown.
 func (s *Store) Propose(ctx context.Context, cmd []byte) (any, error) {
 	results, err := s.ProposeBatch(ctx, [][]byte{cmd})
 	if err != nil {

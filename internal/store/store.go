@@ -211,14 +211,14 @@ func (s *Store) ask(ctx context.Context, doing string, request func() raft.Futur
 	}
 }
 
-// Barrier returns when everything committed before it is applied here. Only the leader can; a new leader calls it before
-// it reads its state. Errors as for Propose.
+// Barrier returns when everything committed before it is applied here. Only the leader can; a new leader calls it
+// before it reads its state. Errors as for Propose.
 func (s *Store) Barrier(ctx context.Context) error {
 	return s.ask(ctx, "waiting for the log to be applied", func() raft.Future { return s.raft.Barrier(0) })
 }
 
-// VerifyLeader returns nil when a majority confirms, now, that this is the leader: a read of the state after that is not
-// older than the call.
+// VerifyLeader returns nil when a majority confirms, now, that this is the leader: a read of the state after that is
+// not older than the call.
 func (s *Store) VerifyLeader(ctx context.Context) error {
 	return s.ask(ctx, "asking the other controllers who leads", s.raft.VerifyLeader)
 }
@@ -242,9 +242,9 @@ func (s *Store) Leader() (id, addr string) {
 // IsLeader reports whether this voter leads, as far as it knows.
 func (s *Store) IsLeader() bool { return s.raft.State() == raft.Leader }
 
-// LeaderCh tells of changes: true when this voter becomes the leader, false when it ceases to be. It is one channel, for
-// one reader, and keeps only the latest change: a reader that is late sees true after true, and learns from Term that
-// the leadership is another.
+// LeaderCh tells of changes: true when this voter becomes the leader, false when it ceases to be. It is one channel,
+// for one reader, and keeps only the latest change: a reader that is late sees true after true, and learns from Term
+// that the leadership is another.
 func (s *Store) LeaderCh() <-chan bool { return s.raft.LeaderCh() }
 
 // Term is the current term: it grows with every election, and no two leaders have the same.

@@ -245,7 +245,8 @@ func TestKilledProcess(t *testing.T) {
 // proposeForever is the process that gets killed: it prints each command when it is acknowledged.
 func proposeForever(dir string) error {
 	m := newLedger()
-	s, err := Open(Options{ID: "c1", Dir: dir, Peers: []Peer{{"c1", "mem"}}, Net: NewMemNet(), Machine: m, SnapshotThreshold: 50, TrailingLogs: 10})
+	s, err := Open(Options{ID: "c1", Dir: dir, Peers: []Peer{{"c1", "mem"}}, Net: NewMemNet(), Machine: m,
+		SnapshotThreshold: 50, TrailingLogs: 10})
 	if err != nil {
 		return err
 	}
@@ -303,17 +304,20 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, o := range map[string]Options{
-		"belongs to the controllers c1, the configuration names c1, c2, c3": {ID: "c1", Dir: dir, Peers: []Peer{{"c1", "a"}, {"c2", "b"}, {"c3", "c"}}},
-		"belongs to the controllers c1, the configuration names other":      {ID: "other", Dir: dir, Peers: []Peer{{"other", "a"}}},
-		`this voter, "c9", is not among the voters c1`:                      {ID: "c9", Peers: one},
-		"two voters with one name":                                          {ID: "c1", Peers: []Peer{{"c1", "a"}, {"c1", "b"}}},
-		"name or address is empty":                                          {ID: "c1", Peers: []Peer{{"c1", ""}}},
-		"0 voters":                                                          {ID: "c1"},
-		"ID is empty":                                                       {Peers: one},
-		"heartbeat timeout 1ms":                                             {ID: "c1", Peers: one, HeartbeatTimeout: time.Millisecond},
-		"not a directory":                                                   {ID: "c1", Peers: one, Dir: filepath.Join(dir, "notadir", "x")},
-		"no other controller has what was in it: put a backup":              {ID: "c1", Peers: one, Dir: damaged},
-		"mv " + damaged + " " + damaged + ".damaged, and start this one":    {ID: "c1", Dir: damaged, Peers: []Peer{{"c1", "a"}, {"c2", "b"}, {"c3", "c"}}},
+		"belongs to the controllers c1, the configuration names c1, c2, c3": {ID: "c1", Dir: dir,
+			Peers: []Peer{{"c1", "a"}, {"c2", "b"}, {"c3", "c"}}},
+		"belongs to the controllers c1, the configuration names other": {ID: "other", Dir: dir,
+			Peers: []Peer{{"other", "a"}}},
+		`this voter, "c9", is not among the voters c1`: {ID: "c9", Peers: one},
+		"two voters with one name":                     {ID: "c1", Peers: []Peer{{"c1", "a"}, {"c1", "b"}}},
+		"name or address is empty":                     {ID: "c1", Peers: []Peer{{"c1", ""}}},
+		"0 voters":                                     {ID: "c1"},
+		"ID is empty":                                  {Peers: one},
+		"heartbeat timeout 1ms":                        {ID: "c1", Peers: one, HeartbeatTimeout: time.Millisecond},
+		"not a directory":                              {ID: "c1", Peers: one, Dir: filepath.Join(dir, "notadir", "x")},
+		"no other controller has what was in it: put a backup": {ID: "c1", Peers: one, Dir: damaged},
+		"mv " + damaged + " " + damaged +
+			".damaged, and start this one": {ID: "c1", Dir: damaged, Peers: []Peer{{"c1", "a"}, {"c2", "b"}, {"c3", "c"}}},
 	} {
 		if s, err := Open(mem(o)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)

@@ -122,8 +122,8 @@ func (g *gate) Dial(a raft.ServerAddress, timeout time.Duration) (net.Conn, erro
 // memRPCTimeout is how long a voter in memory waits for another's answer.
 const memRPCTimeout = 500 * time.Millisecond
 
-// MemNet connects stores of one process without sockets, for tests, also inside testing/synctest. Any of them can be cut
-// off from the others.
+// MemNet connects stores of one process without sockets, for tests, also inside testing/synctest. Any of them can be
+// cut off from the others.
 type MemNet struct {
 	mu  sync.Mutex
 	in  map[raft.ServerAddress]*raft.InmemTransport

@@ -28,7 +28,8 @@ func TestDistance(t *testing.T) {
 }
 
 func TestNearest(t *testing.T) {
-	options := []string{"time", "time-min", "tmp", "nodes", "nodelist", "no-kill", "ntasks", "partition", "gpus", "gpus-per-node", "mem", "mem-per-cpu"}
+	options := []string{"time", "time-min", "tmp", "nodes", "nodelist", "no-kill", "ntasks", "partition", "gpus",
+		"gpus-per-node", "mem", "mem-per-cpu"}
 	for _, c := range []struct {
 		word string
 		want []string

@@ -1,8 +1,8 @@
-// Package terminal opens pseudo-terminals and asks terminals for their size and modes, for grun --pty: the command at the
-// user's terminal, the node's daemon and the relay between them (noded/steprelay).
+// Package terminal opens pseudo-terminals and asks terminals for their size and modes, for grun --pty: the command at
+// the user's terminal, the node's daemon and the relay between them (noded/steprelay).
 //
-// It owns the ioctls and nothing else: no process, no goroutine, no state. Whoever opens a terminal closes it. What modes and
-// sizes mean is in ioctl_tty(2) and termios(3).
+// It owns the ioctls and nothing else: no process, no goroutine, no state. Whoever opens a terminal closes it. What
+// modes and sizes mean is in ioctl_tty(2) and termios(3).
 package terminal
 
 import (
@@ -23,8 +23,8 @@ type Modes struct {
 	Chars                         []byte
 }
 
-// Open makes a pseudo-terminal: what is written to one side is read from the other, where a program sees a terminal. The
-// program's side belongs to the caller's user; neither becomes anybody's controlling terminal.
+// Open makes a pseudo-terminal: what is written to one side is read from the other, where a program sees a terminal.
+// The program's side belongs to the caller's user; neither becomes anybody's controlling terminal.
 func Open() (master, slave *os.File, err error) {
 	const path = "/dev/ptmx"
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
@@ -64,7 +64,8 @@ func SizeOf(fd int) (Size, error) {
 	return Size{Rows: w.Row, Cols: w.Col}, nil
 }
 
-// Resize sets a terminal's size; either side of a pseudo-terminal will do. Its foreground processes get SIGWINCH where it differs.
+// Resize sets a terminal's size; either side of a pseudo-terminal will do. Its foreground processes get SIGWINCH where
+// it differs.
 func Resize(fd int, s Size) error {
 	return unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: s.Rows, Col: s.Cols})
 }
@@ -92,8 +93,8 @@ func Set(fd int, m Modes) error {
 	return unix.IoctlSetTermios(fd, unix.TCSETS, t)
 }
 
-// Raw gives the settings with which every byte typed is read as it is, and every byte written shown as it is: nothing is
-// echoed, edited, turned into a signal or ended with a carriage return.
+// Raw gives the settings with which every byte typed is read as it is, and every byte written shown as it is: nothing
+// is echoed, edited, turned into a signal or ended with a carriage return.
 func (m Modes) Raw() Modes {
 	m.Chars = slices.Clone(m.Chars)
 	m.Input &^= unix.IGNBRK | unix.BRKINT | unix.PARMRK | unix.ISTRIP | unix.INLCR | unix.IGNCR | unix.ICRNL | unix.IXON

@@ -74,7 +74,8 @@ func (l layout) readBook() (*book, error) {
 		case empty:
 			return nil, fmt.Errorf("%w in %s; `gbatch up` makes one", errNoCluster, l)
 		}
-		return nil, fmt.Errorf("%s holds files but no up.json, so it is not a finished cluster of `gbatch up`: give another directory with --dir, or move it out of the way (mv %s %s.old)%s",
+		return nil, fmt.Errorf("%s holds files but no up.json, so it is not a finished cluster of `gbatch up`: give "+
+			"another directory with --dir, or move it out of the way (mv %s %s.old)%s",
 			l, l, l, l.strays())
 	}
 	if err != nil {
@@ -82,10 +83,12 @@ func (l layout) readBook() (*book, error) {
 	}
 	var b book
 	if err := json.Unmarshal(data, &b); err != nil {
-		return nil, fmt.Errorf("%s is damaged (%w): move the directory out of the way (mv %s %s.old), or give another one with --dir%s", l.book(), err, l, l, l.strays())
+		return nil, fmt.Errorf("%s is damaged (%w): move the directory out of the way (mv %s %s.old), or give another one "+
+			"with --dir%s", l.book(), err, l, l, l.strays())
 	}
 	if b.Version != bookVersion {
-		return nil, fmt.Errorf("%s is of version %d, and this gbatch knows version %d: use the gbatch that made it", l.book(), b.Version, bookVersion)
+		return nil, fmt.Errorf("%s is of version %d, and this gbatch knows version %d: use the gbatch that made it", l.book(),
+			b.Version, bookVersion)
 	}
 	return &b, nil
 }
@@ -127,14 +130,16 @@ func (l layout) members(cfg *conf.Config) []Member {
 		out = append(out, Member{Role: role, Name: name, Addresses: addresses, Directory: dir, Log: l.at("log", log+".log")})
 	}
 	for _, c := range cfg.Controllers {
-		add(RoleController, "ctld-"+c.Name, c.Name, conf.ExpandPath(cfg.StateSaveLocation, c.Name, host), c.Addr, filepath.Join(cfg.LocalSocketDir, "ctld-"+c.Name+".sock"))
+		add(RoleController, "ctld-"+c.Name, c.Name, conf.ExpandPath(cfg.StateSaveLocation, c.Name, host), c.Addr,
+			filepath.Join(cfg.LocalSocketDir, "ctld-"+c.Name+".sock"))
 	}
 	if cfg.DbdAddr != "" {
 		add(RoleAccounting, dbdName, dbdName, cfg.DbdStateLocation, cfg.DbdAddr)
 	}
 	for i := range cfg.Nodes {
 		n := cfg.Nodes[i].Name
-		add(RoleNode, "node-"+n, n, conf.ExpandPath(cfg.SlurmdSpoolDir, n, host), filepath.Join(cfg.LocalSocketDir, "noded-"+n+".sock"))
+		add(RoleNode, "node-"+n, n, conf.ExpandPath(cfg.SlurmdSpoolDir, n, host),
+			filepath.Join(cfg.LocalSocketDir, "noded-"+n+".sock"))
 	}
 	return out
 }

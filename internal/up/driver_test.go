@@ -13,8 +13,9 @@ import (
 	"gbatch/internal/proto"
 )
 
-// TestDriver: gnoded with NVML's binding, as a process of its own on this machine, and a driver's library made by a C compiler: one
-// GPU that works, one that is divided, one in MIG mode with nothing in it, and one that is lost. Then the first fails under a job.
+// TestDriver: gnoded with NVML's binding, as a process of its own on this machine, and a driver's library made by a C
+// compiler: one GPU that works, one that is divided, one in MIG mode with nothing in it, and one that is lost. Then the
+// first fails under a job.
 func TestDriver(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds gnoded with cgo")
@@ -34,8 +35,9 @@ func TestDriver(t *testing.T) {
 	}
 	build := exec.Command("go", "build", "-o", bin, "gbatch/cmd/gnoded")
 	build.Env = append(os.Environ(), "CGO_ENABLED=1", "CGO_CFLAGS=-Wno-deprecated-declarations")
-	for _, cmd := range []*exec.Cmd{build, exec.Command(gcc, "-shared", "-fPIC", "-DMIG", "-DMIGNAMES", "-DIDLE=1", "-DGONE=3",
-		"-o", filepath.Join(lib, "libnvidia-ml.so.1"), "../../noded/gpu/testdata/fakenvml.c")} {
+	for _, cmd := range []*exec.Cmd{build,
+		exec.Command(gcc, "-shared", "-fPIC", "-DMIG", "-DMIGNAMES", "-DIDLE=1", "-DGONE=3",
+			"-o", filepath.Join(lib, "libnvidia-ml.so.1"), "../../noded/gpu/testdata/fakenvml.c")} {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
 		}
@@ -54,7 +56,8 @@ func TestDriver(t *testing.T) {
 			t.Log(err)
 		}
 	})
-	out.has(t, "is in MIG mode, and no instances of it are known", "GPU 3 of the driver (h100) can't be used: the GPU has fallen off the bus")
+	out.has(t, "is in MIG mode, and no instances of it are known",
+		"GPU 3 of the driver (h100) can't be used: the GPU has fallen off the bus")
 	why := func(info *proto.NodeInfo, index int32) string {
 		for _, o := range info.Node.Out {
 			if o.Name == "gpu" && o.Index == index {
@@ -65,7 +68,8 @@ func TestDriver(t *testing.T) {
 	}
 	until(t, "the lost GPU is out, the others are read", func() bool {
 		info := onlyNode(t, c)
-		return strings.HasPrefix(why(info, 1), "the GPU has fallen off the bus") && len(info.Node.Out) == 1 && len(info.Readings) == 4
+		return strings.HasPrefix(why(info, 1), "the GPU has fallen off the bus") && len(info.Node.Out) == 1 &&
+			len(info.Readings) == 4
 	})
 	info := onlyNode(t, c)
 	var units []string
@@ -73,10 +77,13 @@ func TestDriver(t *testing.T) {
 		u := &info.Units[i]
 		units = append(units, u.Type+" "+u.UUID)
 	}
-	if got, want := strings.Join(units, ","), "h100 GPU-00000000-0000-0000-0000-000000000000,h100 ,1g.10gb MIG-00000000-0000-0000-0000-000000000001,2c.3g.40gb MIG-00000000-0000-0000-0000-000000000002"; got != want {
+	if got, want := strings.Join(units, ","),
+		"h100 GPU-00000000-0000-0000-0000-000000000000,h100 ,1g.10gb MIG-00000000-0000-0000-0000-000000000001,2c.3g.40gb "+
+			"MIG-00000000-0000-0000-0000-000000000002"; got != want {
 		t.Errorf("units %s, want %s", got, want)
 	}
-	if x := info.Readings[2]; x.MemUsedMiB != 100 || x.MemTotalMiB != 9984 || info.Readings[0].UtilPct != 10 || info.Readings[0].MemUsedMiB != 1000 {
+	if x := info.Readings[2]; x.MemUsedMiB != 100 || x.MemTotalMiB != 9984 || info.Readings[0].UtilPct != 10 ||
+		info.Readings[0].MemUsedMiB != 1000 {
 		t.Errorf("readings %+v", info.Readings)
 	}
 
@@ -93,7 +100,8 @@ func TestDriver(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "the job is back in the queue", func() bool { return job(t, c, id).Restarts == 1 })
-	if info := onlyNode(t, c); why(info, 0) != "XID 79: the GPU has fallen off the bus" || info.Node.Admin != model.NodeUp {
+	if info := onlyNode(t, c); why(info, 0) != "XID 79: the GPU has fallen off the bus" ||
+		info.Node.Admin != model.NodeUp {
 		t.Errorf("%+v", info.Node.Out)
 	}
 	// What is left works.

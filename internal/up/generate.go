@@ -23,7 +23,8 @@ import (
 
 // invent decides what a new cluster is: what the options leave open, and its ports.
 func (l layout) invent(o *Options) (*book, error) {
-	r := recipe{Nodes: o.Nodes, CPUs: o.CPUs, MemMiB: o.MemMiB, GPUs: o.GPUs, Controllers: max(1, o.Controllers), Conf: o.Conf}
+	r := recipe{Nodes: o.Nodes, CPUs: o.CPUs, MemMiB: o.MemMiB, GPUs: o.GPUs, Controllers: max(1, o.Controllers),
+		Conf: o.Conf}
 	b := &book{Version: bookVersion, Cluster: l.clusterName()}
 	var err error
 	switch {
@@ -119,7 +120,8 @@ func roomFor(nodes int) error {
 			continue
 		}
 		if have := kib >> 10; nodes*nodeMiB > have {
-			return fmt.Errorf("%d node daemons take about %d MiB of memory, and %d MiB are free: make fewer nodes", nodes, nodes*nodeMiB, have)
+			return fmt.Errorf("%d node daemons take about %d MiB of memory, and %d MiB are free: make fewer nodes", nodes,
+				nodes*nodeMiB, have)
 		}
 	}
 	return nil
@@ -314,7 +316,8 @@ func (r *recipe) standins(files map[string]string) {
 		count, of = r.GPUs, `"name": "stand-in"`
 	}
 	var gres strings.Builder
-	gres.WriteString("# Made by gbatch up: stand-ins for GPUs. Each FILE says how its node's are: load, memory, faults; see gres.conf(5).\n")
+	gres.WriteString("# Made by gbatch up: stand-ins for GPUs. Each FILE says how its node's are: load, memory, faults; " +
+		"see gres.conf(5).\n")
 	for i := range r.Nodes {
 		node := fmt.Sprintf("n%d", i+1)
 		file := filepath.Join(standinDir, node+".json")

@@ -105,7 +105,8 @@ func eachNode(ctx context.Context, list []Member, f func(*proto.NodeInfo)) error
 // liveJobs lists the jobs that hold resources.
 func liveJobs(ctx context.Context, list []Member) ([]*model.Job, error) {
 	var out []*model.Job
-	rq := &proto.JobsRequest{Filter: proto.JobFilter{States: []model.JobState{model.Configuring, model.Running, model.Completing}}}
+	rq := &proto.JobsRequest{Filter: proto.JobFilter{States: []model.JobState{model.Configuring, model.Running,
+		model.Completing}}}
 	err := ask(ctx, list, proto.KindJobs, rq, func(body []byte) error {
 		var c proto.JobsChunk
 		if err := proto.Decode(body, &c); err != nil {

@@ -50,7 +50,8 @@ func programs(t *testing.T) string {
 		if built.err = os.Chmod(built.dir, 0o755); built.err != nil { // another user runs them too
 			return
 		}
-		cmd := exec.Command("go", "build", "-o", built.dir, "gbatch/cmd/gctld", "gbatch/cmd/gnoded", "gbatch/cmd/gdbd", "gbatch/cmd/gshim", "gbatch/cmd/gbatch", "gbatch/cmd/gcli")
+		cmd := exec.Command("go", "build", "-o", built.dir, "gbatch/cmd/gctld", "gbatch/cmd/gnoded", "gbatch/cmd/gdbd",
+			"gbatch/cmd/gshim", "gbatch/cmd/gbatch", "gbatch/cmd/gcli")
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := cmd.CombinedOutput(); err != nil {
 			built.err = fmt.Errorf("%w: %s", err, out)
@@ -142,7 +143,8 @@ func submit(t *testing.T, c *Cluster, script string, change func(*model.Spec)) m
 	if err != nil {
 		t.Fatal(err)
 	}
-	sp := &model.Spec{Name: "test", UID: uint32(os.Getuid()), User: me.Username, WorkDir: t.TempDir(), StdOut: "/dev/null", Umask: 0o22,
+	sp := &model.Spec{Name: "test", UID: uint32(os.Getuid()), User: me.Username, WorkDir: t.TempDir(), StdOut: "/dev/null",
+		Umask:    0o22,
 		MinNodes: 1, MaxNodes: 1, LimitS: model.NotSet, Requeue: true, Command: "test.sh"}
 	if change != nil {
 		change(sp)
@@ -150,7 +152,8 @@ func submit(t *testing.T, c *Cluster, script string, change func(*model.Spec)) m
 	cl := client.New(filepath.Join(c.Dir, "run"))
 	defer cl.Close()
 	var reply proto.SubmitReply
-	rq := &proto.SubmitRequest{RequestID: strconv.FormatInt(time.Now().UnixNano(), 36), Spec: sp, Script: []byte("#!/bin/sh\n" + script), Env: []byte("PATH=/usr/bin:/bin\x00")}
+	rq := &proto.SubmitRequest{RequestID: strconv.FormatInt(time.Now().UnixNano(), 36), Spec: sp,
+		Script: []byte("#!/bin/sh\n" + script), Env: []byte("PATH=/usr/bin:/bin\x00")}
 	if err := cl.Call(proto.KindSubmit, rq, &reply); err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// TestMoved: a cluster whose directory was moved is not begun anew where it was, and goes on once its configuration is changed.
+// TestMoved: a cluster whose directory was moved is not begun anew where it was, and goes on once its configuration is
+// changed.
 func TestMoved(t *testing.T) {
 	base := t.TempDir()
 	old, dir := filepath.Join(base, "old"), filepath.Join(base, "new")
@@ -30,7 +31,8 @@ func TestMoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, "gbatch.conf"), []byte(strings.ReplaceAll(string(text), old, dir)), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "gbatch.conf"), []byte(strings.ReplaceAll(string(text), old, dir)),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	if c, _ = mustUp(t, Options{Dir: dir}); job(t, c, held) == nil {

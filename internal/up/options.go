@@ -22,7 +22,8 @@ type Options struct {
 	MemMiB      int64  // of each virtual node; 0: an even share of this machine's memory
 	GPUs        string // of each virtual node, TYPE:K or K; "": none
 	Controllers int    // 1 or 3; 0: 1
-	Conf        string // a configuration file whose nodes all become virtual nodes here; excludes the above but Controllers
+	// a configuration file whose nodes all become virtual nodes here; excludes the above but Controllers
+	Conf string
 
 	Timeout time.Duration // until the cluster takes jobs; 0: as long as that may take for so many nodes
 	Out     io.Writer     // progress, a line at a time
@@ -60,25 +61,29 @@ func (o *Options) check() error {
 		return fmt.Errorf("the directory %s: %w", o.Dir, err)
 	}
 	if len(dir) > maxDirBytes || strings.ContainsAny(dir, "\"\\%\n\r\t") {
-		return fmt.Errorf("the directory %q can't stand in a configuration file: use a name of at most %d bytes without quotes, backslashes, %% and control characters", dir, maxDirBytes)
+		return fmt.Errorf("the directory %q can't stand in a configuration file: use a name of at most %d bytes without "+
+			"quotes, backslashes, %% and control characters", dir, maxDirBytes)
 	}
 	o.Dir = dir
 	if o.Conf != "" {
 		if o.Nodes != 0 || o.CPUs != 0 || o.MemMiB != 0 || o.GPUs != "" {
-			return errors.New("--conf says itself which nodes there are and what they have: leave out --nodes, --cpus, --mem and --gpus")
+			return errors.New("--conf says itself which nodes there are and what they have: leave out --nodes, --cpus, --mem " +
+				"and --gpus")
 		}
 		if o.Conf, err = filepath.Abs(o.Conf); err != nil {
 			return fmt.Errorf("the configuration %s: %w", o.Conf, err)
 		}
 		if strings.ContainsAny(o.Conf, "\"\\%\n\r\t") {
-			return fmt.Errorf("the file name %q can't stand in an Include line: use one without quotes, backslashes, %% and control characters", o.Conf)
+			return fmt.Errorf("the file name %q can't stand in an Include line: use one without quotes, backslashes, %% and "+
+				"control characters", o.Conf)
 		}
 	}
 	if o.Nodes < 0 || o.Nodes > MaxVirtualNodes {
 		return fmt.Errorf("--nodes %d: from 1 to %d virtual nodes, or none for this machine itself", o.Nodes, MaxVirtualNodes)
 	}
 	if o.Nodes == 0 && (o.CPUs != 0 || o.MemMiB != 0 || o.GPUs != "") {
-		return errors.New("--cpus, --mem and --gpus describe virtual nodes: add --nodes 1 (without --nodes the cluster is this machine with what it has)")
+		return errors.New("--cpus, --mem and --gpus describe virtual nodes: add --nodes 1 (without --nodes the cluster is " +
+			"this machine with what it has)")
 	}
 	if o.CPUs < 0 || o.CPUs > maxVirtualCPUs {
 		return fmt.Errorf("--cpus %d: from 1 to %d", o.CPUs, maxVirtualCPUs)

@@ -120,7 +120,8 @@ func (s *state) missing(list []Member, started map[string]model.Time) string {
 
 // await waits until the whole cluster is there. A daemon that ends meanwhile is an error at once; a cluster that takes
 // jobs although something is missing after the time given is not, and comes with a sentence about it.
-func await(ctx context.Context, list []Member, children []*child, limit time.Duration, say func(string, ...any)) (s state, warning string, err error) {
+func await(ctx context.Context, list []Member, children []*child, limit time.Duration,
+	say func(string, ...any)) (s state, warning string, err error) {
 	deadline := time.Now().Add(limit)
 	led, nodes, said := len(children) == 0, 0, time.Now()
 	started := map[string]model.Time{}

@@ -14,9 +14,10 @@ import (
 	"gbatch/internal/proto"
 )
 
-// TestNodeDaemonStopped: gnoded is stopped by SIGSTOP for longer than SlurmdTimeout, as by a virtual machine's pause, and goes
-// on. Its node is given up and its job runs elsewhere; when it is heard again, what was given up on is killed before the node
-// gets work, an operator's resume has it take jobs, and an order that lay in its socket meanwhile is not done.
+// TestNodeDaemonStopped: gnoded is stopped by SIGSTOP for longer than SlurmdTimeout, as by a virtual machine's pause,
+// and goes on. Its node is given up and its job runs elsewhere; when it is heard again, what was given up on is killed
+// before the node gets work, an operator's resume has it take jobs, and an order that lay in its socket meanwhile is
+// not done.
 func TestNodeDaemonStopped(t *testing.T) {
 	dir, work := filepath.Join(t.TempDir(), "stopped"), t.TempDir()
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 2, MemMiB: 1000})
@@ -44,7 +45,8 @@ func TestNodeDaemonStopped(t *testing.T) {
 	}
 	resumeNode(t, c, "n1")
 	// The job counts what is left of the attempt that was given up: it must find nothing, at no moment.
-	check := submit(t, c, fmt.Sprintf("cp %s %[1]s.then; for i in $(seq 20); do sleep 0.02; done; cp %[1]s %[1]s.now\n", ledger), onN1)
+	check := submit(t, c, fmt.Sprintf("cp %s %[1]s.then; for i in $(seq 20); do sleep 0.02; done; cp %[1]s %[1]s.now\n",
+		ledger), onN1)
 	untilState(t, c, check, model.Completed)
 	then, now := lines(t, ledger+".then"), lines(t, ledger+".now")
 	if a, b := strings.Count(then, "n1 0\n"), strings.Count(now, "n1 0\n"); a != b {
@@ -132,7 +134,9 @@ func resumeNode(t *testing.T, c *Cluster, name string) {
 	t.Helper()
 	cl := client.New(filepath.Join(c.Dir, "run"))
 	defer cl.Close()
-	if err := cl.Call(proto.KindUpdateNode, &proto.UpdateNodeRequest{Names: []string{name}, Set: []model.KV{{Key: "state", Value: "resume"}}}, &proto.Empty{}); err != nil {
+	if err := cl.Call(proto.KindUpdateNode,
+		&proto.UpdateNodeRequest{Names: []string{name}, Set: []model.KV{{Key: "state", Value: "resume"}}},
+		&proto.Empty{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -143,8 +147,8 @@ func cancel(t *testing.T, c *Cluster, id model.JobID) {
 	cl := client.New(filepath.Join(c.Dir, "run"))
 	defer cl.Close()
 	var reply proto.TargetsReply
-	if err := cl.Call(proto.KindCancel, &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}}, &reply); err != nil {
+	if err := cl.Call(proto.KindCancel, &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}},
+		&reply); err != nil {
 		t.Fatal(err)
 	}
 }
-

@@ -103,9 +103,11 @@ func soakSubmit(t *testing.T, c *Cluster, script string) model.JobID {
 		t.Error(err)
 		return 0
 	}
-	sp := &model.Spec{Name: "soak", UID: uint32(os.Getuid()), User: me.Username, WorkDir: "/tmp", StdOut: "/dev/null", Umask: 0o22,
+	sp := &model.Spec{Name: "soak", UID: uint32(os.Getuid()), User: me.Username, WorkDir: "/tmp", StdOut: "/dev/null",
+		Umask:    0o22,
 		MinNodes: 1, MaxNodes: 1, LimitS: model.NotSet, MemPerNode: 100, Requeue: true, Command: "soak.sh"}
-	rq := &proto.SubmitRequest{RequestID: strconv.FormatUint(rand.Uint64(), 36), Spec: sp, Script: []byte("#!/bin/sh\n" + script), Env: []byte("PATH=/usr/bin:/bin\x00")}
+	rq := &proto.SubmitRequest{RequestID: strconv.FormatUint(rand.Uint64(), 36), Spec: sp,
+		Script: []byte("#!/bin/sh\n" + script), Env: []byte("PATH=/usr/bin:/bin\x00")}
 	for begin := time.Now(); ; {
 		cl := client.New(filepath.Join(c.Dir, "run"))
 		var reply proto.SubmitReply
@@ -115,7 +117,8 @@ func soakSubmit(t *testing.T, c *Cluster, script string) model.JobID {
 			return reply.Job
 		}
 		var answered *rpc.Error
-		if errors.As(err, &answered) && answered.Code != proto.CodeNoController && answered.Code != proto.CodeNotLeader && answered.Code != proto.CodeUnknown {
+		if errors.As(err, &answered) && answered.Code != proto.CodeNoController && answered.Code != proto.CodeNotLeader &&
+			answered.Code != proto.CodeUnknown {
 			t.Errorf("a submission is refused: %v", err)
 			return 0
 		}

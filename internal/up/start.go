@@ -27,7 +27,8 @@ func thisMachine(bin string) (string, error) {
 		if errors.As(err, &ee) && len(ee.Stderr) > 0 {
 			err = errors.New(strings.TrimSpace(string(ee.Stderr)))
 		}
-		return "", fmt.Errorf("what this machine has (gnoded --print-hardware): %w; `gbatch up --nodes 2` makes virtual nodes instead", err)
+		return "", fmt.Errorf("what this machine has (gnoded --print-hardware): %w; `gbatch up --nodes 2` makes virtual "+
+			"nodes instead", err)
 	}
 	for line := range strings.Lines(string(out)) {
 		if line = strings.TrimSpace(line); strings.HasPrefix(line, "NodeName=") {
@@ -97,7 +98,8 @@ func (l layout) start(m *Member, bin string, virtual bool) (*child, error) {
 func daemonEnv(env []string) []string {
 	var out []string
 	for _, e := range env {
-		if !strings.HasPrefix(e, "SLURM") && !strings.HasPrefix(e, "SBATCH_") && !strings.HasPrefix(e, "GBATCH_") && !strings.HasPrefix(e, "CUDA_VISIBLE") {
+		if !strings.HasPrefix(e, "SLURM") && !strings.HasPrefix(e, "SBATCH_") && !strings.HasPrefix(e, "GBATCH_") &&
+			!strings.HasPrefix(e, "CUDA_VISIBLE") {
 			out = append(out, e)
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"gbatch/internal/model"
 )
 
-// TestNodeDaemonsKilledUnderStep: the daemons of both nodes of a step, the one that manages it and the other, are killed under
-// it, one after the other and both at once, and started again. Each task runs once and to its end, its output comes whole, and
-// the step's exit code is the greatest of its tasks'.
+// TestNodeDaemonsKilledUnderStep: the daemons of both nodes of a step, the one that manages it and the other, are
+// killed under it, one after the other and both at once, and started again. Each task runs once and to its end, its
+// output comes whole, and the step's exit code is the greatest of its tasks'.
 func TestNodeDaemonsKilledUnderStep(t *testing.T) {
 	dir, work := filepath.Join(t.TempDir(), "steps"), t.TempDir()
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 2, MemMiB: 1000})
@@ -35,7 +35,8 @@ exit $((3 + SLURM_PROCID))
 `), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	id := submit(t, c, fmt.Sprintf("cd %s\nGBATCH_CONF=%s ./grun -N2 -l %s >out 2>err\necho rc $? >>out\n", work, filepath.Join(dir, "gbatch.conf"), task),
+	id := submit(t, c, fmt.Sprintf("cd %s\nGBATCH_CONF=%s ./grun -N2 -l %s >out 2>err\necho rc $? >>out\n", work,
+		filepath.Join(dir, "gbatch.conf"), task),
 		func(sp *model.Spec) { sp.MinNodes, sp.MaxNodes = 2, 2 })
 	until := func(what string, f func() bool) {
 		t.Helper()

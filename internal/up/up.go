@@ -82,7 +82,8 @@ func Up(ctx context.Context, o Options) (_ *Cluster, err error) {
 		return nil, err
 	}
 	if i := slices.IndexFunc(want, func(m Member) bool { return m.runs() }); i >= 0 && empty {
-		return nil, fmt.Errorf("%s, process %d, still runs for a cluster whose files in %s were removed; end it and the others with 'gbatch down --dir %s', then try again",
+		return nil, fmt.Errorf("%s, process %d, still runs for a cluster whose files in %s were removed; end it and the "+
+			"others with 'gbatch down --dir %s', then try again",
 			&want[i], want[i].PID, l, l)
 	}
 	if err := l.retire(b, want, say); err != nil {
@@ -120,11 +121,13 @@ func (b *book) fits(o *Options, l layout) error {
 	}
 	r := &b.Made
 	differs := o.Conf != r.Conf && o.Conf != "" || o.Controllers != 0 && o.Controllers != r.Controllers ||
-		o.Nodes != 0 && (o.Nodes != r.Nodes || o.CPUs != 0 && o.CPUs != r.CPUs || o.MemMiB != 0 && o.MemMiB != r.MemMiB || o.GPUs != r.GPUs)
+		o.Nodes != 0 && (o.Nodes != r.Nodes || o.CPUs != 0 && o.CPUs != r.CPUs || o.MemMiB != 0 && o.MemMiB != r.MemMiB ||
+			o.GPUs != r.GPUs)
 	if !differs {
 		return nil
 	}
-	return fmt.Errorf("%s holds a cluster already, made with %s: change it in %s (then `gcontrol reconfigure`), give the new one another directory with --dir, or remove the old one (gbatch down, then rm -r %s)",
+	return fmt.Errorf("%s holds a cluster already, made with %s: change it in %s (then `gcontrol reconfigure`), give "+
+		"the new one another directory with --dir, or remove the old one (gbatch down, then rm -r %s)",
 		l, r, l.conf(), l)
 }
 
@@ -139,7 +142,8 @@ func (b *book) moved(l layout) error {
 	if old == string(l) || err != nil || !strings.Contains(string(text), old+"/") {
 		return nil
 	}
-	return fmt.Errorf("the cluster in %s was moved or copied from %s, and its configuration still names that directory, so its daemons would keep their files there: sed -i 's|%s|%s|g' %s, then try again",
+	return fmt.Errorf("the cluster in %s was moved or copied from %s, and its configuration still names that directory, "+
+		"so its daemons would keep their files there: sed -i 's|%s|%s|g' %s, then try again",
 		l, old, old, l, l.conf())
 }
 

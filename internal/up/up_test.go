@@ -86,7 +86,8 @@ func below(t *testing.T, dir string) []string {
 	var out []string
 	for p, argv := range all {
 		cwd, err := os.Readlink("/proc/" + strconv.Itoa(p.PID) + "/cwd")
-		if err == nil && strings.HasPrefix(cwd, filepath.Dir(dir)) || p.PID != os.Getpid() && strings.Contains(strings.Join(argv, " "), dir) {
+		if err == nil && strings.HasPrefix(cwd, filepath.Dir(dir)) || p.PID != os.Getpid() &&
+			strings.Contains(strings.Join(argv, " "), dir) {
 			out = append(out, strings.Join(argv, " "))
 		}
 	}
@@ -124,7 +125,8 @@ func TestPortInUse(t *testing.T) {
 	if err == nil {
 		t.Fatal("it came up")
 	}
-	for _, want := range []string{"ctl1 (gctld)", addr, "process " + strconv.Itoa(os.Getpid()), "SlurmctldHost", "gbatch.conf"} {
+	for _, want := range []string{"ctl1 (gctld)", addr, "process " + strconv.Itoa(os.Getpid()), "SlurmctldHost",
+		"gbatch.conf"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("the error lacks %q: %v", want, err)
 		}
@@ -250,7 +252,9 @@ func TestRemovedDirectory(t *testing.T) {
 	if err := os.RemoveAll(dir); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := tryUp(t, o); err == nil || !strings.Contains(err.Error(), "whose files in "+dir+" were removed; end it and the others with 'gbatch down --dir "+dir+"'") {
+	if _, _, err := tryUp(t, o); err == nil ||
+		!strings.Contains(err.Error(), "whose files in "+dir+" were removed; end it and the others with 'gbatch down --dir "+
+			dir+"'") {
 		t.Errorf("the error is: %v", err)
 	}
 	down(t, dir).has(t, "3 daemons")
@@ -350,7 +354,8 @@ func TestStandins(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "standins")
 	c, out := mustUp(t, Options{Dir: dir, Nodes: 1, CPUs: 2, MemMiB: 1000, GPUs: "a100:3"})
 	got := filepath.Join(t.TempDir(), "out")
-	id := submit(t, c, "echo gpus: $SLURM_JOB_GPUS\nfor i in 0 1 2; do (: <"+filepath.Join(dir, "gpus", "n1")+"/nvidia$i); done\nexit 0\n", func(sp *model.Spec) {
+	id := submit(t, c, "echo gpus: $SLURM_JOB_GPUS\nfor i in 0 1 2; do (: <"+filepath.Join(dir, "gpus", "n1")+
+		"/nvidia$i); done\nexit 0\n", func(sp *model.Spec) {
 		sp.Gres = []model.GresReq{{Name: "gpu", Count: 2}}
 		sp.StdOut = got
 	})
@@ -382,7 +387,8 @@ func TestNodeAdded(t *testing.T) {
 	}
 	edit := func(to string) {
 		t.Helper()
-		if err := os.WriteFile(c.Conf, []byte(strings.Replace(string(text), "NodeName=n1 ", "NodeName="+to+" ", 1)), 0o644); err != nil {
+		if err := os.WriteFile(c.Conf, []byte(strings.Replace(string(text), "NodeName=n1 ", "NodeName="+to+" ", 1)),
+			0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -456,12 +462,14 @@ func TestDaemonFails(t *testing.T) {
 	if err := os.Remove(filepath.Join(bin, "gdbd")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(bin, "gdbd"), []byte("#!/bin/sh\necho the disk is on fire >&2\nexit 7\n"), 0o755); err != nil {
+	if err := os.WriteFile(filepath.Join(bin, "gdbd"), []byte("#!/bin/sh\necho the disk is on fire >&2\nexit 7\n"),
+		0o755); err != nil {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(t.TempDir(), "fails")
 	_, err := Up(t.Context(), Options{Dir: dir, Nodes: 1, MemMiB: 1000, Bin: bin})
-	if err == nil || !strings.Contains(err.Error(), "dbd (gdbd) did not stay: exit status 7") || !strings.Contains(err.Error(), "the disk is on fire") {
+	if err == nil || !strings.Contains(err.Error(), "dbd (gdbd) did not stay: exit status 7") ||
+		!strings.Contains(err.Error(), "the disk is on fire") {
 		t.Errorf("the error: %v", err)
 	}
 	if left := below(t, dir); len(left) > 0 {
@@ -505,7 +513,8 @@ func TestStubborn(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "stubborn")
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 1, CPUs: 2, MemMiB: 1000})
 	mark := filepath.Join(t.TempDir(), "pid")
-	id := submit(t, c, `trap "" TERM; setsid sh -c 'trap "" TERM; echo $$ > `+mark+`; while :; do sleep 1; done' & while :; do sleep 1; done`+"\n",
+	id := submit(t, c, `trap "" TERM; setsid sh -c 'trap "" TERM; echo $$ > `+mark+
+		`; while :; do sleep 1; done' & while :; do sleep 1; done`+"\n",
 		func(sp *model.Spec) { sp.NoRequeue, sp.Requeue = true, false })
 	untilState(t, c, id, model.Running)
 	until(t, "the job's child runs", func() bool { return exists(mark) })
@@ -533,7 +542,8 @@ func TestThisMachine(t *testing.T) {
 	}
 	host, _, _ = strings.Cut(host, ".")
 	cfg, _ := conf.LoadFile(c.Conf)
-	if len(cfg.Nodes) != 1 || cfg.Nodes[0].Name != host || cfg.Nodes[0].CPUs < 1 || cfg.Nodes[0].RealMemoryMiB < 100 || cfg.Nodes[0].Virtual {
+	if len(cfg.Nodes) != 1 || cfg.Nodes[0].Name != host || cfg.Nodes[0].CPUs < 1 || cfg.Nodes[0].RealMemoryMiB < 100 ||
+		cfg.Nodes[0].Virtual {
 		t.Fatalf("the node is %+v", cfg.Nodes)
 	}
 	out.has(t, "1 node, ")

@@ -106,15 +106,20 @@ func TestParsePastDate(t *testing.T) {
 func TestParseDateErrors(t *testing.T) {
 	for in, why := range map[string]string{
 		"": "nothing given", " \t": "nothing given", "foo": `"foo" is not understood`, "yesterday": "not understood",
-		"now+": "no number", "now+-1": "no number", "now+1hourx": `"hourx" is not a unit`, "now+1month": `"month" is not a unit`,
-		"now 16:00": "after now", "16:00 now": "two points in time", "now+99999999999weeks": "too far",
+		"now+": "no number", "now+-1": "no number", "now+1hourx": `"hourx" is not a unit`,
+		"now+1month": `"month" is not a unit`,
+		"now 16:00":  "after now", "16:00 now": "two points in time", "now+99999999999weeks": "too far",
 		"nowhere": `"here" after now`, "tomorrow+1": `"+1" is not understood`,
-		"24:00": "no hour 24", "9:5": "two digits", "23:60": "two digits", "10:00:00.5": "not understood", "13:00pm": "no hour 13",
-		"4pm": "not understood", "12-01": "not understood", "2026-13-01": "no month 13", "2026-02-30": "2026-02 has no day 30",
-		"02/30": "2027-02 has no day 30", "2026-12": "YYYY-MM-DD", "2026-12-": "YYYY-MM-DD", "12/": "a day is missing",
+		"24:00": "no hour 24", "9:5": "two digits", "23:60": "two digits", "10:00:00.5": "not understood",
+		"13:00pm": "no hour 13",
+		"4pm":     "not understood", "12-01": "not understood", "2026-13-01": "no month 13",
+		"2026-02-30": "2026-02 has no day 30",
+		"02/30":      "2027-02 has no day 30", "2026-12": "YYYY-MM-DD", "2026-12-": "YYYY-MM-DD", "12/": "a day is missing",
 		"12/1/1": "two or four digits", "2026-12-01T10": "not understood", "2026-12-01T10:00:00Z": "not understood",
-		"10:00 11:00": "two times of day", "11/11 12/12": "two dates", "1800000000": "not understood", "@x": "seconds since 1970",
-		"uts99999999999999": "seconds since 1970", "@1 x": `is too much`, strings.Repeat("1", 65): "too long", "00/00": "no month 0", "01/00": "has no day 0",
+		"10:00 11:00": "two times of day", "11/11 12/12": "two dates", "1800000000": "not understood",
+		"@x":                "seconds since 1970",
+		"uts99999999999999": "seconds since 1970", "@1 x": `is too much`, strings.Repeat("1", 65): "too long",
+		"00/00": "no month 0", "01/00": "has no day 0",
 	} {
 		got, err := ParseDate(in, sat)
 		var e *Error
@@ -171,7 +176,8 @@ func TestTimestamp(t *testing.T) {
 	if got := Timestamp(time.Time{}, sat, ""); got != "Unknown" {
 		t.Errorf("zero: %q", got)
 	}
-	for format, ok := range map[string]bool{"": true, "standard": true, "relative": true, "%s": true, "STANDARD": false, "Relative": false, strings.Repeat("%Y", 64): false} {
+	for format, ok := range map[string]bool{"": true, "standard": true, "relative": true, "%s": true, "STANDARD": false,
+		"Relative": false, strings.Repeat("%Y", 64): false} {
 		if err := CheckTimeFormat(format); (err == nil) != ok {
 			t.Errorf("CheckTimeFormat(%.20q): %v", format, err)
 		}
@@ -185,7 +191,8 @@ func TestStrftime(t *testing.T) {
 		t.Skip("no date command here")
 	}
 	format := "%a|%A|%b|%B|%c|%C|%d|%D|%e|%F|%g|%G|%h|%H|%I|%j|%k|%l|%m|%M|%p|%P|%r|%R|%s|%S|%T|%u|%U|%V|%w|%W|%x|%X|%y|%Y|%z|%Z|%%"
-	for _, day := range []string{"2026-11-21 16:04:05", "2027-01-01 00:00:00", "2026-01-04 12:30:09", "2028-12-31 01:02:03", "2020-02-29 23:59:59"} {
+	for _, day := range []string{"2026-11-21 16:04:05", "2027-01-01 00:00:00", "2026-01-04 12:30:09",
+		"2028-12-31 01:02:03", "2020-02-29 23:59:59"} {
 		cmd := exec.Command(date, "-u", "-d", day, "+"+format)
 		cmd.Env = []string{"LC_ALL=C", "TZ=UTC"}
 		out, err := cmd.Output()
@@ -203,7 +210,8 @@ func TestStrftime(t *testing.T) {
 }
 
 func FuzzParseDate(f *testing.F) {
-	for _, s := range []string{"now+1hour", "tomorrow 10:00", "112226", "11/23", "2026-12-01T10:00:11", "4:00 PM", "1970-01-01-00:00:01", "uts1", "fika", "now - 2 hours"} {
+	for _, s := range []string{"now+1hour", "tomorrow 10:00", "112226", "11/23", "2026-12-01T10:00:11", "4:00 PM",
+		"1970-01-01-00:00:01", "uts1", "fika", "now - 2 hours"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

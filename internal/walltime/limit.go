@@ -17,7 +17,8 @@ const (
 	// unlimitedMinutes is how Slurm writes "unlimited" as a number of minutes.
 	unlimitedMinutes = 1<<32 - 1
 
-	limitForms = "minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds or UNLIMITED"
+	limitForms = "minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, " +
+		"days-hours:minutes:seconds or UNLIMITED"
 )
 
 // ParseLimit reads a time limit (--time, MaxTime): minutes, M:S, H:M:S, D-H,

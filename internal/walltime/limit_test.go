@@ -110,13 +110,15 @@ func TestFormats(t *testing.T) {
 			t.Errorf("TotalCPU(%d) = %q; want %q", c.microseconds, got, c.want)
 		}
 	}
-	if Limit(60, true) != "UNLIMITED" || Limit(60, false) != "1:00" || ElapsedLimit(60, true) != "UNLIMITED" || ElapsedLimit(60, false) != "00:01:00" {
+	if Limit(60, true) != "UNLIMITED" || Limit(60, false) != "1:00" || ElapsedLimit(60, true) != "UNLIMITED" ||
+		ElapsedLimit(60, false) != "00:01:00" {
 		t.Error("limits")
 	}
 }
 
 func FuzzParseLimit(f *testing.F) {
-	for _, s := range []string{"5", "1:30", "1-2:3:4", "UNLIMITED", "-1", "0:86400", "9999999999-9999999999:9999999999:9999999999"} {
+	for _, s := range []string{"5", "1:30", "1-2:3:4", "UNLIMITED", "-1", "0:86400",
+		"9999999999-9999999999:9999999999:9999999999"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {

@@ -8,7 +8,8 @@ import (
 
 func TestParseMemMiB(t *testing.T) {
 	for in, want := range map[string]int64{
-		"0": 0, "1": 1, "4000": 4000, "4G": 4096, "4GB": 4096, "4g": 4096, "4gb": 4096, "4Gb": 4096, "16384M": 16384, "4MB": 4,
+		"0": 0, "1": 1, "4000": 4000, "4G": 4096, "4GB": 4096, "4g": 4096, "4gb": 4096, "4Gb": 4096, "16384M": 16384,
+		"4MB": 4,
 		"12K": 1, "1024K": 1, "1025K": 2, "0K": 0, "500k": 1, "1KB": 1, "1T": 1 << 20, "1048576T": 1 << 40,
 	} {
 		if got, err := ParseMemMiB(in); err != nil || got != want {
@@ -16,8 +17,10 @@ func TestParseMemMiB(t *testing.T) {
 		}
 	}
 	for in, why := range map[string]string{
-		"": "nothing given", "G": "doesn't start with a number", "-1": "negative", "1.5G": "only whole numbers", "1P": `unknown unit "P"`,
-		"5X": `unknown unit "X"`, "4 G": `unknown unit " G"`, "64GiB": `unknown unit "GiB"`, "99999999999999999999": "too large", "1048577T": "too large",
+		"": "nothing given", "G": "doesn't start with a number", "-1": "negative", "1.5G": "only whole numbers",
+		"1P": `unknown unit "P"`,
+		"5X": `unknown unit "X"`, "4 G": `unknown unit " G"`, "64GiB": `unknown unit "GiB"`,
+		"99999999999999999999": "too large", "1048577T": "too large",
 	} {
 		_, err := ParseMemMiB(in)
 		var e *Error
@@ -28,12 +31,14 @@ func TestParseMemMiB(t *testing.T) {
 }
 
 func TestFormatMem(t *testing.T) {
-	for mib, want := range map[int64]string{0: "0", 1: "1M", 4000: "4000M", 4096: "4G", 1025: "1025M", 1 << 20: "1T", 1 << 30: "1P"} {
+	for mib, want := range map[int64]string{0: "0", 1: "1M", 4000: "4000M", 4096: "4G", 1025: "1025M", 1 << 20: "1T",
+		1 << 30: "1P"} {
 		if got := FormatMem(mib); got != want {
 			t.Errorf("FormatMem(%d) = %q; want %q", mib, got, want)
 		}
 	}
-	for mib, want := range map[int64]string{0: "0", 1: "1M", 1023: "1023M", 64000: "62.50G", 256000: "250G", 3 << 20: "3T"} {
+	for mib, want := range map[int64]string{0: "0", 1: "1M", 1023: "1023M", 64000: "62.50G", 256000: "250G",
+		3 << 20: "3T"} {
 		if got := FormatRounded(mib); got != want {
 			t.Errorf("FormatRounded(%d) = %q; want %q", mib, got, want)
 		}
@@ -51,7 +56,8 @@ func TestFormatMem(t *testing.T) {
 		n        int64
 		from, to byte
 		want     string
-	}{{12345, 'K', 'G', "0.01G"}, {4096, 'M', 'G', "4G"}, {4, 'G', 'M', "4096M"}, {0, 'K', 'G', "0"}, {1536, 'K', 'M', "1.50M"}} {
+	}{{12345, 'K', 'G', "0.01G"}, {4096, 'M', 'G', "4G"}, {4, 'G', 'M', "4096M"}, {0, 'K', 'G', "0"},
+		{1536, 'K', 'M', "1.50M"}} {
 		if got := FormatIn(c.n, c.from, c.to); got != c.want {
 			t.Errorf("FormatIn(%d, %c, %c) = %q; want %q", c.n, c.from, c.to, got, c.want)
 		}
@@ -69,7 +75,8 @@ func TestParseCount(t *testing.T) {
 			t.Errorf("ParseCount(%q) = %d", in, got)
 		}
 	}
-	for in, want := range map[string][2]int64{"1": {1, 1}, "1-2": {1, 2}, "1-2k": {1, 2048}, "-3": {1, 3}, "4-4": {4, 4}, "0": {0, 0}} {
+	for in, want := range map[string][2]int64{"1": {1, 1}, "1-2": {1, 2}, "1-2k": {1, 2048}, "-3": {1, 3}, "4-4": {4, 4},
+		"0": {0, 0}} {
 		if least, most, err := ParseCountRange(in); err != nil || least != want[0] || most != want[1] {
 			t.Errorf("ParseCountRange(%q) = %d, %d, %v", in, least, most, err)
 		}

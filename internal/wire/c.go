@@ -193,8 +193,8 @@ func (c *C) chargeMessage(n int) {
 	}
 }
 
-// allocated bounds what Go's allocator takes for n bytes: its classes of sizes are at most a fifth apart, and from 32 KiB
-// on it takes whole pages.
+// allocated bounds what Go's allocator takes for n bytes: its classes of sizes are at most a fifth apart, and from 32
+// KiB on it takes whole pages.
 func allocated(n int) int {
 	switch {
 	case n == 0:

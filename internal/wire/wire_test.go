@@ -311,7 +311,8 @@ func TestLongByteString(t *testing.T) {
 	}
 }
 
-// TestEveryFormOfInteger: any integer that msgpack can write, in any of its forms, is read, or is out of the field's range.
+// TestEveryFormOfInteger: any integer that msgpack can write, in any of its forms, is read, or is out of the field's
+// range.
 func TestEveryFormOfInteger(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {

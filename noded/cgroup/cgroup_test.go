@@ -155,7 +155,8 @@ func TestKillReachesEverything(t *testing.T) {
 	forEach(t, func(t *testing.T, r *Root) {
 		g := create(t, r, "job_1", Limits{})
 		dir := t.TempDir()
-		cmd, _ := run(t, g, "cd "+dir+"; (setsid sh -c '(setsid sleep 1000 &) ; echo > ready; sleep 1000' &) ; trap '' TERM; sleep 1000; sleep 1000")
+		cmd, _ := run(t, g, "cd "+dir+
+			"; (setsid sh -c '(setsid sleep 1000 &) ; echo > ready; sleep 1000' &) ; trap '' TERM; sleep 1000; sleep 1000")
 		until(t, "the processes", func() bool {
 			pids, err := g.Procs()
 			_, serr := os.Stat(filepath.Join(dir, "ready"))
@@ -287,8 +288,8 @@ func TestCPUs(t *testing.T) {
 	})
 }
 
-// TestSharedCpusets: groups with the same CPUs run in one v1 cpuset, which outlives them, is put right when its CPUs have
-// changed, is found again by the next gnoded, and goes when too many are kept and nothing runs in it.
+// TestSharedCpusets: groups with the same CPUs run in one v1 cpuset, which outlives them, is put right when its CPUs
+// have changed, is found again by the next gnoded, and goes when too many are kept and nothing runs in it.
 func TestSharedCpusets(t *testing.T) {
 	forEach(t, func(t *testing.T, r *Root) {
 		if r.sets == nil {
@@ -324,7 +325,8 @@ func TestSharedCpusets(t *testing.T) {
 			pids, err := readProcs(a.v1["cpuset"])
 			return err == nil && len(pids) > 0
 		})
-		create(t, r, "job_4", Limits{CPUs: []int{1}}) // the third set: of the two before it cpus_0 was not given out for longest, and is in use
+		// the third set: of the two before it cpus_0 was not given out for longest, and is in use
+		create(t, r, "job_4", Limits{CPUs: []int{1}})
 		var left []string
 		for name := range r.sets.sets {
 			left = append(left, name)
@@ -369,7 +371,8 @@ func TestOutOfMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(out.String(), "status 137") || u.OOMKills < 1 || u.MemPeakBytes > limit || u.MemPeakBytes < limit-(4<<20) {
+		if !strings.Contains(out.String(), "status 137") || u.OOMKills < 1 || u.MemPeakBytes > limit ||
+			u.MemPeakBytes < limit-(4<<20) {
 			t.Errorf("%s, %+v", out, u)
 		}
 		fine := create(t, r, "job_2", Limits{MemBytes: limit, SwapBytes: Unlimited})
@@ -402,21 +405,25 @@ func TestDevices(t *testing.T) {
 		}
 		dir := t.TempDir()
 		for i := range 3 {
-			if err := unix.Mknod(filepath.Join(dir, "nvidia"+strconv.Itoa(i)), unix.S_IFCHR|0o666, int(unix.Mkdev(195, uint32(i)))); err != nil {
+			if err := unix.Mknod(filepath.Join(dir, "nvidia"+strconv.Itoa(i)), unix.S_IFCHR|0o666,
+				int(unix.Mkdev(195, uint32(i)))); err != nil {
 				t.Skipf("can't make device files: %v", err)
 			}
 		}
 		probe := "for f in " + dir + "/nvidia0 " + dir + "/nvidia1 " + dir + "/nvidia2 /dev/null /dev/zero; do " +
-			"if e=$( { head -c 1 $f; } 2>&1 >/dev/null ); then echo ok; else case \"$e\" in *permitted*) echo denied;; *) echo open;; esac; fi; done"
+			"if e=$( { head -c 1 $f; } 2>&1 >/dev/null ); then echo ok; else case \"$e\" in *permitted*) echo denied;; *) " +
+			"echo open;; esac; fi; done"
 		for _, c := range []struct {
 			name string
 			d    *Devices
 			want string
 		}{
 			{"no control", nil, "open open open ok ok"},
-			{"all but two", &Devices{Deny: []Device{{Major: 195, Minor: 0}, {Major: 195, Minor: 2}}}, "denied open denied ok ok"},
+			{"all but two", &Devices{Deny: []Device{{Major: 195, Minor: 0}, {Major: 195, Minor: 2}}},
+				"denied open denied ok ok"},
 			{"all but a range", &Devices{Deny: []Device{{Major: 195, Minor: Any}}}, "denied denied denied ok ok"},
-			{"only one and the base", &Devices{Allow: append(BaseDevices(), Device{Major: 195, Minor: 1})}, "denied open denied ok ok"},
+			{"only one and the base", &Devices{Allow: append(BaseDevices(), Device{Major: 195, Minor: 1})},
+				"denied open denied ok ok"},
 			{"only null", &Devices{Allow: []Device{{Major: 1, Minor: 3}}}, "denied denied denied ok denied"},
 			{"all", &Devices{Deny: []Device{}}, "open open open ok ok"},
 		} {
@@ -505,7 +512,8 @@ func TestSub(t *testing.T) {
 	})
 }
 
-// TestStepsBesideTheScript: a step has a part of its job's cores and is measured by itself, while the job's script runs on.
+// TestStepsBesideTheScript: a step has a part of its job's cores and is measured by itself, while the job's script runs
+// on.
 func TestStepsBesideTheScript(t *testing.T) {
 	forEach(t, func(t *testing.T, r *Root) {
 		job := create(t, r, "job_1", Limits{MemBytes: 1 << 30})
@@ -523,7 +531,8 @@ func TestStepsBesideTheScript(t *testing.T) {
 			if l.CPUs == nil {
 				want = output(t, job, "grep Cpus_allowed_list /proc/self/status | cut -f2")
 			}
-			if got := output(t, step, "grep Cpus_allowed_list /proc/self/status | cut -f2; dd if=/dev/zero of=/dev/null bs=10M count=1 2> /dev/null"); got != want {
+			if got := output(t, step, "grep Cpus_allowed_list /proc/self/status | cut -f2; dd if=/dev/zero of=/dev/null "+
+				"bs=10M count=1 2> /dev/null"); got != want {
 				t.Errorf("%s runs on %q, want %q", name, got, want)
 			}
 			if u, err := step.Usage(); err != nil || r.Can().Memory && (u.MemPeakBytes < 5<<20 || u.MemPeakBytes > 512<<20) {

@@ -14,10 +14,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cpusets.go shares v1's cpusets: all jobs and steps with the same CPUs run in one. Unlike the other hierarchies a cpuset
-// counts nothing and is not what jobs are tracked or killed by, so there is no need for one each; and to make, fill
-// and remove one was a third of what a job's group cost. They lie side by side below the prefix, also those of steps, and
-// stay when their jobs end.
+// cpusets.go shares v1's cpusets: all jobs and steps with the same CPUs run in one. Unlike the other hierarchies a
+// cpuset counts nothing and is not what jobs are tracked or killed by, so there is no need for one each; and to make,
+// fill and remove one was a third of what a job's group cost. They lie side by side below the prefix, also those of
+// steps, and stay when their jobs end.
 
 const (
 	// setPrefix begins the names of shared cpusets; what follows is the list of CPUs, with dots for commas.
@@ -44,7 +44,8 @@ type cpuset struct {
 	at   *list.Element
 }
 
-// openCpusets takes up the sets that an earlier gnoded has left. They are not removed: gshim may be about to fork into one.
+// openCpusets takes up the sets that an earlier gnoded has left. They are not removed: gshim may be about to fork into
+// one.
 func openCpusets(base string, fill func(dir, cpus string) error) (*cpusets, error) {
 	s := &cpusets{base: base, fill: fill, most: maxSets, sets: map[string]*cpuset{}, order: list.New()}
 	entries, err := os.ReadDir(base)

@@ -23,8 +23,8 @@ type Device struct {
 	Major, Minor int64
 }
 
-// Devices says which device files a group may open. Exactly one list counts: with Deny set, everything but it opens; else
-// nothing but Allow opens. Creating device files (mknod) is treated the same.
+// Devices says which device files a group may open. Exactly one list counts: with Deny set, everything but it opens;
+// else nothing but Allow opens. Creating device files (mknod) is treated the same.
 type Devices struct {
 	Allow []Device
 	Deny  []Device
@@ -33,7 +33,8 @@ type Devices struct {
 // BaseDevices are what ordinary programs need, for an Allow list: null, zero, full, random, urandom, tty, console, ptmx
 // and pseudo terminals, and FUSE.
 func BaseDevices() []Device {
-	return []Device{{Major: 1, Minor: 3}, {Major: 1, Minor: 5}, {Major: 1, Minor: 7}, {Major: 1, Minor: 8}, {Major: 1, Minor: 9},
+	return []Device{{Major: 1, Minor: 3}, {Major: 1, Minor: 5}, {Major: 1, Minor: 7}, {Major: 1, Minor: 8},
+		{Major: 1, Minor: 9},
 		{Major: 5, Minor: 0}, {Major: 5, Minor: 1}, {Major: 5, Minor: 2}, {Major: 136, Minor: Any}, {Major: 10, Minor: 229}}
 }
 
@@ -59,8 +60,8 @@ func (d *Devices) check() error {
 	return nil
 }
 
-// program is the policy as a v2 device program. Its last matching rule counts; access is always rwm, since the library's
-// filter lets O_RDWR through an r-only rule.
+// program is the policy as a v2 device program. Its last matching rule counts; access is always rwm, since the
+// library's filter lets O_RDWR through an r-only rule.
 func (d *Devices) program() []specs.LinuxDeviceCgroup {
 	any := int64(Any)
 	rules := []specs.LinuxDeviceCgroup{{Allow: d.Deny != nil, Type: "a", Major: &any, Minor: &any, Access: "rwm"}}
@@ -73,7 +74,8 @@ func (d *Devices) program() []specs.LinuxDeviceCgroup {
 		if list[i].Block {
 			typ = "b"
 		}
-		rules = append(rules, specs.LinuxDeviceCgroup{Allow: allow, Type: typ, Major: &list[i].Major, Minor: &list[i].Minor, Access: "rwm"})
+		rules = append(rules, specs.LinuxDeviceCgroup{Allow: allow, Type: typ, Major: &list[i].Major, Minor: &list[i].Minor,
+			Access: "rwm"})
 	}
 	return rules
 }

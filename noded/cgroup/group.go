@@ -281,7 +281,8 @@ func (r *Root) Load(name string) (*Group, error) {
 	return g, nil
 }
 
-// Reopen finds a group as Load does, for processes that are still to be born into it: with the CPUs that it was made for.
+// Reopen finds a group as Load does, for processes that are still to be born into it: with the CPUs that it was made
+// for.
 func (r *Root) Reopen(name string, l Limits) (*Group, error) {
 	g, err := r.Load(name)
 	if err != nil || r.sets == nil || l.CPUs == nil {
@@ -320,8 +321,8 @@ const (
 	removeLast  = 50 * time.Millisecond
 )
 
-// Remove removes the group and everything below it. It waits a moment for processes that are just ending; an error names
-// the directory and what is still in it. A group that is gone is no error.
+// Remove removes the group and everything below it. It waits a moment for processes that are just ending; an error
+// names the directory and what is still in it. A group that is gone is no error.
 func (g *Group) Remove(ctx context.Context) error {
 	var errs []error
 	for _, base := range slices.Backward(g.root.dirs()) { // a step may have made some that Create did not

@@ -127,7 +127,8 @@ func (g *Group) awaitEmpty(ctx context.Context, round func() error) error {
 	if err != nil {
 		return fmt.Errorf("kill group %s: %w", g.name, err)
 	}
-	return fmt.Errorf("kill group %s: %d processes survive SIGKILL, the first is pid %d: it may hang in a device or on a file server", g.name, len(pids), pids[0])
+	return fmt.Errorf("kill group %s: %d processes survive SIGKILL, the first is pid %d: it may hang in a device or on "+
+		"a file server", g.name, len(pids), pids[0])
 }
 
 // killRound freezes what can be frozen, so that nothing forks while it is counted, sends SIGKILL to each, and thaws: a
@@ -159,7 +160,8 @@ func (g *Group) setFrozen(frozen bool) error {
 	if g.v2 != "" {
 		return writeFile(filepath.Join(g.v2, "cgroup.freeze"), map[bool]string{true: "1", false: "0"}[frozen])
 	}
-	return writeFile(filepath.Join(g.v1["freezer"], "freezer.state"), map[bool]string{true: "FROZEN", false: "THAWED"}[frozen])
+	return writeFile(filepath.Join(g.v1["freezer"], "freezer.state"),
+		map[bool]string{true: "FROZEN", false: "THAWED"}[frozen])
 }
 
 // Freeze stops every process, without a signal that they could see, and returns when all have stopped.

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// meter.go reads a group's counters again and again. A sample of a hundred jobs should cost little, so the files are opened
-// once and read by pread into one buffer; nothing is allocated.
+// meter.go reads a group's counters again and again. A sample of a hundred jobs should cost little, so the files are
+// opened once and read by pread into one buffer; nothing is allocated.
 
 // Counters are what a group has used so far and uses now. What a host does not count is 0.
 type Counters struct {
@@ -42,7 +42,8 @@ type Meter struct {
 
 // Meter opens the group's counters. fs.ErrNotExist if the group has been removed.
 func (g *Group) Meter() (*Meter, error) {
-	m := &Meter{cpu: -1, mem: -1, stat: -1, swap: -1, procs: -1, io: -1, tick: time.Second / time.Duration(max(g.root.ticks, 1))}
+	m := &Meter{cpu: -1, mem: -1, stat: -1, swap: -1, procs: -1, io: -1,
+		tick: time.Second / time.Duration(max(g.root.ticks, 1))}
 	err := m.open(g)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("counters of group %s: %w", g.name, err), m.Close())
@@ -126,7 +127,8 @@ func (m *Meter) Read(c *Counters, buf *MeterBuf) error {
 			return fmt.Errorf("read CPU time: %w", err)
 		}
 		if m.v2 {
-			c.UserCPU, c.SysCPU = time.Duration(count(b, "user_usec"))*time.Microsecond, time.Duration(count(b, "system_usec"))*time.Microsecond
+			c.UserCPU, c.SysCPU = time.Duration(count(b, "user_usec"))*time.Microsecond,
+				time.Duration(count(b, "system_usec"))*time.Microsecond
 		} else {
 			c.UserCPU, c.SysCPU = time.Duration(count(b, "user"))*m.tick, time.Duration(count(b, "system"))*m.tick
 		}
@@ -143,7 +145,8 @@ func (m *Meter) Read(c *Counters, buf *MeterBuf) error {
 		if m.v2mem {
 			c.RSSBytes, c.Faults = count(b, "anon")+count(b, "shmem"), count(b, "pgmajfault")
 		} else {
-			c.RSSBytes, c.Faults, c.SwapBytes = count(b, "total_rss")+count(b, "total_shmem"), count(b, "total_pgmajfault"), count(b, "total_swap")
+			c.RSSBytes, c.Faults, c.SwapBytes = count(b, "total_rss")+count(b, "total_shmem"), count(b, "total_pgmajfault"),
+				count(b, "total_swap")
 		}
 	}
 	if m.swap >= 0 {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// programs.go keeps v2's device programs: one for each different list of rules, loaded once and attached to as many groups
-// as have that list. A program lives in the kernel as long as a group has it, also when this one is closed.
+// programs.go keeps v2's device programs: one for each different list of rules, loaded once and attached to as many
+// groups as have that list. A program lives in the kernel as long as a group has it, also when this one is closed.
 
 // maxPrograms is how many are kept loaded; a node of 8 GPUs that is handed out one by one, by halves and whole has 15.
 const maxPrograms = 64
@@ -25,8 +25,8 @@ type programs struct {
 	order  []string // the oldest first
 }
 
-// attach puts a policy on a v2 directory. It goes away with the directory, and can't be changed while that is there: all
-// programs that are attached must allow.
+// attach puts a policy on a v2 directory. It goes away with the directory, and can't be changed while that is there:
+// all programs that are attached must allow.
 func (p *programs) attach(d *Devices, dir string) error {
 	fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -39,7 +39,8 @@ func (p *programs) attach(d *Devices, dir string) error {
 	if err != nil {
 		return fmt.Errorf("device program: %w", err)
 	}
-	err = link.RawAttachProgram(link.RawAttachProgramOptions{Target: fd, Program: prog, Attach: ebpf.AttachCGroupDevice, Flags: unix.BPF_F_ALLOW_MULTI})
+	err = link.RawAttachProgram(link.RawAttachProgramOptions{Target: fd, Program: prog, Attach: ebpf.AttachCGroupDevice,
+		Flags: unix.BPF_F_ALLOW_MULTI})
 	if err != nil {
 		return fmt.Errorf("attach a device program to %s: %w", dir, err)
 	}

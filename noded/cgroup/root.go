@@ -87,8 +87,8 @@ func (w Want) narrow(s Support) Support {
 	return out
 }
 
-// Open prepares a prefix, such as gbatch/cluster-node: relative, of letters, digits and ._-, unique on this machine. A host
-// that lets us do nothing is no error: then Mode is None and Why says so. Errors are wrong prefixes only.
+// Open prepares a prefix, such as gbatch/cluster-node: relative, of letters, digits and ._-, unique on this machine. A
+// host that lets us do nothing is no error: then Mode is None and Why says so. Errors are wrong prefixes only.
 func Open(prefix string) (*Root, error) { return OpenPart(prefix, Want{}) }
 
 // OpenPart does so with a part of what the host has.
@@ -148,7 +148,8 @@ func open(prefix string, s Support, uid int) *Root {
 	return r
 }
 
-// again repeats an opening that met another gnoded's Close, which removes the directories above its own if they are empty.
+// again repeats an opening that met another gnoded's Close, which removes the directories above its own if they are
+// empty.
 func again(open func() error) error {
 	const tries = 5
 	var err error
@@ -167,12 +168,14 @@ func (r *Root) none(why string) {
 	}
 	r.support.Mode, r.support.Why, r.can = None, why, Features{}
 	r.v1, r.v2 = map[string]string{}, ""
-	r.why = "jobs can't be confined to their cores, memory and devices, and a process that leaves its job's session is found by its environment only: " + why
+	r.why = "jobs can't be confined to their cores, memory and devices, and a process that leaves its job's session is " +
+		"found by its environment only: " + why
 }
 
 func (r *Root) setFeatures() {
 	has := func(c string) bool { return r.v2ctl[c] || r.v1[c] != "" }
-	r.can = Features{CPUs: has("cpuset"), Memory: has("memory"), Pids: has("pids"), Devices: r.ebpf || r.v1["devices"] != ""}
+	r.can = Features{CPUs: has("cpuset"), Memory: has("memory"), Pids: has("pids"), Devices: r.ebpf ||
+		r.v1["devices"] != ""}
 	r.can.Track = r.v2 != "" || r.v1["freezer"] != ""
 	r.can.Freeze = exists(r.v2, "cgroup.freeze") || r.v1["freezer"] != ""
 	r.can.CPUTime = exists(r.v2, "cpu.stat") || r.v1["cpuacct"] != ""
@@ -190,7 +193,8 @@ func (r *Root) setWhy(problems []string) {
 	for _, f := range []struct {
 		have bool
 		what string
-	}{{r.can.CPUs, "cores"}, {r.can.Memory, "memory"}, {r.can.Swap || !r.can.Memory, "swap"}, {r.can.Pids, "the number of processes"},
+	}{{r.can.CPUs, "cores"}, {r.can.Memory, "memory"}, {r.can.Swap || !r.can.Memory, "swap"},
+		{r.can.Pids, "the number of processes"},
 		{r.can.Devices, "devices"}, {r.can.Freeze, "suspension"}, {r.can.CPUTime, "CPU time (measured by process instead)"}} {
 		if !f.have {
 			missing = append(missing, f.what)
@@ -235,15 +239,16 @@ func (r *Root) openV2() error {
 	return errors.Join(errs...)
 }
 
-// switchOn makes a controller available to our groups, from the root down. It is repeated when a group lacks it, because
-// others (systemd, on a daemon-reload) switch off what they don't use.
+// switchOn makes a controller available to our groups, from the root down. It is repeated when a group lacks it,
+// because others (systemd, on a daemon-reload) switch off what they don't use.
 func (r *Root) switchOn(controller string) error {
 	at := r.support.v2
 	for _, part := range append([]string{"."}, strings.Split(r.prefix, "/")...) {
 		at = filepath.Join(at, part)
 		if err := writeFile(filepath.Join(at, "cgroup.subtree_control"), "+"+controller); err != nil {
 			if errors.Is(err, unix.EBUSY) || errors.Is(err, unix.EOPNOTSUPP) {
-				return fmt.Errorf("the %s controller can't be used below %s, which has processes of its own: %w", controller, at, err)
+				return fmt.Errorf("the %s controller can't be used below %s, which has processes of its own: %w", controller, at,
+					err)
 			}
 			return fmt.Errorf("switch on the %s controller: %w", controller, err)
 		}
@@ -301,9 +306,9 @@ func (r *Root) shareCpusets() error {
 	return err
 }
 
-// balanceFile says of a v1 cpuset that the kernel is to spread load over its CPUs. Where a group above says so it changes
-// nothing, but every cpuset that has it makes the kernel work out its scheduling domains anew when it is filled and when it
-// is removed, which costs more than all else about a job's group.
+// balanceFile says of a v1 cpuset that the kernel is to spread load over its CPUs. Where a group above says so it
+// changes nothing, but every cpuset that has it makes the kernel work out its scheduling domains anew when it is filled
+// and when it is removed, which costs more than all else about a job's group.
 const balanceFile = "cpuset.sched_load_balance"
 
 // inherit fills a cpuset file from the group above.

@@ -42,13 +42,15 @@ func TestWithoutRoot(t *testing.T) {
 	if names, err := r.List(); err != nil || len(names) != 0 {
 		t.Errorf("%v %v", names, err)
 	}
-	if none := open("gbatch/x", Support{Why: "no cgroup file system is mounted"}, 0); none.Mode() != None || !strings.HasSuffix(none.Why(), "no cgroup file system is mounted") {
+	if none := open("gbatch/x", Support{Why: "no cgroup file system is mounted"}, 0); none.Mode() != None ||
+		!strings.HasSuffix(none.Why(), "no cgroup file system is mounted") {
 		t.Errorf("%q", none.Why())
 	}
 }
 
 func TestNamesAndLimits(t *testing.T) {
-	for _, bad := range []string{"", "/abs", "a/../b", ".hidden", "a//b", "a b", "a\n", "job;rm", strings.Repeat("x", 300), "a/b/c/d/e/f/g/h/i", "cgroup.procs"} {
+	for _, bad := range []string{"", "/abs", "a/../b", ".hidden", "a//b", "a b", "a\n", "job;rm", strings.Repeat("x", 300),
+		"a/b/c/d/e/f/g/h/i", "cgroup.procs"} {
 		if _, err := Open(bad); err == nil {
 			t.Errorf("prefix %q: no error", bad)
 		}
@@ -76,13 +78,15 @@ func TestDetect(t *testing.T) {
 	for _, c := range []struct {
 		name, in string
 		mode     Mode
-	}{{"v1", v1, Legacy}, {"hybrid", v1 + v2, Hybrid}, {"v2", v2, Unified}, {"nothing", "garbage\n- - -\n1 2 3 - cgroup\n", None}} {
+	}{{"v1", v1, Legacy}, {"hybrid", v1 + v2, Hybrid}, {"v2", v2, Unified},
+		{"nothing", "garbage\n- - -\n1 2 3 - cgroup\n", None}} {
 		s := parseMounts([]byte(c.in))
 		s.setMode()
 		if s.Mode != c.mode {
 			t.Errorf("%s: %v", c.name, s.Mode)
 		}
-		if c.mode == Legacy && (s.v1["cpuacct"] != "/sys/fs/cgroup/cpu,cpuacct" || s.v1["memory"] != "/sys/fs/cgroup/with blank") {
+		if c.mode == Legacy && (s.v1["cpuacct"] != "/sys/fs/cgroup/cpu,cpuacct" ||
+			s.v1["memory"] != "/sys/fs/cgroup/with blank") {
 			t.Errorf("%+v", s.v1)
 		}
 	}
@@ -101,7 +105,8 @@ func BenchmarkGroup(b *testing.B) {
 	for name, l := range map[string]Limits{
 		"tracking":     {},
 		"cores-memory": {CPUs: []int{0}, MemBytes: 1 << 30},
-		"with-devices": {CPUs: []int{0}, MemBytes: 1 << 30, Devices: &Devices{Deny: []Device{{Major: 195, Minor: 0}, {Major: 195, Minor: 2}}}},
+		"with-devices": {CPUs: []int{0}, MemBytes: 1 << 30,
+			Devices: &Devices{Deny: []Device{{Major: 195, Minor: 0}, {Major: 195, Minor: 2}}}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			before := cpuTime(b)

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sub.go makes groups within a job's: its steps. Where the job's own group has a v2 controller to pass on, the kernel wants
-// it to hold no processes itself; those of its batch script are moved aside then, which costs only jobs that have steps.
+// sub.go makes groups within a job's: its steps. Where the job's own group has a v2 controller to pass on, the kernel
+// wants it to hold no processes itself; those of its batch script are moved aside then, which costs only jobs that have
+// steps.
 
 // ownPart is the group that a job's own processes are moved to. No step has this name.
 const ownPart = "own"
@@ -19,10 +20,12 @@ const ownPart = "own"
 const moveRounds = 100
 
 // Sub makes a group within this one, for a step ("step_0"): a part of what the job has. It is measured by itself as far
-// as the host can, and its limits and devices hold beside the job's. fs.ErrExist if it is there, fs.ErrNotExist if the job's group is gone.
+// as the host can, and its limits and devices hold beside the job's. fs.ErrExist if it is there, fs.ErrNotExist if the
+// job's group is gone.
 func (g *Group) Sub(step string, l Limits) (*Group, error) {
 	if err := checkName(step, 1); err != nil || step == ownPart {
-		return nil, fmt.Errorf("create group in %s: %w", g.name, errors.Join(err, fmt.Errorf("%q can't be the name of a step", step)))
+		return nil, fmt.Errorf("create group in %s: %w", g.name,
+			errors.Join(err, fmt.Errorf("%q can't be the name of a step", step)))
 	}
 	if err := l.check(); err != nil {
 		return nil, fmt.Errorf("create group %s in %s: %w", step, g.name, err)
@@ -73,8 +76,8 @@ func (g *Group) forSteps(l Limits) (map[string]string, error) {
 	return above, nil
 }
 
-// passOn makes this group's v2 controllers available below it, after its processes have been moved aside: with some of them
-// in it the kernel would refuse memory, and take cpuset and pids in a way that leaves the groups below useless.
+// passOn makes this group's v2 controllers available below it, after its processes have been moved aside: with some of
+// them in it the kernel would refuse memory, and take cpuset and pids in a way that leaves the groups below useless.
 func (g *Group) passOn() error {
 	on := ""
 	for _, c := range []string{"cpuset", "memory", "pids"} {
@@ -104,7 +107,8 @@ func (g *Group) moveAside() error {
 		}
 		for _, pid := range pids {
 			// A process that has ended since needs no moving.
-			if err := writeFile(filepath.Join(aside, "cgroup.procs"), fmt.Sprint(pid)); err != nil && !errors.Is(err, unix.ESRCH) {
+			if err := writeFile(filepath.Join(aside, "cgroup.procs"), fmt.Sprint(pid)); err != nil &&
+				!errors.Is(err, unix.ESRCH) {
 				return err
 			}
 		}

@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// try.go asks the kernel itself which device files a group may open: a process that opens them one by one is the only proof.
+// try.go asks the kernel itself which device files a group may open: a process that opens them one by one is the only
+// proof.
 
 const (
 	tryPart  = "doctor" // the part of a group in which it is tried; no step has this name
@@ -25,9 +26,9 @@ const tryScript = `echo $$ >"$1/cgroup.procs" || exit 9
 shift
 for f; do if e=$( (: <"$f") 2>&1 ); then echo open; else echo "$e"; fi; done`
 
-// TryDevices has a process in a part of the group, which has all rules of the group and nobody else in it, open device files for
-// reading, and tells of each whether the kernel denied it. What fails otherwise (no driver behind a file) was not denied. Where
-// no rules are on the group ok is false.
+// TryDevices has a process in a part of the group, which has all rules of the group and nobody else in it, open device
+// files for reading, and tells of each whether the kernel denied it. What fails otherwise (no driver behind a file) was
+// not denied. Where no rules are on the group ok is false.
 func (g *Group) TryDevices(ctx context.Context, files []string) (denied []bool, ok bool, err error) {
 	above := g.v1["devices"]
 	if above == "" && g.root.ebpf {

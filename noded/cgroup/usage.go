@@ -127,7 +127,8 @@ func number(dir, file string) (int64, error) {
 // smallFile is room for the counters that are read at a group's end, bytes.
 const smallFile = 2048
 
-// readSmall reads a control file of at most smallFile bytes with three system calls: every job's end reads four of them.
+// readSmall reads a control file of at most smallFile bytes with three system calls: every job's end reads four of
+// them.
 func readSmall(dir, file string, buf []byte) ([]byte, error) {
 	path := dir + "/" + file
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)

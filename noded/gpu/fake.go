@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// fake.go is AutoDetect=fake:FILE: GPUs that a file describes, and how they are. The file is read again each round, so that
-// whoever changes it sees a GPU fill, heat up or break.
+// fake.go is AutoDetect=fake:FILE: GPUs that a file describes, and how they are. The file is read again each round, so
+// that whoever changes it sees a GPU fill, heat up or break.
 
 // maxFakeFile bounds the file, bytes.
 const maxFakeFile = 4 << 20
@@ -225,7 +225,8 @@ func (s *fakeSource) finish(devices []Device, i int) error {
 }
 
 func (fd *fakeDevice) device(s *fakeSource, dir string, index int) (Device, error) {
-	d := Device{Index: index, Minor: index, Major: s.major, UUID: fd.UUID, Name: fd.Name, Type: strings.ToLower(fd.Type), MemMiB: fd.MemMiB,
+	d := Device{Index: index, Minor: index, Major: s.major, UUID: fd.UUID, Name: fd.Name, Type: strings.ToLower(fd.Type),
+		MemMiB:   fd.MemMiB,
 		PCIBusID: fd.PCI, NUMANode: -1, CPUAffinity: fd.CPUs, Path: fd.Path, Links: fd.Links, Standin: true}
 	if fd.Minor != nil {
 		d.Minor = *fd.Minor

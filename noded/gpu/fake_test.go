@@ -30,10 +30,12 @@ func TestFakeDevices(t *testing.T) {
 		t.Fatal(got, err)
 	}
 	a, c := got[0], got[2]
-	if a.Type != "h100" || a.MemMiB != 81559 || a.NUMANode != 1 || a.CPUAffinity != "0-1" || a.Path != filepath.Join(dir, "dev/nvidia0") || a.Links[1] != 18 || a.Links[2] != 0 || a.UUID == got[1].UUID {
+	if a.Type != "h100" || a.MemMiB != 81559 || a.NUMANode != 1 || a.CPUAffinity != "0-1" ||
+		a.Path != filepath.Join(dir, "dev/nvidia0") || a.Links[1] != 18 || a.Links[2] != 0 || a.UUID == got[1].UUID {
 		t.Errorf("%+v", a)
 	}
-	if c.Type != "a100" || c.Minor != 7 || c.Index != 2 || len(c.MIG) != 1 || c.MIG[0].Profile != "1g.10gb" || !strings.HasPrefix(c.MIG[0].UUID, "MIG-") {
+	if c.Type != "a100" || c.Minor != 7 || c.Index != 2 || len(c.MIG) != 1 || c.MIG[0].Profile != "1g.10gb" ||
+		!strings.HasPrefix(c.MIG[0].UUID, "MIG-") {
 		t.Errorf("%+v", c)
 	}
 	for i := range got {
@@ -96,7 +98,8 @@ func TestFakeWatch(t *testing.T) {
 		}
 	}
 	until("idle", func(r round) bool {
-		return len(r.r) == 1 && r.r[0].UtilPct == 0 && r.r[0].TempC == -1 && r.r[0].MemTotalMiB == 15360 && r.r[0].PowerMilliW == -1
+		return len(r.r) == 1 && r.r[0].UtilPct == 0 && r.r[0].TempC == -1 && r.r[0].MemTotalMiB == 15360 &&
+			r.r[0].PowerMilliW == -1
 	})
 	const busy = `{"devices": [{"type":"t4","uuid":"GPU-1","util":90,"memUsedMiB":100,"tempC":70,"powerW":61.5,"energyJ":2,"processes":[{"pid":7,"memMiB":99}],"faults":[{"kind":"xid","code":79,"text":"gone","fatal":true}],"lost":true}]}`
 	writeFake(t, path, busy)
@@ -105,7 +108,8 @@ func TestFakeWatch(t *testing.T) {
 		if len(r.r) == 1 {
 			faults += len(r.r[0].Faults)
 		}
-		return len(r.r) == 1 && r.r[0].UtilPct == 90 && r.r[0].PowerMilliW == 61500 && r.r[0].EnergyMilliJ == 2000 && r.r[0].Processes[0] == Process{7, 99} && r.r[0].Lost
+		return len(r.r) == 1 && r.r[0].UtilPct == 90 && r.r[0].PowerMilliW == 61500 && r.r[0].EnergyMilliJ == 2000 &&
+			r.r[0].Processes[0] == Process{7, 99} && r.r[0].Lost
 	})
 	until("a round later", func(r round) bool { faults += len(r.r[0].Faults); return true })
 	if faults != 1 {

@@ -45,7 +45,8 @@ type Instance struct {
 	UUID    string // MIG-...
 	GI, CI  int    // GPU instance, compute instance
 	MemMiB  int64
-	Caps    []string // device files that grant its use, /dev/nvidia-caps/nvidia-capN: of the GPU instance, then of the compute instance
+	// device files that grant its use, /dev/nvidia-caps/nvidia-capN: of the GPU instance, then of the compute instance
+	Caps []string
 }
 
 // Source is where devices come from.
@@ -53,8 +54,8 @@ type Source interface {
 	// Devices lists them. ErrNoDriver: this machine has no GPU driver.
 	Devices() ([]Device, error)
 
-	// Watch calls got with a reading of every device, now and then every so often, until ctx ends, and then returns. An error
-	// is one round's: the next may be better. got is called from one goroutine and owns what it gets.
+	// Watch calls got with a reading of every device, now and then every so often, until ctx ends, and then returns. An
+	// error is one round's: the next may be better. got is called from one goroutine and owns what it gets.
 	Watch(ctx context.Context, every time.Duration, got func([]Reading, error))
 }
 
@@ -68,16 +69,19 @@ const (
 var ErrNoDriver = errors.New("no NVIDIA driver is loaded")
 
 // ErrNoCgo says that this program can't ask the driver.
-var ErrNoCgo = errors.New("this gnoded was built without cgo and can't ask the NVIDIA driver for GPUs: build it with CGO_ENABLED=1, or list them in gres.conf")
+var ErrNoCgo = errors.New("this gnoded was built without cgo and can't ask the NVIDIA driver for GPUs: build it with " +
+	"CGO_ENABLED=1, or list them in gres.conf")
 
 // nvidiaMajor is the major number of /dev/nvidiaN.
 const nvidiaMajor = 195
 
-// ShortType makes a Gres type of a product name: "NVIDIA H100 80GB HBM3" is h100, "NVIDIA GeForce RTX 4090" is rtx4090. It keeps
-// what tells products apart for a user and drops maker, form factor, bus and memory size. "" for a name of nothing else.
+// ShortType makes a Gres type of a product name: "NVIDIA H100 80GB HBM3" is h100, "NVIDIA GeForce RTX 4090" is rtx4090.
+// It keeps what tells products apart for a user and drops maker, form factor, bus and memory size. "" for a name of
+// nothing else.
 func ShortType(name string) string {
 	var kept []string
-	for _, w := range strings.FieldsFunc(strings.ToLower(name), func(r rune) bool { return r == ' ' || r == '-' || r == '_' || r == '/' }) {
+	for _, w := range strings.FieldsFunc(strings.ToLower(name),
+		func(r rune) bool { return r == ' ' || r == '-' || r == '_' || r == '/' }) {
 		w = strings.Map(func(r rune) rune {
 			if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' {
 				return r
@@ -89,7 +93,8 @@ func ShortType(name string) string {
 		}
 	}
 	// A6000 was sold as "RTX A6000": the letter says it all. "RTX 6000" needs its family.
-	if len(kept) > 1 && kept[0] == "rtx" && kept[1][0] >= 'a' && kept[1][0] <= 'z' && strings.ContainsAny(kept[1], "0123456789") {
+	if len(kept) > 1 && kept[0] == "rtx" && kept[1][0] >= 'a' && kept[1][0] <= 'z' &&
+		strings.ContainsAny(kept[1], "0123456789") {
 		kept = kept[1:]
 	}
 	return strings.Join(kept, "")
@@ -98,8 +103,10 @@ func ShortType(name string) string {
 // noise reports whether a word of a product name does not tell what the GPU is.
 func noise(w string) bool {
 	switch w {
-	case "nvidia", "tesla", "quadro", "geforce", "corporation", "graphics", "device", "pcie", "pci", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6",
-		"nvl", "hbm", "hbm2", "hbm2e", "hbm3", "hbm3e", "gddr6", "generation", "edition", "server", "workstation", "blackwell", "standin", "tensor", "core", "gpu", "dgx", "display":
+	case "nvidia", "tesla", "quadro", "geforce", "corporation", "graphics", "device", "pcie", "pci", "sxm", "sxm2", "sxm3",
+		"sxm4", "sxm5", "sxm6",
+		"nvl", "hbm", "hbm2", "hbm2e", "hbm3", "hbm3e", "gddr6", "generation", "edition", "server", "workstation",
+		"blackwell", "standin", "tensor", "core", "gpu", "dgx", "display":
 		return true
 	}
 	for _, unit := range []string{"gb", "gib", "mb", "mib"} {

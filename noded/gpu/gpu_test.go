@@ -25,13 +25,19 @@ func TestMain(m *testing.M) {
 
 func TestShortType(t *testing.T) {
 	for name, want := range map[string]string{
-		"NVIDIA H100 80GB HBM3": "h100", "NVIDIA H100 PCIe": "h100", "NVIDIA H100 NVL": "h100", "NVIDIA H200": "h200", "NVIDIA H20": "h20",
+		"NVIDIA H100 80GB HBM3": "h100", "NVIDIA H100 PCIe": "h100", "NVIDIA H100 NVL": "h100", "NVIDIA H200": "h200",
+		"NVIDIA H20":         "h20",
 		"NVIDIA GH200 480GB": "gh200", "NVIDIA GB200": "gb200", "NVIDIA B200": "b200",
-		"NVIDIA A100-SXM4-80GB": "a100", "NVIDIA A100 80GB PCIe": "a100", "A100-PCIE-40GB": "a100", "NVIDIA A800-SXM4-80GB": "a800",
-		"Tesla V100-SXM2-16GB": "v100", "Tesla P100-PCIE-16GB": "p100", "Tesla T4": "t4", "NVIDIA L40S": "l40s", "NVIDIA L4": "l4", "NVIDIA A10G": "a10g",
-		"NVIDIA GeForce RTX 4090": "rtx4090", "NVIDIA GeForce RTX 3090": "rtx3090", "GeForce GTX 1080 Ti": "gtx1080ti", "NVIDIA GeForce RTX 4070 Ti SUPER": "rtx4070tisuper",
-		"NVIDIA RTX A6000": "a6000", "NVIDIA RTX 6000 Ada Generation": "rtx6000ada", "Quadro RTX 8000": "rtx8000", "NVIDIA TITAN V": "titanv",
-		"NVIDIA RTX PRO 6000 Blackwell Server Edition": "rtxpro6000", "Tesla K80": "k80", "": "", "NVIDIA": "", "GPU strange/name": "strangename",
+		"NVIDIA A100-SXM4-80GB": "a100", "NVIDIA A100 80GB PCIe": "a100", "A100-PCIE-40GB": "a100",
+		"NVIDIA A800-SXM4-80GB": "a800",
+		"Tesla V100-SXM2-16GB":  "v100", "Tesla P100-PCIE-16GB": "p100", "Tesla T4": "t4", "NVIDIA L40S": "l40s",
+		"NVIDIA L4": "l4", "NVIDIA A10G": "a10g",
+		"NVIDIA GeForce RTX 4090": "rtx4090", "NVIDIA GeForce RTX 3090": "rtx3090", "GeForce GTX 1080 Ti": "gtx1080ti",
+		"NVIDIA GeForce RTX 4070 Ti SUPER": "rtx4070tisuper",
+		"NVIDIA RTX A6000":                 "a6000", "NVIDIA RTX 6000 Ada Generation": "rtx6000ada",
+		"Quadro RTX 8000": "rtx8000", "NVIDIA TITAN V": "titanv",
+		"NVIDIA RTX PRO 6000 Blackwell Server Edition": "rtxpro6000", "Tesla K80": "k80", "": "", "NVIDIA": "",
+		"GPU strange/name": "strangename",
 	} {
 		if got := ShortType(name); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
@@ -52,7 +58,8 @@ func FuzzShortType(f *testing.F) {
 }
 
 func TestBusID(t *testing.T) {
-	for in, want := range map[string]string{"00000000:1A:00.0": "0000:1a:00.0", "0001:17:00.0": "0001:17:00.0", "": "", "x": "", "00000000:../..": "", "zz:00:00.0": "", "00010000:3B:00.0": "10000:3b:00.0"} {
+	for in, want := range map[string]string{"00000000:1A:00.0": "0000:1a:00.0", "0001:17:00.0": "0001:17:00.0", "": "",
+		"x": "", "00000000:../..": "", "zz:00:00.0": "", "00010000:3B:00.0": "10000:3b:00.0"} {
 		if got := sysBusID(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
@@ -85,7 +92,8 @@ func TestNVML(t *testing.T) {
 	}{
 		{"pairs", nil, [][]int{{-1, 2, 0, 0}, {2, -1, 0, 0}, {0, 0, -1, 2}, {0, 0, 2, -1}}},
 		{"switch", []string{"-DSWITCH"}, [][]int{{-1, 2, 2, 2}, {2, -1, 2, 2}, {2, 2, -1, 2}, {2, 2, 2, -1}}},
-		{"a driver that knows no NVLink", []string{"-DOLD"}, [][]int{{-1, 0, 0, 0}, {0, -1, 0, 0}, {0, 0, -1, 0}, {0, 0, 0, -1}}},
+		{"a driver that knows no NVLink", []string{"-DOLD"},
+			[][]int{{-1, 0, 0, 0}, {0, -1, 0, 0}, {0, 0, -1, 0}, {0, 0, 0, -1}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			root := t.TempDir()
@@ -102,8 +110,10 @@ func TestNVML(t *testing.T) {
 			}
 			var want []Device
 			for i := range 4 {
-				d := Device{Index: i, Minor: 3 - i, Major: 195, UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i), Name: "NVIDIA H100 80GB HBM3", Type: "h100",
-					MemMiB: 81559, PCIBusID: fmt.Sprintf("0000:%02x:00.0", 0x1a+i), NUMANode: -1, Path: fmt.Sprintf("/dev/nvidia%d", 3-i), Links: c.links[i]}
+				d := Device{Index: i, Minor: 3 - i, Major: 195, UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i),
+					Name: "NVIDIA H100 80GB HBM3", Type: "h100",
+					MemMiB: 81559, PCIBusID: fmt.Sprintf("0000:%02x:00.0", 0x1a+i), NUMANode: -1,
+					Path: fmt.Sprintf("/dev/nvidia%d", 3-i), Links: c.links[i]}
 				if i == 1 {
 					d.NUMANode, d.CPUAffinity = 1, "0-31,64-95"
 				}
@@ -133,12 +143,14 @@ func TestDriversInTrouble(t *testing.T) {
 	if d, err := NVML(NVMLOptions{Library: fakeNVML(t, "-DCOUNT=0")}).Devices(); err != nil || len(d) != 0 {
 		t.Errorf("a driver without GPUs: %v %v", d, err)
 	}
-	for name, lib := range map[string]string{"not loaded": fakeNVML(t, "-DNODRIVER"), "no library": "/no/libnvidia-ml.so.1"} {
+	for name, lib := range map[string]string{"not loaded": fakeNVML(t, "-DNODRIVER"),
+		"no library": "/no/libnvidia-ml.so.1"} {
 		if _, err := NVML(NVMLOptions{Library: lib}).Devices(); !errors.Is(err, ErrNoDriver) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := NVML(NVMLOptions{Binary: "/bin/true"}).Devices(); err == nil || !strings.Contains(err.Error(), "unreadable answer") {
+	if _, err := NVML(NVMLOptions{Binary: "/bin/true"}).Devices(); err == nil ||
+		!strings.Contains(err.Error(), "unreadable answer") {
 		t.Errorf("another program: %v", err)
 	}
 	if _, err := NVML(NVMLOptions{Binary: "/no/such"}).Devices(); err == nil {
@@ -146,14 +158,17 @@ func TestDriversInTrouble(t *testing.T) {
 	}
 }
 
-// TestOneBadGPU: a GPU that is lost before anybody asks, or that the driver can't describe, leaves the others, and is known by what the
-// kernel still says of it.
+// TestOneBadGPU: a GPU that is lost before anybody asks, or that the driver can't describe, leaves the others, and is
+// known by what the kernel still says of it.
 func TestOneBadGPU(t *testing.T) {
 	root := t.TempDir()
-	for i, text := range []string{"Model: NVIDIA H100 80GB HBM3\nGPU UUID: GPU-a\nDevice Minor: 3\n", "Model: \t\t NVIDIA H100 80GB HBM3\nGPU UUID: \t GPU-????????-????-????-????-????????????\nDevice Minor: \t 2\n",
-		"Model: NVIDIA H100 80GB HBM3\nGPU UUID: GPU-c\nDevice Minor: 1\n", "Model: NVIDIA H100 80GB HBM3\nGPU UUID: GPU-d\nDevice Minor: 0\n"} {
+	for i, text := range []string{"Model: NVIDIA H100 80GB HBM3\nGPU UUID: GPU-a\nDevice Minor: 3\n",
+		"Model: \t\t NVIDIA H100 80GB HBM3\nGPU UUID: \t GPU-????????-????-????-????-????????????\nDevice Minor: \t 2\n",
+		"Model: NVIDIA H100 80GB HBM3\nGPU UUID: GPU-c\nDevice Minor: 1\n",
+		"Model: NVIDIA H100 80GB HBM3\nGPU UUID: GPU-d\nDevice Minor: 0\n"} {
 		dir := filepath.Join(root, procGPUs, fmt.Sprintf("0000:%02x:00.0", 0x1a+i))
-		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(filepath.Join(dir, "information"), []byte(text), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(dir, 0o755),
+			os.WriteFile(filepath.Join(dir, "information"), []byte(text), 0o644)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -162,9 +177,11 @@ func TestOneBadGPU(t *testing.T) {
 		bad          int
 		want         Device
 	}{
-		{"-DGONE=1", root, 1, Device{Fault: lostText, PCIBusID: "0000:1b:00.0", Path: "/dev/nvidia2", Minor: 2, Major: 195, Name: "NVIDIA H100 80GB HBM3", Type: "h100", MemMiB: 81559}},
+		{"-DGONE=1", root, 1, Device{Fault: lostText, PCIBusID: "0000:1b:00.0", Path: "/dev/nvidia2", Minor: 2, Major: 195,
+			Name: "NVIDIA H100 80GB HBM3", Type: "h100", MemMiB: 81559}},
 		{"-DGONE=1", "/no", 1, Device{Fault: lostText, Name: "NVIDIA H100 80GB HBM3", Type: "h100", MemMiB: 81559}},
-		{"-DLOST", root, 2, Device{Fault: "the driver can't use the GPU: UUID: Unknown Error", PCIBusID: "0000:1c:00.0", UUID: "GPU-c", Path: "/dev/nvidia1", Minor: 1, Major: 195,
+		{"-DLOST", root, 2, Device{Fault: "the driver can't use the GPU: UUID: Unknown Error", PCIBusID: "0000:1c:00.0",
+			UUID: "GPU-c", Path: "/dev/nvidia1", Minor: 1, Major: 195,
 			Name: "NVIDIA H100 80GB HBM3", Type: "h100", MemMiB: 81559}},
 	} {
 		s := NVML(NVMLOptions{Library: fakeNVML(t, c.define, "-DTOPOLOGY")}).(*nvmlSource)
@@ -185,14 +202,16 @@ func TestOneBadGPU(t *testing.T) {
 		}
 		w := watch(t, NVMLOptions{}, c.define)
 		r := w.until("readings", fine)
-		if len(r.readings) != 4 || !r.readings[c.bad].Lost || !reflect.DeepEqual(r.readings[c.bad].Faults, []Fault{{FaultLost, 0, c.want.Fault, true}}) || r.readings[3].Lost {
+		if len(r.readings) != 4 || !r.readings[c.bad].Lost ||
+			!reflect.DeepEqual(r.readings[c.bad].Faults, []Fault{{FaultLost, 0, c.want.Fault, true}}) || r.readings[3].Lost {
 			t.Errorf("%s: %+v", c.define, r.readings)
 		}
 	}
 }
 
 func TestHelperMainMindsItsOwnBusiness(t *testing.T) {
-	for _, args := range [][]string{{"gnoded"}, {"gnoded", "--version"}, {"gnoded", helperArg}, {"gnoded", helperArg, "", "more"}} {
+	for _, args := range [][]string{{"gnoded"}, {"gnoded", "--version"}, {"gnoded", helperArg},
+		{"gnoded", helperArg, "", "more"}} {
 		if _, handled := HelperMain(args, nil); handled {
 			t.Errorf("%q was handled", args)
 		}
@@ -220,20 +239,24 @@ func TestStandins(t *testing.T) {
 		if err := syscall.Stat(d.Path, &st); err != nil {
 			t.Fatal(err)
 		}
-		if d.Major != 0 && (st.Mode&syscall.S_IFMT != syscall.S_IFCHR || st.Mode&0o777 != 0o666 || st.Rdev != unix.Mkdev(uint32(d.Major), uint32(i))) {
+		if d.Major != 0 && (st.Mode&syscall.S_IFMT != syscall.S_IFCHR || st.Mode&0o777 != 0o666 ||
+			st.Rdev != unix.Mkdev(uint32(d.Major), uint32(i))) {
 			t.Errorf("%s: mode %o, device %x", d.Path, st.Mode, st.Rdev)
 		}
 	}
-	if got[0].Type != "h100" || got[0].MemMiB != 81559 || got[2].Type != "l4" || !reflect.DeepEqual(got[0].Links, []int{-1, 18, 0}) || !reflect.DeepEqual(got[2].Links, []int{0, 0, -1}) {
+	if got[0].Type != "h100" || got[0].MemMiB != 81559 || got[2].Type != "l4" ||
+		!reflect.DeepEqual(got[0].Links, []int{-1, 18, 0}) || !reflect.DeepEqual(got[2].Links, []int{0, 0, -1}) {
 		t.Errorf("%+v", got)
 	}
 	if os.Geteuid() == 0 && got[0].Major != 0 {
-		if _, err := os.Open(got[0].Path); !errors.Is(err, unix.ENXIO) && !errors.Is(err, unix.EACCES) { // EACCES: mounted nodev
+		// EACCES: mounted nodev
+		if _, err := os.Open(got[0].Path); !errors.Is(err, unix.ENXIO) && !errors.Is(err, unix.EACCES) {
 			t.Errorf("opening a stand-in: %v", err)
 		}
 	}
 	// The same again: the same GPUs.
-	if again, err := standins(dir, `{"type": "h100", "count": 2}, {"type": "l4"}`); err != nil || !reflect.DeepEqual(again, got) {
+	if again, err := standins(dir, `{"type": "h100", "count": 2}, {"type": "l4"}`); err != nil ||
+		!reflect.DeepEqual(again, got) {
 		t.Errorf("got\n%+v %v\nbefore\n%+v", again, err, got)
 	}
 	// Fewer: the others go; what is not ours stays.

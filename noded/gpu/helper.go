@@ -31,8 +31,8 @@ type answer struct {
 	Devices  []Device `json:",omitempty"`
 }
 
-// HelperMain is to be called first thing in the main of a program that uses NVML. When the program is running as the helper
-// it does the helper's work and handled is true: exit with that status.
+// HelperMain is to be called first thing in the main of a program that uses NVML. When the program is running as the
+// helper it does the helper's work and handled is true: exit with that status.
 //
 //	if status, handled := gpu.HelperMain(os.Args, os.Stdout); handled {
 //		os.Exit(status)
@@ -120,7 +120,8 @@ func (s *nvmlSource) identify(devices []Device) {
 		listed = nil
 	}
 	there := slices.Clone(listed)
-	if listed = slices.DeleteFunc(listed, func(d Device) bool { return known[d.PCIBusID] }); len(listed) == len(nameless) { // both in the order of addresses
+	// both in the order of addresses
+	if listed = slices.DeleteFunc(listed, func(d Device) bool { return known[d.PCIBusID] }); len(listed) == len(nameless) {
 		for i, d := range nameless {
 			d.PCIBusID = listed[i].PCIBusID
 		}
@@ -215,8 +216,8 @@ func (l *limitedTail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// sysBusID makes sysfs's name of NVML's, which has a longer domain and capitals: "00000000:17:00.0" is "0000:17:00.0". What is
-// no bus id is none.
+// sysBusID makes sysfs's name of NVML's, which has a longer domain and capitals: "00000000:17:00.0" is "0000:17:00.0".
+// What is no bus id is none.
 func sysBusID(id string) string {
 	domain, rest, ok := strings.Cut(strings.ToLower(id), ":")
 	n, err := strconv.ParseUint(domain, 16, 32)

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// kernel.go is AutoDetect=nvidia: what NVIDIA's driver and the kernel tell in /proc and /sys, without the library. It also
-// adds to NVML's answer what only the kernel knows.
+// kernel.go is AutoDetect=nvidia: what NVIDIA's driver and the kernel tell in /proc and /sys, without the library. It
+// also adds to NVML's answer what only the kernel knows.
 
 // kernelSource reads below a root directory.
 type kernelSource struct{ root string }
 
-// Kernel is the GPUs that /proc/driver/nvidia and /sys below root tell of: which there are, where they are, and whether they
-// are still there. Memory, NVLink, MIG instances' UUIDs and how busy they are only the library knows.
+// Kernel is the GPUs that /proc/driver/nvidia and /sys below root tell of: which there are, where they are, and whether
+// they are still there. Memory, NVLink, MIG instances' UUIDs and how busy they are only the library knows.
 func Kernel(root string) Source { return &kernelSource{root} }
 
 const procGPUs = "proc/driver/nvidia/gpus"
@@ -66,11 +66,13 @@ func (s *kernelSource) device(address string) (d Device, ok bool) {
 		}
 	}
 	if err != nil {
-		d = Device{PCIBusID: address, Name: info["Model"], Type: ShortType(info["Model"]), Fault: "the driver doesn't say what it is: " + err.Error()}
+		d = Device{PCIBusID: address, Name: info["Model"], Type: ShortType(info["Model"]),
+			Fault: "the driver doesn't say what it is: " + err.Error()}
 		d.place(s.root)
 		return d, true
 	}
-	d = Device{Minor: minor, Major: nvidiaMajor, UUID: info["GPU UUID"], Name: info["Model"], Type: ShortType(info["Model"]), PCIBusID: address,
+	d = Device{Minor: minor, Major: nvidiaMajor, UUID: info["GPU UUID"], Name: info["Model"],
+		Type: ShortType(info["Model"]), PCIBusID: address,
 		Path: fmt.Sprintf("/dev/nvidia%d", minor)}
 	if strings.Contains(d.UUID, "?") { // nobody has used it since the driver was loaded
 		d.UUID = ""
@@ -136,7 +138,8 @@ func (s *kernelSource) Watch(ctx context.Context, every time.Duration, got func(
 	}, got)
 }
 
-// place fills in what the kernel knows about the place of the device, and the files that grant the use of its instances.
+// place fills in what the kernel knows about the place of the device, and the files that grant the use of its
+// instances.
 func (d *Device) place(root string) {
 	d.PCIBusID = sysBusID(d.PCIBusID)
 	d.NUMANode = -1
@@ -188,7 +191,8 @@ func ancestors(root string, devices []Device) {
 			return
 		}
 		parts := strings.Split(real, string(filepath.Separator))
-		host := slices.IndexFunc(parts, func(p string) bool { return strings.HasPrefix(p, "pci") && strings.Contains(p, ":") })
+		host := slices.IndexFunc(parts,
+			func(p string) bool { return strings.HasPrefix(p, "pci") && strings.Contains(p, ":") })
 		if host < 0 {
 			return
 		}
@@ -201,7 +205,8 @@ func ancestors(root string, devices []Device) {
 		devices[i].Near = make([]int, len(devices))
 		for j := range devices {
 			if i != j {
-				devices[i].Near[j] = nearness(paths[i], paths[j], devices[i].NUMANode >= 0 && devices[i].NUMANode == devices[j].NUMANode)
+				devices[i].Near[j] = nearness(paths[i], paths[j], devices[i].NUMANode >= 0 &&
+					devices[i].NUMANode == devices[j].NUMANode)
 			}
 		}
 	}

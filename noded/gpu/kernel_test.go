@@ -34,7 +34,8 @@ func (k *tree) gpu(address, place, info string, numa int, cpus string) {
 	k.write(filepath.Join(dir, "numa_node"), fmt.Sprintln(numa))
 	k.write(filepath.Join(dir, "local_cpulist"), cpus+"\n")
 	link := filepath.Join(k.root, "sys/bus/pci/devices", address)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o755), os.Symlink(filepath.Join(k.root, dir), link)); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(link), 0o755),
+		os.Symlink(filepath.Join(k.root, dir), link)); err != nil {
 		k.t.Fatal(err)
 	}
 }
@@ -46,18 +47,21 @@ func (k *tree) remove(path string) {
 	}
 }
 
-const h100Info = "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 16\nGPU UUID: \t %s\nVideo BIOS: \t 96.00\nBus Type: \t PCIe\nBus Location: \t %s\nDevice Minor: \t %d\nGPU Excluded:\t No\n"
+const h100Info = "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 16\nGPU UUID: \t %s\nVideo BIOS: \t 96.00\nBus " +
+	"Type: \t PCIe\nBus Location: \t %s\nDevice Minor: \t %d\nGPU Excluded:\t No\n"
 
 func info(uuid, address string, minor int) string {
 	return fmt.Sprintf(h100Info, uuid, address, minor)
 }
 
-// dualSocket is a machine with two GPUs behind one switch, one behind another switch of that socket, and one on the other socket.
+// dualSocket is a machine with two GPUs behind one switch, one behind another switch of that socket, and one on the
+// other socket.
 func dualSocket(t *testing.T) *tree {
 	k := &tree{t, t.TempDir()}
 	k.gpu("0000:17:00.0", "pci0000:15/0000:15:01.0/0000:16:00.0", info("GPU-0", "0000:17:00.0", 0), 0, "0-31,64-95")
 	k.gpu("0000:18:00.0", "pci0000:15/0000:15:01.0/0000:16:01.0", info("GPU-1", "0000:18:00.0", 1), 0, "0-31,64-95")
-	k.gpu("0000:3a:00.0", "pci0000:37/0000:37:01.0", info("GPU-????????-????-????-????-????????????", "0000:3a:00.0", 2), 0, "0-31,64-95")
+	k.gpu("0000:3a:00.0", "pci0000:37/0000:37:01.0", info("GPU-????????-????-????-????-????????????", "0000:3a:00.0", 2),
+		0, "0-31,64-95")
 	k.gpu("0000:9a:00.0", "pci0000:97/0000:97:01.0", info("GPU-3", "0000:9a:00.0", 3), 1, "32-63,96-127")
 	return k
 }
@@ -65,20 +69,23 @@ func dualSocket(t *testing.T) *tree {
 func TestKernelDevices(t *testing.T) {
 	k := dualSocket(t)
 	// One that the driver was told to leave alone, and one in MIG mode whose instances only the library knows.
-	k.gpu("0000:9b:00.0", "pci0000:97/0000:97:02.0", strings.Replace(info("GPU-4", "0000:9b:00.0", 4), "Excluded:\t No", "Excluded:\t Yes", 1), 1, "32-63,96-127")
+	k.gpu("0000:9b:00.0", "pci0000:97/0000:97:02.0",
+		strings.Replace(info("GPU-4", "0000:9b:00.0", 4), "Excluded:\t No", "Excluded:\t Yes", 1), 1, "32-63,96-127")
 	k.write("proc/driver/nvidia/capabilities/gpu3/mig/gi1/access", "DeviceFileMinor: 12\nDeviceFileMode: 256\n")
 	got, err := Kernel(k.root).Devices()
 	if err != nil {
 		t.Fatal(err)
 	}
 	device := func(i int, uuid, address string, numa int, cpus string, near ...int) Device {
-		return Device{Index: i, Minor: i, Major: 195, UUID: uuid, Name: "NVIDIA H100 80GB HBM3", Type: "h100", PCIBusID: address, NUMANode: numa, CPUAffinity: cpus,
+		return Device{Index: i, Minor: i, Major: 195, UUID: uuid, Name: "NVIDIA H100 80GB HBM3", Type: "h100",
+			PCIBusID: address, NUMANode: numa, CPUAffinity: cpus,
 			Path: fmt.Sprintf("/dev/nvidia%d", i), Near: near}
 	}
 	want := []Device{
 		device(0, "GPU-0", "0000:17:00.0", 0, "0-31,64-95", 0, CommonSwitch, CommonNode, CommonSystem),
 		device(1, "GPU-1", "0000:18:00.0", 0, "0-31,64-95", CommonSwitch, 0, CommonNode, CommonSystem),
-		device(2, "", "0000:3a:00.0", 0, "0-31,64-95", CommonNode, CommonNode, 0, CommonSystem), // nobody has used it yet: it has no UUID
+		// nobody has used it yet: it has no UUID
+		device(2, "", "0000:3a:00.0", 0, "0-31,64-95", CommonNode, CommonNode, 0, CommonSystem),
 		device(3, "GPU-3", "0000:9a:00.0", 1, "32-63,96-127", CommonSystem, CommonSystem, CommonSystem, 0),
 	}
 	want[3].MIG = []Instance{}
@@ -139,19 +146,22 @@ func TestKernelWatch(t *testing.T) {
 	defer func() { cancel(); <-ended }()
 	w := &watching{t, "", rounds}
 	r := w.until("readings", fine)
-	if len(r.readings) != 4 || r.readings[1].UUID != "GPU-1" || r.readings[1].UtilPct != -1 || r.readings[1].MemUsedMiB != -1 || r.readings[1].Lost {
+	if len(r.readings) != 4 || r.readings[1].UUID != "GPU-1" || r.readings[1].UtilPct != -1 ||
+		r.readings[1].MemUsedMiB != -1 || r.readings[1].Lost {
 		t.Fatalf("%+v", r)
 	}
 	lost := func(i int) func(round) bool { return func(r round) bool { return r.err == nil && r.readings[i].Lost } }
 	k.remove("sys/bus/pci/devices/0000:18:00.0")
-	if r := w.until("a lost GPU", lost(1)); !reflect.DeepEqual(r.readings[1].Faults, []Fault{{FaultLost, 0, "the GPU at 0000:18:00.0 has left the bus", true}}) || r.readings[0].Lost {
+	if r := w.until("a lost GPU", lost(1)); !reflect.DeepEqual(r.readings[1].Faults,
+		[]Fault{{FaultLost, 0, "the GPU at 0000:18:00.0 has left the bus", true}}) || r.readings[0].Lost {
 		t.Errorf("%+v", r)
 	}
 	if r := w.until("the next round", fine); len(r.readings[1].Faults) != 0 || !r.readings[1].Lost {
 		t.Errorf("told again: %+v", r)
 	}
 	k.remove(filepath.Join(procGPUs, "0000:9a:00.0"))
-	if r := w.until("another lost GPU", lost(3)); !reflect.DeepEqual(r.readings[3].Faults, []Fault{{FaultLost, 0, "the driver no longer lists the GPU at 0000:9a:00.0", true}}) {
+	if r := w.until("another lost GPU", lost(3)); !reflect.DeepEqual(r.readings[3].Faults,
+		[]Fault{{FaultLost, 0, "the driver no longer lists the GPU at 0000:9a:00.0", true}}) {
 		t.Errorf("%+v", r)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// layout.go says into which MIG instances GPUs can be divided. Sizes follow from the GPU's memory as NVIDIA's MIG user guide lists
-// them: A100, H100, H200, B200 have 7 slices of compute and 8 of memory, A30 and RTX PRO 6000 have 4 of each. What the driver itself
-// lists (OfferedProfiles) goes before that.
+// layout.go says into which MIG instances GPUs can be divided. Sizes follow from the GPU's memory as NVIDIA's MIG user
+// guide lists them: A100, H100, H200, B200 have 7 slices of compute and 8 of memory, A30 and RTX PRO 6000 have 4 of
+// each. What the driver itself lists (OfferedProfiles) goes before that.
 
 // migPart is a profile: how many slices it takes.
 type migPart struct {
@@ -34,9 +34,10 @@ func migParts(d *Device) (parts []migPart, compute, memory int) {
 	return parts, compute, memory
 }
 
-// Layout gives the profiles of the instances that a layout divides this GPU into, none for off: training is two equal halves, inference
-// as many of the smallest as there are, balanced one half and smaller ones; anything else is a list of profiles. offered is what
-// the driver lists for the GPU; nil: it can't be asked before the mode is on, and the GPU's memory says what there is.
+// Layout gives the profiles of the instances that a layout divides this GPU into, none for off: training is two equal
+// halves, inference as many of the smallest as there are, balanced one half and smaller ones; anything else is a list
+// of profiles. offered is what the driver lists for the GPU; nil: it can't be asked before the mode is on, and the
+// GPU's memory says what there is.
 func Layout(d *Device, layout string, offered []string) ([]string, error) {
 	parts, compute, memory := migParts(d)
 	name := func(slices int) string {
@@ -53,7 +54,8 @@ func Layout(d *Device, layout string, offered []string) ([]string, error) {
 		return nil, nil
 	case "training", "inference", "balanced":
 		if len(parts) == 0 {
-			return nil, fmt.Errorf("GPU %d (%s): its memory is not known, so layout=%s has no sizes; list profiles", d.Index, d.UUID, layout)
+			return nil, fmt.Errorf("GPU %d (%s): its memory is not known, so layout=%s has no sizes; list profiles", d.Index,
+				d.UUID, layout)
 		}
 		half := compute / 2 // 3 of 7, 2 of 4
 		switch layout {
@@ -81,8 +83,10 @@ func Layout(d *Device, layout string, offered []string) ([]string, error) {
 	for _, p := range out {
 		plain, _, special := strings.Cut(p, "+")
 		plain, _, less := strings.Cut(plain, "-")
-		if len(known) > 0 && !slices.Contains(known, p) && (len(offered) > 0 || !special && !less || !slices.Contains(known, plain)) {
-			return nil, fmt.Errorf("GPU %d (%s, %d GiB) has no profile %s; it has %s", d.Index, d.Type, (d.MemMiB+1023)/1024, p, strings.Join(known, ", "))
+		if len(known) > 0 && !slices.Contains(known, p) &&
+			(len(offered) > 0 || !special && !less || !slices.Contains(known, plain)) {
+			return nil, fmt.Errorf("GPU %d (%s, %d GiB) has no profile %s; it has %s", d.Index, d.Type, (d.MemMiB+1023)/1024, p,
+				strings.Join(known, ", "))
 		}
 		k := slices.IndexFunc(parts, func(x migPart) bool { return x.name == plain })
 		if k < 0 {
@@ -92,7 +96,8 @@ func Layout(d *Device, layout string, offered []string) ([]string, error) {
 		needC, needM = needC+parts[k].compute, needM+parts[k].memory
 	}
 	if all && len(parts) > 0 && (needC > compute || needM > memory) {
-		return nil, fmt.Errorf("GPU %d (%s, %d GiB) has no room for %s: they need %d of %d slices and %d of %d parts of its memory",
+		return nil, fmt.Errorf("GPU %d (%s, %d GiB) has no room for %s: they need %d of %d slices and %d of %d parts of "+
+			"its memory",
 			d.Index, d.Type, (d.MemMiB+1023)/1024, strings.Join(out, ","), needC, compute, needM, memory)
 	}
 	return out, nil

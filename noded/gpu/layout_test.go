@@ -28,12 +28,16 @@ func TestLayout(t *testing.T) {
 		{"a30", 24576, "balanced", "", "2g.12gb,1g.6gb,1g.6gb"},
 		{"rtxpro6000", 97887, "training", "", "2g.48gb,2g.48gb"},
 		{"h100", 81559, "1g.10gb+me,4g.40gb", "", "1g.10gb+me,4g.40gb"},
-		{"h100", 81559, "1g.5gb", "", "GPU 0 (h100, 80 GiB) has no profile 1g.5gb; it has 1g.10gb, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb"},
+		{"h100", 81559, "1g.5gb", "", "GPU 0 (h100, 80 GiB) has no profile 1g.5gb; it has 1g.10gb, 1g.20gb, 2g.20gb, " +
+			"3g.40gb, 4g.40gb, 7g.80gb"},
 		{"h100", 81559, "1g.20gb", "1g.10gb,2g.20gb", "GPU 0 (h100, 80 GiB) has no profile 1g.20gb; it has 1g.10gb, 2g.20gb"},
 		{"h100", 81559, "1g.10gb+me", "1g.10gb", "GPU 0 (h100, 80 GiB) has no profile 1g.10gb+me; it has 1g.10gb"},
 		{"h100", 81559, "1g.11gb", "1g.11gb", "1g.11gb"}, // the driver knows best
-		{"h100", 81559, "7g.80gb,1g.10gb", "", "GPU 0 (h100, 80 GiB) has no room for 7g.80gb,1g.10gb: they need 8 of 7 slices and 9 of 8 parts of its memory"},
-		{"h100", 81559, "3g.40gb,3g.40gb,1g.10gb", "", "GPU 0 (h100, 80 GiB) has no room for 3g.40gb,3g.40gb,1g.10gb: they need 7 of 7 slices and 9 of 8 parts of its memory"},
+		{"h100", 81559, "7g.80gb,1g.10gb", "",
+			"GPU 0 (h100, 80 GiB) has no room for 7g.80gb,1g.10gb: they need 8 of 7 slices and 9 of 8 parts of its memory"},
+		{"h100", 81559, "3g.40gb,3g.40gb,1g.10gb", "",
+			"GPU 0 (h100, 80 GiB) has no room for 3g.40gb,3g.40gb,1g.10gb: they need 7 of 7 slices and 9 of 8 parts of its " +
+				"memory"},
 		{"x", 0, "balanced", "", "GPU 0 (GPU-x): its memory is not known, so layout=balanced has no sizes; list profiles"},
 		{"x", 0, "2g.7gb", "", "2g.7gb"},
 	} {

@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// monitor.go is NVML's Watch: one child process that lives as long as gnoded does and prints a line of JSON each round. It ends when
-// its standard input does, so that a gnoded that is killed leaves none. A child that crashes, ends or says nothing is replaced.
+// monitor.go is NVML's Watch: one child process that lives as long as gnoded does and prints a line of JSON each round.
+// It ends when its standard input does, so that a gnoded that is killed leaves none. A child that crashes, ends or says
+// nothing is replaced.
 
 const (
 	monitorArg      = "gbatch-gpu-monitor" // like helperArg
@@ -109,9 +110,10 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// watchOnce runs one child until it ends, hangs or ctx does, and says why; the child is killed then, and gone is closed when
-// it is no more.
-func (s *nvmlSource) watchOnce(ctx context.Context, every time.Duration, round func([]sample)) (gone <-chan struct{}, err error) {
+// watchOnce runs one child until it ends, hangs or ctx does, and says why; the child is killed then, and gone is closed
+// when it is no more.
+func (s *nvmlSource) watchOnce(ctx context.Context, every time.Duration, round func([]sample)) (gone <-chan struct{},
+	err error) {
 	c, err := s.startMonitor(every)
 	if err != nil {
 		none := make(chan struct{})

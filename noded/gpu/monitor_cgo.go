@@ -51,7 +51,8 @@ type gpuEvent struct {
 	xid bool // else it only says that counts have changed
 }
 
-// monitor gives emit a round now and then every so often, and whenever the driver reports something, until either fails.
+// monitor gives emit a round now and then every so often, and whenever the driver reports something, until either
+// fails.
 func monitor(library string, every time.Duration, emit func([]sample) error) error {
 	lib, err := start(library)
 	if err != nil {
@@ -128,7 +129,8 @@ func (m *nvmlMonitor) find() error {
 
 // parts lists a GPU's instances. What the driver does not tell is not there.
 func (m *nvmlMonitor) parts(g *watched) {
-	if g.handle == nil || !m.has("nvmlDeviceGetMigMode") || !m.has("nvmlDeviceGetMaxMigDeviceCount") || !m.has("nvmlDeviceGetMigDeviceHandleByIndex") {
+	if g.handle == nil || !m.has("nvmlDeviceGetMigMode") || !m.has("nvmlDeviceGetMaxMigDeviceCount") ||
+		!m.has("nvmlDeviceGetMigDeviceHandleByIndex") {
 		return
 	}
 	if mode, _, r := g.handle.GetMigMode(); r != nvml.SUCCESS || mode != nvml.DEVICE_MIG_ENABLE {
@@ -146,7 +148,8 @@ func (m *nvmlMonitor) parts(g *watched) {
 	}
 }
 
-// register asks for the events that devices can report, and starts waiting for them. A driver that has none is watched without.
+// register asks for the events that devices can report, and starts waiting for them. A driver that has none is watched
+// without.
 func (m *nvmlMonitor) register() {
 	if !m.has("nvmlEventSetCreate") || !m.has("nvmlDeviceRegisterEvents") || !m.has("nvmlDeviceGetSupportedEventTypes") ||
 		!m.has("nvmlEventSetWait_v2") && !m.has("nvmlEventSetWait") {
@@ -191,7 +194,8 @@ func (m *nvmlMonitor) wait(set nvml.EventSet, gpus []watched) {
 		if i < 0 {
 			continue
 		}
-		g := gpuEvent{gpu: i, xid: e.EventType == nvml.EventTypeXidCriticalError, event: event{Code: int(e.EventData), Instance: -1}}
+		g := gpuEvent{gpu: i, xid: e.EventType == nvml.EventTypeXidCriticalError,
+			event: event{Code: int(e.EventData), Instance: -1}}
 		if e.GpuInstanceId != noInstance {
 			g.Instance = int(e.GpuInstanceId)
 		}
@@ -236,7 +240,8 @@ func (m *nvmlMonitor) sample(i int) (sample, error) {
 		s.Lost, s.Why = true, g.why
 		return s, nil
 	}
-	for _, read := range [...]func(nvml.Device, *sample) nvml.Return{m.load, m.memory, m.power, m.processes, m.errors, m.action} {
+	for _, read := range [...]func(nvml.Device, *sample) nvml.Return{m.load, m.memory, m.power, m.processes, m.errors,
+		m.action} {
 		switch r := read(g.handle, &s); r {
 		case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED:
 			s = nothing()
@@ -259,7 +264,8 @@ func (m *nvmlMonitor) sample(i int) (sample, error) {
 func worst(rs ...nvml.Return) nvml.Return {
 	for _, r := range rs {
 		switch r {
-		case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_UNINITIALIZED, nvml.ERROR_DRIVER_NOT_LOADED, nvml.ERROR_LIB_RM_VERSION_MISMATCH:
+		case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_RESET_REQUIRED, nvml.ERROR_UNINITIALIZED, nvml.ERROR_DRIVER_NOT_LOADED,
+			nvml.ERROR_LIB_RM_VERSION_MISMATCH:
 			return r
 		}
 	}

@@ -111,7 +111,8 @@ func monitorReads(t *testing.T, define string) {
 		t.Fatalf("%+v", r)
 	}
 	for i, got := range r.readings {
-		want := Reading{UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i), Index: i, UtilPct: 10 + i, MemUtilPct: 20 + i, MemUsedMiB: int64(1000 + i),
+		want := Reading{UUID: fmt.Sprintf("GPU-00000000-0000-0000-0000-%012d", i), Index: i, UtilPct: 10 + i,
+			MemUtilPct: 20 + i, MemUsedMiB: int64(1000 + i),
 			MemTotalMiB: 81559, TempC: 40 + i, PowerMilliW: int64(300000 + i), EnergyMilliJ: int64(5000000000 + i)}
 		if i == 0 { // once each, with the memory of all instances
 			want.Processes = []Process{{100, 64}, {200, 400}, {300, -1}, {400, 8}}
@@ -129,7 +130,8 @@ func TestMonitorOfAnOldDriver(t *testing.T) {
 	if r.err != nil || len(r.readings) != 4 {
 		t.Fatalf("%+v", r)
 	}
-	want := Reading{UUID: "GPU-00000000-0000-0000-0000-000000000001", Index: 1, UtilPct: 11, MemUtilPct: 21, MemUsedMiB: 0, MemTotalMiB: 81559, TempC: -1, PowerMilliW: -1, EnergyMilliJ: -1}
+	want := Reading{UUID: "GPU-00000000-0000-0000-0000-000000000001", Index: 1, UtilPct: 11, MemUtilPct: 21, MemUsedMiB: 0,
+		MemTotalMiB: 81559, TempC: -1, PowerMilliW: -1, EnergyMilliJ: -1}
 	if !reflect.DeepEqual(r.readings[1], want) {
 		t.Errorf("got\n%+v\nwant\n%+v", r.readings[1], want)
 	}
@@ -152,7 +154,8 @@ func TestMonitorFaults(t *testing.T) {
 		{"remap", "3 1", 3, Fault{FaultRemap, 0, "a failing row of memory is replaced at the GPU's next reset", false}},
 		{"remap", "3 3", 3, Fault{FaultRemap, 0, "a failing row of memory could not be replaced", true}},
 		{"action", "2 1", 2, Fault{FaultRecovery, 1, "the driver says that the GPU must be reset", true}},
-		{"action", "1 4", 1, Fault{FaultRecovery, 4, "the driver says that the GPU should be reset when its work has ended", false}},
+		{"action", "1 4", 1, Fault{FaultRecovery, 4, "the driver says that the GPU should be reset when its work has ended",
+			false}},
 		{"xid", "3 145", 3, Fault{FaultXID, 145, "NVLink error", false}}, // the driver says that nothing has to be done
 		{"retire", "0", 0, Fault{FaultRetired, 0, "failing pages of memory are retired at the GPU's next reset", false}},
 	} {
@@ -176,10 +179,12 @@ func TestMonitorUncorrectable(t *testing.T) {
 func TestMonitorLost(t *testing.T) {
 	w := watch(t, NVMLOptions{})
 	w.until("readings", fine)
-	for file, want := range map[string]string{"lost": "the GPU has fallen off the bus, or no longer answers", "reset": "the driver refuses the GPU until it is reset"} {
+	for file, want := range map[string]string{"lost": "the GPU has fallen off the bus, or no longer answers",
+		"reset": "the driver refuses the GPU until it is reset"} {
 		w.set(file, "2")
 		r := w.until("a lost GPU", func(r round) bool { return fine(r) && r.readings[2].Lost })
-		if got := r.readings[2]; !reflect.DeepEqual(got.Faults, []Fault{{FaultLost, 0, want, true}}) || got.UUID == "" || got.UtilPct != -1 || r.readings[1].UtilPct != 11 || r.readings[3].UtilPct != 13 {
+		if got := r.readings[2]; !reflect.DeepEqual(got.Faults, []Fault{{FaultLost, 0, want, true}}) || got.UUID == "" ||
+			got.UtilPct != -1 || r.readings[1].UtilPct != 11 || r.readings[3].UtilPct != 13 {
 			t.Errorf("%s: %+v", file, r.readings)
 		}
 		if r := w.until("another round", fine); !r.readings[2].Lost || len(r.readings[2].Faults) != 0 {
@@ -192,7 +197,8 @@ func TestMonitorLost(t *testing.T) {
 	}
 }
 
-// TestMonitorIsReplaced: whatever happens to the child, there is an error, then another child, and nothing is told twice.
+// TestMonitorIsReplaced: whatever happens to the child, there is an error, then another child, and nothing is told
+// twice.
 func TestMonitorIsReplaced(t *testing.T) {
 	w := watch(t, NVMLOptions{Timeout: 500 * time.Millisecond})
 	w.until("readings", fine)
@@ -206,7 +212,8 @@ func TestMonitorIsReplaced(t *testing.T) {
 		if r := w.until("an error", func(r round) bool { return r.err != nil }); r.err.Error() != c.want {
 			t.Errorf("%s: %v", c.file, r.err)
 		}
-		if r := w.until("another error while there is no child", func(round) bool { return true }); r.err == nil || r.err.Error() != c.want {
+		if r := w.until("another error while there is no child", func(round) bool { return true }); r.err == nil ||
+			r.err.Error() != c.want {
 			t.Errorf("%s, the next round: %+v", c.file, r)
 		}
 		if r := w.until("readings", fine); len(r.readings) != 4 || len(r.readings[3].Faults) != 0 {
@@ -230,14 +237,18 @@ func TestMonitorsInTrouble(t *testing.T) {
 	}{
 		{NVMLOptions{Binary: "/no/such"}, "start the GPU monitor: fork/exec /no/such: no such file or directory"},
 		{NVMLOptions{Binary: script("true", "exit 0")}, "the GPU monitor ended"},
-		{NVMLOptions{Binary: script("crash", "echo driver: oh >&2; echo traceback >&2; kill -ABRT $$")}, "the GPU monitor failed: signal: aborted: driver: oh"},
+		{NVMLOptions{Binary: script("crash", "echo driver: oh >&2; echo traceback >&2; kill -ABRT $$")},
+			"the GPU monitor failed: signal: aborted: driver: oh"},
 		{NVMLOptions{Binary: script("talk", "echo hello")}, "the GPU monitor gave an unreadable line"},
-		{NVMLOptions{Binary: script("endless", "exec cat /dev/zero")}, "the GPU monitor gave a line of more than 4194304 bytes"},
+		{NVMLOptions{Binary: script("endless", "exec cat /dev/zero")},
+			"the GPU monitor gave a line of more than 4194304 bytes"},
 		{NVMLOptions{Binary: script("none", `echo '{"NoDriver":true}'`)}, ErrNoDriver.Error()},
-		{NVMLOptions{Binary: script("error", `echo '{"Error":"count the devices: no"}'`)}, "read the GPUs: count the devices: no"},
+		{NVMLOptions{Binary: script("error", `echo '{"Error":"count the devices: no"}'`)},
+			"read the GPUs: count the devices: no"},
 	} {
 		w := watch(t, c.o)
-		if r := w.until("an error", func(round) bool { return true }); r.err == nil || !strings.HasPrefix(r.err.Error(), c.want) {
+		if r := w.until("an error", func(round) bool { return true }); r.err == nil ||
+			!strings.HasPrefix(r.err.Error(), c.want) {
 			t.Errorf("%s: %+v", c.o.Binary, r)
 		}
 	}
@@ -332,7 +343,8 @@ func TestTracker(t *testing.T) {
 	tr = tracker{}
 	parted := gpu(0, 0)
 	parted.Instances = []instanceUse{{"MIG-1", 10, 100, nil}}
-	if got := tr.take([]sample{parted, gpu(1, 0)}); len(got) != 3 || got[1].UUID != "GPU-1" || got[2].UUID != "MIG-1" || got[2].MemUsedMiB != 10 || got[2].MemTotalMiB != 100 || got[2].UtilPct != -1 {
+	if got := tr.take([]sample{parted, gpu(1, 0)}); len(got) != 3 || got[1].UUID != "GPU-1" || got[2].UUID != "MIG-1" ||
+		got[2].MemUsedMiB != 10 || got[2].MemTotalMiB != 100 || got[2].UtilPct != -1 {
 		t.Errorf("an instance: %+v", got)
 	}
 	tr = tracker{}
@@ -345,25 +357,28 @@ func TestTracker(t *testing.T) {
 	}
 }
 
-// TestXIDs: what is the application's doing takes no GPU out of service, what needs a reset does: the catalogue's rows by their
-// immediate action.
+// TestXIDs: what is the application's doing takes no GPU out of service, what needs a reset does: the catalogue's rows
+// by their immediate action.
 func TestXIDs(t *testing.T) {
 	for _, c := range []struct {
 		action string
 		fatal  bool
 		codes  []int
 	}{
-		{"RESTART_APP", false, []int{8, 11, 13, 25, 31, 32, 39, 40, 41, 60, 68, 69, 70, 71, 72, 75, 76, 77, 80, 82, 83, 84, 85, 86, 88, 89, 94, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105,
+		{"RESTART_APP", false, []int{8, 11, 13, 25, 31, 32, 39, 40, 41, 60, 68, 69, 70, 71, 72, 75, 76, 77, 80, 82, 83, 84,
+			85, 86, 88, 89, 94, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105,
 			126, 127, 128, 129, 130, 131, 132, 133, 134, 135, 139}},
 		{"IGNORE", false, []int{37, 38, 43, 44, 63, 66, 67, 92, 93, 108, 121, 137, 141, 157, 160, 161}},
 		{"WORKFLOW_XID_45, XID_154, CHECK_UVM", false, []int{45, 154, 159}},
 		{"unused, or not known", false, []int{0, 5, 122, 123, 171, 172, 999, 100000}},
 		{"RESET_GPU", true, []int{46, 62, 64, 95, 109, 110, 119, 120, 136, 140, 143, 155, 156, 158}},
 		{"RESTART_BM, RESTART_VM, CHECK_MECHANICALS", true, []int{79, 151, 54}},
-		{"WORKFLOW_XID_48, WORKFLOW_NVLINK_ERR, WORKFLOW_NVLINK5_ERR", true, []int{48, 74, 144, 145, 146, 147, 148, 149, 150}},
+		{"WORKFLOW_XID_48, WORKFLOW_NVLINK_ERR, WORKFLOW_NVLINK5_ERR", true,
+			[]int{48, 74, 144, 145, 146, 147, 148, 149, 150}},
 	} {
 		for _, code := range c.codes {
-			if f := xidFault(code, -1, recoveryUnknown); f.Fatal != c.fatal || f.Text == "" || f.Code != code || f.Kind != FaultXID {
+			if f := xidFault(code, -1, recoveryUnknown); f.Fatal != c.fatal || f.Text == "" || f.Code != code ||
+				f.Kind != FaultXID {
 				t.Errorf("%s: %+v", c.action, f)
 			}
 		}

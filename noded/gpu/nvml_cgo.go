@@ -2,8 +2,9 @@
 
 package gpu
 
-// nvml_cgo.go is the helper's question to the driver. It runs in a process of its own: the binding ends the process when the
-// driver lacks a function that is called, so whatever is newer than the oldest driver worth having is looked up first.
+// nvml_cgo.go is the helper's question to the driver. It runs in a process of its own: the binding ends the process
+// when the driver lacks a function that is called, so whatever is newer than the oldest driver worth having is looked
+// up first.
 
 import (
 	"errors"
@@ -93,7 +94,8 @@ func failed(what string, r nvml.Return) error {
 // driverGone reports whether an error is of the driver and not of one device.
 func driverGone(err error) bool {
 	var e *nvmlError
-	return errors.As(err, &e) && (e.ret == nvml.ERROR_UNINITIALIZED || e.ret == nvml.ERROR_DRIVER_NOT_LOADED || e.ret == nvml.ERROR_LIB_RM_VERSION_MISMATCH)
+	return errors.As(err, &e) && (e.ret == nvml.ERROR_UNINITIALIZED || e.ret == nvml.ERROR_DRIVER_NOT_LOADED ||
+		e.ret == nvml.ERROR_LIB_RM_VERSION_MISMATCH)
 }
 
 // faultOf tells people why a device can't be used.
@@ -145,8 +147,8 @@ func busID(pci nvml.PciInfo) string {
 	return string(b)
 }
 
-// links counts the NVLink connections between devices: those that lead straight to another one, and, where they lead to a
-// switch, all that both of a pair have to it if the driver says that NVLink joins the pair.
+// links counts the NVLink connections between devices: those that lead straight to another one, and, where they lead to
+// a switch, all that both of a pair have to it if the driver says that NVLink joins the pair.
 func links(has func(string) bool, handles []nvml.Device, devices []Device) {
 	at := map[string]int{}
 	for i := range devices {
@@ -156,7 +158,8 @@ func links(has func(string) bool, handles []nvml.Device, devices []Device) {
 			at[id] = i
 		}
 	}
-	if !has("nvmlDeviceGetNvLinkState") || !has("nvmlDeviceGetNvLinkRemotePciInfo_v2") && !has("nvmlDeviceGetNvLinkRemotePciInfo") {
+	if !has("nvmlDeviceGetNvLinkState") || !has("nvmlDeviceGetNvLinkRemotePciInfo_v2") &&
+		!has("nvmlDeviceGetNvLinkRemotePciInfo") {
 		return
 	}
 	switched := make([]int, len(devices))
@@ -190,7 +193,8 @@ func links(has func(string) bool, handles []nvml.Device, devices []Device) {
 			if i == j || min(switched[i], switched[j]) == 0 {
 				continue
 			}
-			if s, r := handles[i].GetP2PStatus(handles[j], nvml.P2P_CAPS_INDEX_NVLINK); r == nvml.SUCCESS && s == nvml.P2P_STATUS_OK {
+			if s, r := handles[i].GetP2PStatus(handles[j], nvml.P2P_CAPS_INDEX_NVLINK); r == nvml.SUCCESS &&
+				s == nvml.P2P_STATUS_OK {
 				devices[i].Links[j] += min(switched[i], switched[j])
 			}
 		}

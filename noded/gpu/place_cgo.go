@@ -2,7 +2,8 @@
 
 package gpu
 
-// place_cgo.go asks the driver how a device is divided, and where it is. What the kernel says of the place is preferred.
+// place_cgo.go asks the driver how a device is divided, and where it is. What the kernel says of the place is
+// preferred.
 
 import (
 	"fmt"
@@ -16,7 +17,8 @@ const maxCPUs = 1024
 
 // instances lists the MIG instances of a device: nil if it is not in MIG mode, empty if it is and has none yet.
 func instances(has func(string) bool, h nvml.Device, d *Device) ([]Instance, error) {
-	if !has("nvmlDeviceGetMigMode") || !has("nvmlDeviceGetMaxMigDeviceCount") || !has("nvmlDeviceGetMigDeviceHandleByIndex") ||
+	if !has("nvmlDeviceGetMigMode") || !has("nvmlDeviceGetMaxMigDeviceCount") ||
+		!has("nvmlDeviceGetMigDeviceHandleByIndex") ||
 		!has("nvmlDeviceGetGpuInstanceId") || !has("nvmlDeviceGetComputeInstanceId") {
 		return nil, nil
 	}
@@ -54,7 +56,8 @@ func instances(has func(string) bool, h nvml.Device, d *Device) ([]Instance, err
 	return out, nil
 }
 
-// describe fills in profile and memory. The name has the profile with newer drivers; it is computed from the sizes otherwise.
+// describe fills in profile and memory. The name has the profile with newer drivers; it is computed from the sizes
+// otherwise.
 func (in *Instance) describe(has func(string) bool, m nvml.Device, d *Device) error {
 	var a nvml.DeviceAttributes
 	r := nvml.Return(nvml.ERROR_FUNCTION_NOT_FOUND)
@@ -76,7 +79,8 @@ func (in *Instance) describe(has func(string) bool, m nvml.Device, d *Device) er
 	return nil
 }
 
-// neighbours fills in how near devices are to each other, if the driver says so of all, and the CPUs that are close to each.
+// neighbours fills in how near devices are to each other, if the driver says so of all, and the CPUs that are close to
+// each.
 func neighbours(has func(string) bool, handles []nvml.Device, devices []Device) {
 	if has("nvmlDeviceGetCpuAffinity") {
 		for i, h := range handles {

@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// profileOf names a MIG instance by its sizes: slices of compute and GPU instance, its memory and the device's. Memory is in
-// eighths of the device's, rounded to whole GiB, as in NVIDIA's go-nvlib: an instance's memory is a little less than its name says.
+// profileOf names a MIG instance by its sizes: slices of compute and GPU instance, its memory and the device's. Memory
+// is in eighths of the device's, rounded to whole GiB, as in NVIDIA's go-nvlib: an instance's memory is a little less
+// than its name says.
 func profileOf(compute, slices int, memMiB, deviceMiB int64) string {
 	if slices <= 0 || memMiB <= 0 || deviceMiB <= 0 {
 		return ""

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Reading is how one GPU, or one MIG instance, is at one moment. Readings of instances follow those of all GPUs; they have the
-// instance's UUID, the GPU's index, and only its memory and processes, as far as the source tells. Numbers that the source does not have are -1.
+// Reading is how one GPU, or one MIG instance, is at one moment. Readings of instances follow those of all GPUs; they
+// have the instance's UUID, the GPU's index, and only its memory and processes, as far as the source tells. Numbers
+// that the source does not have are -1.
 type Reading struct {
 	UUID         string
 	Index        int // in Devices
@@ -39,7 +40,8 @@ const (
 	FaultRecovery = "recovery" // the driver says what must be done with it; Code is NVML's number
 )
 
-// Fault is something that went wrong with a GPU. Fatal: it should get no more work until somebody has looked, or has reset it.
+// Fault is something that went wrong with a GPU. Fatal: it should get no more work until somebody has looked, or has
+// reset it.
 type Fault struct {
 	Kind  string
 	Code  int
@@ -55,7 +57,8 @@ const (
 
 // plain is a reading that says nothing but that the device is there.
 func plain(d *Device) Reading {
-	return Reading{UUID: d.UUID, Index: d.Index, UtilPct: -1, MemUtilPct: -1, MemUsedMiB: -1, MemTotalMiB: d.MemMiB, TempC: -1, PowerMilliW: -1, EnergyMilliJ: -1}
+	return Reading{UUID: d.UUID, Index: d.Index, UtilPct: -1, MemUtilPct: -1, MemUsedMiB: -1, MemTotalMiB: d.MemMiB,
+		TempC: -1, PowerMilliW: -1, EnergyMilliJ: -1}
 }
 
 // minEvery is the shortest time between rounds.

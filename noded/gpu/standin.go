@@ -18,11 +18,11 @@ const (
 	lastMajor   = 254
 )
 
-// Stand-ins are files that stand for GPUs on a machine that has none, nvidia0 and so on, so that jobs can be given distinct ones
-// and device rules can be seen to work. As root they are character devices of the NVIDIA driver's numbers: with no driver behind
-// them, opening one gives ENXIO, or EPERM where a cgroup denies it. On a machine that does have the driver, where those numbers
-// would be real GPUs, an unused major is taken. Without root, or where device files can't be made, they are plain files.
-// Nothing in /dev is touched.
+// Stand-ins are files that stand for GPUs on a machine that has none, nvidia0 and so on, so that jobs can be given
+// distinct ones and device rules can be seen to work. As root they are character devices of the NVIDIA driver's
+// numbers: with no driver behind them, opening one gives ENXIO, or EPERM where a cgroup denies it. On a machine that
+// does have the driver, where those numbers would be real GPUs, an unused major is taken. Without root, or where device
+// files can't be made, they are plain files. Nothing in /dev is touched.
 
 // standinDir gives the directory by its real name. The place of real devices is none.
 func standinDir(dir string) (string, error) {

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// tracker.go makes readings of what the monitor sees. What is new since the last reading is found here and not in the monitor, so that
-// nothing is told twice, or never, because a monitor was replaced.
+// tracker.go makes readings of what the monitor sees. What is new since the last reading is found here and not in the
+// monitor, so that nothing is told twice, or never, because a monitor was replaced.
 
 // sample is one GPU in one round of the monitor, without Faults.
 type sample struct {
@@ -86,10 +86,12 @@ func (t *tracker) take(gpus []sample) []Reading {
 
 // unknown is a reading of nothing.
 func unknown(uuid string, index int) Reading {
-	return Reading{UUID: uuid, Index: index, UtilPct: -1, MemUtilPct: -1, MemUsedMiB: -1, MemTotalMiB: -1, TempC: -1, PowerMilliW: -1, EnergyMilliJ: -1}
+	return Reading{UUID: uuid, Index: index, UtilPct: -1, MemUtilPct: -1, MemUsedMiB: -1, MemTotalMiB: -1, TempC: -1,
+		PowerMilliW: -1, EnergyMilliJ: -1}
 }
 
-// find gives what is known of a GPU: by its UUID, or by its place where either side has none because it was lost before it was asked.
+// find gives what is known of a GPU: by its UUID, or by its place where either side has none because it was lost before
+// it was asked.
 func (t *tracker) find(g *sample) *seen {
 	at := slices.IndexFunc(t.gpus, func(s seen) bool { return g.UUID != "" && s.uuid == g.UUID })
 	if at < 0 {
@@ -127,12 +129,16 @@ func (s *seen) faults(g *sample) []Fault {
 	edge(&s.told, g.NeedsReset, Fault{Kind: FaultLost, Text: resetText, Fatal: true})
 	if !g.Lost {
 		s.memMiB = max(s.memMiB, g.MemTotalMiB)
-		edge(&s.failed, g.RemapFailed, Fault{Kind: FaultRemap, Text: "a failing row of memory could not be replaced", Fatal: true})
-		edge(&s.pending, g.RemapPending, Fault{Kind: FaultRemap, Text: "a failing row of memory is replaced at the GPU's next reset"})
-		edge(&s.retire, g.RetirePending, Fault{Kind: FaultRetired, Text: "failing pages of memory are retired at the GPU's next reset"})
+		edge(&s.failed, g.RemapFailed,
+			Fault{Kind: FaultRemap, Text: "a failing row of memory could not be replaced", Fatal: true})
+		edge(&s.pending, g.RemapPending,
+			Fault{Kind: FaultRemap, Text: "a failing row of memory is replaced at the GPU's next reset"})
+		edge(&s.retire, g.RetirePending,
+			Fault{Kind: FaultRetired, Text: "failing pages of memory are retired at the GPU's next reset"})
 		if n := s.grown(g.ECC); n > 0 {
 			// A GPU that replaces rows contains the error, or says with an XID that it could not.
-			add(Fault{Kind: FaultECC, Code: int(n), Text: fmt.Sprintf("%d new uncorrectable memory errors", n), Fatal: !g.Remaps})
+			add(Fault{Kind: FaultECC, Code: int(n), Text: fmt.Sprintf("%d new uncorrectable memory errors", n),
+				Fatal: !g.Remaps})
 		}
 	}
 	if f, ok := g.Recovery.fault(); ok && g.Recovery != s.recovery {

@@ -2,10 +2,11 @@ package gpu
 
 import "fmt"
 
-// xid.go says what the driver's error numbers mean for a GPU. Source: NVIDIA's "Analyzing Xid Errors with the Xid Catalog", as of
-// autumn 2025, each row's immediate action. Fatal are the rows whose action is to reset the GPU, restart the machine or have the hardware
-// looked at. Those whose action is to start the application again, or nothing, are not: a job made them, or the driver contained them,
-// and the next job is safe. Rows without an action (167 to 173) go by their names. 61 is in the older catalogue only.
+// xid.go says what the driver's error numbers mean for a GPU. Source: NVIDIA's "Analyzing Xid Errors with the Xid
+// Catalog", as of autumn 2025, each row's immediate action. Fatal are the rows whose action is to reset the GPU,
+// restart the machine or have the hardware looked at. Those whose action is to start the application again, or nothing,
+// are not: a job made them, or the driver contained them, and the next job is safe. Rows without an action (167 to 173)
+// go by their names. 61 is in the older catalogue only.
 
 type xid struct {
 	text    string
@@ -13,8 +14,8 @@ type xid struct {
 	decides bool // the driver's recovery action says whether it is fatal; where that is not known, it is
 }
 
-// xidOf gives the catalogue's part that compute and data centre GPUs report. Numbers that are not in it are told and not fatal: most are
-// of channels, that is of one process.
+// xidOf gives the catalogue's part that compute and data centre GPUs report. Numbers that are not in it are told and
+// not fatal: most are of channels, that is of one process.
 func xidOf(code int) (xid, bool) {
 	app := func(text string) (xid, bool) { return xid{text: text}, true }
 	bad := func(text string) (xid, bool) { return xid{text: text, fatal: true}, true }
@@ -91,12 +92,14 @@ func xidOf(code int) (xid, bool) {
 		return app("an application used CUDA's fast path wrongly")
 	case 143:
 		return bad("the GPU could not be initialized")
-	case 144, 145, 146, 147, 148, 149, 150: // from harmless to fatal: bits of the log's line, which are not told here, say which
+	case 144, 145, 146, 147, 148, 149, 150:
+		// from harmless to fatal: bits of the log's line, which are not told here, say which
 		return xid{"NVLink error", true, true}, true
 	case 151:
 		return bad("key rotation failed: the machine must be restarted")
 	case 154:
-		return xid{text: "the driver recommends another recovery action, see nvidia-smi -q"}, true // xidFault's caller knows which
+		// xidFault's caller knows which
+		return xid{text: "the driver recommends another recovery action, see nvidia-smi -q"}, true
 	case 155:
 		return bad("NVLink was taken down by the driver")
 	case 156:
@@ -130,8 +133,8 @@ func xidOf(code int) (xid, bool) {
 // unknownXID is what NVML gives for an error that it has no number of.
 const unknownXID = 999
 
-// xidFault is the fault of one error of that number. instance is the GPU instance that it is of, -1 for the whole GPU. recovery is what
-// the driver says must be done with the GPU now.
+// xidFault is the fault of one error of that number. instance is the GPU instance that it is of, -1 for the whole GPU.
+// recovery is what the driver says must be done with the GPU now.
 func xidFault(code, instance int, r recovery) Fault {
 	f := Fault{Kind: FaultXID, Code: code}
 	x, ok := xidOf(code)

@@ -44,8 +44,10 @@ func benchLaunch(b *testing.B, cgroups func(b *testing.B, i int) (Cgroup, func()
 	work := workDir(b)
 	remove := map[Key]func(){}
 	launch := func(i int) {
-		l := &Launch{Key: Key{JobID: uint32(i + 1)}, Argv: []string{"/bin/true"}, Env: benchEnv(), Dir: work, UID: nobody, GID: nobody,
-			Groups: []uint32{nobody}, Umask: 0o022, Stdout: filepath.Join(work, strconv.Itoa(i%benchWindow)), Stderr: filepath.Join(work, strconv.Itoa(i%benchWindow))}
+		l := &Launch{Key: Key{JobID: uint32(i + 1)}, Argv: []string{"/bin/true"}, Env: benchEnv(), Dir: work, UID: nobody,
+			GID:    nobody,
+			Groups: []uint32{nobody}, Umask: 0o022, Stdout: filepath.Join(work, strconv.Itoa(i%benchWindow)),
+			Stderr: filepath.Join(work, strconv.Itoa(i%benchWindow))}
 		l.Cgroup, remove[l.Key] = cgroups(b, i)
 		if err := c.Launch(l); err != nil {
 			b.Fatal(err)
@@ -125,13 +127,14 @@ func ownCPU() float64 {
 }
 
 // BenchmarkFloor is what no daemons could be quicker than: two threads make the two control groups that a job has on a
-// host with v1's memory controller, fork a script into them with gshim's own fork, wait for it, and remove them. No limits,
-// no usage, no journal, no order and no report. Plain forks of /bin/true in the same run are what noded's BenchmarkLaunch
-// compares itself with.
+// host with v1's memory controller, fork a script into them with gshim's own fork, wait for it, and remove them. No
+// limits, no usage, no journal, no order and no report. Plain forks of /bin/true in the same run are what noded's
+// BenchmarkLaunch compares itself with.
 func BenchmarkFloor(b *testing.B) {
 	needRoot(b)
 	id := &identity{uid: os.Geteuid(), gid: os.Getegid(), root: true, clone3: hasClone3(), reasons: errnoTexts(),
-		reset: ignoredSignals(), limits: limitRules{have: ownLimit, mayRaise: mayRaiseLimits(), nrOpen: defaultNrOpen, openFiles: inheritedOpenFiles()}}
+		reset: ignoredSignals(), limits: limitRules{have: ownLimit, mayRaise: mayRaiseLimits(), nrOpen: defaultNrOpen,
+			openFiles: inheritedOpenFiles()}}
 	work := workDir(b)
 	script := filepath.Join(work, "script")
 	if err := os.WriteFile(script, []byte("#!/bin/true\n"), 0o755); err != nil {
@@ -155,7 +158,8 @@ func BenchmarkFloor(b *testing.B) {
 		return time.Since(began)
 	}
 	plain := func(_, _ int) error {
-		pid, err := syscall.ForkExec("/bin/true", []string{"true"}, &syscall.ProcAttr{Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true}})
+		pid, err := syscall.ForkExec("/bin/true", []string{"true"},
+			&syscall.ProcAttr{Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true}})
 		if err != nil {
 			return err
 		}
@@ -163,7 +167,8 @@ func BenchmarkFloor(b *testing.B) {
 		return err
 	}
 	launch := func(w, i int) error {
-		l := &Launch{Key: Key{JobID: uint32(w*each + i + 1)}, Path: script, Argv: []string{script}, Env: benchEnv(), Dir: work, UID: nobody, GID: nobody,
+		l := &Launch{Key: Key{JobID: uint32(w*each + i + 1)}, Path: script, Argv: []string{script}, Env: benchEnv(),
+			Dir: work, UID: nobody, GID: nobody,
 			Groups: []uint32{nobody}, Umask: 0o022, Stdout: os.DevNull, Stderr: os.DevNull}
 		l.Cgroup = dirsIn(b, fmt.Sprintf("gshim-floor-%d-%d-%d", os.Getpid(), w, i), "memory")
 		p, lerr := id.prepare(l)

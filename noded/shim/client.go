@@ -114,8 +114,8 @@ func (c *Client) readHello(ctx context.Context, nc *net.UnixConn, r *bufio.Reade
 // Info is what the gshim said about itself.
 func (c *Client) Info() Info { return c.info }
 
-// Events gives what happens, in batches, in order for each key. An event can come twice (also after a List). The channel
-// is closed when the connection ends; Err then says why. Whoever has a Client must read it.
+// Events gives what happens, in batches, in order for each key. An event can come twice (also after a List). The
+// channel is closed when the connection ends; Err then says why. Whoever has a Client must read it.
 func (c *Client) Events() <-chan []Event { return c.events }
 
 // Err is nil while the connection lives, afterwards an error that wraps ErrGone.

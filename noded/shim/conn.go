@@ -2,8 +2,8 @@
 
 package shim
 
-// conn.go is one client's connection on the server's side: a reader that hands orders to server.handle and a writer that
-// sends whatever has gathered since its last write.
+// conn.go is one client's connection on the server's side: a reader that hands orders to server.handle and a writer
+// that sends whatever has gathered since its last write.
 
 import (
 	"bufio"

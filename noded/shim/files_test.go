@@ -38,14 +38,21 @@ func TestFilesAsTheUser(t *testing.T) {
 		text   string // "" means it runs
 		stage  Stage
 	}{
-		{"stdout", func(l *Launch) { l.Stdout = "/etc/shadow" }, nil, "could not open stdout file /etc/shadow: permission denied", StageStdout},
-		{"stderr", func(l *Launch) { l.Stderr = "/etc/shadow"; l.Append = true }, nil, "could not open stderr file /etc/shadow: permission denied", StageStderr},
-		{"both", func(l *Launch) { l.Stdout, l.Stderr = "/etc/shadow", "/etc/shadow" }, nil, "could not open stdout file /etc/shadow: permission denied", StageStdout},
-		{"stdin", func(l *Launch) { l.Stdin = "/etc/shadow" }, nil, "could not open stdin file /etc/shadow: permission denied", StageStdin},
-		{"directory of root", func(l *Launch) { l.Stdout = private + "/x" }, nil, "could not open stdout file " + private + "/x: permission denied", StageStdout},
-		{"directory of another group", func(l *Launch) { l.Stdout = grouped + "/no" }, nil, "could not open stdout file " + grouped + "/no: permission denied", StageStdout},
+		{"stdout", func(l *Launch) { l.Stdout = "/etc/shadow" }, nil,
+			"could not open stdout file /etc/shadow: permission denied", StageStdout},
+		{"stderr", func(l *Launch) { l.Stderr = "/etc/shadow"; l.Append = true }, nil,
+			"could not open stderr file /etc/shadow: permission denied", StageStderr},
+		{"both", func(l *Launch) { l.Stdout, l.Stderr = "/etc/shadow", "/etc/shadow" }, nil,
+			"could not open stdout file /etc/shadow: permission denied", StageStdout},
+		{"stdin", func(l *Launch) { l.Stdin = "/etc/shadow" }, nil,
+			"could not open stdin file /etc/shadow: permission denied", StageStdin},
+		{"directory of root", func(l *Launch) { l.Stdout = private + "/x" }, nil, "could not open stdout file " + private +
+			"/x: permission denied", StageStdout},
+		{"directory of another group", func(l *Launch) { l.Stdout = grouped + "/no" }, nil, "could not open stdout file " +
+			grouped + "/no: permission denied", StageStdout},
 		{"directory of a supplementary group", func(l *Launch) { l.Stdout = grouped + "/yes" }, []uint32{someGroup}, "", 0},
-		{"program", func(l *Launch) { l.Path = private + "/p" }, nil, "could not run " + private + "/p: permission denied", StageExec},
+		{"program", func(l *Launch) { l.Path = private + "/p" }, nil, "could not run " + private + "/p: permission denied",
+			StageExec},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newScript(t, "true").as(nobody, nobody, c.groups...)
@@ -80,7 +87,8 @@ func TestOutputFiles(t *testing.T) {
 		fails      string // a part of the reason
 		want       string // of the file out
 	}{
-		{"one file for both, in order", "echo a; echo b >&2; echo c", func(l *script) { l.Stderr = l.Stdout }, "", "a\nb\nc\n"},
+		{"one file for both, in order", "echo a; echo b >&2; echo c", func(l *script) { l.Stderr = l.Stdout }, "",
+			"a\nb\nc\n"},
 		{"truncates", "echo new", func(l *script) { write(t, l.Stdout, "old and longer\n") }, "", "new\n"},
 		{"appends", "echo new", func(l *script) { write(t, l.Stdout, "old\n"); l.Append = true }, "", "old\nnew\n"},
 		{"two names of one file keep everything", "echo aaaa; echo b >&2; echo c", func(l *script) {
@@ -91,16 +99,23 @@ func TestOutputFiles(t *testing.T) {
 		}, "", "aaaa\nb\nc\n"},
 		{"relative to the directory", "echo x", func(l *script) { l.Stdout, l.Stderr = "out", "err" }, "", "x\n"},
 		{"stdin", "cat", func(l *script) { write(t, filepath.Join(l.dir, "in"), "hello\n"); l.Stdin = "in" }, "", "hello\n"},
-		{"nothing named", "cat; echo lost; echo lost >&2", func(l *script) { write(t, l.Stdout, ""); l.Stdout, l.Stderr = "", "" }, "", ""},
-		{"dev null", "echo lost", func(l *script) { write(t, l.Stdout, ""); l.Stdout, l.Stderr = "/dev/null", "/dev/null" }, "", ""},
+		{"nothing named", "cat; echo lost; echo lost >&2",
+			func(l *script) { write(t, l.Stdout, ""); l.Stdout, l.Stderr = "", "" }, "", ""},
+		{"dev null", "echo lost", func(l *script) { write(t, l.Stdout, ""); l.Stdout, l.Stderr = "/dev/null", "/dev/null" },
+			"", ""},
 		{"dev full", "echo lost || exit 0", func(l *script) { write(t, l.Stdout, ""); l.Stdout = "/dev/full" }, "", ""},
-		{"fifo that nobody reads", "echo x", func(l *script) { l.Stdout = fifo(l) }, "no such device or address (a FIFO that nobody reads", ""},
+		{"fifo that nobody reads", "echo x", func(l *script) { l.Stdout = fifo(l) },
+			"no such device or address (a FIFO that nobody reads", ""},
 		{"fifo as stdin", "cat; echo done", func(l *script) { l.Stdin = fifo(l) }, "", "done\n"},
 		{"a directory", "echo x", func(l *script) { l.Stdout = l.dir }, "is a directory", ""},
 		{"in no directory", "echo x", func(l *script) { l.Stdout = l.dir + "/none/out" }, "no such file or directory", ""},
 		{"missing stdin", "echo x", func(l *script) { l.Stdin = "none" }, "/none: no such file or directory", ""},
-		{"long name", "echo x", func(l *script) { l.Stdout = l.dir + "/" + strings.Repeat("x", 300) }, "file name too long", ""},
-		{"socket", "echo x", func(l *script) { l.Stdout = filepath.Join(filepath.Dir(fmt.Sprint(s.c.nc.RemoteAddr())), socketFile) }, "no such device or address", ""},
+		{"long name", "echo x", func(l *script) { l.Stdout = l.dir + "/" + strings.Repeat("x", 300) }, "file name too long",
+			""},
+		{"socket", "echo x", func(l *script) {
+			l.Stdout = filepath.Join(filepath.Dir(fmt.Sprint(s.c.nc.RemoteAddr())),
+				socketFile)
+		}, "no such device or address", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newScript(t, c.text)

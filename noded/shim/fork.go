@@ -131,9 +131,9 @@ func spawn(a *childArgs) (pid int, errno syscall.Errno) {
 	return int(r), syscall.Errno(a.errno)
 }
 
-// startTicks is field 22 of the child's /proc/PID/stat, its start in clock ticks since boot, as spawn has seen it; 0 where
-// a tick passed between the fork and the child's first moment, so that either could be right. To read the file would
-// be a tenth of what a launch costs.
+// startTicks is field 22 of the child's /proc/PID/stat, its start in clock ticks since boot, as spawn has seen it; 0
+// where a tick passed between the fork and the child's first moment, so that either could be right. To read the file
+// would be a tenth of what a launch costs.
 func (a *childArgs) startTicks() uint64 {
 	const tick = uint64(10 * time.Millisecond) // USER_HZ, the unit of /proc, is 100 on every machine that Go runs on
 	before, after := uint64(a.forked.Nano())/tick, uint64(a.born.Nano())/tick
@@ -149,7 +149,8 @@ func (a *childArgs) startTicks() uint64 {
 func blockAndFork(a *childArgs) uintptr {
 	entersyscall()
 	all, old := ^uint64(0), uint64(0)
-	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, sigSetMask, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&old)), sigSetBytes, 0, 0)
+	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, sigSetMask, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&old)),
+		sigSetBytes, 0, 0)
 	r := fork(a)
 	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, sigSetMask, uintptr(unsafe.Pointer(&old)), 0, sigSetBytes, 0, 0)
 	exitsyscall()
@@ -207,13 +208,15 @@ func child(a *childArgs) {
 		}
 	}
 	if len(a.cpus) != 0 {
-		if _, _, e := syscall.RawSyscall(unix.SYS_SCHED_SETAFFINITY, 0, uintptr(len(a.cpus)*8), uintptr(unsafe.Pointer(unsafe.SliceData(a.cpus)))); e != 0 {
+		if _, _, e := syscall.RawSyscall(unix.SYS_SCHED_SETAFFINITY, 0, uintptr(len(a.cpus)*8),
+			uintptr(unsafe.Pointer(unsafe.SliceData(a.cpus)))); e != 0 {
 			fail(a, StageCPUs, 0, e)
 			return
 		}
 	}
 	if a.memMode != 0 {
-		if _, _, e := syscall.RawSyscall(unix.SYS_SET_MEMPOLICY, a.memMode, uintptr(unsafe.Pointer(unsafe.SliceData(a.memNodes))), uintptr(len(a.memNodes)*64+1)); e != 0 {
+		if _, _, e := syscall.RawSyscall(unix.SYS_SET_MEMPOLICY, a.memMode,
+			uintptr(unsafe.Pointer(unsafe.SliceData(a.memNodes))), uintptr(len(a.memNodes)*64+1)); e != 0 {
 			fail(a, StageMemory, 0, e)
 			return
 		}
@@ -230,7 +233,8 @@ func child(a *childArgs) {
 	}
 	// 3. Files as the user. fsuid and fsgid decide about files; the rest of root stays for step 4.
 	if a.setIdentity {
-		if _, _, e := syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(a.groups)), uintptr(unsafe.Pointer(unsafe.SliceData(a.groups))), 0); e != 0 {
+		if _, _, e := syscall.RawSyscall(unix.SYS_SETGROUPS, uintptr(len(a.groups)),
+			uintptr(unsafe.Pointer(unsafe.SliceData(a.groups))), 0); e != 0 {
 			fail(a, StageIdentity, 0, e)
 			return
 		}
@@ -263,7 +267,8 @@ func child(a *childArgs) {
 	// 4. Limits, then the user for good, then the program.
 	for i := range a.limits {
 		l := &a.limits[i]
-		if _, _, e := syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, l.resource, uintptr(unsafe.Pointer(&l.lim)), 0, 0, 0); e != 0 {
+		if _, _, e := syscall.RawSyscall6(unix.SYS_PRLIMIT64, 0, l.resource, uintptr(unsafe.Pointer(&l.lim)), 0, 0,
+			0); e != 0 {
 			fail(a, StageLimit, i, e)
 			return
 		}
@@ -280,7 +285,8 @@ func child(a *childArgs) {
 	}
 	none := uint64(0)
 	syscall.RawSyscall6(unix.SYS_RT_SIGPROCMASK, sigSetMask, uintptr(unsafe.Pointer(&none)), 0, sigSetBytes, 0, 0)
-	_, _, e := syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(a.path)), uintptr(unsafe.Pointer(a.argv)), uintptr(unsafe.Pointer(a.envv)))
+	_, _, e := syscall.RawSyscall(unix.SYS_EXECVE, uintptr(unsafe.Pointer(a.path)), uintptr(unsafe.Pointer(a.argv)),
+		uintptr(unsafe.Pointer(a.envv)))
 	fail(a, StageExec, 0, e)
 }
 

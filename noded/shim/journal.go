@@ -30,7 +30,8 @@ const (
 	journalMagic1  = "GSHIMJ1\n" // of protocol 1: keys without a task
 	recordHead     = 8
 	maxRecordBytes = 4 << 20
-	compactBytes   = 1 << 20 // the file is rewritten when it has grown beyond this and four times what it had after the last time
+	// the file is rewritten when it has grown beyond this and four times what it had after the last time
+	compactBytes = 1 << 20
 )
 
 // Kinds of record. Append only.

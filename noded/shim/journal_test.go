@@ -24,7 +24,8 @@ func TestJournalShrinks(t *testing.T) {
 	for i := range uint32(20000) {
 		k := Key{JobID: i}
 		ev := Event{Kind: Exited, Key: k, Text: "some text to fill the file a little faster than reality does"}
-		if err := j.add(&record{kind: recIntent, key: k}, &record{kind: recDone, event: ev}, &record{kind: recAcked, keys: []Key{k}}); err != nil {
+		if err := j.add(&record{kind: recIntent, key: k}, &record{kind: recDone, event: ev},
+			&record{kind: recAcked, keys: []Key{k}}); err != nil {
 			t.Fatal(err)
 		}
 		if j.wantsRewrite() {

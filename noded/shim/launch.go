@@ -76,10 +76,12 @@ func (id *identity) prepare(l *Launch) (*prepared, *launchError) {
 		return nil, refuse(StageOrder, "%w", err)
 	}
 	if !id.root && int(l.UID) != id.uid {
-		return nil, refuse(StageOrder, "gshim runs as uid %d and can't start a job of uid %d: run gnoded as root to run other users' jobs", id.uid, l.UID)
+		return nil, refuse(StageOrder,
+			"gshim runs as uid %d and can't start a job of uid %d: run gnoded as root to run other users' jobs", id.uid, l.UID)
 	}
 	if !id.root && int(l.GID) != id.gid {
-		return nil, refuse(StageOrder, "gshim runs as gid %d and can't start a job with gid %d: run gnoded as root for that", id.gid, l.GID)
+		return nil, refuse(StageOrder, "gshim runs as gid %d and can't start a job with gid %d: run gnoded as root for that",
+			id.gid, l.GID)
 	}
 	p := &prepared{child: &childArgs{useClone: id.clone3, reset: id.reset, umask: uintptr(l.Umask)}}
 	if id.clone3 {
@@ -293,7 +295,8 @@ func (p *prepared) explain(l *Launch, forked bool, errno syscall.Errno) *launchE
 	case StageMemory:
 		return say(stage, "could not set memory policy %d over the memory nodes %v: %w", l.Mem.Mode, l.Mem.Nodes, errno)
 	case StageIdentity:
-		what := [...]string{fmt.Sprintf("%d supplementary groups", len(l.Groups)), fmt.Sprintf("group id %d", l.GID), fmt.Sprintf("user id %d", l.UID)}
+		what := [...]string{fmt.Sprintf("%d supplementary groups", len(l.Groups)), fmt.Sprintf("group id %d", l.GID),
+			fmt.Sprintf("user id %d", l.UID)}
 		return say(stage, "could not take %s: %w", what[p.child.index], errno)
 	case StageDir:
 		return say(stage, "could not change to the working directory %s, nor to /tmp: %w", l.Dir, errno)
@@ -307,7 +310,8 @@ func (p *prepared) explain(l *Launch, forked bool, errno syscall.Errno) *launchE
 		return say(stage, "could not make its standard input its controlling terminal: %w", errno)
 	case StageLimit:
 		r := p.child.limits[p.child.index]
-		return say(stage, "could not set %s to soft %s, hard %s: %w", limitName(int(r.resource)), limitText(r.lim.Cur), limitText(r.lim.Max), errno)
+		return say(stage, "could not set %s to soft %s, hard %s: %w", limitName(int(r.resource)), limitText(r.lim.Cur),
+			limitText(r.lim.Max), errno)
 	}
 	return say(StageExec, "could not run %s: %s", l.program(), execReason(l, errno))
 }
@@ -342,7 +346,8 @@ func execReason(l *Launch, errno syscall.Errno) string {
 				}
 			}
 		}
-		return fmt.Sprintf("arguments and environment are too long: %d bytes, the longest of %d beginning with %q", total, len(largest), clip(largest))
+		return fmt.Sprintf("arguments and environment are too long: %d bytes, the longest of %d beginning with %q", total,
+			len(largest), clip(largest))
 	case unix.ENOEXEC:
 		return "not a program of this machine and not a script beginning with #!"
 	case unix.ENOENT, unix.EACCES, unix.ENOTDIR, unix.ELOOP:

@@ -141,9 +141,12 @@ func TestStartTicks(t *testing.T) {
 func TestIdentity(t *testing.T) {
 	needRoot(t)
 	forBoth(t, func(t *testing.T, s *session) {
-		l := newScript(t, "id -u; id -g; id -G; grep -E '^(Uid|Gid|CapEff):' /proc/self/status").as(nobody, someGroup, 7, 8, 9)
+		l := newScript(t, "id -u; id -g; id -G; grep -E '^(Uid|Gid|CapEff):' /proc/self/status").as(nobody, someGroup, 7,
+			8, 9)
 		s.run(l.Launch)
-		want := fmt.Sprintf("%d\n%d\n%d 7 8 9\nUid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\nGid:\t%[2]d\t%[2]d\t%[2]d\t%[2]d\nCapEff:\t0000000000000000", nobody, someGroup, someGroup)
+		want := fmt.Sprintf("%d\n%d\n%d 7 8 "+
+			"9\nUid:\t%[1]d\t%[1]d\t%[1]d\t%[1]d\nGid:\t%[2]d\t%[2]d\t%[2]d\t%[2]d\nCapEff:\t0000000000000000", nobody,
+			someGroup, someGroup)
 		if got := l.out(t); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
@@ -161,7 +164,8 @@ func TestLimitsSeenByTheJob(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := newScript(t, "ulimit -Sn; ulimit -Hn; ulimit -Sc; ulimit -Ss; ulimit -Hs; ulimit -St")
-		l.Limits = []Limit{{unix.RLIMIT_NOFILE, 50, min(777, hard.Max)}, {unix.RLIMIT_CORE, 0, 0}, {unix.RLIMIT_STACK, 4 << 20, 16 << 20}, {unix.RLIMIT_CPU, 100, 200}}
+		l.Limits = []Limit{{unix.RLIMIT_NOFILE, 50, min(777, hard.Max)}, {unix.RLIMIT_CORE, 0, 0},
+			{unix.RLIMIT_STACK, 4 << 20, 16 << 20}, {unix.RLIMIT_CPU, 100, 200}}
 		s.run(l.Launch)
 		if got, want := l.out(t), fmt.Sprintf("50\n%d\n0\n4096\n16384\n100", min(777, hard.Max)); got != want {
 			t.Errorf("got\n%s\nwant\n%s (%s)", got, want, l.read(t, "err"))
@@ -253,9 +257,10 @@ func TestProgramsThatCannotRun(t *testing.T) {
 	dos := file("dos", "#!/bin/sh\r\necho\r\n", 0o755)
 	binary := file("binary", "\x00\x01\x02", 0o755)
 	for path, want := range map[string]string{
-		plain:       "could not run " + plain + ": permission denied",
-		gone:        "could not run " + gone + ": bad interpreter /usr/bin/pyhton3: no such file or directory",
-		dos:         "could not run " + dos + `: bad interpreter "/bin/sh\r" (the script has DOS line ends): no such file or directory`,
+		plain: "could not run " + plain + ": permission denied",
+		gone:  "could not run " + gone + ": bad interpreter /usr/bin/pyhton3: no such file or directory",
+		dos: "could not run " + dos +
+			`: bad interpreter "/bin/sh\r" (the script has DOS line ends): no such file or directory`,
 		binary:      "could not run " + binary + ": not a program of this machine and not a script beginning with #!",
 		"/no/where": "could not run /no/where: no such file or directory",
 		dir:         "could not run " + dir + ": permission denied",
@@ -350,7 +355,10 @@ func TestRefusedOrders(t *testing.T) {
 		"nice value 40 is not between -20 and 19":   func(l *Launch) { l.Nice = 40 },
 		"the working directory \"x\" is not an abs": func(l *Launch) { l.Dir = "x" },
 		"the stdout file has 5000 bytes":            func(l *Launch) { l.Stdout = strings.Repeat("x", 5000) },
-		"at most 6291456 can be passed":             func(l *Launch) { l.Argv = slices.Repeat([]string{strings.Repeat("x", 1<<20)}, 7) },
+		"at most 6291456 can be passed": func(l *Launch) {
+			l.Argv = slices.Repeat([]string{strings.Repeat("x",
+				1<<20)}, 7)
+		},
 	} {
 		l := newScript(t, "true")
 		set(l.Launch)
@@ -403,7 +411,8 @@ func TestAnswersWhileEventsWait(t *testing.T) {
 	defer c.Close()
 	var all []*Launch
 	for i := range 200 {
-		all = append(all, &Launch{Key: Key{JobID: uint32(i + 1)}, Argv: []string{"/bin/true"}, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())})
+		all = append(all, &Launch{Key: Key{JobID: uint32(i + 1)}, Argv: []string{"/bin/true"}, UID: uint32(os.Geteuid()),
+			GID: uint32(os.Getegid())})
 	}
 	if err := c.Launch(all...); err != nil {
 		t.Fatal(err)
@@ -433,7 +442,8 @@ func TestManyAtOnce(t *testing.T) {
 	var keys []Key
 	dir := workDir(t)
 	for i := range 400 {
-		l := &Launch{Key: Key{JobID: 900000 + uint32(i)}, Argv: []string{"/bin/sh", "-c", fmt.Sprintf("exit %d", i%200)}, UID: uint32(os.Geteuid()),
+		l := &Launch{Key: Key{JobID: 900000 + uint32(i)}, Argv: []string{"/bin/sh", "-c", fmt.Sprintf("exit %d", i%200)},
+			UID: uint32(os.Geteuid()),
 			GID: uint32(os.Getegid()), Stdout: filepath.Join(dir, fmt.Sprint(i))}
 		all, keys = append(all, l), append(keys, l.Key)
 	}

@@ -16,8 +16,8 @@ const (
 	maxForking = 256         // launches at once, stuck ones included; each holds a thread
 )
 
-// launchers is a queue of launches and the goroutines that work on it, which exist only while there is work. The queue is
-// bounded by maxEntries.
+// launchers is a queue of launches and the goroutines that work on it, which exist only while there is work. The queue
+// is bounded by maxEntries.
 type launchers struct {
 	wg   *sync.WaitGroup
 	most int // at once, beside those that are stuck

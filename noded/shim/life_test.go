@@ -81,7 +81,8 @@ func killShim(t *testing.T, s *session) {
 func TestShimKilled(t *testing.T) {
 	dir := newDir(t)
 	s := startIn(t, dir)
-	ended, lives, dies, killed, failed, acked := newScript(t, "exit 3"), waitFor(t, 0), waitFor(t, 0), waitFor(t, 0), newScript(t, ""), newScript(t, "true")
+	ended, lives, dies, killed, failed, acked := newScript(t, "exit 3"), waitFor(t, 0), waitFor(t, 0), waitFor(t, 0),
+		newScript(t, ""), newScript(t, "true")
 	failed.Argv = []string{"/no/where"}
 	s.launch(ended.Launch, lives.Launch, dies.Launch, killed.Launch, failed.Launch, acked.Launch)
 	s.wait(ended.Key, Exited)
@@ -101,7 +102,8 @@ func TestShimKilled(t *testing.T) {
 	if e := s.wait(ended.Key, Exited); e.Code != 3 || e.Unknown {
 		t.Errorf("ended before: %+v", e)
 	}
-	if e := s.wait(failed.Key, LaunchFailed); e.Text != "could not run /no/where: no such file or directory" || e.Errno != unix.ENOENT {
+	if e := s.wait(failed.Key, LaunchFailed); e.Text != "could not run /no/where: no such file or directory" ||
+		e.Errno != unix.ENOENT {
 		t.Errorf("failed before: %+v", e)
 	}
 	if e := s.wait(dies.Key, Exited); !e.Unknown || e.Text == "" || e.Code != 0 || e.PID != gone {
@@ -204,7 +206,8 @@ func TestReboot(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := Key{JobID: 1}
-	if err := j.add(&record{kind: recIntent, key: k}, &record{kind: recLaunched, event: Event{Kind: Launched, Key: k, PID: me.pid, StartTicks: me.ticks}}); err != nil {
+	if err := j.add(&record{kind: recIntent, key: k},
+		&record{kind: recLaunched, event: Event{Kind: Launched, Key: k, PID: me.pid, StartTicks: me.ticks}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := j.close(); err != nil {
@@ -262,7 +265,8 @@ func TestUpgrade(t *testing.T) {
 	until(t, "the connection to end", s.gone)
 	s = startIn(t, dir)
 	after := s.c.Info()
-	if after.PID != before.PID || after.Version != "2.0.0-test" || before.Version != "1.0.0-test" || after.Upgrades != 1 || !after.Started.Equal(before.Started) {
+	if after.PID != before.PID || after.Version != "2.0.0-test" || before.Version != "1.0.0-test" || after.Upgrades != 1 ||
+		!after.Started.Equal(before.Started) {
 		t.Errorf("before %+v, after %+v", before, after)
 	}
 	if e := s.wait(atOnce.Key, Exited); e.Code != 8 || e.Unknown {
@@ -290,8 +294,9 @@ func TestUpgradeUnderLoad(t *testing.T) {
 	work := workDir(t)
 	var all []*Launch
 	for i := range 60 {
-		all = append(all, &Launch{Key: Key{JobID: 800000 + uint32(i)}, Argv: []string{"/bin/sh", "-c", fmt.Sprintf("echo x >> %d; exit %d", i, i)},
-			Env: []string{"PATH=/bin:/usr/bin"}, Dir: work, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())})
+		all = append(all, &Launch{Key: Key{JobID: 800000 + uint32(i)},
+			Argv: []string{"/bin/sh", "-c", fmt.Sprintf("echo x >> %d; exit %d", i, i)},
+			Env:  []string{"PATH=/bin:/usr/bin"}, Dir: work, UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())})
 	}
 	s.launch(all[:20]...)
 	asked := make(chan error, 1)
@@ -361,12 +366,14 @@ func TestSignalsToShim(t *testing.T) {
 	job := waitFor(t, 0)
 	s.launch(job.Launch)
 	s.wait(job.Key, Launched)
-	for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE, unix.SIGUSR1} {
+	for _, sig := range []syscall.Signal{unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGPIPE,
+		unix.SIGUSR1} {
 		if err := unix.Kill(pid, sig); err != nil {
 			t.Fatal(err)
 		}
 	}
-	until(t, "SIGTERM to be refused", func() bool { return strings.Contains(mustRead(t, filepath.Join(dir, logFile)), "SIGTERM ignored") })
+	until(t, "SIGTERM to be refused",
+		func() bool { return strings.Contains(mustRead(t, filepath.Join(dir, logFile)), "SIGTERM ignored") })
 	if err := s.c.Shutdown(testContext(t)); err == nil || !strings.Contains(err.Error(), "1 processes still run") {
 		t.Errorf("Shutdown: %v", err)
 	}

@@ -99,7 +99,8 @@ func prepareDir(dir string) error {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
 	if int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s belongs to uid %d, but gshim runs as uid %d: give it a directory of its own", dir, st.Uid, os.Geteuid())
+		return fmt.Errorf("%s belongs to uid %d, but gshim runs as uid %d: give it a directory of its own", dir, st.Uid,
+			os.Geteuid())
 	}
 	if st.Mode&0o022 != 0 {
 		return fmt.Errorf("%s can be written by others (mode %#o): chmod go-w it", dir, st.Mode&0o7777)
@@ -150,8 +151,9 @@ func detach(dir string, args []string) error {
 		return err
 	}
 	defer r.Close()
-	p, err := os.StartProcess(self, append([]string{self}, args...), &os.ProcAttr{Dir: "/", Env: append(cleanEnv(), detachedEnv+"=1"),
-		Files: []*os.File{null, log, log, w}, Sys: &syscall.SysProcAttr{Setsid: true}})
+	p, err := os.StartProcess(self, append([]string{self}, args...),
+		&os.ProcAttr{Dir: "/", Env: append(cleanEnv(), detachedEnv+"=1"),
+			Files: []*os.File{null, log, log, w}, Sys: &syscall.SysProcAttr{Setsid: true}})
 	if err := errors.Join(err, w.Close()); err != nil {
 		return fmt.Errorf("start in the background: %w", err)
 	}
@@ -204,7 +206,8 @@ func serve(o serverOptions, args []string, foreground bool, ready *os.File) erro
 			}
 			ready = nil
 		}
-		o.Log.Info("gshim serves", "version", version.Version, "dir", o.Dir, "upgrades", s.info.Upgrades, "launches", len(s.entries))
+		o.Log.Info("gshim serves", "version", version.Version, "dir", o.Dir, "upgrades", s.info.Upgrades, "launches",
+			len(s.entries))
 		ctx, cancel := context.WithCancel(context.Background())
 		go obey(ctx, s, signals)
 		err = s.run()

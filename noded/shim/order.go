@@ -58,8 +58,8 @@ type Cgroup struct {
 
 func (c Cgroup) empty() bool { return c.V2 == "" && len(c.V1) == 0 }
 
-// Launch is the order to start one process. The process leads a new session, has no terminal unless it is given one, all
-// signals at their defaults and none blocked.
+// Launch is the order to start one process. The process leads a new session, has no terminal unless it is given one,
+// all signals at their defaults and none blocked.
 type Launch struct {
 	Key  Key
 	Path string   // what is executed, absolute; "" means Argv[0]
@@ -150,7 +150,8 @@ func (l *Launch) Check() error {
 		}
 	}
 	if l.Mem.Mode < 0 || l.Mem.Mode > maxMemMode || len(l.Mem.Nodes) > maxMemNode {
-		return fmt.Errorf("launch %v: memory policy %d over %d nodes is none that this program knows", l.Key, l.Mem.Mode, len(l.Mem.Nodes))
+		return fmt.Errorf("launch %v: memory policy %d over %d nodes is none that this program knows", l.Key, l.Mem.Mode,
+			len(l.Mem.Nodes))
 	}
 	for _, n := range l.Mem.Nodes {
 		if n < 0 || n > maxMemNode {
@@ -194,8 +195,10 @@ func (l *Launch) checkStrings() error {
 		}
 		return nil
 	}
-	named := []struct{ what, s string }{{"the program", l.Path}, {"the working directory", l.Dir}, {"the stdin file", l.Stdin},
-		{"the stdout file", l.Stdout}, {"the stderr file", l.Stderr}, {"the cgroup directory", l.Cgroup.V2}, {"the variable of the process id", l.PIDVar}}
+	named := []struct{ what, s string }{{"the program", l.Path}, {"the working directory", l.Dir},
+		{"the stdin file", l.Stdin},
+		{"the stdout file", l.Stdout}, {"the stderr file", l.Stderr}, {"the cgroup directory", l.Cgroup.V2},
+		{"the variable of the process id", l.PIDVar}}
 	for _, n := range named {
 		if err := one(n.what, n.s, MaxPathBytes); err != nil {
 			return err
@@ -214,7 +217,8 @@ func (l *Launch) checkStrings() error {
 		}
 	}
 	if total > maxLaunchBytes {
-		return fmt.Errorf("launch %v: arguments and environment have %d bytes, at most %d can be passed", l.Key, total, maxLaunchBytes)
+		return fmt.Errorf("launch %v: arguments and environment have %d bytes, at most %d can be passed", l.Key, total,
+			maxLaunchBytes)
 	}
 	return nil
 }

@@ -2,8 +2,8 @@
 
 package shim
 
-// orders.go is what gshim does with each order of a client. What an order starts goes on in launch.go's, signal.go's and
-// upgrade.go's own time; the rest is done at once.
+// orders.go is what gshim does with each order of a client. What an order starts goes on in launch.go's, signal.go's
+// and upgrade.go's own time; the rest is done at once.
 
 import (
 	"errors"
@@ -161,7 +161,8 @@ func (s *server) ack(keys []Key) (int, error) {
 		s.jmu.Unlock()
 	}
 	if len(early) > 0 {
-		err = errors.Join(err, fmt.Errorf("%v has not ended, so its end can't be acknowledged (and %d more)", early[0], len(early)-1))
+		err = errors.Join(err, fmt.Errorf("%v has not ended, so its end can't be acknowledged (and %d more)", early[0],
+			len(early)-1))
 	}
 	return len(gone), err
 }

@@ -15,8 +15,8 @@ import (
 // maxRights is how many descriptors may have arrived and not been asked for by a frame.
 const maxRights = 64
 
-// rightsReader reads a connection and keeps the descriptors that arrive with its bytes, in order. The kernel ends a read
-// behind bytes that came with descriptors, so they are never more than those of the frames that are being read.
+// rightsReader reads a connection and keeps the descriptors that arrive with its bytes, in order. The kernel ends a
+// read behind bytes that came with descriptors, so they are never more than those of the frames that are being read.
 type rightsReader struct {
 	nc  *net.UnixConn
 	oob [256]byte
@@ -79,8 +79,8 @@ func (r *rightsReader) close() {
 	r.fds = nil
 }
 
-// fdOf gives a file's descriptor and, unlike Fd, does not make it a blocking one: that would be so for everybody who has
-// the same file open. -1 for one that is closed.
+// fdOf gives a file's descriptor and, unlike Fd, does not make it a blocking one: that would be so for everybody who
+// has the same file open. -1 for one that is closed.
 func fdOf(f *os.File) int {
 	out := -1
 	raw, err := f.SyscallConn()

@@ -32,7 +32,8 @@ import (
 const (
 	maxConns = 16
 	maxProcs = 4 // of the Go scheduler: launches in flight take none
-	// gcPercent keeps the heap near 2 MiB instead of 4: gshim is a guest on a node, and what it lets go of in a launch is little.
+	// gcPercent keeps the heap near 2 MiB instead of 4: gshim is a guest on a node, and what it lets go of in a launch is
+	// little.
 	gcPercent = 50
 	maxOrders = 64
 )
@@ -118,7 +119,8 @@ func newServer(o serverOptions) (*server, error) {
 	} else {
 		s.resume = resume{Started: time.Now()}
 	}
-	s.info = Info{Protocol: Protocol, Version: version.Version, PID: os.Getpid(), Started: s.resume.Started, Upgrades: s.resume.Upgrades}
+	s.info = Info{Protocol: Protocol, Version: version.Version, PID: os.Getpid(), Started: s.resume.Started,
+		Upgrades: s.resume.Upgrades}
 	if s.lock == nil {
 		lock, err := takeLock(filepath.Join(o.Dir, lockFile))
 		if err != nil {
@@ -148,12 +150,14 @@ func newServer(o serverOptions) (*server, error) {
 }
 
 func (s *server) identify(o serverOptions) identity {
-	id := identity{uid: os.Geteuid(), gid: os.Getegid(), root: os.Geteuid() == 0, clone3: !o.NoClone3 && hasClone3(), reasons: errnoTexts()}
+	id := identity{uid: os.Geteuid(), gid: os.Getegid(), root: os.Geteuid() == 0, clone3: !o.NoClone3 && hasClone3(),
+		reasons: errnoTexts()}
 	// CLONE_CLEAR_SIGHAND leaves ignored what gshim was started with ignored, and a gshim below make or nohup was.
 	if id.reset = math.MaxUint64; id.clone3 {
 		id.reset = ignoredSignals()
 	}
-	id.limits = limitRules{have: ownLimit, mayRaise: mayRaiseLimits(), nrOpen: readNumber("/proc/sys/fs/nr_open", defaultNrOpen), openFiles: inheritedOpenFiles()}
+	id.limits = limitRules{have: ownLimit, mayRaise: mayRaiseLimits(),
+		nrOpen: readNumber("/proc/sys/fs/nr_open", defaultNrOpen), openFiles: inheritedOpenFiles()}
 	// getpriority(2), the system call, answers 20 - nice.
 	if n, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil {
 		id.nice = 20 - n
@@ -165,8 +169,8 @@ func (s *server) identify(o serverOptions) identity {
 	return id
 }
 
-// shield keeps the OOM killer off gshim, whose death would cost the exit statuses of all jobs, and returns what jobs get
-// back.
+// shield keeps the OOM killer off gshim, whose death would cost the exit statuses of all jobs, and returns what jobs
+// get back.
 func (s *server) shield() []byte {
 	const path = "/proc/self/oom_score_adj"
 	given := s.resume.OOMAdj
@@ -281,7 +285,8 @@ func (s *server) launch(e *entry, l *Launch) {
 		return
 	}
 	if errno := syscall.Errno(p.child.chdir); errno != 0 {
-		p.notes = append(p.notes, fmt.Sprintf("could not change to the working directory %s: %v; it runs in /tmp", l.Dir, errno))
+		p.notes = append(p.notes, fmt.Sprintf("could not change to the working directory %s: %v; it runs in /tmp", l.Dir,
+			errno))
 	}
 	ev := Event{Kind: Launched, Key: e.key, PID: pid, Started: started, Notes: p.notes}
 	if ev.StartTicks = p.child.startTicks(); ev.StartTicks == 0 {
@@ -296,7 +301,8 @@ func (s *server) launch(e *entry, l *Launch) {
 	err := s.journal.add(&record{kind: recLaunched, event: ev})
 	s.jmu.Unlock()
 	if err != nil {
-		s.log.Error("a launch is not in the journal; if gshim dies now its process has to be found by its cgroup", "job", e.key.JobID, "err", err)
+		s.log.Error("a launch is not in the journal; if gshim dies now its process has to be found by its cgroup", "job",
+			e.key.JobID, "err", err)
 	}
 	s.launched(e, ev, nil)
 }

@@ -139,7 +139,8 @@ func (s *server) signalTree(e *entry, sig syscall.Signal) (int, error) {
 			return reached, nil
 		}
 		if round == killRounds {
-			return reached, fmt.Errorf("%d processes of %v survive SIGKILL, the first is pid %d: they may hang in a device or on a file server",
+			return reached, fmt.Errorf("%d processes of %v survive SIGKILL, the first is pid %d: they may hang in a device or "+
+				"on a file server",
 				len(pids), e.key, pids[0].pid)
 		}
 		time.Sleep(pause) // paced by the kernel's own teardown
@@ -225,7 +226,8 @@ func (s *server) familyOf(e *entry) ([]process, error) {
 		return nil, err
 	}
 	leader := s.eventOf(e)
-	return family(all, leader.PID, leader.StartTicks, s.info.PID, func(pid int) bool { return hasEnv(pid, s.id.trackEntry(e.key)) }), nil
+	return family(all, leader.PID, leader.StartTicks, s.info.PID,
+		func(pid int) bool { return hasEnv(pid, s.id.trackEntry(e.key)) }), nil
 }
 
 // nothingLeft is the cheap answer for the usual job, which ends and leaves nothing: every survivor of a dead leader has

@@ -21,7 +21,8 @@ const daemonized = `( setsid sh -c 'sleep 1000 & echo $! > grandchild; echo $$ >
 
 func TestLeaderAndGroup(t *testing.T) {
 	s := start(t)
-	l := newScript(t, "sh -c 'trap \"echo child\" TERM; echo $$ > pid; while :; do sleep 0.01; done' & trap 'echo leader; exit 3' USR1; trap : TERM; while :; do sleep 0.01; done")
+	l := newScript(t, "sh -c 'trap \"echo child\" TERM; echo $$ > pid; while :; do sleep 0.01; done' & trap 'echo "+
+		"leader; exit 3' USR1; trap : TERM; while :; do sleep 0.01; done")
 	s.launch(l.Launch)
 	child := l.pidFrom(t, "pid")
 	ctx := testContext(t)
@@ -107,17 +108,21 @@ func TestTreeAfterTheEnd(t *testing.T) {
 func TestFamily(t *testing.T) {
 	all := []process{
 		{pid: 1, state: 'S', session: 1, ticks: 1},
-		{pid: 50, parent: 1, state: 'S', session: 50, ticks: 5},                                              // gshim
-		{pid: 100, parent: 50, state: 'S', session: 100, ticks: 10},                                          // leader
-		{pid: 101, parent: 100, state: 'S', session: 100, ticks: 11},                                         // its child
-		{pid: 102, parent: 101, state: 'S', session: 102, ticks: 12},                                         // left the session
-		{pid: 103, parent: 50, state: 'S', session: 100, ticks: 13},                                          // lost its parent
-		{pid: 104, parent: 50, state: 'S', session: 104, ticks: 14},                                          // lost both, is marked
-		{pid: 105, parent: 104, state: 'S', session: 104, ticks: 15},                                         // its child
-		{pid: 106, parent: 100, state: 'Z', session: 100, ticks: 16},                                         // dead
-		{pid: 200, parent: 50, state: 'S', session: 200, ticks: 20},                                          // another job
-		{pid: 201, parent: 200, state: 'S', session: 200, ticks: 21},                                         //
-		{pid: 300, parent: 301, state: 'S', session: 300}, {pid: 301, parent: 300, state: 'S', session: 300}, // torn reading: a loop
+		{pid: 50, parent: 1, state: 'S', session: 50, ticks: 5},      // gshim
+		{pid: 100, parent: 50, state: 'S', session: 100, ticks: 10},  // leader
+		{pid: 101, parent: 100, state: 'S', session: 100, ticks: 11}, // its child
+		// left the session
+		{pid: 102, parent: 101, state: 'S', session: 102, ticks: 12},
+		// lost its parent
+		{pid: 103, parent: 50, state: 'S', session: 100, ticks: 13},
+		// lost both, is marked
+		{pid: 104, parent: 50, state: 'S', session: 104, ticks: 14},
+		{pid: 105, parent: 104, state: 'S', session: 104, ticks: 15}, // its child
+		{pid: 106, parent: 100, state: 'Z', session: 100, ticks: 16}, // dead
+		{pid: 200, parent: 50, state: 'S', session: 200, ticks: 20},  // another job
+		{pid: 201, parent: 200, state: 'S', session: 200, ticks: 21}, //
+		// torn reading: a loop
+		{pid: 300, parent: 301, state: 'S', session: 300}, {pid: 301, parent: 300, state: 'S', session: 300},
 	}
 	marked := func(pid int) bool { return pid == 104 }
 	pids := func(l []process) (out []int) {
@@ -143,7 +148,8 @@ func TestParseStat(t *testing.T) {
 	if want := (process{42, 'S', 7, 42, 43, 987654}); err != nil || p != want {
 		t.Errorf("%+v %v", p, err)
 	}
-	for _, bad := range []string{"", "x", "1 (a", "1 a) S", "1 (a) S 1 2", "a (b) S 7 42 43 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 9"} {
+	for _, bad := range []string{"", "x", "1 (a", "1 a) S", "1 (a) S 1 2",
+		"a (b) S 7 42 43 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 9"} {
 		if _, err := parseStat([]byte(bad)); err == nil {
 			t.Errorf("%q: no error", bad)
 		}
@@ -240,7 +246,8 @@ func TestHangingLaunch(t *testing.T) {
 	}
 }
 
-// A launch into a frozen group of v1, as of a suspended job, holds one thread of gshim until it is thawed, and nothing else.
+// A launch into a frozen group of v1, as of a suspended job, holds one thread of gshim until it is thawed, and nothing
+// else.
 func TestHangingLaunchV1(t *testing.T) {
 	needRoot(t)
 	dir := filepath.Join("/sys/fs/cgroup/freezer", "gshim-test-"+strconv.Itoa(os.Getpid()))
@@ -269,7 +276,8 @@ func TestHangingLaunchV1(t *testing.T) {
 		t.Errorf("it does not hang: %+v", e)
 	}
 	// Nothing frozen dies on v1: who sends a signal is told so, and thaws.
-	if n, err := s.c.Signal(testContext(t), kill.Key, unix.SIGKILL, Leader); err == nil || !strings.Contains(err.Error(), "still being launched") {
+	if n, err := s.c.Signal(testContext(t), kill.Key, unix.SIGKILL, Leader); err == nil ||
+		!strings.Contains(err.Error(), "still being launched") {
 		t.Errorf("kill: %d %v", n, err)
 	}
 	state("THAWED")
@@ -308,7 +316,8 @@ func TestEntersAllCgroups(t *testing.T) {
 		if got, want := l.out(t), strconv.Itoa(len(c.V1)+1); got != want {
 			t.Errorf("the job is in %s of %s cgroups", got, want)
 		}
-		for _, f := range append([]string{"/proc/" + strconv.Itoa(s.c.Info().PID) + "/cgroup"}, threads(t, s.c.Info().PID)...) {
+		for _, f := range append([]string{"/proc/" + strconv.Itoa(s.c.Info().PID) + "/cgroup"},
+			threads(t, s.c.Info().PID)...) {
 			if now := mustRead(t, f); now != before {
 				t.Errorf("%s: gshim is in\n%s", f, now)
 			}

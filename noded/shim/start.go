@@ -60,7 +60,8 @@ func Connect(ctx context.Context, dir string) (*Client, []Event, error) {
 var ErrNotRunning = errors.New("no gshim runs")
 
 // Start connects to the gshim that serves o.Dir, or starts one. One that speaks another protocol is first upgraded to
-// o.Binary. Several callers at once get the same gshim. The gshim is nobody's child: it outlives the caller and leaves no zombie.
+// o.Binary. Several callers at once get the same gshim. The gshim is nobody's child: it outlives the caller and leaves
+// no zombie.
 func Start(ctx context.Context, o Options) (*Client, []Event, error) {
 	if !filepath.IsAbs(o.Dir) {
 		return nil, nil, fmt.Errorf("start gshim: the directory %q is not an absolute path", o.Dir)

@@ -49,7 +49,8 @@ func TestStartErrors(t *testing.T) {
 		{"not a gshim", t.TempDir(), "/bin/false", "exit status 1"},
 		{"not a directory", "/dev/null/x", "/bin/false", "not a directory"},
 	} {
-		if _, _, err := Start(testContext(t), Options{Dir: c.dir, Binary: c.binary}); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, _, err := Start(testContext(t), Options{Dir: c.dir, Binary: c.binary}); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -57,7 +58,8 @@ func TestStartErrors(t *testing.T) {
 	if err := os.Chmod(open, 0o777); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := Start(testContext(t), Options{Dir: open, Binary: filepath.Join(binaries, "gshim")}); err == nil || !strings.Contains(err.Error(), "can be written by others") {
+	if _, _, err := Start(testContext(t), Options{Dir: open, Binary: filepath.Join(binaries, "gshim")}); err == nil ||
+		!strings.Contains(err.Error(), "can be written by others") {
 		t.Errorf("open directory: %v", err)
 	}
 }

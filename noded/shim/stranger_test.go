@@ -113,7 +113,9 @@ func TestOrdinaryUser(t *testing.T) {
 	tmp := workDir(t)
 	bin := filepath.Join(tmp, "tests")
 	copyFile(t, os.Args[0], bin)
-	cmd := exec.Command(bin, "-test.run", "^(TestUnprivileged|TestShimKilled|TestUpgrade|TestOutputFiles|TestCleanProcess|TestTree.*|TestLimitsSeenByTheJob)$", "-test.v")
+	cmd := exec.Command(bin, "-test.run",
+		"^(TestUnprivileged|TestShimKilled|TestUpgrade|TestOutputFiles|TestCleanProcess|TestTree.*|TestLimitsSeenByTheJob)$",
+		"-test.v")
 	cmd.Dir = tmp
 	cmd.Env = append(os.Environ(), "GSHIM_TEST_BINARIES="+binaries, "HOME="+tmp, "TMPDIR=/tmp")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}

@@ -11,8 +11,8 @@ import (
 	"gbatch/internal/terminal"
 )
 
-// TestPassedFiles: a task writes into the pipe that came with its order, also with a second order in the same message, and
-// the server keeps nothing of it open.
+// TestPassedFiles: a task writes into the pipe that came with its order, also with a second order in the same message,
+// and the server keeps nothing of it open.
 func TestPassedFiles(t *testing.T) {
 	forBoth(t, func(t *testing.T, s *session) {
 		in, inW, err := os.Pipe()
@@ -132,7 +132,8 @@ func TestOldJournal(t *testing.T) {
 	e.cgroup(Cgroup{V2: "/x"})
 	b = append(b, frameRecord(e.b)...)
 	_, known, _, why := replay(b)
-	if why != nil || len(known) != 1 || known[0].key != (Key{JobID: 7, Attempt: 1, Step: -5}) || known[0].cgroup.V2 != "/x" {
+	if why != nil || len(known) != 1 || known[0].key != (Key{JobID: 7, Attempt: 1, Step: -5}) ||
+		known[0].cgroup.V2 != "/x" {
 		t.Fatalf("%v %+v", why, known)
 	}
 	if _, known, _, why = replay(image("boot", known)); why != nil || len(known) != 1 {

@@ -34,7 +34,8 @@ type resume struct {
 }
 
 func (r resume) String() string {
-	return fmt.Sprintf("%d,%d,%d,%d,%s", r.ListenFD, r.LockFD, r.Upgrades, r.Started.UnixNano(), strings.TrimSpace(r.OOMAdj))
+	return fmt.Sprintf("%d,%d,%d,%d,%s", r.ListenFD, r.LockFD, r.Upgrades, r.Started.UnixNano(),
+		strings.TrimSpace(r.OOMAdj))
 }
 
 func parseResume(s string) (resume, error) {
@@ -51,7 +52,8 @@ func parseResume(s string) (resume, error) {
 		}
 		nums[i] = n
 	}
-	return resume{ListenFD: int(nums[0]), LockFD: int(nums[1]), Upgrades: int(nums[2]), Started: time.Unix(0, nums[3]), OOMAdj: f[4]}, nil
+	return resume{ListenFD: int(nums[0]), LockFD: int(nums[1]), Upgrades: int(nums[2]), Started: time.Unix(0, nums[3]),
+		OOMAdj: f[4]}, nil
 }
 
 // upgrade is the order: wait for a quiet moment, answer, and stop with upgradeTo set.

@@ -120,7 +120,8 @@ func (e *encoder) launch(l *Launch) {
 }
 
 func (d *decoder) launch(o *order) Launch {
-	l := Launch{Key: d.key(), Path: d.str(), Argv: d.strs("arguments", MaxArgs), Env: d.strs("environment variables", MaxArgs),
+	l := Launch{Key: d.key(), Path: d.str(), Argv: d.strs("arguments", MaxArgs),
+		Env: d.strs("environment variables", MaxArgs),
 		Dir: d.str(), UID: d.u32(), GID: d.u32()}
 	for range d.count("groups", MaxGroups) {
 		l.Groups = append(l.Groups, d.u32())

@@ -11,17 +11,23 @@ import (
 )
 
 func sampleLaunch() Launch {
-	return Launch{Key: Key{JobID: math.MaxUint32, Attempt: 3, Step: -5}, Path: "/bin/sh", Argv: []string{"sh", "-c", "true"}, Env: []string{"A=1", "B="}, Dir: "/tmp",
-		UID: 1000, GID: 1001, Groups: []uint32{4, 0, math.MaxUint32}, Umask: 0o777, Stdin: "in", Stdout: "/out", Stderr: "/out", Append: true,
-		Limits: []Limit{{7, 1024, Unlimited}, {0, 0, 0}}, Cgroup: Cgroup{V1: []string{"/a", "/b"}, V2: "/c"}, Nice: -20, CPUs: []int{0, 127}, Terminal: true}
+	return Launch{Key: Key{JobID: math.MaxUint32, Attempt: 3, Step: -5}, Path: "/bin/sh",
+		Argv: []string{"sh", "-c", "true"}, Env: []string{"A=1", "B="}, Dir: "/tmp",
+		UID: 1000, GID: 1001, Groups: []uint32{4, 0, math.MaxUint32}, Umask: 0o777, Stdin: "in", Stdout: "/out",
+		Stderr: "/out", Append: true,
+		Limits: []Limit{{7, 1024, Unlimited}, {0, 0, 0}}, Cgroup: Cgroup{V1: []string{"/a", "/b"}, V2: "/c"}, Nice: -20,
+		CPUs: []int{0, 127}, Terminal: true}
 }
 
 func sampleEvents() []Event {
 	at := time.Unix(1700000000, 123456789)
 	return []Event{
-		{Kind: Launched, Key: Key{JobID: 1, Step: -5}, PID: 77, Started: at, StartTicks: 12345, Notes: []string{"one", "two"}},
-		{Kind: LaunchFailed, Key: Key{JobID: 2, Attempt: 1, Step: 0}, Text: "could not", Stage: StageStdout, Errno: 13, Ended: at},
-		{Kind: Exited, Key: Key{JobID: 3}, PID: math.MaxInt32, Started: at, StartTicks: math.MaxUint64, Code: 255, UserCPU: time.Second, SysCPU: 1, MaxRSSKB: 1 << 40, ReadB: 512, WriteB: 1 << 50, Faults: 3, Ended: at},
+		{Kind: Launched, Key: Key{JobID: 1, Step: -5}, PID: 77, Started: at, StartTicks: 12345,
+			Notes: []string{"one", "two"}},
+		{Kind: LaunchFailed, Key: Key{JobID: 2, Attempt: 1, Step: 0}, Text: "could not", Stage: StageStdout, Errno: 13,
+			Ended: at},
+		{Kind: Exited, Key: Key{JobID: 3}, PID: math.MaxInt32, Started: at, StartTicks: math.MaxUint64, Code: 255,
+			UserCPU: time.Second, SysCPU: 1, MaxRSSKB: 1 << 40, ReadB: 512, WriteB: 1 << 50, Faults: 3, Ended: at},
 		{Kind: Exited, Key: Key{JobID: 4}, PID: 9, Signal: 9, Core: true, Unknown: true, Text: "why"},
 		{Kind: Orphaned, Key: Key{JobID: 5}},
 	}
@@ -40,7 +46,8 @@ func sampleOrders() []order {
 
 func sampleReplies() []reply {
 	return []reply{
-		{kind: kindHello, info: Info{Protocol: Protocol, Version: version.Version, PID: 1, Started: time.Unix(5, 6), Upgrades: 7}},
+		{kind: kindHello, info: Info{Protocol: Protocol, Version: version.Version, PID: 1, Started: time.Unix(5, 6),
+			Upgrades: 7}},
 		{kind: kindEvents, seq: 9, events: sampleEvents()},
 		{kind: kindEvents},
 		{kind: kindDone, seq: 3, n: 4, err: "no"},
@@ -71,7 +78,9 @@ func TestFrozenEncoding(t *testing.T) {
 		fill func(*encoder)
 		want string
 	}{
-		{"hello", (&reply{kind: kindHello, info: Info{Protocol: 1, Version: "v", PID: 2, Started: time.Unix(0, 3), Upgrades: 4}}).encode, "\x08\x00\x00\x00\x40\x00\x02\x01v\x04\x06\x08"},
+		{"hello", (&reply{kind: kindHello,
+			info: Info{Protocol: 1, Version: "v", PID: 2, Started: time.Unix(0, 3), Upgrades: 4}}).encode,
+			"\x08\x00\x00\x00\x40\x00\x02\x01v\x04\x06\x08"},
 		{"upgrade", (&order{kind: kindUpgrade, seq: 5, path: "/x"}).encode, "\x05\x00\x00\x00\x08\x05\x02/x"},
 		{"done", (&reply{kind: kindDone, seq: 5, n: 1, err: "e"}).encode, "\x05\x00\x00\x00\x42\x05\x02\x01e"},
 	} {

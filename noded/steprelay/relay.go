@@ -1,6 +1,6 @@
-// Package steprelay is the process beside a step's tasks on a node other than their command's: it gives the tasks' pipes to
-// the command and the command's input to the tasks (internal/stepio). gshim starts it in the step's control group, as the
-// step's user, so it outlives gnoded; it ends by itself when the pipes do.
+// Package steprelay is the process beside a step's tasks on a node other than their command's: it gives the tasks'
+// pipes to the command and the command's input to the tasks (internal/stepio). gshim starts it in the step's control
+// group, as the step's user, so it outlives gnoded; it ends by itself when the pipes do.
 //
 // It owns nothing else: gnoded makes the pipes and says where the command is, in one message on the socket that is the
 // process's standard input, with the pipes' ends behind it.
@@ -53,8 +53,8 @@ type Order struct {
 	Pipes []Pipe
 }
 
-// Pipe is one task's end of a stream, seen from here; with stepio.Terminal as its stream the other side of its terminal, for
-// input and output.
+// Pipe is one task's end of a stream, seen from here; with stepio.Terminal as its stream the other side of its
+// terminal, for input and output.
 type Pipe struct {
 	Rank   int32
 	Stream uint8
@@ -184,7 +184,8 @@ func orEOF(err error) error {
 // Main is the program. It returns the exit status.
 func Main(stderr io.Writer) int {
 	// Signals are for the tasks, whose group this process is in.
-	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGPIPE, unix.SIGXCPU,
+	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM,
+		unix.SIGPIPE, unix.SIGXCPU,
 		unix.SIGVTALRM, unix.SIGPROF, unix.SIGWINCH, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
 	o, err := take(0)
 	if err != nil {
@@ -276,7 +277,8 @@ func serve(c *stepio.Conn, pipes []Pipe) int {
 	}
 }
 
-// copyOut sends what a task writes, whole lines together where they come soon enough. What a terminal shows goes at once.
+// copyOut sends what a task writes, whole lines together where they come soon enough. What a terminal shows goes at
+// once.
 func copyOut(c *stepio.Conn, p *Pipe) error {
 	buf := make([]byte, 0, 2*readBytes)
 	stream := p.Stream

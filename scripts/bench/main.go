@@ -163,7 +163,8 @@ func (b *bench) loop() error {
 		}
 	}
 	walls := sorted(all, func(c call) time.Duration { return c.wall })
-	fmt.Printf("%.0f %.1f %.1f %d\n", float64(len(all))/took.Seconds(), ms(at(walls, 0.5)), ms(at(walls, 0.99)), failed+b.calls-len(all))
+	fmt.Printf("%.0f %.1f %.1f %d\n", float64(len(all))/took.Seconds(), ms(at(walls, 0.5)), ms(at(walls, 0.99)), failed+
+		b.calls-len(all))
 	return nil
 }
 

@@ -73,7 +73,8 @@ func find(getenv func(string) string, etc string) (string, error) {
 	if up != "" {
 		places += " and " + up + "/gbatch.conf"
 	}
-	return "", fmt.Errorf("%w: looked at %s; start a cluster with `gbatch up`, or set %s to the configuration of yours", ErrNoConfig, places, EnvConf)
+	return "", fmt.Errorf("%w: looked at %s; start a cluster with `gbatch up`, or set %s to the configuration of yours",
+		ErrNoConfig, places, EnvConf)
 }
 
 // UpDir is the directory in which `gbatch up` keeps its cluster when it isn't

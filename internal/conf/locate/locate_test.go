@@ -44,7 +44,8 @@ func TestConfig(t *testing.T) {
 	}
 	// Nothing anywhere: the way out.
 	_, err := find(env("HOME", home), etc)
-	if !errors.Is(err, ErrNoConfig) || !strings.Contains(err.Error(), "gbatch up") || !strings.Contains(err.Error(), etc+"/gbatch.conf and "+home+"/.local/state/gbatch/up/gbatch.conf") {
+	if !errors.Is(err, ErrNoConfig) || !strings.Contains(err.Error(), "gbatch up") ||
+		!strings.Contains(err.Error(), etc+"/gbatch.conf and "+home+"/.local/state/gbatch/up/gbatch.conf") {
 		t.Errorf("nothing there: %v", err)
 	}
 	if _, err = find(env(), etc); !errors.Is(err, ErrNoConfig) {
@@ -58,7 +59,8 @@ func TestConfig(t *testing.T) {
 	check("XDG", xdg, "HOME", home, "XDG_STATE_HOME", filepath.Join(dir, "xdg"))
 	check("relative XDG doesn't count", up, "HOME", home, "XDG_STATE_HOME", "xdg")
 	gh := write(t, filepath.Join(dir, "gh/gbatch.conf"), "")
-	check("GBATCH_HOME", gh, "HOME", home, "XDG_STATE_HOME", filepath.Join(dir, "xdg"), "GBATCH_HOME", filepath.Join(dir, "gh"))
+	check("GBATCH_HOME", gh, "HOME", home, "XDG_STATE_HOME", filepath.Join(dir, "xdg"), "GBATCH_HOME",
+		filepath.Join(dir, "gh"))
 	slurm := write(t, filepath.Join(etc, "slurm.conf"), "")
 	check("/etc/gbatch/slurm.conf", slurm, "GBATCH_HOME", filepath.Join(dir, "gh"))
 	gb := write(t, filepath.Join(etc, "gbatch.conf"), "")

@@ -27,18 +27,21 @@ func explain(err error) error {
 	case errors.As(err, &plain):
 		return fmt.Errorf("it does not speak TLS: %w", err)
 	case errors.As(err, &unknown):
-		return fmt.Errorf("its certificate%s was not signed by this cluster's authority (ca.crt): it is of another cluster, or from before the authority was made anew (`gbatch cert issue` makes it a new one): %w",
+		return fmt.Errorf("its certificate%s was not signed by this cluster's authority (ca.crt): it is of another "+
+			"cluster, or from before the authority was made anew (`gbatch cert issue` makes it a new one): %w",
 			ofWhom(unknown.Cert), err)
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		return fmt.Errorf("its certificate%s is out of date: %w: %w", ofWhom(invalid.Cert), outOfDate(invalid.Cert), err)
 	case errors.As(err, &name):
-		return fmt.Errorf("it is%s, not a %s: %w", ofWhomElse(name.Certificate), strings.TrimSuffix(name.Host, roleSuffix), err)
+		return fmt.Errorf("it is%s, not a %s: %w", ofWhomElse(name.Certificate), strings.TrimSuffix(name.Host, roleSuffix),
+			err)
 	case errors.As(err, &unfit):
 		return fmt.Errorf("its certificate is not acceptable: %w", err)
 	case errors.As(err, &op) && op.Op == "remote error" && strings.Contains(op.Err.Error(), "no application protocol"):
 		return fmt.Errorf("it does not serve this protocol: %w", err)
 	case errors.As(err, &op) && op.Op == "remote error":
-		return fmt.Errorf("it refused this side's certificate, which must be in date and of the same cluster, by both hosts' clocks (`gbatch cert issue` makes a new one; its log says more): %w", err)
+		return fmt.Errorf("it refused this side's certificate, which must be in date and of the same cluster, by both "+
+			"hosts' clocks (`gbatch cert issue` makes a new one; its log says more): %w", err)
 	case errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("it did not finish the TLS handshake in %v: %w", HandshakeTimeout, err)
 	case errors.Is(err, io.EOF):

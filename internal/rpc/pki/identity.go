@@ -96,7 +96,8 @@ func checkName(what, s string) error {
 		return fmt.Errorf("%s %q: must have 1 to %d characters", what, s, maxName)
 	}
 	for i, r := range s {
-		ok := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || i > 0 && (r == '-' || r == '_' || r == '.')
+		ok := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || i > 0 &&
+			(r == '-' || r == '_' || r == '.')
 		if !ok {
 			return fmt.Errorf("%s %q: only letters, digits, '-', '_' and '.' are allowed, and a letter or digit first", what, s)
 		}

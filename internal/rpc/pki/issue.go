@@ -48,7 +48,8 @@ func initCA(dir, cluster string, now time.Time) error {
 	}
 	for _, name := range []string{caCert, caKey} {
 		if _, err := os.Lstat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("making a certificate authority: %s exists already; a new one would make every certificate of the cluster worthless (remove it by hand if that is meant)",
+			return fmt.Errorf("making a certificate authority: %s exists already; a new one would make every certificate of "+
+				"the cluster worthless (remove it by hand if that is meant)",
 				filepath.Join(dir, name))
 		}
 	}
@@ -91,7 +92,8 @@ func issue(caDir, role, name string, hosts []string, outDir string, now time.Tim
 	}
 	id := identity{cluster: ca.cluster, role: role, name: name}
 	tmpl := &x509.Certificate{
-		Subject:               pkix.Name{Organization: []string{id.cluster}, OrganizationalUnit: []string{role}, CommonName: name},
+		Subject: pkix.Name{Organization: []string{id.cluster}, OrganizationalUnit: []string{role},
+			CommonName: name},
 		NotBefore:             now.Add(-backdate),
 		NotAfter:              now.Add(CertLifetime),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
@@ -127,7 +129,8 @@ func addHost(tmpl *x509.Certificate, host string) error {
 		tmpl.IPAddresses = append(tmpl.IPAddresses, ip)
 		return nil
 	}
-	if host == "" || len(host) > 253 || strings.Trim(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != "" {
+	if host == "" || len(host) > 253 ||
+		strings.Trim(host, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != "" {
 		return fmt.Errorf("host %q is neither an address nor a host name", host)
 	}
 	if strings.HasSuffix(strings.ToLower(strings.TrimSuffix(host, ".")), roleSuffix) {
@@ -177,7 +180,8 @@ func writePair(dir, crtName, keyName string, tmpl, parent *x509.Certificate, sig
 	if err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(dir, keyName), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600); err != nil {
+	if err := writeFile(filepath.Join(dir, keyName), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+		0o600); err != nil {
 		return err
 	}
 	return writeFile(filepath.Join(dir, crtName), pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o644)

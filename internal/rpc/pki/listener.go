@@ -60,7 +60,8 @@ func Listen(addr string, cfg *tls.Config, log *slog.Logger, accepts ...Accept) (
 }
 
 func newListener(ln net.Listener, cfg *tls.Config, log *slog.Logger, accepts []Accept) (*Listener, error) {
-	if log == nil || cfg == nil || cfg.ClientAuth != tls.RequireAndVerifyClientCert || cfg.VerifyConnection == nil || len(accepts) == 0 {
+	if log == nil || cfg == nil || cfg.ClientAuth != tls.RequireAndVerifyClientCert || cfg.VerifyConnection == nil ||
+		len(accepts) == 0 {
 		return nil, errors.New("needs a log, a configuration from ServerTLS and a protocol")
 	}
 	l := &Listener{ln: ln, cfg: cfg.Clone(), log: log, protos: make(map[string]*protoListener), pending: list.New(),
@@ -76,7 +77,8 @@ func newListener(ln net.Listener, cfg *tls.Config, log *slog.Logger, accepts []A
 			}
 		}
 		roles[a.Proto] = a.Roles
-		l.protos[a.Proto] = &protoListener{addr: ln.Addr(), conns: make(chan net.Conn, AcceptQueue), done: make(chan struct{})}
+		l.protos[a.Proto] = &protoListener{addr: ln.Addr(), conns: make(chan net.Conn, AcceptQueue),
+			done: make(chan struct{})}
 		l.cfg.NextProtos = append(l.cfg.NextProtos, a.Proto)
 	}
 	verify := cfg.VerifyConnection

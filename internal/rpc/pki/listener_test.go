@@ -200,7 +200,8 @@ func TestPlainTCP(t *testing.T) {
 			if err := nc.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := io.WriteString(nc, in); err != nil && !strings.Contains(err.Error(), "reset") && !strings.Contains(err.Error(), "broken pipe") {
+			if _, err := io.WriteString(nc, in); err != nil && !strings.Contains(err.Error(), "reset") &&
+				!strings.Contains(err.Error(), "broken pipe") {
 				t.Fatal(err)
 			}
 			if got, err := d.call(t, dir, RoleNode, RoleCtld); err != nil {
@@ -310,8 +311,11 @@ func TestListenRefusesUnsafeConfigurations(t *testing.T) {
 		"client's":    func() (*Listener, error) { return Listen("127.0.0.1:0", client, log, rpcOnly) },
 		"no protocol": func() (*Listener, error) { return Listen("127.0.0.1:0", good, log) },
 		"twice":       func() (*Listener, error) { return Listen("127.0.0.1:0", good, log, rpcOnly, rpcOnly) },
-		"role":        func() (*Listener, error) { return Listen("127.0.0.1:0", good, log, Accept{ProtoRPC, []string{"king"}}) },
-		"address":     func() (*Listener, error) { return Listen("127.0.0.1:99999", good, log, rpcOnly) },
+		"role": func() (*Listener,
+			error) {
+			return Listen("127.0.0.1:0", good, log, Accept{ProtoRPC, []string{"king"}})
+		},
+		"address": func() (*Listener, error) { return Listen("127.0.0.1:99999", good, log, rpcOnly) },
 	} {
 		if l, err := listen(); err == nil {
 			t.Errorf("%s: listens on %s", name, l.Addr())

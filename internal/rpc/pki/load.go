@@ -29,7 +29,8 @@ func loadCA(dir string, now time.Time) (*authority, error) {
 	path := filepath.Join(dir, caCert)
 	data, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w; copy ca.crt from a controller, or make the cluster's authority with `gbatch cert init`", err)
+		return nil, fmt.Errorf("%w; copy ca.crt from a controller, or make the cluster's authority with `gbatch cert init`",
+			err)
 	}
 	if err != nil {
 		return nil, err
@@ -43,10 +44,12 @@ func loadCA(dir string, now time.Time) (*authority, error) {
 		err = fmt.Errorf("it is the certificate of %s", id)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s is not the certificate of a gbatch authority: %w; copy ca.crt from a controller", path, err)
+		return nil, fmt.Errorf("%s is not the certificate of a gbatch authority: %w; copy ca.crt from a controller", path,
+			err)
 	}
 	if err := checkDates(cert, now); err != nil {
-		return nil, fmt.Errorf("%s: %w; a new authority (`gbatch cert init` in a new directory) and new certificates for all daemons are due", path, err)
+		return nil, fmt.Errorf("%s: %w; a new authority (`gbatch cert init` in a new directory) and new certificates for "+
+			"all daemons are due", path, err)
 	}
 	pool := x509.NewCertPool()
 	pool.AddCert(cert)
@@ -57,7 +60,8 @@ func loadCAKey(dir string, ca *authority) (*ecdsa.PrivateKey, error) {
 	path := filepath.Join(dir, caKey)
 	data, err := readKey(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%w; certificates are issued where the authority's key is, on the host where `gbatch cert init` ran", err)
+		return nil, fmt.Errorf("%w; certificates are issued where the authority's key is, on the host where `gbatch cert "+
+			"init` ran", err)
 	}
 	if err != nil {
 		return nil, err
@@ -127,7 +131,8 @@ func loadPair(dir, role, name string, now time.Time) (*pair, error) {
 		return nil, fmt.Errorf("%s: %w; %s", crt, err, again)
 	}
 	for _, use := range []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth} {
-		opts := x509.VerifyOptions{Roots: ca.pool, CurrentTime: now, DNSName: role + roleSuffix, KeyUsages: []x509.ExtKeyUsage{use}}
+		opts := x509.VerifyOptions{Roots: ca.pool, CurrentTime: now, DNSName: role + roleSuffix,
+			KeyUsages: []x509.ExtKeyUsage{use}}
 		if _, err := cert.Leaf.Verify(opts); err != nil {
 			return nil, fmt.Errorf("%s was not signed by the authority in %s: %w; %s", crt, ca.path, err, again)
 		}
@@ -141,10 +146,12 @@ func checkDates(cert *x509.Certificate, now time.Time) error {
 	const day = time.DateTime + " MST"
 	switch {
 	case now.Before(cert.NotBefore):
-		return fmt.Errorf("it %w: it begins at %s and this host's clock says %s, so the clocks of this host and of the one that issued it differ; set them right (NTP)",
+		return fmt.Errorf("it %w: it begins at %s and this host's clock says %s, so the clocks of this host and of the one "+
+			"that issued it differ; set them right (NTP)",
 			errNotYet, cert.NotBefore.UTC().Format(day), now.UTC().Format(day))
 	case now.After(cert.NotAfter):
-		return fmt.Errorf("it expired at %s (this host's clock says %s)", cert.NotAfter.UTC().Format(day), now.UTC().Format(day))
+		return fmt.Errorf("it expired at %s (this host's clock says %s)", cert.NotAfter.UTC().Format(day),
+			now.UTC().Format(day))
 	}
 	return nil
 }
@@ -162,7 +169,8 @@ func readKey(path string) ([]byte, error) {
 		return nil, err
 	}
 	if st.Mode().Perm()&0o077 != 0 {
-		return nil, fmt.Errorf("%s has mode %04o: others than its owner can use this private key; run `chmod 600 %s`, and issue a new one if somebody may have read it",
+		return nil, fmt.Errorf("%s has mode %04o: others than its owner can use this private key; run `chmod 600 %s`, and "+
+			"issue a new one if somebody may have read it",
 			path, st.Mode().Perm(), path)
 	}
 	const maxKey = 64 << 10

@@ -19,7 +19,8 @@ import (
 
 func TestFilesAndModes(t *testing.T) {
 	dir := testCA(t, "tiny")
-	for name, mode := range map[string]fs.FileMode{caCert: 0o644, caKey: 0o600, "node-node1.crt": 0o644, "node-node1.key": 0o600} {
+	for name, mode := range map[string]fs.FileMode{caCert: 0o644, caKey: 0o600, "node-node1.crt": 0o644,
+		"node-node1.key": 0o600} {
 		if st, err := os.Stat(filepath.Join(dir, name)); err != nil || st.Mode() != mode {
 			t.Errorf("%s: %v, %v", name, st.Mode(), err)
 		}
@@ -76,13 +77,15 @@ func TestIssueElsewhereAndRenew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if leaf := p.cert.Leaf; strings.Join(leaf.DNSNames, " ") != "node.gbatch n7.example.org" || len(leaf.IPAddresses) != 2 || leaf.URIs[0].String() != "gbatch://c/node/n7" {
+	if leaf := p.cert.Leaf; strings.Join(leaf.DNSNames, " ") != "node.gbatch n7.example.org" ||
+		len(leaf.IPAddresses) != 2 || leaf.URIs[0].String() != "gbatch://c/node/n7" {
 		t.Errorf("names %v, addresses %v, URIs %v", leaf.DNSNames, leaf.IPAddresses, leaf.URIs)
 	}
 	if _, err := os.Stat(filepath.Join(out, caKey)); !errors.Is(err, fs.ErrNotExist) {
 		t.Error("the authority's key was copied")
 	}
-	if err := Issue(testCA(t, "d"), RoleNode, "n7", nil, out); err == nil || !strings.Contains(err.Error(), "is the certificate of another authority") {
+	if err := Issue(testCA(t, "d"), RoleNode, "n7", nil, out); err == nil ||
+		!strings.Contains(err.Error(), "is the certificate of another authority") {
 		t.Errorf("from another authority: %v", err)
 	}
 }
@@ -111,7 +114,8 @@ func TestIssueRefuses(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, caKey)); err != nil {
 		t.Fatal(err)
 	}
-	if err := Issue(dir, RoleNode, "n1", nil, dir); err == nil || !strings.Contains(err.Error(), "issued where the authority's key is") {
+	if err := Issue(dir, RoleNode, "n1", nil, dir); err == nil ||
+		!strings.Contains(err.Error(), "issued where the authority's key is") {
 		t.Errorf("without the key: %v", err)
 	}
 }
@@ -195,7 +199,8 @@ func TestLoadSaysWhatIsWrong(t *testing.T) {
 		if err := os.Chmod(dir+"/ca.key", 0o644); err != nil {
 			t.Fatal(err)
 		}
-		if err := Issue(dir, RoleNode, "n1", nil, dir); err == nil || !strings.Contains(err.Error(), "run `chmod 600 "+dir+"/ca.key`") {
+		if err := Issue(dir, RoleNode, "n1", nil, dir); err == nil ||
+			!strings.Contains(err.Error(), "run `chmod 600 "+dir+"/ca.key`") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -253,7 +258,8 @@ func TestIdentityOf(t *testing.T) {
 	}
 	for _, uris := range [][]string{
 		{}, {"https://c/node/n1"}, {"gbatch://c/node/n1", "gbatch://c/ctld/n1"}, {"gbatch://c"}, {"gbatch:///node/n1"},
-		{"gbatch://c/node"}, {"gbatch://c/node/"}, {"gbatch://c/king/n1"}, {"gbatch://c/node/n1/ctld"}, {"gbatch://c/node/..%2fn1"},
+		{"gbatch://c/node"}, {"gbatch://c/node/"}, {"gbatch://c/king/n1"}, {"gbatch://c/node/n1/ctld"},
+		{"gbatch://c/node/..%2fn1"},
 		{"gbatch://c/node/n1?x"}, {"gbatch://u@c/node/n1"}, {"gbatch://c/node/n1#x"}, {"gbatch://c:1/node/n1"},
 	} {
 		cert := &x509.Certificate{}

@@ -49,7 +49,10 @@ func TestStrangers(t *testing.T) {
 			t.Fatal(err)
 		}
 		ours.Certificates = theirs.Certificates // trusts the server, shows what the server doesn't trust
-		ours.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &theirs.Certificates[0], nil }
+		ours.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate,
+			error) {
+			return &theirs.Certificates[0], nil
+		}
 		_, err = callWith(d, ours)
 		refuses(t, err, "refused this side's certificate")
 		d.log.waitFor(t, "node node1 of cluster")

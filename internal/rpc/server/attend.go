@@ -12,8 +12,9 @@ const (
 	giveBackPace = time.Second // between two tries
 )
 
-// Attend takes a request's connection over, tells the client so with a frame of the request's kind, and waits until the client
-// has gone. It reports whether the client went without saying, by a frame of any kind, that it would; it did not where the server stops.
+// Attend takes a request's connection over, tells the client so with a frame of the request's kind, and waits until the
+// client has gone. It reports whether the client went without saying, by a frame of any kind, that it would; it did not
+// where the server stops.
 func Attend(ctx context.Context, r *Request) (vanished bool, err error) {
 	c, err := r.Hijack()
 	if err != nil {
@@ -26,8 +27,8 @@ func Attend(ctx context.Context, r *Request) (vanished bool, err error) {
 	return c.ReadFrame(&f) != nil && ctx.Err() == nil, nil
 }
 
-// GiveBack calls ask, which gives back what a client held that has vanished, until it succeeds, for an hour at most. It gives
-// the last error where nobody took it.
+// GiveBack calls ask, which gives back what a client held that has vanished, until it succeeds, for an hour at most. It
+// gives the last error where nobody took it.
 func GiveBack(ctx context.Context, ask func() error) error {
 	pace := time.NewTicker(giveBackPace)
 	defer pace.Stop()

@@ -64,7 +64,8 @@ func Serve(ctx context.Context, ln net.Listener, h Handler, o Options) error {
 	if o.Log == nil || h == nil {
 		return errors.Join(errors.New("rpc server: needs a handler and a log"), ln.Close())
 	}
-	s := &server{h: h, o: o.withDefaults(), ln: ln, users: make(map[uint32]int), refusals: make(chan struct{}, maxRefusals)}
+	s := &server{h: h, o: o.withDefaults(), ln: ln, users: make(map[uint32]int),
+		refusals: make(chan struct{}, maxRefusals)}
 	ctx, cancel := context.WithCancel(ctx)
 	defer s.wg.Wait()
 	defer cancel()
@@ -121,7 +122,8 @@ func (s *server) start(ctx context.Context, nc net.Conn) {
 	}
 	s.mu.Unlock()
 	if full {
-		s.refuse(nc, rpc.Errorf(rpc.CodeBusy, "the daemon is busy: all %d connections are taken; try again in a moment", s.o.MaxConns))
+		s.refuse(nc, rpc.Errorf(rpc.CodeBusy, "the daemon is busy: all %d connections are taken; try again in a moment",
+			s.o.MaxConns))
 		return
 	}
 	s.wg.Go(func() {
@@ -159,7 +161,8 @@ func (s *server) serve(ctx context.Context, nc net.Conn) (kept bool) {
 	}
 	if u, ok := peer.User(); ok && u.UID != 0 {
 		if !s.admit(u.UID) {
-			s.refuse(nc, rpc.Errorf(rpc.CodeBusy, "you have %d connections open to this daemon, as many as one user may; try again in a moment",
+			s.refuse(nc, rpc.Errorf(rpc.CodeBusy,
+				"you have %d connections open to this daemon, as many as one user may; try again in a moment",
 				s.o.MaxConnsPerUser))
 			return true
 		}
@@ -232,7 +235,8 @@ func (s *server) stranger(ctx context.Context, nc net.Conn, err error) {
 	suppressed, ok := s.noise.allow(time.Now())
 	s.mu.Unlock()
 	if ok {
-		s.o.Log.Warn("closed a connection", "listener", s.ln.Addr().String(), "from", addrOf(nc), "err", err, "suppressed", suppressed)
+		s.o.Log.Warn("closed a connection", "listener", s.ln.Addr().String(), "from", addrOf(nc), "err", err, "suppressed",
+			suppressed)
 	}
 }
 

@@ -94,7 +94,8 @@ func TestAnswers(t *testing.T) {
 				{kindSecret, rpc.Error{Code: rpc.CodeInternal, Text: "internal error in the daemon; its log says more"}},
 				{kindPanic, rpc.Error{Code: rpc.CodeInternal, Text: "internal error in the daemon; its log says more"}},
 				{kindSilent, rpc.Error{Code: rpc.CodeInternal, Text: "internal error in the daemon; its log says more"}},
-				{kindHuge, rpc.Error{Code: rpc.CodeTooLarge, Text: "a message of 67108865 bytes is over the limit of 67108864 bytes (64 MiB)"}},
+				{kindHuge, rpc.Error{Code: rpc.CodeTooLarge,
+					Text: "a message of 67108865 bytes is over the limit of 67108864 bytes (64 MiB)"}},
 			}
 			for _, tt := range errs {
 				_, err := c.Call(ctx, tt.kind, nil)
@@ -111,7 +112,8 @@ func TestAnswers(t *testing.T) {
 			}
 		})
 	}
-	for _, says := range []string{"password is 1234", "request handler panicked", "server_test.go", "request handler gave no answer", "peer=\"uid"} {
+	for _, says := range []string{"password is 1234", "request handler panicked", "server_test.go",
+		"request handler gave no answer", "peer=\"uid"} {
 		if !s.log.has(says) {
 			t.Errorf("the log doesn't say %q", says)
 		}
@@ -128,12 +130,14 @@ func TestRequestTooLarge(t *testing.T) {
 	c := rpc.Client(nc, rpc.ConnOptions{})
 	defer c.Close()
 	var e *rpc.Error
-	if _, err := c.Call(context.Background(), 1, make([]byte, 20000000)); !errors.As(err, &e) || e.Code != rpc.CodeTooLarge || !strings.Contains(e.Text, want) {
+	if _, err := c.Call(context.Background(), 1, make([]byte, 20000000)); !errors.As(err, &e) ||
+		e.Code != rpc.CodeTooLarge || !strings.Contains(e.Text, want) {
 		t.Errorf("got %v, want %q", err, want)
 	}
 	// A command's own limit says so before anything is sent, and leaves the connection usable.
 	u := s.dial(t)
-	if _, err := u.Call(context.Background(), 1, make([]byte, rpc.MaxRequest+1)); !errors.As(err, &e) || e.Code != rpc.CodeTooLarge {
+	if _, err := u.Call(context.Background(), 1, make([]byte, rpc.MaxRequest+1)); !errors.As(err, &e) ||
+		e.Code != rpc.CodeTooLarge {
 		t.Errorf("got %v", err)
 	}
 	if _, err := u.Call(context.Background(), 1, make([]byte, 1000)); err != nil {
@@ -214,7 +218,8 @@ func TestHijack(t *testing.T) {
 	}
 	t.Run("mux", func(t *testing.T) {
 		var e *rpc.Error
-		if _, err := s.dialMux(t).Call(context.Background(), kindWait, nil); !errors.As(err, &e) || e.Code != rpc.CodeBadRequest {
+		if _, err := s.dialMux(t).Call(context.Background(), kindWait, nil); !errors.As(err, &e) ||
+			e.Code != rpc.CodeBadRequest {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -275,7 +280,8 @@ func TestLimitPerUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	var e *rpc.Error
-	if _, err := s.dial(t).Call(context.Background(), kindEcho, nil); !errors.As(err, &e) || e.Code != rpc.CodeBusy || !strings.Contains(e.Text, "you have 1 connections") {
+	if _, err := s.dial(t).Call(context.Background(), kindEcho, nil); !errors.As(err, &e) || e.Code != rpc.CodeBusy ||
+		!strings.Contains(e.Text, "you have 1 connections") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -342,7 +348,8 @@ func TestStrangersOnUnix(t *testing.T) {
 			}
 		})
 	}
-	eventually(t, "a line that names the stranger", func() bool { return s.log.has("not the gbatch protocol") && s.log.has("uid ") })
+	eventually(t, "a line that names the stranger",
+		func() bool { return s.log.has("not the gbatch protocol") && s.log.has("uid ") })
 	if _, err := s.dial(t).Call(context.Background(), kindEcho, nil); err != nil {
 		t.Errorf("after them: %v", err)
 	}

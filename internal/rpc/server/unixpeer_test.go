@@ -85,7 +85,8 @@ func TestPeerIsSelf(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(groups)
-	if want := fmt.Sprintf("true uid %d gid %d groups %v pid %d", os.Getuid(), os.Getgid(), groups, os.Getpid()); string(f.Body) != want {
+	if want := fmt.Sprintf("true uid %d gid %d groups %v pid %d", os.Getuid(), os.Getgid(), groups,
+		os.Getpid()); string(f.Body) != want {
 		t.Errorf("got %q, want %q", f.Body, want)
 	}
 }

@@ -21,7 +21,8 @@ type Level struct {
 	Usage  int64   // of the node and everything below it
 	Shares float64 // S: shares as a part of its own and its siblings', 0 to 1
 	Used   float64 // U: usage as a part of the account's, 0 to 1
-	LF     float64 // level fair-share S/U: 0 to +Inf, above 1 for those that are owed something. +Inf without usage, 0 without shares
+	// level fair-share S/U: 0 to +Inf, above 1 for those that are owed something. +Inf without usage, 0 without shares
+	LF     float64
 	Factor float64 // users only: rank / number of users, above 0 and at most 1
 }
 

@@ -206,7 +206,8 @@ func TestOrderOfAccounts(t *testing.T) {
 					k++
 				}
 				if la, lb := out[pa[k]].LF, out[pb[k]].LF; la > lb && out[a].Factor <= out[b].Factor {
-					t.Fatalf("seed %d: user %d (%v) below %d (%v), its branch has %v against %v", seed, a, out[a].Factor, b, out[b].Factor, la, lb)
+					t.Fatalf("seed %d: user %d (%v) below %d (%v), its branch has %v against %v", seed, a, out[a].Factor, b,
+						out[b].Factor, la, lb)
 				}
 			}
 		}

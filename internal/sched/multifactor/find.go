@@ -54,7 +54,8 @@ func (f *finder) place(account, user string) (int, uint32) {
 			return int(k), h
 		}
 		if s.hash == h && int(s.size) == len(account) && int(s.more) == len(user) {
-			if at := f.names[s.from:][:len(account)+len(user)]; string(at[:len(account)]) == account && string(at[len(account):]) == user {
+			if at := f.names[s.from:][:len(account)+len(user)]; string(at[:len(account)]) == account &&
+				string(at[len(account):]) == user {
 				return int(k), h
 			}
 		}

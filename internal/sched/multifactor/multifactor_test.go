@@ -26,7 +26,8 @@ func newWorld(t *testing.T, p model.Priority, parts ...*model.Partition) *world 
 	for i := range 10 {
 		n := fmt.Sprintf("n%d", i)
 		names = append(names, n)
-		cfg.Nodes = append(cfg.Nodes, &model.NodeDef{Name: n, CPUs: 10, MemMiB: 1000, Gres: []model.GresDef{{Name: "gpu", Type: "h100", Count: 4}}})
+		cfg.Nodes = append(cfg.Nodes, &model.NodeDef{Name: n, CPUs: 10, MemMiB: 1000,
+			Gres: []model.GresDef{{Name: "gpu", Type: "h100", Count: 4}}})
 	}
 	if parts == nil {
 		parts = []*model.Partition{{Name: "p", PriorityJobFactor: 1}}
@@ -96,7 +97,8 @@ func (w *world) run(at model.Time, account, user string, cpus int, seconds int64
 	}
 	j := w.submit(at, account, user, nil)
 	alloc := &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n0", CPUs: model.UpTo(cpus)}}}
-	w.apply(at, &state.Starts{Plan: model.Plan{Starts: []model.Start{{Job: j.ID, Task: model.NoTask, Partition: "p", LimitS: 1e6, Alloc: alloc}}}})
+	w.apply(at, &state.Starts{Plan: model.Plan{Starts: []model.Start{{Job: j.ID, Task: model.NoTask, Partition: "p",
+		LimitS: 1e6, Alloc: alloc}}}})
 	if seconds > 0 {
 		end := at.Add(seconds)
 		w.apply(end, &state.Reports{Reports: []state.Report{{Kind: state.Ended, Job: j.ID, Attempt: 1, At: end}}})
@@ -108,7 +110,8 @@ func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 // Three users of two accounts, the shares and the usage of the published example: who has used least of what is due
 // goes first, and usage of a half-life ago counts for half.
 func TestWorkedExample(t *testing.T) {
-	w := newWorld(t, model.Priority{WeightFairShare: 10000, WeightAge: 1000, WeightQOS: 10000, MaxAgeS: 7 * 86400, HalfLifeS: 14 * 86400})
+	w := newWorld(t, model.Priority{WeightFairShare: 10000, WeightAge: 1000, WeightQOS: 10000, MaxAgeS: 7 * 86400,
+		HalfLifeS: 14 * 86400})
 	w.accounts(`
 research root 50
 engineering root 30
@@ -176,27 +179,37 @@ func TestFactors(t *testing.T) {
 		{"nothing is at least 1", given{WeightAge: 1, MaxAgeS: 100}, nil, "p", 0, 1},
 		{"age", given{WeightAge: 1000, MaxAgeS: 1000}, nil, "p", 250, 250},
 		{"age ends at its most", given{WeightAge: 1000, MaxAgeS: 1000}, nil, "p", 5000, 1000},
-		{"age waits for eligibility", given{WeightAge: 1000, MaxAgeS: 1000}, func(s *model.Spec) { s.Begin = epoch.Add(9000) }, "p", 250, 1},
-		{"ACCRUE_ALWAYS doesn't", given{WeightAge: 1000, MaxAgeS: 1000, Flags: model.PrioAccrueAlways}, func(s *model.Spec) { s.Begin = epoch.Add(9000) }, "p", 250, 250},
+		{"age waits for eligibility", given{WeightAge: 1000, MaxAgeS: 1000},
+			func(s *model.Spec) { s.Begin = epoch.Add(9000) }, "p", 250, 1},
+		{"ACCRUE_ALWAYS doesn't", given{WeightAge: 1000, MaxAgeS: 1000, Flags: model.PrioAccrueAlways},
+			func(s *model.Spec) { s.Begin = epoch.Add(9000) }, "p", 250, 250},
 		{"partition", given{WeightPartition: 1000}, nil, "p", 0, 250},
 		{"the best partition", given{WeightPartition: 1000}, nil, "q", 0, 1000},
 		{"NO_NORMAL_PART", given{WeightPartition: 1000, Flags: model.PrioNoNormalPart}, nil, "q", 0, 40000},
 		{"QOS", given{WeightQOS: 1000}, func(s *model.Spec) { s.QOS = "high" }, "p", 0, 750},
-		{"NO_NORMAL_QOS", given{WeightQOS: 10, Flags: model.PrioNoNormalQOS}, func(s *model.Spec) { s.QOS = "high" }, "p", 0, 3000},
-		{"size: mean of nodes and CPUs", given{WeightJobSize: 1000}, func(s *model.Spec) { s.MinNodes, s.Tasks = 2, 40 }, "p", 0, 300},
-		{"favor small", given{WeightJobSize: 1000, FavorSmall: true}, func(s *model.Spec) { s.MinNodes, s.Tasks = 2, 40 }, "p", 0, 700},
-		{"size over time", given{WeightJobSize: 1000, Flags: model.PrioSizeRelative}, func(s *model.Spec) { s.Tasks, s.LimitS = 50, 120 }, "p", 0, 250},
-		{"size over the partition's time", given{WeightJobSize: 1000, Flags: model.PrioSizeRelative}, func(s *model.Spec) { s.Tasks = 60 }, "q", 0, 10},
-		{"TRES of the partition", given{WeightTRES: []model.TRESWeight{{TRES: "cpu", Micros: 1000e6, Per: 1}, {TRES: "gres/gpu:h100", Micros: 2000e6, Per: 1}}},
+		{"NO_NORMAL_QOS", given{WeightQOS: 10, Flags: model.PrioNoNormalQOS}, func(s *model.Spec) { s.QOS = "high" }, "p", 0,
+			3000},
+		{"size: mean of nodes and CPUs", given{WeightJobSize: 1000}, func(s *model.Spec) { s.MinNodes, s.Tasks = 2, 40 }, "p",
+			0, 300},
+		{"favor small", given{WeightJobSize: 1000, FavorSmall: true}, func(s *model.Spec) { s.MinNodes, s.Tasks = 2, 40 },
+			"p", 0, 700},
+		{"size over time", given{WeightJobSize: 1000, Flags: model.PrioSizeRelative},
+			func(s *model.Spec) { s.Tasks, s.LimitS = 50, 120 }, "p", 0, 250},
+		{"size over the partition's time", given{WeightJobSize: 1000, Flags: model.PrioSizeRelative},
+			func(s *model.Spec) { s.Tasks = 60 }, "q", 0, 10},
+		{"TRES of the partition", given{WeightTRES: []model.TRESWeight{{TRES: "cpu", Micros: 1000e6, Per: 1},
+			{TRES: "gres/gpu:h100", Micros: 2000e6, Per: 1}}},
 			func(s *model.Spec) {
 				s.Tasks, s.Gres = 10, []model.GresReq{{Name: "gpu", Type: "h100", Count: 8, Per: model.PerJob}}
 			}, "p", 0, 500},
-		{"NO_NORMAL_TRES", given{WeightTRES: []model.TRESWeight{{TRES: "mem", Micros: 2e6, Per: 1024}}, Flags: model.PrioNoNormalTRES},
+		{"NO_NORMAL_TRES", given{WeightTRES: []model.TRESWeight{{TRES: "mem", Micros: 2e6, Per: 1024}},
+			Flags: model.PrioNoNormalTRES},
 			func(s *model.Spec) { s.MemPerNode = 10240 }, "p", 0, 20},
 		{"nice", given{WeightQOS: 1000}, func(s *model.Spec) { s.Nice = 100 }, "p", 0, 400},
 		{"nice never holds", given{WeightQOS: 1000}, func(s *model.Spec) { s.Nice = 10000 }, "p", 0, 1},
 		{"set by hand", given{WeightQOS: 1000}, func(s *model.Spec) { s.PrioReq = 7 }, "p", 0, 1000},
-		{"all together", given{WeightQOS: 1000, WeightAge: 100, MaxAgeS: 100, WeightPartition: 10}, func(s *model.Spec) { s.Nice = -5 }, "q", 50, 565},
+		{"all together", given{WeightQOS: 1000, WeightAge: 100, MaxAgeS: 100, WeightPartition: 10},
+			func(s *model.Spec) { s.Nice = -5 }, "q", 50, 565},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, c.conf, two...)

@@ -199,7 +199,8 @@ func (o *Order) At() model.Time { return o.now }
 // Tree gives the shares at that moment.
 func (o *Order) Tree() *Tree { return o.tree }
 
-// Priority gives a job's priority in one of its partitions: 0 for one that is held, what was set by hand, or at least 1.
+// Priority gives a job's priority in one of its partitions: 0 for one that is held, what was set by hand, or at least
+// 1.
 func (o *Order) Priority(j *model.Job, part *model.Partition) uint64 {
 	if fixed, ok := o.fixed(j); ok {
 		return uint64(fixed)

@@ -19,8 +19,9 @@ type Share struct {
 	Partition string // of an association for one partition
 	UID       uint32 // of a user with usage
 	Depth     int
-	Assoc     *model.Association // nil for who is known only by having used something, or from Accounts= in the configuration
-	Shares    int64              // raw
+	// nil for who is known only by having used something, or from Accounts= in the configuration
+	Assoc     *model.Association
+	Shares    int64 // raw
 	UseParent bool
 	Usage     int64 // of it and all below it, thousandths of a billing unit's second
 	NormUsage float64
@@ -175,7 +176,8 @@ func (b *builder) collect() {
 		account(name, model.RootAccount)
 	}
 	b.v.Associations(func(a *model.Association) bool {
-		s := Share{Account: a.Account, User: a.User, Partition: a.Partition, Assoc: a, Shares: a.Shares, UseParent: a.Shares == model.ShareOfParent}
+		s := Share{Account: a.Account, User: a.User, Partition: a.Partition, Assoc: a, Shares: a.Shares,
+			UseParent: a.Shares == model.ShareOfParent}
 		if a.User == "" {
 			s.Parent = b.accounts[a.Account].Parent
 			b.accounts[a.Account] = s
@@ -224,7 +226,8 @@ func (t *Tree) rank() {
 	nodes := make([]fairtree.Node, len(t.Rows))
 	for i := range t.Rows {
 		r := &t.Rows[i]
-		nodes[i] = fairtree.Node{Parent: r.up, User: r.User != "", UseParent: r.UseParent, Shares: max(r.Shares, 0), Usage: r.Usage}
+		nodes[i] = fairtree.Node{Parent: r.up, User: r.User != "", UseParent: r.UseParent, Shares: max(r.Shares, 0),
+			Usage: r.Usage}
 	}
 	levels, err := fairtree.Rank(nodes, nil)
 	if err != nil { // the rows are laid as a tree

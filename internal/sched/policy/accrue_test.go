@@ -8,15 +8,18 @@ import (
 	"gbatch/internal/state"
 )
 
-// TestAccrueLimit: the wait of a job that MaxJobsAccruePU keeps from ageing counts for nothing until another makes room.
+// TestAccrueLimit: the wait of a job that MaxJobsAccruePU keeps from ageing counts for nothing until another makes
+// room.
 func TestAccrueLimit(t *testing.T) {
 	c := newCluster(t, 4, Default())
 	c.cfg.Params.HoldLimits = true
 	c.apply(&state.SetConfig{Config: c.cfg, Instance: 1})
-	c.apply(&state.Accounts{Edits: []state.AcctEdit{{Op: state.PutQOS, QOS: &model.QOS{Name: "normal", UsageFactor: model.FactorOne, MaxAccruePerUser: model.LimitOf(1)}}}})
+	c.apply(&state.Accounts{Edits: []state.AcctEdit{{Op: state.PutQOS,
+		QOS: &model.QOS{Name: "normal", UsageFactor: model.FactorOne, MaxAccruePerUser: model.LimitOf(1)}}}})
 	submit := func(uid uint32, limitS int64) model.JobID {
-		return c.apply(&state.Submit{Priority: 1, Spec: &model.Spec{Name: "j", UID: uid, User: fmt.Sprint("u", uid), QOS: "normal", Partitions: []string{"p"},
-			LimitS: limitS, Tasks: 4, CPUsPerTask: 1, MinNodes: 1, MaxNodes: 1}}).Job
+		return c.apply(&state.Submit{Priority: 1,
+			Spec: &model.Spec{Name: "j", UID: uid, User: fmt.Sprint("u", uid), QOS: "normal", Partitions: []string{"p"},
+				LimitS: limitS, Tasks: 4, CPUsPerTask: 1, MinNodes: 1, MaxNodes: 1}}).Job
 	}
 	first, second, long := submit(1, 600), submit(1, 600), submit(2, 36000)
 	c.after(1000)

@@ -39,8 +39,8 @@ func kindOf(limitS, share int64) kind {
 	return kind{bits.Len64(uint64(limitS)), bits.Len64(uint64(share))}
 }
 
-// kindMean is the mean part that jobs of a kind have used: of the first kindRemembered all count alike, after that each weighs
-// one kindRemembered-th.
+// kindMean is the mean part that jobs of a kind have used: of the first kindRemembered all count alike, after that each
+// weighs one kindRemembered-th.
 type kindMean struct {
 	mean int64 // of partUnit * kindFine
 	n    int64
@@ -113,10 +113,10 @@ func (h *history) forget() {
 	}
 }
 
-// planned gives what a job of the user is planned to take, seconds, from 1 to its limit: long is what most of the user's
-// jobs stay below, the second largest of the parts, by which jobs are ordered and backlogs counted; likely is their
-// mean, by which jobs overtake. Who has ended no job is planned with the limit. Of Nobody's jobs likely is the mean of those
-// of their kind, and long is halfway from there to the limit.
+// planned gives what a job of the user is planned to take, seconds, from 1 to its limit: long is what most of the
+// user's jobs stay below, the second largest of the parts, by which jobs are ordered and backlogs counted; likely is
+// their mean, by which jobs overtake. Who has ended no job is planned with the limit. Of Nobody's jobs likely is the
+// mean of those of their kind, and long is halfway from there to the limit.
 func (h *history) planned(uid uint32, limitS, share int64) (long, likely int64) {
 	limitS = planLimit(limitS)
 	if uid == Nobody {

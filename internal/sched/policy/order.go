@@ -27,8 +27,8 @@ type Predict struct{ p *Policy }
 // Epoch grows when answers may have changed: with the time.
 func (o *Order) Epoch() uint64 { return o.p.epoch }
 
-// A priority is, from the highest bit: eight bits of class, one for who goes before all others of the class, the rest the
-// score. The bits of floats that are not negative stand in the order of the floats.
+// A priority is, from the highest bit: eight bits of class, one for who goes before all others of the class, the rest
+// the score. The bits of floats that are not negative stand in the order of the floats.
 const (
 	classShift = 56
 	firstBit   = 1 << 55
@@ -44,7 +44,8 @@ func (o *Order) Priority(j *model.Job, _ *model.Partition) uint64 {
 	return o.within(e, uint64(e.class)<<classShift)
 }
 
-// Suppose is Priority for a job of another class than the one it has, by its QOS; who is not known stands last of its class.
+// Suppose is Priority for a job of another class than the one it has, by its QOS; who is not known stands last of its
+// class.
 func (o *Order) Suppose(j *model.Job, _ *model.Partition) uint64 {
 	prio := uint64(o.p.classOf(j)) << classShift
 	if e := o.p.jobs[j.ID]; e != nil {
@@ -68,9 +69,11 @@ func (o *Order) within(e *entry, prio uint64) uint64 {
 	return prio | math.Float64bits(float64(max(0, at-e.since))*e.weight)>>scoreShift
 }
 
-// Parts takes a priority of an Order apart: the class, whether the job goes before all others of it, and else its score.
+// Parts takes a priority of an Order apart: the class, whether the job goes before all others of it, and else its
+// score.
 func Parts(priority uint64) (class uint8, first bool, score float64) {
-	return uint8(priority >> classShift), priority&firstBit != 0, math.Float64frombits(priority & (firstBit - 1) << scoreShift)
+	return uint8(priority >> classShift), priority&firstBit != 0,
+		math.Float64frombits(priority & (firstBit - 1) << scoreShift)
 }
 
 // weightOf gives what a millisecond of waiting is worth. Nice halves it for each hundred.
@@ -88,9 +91,9 @@ const maxNice = 10_000
 // Epoch grows when answers may have changed: when a queue's patience ends, and when it is over.
 func (r *Predict) Epoch() uint64 { return r.p.round }
 
-// RuntimeS gives the seconds from start to end that a job is planned with. A running job takes its limit; one that has none
-// takes twice what its user's jobs do, and twice that again each time it has outlived it. A waiting one takes what its
-// user's jobs take on average, but its limit as long as somebody in one of its partitions is out of patience.
+// RuntimeS gives the seconds from start to end that a job is planned with. A running job takes its limit; one that has
+// none takes twice what its user's jobs do, and twice that again each time it has outlived it. A waiting one takes what
+// its user's jobs take on average, but its limit as long as somebody in one of its partitions is out of patience.
 func (r *Predict) RuntimeS(j *model.Job, limitS int64, now model.Time) int64 {
 	e := r.p.jobs[j.ID]
 	if j.Run != nil {

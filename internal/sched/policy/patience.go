@@ -6,9 +6,9 @@ import (
 	"gbatch/internal/model"
 )
 
-// Who waits stands in a list of its partition by arrival. The work of a job that starts (its share times what is likely)
-// is noted with the one before it there: all of those from the head to that one have been overtaken. What has overtaken a
-// job is then the sum of the notes from it to the tail, and one walk gives it for everybody.
+// Who waits stands in a list of its partition by arrival. The work of a job that starts (its share times what is
+// likely) is noted with the one before it there: all of those from the head to that one have been overtaken. What has
+// overtaken a job is then the sum of the notes from it to the tail, and one walk gives it for everybody.
 
 // enlist puts a job that begins to wait into its place.
 func (q *part) enlist(e *entry) {
@@ -46,8 +46,8 @@ func (q *part) delist(e *entry) {
 	e.prev, e.next, e.noted = nil, nil, 0
 }
 
-// before gives who stands before a job that starts without having been in the list: an array's task stands where the array
-// does.
+// before gives who stands before a job that starts without having been in the list: an array's task stands where the
+// array does.
 func (p *Policy) before(e *entry, array model.JobID) *entry {
 	if a := p.jobs[array]; array != 0 && a != nil && a.start == 0 && a.part == e.part {
 		return a.prev
@@ -67,8 +67,8 @@ func (q *part) begins(after *entry, work int64) {
 	}
 }
 
-// ahead gives the work that there is at a moment to be done before that of a job that arrives: what is left of those that
-// run, and all that wait. In shareUnit.
+// ahead gives the work that there is at a moment to be done before that of a job that arrives: what is left of those
+// that run, and all that wait. In shareUnit.
 func (q *part) ahead(now model.Time) (left, waiting int64) {
 	if !q.summed || q.summedAt != now { // jobs that arrive together share the sum
 		q.left, q.summed, q.summedAt = 0, true, now
@@ -81,8 +81,8 @@ func (q *part) ahead(now model.Time) (left, waiting int64) {
 	return q.left, q.waiting
 }
 
-// spent reports whether a job's patience has ended: others that came later have done more work than those who came before it
-// since it came, by more than what everybody grants; or it has waited for too long, whatever has been done.
+// spent reports whether a job's patience has ended: others that came later have done more work than those who came
+// before it since it came, by more than what everybody grants; or it has waited for too long, whatever has been done.
 func (p *Policy) spent(e *entry, overtaken int64) bool {
 	before := e.left + e.part.begun - e.begunAt - overtaken
 	return overtaken/shareUnit >= p.opt.GrantS+before/shareUnit*p.opt.GrantPct/100 || e.until < p.now

@@ -9,7 +9,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// Options are the numbers of the policy. The responses to all of them are flat around what Default takes: see DESIGN.md.
+// Options are the numbers of the policy. The responses to all of them are flat around what Default takes: see
+// DESIGN.md.
 type Options struct {
 	// GrantS is how much work everybody lets others do that came later, seconds of the whole partition.
 	GrantS int64
@@ -99,7 +100,8 @@ const (
 
 // Standard gives the numbers of Default.
 func Standard() Options {
-	return Options{GrantS: DefaultGrantS, GrantPct: DefaultGrantPct, PatienceS: DefaultPatienceS, BacklogPct: DefaultBacklogPct}
+	return Options{GrantS: DefaultGrantS, GrantPct: DefaultGrantPct, PatienceS: DefaultPatienceS,
+		BacklogPct: DefaultBacklogPct}
 }
 
 // Default gives the policy of a cluster whose administrator has named none.
@@ -110,16 +112,17 @@ func New(o Options) *Policy {
 	return &Policy{opt: o, fresh: true, users: newHistory(), jobs: map[model.JobID]*entry{}, parts: map[string]*part{}}
 }
 
-// Learn tells of a job that ended before the first view: how long it ran and its limit, seconds. Oldest first. Of Nobody
-// nothing is learnt in this way.
+// Learn tells of a job that ended before the first view: how long it ran and its limit, seconds. Oldest first. Of
+// Nobody nothing is learnt in this way.
 func (p *Policy) Learn(uid uint32, usedS, limitS int64) {
 	if uid != Nobody {
 		p.users.learn(uid, usedS, limitS, 0)
 	}
 }
 
-// Refresh brings the policy to a view and a moment. It costs what has changed since the last view, the running jobs where
-// a job has arrived, and a short look at each that waits, every Options.EveryS and where who goes first has started.
+// Refresh brings the policy to a view and a moment. It costs what has changed since the last view, the running jobs
+// where a job has arrived, and a short look at each that waits, every Options.EveryS and where who goes first has
+// started.
 func (p *Policy) Refresh(v *state.View, now model.Time) {
 	changes, next, known := v.Changes(p.cursor)
 	p.cursor, p.now = next, now
@@ -240,7 +243,8 @@ func (p *Policy) follow(v *state.View, changes []state.Change) {
 				p.admit(j)
 			}
 		case state.IsReady(j):
-			if e != nil && e.start == 0 && e.since == waitsFrom(j) && e.idle == (j.Accrue == model.NotAging) && e.part == p.partOf(j) && e.limitS == limitOf(j.Spec, e.part.def) && e.share == e.part.room.share(j.Spec) {
+			if e != nil && e.start == 0 && e.since == waitsFrom(j) && e.idle == (j.Accrue == model.NotAging) &&
+				e.part == p.partOf(j) && e.limitS == limitOf(j.Spec, e.part.def) && e.share == e.part.room.share(j.Spec) {
 				e.calm = e.idle || !wantsRoom(j)
 				p.rank(e, j)
 				if w := e.workOf(j); w != e.work {
@@ -269,7 +273,8 @@ func (p *Policy) follow(v *state.View, changes []state.Change) {
 			overtaken = e.overtaken()
 		}
 		p.leave(e)
-		if n := p.admit(j); n != nil && e.start == 0 && n.part == e.part && !e.idle { // changed while it waits: patience is not renewed
+		// changed while it waits: patience is not renewed
+		if n := p.admit(j); n != nil && e.start == 0 && n.part == e.part && !e.idle {
 			n.resume(e, overtaken)
 		}
 	}

@@ -24,8 +24,9 @@ type cluster struct {
 func newCluster(t *testing.T, cpus int32, p *Policy) *cluster {
 	c := &cluster{t: t, st: state.New(), p: p, now: begin}
 	c.cfg = &model.Config{Cluster: "c", Params: model.Params{MinJobAgeS: 1e6, KillWaitS: 1},
-		Nodes:      []*model.NodeDef{{Name: "n", CPUs: cpus, Boards: 1, Sockets: 1, CoresPerSocket: cpus, ThreadsPerCore: 1}},
-		Partitions: []*model.Partition{{Name: "p", Nodes: []string{"n"}, Default: true, MaxTimeS: model.Unlimited, DefTimeS: model.NotSet, PriorityTier: 1, OverSubscribe: "NO"}}}
+		Nodes: []*model.NodeDef{{Name: "n", CPUs: cpus, Boards: 1, Sockets: 1, CoresPerSocket: cpus, ThreadsPerCore: 1}},
+		Partitions: []*model.Partition{{Name: "p", Nodes: []string{"n"}, Default: true, MaxTimeS: model.Unlimited,
+			DefTimeS: model.NotSet, PriorityTier: 1, OverSubscribe: "NO"}}}
 	c.apply(&state.SetConfig{Config: c.cfg, Instance: 1})
 	c.apply(&state.Join{Node: "n", BootID: "b"})
 	return c
@@ -37,8 +38,9 @@ func (c *cluster) apply(b state.Body) state.Result {
 
 func (c *cluster) submit(uid uint32, cpus int32, limitS int64) model.JobID {
 	c.t.Helper()
-	r := c.apply(&state.Submit{Priority: 1, Spec: &model.Spec{Name: "j", UID: uid, User: fmt.Sprint("u", uid), Partitions: []string{"p"},
-		LimitS: limitS, Tasks: cpus, CPUsPerTask: 1, MinNodes: 1, MaxNodes: 1}})
+	r := c.apply(&state.Submit{Priority: 1,
+		Spec: &model.Spec{Name: "j", UID: uid, User: fmt.Sprint("u", uid), Partitions: []string{"p"},
+			LimitS: limitS, Tasks: cpus, CPUsPerTask: 1, MinNodes: 1, MaxNodes: 1}})
 	if r.Refusal != state.OK {
 		c.t.Fatal(r.Refusal)
 	}
@@ -59,8 +61,9 @@ func (c *cluster) start(id model.JobID) {
 	for _, i := range cpus {
 		set = set.With(i)
 	}
-	c.apply(&state.Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p", LimitS: j.Spec.LimitS,
-		Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n", CPUs: set, Tasks: j.Spec.Tasks}}}}}}})
+	c.apply(&state.Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p",
+		LimitS: j.Spec.LimitS,
+		Alloc:  &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n", CPUs: set, Tasks: j.Spec.Tasks}}}}}}})
 	if j = c.st.View().Job(id); j.Run == nil {
 		c.t.Fatalf("job %d was not started", id)
 	}
@@ -136,8 +139,8 @@ func TestOrder(t *testing.T) {
 	c.wantOrder("after a minute", late, short, large, long)
 }
 
-// TestPlannedTime: the mean of the last eight used parts of a limit, and the second largest for the order; the limit where nothing is known; nothing
-// is learnt of jobs that did not end by themselves, their users or their limits.
+// TestPlannedTime: the mean of the last eight used parts of a limit, and the second largest for the order; the limit
+// where nothing is known; nothing is learnt of jobs that did not end by themselves, their users or their limits.
 func TestPlannedTime(t *testing.T) {
 	c := newCluster(t, 64, Default())
 	first := c.submit(1, 1, 1000)
@@ -208,8 +211,8 @@ func TestNoLimit(t *testing.T) {
 	}
 }
 
-// TestPatience: whose patience has ended goes first, whatever its score; nobody overtakes by a guess meanwhile. Work that
-// came later ends it, and at last the clock.
+// TestPatience: whose patience has ended goes first, whatever its score; nobody overtakes by a guess meanwhile. Work
+// that came later ends it, and at last the clock.
 func TestPatience(t *testing.T) {
 	c := newCluster(t, 10, Default())
 	c.p.Learn(1, 9000, 36000)
@@ -232,8 +235,8 @@ func TestPatience(t *testing.T) {
 		c.end(id)
 		c.after(0)
 	}
-	// What ran when wide came takes 50,000 s of the whole cluster, of which a half counts, and 8 hours are everybody's: after
-	// 53,800 s of later work, at 4,500 s each.
+	// What ran when wide came takes 50,000 s of the whole cluster, of which a half counts, and 8 hours are everybody's:
+	// after 53,800 s of later work, at 4,500 s each.
 	for i := range 12 {
 		if over := c.p.Overdue("p"); len(over) > 0 && i < 11 {
 			t.Fatalf("overdue after %d have overtaken: %v", i, over)
@@ -391,7 +394,8 @@ func TestClass(t *testing.T) {
 	j.Spec = &sp
 	other := *c.st.View().Job(high)
 	order := p.Order()
-	if is, would := order.Priority(&j, nil), order.Suppose(&j, nil); is != order.Priority(c.st.View().Job(low), nil) || would <= order.Priority(&other, nil) {
+	if is, would := order.Priority(&j, nil), order.Suppose(&j, nil); is != order.Priority(c.st.View().Job(low), nil) ||
+		would <= order.Priority(&other, nil) {
 		t.Errorf("with another class the job's priority would be %x, it is %x", would, is)
 	}
 	if other.ID = 999; order.Priority(&other, nil) != 0 || order.Suppose(&other, nil) != 2<<classShift {
@@ -409,9 +413,12 @@ func TestShare(t *testing.T) {
 	}{
 		{"one CPU", model.Spec{Tasks: 1}, shareUnit / 256},
 		{"threads", model.Spec{Tasks: 4, CPUsPerTask: 16}, shareUnit / 4},
-		{"GPUs per node", model.Spec{MinNodes: 2, Gres: []model.GresReq{{Name: "gpu", Count: 4, Per: model.PerNode}}}, shareUnit / 4},
-		{"GPUs per job", model.Spec{MinNodes: 2, Gres: []model.GresReq{{Name: "gpu", Count: 4, Per: model.PerJob}}}, shareUnit / 8},
-		{"GPUs per task", model.Spec{Tasks: 16, Gres: []model.GresReq{{Name: "gpu", Count: 1, Per: model.PerTask}}}, shareUnit / 2},
+		{"GPUs per node", model.Spec{MinNodes: 2, Gres: []model.GresReq{{Name: "gpu", Count: 4, Per: model.PerNode}}},
+			shareUnit / 4},
+		{"GPUs per job", model.Spec{MinNodes: 2, Gres: []model.GresReq{{Name: "gpu", Count: 4, Per: model.PerJob}}},
+			shareUnit / 8},
+		{"GPUs per task", model.Spec{Tasks: 16, Gres: []model.GresReq{{Name: "gpu", Count: 1, Per: model.PerTask}}},
+			shareUnit / 2},
 		{"memory", model.Spec{Tasks: 1, MemPerNode: 2000}, shareUnit / 2},
 		{"whole nodes", model.Spec{MinNodes: 2, Exclusive: true}, shareUnit / 2},
 		{"all memory", model.Spec{MinNodes: 1, MemPerNode: model.WholeMem}, shareUnit / 4},
@@ -437,8 +444,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestRebuilt: a policy that begins with a view and one that has followed it count the same; nothing is left of jobs that
-// are gone.
+// TestRebuilt: a policy that begins with a view and one that has followed it count the same; nothing is left of jobs
+// that are gone.
 func TestRebuilt(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -467,8 +474,10 @@ func TestRebuilt(t *testing.T) {
 		twin := Default()
 		twin.Refresh(c.st.View(), c.now)
 		q, r := c.p.parts["p"], twin.parts["p"]
-		if len(c.p.jobs) != len(waits)+len(runs) || len(twin.jobs) != len(c.p.jobs) || len(q.running) != len(runs) || len(r.running) != len(runs) {
-			t.Fatalf("seed %d: %d and %d jobs are counted, %d and %d run; there are %d and %d", seed, len(c.p.jobs), len(twin.jobs), len(q.running), len(r.running), len(waits)+len(runs), len(runs))
+		if len(c.p.jobs) != len(waits)+len(runs) || len(twin.jobs) != len(c.p.jobs) || len(q.running) != len(runs) ||
+			len(r.running) != len(runs) {
+			t.Fatalf("seed %d: %d and %d jobs are counted, %d and %d run; there are %d and %d", seed, len(c.p.jobs),
+				len(twin.jobs), len(q.running), len(r.running), len(waits)+len(runs), len(runs))
 		}
 		var sum int64
 		for _, e := range c.p.jobs {

@@ -42,8 +42,8 @@ func rooms(c *model.Config) map[string]*room {
 }
 
 // share gives a job's dominant share of a partition: the largest of its shares of the CPUs, the GPUs, the memory and,
-// where it takes nodes for itself, the nodes. From 1 to shareUnit. Source: Ghodsi, Zaharia, Hindman, Konwinski, Shenker,
-// Stoica: Dominant Resource Fairness, NSDI 2011.
+// where it takes nodes for itself, the nodes. From 1 to shareUnit. Source: Ghodsi, Zaharia, Hindman, Konwinski,
+// Shenker, Stoica: Dominant Resource Fairness, NSDI 2011.
 func (r *room) share(sp *model.Spec) int64 {
 	nodes := int64(max(1, sp.MinNodes))
 	tasks := max(int64(sp.Tasks), nodes*int64(max(1, sp.TasksPerNode)))
