@@ -11,8 +11,8 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// TresGPU is what a way of binding GPUs has before it in --tres-bind.
-const TresGPU = "gres/gpu:"
+// TRESGPU is what a way of binding GPUs has before it in --tres-bind.
+const TRESGPU = "gres/gpu:"
 
 // ShowJob gives a job as scontrol show job does, at a time of the controller; rules are those of its partition, nil
 // where they are not known.
@@ -202,7 +202,7 @@ func (r *KeyValues) jobExtras(j *model.Job) {
 		r.line(KV(key, gresReqText(g)))
 	}
 	if b := sp.Extra().Bind; b != nil && b.GPU != "" {
-		r.line(KV("TresBind", TresGPU+b.GPU))
+		r.line(KV("TresBind", TRESGPU+b.GPU))
 	}
 	if m := sp.Mail(); m != nil {
 		r.line(KV("MailUser", m.User), KV("MailType", m.Types.String()))

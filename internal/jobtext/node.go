@@ -36,7 +36,7 @@ type NodeField struct {
 // NodeView is what the rows of one ginfo table share.
 type NodeView struct {
 	Times
-	UidOf func(name string) (uint32, error) // a user's number on this host
+	UIDOf func(name string) (uint32, error) // a user's number on this host
 }
 
 // NodeRow is one line: nodes of one partition, or without fields of partitions of any.

@@ -154,7 +154,7 @@ func fieldsOfNodes() []NodeField {
 		iNode('u', "User", "USER", "Unknown", func(n *proto.NodeInfo, _ *NodeRow) string { return reasonUser(n.Node) }),
 		iNode('U', "UserLong", "USER", "Unknown", func(n *proto.NodeInfo, r *NodeRow) string {
 			name := reasonUser(n.Node)
-			uid, err := r.UidOf(name)
+			uid, err := r.UIDOf(name)
 			if err != nil {
 				return name // of another host
 			}

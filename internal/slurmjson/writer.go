@@ -42,6 +42,7 @@ type Writer struct {
 	Err  error
 }
 
+// FlushAt is how much is gathered before it is passed on.
 const FlushAt = 64 << 10
 
 // Flush passes on what is there, at most so often that writes are large.
@@ -70,6 +71,7 @@ func (j *Writer) key(name string) {
 	}
 }
 
+// Open begins an object or a list: with name "" an element of a list. Close ends it.
 func (j *Writer) Open(name string, bracket byte) {
 	j.key(name)
 	j.b = append(j.b, bracket)
@@ -77,6 +79,7 @@ func (j *Writer) Open(name string, bracket byte) {
 
 func (j *Writer) Close(bracket byte) { j.b = append(j.b, bracket) }
 
+// Str, Num, Bool and Null write a member that looks the same in every version.
 func (j *Writer) Str(name, v string) {
 	j.key(name)
 	j.b = AppendString(j.b, v)

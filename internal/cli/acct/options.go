@@ -39,7 +39,7 @@ func (a *account) options() []getopt.Option {
 		{Name: "jobs", Short: 'j', Arg: getopt.Required, Group: filters, Metavar: "ids", Help: "only these jobs, of any time: 12, 12_3, 12.batch, 12.0", Set: a.setJobs},
 		{Name: "user", Aliases: []string{"uid"}, Short: 'u', Arg: getopt.Required, Group: filters, Metavar: "users", Help: "only jobs of these users; default: your own, root's default: everybody's", Set: func(v string) error {
 			for _, name := range env.SplitList(v) {
-				uid, err := env.UidOf(name)
+				uid, err := env.UIDOf(name)
 				if err != nil {
 					return &getopt.TextError{Text: "Invalid user id: " + name}
 				}

@@ -78,6 +78,7 @@ func (e *Env) BadLine(p *getopt.Parser, err error) int {
 	return BadLineCode
 }
 
+// BadLineCode is the exit code of salloc and srun for a line that they refuse.
 const BadLineCode = 255
 
 // Failed is the exit code of a submission, an allocation or a step that never was: SLURM_EXIT_ERROR in place of 1.
@@ -140,6 +141,7 @@ type Fatal struct{ Text string }
 
 func (f Fatal) Error() string { return f.Text }
 
+// ErrHelpFormat is not an error: --helpformat was given.
 var ErrHelpFormat = errors.New("the fields were asked for")
 
 // Fatal prints "sacct: fatal: ..." as tools know it.
@@ -204,6 +206,7 @@ func (e *Env) Flush() error {
 // Ignored is for options that are taken with a note.
 func Ignored(string) error { return nil }
 
+// YesNo reads yes or no.
 func YesNo(v string) (bool, error) {
 	switch strings.ToLower(v) {
 	case "yes", "y", "1", "true":

@@ -19,7 +19,7 @@ func ParseUsers(text string) ([]uint32, error) {
 		if name == "" {
 			continue
 		}
-		uid, err := UidOf(name)
+		uid, err := UIDOf(name)
 		if err != nil {
 			return nil, err
 		}
@@ -28,8 +28,8 @@ func ParseUsers(text string) ([]uint32, error) {
 	return out, nil
 }
 
-// UidOf gives the number of a user given by name or number.
-func UidOf(name string) (uint32, error) {
+// UIDOf gives the number of a user given by name or number.
+func UIDOf(name string) (uint32, error) {
 	if n, err := strconv.ParseUint(name, 10, 32); err == nil {
 		return uint32(n), nil
 	}
@@ -112,8 +112,8 @@ func Own(option, instead string, mine func() int, number func(string) (uint32, e
 	}
 }
 
-// GidOf gives the number of a group given by name or number.
-func GidOf(name string) (uint32, error) {
+// GIDOf gives the number of a group given by name or number.
+func GIDOf(name string) (uint32, error) {
 	text := name
 	if g, err := user.LookupGroup(name); err == nil {
 		text = g.Gid

@@ -262,7 +262,7 @@ func (i *info) once() int {
 		return 1
 	}
 	now := time.Now()
-	t := &jobtext.NodeTable{NodeView: jobtext.NodeView{Times: i.Times(now), UidOf: env.UidOf}, Pick: i.pick, ByNode: i.byNode, Exact: i.exact,
+	t := &jobtext.NodeTable{NodeView: jobtext.NodeView{Times: i.Times(now), UIDOf: env.UIDOf}, Pick: i.pick, ByNode: i.byNode, Exact: i.exact,
 		Empty: !i.byNode && !(i.reasons && i.layout == 0)}
 	cluster, at, err := i.load(t)
 	if err != nil {

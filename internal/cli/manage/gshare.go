@@ -135,7 +135,7 @@ func (s *share) options() []getopt.Option {
 		{Name: "users", Short: 'u', Arg: getopt.Required, Metavar: "names", Help: "only these users", Set: func(v string) error {
 			for _, name := range env.SplitList(v) {
 				s.rq.Names = append(s.rq.Names, name)
-				if uid, err := env.UidOf(name); err == nil { // others may have an association all the same
+				if uid, err := env.UIDOf(name); err == nil { // others may have an association all the same
 					s.rq.Users = append(s.rq.Users, uid)
 				}
 			}

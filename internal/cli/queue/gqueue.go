@@ -198,7 +198,7 @@ func (q *queue) setJobs(v string) error {
 func (q *queue) setUsers(v string) error {
 	known := 0
 	for _, name := range env.SplitList(v) {
-		uid, err := env.UidOf(name)
+		uid, err := env.UIDOf(name)
 		if err != nil {
 			q.Errorf("%v", err)
 			continue

@@ -35,7 +35,7 @@ func (s *Submission) tresBind(v string) error {
 	if err := SetTRESBind(new(proto.StepBind))(v); err != nil {
 		return err
 	}
-	s.wish().GPU = v[len(jobtext.TresGPU):]
+	s.wish().GPU = v[len(jobtext.TRESGPU):]
 	return nil
 }
 

@@ -153,7 +153,7 @@ func SetGPUBind(b *proto.StepBind) func(string) error {
 // SetTRESBind reads gres/gpu:WAY.
 func SetTRESBind(b *proto.StepBind) func(string) error {
 	return func(v string) error {
-		rest, ok := strings.CutPrefix(v, jobtext.TresGPU)
+		rest, ok := strings.CutPrefix(v, jobtext.TRESGPU)
 		if !ok {
 			return badBind("tres-bind", v, "gres/gpu: and what --gpu-bind takes, such as gres/gpu:single:1")
 		}

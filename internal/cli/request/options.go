@@ -323,8 +323,8 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 		{Name: "cpu-freq", Arg: R, Refused: "leave the clock to the node"},
 		{Name: "gres-flags", Arg: R, Refused: later + "leave it out"},
 		{Name: "get-user-env", Arg: getopt.Optional, Metavar: "seconds[L|S]", Group: gIO, Env: "_GET_USER_ENV", Help: "add the variables of your login shell on the node, which may take so long (8); S: of a plain shell", Set: s.userEnvironment},
-		{Name: "uid", Arg: R, Env: "", Metavar: "user", Group: gHow, Help: "you; for another one su or sudo to him", Set: env.Own("--uid", "submit as that user, with su or sudo", unix.Getuid, env.UidOf)},
-		{Name: "gid", Arg: R, Metavar: "group", Group: gHow, Help: "your group; for another one use newgrp or sg", Set: env.Own("--gid", "submit with that group, with newgrp or sg", unix.Getgid, env.GidOf)},
+		{Name: "uid", Arg: R, Env: "", Metavar: "user", Group: gHow, Help: "you; for another one su or sudo to him", Set: env.Own("--uid", "submit as that user, with su or sudo", unix.Getuid, env.UIDOf)},
+		{Name: "gid", Arg: R, Metavar: "group", Group: gHow, Help: "your group; for another one use newgrp or sg", Set: env.Own("--gid", "submit with that group, with newgrp or sg", unix.Getgid, env.GIDOf)},
 		{Name: "no-kill", Short: 'k', Arg: getopt.Optional, Metavar: "off", Group: gWhen, Env: "_NO_KILL", Help: "for jobs of one node, where it changes nothing; one of several ends or is put back into the queue (--requeue) when a node fails", Set: func(v string) error {
 			s.noKill = !strings.EqualFold(v, "off")
 			return nil
