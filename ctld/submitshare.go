@@ -143,7 +143,7 @@ func eachGres(v *state.View, sp *model.Spec, f func(*model.GresDef)) {
 			continue
 		}
 		for _, node := range p.Nodes {
-			if def := v.NodeDef(node); def != nil {
+			if def := v.Made(node); def != nil {
 				for i := range def.Gres {
 					f(&def.Gres[i])
 				}

@@ -58,7 +58,7 @@ func Possible(v *state.View, sp *model.Spec, part *model.Partition) (Impossible,
 	}
 	defs := make([]*model.NodeDef, 0, len(part.Nodes))
 	for _, name := range part.Nodes {
-		if def := v.NodeDef(name); def != nil {
+		if def := v.Made(name); def != nil {
 			defs = append(defs, def)
 		}
 	}

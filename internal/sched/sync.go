@@ -14,7 +14,7 @@ import (
 // sync brings the planner to the View, the moment and the policy.
 func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
 	changes, next, known := v.Changes(p.cursorAt)
-	again := !known || v.Config() != p.cfg || now < p.now || p.limitsChanged(v) || !samePlanning(&p.policy, &pol)
+	again := !known || v.Config() != p.cfg || p.otherwise(v, changes) || now < p.now || p.limitsChanged(v) || !samePlanning(&p.policy, &pol)
 	last := p.now
 	p.v, p.now, p.cursorAt = v, now, next
 	order, predict := p.policy.Order, p.policy.Predict
@@ -89,6 +89,17 @@ func sameKind(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 // samePlanning reports whether two policies count time in the same way.
 func samePlanning(a, b *Policy) bool { return a.Backfill.ResolutionS == b.Backfill.ResolutionS }
 
+// otherwise reports whether a node is made otherwise than when it was last seen: it has found its GPUs' memory, or has
+// other hardware.
+func (p *Planner) otherwise(v *state.View, changes []state.Change) bool {
+	for _, c := range changes {
+		if n := p.byName[c.Node]; c.Job == 0 && n != nil && n.def != v.Made(c.Node) {
+			return true
+		}
+	}
+	return false
+}
+
 // build derives everything from the View.
 func (p *Planner) build() {
 	v := p.v
@@ -108,6 +119,7 @@ func (p *Planner) build() {
 	p.usable++
 	classes := map[string]*class{}
 	for _, def := range p.cfg.Nodes {
+		def = v.Made(def.Name)
 		key := classKey(def)
 		c := classes[key]
 		if c == nil {

@@ -170,6 +170,16 @@ func (v *View) Node(name string) *model.Node {
 // NodeDef gives a node's definition in the configuration, or nil. It is cheaper than Node.
 func (v *View) NodeDef(name string) *model.NodeDef { return v.defs[name] }
 
+// Made gives a configured node as it is made: its definition with what it found where that says nothing (WithFound); nil
+// where it isn't configured.
+func (v *View) Made(name string) *model.NodeDef {
+	def := v.defs[name]
+	if n, ok := v.nodes.Get(name); ok && def != nil {
+		return n.Def
+	}
+	return def
+}
+
 // Nodes calls f for every node in order of name until it returns false.
 func (v *View) Nodes(f func(*model.Node) bool) {
 	v.nodes.Scan(func(_ string, n *model.Node) bool { return f(n) })
