@@ -140,13 +140,13 @@ func unitsMay(v *state.View, e *state.NodeEdit) error {
 }
 
 // hearUnits puts a node's account of its units into the log, where it says anything new.
-func (c *Controller) hearUnits(ctx context.Context, node string, tells []model.UnitTell) {
+func (c *Controller) hearUnits(ctx context.Context, node string, tells []model.UnitTell, held []model.GPUHeld) {
 	n := c.machine.View().Node(node)
-	if n == nil || len(tells) > model.MaxUnitTells {
+	if n == nil || max(len(tells), len(held)) > model.MaxUnitTells {
 		return // it has left the configuration; or it is none of ours that talks
 	}
 	_, fresh, changed := model.TellUnits(n.Out, tells, 0, "")
-	if !changed {
+	if !changed && slices.Equal(n.Held, held) {
 		return
 	}
 	for _, t := range tells {
@@ -154,7 +154,7 @@ func (c *Controller) hearUnits(ctx context.Context, node string, tells []model.U
 			c.log.Warn("a node takes a unit out of service", "node", node, "gres", t.Name, "unit", t.Index, "why", t.Text)
 		}
 	}
-	if _, err := c.propose(ctx, &state.Units{Node: node, Tells: tells}); err != nil && ctx.Err() == nil {
+	if _, err := c.propose(ctx, &state.Units{Node: node, Tells: tells, Held: held}); err != nil && ctx.Err() == nil {
 		c.log.Warn("what a node says of its units was not taken; it says it again with its next heartbeat", "node", node, "err", err)
 	}
 }

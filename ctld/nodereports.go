@@ -39,7 +39,7 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 			}
 			c.hearUse(ctx, s.node, hb.Readings)
 			if hb.UnitsKnown {
-				c.hearUnits(ctx, s.node, hb.Units)
+				c.hearUnits(ctx, s.node, hb.Units, hb.Held)
 			}
 		case proto.KindReports:
 			var r proto.Reports

@@ -39,13 +39,15 @@ type gpuHealth struct {
 	broken func(g *gpu.Reading, units []healthUnit, fault string) // is told of each new fault; must not wait
 	log    *slog.Logger
 
-	full map[jobenv.Unit]bool // in use in the last round, by nobody who is named and no job
+	full  map[jobenv.Unit]bool // in use in the last round, by nobody who is named and no job
+	stays map[jobenv.Unit]bool // some of its memory was, however little
 
 	mu     sync.Mutex
 	policy string
 	share  float64                   // of a GPU's memory, percent, from which foreign use counts
 	faults map[string]model.UnitTell // by gpuKey: the latest
 	tells  []model.UnitTell
+	held   []model.GPUHeld // as it was last told
 	known  bool
 	wake   chan struct{} // holds one: the account has changed
 }
@@ -110,6 +112,8 @@ func (h *gpuHealth) round(r gpuRound) {
 	defer h.mu.Unlock()
 	before := h.full
 	h.full = map[jobenv.Unit]bool{}
+	stayed := h.stays
+	h.stays = map[jobenv.Unit]bool{}
 	own := map[string]*gpu.Reading{} // of MIG instances
 	for i := range r.Readings {
 		if g := &r.Readings[i]; len(h.gpus[g.UUID]) == 0 && g.MemUsedMiB >= 0 {
@@ -117,6 +121,7 @@ func (h *gpuHealth) round(r gpuRound) {
 		}
 	}
 	var tells []model.UnitTell
+	var held []model.GPUHeld
 	for i := range r.Readings {
 		g := &r.Readings[i]
 		key := g.UUID
@@ -146,6 +151,9 @@ func (h *gpuHealth) round(r gpuRound) {
 			if u.uuid != g.UUID && own[u.uuid] != nil {
 				used = own[u.uuid]
 			}
+			if mem := h.heldMiB(used, u.Unit, stayed[u.Unit]); u.Resource == model.GPUName && mem > 0 && (u.uuid == "" || u.uuid == used.UUID) {
+				held = append(held, model.GPUHeld{Index: int32(u.Index), MemMiB: mem})
+			}
 			who, again := h.foreign(used, u.Unit), before[u.Unit]
 			if who == anonymous {
 				if h.full[u.Unit] = true; !again {
@@ -163,24 +171,55 @@ func (h *gpuHealth) round(r gpuRound) {
 			}
 		}
 	}
-	if h.known && slices.Equal(tells, h.tells) {
+	slices.SortFunc(held, func(a, b model.GPUHeld) int { return int(a.Index - b.Index) })
+	held = held[:min(len(held), model.MaxUnitTells)]
+	if h.known && slices.Equal(tells, h.tells) && slices.Equal(held, h.held) {
 		return
 	}
-	h.known, h.tells = true, tells[:min(len(tells), model.MaxUnitTells)]
+	h.known, h.tells, h.held = true, tells[:min(len(tells), model.MaxUnitTells)], held
 	select {
 	case h.wake <- struct{}{}:
 	default: // it is on its way
 	}
 }
 
-// account gives what there is to say; known tells whether the GPUs have been read.
-func (h *gpuHealth) account() (tells []model.UnitTell, known bool) {
+// heldMiB gives how much of a GPU's memory processes hold that no job started, in steps; what was told stays while the
+// reading differs from it by less than a step. Where the driver names no processes it is what is in use while no job
+// has the GPU, from the second time on: what has just ended may leave memory behind for a moment.
+func (h *gpuHealth) heldMiB(g *gpu.Reading, unit jobenv.Unit, again bool) int64 {
+	if h.policy == foreignIgnore || g.Lost {
+		return 0
+	}
+	mem := int64(0)
+	for _, p := range g.Processes {
+		if !h.ours(p.PID) {
+			mem += max(p.MemMiB, 0)
+		}
+	}
+	if len(g.Processes) == 0 && g.MemUsedMiB > 0 && h.free(unit) {
+		if h.stays[unit] = true; again {
+			mem = g.MemUsedMiB
+		}
+	}
+	if mem < model.HeldStepMiB { // what drivers keep for themselves
+		mem = 0
+	}
+	k := slices.IndexFunc(h.held, func(x model.GPUHeld) bool { return int(x.Index) == unit.Index })
+	if k >= 0 && mem > 0 && mem <= h.held[k].MemMiB && mem > h.held[k].MemMiB-2*model.HeldStepMiB {
+		return h.held[k].MemMiB
+	}
+	return (mem + model.HeldStepMiB - 1) / model.HeldStepMiB * model.HeldStepMiB
+}
+
+// account gives what there is to say, of units that jobs should not get and of memory that they can't have; known tells
+// whether the GPUs have been read.
+func (h *gpuHealth) account() (tells []model.UnitTell, held []model.GPUHeld, known bool) {
 	if h == nil {
-		return nil, false
+		return nil, nil, false
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.tells, h.known
+	return h.tells, h.held, h.known
 }
 
 // changed is signalled when there is something new to say; nil, for ever silent, on nodes without GPUs.

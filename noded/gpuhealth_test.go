@@ -57,13 +57,13 @@ func TestGPUHealth(t *testing.T) {
 			}
 			h := newGPUHealth(devices, units, policy, 20, slog.New(slog.DiscardHandler))
 			h.ours, h.free = func(int) bool { return tc.mine }, func(jobenv.Unit) bool { return !tc.busy }
-			if _, known := h.account(); known {
+			if _, _, known := h.account(); known {
 				t.Error("it knows before it has looked")
 			}
 			for i, r := range tc.rounds {
 				h.round(gpuRound{At: time.UnixMilli(int64(1000 + i)), Readings: r})
 			}
-			tells, known := h.account()
+			tells, _, known := h.account()
 			slices.SortFunc(tells, func(a, b model.UnitTell) int { return int(a.Index - b.Index) })
 			if !known || len(tells) != len(tc.want) {
 				t.Fatalf("tells %+v, want %q", tells, tc.want)
@@ -117,16 +117,61 @@ func TestGPUHealthWakes(t *testing.T) {
 	broken := []gpu.Device{{UUID: "A", Fault: "gone"}, {Index: 1}}
 	h = newGPUHealth(broken, nil, foreignAvoid, 20, slog.New(slog.DiscardHandler))
 	h.begin(broken, time.UnixMilli(7))
-	if tells, known := h.account(); !known || len(tells) != 1 || tells[0] != (model.UnitTell{Name: "gpu", Kind: model.OutFault, Text: "gone", Stamp: 7}) {
+	if tells, _, known := h.account(); !known || len(tells) != 1 || tells[0] != (model.UnitTell{Name: "gpu", Kind: model.OutFault, Text: "gone", Stamp: 7}) {
 		t.Errorf("%+v %v", tells, known)
 	}
 	h = newGPUHealth(broken[1:], nil, foreignAvoid, 20, slog.New(slog.DiscardHandler))
 	h.begin(broken[1:], time.UnixMilli(7))
-	if _, known := h.account(); known {
+	if _, _, known := h.account(); known {
 		t.Error("it knows before it has looked")
 	}
 	var none *gpuHealth
-	if _, known := none.account(); known || none.changed() != nil {
+	if _, _, known := none.account(); known || none.changed() != nil {
 		t.Error("a node without GPUs knows of some")
+	}
+}
+
+// TestGPUHealthTellsMemory: memory that others than jobs hold is told in steps, and again only where it has changed by
+// more than one.
+func TestGPUHealthTellsMemory(t *testing.T) {
+	h := newGPUHealth([]gpu.Device{{UUID: "A"}}, nil, foreignAvoid, 20, slog.New(slog.DiscardHandler))
+	ours, free := map[int]bool{7: true}, true
+	h.ours, h.free = func(pid int) bool { return ours[pid] }, func(jobenv.Unit) bool { return free }
+	read := func(mem, theirs, mine int64) gpu.Reading {
+		g := gpu.Reading{UUID: "A", MemTotalMiB: 80000, MemUsedMiB: mem}
+		if theirs > 0 {
+			g.Processes = append(g.Processes, gpu.Process{PID: 1, MemMiB: theirs})
+		}
+		if mine > 0 {
+			g.Processes = append(g.Processes, gpu.Process{PID: 7, MemMiB: mine})
+		}
+		return g
+	}
+	for i, step := range []struct {
+		g    gpu.Reading
+		free bool
+		want int64
+	}{
+		{read(400, 400, 0), true, 0}, // what a driver keeps
+		{read(5000, 5000, 0), true, 5120},
+		{read(4700, 4700, 0), true, 5120},
+		{read(5121, 5121, 0), true, 5632},
+		{read(4000, 4000, 0), true, 4096},
+		{read(30000, 4000, 26000), false, 4096},
+		{read(26000, 0, 26000), false, 0},
+		{read(9000, 0, 0), true, 0}, // it has just ended
+		{read(9000, 0, 0), true, 9216},
+		{read(9000, 0, 0), false, 0}, // a job has it
+	} {
+		free = step.free
+		h.round(gpuRound{Readings: []gpu.Reading{step.g}})
+		_, held, _ := h.account()
+		got := int64(0)
+		for _, x := range held {
+			got += x.MemMiB
+		}
+		if got != step.want {
+			t.Errorf("step %d: tells of %d MiB, not %d", i, got, step.want)
+		}
 	}
 }

@@ -102,7 +102,7 @@ func (n *Noded) heartbeat(ctx context.Context) (*proto.Heartbeat, error) {
 	if _, free, err := n.machine.memory(); err == nil {
 		hb.FreeMemMiB = free
 	}
-	hb.Units, hb.UnitsKnown = n.gpuHealth.account()
+	hb.Units, hb.Held, hb.UnitsKnown = n.gpuHealth.account()
 	hb.Readings = n.unitReadings()
 	reply := make(chan answerFor, 1)
 	n.inbox.post(msgRunning{reply})

@@ -156,6 +156,7 @@ type Node struct {
 	Ending    int32       // how many of Jobs are COMPLETING
 	// what it found of its resources' units when it last registered, where something of them is known
 	Found []GresDef
+	Held  []GPUHeld // memory of its GPUs that others than jobs hold, by index
 }
 
 func (x *Node) Wire(c *wire.C) {
@@ -186,6 +187,7 @@ func (x *Node) Wire(c *wire.C) {
 	wire.Ints(c, &x.Strikes, MaxMany)
 	wire.Int(c, &x.Ending)
 	wire.List(c, &x.Found, MaxFew)
+	wire.List(c, &x.Held, MaxFew)
 }
 
 // MaxStrikes is how many failed launches a node remembers.

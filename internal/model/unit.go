@@ -59,6 +59,20 @@ func (x *UnitTell) Wire(c *wire.C) {
 	wire.Int(c, &x.Stamp)
 }
 
+// GPUHeld is how much of a GPU's memory processes of nobody's job hold.
+type GPUHeld struct {
+	Index  int32
+	MemMiB int64 // rounded up to HeldStepMiB
+}
+
+func (x *GPUHeld) Wire(c *wire.C) {
+	wire.Int(c, &x.Index)
+	wire.Int(c, &x.MemMiB)
+}
+
+// HeldStepMiB is the step in which nodes tell of such memory: what changes by less is not told again.
+const HeldStepMiB = 512
+
 // MaxUnitTells bounds a node's account of its units.
 const MaxUnitTells = 1024
 

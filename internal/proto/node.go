@@ -332,6 +332,7 @@ type Heartbeat struct {
 	// Leaving is what the leader told the node to forget and of which something is still there, at most MaxLeaving by
 	// number: until it is empty the node gets no work.
 	Leaving []Attempt
+	Held    []model.GPUHeld // memory of GPUs that others than jobs hold; at most model.MaxUnitTells
 }
 
 func (x *Heartbeat) Wire(c *wire.C) {
@@ -344,6 +345,7 @@ func (x *Heartbeat) Wire(c *wire.C) {
 	wire.List(c, &x.Readings, model.MaxList)
 	wire.Int(c, &x.Now)
 	wire.List(c, &x.Leaving, model.MaxMany)
+	wire.List(c, &x.Held, model.MaxFew)
 }
 
 // MaxLeaving bounds Heartbeat.Leaving.

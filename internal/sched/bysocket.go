@@ -121,7 +121,7 @@ func (r *room) cpusBySocket(rq *Request, count int, sockets []model.Bits) model.
 // namedFrom goes on from a moment at which a node has as many GPUs as are needed to the first at which, with all gone
 // that are expected to be, it has those that the job asks for by socket or by number.
 func (p *Planner) namedFrom(sh *shape, n *node, nd *need, at model.Time, end func(model.Time) model.Time) model.Time {
-	if !sh.rq.named() || at == forever {
+	if !sh.byUnit(n) || at == forever {
 		return at
 	}
 	for _, t := range n.momentsFrom(at) {
@@ -134,7 +134,7 @@ func (p *Planner) namedFrom(sh *shape, n *node, nd *need, at model.Time, end fun
 		if t == p.now {
 			r = &n.room
 		}
-		if !r.hasNamed(&sh.rq) {
+		if !sh.hasUnits(r, nd) {
 			continue
 		}
 		if low := p.cursor.least(n, p.now, t, end(t)); nd.in(&low) {

@@ -12,14 +12,15 @@
 // promises, sync.go for what is kept between passes, request.go and needs.go for what a job asks
 // for, room.go for what a node has left, fit.go for how a job is laid onto nodes (spread.go,
 // topology.go, cpus.go, gpuset.go, bysocket.go, byindex.go: which of them, which cores, which
-// GPUs), shared.go and sharing.go for cores and GPUs that several jobs have, turn.go and asleep.go
-// for jobs that are suspended, stay.go for --time-min and --deadline, licenses.go for what no node
-// has, window.go for advance reservations (held.go: their GPUs where these are shared), limits.go
-// for what QOS and associations allow, preempt.go, victims.go and claims.go for who has to go for
-// whom, reason.go for why the others wait, access.go for who may be in a partition at all,
-// explain.go for all that holds one job (explain_cause.go: what, explain_short.go: too little of what,
-// explain_change.go: what would help, explain_words.go: how it is said). testdata/*.txt shows it at
-// work; testdata/README.md says where which rule is.
+// GPUs), shared.go and sharing.go for cores and GPUs that several jobs have, gpumem.go for GPUs
+// whose memory others hold, turn.go and asleep.go for jobs that are suspended, stay.go for
+// --time-min and --deadline, licenses.go for what no node has, window.go for advance reservations
+// (held.go: their GPUs where these are shared), limits.go for what QOS and associations allow,
+// preempt.go, victims.go and claims.go for who has to go for whom, reason.go for why the others
+// wait, access.go for who may be in a partition at all, explain.go for all that holds one job
+// (explain_cause.go: what, explain_short.go: too little of what, explain_change.go: what would
+// help, explain_words.go: how it is said). testdata/*.txt shows it at work; testdata/README.md says
+// where which rule is.
 //
 // Invariants: no node's capacity is given twice, now or on the calendar; who overtakes delays no
 // reservation before it; a kept Planner's plan equals a new one's.

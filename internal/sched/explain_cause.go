@@ -305,6 +305,7 @@ type surveyed struct {
 	up           []soon  // those that can give it, by when
 	busy         []*node // of them, those that are not free now
 	away, broken []string
+	held         []string // memory of their GPUs is
 	free         int
 }
 
@@ -324,6 +325,10 @@ func (x *explainer) survey(s *spot, least []need, whole bool) (out surveyed) {
 			out.up = append(out.up, soon{x.now, n})
 		default:
 			when := p.namedFrom(sh, n, nd, p.cursor.earliest(n, nd, x.now, forever, end), end)
+			if when == forever && sh.byUnit(n) && !sh.hasUnits(p.stock.empty(n.def).withHeld(n.rec.Held), nd) {
+				out.held = append(out.held, n.heldText())
+				continue
+			}
 			if when == forever && len(n.rec.Out) > 0 {
 				out.broken = append(out.broken, n.def.Name)
 				continue
@@ -345,7 +350,7 @@ func (x *explainer) room(s *spot) {
 		least = sh.whole
 	}
 	n := x.survey(s, least, sh.single && !over)
-	up, busy, away, broken, free := n.up, n.busy, n.away, n.broken, n.free
+	up, busy, away, broken, held, free := n.up, n.busy, n.away, n.broken, n.held, n.free
 	want := 1
 	switch {
 	case over:
@@ -357,7 +362,7 @@ func (x *explainer) room(s *spot) {
 	r := model.ReasonResources
 	c := model.Cause{Partition: s.l.part.Name}
 	switch {
-	case len(up) == 0 && len(away)+len(broken) == 0:
+	case len(up) == 0 && len(away)+len(broken)+len(held) == 0:
 		r, text = model.ReasonBadConstraints, text+
 			fmt.Sprintf(": no node of partition %s has that, even when it is empty", s.l.part.Name)
 	case len(up) < want:
@@ -411,6 +416,9 @@ func (x *explainer) room(s *spot) {
 	}
 	if len(away) > 0 {
 		text += fmt.Sprintf("; %s drained or down: %s", countOf(len(away), "is", "are"), x.awayText(away))
+	}
+	if len(held) > 0 {
+		text += "; processes of no job hold too much of the GPUs' memory: " + strings.Join(held[:min(len(held), maxNamed)], ", ")
 	}
 	if len(broken) > 0 {
 		text += fmt.Sprintf("; %s too much out of service: %s", countOf(len(broken), "has", "have"), x.outText(broken))

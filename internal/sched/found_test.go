@@ -1,6 +1,7 @@
 package sched
 
 import (
+	"fmt"
 	"testing"
 
 	"gbatch/internal/model"
@@ -44,5 +45,71 @@ func TestFoundGPUMemory(t *testing.T) {
 	}
 	if len(got) != 3 || got[1] != "h100" || got[2] != "1g.10gb" || got[4] != "1g.10gb" {
 		t.Errorf("started %v, not 1 on h100, 2 and 4 on instances", got)
+	}
+}
+
+// --gpu-mem heeds what others than jobs hold now: of whole GPUs and of shared ones, less the margin; a kept planner
+// goes on as soon as they are gone.
+func TestHeldGPUMemory(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		c := newCluster(t)
+		c.cfg.Params.GPUMemMarginMiB = 2000
+		n1 := &model.NodeDef{Name: "n1", CPUs: 8, ThreadsPerCore: 1, MemMiB: 8000, Gres: []model.GresDef{{Name: "gpu", Type: "a", Count: 2, MemMiB: 80000}}}
+		if shared {
+			divide(n1, "shard", 4, false)
+		}
+		c.cfg.Nodes = []*model.NodeDef{n1}
+		c.cfg.Partitions = []*model.Partition{{Name: "p", Nodes: []string{"n1"}}}
+		c.up()
+		pol := Policy{Backfill: Backfill{On: true, Reserve: 1}}
+		held := func(mib ...int64) {
+			u := &state.Units{Node: "n1"}
+			for i, m := range mib {
+				u.Held = append(u.Held, model.GPUHeld{Index: int32(i), MemMiB: m})
+			}
+			c.apply(u)
+		}
+		ask := func(name string, n int32, mem int64) {
+			c.apply(&state.Submit{Spec: &model.Spec{User: "u", Account: "a", Partitions: []string{"p"}, CPUsPerTask: 1, LimitS: 60,
+				Gres: []model.GresReq{{Name: name, Count: n}}, More: &model.Needs{GPUMemMiB: mem}}})
+		}
+		starts := func(want string) {
+			t.Helper()
+			got := ""
+			for _, s := range c.cycle(pol).Starts {
+				got += fmt.Sprintf("start %d on %s;", s.Job, s.Alloc.Nodes[0].Gres[0].Index)
+			}
+			if got != want {
+				t.Errorf("shared %v: %q, not %q", shared, got, want)
+			}
+		}
+		held(5120)
+		ask("gpu", 1, 73000)
+		starts("start 1 on 1;")
+		ask("gpu", 1, 72881)
+		starts("")
+		held(5119)
+		starts("start 2 on 0;")
+		c.clear()
+		held(5120, 5120)
+		ask("gpu", 2, 72880)
+		starts("start 3 on 0-1;")
+		c.clear()
+		ask("gpu", 2, 73000)
+		starts("")
+		held(0, 5120)
+		starts("")
+		held()
+		starts("start 4 on 0-1;")
+		c.clear()
+		if shared {
+			held(50000)
+			for _, mem := range []int64{30000, 28000, 20000, 28000, 1000} {
+				ask("shard", 1, mem)
+			}
+			starts("start 5 on 4;start 6 on 5;start 7 on 6;start 8 on 0;")
+			held()
+			starts("start 9 on 1;")
+		}
 	}
 }

@@ -16,12 +16,13 @@ type room struct {
 	nfree   int        // how many
 	mem     int64      // MiB free
 	gres    []gresRoom
-	lot     *lot  // how its GPUs are shared; nil: they are not
-	slots   []int // what is free of each, see sharing.go
-	busy    bool  // somebody is on it
-	shut    bool  // takes no more: exclusive, or not usable
-	counted bool  // made of counts: which units these are is not known
-	keep    int   // a job of a partition of this tier waits for it: nothing for lower ones
+	held    []model.GPUHeld // memory of its GPUs that others than jobs hold
+	lot     *lot            // how its GPUs are shared; nil: they are not
+	slots   []int           // what is free of each, see sharing.go
+	busy    bool            // somebody is on it
+	shut    bool            // takes no more: exclusive, or not usable
+	counted bool            // made of counts: which units these are is not known
+	keep    int             // a job of a partition of this tier waits for it: nothing for lower ones
 
 	plain   int              // jobs that have their CPUs for themselves
 	sharers int              // jobs that share theirs
@@ -125,6 +126,7 @@ func (s *stock) room(n *model.Node, gone func(model.JobID) fate) *room {
 	r := s.empty(n.Def)
 	r.shut = !n.Usable()
 	r.without(n)
+	r.heldBy(n.Held)
 	if len(n.Jobs) == 0 {
 		return r
 	}

@@ -192,7 +192,7 @@ func (p *Planner) has(sh *shape, n *node, nd *need) bool {
 	if !n.up() || n.room.shut || !nd.in(&n.free) {
 		return false
 	}
-	if sh.rq.named() && !n.room.hasNamed(&sh.rq) {
+	if sh.byUnit(n) && !sh.hasUnits(&n.room, nd) {
 		return false
 	}
 	return !p.social || sh.meets(&n.room, nd)

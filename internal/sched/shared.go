@@ -50,6 +50,7 @@ func (r *room) used() []int {
 
 // as gives the room as a job sees it: whether it shares CPUs decides which it may have.
 func (r *room) as(rq *Request) *room {
+	r = r.roomy(rq)
 	if rq.Share <= 1 {
 		if r.sharers == 0 {
 			return r

@@ -228,6 +228,7 @@ func (p *Planner) refresh(n *node) {
 		p.usable++
 	}
 	var before, after []model.JobID
+	less := false // memory of GPUs is held by others than jobs
 	if old != nil {
 		before = old.Jobs
 	}
@@ -241,6 +242,7 @@ func (p *Planner) refresh(n *node) {
 			n.touched = append(n.touched, after...)
 			p.usable++
 		}
+		less = old != nil && !slices.Equal(old.Held, rec.Held) // it may be, of some GPU
 	}
 	users := len(after)
 	if rec != nil {
@@ -272,7 +274,7 @@ func (p *Planner) refresh(n *node) {
 		p.nextEnd = min(p.nextEnd, n.rel[0].at)
 	}
 	n.update()
-	if !wasUp || p.social || more(&was, &n.free) {
+	if !wasUp || p.social || less || more(&was, &n.free) {
 		n.grew()
 	}
 }

@@ -278,11 +278,13 @@ func (x *NodeEdit) Wire(c *wire.C) {
 type Units struct {
 	Node  string
 	Tells []model.UnitTell
+	Held  []model.GPUHeld // of GPUs, whose memory others than jobs hold
 }
 
 func (x *Units) Wire(c *wire.C) {
 	wire.Text(c, &x.Node, model.MaxName)
 	wire.List(c, &x.Tells, model.MaxFew)
+	wire.List(c, &x.Held, model.MaxFew)
 }
 
 // SetConfig replaces the configuration.

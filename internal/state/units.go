@@ -20,11 +20,11 @@ func (s *State) applyUnits(at model.Time, c *Units) Result {
 		return Result{Refusal: NoSuchNode}
 	}
 	next, fresh, changed := model.TellUnits(old.Out, c.Tells, at, byGbatch)
-	if !changed {
+	if !changed && slices.Equal(old.Held, c.Held) {
 		return Result{}
 	}
 	n := *old
-	n.Out = next
+	n.Out, n.Held = next, c.Held
 	s.putNode(c.Node, &n)
 	for _, i := range fresh {
 		s.unitFailed(&n, &next[i], textOf(c.Tells, &next[i]), at)

@@ -58,6 +58,9 @@ func validBody(b Body) error {
 		if len(b.Tells) > model.MaxUnitTells {
 			return malformed("an account of %d units, the limit is %d", len(b.Tells), model.MaxUnitTells)
 		}
+		if len(b.Held) > model.MaxUnitTells {
+			return malformed("an account of %d GPUs' memory, the limit is %d", len(b.Held), model.MaxUnitTells)
+		}
 	case *Reserve:
 		return validReservation(b.Resv, b.Op != DropResv)
 	}
