@@ -447,7 +447,7 @@ func (c *cluster) end() {
 // clean ends what outlives gnoded.
 func (c *cluster) clean() {
 	endShim(c.t, filepath.Join(c.opts.Spool, "gshim"))
-	root, err := cgroup.Open(groupPrefix(&c.opts))
+	root, err := cgroup.Open(cgroup.Place(c.opts.Name, c.opts.Spool))
 	must(c.t, err)
 	names, err := root.List()
 	must(c.t, err)

@@ -4,10 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io/fs"
 	"math"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -66,14 +64,6 @@ func (g *groups) keep(def *model.NodeDef) {
 	g.kept.Store(k)
 }
 
-// groupPrefix is the place of a gnoded's groups. The spool makes its name: no other gnoded has the same.
-func groupPrefix(o *Options) string {
-	h := fnv.New32a()
-	// Writing to a hash does not fail.
-	_, _ = h.Write([]byte(o.Spool))
-	return fmt.Sprintf("gbatch/%s-%08x", groupName(o.Name), h.Sum32())
-}
-
 // openGroups prepares the place of this gnoded's groups.
 func openGroups(n *Noded) (*groups, error) {
 	g := &groups{cpus: n.inv.cpus, mem: n.inv.hw.MemMiB, virt: n.opts.Virtual, claims: int(n.inv.hw.CPUs), open: map[proto.Attempt]*cgroup.Group{}}
@@ -81,7 +71,7 @@ func openGroups(n *Noded) (*groups, error) {
 		g.conf = n.opts.Config.Cgroup
 	}
 	var err error
-	g.prefix = groupPrefix(&n.opts)
+	g.prefix = cgroup.Place(n.opts.Name, n.opts.Spool)
 	if g.root, err = cgroup.OpenPart(g.prefix, hostGroups(&g.conf)); err != nil {
 		return nil, err
 	}
@@ -119,16 +109,6 @@ func hostGroups(c *conf.Cgroup) cgroup.Want {
 
 // holdsDevices reports whether jobs can open no other units than their own.
 func (g *groups) holdsDevices() bool { return g.conf.ConstrainDevices && g.root.Can().Devices }
-
-// groupName makes a node's name one that control groups may have.
-func groupName(node string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' {
-			return r
-		}
-		return '_'
-	}, node)
-}
 
 // notes are sentences about what can't be enforced.
 func (g *groups) notes() []string { return g.say }

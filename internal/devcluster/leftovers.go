@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"gbatch/noded/cgroup"
 )
 
 // leftovers.go ends what outlives the daemons on purpose, so that a test leaves nothing behind: launchers, jobs that
@@ -127,9 +128,7 @@ func (c *Cluster) leftovers(groups []string) ([]int, error) {
 func (c *Cluster) groupDirs() []string {
 	var out []string
 	for name := range c.daemons {
-		h := fnv.New32a()
-		_, _ = h.Write([]byte(filepath.Join(c.Dir, "spool", name))) // writing to a hash does not fail
-		base := fmt.Sprintf("gbatch/%s-%08x", name, h.Sum32())
+		base := cgroup.Place(name, filepath.Join(c.Dir, "spool", name))
 		for _, mount := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/*"} {
 			found, _ := filepath.Glob(filepath.Join(mount, base)) // the pattern is well-formed
 			for _, dir := range found {

@@ -3,7 +3,7 @@
 // Every daemon is the real program in a process of its own, with real ports, certificates, logs and
 // files below one directory DIR. This package makes the directory (layout.go, generate.go), starts
 // what is missing of the cluster (up.go, start.go), watches it until it takes jobs (ready.go),
-// reports (status.go) and takes it down (down.go).
+// reports (status.go) and takes it down (down.go, leftover.go).
 //
 // It doesn't own what the daemons do, and it isn't needed while they run: commands find the cluster
 // by its configuration file, and `gbatch up` may be killed at any moment without harm to a running

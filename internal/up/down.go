@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gbatch/internal/conf"
+	"gbatch/noded/cgroup"
 )
 
 // Down takes the cluster in dir down: jobs, node daemons, controllers, accounting daemon. State stays for the next Up.
@@ -63,6 +64,11 @@ func Down(ctx context.Context, dir, bin string, out io.Writer) error {
 	if killed > 0 {
 		say("killed the processes of %s", count(killed, "job"))
 	}
+	var groups []string
+	for _, m := range byRole[RoleNode] {
+		groups = append(groups, cgroup.Place(m.Name, m.Directory))
+	}
+	errs = append(errs, l.endLeftovers(groups, say))
 	errs = append(errs, end(byRole[RoleController], ctldPatience, say), end(byRole[RoleAccounting], dbdPatience, say))
 	for i := range want {
 		want[i].process = process{}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -106,7 +107,7 @@ func eachNode(ctx context.Context, list []Member, f func(*proto.NodeInfo)) error
 func liveJobs(ctx context.Context, list []Member) ([]*model.Job, error) {
 	var out []*model.Job
 	rq := &proto.JobsRequest{Filter: proto.JobFilter{States: []model.JobState{model.Configuring, model.Running,
-		model.Completing}}}
+		model.Suspended, model.Completing}}}
 	err := ask(ctx, list, proto.KindJobs, rq, func(body []byte) error {
 		var c proto.JobsChunk
 		if err := proto.Decode(body, &c); err != nil {
@@ -154,13 +155,16 @@ func launchers() (map[string][]process, error) {
 // launcher is the connection to a node's gshim.
 type launcher struct {
 	*shim.Client
-	live []shim.Key
+	live []shim.Key // that run
+	over []shim.Key // that have ended, and may have left something
 }
 
 func newLauncher(c *shim.Client, events []shim.Event) *launcher {
 	l := &launcher{Client: c}
 	for _, e := range events {
-		if !e.Done() {
+		if e.Done() {
+			l.over = append(l.over, e.Key)
+		} else {
 			l.live = append(l.live, e.Key)
 		}
 	}
@@ -171,10 +175,11 @@ func newLauncher(c *shim.Client, events []shim.Event) *launcher {
 	return l
 }
 
-// kill ends every process that the launcher has started; killed is the number of launches that still ran.
+// kill ends every process that the launcher has started, and what those have left that have ended; killed is the number
+// of launches of which something still ran.
 func (l *launcher) kill(ctx context.Context) (killed int, err error) {
 	var errs []error
-	for _, key := range l.live {
+	for _, key := range slices.Concat(l.live, l.over) {
 		n, err := l.Signal(ctx, key, syscall.SIGKILL, shim.Tree)
 		if n > 0 || err != nil {
 			killed++

@@ -1,0 +1,123 @@
+package up
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// leftover.go finds and ends what jobs have left outside of what the launchers know: a command of a batch script that has
+// ended, a process in a session of its own, a program of Prolog or Epilog. gnoded and gshim have ended by then. Such a
+// process is known by its environment, which names the node and this cluster's configuration; what has thrown that
+// away, by its control group, which only gshim puts it into.
+
+const (
+	leftoverPatience = 10 * time.Second // for what was killed to be gone
+	leftoverEvery    = 20 * time.Millisecond
+	leftoversNamed   = 8
+)
+
+// leftover is a process that a job has left.
+type leftover struct {
+	process
+	text string
+}
+
+// leftovers finds them. The caller and those that started it are none: `gbatch down` may itself run in a job.
+func (l layout) leftovers(groups []string) ([]leftover, error) {
+	all, err := commands()
+	if err != nil {
+		return nil, err
+	}
+	mine := ancestors(os.Getpid())
+	var out []leftover
+	for p, argv := range all {
+		if slices.Contains(mine, p.PID) || !l.ofJob(p.PID) && !inGroup(p.PID, groups) {
+			continue
+		}
+		text := strings.Join(argv, " ")
+		const most = 60 // bytes
+		if len(text) > most {
+			text = strings.ToValidUTF8(text[:most], "") + "..."
+		}
+		out = append(out, leftover{p, fmt.Sprintf("%d (%s)", p.PID, text)})
+	}
+	slices.SortFunc(out, func(a, b leftover) int { return a.PID - b.PID })
+	return out, nil
+}
+
+// ofJob reports whether a process has the environment that gnoded gives to a job on one of its nodes.
+func (l layout) ofJob(pid int) bool {
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err != nil {
+		return false // gone, or somebody else's
+	}
+	env = append([]byte{0}, env...)
+	return bytes.Contains(env, []byte("\x00SLURMD_NODENAME=")) && bytes.Contains(env, []byte("\x00SLURM_CONF="+l.conf()+"\x00"))
+}
+
+// inGroup reports whether a process is in one of the nodes' control groups.
+func inGroup(pid int, groups []string) bool {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", pid))
+	if err != nil {
+		return false // gone
+	}
+	return slices.ContainsFunc(groups, func(g string) bool { return bytes.Contains(b, []byte("/"+g+"/")) })
+}
+
+// ancestors gives a process, its parent, and so on.
+func ancestors(pid int) []int {
+	var out []int
+	for pid > 1 && len(out) < 64 {
+		out = append(out, pid)
+		b, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+		if err != nil {
+			return out
+		}
+		f := strings.Fields(string(b[bytes.LastIndexByte(b, ')')+1:]))
+		if len(f) < 2 {
+			return out
+		}
+		pid, _ = strconv.Atoi(f[1]) // 0 ends it
+	}
+	return out
+}
+
+// endLeftovers kills what jobs have left, and says what it could not end.
+func (l layout) endLeftovers(groups []string, say func(string, ...any)) error {
+	killed := map[process]bool{}
+	for end := time.Now().Add(leftoverPatience); ; time.Sleep(leftoverEvery) {
+		list, err := l.leftovers(groups)
+		if err != nil {
+			return err
+		}
+		if len(list) == 0 {
+			if len(killed) > 0 {
+				say("killed what jobs had left: %d more of their processes", len(killed))
+			}
+			return nil
+		}
+		if time.Now().After(end) {
+			var names []string
+			for _, p := range list[:min(len(list), leftoversNamed)] {
+				names = append(names, p.text)
+			}
+			if more := len(list) - len(names); more > 0 {
+				names = append(names, fmt.Sprintf("%d more", more))
+			}
+			return fmt.Errorf("processes of jobs survive SIGKILL; they hang in the kernel, on a file server or a device: %s", strings.Join(names, ", "))
+		}
+		for _, p := range list {
+			if err := p.signal(syscall.SIGKILL); err != nil {
+				return err
+			}
+			killed[p.process] = true
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package up
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"gbatch/internal/model"
+	"gbatch/noded/cgroup"
+)
+
+// TestDownLeavesNothing: whatever jobs have started, `gbatch down` ends: steps, the commands that run them, processes in
+// sessions of their own, also of a script that has ended, those without an environment, and a prolog.
+func TestDownLeavesNothing(t *testing.T) {
+	dir, work := filepath.Join(t.TempDir(), "leftover"), t.TempDir()
+	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 8, MemMiB: 8000})
+	prolog := filepath.Join(work, "prolog")
+	if err := os.WriteFile(prolog, []byte("#!/bin/sh\ntest -e "+work+"/slow || exit 0\ntouch "+work+"/in.prolog\nsleep 91951\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	grun := filepath.Join(work, "grun")
+	if err := os.Symlink(filepath.Join(programs(t), "gcli"), grun); err != nil {
+		t.Fatal(err)
+	}
+	addConf(t, c, "Prolog="+prolog+"\nKillWait=60\n")
+	env := "export GBATCH_CONF=" + filepath.Join(dir, "gbatch.conf") + "\ncd " + work + "\n"
+	deaf := `trap "" TERM INT HUP; `
+	for i, script := range []string{
+		fmt.Sprintf("for i in 1 2 3; do ./grun --overlap -n1 sh -c '%s touch in.0.'$i'; while :; do sleep 91951; done' & done; wait\n", deaf),
+		deaf + "setsid sh -c 'touch in.1; exec sleep 91951' </dev/null >/dev/null 2>&1 &\nwhile :; do sleep 91951; done\n",
+		"setsid env -i sh -c 'trap \"\" TERM; touch " + work + "/in.2; while :; do /bin/sleep 91951; done' </dev/null >/dev/null 2>&1 &\nsleep 91951\n",
+		"./grun -N2 -n2 sh -c '" + deaf + "touch in.3.$SLURM_PROCID; while :; do sleep 91951; done'\n",
+	} {
+		submit(t, c, env+script, func(sp *model.Spec) {
+			if i == 3 {
+				sp.MinNodes, sp.MaxNodes = 2, 2
+			}
+		})
+	}
+	for _, name := range []string{"in.0.1", "in.0.2", "in.0.3", "in.1", "in.2", "in.3.0", "in.3.1"} {
+		until(t, name, func() bool { return exists(filepath.Join(work, name)) })
+	}
+	if err := os.WriteFile(filepath.Join(work, "slow"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	submit(t, c, "true\n", nil)
+	until(t, "the prolog runs", func() bool { return exists(filepath.Join(work, "in.prolog")) })
+	down(t, dir)
+	var groups []string
+	for _, n := range []string{"n1", "n2"} {
+		groups = append(groups, cgroup.Place(n, filepath.Join(dir, "state", "node-"+n)))
+	}
+	left, err := layout(dir).leftovers(groups)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range left {
+		t.Errorf("process %s of a job is left", p.text)
+	}
+	all, err := commands()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for p, argv := range all {
+		if line := strings.Join(argv, " "); strings.Contains(line, "91951") || strings.Contains(line, work) {
+			t.Errorf("process %d (%s) is left", p.PID, line)
+		}
+	}
+}
