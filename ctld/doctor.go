@@ -114,6 +114,7 @@ func (c *Controller) examine(ctx context.Context, v *state.View, n *model.Node) 
 	if k := len(n.Strikes); k > 0 {
 		f.add("launches", proto.GradeBad, "its log says why", "%d jobs could not be started here since one last was", k)
 	}
+	c.nodeEnding(ctx, &f, v, n)
 	queue(&f, v, n)
 	if s == nil {
 		return f

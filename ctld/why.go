@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
@@ -17,15 +18,23 @@ import (
 
 // why explains jobs from a View: planning goes on beside it. An explanation costs a planning pass, so there is one at a
 // time.
-func (c *Controller) why(_ context.Context, who *proto.Caller, rq *proto.WhyRequest) (*proto.WhyReply, error) {
+func (c *Controller) why(ctx context.Context, who *proto.Caller, rq *proto.WhyRequest) (*proto.WhyReply, error) {
+	v, now := c.machine.View(), c.now()
+	out, err := c.explainAll(v, now, who, rq)
+	if err != nil {
+		return nil, err
+	}
+	c.saysWaits(ctx, v, now, out.List)
+	return out, nil
+}
+
+func (c *Controller) explainAll(v *state.View, now model.Time, who *proto.Caller, rq *proto.WhyRequest) (*proto.WhyReply, error) {
 	c.explaining.Lock()
 	defer c.explaining.Unlock()
-	v := c.machine.View()
 	if err := checkRefs(v, rq.Jobs); err != nil {
 		return nil, err
 	}
 	sees := c.sees(v, who)
-	now := c.now()
 	policy, _ := c.policy(v, now, &c.whyRules)
 	out := &proto.WhyReply{Now: now}
 	seen := map[model.JobID]bool{}
@@ -183,4 +192,85 @@ func tasksOf(x *model.Explanation) (out []int32) {
 // sameWhy reports whether the same is said of two tasks that wait.
 func sameWhy(a, b *model.Explanation) bool {
 	return a.Text == b.Text && a.Start == b.Start && reflect.DeepEqual(a.Causes, b.Causes) && reflect.DeepEqual(a.Changes, b.Changes)
+}
+
+// What follows says what jobs wait for that take longer to end than KillWait: which nodes, and what those say of it.
+
+const (
+	completingWait  = 2 * time.Second // for a node's answer
+	completingNodes = 3               // that are asked for one job
+	completingJobs  = 16              // that are named of one node, or in one answer
+)
+
+// stuckOn lists the attempts that a node should have ended.
+func stuckOn(v *state.View, n *model.Node, now model.Time) []proto.Attempt {
+	var out []proto.Attempt
+	for _, id := range n.Jobs {
+		if len(out) < completingJobs && v.OverdueOn(id, n.Def.Name, now) {
+			out = append(out, proto.Attempt{Job: id, Attempt: v.Job(id).Attempt})
+		}
+	}
+	return out
+}
+
+// endingFor is how long a job has been COMPLETING.
+func endingFor(j *model.Job, now model.Time) time.Duration {
+	since := j.Run.StopAt
+	if j.Run.Over != nil {
+		since = max(since, j.Run.Over.At)
+	}
+	return (time.Duration(now-since) * time.Millisecond).Round(time.Second)
+}
+
+// askWaits gives what a node says of each attempt.
+func (c *Controller) askWaits(ctx context.Context, node string, list []proto.Attempt) []string {
+	ctx, cancel := context.WithTimeout(ctx, completingWait)
+	defer cancel()
+	out := make([]string, len(list))
+	m, err := c.askNode(ctx, node, proto.NodeAsk{Waits: true, Attempts: list})
+	for i := range out {
+		switch {
+		case err != nil:
+			out[i] = err.Error()
+		case i < len(m.Findings):
+			out[i] = m.Findings[i].Text
+		default:
+			out[i] = "it says nothing"
+		}
+	}
+	return out
+}
+
+// nodeEnding names jobs that the node should have ended.
+func (c *Controller) nodeEnding(ctx context.Context, f *findings, v *state.View, n *model.Node) {
+	now := c.now()
+	list := stuckOn(v, n, now)
+	if len(list) == 0 {
+		return
+	}
+	for i, text := range c.askWaits(ctx, n.Def.Name, list) {
+		f.add("ending", proto.GradeBad, "gcancel -s KILL "+fmt.Sprint(list[i].Job)+"; a node that is set DOWN gives it up",
+			"job %d has been COMPLETING for %s and waits for this node: %s", list[i].Job, endingFor(v.Job(list[i].Job), now), text)
+	}
+}
+
+// saysWaits adds to explanations of COMPLETING jobs what they wait for.
+func (c *Controller) saysWaits(ctx context.Context, v *state.View, now model.Time, list []*model.Explanation) {
+	asked := 0
+	for _, x := range list {
+		j := v.Job(x.Job)
+		if j == nil || j.State != model.Completing || asked >= completingJobs {
+			continue
+		}
+		var words []string
+		for _, name := range j.Run.Alloc.NodeNames() {
+			if v.OverdueOn(j.ID, name, now) && len(words) < completingNodes {
+				words = append(words, name+": "+c.askWaits(ctx, name, []proto.Attempt{{Job: j.ID, Attempt: j.Attempt}})[0])
+			}
+		}
+		if len(words) > 0 {
+			asked++
+			x.Text += fmt.Sprintf(" It has been COMPLETING for %s and waits for %s.", endingFor(j, now), strings.Join(words, "; "))
+		}
+	}
 }

@@ -214,6 +214,8 @@ func (l *loop) handle(m any) error {
 		l.onLeftover(m)
 	case msgKnown:
 		m.reply <- answerFor{known: l.known(), leaving: l.leaving()}
+	case msgWaits:
+		m.reply <- l.tellWaits(m.keys)
 	case msgOwed:
 		m.reply <- l.owed()
 	case msgRunning:

@@ -36,6 +36,10 @@ func (n *Noded) answerNode(conn *rpc.Conn, ask *proto.NodeAsk) {
 		if ask.Doctor {
 			answer = n.examine(ask)
 		}
+		if ask.Waits {
+			answer.Findings = n.tellWaits(ask.Attempts[:min(len(ask.Attempts), maxStatAttempts)])
+			ask.Attempts = nil
+		}
 		if ask.MIG != nil {
 			answer = &proto.NodeAnswer{ID: ask.ID, MIG: n.divide(ask.MIG)}
 		}

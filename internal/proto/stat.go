@@ -79,6 +79,8 @@ type NodeAsk struct {
 	Held   []HeldUnits // with Doctor: by jobs that run there
 
 	MIG *MIGAsk // divide these GPUs
+
+	Waits bool // what these attempts wait for: one of Findings for each, in order
 }
 
 func (x *NodeAsk) Wire(c *wire.C) {
@@ -89,6 +91,7 @@ func (x *NodeAsk) Wire(c *wire.C) {
 	wire.Bool(c, &x.Doctor)
 	wire.List(c, &x.Held, model.MaxMany)
 	wire.Ptr(c, &x.MIG)
+	wire.Bool(c, &x.Waits)
 }
 
 // NodeAnswer is what a node knows or has done: attempts that don't run there are not in it.
