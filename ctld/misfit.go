@@ -28,7 +28,7 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 	if p.MaxCPUsPerNode > 0 {
 		cpus = min(cpus, p.MaxCPUsPerNode)
 	}
-	asked := int64(max(rq.PerNode*rq.CPUsPerTask, rq.MinCPUs, 1))
+	asked := int64(rq.CPUsFor(rq.PerNode, 0))
 	switch why {
 	case sched.TooManyCPUs:
 		text := fmt.Sprintf("no node of partition %s has the CPUs that the job needs on one node", p.Name)

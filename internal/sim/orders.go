@@ -3,6 +3,7 @@ package sim
 import (
 	"math"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/model"
 	"gbatch/internal/sched"
 )
@@ -40,10 +41,11 @@ func f1(j sized) float64 {
 
 // scoreOrder orders jobs by a score of the moment, highest first.
 type scoreOrder struct {
-	score func(sized) float64
-	now   model.Time
-	begun model.Time // the first moment
-	epoch uint64
+	score  func(sized) float64
+	params *model.Params // the machine's
+	now    model.Time
+	begun  model.Time // the first moment
+	epoch  uint64
 }
 
 var _ sched.Order = (*scoreOrder)(nil)
@@ -66,26 +68,14 @@ func (o *scoreOrder) Epoch() uint64 { return o.epoch }
 // Priority is the score's bits: those of floats that are not negative stand in the order of the floats.
 func (o *scoreOrder) Priority(j *model.Job, part *model.Partition) uint64 {
 	s := o.score(sized{wait: float64(o.now-j.Submit) / 1000, requested: float64(max(sched.LimitS(j.Spec, part), 1)),
-		procs: float64(procsOf(j.Spec)), submit: float64(j.Submit-o.begun) / 1000})
+		procs: float64(procsOf(j.Spec, part, o.params)), submit: float64(j.Submit-o.begun) / 1000})
 	return math.Float64bits(math.Max(s, 0))
 }
 
-// procsOf counts the processors that a job asks for, or its GPUs where those are more.
-func procsOf(sp *model.Spec) int64 {
-	procs := max(1, int64(sp.Tasks)) * max(1, int64(sp.CPUsPerTask))
-	gpus := int64(0)
-	for _, g := range sp.Gres {
-		if g.Name != "gpu" {
-			continue
-		}
-		n := int64(g.Count)
-		switch g.Per {
-		case model.PerNode:
-			n *= max(1, int64(sp.MinNodes))
-		case model.PerTask:
-			n *= max(1, int64(sp.Tasks))
-		}
-		gpus += n
-	}
-	return max(procs, gpus)
+// procsOf counts the processors that a job asks for in a partition, or its GPUs where those are more.
+func procsOf(sp *model.Spec, part *model.Partition, params *model.Params) int64 {
+	rules := ask.RulesOf(part, params)
+	c := ask.Of(sp, &rules)
+	size := c.Size()
+	return max(int64(size.CPUs), c.UnitsOf(&size, model.GPUName, ""))
 }

@@ -128,7 +128,7 @@ func NewScheduler(name string, m *Machine) (Scheduler, error) {
 				p := &planning{planner: sched.NewPlanner(),
 					policy: sched.Policy{MaxStarts: noBound, Depth: 1, Backfill: n.backfill}}
 				if n.score != nil {
-					p.order = &scoreOrder{score: n.score}
+					p.order = &scoreOrder{score: n.score, params: &m.Config.Params}
 					p.policy.Order = p.order
 				}
 				return p

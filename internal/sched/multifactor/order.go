@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"gbatch/internal/ask"
 	"gbatch/internal/model"
 	"gbatch/internal/state"
 )
@@ -25,6 +26,9 @@ type Order struct {
 	// The partition that was asked about last: queues are asked about one by one.
 	last *model.Partition
 	have []float64 // its totals
+
+	ruled *model.Partition // whose rules are
+	rules model.AskRules
 }
 
 // class is what a QOS is worth.
@@ -246,7 +250,7 @@ func (o *Order) weigh(j *model.Job, part *model.Partition, f *Factors, keep bool
 	}
 	var need needs
 	if c.WeightJobSize > 0 || len(c.WeightTRES) > 0 {
-		need = needsOf(j)
+		need = o.needsOf(j, part)
 	}
 	sum := float64(j.Site)
 	if c.WeightAge > 0 {
@@ -372,27 +376,23 @@ func (o *Order) size(j *model.Job, need *needs, part *model.Partition) float64 {
 }
 
 // needs is what a job holds or, while it waits, asks for at least.
-type needs struct{ cpus, nodes, tasks float64 }
+type needs struct {
+	cpus, nodes float64
+	asked       ask.Counts // of a waiting one
+	size        ask.Size
+}
 
-func needsOf(j *model.Job) needs {
+func (o *Order) needsOf(j *model.Job, part *model.Partition) needs {
 	if j.Run != nil {
 		n, _, _ := j.Run.Alloc.Totals()
-		return needs{float64(n), float64(len(j.Run.Alloc.Nodes)), float64(max(j.Spec.Tasks, 1))}
+		return needs{cpus: float64(n), nodes: float64(len(j.Run.Alloc.Nodes))}
 	}
-	sp := j.Spec
-	least := max(1, sp.MinNodes, int32(len(sp.ReqNodes)))
-	t := sp.Tasks
-	if t > 0 {
-		least = min(least, t)
-	} else {
-		t = least * max(1, sp.TasksPerNode)
+	if part != o.ruled {
+		o.ruled, o.rules = part, ask.RulesOf(part, &o.cfg.Params)
 	}
-	out := needs{float64(t) * float64(max(1, sp.CPUsPerTask)), float64(least), float64(t)}
-	if sp.Overcommit {
-		out.cpus = out.nodes
-	}
-	out.cpus = max(out.cpus, float64(sp.MinCPUs)*out.nodes)
-	return out
+	c := ask.Of(j.Spec, &o.rules)
+	size := c.Size()
+	return needs{float64(size.CPUs), float64(size.Nodes), c, size}
 }
 
 func limitS(j *model.Job, p *model.Partition) int64 {
@@ -412,7 +412,7 @@ func limitS(j *model.Job, p *model.Partition) int64 {
 // tres gives a job's part of one resource of its partition, and its weight.
 func (o *Order) tres(j *model.Job, need *needs, i int) (n, weight float64) {
 	w := &o.conf.WeightTRES[i]
-	n = amount(j, need, &o.totals.kinds[i])
+	n = amount(j, need, &o.rules, &o.totals.kinds[i])
 	weight = float64(w.Micros) / float64(model.FactorOne)
 	if o.conf.Flags&model.PrioNoNormalTRES != 0 {
 		return n / float64(max(w.Per, 1)), weight
@@ -424,40 +424,26 @@ func (o *Order) tres(j *model.Job, need *needs, i int) (n, weight float64) {
 }
 
 // amount gives how much of a resource a job holds or asks for.
-func amount(j *model.Job, need *needs, k *kind) float64 {
+func amount(j *model.Job, need *needs, rules *model.AskRules, k *kind) float64 {
 	if j.Run != nil {
+		if k.tres == "billing" {
+			return float64(j.Run.Billing())
+		}
 		return float64(model.CountTRES(j.Run.Alloc.TRES(), k.tres))
 	}
-	cpus, nodes, tasks := need.cpus, need.nodes, need.tasks
-	sp := j.Spec
 	switch k.tres {
-	case "cpu", "billing":
-		return cpus
+	case "cpu":
+		return need.cpus
 	case "node":
-		return nodes
+		return need.nodes
 	case "mem":
-		switch {
-		case sp.MemPerCPU > 0:
-			return float64(sp.MemPerCPU) * cpus
-		case sp.MemPerNode > 0:
-			return float64(sp.MemPerNode) * nodes
-		}
+		return float64(need.size.MemMiB)
+	case "billing":
+		all, _ := need.asked.Least()
+		return float64(ask.Bill(all, rules))
+	}
+	if k.gres == "" {
 		return 0
 	}
-	sum := 0.0
-	for i := range sp.Gres {
-		g := &sp.Gres[i]
-		if k.gres == "" || g.Name != k.gres || k.typ != "" && g.Type != k.typ {
-			continue
-		}
-		switch g.Per {
-		case model.PerJob:
-			sum += float64(g.Count)
-		case model.PerTask:
-			sum += float64(g.Count) * tasks
-		default:
-			sum += float64(g.Count) * nodes
-		}
-	}
-	return sum
+	return float64(need.asked.UnitsOf(&need.size, k.gres, k.typ))
 }

@@ -1,11 +1,15 @@
 package policy
 
-import "gbatch/internal/model"
+import (
+	"gbatch/internal/ask"
+	"gbatch/internal/model"
+)
 
 // room is what a partition has.
 type room struct {
 	nodes, cpus, gpus int64
 	mem               int64 // MiB; 0 where memory does not count
+	rules             model.AskRules
 }
 
 // shareUnit is all of a partition; jobs' shares are counted in it.
@@ -19,7 +23,7 @@ func rooms(c *model.Config) map[string]*room {
 	}
 	out := make(map[string]*room, len(c.Partitions))
 	for _, p := range c.Partitions {
-		r := &room{}
+		r := &room{rules: ask.RulesOf(p, &c.Params)}
 		for _, name := range p.Nodes {
 			d := defs[name]
 			if d == nil {
@@ -45,38 +49,11 @@ func rooms(c *model.Config) map[string]*room {
 // where it takes nodes for itself, the nodes. From 1 to shareUnit. Source: Ghodsi, Zaharia, Hindman, Konwinski,
 // Shenker, Stoica: Dominant Resource Fairness, NSDI 2011.
 func (r *room) share(sp *model.Spec) int64 {
-	nodes := int64(max(1, sp.MinNodes))
-	tasks := max(int64(sp.Tasks), nodes*int64(max(1, sp.TasksPerNode)))
-	cpus := max(tasks*int64(max(1, sp.CPUsPerTask)), nodes*int64(sp.MinCPUs))
-	if sp.Overcommit {
-		cpus = max(nodes, nodes*int64(sp.MinCPUs))
-	}
-	mem := sp.MemPerNode * nodes
-	if sp.MemPerCPU > 0 {
-		mem = sp.MemPerCPU * cpus
-	}
-	whole := sp.Exclusive
-	if sp.MemPerNode == model.WholeMem {
-		mem, whole = 0, true
-	}
-	var gpus int64
-	for i := range sp.Gres {
-		g := &sp.Gres[i]
-		if g.Name != "gpu" {
-			continue
-		}
-		switch g.Per {
-		case model.PerNode:
-			gpus += int64(g.Count) * nodes
-		case model.PerTask:
-			gpus += int64(g.Count) * tasks
-		default:
-			gpus += int64(g.Count)
-		}
-	}
-	s := max(of(cpus, r.cpus), of(gpus, r.gpus), of(mem, r.mem))
-	if whole {
-		s = max(s, of(nodes, r.nodes))
+	c := ask.Of(sp, &r.rules)
+	size := c.Size()
+	s := max(of(int64(size.CPUs), r.cpus), of(c.UnitsOf(&size, model.GPUName, ""), r.gpus), of(size.MemMiB, r.mem))
+	if sp.Exclusive || sp.MemPerNode == model.WholeMem {
+		s = max(s, of(int64(size.Nodes), r.nodes))
 	}
 	return max(1, s)
 }
