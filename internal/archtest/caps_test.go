@@ -162,6 +162,9 @@ func count(root string) (now capped, where map[string]string, err error) {
 			if name != "doc.go" {
 				packages[dir] = append(packages[dir], name)
 			}
+			if i := bytes.Index(src, []byte("\npackage ")); i > 0 && bytes.HasPrefix(src, []byte("// Package ")) {
+				docs[dir] += string(src[:i]) // a package without a doc.go
+			}
 			return functions(rel, src, now, where)
 		}
 		return nil
@@ -177,7 +180,7 @@ func count(root string) (now capped, where map[string]string, err error) {
 			continue // the folder's name says it
 		}
 		for _, f := range files {
-			if !names(docs[dir], f) {
+			if f != path.Base(dir)+".go" && !names(docs[dir], f) {
 				add("unnamed "+dir, f+" is named neither in doc.go nor in DESIGN.md")
 			}
 		}

@@ -10,6 +10,8 @@
 // leaves out a frame unseen.
 //
 // It must stay light: commands and gshim use it, so there is no net and no TLS here.
+//
+// stepio.go has the frames and the connection, bound.go its limits.
 package stepio
 
 import (
