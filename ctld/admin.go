@@ -69,6 +69,13 @@ func only(j *model.Job, ref proto.JobRef) state.Target {
 // cancel ends or signals jobs.
 func (c *Controller) cancel(ctx context.Context, who *proto.Caller, rq *proto.CancelRequest) (*proto.TargetsReply, error) {
 	v := c.machine.View()
+	if rq.RequestID != "" {
+		id := v.Request(requestKey(who.UID, rq.RequestID))
+		if id == 0 {
+			return nil, refuse(proto.CodeInvalidJob, "no submission of this id has arrived")
+		}
+		rq = &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}}
+	}
 	if err := checkRefs(v, rq.Targets); err != nil {
 		return nil, err
 	}

@@ -2,9 +2,6 @@ package ctld
 
 import (
 	"context"
-	"errors"
-
-	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/server"
@@ -28,8 +25,8 @@ func (c *Controller) attend(ctx context.Context, r *server.Request, who *proto.C
 		return
 	}
 	c.log.Info("a command was killed; its allocation is given back", "job", rq.Job, "uid", who.UID)
-	cancel := &proto.CancelRequest{Targets: []proto.JobRef{{Job: rq.Job, Task: model.NoTask}}}
-	if err := server.GiveBack(ctx, func() error { return c.askLeader(ctx, who, cancel) }); err != nil {
+	cancel, unknown := rq.Cancel(), server.NotYet()
+	if err := server.GiveBack(ctx, func() error { return unknown(c.askLeader(ctx, who, cancel)) }); err != nil {
 		c.log.Warn("an allocation whose command was killed could not be given back", "job", rq.Job, "err", err)
 	}
 }
@@ -45,10 +42,6 @@ func (c *Controller) askLeader(ctx context.Context, who *proto.Caller, rq *proto
 			return eerr
 		}
 		err = c.toLeader(ctx, who, proto.KindCancel, body, func(*rpc.Frame) error { return nil })
-	}
-	var e *rpc.Error
-	if errors.As(err, &e) && e.Code != proto.CodeNoController && e.Code != proto.CodeNotLeader && e.Code != proto.CodeBusy {
-		return nil // it is an answer: there is no such job any more
 	}
 	return err
 }

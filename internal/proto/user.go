@@ -315,6 +315,8 @@ type CancelRequest struct {
 
 	Release bool  // with Signal: the job gives its resources back, and ends with Code
 	Code    int32 // exit code
+
+	RequestID string // the job that this submission of the caller made; "": see Targets
 }
 
 func (x *CancelRequest) Wire(c *wire.C) {
@@ -326,6 +328,7 @@ func (x *CancelRequest) Wire(c *wire.C) {
 	wire.List(c, &x.Steps, model.MaxMany)
 	wire.Bool(c, &x.Release)
 	wire.Int(c, &x.Code)
+	wire.Text(c, &x.RequestID, model.MaxName)
 }
 
 // Kind is that of the request. To end a job is asked for again where the answer is lost; a signal that a program counts
@@ -470,14 +473,24 @@ func (x *WaitRequest) Wire(c *wire.C) {
 }
 
 // AttendRequest says that a job is there for the command that sends it (galloc, grun): the daemon of the command's host
-// cancels the job when the connection ends and the command has not said, by any further frame, that it no longer needs
-// the job.
+// cancels the job when the connection ends and the command has not said, by any further frame, that it no longer needs the
+// job. RequestID names the job that the submission of this id makes, also before it is made.
 type AttendRequest struct {
-	Job model.JobID
+	Job       model.JobID
+	RequestID string
 }
 
 func (x *AttendRequest) Wire(c *wire.C) {
 	wire.Int(c, &x.Job)
+	wire.Text(c, &x.RequestID, model.MaxName)
+}
+
+// Cancel is how the job is given back.
+func (x *AttendRequest) Cancel() *CancelRequest {
+	if x.RequestID != "" {
+		return &CancelRequest{RequestID: x.RequestID}
+	}
+	return &CancelRequest{Targets: []JobRef{{Job: x.Job, Task: model.NoTask}}}
 }
 
 // WaitReply tells how it ended; for an array the highest exit code of its tasks.

@@ -2,9 +2,7 @@ package relay
 
 import (
 	"context"
-	"errors"
 
-	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 	"gbatch/internal/rpc/server"
@@ -23,18 +21,14 @@ func (s *Local) attend(ctx context.Context, r *server.Request, who *proto.Caller
 	if err != nil || !vanished {
 		return err
 	}
-	body, err := proto.Encode(&proto.CancelRequest{Targets: []proto.JobRef{{Job: rq.Job, Task: model.NoTask}}})
+	body, err := proto.Encode(rq.Cancel())
 	if err != nil {
 		return err
 	}
 	s.Log.Info("a command was killed; its allocation is given back", "job", rq.Job, "uid", who.UID)
+	unknown := server.NotYet()
 	err = server.GiveBack(ctx, func() error {
-		err := s.Relay.Forward(ctx, who, proto.KindCancel, body, func(*rpc.Frame) error { return nil })
-		var e *rpc.Error
-		if errors.As(err, &e) && e.Code != proto.CodeNoController && e.Code != proto.CodeBusy {
-			return nil // it is an answer: there is no such job any more
-		}
-		return err
+		return unknown(s.Relay.Forward(ctx, who, proto.KindCancel, body, func(*rpc.Frame) error { return nil }))
 	})
 	if err != nil {
 		s.Log.Warn("an allocation whose command was killed could not be given back", "job", rq.Job, "err", err)

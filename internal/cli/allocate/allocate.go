@@ -79,20 +79,20 @@ func (a *Allocation) Get(signals <-chan os.Signal) (job *model.Job, rc int) {
 	if err := a.CheckClusters(c, a.Submission.Clusters); err != nil {
 		return fail(err)
 	}
+	if !a.Keep {
+		a.attend(rq.RequestID)
+		defer func() {
+			if job == nil {
+				a.attendance.leave()
+			}
+		}()
+	}
 	var reply proto.SubmitReply
 	if err := c.Call(proto.KindSubmit, rq, &reply); err != nil {
 		return fail(err)
 	}
 	for _, n := range reply.Notes {
 		a.say("%s", n)
-	}
-	if !a.Keep {
-		go a.attend(reply.Job)
-		defer func() {
-			if job == nil {
-				a.attendance.leave()
-			}
-		}()
 	}
 	begin, pace, queued := time.Now(), askFirst, false
 	for {

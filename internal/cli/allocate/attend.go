@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"gbatch/internal/client"
-	"gbatch/internal/model"
+	"gbatch/internal/proto"
 )
 
 // attend.go keeps an allocation bound to the command that has it: when galloc or grun is killed, the daemon of its host, which
@@ -20,26 +20,36 @@ type attendance struct {
 	left bool           // the allocation is no longer needed
 }
 
-// attend tells this host's daemon of the allocation, and tells it again when it has been restarted.
-func (a *Allocation) attend(id model.JobID) {
-	for at := &a.attendance; ; time.Sleep(attendPace) {
-		c, err := a.Connect()
-		if err == nil {
-			err = c.Attend(id)
-		}
-		switch ours := err == nil && at.enter(c); {
-		case at.isOver():
-			return
-		case ours:
-			c.Attended()
-			if at.drop() {
+// attend tells this host's daemon of the allocation that a submission makes, before it is sent: a command that is killed
+// right after it has submitted leaves nothing behind. It tells it again when the daemon has been restarted.
+func (a *Allocation) attend(request string) {
+	told := make(chan struct{})
+	go func() {
+		for at := &a.attendance; ; time.Sleep(attendPace) {
+			c, err := a.Connect()
+			if err == nil {
+				err = c.Attend(&proto.AttendRequest{RequestID: request})
+			}
+			ours := err == nil && at.enter(c)
+			if told != nil {
+				close(told)
+				told = nil
+			}
+			if at.isOver() {
 				return
 			}
+			if ours {
+				c.Attended()
+				if at.drop() {
+					return
+				}
+			}
+			if c != nil {
+				c.Close()
+			}
 		}
-		if c != nil {
-			c.Close()
-		}
-	}
+	}()
+	<-told
 }
 
 // enter notes the connection, unless it is no longer needed.
