@@ -25,13 +25,34 @@
 //
 // # Where to read
 //
-// noded.go (what runs), loop.go (the one goroutine that owns the attempts, and its batches), attemptstate.go and stepstate.go
-// (what can happen to attempts and steps), attempt.go and stepstop.go (how it is done); then by what happens: launch.go, reap.go, stop.go, recover.go. spool.go is the disk, report.go what waits for the
-// leader, session.go the conversation with it, pause.go the pauses between tries. link.go is the connection to gshim,
-// groups.go the control groups and stepgroup.go those of steps, units.go the device files behind resources and unitnames.go
-// how jobs are told of them (internal/jobenv), userfile.go lines for the user. What a step
-// gets is decided in noded/steplayout. inventory.go and
-// hardware.go are the node's account of itself; package relay finds the leader and carries
-// users' requests. DESIGN.md has the reasons
-// and the measurements.
+// noded.go says what runs, main.go and options.go how it is started. loop.go is the one goroutine
+// that owns the attempts, and its batches. attemptstate.go and stepstate.go are the tables of what
+// can happen to attempts and steps, and what ends each phase; attempt.go and stepstop.go do what
+// the tables say.
+//
+// Then by what happens to an attempt: launch.go (with loginenv.go, scripts.go), prolog.go and
+// program.go (Prolog and Epilog), freeze.go (suspended), stop.go, reap.go, oom.go, unkillable.go
+// (what survives SIGKILL), recover.go (after a restart), waits.go (what it waits for).
+//
+// Steps: stepserve.go is the socket on which commands ask for them, steps.go what the node of the
+// batch script manages, stepmake.go and stepbind.go make orders, stepend.go and stepsample.go their
+// ends and use. steppart.go and stepremote.go are the two sides of a step on several nodes,
+// peers.go the port between them, steprejoin.go a command that comes back, steplist.go what the
+// leader asks. What a step gets is decided in noded/steplayout.
+//
+// Memory and conversation: spool.go is the disk and memory.go what its records mean, report.go what
+// waits for the leader, session.go the conversation with it, nodeask.go its questions, rules.go its
+// configuration, pause.go the pauses between tries. link.go is the connection to gshim, pool.go the
+// workers. Package relay finds the leader and carries users' requests, userfile.go writes lines for
+// the user.
+//
+// The machine: inventory.go and hardware.go are the node's account of itself; devices.go, merge.go
+// and found.go find its units, units.go has their device files, unitnames.go how jobs are told of
+// them (internal/jobenv), allowed.go what every job may open. gpuwatch.go reads the GPUs;
+// gpureadings.go, gpuhealth.go and gpurecover.go make of it what is wrong; mig.go divides them.
+// health.go and doctor.go look the node over, describe.go prints its configuration. groups.go has
+// the control groups of jobs and stepgroup.go those of steps; sample.go, sampleproc.go,
+// samplegpu.go, sampletree.go and ownuse.go say what jobs use.
+//
+// DESIGN.md has the reasons and the measurements.
 package noded
