@@ -116,7 +116,7 @@ func (c *Cluster) log(name string) *slog.Logger {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		c.t.Fatal(err)
 	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		c.t.Fatal(err)
 	}
