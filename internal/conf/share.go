@@ -2,6 +2,7 @@ package conf
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,8 +10,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// Shares of GPUs: the units of mps and shard are divided over the node's GPUs, as gres.conf's File has it, otherwise
-// evenly.
+// Shares of GPUs: the units of mps and shard are divided over the node's whole GPUs, as gres.conf's File has it,
+// otherwise evenly. MIG instances have no shares.
 
 // maxShares bounds the units of one sharing resource on a node: as many as 64 GPUs with 1,024 each.
 const maxShares = 1 << 16
@@ -61,6 +62,22 @@ type sharedUnit struct {
 	typ   string
 	files []string
 }
+
+// mig reports whether it is a MIG instance: its type is a profile, or its files are an instance's.
+func (u *sharedUnit) mig() bool {
+	return isProfile(u.typ) ||
+		slices.ContainsFunc(u.files, func(f string) bool { return strings.Contains(f, "/nvidia-caps/") })
+}
+
+// shares reports whether units of a sharing resource may be of this GPU.
+func (u *sharedUnit) shares(g *model.GresDef) bool {
+	return !u.mig() && (g.Type == "" || strings.EqualFold(u.typ, g.Type))
+}
+
+// isProfile reports whether a type of GPU is that of MIG instances: 1g.10gb, 1g.10gb+me, a100_1g.5gb.
+func isProfile(typ string) bool { return migProfile.MatchString(typ) }
+
+var migProfile = regexp.MustCompile(`(?i)(^|[^0-9a-z])[0-9]g\.[0-9]+gb([^0-9a-z]|$)`)
 
 // gpusOf lists a node's GPUs by index, with the files that gres.conf has for them.
 func gpusOf(d *model.NodeDef, records []GresRecord) []sharedUnit {
@@ -142,14 +159,14 @@ func shareCounts(g *model.GresDef, records []GresRecord, gpus []sharedUnit) []in
 			continue
 		}
 		for _, file := range r.Files {
-			if u := findGPU(gpus, file); u >= 0 && (g.Type == "" || strings.EqualFold(gpus[u].typ, g.Type)) {
+			if u := findGPU(gpus, file); u >= 0 && gpus[u].shares(g) {
 				counts[u] += int32(min(r.Count/int64(len(r.Files)), maxShares))
 			}
 		}
 	}
 	var of []int
 	for u := range gpus {
-		if g.Type == "" || strings.EqualFold(gpus[u].typ, g.Type) {
+		if gpus[u].shares(g) {
 			of = append(of, u)
 		}
 	}
@@ -202,16 +219,30 @@ func (l *loader) checkShares(n *NodeDef) (out []mismatch) {
 	d := l.cfg.nodeModel(n)
 	records, _ := l.cfg.Gres.For(n.Name)
 	units := gpusOf(d, records)
+	for _, g := range n.Gres {
+		def := model.GresDef{Name: g.Name, Type: g.Type, Count: int32(g.Count)}
+		if isShared(g.Name) && g.Count > 0 && slices.ContainsFunc(units, func(u sharedUnit) bool { return u.mig() }) &&
+			!slices.ContainsFunc(shareCounts(&def, records, units), func(n int32) bool { return n > 0 }) {
+			out = append(out, mismatch{line, Error,
+				fmt.Sprintf("Gres=%s would be shares of MIG instances only, and those have none", g),
+				"leave " + g.String() + " out, or share whole GPUs"})
+		}
+	}
 	for i := range records {
 		r := &records[i]
 		if !isShared(r.Name) || !slices.ContainsFunc(n.Gres, func(g GresCount) bool { return g.Name == r.Name }) {
 			continue
 		}
 		for _, file := range r.Files {
-			if findGPU(units, file) < 0 {
+			switch u := findGPU(units, file); {
+			case u < 0:
 				out = append(out, mismatch{pos{r.File, r.Line}, Error,
 					fmt.Sprintf("%s is the file of none of the node's GPUs, so there is nothing to share", file),
 					"name the file of a line Name=gpu"})
+			case units[u].mig():
+				out = append(out, mismatch{pos{r.File, r.Line}, Warning,
+					fmt.Sprintf("%s is the file of a MIG instance, and those have no shares: its part of %s is of no use", file,
+						r.Name), "name the files of whole GPUs"})
 			}
 		}
 	}

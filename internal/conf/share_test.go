@@ -2,6 +2,7 @@ package conf
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"gbatch/internal/model"
@@ -30,6 +31,13 @@ func TestShares(t *testing.T) {
 			{Name: "shard", Type: "v100", First: 4, Count: 2, Over: []model.Share{{GPU: 2, Count: 2}}}}},
 		{"of one type", "gpu:a100:2,gpu:v100:1,shard:v100:6", "",
 			[]model.GresDef{{Name: "shard", Type: "v100", Count: 6, Over: []model.Share{{GPU: 2, Count: 6}}}}},
+		{"beside MIG instances", "gpu:h100:2,gpu:1g.10gb:7,shard:8", "",
+			[]model.GresDef{{Name: "shard", Type: "h100", Count: 8, Over: over(4, 4)}}},
+		{"behind MIG instances", "gpu:a100_1g.5gb:1,gpu:2g.20gb+me:2,gpu:a100:1,mps:100", "",
+			[]model.GresDef{{Name: "mps", Type: "a100", Count: 100, Over: over(0, 0, 0, 100)}}},
+		{"beside an instance by its files", "gpu:2,shard:8", "NodeName=k1 Name=gpu File=/dev/nvidia1\nNodeName=k1 " +
+			"Name=gpu MultipleFiles=/dev/nvidia0,/dev/nvidia-caps/nvidia-cap3\n",
+			[]model.GresDef{{Name: "shard", Count: 8, Over: over(8)}}},
 		{"the sample", "gpu:a100:8,mps:800", "NodeName=k1 Name=mps Count=800 File=/dev/nvidia[0-7]\n", []model.GresDef{
 			{Name: "mps", Type: "a100", Count: 800, Over: over(100, 100, 100, 100, 100, 100, 100, 100)}}},
 		{"some files, once", "gpu:4,mps:200,shard:8",
@@ -52,6 +60,24 @@ func TestShares(t *testing.T) {
 		}
 		if !reflect.DeepEqual(shares, c.want) {
 			t.Errorf("%s: %+v, want %+v", c.what, shares, c.want)
+		}
+	}
+}
+
+// TestSharesOfInstances: shares that only MIG instances could have are refused.
+func TestSharesOfInstances(t *testing.T) {
+	for _, c := range []struct{ gres, file, want string }{
+		{"gpu:1g.10gb:7,shard:8", "", "Gres=shard:8 would be shares of MIG instances only, and those have none"},
+		{"gpu:h100:1,gpu:1g.10gb:7,shard:1g.10gb:8", "",
+			"Gres=shard:1g.10gb:8 would be shares of MIG instances only"},
+		{"gpu:h100:1,gpu:1g.10gb:1,shard:8", "NodeName=k1 Name=gpu Type=h100 File=/dev/nvidia1\nNodeName=k1 Name=gpu " +
+			"Type=1g.10gb File=/dev/nvidia0 MultipleFiles=/dev/nvidia-caps/nvidia-cap3\nNodeName=k1 Name=shard Count=8 " +
+			"File=/dev/nvidia0\n", "Gres=shard:8 would be shares of MIG instances only"},
+	} {
+		got, problems := LoadFS(files("GresTypes=gpu,shard\nNodeName=k1 CPUs=8 Gres="+c.gres+
+			"\nPartitionName=kp Nodes=k1\n", GresFile, c.file), MainFile)
+		if got != nil || !strings.Contains(lines(problems), c.want) {
+			t.Errorf("%s: %s", c.gres, lines(problems))
 		}
 	}
 }

@@ -74,12 +74,14 @@ func gpuRowOf(i *proto.NodeInfo, g *model.GresDef, index int32) GPURow {
 	if s := i.Node.SharesOf(index); s != nil && s.Count > 0 && r.job == "" && g.Name == model.GPUName {
 		r.job = fmt.Sprintf("%s:%d", s.Name, s.Count)
 	}
-	r.state, r.why = gpuState(i.Node, g.Name, index, r.job != "", reserved)
+	r.state, r.why = gpuState(i, g.Name, index, r.job != "", reserved)
 	return r
 }
 
 // gpuState gives a GPU's state, and why it is not handed out. What is wrong with it comes before who has it.
-func gpuState(n *model.Node, name string, index int32, held, reserved bool) (state, why string) {
+// A reservation of the whole node has all of its GPUs; one of a number of GPUs has no certain ones until jobs hold them.
+func gpuState(i *proto.NodeInfo, name string, index int32, held, reserved bool) (state, why string) {
+	n := i.Node
 	for _, o := range OutUnits(n, name) {
 		if o.Index != index {
 			continue
@@ -102,6 +104,10 @@ func gpuState(n *model.Node, name string, index int32, held, reserved bool) (sta
 		return "reserved", ""
 	case drain:
 		return "drained", n.Reason
+	case i.Maint:
+		return "maint", "reservation " + i.Resv
+	case i.Resv != "":
+		return "reserved", "reservation " + i.Resv
 	}
 	return "idle", ""
 }
