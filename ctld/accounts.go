@@ -124,7 +124,8 @@ func (c *Controller) editAccounts(ctx context.Context, who *proto.Caller, rq *pr
 	cmd := &state.Accounts{Gen: rq.Gen}
 	made := map[string]bool{}
 	for i := range rq.Edits {
-		e := &rq.Edits[i]
+		spelled := spellAccounts(v, rq.Edits[i])
+		e := &spelled
 		if err := c.mayEdit(v, who, e); err != nil {
 			return err
 		}
@@ -239,6 +240,46 @@ func (c *Controller) mayEdit(v *state.View, who *proto.Caller, e *proto.AcctEdit
 	return nil
 }
 
+// accountName gives an account's name as the state has it: in lower case. One that an older version recorded with
+// capitals keeps them, and is found in any spelling.
+func accountName(v *state.View, name string) string {
+	low, listed := model.AccountName(name), v.Config().Accounts
+	if low == "" || v.Account(low) != nil || slices.Contains(listed, low) {
+		return low
+	}
+	if i := slices.IndexFunc(listed, func(n string) bool { return model.SameAccount(n, low) }); i >= 0 {
+		return listed[i]
+	}
+	v.Accounts(func(a *model.Account) bool {
+		if model.SameAccount(a.Name, low) {
+			low = a.Name
+			return false
+		}
+		return true
+	})
+	return low
+}
+
+// spellAccounts gives an edit with its accounts' names as the state has them. The edit itself is left alone.
+func spellAccounts(v *state.View, e proto.AcctEdit) proto.AcctEdit {
+	if e.Account != nil {
+		a := *e.Account
+		a.Name, a.Parent = accountName(v, a.Name), accountName(v, a.Parent)
+		e.Account = &a
+	}
+	if e.User != nil {
+		u := *e.User
+		u.DefaultAccount = accountName(v, u.DefaultAccount)
+		e.User = &u
+	}
+	if e.Assoc != nil {
+		a := *e.Assoc
+		a.Account = accountName(v, a.Account)
+		e.Assoc = &a
+	}
+	return e
+}
+
 // defaultAccount gives the account of jobs that name none: the user's own default, DefaultAccount, else the first of
 // Accounts.
 func defaultAccount(v *state.View, user string) string {
@@ -325,7 +366,7 @@ func (c *Controller) shares(_ context.Context, who *proto.Caller, rq *proto.Shar
 	out := &proto.SharesReply{}
 	for i := range tree.Rows {
 		r := &tree.Rows[i]
-		if i > 0 && len(rq.Accounts) > 0 && !hasName(rq.Accounts, r.Account) || r.User != "" && len(rq.Users) > 0 && !hasUID(rq.Users, r.UID) && !hasName(rq.Names, r.User) || !sees.usage(r.Account, r.User) {
+		if i > 0 && len(rq.Accounts) > 0 && !model.HasAccount(rq.Accounts, r.Account) || r.User != "" && len(rq.Users) > 0 && !hasUID(rq.Users, r.UID) && !hasName(rq.Names, r.User) || !sees.usage(r.Account, r.User) {
 			continue
 		}
 		row := proto.ShareRow{Account: r.Account, Parent: r.Parent, User: r.User, UID: r.UID, Depth: int32(r.Depth), RawShares: r.Shares,

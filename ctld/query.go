@@ -164,7 +164,7 @@ func picked(f *proto.JobFilter, j *model.Job) bool {
 			return false
 		}
 	}
-	if len(f.Names) > 0 && !hasName(f.Names, j.Spec.Name) || len(f.Accounts) > 0 && !hasName(f.Accounts, j.Spec.Account) ||
+	if len(f.Names) > 0 && !hasName(f.Names, j.Spec.Name) || len(f.Accounts) > 0 && !model.HasAccount(f.Accounts, j.Spec.Account) ||
 		len(f.QOS) > 0 && !hasName(f.QOS, j.Spec.QOS) {
 		return false
 	}

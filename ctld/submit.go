@@ -219,7 +219,7 @@ func validTasks(set model.TaskSet) error {
 // place fills in partition, account and QOS, and refuses what no partition of the job's could ever run.
 func (c *Controller) place(v *state.View, who *proto.Caller, sp *model.Spec) ([]string, error) {
 	cfg := v.Config()
-	if sp.Account == "" {
+	if sp.Account = accountName(v, sp.Account); sp.Account == "" {
 		sp.Account = defaultAccount(v, sp.User)
 	}
 	if err := knownAccount(v, sp); err != nil {

@@ -140,6 +140,15 @@ type filter struct {
 	lists map[string]bool // whether a hostlist has one of nodes
 }
 
+// accountsOf gives a set of accounts' names; nil where any will do.
+func accountsOf(names []string) map[string]bool {
+	low := make([]string, len(names))
+	for i, name := range names {
+		low[i] = model.AccountName(name)
+	}
+	return setOf(low)
+}
+
 func newFilter(req *proto.AcctRequest) (*filter, error) {
 	for _, n := range []int{
 		len(req.Jobs), len(req.Users), len(req.Groups), len(req.Accounts), len(req.Partitions), len(req.Names),
@@ -155,7 +164,7 @@ func newFilter(req *proto.AcctRequest) (*filter, error) {
 	}
 	f := &filter{
 		window: w, duplicates: req.Duplicates,
-		users: setOf(req.Users), groups: setOf(req.Groups), accounts: setOf(req.Accounts),
+		users: setOf(req.Users), groups: setOf(req.Groups), accounts: accountsOf(req.Accounts),
 		partitions: setOf(req.Partitions), names: setOf(req.Names), qos: setOf(req.QOS),
 		lists: map[string]bool{},
 	}
@@ -279,7 +288,7 @@ func (f *filter) wants(h *head, job model.JobID) (in, maybe bool) {
 }
 
 func (f *filter) fitsDeep(r *model.Record) bool {
-	return (f.accounts == nil || f.accounts[r.Account]) &&
+	return (f.accounts == nil || f.accounts[model.AccountName(r.Account)]) &&
 		(f.names == nil || f.names[r.Name]) &&
 		(f.qos == nil || f.qos[r.QOS]) &&
 		(f.partitions == nil || f.inPartition(r.Partition)) &&

@@ -181,7 +181,11 @@ func (d *draft) word(kv model.KV) error {
 	case "users", "user":
 		r.Users, err = changed(r.Users, value, how)
 	case "accounts", "account":
-		r.Accounts, err = changed(r.Accounts, value, how)
+		old := make([]string, len(r.Accounts))
+		for i, name := range r.Accounts {
+			old[i] = model.AccountName(name)
+		}
+		r.Accounts, err = changed(old, model.AccountName(value), how)
 	case "groups", "group":
 		r.Groups, err = changed(r.Groups, value, how)
 		if err == nil {

@@ -31,6 +31,7 @@ func (l *loader) check() {
 		l.probs.errorf(l.where("MaxJobId", "FirstJobId"), "", "MaxJobId=%d is below FirstJobId=%d", c.MaxJobID, c.FirstJobID)
 	}
 	l.checkMemPair(c.Mem, l.where("DefMemPerNode"), l.where("MaxMemPerNode"), "")
+	l.spellAccounts()
 	l.checkAccounts()
 	l.checkPreempt()
 	l.checkScheduler()
@@ -38,6 +39,30 @@ func (l *loader) check() {
 	l.checkPartitions()
 	l.checkNodes()
 	l.checkGres()
+}
+
+// spellAccounts gives accounts' names their one spelling, and each once.
+func (l *loader) spellAccounts() {
+	spell := func(list []string) []string {
+		if list == nil {
+			return nil
+		}
+		out := make([]string, 0, len(list))
+		for _, name := range list {
+			if name != "ALL" {
+				name = model.AccountName(name)
+			}
+			if !slices.Contains(out, name) {
+				out = append(out, name)
+			}
+		}
+		return out
+	}
+	l.cfg.Accounts, l.cfg.DefaultAccount = spell(l.cfg.Accounts), model.AccountName(l.cfg.DefaultAccount)
+	for i := range l.cfg.Partitions {
+		p := &l.cfg.Partitions[i]
+		p.AllowAccounts, p.DenyAccounts = spell(p.AllowAccounts), spell(p.DenyAccounts)
+	}
 }
 
 func (l *loader) checkAccounts() {

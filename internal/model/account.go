@@ -57,6 +57,24 @@ func (x *Account) Wire(c *wire.C) {
 	wire.Texts(c, &x.Coordinators, MaxList, MaxName)
 }
 
+// AccountName gives the one spelling of an account's name, lower case. Every name of an account that enters passes
+// through it: submissions, changes, filters, reservations and the configuration.
+func AccountName(name string) string { return strings.ToLower(name) }
+
+// SameAccount reports whether two names are one account's. Jobs, records and reservations that an older version wrote
+// may have capitals.
+func SameAccount(a, b string) bool { return strings.EqualFold(a, b) }
+
+// HasAccount reports whether a list names an account.
+func HasAccount(list []string, name string) bool {
+	for _, x := range list {
+		if SameAccount(x, name) {
+			return true
+		}
+	}
+	return false
+}
+
 // RootAccount is the account that every other is below. It always exists.
 const RootAccount = "root"
 

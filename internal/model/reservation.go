@@ -154,7 +154,10 @@ func (r *Reservation) Admits(sp *Spec) bool {
 	if len(r.Users)+len(r.Groups) > 0 && !allows(r.Users, sp.User) && !r.hasGroup(sp) {
 		return false
 	}
-	return len(r.Accounts) == 0 || allows(r.Accounts, sp.Account)
+	if len(r.Accounts) > 0 && r.Accounts[0][0] == '-' {
+		return !HasAccount(r.Accounts, "-"+sp.Account)
+	}
+	return len(r.Accounts) == 0 || HasAccount(r.Accounts, sp.Account)
 }
 
 func allows(list []string, name string) bool {

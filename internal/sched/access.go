@@ -16,8 +16,9 @@ func Barred(v *state.View, sp *model.Spec, part *model.Partition) model.Reason {
 	in := func(list []string, name string) bool {
 		return slices.Contains(list, name) || slices.Contains(list, "ALL")
 	}
+	account := func(list []string) bool { return model.HasAccount(list, sp.Account) || model.HasAccount(list, "ALL") }
 	switch {
-	case len(part.AllowAccounts) > 0 && !in(part.AllowAccounts, sp.Account), in(part.DenyAccounts, sp.Account):
+	case len(part.AllowAccounts) > 0 && !account(part.AllowAccounts), account(part.DenyAccounts):
 		return model.ReasonAccountNotAllowed
 	case len(part.AllowQOS) > 0 && !in(part.AllowQOS, sp.QOS), in(part.DenyQOS, sp.QOS):
 		return model.ReasonQOSNotAllowed
