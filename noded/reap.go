@@ -188,10 +188,10 @@ func (l *loop) owed() int {
 
 // begin takes note that an attempt runs.
 func (l *loop) begin(a *attempt, ev *shim.Event) error {
-	for _, note := range ev.Notes {
-		l.log.Warn("a job started with less than it asked for", "job", a.key.Job, "attempt", a.key.Attempt, "note", note)
-	}
 	first := a.began == 0
+	if first {
+		l.logNotes(a, ev)
+	}
 	a.order, a.launch = nil, nil
 	a.began = model.Time(ev.Started.UnixMilli())
 	if first && a.phase == running {
@@ -215,6 +215,13 @@ func (l *loop) begin(a *attempt, ev *shim.Event) error {
 	return l.report(&proto.Report{Kind: proto.ReportStarted, Job: a.key.Job, Attempt: a.key.Attempt, At: a.began})
 }
 
+// logNotes says what gshim could not do as the job asked.
+func (l *loop) logNotes(a *attempt, ev *shim.Event) {
+	for _, note := range ev.Notes {
+		l.log.Warn("a job started with less than it asked for", "job", a.key.Job, "attempt", a.key.Attempt, "note", note)
+	}
+}
+
 // noteEnd keeps how an attempt's script ended; ev is nil where nobody saw it.
 func (l *loop) noteEnd(a *attempt, ev *shim.Event) {
 	if ev == nil {
@@ -222,6 +229,9 @@ func (l *loop) noteEnd(a *attempt, ev *shim.Event) {
 	}
 	if ev.Kind == shim.LaunchFailed {
 		l.log.Warn("a job could not be started", "job", a.key.Job, "attempt", a.key.Attempt, "why", ev.Text)
+	}
+	if a.began == 0 { // its start was not told apart
+		l.logNotes(a, ev)
 	}
 	a.ended, a.order, a.launch = ev, nil, nil
 	if !ev.Started.IsZero() && !a.startedLate() {

@@ -289,7 +289,7 @@ type Event struct {
 	StartTicks uint64    // field 22 of /proc/PID/stat: with PID, the process's identity until the next boot; 0 unknown
 
 	Text  string   // LaunchFailed, Exited with Unknown: a sentence without the key
-	Notes []string // Launched: what could not be done exactly, such as a limit that had to be lowered
+	Notes []string // Launched, Exited: what could not be done exactly, such as a limit that had to be lowered
 	Stage Stage    // LaunchFailed: where it failed
 	Errno syscall.Errno
 

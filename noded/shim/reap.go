@@ -24,7 +24,7 @@ type ended struct {
 // event is the Exited of a launch, given its Launched.
 func (x *ended) event(launched Event) Event {
 	ev := launched
-	ev.Kind, ev.Notes, ev.Ended = Exited, nil, x.at
+	ev.Kind, ev.Ended = Exited, x.at
 	if x.status.Signaled() {
 		ev.Signal, ev.Core = int(x.status.Signal()), x.status.CoreDump()
 	} else {

@@ -24,6 +24,7 @@ type attendance struct {
 // right after it has submitted leaves nothing behind. It tells it again when the daemon has been restarted.
 func (a *Allocation) attend(request string) {
 	told := make(chan struct{})
+	tell := sync.OnceFunc(func() { close(told) })
 	go func() {
 		for at := &a.attendance; ; time.Sleep(attendPace) {
 			c, err := a.Connect()
@@ -31,10 +32,7 @@ func (a *Allocation) attend(request string) {
 				err = c.Attend(&proto.AttendRequest{RequestID: request})
 			}
 			ours := err == nil && at.enter(c)
-			if told != nil {
-				close(told)
-				told = nil
-			}
+			tell()
 			if at.isOver() {
 				return
 			}
