@@ -201,7 +201,25 @@ func mayUse(v *state.View, sp *model.Spec) error {
 			return refuse(proto.CodeResvAccess, "%s is for users %s, groups %s, accounts %s", r.Name, orAny(r.Users), orAny(r.Groups), orAny(r.Accounts))
 		}
 	}
+	whole := func(name string) bool { return wholeNode(v, v.Reservation(name)) }
+	if sp.Exclusive && len(names) > 0 && !slices.ContainsFunc(names, whole) {
+		return refuse(proto.CodeReservation, "%s has parts of nodes only, and --exclusive wants all CPUs of a node: "+
+			"leave --exclusive out, or ask for a reservation of whole nodes", strings.Join(names, ","))
+	}
 	return nil
+}
+
+// wholeNode reports whether a reservation's jobs may have all CPUs of some node.
+func wholeNode(v *state.View, r *model.Reservation) bool {
+	if r.Roams() || len(r.Parts) == 0 {
+		return true
+	}
+	for i, name := range r.Nodes {
+		if p, d := r.Part(i), v.NodeDef(name); p == nil || d == nil || int(p.CPUs) >= d.JobCPUCount() {
+			return true
+		}
+	}
+	return false
 }
 
 func orAny(names []string) string {

@@ -99,7 +99,8 @@ func (d *draft) pool() (out []string, err error) {
 func (d *draft) named() error {
 	r := d.r
 	if len(d.cores) > 1 && len(d.cores) != len(r.Nodes) {
-		return refuse(proto.CodeReservation, "CoreCnt has %d numbers, and there are %d nodes", len(d.cores), len(r.Nodes))
+		return refuse(proto.CodeReservation, "CoreCnt has %d numbers, and there are %d nodes: write one for each, or "+
+			"the cores of all nodes together", len(d.cores), len(r.Nodes))
 	}
 	if d.partial() {
 		for i, name := range r.Nodes {
