@@ -261,10 +261,10 @@ func (s *storm) command(cl *client.Client, r *rand.Rand, i int64) {
 	ended := make(chan struct{})
 	go func() { _ = cmd.Wait(); close(ended) }() // how it ends is not looked at
 	time.Sleep(moment(r) + time.Duration(r.IntN(100))*time.Millisecond)
-	what := "cancel"
+	what, killed := "cancel", false
 	switch r.IntN(4) {
 	case 0:
-		what = "kill -9 of the command"
+		what, killed = "kill -9 of the command", true
 		_ = cmd.Process.Kill() // it may have ended
 	case 1:
 		what = "SIGTERM to the command"
@@ -277,10 +277,12 @@ func (s *storm) command(cl *client.Client, r *rand.Rand, i int64) {
 	}
 	byName := proto.JobFilter{Names: []string{name}}
 	for end := time.Now().Add(stormPatience); ; {
-		var reply proto.TargetsReply
-		_ = cl.Call(proto.KindCancel, &proto.CancelRequest{Filter: byName}, &reply) // there may be none, or none yet
+		if !killed { // of one that was killed nothing may be left without that
+			var reply proto.TargetsReply
+			_ = cl.Call(proto.KindCancel, &proto.CancelRequest{Filter: byName}, &reply) // there may be none, or none yet
+		}
 		select {
-		case <-ended: // one that was killed between its submission and the answer is attended by nobody
+		case <-ended:
 			if len(s.jobs(cl, byName)) == 0 {
 				return
 			}
