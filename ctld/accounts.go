@@ -287,13 +287,7 @@ func defaultAccount(v *state.View, user string) string {
 	if u := v.User(user); u != nil && u.DefaultAccount != "" && (u.DefaultAccount != model.RootAccount || cfg.Params.NeedAccount) {
 		return u.DefaultAccount
 	}
-	switch {
-	case cfg.Params.DefaultAccount != "":
-		return cfg.Params.DefaultAccount
-	case len(cfg.Accounts) > 0:
-		return cfg.Accounts[0]
-	}
-	return "default"
+	return cfg.HomeAccount()
 }
 
 // knownAccount refuses an account that does not exist or, with AccountingStorageEnforce=associations, that the user has

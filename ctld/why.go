@@ -133,6 +133,10 @@ func (c *Controller) ranks(v *state.View, now model.Time, j, other *model.Job, p
 		if p.b > p.a {
 			said = append(said, fmt.Sprintf("%s gives it %.0f and the other %.0f", p.name, p.a, p.b))
 		}
+		if p.name == "fair share" && p.b > p.a && !v.KnownAccount(j.Spec.Account) {
+			said[len(said)-1] += fmt.Sprintf(" (there is no account %s, so it has no share; gacctmgr show account lists those that exist)", j.Spec.Account)
+			continue
+		}
 		if p.name == "fair share" && p.b > p.a {
 			said[len(said)-1] += fmt.Sprintf(" (what account %s has used counts against it: gshare -A %s)", j.Spec.Account, j.Spec.Account)
 		}

@@ -18,6 +18,18 @@ type Config struct {
 	AtStart []KV
 }
 
+// HomeAccount gives the account of jobs that name none where their user has no default: DefaultAccount, else the first
+// of Accounts, else "default".
+func (x *Config) HomeAccount() string {
+	switch {
+	case x.Params.DefaultAccount != "":
+		return x.Params.DefaultAccount
+	case len(x.Accounts) > 0:
+		return x.Accounts[0]
+	}
+	return "default"
+}
+
 func (x *Config) Wire(c *wire.C) {
 	wire.Text(c, &x.Cluster, MaxName)
 	wire.Ptrs(c, &x.Nodes, MaxList)

@@ -114,6 +114,16 @@ func Replay(ctx context.Context, s Setup) (*Outcome, error) {
 func (r *replay) boot(at int64) {
 	c := r.Machine.Config
 	r.apply(at, &state.SetConfig{Config: c, Instance: 1})
+	accounts := map[string]bool{} // the trace's exist
+	var made state.Accounts
+	for i := range r.Work.Jobs {
+		if a := r.Work.Jobs[i].Account; a != "" && a != model.RootAccount && !accounts[a] {
+			accounts[a] = true
+			made.Edits = append(made.Edits, state.AcctEdit{Op: state.PutAccount,
+				Account: &model.Account{Name: a, Parent: model.RootAccount}})
+		}
+	}
+	r.apply(at, &made)
 	for _, d := range c.Nodes {
 		r.apply(at, &state.Join{Node: d.Name, BootID: "sim"})
 	}

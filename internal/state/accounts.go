@@ -300,6 +300,13 @@ func (s *State) seed() {
 // AcctGen grows with every change of accounts, users, associations or QOS.
 func (v *View) AcctGen() uint64 { return v.acctGen }
 
+// KnownAccount reports whether an account exists: gacctmgr made it, or the configuration names it, at least as the one
+// that is charged where nobody names any. Jobs of others have no share: no fair-share factor, and their usage is
+// forgotten with them.
+func (f *facts) KnownAccount(name string) bool {
+	return has(f.accounts, name) || slices.Contains(f.cfg.Accounts, name) || name == f.cfg.HomeAccount()
+}
+
 // Account gives an account by name, or nil.
 func (v *View) Account(name string) *model.Account {
 	a, _ := v.accounts.Get(name)

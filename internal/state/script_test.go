@@ -94,6 +94,7 @@ func (s *session) do(out *bytes.Buffer, line string) {
 		s.cfg.Partitions = slices.DeleteFunc(slices.Clone(s.cfg.Partitions),
 			func(p *model.Partition) bool { return p.Name == w.named["droppart"] })
 		cfg := s.cfg
+		cfg.Accounts = []string{"acc"}
 		res = s.apply(&SetConfig{Config: &cfg})
 	case "join":
 		j := &Join{Node: w.plain[0], BootID: "b1", Version: "1", Problem: w.named["problem"]}

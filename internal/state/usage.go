@@ -24,6 +24,8 @@ type Usage struct {
 	Bill      Meter      // billing units: TRESBillingWeights and UsageFactor
 	Wall      Meter      // running jobs
 	TRES      []TRESUse  // in order of name
+
+	Stray bool // of an account that did not exist when it was made: it goes with the last job that runs
 }
 
 func (x *Usage) Wire(c *wire.C) {
@@ -38,6 +40,7 @@ func (x *Usage) Wire(c *wire.C) {
 	wire.Struct(c, &x.Bill)
 	wire.Struct(c, &x.Wall)
 	wire.List(c, &x.TRES, model.MaxFew)
+	wire.Bool(c, &x.Stray)
 }
 
 // TRESUse is what was used of one resource: CPUs, MiB, nodes, or units of a generic resource.
@@ -145,7 +148,8 @@ func (s *State) meter(j *model.Job, at, late model.Time, sign int64, tres []mode
 	key := usageKey(j.Spec.Account, j.Spec.User, j.Run.AssocPart)
 	u, ok := s.usage.Get(key)
 	if !ok {
-		u = &Usage{Account: j.Spec.Account, User: j.Spec.User, UID: j.Spec.UID, Partition: j.Run.AssocPart, Stamp: at}
+		u = &Usage{Account: j.Spec.Account, User: j.Spec.User, UID: j.Spec.UID, Partition: j.Run.AssocPart, Stamp: at,
+			Stray: !s.KnownAccount(j.Spec.Account)}
 	}
 	s.usage.Set(key, s.fade().turn(u, at, late, sign, j.Run.BillRate, j.Run.Factor, tres))
 	if sign > 0 {
@@ -188,6 +192,10 @@ func (s *State) charge(j *model.Job, at model.Time) {
 		return // meter has made it
 	}
 	u := *old
+	if u.Stray = u.Stray && !s.KnownAccount(u.Account); u.Stray && u.Wall.Rate == 0 && u.Bill.Rate == 0 {
+		s.usage.Delete(key)
+		return
+	}
 	u.CPUMS += ms * int64(cpus)
 	for _, g := range gres {
 		if g.Name == "gpu" {

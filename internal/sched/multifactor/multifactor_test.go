@@ -154,9 +154,26 @@ students root 20
 	}
 }
 
+// An account that nobody has made and no file names has no share, and leaves nothing behind.
+func TestUnknownAccountHasNoShare(t *testing.T) {
+	w := newWorld(t, model.Priority{WeightFairShare: 1000, HalfLifeS: 7 * 86400})
+	tree := NewTree(w.st.View(), epoch, nil)
+	if known, fresh := tree.Factor("default", "u", ""), tree.Factor("fresh1", "u", ""); known != 1 || fresh != 0 {
+		t.Errorf("factor %v in the account of who names none, %v in one that does not exist: want 1 and 0", known, fresh)
+	}
+	w.run(epoch, "fresh1", "u", 4, 60)
+	w.run(epoch.Add(60), "fresh1", "u", 4, 0) // goes on
+	for _, prev := range []*Tree{nil, tree} {
+		tree = NewTree(w.st.View(), epoch.Add(3600), prev)
+		if i := tree.Row("fresh1", "u", ""); i >= 0 || tree.Factor("fresh1", "u", "") != 0 || tree.Rows[0].Usage != 0 {
+			t.Errorf("row %d, factor %v, the root's usage %d", i, tree.Factor("fresh1", "u", ""), tree.Rows[0].Usage)
+		}
+	}
+}
+
 func TestRunningJobsCount(t *testing.T) {
 	w := newWorld(t, model.Priority{WeightFairShare: 1000, HalfLifeS: 7 * 86400})
-	w.run(epoch, "a", "u", 4, 0) // goes on
+	w.run(epoch, "default", "u", 4, 0) // goes on
 	for s, want := range map[int64]float64{0: 0, 60: 240, 3600: 14400} {
 		tree := NewTree(w.st.View(), epoch.Add(s), nil)
 		if got := float64(tree.Rows[0].Usage) / 1000; math.Abs(got-want) > want*0.01 {

@@ -50,8 +50,8 @@ type worth struct {
 }
 
 // NewTree builds the tree of all accounts and associations, and of those that have used something without one: they
-// have one share. Its cost is that of the tree, whatever has run. prev, which may be nil, saves most of it where no
-// account has changed since.
+// have one share. What is used under a name that is no account is left out. Its cost is that of the tree, whatever has
+// run. prev, which may be nil, saves most of it where no account has changed since.
 func NewTree(v *state.View, now model.Time, prev *Tree) *Tree {
 	if prev != nil && prev.gen == v.AcctGen() && prev.cfg == v.Config() {
 		if t := prev.refresh(v, now); t != nil {
@@ -74,7 +74,11 @@ func NewTree(v *state.View, now model.Time, prev *Tree) *Tree {
 		t.parts[model.AssocKey{Account: r.Account, User: r.User, Partition: r.Partition}] = int32(i)
 	}
 	t.index = newFinder(t.Rows, func(r *Share) bool { return r.Partition == "" })
+	known := knower(v)
 	v.Usages(func(u *state.Usage) bool {
+		if !known(u.Account) {
+			return true
+		}
 		t.used = append(t.used, t.exactly(u.Account, u.User, u.Partition))
 		return true
 	})
@@ -92,7 +96,11 @@ func (t *Tree) refresh(v *state.View, now model.Time) *Tree {
 	}
 	k := 0
 	same := true
+	known := knower(v)
 	v.Usages(func(u *state.Usage) bool {
+		if !known(u.Account) {
+			return true
+		}
 		if same = k < len(n.used); !same {
 			return false
 		}
@@ -187,7 +195,11 @@ func (b *builder) collect() {
 		b.n++
 		return true
 	})
+	known := knower(b.v)
 	b.v.Usages(func(u *state.Usage) bool {
+		if !known(u.Account) {
+			return true
+		}
 		account(u.Account, model.RootAccount)
 		list := b.users[u.Account] // associations and usage both come in order of account, user and partition
 		i, found := slices.BinarySearchFunc(list, u, func(s Share, u *state.Usage) int {
@@ -201,6 +213,17 @@ func (b *builder) collect() {
 		list[i].UID, list[i].Usage = u.UID, b.v.BilledAt(u, b.now)
 		return true
 	})
+}
+
+// knower tells of accounts whether they exist. It keeps the last answer: usage comes in order of account.
+func knower(v *state.View) func(string) bool {
+	last, yes := "", v.KnownAccount("")
+	return func(account string) bool {
+		if account != last {
+			last, yes = account, v.KnownAccount(account)
+		}
+		return yes
+	}
 }
 
 // lay puts an account and everything below it into the rows.
@@ -273,7 +296,8 @@ func (t *Tree) Row(account, user, part string) int {
 func (t *Tree) Up(row int) int { return t.Rows[row].up }
 
 // Factor gives the fair-share factor of a user's jobs in a partition, 0 to 1. Who has used nothing yet and has no
-// association stands with the best of the account, for so they will once they have.
+// association stands with the best of the account, for so they will once they have. An account that does not exist has
+// nothing to share: 0.
 func (t *Tree) Factor(account, user, part string) float64 {
 	if i := t.Row(account, user, part); i >= 0 {
 		return t.Rows[i].Factor
@@ -281,11 +305,16 @@ func (t *Tree) Factor(account, user, part string) float64 {
 	return t.newcomer(account)
 }
 
+// newcomer gives the factor of who has neither usage nor an association: the best of the account, and 0 where there is
+// no such account.
 func (t *Tree) newcomer(account string) float64 {
 	if i := t.index.row(account, ""); i >= 0 {
 		return t.worth[i].fair
 	}
-	return 1
+	if account == t.cfg.HomeAccount() { // nobody has used it yet
+		return 1
+	}
+	return 0
 }
 
 // RawUsage gives a line's usage in whole billing units' seconds.
