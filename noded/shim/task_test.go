@@ -25,7 +25,8 @@ func TestPassedFiles(t *testing.T) {
 		}
 		var orders []*Launch
 		for task := range 3 {
-			l := newScript(t, `read line; echo "$X $line $SLURM_TASK_PID $$"; echo error >&2`)
+			// One read takes a whole line: a shell's own takes single bytes, which tasks that share a pipe mix up.
+			l := newScript(t, `line=$(dd bs=2 count=1 2>/dev/null); echo "$X $line $SLURM_TASK_PID $$"; echo error >&2`)
 			l.Key.Task = int32(task)
 			if task > 0 {
 				l.Key.JobID = orders[0].Key.JobID
