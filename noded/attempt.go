@@ -3,6 +3,7 @@ package noded
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -274,8 +275,11 @@ func (l *loop) onDeadline(m msgDeadline) error {
 	if l.hopeless(a) {
 		return l.happens(a, evGiveUp, news{})
 	}
-	return l.happens(a, evDeadline, news{text: fmt.Sprintf("node %s could not make the job's script and control group within %v",
-		l.n.opts.Name, makeWait)})
+	why := fmt.Sprintf("node %s could not make the job's script and control group within %v", l.n.opts.Name, makeWait)
+	if a.phase == prologue {
+		why = fmt.Sprintf("the programs of Prolog (%s) could not be listed within %v", strings.Join(a.rec.Facts.Prolog, ", "), findWait)
+	}
+	return l.happens(a, evDeadline, news{text: why})
 }
 
 // hopeless reports whether something of the attempt has survived SIGKILL for UnkillableStepTimeout.
