@@ -102,6 +102,11 @@ for f in *.out; do
 done
 
 say "Accounting"
+# The last jobs' records arrive a moment after their ends.
+for _ in $(seq 50); do
+    gacct -X -n -o State | grep -q -E 'RUNNING|PENDING' || break
+    sleep 0.1
+done
 run gacct -X -o JobID,JobName,NodeList,AllocCPUS,State,ExitCode,Elapsed,TotalCPU
 say "Nodes"
 run ginfo
