@@ -65,7 +65,8 @@ func (c *Controller) accounts(_ context.Context, who *proto.Caller, _ *proto.Acc
 	})
 	for _, name := range cfg.Accounts {
 		if v.Account(name) == nil && err == nil && sees.account(name) {
-			chunk.Accounts = append(chunk.Accounts, &model.Account{Name: name, Parent: model.RootAccount, Description: name, Organization: name})
+			chunk.Accounts = append(chunk.Accounts,
+				&model.Account{Name: name, Parent: model.RootAccount, Description: name, Organization: name})
 			chunk.Assocs = append(chunk.Assocs, &model.Association{Account: name, Shares: 1})
 			full()
 		}
@@ -133,11 +134,13 @@ func (c *Controller) editAccounts(ctx context.Context, who *proto.Caller, rq *pr
 			if !made[name] && v.Account(name) == nil && slices.Contains(v.Config().Accounts, name) {
 				made[name] = true
 				cmd.Edits = append(cmd.Edits,
-					state.AcctEdit{Op: state.PutAccount, Account: &model.Account{Name: name, Parent: model.RootAccount, Description: name, Organization: name}},
+					state.AcctEdit{Op: state.PutAccount,
+						Account: &model.Account{Name: name, Parent: model.RootAccount, Description: name, Organization: name}},
 					state.AcctEdit{Op: state.PutAssoc, Assoc: &model.Association{Account: name, Shares: 1}})
 			}
 		}
-		cmd.Edits = append(cmd.Edits, state.AcctEdit{Op: state.AcctOp(e.Op), Account: e.Account, User: e.User, Assoc: e.Assoc, QOS: e.QOS})
+		cmd.Edits = append(cmd.Edits, state.AcctEdit{Op: state.AcctOp(e.Op), Account: e.Account, User: e.User, Assoc: e.Assoc,
+			QOS: e.QOS})
 	}
 	data, err := state.Encode(c.now(), cmd)
 	if err == nil {
@@ -169,7 +172,8 @@ func accountsOf(e *proto.AcctEdit) []string {
 // acctRefusal says why a batch was refused, and which part of it.
 func acctRefusal(res state.Result, cmd *state.Accounts) error {
 	if res.Refusal == state.Outdated || len(res.Each) == 0 {
-		return refuse(proto.CodeOutdated, "accounts have been changed by somebody else in the meantime; look again and repeat the command")
+		return refuse(proto.CodeOutdated,
+			"accounts have been changed by somebody else in the meantime; look again and repeat the command")
 	}
 	e := &cmd.Edits[len(res.Each)-1]
 	what := ""
@@ -187,15 +191,17 @@ func acctRefusal(res state.Result, cmd *state.Accounts) error {
 	case state.JobsActive:
 		return refuse(proto.CodeBadRequest, "Error with request: Job(s) active, cancel job(s) before remove (%s)", what)
 	case state.InUse:
-		return refuse(proto.CodeBadRequest, "%s is still in use: an association, a default or an account below it refers to it; change or remove those first", what)
+		return refuse(proto.CodeBadRequest,
+			"%s is still in use: an association, a default or an account below it refers to it; change or remove those first",
+			what)
 	case state.Circular:
 		return refuse(proto.CodeBadRequest, "%s would stand below itself; give another parent", what)
 	}
 	return refuse(proto.CodeBadRequest, "%s: %s", what, res.Refusal)
 }
 
-// mayEdit refuses what the caller may not change. Operators change accounts, users and associations; administrators also
-// QOS and AdminLevels; coordinators what is below their accounts.
+// mayEdit refuses what the caller may not change. Operators change accounts, users and associations; administrators
+// also QOS and AdminLevels; coordinators what is below their accounts.
 func (c *Controller) mayEdit(v *state.View, who *proto.Caller, e *proto.AcctEdit) error {
 	level := c.level(who)
 	denied := refuse(proto.CodeAccess, "Your user doesn't have privilege to perform this action")
@@ -224,15 +230,18 @@ func (c *Controller) mayEdit(v *state.View, who *proto.Caller, e *proto.AcctEdit
 	ok := false
 	switch e.Op {
 	case proto.PutAccount, proto.DropAccount:
-		ok = e.Account != nil && below(e.Account.Parent) && (v.Account(e.Account.Name) == nil || below(v.Account(e.Account.Name).Parent))
+		ok = e.Account != nil && below(e.Account.Parent) &&
+			(v.Account(e.Account.Name) == nil || below(v.Account(e.Account.Name).Parent))
 	case proto.PutUser: // a new one, or another default account of theirs
 		if e.User == nil {
 			break
 		}
 		old := v.User(e.User.Name)
-		ok = below(e.User.DefaultAccount) && (old == nil || old.Admin == e.User.Admin) || e.User.Name == me && old != nil && old.Admin == e.User.Admin
+		ok = below(e.User.DefaultAccount) && (old == nil || old.Admin == e.User.Admin) || e.User.Name == me && old != nil &&
+			old.Admin == e.User.Admin
 	case proto.PutAssoc, proto.DropAssoc:
-		ok = e.Assoc != nil && (below(e.Assoc.Account) && e.Assoc.User != "" || v.Account(e.Assoc.Account) == nil || below(v.Account(e.Assoc.Account).Parent))
+		ok = e.Assoc != nil && (below(e.Assoc.Account) && e.Assoc.User != "" || v.Account(e.Assoc.Account) == nil ||
+			below(v.Account(e.Assoc.Account).Parent))
 	}
 	if !ok {
 		return denied
@@ -284,7 +293,8 @@ func spellAccounts(v *state.View, e proto.AcctEdit) proto.AcctEdit {
 // Accounts.
 func defaultAccount(v *state.View, user string) string {
 	cfg := v.Config()
-	if u := v.User(user); u != nil && u.DefaultAccount != "" && (u.DefaultAccount != model.RootAccount || cfg.Params.NeedAccount) {
+	if u := v.User(user); u != nil && u.DefaultAccount != "" &&
+		(u.DefaultAccount != model.RootAccount || cfg.Params.NeedAccount) {
 		return u.DefaultAccount
 	}
 	return cfg.HomeAccount()
@@ -305,11 +315,14 @@ func knownAccount(v *state.View, sp *model.Spec) error {
 			}
 		}
 		if v.Account(sp.Account) == nil {
-			return refuse(proto.CodeInvalidAccount, "--account=%s: there is no such account (AccountingStorageEnforce names associations); see gacctmgr show assoc user=%s", sp.Account, sp.User)
+			return refuse(proto.CodeInvalidAccount, "--account=%s: there is no such account (AccountingStorageEnforce names "+
+				"associations); see gacctmgr show assoc user=%s", sp.Account, sp.User)
 		}
-		return refuse(proto.CodeInvalidAccount, "--account=%s: user %s has no association with it; see gacctmgr show assoc user=%s", sp.Account, sp.User, sp.User)
+		return refuse(proto.CodeInvalidAccount,
+			"--account=%s: user %s has no association with it; see gacctmgr show assoc user=%s", sp.Account, sp.User, sp.User)
 	case len(cfg.Accounts) > 0 && v.Account(sp.Account) == nil:
-		return refuse(proto.CodeInvalidAccount, "--account=%s: the accounts are %s", sp.Account, strings.Join(cfg.Accounts, ", "))
+		return refuse(proto.CodeInvalidAccount, "--account=%s: the accounts are %s", sp.Account,
+			strings.Join(cfg.Accounts, ", "))
 	}
 	return nil
 }
@@ -326,7 +339,8 @@ func (c *Controller) chooseQOS(v *state.View, sp *model.Spec) error {
 		if sp.QOS = preset; sp.QOS == "" {
 			sp.QOS = model.DefaultQOS
 			if q := v.QOS(sp.QOS); sp.Extra().NeverIdle && q.Flags&model.QOSGPUIdleOK == 0 {
-				return refuse(proto.CodeInvalidQOS, "--gpu-idle=off: QOS %s does not allow it; use one that does (gacctmgr show qos format=name,flags), or an administrator: gacctmgr modify qos %[1]s set flags+=GpuIdleOK", sp.QOS)
+				return refuse(proto.CodeInvalidQOS, "--gpu-idle=off: QOS %s does not allow it; use one that does (gacctmgr show "+
+					"qos format=name,flags), or an administrator: gacctmgr modify qos %[1]s set flags+=GpuIdleOK", sp.QOS)
 			}
 			if v.Config().Params.EnforceQOS && len(allowed) > 0 && !slices.Contains(allowed, sp.QOS) {
 				sp.QOS = allowed[0]
@@ -339,13 +353,16 @@ func (c *Controller) chooseQOS(v *state.View, sp *model.Spec) error {
 		return refuse(proto.CodeInvalidQOS, "--qos=%s: the QOS are %s", sp.QOS, strings.Join(names, ", "))
 	}
 	if q := v.QOS(sp.QOS); q.Flags&model.QOSRequiresReservation != 0 && sp.Reservation == "" {
-		return refuse(proto.CodeInvalidQOS, "--qos=%s: its jobs run in reservations only (RequiresReservation); name one with --reservation", sp.QOS)
+		return refuse(proto.CodeInvalidQOS,
+			"--qos=%s: its jobs run in reservations only (RequiresReservation); name one with --reservation", sp.QOS)
 	}
 	if q := v.QOS(sp.QOS); sp.Extra().NoPreempt && q.Flags&model.QOSNoPreempt == 0 {
-		return refuse(proto.CodeInvalidQOS, "--no-preempt: QOS %s does not allow it; use one that does (gacctmgr show qos format=name,flags), or an administrator: gacctmgr modify qos %[1]s set flags+=NoPreempt", sp.QOS)
+		return refuse(proto.CodeInvalidQOS, "--no-preempt: QOS %s does not allow it; use one that does (gacctmgr show qos "+
+			"format=name,flags), or an administrator: gacctmgr modify qos %[1]s set flags+=NoPreempt", sp.QOS)
 	}
 	if v.Config().Params.EnforceQOS && !slices.Contains(allowed, sp.QOS) {
-		return refuse(proto.CodeInvalidQOS, "--qos=%s: account %s may use %s", sp.QOS, sp.Account, strings.Join(allowed, ", "))
+		return refuse(proto.CodeInvalidQOS, "--qos=%s: account %s may use %s", sp.QOS, sp.Account,
+			strings.Join(allowed, ", "))
 	}
 	return nil
 }
@@ -360,12 +377,15 @@ func (c *Controller) shares(_ context.Context, who *proto.Caller, rq *proto.Shar
 	out := &proto.SharesReply{}
 	for i := range tree.Rows {
 		r := &tree.Rows[i]
-		if i > 0 && len(rq.Accounts) > 0 && !model.HasAccount(rq.Accounts, r.Account) || r.User != "" && len(rq.Users) > 0 && !hasUID(rq.Users, r.UID) && !hasName(rq.Names, r.User) || !sees.usage(r.Account, r.User) {
+		if i > 0 && len(rq.Accounts) > 0 && !model.HasAccount(rq.Accounts, r.Account) || r.User != "" && len(rq.Users) > 0 &&
+			!hasUID(rq.Users, r.UID) && !hasName(rq.Names, r.User) || !sees.usage(r.Account, r.User) {
 			continue
 		}
-		row := proto.ShareRow{Account: r.Account, Parent: r.Parent, User: r.User, UID: r.UID, Depth: int32(r.Depth), RawShares: r.Shares,
-			NormShares: r.Level.Shares, RawUsage: r.RawUsage(), NormUsage: r.NormUsage, Partition: r.Partition, UseParent: r.UseParent,
-			Used: r.Used, LevelFS: r.LF, RunMins: run[i]}
+		row := proto.ShareRow{Account: r.Account, Parent: r.Parent, User: r.User, UID: r.UID, Depth: int32(r.Depth),
+			RawShares:  r.Shares,
+			NormShares: r.Level.Shares, RawUsage: r.RawUsage(), NormUsage: r.NormUsage, Partition: r.Partition,
+			UseParent: r.UseParent,
+			Used:      r.Used, LevelFS: r.LF, RunMins: run[i]}
 		if r.User != "" {
 			row.FairShare = fair.Factor(r.Account, r.User, r.Partition)
 			if u := v.UsageOf(r.Account, r.User, r.Partition); u != nil {
@@ -431,10 +451,13 @@ func (c *Controller) prios(_ context.Context, who *proto.Caller, rq *proto.PrioR
 			if v.Config().Params.Priority.Default() {
 				f.Priority = c.priorityIn(v, order, j, p)
 			}
-			chunk.Rows = append(chunk.Rows, proto.PrioRow{Job: refOf(j).Job, JobText: jobText(j), User: j.Spec.User, UID: j.Spec.UID, Account: j.Spec.Account,
-				QOSName: j.Spec.QOS, PartName: name, Priority: f.Priority, Site: f.Site, Nice: f.Nice, Age: f.Age, AgeN: f.AgeN, Assoc: f.Assoc,
-				AssocN: f.AssocN, FairShare: f.FairShare, FairN: f.FairShareN, JobSize: f.JobSize, SizeN: f.JobSizeN, Partition: f.Partition,
-				PartN: f.PartitionN, QOS: f.QOS, QOSN: f.QOSN, TRES: f.TRES, TRESN: f.TRESN})
+			chunk.Rows = append(chunk.Rows,
+				proto.PrioRow{Job: refOf(j).Job, JobText: jobText(j), User: j.Spec.User, UID: j.Spec.UID, Account: j.Spec.Account,
+					QOSName: j.Spec.QOS, PartName: name, Priority: f.Priority, Site: f.Site, Nice: f.Nice, Age: f.Age, AgeN: f.AgeN,
+					Assoc:  f.Assoc,
+					AssocN: f.AssocN, FairShare: f.FairShare, FairN: f.FairShareN, JobSize: f.JobSize, SizeN: f.JobSizeN,
+					Partition: f.Partition,
+					PartN:     f.PartitionN, QOS: f.QOS, QOSN: f.QOSN, TRES: f.TRES, TRESN: f.TRESN})
 			if len(chunk.Rows) == proto.ChunkJobs {
 				err = send(chunk)
 				chunk.Rows = chunk.Rows[:0]

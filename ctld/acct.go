@@ -19,14 +19,17 @@ func (c *Controller) acct(ctx context.Context, a *call) (message, error) {
 	return &proto.RecordsChunk{}, c.query(ctx, a.body, c.sees(c.machine.View(), a.who).records(a.r.ReplyMore))
 }
 
-// query asks gdbd and passes its answer on frame by frame. A connection that broke before the first one, as it does when
-// gdbd has been restarted, is opened again once.
+// query asks gdbd and passes its answer on frame by frame. A connection that broke before the first one, as it does
+// when gdbd has been restarted, is opened again once.
 func (c *Controller) query(ctx context.Context, body []byte, pass func([]byte) error) error {
 	if c.opts.DbdAddr == "" {
-		return refuse(proto.CodeNoAccounting, "this cluster has no accounting daemon; name one with AccountingStorageHost= in gbatch.conf")
+		return refuse(proto.CodeNoAccounting,
+			"this cluster has no accounting daemon; name one with AccountingStorageHost= in gbatch.conf")
 	}
 	silent := func(why error) error {
-		return refuse(proto.CodeNoAccounting, "the accounting daemon at %s does not answer (%v); jobs go on, and their records arrive once it is back", c.opts.DbdAddr, why)
+		return refuse(proto.CodeNoAccounting,
+			"the accounting daemon at %s does not answer (%v); jobs go on, and their records arrive once it is back",
+			c.opts.DbdAddr, why)
 	}
 	for again := false; ; again = true {
 		m, err := c.dbd.to(ctx, c.opts.DbdAddr, func() (*rpc.Mux, error) { return c.dialDbd(context.Background()) })

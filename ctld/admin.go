@@ -19,7 +19,8 @@ func (c *Controller) mine(who *proto.Caller, j *model.Job) bool {
 
 // choose finds what a list of references names and what the caller may touch. It gives one result per reference and,
 // for those without error, the targets for a command.
-func (c *Controller) choose(v *state.View, who *proto.Caller, refs []proto.JobRef, filter *proto.JobFilter) ([]proto.TargetResult, []state.Target, []int) {
+func (c *Controller) choose(v *state.View, who *proto.Caller, refs []proto.JobRef,
+	filter *proto.JobFilter) ([]proto.TargetResult, []state.Target, []int) {
 	results := make([]proto.TargetResult, len(refs))
 	var targets []state.Target
 	var at []int
@@ -67,7 +68,8 @@ func only(j *model.Job, ref proto.JobRef) state.Target {
 }
 
 // cancel ends or signals jobs.
-func (c *Controller) cancel(ctx context.Context, who *proto.Caller, rq *proto.CancelRequest) (*proto.TargetsReply, error) {
+func (c *Controller) cancel(ctx context.Context, who *proto.Caller,
+	rq *proto.CancelRequest) (*proto.TargetsReply, error) {
 	v := c.machine.View()
 	if rq.RequestID != "" {
 		id := v.Request(requestKey(who.UID, rq.RequestID))
@@ -141,8 +143,8 @@ func (c *Controller) report(results []proto.TargetResult, at []int, each []state
 	}
 }
 
-// signal sends a signal to running jobs' processes: without a flag to those of their steps, of which the node knows. It is not replicated: a signal to a job that ends in the same
-// moment is lost, as anywhere.
+// signal sends a signal to running jobs' processes: without a flag to those of their steps, of which the node knows.
+// It is not replicated: a signal to a job that ends in the same moment is lost, as anywhere.
 func (c *Controller) signal(v *state.View, t state.Target, rq *proto.CancelRequest) (proto.Code, string) {
 	sent, pending := false, false
 	for _, j := range resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks}) {
@@ -172,7 +174,8 @@ func (c *Controller) signal(v *state.View, t state.Target, rq *proto.CancelReque
 }
 
 // updateJob holds, releases, requeues and changes jobs.
-func (c *Controller) updateJob(ctx context.Context, who *proto.Caller, rq *proto.UpdateJobRequest) (*proto.TargetsReply, error) {
+func (c *Controller) updateJob(ctx context.Context, who *proto.Caller,
+	rq *proto.UpdateJobRequest) (*proto.TargetsReply, error) {
 	v := c.machine.View()
 	if len(rq.Targets) == 0 {
 		return nil, refuse(proto.CodeBadRequest, "no job is named")
@@ -192,7 +195,8 @@ func (c *Controller) updateJob(ctx context.Context, who *proto.Caller, rq *proto
 		if len(targets) == 0 {
 			return &proto.TargetsReply{Results: results}, nil
 		}
-		res, err = c.propose(ctx, &state.Stop{Targets: targets, Event: model.EvRequeue, Hold: rq.Action == proto.ActRequeueHold, UID: who.UID})
+		res, err = c.propose(ctx,
+			&state.Stop{Targets: targets, Event: model.EvRequeue, Hold: rq.Action == proto.ActRequeueHold, UID: who.UID})
 	case proto.ActHold, proto.ActUserHold:
 		hold := model.HeldByUser
 		if rq.Action == proto.ActHold && c.operator(who) {
@@ -207,7 +211,8 @@ func (c *Controller) updateJob(ctx context.Context, who *proto.Caller, rq *proto
 				blocked = blocked || j.Hold == model.HeldByAdmin && !c.operator(who)
 			}
 			if blocked {
-				results[at[k]].Code, results[at[k]].Text = proto.CodeAccess, proto.Text(proto.CodeAccess)+": an administrator holds the job"
+				results[at[k]].Code, results[at[k]].Text = proto.CodeAccess,
+					proto.Text(proto.CodeAccess)+": an administrator holds the job"
 				continue
 			}
 			keep, keptAt = append(keep, t), append(keptAt, at[k])
@@ -258,8 +263,8 @@ func (c *Controller) updateJob(ctx context.Context, who *proto.Caller, rq *proto
 	return &proto.TargetsReply{Results: results}, nil
 }
 
-// suspended turns the state's answers to gcontrol suspend and resume into Slurm's. A job that goes on later is no error; the
-// text says so.
+// suspended turns the state's answers to gcontrol suspend and resume into Slurm's. A job that goes on later is no
+// error; the text says so.
 func suspended(results []proto.TargetResult, at []int, each []state.Refusal) {
 	for k, r := range each {
 		x := &results[at[k]]
@@ -297,7 +302,9 @@ func mayRequeue(v *state.View, results []proto.TargetResult, targets []state.Tar
 		case waiting:
 			r.Code, r.Text = proto.CodeJobPending, proto.Text(proto.CodeJobPending)
 		case forbidden:
-			r.Code, r.Text = proto.CodeRequeue, proto.Text(proto.CodeRequeue)+": it was submitted with --no-requeue, or JobRequeue=0 is configured and it without --requeue,"
+			r.Code, r.Text = proto.CodeRequeue,
+				proto.Text(proto.CodeRequeue)+
+					": it was submitted with --no-requeue, or JobRequeue=0 is configured and it without --requeue,"
 		default:
 			keep, keptAt = append(keep, t), append(keptAt, at[k])
 		}

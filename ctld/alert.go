@@ -15,9 +15,10 @@ import (
 	"gbatch/internal/state"
 )
 
-// alert.go calls AlertProgram when nodes and GPUs fail and when they come back: AlertProgram EVENT SENTENCE, with the rest in its
-// environment. The leader compares what the facts say now with what they said a moment ago. What happens to several nodes at once for
-// the same reason is one call. A new leader begins with what it finds: what failed in the moment between two leaders is not told.
+// alert.go calls AlertProgram when nodes and GPUs fail and when they come back: AlertProgram EVENT SENTENCE, with the
+// rest in its environment. The leader compares what the facts say now with what they said a moment ago. What happens
+// to several nodes at once for the same reason is one call. A new leader begins with what it finds: what failed in
+// the moment between two leaders is not told.
 
 const (
 	alertPace    = time.Second
@@ -56,7 +57,8 @@ func (c *Controller) watchAlerts(ctx context.Context) {
 		path := v.Config().Params.AlertProgram
 		for i := range list {
 			a := &list[i]
-			c.log.Info("alert", "event", a.event, "level", a.level, "nodes", hostlist.Compress(a.nodes), "gres", a.gres, "reason", a.reason)
+			c.log.Info("alert", "event", a.event, "level", a.level, "nodes", hostlist.Compress(a.nodes), "gres", a.gres,
+				"reason", a.reason)
 			if path != "" && i < maxAlerts && ctx.Err() == nil {
 				c.runAlert(ctx, v, path, a)
 			}
@@ -68,8 +70,8 @@ func (c *Controller) watchAlerts(ctx context.Context) {
 	}
 }
 
-// compareNodes gives what has changed since the last time, and notes what is now. The jobs of a GPU are looked for in what
-// was there before, too: a fault ends them.
+// compareNodes gives what has changed since the last time, and notes what is now. The jobs of a GPU are looked for in
+// what was there before, too: a fault ends them.
 func (c *Controller) compareNodes(before, v *state.View, was map[string]*nodeHealth) []alert {
 	var list []alert
 	add := func(node string, jobs int, event, level, gres, reason string) {
@@ -196,8 +198,10 @@ func (a *alert) sentence() string {
 	if a.gres != "" {
 		who = a.gres + " of " + who
 	}
-	text := who + " is " + map[string]string{"node_down": "down", "node_drained": "drained", "node_back": "back in service", "gpu_fault": "out of service",
-		"gpu_drained": "drained", "gpu_foreign_use": "in use by processes that no job started", "gpu_back": "back in service"}[a.event]
+	text := who + " is " + map[string]string{"node_down": "down", "node_drained": "drained",
+		"node_back": "back in service", "gpu_fault": "out of service",
+		"gpu_drained": "drained", "gpu_foreign_use": "in use by processes that no job started",
+		"gpu_back": "back in service"}[a.event]
 	if a.reason != "" {
 		text += ": " + a.reason
 	}
@@ -211,8 +215,10 @@ func (a *alert) sentence() string {
 func (c *Controller) runAlert(parent context.Context, v *state.View, path string, a *alert) {
 	ctx, cancel := context.WithTimeout(parent, alertTimeout)
 	defer cancel()
-	env := []string{progPath, "SLURM_CLUSTER_NAME=" + v.Config().Cluster, "GBATCH_ALERT=" + a.event, "GBATCH_ALERT_LEVEL=" + a.level,
-		"GBATCH_ALERT_NODES=" + hostlist.Compress(a.nodes), "GBATCH_ALERT_GRES=" + a.gres, "GBATCH_ALERT_REASON=" + oneLine(a.reason),
+	env := []string{progPath, "SLURM_CLUSTER_NAME=" + v.Config().Cluster, "GBATCH_ALERT=" + a.event,
+		"GBATCH_ALERT_LEVEL=" + a.level,
+		"GBATCH_ALERT_NODES=" + hostlist.Compress(a.nodes), "GBATCH_ALERT_GRES=" + a.gres,
+		"GBATCH_ALERT_REASON=" + oneLine(a.reason),
 		fmt.Sprintf("GBATCH_ALERT_JOBS=%d", a.jobs), fmt.Sprintf("GBATCH_ALERT_TIME=%d", c.now().Seconds())}
 	cmd, out := program(ctx, env, path, a.event, oneLine(a.sentence()))
 	err := cmd.Run()
@@ -220,6 +226,7 @@ func (c *Controller) runAlert(parent context.Context, v *state.View, path string
 		return
 	}
 	if err != nil {
-		c.log.Warn("AlertProgram failed; it is not called again for this", "program", path, "event", a.event, "err", err, "output", strings.TrimSpace(out.String()))
+		c.log.Warn("AlertProgram failed; it is not called again for this", "program", path, "event", a.event, "err", err,
+			"output", strings.TrimSpace(out.String()))
 	}
 }

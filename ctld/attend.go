@@ -7,8 +7,8 @@ import (
 	"gbatch/internal/rpc/server"
 )
 
-// attend.go gives back what a command on this controller's host holds when the command is killed, as noded/attend.go does on
-// other hosts.
+// attend.go gives back what a command on this controller's host holds when the command is killed, as noded/attend.go
+// does on other hosts.
 
 // attend waits for the command's end, and cancels its job if it ended without a word.
 func (c *Controller) attend(ctx context.Context, r *server.Request, who *proto.Caller) {
@@ -24,7 +24,8 @@ func (c *Controller) attend(ctx context.Context, r *server.Request, who *proto.C
 	if !vanished {
 		return
 	}
-	c.log.Info("a command was killed; its allocation is given back", "job", rq.Job, "request", rq.RequestID, "uid", who.UID)
+	c.log.Info("a command was killed; its allocation is given back", "job", rq.Job, "request", rq.RequestID,
+		"uid", who.UID)
 	cancel, unknown := rq.Cancel(), server.NotYet()
 	if err := server.GiveBack(ctx, func() error { return unknown(c.askLeader(ctx, who, cancel)) }); err != nil {
 		c.log.Warn("an allocation whose command was killed could not be given back", "job", rq.Job, "err", err)

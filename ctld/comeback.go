@@ -13,10 +13,10 @@ import (
 
 // comeback.go is how a node that fell silent comes back.
 //
-// A node that hangs, or whose network holds everything back, is given up (state.Lost) while its connection still stands.
-// That connection is ended with it: whatever comes over it later is from before. The node registers anew, and the answer
-// names the attempts that were given up. It kills them, and says in each heartbeat which of them are still there. Until
-// none is, the node is drained, and dispatch gives it nothing even where it was resumed by hand.
+// A node that hangs, or whose network holds everything back, is given up (state.Lost) while its connection still
+// stands. That connection is ended with it: whatever comes over it later is from before. The node registers anew, and
+// the answer names the attempts that were given up. It kills them, and says in each heartbeat which of them are still
+// there. Until none is, the node is drained, and dispatch gives it nothing even where it was resumed by hand.
 
 // endLost ends the sessions of nodes that were given up.
 func (c *Controller) endLost() {
@@ -24,14 +24,15 @@ func (c *Controller) endLost() {
 	v := c.machine.View()
 	for _, s := range all {
 		if n := v.Node(s.node); n != nil && n.Link == model.LinkLost {
-			c.log.Info("the session of a node that was given up is ended; it registers anew when it is heard again", "node", s.node)
+			c.log.Info("the session of a node that was given up is ended; it registers anew when it is heard again",
+				"node", s.node)
 			c.registerAnew([]string{s.node})
 		}
 	}
 }
 
-// giveUpOverdue gives up jobs that nodes which are set down have not ended, and has those nodes register anew: what they
-// still have of them is then killed before they get work.
+// giveUpOverdue gives up jobs that nodes which are set down have not ended, and has those nodes register anew: what
+// they still have of them is then killed before they get work.
 func (c *Controller) giveUpOverdue(ctx context.Context) {
 	list := c.machine.View().Overdue(c.now())
 	if len(list) == 0 {
@@ -139,7 +140,8 @@ func (c *Controller) stillLeaving(ctx context.Context, nodes []string) {
 			continue
 		}
 		if _, err := c.propose(ctx, &state.NodeHealth{Node: name, Problem: text}); err != nil && ctx.Err() == nil {
-			c.log.Warn("a node that still ends jobs was resumed; it gets no work before they have ended", "node", name, "err", err)
+			c.log.Warn("a node that still ends jobs was resumed; it gets no work before they have ended", "node", name,
+				"err", err)
 		}
 	}
 }

@@ -28,14 +28,17 @@ func configDiff(old, new *model.Config) []proto.Change {
 	for _, p := range new.Partitions {
 		newParts[p.Name] = p
 		if have := oldParts[p.Name]; have == nil {
-			out = append(out, proto.Change{Key: "PartitionName=" + p.Name, New: "Nodes=" + hostlist.Compress(p.Nodes), Effect: "a new partition"})
+			out = append(out, proto.Change{Key: "PartitionName=" + p.Name, New: "Nodes=" + hostlist.Compress(p.Nodes),
+				Effect: "a new partition"})
 		} else {
-			out = append(out, diffKeys("PartitionName="+p.Name+" ", have.Show, p.Show, "for jobs submitted and started from now on")...)
+			out = append(out, diffKeys("PartitionName="+p.Name+" ", have.Show, p.Show,
+				"for jobs submitted and started from now on")...)
 		}
 	}
 	for _, p := range old.Partitions {
 		if newParts[p.Name] == nil {
-			out = append(out, proto.Change{Key: "PartitionName=" + p.Name, Old: "Nodes=" + hostlist.Compress(p.Nodes), Effect: "the partition goes; its running jobs end there"})
+			out = append(out, proto.Change{Key: "PartitionName=" + p.Name, Old: "Nodes=" + hostlist.Compress(p.Nodes),
+				Effect: "the partition goes; its running jobs end there"})
 		}
 	}
 	oldNodes, newNodes := map[string]*model.NodeDef{}, map[string]*model.NodeDef{}
@@ -57,13 +60,16 @@ func configDiff(old, new *model.Config) []proto.Change {
 		}
 	}
 	if len(added) > 0 {
-		out = append(out, proto.Change{Key: "NodeName=" + hostlist.Compress(added), New: fmt.Sprintf("%d nodes", len(added)), Effect: "usable once their gnoded has registered"})
+		out = append(out, proto.Change{Key: "NodeName=" + hostlist.Compress(added), New: fmt.Sprintf("%d nodes", len(added)),
+			Effect: "usable once their gnoded has registered"})
 	}
 	if len(gone) > 0 {
-		out = append(out, proto.Change{Key: "NodeName=" + hostlist.Compress(gone), Old: fmt.Sprintf("%d nodes", len(gone)), Effect: "they take no new job"})
+		out = append(out, proto.Change{Key: "NodeName=" + hostlist.Compress(gone), Old: fmt.Sprintf("%d nodes", len(gone)),
+			Effect: "they take no new job"})
 	}
 	if !reflect.DeepEqual(old.Switches, new.Switches) {
-		out = append(out, proto.Change{Key: "topology.conf", Old: fmt.Sprintf("%d switches", len(old.Switches)), New: fmt.Sprintf("%d switches", len(new.Switches)),
+		out = append(out, proto.Change{Key: "topology.conf", Old: fmt.Sprintf("%d switches", len(old.Switches)),
+			New:    fmt.Sprintf("%d switches", len(new.Switches)),
 			Effect: "for jobs started from now on"})
 	}
 	if a, b := strings.Join(old.Accounts, ","), strings.Join(new.Accounts, ","); a != b {
@@ -94,7 +100,8 @@ func restarts(v *state.View, controllers []Peer, changes []proto.Change) []strin
 	var out []string
 	say := func(e conf.Effect, daemon, where string) {
 		if len(keys[e]) > 0 && where != "" {
-			out = append(out, fmt.Sprintf("restart %s on %s: until then %s stays as it was there", daemon, where, strings.Join(keys[e], ", ")))
+			out = append(out, fmt.Sprintf("restart %s on %s: until then %s stays as it was there", daemon, where,
+				strings.Join(keys[e], ", ")))
 		}
 	}
 	say(conf.RestartCtld, "gctld", hostlist.Compress(names))
@@ -127,7 +134,8 @@ func diffKeys(prefix string, old, new []model.KV, effect string) []proto.Change 
 // nodeText gives a node's definition in one line.
 func nodeText(n *model.NodeDef) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "CPUs=%d Sockets=%d CoresPerSocket=%d ThreadsPerCore=%d RealMemory=%d TmpDisk=%d Weight=%d", n.CPUs, n.Sockets,
+	fmt.Fprintf(&b, "CPUs=%d Sockets=%d CoresPerSocket=%d ThreadsPerCore=%d RealMemory=%d TmpDisk=%d Weight=%d",
+		n.CPUs, n.Sockets,
 		n.CoresPerSocket, n.ThreadsPerCore, n.MemMiB, n.TmpMiB, n.Weight)
 	if !n.Kept.Empty() {
 		b.WriteString(" CpuSpecList=" + n.Kept.String())

@@ -6,7 +6,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// TestConfigDiffSeesUnits: what gres.conf and topology.conf say is part of the configuration: a change of it alone is one.
+// TestConfigDiffSeesUnits: what gres.conf and topology.conf say is part of the configuration: a change of it alone is
+// one.
 func TestConfigDiffSeesUnits(t *testing.T) {
 	make := func(change func(*model.GresDef)) *model.Config {
 		n := &model.NodeDef{Name: "n1", CPUs: 8, Gres: []model.GresDef{{Name: "gpu", Type: "h100", Count: 2}}}
@@ -22,7 +23,8 @@ func TestConfigDiffSeesUnits(t *testing.T) {
 		"shares":   func(g *model.GresDef) { g.Over = []model.Share{{GPU: 0, Count: 2}} },
 		"sharing":  func(g *model.GresDef) { g.OneSharing = true },
 	} {
-		if d := configDiff(plain, make(change)); len(d) != 1 || d[0].Key != "NodeName=n1" || d[0].Old != "CPUs=8 Sockets=0 CoresPerSocket=0 ThreadsPerCore=0 RealMemory=0 TmpDisk=0 Weight=0 Gres=gpu:h100:2" {
+		if d := configDiff(plain, make(change)); len(d) != 1 || d[0].Key != "NodeName=n1" ||
+			d[0].Old != "CPUs=8 Sockets=0 CoresPerSocket=0 ThreadsPerCore=0 RealMemory=0 TmpDisk=0 Weight=0 Gres=gpu:h100:2" {
 			t.Errorf("%s: %+v", name, d)
 		}
 	}

@@ -61,12 +61,14 @@ func (p *passCount) add(us int64, depth, queue int, at model.Time) {
 }
 
 func (p *passCount) reply() proto.DiagPass {
-	return proto.DiagPass{Count: p.n.Load(), LastUS: p.last.Load(), MaxUS: p.most.Load(), SumUS: p.sum.Load(), DepthLast: p.depthLast.Load(),
-		DepthSum: p.depth.Load(), QueueLast: p.queueLast.Load(), QueueSum: p.queue.Load(), At: model.Time(p.at.Load())}
+	return proto.DiagPass{Count: p.n.Load(), LastUS: p.last.Load(), MaxUS: p.most.Load(), SumUS: p.sum.Load(),
+		DepthLast: p.depthLast.Load(),
+		DepthSum:  p.depth.Load(), QueueLast: p.queueLast.Load(), QueueSum: p.queue.Load(), At: model.Time(p.at.Load())}
 }
 
 func (p *passCount) reset() {
-	for _, a := range []*atomic.Int64{&p.n, &p.last, &p.most, &p.sum, &p.depthLast, &p.depth, &p.queueLast, &p.queue, &p.at} {
+	for _, a := range []*atomic.Int64{&p.n, &p.last, &p.most, &p.sum, &p.depthLast, &p.depth, &p.queueLast,
+		&p.queue, &p.at} {
 		a.Store(0)
 	}
 }
@@ -175,14 +177,19 @@ func (c *Controller) diagOf(v *state.View) *proto.DiagReply {
 	n := &c.counts
 	t := v.Outcomes()
 	if m := n.mark.Load(); m != nil {
-		t = state.Outcomes{Submitted: t.Submitted - m.Submitted, Started: t.Started - m.Started, Completed: t.Completed - m.Completed,
-			Canceled: t.Canceled - m.Canceled, Failed: t.Failed - m.Failed}
+		t = state.Outcomes{Submitted: t.Submitted - m.Submitted, Started: t.Started - m.Started,
+			Completed: t.Completed - m.Completed,
+			Canceled:  t.Canceled - m.Canceled, Failed: t.Failed - m.Failed}
 	}
-	d := &proto.DiagReply{Now: c.now(), Since: model.Time(n.since.Load()), Threads: n.serving.Load(), DbdQueue: int64(v.OutboxLen()),
-		RaftQueue: int64(c.store.Stats().Queued), Submitted: t.Submitted, Started: t.Started, Completed: t.Completed, Canceled: t.Canceled,
-		Failed: t.Failed, Main: n.main.reply(), Backfill: n.backfill.reply(), Backfilled: n.ahead.Load(), BackfilledAll: n.aheadAll.Load(),
-		TryDepthSum: n.tried.Load(), TryDepthLast: n.triedLast.Load(), TableLast: n.tableLast.Load(), TableSum: n.table.Load(),
-		Running: int64(v.Active())}
+	d := &proto.DiagReply{Now: c.now(), Since: model.Time(n.since.Load()), Threads: n.serving.Load(),
+		DbdQueue:  int64(v.OutboxLen()),
+		RaftQueue: int64(c.store.Stats().Queued), Submitted: t.Submitted, Started: t.Started, Completed: t.Completed,
+		Canceled: t.Canceled,
+		Failed:   t.Failed, Main: n.main.reply(), Backfill: n.backfill.reply(), Backfilled: n.ahead.Load(),
+		BackfilledAll: n.aheadAll.Load(),
+		TryDepthSum:   n.tried.Load(), TryDepthLast: n.triedLast.Load(), TableLast: n.tableLast.Load(),
+		TableSum: n.table.Load(),
+		Running:  int64(v.Active())}
 	v.Moving(func(j *model.Job) bool {
 		if c.nodes.session(j.Run.Alloc.Nodes[0].Node) == nil {
 			d.AgentQueue++

@@ -45,7 +45,8 @@ type Controller struct {
 	counts  counts
 
 	expected atomic.Pointer[map[model.JobID]*model.Expect] // by the leader's last forecast
-	places   atomic.Pointer[map[model.JobID]int32]         // likewise: of jobs in the queue of the partition where they come first
+	// likewise: of jobs in the queue of the partition where they come first
+	places atomic.Pointer[map[model.JobID]int32]
 
 	explaining sync.Mutex // explanations cost as much as a pass: one at a time
 	own        ownRules   // of the planning goroutine
@@ -81,9 +82,11 @@ func New(o Options) (_ *Controller, err error) {
 		return nil, err
 	}
 	addr := c.addrOf(o.Name)
-	c.port, err = pki.Listen(addr, serverTLS, o.Logger, pki.Accept{Proto: pki.ProtoRaft, Roles: []string{pki.RoleCtld}}, pki.Accept{Proto: pki.ProtoRPC})
+	c.port, err = pki.Listen(addr, serverTLS, o.Logger, pki.Accept{Proto: pki.ProtoRaft, Roles: []string{pki.RoleCtld}},
+		pki.Accept{Proto: pki.ProtoRPC})
 	if err != nil {
-		return nil, fmt.Errorf("controller %s can't use its address %s: %w; is another gctld running there? SlurmctldHost= and SlurmctldPort= in gbatch.conf set the address", o.Name, addr, err)
+		return nil, fmt.Errorf("controller %s can't use its address %s: %w; is another gctld running there? SlurmctldHost= "+
+			"and SlurmctldPort= in gbatch.conf set the address", o.Name, addr, err)
 	}
 	c.settle(c.port.Addr().String())
 	if o.Socket != "" {
@@ -95,7 +98,8 @@ func New(o Options) (_ *Controller, err error) {
 	for i, p := range c.opts.Peers {
 		peers[i] = store.Peer{ID: p.Name, Addr: p.Addr}
 	}
-	c.store, err = store.Open(store.Options{ID: o.Name, Dir: o.Dir, Peers: peers, Layer: &raftLayer{c.port.Proto(pki.ProtoRaft), c.clientTLS},
+	c.store, err = store.Open(store.Options{ID: o.Name, Dir: o.Dir, Peers: peers,
+		Layer:   &raftLayer{c.port.Proto(pki.ProtoRaft), c.clientTLS},
 		Machine: c.machine, Logger: o.Logger, HeartbeatTimeout: o.HeartbeatTimeout, ElectionTimeout: o.ElectionTimeout})
 	if err != nil {
 		return nil, err
@@ -158,7 +162,8 @@ func (c *Controller) Run(ctx context.Context) error {
 	}
 	start("leader", func(ctx context.Context) error { c.lead(ctx); return nil })
 	start("daemons' port", func(ctx context.Context) error {
-		return server.Serve(ctx, c.port.Proto(pki.ProtoRPC), c.remote, server.Options{Log: c.log, Peer: pki.PeerOfConn, MaxConns: maxNodes})
+		return server.Serve(ctx, c.port.Proto(pki.ProtoRPC), c.remote,
+			server.Options{Log: c.log, Peer: pki.PeerOfConn, MaxConns: maxNodes})
 	})
 	if c.socket != nil {
 		start("local socket", func(ctx context.Context) error {

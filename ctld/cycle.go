@@ -81,8 +81,9 @@ func (c *Controller) cycle(ctx context.Context) {
 
 // policy gives how jobs are ordered and planned at a moment, and the order with it.
 //
-// Multifactor priorities count where a factor has a weight. Where nobody has named any, the rules of package sched/policy
-// do, which own keeps for the goroutine that plans. With PriorityType alone jobs stand in order of arrival, as in Slurm.
+// Multifactor priorities count where a factor has a weight. Where nobody has named any, the rules of package
+// sched/policy do, which own keeps for the goroutine that plans. With PriorityType alone jobs stand in order of
+// arrival, as in Slurm.
 func (c *Controller) policy(v *state.View, now model.Time, own *ownRules) (sched.Policy, *multifactor.Order) {
 	policy := sched.Configured(&v.Config().Params)
 	if how := v.Config().Params.GPUSelect; how.ByCost() {

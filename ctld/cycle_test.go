@@ -23,7 +23,8 @@ func TestCycleGap(t *testing.T) {
 		"defer,batch_sched_delay=1,sched_min_interval=2000000": 2 * time.Second,
 	} {
 		file := t.TempDir() + "/gbatch.conf"
-		if err := os.WriteFile(file, []byte("ClusterName=c\nSlurmctldHost=localhost\nNodeName=n1 CPUs=1\nPartitionName=p Nodes=n1 Default=YES\nSchedulerParameters="+params+"\n"), 0o600); err != nil {
+		if err := os.WriteFile(file, []byte("ClusterName=c\nSlurmctldHost=localhost\nNodeName=n1 CPUs=1\n"+
+			"PartitionName=p Nodes=n1 Default=YES\nSchedulerParameters="+params+"\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		c, problems := conf.LoadFile(file)

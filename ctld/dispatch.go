@@ -92,7 +92,8 @@ func (c *Controller) sendOrders(v *state.View) {
 
 // freezeOrders tells every node of a job that is or has been suspended what is wanted of its processes.
 func (c *Controller) freezeOrders(v *state.View, j *model.Job, of func(*session) *proto.Orders) {
-	f := &proto.Freeze{Job: j.ID, Attempt: j.Attempt, Frozen: j.State == model.Suspended, Turn: j.Run.Turns, GraceMS: 1000 * v.Config().Params.Preempt.StopGraceS}
+	f := &proto.Freeze{Job: j.ID, Attempt: j.Attempt, Frozen: j.State == model.Suspended, Turn: j.Run.Turns,
+		GraceMS: 1000 * v.Config().Params.Preempt.StopGraceS}
 	for _, name := range j.Run.Alloc.NodeNames() {
 		if s := c.nodes.session(name); s != nil && s.turn(proto.Attempt{Job: j.ID, Attempt: j.Attempt}, f.Turn) {
 			o := of(s)
@@ -114,7 +115,8 @@ func (c *Controller) warningOrders(j *model.Job, of func(*session) *proto.Orders
 			return
 		}
 		if s := c.nodes.session(j.Run.Alloc.Nodes[k].Node); s != nil && s.tell(key, toldWarning) {
-			of(s).Stop = append(of(s).Stop, &proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: w.Signal, Batch: w.Batch, Once: true})
+			of(s).Stop = append(of(s).Stop,
+				&proto.Stop{Job: j.ID, Attempt: j.Attempt, Signal: w.Signal, Batch: w.Batch, Once: true})
 		}
 	}
 }
@@ -173,6 +175,7 @@ func (c *Controller) stopOf(v *state.View, j *model.Job, place int) *proto.Stop 
 		st.KillWaitS = j.Run.GraceS
 	}
 	at := time.UnixMilli(int64(j.Run.StopAt)).Format("2006-01-02T15:04:05")
-	st.Line = fmt.Sprintf("slurmstepd: error: *** JOB %d ON %s CANCELLED AT %s%s ***", j.ID, j.Run.Alloc.Nodes[0].Node, at, why)
+	st.Line = fmt.Sprintf("slurmstepd: error: *** JOB %d ON %s CANCELLED AT %s%s ***", j.ID,
+		j.Run.Alloc.Nodes[0].Node, at, why)
 	return st
 }

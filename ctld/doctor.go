@@ -14,8 +14,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// doctor.go is gcontrol doctor: what an operator would look for by hand on a cluster that does not do what it should, each
-// with what to do about it. Half of it the leader knows, the other half it asks the nodes.
+// doctor.go is gcontrol doctor: what an operator would look for by hand on a cluster that does not do what it should,
+// each with what to do about it. Half of it the leader knows, the other half it asks the nodes.
 
 // doctorNodes is how many nodes are asked at a time.
 const doctorNodes = 64
@@ -29,9 +29,11 @@ func (f *findings) add(about string, grade proto.Grade, fix, format string, args
 	*f = append(*f, proto.Finding{About: about, Grade: grade, Text: fmt.Sprintf(format, args...), Fix: fix})
 }
 
-func (c *Controller) doctor(ctx context.Context, who *proto.Caller, rq *proto.DoctorRequest) (*proto.DoctorReply, error) {
+func (c *Controller) doctor(ctx context.Context, who *proto.Caller,
+	rq *proto.DoctorRequest) (*proto.DoctorReply, error) {
 	if !c.operator(who) {
-		return nil, refuse(proto.CodeAccess, "gcontrol doctor looks into nodes and is for operators; gcontrol why JOBID says what holds your jobs")
+		return nil, refuse(proto.CodeAccess,
+			"gcontrol doctor looks into nodes and is for operators; gcontrol why JOBID says what holds your jobs")
 	}
 	v := c.machine.View()
 	names := rq.Nodes
@@ -75,15 +77,18 @@ func (c *Controller) examineSelf(v *state.View) []proto.Finding {
 	}
 	switch {
 	case len(away) > 0 && 2*len(away) >= len(ping.Controllers):
-		f.add("controllers", proto.GradeBad, "start them", "%s of %d can't be reached: no majority, nothing can be changed", strings.Join(away, ", "), len(ping.Controllers))
+		f.add("controllers", proto.GradeBad, "start them", "%s of %d can't be reached: no majority, nothing can be changed",
+			strings.Join(away, ", "), len(ping.Controllers))
 	case len(away) > 0:
-		f.add("controllers", proto.GradeBad, "start gctld there", "%s of %d can't be reached; %s leads", strings.Join(away, ", "), len(ping.Controllers), ping.Leader)
+		f.add("controllers", proto.GradeBad, "start gctld there", "%s of %d can't be reached; %s leads",
+			strings.Join(away, ", "), len(ping.Controllers), ping.Leader)
 	default:
 		f.add("controllers", proto.GradeOK, "", "%s leads, all %d answer", ping.Leader, max(1, len(ping.Controllers)))
 	}
 	switch n := ping.Outbox; {
 	case !ping.DbdUp:
-		f.add("accounting", proto.GradeBad, "start gdbd; nothing is lost meanwhile", "gdbd can't be reached; %d records wait for it", n)
+		f.add("accounting", proto.GradeBad, "start gdbd; nothing is lost meanwhile",
+			"gdbd can't be reached; %d records wait for it", n)
 	default:
 		f.add("accounting", proto.GradeOK, "", "gdbd answers; %d records are on their way", n)
 	}
@@ -98,12 +103,15 @@ func (c *Controller) examine(ctx context.Context, v *state.View, n *model.Node) 
 	case s != nil:
 		f.add("daemon", proto.GradeOK, "", "gnoded %s is registered from %s", n.Version, s.addr)
 	case n.LinkAt == 0:
-		f.add("daemon", proto.GradeBad, "start gnoded there; its log says what keeps it from the controllers", "gnoded has never registered")
+		f.add("daemon", proto.GradeBad, "start gnoded there; its log says what keeps it from the controllers",
+			"gnoded has never registered")
 	case n.Link == model.LinkLost:
-		f.add("daemon", proto.GradeBad, "see that the host and gnoded run and reach the controllers; it registers anew by itself when it is heard",
+		f.add("daemon", proto.GradeBad,
+			"see that the host and gnoded run and reach the controllers; it registers anew by itself when it is heard",
 			"gnoded fell silent and was given up at %s", time.UnixMilli(int64(n.LinkAt)).Format("2006-01-02T15:04:05"))
 	default:
-		f.add("daemon", proto.GradeBad, "start gnoded there; its log says what keeps it from the controllers", "gnoded is not connected")
+		f.add("daemon", proto.GradeBad, "start gnoded there; its log says what keeps it from the controllers",
+			"gnoded is not connected")
 	}
 	nodeState(&f, n)
 	if s != nil {
@@ -180,7 +188,8 @@ func nodeState(f *findings, n *model.Node) {
 func nodeGres(f *findings, v *state.View, n *model.Node, s *session) {
 	if len(n.Def.Gres) == 0 {
 		if len(s.units) > 0 {
-			f.add("gres", proto.GradeNote, "add Gres= to its NodeName line and the names to GresTypes, or jobs that ask for them are refused (Invalid generic resource (gres) specification)",
+			f.add("gres", proto.GradeNote, "add Gres= to its NodeName line and the names to GresTypes, or jobs that ask for "+
+				"them are refused (Invalid generic resource (gres) specification)",
 				"it has %d units of %s, and the configuration gives it none", len(s.units), s.units[0].Name)
 		}
 		return
@@ -192,7 +201,9 @@ func nodeGres(f *findings, v *state.View, n *model.Node, s *session) {
 	}
 	text := strings.Join(names, ",")
 	if why := lacks(n.Def, &s.hw); why != "" {
-		f.add("gres", proto.GradeBad, "make Gres= and gres.conf agree with the hardware (gnoded -C and gnoded -G print it) and run gcontrol reconfigure", "%s is configured: %s", text, why)
+		f.add("gres", proto.GradeBad,
+			"make Gres= and gres.conf agree with the hardware (gnoded -C and gnoded -G print it) and run gcontrol reconfigure",
+			"%s is configured: %s", text, why)
 		return
 	}
 	f.add("gres", proto.GradeOK, "", "%s is configured, and found", text)
@@ -204,9 +215,12 @@ func nodeUnits(f *findings, n *model.Node) {
 		unit := fmt.Sprintf("%s:%d", o.Name, o.Index)
 		switch o.Kind {
 		case model.OutInUse:
-			f.add("units", proto.GradeBad, "end those processes; or GpuForeignUsePolicy=ignore", "%s is not handed out: %s", unit, o.Reason)
+			f.add("units", proto.GradeBad, "end those processes; or GpuForeignUsePolicy=ignore", "%s is not handed out: %s",
+				unit, o.Reason)
 		case model.OutFault, model.OutDrained:
-			f.add("units", proto.GradeBad, fmt.Sprintf("when it is well: gcontrol update NodeName=%s Gres=%s State=RESUME", n.Def.Name, unit), "%s is drained: %s [%s]", unit, o.Reason, o.By)
+			f.add("units", proto.GradeBad,
+				fmt.Sprintf("when it is well: gcontrol update NodeName=%s Gres=%s State=RESUME", n.Def.Name, unit),
+				"%s is drained: %s [%s]", unit, o.Reason, o.By)
 		case model.OutCleared, model.OutSpent:
 		}
 	}
@@ -243,7 +257,8 @@ func nodeAllocs(f *findings, v *state.View, n *model.Node) {
 		f.add("allocations", proto.GradeBad, "report it with gcontrol dump state FILE", "%s", strings.Join(wrong, "; "))
 		return
 	}
-	f.add("allocations", proto.GradeOK, "", "%d jobs have %d CPUs, %d MiB and %d units of resources; none twice", len(n.Jobs), cpus, mem, len(owner))
+	f.add("allocations", proto.GradeOK, "", "%d jobs have %d CPUs, %d MiB and %d units of resources; none twice",
+		len(n.Jobs), cpus, mem, len(owner))
 }
 
 // sharedOn reports whether a resource's units are shares, which are counted and not numbered.
@@ -260,12 +275,14 @@ func queue(f *findings, v *state.View, n *model.Node) {
 		}
 	}
 	if len(parts) == 0 {
-		f.add("partitions", proto.GradeBad, "add it to a PartitionName line's Nodes= and run gcontrol reconfigure", "it is in none: no job can ask for it")
+		f.add("partitions", proto.GradeBad, "add it to a PartitionName line's Nodes= and run gcontrol reconfigure",
+			"it is in none: no job can ask for it")
 		return
 	}
 	why := map[model.Reason]int{}
 	v.Jobs(func(j *model.Job) bool {
-		if j.State == model.Pending && slices.ContainsFunc(j.Spec.Partitions, func(p string) bool { return slices.Contains(parts, p) }) {
+		if j.State == model.Pending &&
+			slices.ContainsFunc(j.Spec.Partitions, func(p string) bool { return slices.Contains(parts, p) }) {
 			why[j.Reason] += max(1, int(j.Tasks.Count()))
 		}
 		return true
@@ -283,5 +300,6 @@ func queue(f *findings, v *state.View, n *model.Node) {
 	for _, r := range list {
 		words = append(words, fmt.Sprintf("%d %s", why[r], r))
 	}
-	f.add("partitions", proto.GradeNote, "gcontrol why JOBID says what a job waits for", "%s; waiting there: %s", strings.Join(parts, ","), strings.Join(words, ", "))
+	f.add("partitions", proto.GradeNote, "gcontrol why JOBID says what a job waits for", "%s; waiting there: %s",
+		strings.Join(parts, ","), strings.Join(words, ", "))
 }

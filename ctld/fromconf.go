@@ -45,7 +45,8 @@ func (s *Start) Run(ctx context.Context, stderr io.Writer) (err error) {
 	}
 	out := stderr
 	if cfg.SlurmctldLogFile != "" {
-		f, err := os.OpenFile(conf.ExpandPath(cfg.SlurmctldLogFile, o.Name, o.Name), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
+		f, err := os.OpenFile(conf.ExpandPath(cfg.SlurmctldLogFile, o.Name, o.Name),
+			os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o640)
 		if err != nil {
 			return fmt.Errorf("opening the log (SlurmctldLogFile): %w", err)
 		}
@@ -111,7 +112,8 @@ func (s *Start) options() (Options, *conf.Config, error) {
 	if o.UID, err = operatorUID(cfg.SlurmUser); err != nil {
 		return Options{}, nil, err
 	}
-	o.Paths = []model.KV{{Key: "LocalSocketDir", Value: cfg.LocalSocketDir}, {Key: "PKIDir", Value: cfg.PKIDir}, {Key: "StateSaveLocation", Value: o.Dir}}
+	o.Paths = []model.KV{{Key: "LocalSocketDir", Value: cfg.LocalSocketDir}, {Key: "PKIDir", Value: cfg.PKIDir},
+		{Key: "StateSaveLocation", Value: o.Dir}}
 	return o, cfg, nil
 }
 
@@ -132,9 +134,11 @@ func nameOf(cfg *conf.Config, given, host string) (string, error) {
 		names = append(names, c.Name)
 	}
 	if given == "" {
-		return "", fmt.Errorf("this host, '%s', is none of the controllers in %s (%s); say with -N which one it is", host, cfg.Path, strings.Join(names, ", "))
+		return "", fmt.Errorf("this host, '%s', is none of the controllers in %s (%s); say with -N which one it is", host,
+			cfg.Path, strings.Join(names, ", "))
 	}
-	return "", fmt.Errorf("'%s' is none of the controllers in %s: SlurmctldHost names %s", given, cfg.Path, strings.Join(names, ", "))
+	return "", fmt.Errorf("'%s' is none of the controllers in %s: SlurmctldHost names %s", given, cfg.Path,
+		strings.Join(names, ", "))
 }
 
 // operatorUID gives the user who may do everything besides root: whom the controller runs as, or SlurmUser.
@@ -165,7 +169,8 @@ func firstCertificates(o *Options, cfg *conf.Config) error {
 		return errors.Is(err, fs.ErrNotExist)
 	}
 	first := o.Name == cfg.Controllers[0].Name
-	if first && missing(filepath.Join(o.PKI, "ca.crt")) && missing(filepath.Join(o.PKI, "ca.key")) && missing(filepath.Join(o.Dir, "raft.db")) {
+	if first && missing(filepath.Join(o.PKI, "ca.crt")) && missing(filepath.Join(o.PKI, "ca.key")) &&
+		missing(filepath.Join(o.Dir, "raft.db")) {
 		if err := pki.InitCA(o.PKI, cfg.ClusterName); err != nil {
 			return err
 		}

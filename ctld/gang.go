@@ -11,8 +11,8 @@ import (
 // gangPace is the least time between two looks at whose turn it is.
 const gangPace = 100 * time.Millisecond
 
-// takeTurns lets jobs that share CPUs take turns (PreemptMode=GANG): package sched decides who stops and who goes on, from
-// the facts alone, so that a new leader goes on where the last one was.
+// takeTurns lets jobs that share CPUs take turns (PreemptMode=GANG): package sched decides who stops and who goes on,
+// from the facts alone, so that a new leader goes on where the last one was.
 func (c *Controller) takeTurns(ctx context.Context) {
 	for ctx.Err() == nil {
 		changed := c.machine.Changed()

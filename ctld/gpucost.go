@@ -7,7 +7,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// gpucost.go says what each GPU costs by its last reading, for GpuSelectPolicy. The leader alone knows, and only it plans.
+// gpucost.go says what each GPU costs by its last reading, for GpuSelectPolicy. The leader alone knows, and only it
+// plans.
 
 // idleFull is after how long an idle GPU has been idle for long enough, seconds.
 const idleFull = 3600
@@ -65,5 +66,6 @@ func unitCost(r *proto.UnitReading, idle time.Time, how model.GPUSelect, now tim
 	if !idle.IsZero() {
 		busy -= percent(int64(now.Sub(idle)/time.Second), idleFull)
 	}
-	return how.Mem*percent(r.MemUsedMiB, r.MemTotalMiB) + how.Util*percent(int64(r.UtilPct), 100) + how.Temp*percent(int64(r.TempC), 100) + how.Idle*busy
+	return how.Mem*percent(r.MemUsedMiB, r.MemTotalMiB) + how.Util*percent(int64(r.UtilPct), 100) +
+		how.Temp*percent(int64(r.TempC), 100) + how.Idle*busy
 }

@@ -15,8 +15,9 @@ import (
 
 // gpuidle.go is GpuIdlePolicy: jobs that hold whole GPUs and use none of them are warned, and then cancelled.
 //
-// The leader counts by what nodes say of their GPUs with each heartbeat. A GPU without a process is idle too. What a driver doesn't
-// tell, and shares of GPUs, count as in use, and a leader that is new begins to count anew: nobody is cancelled on a guess.
+// The leader counts by what nodes say of their GPUs with each heartbeat. A GPU without a process is idle too. What a
+// driver doesn't tell, and shares of GPUs, count as in use, and a leader that is new begins to count anew: nobody is
+// cancelled on a guess.
 
 // idlePrune is how often jobs that have ended are forgotten.
 const idlePrune = time.Minute
@@ -67,7 +68,8 @@ func (c *Controller) hearUse(ctx context.Context, node string, readings []proto.
 }
 
 // note gives how long the job has used none of its GPUs, and whether it is to be warned.
-func (w *idleWatch) note(j *model.Job, node string, busy bool, now time.Time, policy model.GPUIdle) (idle time.Duration, warn bool) {
+func (w *idleWatch) note(j *model.Job, node string, busy bool, now time.Time, policy model.GPUIdle) (idle time.Duration,
+	warn bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	x := w.jobs[j.ID]
@@ -101,7 +103,9 @@ func (c *Controller) onIdle(ctx context.Context, j *model.Job, idle time.Duratio
 	switch {
 	case policy.CancelS > 0 && idle >= time.Duration(policy.CancelS)*time.Second:
 		c.log.Info("a job is cancelled", "job", j.ID, "user", j.Spec.User, "why", text)
-		if _, err := c.propose(ctx, &state.Stop{Targets: []state.Target{{Job: j.ID, Task: model.NoTask}}, Event: model.EvCancel, Why: text}); err != nil && ctx.Err() == nil {
+		if _, err := c.propose(ctx,
+			&state.Stop{Targets: []state.Target{{Job: j.ID, Task: model.NoTask}}, Event: model.EvCancel,
+				Why: text}); err != nil && ctx.Err() == nil {
 			c.log.Warn("a job with idle GPUs was not cancelled; it is tried again", "job", j.ID, "err", err)
 		}
 	case warn:
@@ -109,12 +113,14 @@ func (c *Controller) onIdle(ctx context.Context, j *model.Job, idle time.Duratio
 			text += "; it is cancelled when that has been so for " + walltime.Elapsed(policy.CancelS)
 		}
 		c.log.Info("a job is warned", "job", j.ID, "user", j.Spec.User, "why", text)
-		c.nodes.stop(node, &proto.Stop{Job: j.ID, Attempt: j.Attempt, Tell: true, Line: fmt.Sprintf("gbatch: warning: job %d: %s", j.ID, text)})
+		c.nodes.stop(node, &proto.Stop{Job: j.ID, Attempt: j.Attempt, Tell: true,
+			Line: fmt.Sprintf("gbatch: warning: job %d: %s", j.ID, text)})
 		c.mailIdle(ctx, j, text, policy)
 	}
 }
 
-// mailIdle sends the warning to whoever asked to be told of the job's failure, and where the policy says so to its user in any case.
+// mailIdle sends the warning to whoever asked to be told of the job's failure, and where the policy says so to its
+// user in any case.
 func (c *Controller) mailIdle(ctx context.Context, j *model.Job, text string, policy model.GPUIdle) {
 	v := c.machine.View()
 	wish := j.Spec.Mail()
@@ -141,11 +147,13 @@ func (c *Controller) mailIdle(ctx context.Context, j *model.Job, text string, po
 	go func() { // MailProg has a time limit
 		defer func() { <-c.idle.mails }()
 		subject := fmt.Sprintf("Slurm Job_id=%d Name=%s GPUs idle", j.ID, oneLine(j.Spec.Name))
-		c.runMailProg(ctx, v, &told, subject, []string{"SLURM_JOB_MAIL_TYPE=GPUs idle", "SLURM_JOB_STATE=" + stateWord(j)}, text+"\n")
+		c.runMailProg(ctx, v, &told, subject, []string{"SLURM_JOB_MAIL_TYPE=GPUs idle", "SLURM_JOB_STATE=" + stateWord(j)},
+			text+"\n")
 	}()
 }
 
-// idleFor gives for how long the GPUs of a running job had done nothing when its nodes were heard last, seconds; 0 where they work or nobody counts.
+// idleFor gives for how long the GPUs of a running job had done nothing when its nodes were heard last, seconds; 0
+// where they work or nobody counts.
 func (w *idleWatch) idleFor(j *model.Job) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()

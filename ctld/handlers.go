@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/rpc/server"
 )
 
-// handlers.go says who answers which request of a user, on the leader. What else there is to know about a kind stands in
-// its row in internal/proto/requests.go.
+// handlers.go says who answers which request of a user, on the leader. What else there is to know about a kind stands
+// in its row in internal/proto/requests.go.
 
 // handlers has an entry for each kind that is answered at the leader.
 var handlers = map[uint16]handler{
@@ -87,7 +87,8 @@ type pointer[T any] interface {
 }
 
 // handle makes a handler of a method with one answer.
-func handle[Rq, Reply any, Q pointer[Rq], R pointer[Reply]](f func(*Controller, context.Context, *proto.Caller, Q) (R, error)) handler {
+func handle[Rq, Reply any, Q pointer[Rq],
+	R pointer[Reply]](f func(*Controller, context.Context, *proto.Caller, Q) (R, error)) handler {
 	return handler{answer: func(c *Controller, ctx context.Context, a *call) (message, error) {
 		rq := Q(new(Rq))
 		if err := a.decode(rq); err != nil {
@@ -105,7 +106,8 @@ func handleDone[Rq any, Q pointer[Rq]](f func(*Controller, context.Context, *pro
 }
 
 // handleParts makes a handler of a method that sends parts. last gives the part that ends the answer.
-func handleParts[Rq any, Q pointer[Rq]](f func(*Controller, context.Context, *proto.Caller, Q, stream) error, last func(*Controller) message) handler {
+func handleParts[Rq any, Q pointer[Rq]](f func(*Controller, context.Context, *proto.Caller, Q, stream) error,
+	last func(*Controller) message) handler {
 	return handler{parts: true, answer: func(c *Controller, ctx context.Context, a *call) (message, error) {
 		rq := Q(new(Rq))
 		if err := a.decode(rq); err != nil {
@@ -140,7 +142,8 @@ func (c *Controller) serve(ctx context.Context, r *server.Request, who *proto.Ca
 	}()
 	h, ok := handlers[kind]
 	if !ok {
-		c.end(r, nil, refuse(proto.CodeBadRequest, "this controller does not know request kind %d; is the command of a newer version?", kind))
+		c.end(r, nil, refuse(proto.CodeBadRequest,
+			"this controller does not know request kind %d; is the command of a newer version?", kind))
 		return
 	}
 	ctx, made := withMade(ctx)

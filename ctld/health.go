@@ -39,8 +39,8 @@ func skewed(theirs, ours model.Time) string {
 	return fmt.Sprintf("Clock is %s off the controller's; set it by NTP", d.Abs().Round(time.Second))
 }
 
-// onHealth puts into the log what is wrong with a node, when that has changed: what it has less of than the configuration now says, what
-// was wrong when it registered, or what it says itself.
+// onHealth puts into the log what is wrong with a node, when that has changed: what it has less of than the
+// configuration now says, what was wrong when it registered, or what it says itself.
 func (c *Controller) onHealth(ctx context.Context, s *session, own string) {
 	n := c.machine.View().Node(s.node)
 	if n == nil {
@@ -86,7 +86,8 @@ func (c *Controller) checkHealth(ctx context.Context) {
 	}
 }
 
-// checkDue reports whether a node's check is due, and notes that it is told. With CYCLE nodes are spread over the interval.
+// checkDue reports whether a node's check is due, and notes that it is told. With CYCLE nodes are spread over the
+// interval.
 func (s *session) checkDue(n *model.Node, r *model.NodeRules, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,7 +167,8 @@ func (n *nodeSet) retell() {
 	n.woken = make(chan struct{})
 }
 
-// stale gives the sessions that have not been told the rules of the configuration with this hash, and notes that they are.
+// stale gives the sessions that have not been told the rules of the configuration with this hash, and notes that they
+// are.
 func (n *nodeSet) stale(hash string) []*session {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// Nearly all of a controller's memory is jobs that stay. A collector that lets the heap double before it runs would cost as
-// much again as they do; one that never lets it grow by more than a fifth would run all the time while there are few.
+// Nearly all of a controller's memory is jobs that stay. A collector that lets the heap double before it runs would
+// cost as much again as they do; one that never lets it grow by more than a fifth would run all the time while there
+// are few.
 const (
 	heapGrowthPct = 20       // how far a large heap grows between two collections, percent (GOGC)
 	heapSmall     = 32 << 20 // bytes up to which a heap grows freely

@@ -44,7 +44,8 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 			if j.State != model.Pending && limit > old && !c.operator(who) {
 				return nil, refuse(proto.CodeAccess, "only an operator can give a running job more time")
 			}
-			if p := v.Partition(j.Partition()); p != nil && p.MaxTimeS != model.NotSet && limit > p.MaxTimeS && !c.operator(who) {
+			if p := v.Partition(j.Partition()); p != nil && p.MaxTimeS != model.NotSet && limit > p.MaxTimeS &&
+				!c.operator(who) {
 				return nil, refuse(proto.CodeTimeLimit, "partition %s allows %s", p.Name, walltime.Elapsed(p.MaxTimeS))
 			}
 			if m := sp.Extra().TimeMinS; m > limit && j.State == model.Pending {
@@ -199,7 +200,10 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 				return nil, err
 			}
 			if !known {
-				return nil, refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update job can set; it sets TimeLimit, TimeMin, Deadline, Priority, Nice, SiteFactor, StartTime, ArrayTaskThrottle, Dependency, Partition, Reservation, Account, QOS, NumNodes, ReqNodeList, ExcNodeList, %s, JobName, Comment, AdminComment, MailType, MailUser, Requeue", kv.Key, needKeys)
+				return nil, refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update job can set; it sets TimeLimit, "+
+					"TimeMin, Deadline, Priority, Nice, SiteFactor, StartTime, ArrayTaskThrottle, Dependency, Partition, "+
+					"Reservation, Account, QOS, NumNodes, ReqNodeList, ExcNodeList, %s, JobName, Comment, AdminComment, MailType, "+
+					"MailUser, Requeue", kv.Key, needKeys)
 			}
 			specChanged, replace = true, true
 		}
@@ -227,7 +231,8 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 		add(state.SetSpec)
 	}
 	if len(e.Set) == 0 {
-		return nil, refuse(proto.CodeBadRequest, "nothing to change: give key=value words after the job, such as TimeLimit=2:00:00")
+		return nil, refuse(proto.CodeBadRequest,
+			"nothing to change: give key=value words after the job, such as TimeLimit=2:00:00")
 	}
 	return e, nil
 }

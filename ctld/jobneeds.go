@@ -11,10 +11,11 @@ import (
 )
 
 // needKeys are what a waiting job needs that gcontrol update job can change, as its refusals name them.
-const needKeys = "Features, Prefer, Gres (TresPerNode), TresPerJob, TresPerTask, Licenses, NumTasks, CPUsPerTask, TasksPerNode, MinCPUsNode, MinMemoryNode, MinMemoryCPU, MinTmpDiskNode, Contiguous"
+const needKeys = "Features, Prefer, Gres (TresPerNode), TresPerJob, TresPerTask, Licenses, NumTasks, CPUsPerTask, " +
+	"TasksPerNode, MinCPUsNode, MinMemoryNode, MinMemoryCPU, MinTmpDiskNode, Contiguous"
 
-// editNeeds changes what a job needs of nodes; known is false where the key is another one. What comes of it is held against the
-// partitions by place.
+// editNeeds changes what a job needs of nodes; known is false where the key is another one. What comes of it is held
+// against the partitions by place.
 func editNeeds(sp *model.Spec, key, value string) (known bool, err error) {
 	count := func(to *int32) {
 		var n int64
@@ -78,11 +79,12 @@ func editNeeds(sp *model.Spec, key, value string) (known bool, err error) {
 	return true, validNeeds(sp)
 }
 
-// withGres replaces the generic resources that are counted in one way by those of a list such as gpu:2 or gres:gpu:a100:2; an empty
-// one takes them away.
+// withGres replaces the generic resources that are counted in one way by those of a list such as gpu:2 or
+// gres:gpu:a100:2; an empty one takes them away.
 func withGres(have []model.GresReq, more *model.Needs, per model.GresPer, list string) ([]model.GresReq, error) {
 	if len(more.GresToo) > 0 {
-		return nil, fmt.Errorf("the job asks for them in several ways, which give its nodes or tasks too: cancel it and submit another")
+		return nil, fmt.Errorf(
+			"the job asks for them in several ways, which give its nodes or tasks too: cancel it and submit another")
 	}
 	var out []model.GresReq
 	for _, g := range have {
@@ -111,7 +113,8 @@ func withGres(have []model.GresReq, more *model.Needs, per model.GresPer, list s
 		}
 		for _, o := range out[:others] {
 			if o.Name == g.Name {
-				return nil, fmt.Errorf("the job asks for %s in another way already (gcontrol show job has it as TresPerNode, TresPerJob or TresPerTask): change that", g.Name)
+				return nil, fmt.Errorf("the job asks for %s in another way already (gcontrol show job has it as TresPerNode, "+
+					"TresPerJob or TresPerTask): change that", g.Name)
 			}
 		}
 		if g.Count > 0 {

@@ -58,7 +58,8 @@ func (c *Controller) startLeading(parent context.Context) func() {
 		}
 		c.nodes.lead(c.store.Term(), time.Now())
 		c.leading.Store(true)
-		for _, loop := range []func(context.Context){c.cycle, c.forecast, c.dispatch, c.collect, c.takeTurns, c.clock, c.ship, c.resetUsage, c.checkHealth, c.runSlurmctldProgs, c.keepReservations, c.sendMails, c.watchAlerts} {
+		for _, loop := range []func(context.Context){c.cycle, c.forecast, c.dispatch, c.collect, c.takeTurns, c.clock, c.ship,
+			c.resetUsage, c.checkHealth, c.runSlurmctldProgs, c.keepReservations, c.sendMails, c.watchAlerts} {
 			wg.Add(1)
 			go func() {
 				defer wg.Done()
@@ -81,7 +82,8 @@ func (c *Controller) firstConfig(ctx context.Context) error {
 	have := c.machine.View().Config()
 	if have.Cluster != "" {
 		if cfg != nil && cfg.Hash != have.Hash {
-			c.log.Warn("the configuration files differ from the cluster's configuration, which stays; gcontrol reconfigure --dry-run shows the difference")
+			c.log.Warn("the configuration files differ from the cluster's configuration, which stays; gcontrol reconfigure " +
+				"--dry-run shows the difference")
 		}
 		return nil
 	}
@@ -173,8 +175,9 @@ func (c *Controller) proposeAll(ctx context.Context, cmds [][]byte) ([]state.Res
 // now gives the moment as the leader stamps it.
 func (c *Controller) now() model.Time { return model.Time(time.Now().UnixMilli()) }
 
-// pacer spaces the rounds of a loop: the first after a rest comes at once, the next ones at least gap after one another,
-// so that a lone job waits for nothing and in a crowd each round, each log entry and each message carries many.
+// pacer spaces the rounds of a loop: the first after a rest comes at once, the next ones at least gap after one
+// another, so that a lone job waits for nothing and in a crowd each round, each log entry and each message carries
+// many.
 type pacer struct {
 	gap  time.Duration
 	last time.Time

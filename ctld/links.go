@@ -122,7 +122,8 @@ func (c *Controller) dialTLS(ctx context.Context, addr, role string) (*rpc.Mux, 
 }
 
 // toLeader asks the controller that leads and gives every answer to each.
-func (c *Controller) toLeader(ctx context.Context, who *proto.Caller, kind uint16, body []byte, each func(*rpc.Frame) error) error {
+func (c *Controller) toLeader(ctx context.Context, who *proto.Caller, kind uint16, body []byte,
+	each func(*rpc.Frame) error) error {
 	id, addr := c.store.Leader()
 	if addr == "" || id == c.opts.Name {
 		return relayError(kind, &rpc.Unsent{Err: errors.New("no controller leads just now")})

@@ -49,7 +49,8 @@ func (d *dbdPort) serve(t *testing.T, addr string) string {
 			}
 			_ = r.Reply([]byte{0x90}) // the test sees it
 		}
-		if err := server.Serve(ctx, l.Proto(pki.ProtoRPC), handle, server.Options{Log: log, Peer: pki.PeerOfConn}); err != nil {
+		if err := server.Serve(ctx, l.Proto(pki.ProtoRPC), handle,
+			server.Options{Log: log, Peer: pki.PeerOfConn}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -107,7 +108,8 @@ func TestKeptConnectionToGdbd(t *testing.T) {
 	}
 }
 
-// While a daemon does not answer, all who ask it wait for one attempt, and those that leave do not wait; closing ends it.
+// While a daemon does not answer, all who ask it wait for one attempt, and those that leave do not wait; closing ends
+// it.
 func TestLinkDialsOnce(t *testing.T) {
 	var l link
 	dials := make(chan struct{}, 100)

@@ -7,7 +7,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// TestViewHasWhatWasApplied: whoever asks after an entry was applied sees it, also while others ask for the View at that moment.
+// TestViewHasWhatWasApplied: whoever asks after an entry was applied sees it, also while others ask for the View at
+// that moment.
 func TestViewHasWhatWasApplied(t *testing.T) {
 	m := newMachine()
 	stop := make(chan struct{})

@@ -18,11 +18,11 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// mail.go tells people what they asked for with --mail-type: the leader calls MailProg as Slurm does, MailProg -s SUBJECT
-// ADDRESS, with what gseff says of an ended job as its input.
+// mail.go tells people what they asked for with --mail-type: the leader calls MailProg as Slurm does, MailProg -s
+// SUBJECT ADDRESS, with what gseff says of an ended job as its input.
 //
-// The facts queue the mails (internal/state/mail.go). They are taken out of the facts before they are sent: a leader that
-// dies in between loses them, and none is ever sent twice.
+// The facts queue the mails (internal/state/mail.go). They are taken out of the facts before they are sent: a leader
+// that dies in between loses them, and none is ever sent twice.
 
 const (
 	mailers     = 8                // mail programs that run at once
@@ -95,7 +95,8 @@ func (c *Controller) sendMails(ctx context.Context) {
 		})
 		if is := waiting >= state.MaxMails; is != full {
 			if full = is; full {
-				c.log.Error("mails are dropped: MailProg is slower than jobs begin and end", "waiting", waiting, "program", v.Config().Params.MailProg)
+				c.log.Error("mails are dropped: MailProg is slower than jobs begin and end", "waiting", waiting, "program",
+					v.Config().Params.MailProg)
 			}
 		}
 		if len(mails) == 0 {
@@ -155,7 +156,8 @@ func (c *Controller) sendMail(parent context.Context, v *state.View, m *state.Ma
 }
 
 // runMailProg sends one mail about a job to whom the job names.
-func (c *Controller) runMailProg(parent context.Context, v *state.View, j *model.Job, subject string, env []string, body string) {
+func (c *Controller) runMailProg(parent context.Context, v *state.View, j *model.Job, subject string, env []string,
+	body string) {
 	path, users := v.Config().Params.MailProg, j.Spec.Mail().User
 	ctx, cancel := context.WithTimeout(parent, mailTimeout)
 	defer cancel()
@@ -172,7 +174,8 @@ func (c *Controller) runMailProg(parent context.Context, v *state.View, j *model
 		err = fmt.Errorf("it was killed after %s", mailTimeout)
 	}
 	if err != nil {
-		c.log.Warn("MailProg failed; this mail is lost", "program", path, "job", j.ID, "to", users, "subject", subject, "err", err, "output", strings.TrimSpace(out.String()))
+		c.log.Warn("MailProg failed; this mail is lost", "program", path, "job", j.ID, "to", users, "subject", subject, "err",
+			err, "output", strings.TrimSpace(out.String()))
 	}
 }
 
@@ -184,8 +187,10 @@ type letter struct {
 }
 
 func newLetter(m *state.Mail, now model.Time) *letter {
-	word := map[model.MailTypes]string{model.MailBegin: "Began", model.MailEnd: "Ended", model.MailFail: "Failed", model.MailRequeue: "Requeued",
-		model.MailInvalidDepend: "Invalid dependency", model.MailLimit: "Reached time limit", model.MailLimit90: "Reached 90% of time limit",
+	word := map[model.MailTypes]string{model.MailBegin: "Began", model.MailEnd: "Ended", model.MailFail: "Failed",
+		model.MailRequeue:       "Requeued",
+		model.MailInvalidDepend: "Invalid dependency", model.MailLimit: "Reached time limit",
+		model.MailLimit90: "Reached 90% of time limit",
 		model.MailLimit80: "Reached 80% of time limit", model.MailLimit50: "Reached 50% of time limit"}[m.What]
 	return &letter{m, word, now}
 }
@@ -205,9 +210,11 @@ func (l *letter) subject() string {
 	name := oneLine(j.Spec.Name)
 	switch {
 	case l.Array != nil:
-		return fmt.Sprintf("Slurm Array Summary Job_id=%d_* (%d) Name=%s %s%s", j.ArrayID, j.ArrayID, name, l.word, l.outcome())
+		return fmt.Sprintf("Slurm Array Summary Job_id=%d_* (%d) Name=%s %s%s", j.ArrayID, j.ArrayID, name, l.word,
+			l.outcome())
 	case j.ArrayID != 0 && j.Task != model.NoTask:
-		return fmt.Sprintf("Slurm Array Task Job_id=%d_%d (%d) Name=%s %s%s", j.ArrayID, j.Task, j.ID, name, l.word, l.outcome())
+		return fmt.Sprintf("Slurm Array Task Job_id=%d_%d (%d) Name=%s %s%s", j.ArrayID, j.Task, j.ID, name, l.word,
+			l.outcome())
 	}
 	return fmt.Sprintf("Slurm Job_id=%d Name=%s %s%s", j.ID, name, l.word, l.outcome())
 }
@@ -221,7 +228,8 @@ func (l *letter) outcome() string {
 		}
 	case model.MailEnd, model.MailFail:
 		if l.Array == nil {
-			return fmt.Sprintf(", Run time %s, %s, ExitCode %d", walltime.Elapsed(l.Job.ElapsedS(l.at)), l.Job.State, l.Job.End.Exit.Code)
+			return fmt.Sprintf(", Run time %s, %s, ExitCode %d", walltime.Elapsed(l.Job.ElapsedS(l.at)), l.Job.State,
+				l.Job.End.Exit.Code)
 		}
 		text := ", " + l.arrayState()
 		if l.Array.MaxSignal > 0 {
@@ -265,7 +273,8 @@ func (l *letter) queuedS() int64 {
 func (l *letter) env() []string {
 	j, s := l.Job, l.Job.Spec
 	out, errFile := j.OutputFiles()
-	env := []string{"SLURM_JOB_MAIL_TYPE=" + l.word, "SLURM_JOB_STATE=" + stateWord(j), "SLURM_JOB_STDOUT=" + out, "SLURM_JOB_STDERR=" + errFile}
+	env := []string{"SLURM_JOB_MAIL_TYPE=" + l.word, "SLURM_JOB_STATE=" + stateWord(j), "SLURM_JOB_STDOUT=" + out,
+		"SLURM_JOB_STDERR=" + errFile}
 	num := func(name string, n int64) { env = append(env, name+"="+strconv.FormatInt(n, 10)) }
 	if s.StdIn != "" {
 		env = append(env, "SLURM_JOB_STDIN="+s.StdIn)
@@ -298,7 +307,8 @@ func (l *letter) body(r *model.Record) string {
 	var b bytes.Buffer
 	if l.Array != nil {
 		if a := l.Array; l.What != model.MailBegin {
-			fmt.Fprintf(&b, "Tasks: %d, %d of them COMPLETED, %d CANCELLED, %d failed\n", a.Total, a.Total-a.Failed, a.Failed-a.Ill, a.Ill)
+			fmt.Fprintf(&b, "Tasks: %d, %d of them COMPLETED, %d CANCELLED, %d failed\n", a.Total, a.Total-a.Failed,
+				a.Failed-a.Ill, a.Ill)
 			fmt.Fprintf(&b, "Exit codes: %d to %d\nEach task: gacct -j %d; gseff %d\n", a.LeastExit, a.MostExit, a.ID, a.ID)
 		}
 		return b.String()
@@ -308,7 +318,8 @@ func (l *letter) body(r *model.Record) string {
 		case model.MailBegin:
 			fmt.Fprintf(&b, "Nodes: %s\n", r.Nodes)
 		case model.MailInvalidDepend:
-			fmt.Fprintf(&b, "The job waits for %s, which can't happen any more. gcancel %d takes it out of the queue;\ngcontrol update jobid=%d dependency= lets it run all the same.\n", l.Job.Spec.DepText, l.Job.ID, l.Job.ID)
+			fmt.Fprintf(&b, "The job waits for %s, which can't happen any more. gcancel %d takes it out of the queue;\n"+
+				"gcontrol update jobid=%d dependency= lets it run all the same.\n", l.Job.Spec.DepText, l.Job.ID, l.Job.ID)
 		case model.MailRequeue:
 			fmt.Fprintf(&b, "The job is back in the queue and will run again.\n")
 		}

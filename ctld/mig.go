@@ -105,7 +105,8 @@ func migOf(v *state.View, n *model.Node, units []model.GresUnit, gres string) (m
 			}
 			id := gpuOf(&units[at])
 			if id == "" {
-				return g, refuse(proto.CodeBadRequest, "%s:%d of node %s is not known to the driver there, or has no UUID", e.Gres, k, name)
+				return g, refuse(proto.CodeBadRequest, "%s:%d of node %s is not known to the driver there, or has no UUID",
+					e.Gres, k, name)
 			}
 			if !slices.Contains(g.uuids, id) {
 				g.uuids = append(g.uuids, id)
@@ -119,7 +120,8 @@ func migOf(v *state.View, n *model.Node, units []model.GresUnit, gres string) (m
 		}
 	}
 	if gres == "" && len(meant) == 0 && n.Admin == model.NodeUp {
-		return g, refuse(proto.CodeBadRequest, "node %s has no GPU that jobs are given; to divide what its driver has, first gcontrol update NodeName=%s State=DRAIN Reason=mig", name, name)
+		return g, refuse(proto.CodeBadRequest, "node %s has no GPU that jobs are given; to divide what its driver has, "+
+			"first gcontrol update NodeName=%s State=DRAIN Reason=mig", name, name)
 	}
 	if err := migFree(v, n, meant); err != nil {
 		return g, err
@@ -138,7 +140,8 @@ func migOf(v *state.View, n *model.Node, units []model.GresUnit, gres string) (m
 	if n.Admin == model.NodeUp {
 		for _, kind := range []string{model.GPUName, "mig"} {
 			if len(open[kind]) > 0 {
-				return g, refuse(proto.CodeBadRequest, "%s of node %s is not drained; first gcontrol update NodeName=%s Gres=%s State=DRAIN Reason=mig",
+				return g, refuse(proto.CodeBadRequest,
+					"%s of node %s is not drained; first gcontrol update NodeName=%s Gres=%s State=DRAIN Reason=mig",
 					unitsText(kind, open[kind]), name, name, unitsText(kind, open[kind]))
 			}
 		}
@@ -191,7 +194,8 @@ func migFree(v *state.View, n *model.Node, meant map[string][]int) error {
 				continue
 			}
 			if unit := migHeld(na, meant); unit != "" {
-				return refuse(proto.CodeBadRequest, "job %s has %s of node %s; wait for its end, or gcancel %s", jobText(j), unit, n.Def.Name, jobText(j))
+				return refuse(proto.CodeBadRequest, "job %s has %s of node %s; wait for its end, or gcancel %s", jobText(j), unit,
+					n.Def.Name, jobText(j))
 			}
 		}
 	}

@@ -53,14 +53,19 @@ func TestMIGDrained(t *testing.T) {
 		out   []model.UnitOut
 		want  string // the GPUs and what to resume, or the error
 	}{
-		{"gpu:0", model.NodeUp, nil, "gpu:0 of node n1 is not drained; first gcontrol update NodeName=n1 Gres=gpu:0 State=DRAIN Reason=mig"},
-		{"gpu:0", model.NodeUp, out(model.OutInUse, 0), "gpu:0 of node n1 is not drained; first gcontrol update NodeName=n1 Gres=gpu:0 State=DRAIN Reason=mig"},
+		{"gpu:0", model.NodeUp, nil,
+			"gpu:0 of node n1 is not drained; first gcontrol update NodeName=n1 Gres=gpu:0 State=DRAIN Reason=mig"},
+		{"gpu:0", model.NodeUp, out(model.OutInUse, 0),
+			"gpu:0 of node n1 is not drained; first gcontrol update NodeName=n1 Gres=gpu:0 State=DRAIN Reason=mig"},
 		{"gpu:0", model.NodeUp, out(model.OutDrained, 0), "GPU-a; gcontrol update NodeName=n1 Gres=gpu:0 State=RESUME"},
 		{"gpu:0", model.NodeUp, out(model.OutFault, 0), "GPU-a; gcontrol update NodeName=n1 Gres=gpu:0 State=RESUME"},
 		{"gpu:0", model.NodeDrain, nil, "GPU-a; gcontrol update NodeName=n1 State=RESUME"},
-		{"gpu:1", model.NodeUp, out(model.OutDrained, 1), "gpu:2 of node n1 is not drained; first gcontrol update NodeName=n1 Gres=gpu:2 State=DRAIN Reason=mig"},
-		{"gpu:1", model.NodeUp, out(model.OutDrained, 1, 2), "GPU-b; gcontrol update NodeName=n1 Gres=gpu:1 State=RESUME"}, // two units are left
-		{"gpu:0,2", model.NodeDrain, out(model.OutDrained, 0), "GPU-a GPU-b; gcontrol update NodeName=n1 Gres=gpu:0 State=RESUME; gcontrol update NodeName=n1 State=RESUME"},
+		{"gpu:1", model.NodeUp, out(model.OutDrained, 1),
+			"gpu:2 of node n1 is not drained; first gcontrol update NodeName=n1 Gres=gpu:2 State=DRAIN Reason=mig"},
+		// two units are left
+		{"gpu:1", model.NodeUp, out(model.OutDrained, 1, 2), "GPU-b; gcontrol update NodeName=n1 Gres=gpu:1 State=RESUME"},
+		{"gpu:0,2", model.NodeDrain, out(model.OutDrained, 0),
+			"GPU-a GPU-b; gcontrol update NodeName=n1 Gres=gpu:0 State=RESUME; gcontrol update NodeName=n1 State=RESUME"},
 		{"", model.NodeDown, nil, "; gcontrol update NodeName=n1 State=RESUME"},
 		{"gpu:3", model.NodeDrain, nil, "gpu:3 of node n1 is not known to the driver there, or has no UUID"},
 		{"gpu:7", model.NodeDrain, nil, "node n1 has no gpu:7 (gcontrol -d show node n1)"},

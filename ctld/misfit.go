@@ -47,9 +47,11 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 		}
 		return refuse(proto.CodeMemory, "%s", text)
 	case sched.NoSuchGres:
-		return refuse(proto.CodeNodeConfig, "no node of partition %s has the generic resources that the job needs on one node%s", p.Name, mostGres(v, sp, p))
+		return refuse(proto.CodeNodeConfig,
+			"no node of partition %s has the generic resources that the job needs on one node%s", p.Name, mostGres(v, sp, p))
 	case sched.NoSuchFeature:
-		return refuse(proto.CodeFeature, "no node of partition %s has %s; see ginfo -o '%%n %%f %%d'", p.Name, featuresAsked(sp))
+		return refuse(proto.CodeFeature, "no node of partition %s has %s; see ginfo -o '%%n %%f %%d'", p.Name,
+			featuresAsked(sp))
 	case sched.NodesNotInPartition:
 		var out []string
 		for _, n := range sp.ReqNodes {
@@ -59,11 +61,14 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 		}
 		return refuse(proto.CodeNodeConfig, "--nodelist: partition %s does not have %s", p.Name, strings.Join(out, ", "))
 	case sched.NoSuchLicense:
-		return refuse(proto.CodeBadRequest, "Invalid license specification: %s; see gcontrol show licenses", ask.LicensesThere(cfg))
+		return refuse(proto.CodeBadRequest, "Invalid license specification: %s; see gcontrol show licenses",
+			ask.LicensesThere(cfg))
 	case sched.OverMemLimit:
-		return refuse(proto.CodeMemory, "the job asks for more memory than partition %s allows (MaxMemPerNode, MaxMemPerCPU)", p.Name)
+		return refuse(proto.CodeMemory, "the job asks for more memory than partition %s allows (MaxMemPerNode, MaxMemPerCPU)",
+			p.Name)
 	case sched.PartitionNodes:
-		return refuse(proto.CodeNodeCount, "--nodes=%d is more than partition %s allows (MaxNodes=%d)", sp.MinNodes, p.Name, p.MaxNodes)
+		return refuse(proto.CodeNodeCount, "--nodes=%d is more than partition %s allows (MaxNodes=%d)", sp.MinNodes, p.Name,
+			p.MaxNodes)
 	}
 	text := fmt.Sprintf("partition %s has not enough nodes that fit the job", p.Name)
 	if rq.MinNodes > len(p.Nodes) {
@@ -102,7 +107,8 @@ func mostGres(v *state.View, sp *model.Spec, p *model.Partition) string {
 	return ""
 }
 
-// mostInAll names a resource of which a partition has less in all, or on as many nodes as the job may have, than the job asks for.
+// mostInAll names a resource of which a partition has less in all, or on as many nodes as the job may have, than the
+// job asks for.
 func mostInAll(v *state.View, sp *model.Spec, rq *sched.Request, p *model.Partition) string {
 	nodes := len(p.Nodes)
 	if sp.MaxNodes > 0 {

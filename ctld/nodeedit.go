@@ -11,7 +11,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// nodeedit.go carries out what operators want of nodes and of single units of them, and takes what nodes say of their units.
+// nodeedit.go carries out what operators want of nodes and of single units of them, and takes what nodes say of their
+// units.
 
 // updateNode drains, resumes and takes down nodes.
 func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *proto.UpdateNodeRequest) error {
@@ -21,7 +22,8 @@ func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *prot
 	v := c.machine.View()
 	e := &state.NodeEdit{Nodes: rq.Names, Keep: true, By: who.User}
 	if len(rq.Names) == 0 || len(rq.Set) == 0 {
-		return refuse(proto.CodeBadRequest, "nothing to change: name the nodes and what is wanted of them, as in NodeName=n1 State=DRAIN Reason=\"bad fan\"")
+		return refuse(proto.CodeBadRequest,
+			"nothing to change: name the nodes and what is wanted of them, as in NodeName=n1 State=DRAIN Reason=\"bad fan\"")
 	}
 	for _, name := range rq.Names {
 		if v.Node(name) == nil {
@@ -36,7 +38,8 @@ func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *prot
 			}
 		case "reason":
 			if len(kv.Value) > proto.MaxFieldBytes || strings.ContainsAny(kv.Value, "\n\r\x00") {
-				return refuse(proto.CodeBadRequest, "Reason is longer than %d bytes, or contains a line break or a NUL byte", proto.MaxFieldBytes)
+				return refuse(proto.CodeBadRequest, "Reason is longer than %d bytes, or contains a line break or a NUL byte",
+					proto.MaxFieldBytes)
 			}
 			e.Reason = kv.Value
 		case "state":
@@ -49,16 +52,19 @@ func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *prot
 			case "RESUME", "IDLE", "UNDRAIN":
 				e.Admin = model.NodeUp
 			case "FAIL", "FAILING":
-				return refuse(proto.CodeBadRequest, "State=%s is not kept apart here: write DRAIN, and jobs that run go on, or DOWN, and they end", kv.Value)
+				return refuse(proto.CodeBadRequest,
+					"State=%s is not kept apart here: write DRAIN, and jobs that run go on, or DOWN, and they end", kv.Value)
 			default:
 				return refuse(proto.CodeBadRequest, "State=%s: write DRAIN, DOWN, RESUME, IDLE or UNDRAIN", kv.Value)
 			}
 		default:
-			return refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update node can set; it sets State and Reason, of the node or, with Gres=gpu:3, of single units", kv.Key)
+			return refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update node can set; it sets State and Reason, "+
+				"of the node or, with Gres=gpu:3, of single units", kv.Key)
 		}
 	}
 	if !e.Keep && e.Admin != model.NodeUp && e.Reason == "" {
-		return refuse(proto.CodeBadRequest, "You must specify a reason when DOWNING a node or draining it; add Reason=\"...\"")
+		return refuse(proto.CodeBadRequest,
+			"You must specify a reason when DOWNING a node or draining it; add Reason=\"...\"")
 	}
 	if e.Gres != "" {
 		if err := unitsMay(v, e); err != nil {
@@ -74,7 +80,8 @@ func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *prot
 		c.stillLeaving(ctx, e.Nodes)
 	case e.Admin == model.NodeDown: // what took too long to end has been given up
 		now := c.machine.View()
-		c.registerAnew(slices.DeleteFunc(slices.Clone(e.Nodes), func(name string) bool { return !ending(v, name) || ending(now, name) }))
+		c.registerAnew(slices.DeleteFunc(slices.Clone(e.Nodes),
+			func(name string) bool { return !ending(v, name) || ending(now, name) }))
 	}
 	return nil
 }
@@ -83,7 +90,8 @@ func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *prot
 func unitsOf(e *state.NodeEdit, text string) error {
 	name, list, ok := strings.Cut(text, ":")
 	if !ok || name == "" || list == "" {
-		return refuse(proto.CodeBadRequest, "Gres=%s: write which units State and Reason are of, as in Gres=gpu:3 or Gres=gpu:0-2,5; how many a node has stands in gbatch.conf", text)
+		return refuse(proto.CodeBadRequest, "Gres=%s: write which units State and Reason are of, as in Gres=gpu:3 or "+
+			"Gres=gpu:0-2,5; how many a node has stands in gbatch.conf", text)
 	}
 	e.Gres = strings.ToLower(name)
 	for part := range strings.SplitSeq(list, ",") {
@@ -94,7 +102,8 @@ func unitsOf(e *state.NodeEdit, text string) error {
 		first, err1 := strconv.ParseUint(from, 10, 16)
 		last, err2 := strconv.ParseUint(to, 10, 16)
 		if err1 != nil || err2 != nil || last < first || last-first >= model.MaxUnitTells {
-			return refuse(proto.CodeBadRequest, "Gres=%s: %s is neither a unit's number nor a range of them, such as 3 or 0-2", text, part)
+			return refuse(proto.CodeBadRequest, "Gres=%s: %s is neither a unit's number nor a range of them, such as 3 or 0-2",
+				text, part)
 		}
 		for i := first; i <= last; i++ {
 			e.Units = append(e.Units, int32(i))
@@ -110,7 +119,8 @@ func unitsOf(e *state.NodeEdit, text string) error {
 func unitsMay(v *state.View, e *state.NodeEdit) error {
 	switch {
 	case e.Keep:
-		return refuse(proto.CodeBadRequest, "Gres=%s needs a state beside it: State=DRAIN with a Reason, or State=RESUME", e.Gres)
+		return refuse(proto.CodeBadRequest, "Gres=%s needs a state beside it: State=DRAIN with a Reason, or State=RESUME",
+			e.Gres)
 	case e.Admin == model.NodeDown:
 		return refuse(proto.CodeBadRequest, "single units can be drained and resumed; State=DOWN is for whole nodes")
 	}
@@ -131,7 +141,8 @@ func unitsMay(v *state.View, e *state.NodeEdit) error {
 			}
 			for i := range n.Out {
 				if o := &n.Out[i]; e.Admin == model.NodeUp && o.Name == e.Gres && o.Index == u && o.Kind == model.OutInUse {
-					return refuse(proto.CodeBadRequest, "%s %d of node %s is %s; it comes back by itself when that is over, or write GpuForeignUsePolicy=ignore in gbatch.conf", e.Gres, u, name, o.Reason)
+					return refuse(proto.CodeBadRequest, "%s %d of node %s is %s; it comes back by itself when that is over, or "+
+						"write GpuForeignUsePolicy=ignore in gbatch.conf", e.Gres, u, name, o.Reason)
 				}
 			}
 		}
@@ -155,6 +166,7 @@ func (c *Controller) hearUnits(ctx context.Context, node string, tells []model.U
 		}
 	}
 	if _, err := c.propose(ctx, &state.Units{Node: node, Tells: tells, Held: held}); err != nil && ctx.Err() == nil {
-		c.log.Warn("what a node says of its units was not taken; it says it again with its next heartbeat", "node", node, "err", err)
+		c.log.Warn("what a node says of its units was not taken; it says it again with its next heartbeat", "node", node,
+			"err", err)
 	}
 }

@@ -65,8 +65,9 @@ func (c *Controller) serveNode(ctx context.Context, s *session) error {
 
 // troubles are the reports that an administrator should see.
 var troubles = map[proto.ReportKind]string{
-	proto.ReportLaunchFailed: "launch failed", proto.ReportPrologFailed: "prolog failed", proto.ReportEpilogFailed: "epilog failed",
-	proto.ReportUnkillable: "processes survive SIGKILL",
+	proto.ReportLaunchFailed: "launch failed", proto.ReportPrologFailed: "prolog failed",
+	proto.ReportEpilogFailed: "epilog failed",
+	proto.ReportUnkillable:   "processes survive SIGKILL",
 }
 
 // nodeReports is one message of reports on its way into the log.
@@ -103,7 +104,8 @@ func (c *Controller) collect(ctx context.Context) {
 				if r.Kind > proto.ReportUnkillable && r.Kind != proto.ReportStep {
 					continue // a kind that only the leader itself may use
 				}
-				report := state.Report{Kind: state.ReportKind(r.Kind), Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: r.Exit, Text: r.Text, Step: r.Step}
+				report := state.Report{Kind: state.ReportKind(r.Kind), Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: r.Exit,
+					Text: r.Text, Step: r.Step}
 				if j := v.Job(r.Job); j != nil && j.Run != nil && j.Run.Alloc.Nodes[0].Node != b.s.node {
 					report.Node = b.s.node
 				}

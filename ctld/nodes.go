@@ -254,25 +254,31 @@ func (n *nodeSet) silent(v *state.View, now time.Time) []string {
 }
 
 // hello registers a node and then serves its session until the connection ends.
-func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hello, hijack func(*proto.Welcome) (*rpc.Conn, error)) error {
+func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hello,
+	hijack func(*proto.Welcome) (*rpc.Conn, error)) error {
 	if !c.leading.Load() {
 		return c.notLeading()
 	}
 	if h.Node != name {
-		return refuse(proto.CodeAccess, "the certificate is for node %s, the daemon says it is %s; start gnoded with -N %s or issue a certificate for %s (gbatch cert issue)", name, h.Node, name, h.Node)
+		return refuse(proto.CodeAccess, "the certificate is for node %s, the daemon says it is %s; start gnoded with -N %s "+
+			"or issue a certificate for %s (gbatch cert issue)", name, h.Node, name, h.Node)
 	}
 	v := c.machine.View()
 	n := v.Node(h.Node)
 	if n == nil {
-		return refuse(proto.CodeInvalidNode, "node %s is not in the configuration; add a NodeName=%s line to gbatch.conf and run gcontrol reconfigure", h.Node, h.Node)
+		return refuse(proto.CodeInvalidNode,
+			"node %s is not in the configuration; add a NodeName=%s line to gbatch.conf and run gcontrol reconfigure",
+			h.Node, h.Node)
 	}
 	leaving := slices.Concat(h.Leaving, unknownOf(v, h.Node, h.Known))
 	if h.Instance != 0 && h.Instance != v.Instance() {
-		leaving, h.Known = slices.Concat(h.Leaving, h.Known), nil // numbers of another history: the node ends those attempts by itself
+		// numbers of another history: the node ends those attempts by itself
+		leaving, h.Known = slices.Concat(h.Leaving, h.Known), nil
 	}
 	skew := skewed(h.Now, c.now())
 	join := &state.Join{Node: h.Node, BootID: h.BootID, BootAt: h.BootAt, UpSince: h.UpSince, Version: h.Version,
-		OS: h.Hw.OS, Arch: h.Hw.Arch, Problem: cmp.Or(lacks(n.Def, &h.Hw), skew, leavingText(leaving), h.Problem), Gres: connections(h.Hw.Gres)}
+		OS: h.Hw.OS, Arch: h.Hw.Arch, Problem: cmp.Or(lacks(n.Def, &h.Hw), skew, leavingText(leaving), h.Problem),
+		Gres: connections(h.Hw.Gres)}
 	for _, a := range h.Known {
 		join.Known = append(join.Known, state.Report{Job: a.Job, Attempt: a.Attempt})
 	}
@@ -282,12 +288,15 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	p := v.Config().Params
 	epoch := c.nodes.epoch()
 	forget := unknownOf(c.machine.View(), h.Node, h.Known)
-	conn, err := hijack(&proto.Welcome{Cluster: v.Config().Cluster, Epoch: epoch, HeartbeatS: p.HeartbeatS, KillWaitS: p.KillWaitS, Def: n.Def,
+	conn, err := hijack(&proto.Welcome{Cluster: v.Config().Cluster, Epoch: epoch, HeartbeatS: p.HeartbeatS,
+		KillWaitS: p.KillWaitS, Def: n.Def,
 		Instance: v.Instance(), Rules: &p.Rules, Forget: forget, TimeoutS: p.NodeTimeoutS})
 	if err != nil {
 		return err
 	}
-	s := &session{node: h.Node, conn: conn, epoch: epoch, hw: h.Hw, skew: skew, notes: h.Hw.Notes, addr: addr, port: h.PeerPort, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[proto.Attempt]telling{}, seen: time.Now(), idle: idleUnits{},
+	s := &session{node: h.Node, conn: conn, epoch: epoch, hw: h.Hw, skew: skew, notes: h.Hw.Notes, addr: addr,
+		port: h.PeerPort, units: h.Hw.Units[:min(len(h.Hw.Units), proto.MaxUnits)], told: map[proto.Attempt]telling{},
+		seen: time.Now(), idle: idleUnits{},
 		config: v.Config().Hash, beat: proto.Heartbeat{Now: h.Now}}
 	if len(forget) > 0 {
 		s.send(&proto.Orders{Epoch: epoch, Forget: forget}) // for a daemon of before, which reads no more of Welcome

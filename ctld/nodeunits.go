@@ -6,8 +6,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// nodeunits.go tells of nodes' resources one by one: what each node said that they are when it registered, how they are by its
-// last heartbeat, and whose they are by the facts.
+// nodeunits.go tells of nodes' resources one by one: what each node said that they are when it registered, how they
+// are by its last heartbeat, and whose they are by the facts.
 
 // chunkUnits is how many nodes with all their units go into one frame.
 const chunkUnits = 50

@@ -49,8 +49,9 @@ const (
 	maxNodes       = 16384
 	maxScriptBytes = 64 << 20
 	maxEnvBytes    = 64 << 20
-	outboxBatch    = 1000                   // records in one Put
-	outboxPace     = 100 * time.Millisecond // records wait so long for company: the start and the end of a short job become one
+	outboxBatch    = 1000 // records in one Put
+	// records wait so long for company: the start and the end of a short job become one
+	outboxPace     = 100 * time.Millisecond
 	outboxRetryMin = 200 * time.Millisecond
 	outboxRetryMax = 10 * time.Second
 	reportQueue    = 1024 // messages from nodes that wait for the log
@@ -70,5 +71,6 @@ func (o *Options) check() error {
 			return nil
 		}
 	}
-	return errors.New("this controller, '" + o.Name + "', is not among the configured ones (SlurmctldHost=NAME(ADDRESS)); give its name with -N")
+	return errors.New("this controller, '" + o.Name +
+		"', is not among the configured ones (SlurmctldHost=NAME(ADDRESS)); give its name with -N")
 }

@@ -24,7 +24,8 @@ func (c *Controller) ship(ctx context.Context) {
 			return
 		}
 		if c.dbdUp.Swap(false) || retry == outboxRetryMin {
-			c.log.Warn("accounting daemon does not take records; they wait", "addr", c.opts.DbdAddr, "waiting", c.machine.View().OutboxLen(), "err", err)
+			c.log.Warn("accounting daemon does not take records; they wait", "addr", c.opts.DbdAddr, "waiting",
+				c.machine.View().OutboxLen(), "err", err)
 		}
 		pause(ctx, retry)
 		retry = min(2*retry, outboxRetryMax)

@@ -93,5 +93,6 @@ func relayError(kind uint16, err error) error {
 	case errors.As(err, &unsent), row.Repeats:
 		return unreachable(err)
 	}
-	return rpc.Errorf(proto.CodeUnknown, "%s", row.Unknown("the connection to the controller that leads broke before it answered"))
+	return rpc.Errorf(proto.CodeUnknown, "%s",
+		row.Unknown("the connection to the controller that leads broke before it answered"))
 }

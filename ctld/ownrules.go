@@ -23,8 +23,8 @@ type ownRules struct {
 // ownPaceS is how often scores follow the time, seconds: a long queue is sorted again each time.
 const ownPaceS = 5
 
-// Classes of jobs: no score lifts one above its class. QOS stand in order of their Priority; a priority that was set by hand
-// puts a job before or behind all others.
+// Classes of jobs: no score lifts one above its class. QOS stand in order of their Priority; a priority that was set
+// by hand puts a job before or behind all others.
 const (
 	classBehind = 16
 	classQOS    = 64
@@ -80,8 +80,8 @@ func qosRanks(v *state.View) map[string]uint8 {
 }
 
 // Scores are shown as whole numbers, in the order in which the queue stands: a band for each QOS, in it the score's
-// logarithm. Numbers below are left to priorities set by hand that put a job behind all others; those that put it ahead are
-// above basePriority.
+// logarithm. Numbers below are left to priorities set by hand that put a job behind all others; those that put it
+// ahead are above basePriority.
 const (
 	shownLeast = 100_000
 	shownBand  = 14_000 // for each rank of QOS: maxQOSRank+1 of them stay below basePriority

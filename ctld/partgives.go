@@ -6,8 +6,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// partGives says for lists what partitions give pending jobs that did not ask for a time limit or for memory. Jobs of one
-// partition share one answer.
+// partGives says for lists what partitions give pending jobs that did not ask for a time limit or for memory. Jobs of
+// one partition share one answer.
 type partGives struct {
 	v     *state.View
 	parts map[string]*model.Expect

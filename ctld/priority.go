@@ -78,7 +78,9 @@ func (c *Controller) priorityIn(v *state.View, o *multifactor.Order, j *model.Jo
 func (c *Controller) resetUsage(ctx context.Context) {
 	began := time.Now()
 	reset := func(at time.Time) bool {
-		_, err := c.propose(ctx, &state.Accounts{Edits: []state.AcctEdit{{Op: state.ResetUsage, Assoc: &model.Association{Account: model.RootAccount}}}})
+		_, err := c.propose(ctx,
+			&state.Accounts{Edits: []state.AcctEdit{
+				{Op: state.ResetUsage, Assoc: &model.Association{Account: model.RootAccount}}}})
 		if err != nil && ctx.Err() == nil {
 			c.log.Warn("usage can't be reset", "period", at, "err", err)
 		}

@@ -8,9 +8,9 @@ import (
 	"gbatch/internal/state"
 )
 
-// PrivateData: what those who are no operators see of others. Everybody sees what is their own, and coordinators what is
-// of their accounts and those below. What is hidden is left out of lists; who asks for one hidden job by number gets what
-// an unknown number gives.
+// PrivateData: what those who are no operators see of others. Everybody sees what is their own, and coordinators what
+// is of their accounts and those below. What is hidden is left out of lists; who asks for one hidden job by number
+// gets what an unknown number gives.
 
 // sight is what one caller sees.
 type sight struct {

@@ -79,8 +79,8 @@ func (c *Controller) jobs(_ context.Context, who *proto.Caller, rq *proto.JobsRe
 	return err
 }
 
-// askRules gives what each partition adds to what jobs ask for, and what it adds for the jobs of a QOS that lifts limits of
-// its nodes.
+// askRules gives what each partition adds to what jobs ask for, and what it adds for the jobs of a QOS that lifts
+// limits of its nodes.
 func askRules(v *state.View) []*model.AskRules {
 	var out []*model.AskRules
 	params := &v.Config().Params
@@ -109,7 +109,8 @@ func checkRefs(v *state.View, refs []proto.JobRef) error {
 	}
 	for _, r := range refs {
 		if !r.Tasks.Valid() || r.Tasks.Max() >= max(v.Config().Params.MaxArraySize, 1) {
-			return refuse(proto.CodeInvalidJob, "%d_[%s]: tasks go from 0 to %d (MaxArraySize)", r.Job, r.Tasks, v.Config().Params.MaxArraySize-1)
+			return refuse(proto.CodeInvalidJob, "%d_[%s]: tasks go from 0 to %d (MaxArraySize)", r.Job, r.Tasks,
+				v.Config().Params.MaxArraySize-1)
 		}
 	}
 	return nil
@@ -164,14 +165,18 @@ func picked(f *proto.JobFilter, j *model.Job) bool {
 			return false
 		}
 	}
-	if len(f.Names) > 0 && !hasName(f.Names, j.Spec.Name) || len(f.Accounts) > 0 && !model.HasAccount(f.Accounts, j.Spec.Account) ||
+	if len(f.Names) > 0 && !hasName(f.Names, j.Spec.Name) ||
+		len(f.Accounts) > 0 && !model.HasAccount(f.Accounts, j.Spec.Account) ||
 		len(f.QOS) > 0 && !hasName(f.QOS, j.Spec.QOS) {
 		return false
 	}
-	if len(f.Licenses) > 0 && (j.Spec.More == nil || !slices.ContainsFunc(j.Spec.More.Licenses, func(l model.LicenseCount) bool { return hasName(f.Licenses, l.Name) })) {
+	if len(f.Licenses) > 0 &&
+		(j.Spec.More == nil ||
+			!slices.ContainsFunc(j.Spec.More.Licenses, func(l model.LicenseCount) bool { return hasName(f.Licenses, l.Name) })) {
 		return false
 	}
-	if len(f.Reservations) > 0 && !slices.ContainsFunc(j.Spec.ReservationNames(), func(name string) bool { return hasName(f.Reservations, name) }) {
+	if len(f.Reservations) > 0 &&
+		!slices.ContainsFunc(j.Spec.ReservationNames(), func(name string) bool { return hasName(f.Reservations, name) }) {
 		return false
 	}
 	if len(f.Partitions) > 0 {
@@ -301,7 +306,8 @@ func addCount(list []model.GresCount, g model.GresDef) []model.GresCount {
 func (c *Controller) wait(ctx context.Context, who *proto.Caller, rq *proto.WaitRequest) (*proto.WaitReply, error) {
 	if c.waiting.Add(1) > maxWaiters {
 		c.waiting.Add(-1)
-		return nil, refuse(proto.CodeBusy, "more than %d commands wait for jobs already; ask with gqueue now and then instead", maxWaiters)
+		return nil, refuse(proto.CodeBusy,
+			"more than %d commands wait for jobs already; ask with gqueue now and then instead", maxWaiters)
 	}
 	defer c.waiting.Add(-1)
 	until := time.NewTimer(proto.MaxWaitS * time.Second)
@@ -389,7 +395,8 @@ func (c *Controller) pong() *proto.PingReply {
 // config answers with the configuration, as far as the caller may see it.
 func (c *Controller) config(_ context.Context, who *proto.Caller, _ *proto.Empty) (*proto.ConfigReply, error) {
 	v := c.machine.View()
-	reply := &proto.ConfigReply{Config: c.sees(v, who).config(v.Config()), Paths: c.opts.Paths, Now: c.now(), BootAt: c.bootAt}
+	reply := &proto.ConfigReply{Config: c.sees(v, who).config(v.Config()), Paths: c.opts.Paths, Now: c.now(),
+		BootAt: c.bootAt}
 	for _, l := range v.Config().Licenses {
 		reply.LicensesInUse = append(reply.LicensesInUse, model.LicenseCount{Name: l.Name, Count: v.LicensesInUse(l.Name)})
 	}

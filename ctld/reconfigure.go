@@ -37,14 +37,16 @@ func firstProblem(problems []conf.Problem) string {
 }
 
 // reconfigure reads the files anew and replaces the configuration in one step, or not at all.
-func (c *Controller) reconfigure(ctx context.Context, who *proto.Caller, rq *proto.ReconfigureRequest) (*proto.ReconfigureReply, error) {
+func (c *Controller) reconfigure(ctx context.Context, who *proto.Caller,
+	rq *proto.ReconfigureRequest) (*proto.ReconfigureReply, error) {
 	if !c.operator(who) && !rq.DryRun {
 		return nil, refuse(proto.CodeAccess, "the cluster is reconfigured by operators")
 	}
 	cfg, problems := c.loadConfig()
 	reply := &proto.ReconfigureReply{}
 	for _, p := range problems {
-		reply.Problems = append(reply.Problems, proto.Problem{File: p.File, Line: int32(p.Line), Severity: p.Severity.String(), Text: p.Text, Hint: p.Hint})
+		reply.Problems = append(reply.Problems,
+			proto.Problem{File: p.File, Line: int32(p.Line), Severity: p.Severity.String(), Text: p.Text, Hint: p.Hint})
 	}
 	if cfg == nil {
 		return reply, nil
@@ -86,10 +88,12 @@ func affected(v *state.View, cfg *model.Config) []string {
 		if def := nodes[n.Def.Name]; def == nil {
 			gone = append(gone, n.Def.Name)
 			if len(n.Jobs) > 0 {
-				out = append(out, fmt.Sprintf("node %s leaves; its %d running jobs end there first, no new one starts", n.Def.Name, len(n.Jobs)))
+				out = append(out, fmt.Sprintf("node %s leaves; its %d running jobs end there first, no new one starts", n.Def.Name,
+					len(n.Jobs)))
 			}
 		} else if n.UsedCPUs.Max() >= int(def.CPUs) {
-			out = append(out, fmt.Sprintf("node %s shrinks to %d CPUs while a job uses CPU %d", n.Def.Name, def.CPUs, n.UsedCPUs.Max()))
+			out = append(out, fmt.Sprintf("node %s shrinks to %d CPUs while a job uses CPU %d", n.Def.Name, def.CPUs,
+				n.UsedCPUs.Max()))
 		}
 		return len(out) < maxAffected
 	})
@@ -109,7 +113,8 @@ func affected(v *state.View, cfg *model.Config) []string {
 		return len(jobs) < maxAffected
 	})
 	if len(jobs) > 0 {
-		out = append(out, fmt.Sprintf("pending jobs whose partition goes away, and that will wait until it is back or they are changed: %v", jobs))
+		out = append(out, fmt.Sprintf(
+			"pending jobs whose partition goes away, and that will wait until it is back or they are changed: %v", jobs))
 	}
 	if !cfg.Params.Preempt.ByQOS {
 		var idle []string
@@ -120,7 +125,8 @@ func affected(v *state.View, cfg *model.Config) []string {
 			return len(idle) < maxAffected
 		})
 		if len(idle) > 0 {
-			out = append(out, fmt.Sprintf("GuaranteedTRES of QOS %s has no effect under PreemptType=%s", strings.Join(idle, ", "), shownValue(cfg, "PreemptType")))
+			out = append(out, fmt.Sprintf("GuaranteedTRES of QOS %s has no effect under PreemptType=%s",
+				strings.Join(idle, ", "), shownValue(cfg, "PreemptType")))
 		}
 	}
 	return out

@@ -75,9 +75,11 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 
 // stepRecord gives the accounting record of a step of j.
 func stepRecord(cfg *model.Config, seq uint64, j *model.Job, step *model.Step) *model.Record {
-	return &model.Record{Seq: seq, Cluster: cfg.Cluster, Job: j.ID, Attempt: j.Attempt, ArrayID: j.ArrayID, Task: j.Task, Name: j.Spec.Name,
-		User: j.Spec.User, Group: j.Spec.Group, UID: j.Spec.UID, GID: j.Spec.GID, Account: j.Spec.Account, Submit: j.Submit, Start: step.Start,
-		End: step.End, State: step.State(), Step: step}
+	return &model.Record{Seq: seq, Cluster: cfg.Cluster, Job: j.ID, Attempt: j.Attempt, ArrayID: j.ArrayID, Task: j.Task,
+		Name: j.Spec.Name,
+		User: j.Spec.User, Group: j.Spec.Group, UID: j.Spec.UID, GID: j.Spec.GID, Account: j.Spec.Account, Submit: j.Submit,
+		Start: step.Start,
+		End:   step.End, State: step.State(), Step: step}
 }
 
 // throttled gives an array's pending tasks as Slurm shows them: "0-9%2".

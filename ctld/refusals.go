@@ -22,11 +22,14 @@ func refusedBy(v *state.View, sp *model.Spec, res state.Result) error {
 	case state.OK:
 		return nil
 	case state.TooManyJobs:
-		return refuse(proto.CodePolicy, "the cluster holds MaxJobCount=%d jobs already; wait until some have ended", v.Config().Params.MaxJobs)
+		return refuse(proto.CodePolicy, "the cluster holds MaxJobCount=%d jobs already; wait until some have ended",
+			v.Config().Params.MaxJobs)
 	case state.OverLimit:
 		return refuse(proto.CodePolicy, "%s", overSubmit(sp, res.Reason))
 	case state.BadDependency:
-		return refuse(proto.CodeDependency, "a job named in --dependency=%s is unknown (or there are more than %d); see gqueue for the jobs that are known", sp.DepText, state.MaxDeps)
+		return refuse(proto.CodeDependency,
+			"a job named in --dependency=%s is unknown (or there are more than %d); see gqueue for the jobs that are known",
+			sp.DepText, state.MaxDeps)
 	}
 	return refuse(proto.CodeInternal, "the job was refused (%d)", res.Refusal)
 }
@@ -35,9 +38,12 @@ func refusedBy(v *state.View, sp *model.Spec, res state.Result) error {
 func overSubmit(sp *model.Spec, r model.Reason) string {
 	switch r {
 	case model.ReasonQOSMaxSubmitJobPerUserLimit:
-		return fmt.Sprintf("%s: user %s has as many unfinished jobs in QOS %s (or the partition's QOS) as it allows; wait until some have ended", r, sp.User, sp.QOS)
+		return fmt.Sprintf("%s: user %s has as many unfinished jobs in QOS %s (or the partition's QOS) as it allows; wait "+
+			"until some have ended", r, sp.User, sp.QOS)
 	case model.ReasonMaxSubmitJobsPerAccount, model.ReasonQOSGrpSubmitJobsLimit:
-		return fmt.Sprintf("%s: QOS %s (or the partition's QOS) has as many unfinished jobs of account %s as it allows; wait until some have ended", r, sp.QOS, sp.Account)
+		return fmt.Sprintf("%s: QOS %s (or the partition's QOS) has as many unfinished jobs of account %s as it allows; "+
+			"wait until some have ended", r, sp.QOS, sp.Account)
 	}
-	return fmt.Sprintf("%s: account %s, or user %s in it, has as many unfinished jobs as it may; see gacctmgr show association and wait until some have ended", r, sp.Account, sp.User)
+	return fmt.Sprintf("%s: account %s, or user %s in it, has as many unfinished jobs as it may; see gacctmgr show "+
+		"association and wait until some have ended", r, sp.Account, sp.User)
 }

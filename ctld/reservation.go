@@ -19,7 +19,8 @@ import (
 // reservation.go answers and carries out what is asked about reservations. Package resv makes them.
 
 // reservations lists those that the caller may see.
-func (c *Controller) reservations(_ context.Context, who *proto.Caller, _ *proto.Empty) (*proto.ReservationsReply, error) {
+func (c *Controller) reservations(_ context.Context, who *proto.Caller,
+	_ *proto.Empty) (*proto.ReservationsReply, error) {
 	v := c.machine.View()
 	sees := c.sees(v, who)
 	out := &proto.ReservationsReply{Now: c.now()}
@@ -103,8 +104,8 @@ func groupID(name string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// keepReservations updates reservations when time passes or nodes change. It looks whenever something has changed, at its
-// own pace, and proposes what is missing.
+// keepReservations updates reservations when time passes or nodes change. It looks whenever something has changed, at
+// its own pace, and proposes what is missing.
 func (c *Controller) keepReservations(ctx context.Context) {
 	pace := pacer{gap: time.Second}
 	for ctx.Err() == nil {
@@ -127,7 +128,8 @@ func (c *Controller) keepReservations(ctx context.Context) {
 }
 
 // reserve creates, changes and removes reservations, for operators.
-func (c *Controller) reserve(ctx context.Context, who *proto.Caller, rq *proto.ReserveRequest) (*proto.ReserveReply, error) {
+func (c *Controller) reserve(ctx context.Context, who *proto.Caller,
+	rq *proto.ReserveRequest) (*proto.ReserveReply, error) {
 	if !c.operator(who) {
 		return nil, refuse(proto.CodeAccess, "reservations are for operators")
 	}
@@ -198,7 +200,8 @@ func mayUse(v *state.View, sp *model.Spec) error {
 		case r == nil || slices.Contains(names[:i], name):
 			return refuse(proto.CodeReservation, "%s; gcontrol show reservation lists them", name)
 		case !r.Admits(sp):
-			return refuse(proto.CodeResvAccess, "%s is for users %s, groups %s, accounts %s", r.Name, orAny(r.Users), orAny(r.Groups), orAny(r.Accounts))
+			return refuse(proto.CodeResvAccess, "%s is for users %s, groups %s, accounts %s", r.Name, orAny(r.Users),
+				orAny(r.Groups), orAny(r.Accounts))
 		}
 	}
 	whole := func(name string) bool { return wholeNode(v, v.Reservation(name)) }

@@ -94,7 +94,8 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 		return
 	}
 	if role == pki.RoleNode && trusted && !c.hasJobOn(f.Caller.UID, name) {
-		c.end(r, nil, refuse(proto.CodeAccess, "node %s may speak only for users with a job on it; submit from a login node or a controller", name))
+		c.end(r, nil, refuse(proto.CodeAccess,
+			"node %s may speak only for users with a job on it; submit from a login node or a controller", name))
 		return
 	}
 	c.serve(ctx, r, &f.Caller, f.Kind, f.Body)

@@ -115,8 +115,8 @@ func (c *Controller) runSlurmctldProg(ctx context.Context, j *model.Job, r *mode
 	}
 }
 
-// prologOutlivesJob waits until a job whose PrologSlurmctld runs has been told to end for KillWait, and then says so; it
-// says no when ctx ends first.
+// prologOutlivesJob waits until a job whose PrologSlurmctld runs has been told to end for KillWait, and then says so;
+// it says no when ctx ends first.
 func (c *Controller) prologOutlivesJob(ctx context.Context, j *model.Job) bool {
 	for ctx.Err() == nil {
 		changed := c.machine.Changed()
@@ -138,7 +138,8 @@ func (c *Controller) prologOutlivesJob(ctx context.Context, j *model.Job) bool {
 }
 
 // runPrograms runs all programs that patterns name, one after the other, and stops at the first that fails.
-func (c *Controller) runPrograms(ctx context.Context, patterns []string, limitS int64, env []string, j *model.Job) error {
+func (c *Controller) runPrograms(ctx context.Context, patterns []string, limitS int64, env []string,
+	j *model.Job) error {
 	for _, pattern := range patterns {
 		list, err := filepath.Glob(pattern)
 		if err != nil || len(list) == 0 && !strings.ContainsAny(pattern, "*?[") {
@@ -180,7 +181,8 @@ func (c *Controller) runProgram(parent context.Context, path string, limitS int6
 	return nil
 }
 
-// program makes a command with a process group of its own, which is killed when ctx ends, and gives the beginning of what it prints.
+// program makes a command with a process group of its own, which is killed when ctx ends, and gives the beginning of
+// what it prints.
 func program(ctx context.Context, env []string, path string, args ...string) (*exec.Cmd, *boundedBuffer) {
 	cmd, out := exec.CommandContext(ctx, path, args...), &boundedBuffer{}
 	cmd.Env, cmd.Dir = env, "/"
@@ -213,7 +215,8 @@ func slurmctldEnv(j *model.Job, script, cluster string) []string {
 
 // exitEnv is how a job ended, as Slurm's programs are told.
 func exitEnv(e model.Exit) []string {
-	return []string{fmt.Sprintf("SLURM_JOB_EXIT_CODE=%d", int64(e.Code)<<8|int64(e.Signal)), fmt.Sprintf("SLURM_JOB_EXIT_CODE2=%d:%d", e.Code, e.Signal),
+	return []string{fmt.Sprintf("SLURM_JOB_EXIT_CODE=%d", int64(e.Code)<<8|int64(e.Signal)),
+		fmt.Sprintf("SLURM_JOB_EXIT_CODE2=%d:%d", e.Code, e.Signal),
 		"SLURM_JOB_DERIVED_EC=0"}
 }
 

@@ -19,7 +19,8 @@ import (
 const statWait = 5 * time.Second // for all nodes together
 
 // statJobs gives the running jobs of a request, and refuses those of others.
-func (c *Controller) statJobs(v *state.View, who *proto.Caller, rq *proto.StatRequest) (map[model.JobID]*model.Job, error) {
+func (c *Controller) statJobs(v *state.View, who *proto.Caller,
+	rq *proto.StatRequest) (map[model.JobID]*model.Job, error) {
 	if len(rq.Jobs) > proto.MaxStatJobs {
 		return nil, refuse(proto.CodeBadRequest, "%d jobs at once, the limit is %d", len(rq.Jobs), proto.MaxStatJobs)
 	}

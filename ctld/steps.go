@@ -13,10 +13,11 @@ import (
 	"gbatch/internal/state"
 )
 
-// steps.go lists, ends and signals running steps. The node of a job's batch script manages them and nobody else knows of
-// them, so it is asked (nodeask.go has the questions); the batch step is a fact of the state.
+// steps.go lists, ends and signals running steps. The node of a job's batch script manages them and nobody else knows
+// of them, so it is asked (nodeask.go has the questions); the batch step is a fact of the state.
 
-// The signals that the controller itself speaks of: sigTerm is for what has no signal of its own, sigKill ends what is left.
+// The signals that the controller itself speaks of: sigTerm is for what has no signal of its own, sigKill ends what
+// is left.
 const (
 	sigKill = 9
 	sigTerm = 15
@@ -106,7 +107,8 @@ func (c *Controller) steps(ctx context.Context, who *proto.Caller, rq *proto.Ste
 		r := <-results
 		chunk := &proto.StepsChunk{Now: c.now()}
 		if r.err != nil {
-			chunk.Missing = append(chunk.Missing, fmt.Sprintf("node %s does not answer: %v; its jobs' steps are not listed", r.node, r.err))
+			chunk.Missing = append(chunk.Missing,
+				fmt.Sprintf("node %s does not answer: %v; its jobs' steps are not listed", r.node, r.err))
 		} else {
 			chunk.Steps = r.m.Steps
 		}
@@ -161,7 +163,8 @@ func (c *Controller) peers(_ context.Context, _ *proto.Caller, rq *proto.PeersRe
 // batchStep is the step that a job's script is.
 func batchStep(j *model.Job) proto.RunningStep {
 	n := &j.Run.Alloc.Nodes[0]
-	s := model.Step{ID: proto.StepBatch, Name: "batch", Start: j.Run.Launched, Nodes: []string{n.Node}, Tasks: 1, CPUs: int32(n.CPUs.Count()), MemMiB: n.MemMiB}
+	s := model.Step{ID: proto.StepBatch, Name: "batch", Start: j.Run.Launched, Nodes: []string{n.Node}, Tasks: 1,
+		CPUs: int32(n.CPUs.Count()), MemMiB: n.MemMiB}
 	for _, g := range n.Gres {
 		s.AddGres(g.Name, g.Type, int64(g.Index.Count()))
 	}
@@ -170,11 +173,13 @@ func batchStep(j *model.Job) proto.RunningStep {
 
 // describeStep fills in what the node need not know.
 func describeStep(j *model.Job, s *proto.RunningStep) {
-	s.ArrayID, s.Task, s.UID, s.User, s.Account, s.Partition = j.ArrayID, j.Task, j.Spec.UID, j.Spec.User, j.Spec.Account, j.Run.Partition
+	s.ArrayID, s.Task, s.UID, s.User, s.Account, s.Partition = j.ArrayID, j.Task, j.Spec.UID, j.Spec.User, j.Spec.Account,
+		j.Run.Partition
 }
 
 // cancelSteps ends or signals steps.
-func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *proto.Caller, rq *proto.CancelRequest) (*proto.TargetsReply, error) {
+func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *proto.Caller,
+	rq *proto.CancelRequest) (*proto.TargetsReply, error) {
 	if len(rq.Targets) > 0 || len(rq.Steps) > proto.MaxTargets {
 		return nil, refuse(proto.CodeBadRequest, "name jobs or steps, at most %d of them", proto.MaxTargets)
 	}
@@ -211,7 +216,8 @@ func (c *Controller) cancelSteps(ctx context.Context, v *state.View, who *proto.
 				if asks[node] == nil {
 					asks[node] = &proto.NodeAsk{}
 				}
-				asks[node].Tell = append(asks[node].Tell, proto.StepTell{Job: j.ID, Attempt: j.Attempt, Step: ref.Step, Signal: rq.Signal, UID: who.UID})
+				asks[node].Tell = append(asks[node].Tell,
+					proto.StepTell{Job: j.ID, Attempt: j.Attempt, Step: ref.Step, Signal: rq.Signal, UID: who.UID})
 				places[node] = append(places[node], i)
 			}
 		}

@@ -27,7 +27,8 @@ const (
 
 // submit validates a submission, refuses what can never run, and puts the rest into the log. The job's number is
 // returned only once it is there.
-func (c *Controller) submit(ctx context.Context, who *proto.Caller, rq *proto.SubmitRequest) (*proto.SubmitReply, error) {
+func (c *Controller) submit(ctx context.Context, who *proto.Caller,
+	rq *proto.SubmitRequest) (*proto.SubmitReply, error) {
 	v := c.machine.View()
 	cmd, reply, err := c.prepare(v, *who, rq)
 	if err != nil {
@@ -54,12 +55,14 @@ func (c *Controller) submit(ctx context.Context, who *proto.Caller, rq *proto.Su
 }
 
 // prepare makes the command of a submission that is valid and can run, and the beginning of its answer.
-func (c *Controller) prepare(v *state.View, who proto.Caller, rq *proto.SubmitRequest) (*state.Submit, *proto.SubmitReply, error) {
+func (c *Controller) prepare(v *state.View, who proto.Caller, rq *proto.SubmitRequest) (*state.Submit,
+	*proto.SubmitReply, error) {
 	if v.Config().Cluster == "" {
 		return nil, nil, refuse(proto.CodeBusy, "the cluster has no configuration yet; try again in a moment")
 	}
 	if rq.Spec == nil || len(rq.RequestID) > maxRequestID {
-		return nil, nil, refuse(proto.CodeBadRequest, "the submission is malformed: no job description, or a request id over %d bytes", maxRequestID)
+		return nil, nil, refuse(proto.CodeBadRequest,
+			"the submission is malformed: no job description, or a request id over %d bytes", maxRequestID)
 	}
 	sp := *rq.Spec
 	sp.UID, sp.GID, sp.Groups = who.UID, who.GID, who.Groups
@@ -82,7 +85,8 @@ func (c *Controller) prepare(v *state.View, who proto.Caller, rq *proto.SubmitRe
 	}
 	script, env := blob.Make(rq.Script), blob.Make(rq.Env)
 	sp.Script, sp.Env = script.Key, env.Key
-	cmd := &state.Submit{RequestID: requestKey(who.UID, rq.RequestID), Spec: &sp, Script: script, Env: env, Priority: priorityOf(&sp)}
+	cmd := &state.Submit{RequestID: requestKey(who.UID, rq.RequestID), Spec: &sp, Script: script, Env: env,
+		Priority: priorityOf(&sp)}
 	if sp.HoldReq {
 		cmd.Hold = model.HeldByUser
 	}
@@ -122,13 +126,15 @@ func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, 
 		{"--comment", sp.Comment}, {"--chdir", sp.WorkDir}, {"--output", sp.StdOut}, {"--error", sp.StdErr},
 		{"--input", sp.StdIn}, {"--constraint", sp.Features}, {"the script's path", sp.Command}} {
 		if len(f.value) > proto.MaxFieldBytes {
-			return refuse(proto.CodeBadRequest, "%s is %d bytes long, the limit is %d", f.name, len(f.value), proto.MaxFieldBytes)
+			return refuse(proto.CodeBadRequest, "%s is %d bytes long, the limit is %d", f.name, len(f.value),
+				proto.MaxFieldBytes)
 		}
 		if strings.ContainsRune(f.value, 0) {
 			return refuse(proto.CodeBadRequest, "%s contains a NUL byte", f.name)
 		}
 		if strings.ContainsAny(f.value, "\n\r") {
-			return refuse(proto.CodeBadRequest, "%s contains a line break, which would tear the lines of every list that shows it", f.name)
+			return refuse(proto.CodeBadRequest,
+				"%s contains a line break, which would tear the lines of every list that shows it", f.name)
 		}
 	}
 	switch script := rq.Script; {
@@ -136,20 +142,27 @@ func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, 
 	case len(script) == 0:
 		return refuse(proto.CodeScript, "Batch script is empty!")
 	case params.MaxScript > 0 && len(script) > int(params.MaxScript):
-		return refuse(proto.CodeScript, "the batch script is %d bytes long, the limit is %d (SchedulerParameters=max_script_size=...); read large data from a file instead", len(script), params.MaxScript)
+		return refuse(proto.CodeScript, "the batch script is %d bytes long, the limit is %d "+
+			"(SchedulerParameters=max_script_size=...); read large data from a file instead", len(script), params.MaxScript)
 	case !bytes.HasPrefix(script, []byte("#!")):
-		return refuse(proto.CodeScript, "This does not look like a batch script. The first line must start with #! followed by the path to an interpreter.")
+		return refuse(proto.CodeScript,
+			"This does not look like a batch script. The first line must start with #! followed by the path to an interpreter.")
 	case bytes.IndexByte(script, 0) >= 0:
-		return refuse(proto.CodeScript, "the batch script contains a NUL byte: it is a binary, not a script; start the program from a script or with --wrap")
+		return refuse(proto.CodeScript, "the batch script contains a NUL byte: it is a binary, not a script; start the "+
+			"program from a script or with --wrap")
 	}
 	if len(rq.Env) > proto.MaxEnvBytes {
-		return refuse(proto.CodeBadRequest, "the environment is %d bytes long, the limit is %d; pass less with --export", len(rq.Env), proto.MaxEnvBytes)
+		return refuse(proto.CodeBadRequest, "the environment is %d bytes long, the limit is %d; pass less with --export",
+			len(rq.Env), proto.MaxEnvBytes)
 	}
-	if len(sp.Args) > maxArgs || len(sp.ReqNodes) > maxNodesNamed || len(sp.ExcNodes) > maxNodesNamed || len(sp.Groups) > maxGroups {
-		return refuse(proto.CodeBadRequest, "more than %d arguments, %d named nodes or %d groups", maxArgs, maxNodesNamed, maxGroups)
+	if len(sp.Args) > maxArgs || len(sp.ReqNodes) > maxNodesNamed || len(sp.ExcNodes) > maxNodesNamed ||
+		len(sp.Groups) > maxGroups {
+		return refuse(proto.CodeBadRequest, "more than %d arguments, %d named nodes or %d groups", maxArgs,
+			maxNodesNamed, maxGroups)
 	}
 	if !strings.HasPrefix(sp.WorkDir, "/") {
-		return refuse(proto.CodeBadRequest, "the working directory '%s' is not an absolute path; give one with --chdir", sp.WorkDir)
+		return refuse(proto.CodeBadRequest, "the working directory '%s' is not an absolute path; give one with --chdir",
+			sp.WorkDir)
 	}
 	for _, n := range []struct {
 		option string
@@ -165,7 +178,9 @@ func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, 
 		return err
 	}
 	if w := sp.Warning; w != nil && (w.Signal < 1 || w.Signal > 64 || w.BeforeS < 0 || w.BeforeS > model.MaxWarningS) {
-		return refuse(proto.CodeBadRequest, "--signal: signal %d, %d seconds before the limit; signals go from 1 to 64, seconds from 0 to %d", w.Signal, w.BeforeS, model.MaxWarningS)
+		return refuse(proto.CodeBadRequest,
+			"--signal: signal %d, %d seconds before the limit; signals go from 1 to 64, seconds from 0 to %d", w.Signal,
+			w.BeforeS, model.MaxWarningS)
 	}
 	if sp.MaxNodes != 0 && sp.MaxNodes < sp.MinNodes {
 		return refuse(proto.CodeNodeCount, "--nodes=%d-%d: the most is smaller than the least", sp.MinNodes, sp.MaxNodes)
@@ -175,10 +190,13 @@ func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, 
 	}
 	if len(sp.Tasklist) > 0 {
 		if sp.Tasklist.Max() >= params.MaxArraySize || sp.Tasklist.Min() < 0 {
-			return refuse(proto.CodeArray, "--array=%s: indices go from 0 to %d (MaxArraySize=%d)", sp.ArrayText, params.MaxArraySize-1, params.MaxArraySize)
+			return refuse(proto.CodeArray, "--array=%s: indices go from 0 to %d (MaxArraySize=%d)", sp.ArrayText,
+				params.MaxArraySize-1, params.MaxArraySize)
 		}
 		if n := sp.Tasklist.Count(); params.MaxArrayTasks > 0 && n > int(params.MaxArrayTasks) {
-			return refuse(proto.CodeArray, "--array=%s: %d tasks are more than one array may have (max_array_tasks=%d); submit several", sp.ArrayText, n, params.MaxArrayTasks)
+			return refuse(proto.CodeArray,
+				"--array=%s: %d tasks are more than one array may have (max_array_tasks=%d); submit several", sp.ArrayText, n,
+				params.MaxArrayTasks)
 		}
 	}
 	if err := validTasks(sp.Tasklist); err != nil {
@@ -192,10 +210,12 @@ func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, 
 			return refuse(proto.CodeDependency, "--dependency=%s is malformed", sp.DepText)
 		}
 		if d.Job != 0 && v.Job(d.Job) == nil && v.Array(d.Job) == nil {
-			return refuse(proto.CodeDependency, "--dependency=%s: job %d is unknown; see gqueue for the jobs that are known", sp.DepText, d.Job)
+			return refuse(proto.CodeDependency, "--dependency=%s: job %d is unknown; see gqueue for the jobs that are known",
+				sp.DepText, d.Job)
 		}
 		if d.Job != 0 && d.Task != model.NoTask && v.Array(d.Job) == nil {
-			return refuse(proto.CodeDependency, "--dependency=%s: job %d is not an array, so it has no task %d", sp.DepText, d.Job, d.Task)
+			return refuse(proto.CodeDependency, "--dependency=%s: job %d is not an array, so it has no task %d", sp.DepText,
+				d.Job, d.Task)
 		}
 	}
 	return nil
@@ -235,7 +255,8 @@ func (c *Controller) place(v *state.View, who *proto.Caller, sp *model.Spec) ([]
 			}
 		}
 		if len(sp.Partitions) == 0 {
-			return nil, refuse(proto.CodeInvalidPartition, "no partition was asked for and none is the default (Default=YES); give one with --partition")
+			return nil, refuse(proto.CodeInvalidPartition,
+				"no partition was asked for and none is the default (Default=YES); give one with --partition")
 		}
 	}
 	for _, name := range append(append([]string(nil), sp.ReqNodes...), sp.ExcNodes...) {
@@ -270,7 +291,8 @@ func (c *Controller) place(v *state.View, who *proto.Caller, sp *model.Spec) ([]
 	}
 	var notes []string
 	if len(possible) < len(sp.Partitions) {
-		notes = append(notes, fmt.Sprintf("the job can't run in every partition asked for (%s); it waits for: %s", firstErr, strings.Join(possible, ",")))
+		notes = append(notes, fmt.Sprintf("the job can't run in every partition asked for (%s); it waits for: %s", firstErr,
+			strings.Join(possible, ",")))
 	}
 	sp.Partitions = possible
 	switch {
@@ -300,7 +322,8 @@ func knownGres(cfg *model.Config, g model.GresReq) error {
 		}
 	}
 	if named {
-		return refuse(proto.CodeInvalidGres, "%s:%s: the types of %s here are %s", g.Name, g.Type, g.Name, strings.Join(types, ", "))
+		return refuse(proto.CodeInvalidGres, "%s:%s: the types of %s here are %s", g.Name, g.Type, g.Name,
+			strings.Join(types, ", "))
 	}
 	return refuse(proto.CodeInvalidGres, "%s: no node has it; see ginfo -o '%%n %%G'", g.Name)
 }
@@ -333,14 +356,18 @@ func (c *Controller) allowed(v *state.View, who *proto.Caller, sp *model.Spec, n
 	case model.ReasonQOSNotAllowed:
 		return refuse(proto.CodeInvalidQOS, "QOS %s may not be used in partition %s", sp.QOS, name)
 	case model.ReasonReservation:
-		return refuse(proto.CodeAccess, "partition %s takes jobs in reservations only (ReqResv=YES); name one with --reservation", name)
+		return refuse(proto.CodeAccess,
+			"partition %s takes jobs in reservations only (ReqResv=YES); name one with --reservation", name)
 	}
 	enforce := cfg.Params.EnforceLimits != "NO" || p.MaxTimeS != model.NotSet && sp.LimitS != model.NotSet
-	if limit := sp.LeastS(sched.LimitS(sp, p)); enforce && p.MaxTimeS != model.NotSet && limit > sched.Lifted(v, sp.QOS, p).MaxTimeS {
-		return refuse(proto.CodeTimeLimit, "--time is %s, partition %s allows %s", walltime.Elapsed(limit), name, walltime.Elapsed(p.MaxTimeS))
+	if limit := sp.LeastS(sched.LimitS(sp, p)); enforce && p.MaxTimeS != model.NotSet &&
+		limit > sched.Lifted(v, sp.QOS, p).MaxTimeS {
+		return refuse(proto.CodeTimeLimit, "--time is %s, partition %s allows %s", walltime.Elapsed(limit), name,
+			walltime.Elapsed(p.MaxTimeS))
 	}
 	if r := sched.Alone(v, sp, p); r != model.ReasonNone {
-		return refuse(proto.CodePolicy, "%s: the job breaks a limit of QOS %s, of partition %s's QOS or of account %s by itself, and the QOS refuses such jobs (DenyOnLimit); see gacctmgr show qos", r, sp.QOS, name, sp.Account)
+		return refuse(proto.CodePolicy, "%s: the job breaks a limit of QOS %s, of partition %s's QOS or of account %s by "+
+			"itself, and the QOS refuses such jobs (DenyOnLimit); see gacctmgr show qos", r, sp.QOS, name, sp.Account)
 	}
 	if why, _ := sched.Possible(v, sp, p); why != sched.CanRun {
 		return misfit(v, sp, p, why)
@@ -357,8 +384,8 @@ func has(list []string, s string) bool {
 	return false
 }
 
-// testOnly answers --test-only: where the job would run, and when: behind those who wait and before reservations, as gqueue
-// --start would say of it. Where that is not known it is when there would be room for it alone.
+// testOnly answers --test-only: where the job would run, and when: behind those who wait and before reservations, as
+// gqueue --start would say of it. Where that is not known it is when there would be room for it alone.
 func (c *Controller) testOnly(v *state.View, sp *model.Spec, reply *proto.SubmitReply) (*proto.SubmitReply, error) {
 	c.explaining.Lock()
 	defer c.explaining.Unlock()
@@ -370,7 +397,9 @@ func (c *Controller) testOnly(v *state.View, sp *model.Spec, reply *proto.Submit
 		p = v.Partition(sp.Partitions[0])
 		room, where := sched.Estimate(v, now, sp, p)
 		if where == nil {
-			return nil, refuse(proto.CodeNodeNotAvail, "the job could run in partition %s, but nodes that it needs are down, drained or not responding; see ginfo -R", p.Name)
+			return nil, refuse(proto.CodeNodeNotAvail,
+				"the job could run in partition %s, but nodes that it needs are down, drained or not responding; see ginfo -R",
+				p.Name)
 		}
 		at, alloc = max(at, room), where
 	}

@@ -18,9 +18,11 @@ const eachBytes = 4 << 20
 // submitEach is submit for many jobs that differ in their arguments only: what they have in common is looked at once,
 // and the jobs go into the log together. When the state refuses one, by a limit on the number of jobs, those behind it
 // are refused too, since nothing ends in between.
-func (c *Controller) submitEach(ctx context.Context, who *proto.Caller, rq *proto.SubmitEachRequest) (*proto.SubmitEachReply, error) {
+func (c *Controller) submitEach(ctx context.Context, who *proto.Caller,
+	rq *proto.SubmitEachRequest) (*proto.SubmitEachReply, error) {
 	if rq.Submit == nil || len(rq.Args) == 0 || len(rq.Args) > proto.MaxEachJobs || rq.Submit.TestOnly {
-		return nil, refuse(proto.CodeBadRequest, "the submission is malformed: no description, a test, or not 1 to %d jobs", proto.MaxEachJobs)
+		return nil, refuse(proto.CodeBadRequest, "the submission is malformed: no description, a test, or not 1 to %d jobs",
+			proto.MaxEachJobs)
 	}
 	v := c.machine.View()
 	cmd, answer, err := c.prepare(v, *who, rq.Submit)
@@ -39,7 +41,8 @@ func (c *Controller) submitEach(ctx context.Context, who *proto.Caller, rq *prot
 				if len(entry) > 0 {
 					break // what is before it goes first
 				}
-				reply.Code, reply.Refused = proto.CodeBadRequest, fmt.Sprintf("%d arguments, the limit is %d", len(common)+len(rq.Args[i]), maxArgs)
+				reply.Code, reply.Refused = proto.CodeBadRequest,
+					fmt.Sprintf("%d arguments, the limit is %d", len(common)+len(rq.Args[i]), maxArgs)
 				return reply, nil
 			}
 			cmd.Spec.Args = append(slices.Clip(common), rq.Args[i]...)

@@ -13,8 +13,8 @@ import (
 // maxGPUMem bounds --gpu-mem, MiB.
 const maxGPUMem = 1 << 24
 
-// shareGPUs validates what a job asks of shared GPUs and of GPUs' memory, and works out what a part of a GPU is in shares.
-// sp.Gres is replaced, not edited.
+// shareGPUs validates what a job asks of shared GPUs and of GPUs' memory, and works out what a part of a GPU is in
+// shares. sp.Gres is replaced, not edited.
 func shareGPUs(v *state.View, sp *model.Spec) error {
 	cfg := v.Config()
 	sp.Gres = migAlias(cfg, sp.Gres)
@@ -31,17 +31,21 @@ func shareGPUs(v *state.View, sp *model.Spec) error {
 				return refuse(proto.CodeInvalidGres, "%s: only GPUs are shared in parts", g.Name)
 			}
 		case share != nil:
-			return refuse(proto.CodeInvalidGres, "%s and %s: a job has shares of one kind, and of one GPU on each node; ask for more of one of them, or for whole GPUs", asked(share), asked(g))
+			return refuse(proto.CodeInvalidGres, "%s and %s: a job has shares of one kind, and of one GPU on each node; ask "+
+				"for more of one of them, or for whole GPUs", asked(share), asked(g))
 		case g.Per != model.PerNode:
 			return refuse(proto.CodeInvalidGres, "%s: shares are counted by node; use --gres=%s:%d", g.Name, g.Name, g.Count)
 		case g.Milli < 0 || g.Milli >= 1000 || g.Milli > 0 && g.Name != "shard":
-			return refuse(proto.CodeInvalidGres, "%d/1000 of a GPU: a part is less than 1; ask for whole GPUs, such as --gpus=1", g.Milli)
+			return refuse(proto.CodeInvalidGres, "%d/1000 of a GPU: a part is less than 1; ask for whole GPUs, such as --gpus=1",
+				g.Milli)
 		default:
 			share = g
 		}
 	}
 	if share != nil && whole {
-		return refuse(proto.CodeInvalidGres, "%s beside whole GPUs: a job has either whole GPUs or shares of one; submit two jobs, or ask for whole GPUs", asked(share))
+		return refuse(proto.CodeInvalidGres,
+			"%s beside whole GPUs: a job has either whole GPUs or shares of one; submit two jobs, or ask for whole GPUs",
+			asked(share))
 	}
 	if share != nil {
 		if err := shareFits(v, sp, share); err != nil {
@@ -84,9 +88,11 @@ func indexFits(v *state.View, sp *model.Spec) error {
 	where := "partition " + strings.Join(sp.Partitions, ",")
 	if len(sp.ReqNodes) > 0 {
 		where = "node " + strings.Join(sp.ReqNodes, ",")
-		return refuse(proto.CodeInvalidGres, "--gpu-index=%s: %s has no GPUs with these numbers (they count from 0) for jobs; ginfo -G lists them", want, where)
+		return refuse(proto.CodeInvalidGres,
+			"--gpu-index=%s: %s has no GPUs with these numbers (they count from 0) for jobs; ginfo -G lists them", want, where)
 	}
-	return refuse(proto.CodeInvalidGres, "--gpu-index=%s: no node of %s has GPUs with these numbers (they count from 0); ginfo -G lists them", want, where)
+	return refuse(proto.CodeInvalidGres,
+		"--gpu-index=%s: no node of %s has GPUs with these numbers (they count from 0); ginfo -G lists them", want, where)
 }
 
 // asked shows a request as --gres has it.
@@ -101,8 +107,8 @@ func asked(g *model.GresReq) string {
 	return fmt.Sprintf("%s:%d", s, g.Count)
 }
 
-// shareFits holds that some GPU of the job's partitions has the shares, and sets the count of a part of a GPU: the least
-// that it is anywhere.
+// shareFits holds that some GPU of the job's partitions has the shares, and sets the count of a part of a GPU: the
+// least that it is anywhere.
 func shareFits(v *state.View, sp *model.Spec, g *model.GresReq) error {
 	most, least, plain := int32(0), int32(0), false
 	eachGres(v, sp, func(d *model.GresDef) {
@@ -121,7 +127,9 @@ func shareFits(v *state.View, sp *model.Spec, g *model.GresReq) error {
 	switch {
 	case plain:
 	case g.Milli > 0 && most == 0:
-		return refuse(proto.CodeInvalidGres, "%s: no node of %s has its GPUs in shares (Gres=gpu:N,shard:M); ask for whole ones, such as --gpus=1", asked(g), where)
+		return refuse(proto.CodeInvalidGres,
+			"%s: no node of %s has its GPUs in shares (Gres=gpu:N,shard:M); ask for whole ones, such as --gpus=1",
+			asked(g), where)
 	case most == 0:
 		if err := knownGres(v.Config(), *g); err != nil {
 			return err
@@ -130,7 +138,9 @@ func shareFits(v *state.View, sp *model.Spec, g *model.GresReq) error {
 	case g.Milli > 0:
 		g.Count = least
 	case g.Count > most:
-		return refuse(proto.CodeInvalidGres, "%s: a GPU in %s has %d at most, and all of a job's are of one GPU; ask for fewer, or for whole GPUs with --gpus", asked(g), where, most)
+		return refuse(proto.CodeInvalidGres,
+			"%s: a GPU in %s has %d at most, and all of a job's are of one GPU; ask for fewer, or for whole GPUs with --gpus",
+			asked(g), where, most)
 	}
 	return nil
 }
@@ -173,9 +183,11 @@ func gpuMemory(v *state.View, sp *model.Spec, gpus bool) error {
 	where := "partition " + strings.Join(sp.Partitions, ",")
 	switch {
 	case !some:
-		return refuse(proto.CodeInvalidGres, "--gpu-mem: the memory of the GPUs in %s is not known; nodes that ask the driver report it, and gres.conf can say it (Name=gpu ... Memory=80G)", where)
+		return refuse(proto.CodeInvalidGres, "--gpu-mem: the memory of the GPUs in %s is not known; nodes that ask the "+
+			"driver report it, and gres.conf can say it (Name=gpu ... Memory=80G)", where)
 	case want > most-margin:
-		return refuse(proto.CodeInvalidGres, "--gpu-mem=%dM: the GPUs in %s have %dM at most, %dM of which are left to the driver (GpuMemSafetyMargin); ask for %dM or less", want, where, most, margin, max(0, most-margin))
+		return refuse(proto.CodeInvalidGres, "--gpu-mem=%dM: the GPUs in %s have %dM at most, %dM of which are left to the "+
+			"driver (GpuMemSafetyMargin); ask for %dM or less", want, where, most, margin, max(0, most-margin))
 	}
 	return nil
 }
@@ -185,7 +197,8 @@ func migAlias(cfg *model.Config, list []model.GresReq) []model.GresReq {
 	list = slices.Clone(list)
 	has := func(name, typ string) bool {
 		return slices.ContainsFunc(cfg.Nodes, func(n *model.NodeDef) bool {
-			return slices.ContainsFunc(n.Gres, func(d model.GresDef) bool { return d.Name == name && strings.EqualFold(d.Type, typ) })
+			return slices.ContainsFunc(n.Gres,
+				func(d model.GresDef) bool { return d.Name == name && strings.EqualFold(d.Type, typ) })
 		})
 	}
 	for i := range list {

@@ -45,7 +45,8 @@ func fitTimes(v *state.View, now model.Time, sp *model.Spec) error {
 	case sp.Deadline <= now:
 		return refuse(proto.CodeTimeValue, "the deadline is over; --deadline takes a time to come")
 	case from.Add(least) > sp.Deadline:
-		return refuse(proto.CodeTimeValue, "a job of %s can't end before its deadline, even if it starts as soon as it may; give a later --deadline, or less with --time or --time-min", limitOf(least))
+		return refuse(proto.CodeTimeValue, "a job of %s can't end before its deadline, even if it starts as soon as it "+
+			"may; give a later --deadline, or less with --time or --time-min", limitOf(least))
 	}
 	return nil
 }

@@ -20,24 +20,31 @@ func (c *Controller) top(ctx context.Context, who *proto.Caller, t state.Target)
 	j := found[0]
 	switch {
 	case !c.operator(who) && !v.Config().Params.UserTop:
-		return proto.CodeAccess, proto.Text(proto.CodeAccess) + ": top is for operators (SchedulerParameters=enable_user_top lets users put their own jobs first)", nil
+		return proto.CodeAccess,
+			proto.Text(proto.CodeAccess) +
+				": top is for operators (SchedulerParameters=enable_user_top lets users put their own jobs first)", nil
 	case j.State != model.Pending:
 		return proto.CodeNotPending, proto.Text(proto.CodeNotPending), nil
 	case j.Hold != model.NotHeld:
 		return proto.CodeBadRequest, "the job is held: release it first", nil
 	case len(j.Spec.Partitions) != 1:
-		return proto.CodeBadRequest, "the job waits for several partitions: top orders the queue of one; set one with gcontrol update JobId=N Partition=P", nil
+		return proto.CodeBadRequest, "the job waits for several partitions: top orders the queue of one; set one with " +
+			"gcontrol update JobId=N Partition=P", nil
 	case v.Config().Params.Priority.Default():
-		return proto.CodeBadRequest, "top moves jobs by nice values, which count in multifactor priorities: set PriorityType and weights in gbatch.conf, or give the job a priority by hand: gcontrol update JobId=N Priority=P", nil
+		return proto.CodeBadRequest, "top moves jobs by nice values, which count in multifactor priorities: set " +
+				"PriorityType and weights in gbatch.conf, or give the job a priority by hand: gcontrol update JobId=N Priority=P",
+			nil
 	case j.Direct:
-		return proto.CodeBadRequest, "the job's priority was set by hand, so nice values don't move it: use gcontrol update JobId=N Priority=P", nil
+		return proto.CodeBadRequest,
+			"the job's priority was set by hand, so nice values don't move it: use gcontrol update JobId=N Priority=P", nil
 	}
 	order := c.prio.order(v, c.now())
 	mine := int64(order.Of(v, j))
 	var others []*model.Job
 	best := mine
 	v.Ready(j.Spec.Partitions[0], func(o *model.Job) bool {
-		if o.ID != j.ID && !o.Direct && o.Spec.UID == j.Spec.UID && o.Spec.Account == j.Spec.Account && o.Spec.QOS == j.Spec.QOS && slices.Equal(o.Spec.Partitions, j.Spec.Partitions) {
+		if o.ID != j.ID && !o.Direct && o.Spec.UID == j.Spec.UID && o.Spec.Account == j.Spec.Account &&
+			o.Spec.QOS == j.Spec.QOS && slices.Equal(o.Spec.Partitions, j.Spec.Partitions) {
 			others = append(others, o)
 			best = max(best, int64(order.Of(v, o)))
 		}

@@ -28,7 +28,8 @@ func (c *Controller) why(ctx context.Context, who *proto.Caller, rq *proto.WhyRe
 	return out, nil
 }
 
-func (c *Controller) explainAll(v *state.View, now model.Time, who *proto.Caller, rq *proto.WhyRequest) (*proto.WhyReply, error) {
+func (c *Controller) explainAll(v *state.View, now model.Time, who *proto.Caller,
+	rq *proto.WhyRequest) (*proto.WhyReply, error) {
 	c.explaining.Lock()
 	defer c.explaining.Unlock()
 	if err := checkRefs(v, rq.Jobs); err != nil {
@@ -125,8 +126,10 @@ func (c *Controller) ranks(v *state.View, now model.Time, j, other *model.Job, p
 		name string
 		a, b float64
 	}
-	list := []factorPair{{"age", f.Age, g.Age}, {"fair share", f.FairShare, g.FairShare}, {"job size", f.JobSize, g.JobSize}, {"association", f.Assoc, g.Assoc},
-		{"partition", f.Partition, g.Partition}, {"QOS", f.QOS, g.QOS}, {"nice", -float64(f.Nice), -float64(g.Nice)}, {"site", float64(f.Site), float64(g.Site)}}
+	list := []factorPair{{"age", f.Age, g.Age}, {"fair share", f.FairShare, g.FairShare},
+		{"job size", f.JobSize, g.JobSize}, {"association", f.Assoc, g.Assoc},
+		{"partition", f.Partition, g.Partition}, {"QOS", f.QOS, g.QOS}, {"nice", -float64(f.Nice), -float64(g.Nice)},
+		{"site", float64(f.Site), float64(g.Site)}}
 	slices.SortStableFunc(list, func(a, b factorPair) int { return cmp.Compare(b.b-b.a, a.b-a.a) })
 	var said []string
 	for _, p := range list[:2] {
@@ -134,11 +137,13 @@ func (c *Controller) ranks(v *state.View, now model.Time, j, other *model.Job, p
 			said = append(said, fmt.Sprintf("%s gives it %.0f and the other %.0f", p.name, p.a, p.b))
 		}
 		if p.name == "fair share" && p.b > p.a && !v.KnownAccount(j.Spec.Account) {
-			said[len(said)-1] += fmt.Sprintf(" (there is no account %s, so it has no share; gacctmgr show account lists those that exist)", j.Spec.Account)
+			said[len(said)-1] += fmt.Sprintf(
+				" (there is no account %s, so it has no share; gacctmgr show account lists those that exist)", j.Spec.Account)
 			continue
 		}
 		if p.name == "fair share" && p.b > p.a {
-			said[len(said)-1] += fmt.Sprintf(" (what account %s has used counts against it: gshare -A %s)", j.Spec.Account, j.Spec.Account)
+			said[len(said)-1] += fmt.Sprintf(" (what account %s has used counts against it: gshare -A %s)", j.Spec.Account,
+				j.Spec.Account)
 		}
 	}
 	if len(said) > 0 {
@@ -155,7 +160,8 @@ func jobName(j *model.Job) string {
 	return fmt.Sprint(j.ID)
 }
 
-// inOne puts tasks of an array of which the same is to be said into one paragraph. Of those that run it is how many, and where.
+// inOne puts tasks of an array of which the same is to be said into one paragraph. Of those that run it is how many,
+// and where.
 func inOne(list []*model.Explanation) []*model.Explanation {
 	var out []*model.Explanation
 	nodes := map[*model.Explanation][]string{}
@@ -195,7 +201,8 @@ func tasksOf(x *model.Explanation) (out []int32) {
 
 // sameWhy reports whether the same is said of two tasks that wait.
 func sameWhy(a, b *model.Explanation) bool {
-	return a.Text == b.Text && a.Start == b.Start && reflect.DeepEqual(a.Causes, b.Causes) && reflect.DeepEqual(a.Changes, b.Changes)
+	return a.Text == b.Text && a.Start == b.Start && reflect.DeepEqual(a.Causes, b.Causes) &&
+		reflect.DeepEqual(a.Changes, b.Changes)
 }
 
 // What follows says what jobs wait for that take longer to end than KillWait: which nodes, and what those say of it.
@@ -254,7 +261,8 @@ func (c *Controller) nodeEnding(ctx context.Context, f *findings, v *state.View,
 	}
 	for i, text := range c.askWaits(ctx, n.Def.Name, list) {
 		f.add("ending", proto.GradeBad, "gcancel -s KILL "+fmt.Sprint(list[i].Job)+"; a node that is set DOWN gives it up",
-			"job %d has been COMPLETING for %s and waits for this node: %s", list[i].Job, endingFor(v.Job(list[i].Job), now), text)
+			"job %d has been COMPLETING for %s and waits for this node: %s", list[i].Job,
+			endingFor(v.Job(list[i].Job), now), text)
 	}
 }
 
@@ -274,7 +282,8 @@ func (c *Controller) saysWaits(ctx context.Context, v *state.View, now model.Tim
 		}
 		if len(words) > 0 {
 			asked++
-			x.Text += fmt.Sprintf(" It has been COMPLETING for %s and waits for %s.", endingFor(j, now), strings.Join(words, "; "))
+			x.Text += fmt.Sprintf(" It has been COMPLETING for %s and waits for %s.", endingFor(j, now),
+				strings.Join(words, "; "))
 		}
 	}
 }

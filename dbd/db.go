@@ -67,7 +67,8 @@ type DamagedError struct {
 func (e *DamagedError) Error() string {
 	return fmt.Sprintf("the accounting database %s is damaged (%v). Put a backup in its place, or begin an empty one:"+
 		" mv %s %s.damaged; then start gdbd again. The controller still has every record that gdbd has not"+
-		" acknowledged and sends them again, as it does those of jobs that have not ended; older ones come from a backup only",
+		" acknowledged and sends them again, as it does those of jobs that have not ended; older ones come "+
+		"from a backup only",
 		e.Path, e.Err, e.Path, e.Path)
 }
 

@@ -16,7 +16,8 @@ import (
 //   - Every list that is not empty must have the record's value; within a list one is enough.
 //   - Without states a job fits when it was known to the cluster at some moment of the window: submitted not after its
 //     end and not ended before its start.
-//   - With states it fits when it was in one of them in the window: PENDING from submission to start, RUNNING from start
+// - With states it fits when it was in one of them in the window: PENDING from submission to start, RUNNING from
+// start
 //     to end, a final state at its end, and the passing states (CONFIGURING, SUSPENDED, COMPLETING) as long as the
 //     record says so now.
 //   - A bound of 0 is no bound. People see whole seconds, so a window that ends on one includes it.

@@ -59,7 +59,8 @@ func TestSummaries(t *testing.T) {
 	}
 	text, err := io.ReadAll(z)
 	const want = `{"nodes":{"node01":{"total_memory":4294967296,"used_memory":1073741824,"total_time":90.5,"cpus":4,` +
-		`"gpu_total_memory":{"3":4194304},"gpu_used_memory":{"3":2097152},"gpu_utilization":{"3":80}}},"total_time":3600,"gpus":2}`
+		`"gpu_total_memory":{"3":4194304},"gpu_used_memory":{"3":2097152},"gpu_utilization":{"3":80}}},"total_time":3600,` +
+		`"gpus":2}`
 	if err != nil || string(text) != want {
 		t.Errorf("got  %s, %v\nwant %s", text, err, want)
 	}

@@ -20,8 +20,9 @@ const (
 	maxAllowedBytes = 1 << 16 // of the file
 )
 
-// readAllowed takes the patterns, and gives the devices that every job may open although they may be some resource's: those
-// that AllowedDevices names one by one. What a pattern, or a line of the file, matches stays its holder's, as in Slurm.
+// readAllowed takes the patterns, and gives the devices that every job may open although they may be some resource's:
+// those that AllowedDevices names one by one. What a pattern, or a line of the file, matches stays its holder's, as
+// in Slurm.
 func (t *unitTable) readAllowed(c *conf.Cgroup) map[cgroup.Device]bool {
 	open := map[cgroup.Device]bool{}
 	if !c.ConstrainDevices || c.AllowedDevices == "" {
@@ -44,7 +45,8 @@ func (t *unitTable) readAllowed(c *conf.Cgroup) map[cgroup.Device]bool {
 		t.strict = append(t.strict, list...)
 	}
 	if n := len(t.matches(nil)); n > maxAllowed {
-		t.notable = append(t.notable, fmt.Sprintf("AllowedDevices matches %d device files, at most %d can be allowed: the others stay denied; write narrower patterns", n, maxAllowed))
+		t.notable = append(t.notable, fmt.Sprintf("AllowedDevices matches %d device files, at most %d can be allowed: the "+
+			"others stay denied; write narrower patterns", n, maxAllowed))
 	}
 	return open
 }
@@ -79,8 +81,8 @@ func readDeviceList(file string) ([]string, error) {
 	return list, nil
 }
 
-// matches adds to a list the devices that are allowed to all. Files are looked for each time: some appear only when their
-// driver is used first.
+// matches adds to a list the devices that are allowed to all. Files are looked for each time: some appear only when
+// their driver is used first.
 func (t *unitTable) matches(list []cgroup.Device) []cgroup.Device {
 	add := func(pattern string) {
 		files, err := filepath.Glob(pattern)

@@ -13,8 +13,8 @@ import (
 	"gbatch/noded/shim"
 )
 
-// attempt.go is an attempt of a job on this node, and the one door through which its phase changes: happens looks up the
-// state table (attemptstate.go), enters the next phase with its deadline, and does what the table says.
+// attempt.go is an attempt of a job on this node, and the one door through which its phase changes: happens looks up
+// the state table (attemptstate.go), enters the next phase with its deadline, and does what the table says.
 
 // attempt is one start of a job on this node. It belongs to the loop's goroutine; workers get what they need by value.
 type attempt struct {
@@ -277,7 +277,8 @@ func (l *loop) onDeadline(m msgDeadline) error {
 	}
 	why := fmt.Sprintf("node %s could not make the job's script and control group within %v", l.n.opts.Name, makeWait)
 	if a.phase == prologue {
-		why = fmt.Sprintf("the programs of Prolog (%s) could not be listed within %v", strings.Join(a.rec.Facts.Prolog, ", "), findWait)
+		why = fmt.Sprintf("the programs of Prolog (%s) could not be listed within %v",
+			strings.Join(a.rec.Facts.Prolog, ", "), findWait)
 	}
 	return l.happens(a, evDeadline, news{text: why})
 }

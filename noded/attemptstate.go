@@ -7,12 +7,13 @@ import (
 	"gbatch/internal/model"
 )
 
-// attemptstate.go is the state table of attempts: for each phase and each happening the next phase and what is done, and
-// for each phase what ends it. Every pair is filled in; testdata/attemptstates.txt shows the table for review.
+// attemptstate.go is the state table of attempts: for each phase and each happening the next phase and what is done,
+// and for each phase what ends it. Every pair is filled in; testdata/attemptstates.txt shows the table for review.
 //
 // The usual way:
 //
-//	accepted -> preparing -> (prologue ->) ordered -> running -> ending -> (epilogue ->) over -> (acknowledged: forgotten)
+//	accepted -> preparing -> (prologue ->) ordered -> running -> ending -> (epilogue ->)
+//	over -> (acknowledged: forgotten)
 //
 // On the nodes that the batch script does not run on, an attempt is ready between its prolog and its end.
 // No phase lasts for ever: patience says how long each may take, and who ends the few that wait for somebody else.
@@ -140,8 +141,9 @@ const (
 var actNames = [numActs]string{
 	doNothing: "-", doPrepare: "make script and group", doRepeat: "report again", doReplace: "keep the launch for later",
 	doKeepSignal: "keep the signal", doSignal: "signal", doSignalSteps: "signal its steps", doProlog: "run prolog",
-	doCut: "cut prolog short", doProgram: "run program", doReady: "report ready", doOrder: "order", doOrderAgain: "order again",
-	doNotMade: "report launch failure", doFault: "report prolog failure, clear", doBegin: "note and report the start",
+	doCut: "cut prolog short", doProgram: "run program", doReady: "report ready", doOrder: "order",
+	doOrderAgain: "order again",
+	doNotMade:    "report launch failure", doFault: "report prolog failure, clear", doBegin: "note and report the start",
 	doTerminate: "SIGTERM", doKill: "SIGKILL", doKillLate: "note late start, SIGKILL", doKillStray: "SIGKILL a stray",
 	doClear: "end steps, clear", doKillSteps: "SIGKILL steps", doNoteEnd: "keep exit", doAgain: "clear again later",
 	doGiveUp: "drain node, drop steps, clear once", doLeave: "report end, clear in background", doEpilog: "run epilog",
@@ -336,8 +338,8 @@ var attemptTable = [numPhases][numHappenings]cell{
 	},
 }
 
-// patience says for each phase how long it may last, or who ends it where that is not this node's to say. patienceOf and
-// what the table does arm the deadlines; a test holds that each phase has its line.
+// patience says for each phase how long it may last, or who ends it where that is not this node's to say. patienceOf
+// and what the table does arm the deadlines; a test holds that each phase has its line.
 var patience = [numPhases]string{
 	accepted:    "the leader orders, stops or forgets it in its next session",
 	interrupted: "the leader orders, stops or forgets it in its next session",

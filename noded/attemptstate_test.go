@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/golden"
 )
 
-// TestAttemptTable holds the table of attempts to its golden file: every pair of phase and happening is filled in, and each
-// phase says what ends it.
+// TestAttemptTable holds the table of attempts to its golden file: every pair of phase and happening is filled in,
+// and each phase says what ends it.
 func TestAttemptTable(t *testing.T) {
 	for p := range numPhases {
 		if patience[p] == "" || phaseNames[p] == "" {

@@ -10,11 +10,13 @@ import (
 
 // What every program needs is never denied, whatever gres.conf says that it is.
 func TestBaseDevicesAreNeverDenied(t *testing.T) {
-	table := newUnitTable([]unit{{name: "gpu", files: []string{"/dev/null"}}, {name: "lamp", files: []string{"/dev/zero", "/dev/tty"}}}, &conf.Cgroup{})
+	table := newUnitTable([]unit{{name: "gpu", files: []string{"/dev/null"}},
+		{name: "lamp", files: []string{"/dev/zero", "/dev/tty"}}}, &conf.Cgroup{})
 	if rules := table.rules(nil); rules != nil {
 		t.Errorf("denies %+v", rules.Deny)
 	}
-	if len(table.notable) != 3 || !strings.Contains(table.notable[0], "gpu /dev/null is device 1:3, which every program needs") {
+	if len(table.notable) != 3 ||
+		!strings.Contains(table.notable[0], "gpu /dev/null is device 1:3, which every program needs") {
 		t.Errorf("said %q", table.notable)
 	}
 	for _, d := range cgroup.BaseDevices() {
@@ -25,7 +27,8 @@ func TestBaseDevicesAreNeverDenied(t *testing.T) {
 			t.Errorf("%+v is not known", d)
 		}
 	}
-	if cgroup.IsBase(cgroup.Device{Major: 195, Minor: 0}) || cgroup.IsBase(cgroup.Device{Block: true, Major: 1, Minor: 3}) {
+	if cgroup.IsBase(cgroup.Device{Major: 195, Minor: 0}) ||
+		cgroup.IsBase(cgroup.Device{Block: true, Major: 1, Minor: 3}) {
 		t.Error("an accelerator counts as what every program needs")
 	}
 }

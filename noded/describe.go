@@ -21,8 +21,8 @@ import (
 // must not make the node smaller than its line says.
 const roundMiB = 256
 
-// PrintHardware writes what this machine has as a NodeName line for gbatch.conf. GPUs are looked for as for PrintGres; what the
-// configuration says that the node has is left out of account.
+// PrintHardware writes what this machine has as a NodeName line for gbatch.conf. GPUs are looked for as for
+// PrintGres; what the configuration says that the node has is left out of account.
 func PrintHardware(f Flags, w io.Writer) error {
 	o, err := lookOptions(f)
 	if err != nil {
@@ -38,7 +38,8 @@ func PrintHardware(f Flags, w io.Writer) error {
 	if mem > roundMiB {
 		mem -= mem % roundMiB
 	}
-	line := fmt.Sprintf("%sNodeName=%s CPUs=%d Sockets=%d CoresPerSocket=%d ThreadsPerCore=%d RealMemory=%d", remarks(h), o.Name, h.CPUs, h.Sockets, h.Cores, h.Threads, mem)
+	line := fmt.Sprintf("%sNodeName=%s CPUs=%d Sockets=%d CoresPerSocket=%d ThreadsPerCore=%d RealMemory=%d", remarks(h),
+		o.Name, h.CPUs, h.Sockets, h.Cores, h.Threads, mem)
 	if gres := gresText(h.Gres); gres != "" {
 		line += " Gres=" + gres
 	}
@@ -55,8 +56,8 @@ func gresText(list []model.GresDef) string {
 	return strings.Join(gres, ",")
 }
 
-// PrintGres writes the GPUs that this machine has as lines for gres.conf. How they are looked for is what the configuration
-// says, if there is one.
+// PrintGres writes the GPUs that this machine has as lines for gres.conf. How they are looked for is what the
+// configuration says, if there is one.
 func PrintGres(f Flags, w io.Writer) error {
 	o, err := lookOptions(f)
 	if err != nil {
@@ -70,7 +71,8 @@ func PrintGres(f Flags, w io.Writer) error {
 	return err
 }
 
-// lookOptions are for a look at the machine: a configuration is used if there is one, and must be right if it was named.
+// lookOptions are for a look at the machine: a configuration is used if there is one, and must be right if it was
+// named.
 func lookOptions(f Flags) (Options, error) {
 	o := Options{Name: f.Name, Virtual: f.Virtual, TmpFS: os.TempDir(), GPUs: gpu.NVML(gpu.NVMLOptions{})}
 	path := f.Conf

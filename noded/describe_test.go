@@ -20,9 +20,11 @@ func TestPrintGres(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("gbatch.conf", "ClusterName=x\nSlurmctldHost=h(127.0.0.1)\nGresTypes=gpu\nNodeName=n1 CPUs=64 Gres=gpu:h100:3\nPartitionName=p Nodes=ALL Default=YES\n")
+	write("gbatch.conf", "ClusterName=x\nSlurmctldHost=h(127.0.0.1)\nGresTypes=gpu\n"+
+		"NodeName=n1 CPUs=64 Gres=gpu:h100:3\nPartitionName=p Nodes=ALL Default=YES\n")
 	write("gres.conf", "AutoDetect=fake:gpus.json\n")
-	write("gpus.json", `{"devices":[{"type":"h100","count":2,"path":""},{"type":"h100","uuid":"GPU-1","path":"/dev/null"}]}`)
+	write("gpus.json", `{"devices":[{"type":"h100","count":2,"path":""},{"type":"h100","uuid":"GPU-1",`+
+		`"path":"/dev/null"}]}`)
 	check := func(text string) {
 		t.Helper()
 		_, problems := conf.LoadFile(filepath.Join(dir, "gbatch.conf"))
@@ -37,14 +39,19 @@ func TestPrintGres(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := out.String()
-	if !strings.Contains(text, " GPU-1\nNodeName=n1 Name=gpu Type=h100 File=/dev/null Links=18,18,-1\n") || strings.Count(text, "NodeName=n1 Name=gpu Type=h100 UniqueId=GPU-") != 2 {
+	if !strings.Contains(text, " GPU-1\nNodeName=n1 Name=gpu Type=h100 File=/dev/null Links=18,18,-1\n") ||
+		strings.Count(text, "NodeName=n1 Name=gpu Type=h100 UniqueId=GPU-") != 2 {
 		t.Errorf("printed\n%s", text)
 	}
 	write("gres.conf", text)
 	check(text)
-	// MIG instances with and without files of their own, and a broken GPU: pasted below AutoDetect, the lines are what is found.
-	write("gbatch.conf", "ClusterName=x\nSlurmctldHost=h(127.0.0.1)\nGresTypes=gpu\nNodeName=n1 CPUs=64 Gres=gpu:h100:2,gpu:1g.10gb:3\nPartitionName=p Nodes=ALL Default=YES\n")
-	write("gpus.json", `{"dir":"dev","devices":[{"type":"h100"},{"type":"h100","mig":[{"profile":"1g.10gb"},{"profile":"1g.10gb","gi":2,"caps":["/dev/null"]},{"profile":"1g.10gb","gi":3,"caps":["/dev/zero"]}]},{"type":"h100","lost":true}]}`)
+	// MIG instances with and without files of their own, and a broken GPU: pasted below AutoDetect, the lines are what
+	// is found.
+	write("gbatch.conf", "ClusterName=x\nSlurmctldHost=h(127.0.0.1)\nGresTypes=gpu\n"+
+		"NodeName=n1 CPUs=64 Gres=gpu:h100:2,gpu:1g.10gb:3\nPartitionName=p Nodes=ALL Default=YES\n")
+	write("gpus.json", `{"dir":"dev","devices":[{"type":"h100"},{"type":"h100","mig":[{"profile":"1g.10gb"},`+
+		`{"profile":"1g.10gb","gi":2,"caps":["/dev/null"]},{"profile":"1g.10gb","gi":3,"caps":["/dev/zero"]}]},`+
+		`{"type":"h100","lost":true}]}`)
 	write("gres.conf", "AutoDetect=fake:gpus.json\n")
 	_, _ = gpu.Fake(filepath.Join(dir, "gpus.json")).Devices() // makes the files
 	var first string
@@ -53,7 +60,8 @@ func TestPrintGres(t *testing.T) {
 		if err := PrintGres(Flags{Conf: filepath.Join(dir, "gbatch.conf"), Name: "n1"}, &out); err != nil {
 			t.Fatal(err)
 		}
-		if strings.Count(out.String(), "\nNodeName=n1 ") != 5 || strings.Count(out.String(), "can't be used") != 1 || i == 1 && out.String() != first {
+		if strings.Count(out.String(), "\nNodeName=n1 ") != 5 || strings.Count(out.String(), "can't be used") != 1 ||
+			i == 1 && out.String() != first {
 			t.Errorf("round %d\n%s", i, out.String())
 		}
 		first = out.String()
@@ -62,13 +70,14 @@ func TestPrintGres(t *testing.T) {
 	}
 	write("gres.conf", "AutoDetect=off\n")
 	out.Reset()
-	if err := PrintGres(Flags{Conf: filepath.Join(dir, "gbatch.conf"), Name: "n1"}, &out); err != nil || !strings.Contains(out.String(), "# no GPUs were found on this machine\n") {
+	if err := PrintGres(Flags{Conf: filepath.Join(dir, "gbatch.conf"), Name: "n1"}, &out); err != nil ||
+		!strings.Contains(out.String(), "# no GPUs were found on this machine\n") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 }
 
-// TestPrintHardware: the line of -C can be pasted into gbatch.conf, with MIG on one of several GPUs of one type too, and with one that is
-// broken.
+// TestPrintHardware: the line of -C can be pasted into gbatch.conf, with MIG on one of several GPUs of one type too,
+// and with one that is broken.
 func TestPrintHardware(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) {
@@ -79,8 +88,10 @@ func TestPrintHardware(t *testing.T) {
 	write("gbatch.conf", base+"NodeName=other CPUs=64 Gres=gpu:h100:3\n")
 	write("gres.conf", "AutoDetect=fake:gpus.json\n")
 	for _, c := range []struct{ fake, want, note string }{
-		{`{"type":"h100"},{"type":"h100","mig":[{"profile":"1g.10gb"},{"profile":"2g.20gb"},{"profile":"1g.10gb"}]},{"type":"h100","count":2}`, " Gres=gpu:h100:3,gpu:1g.10gb:2,gpu:2g.20gb:1", ""},
-		{`{"type":"h100","count":3},{"type":"h100","lost":true}`, " Gres=gpu:h100:4", "can't be used: the GPU has fallen off the bus"},
+		{`{"type":"h100"},{"type":"h100","mig":[{"profile":"1g.10gb"},{"profile":"2g.20gb"},{"profile":"1g.10gb"}]},` +
+			`{"type":"h100","count":2}`, " Gres=gpu:h100:3,gpu:1g.10gb:2,gpu:2g.20gb:1", ""},
+		{`{"type":"h100","count":3},{"type":"h100","lost":true}`, " Gres=gpu:h100:4",
+			"can't be used: the GPU has fallen off the bus"},
 		{`{"type":"h100"},{"type":"l40s"},{"type":"h100"}`, " Gres=gpu:h100:2,gpu:l40s:1", ""},
 		{``, "", ""},
 	} {
@@ -88,7 +99,8 @@ func TestPrintHardware(t *testing.T) {
 		var out bytes.Buffer
 		must(t, PrintHardware(Flags{Conf: filepath.Join(dir, "gbatch.conf"), Name: "n1"}, &out))
 		text := out.String()
-		if !strings.HasSuffix(text, c.want+"\n") || !strings.Contains(text, "NodeName=n1 CPUs=") || !strings.Contains(text, c.note) || c.note == "" && strings.Contains(text, "#") {
+		if !strings.HasSuffix(text, c.want+"\n") || !strings.Contains(text, "NodeName=n1 CPUs=") ||
+			!strings.Contains(text, c.note) || c.note == "" && strings.Contains(text, "#") {
 			t.Errorf("printed\n%s", text)
 		}
 		pasted := filepath.Join(t.TempDir(), "gbatch.conf")

@@ -15,10 +15,11 @@ import (
 	"gbatch/noded/gpu"
 )
 
-// The kernel's word: device files of a driver that isn't there can't be opened, with ENXIO where a control group allows it and EPERM
-// where it doesn't. Each job tries every file and says what it was told.
+// The kernel's word: device files of a driver that isn't there can't be opened, with ENXIO where a control group
+// allows it and EPERM where it doesn't. Each job tries every file and says what it was told.
 
-const lookAtAll = `for f in $FILES; do e=$( { : < $f; } 2>&1 ); case "$e" in *permitted*) printf -;; *"No such device"*) printf +;; *) printf '?[%s]' "$e";; esac; done; echo`
+const lookAtAll = `for f in $FILES; do e=$( { : < $f; } 2>&1 ); case "$e" in *permitted*) printf -;; *"No such ` +
+	`device"*) printf +;; *) printf '?[%s]' "$e";; esac; done; echo`
 
 // deviceDir makes device files: as many as files has names, in that order.
 func deviceDir(t testing.TB, files ...string) string {
@@ -47,7 +48,8 @@ func everyWay(t *testing.T, f func(t *testing.T, plugin string)) {
 	}
 	seen := map[cgroup.Mode]bool{}
 	for _, plugin := range []string{"autodetect", "cgroup/v1", "cgroup/v2"} {
-		root, err := cgroup.OpenPart("gbatch/test-probe", cgroup.Want{Version: map[string]int{"cgroup/v1": 1, "cgroup/v2": 2}[plugin]})
+		root, err := cgroup.OpenPart("gbatch/test-probe",
+			cgroup.Want{Version: map[string]int{"cgroup/v1": 1, "cgroup/v2": 2}[plugin]})
 		must(t, err)
 		mode, can := root.Mode(), root.Can()
 		must(t, root.Close())
@@ -77,20 +79,25 @@ func (c *cluster) looking(id int, files, more string, units ...model.GresAlloc) 
 
 func TestJobsOpenTheirDevicesOnly(t *testing.T) {
 	everyWay(t, func(t *testing.T, plugin string) {
-		dir := deviceDir(t, "nvidia0", "nvidia1", "nvidia2", "nvidia3", "card0", "render0", "card1", "render1", "nvidiactl", "other", "extra")
+		dir := deviceDir(t, "nvidia0", "nvidia1", "nvidia2", "nvidia3", "card0", "render0", "card1", "render1", "nvidiactl",
+			"other", "extra")
 		at := func(names ...string) string {
 			for i := range names {
 				names[i] = filepath.Join(dir, names[i])
 			}
 			return strings.Join(names, ",")
 		}
-		// nvidia3 is known and configured for nobody; nvidiactl is shared, whatever a line says; other and extra are no resource's.
-		cfg := confOf(t, "Gres=gpu:a100:2,gpu:t4:1,npu:2", "Name=gpu Type=t4 File="+at("nvidia2")+"\nName=gpu Type=a100 File="+at("nvidia[0-1]")+
-			"\nName=gpu Type=a100 File="+at("nvidia3")+
-			"\nName=npu MultipleFiles="+at("card0", "render0", "nvidiactl")+"\nName=npu MultipleFiles="+at("card1", "render1", "nvidiactl")+"\n",
+		// nvidia3 is known and configured for nobody; nvidiactl is shared, whatever a line says; other and extra are no
+		// resource's.
+		cfg := confOf(t, "Gres=gpu:a100:2,gpu:t4:1,npu:2",
+			"Name=gpu Type=t4 File="+at("nvidia2")+"\nName=gpu Type=a100 File="+at("nvidia[0-1]")+
+				"\nName=gpu Type=a100 File="+at("nvidia3")+
+				"\nName=npu MultipleFiles="+at("card0", "render0", "nvidiactl")+"\nName=npu MultipleFiles="+
+				at("card1", "render1", "nvidiactl")+"\n",
 			plugin+"ConstrainDevices=yes\nConstrainCores=yes\nConstrainRAMSpace=yes\n")
 		c := newCluster(t, func(o *Options) { o.Config = cfg })
-		files := strings.ReplaceAll(at("nvidia0", "nvidia1", "nvidia2", "nvidia3", "card0", "render0", "card1", "render1", "nvidiactl", "other"), ",", " ")
+		files := strings.ReplaceAll(at("nvidia0", "nvidia1", "nvidia2", "nvidia3", "card0", "render0", "card1", "render1",
+			"nvidiactl", "other"), ",", " ")
 		id := 0
 		for _, tc := range []struct {
 			name  string
@@ -101,17 +108,27 @@ func TestJobsOpenTheirDevicesOnly(t *testing.T) {
 		}{
 			{name: "nothing", want: "--------++", env: "||"},
 			{name: "one GPU", units: []model.GresAlloc{gres("gpu", "a100", 1)}, want: "-+------++", env: "0|1|"},
-			{name: "the third by the node's line is the first of the file", units: []model.GresAlloc{gres("gpu", "t4", 2)}, want: "--+-----++", env: "0|2|"},
-			{name: "two types", units: []model.GresAlloc{gres("gpu", "a100", 0), gres("gpu", "t4", 2)}, want: "+-+-----++", env: "0,1|0,2|"},
+			{name: "the third by the node's line is the first of the file", units: []model.GresAlloc{gres("gpu", "t4", 2)},
+				want: "--+-----++", env: "0|2|"},
+			{name: "two types", units: []model.GresAlloc{gres("gpu", "a100", 0), gres("gpu", "t4", 2)}, want: "+-+-----++",
+				env: "0,1|0,2|"},
 			{name: "several files a unit", units: []model.GresAlloc{gres("npu", "", 1)}, want: "------++++", env: "||0"},
-			{name: "everything", units: []model.GresAlloc{gres("gpu", "a100", 0, 1), gres("gpu", "t4", 2), gres("npu", "", 0, 1)}, want: "+++-++++++", env: "0,1,2|0,1,2|0,1"},
-			{name: "shares of a GPU", units: []model.GresAlloc{{Name: "shard", Index: model.UpTo(2), Share: &model.GPUShare{GPU: 1, Of: 4}}}, want: "-+------++", env: "0|1|"},
-			{name: "a process that leaves its session", units: []model.GresAlloc{gres("gpu", "a100", 0)}, more: "setsid sh -c '" + strings.ReplaceAll(lookAtAll, "'", `'"'"'`) + "; echo > done' & until [ -e done ]; do :; done; rm done\n", want: "+-------++", env: "0|0|"},
+			{name: "everything",
+				units: []model.GresAlloc{gres("gpu", "a100", 0, 1), gres("gpu", "t4", 2), gres("npu", "", 0, 1)},
+				want:  "+++-++++++", env: "0,1,2|0,1,2|0,1"},
+			{name: "shares of a GPU",
+				units: []model.GresAlloc{{Name: "shard", Index: model.UpTo(2), Share: &model.GPUShare{GPU: 1, Of: 4}}},
+				want:  "-+------++", env: "0|1|"},
+			{name: "a process that leaves its session", units: []model.GresAlloc{gres("gpu", "a100", 0)},
+				more: "setsid sh -c '" + strings.ReplaceAll(lookAtAll, "'", `'"'"'`) +
+					"; echo > done' & until [ -e done ]; do :; done; rm done\n", want: "+-------++", env: "0|0|"},
 			{name: "device files of its own making", units: []model.GresAlloc{gres("gpu", "a100", 0)},
-				more: "mknod mine c $(stat -c '0x%t 0x%T' " + at("nvidia1") + ") && echo made; FILES=\"$FILES\"\n", want: "+-------++", env: "0|0|"},
+				more: "mknod mine c $(stat -c '0x%t 0x%T' " + at("nvidia1") + ") && echo made; FILES=\"$FILES\"\n",
+				want: "+-------++", env: "0|0|"},
 		} {
 			id++
-			l := c.looking(id, files, "export FILES; echo \"$CUDA_VISIBLE_DEVICES|$SLURM_JOB_GPUS|$ASCEND_RT_VISIBLE_DEVICES\"\n"+tc.more, tc.units...)
+			l := c.looking(id, files,
+				"export FILES; echo \"$CUDA_VISIBLE_DEVICES|$SLURM_JOB_GPUS|$ASCEND_RT_VISIBLE_DEVICES\"\n"+tc.more, tc.units...)
 			if r := c.run(l); r.Exit.Code != 0 {
 				t.Errorf("%s: %+v", tc.name, r.Exit)
 			}
@@ -126,7 +143,8 @@ func TestJobsOpenTheirDevicesOnly(t *testing.T) {
 	})
 }
 
-// Two jobs side by side, and gnoded killed and started again: the first job's rules hold as they were, the next job has its own.
+// Two jobs side by side, and gnoded killed and started again: the first job's rules hold as they were, the next job
+// has its own.
 func TestDeviceRulesOutliveGnoded(t *testing.T) {
 	everyWay(t, func(t *testing.T, plugin string) {
 		dir := deviceDir(t, "nvidia0", "nvidia1", "nvidia2", "nvidia3")
@@ -194,7 +212,8 @@ func TestStepsOpenTheirDevicesOnly(t *testing.T) {
 func TestAllowedDevices(t *testing.T) {
 	everyWay(t, func(t *testing.T, plugin string) {
 		dir := deviceDir(t, "nvidia0", "nvidia1", "fuse0", "fuse1", "listed", "unlisted", "shared2")
-		must(t, os.WriteFile(filepath.Join(dir, "list"), []byte("# devices of all\n"+dir+"/lis*\n\n"+dir+"/nvidia*\n"), 0o644))
+		must(t, os.WriteFile(filepath.Join(dir, "list"),
+			[]byte("# devices of all\n"+dir+"/lis*\n\n"+dir+"/nvidia*\n"), 0o644))
 		cfg := confOf(t, "Gres=gpu:3", "Name=gpu File="+dir+"/nvidia[0-1]\nName=gpu File="+dir+"/shared2",
 			plugin+"ConstrainDevices=yes\nAllowedDevices="+dir+"/fuse*,"+dir+"/shared2\nAllowedDevicesFile="+dir+"/list\n")
 		c := newCluster(t, func(o *Options) { o.Config = cfg })
@@ -222,9 +241,11 @@ func TestDevicesNotEnforced(t *testing.T) {
 		note               string
 		out                string
 	}{
-		{"no control groups", "File=DIR/nvidia[0-1]", "CgroupPlugin=disabled\nConstrainDevices=yes", "ConstrainDevices=yes can't be enforced", "1 ++"},
+		{"no control groups", "File=DIR/nvidia[0-1]", "CgroupPlugin=disabled\nConstrainDevices=yes",
+			"ConstrainDevices=yes can't be enforced", "1 ++"},
 		{"not asked for", "File=DIR/nvidia[0-1]", "ConstrainDevices=no", "", "1 ++"},
-		{"a file that is no device", "File=DIR/nvidia0,DIR/plain", "ConstrainDevices=yes", "plain is not a device file: the kernel can't keep it for the jobs that have it", "1 -+"},
+		{"a file that is no device", "File=DIR/nvidia0,DIR/plain", "ConstrainDevices=yes",
+			"plain is not a device file: the kernel can't keep it for the jobs that have it", "1 -+"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			needGroups(t, func(f cgroup.Features) bool { return f.Devices })

@@ -133,7 +133,8 @@ func (f *finder) ask() {
 		}
 	case "off":
 	default:
-		f.problem("AutoDetect=%s: this version can't look for such devices; write their lines with File= in gres.conf and AutoDetect=off", f.detect)
+		f.problem("AutoDetect=%s: this version can't look for such devices; write their lines with File= in gres.conf "+
+			"and AutoDetect=off", f.detect)
 	}
 	if f.source == nil {
 		return
@@ -180,8 +181,10 @@ func besideConfig(o *Options, path string) string {
 
 // detected makes units of a device: itself, or its instances.
 func (f *finder) detected(d *gpu.Device) {
-	u := foundUnit{dev: d, GresUnit: model.GresUnit{Name: gpuName, Type: d.Type, UUID: d.UUID, Product: d.Name, Minor: int32(d.Minor), PCI: d.PCIBusID,
-		NUMA: int32(d.NUMANode), MemMiB: d.MemMiB, Near: f.near(d.CPUAffinity)}}
+	u := foundUnit{dev: d,
+		GresUnit: model.GresUnit{Name: gpuName, Type: d.Type, UUID: d.UUID, Product: d.Name, Minor: int32(d.Minor),
+			PCI:  d.PCIBusID,
+			NUMA: int32(d.NUMANode), MemMiB: d.MemMiB, Near: f.near(d.CPUAffinity)}}
 	if d.Path != "" {
 		u.Files = []string{d.Path}
 	}
@@ -193,7 +196,8 @@ func (f *finder) detected(d *gpu.Device) {
 		return
 	}
 	if len(d.MIG) == 0 {
-		f.note("GPU %s (%s) is in MIG mode, and no instances of it are known: no job can use it; drain the node, and gcontrol mig apply makes some or switches the mode off", d.UUID, d.Path)
+		f.note("GPU %s (%s) is in MIG mode, and no instances of it are known: no job can use it; drain the node, and "+
+			"gcontrol mig apply makes some or switches the mode off", d.UUID, d.Path)
 	}
 	for i := range d.MIG {
 		in := &d.MIG[i]
@@ -313,7 +317,8 @@ func unusable(path string) string {
 
 // fromLine makes a unit of a line of gres.conf.
 func (f *finder) fromLine(r *conf.GresRecord, files []string) foundUnit {
-	u := foundUnit{line: r, GresUnit: model.GresUnit{Name: r.Name, Type: r.Type, Files: files, Minor: -1, NUMA: -1, UUID: r.UniqueID, Flags: r.Flags}}
+	u := foundUnit{line: r, GresUnit: model.GresUnit{Name: r.Name, Type: r.Type, Files: files, Minor: -1, NUMA: -1,
+		UUID: r.UniqueID, Flags: r.Flags}}
 	if len(r.Cores) > 0 {
 		u.Near = f.coresToCPUs(r.Cores)
 	}

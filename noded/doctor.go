@@ -15,8 +15,8 @@ import (
 	"gbatch/noded/gpu"
 )
 
-// doctor.go looks this node over when the leader asks for it (gcontrol doctor): what only the node can see. The rest of the
-// findings the leader has of its own.
+// doctor.go looks this node over when the leader asks for it (gcontrol doctor): what only the node can see. The rest
+// of the findings the leader has of its own.
 
 const (
 	doctorTime = 4 * time.Second // for all of it; the leader waits a little longer
@@ -51,7 +51,8 @@ func (n *Noded) examineSelf(d *doctorNotes) {
 	if n.link.connected() {
 		d.add("launcher", proto.GradeOK, "", "gshim answers")
 	} else {
-		d.add("launcher", proto.GradeBad, "look into gnoded's log: it tries to start gshim every second", "gshim can't be reached: no job starts here")
+		d.add("launcher", proto.GradeBad, "look into gnoded's log: it tries to start gshim every second",
+			"gshim can't be reached: no job starts here")
 	}
 }
 
@@ -89,7 +90,8 @@ func (n *Noded) examineGPUs(ctx context.Context, d *doctorNotes) {
 		case a.list[k].Fault != "" && was.Fault == "":
 			wrong = append(wrong, fmt.Sprintf("GPU %d (%s): %s", was.Index, was.UUID, a.list[k].Fault))
 		case len(a.list[k].MIG) != len(was.MIG):
-			wrong = append(wrong, fmt.Sprintf("GPU %d (%s) has %d instances, %d when gnoded started", was.Index, was.UUID, len(a.list[k].MIG), len(was.MIG)))
+			wrong = append(wrong, fmt.Sprintf("GPU %d (%s) has %d instances, %d when gnoded started", was.Index, was.UUID,
+				len(a.list[k].MIG), len(was.MIG)))
 		}
 	}
 	if more := len(a.list) - len(n.inv.devices); more > 0 {
@@ -99,7 +101,8 @@ func (n *Noded) examineGPUs(ctx context.Context, d *doctorNotes) {
 		wrong = append(wrong, fmt.Sprintf("no readings: %v", round.Err))
 	}
 	if len(wrong) > 0 {
-		d.add("gpus", proto.GradeBad, "when the hardware is as it shall be, restart gnoded: it looks for GPUs when it starts", "%s", strings.Join(wrong, "; "))
+		d.add("gpus", proto.GradeBad, "when the hardware is as it shall be, restart gnoded: it looks for GPUs when it starts",
+			"%s", strings.Join(wrong, "; "))
 		return
 	}
 	d.add("gpus", proto.GradeOK, "", "the driver lists the same %d GPUs as when gnoded started", len(a.list))
@@ -141,10 +144,12 @@ func (n *Noded) examineDevices(ctx context.Context, d *doctorNotes, held []proto
 	g := n.groups
 	switch {
 	case !g.conf.ConstrainDevices:
-		d.add("devices", proto.GradeNote, "write ConstrainDevices=yes into cgroup.conf", "jobs are told which devices are theirs, and can open the others")
+		d.add("devices", proto.GradeNote, "write ConstrainDevices=yes into cgroup.conf",
+			"jobs are told which devices are theirs, and can open the others")
 		return
 	case !g.root.Can().Devices && len(g.units.devs) > 0:
-		d.add("devices", proto.GradeBad, "gnoded needs root and a devices controller, or cgroup v2: its log says what is missing",
+		d.add("devices", proto.GradeBad,
+			"gnoded needs root and a devices controller, or cgroup v2: its log says what is missing",
 			"ConstrainDevices=yes can't be enforced on this host: jobs can open each other's devices")
 		return
 	case len(g.units.devs) == 0:
@@ -159,7 +164,8 @@ func (n *Noded) examineDevices(ctx context.Context, d *doctorNotes, held []proto
 	}
 	one := &files[k]
 	mine := []model.GresAlloc{{Name: one.name, Index: model.Bits(nil).With(one.index)}}
-	text := fmt.Sprintf("with %s:%d alone a process opens that, and the kernel denies it the other %d", one.name, one.index, len(files)-1)
+	text := fmt.Sprintf("with %s:%d alone a process opens that, and the kernel denies it the other %d", one.name,
+		one.index, len(files)-1)
 	if len(files) == 1 {
 		mine, text = nil, fmt.Sprintf("the kernel denies %s:%d to a process that does not have it", one.name, one.index)
 	}
@@ -167,7 +173,8 @@ func (n *Noded) examineDevices(ctx context.Context, d *doctorNotes, held []proto
 		d.add("devices", proto.GradeBad, "", "it could not be tried whether the kernel holds jobs to their devices: %v", err)
 		return
 	} else if len(wrong) > 0 {
-		d.add("devices", proto.GradeBad, "drain the node: ConstrainDevices does not hold", "%s: not so: %s", text, clipList(wrong))
+		d.add("devices", proto.GradeBad, "drain the node: ConstrainDevices does not hold", "%s: not so: %s", text,
+			clipList(wrong))
 		return
 	}
 	looked := 0
@@ -185,7 +192,8 @@ func (n *Noded) examineDevices(ctx context.Context, d *doctorNotes, held []proto
 		case err != nil:
 			d.add("devices", proto.GradeNote, "", "job %d could not be looked at: %v", held[i].Attempt.Job, err)
 		case len(wrong) > 0:
-			d.add("devices", proto.GradeBad, "requeue the job; drain the node if it happens again", "job %d: %s", held[i].Attempt.Job, clipList(wrong))
+			d.add("devices", proto.GradeBad, "requeue the job; drain the node if it happens again", "job %d: %s",
+				held[i].Attempt.Job, clipList(wrong))
 		case ok:
 			looked++
 		}
@@ -227,8 +235,10 @@ func (g *groups) tryNew(ctx context.Context, units []model.GresAlloc, files []tr
 // doctorGroup is a group that no job has.
 const doctorGroup = "doctor"
 
-// try opens all devices in a group that holds these units, and says what is not as it should be. ok: rules are on the group.
-func (g *groups) try(ctx context.Context, group *cgroup.Group, units []model.GresAlloc, files []tried) (wrong []string, ok bool, err error) {
+// try opens all devices in a group that holds these units, and says what is not as it should be. ok: rules are on the
+// group.
+func (g *groups) try(ctx context.Context, group *cgroup.Group, units []model.GresAlloc, files []tried) (wrong []string,
+	ok bool, err error) {
 	held := g.units.held(units)
 	paths := make([]string, len(files))
 	for i := range files {

@@ -119,7 +119,8 @@ func newPKI(t testing.TB) string {
 	if err := pki.InitCA(dir, "test"); err != nil {
 		t.Fatal(err)
 	}
-	for _, who := range [][2]string{{pki.RoleCtld, "c1"}, {pki.RoleCtld, "c2"}, {pki.RoleNode, "n1"}, {pki.RoleLogin, "l1"}} {
+	for _, who := range [][2]string{{pki.RoleCtld, "c1"}, {pki.RoleCtld, "c2"}, {pki.RoleNode, "n1"},
+		{pki.RoleLogin, "l1"}} {
 		if err := pki.Issue(dir, who[0], who[1], nil, dir); err != nil {
 			t.Fatal(err)
 		}
@@ -129,8 +130,9 @@ func newPKI(t testing.TB) string {
 
 func newFake(t testing.TB, dir, name string) *fakeCtld {
 	t.Helper()
-	f := &fakeCtld{t: t, dir: dir, epoch: 1, heartbeat: 1, killWait: 30, ended: map[proto.Attempt]*proto.Report{}, started: map[proto.Attempt]*proto.Report{},
-		def: &model.NodeDef{Name: "n1", CPUs: 2}}
+	f := &fakeCtld{t: t, dir: dir, epoch: 1, heartbeat: 1, killWait: 30, ended: map[proto.Attempt]*proto.Report{},
+		started: map[proto.Attempt]*proto.Report{},
+		def:     &model.NodeDef{Name: "n1", CPUs: 2}}
 	f.serve(name, "127.0.0.1:0")
 	t.Cleanup(func() { f.close() })
 	return f
@@ -152,7 +154,8 @@ func (f *fakeCtld) serve(name, addr string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- server.Serve(ctx, l.Proto(pki.ProtoRPC), f.handle, server.Options{Log: log, Peer: pki.PeerOfConn, MaxRequest: rpc.MaxFrame})
+		done <- server.Serve(ctx, l.Proto(pki.ProtoRPC), f.handle,
+			server.Options{Log: log, Peer: pki.PeerOfConn, MaxRequest: rpc.MaxFrame})
 	}()
 	var once sync.Once
 	f.close = func() {
@@ -215,7 +218,8 @@ func (f *fakeCtld) session(r *server.Request) {
 		return
 	}
 	f.mu.Lock()
-	w := &proto.Welcome{Cluster: "test", Epoch: f.epoch, Instance: f.instance, HeartbeatS: f.heartbeat, KillWaitS: f.killWait, Def: f.def}
+	w := &proto.Welcome{Cluster: "test", Epoch: f.epoch, Instance: f.instance, HeartbeatS: f.heartbeat,
+		KillWaitS: f.killWait, Def: f.def}
 	hijacked := f.hijacked
 	if f.welcome != nil {
 		f.welcome(h, w)
@@ -401,8 +405,10 @@ func testOptions(t testing.TB, pkiDir string, controllers ...string) Options {
 			t.Fatal(err)
 		}
 	}
-	return Options{Name: "n1", Controllers: controllers, PKI: pkiDir, Spool: filepath.Join(root, "spool"), SocketDir: filepath.Join(root, "run"),
-		Shim: filepath.Join(binaries, "gshim"), ConfigPath: "/etc/gbatch/gbatch.conf", Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))}
+	return Options{Name: "n1", Controllers: controllers, PKI: pkiDir, Spool: filepath.Join(root, "spool"),
+		SocketDir: filepath.Join(root, "run"),
+		Shim:      filepath.Join(binaries, "gshim"), ConfigPath: "/etc/gbatch/gbatch.conf",
+		Logger: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))}
 }
 
 // start runs the node in this process.
@@ -464,10 +470,12 @@ func (c *cluster) clean() {
 func (c *cluster) job(id int, script string, change ...func(*proto.Launch)) *proto.Launch {
 	b := blob.Make([]byte("#!/bin/sh\n" + script + "\n"))
 	env := blob.Make([]byte("PATH=/usr/bin:/bin\x00HOME=/\x00USER=u\x00LOGNAME=u\x00SHELL=/bin/sh\x00"))
-	l := &proto.Launch{Job: model.JobID(id), Attempt: 1, Task: model.NoTask, Script: b, Env: env, Part: "main", LimitS: 600,
-		Start: model.Time(time.Now().UnixMilli()),
-		Alloc: &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n1", CPUs: model.UpTo(1), MemMiB: 64, Tasks: 1}}},
-		Spec: &model.Spec{Name: "job", UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), User: "u", WorkDir: c.dir, Umask: 0o022,
+	l := &proto.Launch{Job: model.JobID(id), Attempt: 1, Task: model.NoTask, Script: b, Env: env, Part: "main",
+		LimitS: 600,
+		Start:  model.Time(time.Now().UnixMilli()),
+		Alloc:  &model.Alloc{Nodes: []model.NodeAlloc{{Node: "n1", CPUs: model.UpTo(1), MemMiB: 64, Tasks: 1}}},
+		Spec: &model.Spec{Name: "job", UID: uint32(os.Getuid()), GID: uint32(os.Getgid()), User: "u", WorkDir: c.dir,
+			Umask:  0o022,
 			StdOut: filepath.Join(c.dir, "%j.out"), Host: "login1"}}
 	for _, f := range change {
 		f(l)
@@ -509,8 +517,10 @@ func asNobody(t *testing.T, test string, env ...string) {
 	must(t, os.WriteFile(self, text, 0o755))
 	cmd := exec.Command(self, "-test.run", "^"+test+"$", "-test.v")
 	cmd.Dir = dir
-	cmd.Env = append([]string{"NODED_TEST_BINARIES=" + binaries, "PATH=" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir}, env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534, Groups: []uint32{100, 4242}}}
+	cmd.Env = append([]string{"NODED_TEST_BINARIES=" + binaries, "PATH=" + os.Getenv("PATH"), "HOME=" + dir,
+		"TMPDIR=" + dir}, env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Credential: &syscall.Credential{Uid: 65534, Gid: 65534, Groups: []uint32{100, 4242}}}
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "--- PASS: "+test) {
 		t.Fatalf("as uid 65534: %v\n%s", err, out)

@@ -68,8 +68,8 @@ type stock struct {
 	typ   string
 }
 
-// place gives the units of a resource their indices: in the order of the node's Gres, whose types they take, as jobs are
-// given them. What the node's line does not name has indices behind.
+// place gives the units of a resource their indices: in the order of the node's Gres, whose types they take, as jobs
+// are given them. What the node's line does not name has indices behind.
 func (f *findings) place(def *model.NodeDef, s *stock) {
 	if def == nil || !slices.ContainsFunc(def.Gres, func(g model.GresDef) bool { return g.Name == s.name }) {
 		byType(s.units)
@@ -78,7 +78,8 @@ func (f *findings) place(def *model.NodeDef, s *stock) {
 		}
 		f.gres = addGres(f.gres, s.name, s.typ, int32(min(s.count, math.MaxInt32)))
 		if def != nil && s.name == gpuName && len(s.units) > 0 {
-			f.note("%s here, and the NodeName line of %s names none: no job can ask for them; add Gres=%s to it", countOf(len(s.units), "GPU is", "GPUs are"), def.Name, countText(s))
+			f.note("%s here, and the NodeName line of %s names none: no job can ask for them; add Gres=%s to it",
+				countOf(len(s.units), "GPU is", "GPUs are"), def.Name, countText(s))
 		}
 		return
 	}
@@ -112,11 +113,13 @@ func (f *findings) place(def *model.NodeDef, s *stock) {
 			f.unused = append(f.unused, left[i].Files)
 			names = append(names, left[i].text())
 		}
-		f.note("%s on this node than the Gres of its NodeName line, which are not used: %s", countOf(len(left), "more "+s.name+" is", "more "+s.name+" are"), listText(names))
+		f.note("%s on this node than the Gres of its NodeName line, which are not used: %s",
+			countOf(len(left), "more "+s.name+" is", "more "+s.name+" are"), listText(names))
 	}
 }
 
-// byType puts units of one type side by side, types in the order in which they were found: a node's Gres has each type once.
+// byType puts units of one type side by side, types in the order in which they were found: a node's Gres has each
+// type once.
 func byType(units []foundUnit) {
 	first := map[string]int{}
 	for i := range units {
@@ -178,7 +181,8 @@ func (f *findings) connect(cpus int) {
 			}
 			d := f.distances(u)
 			near, links, dist = append(near, n), append(links, connected(u.Links)), append(dist, d)
-			told, linked, far = told || !n.Empty(), linked || slices.Max(append(links[k], 0)) > 0, far || slices.Max(append(d, 0)) > 0
+			told, linked, far = told || !n.Empty(), linked || slices.Max(append(links[k], 0)) > 0, far ||
+				slices.Max(append(d, 0)) > 0
 			if u.MemMiB > 0 { // of a type: all alike, but for a broken one that doesn't say
 				g.MemMiB = u.MemMiB
 			}
@@ -252,7 +256,8 @@ func (u *foundUnit) fits(typ string) bool {
 		return true // who knows
 	}
 	want := flatName(typ)
-	if u.inst != nil { // 1g.10gb, or with a part of the product's name in front: h100_1g.10gb. Without its profile the whole GPU is meant
+	// 1g.10gb, or with a part of the product's name in front: h100_1g.10gb. Without its profile the whole GPU is meant
+	if u.inst != nil {
 		product, ok := strings.CutSuffix(want, flatName(u.Profile))
 		if !ok {
 			return false

@@ -14,10 +14,10 @@ import (
 
 // freeze.go stops the processes of suspended jobs and lets them go on.
 //
-// The leader says what it wants of an attempt, again with every session; nothing of it is in the spool. What is frozen stays
-// so while gnoded or the leader is away. Suspending is SIGTSTP to all processes, a moment for those that want to tidy up,
-// then the control group's freezer, which nothing can catch or escape; without control groups it is SIGSTOP. An attempt
-// that is to end is never left frozen: SIGTERM and, on v1, SIGKILL work on nothing that is.
+// The leader says what it wants of an attempt, again with every session; nothing of it is in the spool. What is
+// frozen stays so while gnoded or the leader is away. Suspending is SIGTSTP to all processes, a moment for those that
+// want to tidy up, then the control group's freezer, which nothing can catch or escape; without control groups it is
+// SIGSTOP. An attempt that is to end is never left frozen: SIGTERM and, on v1, SIGKILL work on nothing that is.
 
 const (
 	maxChills  = 64 // attempts that are being suspended or resumed at once
@@ -103,7 +103,8 @@ func (l *loop) onChilled(m msgChilled) error {
 	c.doing, c.stop = nil, nil
 	c.known, c.frozen = m.err == nil, m.frozen
 	if m.err != nil && !errors.Is(m.err, context.Canceled) {
-		l.log.Warn("a job's processes could not be suspended or resumed; it is tried again", "job", m.key.Job, "attempt", m.key.Attempt, "suspend", m.frozen, "err", m.err)
+		l.log.Warn("a job's processes could not be suspended or resumed; it is tried again", "job", m.key.Job, "attempt",
+			m.key.Attempt, "suspend", m.frozen, "err", m.err)
 		key := m.key
 		time.AfterFunc(chillAgain, func() { l.n.inbox.post(msgChill{key}) })
 		return nil

@@ -17,8 +17,9 @@ import (
 	"gbatch/noded/gpu"
 )
 
-// gpuhealth.go makes the node's account of GPUs that should not be given to jobs: broken ones, and ones that processes use
-// which no job started. It is told whole, with each heartbeat and at once when it changes; what follows is the leader's.
+// gpuhealth.go makes the node's account of GPUs that should not be given to jobs: broken ones, and ones that
+// processes use which no job started. It is told whole, with each heartbeat and at once when it changes; what follows
+// is the leader's.
 
 // What GpuForeignUsePolicy can say.
 const (
@@ -30,7 +31,8 @@ const (
 // maxTellText bounds what is said of one GPU, bytes.
 const maxTellText = 200
 
-// gpuHealth follows the readings. Its account is nil before the first: then nothing is known, also not that all is well.
+// gpuHealth follows the readings. Its account is nil before the first: then nothing is known, also not that all is
+// well.
 type gpuHealth struct {
 	gpus   map[string][]healthUnit // by gpuKey: its unit, or its MIG instances'
 	at     map[int]string          // gpuKey by the driver's index
@@ -67,14 +69,16 @@ func gpuKey(uuid string, index int) string {
 }
 
 func newGPUHealth(devices []gpu.Device, units []unit, policy string, share float64, log *slog.Logger) *gpuHealth {
-	h := &gpuHealth{gpus: map[string][]healthUnit{}, at: map[int]string{}, policy: policy, share: share, log: log, faults: map[string]model.UnitTell{},
-		wake: make(chan struct{}, 1)}
+	h := &gpuHealth{gpus: map[string][]healthUnit{}, at: map[int]string{}, policy: policy, share: share, log: log,
+		faults: map[string]model.UnitTell{},
+		wake:   make(chan struct{}, 1)}
 	for i := range devices {
 		d := &devices[i]
 		key := gpuKey(d.UUID, d.Index)
 		h.at[d.Index] = key
 		for _, u := range units {
-			if detectable(u.name) && u.index >= 0 && (u.uuid != "" && u.uuid == d.UUID || u.seen == d.Index+1 || d.Path != "" && slices.Contains(u.files, d.Path)) {
+			if detectable(u.name) && u.index >= 0 && (u.uuid != "" && u.uuid == d.UUID || u.seen == d.Index+1 ||
+				d.Path != "" && slices.Contains(u.files, d.Path)) {
 				h.gpus[key] = append(h.gpus[key], healthUnit{jobenv.Unit{Resource: u.name, Index: u.index}, u.uuid})
 			}
 		}
@@ -151,7 +155,8 @@ func (h *gpuHealth) round(r gpuRound) {
 			if u.uuid != g.UUID && own[u.uuid] != nil {
 				used = own[u.uuid]
 			}
-			if mem := h.heldMiB(used, u.Unit, stayed[u.Unit]); u.Resource == model.GPUName && mem > 0 && (u.uuid == "" || u.uuid == used.UUID) {
+			if mem := h.heldMiB(used, u.Unit, stayed[u.Unit]); u.Resource == model.GPUName && mem > 0 &&
+				(u.uuid == "" || u.uuid == used.UUID) {
 				held = append(held, model.GPUHeld{Index: int32(u.Index), MemMiB: mem})
 			}
 			who, again := h.foreign(used, u.Unit), before[u.Unit]
@@ -230,7 +235,8 @@ func (h *gpuHealth) changed() <-chan struct{} {
 	return h.wake
 }
 
-// fatal gives the words of what makes a GPU unfit for work, or "", and whether work that it has may go on (model.OutSpent).
+// fatal gives the words of what makes a GPU unfit for work, or "", and whether work that it has may go on
+// (model.OutSpent).
 func fatal(g *gpu.Reading) (text string, kind model.OutKind) {
 	for i := len(g.Faults) - 1; i >= 0; i-- {
 		f := &g.Faults[i]
@@ -261,8 +267,8 @@ func faultText(f *gpu.Fault) string {
 // anonymous stands for processes that the driver doesn't name.
 const anonymous = "?"
 
-// foreign says who uses a GPU and is no job, or "". Where the driver names no processes, memory in use counts that no job has. The words
-// are the same from round to round as long as the same process is there.
+// foreign says who uses a GPU and is no job, or "". Where the driver names no processes, memory in use counts that no
+// job has. The words are the same from round to round as long as the same process is there.
 func (h *gpuHealth) foreign(g *gpu.Reading, unit jobenv.Unit) string {
 	if h.policy == foreignIgnore || g.Lost {
 		return ""
@@ -353,7 +359,8 @@ func (n *Noded) watchHealth() {
 		return
 	}
 	r := n.configured()
-	n.gpuHealth = newGPUHealth(n.inv.devices, ruleUnits(&n.opts, n.inv), n.foreignPolicy(r), float64(r.GPUForeignPct), n.log)
+	n.gpuHealth = newGPUHealth(n.inv.devices, ruleUnits(&n.opts, n.inv), n.foreignPolicy(r),
+		float64(r.GPUForeignPct), n.log)
 	n.gpuHealth.ours, n.gpuHealth.free = n.groups.root.Contains, n.sampler.free
 	n.gpuHealth.broken = n.recoverGPU
 	n.gpuHealth.begin(n.inv.devices, n.now())

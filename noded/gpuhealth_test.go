@@ -16,15 +16,19 @@ import (
 // TestGPUHealth: what a node says of its GPUs, round by round.
 func TestGPUHealth(t *testing.T) {
 	me := os.Getpid()
-	devices := []gpu.Device{{UUID: "A", Index: 0, Path: "/x/nvidia0"}, {UUID: "B", Index: 1, Path: "/x/nvidia1"}, {UUID: "C", Index: 2, Path: "/x/nvidia2"}}
+	devices := []gpu.Device{{UUID: "A", Index: 0, Path: "/x/nvidia0"}, {UUID: "B", Index: 1, Path: "/x/nvidia1"},
+		{UUID: "C", Index: 2, Path: "/x/nvidia2"}}
 	// Numbered otherwise than the driver does, and C is cut into two instances.
 	units := []unit{{name: "gpu", index: 1, files: []string{"/x/nvidia0"}}, {name: "gpu", index: 0, seen: 2},
-		{name: "gpu", index: 2, files: []string{"/x/nvidia2", "/x/cap1"}, uuid: "MIG-1"}, {name: "gpu", index: 3, files: []string{"/x/nvidia2", "/x/cap2"}, uuid: "MIG-2"},
+		{name: "gpu", index: 2, files: []string{"/x/nvidia2", "/x/cap1"}, uuid: "MIG-1"},
+		{name: "gpu", index: 3, files: []string{"/x/nvidia2", "/x/cap2"}, uuid: "MIG-2"},
 		{name: "shard", index: 0, files: []string{"/x/nvidia0"}}}
 	used := func(mem int64) gpu.Reading {
 		return gpu.Reading{UUID: "A", MemTotalMiB: 100, MemUsedMiB: mem, Processes: []gpu.Process{{PID: me, MemMiB: mem}}}
 	}
-	broken := gpu.Reading{UUID: "C", Lost: true, Faults: []gpu.Fault{{Kind: gpu.FaultXID, Code: 13, Text: "user's"}, {Kind: gpu.FaultXID, Code: 79, Text: "fallen off\nthe bus", Fatal: true}}}
+	broken := gpu.Reading{UUID: "C", Lost: true,
+		Faults: []gpu.Fault{{Kind: gpu.FaultXID, Code: 13, Text: "user's"},
+			{Kind: gpu.FaultXID, Code: 79, Text: "fallen off\nthe bus", Fatal: true}}}
 	for name, tc := range map[string]struct {
 		policy string
 		mine   bool // the process is a job's
@@ -32,23 +36,44 @@ func TestGPUHealth(t *testing.T) {
 		rounds [][]gpu.Reading
 		want   []string
 	}{
-		"well":               {rounds: [][]gpu.Reading{{{UUID: "A"}, {UUID: "B"}, {UUID: "D"}}}},
-		"another's":          {rounds: [][]gpu.Reading{{used(30)}}, want: []string{"1 in use by process"}},
-		"too little":         {rounds: [][]gpu.Reading{{used(19)}}},
-		"no size":            {rounds: [][]gpu.Reading{{used(-1)}}, want: []string{"1 in use by process"}},
-		"a job's":            {mine: true, rounds: [][]gpu.Reading{{used(30)}}},
-		"ignored":            {policy: foreignIgnore, rounds: [][]gpu.Reading{{used(30)}}},
-		"drained":            {policy: foreignDrain, rounds: [][]gpu.Reading{{used(30)}}, want: []string{"1 fault in use by process"}},
-		"over again":         {rounds: [][]gpu.Reading{{used(30)}, {used(0)}}},
-		"nobody named":       {rounds: [][]gpu.Reading{{{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}, {{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}}, want: []string{"0 more than 20 % of its memory is in use, and no job has it"}},
-		"for a moment":       {rounds: [][]gpu.Reading{{{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}}},
-		"nobody named, jobs": {busy: true, rounds: [][]gpu.Reading{{{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}, {{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}}},
-		"no UUID":            {rounds: [][]gpu.Reading{{{UUID: "", Index: 1, Lost: true, Faults: []gpu.Fault{{Kind: gpu.FaultLost, Text: "gone", Fatal: true}}}}}, want: []string{"0 fault gone"}},
-		"an instance's own":  {rounds: [][]gpu.Reading{{{UUID: "C", MemTotalMiB: 100, Processes: []gpu.Process{{PID: me, MemMiB: 50}}}, {UUID: "MIG-1", Index: 2, MemTotalMiB: 50}, {UUID: "MIG-2", Index: 2, MemUsedMiB: 50, MemTotalMiB: 50, Processes: []gpu.Process{{PID: me, MemMiB: 50}}}}}, want: []string{"3 in use by process"}},
-		"to be reset":        {rounds: [][]gpu.Reading{{{UUID: "B", Faults: []gpu.Fault{{Kind: gpu.FaultRecovery, Code: 4, Text: "when its work has ended"}, {Kind: gpu.FaultXID, Code: 13}}}}}, want: []string{"0 spent when its work has ended"}},
-		"to be reset now":    {rounds: [][]gpu.Reading{{{UUID: "B", Faults: []gpu.Fault{{Kind: gpu.FaultRecovery, Code: 4}, {Kind: gpu.FaultXID, Code: 79, Fatal: true}}}}}, want: []string{"0 fault XID 79"}},
-		"broken":             {rounds: [][]gpu.Reading{{broken}}, want: []string{"2 fault XID 79: fallen off the bus", "3 fault XID 79: fallen off the bus"}},
-		"broken stays":       {rounds: [][]gpu.Reading{{broken}, {{UUID: "C"}}}, want: []string{"2 fault XID 79: fallen off the bus", "3 fault XID 79: fallen off the bus"}},
+		"well":       {rounds: [][]gpu.Reading{{{UUID: "A"}, {UUID: "B"}, {UUID: "D"}}}},
+		"another's":  {rounds: [][]gpu.Reading{{used(30)}}, want: []string{"1 in use by process"}},
+		"too little": {rounds: [][]gpu.Reading{{used(19)}}},
+		"no size":    {rounds: [][]gpu.Reading{{used(-1)}}, want: []string{"1 in use by process"}},
+		"a job's":    {mine: true, rounds: [][]gpu.Reading{{used(30)}}},
+		"ignored":    {policy: foreignIgnore, rounds: [][]gpu.Reading{{used(30)}}},
+		"drained": {policy: foreignDrain, rounds: [][]gpu.Reading{{used(30)}},
+			want: []string{"1 fault in use by process"}},
+		"over again": {rounds: [][]gpu.Reading{{used(30)}, {used(0)}}},
+		"nobody named": {
+			rounds: [][]gpu.Reading{{{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}},
+				{{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}},
+			want: []string{"0 more than 20 % of its memory is in use, and no job has it"}},
+		"for a moment": {rounds: [][]gpu.Reading{{{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}}},
+		"nobody named, jobs": {busy: true,
+			rounds: [][]gpu.Reading{{{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}},
+				{{UUID: "B", MemTotalMiB: 100, MemUsedMiB: 20}}}},
+		"no UUID": {
+			rounds: [][]gpu.Reading{
+				{{UUID: "", Index: 1, Lost: true, Faults: []gpu.Fault{{Kind: gpu.FaultLost, Text: "gone", Fatal: true}}}}},
+			want: []string{"0 fault gone"}},
+		"an instance's own": {
+			rounds: [][]gpu.Reading{{{UUID: "C", MemTotalMiB: 100, Processes: []gpu.Process{{PID: me, MemMiB: 50}}},
+				{UUID: "MIG-1", Index: 2, MemTotalMiB: 50},
+				{UUID: "MIG-2", Index: 2, MemUsedMiB: 50, MemTotalMiB: 50, Processes: []gpu.Process{{PID: me, MemMiB: 50}}}}},
+			want: []string{"3 in use by process"}},
+		"to be reset": {
+			rounds: [][]gpu.Reading{
+				{{UUID: "B", Faults: []gpu.Fault{{Kind: gpu.FaultRecovery, Code: 4, Text: "when its work has ended"},
+					{Kind: gpu.FaultXID, Code: 13}}}}}, want: []string{"0 spent when its work has ended"}},
+		"to be reset now": {
+			rounds: [][]gpu.Reading{
+				{{UUID: "B", Faults: []gpu.Fault{{Kind: gpu.FaultRecovery, Code: 4},
+					{Kind: gpu.FaultXID, Code: 79, Fatal: true}}}}}, want: []string{"0 fault XID 79"}},
+		"broken": {rounds: [][]gpu.Reading{{broken}},
+			want: []string{"2 fault XID 79: fallen off the bus", "3 fault XID 79: fallen off the bus"}},
+		"broken stays": {rounds: [][]gpu.Reading{{broken}, {{UUID: "C"}}},
+			want: []string{"2 fault XID 79: fallen off the bus", "3 fault XID 79: fallen off the bus"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			policy := tc.policy
@@ -96,7 +121,8 @@ func TestGPUHealthWakes(t *testing.T) {
 			return false
 		}
 	}
-	full := gpu.Reading{UUID: "A", MemTotalMiB: 100, MemUsedMiB: 50, Processes: []gpu.Process{{PID: os.Getpid(), MemMiB: 50}}}
+	full := gpu.Reading{UUID: "A", MemTotalMiB: 100, MemUsedMiB: 50,
+		Processes: []gpu.Process{{PID: os.Getpid(), MemMiB: 50}}}
 	for i, step := range []struct {
 		round gpuRound
 		news  bool
@@ -117,7 +143,8 @@ func TestGPUHealthWakes(t *testing.T) {
 	broken := []gpu.Device{{UUID: "A", Fault: "gone"}, {Index: 1}}
 	h = newGPUHealth(broken, nil, foreignAvoid, 20, slog.New(slog.DiscardHandler))
 	h.begin(broken, time.UnixMilli(7))
-	if tells, _, known := h.account(); !known || len(tells) != 1 || tells[0] != (model.UnitTell{Name: "gpu", Kind: model.OutFault, Text: "gone", Stamp: 7}) {
+	if tells, _, known := h.account(); !known || len(tells) != 1 ||
+		tells[0] != (model.UnitTell{Name: "gpu", Kind: model.OutFault, Text: "gone", Stamp: 7}) {
 		t.Errorf("%+v %v", tells, known)
 	}
 	h = newGPUHealth(broken[1:], nil, foreignAvoid, 20, slog.New(slog.DiscardHandler))

@@ -52,7 +52,8 @@ func (t *troubles) of(g *gpu.Reading) unitTrouble {
 // maxFault bounds a fault's text in a heartbeat, bytes.
 const maxFault = 120
 
-// unitReadings gives the last round by unit. Of an instance, what only the whole GPU has (temperature, power, faults) is the GPU's.
+// unitReadings gives the last round by unit. Of an instance, what only the whole GPU has (temperature, power, faults)
+// is the GPU's.
 func (n *Noded) unitReadings() []proto.UnitReading {
 	round := n.gpus.last()
 	if len(round.Readings) == 0 {
@@ -69,9 +70,11 @@ func (n *Noded) unitReadings() []proto.UnitReading {
 			continue
 		}
 		t := n.troubles.of(r)
-		x := proto.UnitReading{Name: u.Name, Index: u.Index, UtilPct: int32(r.UtilPct), MemUtilPct: int32(r.MemUtilPct), MemUsedMiB: r.MemUsedMiB,
-			MemTotalMiB: r.MemTotalMiB, TempC: int32(r.TempC), PowerMilliW: r.PowerMilliW, XID: int32(t.xid), Fault: t.fault[:min(len(t.fault), maxFault)],
-			Lost: r.Lost, Processes: int32(len(r.Processes))}
+		x := proto.UnitReading{Name: u.Name, Index: u.Index, UtilPct: int32(r.UtilPct), MemUtilPct: int32(r.MemUtilPct),
+			MemUsedMiB:  r.MemUsedMiB,
+			MemTotalMiB: r.MemTotalMiB, TempC: int32(r.TempC), PowerMilliW: r.PowerMilliW, XID: int32(t.xid),
+			Fault: t.fault[:min(len(t.fault), maxFault)],
+			Lost:  r.Lost, Processes: int32(len(r.Processes))}
 		if u.inst != nil {
 			x.UtilPct, x.MemUtilPct, x.MemUsedMiB, x.MemTotalMiB, x.Processes = -1, -1, -1, u.MemMiB, 0
 			if own := readingOf(round.Readings, u.UUID, -1); own != nil {

@@ -12,8 +12,8 @@ import (
 // recoverTimeout is how long GpuRecoverProgram may take: a reset, or a reload of the driver.
 const recoverTimeout = 10 * time.Minute
 
-// recoverGPU has GpuRecoverProgram look after a GPU that has just broken. It is out of service by then, and stays so until somebody
-// resumes it: the program itself, if it could help.
+// recoverGPU has GpuRecoverProgram look after a GPU that has just broken. It is out of service by then, and stays so
+// until somebody resumes it: the program itself, if it could help.
 func (n *Noded) recoverGPU(g *gpu.Reading, units []healthUnit, fault string) {
 	program := n.configured().GPURecover
 	if program == "" {
@@ -23,7 +23,8 @@ func (n *Noded) recoverGPU(g *gpu.Reading, units []healthUnit, fault string) {
 	for i, u := range units {
 		names[i] = fmt.Sprintf("%s:%d", u.Resource, u.Index)
 	}
-	env := []string{fmt.Sprintf("GBATCH_GPU_INDEX=%d", g.Index), "GBATCH_GPU_UUID=" + g.UUID, "GBATCH_GPU_FAULT=" + oneLine(fault),
+	env := []string{fmt.Sprintf("GBATCH_GPU_INDEX=%d", g.Index), "GBATCH_GPU_UUID=" + g.UUID,
+		"GBATCH_GPU_FAULT=" + oneLine(fault),
 		"GBATCH_GPU_GRES=" + strings.Join(names, " "), "SLURM_SCRIPT_CONTEXT=gpu_recover"}
 	n.stops.do(func(ctx context.Context) {
 		out, err := n.runLocal(ctx, program, recoverTimeout, env)

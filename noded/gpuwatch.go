@@ -10,8 +10,8 @@ import (
 	"gbatch/noded/gpu"
 )
 
-// gpuwatch.go reads the node's GPUs for everyone who has to know how they are: one watcher, and subscribers that get each
-// round.
+// gpuwatch.go reads the node's GPUs for everyone who has to know how they are: one watcher, and subscribers that get
+// each round.
 
 const (
 	gpuWatchEvery = 5 * time.Second // between rounds; what the driver reports by itself comes at once
@@ -134,8 +134,8 @@ func (w *gpuWatch) run(ctx context.Context) {
 	}
 }
 
-// pause ends the readings until resume is called: the driver changes a GPU only when nobody has it open. It fails when ctx ends
-// before the watcher has stopped.
+// pause ends the readings until resume is called: the driver changes a GPU only when nobody has it open. It fails
+// when ctx ends before the watcher has stopped.
 func (w *gpuWatch) pause(ctx context.Context) (resume func(), err error) {
 	if w.source == nil {
 		return func() {}, nil

@@ -27,7 +27,8 @@ func TestGPUWatch(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
 	go func() { w.run(ctx); close(ended) }()
-	if r := <-rounds; r.Err != nil || len(r.Readings) != 1 || r.Readings[0].UUID != "GPU-1" || len(w.last().Readings) != 1 {
+	if r := <-rounds; r.Err != nil || len(r.Readings) != 1 || r.Readings[0].UUID != "GPU-1" ||
+		len(w.last().Readings) != 1 {
 		t.Errorf("%+v", r)
 	}
 	stop()

@@ -20,8 +20,8 @@ import (
 )
 
 // groups.go gives every attempt its control group: limits as the configuration and the allocation say, and when it is
-// over the end of what is left in it, what it used, and its removal. Where control groups can't be used, gshim finds what
-// a job left behind, and cores are pinned by affinity.
+// over the end of what is left in it, what it used, and its removal. Where control groups can't be used, gshim finds
+// what a job left behind, and cores are pinned by affinity.
 
 // firstKill is how long a worker waits for processes to die before others take the waiting over.
 const firstKill = 250 * time.Millisecond
@@ -66,7 +66,8 @@ func (g *groups) keep(def *model.NodeDef) {
 
 // openGroups prepares the place of this gnoded's groups.
 func openGroups(n *Noded) (*groups, error) {
-	g := &groups{cpus: n.inv.cpus, mem: n.inv.hw.MemMiB, virt: n.opts.Virtual, claims: int(n.inv.hw.CPUs), open: map[proto.Attempt]*cgroup.Group{}}
+	g := &groups{cpus: n.inv.cpus, mem: n.inv.hw.MemMiB, virt: n.opts.Virtual, claims: int(n.inv.hw.CPUs),
+		open: map[proto.Attempt]*cgroup.Group{}}
 	if n.opts.Config != nil {
 		g.conf = n.opts.Config.Cgroup
 	}
@@ -174,8 +175,8 @@ func (g *groups) limits(here *model.NodeAlloc) cgroup.Limits {
 	return l
 }
 
-// memory gives the limits of memory and of swap beside it, bytes, for so much memory allocated, MiB; 0 where the cluster
-// doesn't allocate memory: then the job is held to its share of the node's.
+// memory gives the limits of memory and of swap beside it, bytes, for so much memory allocated, MiB; 0 where the
+// cluster doesn't allocate memory: then the job is held to its share of the node's.
 func (g *groups) memory(alloc int64) (mem, swap int64) {
 	const mib = 1 << 20
 	c, node, kept := &g.conf, g.mem, int64(0)
@@ -210,8 +211,8 @@ func percent(alloc int64, of, most float64, node int64) float64 {
 	return math.Ceil(want)
 }
 
-// machineCPUs translates an allocation's CPUs into the machine's; nil is no limit: the job has all of them, or the node is
-// a virtual one that claims more than there are, so that its numbers mean nothing here.
+// machineCPUs translates an allocation's CPUs into the machine's; nil is no limit: the job has all of them, or the
+// node is a virtual one that claims more than there are, so that its numbers mean nothing here.
 func (g *groups) machineCPUs(alloc model.Bits) []int {
 	if g.claims > len(g.cpus) {
 		return nil
@@ -311,7 +312,8 @@ func (g *groups) removeEmpty(ctx context.Context, group *cgroup.Group) error {
 // use reads what a group has used.
 func (g *groups) use(group *cgroup.Group) usage {
 	u, err := group.Usage()
-	use := usage{known: err == nil, userMS: u.UserCPU.Milliseconds(), sysMS: u.SysCPU.Milliseconds(), peakKB: u.MemPeakBytes >> 10, oomKills: u.OOMKills}
+	use := usage{known: err == nil, userMS: u.UserCPU.Milliseconds(), sysMS: u.SysCPU.Milliseconds(),
+		peakKB: u.MemPeakBytes >> 10, oomKills: u.OOMKills}
 	if use.oomKills > 0 {
 		if limit, err := group.MemLimit(); err == nil { // else the sentence does without
 			use.limitKB = limit >> 10
@@ -333,7 +335,8 @@ func (g *groups) killByShim(ctx context.Context, c *clearing) error {
 	if c.ended == nil && c.began == 0 || c.ended != nil && c.ended.Kind != shim.Exited {
 		return nil // it never ran
 	}
-	if _, err := g.link.signal(ctx, shimKey(c.key), unix.SIGKILL, shim.Tree); err != nil && !errors.Is(err, shim.ErrUnknown) {
+	if _, err := g.link.signal(ctx, shimKey(c.key), unix.SIGKILL, shim.Tree); err != nil &&
+		!errors.Is(err, shim.ErrUnknown) {
 		return err
 	}
 	return nil
@@ -382,8 +385,8 @@ func (g *groups) remove(key proto.Attempt) error {
 	return nil
 }
 
-// sweep ends and removes groups that were there when gnoded started and that no attempt in keep has: the spool was lost,
-// and gshim with it. It gives what could not be removed.
+// sweep ends and removes groups that were there when gnoded started and that no attempt in keep has: the spool was
+// lost, and gshim with it. It gives what could not be removed.
 func (g *groups) sweep(ctx context.Context, keep []proto.Attempt) error {
 	mine := make(map[string]bool, len(keep))
 	for _, key := range keep {

@@ -28,7 +28,8 @@ func confOf(t testing.TB, node, gresConf, cgroupConf string) *conf.Config {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range map[string]string{
-		conf.MainFile:   "ClusterName=test\nSlurmctldHost=c1\nGresTypes=gpu,npu,nic\nNodeName=n1 CPUs=2 RealMemory=4000 " + node + "\nPartitionName=main Nodes=n1\n",
+		conf.MainFile: "ClusterName=test\nSlurmctldHost=c1\nGresTypes=gpu,npu,nic\nNodeName=n1 CPUs=2 RealMemory=4000 " +
+			node + "\nPartitionName=main Nodes=n1\n",
 		conf.CgroupFile: cgroupConf,
 		conf.GresFile:   gresConf,
 	} {
@@ -58,7 +59,8 @@ func TestJobsStayInTheirCPUs(t *testing.T) {
 	if len(cpus) < 2 {
 		t.Skip("needs two CPUs")
 	}
-	l := c.job(1, "grep Cpus_allowed_list /proc/self/status", func(l *proto.Launch) { l.Alloc.Nodes[0].CPUs = model.Bits(nil).With(1) })
+	l := c.job(1, "grep Cpus_allowed_list /proc/self/status",
+		func(l *proto.Launch) { l.Alloc.Nodes[0].CPUs = model.Bits(nil).With(1) })
 	c.run(l)
 	if out := c.output(l); strings.TrimSpace(strings.TrimPrefix(out, "Cpus_allowed_list:")) != fmt.Sprint(cpus[1]) {
 		t.Errorf("CPU 1 of the node is the machine's %d; the job had %q", cpus[1], out)
@@ -68,12 +70,14 @@ func TestJobsStayInTheirCPUs(t *testing.T) {
 func TestOutOfMemory(t *testing.T) {
 	needGroups(t, func(f cgroup.Features) bool { return f.Memory })
 	c := constrained(t, "ConstrainRAMSpace=yes\nConstrainSwapSpace=yes\n")
-	l := c.job(1, `echo begin; dd if=/dev/zero of=/dev/null bs=200M count=1; echo "rc $?"`, func(l *proto.Launch) { l.Alloc.Nodes[0].MemMiB = 40 })
+	l := c.job(1, `echo begin; dd if=/dev/zero of=/dev/null bs=200M count=1; echo "rc $?"`,
+		func(l *proto.Launch) { l.Alloc.Nodes[0].MemMiB = 40 })
 	r := c.run(l)
 	if !r.Exit.OOM {
 		t.Errorf("%+v", r.Exit)
 	}
-	if out := c.output(l); !strings.Contains(out, "slurmstepd: error: Detected 1 oom_kill event in StepId=1.batch. Some of the step tasks have been OOM Killed.\n") {
+	if out := c.output(l); !strings.Contains(out,
+		"slurmstepd: error: Detected 1 oom_kill event in StepId=1.batch. Some of the step tasks have been OOM Killed.\n") {
 		t.Errorf("output %q", out)
 	}
 	if r.Exit.MaxRSSKB < 30<<10 || r.Exit.MaxRSSKB > 41<<10 {
@@ -121,7 +125,8 @@ func TestForgottenGroups(t *testing.T) {
 	})
 }
 
-// A step's tasks are born into a part of what the job has, on a node that runs the job's script and on one that doesn't.
+// A step's tasks are born into a part of what the job has, on a node that runs the job's script and on one that
+// doesn't.
 func TestStepGroup(t *testing.T) {
 	needGroups(t, func(f cgroup.Features) bool { return f.Track && f.CPUs && f.Memory })
 	c := constrained(t, "ConstrainCores=yes\nConstrainRAMSpace=yes\n")
@@ -182,20 +187,28 @@ func joined(in shim.Cgroup, text string) *exec.Cmd {
 }
 
 func TestLimits(t *testing.T) {
-	g := &groups{cpus: []int{0, 4, 1, 5}, mem: 1000, conf: conf.Cgroup{ConstrainCores: true, ConstrainRAMSpace: true, ConstrainSwapSpace: true,
-		AllowedRAMSpacePct: 150, MaxRAMPercent: 80, AllowedSwapSpacePct: 10, MaxSwapPercent: 100, MinRAMSpaceMiB: 30, MemorySwappiness: -1}}
+	g := &groups{cpus: []int{0, 4, 1, 5}, mem: 1000,
+		conf: conf.Cgroup{ConstrainCores: true, ConstrainRAMSpace: true, ConstrainSwapSpace: true,
+			AllowedRAMSpacePct: 150, MaxRAMPercent: 80, AllowedSwapSpacePct: 10, MaxSwapPercent: 100, MinRAMSpaceMiB: 30,
+			MemorySwappiness: -1}}
 	const mib = 1 << 20
 	for _, tc := range []struct {
 		name string
 		here model.NodeAlloc
 		want cgroup.Limits
 	}{
-		{"half of the cores", model.NodeAlloc{CPUs: model.UpTo(2), MemMiB: 100}, cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 150 * mib, SwapBytes: 10 * mib}},
-		{"all of the cores: no limit", model.NodeAlloc{CPUs: model.UpTo(4), MemMiB: 100}, cgroup.Limits{MemBytes: 150 * mib, SwapBytes: 10 * mib}},
-		{"cores that are not here", model.NodeAlloc{CPUs: model.UpTo(9).Minus(model.UpTo(4)), MemMiB: 100}, cgroup.Limits{MemBytes: 150 * mib, SwapBytes: 10 * mib}},
-		{"no more than the node's share", model.NodeAlloc{CPUs: model.UpTo(1), MemMiB: 900}, cgroup.Limits{CPUs: []int{0}, MemBytes: 800 * mib, SwapBytes: 90 * mib}},
-		{"at least the minimum", model.NodeAlloc{CPUs: model.UpTo(1), MemMiB: 1}, cgroup.Limits{CPUs: []int{0}, MemBytes: 30 * mib, SwapBytes: 1 * mib}},
-		{"no memory allocated: the node's share", model.NodeAlloc{CPUs: model.UpTo(1)}, cgroup.Limits{CPUs: []int{0}, MemBytes: 800 * mib, SwapBytes: 1000 * mib}},
+		{"half of the cores", model.NodeAlloc{CPUs: model.UpTo(2), MemMiB: 100},
+			cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 150 * mib, SwapBytes: 10 * mib}},
+		{"all of the cores: no limit", model.NodeAlloc{CPUs: model.UpTo(4), MemMiB: 100},
+			cgroup.Limits{MemBytes: 150 * mib, SwapBytes: 10 * mib}},
+		{"cores that are not here", model.NodeAlloc{CPUs: model.UpTo(9).Minus(model.UpTo(4)), MemMiB: 100},
+			cgroup.Limits{MemBytes: 150 * mib, SwapBytes: 10 * mib}},
+		{"no more than the node's share", model.NodeAlloc{CPUs: model.UpTo(1), MemMiB: 900},
+			cgroup.Limits{CPUs: []int{0}, MemBytes: 800 * mib, SwapBytes: 90 * mib}},
+		{"at least the minimum", model.NodeAlloc{CPUs: model.UpTo(1), MemMiB: 1},
+			cgroup.Limits{CPUs: []int{0}, MemBytes: 30 * mib, SwapBytes: 1 * mib}},
+		{"no memory allocated: the node's share", model.NodeAlloc{CPUs: model.UpTo(1)},
+			cgroup.Limits{CPUs: []int{0}, MemBytes: 800 * mib, SwapBytes: 1000 * mib}},
 	} {
 		if got := g.limits(&tc.here); !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
@@ -208,13 +221,21 @@ func TestLimits(t *testing.T) {
 		want   cgroup.Limits // of 2 of 4 CPUs and 100 MiB
 	}{
 		{"nothing constrained", func(c *conf.Cgroup) { *c = conf.Cgroup{} }, cgroup.Limits{SwapBytes: cgroup.Unlimited}},
-		{"cores only", func(c *conf.Cgroup) { c.ConstrainRAMSpace = false }, cgroup.Limits{CPUs: []int{0, 4}, SwapBytes: cgroup.Unlimited}},
-		{"no swap limit", func(c *conf.Cgroup) { c.ConstrainSwapSpace = false }, cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 150 * mib, SwapBytes: cgroup.Unlimited}},
-		{"swappiness goes with swap", func(c *conf.Cgroup) { c.MemorySwappiness = 60 }, cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 150 * mib, SwapBytes: 10 * mib, Swappy: &sixty}},
-		{"no swap", func(c *conf.Cgroup) { c.AllowedSwapSpacePct = 0 }, cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 150 * mib}},
-		{"swap at most", func(c *conf.Cgroup) { c.AllowedSwapSpacePct, c.MaxSwapPercent = 50, 2 }, cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 150 * mib, SwapBytes: 20 * mib}},
-		{"only swap constrained: one limit for both", func(c *conf.Cgroup) { c.AllowedRAMSpacePct, c.RAMFollowsSwap = 100, true }, cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 110 * mib}},
-		{"less than allocated", func(c *conf.Cgroup) { c.AllowedRAMSpacePct = 50.5 }, cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 51 * mib, SwapBytes: 10 * mib}},
+		{"cores only", func(c *conf.Cgroup) { c.ConstrainRAMSpace = false },
+			cgroup.Limits{CPUs: []int{0, 4}, SwapBytes: cgroup.Unlimited}},
+		{"no swap limit", func(c *conf.Cgroup) { c.ConstrainSwapSpace = false },
+			cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 150 * mib, SwapBytes: cgroup.Unlimited}},
+		{"swappiness goes with swap", func(c *conf.Cgroup) { c.MemorySwappiness = 60 },
+			cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 150 * mib, SwapBytes: 10 * mib, Swappy: &sixty}},
+		{"no swap", func(c *conf.Cgroup) { c.AllowedSwapSpacePct = 0 },
+			cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 150 * mib}},
+		{"swap at most", func(c *conf.Cgroup) { c.AllowedSwapSpacePct, c.MaxSwapPercent = 50, 2 },
+			cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 150 * mib, SwapBytes: 20 * mib}},
+		{"only swap constrained: one limit for both",
+			func(c *conf.Cgroup) { c.AllowedRAMSpacePct, c.RAMFollowsSwap = 100, true },
+			cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 110 * mib}},
+		{"less than allocated", func(c *conf.Cgroup) { c.AllowedRAMSpacePct = 50.5 },
+			cgroup.Limits{CPUs: []int{0, 4}, MemBytes: 51 * mib, SwapBytes: 10 * mib}},
 	} {
 		one := &groups{cpus: g.cpus, mem: g.mem, conf: g.conf}
 		tc.change(&one.conf)

@@ -45,8 +45,8 @@ func (m machine) read(path string) (string, error) {
 
 // cpus reads the online CPUs and how they lie in sockets, cores and threads. order lists them so that the threads of a
 // core and the cores of a socket are neighbours: the i-th of them is CPU i of the node, as allocations count. Uneven
-// machines (hybrid cores, offline threads) are described by the whole numbers that keep CPUs right: one thread per core.
-// usable leaves out CPUs that this process may not run on, such as those that a container does not have.
+// machines (hybrid cores, offline threads) are described by the whole numbers that keep CPUs right: one thread per
+// core. usable leaves out CPUs that this process may not run on, such as those that a container does not have.
 func (m machine) cpus(usable func(cpu int) bool) (order []int, hw proto.Hardware, err error) {
 	const dir = "sys/devices/system/cpu"
 	text, err := m.read(dir + "/online")

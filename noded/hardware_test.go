@@ -55,9 +55,12 @@ func TestCPUs(t *testing.T) {
 	}{
 		{"two sockets, two threads, threads numbered last", "0-7", seq(8), func(c int) (int, int) { return c / 2 % 2, c % 2 },
 			proto.Hardware{CPUs: 8, Sockets: 2, Cores: 2, Threads: 2}, []int{0, 4, 1, 5, 2, 6, 3, 7}},
-		{"one socket without threads", "0-3", seq(4), func(c int) (int, int) { return 0, c }, proto.Hardware{CPUs: 4, Sockets: 1, Cores: 4, Threads: 1}, seq(4)},
-		{"hybrid: two cores with threads, two without", "0-5", seq(6), func(c int) (int, int) { return 0, max(c-2, c/2) }, proto.Hardware{CPUs: 6, Sockets: 1, Cores: 6, Threads: 1}, nil},
-		{"one offline", "0,2-3", []int{0, 2, 3}, func(c int) (int, int) { return 0, c }, proto.Hardware{CPUs: 3, Sockets: 1, Cores: 3, Threads: 1}, []int{0, 2, 3}},
+		{"one socket without threads", "0-3", seq(4), func(c int) (int, int) { return 0, c },
+			proto.Hardware{CPUs: 4, Sockets: 1, Cores: 4, Threads: 1}, seq(4)},
+		{"hybrid: two cores with threads, two without", "0-5", seq(6), func(c int) (int, int) { return 0, max(c-2, c/2) },
+			proto.Hardware{CPUs: 6, Sockets: 1, Cores: 6, Threads: 1}, nil},
+		{"one offline", "0,2-3", []int{0, 2, 3}, func(c int) (int, int) { return 0, c },
+			proto.Hardware{CPUs: 3, Sockets: 1, Cores: 3, Threads: 1}, []int{0, 2, 3}},
 		{"no topology", "0-1", nil, nil, proto.Hardware{CPUs: 2, Sockets: 1, Cores: 2, Threads: 1}, []int{0, 1}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -93,7 +96,8 @@ func TestMemoryLoadBoot(t *testing.T) {
 	if id != "11111111-2222-3333-4444-555555555555" || at != 1763718160000 || err != nil {
 		t.Error(id, at, err)
 	}
-	for _, broken := range []struct{ file, text string }{{"proc/meminfo", "x"}, {"proc/meminfo", "MemTotal: x kB"}, {"proc/loadavg", "-1"}, {"proc/loadavg", ""}, {"proc/stat", "btime x"}, {"proc/stat", ""}} {
+	for _, broken := range []struct{ file, text string }{{"proc/meminfo", "x"}, {"proc/meminfo", "MemTotal: x kB"},
+		{"proc/loadavg", "-1"}, {"proc/loadavg", ""}, {"proc/stat", "btime x"}, {"proc/stat", ""}} {
 		m := fakeMachine(t, "0", nil, nil)
 		must(t, os.WriteFile(filepath.Join(m.root, broken.file), []byte(broken.text), 0o644))
 		_, _, e1 := m.memory()
@@ -111,7 +115,8 @@ func TestThisMachine(t *testing.T) {
 	inv, err := takeInventory(machine{root: "/"}, &o)
 	must(t, err)
 	h := inv.hw
-	if h.CPUs < 1 || h.Sockets*h.Cores*h.Threads != h.CPUs || h.MemMiB < 1 || h.TmpMiB < 1 || h.OS == "" || h.Arch == "" || inv.bootID == "" ||
+	if h.CPUs < 1 || h.Sockets*h.Cores*h.Threads != h.CPUs || h.MemMiB < 1 || h.TmpMiB < 1 || h.OS == "" || h.Arch == "" ||
+		inv.bootID == "" ||
 		inv.bootAt == 0 || len(inv.cpus) != int(h.CPUs) {
 		t.Errorf("%+v", inv)
 	}

@@ -14,8 +14,8 @@ import (
 )
 
 // health.go is what a node finds wrong with itself: its own checks, with every registration and heartbeat, and
-// HealthCheckProgram when the leader says that it is due. While it finds something the leader keeps the node drained, with
-// the sentence that it gives; once it finds nothing, the node takes jobs again.
+// HealthCheckProgram when the leader says that it is due. While it finds something the leader keeps the node drained,
+// with the sentence that it gives; once it finds nothing, the node takes jobs again.
 //
 // Whether the machine has the CPUs, memory and GPUs of the configuration the leader compares when the node registers.
 
@@ -69,7 +69,8 @@ func (h *health) check() string {
 	}
 	var st syscall.Statfs_t
 	if err := syscall.Statfs(h.n.opts.Spool, &st); err == nil && int64(st.Bavail)*st.Bsize < minSpool {
-		return fmt.Sprintf("spool %s has %d MiB left, %d are needed", h.n.opts.Spool, int64(st.Bavail)*st.Bsize>>20, minSpool>>20)
+		return fmt.Sprintf("spool %s has %d MiB left, %d are needed", h.n.opts.Spool, int64(st.Bavail)*st.Bsize>>20,
+			minSpool>>20)
 	}
 	return ""
 }
@@ -121,7 +122,8 @@ const maxProblem = 256
 
 // runLocal runs a program as gnoded's own child, with a fixed environment, and kills it and its process group at its
 // time limit. It gives the beginning of what it wrote.
-func (n *Noded) runLocal(parent context.Context, path string, limit time.Duration, env []string, args ...string) (string, error) {
+func (n *Noded) runLocal(parent context.Context, path string, limit time.Duration, env []string,
+	args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(parent, limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, path, args...)

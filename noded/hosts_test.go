@@ -9,8 +9,8 @@ import (
 	"gbatch/noded/cgroup"
 )
 
-// hosts_test.go shows gnoded on hosts that this one is not: in a mount namespace some hierarchies are taken away, or can't be
-// written.
+// hosts_test.go shows gnoded on hosts that this one is not: in a mount namespace some hierarchies are taken away, or
+// can't be written.
 
 const (
 	listMounts = `mounts() { awk -v kind="$1" '{ for (i = 7; i <= NF; i++) if ($i == "-") { if ($(i+1) == kind && (want == "" || index("," $(i+3) ",", want))) print $5; break } }' want="$2" /proc/self/mountinfo; }
@@ -29,7 +29,8 @@ func onHost(t *testing.T, change, tests string, env ...string) {
 	}
 	exe, err := os.Executable()
 	must(t, err)
-	cmd := exec.Command("unshare", "-m", "sh", "-c", listMounts+change+` || exit 1; exec "$0" -test.run "$1" -test.v`, exe, tests)
+	cmd := exec.Command("unshare", "-m", "sh", "-c", listMounts+change+` || exit 1; exec "$0" -test.run "$1" -test.v`,
+		exe, tests)
 	cmd.Env = append(os.Environ(), append(env, "NODED_TEST_BINARIES="+binaries)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil || strings.Contains(string(out), "--- SKIP") || !strings.Contains(string(out), "--- PASS") {
@@ -54,7 +55,8 @@ func needHybrid(t *testing.T) {
 
 func TestWithoutV2(t *testing.T) {
 	needHybrid(t)
-	onHost(t, noV2, "^(TestJobsOpenTheirDevicesOnly|TestDeviceRulesOutliveGnoded|TestStepsOpenTheirDevicesOnly|TestUsageAndLeftovers)$")
+	onHost(t, noV2, "^(TestJobsOpenTheirDevicesOnly|TestDeviceRulesOutliveGnoded|TestStepsOpenTheirDevicesOnly|"+
+		"TestUsageAndLeftovers)$")
 }
 
 // What a host does not let gnoded do is said in one sentence, once, and jobs run all the same.
@@ -83,7 +85,8 @@ func TestOneJobHere(t *testing.T) {
 		t.Skip("is run by TestHostsThatLackSomething")
 	}
 	dir := deviceDir(t, "nvidia0", "nvidia1", "nvidia2")
-	cfg := confOf(t, "Gres=gpu:3", "Name=gpu File="+dir+"/nvidia[0-2]", "ConstrainDevices=yes\nConstrainCores=yes\nConstrainRAMSpace=yes\n")
+	cfg := confOf(t, "Gres=gpu:3", "Name=gpu File="+dir+"/nvidia[0-2]",
+		"ConstrainDevices=yes\nConstrainCores=yes\nConstrainRAMSpace=yes\n")
 	c := newCluster(t, func(o *Options) { o.Config = cfg })
 	notes := c.ctl.waitNode(1).Hw.Notes
 	found := 0
@@ -96,7 +99,8 @@ func TestOneJobHere(t *testing.T) {
 	if note == "" && len(notes) != 0 || note != "" && found != 1 {
 		t.Errorf("notes %q, want one with %q", notes, note)
 	}
-	l := c.looking(1, dir+"/nvidia0 "+dir+"/nvidia1 "+dir+"/nvidia2", "printf \"$CUDA_VISIBLE_DEVICES:\"\n", gres("gpu", "", 2))
+	l := c.looking(1, dir+"/nvidia0 "+dir+"/nvidia1 "+dir+"/nvidia2", "printf \"$CUDA_VISIBLE_DEVICES:\"\n",
+		gres("gpu", "", 2))
 	c.run(l)
 	if got := strings.TrimSpace(c.output(l)); got != out {
 		t.Errorf("%q, want %q", got, out)

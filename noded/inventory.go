@@ -83,7 +83,8 @@ func (n *Noded) hello(ctx context.Context) (*proto.Hello, error) {
 	reply := make(chan answerFor, 1)
 	n.inbox.post(msgKnown{reply})
 	h := &proto.Hello{Node: n.opts.Name, Version: n.opts.Version, Hw: n.inv.hw, BootID: n.inv.bootID, BootAt: n.inv.bootAt,
-		UpSince: n.upSince, Instance: n.instance.Load(), Now: model.Time(n.now().UnixMilli()), Problem: n.health.look(), PeerPort: peerPort(n.peerLn)}
+		UpSince: n.upSince, Instance: n.instance.Load(), Now: model.Time(n.now().UnixMilli()), Problem: n.health.look(),
+		PeerPort: peerPort(n.peerLn)}
 	select {
 	case of := <-reply:
 		h.Known, h.Leaving = of.known, of.leaving

@@ -59,15 +59,24 @@ func TestExitCodes(t *testing.T) {
 		{name: "ok", script: "exit 0", ran: true},
 		{name: "code", script: "exit 7", code: 7, ran: true},
 		{name: "segv", script: "kill -SEGV $$", signal: 11, ran: true},
-		{name: "no output directory", script: "exit 0", change: func(l *proto.Launch) { l.Spec.StdOut = "/nonexistent/x.out" }, signal: 53, text: "/nonexistent/x.out"},
-		{name: "no input", script: "exit 0", change: func(l *proto.Launch) { l.Spec.StdIn = "/nonexistent/in" }, signal: 53, text: "/nonexistent/in"},
-		{name: "interpreter", change: func(l *proto.Launch) { l.Script = blob.Make([]byte("#!/nonexistent/interp\nx\n")) }, code: 2, text: "bad interpreter /nonexistent/interp"},
-		{name: "no script", change: func(l *proto.Launch) { l.Script = model.Blob{} }, kind: proto.ReportLaunchFailed, text: "script is empty"},
-		{name: "not this node", change: func(l *proto.Launch) { l.Alloc.Nodes[0].Node = "n2" }, kind: proto.ReportLaunchFailed, text: "not for node n1"},
-		{name: "no allocation", change: func(l *proto.Launch) { l.Alloc = nil }, kind: proto.ReportLaunchFailed, text: "incomplete"},
-		{name: "negative place", change: func(l *proto.Launch) { l.Node = -1 }, kind: proto.ReportLaunchFailed, text: "not for node n1"},
-		{name: "broken script", change: func(l *proto.Launch) { l.Script = model.Blob{Data: []byte("junk"), Packed: true} }, kind: proto.ReportLaunchFailed, text: "unpack"},
-		{name: "broken environment", change: func(l *proto.Launch) { l.Env = model.Blob{Data: []byte("junk"), Packed: true} }, kind: proto.ReportLaunchFailed, text: "environment"},
+		{name: "no output directory", script: "exit 0",
+			change: func(l *proto.Launch) { l.Spec.StdOut = "/nonexistent/x.out" }, signal: 53, text: "/nonexistent/x.out"},
+		{name: "no input", script: "exit 0", change: func(l *proto.Launch) { l.Spec.StdIn = "/nonexistent/in" }, signal: 53,
+			text: "/nonexistent/in"},
+		{name: "interpreter", change: func(l *proto.Launch) { l.Script = blob.Make([]byte("#!/nonexistent/interp\nx\n")) },
+			code: 2, text: "bad interpreter /nonexistent/interp"},
+		{name: "no script", change: func(l *proto.Launch) { l.Script = model.Blob{} }, kind: proto.ReportLaunchFailed,
+			text: "script is empty"},
+		{name: "not this node", change: func(l *proto.Launch) { l.Alloc.Nodes[0].Node = "n2" },
+			kind: proto.ReportLaunchFailed, text: "not for node n1"},
+		{name: "no allocation", change: func(l *proto.Launch) { l.Alloc = nil }, kind: proto.ReportLaunchFailed,
+			text: "incomplete"},
+		{name: "negative place", change: func(l *proto.Launch) { l.Node = -1 }, kind: proto.ReportLaunchFailed,
+			text: "not for node n1"},
+		{name: "broken script", change: func(l *proto.Launch) { l.Script = model.Blob{Data: []byte("junk"), Packed: true} },
+			kind: proto.ReportLaunchFailed, text: "unpack"},
+		{name: "broken environment", change: func(l *proto.Launch) { l.Env = model.Blob{Data: []byte("junk"), Packed: true} },
+			kind: proto.ReportLaunchFailed, text: "environment"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			l := c.job(100+i, tc.script)
@@ -102,7 +111,8 @@ func TestExecFailureIsInTheOutput(t *testing.T) {
 	c := newCluster(t)
 	l := c.job(1, "", func(l *proto.Launch) { l.Script = blob.Make([]byte("#!/nonexistent/interp\nx\n")) })
 	c.run(l)
-	if out := c.output(l); !strings.Contains(out, "slurmstepd: error: ") || !strings.Contains(out, "bad interpreter /nonexistent/interp") {
+	if out := c.output(l); !strings.Contains(out, "slurmstepd: error: ") ||
+		!strings.Contains(out, "bad interpreter /nonexistent/interp") {
 		t.Errorf("output %q", out)
 	}
 }
@@ -113,7 +123,8 @@ func TestWhatAScriptSees(t *testing.T) {
 	if err := os.WriteFile(in, []byte("from stdin\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	l := c.job(42, `echo "$SLURM_JOB_ID $SLURMD_NODENAME $GBATCH_CONF"; pwd; umask; echo "args:$1:$2"; cat; basename $0; ls -ld $0 | cut -c1-10; echo err >&2; touch made; ulimit -n`,
+	l := c.job(42, `echo "$SLURM_JOB_ID $SLURMD_NODENAME $GBATCH_CONF"; pwd; umask; echo "args:$1:$2"; cat; basename `+
+		`$0; ls -ld $0 | cut -c1-10; echo err >&2; touch made; ulimit -n`,
 		func(l *proto.Launch) {
 			l.Spec.Umask, l.Spec.Args, l.Spec.StdIn = 0o027, []string{"a b", "c"}, "in"
 			l.Spec.StdErr = "err-%j.txt"
@@ -140,7 +151,8 @@ func TestOutputFiles(t *testing.T) {
 	}{
 		{name: "default", want: "slurm-%d.out"},
 		{name: "default of an array", want: "slurm-77_5.out", change: func(l *proto.Launch) { l.ArrayID, l.Task = 77, 5 }},
-		{name: "symbols", pattern: "%A-%4a-%x-%N-%u-%n-%t-%%", want: "77-0005-job-n1-u-0-0-%", change: func(l *proto.Launch) { l.ArrayID, l.Task = 77, 5 }},
+		{name: "symbols", pattern: "%A-%4a-%x-%N-%u-%n-%t-%%", want: "77-0005-job-n1-u-0-0-%",
+			change: func(l *proto.Launch) { l.ArrayID, l.Task = 77, 5 }},
 		{name: "directory", pattern: "sub/%5j", want: "sub/00203"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -174,7 +186,8 @@ func TestOutputFiles(t *testing.T) {
 
 func TestCancelEndsTheWholeTree(t *testing.T) {
 	c := newCluster(t)
-	l := c.job(1, `trap "" TERM; setsid sh -c 'trap "" TERM; echo $$ > child; while :; do sleep 1; done' & echo $$ > parent; while :; do sleep 1; done`)
+	l := c.job(1, `trap "" TERM; setsid sh -c 'trap "" TERM; echo $$ > child; while :; do sleep 1; done' & echo $$ > `+
+		`parent; while :; do sleep 1; done`)
 	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{l}})
 	c.ctl.waitStarted(l)
 	var pids [2]int
@@ -189,7 +202,8 @@ func TestCancelEndsTheWholeTree(t *testing.T) {
 		})
 	}
 	const line = "slurmstepd: error: *** JOB 1 ON n1 CANCELLED AT 2026-11-20T10:00:00 DUE TO TIME LIMIT ***"
-	c.ctl.send(&proto.Orders{Stop: []*proto.Stop{{Job: 1, Attempt: 1, Cause: model.StopTimeLimit, KillWaitS: 1, Line: line}}})
+	c.ctl.send(&proto.Orders{
+		Stop: []*proto.Stop{{Job: 1, Attempt: 1, Cause: model.StopTimeLimit, KillWaitS: 1, Line: line}}})
 	r := c.ctl.waitEnded(l)
 	if r.Exit.Signal != int32(unix.SIGKILL) {
 		t.Errorf("a script that ignores SIGTERM ended with %+v", r.Exit)
@@ -223,7 +237,8 @@ func TestSigtermIsEnough(t *testing.T) {
 
 func TestSignals(t *testing.T) {
 	c := newCluster(t)
-	const script = `trap 'echo shell' USR1; sh -c 'trap "echo child" USR1; echo > ready; while :; do sleep 0.05; done' & while :; do sleep 0.05; done`
+	const script = `trap 'echo shell' USR1; sh -c 'trap "echo child" USR1; echo > ready; while :; do sleep 0.05; done' ` +
+		`& while :; do sleep 0.05; done`
 	for i, tc := range []struct {
 		name string
 		stop proto.Stop
@@ -266,7 +281,8 @@ func TestStopBeforeLaunch(t *testing.T) {
 	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{l}})
 	// Both in one message: it may or may not have begun, but it ends, once.
 	both := c.job(2, "sleep 60")
-	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{both}, Stop: []*proto.Stop{{Job: 2, Attempt: 1, Cause: model.StopCancel, KillWaitS: 1}}})
+	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{both},
+		Stop: []*proto.Stop{{Job: 2, Attempt: 1, Cause: model.StopCancel, KillWaitS: 1}}})
 	c.ctl.waitEnded(both)
 	if _, err := os.Stat(filepath.Join(c.dir, "ran")); err == nil {
 		t.Error("a job ran that had been stopped before")
@@ -323,7 +339,8 @@ func TestStaleLeader(t *testing.T) {
 	c.stop()
 	c.ctl.set(func(f *fakeCtld) { f.epoch = 5; f.conn = nil })
 	c.start()
-	until(t, "two more tries to register", func() bool { return c.ctl.is(func(f *fakeCtld) bool { return len(f.hellos) >= 4 }) })
+	until(t, "two more tries to register",
+		func() bool { return c.ctl.is(func(f *fakeCtld) bool { return len(f.hellos) >= 4 }) })
 	if c.n.Registered() {
 		t.Error("registered with a stale leader")
 	}
@@ -372,7 +389,8 @@ func TestManyAtOnce(t *testing.T) {
 	c := newCluster(t)
 	o := &proto.Orders{}
 	for i := range 200 {
-		o.Launch = append(o.Launch, c.job(1000+i, fmt.Sprintf("exit %d", i%5), func(l *proto.Launch) { l.Spec.StdOut = "/dev/null" }))
+		o.Launch = append(o.Launch,
+			c.job(1000+i, fmt.Sprintf("exit %d", i%5), func(l *proto.Launch) { l.Spec.StdOut = "/dev/null" }))
 	}
 	begin := time.Now()
 	c.ctl.send(o)
@@ -402,7 +420,8 @@ func TestOtherUsersJobs(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := c.run(l)
-	if out := c.output(l); !strings.HasPrefix(out, "65534\n65534\n65534 4242\n") || strings.Contains(out, "root only") || r.Exit.Code != 1 {
+	if out := c.output(l); !strings.HasPrefix(out, "65534\n65534\n65534 4242\n") || strings.Contains(out, "root only") ||
+		r.Exit.Code != 1 {
 		t.Errorf("%+v: %q", r.Exit, out)
 	}
 	// Nor is a message for the user written where the user could not.
@@ -429,7 +448,8 @@ func TestOrdinaryUser(t *testing.T) {
 		return
 	}
 	c := newCluster(t)
-	if notes := strings.Join(c.ctl.waitNode(1).Hw.Notes, "\n"); !strings.Contains(notes, fmt.Sprintf("only jobs of uid %d run here", os.Getuid())) ||
+	if notes := strings.Join(c.ctl.waitNode(1).Hw.Notes, "\n"); !strings.Contains(notes,
+		fmt.Sprintf("only jobs of uid %d run here", os.Getuid())) ||
 		!strings.Contains(notes, "can't be confined") {
 		t.Errorf("notes %q", notes)
 	}
@@ -444,7 +464,8 @@ func TestOrdinaryUser(t *testing.T) {
 	must(t, err)
 	waitGone(t, pid)
 	other := c.job(2, "exit 0", func(l *proto.Launch) { l.Spec.UID, l.Spec.User = 1, "daemon" })
-	if r := c.run(other); r.Kind != proto.ReportLaunchFailed || !strings.Contains(r.Text, "can't run a job of uid 1 (daemon)") {
+	if r := c.run(other); r.Kind != proto.ReportLaunchFailed ||
+		!strings.Contains(r.Text, "can't run a job of uid 1 (daemon)") {
 		t.Errorf("%+v", r)
 	}
 	// Cancel works as well.

@@ -47,11 +47,13 @@ func (l *loop) onLaunch(launch *proto.Launch) error {
 		return l.refuseLaunch(key, err)
 	}
 	if len(l.attempts) >= maxAttempts {
-		return l.refuseLaunch(key, fmt.Errorf("node %s holds %d jobs that run or whose end the controller has not acknowledged, and takes no more",
-			l.n.opts.Name, len(l.attempts)))
+		return l.refuseLaunch(key,
+			fmt.Errorf("node %s holds %d jobs that run or whose end the controller has not acknowledged, and takes no more",
+				l.n.opts.Name, len(l.attempts)))
 	}
 	s := launch.Spec
-	rec := &launched{Job: key.Job, Attempt: key.Attempt, UID: s.UID, GID: s.GID, Groups: s.Groups, At: l.stamp(), Order: orderFacts(launch)}
+	rec := &launched{Job: key.Job, Attempt: key.Attempt, UID: s.UID, GID: s.GID, Groups: s.Groups, At: l.stamp(),
+		Order: orderFacts(launch)}
 	_, _, rec.StdErr = l.n.outputs(launch)
 	rec.Use = l.n.sampler.shape(launch)
 	rec.MemOpt, rec.MemUnits = memoryOption(s, rec.Use)
@@ -100,8 +102,8 @@ func (l *loop) refuseLaunch(key proto.Attempt, why error) error {
 	return l.reportOnly(key, &proto.Report{Kind: proto.ReportLaunchFailed, Text: why.Error()})
 }
 
-// reportOnly makes the only report of an attempt that this node has nothing of. A leader that acknowledges none of them is
-// not listened to beyond a limit; it asks again in its next session.
+// reportOnly makes the only report of an attempt that this node has nothing of. A leader that acknowledges none of
+// them is not listened to beyond a limit; it asks again in its next session.
 func (l *loop) reportOnly(key proto.Attempt, r *proto.Report) error {
 	if len(l.attempts) >= 2*maxAttempts {
 		l.log.Error("too many reports wait to be acknowledged; an order is ignored", "job", key.Job, "attempt", key.Attempt)
@@ -122,7 +124,8 @@ func (n *Noded) mayLaunch(l *proto.Launch) error {
 	case n.opts.Login:
 		return fmt.Errorf("%s is a login node and runs no jobs", n.opts.Name)
 	case !n.root && int(l.Spec.UID) != n.uid:
-		return fmt.Errorf("gnoded on node %s runs as uid %d, without root rights: it can't run a job of uid %d (%s); run gnoded as root for jobs of other users",
+		return fmt.Errorf("gnoded on node %s runs as uid %d, without root rights: it can't run a job of uid %d (%s); run "+
+			"gnoded as root for jobs of other users",
 			n.opts.Name, n.uid, l.Spec.UID, l.Spec.User)
 	}
 	return nil
@@ -169,10 +172,11 @@ func workDir(s *model.Spec) string {
 	return "/"
 }
 
-// makeOrder makes the script, the cgroup and the environment of an attempt, and the order that uses them. With reuse they
-// may be in use already, by a launch of an earlier gnoded's order that is under way; then they stay as they are, and had
-// is its script. It runs on a worker. On failure nothing is left.
-func (n *Noded) makeOrder(l *proto.Launch, login []byte, had string, reuse bool) (order *shim.Launch, script string, err error) {
+// makeOrder makes the script, the cgroup and the environment of an attempt, and the order that uses them. With reuse
+// they may be in use already, by a launch of an earlier gnoded's order that is under way; then they stay as they are,
+// and had is its script. It runs on a worker. On failure nothing is left.
+func (n *Noded) makeOrder(l *proto.Launch, login []byte, had string, reuse bool) (order *shim.Launch, script string,
+	err error) {
 	if script = had; script == "" && !l.Prepare {
 		if script, err = n.scripts.take(&l.Script, l.Spec.UID, l.Spec.GID); err != nil {
 			return nil, "", fmt.Errorf("write the job's script on node %s: %w", n.opts.Name, err)
@@ -196,7 +200,8 @@ func (n *Noded) tryOrder(l *proto.Launch, login []byte, path string, reuse bool)
 		return nil, err
 	}
 	o := &shim.Launch{
-		Key: shimKey(proto.Attempt{Job: l.Job, Attempt: l.Attempt}), Path: path, Argv: append([]string{path}, s.Args...), Env: env,
+		Key: shimKey(proto.Attempt{Job: l.Job, Attempt: l.Attempt}), Path: path,
+		Argv: append([]string{path}, s.Args...), Env: env,
 		Dir: workDir(s), UID: s.UID, GID: s.GID, Groups: s.Groups, Umask: s.Umask & 0o777, Append: s.Append, Nice: n.nice,
 		PIDVar: "SLURM_TASK_PID",
 	}
@@ -236,7 +241,8 @@ func hasGPUs(gres []model.GresDef) bool {
 	return false
 }
 
-// onPrepared takes an attempt on when a worker has made what it needs. What comes after the attempt was given up is removed.
+// onPrepared takes an attempt on when a worker has made what it needs. What comes after the attempt was given up is
+// removed.
 func (l *loop) onPrepared(m msgPrepared) error {
 	a := l.attempts[m.key]
 	if a == nil || a.phase != preparing && a.phase != unmaking {
@@ -278,7 +284,8 @@ func (l *loop) notMade(a *attempt, why string) error {
 
 // sendOrder hands an attempt to gshim.
 func (l *loop) sendOrder(a *attempt) error {
-	if err := l.keep(a, recOrdered, &orderedTo{Job: a.key.Job, Attempt: a.key.Attempt, Script: a.script}, false); err != nil {
+	if err := l.keep(a, recOrdered, &orderedTo{Job: a.key.Job, Attempt: a.key.Attempt, Script: a.script},
+		false); err != nil {
 		return err
 	}
 	order := a.order
@@ -286,13 +293,14 @@ func (l *loop) sendOrder(a *attempt) error {
 	return nil
 }
 
-// lateStart kills a launch that hangs, as a rule in a dead file server: after BatchStartTimeout it counts as failed. That
-// is in the spool before it is killed, so that it holds for a gnoded that is restarted meanwhile.
+// lateStart kills a launch that hangs, as a rule in a dead file server: after BatchStartTimeout it counts as failed.
+// That is in the spool before it is killed, so that it holds for a gnoded that is restarted meanwhile.
 func (l *loop) lateStart(a *attempt) error {
 	if err := l.keep(a, recLate, &lateFor{Job: a.key.Job, Attempt: a.key.Attempt}, false); err != nil {
 		return err
 	}
-	l.log.Warn("a script has not started within BatchStartTimeout; it is given up", "job", a.key.Job, "attempt", a.key.Attempt)
+	l.log.Warn("a script has not started within BatchStartTimeout; it is given up", "job", a.key.Job, "attempt",
+		a.key.Attempt)
 	l.kill(a)
 	return nil
 }

@@ -21,8 +21,8 @@ const launchesAtOnce = 1000
 // BenchmarkLaunch launches 1,000 one-core `true` jobs on one node, through gnoded and gshim as processes of their own,
 // each job with its control group and limits, from the launch orders to the last Ended report; and measures in the same
 // run how fast this machine forks and reaps /bin/true with nothing around it, before and after. Reported: launches and
-// forks a second, their ratio, how idle the machine was, CPU per launch (of each daemon without children, of the jobs, of the test that plays the
-// controller), and both daemons' memory with 100 jobs running.
+// forks a second, their ratio, how idle the machine was, CPU per launch (of each daemon without children, of the
+// jobs, of the test that plays the controller), and both daemons' memory with 100 jobs running.
 func BenchmarkLaunch(b *testing.B) {
 	d := newDaemon(b)
 	conn, _, err := shim.Connect(b.Context(), filepath.Join(d.opts.Spool, "gshim"))
@@ -45,7 +45,8 @@ func BenchmarkLaunch(b *testing.B) {
 	until(b, "warm", func() bool { return ended() == 50 })
 
 	cpu := func() [4]time.Duration {
-		return [4]time.Duration{cpuOf(b, d.cmd.Process.Pid), cpuOf(b, shimPID), cpuOfChildren(b, shimPID), cpuOf(b, os.Getpid())}
+		return [4]time.Duration{cpuOf(b, d.cmd.Process.Pid), cpuOf(b, shimPID), cpuOfChildren(b, shimPID),
+			cpuOf(b, os.Getpid())}
 	}
 	var took, forks, idle time.Duration
 	var used [4]time.Duration
@@ -99,7 +100,8 @@ func BenchmarkLaunch(b *testing.B) {
 // forksAtOnce is how many times forkTime forks.
 const forksAtOnce = 600
 
-// forkTime is how long this machine takes to fork, execute and reap /bin/true so often, from as many threads as it has CPUs.
+// forkTime is how long this machine takes to fork, execute and reap /bin/true so often, from as many threads as it
+// has CPUs.
 func forkTime(b *testing.B) time.Duration {
 	b.Helper()
 	var wg sync.WaitGroup
@@ -111,8 +113,9 @@ func forkTime(b *testing.B) time.Duration {
 	for range workers {
 		wg.Go(func() {
 			for range forksAtOnce / workers {
-				pid, err := syscall.ForkExec("/bin/true", []string{"true"}, &syscall.ProcAttr{Files: []uintptr{null.Fd(), null.Fd(), null.Fd()},
-					Sys: &syscall.SysProcAttr{Setsid: true}})
+				pid, err := syscall.ForkExec("/bin/true", []string{"true"},
+					&syscall.ProcAttr{Files: []uintptr{null.Fd(), null.Fd(), null.Fd()},
+						Sys: &syscall.SysProcAttr{Setsid: true}})
 				if err != nil {
 					b.Error(err)
 					return

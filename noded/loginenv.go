@@ -123,7 +123,8 @@ func askShell(parent context.Context, s *model.Spec, who jobenv.Account, root bo
 	}
 	cmd.Args = []string{name, "-c", "echo " + loginMark + "; exec /usr/bin/env -0"}
 	cmd.Dir = "/"
-	cmd.Env = []string{"HOME=" + who.Home, "USER=" + who.Name, "LOGNAME=" + who.Name, "SHELL=" + shell, "PATH=/usr/local/bin:/usr/bin:/bin"}
+	cmd.Env = []string{"HOME=" + who.Home, "USER=" + who.Name, "LOGNAME=" + who.Name, "SHELL=" + shell,
+		"PATH=/usr/local/bin:/usr/bin:/bin"}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	if root {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: s.UID, Gid: s.GID, Groups: s.Groups}
@@ -194,8 +195,10 @@ func (n *Noded) makeWith(l *proto.Launch, f func(login []byte, note string)) {
 		env, err := n.logins.get(ctx, l.Spec, n.names.Account(l.Spec.UID), n.root, w)
 		note := ""
 		if err != nil {
-			n.log.Warn("a user's login environment can't be had; the job runs without it", "job", l.Job, "user", l.Spec.User, "err", err)
-			note = fmt.Sprintf("slurmstepd: error: the login environment of %s could not be had on node %s (%v); the job runs with what it was submitted with", l.Spec.User, n.opts.Name, err)
+			n.log.Warn("a user's login environment can't be had; the job runs without it", "job", l.Job, "user", l.Spec.User,
+				"err", err)
+			note = fmt.Sprintf("slurmstepd: error: the login environment of %s could not be had on node %s (%v); the job runs "+
+				"with what it was submitted with", l.Spec.User, n.opts.Name, err)
 		}
 		n.workers.do(func(context.Context) { f(env, note) })
 	})

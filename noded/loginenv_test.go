@@ -37,11 +37,13 @@ func TestLoginEnvironment(t *testing.T) {
 		t.Errorf("plain shell: %v\n%s", err, env)
 	}
 	profile("exit 3\n")
-	if _, err = ask(&loginWish{limit: 20 * time.Second}, who); err == nil || !strings.Contains(err.Error(), "exit status 3") {
+	if _, err = ask(&loginWish{limit: 20 * time.Second}, who); err == nil ||
+		!strings.Contains(err.Error(), "exit status 3") {
 		t.Errorf("a profile that fails: %v", err)
 	}
 	profile("sleep 600\n")
-	if _, err = ask(&loginWish{limit: 200 * time.Millisecond}, who); err == nil || !strings.Contains(err.Error(), "start files hang") {
+	if _, err = ask(&loginWish{limit: 200 * time.Millisecond}, who); err == nil ||
+		!strings.Contains(err.Error(), "start files hang") {
 		t.Errorf("a profile that hangs: %v", err)
 	}
 	if _, err = ask(&loginWish{limit: time.Second}, jobenv.Account{Shell: "/no/such/shell"}); err == nil {

@@ -20,9 +20,9 @@ import (
 // The loop takes all of it at once, lets every message change the attempts, and writes what must be remembered, with a
 // single fsync for all of it. A batch of any size costs one fsync.
 //
-// What can be repeated does not wait for that fsync, only for the write: making scripts and control groups, clearing them
-// away, and sending reports (gshim still has the end that is reported, and says it again). Everything that could not be
-// taken back waits: orders to gshim, its leave to forget an end, signals, and the leader's next orders.
+// What can be repeated does not wait for that fsync, only for the write: making scripts and control groups, clearing
+// them away, and sending reports (gshim still has the end that is reported, and says it again). Everything that could
+// not be taken back waits: orders to gshim, its leave to forget an end, signals, and the leader's next orders.
 //
 // Nothing here waits for a network, a user's file system or a process.
 
@@ -234,7 +234,8 @@ func (l *loop) handle(m any) error {
 type staleError struct{ epoch, seen uint64 }
 
 func (e *staleError) Error() string {
-	return fmt.Sprintf("the leader is of epoch %d, this node has obeyed one of epoch %d: its orders are refused", e.epoch, e.seen)
+	return fmt.Sprintf("the leader is of epoch %d, this node has obeyed one of epoch %d: its orders are refused",
+		e.epoch, e.seen)
 }
 
 // answer tells whoever sent a message whether it was taken, once that is on disk. A stale leader is the sender's

@@ -209,7 +209,8 @@ func (x *warnedOf) Wire(c *wire.C) {
 	wire.Int(c, &x.Attempt)
 }
 
-// lateFor notes a launch that is given up, before it is killed: how it ends is then a failed launch and not the job's end.
+// lateFor notes a launch that is given up, before it is killed: how it ends is then a failed launch and not the job's
+// end.
 type lateFor struct {
 	Job     model.JobID
 	Attempt uint32
@@ -228,10 +229,11 @@ func (x *ackedSeqs) Wire(c *wire.C) {
 	wire.Ints(c, &x.Seqs, model.MaxMany)
 }
 
-// prepared reports whether nothing is left to do for the attempt but to wait: its script runs on another node, and this one
-// has run its prolog or has none.
+// prepared reports whether nothing is left to do for the attempt but to wait: its script runs on another node, and
+// this one has run its prolog or has none.
 func (l *launched) prepared() bool {
-	return l.Order != nil && l.Order.Node > 0 && (l.Facts == nil || stage(l.Stage) == stageProlog && int(l.Index) >= len(l.List) && l.Fault == "")
+	return l.Order != nil && l.Order.Node > 0 &&
+		(l.Facts == nil || stage(l.Stage) == stageProlog && int(l.Index) >= len(l.List) && l.Fault == "")
 }
 
 func (l *launched) key() proto.Attempt { return proto.Attempt{Job: l.Job, Attempt: l.Attempt} }

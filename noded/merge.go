@@ -13,9 +13,9 @@ import (
 )
 
 // merge.go holds the lines of gres.conf against what the driver has found, as Slurm does where AutoDetect is on: each
-// unit that a line describes must be one that was found, of that type and, where the line says so, with that file, those
-// cores and those links. The line then says which units there are, and the driver what they are. What was found and is
-// in no line is not used.
+// unit that a line describes must be one that was found, of that type and, where the line says so, with that file,
+// those cores and those links. The line then says which units there are, and the driver what they are. What was found
+// and is in no line is not used.
 
 // lineUnit is one unit of a line.
 type lineUnit struct {
@@ -73,7 +73,8 @@ func (f *finder) merge(name string, lines []*conf.GresRecord) stock {
 		}
 	}
 	if len(rest) > 0 && len(f.problems) == 0 {
-		f.note("%s in gres.conf and not used: %s", countOf(len(rest), "detected "+name+" is not", "detected "+name+"s are not"), listText(rest))
+		f.note("%s in gres.conf and not used: %s",
+			countOf(len(rest), "detected "+name+" is not", "detected "+name+"s are not"), listText(rest))
 	}
 	return s
 }
@@ -128,8 +129,8 @@ func article(u *foundUnit) string {
 }
 
 // sameLinks compares what a line says of connections with what was found. A list of peers says only that those are
-// connected. Connections to a GPU that can't be used are not seen, and not compared. Where a GPU is divided the line counts its
-// instances among the units, and the driver does not: nothing is compared.
+// connected. Connections to a GPU that can't be used are not seen, and not compared. Where a GPU is divided the line
+// counts its instances among the units, and the driver does not: nothing is compared.
 func (f *finder) sameLinks(l conf.Links, found []int) bool {
 	if len(found) == 0 || slices.ContainsFunc(f.listed, func(d gpu.Device) bool { return len(d.MIG) > 0 }) {
 		return true

@@ -14,13 +14,14 @@ import (
 	"gbatch/noded/gpu"
 )
 
-// mig.go divides GPUs into MIG instances when the leader says so (gcontrol mig apply), with the driver's own tool. Nothing of it lasts in
-// gnoded: what jobs are given is what was there when it started, until it is started again.
+// mig.go divides GPUs into MIG instances when the leader says so (gcontrol mig apply), with the driver's own tool.
+// Nothing of it lasts in gnoded: what jobs are given is what was there when it started, until it is started again.
 
 const (
-	migTool    = 60 * time.Second                   // for one call of the tool
-	migTime    = (proto.MaxMIGS - 20) * time.Second // for all of it; the leader waits a little longer
-	migMissing = 6                                  // its exit code where there is nothing to destroy: NVML_ERROR_NOT_FOUND
+	migTool = 60 * time.Second                   // for one call of the tool
+	migTime = (proto.MaxMIGS - 20) * time.Second // for all of it; the leader waits a little longer
+	// its exit code where there is nothing to destroy: NVML_ERROR_NOT_FOUND
+	migMissing = 6
 )
 
 // cutter is one run of it.
@@ -60,7 +61,8 @@ func (n *Noded) divide(ask *proto.MIGAsk) *proto.MIGDone {
 		if len(ask.UUIDs) > 0 && !slices.Contains(ask.UUIDs, d.UUID) {
 			continue
 		}
-		s := proto.MIGState{Index: int32(d.Index), UUID: d.UUID, Type: d.Type, MemMiB: d.MemMiB, MIG: d.MIG != nil, Changed: touched[d.UUID], Profiles: profilesOf(d)}
+		s := proto.MIGState{Index: int32(d.Index), UUID: d.UUID, Type: d.Type, MemMiB: d.MemMiB, MIG: d.MIG != nil,
+			Changed: touched[d.UUID], Profiles: profilesOf(d)}
 		done.GPUs = append(done.GPUs, s)
 	}
 	done.Gres, done.Moved = gresText(now.hw.Gres), movedUnits(n.inv.units, now.units)
@@ -109,7 +111,8 @@ func movedUnits(was, now []foundUnit) []string {
 	return out
 }
 
-// cutAll divides the GPUs one after the other, and ends with the first that fails. Before any is touched all have been looked at.
+// cutAll divides the GPUs one after the other, and ends with the first that fails. Before any is touched all have
+// been looked at.
 func (n *Noded) cutAll(ctx context.Context, ask *proto.MIGAsk, touched map[string]bool) error {
 	c := &cutter{n: n, layout: ask.Layout, program: n.configured().MIGProgram}
 	c.run = func(args ...string) (string, error) { return n.runLocal(ctx, c.program, migTool, nil, args...) }
@@ -167,7 +170,8 @@ func (n *Noded) cutAll(ctx context.Context, ask *proto.MIGAsk, touched map[strin
 func (n *Noded) inUse(uuid string) string {
 	for i := range n.inv.units {
 		u := &n.inv.units[i]
-		if u.Index >= 0 && (u.UUID == uuid || u.Parent == uuid) && !n.sampler.free(jobenv.Unit{Resource: u.Name, Index: int(u.Index)}) {
+		if u.Index >= 0 && (u.UUID == uuid || u.Parent == uuid) &&
+			!n.sampler.free(jobenv.Unit{Resource: u.Name, Index: int(u.Index)}) {
 			return fmt.Sprintf("%s:%d", u.Name, u.Index)
 		}
 	}
@@ -189,7 +193,8 @@ func (c *cutter) plan(d *gpu.Device) ([]string, error) {
 func (c *cutter) cut(d *gpu.Device, want []string) (changed bool, err error) {
 	has := profilesOf(d)
 	slices.Sort(has)
-	if d.MIG == nil && len(want) == 0 || d.MIG != nil && len(want) > 0 && slices.Equal(has, slices.Sorted(slices.Values(want))) {
+	if d.MIG == nil && len(want) == 0 || d.MIG != nil && len(want) > 0 &&
+		slices.Equal(has, slices.Sorted(slices.Values(want))) {
 		return false, nil
 	}
 	if d.MIG != nil {
@@ -231,5 +236,6 @@ func (c *cutter) do(good int, args ...string) error {
 
 // failed says what was run and what it said.
 func (c *cutter) failed(err error, said string, args ...string) error {
-	return fmt.Errorf("%s %s: %s: %s", c.program, strings.Join(args, " "), strings.TrimPrefix(err.Error(), c.program+": "), orElse(oneLine(said), "it said nothing"))
+	return fmt.Errorf("%s %s: %s: %s", c.program, strings.Join(args, " "), strings.TrimPrefix(err.Error(), c.program+": "),
+		orElse(oneLine(said), "it said nothing"))
 }

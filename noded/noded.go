@@ -88,9 +88,12 @@ func New(o Options) (n *Noded, err error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("gnoded: %w", err)
 	}
-	n = &Noded{opts: o, log: o.Logger.With("node", o.Name), now: time.Now, machine: machine{root: "/"}, names: relay.NewNames(),
-		root: os.Geteuid() == 0, uid: os.Geteuid(),
-		beat: make(chan struct{}, 1), paced: make(chan struct{}, 1), inbox: &inbox{wake: make(chan struct{}, 1)}, out: newOutbox(), tellers: make(chan struct{}, maxTellers), stats: make(chan struct{}, maxStats), migs: make(chan struct{}, maxStats)}
+	n = &Noded{opts: o, log: o.Logger.With("node", o.Name), now: time.Now, machine: machine{root: "/"},
+		names: relay.NewNames(),
+		root:  os.Geteuid() == 0, uid: os.Geteuid(),
+		beat: make(chan struct{}, 1), paced: make(chan struct{}, 1), inbox: &inbox{wake: make(chan struct{}, 1)},
+		out: newOutbox(), tellers: make(chan struct{}, maxTellers), stats: make(chan struct{}, maxStats),
+		migs: make(chan struct{}, maxStats)}
 	n.upSince, n.ownRules = model.Time(n.now().UnixMilli()), rulesOfFile(&n.opts)
 	defer func() {
 		if err != nil {
@@ -153,7 +156,8 @@ func (n *Noded) openJobs() error {
 	if n.groups, err = openGroups(n); err != nil {
 		return err
 	}
-	n.env = jobenv.Node{Name: n.opts.Name, Controller: n.opts.Controllers[0], Conf: n.opts.ConfigPath, User: n.names.Account,
+	n.env = jobenv.Node{Name: n.opts.Name, Controller: n.opts.Controllers[0], Conf: n.opts.ConfigPath,
+		User:  n.names.Account,
 		Units: newUnits(n.opts.Config, n.opts.Name, n.groups.units, n.groups.holdsDevices())}
 	n.inv.hw.Notes = append(n.inv.hw.Notes, n.limitsOfThisNode()...)
 	for _, note := range n.inv.hw.Notes {
@@ -168,7 +172,8 @@ func (n *Noded) openJobs() error {
 	if err != nil {
 		return err
 	}
-	n.loop = &loop{n: n, spool: sp, out: n.out, log: n.log, now: n.now, attempts: map[proto.Attempt]*attempt{}, gone: newRecent(maxGone),
+	n.loop = &loop{n: n, spool: sp, out: n.out, log: n.log, now: n.now, attempts: map[proto.Attempt]*attempt{},
+		gone:    newRecent(maxGone),
 		foreign: map[proto.Attempt]bool{}, leftovers: map[proto.Attempt]bool{}, haunting: map[proto.Attempt]bool{}}
 	n.link = newLink(shim.Options{Dir: filepath.Join(n.opts.Spool, "gshim"), Binary: n.opts.Shim}, n.inbox, n.log)
 	n.groups.link = n.link
@@ -183,7 +188,8 @@ func (n *Noded) limitsOfThisNode() []string {
 	}
 	notes = append(notes, n.groups.notes()...)
 	if closed := closedTo(n.scripts.dir); n.root && closed != "" {
-		notes = append(notes, fmt.Sprintf("%s is closed to other users: jobs of users other than root can't read their scripts in %s; open it with chmod o+x, or give another --spool",
+		notes = append(notes, fmt.Sprintf("%s is closed to other users: jobs of users other than root can't read their "+
+			"scripts in %s; open it with chmod o+x, or give another --spool",
 			closed, n.scripts.dir))
 	}
 	return notes
@@ -206,13 +212,14 @@ func makeDir(path string, mode os.FileMode) error {
 	return os.Chmod(path, mode) // whatever the umask
 }
 
-// Run serves until ctx ends, then stops everything but the jobs and returns nil; or it returns an error that this daemon
-// cannot go on with. It can run once; what New took is given back when it returns.
+// Run serves until ctx ends, then stops everything but the jobs and returns nil; or it returns an error that this
+// daemon cannot go on with. It can run once; what New took is given back when it returns.
 func (n *Noded) Run(ctx context.Context) (err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer func() { err = errors.Join(err, n.Close()) }()
-	n.log.Info("gnoded runs", "version", n.opts.Version, "spool", n.opts.Spool, "controllers", n.opts.Controllers, "login", n.opts.Login)
+	n.log.Info("gnoded runs", "version", n.opts.Version, "spool", n.opts.Spool, "controllers", n.opts.Controllers, "login",
+		n.opts.Login)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
@@ -227,7 +234,8 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 		})
 	}
 	n.ctx = ctx
-	steps := &stepServer{inbox: n.inbox, log: n.log, conns: map[*stepConn]uint32{}, name: n.opts.Name, login: n.opts.Login, peers: n.peers}
+	steps := &stepServer{inbox: n.inbox, log: n.log, conns: map[*stepConn]uint32{}, name: n.opts.Name, login: n.opts.Login,
+		peers: n.peers}
 	part(func() error { return steps.serve(ctx, n.stepLn) })
 	local := &relay.Local{Relay: n.relay, Names: n.names, Host: n.opts.Host, Log: n.log}
 	part(func() error { return local.Serve(ctx, n.listener) })

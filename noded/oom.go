@@ -14,9 +14,9 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// oom.go explains the end of a job whose processes the kernel killed for want of memory: what the limit was, how far the
-// job came, who was killed, what to ask for next time. It says only what is known. Nothing watches jobs for this: the
-// kernel counts its kills, and its log, where it may be read, is read when a job with such kills has ended.
+// oom.go explains the end of a job whose processes the kernel killed for want of memory: what the limit was, how far
+// the job came, who was killed, what to ask for next time. It says only what is known. Nothing watches jobs for this:
+// the kernel counts its kills, and its log, where it may be read, is read when a job with such kills has ended.
 
 const (
 	maxOOMKills  = 256 // of the node, that are remembered
@@ -181,7 +181,8 @@ func (o *oomStory) sentence() string {
 		}
 		said = append(said, "killed "+strings.Join(who, " and "))
 	case o.bigKB > 0:
-		said = append(said, fmt.Sprintf("the largest process in samples was pid %d (%s, rss %s)", o.bigPID, o.bigName, sizeText(o.bigKB)))
+		said = append(said, fmt.Sprintf("the largest process in samples was pid %d (%s, rss %s)", o.bigPID, o.bigName,
+			sizeText(o.bigKB)))
 	}
 	b.WriteString(strings.Join(said, ", "))
 	switch {

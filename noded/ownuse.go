@@ -6,10 +6,11 @@ import (
 	"gbatch/noded/cgroup"
 )
 
-// ownuse.go tells what a job's batch script uses by itself from what the job's steps use beside it: row 17.batch of gacct.
-// The kernel counts a job's group with all that is in it, so the script has what is left when its steps' groups are taken
-// off. For CPU time that is exact. Of memory, which has a peak, it is exact until the first step comes, and from then on as fine
-// as samples are. A group of the script's own would be made for every job, and most have no steps.
+// ownuse.go tells what a job's batch script uses by itself from what the job's steps use beside it: row 17.batch of
+// gacct. The kernel counts a job's group with all that is in it, so the script has what is left when its steps'
+// groups are taken off. For CPU time that is exact. Of memory, which has a peak, it is exact until the first step
+// comes, and from then on as fine as samples are. A group of the script's own would be made for every job, and most
+// have no steps.
 
 // ownUse is the most memory that a job's script had by itself.
 type ownUse struct {

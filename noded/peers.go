@@ -19,9 +19,10 @@ import (
 	"gbatch/noded/relay"
 )
 
-// peers.go is the port on which nodes' daemons answer each other, about steps only: the manager of a job's steps asks the
-// job's other nodes for their parts, and the daemon of a command's host passes the command's request on to the manager.
-// Both sides prove by certificate which node they are. Where a node answers is asked of the leader when it is needed.
+// peers.go is the port on which nodes' daemons answer each other, about steps only: the manager of a job's steps asks
+// the job's other nodes for their parts, and the daemon of a command's host passes the command's request on to the
+// manager. Both sides prove by certificate which node they are. Where a node answers is asked of the leader when it
+// is needed.
 
 const (
 	protoPeer    = "gbatch-peer"
@@ -232,7 +233,8 @@ func (s *stepServer) pass(c *stepConn, uid uint32, rq *proto.StepRequest, body [
 	nc, err := s.peers.dial(ctx, rq.Node)
 	cancel()
 	if err != nil {
-		c.send(&proto.StepEvent{Kind: proto.StepRefused, Text: fmt.Sprintf("Unable to create step for job %d: %v", rq.Job, err)})
+		c.send(&proto.StepEvent{Kind: proto.StepRefused,
+			Text: fmt.Sprintf("Unable to create step for job %d: %v", rq.Job, err)})
 		return err
 	}
 	defer nc.Close() //nolint:errcheck // both sides have said everything

@@ -9,8 +9,8 @@ import (
 // workerCount is how many launches and ends are worked on at once: what they do is system calls.
 func workerCount() int { return max(2, runtime.NumCPU()) }
 
-// pool runs tasks on up to max goroutines, which exist only while there is work. do never waits: the queue is as long as
-// the attempts that the tasks belong to.
+// pool runs tasks on up to max goroutines, which exist only while there is work. do never waits: the queue is as long
+// as the attempts that the tasks belong to.
 type pool struct {
 	ctx context.Context
 	max int

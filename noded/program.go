@@ -42,7 +42,8 @@ func (n *Noded) programOrder(key proto.Attempt, r *launched) *shim.Launch {
 	}
 	path := r.List[r.Index]
 	out := n.programOut(k)
-	o := &shim.Launch{Key: k, Path: path, Argv: []string{path}, Env: append(env, "SLURM_SCRIPT_CONTEXT="+context), Dir: "/",
+	o := &shim.Launch{Key: k, Path: path, Argv: []string{path},
+		Env: append(env, "SLURM_SCRIPT_CONTEXT="+context), Dir: "/",
 		UID: uint32(n.uid), GID: uint32(os.Getegid()), Umask: 0o022, Stdout: out, Stderr: out, Append: true, Nice: n.nice}
 	if n.root {
 		o.Groups = []uint32{0}
@@ -200,8 +201,8 @@ func (n *Noded) cutOutput(path string) {
 	}
 }
 
-// programEnded notes a program's end and goes on with the next. A prolog that fails ends its list; an epilog goes through
-// all of it, so that one that fails keeps no other from cleaning up.
+// programEnded notes a program's end and goes on with the next. A prolog that fails ends its list; an epilog goes
+// through all of it, so that one that fails keeps no other from cleaning up.
 func (l *loop) programEnded(a *attempt, ev *shim.Event) error {
 	if a.program.timer != nil {
 		a.program.timer.Stop()

@@ -241,7 +241,8 @@ func (l *loop) epilogBegins(a *attempt, last *proto.Report) error {
 		return err
 	}
 	if a.will == wanted && a.origin != beforeBoot && a.rec.Ordered && last.Kind == proto.ReportEnded {
-		if err := l.report(&proto.Report{Kind: proto.ReportEnding, Job: a.key.Job, Attempt: a.key.Attempt, At: last.At, Exit: last.Exit}); err != nil {
+		if err := l.report(&proto.Report{Kind: proto.ReportEnding, Job: a.key.Job, Attempt: a.key.Attempt, At: last.At,
+			Exit: last.Exit}); err != nil {
 			return err
 		}
 	}
@@ -314,7 +315,8 @@ func (l *loop) programsEnded(a *attempt) error {
 // prologFailed reports that a prolog failed; nothing of the job runs here.
 func (l *loop) prologFailed(a *attempt, why string) error {
 	if a.will == wanted && a.stop == nil {
-		if err := l.report(&proto.Report{Kind: proto.ReportPrologFailed, Job: a.key.Job, Attempt: a.key.Attempt, Text: why}); err != nil {
+		if err := l.report(&proto.Report{Kind: proto.ReportPrologFailed, Job: a.key.Job, Attempt: a.key.Attempt,
+			Text: why}); err != nil {
 			return err
 		}
 	}
@@ -328,14 +330,16 @@ func (l *loop) epilogEnded(a *attempt) error {
 	fault := ""
 	switch r := a.rec; {
 	case stage(r.Stage) != stageEpilog:
-		fault = fmt.Sprintf("the programs of Epilog (%s) could not be listed within %v", strings.Join(r.Facts.Epilog, ", "), findWait)
+		fault = fmt.Sprintf("the programs of Epilog (%s) could not be listed within %v",
+			strings.Join(r.Facts.Epilog, ", "), findWait)
 	case r.Fault != "":
 		fault = r.Fault
 	case int(r.Index) < len(r.List):
 		fault = fmt.Sprintf("%s survives SIGKILL; it is not waited for", r.List[r.Index])
 	}
 	if fault != "" && a.will == wanted {
-		if err := l.report(&proto.Report{Kind: proto.ReportEpilogFailed, Job: a.key.Job, Attempt: a.key.Attempt, Text: fault}); err != nil {
+		if err := l.report(&proto.Report{Kind: proto.ReportEpilogFailed, Job: a.key.Job, Attempt: a.key.Attempt,
+			Text: fault}); err != nil {
 			return err
 		}
 	}

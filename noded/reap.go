@@ -14,8 +14,8 @@ import (
 )
 
 // reap.go ends an attempt: gshim's word that the script is over, what it used, the end of everything that it left
-// behind, and the one report that frees its resources. The report is on disk before gshim is told that it may forget the
-// exit status, and stays there until the leader has it in its log.
+// behind, and the one report that frees its resources. The report is on disk before gshim is told that it may forget
+// the exit status, and stays there until the leader has it in its log.
 
 const (
 	clearAgainMin = 20 * time.Millisecond // between two tries to clear an attempt away
@@ -88,8 +88,10 @@ func (l *loop) notListed(a *attempt, listed bool) error {
 		return nil
 	case a.origin == beforeBoot && (a.phase == accepted || a.phase == belated || a.phase == interrupted):
 		return l.lostInReboot(a)
-	case a.phase == running || a.phase == stopping || a.phase == killing || a.phase == accepted && a.rec != nil && a.rec.Started != 0:
-		l.log.Error("gshim knows nothing of a job that was running; its exit status is lost", "job", a.key.Job, "attempt", a.key.Attempt)
+	case a.phase == running || a.phase == stopping || a.phase == killing || a.phase == accepted && a.rec != nil &&
+		a.rec.Started != 0:
+		l.log.Error("gshim knows nothing of a job that was running; its exit status is lost", "job", a.key.Job, "attempt",
+			a.key.Attempt)
 		return l.happens(a, evLost, news{})
 	}
 	return l.happens(a, evMissing, news{})
@@ -129,7 +131,8 @@ func (l *loop) onEvent(ev *shim.Event) error {
 		}
 	}
 	switch {
-	case a.origin == beforeBoot && (a.phase == accepted || a.phase == belated || a.phase == interrupted) && (!ev.Done() || ev.Unknown):
+	case a.origin == beforeBoot && (a.phase == accepted || a.phase == belated || a.phase == interrupted) &&
+		(!ev.Done() || ev.Unknown):
 		return l.lostInReboot(a)
 	case ev.Done():
 		return l.happens(a, evEnded, news{ev: ev})
@@ -160,9 +163,9 @@ func (l *loop) stray(ev *shim.Event) (*attempt, error) {
 }
 
 // lostInReboot clears away an attempt that was running when the machine went down. The leader learns of it by its
-// absence from Hello; where an epilog is owed, by a report of an end that nobody saw, when the epilog has run: until then the
-// node has no place for others. On nodes other than that of the script the leader knows more than this one and waits for no
-// report: there the node doesn't register before its epilogs have run (owed).
+// absence from Hello; where an epilog is owed, by a report of an end that nobody saw, when the epilog has run: until
+// then the node has no place for others. On nodes other than that of the script the leader knows more than this one
+// and waits for no report: there the node doesn't register before its epilogs have run (owed).
 func (l *loop) lostInReboot(a *attempt) error {
 	if !a.hasScript() || !a.hasEpilog() {
 		a.will = max(a.will, unwanted)
@@ -239,8 +242,8 @@ func (l *loop) noteEnd(a *attempt, ev *shim.Event) {
 	}
 }
 
-// startedLate reports whether the script was given up since it did not start: between fork and exec the end of one that was
-// killed looks like that of one that has run.
+// startedLate reports whether the script was given up since it did not start: between fork and exec the end of one
+// that was killed looks like that of one that has run.
 func (a *attempt) startedLate() bool { return a.rec != nil && a.rec.Late }
 
 // clear has a worker take stock of an attempt and remove what it left. The first try is quick; those after it may have
@@ -319,7 +322,8 @@ type usage struct {
 	limitKB  int64 // the memory limit, where processes were killed for it
 }
 
-// usedBy puts together what the kernel has counted until the end and what samples have found; nil where nothing is known.
+// usedBy puts together what the kernel has counted until the end and what samples have found; nil where nothing is
+// known.
 func usedBy(c *clearing, use usage, x model.Exit, seen *sampled) *model.Usage {
 	var u model.NodeUsage
 	switch {
@@ -398,8 +402,8 @@ func ownFault(ev *shim.Event) bool {
 	return false
 }
 
-// epitaph is the last line that the user finds in the job's standard error, if there is one to write. oom says the same of a
-// job that ran out of memory for its record.
+// epitaph is the last line that the user finds in the job's standard error, if there is one to write. oom says the
+// same of a job that ran out of memory for its record.
 func (n *Noded) epitaph(c *clearing, use usage, seen *sampled) (line, oom string) {
 	switch {
 	case c.rec == nil:
@@ -409,7 +413,8 @@ func (n *Noded) epitaph(c *clearing, use usage, seen *sampled) (line, oom string
 			events = "events"
 		}
 		told := n.oomSentence(c, use, seen)
-		return fmt.Sprintf("slurmstepd: error: Detected %d oom_kill %s in StepId=%d.batch. Some of the step tasks have been OOM Killed.\n%s",
+		return fmt.Sprintf("slurmstepd: error: Detected %d oom_kill %s in StepId=%d.batch. Some of the step tasks have "+
+			"been OOM Killed.\n%s",
 			use.oomKills, events, c.key.Job, told), strings.TrimPrefix(told, oomPrefix)
 	case c.ended != nil && c.ended.Kind == shim.LaunchFailed && ownFault(c.ended):
 		return "slurmstepd: error: " + c.ended.Text, ""
@@ -444,7 +449,8 @@ func (l *loop) endReport(a *attempt, exit model.Exit) *proto.Report {
 	r := &proto.Report{Kind: proto.ReportEnded, Exit: exit}
 	switch {
 	case a.startedLate() && a.began == 0:
-		r = &proto.Report{Kind: proto.ReportLaunchFailed, Text: "the script did not start within BatchStartTimeout: its directory or its files hang"}
+		r = &proto.Report{Kind: proto.ReportLaunchFailed,
+			Text: "the script did not start within BatchStartTimeout: its directory or its files hang"}
 	case a.ended == nil && a.origin == beforeBoot:
 		r.Exit.Unknown, r.Exit.Text = true, "exit status unknown: the node was rebooted while the job was on it"
 	case a.ended == nil && a.began == 0 && (a.rec == nil || a.rec.Started == 0): // stopped before it ran
@@ -472,7 +478,8 @@ func (l *loop) clearLater(a *attempt, left error) error {
 	}
 	if now := l.now(); now.Sub(a.warned) > warnEvery {
 		a.warned = now
-		l.log.Error("a job has ended and something of it is still there; its resources stay taken", "job", a.key.Job, "attempt", a.key.Attempt,
+		l.log.Error("a job has ended and something of it is still there; its resources stay taken", "job", a.key.Job,
+			"attempt", a.key.Attempt,
 			"since", a.cleared, "left", left)
 	}
 	l.setDeadline(a, min(clearAgainMin<<min(a.tries, 10), clearAgainMax))

@@ -20,7 +20,8 @@ import (
 func (l *loop) recover() error {
 	mem := &l.spool.mem
 	if name := mem.opened.Node; name != "" && name != l.n.opts.Name {
-		return fmt.Errorf("the spool %s is that of node %s; give node %s its own with --spool", l.spool.dir, name, l.n.opts.Name)
+		return fmt.Errorf("the spool %s is that of node %s; give node %s its own with --spool", l.spool.dir, name,
+			l.n.opts.Name)
 	}
 	fresh := mem.opened.Incarnation == 0
 	rebooted := mem.opened.BootID != "" && mem.opened.BootID != l.n.inv.bootID
@@ -28,7 +29,8 @@ func (l *loop) recover() error {
 	incarnation := max(mem.opened.Incarnation+1, uint32(l.now().Unix()))
 	l.seq = uint64(incarnation) << 32
 	l.n.instance.Store(mem.epoch.Instance)
-	if err := l.spool.add(recOpened, &opened{Incarnation: incarnation, BootID: l.n.inv.bootID, Node: l.n.opts.Name}, true); err != nil {
+	if err := l.spool.add(recOpened, &opened{Incarnation: incarnation, BootID: l.n.inv.bootID, Node: l.n.opts.Name},
+		true); err != nil {
 		return err
 	}
 	reports := make([]*proto.Report, 0, len(mem.reports))
@@ -59,7 +61,8 @@ func (l *loop) recover() error {
 		case a.inProlog():
 			a.phase = interrupted
 		}
-		if a.phase != over && a.phase != epilogue && a.phase != ready && k.launched.Ordered && l.n.scripts.adopt(k.launched.Script) {
+		if a.phase != over && a.phase != epilogue && a.phase != ready && k.launched.Ordered &&
+			l.n.scripts.adopt(k.launched.Script) {
 			a.script = k.launched.Script
 		}
 		l.attempts[key] = a

@@ -30,7 +30,9 @@ func newDaemon(t testing.TB) *daemon {
 	d := &daemon{cluster: &cluster{t: t, ctl: newFake(t, pki, "c1"), dir: t.TempDir()}}
 	d.opts = testOptions(t, pki, d.ctl.addr)
 	d.opts.ConfigPath = filepath.Join(t.TempDir(), "gbatch.conf")
-	must(t, os.WriteFile(d.opts.ConfigPath, []byte("ClusterName=test\nSlurmctldHost=c1(127.0.0.1)\nNodeName=n1 CPUs=2 RealMemory=100\nPartitionName=main Nodes=n1\n"), 0o644))
+	must(t, os.WriteFile(d.opts.ConfigPath,
+		[]byte("ClusterName=test\nSlurmctldHost=c1(127.0.0.1)\nNodeName=n1 CPUs=2 RealMemory=100\n"+
+			"PartitionName=main Nodes=n1\n"), 0o644))
 	d.run()
 	d.ctl.waitNode(1)
 	t.Cleanup(func() {
@@ -44,7 +46,8 @@ func newDaemon(t testing.TB) *daemon {
 func (d *daemon) run() {
 	d.t.Helper()
 	o := &d.opts
-	d.cmd = exec.Command(filepath.Join(binaries, "gnoded"), "-N", "n1", "-f", o.ConfigPath, "--pki", o.PKI, "--spool", o.Spool,
+	d.cmd = exec.Command(filepath.Join(binaries, "gnoded"), "-N", "n1", "-f", o.ConfigPath, "--pki", o.PKI,
+		"--spool", o.Spool,
 		"--controllers", strings.Join(o.Controllers, ","), "--socket-dir", o.SocketDir)
 	d.cmd.Stderr = d.t.Output()
 	d.cmd.Stdout = d.t.Output()
@@ -95,8 +98,8 @@ func TestKillGnoded(t *testing.T) {
 	}
 }
 
-// A launch that was given up because its script did not start is a failed launch for the next gnoded too, whatever became of
-// its process: killed only now, as here, or by the last gnoded.
+// A launch that was given up because its script did not start is a failed launch for the next gnoded too, whatever
+// became of its process: killed only now, as here, or by the last gnoded.
 func TestKillGnodedGivingUp(t *testing.T) {
 	d := newDaemon(t)
 	l := d.job(1, "sleep 1000")
@@ -111,7 +114,8 @@ func TestKillGnodedGivingUp(t *testing.T) {
 	must(t, s.close())
 	d.run()
 	d.ctl.waitNode(n + 1)
-	if r := d.ctl.waitEnded(l); r.Kind != proto.ReportLaunchFailed || !strings.Contains(r.Text, "did not start within BatchStartTimeout") {
+	if r := d.ctl.waitEnded(l); r.Kind != proto.ReportLaunchFailed ||
+		!strings.Contains(r.Text, "did not start within BatchStartTimeout") {
 		t.Errorf("reported: %+v", r)
 	}
 }
@@ -162,7 +166,8 @@ func TestKillGnodedInTheMiddle(t *testing.T) {
 		})
 		d.ctl.send(o)
 		want := (round + 1) * jobs / 5
-		until(t, fmt.Sprintf("%d ends", want), func() bool { return d.ctl.is(func(f *fakeCtld) bool { return len(f.ended) >= want }) })
+		until(t, fmt.Sprintf("%d ends", want),
+			func() bool { return d.ctl.is(func(f *fakeCtld) bool { return len(f.ended) >= want }) })
 		n := d.registrations()
 		d.kill()
 		d.run()
@@ -241,7 +246,8 @@ func TestReboot(t *testing.T) {
 		}
 	}
 	sp := openTest(t, c.opts.Spool)
-	must(t, sp.add(recOpened, &opened{Incarnation: sp.mem.opened.Incarnation, BootID: "the boot before", Node: "n1"}, true))
+	must(t, sp.add(recOpened, &opened{Incarnation: sp.mem.opened.Incarnation, BootID: "the boot before", Node: "n1"},
+		true))
 	must(t, sp.close())
 	n := c.registrations()
 	c.ctl.set(func(f *fakeCtld) { f.noAck = false; clear(f.ended) })
@@ -313,7 +319,8 @@ func TestSpoolFails(t *testing.T) {
 	must(t, full.Close())
 	c.ctl.send(&proto.Orders{Launch: []*proto.Launch{c.job(1, "exit 0")}})
 	err = <-done
-	if err == nil || !strings.Contains(err.Error(), "gnoded on node n1: write the spool: ") || !strings.Contains(err.Error(), "no space left on device") {
+	if err == nil || !strings.Contains(err.Error(), "gnoded on node n1: write the spool: ") ||
+		!strings.Contains(err.Error(), "no space left on device") {
 		t.Errorf("%v", err)
 	}
 	again, err := New(c.opts)

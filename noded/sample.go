@@ -16,11 +16,11 @@ import (
 )
 
 // sample.go looks at running jobs now and then: what no counter of the kernel keeps for their end. One goroutine goes
-// through all jobs whose time has come; jobs with the same interval come together, at multiples of it, so a hundred jobs
-// wake gnoded once. A job that ends before its first sample has cost an entry in a map.
+// through all jobs whose time has come; jobs with the same interval come together, at multiples of it, so a hundred
+// jobs wake gnoded once. A job that ends before its first sample has cost an entry in a map.
 //
-// Whatever a sample finds only makes the attempt's numbers larger. They go to the loop, which writes them into the spool,
-// now and then and when gnoded ends, and they are taken out with the attempt's end.
+// Whatever a sample finds only makes the attempt's numbers larger. They go to the loop, which writes them into the
+// spool, now and then and when gnoded ends, and they are taken out with the attempt's end.
 
 const (
 	// maxOpenMeters bounds the jobs whose files stay open between samples; others open them each time. Six files each.
@@ -120,8 +120,8 @@ func (s *sampler) held(here *model.NodeAlloc) *model.NodeUsage {
 	return u
 }
 
-// begin looks at an attempt or a step from now on. use is what it holds and what earlier samples found, pid a process of its
-// that gshim has started; further ones of a step come by further calls.
+// begin looks at an attempt or a step from now on. use is what it holds and what earlier samples found, pid a process
+// of its that gshim has started; further ones of a step come by further calls.
 func (s *sampler) begin(key sampleKey, use *model.NodeUsage, began model.Time, pid int) {
 	if use == nil {
 		return
@@ -132,7 +132,8 @@ func (s *sampler) begin(key sampleKey, use *model.NodeUsage, began model.Time, p
 		j.heads = append(j.heads, pid)
 		return
 	}
-	j := &sampled{key: key, heads: []int{pid}, use: *use, every: time.Duration(use.EveryS) * time.Second, began: time.UnixMilli(int64(began))}
+	j := &sampled{key: key, heads: []int{pid}, use: *use, every: time.Duration(use.EveryS) * time.Second,
+		began: time.UnixMilli(int64(began))}
 	j.use.GPUs = slices.Clone(use.GPUs)
 	j.gpus = make([]gpuSeen, len(j.use.GPUs))
 	for i := range j.gpus {
@@ -280,14 +281,15 @@ func (s *sampler) unsaved() []*sampledUse {
 	return list
 }
 
-// toSave reports whether the spool lacks something. What samples found of a step is not kept there: a gnoded that was started
-// anew goes on from what the kernel has counted.
+// toSave reports whether the spool lacks something. What samples found of a step is not kept there: a gnoded that was
+// started anew goes on from what the kernel has counted.
 func (j *sampled) toSave() bool { return j.dirty && j.key.step == stepBatch }
 
 func (j *sampled) record() *sampledUse {
 	use := j.use
 	use.GPUs = slices.Clone(j.use.GPUs)
-	return &sampledUse{Job: j.key.job.Job, Attempt: j.key.job.Attempt, Use: &use, OwnPeakKB: j.own.peakKB, OwnRSSKB: j.own.rssKB}
+	return &sampledUse{Job: j.key.job.Job, Attempt: j.key.job.Attempt, Use: &use, OwnPeakKB: j.own.peakKB,
+		OwnRSSKB: j.own.rssKB}
 }
 
 // groupOf gives what is sampled its group; nil where there is none, or where it could not be read.
@@ -380,7 +382,8 @@ func (s *sampler) complain(j *sampled, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return // it is just ending
 	}
-	s.log.Debug("a job was not sampled", "job", j.key.job.Job, "attempt", j.key.job.Attempt, "step", j.key.step, "err", err)
+	s.log.Debug("a job was not sampled", "job", j.key.job.Job, "attempt", j.key.job.Attempt, "step", j.key.step,
+		"err", err)
 }
 
 func (s *sampler) procsOf(j *sampled) []int {
@@ -399,8 +402,8 @@ func (s *sampler) procsOf(j *sampled) []int {
 	return list
 }
 
-// live takes a sample of an attempt and its steps now and gives all that is known of them, and their processes; nothing of
-// one that does not run here.
+// live takes a sample of an attempt and its steps now and gives all that is known of them, and their processes;
+// nothing of one that does not run here.
 func (s *sampler) live(key proto.Attempt) []proto.StatOf {
 	s.mu.Lock()
 	defer s.mu.Unlock()

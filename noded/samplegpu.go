@@ -14,7 +14,8 @@ type gpuSeen struct {
 	energyMJ int64 // -1: unknown
 }
 
-// gpusHeld gives the GPUs, and MIG instances by either name, of which a job has all or a share: by name and index, each once.
+// gpusHeld gives the GPUs, and MIG instances by either name, of which a job has all or a share: by name and index,
+// each once.
 func gpusHeld(here *model.NodeAlloc) []jobenv.Unit {
 	var held []jobenv.Unit
 	for i := range here.Gres {
@@ -26,7 +27,8 @@ func gpusHeld(here *model.NodeAlloc) []jobenv.Unit {
 			g.Index.Each(func(i int) bool { held = append(held, jobenv.Unit{Resource: g.Name, Index: i}); return true })
 		}
 	}
-	slices.SortFunc(held, func(a, b jobenv.Unit) int { return cmp.Or(cmp.Compare(a.Resource, b.Resource), a.Index-b.Index) })
+	slices.SortFunc(held,
+		func(a, b jobenv.Unit) int { return cmp.Or(cmp.Compare(a.Resource, b.Resource), a.Index-b.Index) })
 	return slices.Compact(held)
 }
 
@@ -45,8 +47,8 @@ func (s *sampler) free(unit jobenv.Unit) bool {
 	return true
 }
 
-// reading gives the latest reading of a GPU, nil where there is none. Jobs' numbers are the configuration's, which may differ
-// from the driver's: its UUID tells, where it is known.
+// reading gives the latest reading of a GPU, nil where there is none. Jobs' numbers are the configuration's, which
+// may differ from the driver's: its UUID tells, where it is known.
 func (s *sampler) reading(g *model.GPUUsage) *gpu.Reading {
 	for i := range s.gpus {
 		r := &s.gpus[i]
@@ -98,7 +100,8 @@ func (j *sampled) credit(i int, r *gpu.Reading, pids map[int]bool) {
 		}
 	}
 	g.OwnMaxMiB = max(g.OwnMaxMiB, own)
-	if last := j.gpus[i].energyMJ; last >= 0 && r.EnergyMilliJ > last { // it begins again at 0 when the driver is loaded anew
+	// it begins again at 0 when the driver is loaded anew
+	if last := j.gpus[i].energyMJ; last >= 0 && r.EnergyMilliJ > last {
 		g.EnergyMJ += r.EnergyMilliJ - last
 	}
 	j.gpus[i].energyMJ = r.EnergyMilliJ

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sampleproc.go reads /proc of a job's processes: address space, memory, and I/O where the kernel does not count it by group.
+// sampleproc.go reads /proc of a job's processes: address space, memory, and I/O where the kernel does not count it
+// by group.
 
 const (
 	// maxSampledProcs is how many processes of a job one sample looks at, the oldest first.

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// sampletree.go samples jobs on hosts without control groups: their processes are found in /proc by session and parent, from
-// those that gshim started. That is coarser: what began and ended between two samples is missed unless its parent waited for
-// it, and a process that took a session of its own and lost its parent is no longer known to be the job's.
+// sampletree.go samples jobs on hosts without control groups: their processes are found in /proc by session and
+// parent, from those that gshim started. That is coarser: what began and ended between two samples is missed unless
+// its parent waited for it, and a process that took a session of its own and lost its parent is no longer known to be
+// the job's.
 
 const (
 	// treeFresh is how long a look at all processes serves: the jobs of one round share it.
@@ -70,7 +71,8 @@ func parseTreeProc(pid int, b []byte) (treeProc, bool) {
 	}
 	n := func(field int) int64 { return digitsOf(f[field-first]) }
 	const ms = 1000 / userHZ
-	return treeProc{pid: pid, parent: int(n(4)), session: int(n(6)), userMS: (n(14) + n(16)) * ms, sysMS: (n(15) + n(17)) * ms}, true
+	return treeProc{pid: pid, parent: int(n(4)), session: int(n(6)), userMS: (n(14) + n(16)) * ms,
+		sysMS: (n(15) + n(17)) * ms}, true
 }
 
 // below gives the processes of sessions that these lead, and their descendants, by pid.

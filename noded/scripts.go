@@ -20,8 +20,8 @@ import (
 // more stays for a while, within limits.
 //
 // The file is its user's and nobody else can read it. That user could change it, and would change it under the feet of
-// their own other jobs; so a file that is not as it was written is left to those who run it, and the next job gets a new
-// one.
+// their own other jobs; so a file that is not as it was written is left to those who run it, and the next job gets a
+// new one.
 
 const (
 	scriptFile     = "slurm_script" // what $0 ends in, as under Slurm

@@ -36,7 +36,8 @@ func TestScriptsAreShared(t *testing.T) {
 	if one != two || one == theirs || files(t, s) != 2 {
 		t.Errorf("%q %q %q, %d files", one, two, theirs, files(t, s))
 	}
-	if st, err := os.Stat(s.path(one)); err != nil || st.Mode().Perm() != 0o500 || filepath.Base(s.path(one)) != "slurm_script" {
+	if st, err := os.Stat(s.path(one)); err != nil || st.Mode().Perm() != 0o500 ||
+		filepath.Base(s.path(one)) != "slurm_script" {
 		t.Errorf("%v %v", st, err)
 	}
 	must(t, s.release(one))

@@ -214,7 +214,8 @@ func (s *session) read(ctx context.Context, conn *rpc.Conn, limit time.Duration)
 				return err
 			}
 			if late := s.n.now().Sub(time.UnixMilli(int64(o.Heard))); limit > 0 && o.Heard != 0 && late > limit {
-				return fmt.Errorf("orders answer what this node said %s ago, and after %s without a word it is given up: it registers anew",
+				return fmt.Errorf("orders answer what this node said %s ago, and after %s without a word it is given up: "+
+					"it registers anew",
 					late.Round(time.Millisecond), limit)
 			}
 			if err := s.n.ask(ctx, func(done chan error) any { return msgOrders{o, done} }); err != nil {

@@ -25,7 +25,8 @@ import (
 func TestHello(t *testing.T) {
 	c := newCluster(t)
 	h := c.ctl.waitNode(1)
-	if h.Node != "n1" || h.Hw.CPUs < 1 || h.Hw.MemMiB < 1 || h.BootID == "" || h.BootAt == 0 || h.UpSince == 0 || h.Version == "" || h.Hw.OS == "" || h.Hw.Virtual {
+	if h.Node != "n1" || h.Hw.CPUs < 1 || h.Hw.MemMiB < 1 || h.BootID == "" || h.BootAt == 0 || h.UpSince == 0 ||
+		h.Version == "" || h.Hw.OS == "" || h.Hw.Virtual {
 		t.Errorf("%+v", h)
 	}
 	until(t, "heartbeats", func() bool { return c.ctl.is(func(f *fakeCtld) bool { return f.beats >= 2 }) })
@@ -113,7 +114,8 @@ func TestForward(t *testing.T) {
 	var who proto.Caller
 	c.ctl.set(func(f *fakeCtld) { who = f.forwards[0].Caller })
 	host, _ := os.Hostname()
-	if who.UID != uint32(os.Getuid()) || who.GID != uint32(os.Getgid()) || who.User == "" || who.Group == "" || who.Host != host {
+	if who.UID != uint32(os.Getuid()) || who.GID != uint32(os.Getgid()) || who.User == "" || who.Group == "" ||
+		who.Host != host {
 		t.Errorf("caller %+v", who)
 	}
 	parts := 0
@@ -128,7 +130,8 @@ func TestForward(t *testing.T) {
 		t.Errorf("%d parts", parts)
 	}
 	var e *rpc.Error
-	if _, err := conn.Call(t.Context(), proto.KindJobs, []byte("fail")); !errors.As(err, &e) || e.Code != proto.CodeInvalidJob {
+	if _, err := conn.Call(t.Context(), proto.KindJobs, []byte("fail")); !errors.As(err, &e) ||
+		e.Code != proto.CodeInvalidJob {
 		t.Errorf("%v", err)
 	}
 	// Daemons' requests are not for this socket.
@@ -138,10 +141,12 @@ func TestForward(t *testing.T) {
 		}
 	}
 	// One that fits this socket and not, wrapped, the controller's: others' connection stays.
-	if _, err := conn.Call(t.Context(), proto.KindSubmit, make([]byte, rpc.MaxRequest)); !errors.As(err, &e) || e.Code != rpc.CodeTooLarge {
+	if _, err := conn.Call(t.Context(), proto.KindSubmit, make([]byte, rpc.MaxRequest)); !errors.As(err, &e) ||
+		e.Code != rpc.CodeTooLarge {
 		t.Errorf("%v", err)
 	}
-	if f, err := conn.Call(t.Context(), proto.KindSubmit, []byte("again")); err != nil || string(f.Body) != "answer to again" {
+	if f, err := conn.Call(t.Context(), proto.KindSubmit, []byte("again")); err != nil ||
+		string(f.Body) != "answer to again" {
 		t.Errorf("%q %v", f.Body, err)
 	}
 	if st, err := os.Stat(c.n.Socket()); err != nil || st.Mode().Perm() != 0o666 {
@@ -161,7 +166,8 @@ func TestForwardAttestsTheUser(t *testing.T) {
 	}
 	c := newCluster(t)
 	c.ctl.set(func(f *fakeCtld) {
-		f.forward = func(_ context.Context, _ *proto.Forward, r *server.Request) { _ = r.Reply(nil) } // the test sees what came
+		// the test sees what came
+		f.forward = func(_ context.Context, _ *proto.Forward, r *server.Request) { _ = r.Reply(nil) }
 	})
 	must(t, os.Chmod(c.opts.SocketDir, 0o755))
 	asNobody(t, "TestForwardAttestsTheUser", "NODED_TEST_CALL="+c.n.Socket())
@@ -190,7 +196,8 @@ func TestForwardFollowsTheLeader(t *testing.T) {
 	dir := newPKI(t)
 	a, b := newFake(t, dir, "c1"), newFake(t, dir, "c2")
 	answer := func(text string) func(context.Context, *proto.Forward, *server.Request) {
-		return func(_ context.Context, _ *proto.Forward, r *server.Request) { _ = r.Reply([]byte(text)) } // the client sees it
+		// the client sees it
+		return func(_ context.Context, _ *proto.Forward, r *server.Request) { _ = r.Reply([]byte(text)) }
 	}
 	a.set(func(f *fakeCtld) { f.forward = answer("a") })
 	b.set(func(f *fakeCtld) { f.forward, f.epoch, f.notLeader = answer("b"), 2, a.addr })
@@ -217,8 +224,8 @@ func TestForwardFollowsTheLeader(t *testing.T) {
 	ask("b")
 }
 
-// The leader is killed between the receipt of a request and its answer. A change is then made once, and the command says
-// that its outcome is unknown; a question and a submission get their answer from the next leader.
+// The leader is killed between the receipt of a request and its answer. A change is then made once, and the command
+// says that its outcome is unknown; a question and a submission get their answer from the next leader.
 func TestForwardDoesNotRepeatChanges(t *testing.T) {
 	changes := []uint16{proto.KindUpdateJob, proto.KindReserve, proto.KindMIG, proto.KindEditAccounts, proto.KindSignal}
 	others := []uint16{proto.KindJobs, proto.KindSubmit, proto.KindCancel}
@@ -279,7 +286,8 @@ func TestForwardDoesNotRepeatChanges(t *testing.T) {
 			if errs[i] != nil || tries != 2 {
 				t.Errorf("%s was made %d times: %v", row.Name, tries, errs[i])
 			}
-		case tries != 1 || !errors.As(errs[i], &e) || e.Code != proto.CodeUnknown || !strings.Contains(e.Text, "look at "+row.Look):
+		case tries != 1 || !errors.As(errs[i], &e) || e.Code != proto.CodeUnknown ||
+			!strings.Contains(e.Text, "look at "+row.Look):
 			t.Errorf("%s was made %d times: %v", row.Name, tries, errs[i])
 		}
 	}
@@ -310,7 +318,9 @@ func TestForwardLeavesWithTheUser(t *testing.T) {
 // Nothing that arrives on the socket or from the controller's side stops the daemon.
 func TestGarbage(t *testing.T) {
 	c := newCluster(t)
-	for _, text := range []string{"", "GET / HTTP/1.0\r\n\r\n", "GBATCH\x00\x01\xff\xff\xff\xff\x00\x01", "GBATCH\x00\x01\x00\x00\x00\x09\x00\x02\x00\x00\x00\x00\x00\x01\xc1", "GBATCH\x00\x09", strings.Repeat("\x00", 1<<16)} {
+	for _, text := range []string{"", "GET / HTTP/1.0\r\n\r\n", "GBATCH\x00\x01\xff\xff\xff\xff\x00\x01",
+		"GBATCH\x00\x01\x00\x00\x00\x09\x00\x02\x00\x00\x00\x00\x00\x01\xc1", "GBATCH\x00\x09",
+		strings.Repeat("\x00", 1<<16)} {
 		nc, err := net.Dial("unix", c.n.Socket())
 		must(t, err)
 		_, _ = nc.Write([]byte(text)) // it may hang up before all is written
@@ -320,7 +330,8 @@ func TestGarbage(t *testing.T) {
 	for i, bad := range []struct {
 		kind uint16
 		body []byte
-	}{{proto.KindOrders, []byte("\xc1garbage")}, {proto.KindOrders, nil}, {proto.KindReportAck, []byte{0x91}}, {999, nil}, {proto.KindWelcome, []byte{0x90}}} {
+	}{{proto.KindOrders, []byte("\xc1garbage")}, {proto.KindOrders, nil}, {proto.KindReportAck, []byte{0x91}}, {999, nil},
+		{proto.KindWelcome, []byte{0x90}}} {
 		h := i + 1
 		c.ctl.waitNode(h)
 		c.ctl.mu.Lock()
@@ -339,7 +350,8 @@ func TestLoginHost(t *testing.T) {
 	dir := newPKI(t)
 	f := newFake(t, dir, "c1")
 	f.set(func(f *fakeCtld) {
-		f.forward = func(_ context.Context, _ *proto.Forward, r *server.Request) { _ = r.Reply([]byte("yes")) } // the client sees it
+		// the client sees it
+		f.forward = func(_ context.Context, _ *proto.Forward, r *server.Request) { _ = r.Reply([]byte("yes")) }
 	})
 	o := testOptions(t, dir, f.addr)
 	o.Name, o.Login, o.Shim = "l1", true, ""
@@ -368,7 +380,8 @@ func TestOptions(t *testing.T) {
 		{"not an absolute path", func(o *Options) { o.Spool = "spool" }},
 		{"no directory for the local socket", func(o *Options) { o.SocketDir = "" }},
 		{"the launcher /nonexistent/gshim is missing", func(o *Options) { o.Shim = "/nonexistent/gshim" }},
-		{"the launcher " + filepath.Dir(binaries) + " is missing or can't be run", func(o *Options) { o.Shim = filepath.Dir(binaries) }},
+		{"the launcher " + filepath.Dir(binaries) + " is missing or can't be run",
+			func(o *Options) { o.Shim = filepath.Dir(binaries) }},
 		{"--login or --virtual, not both", func(o *Options) { o.Login, o.Virtual = true, true }},
 		{"gbatch cert issue node n9", func(o *Options) { o.Name = "n9" }},
 		{"ca.crt", func(o *Options) { o.PKI = "/nonexistent" }},

@@ -21,8 +21,8 @@ import (
 //
 // The file is a line with the format's version and then records: uint32 length of the payload, uint32 CRC-32C of it,
 // both little endian, and the payload, a kind byte and a msgpack record. A record that stops or fails its sum ends the
-// journal: what follows was never acknowledged to anybody. What records mean is memory.go's; replay at start and add while
-// running both go through it, and compact writes back just what it keeps.
+// journal: what follows was never acknowledged to anybody. What records mean is memory.go's; replay at start and add
+// while running both go through it, and compact writes back just what it keeps.
 
 const (
 	spoolFile  = "journal"
@@ -113,8 +113,9 @@ func (s *spool) replay(r *bufio.Reader) (good int64, why, err error) {
 	case string(head[:n]) == spoolMagic[:n] && n < len(head):
 		return 0, errors.New("it stops inside its first line"), nil
 	case string(head) != spoolMagic:
-		return 0, nil, fmt.Errorf("it begins with %q and not with %q: it is no node spool, or one of another version of gbatch; "+
-			"install that version, or move the file away (what it holds of running jobs is lost then)", head[:n], spoolMagic)
+		return 0, nil, fmt.Errorf(
+			"it begins with %q and not with %q: it is no node spool, or one of another version of gbatch; "+
+				"install that version, or move the file away (what it holds of running jobs is lost then)", head[:n], spoolMagic)
 	}
 	good = int64(len(spoolMagic))
 	var payload []byte
@@ -129,7 +130,8 @@ func (s *spool) replay(r *bufio.Reader) (good int64, why, err error) {
 		kind := recordKind(payload[0])
 		rec := newRecord(kind)
 		if rec == nil {
-			return good, nil, fmt.Errorf("the record at byte %d is of kind %d, which a later version of gbatch wrote; install that version", good, kind)
+			return good, nil, fmt.Errorf(
+				"the record at byte %d is of kind %d, which a later version of gbatch wrote; install that version", good, kind)
 		}
 		if err := wire.Unmarshal(payload[1:], rec); err != nil {
 			return good, fmt.Errorf("the record at byte %d: %w", good, err), nil
@@ -177,7 +179,8 @@ func (s *spool) cutTail(good int64, why error) error {
 	if err := os.WriteFile(kept, tail, 0o600); err != nil {
 		return fmt.Errorf("keep the damaged end: %w", err)
 	}
-	s.log.Warn("the end of the spool was damaged and is cut off", "file", s.path(), "at", good, "bytes", len(tail), "why", why, "kept", kept)
+	s.log.Warn("the end of the spool was damaged and is cut off", "file", s.path(), "at", good, "bytes", len(tail), "why",
+		why, "kept", kept)
 	if err := s.f.Truncate(good); err != nil {
 		return err
 	}
@@ -213,8 +216,8 @@ func appendRecord(buf []byte, kind recordKind, rec wire.Coder) ([]byte, error) {
 	return buf, nil
 }
 
-// write hands the batch to the kernel: it survives this process, not the machine. After an error the spool is of no use:
-// what is on disk is not known.
+// write hands the batch to the kernel: it survives this process, not the machine. After an error the spool is of no
+// use: what is on disk is not known.
 func (s *spool) write() error {
 	if len(s.buf) == 0 {
 		return nil

@@ -54,7 +54,9 @@ func TestSpoolRemembers(t *testing.T) {
 		case n < 4 || len(keys) == 0:
 			key := proto.Attempt{Job: model.JobID(i + 1), Attempt: 1}
 			keys = append(keys, key)
-			must(t, s.add(recLaunch, &launched{Job: key.Job, Attempt: 1, UID: 1000, Groups: []uint32{1, 2}, StdErr: "/home/user/slurm-1.out", At: model.Time(i)}, true))
+			must(t, s.add(recLaunch,
+				&launched{Job: key.Job, Attempt: 1, UID: 1000, Groups: []uint32{1, 2}, StdErr: "/home/user/slurm-1.out",
+					At: model.Time(i)}, true))
 		case n < 8:
 			key := keys[rnd.IntN(len(keys))]
 			seq++
@@ -129,7 +131,8 @@ func TestSpoolTornTail(t *testing.T) {
 	whole, err := os.ReadFile(s.path())
 	must(t, err)
 	for cut := 0; cut <= len(whole); cut++ {
-		for _, junk := range []string{"", "\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8\xf7\xf6", "junk that is no record, and long enough to look like one"} {
+		for _, junk := range []string{"", "\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8\xf7\xf6",
+			"junk that is no record, and long enough to look like one"} {
 			must(t, os.WriteFile(s.path(), append(bytes.Clone(whole[:cut]), junk...), 0o600))
 			again, err := openSpool(dir, quiet())
 			if err != nil {

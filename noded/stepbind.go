@@ -11,7 +11,8 @@ import (
 
 // stepbind.go gives each task of a step its memory policy. What it is bound to otherwise noded/steplayout decides.
 
-// bindMemory gives a task's memory policy. cpus are the machine's that it runs on, all of the step's where it is not bound.
+// bindMemory gives a task's memory policy. cpus are the machine's that it runs on, all of the step's where it is not
+// bound.
 func bindMemory(s *steplayout.Shape, b *proto.StepBind, local int, cpus []int) (shim.MemPolicy, error) {
 	p := shim.MemPolicy{Mode: shim.MemBind}
 	if b.MemPrefer {
@@ -29,7 +30,8 @@ func bindMemory(s *steplayout.Shape, b *proto.StepBind, local int, cpus []int) (
 		}
 	case proto.BindRank:
 		p.Nodes = []int{local}
-		if nodes := slices.Compact(slices.Sorted(maps.Values(s.NUMA))); len(nodes) > 0 { // more tasks than memory nodes go round
+		// more tasks than memory nodes go round
+		if nodes := slices.Compact(slices.Sorted(maps.Values(s.NUMA))); len(nodes) > 0 {
 			p.Nodes[0] = nodes[local%len(nodes)]
 		}
 	case proto.BindMap, proto.BindMask:

@@ -13,8 +13,8 @@ import (
 	"gbatch/noded/shim"
 )
 
-// stepend.go follows a step's tasks to their ends: gshim's events, signals and time limits, and when the last task has ended
-// the end of what they left behind, the report and the resources for those who wait.
+// stepend.go follows a step's tasks to their ends: gshim's events, signals and time limits, and when the last task
+// has ended the end of what they left behind, the report and the resources for those who wait.
 
 type ctxType = context.Context
 
@@ -63,7 +63,8 @@ func (l *loop) onStepEvent(ev *shim.Event) error {
 		if first && !ev.Done() {
 			l.n.sampler.begin(s.sampleKey(), l.n.stepShape(s), s.began, ev.PID)
 		}
-	} else if s.began == 0 && ev.Stage != shim.StageOrder { // a program that can't be run is a step of its own all the same
+	} else if s.began == 0 && ev.Stage != shim.StageOrder {
+		// A program that can't be run is a step of its own all the same.
 		if s.began = model.Time(ev.Ended.UnixMilli()); ev.Ended.IsZero() {
 			s.began = l.stamp()
 		}
@@ -79,7 +80,8 @@ func (l *loop) onStepEvent(ev *shim.Event) error {
 // tellTask tells the command how a task is.
 func (s *step) tellTask(l *loop, i int) {
 	t := &s.tasks[i]
-	ev := &proto.StepEvent{Kind: proto.StepStarted, Step: s.id, Task: s.rec.Nodes[s.here].Ranks[i], Node: s.rec.Nodes[s.here].Node, PID: int32(t.pid)}
+	ev := &proto.StepEvent{Kind: proto.StepStarted, Step: s.id, Task: s.rec.Nodes[s.here].Ranks[i],
+		Node: s.rec.Nodes[s.here].Node, PID: int32(t.pid)}
 	switch {
 	case t.ended != nil && t.ended.Kind == shim.LaunchFailed:
 		ev.Kind = proto.StepExited
@@ -204,7 +206,8 @@ func (l *loop) clearStepLater(s *step, left error) {
 		return
 	}
 	if s.tries%64 == 1 {
-		l.log.Error("a step has ended and something of it is still there; its resources stay taken", "job", s.rec.Job, "step", s.id, "left", left)
+		l.log.Error("a step has ended and something of it is still there; its resources stay taken", "job", s.rec.Job, "step",
+			s.id, "left", left)
 	}
 	l.setStepDeadline(s, min(clearAgainMin<<min(s.tries, 10), clearAgainMax))
 	s.tries++
@@ -217,8 +220,10 @@ func (l *loop) stepEnds(s *step, m *msgStepCleared) error {
 	}
 	if m.use.oomKills > 0 {
 		s.oom = true
-		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: fmt.Sprintf("slurmstepd: error: Detected %d oom_kill event%s in StepId=%d.%d. Some of the step tasks have been OOM Killed.",
-			m.use.oomKills, plural(m.use.oomKills), s.rec.Job, s.id)})
+		s.send(l, &proto.StepEvent{Kind: proto.StepLine,
+			Text: fmt.Sprintf("slurmstepd: error: Detected %d oom_kill event%s in StepId=%d.%d. Some of the step tasks have "+
+				"been OOM Killed.",
+				m.use.oomKills, plural(m.use.oomKills), s.rec.Job, s.id)})
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: m.oom})
 	}
 	if s.rec.Manager != "" {
@@ -274,7 +279,8 @@ func (l *loop) stepReport(s *step, use usage, seen *sampled) *proto.Report {
 	sum.known = true
 	x := exitOf(nil, use.or(sum))
 	defer func() { s.addParts(rec) }()
-	rec.Exit.UserMS, rec.Exit.SysMS, rec.Exit.MaxRSSKB, rec.Exit.OOM = max(x.UserMS, sum.userMS), max(x.SysMS, sum.sysMS), max(x.MaxRSSKB, sum.peakKB), s.oom
+	rec.Exit.UserMS, rec.Exit.SysMS, rec.Exit.MaxRSSKB, rec.Exit.OOM = max(x.UserMS, sum.userMS), max(x.SysMS, sum.sysMS),
+		max(x.MaxRSSKB, sum.peakKB), s.oom
 	rec.Exit.Use = l.n.stepUsage(s, use, seen, rec.Exit)
 	return &proto.Report{Kind: proto.ReportStep, Job: s.job.key.Job, Attempt: s.job.key.Attempt, At: rec.End, Step: rec}
 }
@@ -317,8 +323,8 @@ func worse(a, b model.Exit) bool {
 	return number(a) > number(b)
 }
 
-// adoptSteps looks, when gshim has said what it runs, for tasks that it does not know: of a step that was ordered they are
-// ordered again, of one whose command is away they wait for it a while.
+// adoptSteps looks, when gshim has said what it runs, for tasks that it does not know: of a step that was ordered
+// they are ordered again, of one whose command is away they wait for it a while.
 func (l *loop) adoptSteps(a *attempt, listed map[shim.Key]bool) (again []*shim.Launch) {
 	for _, s := range a.steps {
 		if s.here < 0 {
@@ -330,7 +336,8 @@ func (l *loop) adoptSteps(a *attempt, listed map[shim.Key]bool) (again []*shim.L
 			switch {
 			case listed[key] || t.ended != nil:
 			case t.began:
-				t.ended = &shim.Event{Kind: shim.Exited, Unknown: true, Text: "the launcher lost its records while the task ran", Ended: l.now()}
+				t.ended = &shim.Event{Kind: shim.Exited, Unknown: true, Text: "the launcher lost its records while the task ran",
+					Ended: l.now()}
 				s.tellTask(l, i)
 			case t.order != nil && s.phase < stepStopping:
 				again = append(again, t.order)

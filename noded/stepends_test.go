@@ -29,8 +29,10 @@ func (c *cluster) askStep(l *proto.Launch, argv ...string) *command {
 	must(t, err)
 	t.Cleanup(func() { _ = nc.Close() }) // the test is over
 	cmd := &command{t, nc}
-	cmd.put(proto.StepFrameRequest, &proto.StepRequest{RequestID: fmt.Sprint("of job ", l.Job), Job: l.Job, Parent: proto.StepNone, Name: "step",
-		Program: argv[0], Argv: argv, Env: []byte("PATH=/usr/bin:/bin\x00"), Dir: c.dir, Need: proto.StepNeed{Tasks: 1, MinNodes: 1, Overlap: true}})
+	cmd.put(proto.StepFrameRequest,
+		&proto.StepRequest{RequestID: fmt.Sprint("of job ", l.Job), Job: l.Job, Parent: proto.StepNone, Name: "step",
+			Program: argv[0], Argv: argv, Env: []byte("PATH=/usr/bin:/bin\x00"), Dir: c.dir,
+			Need: proto.StepNeed{Tasks: 1, MinNodes: 1, Overlap: true}})
 	return cmd
 }
 
@@ -61,7 +63,8 @@ func (c *command) wait(kind proto.StepEventKind) *proto.StepEvent {
 
 // files passes the names of the task's files on.
 func (c *command) files() {
-	c.put(proto.StepFrameFiles, &proto.StepFiles{Files: []proto.StepFile{{Mode: proto.FileNull}, {Mode: proto.FileNull}, {Mode: proto.FileNull}}})
+	c.put(proto.StepFrameFiles,
+		&proto.StepFiles{Files: []proto.StepFile{{Mode: proto.FileNull}, {Mode: proto.FileNull}, {Mode: proto.FileNull}}})
 }
 
 // pidIn waits for a file with a process number.
@@ -106,8 +109,8 @@ func TestStepWithoutFilesEnds(t *testing.T) {
 	cmd.wait(proto.StepDone)
 }
 
-// TestDeafStepEnds: a step that ignores SIGTERM is killed after KillWait, whether its job's script has ended at SIGTERM or
-// before, or is as deaf.
+// TestDeafStepEnds: a step that ignores SIGTERM is killed after KillWait, whether its job's script has ended at
+// SIGTERM or before, or is as deaf.
 func TestDeafStepEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name, script string

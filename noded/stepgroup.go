@@ -13,18 +13,19 @@ import (
 	"gbatch/noded/shim"
 )
 
-// stepgroup.go gives a job step its control group, within the job's: a part of the job's CPUs, memory and devices, held by
-// the kernel like the job's own. How the launch of a step uses it is in DESIGN.md, "Groups of steps".
+// stepgroup.go gives a job step its control group, within the job's: a part of the job's CPUs, memory and devices,
+// held by the kernel like the job's own. How the launch of a step uses it is in DESIGN.md, "Groups of steps".
 
 // stepName is the name of a step's group within its job's.
 func stepName(step int32) string { return fmt.Sprintf("step_%d", step) }
 
 // createStep makes the group of a step and says how its tasks are born into it; pin are the CPUs to pin them to where a
-// group can't. job is the job's part of this node, share the step's part of that: its CPUs, its memory (0: the job's) and
-// its generic resources, of which it has no others than those named. The job's group is made where there is none, as on
-// the nodes of a job that its batch script does not run on. With reuse a group that is there is complete (an earlier
-// gnoded was killed between making it and hearing of its tasks), otherwise it is made anew.
-func (g *groups) createStep(key proto.Attempt, step int32, job, share *model.NodeAlloc, reuse bool) (in shim.Cgroup, pin []int, err error) {
+// group can't. job is the job's part of this node, share the step's part of that: its CPUs, its memory (0: the job's)
+// and its generic resources, of which it has no others than those named. The job's group is made where there is none,
+// as on the nodes of a job that its batch script does not run on. With reuse a group that is there is complete (an
+// earlier gnoded was killed between making it and hearing of its tasks), otherwise it is made anew.
+func (g *groups) createStep(key proto.Attempt, step int32, job, share *model.NodeAlloc, reuse bool) (in shim.Cgroup,
+	pin []int, err error) {
 	limits, pin := g.limitsAndPin(share)
 	if share.MemMiB <= 0 {
 		limits.MemBytes, limits.SwapBytes = 0, cgroup.Unlimited
@@ -87,8 +88,8 @@ func (g *groups) ofStep(key proto.Attempt, step int32) (*cgroup.Group, error) {
 	return group, err
 }
 
-// finishStep ends what is left of a step, says what it used, and removes its group; the job's group stays. An error says
-// that something is still there. Without a group it does nothing: gshim ends what it knows of (shim.Tree).
+// finishStep ends what is left of a step, says what it used, and removes its group; the job's group stays. An error
+// says that something is still there. Without a group it does nothing: gshim ends what it knows of (shim.Tree).
 func (g *groups) finishStep(ctx context.Context, key proto.Attempt, step int32) (usage, error) {
 	group, err := g.ofStep(key, step)
 	if group == nil || err != nil {

@@ -36,7 +36,8 @@ func (l *loop) onStepList(m msgStepList) {
 
 // runningStep describes a step.
 func (l *loop) runningStep(s *step) proto.RunningStep {
-	r := proto.RunningStep{Job: s.rec.Job, LimitS: s.rec.LimitS, Step: *s.summary(), Host: orElse(s.rec.Host, l.n.opts.Name), PID: s.rec.PID}
+	r := proto.RunningStep{Job: s.rec.Job, LimitS: s.rec.LimitS, Step: *s.summary(),
+		Host: orElse(s.rec.Host, l.n.opts.Name), PID: s.rec.PID}
 	if r.Step.Start = s.began; s.began == 0 {
 		r.Step.Start = s.rec.At
 	}
@@ -85,6 +86,7 @@ func (l *loop) tellStep(t *proto.StepTell) bool {
 
 // stepLine is what a step's command prints when the step is ended; why begins with a blank, or is "".
 func (l *loop) stepLine(s *step, why string) string {
-	return fmt.Sprintf("slurmstepd: error: *** STEP %d.%d ON %s CANCELLED AT %s%s ***", s.job.key.Job, s.id, s.rec.Nodes[0].Node,
+	return fmt.Sprintf("slurmstepd: error: *** STEP %d.%d ON %s CANCELLED AT %s%s ***", s.job.key.Job, s.id,
+		s.rec.Nodes[0].Node,
 		l.now().Format("2006-01-02T15:04:05"), why)
 }

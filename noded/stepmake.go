@@ -131,7 +131,8 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 // setFiles gives a task its standard files.
 func (p *stepPlan) setFiles(o *shim.Launch, local, rank int) error {
 	l := p.facts
-	v := outpath.Values{JobID: uint32(l.Job), JobName: p.rec.Name, User: l.Spec.User, Node: p.rec.Nodes[p.here].Node, NodeRank: p.here,
+	v := outpath.Values{JobID: uint32(l.Job), JobName: p.rec.Name, User: l.Spec.User, Node: p.rec.Nodes[p.here].Node,
+		NodeRank: p.here,
 		TaskRank: rank, Step: strconv.Itoa(int(p.rec.ID))}
 	if l.Task != model.NoTask {
 		v.ArrayJob, v.Task = uint32(l.ArrayID), uint32(l.Task)
@@ -141,7 +142,8 @@ func (p *stepPlan) setFiles(o *shim.Launch, local, rank int) error {
 	}
 	for i, f := range p.files {
 		path := ""
-		if streams := f.Mode == proto.FileShared || f.Mode == proto.FileEach || f.Mode == proto.FileOne && int(f.Task) == rank; p.io != nil && streams {
+		if streams := f.Mode == proto.FileShared || f.Mode == proto.FileEach ||
+			f.Mode == proto.FileOne && int(f.Task) == rank; p.io != nil && streams {
 			if err := p.pipes(o, i, rank); err != nil {
 				return err
 			}
@@ -151,7 +153,8 @@ func (p *stepPlan) setFiles(o *shim.Launch, local, rank int) error {
 		case proto.FilePath:
 			path = outpath.Expand(f.Pattern, v)
 			o.Append = o.Append || f.Append
-			if i > 0 && !f.Append && len(p.rec.Nodes[p.here].Ranks) > 1 && !outpath.PerTask(f.Pattern) { // the tasks here share it
+			// the tasks here share it
+			if i > 0 && !f.Append && len(p.rec.Nodes[p.here].Ranks) > 1 && !outpath.PerTask(f.Pattern) {
 				if o.Append = true; local == 0 {
 					p.empty(path)
 				}
@@ -184,7 +187,8 @@ func (p *stepPlan) setFiles(o *shim.Launch, local, rank int) error {
 	return nil
 }
 
-// rankArgs puts a task's number into the arguments of --multi-prog: %t is its rank, %o its place among those of its line.
+// rankArgs puts a task's number into the arguments of --multi-prog: %t is its rank, %o its place among those of its
+// line.
 func rankArgs(argv []string, rank int, ranks model.TaskSet) []string {
 	offset := 0
 	for r := range int32(rank) {
@@ -226,7 +230,8 @@ func bindLines(p *stepPlan, s *steplayout.Shape, cpus, gpus []model.Bits) []stri
 			if local < len(cpus) {
 				mode, on = "cpu-bind=MASK", cpus[local]
 			}
-			out = append(out, fmt.Sprintf("%s - %s, task %2d %2d: mask %s set", mode, part.Node, rank, local, jobenv.MaskText(on)))
+			out = append(out, fmt.Sprintf("%s - %s, task %2d %2d: mask %s set", mode, part.Node, rank, local,
+				jobenv.MaskText(on)))
 		}
 		if p.req.Bind.GPUVerbose {
 			all := jobenv.StepGPUs(part)
@@ -241,7 +246,8 @@ func bindLines(p *stepPlan, s *steplayout.Shape, cpus, gpus []model.Bits) []stri
 	return out
 }
 
-// failedTask is how a task ends that could not be started, as srun shows it: its exit code, and what it was that failed.
+// failedTask is how a task ends that could not be started, as srun shows it: its exit code, and what it was that
+// failed.
 func failedTask(ev *shim.Event, argv []string) (code int32, line string) {
 	if ev.Stage != shim.StageExec {
 		return 1, "slurmstepd: error: " + ev.Text
@@ -306,6 +312,7 @@ func (n *Noded) wrapTask(o *shim.Launch, p *stepPlan) {
 	if prologs == [2]string{} && epilogs == [2]string{} {
 		return
 	}
-	o.Argv = append([]string{"/bin/sh", "-c", taskWrapper, "/bin/sh", prologs[0], prologs[1], epilogs[0], epilogs[1], o.Path}, o.Argv[1:]...)
+	o.Argv = append([]string{"/bin/sh", "-c", taskWrapper, "/bin/sh", prologs[0], prologs[1], epilogs[0], epilogs[1],
+		o.Path}, o.Argv[1:]...)
 	o.Path = "/bin/sh"
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // steppart.go is the manager's side of a step on several nodes: each other node has its part, over a connection that is
-// made again as long as the step lives. A node answers a repeated request with what has happened, and keeps the end of its
-// part until the manager has reported the step, so either daemon may be restarted at any time.
+// made again as long as the step lives. A node answers a repeated request with what has happened, and keeps the end
+// of its part until the manager has reported the step, so either daemon may be restarted at any time.
 
 const (
 	// partPatience is how long a node may be out of reach before its part of a step counts as lost.
@@ -92,7 +92,8 @@ func (l *loop) lives(p *part) bool {
 func (l *loop) startPart(p *part) {
 	s := p.step
 	p.dialing = true
-	m := &proto.StepPart{Job: s.rec.Job, Attempt: s.rec.Attempt, Step: s.id, Here: int32(p.at), Name: s.rec.Name, At: s.rec.At, Nodes: s.rec.Nodes, Request: s.req}
+	m := &proto.StepPart{Job: s.rec.Job, Attempt: s.rec.Attempt, Step: s.id, Here: int32(p.at), Name: s.rec.Name,
+		At: s.rec.At, Nodes: s.rec.Nodes, Request: s.req}
 	l.soon(func() { go l.n.talkPart(p, p.node().Node, m) }) // it ends with the connection, which ends with this daemon
 }
 
@@ -195,7 +196,8 @@ func (l *loop) onPartEvent(m msgPartEvent) error {
 		s.oom = s.oom || ev.OOM
 		for i := range p.tasks { // its word about them comes before
 			if t := &p.tasks[i]; t.ended == nil {
-				t.ended = &proto.StepEvent{Kind: proto.StepExited, Step: s.id, Task: p.node().Ranks[i], Node: p.node().Node, Code: 1}
+				t.ended = &proto.StepEvent{Kind: proto.StepExited, Step: s.id, Task: p.node().Ranks[i],
+					Node: p.node().Node, Code: 1}
 				p.tell(l, i)
 			}
 		}
@@ -231,7 +233,8 @@ func (p *part) tell(l *loop, i int) {
 	case t.ended != nil:
 		p.step.send(l, t.ended)
 	case t.began:
-		p.step.send(l, &proto.StepEvent{Kind: proto.StepStarted, Step: p.step.id, Task: p.node().Ranks[i], Node: p.node().Node, PID: t.pid})
+		p.step.send(l, &proto.StepEvent{Kind: proto.StepStarted, Step: p.step.id, Task: p.node().Ranks[i],
+			Node: p.node().Node, PID: t.pid})
 	}
 }
 
@@ -298,7 +301,8 @@ func (l *loop) partOver(p *part, why string) {
 	s := p.step
 	p.done = true
 	if s.cause == model.NoStop {
-		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: fmt.Sprintf("slurmstepd: error: StepId=%d.%d on node %s: %s", s.rec.Job, s.id, p.node().Node, why)})
+		s.send(l, &proto.StepEvent{Kind: proto.StepLine,
+			Text: fmt.Sprintf("slurmstepd: error: StepId=%d.%d on node %s: %s", s.rec.Job, s.id, p.node().Node, why)})
 	}
 	for i := range p.tasks {
 		if t := &p.tasks[i]; t.ended == nil {

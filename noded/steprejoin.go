@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// steprejoin.go is what a step's command finds that comes back after a restart of gnoded or a lost connection: its step, or
-// what became of it meanwhile.
+// steprejoin.go is what a step's command finds that comes back after a restart of gnoded or a lost connection: its
+// step, or what became of it meanwhile.
 
 // rejoin gives a step back to its command, and tells all that has happened.
 func (l *loop) rejoin(s *step, m msgStep) error {

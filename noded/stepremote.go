@@ -16,8 +16,9 @@ import (
 	"gbatch/noded/steprelay"
 )
 
-// stepremote.go is a node's own side of a step that another node manages: the part is a step like any other, with its group,
-// its tasks and their ends, only that its command is the manager, and what its tasks read and write goes through a relay.
+// stepremote.go is a node's own side of a step that another node manages: the part is a step like any other, with its
+// group, its tasks and their ends, only that its command is the manager, and what its tasks read and write goes
+// through a relay.
 
 // relayTask is the task number under which gshim knows a step's relays, and counts up from.
 const relayTask = 1 << 30
@@ -66,13 +67,15 @@ func (l *loop) onPart(m msgPart) error {
 		return refuse(proto.PartUnknown, "the step has not begun there")
 	case len(a.steps) >= maxSteps:
 		return refuse(proto.PartRefused, "%d steps of job %d run there already", maxSteps, pt.Job)
-	case int(pt.Nodes[pt.Here].Index) >= len(a.rec.Order.Alloc.Nodes) || a.rec.Order.Alloc.Nodes[pt.Nodes[pt.Here].Index].Node != l.n.opts.Name:
+	case int(pt.Nodes[pt.Here].Index) >= len(a.rec.Order.Alloc.Nodes) ||
+		a.rec.Order.Alloc.Nodes[pt.Nodes[pt.Here].Index].Node != l.n.opts.Name:
 		return refuse(proto.PartRefused, "the step's place on the node is not the job's")
 	}
 	s := &step{job: a, req: pt.Request, conn: m.conn, id: pt.Step, phase: stepCreated}
 	m.conn.step = s
 	l.setStepDeadline(s, l.stepPatienceOf(s))
-	s.rec = &placedStep{Job: pt.Job, Attempt: pt.Attempt, ID: pt.Step, Name: pt.Name, At: pt.At, Nodes: pt.Nodes, Manager: m.conn.from, Terminal: pt.Request.Terminal != nil}
+	s.rec = &placedStep{Job: pt.Job, Attempt: pt.Attempt, ID: pt.Step, Name: pt.Name, At: pt.At, Nodes: pt.Nodes,
+		Manager: m.conn.from, Terminal: pt.Request.Terminal != nil}
 	if err := l.addStep(s); err != nil {
 		return err
 	}
@@ -141,8 +144,8 @@ func (l *loop) onPartForget(m msgPartForget) error {
 	return l.overStep(s)
 }
 
-// relayTo is what nodes are told of where the command is: at the address that it is seen at from here, which is "" where
-// that is this host.
+// relayTo is what nodes are told of where the command is: at the address that it is seen at from here, which is ""
+// where that is this host.
 func relayTo(c *stepConn, io *proto.StepIO) *proto.StepIO {
 	if io == nil {
 		return nil
@@ -196,7 +199,9 @@ func (l *loop) onRelay(ev *shim.Event) {
 		if ev.Kind == shim.LaunchFailed {
 			why = "the relay could not be started: " + ev.Text
 		}
-		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: fmt.Sprintf("slurmstepd: error: StepId=%d.%d on node %s: input and output have no way: %s", s.rec.Job, s.id, l.n.opts.Name, why)})
+		s.send(l, &proto.StepEvent{Kind: proto.StepLine,
+			Text: fmt.Sprintf("slurmstepd: error: StepId=%d.%d on node %s: input and output have no way: %s", s.rec.Job, s.id,
+				l.n.opts.Name, why)})
 		l.stopStep(s, model.StopCancel, s.job.rec.UID, false, "")
 	}
 	l.stepProgress(s)
@@ -223,7 +228,8 @@ func (p *stepPlan) pipes(o *shim.Launch, stream, rank int) error {
 		own, other = fds[0], fds[1]
 	}
 	o.Passed[stream] = os.NewFile(uintptr(own), "a task's file")
-	p.ends = append(p.ends, steprelay.Pipe{Rank: int32(rank), Stream: uint8(stream), File: os.NewFile(uintptr(other), "a relay's file")})
+	p.ends = append(p.ends,
+		steprelay.Pipe{Rank: int32(rank), Stream: uint8(stream), File: os.NewFile(uintptr(other), "a relay's file")})
 	return nil
 }
 
@@ -246,7 +252,9 @@ func (p *stepPlan) terminal(o *shim.Launch, rank int) error {
 	if len(t.Modes) != 4 {
 		return nil
 	}
-	if err := terminal.Set(fd, terminal.Modes{Input: t.Modes[0], Output: t.Modes[1], Control: t.Modes[2], Local: t.Modes[3], Chars: t.Chars}); err != nil {
+	if err := terminal.Set(fd,
+		terminal.Modes{Input: t.Modes[0], Output: t.Modes[1], Control: t.Modes[2], Local: t.Modes[3],
+			Chars: t.Chars}); err != nil {
 		return fmt.Errorf("set the terminal's modes: %w", err)
 	}
 	return nil
@@ -265,12 +273,15 @@ func (n *Noded) makeRelay(p *stepPlan, like *shim.Launch) error {
 	}
 	mine, its := os.NewFile(uintptr(pair[0]), "to a relay"), os.NewFile(uintptr(pair[1]), "of a relay")
 	defer mine.Close() //nolint:errcheck // what was written stays for the relay
-	err = steprelay.Send(pair[0], &steprelay.Order{Addr: net.JoinHostPort(p.io.Host, strconv.Itoa(int(p.io.Port))), Key: p.io.Key, Node: int32(p.here), Pipes: p.ends})
+	err = steprelay.Send(pair[0],
+		&steprelay.Order{Addr: net.JoinHostPort(p.io.Host, strconv.Itoa(int(p.io.Port))), Key: p.io.Key, Node: int32(p.here),
+			Pipes: p.ends})
 	if err != nil {
 		_ = its.Close() // err says why it is of no use
 		return fmt.Errorf("tell a relay of its pipes: %w", err)
 	}
-	p.relay = &shim.Launch{Key: like.Key, Path: n.opts.Shim, Argv: []string{n.opts.Shim, steprelay.Word}, Env: []string{"PATH=" + programPath},
+	p.relay = &shim.Launch{Key: like.Key, Path: n.opts.Shim, Argv: []string{n.opts.Shim, steprelay.Word},
+		Env: []string{"PATH=" + programPath},
 		Dir: "/", UID: like.UID, GID: like.GID, Groups: like.Groups, Umask: 0o077, Nice: n.nice, Cgroup: like.Cgroup}
 	p.relay.Key.Task = relayTask + like.Key.Task
 	p.relay.Passed[0] = its

@@ -16,13 +16,14 @@ import (
 	"gbatch/noded/steplayout"
 )
 
-// steps.go is this node as the manager of its jobs' steps: the daemon of the node that runs a job's batch script numbers the
-// job's steps, gives them their part of what the job has, and lets them wait for each other. All of it belongs to the loop.
+// steps.go is this node as the manager of its jobs' steps: the daemon of the node that runs a job's batch script
+// numbers the job's steps, gives them their part of what the job has, and lets them wait for each other. All of it
+// belongs to the loop.
 //
-// A step is in the spool before anything of it runs, without an fsync: after a loss of power nothing of it runs either. Its
-// command's open files are not in the spool; a command whose connection broke comes back with the same RequestID and
-// brings them again, for the tasks that gshim has not heard of. What comes of the tasks is in gshim's journal, and the
-// step's end in a report, like an attempt's.
+// A step is in the spool before anything of it runs, without an fsync: after a loss of power nothing of it runs
+// either. Its command's open files are not in the spool; a command whose connection broke comes back with the same
+// RequestID and brings them again, for the tasks that gshim has not heard of. What comes of the tasks is in gshim's
+// journal, and the step's end in a report, like an attempt's.
 
 const (
 	// maxSteps is how many steps of one job may be there at once, waiting ones included.
@@ -31,7 +32,8 @@ const (
 	lonelyStep = 30 * time.Second
 	// filesWait is how long a step waits for the files of a command that is connected.
 	filesWait = time.Minute
-	// missedStep is how long the end of a step is kept for a command that has no connection, and maxMissed how many of a job.
+	// missedStep is how long the end of a step is kept for a command that has no connection, and maxMissed how many of a
+	// job.
 	missedStep = 2 * time.Minute
 	maxMissed  = 64
 	// stepRetry is how often a request is looked at, stepTries times, that came before gshim listed what it runs.
@@ -183,7 +185,8 @@ func (l *loop) handleStep(m any) (handled bool, err error) {
 // runningJob finds the attempt of a job whose script runs here.
 func (l *loop) runningJob(id model.JobID) *attempt {
 	for key, a := range l.attempts {
-		if key.Job == id && a.will == wanted && (a.phase >= ordered && a.phase <= killing) && a.rec != nil && a.rec.Order != nil {
+		if key.Job == id && a.will == wanted && (a.phase >= ordered && a.phase <= killing) && a.rec != nil &&
+			a.rec.Order != nil {
 			return a
 		}
 	}
@@ -219,15 +222,18 @@ func (l *loop) onStepRequest(m msgStep) error {
 	}
 	switch {
 	case a == nil:
-		return refuse("Unable to create step for job %d: Invalid job id specified: no batch script of job %d runs on node %s; a step starts on the node of the job's batch script (BatchHost in gcontrol show job %[1]d)",
+		return refuse("Unable to create step for job %d: Invalid job id specified: no batch script of job %d runs on node "+
+			"%s; a step starts on the node of the job's batch script (BatchHost in gcontrol show job %[1]d)",
 			rq.Job, rq.Job, l.n.opts.Name)
-	case (m.uid != 0 || m.conn.door) && m.uid != a.rec.UID, m.conn.door && m.conn.role == pki.RoleNode && !slices.Contains(a.rec.Order.Alloc.NodeNames(), m.conn.from):
+	case (m.uid != 0 || m.conn.door) && m.uid != a.rec.UID, m.conn.door && m.conn.role == pki.RoleNode &&
+		!slices.Contains(a.rec.Order.Alloc.NodeNames(), m.conn.from):
 		return refuse("Unable to create step for job %d: Access/permission denied", rq.Job)
 	case a.doomed():
 		return refuse("Unable to create step for job %d: Job/step already completing or completed", rq.Job)
 	}
 	for _, s := range a.steps {
-		if rq.RequestID != "" && (s.rec != nil && s.rec.RequestID == rq.RequestID || s.req != nil && s.req.RequestID == rq.RequestID) {
+		if rq.RequestID != "" &&
+			(s.rec != nil && s.rec.RequestID == rq.RequestID || s.req != nil && s.req.RequestID == rq.RequestID) {
 			return l.rejoin(s, m)
 		}
 	}
@@ -235,13 +241,16 @@ func (l *loop) onStepRequest(m msgStep) error {
 		return l.rejoin(s, m)
 	}
 	if rq.Had {
-		return refuse("The step of job %d ended while its command had no connection to node %s; its exit code is in accounting: gacct -j %[1]d", rq.Job, l.n.opts.Name)
+		return refuse("The step of job %d ended while its command had no connection to node %s; its exit code is in "+
+			"accounting: gacct -j %[1]d", rq.Job, l.n.opts.Name)
 	}
 	if len(a.steps)+len(a.queue) >= maxSteps {
-		return refuse("Unable to create step for job %d: %d steps of it run or wait already; wait for some of them to end", rq.Job, maxSteps)
+		return refuse("Unable to create step for job %d: %d steps of it run or wait already; wait for some of them to end",
+			rq.Job, maxSteps)
 	}
 	if limit := l.n.configured().MaxSteps; limit > 0 && int64(a.nextStep)+int64(len(a.queue)) >= limit {
-		return refuse("Unable to create step for job %d: Step limit reached for this job: it has had %d, and MaxStepCount is %d; let one step do the work of several", rq.Job, a.nextStep, limit)
+		return refuse("Unable to create step for job %d: Step limit reached for this job: it has had %d, and MaxStepCount "+
+			"is %d; let one step do the work of several", rq.Job, a.nextStep, limit)
 	}
 	s := &step{job: a, req: rq, conn: m.conn, id: proto.StepNone, here: -1}
 	m.conn.step = s
@@ -276,7 +285,8 @@ func (l *loop) placeSteps(a *attempt) error {
 				s.send(l, &proto.StepEvent{Kind: proto.StepWaits, Text: busy.Text})
 			}
 		default:
-			s.send(l, &proto.StepEvent{Kind: proto.StepRefused, Text: fmt.Sprintf("Unable to create step for job %d: %s", a.key.Job, err.Error())})
+			s.send(l, &proto.StepEvent{Kind: proto.StepRefused,
+				Text: fmt.Sprintf("Unable to create step for job %d: %s", a.key.Job, err.Error())})
 			s.conn.step = nil
 		}
 	}
@@ -309,8 +319,10 @@ func (l *loop) addStep(s *step) error {
 func (l *loop) createStep(s *step, nodes []proto.StepNode) error {
 	a := s.job
 	need := &s.req.Need
-	s.rec = &placedStep{Job: a.key.Job, Attempt: a.key.Attempt, ID: a.nextStep, RequestID: s.req.RequestID, Name: s.req.Name,
-		Submit: s.req.Submit, At: l.stamp(), LimitS: s.req.LimitS, Nodes: nodes, Shared: need.Overlap || a.steps[s.req.Parent] != nil,
+	s.rec = &placedStep{Job: a.key.Job, Attempt: a.key.Attempt, ID: a.nextStep, RequestID: s.req.RequestID,
+		Name:   s.req.Name,
+		Submit: s.req.Submit, At: l.stamp(), LimitS: s.req.LimitS, Nodes: nodes, Shared: need.Overlap ||
+			a.steps[s.req.Parent] != nil,
 		Terminal: s.req.Terminal != nil, Host: s.req.Host, PID: s.req.PID}
 	s.id, s.phase = a.nextStep, stepCreated
 	l.setStepDeadline(s, l.stepPatienceOf(s))
@@ -336,7 +348,8 @@ func (s *step) place(node string) {
 
 func (s *step) created(node string, r *model.NodeRules) *proto.StepEvent {
 	f := s.job.rec.Order
-	ev := &proto.StepEvent{Kind: proto.StepCreated, Step: s.id, Layout: s.rec.Nodes, Job: &proto.StepJob{Name: s.rec.Name, User: f.Spec.User},
+	ev := &proto.StepEvent{Kind: proto.StepCreated, Step: s.id, Layout: s.rec.Nodes,
+		Job:    &proto.StepJob{Name: s.rec.Name, User: f.Spec.User},
 		Direct: s.conn.direct(node)}
 	ev.Job.KillBad, ev.Job.WaitS = r.KillBad, r.WaitS
 	if f.Task != model.NoTask {
@@ -390,7 +403,8 @@ func (l *loop) makeOrders(s *step, m *msgStepFiles) {
 		}
 	}
 	s.files = append(s.files, m.all()...)
-	p := &stepPlan{key: s.job.key, facts: s.job.rec.Order, rec: s.rec, here: s.here, req: s.req, files: m.files, given: m.given, only: only}
+	p := &stepPlan{key: s.job.key, facts: s.job.rec.Order, rec: s.rec, here: s.here, req: s.req, files: m.files,
+		given: m.given, only: only}
 	if m.conn.direct(l.n.opts.Name) == "" {
 		p.io = relayAt(m.conn, m.io)
 	}

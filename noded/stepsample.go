@@ -7,12 +7,13 @@ import (
 	"gbatch/internal/proto"
 )
 
-// stepsample.go puts together what a step has used: the kernel's counters of its group, what samples found, what its tasks'
-// exits told; and why processes of it were killed, where that was for want of memory.
+// stepsample.go puts together what a step has used: the kernel's counters of its group, what samples found, what its
+// tasks' exits told; and why processes of it were killed, where that was for want of memory.
 
 func (s *step) sampleKey() sampleKey { return sampleKey{s.job.key, s.id} }
 
-// stepShape is what a step has on this node, and how often it is looked at: as its job. nil for one that has nothing here.
+// stepShape is what a step has on this node, and how often it is looked at: as its job. nil for one that has nothing
+// here.
 func (n *Noded) stepShape(s *step) *model.NodeUsage {
 	if s.here < 0 {
 		return nil
@@ -79,7 +80,8 @@ func (n *Noded) stepOOM(key proto.Attempt, step int32, use usage, seen *sampled,
 		return ""
 	}
 	o := oomStory{step: fmt.Sprintf("%d.%d", key.Job, step), node: n.opts.Name, limitKB: use.limitKB, peakKB: use.peakKB,
-		kills: n.oom.of(n.groups.path(key) + "/" + stepName(step)), option: want.option, units: want.units, memMiB: want.memMiB}
+		kills: n.oom.of(n.groups.path(key) + "/" + stepName(step)), option: want.option, units: want.units,
+		memMiB: want.memMiB}
 	o.sawIn(seen)
 	return o.sentence()
 }

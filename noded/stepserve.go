@@ -143,7 +143,8 @@ func (s *stepServer) enter(c *stepConn, uid uint32) error {
 		}
 	}
 	if len(s.conns) >= stepConns || uid != 0 && mine >= stepConnsPerUser {
-		return fmt.Errorf("this node's gnoded is busy: %d steps run or wait, %d of them yours; try again in a moment", len(s.conns), mine)
+		return fmt.Errorf("this node's gnoded is busy: %d steps run or wait, %d of them yours; try again in a moment",
+			len(s.conns), mine)
 	}
 	s.conns[c] = uid
 	return nil
@@ -180,7 +181,8 @@ func (s *stepServer) read(c *stepConn, uid uint32) error {
 	}
 	switch {
 	case s.login && (rq.Node == "" || rq.Node == s.name):
-		c.send(&proto.StepEvent{Kind: proto.StepRefused, Text: fmt.Sprintf("Unable to create step for job %d: %s is a login host and runs none", rq.Job, s.name)})
+		c.send(&proto.StepEvent{Kind: proto.StepRefused,
+			Text: fmt.Sprintf("Unable to create step for job %d: %s is a login host and runs none", rq.Job, s.name)})
 		return errors.New("a step on a login host")
 	case rq.Node == "" || rq.Node == s.name:
 	case c.door:
@@ -229,18 +231,23 @@ func checkStep(rq *proto.StepRequest) error {
 	switch {
 	case len(rq.Argv) == 0 && len(rq.Multi) == 0, len(rq.Argv) > proto.MaxStepArgs:
 		return fmt.Errorf("a step of %d arguments: at least the command and at most %d", len(rq.Argv), proto.MaxStepArgs)
-	case len(rq.Name) > proto.MaxFieldBytes, len(rq.Submit) > proto.MaxFieldBytes, len(rq.RequestID) > 64, len(rq.Dir) > proto.MaxFieldBytes:
+	case len(rq.Name) > proto.MaxFieldBytes, len(rq.Submit) > proto.MaxFieldBytes, len(rq.RequestID) > 64,
+		len(rq.Dir) > proto.MaxFieldBytes:
 		return fmt.Errorf("a name, a path or the command line is longer than %d bytes", proto.MaxFieldBytes)
-	case n.Tasks < 0 || n.CPUsPerTask < 0 || n.TasksPerNode < 0 || n.MinNodes < 0 || n.MemPerNode < 0 || n.MemPerCPU < 0 || n.MemPerGPU < 0 || n.CPUsPerGPU < 0 || n.TasksPerGPU < 0:
+	case n.Tasks < 0 || n.CPUsPerTask < 0 || n.TasksPerNode < 0 || n.MinNodes < 0 || n.MemPerNode < 0 || n.MemPerCPU < 0 ||
+		n.MemPerGPU < 0 || n.CPUsPerGPU < 0 || n.TasksPerGPU < 0:
 		return errors.New("a step's numbers can't be negative")
 	case n.Tasks > proto.MaxStepTasks || n.TasksPerNode > proto.MaxStepTasks || len(n.Ranks) > proto.MaxStepTasks:
 		return fmt.Errorf("a step of %d tasks: at most %d", max(n.Tasks, n.TasksPerNode), proto.MaxStepTasks)
 	case n.CPUsPerTask > steplayout.MaxIndex || b.GPUCount > steplayout.MaxIndex || n.CPUsPerGPU > steplayout.MaxIndex:
-		return fmt.Errorf("%d of something for each task: at most %d", max(n.CPUsPerTask, b.GPUCount, n.CPUsPerGPU), steplayout.MaxIndex)
-	case (b.CPU == proto.BindMap || b.CPU == proto.BindMask) && len(b.CPUList) == 0, (b.GPU == proto.BindMap || b.GPU == proto.BindMask) && len(b.GPUList) == 0,
+		return fmt.Errorf("%d of something for each task: at most %d", max(n.CPUsPerTask, b.GPUCount, n.CPUsPerGPU),
+			steplayout.MaxIndex)
+	case (b.CPU == proto.BindMap || b.CPU == proto.BindMask) && len(b.CPUList) == 0,
+		(b.GPU == proto.BindMap || b.GPU == proto.BindMask) && len(b.GPUList) == 0,
 		(b.Mem == proto.BindMap || b.Mem == proto.BindMask) && len(b.MemList) == 0:
 		return errors.New("a map or mask to bind to is empty")
-	case rq.Terminal != nil && (rq.Terminal.Rows < 0 || rq.Terminal.Cols < 0 || rq.Terminal.Rows > math.MaxUint16 || rq.Terminal.Cols > math.MaxUint16):
+	case rq.Terminal != nil && (rq.Terminal.Rows < 0 || rq.Terminal.Cols < 0 || rq.Terminal.Rows > math.MaxUint16 ||
+		rq.Terminal.Cols > math.MaxUint16):
 		return fmt.Errorf("a terminal of %d rows and %d columns", rq.Terminal.Rows, rq.Terminal.Cols)
 	case len(n.Gres) > 64:
 		return fmt.Errorf("%d generic resources, at most 64", len(n.Gres))

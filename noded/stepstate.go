@@ -2,8 +2,8 @@ package noded
 
 import "fmt"
 
-// stepstate.go is the state table of steps, as attemptstate.go is that of attempts: every phase, every happening, and for
-// each phase what ends it. testdata/stepstates.txt shows it for review.
+// stepstate.go is the state table of steps, as attemptstate.go is that of attempts: every phase, every happening, and
+// for each phase what ends it. testdata/stepstates.txt shows it for review.
 //
 //	waiting -> created -> preparing -> started -> (stopping -> killing ->) clearing -> (kept ->) over
 //
@@ -27,8 +27,10 @@ const (
 )
 
 var stepPhaseNames = [numStepPhases]string{
-	stepWaiting: "waiting", stepCreated: "created", stepPreparing: "preparing", stepUnmaking: "unmaking", stepRunning: "running",
-	stepStopping: "stopping", stepKilling: "killing", stepEnding: "ending", stepAbandoned: "abandoned", stepOverHere: "over here",
+	stepWaiting: "waiting", stepCreated: "created", stepPreparing: "preparing", stepUnmaking: "unmaking",
+	stepRunning:  "running",
+	stepStopping: "stopping", stepKilling: "killing", stepEnding: "ending", stepAbandoned: "abandoned",
+	stepOverHere: "over here",
 }
 
 func (p stepPhase) String() string {

@@ -55,7 +55,8 @@ func (l *loop) actStep(s *step, do stepAct, in *stepNews) error {
 		l.endTasks(s, 0)
 	case stepNoFiles:
 		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: fmt.Sprintf(
-			"slurmstepd: error: *** STEP %d.%d: its command has not passed its files on within %v ***", s.rec.Job, s.id, filesWait)})
+			"slurmstepd: error: *** STEP %d.%d: its command has not passed its files on within %v ***", s.rec.Job, s.id,
+			filesWait)})
 		l.endTasks(s, 0)
 	case stepTerm:
 		sig := unix.SIGTERM
@@ -84,8 +85,8 @@ func (l *loop) actStep(s *step, do stepAct, in *stepNews) error {
 	return nil
 }
 
-// endTasks ends what a step has: tasks that were not ordered have not run, the others get the signal (0: they have it), and
-// so do the parts on other nodes.
+// endTasks ends what a step has: tasks that were not ordered have not run, the others get the signal (0: they have
+// it), and so do the parts on other nodes.
 func (l *loop) endTasks(s *step, sig unix.Signal) {
 	for i := range s.tasks {
 		if t := &s.tasks[i]; t.waits() {
@@ -172,7 +173,8 @@ func (l *loop) hopelessStep(s *step) bool {
 
 // giveUpStep drains the node with the names of what survives, takes the tasks for ended, and tries to clear once more.
 func (l *loop) giveUpStep(s *step) error {
-	if err := l.survives(s.job, fmt.Sprintf("job %d step %d", s.rec.Job, s.id), l.n.groups.stepSurvivors(s.job.key, s.id)); err != nil {
+	if err := l.survives(s.job, fmt.Sprintf("job %d step %d", s.rec.Job, s.id),
+		l.n.groups.stepSurvivors(s.job.key, s.id)); err != nil {
 		return err
 	}
 	l.loseTasks(s, "processes of the step survive SIGKILL")
@@ -193,7 +195,8 @@ func (l *loop) loseTasks(s *step, why string) {
 		p.done = true
 		for i := range p.tasks {
 			if t := &p.tasks[i]; t.ended == nil {
-				t.ended = &proto.StepEvent{Kind: proto.StepExited, Step: s.id, Task: p.node().Ranks[i], Node: p.node().Node, Code: 1}
+				t.ended = &proto.StepEvent{Kind: proto.StepExited, Step: s.id, Task: p.node().Ranks[i],
+					Node: p.node().Node, Code: 1}
 				p.tell(l, i)
 			}
 		}
@@ -246,7 +249,8 @@ func (l *loop) dropStep(s *step) error {
 		s.files = nil
 		l.soon(func() { closeFiles(files) })
 	}
-	if err := l.spool.add(recStepOver, &stepOver{Job: s.rec.Job, Attempt: s.rec.Attempt, ID: s.id, Use: s.used}, false); err != nil {
+	if err := l.spool.add(recStepOver, &stepOver{Job: s.rec.Job, Attempt: s.rec.Attempt, ID: s.id, Use: s.used},
+		false); err != nil {
 		return err
 	}
 	l.n.sampler.stepOver(s.job.key, s.used.Node(l.n.opts.Name))
@@ -386,7 +390,8 @@ func (l *loop) endSteps(a *attempt) bool {
 // refuseQueue tells the commands of steps that wait that their job ends.
 func (l *loop) refuseQueue(a *attempt) {
 	for _, s := range a.queue {
-		s.send(l, &proto.StepEvent{Kind: proto.StepRefused, Text: fmt.Sprintf("Unable to create step for job %d: Job/step already completing or completed", a.key.Job)})
+		s.send(l, &proto.StepEvent{Kind: proto.StepRefused,
+			Text: fmt.Sprintf("Unable to create step for job %d: Job/step already completing or completed", a.key.Job)})
 		if s.conn != nil {
 			s.conn.step = nil
 		}
@@ -437,14 +442,16 @@ func (s *step) timerOf(what stepTimer) **time.Timer {
 	return &s.lonely
 }
 
-// terminateSteps ends the steps of a job that is being ended. Where the job has a group its signal reaches their processes.
+// terminateSteps ends the steps of a job that is being ended. Where the job has a group its signal reaches their
+// processes.
 func (l *loop) terminateSteps(a *attempt) {
 	l.refuseQueue(a)
 	for _, s := range a.steps {
 		if s.cause == model.NoStop {
 			s.cause, s.uid = a.stop.Cause, a.rec.UID
 			if line := a.stop.Line; line != "" {
-				s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: strings.Replace(line, fmt.Sprintf("JOB %d ", a.key.Job), fmt.Sprintf("STEP %d.%d ", a.key.Job, s.id), 1)})
+				s.send(l, &proto.StepEvent{Kind: proto.StepLine,
+					Text: strings.Replace(line, fmt.Sprintf("JOB %d ", a.key.Job), fmt.Sprintf("STEP %d.%d ", a.key.Job, s.id), 1)})
 			}
 		}
 		l.stepHappens(s, sevStop, stepNews{told: l.n.groups.root.Can().Track})

@@ -14,9 +14,9 @@ import (
 
 // stop.go ends attempts and sends them signals, as the leader wants.
 //
-// Ending is SIGCONT and SIGTERM to everything that the job has, and SIGKILL after KillWait to what is left. What survives
-// SIGKILL hangs in the kernel (a dead file server, a device). It is killed again and again; after UnkillableStepTimeout
-// the node is drained and the job ends without it (unkillable.go).
+// Ending is SIGCONT and SIGTERM to everything that the job has, and SIGKILL after KillWait to what is left. What
+// survives SIGKILL hangs in the kernel (a dead file server, a device). It is killed again and again; after
+// UnkillableStepTimeout the node is drained and the job ends without it (unkillable.go).
 
 const (
 	defaultKillWait = 30 * time.Second
@@ -79,7 +79,8 @@ func (l *loop) onForget(key proto.Attempt) error {
 		l.gone.add(key)
 		return nil
 	}
-	l.log.Warn("the controller knows nothing of a job that is here; it is ended", "job", key.Job, "attempt", key.Attempt, "phase", a.phase)
+	l.log.Warn("the controller knows nothing of a job that is here; it is ended", "job", key.Job, "attempt", key.Attempt,
+		"phase", a.phase)
 	return l.forget(a, unwanted)
 }
 

@@ -5,8 +5,8 @@ import (
 	"gbatch/internal/jobenv"
 )
 
-// newUnits says how this node's units are named in jobs' environments: the configuration chooses the variables, the units
-// that were found say everything else. With enforced the kernel holds jobs to their units.
+// newUnits says how this node's units are named in jobs' environments: the configuration chooses the variables, the
+// units that were found say everything else. With enforced the kernel holds jobs to their units.
 func newUnits(c *conf.Config, node string, t *unitTable, enforced bool) *jobenv.Units {
 	u := &jobenv.Units{}
 	if t != nil {

@@ -15,8 +15,9 @@ import (
 	"gbatch/noded/cgroup"
 )
 
-// units.go knows the device files behind each unit of a generic resource, and makes the device rules of a job or step: every
-// unit's files are denied but those of the units that it was given. Numbers are read from the files when gnoded starts.
+// units.go knows the device files behind each unit of a generic resource, and makes the device rules of a job or
+// step: every unit's files are denied but those of the units that it was given. Numbers are read from the files when
+// gnoded starts.
 
 const (
 	maxUnits     = 4096 // of one node, shares counted one by one
@@ -34,13 +35,14 @@ type unit struct {
 	seen  int      // its GPU's place in the driver's list, from 1; 0: not detected
 }
 
-// ruleUnits gives the units whose device files are known: what was found, and shares of GPUs, which are numbered as the leader
-// does (conf's connectUnits): type by type, in the order of gres.conf.
+// ruleUnits gives the units whose device files are known: what was found, and shares of GPUs, which are numbered as
+// the leader does (conf's connectUnits): type by type, in the order of gres.conf.
 func ruleUnits(o *Options, inv *inventory) []unit {
 	var out []unit
 	for i := range inv.units {
 		u := &inv.units[i]
-		x := unit{name: u.Name, typ: u.Type, index: int(u.Index), files: u.Files[:min(len(u.Files), maxUnitFiles)], uuid: u.UUID, flags: u.Flags}
+		x := unit{name: u.Name, typ: u.Type, index: int(u.Index), files: u.Files[:min(len(u.Files), maxUnitFiles)],
+			uuid: u.UUID, flags: u.Flags}
 		if u.dev != nil {
 			x.seen = u.dev.Index + 1
 		}
@@ -121,7 +123,8 @@ type unitTable struct {
 }
 
 // controlFiles are opened by every job that uses any unit, and by others without harm: they are nobody's.
-var controlFiles = []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia-nvswitchctl", "nvidia-nvswitch*",
+var controlFiles = []string{"nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset", "nvidia-nvswitchctl",
+	"nvidia-nvswitch*",
 	"kfd", "davinci_manager", "devmm_svm", "hisi_hdc"}
 
 func isControl(file string) bool {
@@ -133,7 +136,8 @@ func isControl(file string) bool {
 
 // newUnitTable reads the units' device numbers.
 func newUnitTable(units []unit, c *conf.Cgroup) *unitTable {
-	t := &unitTable{of: map[jobenv.Unit][]int{}, uuid: map[jobenv.Unit]string{}, parent: map[int]int{}, firm: map[string]bool{}}
+	t := &unitTable{of: map[jobenv.Unit][]int{}, uuid: map[jobenv.Unit]string{}, parent: map[int]int{},
+		firm: map[string]bool{}}
 	open := t.readAllowed(c)
 	at := map[cgroup.Device]int{}
 	for _, u := range units {
@@ -154,11 +158,14 @@ func newUnitTable(units []unit, c *conf.Cgroup) *unitTable {
 			case err != nil: // findGres says what is missing
 				continue
 			case !ok:
-				t.notable = append(t.notable, fmt.Sprintf("%s %s is not a device file: the kernel can't keep it for the jobs that have it", u.name, f))
+				t.notable = append(t.notable,
+					fmt.Sprintf("%s %s is not a device file: the kernel can't keep it for the jobs that have it", u.name, f))
 				continue
 			}
 			if cgroup.IsBase(d) { // without it nothing runs: it is never kept from a job
-				t.notable = append(t.notable, fmt.Sprintf("%s %s is device %d:%d, which every program needs: it stays open to all jobs", u.name, f, d.Major, d.Minor))
+				t.notable = append(t.notable,
+					fmt.Sprintf("%s %s is device %d:%d, which every program needs: it stays open to all jobs", u.name, f,
+						d.Major, d.Minor))
 				continue
 			}
 			if open[d] {

@@ -14,8 +14,8 @@ import (
 
 // unkillable.go is about processes that survive SIGKILL: they hang in the kernel, on a file server or a device. After
 // UnkillableStepTimeout the node is drained with their names, UnkillableStepProgram runs, once for an attempt, and the
-// attempt ends without them, as in Slurm. The node gets no new job before an administrator has looked at it. What is left
-// is killed again until it is gone; a gnoded that is started anew does the same (groups.sweep).
+// attempt ends without them, as in Slurm. The node gets no new job before an administrator has looked at it. What is
+// left is killed again until it is gone; a gnoded that is started anew does the same (groups.sweep).
 
 const (
 	unkillableTimeout = 60 * time.Second // for UnkillableStepProgram
@@ -30,7 +30,8 @@ type msgLeftover struct {
 	gone bool
 }
 
-// giveUp drains the node with the names of what survives, drops the attempt's steps, and tries to clear it away once more.
+// giveUp drains the node with the names of what survives, drops the attempt's steps, and tries to clear it away once
+// more.
 func (l *loop) giveUp(a *attempt) error {
 	if err := l.survives(a, fmt.Sprintf("job %d", a.key.Job), l.n.groups.survivors(a.key)); err != nil {
 		return err
@@ -51,7 +52,8 @@ func (l *loop) survives(a *attempt, what string, pids []int) error {
 	if len(pids) > 0 {
 		text += ": " + describeProcesses(pids)
 	}
-	l.log.Error("processes survive SIGKILL for longer than UnkillableStepTimeout; the node is drained, and the job ends without them",
+	l.log.Error("processes survive SIGKILL for longer than UnkillableStepTimeout; the node is drained, and the job "+
+		"ends without them",
 		"job", a.key.Job, "attempt", a.key.Attempt, "what", text)
 	if a.drained || a.will != wanted {
 		return nil
@@ -60,7 +62,8 @@ func (l *loop) survives(a *attempt, what string, pids []int) error {
 	key := a.key
 	if r := l.n.rules.Load(); r != nil && r.UnkillableProgram != "" {
 		program := r.UnkillableProgram
-		env := []string{fmt.Sprintf("SLURM_JOB_ID=%d", key.Job), fmt.Sprintf("SLURM_JOBID=%d", key.Job), "SLURM_STEP_ID=batch",
+		env := []string{fmt.Sprintf("SLURM_JOB_ID=%d", key.Job), fmt.Sprintf("SLURM_JOBID=%d", key.Job),
+			"SLURM_STEP_ID=batch",
 			"SLURM_SCRIPT_CONTEXT=unkillable", fmt.Sprintf("SLURM_JOB_UID=%d", a.rec.UID)}
 		l.then(func() {
 			l.n.stops.do(func(ctx context.Context) {
@@ -120,7 +123,8 @@ func describeProcesses(pids []int) string {
 		text := fmt.Sprintf("%d", pid)
 		// A process that has gone meanwhile has nothing to read.
 		stat, _ := os.ReadFile(filepath.Join(dir, "stat"))
-		if open, end := strings.IndexByte(string(stat), '('), strings.LastIndexByte(string(stat), ')'); open >= 0 && end > open && end+2 < len(stat) {
+		if open, end := strings.IndexByte(string(stat), '('), strings.LastIndexByte(string(stat), ')'); open >= 0 &&
+			end > open && end+2 < len(stat) {
 			text += fmt.Sprintf(" (%s, %c", stat[open+1:end], stat[end+2])
 			if wchan, _ := os.ReadFile(filepath.Join(dir, "wchan")); len(wchan) > 1 {
 				text += " in " + string(wchan)

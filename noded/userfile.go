@@ -16,9 +16,9 @@ import (
 // userfile.go writes lines for the user into a job's standard error file: why it was ended, that it ran out of memory.
 //
 // The file is the user's, so it is opened with the user's rights: a link that they put there leads nowhere that they
-// could not write to themselves. Rights belong to threads in Linux; the goroutine that takes the user's keeps its thread
-// to itself and ends with it, so they are never given back by mistake to another. A file server that is gone holds up
-// that thread and nothing else.
+// could not write to themselves. Rights belong to threads in Linux; the goroutine that takes the user's keeps its
+// thread to itself and ends with it, so they are never given back by mistake to another. A file server that is gone
+// holds up that thread and nothing else.
 
 const (
 	tellTimeout = 2 * time.Second // for the line to be written, before the job's end goes on without it
@@ -33,7 +33,8 @@ func (n *Noded) tellUser(rec *launched, line string) {
 	select {
 	case n.tellers <- struct{}{}:
 	default:
-		n.log.Warn("too many user files hang; a message for the user is lost", "job", rec.Job, "file", rec.StdErr, "line", line)
+		n.log.Warn("too many user files hang; a message for the user is lost", "job", rec.Job, "file", rec.StdErr,
+			"line", line)
 		return
 	}
 	done := make(chan error, 1)
@@ -84,7 +85,8 @@ func (n *Noded) makeFileAs(s *model.Spec, umask uint32, path string) error {
 				return
 			}
 		}
-		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0o666&^umask)
+		fd, err := unix.Open(path, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC,
+			0o666&^umask)
 		if err != nil {
 			done <- &os.PathError{Op: "open", Path: path, Err: err}
 			return

@@ -10,8 +10,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// waits.go says what attempts on this node wait for: their phase, those of their steps, and the processes that are there.
-// gcontrol doctor and gqueue --why show it of jobs that take long to end.
+// waits.go says what attempts on this node wait for: their phase, those of their steps, and the processes that are
+// there. gcontrol doctor and gqueue --why show it of jobs that take long to end.
 
 // waitsSteps is how many steps of an attempt are named.
 const waitsSteps = 4

@@ -25,8 +25,10 @@ func upCommand() *cobra.Command {
 		Short: "Run a whole cluster on this machine",
 		Long: "Run a whole cluster on this machine: controllers, accounting, and one node daemon per node, each a process " +
 			"of its\n" +
-			"own, with everything in one directory. Without --nodes the cluster is this machine with its own cores, memory and\n" +
-			"GPUs; with it, that many virtual nodes. A cluster that is there already keeps its state; what is missing of it is\n" +
+			"own, with everything in one directory. Without --nodes the cluster is this machine with its own " +
+			"cores, memory and\n" +
+			"GPUs; with it, that many virtual nodes. A cluster that is there already keeps its state; what is " +
+			"missing of it is\n" +
 			"started. In the foreground it runs until Ctrl-C; with --detach the command returns when the cluster takes jobs.",
 		Example: "  gbatch up\n  gbatch up --nodes 4 --gpus a100:4 --detach\n  gbatch up --conf /etc/slurm/slurm.conf " +
 			"--dir /tmp/trial",
@@ -169,8 +171,8 @@ func downCommand() *cobra.Command {
 	return cmd
 }
 
-// lookDirFlag is dirFlag for commands about a cluster that is there: without --dir it is the one that GBATCH_CONF names, where that
-// was made by gbatch up.
+// lookDirFlag is dirFlag for commands about a cluster that is there: without --dir it is the one that GBATCH_CONF
+// names, where that was made by gbatch up.
 func lookDirFlag(cmd *cobra.Command, dir *string) {
 	cmd.Flags().StringVar(dir, "dir", up.DirOf(os.Getenv), "`directory` of the cluster")
 }

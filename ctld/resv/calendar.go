@@ -6,8 +6,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// laterOf gives the beginnings of a reservation's occurrences after its present one: the same hour by the clock of a time
-// zone, also where days have 23 or 25 hours. HOURLY needs no calendar.
+// laterOf gives the beginnings of a reservation's occurrences after its present one: the same hour by the clock of a
+// time zone, also where days have 23 or 25 hours. HOURLY needs no calendar.
 func laterOf(r *model.Reservation, zone *time.Location) (out []model.Time) {
 	if r.Flags&(model.ResvDaily|model.ResvWeekly|model.ResvWeekday|model.ResvWeekend) == 0 {
 		return nil

@@ -6,9 +6,9 @@ import (
 	"gbatch/internal/model"
 )
 
-// Kept gives a reservation as it should be now: with its next times by the calendar, with other nodes for those that are
-// down or, with REPLACE, in use, and with all nodes of its partition where it is to have them. It gives nil where nothing
-// has to change.
+// Kept gives a reservation as it should be now: with its next times by the calendar, with other nodes for those that
+// are down or, with REPLACE, in use, and with all nodes of its partition where it is to have them. It gives nil where
+// nothing has to change.
 func Kept(f Facts, old *model.Reservation) *model.Reservation {
 	r := *old
 	r.Nodes, r.Parts = slices.Clone(old.Nodes), slices.Clone(old.Parts)

@@ -22,7 +22,8 @@ func (d *draft) pick() error {
 		return d.pickNone()
 	}
 	if r.Flags&model.ResvAnyNodes != 0 {
-		return refuse(proto.CodeReservation, "Flags=ANY_NODES is for reservations of licenses only; leave Nodes, NodeCnt, CoreCnt and TRES out")
+		return refuse(proto.CodeReservation,
+			"Flags=ANY_NODES is for reservations of licenses only; leave Nodes, NodeCnt, CoreCnt and TRES out")
 	}
 	pool, err := d.pool()
 	if err != nil {
@@ -45,7 +46,8 @@ func (d *draft) pick() error {
 				return refuse(proto.CodeInvalidNode, "%s", n)
 			}
 			if !slices.Contains(pool, n) {
-				return refuse(proto.CodeNodeConfig, "node %s is not in partition %s, or lacks the features %s", n, r.Partition, r.Features)
+				return refuse(proto.CodeNodeConfig, "node %s is not in partition %s, or lacks the features %s", n, r.Partition,
+					r.Features)
 			}
 		}
 		r.Nodes = names
@@ -88,7 +90,8 @@ func (d *draft) pool() (out []string, err error) {
 	}
 	p := v.Partition(r.Partition)
 	for _, def := range v.Config().Nodes {
-		if (p == nil || slices.Contains(p.Nodes, def.Name)) && (want == nil || want.Each == nil || want.Each.Met(def.Features)) {
+		if (p == nil || slices.Contains(p.Nodes, def.Name)) &&
+			(want == nil || want.Each == nil || want.Each.Met(def.Features)) {
 			out = append(out, def.Name)
 		}
 	}
@@ -114,7 +117,8 @@ func (d *draft) named() error {
 	}
 	for i, name := range r.Nodes {
 		if id, ok := d.fits(name, r.Part(i)); !ok {
-			return refuse(proto.CodeNodesBusy, "job %d on %s may run longer than until it starts; Flags=IGNORE_JOBS makes it all the same", id, name)
+			return refuse(proto.CodeNodesBusy,
+				"job %d on %s may run longer than until it starts; Flags=IGNORE_JOBS makes it all the same", id, name)
 		}
 	}
 	return d.order()

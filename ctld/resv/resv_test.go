@@ -19,9 +19,11 @@ func resvCluster(t *testing.T) *state.State {
 	st := state.New()
 	cfg := &model.Config{Cluster: "c"}
 	for _, name := range []string{"n1", "n2", "n3", "n4", "n5"} {
-		cfg.Nodes = append(cfg.Nodes, &model.NodeDef{Name: name, CPUs: 4, ThreadsPerCore: 1, MemMiB: 4000, Gres: []model.GresDef{{Name: "gpu", Count: 2}}})
+		cfg.Nodes = append(cfg.Nodes,
+			&model.NodeDef{Name: name, CPUs: 4, ThreadsPerCore: 1, MemMiB: 4000, Gres: []model.GresDef{{Name: "gpu", Count: 2}}})
 	}
-	cfg.Partitions = []*model.Partition{{Name: "p", Nodes: []string{"n1", "n2", "n3", "n4"}}, {Name: "q", Nodes: []string{"n5"}}}
+	cfg.Partitions = []*model.Partition{{Name: "p", Nodes: []string{"n1", "n2", "n3", "n4"}},
+		{Name: "q", Nodes: []string{"n5"}}}
 	st.Apply(state.Command{At: testNow, Body: &state.SetConfig{Config: cfg, Instance: 1}})
 	for _, d := range cfg.Nodes {
 		st.Apply(state.Command{At: testNow, Body: &state.Join{Node: d.Name, BootID: "b"}})
@@ -36,16 +38,19 @@ func testFacts(st *state.State) Facts { return Facts{View: st.View(), Now: testN
 // occupy runs a job on a node.
 func occupy(t *testing.T, st *state.State, node string) {
 	t.Helper()
-	id := st.Apply(state.Command{At: testNow, Body: &state.Submit{Spec: &model.Spec{Name: "j", Partitions: []string{"p"}}}}).Job
+	id := st.Apply(state.Command{At: testNow,
+		Body: &state.Submit{Spec: &model.Spec{Name: "j", Partitions: []string{"p"}}}}).Job
 	alloc := &model.Alloc{Nodes: []model.NodeAlloc{{Node: node, CPUs: model.UpTo(1), Tasks: 1}}}
-	res := st.Apply(state.Command{At: testNow, Body: &state.Starts{Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p", LimitS: 60, Alloc: alloc}}}}})
+	res := st.Apply(state.Command{At: testNow,
+		Body: &state.Starts{
+			Plan: model.Plan{Starts: []model.Start{{Job: id, Task: model.NoTask, Partition: "p", LimitS: 60, Alloc: alloc}}}}})
 	if len(res.Each) != 1 || res.Each[0] != state.OK {
 		t.Fatalf("no job starts on %s: %v", node, res.Each)
 	}
 }
 
-// Nodes that are down are replaced by idle ones of the same pool; with REPLACE also those in use. Where there are none, or
-// the reservation is STATIC_ALLOC, it keeps what it has.
+// Nodes that are down are replaced by idle ones of the same pool; with REPLACE also those in use. Where there are
+// none, or the reservation is STATIC_ALLOC, it keeps what it has.
 func TestReservationReplaces(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -70,15 +75,18 @@ func TestReservationReplaces(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			st := resvCluster(t)
-			r := &model.Reservation{Name: "r", Start: testNow, End: testNow.Add(3600), Nodes: []string{"n1", "n2"}, Partition: "p", Users: []string{"u"}, Flags: c.flags, Count: c.count}
+			r := &model.Reservation{Name: "r", Start: testNow, End: testNow.Add(3600), Nodes: []string{"n1", "n2"},
+				Partition: "p", Users: []string{"u"}, Flags: c.flags, Count: c.count}
 			make := func(r *model.Reservation) {
-				if res := st.Apply(state.Command{At: testNow, Body: &state.Reserve{Op: state.CreateResv, Resv: r}}); res.Refusal != state.OK {
+				if res := st.Apply(state.Command{At: testNow,
+					Body: &state.Reserve{Op: state.CreateResv, Resv: r}}); res.Refusal != state.OK {
 					t.Fatal(res.Refusal)
 				}
 			}
 			make(r)
 			if len(c.taken) > 0 {
-				make(&model.Reservation{Name: "other", Start: testNow, End: testNow.Add(3600), Nodes: c.taken, Users: []string{"v"}})
+				make(&model.Reservation{Name: "other", Start: testNow, End: testNow.Add(3600), Nodes: c.taken,
+					Users: []string{"v"}})
 			}
 			for _, n := range c.busy {
 				occupy(t, st, n)
@@ -101,8 +109,10 @@ func TestReservationReplaces(t *testing.T) {
 // PART_NODES: the reservation always has all nodes of its partition.
 func TestReservationOfPartition(t *testing.T) {
 	st := resvCluster(t)
-	r := &model.Reservation{Name: "r", Start: testNow, End: testNow.Add(3600), Nodes: []string{"n1", "n2", "n3", "n4"}, Partition: "p", Users: []string{"u"}, Flags: model.ResvPartNodes}
-	if res := st.Apply(state.Command{At: testNow, Body: &state.Reserve{Op: state.CreateResv, Resv: r}}); res.Refusal != state.OK {
+	r := &model.Reservation{Name: "r", Start: testNow, End: testNow.Add(3600), Nodes: []string{"n1", "n2", "n3", "n4"},
+		Partition: "p", Users: []string{"u"}, Flags: model.ResvPartNodes}
+	if res := st.Apply(state.Command{At: testNow,
+		Body: &state.Reserve{Op: state.CreateResv, Resv: r}}); res.Refusal != state.OK {
 		t.Fatal(res.Refusal)
 	}
 	if n := Kept(testFacts(st), st.View().Reservation("r")); n != nil {
@@ -118,7 +128,8 @@ func TestReservationOfPartition(t *testing.T) {
 		if want := slices.Sorted(slices.Values(nodes)); n == nil || !slices.Equal(n.Nodes, want) {
 			t.Fatalf("the partition has %v, the reservation becomes %+v", want, n)
 		}
-		if res := st.Apply(state.Command{At: testNow, Body: &state.Reserve{Op: state.KeepResv, Resv: n}}); res.Refusal != state.OK {
+		if res := st.Apply(state.Command{At: testNow,
+			Body: &state.Reserve{Op: state.KeepResv, Resv: n}}); res.Refusal != state.OK {
 			t.Fatal(res.Refusal)
 		}
 	}
@@ -139,7 +150,8 @@ func TestReservationOfGroups(t *testing.T) {
 	if _, err := f.groupIDs([]string{"-staff"}); err == nil || !strings.Contains(err.Error(), "groups can't be denied") {
 		t.Errorf("a denied group: %v", err)
 	}
-	if _, err := f.groupIDs([]string{"other"}); err == nil || !strings.Contains(err.Error(), "Groups=other: no such group") {
+	if _, err := f.groupIDs([]string{"other"}); err == nil ||
+		!strings.Contains(err.Error(), "Groups=other: no such group") {
 		t.Errorf("an unknown group: %v", err)
 	}
 	r := &model.Reservation{Groups: []string{"staff"}, GIDs: gids}
@@ -182,14 +194,20 @@ func TestReservationCalendar(t *testing.T) {
 		first string // "": start
 		want  []string
 	}{
-		{"daily into summer", model.ResvDaily, "2026-03-27 09:00", "", []string{"2026-03-28 09:00", "2026-03-29 09:00", "2026-03-30 09:00"}},
+		{"daily into summer", model.ResvDaily, "2026-03-27 09:00", "",
+			[]string{"2026-03-28 09:00", "2026-03-29 09:00", "2026-03-30 09:00"}},
 		{"daily into winter", model.ResvDaily, "2026-10-24 09:00", "", []string{"2026-10-25 09:00", "2026-10-26 09:00"}},
-		{"the hour that there is not", model.ResvDaily, "2026-03-28 02:30", "", []string{"2026-03-29 03:30", "2026-03-30 02:30"}},
-		{"from a time that was moved", model.ResvDaily, "2026-03-29 03:30", "2026-03-01 02:30", []string{"2026-03-30 02:30", "2026-03-31 02:30"}},
-		{"the hour that there is twice", model.ResvDaily, "2026-10-24 02:30", "", []string{"2026-10-25 02:30", "2026-10-26 02:30"}},
+		{"the hour that there is not", model.ResvDaily, "2026-03-28 02:30", "",
+			[]string{"2026-03-29 03:30", "2026-03-30 02:30"}},
+		{"from a time that was moved", model.ResvDaily, "2026-03-29 03:30", "2026-03-01 02:30",
+			[]string{"2026-03-30 02:30", "2026-03-31 02:30"}},
+		{"the hour that there is twice", model.ResvDaily, "2026-10-24 02:30", "",
+			[]string{"2026-10-25 02:30", "2026-10-26 02:30"}},
 		{"weekly", model.ResvWeekly, "2026-03-25 18:00", "", []string{"2026-04-01 18:00", "2026-04-08 18:00"}},
-		{"weekdays", model.ResvWeekday, "2026-03-26 08:00", "", []string{"2026-03-27 08:00", "2026-03-30 08:00", "2026-03-31 08:00"}},
-		{"weekends", model.ResvWeekend, "2026-03-28 08:00", "", []string{"2026-03-29 08:00", "2026-04-04 08:00", "2026-04-05 08:00"}},
+		{"weekdays", model.ResvWeekday, "2026-03-26 08:00", "",
+			[]string{"2026-03-27 08:00", "2026-03-30 08:00", "2026-03-31 08:00"}},
+		{"weekends", model.ResvWeekend, "2026-03-28 08:00", "",
+			[]string{"2026-03-29 08:00", "2026-04-04 08:00", "2026-04-05 08:00"}},
 		{"hourly needs none", model.ResvHourly, "2026-03-28 08:00", "", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -239,7 +257,8 @@ func TestCreateAndUpdate(t *testing.T) {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	longer, err := Update(testFacts(st), r, []model.KV{{Key: "Duration", Value: "90"}})
-	if err != nil || longer.End != r.Start.Add(5400) || r.End != r.Start.Add(3600) || !slices.Equal(longer.Nodes, r.Nodes) {
+	if err != nil || longer.End != r.Start.Add(5400) || r.End != r.Start.Add(3600) ||
+		!slices.Equal(longer.Nodes, r.Nodes) {
 		t.Errorf("%+v, %v", longer, err)
 	}
 	for _, c := range []struct {
@@ -247,7 +266,8 @@ func TestCreateAndUpdate(t *testing.T) {
 		code proto.Code
 		text string
 	}{
-		{words("NodeCnt=4", "PartitionName=p"), proto.CodeNodesBusy, "Requested nodes are busy: 3 of 4 nodes are free from then on"},
+		{words("NodeCnt=4", "PartitionName=p"), proto.CodeNodesBusy,
+			"Requested nodes are busy: 3 of 4 nodes are free from then on"},
 		{words("Nodes=n9"), proto.CodeInvalidNode, "Invalid node name specified: n9"},
 		{words("Licenses=matlab:1", "Flags=ANY_NODES"), proto.CodeReservation, "the cluster has no licenses"},
 		{words("Colour=red"), proto.CodeReservation, "Colour is not a key of reservations here"},

@@ -176,7 +176,8 @@ func (d *draft) word(kv model.KV) error {
 	case "features", "feature":
 		r.Features = value
 		if f, perr := model.ParseFeatures(value); perr != nil || f != nil && len(f.Same)+len(f.Counts) > 0 {
-			return refuse(proto.CodeFeature, "Features=%s: join features with & and |, in parentheses where needed; counts and brackets are for jobs", value)
+			return refuse(proto.CodeFeature,
+				"Features=%s: join features with & and |, in parentheses where needed; counts and brackets are for jobs", value)
 		}
 	case "users", "user":
 		r.Users, err = changed(r.Users, value, how)
@@ -194,11 +195,13 @@ func (d *draft) word(kv model.KV) error {
 	case "flags":
 		err = d.flags(value, how)
 	case "maxstartdelay":
-		err = refuse(proto.CodeReservation, "MaxStartDelay=%s: it lets jobs with --signal=R: stand in for the reservation's own, and there are none here; use Flags=REPLACE, or a QOS that may be preempted", value)
+		err = refuse(proto.CodeReservation, "MaxStartDelay=%s: it lets jobs with --signal=R: stand in for the "+
+			"reservation's own, and there are none here; use Flags=REPLACE, or a QOS that may be preempted", value)
 	case "burstbuffer", "watts":
 		err = refuse(proto.CodeReservation, "%s=%s: there are no burst buffers, and no power is managed", kv.Key, value)
 	default:
-		err = refuse(proto.CodeReservation, "%s is not a key of reservations here; there are StartTime EndTime Duration Nodes NodeCnt CoreCnt TRES TRESPerNode Licenses PartitionName Features Users Groups Accounts Flags Skip", kv.Key)
+		err = refuse(proto.CodeReservation, "%s is not a key of reservations here; there are StartTime EndTime Duration "+
+			"Nodes NodeCnt CoreCnt TRES TRESPerNode Licenses PartitionName Features Users Groups Accounts Flags Skip", kv.Key)
 	}
 	return err
 }
@@ -247,7 +250,8 @@ func (d *draft) tres(value string) error {
 				name, count, ok = "cpu", name, true
 			}
 		}
-		bad := refuse(proto.CodeReservation, "TRES=%s: write cpu=N, node=N, mem=SIZE, gres/gpu=N, gres/gpu:TYPE=N or license/NAME=N, with commas between", value)
+		bad := refuse(proto.CodeReservation,
+			"TRES=%s: write cpu=N, node=N, mem=SIZE, gres/gpu=N, gres/gpu:TYPE=N or license/NAME=N, with commas between", value)
 		if name == "mem" {
 			mem, err := walltime.ParseMemMiB(count)
 			if err != nil || mem < 1 {
@@ -300,7 +304,8 @@ func (d *draft) licenses(value string) (out []model.LicenseCount, err error) {
 			}
 		}
 		cfg := d.View.Config()
-		if !slices.ContainsFunc(cfg.Licenses, func(c model.LicenseCount) bool { return c.Name == name && c.Count >= l.Count }) {
+		if !slices.ContainsFunc(cfg.Licenses,
+			func(c model.LicenseCount) bool { return c.Name == name && c.Count >= l.Count }) {
 			return nil, refuse(proto.CodeReservation, "Invalid license specification: %s; %s", item, ask.LicensesThere(cfg))
 		}
 		if slices.ContainsFunc(out, func(o model.LicenseCount) bool { return o.Name == name }) {
@@ -335,7 +340,8 @@ func changed(old []string, value string, how byte) ([]string, error) {
 	}
 	for _, name := range out {
 		if (name[0] == '-') != (out[0][0] == '-') {
-			return nil, refuse(proto.CodeReservation, "'%s': name who may use the reservation or, with - before each, who may not", value)
+			return nil, refuse(proto.CodeReservation,
+				"'%s': name who may use the reservation or, with - before each, who may not", value)
 		}
 	}
 	return out, nil
@@ -375,13 +381,17 @@ func (d *draft) flags(value string, how byte) error {
 		case "LICENSE_ONLY":
 			name = "ANY_NODES"
 		case "FIRST_CORES":
-			return refuse(proto.CodeReservation, "Flags=FIRST_CORES: which cores are kept free is decided when jobs start; CoreCnt= says how many")
+			return refuse(proto.CodeReservation,
+				"Flags=FIRST_CORES: which cores are kept free is decided when jobs start; CoreCnt= says how many")
 		case "MAGNETIC":
-			return refuse(proto.CodeReservation, "Flags=MAGNETIC: jobs use a reservation that they ask for, with --reservation or GBATCH_RESERVATION")
+			return refuse(proto.CodeReservation,
+				"Flags=MAGNETIC: jobs use a reservation that they ask for, with --reservation or GBATCH_RESERVATION")
 		}
 		f, ok := model.ParseResvFlag(name)
 		if !ok || timed && f != model.ResvPurge {
-			return refuse(proto.CodeReservation, "Flags=%s is not supported here; there are MAINT, FLEX, IGNORE_JOBS, HOURLY, DAILY, WEEKDAY, WEEKEND, WEEKLY, SPEC_NODES, ANY_NODES, PART_NODES, OVERLAP, PURGE_COMP, REPLACE, REPLACE_DOWN, STATIC_ALLOC, TIME_FLOAT and NO_HOLD_JOBS_AFTER", name)
+			return refuse(proto.CodeReservation, "Flags=%s is not supported here; there are MAINT, FLEX, IGNORE_JOBS, HOURLY, "+
+				"DAILY, WEEKDAY, WEEKEND, WEEKLY, SPEC_NODES, ANY_NODES, PART_NODES, OVERLAP, PURGE_COMP, REPLACE, REPLACE_DOWN, "+
+				"STATIC_ALLOC, TIME_FLOAT and NO_HOLD_JOBS_AFTER", name)
 		}
 		if off {
 			r.Flags &^= f

@@ -28,17 +28,22 @@ func Add(f *Facts, entity string, args []string) (*Plan, error) {
 
 // noEntity says what there is instead.
 func noEntity(verb, entity string) error {
-	instead := map[string]string{"cluster": "a cluster is made by its configuration, see gbatch.conf(5)", "tres": "resources come from the nodes in gbatch.conf",
+	instead := map[string]string{"cluster": "a cluster is made by its configuration, see gbatch.conf(5)",
+		"tres":   "resources come from the nodes in gbatch.conf",
 		"wckeys": "use accounts", "resources": "write Licenses= in gbatch.conf", "federation": "one cluster stands alone",
-		"events": "gctld's log has what happened to nodes, and ginfo -R what is down", "transactions": "gctld's log has every change",
-		"reservations": "see gcontrol", "runawayjobs": "gctld and gdbd agree about jobs by themselves", "problems": "every association is checked when it is made",
-		"stats": "gcontrol ping shows whether the daemons are well", "configuration": "gcontrol show config shows it", "archive": "gdbd keeps its own files"}
+		"events":       "gctld's log has what happened to nodes, and ginfo -R what is down",
+		"transactions": "gctld's log has every change",
+		"reservations": "see gcontrol", "runawayjobs": "gctld and gdbd agree about jobs by themselves",
+		"problems": "every association is checked when it is made",
+		"stats":    "gcontrol ping shows whether the daemons are well", "configuration": "gcontrol show config shows it",
+		"archive": "gdbd keeps its own files"}
 	for name, text := range instead {
 		if len(entity) >= 3 && strings.HasPrefix(name, strings.ToLower(entity)) {
 			return fmt.Errorf(" %s %s is not supported by gbatch: %s", verb, name, text)
 		}
 	}
-	return fmt.Errorf(" No valid entity in %s command\n Input line must include \"Account\", \"User\", \"QOS\" or \"Coordinator\"", verb)
+	return fmt.Errorf(" No valid entity in %s command\n"+
+		" Input line must include \"Account\", \"User\", \"QOS\" or \"Coordinator\"", verb)
 }
 
 func (f *Facts) addAccounts(words []word) (*Plan, error) {
@@ -86,7 +91,8 @@ func (f *Facts) addAccounts(words []word) (*Plan, error) {
 			p.note(" This account '%s' already exists.  Not adding.", name)
 			continue
 		}
-		acct := &model.Account{Name: name, Parent: parent, Description: or(description, name), Organization: or(organization, name)}
+		acct := &model.Account{Name: name, Parent: parent, Description: or(description, name),
+			Organization: or(organization, name)}
 		n := a
 		n.Account = name
 		p.edit(proto.AcctEdit{Op: proto.PutAccount, Account: acct})
@@ -315,7 +321,8 @@ func (f *Facts) coordinators(words []word, add bool) (*Plan, error) {
 			return nil, fmt.Errorf(" This account '%s' doesn't exist.\n        Contact your admin to add this account.", name)
 		}
 		n := *a
-		n.Coordinators = slices.DeleteFunc(slices.Clone(a.Coordinators), func(c string) bool { return slices.Contains(users, c) })
+		n.Coordinators = slices.DeleteFunc(slices.Clone(a.Coordinators),
+			func(c string) bool { return slices.Contains(users, c) })
 		if add {
 			n.Coordinators = append(n.Coordinators, users...)
 			slices.Sort(n.Coordinators)

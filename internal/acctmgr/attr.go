@@ -49,7 +49,8 @@ func count[T any](at func(*T) *model.Limit, label string, names ...string) attr[
 }
 
 // number is a limit that is one number, as text that parse reads and show writes; -1 clears it.
-func number[T any](at func(*T) *model.Limit, label string, names []string, parse func(string) (int64, error), show func(model.Limit) string) attr[T] {
+func number[T any](at func(*T) *model.Limit, label string, names []string, parse func(string) (int64, error),
+	show func(model.Limit) string) attr[T] {
 	return attr[T]{names, label, func(_ *Facts, t *T, op byte, v string) error {
 		if op != '=' {
 			return errPlain
@@ -147,7 +148,8 @@ func setTRES(f *Facts, old []model.TRESLimit, v string) ([]model.TRESLimit, erro
 			continue
 		}
 		if name == "energy" || strings.HasPrefix(name, "license/") {
-			return nil, fmt.Errorf("jobs are not limited by %s here: it is not counted; limit cpu, mem, node, billing or gres/...", name)
+			return nil, fmt.Errorf(
+				"jobs are not limited by %s here: it is not counted; limit cpu, mem, node, billing or gres/...", name)
 		}
 		l := model.TRESLimit{TRES: name}
 		if p, ok := strings.CutSuffix(n, "%"); ok {
@@ -231,8 +233,10 @@ type assoc = model.Association
 
 // assocAttrs is what can be set of an association.
 func assocAttrs() []attr[assoc] {
-	grp, grpMins := func(a *assoc) *[]model.TRESLimit { return &a.GrpTRES }, func(a *assoc) *[]model.TRESLimit { return &a.GrpTRESMins }
-	most, perJob := func(a *assoc) *[]model.TRESLimit { return &a.MaxTRESMins }, func(a *assoc) *[]model.TRESLimit { return &a.MaxTRESPerJob }
+	grp, grpMins := func(a *assoc) *[]model.TRESLimit { return &a.GrpTRES },
+		func(a *assoc) *[]model.TRESLimit { return &a.GrpTRESMins }
+	most, perJob := func(a *assoc) *[]model.TRESLimit { return &a.MaxTRESMins },
+		func(a *assoc) *[]model.TRESLimit { return &a.MaxTRESPerJob }
 	return []attr[assoc]{
 		{[]string{"fairshare", "shares", "share"}, "Fairshare", func(_ *Facts, a *assoc, op byte, v string) error {
 			switch {
@@ -297,7 +301,8 @@ func assocAttrs() []attr[assoc] {
 		tres(func(a *assoc) *[]model.TRESLimit { return &a.MaxTRESPerNode }, "MaxTRESPerNode", "maxtrespernode"),
 		tres(most, "MaxTRESMins", "maxtresminsperjob", "maxtresmins"),
 		tres(func(a *assoc) *[]model.TRESLimit { return &a.MaxTRESRunMins }, "MaxTRESRunMins", "maxtresrunmins"),
-		oneTRES(perJob, "cpu", "maxcpusperjob", "maxcpus"), oneTRES(perJob, "node", "maxnodesperjob", "maxnodes"), oneTRES(most, "cpu", "maxcpuminsperjob", "maxcpumins"),
+		oneTRES(perJob, "cpu", "maxcpusperjob", "maxcpus"), oneTRES(perJob, "node", "maxnodesperjob", "maxnodes"),
+		oneTRES(most, "cpu", "maxcpuminsperjob", "maxcpumins"),
 		count(func(a *assoc) *model.Limit { return &a.MinPrioThresh }, "MinPrioThreshold", "minpriothreshold"),
 	}
 }
@@ -309,7 +314,9 @@ func qosAttrs() []attr[qos] {
 	type list = []model.TRESLimit
 	type limit = model.Limit
 	return []attr[qos]{
-		{[]string{"description"}, "Description", func(_ *Facts, q *qos, _ byte, v string) error { q.Description = v; return nil }, func(q *qos) string { return q.Description }},
+		{[]string{"description"}, "Description",
+			func(_ *Facts, q *qos, _ byte, v string) error { q.Description = v; return nil },
+			func(q *qos) string { return q.Description }},
 		{[]string{"priority"}, "Priority", func(_ *Facts, q *qos, op byte, v string) error {
 			n, err := strconv.ParseUint(v, 10, 31)
 			switch {
@@ -366,7 +373,8 @@ func qosAttrs() []attr[qos] {
 				q.UsageThreshold = model.LimitOf(n)
 			}
 		}, "UsageThreshold", "usagethreshold"),
-		factor(func(q *qos) (int64, bool) { return q.LimitFactor, q.LimitFactor != 0 }, func(q *qos, n int64, _ bool) { q.LimitFactor = n }, "LimitFactor", "limitfactor"),
+		factor(func(q *qos) (int64, bool) { return q.LimitFactor, q.LimitFactor != 0 },
+			func(q *qos, n int64, _ bool) { q.LimitFactor = n }, "LimitFactor", "limitfactor"),
 		count(func(q *qos) *limit { return &q.MinPrioThresh }, "MinPrioThreshold", "minpriothreshold"),
 		count(func(q *qos) *limit { return &q.GrpJobs }, "GrpJobs", "grpjobs"),
 		count(func(q *qos) *limit { return &q.GrpAccrue }, "GrpJobsAccrue", "grpjobsaccrue"),
@@ -377,12 +385,17 @@ func qosAttrs() []attr[qos] {
 		tres(func(q *qos) *list { return &q.GrpTRESRunMins }, "GrpTRESRunMins", "grptresrunmins"),
 		tres(func(q *qos) *list { return &q.GuaranteedTRES }, "GuaranteedTRES", "guaranteedtres"),
 		// The names that Slurm had before there were TRES.
-		oneTRES(func(q *qos) *list { return &q.GrpTRES }, "cpu", "grpcpus"), oneTRES(func(q *qos) *list { return &q.GrpTRES }, "node", "grpnodes"),
+		oneTRES(func(q *qos) *list { return &q.GrpTRES }, "cpu", "grpcpus"),
+		oneTRES(func(q *qos) *list { return &q.GrpTRES }, "node", "grpnodes"),
 		oneTRES(func(q *qos) *list { return &q.GrpTRES }, "mem", "grpmemory", "grpmem"),
-		oneTRES(func(q *qos) *list { return &q.GrpTRESMins }, "cpu", "grpcpumins"), oneTRES(func(q *qos) *list { return &q.GrpTRESRunMins }, "cpu", "grpcpurunmins"),
-		oneTRES(func(q *qos) *list { return &q.MaxTRESPerJob }, "cpu", "maxcpusperjob", "maxcpus"), oneTRES(func(q *qos) *list { return &q.MaxTRESPerJob }, "node", "maxnodesperjob", "maxnodes"),
-		oneTRES(func(q *qos) *list { return &q.MaxTRESMins }, "cpu", "maxcpuminsperjob", "maxcpumins"), oneTRES(func(q *qos) *list { return &q.MinTRES }, "cpu", "mincpusperjob", "mincpus"),
-		oneTRES(func(q *qos) *list { return &q.MaxTRESPerUser }, "cpu", "maxcpusperuser", "maxcpuspu"), oneTRES(func(q *qos) *list { return &q.MaxTRESPerUser }, "node", "maxnodesperuser", "maxnodespu"),
+		oneTRES(func(q *qos) *list { return &q.GrpTRESMins }, "cpu", "grpcpumins"),
+		oneTRES(func(q *qos) *list { return &q.GrpTRESRunMins }, "cpu", "grpcpurunmins"),
+		oneTRES(func(q *qos) *list { return &q.MaxTRESPerJob }, "cpu", "maxcpusperjob", "maxcpus"),
+		oneTRES(func(q *qos) *list { return &q.MaxTRESPerJob }, "node", "maxnodesperjob", "maxnodes"),
+		oneTRES(func(q *qos) *list { return &q.MaxTRESMins }, "cpu", "maxcpuminsperjob", "maxcpumins"),
+		oneTRES(func(q *qos) *list { return &q.MinTRES }, "cpu", "mincpusperjob", "mincpus"),
+		oneTRES(func(q *qos) *list { return &q.MaxTRESPerUser }, "cpu", "maxcpusperuser", "maxcpuspu"),
+		oneTRES(func(q *qos) *list { return &q.MaxTRESPerUser }, "node", "maxnodesperuser", "maxnodespu"),
 		oneTRES(func(q *qos) *list { return &q.MaxTRESRunMinsPerUser }, "cpu", "maxcpurunminsperuser", "maxcpurunminspu"),
 		wall(func(q *qos) *limit { return &q.MaxWallS }, "MaxWall", "maxwalldurationperjob", "maxwall"),
 		tres(func(q *qos) *list { return &q.MaxTRESPerJob }, "MaxTRES", "maxtresperjob", "maxtres"),
@@ -391,14 +404,22 @@ func qosAttrs() []attr[qos] {
 		tres(func(q *qos) *list { return &q.MinTRES }, "MinTRES", "mintresperjob", "mintres"),
 		tres(func(q *qos) *list { return &q.MaxTRESPerUser }, "MaxTRESPU", "maxtresperuser", "maxtrespu"),
 		count(func(q *qos) *limit { return &q.MaxJobsPerUser }, "MaxJobsPU", "maxjobsperuser", "maxjobspu"),
-		count(func(q *qos) *limit { return &q.MaxAccruePerUser }, "MaxJobsAccruePU", "maxjobsaccrueperuser", "maxjobsaccruepu"),
-		count(func(q *qos) *limit { return &q.MaxSubmitPerUser }, "MaxSubmitPU", "maxsubmitjobsperuser", "maxsubmitjobspu", "maxsubmitpu", "maxsubmitperuser"),
-		tres(func(q *qos) *list { return &q.MaxTRESRunMinsPerUser }, "MaxTRESRunMinsPU", "maxtresrunminsperuser", "maxtresrunminspu"),
-		tres(func(q *qos) *list { return &q.MaxTRESPerAccount }, "MaxTRESPA", "maxtresperaccount", "maxtrespa", "maxtresperacct"),
-		count(func(q *qos) *limit { return &q.MaxJobsPerAccount }, "MaxJobsPA", "maxjobsperaccount", "maxjobspa", "maxjobsperacct"),
-		count(func(q *qos) *limit { return &q.MaxAccruePerAccount }, "MaxJobsAccruePA", "maxjobsaccrueperaccount", "maxjobsaccruepa", "maxjobsaccrueperacct"),
-		count(func(q *qos) *limit { return &q.MaxSubmitPerAccount }, "MaxSubmitPA", "maxsubmitjobsperaccount", "maxsubmitjobspa", "maxsubmitpa", "maxsubmitperaccount", "maxsubmitjobsperacct", "maxsubmitperacct"),
-		tres(func(q *qos) *list { return &q.MaxTRESRunMinsPerAcct }, "MaxTRESRunMinsPA", "maxtresrunminsperaccount", "maxtresrunminspa", "maxtresrunminsperacct"),
+		count(func(q *qos) *limit { return &q.MaxAccruePerUser }, "MaxJobsAccruePU", "maxjobsaccrueperuser",
+			"maxjobsaccruepu"),
+		count(func(q *qos) *limit { return &q.MaxSubmitPerUser }, "MaxSubmitPU", "maxsubmitjobsperuser", "maxsubmitjobspu",
+			"maxsubmitpu", "maxsubmitperuser"),
+		tres(func(q *qos) *list { return &q.MaxTRESRunMinsPerUser }, "MaxTRESRunMinsPU", "maxtresrunminsperuser",
+			"maxtresrunminspu"),
+		tres(func(q *qos) *list { return &q.MaxTRESPerAccount }, "MaxTRESPA", "maxtresperaccount", "maxtrespa",
+			"maxtresperacct"),
+		count(func(q *qos) *limit { return &q.MaxJobsPerAccount }, "MaxJobsPA", "maxjobsperaccount", "maxjobspa",
+			"maxjobsperacct"),
+		count(func(q *qos) *limit { return &q.MaxAccruePerAccount }, "MaxJobsAccruePA", "maxjobsaccrueperaccount",
+			"maxjobsaccruepa", "maxjobsaccrueperacct"),
+		count(func(q *qos) *limit { return &q.MaxSubmitPerAccount }, "MaxSubmitPA", "maxsubmitjobsperaccount",
+			"maxsubmitjobspa", "maxsubmitpa", "maxsubmitperaccount", "maxsubmitjobsperacct", "maxsubmitperacct"),
+		tres(func(q *qos) *list { return &q.MaxTRESRunMinsPerAcct }, "MaxTRESRunMinsPA", "maxtresrunminsperaccount",
+			"maxtresrunminspa", "maxtresrunminsperacct"),
 	}
 }
 

@@ -22,7 +22,8 @@ type Facts struct {
 
 // Read makes Facts of the cluster's answer.
 func Read(chunks []*proto.AccountsChunk) *Facts {
-	f := &Facts{Accounts: map[string]*model.Account{}, Users: map[string]*model.User{}, QOS: map[string]*model.QOS{}, assocs: map[model.AssocKey]*model.Association{}}
+	f := &Facts{Accounts: map[string]*model.Account{}, Users: map[string]*model.User{}, QOS: map[string]*model.QOS{},
+		assocs: map[model.AssocKey]*model.Association{}}
 	for _, c := range chunks {
 		if c.Gen == 0 {
 			continue
@@ -52,7 +53,8 @@ func (f *Facts) assoc(account, user, part string) *model.Association {
 // depth tells how far below the root an account is.
 func (f *Facts) depth(account string) int {
 	n := 0
-	for a := f.Accounts[account]; a != nil && a.Name != model.RootAccount && n < len(f.Accounts); a = f.Accounts[a.Parent] {
+	for a := f.Accounts[account]; a != nil && a.Name != model.RootAccount &&
+		n < len(f.Accounts); a = f.Accounts[a.Parent] {
 		n++
 	}
 	return n
@@ -129,13 +131,15 @@ func (f *Facts) effective(a *model.Association) *model.Association {
 		if n.DefQOS == "" {
 			n.DefQOS = p.DefQOS
 		}
-		for _, l := range []struct{ to, from *model.Limit }{{&n.MaxJobs, &p.MaxJobs}, {&n.MaxAccrue, &p.MaxAccrue}, {&n.MaxSubmit, &p.MaxSubmit},
+		for _, l := range []struct{ to, from *model.Limit }{{&n.MaxJobs, &p.MaxJobs}, {&n.MaxAccrue, &p.MaxAccrue},
+			{&n.MaxSubmit, &p.MaxSubmit},
 			{&n.MaxWallS, &p.MaxWallS}, {&n.Priority, &p.Priority}, {&n.MinPrioThresh, &p.MinPrioThresh}} {
 			if *l.to == 0 {
 				*l.to = *l.from
 			}
 		}
-		for _, l := range []struct{ to, from *[]model.TRESLimit }{{&n.MaxTRESPerJob, &p.MaxTRESPerJob}, {&n.MaxTRESPerNode, &p.MaxTRESPerNode},
+		for _, l := range []struct{ to, from *[]model.TRESLimit }{{&n.MaxTRESPerJob, &p.MaxTRESPerJob},
+			{&n.MaxTRESPerNode, &p.MaxTRESPerNode},
 			{&n.MaxTRESMins, &p.MaxTRESMins}, {&n.MaxTRESRunMins, &p.MaxTRESRunMins}} {
 			for _, t := range *l.from {
 				if !slices.ContainsFunc(*l.to, func(x model.TRESLimit) bool { return x.TRES == t.TRES }) {
@@ -156,7 +160,8 @@ func (f *Facts) parent(account string) string {
 
 // putTRES gives list with one limit set.
 func putTRES(list []model.TRESLimit, t model.TRESLimit) []model.TRESLimit {
-	i, found := slices.BinarySearchFunc(list, t.TRES, func(x model.TRESLimit, name string) int { return strings.Compare(x.TRES, name) })
+	i, found := slices.BinarySearchFunc(list, t.TRES,
+		func(x model.TRESLimit, name string) int { return strings.Compare(x.TRES, name) })
 	out := slices.Clone(list)
 	if found {
 		out[i] = t

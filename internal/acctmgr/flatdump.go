@@ -11,8 +11,8 @@ import (
 )
 
 // The flat file of "sacctmgr dump" and "load": a line for the cluster, then for every account a Parent line with the
-// users and the accounts below it. Slurm's file has no QOS: here they stand in comments that begin with #QOS, which load
-// reads and other programs don't.
+// users and the accounts below it. Slurm's file has no QOS: here they stand in comments that begin with #QOS, which
+// load reads and other programs don't.
 
 const flatHead = `# To edit this file start with a cluster line for the new cluster
 # Cluster - 'cluster_name':MaxTRESPerJob=node=50

@@ -11,7 +11,8 @@ import (
 func TestFlatLine(t *testing.T) {
 	want := regexp.MustCompile(`^(#?[A-Za-z]+)[ \t]*-[ \t]*('[^']*'|"[^"]*"|[^:]*)(?::(.*))?$`)
 	r := rand.New(rand.NewPCG(1, 2))
-	lines := []string{"", "-", "#", "# - x", "Cluster - 'c1':Fairshare=1:QOS='normal'", "User-anna:x", "#QOS - 'a:b':Priority=1", `Account - "a'b"`, "Account - 'a'b:c"}
+	lines := []string{"", "-", "#", "# - x", "Cluster - 'c1':Fairshare=1:QOS='normal'", "User-anna:x",
+		"#QOS - 'a:b':Priority=1", `Account - "a'b"`, "Account - 'a'b:c"}
 	words := []string{"Account", "#QOS", "#", " ", "-", "'", "\"", ":", "x", "\t", "é", "1"}
 	for range 20000 {
 		var b strings.Builder

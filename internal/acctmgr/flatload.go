@@ -60,8 +60,8 @@ func (o *order[K, T]) get(key K, fresh func() *T) *T {
 	return t
 }
 
-// Load plans what a flat file (of Dump, or sacctmgr's) says: what it names is made or changed; with clean everything else
-// goes. cluster, if it is not "", stands for the name in the file's Cluster line. Errors name the line.
+// Load plans what a flat file (of Dump, or sacctmgr's) says: what it names is made or changed; with clean everything
+// else goes. cluster, if it is not "", stands for the name in the file's Cluster line. Errors name the line.
 func Load(f *Facts, text, cluster string, clean bool) (*Plan, error) {
 	see := *f
 	see.QOS, see.Accounts, see.assocs = maps.Clone(f.QOS), maps.Clone(f.Accounts), maps.Clone(f.assocs)
@@ -95,7 +95,8 @@ func Load(f *Facts, text, cluster string, clean bool) (*Plan, error) {
 // flatLine takes a line apart: Type - 'name' with options behind colons. No regular expression: all commands are one
 // program, and would compile it at every start.
 func flatLine(line string) (kind, name, options string, ok bool) {
-	end := strings.IndexFunc(strings.TrimPrefix(line, "#"), func(r rune) bool { return r < 'A' || r > 'Z' && r < 'a' || r > 'z' })
+	end := strings.IndexFunc(strings.TrimPrefix(line, "#"),
+		func(r rune) bool { return r < 'A' || r > 'Z' && r < 'a' || r > 'z' })
 	if end <= 0 {
 		return "", "", "", false
 	}
@@ -177,7 +178,8 @@ func flatOptions(text string) []string {
 	from, word := 0, 0
 	for i := 0; i <= len(text); i++ {
 		switch {
-		case i == len(text) || text[i] == ':' && quote == 0 && (!strings.HasPrefix(text[word:i], "gres/") || strings.Contains(text[word:i], ":")):
+		case i == len(text) || text[i] == ':' && quote == 0 &&
+			(!strings.HasPrefix(text[word:i], "gres/") || strings.Contains(text[word:i], ":")):
 			if i > from {
 				out = append(out, text[from:i])
 			}
@@ -313,7 +315,8 @@ func (l *load) coordinators() error {
 		}
 	}
 	for _, name := range l.users.keys {
-		if d := l.users.m[name].DefaultAccount; l.accounts.m[d] == nil && (l.f.Accounts[d] == nil || l.clean) && d != model.RootAccount {
+		if d := l.users.m[name].DefaultAccount; l.accounts.m[d] == nil && (l.f.Accounts[d] == nil || l.clean) &&
+			d != model.RootAccount {
 			return fmt.Errorf(" User %s: DefaultAccount=%s: there is no such account", name, d)
 		}
 	}
@@ -345,7 +348,8 @@ func (l *load) plan() error {
 	}
 	put := func(ofUsers bool) {
 		for _, key := range l.assocs.keys {
-			if a := l.assocs.m[key]; (key.User != "") == ofUsers && (f.assocs[key] == nil || !reflect.DeepEqual(a, f.assocs[key])) {
+			if a := l.assocs.m[key]; (key.User != "") == ofUsers &&
+				(f.assocs[key] == nil || !reflect.DeepEqual(a, f.assocs[key])) {
 				p.putAssoc(a)
 				assocs = append(assocs, f.assocLine(a))
 			}
@@ -402,7 +406,8 @@ func (l *load) drop() {
 	})
 	var lines []string
 	for _, a := range gone {
-		p.edit(proto.AcctEdit{Op: proto.DropAssoc, Assoc: &model.Association{Account: a.Account, User: a.User, Partition: a.Partition}})
+		p.edit(proto.AcctEdit{Op: proto.DropAssoc,
+			Assoc: &model.Association{Account: a.Account, User: a.User, Partition: a.Partition}})
 		lines = append(lines, f.whichLine(a))
 	}
 	p.list(" Deleting associations...", lines)

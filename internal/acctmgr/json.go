@@ -323,10 +323,13 @@ func (j *listWriter) qosMax(q *model.QOS) {
 
 // qosFlagJSON gives data_parser's word for a QOS's flag, or "".
 func qosFlagJSON(name string) string {
-	return map[string]string{"DenyOnLimit": "DENY_LIMIT", "EnforceUsageThreshold": "ENFORCE_USAGE_THRESHOLD", "NoReserve": "NO_RESERVE",
-		"PartitionMaxNodes": "PARTITION_MAXIMUM_NODE", "PartitionMinNodes": "PARTITION_MINIMUM_NODE", "OverPartQOS": "OVERRIDE_PARTITION_QOS",
+	return map[string]string{"DenyOnLimit": "DENY_LIMIT", "EnforceUsageThreshold": "ENFORCE_USAGE_THRESHOLD",
+		"NoReserve":         "NO_RESERVE",
+		"PartitionMaxNodes": "PARTITION_MAXIMUM_NODE", "PartitionMinNodes": "PARTITION_MINIMUM_NODE",
+		"OverPartQOS":        "OVERRIDE_PARTITION_QOS",
 		"PartitionTimeLimit": "PARTITION_TIME_LIMIT", "RequiresReservation": "REQUIRED_RESERVATION", "NoDecay": "NO_DECAY",
-		"UsageFactorSafe": "USAGE_FACTOR_SAFE", "Relative": "RELATIVE", "NoPreempt": "NO_PREEMPT", "GpuIdleOK": "GPU_IDLE_OK"}[name]
+		"UsageFactorSafe": "USAGE_FACTOR_SAFE", "Relative": "RELATIVE", "NoPreempt": "NO_PREEMPT",
+		"GpuIdleOK": "GPU_IDLE_OK"}[name]
 }
 
 func (j *listWriter) cluster() {

@@ -25,7 +25,8 @@ func Modify(f *Facts, entity string, args []string) (*Plan, error) {
 	case is(entity, 1, "qos"):
 		return f.modifyQOS(where, set)
 	case is(entity, 2, "associations"):
-		return nil, fmt.Errorf(" modify the account or the user: an association is changed by gacctmgr modify user where name=U account=A set ...")
+		return nil, fmt.Errorf(
+			" modify the account or the user: an association is changed by gacctmgr modify user where name=U account=A set ...")
 	case is(entity, 1, "clusters", "cluster"):
 		return f.modifyCluster(where, set)
 	}
@@ -73,7 +74,8 @@ func (f *Facts) modifyAccounts(where, set []word) (*Plan, error) {
 		case is(w.key, 3, "parents"):
 			w.value = strings.ToLower(w.value)
 			if f.Accounts[w.value] == nil {
-				return nil, fmt.Errorf(" This account '%s' doesn't exist.\n        Contact your admin to add this account.", w.value)
+				return nil, fmt.Errorf(" This account '%s' doesn't exist.\n        Contact your admin to add this account.",
+					w.value)
 			}
 			own = append(own, w)
 		default:
@@ -155,7 +157,8 @@ func (f *Facts) pickAccounts(where []word) ([]string, error) {
 	}
 	var out []string
 	for name, a := range f.Accounts {
-		if named && !slices.Contains(list, name) || slices.ContainsFunc(tests, func(t func(*model.Account) bool) bool { return !t(a) }) {
+		if named && !slices.Contains(list, name) ||
+			slices.ContainsFunc(tests, func(t func(*model.Account) bool) bool { return !t(a) }) {
 			continue
 		}
 		out = append(out, name)
@@ -207,7 +210,8 @@ func (s *pick) user(u *model.User) bool {
 }
 
 func (s *pick) assoc(a *model.Association) bool {
-	return (!s.byUser || slices.Contains(s.users, a.User)) && (s.accounts == nil || slices.Contains(s.accounts, a.Account)) &&
+	return (!s.byUser || slices.Contains(s.users, a.User)) &&
+		(s.accounts == nil || slices.Contains(s.accounts, a.Account)) &&
 		(s.parts == nil || slices.Contains(s.parts, a.Partition))
 }
 
@@ -236,7 +240,8 @@ func (f *Facts) modifyUsers(where, set []word) (*Plan, error) {
 		case is(w.key, 2, "adminlevel") || is(w.key, 8, "defaultaccount"):
 			own = append(own, w)
 		case is(w.key, 4, "newname"):
-			return nil, fmt.Errorf(" NewName is not supported by gbatch: add the new user with its associations and delete the old one")
+			return nil, fmt.Errorf(
+				" NewName is not supported by gbatch: add the new user with its associations and delete the old one")
 		case is(w.key, 8, "defaultwckey"):
 			return nil, fmt.Errorf(" DefaultWCKey is not supported by gbatch: use accounts")
 		default:
@@ -333,7 +338,8 @@ func (f *Facts) pickQOS(where []word) ([]*model.QOS, error) {
 	return out, nil
 }
 
-// qosOrder is the order in which QOS were made; those of one number, which the controller has not given theirs yet, by name.
+// qosOrder is the order in which QOS were made; those of one number, which the controller has not given theirs yet,
+// by name.
 func qosOrder(a, b *model.QOS) int {
 	return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Name, b.Name))
 }
@@ -346,7 +352,8 @@ func (f *Facts) modifyQOS(where, set []word) (*Plan, error) {
 	}
 	for _, w := range set {
 		if is(w.key, 4, "rawusage") {
-			return nil, fmt.Errorf(" RawUsage of a QOS can't be reset by gbatch yet: give its jobs another QOS, or reset accounts")
+			return nil, fmt.Errorf(
+				" RawUsage of a QOS can't be reset by gbatch yet: give its jobs another QOS, or reset accounts")
 		}
 	}
 	var lines []string

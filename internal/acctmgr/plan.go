@@ -77,7 +77,8 @@ func (f *Facts) whichLine(a *model.Association) string {
 func (f *Facts) checkCluster(v string) error {
 	for _, n := range names(v) {
 		if n != strings.ToLower(f.Cluster) {
-			return fmt.Errorf(" This cluster '%s' doesn't exist.\n        Contact your admin to add it to accounting. (This cluster is %s)", n, f.Cluster)
+			return fmt.Errorf(" This cluster '%s' doesn't exist.\n"+
+				"        Contact your admin to add it to accounting. (This cluster is %s)", n, f.Cluster)
 		}
 	}
 	return nil

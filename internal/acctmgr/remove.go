@@ -41,7 +41,8 @@ func (f *Facts) dropAssocs(p *Plan, gone []*model.Association) {
 	}
 	seen := map[string]bool{}
 	for _, a := range gone {
-		p.edit(proto.AcctEdit{Op: proto.DropAssoc, Assoc: &model.Association{Account: a.Account, User: a.User, Partition: a.Partition}})
+		p.edit(proto.AcctEdit{Op: proto.DropAssoc,
+			Assoc: &model.Association{Account: a.Account, User: a.User, Partition: a.Partition}})
 		u := f.Users[a.User]
 		if u == nil || seen[u.Name] {
 			continue
@@ -77,7 +78,8 @@ func (f *Facts) removeAccounts(where []word) (*Plan, error) {
 			}
 		}
 		if len(below) > 0 {
-			return nil, fmt.Errorf(" Account '%s' has the account '%s' below it; delete or move that first", name, slices.Min(below))
+			return nil, fmt.Errorf(" Account '%s' has the account '%s' below it; delete or move that first", name,
+				slices.Min(below))
 		}
 	}
 	slices.SortStableFunc(sel, func(a, b string) int { return f.depth(b) - f.depth(a) }) // children first
@@ -120,7 +122,8 @@ func (f *Facts) removeUsers(where []word) (*Plan, error) {
 		return p, nil
 	}
 	for _, a := range gone {
-		p.edit(proto.AcctEdit{Op: proto.DropAssoc, Assoc: &model.Association{Account: a.Account, User: a.User, Partition: a.Partition}})
+		p.edit(proto.AcctEdit{Op: proto.DropAssoc,
+			Assoc: &model.Association{Account: a.Account, User: a.User, Partition: a.Partition}})
 	}
 	var lines []string
 	for _, name := range f.sortedUsers() {

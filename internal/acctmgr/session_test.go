@@ -60,10 +60,13 @@ func TestSessions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			shipped := &proto.AccountsChunk{Gen: 1, Cluster: "lab", Addr: "ctl1:6817", TRES: []string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages", "gres/gpu", "gres/gpu:h100"},
+			shipped := &proto.AccountsChunk{Gen: 1, Cluster: "lab", Addr: "ctl1:6817",
+				TRES: []string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages", "gres/gpu",
+					"gres/gpu:h100"},
 				Accounts: []*model.Account{{Name: "root", Description: "default root account", Organization: "root"}},
 				Users:    []*model.User{{Name: "root", DefaultAccount: "root", Admin: model.AdminFull}},
-				Assocs:   []*model.Association{{ID: 1, Account: "root", Shares: 1, QOS: []string{"normal"}}, {ID: 2, Account: "root", User: "root", Shares: 1}}}
+				Assocs: []*model.Association{{ID: 1, Account: "root", Shares: 1, QOS: []string{"normal"}},
+					{ID: 2, Account: "root", User: "root", Shares: 1}}}
 			for _, q := range model.ShippedQOS() {
 				shipped.QOS = append(shipped.QOS, &q)
 			}
@@ -122,7 +125,8 @@ func run(out *bytes.Buffer, f *Facts, args []string) {
 		tell(out, f, plan, err)
 		return
 	}
-	plan, err := map[string]func(*Facts, string, []string) (*Plan, error){"add": Add, "modify": Modify, "delete": Remove}[args[0]](f, args[1], args[2:])
+	plan, err := map[string]func(*Facts, string, []string) (*Plan, error){"add": Add, "modify": Modify,
+		"delete": Remove}[args[0]](f, args[1], args[2:])
 	tell(out, f, plan, err)
 }
 

@@ -44,7 +44,8 @@ func Show(f *Facts, entity string, args []string, o Options) (*format.Printer[Ro
 			columns += ",Coordinators"
 		}
 		if sh.Assocs {
-			columns = "Account,Descr,Org,Cluster,ParentName,User,Share,Priority,GrpJobs,GrpTRES,GrpSubmit,GrpWall,GrpTRESMins,MaxJobs,MaxTRES,MaxTRESPerNode,MaxSubmit,MaxWall,MaxTRESMins,QOS,DefaultQOS"
+			columns = "Account,Descr,Org,Cluster,ParentName,User,Share,Priority,GrpJobs,GrpTRES,GrpSubmit,GrpWall,GrpTRESMins," +
+				"MaxJobs,MaxTRES,MaxTRESPerNode,MaxSubmit,MaxWall,MaxTRESMins,QOS,DefaultQOS"
 		}
 	case is(entity, 1, "users"):
 		rows, err = sh.users(words)
@@ -52,13 +53,15 @@ func Show(f *Facts, entity string, args []string, o Options) (*format.Printer[Ro
 			columns += ",Coordinators"
 		}
 		if sh.Assocs {
-			columns += ",Cluster,Account,Partition,Share,Priority,MaxJobs,MaxNodes,MaxCPUs,MaxSubmit,MaxWall,MaxCPUMins,QOS,DefaultQOS"
+			columns += ",Cluster,Account,Partition,Share,Priority,MaxJobs,MaxNodes,MaxCPUs,MaxSubmit,MaxWall,MaxCPUMins,QOS," +
+				"DefaultQOS"
 		}
 		lang = userFields()
 	case is(entity, 2, "associations") || is(entity, 1, "tree"):
 		sh.tree = sh.tree || is(entity, 1, "tree")
 		rows, err = sh.associations(words)
-		columns = "Cluster,Account,User,Partition,Share,Priority,GrpJobs,GrpTRES,GrpSubmit,GrpWall,GrpTRESMins,MaxJobs,MaxTRES,MaxTRESPerNode,MaxSubmit,MaxWall,MaxTRESMins,QOS,DefaultQOS,GrpTRESRunMins"
+		columns = "Cluster,Account,User,Partition,Share,Priority,GrpJobs,GrpTRES,GrpSubmit,GrpWall,GrpTRESMins,MaxJobs," +
+			"MaxTRES,MaxTRESPerNode,MaxSubmit,MaxWall,MaxTRESMins,QOS,DefaultQOS,GrpTRESRunMins"
 		if sh.noLimits {
 			columns = "Cluster,Account,User,Partition"
 		}
@@ -67,7 +70,9 @@ func Show(f *Facts, entity string, args []string, o Options) (*format.Printer[Ro
 		}
 	case is(entity, 1, "qos"):
 		rows, err = sh.allQOS(words)
-		columns = "Name,Priority,GraceTime,Preempt,PreemptExemptTime,PreemptMode,Flags,UsageThreshold,UsageFactor,GrpTRES,GrpTRESMins,GrpTRESRunMins,GrpJobs,GrpSubmit,GrpWall,MaxTRES,MaxTRESPerNode,MaxTRESMins,MaxWall,MaxTRESPU,MaxJobsPU,MaxSubmitPU,MaxTRESPA,MaxTRESRunMinsPA,MaxTRESRunMinsPU,MaxJobsPA,MaxSubmitPA,MinTRES"
+		columns = "Name,Priority,GraceTime,Preempt,PreemptExemptTime,PreemptMode,Flags,UsageThreshold,UsageFactor,GrpTRES," +
+			"GrpTRESMins,GrpTRESRunMins,GrpJobs,GrpSubmit,GrpWall,MaxTRES,MaxTRESPerNode,MaxTRESMins,MaxWall,MaxTRESPU," +
+			"MaxJobsPU,MaxSubmitPU,MaxTRESPA,MaxTRESRunMinsPA,MaxTRESRunMinsPU,MaxJobsPA,MaxSubmitPA,MinTRES"
 		lang = qosFields()
 	case is(entity, 2, "tres"):
 		for i := range f.TRES {
@@ -76,7 +81,8 @@ func Show(f *Facts, entity string, args []string, o Options) (*format.Printer[Ro
 		columns, lang = "Type,Name,ID", tresFields()
 	case is(entity, 2, "clusters"):
 		rows, err = sh.cluster(words)
-		columns, lang = "Cluster,ControlHost,ControlPort,RPC,Share,GrpJobs,GrpTRES,GrpSubmit,MaxJobs,MaxTRES,MaxSubmit,MaxWall,QOS,DefaultQOS", clusterFields()
+		columns, lang = "Cluster,ControlHost,ControlPort,RPC,Share,GrpJobs,GrpTRES,GrpSubmit,MaxJobs,MaxTRES,MaxSubmit,"+
+			"MaxWall,QOS,DefaultQOS", clusterFields()
 	default:
 		if columns, lang = emptyTable(entity); lang == nil {
 			return nil, nil, noEntity("show", entity)
@@ -90,7 +96,8 @@ func Show(f *Facts, entity string, args []string, o Options) (*format.Printer[Ro
 	}
 	p, err := lang.Table(columns, o.Style)
 	if err != nil {
-		return nil, nil, fmt.Errorf(" Unknown field '%s'", strings.Trim(strings.TrimPrefix(err.Error(), "Invalid field requested: "), `"`))
+		return nil, nil, fmt.Errorf(" Unknown field '%s'",
+			strings.Trim(strings.TrimPrefix(err.Error(), "Invalid field requested: "), `"`))
 	}
 	return p, rows, nil
 }
@@ -107,8 +114,10 @@ func emptyTable(entity string) (columns string, lang *format.Language[Row]) {
 		columns []column
 	}{
 		{[]string{"problems"}, 1, []column{{"Cluster", 10}, {"Account", 10}, {"User", 10}, {"Problem", 40}}},
-		{[]string{"federations", "fed"}, 1, []column{{"Federation", -10}, {"Cluster", 10}, {"ID", 2}, {"Features", 20}, {"FedState", 12}}},
-		{[]string{"resources"}, 4, []column{{"Name", 10}, {"Server", 10}, {"Type", 8}, {"Count", 6}, {"% Allocated", 11}, {"ServerType", 10}}},
+		{[]string{"federations", "fed"}, 1,
+			[]column{{"Federation", -10}, {"Cluster", 10}, {"ID", 2}, {"Features", 20}, {"FedState", 12}}},
+		{[]string{"resources"}, 4, []column{{"Name", 10}, {"Server", 10}, {"Type", 8}, {"Count", 6}, {"% Allocated", 11},
+			{"ServerType", 10}}},
 		{[]string{"wckeys"}, 1, []column{{"WCKey", 10}, {"Cluster", 10}, {"User", 10}}},
 	}
 	for _, t := range tables {
@@ -118,7 +127,8 @@ func emptyTable(entity string) (columns string, lang *format.Language[Row]) {
 		lang = &format.Language[Row]{Noun: "empty"}
 		var names []string
 		for _, c := range t.columns {
-			lang.Fields = append(lang.Fields, field{Name: c.name, Width: max(c.width, -c.width), Left: c.width < 0, Get: func(*Row) string { return "" }})
+			lang.Fields = append(lang.Fields,
+				field{Name: c.name, Width: max(c.width, -c.width), Left: c.width < 0, Get: func(*Row) string { return "" }})
 			names = append(names, c.name)
 		}
 		return strings.Join(names, ","), lang
@@ -158,7 +168,8 @@ func (sh *show) flags(words []word) (rest []word, err error) {
 			sh.subAccounts = true
 		case is(v, 4, "onlydefaults"):
 			sh.onlyDefaults = true
-		case is(v, 5, "withdeleted"), is(v, 5, "withclusters"), is(v, 5, "withfederations"), is(v, 5, "withrawqoslevel"): // nothing deleted is kept
+		// nothing deleted is kept
+		case is(v, 5, "withdeleted"), is(v, 5, "withclusters"), is(v, 5, "withfederations"), is(v, 5, "withrawqoslevel"):
 		default:
 			rest = append(rest, w)
 		}
@@ -176,7 +187,8 @@ func (sh *show) see(a *model.Association) *model.Association {
 }
 
 func (sh *show) row(a *model.Association) Row {
-	return Row{f: sh.f, assoc: sh.see(a), acct: sh.f.Accounts[a.Account], user: sh.f.Users[a.User], tree: sh.tree, coord: sh.coord}
+	return Row{f: sh.f, assoc: sh.see(a), acct: sh.f.Accounts[a.Account], user: sh.f.Users[a.User], tree: sh.tree,
+		coord: sh.coord}
 }
 
 func (sh *show) accounts(words []word) ([]Row, error) {

@@ -79,8 +79,10 @@ func checkName(what, name string) error {
 	if len(name) > maxName {
 		return fmt.Errorf(" %s '%.20s...' is longer than %d letters", what, name, maxName)
 	}
-	if i := strings.IndexFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("|,=/'\"\\", r) }); i >= 0 {
-		return fmt.Errorf(" %s '%s' contains '%c', which would tear lists; use letters, digits, _ - and .", what, name, name[i])
+	if i := strings.IndexFunc(name,
+		func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("|,=/'\"\\", r) }); i >= 0 {
+		return fmt.Errorf(" %s '%s' contains '%c', which would tear lists; use letters, digits, _ - and .", what,
+			name, name[i])
 	}
 	return nil
 }
@@ -97,10 +99,12 @@ func unknownCondition(key string) error {
 func misplacedOption[T any](list []attr[T], key string) error {
 	_, ofQOS := any(list).([]attr[qos])
 	if a := find(assocAttrs(), key); ofQOS && a != nil {
-		return fmt.Errorf(" %s belongs to accounts and users, not to a QOS: gacctmgr modify account where name=ACCOUNT set %[1]s=...", a.label)
+		return fmt.Errorf(" %s belongs to accounts and users, not to a QOS: gacctmgr modify account where "+
+			"name=ACCOUNT set %[1]s=...", a.label)
 	}
 	if a := find(qosAttrs(), key); !ofQOS && a != nil {
-		return fmt.Errorf(" %s belongs to a QOS: gacctmgr modify qos where name=QOS set %[1]s=..., and set QOS+=QOS gives it to accounts and users", a.label)
+		return fmt.Errorf(" %s belongs to a QOS: gacctmgr modify qos where name=QOS set %[1]s=..., and set QOS+=QOS gives "+
+			"it to accounts and users", a.label)
 	}
 	return unknownOption(key)
 }

@@ -62,7 +62,8 @@ func (t *tree) check() []string {
 	var out []string
 	for _, name := range t.top {
 		if !slices.Contains(top, name) {
-			out = append(out, fmt.Sprintf("%s: doesn't belong at the top of the repository; put it into one of the folders there", name))
+			out = append(out, fmt.Sprintf(
+				"%s: doesn't belong at the top of the repository; put it into one of the folders there", name))
 		}
 	}
 	for _, f := range t.files {

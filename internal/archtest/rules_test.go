@@ -75,7 +75,8 @@ var layers = []layer{
 		"internal/stepio"},
 	{"dbd", "internal/model internal/blob internal/conf internal/proto internal/rpc internal/client"},
 
-	// On top. What runs the daemons as programs knows none of them; the launcher, and what is in the nodes' control groups, it ends itself.
+	// On top. What runs the daemons as programs knows none of them; the launcher, and what is in the nodes' control
+	// groups, it ends itself.
 	{"internal/up", "internal/model internal/conf internal/proto internal/rpc internal/client noded/shim noded/cgroup"},
 	{"internal/devcluster", "ctld noded dbd internal"},
 	{"cmd", "ctld noded dbd internal"},

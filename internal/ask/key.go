@@ -6,9 +6,9 @@ import (
 	"gbatch/internal/model"
 )
 
-// Key appends bytes to key that two specifications have in common if, and only if, nodes have to give the same for both. With
-// uid it counts whose job it is as well. A field that is added to model.Spec or model.Needs belongs here, or on the list of
-// those that don't matter in key_test.go.
+// Key appends bytes to key that two specifications have in common if, and only if, nodes have to give the same for
+// both. With uid it counts whose job it is as well. A field that is added to model.Spec or model.Needs belongs here,
+// or on the list of those that don't matter in key_test.go.
 func Key(key []byte, sp *model.Spec, uid bool) []byte {
 	num := func(n int64) { key = binary.AppendVarint(key, n) }
 	text := func(t string) { num(int64(len(t))); key = append(key, t...) }
@@ -65,7 +65,8 @@ func keyOfNeeds(key []byte, m *model.Needs) []byte {
 		text(l.Name)
 		num(l.Count)
 	}
-	for _, n := range [...]int32{m.Switches, m.Sockets, m.CoresPerSocket, m.ThreadsPerCore, m.TasksPerSocket, m.TasksPerCore, m.CPUsPerGPU} {
+	for _, n := range [...]int32{m.Switches, m.Sockets, m.CoresPerSocket, m.ThreadsPerCore, m.TasksPerSocket,
+		m.TasksPerCore, m.CPUsPerGPU} {
 		num(int64(n))
 	}
 	num(m.MemPerGPU)

@@ -11,28 +11,40 @@ import (
 // ofNoMatter are the fields of model.Spec, and below it, that change nothing of what nodes have to give.
 var ofNoMatter = map[string]string{
 	"Name": "a name", "GID": "who it runs as", "Groups": "who it runs as", "User": "a name; UID counts", "Group": "a name",
-	"Account": "limits look at it, not nodes", "QOS": "the planner adds what of it counts", "Partitions": "a lane has shapes of its own",
-	"Comment": "for people", "Script": "runs on whatever nodes", "Env": "runs on whatever nodes", "Args": "runs on whatever nodes",
-	"Command": "for people", "Submit": "for people", "WorkDir": "a path", "StdIn": "a path", "StdOut": "a path", "StdErr": "a path",
+	"Account": "limits look at it, not nodes", "QOS": "the planner adds what of it counts",
+	"Partitions": "a lane has shapes of its own",
+	"Comment":    "for people", "Script": "runs on whatever nodes", "Env": "runs on whatever nodes",
+	"Args":    "runs on whatever nodes",
+	"Command": "for people", "Submit": "for people", "WorkDir": "a path", "StdIn": "a path", "StdOut": "a path",
+	"StdErr": "a path",
 	"Limits": "of processes", "Host": "for people",
-	"LimitS": "a shape holds for every length of time", "Nice": "order only", "PrioReq": "order only", "Begin": "decides when it is looked at",
-	"Deadline": "decides when it is looked at", "DepText": "for people", "Deps": "decide when it is looked at", "ArrayText": "for people",
-	"Tasklist": "each task is a job of the same shape", "Throttle": "decides when a task is looked at",
-	"Umask": "of processes", "Append": "of its output", "HoldReq": "decides whether it is looked at", "Requeue": "after its end",
-	"NoRequeue": "after its end", "KillOnDep": "decides when it ends", "DepAny": "decides when it is looked at", "Warning": "before its end",
+	"LimitS": "a shape holds for every length of time", "Nice": "order only", "PrioReq": "order only",
+	"Begin":    "decides when it is looked at",
+	"Deadline": "decides when it is looked at", "DepText": "for people", "Deps": "decide when it is looked at",
+	"ArrayText": "for people",
+	"Tasklist":  "each task is a job of the same shape", "Throttle": "decides when a task is looked at",
+	"Umask": "of processes", "Append": "of its output", "HoldReq": "decides whether it is looked at",
+	"Requeue":   "after its end",
+	"NoRequeue": "after its end", "KillOnDep": "decides when it ends", "DepAny": "decides when it is looked at",
+	"Warning": "before its end",
 
-	"More.SwitchWaitS": "each job has a moment of its own, the shape both forms", "More.TimeMinS": "a shape holds for every length of time",
-	"More.SampleS": "measured on whatever nodes", "More.Bind": "inside what the job has", "More.Interactive": "its script only waits",
-	"More.Mail": "for people", "More.NoPreempt": "decides who is preempted", "More.GresToo": "says the same as Gres",
+	"More.SwitchWaitS": "each job has a moment of its own, the shape both forms",
+	"More.TimeMinS":    "a shape holds for every length of time",
+	"More.SampleS":     "measured on whatever nodes", "More.Bind": "inside what the job has",
+	"More.Interactive": "its script only waits",
+	"More.Mail":        "for people", "More.NoPreempt": "decides who is preempted",
+	"More.GresToo":            "says the same as Gres",
 	"More.NeverIdle":          "while it runs",
-	"More.GPUsPerSocket.Name": "always gpu", "More.GPUsPerSocket.Per": "has no meaning", "More.GPUsPerSocket.Milli": "refused: GPUs go whole",
+	"More.GPUsPerSocket.Name": "always gpu", "More.GPUsPerSocket.Per": "has no meaning",
+	"More.GPUsPerSocket.Milli": "refused: GPUs go whole",
 }
 
 // TestKey: every field of a Spec changes the key, or stands on the list of those that don't matter.
 func TestKey(t *testing.T) {
 	seen := map[string]bool{}
 	base := func() *model.Spec {
-		return &model.Spec{Gres: make([]model.GresReq, 1), More: &model.Needs{Licenses: make([]model.LicenseCount, 1), GPUsPerSocket: make([]model.GresReq, 1)}}
+		return &model.Spec{Gres: make([]model.GresReq, 1),
+			More: &model.Needs{Licenses: make([]model.LicenseCount, 1), GPUsPerSocket: make([]model.GresReq, 1)}}
 	}
 	plain := string(Key(nil, base(), true))
 	try := func(path string, change func(sp *model.Spec)) {

@@ -30,16 +30,19 @@ func commands() []command {
 		{name: "gcancel", slurm: "scancel", run: queue.Gcancel, about: "end jobs, or send them a signal"},
 		{name: "gacct", slurm: "sacct", run: acct.Gacct, about: "list jobs from accounting, ended ones too"},
 		{name: "ginfo", slurm: "sinfo", run: info.Ginfo, about: "list partitions and nodes"},
-		{name: "gcontrol", slurm: "scontrol", run: control.Gcontrol, about: "show and change jobs, nodes and the configuration"},
+		{name: "gcontrol", slurm: "scontrol", run: control.Gcontrol,
+			about: "show and change jobs, nodes and the configuration"},
 		{name: "gshare", slurm: "sshare", run: manage.Gshare, about: "list shares and usage"},
 		{name: "grun", slurm: "srun", run: run.Grun, about: "run a command as tasks of a job"},
-		{name: "galloc", slurm: "salloc", run: submit.Galloc, about: "get an allocation, and run a command or a shell with it"},
+		{name: "galloc", slurm: "salloc", run: submit.Galloc,
+			about: "get an allocation, and run a command or a shell with it"},
 		{name: "gprio", slurm: "sprio", run: manage.Gprio, about: "list the factors of priorities"},
 		{name: "gacctmgr", slurm: "sacctmgr", run: manage.Gacctmgr, about: "manage accounts, users, associations and QOS"},
 		{name: "gdiag", slurm: "sdiag", run: manage.Gdiag, about: "show the scheduler's statistics"},
 		{name: "gstat", slurm: "sstat", run: acct.Gstat, about: "show what running jobs use now"},
 		{name: "gseff", slurm: "seff", run: acct.Gseff, about: "tell how well a job used what it held"},
-		{name: "greport", slurm: "sreport", about: "report usage", why: "gshare shows usage by account and user, gacct each job"},
+		{name: "greport", slurm: "sreport", about: "report usage",
+			why: "gshare shows usage by account and user, gacct each job"},
 	}
 }
 

@@ -30,7 +30,8 @@ func TestManualPages(t *testing.T) {
 			t.Errorf("%s.1 doesn't name %s", c.name, c.slurm)
 		}
 		var out strings.Builder
-		Main(&env.Env{Program: c.name, Args: []string{"--help"}, Stdout: &out, Stderr: &out, Lookup: func(string) (string, bool) { return "", false }})
+		Main(&env.Env{Program: c.name, Args: []string{"--help"}, Stdout: &out, Stderr: &out,
+			Lookup: func(string) (string, bool) { return "", false }})
 		n := 0
 		for line := range strings.SplitSeq(out.String(), "\n") {
 			head, _, _ := strings.Cut(strings.TrimPrefix(line, "  "), "   ")

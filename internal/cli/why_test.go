@@ -12,12 +12,18 @@ import (
 func TestWhy(t *testing.T) {
 	f := clitest.New(t, Main)
 	f.Why = &proto.WhyReply{Now: clitest.DemoNow, Left: 2, List: []*model.Explanation{
-		{Job: 12, Task: model.NoTask, Name: "train", User: "alice", State: model.Pending, Text: "It is expected to start then.", Start: clitest.DemoNow + 3_600_000, Nodes: []string{"n2"},
+		{Job: 12, Task: model.NoTask, Name: "train", User: "alice", State: model.Pending,
+			Text: "It is expected to start then.", Start: clitest.DemoNow + 3_600_000, Nodes: []string{"n2"},
 			Places: []model.QueuePlace{{Partition: "p", Ahead: 0, Queue: 4}, {Partition: "q", Ahead: 2, Queue: 3}},
-			Causes: []model.Cause{{Reason: model.ReasonResources, Partition: "p", Text: "needs 8 h100 on one node: busy until <t:1700103600000> (job 88), later <t:1700200000000>", Nodes: []string{"n2"}, Jobs: []model.JobID{88}},
+			Causes: []model.Cause{
+				{Reason: model.ReasonResources, Partition: "p",
+					Text:  "needs 8 h100 on one node: busy until <t:1700103600000> (job 88), later <t:1700200000000>",
+					Nodes: []string{"n2"}, Jobs: []model.JobID{88}},
 				{Reason: model.ReasonBeginTime, Text: "does not begin before <t:1700100060000>"}},
-			Changes: []model.WhatIf{{Option: "--gres=gpu:h100:4", Start: clitest.DemoNow, Now: true, Nodes: []string{"n1"}, Partition: "p"}, {Option: "--time=1:00:00", Start: clitest.DemoNow + 60_000}}},
-		{Job: 13, ArrayID: 9, Task: 3, Name: "x", User: "bob", State: model.Running, Text: "It does not wait: it has been running since <t:1700000000000> on n1."},
+			Changes: []model.WhatIf{{Option: "--gres=gpu:h100:4", Start: clitest.DemoNow, Now: true, Nodes: []string{"n1"},
+				Partition: "p"}, {Option: "--time=1:00:00", Start: clitest.DemoNow + 60_000}}},
+		{Job: 13, ArrayID: 9, Task: 3, Name: "x", User: "bob", State: model.Running,
+			Text: "It does not wait: it has been running since <t:1700000000000> on n1."},
 	}}
 	text := `Job 12 (train) of user alice is PENDING.
   Position: 1 of 4 in partition p
@@ -38,7 +44,8 @@ It does not wait: it has been running since 2023-11-14T22:13:20 on n1.
 `
 	f.Want(text, "", 0, "gqueue", "--why", "12,9_3")
 	f.Want(text, "", 0, "gcontrol", "why", "12", "9_3")
-	f.Want("", "scontrol: error: --json goes with why, ping, and show job, node, partition, reservations and licenses\n", 1, "scontrol", "--json", "reconfigure")
+	f.Want("", "scontrol: error: --json goes with why, ping, and show job, node, partition, reservations and licenses\n",
+		1, "scontrol", "--json", "reconfigure")
 	out, _, rc := f.Run("gcontrol", "--json", "why", "12")
 	var got struct {
 		Why []struct {
@@ -54,8 +61,10 @@ It does not wait: it has been running since 2023-11-14T22:13:20 on n1.
 			}
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &got); err != nil || rc != 0 || len(got.Why) != 2 || got.Why[0].Causes[0].Reason != "Resources" ||
-		got.Why[0].Causes[0].Jobs[0] != 88 || !got.Why[0].Changes[0].Now || got.Why[0].Start.Number != 1700103600 || got.Why[1].Job != "9_3" ||
+	if err := json.Unmarshal([]byte(out), &got); err != nil || rc != 0 || len(got.Why) != 2 ||
+		got.Why[0].Causes[0].Reason != "Resources" ||
+		got.Why[0].Causes[0].Jobs[0] != 88 || !got.Why[0].Changes[0].Now || got.Why[0].Start.Number != 1700103600 ||
+		got.Why[1].Job != "9_3" ||
 		got.Why[0].Causes[1].Text != "does not begin before 2023-11-16T02:01:00" {
 		t.Errorf("rc %d, %v, %+v:\n%s", rc, err, got, out)
 	}

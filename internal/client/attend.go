@@ -7,8 +7,8 @@ import (
 	"gbatch/internal/rpc"
 )
 
-// Attend tells the daemon of this host that a job is there for this process only: when the process ends without Leave, the
-// daemon cancels the job. The connection is then the job's; Attended waits for its end.
+// Attend tells the daemon of this host that a job is there for this process only: when the process ends without
+// Leave, the daemon cancels the job. The connection is then the job's; Attended waits for its end.
 func (c *Client) Attend(rq *proto.AttendRequest) error {
 	body, err := proto.Encode(rq)
 	if err != nil {

@@ -15,7 +15,8 @@ func TestBaseDevicesAsUnits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	write("gbatch.conf", "ClusterName=c\nSlurmctldHost=h\nGresTypes=gpu,lamp\nNodeName=n1 CPUs=4 Gres=gpu:2,lamp:1\nPartitionName=p Nodes=n1 Default=YES\n")
+	write("gbatch.conf", "ClusterName=c\nSlurmctldHost=h\nGresTypes=gpu,lamp\nNodeName=n1 CPUs=4 Gres=gpu:2,lamp:1\n"+
+		"PartitionName=p Nodes=n1 Default=YES\n")
 	write("gres.conf", "Name=gpu File=/dev/null\nName=gpu File=/dev/nonexistent0\nName=lamp File=/dev/zero\n")
 	_, problems := Load(dir)
 	var said []string
@@ -24,7 +25,9 @@ func TestBaseDevicesAsUnits(t *testing.T) {
 			said = append(said, p.String())
 		}
 	}
-	if len(said) != 2 || !strings.Contains(said[0], "gres.conf:1: warning: /dev/null is a device that every program needs") || !strings.Contains(said[1], "/dev/zero") {
+	if len(said) != 2 ||
+		!strings.Contains(said[0], "gres.conf:1: warning: /dev/null is a device that every program needs") ||
+		!strings.Contains(said[1], "/dev/zero") {
 		t.Errorf("said %q of %v", said, problems)
 	}
 }

@@ -19,10 +19,13 @@ type Cgroup struct {
 	MaxRAMPercent       float64 // of the node's memory
 	MaxSwapPercent      float64 // of the node's memory
 	MinRAMSpaceMiB      int64
-	MemorySwappiness    int64  // of v1, where swap is constrained; -1: the kernel's
-	RAMFollowsSwap      bool   // ConstrainSwapSpace without ConstrainRAMSpace: the limit of memory and swap together is that of memory too
-	AllowedDevices      string // paths and patterns, separated by commas: nothing else opens but these, what every program needs and the job's own; "": everything opens but other jobs' units
-	AllowedDevicesFile  string // likewise, one on a line; not by itself a reason to deny others
+	MemorySwappiness    int64 // of v1, where swap is constrained; -1: the kernel's
+	// ConstrainSwapSpace without ConstrainRAMSpace: the limit of memory and swap together is that of memory too
+	RAMFollowsSwap bool
+	// paths and patterns, separated by commas: nothing else opens but these, what every program needs and the job's own;
+	// "": everything opens but other jobs' units
+	AllowedDevices     string
+	AllowedDevicesFile string // likewise, one on a line; not by itself a reason to deny others
 }
 
 func defaultCgroup() Cgroup {
@@ -37,7 +40,8 @@ func cgroupKeys() []lineKey[Cgroup] {
 		return lineKey[Cgroup]{name: name, read: func(c *Cgroup, v string) (f fault) { *at(c), f = readBool(v); return f }}
 	}
 	percent := func(name string, most float64, at func(*Cgroup) *float64) lineKey[Cgroup] {
-		return lineKey[Cgroup]{name: name, read: func(c *Cgroup, v string) (f fault) { *at(c), f = readPercent(v, most); return f }}
+		return lineKey[Cgroup]{name: name,
+			read: func(c *Cgroup, v string) (f fault) { *at(c), f = readPercent(v, most); return f }}
 	}
 	inert := func(note string, names ...string) (out []lineKey[Cgroup]) {
 		for _, n := range names {
@@ -66,11 +70,13 @@ func cgroupKeys() []lineKey[Cgroup] {
 		percent("MaxRAMPercent", 100, func(c *Cgroup) *float64 { return &c.MaxRAMPercent }),
 		percent("MaxSwapPercent", 100, func(c *Cgroup) *float64 { return &c.MaxSwapPercent }),
 		{name: "MinRAMSpace", read: func(c *Cgroup, v string) (f fault) { c.MinRAMSpaceMiB, f = readMem(v); return f }},
-		{name: "MemorySwappiness", read: func(c *Cgroup, v string) (f fault) { c.MemorySwappiness, f = readInt(v, 0, 100); return f }},
+		{name: "MemorySwappiness",
+			read: func(c *Cgroup, v string) (f fault) { c.MemorySwappiness, f = readInt(v, 0, 100); return f }},
 		{name: "AllowedDevices", read: func(c *Cgroup, v string) fault {
 			for _, p := range splitList(v) {
 				if _, err := path.Match(p, "/"); err != nil || !strings.HasPrefix(p, "/") {
-					return fault{shown(p) + " is not the absolute path of a device file or a pattern of such", "/dev/fuse,/dev/infiniband/*"}
+					return fault{shown(p) + " is not the absolute path of a device file or a pattern of such",
+						"/dev/fuse,/dev/infiniband/*"}
 				}
 			}
 			c.AllowedDevices = v
@@ -85,11 +91,17 @@ func cgroupKeys() []lineKey[Cgroup] {
 		}},
 	}
 	out = append(out, inert("is obsolete: cgroups are mounted by the system", "CgroupAutomount", "CgroupSlice")...)
-	out = append(out, inert("is obsolete: release agents have been replaced by the daemon itself", "CgroupReleaseAgentDir", "CgroupReleaseAgent")...)
-	out = append(out, inert("has no effect: gnoded makes its groups itself and never asks systemd", "IgnoreSystemd", "IgnoreSystemdOnFailure", "EnableControllers", "SystemdTimeout")...)
-	out = append(out, inert("has no effect: a signal for a whole step reaches all its processes, one for its tasks the tasks", "SignalChildrenProcesses")...)
-	out = append(out, inert("is obsolete: kernel memory isn't limited by itself", "ConstrainKmemSpace", "AllowedKmemSpace", "MaxKmemPercent", "MinKmemSpace")...)
-	return append(out, inert("is obsolete: tasks are always bound to their cores by the job's cpuset", "TaskAffinity", "EnableExtraControllers")...)
+	out = append(out, inert("is obsolete: release agents have been replaced by the daemon itself", "CgroupReleaseAgentDir",
+		"CgroupReleaseAgent")...)
+	out = append(out, inert("has no effect: gnoded makes its groups itself and never asks systemd", "IgnoreSystemd",
+		"IgnoreSystemdOnFailure", "EnableControllers", "SystemdTimeout")...)
+	out = append(out, inert(
+		"has no effect: a signal for a whole step reaches all its processes, one for its tasks the tasks",
+		"SignalChildrenProcesses")...)
+	out = append(out, inert("is obsolete: kernel memory isn't limited by itself", "ConstrainKmemSpace", "AllowedKmemSpace",
+		"MaxKmemPercent", "MinKmemSpace")...)
+	return append(out, inert("is obsolete: tasks are always bound to their cores by the job's cpuset", "TaskAffinity",
+		"EnableExtraControllers")...)
 }
 
 func cgroupKeyNames() []string { return keyNames(cgroupKeys()) }
@@ -104,15 +116,18 @@ func (l *loader) readCgroup(lines []statement) {
 	}
 	readKeys(l, cgroupKeys(), pairs, &c, "cgroup.conf")
 	if c.ConstrainSwapSpace && !c.ConstrainRAMSpace {
-		l.probs.notef(placeOf(pairs, "ConstrainSwapSpace", pair{}), "write ConstrainRAMSpace=yes", "ConstrainSwapSpace=yes limits memory too: swap can't be limited alone")
+		l.probs.notef(placeOf(pairs, "ConstrainSwapSpace", pair{}), "write ConstrainRAMSpace=yes",
+			"ConstrainSwapSpace=yes limits memory too: swap can't be limited alone")
 		c.ConstrainRAMSpace, c.AllowedRAMSpacePct, c.RAMFollowsSwap = true, 100, true
 	}
 	if c.AllowedDevices != "" && !c.ConstrainDevices {
-		l.probs.warnf(placeOf(pairs, "AllowedDevices", pair{}), "write ConstrainDevices=yes", "AllowedDevices has no effect without ConstrainDevices=yes")
+		l.probs.warnf(placeOf(pairs, "AllowedDevices", pair{}), "write ConstrainDevices=yes",
+			"AllowedDevices has no effect without ConstrainDevices=yes")
 	}
 	if c.AllowedDevicesFile != "" && c.AllowedDevices == "" {
 		l.probs.notef(placeOf(pairs, "AllowedDevicesFile", pair{}), "write AllowedDevices= to deny what is not listed",
-			"AllowedDevicesFile changes nothing by itself: as in Slurm, jobs are denied the devices of generic resources that aren't theirs, and no others")
+			"AllowedDevicesFile changes nothing by itself: as in Slurm, jobs are denied the devices of generic resources that "+
+				"aren't theirs, and no others")
 	}
 	l.cfg.Cgroup = c
 }

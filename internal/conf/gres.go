@@ -75,10 +75,12 @@ var sharedGres = []string{"mps", "shard"}
 
 func isShared(name string) bool { return slices.Contains(sharedGres, name) }
 
-var gresKeyNames = []string{"AutoDetect", "Count", "Cores", "CPUs", "File", "Flags", "Ignore", "Links", "Memory", "MultipleFiles", "Name", "NodeName", "Type", "UniqueId"}
+var gresKeyNames = []string{"AutoDetect", "Count", "Cores", "CPUs", "File", "Flags", "Ignore", "Links", "Memory",
+	"MultipleFiles", "Name", "NodeName", "Type", "UniqueId"}
 
 var gresFlags = []string{
-	"CountOnly", "one_sharing", "all_sharing", "explicit", "nvidia_gpu_env", "amd_gpu_env", "intel_gpu_env", "opencl_env", "no_gpu_env", "reserved",
+	"CountOnly", "one_sharing", "all_sharing", "explicit", "nvidia_gpu_env", "amd_gpu_env", "intel_gpu_env", "opencl_env",
+	"no_gpu_env", "reserved",
 }
 
 var autoDetects = []string{"nvml", "nvidia", "rsmi", "oneapi", "nrt", "off", "fake"}
@@ -91,7 +93,8 @@ func readAutoDetect(v string) (string, fault) {
 	case f.bad():
 		return "", fault{f.why, want}
 	case word == "rsmi" || word == "oneapi" || word == "nrt":
-		return "", fault{"gnoded can't ask " + word + " for devices: give their files in gres.conf, Name=gpu File=/dev/dri/renderD[128-131]", "off"}
+		return "", fault{"gnoded can't ask " + word +
+			" for devices: give their files in gres.conf, Name=gpu File=/dev/dri/renderD[128-131]", "off"}
 	case file != "" && word != "fake":
 		return "", fault{shown(v) + ": only fake takes a file", want}
 	case file != "":
@@ -163,7 +166,12 @@ func gresKeys() []lineKey[gresLine] {
 			g.UniqueID = v
 			return fault{}
 		}},
-		{name: "Count", read: func(g *gresLine, v string) (f fault) { g.Count, f = readQuantity(v); g.hasCount = true; return f }},
+		{name: "Count", read: func(g *gresLine, v string) (f fault) {
+			g.Count,
+				f = readQuantity(v)
+			g.hasCount = true
+			return f
+		}},
 		cores("Cores"), cores("CPUs"),
 		files("File", func(g *gresLine) *[]string { return &g.Files }),
 		files("MultipleFiles", func(g *gresLine) *[]string { return &g.MultipleFiles }),
@@ -190,7 +198,8 @@ func (l *loader) readGres(lines []statement) {
 		g.File, g.Line = s.at.file, s.at.line
 		given := readKeys(l, gresKeys(), s.pairs, &g, "gres.conf")
 		if file, ok := strings.CutPrefix(g.AutoDetect, "fake:"); ok && !filepath.IsAbs(file) && filepath.IsAbs(s.at.file) {
-			g.AutoDetect = "fake:" + filepath.Join(filepath.Dir(s.at.file), file) // also where this file is included by one elsewhere
+			// also where this file is included by one elsewhere
+			g.AutoDetect = "fake:" + filepath.Join(filepath.Dir(s.at.file), file)
 		}
 		if given["CPUs"] {
 			l.probs.notef(placeOf(s.pairs, "CPUs", s.pairs[0]), "write Cores=", "CPUs in gres.conf is the old name of Cores")
@@ -225,8 +234,9 @@ func (l *loader) checkGresLine(g *gresLine, given map[string]bool, s statement) 
 	for _, list := range [][]string{g.Files, g.MultipleFiles} {
 		for _, f := range list {
 			if isBaseDevice(f) {
-				l.probs.warnf(at("File"), "name the unit's own device file, or leave File out", "%s is a device that every program needs: it stays open to all jobs, "+
-					"so the kernel can't keep this unit for the jobs that have it", f)
+				l.probs.warnf(at("File"), "name the unit's own device file, or leave File out",
+					"%s is a device that every program needs: it stays open to all jobs, "+
+						"so the kernel can't keep this unit for the jobs that have it", f)
 			}
 		}
 	}
@@ -234,7 +244,8 @@ func (l *loader) checkGresLine(g *gresLine, given map[string]bool, s statement) 
 	if len(g.MultipleFiles) > 0 {
 		units = 1
 		if len(g.Files) > 1 {
-			l.probs.errorf(at("MultipleFiles"), "write one line for each instance, with the file of its GPU", "MultipleFiles is of one unit, but File names %d", len(g.Files))
+			l.probs.errorf(at("MultipleFiles"), "write one line for each instance, with the file of its GPU",
+				"MultipleFiles is of one unit, but File names %d", len(g.Files))
 		}
 		g.MultipleFiles = append(g.Files, g.MultipleFiles...) // a MIG instance: its GPU's file and its own
 		g.Files = nil
@@ -253,15 +264,16 @@ func (l *loader) checkGresLine(g *gresLine, given map[string]bool, s statement) 
 		l.probs.errorf(at("Flags"), "keep one of them", "one_sharing and all_sharing exclude each other")
 	}
 	if slices.Contains(g.Flags, "CountOnly") {
-		l.probs.notef(at("Flags"), "leave it out", "Flags=CountOnly says nothing: units without File are counted and nothing else")
+		l.probs.notef(at("Flags"), "leave it out",
+			"Flags=CountOnly says nothing: units without File are counted and nothing else")
 	}
 	if len(g.links) > 0 {
 		l.readLinks(g, at("Links"))
 	}
 }
 
-// baseDevices are the numbers of the character devices that ordinary programs need: null, zero, full, random, urandom, tty, console,
-// ptmx and FUSE. gnoded keeps them open (noded/cgroup has the same list).
+// baseDevices are the numbers of the character devices that ordinary programs need: null, zero, full, random,
+// urandom, tty, console, ptmx and FUSE. gnoded keeps them open (noded/cgroup has the same list).
 var baseDevices = [][2]uint32{{1, 3}, {1, 5}, {1, 7}, {1, 8}, {1, 9}, {5, 0}, {5, 1}, {5, 2}, {10, 229}}
 
 const ptyMajor = 136 // of all pseudo terminals
@@ -271,10 +283,12 @@ func isBaseDevice(file string) bool {
 	var st unix.Stat_t
 	if err := unix.Stat(file, &st); err == nil {
 		major, minor := unix.Major(st.Rdev), unix.Minor(st.Rdev)
-		return st.Mode&unix.S_IFMT == unix.S_IFCHR && (major == ptyMajor || slices.Contains(baseDevices, [2]uint32{major, minor}))
+		return st.Mode&unix.S_IFMT == unix.S_IFCHR &&
+			(major == ptyMajor || slices.Contains(baseDevices, [2]uint32{major, minor}))
 	}
 	switch file {
-	case "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/console", "/dev/ptmx", "/dev/fuse":
+	case "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/console", "/dev/ptmx",
+		"/dev/fuse":
 		return true
 	}
 	return false
@@ -300,7 +314,8 @@ func (l *loader) readLinks(g *gresLine, at pos) {
 	default:
 		g.Links.Peers = g.links
 		l.probs.notef(at, "write one number of connections per device, -1 for itself, such as -1,4,4,4",
-			"Links without -1 is read as the list of devices that this one is connected to; in Slurm it is the number of connections to each device in turn")
+			"Links without -1 is read as the list of devices that this one is connected to; in Slurm it is the number of "+
+				"connections to each device in turn")
 	}
 }
 
@@ -317,7 +332,8 @@ func readGresTypes(c *Config, v string) fault {
 
 func remarkGresTypes(_ *Config, v string) (text, hint string) {
 	if slices.Contains(splitList(v), "mig") {
-		return "GresTypes=mig: in Slurm a MIG instance is a gpu whose type is its profile; here gpu:1g.5gb and mig:1g.5gb both name it, whichever the node line has",
+		return "GresTypes=mig: in Slurm a MIG instance is a gpu whose type is its profile; here gpu:1g.5gb and mig:1g.5gb " +
+				"both name it, whichever the node line has",
 			"write Gres=gpu:1g.5gb:7 on the node line if Slurm reads it too"
 	}
 	return "", ""

@@ -41,7 +41,8 @@ func acceptedSettings() []setting {
 		accepted("has no meaning here: gnoded runs as the user who starts it, root for full enforcement", "SlurmdUser"),
 		accepted("has no meaning here: everything is built in", "PluginDir", "LaunchType"),
 		notDone("isn't done: no plugins are loaded", "SlurmctldPlugstack"),
-		accepted("has no meaning here: log lines are structured, one level for everything; see SlurmctldDebug and SlurmdDebug",
+		accepted("has no meaning here: log lines are structured, one level for everything; see "+
+			"SlurmctldDebug and SlurmdDebug",
 			"DebugFlags", "SlurmSchedLogFile", "SlurmSchedLogLevel"),
 		accepted("has no effect: daemons write to their log file, or to stderr, which systemd keeps; see SlurmctldLogFile "+
 			"and SlurmdLogFile",

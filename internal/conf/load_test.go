@@ -75,8 +75,10 @@ func TestProblems(t *testing.T) {
 		// The lexer.
 		{`Foo="a b`, `gbatch.conf:5: "Foo": the quote is never closed; write Foo="…"`},
 		{`KillWait+=5`, `gbatch.conf:5: "KillWait": "+=" is not possible; write the whole value after =`},
-		{`KillWait`, `gbatch.conf:5: "KillWait" is not key=value; write key=value, quotes around a value with blanks, or # in front of a comment`},
-		{`= 5`, `gbatch.conf:5: "= 5" is not key=value; write key=value, quotes around a value with blanks, or # in front of a comment`},
+		{`KillWait`, `gbatch.conf:5: "KillWait" is not key=value; write key=value, quotes around a value with blanks, or # ` +
+			`in front of a comment`},
+		{`= 5`, `gbatch.conf:5: "= 5" is not key=value; write key=value, quotes around a value with blanks, or # in ` +
+			`front of a comment`},
 		{"MailProg=/\xff", "gbatch.conf:5: \"MailProg\" holds bytes that aren't UTF-8; save the file as UTF-8"},
 		{"Include", `gbatch.conf:5: Include names no file; write Include nodes.conf`},
 		{"Include other.conf", `gbatch.conf:5: included file other.conf can't be read: file does not exist`},
@@ -87,47 +89,72 @@ func TestProblems(t *testing.T) {
 		{"SlurmctldHots=x", `gbatch.conf:5: unknown key "SlurmctldHots"; did you mean SlurmctldHost?`},
 		{"Xyzzy=30", `gbatch.conf:5: unknown key "Xyzzy"; remove it`},
 		{"ConstrainCores=yes", `gbatch.conf:5: misplaced key "ConstrainCores"; it belongs in cgroup.conf`},
-		{"    RealMemory=1000", `gbatch.conf:5: misplaced key "RealMemory"; it belongs on a NodeName line; does the line above lack its trailing backslash?`},
-		{"MaxTime=1:00", `gbatch.conf:5: misplaced key "MaxTime"; it belongs on a PartitionName line; does the line above lack its trailing backslash?`},
+		{"    RealMemory=1000", `gbatch.conf:5: misplaced key "RealMemory"; it belongs on a NodeName line; does the line ` +
+			`above lack its trailing backslash?`},
+		{"MaxTime=1:00", `gbatch.conf:5: misplaced key "MaxTime"; it belongs on a PartitionName line; does the line above ` +
+			`lack its trailing backslash?`},
 		{"File=/dev/nvidia0", `gbatch.conf:5: misplaced key "File"; it belongs in gres.conf`},
-		{"KillWait=30\nkillwait=40", `gbatch.conf:6: warning: KillWait stands twice, first in line 5 of gbatch.conf; the later one counts; keep one of the lines`},
+		{"KillWait=30\nkillwait=40", `gbatch.conf:6: warning: KillWait stands twice, first in line 5 of gbatch.conf; the ` +
+			`later one counts; keep one of the lines`},
 
 		// Values.
 		{"KillWait=abc", `gbatch.conf:5: KillWait: "abc" is not a number of seconds from 0 to 65533; write KillWait=30`},
-		{"KillWait=0:05:00", `gbatch.conf:5: KillWait: "0:05:00" is not a number of seconds from 0 to 65533; write KillWait=300`},
+		{"KillWait=0:05:00",
+			`gbatch.conf:5: KillWait: "0:05:00" is not a number of seconds from 0 to 65533; write KillWait=300`},
 		{"JobRequeue=maybe", `gbatch.conf:5: JobRequeue: "maybe" is neither YES nor NO; write JobRequeue=YES or NO`},
-		{"MaxJobCount=0", `gbatch.conf:5: MaxJobCount: "0" is not a whole number from 1 to 10000000; write MaxJobCount=10000`},
-		{"MaxMemPerNode=4X", `gbatch.conf:5: MaxMemPerNode: "4X" is not a memory size; write MaxMemPerNode=MiB such as 4000, or 4G`},
-		{"StateSaveLocation=var/x", `gbatch.conf:5: StateSaveLocation: "var/x" is not an absolute path; write StateSaveLocation=/var/x`},
-		{"SelectType=select/cons", `gbatch.conf:5: SelectType: "select/cons" is not understood; write SelectType=select/cons_tres`},
+		{"MaxJobCount=0", `gbatch.conf:5: MaxJobCount: "0" is not a whole number from 1 to 10000000; write ` +
+			`MaxJobCount=10000`},
+		{"MaxMemPerNode=4X",
+			`gbatch.conf:5: MaxMemPerNode: "4X" is not a memory size; write MaxMemPerNode=MiB such as 4000, or 4G`},
+		{"StateSaveLocation=var/x",
+			`gbatch.conf:5: StateSaveLocation: "var/x" is not an absolute path; write StateSaveLocation=/var/x`},
+		{"SelectType=select/cons",
+			`gbatch.conf:5: SelectType: "select/cons" is not understood; write SelectType=select/cons_tres`},
 		{"SelectTypeParameters=CR_Core_Memroy",
-			`gbatch.conf:5: SelectTypeParameters: "CR_Core_Memroy" is not understood; write SelectTypeParameters=CR_CORE_MEMORY`},
+			`gbatch.conf:5: SelectTypeParameters: "CR_Core_Memroy" is not understood; write ` +
+				`SelectTypeParameters=CR_CORE_MEMORY`},
 		{"SelectTypeParameters=CR_Core,CR_CPU",
-			`gbatch.conf:5: SelectTypeParameters: "CR_Core,CR_CPU" names two units of resources; write SelectTypeParameters=CR_Core_Memory`},
-		{"PriorityMaxAge=1 day", `gbatch.conf:5: "day" is not key=value; write key=value, quotes around a value with blanks, or # in front of a comment`},
-		{"PriorityMaxAge=1d", `gbatch.conf:5: PriorityMaxAge: "1d" is not a length of time; write PriorityMaxAge=minutes, hours:minutes:seconds or days-hours, such as 7-0`},
-		{"PriorityWeightTRES=gpu=5", `gbatch.conf:5: PriorityWeightTRES: "gpu" is not a resource; write PriorityWeightTRES="CPU=1.0,Mem=0.25G,GRES/gpu=2.0"`},
+			`gbatch.conf:5: SelectTypeParameters: "CR_Core,CR_CPU" names two units of resources; write ` +
+				`SelectTypeParameters=CR_Core_Memory`},
+		{"PriorityMaxAge=1 day", `gbatch.conf:5: "day" is not key=value; write key=value, quotes around a value with ` +
+			`blanks, or # in front of a comment`},
+		{"PriorityMaxAge=1d", `gbatch.conf:5: PriorityMaxAge: "1d" is not a length of time; write PriorityMaxAge=minutes, ` +
+			`hours:minutes:seconds or days-hours, such as 7-0`},
+		{"PriorityWeightTRES=gpu=5", `gbatch.conf:5: PriorityWeightTRES: "gpu" is not a resource; write ` +
+			`PriorityWeightTRES="CPU=1.0,Mem=0.25G,GRES/gpu=2.0"`},
 		{"PriorityWeightTRES=cpu=1.2.3",
-			`gbatch.conf:5: PriorityWeightTRES: the weight "1.2.3" of cpu is not a decimal number with at most six places; write PriorityWeightTRES="CPU=1.0,Mem=0.25G,GRES/gpu=2.0"`},
-		{"AccountingStorageTRES=gpu", `gbatch.conf:5: AccountingStorageTRES: "gpu" is not a resource; write AccountingStorageTRES=cpu`},
-		{"ClusterName=a/b", `gbatch.conf:5: warning: ClusterName stands twice, first in line 1 of gbatch.conf; the later one counts; keep one of the lines`},
-		{"SlurmctldPort=6817-6820", `gbatch.conf:5: note: SlurmctldPort is one port here; the first of the range is taken; write SlurmctldPort=6817`},
+			`gbatch.conf:5: PriorityWeightTRES: the weight "1.2.3" of cpu is not a decimal number with at most six places; ` +
+				`write PriorityWeightTRES="CPU=1.0,Mem=0.25G,GRES/gpu=2.0"`},
+		{"AccountingStorageTRES=gpu",
+			`gbatch.conf:5: AccountingStorageTRES: "gpu" is not a resource; write AccountingStorageTRES=cpu`},
+		{"ClusterName=a/b", `gbatch.conf:5: warning: ClusterName stands twice, first in line 1 of gbatch.conf; the later ` +
+			`one counts; keep one of the lines`},
+		{"SlurmctldPort=6817-6820",
+			`gbatch.conf:5: note: SlurmctldPort is one port here; the first of the range is taken; write SlurmctldPort=6817`},
 		{"Licenses=a*x", `gbatch.conf:5: Licenses: "a*x" is not name*count; write Licenses=foo*4,bar`},
-		{"bf_busy_nodes", `gbatch.conf:5: note: bf_busy_nodes is not a key but part of SchedulerParameters, and is read as if it stood there; write SchedulerParameters=bf_busy_nodes`},
-		{"bf_continue", `gbatch.conf:5: note: bf_continue is not a key but part of SchedulerParameters, and is read as if it stood there; write SchedulerParameters=bf_continue`},
-		{"bf_nonsense", `gbatch.conf:5: "bf_nonsense" is not key=value; write key=value, quotes around a value with blanks, or # in front of a comment`},
+		{"bf_busy_nodes", `gbatch.conf:5: note: bf_busy_nodes is not a key but part of SchedulerParameters, and is read as ` +
+			`if it stood there; write SchedulerParameters=bf_busy_nodes`},
+		{"bf_continue", `gbatch.conf:5: note: bf_continue is not a key but part of SchedulerParameters, and is read as if ` +
+			`it stood there; write SchedulerParameters=bf_continue`},
+		{"bf_nonsense", `gbatch.conf:5: "bf_nonsense" is not key=value; write key=value, quotes around a value with ` +
+			`blanks, or # in front of a comment`},
 		{"NodeName=m1 State=FAIL\nPartitionName=m Nodes=m1",
-			`gbatch.conf:5: note: State=FAIL is taken as DRAIN: the node gets no new jobs, and those that run go on; write State=DRAIN, or State=DOWN where nothing may go on there`},
+			`gbatch.conf:5: note: State=FAIL is taken as DRAIN: the node gets no new jobs, and those that run go on; write ` +
+				`State=DRAIN, or State=DOWN where nothing may go on there`},
 		{"SchedulerParameters=bf_continu",
 			`gbatch.conf:5: SchedulerParameters: unknown parameter "bf_continu"; did you mean bf_continue?`},
 		{"SchedulerParameters=fuzzlewuzz",
 			`gbatch.conf:5: warning: SchedulerParameters: unknown parameter "fuzzlewuzz"; remove it`},
 		{"SchedulerParameters=bf_interval=x",
-			`gbatch.conf:5: SchedulerParameters: bf_interval="x" is not a whole number from -1 to 10800; write SchedulerParameters=bf_interval=30`},
+			`gbatch.conf:5: SchedulerParameters: bf_interval="x" is not a whole number from -1 to 10800; write ` +
+				`SchedulerParameters=bf_interval=30`},
 		{"SchedulerParameters=defer=maybe",
-			`gbatch.conf:5: SchedulerParameters: defer takes no value, and "maybe" is none that means yes or no; write SchedulerParameters=defer`},
-		{"bf_interval=60", `gbatch.conf:5: note: bf_interval is not a key but part of SchedulerParameters, and is read as if it stood there; write SchedulerParameters=bf_interval=60`},
-		{"HealthCheckProgram=x", `gbatch.conf:5: HealthCheckProgram: "x" is not an absolute path; write HealthCheckProgram=/x`},
+			`gbatch.conf:5: SchedulerParameters: defer takes no value, and "maybe" is none that means yes or no; write ` +
+				`SchedulerParameters=defer`},
+		{"bf_interval=60", `gbatch.conf:5: note: bf_interval is not a key but part of SchedulerParameters, and is read as ` +
+			`if it stood there; write SchedulerParameters=bf_interval=60`},
+		{"HealthCheckProgram=x",
+			`gbatch.conf:5: HealthCheckProgram: "x" is not an absolute path; write HealthCheckProgram=/x`},
 		{"PrologFlags=Alloc,X11", `gbatch.conf:5: note: PrologFlags=X11 has no effect: X11 isn't forwarded; leave it out`},
 		{"SwitchType=switch/none", ``},
 		{"Prolog=/etc/p", ``},
@@ -135,16 +162,21 @@ func TestProblems(t *testing.T) {
 
 		// Controllers and accounting.
 		{"SlurmctldHost=ctl", `gbatch.conf:5: controller ctl stands twice, first in line 2; remove one of the lines`},
-		{"SlurmctldHost=two", `gbatch.conf:5: warning: 2 controllers survive no more failures than 1: a majority has to be there; name 1 or 3`},
+		{"SlurmctldHost=two",
+			`gbatch.conf:5: warning: 2 controllers survive no more failures than 1: a majority has to be there; name 1 or 3`},
 		{"SlurmctldHost=a(ctl) SlurmctldHost=b",
 			`gbatch.conf:5: controllers ctl and a have the same address ctl:6817; give each its own address or port`},
-		{"SlurmctldHost=a(", `gbatch.conf:5: SlurmctldHost: "a(" has no closing parenthesis; write SlurmctldHost=name(address)`},
+		{"SlurmctldHost=a(",
+			`gbatch.conf:5: SlurmctldHost: "a(" has no closing parenthesis; write SlurmctldHost=name(address)`},
 		{"SlurmctldHost=a(1.2.3.4:x)",
-			`gbatch.conf:5: SlurmctldHost: port "x" is not a whole number from 1 to 65535; write SlurmctldHost=name(address:6817)`},
+			`gbatch.conf:5: SlurmctldHost: port "x" is not a whole number from 1 to 65535; write ` +
+				`SlurmctldHost=name(address:6817)`},
 		{"AccountingStorageEnforce=limits",
-			`gbatch.conf:5: AccountingStorageEnforce=associations,limits needs to know which accounts exist; write AccountingStorageHost=…, or Accounts=…`},
+			`gbatch.conf:5: AccountingStorageEnforce=associations,limits needs to know which accounts exist; write ` +
+				`AccountingStorageHost=…, or Accounts=…`},
 		{"Accounts=a,b DefaultAccount=c", `gbatch.conf:5: DefaultAccount=c is none of Accounts; add it to Accounts`},
-		{"SlurmdTimeout=10", `gbatch.conf:5: NodeHeartbeatInterval=10 is no less than SlurmdTimeout=10: every node would be taken for dead; write NodeHeartbeatInterval=3`},
+		{"SlurmdTimeout=10", `gbatch.conf:5: NodeHeartbeatInterval=10 is no less than SlurmdTimeout=10: every node would ` +
+			`be taken for dead; write NodeHeartbeatInterval=3`},
 
 		// Unset.
 		{"Unset", `gbatch.conf:5: Unset names no setting; write Unset SlurmctldHost`},
@@ -155,35 +187,43 @@ func TestProblems(t *testing.T) {
 		{"TaskPlugin=affinity,cgroup", ``},
 		{"SwitchType=none", ``},
 		{"AccountingStorageType=accounting_storage/mysql",
-			`gbatch.conf:5: note: AccountingStorageType=accounting_storage/mysql is taken as accounting_storage/slurmdbd: gdbd keeps the records in its own database; write accounting_storage/slurmdbd`},
+			`gbatch.conf:5: note: AccountingStorageType=accounting_storage/mysql is taken as accounting_storage/slurmdbd: ` +
+				`gdbd keeps the records in its own database; write accounting_storage/slurmdbd`},
 		{"AccountingStorageType=oracle",
-			`gbatch.conf:5: AccountingStorageType: "oracle" is not understood; write AccountingStorageType=accounting_storage/slurmdbd or accounting_storage/none`},
+			`gbatch.conf:5: AccountingStorageType: "oracle" is not understood; write ` +
+				`AccountingStorageType=accounting_storage/slurmdbd or accounting_storage/none`},
 
 		// Nodes.
-		{"NodeName=n4 CPUs=1", `gbatch.conf:5: node n4 is defined twice, first in line 3 of gbatch.conf; remove it from one of the lines`},
+		{"NodeName=n4 CPUs=1",
+			`gbatch.conf:5: node n4 is defined twice, first in line 3 of gbatch.conf; remove it from one of the lines`},
 		{"NodeName=ALL CPUs=1", `gbatch.conf:5: NodeName=ALL is reserved for partitions; choose another name`},
 		{"NodeName=m$ CPUs=1", `gbatch.conf:5: "m$" is no name for a node; use letters, digits, - . and _`},
 		{"NodeName= CPUs=1", `gbatch.conf:5: NodeName names no node; write NodeName=n[1-4]`},
 		{"NodeName=m1 CPU=1", `gbatch.conf:5: unknown key "CPU" on a NodeName line; did you mean CPUs?`},
 		{"NodeName=m1 KillWait=1", `gbatch.conf:5: unknown key "KillWait" on a NodeName line; put it on a line of its own`},
 		{"NodeName=m1 Sockets=2 CoresPerSocket=4 CPUs=9 \nPartitionName=m Nodes=m1",
-			`gbatch.conf:5: warning: NodeName=m1: CPUs=9 is not Sockets*CoresPerSocket*ThreadsPerCore (2*4*1=8); 8 is taken; write CPUs=8, or correct the others`},
+			`gbatch.conf:5: warning: NodeName=m1: CPUs=9 is not Sockets*CoresPerSocket*ThreadsPerCore (2*4*1=8); 8 is taken; ` +
+				`write CPUs=8, or correct the others`},
 		{"NodeName=m[1-3] NodeAddr=a[1-2]",
 			`gbatch.conf:5: NodeName=m[1-3]: 3 nodes but 2 of NodeAddr; name as many as nodes, or one for all`},
 		{"NodeName=m1 Gres=gpu:2\nPartitionName=m Nodes=m1",
 			`gbatch.conf:5: resource "gpu" is none of GresTypes; write GresTypes=gpu`},
 		{"NodeName=m1 Gres=bw:4G\nGresTypes=bw\nPartitionName=m Nodes=m1",
-			`gbatch.conf:5: Gres=bw:4294967296: each unit is given to one job, and a node can have 65536 of a resource; count it in larger units, 65536 at most; or write no_consume in front of the count if jobs don't use it up`},
+			`gbatch.conf:5: Gres=bw:4294967296: each unit is given to one job, and a node can have 65536 of a resource; count ` +
+				`it in larger units, 65536 at most; or write no_consume in front of the count if jobs don't use it up`},
 		{"NodeName=m1 Gres=bw:no_consume:4G\nGresTypes=bw\nPartitionName=m Nodes=m1",
 			`gbatch.conf:5: note: Gres=bw:no_consume:4294967296: counts end at 2147483647; nothing above can be asked for`},
 		{"NodeName=m1 Gres=gpu:no_consume:4\nGresTypes=gpu\nPartitionName=m Nodes=m1",
-			`gbatch.conf:5: Gres=gpu:no_consume:4: jobs hold the GPUs that they use; no_consume is for what is only asked for, such as a bandwidth; leave no_consume out`},
+			`gbatch.conf:5: Gres=gpu:no_consume:4: jobs hold the GPUs that they use; no_consume is for what is only asked ` +
+				`for, such as a bandwidth; leave no_consume out`},
 		{"NodeName=m1 Gres=gpu:a:b:c", `gbatch.conf:5: Gres: "gpu:a:b:c" is not name:type:count; write Gres=gpu:a100:8`},
 		{"NodeName=m1 Gres=gpu:a:1,gpu:2",
 			`gbatch.conf:5: Gres: gpu stands both with and without a type; write Gres=a type for all of them, or for none`},
-		{"NodeName=m1 State=BUSY", `gbatch.conf:5: State: "BUSY" is not understood; write State=UNKNOWN, CLOUD, DOWN, DRAIN, FAIL, FAILING, FUTURE or IDLE`},
+		{"NodeName=m1 State=BUSY", `gbatch.conf:5: State: "BUSY" is not understood; write State=UNKNOWN, CLOUD, DOWN, ` +
+			`DRAIN, FAIL, FAILING, FUTURE or IDLE`},
 		{"DownNodes=x1", `gbatch.conf:5: DownNodes names x1, which no NodeName line defines; add a NodeName line for it`},
-		{"FrontendName=f1", `gbatch.conf:5: warning: FrontendName isn't done: every node runs its own gnoded; remove the line`},
+		{"FrontendName=f1", `gbatch.conf:5: warning: FrontendName isn't done: every node runs its own ` +
+			`gnoded; remove the line`},
 
 		// Partitions.
 		{"PartitionName=p Nodes=n[1-9]",
@@ -199,7 +239,8 @@ func TestProblems(t *testing.T) {
 			`gbatch.conf:5: partition p: DefaultTime is longer than MaxTime; write a DefaultTime up to 1:00:00`},
 		{"PartitionName=p Nodes=n1 MinNodes=3 MaxNodes=2", `gbatch.conf:5: partition p: MinNodes=3 is above MaxNodes=2`},
 		{"PartitionName=p Nodes=n1 OverSubscribe=NO:4",
-			`gbatch.conf:5: OverSubscribe: "NO:4" has no count that makes sense; write OverSubscribe=NO, EXCLUSIVE, YES:4 or FORCE:4`},
+			`gbatch.conf:5: OverSubscribe: "NO:4" has no count that makes sense; write OverSubscribe=NO, EXCLUSIVE, ` +
+				`YES:4 or FORCE:4`},
 		{"PartitionName=p Nodes=n1 AllowAccounts=a DenyAccounts=b",
 			`gbatch.conf:5: warning: partition p: DenyAccounts has no effect beside AllowAccounts; remove it`},
 		{"PartitionName=p Nodes=n1 DefMemPerCPU=1 DefMemPerNode=2",
@@ -207,9 +248,11 @@ func TestProblems(t *testing.T) {
 		{"NodeSet=n1 Nodes=n2", `gbatch.conf:5: NodeSet=n1 is also the name of a node; choose another name`},
 		{"NodeSet=s Feature=x", `gbatch.conf:5: warning: NodeSet=s is empty; write Nodes=… or Feature=…`},
 		{"PreemptMode=CANCEL,REQUEUE",
-			`gbatch.conf:5: PreemptMode: "CANCEL,REQUEUE" names two ways to preempt; write PreemptMode=one of OFF, CANCEL, REQUEUE, SUSPEND`},
+			`gbatch.conf:5: PreemptMode: "CANCEL,REQUEUE" names two ways to preempt; write PreemptMode=one of OFF, CANCEL, ` +
+				`REQUEUE, SUSPEND`},
 		{"TopologyPlugin=topology/tree",
-			`gbatch.conf:5: warning: TopologyPlugin=topology/tree has no effect without switches; write SwitchName lines in topology.conf`},
+			`gbatch.conf:5: warning: TopologyPlugin=topology/tree has no effect without switches; write SwitchName lines ` +
+				`in topology.conf`},
 	} {
 		_, problems := LoadFS(files(c.line), MainFile)
 		got := ""

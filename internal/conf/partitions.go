@@ -120,16 +120,19 @@ func partitionKeys() []lineKey[PartitionDef] {
 		return lineKey[pd]{name: name, read: func(p *pd, v string) (f fault) { *at(p), f = readLimit(v); return f }}
 	}
 	num := func(name string, at func(*pd) *int64, least, most int64) lineKey[pd] {
-		return lineKey[pd]{name: name, read: func(p *pd, v string) (f fault) { *at(p), f = readInt(v, least, most); return f }}
+		return lineKey[pd]{name: name,
+			read: func(p *pd, v string) (f fault) { *at(p), f = readInt(v, least, most); return f }}
 	}
 	count := func(name string, at func(*pd) *int64) lineKey[pd] {
-		return lineKey[pd]{name: name, read: func(p *pd, v string) (f fault) { *at(p), f = readCountLimit(v, math.MaxInt32); return f }}
+		return lineKey[pd]{name: name,
+			read: func(p *pd, v string) (f fault) { *at(p), f = readCountLimit(v, math.MaxInt32); return f }}
 	}
 	mem := func(name string, at func(*pd) *int64) lineKey[pd] {
 		return lineKey[pd]{name: name, read: func(p *pd, v string) (f fault) { *at(p), f = readMem(v); return f }}
 	}
 	over := func(name string) lineKey[pd] {
-		return lineKey[pd]{name: name, read: func(p *pd, v string) (f fault) { p.OverSubscribe, f = readOverSubscribe(v); return f }}
+		return lineKey[pd]{name: name,
+			read: func(p *pd, v string) (f fault) { p.OverSubscribe, f = readOverSubscribe(v); return f }}
 	}
 	return []lineKey[pd]{
 		{name: "Nodes", read: func(p *pd, v string) fault { p.NodesExpr = v; return fault{} }},
@@ -151,7 +154,8 @@ func partitionKeys() []lineKey[PartitionDef] {
 		mem("MaxMemPerCPU", func(p *pd) *int64 { return &p.Mem.MaxPerCPUMiB }),
 		mem("MaxMemPerNode", func(p *pd) *int64 { return &p.Mem.MaxPerNodeMiB }),
 		num("DefCpuPerGPU", func(p *pd) *int64 { return &p.JobDefaults.DefCPUPerGPU }, 0, 65533),
-		{name: "DefMemPerGPU", read: func(p *pd, v string) (f fault) { p.JobDefaults.DefMemPerGPUMiB, f = readMem(v); return f }},
+		{name: "DefMemPerGPU",
+			read: func(p *pd, v string) (f fault) { p.JobDefaults.DefMemPerGPUMiB, f = readMem(v); return f }},
 		{name: "JobDefaults", read: func(p *pd, v string) fault { return readJobDefaults(&p.JobDefaults, v) }},
 		num("PriorityTier", func(p *pd) *int64 { return &p.PriorityTier }, 0, 65533),
 		num("PriorityJobFactor", func(p *pd) *int64 { return &p.PriorityJobFactor }, 0, 65533),
@@ -202,7 +206,8 @@ func partitionKeys() []lineKey[PartitionDef] {
 			p.SelectTypeParameters, f = readWord(v, []string{"CR_CORE", "CR_CORE_MEMORY", "CR_SOCKET", "CR_SOCKET_MEMORY"})
 			return f
 		}},
-		{name: "TRESBillingWeights", read: func(p *pd, v string) (f fault) { p.TRESBillingWeights, f = readTRESWeights(v); return f }},
+		{name: "TRESBillingWeights",
+			read: func(p *pd, v string) (f fault) { p.TRESBillingWeights, f = readTRESWeights(v); return f }},
 		{name: "PowerDownOnIdle", note: "isn't done: nodes stay powered on", lost: true},
 		{name: "ResumeTimeout", note: "isn't done: nodes stay powered on", lost: true},
 		{name: "SuspendTime", note: "isn't done: nodes stay powered on", lost: true},
@@ -215,7 +220,8 @@ func partitionKeyNames() []string { return keyNames(partitionKeys()) }
 
 func newPartition() PartitionDef {
 	return PartitionDef{
-		State: "UP", MaxTimeS: model.Unlimited, PriorityTier: 1, PriorityJobFactor: 1, OverSubscribe: OverSubscribe{Mode: "NO"},
+		State: "UP", MaxTimeS: model.Unlimited, PriorityTier: 1, PriorityJobFactor: 1,
+		OverSubscribe: OverSubscribe{Mode: "NO"},
 	}
 }
 
@@ -235,7 +241,8 @@ func (l *loader) readPartitionLine(pairs []pair) {
 			continue
 		}
 		if first, twice := l.partIndex[name]; twice {
-			l.probs.errorf(head.at, "remove one of the lines", "partition %s is defined twice, first in line %d of %s", name, first.line, first.file)
+			l.probs.errorf(head.at, "remove one of the lines", "partition %s is defined twice, first in line %d of %s", name,
+				first.line, first.file)
 			continue
 		}
 		if len(l.cfg.Partitions) >= MaxPartitions {
@@ -267,14 +274,18 @@ func placeOf(line []pair, key string, head pair) pos {
 func (l *loader) remarkPartition(p *PartitionDef, given map[string]bool, line []pair, head pair) {
 	at := func(key string) pos { return placeOf(line, key, head) }
 	if given["Priority"] {
-		l.probs.notef(at("Priority"), fmt.Sprintf("write PriorityTier=%d PriorityJobFactor=%d", p.PriorityTier, p.PriorityJobFactor),
-			"Priority on a PartitionName line is an old name that sets both PriorityTier (which partition goes first) and PriorityJobFactor (its share in the priority)")
+		l.probs.notef(at("Priority"),
+			fmt.Sprintf("write PriorityTier=%d PriorityJobFactor=%d", p.PriorityTier, p.PriorityJobFactor),
+			"Priority on a PartitionName line is an old name that sets both PriorityTier (which partition goes first) and "+
+				"PriorityJobFactor (its share in the priority)")
 	}
 	if given["Shared"] {
-		l.probs.notef(at("Shared"), "write OverSubscribe="+p.OverSubscribe.String(), "Shared is the old name of OverSubscribe")
+		l.probs.notef(at("Shared"), "write OverSubscribe="+p.OverSubscribe.String(),
+			"Shared is the old name of OverSubscribe")
 	}
 	if p.AllowAccounts != nil && p.DenyAccounts != nil {
-		l.probs.warnf(at("DenyAccounts"), "remove it", "partition %s: DenyAccounts has no effect beside AllowAccounts", p.Name)
+		l.probs.warnf(at("DenyAccounts"), "remove it",
+			"partition %s: DenyAccounts has no effect beside AllowAccounts", p.Name)
 	}
 	if p.AllowQOS != nil && p.DenyQOS != nil {
 		l.probs.warnf(at("DenyQos"), "remove it", "partition %s: DenyQos has no effect beside AllowQos", p.Name)

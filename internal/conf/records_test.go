@@ -166,8 +166,10 @@ Name=mps Count=400 File=/dev/nvidia[0-3]
 			"UniqueId=GPU-1": "gres.conf:2: UniqueId=GPU-1 is gpu's in line 1 already; name each device once",
 		"NodeName=g1 Name=gpu File=/dev/nvidia0 Links=-1,4\nNodeName=g1 Name=gpu File=/dev/nvidia[1-3]": "gres.conf:1: " +
 			"Links has 2 numbers, but node g1 has 4 devices; write one number per device, -1 for the device itself",
-		"AutoDetect=rsmi":    `gres.conf:1: AutoDetect: gnoded can't ask rsmi for devices: give their files in gres.conf, Name=gpu File=/dev/dri/renderD[128-131]; write AutoDetect=off`,
-		"AutoDetect=magic":   `gres.conf:1: AutoDetect: "magic" is not understood; write AutoDetect=nvml, nvidia, off or fake:FILE`,
+		"AutoDetect=rsmi": `gres.conf:1: AutoDetect: gnoded can't ask rsmi for devices: give their files in gres.conf, ` +
+			`Name=gpu File=/dev/dri/renderD[128-131]; write AutoDetect=off`,
+		"AutoDetect=magic": `gres.conf:1: AutoDetect: "magic" is not understood; write AutoDetect=nvml, nvidia, ` +
+			`off or fake:FILE`,
 		"AutoDetect=nvml:/x": `gres.conf:1: AutoDetect: "nvml:/x": only fake takes a file; write AutoDetect=nvml, nvidia, off or fake:FILE`,
 		"AutoDetect=fake:/x": "",
 		"Name=gpu Typ=a100":  `gres.conf:1: unknown key "Typ" in gres.conf; did you mean Type?`,
@@ -198,10 +200,13 @@ func TestCgroup(t *testing.T) {
 		t.Errorf("%+v", c.Cgroup)
 	}
 	for line, want := range map[string]string{
-		"AllowedRAMSpace=-1":     `cgroup.conf:1: AllowedRAMSpace: "-1" is not a percentage from 0 to 10000; write AllowedRAMSpace=a number such as 100 or 95.5`,
-		"AllowedRAMSpace=NaN":    `cgroup.conf:1: AllowedRAMSpace: "NaN" is not a percentage from 0 to 10000; write AllowedRAMSpace=a number such as 100 or 95.5`,
+		"AllowedRAMSpace=-1": `cgroup.conf:1: AllowedRAMSpace: "-1" is not a percentage from 0 to 10000; write ` +
+			`AllowedRAMSpace=a number such as 100 or 95.5`,
+		"AllowedRAMSpace=NaN": `cgroup.conf:1: AllowedRAMSpace: "NaN" is not a percentage from 0 to 10000; write ` +
+			`AllowedRAMSpace=a number such as 100 or 95.5`,
 		"CgroupPlugin=cgroup/v3": `cgroup.conf:1: CgroupPlugin: "cgroup/v3" is not understood; write CgroupPlugin=cgroup/v1`,
-		"ConstrainKmemSpace=no":  `cgroup.conf:1: note: ConstrainKmemSpace in cgroup.conf is obsolete: kernel memory isn't limited by itself; remove it`,
+		"ConstrainKmemSpace=no": `cgroup.conf:1: note: ConstrainKmemSpace in cgroup.conf is obsolete: kernel memory isn't ` +
+			`limited by itself; remove it`,
 	} {
 		_, problems := LoadFS(files("", CgroupFile, line), MainFile)
 		if got := lines(problems); got != want {
@@ -245,7 +250,8 @@ SwitchName=top Switches=s[0-1]
 			"Nodes= or Switches=",
 		"SwitchName=a Nodes=n[1-3]": "topology.conf:1: warning: n4 hangs on no switch; jobs of several nodes won't " +
 			"use it together with others; add them to a SwitchName line",
-		"Switch=a":                       `topology.conf:1: unknown key "Switch" in topology.conf; write SwitchName=… Nodes=… or Switches=…`,
+		"Switch=a": `topology.conf:1: unknown key "Switch" in topology.conf; write SwitchName=… ` +
+			`Nodes=… or Switches=…`,
 		"SwitchName=a[1-2] Nodes=n[1-4]": `topology.conf:1: SwitchName="a[1-2]" is not one name; write one line per switch`,
 	} {
 		_, problems := LoadFS(files("TopologyPlugin=topology/tree", TopologyFile, text), MainFile)
@@ -256,7 +262,8 @@ SwitchName=top Switches=s[0-1]
 }
 
 func TestControllers(t *testing.T) {
-	c := mustLoad(t, "SlurmctldPort=7000\nSlurmctldHost=b(10.0.0.2:7001)\nSlurmctldHost=c.example.org(::1)\nAccountingStorageHost=acct AccountingStoragePort=7009")
+	c := mustLoad(t, "SlurmctldPort=7000\nSlurmctldHost=b(10.0.0.2:7001)\nSlurmctldHost=c.example.org(::1)\n"+
+		"AccountingStorageHost=acct AccountingStoragePort=7009")
 	want := []Controller{{"ctl", "ctl:7000"}, {"b", "10.0.0.2:7001"}, {"c.example.org", "[::1]:7000"}}
 	if !slices.Equal(c.Controllers, want) || c.DbdAddr != "acct:7009" {
 		t.Errorf("%v, %s", c.Controllers, c.DbdAddr)
@@ -280,7 +287,8 @@ func TestControllers(t *testing.T) {
 }
 
 func TestScheduler(t *testing.T) {
-	c := mustLoad(t, "SchedulerParameters=bf_interval=60,defer,max_script_size=1000000\nbf_window=2880\nbf_continue=no\ndefault_queue_depth=50")
+	c := mustLoad(t, "SchedulerParameters=bf_interval=60,defer,max_script_size=1000000\nbf_window=2880\nbf_continue=no\n"+
+		"default_queue_depth=50")
 	s := c.Scheduler
 	if s.Backfill.IntervalS != 60 || !s.Defer || s.MaxScriptBytes != 1_000_000 || s.Backfill.WindowMin != 2880 ||
 		s.Backfill.Continue || s.QueueDepth != 50 || s.Backfill.MaxJobTest != 500 {

@@ -28,7 +28,9 @@ func TestSchedulerNotes(t *testing.T) {
 			t.Errorf("%s: %s", params, lines(problems))
 		}
 	}
-	if c, problems := LoadFS(files("SchedulerType=sched/builtin\nSchedulerParameters=partition_job_depth=10,preempt_strict_order"), MainFile); len(problems) > 0 ||
+	if c, problems := LoadFS(
+		files("SchedulerType=sched/builtin\nSchedulerParameters=partition_job_depth=10,preempt_strict_order"),
+		MainFile); len(problems) > 0 ||
 		c.Model().Params.PartDepth != 10 || !c.Model().Params.Preempt.Strict {
 		t.Errorf("without backfill: %s", lines(problems))
 	}

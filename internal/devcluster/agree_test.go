@@ -25,7 +25,9 @@ const agreeing = 240
 func TestNumbersAgree(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	c := devcluster.Start(t, devcluster.Options{Nodes: 4, CPUs: 16, MemMiB: 16000, Gres: "gpu:a100:4,fpga:8", Conf: "GresTypes=gpu,fpga\n", Partitions: `
+	c := devcluster.Start(t,
+		devcluster.Options{Nodes: 4, CPUs: 16, MemMiB: 16000, Gres: "gpu:a100:4,fpga:8", Conf: "GresTypes=gpu,fpga\n",
+			Partitions: `
 PartitionName=main Nodes=ALL Default=YES DefMemPerCPU=100 TRESBillingWeights="CPU=0.5,Mem=0.25G,GRES/gpu=2"
 PartitionName=gpus Nodes=ALL JobDefaults=DefCpuPerGPU=3,DefMemPerGPU=700 TRESBillingWeights="CPU=0,GRES/gpu=2.0"
 PartitionName=wide Nodes=ALL MinNodes=2 MaxMemPerCPU=400 DefMemPerNode=900
@@ -93,7 +95,8 @@ PartitionName=wide Nodes=ALL MinNodes=2 MaxMemPerCPU=400 DefMemPerNode=900
 	shown := map[string]string{}
 	for line := range strings.Lines(run("gcontrol", "-o", "show", "job")) {
 		shown[word(line, "JobId=")] = word(line, " TRES=")
-		if tres, cpus, nodes := word(line, " TRES="), word(line, "NumCPUs="), word(line, "NumNodes="); !strings.HasPrefix(tres, "cpu="+cpus+",") ||
+		if tres, cpus, nodes := word(line, " TRES="), word(line, "NumCPUs="),
+			word(line, "NumNodes="); !strings.HasPrefix(tres, "cpu="+cpus+",") ||
 			!strings.Contains(tres, ",node="+strings.Split(nodes, "-")[0]+",") {
 			t.Errorf("gcontrol has %s CPUs and %s nodes, and %s", cpus, nodes, tres)
 		}
@@ -161,7 +164,8 @@ func inQueueOrder(list string) string {
 func randomAsk(rng *rand.Rand) *model.Spec {
 	n := func(most int) int32 { return int32(rng.IntN(most)) }
 	one := func(percent int) bool { return rng.IntN(100) < percent }
-	sp := &model.Spec{Name: "a", HoldReq: true, StdOut: "/dev/null", LimitS: 60, Partitions: []string{[]string{"main", "gpus", "wide"}[n(3)]}}
+	sp := &model.Spec{Name: "a", HoldReq: true, StdOut: "/dev/null", LimitS: 60,
+		Partitions: []string{[]string{"main", "gpus", "wide"}[n(3)]}}
 	if one(40) {
 		sp.MinNodes = 1 + n(4)
 		sp.MaxNodes = sp.MinNodes + n(2)*n(3)

@@ -67,8 +67,10 @@ func Commands(t testing.TB) string {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"gsubmit", "gqueue", "gcancel", "gacct", "ginfo", "gcontrol", "gshare", "grun", "galloc", "gprio",
-		"gacctmgr", "gdiag", "gstat", "gseff", "seff", "greport", "sbatch", "squeue", "scancel", "sacct", "sinfo", "scontrol", "srun", "salloc",
+	for _, name := range []string{"gsubmit", "gqueue", "gcancel", "gacct", "ginfo", "gcontrol", "gshare", "grun",
+		"galloc", "gprio",
+		"gacctmgr", "gdiag", "gstat", "gseff", "seff", "greport", "sbatch", "squeue", "scancel", "sacct", "sinfo", "scontrol",
+		"srun", "salloc",
 		"sshare", "sprio", "sacctmgr", "sdiag", "sstat", "sreport"} {
 		if err := os.Symlink(gcli, filepath.Join(dir, name)); err != nil && !os.IsExist(err) {
 			t.Fatal(err)

@@ -1,9 +1,9 @@
-// Package devcluster starts a whole cluster for tests: controllers, node daemons and the accounting daemon as structs in
-// this process, with real raft, TLS, sockets, files and one real gshim process per node, in a temporary directory and
-// on free ports. What a test does to it goes through the same doors as in production.
+// Package devcluster starts a whole cluster for tests: controllers, node daemons and the accounting daemon as structs
+// in this process, with real raft, TLS, sockets, files and one real gshim process per node, in a temporary directory
+// and on free ports. What a test does to it goes through the same doors as in production.
 //
-// leftovers.go ends what outlives daemons, network.go holds back what goes between a node and the controllers, reboot.go
-// does to machines what happens to them, binaries.go finds the programs.
+// leftovers.go ends what outlives daemons, network.go holds back what goes between a node and the controllers,
+// reboot.go does to machines what happens to them, binaries.go finds the programs.
 //
 // It doesn't own a cluster for people: that is internal/up, whose daemons are processes.
 package devcluster
@@ -92,7 +92,8 @@ func Start(t testing.TB, o Options) *Cluster {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	c := &Cluster{t: t, Options: o, Dir: dir, daemons: map[string]*daemon{}, networks: map[string]*network{}, boots: map[string]string{}, shim: Shim(t)}
+	c := &Cluster{t: t, Options: o, Dir: dir, daemons: map[string]*daemon{}, networks: map[string]*network{},
+		boots: map[string]string{}, shim: Shim(t)}
 	c.Conf = filepath.Join(c.Dir, "gbatch.conf")
 	c.writeConf()
 	c.issue()
@@ -163,8 +164,10 @@ func (c *Cluster) writeConf() {
 	if !o.NoDbd {
 		fmt.Fprintf(&b, "AccountingStorageHost=127.0.0.1\nAccountingStoragePort=%d\n", freePort(c.t))
 	}
-	fmt.Fprintf(&b, "StateSaveLocation=%[1]s/state/ctld\nSlurmdSpoolDir=%[1]s/spool/%%n\nDbdStateLocation=%[1]s/state/dbd\nLocalSocketDir=%[1]s/run\nPKIDir=%[1]s/pki\n", c.Dir)
-	fmt.Fprintf(&b, "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nGresTypes=gpu,shard,mps\nAccountingStorageTRES=gres/gpu\n")
+	fmt.Fprintf(&b, "StateSaveLocation=%[1]s/state/ctld\nSlurmdSpoolDir=%[1]s/spool/%%n\n"+
+		"DbdStateLocation=%[1]s/state/dbd\nLocalSocketDir=%[1]s/run\nPKIDir=%[1]s/pki\n", c.Dir)
+	fmt.Fprintf(&b, "SelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\nGresTypes=gpu,shard,mps\n"+
+		"AccountingStorageTRES=gres/gpu\n")
 	b.WriteString(o.Conf + "\n")
 	nodes := "n[1-" + fmt.Sprint(o.Nodes) + "]"
 	if o.Nodes == 1 {

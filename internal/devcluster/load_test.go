@@ -73,14 +73,15 @@ func benchJobs(b *testing.B, how string, jobs int) {
 	defer cl.Close()
 	for {
 		n := 0
-		err := cl.Stream(proto.KindAcct, &proto.AcctRequest{States: []model.JobState{model.Completed}}, func(body []byte) error {
-			var chunk proto.RecordsChunk
-			if err := proto.Decode(body, &chunk); err != nil {
-				return err
-			}
-			n += len(chunk.Records)
-			return nil
-		})
+		err := cl.Stream(proto.KindAcct, &proto.AcctRequest{States: []model.JobState{model.Completed}},
+			func(body []byte) error {
+				var chunk proto.RecordsChunk
+				if err := proto.Decode(body, &chunk); err != nil {
+					return err
+				}
+				n += len(chunk.Records)
+				return nil
+			})
 		if err != nil {
 			b.Fatal(err)
 		}

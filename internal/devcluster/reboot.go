@@ -16,8 +16,8 @@ import (
 	"gbatch/noded/shim"
 )
 
-// reboot.go does to a node's machine what machines do: they are rebooted, lose their power, and their launcher is killed or
-// replaced under running jobs.
+// reboot.go does to a node's machine what machines do: they are rebooted, lose their power, and their launcher is
+// killed or replaced under running jobs.
 
 // tornBytes is what a loss of power takes off the end of the node's files: less than the record that was written last.
 const tornBytes = 5
@@ -25,8 +25,9 @@ const tornBytes = 5
 // shimDir is where a node's launcher lives.
 func (c *Cluster) shimDir(node string) string { return filepath.Join(c.Dir, "spool", node, "gshim") }
 
-// Reboot ends a node's daemon and all its processes at once, launcher first so that it sees nothing, takes its control groups
-// away and starts the daemon as after a boot. With torn the power failed: the last write to each journal is not whole.
+// Reboot ends a node's daemon and all its processes at once, launcher first so that it sees nothing, takes its
+// control groups away and starts the daemon as after a boot. With torn the power failed: the last write to each
+// journal is not whole.
 func (c *Cluster) Reboot(node string, torn bool) {
 	c.t.Helper()
 	launcher := c.shimPID(node)
@@ -55,7 +56,8 @@ func (c *Cluster) Reboot(node string, torn bool) {
 		})
 	}
 	if torn {
-		for _, path := range []string{filepath.Join(c.Dir, "spool", node, "journal"), filepath.Join(c.shimDir(node), "shim.journal")} {
+		for _, path := range []string{filepath.Join(c.Dir, "spool", node, "journal"),
+			filepath.Join(c.shimDir(node), "shim.journal")} {
 			fi, err := os.Stat(path)
 			if err == nil {
 				err = os.Truncate(path, max(fi.Size()-tornBytes, 0))
@@ -66,7 +68,8 @@ func (c *Cluster) Reboot(node string, torn bool) {
 		}
 	}
 	c.boots[node] = fmt.Sprintf("boot after %q", c.boots[node])
-	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second))) // Slurm's times are whole seconds: boot after start
+	// Slurm's times are whole seconds: boot after start
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
 	c.StartDaemon(node)
 }
 
@@ -135,6 +138,7 @@ func (c *Cluster) UpgradeShim(node string) {
 	conn = c.connectShim(node)
 	defer func() { _ = conn.Close() }() // only asked
 	if now := conn.Info(); now.PID != info.PID || now.Upgrades != info.Upgrades+1 {
-		c.t.Fatalf("gshim of %s was pid %d with %d upgrades and is pid %d with %d", node, info.PID, info.Upgrades, now.PID, now.Upgrades)
+		c.t.Fatalf("gshim of %s was pid %d with %d upgrades and is pid %d with %d", node, info.PID, info.Upgrades, now.PID,
+			now.Upgrades)
 	}
 }

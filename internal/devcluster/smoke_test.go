@@ -17,8 +17,9 @@ func TestJob(t *testing.T) {
 	cl := c.Client()
 	defer cl.Close()
 	out := filepath.Join(c.Dir, "out")
-	rq := &proto.SubmitRequest{RequestID: "r1", Script: []byte("#!/bin/sh\necho $CUDA_VISIBLE_DEVICES $SLURM_JOB_ID\nexit 3\n"),
-		Env: []byte("PATH=/bin:/usr/bin\x00"), Spec: &model.Spec{Name: "a", WorkDir: c.Dir, StdOut: out, Umask: 0o22,
+	rq := &proto.SubmitRequest{RequestID: "r1",
+		Script: []byte("#!/bin/sh\necho $CUDA_VISIBLE_DEVICES $SLURM_JOB_ID\nexit 3\n"),
+		Env:    []byte("PATH=/bin:/usr/bin\x00"), Spec: &model.Spec{Name: "a", WorkDir: c.Dir, StdOut: out, Umask: 0o22,
 			Gres: []model.GresReq{{Name: "gpu", Count: 2}}}}
 	var reply proto.SubmitReply
 	if err := cl.Call(proto.KindSubmit, rq, &reply); err != nil {
@@ -37,18 +38,19 @@ func TestJob(t *testing.T) {
 	}
 	c.Wait("the accounting record", func() error {
 		n := 0
-		err := cl.Stream(proto.KindAcct, &proto.AcctRequest{Jobs: []proto.JobRef{{Job: reply.Job, Task: model.NoTask}}}, func(body []byte) error {
-			var chunk proto.RecordsChunk
-			if err := proto.Decode(body, &chunk); err != nil {
-				return err
-			}
-			for _, r := range chunk.Records {
-				if r.State == model.Failed && r.Exit.Code == 3 {
-					n++
+		err := cl.Stream(proto.KindAcct, &proto.AcctRequest{Jobs: []proto.JobRef{{Job: reply.Job, Task: model.NoTask}}},
+			func(body []byte) error {
+				var chunk proto.RecordsChunk
+				if err := proto.Decode(body, &chunk); err != nil {
+					return err
 				}
-			}
-			return nil
-		})
+				for _, r := range chunk.Records {
+					if r.State == model.Failed && r.Exit.Code == 3 {
+						n++
+					}
+				}
+				return nil
+			})
 		if err == nil && n != 1 {
 			err = fmt.Errorf("%d records", n)
 		}

@@ -69,7 +69,8 @@ func TestStorm(t *testing.T) {
 	}
 	for round := uint64(0); ; round++ {
 		t.Run(fmt.Sprint("seed=", seed+round), func(t *testing.T) {
-			t.Logf("the storm's seed is %d: GBATCH_STORM=%d GBATCH_STORM_SEED=%d go test ./internal/devcluster -run Storm", seed+round, jobs, seed+round)
+			t.Logf("the storm's seed is %d: GBATCH_STORM=%d GBATCH_STORM_SEED=%d go test ./internal/devcluster -run Storm",
+				seed+round, jobs, seed+round)
 			newStorm(t, seed+round).run(jobs)
 		})
 		if t.Failed() || !time.Now().Before(until) {
@@ -84,11 +85,13 @@ var stormScripts = []struct {
 	change       func(*model.Spec)
 }{
 	{"step", "srun sleep 300\n", nil},
-	{"twenty", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do srun --overlap -n1 sleep 300 & done; wait\n", nil},
+	{"twenty", "for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do srun --overlap -n1 sleep " +
+		"300 & done; wait\n", nil},
 	{"loop", "while :; do srun true; done\n", nil},
 	{"short", "srun true; srun true\n", nil},
 	{"deaf", `srun sh -c 'trap "" TERM; while :; do sleep 1; done'` + "\n", nil},
-	{"deafer", `trap "" TERM; srun sh -c 'trap "" TERM; while :; do sleep 1; done' & while :; do sleep 1; done` + "\n", nil},
+	{"deafer", `trap "" TERM; srun sh -c 'trap "" TERM; while :; do sleep 1; done' & while :; do sleep 1; done` +
+		"\n", nil},
 	{"background", "srun sleep 300 & sleep 0.05\n", nil},
 	{"setsid", "setsid sleep 300 </dev/null >/dev/null 2>&1 & srun setsid sleep 300\n", nil},
 	{"two", "srun -N2 -n2 sleep 300\n", func(sp *model.Spec) { sp.MinNodes, sp.MaxNodes = 2, 2 }},
@@ -126,8 +129,10 @@ func newStorm(t *testing.T, seed uint64) *storm {
 	prolog := program("prolog", "case $SLURM_JOB_ID in *3) sleep 0.05;; *7) sleep 0.3;; esac\n")
 	epilog := program("epilog", "case $SLURM_JOB_ID in *4) sleep 0.05;; *8) sleep 0.3;; esac\n")
 	c := devcluster.Start(t, devcluster.Options{Nodes: 4, CPUs: 8, MemMiB: 8000, Gres: "gpu:a100:2",
-		Conf:       "KillWait=1\nLicenses=lic:4\nPreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\nMaxJobCount=100000\nProlog=" + prolog + "\nEpilog=" + epilog,
-		Partitions: "PartitionName=main Nodes=ALL Default=YES MaxTime=7-0 DefaultTime=1:00:00 PriorityTier=1\nPartitionName=high Nodes=ALL MaxTime=7-0 DefaultTime=1:00:00 PriorityTier=9"})
+		Conf: "KillWait=1\nLicenses=lic:4\nPreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n" +
+			"MaxJobCount=100000\nProlog=" + prolog + "\nEpilog=" + epilog,
+		Partitions: "PartitionName=main Nodes=ALL Default=YES MaxTime=7-0 DefaultTime=1:00:00 PriorityTier=1\n" +
+			"PartitionName=high Nodes=ALL MaxTime=7-0 DefaultTime=1:00:00 PriorityTier=9"})
 	return &storm{t: t, c: c, seed: seed, bin: devcluster.Commands(t), story: map[model.JobID]string{}}
 }
 
@@ -187,7 +192,8 @@ func (s *storm) one(cl *client.Client, r *rand.Rand, i int64) {
 		return
 	}
 	kind := &stormScripts[r.IntN(len(stormScripts))]
-	sp := &model.Spec{Name: kind.name, UID: uint32(os.Getuid()), WorkDir: "/tmp", StdOut: "/dev/null", Umask: 0o22, MinNodes: 1, MaxNodes: 1,
+	sp := &model.Spec{Name: kind.name, UID: uint32(os.Getuid()), WorkDir: "/tmp", StdOut: "/dev/null", Umask: 0o22,
+		MinNodes: 1, MaxNodes: 1,
 		LimitS: model.NotSet, Requeue: r.IntN(2) == 0, Command: kind.name}
 	if r.IntN(6) == 0 {
 		sp.LimitS = 1 + int64(r.IntN(2))
@@ -195,8 +201,9 @@ func (s *storm) one(cl *client.Client, r *rand.Rand, i int64) {
 	if kind.change != nil {
 		kind.change(sp)
 	}
-	rq := &proto.SubmitRequest{RequestID: fmt.Sprintf("storm%d-%d-%d", s.seed, i, time.Now().UnixNano()), Spec: sp, Script: []byte("#!/bin/sh\n" + kind.script),
-		Env: []byte("PATH=" + s.bin + ":/usr/bin:/bin\x00")}
+	rq := &proto.SubmitRequest{RequestID: fmt.Sprintf("storm%d-%d-%d", s.seed, i, time.Now().UnixNano()), Spec: sp,
+		Script: []byte("#!/bin/sh\n" + kind.script),
+		Env:    []byte("PATH=" + s.bin + ":/usr/bin:/bin\x00")}
 	var reply proto.SubmitReply
 	if err := cl.Call(proto.KindSubmit, rq, &reply); err != nil {
 		s.wrong("submit %s: %v", kind.name, err)
@@ -245,7 +252,8 @@ func (s *storm) one(cl *client.Client, r *rand.Rand, i int64) {
 
 // command is an srun or salloc outside of a job.
 func (s *storm) command(cl *client.Client, r *rand.Rand, i int64) {
-	list := [][]string{{"srun", "sleep", "300"}, {"srun", "-N2", "-n2", "sleep", "300"}, {"srun", "true"}, {"salloc", "srun", "sleep", "300"},
+	list := [][]string{{"srun", "sleep", "300"}, {"srun", "-N2", "-n2", "sleep", "300"}, {"srun", "true"},
+		{"salloc", "srun", "sleep", "300"},
 		{"salloc", "-K", "sleep", "300"}, {"srun", "sh", "-c", `trap "" TERM INT; while :; do sleep 1; done`}}
 	words := list[r.IntN(len(list))]
 	name := fmt.Sprintf("s%d-%d", s.seed, i)
@@ -326,7 +334,8 @@ func (s *storm) cancel(cl *client.Client, id model.JobID, sig int32, full bool) 
 // update requeues, suspends or resumes a job. It may be too early or too late.
 func (s *storm) update(cl *client.Client, id model.JobID, what proto.JobAction) {
 	var reply proto.TargetsReply
-	if err := cl.Call(proto.KindUpdateJob, &proto.UpdateJobRequest{Action: what, Targets: target(id)}, &reply); err != nil {
+	if err := cl.Call(proto.KindUpdateJob, &proto.UpdateJobRequest{Action: what, Targets: target(id)},
+		&reply); err != nil {
 		s.tell(id, "refused: %v", err)
 	}
 }
@@ -337,9 +346,11 @@ func (s *storm) preempt(cl *client.Client, id model.JobID) {
 	if j == nil || j.Run == nil || j.Run.Alloc == nil {
 		return
 	}
-	sp := &model.Spec{Name: "high", UID: uint32(os.Getuid()), WorkDir: "/tmp", StdOut: "/dev/null", Umask: 0o22, MinNodes: 1, MaxNodes: 1, Tasks: 8,
+	sp := &model.Spec{Name: "high", UID: uint32(os.Getuid()), WorkDir: "/tmp", StdOut: "/dev/null", Umask: 0o22,
+		MinNodes: 1, MaxNodes: 1, Tasks: 8,
 		LimitS: model.NotSet, Partitions: []string{"high"}, ReqNodes: []string{j.Run.Alloc.Nodes[0].Node}}
-	rq := &proto.SubmitRequest{RequestID: fmt.Sprintf("high%d-%d", s.seed, time.Now().UnixNano()), Spec: sp, Script: []byte("#!/bin/sh\ntrue\n"), Env: []byte("PATH=/usr/bin:/bin\x00")}
+	rq := &proto.SubmitRequest{RequestID: fmt.Sprintf("high%d-%d", s.seed, time.Now().UnixNano()), Spec: sp,
+		Script: []byte("#!/bin/sh\ntrue\n"), Env: []byte("PATH=/usr/bin:/bin\x00")}
 	var reply proto.SubmitReply
 	if err := cl.Call(proto.KindSubmit, rq, &reply); err != nil {
 		s.wrong("submit to the partition high: %v", err)
@@ -423,7 +434,8 @@ func (s *storm) waits(cl *client.Client, j *model.Job) string {
 	}
 	s.mu.Unlock()
 	if j.Run != nil {
-		text += fmt.Sprintf("; it is on %v since %v, its end is asked for since %v (%v), of its nodes %v work for it", j.Run.Alloc.NodeNames(), j.Run.Start, j.Run.StopAt, j.Run.Stop, j.Run.Busy)
+		text += fmt.Sprintf("; it is on %v since %v, its end is asked for since %v (%v), of its nodes %v work for it",
+			j.Run.Alloc.NodeNames(), j.Run.Start, j.Run.StopAt, j.Run.Stop, j.Run.Busy)
 	}
 	why := exec.Command(filepath.Join(s.bin, "gqueue"), "--why", fmt.Sprint(j.ID))
 	why.Env = s.c.Env()
@@ -491,7 +503,8 @@ func (s *storm) records(cl *client.Client) error {
 			n++
 			if !r.State.Finished() || r.End == 0 && r.Step == nil {
 				s.mu.Lock()
-				open = append(open, fmt.Sprintf("the record of job %d, attempt %d, step %v says %v: %s", r.Job, r.Attempt, r.Step != nil, r.State, s.story[r.Job]))
+				open = append(open, fmt.Sprintf("the record of job %d, attempt %d, step %v says %v: %s", r.Job, r.Attempt,
+					r.Step != nil, r.State, s.story[r.Job]))
 				s.mu.Unlock()
 			}
 		}
@@ -533,7 +546,8 @@ func (s *storm) held(cl *client.Client) error {
 	var wrong []string
 	v.Nodes(func(n *model.Node) bool {
 		if len(n.Jobs) > 0 || !n.UsedCPUs.Empty() || n.UsedMem != 0 || !n.Used("gpu").Empty() {
-			wrong = append(wrong, fmt.Sprintf("node %s holds CPUs %v, %d MiB, GPUs %v for jobs %v", n.Def.Name, n.UsedCPUs, n.UsedMem, n.Used("gpu"), n.Jobs))
+			wrong = append(wrong, fmt.Sprintf("node %s holds CPUs %v, %d MiB, GPUs %v for jobs %v", n.Def.Name, n.UsedCPUs,
+				n.UsedMem, n.Used("gpu"), n.Jobs))
 		}
 		if !n.Usable() {
 			wrong = append(wrong, fmt.Sprintf("node %s is %s: %s", n.Def.Name, n.StateName(), n.Reason))

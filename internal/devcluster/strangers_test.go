@@ -113,13 +113,15 @@ func everyKind(t *testing.T, path string) {
 	for i := range random {
 		random[i] = byte(rnd.Uint32())
 	}
-	whole, err := proto.Encode(&proto.SubmitRequest{RequestID: "cut", Script: []byte("#!/bin/sh\n"), Spec: &model.Spec{Name: "x", WorkDir: "/"}})
+	whole, err := proto.Encode(&proto.SubmitRequest{RequestID: "cut", Script: []byte("#!/bin/sh\n"),
+		Spec: &model.Spec{Name: "x", WorkDir: "/"}})
 	must(t, err)
 	for kind := uint16(0); kind < 120; kind++ {
 		if kind == proto.KindWait {
 			continue // an empty one waits for job 0, which is refused in its own time
 		}
-		for _, body := range [][]byte{nil, random, whole[:len(whole)/2], bytes.Repeat([]byte{0xff}, 64), bytes.Repeat([]byte{0x91}, 4096)} {
+		for _, body := range [][]byte{nil, random, whole[:len(whole)/2], bytes.Repeat([]byte{0xff}, 64),
+			bytes.Repeat([]byte{0x91}, 4096)} {
 			conn, err := rpc.DialUnix(path, strangerTimeout)
 			must(t, err)
 			ctx, cancel := context.WithTimeout(context.Background(), strangerTimeout)
@@ -137,8 +139,8 @@ func everyKind(t *testing.T, path string) {
 	}
 }
 
-// TestDaemonsKeepToTheirRoles: a certificate of the cluster's own opens only what its role needs. A compute node can't act
-// for root, nor for users without a job on it, nor ask what only controllers may.
+// TestDaemonsKeepToTheirRoles: a certificate of the cluster's own opens only what its role needs. A compute node
+// can't act for root, nor for users without a job on it, nor ask what only controllers may.
 func TestDaemonsKeepToTheirRoles(t *testing.T) {
 	c := devcluster.Start(t, devcluster.Options{Nodes: 1})
 	all := ports(t, c)
@@ -164,12 +166,16 @@ func TestDaemonsKeepToTheirRoles(t *testing.T) {
 		must(t, err)
 		return &proto.Forward{Caller: proto.Caller{UID: uid, User: "forged"}, Kind: kind, Body: body}
 	}
-	submit := &proto.SubmitRequest{RequestID: "forged", Script: []byte("#!/bin/sh\n"), Spec: &model.Spec{Name: "x", WorkDir: "/"}}
+	submit := &proto.SubmitRequest{RequestID: "forged", Script: []byte("#!/bin/sh\n"),
+		Spec: &model.Spec{Name: "x", WorkDir: "/"}}
 	for name, err := range map[string]error{
-		"a submission for root":         call("ctl1", pki.RoleCtld, pki.ProtoRPC, proto.KindForward, forward(0, proto.KindSubmit, submit)),
-		"a submission for a user":       call("ctl1", pki.RoleCtld, pki.ProtoRPC, proto.KindForward, forward(1000, proto.KindSubmit, submit)),
-		"a submission of its own":       call("ctl1", pki.RoleCtld, pki.ProtoRPC, proto.KindSubmit, submit),
-		"reconfiguring for root":        call("ctl1", pki.RoleCtld, pki.ProtoRPC, proto.KindForward, forward(0, proto.KindReconfigure, &proto.ReconfigureRequest{})),
+		"a submission for root": call("ctl1", pki.RoleCtld, pki.ProtoRPC, proto.KindForward,
+			forward(0, proto.KindSubmit, submit)),
+		"a submission for a user": call("ctl1", pki.RoleCtld, pki.ProtoRPC, proto.KindForward,
+			forward(1000, proto.KindSubmit, submit)),
+		"a submission of its own": call("ctl1", pki.RoleCtld, pki.ProtoRPC, proto.KindSubmit, submit),
+		"reconfiguring for root": call("ctl1", pki.RoleCtld, pki.ProtoRPC, proto.KindForward,
+			forward(0, proto.KindReconfigure, &proto.ReconfigureRequest{})),
 		"raft":                          call("ctl1", pki.RoleCtld, pki.ProtoRaft, proto.KindPing, &proto.Empty{}),
 		"records for accounting":        call("dbd", pki.RoleDBD, pki.ProtoRPC, proto.KindPut, &proto.Put{Cluster: "dev"}),
 		"questions past the controller": call("dbd", pki.RoleDBD, pki.ProtoRPC, proto.KindQuery, &proto.AcctRequest{}),
@@ -180,7 +186,8 @@ func TestDaemonsKeepToTheirRoles(t *testing.T) {
 		t.Logf("%s: %v", name, err)
 	}
 	// What only reads is for everybody.
-	if err := call("ctl1", pki.RoleCtld, pki.ProtoRPC, proto.KindForward, forward(1000, proto.KindPing, &proto.Empty{})); err != nil {
+	if err := call("ctl1", pki.RoleCtld, pki.ProtoRPC, proto.KindForward,
+		forward(1000, proto.KindPing, &proto.Empty{})); err != nil {
 		t.Errorf("ping for a user: %v", err)
 	}
 	works(t, c)
@@ -292,7 +299,8 @@ func foreignCertificate(t *testing.T) tls.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
-	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ctl1"}, DNSNames: []string{"ctld.gbatch"},
+	tmpl := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "ctl1"},
+		DNSNames:  []string{"ctld.gbatch"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, key.Public(), key)
 	must(t, err)

@@ -124,7 +124,8 @@ func (s *seat) exits(code int) {
 	case <-time.After(20 * time.Second):
 		s.t.Fatalf("%v has not ended; shown was\n%s", s.cmd.Args, s.text.String())
 	}
-	if now, err := terminal.ModesOf(int(s.master.Fd())); err != nil || now.Local != s.before.Local || now.Input != s.before.Input || now.Output != s.before.Output {
+	if now, err := terminal.ModesOf(int(s.master.Fd())); err != nil || now.Local != s.before.Local ||
+		now.Input != s.before.Input || now.Output != s.before.Output {
 		s.t.Errorf("the terminal is left as %+v (%v), and was %+v", now, err, s.before)
 	}
 }
@@ -143,7 +144,8 @@ func (s *seat) raw() {
 	}
 }
 
-// TestTerminal: a shell behind grun --pty is one at a terminal: on this host, on another node through its relay, and in a job that runs.
+// TestTerminal: a shell behind grun --pty is one at a terminal: on this host, on another node through its relay, and
+// in a job that runs.
 func TestTerminal(t *testing.T) {
 	c := devcluster.Start(t, devcluster.Options{Gres: "gpu:a100:2"})
 	shell := []string{"--pty", "bash", "--norc", "--noediting"}

@@ -22,7 +22,8 @@ import (
 
 // The words that sessions have beside testscript's own:
 //
-//	cluster [nodes=2] [cpus=4] [mem=4000] [gres=gpu:a100:4] [gresconf=FILE] [controllers=1] [dbd=no] [conf=FILE] [node=FILE] [partitions=FILE] [networks=yes]
+//	cluster [nodes=2] [cpus=4] [mem=4000] [gres=gpu:a100:4] [gresconf=FILE] [controllers=1]
+//	        [dbd=no] [conf=FILE] [node=FILE] [partitions=FILE] [networks=yes]
 //	                     starts the session's cluster; GBATCH_CONF, CLUSTER (its directory) and PATH are set
 //	rc N COMMAND...      runs a command whose exit code must be N
 //	jobid NAME           the first number in the last command's output becomes $NAME
@@ -237,7 +238,8 @@ func asNobody(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 0 {
 		ts.Fatalf("usage: nobody COMMAND...")
 	}
-	err := ts.Exec("setpriv", append([]string{"--reuid=" + nobody, "--regid=" + nobody, "--clear-groups", "--"}, args...)...)
+	err := ts.Exec("setpriv",
+		append([]string{"--reuid=" + nobody, "--regid=" + nobody, "--clear-groups", "--"}, args...)...)
 	if neg != (err != nil) {
 		ts.Fatalf("as nobody: %v", err)
 	}
@@ -325,17 +327,18 @@ func untilState(ts *testscript.TestScript, _ bool, args []string) {
 	defer cl.Close()
 	for deadline := time.Now().Add(waitMost); ; time.Sleep(lookAt) {
 		all, last := true, ""
-		err := cl.Stream(proto.KindJobs, &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{ref}}}, func(body []byte) error {
-			var chunk proto.JobsChunk
-			if err := proto.Decode(body, &chunk); err != nil {
-				return err
-			}
-			for _, j := range chunk.Jobs {
-				all = all && j.State == want
-				last += fmt.Sprintf("%s %s %s\n", j.State, j.Reason, j.Why)
-			}
-			return nil
-		})
+		err := cl.Stream(proto.KindJobs, &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{ref}}},
+			func(body []byte) error {
+				var chunk proto.JobsChunk
+				if err := proto.Decode(body, &chunk); err != nil {
+					return err
+				}
+				for _, j := range chunk.Jobs {
+					all = all && j.State == want
+					last += fmt.Sprintf("%s %s %s\n", j.State, j.Reason, j.Why)
+				}
+				return nil
+			})
 		if err == nil && last != "" && all {
 			return
 		}

@@ -80,10 +80,14 @@ func TestTemplate(t *testing.T) {
 		// clients: vpenso, aiida, rivos, OOD, nextflow, snakemake, buildkite
 		{" %A|%a|%T|%C", lines(" JOBID|ACCOUNT|STATE|CPUS", " 1000|acct|PENDING|4", " 1001|acct|RUNNING|4"), ""},
 		{"%i^^^%t^^^%r", lines("JOBID^^^ST^^^REASON", "1000^^^PD^^^Resources", "1001^^^R^^^None"), ""},
-		{`{"a": "%a", "id": %A, "end_time": "%e", "u": "%u", "state": "%T", "p": "%P", "cpu": %C, "mem": "%m", "array_id": "%K", "r": "%R"}`, lines(
-			`{"a": "ACCOUNT", "id": JOBID, "end_time": "END_TIME", "u": "USER", "state": "STATE", "p": "PARTITION", "cpu": CPUS, "mem": "MIN_MEMORY", "array_id": "ARRAY_TASK_ID", "r": "NODELIST(REASON)"}`,
-			`{"a": "acct", "id": 1000, "end_time": "N/A", "u": "root", "state": "PENDING", "p": "gpu-long-partition", "cpu": 4, "mem": "4G", "array_id": "N/A", "r": "(Resources)"}`,
-			`{"a": "acct", "id": 1001, "end_time": "N/A", "u": "root", "state": "RUNNING", "p": "gpu-long-partition", "cpu": 4, "mem": "4G", "array_id": "N/A", "r": "nodename-long[1-2]"}`), ""},
+		{`{"a": "%a", "id": %A, "end_time": "%e", "u": "%u", "state": "%T", "p": "%P", "cpu": %C, "mem": "%m", "array_id": ` +
+			`"%K", "r": "%R"}`, lines(
+			`{"a": "ACCOUNT", "id": JOBID, "end_time": "END_TIME", "u": "USER", "state": "STATE", "p": "PARTITION", "cpu": `+
+				`CPUS, "mem": "MIN_MEMORY", "array_id": "ARRAY_TASK_ID", "r": "NODELIST(REASON)"}`,
+			`{"a": "acct", "id": 1000, "end_time": "N/A", "u": "root", "state": "PENDING", "p": "gpu-long-partition", "cpu": `+
+				`4, "mem": "4G", "array_id": "N/A", "r": "(Resources)"}`,
+			`{"a": "acct", "id": 1001, "end_time": "N/A", "u": "root", "state": "RUNNING", "p": "gpu-long-partition", "cpu": `+
+				`4, "mem": "4G", "array_id": "N/A", "r": "nodename-long[1-2]"}`), ""},
 		{"\x1e%i\x1f%t", lines("\x1eJOBID\x1fST", "\x1e1000\x1fPD", "\x1e1001\x1fR"), ""},
 		{"%i|%T", lines("JOBID|STATE", "1000|PENDING", "1001|RUNNING"), ""},
 		{"%k,%A", lines("COMMENT,JOBID", ",1000", ",1001"), ""},

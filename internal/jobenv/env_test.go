@@ -137,7 +137,8 @@ func TestEnvironmentDetails(t *testing.T) {
 	l.Spec.QOS, l.Spec.Overcommit, l.Spec.Name, l.Spec.UID, l.Spec.GID = "high", true, "odd\x00name", 1000, 100
 	e := testEnv("n1")
 	// From the job that submitted this one, and from nobody.
-	submitted := "SLURM_ARRAY_TASK_ID=9\x00SLURM_NTASKS=4\x00SLURM_STEP_ID=0\x00SLURM_EXPORT_ENV=NONE\x00SLURM_PRIO_PROCESS=5\x00=x\x00noequals\x00\x00EMPTY=\x00LAST=1"
+	submitted := "SLURM_ARRAY_TASK_ID=9\x00SLURM_NTASKS=4\x00SLURM_STEP_ID=0\x00SLURM_EXPORT_ENV=NONE\x00" +
+		"SLURM_PRIO_PROCESS=5\x00=x\x00noequals\x00\x00EMPTY=\x00LAST=1"
 	env, err := e.Script(l, []byte(submitted))
 	if err != nil {
 		t.Fatal(err)

@@ -48,7 +48,8 @@ func TestShareEnvironment(t *testing.T) {
 		e := testEnv("n1")
 		e.Units = c.seen
 		e.Hidden = c.seen.HiddenOn(&model.NodeDef{Gres: []model.GresDef{{Name: "gpu", Count: 4}, {Name: "mps", Count: 100}}})
-		env, err := e.Script(l, []byte("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=99\x00SLURM_SHARDS_ON_NODE=9\x00CUDA_VISIBLE_DEVICES=7"))
+		env, err := e.Script(l,
+			[]byte("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=99\x00SLURM_SHARDS_ON_NODE=9\x00CUDA_VISIBLE_DEVICES=7"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -79,7 +79,8 @@ func gpuRowOf(i *proto.NodeInfo, g *model.GresDef, index int32) GPURow {
 }
 
 // gpuState gives a GPU's state, and why it is not handed out. What is wrong with it comes before who has it.
-// A reservation of the whole node has all of its GPUs; one of a number of GPUs has no certain ones until jobs hold them.
+// A reservation of the whole node has all of its GPUs; one of a number of GPUs has no certain ones until jobs hold
+// them.
 func gpuState(i *proto.NodeInfo, name string, index int32, held, reserved bool) (state, why string) {
 	n := i.Node
 	for _, o := range OutUnits(n, name) {

@@ -171,7 +171,8 @@ func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
 	r.line(KV("Command", command))
 	r.line(KV("SubmitLine", sp.Submit))
 	r.line(KV("WorkDir", sp.WorkDir))
-	for _, c := range [...][2]string{{"Comment", sp.Comment}, {"AdminComment", j.AdminText()}, {"SystemComment", j.SystemText()}} {
+	for _, c := range [...][2]string{{"Comment", sp.Comment}, {"AdminComment", j.AdminText()},
+		{"SystemComment", j.SystemText()}} {
 		if c[1] != "" {
 			r.line(KV(c[0], oneLine(c[1])))
 		}

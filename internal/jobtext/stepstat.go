@@ -55,12 +55,18 @@ func StatLanguage() format.Language[StatRow] {
 		"ReqCPUFreqGov": 13} {
 		plain(name, width, func(*StatRow) string { return "0" })
 	}
-	names := strings.Split("AveCPU,AveCPUFreq,AveDiskRead,AveDiskWrite,AvePages,AveRSS,AveVMSize,ConsumedEnergy,ConsumedEnergyRaw,"+
-		"GPUMemMax,GPUUtilAve,GPUUtilMax,JobID,MaxDiskRead,MaxDiskReadNode,MaxDiskReadTask,MaxDiskWrite,MaxDiskWriteNode,MaxDiskWriteTask,"+
-		"MaxPages,MaxPagesNode,MaxPagesTask,MaxRSS,MaxRSSNode,MaxRSSTask,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,MinCPU,MinCPUNode,"+
-		"MinCPUTask,Nodelist,NTasks,Pids,ReqCPUFreq,ReqCPUFreqMin,ReqCPUFreqMax,ReqCPUFreqGov,TRESUsageInAve,TRESUsageInMax,"+
-		"TRESUsageInMaxNode,TRESUsageInMaxTask,TRESUsageInMin,TRESUsageInMinNode,TRESUsageInMinTask,TRESUsageInTot,TRESUsageOutAve,"+
-		"TRESUsageOutMax,TRESUsageOutMaxNode,TRESUsageOutMaxTask,TRESUsageOutMin,TRESUsageOutMinNode,TRESUsageOutMinTask,TRESUsageOutTot", ",")
+	names := strings.Split(
+		"AveCPU,AveCPUFreq,AveDiskRead,AveDiskWrite,AvePages,AveRSS,AveVMSize,ConsumedEnergy,ConsumedEnergyRaw,"+
+			"GPUMemMax,GPUUtilAve,GPUUtilMax,JobID,MaxDiskRead,MaxDiskReadNode,MaxDiskReadTask,MaxDiskWrite,MaxDiskWriteNode,"+
+			"MaxDiskWriteTask,"+
+			"MaxPages,MaxPagesNode,MaxPagesTask,MaxRSS,MaxRSSNode,MaxRSSTask,MaxVMSize,MaxVMSizeNode,MaxVMSizeTask,MinCPU,"+
+			"MinCPUNode,"+
+			"MinCPUTask,Nodelist,NTasks,Pids,ReqCPUFreq,ReqCPUFreqMin,ReqCPUFreqMax,ReqCPUFreqGov,TRESUsageInAve,"+
+			"TRESUsageInMax,"+
+			"TRESUsageInMaxNode,TRESUsageInMaxTask,TRESUsageInMin,TRESUsageInMinNode,TRESUsageInMinTask,TRESUsageInTot,"+
+			"TRESUsageOutAve,"+
+			"TRESUsageOutMax,TRESUsageOutMaxNode,TRESUsageOutMaxTask,TRESUsageOutMin,TRESUsageOutMinNode,TRESUsageOutMinTask,"+
+			"TRESUsageOutTot", ",")
 	lang := format.Language[StatRow]{Noun: "field"}
 	for _, name := range names {
 		lang.Fields = append(lang.Fields, u[name])

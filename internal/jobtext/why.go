@@ -20,7 +20,8 @@ func whyID(x *model.Explanation) string {
 func EndedText(r *model.Record) string {
 	text := fmt.Sprintf("It does not wait: it ended %s before it started, at <t:%d>", r.State, int64(r.End))
 	if r.Start != 0 {
-		text = fmt.Sprintf("It does not wait: it ran from <t:%d> to <t:%d> and ended %s", int64(r.Start), int64(r.End), r.State)
+		text = fmt.Sprintf("It does not wait: it ran from <t:%d> to <t:%d> and ended %s", int64(r.Start),
+			int64(r.End), r.State)
 	}
 	if why := r.EndText(); why != "" {
 		text += ": " + why

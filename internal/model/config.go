@@ -345,8 +345,9 @@ func (x *Priority) Wire(c *wire.C) {
 // Weighted reports whether any factor counts, or classes of QOS do: otherwise priorities are those that jobs were
 // submitted with.
 func (p *Priority) Weighted() bool {
-	return p.Multifactor && (p.WeightAge|p.WeightAssoc|p.WeightFairShare|p.WeightJobSize|p.WeightPartition|p.WeightQOS != 0 ||
-		len(p.WeightTRES) > 0 || p.Flags&PrioStrictQOS != 0)
+	return p.Multifactor &&
+		(p.WeightAge|p.WeightAssoc|p.WeightFairShare|p.WeightJobSize|p.WeightPartition|p.WeightQOS != 0 ||
+			len(p.WeightTRES) > 0 || p.Flags&PrioStrictQOS != 0)
 }
 
 // Default reports whether nobody has chosen how jobs are ordered: the cluster then uses the rules of package

@@ -61,7 +61,8 @@ func (j *Job) StopText() string {
 	if j.Run.Fault != "" {
 		return j.Run.Fault
 	}
-	e := ending{owner: j.Spec.UID, by: j.Run.StopUID, began: true, limitS: j.Run.LimitS, reason: ReasonTimeLimit, node: j.Run.FailedNode}
+	e := ending{owner: j.Spec.UID, by: j.Run.StopUID, began: true, limitS: j.Run.LimitS, reason: ReasonTimeLimit,
+		node: j.Run.FailedNode}
 	switch j.Run.Stop {
 	case StopCancel:
 		e.state = Cancelled
@@ -87,7 +88,8 @@ func (j *Job) SystemText() string {
 	return j.Why
 }
 
-// AdminText is a job's AdminComment: what operators have written or, of a job that has ended, what the cluster has seen.
+// AdminText is a job's AdminComment: what operators have written or, of a job that has ended, what the cluster has
+// seen.
 func (j *Job) AdminText() string {
 	if j.Comment != "" {
 		return j.Comment

@@ -101,7 +101,8 @@ func TestSignalsAreCountedAndEndsAreNot(t *testing.T) {
 
 // These must not be made twice, whatever else is changed in the table.
 func TestChangesAreNotRepeated(t *testing.T) {
-	for _, kind := range []uint16{KindUpdateJob, KindUpdateNode, KindReserve, KindReconfigure, KindEditAccounts, KindMIG, KindSignal} {
+	for _, kind := range []uint16{KindUpdateJob, KindUpdateNode, KindReserve, KindReconfigure, KindEditAccounts, KindMIG,
+		KindSignal} {
 		if row := RequestOf(kind); row.Repeats || row.Effect != Changes {
 			t.Errorf("%s may be repeated, or counts as a question", row.Name)
 		}

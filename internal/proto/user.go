@@ -473,8 +473,8 @@ func (x *WaitRequest) Wire(c *wire.C) {
 }
 
 // AttendRequest says that a job is there for the command that sends it (galloc, grun): the daemon of the command's host
-// cancels the job when the connection ends and the command has not said, by any further frame, that it no longer needs the
-// job. RequestID names the job that the submission of this id makes, also before it is made.
+// cancels the job when the connection ends and the command has not said, by any further frame, that it no longer
+// needs the job. RequestID names the job that the submission of this id makes, also before it is made.
 type AttendRequest struct {
 	Job       model.JobID
 	RequestID string

@@ -130,9 +130,11 @@ func (x *explainer) notWaiting() string {
 	j := x.j
 	switch {
 	case j.State.Finished() && j.Run == nil:
-		return fmt.Sprintf("It does not wait: it ended %s before it started, at %s%s", j.State, at(j.End.At), ended(j.EndText()))
+		return fmt.Sprintf("It does not wait: it ended %s before it started, at %s%s", j.State, at(j.End.At),
+			ended(j.EndText()))
 	case j.State.Finished():
-		return fmt.Sprintf("It does not wait: it ran from %s to %s and ended %s%s", at(j.Run.Start), at(j.End.At), j.State, ended(j.EndText()))
+		return fmt.Sprintf("It does not wait: it ran from %s to %s and ended %s%s", at(j.Run.Start), at(j.End.At), j.State,
+			ended(j.EndText()))
 	case j.State == model.Completing:
 		return fmt.Sprintf("It does not wait: it has been running since %s on %s and is being ended.", at(j.Run.Start),
 			names(j.Run.Alloc.NodeNames()))
@@ -312,7 +314,8 @@ func (x *explainer) expect(free bool, room model.Time) {
 		if out.Start = max(room, order[0].start, x.j.Begin); out.Start == order[0].start {
 			out.Nodes = order[0].alloc.NodeNames()
 		}
-		out.Text = "It is expected to start when there is room under its limit and on its nodes, if all run as long as they are planned to."
+		out.Text = "It is expected to start when there is room under its limit and on its nodes, if all run as long as " +
+			"they are planned to."
 		x.tell(x.otherQOS())
 		return
 	case !free && x.j.Begin <= x.now:

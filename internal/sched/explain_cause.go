@@ -418,7 +418,8 @@ func (x *explainer) room(s *spot) {
 		text += fmt.Sprintf("; %s drained or down: %s", countOf(len(away), "is", "are"), x.awayText(away))
 	}
 	if len(held) > 0 {
-		text += "; processes of no job hold too much of the GPUs' memory: " + strings.Join(held[:min(len(held), maxNamed)], ", ")
+		text += "; processes of no job hold too much of the GPUs' memory: " +
+			strings.Join(held[:min(len(held), maxNamed)], ", ")
 	}
 	if len(broken) > 0 {
 		text += fmt.Sprintf("; %s too much out of service: %s", countOf(len(broken), "has", "have"), x.outText(broken))

@@ -11,15 +11,15 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// explain_short.go says what a job is short of. Of a limit: its name, whose it is, what it allows, what is in use, what the job asks
-// for, and when others that count in it will have ended. Of its nodes: the resource that they have too little of, who holds it, and
-// until when.
+// explain_short.go says what a job is short of. Of a limit: its name, whose it is, what it allows, what is in use,
+// what the job asks for, and when others that count in it will have ended. Of its nodes: the resource that they have
+// too little of, who holds it, and until when.
 
 // maxHolders bounds the running jobs that are looked at to say when there is room under a limit.
 const maxHolders = 10_000
 
-// limited replaces what was said of a limit by what the rules say of it in the job's partitions; it gives the moment from which
-// there is room under it, 0 where that is not known.
+// limited replaces what was said of a limit by what the rules say of it in the job's partitions; it gives the moment
+// from which there is room under it, 0 where that is not known.
 func (x *explainer) limited(c *model.Cause) model.Time {
 	for i := range x.spots {
 		s := &x.spots[i]
@@ -34,7 +34,8 @@ func (x *explainer) limited(c *model.Cause) model.Time {
 		}
 		c.Reason = r // the last pass may have found another one
 		if k < 0 {
-			c.Text = fmt.Sprintf("asks for %s; %s allows %s a job (%s)", limitText(limitS), s.it.gate.wallOf, limitText(s.it.gate.wallS), s.it.gate.wallBy)
+			c.Text = fmt.Sprintf("asks for %s; %s allows %s a job (%s)", limitText(limitS), s.it.gate.wallOf,
+				limitText(s.it.gate.wallS), s.it.gate.wallBy)
 			return 0
 		}
 		text, when, jobs := x.ruleText(&s.it.gate.rules[k], w, limitS)
@@ -79,28 +80,36 @@ func (x *explainer) ruleText(r *rule, w *wants, limitS int64) (text string, when
 		}
 	case byCount:
 		n, have := of(w.all), of(lim.fresh(r.on).use)
-		text = fmt.Sprintf("%s of %s %s in use by %s (%s); asks for %s%s", amount(have), amount(r.limit), what, r.who, r.name, amount(n), never(n))
+		text = fmt.Sprintf("%s of %s %s in use by %s (%s); asks for %s%s", amount(have), amount(r.limit), what, r.who, r.name,
+			amount(n), never(n))
 		if n <= r.limit {
 			when, jobs = x.roomUnder(r, n, have)
 		}
 	case byRunMins:
 		n := of(w.all) * mins / 60
-		text = fmt.Sprintf("%d of %d %s-minutes are still to run in %s (%s); asks for %d%s", of(lim.fresh(r.on).run), r.limit, what, r.who, r.name, n, never(n))
+		text = fmt.Sprintf("%d of %d %s-minutes are still to run in %s (%s); asks for %d%s", of(lim.fresh(r.on).run), r.limit,
+			what, r.who, r.name, n, never(n))
 	case byMins:
-		text = fmt.Sprintf("%d of %d %s-minutes have been used by %s (%s)", of(lim.spent(r.on).used), r.limit, what, r.who, r.name)
+		text = fmt.Sprintf("%d of %d %s-minutes have been used by %s (%s)", of(lim.spent(r.on).used), r.limit, what,
+			r.who, r.name)
 		if lim.safe {
 			text += fmt.Sprintf("; asks for %d", of(w.all)*mins/60)
 		}
 	case byWall:
-		text = fmt.Sprintf("jobs of %s have run for %s of %s (%s); asks for %s", r.who, limitText(lim.spent(r.on).wallS), limitText(r.limit), r.name, limitText(limitS))
+		text = fmt.Sprintf("jobs of %s have run for %s of %s (%s); asks for %s", r.who, limitText(lim.spent(r.on).wallS),
+			limitText(r.limit), r.name, limitText(limitS))
 	case perJob:
-		text = fmt.Sprintf("asks for %s %s; %s allows %s a job (%s): it can never start as it is", amount(of(w.all)), what, r.who, amount(r.limit), r.name)
+		text = fmt.Sprintf("asks for %s %s; %s allows %s a job (%s): it can never start as it is", amount(of(w.all)), what,
+			r.who, amount(r.limit), r.name)
 	case perNode:
-		text = fmt.Sprintf("asks for %s %s on a node; %s allows %s (%s): it can never start as it is", amount(of(w.node)), what, r.who, amount(r.limit), r.name)
+		text = fmt.Sprintf("asks for %s %s on a node; %s allows %s (%s): it can never start as it is", amount(of(w.node)),
+			what, r.who, amount(r.limit), r.name)
 	case jobMins:
-		text = fmt.Sprintf("asks for %d %s-minutes; %s allows %d a job (%s): it can never start as it is", of(w.all)*mins/60, what, r.who, r.limit, r.name)
+		text = fmt.Sprintf("asks for %d %s-minutes; %s allows %d a job (%s): it can never start as it is", of(w.all)*mins/60,
+			what, r.who, r.limit, r.name)
 	case atLeast:
-		text = fmt.Sprintf("asks for %s %s; %s wants at least %s (%s): it can never start as it is", amount(of(w.all)), what, r.who, amount(r.limit), r.name)
+		text = fmt.Sprintf("asks for %s %s; %s wants at least %s (%s): it can never start as it is", amount(of(w.all)), what,
+			r.who, amount(r.limit), r.name)
 	}
 	if when != 0 {
 		text += fmt.Sprintf("; room by %s, when %s", at(when), x.enough(jobs))
@@ -116,8 +125,8 @@ func (x *explainer) enough(jobs []model.JobID) string {
 	return x.jobList(jobs[:min(len(jobs), maxNamed)], len(jobs)) + " end"
 }
 
-// roomUnder gives the moment at which jobs that count in a rule have ended, as they are planned to, so that need more units fit
-// under it, and which jobs those are; 0 where some have no time limit, or too many run.
+// roomUnder gives the moment at which jobs that count in a rule have ended, as they are planned to, so that need more
+// units fit under it, and which jobs those are; 0 where some have no time limit, or too many run.
 func (x *explainer) roomUnder(r *rule, need, have int64) (model.Time, []model.JobID) {
 	type end struct {
 		at model.Time
@@ -179,18 +188,23 @@ func (x *explainer) counts(h *holding, j *model.Job) bool {
 	case state.OfQOSAccount:
 		return ofQOS() && j.Spec.Account == h.names[1]
 	case state.OfAssoc:
-		return j.Spec.Account == h.names[0] && j.Spec.User == h.names[1] && (h.names[2] == "" || j.Run.AssocPart == h.names[2])
+		return j.Spec.Account == h.names[0] && j.Spec.User == h.names[1] &&
+			(h.names[2] == "" || j.Run.AssocPart == h.names[2])
 	case state.OfAccount:
 		g := x.v.Govern(j.Spec.Account, "", "", "")
-		return j.Spec.Account == h.names[0] || slices.ContainsFunc(g.Chain, func(a *model.Association) bool { return a.Account == h.names[0] })
+		return j.Spec.Account == h.names[0] ||
+			slices.ContainsFunc(g.Chain, func(a *model.Association) bool { return a.Account == h.names[0] })
 	}
 	return false
 }
 
 // limitNames are what gacctmgr calls the limits of a QOS or an association, by the names that rules are told apart by.
-var limitNames = map[string]string{"Grp": "GrpTRES", "GrpMins": "GrpTRESMins", "GrpRunMins": "GrpTRESRunMins", "PerJob": "MaxTRESPerJob",
-	"PerNode": "MaxTRESPerNode", "JobMins": "MaxTRESMinsPerJob", "Min": "MinTRESPerJob", "PerUser": "MaxTRESPerUser", "PerAccount": "MaxTRESPerAccount",
-	"RunMinsUser": "MaxTRESRunMinsPerUser", "RunMinsAccount": "MaxTRESRunMinsPerAccount", "MaxJobsPA": "MaxJobsPerAccount", "MaxJobs": "MaxJobs", "GrpJobs": "GrpJobs",
+var limitNames = map[string]string{"Grp": "GrpTRES", "GrpMins": "GrpTRESMins", "GrpRunMins": "GrpTRESRunMins",
+	"PerJob":  "MaxTRESPerJob",
+	"PerNode": "MaxTRESPerNode", "JobMins": "MaxTRESMinsPerJob", "Min": "MinTRESPerJob", "PerUser": "MaxTRESPerUser",
+	"PerAccount":  "MaxTRESPerAccount",
+	"RunMinsUser": "MaxTRESRunMinsPerUser", "RunMinsAccount": "MaxTRESRunMinsPerAccount", "MaxJobsPA": "MaxJobsPerAccount",
+	"MaxJobs": "MaxJobs", "GrpJobs": "GrpJobs",
 	"GrpWall": "GrpWall"}
 
 // limitName gives what gacctmgr calls a limit on jobs.
@@ -244,8 +258,8 @@ func (c *scarce) amount(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// scarcest names the resource that keeps a request from its nodes, if it is one: of the whole job's, where it is counted for all
-// nodes together, otherwise what too few nodes have enough of. at is when enough is there.
+// scarcest names the resource that keeps a request from its nodes, if it is one: of the whole job's, where it is
+// counted for all nodes together, otherwise what too few nodes have enough of. at is when enough is there.
 func (x *explainer) scarcest(sh *shape, nodes []*node, least []need, want int, last *node, at model.Time) *scarce {
 	if c := x.inAll(sh, nodes); c != nil {
 		return c
@@ -347,7 +361,8 @@ func (x *explainer) onEach(sh *shape, nodes []*node, least []need, want int, las
 			}
 			c.text = fmt.Sprintf("waits for %s: %s %s, %d of them have that free", c.what, c.amount(c.need), where, good)
 		} else {
-			c.text = fmt.Sprintf("waits for %s: %s %s, the most free on one is %s", c.what, c.amount(c.need), where, c.amount(max(0, c.free)))
+			c.text = fmt.Sprintf("waits for %s: %s %s, the most free on one is %s", c.what, c.amount(c.need), where,
+				c.amount(max(0, c.free)))
 		}
 		found = append(found, c)
 		if last == nil || at <= x.now || at == forever {

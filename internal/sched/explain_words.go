@@ -188,7 +188,8 @@ func (x *explainer) asleep() string {
 	case model.SleepsByAdmin:
 		return text + fmt.Sprintf(", by an operator: gcontrol resume %d lets it go on.", j.ID)
 	case model.SleepsInTurn:
-		return text + fmt.Sprintf(": it shares CPUs and takes turns of %d s with %s (PreemptMode=GANG); it goes on when its turn comes.",
+		return text + fmt.Sprintf(
+			": it shares CPUs and takes turns of %d s with %s (PreemptMode=GANG); it goes on when its turn comes.",
 			max(x.v.Config().Params.Preempt.SliceS, minSliceS), x.sharers())
 	}
 	p := x.p
@@ -233,8 +234,8 @@ func (x *explainer) sharers() string {
 	return x.jobList(ids[:min(len(ids), maxNamed)], len(ids))
 }
 
-// mixesText says on how many of the nodes that are not free now jobs run beside which this one may not: those that share their
-// CPUs and those that don't are never on one node. "" where it is none.
+// mixesText says on how many of the nodes that are not free now jobs run beside which this one may not: those that
+// share their CPUs and those that don't are never on one node. "" where it is none.
 func mixesText(sh *shape, nodes []*node) string {
 	var found []string
 	for _, n := range nodes {

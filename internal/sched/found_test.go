@@ -14,13 +14,15 @@ func TestFoundGPUMemory(t *testing.T) {
 	c := newCluster(t)
 	c.cfg.Params.GPUMemMarginMiB = 2000
 	gres := func(mem int64) []model.GresDef {
-		return []model.GresDef{{Name: "gpu", Type: "h100", Count: 1, MemMiB: 8 * mem}, {Name: "gpu", Type: "1g.10gb", First: 1, Count: 2, MemMiB: mem}}
+		return []model.GresDef{{Name: "gpu", Type: "h100", Count: 1, MemMiB: 8 * mem},
+			{Name: "gpu", Type: "1g.10gb", First: 1, Count: 2, MemMiB: mem}}
 	}
 	c.cfg.Nodes = []*model.NodeDef{{Name: "n1", CPUs: 8, ThreadsPerCore: 1, MemMiB: 8000, Gres: gres(0)}}
 	c.cfg.Partitions = []*model.Partition{{Name: "p", Nodes: []string{"n1"}}}
 	c.up()
 	ask := func(mem int64) *model.Spec {
-		return &model.Spec{User: "u", Account: "a", Partitions: []string{"p"}, CPUsPerTask: 1, LimitS: 60, Gres: []model.GresReq{{Name: "gpu", Count: 1}},
+		return &model.Spec{User: "u", Account: "a", Partitions: []string{"p"}, CPUsPerTask: 1, LimitS: 60,
+			Gres: []model.GresReq{{Name: "gpu", Count: 1}},
 			More: &model.Needs{GPUMemMiB: mem}}
 	}
 	part := c.st.View().Partition("p")
@@ -54,7 +56,8 @@ func TestHeldGPUMemory(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		c := newCluster(t)
 		c.cfg.Params.GPUMemMarginMiB = 2000
-		n1 := &model.NodeDef{Name: "n1", CPUs: 8, ThreadsPerCore: 1, MemMiB: 8000, Gres: []model.GresDef{{Name: "gpu", Type: "a", Count: 2, MemMiB: 80000}}}
+		n1 := &model.NodeDef{Name: "n1", CPUs: 8, ThreadsPerCore: 1, MemMiB: 8000,
+			Gres: []model.GresDef{{Name: "gpu", Type: "a", Count: 2, MemMiB: 80000}}}
 		if shared {
 			divide(n1, "shard", 4, false)
 		}
@@ -70,8 +73,9 @@ func TestHeldGPUMemory(t *testing.T) {
 			c.apply(u)
 		}
 		ask := func(name string, n int32, mem int64) {
-			c.apply(&state.Submit{Spec: &model.Spec{User: "u", Account: "a", Partitions: []string{"p"}, CPUsPerTask: 1, LimitS: 60,
-				Gres: []model.GresReq{{Name: name, Count: n}}, More: &model.Needs{GPUMemMiB: mem}}})
+			c.apply(&state.Submit{Spec: &model.Spec{User: "u", Account: "a", Partitions: []string{"p"}, CPUsPerTask: 1,
+				LimitS: 60,
+				Gres:   []model.GresReq{{Name: name, Count: n}}, More: &model.Needs{GPUMemMiB: mem}}})
 		}
 		starts := func(want string) {
 			t.Helper()

@@ -7,9 +7,9 @@ import (
 	"gbatch/internal/model"
 )
 
-// Memory of GPUs that others than jobs hold (model.GPUHeld). A job that asks for memory of each GPU (--gpu-mem) gets such
-// as have that much beside it, less the margin. Of shared GPUs it counts like memory that a job has asked for. The
-// calendar knows nothing of it: what strangers hold has no end, so it is looked at once names count.
+// Memory of GPUs that others than jobs hold (model.GPUHeld). A job that asks for memory of each GPU (--gpu-mem) gets
+// such as have that much beside it, less the margin. Of shared GPUs it counts like memory that a job has asked for.
+// The calendar knows nothing of it: what strangers hold has no end, so it is looked at once names count.
 
 // heldBy notes what others than jobs hold.
 func (r *room) heldBy(held []model.GPUHeld) {

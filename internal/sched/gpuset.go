@@ -14,7 +14,8 @@ import (
 //  1. the most links between the job's units;
 //  2. the fewest links from them to units that stay free, so that no pair is split when a split is avoidable;
 //  3. the shortest ways between the job's units over PCIe, where they are known (Dist);
-//  4. free CPUs near them for all that the job takes; what they cost by how they are used, where GpuSelectPolicy says so
+// 4. free CPUs near them for all that the job takes; what they cost by how they are used, where GpuSelectPolicy says
+// so
 //     (gpucost.go); then as few groups of units (those near the same CPUs) as can be;
 //  5. the tightest fit: groups with the fewest other free units, then long ways to units that stay free;
 //  6. the lowest indices.

@@ -125,7 +125,8 @@ func (w *world) spec(c *cluster) *model.Spec {
 				Per: pick(w, model.PerNode, model.PerTask)})
 		}
 	}
-	if sp.CPUsPerTask == 0 && len(sp.Gres) > 0 && sp.Gres[0].Count > 1 { // CPUs by GPU; no draw, so that the worlds stay the same
+	// CPUs by GPU; no draw, so that the worlds stay the same
+	if sp.CPUsPerTask == 0 && len(sp.Gres) > 0 && sp.Gres[0].Count > 1 {
 		sp.More = &model.Needs{CPUsPerGPU: sp.Gres[0].Count % 3}
 	}
 	if w.shares && w.chance(70) {

@@ -14,7 +14,8 @@ import (
 // sync brings the planner to the View, the moment and the policy.
 func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
 	changes, next, known := v.Changes(p.cursorAt)
-	again := !known || v.Config() != p.cfg || p.otherwise(v, changes) || now < p.now || p.limitsChanged(v) || !samePlanning(&p.policy, &pol)
+	again := !known || v.Config() != p.cfg || p.otherwise(v, changes) || now < p.now || p.limitsChanged(v) ||
+		!samePlanning(&p.policy, &pol)
 	last := p.now
 	p.v, p.now, p.cursorAt = v, now, next
 	order, predict := p.policy.Order, p.policy.Predict

@@ -26,7 +26,8 @@ import (
 //	part p [nodes=n1,n2] [tier=2] [maxtime=60] [minnodes=] [maxnodes=] [maxcpus=] [defmempercpu=] [defmempernode=]
 //	     [maxmempercpu=] [maxmempernode=] [deftime=] [exclusive] [private] [state=down|drain|inactive]
 //	     [force=N] [yes=N] [reqresv] [accounts=] [notaccounts=] [qoslist=] [notqos=] [qos=]
-//	param [limitstop] [youngest] [strict] [wholecores] [nomem] [defmempercpu=] [defmempernode=] [maxmempercpu=] [maxmempernode=]
+//	param [limitstop] [youngest] [strict] [wholecores] [nomem] [defmempercpu=]
+//	     [defmempernode=] [maxmempercpu=] [maxmempernode=]
 //	switch s1 nodes=n1,n2 | switch s0 switches=s1,s2        the network
 //	license foo=2,bar                           what the cluster has
 //	up                                          the configuration takes effect, all nodes register
@@ -42,9 +43,11 @@ import (
 //	run                                         whatever has resources runs      suspend|goon ID...      by an operator
 //	gang slice=30      turn                     who stops and who goes on of those that share CPUs
 //	tick                                        time passes in the state; show whom it ends
-//	reserve NAME nodes= start= dur= [users=] [accounts=] [flags=MAINT,FLEX] [cpus=2 mem= gpus=1 shards=2 of each node] [lics=foo:2]
-//	        [later=+SECONDS,...] [float=SECONDS] [purge=SECONDS]      unreserve NAME
-//	end ID...      drain|resume NODE... [gpu=0,1]      lost|join NODE...      estimate ID [part]      wait +60      hold|release ID
+//	reserve NAME nodes= start= dur= [users=] [accounts=] [flags=MAINT,FLEX] [lics=foo:2]
+//	        [cpus=2 mem= gpus=1 shards=2 of each node] [later=+SECONDS,...] [float=SECONDS]
+//	        [purge=SECONDS]      unreserve NAME
+//	end ID...      drain|resume NODE... [gpu=0,1]      lost|join NODE...
+//	estimate ID [part]      wait +60      hold|release ID
 //	why ID [easy]                               explain a job, in order of submission or with backfill
 
 func TestTranscripts(t *testing.T) {

@@ -175,7 +175,9 @@ func (j *Job) Advice() string {
 		tips = append(tips, "less memory would do: --mem="+perNode(used*6/5))
 	}
 	if cores := j.cpus(); j.elapsed >= adviseAfterS && cores > 1 && percentOf(int64(busy*100), cores*100) < wasteful {
-		tips = append(tips, fmt.Sprintf("%s of %d cores were busy on average: ask for fewer (-c, -n), or look why they waited", strconv.FormatFloat(busy, 'f', 1, 64), cores))
+		tips = append(tips, fmt.Sprintf(
+			"%s of %d cores were busy on average: ask for fewer (-c, -n), or look why they waited",
+			strconv.FormatFloat(busy, 'f', 1, 64), cores))
 	}
 	if g := GPUs(j.use); j.elapsed >= adviseAfterS && g.Told > 0 {
 		idle := 0

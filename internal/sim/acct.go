@@ -10,7 +10,8 @@ import (
 // What `gacct -P` (or sacct -P) prints: a header, then a line for each job and step with | between the fields. Steps
 // are passed over. A good call is
 //
-//	gacct -a -X -P -S 2026-01-01 -o JobIDRaw,User,Account,Partition,Submit,Start,End,TimelimitRaw,State,NNodes,ReqCPUS,ReqTRES
+//	gacct -a -X -P -S 2026-01-01 \
+//	  -o JobIDRaw,User,Account,Partition,Submit,Start,End,TimelimitRaw,State,NNodes,ReqCPUS,ReqTRES
 const acctCall = "gacct -a -X -P -o " +
 	"JobIDRaw,User,Account,Partition,Submit,Start,End,TimelimitRaw,State,NNodes,ReqCPUS,ReqTRES"
 

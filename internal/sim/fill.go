@@ -22,7 +22,8 @@ type Filled struct {
 	Demand    int     `json:"demand"`    // GPUs that they asked for
 	Allocated int     `json:"allocated"` // GPUs that they got
 	Share     float64 `json:"allocated_share"`
-	Shared    int     `json:"shared_in_trace"` // placed jobs that share a GPU in the trace and have one for themselves here
+	// placed jobs that share a GPU in the trace and have one for themselves here
+	Shared int `json:"shared_in_trace"`
 }
 
 // maxFill bounds the jobs that are drawn.

@@ -373,7 +373,8 @@ func (o *Options) showForecast(v *state.View, before, other *Forecast, label str
 		}
 		return walltime.Timestamp(time.Unix(*s, 0), zone, "")
 	}
-	fmt.Fprintf(o.Out, "The queue of %s as of %s, run forward: no more jobs come, each runs for all of its time limit.\n\n", v.Config().Cluster, walltime.Timestamp(zone, zone, ""))
+	fmt.Fprintf(o.Out, "The queue of %s as of %s, run forward: no more jobs come, each runs for all of "+
+		"its time limit.\n\n", v.Config().Cluster, walltime.Timestamp(zone, zone, ""))
 	if len(lines) == 0 {
 		fmt.Fprintln(o.Out, "No job waits.")
 		return nil

@@ -9,8 +9,9 @@ import (
 // GPUUse is how a replay used GPUs, over time.
 type GPUUse struct {
 	GPUs      int     `json:"gpus"`
-	Allocated float64 `json:"allocated"`           // mean share of GPUs in use, from the first submission to the last end
-	Fragments float64 `json:"fragmentation"`       // mean share of the free GPUs that the workload's jobs can't use where they are
+	Allocated float64 `json:"allocated"` // mean share of GPUs in use, from the first submission to the last end
+	// mean share of the free GPUs that the workload's jobs can't use where they are
+	Fragments float64 `json:"fragmentation"`
 	Points    []Frag  `json:"fragmentation_curve"` // at most maxFragPoints
 }
 

@@ -241,7 +241,8 @@ func (s *specs) of(j *Job) *model.Spec {
 			s.uids[user] = uid
 		}
 	}
-	sp := &model.Spec{Name: "trace", UID: uid, GID: uid, User: user, Group: user, Account: cmp.Or(j.Account, s.m.Config.HomeAccount()),
+	sp := &model.Spec{Name: "trace", UID: uid, GID: uid, User: user, Group: user,
+		Account:    cmp.Or(j.Account, s.m.Config.HomeAccount()),
 		Partitions: []string{s.m.partitionOf(j.Queue)}, Requeue: s.m.Config.Params.JobRequeue,
 		LimitS: min(j.Request, model.Unlimited-1), Tasks: max(j.CPUs, 1), CPUsPerTask: 1, MemPerNode: j.MemMiB}
 	switch {

@@ -29,8 +29,9 @@ type Metrics struct {
 	SlowdownP50 float64 `json:"bounded_slowdown_p50"`
 	SlowdownP90 float64 `json:"bounded_slowdown_p90"`
 	SlowdownP99 float64 `json:"bounded_slowdown_p99"`
-	Utilization float64 `json:"utilization"` // work that came to its end over units there are, from the first submission to the last end
-	Fairness    float64 `json:"fairness"`    // Jain's index over the users' mean bounded slowdown: 1 is equal
+	// work that came to its end over units there are, from the first submission to the last end
+	Utilization float64 `json:"utilization"`
+	Fairness    float64 `json:"fairness"` // Jain's index over the users' mean bounded slowdown: 1 is equal
 	MakespanS   int64   `json:"makespan_s"`
 	Passes      int     `json:"passes"`
 	Digest      string  `json:"digest"`

@@ -39,7 +39,8 @@ func Plot(w io.Writer, outs []*Outcome, ms []*Metrics, labels []string) error {
 	}
 	d.epoch = outs[0].Work.Epoch
 	high := plotTop + 3*panelHigh + 2*panelGap + 64
-	d.add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui,Segoe UI,Helvetica,Arial,sans-serif" font-size="12" fill="#222">`, plotWide, high)
+	d.add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui,Segoe `+
+		`UI,Helvetica,Arial,sans-serif" font-size="12" fill="#222">`, plotWide, high)
 	d.add(`<rect width="%d" height="%d" fill="#fff"/>`, plotWide, high)
 	d.text(plotLeft, 30, "start", `font-size="18" font-weight="600"`, strings.TrimSuffix(outs[0].Work.Name, ".gz"))
 	d.text(plotLeft, 50, "start", `fill="#555"`, fmt.Sprintf("%s jobs on %s", group(int64(ms[0].Jobs)), ms[0].Machine))

@@ -126,9 +126,13 @@ func FuzzRead(f *testing.F) {
 	f.Add("1 0 -1 10 2 1.5 -1 2 20 -1 1 1 1 -1 1 -1 -1 -1\n2 0\n")
 	f.Add("job_id,user,vc,submit_time,gpu_num,duration\n1,a,v,2020-04-08 14:19:42,8,30\n")
 	f.Add("# per-VC pool sizes (nodes, 8 GPU/node): a=20, " +
-		"b=2\njob_id,user,tenant,class,submit_time,num_chips,chip_type,num_nodes,duration_s,walltime_limit_s,final_status\n1,u,a,x,5,16,,2,24.0,24.0,DONE\n")
-	f.Add("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\np,12000,16384,1,460,,LS,Running,0,12537496,0\n")
-	f.Add("JobID|User|Partition|Submit|Start|End|Timelimit|State|NNodes|ReqCPUS|ReqTRES\n12|a|p|2026-01-01T00:00:00|2026-01-01T00:10:00|2026-01-01T01:00:00|02:00:00|COMPLETED|1|4|cpu=4,gres/gpu=2\n12.batch||||||||||\n")
+		"b=2\njob_id,user,tenant,class,submit_time,num_chips,chip_type,num_nodes,duration_s,walltime_limit_s,final_status\n" +
+		"1,u,a,x,5,16,,2,24.0,24.0,DONE\n")
+	f.Add("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time," +
+		"scheduled_time\np,12000,16384,1,460,,LS,Running,0,12537496,0\n")
+	f.Add("JobID|User|Partition|Submit|Start|End|Timelimit|State|NNodes|ReqCPUS|ReqTRES\n" +
+		"12|a|p|2026-01-01T00:00:00|2026-01-01T00:10:00|2026-01-01T01:00:00|02:00:00|COMPLETED|1|4|cpu=4,gres/gpu=2\n" +
+		"12.batch||||||||||\n")
 	f.Fuzz(func(t *testing.T, text string) {
 		w, err := Read("trace", bufio.NewReader(strings.NewReader(text)))
 		if err != nil {

@@ -27,7 +27,9 @@ func (m *Metrics) Print(w io.Writer, name string) error {
 	row("utilization", fmt.Sprintf("%.2f %% of %s %ss over %s", m.Utilization*100, group(int64(m.Total)), m.Unit,
 		span(float64(m.MakespanS))))
 	if m.GPU != nil {
-		row("fragmentation", fmt.Sprintf("%.2f %% of the free GPUs are out of the jobs' reach where they are (mean over time)", m.GPU.Fragments*100))
+		row("fragmentation",
+			fmt.Sprintf("%.2f %% of the free GPUs are out of the jobs' reach where they are (mean over time)",
+				m.GPU.Fragments*100))
 	}
 	if m.Fairness > 0 {
 		row("fairness", fmt.Sprintf("%.3f (Jain's index of the users' mean slowdown: 1 is equal)", m.Fairness))

@@ -103,7 +103,8 @@ func Main(ctx context.Context, o Options) error {
 func (o *Options) check() error {
 	switch {
 	case o.Trace == "" && o.FromState == "":
-		return errors.New("which workload: give a trace with --trace FILE, or a dump of a live cluster with --from-state FILE")
+		return errors.New("which workload: give a trace with --trace FILE, or a dump of a live cluster with " +
+			"--from-state FILE")
 	case o.Trace != "" && o.FromState != "":
 		return errors.New("--trace and --from-state: one of them")
 	case o.Conf != "" && o.Size != Size{}:

@@ -34,7 +34,8 @@ func TestFrame(t *testing.T) {
 		if err := j.Finish([]string{"squeue", "--json"}, "demo", 1_700_000_000_000); err != nil {
 			t.Fatal(err)
 		}
-		want := `{"rows":[{"n":{"set":false,"infinite":false,"number":0},"none":[]},{"n":{"set":true,"infinite":false,"number":1},"none":[]}],`
+		want := `{"rows":[{"n":{"set":false,"infinite":false,"number":0},"none":[]},{"n":{"set":true,"infinite":false,` +
+			`"number":1},"none":[]}],`
 		if ver < "v0.0.40" {
 			want = `{"rows":[{"n":0,"none":[]},{"n":1,"none":[]}],`
 		}

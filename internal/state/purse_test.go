@@ -235,7 +235,8 @@ func TestMinutesFollowChanges(t *testing.T) {
 	s.apply(&Accounts{Edits: []AcctEdit{of("physics", 2)}})
 	s.apply(&Suspend{Targets: []Target{{Job: b, Task: model.NoTask}}, Resume: true})
 	s.now += 30_000
-	if got, want := s.ends(a), "TIMEOUT AssocGrpCPUMinutesLimit 150 account physics has used up its GrpTRESMins=cpu=2"; got != want {
+	if got, want := s.ends(a),
+		"TIMEOUT AssocGrpCPUMinutesLimit 150 account physics has used up its GrpTRESMins=cpu=2"; got != want {
 		t.Errorf("a low limit: %s, want %s", got, want)
 	}
 	if j := s.st.View().Job(b); j.State != model.Running {

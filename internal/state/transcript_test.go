@@ -27,7 +27,8 @@ import (
 //	started|launchfailed|ended ID[.ATTEMPT] [code=1] [signal=9] [oom] [unknown] [at=+30]
 //	step ID.ATTEMPT [id=1] [code=1]
 //	cancel|requeue|preempt TARGET... [hold] [uid=7]       TARGET is 5, 5_3 or 5_[1-3]
-//	accrue account=a [user=u] [grp=2] [max=1]   only so many gain priority by age; accrue qos=q [grp=] [pu=] [pa=]; accrue off
+//	accrue account=a [user=u] [grp=2] [max=1]   only so many gain priority by age
+//	accrue qos=q [grp=] [pu=] [pa=]; accrue off
 //	hold|release TARGET... [admin]
 //	set TARGET... [prio=] [begin=] [limit=] [throttle=] [dep=] [name=] [part=] [comment=]
 //	lost|drain|down|resume NODES [reason=...] [keep]

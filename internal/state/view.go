@@ -170,8 +170,8 @@ func (v *View) Node(name string) *model.Node {
 // NodeDef gives a node's definition in the configuration, or nil. It is cheaper than Node.
 func (v *View) NodeDef(name string) *model.NodeDef { return v.defs[name] }
 
-// Made gives a configured node as it is made: its definition with what it found where that says nothing (WithFound); nil
-// where it isn't configured.
+// Made gives a configured node as it is made: its definition with what it found where that says nothing (WithFound);
+// nil where it isn't configured.
 func (v *View) Made(name string) *model.NodeDef {
 	def := v.defs[name]
 	if n, ok := v.nodes.Get(name); ok && def != nil {

@@ -26,8 +26,8 @@ func (l layout) lock() string { return l.at("up.lock") }
 func (l layout) pki() string  { return l.at("pki") }
 func (l layout) run() string  { return l.at("run") }
 
-// DirOf gives the directory of the trial cluster that a command means without being told: the one that GBATCH_CONF names, if
-// `gbatch up` made it on this machine, otherwise the default one.
+// DirOf gives the directory of the trial cluster that a command means without being told: the one that GBATCH_CONF
+// names, if `gbatch up` made it on this machine, otherwise the default one.
 func DirOf(getenv func(string) string) string {
 	if path := getenv(locate.EnvConf); path != "" {
 		dir := path

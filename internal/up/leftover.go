@@ -12,10 +12,10 @@ import (
 	"time"
 )
 
-// leftover.go finds and ends what jobs have left outside of what the launchers know: a command of a batch script that has
-// ended, a process in a session of its own, a program of Prolog or Epilog. gnoded and gshim have ended by then. Such a
-// process is known by its environment, which names the node and this cluster's configuration; what has thrown that
-// away, by its control group, which only gshim puts it into.
+// leftover.go finds and ends what jobs have left outside of what the launchers know: a command of a batch script that
+// has ended, a process in a session of its own, a program of Prolog or Epilog. gnoded and gshim have ended by then.
+// Such a process is known by its environment, which names the node and this cluster's configuration; what has thrown
+// that away, by its control group, which only gshim puts it into.
 
 const (
 	leftoverPatience = 10 * time.Second // for what was killed to be gone
@@ -59,7 +59,8 @@ func (l layout) ofJob(pid int) bool {
 		return false // gone, or somebody else's
 	}
 	env = append([]byte{0}, env...)
-	return bytes.Contains(env, []byte("\x00SLURMD_NODENAME=")) && bytes.Contains(env, []byte("\x00SLURM_CONF="+l.conf()+"\x00"))
+	return bytes.Contains(env, []byte("\x00SLURMD_NODENAME=")) &&
+		bytes.Contains(env, []byte("\x00SLURM_CONF="+l.conf()+"\x00"))
 }
 
 // inGroup reports whether a process is in one of the nodes' control groups.
@@ -111,7 +112,8 @@ func (l layout) endLeftovers(groups []string, say func(string, ...any)) error {
 			if more := len(list) - len(names); more > 0 {
 				names = append(names, fmt.Sprintf("%d more", more))
 			}
-			return fmt.Errorf("processes of jobs survive SIGKILL; they hang in the kernel, on a file server or a device: %s", strings.Join(names, ", "))
+			return fmt.Errorf("processes of jobs survive SIGKILL; they hang in the kernel, on a file server or a device: %s",
+				strings.Join(names, ", "))
 		}
 		for _, p := range list {
 			if err := p.signal(syscall.SIGKILL); err != nil {

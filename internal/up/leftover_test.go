@@ -11,13 +11,14 @@ import (
 	"gbatch/noded/cgroup"
 )
 
-// TestDownLeavesNothing: whatever jobs have started, `gbatch down` ends: steps, the commands that run them, processes in
-// sessions of their own, also of a script that has ended, those without an environment, and a prolog.
+// TestDownLeavesNothing: whatever jobs have started, `gbatch down` ends: steps, the commands that run them, processes
+// in sessions of their own, also of a script that has ended, those without an environment, and a prolog.
 func TestDownLeavesNothing(t *testing.T) {
 	dir, work := filepath.Join(t.TempDir(), "leftover"), t.TempDir()
 	c, _ := mustUp(t, Options{Dir: dir, Nodes: 2, CPUs: 8, MemMiB: 8000})
 	prolog := filepath.Join(work, "prolog")
-	if err := os.WriteFile(prolog, []byte("#!/bin/sh\ntest -e "+work+"/slow || exit 0\ntouch "+work+"/in.prolog\nsleep 91951\n"), 0o755); err != nil {
+	if err := os.WriteFile(prolog,
+		[]byte("#!/bin/sh\ntest -e "+work+"/slow || exit 0\ntouch "+work+"/in.prolog\nsleep 91951\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	grun := filepath.Join(work, "grun")
@@ -28,9 +29,11 @@ func TestDownLeavesNothing(t *testing.T) {
 	env := "export GBATCH_CONF=" + filepath.Join(dir, "gbatch.conf") + "\ncd " + work + "\n"
 	deaf := `trap "" TERM INT HUP; `
 	for i, script := range []string{
-		fmt.Sprintf("for i in 1 2 3; do ./grun --overlap -n1 sh -c '%s touch in.0.'$i'; while :; do sleep 91951; done' & done; wait\n", deaf),
+		fmt.Sprintf("for i in 1 2 3; do ./grun --overlap -n1 sh -c '%s touch in.0.'$i'; while :; do sleep 91951; "+
+			"done' & done; wait\n", deaf),
 		deaf + "setsid sh -c 'touch in.1; exec sleep 91951' </dev/null >/dev/null 2>&1 &\nwhile :; do sleep 91951; done\n",
-		"setsid env -i sh -c 'trap \"\" TERM; touch " + work + "/in.2; while :; do /bin/sleep 91951; done' </dev/null >/dev/null 2>&1 &\nsleep 91951\n",
+		"setsid env -i sh -c 'trap \"\" TERM; touch " + work +
+			"/in.2; while :; do /bin/sleep 91951; done' </dev/null >/dev/null 2>&1 &\nsleep 91951\n",
 		"./grun -N2 -n2 sh -c '" + deaf + "touch in.3.$SLURM_PROCID; while :; do sleep 91951; done'\n",
 	} {
 		submit(t, c, env+script, func(sp *model.Spec) {

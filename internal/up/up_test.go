@@ -484,7 +484,8 @@ func TestJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"cluster":"","dir":"","conf":"","ready":false,"daemons":[{"role":"","name":"","pid":0,"running":false,"addresses":null,"directory":"","log":"","leader":false}]}`
+	const want = `{"cluster":"","dir":"","conf":"","ready":false,"daemons":[{"role":"","name":"","pid":0,` +
+		`"running":false,"addresses":null,"directory":"","log":"","leader":false}]}`
 	if string(b) != want {
 		t.Errorf("%s", b)
 	}

@@ -190,7 +190,8 @@ func TestStrftime(t *testing.T) {
 	if err != nil {
 		t.Skip("no date command here")
 	}
-	format := "%a|%A|%b|%B|%c|%C|%d|%D|%e|%F|%g|%G|%h|%H|%I|%j|%k|%l|%m|%M|%p|%P|%r|%R|%s|%S|%T|%u|%U|%V|%w|%W|%x|%X|%y|%Y|%z|%Z|%%"
+	format := "%a|%A|%b|%B|%c|%C|%d|%D|%e|%F|%g|%G|%h|%H|%I|%j|%k|%l|%m|%M|%p|%P|%r|%R|%s|%S|%T|%u|%U|%V|%w|%W|%x|%X|%y|" +
+		"%Y|%z|%Z|%%"
 	for _, day := range []string{"2026-11-21 16:04:05", "2027-01-01 00:00:00", "2026-01-04 12:30:09",
 		"2028-12-31 01:02:03", "2020-02-29 23:59:59"} {
 		cmd := exec.Command(date, "-u", "-d", day, "+"+format)

@@ -56,7 +56,8 @@ func TestParseLimit(t *testing.T) {
 		}
 	}
 	_, _, err := ParseLimit("5m")
-	want := `invalid time limit "5m": "5m" is not a whole number; write minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds or UNLIMITED`
+	want := `invalid time limit "5m": "5m" is not a whole number; write minutes, minutes:seconds, ` +
+		`hours:minutes:seconds, days-hours, days-hours:minutes, days-hours:minutes:seconds or UNLIMITED`
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}

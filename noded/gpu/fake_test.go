@@ -101,7 +101,9 @@ func TestFakeWatch(t *testing.T) {
 		return len(r.r) == 1 && r.r[0].UtilPct == 0 && r.r[0].TempC == -1 && r.r[0].MemTotalMiB == 15360 &&
 			r.r[0].PowerMilliW == -1
 	})
-	const busy = `{"devices": [{"type":"t4","uuid":"GPU-1","util":90,"memUsedMiB":100,"tempC":70,"powerW":61.5,"energyJ":2,"processes":[{"pid":7,"memMiB":99}],"faults":[{"kind":"xid","code":79,"text":"gone","fatal":true}],"lost":true}]}`
+	const busy = `{"devices": [{"type":"t4","uuid":"GPU-1","util":90,"memUsedMiB":100,"tempC":70,"powerW":61.5,` +
+		`"energyJ":2,"processes":[{"pid":7,"memMiB":99}],"faults":[{"kind":"xid","code":79,"text":"gone","fatal":true}],` +
+		`"lost":true}]}`
 	writeFake(t, path, busy)
 	faults := 0
 	until("busy", func(r round) bool {

@@ -25,7 +25,8 @@ func (s *Local) attend(ctx context.Context, r *server.Request, who *proto.Caller
 	if err != nil {
 		return err
 	}
-	s.Log.Info("a command was killed; its allocation is given back", "job", rq.Job, "request", rq.RequestID, "uid", who.UID)
+	s.Log.Info("a command was killed; its allocation is given back", "job", rq.Job, "request", rq.RequestID,
+		"uid", who.UID)
 	unknown := server.NotYet()
 	err = server.GiveBack(ctx, func() error {
 		return unknown(s.Relay.Forward(ctx, who, proto.KindCancel, body, func(*rpc.Frame) error { return nil }))

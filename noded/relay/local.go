@@ -35,7 +35,8 @@ func (s *Local) Serve(ctx context.Context, ln net.Listener) error {
 }
 
 func (s *Local) options() server.Options {
-	return server.Options{Log: s.Log, MaxConns: localConns, MaxConnsPerUser: localConnsPerUser, MuxRequests: localMux, Idle: localIdle}
+	return server.Options{Log: s.Log, MaxConns: localConns, MaxConnsPerUser: localConnsPerUser, MuxRequests: localMux,
+		Idle: localIdle}
 }
 
 // handle passes one request on.

@@ -74,12 +74,14 @@ func (r *Relay) Close() {
 }
 
 // Forward sends one user's request to the leader and gives every answer to each.
-func (r *Relay) Forward(ctx context.Context, who *proto.Caller, kind uint16, body []byte, each func(*rpc.Frame) error) error {
+func (r *Relay) Forward(ctx context.Context, who *proto.Caller, kind uint16, body []byte,
+	each func(*rpc.Frame) error) error {
 	select {
 	case r.slots <- struct{}{}:
 		defer func() { <-r.slots }()
 	default:
-		return rpc.Errorf(proto.CodeBusy, "this host's gnoded is busy: %d requests are under way; try again in a moment", maxRelays)
+		return rpc.Errorf(proto.CodeBusy, "this host's gnoded is busy: %d requests are under way; try again in a moment",
+			maxRelays)
 	}
 	wrapped, err := proto.Encode(&proto.Forward{Caller: *who, Kind: kind, Body: body})
 	if err != nil {
@@ -87,7 +89,8 @@ func (r *Relay) Forward(ctx context.Context, who *proto.Caller, kind uint16, bod
 	}
 	if len(wrapped) > rpc.MaxRequest {
 		// The controller would end the connection, which others use too.
-		return rpc.Errorf(rpc.CodeTooLarge, "a request of %d bytes is over the limit of %d bytes (%d MiB)", len(body), rpc.MaxRequest, rpc.MaxRequest>>20)
+		return rpc.Errorf(rpc.CodeTooLarge, "a request of %d bytes is over the limit of %d bytes (%d MiB)", len(body),
+			rpc.MaxRequest, rpc.MaxRequest>>20)
 	}
 	row := proto.RequestOf(kind)
 	l := &r.lanes[0]
@@ -161,7 +164,8 @@ func (r *Relay) leader(ctx context.Context, l *lane) (*rpc.Mux, error) {
 		if look.mux != nil {
 			return look.mux, nil
 		}
-		if waited := time.Since(begun); look.res.Refused || waited > leaderPatience || !look.res.Reached && waited > deadPatience {
+		if waited := time.Since(begun); look.res.Refused || waited > leaderPatience ||
+			!look.res.Reached && waited > deadPatience {
 			return nil, fmt.Errorf("%w: %w", errNoController, look.res.Err)
 		}
 		select {

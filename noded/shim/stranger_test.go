@@ -137,7 +137,9 @@ func TestUnprivileged(t *testing.T) {
 	s := start(t)
 	other := newScript(t, "true").as(uint32(os.Geteuid())+1, uint32(os.Getegid()))
 	s.launch(other.Launch)
-	want := fmt.Sprintf("gshim runs as uid %d and can't start a job of uid %d: run gnoded as root to run other users' jobs", os.Geteuid(), os.Geteuid()+1)
+	want := fmt.Sprintf(
+		"gshim runs as uid %d and can't start a job of uid %d: run gnoded as root to run other users' jobs", os.Geteuid(),
+		os.Geteuid()+1)
 	if e := s.wait(other.Key, LaunchFailed); e.Text != want || e.Stage != StageOrder {
 		t.Errorf("%+v", e)
 	}

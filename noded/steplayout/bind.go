@@ -23,16 +23,18 @@ type Shape struct {
 func (s *Shape) core(cpu int) int   { return cpu / max(s.Threads, 1) }
 func (s *Shape) socket(cpu int) int { return s.core(cpu) / max(s.Cores, 1) }
 
-// BindCPUs gives each local task the CPUs of the node that it runs on; nil where tasks are not bound. notes are sentences
-// for the user.
-func BindCPUs(s *Shape, part *proto.StepNode, b *proto.StepBind, need *proto.StepNeed) (tasks []model.Bits, notes []string) {
+// BindCPUs gives each local task the CPUs of the node that it runs on; nil where tasks are not bound. notes are
+// sentences for the user.
+func BindCPUs(s *Shape, part *proto.StepNode, b *proto.StepBind, need *proto.StepNeed) (tasks []model.Bits,
+	notes []string) {
 	n := len(part.Ranks)
 	usable := oneOf(s, part.CPUs, b.OneThread, int(need.ThreadsCore))
 	perTask := int(max(need.CPUsPerTask, 1))
 	mode := b.CPU
 	if mode == proto.BindAuto {
 		mode = proto.BindNone
-		if n > 0 && n*perTask <= usable.Count() && (need.Exact && n > 1 || n > 1 && n*perTask == usable.Count() || b.OneThread) {
+		if n > 0 && n*perTask <= usable.Count() && (need.Exact && n > 1 || n > 1 && n*perTask == usable.Count() ||
+			b.OneThread) {
 			mode = proto.BindThreads
 		}
 	}
@@ -49,7 +51,8 @@ func BindCPUs(s *Shape, part *proto.StepNode, b *proto.StepBind, need *proto.Ste
 		return tasks, nil
 	}
 	if n*perTask > usable.Count() {
-		return nil, []string{fmt.Sprintf("tasks are not bound to CPUs: %d of %d CPUs each are more than the step's %d on %s", n, perTask, usable.Count(), part.Node)}
+		return nil, []string{fmt.Sprintf("tasks are not bound to CPUs: %d of %d CPUs each are more than the step's %d on %s",
+			n, perTask, usable.Count(), part.Node)}
 	}
 	tasks = deal(s, usable, n, perTask, b.Cores)
 	for i := range tasks {
@@ -82,8 +85,8 @@ func oneOf(s *Shape, cpus model.Bits, one bool, threads int) model.Bits {
 	return out
 }
 
-// deal gives each of n tasks per CPUs: core after core (block), or from one socket after the other (cyclic, as srun does
-// by itself).
+// deal gives each of n tasks per CPUs: core after core (block), or from one socket after the other (cyclic, as srun
+// does by itself).
 func deal(s *Shape, cpus model.Bits, n, per int, how uint8) []model.Bits {
 	out := make([]model.Bits, n)
 	if how == proto.DistBlock {
@@ -171,7 +174,9 @@ func bindList(part *proto.StepNode, b *proto.StepBind, mode uint8) (tasks []mode
 		}
 		in := set.Minus(set.Minus(part.CPUs))
 		if in.Empty() {
-			notes = append(notes, fmt.Sprintf("--cpu-bind: the step has none of the CPUs %s on %s; task %d can use all of its %d CPUs", set, part.Node, part.Ranks[i], part.CPUs.Count()))
+			notes = append(notes,
+				fmt.Sprintf("--cpu-bind: the step has none of the CPUs %s on %s; task %d can use all of its %d CPUs", set,
+					part.Node, part.Ranks[i], part.CPUs.Count()))
 			in = part.CPUs
 		}
 		tasks = append(tasks, in)
@@ -204,10 +209,11 @@ func IndexSet(entry string, mask bool) (model.Bits, error) {
 	return out, nil
 }
 
-// BindGPUs gives each local task the GPUs that it sees; nil where all see all of the step's. near says which CPUs are near a
-// GPU; nil for one where that is not known. Lists of --gpu-bind=map_gpu and mask_gpu count within the step's GPUs when
-// relative, and name the node's GPUs otherwise.
-func BindGPUs(part *proto.StepNode, b *proto.StepBind, cpus []model.Bits, near func(gpu int) model.Bits, relative bool) (tasks []model.Bits, notes []string) {
+// BindGPUs gives each local task the GPUs that it sees; nil where all see all of the step's. near says which CPUs are
+// near a GPU; nil for one where that is not known. Lists of --gpu-bind=map_gpu and mask_gpu count within the step's
+// GPUs when relative, and name the node's GPUs otherwise.
+func BindGPUs(part *proto.StepNode, b *proto.StepBind, cpus []model.Bits, near func(gpu int) model.Bits,
+	relative bool) (tasks []model.Bits, notes []string) {
 	var all model.Bits
 	for i := range part.Gres {
 		if part.Gres[i].Name == "gpu" {
@@ -266,7 +272,8 @@ func BindGPUs(part *proto.StepNode, b *proto.StepBind, cpus []model.Bits, near f
 				return true
 			})
 			if own.Empty() {
-				notes = append(notes, fmt.Sprintf("--gpu-bind: the step has no GPU %s on %s; task %d sees all of its %d GPUs", set, part.Node, part.Ranks[i], len(gpus)))
+				notes = append(notes, fmt.Sprintf("--gpu-bind: the step has no GPU %s on %s; task %d sees all of its %d GPUs", set,
+					part.Node, part.Ranks[i], len(gpus)))
 				own = all
 			}
 		}

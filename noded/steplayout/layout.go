@@ -11,10 +11,11 @@ import (
 	"gbatch/internal/proto"
 )
 
-// layout.go decides what a step gets of its job: which nodes, how many tasks on each, which CPUs, memory and GPUs. It is
-// a function of the job, of what its other steps hold, and of the request; it owns no state and can be asked as often as one
-// likes. The rules are srun's: without --exact a step takes all CPUs of its nodes, and always all generic resources of the
-// job unless it names some. Where they lead to waiting, the answer says which step holds what.
+// layout.go decides what a step gets of its job: which nodes, how many tasks on each, which CPUs, memory and GPUs. It
+// is a function of the job, of what its other steps hold, and of the request; it owns no state and can be asked as
+// often as one likes. The rules are srun's: without --exact a step takes all CPUs of its nodes, and always all
+// generic resources of the job unless it names some. Where they lead to waiting, the answer says which step holds
+// what.
 
 // Job is what a layout has to know of a job.
 type Job struct {
@@ -41,7 +42,8 @@ func Layout(j *Job, held []Holding, parent []proto.StepNode, need *proto.StepNee
 		return nil, err
 	}
 	if len(need.Nodes)+len(need.Ranks) == 0 { // within another step: on its nodes
-		if inside := slices.DeleteFunc(slices.Clone(nodes), func(n int) bool { return inherited(parent, int32(n)) == nil }); len(inside) > 0 {
+		if inside := slices.DeleteFunc(slices.Clone(nodes),
+			func(n int) bool { return inherited(parent, int32(n)) == nil }); len(inside) > 0 {
 			nodes = inside
 		}
 	}
@@ -66,7 +68,8 @@ func Layout(j *Job, held []Holding, parent []proto.StepNode, need *proto.StepNee
 		at := &j.Alloc.Nodes[n]
 		out[i] = proto.StepNode{Node: at.Node, Index: int32(n), Ranks: ranks[i]}
 	}
-	for _, part := range []func(*Job, []Holding, []proto.StepNode, []proto.StepNode, *proto.StepNeed) error{placeGres, placeCPUs, placeMemory} {
+	for _, part := range []func(*Job, []Holding, []proto.StepNode, []proto.StepNode, *proto.StepNeed) error{placeGres,
+		placeCPUs, placeMemory} {
 		if err := part(j, held, parent, out, need); err != nil {
 			return nil, err
 		}
@@ -83,7 +86,8 @@ func stepNodes(j *Job, need *proto.StepNeed) ([]int, error) {
 	for _, list := range [][]string{wanted, need.NotNodes} {
 		for _, name := range list {
 			if !slices.ContainsFunc(j.Alloc.Nodes, func(n model.NodeAlloc) bool { return n.Node == name }) {
-				return nil, inSlurmsWords("Requested node configuration is not available: node %s is not one of job %d's (%s)", name, j.ID,
+				return nil, inSlurmsWords("Requested node configuration is not available: node %s is not one of job %d's (%s)",
+					name, j.ID,
 					strings.Join(j.Alloc.NodeNames(), ","))
 			}
 		}
@@ -100,7 +104,9 @@ func stepNodes(j *Job, need *proto.StepNeed) ([]int, error) {
 		return nil, inSlurmsWords("Requested node configuration is not available: --exclude leaves no node of the job")
 	}
 	if int(need.MinNodes) > len(out) {
-		return nil, inSlurmsWords("Requested node configuration is not available: --nodes=%d, and the step can have %d of job %d's", need.MinNodes, len(out), j.ID)
+		return nil, inSlurmsWords(
+			"Requested node configuration is not available: --nodes=%d, and the step can have %d of job %d's", need.MinNodes,
+			len(out), j.ID)
 	}
 	return out, nil
 }
@@ -140,7 +146,8 @@ func stepTasks(j *Job, need *proto.StepNeed, nodes int) (int, error) {
 		return 0, fmt.Errorf("a step of %d tasks: at most %d", n, proto.MaxStepTasks)
 	}
 	if len(need.Ranks) > 0 && n != len(need.Ranks) {
-		return 0, fmt.Errorf("--distribution=arbitrary: the list of hosts has %d entries, the step %d tasks", len(need.Ranks), n)
+		return 0, fmt.Errorf("--distribution=arbitrary: the list of hosts has %d entries, the step %d tasks",
+			len(need.Ranks), n)
 	}
 	return n, nil
 }
@@ -187,9 +194,11 @@ func spread(j *Job, nodes, sizes []int, tasks, perTask int, need *proto.StepNeed
 	}
 	if total < tasks {
 		if need.TasksPerNode > 0 {
-			return nil, fmt.Errorf("%d tasks are more than --ntasks-per-node=%d on %d nodes", tasks, need.TasksPerNode, len(nodes))
+			return nil, fmt.Errorf("%d tasks are more than --ntasks-per-node=%d on %d nodes", tasks, need.TasksPerNode,
+				len(nodes))
 		}
-		return nil, inSlurmsWords("More processors requested than permitted: %d tasks with %d CPUs each, and the step's nodes have %d CPUs of job %d; --overcommit lets tasks share CPUs",
+		return nil, inSlurmsWords("More processors requested than permitted: %d tasks with %d CPUs each, and the step's "+
+			"nodes have %d CPUs of job %d; --overcommit lets tasks share CPUs",
 			tasks, perTask, sum(sizes), j.ID)
 	}
 	counts := make([]int, len(nodes))
@@ -242,7 +251,8 @@ func sum(list []int) int {
 }
 
 // free gives what is not held of a set on one node of the job, and the largest holder's name.
-func free(all model.Bits, held []Holding, index int32, of func(*proto.StepNode) model.Bits) (left model.Bits, holder int32, holds int) {
+func free(all model.Bits, held []Holding, index int32, of func(*proto.StepNode) model.Bits) (left model.Bits,
+	holder int32, holds int) {
 	left, holder = all, -1
 	for i := range held {
 		for k := range held[i].Nodes {
@@ -294,7 +304,8 @@ func placeCPUs(j *Job, held []Holding, parent, out []proto.StepNode, need *proto
 				want = min(want, all.Count())
 			}
 			if want > all.Count() {
-				return inSlurmsWords("More processors requested than permitted: the step wants %d CPUs on %s, job %d has %d there", want, n.Node, j.ID, all.Count())
+				return inSlurmsWords("More processors requested than permitted: the step wants %d CPUs on %s, job %d has %d there",
+					want, n.Node, j.ID, all.Count())
 			}
 		}
 		if left.Count() < want {
@@ -302,7 +313,8 @@ func placeCPUs(j *Job, held []Holding, parent, out []proto.StepNode, need *proto
 			if need.Exact {
 				way = "use --overlap to share them"
 			}
-			return &BusyError{fmt.Sprintf("step %d.%d holds %d of %d CPUs on %s; %s", j.ID, holder, holds, all.Count(), n.Node, way)}
+			return &BusyError{fmt.Sprintf("step %d.%d holds %d of %d CPUs on %s; %s", j.ID, holder, holds, all.Count(),
+				n.Node, way)}
 		}
 		n.CPUs = left.First(want)
 	}
@@ -330,7 +342,8 @@ func placeMemory(j *Job, held []Holding, _, out []proto.StepNode, need *proto.St
 		case n.MemMiB == 0 || all == 0:
 			continue
 		case n.MemMiB > all:
-			return inSlurmsWords("Memory required by task is not available: the step wants %d MiB on %s, job %d has %d there", n.MemMiB, n.Node, j.ID, all)
+			return inSlurmsWords("Memory required by task is not available: the step wants %d MiB on %s, job %d has %d there",
+				n.MemMiB, n.Node, j.ID, all)
 		case need.Overlap:
 			continue
 		}
@@ -344,7 +357,9 @@ func placeMemory(j *Job, held []Holding, _, out []proto.StepNode, need *proto.St
 			}
 		}
 		if left < n.MemMiB {
-			return &BusyError{fmt.Sprintf("step %d.%d holds %d of %d MiB of memory on %s, the step wants %d; use a smaller --mem, or --overlap to share", j.ID, holder, most, all, n.Node, n.MemMiB)}
+			return &BusyError{fmt.Sprintf(
+				"step %d.%d holds %d of %d MiB of memory on %s, the step wants %d; use a smaller --mem, or --overlap to share",
+				j.ID, holder, most, all, n.Node, n.MemMiB)}
 		}
 	}
 	return nil
@@ -419,7 +434,9 @@ func gresPerNode(j *Job, out []proto.StepNode, need *proto.StepNeed) ([][]model.
 			}
 		}
 		if g.Per == model.PerJob && left > 0 {
-			return nil, inSlurmsWords("Invalid generic resource (gres) specification: the step wants %d of %s, job %d has %d on the step's nodes", g.Count, GresName(g.Name, g.Type), j.ID, g.Count-left)
+			return nil, inSlurmsWords(
+				"Invalid generic resource (gres) specification: the step wants %d of %s, job %d has %d on the step's nodes",
+				g.Count, GresName(g.Name, g.Type), j.ID, g.Count-left)
 		}
 	}
 	if need.TasksPerGPU > 0 && !slices.ContainsFunc(need.Gres, func(g model.GresReq) bool { return g.Name == "gpu" }) {
@@ -439,7 +456,8 @@ func GresName(name, typ string) string {
 }
 
 // takeGres adds count units to n: those that no step holds, the smallest indices first.
-func takeGres(j *Job, held []Holding, parent []proto.StepNode, n *proto.StepNode, have []model.GresAlloc, name, typ string, count int, need *proto.StepNeed) error {
+func takeGres(j *Job, held []Holding, parent []proto.StepNode, n *proto.StepNode, have []model.GresAlloc, name,
+	typ string, count int, need *proto.StepNeed) error {
 	if count == 0 {
 		return nil
 	}
@@ -482,7 +500,9 @@ func takeGres(j *Job, held []Holding, parent []proto.StepNode, n *proto.StepNode
 		slices.SortStableFunc(n.Gres, func(a, b model.GresAlloc) int { return cmp.Compare(a.Name, b.Name) })
 		return nil
 	case total < count:
-		return inSlurmsWords("Invalid generic resource (gres) specification: the step wants %d of %s on %s, job %d has %d there", count, what, n.Node, j.ID, total)
+		return inSlurmsWords(
+			"Invalid generic resource (gres) specification: the step wants %d of %s on %s, job %d has %d there", count, what,
+			n.Node, j.ID, total)
 	}
 	shown, way := what, "use --overlap to share them, or --gres=none"
 	if name == "gpu" {
@@ -492,7 +512,8 @@ func takeGres(j *Job, held []Holding, parent []proto.StepNode, n *proto.StepNode
 			way = "use --overlap to share them"
 		}
 	}
-	return &BusyError{fmt.Sprintf("step %d.%d holds %d of %d %s on %s; %s", j.ID, holder, holds, total, shown, n.Node, way)}
+	return &BusyError{fmt.Sprintf("step %d.%d holds %d of %d %s on %s; %s", j.ID, holder, holds, total, shown,
+		n.Node, way)}
 }
 
 // inSlurmsWords is an error that begins as Slurm's does, for tools that look for it.

@@ -13,8 +13,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// TestLayout replays testdata/layout.txt: a job line gives what the job has, a step line asks for a step, an end line ends
-// one. The answer follows each step, indented; -rewrite writes it anew.
+// TestLayout replays testdata/layout.txt: a job line gives what the job has, a step line asks for a step, an end line
+// ends one. The answer follows each step, indented; -rewrite writes it anew.
 //
 //	job n1:cpus=4,gpus=2,mem=1000 n2:cpus=4
 //	step tasks=2 nodes=2 cpus=1 pernode=1 gpus=1 mem=100 exact overlap on=n2 plane=2 cyclic gpuspernode=1

@@ -19,8 +19,9 @@ import (
 	"gbatch/internal/slurmjson"
 )
 
-// gacct lists jobs from the accounting daemon: a line for each allocation, one for its batch step and one for each of its steps. Lines are printed
-// as records arrive, in order of job id; those of arrays come last, an array's tasks together, as in sacct.
+// gacct lists jobs from the accounting daemon: a line for each allocation, one for its batch step and one for each of
+// its steps. Lines are printed as records arrive, in order of job id; those of arrays come last, an array's tasks
+// together, as in sacct.
 
 // account is one call of gacct.
 type account struct {
@@ -58,8 +59,10 @@ type acctWant struct {
 
 func Gacct(e *env.Env) int {
 	a := &account{Env: e, now: time.Now()}
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(a.options(), getopt.HelpOptions('h')...), EnvPrefix: "SACCT",
-		About: "List jobs from accounting, ended ones too: today's, or those that -j, -S, -E and the other filters pick."})
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(a.options(), getopt.HelpOptions('h')...),
+		EnvPrefix: "SACCT",
+		About: "List jobs from accounting, ended ones too: today's, or those that -j, -S, -E and the " +
+			"other filters pick."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	var f env.Fatal
 	switch {
@@ -300,10 +303,13 @@ func (a *account) printScripts(c *client.Client) error {
 const (
 	acctFormat = "jobid,jobname,partition,account,alloccpus,state,exitcode"
 	acctBrief  = "jobid,state,exitcode"
-	acctLong   = "jobid,jobidraw,jobname,partition,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,maxrssnode,maxrsstask," +
-		"averss,maxpages,maxpagesnode,maxpagestask,avepages,mincpu,mincpunode,mincputask,avecpu,ntasks,alloccpus,elapsed,state," +
+	acctLong   = "jobid,jobidraw,jobname,partition,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,maxrssnode," +
+		"maxrsstask," +
+		"averss,maxpages,maxpagesnode,maxpagestask,avepages,mincpu,mincpunode,mincputask,avecpu,ntasks,alloccpus,elapsed," +
+		"state," +
 		"exitcode,avecpufreq,reqcpufreqmin,reqcpufreqmax,reqcpufreqgov,reqmem,consumedenergy,maxdiskread,maxdiskreadnode," +
 		"maxdiskreadtask,avediskread,maxdiskwrite,maxdiskwritenode,maxdiskwritetask,avediskwrite,reqtres,alloctres," +
 		"tresusageinave,tresusageinmax,tresusageinmaxnode,tresusageinmaxtask,tresusageinmin,tresusageinminnode," +
-		"tresusageinmintask,tresusageintot,tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutave,tresusageouttot"
+		"tresusageinmintask,tresusageintot,tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutave," +
+		"tresusageouttot"
 )

@@ -23,11 +23,13 @@ func Gseff(e *env.Env) int {
 	s := &seffCall{Env: e, now: time.Now()}
 	p := getopt.New(getopt.Config{Program: e.Program, EnvPrefix: "SEFF", Operands: "job...",
 		Options: append([]getopt.Option{
-			{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Hidden: true, Note: "there is one cluster", Set: env.Ignored},
+			{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Hidden: true,
+				Note: "there is one cluster", Set: env.Ignored},
 			{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
 			{Name: "debug", Short: 'd', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
 		}, getopt.HelpOptions('h')...),
-		About: "Tell how well a job used the CPUs, memory and GPUs that it held, and what to ask for next time. Running jobs are measured now."})
+		About: "Tell how well a job used the CPUs, memory and GPUs that it held, and what to ask for next time. Running " +
+			"jobs are measured now."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.Usage(p, err)

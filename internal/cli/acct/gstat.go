@@ -18,11 +18,16 @@ import (
 
 // The default fields are sstat's, those of -i as well.
 const (
-	statFormat = "jobid,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,maxrssnode,maxrsstask,averss,maxpages,maxpagesnode," +
-		"maxpagestask,avepages,mincpu,mincpunode,mincputask,avecpu,ntasks,avecpufreq,reqcpufreqmin,reqcpufreqmax,reqcpufreqgov," +
-		"consumedenergy,maxdiskread,maxdiskreadnode,maxdiskreadtask,avediskread,maxdiskwrite,maxdiskwritenode,maxdiskwritetask," +
-		"avediskwrite,tresusageinave,tresusageinmax,tresusageinmaxnode,tresusageinmaxtask,tresusageinmin,tresusageinminnode," +
-		"tresusageinmintask,tresusageintot,tresusageoutave,tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask,tresusageoutmin," +
+	statFormat = "jobid,maxvmsize,maxvmsizenode,maxvmsizetask,avevmsize,maxrss,maxrssnode,maxrsstask,averss,maxpages," +
+		"maxpagesnode," +
+		"maxpagestask,avepages,mincpu,mincpunode,mincputask,avecpu,ntasks,avecpufreq,reqcpufreqmin,reqcpufreqmax," +
+		"reqcpufreqgov," +
+		"consumedenergy,maxdiskread,maxdiskreadnode,maxdiskreadtask,avediskread,maxdiskwrite,maxdiskwritenode," +
+		"maxdiskwritetask," +
+		"avediskwrite,tresusageinave,tresusageinmax,tresusageinmaxnode,tresusageinmaxtask,tresusageinmin," +
+		"tresusageinminnode," +
+		"tresusageinmintask,tresusageintot,tresusageoutave,tresusageoutmax,tresusageoutmaxnode,tresusageoutmaxtask," +
+		"tresusageoutmin," +
 		"tresusageoutminnode,tresusageoutmintask,tresusageouttot"
 	statPids = "jobid,nodelist,pids"
 )
@@ -47,8 +52,10 @@ type statCall struct {
 
 func Gstat(e *env.Env) int {
 	s := &statCall{Env: e}
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions('h')...), EnvPrefix: "SSTAT",
-		About: "Show what the steps of running jobs have used so far: your own jobs', an operator everybody's. Jobs that have ended are gacct's."})
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions('h')...),
+		EnvPrefix: "SSTAT",
+		About: "Show what the steps of running jobs have used so far: your own jobs', an operator everybody's. Jobs that " +
+			"have ended are gacct's."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	switch {
 	case errors.Is(err, env.ErrHelpFormat):
@@ -73,18 +80,24 @@ func Gstat(e *env.Env) int {
 
 func (s *statCall) options() []getopt.Option {
 	return []getopt.Option{
-		{Name: "jobs", Short: 'j', Arg: getopt.Required, Metavar: "ids", Help: "these jobs: 12, 12_3, 12.batch, 12.0; without a step the lowest numbered one that runs, or else the batch step", Set: s.setJobs},
+		{Name: "jobs", Short: 'j', Arg: getopt.Required, Metavar: "ids",
+			Help: "these jobs: 12, 12_3, 12.batch, 12.0; without a step the lowest numbered one that runs, or " +
+				"else the batch step", Set: s.setJobs},
 		{Name: "allsteps", Short: 'a', Help: "all running steps of the jobs", Set: getopt.Flag(&s.all)},
-		{Name: "format", Aliases: []string{"fields"}, Short: 'o', Arg: getopt.Required, Metavar: "fields", Help: "what to print, as in 'jobid,maxrss%12,avecpu'; -e lists the fields", Set: func(v string) error {
-			s.fields += "," + v
-			return nil
-		}},
-		{Name: "helpformat", Short: 'e', Help: "list the fields that -o takes", Immediate: true, Set: func(string) error { return env.ErrHelpFormat }},
+		{Name: "format", Aliases: []string{"fields"}, Short: 'o', Arg: getopt.Required, Metavar: "fields",
+			Help: "what to print, as in 'jobid,maxrss%12,avecpu'; -e lists the fields", Set: func(v string) error {
+				s.fields += "," + v
+				return nil
+			}},
+		{Name: "helpformat", Short: 'e', Help: "list the fields that -o takes", Immediate: true,
+			Set: func(string) error { return env.ErrHelpFormat }},
 		{Name: "pidformat", Short: 'i', Help: "the steps' processes: JobID, Nodelist, Pids", Set: getopt.Flag(&s.pids)},
 		{Name: "noheader", Short: 'n', Help: "no headings", Set: getopt.Flag(&s.noHeader)},
 		{Name: "noconvert", Help: "memory in bytes", Set: getopt.Flag(&s.view.NoConvert)},
-		{Name: "parsable", Short: 'p', Help: "fields ended by |", Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, false; return nil }},
-		{Name: "parsable2", Short: 'P', Help: "fields with | between", Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, true; return nil }},
+		{Name: "parsable", Short: 'p', Help: "fields ended by |",
+			Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, false; return nil }},
+		{Name: "parsable2", Short: 'P', Help: "fields with | between",
+			Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, true; return nil }},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
 	}
 }
@@ -103,7 +116,8 @@ func (s *statCall) setJobs(v string) error {
 	return nil
 }
 
-// run asks and prints. A job that doesn't run, and a node that doesn't answer, is said; what is known is printed all the same.
+// run asks and prints. A job that doesn't run, and a node that doesn't answer, is said; what is known is printed all
+// the same.
 func (s *statCall) run() int {
 	lang := jobtext.StatLanguage()
 	fields := strings.TrimPrefix(s.fields, ",")
@@ -145,7 +159,8 @@ func (s *statCall) run() int {
 			rc = 1
 		}
 		if len(steps) == 0 && len(reply.Missing) == 0 {
-			s.Errorf("couldn't get steps for job %s: no such step runs; gacct -j %s shows what has ended", wantText(w), jobtext.RefText(w.ref))
+			s.Errorf("couldn't get steps for job %s: no such step runs; gacct -j %s shows what has ended", wantText(w),
+				jobtext.RefText(w.ref))
 			rc = 1
 		}
 	}
@@ -194,7 +209,8 @@ func liveUsage(e *env.Env, job model.JobID) (u *model.Usage, missing []string, e
 	}
 	defer c.Close()
 	var reply proto.StatReply
-	if err := c.Call(proto.KindStat, &proto.StatRequest{Jobs: []proto.JobRef{{Job: job, Task: model.NoTask}}}, &reply); err != nil {
+	if err := c.Call(proto.KindStat, &proto.StatRequest{Jobs: []proto.JobRef{{Job: job, Task: model.NoTask}}},
+		&reply); err != nil {
 		return nil, nil, err
 	}
 	for i := range reply.Steps {

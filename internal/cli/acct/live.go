@@ -8,13 +8,14 @@ import (
 	"gbatch/internal/proto"
 )
 
-// acctlive.go shows the steps of running jobs that run now. Accounting hears of a step when it has ended, so those are asked of
-// the nodes that manage them, once for each call of gacct that comes to a running job.
+// acctlive.go shows the steps of running jobs that run now. Accounting hears of a step when it has ended, so those
+// are asked of the nodes that manage them, once for each call of gacct that comes to a running job.
 
 // withLive adds the steps of a job that run now to those that have ended, in order of number.
 func (a *account) withLive(job *model.Record, ended []*model.Record) []*model.Record {
 	for _, s := range a.liveSteps()[job.Job] {
-		if s.Step.ID == proto.StepBatch || slices.ContainsFunc(ended, func(r *model.Record) bool { return r.Step.ID == s.Step.ID }) {
+		if s.Step.ID == proto.StepBatch ||
+			slices.ContainsFunc(ended, func(r *model.Record) bool { return r.Step.ID == s.Step.ID }) {
 			continue
 		}
 		a.clip(&s.Step.Start, &s.Step.End)
@@ -36,8 +37,9 @@ func (a *account) liveSteps() map[model.JobID][]proto.RunningStep {
 		return a.live
 	}
 	defer c.Close()
-	steps, _, err := a.RunningSteps(c, &proto.StepsRequest{Filter: proto.JobFilter{Jobs: a.rq.Jobs, Users: a.rq.Users, Names: a.rq.Names,
-		Partitions: a.rq.Partitions, Accounts: a.rq.Accounts, QOS: a.rq.QOS}})
+	steps, _, err := a.RunningSteps(c,
+		&proto.StepsRequest{Filter: proto.JobFilter{Jobs: a.rq.Jobs, Users: a.rq.Users, Names: a.rq.Names,
+			Partitions: a.rq.Partitions, Accounts: a.rq.Accounts, QOS: a.rq.QOS}})
 	if err != nil {
 		return a.live
 	}

@@ -36,64 +36,92 @@ func (a *account) options() []getopt.Option {
 		}
 	}
 	return []getopt.Option{
-		{Name: "jobs", Short: 'j', Arg: getopt.Required, Group: filters, Metavar: "ids", Help: "only these jobs, of any time: 12, 12_3, 12.batch, 12.0", Set: a.setJobs},
-		{Name: "user", Aliases: []string{"uid"}, Short: 'u', Arg: getopt.Required, Group: filters, Metavar: "users", Help: "only jobs of these users; default: your own, root's default: everybody's", Set: func(v string) error {
-			for _, name := range env.SplitList(v) {
-				uid, err := env.UIDOf(name)
-				if err != nil {
-					return &getopt.TextError{Text: "Invalid user id: " + name}
+		{Name: "jobs", Short: 'j', Arg: getopt.Required, Group: filters, Metavar: "ids",
+			Help: "only these jobs, of any time: 12, 12_3, 12.batch, 12.0", Set: a.setJobs},
+		{Name: "user", Aliases: []string{"uid"}, Short: 'u', Arg: getopt.Required, Group: filters, Metavar: "users",
+			Help: "only jobs of these users; default: your own, root's default: everybody's", Set: func(v string) error {
+				for _, name := range env.SplitList(v) {
+					uid, err := env.UIDOf(name)
+					if err != nil {
+						return &getopt.TextError{Text: "Invalid user id: " + name}
+					}
+					rq.Users = append(rq.Users, uid)
 				}
-				rq.Users = append(rq.Users, uid)
-			}
-			return nil
-		}},
+				return nil
+			}},
 		{Name: "allusers", Short: 'a', Group: filters, Help: "everybody's jobs", Set: getopt.Flag(&a.allUsers)},
-		{Name: "starttime", Short: 'S', Arg: getopt.Required, Group: filters, Metavar: "time", Help: "jobs of the time from then on: 2026-11-20T10:00, now-1day; default midnight, with -j any time, with -s of a state that passes now", Set: getopt.Text(&a.start)},
-		{Name: "endtime", Short: 'E', Arg: getopt.Required, Group: filters, Metavar: "time", Help: "jobs of the time until then; default now", Set: getopt.Text(&a.end)},
-		{Name: "state", Short: 's', Arg: getopt.Required, Group: filters, Metavar: "states", Help: "only jobs that were in one of these states in that time", Set: a.setStates},
-		{Name: "accounts", Short: 'A', Arg: getopt.Required, Group: filters, Metavar: "names", Help: "only jobs of these accounts", Set: getopt.List(&rq.Accounts)},
-		{Name: "partition", Short: 'r', Arg: getopt.Required, Group: filters, Metavar: "names", Help: "only jobs of these partitions", Set: getopt.List(&rq.Partitions)},
-		{Name: "nodelist", Short: 'N', Arg: getopt.Required, Group: filters, Metavar: "hosts", Help: "only jobs that ran on one of these nodes", Set: func(v string) error {
-			hosts, err := hostlist.Expand(v)
-			rq.Nodes = append(rq.Nodes, hosts...)
-			return err
-		}},
-		{Name: "gid", Aliases: []string{"group"}, Short: 'g', Arg: getopt.Required, Group: filters, Metavar: "groups", Help: "only jobs of these groups", Set: a.setGroups},
-		{Name: "name", Arg: getopt.Required, Group: filters, Metavar: "names", Help: "only jobs with these names", Set: getopt.List(&rq.Names)},
-		{Name: "qos", Short: 'q', Arg: getopt.Required, Group: filters, Metavar: "names", Help: "only jobs with these QOS", Set: getopt.List(&rq.QOS)},
-		{Name: "nnodes", Short: 'i', Arg: getopt.Required, Group: filters, Metavar: "min[-max]", Help: "only jobs with so many nodes", Set: a.nodes.set},
-		{Name: "ncpus", Short: 'I', Arg: getopt.Required, Group: filters, Metavar: "min[-max]", Help: "only jobs with so many CPUs", Set: a.cpus.set},
-		{Name: "duplicates", Short: 'D', Group: filters, Help: "every run of a requeued job, not only the last", Set: getopt.Flag(&rq.Duplicates)},
-		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&a.clusters)},
+		{Name: "starttime", Short: 'S', Arg: getopt.Required, Group: filters, Metavar: "time",
+			Help: "jobs of the time from then on: 2026-11-20T10:00, now-1day; default midnight, with -j any time, with -s of " +
+				"a state that passes now", Set: getopt.Text(&a.start)},
+		{Name: "endtime", Short: 'E', Arg: getopt.Required, Group: filters, Metavar: "time",
+			Help: "jobs of the time until then; default now", Set: getopt.Text(&a.end)},
+		{Name: "state", Short: 's', Arg: getopt.Required, Group: filters, Metavar: "states",
+			Help: "only jobs that were in one of these states in that time", Set: a.setStates},
+		{Name: "accounts", Short: 'A', Arg: getopt.Required, Group: filters, Metavar: "names",
+			Help: "only jobs of these accounts", Set: getopt.List(&rq.Accounts)},
+		{Name: "partition", Short: 'r', Arg: getopt.Required, Group: filters, Metavar: "names",
+			Help: "only jobs of these partitions", Set: getopt.List(&rq.Partitions)},
+		{Name: "nodelist", Short: 'N', Arg: getopt.Required, Group: filters, Metavar: "hosts",
+			Help: "only jobs that ran on one of these nodes", Set: func(v string) error {
+				hosts, err := hostlist.Expand(v)
+				rq.Nodes = append(rq.Nodes, hosts...)
+				return err
+			}},
+		{Name: "gid", Aliases: []string{"group"}, Short: 'g', Arg: getopt.Required, Group: filters, Metavar: "groups",
+			Help: "only jobs of these groups", Set: a.setGroups},
+		{Name: "name", Arg: getopt.Required, Group: filters, Metavar: "names", Help: "only jobs with these names",
+			Set: getopt.List(&rq.Names)},
+		{Name: "qos", Short: 'q', Arg: getopt.Required, Group: filters, Metavar: "names", Help: "only jobs with these QOS",
+			Set: getopt.List(&rq.QOS)},
+		{Name: "nnodes", Short: 'i', Arg: getopt.Required, Group: filters, Metavar: "min[-max]",
+			Help: "only jobs with so many nodes", Set: a.nodes.set},
+		{Name: "ncpus", Short: 'I', Arg: getopt.Required, Group: filters, Metavar: "min[-max]",
+			Help: "only jobs with so many CPUs", Set: a.cpus.set},
+		{Name: "duplicates", Short: 'D', Group: filters, Help: "every run of a requeued job, not only the last",
+			Set: getopt.Flag(&rq.Duplicates)},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Group: filters, Metavar: "names",
+			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&a.clusters)},
 
-		{Name: "format", Short: 'o', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "fields", Env: "_FORMAT", Help: "what to print, as in 'jobid,state%20,elapsed'; -e lists the fields", Set: addFields("")},
-		{Name: "brief", Short: 'b', Group: output, Slot: "format", Help: "job, state and exit code", Set: addFields(acctBrief)},
-		{Name: "long", Short: 'l', Group: output, Slot: "format", Help: "everything that was measured", Set: getopt.Flag(&a.long)},
-		{Name: "allocations", Short: 'X', Group: output, Help: "a line for each job, none for its steps", Set: getopt.Flag(&a.allocations)},
+		{Name: "format", Short: 'o', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "fields", Env: "_FORMAT",
+			Help: "what to print, as in 'jobid,state%20,elapsed'; -e lists the fields", Set: addFields("")},
+		{Name: "brief", Short: 'b', Group: output, Slot: "format", Help: "job, state and exit code",
+			Set: addFields(acctBrief)},
+		{Name: "long", Short: 'l', Group: output, Slot: "format", Help: "everything that was measured",
+			Set: getopt.Flag(&a.long)},
+		{Name: "allocations", Short: 'X', Group: output, Help: "a line for each job, none for its steps",
+			Set: getopt.Flag(&a.allocations)},
 		{Name: "noheader", Short: 'n', Group: output, Help: "no headings", Set: getopt.Flag(&a.noHeader)},
-		{Name: "parsable", Short: 'p', Group: output, Help: "fields ended by |", Set: func(string) error { a.style.Parsable, a.style.NoTrailing = true, false; return nil }},
-		{Name: "parsable2", Short: 'P', Group: output, Help: "fields with | between", Set: func(string) error { a.style.Parsable, a.style.NoTrailing = true, true; return nil }},
-		{Name: "delimiter", Arg: getopt.Required, Group: output, Metavar: "text", Help: "with -p and -P this in place of |", Set: func(v string) error {
-			if v == "" {
-				return &getopt.TextError{Text: "--delimiter needs at least one character"}
-			}
-			a.style.Delimiter = v
-			return nil
-		}},
-		{Name: "units", Arg: getopt.Required, Group: output, Metavar: "KMGTP", Help: "memory in this unit", Set: func(v string) error {
-			if len(v) != 1 || !strings.Contains("KMGTP", strings.ToUpper(v)) {
-				return env.Fatal{Text: "Invalid unit type '" + v + "'. Possible options are 'KMGTP'"}
-			}
-			a.unit = strings.ToUpper(v)[0]
-			return nil
-		}},
+		{Name: "parsable", Short: 'p', Group: output, Help: "fields ended by |",
+			Set: func(string) error { a.style.Parsable, a.style.NoTrailing = true, false; return nil }},
+		{Name: "parsable2", Short: 'P', Group: output, Help: "fields with | between",
+			Set: func(string) error { a.style.Parsable, a.style.NoTrailing = true, true; return nil }},
+		{Name: "delimiter", Arg: getopt.Required, Group: output, Metavar: "text", Help: "with -p and -P this in place of |",
+			Set: func(v string) error {
+				if v == "" {
+					return &getopt.TextError{Text: "--delimiter needs at least one character"}
+				}
+				a.style.Delimiter = v
+				return nil
+			}},
+		{Name: "units", Arg: getopt.Required, Group: output, Metavar: "KMGTP", Help: "memory in this unit",
+			Set: func(v string) error {
+				if len(v) != 1 || !strings.Contains("KMGTP", strings.ToUpper(v)) {
+					return env.Fatal{Text: "Invalid unit type '" + v + "'. Possible options are 'KMGTP'"}
+				}
+				a.unit = strings.ToUpper(v)[0]
+				return nil
+			}},
 		{Name: "noconvert", Group: output, Help: "memory in MiB, measured memory in bytes", Set: getopt.Flag(&a.noConvert)},
-		{Name: "helpformat", Short: 'e', Group: output, Help: "list the fields that -o takes", Immediate: true, Set: func(string) error { return env.ErrHelpFormat }},
-		{Name: "batch-script", Short: 'B', Group: output, Help: "with -j: the jobs' scripts, while the controller still has them", Set: getopt.Flag(&a.script)},
-		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version", Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists", Set: func(v string) (err error) {
-			a.json, err = slurmjson.ParseVersion(v)
-			return err
-		}},
+		{Name: "helpformat", Short: 'e', Group: output, Help: "list the fields that -o takes", Immediate: true,
+			Set: func(string) error { return env.ErrHelpFormat }},
+		{Name: "batch-script", Short: 'B', Group: output,
+			Help: "with -j: the jobs' scripts, while the controller still has them", Set: getopt.Flag(&a.script)},
+		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version",
+			Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists",
+			Set: func(v string) (err error) {
+				a.json, err = slurmjson.ParseVersion(v)
+				return err
+			}},
 
 		{Name: "allclusters", Short: 'L', Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
@@ -101,17 +129,23 @@ func (a *account) options() []getopt.Option {
 		{Name: "use-local-uid", Hidden: true, Note: "records have the number of the host that submitted", Set: env.Ignored},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
 		{Name: "whole-hetjob", Arg: getopt.Optional, Hidden: true, Note: "there are no heterogeneous jobs", Set: env.Ignored},
-		{Name: "expand-patterns", Refused: "gcontrol show job JOBID shows the files of a job that the controller still knows"},
+		{Name: "expand-patterns",
+			Refused: "gcontrol show job JOBID shows the files of a job that the controller still knows"},
 		{Name: "associations", Short: 'x', Arg: getopt.Required, Refused: "pick jobs with -A ACCOUNT and -u USER"},
 		{Name: "completion", Short: 'c', Refused: "leave it out: every record is in accounting"},
-		{Name: "constraints", Short: 'C', Arg: getopt.Required, Refused: "print them with -o jobid,constraints and filter the lines"},
+		{Name: "constraints", Short: 'C', Arg: getopt.Required,
+			Refused: "print them with -o jobid,constraints and filter the lines"},
 		{Name: "env-vars", Refused: "environments are not kept in accounting"},
 		{Name: "file", Short: 'f', Arg: getopt.Required, Refused: "leave it out: records come from the accounting daemon"},
 		{Name: "flags", Short: 'F', Arg: getopt.Required, Refused: "leave it out: jobs have no scheduler flags"},
 		{Name: "reason", Short: 'R', Arg: getopt.Required, Refused: "print them with -o jobid,reason and filter the lines"},
-		{Name: "timelimit-min", Short: 'k', Arg: getopt.Required, Group: filters, Metavar: "limit", Help: "only jobs with this time limit, or with -K at least this", Set: accountLimit(&a.leastLimit)},
-		{Name: "timelimit-max", Short: 'K', Arg: getopt.Required, Group: filters, Metavar: "limit", Help: "with -k: at most this time limit", Set: accountLimit(&a.mostLimit)},
-		{Name: "truncate", Short: 'T', Group: filters, Help: "show jobs from -S to -E only: what began before began then, what ended after ended then", Set: getopt.Flag(&a.truncate)},
+		{Name: "timelimit-min", Short: 'k', Arg: getopt.Required, Group: filters, Metavar: "limit",
+			Help: "only jobs with this time limit, or with -K at least this", Set: accountLimit(&a.leastLimit)},
+		{Name: "timelimit-max", Short: 'K', Arg: getopt.Required, Group: filters, Metavar: "limit",
+			Help: "with -k: at most this time limit", Set: accountLimit(&a.mostLimit)},
+		{Name: "truncate", Short: 'T', Group: filters,
+			Help: "show jobs from -S to -E only: what began before began then, what ended after ended then",
+			Set:  getopt.Flag(&a.truncate)},
 		{Name: "wckeys", Short: 'W', Arg: getopt.Required, Refused: "jobs have no workload keys; pick them with --name"},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
 	}
@@ -187,7 +221,8 @@ func (a *account) setGroups(v string) error {
 func (a *account) window() (err error) {
 	rq := &a.rq
 	midnight := time.Date(a.now.Year(), a.now.Month(), a.now.Day(), 0, 0, 0, 0, a.now.Location())
-	passing := slices.ContainsFunc(rq.States, func(s model.JobState) bool { return !s.Finished() }) && len(rq.States) < len(model.JobStates())
+	passing := slices.ContainsFunc(rq.States, func(s model.JobState) bool { return !s.Finished() }) &&
+		len(rq.States) < len(model.JobStates())
 	switch {
 	case a.start != "":
 		if rq.Start, err = dateOf(a.start, a.now); err != nil {
@@ -212,7 +247,8 @@ func (a *account) window() (err error) {
 			return nil // -E alone before midnight: everything until then
 		}
 		m := jobtext.Times{Now: a.now}
-		return fmt.Errorf("Start time (%s) requested is after end time (%s).", m.Append(nil, rq.Start, ""), m.Append(nil, rq.End, ""))
+		return fmt.Errorf("Start time (%s) requested is after end time (%s).", m.Append(nil, rq.Start, ""),
+			m.Append(nil, rq.End, ""))
 	}
 	return nil
 }

@@ -19,7 +19,8 @@ import (
 // resources is a job whose script does nothing but wait; it is given back with an exit code.
 
 // holder is that script.
-const holder = "#!/bin/sh\n# Holds the resources of galloc and grun until they give them back.\nwhile :; do sleep 86400; done\n"
+const holder = "#!/bin/sh\n# Holds the resources of galloc and grun until they give them back.\n" +
+	"while :; do sleep 86400; done\n"
 
 const (
 	askFirst = 50 * time.Millisecond // between two looks whether the job has its resources, doubling to askSlow
@@ -197,7 +198,8 @@ func (a *Allocation) Release(id model.JobID, rc int) {
 		return
 	}
 	defer c.Close()
-	rq := &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}, Signal: int32(unix.SIGKILL), Batch: true, Release: true, Code: int32(rc)}
+	rq := &proto.CancelRequest{Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}, Signal: int32(unix.SIGKILL),
+		Batch: true, Release: true, Code: int32(rc)}
 	var reply proto.TargetsReply
 	if err := c.Call(rq.Kind(), rq, &reply); err != nil {
 		a.Errorf("job %d could not be given back: %s; this host's daemon goes on trying", id, env.Text(err))
@@ -241,6 +243,7 @@ func (a *Allocation) Environment(job *model.Job) []string {
 	if err != nil {
 		cluster = "" // the variable is left out
 	}
-	return jobenv.Allocation(&proto.Launch{Job: job.ID, ArrayID: job.ArrayID, Task: job.Task, Spec: &spec, Part: run.Partition, Alloc: run.Alloc,
+	return jobenv.Allocation(&proto.Launch{Job: job.ID, ArrayID: job.ArrayID, Task: job.Task, Spec: &spec,
+		Part: run.Partition, Alloc: run.Alloc,
 		Resv: run.Resv, Start: run.Start, LimitS: run.LimitS, Restarts: job.Restarts}, cluster)
 }

@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// attend.go keeps an allocation bound to the command that has it: when galloc or grun is killed, the daemon of its host, which
-// sees the end of a connection that is there for nothing else, gives the allocation back.
+// attend.go keeps an allocation bound to the command that has it: when galloc or grun is killed, the daemon of its
+// host, which sees the end of a connection that is there for nothing else, gives the allocation back.
 
 const attendPace = time.Second // between two tries to tell the daemon of this host
 
@@ -20,8 +20,8 @@ type attendance struct {
 	left bool           // the allocation is no longer needed
 }
 
-// attend tells this host's daemon of the allocation that a submission makes, before it is sent: a command that is killed
-// right after it has submitted leaves nothing behind. It tells it again when the daemon has been restarted.
+// attend tells this host's daemon of the allocation that a submission makes, before it is sent: a command that is
+// killed right after it has submitted leaves nothing behind. It tells it again when the daemon has been restarted.
 func (a *Allocation) attend(request string) {
 	told := make(chan struct{})
 	tell := sync.OnceFunc(func() { close(told) })

@@ -9,7 +9,8 @@ import (
 func DemoNodes() []*proto.NodeInfo {
 	var out []*proto.NodeInfo
 	for i, name := range []string{"n1", "n2", "n3", "n4", "g1", "g2", "bad1"} {
-		d := &model.NodeDef{Name: name, CPUs: 4, Sockets: 1, CoresPerSocket: 4, ThreadsPerCore: 1, MemMiB: 8000 + int64(i)*10, Weight: 1}
+		d := &model.NodeDef{Name: name, CPUs: 4, Sockets: 1, CoresPerSocket: 4, ThreadsPerCore: 1,
+			MemMiB: 8000 + int64(i)*10, Weight: 1}
 		n := &model.Node{Def: d, Link: model.LinkUp, Version: "22.05"}
 		use := func(cpus int, gpus int) {
 			n.Jobs, n.UsedCPUs, n.UsedMem = []model.JobID{1}, model.UpTo(cpus), int64(cpus)*1000
@@ -50,10 +51,14 @@ func DemoNodes() []*proto.NodeInfo {
 // DemoParts are the partitions of DemoNodes.
 func DemoParts() []*model.Partition {
 	return []*model.Partition{
-		{Name: "batch", Default: true, Nodes: []string{"n1", "n2", "n3", "n4"}, MaxTimeS: 86400, MinNodes: 1, PriorityTier: 1, PriorityJobFactor: 1, OverSubscribe: "NO"},
-		{Name: "gpu", Nodes: []string{"g1", "g2"}, MaxTimeS: model.Unlimited, DefTimeS: 3600, MinNodes: 1, MaxNodes: 2, PriorityTier: 1, PriorityJobFactor: 1, OverSubscribe: "NO"},
-		{Name: "all", Nodes: []string{"n1", "n2", "n3", "n4", "g1", "g2", "bad1"}, State: model.PartDrain, MaxTimeS: 5400, MinNodes: 1, PriorityTier: 1, PriorityJobFactor: 1, OverSubscribe: "EXCLUSIVE"},
-		{Name: "empty", State: model.PartDown, MaxTimeS: 5400, MinNodes: 1, PriorityTier: 1, PriorityJobFactor: 1, OverSubscribe: "FORCE:4"},
+		{Name: "batch", Default: true, Nodes: []string{"n1", "n2", "n3", "n4"}, MaxTimeS: 86400, MinNodes: 1, PriorityTier: 1,
+			PriorityJobFactor: 1, OverSubscribe: "NO"},
+		{Name: "gpu", Nodes: []string{"g1", "g2"}, MaxTimeS: model.Unlimited, DefTimeS: 3600, MinNodes: 1, MaxNodes: 2,
+			PriorityTier: 1, PriorityJobFactor: 1, OverSubscribe: "NO"},
+		{Name: "all", Nodes: []string{"n1", "n2", "n3", "n4", "g1", "g2", "bad1"}, State: model.PartDrain, MaxTimeS: 5400,
+			MinNodes: 1, PriorityTier: 1, PriorityJobFactor: 1, OverSubscribe: "EXCLUSIVE"},
+		{Name: "empty", State: model.PartDown, MaxTimeS: 5400, MinNodes: 1, PriorityTier: 1, PriorityJobFactor: 1,
+			OverSubscribe: "FORCE:4"},
 	}
 }
 

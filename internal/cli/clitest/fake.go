@@ -99,7 +99,8 @@ func (f *Fake) Want(stdout, stderr string, rc int, name string, args ...string) 
 	f.t.Helper()
 	out, errOut, code := f.Run(name, args...)
 	if out != stdout || errOut != stderr || code != rc {
-		f.t.Errorf("%s %q: rc %d, want %d\n--- stdout\n%s--- want\n%s--- stderr\n%s--- want\n%s", name, args, code, rc, out, stdout, errOut, stderr)
+		f.t.Errorf("%s %q: rc %d, want %d\n--- stdout\n%s--- want\n%s--- stderr\n%s--- want\n%s", name, args, code, rc, out,
+			stdout, errOut, stderr)
 	}
 }
 
@@ -199,9 +200,11 @@ func (f *Fake) sendJobs(q *proto.JobsRequest, r *server.Request) error {
 	fits := func(j *model.Job) bool {
 		x := &q.Filter
 		return (len(x.Users) == 0 || slices.Contains(x.Users, j.Spec.UID)) && !slices.Contains(x.NotUsers, j.Spec.UID) &&
-			(len(x.States) == 0 || slices.Contains(x.States, j.State)) && (len(x.Names) == 0 || slices.Contains(x.Names, j.Spec.Name)) &&
+			(len(x.States) == 0 || slices.Contains(x.States, j.State)) &&
+			(len(x.Names) == 0 || slices.Contains(x.Names, j.Spec.Name)) &&
 			(len(x.Accounts) == 0 || slices.Contains(x.Accounts, j.Spec.Account)) &&
-			(len(x.Partitions) == 0 || slices.ContainsFunc(j.Spec.Partitions, func(p string) bool { return slices.Contains(x.Partitions, p) })) &&
+			(len(x.Partitions) == 0 ||
+				slices.ContainsFunc(j.Spec.Partitions, func(p string) bool { return slices.Contains(x.Partitions, p) })) &&
 			!(q.Default && len(x.States) == 0 && j.State.Finished())
 	}
 	send := func(j *model.Job) error {

@@ -15,8 +15,8 @@ import (
 // NoEnv is an Env for a table of options that nobody parses with.
 func NoEnv() *env.Env { return &env.Env{Lookup: func(string) (string, bool) { return "", false }} }
 
-// CheckOptions: a command declares no option twice, and none that can't be set and isn't refused; what its manual page says
-// is refused is, and what is refused is said to be.
+// CheckOptions: a command declares no option twice, and none that can't be set and isn't refused; what its manual
+// page says is refused is, and what is refused is said to be.
 func CheckOptions(t *testing.T, name string, table []getopt.Option) {
 	t.Helper()
 	if err := getopt.Check(table); err != nil {

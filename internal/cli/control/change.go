@@ -121,8 +121,10 @@ func (c *control) update(words []string) error {
 		}
 		switch low := strings.ToLower(key); {
 		case (low == "jobid" || low == "job" || low == "nodename" || low == "node" || low == "nodenames") && entity != "":
-			return fmt.Errorf("%s stands beside another %s: one command changes one kind of thing, and names all of it in one list, such as JobId=12,13 or NodeName=n[1-4]", w, entity)
-		case (low == "jobid" || low == "job" || low == "nodename" || low == "node" || low == "nodenames") && strings.TrimSpace(value) == "":
+			return fmt.Errorf("%s stands beside another %s: one command changes one kind of thing, and names all of it in one "+
+				"list, such as JobId=12,13 or NodeName=n[1-4]", w, entity)
+		case (low == "jobid" || low == "job" || low == "nodename" || low == "node" || low == "nodenames") &&
+			strings.TrimSpace(value) == "":
 			return fmt.Errorf("%s= names nothing; write JobId=12,13 or NodeName=n[1-4]", key)
 		case low == "jobid" || low == "job":
 			target, entity = value, "job"
@@ -172,7 +174,8 @@ func (c *control) update(words []string) error {
 		if err != nil {
 			return err
 		}
-		if err := cl.Call(proto.KindUpdateNode, &proto.UpdateNodeRequest{Names: names, Set: set}, &proto.Empty{}); err != nil {
+		if err := cl.Call(proto.KindUpdateNode, &proto.UpdateNodeRequest{Names: names, Set: set},
+			&proto.Empty{}); err != nil {
 			return plain{fmt.Errorf("slurm_update error: %s", env.Text(err))}
 		}
 		return nil

@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// doctor has the leader and nodes look at themselves and prints what they find: gcontrol doctor [node=NODES]. Of named nodes
-// everything, otherwise only what is not right. The exit code is 1 where something is wrong.
+// doctor has the leader and nodes look at themselves and prints what they find: gcontrol doctor [node=NODES]. Of
+// named nodes everything, otherwise only what is not right. The exit code is 1 where something is wrong.
 func (c *control) doctor(words []string) error {
 	var names []string
 	for _, w := range words {
@@ -77,7 +77,9 @@ func (c *control) printFindings(n *proto.NodeFindings, all bool) (bad int) {
 			fmt.Fprintf(c.Stdout, "%s\n", head)
 			head = ""
 		}
-		fmt.Fprintf(c.Stdout, "  %-5s %-12s %s\n", [...]string{proto.GradeOK: "ok", proto.GradeNote: "note", proto.GradeBad: "WRONG"}[min(f.Grade, proto.GradeBad)], f.About, f.Text)
+		fmt.Fprintf(c.Stdout, "  %-5s %-12s %s\n",
+			[...]string{proto.GradeOK: "ok", proto.GradeNote: "note", proto.GradeBad: "WRONG"}[min(f.Grade, proto.GradeBad)],
+			f.About, f.Text)
 		if f.Fix != "" && f.Grade != proto.GradeOK {
 			fmt.Fprintf(c.Stdout, "        %-12s -> %s\n", "", f.Fix)
 		}

@@ -12,8 +12,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// dump writes the leader's state into a file of the caller's, for `gbatch sim --from-state`. It holds everybody's scripts
-// and environments: operators only, and a file that nobody else can read.
+// dump writes the leader's state into a file of the caller's, for `gbatch sim --from-state`. It holds everybody's
+// scripts and environments: operators only, and a file that nobody else can read.
 func (c *control) dump(words []string) error {
 	if len(words) != 2 || !strings.HasPrefix("state", strings.ToLower(words[0])) || words[0] == "" {
 		return fmt.Errorf("dump what? dump state FILE")

@@ -43,22 +43,30 @@ func verbs() []verb {
 		{name: "release", help: "release held jobs", run: action(proto.ActRelease)},
 		{name: "requeue", help: "put jobs back into the queue", run: action(proto.ActRequeue)},
 		{name: "requeuehold", help: "put jobs back into the queue, held", run: action(proto.ActRequeueHold)},
-		{name: "suspend", help: "stop running jobs; their CPUs go to others meanwhile, memory and GPUs do not (operators)", run: action(proto.ActSuspend)},
-		{name: "resume", help: "let suspended jobs go on, as soon as their CPUs are free (operators)", run: action(proto.ActResume)},
+		{name: "suspend", help: "stop running jobs; their CPUs go to others meanwhile, memory and GPUs do not (operators)",
+			run: action(proto.ActSuspend)},
+		{name: "resume", help: "let suspended jobs go on, as soon as their CPUs are free (operators)",
+			run: action(proto.ActResume)},
 		{name: "top", help: "put waiting jobs ahead of the same user's others", run: action(proto.ActTop)},
-		{name: "update", help: "update JobId=N KEY=VALUE... | NodeName=NAMES State=DRAIN|RESUME|DOWN Reason=TEXT", run: (*control).update},
+		{name: "update", help: "update JobId=N KEY=VALUE... | NodeName=NAMES State=DRAIN|RESUME|DOWN Reason=TEXT",
+			run: (*control).update},
 		{name: "reconfigure", help: "read the configuration files anew [--dry-run]", run: (*control).reconfigure},
-		{name: "why", help: "why [JOBID...]: what holds jobs (all of yours that wait), when they are expected to start, and what would let them start sooner", run: (*control).why},
-		{name: "doctor", help: "doctor [node=NODES]: look the cluster over, and say what is wrong and what to do about it (operators)", run: (*control).doctor},
-		{name: "mig", help: "mig apply node=NODES [gres=gpu:0-3] layout=training|inference|balanced|off|PROFILES: divide drained GPUs into MIG instances (operators)", run: (*control).mig},
+		{name: "why", help: "why [JOBID...]: what holds jobs (all of yours that wait), when they are expected to start, " +
+			"and what would let them start sooner", run: (*control).why},
+		{name: "doctor", help: "doctor [node=NODES]: look the cluster over, and say what is wrong and what to do about it " +
+			"(operators)", run: (*control).doctor},
+		{name: "mig", help: "mig apply node=NODES [gres=gpu:0-3] layout=training|inference|balanced|off|PROFILES: divide " +
+			"drained GPUs into MIG instances (operators)", run: (*control).mig},
 		{name: "ping", help: "tell whether the controllers answer and which leads", run: (*control).ping},
 		{name: "write", help: "write batch_script JOBID [FILE|-]", run: (*control).write},
 		{name: "dump", help: "dump state FILE, for gbatch sim --from-state (operators)", run: (*control).dump},
 		{name: "version", help: "print the version", run: func(c *control, _ []string) error { c.Version(); return nil }},
 		{name: "help", help: "print this", run: func(c *control, _ []string) error { c.verbHelp(); return nil }},
-		{name: "create", help: "create reservation ReservationName=NAME StartTime=T Duration=D Nodes=NODES|NodeCnt=N Users=|Accounts= Flags=", run: (*control).create},
+		{name: "create", help: "create reservation ReservationName=NAME StartTime=T Duration=D Nodes=NODES|NodeCnt=N " +
+			"Users=|Accounts= Flags=", run: (*control).create},
 		{name: "delete", help: "delete ReservationName=NAME", run: (*control).remove},
-		{name: "wait_job", help: "return when a job's nodes are ready, or it has ended (then with exit code 1)", run: (*control).waitJob},
+		{name: "wait_job", help: "return when a job's nodes are ready, or it has ended (then with exit code 1)",
+			run: (*control).waitJob},
 		{name: "completing", help: "list jobs that are ending, and on which nodes", run: (*control).completing},
 		{name: "reboot", why: "drain the node with gcontrol update NodeName=N State=DRAIN Reason=reboot and reboot it"},
 		{name: "takeover", why: "stop the controller that leads: another takes over by itself"},
@@ -79,27 +87,33 @@ func Gcontrol(e *env.Env) int {
 	var words []string
 	dryRun := false
 	options := []getopt.Option{
-		{Name: "oneliner", Short: 'o', Env: "SCONTROL_ONELINER", Help: "one line for each record", Set: getopt.Flag(&c.oneLine)},
-		{Name: "details", Aliases: []string{"detail"}, Short: 'd', Help: "with GPU and CPU numbers", Set: getopt.Count(&c.details)},
+		{Name: "oneliner", Short: 'o', Env: "SCONTROL_ONELINER", Help: "one line for each record",
+			Set: getopt.Flag(&c.oneLine)},
+		{Name: "details", Aliases: []string{"detail"}, Short: 'd', Help: "with GPU and CPU numbers",
+			Set: getopt.Count(&c.details)},
 		{Name: "all", Short: 'a', Help: "hidden partitions too (they are shown anyway)", Set: env.Ignored},
 		{Name: "hide", Hidden: true, Note: "nothing is hidden from show", Set: env.Ignored},
 		{Name: "quiet", Short: 'Q', Help: "no words on success", Set: getopt.Flag(&c.quiet)},
 		{Name: "verbose", Short: 'v', Hidden: true, Set: env.Ignored},
 		{Name: "dry-run", Help: "with reconfigure: show what would change, and change nothing", Set: getopt.Flag(&dryRun)},
-		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "with why, ping, and show of jobs, nodes, partitions, reservations and licenses: write JSON", Set: func(v string) (err error) {
-			c.json, err = slurmjson.ParseVersion(v)
-			return err
-		}},
+		{Name: "json", Arg: getopt.Optional, Metavar: "version",
+			Help: "with why, ping, and show of jobs, nodes, partitions, reservations and licenses: write JSON",
+			Set: func(v string) (err error) {
+				c.json, err = slurmjson.ParseVersion(v)
+				return err
+			}},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use gqueue --json for jobs"},
 		{Name: "future", Short: 'F', Refused: "leave it out"},
 		{Name: "local", Refused: "leave it out"},
 		{Name: "sibling", Refused: "leave it out"},
 		{Name: "federation", Refused: "leave it out"},
 		{Name: "uid", Short: 'u', Arg: getopt.Required, Refused: "run the command as that user, with su or sudo"},
-		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "name", Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&c.clusters)},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "name",
+			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&c.clusters)},
 	}
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(options, getopt.HelpOptions('h')...), Operands: "COMMAND [ARGUMENTS...]",
-		About: "Show and change jobs, nodes and the configuration.", Epilogue: verbList()})
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(options, getopt.HelpOptions('h')...),
+		Operands: "COMMAND [ARGUMENTS...]",
+		About:    "Show and change jobs, nodes and the configuration.", Epilogue: verbList()})
 	words, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.Usage(p, err)
@@ -185,7 +199,8 @@ func verbList() string {
 			names = append(names, v.name)
 		}
 	}
-	return "Commands: " + strings.Join(names, ", ") + ". `gcontrol help` says what they do. Words may be shortened, and case does not matter."
+	return "Commands: " + strings.Join(names, ", ") +
+		". `gcontrol help` says what they do. Words may be shortened, and case does not matter."
 }
 
 func (c *control) verbHelp() {
@@ -217,7 +232,8 @@ func (c *control) ask() (*client.Client, error) {
 // show dispatches show ENTITY [NAME], in scontrol's spellings: show job 5, show job=5, show jobs.
 func (c *control) show(words []string) error {
 	if len(words) == 0 {
-		return fmt.Errorf("show what? job, step, node, partition, config, licenses, topology, reservation, hostnames or hostlist")
+		return fmt.Errorf("show what? job, step, node, partition, config, licenses, topology, reservation, " +
+			"hostnames or hostlist")
 	}
 	entity, name, _ := strings.Cut(words[0], "=")
 	if name == "" && len(words) > 1 {
@@ -278,8 +294,11 @@ func (c *control) show(words []string) error {
 		fmt.Fprintln(c.Stdout, "slurmctld slurmd")
 		return nil
 	}
-	known := []string{"job", "step", "node", "partition", "config", "licenses", "topology", "reservation", "hostnames", "hostlist"}
-	for e, instead := range map[string]string{"assoc_mgr": "gshare -l has shares and usage, gacctmgr show assoc and show qos the limits, gqueue --why what holds a job",
+	known := []string{"job", "step", "node", "partition", "config", "licenses", "topology", "reservation", "hostnames",
+		"hostlist"}
+	for e, instead := range map[string]string{
+		"assoc_mgr": "gshare -l has shares and usage, gacctmgr show assoc and show qos the limits, gqueue --why " +
+			"what holds a job",
 		"slurmd": "gcontrol show node has what the node's daemon reports"} {
 		if strings.HasPrefix(e, low) && len(low) > 1 {
 			return fmt.Errorf("show %s is not supported by gbatch: %s", entity, instead)

@@ -33,7 +33,8 @@ func (c *control) jobsJSON(ids string) error {
 	}
 	rq := &proto.JobsRequest{}
 	rq.Filter.Jobs, rq.Filter.States = refs, model.JobStates()
-	rows := &jobtext.JobRows{View: &jobtext.JobView{Times: *c.Clock(), BitLen: c.BitLen(), Cluster: cluster, Rules: &ask.Rulebook{}}, Jobs: refs}
+	rows := &jobtext.JobRows{
+		View: &jobtext.JobView{Times: *c.Clock(), BitLen: c.BitLen(), Cluster: cluster, Rules: &ask.Rulebook{}}, Jobs: refs}
 	seen := map[model.JobID]bool{} // a list of ids may name a job more than once
 	fields := jobtext.JobJSON()
 	j := c.JSONFrame("jobs", c.json)

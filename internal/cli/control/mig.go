@@ -9,8 +9,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// mig divides drained GPUs into MIG instances: gcontrol mig apply node=NODES [gres=gpu:0-3] layout=NAME|PROFILES. It prints what the GPUs are
-// then and what is left to do. The exit code is 1 where a node failed.
+// mig divides drained GPUs into MIG instances: gcontrol mig apply node=NODES [gres=gpu:0-3] layout=NAME|PROFILES. It
+// prints what the GPUs are then and what is left to do. The exit code is 1 where a node failed.
 func (c *control) mig(words []string) error {
 	const form = "write gcontrol mig apply node=n1 gres=gpu:0-3 layout=balanced"
 	if len(words) == 0 || !strings.EqualFold(words[0], "apply") {
@@ -38,7 +38,8 @@ func (c *control) mig(words []string) error {
 	case len(rq.Nodes) == 0:
 		return fmt.Errorf("mig apply: no node is named; %s", form)
 	case rq.Layout == "":
-		return fmt.Errorf("mig apply: layout= is missing: %s, or profiles as in layout=3g.40gb,1g.10gb", strings.Join(proto.MIGLayouts(), ", "))
+		return fmt.Errorf("mig apply: layout= is missing: %s, or profiles as in layout=3g.40gb,1g.10gb",
+			strings.Join(proto.MIGLayouts(), ", "))
 	}
 	if err := proto.CheckMIGLayout(rq.Layout); err != nil {
 		return err
@@ -100,7 +101,9 @@ func (c *control) printMIGSteps(nodes []proto.MIGNode) {
 		}
 		names, resume = append(names, n.Node), append(resume, n.Resume...)
 		if len(n.Done.Moved) > 0 {
-			fmt.Fprintf(c.Stdout, "On node %s numbers change: %s. Drain the node and let its GPU jobs end before the next steps.\n", n.Node, strings.Join(n.Done.Moved, ", "))
+			fmt.Fprintf(c.Stdout,
+				"On node %s numbers change: %s. Drain the node and let its GPU jobs end before the next steps.\n", n.Node,
+				strings.Join(n.Done.Moved, ", "))
 			moved = true
 		}
 	}
@@ -112,7 +115,8 @@ func (c *control) printMIGSteps(nodes []proto.MIGNode) {
 		goOn = ""
 	}
 	fmt.Fprintf(c.Stdout, "Jobs are not given the instances yet. Next:\n"+
-		"  in gbatch.conf, put the GPUs of the Gres= above on the NodeName line of %[1]s; where gres.conf lists these GPUs, what gnoded -G prints there\n"+
+		"  in gbatch.conf, put the GPUs of the Gres= above on the NodeName line of %[1]s; where gres.conf lists these "+
+		"GPUs, what gnoded -G prints there\n"+
 		"  gcontrol reconfigure\n"+
 		"  restart gnoded on %[1]s%[2]s\n", hostlist.Compress(names), goOn)
 	for _, r := range resume {

@@ -22,7 +22,8 @@ func (c *control) create(words []string) error {
 	case err != nil:
 		return err
 	case !ok:
-		return errors.New("create what? Reservation=NAME StartTime=... Duration=... Nodes=... Users=...; partitions and nodes are made in gbatch.conf, then gcontrol reconfigure")
+		return errors.New("create what? Reservation=NAME StartTime=... Duration=... Nodes=... Users=...; partitions and " +
+			"nodes are made in gbatch.conf, then gcontrol reconfigure")
 	}
 	has := func(keys ...string) bool {
 		for _, kv := range set {
@@ -39,12 +40,15 @@ func (c *control) create(words []string) error {
 		return errors.New("A start time must be given.  No reservation created.")
 	case !has("EndTime", "Duration"):
 		return errors.New("An end time or duration must be given.  No reservation created.")
-	case !has("Nodes", "NodeList", "NodeCnt", "NodeCount", "CoreCnt", "CoreCount", "TRES", "TRESPerNode", "Licenses", "License", "PartitionName", "Partition"):
-		return errors.New("CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified.  No reservation created.")
+	case !has("Nodes", "NodeList", "NodeCnt", "NodeCount", "CoreCnt", "CoreCount", "TRES", "TRESPerNode", "Licenses",
+		"License", "PartitionName", "Partition"):
+		return errors.New("CoreCnt, Nodes, NodeCnt, BurstBuffer, Licenses or Watts must be specified.  No " +
+			"reservation created.")
 	case !has("Users", "User", "Accounts", "Account", "Groups", "Group"):
 		return errors.New("Either Users/Groups and/or Accounts must be specified.  No reservation created.")
 	}
-	return c.reserve(&proto.ReserveRequest{Action: proto.CreateReservation, Name: name, Set: set}, "Error creating the reservation", "Reservation created: %s\n")
+	return c.reserve(&proto.ReserveRequest{Action: proto.CreateReservation, Name: name, Set: set},
+		"Error creating the reservation", "Reservation created: %s\n")
 }
 
 // remove deletes a reservation.
@@ -54,7 +58,8 @@ func (c *control) remove(words []string) error {
 	case err != nil:
 		return err
 	case !ok || name == "" || len(set) > 0:
-		return errors.New("delete what? ReservationName=NAME; partitions and nodes leave with gbatch.conf and gcontrol reconfigure, jobs end with gcancel")
+		return errors.New("delete what? ReservationName=NAME; partitions and nodes leave with gbatch.conf and gcontrol " +
+			"reconfigure, jobs end with gcancel")
 	}
 	return c.reserve(&proto.ReserveRequest{Action: proto.DeleteReservation, Name: name}, "delete_reservation "+name, "")
 }
@@ -65,9 +70,11 @@ func (c *control) updateReservation(name string, set []model.KV) error {
 	case name == "":
 		return errors.New("which reservation? Write ReservationName=NAME before what is to change")
 	case len(set) == 0:
-		return fmt.Errorf("nothing to change: give KEY=VALUE words behind ReservationName=%s, such as EndTime=18:00 or Users=+ann", name)
+		return fmt.Errorf("nothing to change: give KEY=VALUE words behind ReservationName=%s, such as "+
+			"EndTime=18:00 or Users=+ann", name)
 	}
-	return c.reserve(&proto.ReserveRequest{Action: proto.UpdateReservation, Name: name, Set: set}, "Error updating the reservation", "Reservation updated.\n")
+	return c.reserve(&proto.ReserveRequest{Action: proto.UpdateReservation, Name: name, Set: set},
+		"Error updating the reservation", "Reservation updated.\n")
 }
 
 func (c *control) reserve(rq *proto.ReserveRequest, failed, done string) error {
@@ -101,7 +108,8 @@ func resvWords(words []string) (name string, set []model.KV, ok bool, err error)
 		case low == "skip" && !has:
 			set = append(set, model.KV{Key: "Skip"})
 		case !has:
-			return "", nil, false, fmt.Errorf("'%s' is not KEY=VALUE; write reservations as in ReservationName=maint StartTime=now Duration=60 Users=root Nodes=ALL Flags=MAINT", w)
+			return "", nil, false, fmt.Errorf("'%s' is not KEY=VALUE; write reservations as in ReservationName=maint "+
+				"StartTime=now Duration=60 Users=root Nodes=ALL Flags=MAINT", w)
 		case low == "starttime" || low == "endtime":
 			t, err := walltime.ParseDate(value, time.Now())
 			if err != nil {

@@ -44,11 +44,13 @@ func (c *control) showLicenses(name string) error {
 		if c.oneLine {
 			sep = " "
 		}
-		fmt.Fprintf(c.Stdout, "LicenseName=%s%sTotal=%d Used=%d Free=%d Reserved=0 Remote=no\n", l.Name, sep, l.Count, used, max(0, l.Count-used))
+		fmt.Fprintf(c.Stdout, "LicenseName=%s%sTotal=%d Used=%d Free=%d Reserved=0 Remote=no\n", l.Name, sep, l.Count, used,
+			max(0, l.Count-used))
 	}
 	switch {
 	case shown == 0 && name != "":
-		return plain{fmt.Errorf("License name %s not found in the configuration.", name)} //nolint:revive,staticcheck // scontrol's words
+		//nolint:revive,staticcheck // scontrol's words
+		return plain{fmt.Errorf("License name %s not found in the configuration.", name)}
 	case shown == 0:
 		fmt.Fprintln(c.Stdout, "No licenses configured in Slurm.")
 	}
@@ -73,14 +75,16 @@ func (c *control) showTopology(name string) error {
 			continue
 		}
 		shown++
-		line := fmt.Sprintf("SwitchName=%s Level=%d LinkSpeed=%s Nodes=%s", s.Name, s.Level, orOne(s.Speed), hostlist.Compress(below))
+		line := fmt.Sprintf("SwitchName=%s Level=%d LinkSpeed=%s Nodes=%s", s.Name, s.Level, orOne(s.Speed),
+			hostlist.Compress(below))
 		if len(s.Children) > 0 {
 			line += " Switches=" + hostlist.Compress(s.Children)
 		}
 		fmt.Fprintln(c.Stdout, line)
 	}
 	if shown == 0 {
-		return plain{fmt.Errorf("Topology information contains no switch or node named %s", name)} //nolint:revive,staticcheck // scontrol's words
+		//nolint:revive,staticcheck // scontrol's words
+		return plain{fmt.Errorf("Topology information contains no switch or node named %s", name)}
 	}
 	return nil
 }

@@ -94,8 +94,10 @@ func (c *control) showConfig() error {
 		return plain{fmt.Errorf("slurm_load_ctl_conf error: %s", env.Text(err))}
 	}
 	fmt.Fprintf(c.Stdout, "Configuration data as of %s\n", c.Stamp(reply.Now, "Unknown"))
-	list := append(slices.Clip(reply.Config.Show), model.KV{Key: "BOOT_TIME", Value: c.Stamp(reply.BootAt, "Unknown")}, model.KV{Key: "SLURM_VERSION", Value: version.Slurm})
-	slices.SortStableFunc(list, func(a, b model.KV) int { return strings.Compare(strings.ToLower(a.Key), strings.ToLower(b.Key)) })
+	list := append(slices.Clip(reply.Config.Show), model.KV{Key: "BOOT_TIME", Value: c.Stamp(reply.BootAt, "Unknown")},
+		model.KV{Key: "SLURM_VERSION", Value: version.Slurm})
+	slices.SortStableFunc(list,
+		func(a, b model.KV) int { return strings.Compare(strings.ToLower(a.Key), strings.ToLower(b.Key)) })
 	for _, k := range list {
 		fmt.Fprintf(c.Stdout, "%-23s = %s\n", k.Key, k.Value)
 	}

@@ -26,7 +26,8 @@ func (c *control) waitJob(words []string) error {
 	}
 	for pace := 20 * time.Millisecond; ; pace = min(2*pace, waitJobPace) {
 		var j *model.Job
-		if err := c.eachJob(&proto.JobsRequest{Filter: proto.JobFilter{Jobs: refs}}, nil, func(found *model.Job, _ model.Time) { j = found }); err != nil {
+		if err := c.eachJob(&proto.JobsRequest{Filter: proto.JobFilter{Jobs: refs}}, nil,
+			func(found *model.Job, _ model.Time) { j = found }); err != nil {
 			return err
 		}
 		switch {
@@ -46,10 +47,12 @@ func (c *control) waitJob(words []string) error {
 
 // completing lists the jobs that are being ended.
 func (c *control) completing([]string) error {
-	return c.eachJob(&proto.JobsRequest{Filter: proto.JobFilter{States: []model.JobState{model.Completing}}}, nil, func(j *model.Job, now model.Time) {
-		if j.Run != nil {
-			fmt.Fprintf(c.Stdout, "JobId=%d EndTime=%s CompletingTime=%s Nodes(COMPLETING)=%s\n", j.ID, c.Stamp(j.Run.StopAt, "Unknown"),
-				walltime.Elapsed(max(0, now.Seconds()-j.Run.StopAt.Seconds())), hostlist.Compress(j.Run.Alloc.NodeNames()))
-		}
-	})
+	return c.eachJob(&proto.JobsRequest{Filter: proto.JobFilter{States: []model.JobState{model.Completing}}}, nil,
+		func(j *model.Job, now model.Time) {
+			if j.Run != nil {
+				fmt.Fprintf(c.Stdout, "JobId=%d EndTime=%s CompletingTime=%s Nodes(COMPLETING)=%s\n", j.ID,
+					c.Stamp(j.Run.StopAt, "Unknown"),
+					walltime.Elapsed(max(0, now.Seconds()-j.Run.StopAt.Seconds())), hostlist.Compress(j.Run.Alloc.NodeNames()))
+			}
+		})
 }

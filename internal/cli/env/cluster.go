@@ -34,7 +34,8 @@ func (e *Env) CheckClusters(c *client.Client, names []string) error {
 			return err
 		}
 		if n != own {
-			return Complaint{fmt.Sprintf("'%s' can't be reached from here, or it is an invalid entry for --cluster: this is %s; set GBATCH_CONF to the other cluster's configuration", n, own)}
+			return Complaint{fmt.Sprintf("'%s' can't be reached from here, or it is an invalid entry for --cluster: this is "+
+				"%s; set GBATCH_CONF to the other cluster's configuration", n, own)}
 		}
 	}
 	return nil
@@ -57,7 +58,8 @@ func ClusterName(c *client.Client) (string, error) {
 }
 
 // RunningSteps asks for running steps, sorted by job and number, and says which nodes don't answer.
-func (e *Env) RunningSteps(c *client.Client, rq *proto.StepsRequest) (steps []proto.RunningStep, now model.Time, err error) {
+func (e *Env) RunningSteps(c *client.Client, rq *proto.StepsRequest) (steps []proto.RunningStep, now model.Time,
+	err error) {
 	err = c.Stream(proto.KindSteps, rq, func(body []byte) error {
 		var chunk proto.StepsChunk
 		if err := proto.Decode(body, &chunk); err != nil {

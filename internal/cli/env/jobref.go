@@ -54,7 +54,8 @@ func ParseJobRef(text string) (proto.JobRef, error) {
 	idText, taskText, hasTask := strings.Cut(text, "_")
 	id, err := strconv.ParseUint(idText, 10, 32)
 	if err != nil || id == 0 {
-		return proto.JobRef{}, fmt.Errorf("Invalid job id specified: '%s'; write a number, or ID_TASK for a task of an array", text)
+		return proto.JobRef{},
+			fmt.Errorf("Invalid job id specified: '%s'; write a number, or ID_TASK for a task of an array", text)
 	}
 	r := proto.JobRef{Job: model.JobID(id), Task: model.NoTask}
 	if !hasTask || taskText == "*" {

@@ -73,7 +73,8 @@ func ParseSignal(text string) (int32, error) {
 	return 0, fmt.Errorf("Unknown job signal: %s", text)
 }
 
-// QueryStates reads a list of states. Those that Slurm has and gbatch never gives a job are known, and no job is in them.
+// QueryStates reads a list of states. Those that Slurm has and gbatch never gives a job are known, and no job is in
+// them.
 func QueryStates(v string) ([]model.JobState, error) {
 	var out []model.JobState
 	for _, w := range SplitList(v) {
@@ -85,7 +86,8 @@ func QueryStates(v string) ([]model.JobState, error) {
 			continue
 		}
 		switch strings.ToUpper(w) {
-		case "RESIZING", "RS", "RESV_DEL_HOLD", "RD", "REQUEUED", "RQ", "REQUEUE_FED", "RF", "REQUEUE_HOLD", "RH", "REVOKED", "RV",
+		case "RESIZING", "RS", "RESV_DEL_HOLD", "RD", "REQUEUED", "RQ", "REQUEUE_FED", "RF", "REQUEUE_HOLD", "RH",
+			"REVOKED", "RV",
 			"SIGNALING", "SI", "SPECIAL_EXIT", "SE", "STAGE_OUT", "SO", "STOPPED", "ST":
 			continue
 		}
@@ -93,7 +95,8 @@ func QueryStates(v string) ([]model.JobState, error) {
 		for _, s := range model.JobStates() {
 			names = append(names, s.String())
 		}
-		return nil, &getopt.TextError{Text: "Invalid job state specified: " + w + "\nValid job states include: " + strings.Join(names, ",")}
+		return nil, &getopt.TextError{Text: "Invalid job state specified: " + w + "\nValid job states include: " +
+			strings.Join(names, ",")}
 	}
 	return out, nil
 }

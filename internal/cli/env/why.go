@@ -78,7 +78,8 @@ func endedLongAgo(c *client.Client, ref proto.JobRef) []*model.Explanation {
 		}
 		for _, r := range chunk.Records {
 			if r.End != 0 && r.Step == nil && len(out) < proto.MaxWhy {
-				out = append(out, &model.Explanation{Job: r.Job, ArrayID: r.ArrayID, Task: r.Task, Name: r.Name, User: r.User, State: r.State, Text: jobtext.EndedText(r)})
+				out = append(out, &model.Explanation{Job: r.Job, ArrayID: r.ArrayID, Task: r.Task, Name: r.Name, User: r.User,
+					State: r.State, Text: jobtext.EndedText(r)})
 			}
 		}
 		return nil

@@ -28,27 +28,41 @@ func TestSources(t *testing.T) {
 		want       func(r *request) string
 		expect     string
 	}{
-		{"all four", "-p cli", []string{"SBATCH_PARTITION=env"}, []string{"-p script"}, "conf", func(r *request) string { return r.partition }, "cli"},
-		{"environment over script", "", []string{"SBATCH_PARTITION=env"}, []string{"-p script"}, "conf", func(r *request) string { return r.partition }, "env"},
-		{"script over configuration", "", nil, []string{"-p script"}, "conf", func(r *request) string { return r.partition }, "script"},
+		{"all four", "-p cli", []string{"SBATCH_PARTITION=env"}, []string{"-p script"}, "conf",
+			func(r *request) string { return r.partition }, "cli"},
+		{"environment over script", "", []string{"SBATCH_PARTITION=env"}, []string{"-p script"}, "conf",
+			func(r *request) string { return r.partition }, "env"},
+		{"script over configuration", "", nil, []string{"-p script"}, "conf",
+			func(r *request) string { return r.partition }, "script"},
 		{"configuration", "", nil, nil, "conf", func(r *request) string { return r.partition }, "conf"},
-		{"the later line of a script", "", nil, []string{"-p a", "-p b"}, "", func(r *request) string { return r.partition }, "b"},
-		{"lists aren't mixed between sources", "--switches 1", nil, []string{"--switches 2"}, "", func(r *request) string { return strings.Join(r.switches, "+") }, "1"},
-		{"lists add up within a script", "", nil, []string{"--switches 2", "--switches 3,4"}, "", func(r *request) string { return strings.Join(r.switches, "+") }, "2+3+4"},
-		{"a pair of options", "--requeue", nil, []string{"--no-requeue"}, "", func(r *request) string { return r.requeue }, "yes"},
-		{"a pair, environment", "", []string{"SBATCH_NO_REQUEUE=1"}, []string{"--requeue"}, "", func(r *request) string { return r.requeue }, "no"},
+		{"the later line of a script", "", nil, []string{"-p a", "-p b"}, "",
+			func(r *request) string { return r.partition }, "b"},
+		{"lists aren't mixed between sources", "--switches 1", nil, []string{"--switches 2"}, "",
+			func(r *request) string { return strings.Join(r.switches, "+") }, "1"},
+		{"lists add up within a script", "", nil, []string{"--switches 2", "--switches 3,4"}, "",
+			func(r *request) string { return strings.Join(r.switches, "+") }, "2+3+4"},
+		{"a pair of options", "--requeue", nil, []string{"--no-requeue"}, "",
+			func(r *request) string { return r.requeue }, "yes"},
+		{"a pair, environment", "", []string{"SBATCH_NO_REQUEUE=1"}, []string{"--requeue"}, "",
+			func(r *request) string { return r.requeue }, "no"},
 		{"a slot", "--mem=1", nil, []string{"--mem-per-cpu=2"}, "", func(r *request) string { return r.mem }, "1"},
-		{"an overridden wrong value is nobody's concern", "-t 5", []string{"SBATCH_TIMELIMIT=garbage"}, []string{"-t garbage"}, "", func(r *request) string { return r.time }, "5"},
+		{"an overridden wrong value is nobody's concern", "-t 5", []string{"SBATCH_TIMELIMIT=garbage"},
+			[]string{"-t garbage"}, "", func(r *request) string { return r.time }, "5"},
 		{"flag on: empty", "", []string{"SBATCH_REQUEUE="}, nil, "", func(r *request) string { return r.requeue }, "yes"},
 		{"flag on: yes", "", []string{"SBATCH_REQUEUE=YES"}, nil, "", func(r *request) string { return r.requeue }, "yes"},
 		{"flag on: 2", "", []string{"SBATCH_REQUEUE=2"}, nil, "", func(r *request) string { return r.requeue }, "yes"},
 		{"flag off: 0", "", []string{"SBATCH_REQUEUE=0"}, nil, "", func(r *request) string { return r.requeue }, ""},
 		{"flag off: no", "", []string{"SBATCH_REQUEUE=no"}, nil, "", func(r *request) string { return r.requeue }, ""},
-		{"optional value, none", "", []string{"SBATCH_EXCLUSIVE="}, nil, "", func(r *request) string { return r.exclusive }, "exclusive"},
-		{"optional value", "", []string{"SBATCH_EXCLUSIVE=user"}, nil, "", func(r *request) string { return r.exclusive }, "user"},
-		{"empty variable", "", []string{"SBATCH_PARTITION="}, []string{"-p a"}, "", func(r *request) string { return r.partition }, "a"},
-		{"two variables, the first", "", []string{"SLURM_CLUSTERS=b", "SBATCH_CLUSTERS=a"}, nil, "", func(r *request) string { return r.clusters }, "a"},
-		{"two variables, the second", "", []string{"SLURM_CLUSTERS=b"}, nil, "", func(r *request) string { return r.clusters }, "b"},
+		{"optional value, none", "", []string{"SBATCH_EXCLUSIVE="}, nil, "", func(r *request) string { return r.exclusive },
+			"exclusive"},
+		{"optional value", "", []string{"SBATCH_EXCLUSIVE=user"}, nil, "",
+			func(r *request) string { return r.exclusive }, "user"},
+		{"empty variable", "", []string{"SBATCH_PARTITION="}, []string{"-p a"}, "",
+			func(r *request) string { return r.partition }, "a"},
+		{"two variables, the first", "", []string{"SLURM_CLUSTERS=b", "SBATCH_CLUSTERS=a"}, nil, "",
+			func(r *request) string { return r.clusters }, "a"},
+		{"two variables, the second", "", []string{"SLURM_CLUSTERS=b"}, nil, "",
+			func(r *request) string { return r.clusters }, "b"},
 	} {
 		var r request
 		p := sbatch(&r)
@@ -75,16 +89,20 @@ func TestComplaintsNameTheirSource(t *testing.T) {
 		env       string
 		want      string
 	}{
-		{"--tiem=5", "", "sbatch: unrecognized option '--tiem=5' (from job.sh line 3)\nsbatch: did you mean --time?\nTry \"sbatch --help\" for more information"},
-		{"-J", "", "sbatch: option requires an argument -- 'J' (from job.sh line 3)\nTry \"sbatch --help\" for more information"},
+		{"--tiem=5", "", "sbatch: unrecognized option '--tiem=5' (from job.sh line 3)\nsbatch: did you mean --time?\n" +
+			"Try \"sbatch --help\" for more information"},
+		{"-J", "", "sbatch: option requires an argument -- 'J' (from job.sh line 3)\n" +
+			"Try \"sbatch --help\" for more information"},
 		{"-J a foo", "", "sbatch: error: Invalid directive found in batch script: foo (from job.sh line 3)"},
 		{"-J a -- -t 5", "", "sbatch: error: Invalid directive found in batch script: -t (from job.sh line 3)"},
 		{"--wrap=x", "", "sbatch: error: --wrap can only be given on the command line (from job.sh line 3)"},
 		{"--help", "", "sbatch: error: --help can only be given on the command line (from job.sh line 3)"},
-		{"--time-min=3", "", "sbatch: error: --time-min is not supported by gbatch yet: a shorter --time gets the job started sooner by backfill (from job.sh line 3)"},
+		{"--time-min=3", "", "sbatch: error: --time-min is not supported by gbatch yet: a shorter --time gets the job " +
+			"started sooner by backfill (from job.sh line 3)"},
 		{"--time=garbage", "", "sbatch: error: Invalid --time specification (from job.sh line 3)"},
 		{"", "SBATCH_TIMELIMIT=garbage", "sbatch: error: Invalid --time specification (from SBATCH_TIMELIMIT)"},
-		{"--ntasks=x", "SBATCH_TIMELIMIT=garbage", "sbatch: error: Invalid numeric value \"x\" for --ntasks. (from job.sh line 3)\nsbatch: error: Invalid --time specification (from SBATCH_TIMELIMIT)"},
+		{"--ntasks=x", "SBATCH_TIMELIMIT=garbage", "sbatch: error: Invalid numeric value \"x\" for --ntasks. (from job.sh " +
+			"line 3)\nsbatch: error: Invalid --time specification (from SBATCH_TIMELIMIT)"},
 	} {
 		var r request
 		p := sbatch(&r)

@@ -12,10 +12,13 @@ func TestTableIsSound(t *testing.T) {
 	if err := Check(sbatchTable(&request{})); err != nil {
 		t.Error(err)
 	}
-	bad := []Option{{}, {Name: "a", Help: "x"}, {Name: "b", Aliases: []string{"a"}, Help: "x"}, {Name: "c", Short: 'x'}, {Name: "d", Short: 'x', Help: "x"},
-		{Name: "e", Refused: "no", Set: func(string) error { return nil }}, {Name: "f=", Help: "x"}, {Name: "g", Help: "x", Immediate: true}, {Name: "h", Help: "x", ArgsOnly: true, Env: "H"}}
+	bad := []Option{{}, {Name: "a", Help: "x"}, {Name: "b", Aliases: []string{"a"}, Help: "x"}, {Name: "c", Short: 'x'},
+		{Name: "d", Short: 'x', Help: "x"},
+		{Name: "e", Refused: "no", Set: func(string) error { return nil }}, {Name: "f=", Help: "x"},
+		{Name: "g", Help: "x", Immediate: true}, {Name: "h", Help: "x", ArgsOnly: true, Env: "H"}}
 	err := Check(bad)
-	for _, want := range []string{"option 0", "--a is declared twice", "option 3 (--c): has no help", "-x is declared twice", "refused and has a Set", `"f=" is no long name`, "immediate", "command line only"} {
+	for _, want := range []string{"option 0", "--a is declared twice", "option 3 (--c): has no help",
+		"-x is declared twice", "refused and has a Set", `"f=" is no long name`, "immediate", "command line only"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("Check doesn't find %q in: %v", want, err)
 		}
@@ -31,31 +34,58 @@ func TestSbatchShapes(t *testing.T) {
 		operands []string
 	}{
 		{"snakemake",
-			[]string{"--parsable", "--job-name", "UUID", "--output", "LOG", "--export=ALL", "--comment", "X", "-A", "acc", "-p", "part", "--clusters", "c", "-t", "120", "-C", "", "--qos=q", "--mem", "4096", "--nodes=1", "--requeue", "--reservation=", "--exclude=a,b", "--ntasks-per-gpu=", "--ntasks=1", "--cpus-per-task=4", "--gpus=a100:1", "--gres=gpu:1", "-D", "dir", "--array=1-100", "--wrap=python x -j 1"},
-			request{parsable: true, jobName: "UUID", output: "LOG", export: "ALL", comment: "X", account: "acc", partition: "part", clusters: "c", time: "120", qos: "q", mem: "4096", nodes: "1", requeue: "yes", exclude: "a,b", ntasks: 1, cpus: 4, gpus: "a100:1", gres: "gpu:1", chdir: "dir", array: "1-100", wrap: "python x -j 1"}, nil},
+			[]string{"--parsable", "--job-name", "UUID", "--output", "LOG", "--export=ALL", "--comment", "X", "-A", "acc", "-p",
+				"part", "--clusters", "c", "-t", "120", "-C", "", "--qos=q", "--mem", "4096", "--nodes=1", "--requeue",
+				"--reservation=", "--exclude=a,b", "--ntasks-per-gpu=", "--ntasks=1", "--cpus-per-task=4", "--gpus=a100:1",
+				"--gres=gpu:1", "-D", "dir", "--array=1-100", "--wrap=python x -j 1"},
+			request{parsable: true, jobName: "UUID", output: "LOG", export: "ALL", comment: "X", account: "acc",
+				partition: "part", clusters: "c", time: "120", qos: "q", mem: "4096", nodes: "1", requeue: "yes", exclude: "a,b",
+				ntasks: 1, cpus: 4, gpus: "a100:1", gres: "gpu:1", chdir: "dir", array: "1-100", wrap: "python x -j 1"}, nil},
 		{"nextflow directives",
-			strings.Fields("--array 0-99 -J nf-p_(1) -o /w/.command.log --no-requeue --signal B:USR2@30 -c 4 -t 26:00:00 --mem 4096M -p q -A a"),
-			request{array: "0-99", jobName: "nf-p_(1)", output: "/w/.command.log", requeue: "no", signal: "B:USR2@30", cpus: 4, time: "26:00:00", mem: "4096M", partition: "q", account: "a"}, nil},
+			strings.Fields("--array 0-99 -J nf-p_(1) -o /w/.command.log --no-requeue --signal B:USR2@30 -c 4 -t 26:00:00 " +
+				"--mem 4096M -p q -A a"),
+			request{array: "0-99", jobName: "nf-p_(1)", output: "/w/.command.log", requeue: "no", signal: "B:USR2@30", cpus: 4,
+				time: "26:00:00", mem: "4096M", partition: "q", account: "a"}, nil},
 		{"toil",
-			[]string{"-J", "toil_job_1_x", "--signal=B:INT@30", "--export=ALL,K='v'", "--partition=p", "--qos=q", "--gres=gpu:1", "--mem=2048", "--cpus-per-task=2", "--time=0:7200", "-o", "/tmp/%j.out", "-e", "/tmp/%j.err", "--wrap=exec _toil_worker a b"},
-			request{jobName: "toil_job_1_x", signal: "B:INT@30", export: "ALL,K='v'", partition: "p", qos: "q", gres: "gpu:1", mem: "2048", cpus: 2, time: "0:7200", output: "/tmp/%j.out", errFile: "/tmp/%j.err", wrap: "exec _toil_worker a b"}, nil},
+			[]string{"-J", "toil_job_1_x", "--signal=B:INT@30", "--export=ALL,K='v'", "--partition=p", "--qos=q", "--gres=gpu:1",
+				"--mem=2048", "--cpus-per-task=2", "--time=0:7200", "-o", "/tmp/%j.out", "-e", "/tmp/%j.err",
+				"--wrap=exec _toil_worker a b"},
+			request{jobName: "toil_job_1_x", signal: "B:INT@30", export: "ALL,K='v'", partition: "p", qos: "q", gres: "gpu:1",
+				mem: "2048", cpus: 2, time: "0:7200", output: "/tmp/%j.out", errFile: "/tmp/%j.err", wrap: "exec _toil_worker a b"},
+			nil},
 		{"OOD",
-			strings.Fields("-H --requeue -D dir --mail-user a,b --mail-type ALL -J n -i f -o f -e f --reservation r -p q --priority 5 --begin 2026-01-01T00:00:00 -A a -t 02:00:00 -a 1-3 --qos q --gpus-per-node g -n 4 -d after:1,afterok:2 --export ALL,A,B --parsable -M cluster"),
-			request{hold: true, requeue: "yes", chdir: "dir", mailUser: "a,b", mailType: "ALL", jobName: "n", input: "f", output: "f", errFile: "f", reservation: "r", partition: "q", prio: "5", begin: "2026-01-01T00:00:00", account: "a", time: "02:00:00", array: "1-3", qos: "q", gpusPerNode: "g", ntasks: 4, dep: "after:1,afterok:2", export: "ALL,A,B", parsable: true, clusters: "cluster"}, nil},
+			strings.Fields("-H --requeue -D dir --mail-user a,b --mail-type ALL -J n -i f -o f -e f --reservation r -p q " +
+				"--priority 5 --begin 2026-01-01T00:00:00 -A a -t 02:00:00 -a 1-3 --qos q --gpus-per-node g -n 4 -d " +
+				"after:1,afterok:2 --export ALL,A,B --parsable -M cluster"),
+			request{hold: true, requeue: "yes", chdir: "dir", mailUser: "a,b", mailType: "ALL", jobName: "n", input: "f",
+				output: "f", errFile: "f", reservation: "r", partition: "q", prio: "5", begin: "2026-01-01T00:00:00", account: "a",
+				time: "02:00:00", array: "1-3", qos: "q", gpusPerNode: "g", ntasks: 4, dep: "after:1,afterok:2", export: "ALL,A,B",
+				parsable: true, clusters: "cluster"}, nil},
 		{"cromwell",
-			[]string{"-J", "n", "-D", "cwd", "-o", "out", "-e", "err", "-t", "600", "-p", "q", "-n", "2", "--mem-per-cpu=8000", "--wrap", "/usr/bin/env bash script"},
-			request{jobName: "n", chdir: "cwd", output: "out", errFile: "err", time: "600", partition: "q", ntasks: 2, mem: "8000", wrap: "/usr/bin/env bash script"}, nil},
-		{"torchx", strings.Fields("--parsable --mail-user=u --chdir=d path"), request{parsable: true, mailUser: "u", chdir: "d"}, []string{"path"}},
-		{"buildkite: the script's own options", strings.Fields("--parsable --job-name=buildkite --comment=URL --output=P script --parsable -x arg"),
-			request{parsable: true, jobName: "buildkite", comment: "URL", output: "P"}, []string{"script", "--parsable", "-x", "arg"}},
-		{"batchspawner", strings.Fields("--parsable --export=PATH,HOME --get-user-env=L"), request{parsable: true, export: "PATH,HOME", userEnv: "L"}, nil},
-		{"aiida", strings.Fields("-H --requeue --nice=10 --get-user-env script"), request{hold: true, requeue: "yes", nice: "10"}, []string{"script"}},
-		{"dashes", strings.Fields("-WHO -- --script -a"), request{wait: true, hold: true, overcommit: true}, []string{"--script", "-a"}},
+			[]string{"-J", "n", "-D", "cwd", "-o", "out", "-e", "err", "-t", "600", "-p", "q", "-n", "2", "--mem-per-cpu=8000",
+				"--wrap", "/usr/bin/env bash script"},
+			request{jobName: "n", chdir: "cwd", output: "out", errFile: "err", time: "600", partition: "q", ntasks: 2,
+				mem: "8000", wrap: "/usr/bin/env bash script"}, nil},
+		{"torchx", strings.Fields("--parsable --mail-user=u --chdir=d path"),
+			request{parsable: true, mailUser: "u", chdir: "d"}, []string{"path"}},
+		{"buildkite: the script's own options",
+			strings.Fields("--parsable --job-name=buildkite --comment=URL --output=P script --parsable -x arg"),
+			request{parsable: true, jobName: "buildkite", comment: "URL", output: "P"},
+			[]string{"script", "--parsable", "-x", "arg"}},
+		{"batchspawner", strings.Fields("--parsable --export=PATH,HOME --get-user-env=L"),
+			request{parsable: true, export: "PATH,HOME", userEnv: "L"}, nil},
+		{"aiida", strings.Fields("-H --requeue --nice=10 --get-user-env script"),
+			request{hold: true, requeue: "yes", nice: "10"}, []string{"script"}},
+		{"dashes", strings.Fields("-WHO -- --script -a"), request{wait: true, hold: true, overcommit: true},
+			[]string{"--script", "-a"}},
 		{"stdin", strings.Fields("-v -vv - a"), request{verbose: 3}, []string{"-", "a"}},
-		{"attached", strings.Fields("-Jname -n4 -t5 -Ho%j -pa=b"), request{jobName: "name", ntasks: 4, time: "5", hold: true, output: "%j", partition: "a=b"}, nil},
-		{"prefixes", strings.Fields("--job=x --part q --cluster=c --exclusive --tasks=3 --nodes 2"), request{jobName: "x", partition: "q", clusters: "c", exclusive: "exclusive", perNode: 3, nodes: "2"}, nil},
+		{"attached", strings.Fields("-Jname -n4 -t5 -Ho%j -pa=b"),
+			request{jobName: "name", ntasks: 4, time: "5", hold: true, output: "%j", partition: "a=b"}, nil},
+		{"prefixes", strings.Fields("--job=x --part q --cluster=c --exclusive --tasks=3 --nodes 2"),
+			request{jobName: "x", partition: "q", clusters: "c", exclusive: "exclusive", perNode: 3, nodes: "2"}, nil},
 		{"a value like an option", strings.Fields("-J --hold --comment -x"), request{jobName: "--hold", comment: "-x"}, nil},
-		{"optional values aren't words", strings.Fields("--exclusive=user --nice script"), request{exclusive: "user"}, []string{"script"}},
+		{"optional values aren't words", strings.Fields("--exclusive=user --nice script"), request{exclusive: "user"},
+			[]string{"script"}},
 		{"last wins", strings.Fields("-J a --job-name=b --mem=1 --mem-per-cpu=2"), request{jobName: "b", mem: "2"}, nil},
 		{"lists add up", strings.Fields("--switches 1,,2 --switches=3"), request{switches: []string{"1", "2", "3"}}, nil},
 	} {
@@ -148,12 +178,15 @@ func TestComplaints(t *testing.T) {
 		{"-Hz", "sbatch: invalid option -- 'z'" + try},
 		{"-é", "sbatch: invalid option -- 'é'" + try},
 		{"-memory=4", "sbatch: invalid option -- 'm'\nsbatch: did you mean --mem?" + try},
-		{"--no x", "sbatch: option '--no' is ambiguous; possibilities: '--no-kill' '--no-requeue' '--nodefile' '--nodelist' '--nodes'" + try},
+		{"--no x", "sbatch: option '--no' is ambiguous; possibilities: '--no-kill' '--no-requeue' '--nodefile' " +
+			"'--nodelist' '--nodes'" + try},
 		{"--tim=x", "sbatch: option '--tim=x' is ambiguous; possibilities: '--time' '--time-min'" + try},
 		{"--parsable=3", "sbatch: option '--parsable' doesn't allow an argument" + try},
 		{"--version=3", "sbatch: option '--version' doesn't allow an argument" + try},
-		{"--time-min=5", "sbatch: error: --time-min is not supported by gbatch yet: a shorter --time gets the job started sooner by backfill"},
-		{"--nodefile", "sbatch: error: --nodefile is not supported by gbatch yet: --nodelist takes a file name with a / in it"},
+		{"--time-min=5", "sbatch: error: --time-min is not supported by gbatch yet: a shorter --time gets the job started " +
+			"sooner by backfill"},
+		{"--nodefile", "sbatch: error: --nodefile is not supported by gbatch yet: --nodelist takes a file " +
+			"name with a / in it"},
 		{"-F x", "sbatch: error: --nodefile is not supported by gbatch yet: --nodelist takes a file name with a / in it"},
 		{"--include h1", "sbatch: error: --include is not supported by gbatch yet: --nodelist names the hosts to use"},
 		{"--time=garbage", "sbatch: error: Invalid --time specification"},
@@ -162,7 +195,8 @@ func TestComplaints(t *testing.T) {
 		{"-n 99999999999999999999", `sbatch: error: Invalid numeric value "99999999999999999999" for --ntasks.`},
 		{"-n 65537", `sbatch: error: Invalid numeric value "65537" for --ntasks: it can be at most 65536.`},
 		{"--open-mode=x", `sbatch: error: Invalid --open-mode specification: "x" is none of append, truncate`},
-		{"-t garbage -n x", "sbatch: error: Invalid --time specification\n" + `sbatch: error: Invalid numeric value "x" for --ntasks.`},
+		{"-t garbage -n x", "sbatch: error: Invalid --time specification\n" +
+			`sbatch: error: Invalid numeric value "x" for --ntasks.`},
 	} {
 		var r request
 		_, err := sbatch(&r).Parse(strings.Fields(c.args), nil)
@@ -174,7 +208,8 @@ func TestComplaints(t *testing.T) {
 
 func TestImmediateOptions(t *testing.T) {
 	var r request
-	for args, want := range map[string]error{"--help": ErrHelp, "-h": ErrHelp, "--usage": ErrUsage, "-V": ErrVersion, "--vers": ErrVersion, "-Hh": ErrHelp, "--help --foo": ErrHelp} {
+	for args, want := range map[string]error{"--help": ErrHelp, "-h": ErrHelp, "--usage": ErrUsage, "-V": ErrVersion,
+		"--vers": ErrVersion, "-Hh": ErrHelp, "--help --foo": ErrHelp} {
 		if _, err := sbatch(&r).Args(strings.Fields(args)); !errors.Is(err, want) {
 			t.Errorf("%s: %v", args, err)
 		}
@@ -182,7 +217,8 @@ func TestImmediateOptions(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"--time=5 -n 4 x", "-Hn4", "--no", "--=", "-", "--", "--export ALL", "-\xff", "--nice", "--mem\x00=1"} {
+	for _, s := range []string{"--time=5 -n 4 x", "-Hn4", "--no", "--=", "-", "--", "--export ALL", "-\xff", "--nice",
+		"--mem\x00=1"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
@@ -203,7 +239,8 @@ func FuzzParse(f *testing.F) {
 }
 
 func BenchmarkParse(b *testing.B) {
-	args := strings.Fields("-J toil_job_1_x --signal=B:INT@30 --export=ALL --partition=p --qos=q --gres=gpu:1 --mem=2048 --cpus-per-task=2 --time=0:7200 -o /tmp/%j -e /tmp/%j script")
+	args := strings.Fields("-J toil_job_1_x --signal=B:INT@30 --export=ALL --partition=p --qos=q --gres=gpu:1 " +
+		"--mem=2048 --cpus-per-task=2 --time=0:7200 -o /tmp/%j -e /tmp/%j script")
 	b.ReportAllocs()
 	for b.Loop() {
 		var r request

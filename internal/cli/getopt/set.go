@@ -65,6 +65,7 @@ func HelpOptions(letter rune) []Option {
 	return []Option{
 		{Name: "help", Short: letter, Group: group, Help: "show this help message", Immediate: true, Set: give(ErrHelp)},
 		{Name: "usage", Group: group, Help: "display brief usage message", Immediate: true, Set: give(ErrUsage)},
-		{Name: "version", Short: 'V', Group: group, Help: "output version information and exit", Immediate: true, Set: give(ErrVersion)},
+		{Name: "version", Short: 'V', Group: group, Help: "output version information and exit", Immediate: true,
+			Set: give(ErrVersion)},
 	}
 }

@@ -54,8 +54,9 @@ type info struct {
 
 func Ginfo(e *env.Env) int {
 	i := &info{Env: e}
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(i.options(), getopt.HelpOptions(0)...), EnvPrefix: "SINFO",
-		About: "List partitions and nodes. Nodes that look the same in every column that is shown share a line."})
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(i.options(), getopt.HelpOptions(0)...),
+		EnvPrefix: "SINFO",
+		About:     "List partitions and nodes. Nodes that look the same in every column that is shown share a line."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.Usage(p, err)
@@ -80,36 +81,53 @@ func (i *info) options() []getopt.Option {
 		return func(v string) error { *dst, i.layout = v, letter; return nil }
 	}
 	return []getopt.Option{
-		{Name: "partition", Short: 'p', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_PARTITION", Help: "only these partitions", Set: list(&i.parts)},
-		{Name: "nodes", Short: 'n', Arg: getopt.Required, Group: filters, Metavar: "hosts", Help: "only these nodes", Set: func(v string) error {
-			names, err := hostlist.Expand(v)
-			i.nodes = append(i.nodes, names...)
-			i.none = i.none || len(i.nodes) == 0
-			return err
-		}},
-		{Name: "states", Short: 't', Arg: getopt.Required, Group: filters, Metavar: "states", Help: "only nodes in one of these states: idle, mix, alloc, drain, drained, draining, down, unknown, no_respond, maint, resv, comp; with & between, in all", Set: i.setStates},
+		{Name: "partition", Short: 'p', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_PARTITION",
+			Help: "only these partitions", Set: list(&i.parts)},
+		{Name: "nodes", Short: 'n', Arg: getopt.Required, Group: filters, Metavar: "hosts", Help: "only these nodes",
+			Set: func(v string) error {
+				names, err := hostlist.Expand(v)
+				i.nodes = append(i.nodes, names...)
+				i.none = i.none || len(i.nodes) == 0
+				return err
+			}},
+		{Name: "states", Short: 't', Arg: getopt.Required, Group: filters, Metavar: "states",
+			Help: "only nodes in one of these states: idle, mix, alloc, drain, drained, draining, down, unknown, no_respond, " +
+				"maint, resv, comp; with & between, in all", Set: i.setStates},
 		{Name: "responding", Short: 'r', Group: filters, Help: "only nodes that respond", Set: getopt.Flag(&i.responding)},
 		{Name: "dead", Short: 'd', Group: filters, Help: "only nodes that don't respond", Set: getopt.Flag(&i.dead)},
 		{Name: "all", Short: 'a', Group: filters, Env: "_ALL", Help: "hidden partitions too", Set: getopt.Flag(&i.all)},
 		{Name: "hide", Group: filters, Help: "no hidden partitions (the default)", Set: getopt.Const(&i.all, false)},
-		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&i.clusters)},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Group: filters, Metavar: "names",
+			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&i.clusters)},
 
-		{Name: "format", Short: 'o', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "format", Env: "_FORMAT", Help: "what to print, as in '%P %a %D %t %N'", Set: layout(&i.template, 'o')},
-		{Name: "Format", Short: 'O', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "fields", Help: "what to print, as in 'NodeList:30,CPUsState,GresUsed'", Set: layout(&i.columns, 'O')},
+		{Name: "format", Short: 'o', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "format", Env: "_FORMAT",
+			Help: "what to print, as in '%P %a %D %t %N'", Set: layout(&i.template, 'o')},
+		{Name: "Format", Short: 'O', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "fields",
+			Help: "what to print, as in 'NodeList:30,CPUsState,GresUsed'", Set: layout(&i.columns, 'O')},
 		{Name: "long", Short: 'l', Group: output, Slot: "format", Help: "more columns", Set: getopt.Flag(&i.long)},
-		{Name: "Node", Short: 'N', Group: output, Slot: "format", Help: "a line for each node and partition", Set: getopt.Flag(&i.byNode)},
-		{Name: "summarize", Short: 's', Group: output, Slot: "format", Help: "a line for each partition", Set: getopt.Flag(&i.summary)},
-		{Name: "list-reasons", Short: 'R', Group: output, Slot: "format", Help: "why nodes are down or drained", Set: getopt.Flag(&i.reasons)},
-		{Name: "gpus", Short: 'G', Group: output, Slot: "format", Help: "a line for each GPU: its state, its job, how it is", Set: getopt.Flag(&i.gpus)},
-		{Name: "reservation", Short: 'T', Group: output, Slot: "format", Help: "a line for each reservation", Set: getopt.Flag(&i.resvs)},
+		{Name: "Node", Short: 'N', Group: output, Slot: "format", Help: "a line for each node and partition",
+			Set: getopt.Flag(&i.byNode)},
+		{Name: "summarize", Short: 's', Group: output, Slot: "format", Help: "a line for each partition",
+			Set: getopt.Flag(&i.summary)},
+		{Name: "list-reasons", Short: 'R', Group: output, Slot: "format", Help: "why nodes are down or drained",
+			Set: getopt.Flag(&i.reasons)},
+		{Name: "gpus", Short: 'G', Group: output, Slot: "format", Help: "a line for each GPU: its state, its job, how it is",
+			Set: getopt.Flag(&i.gpus)},
+		{Name: "reservation", Short: 'T', Group: output, Slot: "format", Help: "a line for each reservation",
+			Set: getopt.Flag(&i.resvs)},
 		{Name: "exact", Short: 'e', Group: output, Help: "a line for each size of node", Set: getopt.Flag(&i.exact)},
 		{Name: "noheader", Short: 'h', Group: output, Help: "no headings", Set: getopt.Flag(&i.noHeader)},
-		{Name: "sort", Short: 'S', Arg: getopt.Required, Group: output, Metavar: "keys", Env: "_SORT", Help: "sort by these letters of -o, each with - before it for descending; default #P,-t: as configured, then by state", Set: getopt.Text(&i.sort)},
-		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version", Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists", Set: func(v string) (err error) {
-			i.json, err = slurmjson.ParseVersion(v)
-			return err
-		}},
-		{Name: "iterate", Short: 'i', Arg: getopt.Required, Group: output, Metavar: "seconds", Help: "print again every so many seconds", Set: getopt.Number(&i.every, 1, 1<<20)},
+		{Name: "sort", Short: 'S', Arg: getopt.Required, Group: output, Metavar: "keys", Env: "_SORT",
+			Help: "sort by these letters of -o, each with - before it for descending; default #P,-t: as " +
+				"configured, then by state", Set: getopt.Text(&i.sort)},
+		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version",
+			Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists",
+			Set: func(v string) (err error) {
+				i.json, err = slurmjson.ParseVersion(v)
+				return err
+			}},
+		{Name: "iterate", Short: 'i', Arg: getopt.Required, Group: output, Metavar: "seconds",
+			Help: "print again every so many seconds", Set: getopt.Number(&i.every, 1, 1<<20)},
 
 		{Name: "noconvert", Hidden: true, Note: "sizes are in MiB anyway", Set: env.Ignored},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
@@ -129,7 +147,8 @@ func (i *info) setStates(v string) error {
 		for _, s := range strings.Split(w, "&") {
 			s = strings.ToLower(s)
 			if !slices.Contains(nodeStateWords(), s) {
-				return &getopt.TextError{Text: "Bad state string: \"" + s + "\"\nvalid states: " + strings.Join(nodeStateWords(), ",")}
+				return &getopt.TextError{Text: "Bad state string: \"" + s + "\"\nvalid states: " +
+					strings.Join(nodeStateWords(), ",")}
 			}
 			all = append(all, s)
 		}
@@ -141,8 +160,10 @@ func (i *info) setStates(v string) error {
 
 // nodeStateWords are the states that -t knows; in those from blocked on no node here ever is.
 func nodeStateWords() []string {
-	return []string{"all", "alloc", "allocated", "mix", "mixed", "idle", "drain", "drained", "drng", "draining", "down", "unk", "unknown", "no_respond",
-		"maint", "resv", "reserved", "comp", "completing", "blocked", "cloud", "fail", "failing", "futr", "future", "inval", "npc", "perfctrs", "planned",
+	return []string{"all", "alloc", "allocated", "mix", "mixed", "idle", "drain", "drained", "drng", "draining", "down",
+		"unk", "unknown", "no_respond",
+		"maint", "resv", "reserved", "comp", "completing", "blocked", "cloud", "fail", "failing", "futr", "future", "inval",
+		"npc", "perfctrs", "planned",
 		"power_down", "powered_down", "powering_down", "powering_up", "reboot", "reboot_issued", "reboot_requested"}
 }
 
@@ -262,7 +283,8 @@ func (i *info) once() int {
 		return 1
 	}
 	now := time.Now()
-	t := &jobtext.NodeTable{NodeView: jobtext.NodeView{Times: i.Times(now), UIDOf: env.UIDOf}, Pick: i.pick, ByNode: i.byNode, Exact: i.exact,
+	t := &jobtext.NodeTable{NodeView: jobtext.NodeView{Times: i.Times(now), UIDOf: env.UIDOf}, Pick: i.pick,
+		ByNode: i.byNode, Exact: i.exact,
 		Empty: !i.byNode && !(i.reasons && i.layout == 0)}
 	cluster, at, err := i.load(t)
 	if err != nil {
@@ -343,7 +365,8 @@ func nodesByName(c *client.Client, names []string, units bool) (map[string]*prot
 	return out, err
 }
 
-func (i *info) printRows(p *format.Printer[jobtext.NodeRow], rows []jobtext.NodeRow, now time.Time, cluster string) error {
+func (i *info) printRows(p *format.Printer[jobtext.NodeRow], rows []jobtext.NodeRow, now time.Time,
+	cluster string) error {
 	var head []byte
 	if i.every > 0 || i.long && !i.noHeader {
 		head = now.AppendFormat(head, "Mon Jan _2 15:04:05 2006\n")

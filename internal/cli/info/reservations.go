@@ -43,7 +43,8 @@ func (i *info) reservations() int {
 		if r.Start <= reply.Now && reply.Now < r.End {
 			state = "ACTIVE"
 		}
-		line(r.Name, state, at.Append(nil, r.Start, "n/a"), at.Append(nil, r.End, "n/a"), walltime.ElapsedLimit(int64(r.End-r.Start)/1000, false), hostlist.CompressSorted(r.Nodes))
+		line(r.Name, state, at.Append(nil, r.Start, "n/a"), at.Append(nil, r.End, "n/a"),
+			walltime.ElapsedLimit(int64(r.End-r.Start)/1000, false), hostlist.CompressSorted(r.Nodes))
 	}
 	return 0
 }

@@ -10,8 +10,8 @@ import (
 	"gbatch/internal/acctmgr"
 )
 
-// flatFile carries out "dump [cluster=]NAME [file=]FILE" and "load [file=]FILE [clean] [cluster=NAME]"; - is the standard
-// output or input.
+// flatFile carries out "dump [cluster=]NAME [file=]FILE" and "load [file=]FILE [clean] [cluster=NAME]"; - is the
+// standard output or input.
 func (m *manage) flatFile(verb string, words []string) error {
 	cluster, file, clean := "", "", false
 	for _, w := range words {
@@ -22,7 +22,8 @@ func (m *manage) flatFile(verb string, words []string) error {
 		case named && strings.HasPrefix("file", key) && key != "":
 			file = value
 		case named:
-			return fmt.Errorf(" Unknown option: %s\n %s takes cluster=, file=%s", w, verb, map[bool]string{true: " and clean"}[verb == "load"])
+			return fmt.Errorf(" Unknown option: %s\n %s takes cluster=, file=%s", w, verb,
+				map[bool]string{true: " and clean"}[verb == "load"])
 		case verb == "load" && key == "clean":
 			clean = true
 		case verb == "dump" && cluster == "":
@@ -78,7 +79,8 @@ func (m *manage) dump(facts *acctmgr.Facts, file string) error {
 		return err
 	}
 	if !m.quiet {
-		fmt.Fprintf(m.Stdout, " Dumped %d accounts and %d users of cluster %s to %s\n", len(facts.Accounts), len(facts.Users), facts.Cluster, file)
+		fmt.Fprintf(m.Stdout, " Dumped %d accounts and %d users of cluster %s to %s\n", len(facts.Accounts), len(facts.Users),
+			facts.Cluster, file)
 	}
 	return nil
 }

@@ -34,15 +34,22 @@ const promptS = 30
 // Gacctmgr shows and changes accounts, users, associations and QOS.
 func Gacctmgr(e *env.Env) int {
 	m := &manage{Env: e}
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(m.options(), getopt.HelpOptions('h')...), Operands: "VERB ENTITY [WORDS]",
-		About:    "Show and change accounts, users, associations and QOS: add, modify, delete, show; with the entities account, user, association, qos, coordinator, and for show also tree, cluster and tres. dump writes everything to a file in Slurm's format, load reads one.",
-		Epilogue: "gacctmgr add account physics Fairshare=50 Parent=science; gacctmgr add user ann account=physics; gacctmgr modify user where name=ann set MaxJobs=10; gacctmgr add qos urgent Priority=500 GrpTRES=gres/gpu=70%; gacctmgr show assoc tree format=account,user,fairshare; gacctmgr dump file=accounts.cfg; gacctmgr load file=accounts.cfg clean"})
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(m.options(), getopt.HelpOptions('h')...),
+		Operands: "VERB ENTITY [WORDS]",
+		About: "Show and change accounts, users, associations and QOS: add, modify, delete, show; with the entities " +
+			"account, user, association, qos, coordinator, and for show also tree, cluster and tres. dump writes everything " +
+			"to a file in Slurm's format, load reads one.",
+		Epilogue: "gacctmgr add account physics Fairshare=50 Parent=science; gacctmgr add user ann account=physics; " +
+			"gacctmgr modify user where name=ann set MaxJobs=10; gacctmgr add qos urgent Priority=500 GrpTRES=gres/gpu=70%; " +
+			"gacctmgr show assoc tree format=account,user,fairshare; gacctmgr dump file=accounts.cfg; gacctmgr load " +
+			"file=accounts.cfg clean"})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.Usage(p, err)
 	}
 	if len(operands) == 0 {
-		fmt.Fprintf(e.Stderr, "%s has no interactive mode: give a verb, as in %s show account; --help lists them\n", e.Program, e.Program)
+		fmt.Fprintf(e.Stderr, "%s has no interactive mode: give a verb, as in %s show account; --help lists them\n",
+			e.Program, e.Program)
 		return 1
 	}
 	m.args = operands
@@ -68,15 +75,18 @@ func (m *manage) options() []getopt.Option {
 		{Name: "immediate", Short: 'i', Help: "make changes at once, without asking", Set: getopt.Flag(&m.immediate)},
 		{Name: "noheader", Short: 'n', Help: "no headings", Set: getopt.Flag(&m.noHeader)},
 		{Name: "oneliner", Short: 'o', Hidden: true, Note: "every record is one line anyway", Set: env.Ignored},
-		{Name: "parsable", Short: 'p', Help: "fields ended by |", Set: func(string) error { m.o.Style.Parsable, m.o.Style.NoTrailing = true, false; return nil }},
-		{Name: "parsable2", Short: 'P', Help: "fields with | between", Set: func(string) error { m.o.Style.Parsable, m.o.Style.NoTrailing = true, true; return nil }},
+		{Name: "parsable", Short: 'p', Help: "fields ended by |",
+			Set: func(string) error { m.o.Style.Parsable, m.o.Style.NoTrailing = true, false; return nil }},
+		{Name: "parsable2", Short: 'P', Help: "fields with | between",
+			Set: func(string) error { m.o.Style.Parsable, m.o.Style.NoTrailing = true, true; return nil }},
 		{Name: "quiet", Short: 'Q', Help: "no words on success", Set: getopt.Flag(&m.quiet)},
 		{Name: "readonly", Short: 'r', Help: "refuse to change anything", Set: getopt.Flag(&m.readOnly)},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
-		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "with show: JSON; " + slurmjson.Default + " without a version", Set: func(v string) (err error) {
-			m.json, err = slurmjson.ParseVersion(v)
-			return err
-		}},
+		{Name: "json", Arg: getopt.Optional, Metavar: "version",
+			Help: "with show: JSON; " + slurmjson.Default + " without a version", Set: func(v string) (err error) {
+				m.json, err = slurmjson.ParseVersion(v)
+				return err
+			}},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
 	}
 }
@@ -95,7 +105,8 @@ func (m *manage) run() error {
 	case "dump", "load":
 		return m.flatFile(verb, rest)
 	case "archive", "clear", "shutdown", "reconfigure":
-		instead := map[string]string{"archive": "gdbd keeps its own files", "clear": "there are no statistics to clear", "shutdown": "stop gdbd with the service manager",
+		instead := map[string]string{"archive": "gdbd keeps its own files", "clear": "there are no statistics to clear",
+			"shutdown":    "stop gdbd with the service manager",
 			"reconfigure": "use gcontrol reconfigure"}[verb]
 		return fmt.Errorf(" %s is not supported by gbatch: %s", verb, instead)
 	case "version":
@@ -184,7 +195,8 @@ func (m *manage) carryOut(c *client.Client, facts *acctmgr.Facts, plan *acctmgr.
 		return nil
 	}
 	var done proto.Empty
-	if err := c.Call(proto.KindEditAccounts, &proto.EditAccountsRequest{Gen: facts.Gen, Edits: plan.Edits}, &done); err != nil {
+	if err := c.Call(proto.KindEditAccounts, &proto.EditAccountsRequest{Gen: facts.Gen, Edits: plan.Edits},
+		&done); err != nil {
 		return err
 	}
 	return m.idleGuarantees(c, plan)
@@ -207,7 +219,8 @@ func (m *manage) idleGuarantees(c *client.Client, plan *acctmgr.Plan) error {
 	}
 	for _, kv := range reply.Config.Show {
 		if kv.Key == "PreemptType" && kv.Value != "preempt/qos" {
-			fmt.Fprintf(m.Stderr, "%s: warning: GuaranteedTRES of QOS %s has no effect under PreemptType=%s: nothing is taken back for it; write PreemptType=preempt/qos in gbatch.conf\n",
+			fmt.Fprintf(m.Stderr, "%s: warning: GuaranteedTRES of QOS %s has no effect under PreemptType=%s: nothing is taken "+
+				"back for it; write PreemptType=preempt/qos in gbatch.conf\n",
 				m.Program, strings.Join(names, ","), kv.Value)
 		}
 	}

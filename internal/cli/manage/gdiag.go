@@ -32,15 +32,20 @@ func Gdiag(e *env.Env) int {
 	options := []getopt.Option{
 		{Name: "all", Short: 'a', Help: "show everything (it does anyway)", Set: env.Ignored},
 		{Name: "reset", Short: 'r', Help: "set the counters to 0 (operators)", Set: getopt.Flag(&d.reset)},
-		{Name: "sort-by-id", Short: 'i', Help: "order requests by their numbers", Set: by(func(a, b proto.DiagRPC) int { return cmp.Compare(a.ID, b.ID) })},
-		{Name: "sort-by-time", Short: 't', Help: "order requests by the time they took in all", Set: by(func(a, b proto.DiagRPC) int { return cmp.Compare(b.SumUS, a.SumUS) })},
-		{Name: "sort-by-time2", Short: 'T', Help: "order requests by the time that one took", Set: by(func(a, b proto.DiagRPC) int { return cmp.Compare(mean(b.SumUS, b.Count), mean(a.SumUS, a.Count)) })},
-		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "write JSON, in the shape of Slurm's data_parser of that version", Set: func(v string) (err error) {
-			d.json, err = slurmjson.ParseVersion(v)
-			return err
-		}},
+		{Name: "sort-by-id", Short: 'i', Help: "order requests by their numbers",
+			Set: by(func(a, b proto.DiagRPC) int { return cmp.Compare(a.ID, b.ID) })},
+		{Name: "sort-by-time", Short: 't', Help: "order requests by the time they took in all",
+			Set: by(func(a, b proto.DiagRPC) int { return cmp.Compare(b.SumUS, a.SumUS) })},
+		{Name: "sort-by-time2", Short: 'T', Help: "order requests by the time that one took",
+			Set: by(func(a, b proto.DiagRPC) int { return cmp.Compare(mean(b.SumUS, b.Count), mean(a.SumUS, a.Count)) })},
+		{Name: "json", Arg: getopt.Optional, Metavar: "version",
+			Help: "write JSON, in the shape of Slurm's data_parser of that version", Set: func(v string) (err error) {
+				d.json, err = slurmjson.ParseVersion(v)
+				return err
+			}},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
-		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "name", Env: "SLURM_CLUSTERS", Help: "this cluster's name", Set: getopt.List(&d.clusters)},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "name",
+			Env: "SLURM_CLUSTERS", Help: "this cluster's name", Set: getopt.List(&d.clusters)},
 	}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(options, getopt.HelpOptions('h')...),
 		About: "Show what the controller that leads has done: jobs, scheduling passes, requests."})
@@ -104,11 +109,14 @@ func writeDiag(w io.Writer, r *proto.DiagReply) {
 	}
 	rule := "*******************************************************\n"
 	p("%ssdiag output at %s\nData since      %s\n%s", rule, at(r.Now), at(r.Since), rule)
-	p("Server thread count:  %d\nAgent queue size:     %d\nAgent count:          0\nAgent thread count:   0\nDBD Agent queue size: %d\n\n", r.Threads, r.AgentQueue, r.DbdQueue)
-	p("Jobs submitted: %d\nJobs started:   %d\nJobs completed: %d\nJobs canceled:  %d\nJobs failed:    %d\n\n", r.Submitted, r.Started, r.Completed, r.Canceled, r.Failed)
+	p("Server thread count:  %d\nAgent queue size:     %d\nAgent count:          0\nAgent thread count:   0\n"+
+		"DBD Agent queue size: %d\n\n", r.Threads, r.AgentQueue, r.DbdQueue)
+	p("Jobs submitted: %d\nJobs started:   %d\nJobs completed: %d\nJobs canceled:  %d\nJobs failed:    %d\n\n",
+		r.Submitted, r.Started, r.Completed, r.Canceled, r.Failed)
 	p("Job states ts:  %s\nJobs pending:   %d\nJobs running:   %d\n\n", at(r.Now), r.Pending, r.Running)
 	m := &r.Main
-	p("Main schedule statistics (microseconds):\n\tLast cycle:   %d\n\tMax cycle:    %d\n\tTotal cycles: %d\n", m.LastUS, m.MaxUS, m.Count)
+	p("Main schedule statistics (microseconds):\n\tLast cycle:   %d\n\tMax cycle:    %d\n\tTotal cycles: %d\n", m.LastUS,
+		m.MaxUS, m.Count)
 	if m.Count > 0 {
 		p("\tMean cycle:   %d\n\tMean depth cycle:  %d\n", mean(m.SumUS, m.Count), mean(m.DepthSum, m.Count))
 	}
@@ -117,7 +125,8 @@ func writeDiag(w io.Writer, r *proto.DiagReply) {
 	}
 	p("\tLast queue length: %d\n\n", m.QueueLast)
 	b := &r.Backfill
-	p("Backfilling stats\n\tTotal backfilled jobs (since last slurm start): %d\n\tTotal backfilled jobs (since last stats cycle start): %d\n", r.BackfilledAll, r.Backfilled)
+	p("Backfilling stats\n\tTotal backfilled jobs (since last slurm start): %d\n"+
+		"\tTotal backfilled jobs (since last stats cycle start): %d\n", r.BackfilledAll, r.Backfilled)
 	p("\tTotal backfilled heterogeneous job components: 0\n\tTotal cycles: %d\n", b.Count)
 	if b.At > 0 {
 		p("\tLast cycle when: %s\n", at(b.At))

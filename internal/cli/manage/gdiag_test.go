@@ -13,12 +13,16 @@ import (
 )
 
 func demoDiag() *proto.DiagReply {
-	return &proto.DiagReply{Now: clitest.DemoNow, Since: clitest.DemoNow - 600_000, Threads: 2, AgentQueue: 1, DbdQueue: 3, RaftQueue: 4, Submitted: 50, Started: 40,
+	return &proto.DiagReply{Now: clitest.DemoNow, Since: clitest.DemoNow - 600_000, Threads: 2, AgentQueue: 1, DbdQueue: 3,
+		RaftQueue: 4, Submitted: 50, Started: 40,
 		Completed: 30, Canceled: 2, Failed: 1, Pending: 10, Running: 7,
-		Main:       proto.DiagPass{Count: 20, LastUS: 90, MaxUS: 500, SumUS: 2000, DepthLast: 3, DepthSum: 60, QueueLast: 12, QueueSum: 200, At: clitest.DemoNow},
-		Backfill:   proto.DiagPass{Count: 10, LastUS: 80, MaxUS: 400, SumUS: 1000, DepthLast: 5, DepthSum: 40, QueueLast: 11, QueueSum: 100, At: clitest.DemoNow - 1000},
+		Main: proto.DiagPass{Count: 20, LastUS: 90, MaxUS: 500, SumUS: 2000, DepthLast: 3, DepthSum: 60, QueueLast: 12,
+			QueueSum: 200, At: clitest.DemoNow},
+		Backfill: proto.DiagPass{Count: 10, LastUS: 80, MaxUS: 400, SumUS: 1000, DepthLast: 5, DepthSum: 40, QueueLast: 11,
+			QueueSum: 100, At: clitest.DemoNow - 1000},
 		Backfilled: 4, BackfilledAll: 9, TryDepthSum: 30, TryDepthLast: 2, TableLast: 6, TableSum: 50,
-		ByType:   []proto.DiagRPC{{Name: "REQUEST_JOB_INFO", ID: 2003, Count: 9, SumUS: 900}, {Name: "REQUEST_PING", ID: 1008, Count: 2, SumUS: 1000}},
+		ByType: []proto.DiagRPC{{Name: "REQUEST_JOB_INFO", ID: 2003, Count: 9, SumUS: 900},
+			{Name: "REQUEST_PING", ID: 1008, Count: 2, SumUS: 1000}},
 		ByUser:   []proto.DiagRPC{{Name: "alice", ID: 1001, Count: 11, SumUS: 1900}},
 		Counters: []model.KV{{Key: "job_records", Value: "17"}}}
 }
@@ -92,7 +96,8 @@ Pending RPC statistics
 	f.Want(text, "", 0, "gdiag", "--all")
 	// The first match of each is the main scheduler's, the second the backfill's (vpenso's exporter).
 	out, _, _ := f.Run("sdiag")
-	for pattern, want := range map[string][]string{`\tLast cycle: +(\d+)`: {"90", "80"}, `\tMean cycle: +(\d+)`: {"100", "100"},
+	for pattern, want := range map[string][]string{`\tLast cycle: +(\d+)`: {"90", "80"},
+		`\tMean cycle: +(\d+)`:     {"100", "100"},
 		`Agent queue size: +(\d+)`: {"1", "3"}, `Server thread count: +(\d+)`: {"2"}} {
 		var got []string
 		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(out, -1) {
@@ -151,8 +156,10 @@ func TestDiagJSON(t *testing.T) {
 		t.Fatalf("rc %d, %v:\n%s", rc, err, out)
 	}
 	s := got.Statistics
-	if s.Threads != 2 || s.Dbd != 3 || s.BF != 9 || s.Cycles != 10 || s.Depth != 5 || s.ReqTime.Number != 1700100000 || s.WhenCycle.Number != 1700099999 ||
-		len(s.ByType) != 2 || s.ByType[0].Type != "REQUEST_JOB_INFO" || s.ByUser[0].User != "alice" || s.ByUser[0].Total != 1900 || got.Meta.Slurm.Cluster != "demo" {
+	if s.Threads != 2 || s.Dbd != 3 || s.BF != 9 || s.Cycles != 10 || s.Depth != 5 || s.ReqTime.Number != 1700100000 ||
+		s.WhenCycle.Number != 1700099999 ||
+		len(s.ByType) != 2 || s.ByType[0].Type != "REQUEST_JOB_INFO" || s.ByUser[0].User != "alice" ||
+		s.ByUser[0].Total != 1900 || got.Meta.Slurm.Cluster != "demo" {
 		t.Errorf("got %+v", got)
 	}
 	out, _, _ = f.Run("sdiag", "--json=v0.0.39")

@@ -26,7 +26,8 @@ type prioRow struct {
 // prioLanguage is gprio's columns, with sprio's letters. key, where not nil, is what -S sorts by.
 func prioLanguage() *format.Language[prioRow] {
 	// Weighted factors are whole numbers; the line of weights shows the weight itself.
-	weighted := func(letter byte, heading string, get func(*prioRow) float64, weight func(*model.Priority) int64) format.Field[prioRow] {
+	weighted := func(letter byte, heading string, get func(*prioRow) float64,
+		weight func(*model.Priority) int64) format.Field[prioRow] {
 		return format.Field[prioRow]{Letter: letter, Heading: heading, Get: func(r *prioRow) string {
 			if r.weights {
 				return strconv.FormatInt(weight(r.conf), 10)
@@ -84,10 +85,14 @@ func prioLanguage() *format.Language[prioRow] {
 		}),
 		weighted('S', "SITE", func(r *prioRow) float64 { return float64(r.Site) }, func(*model.Priority) int64 { return 1 }),
 		weighted('A', "AGE", func(r *prioRow) float64 { return r.Age }, func(p *model.Priority) int64 { return p.WeightAge }),
-		weighted('B', "ASSOC", func(r *prioRow) float64 { return r.Assoc }, func(p *model.Priority) int64 { return p.WeightAssoc }),
-		weighted('F', "FAIRSHARE", func(r *prioRow) float64 { return r.FairShare }, func(p *model.Priority) int64 { return p.WeightFairShare }),
-		weighted('J', "JOBSIZE", func(r *prioRow) float64 { return r.JobSize }, func(p *model.Priority) int64 { return p.WeightJobSize }),
-		weighted('P', "PARTITION", func(r *prioRow) float64 { return r.Partition }, func(p *model.Priority) int64 { return p.WeightPartition }),
+		weighted('B', "ASSOC", func(r *prioRow) float64 { return r.Assoc },
+			func(p *model.Priority) int64 { return p.WeightAssoc }),
+		weighted('F', "FAIRSHARE", func(r *prioRow) float64 { return r.FairShare },
+			func(p *model.Priority) int64 { return p.WeightFairShare }),
+		weighted('J', "JOBSIZE", func(r *prioRow) float64 { return r.JobSize },
+			func(p *model.Priority) int64 { return p.WeightJobSize }),
+		weighted('P', "PARTITION", func(r *prioRow) float64 { return r.Partition },
+			func(p *model.Priority) int64 { return p.WeightPartition }),
 		weighted('Q', "QOS", func(r *prioRow) float64 { return r.QOS }, func(p *model.Priority) int64 { return p.WeightQOS }),
 		text('N', "NICE", func(r *prioRow) string { return strconv.FormatInt(r.Nice, 10) }),
 		text('n', "QOSNAME", func(r *prioRow) string { return r.QOSName }),
@@ -122,8 +127,10 @@ type prio struct {
 // Gprio lists the factors of waiting jobs' priorities.
 func Gprio(e *env.Env) int {
 	s := &prio{Env: e}
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions(0)...), EnvPrefix: "SPRIO",
-		About: "List waiting jobs with their priorities and the factors that they come from, one line for each of a job's partitions. Held jobs have no priority and are left out."})
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions(0)...),
+		EnvPrefix: "SPRIO",
+		About: "List waiting jobs with their priorities and the factors that they come from, one line for each of a job's " +
+			"partitions. Held jobs have no priority and are left out."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	switch {
 	case err != nil:
@@ -149,19 +156,24 @@ func (s *prio) options() []getopt.Option {
 		}},
 		{Name: "long", Short: 'l', Help: "every factor, and the user", Set: getopt.Flag(&s.long)},
 		{Name: "norm", Short: 'n', Help: "factors before they are weighted, 0 to 1", Set: getopt.Flag(&s.normal)},
-		{Name: "format", Short: 'o', Arg: getopt.Required, Metavar: "format", Env: "_FORMAT", Help: "what to print, as in '%.15i %9r %.10Y'", Set: getopt.Text(&s.template)},
-		{Name: "partition", Short: 'p', Arg: getopt.Required, Metavar: "names", Help: "only these partitions", Set: getopt.List(&s.rq.Filter.Partitions)},
-		{Name: "sort", Short: 'S', Arg: getopt.Required, Metavar: "letters", Help: "order, as in 'u,-Y'; letters are the format's", Set: getopt.Text(&s.sort)},
-		{Name: "user", Aliases: []string{"users"}, Short: 'u', Arg: getopt.Required, Metavar: "names", Help: "only these users", Set: func(v string) error {
-			users, err := env.ParseUsers(v)
-			if err != nil {
-				return &getopt.TextError{Text: err.Error()}
-			}
-			s.rq.Filter.Users = append(s.rq.Filter.Users, users...)
-			return nil
-		}},
+		{Name: "format", Short: 'o', Arg: getopt.Required, Metavar: "format", Env: "_FORMAT",
+			Help: "what to print, as in '%.15i %9r %.10Y'", Set: getopt.Text(&s.template)},
+		{Name: "partition", Short: 'p', Arg: getopt.Required, Metavar: "names", Help: "only these partitions",
+			Set: getopt.List(&s.rq.Filter.Partitions)},
+		{Name: "sort", Short: 'S', Arg: getopt.Required, Metavar: "letters",
+			Help: "order, as in 'u,-Y'; letters are the format's", Set: getopt.Text(&s.sort)},
+		{Name: "user", Aliases: []string{"users"}, Short: 'u', Arg: getopt.Required, Metavar: "names",
+			Help: "only these users", Set: func(v string) error {
+				users, err := env.ParseUsers(v)
+				if err != nil {
+					return &getopt.TextError{Text: err.Error()}
+				}
+				s.rq.Filter.Users = append(s.rq.Filter.Users, users...)
+				return nil
+			}},
 		{Name: "weights", Short: 'w', Help: "the configured weights, and no jobs", Set: getopt.Flag(&s.onlyGiven)},
-		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names", Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&s.clusters)},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names",
+			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&s.clusters)},
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "federation", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
 		{Name: "sibling", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
@@ -238,7 +250,8 @@ func (s *prio) print() error {
 		return err
 	}
 	if !conf.Multifactor {
-		fmt.Fprintln(s.Stderr, "You are not running a supported priority plugin\n(priority/basic).\nOnly 'priority/multifactor' is supported.")
+		fmt.Fprintln(s.Stderr,
+			"You are not running a supported priority plugin\n(priority/basic).\nOnly 'priority/multifactor' is supported.")
 		return nil
 	}
 	if s.onlyGiven {
@@ -266,13 +279,17 @@ func (s *prio) print() error {
 // sortPrios orders lines by job number and partition, and before that by keys.
 func sortPrios(rows []prioRow, keys []format.SortKey) {
 	number := map[byte]func(*prioRow) float64{
-		'i': func(r *prioRow) float64 { return float64(r.Job) }, 'Y': func(r *prioRow) float64 { return float64(r.PrioRow.Priority) },
-		'S': func(r *prioRow) float64 { return float64(r.Site) }, 'A': func(r *prioRow) float64 { return r.Age }, 'B': func(r *prioRow) float64 { return r.Assoc },
-		'F': func(r *prioRow) float64 { return r.FairShare }, 'J': func(r *prioRow) float64 { return r.JobSize }, 'P': func(r *prioRow) float64 { return r.Partition },
+		'i': func(r *prioRow) float64 { return float64(r.Job) },
+		'Y': func(r *prioRow) float64 { return float64(r.PrioRow.Priority) },
+		'S': func(r *prioRow) float64 { return float64(r.Site) }, 'A': func(r *prioRow) float64 { return r.Age },
+		'B': func(r *prioRow) float64 { return r.Assoc },
+		'F': func(r *prioRow) float64 { return r.FairShare }, 'J': func(r *prioRow) float64 { return r.JobSize },
+		'P': func(r *prioRow) float64 { return r.Partition },
 		'Q': func(r *prioRow) float64 { return r.QOS }, 'N': func(r *prioRow) float64 { return float64(r.Nice) },
 		'T': func(r *prioRow) float64 { return sum(r.TRES) },
 	}
-	word := map[byte]func(*prioRow) string{'r': func(r *prioRow) string { return r.PartName }, 'u': func(r *prioRow) string { return r.User },
+	word := map[byte]func(*prioRow) string{'r': func(r *prioRow) string { return r.PartName },
+		'u': func(r *prioRow) string { return r.User },
 		'o': func(r *prioRow) string { return r.PrioRow.Account }}
 	slices.SortStableFunc(rows, func(a, b prioRow) int {
 		for _, k := range keys {

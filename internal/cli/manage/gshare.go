@@ -100,8 +100,11 @@ type share struct {
 // Gshare lists accounts and users with their shares and what they have used.
 func Gshare(e *env.Env) int {
 	s := &share{Env: e}
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions('h')...), EnvPrefix: "SSHARE",
-		About: "List accounts with their shares and usage, and with them your own; -a for everybody's. RawUsage is in seconds of billing units (CPUs, or as TRESBillingWeights say), faded by PriorityDecayHalfLife; running jobs count."})
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.options(), getopt.HelpOptions('h')...),
+		EnvPrefix: "SSHARE",
+		About: "List accounts with their shares and usage, and with them your own; -a for everybody's. RawUsage is in " +
+			"seconds of billing units (CPUs, or as TRESBillingWeights say), faded by PriorityDecayHalfLife; " +
+			"running jobs count."})
 	args := e.Args
 	if n := len(args); n > 0 && (args[n-1] == "-A" || args[n-1] == "--accounts") {
 		args = append(args[:n:n], "") // sshare -A, as people type it: all accounts
@@ -131,34 +134,43 @@ func Gshare(e *env.Env) int {
 func (s *share) options() []getopt.Option {
 	return []getopt.Option{
 		{Name: "all", Short: 'a', Help: "all users, not only yourself", Set: getopt.Flag(&s.all)},
-		{Name: "accounts", Short: 'A', Arg: getopt.Required, Metavar: "names", Help: "only these accounts; empty: all", Set: getopt.List(&s.rq.Accounts)},
-		{Name: "users", Short: 'u', Arg: getopt.Required, Metavar: "names", Help: "only these users", Set: func(v string) error {
-			for _, name := range env.SplitList(v) {
-				s.rq.Names = append(s.rq.Names, name)
-				if uid, err := env.UIDOf(name); err == nil { // others may have an association all the same
-					s.rq.Users = append(s.rq.Users, uid)
+		{Name: "accounts", Short: 'A', Arg: getopt.Required, Metavar: "names", Help: "only these accounts; empty: all",
+			Set: getopt.List(&s.rq.Accounts)},
+		{Name: "users", Short: 'u', Arg: getopt.Required, Metavar: "names", Help: "only these users",
+			Set: func(v string) error {
+				for _, name := range env.SplitList(v) {
+					s.rq.Names = append(s.rq.Names, name)
+					if uid, err := env.UIDOf(name); err == nil { // others may have an association all the same
+						s.rq.Users = append(s.rq.Users, uid)
+					}
 				}
-			}
-			s.noUsers = len(s.rq.Names) == 0
-			return nil
-		}},
+				s.noUsers = len(s.rq.Names) == 0
+				return nil
+			}},
 		{Name: "Users", Short: 'U', Help: "lines of users only", Set: getopt.Flag(&s.usersOnly)},
 		{Name: "long", Short: 'l', Help: "more columns", Set: getopt.Flag(&s.long)},
-		{Name: "partition", Short: 'm', Help: "with a column for the partition of associations that have one", Set: getopt.Flag(&s.byPartition)},
+		{Name: "partition", Short: 'm', Help: "with a column for the partition of associations that have one",
+			Set: getopt.Flag(&s.byPartition)},
 		{Name: "noheader", Short: 'n', Help: "no headings", Set: getopt.Flag(&s.noHeader)},
-		{Name: "format", Short: 'o', Arg: getopt.Required, Metavar: "fields", Help: "what to print, as in 'account%30,fairshare'; -e lists the fields", Set: func(v string) error {
-			s.fields += "," + v
-			return nil
-		}},
-		{Name: "helpformat", Short: 'e', Help: "list the fields that -o takes", Immediate: true, Set: func(string) error { return env.ErrHelpFormat }},
-		{Name: "parsable", Short: 'p', Help: "fields ended by |", Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, false; return nil }},
-		{Name: "parsable2", Short: 'P', Help: "fields with | between", Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, true; return nil }},
-		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names", Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&s.clusters)},
+		{Name: "format", Short: 'o', Arg: getopt.Required, Metavar: "fields",
+			Help: "what to print, as in 'account%30,fairshare'; -e lists the fields", Set: func(v string) error {
+				s.fields += "," + v
+				return nil
+			}},
+		{Name: "helpformat", Short: 'e', Help: "list the fields that -o takes", Immediate: true,
+			Set: func(string) error { return env.ErrHelpFormat }},
+		{Name: "parsable", Short: 'p', Help: "fields ended by |",
+			Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, false; return nil }},
+		{Name: "parsable2", Short: 'P', Help: "fields with | between",
+			Set: func(string) error { s.style.Parsable, s.style.NoTrailing = true, true; return nil }},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names",
+			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&s.clusters)},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
-		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "JSON; " + slurmjson.Default + " without a version", Set: func(v string) (err error) {
-			s.json, err = slurmjson.ParseVersion(v)
-			return err
-		}},
+		{Name: "json", Arg: getopt.Optional, Metavar: "version", Help: "JSON; " + slurmjson.Default + " without a version",
+			Set: func(v string) (err error) {
+				s.json, err = slurmjson.ParseVersion(v)
+				return err
+			}},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
 	}
 }
@@ -166,7 +178,8 @@ func (s *share) options() []getopt.Option {
 func (s *share) columns() string {
 	columns := "Account,User,RawShares,NormShares,RawUsage,EffectvUsage,FairShare"
 	if s.long {
-		columns = "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS,GrpTRESMins,TRESRunMins"
+		columns = "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,LevelFS,GrpTRESMins," +
+			"TRESRunMins"
 	}
 	if s.byPartition {
 		columns = strings.Replace(columns, "User,", "User,Partition,", 1)

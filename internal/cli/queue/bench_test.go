@@ -32,11 +32,16 @@ func tenThousand(tb testing.TB) (jobs []*model.Job, chunks [][]byte) {
 	for i := range 10_000 {
 		user := fmt.Sprintf("user%02d", i%40)
 		j := &model.Job{ID: model.JobID(100_000 + i), Task: model.NoTask, State: model.Pending, Reason: model.ReasonPriority,
-			Priority: uint32(4_294_900_000 - i*7919%100_000), Submit: clitest.DemoNow - model.Time(i)*1000, Eligible: clitest.DemoNow, Attempt: 1,
-			Spec: &model.Spec{Name: fmt.Sprintf("train-%d", i), UID: uint32(1000 + i%40), GID: 100, Groups: []uint32{100, 1001}, User: user, Group: "users",
-				Account: "physics", QOS: "normal", Partitions: []string{[]string{"gpu", "batch", "long"}[i%3]}, Script: strings.Repeat("a", 64),
-				Env: strings.Repeat("b", 64), Command: "/home/" + user + "/project/run.sh", Submit: "gsubmit -n1 --gres=gpu:1 run.sh",
-				WorkDir: "/home/" + user + "/project", StdIn: "/dev/null", StdOut: "/home/" + user + "/project/slurm-%j.out", Host: "login1",
+			Priority: uint32(4_294_900_000 - i*7919%100_000), Submit: clitest.DemoNow - model.Time(i)*1000,
+			Eligible: clitest.DemoNow, Attempt: 1,
+			Spec: &model.Spec{Name: fmt.Sprintf("train-%d", i), UID: uint32(1000 + i%40), GID: 100, Groups: []uint32{100, 1001},
+				User: user, Group: "users",
+				Account: "physics", QOS: "normal", Partitions: []string{[]string{"gpu", "batch", "long"}[i%3]},
+				Script: strings.Repeat("a", 64),
+				Env:    strings.Repeat("b", 64), Command: "/home/" + user + "/project/run.sh",
+				Submit:  "gsubmit -n1 --gres=gpu:1 run.sh",
+				WorkDir: "/home/" + user + "/project", StdIn: "/dev/null", StdOut: "/home/" + user + "/project/slurm-%j.out",
+				Host:  "login1",
 				Umask: 18, Limits: make([]model.RLimit, 9), MinNodes: 1, Tasks: 1, CPUsPerTask: 1, LimitS: 3600,
 				Gres: []model.GresReq{{Name: "gpu", Count: 1}}}}
 		jobs = append(jobs, j)
@@ -63,7 +68,8 @@ func BenchmarkQueue10000(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		t := newQueueTable(p, &lang, keys)
-		view := &jobtext.JobView{Times: jobtext.Times{Now: time.UnixMilli(int64(clitest.DemoNow))}, BitLen: jobtext.DefaultBitLen}
+		view := &jobtext.JobView{Times: jobtext.Times{Now: time.UnixMilli(int64(clitest.DemoNow))},
+			BitLen: jobtext.DefaultBitLen}
 		rows := &jobtext.JobRows{View: view}
 		var reader jobReader
 		for _, body := range chunks {

@@ -32,8 +32,10 @@ type cancel struct {
 // Gcancel ends jobs, or sends them a signal: those named, or those that the filters pick.
 func Gcancel(e *env.Env) int {
 	x := &cancel{Env: e}
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(x.options(), getopt.HelpOptions(0)...), EnvPrefix: "SCANCEL",
-		Operands: "[job_id[_array_id][.step_id]...]", About: "End jobs or steps, or send them a signal. Jobs are named by id, picked by the filters, or both."})
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(x.options(), getopt.HelpOptions(0)...),
+		EnvPrefix: "SCANCEL",
+		Operands:  "[job_id[_array_id][.step_id]...]",
+		About:     "End jobs or steps, or send them a signal. Jobs are named by id, picked by the filters, or both."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.Usage(p, err)
@@ -59,40 +61,53 @@ func (x *cancel) options() []getopt.Option {
 		return func(v string) error { *dst = append(*dst, env.SplitList(v)...); return nil }
 	}
 	return []getopt.Option{
-		{Name: "account", Short: 'A', Arg: getopt.Required, Metavar: "names", Env: "_ACCOUNT", Help: "only jobs of these accounts", Set: list(&x.rq.Filter.Accounts)},
+		{Name: "account", Short: 'A', Arg: getopt.Required, Metavar: "names", Env: "_ACCOUNT",
+			Help: "only jobs of these accounts", Set: list(&x.rq.Filter.Accounts)},
 		{Name: "batch", Short: 'b', Env: "_BATCH", Help: "signal the batch shell only", Set: getopt.Flag(&x.rq.Batch)},
-		{Name: "full", Short: 'f', Env: "_FULL", Help: "signal the batch shell and everything it started", Set: getopt.Flag(&x.rq.Full)},
+		{Name: "full", Short: 'f', Env: "_FULL", Help: "signal the batch shell and everything it started",
+			Set: getopt.Flag(&x.rq.Full)},
 		{Name: "interactive", Short: 'i', Env: "_INTERACTIVE", Help: "ask before each job", Set: getopt.Flag(&x.interactive)},
 		{Name: "me", Help: "only your own jobs", Set: getopt.Flag(&x.me)},
-		{Name: "name", Aliases: []string{"jobname"}, Short: 'n', Arg: getopt.Required, Metavar: "names", Env: "_NAME", Help: "only jobs with these names", Set: list(&x.rq.Filter.Names)},
-		{Name: "nodelist", Short: 'w', Arg: getopt.Required, Metavar: "nodes", Help: "only jobs that use one of these nodes", Set: func(v string) error {
-			names, err := hostlist.Expand(v)
-			x.rq.Filter.Nodes = append(x.rq.Filter.Nodes, names...)
-			return err
-		}},
-		{Name: "partition", Short: 'p', Arg: getopt.Required, Metavar: "names", Env: "_PARTITION", Help: "only jobs of these partitions", Set: list(&x.rq.Filter.Partitions)},
-		{Name: "qos", Short: 'q', Arg: getopt.Required, Metavar: "names", Env: "_QOS", Help: "only jobs with these QOS", Set: list(&x.rq.Filter.QOS)},
+		{Name: "name", Aliases: []string{"jobname"}, Short: 'n', Arg: getopt.Required, Metavar: "names", Env: "_NAME",
+			Help: "only jobs with these names", Set: list(&x.rq.Filter.Names)},
+		{Name: "nodelist", Short: 'w', Arg: getopt.Required, Metavar: "nodes", Help: "only jobs that use one of these nodes",
+			Set: func(v string) error {
+				names, err := hostlist.Expand(v)
+				x.rq.Filter.Nodes = append(x.rq.Filter.Nodes, names...)
+				return err
+			}},
+		{Name: "partition", Short: 'p', Arg: getopt.Required, Metavar: "names", Env: "_PARTITION",
+			Help: "only jobs of these partitions", Set: list(&x.rq.Filter.Partitions)},
+		{Name: "qos", Short: 'q', Arg: getopt.Required, Metavar: "names", Env: "_QOS", Help: "only jobs with these QOS",
+			Set: list(&x.rq.Filter.QOS)},
 		{Name: "quiet", Short: 'Q', Help: "say nothing about jobs that can't be ended", Set: getopt.Flag(&x.quiet)},
-		{Name: "signal", Short: 's', Arg: getopt.Required, Metavar: "signal", Help: "send this signal, by name or number, and don't end the job", Set: func(v string) (err error) {
-			x.rq.Signal, err = env.ParseSignal(v)
-			return err
-		}},
-		{Name: "state", Short: 't', Arg: getopt.Required, Metavar: "states", Env: "_STATE", Help: "only jobs in one of these states: PENDING, RUNNING, SUSPENDED", Set: func(v string) error {
-			states, err := parseStates(v)
-			x.rq.Filter.States = append(x.rq.Filter.States, states...)
-			return err
-		}},
-		{Name: "user", Short: 'u', Arg: getopt.Required, Metavar: "users", Env: "_USER", Help: "only jobs of these users", Set: func(v string) error {
-			uids, err := env.ParseUsers(v)
-			x.rq.Filter.Users = append(x.rq.Filter.Users, uids...)
-			return err
-		}},
+		{Name: "signal", Short: 's', Arg: getopt.Required, Metavar: "signal",
+			Help: "send this signal, by name or number, and don't end the job", Set: func(v string) (err error) {
+				x.rq.Signal, err = env.ParseSignal(v)
+				return err
+			}},
+		{Name: "state", Short: 't', Arg: getopt.Required, Metavar: "states", Env: "_STATE",
+			Help: "only jobs in one of these states: PENDING, RUNNING, SUSPENDED", Set: func(v string) error {
+				states, err := parseStates(v)
+				x.rq.Filter.States = append(x.rq.Filter.States, states...)
+				return err
+			}},
+		{Name: "user", Short: 'u', Arg: getopt.Required, Metavar: "users", Env: "_USER", Help: "only jobs of these users",
+			Set: func(v string) error {
+				uids, err := env.ParseUsers(v)
+				x.rq.Filter.Users = append(x.rq.Filter.Users, uids...)
+				return err
+			}},
 		{Name: "verbose", Short: 'v', Env: "_VERBOSE", Help: "say what is sent to which job", Set: getopt.Flag(&x.verbose)},
-		{Name: "ctld", Hidden: true, Note: "every request goes through the controller", Set: func(string) error { return nil }},
-		{Name: "hurry", Short: 'H', Hidden: true, Env: "_HURRY", Note: "there is no burst-buffer stage to skip", Set: func(string) error { return nil }},
+		{Name: "ctld", Hidden: true, Note: "every request goes through the controller",
+			Set: func(string) error { return nil }},
+		{Name: "hurry", Short: 'H', Hidden: true, Env: "_HURRY", Note: "there is no burst-buffer stage to skip",
+			Set: func(string) error { return nil }},
 		{Name: "wckey", Arg: getopt.Required, Refused: "pick jobs with --name, --user or --account"},
-		{Name: "reservation", Short: 'R', Arg: getopt.Required, Metavar: "names", Env: "_RESERVATION", Help: "only jobs that asked for one of these reservations", Set: list(&x.rq.Filter.Reservations)},
-		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names", Env: "_CLUSTERS SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: list(&x.clusters)},
+		{Name: "reservation", Short: 'R', Arg: getopt.Required, Metavar: "names", Env: "_RESERVATION",
+			Help: "only jobs that asked for one of these reservations", Set: list(&x.rq.Filter.Reservations)},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Metavar: "names",
+			Env: "_CLUSTERS SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: list(&x.clusters)},
 	}
 }
 

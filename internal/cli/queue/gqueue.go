@@ -53,8 +53,9 @@ type queue struct {
 
 func Gqueue(e *env.Env) int {
 	q := &queue{Env: e}
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(q.options(), getopt.HelpOptions(0)...), EnvPrefix: "SQUEUE",
-		About: "List jobs that wait and run; with -t all those too that have ended in the last minutes."})
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(q.options(), getopt.HelpOptions(0)...),
+		EnvPrefix: "SQUEUE",
+		About:     "List jobs that wait and run; with -t all those too that have ended in the last minutes."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
 		return e.Usage(p, err)
@@ -107,69 +108,100 @@ func (q *queue) options() []getopt.Option {
 	f := &q.rq.Filter
 	const filters, output = "Filters", "Output"
 	return []getopt.Option{
-		{Name: "jobs", Short: 'j', Arg: getopt.Required, Group: filters, Metavar: "ids", Help: "only these jobs: 12, 12_3, 12_[1-4]", Set: q.setJobs},
-		{Name: "user", Aliases: []string{"users"}, Short: 'u', Arg: getopt.Required, Group: filters, Metavar: "users", Env: "_USERS", Help: "only jobs of these users", Set: q.setUsers},
-		{Name: "me", Group: filters, Help: "only your own jobs", Set: func(string) error { f.Users = append(f.Users, uint32(os.Getuid())); return nil }},
-		{Name: "notme", Group: filters, Help: "only jobs of others", Set: func(string) error { f.NotUsers = append(f.NotUsers, uint32(os.Getuid())); return nil }},
-		{Name: "account", Aliases: []string{"accounts"}, Short: 'A', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_ACCOUNT", Help: "only jobs of these accounts", Set: q.names(&f.Accounts)},
-		{Name: "partition", Aliases: []string{"partitions"}, Short: 'p', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_PARTITION", Help: "only jobs of these partitions", Set: q.names(&f.Partitions)},
-		{Name: "qos", Short: 'q', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_QOS", Help: "only jobs with these QOS", Set: q.names(&f.QOS)},
-		{Name: "name", Aliases: []string{"names"}, Short: 'n', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_NAMES", Help: "only jobs with these names", Set: q.names(&f.Names)},
-		{Name: "steps", Short: 's', Arg: getopt.Optional, Group: filters, Metavar: "ids", Help: "steps of running jobs in place of jobs; these: 12.0, 12.batch, 12 for all of a job's", Set: func(v string) (err error) {
-			q.listing = true
-			q.steps, err = env.ParseStepRefs(v)
-			return err
-		}},
-		{Name: "states", Short: 't', Arg: getopt.Required, Group: filters, Metavar: "states", Env: "_STATES", Help: "only jobs in these states; all for every state, ended jobs too", Set: func(v string) error {
-			states, err := env.QueryStates(v)
-			f.States = append(f.States, states...)
-			q.none = q.none || err == nil && len(states) == 0
-			return err
-		}},
-		{Name: "nodelist", Aliases: []string{"nodes"}, Short: 'w', Arg: getopt.Required, Group: filters, Metavar: "hosts", Help: "only jobs on one of these nodes", Set: q.setNodes},
-		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&q.clusters)},
-		{Name: "all", Short: 'a', Group: filters, Env: "_ALL", Help: "jobs of hidden partitions too", Set: getopt.Flag(&q.all)},
+		{Name: "jobs", Short: 'j', Arg: getopt.Required, Group: filters, Metavar: "ids",
+			Help: "only these jobs: 12, 12_3, 12_[1-4]", Set: q.setJobs},
+		{Name: "user", Aliases: []string{"users"}, Short: 'u', Arg: getopt.Required, Group: filters, Metavar: "users",
+			Env: "_USERS", Help: "only jobs of these users", Set: q.setUsers},
+		{Name: "me", Group: filters, Help: "only your own jobs",
+			Set: func(string) error { f.Users = append(f.Users, uint32(os.Getuid())); return nil }},
+		{Name: "notme", Group: filters, Help: "only jobs of others",
+			Set: func(string) error { f.NotUsers = append(f.NotUsers, uint32(os.Getuid())); return nil }},
+		{Name: "account", Aliases: []string{"accounts"}, Short: 'A', Arg: getopt.Required, Group: filters, Metavar: "names",
+			Env: "_ACCOUNT", Help: "only jobs of these accounts", Set: q.names(&f.Accounts)},
+		{Name: "partition", Aliases: []string{"partitions"}, Short: 'p', Arg: getopt.Required, Group: filters,
+			Metavar: "names", Env: "_PARTITION", Help: "only jobs of these partitions", Set: q.names(&f.Partitions)},
+		{Name: "qos", Short: 'q', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_QOS",
+			Help: "only jobs with these QOS", Set: q.names(&f.QOS)},
+		{Name: "name", Aliases: []string{"names"}, Short: 'n', Arg: getopt.Required, Group: filters, Metavar: "names",
+			Env: "_NAMES", Help: "only jobs with these names", Set: q.names(&f.Names)},
+		{Name: "steps", Short: 's', Arg: getopt.Optional, Group: filters, Metavar: "ids",
+			Help: "steps of running jobs in place of jobs; these: 12.0, 12.batch, 12 for all of a job's",
+			Set: func(v string) (err error) {
+				q.listing = true
+				q.steps, err = env.ParseStepRefs(v)
+				return err
+			}},
+		{Name: "states", Short: 't', Arg: getopt.Required, Group: filters, Metavar: "states", Env: "_STATES",
+			Help: "only jobs in these states; all for every state, ended jobs too", Set: func(v string) error {
+				states, err := env.QueryStates(v)
+				f.States = append(f.States, states...)
+				q.none = q.none || err == nil && len(states) == 0
+				return err
+			}},
+		{Name: "nodelist", Aliases: []string{"nodes"}, Short: 'w', Arg: getopt.Required, Group: filters, Metavar: "hosts",
+			Help: "only jobs on one of these nodes", Set: q.setNodes},
+		{Name: "clusters", Aliases: []string{"cluster"}, Short: 'M', Arg: getopt.Required, Group: filters, Metavar: "names",
+			Env: "SLURM_CLUSTERS", Help: "this cluster's name, or all", Set: getopt.List(&q.clusters)},
+		{Name: "all", Short: 'a', Group: filters, Env: "_ALL", Help: "jobs of hidden partitions too",
+			Set: getopt.Flag(&q.all)},
 		{Name: "hide", Group: filters, Help: "no jobs of hidden partitions (the default)", Set: getopt.Const(&q.all, false)},
 
-		{Name: "format", Short: 'o', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "format", Env: "_FORMAT", Help: "what to print, as in '%.18i %j %T'", Set: func(v string) error {
-			q.template, q.layout = v, 'o'
-			return nil
-		}},
-		{Name: "Format", Short: 'O', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "fields", Env: "_FORMAT2", Help: "what to print, as in 'JobID:10,Name,tres-alloc:.40'", Set: func(v string) error {
-			q.columns, q.layout = v, 'O'
-			return nil
-		}},
-		{Name: "long", Short: 'l', Group: output, Slot: "format", Help: "with the time limit and the state in full", Set: getopt.Flag(&q.long)},
-		{Name: "start", Group: output, Slot: "format", Help: "pending jobs with the time at which they start, N/A where it is not known", Set: getopt.Flag(&q.start)},
+		{Name: "format", Short: 'o', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "format", Env: "_FORMAT",
+			Help: "what to print, as in '%.18i %j %T'", Set: func(v string) error {
+				q.template, q.layout = v, 'o'
+				return nil
+			}},
+		{Name: "Format", Short: 'O', Arg: getopt.Required, Group: output, Slot: "format", Metavar: "fields", Env: "_FORMAT2",
+			Help: "what to print, as in 'JobID:10,Name,tres-alloc:.40'", Set: func(v string) error {
+				q.columns, q.layout = v, 'O'
+				return nil
+			}},
+		{Name: "long", Short: 'l', Group: output, Slot: "format", Help: "with the time limit and the state in full",
+			Set: getopt.Flag(&q.long)},
+		{Name: "start", Group: output, Slot: "format",
+			Help: "pending jobs with the time at which they start, N/A where it is not known", Set: getopt.Flag(&q.start)},
 		{Name: "noheader", Short: 'h', Group: output, Help: "no headings", Set: getopt.Flag(&q.noHeader)},
-		{Name: "sort", Short: 'S', Arg: getopt.Required, Group: output, Metavar: "keys", Env: "_SORT", Help: "sort by these letters of -o, each with - before it for descending; default P,t,-p", Set: func(v string) error {
-			q.sort, q.noSort = v, v == ""
-			return nil
-		}},
-		{Name: "array", Short: 'r', Group: output, Env: "_ARRAY", Help: "a line for each task of an array", Set: getopt.Flag(&q.perTask)},
-		{Name: "array-unique", Group: output, Env: "_ARRAY_UNIQUE", Help: "tasks that wait on one line", Note: "they are, unless -r is given", Set: env.Ignored},
-		{Name: "priority", Short: 'P', Group: output, Env: "_PRIORITY", Help: "a line for each partition that a job waits for", Set: getopt.Flag(&q.perPartition)},
+		{Name: "sort", Short: 'S', Arg: getopt.Required, Group: output, Metavar: "keys", Env: "_SORT",
+			Help: "sort by these letters of -o, each with - before it for descending; default P,t,-p",
+			Set: func(v string) error {
+				q.sort, q.noSort = v, v == ""
+				return nil
+			}},
+		{Name: "array", Short: 'r', Group: output, Env: "_ARRAY", Help: "a line for each task of an array",
+			Set: getopt.Flag(&q.perTask)},
+		{Name: "array-unique", Group: output, Env: "_ARRAY_UNIQUE", Help: "tasks that wait on one line",
+			Note: "they are, unless -r is given", Set: env.Ignored},
+		{Name: "priority", Short: 'P', Group: output, Env: "_PRIORITY",
+			Help: "a line for each partition that a job waits for", Set: getopt.Flag(&q.perPartition)},
 		{Name: "noconvert", Group: output, Help: "memory in MiB, not in the largest unit", Set: getopt.Flag(&q.noConvert)},
-		{Name: "expand-patterns", Group: output, Help: "output files with %j and the like filled in", Set: getopt.Flag(&q.expand)},
-		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version", Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists", Set: func(v string) (err error) {
-			q.json, err = slurmjson.ParseVersion(v)
-			return err
-		}},
-		{Name: "why", Arg: getopt.Optional, Group: output, Metavar: "ids", Help: "say what holds these jobs (all of yours that wait), when they are expected to start, and what would let them start sooner", Set: func(v string) (err error) {
-			q.explains = true
-			q.why, err = env.ParseJobRefs(v)
-			return err
-		}},
-		{Name: "iterate", Short: 'i', Arg: getopt.Required, Group: output, Metavar: "seconds", Help: "print again every so many seconds", Set: getopt.Number(&q.every, 1, 1<<20)},
-		{Name: "reservation", Short: 'R', Arg: getopt.Required, Group: output, Metavar: "names", Help: "jobs that asked for these reservations", Set: func(v string) error {
-			q.rq.Filter.Reservations = env.SplitList(v)
-			return nil
-		}},
+		{Name: "expand-patterns", Group: output, Help: "output files with %j and the like filled in",
+			Set: getopt.Flag(&q.expand)},
+		{Name: "json", Arg: getopt.Optional, Group: output, Metavar: "version",
+			Help: "JSON, in Slurm's shape; v0.0.39 has states as words, v0.0.42 (the default) as lists",
+			Set: func(v string) (err error) {
+				q.json, err = slurmjson.ParseVersion(v)
+				return err
+			}},
+		{Name: "why", Arg: getopt.Optional, Group: output, Metavar: "ids", Help: "say what holds these jobs (all of yours " +
+			"that wait), when they are expected to start, and what would let them start sooner",
+			Set: func(v string) (err error) {
+				q.explains = true
+				q.why, err = env.ParseJobRefs(v)
+				return err
+			}},
+		{Name: "iterate", Short: 'i', Arg: getopt.Required, Group: output, Metavar: "seconds",
+			Help: "print again every so many seconds", Set: getopt.Number(&q.every, 1, 1<<20)},
+		{Name: "reservation", Short: 'R', Arg: getopt.Required, Group: output, Metavar: "names",
+			Help: "jobs that asked for these reservations", Set: func(v string) error {
+				q.rq.Filter.Reservations = env.SplitList(v)
+				return nil
+			}},
 
 		{Name: "only-job-state", Hidden: true, Note: "lists with everything are as quick", Set: env.Ignored},
 		{Name: "verbose", Short: 'v', Hidden: true, Note: "there is nothing more to tell", Set: env.Ignored},
 		{Name: "local", Hidden: true, Note: "there is one cluster", Set: env.Ignored},
-		{Name: "licenses", Short: 'L', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_LICENSES", Help: "only jobs that asked for one of these licenses", Set: getopt.List(&f.Licenses)},
+		{Name: "licenses", Short: 'L', Arg: getopt.Required, Group: filters, Metavar: "names", Env: "_LICENSES",
+			Help: "only jobs that asked for one of these licenses", Set: getopt.List(&f.Licenses)},
 		{Name: "running-over", Arg: getopt.Required, Refused: "sort by time instead: -t R -S -M"},
 		{Name: "running-under", Arg: getopt.Required, Refused: "sort by time instead: -t R -S M"},
 		{Name: "yaml", Arg: getopt.Optional, Refused: "use --json"},
@@ -189,7 +221,8 @@ func (q *queue) setJobs(v string) error {
 	}
 	q.none = q.none || len(q.rq.Filter.Jobs) == 0
 	if len(q.rq.Filter.Jobs) > proto.MaxTargets {
-		return &getopt.TextError{Text: fmt.Sprintf("more than %d job ids; ask for all jobs, or with -u, and pick from the list", proto.MaxTargets)}
+		return &getopt.TextError{
+			Text: fmt.Sprintf("more than %d job ids; ask for all jobs, or with -u, and pick from the list", proto.MaxTargets)}
 	}
 	return nil
 }
@@ -260,7 +293,8 @@ func (q *queue) once() int {
 		return rc
 	}
 	now := time.Now()
-	view := &jobtext.JobView{Times: q.Times(now), At: model.Time(now.UnixMilli()), BitLen: q.BitLen(), NoConvert: q.noConvert, Expand: q.expand}
+	view := &jobtext.JobView{Times: q.Times(now), At: model.Time(now.UnixMilli()), BitLen: q.BitLen(),
+		NoConvert: q.noConvert, Expand: q.expand}
 	if q.json != "" {
 		err = q.printJSON(view)
 	} else {

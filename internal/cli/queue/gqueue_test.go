@@ -17,17 +17,19 @@ import (
 // demoJobs are the jobs for which squeue 22.05 was made to print what the tests expect.
 func demoJobs() []*model.Job {
 	job := func(id model.JobID, state model.JobState, part string, prio uint32) *model.Job {
-		return &model.Job{ID: id, Task: model.NoTask, State: state, Priority: prio, Submit: clitest.T0, Eligible: clitest.T0, Attempt: 1, Spec: &model.Spec{
-			Name: "train", User: "root", Group: "root", Account: "physics", QOS: "normal", Partitions: strings.Split(part, ","),
-			Command: "/home/a/run.sh", WorkDir: "/home/a", StdIn: "/dev/null", StdOut: "/home/a/slurm-%j.out", Host: "login",
-			MinNodes: 1, Tasks: 4, MemPerNode: 4096, LimitS: 5400, Requeue: true}}
+		return &model.Job{ID: id, Task: model.NoTask, State: state, Priority: prio, Submit: clitest.T0, Eligible: clitest.T0,
+			Attempt: 1, Spec: &model.Spec{
+				Name: "train", User: "root", Group: "root", Account: "physics", QOS: "normal", Partitions: strings.Split(part, ","),
+				Command: "/home/a/run.sh", WorkDir: "/home/a", StdIn: "/dev/null", StdOut: "/home/a/slurm-%j.out", Host: "login",
+				MinNodes: 1, Tasks: 4, MemPerNode: 4096, LimitS: 5400, Requeue: true}}
 	}
 	run := func(j *model.Job, start, end model.Time, nodes ...string) *model.Job {
 		a := &model.Alloc{}
 		for _, n := range nodes {
 			a.Nodes = append(a.Nodes, model.NodeAlloc{Node: n, CPUs: model.UpTo(4 / len(nodes)), MemMiB: 4096, Tasks: 1})
 		}
-		j.Run = &model.Run{Partition: j.Spec.Partitions[0], Alloc: a, Start: start, Launched: start, LimitS: j.Spec.LimitS, Bill: 4}
+		j.Run = &model.Run{Partition: j.Spec.Partitions[0], Alloc: a, Start: start, Launched: start,
+			LimitS: j.Spec.LimitS, Bill: 4}
 		if end != 0 {
 			j.End = &model.End{At: end}
 		}
@@ -99,13 +101,17 @@ func TestQueueTables(t *testing.T) {
 		"        12_[4-9%2]       gpu    train     root PD       0:00      1 (Priority)\n"+
 		"                10       gpu    train     root PD       0:00      1 (Resources)\n"+
 		"                16       gpu    train     root PD       0:00      1 (JobHeldUser)\n", "", 0, "gqueue", "-hP", "-tpd")
-	f.Want("             JOBID PARTITION     NAME     USER ST          START_TIME  NODES SCHEDNODES           NODELIST(REASON)\n"+
+	f.Want("             JOBID PARTITION     NAME     USER ST          START_TIME  NODES SCHEDNODES           "+
+		"NODELIST(REASON)\n"+
 		"                10       gpu    train     root PD                 N/A      1 (null)               (Resources)\n"+
 		"        12_[4-9%2]       gpu    train     root PD                 N/A      1 (null)               (Priority)\n"+
 		"                16 batch,gpu    train     root PD                 N/A      1 (null)               (JobHeldUser)\n"+
-		"                17     batch    train     root PD                 N/A      1 (null)               (Dependency)\n", "", 0, "squeue", "--start")
+		"                17     batch    train     root PD                 N/A      1 (null)               (Dependency)\n",
+		"", 0, "squeue", "--start")
 	out, _, _ := f.Run("squeue", "-l", "-t", "R")
-	if _, rest, _ := strings.Cut(out, "\n"); rest != "             JOBID PARTITION     NAME     USER    STATE       TIME TIME_LIMI  NODES NODELIST(REASON)\n"+
+	if _, rest, _ := strings.Cut(out,
+		"\n"); rest != "             JOBID PARTITION     NAME     USER    STATE       TIME TIME_LIMI  NODES "+
+		"NODELIST(REASON)\n"+
 		"              12_3     batch    train     root  RUNNING 1-01:01:01 UNLIMITED      1 n1\n"+
 		"                11       gpu    train     root  RUNNING       1:05   1:30:00      2 g[1-2]\n" {
 		t.Errorf("-l:\n%s", out)
@@ -115,22 +121,35 @@ func TestQueueTables(t *testing.T) {
 // TestQueueFields: the letters, as squeue 22.05 prints them.
 func TestQueueFields(t *testing.T) {
 	f := queueFake(t)
-	f.Want("JOBID|REASON|NODELIST(REASON)|EXEC_HOST|START_TIME|END_TIME|TIME|TIME_LEFT|TIME_LIMIT|PRIORITY|NICE|NODES|CPUS|ARRAY_TASK_ID|ARRAY_JOB_ID|JOBID|DEPENDENCY|OVER_SUBSCRIBE|S:C:T|SOCKETS_PER_NODE|PRIORITY\n"+
-		"19|None||n/a|2023-11-14T22:16:00|2023-11-14T22:16:00|0:00|1:30:00|1:30:00|150|0|1|4|N/A|19|19|(null)|OK|*:*:*|*|0.00000003492460\n"+
-		"20|None|n1|n1|2023-11-14T22:15:00|2023-11-14T22:16:00|1:00|1:29:00|1:30:00|150|0|1|4|N/A|20|20|(null)|OK|*:*:*|*|0.00000003492460\n"+
-		"18|NonZeroExitCode|(NonZeroExitCode)|n1|2023-11-14T22:15:00|2023-11-14T22:16:00|1:00|1:29:00|1:30:00|150|0|1|4|N/A|18|18|(null)|OK|*:*:*|*|0.00000003492460\n"+
-		"17|Dependency|(Dependency)|n/a|N/A|N/A|0:00|1:30:00|1:30:00|150|0|1|4|N/A|17|17|afterok:11(unfulfilled)|OK|*:*:*|*|0.00000003492460\n"+
-		"12_3|None|n1|n1|2023-11-15T00:58:59|NONE|1-01:01:01|UNLIMITED|UNLIMITED|200|0|1|4|3|12|13|(null)|OK|*:*:*|*|0.00000004656613\n"+
-		"16|JobHeldUser|(JobHeldUser)|n/a|N/A|N/A|0:00|1:30:00|1:30:00|0|5|1|4|N/A|16|16|(null)|OK|*:*:*|*|0.00000000000000\n"+
-		"12_[4-9%2]|Priority|(Priority)|n/a|N/A|N/A|0:00|1:30:00|1:30:00|200|0|1|4|4-9%2|12|12|(null)|OK|*:*:*|*|0.00000004656613\n"+
+	f.Want("JOBID|REASON|NODELIST(REASON)|EXEC_HOST|START_TIME|END_TIME|TIME|TIME_LEFT|TIME_LIMIT|PRIORITY|NICE|NODES|"+
+		"CPUS|ARRAY_TASK_ID|ARRAY_JOB_ID|JOBID|DEPENDENCY|OVER_SUBSCRIBE|S:C:T|SOCKETS_PER_NODE|PRIORITY\n"+
+		"19|None||n/a|2023-11-14T22:16:00|2023-11-14T22:16:00|0:00|1:30:00|1:30:00|150|0|1|4|N/A|19|19|(null)|OK|*:*:*|*|"+
+		"0.00000003492460\n"+
+		"20|None|n1|n1|2023-11-14T22:15:00|2023-11-14T22:16:00|1:00|1:29:00|1:30:00|150|0|1|4|N/A|20|20|(null)|OK|*:*:*|*|"+
+		"0.00000003492460\n"+
+		"18|NonZeroExitCode|(NonZeroExitCode)|n1|2023-11-14T22:15:00|2023-11-14T22:16:00|1:00|1:29:00|1:30:00|150|0|1|4|"+
+		"N/A|18|18|(null)|OK|*:*:*|*|0.00000003492460\n"+
+		"17|Dependency|(Dependency)|n/a|N/A|N/A|0:00|1:30:00|1:30:00|150|0|1|4|N/A|17|17|afterok:11(unfulfilled)|OK|*:*:*|"+
+		"*|0.00000003492460\n"+
+		"12_3|None|n1|n1|2023-11-15T00:58:59|NONE|1-01:01:01|UNLIMITED|UNLIMITED|200|0|1|4|3|12|13|(null)|OK|*:*:*|*|"+
+		"0.00000004656613\n"+
+		"16|JobHeldUser|(JobHeldUser)|n/a|N/A|N/A|0:00|1:30:00|1:30:00|0|5|1|4|N/A|16|16|(null)|OK|*:*:*|*|"+
+		"0.00000000000000\n"+
+		"12_[4-9%2]|Priority|(Priority)|n/a|N/A|N/A|0:00|1:30:00|1:30:00|200|0|1|4|4-9%2|12|12|(null)|OK|*:*:*|*|"+
+		"0.00000004656613\n"+
 		"10|Resources|(Resources)|n/a|N/A|N/A|0:00|1:30:00|1:30:00|100|0|1|4|N/A|10|10|(null)|OK|*:*:*|*|0.00000002328306\n"+
-		"11|None|g[1-2]|g1|2023-11-16T01:58:55|2023-11-16T03:28:55|1:05|1:28:55|1:30:00|300|0|2|4|N/A|11|11|(null)|OK|*:*:*|*|0.00000006984919\n",
+		"11|None|g[1-2]|g1|2023-11-16T01:58:55|2023-11-16T03:28:55|1:05|1:28:55|1:30:00|300|0|2|4|N/A|11|11|(null)|OK|"+
+		"*:*:*|*|0.00000006984919\n",
 		"", 0, "squeue", "-t", "CA,CD,F,PD,R", "-o", "%i|%r|%R|%B|%S|%e|%M|%L|%l|%Q|%y|%D|%C|%K|%F|%A|%E|%h|%z|%H|%p")
-	f.Want("root 4G 1 /home/a/run.sh /home/a | 0 0 2023-11-14T22:13:20|(null)|(null)|(null)|N/A|(null)|0|(null)|normal|root|physics|gres:gpu:a100:1\n", "", 0,
+	f.Want("root 4G 1 /home/a/run.sh /home/a | 0 0 "+
+		"2023-11-14T22:13:20|(null)|(null)|(null)|N/A|(null)|0|(null)|normal|root|physics|gres:gpu:a100:1\n", "", 0,
 		"squeue", "-h", "-j11", "-o", "%u %m %c %o %Z %s| %G %U %V|%f|%k|%v|%X|%Y|%O|%W|%q|%g|%a|%b")
-	f.Want("JOBID               TRES_ALLOC                              TRES_PER_NODE       TIME_LEFT           PENDING_TIME        STDOUT              TASKS               CPUS_PER_TASK       REQUEUE             \n"+
-		"11                  cpu=4,mem=8G,node=2,billing=4,gres/gpu=2gres:gpu:a100:1     1:28:55             99935               /home/a/slurm-%j.out4                   1                   1                   \n",
-		"", 0, "squeue", "-t", "R", "-p", "gpu", "-O", "jobarrayid,tres-alloc:40,tres-per-node,timeleft,pendingtime,stdout,numtasks,cpus-per-task,requeue,")
+	f.Want("JOBID               TRES_ALLOC                              TRES_PER_NODE       TIME_LEFT           "+
+		"PENDING_TIME        STDOUT              TASKS               CPUS_PER_TASK       REQUEUE             \n"+
+		"11                  cpu=4,mem=8G,node=2,billing=4,gres/gpu=2gres:gpu:a100:1     1:28:55             99935         "+
+		"      /home/a/slurm-%j.out4                   1                   1                   \n",
+		"", 0, "squeue", "-t", "R", "-p", "gpu", "-O",
+		"jobarrayid,tres-alloc:40,tres-per-node,timeleft,pendingtime,stdout,numtasks,cpus-per-task,requeue,")
 	f.Want("/home/a/slurm-11.out\n", "", 0, "squeue", "-hj11", "--expand-patterns", "-O", "STDOUT:")
 	// every field of every job, without a surprise
 	all, errText, rc := f.Run("squeue", "-t", "all", "-r", "-O", "all")
@@ -154,7 +173,8 @@ func TestQueueClients(t *testing.T) {
 	}{
 		{"15 CF|14 CG|17 PD|12_3 R|16 PD|12_[4-9%2] PD|10 PD|11 R|", "--noheader -o %i~%t -u root --only-job-state"},
 		{"19|CANCELLED|20|COMPLETED|", "--format=%i|%T --states=CA,CD --noheader --name train"},
-		{"15 CF 0:10|14 CG 0:10|17 PD 0:00|12_3 R 1-01:01:01|16 PD 0:00|12_[4-9%2] PD 0:00|10 PD 0:00|11 R 1:05|", "-h --format %i~%t~%M"},
+		{"15 CF 0:10|14 CG 0:10|17 PD 0:00|12_3 R 1-01:01:01|16 PD 0:00|12_[4-9%2] PD 0:00|10 PD 0:00|11 R 1:05|",
+			"-h --format %i~%t~%M"},
 		{"17 PD|10 PD|11 R|", "--noheader --format=%i~%t --job 10,11,17"},
 		{"19|20|15|14|18|17|12_3|16|12_4|12_5|12_6|12_7|12_8|12_9|10|11|", "--me -o %i -h -r -t all"},
 		{"PENDING n/a|", "-h -j 10 -o %T~%B"},
@@ -167,11 +187,18 @@ func TestQueueClients(t *testing.T) {
 		{"17,PENDING,Dependency|16,PENDING,JobHeldUser|10,PENDING,Resources|", "-h -o %A,%T,%r --states=PD -j 10,16,17"},
 		{"(null),11|", "--name=train --noheader --format=%k,%A -t R -p gpu"},
 		{"11 R None|", "-O JobArrayID:~,StateCompact:~,Reason: -h -j 11 -t all --me"},
-		{"RUNNING 11 11 root root physics 2023-11-16T01:58:55 2023-11-16T03:28:55 1:05 gpu 2 cpu=4,mem=8G,node=2,billing=4,gres/gpu=2,gres/gpu:a100=2 g[1-2] train|",
-			"-t RUNNING -h -p gpu -O State:~,JobID:~,JobArrayID:~,UserName:~,GroupName:~,Account:~,StartTime:~,EndTime:~,TimeUsed:~,Partition:~,NumNodes:~,tres-alloc:~,NodeList:~,Name:"},
-		{`{"a": "physics", "id": 10, "end_time": "N/A", "u": "root", "state": "PENDING", "p": "gpu", "cpu": 4, "mem": "4G", "array_id": "N/A", "r": "(Resources)"}|`,
-			`--states=all -h -r -j 10 -o {"a":~"%a",~"id":~%A,~"end_time":~"%e",~"u":~"%u",~"state":~"%T",~"p":~"%P",~"cpu":~%C,~"mem":~"%m",~"array_id":~"%K",~"r":~"%R"}`},
-		{"physics\x1f11\x1fg1\x1f1                   4                   |", "--all --states=all --noconvert -h -j 11 -O Account:\x1f,JobID:\x1f,BatchHost:\x1f,MinCpus,NumCPUs,"},
+		{"RUNNING 11 11 root root physics 2023-11-16T01:58:55 2023-11-16T03:28:55 1:05 gpu 2 " +
+			"cpu=4,mem=8G,node=2,billing=4,gres/gpu=2,gres/gpu:a100=2 g[1-2] train|",
+			"-t RUNNING -h -p gpu -O " +
+				"State:~,JobID:~,JobArrayID:~,UserName:~,GroupName:~,Account:~,StartTime:~,EndTime:~,TimeUsed:~,Partition:~," +
+				"NumNodes:~,tres-alloc:~,NodeList:~,Name:"},
+		{`{"a": "physics", "id": 10, "end_time": "N/A", "u": "root", "state": "PENDING", "p": "gpu", "cpu": 4, "mem": ` +
+			`"4G", "array_id": "N/A", "r": "(Resources)"}|`,
+			`--states=all -h -r -j 10 -o ` +
+				`{"a":~"%a",~"id":~%A,~"end_time":~"%e",~"u":~"%u",~"state":~"%T",~"p":~"%P",~"cpu":~%C,~"mem":~"%m",` +
+				`~"array_id":~"%K",~"r":~"%R"}`},
+		{"physics\x1f11\x1fg1\x1f1                   4                   |",
+			"--all --states=all --noconvert -h -j 11 -O Account:\x1f,JobID:\x1f,BatchHost:\x1f,MinCpus,NumCPUs,"},
 		{"10^^^PD^^^Resources^^^n/a^^^root^^^1^^^4^^^(Resources)^^^gpu^^^1:30:00^^^0:00^^^N/A^^^train^^^2023-11-14T22:13:20|",
 			"--noheader -o%i^^^%t^^^%r^^^%B^^^%u^^^%D^^^%C^^^%R^^^%P^^^%l^^^%M^^^%S^^^%j^^^%V --jobs=10,10"},
 		{"", "-j 20"},                   // ended, and still known: the heading alone
@@ -202,9 +229,11 @@ func TestQueueClients(t *testing.T) {
 // TestQueueEnvironment: variables set options, weaker than the command line.
 func TestQueueEnvironment(t *testing.T) {
 	f := queueFake(t)
-	f.Env["SQUEUE_FORMAT"], f.Env["SQUEUE_STATES"], f.Env["SQUEUE_SORT"], f.Env["SQUEUE_PARTITION"] = "%i %t", "PD,R", "-i", "gpu"
+	f.Env["SQUEUE_FORMAT"], f.Env["SQUEUE_STATES"], f.Env["SQUEUE_SORT"], f.Env["SQUEUE_PARTITION"] = "%i %t", "PD,R",
+		"-i", "gpu"
 	f.Want("JOBID ST\n16 PD\n12_[4-9%2] PD\n11 R\n10 PD\n", "", 0, "squeue")
-	f.Want("JOBID               \n10                  \n11                  \n12                  \n16                  \n", "", 0, "squeue", "-O", "jobid", "-S", "A")
+	f.Want("JOBID               \n10                  \n11                  \n12                  \n"+
+		"16                  \n", "", 0, "squeue", "-O", "jobid", "-S", "A")
 	f.Env["SQUEUE_FORMAT2"], f.Env["SQUEUE_ARRAY"] = "JobArrayID:", "1"
 	f.Want("12_4\n12_5\n12_6\n12_7\n12_8\n12_9\n", "", 0, "squeue", "-h", "-j", "12", "-t", "PD", "-S", "i")
 }
@@ -220,13 +249,18 @@ func TestQueueErrors(t *testing.T) {
 	f.Want("", "squeue: error: Invalid node name zz\n", 1, "squeue", "-w", "n[1-2],zz")
 	f.Want("", "squeue: error: Invalid sort specification: zz\n", 1, "squeue", "-S", "zz")
 	f.Want("10\n", "squeue: error: Invalid job format specification: foo\n", 0, "squeue", "-h", "-j10", "-O", "foo,jobid:")
-	f.Want("", "squeue: error: Invalid --json specification: '31' is no version of the lists; there are v0.0.37, v0.0.38, v0.0.39, v0.0.40, v0.0.41, v0.0.42, v0.0.43\n", 1, "squeue", "--json=31")
+	f.Want("", "squeue: error: Invalid --json specification: '31' is no version of the lists; there are v0.0.37, "+
+		"v0.0.38, v0.0.39, v0.0.40, v0.0.41, v0.0.42, v0.0.43\n", 1, "squeue", "--json=31")
 	f.Want("", "squeue: error: --yaml is not supported by gbatch yet: use --json\n", 1, "squeue", "--yaml")
-	f.Want("", "squeue: error: 'mars' can't be reached from here, or it is an invalid entry for --cluster: this is demo; set GBATCH_CONF to the other cluster's configuration\n", 1, "squeue", "-M", "mars")
-	if _, errText, rc := f.Run("squeue", "-t", "foo"); rc != 1 || !strings.HasPrefix(errText, "squeue: error: Invalid job state specified: foo\nsqueue: error: Valid job states include: PENDING,") {
+	f.Want("", "squeue: error: 'mars' can't be reached from here, or it is an invalid entry for --cluster: this is "+
+		"demo; set GBATCH_CONF to the other cluster's configuration\n", 1, "squeue", "-M", "mars")
+	if _, errText, rc := f.Run("squeue", "-t", "foo"); rc != 1 ||
+		!strings.HasPrefix(errText,
+			"squeue: error: Invalid job state specified: foo\nsqueue: error: Valid job states include: PENDING,") {
 		t.Errorf("-t foo: %d %q", rc, errText)
 	}
-	if _, errText, rc := f.Run("squeue", "foo"); rc != 1 || !strings.HasPrefix(errText, "squeue: error: Unrecognized option: foo\nUsage: squeue") {
+	if _, errText, rc := f.Run("squeue", "foo"); rc != 1 ||
+		!strings.HasPrefix(errText, "squeue: error: Unrecognized option: foo\nUsage: squeue") {
 		t.Errorf("foo: %d %q", rc, errText)
 	}
 	f.Fail[proto.KindJobs] = client.Unreachable("")
@@ -240,7 +274,8 @@ func TestQueueVersion(t *testing.T) {
 	f := queueFake(t)
 	f.Want("slurm 25.05.0\n", "", 0, "squeue", "-V")
 	for _, name := range []string{"gqueue", "gacct", "ginfo", "gshare"} {
-		if out, _, rc := f.Run(name, "--version"); rc != 0 || !strings.HasPrefix(out, "gbatch ") || strings.Count(out, "\n") != 1 {
+		if out, _, rc := f.Run(name, "--version"); rc != 0 || !strings.HasPrefix(out, "gbatch ") ||
+			strings.Count(out, "\n") != 1 {
 			t.Errorf("%s --version: %d %q", name, rc, out)
 		}
 	}
@@ -289,7 +324,8 @@ func TestQueueJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &q); err != nil {
 		t.Fatal(err)
 	}
-	if len(q.Jobs) != 1 || q.Jobs[0].State[0] != "RUNNING" || q.Jobs[0].Resources.Nodes.List != "g[1-2]" || q.Jobs[0].Resources.Nodes.Allocation[1].Cpus.Used != 2 {
+	if len(q.Jobs) != 1 || q.Jobs[0].State[0] != "RUNNING" || q.Jobs[0].Resources.Nodes.List != "g[1-2]" ||
+		q.Jobs[0].Resources.Nodes.Allocation[1].Cpus.Used != 2 {
 		t.Errorf("torchx: %+v", q)
 	}
 	out, _, _ = f.Run("squeue", "--json", "-j", "10")

@@ -100,5 +100,6 @@ func (q *queue) isHidden(j *model.Job, hidden map[string]bool) bool {
 
 // rowsOf says which rows the jobs make.
 func (q *queue) rowsOf(view *jobtext.JobView) *jobtext.JobRows {
-	return &jobtext.JobRows{View: view, PerTask: q.perTask, PerPartition: q.perPartition, Jobs: q.rq.Filter.Jobs, Partitions: q.rq.Filter.Partitions}
+	return &jobtext.JobRows{View: view, PerTask: q.perTask, PerPartition: q.perPartition, Jobs: q.rq.Filter.Jobs,
+		Partitions: q.rq.Filter.Partitions}
 }

@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/wire"
 )
 
-// jobReader reads a list of jobs as it streams in, job by job, into one record that is used again and again: gqueue over
-// ten thousand jobs must not hold ten thousand jobs. It is for one goroutine; the zero value is ready.
+// jobReader reads a list of jobs as it streams in, job by job, into one record that is used again and again: gqueue
+// over ten thousand jobs must not hold ten thousand jobs. It is for one goroutine; the zero value is ready.
 type jobReader struct {
 	now   model.Time
 	job   model.Job
@@ -25,8 +25,8 @@ type jobReader struct {
 
 var errNoJob = errors.New("the list of jobs holds something else than jobs; is the controller of another version?")
 
-// each calls do for every job of an encoded proto.JobsChunk, in order, with the moment at which the controller answered.
-// The job is good until do returns; its texts stay.
+// each calls do for every job of an encoded proto.JobsChunk, in order, with the moment at which the controller
+// answered. The job is good until do returns; its texts stay.
 func (r *jobReader) each(body []byte, do func(now model.Time, j *model.Job) error) error {
 	r.do, r.err = do, nil
 	if err := wire.ReadAgain(body, r); r.err == nil {

@@ -37,7 +37,8 @@ const (
 	keyBlock  = 4 << 10
 )
 
-func newQueueTable(p *format.Printer[jobtext.JobRow], lang *format.Language[jobtext.JobRow], sort []format.SortKey) *queueTable {
+func newQueueTable(p *format.Printer[jobtext.JobRow], lang *format.Language[jobtext.JobRow],
+	sort []format.SortKey) *queueTable {
 	t := &queueTable{printer: p, sort: sort, names: map[string]string{}}
 	for i := range lang.Fields {
 		if f := &lang.Fields[i]; f.Letter != 0 {
@@ -61,7 +62,8 @@ func (t *queueTable) add(r *jobtext.JobRow) {
 	for _, k := range t.sort {
 		t.keys = append(t.keys, t.value(r, k.Letter))
 	}
-	t.lines = append(t.lines, queueLine{t.text[start:len(t.text):len(t.text)], t.keys[first:len(t.keys):len(t.keys)], len(t.lines)})
+	t.lines = append(t.lines, queueLine{t.text[start:len(t.text):len(t.text)], t.keys[first:len(t.keys):len(t.keys)],
+		len(t.lines)})
 }
 
 // value gives what a row is sorted by.

@@ -10,7 +10,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// Running steps: gqueue -s, gcontrol show step, and what gcancel is told of them. The leader asks the nodes that manage them.
+// Running steps: gqueue -s, gcontrol show step, and what gcancel is told of them. The leader asks the nodes that
+// manage them.
 
 // stepFormat is what squeue -s prints.
 const stepFormat = "%.15i %.8j %.9P %.8u %.9M %N"

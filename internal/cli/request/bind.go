@@ -9,8 +9,8 @@ import (
 	"gbatch/internal/proto"
 )
 
-// How the tasks of a job's steps are laid out and bound: checked here with grun's own parsers, and handed on to grun in the
-// job's environment (noded's describeBinding).
+// How the tasks of a job's steps are laid out and bound: checked here with grun's own parsers, and handed on to grun
+// in the job's environment (noded's describeBinding).
 
 // wish gives what the submission says of its steps' tasks, to be written to.
 func (s *Submission) wish() *model.BindWish {
@@ -21,7 +21,8 @@ func (s *Submission) wish() *model.BindWish {
 }
 
 // bindWith gives the setter of an option that parse understands and that is kept as it was written.
-func (s *Submission) bindWith(parse func(*proto.StepBind) func(string) error, at func(*model.BindWish) *string) func(string) error {
+func (s *Submission) bindWith(parse func(*proto.StepBind) func(string) error,
+	at func(*model.BindWish) *string) func(string) error {
 	return func(v string) error {
 		if err := parse(new(proto.StepBind))(v); err != nil {
 			return err
@@ -78,5 +79,6 @@ func ParseHint(v string) (hint, error) {
 	case HintCompute, HintMemory, HintMultithread, HintNoMultithread:
 		return h, nil
 	}
-	return "", &getopt.TextError{Text: "Invalid --hint specification: '" + v + "'; write compute_bound, memory_bound, multithread or nomultithread"}
+	return "", &getopt.TextError{
+		Text: "Invalid --hint specification: '" + v + "'; write compute_bound, memory_bound, multithread or nomultithread"}
 }

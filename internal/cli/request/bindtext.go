@@ -68,7 +68,9 @@ func SetCPUBind(b *proto.StepBind) func(string) error {
 	return func(v string) error {
 		const ways = "[verbose,] none, rank, cores, threads, sockets, ldoms, map_cpu:LIST or mask_cpu:LIST"
 		b.CPUVerbose = false
-		way, list := bindWords(v, map[string]func(){"v": func() { b.CPUVerbose = true }, "verbose": func() { b.CPUVerbose = true }, "q": func() {}, "quiet": func() {}})
+		way, list := bindWords(v,
+			map[string]func(){"v": func() { b.CPUVerbose = true }, "verbose": func() { b.CPUVerbose = true }, "q": func() {},
+				"quiet": func() {}})
 		mask := way == "mask_cpu"
 		switch way {
 		case "", "auto":
@@ -112,7 +114,9 @@ func SetGPUBind(b *proto.StepBind) func(string) error {
 	return func(v string) error {
 		const ways = "[verbose,] closest, none, single:N, per_task:N, map_gpu:LIST or mask_gpu:LIST"
 		b.GPUVerbose = false
-		way, list := bindWords(v, map[string]func(){"v": func() { b.GPUVerbose = true }, "verbose": func() { b.GPUVerbose = true }, "q": func() {}, "quiet": func() {}})
+		way, list := bindWords(v,
+			map[string]func(){"v": func() { b.GPUVerbose = true }, "verbose": func() { b.GPUVerbose = true }, "q": func() {},
+				"quiet": func() {}})
 		switch way {
 		case "":
 			b.GPU = proto.BindAuto
@@ -166,7 +170,8 @@ func SetMemBind(b *proto.StepBind) func(string) error {
 		const ways = "[verbose,][prefer,] none, local, rank, map_mem:LIST or mask_mem:LIST"
 		b.MemVerbose, b.MemPrefer = false, false
 		verbose, prefer := func() { b.MemVerbose = true }, func() { b.MemPrefer = true }
-		way, list := bindWords(v, map[string]func(){"v": verbose, "verbose": verbose, "q": func() {}, "quiet": func() {}, "p": prefer, "prefer": prefer, "nosort": func() {}})
+		way, list := bindWords(v, map[string]func(){"v": verbose, "verbose": verbose, "q": func() {}, "quiet": func() {},
+			"p": prefer, "prefer": prefer, "nosort": func() {}})
 		switch way {
 		case "":
 			b.Mem = proto.BindAuto
@@ -187,7 +192,8 @@ func SetMemBind(b *proto.StepBind) func(string) error {
 			}
 			return nil
 		case "sort":
-			return &getopt.TextError{Text: "Invalid --mem-bind specification: 'sort' reorders free pages on kernels of Xeon Phi only; leave it out"}
+			return &getopt.TextError{
+				Text: "Invalid --mem-bind specification: 'sort' reorders free pages on kernels of Xeon Phi only; leave it out"}
 		default:
 			return badBind("mem-bind", v, ways)
 		}
@@ -198,8 +204,8 @@ func SetMemBind(b *proto.StepBind) func(string) error {
 	}
 }
 
-// SetDistribution reads how tasks go to nodes, to sockets and to cores: block:cyclic, plane=4, arbitrary. planeSize is for
-// plane without a size, as SLURM_DISTRIBUTION has it.
+// SetDistribution reads how tasks go to nodes, to sockets and to cores: block:cyclic, plane=4, arbitrary. planeSize
+// is for plane without a size, as SLURM_DISTRIBUTION has it.
 func SetDistribution(n *proto.StepNeed, b *proto.StepBind, planeSize string) func(string) error {
 	return func(v string) error {
 		const ways = "block, cyclic, plane=N or arbitrary, then :block, :cyclic or :fcyclic for the sockets of a node"

@@ -77,7 +77,8 @@ func Environment(e *env.Env, s *Submission) ([]byte, error) {
 	}
 	path := all || s.userEnv != ""
 	for _, kv := range e.Environ {
-		if pick(kv) && !strings.HasPrefix(kv, "SLURM_SUBMIT_DIR=") && !strings.HasPrefix(kv, "SLURM_PRIO_PROCESS=") && !strings.HasPrefix(kv, "SLURM_GET_USER_ENV=") {
+		if pick(kv) && !strings.HasPrefix(kv, "SLURM_SUBMIT_DIR=") && !strings.HasPrefix(kv, "SLURM_PRIO_PROCESS=") &&
+			!strings.HasPrefix(kv, "SLURM_GET_USER_ENV=") {
 			path = path || strings.HasPrefix(kv, "PATH=")
 			add(kv)
 		}
@@ -100,7 +101,8 @@ func Environment(e *env.Env, s *Submission) ([]byte, error) {
 	add("SLURM_SUBMIT_DIR=" + e.Dir)
 	add("SLURM_PRIO_PROCESS=" + strconv.Itoa(niceness()))
 	if len(out) > proto.MaxEnvBytes {
-		return nil, fmt.Errorf("the environment is %d bytes long, the limit is %d; pass less with --export", len(out), proto.MaxEnvBytes)
+		return nil, fmt.Errorf("the environment is %d bytes long, the limit is %d; pass less with --export", len(out),
+			proto.MaxEnvBytes)
 	}
 	return out, nil
 }

@@ -16,7 +16,9 @@ import (
 func (s *Submission) gpuIndex(v string) error {
 	list, err := hostlist.ParseIndexes(v)
 	if err != nil || len(list) == 0 || slices.Max(list) >= model.MaxGPUIndex {
-		return &getopt.TextError{Text: "Invalid --gpu-index specification: '" + v + "'; write the numbers of GPUs as ginfo -G shows them, such as 0,1 or 2-3"}
+		return &getopt.TextError{
+			Text: "Invalid --gpu-index specification: '" + v +
+				"'; write the numbers of GPUs as ginfo -G shows them, such as 0,1 or 2-3"}
 	}
 	s.More.GPUIndex = nil
 	for _, k := range list {
@@ -32,7 +34,8 @@ func (s *Submission) gpuIdle(v string) error {
 	case "off":
 		s.More.NeverIdle = true
 	default:
-		return &getopt.TextError{Text: "Invalid --gpu-idle specification: '" + v + "'; write off, or on (as the partition's GpuIdlePolicy says)"}
+		return &getopt.TextError{
+			Text: "Invalid --gpu-idle specification: '" + v + "'; write off, or on (as the partition's GpuIdlePolicy says)"}
 	}
 	return nil
 }
@@ -49,7 +52,8 @@ func (s *Submission) settleIndex() error {
 			continue
 		}
 		if g.Per != model.PerNode || len(m.GPUsPerSocket) > 0 {
-			return fmt.Errorf("--gpu-index says which GPUs each node gives: leave out --gpus, --gpus-per-task and --gpus-per-socket")
+			return fmt.Errorf("--gpu-index says which GPUs each node gives: leave out --gpus, --gpus-per-task and " +
+				"--gpus-per-socket")
 		}
 		sum += g.Count
 	}
@@ -57,7 +61,8 @@ func (s *Submission) settleIndex() error {
 	case sum == 0:
 		s.Spec.Gres = append(s.Spec.Gres, model.GresReq{Name: model.GPUName, Count: n})
 	case sum != n:
-		return fmt.Errorf("--gpu-index=%s are %d GPUs on each node; leave out --gpus-per-node and --gres=gpu, or write %d there", m.GPUIndex, n, n)
+		return fmt.Errorf("--gpu-index=%s are %d GPUs on each node; leave out --gpus-per-node and --gres=gpu, "+
+			"or write %d there", m.GPUIndex, n, n)
 	}
 	return nil
 }

@@ -8,9 +8,10 @@ import (
 	"gbatch/internal/model"
 )
 
-// The ways to ask for GPUs and other generic resources: by job, node, task and socket, and tasks by GPU. What two of them
-// say together gives nodes or tasks, as in Slurm: the job's over the node's is the number of nodes, the job's or the
-// node's over the task's that of tasks. One of them is then counted, the others are only shown (model.Needs.GresToo).
+// The ways to ask for GPUs and other generic resources: by job, node, task and socket, and tasks by GPU. What two of
+// them say together gives nodes or tasks, as in Slurm: the job's over the node's is the number of nodes, the job's or
+// the node's over the task's that of tasks. One of them is then counted, the others are only shown
+// (model.Needs.GresToo).
 
 // sameGres works out what was asked for in several ways.
 func (s *Submission) sameGres() error {
@@ -34,12 +35,14 @@ func (s *Submission) sameGres() error {
 		}
 		n := &by[k][g.Per]
 		if *n != 0 && *n != g.Count {
-			return fmt.Errorf("%s is asked for twice, %s: give one number", model.TypedName(g.Name, g.Type), twice(g.Per, *n, g.Count))
+			return fmt.Errorf("%s is asked for twice, %s: give one number", model.TypedName(g.Name, g.Type),
+				twice(g.Per, *n, g.Count))
 		}
 		*n = g.Count
 	}
 	for _, k := range kinds {
-		if err := s.together(model.TypedName(k.name, k.typ), by[k][model.PerJob], by[k][model.PerNode], by[k][model.PerTask]); err != nil {
+		if err := s.together(model.TypedName(k.name, k.typ), by[k][model.PerJob], by[k][model.PerNode],
+			by[k][model.PerTask]); err != nil {
 			return err
 		}
 	}
@@ -49,7 +52,8 @@ func (s *Submission) sameGres() error {
 		n := by[kind{name: g.Name, typ: strings.ToLower(g.Type)}]
 		switch {
 		case containsGres(counted, g) || containsGres(s.More.GresToo, g):
-		case g.Milli == 0 && g.Count > 0 && (g.Per == model.PerJob && n[model.PerNode]+n[model.PerTask] > 0 || g.Per == model.PerTask && n[model.PerNode] > 0):
+		case g.Milli == 0 && g.Count > 0 && (g.Per == model.PerJob && n[model.PerNode]+n[model.PerTask] > 0 ||
+			g.Per == model.PerTask && n[model.PerNode] > 0):
 			s.More.GresToo = append(s.More.GresToo, g)
 		default:
 			counted = append(counted, g)
@@ -60,7 +64,9 @@ func (s *Submission) sameGres() error {
 }
 
 func twice(per model.GresPer, a, b int32) string {
-	return fmt.Sprintf("%d and %d %s", a, b, map[model.GresPer]string{model.PerJob: "for the job", model.PerNode: "on each node", model.PerTask: "for each task"}[per])
+	return fmt.Sprintf("%d and %d %s", a, b,
+		map[model.GresPer]string{model.PerJob: "for the job", model.PerNode: "on each node",
+			model.PerTask: "for each task"}[per])
 }
 
 // together sets the nodes and tasks that come of counts of one resource by job, node and task; 0: not given.
@@ -82,7 +88,8 @@ func (s *Submission) together(name string, job, node, task int32) error {
 		case job%task != 0:
 			return fmt.Errorf("%d %s for the job are no multiple of %d for each task", job, name, task)
 		case sp.Tasks > 0 && sp.Tasks != n:
-			return fmt.Errorf("%d %s for the job, %d for each task, are %d tasks: --ntasks says %d", job, name, task, n, sp.Tasks)
+			return fmt.Errorf("%d %s for the job, %d for each task, are %d tasks: --ntasks says %d", job, name, task,
+				n, sp.Tasks)
 		}
 		sp.Tasks = n
 	}
@@ -92,7 +99,8 @@ func (s *Submission) together(name string, job, node, task int32) error {
 		case node%task != 0:
 			return fmt.Errorf("%d %s on each node are no multiple of %d for each task", node, name, task)
 		case sp.TasksPerNode > 0 && sp.TasksPerNode != n:
-			return fmt.Errorf("%d %s on each node, %d for each task, are %d tasks on each: --ntasks-per-node says %d", node, name, task, n, sp.TasksPerNode)
+			return fmt.Errorf("%d %s on each node, %d for each task, are %d tasks on each: --ntasks-per-node says %d", node,
+				name, task, n, sp.TasksPerNode)
 		}
 		sp.TasksPerNode = n
 	}
@@ -115,12 +123,14 @@ func (s *Submission) settleSockets() error {
 	}
 	for _, g := range s.Spec.Gres {
 		if g.Name == "gpu" {
-			return fmt.Errorf("--gpus-per-socket with --sockets-per-node=%d says already how many GPUs a node gives: leave out --gpus, --gpus-per-node, --gpus-per-task and --gres=gpu", m.Sockets)
+			return fmt.Errorf("--gpus-per-socket with --sockets-per-node=%d says already how many GPUs a node gives: leave "+
+				"out --gpus, --gpus-per-node, --gpus-per-task and --gres=gpu", m.Sockets)
 		}
 	}
 	for _, g := range m.GPUsPerSocket {
 		if g.Milli > 0 {
-			return fmt.Errorf("--gpus-per-socket=%s: by socket GPUs are given whole; use --gpus=%s", jobtext.PartText(g.Milli), jobtext.PartText(g.Milli))
+			return fmt.Errorf("--gpus-per-socket=%s: by socket GPUs are given whole; use --gpus=%s", jobtext.PartText(g.Milli),
+				jobtext.PartText(g.Milli))
 		}
 		g.Count = int32(min(int64(g.Count)*int64(m.Sockets), 1<<24))
 		s.Spec.Gres = append(s.Spec.Gres, g)
@@ -161,7 +171,8 @@ func (s *Submission) gpuTasks() error {
 	case node > 0 && sp.Tasks == 0:
 		sp.TasksPerNode = node * k
 	case node > 0 && (sp.Tasks%(node*k) != 0 || sp.MinNodes > 0 && sp.Tasks != sp.MinNodes*node*k):
-		return fmt.Errorf("--ntasks=%d are not %d tasks for each GPU of nodes with %d of them (--ntasks-per-gpu)", sp.Tasks, k, node)
+		return fmt.Errorf("--ntasks=%d are not %d tasks for each GPU of nodes with %d of them (--ntasks-per-gpu)",
+			sp.Tasks, k, node)
 	case node > 0:
 		sp.MinNodes = sp.Tasks / (node * k)
 		sp.MaxNodes, sp.TasksPerNode = sp.MinNodes, node*k

@@ -19,23 +19,40 @@ func TestSameGres(t *testing.T) {
 		want  string
 		error string
 	}{
-		{model.Spec{}, []model.GresReq{req(job, "", 4), req(task, "", 2)}, "nodes 0-0 tasks 2 per node 0, counts [2 by 2], shows [4 by 1]", ""},
-		{model.Spec{Tasks: 2}, []model.GresReq{req(job, "", 4), req(task, "", 2)}, "nodes 0-0 tasks 2 per node 0, counts [2 by 2], shows [4 by 1]", ""},
-		{model.Spec{Tasks: 3}, []model.GresReq{req(job, "", 4), req(task, "", 2)}, "", "4 gpu for the job, 2 for each task, are 2 tasks: --ntasks says 3"},
-		{model.Spec{}, []model.GresReq{req(job, "", 5), req(task, "", 2)}, "", "5 gpu for the job are no multiple of 2 for each task"},
-		{model.Spec{}, []model.GresReq{req(node, "", 4), req(job, "", 8)}, "nodes 2-2 tasks 0 per node 0, counts [4 by 0], shows [8 by 1]", ""},
-		{model.Spec{MinNodes: 1, MaxNodes: 4}, []model.GresReq{req(node, "", 4), req(job, "", 8)}, "nodes 2-2 tasks 0 per node 0, counts [4 by 0], shows [8 by 1]", ""},
-		{model.Spec{MinNodes: 3, MaxNodes: 3}, []model.GresReq{req(node, "", 4), req(job, "", 8)}, "", "8 gpu for the job, 4 on each node, are 2 nodes: --nodes says otherwise"},
-		{model.Spec{}, []model.GresReq{req(node, "", 4), req(job, "", 6)}, "", "6 gpu for the job are no multiple of 4 on each node"},
-		{model.Spec{MinNodes: 2, MaxNodes: 2}, []model.GresReq{req(node, "", 4), req(task, "", 2)}, "nodes 2-2 tasks 0 per node 2, counts [4 by 0], shows [2 by 2]", ""},
-		{model.Spec{TasksPerNode: 4}, []model.GresReq{req(node, "", 4), req(task, "", 2)}, "", "4 gpu on each node, 2 for each task, are 2 tasks on each: --ntasks-per-node says 4"},
-		{model.Spec{}, []model.GresReq{req(node, "", 3), req(task, "", 2)}, "", "3 gpu on each node are no multiple of 2 for each task"},
-		{model.Spec{}, []model.GresReq{req(job, "", 8), req(node, "", 4), req(task, "", 2)}, "nodes 2-2 tasks 4 per node 2, counts [4 by 0], shows [8 by 1 2 by 2]", ""},
-		{model.Spec{}, []model.GresReq{req(node, "", 2), req(node, "", 2)}, "nodes 0-0 tasks 0 per node 0, counts [2 by 0], shows []", ""},
-		{model.Spec{}, []model.GresReq{req(node, "", 2), req(node, "", 3)}, "", "gpu is asked for twice, 2 and 3 on each node: give one number"},
-		{model.Spec{}, []model.GresReq{req(job, "a100", 4), req(task, "A100", 2)}, "nodes 0-0 tasks 2 per node 0, counts [2 by 2], shows [4 by 1]", ""},
-		{model.Spec{}, []model.GresReq{req(job, "a100", 4), req(task, "", 2)}, "", "gpu is asked for with a type and without one: give the type each time, or never"},
-		{model.Spec{}, []model.GresReq{req(node, "a100", 1), req(node, "v100", 2)}, "nodes 0-0 tasks 0 per node 0, counts [1 by 0 2 by 0], shows []", ""},
+		{model.Spec{}, []model.GresReq{req(job, "", 4), req(task, "", 2)},
+			"nodes 0-0 tasks 2 per node 0, counts [2 by 2], shows [4 by 1]", ""},
+		{model.Spec{Tasks: 2}, []model.GresReq{req(job, "", 4), req(task, "", 2)},
+			"nodes 0-0 tasks 2 per node 0, counts [2 by 2], shows [4 by 1]", ""},
+		{model.Spec{Tasks: 3}, []model.GresReq{req(job, "", 4), req(task, "", 2)}, "",
+			"4 gpu for the job, 2 for each task, are 2 tasks: --ntasks says 3"},
+		{model.Spec{}, []model.GresReq{req(job, "", 5), req(task, "", 2)}, "",
+			"5 gpu for the job are no multiple of 2 for each task"},
+		{model.Spec{}, []model.GresReq{req(node, "", 4), req(job, "", 8)},
+			"nodes 2-2 tasks 0 per node 0, counts [4 by 0], shows [8 by 1]", ""},
+		{model.Spec{MinNodes: 1, MaxNodes: 4}, []model.GresReq{req(node, "", 4), req(job, "", 8)},
+			"nodes 2-2 tasks 0 per node 0, counts [4 by 0], shows [8 by 1]", ""},
+		{model.Spec{MinNodes: 3, MaxNodes: 3}, []model.GresReq{req(node, "", 4), req(job, "", 8)}, "",
+			"8 gpu for the job, 4 on each node, are 2 nodes: --nodes says otherwise"},
+		{model.Spec{}, []model.GresReq{req(node, "", 4), req(job, "", 6)}, "",
+			"6 gpu for the job are no multiple of 4 on each node"},
+		{model.Spec{MinNodes: 2, MaxNodes: 2}, []model.GresReq{req(node, "", 4), req(task, "", 2)},
+			"nodes 2-2 tasks 0 per node 2, counts [4 by 0], shows [2 by 2]", ""},
+		{model.Spec{TasksPerNode: 4}, []model.GresReq{req(node, "", 4), req(task, "", 2)}, "",
+			"4 gpu on each node, 2 for each task, are 2 tasks on each: --ntasks-per-node says 4"},
+		{model.Spec{}, []model.GresReq{req(node, "", 3), req(task, "", 2)}, "",
+			"3 gpu on each node are no multiple of 2 for each task"},
+		{model.Spec{}, []model.GresReq{req(job, "", 8), req(node, "", 4), req(task, "", 2)},
+			"nodes 2-2 tasks 4 per node 2, counts [4 by 0], shows [8 by 1 2 by 2]", ""},
+		{model.Spec{}, []model.GresReq{req(node, "", 2), req(node, "", 2)},
+			"nodes 0-0 tasks 0 per node 0, counts [2 by 0], shows []", ""},
+		{model.Spec{}, []model.GresReq{req(node, "", 2), req(node, "", 3)}, "",
+			"gpu is asked for twice, 2 and 3 on each node: give one number"},
+		{model.Spec{}, []model.GresReq{req(job, "a100", 4), req(task, "A100", 2)},
+			"nodes 0-0 tasks 2 per node 0, counts [2 by 2], shows [4 by 1]", ""},
+		{model.Spec{}, []model.GresReq{req(job, "a100", 4), req(task, "", 2)}, "",
+			"gpu is asked for with a type and without one: give the type each time, or never"},
+		{model.Spec{}, []model.GresReq{req(node, "a100", 1), req(node, "v100", 2)},
+			"nodes 0-0 tasks 0 per node 0, counts [1 by 0 2 by 0], shows []", ""},
 	} {
 		s := Submission{Spec: x.spec}
 		s.Spec.Gres = x.gres
@@ -46,7 +63,8 @@ func TestSameGres(t *testing.T) {
 			return out
 		}
 		err := s.sameGres()
-		got := fmt.Sprintf("nodes %d-%d tasks %d per node %d, counts %v, shows %v", s.Spec.MinNodes, s.Spec.MaxNodes, s.Spec.Tasks, s.Spec.TasksPerNode, short(s.Spec.Gres), short(s.More.GresToo))
+		got := fmt.Sprintf("nodes %d-%d tasks %d per node %d, counts %v, shows %v", s.Spec.MinNodes, s.Spec.MaxNodes,
+			s.Spec.Tasks, s.Spec.TasksPerNode, short(s.Spec.Gres), short(s.More.GresToo))
 		if err != nil {
 			got = ""
 		}

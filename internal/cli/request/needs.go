@@ -41,7 +41,9 @@ func (s *Submission) prefer(v string) error {
 	case err != nil:
 		return &getopt.TextError{Text: "Invalid feature specification: " + err.Error()}
 	case f != nil && len(f.Same)+len(f.Counts) > 0:
-		return &getopt.TextError{Text: "Invalid feature specification: '" + v + "': brackets and counts are for --constraint; join what you would rather have with & and |"}
+		return &getopt.TextError{
+			Text: "Invalid feature specification: '" + v +
+				"': brackets and counts are for --constraint; join what you would rather have with & and |"}
 	}
 	s.More.Prefer = v
 	return nil
@@ -54,15 +56,17 @@ func (s *Submission) exclusive(v string) error {
 	case "user":
 		s.More.ExclusiveUser = true
 	case "mcs":
-		return &getopt.TextError{Text: "Invalid --exclusive specification: 'mcs': there are no MCS labels; use --exclusive=user, or --exclusive alone for whole nodes"}
+		return &getopt.TextError{Text: "Invalid --exclusive specification: 'mcs': there are no MCS labels; use " +
+			"--exclusive=user, or --exclusive alone for whole nodes"}
 	default:
-		return &getopt.TextError{Text: "Invalid --exclusive specification: '" + v + "'; write --exclusive or --exclusive=user"}
+		return &getopt.TextError{
+			Text: "Invalid --exclusive specification: '" + v + "'; write --exclusive or --exclusive=user"}
 	}
 	return nil
 }
 
-// sampling reads --acctg-freq: seconds, or kind=seconds joined with commas. Only tasks are sampled by themselves; GPUs' energy
-// comes with them, and there is nothing to ask of a network or a file system.
+// sampling reads --acctg-freq: seconds, or kind=seconds joined with commas. Only tasks are sampled by themselves;
+// GPUs' energy comes with them, and there is nothing to ask of a network or a file system.
 func (s *Submission) sampling(v string) error {
 	const most = 1 << 20 // seconds; a job that is sampled less often is not sampled
 	for item := range strings.SplitSeq(v, ",") {
@@ -74,7 +78,9 @@ func (s *Submission) sampling(v string) error {
 		switch kind = strings.ToLower(kind); {
 		case kind != "task" && kind != "energy" && kind != "network" && kind != "filesystem",
 			err != nil || n > most:
-			return &getopt.TextError{Text: "Invalid --acctg-freq specification: '" + v + "'; write seconds, such as 10 or task=10, or task=0 to measure at the end only"}
+			return &getopt.TextError{
+				Text: "Invalid --acctg-freq specification: '" + v +
+					"'; write seconds, such as 10 or task=10, or task=0 to measure at the end only"}
 		case kind == "task" && n == 0:
 			s.More.SampleS = -1
 		case kind == "task":
@@ -117,14 +123,16 @@ func (s *Submission) nodeInfo(v string) error {
 		func(m *model.Needs) *int32 { return &m.ThreadsPerCore },
 	}
 	if len(parts) > len(at) {
-		return &getopt.TextError{Text: "Invalid --extra-node-info specification: '" + v + "'; write SOCKETS[:CORES[:THREADS]], such as 2:8 or *:8:2"}
+		return &getopt.TextError{Text: "Invalid --extra-node-info specification: '" + v +
+			"'; write SOCKETS[:CORES[:THREADS]], such as 2:8 or *:8:2"}
 	}
 	for i, p := range parts {
 		if p == "*" {
 			continue
 		}
 		if s.needCount(at[i])(p) != nil {
-			return &getopt.TextError{Text: "Invalid --extra-node-info specification: '" + v + "'; write SOCKETS[:CORES[:THREADS]], such as 2:8 or *:8:2"}
+			return &getopt.TextError{
+				Text: "Invalid --extra-node-info specification: '" + v + "'; write SOCKETS[:CORES[:THREADS]], such as 2:8 or *:8:2"}
 		}
 	}
 	return nil
@@ -143,7 +151,8 @@ func (s *Submission) settle() error {
 		return err
 	}
 	if s.noKill && max(sp.MinNodes, sp.MaxNodes) > 1 {
-		return fmt.Errorf("--no-kill is not supported by gbatch for jobs of several nodes: such a job ends, or is put back into the queue (--requeue), when a node fails; use --no-kill=off")
+		return fmt.Errorf("--no-kill is not supported by gbatch for jobs of several nodes: such a job ends, or is put back " +
+			"into the queue (--requeue), when a node fails; use --no-kill=off")
 	}
 	if err := s.settleShares(); err != nil {
 		return err
@@ -188,7 +197,8 @@ func (s *Submission) settle() error {
 func (s *Submission) tresTasks() (err error) {
 	sp := &s.Spec
 	if n := s.perTask.Cpus; n > 0 && sp.CPUsPerTask > 0 && sp.CPUsPerTask != n {
-		return fmt.Errorf("--cpus-per-task=%d and --tres-per-task=cpu=%d say different things: give one of them", sp.CPUsPerTask, n)
+		return fmt.Errorf("--cpus-per-task=%d and --tres-per-task=cpu=%d say different things: give one of them",
+			sp.CPUsPerTask, n)
 	} else if n > 0 {
 		sp.CPUsPerTask = n
 	}

@@ -52,10 +52,12 @@ func New(e *env.Env, s *Submission, body []byte) (*proto.SubmitRequest, error) {
 	if _, err := unix.Getrandom(id[:], 0); err != nil {
 		return nil, fmt.Errorf("draw a request id: %w", err)
 	}
-	return &proto.SubmitRequest{RequestID: hex.EncodeToString(id[:]), Spec: sp, Script: body, Env: env, TestOnly: s.TestOnly}, nil
+	return &proto.SubmitRequest{RequestID: hex.EncodeToString(id[:]), Spec: sp, Script: body, Env: env,
+		TestOnly: s.TestOnly}, nil
 }
 
 // NoHet refuses a job of several parts, which word has asked for.
 func NoHet(word string) string {
-	return "heterogeneous jobs (" + word + ") are not supported by gbatch yet; submit the parts as jobs of their own, joined with --dependency"
+	return "heterogeneous jobs (" + word +
+		") are not supported by gbatch yet; submit the parts as jobs of their own, joined with --dependency"
 }

@@ -38,7 +38,8 @@ func ResourceLimits(which string) ([]model.RLimit, error) {
 				found = found || k.name == w
 			}
 			if !found {
-				return nil, fmt.Errorf("'%s' is no resource limit; write ALL, NONE or some of CPU, FSIZE, DATA, STACK, CORE, RSS, NPROC, NOFILE, MEMLOCK, AS", w)
+				return nil, fmt.Errorf("'%s' is no resource limit; write ALL, NONE or some of CPU, FSIZE, DATA, STACK, CORE, "+
+					"RSS, NPROC, NOFILE, MEMLOCK, AS", w)
 			}
 			wanted[w] = true
 		}

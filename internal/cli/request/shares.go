@@ -24,13 +24,14 @@ func parsePart(word string) (milli int32, ok bool, err error) {
 	}
 	milli = int32(min(max(f, 0), 1)*1000 + 0.5)
 	if f >= 1 || f < 0 || milli < 1 || milli > 999 {
-		return 0, true, &getopt.TextError{Text: "Invalid generic resource (gres) specification: '" + word + "' GPUs: a part is of one GPU, more than 0 and less than 1; write 0.5, or a whole number of GPUs"}
+		return 0, true, &getopt.TextError{Text: "Invalid generic resource (gres) specification: '" + word +
+			"' GPUs: a part is of one GPU, more than 0 and less than 1; write 0.5, or a whole number of GPUs"}
 	}
 	return milli, true, nil
 }
 
-// settleShares makes of shares what the controller knows: they are counted by node, and a part of a GPU for the whole job
-// is on one node.
+// settleShares makes of shares what the controller knows: they are counted by node, and a part of a GPU for the whole
+// job is on one node.
 func (s *Submission) settleShares() error {
 	sp := &s.Spec
 	for i := range sp.Gres {
@@ -40,10 +41,12 @@ func (s *Submission) settleShares() error {
 		}
 		switch g.Per {
 		case model.PerTask:
-			return fmt.Errorf("--gpus-per-task=%s: a job's shares are of one GPU on each node; use --gpus=%s for the job, or --gpus-per-node=%s", jobtext.PartText(g.Milli), jobtext.PartText(g.Milli), jobtext.PartText(g.Milli))
+			return fmt.Errorf("--gpus-per-task=%s: a job's shares are of one GPU on each node; use --gpus=%s for the job, or "+
+				"--gpus-per-node=%s", jobtext.PartText(g.Milli), jobtext.PartText(g.Milli), jobtext.PartText(g.Milli))
 		case model.PerJob:
 			if sp.MaxNodes > 1 {
-				return fmt.Errorf("--gpus=%s is part of one GPU, and --nodes asks for several nodes; use --gpus-per-node=%s", jobtext.PartText(g.Milli), jobtext.PartText(g.Milli))
+				return fmt.Errorf("--gpus=%s is part of one GPU, and --nodes asks for several nodes; use --gpus-per-node=%s",
+					jobtext.PartText(g.Milli), jobtext.PartText(g.Milli))
 			}
 			sp.MinNodes, sp.MaxNodes = 1, 1
 		}

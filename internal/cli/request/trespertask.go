@@ -58,7 +58,8 @@ func (t *TresPerTask) AddTo(list []model.GresReq) ([]model.GresReq, error) {
 	for _, g := range t.gres {
 		for _, have := range list {
 			if have.Per == model.PerTask && have.Name == g.Name && have != g {
-				return nil, errors.New("--gpus-per-task and --tres-per-task=gres/" + g.Name + " say different things: give one of them")
+				return nil, errors.New("--gpus-per-task and --tres-per-task=gres/" + g.Name +
+					" say different things: give one of them")
 			}
 		}
 		if !containsGres(list, g) {

@@ -16,7 +16,9 @@ func (s *Submission) userEnvironment(v string) error {
 	}
 	digits := strings.TrimRight(v, "LlSs")
 	if n, err := strconv.Atoi(digits); digits != "" && (err != nil || n < 1) || len(v) > len(digits)+1 {
-		return &getopt.TextError{Text: "Invalid --get-user-env specification: '" + v + "'; write seconds, and L for a login shell or S for a plain one, such as 10L"}
+		return &getopt.TextError{
+			Text: "Invalid --get-user-env specification: '" + v +
+				"'; write seconds, and L for a login shell or S for a plain one, such as 10L"}
 	}
 	return nil
 }

@@ -24,7 +24,8 @@ func ParseWarning(v string) (*model.Warning, error) {
 			case 'B', 'b':
 				w.Batch = true
 			case 'R', 'r':
-				return nil, &getopt.TextError{Text: "--signal=" + v + ": jobs are not started into reservations to be warned before them (R): leave R out, and give --time so that the job ends before"}
+				return nil, &getopt.TextError{Text: "--signal=" + v + ": jobs are not started into reservations to be warned " +
+					"before them (R): leave R out, and give --time so that the job ends before"}
 			default:
 				return nil, fmt.Errorf("%q is none of its flags: B: is for the batch script", flags)
 			}

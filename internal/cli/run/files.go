@@ -51,7 +51,8 @@ type sink struct {
 }
 
 // plumb opens what the step's tasks need. direct is the node whose tasks get open files.
-func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct string, v outpath.Values) (pl *plumbing, err error) {
+func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct string, v outpath.Values) (pl *plumbing,
+	err error) {
 	pl = &plumbing{ranks: ranks, sinks: [3]sink{{fd: -1}, {fd: -1}, {fd: -1}}}
 	for i := range layout {
 		if layout[i].Node == direct {
@@ -127,7 +128,8 @@ func (r *run) plumb(step int32, ranks int, layout []proto.StepNode, direct strin
 			name := outpath.Expand(mode, v)
 			var file *os.File
 			if file, err = os.OpenFile(name, flags, 0o666); err != nil {
-				return nil, fmt.Errorf("Could not open %s file %s: %w", [...]string{"stdin", "stdout", "stderr"}[i], name, reason(err))
+				return nil, fmt.Errorf("Could not open %s file %s: %w", [...]string{"stdin", "stdout", "stderr"}[i], name,
+					reason(err))
 			}
 			pl.keep = append(pl.keep, file)
 			pl.sinks[i] = sink{int(file.Fd()), r.label}
@@ -157,7 +159,8 @@ func (r *run) plumbRemote(pl *plumbing, layout []proto.StepNode, direct string) 
 // wires reports whether some of a node's tasks read or write what goes through here.
 func (pl *plumbing) wires(n *proto.StepNode) bool {
 	return slices.ContainsFunc(pl.files.Files, func(f proto.StepFile) bool {
-		return f.Mode == proto.FileShared || f.Mode == proto.FileEach || f.Mode == proto.FileOne && slices.Contains(n.Ranks, f.Task)
+		return f.Mode == proto.FileShared || f.Mode == proto.FileEach ||
+			f.Mode == proto.FileOne && slices.Contains(n.Ranks, f.Task)
 	})
 }
 

@@ -29,10 +29,13 @@ func Grun(e *env.Env) int {
 	r := &run{Env: e}
 	r.rq.Parent = proto.StepNone
 	lookup := r.nested()
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(r.recorded(r.options()), getopt.HelpOptions('h')...), Order: getopt.StopAtOperand,
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(r.recorded(r.options()), getopt.HelpOptions('h')...),
+		Order:     getopt.StopAtOperand,
 		EnvPrefix: "SLURM", Operands: "command [arguments...]",
-		About:    "Run a command as tasks of a job: in a batch script or under galloc on the job's resources, with --jobid in a running job of yours, and elsewhere in a job of its own.",
-		Epilogue: "Options may also be set in the environment (SLURM_NTASKS, SLURM_OVERLAP, SLURM_GPU_BIND, ...); a batch script can set them for all its steps."})
+		About: "Run a command as tasks of a job: in a batch script or under galloc on the job's resources, with --jobid " +
+			"in a running job of yours, and elsewhere in a job of its own.",
+		Epilogue: "Options may also be set in the environment (SLURM_NTASKS, SLURM_OVERLAP, SLURM_GPU_BIND, ...); a batch " +
+			"script can set them for all its steps."})
 	operands, err := p.Parse(e.Args, lookup)
 	if err != nil {
 		if errors.Is(err, errListMPI) {
@@ -76,8 +79,8 @@ func Grun(e *env.Env) int {
 	return rc
 }
 
-// nested finds out whether grun runs within a step. Such a step shares its parent's resources, which would otherwise never
-// come free, and what describes the parent is no wish of the user's.
+// nested finds out whether grun runs within a step. Such a step shares its parent's resources, which would otherwise
+// never come free, and what describes the parent is no wish of the user's.
 func (r *run) nested() func(string) (string, bool) {
 	id, ok := stepOf(r.Getenv("SLURM_STEP_ID"))
 	if !ok {
@@ -86,7 +89,8 @@ func (r *run) nested() func(string) (string, bool) {
 	r.rq.Parent = id
 	return func(name string) (string, bool) {
 		switch name {
-		case "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_CPUS_PER_TASK", "SLURM_CPU_BIND", "SLURM_GPU_BIND", "SLURM_TRES_BIND",
+		case "SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_CPUS_PER_TASK", "SLURM_CPU_BIND",
+			"SLURM_GPU_BIND", "SLURM_TRES_BIND",
 			"SLURM_MEM_BIND", "SLURM_DISTRIBUTION", "SLURM_GPUS_PER_TASK", "SLURM_NTASKS_PER_GPU":
 			return "", false
 		}
@@ -101,10 +105,12 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 		return errors.New("No command given to execute; write it behind the options")
 	}
 	if slices.Contains(operands, ":") {
-		return errors.New(request.NoHet("\" : \"") + "; in a job, start a grun for each part with & behind it, and wait; an argument : of the command goes through a shell, as in sh -c 'cmd :'")
+		return errors.New(request.NoHet("\" : \"") + "; in a job, start a grun for each part with & behind it, and wait; " +
+			"an argument : of the command goes through a shell, as in sh -c 'cmd :'")
 	}
 	args := getopt.FromArgs
-	r.badSaid, r.waitSaid = p.Given("kill-on-bad-exit").Source != getopt.NotGiven, p.Given("wait").Source != getopt.NotGiven
+	r.badSaid, r.waitSaid = p.Given("kill-on-bad-exit").Source != getopt.NotGiven,
+		p.Given("wait").Source != getopt.NotGiven
 	if p.Given("cpus-per-task").Source == args {
 		n.Exact = true
 	} else if _, ok := r.Lookup("SRUN_CPUS_PER_TASK"); ok {
@@ -113,7 +119,8 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 	if p.Given("ntasks").Source == args && p.Given("ntasks-per-node").Source != args {
 		n.TasksPerNode = 0 // the job's
 	}
-	if p.Given("ntasks").Source != args && (p.Given("ntasks-per-node").Source == args || p.Given("ntasks-per-gpu").Source == args) {
+	if p.Given("ntasks").Source != args &&
+		(p.Given("ntasks-per-node").Source == args || p.Given("ntasks-per-gpu").Source == args) {
 		n.Tasks = 0
 	}
 	if n.Tasks > 0 && p.Given("ntasks-per-gpu").Source != args {
@@ -126,7 +133,9 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 		n.Overcommit = n.Tasks > 0
 	}
 	perTask := p.Given("tres-per-task").Source == args
-	if p.Given("gpus-per-task").Source != args && (perTask && r.perTask.Names(model.GPUName) || p.Given("gres").Source == args || p.Given("gpus").Source == args || p.Given("gpus-per-node").Source == args) {
+	if p.Given("gpus-per-task").Source != args &&
+		(perTask && r.perTask.Names(model.GPUName) || p.Given("gres").Source == args || p.Given("gpus").Source == args ||
+			p.Given("gpus-per-node").Source == args) {
 		keep := n.Gres[:0]
 		for _, g := range n.Gres {
 			if g.Per != model.PerTask {
@@ -136,7 +145,8 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 		n.Gres, r.gpusPer = keep, false
 	}
 	if c := r.perTask.Cpus; c > 0 && perTask && p.Given("cpus-per-task").Source == args && n.CPUsPerTask != c {
-		return fmt.Errorf("--cpus-per-task=%d and --tres-per-task=cpu=%d say different things: give one of them", n.CPUsPerTask, c)
+		return fmt.Errorf("--cpus-per-task=%d and --tres-per-task=cpu=%d say different things: give one of them",
+			n.CPUsPerTask, c)
 	} else if c > 0 && (perTask || n.CPUsPerTask == 0) {
 		n.CPUsPerTask, n.Exact = c, n.Exact || perTask
 	}
@@ -170,7 +180,8 @@ func (r *run) settle(p *getopt.Parser, operands []string) error {
 		case r.job == "":
 			return errors.New("--relative option invalid for job allocation request")
 		case err != nil || len(nodes) <= int(r.relative):
-			return fmt.Errorf("--relative=%d: the job has the nodes '%s'; name some with --nodelist", r.relative, r.Getenv("SLURM_JOB_NODELIST"))
+			return fmt.Errorf("--relative=%d: the job has the nodes '%s'; name some with --nodelist", r.relative,
+				r.Getenv("SLURM_JOB_NODELIST"))
 		}
 		n.NotNodes = append(n.NotNodes, nodes[:r.relative]...)
 	}
@@ -338,7 +349,8 @@ func shellWords(line string) ([]string, error) {
 func (r *run) hostFile() ([]string, error) {
 	path := r.Getenv("SLURM_HOSTFILE")
 	if path == "" {
-		return nil, errors.New("--distribution=arbitrary needs the environment variable SLURM_HOSTFILE: a file with the node of each task")
+		return nil, errors.New(
+			"--distribution=arbitrary needs the environment variable SLURM_HOSTFILE: a file with the node of each task")
 	}
 	data, err := request.ReadLimited(path)
 	if err != nil {
@@ -369,7 +381,8 @@ func (r *run) stepEnvironment() ([]byte, error) {
 			out = append(append(out, kv...), 0)
 		}
 		if len(out) > proto.MaxEnvBytes {
-			return nil, fmt.Errorf("the environment is %d bytes long, the limit is %d; pass less with --export", len(out), proto.MaxEnvBytes)
+			return nil, fmt.Errorf("the environment is %d bytes long, the limit is %d; pass less with --export", len(out),
+				proto.MaxEnvBytes)
 		}
 		return out, nil
 	}
@@ -400,8 +413,8 @@ func (r *run) find() (dir, node string, err error) {
 	return dir, door, err
 }
 
-// door gives the node, or login host, whose daemon on this host is asked: the manager of the job's steps itself or, on another
-// host, one that passes the request on.
+// door gives the node, or login host, whose daemon on this host is asked: the manager of the job's steps itself or,
+// on another host, one that passes the request on.
 func (r *run) door(dir, node string) (string, error) {
 	for _, name := range []string{node, r.Getenv("SLURMD_NODENAME")} {
 		if _, err := os.Stat(filepath.Join(dir, proto.StepSocket(name))); name != "" && err == nil {
@@ -418,7 +431,8 @@ func (r *run) door(dir, node string) (string, error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("Unable to create step for job %d: node %s manages its steps, and no gnoded on this host can ask it; run gnoded here (gnoded --login on a login host)", r.rq.Job, node)
+	return "", fmt.Errorf("Unable to create step for job %d: node %s manages its steps, and no gnoded on this host can "+
+		"ask it; run gnoded here (gnoded --login on a login host)", r.rq.Job, node)
 }
 
 // lookUp asks the controller where a job runs.
@@ -429,23 +443,25 @@ func (r *run) lookUp(ref proto.JobRef) (job model.JobID, node string, err error)
 	}
 	defer c.Close()
 	var found *model.Job
-	err = c.Stream(proto.KindJobs, &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{ref}}}, func(body []byte) error {
-		var chunk proto.JobsChunk
-		if err := proto.Decode(body, &chunk); err != nil {
-			return err
-		}
-		for _, j := range chunk.Jobs {
-			if j.Run != nil && j.End == nil {
-				found = j
+	err = c.Stream(proto.KindJobs, &proto.JobsRequest{Filter: proto.JobFilter{Jobs: []proto.JobRef{ref}}},
+		func(body []byte) error {
+			var chunk proto.JobsChunk
+			if err := proto.Decode(body, &chunk); err != nil {
+				return err
 			}
-		}
-		return nil
-	})
+			for _, j := range chunk.Jobs {
+				if j.Run != nil && j.End == nil {
+					found = j
+				}
+			}
+			return nil
+		})
 	switch {
 	case err != nil:
 		return 0, "", fmt.Errorf("Unable to confirm allocation for job %s: %s", r.job, env.Text(err))
 	case found == nil:
-		return 0, "", fmt.Errorf("Unable to create step for job %s: Job is not running; gqueue -j %[1]s shows its state", r.job)
+		return 0, "", fmt.Errorf("Unable to create step for job %s: Job is not running; gqueue -j %[1]s shows its state",
+			r.job)
 	}
 	return found.ID, found.Run.Alloc.Nodes[0].Node, nil
 }

@@ -112,133 +112,194 @@ func (r *run) options() []getopt.Option {
 	)
 	same := "a step runs where its job does"
 	return []getopt.Option{
-		{Name: "job-name", Short: 'J', Arg: R, Metavar: "name", Group: gStep, Help: "name of the step; the command's by default", Set: getopt.Text(&r.rq.Name)},
-		{Name: "jobid", Arg: R, Metavar: "id", Group: gStep, Env: "SLURM_JOB_ID SLURM_JOBID", Help: "the job to start a step in, by default the one that grun runs in", Set: getopt.Text(&r.job)},
-		{Name: "time", Short: 't', Arg: R, Metavar: "limit", Group: gStep, Env: "SLURM_TIMELIMIT", Help: "time limit of the step", Set: func(v string) error {
-			sec, unlimited, err := walltime.ParseLimit(v)
-			if err != nil {
-				return &getopt.TextError{Text: "Invalid --time specification: " + err.Error()}
-			}
-			if r.rq.LimitS = sec; unlimited {
-				r.rq.LimitS = 0
-			}
-			return nil
-		}},
-		{Name: "multi-prog", Group: gStep, Env: "SLURM_MULTI_PROG", Help: "the operand is a file that names a command for each task", Set: getopt.Flag(&r.multi)},
-
-		{Name: "ntasks", Short: 'n', Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_NTASKS SLURM_NPROCS", Help: "number of tasks", Set: count(&n.Tasks)},
-		{Name: "nodes", Short: 'N', Arg: R, Metavar: "n[-m]", Group: gRes, Help: "number of nodes of the job", Set: func(v string) error {
-			least, most, err := walltime.ParseCountRange(v)
-			if err != nil || least < 1 || most > 1<<30 {
-				return &getopt.TextError{Text: "Invalid node count specification: '" + v + "'; write N or LEAST-MOST"}
-			}
-			n.MinNodes, n.MaxNodes = int32(least), int32(most)
-			return nil
-		}},
-		{Name: "ntasks-per-node", Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_NTASKS_PER_NODE", Help: "tasks on each node", Set: count(&n.TasksPerNode)},
-		{Name: "ntasks-per-gpu", Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_NTASKS_PER_GPU", Help: "tasks for each GPU, of which each sees its own (--gpu-bind=single:n)", Set: func(v string) error {
-			err := count(&n.TasksPerGPU)(v)
-			b.TasksPerGPU = n.TasksPerGPU
-			return err
-		}},
-		{Name: "cpus-per-task", Short: 'c', Arg: R, Metavar: "n", Group: gRes, Env: "SRUN_CPUS_PER_TASK SLURM_CPUS_PER_TASK", Help: "CPUs for each task; given here it implies --exact", Set: count(&n.CPUsPerTask)},
-		{Name: "cpus-per-gpu", Arg: R, Metavar: "n", Group: gRes, Help: "CPUs for each GPU; implies --exact", Set: func(v string) error {
-			n.Exact = true
-			return count(&n.CPUsPerGPU)(v)
-		}},
-		{Name: "exact", Group: gRes, Env: "SLURM_EXACT", Help: "take only as many CPUs as the tasks need, not all of the nodes'", Set: getopt.Flag(&n.Exact)},
-		{Name: "exclusive", Arg: getopt.Optional, Metavar: "how", Group: gRes, Env: "SLURM_EXCLUSIVE", Help: "for a step the same as --exact", Set: func(string) error { n.Exact = true; return nil }},
-		{Name: "overlap", Group: gRes, Env: "SLURM_OVERLAP", Help: "share CPUs, memory and GPUs with the job's other steps", Set: getopt.Flag(&n.Overlap)},
-		{Name: "overcommit", Short: 'O', Group: gRes, Env: "SLURM_OVERCOMMIT", Help: "more tasks than CPUs", Set: getopt.Flag(&n.Overcommit)},
-		{Name: "gres", Arg: R, Metavar: "name[:type][:n],...", Group: gRes, Env: "SLURM_STEP_GRES", Help: "generic resources on each node; none for none. Without this a step has all of the job's", Set: gres("", model.PerNode)},
-		{Name: "gpus", Short: 'G', Arg: R, Metavar: "[type:]n", Group: gRes, Help: "GPUs for the whole step", Set: gres("gpu", model.PerJob)},
-		{Name: "gpus-per-node", Arg: R, Metavar: "[type:]n", Group: gRes, Help: "GPUs on each node", Set: gres("gpu", model.PerNode)},
-		{Name: "gpus-per-task", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "SLURM_GPUS_PER_TASK", Help: "GPUs for each task, which sees only its own (--gpu-bind=per_task:n)", Set: func(v string) error {
-			r.gpusPer = true
-			return gres("gpu", model.PerTask)(v)
-		}},
-		{Name: "tres-per-task", Arg: R, Metavar: "list", Group: gRes, Env: "SLURM_TRES_PER_TASK", Help: "for each task: cpu=N and gres/NAME[:TYPE]=N, joined with commas", Set: r.perTask.Set},
-		{Name: "mem", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Help: "memory on each node, out of the job's; without this steps share it", Set: mem(&n.MemPerNode)},
-		{Name: "mem-per-cpu", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Help: "memory for each CPU", Set: mem(&n.MemPerCPU)},
-		{Name: "mem-per-gpu", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Help: "memory for each GPU", Set: mem(&n.MemPerGPU)},
-		{Name: "nodelist", Short: 'w', Arg: R, Metavar: "nodes", Group: gRes, Help: "nodes of the job to use", Set: hosts(&n.Nodes)},
-		{Name: "exclude", Short: 'x', Arg: R, Metavar: "nodes", Group: gRes, Help: "nodes of the job not to use", Set: hosts(&n.NotNodes)},
-		{Name: "relative", Short: 'r', Arg: R, Metavar: "n", Group: gRes, Help: "leave out the first n nodes of the job", Set: getopt.Number(&r.relative, 0, 1<<30)},
-		{Name: "threads-per-core", Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_THREADS_PER_CORE", Help: "tasks use no more threads of a core; implies --exact", Set: func(v string) error {
-			n.Exact = true
-			return count(&n.ThreadsCore)(v)
-		}},
-		{Name: "immediate", Short: 'I', Arg: getopt.Optional, Metavar: "seconds", Group: gRes, Env: "SLURM_IMMEDIATE", Help: "fail rather than wait for other steps", Set: func(string) error { r.rq.Immediate = true; return nil }},
-		{Name: "distribution", Short: 'm', Arg: R, Metavar: "how", Group: gRes, Env: "SLURM_DISTRIBUTION", Help: "how tasks go to nodes and cores: block, cyclic, plane=N, arbitrary (SLURM_HOSTFILE); then :block, :cyclic, :fcyclic", Set: request.SetDistribution(n, b, r.Getenv("SLURM_DIST_PLANESIZE"))},
-
-		{Name: "cpu-bind", Arg: R, Metavar: "how", Group: gBind, Env: "SLURM_CPU_BIND", Help: "none, rank, cores, threads, sockets, ldoms, map_cpu:LIST, mask_cpu:LIST; verbose before it says what was done", Set: request.SetCPUBind(b)},
-		{Name: "gpu-bind", Arg: R, Metavar: "how", Group: gBind, Slot: "gpu-bind", Env: "SLURM_GPU_BIND", Help: "closest, none, single:N, per_task:N, map_gpu:LIST, mask_gpu:LIST: which of the step's GPUs each task sees", Set: request.SetGPUBind(b)},
-		{Name: "tres-bind", Arg: R, Metavar: "how", Group: gBind, Slot: "gpu-bind", Env: "SLURM_TRES_BIND", Help: "gres/gpu: and what --gpu-bind takes", Set: request.SetTRESBind(b)},
-		{Name: "mem-bind", Arg: R, Metavar: "how", Group: gBind, Env: "SLURM_MEM_BIND", Help: "none, local, rank, map_mem:LIST, mask_mem:LIST, prefer", Set: request.SetMemBind(b)},
-		{Name: "hint", Arg: R, Metavar: "how", Group: gBind, Env: "SLURM_HINT", Help: "compute_bound, memory_bound, multithread, nomultithread", Set: func(v string) error {
-			h, err := request.ParseHint(v)
-			switch h {
-			case request.HintNoMultithread:
-				b.OneThread = true
-			case request.HintMultithread:
-				b.OneThread, n.ThreadsCore = false, 0
-			case request.HintCompute:
-				b.CPU = proto.BindCores
-			case request.HintMemory:
-				b.CPU, b.Cores = proto.BindCores, proto.DistCyclic
-			}
-			return err
-		}},
-
-		{Name: "input", Short: 'i', Arg: R, Metavar: "file", Group: gIO, Env: "SLURM_STDINMODE", Help: "standard input of the tasks: a file (patterns with %t), a task's number, all, none", Set: getopt.Text(&r.in)},
-		{Name: "output", Short: 'o', Arg: R, Metavar: "file", Group: gIO, Env: "SLURM_STDOUTMODE", Help: "standard output: a file (%j job, %s step, %t task, %N node, ...), a task's number, all, none", Set: getopt.Text(&r.out)},
-		{Name: "error", Short: 'e', Arg: R, Metavar: "file", Group: gIO, Env: "SLURM_STDERRMODE", Help: "standard error; where the output goes when that is a file", Set: getopt.Text(&r.err)},
-		{Name: "open-mode", Arg: R, Metavar: "append|truncate", Group: gIO, Env: "SLURM_OPEN_MODE", Help: "what happens to an output file that is there", Set: func(v string) error {
-			if v == "" || !strings.HasPrefix("append", v) && !strings.HasPrefix("truncate", v) {
-				return &getopt.TextError{Text: "Invalid --open-mode specification: '" + v + "'; write append or truncate"}
-			}
-			r.append = v[0] == 'a'
-			return nil
-		}},
-		{Name: "label", Short: 'l', Group: gIO, Env: "SLURM_LABELIO", Help: "put the task's number before each line", Set: getopt.Flag(&r.label)},
-		{Name: "unbuffered", Short: 'u', Group: gIO, Env: "SLURM_UNBUFFEREDIO", Help: "nothing is held back in any case: tasks write to where it goes", Set: func(string) error { return nil }},
-		{Name: "pty", Group: gIO, Help: "task 0 gets a terminal like yours, such as for a shell: grun --pty bash. Other tasks read and write nothing", Set: getopt.Flag(&r.pty)},
-		{Name: "chdir", Aliases: []string{"workdir"}, Short: 'D', Arg: R, Metavar: "dir", Group: gIO, Env: "SLURM_REMOTE_CWD SLURM_WORKING_DIR", Help: "working directory of the tasks", Set: getopt.Text(&r.chdir)},
-		{Name: "export", Arg: R, Metavar: "ALL|NONE|NAMES", Group: gIO, Env: "SLURM_EXPORT_ENV", Help: "variables for the tasks: ALL (default), NONE, or names and NAME=value, with ALL for the rest too", Set: getopt.Text(&r.export.Export)},
-		{Name: "propagate", Arg: getopt.Optional, Metavar: "limits", Group: gIO, Env: "SLURM_PROPAGATE", Help: "resource limits that the tasks take over: ALL, NONE or names", Set: func(v string) error {
-			r.limits = v
-			_, err := request.ResourceLimits(v)
-			return err
-		}},
-		{Name: "prolog", Arg: R, Metavar: "program", Group: gHow, Env: "SLURM_PROLOG", Help: "run this here before the step's tasks; when it fails there is no step", Set: getopt.Text(&r.prolog)},
-		{Name: "epilog", Arg: R, Metavar: "program", Group: gHow, Env: "SLURM_EPILOG", Help: "run this here after the step", Set: getopt.Text(&r.epilog)},
-		{Name: "task-prolog", Arg: R, Metavar: "program", Group: gIO, Env: "SLURM_TASK_PROLOG", Help: "run this before each task; lines 'export NAME=value', 'unset NAME' and 'print TEXT' of its output are obeyed", Set: getopt.Text(&r.rq.Prolog)},
-		{Name: "task-epilog", Arg: R, Metavar: "program", Group: gIO, Env: "SLURM_TASK_EPILOG", Help: "run this after each task", Set: getopt.Text(&r.rq.Epilog)},
-
-		{Name: "kill-on-bad-exit", Short: 'K', Arg: getopt.Optional, Metavar: "0|1", Group: gHow, Env: "SLURM_KILL_BAD_EXIT", Help: "end the step when a task fails", Set: func(v string) error {
-			switch v {
-			case "", "1", "yes", "true":
-				r.killBad = true
-			case "0", "no", "false":
-				r.killBad = false
-			default:
-				return &getopt.TextError{Text: "Invalid --kill-on-bad-exit specification: '" + v + "'; write 0 or 1"}
-			}
-			return nil
-		}},
-		{Name: "wait", Short: 'W', Arg: R, Metavar: "seconds", Group: gHow, Env: "SLURM_WAIT", Help: "end the step so long after its first task has ended; 0: don't", Set: getopt.Number(&r.waitS, 0, 1<<30)},
-		{Name: "quit-on-interrupt", Group: gHow, Help: "end the step with the first Ctrl-C", Set: getopt.Flag(&r.interrupt)},
-		{Name: "quiet", Short: 'Q', Group: gHow, Help: "say nothing about waiting and ends of tasks", Set: getopt.Flag(&r.quiet)},
-		{Name: "verbose", Short: 'v', Group: gHow, Help: "say more", Set: getopt.Count(&r.verbose)},
-		{Name: "mpi", Arg: R, Metavar: "type", Group: gHow, Env: "SLURM_MPI_TYPE", Help: "none: MPI programs find each other by themselves, or by their launcher", Set: func(v string) error {
-			switch v {
-			case "none", "openmpi":
+		{Name: "job-name", Short: 'J', Arg: R, Metavar: "name", Group: gStep,
+			Help: "name of the step; the command's by default", Set: getopt.Text(&r.rq.Name)},
+		{Name: "jobid", Arg: R, Metavar: "id", Group: gStep, Env: "SLURM_JOB_ID SLURM_JOBID",
+			Help: "the job to start a step in, by default the one that grun runs in", Set: getopt.Text(&r.job)},
+		{Name: "time", Short: 't', Arg: R, Metavar: "limit", Group: gStep, Env: "SLURM_TIMELIMIT",
+			Help: "time limit of the step", Set: func(v string) error {
+				sec, unlimited, err := walltime.ParseLimit(v)
+				if err != nil {
+					return &getopt.TextError{Text: "Invalid --time specification: " + err.Error()}
+				}
+				if r.rq.LimitS = sec; unlimited {
+					r.rq.LimitS = 0
+				}
 				return nil
-			case "list":
-				return errListMPI
-			}
-			return &getopt.TextError{Text: "Invalid --mpi specification: '" + v + "': there is no such plugin here; use --mpi=none and the MPI's own launcher (mpirun starts its daemons with grun)"}
-		}},
+			}},
+		{Name: "multi-prog", Group: gStep, Env: "SLURM_MULTI_PROG",
+			Help: "the operand is a file that names a command for each task", Set: getopt.Flag(&r.multi)},
+
+		{Name: "ntasks", Short: 'n', Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_NTASKS SLURM_NPROCS",
+			Help: "number of tasks", Set: count(&n.Tasks)},
+		{Name: "nodes", Short: 'N', Arg: R, Metavar: "n[-m]", Group: gRes, Help: "number of nodes of the job",
+			Set: func(v string) error {
+				least, most, err := walltime.ParseCountRange(v)
+				if err != nil || least < 1 || most > 1<<30 {
+					return &getopt.TextError{Text: "Invalid node count specification: '" + v + "'; write N or LEAST-MOST"}
+				}
+				n.MinNodes, n.MaxNodes = int32(least), int32(most)
+				return nil
+			}},
+		{Name: "ntasks-per-node", Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_NTASKS_PER_NODE", Help: "tasks on each node",
+			Set: count(&n.TasksPerNode)},
+		{Name: "ntasks-per-gpu", Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_NTASKS_PER_GPU",
+			Help: "tasks for each GPU, of which each sees its own (--gpu-bind=single:n)", Set: func(v string) error {
+				err := count(&n.TasksPerGPU)(v)
+				b.TasksPerGPU = n.TasksPerGPU
+				return err
+			}},
+		{Name: "cpus-per-task", Short: 'c', Arg: R, Metavar: "n", Group: gRes, Env: "SRUN_CPUS_PER_TASK SLURM_CPUS_PER_TASK",
+			Help: "CPUs for each task; given here it implies --exact", Set: count(&n.CPUsPerTask)},
+		{Name: "cpus-per-gpu", Arg: R, Metavar: "n", Group: gRes, Help: "CPUs for each GPU; implies --exact",
+			Set: func(v string) error {
+				n.Exact = true
+				return count(&n.CPUsPerGPU)(v)
+			}},
+		{Name: "exact", Group: gRes, Env: "SLURM_EXACT",
+			Help: "take only as many CPUs as the tasks need, not all of the nodes'", Set: getopt.Flag(&n.Exact)},
+		{Name: "exclusive", Arg: getopt.Optional, Metavar: "how", Group: gRes, Env: "SLURM_EXCLUSIVE",
+			Help: "for a step the same as --exact", Set: func(string) error { n.Exact = true; return nil }},
+		{Name: "overlap", Group: gRes, Env: "SLURM_OVERLAP", Help: "share CPUs, memory and GPUs with the job's other steps",
+			Set: getopt.Flag(&n.Overlap)},
+		{Name: "overcommit", Short: 'O', Group: gRes, Env: "SLURM_OVERCOMMIT", Help: "more tasks than CPUs",
+			Set: getopt.Flag(&n.Overcommit)},
+		{Name: "gres", Arg: R, Metavar: "name[:type][:n],...", Group: gRes, Env: "SLURM_STEP_GRES",
+			Help: "generic resources on each node; none for none. Without this a step has all of the job's",
+			Set:  gres("", model.PerNode)},
+		{Name: "gpus", Short: 'G', Arg: R, Metavar: "[type:]n", Group: gRes, Help: "GPUs for the whole step",
+			Set: gres("gpu", model.PerJob)},
+		{Name: "gpus-per-node", Arg: R, Metavar: "[type:]n", Group: gRes, Help: "GPUs on each node",
+			Set: gres("gpu", model.PerNode)},
+		{Name: "gpus-per-task", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "SLURM_GPUS_PER_TASK",
+			Help: "GPUs for each task, which sees only its own (--gpu-bind=per_task:n)", Set: func(v string) error {
+				r.gpusPer = true
+				return gres("gpu", model.PerTask)(v)
+			}},
+		{Name: "tres-per-task", Arg: R, Metavar: "list", Group: gRes, Env: "SLURM_TRES_PER_TASK",
+			Help: "for each task: cpu=N and gres/NAME[:TYPE]=N, joined with commas", Set: r.perTask.Set},
+		{Name: "mem", Arg: R, Metavar: "size", Group: gRes, Slot: "mem",
+			Help: "memory on each node, out of the job's; without this steps share it", Set: mem(&n.MemPerNode)},
+		{Name: "mem-per-cpu", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Help: "memory for each CPU",
+			Set: mem(&n.MemPerCPU)},
+		{Name: "mem-per-gpu", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Help: "memory for each GPU",
+			Set: mem(&n.MemPerGPU)},
+		{Name: "nodelist", Short: 'w', Arg: R, Metavar: "nodes", Group: gRes, Help: "nodes of the job to use",
+			Set: hosts(&n.Nodes)},
+		{Name: "exclude", Short: 'x', Arg: R, Metavar: "nodes", Group: gRes, Help: "nodes of the job not to use",
+			Set: hosts(&n.NotNodes)},
+		{Name: "relative", Short: 'r', Arg: R, Metavar: "n", Group: gRes, Help: "leave out the first n nodes of the job",
+			Set: getopt.Number(&r.relative, 0, 1<<30)},
+		{Name: "threads-per-core", Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_THREADS_PER_CORE",
+			Help: "tasks use no more threads of a core; implies --exact", Set: func(v string) error {
+				n.Exact = true
+				return count(&n.ThreadsCore)(v)
+			}},
+		{Name: "immediate", Short: 'I', Arg: getopt.Optional, Metavar: "seconds", Group: gRes, Env: "SLURM_IMMEDIATE",
+			Help: "fail rather than wait for other steps", Set: func(string) error { r.rq.Immediate = true; return nil }},
+		{Name: "distribution", Short: 'm', Arg: R, Metavar: "how", Group: gRes, Env: "SLURM_DISTRIBUTION",
+			Help: "how tasks go to nodes and cores: block, cyclic, plane=N, arbitrary (SLURM_HOSTFILE); then :block, " +
+				":cyclic, :fcyclic", Set: request.SetDistribution(n, b, r.Getenv("SLURM_DIST_PLANESIZE"))},
+
+		{Name: "cpu-bind", Arg: R, Metavar: "how", Group: gBind, Env: "SLURM_CPU_BIND",
+			Help: "none, rank, cores, threads, sockets, ldoms, map_cpu:LIST, mask_cpu:LIST; verbose before it " +
+				"says what was done", Set: request.SetCPUBind(b)},
+		{Name: "gpu-bind", Arg: R, Metavar: "how", Group: gBind, Slot: "gpu-bind", Env: "SLURM_GPU_BIND",
+			Help: "closest, none, single:N, per_task:N, map_gpu:LIST, mask_gpu:LIST: which of the step's GPUs each task sees",
+			Set:  request.SetGPUBind(b)},
+		{Name: "tres-bind", Arg: R, Metavar: "how", Group: gBind, Slot: "gpu-bind", Env: "SLURM_TRES_BIND",
+			Help: "gres/gpu: and what --gpu-bind takes", Set: request.SetTRESBind(b)},
+		{Name: "mem-bind", Arg: R, Metavar: "how", Group: gBind, Env: "SLURM_MEM_BIND",
+			Help: "none, local, rank, map_mem:LIST, mask_mem:LIST, prefer", Set: request.SetMemBind(b)},
+		{Name: "hint", Arg: R, Metavar: "how", Group: gBind, Env: "SLURM_HINT",
+			Help: "compute_bound, memory_bound, multithread, nomultithread", Set: func(v string) error {
+				h, err := request.ParseHint(v)
+				switch h {
+				case request.HintNoMultithread:
+					b.OneThread = true
+				case request.HintMultithread:
+					b.OneThread, n.ThreadsCore = false, 0
+				case request.HintCompute:
+					b.CPU = proto.BindCores
+				case request.HintMemory:
+					b.CPU, b.Cores = proto.BindCores, proto.DistCyclic
+				}
+				return err
+			}},
+
+		{Name: "input", Short: 'i', Arg: R, Metavar: "file", Group: gIO, Env: "SLURM_STDINMODE",
+			Help: "standard input of the tasks: a file (patterns with %t), a task's number, all, none", Set: getopt.Text(&r.in)},
+		{Name: "output", Short: 'o', Arg: R, Metavar: "file", Group: gIO, Env: "SLURM_STDOUTMODE",
+			Help: "standard output: a file (%j job, %s step, %t task, %N node, ...), a task's number, all, none",
+			Set:  getopt.Text(&r.out)},
+		{Name: "error", Short: 'e', Arg: R, Metavar: "file", Group: gIO, Env: "SLURM_STDERRMODE",
+			Help: "standard error; where the output goes when that is a file", Set: getopt.Text(&r.err)},
+		{Name: "open-mode", Arg: R, Metavar: "append|truncate", Group: gIO, Env: "SLURM_OPEN_MODE",
+			Help: "what happens to an output file that is there", Set: func(v string) error {
+				if v == "" || !strings.HasPrefix("append", v) && !strings.HasPrefix("truncate", v) {
+					return &getopt.TextError{Text: "Invalid --open-mode specification: '" + v + "'; write append or truncate"}
+				}
+				r.append = v[0] == 'a'
+				return nil
+			}},
+		{Name: "label", Short: 'l', Group: gIO, Env: "SLURM_LABELIO", Help: "put the task's number before each line",
+			Set: getopt.Flag(&r.label)},
+		{Name: "unbuffered", Short: 'u', Group: gIO, Env: "SLURM_UNBUFFEREDIO",
+			Help: "nothing is held back in any case: tasks write to where it goes", Set: func(string) error { return nil }},
+		{Name: "pty", Group: gIO,
+			Help: "task 0 gets a terminal like yours, such as for a shell: grun --pty bash. Other tasks read and write nothing",
+			Set:  getopt.Flag(&r.pty)},
+		{Name: "chdir", Aliases: []string{"workdir"}, Short: 'D', Arg: R, Metavar: "dir", Group: gIO,
+			Env: "SLURM_REMOTE_CWD SLURM_WORKING_DIR", Help: "working directory of the tasks", Set: getopt.Text(&r.chdir)},
+		{Name: "export", Arg: R, Metavar: "ALL|NONE|NAMES", Group: gIO, Env: "SLURM_EXPORT_ENV",
+			Help: "variables for the tasks: ALL (default), NONE, or names and NAME=value, with ALL for the rest too",
+			Set:  getopt.Text(&r.export.Export)},
+		{Name: "propagate", Arg: getopt.Optional, Metavar: "limits", Group: gIO, Env: "SLURM_PROPAGATE",
+			Help: "resource limits that the tasks take over: ALL, NONE or names", Set: func(v string) error {
+				r.limits = v
+				_, err := request.ResourceLimits(v)
+				return err
+			}},
+		{Name: "prolog", Arg: R, Metavar: "program", Group: gHow, Env: "SLURM_PROLOG",
+			Help: "run this here before the step's tasks; when it fails there is no step", Set: getopt.Text(&r.prolog)},
+		{Name: "epilog", Arg: R, Metavar: "program", Group: gHow, Env: "SLURM_EPILOG", Help: "run this here after the step",
+			Set: getopt.Text(&r.epilog)},
+		{Name: "task-prolog", Arg: R, Metavar: "program", Group: gIO, Env: "SLURM_TASK_PROLOG",
+			Help: "run this before each task; lines 'export NAME=value', 'unset NAME' and 'print TEXT' of its output are obeyed",
+			Set:  getopt.Text(&r.rq.Prolog)},
+		{Name: "task-epilog", Arg: R, Metavar: "program", Group: gIO, Env: "SLURM_TASK_EPILOG",
+			Help: "run this after each task", Set: getopt.Text(&r.rq.Epilog)},
+
+		{Name: "kill-on-bad-exit", Short: 'K', Arg: getopt.Optional, Metavar: "0|1", Group: gHow, Env: "SLURM_KILL_BAD_EXIT",
+			Help: "end the step when a task fails", Set: func(v string) error {
+				switch v {
+				case "", "1", "yes", "true":
+					r.killBad = true
+				case "0", "no", "false":
+					r.killBad = false
+				default:
+					return &getopt.TextError{Text: "Invalid --kill-on-bad-exit specification: '" + v + "'; write 0 or 1"}
+				}
+				return nil
+			}},
+		{Name: "wait", Short: 'W', Arg: R, Metavar: "seconds", Group: gHow, Env: "SLURM_WAIT",
+			Help: "end the step so long after its first task has ended; 0: don't", Set: getopt.Number(&r.waitS, 0, 1<<30)},
+		{Name: "quit-on-interrupt", Group: gHow, Help: "end the step with the first Ctrl-C", Set: getopt.Flag(&r.interrupt)},
+		{Name: "quiet", Short: 'Q', Group: gHow, Help: "say nothing about waiting and ends of tasks",
+			Set: getopt.Flag(&r.quiet)},
+		{Name: "verbose", Short: 'v', Group: gHow, Help: "say more", Set: getopt.Count(&r.verbose)},
+		{Name: "mpi", Arg: R, Metavar: "type", Group: gHow, Env: "SLURM_MPI_TYPE",
+			Help: "none: MPI programs find each other by themselves, or by their launcher", Set: func(v string) error {
+				switch v {
+				case "none", "openmpi":
+					return nil
+				case "list":
+					return errListMPI
+				}
+				return &getopt.TextError{
+					Text: "Invalid --mpi specification: '" + v + "': there is no such plugin here; use --mpi=none and the MPI's own " +
+						"launcher (mpirun starts its daemons with grun)"}
+			}},
 
 		{Name: "partition", Short: 'p', Arg: R, Hidden: true, Note: same, Set: env.Ignored},
 		{Name: "account", Short: 'A', Arg: R, Hidden: true, Note: same, Set: env.Ignored},
@@ -271,18 +332,24 @@ func (r *run) options() []getopt.Option {
 		{Name: "slurmd-debug", Arg: R, Hidden: true, Note: "gnoded's log has what there is to say", Set: env.Ignored},
 		{Name: "msg-timeout", Arg: R, Hidden: true, Note: "grun waits as long as its node's daemon lives", Set: env.Ignored},
 		{Name: "wckey", Arg: R, Hidden: true, Note: "there are no wckeys", Set: env.Ignored},
-		{Name: "signal", Arg: R, Hidden: true, Note: "a step is warned as its job is: gsubmit --signal", Set: func(v string) error {
-			_, err := request.ParseWarning(v)
-			return err
-		}},
+		{Name: "signal", Arg: R, Hidden: true, Note: "a step is warned as its job is: gsubmit --signal",
+			Set: func(v string) error {
+				_, err := request.ParseWarning(v)
+				return err
+			}},
 		{Name: "x11", Arg: getopt.Optional, Refused: "ssh -X to the node"},
 		{Name: "bcast", Arg: getopt.Optional, Refused: "a file system that the nodes share, or cp in the batch script"},
 		{Name: "het-group", Arg: R, Refused: "steps of their own; there are no heterogeneous jobs"},
-		{Name: "container", Arg: R, Refused: "run the container's own command in the step: grun apptainer exec IMAGE COMMAND"},
-		{Name: "container-image", Arg: R, Refused: "run the container's own command in the step: grun apptainer exec IMAGE COMMAND"},
-		{Name: "container-mounts", Arg: R, Refused: "run the container's own command in the step: grun apptainer exec --bind ..."},
-		{Name: "container-workdir", Arg: R, Refused: "run the container's own command in the step: grun apptainer exec --pwd ..."},
-		{Name: "container-name", Arg: R, Refused: "run the container's own command in the step: grun apptainer exec IMAGE COMMAND"},
+		{Name: "container", Arg: R,
+			Refused: "run the container's own command in the step: grun apptainer exec IMAGE COMMAND"},
+		{Name: "container-image", Arg: R,
+			Refused: "run the container's own command in the step: grun apptainer exec IMAGE COMMAND"},
+		{Name: "container-mounts", Arg: R,
+			Refused: "run the container's own command in the step: grun apptainer exec --bind ..."},
+		{Name: "container-workdir", Arg: R,
+			Refused: "run the container's own command in the step: grun apptainer exec --pwd ..."},
+		{Name: "container-name", Arg: R,
+			Refused: "run the container's own command in the step: grun apptainer exec IMAGE COMMAND"},
 		{Name: "no-allocate", Short: 'Z', Refused: "gsubmit -w NODE, and grun in the script"},
 		{Name: "external-launcher", Refused: "grun --overlap, which takes nothing from other steps"},
 		{Name: "cpu-freq", Arg: R, Refused: "the job's own cpupower, where the node allows it"},
@@ -292,7 +359,8 @@ func (r *run) options() []getopt.Option {
 		{Name: "ntasks-per-socket", Arg: R, Refused: "--cpu-bind=sockets with --distribution=block:cyclic"},
 		{Name: "dependency", Short: 'd', Arg: R, Refused: "gsubmit --dependency; steps follow each other in the script"},
 		{Name: "begin", Short: 'b', Arg: R, Refused: "gsubmit --begin"},
-		{Name: "clusters", Short: 'M', Arg: R, Metavar: "name", Group: gHow, Help: "this cluster's name, or all", Set: getopt.List(&r.clusters)},
+		{Name: "clusters", Short: 'M', Arg: R, Metavar: "name", Group: gHow, Help: "this cluster's name, or all",
+			Set: getopt.List(&r.clusters)},
 	}
 }
 

@@ -176,8 +176,8 @@ func (rf *remoteFiles) read(c *stepio.Conn) {
 	}
 }
 
-// feed gives the tasks input, its end without data, when the relays of all nodes are there. It says whether anybody is left
-// to read more.
+// feed gives the tasks input, its end without data, when the relays of all nodes are there. It says whether anybody
+// is left to read more.
 func (rf *remoteFiles) feed(data []byte) bool {
 	late := time.AfterFunc(remoteFirst, func() {
 		rf.mu.Lock()

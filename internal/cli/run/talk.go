@@ -69,7 +69,8 @@ func (t *talk) main() int {
 		return t.Failed(1)
 	}
 	t.signals = make(chan os.Signal, 16)
-	signal.Notify(t.signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM, unix.SIGCONT, unix.SIGPIPE)
+	signal.Notify(t.signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2,
+		unix.SIGALRM, unix.SIGCONT, unix.SIGPIPE)
 	if t.rq.Terminal != nil {
 		signal.Notify(t.signals, unix.SIGWINCH)
 	}
@@ -108,7 +109,8 @@ func (t *talk) main() int {
 			t.tellTasks()
 			fmt.Fprintf(t.Stderr, "%s: Terminating StepId=%d.%d\n", t.Program, t.rq.Job, t.id)
 			t.aborted = true
-			_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGKILL)}, nil) // a broken connection is seen by the reader
+			// a broken connection is seen by the reader
+			_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(unix.SIGKILL)}, nil)
 		}
 	}
 }
@@ -153,12 +155,14 @@ func (t *talk) rejoin(why error) error {
 		case sig := <-t.signals:
 			switch sig {
 			case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
-				return fmt.Errorf("node %s's daemon is gone (%v), and signal %d came while grun looked for it; what becomes of StepId=%d.%d is in accounting", t.node, why, sig, t.rq.Job, t.id)
+				return fmt.Errorf("node %s's daemon is gone (%v), and signal %d came while grun looked for it; what becomes of "+
+					"StepId=%d.%d is in accounting", t.node, why, sig, t.rq.Job, t.id)
 			}
 		case <-time.After(rejoinPace):
 		}
 	}
-	return fmt.Errorf("node %s's daemon is gone (%v) and did not come back in %v; what becomes of StepId=%d.%d is in accounting", t.node, why, rejoinFor, t.rq.Job, t.id)
+	return fmt.Errorf("node %s's daemon is gone (%v) and did not come back in %v; what becomes of StepId=%d.%d "+
+		"is in accounting", t.node, why, rejoinFor, t.rq.Job, t.id)
 }
 
 // take does what an event asks for. done comes with the exit code.
@@ -236,7 +240,8 @@ func (t *talk) created(ev *proto.StepEvent) error {
 		}
 		t.warnMasks()
 		if t.verbose > 0 {
-			fmt.Fprintf(t.Stderr, "%s: launching StepId=%d.%d on %d nodes, %d tasks\n", t.Program, t.rq.Job, t.id, len(ev.Layout), n)
+			fmt.Fprintf(t.Stderr, "%s: launching StepId=%d.%d on %d nodes, %d tasks\n", t.Program, t.rq.Job, t.id,
+				len(ev.Layout), n)
 		}
 	}
 	if len(t.pl.ends) == 0 && t.allStarted() {
@@ -272,7 +277,8 @@ func (t *talk) warnMasks() {
 			}
 		}
 		if len(t.layout[i].Ranks) > 1 && gpus > 1 {
-			fmt.Fprintf(t.Stderr, "%s: note: each task sees only the GPUs that it is bound to, so NCCL may do without direct GPU to GPU transfers; --gpu-bind=none shows all of the step's GPUs to every task\n", t.Program)
+			fmt.Fprintf(t.Stderr, "%s: note: each task sees only the GPUs that it is bound to, so NCCL may do without direct "+
+				"GPU to GPU transfers; --gpu-bind=none shows all of the step's GPUs to every task\n", t.Program)
 			return
 		}
 	}
@@ -308,7 +314,8 @@ func (t *talk) task(ev *proto.StepEvent) {
 			if !t.quiet {
 				fmt.Fprintf(t.Stderr, "%s: Terminating StepId=%d.%d\n", t.Program, t.rq.Job, t.id)
 			}
-			t.abort(fmt.Sprintf("slurmstepd: error: *** STEP %d.%d ON %s CANCELLED AT %s ***", t.rq.Job, t.id, t.layout[0].Node, time.Now().Format("2006-01-02T15:04:05")))
+			t.abort(fmt.Sprintf("slurmstepd: error: *** STEP %d.%d ON %s CANCELLED AT %s ***", t.rq.Job, t.id, t.layout[0].Node,
+				time.Now().Format("2006-01-02T15:04:05")))
 		}
 		if t.waitS > 0 && t.deadline == nil && t.left > 0 {
 			t.deadline = time.After(time.Duration(t.waitS) * time.Second)
@@ -359,7 +366,8 @@ func (t *talk) around(program string) error {
 	}
 	cmd := exec.Command(program)
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = t.Dir, os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = append(slices.Clone(t.Environ), fmt.Sprintf("SLURM_JOB_ID=%d", t.rq.Job), fmt.Sprintf("SLURM_STEP_ID=%d", t.id))
+	cmd.Env = append(slices.Clone(t.Environ), fmt.Sprintf("SLURM_JOB_ID=%d", t.rq.Job),
+		fmt.Sprintf("SLURM_STEP_ID=%d", t.id))
 	return cmd.Run()
 }
 
@@ -391,7 +399,8 @@ func (t *talk) signal(sig unix.Signal) (quit bool, rc int) {
 			break
 		}
 		fmt.Fprintf(t.Stderr, "%s: forwarding signal %d to StepId=%d.%d\n", t.Program, int(sig), t.rq.Job, t.id)
-		_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(sig)}, nil) // a broken connection is seen by the reader
+		// a broken connection is seen by the reader
+		_ = t.conn.Send(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(sig)}, nil)
 	}
 	return false, 0
 }

@@ -12,11 +12,12 @@ import (
 	"gbatch/internal/terminal"
 )
 
-// runterminal.go is grun --pty: task 0 gets a pseudo-terminal of its node, and the user's own terminal passes every key on.
-// Ctrl-C and Ctrl-Z are keys like any other: that terminal's foreground processes feel them. On this host its other side is
-// here, so it lives and dies with grun; on another one it is with the relay (runremote.go).
+// runterminal.go is grun --pty: task 0 gets a pseudo-terminal of its node, and the user's own terminal passes every
+// key on. Ctrl-C and Ctrl-Z are keys like any other: that terminal's foreground processes feel them. On this host its
+// other side is here, so it lives and dies with grun; on another one it is with the relay (runremote.go).
 
-// wantTerminal notes what the terminal will be like: that at grun's output, as srun has it. Without one there is no --pty.
+// wantTerminal notes what the terminal will be like: that at grun's output, as srun has it. Without one there is no
+// --pty.
 func (r *run) wantTerminal() error {
 	if r.in != "" || r.out != "" || r.err != "" {
 		return errors.New("--error/--input/--output are incompatible with --pty")

@@ -104,7 +104,8 @@ func (s *Script) directive(n int, text string) error {
 		return &SyntaxError{n, err}
 	}
 	if comment != "" {
-		s.warn(n, "everything after the # in "+strconv.Quote(comment)+" is a comment; if it belongs to the value, put the value in quotes")
+		s.warn(n, "everything after the # in "+strconv.Quote(comment)+
+			" is a comment; if it belongs to the value, put the value in quotes")
 	}
 	if len(args) == 0 {
 		return nil
@@ -132,7 +133,8 @@ func Words(line string) ([]string, error) {
 	return args, nil
 }
 
-// words splits a directive into its words. comment is the word that an unquoted # cuts off in its middle, where # begins comments.
+// words splits a directive into its words. comment is the word that an unquoted # cuts off in its middle, where #
+// begins comments.
 func words(text string, comments bool) (args []string, comment, problem string) {
 	var word []byte
 	inWord := false

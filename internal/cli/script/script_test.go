@@ -51,29 +51,53 @@ func TestParse(t *testing.T) {
 		warnings   []string
 		command    int
 	}{
-		{"submitit", "#!/bin/bash\n\n# Parameters\n#SBATCH --array=0-9%10\n#SBATCH --comment='a b'\n#SBATCH --error=/p/%A_%a_0_log.err\n#SBATCH --exclusive\n#SBATCH --mem=64GB\n#SBATCH --signal=USR2@90\n#SBATCH --wckey=submitit\n\n# command\nexport SUBMITIT_EXECUTOR=slurm\nsrun --unbuffered python\n",
-			[]Directive{{4, []string{"--array=0-9%10"}, false}, {5, []string{"--comment=a b"}, false}, {6, []string{"--error=/p/%A_%a_0_log.err"}, false}, {7, []string{"--exclusive"}, false}, {8, []string{"--mem=64GB"}, false}, {9, []string{"--signal=USR2@90"}, false}, {10, []string{"--wckey=submitit"}, false}}, nil, 13},
-		{"nextflow", "#!/bin/bash\n#SBATCH -J nf-p_(1)\n#SBATCH -o /w/.command.log\n#SBATCH --no-requeue \n#SBATCH --signal B:USR2@30\n#SBATCH --array 0-99\nNXF_CHDIR=/w\n",
-			[]Directive{{2, []string{"-J", "nf-p_(1)"}, false}, {3, []string{"-o", "/w/.command.log"}, false}, {4, []string{"--no-requeue"}, false}, {5, []string{"--signal", "B:USR2@30"}, false}, {6, []string{"--array", "0-99"}, false}}, nil, 7},
+		{"submitit", "#!/bin/bash\n\n# Parameters\n#SBATCH --array=0-9%10\n#SBATCH --comment='a b'\n" +
+			"#SBATCH --error=/p/%A_%a_0_log.err\n#SBATCH --exclusive\n#SBATCH --mem=64GB\n#SBATCH --signal=USR2@90\n" +
+			"#SBATCH --wckey=submitit\n\n# command\nexport SUBMITIT_EXECUTOR=slurm\nsrun --unbuffered python\n",
+			[]Directive{{4, []string{"--array=0-9%10"}, false}, {5, []string{"--comment=a b"}, false},
+				{6, []string{"--error=/p/%A_%a_0_log.err"}, false}, {7, []string{"--exclusive"}, false},
+				{8, []string{"--mem=64GB"}, false}, {9, []string{"--signal=USR2@90"}, false},
+				{10, []string{"--wckey=submitit"}, false}}, nil, 13},
+		{"nextflow", "#!/bin/bash\n#SBATCH -J nf-p_(1)\n#SBATCH -o /w/.command.log\n#SBATCH --no-requeue \n" +
+			"#SBATCH --signal B:USR2@30\n#SBATCH --array 0-99\nNXF_CHDIR=/w\n",
+			[]Directive{{2, []string{"-J", "nf-p_(1)"}, false}, {3, []string{"-o", "/w/.command.log"}, false},
+				{4, []string{"--no-requeue"}, false}, {5, []string{"--signal", "B:USR2@30"}, false},
+				{6, []string{"--array", "0-99"}, false}}, nil, 7},
 		{"torchx", "#!/bin/bash\n#SBATCH --job-name=a --ntasks=1\n#SBATCH hetjob\n#SBATCH --ntasks=2\nset -e\n",
-			[]Directive{{2, []string{"--job-name=a", "--ntasks=1"}, false}, {3, []string{}, true}, {4, []string{"--ntasks=2"}, false}}, nil, 5},
+			[]Directive{{2, []string{"--job-name=a", "--ntasks=1"}, false}, {3, []string{}, true},
+				{4, []string{"--ntasks=2"}, false}}, nil, 5},
 		{"packjob", "#!/bin/sh\n#SBATCHpackjob -t 3\n", []Directive{{2, []string{"-t", "3"}, true}}, nil, 0},
-		{"both names", "#!/bin/sh\n#GBATCH -t 3\n#SBATCH -t 4\n", []Directive{{2, []string{"-t", "3"}, false}, {3, []string{"-t", "4"}, false}}, nil, 0},
-		{"comments and blanks between", "#!/bin/sh\n\n  \n#\n#x\n   # indented comment\n#SBATCH --time=4\necho\n", []Directive{{7, []string{"--time=4"}, false}}, nil, 8},
-		{"late", "#!/bin/sh\n#SBATCH -t 4\ncd /x\n#SBATCH -p gpu\n#SBATCH is what Slurm reads\necho\n#GBATCH --mem=4\n", []Directive{{2, []string{"-t", "4"}, false}},
-			[]string{"line 4: ignored: #SBATCH comes after the first command (line 3); move it above that", "line 7: ignored: #GBATCH comes after the first command (line 3); move it above that"}, 3},
-		{"a script that writes scripts", "#!/bin/sh\ncat > a.sh <<EOF\n#!/bin/sh\n#SBATCH -t 4\nEOF\ncat <<-'X Y' | sbatch\n#SBATCH -t 5\n\tX\nx <<<here\ni=$((1<<3))\n#SBATCH -t 6\n", nil,
+		{"both names", "#!/bin/sh\n#GBATCH -t 3\n#SBATCH -t 4\n",
+			[]Directive{{2, []string{"-t", "3"}, false}, {3, []string{"-t", "4"}, false}}, nil, 0},
+		{"comments and blanks between", "#!/bin/sh\n\n  \n#\n#x\n   # indented comment\n#SBATCH --time=4\necho\n",
+			[]Directive{{7, []string{"--time=4"}, false}}, nil, 8},
+		{"late", "#!/bin/sh\n#SBATCH -t 4\ncd /x\n#SBATCH -p gpu\n#SBATCH is what Slurm reads\necho\n#GBATCH --mem=4\n",
+			[]Directive{{2, []string{"-t", "4"}, false}},
+			[]string{"line 4: ignored: #SBATCH comes after the first command (line 3); move it above that",
+				"line 7: ignored: #GBATCH comes after the first command (line 3); move it above that"}, 3},
+		{"a script that writes scripts", "#!/bin/sh\ncat > a.sh <<EOF\n#!/bin/sh\n#SBATCH -t 4\nEOF\n" +
+			"cat <<-'X Y' | sbatch\n#SBATCH -t 5\n\tX\nx <<<here\ni=$((1<<3))\n#SBATCH -t 6\n", nil,
 			[]string{"line 11: ignored: #SBATCH comes after the first command (line 2); move it above that"}, 2},
 		{"here document in the first command", "#!/bin/sh\nsbatch <<'EOF'\n#SBATCH -t 4\nEOF\n", nil, nil, 2},
-		{"misspelt", "#!/bin/sh\n#SBTACH -t 4\n# SBATCH -t 4\n#sbatch --time=4\n#SBATC -p x\n #SBATCH -p x\n#SLURM -p x\n#GBACTH -p x\n#  sbtach --hold\n", nil,
-			[]string{`line 2: ignored: "#SBTACH" is a comment; did you mean #SBATCH?`, `line 3: ignored: "# SBATCH" is a comment; did you mean #SBATCH?`, `line 4: ignored: "#sbatch" is a comment; did you mean #SBATCH?`,
-				`line 5: ignored: "#SBATC" is a comment; did you mean #SBATCH?`, "line 6: ignored: #SBATCH counts only in the first column; remove the blanks before it",
-				`line 8: ignored: "#GBACTH" is a comment; did you mean #GBATCH?`, `line 9: ignored: "#  sbtach" is a comment; did you mean #SBATCH?`}, 0},
-		{"comments on purpose", "#!/bin/sh\n##SBATCH -t 4\n###SBATCH -t 4\n# #SBATCH -t 4\n# sbatch this file with -t 5\n# SBATCH lines follow\n# -----\n# batch - of things\n#-SBATCH -t 4\n", nil, nil, 0},
-		{"a comment cuts a value", "#!/bin/sh\n#SBATCH -J x --comment=issue#5\n", []Directive{{2, []string{"-J", "x", "--comment=issue"}, false}},
-			[]string{`line 2: everything after the # in "--comment=issue#5" is a comment; if it belongs to the value, put the value in quotes`}, 0},
-		{"another system's", "#!/bin/sh\n#PBS -N x\n#PBS -l nodes=1\n", nil, []string{"line 2: ignored: gbatch doesn't read #PBS lines; write #SBATCH lines with Slurm's options instead"}, 0},
-		{"a script for two systems", "#!/bin/sh\n#PBS -N x\n#SBATCH -J x\n", []Directive{{3, []string{"-J", "x"}, false}}, nil, 0},
+		{"misspelt", "#!/bin/sh\n#SBTACH -t 4\n# SBATCH -t 4\n#sbatch --time=4\n#SBATC -p x\n #SBATCH -p x\n#SLURM -p x\n" +
+			"#GBACTH -p x\n#  sbtach --hold\n", nil,
+			[]string{`line 2: ignored: "#SBTACH" is a comment; did you mean #SBATCH?`,
+				`line 3: ignored: "# SBATCH" is a comment; did you mean #SBATCH?`,
+				`line 4: ignored: "#sbatch" is a comment; did you mean #SBATCH?`,
+				`line 5: ignored: "#SBATC" is a comment; did you mean #SBATCH?`,
+				"line 6: ignored: #SBATCH counts only in the first column; remove the blanks before it",
+				`line 8: ignored: "#GBACTH" is a comment; did you mean #GBATCH?`,
+				`line 9: ignored: "#  sbtach" is a comment; did you mean #SBATCH?`}, 0},
+		{"comments on purpose", "#!/bin/sh\n##SBATCH -t 4\n###SBATCH -t 4\n# #SBATCH -t 4\n# sbatch this file with -t 5\n" +
+			"# SBATCH lines follow\n# -----\n# batch - of things\n#-SBATCH -t 4\n", nil, nil, 0},
+		{"a comment cuts a value", "#!/bin/sh\n#SBATCH -J x --comment=issue#5\n",
+			[]Directive{{2, []string{"-J", "x", "--comment=issue"}, false}},
+			[]string{`line 2: everything after the # in "--comment=issue#5" is a comment; if it belongs to the value, put the ` +
+				`value in quotes`}, 0},
+		{"another system's", "#!/bin/sh\n#PBS -N x\n#PBS -l nodes=1\n", nil,
+			[]string{"line 2: ignored: gbatch doesn't read #PBS lines; write #SBATCH lines with Slurm's options instead"}, 0},
+		{"a script for two systems", "#!/bin/sh\n#PBS -N x\n#SBATCH -J x\n",
+			[]Directive{{3, []string{"-J", "x"}, false}}, nil, 0},
 		{"no line end", "#!/bin/sh\n#SBATCH -J x", []Directive{{2, []string{"-J", "x"}, false}}, nil, 0},
 		{"python", "#!/usr/bin/env python3\n#SBATCH -t 5\nimport os\n", []Directive{{2, []string{"-t", "5"}, false}}, nil, 3},
 		{"empty", "", nil, nil, 0},
@@ -91,7 +115,8 @@ func TestParse(t *testing.T) {
 			warnings = append(warnings, w.String())
 		}
 		if !slices.Equal(warnings, c.warnings) {
-			t.Errorf("%s: warnings\n got %s\nwant %s", c.name, strings.Join(warnings, "\n     "), strings.Join(c.warnings, "\n     "))
+			t.Errorf("%s: warnings\n got %s\nwant %s", c.name, strings.Join(warnings, "\n     "),
+				strings.Join(c.warnings, "\n     "))
 		}
 		if s.Command != c.command {
 			t.Errorf("%s: first command in line %d, want %d", c.name, s.Command, c.command)
@@ -112,14 +137,16 @@ func TestSyntaxErrors(t *testing.T) {
 		t.Errorf("a quote in a comment: %v", err)
 	}
 	// Many warnings are cut, directives are not.
-	s, err := Parse([]byte("#!/bin/sh\n" + strings.Repeat("# SBATCH -t 4\n", 100) + "#SBATCH -t 4\nx\n" + strings.Repeat("#SBATCH -t 4\n", 100)))
+	s, err := Parse([]byte("#!/bin/sh\n" + strings.Repeat("# SBATCH -t 4\n", 100) + "#SBATCH -t 4\nx\n" +
+		strings.Repeat("#SBATCH -t 4\n", 100)))
 	if err != nil || len(s.Warnings) != maxWarnings || len(s.Directives) != 1 {
 		t.Errorf("%v %v", s, err)
 	}
 }
 
 func TestCheck(t *testing.T) {
-	const noScript = "This does not look like a batch script.  The first\nline must start with #! followed by the path to an interpreter.\nFor instance: #!/bin/sh"
+	const noScript = "This does not look like a batch script.  The first\n" +
+		"line must start with #! followed by the path to an interpreter.\nFor instance: #!/bin/sh"
 	for _, c := range []struct {
 		data  string
 		limit int
@@ -134,25 +161,32 @@ func TestCheck(t *testing.T) {
 		{"  #!/bin/sh\n", 0, noScript},
 		{"#!\necho\n", 0, noScript},
 		{"\x7fELF\x00\x00", 0, noScript},
-		{"#!/bin/sh\r\necho\r\n", 0, "Batch script contains DOS line breaks (\\r\\n)\ninstead of expected UNIX line breaks (\\n).\nThe first is in line 1. To convert the file: sed -i 's/\\r$//' FILE"},
-		{"#!/bin/sh\necho\r\n", 0, "Batch script contains DOS line breaks (\\r\\n)\ninstead of expected UNIX line breaks (\\n).\nThe first is in line 2. To convert the file: sed -i 's/\\r$//' FILE"},
-		{"#!/bin/sh\na\x00b\n", 0, "Batch script contains a NUL byte, in line 2:\nit is a binary file or was damaged. Submit a script that starts the program."},
-		{"#!/bin/sh\n", 9, "Batch script is too long: 10 bytes, the limit is 9 (max_script_size).\nKeep data in files of their own and let the script read them."},
+		{"#!/bin/sh\r\necho\r\n", 0, "Batch script contains DOS line breaks (\\r\\n)\n" +
+			"instead of expected UNIX line breaks (\\n).\nThe first is in line 1. To convert the file: sed -i 's/\\r$//' FILE"},
+		{"#!/bin/sh\necho\r\n", 0, "Batch script contains DOS line breaks (\\r\\n)\n" +
+			"instead of expected UNIX line breaks (\\n).\nThe first is in line 2. To convert the file: sed -i 's/\\r$//' FILE"},
+		{"#!/bin/sh\na\x00b\n", 0, "Batch script contains a NUL byte, in line 2:\n" +
+			"it is a binary file or was damaged. Submit a script that starts the program."},
+		{"#!/bin/sh\n", 9, "Batch script is too long: 10 bytes, the limit is 9 (max_script_size).\n" +
+			"Keep data in files of their own and let the script read them."},
 		{"#!/bin/sh\n", 10, ""},
-		{"#!/bin/sh\n" + strings.Repeat("#\n", MaxBytes/2), 0, "Batch script is too long: 4194314 bytes, the limit is 4194304 (max_script_size).\nKeep data in files of their own and let the script read them."},
+		{"#!/bin/sh\n" + strings.Repeat("#\n", MaxBytes/2), 0, "Batch script is too long: 4194314 bytes, the limit is " +
+			"4194304 (max_script_size).\nKeep data in files of their own and let the script read them."},
 	} {
 		err := Check([]byte(c.data), c.limit)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || err.Error() != c.want) {
 			t.Errorf("%.20q: %v", c.data, err)
 		}
 	}
-	if w := Wrap("python x.py"); Check(w, 0) != nil || string(w) != "#!/bin/sh\n# This script was created by sbatch --wrap.\n\npython x.py\n" {
+	if w := Wrap("python x.py"); Check(w, 0) != nil ||
+		string(w) != "#!/bin/sh\n# This script was created by sbatch --wrap.\n\npython x.py\n" {
 		t.Errorf("%q", w)
 	}
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"#!/bin/sh\n#SBATCH -J 'a b' --mem=4 # c\necho <<EOF\n#SBATCH -t 5\nEOF", "#SBTACH --x", "#SBATCH \\", "#SBATCH \"", "# sbatch -\xff", "x <<-", "#GBATCHhetjob"} {
+	for _, s := range []string{"#!/bin/sh\n#SBATCH -J 'a b' --mem=4 # c\necho <<EOF\n#SBATCH -t 5\nEOF", "#SBTACH --x",
+		"#SBATCH \\", "#SBATCH \"", "# sbatch -\xff", "x <<-", "#GBATCHhetjob"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -182,7 +216,8 @@ func FuzzParse(f *testing.F) {
 }
 
 func BenchmarkParse(b *testing.B) {
-	text := []byte("#!/bin/bash\n" + strings.Repeat("#SBATCH --time=5 -J 'x y'\n", 15) + strings.Repeat("echo some command line of a usual length # and so on\n", 200))
+	text := []byte("#!/bin/bash\n" + strings.Repeat("#SBATCH --time=5 -J 'x y'\n", 15) +
+		strings.Repeat("echo some command line of a usual length # and so on\n", 200))
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
 		if _, err := Parse(text); err != nil {

@@ -73,7 +73,8 @@ func (l *lateLines) line(s *Script, n int, raw []byte) {
 	}
 	if len(raw) > 0 && raw[0] == '#' {
 		if rest, ok := cutPrefix(string(raw)); ok && option(strings.TrimLeft(rest, " \t")) {
-			s.warn(n, "ignored: "+string(raw[:7])+" comes after the first command (line "+strconv.Itoa(s.Command)+"); move it above that")
+			s.warn(n, "ignored: "+string(raw[:7])+" comes after the first command (line "+strconv.Itoa(s.Command)+
+				"); move it above that")
 		}
 		return
 	}

@@ -69,7 +69,8 @@ func eachLines(e *env.Env, s *request.Submission) ([]eachLine, error) {
 		case len(out) == maxEachLines:
 			return nil, fmt.Errorf("%s has more than %d lines: split it", what, maxEachLines)
 		case bytes.IndexByte(raw, 0) >= 0:
-			return nil, fmt.Errorf("%s line %d contains a NUL byte: a line holds the arguments of one job, with blanks between", what, n)
+			return nil, fmt.Errorf("%s line %d contains a NUL byte: a line holds the arguments of one job, with blanks between",
+				what, n)
 		}
 		args, err := script.Words(string(raw))
 		if err != nil {
@@ -96,7 +97,8 @@ func lastLine(lines []eachLine) int {
 }
 
 // submitEach submits a job for each line, many with one request. What was submitted is printed before what went wrong.
-func submitEach(e *env.Env, c *client.Client, s *request.Submission, rq *proto.SubmitRequest, lines []eachLine) (int, error) {
+func submitEach(e *env.Env, c *client.Client, s *request.Submission, rq *proto.SubmitRequest,
+	lines []eachLine) (int, error) {
 	base := rq.RequestID
 	var jobs []model.JobID
 	for part := 0; len(jobs) < len(lines); part++ {
@@ -142,7 +144,8 @@ func submitEach(e *env.Env, c *client.Client, s *request.Submission, rq *proto.S
 	return worst, nil
 }
 
-// eachStopped says which line was not taken, and how to go on there. own: it was this one line, and not what all have in common.
+// eachStopped says which line was not taken, and how to go on there. own: it was this one line, and not what all have
+// in common.
 func eachStopped(e *env.Env, s *request.Submission, lines []eachLine, done int, err error, own bool) error {
 	line := lines[done].number
 	where := ""
@@ -152,7 +155,8 @@ func eachStopped(e *env.Env, s *request.Submission, lines []eachLine, done int, 
 	stopped := refused(e, s, err, where)
 	switch env.Code(err) {
 	case proto.CodeNoController, proto.CodeNotLeader, proto.CodeBusy, proto.CodeUnknown:
-		return fmt.Errorf("%w\n%s: error: %d of %d jobs were submitted; whether those from line %d on were is not known, since no answer came: see gqueue --me",
+		return fmt.Errorf("%w\n%s: error: %d of %d jobs were submitted; whether those from line %d on were is not known, "+
+			"since no answer came: see gqueue --me",
 			stopped, e.Program, done, len(lines), line)
 	}
 	if done == 0 {
@@ -162,6 +166,7 @@ func eachStopped(e *env.Env, s *request.Submission, lines []eachLine, done int, 
 	if from == "-" {
 		from = "FILE"
 	}
-	return fmt.Errorf("%w\n%s: error: %d of %d jobs were submitted; to go on with the others: tail -n +%d %s | %s --each=- ...",
+	return fmt.Errorf("%w\n%s: error: %d of %d jobs were submitted; to go on with the others: tail -n +%d %s "+
+		"| %s --each=- ...",
 		stopped, e.Program, done, len(lines), line, from, e.Program)
 }

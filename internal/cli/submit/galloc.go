@@ -19,13 +19,16 @@ import (
 	"gbatch/internal/model"
 )
 
-// Galloc gets an allocation, runs a command or a shell here with variables that describe it, and gives it back when that ends.
+// Galloc gets an allocation, runs a command or a shell here with variables that describe it, and gives it back when
+// that ends.
 func Galloc(e *env.Env) int {
 	g := &allocCall{Env: e}
 	g.s.Spec.Name = "interactive"
-	p := getopt.New(getopt.Config{Program: e.Program, Options: append(g.options(), getopt.HelpOptions('h')...), Order: getopt.StopAtOperand,
+	p := getopt.New(getopt.Config{Program: e.Program, Options: append(g.options(), getopt.HelpOptions('h')...),
+		Order:     getopt.StopAtOperand,
 		EnvPrefix: "SALLOC", Operands: "[command [arguments...]]",
-		About:    "Get an allocation and run a command here, a shell without one, whose grun starts tasks on its nodes. The allocation is given back when the command ends.",
+		About: "Get an allocation and run a command here, a shell without one, whose grun starts tasks on its nodes. " +
+			"The allocation is given back when the command ends.",
 		Epilogue: "Options may also be set in the environment (SALLOC_PARTITION, SALLOC_TIMELIMIT, ...)."})
 	operands, err := p.Parse(e.Args, e.Lookup)
 	if err != nil {
@@ -40,7 +43,8 @@ func Galloc(e *env.Env) int {
 			fmt.Fprintln(e.Stderr, n)
 		}
 	}
-	a := &allocate.Allocation{Env: e, Submission: &g.s, Quiet: g.s.Quiet, Immediate: g.immediate, Tell: "Granted job allocation %d", Keep: g.noShell}
+	a := &allocate.Allocation{Env: e, Submission: &g.s, Quiet: g.s.Quiet, Immediate: g.immediate,
+		Tell: "Granted job allocation %d", Keep: g.noShell}
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT)
 	job, rc := a.Get(signals)
@@ -66,7 +70,8 @@ type allocCall struct {
 }
 
 func (g *allocCall) options() []getopt.Option {
-	out := slices.DeleteFunc(g.s.Options(time.Now), func(o getopt.Option) bool { return slices.Contains(request.NotForAllocations, o.Name) })
+	out := slices.DeleteFunc(g.s.Options(time.Now),
+		func(o getopt.Option) bool { return slices.Contains(request.NotForAllocations, o.Name) })
 	for i := range out {
 		if out[i].Group == "What gsubmit does" {
 			out[i].Group = "What galloc does"
@@ -74,22 +79,26 @@ func (g *allocCall) options() []getopt.Option {
 	}
 	const how = "What galloc does"
 	return append(out,
-		getopt.Option{Name: "no-shell", Group: how, Env: "_NO_SHELL", Help: "get the allocation, say its number, and leave it; gcancel ends it", Set: getopt.Flag(&g.noShell)},
-		getopt.Option{Name: "immediate", Short: 'I', Arg: getopt.Optional, Metavar: "seconds", Group: how, Env: "_IMMEDIATE", Help: "give up when there are no resources within so many seconds (1)", Set: func(v string) error {
-			if v == "" {
-				v = "1"
-			}
-			return getopt.Number(&g.immediate, 1, 1<<30)(v)
-		}},
-		getopt.Option{Name: "kill-command", Short: 'K', Arg: getopt.Optional, Metavar: "signal", Group: how, Env: "_KILL_CMD", Help: "send the command this signal (TERM) when its allocation is taken away; a shell gets HUP", Set: func(v string) error {
-			g.killWith = unix.SIGTERM
-			if v == "" {
-				return nil
-			}
-			n, err := env.ParseSignal(v)
-			g.killWith = unix.Signal(n)
-			return err
-		}},
+		getopt.Option{Name: "no-shell", Group: how, Env: "_NO_SHELL",
+			Help: "get the allocation, say its number, and leave it; gcancel ends it", Set: getopt.Flag(&g.noShell)},
+		getopt.Option{Name: "immediate", Short: 'I', Arg: getopt.Optional, Metavar: "seconds", Group: how, Env: "_IMMEDIATE",
+			Help: "give up when there are no resources within so many seconds (1)", Set: func(v string) error {
+				if v == "" {
+					v = "1"
+				}
+				return getopt.Number(&g.immediate, 1, 1<<30)(v)
+			}},
+		getopt.Option{Name: "kill-command", Short: 'K', Arg: getopt.Optional, Metavar: "signal", Group: how, Env: "_KILL_CMD",
+			Help: "send the command this signal (TERM) when its allocation is taken away; a shell gets HUP",
+			Set: func(v string) error {
+				g.killWith = unix.SIGTERM
+				if v == "" {
+					return nil
+				}
+				n, err := env.ParseSignal(v)
+				g.killWith = unix.Signal(n)
+				return err
+			}},
 		getopt.Option{Name: "bell", Hidden: true, Note: "terminals are not rung", Set: env.Ignored},
 		getopt.Option{Name: "no-bell", Hidden: true, Set: env.Ignored},
 		getopt.Option{Name: "x11", Arg: getopt.Optional, Refused: "ssh -X to the node"},

@@ -34,8 +34,10 @@ func submit(e *env.Env) (int, error) {
 	s := &request.Submission{}
 	p := getopt.New(getopt.Config{Program: e.Program, Options: append(s.Options(time.Now), getopt.HelpOptions('h')...),
 		Order: getopt.StopAtOperand, EnvPrefix: "SBATCH", Operands: "[script [arguments...]]",
-		About:    "Submit a batch script. Without a script it is read from standard input. Lines of the script that begin with #SBATCH or #GBATCH, before its first command, hold options too.",
-		Epilogue: "Options may also be set in the environment (SBATCH_PARTITION, SBATCH_TIMELIMIT, ...): the command line is stronger than the environment, and that than the script."})
+		About: "Submit a batch script. Without a script it is read from standard input. Lines of the script that begin " +
+			"with #SBATCH or #GBATCH, before its first command, hold options too.",
+		Epilogue: "Options may also be set in the environment (SBATCH_PARTITION, SBATCH_TIMELIMIT, ...): the command line " +
+			"is stronger than the environment, and that than the script."})
 	operands, err := p.Args(e.Args)
 	if err != nil {
 		return e.Usage(p, err), nil
@@ -87,7 +89,8 @@ func submit(e *env.Env) (int, error) {
 	notes(e, s, reply.Notes)
 	if s.TestOnly {
 		fmt.Fprintf(e.Stderr, "%s: Job to start at %s using %d processors on nodes %s in partition %s\n", e.Program,
-			time.UnixMilli(int64(reply.TestStart)).Format("2006-01-02T15:04:05"), reply.TestCPUs, reply.TestNodes, reply.TestPart)
+			time.UnixMilli(int64(reply.TestStart)).Format("2006-01-02T15:04:05"), reply.TestCPUs, reply.TestNodes,
+			reply.TestPart)
 		return 0, nil
 	}
 	submitted(e, s, reply.Job, reply.Cluster)
@@ -174,7 +177,8 @@ func readScript(e *env.Env, s *request.Submission, p *getopt.Parser, operands []
 	each, _ := p.Value("each")
 	switch {
 	case len(operands) == 0 && each == "-":
-		return nil, fail("--each=- reads the jobs' arguments from standard input, so the script can't come from there too: name it, or use --wrap")
+		return nil, fail("--each=- reads the jobs' arguments from standard input, so the script can't come from there too: " +
+			"name it, or use --wrap")
 	case len(operands) == 0:
 		s.Spec.Name = "sbatch"
 		data, err = io.ReadAll(io.LimitReader(e.Stdin, request.MaxScriptRead+1))

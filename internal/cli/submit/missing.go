@@ -11,8 +11,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// missing.go warns of directories and files that a job needs and that this host doesn't have. The job's nodes may have them, so
-// nothing is refused.
+// missing.go warns of directories and files that a job needs and that this host doesn't have. The job's nodes may
+// have them, so nothing is refused.
 
 // missing gives a sentence for each file or directory of a job that can't be found here.
 func missing(sp *model.Spec) []string {
@@ -20,7 +20,8 @@ func missing(sp *model.Spec) []string {
 	dir := sp.WorkDir
 	here := isDir(dir) == nil
 	if err := isDir(dir); err != nil {
-		out = append(out, fmt.Sprintf("the working directory %s %s on this host; where it is missing the job runs in /tmp", dir, said(err)))
+		out = append(out, fmt.Sprintf("the working directory %s %s on this host; where it is missing the job runs in /tmp",
+			dir, said(err)))
 	}
 	place := func(pattern string) string {
 		if !filepath.IsAbs(pattern) {
@@ -40,7 +41,8 @@ func missing(sp *model.Spec) []string {
 		}
 		if err := isDir(at); err != nil {
 			seen[at] = true
-			out = append(out, fmt.Sprintf("the directory %s of %s %s on this host; a job whose files can't be opened fails, and no directory is made for it",
+			out = append(out, fmt.Sprintf(
+				"the directory %s of %s %s on this host; a job whose files can't be opened fails, and no directory is made for it",
 				at, f.option, said(err)))
 		} else if info, err := os.Stat(path); whole && err == nil && info.IsDir() {
 			out = append(out, fmt.Sprintf("%s=%s is a directory; name a file in it", f.option, f.pattern))
@@ -48,7 +50,8 @@ func missing(sp *model.Spec) []string {
 	}
 	if in := sp.StdIn; in != "" && !strings.Contains(in, "%") && (filepath.IsAbs(in) || here) {
 		if _, err := os.Stat(place(in)); err != nil {
-			out = append(out, fmt.Sprintf("the file %s of --input %s on this host; a job whose files can't be opened fails", place(in), said(err)))
+			out = append(out, fmt.Sprintf("the file %s of --input %s on this host; a job whose files can't be opened fails",
+				place(in), said(err)))
 		}
 	}
 	return out

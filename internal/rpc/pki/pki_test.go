@@ -144,7 +144,8 @@ func TestLoadSaysWhatIsWrong(t *testing.T) {
 				t.Fatal(err)
 			}
 			write(t, dir+"/ca.crt", string(b))
-		}, []string{"ca.crt is not the certificate of a gbatch authority: it is the certificate of dbd dbd1 of cluster \"c\""}},
+		}, []string{"ca.crt is not the certificate of a gbatch authority: it is the certificate of dbd dbd1 " +
+			"of cluster \"c\""}},
 		{"no certificate", func(t *testing.T, dir string) { _ = os.Remove(dir + "/node-node1.crt") },
 			[]string{"node-node1.crt", "no such file", "gbatch cert issue node node1"}},
 		{"no key", func(t *testing.T, dir string) { _ = os.Remove(dir + "/node-node1.key") },

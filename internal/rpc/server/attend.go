@@ -30,9 +30,9 @@ func Attend(ctx context.Context, r *Request) (vanished bool, err error) {
 	return c.ReadFrame(&f) != nil && ctx.Err() == nil, nil
 }
 
-// NotYet gives a function that says whether a try to give back what a client held has to be repeated: nil is done, and so
-// is a refusal, since there is no such job any more. A job that is not known may still be on its way for notYetFor: its
-// submission was taken from the client that vanished.
+// NotYet gives a function that says whether a try to give back what a client held has to be repeated: nil is done,
+// and so is a refusal, since there is no such job any more. A job that is not known may still be on its way for
+// notYetFor: its submission was taken from the client that vanished.
 func NotYet() func(error) error {
 	begin := time.Now()
 	return func(err error) error {
@@ -40,7 +40,8 @@ func NotYet() func(error) error {
 		switch {
 		case !errors.As(err, &e):
 			return err
-		case e.Code == proto.CodeNoController, e.Code == proto.CodeNotLeader, e.Code == proto.CodeBusy, e.Code == proto.CodeUnknown:
+		case e.Code == proto.CodeNoController, e.Code == proto.CodeNotLeader, e.Code == proto.CodeBusy,
+			e.Code == proto.CodeUnknown:
 			return err
 		case e.Code == proto.CodeInvalidJob && time.Since(begin) < notYetFor:
 			return err
@@ -49,8 +50,8 @@ func NotYet() func(error) error {
 	}
 }
 
-// GiveBack calls ask, which gives back what a client held that has vanished, until it succeeds, for an hour at most. It gives
-// the last error where nobody took it.
+// GiveBack calls ask, which gives back what a client held that has vanished, until it succeeds, for an hour at most.
+// It gives the last error where nobody took it.
 func GiveBack(ctx context.Context, ask func() error) error {
 	pace := time.NewTicker(giveBackPace)
 	defer pace.Stop()
