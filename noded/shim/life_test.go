@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -319,6 +320,39 @@ func TestUpgradeUnderLoad(t *testing.T) {
 		if got := mustRead(t, filepath.Join(work, fmt.Sprint(i))); got != "x\n" {
 			t.Errorf("job %d ran %d times", i, strings.Count(got, "x"))
 		}
+	}
+}
+
+// TestLastEnd: an exit status that the reaper takes when the other loops have stopped, before an upgrade, is in the
+// journal: the kernel tells it once.
+func TestLastEnd(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "shim")
+	if err := prepareDir(dir); err != nil {
+		t.Fatal(err)
+	}
+	s, err := newServer(serverOptions{Dir: dir, Log: testLog(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &entry{key: Key{JobID: 7}, state: running, event: Event{Kind: Launched, Key: Key{JobID: 7}, PID: 77}}
+	s.entries[e.key] = e
+	s.wg.Go(func() { // the reaper, slower than the others
+		<-s.stopping
+		time.Sleep(50 * time.Millisecond)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.finish(e, Event{Kind: Exited, Key: e.key, PID: 77, Code: 3})
+	})
+	s.stop()
+	if err := s.run(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+	_, known, _, err := replay([]byte(mustRead(t, filepath.Join(dir, journalFile))))
+	if err != nil || len(known) != 1 || known[0].event.Kind != Exited || known[0].event.Code != 3 {
+		t.Errorf("the journal has %+v, %v", known, err)
 	}
 }
 

@@ -91,7 +91,6 @@ func (s *server) finish(e *entry, last Event) {
 const commitPace = 5 * time.Millisecond
 
 func (s *server) commitLoop(ctx context.Context) {
-	defer s.commit()
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for {

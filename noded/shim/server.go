@@ -214,6 +214,9 @@ func (s *server) run() error {
 		s.log.Warn("stop accepting", "err", err)
 	}
 	s.wg.Wait()
+	// Only now: the reaper may have taken an exit status from the kernel after the other loops had stopped. One that is
+	// not in the journal here nobody would ever know.
+	s.commit()
 	return nil
 }
 
