@@ -26,16 +26,19 @@
 //
 // A job comes in, and is changed:
 //
-//	submit.go       validates, places in partitions, proposes; submiteach.go does many that differ in arguments
+//	submit.go       validates, places in partitions, proposes
+//	submiteach.go   does so for many that differ in arguments
 //	submitneeds.go  what few jobs ask for; submittimes.go the times, submitshare.go shared GPUs
 //	misfit.go       why a job can never run, and the most that there is
 //	admin.go        cancel, signal, hold, release, requeue, suspend: and who may
-//	jobedit.go      gcontrol update job; jobneeds.go what a waiting job needs of nodes, top.go gcontrol top
+//	jobedit.go      gcontrol update job; jobneeds.go what a waiting job needs of nodes
+//	top.go          gcontrol top
 //
 // Planning, with what it goes by:
 //
 //	cycle.go     a pass whenever something has changed
-//	priority.go  the order of the queue; ownrules.go the order and predictions where nothing is configured
+//	priority.go  the order of the queue
+//	ownrules.go  the order and predictions where nothing is configured
 //	bftime.go    bf_max_time
 //	gang.go      jobs that take turns
 //	gpucost.go   what each GPU costs, for GpuSelectPolicy
@@ -70,7 +73,8 @@
 //
 // What leaves the controller besides orders:
 //
-//	outbox.go         ships records to gdbd; record.go writes them, acct.go passes gacct's questions on
+//	outbox.go         ships records to gdbd; record.go writes them
+//	acct.go           passes gacct's questions on
 //	slurmctldprog.go  PrologSlurmctld and EpilogSlurmctld
 //	mail.go           MailProg
 //	alert.go          AlertProgram

@@ -1,8 +1,8 @@
 // Package format has the output languages of the query commands, over any type of row.
 //
-//	squeue, sinfo, sprio  -o  "%.18i %9P|%j"          Language.Template   a printf-like template
-//	squeue, sinfo         -O  "JobID:10,Name:.8|"     Language.Columns    fields with sizes and suffixes
-//	sacct, sshare, sacctmgr   "jobid,state%-20"       Language.Table      a table, or parsable lines
+//	squeue, sinfo, sprio  -o  "%.18i %9P|%j"       Language.Template  a printf-like template
+//	squeue, sinfo         -O  "JobID:10,Name:.8|"  Language.Columns   fields with sizes and suffixes
+//	sacct, sshare, sacctmgr   "jobid,state%-20"    Language.Table     a table, or parsable lines
 //
 // A command declares its fields once, as a Language; compiling a user's format gives a Printer,
 // which appends lines to a buffer. Widths count runes. Text that is no field is copied as it is:

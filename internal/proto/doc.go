@@ -6,13 +6,13 @@
 //
 //	command -> daemon   requests on the local unix socket: Submit, Jobs, Cancel, ... (user.go)
 //	command <-> gnoded  about one step, on a socket of the job's node (step.go)
-//	daemon  -> leader   the same requests wrapped in Forward, with the caller as the kernel attested it (daemon.go)
-//	gnoded <-> leader   one long session: Hello, Welcome, then Orders one way and Reports the other (node.go)
+//	daemon  -> leader   the same requests in Forward, with the caller as the kernel says (daemon.go)
+//	gnoded <-> leader   a session: Hello, Welcome, then Orders one way, Reports the other (node.go)
 //	leader  -> gdbd     Put (accounting records in order) and Query (daemon.go)
 //
 // The files:
 //
-//	requests.go   the kinds, and the table that says what may be repeated, who answers, how long it may take
+//	requests.go   the kinds, and the table: what may be repeated, who answers, how long it may take
 //	errors.go     the codes, and Slurm's words for them
 //	limits.go     what one message may hold
 //	codec.go      Encode, Append, Decode

@@ -30,6 +30,6 @@
 //  4. Groups survive gnoded. Load and List find them again by name.
 //
 // Read place.go and root.go (where groups are), detect.go (v1, v2, both), group.go and sub.go (a
-// job's group and its steps'), devices.go and programs.go (which devices open), usage.go and meter.go (what was
-// used), kill.go, try.go (asking the kernel whether a device opens).
+// job's group and its steps'), devices.go and programs.go (which devices open), usage.go and
+// meter.go (what was used), kill.go, try.go (asking the kernel whether a device opens).
 package cgroup

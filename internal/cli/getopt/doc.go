@@ -7,10 +7,10 @@
 // the command learns of them, and Apply calls the Set functions:
 //
 //   - weakest source first: configuration, directives, environment, command line;
-//   - an option that a stronger source gives too is not applied from the weaker one at all (neither is
-//     one of the same Slot: --no-requeue in the script and --requeue on the command line);
-//   - within one source in the order given, every occurrence, so that lists accumulate and the last of
-//     two single values wins.
+//   - an option that a stronger source gives too is not applied from the weaker one at all (neither
+//     is one of the same Slot: --no-requeue in the script and --requeue on the command line);
+//   - within one source in the order given, every occurrence, so that lists accumulate and the last
+//     of two single values wins.
 //
 // The syntax is glibc's: unique prefixes of long names, --opt=value and --opt value, optional
 // values only after = (or attached to a short option), clustered short options of which the last

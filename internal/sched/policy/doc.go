@@ -4,7 +4,8 @@
 // it was measured on (DESIGN.md, with what was tried and lost).
 //
 //	p := policy.Default()
-//	pol := sched.Policy{Backfill: sched.Backfill{On: true, Reserve: 1}, Order: p.Order(), Predict: p.Predict()}
+//	easy := sched.Backfill{On: true, Reserve: 1}
+//	pol := sched.Policy{Backfill: easy, Order: p.Order(), Predict: p.Predict()}
 //	// before each pass over a newer view or at a later moment
 //	p.Refresh(view, now)
 //	plan := planner.Plan(view, now, pol)
