@@ -3,7 +3,7 @@
 //	golden.Compare(t, "testdata/matrix.txt", got)
 //
 // `go test ./the/package -rewrite` writes the files anew; the change is then reviewed with git diff. The package owns
-// the -rewrite flag, and is for tests only.
+// the -rewrite flag, and is for tests only. unpack.go opens packed files that an earlier version wrote.
 package golden
 
 import (

@@ -3,6 +3,7 @@ package state
 import (
 	"bytes"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -142,6 +143,67 @@ func TestCommandsDecodeForever(t *testing.T) {
 			t.Errorf("kind %d decodes to %d at %d:\n%+v\nwanted\n%+v", i+1, c.Kind, c.At, c.Body, want[i])
 		}
 	}
+}
+
+// TestOldCommandsDecode: the bytes of every kind of command that commit 4b95a0e knew have in them what they had then.
+// v2.hex is never rewritten; the text has what isn't zero, so that fields appended since don't show in it.
+func TestOldCommandsDecode(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("testdata", "commands", "v2.hex"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	for i, line := range strings.Fields(string(text)) {
+		data, err := hex.DecodeString(line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c, err := Decode(data)
+		if err != nil {
+			t.Fatalf("kind %d: %v", i+1, err)
+		}
+		flat, err := json.Marshal(c.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var tree any
+		d := json.NewDecoder(bytes.NewReader(flat))
+		d.UseNumber()
+		if err := d.Decode(&tree); err != nil {
+			t.Fatal(err)
+		}
+		out, err := json.MarshalIndent(withoutZeros(tree), "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%T at %d %s\n", c.Body, c.At, out)
+	}
+	golden.Compare(t, filepath.Join("testdata", "commands", "v2.txt"), b.Bytes())
+}
+
+// withoutZeros leaves out the members of objects that are zero or empty.
+func withoutZeros(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for k, m := range v {
+			if m = withoutZeros(m); m == nil || m == "" || m == json.Number("0") || m == false {
+				delete(v, k)
+			} else {
+				v[k] = m
+			}
+		}
+		if len(v) == 0 {
+			return nil
+		}
+	case []any:
+		if len(v) == 0 {
+			return nil
+		}
+		for i := range v {
+			v[i] = withoutZeros(v[i])
+		}
+	}
+	return v
 }
 
 // TestCommandBytes shows a change of the format. Where it is meant (a field appended), -rewrite; v1.hex stays.

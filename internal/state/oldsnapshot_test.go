@@ -2,9 +2,7 @@ package state
 
 import (
 	"bytes"
-	"compress/gzip"
 	"fmt"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -20,20 +18,9 @@ func TestSnapshotsRestoreForever(t *testing.T) {
 		t.Fatalf("no snapshots: %v", err)
 	}
 	for _, path := range files {
-		f, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		z, err := gzip.NewReader(f)
-		if err != nil {
-			t.Fatal(err)
-		}
 		st := New()
-		if err := st.Restore(z); err != nil {
+		if err := st.Restore(bytes.NewReader(golden.Unpack(t, path))); err != nil {
 			t.Fatalf("%s: %v", path, err)
-		}
-		if err := f.Close(); err != nil {
-			t.Fatal(err)
 		}
 		if err := st.Check(); err != nil {
 			t.Errorf("%s: %v", path, err)
