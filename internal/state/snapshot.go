@@ -207,16 +207,68 @@ func (s *State) Freeze() func(io.Writer) error {
 
 // Restore replaces the state with a snapshot. On an error s is unchanged.
 func (s *State) Restore(r io.Reader) error {
-	d := wire.NewReader(r)
-	n := New()
-	var head snapHead
-	if err := d.Read(&head); err != nil {
+	in := &restorer{d: wire.NewReader(r), n: New(), specs: map[uint32]*model.Spec{}}
+	if err := in.read(); err != nil {
 		return fmt.Errorf("read snapshot: %w", err)
 	}
+	*s = *in.n
+	return nil
+}
+
+// restorer reads a snapshot into a new state.
+type restorer struct {
+	d     *wire.Reader
+	n     *State
+	specs map[uint32]*model.Spec // by snapJob.Spec
+}
+
+func (in *restorer) read() error {
+	var head snapHead
+	if err := in.d.Read(&head); err != nil {
+		return err
+	}
+	if err := in.head(&head); err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		count uint64
+		read  func() error
+	}{ // in the order in which write puts them
+		{head.Nodes, in.node},
+		{head.Blobs, in.blob},
+		{head.Usage, in.usage},
+		{head.Arrays, in.array},
+		{head.Jobs, in.job},
+		{head.Requests, in.request},
+		{head.Outbox, in.event},
+		{head.Accounts, in.account},
+		{head.Users, in.user},
+		{head.Assocs, in.assoc},
+		{head.QOS, in.qos},
+		{head.QOSUse, in.qosUse},
+		{head.Reservations, in.reservation},
+		{head.AcctUse, in.acctUse},
+		{head.Mails, in.mail},
+	} {
+		for range part.count {
+			if err := part.read(); err != nil {
+				return err
+			}
+		}
+	}
+	if !in.d.AtEnd() {
+		return fmt.Errorf("bytes are left after its end")
+	}
+	return in.settle()
+}
+
+// head takes what opens a snapshot.
+func (in *restorer) head(head *snapHead) error {
 	if head.Format != snapshotFormat {
-		return fmt.Errorf("read snapshot: format %d, this version reads %d: it was written by another version of gbatch",
+		return fmt.Errorf("format %d, this version reads %d: it was written by another version of gbatch",
 			head.Format, snapshotFormat)
 	}
+	n := in.n
 	n.gen, n.nextID, n.nextReq, n.nextSeq = head.Gen, head.NextID, head.NextReq, head.NextSeq
 	n.instance, n.nextMail = head.Instance, max(1, head.NextMail)
 	if head.Accounts > 0 { // one that was written before there were accounts keeps what a new cluster has
@@ -227,184 +279,188 @@ func (s *State) Restore(r io.Reader) error {
 		n.acctGen, n.nextAssoc, n.nextQOS, n.resetAt = head.AcctGen, head.NextAssoc, head.NextQOS, head.ResetAt
 	}
 	if err := validConfig(head.Config); err != nil {
-		return fmt.Errorf("read snapshot: %w", err)
+		return err
 	}
 	n.setConfig(head.Config)
-	specs := map[uint32]*model.Spec{}
-	unpack := func(sj *snapJob) (*model.Job, error) {
-		j := sj.Job
-		if j == nil {
-			return nil, fmt.Errorf("a job is missing")
-		}
-		if j.Spec != nil {
-			n.internSpec(j.Spec)
-			specs[sj.Spec] = j.Spec
-		} else if j.Spec = specs[sj.Spec]; j.Spec == nil {
-			return nil, fmt.Errorf("job %d refers to specification %d, which is missing", j.ID, sj.Spec)
-		}
-		return j, validJob(j)
-	}
-	steps := []struct {
-		count uint64
-		read  func() error
-	}{
-		{head.Nodes, func() error {
-			x := new(model.Node)
-			if err := d.Read(x); err != nil || x.Def == nil {
-				return fmt.Errorf("a node: %w", orMissing(err))
-			}
-			n.nodes.Set(x.Def.Name, x)
-			return nil
-		}},
-		{head.Blobs, func() error {
-			x := new(model.Blob)
-			if err := d.Read(x); err != nil {
-				return err
-			}
-			if x.Key == "" {
-				return fmt.Errorf("content without a key")
-			}
-			n.blobs.Set(x.Key, x)
-			return nil
-		}},
-		{head.Usage, func() error {
-			x := new(Usage)
-			if err := d.Read(x); err != nil {
-				return err
-			}
-			n.usage.Set(usageKey(x.Account, x.User, x.Partition), x)
-			return nil
-		}},
-		{head.Arrays, func() error {
-			x := new(Array)
-			if err := d.Read(x); err != nil {
-				return err
-			}
-			n.arrays.Set(x.ID, x)
-			return nil
-		}},
-		{head.Jobs, func() error {
-			x := new(snapJob)
-			if err := d.Read(x); err != nil {
-				return err
-			}
-			j, err := unpack(x)
-			if err != nil {
-				return err
-			}
-			n.jobs.Set(j.ID, j)
-			return nil
-		}},
-		{head.Requests, func() error {
-			var x snapRequest
-			if err := d.Read(&x); err != nil {
-				return err
-			}
-			n.requests.Set(x.ID, request{x.Job, x.At, x.Seq})
-			n.reqQueue.Set(x.Seq, x.ID)
-			return nil
-		}},
-		{head.Outbox, func() error {
-			var x snapEvent
-			if err := d.Read(&x); err != nil {
-				return err
-			}
-			j, ok := n.jobs.Get(x.Job)
-			if !x.Same {
-				if x.Record == nil {
-					return fmt.Errorf("accounting event %d is empty", x.Seq)
-				}
-				var err error
-				if j, err = unpack(x.Record); err != nil {
-					return err
-				}
-			} else if !ok {
-				return fmt.Errorf("accounting event %d refers to job %d, which is missing", x.Seq, x.Job)
-			}
-			n.outbox.Set(x.Seq, j)
-			if x.Step != nil {
-				n.outSteps.Set(x.Seq, x.Step)
-			}
-			if x.Latest {
-				n.outSeq.Set(x.Job, x.Seq)
-			}
-			return nil
-		}},
-		{head.Accounts, func() error {
-			x := new(model.Account)
-			err := d.Read(x)
-			n.accounts.Set(x.Name, x)
-			return err
-		}},
-		{head.Users, func() error {
-			x := new(model.User)
-			err := d.Read(x)
-			n.users.Set(x.Name, x)
-			return err
-		}},
-		{head.Assocs, func() error {
-			x := new(model.Association)
-			err := d.Read(x)
-			n.assocs.Set(keyOf(x), x)
-			return err
-		}},
-		{head.QOS, func() error {
-			x := new(model.QOS)
-			err := d.Read(x)
-			n.qos.Set(x.Name, x)
-			return err
-		}},
-		{head.QOSUse, func() error {
-			x := new(Usage)
-			err := d.Read(x)
-			n.qosUse.Set(x.QOS, x)
-			return err
-		}},
-		{head.Reservations, func() error {
-			x := new(model.Reservation)
-			if err := d.Read(x); err != nil {
-				return err
-			}
-			n.resvs.Set(x.Name, x)
-			return validReservation(x, true)
-		}},
-		{head.AcctUse, func() error {
-			x := new(Usage)
-			err := d.Read(x)
-			n.acctUse.Set(x.Account, x)
-			return err
-		}},
-		{head.Mails, func() error {
-			x := new(snapMail)
-			if err := d.Read(x); err != nil || x.Job == nil {
-				return orMissing(err)
-			}
-			j, err := unpack(x.Job)
-			n.mails.Set(x.Seq, &Mail{What: x.What, At: x.At, Job: j, Array: x.Array})
-			return err
-		}},
-	}
-	for _, step := range steps {
-		for range step.count {
-			if err := step.read(); err != nil {
-				return fmt.Errorf("read snapshot: %w", err)
-			}
-		}
-	}
-	if !d.AtEnd() {
-		return fmt.Errorf("read snapshot: bytes are left after its end")
-	}
+	return nil
+}
+
+// settle makes the indexes, and checks that the facts agree with each other.
+func (in *restorer) settle() error {
+	n := in.n
 	if n.acctUse.Len() == 0 {
 		n.sumAccounts(0) // one that was written before they were kept
 	}
 	n.reindex()
 	for _, check := range []func() error{n.checkJobs, n.checkNodes, n.checkLogs, n.checkAccounts, n.checkReservations} {
 		if err := check(); err != nil {
-			return fmt.Errorf("read snapshot: its facts contradict each other: %w", err)
+			return fmt.Errorf("its facts contradict each other: %w", err)
 		}
 	}
-	*s = *n
 	return nil
+}
+
+// unpack gives a job its specification, which stands with the first job that has it.
+func (in *restorer) unpack(sj *snapJob) (*model.Job, error) {
+	j := sj.Job
+	if j == nil {
+		return nil, fmt.Errorf("a job is missing")
+	}
+	if j.Spec != nil {
+		in.n.internSpec(j.Spec)
+		in.specs[sj.Spec] = j.Spec
+	} else if j.Spec = in.specs[sj.Spec]; j.Spec == nil {
+		return nil, fmt.Errorf("job %d refers to specification %d, which is missing", j.ID, sj.Spec)
+	}
+	return j, validJob(j)
+}
+
+func (in *restorer) node() error {
+	x := new(model.Node)
+	if err := in.d.Read(x); err != nil || x.Def == nil {
+		return fmt.Errorf("a node: %w", orMissing(err))
+	}
+	in.n.nodes.Set(x.Def.Name, x)
+	return nil
+}
+
+func (in *restorer) blob() error {
+	x := new(model.Blob)
+	if err := in.d.Read(x); err != nil {
+		return err
+	}
+	if x.Key == "" {
+		return fmt.Errorf("content without a key")
+	}
+	in.n.blobs.Set(x.Key, x)
+	return nil
+}
+
+func (in *restorer) usage() error {
+	x := new(Usage)
+	err := in.d.Read(x)
+	in.n.usage.Set(usageKey(x.Account, x.User, x.Partition), x)
+	return err
+}
+
+func (in *restorer) array() error {
+	x := new(Array)
+	err := in.d.Read(x)
+	in.n.arrays.Set(x.ID, x)
+	return err
+}
+
+func (in *restorer) job() error {
+	x := new(snapJob)
+	if err := in.d.Read(x); err != nil {
+		return err
+	}
+	j, err := in.unpack(x)
+	if err != nil {
+		return err
+	}
+	in.n.jobs.Set(j.ID, j)
+	return nil
+}
+
+func (in *restorer) request() error {
+	var x snapRequest
+	if err := in.d.Read(&x); err != nil {
+		return err
+	}
+	in.n.requests.Set(x.ID, request{x.Job, x.At, x.Seq})
+	in.n.reqQueue.Set(x.Seq, x.ID)
+	return nil
+}
+
+// event is an accounting event: of a job as it is now, or of an earlier record that it brings along.
+func (in *restorer) event() error {
+	var x snapEvent
+	if err := in.d.Read(&x); err != nil {
+		return err
+	}
+	n := in.n
+	j, ok := n.jobs.Get(x.Job)
+	if !x.Same {
+		if x.Record == nil {
+			return fmt.Errorf("accounting event %d is empty", x.Seq)
+		}
+		var err error
+		if j, err = in.unpack(x.Record); err != nil {
+			return err
+		}
+	} else if !ok {
+		return fmt.Errorf("accounting event %d refers to job %d, which is missing", x.Seq, x.Job)
+	}
+	n.outbox.Set(x.Seq, j)
+	if x.Step != nil {
+		n.outSteps.Set(x.Seq, x.Step)
+	}
+	if x.Latest {
+		n.outSeq.Set(x.Job, x.Seq)
+	}
+	return nil
+}
+
+func (in *restorer) account() error {
+	x := new(model.Account)
+	err := in.d.Read(x)
+	in.n.accounts.Set(x.Name, x)
+	return err
+}
+
+func (in *restorer) user() error {
+	x := new(model.User)
+	err := in.d.Read(x)
+	in.n.users.Set(x.Name, x)
+	return err
+}
+
+func (in *restorer) assoc() error {
+	x := new(model.Association)
+	err := in.d.Read(x)
+	in.n.assocs.Set(keyOf(x), x)
+	return err
+}
+
+func (in *restorer) qos() error {
+	x := new(model.QOS)
+	err := in.d.Read(x)
+	in.n.qos.Set(x.Name, x)
+	return err
+}
+
+func (in *restorer) qosUse() error {
+	x := new(Usage)
+	err := in.d.Read(x)
+	in.n.qosUse.Set(x.QOS, x)
+	return err
+}
+
+func (in *restorer) reservation() error {
+	x := new(model.Reservation)
+	if err := in.d.Read(x); err != nil {
+		return err
+	}
+	in.n.resvs.Set(x.Name, x)
+	return validReservation(x, true)
+}
+
+func (in *restorer) acctUse() error {
+	x := new(Usage)
+	err := in.d.Read(x)
+	in.n.acctUse.Set(x.Account, x)
+	return err
+}
+
+func (in *restorer) mail() error {
+	x := new(snapMail)
+	if err := in.d.Read(x); err != nil || x.Job == nil {
+		return orMissing(err)
+	}
+	j, err := in.unpack(x.Job)
+	in.n.mails.Set(x.Seq, &Mail{What: x.What, At: x.At, Job: j, Array: x.Array})
+	return err
 }
 
 func orMissing(err error) error {
