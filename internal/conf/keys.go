@@ -23,6 +23,8 @@ func mainSettings() *table {
 	all = append(all, accountingSettings()...)
 	all = append(all, jobSettings()...)
 	all = append(all, nodeSettings()...)
+	all = append(all, gpuSettings()...)
+	all = append(all, taskSettings()...)
 	all = append(all, launchSettings()...)
 	all = append(all, prioritySettings()...)
 	all = append(all, preemptSettings()...)
@@ -286,6 +288,12 @@ func nodeSettings() []setting {
 				return "", ""
 			},
 			show: func(c *Config) string { return c.ProctrackType }},
+		absPath("AlertProgram", AtOnce, func(c *Config) *string { return &c.AlertProgram }),
+	}
+}
+
+func gpuSettings() []setting {
+	return []setting{
 		{name: "GpuMemSafetyMargin", effect: AtOnce,
 			read: func(c *Config, v string) (f fault) { c.GPUMemMarginMiB, f = readMem(v); return f },
 			show: func(c *Config) string { return strconv.FormatInt(c.GPUMemMarginMiB, 10) }},
@@ -298,7 +306,6 @@ func nodeSettings() []setting {
 		{name: "DefaultGpuBind", effect: AtOnce,
 			read: func(c *Config, v string) (f fault) { c.DefaultGpuBind, f = readGPUBind(v); return f },
 			show: func(c *Config) string { return orNull(c.DefaultGpuBind) }},
-		absPath("AlertProgram", AtOnce, func(c *Config) *string { return &c.AlertProgram }),
 		absPath("MigProgram", AtOnce, func(c *Config) *string { return &c.MigProgram }),
 		word("GpuEnvStyle", RestartNoded, func(c *Config) *string { return &c.GpuEnvStyle }, "index", "uuid"),
 		{name: "GpuIdlePolicy", effect: AtOnce,
@@ -318,6 +325,11 @@ func nodeSettings() []setting {
 				return fault{}
 			},
 			show: func(c *Config) string { return strconv.FormatInt(c.GpuForeignUsePct, 10) + "%" }},
+	}
+}
+
+func taskSettings() []setting {
+	return []setting{
 		{name: "TaskPlugin", effect: NextStart,
 			read: func(c *Config, v string) fault {
 				words, f := readWords(v, []string{"task/cgroup", "task/affinity", "task/none"})

@@ -10,9 +10,12 @@ import (
 // over in silence. A note says what does the job instead, and behind "; " what
 // to do; the key's name is put in front of it.
 func acceptedSettings() []setting {
+	return slices.Concat(oldNames(), otherMeans(), usualPlugins(), absent())
+}
+
+// otherMeans are keys of what gbatch does by other means.
+func otherMeans() []setting {
 	return slices.Concat(
-		oldNames(),
-		// What gbatch does by other means.
 		accepted("has no meaning here: daemons prove themselves by the cluster's own certificates, users by the kernel",
 			"AuthType", "AuthInfo", "AuthAltTypes", "AuthAltParameters", "CredType", "JobCredentialPrivateKey",
 			"JobCredentialPublicCertificate", "HashPlugin", "TLSType", "TLSParameters", "CertmgrType", "CertmgrParameters",
@@ -67,8 +70,12 @@ func acceptedSettings() []setting {
 			"metrics/none", ""),
 		accepted("has no effect: --json=VERSION chooses a version of the JSON that commands print", "DataParserParameters"),
 		accepted("has no meaning here: no daemon speaks HTTP", "HttpParserType", "UrlParserType"),
+	)
+}
 
-		// Kinds of plugins of which the usual choice is what happens anyway.
+// usualPlugins are kinds of plugins of which the usual choice is what happens anyway.
+func usualPlugins() []setting {
+	return slices.Concat(
 		unless(notDone("isn't done: there are no site factors", "PrioritySiteFactorPlugin"), "site_factor/none"),
 		notDone("isn't done: there are no site factors", "PrioritySiteFactorParameters", "PriorityParameters"),
 		unless(notDone("isn't done: network switches aren't programmed", "SwitchType"), "switch/none"),
@@ -95,8 +102,12 @@ func acceptedSettings() []setting {
 		notDone("isn't done: power isn't capped", "PowerParameters"),
 		unless(notDone("isn't done: prolog and epilog are scripts", "PrEpPlugins"), "prep/script"),
 		notDone("isn't done: prolog and epilog are scripts", "PrEpParameters"),
+	)
+}
 
-		// What gbatch doesn't do.
+// absent are keys of what gbatch doesn't do.
+func absent() []setting {
+	return slices.Concat(
 		notDone("isn't done: no submit or client filter runs; limits belong on partitions and QOS",
 			"JobSubmitPlugins", "CliFilterPlugins"),
 		notDone("isn't done: SPANK plugins aren't loaded", "PlugStackConfig"),

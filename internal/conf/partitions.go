@@ -108,11 +108,15 @@ func readNames(v string) []string {
 	return names
 }
 
-func partitionKeys() []lineKey[PartitionDef] {
-	type pd = PartitionDef
-	yes := func(name string, at func(*pd) *bool) lineKey[pd] {
-		return lineKey[pd]{name: name, read: func(p *pd, v string) (f fault) { *at(p), f = readBool(v); return f }}
-	}
+// pd keeps the rows of the keys in one line each.
+type pd = PartitionDef
+
+func partitionKeys() []lineKey[pd] {
+	return slices.Concat(partitionLimits(), partitionUse())
+}
+
+// partitionLimits are the nodes of a partition, what jobs there may ask for, and who may.
+func partitionLimits() []lineKey[pd] {
 	names := func(name string, at func(*pd) *[]string) lineKey[pd] {
 		return lineKey[pd]{name: name, read: func(p *pd, v string) fault { *at(p) = readNames(v); return fault{} }}
 	}
@@ -130,14 +134,10 @@ func partitionKeys() []lineKey[PartitionDef] {
 	mem := func(name string, at func(*pd) *int64) lineKey[pd] {
 		return lineKey[pd]{name: name, read: func(p *pd, v string) (f fault) { *at(p), f = readMem(v); return f }}
 	}
-	over := func(name string) lineKey[pd] {
-		return lineKey[pd]{name: name,
-			read: func(p *pd, v string) (f fault) { p.OverSubscribe, f = readOverSubscribe(v); return f }}
-	}
 	return []lineKey[pd]{
 		{name: "Nodes", read: func(p *pd, v string) fault { p.NodesExpr = v; return fault{} }},
-		yes("Default", func(p *pd) *bool { return &p.Default }),
-		yes("Hidden", func(p *pd) *bool { return &p.Hidden }),
+		partitionYes("Default", func(p *pd) *bool { return &p.Default }),
+		partitionYes("Hidden", func(p *pd) *bool { return &p.Hidden }),
 		{name: "State", read: func(p *pd, v string) (f fault) {
 			p.State, f = readWord(v, []string{"UP", "DOWN", "DRAIN", "INACTIVE"})
 			return f
@@ -176,6 +176,16 @@ func partitionKeys() []lineKey[PartitionDef] {
 			return f
 		}},
 		{name: "QOS", read: func(p *pd, v string) fault { p.QOS = v; return fault{} }},
+	}
+}
+
+// partitionUse is how the nodes of a partition are given to jobs.
+func partitionUse() []lineKey[pd] {
+	over := func(name string) lineKey[pd] {
+		return lineKey[pd]{name: name,
+			read: func(p *pd, v string) (f fault) { p.OverSubscribe, f = readOverSubscribe(v); return f }}
+	}
+	return []lineKey[pd]{
 		over("OverSubscribe"), over("Shared"),
 		{name: "PreemptMode", read: func(p *pd, v string) (f fault) { p.PreemptMode, f = readPreemptMode(v); return f }},
 		{name: "GraceTime", read: func(p *pd, v string) (f fault) {
@@ -191,12 +201,12 @@ func partitionKeys() []lineKey[PartitionDef] {
 			}
 			return f
 		}},
-		yes("LLN", func(p *pd) *bool { return &p.LLN }),
-		yes("RootOnly", func(p *pd) *bool { return &p.RootOnly }),
-		yes("ReqResv", func(p *pd) *bool { return &p.ReqResv }),
-		yes("DisableRootJobs", func(p *pd) *bool { return &p.DisableRootJobs }),
-		yes("ExclusiveUser", func(p *pd) *bool { return &p.ExclusiveUser }),
-		yes("ExclusiveTopo", func(p *pd) *bool { return &p.ExclusiveTopo }),
+		partitionYes("LLN", func(p *pd) *bool { return &p.LLN }),
+		partitionYes("RootOnly", func(p *pd) *bool { return &p.RootOnly }),
+		partitionYes("ReqResv", func(p *pd) *bool { return &p.ReqResv }),
+		partitionYes("DisableRootJobs", func(p *pd) *bool { return &p.DisableRootJobs }),
+		partitionYes("ExclusiveUser", func(p *pd) *bool { return &p.ExclusiveUser }),
+		partitionYes("ExclusiveTopo", func(p *pd) *bool { return &p.ExclusiveTopo }),
 		{name: "Alternate", read: func(p *pd, v string) fault { p.Alternate = v; return fault{} }},
 		{name: "CpuBind", read: func(p *pd, v string) (f fault) {
 			p.CPUBind, f = readWord(v, []string{"none", "socket", "ldom", "core", "thread"})
@@ -214,6 +224,10 @@ func partitionKeys() []lineKey[PartitionDef] {
 		{name: "SuspendTimeout", note: "isn't done: nodes stay powered on", lost: true},
 		{name: "Topology", note: "has no effect: there is one topology, topology.conf"},
 	}
+}
+
+func partitionYes(name string, at func(*pd) *bool) lineKey[pd] {
+	return lineKey[pd]{name: name, read: func(p *pd, v string) (f fault) { *at(p), f = readBool(v); return f }}
 }
 
 func partitionKeyNames() []string { return keyNames(partitionKeys()) }

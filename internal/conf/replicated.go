@@ -185,106 +185,134 @@ func (c *Config) PartitionKeyValues(p *PartitionDef) []model.KV {
 }
 
 func (c *Config) partitionKeyValues(p *PartitionDef, index map[string]*NodeDef) []model.KV {
+	cpus, mem, tres := c.partitionTotals(p, index)
+	var kvs keyValues
+	kvs.addAccess(p)
+	kvs.addLimits(p)
+	kvs.addUse(p)
+	kvs.add("State", p.State)
+	kvs.add("TotalCPUs", showInt(cpus))
+	kvs.add("TotalNodes", showInt(int64(len(p.Nodes))))
+	kvs.add("SelectTypeParameters", orWord(p.SelectTypeParameters, "NONE"))
+	kvs.add("JobDefaults", orNull(p.JobDefaults.String()))
+	kvs.addMemory(&p.Mem)
+	kvs.add("TRES", "cpu="+showInt(cpus)+",mem="+walltime.FormatMem(mem)+",node="+showInt(int64(len(p.Nodes)))+
+		",billing="+showInt(cpus)+tres)
+	if len(p.TRESBillingWeights) > 0 {
+		kvs.add("TRESBillingWeights", showTRESWeights(p.TRESBillingWeights))
+	}
+	return kvs
+}
+
+// keyValues collects what a show command prints, in that order.
+type keyValues []model.KV
+
+func (kvs *keyValues) add(key, value string) { *kvs = append(*kvs, model.KV{Key: key, Value: value}) }
+
+// addAccess adds who may use a partition.
+func (kvs *keyValues) addAccess(p *PartitionDef) {
 	names := func(list []string) string {
 		if list == nil {
 			return "ALL"
 		}
 		return strings.Join(list, ",")
 	}
-	yes := func(b bool) string {
-		if b {
-			return "YES"
-		}
-		return "NO"
-	}
-	count := func(n int64) string {
-		if n == 0 || n == model.Unlimited {
-			return "UNLIMITED"
-		}
-		return strconv.FormatInt(n, 10)
-	}
-	number := func(n int64) string { return strconv.FormatInt(n, 10) }
-	word := func(s, instead string) string {
-		if s == "" {
-			return instead
-		}
-		return s
-	}
-	cpus, mem, tres := c.partitionTotals(p, index)
-	var kvs []model.KV
-	add := func(key, value string) { kvs = append(kvs, model.KV{Key: key, Value: value}) }
-	add("AllowGroups", names(p.AllowGroups))
+	kvs.add("AllowGroups", names(p.AllowGroups))
 	if p.DenyAccounts != nil && p.AllowAccounts == nil {
-		add("DenyAccounts", names(p.DenyAccounts))
+		kvs.add("DenyAccounts", names(p.DenyAccounts))
 	} else {
-		add("AllowAccounts", names(p.AllowAccounts))
+		kvs.add("AllowAccounts", names(p.AllowAccounts))
 	}
 	if p.DenyQOS != nil && p.AllowQOS == nil {
-		add("DenyQos", names(p.DenyQOS))
+		kvs.add("DenyQos", names(p.DenyQOS))
 	} else {
-		add("AllowQos", names(p.AllowQOS))
+		kvs.add("AllowQos", names(p.AllowQOS))
 	}
 	alloc := "ALL"
 	if p.AllocNodes != nil {
 		alloc = hostlist.Compress(p.AllocNodes)
 	}
-	add("AllocNodes", alloc)
+	kvs.add("AllocNodes", alloc)
 	if p.Alternate != "" {
-		add("Alternate", p.Alternate)
+		kvs.add("Alternate", p.Alternate)
 	}
 	if p.CPUBind != "" {
-		add("CpuBind", p.CPUBind)
+		kvs.add("CpuBind", p.CPUBind)
 	}
-	add("Default", yes(p.Default))
-	add("QoS", word(p.QOS, "N/A"))
+	kvs.add("Default", showYes(p.Default))
+	kvs.add("QoS", orWord(p.QOS, "N/A"))
+}
+
+// addLimits adds what a job of a partition may have.
+func (kvs *keyValues) addLimits(p *PartitionDef) {
 	defTime := "NONE"
 	if p.DefaultTimeS != model.NotSet {
 		defTime = walltime.ElapsedLimit(p.DefaultTimeS, p.DefaultTimeS == model.Unlimited)
 	}
-	add("DefaultTime", defTime)
-	add("DisableRootJobs", yes(p.DisableRootJobs))
-	add("ExclusiveUser", yes(p.ExclusiveUser))
-	add("GraceTime", number(p.GraceTimeS))
-	add("Hidden", yes(p.Hidden))
-	add("MaxNodes", count(p.MaxNodes))
-	add("MaxTime", walltime.ElapsedLimit(p.MaxTimeS, p.MaxTimeS == model.Unlimited))
-	add("MinNodes", number(p.MinNodes))
-	add("LLN", yes(p.LLN))
-	add("MaxCPUsPerNode", count(p.MaxCPUsPerNode))
-	add("MaxCPUsPerSocket", count(p.MaxCPUsPerSocket))
-	add("Nodes", word(hostlist.CompressInOrder(p.Nodes), "(null)"))
-	add("PriorityJobFactor", number(p.PriorityJobFactor))
-	add("PriorityTier", number(p.PriorityTier))
-	add("RootOnly", yes(p.RootOnly))
-	add("ReqResv", yes(p.ReqResv))
-	add("OverSubscribe", p.OverSubscribe.String())
+	kvs.add("DefaultTime", defTime)
+	kvs.add("DisableRootJobs", showYes(p.DisableRootJobs))
+	kvs.add("ExclusiveUser", showYes(p.ExclusiveUser))
+	kvs.add("GraceTime", showInt(p.GraceTimeS))
+	kvs.add("Hidden", showYes(p.Hidden))
+	kvs.add("MaxNodes", showCount(p.MaxNodes))
+	kvs.add("MaxTime", walltime.ElapsedLimit(p.MaxTimeS, p.MaxTimeS == model.Unlimited))
+	kvs.add("MinNodes", showInt(p.MinNodes))
+	kvs.add("LLN", showYes(p.LLN))
+	kvs.add("MaxCPUsPerNode", showCount(p.MaxCPUsPerNode))
+	kvs.add("MaxCPUsPerSocket", showCount(p.MaxCPUsPerSocket))
+}
+
+// addUse adds the nodes of a partition, and how jobs get and lose them.
+func (kvs *keyValues) addUse(p *PartitionDef) {
+	kvs.add("Nodes", orWord(hostlist.CompressInOrder(p.Nodes), "(null)"))
+	kvs.add("PriorityJobFactor", showInt(p.PriorityJobFactor))
+	kvs.add("PriorityTier", showInt(p.PriorityTier))
+	kvs.add("RootOnly", showYes(p.RootOnly))
+	kvs.add("ReqResv", showYes(p.ReqResv))
+	kvs.add("OverSubscribe", p.OverSubscribe.String())
 	over := "NONE"
 	if p.OverTimeLimitS > 0 {
 		over = showOverTime(p.OverTimeLimitS)
 	}
-	add("OverTimeLimit", over)
-	add("PreemptMode", p.PreemptMode.String())
-	add("State", p.State)
-	add("TotalCPUs", number(cpus))
-	add("TotalNodes", number(int64(len(p.Nodes))))
-	add("SelectTypeParameters", word(p.SelectTypeParameters, "NONE"))
-	add("JobDefaults", orNull(p.JobDefaults.String()))
-	if p.Mem.DefPerCPUMiB > 0 {
-		add("DefMemPerCPU", number(p.Mem.DefPerCPUMiB))
+	kvs.add("OverTimeLimit", over)
+	kvs.add("PreemptMode", p.PreemptMode.String())
+}
+
+func (kvs *keyValues) addMemory(mem *MemLimits) {
+	if mem.DefPerCPUMiB > 0 {
+		kvs.add("DefMemPerCPU", showInt(mem.DefPerCPUMiB))
 	} else {
-		add("DefMemPerNode", count(p.Mem.DefPerNodeMiB))
+		kvs.add("DefMemPerNode", showCount(mem.DefPerNodeMiB))
 	}
-	if p.Mem.MaxPerCPUMiB > 0 {
-		add("MaxMemPerCPU", number(p.Mem.MaxPerCPUMiB))
+	if mem.MaxPerCPUMiB > 0 {
+		kvs.add("MaxMemPerCPU", showInt(mem.MaxPerCPUMiB))
 	} else {
-		add("MaxMemPerNode", count(p.Mem.MaxPerNodeMiB))
+		kvs.add("MaxMemPerNode", showCount(mem.MaxPerNodeMiB))
 	}
-	add("TRES", "cpu="+number(cpus)+",mem="+walltime.FormatMem(mem)+",node="+number(int64(len(p.Nodes)))+",billing="+
-		number(cpus)+tres)
-	if len(p.TRESBillingWeights) > 0 {
-		add("TRESBillingWeights", showTRESWeights(p.TRESBillingWeights))
+}
+
+func showInt(n int64) string { return strconv.FormatInt(n, 10) }
+
+// showCount shows a limit of which 0 is none.
+func showCount(n int64) string {
+	if n == 0 || n == model.Unlimited {
+		return "UNLIMITED"
 	}
-	return kvs
+	return showInt(n)
+}
+
+func showYes(b bool) string {
+	if b {
+		return "YES"
+	}
+	return "NO"
+}
+
+func orWord(s, instead string) string {
+	if s == "" {
+		return instead
+	}
+	return s
 }
 
 // partitionTotals adds up the nodes of a partition. tres has the resources that
