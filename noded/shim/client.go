@@ -376,6 +376,12 @@ func (c *Client) List(ctx context.Context) ([]Event, error) {
 	return evs, err
 }
 
+// Renew replaces the lease: how long what runs may run on without the next one.
+func (c *Client) Renew(ctx context.Context, l Lease) error {
+	_, _, err := c.ask(ctx, order{kind: kindLease, lease: l})
+	return err
+}
+
 // Ping waits for an answer.
 func (c *Client) Ping(ctx context.Context) error {
 	_, _, err := c.ask(ctx, order{kind: kindPing})

@@ -25,13 +25,15 @@
 //  4. Whatever a job names (output files, working directory, program) is opened with that job's
 //     user, groups and umask, never with gshim's.
 //  5. A launch that hangs, say on a dead file server, holds one thread and nothing else.
+//  6. What runs ends when the lease does and the controllers give the node up (lease.go): no job
+//     runs on two nodes. It runs on where nobody gives it up, however long that takes.
 //
 // # Where to read
 //
 // order.go (what is asked and answered), server.go (the process), orders.go (each order), launch.go
 // (one launch, step by step), fork.go (what happens between fork and exec), reap.go, journal.go,
-// signal.go, orphan.go, abandoned.go, upgrade.go; client.go and start.go are gnoded's side; wire.go
-// is the encoding. DESIGN.md has the measurements and the rejected alternatives.
+// signal.go, orphan.go, abandoned.go, lease.go, upgrade.go; client.go and start.go are gnoded's
+// side; wire.go is the encoding. DESIGN.md has the measurements and the rejected alternatives.
 //
 // Further: codec.go (parts of frames), conn.go (a client's connection), socket.go (where it is),
 // rights.go (files that come along), launchers.go (how many launches at once), limits.go (resource

@@ -334,6 +334,11 @@ func TestLastEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { // other tests' gshims are to be nobody's children
+		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0); err != nil {
+			t.Error(err)
+		}
+	})
 	e := &entry{key: Key{JobID: 7}, state: running, event: Event{Kind: Launched, Key: Key{JobID: 7}, PID: 77}}
 	s.entries[e.key] = e
 	s.wg.Go(func() { // the reaper, slower than the others

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // The limits of one order. They bound what the server can be made to keep for a client, which is always its own user.
@@ -229,6 +231,25 @@ func clip(s string) string {
 		return s[:max] + "..."
 	}
 	return s
+}
+
+// Lease says how long what runs may run on without another word from gnoded, and who is asked at its end whether the
+// controllers give the node up (lease.go). Times are of the clock of Uptime.
+type Lease struct {
+	Until   time.Duration // 0: for ever
+	Heard   time.Duration // when the node last said something that a controller has acknowledged
+	Ask     time.Duration // how long before Until the verdict is asked for
+	Verdict []string      // the program, absolute, and its arguments: it prints one line
+}
+
+// MaxVerdictArgs bounds Lease.Verdict.
+const MaxVerdictArgs = 64
+
+// Uptime is the clock of leases: since the machine's boot, also while it was suspended, and nobody sets it.
+func Uptime() time.Duration {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts) // every Linux since 2.6.39 has it
+	return time.Duration(ts.Nano())
 }
 
 // Scope says whom a signal reaches.

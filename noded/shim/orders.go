@@ -66,6 +66,9 @@ func (s *server) handle(c *conn, o *order) {
 		n, err := s.ack(o.keys)
 		c.done(o.seq, n, err)
 		s.end()
+	case kindLease:
+		c.done(o.seq, 0, s.setLease(&o.lease))
+		s.end()
 	case kindPing:
 		c.done(o.seq, 0, nil)
 		s.end()
@@ -110,6 +113,9 @@ func (s *server) onLaunch(c *conn, l *Launch) {
 	s.entries[l.Key] = e
 	s.launching[e] = struct{}{}
 	s.inHand++
+	if s.lease.idle {
+		s.leaseChanged()
+	}
 	s.mu.Unlock()
 	s.launchers.do(func() {
 		defer s.end()

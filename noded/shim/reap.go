@@ -82,6 +82,9 @@ func (s *server) reapOne() bool {
 
 // finish queues a launch's last event for the journal. Callers hold mu.
 func (s *server) finish(e *entry, last Event) {
+	if e.cut != "" {
+		last = cutEnd(last, e.cut)
+	}
 	e.state, e.last = ending, last
 	s.ends = append(s.ends, e)
 	wake(s.wakeEnds)

@@ -58,6 +58,7 @@ type entry struct {
 	last    Event      // state ending: what event will be
 	child   *childArgs // state starting, from just before the fork
 	early   *ended     // state starting: the reaper was faster than the launch
+	cut     string     // why it was killed when the lease ended; "": it was not
 	settled chan struct{}
 }
 
@@ -96,6 +97,7 @@ type server struct {
 	paused    bool // an upgrade waits for the orders in hand; new ones wait for it
 	closing   bool // no new orders: they are for the gshim after this one
 	gate      sync.Cond
+	lease     leased
 
 	launchers *launchers
 	wakeEnds  chan struct{}
@@ -138,6 +140,7 @@ func newServer(o serverOptions) (*server, error) {
 		return nil, err
 	}
 	s.journal = journal
+	s.readLease()
 	signal.Notify(s.sigchld, unix.SIGCHLD)
 	s.recover(oldBoot, known)
 	if s.listener == nil {
@@ -197,7 +200,8 @@ func (s *server) stop() { s.stopOnce.Do(func() { close(s.stopping) }) }
 func (s *server) run() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	for _, loop := range []func(context.Context){s.reapLoop, s.commitLoop, s.orphanLoop, s.acceptLoop, s.abandonedLoop} {
+	for _, loop := range []func(context.Context){s.reapLoop, s.commitLoop, s.orphanLoop, s.acceptLoop, s.abandonedLoop,
+		s.leaseLoop} {
 		s.wg.Go(func() { loop(ctx) })
 	}
 	<-s.stopping
@@ -262,6 +266,10 @@ func (s *server) idle() error {
 // launch is invariant 1: journal the intent, fork, journal the result, tell.
 func (s *server) launch(e *entry, l *Launch) {
 	defer l.closePassed()
+	if why := s.mayStart(e.key); why != "" {
+		s.refuseCut(e, why)
+		return
+	}
 	p, lerr := s.id.prepare(l)
 	if lerr == nil {
 		defer p.close()

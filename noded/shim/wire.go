@@ -17,7 +17,7 @@ import (
 )
 
 // Protocol is the version of the orders and events. Both sides must have the same one, except for Upgrade.
-const Protocol = 4
+const Protocol = 5
 
 // The limits of the wire.
 const (
@@ -36,6 +36,7 @@ const (
 	kindPing     = 6
 	kindShutdown = 7
 	kindUpgrade  = 8
+	kindLease    = 9
 
 	kindHello  = 64
 	kindEvents = 65
@@ -53,6 +54,7 @@ type order struct {
 	scope  Scope
 	keys   []Key  // kindAck
 	path   string // kindUpgrade
+	lease  Lease  // kindLease
 }
 
 // reply is one message to a client.
@@ -237,6 +239,8 @@ func (o *order) encode(e *encoder) {
 		}
 	case kindUpgrade:
 		e.str(o.path)
+	case kindLease:
+		e.lease(&o.lease)
 	}
 }
 
@@ -259,6 +263,8 @@ func decodeOrder(b []byte) (order, error) {
 		}
 	case kindUpgrade:
 		o.path = d.str()
+	case kindLease:
+		o.lease = d.lease()
 	case kindList, kindPing, kindShutdown:
 	default:
 		d.fail(fmt.Errorf("unknown order %d", o.kind))

@@ -40,6 +40,8 @@ func sampleOrders() []order {
 		{kind: kindSignal, seq: math.MaxUint64, key: Key{JobID: 1, Attempt: 2, Step: math.MinInt32}, sig: 64, scope: Tree},
 		{kind: kindAck, seq: 2, keys: []Key{{JobID: 1}, {JobID: 2, Step: math.MaxInt32}}},
 		{kind: kindUpgrade, seq: 3, path: "/usr/sbin/gshim"},
+		{kind: kindLease, seq: 6, lease: Lease{Until: time.Hour, Heard: time.Minute, Ask: time.Second,
+			Verdict: []string{"/usr/sbin/gnoded", "a b"}}}, {kind: kindLease},
 		{kind: kindList, seq: 4}, {kind: kindPing}, {kind: kindShutdown, seq: 5},
 	}
 }
