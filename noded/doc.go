@@ -50,13 +50,11 @@
 // workers. Package relay finds the leader and carries users' requests, userfile.go writes lines for
 // the user.
 //
-// The machine: inventory.go and hardware.go are the node's account of itself; devices.go, merge.go
-// and found.go find its units, units.go has their device files, unitnames.go how jobs are told of
-// them (internal/jobenv), allowed.go what every job may open. gpuwatch.go reads the GPUs;
-// gpureadings.go, gpuhealth.go and gpurecover.go make of it what is wrong; mig.go divides them.
-// health.go and doctor.go look the node over, describe.go prints its configuration. groups.go has
-// the control groups of jobs and stepgroup.go those of steps; sample.go, sampleproc.go,
-// samplegpu.go, sampletree.go and ownuse.go say what jobs use.
+// The machine: package hardware finds what it has, hello.go tells the leader, print.go prints it.
+// gpuwatch.go reads the GPUs; gpureadings.go, gpuhealth.go and gpurecover.go make of it what is
+// wrong; mig.go divides them. health.go and doctor.go look the node over. groups.go has the control
+// groups of jobs and stepgroup.go those of steps; sample.go, sampleproc.go, samplegpu.go,
+// sampletree.go and ownuse.go say what jobs use.
 //
 // DESIGN.md has the reasons and the measurements.
 package noded

@@ -13,6 +13,7 @@ import (
 	"gbatch/internal/proto"
 	"gbatch/noded/cgroup"
 	"gbatch/noded/gpu"
+	"gbatch/noded/hardware"
 )
 
 // doctor.go looks this node over when the leader asks for it (gcontrol doctor): what only the node can see. The rest
@@ -58,7 +59,7 @@ func (n *Noded) examineSelf(d *doctorNotes) {
 
 // examineGPUs asks the driver anew, and compares with what jobs are given.
 func (n *Noded) examineGPUs(ctx context.Context, d *doctorNotes) {
-	if n.inv.gpus == nil {
+	if n.inv.GPUs == nil {
 		return
 	}
 	type answer struct {
@@ -67,7 +68,7 @@ func (n *Noded) examineGPUs(ctx context.Context, d *doctorNotes) {
 	}
 	got := make(chan answer, 1)
 	go func() { // it ends when the driver answers, or with the source's own time limit
-		list, err := n.inv.gpus.Devices()
+		list, err := n.inv.GPUs.Devices()
 		got <- answer{list, err}
 	}()
 	var a answer
@@ -81,8 +82,8 @@ func (n *Noded) examineGPUs(ctx context.Context, d *doctorNotes) {
 		return
 	}
 	var wrong []string
-	for i := range n.inv.devices {
-		was := &n.inv.devices[i]
+	for i := range n.inv.Devices {
+		was := &n.inv.Devices[i]
 		k := slices.IndexFunc(a.list, func(now gpu.Device) bool { return sameGPU(was, &now) })
 		switch {
 		case k < 0:
@@ -94,7 +95,7 @@ func (n *Noded) examineGPUs(ctx context.Context, d *doctorNotes) {
 				len(a.list[k].MIG), len(was.MIG)))
 		}
 	}
-	if more := len(a.list) - len(n.inv.devices); more > 0 {
+	if more := len(a.list) - len(n.inv.Devices); more > 0 {
 		wrong = append(wrong, fmt.Sprintf("%d GPUs are new", more))
 	}
 	if round := n.gpus.last(); round.Err != nil {
@@ -126,14 +127,14 @@ type tried struct {
 // tryFiles gives one file for each device of the table.
 func (n *Noded) tryFiles() []tried {
 	var out []tried
-	for _, u := range ruleUnits(&n.opts, n.inv) {
-		for _, file := range u.files {
-			d, ok, err := deviceOf(file)
-			k := slices.Index(n.groups.units.devs, d)
+	for _, u := range hardware.Units(n.opts.look(), n.inv) {
+		for _, file := range u.Files {
+			d, ok, err := hardware.DeviceOf(file)
+			k := slices.Index(n.groups.units.Devs, d)
 			if err != nil || !ok || k < 0 || slices.ContainsFunc(out, func(t tried) bool { return t.dev == k }) {
 				continue
 			}
-			out = append(out, tried{file, k, u.name, u.index})
+			out = append(out, tried{file, k, u.Name, u.Index})
 		}
 	}
 	return out
@@ -147,12 +148,12 @@ func (n *Noded) examineDevices(ctx context.Context, d *doctorNotes, held []proto
 		d.add("devices", proto.GradeNote, "write ConstrainDevices=yes into cgroup.conf",
 			"jobs are told which devices are theirs, and can open the others")
 		return
-	case !g.root.Can().Devices && len(g.units.devs) > 0:
+	case !g.root.Can().Devices && len(g.units.Devs) > 0:
 		d.add("devices", proto.GradeBad,
 			"gnoded needs root and a devices controller, or cgroup v2: its log says what is missing",
 			"ConstrainDevices=yes can't be enforced on this host: jobs can open each other's devices")
 		return
-	case len(g.units.devs) == 0:
+	case len(g.units.Devs) == 0:
 		d.add("devices", proto.GradeOK, "", "no resource of this node is a device file: there is nothing to keep apart")
 		return
 	}
@@ -213,7 +214,7 @@ func clipList(list []string) string {
 
 // tryNew tries a group as a job with these units would have it.
 func (g *groups) tryNew(ctx context.Context, units []model.GresAlloc, files []tried) (wrong []string, err error) {
-	rules := g.units.rules(units)
+	rules := g.units.Rules(units)
 	g.doctor.Lock()
 	defer g.doctor.Unlock()
 	group, err := g.root.Create(doctorGroup, cgroup.Limits{Devices: rules})
@@ -239,13 +240,13 @@ const doctorGroup = "doctor"
 // group.
 func (g *groups) try(ctx context.Context, group *cgroup.Group, units []model.GresAlloc, files []tried) (wrong []string,
 	ok bool, err error) {
-	held := g.units.held(units)
+	held := g.units.Held(units)
 	paths := make([]string, len(files))
 	for i := range files {
 		paths[i] = files[i].file
 	}
 	denied, ok, err := group.TryDevices(ctx, paths)
-	if err != nil || !ok && g.units.rules(units) == nil {
+	if err != nil || !ok && g.units.Rules(units) == nil {
 		return nil, false, err
 	}
 	for i, f := range files {

@@ -15,6 +15,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/noded/cgroup"
 	"gbatch/noded/gpu"
+	"gbatch/noded/hardware"
 )
 
 // gpuhealth.go makes the node's account of GPUs that should not be given to jobs: broken ones, and ones that
@@ -68,7 +69,8 @@ func gpuKey(uuid string, index int) string {
 	return uuid
 }
 
-func newGPUHealth(devices []gpu.Device, units []unit, policy string, share float64, log *slog.Logger) *gpuHealth {
+func newGPUHealth(devices []gpu.Device, units []hardware.Unit, policy string, share float64,
+	log *slog.Logger) *gpuHealth {
 	h := &gpuHealth{gpus: map[string][]healthUnit{}, at: map[int]string{}, policy: policy, share: share, log: log,
 		faults: map[string]model.UnitTell{},
 		wake:   make(chan struct{}, 1)}
@@ -77,9 +79,9 @@ func newGPUHealth(devices []gpu.Device, units []unit, policy string, share float
 		key := gpuKey(d.UUID, d.Index)
 		h.at[d.Index] = key
 		for _, u := range units {
-			if detectable(u.name) && u.index >= 0 && (u.uuid != "" && u.uuid == d.UUID || u.seen == d.Index+1 ||
-				d.Path != "" && slices.Contains(u.files, d.Path)) {
-				h.gpus[key] = append(h.gpus[key], healthUnit{jobenv.Unit{Resource: u.name, Index: u.index}, u.uuid})
+			if hardware.Detectable(u.Name) && u.Index >= 0 && (u.UUID != "" && u.UUID == d.UUID || u.Seen == d.Index+1 ||
+				d.Path != "" && slices.Contains(u.Files, d.Path)) {
+				h.gpus[key] = append(h.gpus[key], healthUnit{jobenv.Unit{Resource: u.Name, Index: u.Index}, u.UUID})
 			}
 		}
 		if len(h.gpus[key]) == 0 && len(units) == 0 {
@@ -355,14 +357,14 @@ func (h *gpuHealth) follow(policy string, share float64) {
 
 // watchHealth follows the node's GPUs, if there are any to follow.
 func (n *Noded) watchHealth() {
-	if n.inv.gpus == nil || n.opts.Config == nil {
+	if n.inv.GPUs == nil || n.opts.Config == nil {
 		return
 	}
 	r := n.configured()
-	n.gpuHealth = newGPUHealth(n.inv.devices, ruleUnits(&n.opts, n.inv), n.foreignPolicy(r),
+	n.gpuHealth = newGPUHealth(n.inv.Devices, hardware.Units(n.opts.look(), n.inv), n.foreignPolicy(r),
 		float64(r.GPUForeignPct), n.log)
 	n.gpuHealth.ours, n.gpuHealth.free = n.groups.root.Contains, n.sampler.free
 	n.gpuHealth.broken = n.recoverGPU
-	n.gpuHealth.begin(n.inv.devices, n.now())
+	n.gpuHealth.begin(n.inv.Devices, n.now())
 	n.gpus.subscribe(n.gpuHealth.round)
 }

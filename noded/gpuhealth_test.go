@@ -11,6 +11,7 @@ import (
 	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 	"gbatch/noded/gpu"
+	"gbatch/noded/hardware"
 )
 
 // TestGPUHealth: what a node says of its GPUs, round by round.
@@ -19,10 +20,10 @@ func TestGPUHealth(t *testing.T) {
 	devices := []gpu.Device{{UUID: "A", Index: 0, Path: "/x/nvidia0"}, {UUID: "B", Index: 1, Path: "/x/nvidia1"},
 		{UUID: "C", Index: 2, Path: "/x/nvidia2"}}
 	// Numbered otherwise than the driver does, and C is cut into two instances.
-	units := []unit{{name: "gpu", index: 1, files: []string{"/x/nvidia0"}}, {name: "gpu", index: 0, seen: 2},
-		{name: "gpu", index: 2, files: []string{"/x/nvidia2", "/x/cap1"}, uuid: "MIG-1"},
-		{name: "gpu", index: 3, files: []string{"/x/nvidia2", "/x/cap2"}, uuid: "MIG-2"},
-		{name: "shard", index: 0, files: []string{"/x/nvidia0"}}}
+	units := []hardware.Unit{{Name: "gpu", Index: 1, Files: []string{"/x/nvidia0"}}, {Name: "gpu", Index: 0, Seen: 2},
+		{Name: "gpu", Index: 2, Files: []string{"/x/nvidia2", "/x/cap1"}, UUID: "MIG-1"},
+		{Name: "gpu", Index: 3, Files: []string{"/x/nvidia2", "/x/cap2"}, UUID: "MIG-2"},
+		{Name: "shard", Index: 0, Files: []string{"/x/nvidia0"}}}
 	used := func(mem int64) gpu.Reading {
 		return gpu.Reading{UUID: "A", MemTotalMiB: 100, MemUsedMiB: mem, Processes: []gpu.Process{{PID: me, MemMiB: mem}}}
 	}

@@ -60,12 +60,12 @@ func (n *Noded) unitReadings() []proto.UnitReading {
 		return nil
 	}
 	var out []proto.UnitReading
-	for i := range n.inv.units {
-		u := &n.inv.units[i]
-		if u.dev == nil || len(out) == proto.MaxUnits {
+	for i := range n.inv.Units {
+		u := &n.inv.Units[i]
+		if u.Dev == nil || len(out) == proto.MaxUnits {
 			continue
 		}
-		r := readingOf(round.Readings, u.dev.UUID, u.dev.Index)
+		r := readingOf(round.Readings, u.Dev.UUID, u.Dev.Index)
 		if r == nil {
 			continue
 		}
@@ -75,7 +75,7 @@ func (n *Noded) unitReadings() []proto.UnitReading {
 			MemTotalMiB: r.MemTotalMiB, TempC: int32(r.TempC), PowerMilliW: r.PowerMilliW, XID: int32(t.xid),
 			Fault: t.fault[:min(len(t.fault), maxFault)],
 			Lost:  r.Lost, Processes: int32(len(r.Processes))}
-		if u.inst != nil {
+		if u.Inst != nil {
 			x.UtilPct, x.MemUtilPct, x.MemUsedMiB, x.MemTotalMiB, x.Processes = -1, -1, -1, u.MemMiB, 0
 			if own := readingOf(round.Readings, u.UUID, -1); own != nil {
 				x.UtilPct, x.MemUsedMiB, x.Processes = int32(own.UtilPct), own.MemUsedMiB, int32(len(own.Processes))

@@ -16,6 +16,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/noded/cgroup"
+	"gbatch/noded/hardware"
 	"gbatch/noded/shim"
 )
 
@@ -40,7 +41,7 @@ type groups struct {
 	prefix string
 	say    []string
 	old    []string // groups that were there at the start
-	units  *unitTable
+	units  *hardware.Table
 
 	kept   atomic.Pointer[keptPart] // nil: nothing
 	making sync.Mutex               // of jobs' groups by their steps
@@ -66,7 +67,7 @@ func (g *groups) keep(def *model.NodeDef) {
 
 // openGroups prepares the place of this gnoded's groups.
 func openGroups(n *Noded) (*groups, error) {
-	g := &groups{cpus: n.inv.cpus, mem: n.inv.hw.MemMiB, virt: n.opts.Virtual, claims: int(n.inv.hw.CPUs),
+	g := &groups{cpus: n.inv.CPUs, mem: n.inv.Hw.MemMiB, virt: n.opts.Virtual, claims: int(n.inv.Hw.CPUs),
 		open: map[proto.Attempt]*cgroup.Group{}}
 	if n.opts.Config != nil {
 		g.conf = n.opts.Config.Cgroup
@@ -82,14 +83,14 @@ func openGroups(n *Noded) (*groups, error) {
 	if why := g.root.Why(); why != "" {
 		g.say = append(g.say, why)
 	}
-	g.units = newUnitTable(ruleUnits(&n.opts, n.inv), &g.conf)
+	g.units = hardware.NewTable(hardware.Units(n.opts.look(), n.inv), &g.conf)
 	switch {
 	case !g.conf.ConstrainDevices:
-	case !g.root.Can().Devices && len(g.units.devs) == 0 && g.units.strict == nil: // there is nothing to enforce
+	case !g.root.Can().Devices && len(g.units.Devs) == 0 && g.units.Strict == nil: // there is nothing to enforce
 	case !g.root.Can().Devices:
 		g.say = append(g.say, "ConstrainDevices=yes can't be enforced: jobs are told their units, and can open the others")
 	default:
-		g.say = append(g.say, g.units.notable...)
+		g.say = append(g.say, g.units.Notable...)
 	}
 	return g, nil
 }
@@ -163,7 +164,7 @@ func (g *groups) limits(here *model.NodeAlloc) cgroup.Limits {
 		l.CPUs = g.machineCPUs(model.UpTo(g.claims).Minus(k.cpus))
 	}
 	if g.holdsDevices() {
-		l.Devices = g.units.rules(here.Gres)
+		l.Devices = g.units.Rules(here.Gres)
 	}
 	if g.conf.ConstrainSwapSpace && g.conf.MemorySwappiness >= 0 {
 		n := int(g.conf.MemorySwappiness)

@@ -55,7 +55,7 @@ func needGroups(t testing.TB, want func(cgroup.Features) bool) {
 func TestJobsStayInTheirCPUs(t *testing.T) {
 	needGroups(t, func(f cgroup.Features) bool { return f.CPUs })
 	c := constrained(t, "ConstrainCores=yes\n")
-	cpus := c.n.inv.cpus
+	cpus := c.n.inv.CPUs
 	if len(cpus) < 2 {
 		t.Skip("needs two CPUs")
 	}
@@ -130,7 +130,7 @@ func TestForgottenGroups(t *testing.T) {
 func TestStepGroup(t *testing.T) {
 	needGroups(t, func(f cgroup.Features) bool { return f.Track && f.CPUs && f.Memory })
 	c := constrained(t, "ConstrainCores=yes\nConstrainRAMSpace=yes\n")
-	if len(c.n.inv.cpus) < 2 {
+	if len(c.n.inv.CPUs) < 2 {
 		t.Skip("needs two CPUs")
 	}
 	g := c.n.groups
@@ -156,7 +156,7 @@ func TestStepGroup(t *testing.T) {
 			}
 			cmd := joined(in, "grep Cpus_allowed_list /proc/self/status")
 			out, err := cmd.CombinedOutput()
-			if want := fmt.Sprintf("Cpus_allowed_list:\t%d\n", c.n.inv.cpus[1]); err != nil || string(out) != want {
+			if want := fmt.Sprintf("Cpus_allowed_list:\t%d\n", c.n.inv.CPUs[1]); err != nil || string(out) != want {
 				t.Errorf("%v: %q, want %q", err, out, want)
 			}
 		}

@@ -232,15 +232,6 @@ func (n *Noded) environment(l *proto.Launch, login []byte) ([]string, error) {
 	return e.Script(l, submitted)
 }
 
-func hasGPUs(gres []model.GresDef) bool {
-	for _, g := range gres {
-		if g.Name == "gpu" && g.Count > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // onPrepared takes an attempt on when a worker has made what it needs. What comes after the attempt was given up is
 // removed.
 func (l *loop) onPrepared(m msgPrepared) error {

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"gbatch/internal/jobenv"
+	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/noded/gpu"
+	"gbatch/noded/hardware"
 )
 
 // mig.go divides GPUs into MIG instances when the leader says so (gcontrol mig apply), with the driver's own tool.
@@ -56,8 +58,8 @@ func (n *Noded) divide(ask *proto.MIGAsk) *proto.MIGDone {
 		done.Error = strings.TrimPrefix(done.Error+"; the GPUs can't be listed now: "+err.Error(), "; ")
 		return done
 	}
-	for i := range now.devices {
-		d := &now.devices[i]
+	for i := range now.Devices {
+		d := &now.Devices[i]
 		if len(ask.UUIDs) > 0 && !slices.Contains(ask.UUIDs, d.UUID) {
 			continue
 		}
@@ -65,9 +67,9 @@ func (n *Noded) divide(ask *proto.MIGAsk) *proto.MIGDone {
 			Changed: touched[d.UUID], Profiles: profilesOf(d)}
 		done.GPUs = append(done.GPUs, s)
 	}
-	done.Gres, done.Moved = gresText(now.hw.Gres), movedUnits(n.inv.units, now.units)
-	for i := range now.units {
-		if now.units[i].Name == gpuName {
+	done.Gres, done.Moved = hardware.GresText(now.Hw.Gres), movedUnits(n.inv.Units, now.Units)
+	for i := range now.Units {
+		if now.Units[i].Name == model.GPUName {
 			done.Units++
 		}
 	}
@@ -75,16 +77,16 @@ func (n *Noded) divide(ask *proto.MIGAsk) *proto.MIGDone {
 }
 
 // lookAgain finds what the machine has now, as gnoded -C does. Nothing of gnoded's changes.
-func (n *Noded) lookAgain() (*inventory, error) {
-	o := n.opts
-	o.asIs = true
-	inv, err := takeInventory(n.machine, &o)
+func (n *Noded) lookAgain() (*hardware.Inventory, error) {
+	o := n.opts.look()
+	o.AsIs = true
+	inv, err := hardware.Take(n.machine, o)
 	switch {
 	case err != nil:
 		return nil, err
-	case len(inv.devices) == 0 && inv.hw.Problem != "":
-		return nil, errors.New(inv.hw.Problem)
-	case len(inv.devices) == 0:
+	case len(inv.Devices) == 0 && inv.Hw.Problem != "":
+		return nil, errors.New(inv.Hw.Problem)
+	case len(inv.Devices) == 0:
 		return nil, errors.New("the driver lists no GPUs, or isn't asked (AutoDetect in gres.conf)")
 	}
 	return inv, nil
@@ -99,11 +101,11 @@ func profilesOf(d *gpu.Device) []string {
 }
 
 // movedUnits names what stays and gets another number once the node's line says what is there.
-func movedUnits(was, now []foundUnit) []string {
+func movedUnits(was, now []hardware.Found) []string {
 	var out []string
 	for i := range was {
 		u := &was[i]
-		k := slices.IndexFunc(now, func(x foundUnit) bool { return x.UUID != "" && x.UUID == u.UUID })
+		k := slices.IndexFunc(now, func(x hardware.Found) bool { return x.UUID != "" && x.UUID == u.UUID })
 		if k >= 0 && now[k].Index != u.Index && u.Index >= 0 {
 			out = append(out, fmt.Sprintf("%s:%d becomes %s:%d", u.Name, u.Index, now[k].Name, now[k].Index))
 		}
@@ -122,8 +124,8 @@ func (n *Noded) cutAll(ctx context.Context, ask *proto.MIGAsk, touched map[strin
 	}
 	uuids := ask.UUIDs
 	if len(uuids) == 0 {
-		for i := range inv.devices {
-			uuids = append(uuids, inv.devices[i].UUID)
+		for i := range inv.Devices {
+			uuids = append(uuids, inv.Devices[i].UUID)
 		}
 	}
 	resume, err := n.gpus.pause(ctx)
@@ -134,11 +136,11 @@ func (n *Noded) cutAll(ctx context.Context, ask *proto.MIGAsk, touched map[strin
 	var list []*gpu.Device
 	var wants [][]string // instances of each
 	for _, id := range uuids {
-		k := slices.IndexFunc(inv.devices, func(d gpu.Device) bool { return d.UUID == id })
+		k := slices.IndexFunc(inv.Devices, func(d gpu.Device) bool { return d.UUID == id })
 		if k < 0 || id == "" {
 			return fmt.Errorf("GPU %q is not among those that the driver lists now", id)
 		}
-		d := &inv.devices[k]
+		d := &inv.Devices[k]
 		if d.Fault != "" {
 			return fmt.Errorf("GPU %d (%s) can't be used: %s", d.Index, d.UUID, d.Fault)
 		}
@@ -168,8 +170,8 @@ func (n *Noded) cutAll(ctx context.Context, ask *proto.MIGAsk, touched map[strin
 
 // inUse names a unit of a GPU that a job here has, or "".
 func (n *Noded) inUse(uuid string) string {
-	for i := range n.inv.units {
-		u := &n.inv.units[i]
+	for i := range n.inv.Units {
+		u := &n.inv.Units[i]
 		if u.Index >= 0 && (u.UUID == uuid || u.Parent == uuid) &&
 			!n.sampler.free(jobenv.Unit{Resource: u.Name, Index: int(u.Index)}) {
 			return fmt.Sprintf("%s:%d", u.Name, u.Index)

@@ -19,6 +19,7 @@ import (
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
+	"gbatch/noded/hardware"
 	"gbatch/noded/relay"
 	"gbatch/noded/shim"
 )
@@ -33,8 +34,8 @@ type Noded struct {
 	uid     int
 	nice    int
 
-	machine   machine
-	inv       *inventory
+	machine   hardware.Machine
+	inv       *hardware.Inventory
 	scripts   *scripts
 	env       jobenv.Node // Cluster and Hidden are filled in for each job
 	envs      envStore
@@ -88,7 +89,7 @@ func New(o Options) (n *Noded, err error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("gnoded: %w", err)
 	}
-	n = &Noded{opts: o, log: o.Logger.With("node", o.Name), now: time.Now, machine: machine{root: "/"},
+	n = &Noded{opts: o, log: o.Logger.With("node", o.Name), now: time.Now, machine: hardware.Machine{Root: "/"},
 		names: relay.NewNames(),
 		root:  os.Geteuid() == 0, uid: os.Geteuid(),
 		beat: make(chan struct{}, 1), paced: make(chan struct{}, 1), inbox: &inbox{wake: make(chan struct{}, 1)},
@@ -111,7 +112,7 @@ func New(o Options) (n *Noded, err error) {
 	}
 	n.ctl = relay.NewControllers(o.Controllers, tls)
 	n.relay = relay.New(n.ctl)
-	if n.inv, err = takeInventory(n.machine, &n.opts); err != nil {
+	if n.inv, err = hardware.Take(n.machine, n.opts.look()); err != nil {
 		return n, err
 	}
 	if !o.Login {
@@ -158,13 +159,13 @@ func (n *Noded) openJobs() error {
 	}
 	n.env = jobenv.Node{Name: n.opts.Name, Controller: n.opts.Controllers[0], Conf: n.opts.ConfigPath,
 		User:  n.names.Account,
-		Units: newUnits(n.opts.Config, n.opts.Name, n.groups.units, n.groups.holdsDevices())}
-	n.inv.hw.Notes = append(n.inv.hw.Notes, n.limitsOfThisNode()...)
-	for _, note := range n.inv.hw.Notes {
+		Units: hardware.UnitNames(n.opts.Config, n.opts.Name, n.groups.units, n.groups.holdsDevices())}
+	n.inv.Hw.Notes = append(n.inv.Hw.Notes, n.limitsOfThisNode()...)
+	for _, note := range n.inv.Hw.Notes {
 		n.log.Warn("this node can't do everything", "note", note)
 	}
 	n.sampler = newSampler(n)
-	n.gpus = newGPUWatch(n.inv.gpus, n.gpuEvery(n.ownRules), n.log)
+	n.gpus = newGPUWatch(n.inv.GPUs, n.gpuEvery(n.ownRules), n.log)
 	n.gpus.subscribe(func(r gpuRound) { n.sampler.onReadings(r.Readings) })
 	n.watchHealth()
 	n.gpus.subscribe(n.troubles.note)

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"gbatch/internal/conf"
-	"gbatch/internal/model"
 	"gbatch/internal/version"
 	"gbatch/noded/gpu"
+	"gbatch/noded/hardware"
 )
 
 // Options say which node this is and where its things are.
@@ -37,8 +37,6 @@ type Options struct {
 	Version    string        // default internal/version
 	BootID     string        // of the machine's present boot, which begins now, for tests of reboots; "": the kernel's
 	Logger     *slog.Logger
-
-	asIs bool // the node's line in the configuration does not count
 }
 
 // Flags are the command line's part of Options: what is empty comes from the configuration.
@@ -91,19 +89,6 @@ func FromConfig(c *conf.Config, f Flags) (Options, error) {
 	return o, nil
 }
 
-// nodeDef is the node as the configuration defines it, nil where there is none.
-func (o *Options) nodeDef() *model.NodeDef {
-	if o.Config == nil || o.asIs {
-		return nil
-	}
-	for _, def := range o.Config.Model().Nodes {
-		if def.Name == o.Name {
-			return def
-		}
-	}
-	return nil
-}
-
 func (o *Options) check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -147,4 +132,10 @@ func (o *Options) check() error {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	return errors.Join(errs...)
+}
+
+// look says what is looked at for the node's hardware, and how.
+func (o *Options) look() *hardware.Look {
+	return &hardware.Look{Name: o.Name, Login: o.Login, Virtual: o.Virtual, Config: o.Config, ConfigPath: o.ConfigPath,
+		GPUs: o.GPUs, KernelRoot: o.KernelRoot, TmpFS: o.TmpFS, BootID: o.BootID}
 }

@@ -24,12 +24,12 @@ func (l *loop) recover() error {
 			l.n.opts.Name)
 	}
 	fresh := mem.opened.Incarnation == 0
-	rebooted := mem.opened.BootID != "" && mem.opened.BootID != l.n.inv.bootID
+	rebooted := mem.opened.BootID != "" && mem.opened.BootID != l.n.inv.BootID
 	// Seconds since 1970, so that report numbers grow even where the spool was lost; they fit 32 bits until 2106.
 	incarnation := max(mem.opened.Incarnation+1, uint32(l.now().Unix()))
 	l.seq = uint64(incarnation) << 32
 	l.n.instance.Store(mem.epoch.Instance)
-	if err := l.spool.add(recOpened, &opened{Incarnation: incarnation, BootID: l.n.inv.bootID, Node: l.n.opts.Name},
+	if err := l.spool.add(recOpened, &opened{Incarnation: incarnation, BootID: l.n.inv.BootID, Node: l.n.opts.Name},
 		true); err != nil {
 		return err
 	}

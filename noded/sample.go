@@ -115,7 +115,7 @@ func (s *sampler) shape(l *proto.Launch) *model.NodeUsage {
 func (s *sampler) held(here *model.NodeAlloc) *model.NodeUsage {
 	u := &model.NodeUsage{Node: s.node, Tasks: 1, CPUs: int32(here.CPUs.Count()), MemMiB: here.MemMiB, EveryS: s.everyS()}
 	for _, key := range gpusHeld(here) {
-		u.GPUs = append(u.GPUs, model.GPUUsage{Index: int32(key.Index), UUID: s.groups.units.uuid[key]})
+		u.GPUs = append(u.GPUs, model.GPUUsage{Index: int32(key.Index), UUID: s.groups.units.UUID[key]})
 	}
 	return u
 }

@@ -7,6 +7,7 @@ import (
 	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 	"gbatch/noded/gpu"
+	"gbatch/noded/hardware"
 )
 
 // gpuSeen is where a GPU's energy counter stood at the last reading.
@@ -22,8 +23,8 @@ func gpusHeld(here *model.NodeAlloc) []jobenv.Unit {
 		g := &here.Gres[i]
 		switch {
 		case g.Share != nil:
-			held = append(held, jobenv.Unit{Resource: gpuName, Index: int(g.Share.GPU)})
-		case detectable(g.Name):
+			held = append(held, jobenv.Unit{Resource: model.GPUName, Index: int(g.Share.GPU)})
+		case hardware.Detectable(g.Name):
 			g.Index.Each(func(i int) bool { held = append(held, jobenv.Unit{Resource: g.Name, Index: i}); return true })
 		}
 	}
@@ -36,7 +37,7 @@ func gpusHeld(here *model.NodeAlloc) []jobenv.Unit {
 func (s *sampler) free(unit jobenv.Unit) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	uuid := s.groups.units.uuid[unit]
+	uuid := s.groups.units.UUID[unit]
 	for _, j := range s.jobs {
 		for i := range j.use.GPUs {
 			if g := &j.use.GPUs[i]; int(g.Index) == unit.Index && (g.UUID == uuid || g.UUID == "" || uuid == "") {

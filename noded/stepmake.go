@@ -262,8 +262,8 @@ func failedTask(ev *shim.Event, argv []string) (code int32, line string) {
 
 // shape is how this node's CPUs lie.
 func (n *Noded) shape() steplayout.Shape {
-	h := &n.inv.hw
-	return steplayout.Shape{Sockets: int(h.Sockets), Cores: int(h.Cores), Threads: int(h.Threads), NUMA: n.inv.numa}
+	h := &n.inv.Hw
+	return steplayout.Shape{Sockets: int(h.Sockets), Cores: int(h.Cores), Threads: int(h.Threads), NUMA: n.inv.NUMA}
 }
 
 // taskWrapper is the shell program around a task that has prologs or epilogs: those of the configuration and the

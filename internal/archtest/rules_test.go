@@ -70,6 +70,7 @@ var layers = []layer{
 	{"ctld", "ctld/resv internal/model internal/ask internal/seff internal/blob internal/state internal/sched " +
 		"internal/store internal/conf internal/proto internal/rpc internal/client"},
 	{"noded/steplayout", "internal/model internal/proto"},
+	{"noded/hardware", "noded/gpu noded/cgroup internal/model internal/jobenv internal/conf internal/proto"},
 	{"noded/relay", "internal/model internal/jobenv internal/proto internal/rpc"},
 	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/rpc internal/client " +
 		"internal/stepio"},

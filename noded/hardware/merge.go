@@ -1,4 +1,4 @@
-package noded
+package hardware
 
 import (
 	"fmt"
@@ -100,9 +100,9 @@ func wantedOf(lines []*conf.GresRecord) []lineUnit {
 }
 
 // differs tells what of a unit is not as a line has it, naming both sides, or "".
-func (f *finder) differs(w *lineUnit, u *foundUnit) string {
+func (f *finder) differs(w *lineUnit, u *Found) string {
 	r := w.line
-	broken := u.dev.Fault != "" // not all that should be known of it is
+	broken := u.Dev.Fault != "" // not all that should be known of it is
 	switch {
 	case len(w.files) > 0 && !u.isAt(w.files):
 		return fmt.Sprintf("the driver's is %s", strings.Join(u.Files, ","))
@@ -113,14 +113,14 @@ func (f *finder) differs(w *lineUnit, u *foundUnit) string {
 	case broken:
 	case len(r.Cores) > 0 && !u.Near.Empty() && !slices.Equal(f.coresToCPUs(r.Cores), u.Near):
 		return fmt.Sprintf("Cores=%s, and the driver says %s", hostlist.FormatIndexes(r.Cores), f.coresText(u.Near))
-	case u.inst == nil && !f.sameLinks(r.Links, u.dev.Links):
-		return fmt.Sprintf("Links=%s, and the driver says %s", linksText(r.Links), intsText(u.dev.Links))
+	case u.Inst == nil && !f.sameLinks(r.Links, u.Dev.Links):
+		return fmt.Sprintf("Links=%s, and the driver says %s", linksText(r.Links), intsText(u.Dev.Links))
 	}
 	return ""
 }
 
 // article names the product of a unit.
-func article(u *foundUnit) string {
+func article(u *Found) string {
 	s := u.Product
 	if u.Profile != "" {
 		s = "a " + u.Profile + " instance of " + s
@@ -156,7 +156,7 @@ func (f *finder) sameLinks(l conf.Links, found []int) bool {
 }
 
 // whyNone says why no unit is as a line has it.
-func (f *finder) whyNone(w *lineUnit, found []foundUnit, used []bool) string {
+func (f *finder) whyNone(w *lineUnit, found []Found, used []bool) string {
 	if len(found) == 0 {
 		return "the driver finds none"
 	}
@@ -193,7 +193,7 @@ func (f *finder) whyNone(w *lineUnit, found []foundUnit, used []bool) string {
 }
 
 // foundText counts what was found by type.
-func foundText(found []foundUnit) string {
+func foundText(found []Found) string {
 	return countText(&stock{name: found[0].Name, units: found})
 }
 

@@ -1,18 +1,12 @@
-package noded
+package hardware
 
 import (
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
-	"gbatch/internal/conf"
-	"gbatch/internal/conf/locate"
 	"gbatch/internal/hostlist"
-	"gbatch/internal/model"
 	"gbatch/internal/proto"
-	"gbatch/noded/gpu"
 )
 
 // describe.go is gnoded -C and -G: this machine as its lines in a configuration.
@@ -21,83 +15,38 @@ import (
 // must not make the node smaller than its line says.
 const roundMiB = 256
 
-// PrintHardware writes what this machine has as a NodeName line for gbatch.conf. GPUs are looked for as for
+// PrintNode writes what this machine has as a NodeName line for gbatch.conf. GPUs are looked for as for
 // PrintGres; what the configuration says that the node has is left out of account.
-func PrintHardware(f Flags, w io.Writer) error {
-	o, err := lookOptions(f)
+func PrintNode(o *Look, w io.Writer) error {
+	asIs := *o
+	asIs.AsIs = true
+	inv, err := Take(Machine{Root: "/"}, &asIs)
 	if err != nil {
 		return err
 	}
-	o.asIs = true
-	inv, err := takeInventory(machine{root: "/"}, &o)
-	if err != nil {
-		return err
-	}
-	h := &inv.hw
+	h := &inv.Hw
 	mem := h.MemMiB
 	if mem > roundMiB {
 		mem -= mem % roundMiB
 	}
 	line := fmt.Sprintf("%sNodeName=%s CPUs=%d Sockets=%d CoresPerSocket=%d ThreadsPerCore=%d RealMemory=%d", remarks(h),
 		o.Name, h.CPUs, h.Sockets, h.Cores, h.Threads, mem)
-	if gres := gresText(h.Gres); gres != "" {
+	if gres := GresText(h.Gres); gres != "" {
 		line += " Gres=" + gres
 	}
 	_, err = fmt.Fprintln(w, line)
 	return err
 }
 
-// gresText gives resources as Gres= has them on a NodeName line.
-func gresText(list []model.GresDef) string {
-	var gres []string
-	for _, g := range list {
-		gres = append(gres, fmt.Sprintf("%s:%d", model.TypedName(g.Name, g.Type), g.Count))
-	}
-	return strings.Join(gres, ",")
-}
-
 // PrintGres writes the GPUs that this machine has as lines for gres.conf. How they are looked for is what the
 // configuration says, if there is one.
-func PrintGres(f Flags, w io.Writer) error {
-	o, err := lookOptions(f)
-	if err != nil {
-		return err
-	}
-	inv, err := takeInventory(machine{root: "/"}, &o)
+func PrintGres(o *Look, w io.Writer) error {
+	inv, err := Take(Machine{Root: "/"}, o)
 	if err != nil {
 		return err
 	}
 	_, err = io.WriteString(w, gresLines(o.Name, inv))
 	return err
-}
-
-// lookOptions are for a look at the machine: a configuration is used if there is one, and must be right if it was
-// named.
-func lookOptions(f Flags) (Options, error) {
-	o := Options{Name: f.Name, Virtual: f.Virtual, TmpFS: os.TempDir(), GPUs: gpu.NVML(gpu.NVMLOptions{})}
-	path := f.Conf
-	if path == "" {
-		path, _ = locate.Config(os.Getenv) // a machine that is no node yet has none
-	}
-	if path != "" {
-		c, problems := conf.LoadFile(path)
-		for _, p := range problems {
-			if p.Severity == conf.Error && f.Conf != "" {
-				return o, errors.New(p.String())
-			}
-		}
-		if c != nil {
-			o.Config, o.ConfigPath = c, c.Path
-		}
-	}
-	if o.Name == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			return o, fmt.Errorf("name of this host: %w", err)
-		}
-		o.Name, _, _ = strings.Cut(host, ".")
-	}
-	return o, nil
 }
 
 // remarks are what there is to say of the hardware, as comments.
@@ -113,14 +62,14 @@ func remarks(h *proto.Hardware) string {
 }
 
 // gresLines writes one line for each GPU and MIG instance.
-func gresLines(node string, inv *inventory) string {
+func gresLines(node string, inv *Inventory) string {
 	var b strings.Builder
-	b.WriteString(remarks(&inv.hw))
+	b.WriteString(remarks(&inv.Hw))
 	found := false
-	threads := max(int(inv.hw.Threads), 1)
-	for i := range inv.units {
-		u := &inv.units[i]
-		if u.dev == nil {
+	threads := max(int(inv.Hw.Threads), 1)
+	for i := range inv.Units {
+		u := &inv.Units[i]
+		if u.Dev == nil {
 			continue
 		}
 		found = true
@@ -137,7 +86,7 @@ func gresLines(node string, inv *inventory) string {
 		switch {
 		case len(u.Files) > 1:
 			fmt.Fprintf(&b, " MultipleFiles=%s", strings.Join(u.Files, ","))
-		case len(u.Files) == 1 && u.inst == nil: // instances without files of their own share their GPU's
+		case len(u.Files) == 1 && u.Inst == nil: // instances without files of their own share their GPU's
 			fmt.Fprintf(&b, " File=%s", u.Files[0])
 		case u.UUID != "":
 			fmt.Fprintf(&b, " UniqueId=%s", u.UUID)

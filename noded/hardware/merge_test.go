@@ -1,4 +1,4 @@
-package noded
+package hardware
 
 import (
 	"fmt"
@@ -116,7 +116,7 @@ func TestMerge(t *testing.T) {
 			if c == nil {
 				t.Fatal(problems)
 			}
-			f := findGres(&Options{Name: "n1", Config: c, KernelRoot: dir}, []int{0, 1, 2, 3, 4, 5, 6, 7}, 1)
+			f := findGres(&Look{Name: "n1", Config: c, KernelRoot: dir}, []int{0, 1, 2, 3, 4, 5, 6, 7}, 1)
 			var units []string
 			for _, u := range f.units {
 				files := strings.ReplaceAll(strings.Join(u.Files, ","), dev+"/", "")
@@ -147,7 +147,7 @@ func TestConnections(t *testing.T) {
 		{Index: 2, Links: []int{0, 0, -1}, Near: []int{50, 50, 0}},
 	}
 	for i, d := range []int{2, 0, 1} {
-		u := foundUnit{dev: &devices[d]}
+		u := Found{Dev: &devices[d]}
 		u.Name, u.MemMiB = gpuName, 100
 		f.add(u, int32(i))
 	}
@@ -200,7 +200,7 @@ func TestKernelUnits(t *testing.T) {
 	if c == nil {
 		t.Fatal(problems)
 	}
-	f := findGres(&Options{Name: "n1", Config: c, KernelRoot: dir}, []int{0, 1, 2, 3, 4, 5, 6, 7}, 1)
+	f := findGres(&Look{Name: "n1", Config: c, KernelRoot: dir}, []int{0, 1, 2, 3, 4, 5, 6, 7}, 1)
 	if len(f.problems) > 0 || len(f.units) != 3 || len(f.notes) != 1 ||
 		f.notes[0] != "/dev/nvidia2 (l40s) can't be used: the GPU at 0000:37:00.0 has left the bus" {
 		t.Fatalf("%q %q %+v", f.problems, f.notes, f.units)

@@ -1,4 +1,4 @@
-package noded
+package hardware
 
 import (
 	"fmt"
@@ -12,11 +12,11 @@ import (
 )
 
 // fakeMachine writes a /proc and /sys in which CPU i lies as place(i) says.
-func fakeMachine(t testing.TB, online string, cpus []int, place func(cpu int) (pkg, core int)) machine {
+func fakeMachine(t testing.TB, online string, cpus []int, place func(cpu int) (pkg, core int)) Machine {
 	t.Helper()
-	m := machine{root: t.TempDir()}
+	m := Machine{Root: t.TempDir()}
 	write := func(path, text string) {
-		path = filepath.Join(m.root, path)
+		path = filepath.Join(m.Root, path)
 		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		must(t, os.WriteFile(path, []byte(text), 0o644))
 	}
@@ -75,7 +75,7 @@ func TestCPUs(t *testing.T) {
 			}
 		})
 	}
-	if _, _, err := (machine{root: t.TempDir()}).cpus(all); err == nil {
+	if _, _, err := (Machine{Root: t.TempDir()}).cpus(all); err == nil {
 		t.Error("a machine without CPUs")
 	}
 	if _, _, err := fakeMachine(t, "many", nil, nil).cpus(all); err == nil || !strings.Contains(err.Error(), "many") {
@@ -85,11 +85,11 @@ func TestCPUs(t *testing.T) {
 
 func TestMemoryLoadBoot(t *testing.T) {
 	m := fakeMachine(t, "0", nil, nil)
-	total, free, err := m.memory()
+	total, free, err := m.Memory()
 	if total != 24105 || free != 23100 || err != nil {
 		t.Error(total, free, err)
 	}
-	if load, err := m.loadMilli(); load != 1880 || err != nil {
+	if load, err := m.LoadMilli(); load != 1880 || err != nil {
 		t.Error(load, err)
 	}
 	id, at, err := m.boot()
@@ -99,9 +99,9 @@ func TestMemoryLoadBoot(t *testing.T) {
 	for _, broken := range []struct{ file, text string }{{"proc/meminfo", "x"}, {"proc/meminfo", "MemTotal: x kB"},
 		{"proc/loadavg", "-1"}, {"proc/loadavg", ""}, {"proc/stat", "btime x"}, {"proc/stat", ""}} {
 		m := fakeMachine(t, "0", nil, nil)
-		must(t, os.WriteFile(filepath.Join(m.root, broken.file), []byte(broken.text), 0o644))
-		_, _, e1 := m.memory()
-		_, e2 := m.loadMilli()
+		must(t, os.WriteFile(filepath.Join(m.Root, broken.file), []byte(broken.text), 0o644))
+		_, _, e1 := m.Memory()
+		_, e2 := m.LoadMilli()
 		_, _, e3 := m.boot()
 		if e1 == nil && e2 == nil && e3 == nil {
 			t.Errorf("%s %q: no error", broken.file, broken.text)
@@ -111,13 +111,13 @@ func TestMemoryLoadBoot(t *testing.T) {
 
 // This machine, whatever it is, has something of everything.
 func TestThisMachine(t *testing.T) {
-	o := Options{Name: "n1", TmpFS: t.TempDir()}
-	inv, err := takeInventory(machine{root: "/"}, &o)
+	o := Look{Name: "n1", TmpFS: t.TempDir()}
+	inv, err := Take(Machine{Root: "/"}, &o)
 	must(t, err)
-	h := inv.hw
+	h := inv.Hw
 	if h.CPUs < 1 || h.Sockets*h.Cores*h.Threads != h.CPUs || h.MemMiB < 1 || h.TmpMiB < 1 || h.OS == "" || h.Arch == "" ||
-		inv.bootID == "" ||
-		inv.bootAt == 0 || len(inv.cpus) != int(h.CPUs) {
+		inv.BootID == "" ||
+		inv.BootAt == 0 || len(inv.CPUs) != int(h.CPUs) {
 		t.Errorf("%+v", inv)
 	}
 }

@@ -1,4 +1,4 @@
-package noded
+package hardware
 
 import (
 	"fmt"
@@ -24,42 +24,42 @@ const (
 	maxUnitFiles = 64   // of one unit
 )
 
-// unit is one unit of a resource, by the number under which jobs are given it.
-type unit struct {
-	name  string
+// Unit is one unit of a resource, by the number under which jobs are given it.
+type Unit struct {
+	Name  string
 	typ   string
-	index int
-	files []string // its device files; others may have them too (MIG instances of one GPU, shares)
-	uuid  string   // GPU-... or MIG-...; "" if unknown
+	Index int
+	Files []string // its device files; others may have them too (MIG instances of one GPU, shares)
+	UUID  string   // GPU-... or MIG-...; "" if unknown
 	flags []string // of its line in gres.conf
-	seen  int      // its GPU's place in the driver's list, from 1; 0: not detected
+	Seen  int      // its GPU's place in the driver's list, from 1; 0: not detected
 }
 
-// ruleUnits gives the units whose device files are known: what was found, and shares of GPUs, which are numbered as
+// Units gives the units whose device files are known: what was found, and shares of GPUs, which are numbered as
 // the leader does (conf's connectUnits): type by type, in the order of gres.conf.
-func ruleUnits(o *Options, inv *inventory) []unit {
-	var out []unit
-	for i := range inv.units {
-		u := &inv.units[i]
-		x := unit{name: u.Name, typ: u.Type, index: int(u.Index), files: u.Files[:min(len(u.Files), maxUnitFiles)],
-			uuid: u.UUID, flags: u.Flags}
-		if u.dev != nil {
-			x.seen = u.dev.Index + 1
+func Units(o *Look, inv *Inventory) []Unit {
+	var out []Unit
+	for i := range inv.Units {
+		u := &inv.Units[i]
+		x := Unit{Name: u.Name, typ: u.Type, Index: int(u.Index), Files: u.Files[:min(len(u.Files), maxUnitFiles)],
+			UUID: u.UUID, flags: u.Flags}
+		if u.Dev != nil {
+			x.Seen = u.Dev.Index + 1
 		}
 		out = append(out, x)
 	}
 	for _, files := range inv.unused {
-		out = append(out, unit{name: gpuName, index: -1, files: files})
+		out = append(out, Unit{Name: gpuName, Index: -1, Files: files})
 	}
 	if o.Config == nil {
 		return out
 	}
-	var shares []unit
+	var shares []Unit
 	records, _ := o.Config.Gres.For(o.Name)
 	for i := range records {
 		if r := &records[i]; shared(r.Name) {
 			for _, files := range unitFiles(r) {
-				shares = append(shares, unit{name: r.Name, typ: r.Type, files: files, flags: r.Flags})
+				shares = append(shares, Unit{Name: r.Name, typ: r.Type, Files: files, flags: r.Flags})
 			}
 		}
 	}
@@ -85,22 +85,22 @@ func unitFiles(r *conf.GresRecord) [][]string {
 }
 
 // number gives units their indices. Those that the node's definition has no room for keep -1: jobs are denied them.
-func number(found []unit, def *model.NodeDef) []unit {
+func number(found []Unit, def *model.NodeDef) []Unit {
 	found = found[:min(len(found), maxUnits)]
 	next := map[string]int{}
 	given := map[int]int32{}
 	for i := range found {
 		u := &found[i]
 		if def == nil {
-			u.index = next[u.name]
-			next[u.name]++
+			u.Index = next[u.Name]
+			next[u.Name]++
 			continue
 		}
-		u.index = -1
+		u.Index = -1
 		for k := range def.Gres {
 			g := &def.Gres[k]
-			if g.Name == u.name && (u.typ == "" || g.Type == "" || strings.EqualFold(u.typ, g.Type)) && given[k] < g.Count {
-				u.index = int(g.First + given[k])
+			if g.Name == u.Name && (u.typ == "" || g.Type == "" || strings.EqualFold(u.typ, g.Type)) && given[k] < g.Count {
+				u.Index = int(g.First + given[k])
 				given[k]++
 				break
 			}
@@ -109,17 +109,17 @@ func number(found []unit, def *model.NodeDef) []unit {
 	return found
 }
 
-// unitTable is the units of a node with their device numbers.
-type unitTable struct {
-	devs []cgroup.Device // all that some job may not open
+// Table is the units of a node with their device numbers.
+type Table struct {
+	Devs []cgroup.Device // all that some job may not open
 	of   map[jobenv.Unit][]int
-	uuid map[jobenv.Unit]string
+	UUID map[jobenv.Unit]string
 
 	parent map[int]int     // the GPU, by the driver's count from 0, of each unit of mig
 	firm   map[string]bool // resources each unit of which is a device file, so that the kernel can hold jobs to theirs
 
-	strict  []string // patterns of AllowedDevices and its file; nil: what is no unit's opens
-	notable []string // sentences
+	Strict  []string // patterns of AllowedDevices and its file; nil: what is no unit's opens
+	Notable []string // sentences
 }
 
 // controlFiles are opened by every job that uses any unit, and by others without harm: they are nobody's.
@@ -134,37 +134,37 @@ func isControl(file string) bool {
 	})
 }
 
-// newUnitTable reads the units' device numbers.
-func newUnitTable(units []unit, c *conf.Cgroup) *unitTable {
-	t := &unitTable{of: map[jobenv.Unit][]int{}, uuid: map[jobenv.Unit]string{}, parent: map[int]int{},
+// NewTable reads the units' device numbers.
+func NewTable(units []Unit, c *conf.Cgroup) *Table {
+	t := &Table{of: map[jobenv.Unit][]int{}, UUID: map[jobenv.Unit]string{}, parent: map[int]int{},
 		firm: map[string]bool{}}
 	open := t.readAllowed(c)
 	at := map[cgroup.Device]int{}
 	for _, u := range units {
-		key := jobenv.Unit{Resource: u.name, Index: u.index}
-		if u.index >= 0 && u.uuid != "" {
-			t.uuid[key] = u.uuid
+		key := jobenv.Unit{Resource: u.Name, Index: u.Index}
+		if u.Index >= 0 && u.UUID != "" {
+			t.UUID[key] = u.UUID
 		}
-		if u.name == migName && u.index >= 0 && u.seen > 0 {
-			t.parent[u.index] = u.seen - 1
+		if u.Name == migName && u.Index >= 0 && u.Seen > 0 {
+			t.parent[u.Index] = u.Seen - 1
 		}
 		real := 0
-		for _, f := range u.files {
+		for _, f := range u.Files {
 			if isControl(f) {
 				continue
 			}
-			d, ok, err := deviceOf(f)
+			d, ok, err := DeviceOf(f)
 			switch {
 			case err != nil: // findGres says what is missing
 				continue
 			case !ok:
-				t.notable = append(t.notable,
-					fmt.Sprintf("%s %s is not a device file: the kernel can't keep it for the jobs that have it", u.name, f))
+				t.Notable = append(t.Notable,
+					fmt.Sprintf("%s %s is not a device file: the kernel can't keep it for the jobs that have it", u.Name, f))
 				continue
 			}
 			if cgroup.IsBase(d) { // without it nothing runs: it is never kept from a job
-				t.notable = append(t.notable,
-					fmt.Sprintf("%s %s is device %d:%d, which every program needs: it stays open to all jobs", u.name, f,
+				t.Notable = append(t.Notable,
+					fmt.Sprintf("%s %s is device %d:%d, which every program needs: it stays open to all jobs", u.Name, f,
 						d.Major, d.Minor))
 				continue
 			}
@@ -174,21 +174,21 @@ func newUnitTable(units []unit, c *conf.Cgroup) *unitTable {
 			real++
 			n, known := at[d]
 			if !known {
-				n = len(t.devs)
+				n = len(t.Devs)
 				at[d] = n
-				t.devs = append(t.devs, d)
+				t.Devs = append(t.Devs, d)
 			}
 			t.of[key] = append(t.of[key], n)
 		}
-		if firm, seen := t.firm[u.name]; !seen || firm {
-			t.firm[u.name] = real > 0
+		if firm, seen := t.firm[u.Name]; !seen || firm {
+			t.firm[u.Name] = real > 0
 		}
 	}
 	return t
 }
 
-// deviceOf reads the number of a device file; ok says whether it is one.
-func deviceOf(file string) (d cgroup.Device, ok bool, err error) {
+// DeviceOf reads the number of a device file; ok says whether it is one.
+func DeviceOf(file string) (d cgroup.Device, ok bool, err error) {
 	var st unix.Stat_t
 	if err := unix.Stat(file, &st); err != nil {
 		return d, false, &fs.PathError{Op: "stat", Path: file, Err: err}
@@ -204,17 +204,17 @@ func deviceOf(file string) (d cgroup.Device, ok bool, err error) {
 	return d, true, nil
 }
 
-// rules are what a job or step with these units may open; nil: everything.
-func (t *unitTable) rules(mine []model.GresAlloc) *cgroup.Devices {
-	if t == nil || len(t.devs) == 0 && t.strict == nil {
+// Rules are what a job or step with these units may open; nil: everything.
+func (t *Table) Rules(mine []model.GresAlloc) *cgroup.Devices {
+	if t == nil || len(t.Devs) == 0 && t.Strict == nil {
 		return nil
 	}
-	held := t.held(mine)
-	if t.strict != nil {
+	held := t.Held(mine)
+	if t.Strict != nil {
 		return &cgroup.Devices{Allow: t.allowed(held)}
 	}
 	var deny []cgroup.Device
-	for n, d := range t.devs {
+	for n, d := range t.Devs {
 		if !held[n] {
 			deny = append(deny, d)
 		}
@@ -225,9 +225,9 @@ func (t *unitTable) rules(mine []model.GresAlloc) *cgroup.Devices {
 	return &cgroup.Devices{Deny: deny}
 }
 
-// held tells of each device whether it is of these units.
-func (t *unitTable) held(mine []model.GresAlloc) []bool {
-	held := make([]bool, len(t.devs))
+// Held tells of each device whether it is of these units.
+func (t *Table) Held(mine []model.GresAlloc) []bool {
+	held := make([]bool, len(t.Devs))
 	hold := func(key jobenv.Unit) bool {
 		for _, n := range t.of[key] {
 			held[n] = true

@@ -1,4 +1,4 @@
-package noded
+package hardware
 
 import (
 	"fmt"
@@ -13,11 +13,11 @@ import (
 
 // found.go is the units of a node's resources: what each is, and which index it has. devices.go and merge.go find them.
 
-// foundUnit is one unit of a resource on this node: a GPU, a MIG instance, another device.
-type foundUnit struct {
+// Found is one unit of a resource on this node: a GPU, a MIG instance, another device.
+type Found struct {
 	model.GresUnit
-	dev  *gpu.Device   // nil: not detected
-	inst *gpu.Instance // of dev; nil: the whole device
+	Dev  *gpu.Device   // nil: not detected
+	Inst *gpu.Instance // of dev; nil: the whole device
 	line *conf.GresRecord
 }
 
@@ -26,7 +26,7 @@ const maxFound = 256
 
 // findings is what a node has of resources.
 type findings struct {
-	units    []foundUnit     // by name and index, of those that can be told apart
+	units    []Found         // by name and index, of those that can be told apart
 	gres     []model.GresDef // all of it, counted
 	problems []string        // why the node should not take jobs
 	notes    []string        // for people
@@ -63,7 +63,7 @@ func (f *findings) reason() string {
 // stock is units of one name before they have indices.
 type stock struct {
 	name  string
-	units []foundUnit
+	units []Found
 	count int64 // of units that are only counted, typ their type
 	typ   string
 }
@@ -90,7 +90,7 @@ func (f *findings) place(def *model.NodeDef, s *stock) {
 			continue
 		}
 		n := int32(0)
-		left = slices.DeleteFunc(left, func(u foundUnit) bool {
+		left = slices.DeleteFunc(left, func(u Found) bool {
 			if n == g.Count || g.Type != "" && !u.fits(g.Type) {
 				return false
 			}
@@ -107,7 +107,7 @@ func (f *findings) place(def *model.NodeDef, s *stock) {
 			f.count(model.GresDef{Name: s.name, Type: g.Type, First: g.First + n, Count: more})
 		}
 	}
-	if len(left) > 0 && detectable(s.name) {
+	if len(left) > 0 && Detectable(s.name) {
 		names := make([]string, 0, len(left))
 		for i := range left {
 			f.unused = append(f.unused, left[i].Files)
@@ -120,18 +120,18 @@ func (f *findings) place(def *model.NodeDef, s *stock) {
 
 // byType puts units of one type side by side, types in the order in which they were found: a node's Gres has each
 // type once.
-func byType(units []foundUnit) {
+func byType(units []Found) {
 	first := map[string]int{}
 	for i := range units {
 		if _, ok := first[units[i].Type]; !ok {
 			first[units[i].Type] = i
 		}
 	}
-	slices.SortStableFunc(units, func(a, b foundUnit) int { return first[a.Type] - first[b.Type] })
+	slices.SortStableFunc(units, func(a, b Found) int { return first[a.Type] - first[b.Type] })
 }
 
 // add is a unit with its index.
-func (f *findings) add(u foundUnit, index int32) {
+func (f *findings) add(u Found, index int32) {
 	u.Index = index
 	f.count(model.GresDef{Name: u.Name, Type: u.Type, First: index, Count: 1})
 	if len(f.units) < maxFound {
@@ -154,13 +154,13 @@ func (f *findings) count(g model.GresDef) {
 func (f *findings) connect(cpus int) {
 	for i := range f.units {
 		u := &f.units[i]
-		if u.dev == nil || u.inst != nil {
+		if u.Dev == nil || u.Inst != nil {
 			continue
 		}
 		u.Links = make([]int32, f.highest(u.Name)+1)
 		for j := range f.units {
-			if o := &f.units[j]; o.Name == u.Name && o.inst == nil && o.dev != nil && o.dev.Index < len(u.dev.Links) {
-				u.Links[o.Index] = int32(u.dev.Links[o.dev.Index])
+			if o := &f.units[j]; o.Name == u.Name && o.Inst == nil && o.Dev != nil && o.Dev.Index < len(u.Dev.Links) {
+				u.Links[o.Index] = int32(u.Dev.Links[o.Dev.Index])
 			}
 		}
 		u.Links[u.Index] = -1
@@ -209,12 +209,12 @@ func connected(links []int32) []int32 {
 }
 
 // distances gives how far each other unit is, by index, in NVML's levels; 0: not known.
-func (f *findings) distances(u *foundUnit) []int32 {
+func (f *findings) distances(u *Found) []int32 {
 	row := make([]int32, f.highest(u.Name)+1)
 	for j := range f.units {
 		o := &f.units[j]
-		if o.Name == u.Name && o.Index != u.Index && u.dev != nil && o.dev != nil && o.dev.Index < len(u.dev.Near) {
-			row[o.Index] = int32(max(u.dev.Near[o.dev.Index], gpu.CommonSwitch)) // what is on one board is as near as can be
+		if o.Name == u.Name && o.Index != u.Index && u.Dev != nil && o.Dev != nil && o.Dev.Index < len(u.Dev.Near) {
+			row[o.Index] = int32(max(u.Dev.Near[o.Dev.Index], gpu.CommonSwitch)) // what is on one board is as near as can be
 		}
 	}
 	return row
@@ -231,7 +231,7 @@ func (f *findings) highest(name string) int32 {
 }
 
 // unit gives one by name and index, or nil.
-func (f *findings) unit(name string, index int32) *foundUnit {
+func (f *findings) unit(name string, index int32) *Found {
 	for i := range f.units {
 		if f.units[i].Name == name && f.units[i].Index == index {
 			return &f.units[i]
@@ -242,29 +242,29 @@ func (f *findings) unit(name string, index int32) *foundUnit {
 
 // fits reports whether a unit is of a type: by its line in gres.conf, by the driver's name for the product as in Slurm
 // (part of it is enough), or by its short name.
-func (u *foundUnit) fits(typ string) bool {
+func (u *Found) fits(typ string) bool {
 	if typ == "" || strings.EqualFold(u.Type, typ) {
 		return true
 	}
 	if u.line != nil && u.line.Type != "" {
 		return false
 	}
-	if u.dev == nil {
+	if u.Dev == nil {
 		return u.Type == ""
 	}
-	if u.dev.Fault != "" && u.dev.Type == "" {
+	if u.Dev.Fault != "" && u.Dev.Type == "" {
 		return true // who knows
 	}
 	want := flatName(typ)
 	// 1g.10gb, or with a part of the product's name in front: h100_1g.10gb. Without its profile the whole GPU is meant
-	if u.inst != nil {
+	if u.Inst != nil {
 		product, ok := strings.CutSuffix(want, flatName(u.Profile))
 		if !ok {
 			return false
 		}
 		want = product
 	}
-	return strings.Contains(flatName(u.dev.Type), want) || strings.Contains(flatName(u.dev.Name), want)
+	return strings.Contains(flatName(u.Dev.Type), want) || strings.Contains(flatName(u.Dev.Name), want)
 }
 
 func flatName(s string) string {
@@ -272,16 +272,16 @@ func flatName(s string) string {
 }
 
 // text names a unit for people: its device file if it has one.
-func (u *foundUnit) text() string {
+func (u *Found) text() string {
 	name := u.UUID
 	if len(u.Files) > 0 {
 		name = u.Files[0]
 	}
-	if u.inst != nil {
+	if u.Inst != nil {
 		name = u.UUID
 	}
-	if name == "" && u.dev != nil { // too broken to have either
-		name = fmt.Sprintf("GPU %d of the driver", u.dev.Index)
+	if name == "" && u.Dev != nil { // too broken to have either
+		name = fmt.Sprintf("GPU %d of the driver", u.Dev.Index)
 	}
 	if u.Type != "" {
 		name += " (" + u.Type + ")"
@@ -295,7 +295,7 @@ func countText(s *stock) string {
 	for i := range s.units {
 		list = addGres(list, s.name, s.units[i].Type, 1)
 	}
-	return gresText(list)
+	return GresText(list)
 }
 
 func countOf(n int, one, more string) string {
@@ -330,4 +330,13 @@ func addGres(list []model.GresDef, name, typ string, n int32) []model.GresDef {
 		return list
 	}
 	return append(list, model.GresDef{Name: name, Type: typ, First: first, Count: n})
+}
+
+// GresText gives resources as Gres= has them on a NodeName line.
+func GresText(list []model.GresDef) string {
+	var gres []string
+	for _, g := range list {
+		gres = append(gres, fmt.Sprintf("%s:%d", model.TypedName(g.Name, g.Type), g.Count))
+	}
+	return strings.Join(gres, ",")
 }

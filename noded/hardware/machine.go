@@ -1,4 +1,4 @@
-package noded
+package hardware
 
 import (
 	"bufio"
@@ -19,19 +19,19 @@ import (
 	"gbatch/internal/proto"
 )
 
-// hardware.go reads what the machine is from /proc and /sys. Everything is read below a root directory, so that tests
+// machine.go reads what the machine is from /proc and /sys. Everything is read below a root directory, so that tests
 // can show it other machines.
 
 // maxProcFile is the most that is read of one file in /proc or /sys, in bytes.
 const maxProcFile = 1 << 20
 
-// machine is one host as its kernel describes it.
-type machine struct {
-	root string // "/", or where a test keeps its own /proc and /sys
+// Machine is one host as its kernel describes it.
+type Machine struct {
+	Root string // "/", or where a test keeps its own /proc and /sys
 }
 
-func (m machine) read(path string) (string, error) {
-	f, err := os.Open(filepath.Join(m.root, path))
+func (m Machine) read(path string) (string, error) {
+	f, err := os.Open(filepath.Join(m.Root, path))
 	if err != nil {
 		return "", err
 	}
@@ -47,7 +47,7 @@ func (m machine) read(path string) (string, error) {
 // core and the cores of a socket are neighbours: the i-th of them is CPU i of the node, as allocations count. Uneven
 // machines (hybrid cores, offline threads) are described by the whole numbers that keep CPUs right: one thread per
 // core. usable leaves out CPUs that this process may not run on, such as those that a container does not have.
-func (m machine) cpus(usable func(cpu int) bool) (order []int, hw proto.Hardware, err error) {
+func (m Machine) cpus(usable func(cpu int) bool) (order []int, hw proto.Hardware, err error) {
 	const dir = "sys/devices/system/cpu"
 	text, err := m.read(dir + "/online")
 	if err != nil {
@@ -97,7 +97,7 @@ func ownCPUs() (func(cpu int) bool, error) {
 	return set.IsSet, nil
 }
 
-func (m machine) number(path string) (int, error) {
+func (m Machine) number(path string) (int, error) {
 	text, err := m.read(path)
 	if err != nil {
 		return 0, err
@@ -105,8 +105,8 @@ func (m machine) number(path string) (int, error) {
 	return strconv.Atoi(text)
 }
 
-// memory reads total and free memory, MiB.
-func (m machine) memory() (total, free int64, err error) {
+// Memory reads total and free memory, MiB.
+func (m Machine) Memory() (total, free int64, err error) {
 	text, err := m.read("proc/meminfo")
 	if err != nil {
 		return 0, 0, err
@@ -134,8 +134,8 @@ func (m machine) memory() (total, free int64, err error) {
 	return total, free, nil
 }
 
-// loadMilli reads the load average of one minute, in thousandths.
-func (m machine) loadMilli() (int64, error) {
+// LoadMilli reads the load average of one minute, in thousandths.
+func (m Machine) LoadMilli() (int64, error) {
 	text, err := m.read("proc/loadavg")
 	if err != nil {
 		return 0, err
@@ -149,7 +149,7 @@ func (m machine) loadMilli() (int64, error) {
 }
 
 // boot reads the identity of this boot and when it was.
-func (m machine) boot() (id string, at model.Time, err error) {
+func (m Machine) boot() (id string, at model.Time, err error) {
 	if id, err = m.read("proc/sys/kernel/random/boot_id"); err != nil {
 		return "", 0, err
 	}
@@ -189,9 +189,9 @@ func kernel() (system, arch string, err error) {
 }
 
 // numa reads which memory node each CPU is near; what can't be read is missing.
-func (m machine) numa() map[int]int {
+func (m Machine) numa() map[int]int {
 	const dir = "sys/devices/system/node"
-	entries, err := os.ReadDir(filepath.Join(m.root, dir))
+	entries, err := os.ReadDir(filepath.Join(m.Root, dir))
 	if err != nil {
 		return nil
 	}

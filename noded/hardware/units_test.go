@@ -1,4 +1,4 @@
-package noded
+package hardware
 
 import (
 	"slices"
@@ -15,15 +15,15 @@ import (
 func TestShareDevices(t *testing.T) {
 	shards := []model.GresAlloc{{Name: "shard", Type: "a100", Index: model.UpTo(2), Share: &model.GPUShare{GPU: 1, Of: 4}}}
 	dev := func(n int64) cgroup.Device { return cgroup.Device{Major: 195, Minor: n} }
-	table := &unitTable{devs: []cgroup.Device{dev(0), dev(1)},
+	table := &Table{Devs: []cgroup.Device{dev(0), dev(1)},
 		of: map[jobenv.Unit][]int{{Resource: "gpu", Index: 0}: {0}, {Resource: "gpu", Index: 1}: {1}}}
-	rules := table.rules(shards)
+	rules := table.Rules(shards)
 	if rules == nil || !slices.Equal(rules.Deny, []cgroup.Device{dev(0)}) {
 		t.Errorf("%+v", rules)
 	}
 	// no line for gpu
 	table.of = map[jobenv.Unit][]int{{Resource: "shard", Index: 0}: {1}, {Resource: "shard", Index: 1}: {1}}
-	if rules = table.rules(shards); rules == nil || !slices.Equal(rules.Deny, []cgroup.Device{dev(0)}) {
+	if rules = table.Rules(shards); rules == nil || !slices.Equal(rules.Deny, []cgroup.Device{dev(0)}) {
 		t.Errorf("%+v", rules)
 	}
 }
@@ -36,17 +36,17 @@ func TestMIGUnits(t *testing.T) {
 		{Profile: "3g.40gb", UUID: "MIG-b", Caps: []string{"/dev/nvidia-caps/nvidia-cap12"}}}}
 	def := &model.NodeDef{
 		Gres: []model.GresDef{{Name: "gpu", Type: "1g.10gb", Count: 1}, {Name: "mig", Type: "3g.40gb", Count: 1}}}
-	f := &finder{o: &Options{}, def: def, asked: true}
+	f := &finder{o: &Look{}, def: def, asked: true}
 	f.detected(d)
 	for _, name := range f.names() {
 		f.place(def, &stock{name: name, units: f.take(name)})
 	}
-	units := ruleUnits(&Options{}, &inventory{units: f.units})
-	if len(units) != 2 || units[0].name != "gpu" || units[0].typ != "1g.10gb" || units[0].index != 0 ||
-		units[0].uuid != "MIG-a" ||
-		!slices.Equal(units[0].files,
+	units := Units(&Look{}, &Inventory{Units: f.units})
+	if len(units) != 2 || units[0].Name != "gpu" || units[0].typ != "1g.10gb" || units[0].Index != 0 ||
+		units[0].UUID != "MIG-a" ||
+		!slices.Equal(units[0].Files,
 			[]string{"/dev/nvidia0", "/dev/nvidia-caps/nvidia-cap3", "/dev/nvidia-caps/nvidia-cap4"}) ||
-		units[1].name != "mig" || units[1].index != 0 || units[1].typ != "3g.40gb" {
+		units[1].Name != "mig" || units[1].Index != 0 || units[1].typ != "3g.40gb" {
 		t.Errorf("%+v", units)
 	}
 	seen := &jobenv.Units{UUID: map[jobenv.Unit]string{{Resource: "mig", Index: 0}: "MIG-b"},

@@ -1,16 +1,16 @@
-package noded
+package hardware
 
 import (
 	"gbatch/internal/conf"
 	"gbatch/internal/jobenv"
 )
 
-// newUnits says how this node's units are named in jobs' environments: the configuration chooses the variables, the
+// UnitNames says how this node's units are named in jobs' environments: the configuration chooses the variables, the
 // units that were found say everything else. With enforced the kernel holds jobs to their units.
-func newUnits(c *conf.Config, node string, t *unitTable, enforced bool) *jobenv.Units {
+func UnitNames(c *conf.Config, node string, t *Table, enforced bool) *jobenv.Units {
 	u := &jobenv.Units{}
 	if t != nil {
-		u.UUID, u.Parent = t.uuid, t.parent
+		u.UUID, u.Parent = t.UUID, t.parent
 		if enforced {
 			u.Relative = t.firm
 		}

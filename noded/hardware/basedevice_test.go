@@ -1,4 +1,4 @@
-package noded
+package hardware
 
 import (
 	"strings"
@@ -10,14 +10,14 @@ import (
 
 // What every program needs is never denied, whatever gres.conf says that it is.
 func TestBaseDevicesAreNeverDenied(t *testing.T) {
-	table := newUnitTable([]unit{{name: "gpu", files: []string{"/dev/null"}},
-		{name: "lamp", files: []string{"/dev/zero", "/dev/tty"}}}, &conf.Cgroup{})
-	if rules := table.rules(nil); rules != nil {
+	table := NewTable([]Unit{{Name: "gpu", Files: []string{"/dev/null"}},
+		{Name: "lamp", Files: []string{"/dev/zero", "/dev/tty"}}}, &conf.Cgroup{})
+	if rules := table.Rules(nil); rules != nil {
 		t.Errorf("denies %+v", rules.Deny)
 	}
-	if len(table.notable) != 3 ||
-		!strings.Contains(table.notable[0], "gpu /dev/null is device 1:3, which every program needs") {
-		t.Errorf("said %q", table.notable)
+	if len(table.Notable) != 3 ||
+		!strings.Contains(table.Notable[0], "gpu /dev/null is device 1:3, which every program needs") {
+		t.Errorf("said %q", table.Notable)
 	}
 	for _, d := range cgroup.BaseDevices() {
 		if d.Minor == cgroup.Any {

@@ -1,4 +1,4 @@
-package noded
+package hardware
 
 import (
 	"errors"
@@ -26,8 +26,8 @@ const (
 	migName = model.MIGName
 )
 
-// detectable reports whether a driver can be asked for a resource.
-func detectable(name string) bool { return name == gpuName || name == migName }
+// Detectable reports whether a driver can be asked for a resource.
+func Detectable(name string) bool { return name == gpuName || name == migName }
 
 // shared reports whether a resource is shares of other devices: its Count is of all its files together.
 func shared(name string) bool { return name == "mps" || name == "shard" }
@@ -35,7 +35,7 @@ func shared(name string) bool { return name == "mps" || name == "shard" }
 // finder looks for a node's resources.
 type finder struct {
 	findings
-	o       *Options
+	o       *Look
 	def     *model.NodeDef
 	records []conf.GresRecord
 	detect  string
@@ -43,13 +43,13 @@ type finder struct {
 	threads int   // per core
 
 	listed  []gpu.Device // what the driver has, in its order
-	devices []foundUnit  // the same, as units
+	devices []Found      // the same, as units
 	asked   bool         // the driver was asked and has answered, or has none
 }
 
 // findGres gives what is there. cpus are the machine's CPUs in the order in which the node counts them, threads of a
 // core in a row.
-func findGres(o *Options, cpus []int, threads int) *finder {
+func findGres(o *Look, cpus []int, threads int) *finder {
 	f := &finder{o: o, def: o.nodeDef(), cpus: cpus, threads: max(threads, 1)}
 	if d := f.def; d != nil && d.ThreadsPerCore > 0 {
 		f.threads = int(d.ThreadsPerCore)
@@ -65,11 +65,11 @@ func findGres(o *Options, cpus []int, threads int) *finder {
 		var s stock
 		lines := f.lines(name)
 		switch {
-		case detectable(name) && f.mustMatch() && len(lines) > 0:
+		case Detectable(name) && f.mustMatch() && len(lines) > 0:
 			s = f.merge(name, lines)
 		case len(lines) > 0:
 			s = f.configured(name, lines)
-		case detectable(name) && f.asked:
+		case Detectable(name) && f.asked:
 			s = stock{name: name, units: f.take(name)}
 		default:
 			s = f.claimed(name)
@@ -172,7 +172,7 @@ func (f *finder) ask() {
 }
 
 // besideConfig makes a path absolute that the configuration has not: relative ones lie beside it.
-func besideConfig(o *Options, path string) string {
+func besideConfig(o *Look, path string) string {
 	if filepath.IsAbs(path) || o.ConfigPath == "" {
 		return path
 	}
@@ -181,7 +181,7 @@ func besideConfig(o *Options, path string) string {
 
 // detected makes units of a device: itself, or its instances.
 func (f *finder) detected(d *gpu.Device) {
-	u := foundUnit{dev: d,
+	u := Found{Dev: d,
 		GresUnit: model.GresUnit{Name: gpuName, Type: d.Type, UUID: d.UUID, Product: d.Name, Minor: int32(d.Minor),
 			PCI:  d.PCIBusID,
 			NUMA: int32(d.NUMANode), MemMiB: d.MemMiB, Near: f.near(d.CPUAffinity)}}
@@ -202,7 +202,7 @@ func (f *finder) detected(d *gpu.Device) {
 	for i := range d.MIG {
 		in := &d.MIG[i]
 		m := u
-		m.inst, m.Type, m.UUID, m.Profile, m.Parent, m.MemMiB = in, in.Profile, in.UUID, in.Profile, d.UUID, in.MemMiB
+		m.Inst, m.Type, m.UUID, m.Profile, m.Parent, m.MemMiB = in, in.Profile, in.UUID, in.Profile, d.UUID, in.MemMiB
 		m.Files = append(slices.Clone(u.Files), in.Caps...)
 		if f.named(migName, in.Profile) {
 			m.Name = migName
@@ -253,8 +253,8 @@ func (f *finder) coresToCPUs(cores []int) model.Bits {
 }
 
 // take gives the detected units of a name that no line has.
-func (f *finder) take(name string) []foundUnit {
-	var out []foundUnit
+func (f *finder) take(name string) []Found {
+	var out []Found
 	for _, u := range f.devices {
 		if u.Name == name {
 			out = append(out, u)
@@ -289,7 +289,7 @@ func (f *finder) configured(name string, lines []*conf.GresRecord) stock {
 					s.units = append(s.units, f.fromLine(r, []string{path}))
 				}
 			}
-		case r.Count <= maxFound-int64(len(s.units)) && detectable(name):
+		case r.Count <= maxFound-int64(len(s.units)) && Detectable(name):
 			for range r.Count {
 				s.units = append(s.units, f.fromLine(r, nil))
 			}
@@ -316,8 +316,8 @@ func unusable(path string) string {
 }
 
 // fromLine makes a unit of a line of gres.conf.
-func (f *finder) fromLine(r *conf.GresRecord, files []string) foundUnit {
-	u := foundUnit{line: r, GresUnit: model.GresUnit{Name: r.Name, Type: r.Type, Files: files, Minor: -1, NUMA: -1,
+func (f *finder) fromLine(r *conf.GresRecord, files []string) Found {
+	u := Found{line: r, GresUnit: model.GresUnit{Name: r.Name, Type: r.Type, Files: files, Minor: -1, NUMA: -1,
 		UUID: r.UniqueID, Flags: r.Flags}}
 	if len(r.Cores) > 0 {
 		u.Near = f.coresToCPUs(r.Cores)
@@ -333,7 +333,7 @@ func (f *finder) fromLine(r *conf.GresRecord, files []string) foundUnit {
 	}
 	for i := range f.devices {
 		if d := &f.devices[i]; d.Name == r.Name && d.isAt(files) {
-			u.dev, u.inst = d.dev, d.inst
+			u.Dev, u.Inst = d.Dev, d.Inst
 			u.Product, u.PCI, u.NUMA, u.MemMiB, u.Profile, u.Parent = d.Product, d.PCI, d.NUMA, d.MemMiB, d.Profile, d.Parent
 			if u.UUID == "" {
 				u.UUID = d.UUID
@@ -347,11 +347,11 @@ func (f *finder) fromLine(r *conf.GresRecord, files []string) foundUnit {
 }
 
 // isAt reports whether a detected unit is the one of these device files.
-func (u *foundUnit) isAt(files []string) bool {
+func (u *Found) isAt(files []string) bool {
 	switch {
 	case len(files) == 0 || len(u.Files) == 0:
 		return false
-	case u.inst == nil:
+	case u.Inst == nil:
 		return slices.Contains(files, u.Files[0])
 	}
 	// An instance: by its cap devices. The GPU's own file goes with all of its instances.
@@ -362,7 +362,7 @@ func (u *foundUnit) isAt(files []string) bool {
 // claimed gives what the node's line says of a resource that nothing else describes.
 func (f *finder) claimed(name string) stock {
 	s := stock{name: name}
-	if f.def == nil || detectable(name) && !strings.HasPrefix(f.detect, "fake") {
+	if f.def == nil || Detectable(name) && !strings.HasPrefix(f.detect, "fake") {
 		return s
 	}
 	// fake: GPUs that the configuration only claims. Resources without files are what the configuration says they are.
@@ -374,4 +374,9 @@ func (f *finder) claimed(name string) stock {
 	return s
 }
 
-func wantsGPUs(def *model.NodeDef) bool { return def != nil && hasGPUs(def.Gres) }
+// wantsGPUs reports whether the node's line says that it has GPUs.
+func wantsGPUs(def *model.NodeDef) bool {
+	return def != nil && slices.ContainsFunc(def.Gres, func(g model.GresDef) bool {
+		return g.Name == gpuName && g.Count > 0
+	})
+}

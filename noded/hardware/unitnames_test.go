@@ -1,4 +1,4 @@
-package noded
+package hardware
 
 import (
 	"slices"
@@ -66,8 +66,8 @@ func TestHowUnitsAreNamed(t *testing.T) {
 			style = "\nGpuEnvStyle=" + tc.style
 		}
 		c := confOf(t, "Gres=gpu:8,npu:8,nic:1"+style, tc.gres, "ConstrainDevices=yes")
-		table := &unitTable{uuid: tc.uuids, firm: map[string]bool{"gpu": true, "npu": true}}
-		e := jobenv.Node{Units: newUnits(c, "n1", table, tc.firm)}
+		table := &Table{UUID: tc.uuids, firm: map[string]bool{"gpu": true, "npu": true}}
+		e := jobenv.Node{Units: UnitNames(c, "n1", table, tc.firm)}
 		mine, open := &model.NodeAlloc{Gres: tc.mine}, &model.NodeAlloc{Gres: tc.open}
 		if tc.open == nil {
 			open = mine
@@ -83,7 +83,7 @@ func TestHowUnitsAreNamed(t *testing.T) {
 
 // What a node's resources set is hidden from jobs without them; what it has nothing of is the user's own.
 func TestHiddenVariables(t *testing.T) {
-	seen := newUnits(confOf(t, "Gres=gpu:1", "Name=gpu Count=1 Flags=amd_gpu_env", ""), "n1", nil, false)
+	seen := UnitNames(confOf(t, "Gres=gpu:1", "Name=gpu Count=1 Flags=amd_gpu_env", ""), "n1", nil, false)
 	for _, tc := range []struct {
 		gres []model.GresDef
 		want string

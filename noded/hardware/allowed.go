@@ -1,4 +1,4 @@
-package noded
+package hardware
 
 import (
 	"fmt"
@@ -23,7 +23,7 @@ const (
 // readAllowed takes the patterns, and gives the devices that every job may open although they may be some resource's:
 // those that AllowedDevices names one by one. What a pattern, or a line of the file, matches stays its holder's, as
 // in Slurm.
-func (t *unitTable) readAllowed(c *conf.Cgroup) map[cgroup.Device]bool {
+func (t *Table) readAllowed(c *conf.Cgroup) map[cgroup.Device]bool {
 	open := map[cgroup.Device]bool{}
 	if !c.ConstrainDevices || c.AllowedDevices == "" {
 		return open
@@ -32,20 +32,20 @@ func (t *unitTable) readAllowed(c *conf.Cgroup) map[cgroup.Device]bool {
 		if p = strings.TrimSpace(p); p == "" {
 			continue
 		}
-		t.strict = append(t.strict, p)
-		if d, ok, err := deviceOf(p); err == nil && ok {
+		t.Strict = append(t.Strict, p)
+		if d, ok, err := DeviceOf(p); err == nil && ok {
 			open[d] = true
 		}
 	}
 	if c.AllowedDevicesFile != "" {
 		list, err := readDeviceList(c.AllowedDevicesFile)
 		if err != nil {
-			t.notable = append(t.notable, "AllowedDevicesFile is left out: "+err.Error())
+			t.Notable = append(t.Notable, "AllowedDevicesFile is left out: "+err.Error())
 		}
-		t.strict = append(t.strict, list...)
+		t.Strict = append(t.Strict, list...)
 	}
 	if n := len(t.matches(nil)); n > maxAllowed {
-		t.notable = append(t.notable, fmt.Sprintf("AllowedDevices matches %d device files, at most %d can be allowed: the "+
+		t.Notable = append(t.Notable, fmt.Sprintf("AllowedDevices matches %d device files, at most %d can be allowed: the "+
 			"others stay denied; write narrower patterns", n, maxAllowed))
 	}
 	return open
@@ -83,14 +83,14 @@ func readDeviceList(file string) ([]string, error) {
 
 // matches adds to a list the devices that are allowed to all. Files are looked for each time: some appear only when
 // their driver is used first.
-func (t *unitTable) matches(list []cgroup.Device) []cgroup.Device {
+func (t *Table) matches(list []cgroup.Device) []cgroup.Device {
 	add := func(pattern string) {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			return // patterns were checked when they were read
 		}
 		for _, f := range files {
-			if d, ok, err := deviceOf(f); err == nil && ok && !slices.Contains(t.devs, d) && !slices.Contains(list, d) {
+			if d, ok, err := DeviceOf(f); err == nil && ok && !slices.Contains(t.Devs, d) && !slices.Contains(list, d) {
 				list = append(list, d)
 			}
 		}
@@ -98,16 +98,16 @@ func (t *unitTable) matches(list []cgroup.Device) []cgroup.Device {
 	for _, name := range controlFiles {
 		add("/dev/" + name)
 	}
-	for _, pattern := range t.strict {
+	for _, pattern := range t.Strict {
 		add(pattern)
 	}
 	return list
 }
 
 // allowed lists what a job opens that holds these of t.devs.
-func (t *unitTable) allowed(held []bool) []cgroup.Device {
+func (t *Table) allowed(held []bool) []cgroup.Device {
 	list := cgroup.BaseDevices()
-	for n, d := range t.devs {
+	for n, d := range t.Devs {
 		if held[n] {
 			list = append(list, d)
 		}

@@ -1,0 +1,78 @@
+package hardware
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/noded/gpu"
+)
+
+// inventory.go puts together what the node is.
+
+// Inventory is what does not change while gnoded runs.
+type Inventory struct {
+	Hw      proto.Hardware
+	CPUs    []int       // the machine's CPUs, so that threads of a core and cores of a socket are neighbours
+	NUMA    map[int]int // memory node by CPU of the machine
+	BootID  string
+	BootAt  model.Time
+	GPUs    gpu.Source   // of the node's GPUs, for readings; nil: it has none that could be read
+	Devices []gpu.Device // what the driver has listed
+	unused  [][]string   // device files of GPUs that no job is given
+	Units   []Found      // of its resources, as far as they can be told apart
+}
+
+// Take looks at the machine. A virtual node takes the configuration's word for what it has.
+func Take(m Machine, o *Look) (*Inventory, error) {
+	usable, err := ownCPUs()
+	if err != nil {
+		return nil, err
+	}
+	cpus, hw, err := m.cpus(usable)
+	if err != nil {
+		return nil, fmt.Errorf("look at the machine: %w", err)
+	}
+	inv := &Inventory{Hw: hw, CPUs: cpus, NUMA: m.numa()}
+	h := &inv.Hw
+	var errs [4]error
+	h.MemMiB, _, errs[0] = m.Memory()
+	h.TmpMiB, errs[1] = tmpMiB(o.TmpFS)
+	h.OS, h.Arch, errs[2] = kernel()
+	if inv.BootID, inv.BootAt, errs[3] = m.boot(); o.BootID != "" {
+		inv.BootID, inv.BootAt = o.BootID, model.Time(time.Now().UnixMilli())
+	}
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, fmt.Errorf("look at the machine: %w", err)
+	}
+	h.Virtual = o.Virtual
+	if o.Login {
+		h.CPUs, h.Sockets, h.Cores, h.Threads, h.MemMiB, h.TmpMiB = 0, 0, 0, 0, 0, 0
+		return inv, nil
+	}
+	threads := int(h.Threads)
+	def := o.nodeDef()
+	virtual := o.Virtual && def != nil
+	if virtual {
+		h.CPUs, h.Sockets, h.Cores, h.Threads = def.CPUs, def.Sockets, def.CoresPerSocket, def.ThreadsPerCore
+		h.MemMiB, h.TmpMiB, h.Gres = def.MemMiB, def.TmpMiB, def.Gres
+		cpus = make([]int, def.CPUs)
+		for i := range cpus {
+			cpus[i] = i
+		}
+	}
+	f := findGres(o, cpus, threads)
+	inv.Units, inv.unused, inv.Devices = f.units, f.unused, f.listed
+	if !virtual || f.source != nil || f.asked {
+		h.Gres, h.Notes, h.Problem = f.gres, f.notes, f.reason()
+	}
+	for i := range f.units {
+		h.Units = append(h.Units, f.units[i].GresUnit)
+		if f.units[i].Dev != nil {
+			inv.GPUs = f.source
+		}
+	}
+	return inv, nil
+}

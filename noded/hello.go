@@ -1,0 +1,48 @@
+package noded
+
+import (
+	"context"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+)
+
+// hello.go is the node's account of itself: what it is (Hello) and how it feels (Heartbeat).
+
+// hello is what this node says when it registers.
+func (n *Noded) hello(ctx context.Context) (*proto.Hello, error) {
+	reply := make(chan answerFor, 1)
+	n.inbox.post(msgKnown{reply})
+	h := &proto.Hello{Node: n.opts.Name, Version: n.opts.Version, Hw: n.inv.Hw, BootID: n.inv.BootID, BootAt: n.inv.BootAt,
+		UpSince: n.upSince, Instance: n.instance.Load(), Now: model.Time(n.now().UnixMilli()), Problem: n.health.look(),
+		PeerPort: peerPort(n.peerLn)}
+	select {
+	case of := <-reply:
+		h.Known, h.Leaving = of.known, of.leaving
+		return h, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// heartbeat reads how the machine feels. What can't be read is -1: unknown.
+func (n *Noded) heartbeat(ctx context.Context) (*proto.Heartbeat, error) {
+	hb := &proto.Heartbeat{LoadMilli: -1, FreeMemMiB: -1, Problem: n.health.look(), Now: model.Time(n.now().UnixMilli())}
+	if load, err := n.machine.LoadMilli(); err == nil {
+		hb.LoadMilli = load
+	}
+	if _, free, err := n.machine.Memory(); err == nil {
+		hb.FreeMemMiB = free
+	}
+	hb.Units, hb.Held, hb.UnitsKnown = n.gpuHealth.account()
+	hb.Readings = n.unitReadings()
+	reply := make(chan answerFor, 1)
+	n.inbox.post(msgRunning{reply})
+	select {
+	case of := <-reply:
+		hb.Running, hb.Leaving = int32(of.running), of.leaving
+		return hb, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
