@@ -51,10 +51,10 @@
 // the user.
 //
 // The machine: package hardware finds what it has, hello.go tells the leader, print.go prints it.
-// gpuwatch.go reads the GPUs; gpureadings.go, gpuhealth.go and gpurecover.go make of it what is
-// wrong; mig.go divides them. health.go and doctor.go look the node over. groups.go has the control
-// groups of jobs and stepgroup.go those of steps; sample.go, sampleproc.go, samplegpu.go,
-// sampletree.go and ownuse.go say what jobs use.
+// Package gpuwatch reads the GPUs and makes of it what is wrong; gpurecover.go has that done, and
+// what follows from a fault; mig.go divides GPUs. health.go and doctor.go look the node over.
+// groups.go has the control groups of jobs and stepgroup.go those of steps; sample.go,
+// sampleproc.go, samplegpu.go, sampletree.go and ownuse.go say what jobs use.
 //
 // DESIGN.md has the reasons and the measurements.
 package noded

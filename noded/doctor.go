@@ -98,7 +98,7 @@ func (n *Noded) examineGPUs(ctx context.Context, d *doctorNotes) {
 	if more := len(a.list) - len(n.inv.Devices); more > 0 {
 		wrong = append(wrong, fmt.Sprintf("%d GPUs are new", more))
 	}
-	if round := n.gpus.last(); round.Err != nil {
+	if round := n.gpus.Last(); round.Err != nil {
 		wrong = append(wrong, fmt.Sprintf("no readings: %v", round.Err))
 	}
 	if len(wrong) > 0 {

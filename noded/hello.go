@@ -5,6 +5,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/noded/gpuwatch"
 )
 
 // hello.go is the node's account of itself: what it is (Hello) and how it feels (Heartbeat).
@@ -34,8 +35,8 @@ func (n *Noded) heartbeat(ctx context.Context) (*proto.Heartbeat, error) {
 	if _, free, err := n.machine.Memory(); err == nil {
 		hb.FreeMemMiB = free
 	}
-	hb.Units, hb.Held, hb.UnitsKnown = n.gpuHealth.account()
-	hb.Readings = n.unitReadings()
+	hb.Units, hb.Held, hb.UnitsKnown = n.gpuHealth.Account()
+	hb.Readings = gpuwatch.UnitReadings(n.inv, n.gpus.Last(), &n.troubles)
 	reply := make(chan answerFor, 1)
 	n.inbox.post(msgRunning{reply})
 	select {

@@ -13,6 +13,7 @@ import (
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/noded/gpu"
+	"gbatch/noded/gpuwatch"
 	"gbatch/noded/hardware"
 )
 
@@ -128,7 +129,7 @@ func (n *Noded) cutAll(ctx context.Context, ask *proto.MIGAsk, touched map[strin
 			uuids = append(uuids, inv.Devices[i].UUID)
 		}
 	}
-	resume, err := n.gpus.pause(ctx)
+	resume, err := n.gpus.Pause(ctx)
 	if err != nil {
 		return fmt.Errorf("the readings of the GPUs could not be stopped: %w", err)
 	}
@@ -239,5 +240,5 @@ func (c *cutter) do(good int, args ...string) error {
 // failed says what was run and what it said.
 func (c *cutter) failed(err error, said string, args ...string) error {
 	return fmt.Errorf("%s %s: %s: %s", c.program, strings.Join(args, " "), strings.TrimPrefix(err.Error(), c.program+": "),
-		orElse(oneLine(said), "it said nothing"))
+		orElse(gpuwatch.OneLine(said), "it said nothing"))
 }

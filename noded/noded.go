@@ -19,6 +19,7 @@ import (
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc/pki"
 	"gbatch/internal/rpc/server"
+	"gbatch/noded/gpuwatch"
 	"gbatch/noded/hardware"
 	"gbatch/noded/relay"
 	"gbatch/noded/shim"
@@ -41,14 +42,14 @@ type Noded struct {
 	envs      envStore
 	names     *relay.Names
 	groups    *groups
-	gpus      *gpuWatch
-	cutting   sync.Mutex   // while GPUs are divided
-	gpuHealth *gpuHealth   // nil: no GPUs to watch
-	alive     atomic.Int64 // attempts that are known
+	gpus      *gpuwatch.Watch
+	cutting   sync.Mutex       // while GPUs are divided
+	gpuHealth *gpuwatch.Health // nil: no GPUs to watch
+	alive     atomic.Int64     // attempts that are known
 	sampler   *sampler
 	oom       oomLog
 
-	troubles troubles
+	troubles gpuwatch.Troubles
 
 	ctl      *relay.Controllers
 	relay    *relay.Relay
@@ -165,10 +166,10 @@ func (n *Noded) openJobs() error {
 		n.log.Warn("this node can't do everything", "note", note)
 	}
 	n.sampler = newSampler(n)
-	n.gpus = newGPUWatch(n.inv.GPUs, n.gpuEvery(n.ownRules), n.log)
-	n.gpus.subscribe(func(r gpuRound) { n.sampler.onReadings(r.Readings) })
+	n.gpus = gpuwatch.New(n.inv.GPUs, n.gpuEvery(n.ownRules), n.log)
+	n.gpus.Subscribe(func(r gpuwatch.Round) { n.sampler.onReadings(r.Readings) })
 	n.watchHealth()
-	n.gpus.subscribe(n.troubles.note)
+	n.gpus.Subscribe(n.troubles.Note)
 	sp, err := openSpool(n.opts.Spool, n.log)
 	if err != nil {
 		return err
@@ -253,7 +254,7 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 		part(func() error { n.keepRegistered(ctx); return nil })
 		peer := &peerServer{steps: steps, log: n.log, slots: make(chan struct{}, maxPeerConns)}
 		part(func() error { return peer.serve(ctx, n.peerLn) })
-		part(func() error { n.gpus.run(ctx); return nil })
+		part(func() error { n.gpus.Run(ctx); return nil })
 		part(func() error { n.sampler.run(ctx); return nil })
 	}
 	wg.Wait()

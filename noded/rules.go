@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"gbatch/internal/model"
+	"gbatch/noded/gpuwatch"
 )
 
 // rules.go is what the cluster's configuration has this node do. The leader sends it at registration and after each
@@ -13,7 +14,7 @@ import (
 // rulesOfFile gives what this host's own file says.
 func rulesOfFile(o *Options) *model.NodeRules {
 	if o.Config == nil {
-		return &model.NodeRules{GPUForeign: foreignAvoid, GPUSampleS: int64(gpuWatchEvery / time.Second)}
+		return &model.NodeRules{GPUForeign: gpuwatch.Avoid, GPUSampleS: int64(gpuwatch.Every / time.Second)}
 	}
 	r := o.Config.NodeRules()
 	return &r
@@ -40,8 +41,8 @@ func (n *Noded) takeRules(r *model.NodeRules) {
 func (n *Noded) followRules() {
 	r := n.configured()
 	n.sampler.setEvery(time.Duration(r.SampleS) * time.Second)
-	n.gpus.setEvery(n.gpuEvery(r))
-	n.gpuHealth.follow(n.foreignPolicy(r), float64(r.GPUForeignPct))
+	n.gpus.SetEvery(n.gpuEvery(r))
+	n.gpuHealth.Follow(n.foreignPolicy(r), float64(r.GPUForeignPct))
 }
 
 // gpuEvery gives the time between readings of the GPUs: as often as jobs are sampled, where that is more often than

@@ -282,7 +282,7 @@ func (s *session) write(ctx context.Context, conn *rpc.Conn, every time.Duration
 				pace = now
 				tick.Reset(pace)
 			}
-		case <-s.n.gpuHealth.changed(): // a GPU has failed, or is in use by others: now, not with the next tick
+		case <-s.n.gpuHealth.Changed(): // a GPU has failed, or is in use by others: now, not with the next tick
 			if err := s.beat(ctx, conn); err != nil {
 				return err
 			}

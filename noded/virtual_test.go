@@ -1,33 +1,14 @@
 package noded
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
-	"time"
 
 	"gbatch/internal/conf"
 	"gbatch/internal/model"
-	"gbatch/noded/gpu"
 )
-
-type fakeGPUs struct {
-	devices []gpu.Device
-	err     error
-}
-
-func (f *fakeGPUs) Devices() ([]gpu.Device, error) { return f.devices, f.err }
-
-func (f *fakeGPUs) Watch(ctx context.Context, _ time.Duration, got func([]gpu.Reading, error)) {
-	var readings []gpu.Reading
-	for i := range f.devices {
-		readings = append(readings, gpu.Reading{UUID: f.devices[i].UUID, Index: i})
-	}
-	got(readings, f.err)
-	<-ctx.Done()
-}
 
 func TestVirtualNode(t *testing.T) {
 	dir := t.TempDir()

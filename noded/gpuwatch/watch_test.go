@@ -1,4 +1,4 @@
-package noded
+package gpuwatch
 
 import (
 	"context"
@@ -11,24 +11,41 @@ import (
 	"gbatch/noded/gpu"
 )
 
+// fakeGPUs are read once.
+type fakeGPUs struct {
+	devices []gpu.Device
+	err     error
+}
+
+func (f *fakeGPUs) Devices() ([]gpu.Device, error) { return f.devices, f.err }
+
+func (f *fakeGPUs) Watch(ctx context.Context, _ time.Duration, got func([]gpu.Reading, error)) {
+	var readings []gpu.Reading
+	for i := range f.devices {
+		readings = append(readings, gpu.Reading{UUID: f.devices[i].UUID, Index: i})
+	}
+	got(readings, f.err)
+	<-ctx.Done()
+}
+
 func TestGPUWatch(t *testing.T) {
 	source := &fakeGPUs{devices: []gpu.Device{{UUID: "GPU-1"}}}
-	w := newGPUWatch(source, time.Millisecond, slog.New(slog.DiscardHandler))
-	rounds := make(chan gpuRound, 1)
-	cancel := w.subscribe(func(r gpuRound) {
+	w := New(source, time.Millisecond, slog.New(slog.DiscardHandler))
+	rounds := make(chan Round, 1)
+	cancel := w.Subscribe(func(r Round) {
 		select {
 		case rounds <- r:
 		default:
 		}
 	})
-	other := make(chan gpuRound, 1000)
-	cancelOther := w.subscribe(func(r gpuRound) { other <- r })
+	other := make(chan Round, 1000)
+	cancelOther := w.Subscribe(func(r Round) { other <- r })
 	cancelOther()
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { w.run(ctx); close(ended) }()
+	go func() { w.Run(ctx); close(ended) }()
 	if r := <-rounds; r.Err != nil || len(r.Readings) != 1 || r.Readings[0].UUID != "GPU-1" ||
-		len(w.last().Readings) != 1 {
+		len(w.Last().Readings) != 1 {
 		t.Errorf("%+v", r)
 	}
 	stop()
@@ -37,8 +54,8 @@ func TestGPUWatch(t *testing.T) {
 		t.Error("a subscriber that left was told")
 	}
 	cancel()
-	w.tell(gpuRound{Err: errors.New("gone"), Readings: []gpu.Reading{{}}})
-	if r := w.last(); r.Err == nil || r.Readings != nil {
+	w.tell(Round{Err: errors.New("gone"), Readings: []gpu.Reading{{}}})
+	if r := w.Last(); r.Err == nil || r.Readings != nil {
 		t.Errorf("%+v", r)
 	}
 }
@@ -58,15 +75,15 @@ func (o *openGPUs) Watch(ctx context.Context, every time.Duration, got func([]gp
 // TestGPUWatchPause looks whether the source is left alone while somebody else needs the GPUs.
 func TestGPUWatchPause(t *testing.T) {
 	source := &openGPUs{}
-	w := newGPUWatch(source, time.Millisecond, slog.New(slog.DiscardHandler))
-	rounds := make(chan gpuRound, 100)
-	w.subscribe(func(r gpuRound) { rounds <- r })
+	w := New(source, time.Millisecond, slog.New(slog.DiscardHandler))
+	rounds := make(chan Round, 100)
+	w.Subscribe(func(r Round) { rounds <- r })
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan struct{})
-	go func() { w.run(ctx); close(ended) }()
+	go func() { w.Run(ctx); close(ended) }()
 	<-rounds
 	for range 3 {
-		resume, err := w.pause(ctx)
+		resume, err := w.Pause(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,15 +93,15 @@ func TestGPUWatchPause(t *testing.T) {
 		resume()
 		<-rounds // the source gives one each time that it is opened
 	}
-	if _, err := w.pause(ctx); err != nil { // gnoded ends meanwhile
+	if _, err := w.Pause(ctx); err != nil { // gnoded ends meanwhile
 		t.Fatal(err)
 	}
 	stop()
 	<-ended
-	if _, err := w.pause(ctx); err == nil {
+	if _, err := w.Pause(ctx); err == nil {
 		t.Error("a watcher that has ended was paused")
 	}
-	if _, err := newGPUWatch(nil, 0, slog.New(slog.DiscardHandler)).pause(ctx); err != nil {
+	if _, err := New(nil, 0, slog.New(slog.DiscardHandler)).Pause(ctx); err != nil {
 		t.Errorf("a node without GPUs: %v", err)
 	}
 }

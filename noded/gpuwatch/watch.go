@@ -1,4 +1,4 @@
-package noded
+package gpuwatch
 
 import (
 	"context"
@@ -10,51 +10,51 @@ import (
 	"gbatch/noded/gpu"
 )
 
-// gpuwatch.go reads the node's GPUs for everyone who has to know how they are: one watcher, and subscribers that get
+// watch.go reads the node's GPUs for everyone who has to know how they are: one watcher, and subscribers that get
 // each round.
 
 const (
-	gpuWatchEvery = 5 * time.Second // between rounds; what the driver reports by itself comes at once
-	maxGPUWatcher = 16              // subscribers
+	Every          = 5 * time.Second // between rounds; what the driver reports by itself comes at once
+	maxSubscribers = 16              // subscribers
 )
 
-// gpuRound is one look at all GPUs. Err: there is no reading this time, and Readings is nil.
-type gpuRound struct {
+// Round is one look at all GPUs. Err: there is no reading this time, and Readings is nil.
+type Round struct {
 	At       time.Time
 	Readings []gpu.Reading
 	Err      error
 }
 
-// gpuWatch is the one watcher of a gnoded. Where no GPUs are looked for it has nothing to tell.
-type gpuWatch struct {
+// Watch is the one watcher of a gnoded. Where no GPUs are looked for it has nothing to tell.
+type Watch struct {
 	source gpu.Source
 	log    *slog.Logger
-	pauses chan gpuPause
+	pauses chan pauseOf
 	paced  chan struct{} // holds one: every has changed
 
 	mu     sync.Mutex
 	every  time.Duration
-	subs   []*gpuSub
-	latest gpuRound
+	subs   []*sub
+	latest Round
 	said   string
 }
 
-// gpuPause is a time without readings: nothing of gnoded's has the GPUs open between stopped and over.
-type gpuPause struct{ stopped, over chan struct{} }
+// pauseOf is a time without readings: nothing of gnoded's has the GPUs open between stopped and over.
+type pauseOf struct{ stopped, over chan struct{} }
 
-type gpuSub struct{ got func(gpuRound) }
+type sub struct{ got func(Round) }
 
-func newGPUWatch(source gpu.Source, every time.Duration, log *slog.Logger) *gpuWatch {
+func New(source gpu.Source, every time.Duration, log *slog.Logger) *Watch {
 	if every <= 0 {
-		every = gpuWatchEvery
+		every = Every
 	}
-	return &gpuWatch{source: source, every: every, log: log, pauses: make(chan gpuPause), paced: make(chan struct{}, 1)}
+	return &Watch{source: source, every: every, log: log, pauses: make(chan pauseOf), paced: make(chan struct{}, 1)}
 }
 
-// setEvery changes the time between rounds.
-func (w *gpuWatch) setEvery(every time.Duration) {
+// SetEvery changes the time between rounds.
+func (w *Watch) SetEvery(every time.Duration) {
 	if every <= 0 {
-		every = gpuWatchEvery
+		every = Every
 	}
 	w.mu.Lock()
 	same := w.every == every
@@ -69,38 +69,38 @@ func (w *gpuWatch) setEvery(every time.Duration) {
 	}
 }
 
-func (w *gpuWatch) pace() time.Duration {
+func (w *Watch) pace() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.every
 }
 
-// subscribe has got called with each round, from the watcher's goroutine: it must not wait for anything, and must not
+// Subscribe has got called with each round, from the watcher's goroutine: it must not wait for anything, and must not
 // change the readings, which others see too. cancel ends that; a round may be on its way still.
-func (w *gpuWatch) subscribe(got func(gpuRound)) (cancel func()) {
-	s := &gpuSub{got}
+func (w *Watch) Subscribe(got func(Round)) (cancel func()) {
+	s := &sub{got}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.subs) == maxGPUWatcher {
+	if len(w.subs) == maxSubscribers {
 		panic("too many subscribers to the GPUs' readings") // each is a part of gnoded, not a job
 	}
 	w.subs = append(w.subs, s)
 	return func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.subs = slices.DeleteFunc(w.subs, func(x *gpuSub) bool { return x == s })
+		w.subs = slices.DeleteFunc(w.subs, func(x *sub) bool { return x == s })
 	}
 }
 
-// last gives the latest round, zero before the first.
-func (w *gpuWatch) last() gpuRound {
+// Last gives the latest round, zero before the first.
+func (w *Watch) Last() Round {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.latest
 }
 
-// run watches until ctx ends.
-func (w *gpuWatch) run(ctx context.Context) {
+// Run watches until ctx ends.
+func (w *Watch) Run(ctx context.Context) {
 	if w.source == nil {
 		<-ctx.Done()
 		return
@@ -111,7 +111,7 @@ func (w *gpuWatch) run(ctx context.Context) {
 		go func() {
 			defer close(done)
 			w.source.Watch(turn, w.pace(), func(readings []gpu.Reading, err error) {
-				w.tell(gpuRound{At: time.Now(), Readings: readings, Err: err})
+				w.tell(Round{At: time.Now(), Readings: readings, Err: err})
 			})
 		}()
 		select {
@@ -134,13 +134,13 @@ func (w *gpuWatch) run(ctx context.Context) {
 	}
 }
 
-// pause ends the readings until resume is called: the driver changes a GPU only when nobody has it open. It fails
+// Pause ends the readings until resume is called: the driver changes a GPU only when nobody has it open. It fails
 // when ctx ends before the watcher has stopped.
-func (w *gpuWatch) pause(ctx context.Context) (resume func(), err error) {
+func (w *Watch) Pause(ctx context.Context) (resume func(), err error) {
 	if w.source == nil {
 		return func() {}, nil
 	}
-	p := gpuPause{make(chan struct{}), make(chan struct{})}
+	p := pauseOf{make(chan struct{}), make(chan struct{})}
 	select {
 	case w.pauses <- p:
 	case <-ctx.Done():
@@ -156,7 +156,7 @@ func (w *gpuWatch) pause(ctx context.Context) (resume func(), err error) {
 }
 
 // tell passes a round on. A trouble is logged when it begins and when it is over.
-func (w *gpuWatch) tell(r gpuRound) {
+func (w *Watch) tell(r Round) {
 	if r.Err != nil {
 		r.Readings = nil
 	}

@@ -1,4 +1,4 @@
-package noded
+package gpuwatch
 
 import (
 	"fmt"
@@ -13,33 +13,32 @@ import (
 
 	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
-	"gbatch/noded/cgroup"
 	"gbatch/noded/gpu"
 	"gbatch/noded/hardware"
 )
 
-// gpuhealth.go makes the node's account of GPUs that should not be given to jobs: broken ones, and ones that
+// health.go makes the node's account of GPUs that should not be given to jobs: broken ones, and ones that
 // processes use which no job started. It is told whole, with each heartbeat and at once when it changes; what follows
 // is the leader's.
 
 // What GpuForeignUsePolicy can say.
 const (
-	foreignAvoid  = "avoid"  // not handed out as long as it lasts
-	foreignDrain  = "drain"  // out of service until an operator resumes it
-	foreignIgnore = "ignore" // handed out all the same
+	Avoid  = "avoid"  // not handed out as long as it lasts
+	drain  = "drain"  // out of service until an operator resumes it
+	Ignore = "ignore" // handed out all the same
 )
 
 // maxTellText bounds what is said of one GPU, bytes.
 const maxTellText = 200
 
-// gpuHealth follows the readings. Its account is nil before the first: then nothing is known, also not that all is
+// Health follows the readings. Its account is nil before the first: then nothing is known, also not that all is
 // well.
-type gpuHealth struct {
-	gpus   map[string][]healthUnit // by gpuKey: its unit, or its MIG instances'
-	at     map[int]string          // gpuKey by the driver's index
-	ours   func(pid int) bool
-	free   func(jobenv.Unit) bool                                 // no job has the unit, or a share of it
-	broken func(g *gpu.Reading, units []healthUnit, fault string) // is told of each new fault; must not wait
+type Health struct {
+	gpus   map[string][]Unit // by keyOf: its unit, or its MIG instances'
+	at     map[int]string    // keyOf by the driver's index
+	Ours   func(pid int) bool
+	Free   func(jobenv.Unit) bool                           // no job has the unit, or a share of it
+	Broken func(g *gpu.Reading, units []Unit, fault string) // is told of each new fault; must not wait
 	log    *slog.Logger
 
 	full  map[jobenv.Unit]bool // in use in the last round, by nobody who is named and no job
@@ -48,51 +47,51 @@ type gpuHealth struct {
 	mu     sync.Mutex
 	policy string
 	share  float64                   // of a GPU's memory, percent, from which foreign use counts
-	faults map[string]model.UnitTell // by gpuKey: the latest
+	faults map[string]model.UnitTell // by keyOf: the latest
 	tells  []model.UnitTell
 	held   []model.GPUHeld // as it was last told
 	known  bool
 	wake   chan struct{} // holds one: the account has changed
 }
 
-// healthUnit is what jobs are given of a GPU.
-type healthUnit struct {
+// Unit is what jobs are given of a GPU.
+type Unit struct {
 	jobenv.Unit
 	uuid string // of a MIG instance, or the GPU's
 }
 
-// gpuKey names a GPU: by its UUID, or by its place in the driver's list where it is too broken to have one.
-func gpuKey(uuid string, index int) string {
+// keyOf names a GPU: by its UUID, or by its place in the driver's list where it is too broken to have one.
+func keyOf(uuid string, index int) string {
 	if uuid == "" {
 		return fmt.Sprintf("#%d", index)
 	}
 	return uuid
 }
 
-func newGPUHealth(devices []gpu.Device, units []hardware.Unit, policy string, share float64,
-	log *slog.Logger) *gpuHealth {
-	h := &gpuHealth{gpus: map[string][]healthUnit{}, at: map[int]string{}, policy: policy, share: share, log: log,
+func NewHealth(devices []gpu.Device, units []hardware.Unit, policy string, share float64,
+	log *slog.Logger) *Health {
+	h := &Health{gpus: map[string][]Unit{}, at: map[int]string{}, policy: policy, share: share, log: log,
 		faults: map[string]model.UnitTell{},
 		wake:   make(chan struct{}, 1)}
 	for i := range devices {
 		d := &devices[i]
-		key := gpuKey(d.UUID, d.Index)
+		key := keyOf(d.UUID, d.Index)
 		h.at[d.Index] = key
 		for _, u := range units {
 			if hardware.Detectable(u.Name) && u.Index >= 0 && (u.UUID != "" && u.UUID == d.UUID || u.Seen == d.Index+1 ||
 				d.Path != "" && slices.Contains(u.Files, d.Path)) {
-				h.gpus[key] = append(h.gpus[key], healthUnit{jobenv.Unit{Resource: u.Name, Index: u.Index}, u.UUID})
+				h.gpus[key] = append(h.gpus[key], Unit{jobenv.Unit{Resource: u.Name, Index: u.Index}, u.UUID})
 			}
 		}
 		if len(h.gpus[key]) == 0 && len(units) == 0 {
-			h.gpus[key] = []healthUnit{{jobenv.Unit{Resource: model.GPUName, Index: d.Index}, d.UUID}}
+			h.gpus[key] = []Unit{{jobenv.Unit{Resource: model.GPUName, Index: d.Index}, d.UUID}}
 		}
 	}
 	return h
 }
 
-// begin tells of GPUs that were found broken, before the first round: no job should try them until then.
-func (h *gpuHealth) begin(devices []gpu.Device, now time.Time) {
+// Begin tells of GPUs that were found broken, before the first round: no job should try them until then.
+func (h *Health) Begin(devices []gpu.Device, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range devices {
@@ -100,17 +99,17 @@ func (h *gpuHealth) begin(devices []gpu.Device, now time.Time) {
 		if d.Fault == "" {
 			continue
 		}
-		t := model.UnitTell{Kind: model.OutFault, Text: oneLine(d.Fault), Stamp: uint64(now.UnixMilli())}
-		h.faults[gpuKey(d.UUID, d.Index)] = t
-		for _, u := range h.gpus[gpuKey(d.UUID, d.Index)] {
+		t := model.UnitTell{Kind: model.OutFault, Text: OneLine(d.Fault), Stamp: uint64(now.UnixMilli())}
+		h.faults[keyOf(d.UUID, d.Index)] = t
+		for _, u := range h.gpus[keyOf(d.UUID, d.Index)] {
 			t.Name, t.Index = u.Resource, int32(u.Index)
 			h.tells, h.known = append(h.tells, t), true
 		}
 	}
 }
 
-// round takes one look at the GPUs. It is the watcher's callback.
-func (h *gpuHealth) round(r gpuRound) {
+// Round takes one look at the GPUs. It is the watcher's callback.
+func (h *Health) Round(r Round) {
 	if r.Err != nil {
 		return // unknown: what was said stands
 	}
@@ -140,14 +139,14 @@ func (h *gpuHealth) round(r gpuRound) {
 		}
 		if fault, kind := fatal(g); fault != "" {
 			h.log.Error("a GPU has failed", "gpu", g.Index, "uuid", g.UUID, "fault", fault)
-			if h.faults[key].Text != fault && h.broken != nil {
-				h.broken(g, units, fault)
+			if h.faults[key].Text != fault && h.Broken != nil {
+				h.Broken(g, units, fault)
 			}
 			h.faults[key] = model.UnitTell{Kind: kind, Text: fault, Stamp: uint64(r.At.UnixMilli())}
 		}
 		for _, u := range units {
 			say := func(t model.UnitTell) {
-				t.Name, t.Index, t.Text = u.Resource, int32(u.Index), oneLine(t.Text)
+				t.Name, t.Index, t.Text = u.Resource, int32(u.Index), OneLine(t.Text)
 				tells = append(tells, t)
 			}
 			if f, ok := h.faults[key]; ok {
@@ -171,7 +170,7 @@ func (h *gpuHealth) round(r gpuRound) {
 			}
 			switch {
 			case who == "":
-			case h.policy == foreignDrain:
+			case h.policy == drain:
 				say(model.UnitTell{Kind: model.OutFault, Text: who, Stamp: 1})
 			default:
 				say(model.UnitTell{Kind: model.OutInUse, Text: who})
@@ -193,17 +192,17 @@ func (h *gpuHealth) round(r gpuRound) {
 // heldMiB gives how much of a GPU's memory processes hold that no job started, in steps; what was told stays while the
 // reading differs from it by less than a step. Where the driver names no processes it is what is in use while no job
 // has the GPU, from the second time on: what has just ended may leave memory behind for a moment.
-func (h *gpuHealth) heldMiB(g *gpu.Reading, unit jobenv.Unit, again bool) int64 {
-	if h.policy == foreignIgnore || g.Lost {
+func (h *Health) heldMiB(g *gpu.Reading, unit jobenv.Unit, again bool) int64 {
+	if h.policy == Ignore || g.Lost {
 		return 0
 	}
 	mem := int64(0)
 	for _, p := range g.Processes {
-		if !h.ours(p.PID) {
+		if !h.Ours(p.PID) {
 			mem += max(p.MemMiB, 0)
 		}
 	}
-	if len(g.Processes) == 0 && g.MemUsedMiB > 0 && h.free(unit) {
+	if len(g.Processes) == 0 && g.MemUsedMiB > 0 && h.Free(unit) {
 		if h.stays[unit] = true; again {
 			mem = g.MemUsedMiB
 		}
@@ -218,9 +217,9 @@ func (h *gpuHealth) heldMiB(g *gpu.Reading, unit jobenv.Unit, again bool) int64 
 	return (mem + model.HeldStepMiB - 1) / model.HeldStepMiB * model.HeldStepMiB
 }
 
-// account gives what there is to say, of units that jobs should not get and of memory that they can't have; known tells
+// Account gives what there is to say, of units that jobs should not get and of memory that they can't have; known tells
 // whether the GPUs have been read.
-func (h *gpuHealth) account() (tells []model.UnitTell, held []model.GPUHeld, known bool) {
+func (h *Health) Account() (tells []model.UnitTell, held []model.GPUHeld, known bool) {
 	if h == nil {
 		return nil, nil, false
 	}
@@ -229,8 +228,8 @@ func (h *gpuHealth) account() (tells []model.UnitTell, held []model.GPUHeld, kno
 	return h.tells, h.held, h.known
 }
 
-// changed is signalled when there is something new to say; nil, for ever silent, on nodes without GPUs.
-func (h *gpuHealth) changed() <-chan struct{} {
+// Changed is signalled when there is something new to say; nil, for ever silent, on nodes without GPUs.
+func (h *Health) Changed() <-chan struct{} {
 	if h == nil {
 		return nil
 	}
@@ -271,13 +270,13 @@ const anonymous = "?"
 
 // foreign says who uses a GPU and is no job, or "". Where the driver names no processes, memory in use counts that no
 // job has. The words are the same from round to round as long as the same process is there.
-func (h *gpuHealth) foreign(g *gpu.Reading, unit jobenv.Unit) string {
-	if h.policy == foreignIgnore || g.Lost {
+func (h *Health) foreign(g *gpu.Reading, unit jobenv.Unit) string {
+	if h.policy == Ignore || g.Lost {
 		return ""
 	}
 	pid, mem, unknown := 0, int64(0), false
 	for _, p := range g.Processes {
-		if h.ours(p.PID) {
+		if h.Ours(p.PID) {
 			continue
 		}
 		if pid == 0 || p.PID < pid {
@@ -289,7 +288,7 @@ func (h *gpuHealth) foreign(g *gpu.Reading, unit jobenv.Unit) string {
 	if pid != 0 && (unknown || enough(mem, g.MemTotalMiB, h.share)) {
 		return "in use by " + describe(pid) + ", which no job started"
 	}
-	if len(g.Processes) == 0 && enough(g.MemUsedMiB, g.MemTotalMiB, h.share) && h.free(unit) {
+	if len(g.Processes) == 0 && enough(g.MemUsedMiB, g.MemTotalMiB, h.share) && h.Free(unit) {
 		return anonymous
 	}
 	return ""
@@ -327,44 +326,26 @@ func uidOf(dir string) string {
 	return ""
 }
 
-// oneLine makes a text fit for the account.
-func oneLine(s string) string {
-	return clip(strings.Map(func(r rune) rune {
+// OneLine makes a text fit for the account.
+func OneLine(s string) string {
+	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f {
 			return ' '
 		}
 		return r
-	}, s), maxTellText)
-}
-
-// foreignPolicy gives what is done about processes of nobody's job.
-func (n *Noded) foreignPolicy(r *model.NodeRules) string {
-	if n.groups.root.Mode() == cgroup.None {
-		return foreignIgnore // jobs' processes can't be told from others
+	}, s)
+	if len(s) > maxTellText {
+		return s[:maxTellText] + "..."
 	}
-	return r.GPUForeign
+	return s
 }
 
-// follow takes over what the configuration says of processes of nobody's job. It counts from the next round.
-func (h *gpuHealth) follow(policy string, share float64) {
+// Follow takes over what the configuration says of processes of nobody's job. It counts from the next round.
+func (h *Health) Follow(policy string, share float64) {
 	if h == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.policy, h.share = policy, share
-}
-
-// watchHealth follows the node's GPUs, if there are any to follow.
-func (n *Noded) watchHealth() {
-	if n.inv.GPUs == nil || n.opts.Config == nil {
-		return
-	}
-	r := n.configured()
-	n.gpuHealth = newGPUHealth(n.inv.Devices, hardware.Units(n.opts.look(), n.inv), n.foreignPolicy(r),
-		float64(r.GPUForeignPct), n.log)
-	n.gpuHealth.ours, n.gpuHealth.free = n.groups.root.Contains, n.sampler.free
-	n.gpuHealth.broken = n.recoverGPU
-	n.gpuHealth.begin(n.inv.Devices, n.now())
-	n.gpus.subscribe(n.gpuHealth.round)
 }

@@ -1,13 +1,14 @@
-package noded
+package gpuwatch
 
 import (
 	"sync"
 
 	"gbatch/internal/proto"
 	"gbatch/noded/gpu"
+	"gbatch/noded/hardware"
 )
 
-// gpureadings.go is what the heartbeat says of each unit: the last reading, and what has gone wrong since gnoded began.
+// readings.go is what the heartbeat says of each unit: the last reading, and what has gone wrong since gnoded began.
 
 // unitTrouble is what has gone wrong with one device.
 type unitTrouble struct {
@@ -15,20 +16,20 @@ type unitTrouble struct {
 	fault string // the last fatal one
 }
 
-// troubles gathers the faults of readings by UUID. The devices of a node bound it.
-type troubles struct {
+// Troubles gathers the faults of readings by UUID. The devices of a node bound it.
+type Troubles struct {
 	mu sync.Mutex
-	by map[string]unitTrouble // by gpuKey
+	by map[string]unitTrouble // by keyOf
 }
 
-// note takes a round.
-func (t *troubles) note(r gpuRound) {
+// Note takes a round.
+func (t *Troubles) Note(r Round) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i := range r.Readings {
 		g := &r.Readings[i]
 		for _, f := range g.Faults {
-			x := t.by[gpuKey(g.UUID, g.Index)]
+			x := t.by[keyOf(g.UUID, g.Index)]
 			if f.Kind == gpu.FaultXID {
 				x.xid = f.Code
 			}
@@ -38,30 +39,29 @@ func (t *troubles) note(r gpuRound) {
 			if t.by == nil {
 				t.by = map[string]unitTrouble{}
 			}
-			t.by[gpuKey(g.UUID, g.Index)] = x
+			t.by[keyOf(g.UUID, g.Index)] = x
 		}
 	}
 }
 
-func (t *troubles) of(g *gpu.Reading) unitTrouble {
+func (t *Troubles) of(g *gpu.Reading) unitTrouble {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.by[gpuKey(g.UUID, g.Index)]
+	return t.by[keyOf(g.UUID, g.Index)]
 }
 
 // maxFault bounds a fault's text in a heartbeat, bytes.
 const maxFault = 120
 
-// unitReadings gives the last round by unit. Of an instance, what only the whole GPU has (temperature, power, faults)
+// UnitReadings gives a round by unit. Of an instance, what only the whole GPU has (temperature, power, faults)
 // is the GPU's.
-func (n *Noded) unitReadings() []proto.UnitReading {
-	round := n.gpus.last()
+func UnitReadings(inv *hardware.Inventory, round Round, t *Troubles) []proto.UnitReading {
 	if len(round.Readings) == 0 {
 		return nil
 	}
 	var out []proto.UnitReading
-	for i := range n.inv.Units {
-		u := &n.inv.Units[i]
+	for i := range inv.Units {
+		u := &inv.Units[i]
 		if u.Dev == nil || len(out) == proto.MaxUnits {
 			continue
 		}
@@ -69,11 +69,11 @@ func (n *Noded) unitReadings() []proto.UnitReading {
 		if r == nil {
 			continue
 		}
-		t := n.troubles.of(r)
+		seen := t.of(r)
 		x := proto.UnitReading{Name: u.Name, Index: u.Index, UtilPct: int32(r.UtilPct), MemUtilPct: int32(r.MemUtilPct),
 			MemUsedMiB:  r.MemUsedMiB,
-			MemTotalMiB: r.MemTotalMiB, TempC: int32(r.TempC), PowerMilliW: r.PowerMilliW, XID: int32(t.xid),
-			Fault: t.fault[:min(len(t.fault), maxFault)],
+			MemTotalMiB: r.MemTotalMiB, TempC: int32(r.TempC), PowerMilliW: r.PowerMilliW, XID: int32(seen.xid),
+			Fault: seen.fault[:min(len(seen.fault), maxFault)],
 			Lost:  r.Lost, Processes: int32(len(r.Processes))}
 		if u.Inst != nil {
 			x.UtilPct, x.MemUtilPct, x.MemUsedMiB, x.MemTotalMiB, x.Processes = -1, -1, -1, u.MemMiB, 0

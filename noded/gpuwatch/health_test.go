@@ -1,4 +1,4 @@
-package noded
+package gpuwatch
 
 import (
 	"log/slog"
@@ -42,8 +42,8 @@ func TestGPUHealth(t *testing.T) {
 		"too little": {rounds: [][]gpu.Reading{{used(19)}}},
 		"no size":    {rounds: [][]gpu.Reading{{used(-1)}}, want: []string{"1 in use by process"}},
 		"a job's":    {mine: true, rounds: [][]gpu.Reading{{used(30)}}},
-		"ignored":    {policy: foreignIgnore, rounds: [][]gpu.Reading{{used(30)}}},
-		"drained": {policy: foreignDrain, rounds: [][]gpu.Reading{{used(30)}},
+		"ignored":    {policy: Ignore, rounds: [][]gpu.Reading{{used(30)}}},
+		"drained": {policy: drain, rounds: [][]gpu.Reading{{used(30)}},
 			want: []string{"1 fault in use by process"}},
 		"over again": {rounds: [][]gpu.Reading{{used(30)}, {used(0)}}},
 		"nobody named": {
@@ -79,17 +79,17 @@ func TestGPUHealth(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			policy := tc.policy
 			if policy == "" {
-				policy = foreignAvoid
+				policy = Avoid
 			}
-			h := newGPUHealth(devices, units, policy, 20, slog.New(slog.DiscardHandler))
-			h.ours, h.free = func(int) bool { return tc.mine }, func(jobenv.Unit) bool { return !tc.busy }
-			if _, _, known := h.account(); known {
+			h := NewHealth(devices, units, policy, 20, slog.New(slog.DiscardHandler))
+			h.Ours, h.Free = func(int) bool { return tc.mine }, func(jobenv.Unit) bool { return !tc.busy }
+			if _, _, known := h.Account(); known {
 				t.Error("it knows before it has looked")
 			}
 			for i, r := range tc.rounds {
-				h.round(gpuRound{At: time.UnixMilli(int64(1000 + i)), Readings: r})
+				h.Round(Round{At: time.UnixMilli(int64(1000 + i)), Readings: r})
 			}
-			tells, _, known := h.account()
+			tells, _, known := h.Account()
 			slices.SortFunc(tells, func(a, b model.UnitTell) int { return int(a.Index - b.Index) })
 			if !known || len(tells) != len(tc.want) {
 				t.Fatalf("tells %+v, want %q", tells, tc.want)
@@ -112,11 +112,11 @@ func TestGPUHealth(t *testing.T) {
 
 // TestGPUHealthWakes: only news are news.
 func TestGPUHealthWakes(t *testing.T) {
-	h := newGPUHealth([]gpu.Device{{UUID: "A"}}, nil, foreignAvoid, 20, slog.New(slog.DiscardHandler))
-	h.ours, h.free = func(int) bool { return false }, func(jobenv.Unit) bool { return true }
+	h := NewHealth([]gpu.Device{{UUID: "A"}}, nil, Avoid, 20, slog.New(slog.DiscardHandler))
+	h.Ours, h.Free = func(int) bool { return false }, func(jobenv.Unit) bool { return true }
 	news := func() bool {
 		select {
-		case <-h.changed():
+		case <-h.Changed():
 			return true
 		default:
 			return false
@@ -125,36 +125,36 @@ func TestGPUHealthWakes(t *testing.T) {
 	full := gpu.Reading{UUID: "A", MemTotalMiB: 100, MemUsedMiB: 50,
 		Processes: []gpu.Process{{PID: os.Getpid(), MemMiB: 50}}}
 	for i, step := range []struct {
-		round gpuRound
+		round Round
 		news  bool
 	}{
-		{gpuRound{Err: os.ErrClosed}, false},
-		{gpuRound{Readings: []gpu.Reading{{UUID: "A"}}}, true}, // now it is known
-		{gpuRound{Readings: []gpu.Reading{{UUID: "A"}}}, false},
-		{gpuRound{Readings: []gpu.Reading{full}}, true},
-		{gpuRound{Readings: []gpu.Reading{full}}, false},
-		{gpuRound{Err: os.ErrClosed}, false}, // unknown: what was said stands
-		{gpuRound{Readings: []gpu.Reading{{UUID: "A"}}}, true},
+		{Round{Err: os.ErrClosed}, false},
+		{Round{Readings: []gpu.Reading{{UUID: "A"}}}, true}, // now it is known
+		{Round{Readings: []gpu.Reading{{UUID: "A"}}}, false},
+		{Round{Readings: []gpu.Reading{full}}, true},
+		{Round{Readings: []gpu.Reading{full}}, false},
+		{Round{Err: os.ErrClosed}, false}, // unknown: what was said stands
+		{Round{Readings: []gpu.Reading{{UUID: "A"}}}, true},
 	} {
-		if h.round(step.round); news() != step.news {
+		if h.Round(step.round); news() != step.news {
 			t.Errorf("step %d: news %v", i, !step.news)
 		}
 	}
 	// A GPU that was broken when gnoded began is told of before the first round.
 	broken := []gpu.Device{{UUID: "A", Fault: "gone"}, {Index: 1}}
-	h = newGPUHealth(broken, nil, foreignAvoid, 20, slog.New(slog.DiscardHandler))
-	h.begin(broken, time.UnixMilli(7))
-	if tells, _, known := h.account(); !known || len(tells) != 1 ||
+	h = NewHealth(broken, nil, Avoid, 20, slog.New(slog.DiscardHandler))
+	h.Begin(broken, time.UnixMilli(7))
+	if tells, _, known := h.Account(); !known || len(tells) != 1 ||
 		tells[0] != (model.UnitTell{Name: "gpu", Kind: model.OutFault, Text: "gone", Stamp: 7}) {
 		t.Errorf("%+v %v", tells, known)
 	}
-	h = newGPUHealth(broken[1:], nil, foreignAvoid, 20, slog.New(slog.DiscardHandler))
-	h.begin(broken[1:], time.UnixMilli(7))
-	if _, _, known := h.account(); known {
+	h = NewHealth(broken[1:], nil, Avoid, 20, slog.New(slog.DiscardHandler))
+	h.Begin(broken[1:], time.UnixMilli(7))
+	if _, _, known := h.Account(); known {
 		t.Error("it knows before it has looked")
 	}
-	var none *gpuHealth
-	if _, _, known := none.account(); known || none.changed() != nil {
+	var none *Health
+	if _, _, known := none.Account(); known || none.Changed() != nil {
 		t.Error("a node without GPUs knows of some")
 	}
 }
@@ -162,9 +162,9 @@ func TestGPUHealthWakes(t *testing.T) {
 // TestGPUHealthTellsMemory: memory that others than jobs hold is told in steps, and again only where it has changed by
 // more than one.
 func TestGPUHealthTellsMemory(t *testing.T) {
-	h := newGPUHealth([]gpu.Device{{UUID: "A"}}, nil, foreignAvoid, 20, slog.New(slog.DiscardHandler))
+	h := NewHealth([]gpu.Device{{UUID: "A"}}, nil, Avoid, 20, slog.New(slog.DiscardHandler))
 	ours, free := map[int]bool{7: true}, true
-	h.ours, h.free = func(pid int) bool { return ours[pid] }, func(jobenv.Unit) bool { return free }
+	h.Ours, h.Free = func(pid int) bool { return ours[pid] }, func(jobenv.Unit) bool { return free }
 	read := func(mem, theirs, mine int64) gpu.Reading {
 		g := gpu.Reading{UUID: "A", MemTotalMiB: 80000, MemUsedMiB: mem}
 		if theirs > 0 {
@@ -192,8 +192,8 @@ func TestGPUHealthTellsMemory(t *testing.T) {
 		{read(9000, 0, 0), false, 0}, // a job has it
 	} {
 		free = step.free
-		h.round(gpuRound{Readings: []gpu.Reading{step.g}})
-		_, held, _ := h.account()
+		h.Round(Round{Readings: []gpu.Reading{step.g}})
+		_, held, _ := h.Account()
 		got := int64(0)
 		for _, x := range held {
 			got += x.MemMiB
