@@ -8,10 +8,11 @@ import (
 	"gbatch/internal/state"
 )
 
-// Barred tells what keeps a job of an account and QOS out of a partition, whatever is free: the partition's lists
-// (AccountNotAllowed, QOSNotAllowed), or that the job is in no reservation where the partition (ReqResv) or its QOS
-// (RequiresReservation) want one: Reservation. ReasonNone lets it in. Who has waited since before that was so is held
-// with the same word, as in Slurm. Lists of groups, and what is root's alone, hold at submission only.
+// Barred gives the reason why a partition is closed to jobs of an account and QOS, whatever is free; ReasonNone: it is
+// open to them. The partition's lists may exclude them (AccountNotAllowed, QOSNotAllowed), or the job is in no
+// reservation although the partition (ReqResv) or its QOS (RequiresReservation) requires one (Reservation). A job that
+// was pending before the rule changed waits with the same reason, as in Slurm. Lists of groups and root-only partitions
+// are checked at submission only.
 func Barred(v *state.View, sp *model.Spec, part *model.Partition) model.Reason {
 	in := func(list []string, name string) bool {
 		return slices.Contains(list, name) || slices.Contains(list, "ALL")
@@ -50,7 +51,7 @@ func (x *explainer) barred(r model.Reason, part *model.Partition) string {
 	return ""
 }
 
-// mayEnter reports whether a partition lets a job in that is submitted to it.
+// mayEnter reports whether a job may be submitted to a partition.
 func (x *explainer) mayEnter(part *model.Partition, sp *model.Spec) bool {
 	root := sp.UID == 0
 	switch {

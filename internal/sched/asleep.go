@@ -9,11 +9,11 @@ import (
 	"gbatch/internal/state"
 )
 
-// Suspended jobs have their memory and GPUs, and not their CPUs. One that was suspended for another goes on as soon as
-// its CPUs are free; on the calendar they are its own again from when the last of those who have them now is expected
-// to end. Who could have it suspended anyway plans over it.
+// A suspended job keeps its memory and GPUs, but not its CPUs. A job that was suspended for another one resumes as soon
+// as its CPUs are free. On the calendar it takes its CPUs back when the last job that uses them now is expected to end.
+// A job that may suspend it anyway is planned as if those CPUs were free.
 
-// anyClass is below every class: for jobs that may not have anybody suspended.
+// anyClass is below every class: jobs of this class may suspend no job.
 const anyClass = math.MinInt64
 
 // classOf gives a job's class among preemptors and victims: its partition's tier, or its QOS's priority.
@@ -30,7 +30,7 @@ func (p *Planner) classOf(sp *model.Spec, part *model.Partition) int64 {
 	return anyClass
 }
 
-// suspends reports whether the configuration, or a QOS, has jobs suspended for others.
+// suspends reports whether the configuration or a QOS lets jobs suspend other jobs.
 func suspends(v *state.View) bool {
 	cfg := v.Config()
 	if cfg.Params.Preempt.Mode == modeSuspend {
@@ -76,7 +76,8 @@ func (p *Planner) expectAsleep(n *node, j *model.Job, na *model.NodeAlloc) {
 	n.insertRelease(release{at: end, id: j.ID, hold: rest})
 }
 
-// backAt gives the moment at which the last of those is expected to end who keep a job from its CPUs; 0: nobody does.
+// backAt gives the jobs that use a suspended job's CPUs, and the moment at which the last of them is expected to end; 0
+// if there are none.
 func (p *Planner) backAt(j *model.Job) (at model.Time, by []model.JobID) {
 	for i := range j.Run.Alloc.Nodes {
 		na := &j.Run.Alloc.Nodes[i]
@@ -103,7 +104,8 @@ func (p *Planner) backAt(j *model.Job) (at model.Time, by []model.JobID) {
 	return at, by
 }
 
-// expectAllAsleep expects anew when jobs have their CPUs again: somebody who has them is late.
+// expectAllAsleep computes anew when suspended jobs get their CPUs back: a job that uses those CPUs has outlived its
+// expected end.
 func (p *Planner) expectAllAsleep() {
 	for _, n := range p.nodes {
 		if n.rec == nil {
@@ -119,7 +121,8 @@ func (p *Planner) expectAllAsleep() {
 	}
 }
 
-// stirAsleep has the calendar of every node made anew on which a job waits for CPUs of a node that has changed.
+// stirAsleep finds the suspended jobs on the nodes that have changed, and marks all nodes of these jobs: their
+// calendars are made anew.
 func (p *Planner) stirAsleep() {
 	for i := 0; i < len(p.soiled); i++ { // it grows
 		rec := p.v.Node(p.soiled[i].def.Name)
@@ -134,7 +137,7 @@ func (p *Planner) stirAsleep() {
 	}
 }
 
-// wakeUp lets those go on who were suspended for others and whose CPUs are free now, the most important first.
+// wakeUp resumes jobs that were suspended for others and whose CPUs are free now, the most important first.
 func (p *Planner) wakeUp() {
 	var list []*model.Job
 	p.v.Sharing(func(j *model.Job) bool {
@@ -164,7 +167,7 @@ func (p *Planner) wakeUp() {
 	}
 }
 
-// mayWake reports whether a job's CPUs are free, and nobody claims them.
+// mayWake reports whether a job's CPUs are free and no claim is on them.
 func (p *Planner) mayWake(j *model.Job) bool {
 	run := j.Run
 	for i := range run.Alloc.Nodes {

@@ -6,8 +6,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// keepOff keeps a job off the nodes that could not launch it, until AvoidUntil (see waited). Nodes that it asks for by
-// name it gets all the same, and where it has been on all nodes of the partition in vain, all count again.
+// keepOff excludes the nodes that could not launch a job, until AvoidUntil (see waited). It excludes no node that the
+// job asks for by name, and if every node of the partition has failed to launch the job, it excludes none.
 func (p *Planner) keepOff(it *item, l *lane) {
 	j := it.e.j
 	if len(j.Avoid) == 0 {

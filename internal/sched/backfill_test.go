@@ -11,7 +11,7 @@ import (
 	"gbatch/internal/state"
 )
 
-// backfills gives policies of all sorts.
+// backfill gives random policies with backfill.
 func (w *world) backfill() Policy {
 	pol := Policy{Backfill: Backfill{On: true, Reserve: pick(w, 1, 1, 2, 5, -1), ShortestFirst: w.chance(30)}}
 	bf := &pol.Backfill
@@ -38,16 +38,16 @@ func (w *world) backfill() Policy {
 	return pol
 }
 
-// history lets a random cluster live: jobs come, end early or at their limits or after, are cancelled, held and edited,
-// nodes go and come back. each is called once a round, before the round's plan is applied.
+// history simulates a random cluster: jobs are submitted, end before, at or after their limits, and are cancelled, held
+// and edited; nodes go and come back. each is called once a round, before the round's plan is applied.
 func history(t *testing.T, seed int, rounds int, each func(c *cluster, w *world, v *state.View) model.Plan) {
 	live(t, &world{rng: rand.New(rand.NewPCG(uint64(seed), 11))}, seed, rounds, each)
 }
 
-// live is history in a world.
+// live is history with a given world.
 func live(t *testing.T, w *world, seed int, rounds int, each func(c *cluster, w *world, v *state.View) model.Plan) {
 	c := w.cluster(t)
-	if seed%2 == 1 && seed < 1000 { // half of them have jobs suspended for others
+	if seed%2 == 1 && seed < 1000 { // in half of the worlds jobs suspend others
 		c.cfg.Params.Preempt = model.Preempt{ByPartition: true, Mode: modeSuspend}
 		for _, p := range c.cfg.Partitions {
 			p.PriorityTier = int32(1 + w.n(3))
@@ -71,7 +71,7 @@ func live(t *testing.T, w *world, seed int, rounds int, each func(c *cluster, w 
 			}
 			c.apply(&state.Submit{Spec: sp, Priority: uint32(w.n(3))})
 		}
-		if w.chance(20) { // a pass in between, whose plan nobody applies
+		if w.chance(20) { // a pass in between, whose plan is not applied
 			each(c, w, c.st.View())
 		}
 		plan := each(c, w, c.st.View())
@@ -86,7 +86,7 @@ func live(t *testing.T, w *world, seed int, rounds int, each func(c *cluster, w 
 	}
 }
 
-// happen lets some of all that can happen happen.
+// happen applies some random events.
 func (w *world) happen(c *cluster) {
 	var ended state.Reports
 	var stop state.Stop
@@ -166,8 +166,8 @@ func known(c *cluster) (out []state.Report) {
 	return out
 }
 
-// TestKeptPlannerEqualsFresh: what a planner keeps from pass to pass changes no plan, and neither does what it learns
-// of one job for the next.
+// TestKeptPlannerEqualsFresh: a planner that is kept from pass to pass makes the same plans as a new one, and as one
+// that remembers nothing from one job to the next.
 func TestKeptPlannerEqualsFresh(t *testing.T) {
 	seeds := 120
 	if testing.Short() {
@@ -217,9 +217,9 @@ func planText(plan model.Plan) (text string) {
 	return text
 }
 
-// TestNobodyDelaysReservations holds plans with backfill against the reservations that they make: with everybody ending
-// at their expected ends, and only those starting who have started, each reserved job fits at its moment on its nodes:
-// no node's calendar goes below zero at any moment.
+// TestNobodyDelaysReservations checks plans with backfill against the reservations that they make. If all jobs end at
+// their expected ends, and no job starts but the plan's starts, each reserved job fits on its nodes at its moment: no
+// count of a node's calendar is ever below zero.
 func TestNobodyDelaysReservations(t *testing.T) {
 	seeds := 60
 	if testing.Short() {
@@ -257,8 +257,8 @@ func TestNobodyDelaysReservations(t *testing.T) {
 	}
 }
 
-// TestBackfillKeepsTheShadow: under EASY the first job that waits starts no later than its reservation said when it was
-// first made, whatever is submitted behind it, as long as everybody ends at their limits at the latest.
+// TestBackfillKeepsTheShadow: under EASY the first blocked job starts no later than its first reservation said,
+// whatever is submitted behind it, as long as all jobs end by their limits.
 func TestBackfillKeepsTheShadow(t *testing.T) {
 	for seed := range 40 {
 		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 77))}

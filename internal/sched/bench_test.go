@@ -8,8 +8,7 @@ import (
 	"gbatch/internal/state"
 )
 
-// hall gives 1,000 nodes of 64 CPUs and 8 GPUs in one partition; free of them have nothing on them, the others are
-// full.
+// hall gives 1,000 nodes of 64 CPUs and 8 GPUs in one partition; free of them are empty, the others are full.
 func hall(b *testing.B, free int) *cluster {
 	b.Helper()
 	c := newCluster(b)
@@ -36,7 +35,7 @@ func hall(b *testing.B, free int) *cluster {
 	return c
 }
 
-// put applies without Check.
+// put applies a command without Check.
 func (c *cluster) put(b state.Body) { c.st.Apply(state.Command{At: c.now, Body: b}) }
 
 // queue submits n different jobs that want GPUs.
@@ -91,7 +90,7 @@ func BenchmarkPlanWide(b *testing.B) {
 	benchPlan(b, c, 31)
 }
 
-// BenchmarkEstimate: when a wide job would fit behind 1,000 running ones.
+// BenchmarkEstimate: the estimated start of a wide job behind 1,000 running ones.
 func BenchmarkEstimate(b *testing.B) {
 	c := hall(b, 0)
 	v := c.st.View()

@@ -6,13 +6,13 @@ import (
 	"gbatch/internal/model"
 )
 
-// GPUs by their numbers (--gpu-index): each node of the job gives exactly these. On the calendar they count as any GPUs
-// of the node, as those by socket do (bysocket.go); by number they are looked at once names count.
+// GPUs by their numbers (--gpu-index): each node of the job gives exactly these. The calendar counts them as any GPUs
+// of the node, as it does GPUs by socket (bysocket.go); their numbers are checked when the job would start.
 
-// named reports whether a job asks for certain units of a node: by number or by socket.
+// named reports whether a job asks for particular units of a node, by number or by socket.
 func (rq *Request) named() bool { return len(rq.OfSocket) > 0 || !rq.Index.Empty() }
 
-// hasNamed reports whether the units are free that a job asks for by number or by socket.
+// hasNamed reports whether the units that a job asks for by number or by socket are free.
 func (r *room) hasNamed(rq *Request) bool {
 	if !r.hasIndex(rq) {
 		return false
@@ -24,7 +24,7 @@ func (r *room) hasNamed(rq *Request) bool {
 	return ok
 }
 
-// hasIndex reports whether the GPUs are free that a job asks for by number.
+// hasIndex reports whether the GPUs that a job asks for by number are free.
 func (r *room) hasIndex(rq *Request) bool {
 	if rq.Index.Empty() || r.counted {
 		return true
@@ -38,7 +38,7 @@ func (r *room) hasIndex(rq *Request) bool {
 	return left.Empty()
 }
 
-// wantsType reports whether GPUs of a type are among those that the job asks for.
+// wantsType reports whether the job asks for GPUs of a type.
 func (rq *Request) wantsType(typ string) bool {
 	for i := range rq.Gres {
 		if g := &rq.Gres[i]; g.Name == gpuName && (g.Type == "" || strings.EqualFold(g.Type, typ)) {

@@ -8,9 +8,9 @@ import (
 	"gbatch/internal/model"
 )
 
-// GPUs by socket (--gpus-per-socket with --sockets-per-node): on each node the job has so many sockets, of each of them
-// so many GPUs, and at least a core. On the calendar they count as any GPUs of the node; by socket they are looked at
-// once names count, when the job would start. Where gres.conf tells of no GPU which cores are near it, any will do.
+// GPUs by socket (--gpus-per-socket with --sockets-per-node): on each node the job gets that many sockets, and of each
+// socket that many GPUs and at least one core. The calendar counts them as any GPUs of the node; their sockets are
+// checked when the job would start. If gres.conf gives no cores for any GPU, any GPUs will do.
 
 // socketGPUs is what a socket has free.
 type socketGPUs struct {
@@ -19,8 +19,8 @@ type socketGPUs struct {
 	gpus   model.Bits
 }
 
-// onSockets gives the sockets of a node that have what the job wants of each, those with the fewest free GPUs first;
-// known is false where nothing is known of which GPU is near which socket.
+// onSockets gives the sockets of a node that have what the job wants of each socket, those with the fewest free GPUs
+// first. known is false if the configuration doesn't say which GPU is near which socket.
 func (r *room) onSockets(rq *Request) (out []socketGPUs, known bool) {
 	each := int(r.def.CPUs) / r.sockets()
 	for s := range r.sockets() {
@@ -56,8 +56,8 @@ func (r *room) onSockets(rq *Request) (out []socketGPUs, known bool) {
 	return out, known
 }
 
-// pickBySocket gives the job's GPUs to na, and the CPUs of their sockets, one set for each; ok is false where there are
-// not enough sockets with as many.
+// pickBySocket adds the job's GPUs to na and returns the CPUs of their sockets, one set a socket. ok is false if too
+// few sockets have enough GPUs.
 func (r *room) pickBySocket(na *model.NodeAlloc, rq *Request, cpus int) (near []model.Bits, ok bool) {
 	list, known := r.onSockets(rq)
 	if r.counted || !known {
@@ -92,7 +92,7 @@ func (r *room) pickBySocket(na *model.NodeAlloc, rq *Request, cpus int) (near []
 	return near, len(near) == rq.Sockets
 }
 
-// cpusBySocket gives the job CPUs of each of its sockets, evenly, then of any.
+// cpusBySocket chooses the job's CPUs: evenly from each of its sockets, then from any socket.
 func (r *room) cpusBySocket(rq *Request, count int, sockets []model.Bits) model.Bits {
 	_, threads := r.usable(rq)
 	unit := 1
@@ -118,8 +118,9 @@ func (r *room) cpusBySocket(rq *Request, count int, sockets []model.Bits) model.
 	return out
 }
 
-// namedFrom goes on from a moment at which a node has as many GPUs as are needed to the first at which, with all gone
-// that are expected to be, it has those that the job asks for by socket or by number.
+// namedFrom gives the first moment from at on at which the node has the GPUs that the job asks for by socket or by
+// number. Every job that is expected to have ended by then counts as gone. At at itself the node has enough GPUs by
+// count.
 func (p *Planner) namedFrom(sh *shape, n *node, nd *need, at model.Time, end func(model.Time) model.Time) model.Time {
 	if !sh.byUnit(n) || at == forever {
 		return at
@@ -144,8 +145,8 @@ func (p *Planner) namedFrom(sh *shape, n *node, nd *need, at model.Time, end fun
 	return forever
 }
 
-// takeRest gives na all that the node has free beside what the job asks for: nobody else may have it. Units that are
-// shared are not: their GPUs go whole.
+// takeRest adds to na everything else that the node has free, because no other job may have it. It adds no units of
+// sharing resources: their GPUs are added whole.
 func (r *room) takeRest(na *model.NodeAlloc) {
 	for i := range r.gres {
 		g := &r.gres[i]

@@ -6,11 +6,11 @@ import (
 	"gbatch/internal/model"
 )
 
-// A claim is what a job waits for while others are being ended for it. It stands on the calendar from now on, before
-// anybody else is looked at, so that nobody takes what becomes free: neither a job further ahead in the queue that may
+// A claim is the allocation that a job waits for while its victims are being ended. It goes onto the calendar before
+// any other job is looked at, so that no job takes what becomes free: neither a job further ahead in the queue that may
 // not preempt, nor a victim that has gone back to the queue.
 
-// noteClaim keeps the list of those who have one.
+// noteClaim keeps the set of jobs that have a claim.
 func (p *Planner) noteClaim(j *model.Job) {
 	if j.Claim != nil {
 		p.claimed[j.ID] = true
@@ -19,11 +19,11 @@ func (p *Planner) noteClaim(j *model.Job) {
 	}
 }
 
-// claims starts those whose claims have become free and keeps the others' on the calendar.
+// claims starts the jobs whose claims have become free and puts the other claims onto the calendar.
 func (p *Planner) claims() {
 	p.victims, p.tries, p.claimers = map[model.JobID]fate{}, 0, p.claimers[:0]
 	clear(p.vain)
-	for _, id := range p.letGo { // the last plan gave them up, and nobody has taken it
+	for _, id := range p.letGo { // the last plan ended these claims, and no command has removed them yet
 		if e := p.jobs[id]; e != nil && e.j.Claim != nil {
 			p.claimed[id] = true
 		}
@@ -57,7 +57,7 @@ func (p *Planner) claims() {
 	}
 }
 
-// hold puts a claim onto the calendar; it reports false where a node of it takes no jobs.
+// hold puts a claim onto the calendar; it reports false if one of its nodes takes no jobs.
 func (p *Planner) hold(e *entry, l *lane, alloc *model.Alloc) bool {
 	it := p.newItem(e, l)
 	if it.refuse != model.ReasonNone {
@@ -93,14 +93,14 @@ func (p *Planner) release(e *entry) {
 	p.round++
 }
 
-// unclaim ends a claim that can't be had any more.
+// unclaim ends a claim that can't be fulfilled any more.
 func (p *Planner) unclaim(e *entry) {
 	delete(p.claimed, e.j.ID)
 	p.letGo = append(p.letGo, e.j.ID)
 	p.plan.Claims = append(p.plan.Claims, model.ClaimSet{Job: e.j.ID})
 }
 
-// take starts a job with a claim if there is room for it. It keeps the claim while somebody still has to end for it.
+// take starts a job with a claim if there is room for it. The job keeps its claim while a victim still has to end.
 func (p *Planner) take(e *entry) {
 	b := e.claim
 	it := p.newItem(e, b.lane)
@@ -138,7 +138,7 @@ func (p *Planner) take(e *entry) {
 	p.because(e, model.ReasonResources, "")
 }
 
-// ending reports whether a job is on its way out.
+// ending reports whether a job is being ended.
 func (p *Planner) ending(id model.JobID) bool {
 	j := p.v.Job(id)
 	return j != nil && (j.State == model.Completing || p.victims[id] == leaves)

@@ -2,13 +2,13 @@ package sched
 
 import "gbatch/internal/model"
 
-// DefaultReserve is how many blocked jobs of a partition of a cluster hold a reservation where bf_max_job_test is not
-// given: enough that jobs with different needs don't starve behind one another, few enough that gaps stay of use.
+// DefaultReserve is how many blocked jobs of a partition hold a reservation if bf_max_job_test is not given. It is
+// large enough that jobs with different needs don't starve behind one another, and small enough to leave useful gaps
+// for backfill.
 const DefaultReserve = 8
 
 // Configured gives the policy that SchedulerType and SchedulerParameters ask for: with sched/backfill and
-// bf_max_job_test every job that the pass gets to look at holds a reservation, as in Slurm. Order and Predict are the
-// caller's to set.
+// bf_max_job_test every job that the pass looks at holds a reservation, as in Slurm. The caller sets Order and Predict.
 //
 // Source: Slurm's page on sched_config and slurm.conf's SchedulerParameters.
 func Configured(p *model.Params) Policy {

@@ -23,8 +23,8 @@ func (r *room) inCores(rq *Request) bool {
 	return r.def.ThreadsPerCore > 1 && (rq.wholeCores || rq.PerCore > 0)
 }
 
-// round gives the CPUs that are really taken for cpus of tasks: whole cores where the cluster gives those out, or where
-// the job uses only a part of each.
+// round gives the CPUs that tasks with a number of cpus really take: whole cores if the cluster allocates whole cores,
+// or if the job uses only some threads of each.
 func (r *room) round(rq *Request, tasks, cpus int) int {
 	if !r.inCores(rq) {
 		return cpus
@@ -78,7 +78,7 @@ func (r *room) byCPUs(rq *Request, part string) int {
 	return tasks
 }
 
-// wholeFree gives the free CPUs of cores that are free whole.
+// wholeFree gives the CPUs of cores that are entirely free.
 func (r *room) wholeFree() model.Bits {
 	x := room{def: r.def, cpus: r.cpus, nfree: r.nfree}
 	x.wholeCores()
@@ -104,8 +104,8 @@ func (r *room) tasksOfSocket(rq *Request, s int) int {
 	return r.tasksIn(&one, r.socket(rq, s).Count())
 }
 
-// cpusAt chooses the CPUs for tasks that need a number of them, as many as possible from near; nil where there are not
-// enough. sockets are those of which the job has GPUs, where it asks by socket.
+// cpusAt chooses the CPUs for a number of tasks, as many as possible from near; nil if there are not enough. sockets
+// has the sockets of the job's GPUs if the job asks for GPUs by socket.
 func (r *room) cpusAt(rq *Request, tasks, cpus int, near model.Bits, sockets []model.Bits) model.Bits {
 	if rq.Exclusive {
 		return r.cpus
@@ -144,9 +144,9 @@ func (r *room) cpusAt(rq *Request, tasks, cpus int, near model.Bits, sockets []m
 	return here.Or(rest)
 }
 
-// cpusByGPUs gives several tasks CPUs near each part of the job's GPUs, as many tasks to a part as its share of the
-// GPUs, so that task and GPU can be near each other; nil where the GPUs are all near the same CPUs or some part has too
-// few CPUs free.
+// cpusByGPUs chooses CPUs for several tasks so that each task can be near a GPU. The GPUs that are near the same CPUs
+// are a part, and each part gets as many tasks as its share of the GPUs. nil if all GPUs are near the same CPUs, or if
+// a part has too few free CPUs.
 func (r *room) cpusByGPUs(rq *Request, na *model.NodeAlloc, tasks, cpus int) model.Bits {
 	if tasks < 2 || cpus != tasks*rq.CPUsPerTask || rq.Exclusive || rq.Overcommit || r.levels != nil || rq.PerCore > 0 ||
 		rq.TasksPerSocket > 0 || len(rq.OfSocket) > 0 {
@@ -208,7 +208,7 @@ func (r *room) cpusByGPUs(rq *Request, na *model.NodeAlloc, tasks, cpus int) mod
 	return out
 }
 
-// bySocket puts no more tasks on a socket than the job wants there.
+// bySocket chooses the CPUs of a job with a limit of tasks per socket.
 func (r *room) bySocket(rq *Request, tasks, count int) model.Bits {
 	var out model.Bits
 	for s := 0; s < r.sockets() && tasks > 0; s++ {
@@ -232,7 +232,7 @@ func (r *room) bySocket(rq *Request, tasks, count int) model.Bits {
 	return out
 }
 
-// near gives the CPUs near the GPUs of an allocation, nil where nothing is known of them.
+// near gives the CPUs near the GPUs of an allocation, nil if they are not known.
 func (r *room) near(na *model.NodeAlloc) model.Bits {
 	var near model.Bits
 	for _, g := range na.Gres {

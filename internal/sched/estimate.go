@@ -8,10 +8,10 @@ import (
 	"gbatch/internal/state"
 )
 
-// Estimate gives the earliest moment at which a job would fit into a partition if nothing else were queued: now, or
-// when enough running jobs have reached their time limits. nil means that it fits on no nodes that are up.
+// Estimate gives the earliest moment at which a job would fit into a partition if no other job were pending: now, or
+// when enough running jobs have reached their time limits. A nil allocation means that it fits on no nodes that are up.
 //
-// What jobs leave behind only grows, so the number of jobs that must have ended is found by halving.
+// Free capacity only grows as jobs end, so bisection finds the number of jobs that must have ended.
 func Estimate(v *state.View, now model.Time, sp *model.Spec, part *model.Partition) (model.Time, *model.Alloc) {
 	s := newStock(v)
 	rq := Resolve(sp, Lifted(v, sp.QOS, part), s.params)

@@ -10,18 +10,18 @@ import (
 	"gbatch/internal/state"
 )
 
-// Explain plans the queue up to one job, as a pass does, and asks the calendar that this leaves: why the job does not
-// fit (explain_cause.go), when it will, and which single change of its request would let it start sooner
-// (explain_change.go). What holds it beside room is read from its record.
+// Explain plans the queue up to one job, as a pass does. The calendar then tells why the job does not fit
+// (explain_cause.go), when it will, and which single change of its request would let it start sooner
+// (explain_change.go). Causes other than room come from the job's record.
 //
-// Everybody ahead of the job gets a reservation here, also where the policy gives fewer: a job's expected start is the
-// one it has if nobody comes in between and all run for as long as they are planned to.
+// Here every job ahead gets a reservation, even if the policy gives fewer. So the expected start holds if no other job
+// comes in between and all jobs run for their planned time.
 
 // Limits of one explanation.
 const (
 	maxAhead  = 500 // jobs ahead of the one explained that are planned; with more its start is unknown
-	maxTrials = 96  // changed requests that are tried
-	maxShown  = 5   // changes that are told, one of each sort
+	maxTrials = 96  // most changed requests that are tried
+	maxShown  = 5   // changes that are shown, one of each kind
 	maxNamed  = 4   // nodes and jobs that one sentence names
 	maxQOS    = 4   // other QOS that are tried: each is a plan of its own
 )
@@ -32,8 +32,8 @@ type spot struct {
 	it    item
 	ahead int
 	queue int
-	fits  bool       // it would start now if nobody came first
-	floor model.Time // without backfill: nobody starts before those ahead have
+	fits  bool       // it would start now if no job were ahead of it
+	floor model.Time // without backfill: no job starts before the jobs ahead of it
 
 	start  model.Time   // expected; 0: unknown
 	alloc  *model.Alloc // where; nil: not known
@@ -49,10 +49,10 @@ type explainer struct {
 	out    *model.Explanation
 	spots  []spot
 	fifo   bool
-	cut    bool // more are ahead than were planned
-	late   bool // where it fits first is too late for its deadline
+	cut    bool // more jobs are ahead than were planned
+	late   bool // the first moment at which it fits is too late for its deadline
 	trials int
-	limit  int // the cause that a limit is, from 1; 0: none is
+	limit  int // number of the cause that is a limit, from 1; 0: no cause is
 }
 
 // Explain explains a job at a moment under a policy; nil where there is no such job.
@@ -72,7 +72,7 @@ func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.E
 		return x.out
 	}
 	x.holds()
-	free := len(x.out.Causes) == 0 // nothing but room and turn hold it
+	free := len(x.out.Causes) == 0 // only room and turn keep it waiting
 	x.queue(pol)
 	for i := range x.spots {
 		x.look(&x.spots[i])
@@ -93,10 +93,10 @@ func Explain(v *state.View, now model.Time, pol Policy, id model.JobID) *model.E
 	return x.out
 }
 
-// Forecast gives when, where and in which of its partitions a job would start that were submitted now with a priority:
-// behind those who come first, on the calendar with reservations, licenses and limits. Start is 0 where that is not
-// known: more come first than are planned, a limit keeps the job, or what it needs is in use without a time limit. The
-// allocation is nil where only the moment is known.
+// Forecast gives when, where and in which partition a job would start if it were submitted now with a priority. It
+// plans the jobs ahead first, with reservations, licenses and limits. Start is 0 if it is not known: too many jobs are
+// ahead, a limit holds the job, or jobs without a time limit use what it needs. The allocation is nil if only the
+// moment is known.
 func Forecast(v *state.View, now model.Time, pol Policy, sp *model.Spec, priority uint32) (model.WhatIf, *model.Alloc) {
 	j := &model.Job{ID: state.MaxJobID, Task: model.NoTask, Spec: sp, State: model.Pending, Priority: priority,
 		Direct: sp.PrioReq != 0,
@@ -104,7 +104,7 @@ func Forecast(v *state.View, now model.Time, pol Policy, sp *model.Spec, priorit
 	return foresee(v, now, pol, j)
 }
 
-// foresee plans the queue with j in it, instead of the job of its number if there is one, and gives j's start.
+// foresee plans the queue with j, which replaces the job of the same number if there is one, and gives j's start.
 func foresee(v *state.View, now model.Time, pol Policy, j *model.Job) (w model.WhatIf, alloc *model.Alloc) {
 	x := &explainer{p: NewPlanner(), v: v, now: now, j: j, fifo: !pol.Backfill.On || pol.Backfill.Reserve == 0,
 		out: &model.Explanation{}}
@@ -125,7 +125,7 @@ func foresee(v *state.View, now model.Time, pol Policy, j *model.Job) (w model.W
 	return w, alloc
 }
 
-// notWaiting says what a job does that is not pending.
+// notWaiting says what a job that is not pending does.
 func (x *explainer) notWaiting() string {
 	j := x.j
 	switch {
@@ -158,7 +158,7 @@ func ended(why string) string {
 	return ": " + why + "."
 }
 
-// at writes a moment for whoever prints the sentence.
+// at writes a moment as <t:N>, which package jobtext replaces by a time that people read.
 func at(t model.Time) string { return fmt.Sprintf("<t:%d>", int64(t)) }
 
 // names lists nodes, the first few of many.
@@ -205,7 +205,7 @@ func (x *explainer) queue(pol Policy) {
 	}
 }
 
-// ahead plans those who come first, in each of the job's partitions up to the job, and asks there when it starts.
+// ahead plans the jobs ahead in each of the job's partitions, and then finds when the job starts there.
 func (x *explainer) ahead() {
 	p, left := x.p, 0
 	for i := range x.spots {
@@ -245,7 +245,7 @@ func (x *explainer) ahead() {
 	}
 }
 
-// floorOf gives the last start among those ahead in a lane.
+// floorOf gives the latest start of the jobs ahead in a lane.
 func (x *explainer) floorOf(l *lane) model.Time {
 	last := model.Time(0)
 	for i := l.first; i < l.next; i++ {
@@ -258,7 +258,7 @@ func (x *explainer) floorOf(l *lane) model.Time {
 	return last
 }
 
-// soonest gives the first moment at which a request can start in a lane behind those ahead; 0: never.
+// soonest gives the first moment at which a request can start in a lane behind the jobs ahead; 0: never.
 func (x *explainer) soonest(l *lane, it *item, floor model.Time) (model.Time, *model.Alloc) {
 	p := x.p
 	if l.refuse != model.ReasonNone || it.refuse != model.ReasonNone {
@@ -278,10 +278,10 @@ func (x *explainer) soonest(l *lane, it *item, floor model.Time) (model.Time, *m
 	switch {
 	case a == nil:
 		return 0, nil
-	case when <= x.now: // enough is free, and not in one piece: the calendar counts, it does not see which
+	case when <= x.now: // enough is free by count, but the job does not fit: the calendar only counts
 		when = max(x.now+1, floor)
 	case when < floor:
-		when, a = floor, nil // where is not known so far ahead
+		when, a = floor, nil // the nodes are not known so far ahead
 	}
 	if _, ok := p.stayIn(it, sh, when); !ok {
 		x.late = x.late || it.e.j.Spec == x.j.Spec
@@ -290,10 +290,10 @@ func (x *explainer) soonest(l *lane, it *item, floor model.Time) (model.Time, *m
 	return when, a
 }
 
-// expect sets when the job starts, orders what holds it, and looks for what would change that.
+// expect sets the job's expected start, orders the causes, and looks for changes that would help.
 func (x *explainer) expect(free bool, room model.Time) {
 	out := x.out
-	order := slices.Clone(x.spots) // where it starts first stands first
+	order := slices.Clone(x.spots) // the partition in which it starts first comes first
 	slices.SortStableFunc(order, func(a, b spot) int { return cmp.Compare(uint64(a.start-1), uint64(b.start-1)) })
 	for i := range order {
 		if order[i].start != x.now && (order[0].start != x.now || !free) || x.cut {
@@ -322,7 +322,7 @@ func (x *explainer) expect(free bool, room model.Time) {
 		out.Text = "Its start is unknown: it depends on more than free nodes."
 		if !slices.ContainsFunc(out.Causes,
 			func(c model.Cause) bool { return c.Partition == "" && !strings.HasPrefix(c.Reason.String(), "QOS") }) {
-			x.tell(x.otherQOS()) // only limits of its QOS hold it
+			x.tell(x.otherQOS()) // only limits of its QOS keep it waiting
 		}
 		return
 	}

@@ -10,13 +10,13 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// because notes what holds the job whatever its partition.
+// because adds a cause that holds in all partitions.
 func (x *explainer) because(r model.Reason, format string, a ...any) *model.Cause {
 	x.out.Causes = append(x.out.Causes, model.Cause{Reason: r, Text: fmt.Sprintf(format, a...)})
 	return &x.out.Causes[len(x.out.Causes)-1]
 }
 
-// holds names what holds the job beside room and turn: holds, jobs that it waits for, its begin time, limits.
+// holds adds the causes other than room and turn: holds, dependencies, the begin time, limits.
 func (x *explainer) holds() {
 	j := x.j
 	id := fmt.Sprint(j.ID)
@@ -121,13 +121,14 @@ func (x *explainer) dependency(d *model.Dep) {
 	x.because(r, "%s", text).Jobs = []model.JobID{d.Job}
 }
 
-// because notes what holds the job in one of its partitions.
+// because adds a cause that holds in one partition.
 func (s *spot) because(r model.Reason, format string, a ...any) *model.Cause {
 	s.causes = append(s.causes, model.Cause{Reason: r, Partition: s.l.part.Name, Text: fmt.Sprintf(format, a...)})
 	return &s.causes[len(s.causes)-1]
 }
 
-// look asks, before anybody is planned, whether the job would start if it came first, and what its partition says.
+// look finds out, before any job is planned, whether the job would start if it came first, and which causes the
+// partition adds.
 func (x *explainer) look(s *spot) {
 	l, part := s.l, s.l.part
 	switch {
@@ -193,7 +194,7 @@ func (x *explainer) look(s *spot) {
 	}
 }
 
-// reservation says why none of the reservations that a job asked for takes it now.
+// reservation says why the job can start in none of its reservations now.
 func (x *explainer) reservation(s *spot) {
 	sp := x.j.Spec
 	for _, name := range sp.ReservationNames() {
@@ -208,7 +209,7 @@ func (x *explainer) reservation(s *spot) {
 	}
 }
 
-// licenses says which licenses a job waits for and who has them; false where it does not.
+// licenses says which licenses a job waits for and which jobs have them; false if it waits for none.
 func (x *explainer) licenses(s *spot) bool {
 	waits, never := x.p.unlicensed(&s.it)
 	if !waits {
@@ -266,13 +267,13 @@ func (x *explainer) windowsText(s *spot) string {
 	return strings.Join(out, ", ")
 }
 
-// waits adds, once those ahead are planned, whose turn is first.
+// waits adds the jobs whose turn comes first, once these are planned.
 func (x *explainer) waits(s *spot) {
 	if !x.open(s) {
 		return
 	}
 	var jobs []model.JobID
-	left := 0 // ahead, and not started in this pass
+	left := 0 // jobs ahead that this pass does not start
 	for i, n := s.l.first, 0; i < len(s.l.items) && n < s.ahead; i++ {
 		e := s.l.items[i].e
 		if e == nil {
@@ -302,14 +303,14 @@ func (x *explainer) waits(s *spot) {
 
 // surveyed is what the nodes of a lane have for a job.
 type surveyed struct {
-	up           []soon  // those that can give it, by when
-	busy         []*node // of them, those that are not free now
+	up           []soon  // nodes that can hold it, by the moment at which they can
+	busy         []*node // the ones among them that are not free now
 	away, broken []string
-	held         []string // memory of their GPUs is
+	held         []string // memory of their GPUs that processes outside of jobs hold
 	free         int
 }
 
-// survey looks at each node of a lane; whole says that it must take all of the job.
+// survey looks at each node of a lane; whole means that one node must take the whole job.
 func (x *explainer) survey(s *spot, least []need, whole bool) (out surveyed) {
 	p, sh := x.p, s.it.sh
 	end := func(t model.Time) model.Time { return p.after(t, s.it.leastS()) }
@@ -341,7 +342,7 @@ func (x *explainer) survey(s *spot, least []need, whole bool) (out surveyed) {
 	return out
 }
 
-// room says what the job needs and who has it.
+// room says what the job needs and which jobs have it.
 func (x *explainer) room(s *spot) {
 	p, sh, pl := x.p, s.it.sh, s.l.pool
 	over := sh.single && sh.spread && !sh.onOne(pl) // it needs several nodes, though it asked for no number of them
@@ -432,7 +433,8 @@ func (x *explainer) room(s *spot) {
 	s.causes = append(s.causes, c)
 }
 
-// closedUntil gives a reservation of others that holds the node, or a part of it, until a moment; "" where none does.
+// closedUntil gives a reservation, other than the job's own, that holds the node or a part of it until a moment; "" if
+// there is none.
 func (n *node) closedUntil(t model.Time, own string) string {
 	for i := range n.wins {
 		if w := &n.wins[i]; w.to == t && w.name != own {
@@ -442,7 +444,7 @@ func (n *node) closedUntil(t model.Time, own string) string {
 	return ""
 }
 
-// soon is a node and when it has room.
+// soon is a node, and the moment at which it has room.
 type soon struct {
 	at   model.Time
 	node *node
@@ -456,7 +458,7 @@ func nodesOf(list []soon) []*node {
 	return out
 }
 
-// ends gives the job whose end frees something at a moment, or 0.
+// ends gives a job that is expected to end at a moment, or 0.
 func (n *node) ends(t model.Time) model.JobID {
 	for i := range n.rel {
 		if n.rel[i].at == t && !n.rel[i].asleep {

@@ -7,10 +7,10 @@ import (
 	"gbatch/internal/model"
 )
 
-// gainS is how much sooner a change must let the job start to be worth telling, seconds.
+// gainS is how many seconds sooner the job must start for a change to be shown.
 const gainS = 60
 
-// try asks when a changed request would start in the job's own partitions, or in one.
+// try finds when a changed request would start in the job's partitions, or in one of them (only).
 func (x *explainer) try(sp *model.Spec, only *lane) (model.WhatIf, bool) {
 	x.trials++
 	w := model.WhatIf{}
@@ -46,7 +46,8 @@ func (x *explainer) try(sp *model.Spec, only *lane) (model.WhatIf, bool) {
 	return w, w.Start != 0 && (x.out.Start == 0 || w.Start.Add(gainS) <= x.out.Start)
 }
 
-// best keeps the better of two changes of one sort: the smaller one, which comes first, if it starts now.
+// best keeps the better of two changes of one kind: the one with the earlier start, and the first, smaller one if they
+// are equal.
 func best(have *model.WhatIf, w model.WhatIf, option string) {
 	if have.Start == 0 || w.Start < have.Start {
 		w.Option = option
@@ -60,7 +61,7 @@ func (x *explainer) tell(w model.WhatIf) {
 	}
 }
 
-// changes looks for single changes of the request, smallest first of each sort.
+// changes looks for single changes of the request, the smallest of each kind first.
 func (x *explainer) changes() {
 	x.tell(x.shorter())
 	x.tell(x.elsewhere())
@@ -111,7 +112,7 @@ func (x *explainer) changes() {
 			}
 		}
 		least := int64(1)
-		if sp.Gres[i].Per == model.PerJob { // one on each node, as submission asks for
+		if sp.Gres[i].Per == model.PerJob { // one on each node, as submission requires
 			least = int64(max(1, sp.MinNodes))
 		}
 		x.tell(x.fewer(int64(sp.Gres[i].Count), least, func(k int64) string { return gresOption(&sp.Gres[i], k) }, take))
@@ -168,8 +169,8 @@ func gresOption(g *model.GresReq, k int64) string {
 	return fmt.Sprintf("--gres=%s:%s%d", g.Name, kind, k)
 }
 
-// fewer halves a count until the job starts now, and gives the best of what it saw; of counts that start it at that
-// moment the largest, to a sixteenth where there are many.
+// fewer halves a count until the job starts now, and gives the largest count that starts the job at the earliest moment
+// that it found. Large counts (manyCounts) are found to a sixteenth only.
 func (x *explainer) fewer(count, least int64, option func(int64) string,
 	change func(*model.Spec, int64)) (have model.WhatIf) {
 	with := func(k int64) (model.WhatIf, bool) {
@@ -177,7 +178,7 @@ func (x *explainer) fewer(count, least int64, option func(int64) string,
 		change(&n, k)
 		return x.try(&n, nil)
 	}
-	low := int64(0) // the count that have is of
+	low := int64(0) // the count of have
 	for k := count / 2; k >= least && !have.Now; k /= 2 {
 		if w, ok := with(k); ok && (have.Start == 0 || w.Start < have.Start) {
 			best(&have, w, option(k))
@@ -218,11 +219,11 @@ func (x *explainer) fewer(count, least int64, option func(int64) string,
 
 const (
 	fewTried   = 8  // counts that are tried one by one
-	manyCounts = 64 // counts beyond that are given to a sixteenth
+	manyCounts = 64 // larger counts are found to a sixteenth
 )
 
-// shorter finds the longest time limit with which the job starts now, by halving: what fits for some time fits for any
-// shorter one. Where no limit helps to start now, half and a quarter are tried.
+// shorter finds the longest time limit with which the job starts now, by bisection: what fits for some time fits for
+// any shorter one. If no limit lets the job start now, it tries half and a quarter.
 func (x *explainer) shorter() (have model.WhatIf) {
 	limit := int64(0)
 	for i := range x.spots {
@@ -280,8 +281,8 @@ func (x *explainer) elsewhere() (have model.WhatIf) {
 	return have
 }
 
-// otherQOS tries the QOS that the job could have instead: with the place in the queue and the limits that they give it,
-// and the class under the default rules (sched/policy).
+// otherQOS tries the other QOS that the job may have. Each gives it another place in the queue, other limits and, under
+// the default rules (sched/policy), another class.
 func (x *explainer) otherQOS() (have model.WhatIf) {
 	sp := x.j.Spec
 	names, _ := x.v.QOSOf(sp.Account, sp.User, sp.Partitions[0])

@@ -11,15 +11,15 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// explain_short.go says what a job is short of. Of a limit: its name, whose it is, what it allows, what is in use,
-// what the job asks for, and when others that count in it will have ended. Of its nodes: the resource that they have
-// too little of, who holds it, and until when.
+// explain_short.go says what a job lacks. For a limit: its name, its owner, what it allows, what is in use, what the
+// job asks for, and when enough jobs that count in it have ended. For nodes: the scarce resource, the jobs that hold
+// it, and until when.
 
-// maxHolders bounds the running jobs that are looked at to say when there is room under a limit.
+// maxHolders bounds the running jobs that roomUnder looks at.
 const maxHolders = 10_000
 
-// limited replaces what was said of a limit by what the rules say of it in the job's partitions; it gives the moment
-// from which there is room under it, 0 where that is not known.
+// limited replaces the text of a cause that is a limit by what the rules of the job's partitions say. It gives the
+// moment from which there is room under the limit, 0 if that is not known.
 func (x *explainer) limited(c *model.Cause) model.Time {
 	for i := range x.spots {
 		s := &x.spots[i]
@@ -32,7 +32,7 @@ func (x *explainer) limited(c *model.Cause) model.Time {
 		if r == model.ReasonNone {
 			continue
 		}
-		c.Reason = r // the last pass may have found another one
+		c.Reason = r // the last pass may have found another limit
 		if k < 0 {
 			c.Text = fmt.Sprintf("asks for %s; %s allows %s a job (%s)", limitText(limitS), s.it.gate.wallOf,
 				limitText(s.it.gate.wallS), s.it.gate.wallBy)
@@ -125,8 +125,8 @@ func (x *explainer) enough(jobs []model.JobID) string {
 	return x.jobList(jobs[:min(len(jobs), maxNamed)], len(jobs)) + " end"
 }
 
-// roomUnder gives the moment at which jobs that count in a rule have ended, as they are planned to, so that need more
-// units fit under it, and which jobs those are; 0 where some have no time limit, or too many run.
+// roomUnder gives the moment at which need units fit under a rule, and the jobs that have to end first, by their
+// planned ends; 0 if some of them have no time limit, or if too many jobs run.
 func (x *explainer) roomUnder(r *rule, need, have int64) (model.Time, []model.JobID) {
 	type end struct {
 		at model.Time
@@ -198,7 +198,7 @@ func (x *explainer) counts(h *holding, j *model.Job) bool {
 	return false
 }
 
-// limitNames are what gacctmgr calls the limits of a QOS or an association, by the names that rules are told apart by.
+// limitNames maps rules' names to gacctmgr's names of limits of a QOS or an association.
 var limitNames = map[string]string{"Grp": "GrpTRES", "GrpMins": "GrpTRESMins", "GrpRunMins": "GrpTRESRunMins",
 	"PerJob":  "MaxTRESPerJob",
 	"PerNode": "MaxTRESPerNode", "JobMins": "MaxTRESMinsPerJob", "Min": "MinTRESPerJob", "PerUser": "MaxTRESPerUser",
@@ -207,7 +207,7 @@ var limitNames = map[string]string{"Grp": "GrpTRES", "GrpMins": "GrpTRESMins", "
 	"MaxJobs": "MaxJobs", "GrpJobs": "GrpJobs",
 	"GrpWall": "GrpWall"}
 
-// limitName gives what gacctmgr calls a limit on jobs.
+// limitName gives gacctmgr's name of a limit on jobs.
 func limitName(name string, on *holding) string {
 	if name == "MaxJobs" && on.scope == state.OfQOSUser {
 		return "MaxJobsPerUser"
@@ -239,12 +239,12 @@ func ofWhom(on *holding, otherwise string) string {
 	return strings.Join(on.names, " ")
 }
 
-// scarce is one resource that a request needs more of than is free.
+// scarce is a resource of which a request needs more than is free.
 type scarce struct {
 	what   string
 	need   int64
-	free   int64 // of all nodes that are asked together or, each for itself, the most of one
-	all    int64 // of all nodes together; 0: each for itself
+	free   int64 // of all nodes together, or the most that one node has
+	all    int64 // what all nodes have together; 0: each node is looked at by itself
 	memory bool  // MiB
 	text   string
 	jobs   []model.JobID
@@ -258,8 +258,8 @@ func (c *scarce) amount(n int64) string {
 	return fmt.Sprint(n)
 }
 
-// scarcest names the resource that keeps a request from its nodes, if it is one: of the whole job's, where it is
-// counted for all nodes together, otherwise what too few nodes have enough of. at is when enough is there.
+// scarcest names the resource that a request lacks, if it is a single one: a resource of the whole job if it is counted
+// over all nodes together, otherwise one that too few nodes have enough of. at is the moment at which there is enough.
 func (x *explainer) scarcest(sh *shape, nodes []*node, least []need, want int, last *node, at model.Time) *scarce {
 	if c := x.inAll(sh, nodes); c != nil {
 		return c
@@ -270,7 +270,7 @@ func (x *explainer) scarcest(sh *shape, nodes []*node, least []need, want int, l
 	return x.onEach(sh, nodes, least, want, last, at)
 }
 
-// entries gives the places of a node's resources of a name and type, as they are counted.
+// entries gives the indices of a node's resources of a name and type.
 func entries(n *node, name, typ string) (of []int) {
 	for i := range n.def.Gres {
 		if d := &n.def.Gres[i]; d.Name == name && (typ == "" || strings.EqualFold(d.Type, typ)) {
@@ -308,7 +308,7 @@ func (x *explainer) inAll(sh *shape, nodes []*node) *scarce {
 		for _, n := range nodes {
 			of := entries(n, g.Name, g.Type)
 			if divides(n.def, g.Name) {
-				return nil // counted by shares
+				return nil // shares are counted otherwise
 			}
 			c.free += sumOf(n.free.gres, of)
 			for _, k := range of {
@@ -332,7 +332,7 @@ func (x *explainer) inAll(sh *shape, nodes []*node) *scarce {
 	return nil
 }
 
-// onEach looks at what each node of several, or the only one, must have.
+// onEach looks at what each node of the job must have.
 func (x *explainer) onEach(sh *shape, nodes []*node, least []need, want int, last *node, at model.Time) *scarce {
 	where := "on one node"
 	if want > 1 {
@@ -381,7 +381,7 @@ func (x *explainer) onEach(sh *shape, nodes []*node, least []need, want int, las
 			c.text, c.jobs = bare, nil
 		}
 	}
-	var nd *need // of the last node's class, or of any that can have the job
+	var nd *need // of the last node's class, or of any class that can hold the job
 	for _, n := range nodes {
 		if k := &least[n.class.at]; !k.never && (nd == nil || n == last) {
 			nd = k
@@ -420,7 +420,7 @@ func (x *explainer) onEach(sh *shape, nodes []*node, least []need, want int, las
 	if has := func(n *node) int64 { return n.free.mem }; nd.mem > 0 && !enough(c, has) {
 		said(c, has, func(r *release) int64 { return r.mem })
 	}
-	for _, c := range found { // the one that is there last
+	for _, c := range found { // the resource that is there last
 		if c.until == at {
 			return c
 		}
@@ -431,7 +431,7 @@ func (x *explainer) onEach(sh *shape, nodes []*node, least []need, want int, las
 	return nil
 }
 
-// holders adds the jobs whose ends give what is missing, in the order in which they end; rel is not in it yet.
+// holders adds the jobs whose ends free what is missing, in the order in which they end; rel need not be sorted.
 func (x *explainer) holders(c *scarce, rel []*release, gives []int64, missing int64) {
 	order := make([]int, len(rel))
 	for i := range order {

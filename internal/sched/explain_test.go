@@ -66,7 +66,7 @@ func (c *cluster) why(say func(string, ...any), w words) {
 	}
 }
 
-// What is expected to start now is what a pass with a reservation for everybody starts now.
+// An explanation says that a job starts now if, and only if, a pass with a reservation for every job starts it.
 func TestExplanationsAgreeWithPlans(t *testing.T) {
 	checked := 0
 	for seed := range 60 {
@@ -87,7 +87,7 @@ func TestExplanationsAgreeWithPlans(t *testing.T) {
 					return true
 				}
 				x := Explain(v, c.now, Policy{Backfill: Backfill{On: true, Reserve: -1}}, j.ID)
-				// One in several partitions is asked about without the reservation that it has got in the first meanwhile.
+				// Not for a job in several partitions: the explanation doesn't know its reservation in the first one.
 				if now := x.Start == c.now; now != starts[j.ID] && len(j.Spec.Partitions) == 1 {
 					t.Errorf("seed %d, job %d: the plan starts it: %v, its explanation: %+v", seed, j.ID, starts[j.ID], x)
 				}

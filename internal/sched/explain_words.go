@@ -73,7 +73,8 @@ func (x *explainer) stateOf(name string) string {
 	return text
 }
 
-// needText says what a request asks of its nodes; over says that one of them can't give all of it, though one would do.
+// needText says what a request asks of its nodes; over means that the request would fit on one node, but no node is
+// large enough.
 func needText(sh *shape, over bool) string {
 	rq := &sh.rq
 	tasks := sh.tasks
@@ -148,7 +149,7 @@ func countOf(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// name gives a job's number as people know it: an array's task by its array.
+// name gives a job's number as users know it: an array's task by its array.
 func (x *explainer) name(id model.JobID) string {
 	if j := x.v.Job(id); j != nil && j.ArrayID != 0 && j.Task != model.NoTask {
 		return fmt.Sprintf("%d_%d", j.ArrayID, j.Task)
@@ -234,8 +235,8 @@ func (x *explainer) sharers() string {
 	return x.jobList(ids[:min(len(ids), maxNamed)], len(ids))
 }
 
-// mixesText says on how many of the nodes that are not free now jobs run beside which this one may not: those that
-// share their CPUs and those that don't are never on one node. "" where it is none.
+// mixesText says how many nodes that are not free now run jobs with which this job can't share a node: jobs that share
+// CPUs and jobs that don't are never on one node. "" if there are no such nodes.
 func mixesText(sh *shape, nodes []*node) string {
 	var found []string
 	for _, n := range nodes {

@@ -7,8 +7,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// miss is why a job does not fit on a node or on a set of them, in the order in which it is looked at: the furthest one
-// over many nodes tells most.
+// miss is the reason why a job does not fit on a node or a set of nodes. Reasons stand in the order of the checks: over
+// many nodes the highest one tells most.
 type miss uint8
 
 const (
@@ -21,12 +21,12 @@ const (
 	missCount // nodes fit, but not enough of them, or not together
 )
 
-// lay places a job on rooms, which come in the order of preference: weight, then configuration. part is the partition
-// that it runs in. It gives the allocation and, for a job on one node, the place of that node among rooms: an equal job
-// need not look at those before it again (from), since rooms only shrink.
+// lay places a job on rooms, which come in the order of preference: weight, then configuration. part is the job's
+// partition. It returns the allocation and, for a job on one node, the index of that node's room: since rooms only
+// shrink, an equal job can start its search there (from).
 //
-// One node is the first that holds everything. Several are as few as hold it (or, with Grow, as many as there are up to
-// MaxNodes): lighter nodes first if that is enough, otherwise the roomiest.
+// A job on one node gets the first that holds everything. A job on several gets as few as hold it or, with Grow, as
+// many as there are up to MaxNodes: lighter nodes first if these are enough, otherwise the nodes with the most room.
 func lay(rooms []*room, from int, rq *Request, part string) (*model.Alloc, int, miss) {
 	worst := missNodes
 	if rq.MinNodes == 1 && !rq.Grow {
@@ -62,7 +62,7 @@ func lay(rooms []*room, from int, rq *Request, part string) (*model.Alloc, int, 
 	return a, len(rooms), max(worst, m)
 }
 
-// layLighter places a job that may have several nodes on such as are lighter than the one that holds it alone.
+// layLighter places a job that may have several nodes on nodes that are lighter than the one that would hold all of it.
 func layLighter(rooms []*room, heavy int32, rq *Request, part string) *model.Alloc {
 	if rq.MaxNodes == 1 {
 		return nil
@@ -80,7 +80,7 @@ func layLighter(rooms []*room, heavy int32, rq *Request, part string) *model.All
 	return a
 }
 
-// allows reports whether a job on one node may have this one by name.
+// allows reports whether the job's node lists permit this node, for a job on one node.
 func (rq *Request) allows(r *room) bool {
 	return !slices.Contains(rq.ExcNodes, r.def.Name) && (len(rq.ReqNodes) == 0 || slices.Contains(rq.ReqNodes, r.def.Name))
 }
@@ -96,8 +96,8 @@ func wholeJob(rq *Request) []int {
 	return out
 }
 
-// most gives how many of the job's tasks the node holds, at most limit, or 0 and why where it doesn't hold the least
-// (PerNode). What is counted per job is not looked at.
+// most gives how many of the job's tasks the node holds, at most limit; 0 and the reason if it holds fewer than
+// PerNode. Per-job resources are not checked.
 func (r *room) most(rq *Request, part string, limit int) (int, miss) {
 	if r.shut || r.nfree == 0 || rq.tier < r.keep || rq.Exclusive && r.busy {
 		return 0, missNodes
@@ -124,7 +124,7 @@ func (r *room) most(rq *Request, part string, limit int) (int, miss) {
 	return tasks, missNone
 }
 
-// lacks tells what a node that holds some of the tasks has not enough of for all.
+// lacks gives the reason why a node that holds some of the tasks does not hold all of them.
 func (r *room) lacks(rq *Request, part string, tasks int) miss {
 	switch {
 	case r.byCPUs(rq, part) < tasks:
@@ -134,7 +134,7 @@ func (r *room) lacks(rq *Request, part string, tasks int) miss {
 	case r.byGres(rq) < tasks:
 		return missGres
 	}
-	return missCount // more than may be on one node
+	return missCount // more tasks than one node may have
 }
 
 // noLimit is more tasks than any job has.
@@ -177,15 +177,15 @@ func (r *room) byMemory(rq *Request) int {
 	return r.tasksIn(rq, int(((free+1)*int64(max(1, rq.Share))*int64(r.def.JobCPUCount())-1)/max(1, r.def.JobMemMiB())))
 }
 
-// memFor gives the memory that goes with cpus on the node, MiB. A job that asked for none, in a cluster without a
-// default, gets its CPUs' even share: Slurm would give it the whole node, which surprises everybody once.
+// memFor gives the memory that goes with cpus on the node, MiB. A job that asked for no memory in a cluster without a
+// default gets its CPUs' even share. Slurm would give it all memory of the node, which surprises users.
 //
-// Memory by GPU is of the node's tasks, and gpus are those that are counted per job.
+// Memory by GPU counts the GPUs of the node's tasks, and gpus, the node's part of the per-job GPUs.
 func (r *room) memFor(rq *Request, cpus, tasks, gpus int) int64 {
 	if rq.ByGPU {
 		return rq.GPUMemNode + rq.GPUMemTask*int64(tasks) + rq.GPUMemJob*int64(gpus)
 	}
-	// whoever shares its CPUs has its part of theirs
+	// a job that shares its CPUs gets its part of their memory
 	m := r.def.JobMemMiB() * int64(cpus) / int64(max(1, r.def.JobCPUCount())) / int64(max(1, rq.Share))
 	switch {
 	case rq.MemPerNode == model.WholeMem:
@@ -225,8 +225,8 @@ func (r *room) byGres(rq *Request) int {
 	return tasks
 }
 
-// tasksWith gives how many tasks the free units of one type are enough for, or, with typ "", those of the name for all
-// that the job wants of it.
+// tasksWith gives how many tasks the free units of a resource are enough for: of one type or, with typ "", of all types
+// together.
 func (r *room) tasksWith(rq *Request, name, typ string) int {
 	fixed, each := 0, 0
 	for _, g := range rq.Gres {
@@ -250,8 +250,8 @@ func (r *room) tasksWith(rq *Request, name, typ string) int {
 	return noLimit
 }
 
-// place puts tasks of a job onto the node; gres has what the node gives to each per-job request. GPUs are chosen first,
-// and the CPUs near them.
+// place puts tasks of a job onto the node; gres has the node's part of each per-job request. GPUs are chosen first,
+// then the CPUs near them.
 func (r *room) place(rq *Request, tasks int, gres []int) (model.NodeAlloc, miss) {
 	na := model.NodeAlloc{Node: r.def.Name, Tasks: int32(tasks)}
 	gpus, k := 0, 0

@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// The memory of GPUs that no configuration says and their nodes have found counts, for a kept planner too; of several
-// types each has its own.
+// GPU memory that nodes have found counts if the configuration doesn't give it, also for a kept planner. Each of
+// several types has its own memory.
 func TestFoundGPUMemory(t *testing.T) {
 	c := newCluster(t)
 	c.cfg.Params.GPUMemMarginMiB = 2000
@@ -50,8 +50,8 @@ func TestFoundGPUMemory(t *testing.T) {
 	}
 }
 
-// --gpu-mem heeds what others than jobs hold now: of whole GPUs and of shared ones, less the margin; a kept planner
-// goes on as soon as they are gone.
+// --gpu-mem subtracts what processes outside of jobs hold now from whole GPUs and from shared ones, less the margin. A
+// kept planner starts the job as soon as these processes are gone.
 func TestHeldGPUMemory(t *testing.T) {
 	for _, shared := range []bool{false, true} {
 		c := newCluster(t)

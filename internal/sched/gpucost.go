@@ -8,18 +8,18 @@ import (
 	"gbatch/internal/model"
 )
 
-// gpucost.go is GpuSelectPolicy: of GPUs that are as good for a job, those that are the coolest or the least used, and
-// whether a node's jobs stay together or apart. What a GPU costs whoever plans is told (Policy.Cost): here nothing is
-// measured.
+// gpucost.go is GpuSelectPolicy: among GPUs that suit a job equally well, it prefers the coolest or the least used, and
+// decides whether a node's jobs stay together or apart. Policy.Cost gives the cost of each GPU; nothing is measured
+// here.
 
-// taste is how a node's GPUs are chosen among.
+// taste is how GPUs of a node are preferred.
 type taste struct {
-	cost   []int32 // by number; beyond its end nothing
+	cost   []int32 // by number; 0 beyond its end
 	spread bool
 	alone  bool // cost counts before connections, which then don't count at all
 }
 
-// taste gives how units of a resource are chosen among here; nil: as without GpuSelectPolicy.
+// taste gives the preference among units of a resource here; nil: as without GpuSelectPolicy.
 func (r *room) taste(name string) *taste {
 	if name != gpuName || r.stock == nil || r.counted {
 		return nil
@@ -53,7 +53,7 @@ func (t *taste) unit(u int) int {
 	return 0
 }
 
-// first gives the n cheapest units, of equal ones those with the lowest numbers; nil where there are not as many.
+// first gives the n cheapest units, lower numbers first if they cost the same; nil if there are not enough.
 func (t *taste) first(free model.Bits, n int) model.Bits {
 	if t == nil || t.cost == nil || free.Count() <= n {
 		return free.First(n)

@@ -7,11 +7,12 @@ import (
 	"gbatch/internal/model"
 )
 
-// Memory of GPUs that others than jobs hold (model.GPUHeld). A job that asks for memory of each GPU (--gpu-mem) gets
-// such as have that much beside it, less the margin. Of shared GPUs it counts like memory that a job has asked for.
-// The calendar knows nothing of it: what strangers hold has no end, so it is looked at once names count.
+// GPU memory that processes outside of jobs hold (model.GPUHeld). A job that asks for memory of each GPU (--gpu-mem)
+// gets GPUs that have that much left beside it, less the margin. On shared GPUs it counts like memory that a job has
+// asked for. The calendar ignores it, because nobody knows when such processes end: it is checked when the job would
+// start.
 
-// heldBy notes what others than jobs hold.
+// heldBy sets the GPU memory that processes outside of jobs hold.
 func (r *room) heldBy(held []model.GPUHeld) {
 	r.held = held
 	if r.lot == nil {
@@ -24,13 +25,13 @@ func (r *room) heldBy(held []model.GPUHeld) {
 	}
 }
 
-// withHeld is a room that others than jobs have some memory of.
+// withHeld sets the GPU memory that processes outside of jobs hold, and gives the room.
 func (r *room) withHeld(held []model.GPUHeld) *room {
 	r.heldBy(held)
 	return r
 }
 
-// heldText says what others than jobs hold of a node.
+// heldText says how much GPU memory processes outside of jobs hold on a node.
 func (n *node) heldText() string {
 	var out []string
 	for _, h := range n.rec.Held {
@@ -39,7 +40,7 @@ func (n *node) heldText() string {
 	return n.def.Name + " (" + strings.Join(out, ", ") + ")"
 }
 
-// roomy gives the room without the GPUs that have too little memory left for a job that wants them whole.
+// roomy gives the room without the GPUs that have too little memory left for a job that asks for whole GPUs.
 func (r *room) roomy(rq *Request) *room {
 	if rq.GPUMem == 0 || len(r.held) == 0 {
 		return r
@@ -80,7 +81,7 @@ func (sh *shape) byUnit(n *node) bool {
 	return sh.rq.named() || sh.rq.GPUMem > 0 && n.rec != nil && len(n.rec.Held) > 0
 }
 
-// hasUnits reports whether a room has the GPUs that a job wants by number or by socket, and with memory.
+// hasUnits reports whether a room has the GPUs that a job asks for by number, by socket or by memory.
 func (sh *shape) hasUnits(r *room, nd *need) bool {
 	if sh.rq.named() && !r.hasNamed(&sh.rq) {
 		return false

@@ -8,22 +8,21 @@ import (
 	"gbatch/internal/model"
 )
 
-// Which units of a resource a job gets, where gres.conf tells how they are connected (Links) or which cores are near
-// them (Cores). In this order:
+// The choice of a job's units of a resource, if gres.conf tells how they are connected (Links) or which cores are near
+// them (Cores). Criteria, in this order:
 //
 //  1. the most links between the job's units;
 //  2. the fewest links from them to units that stay free, so that no pair is split when a split is avoidable;
 //  3. the shortest ways between the job's units over PCIe, where they are known (Dist);
-// 4. free CPUs near them for all that the job takes; what they cost by how they are used, where GpuSelectPolicy says
-// so
-//     (gpucost.go); then as few groups of units (those near the same CPUs) as can be;
+//  4. free CPUs near them for all CPUs that the job takes; then their cost by GpuSelectPolicy (gpucost.go); then the
+//     fewest groups of units (a group is near the same CPUs);
 //  5. the tightest fit: groups with the fewest other free units, then long ways to units that stay free;
 //  6. the lowest indices.
 //
-// With GpuSelectPolicy=spread it is the most groups, and those with the most other free units.
+// GpuSelectPolicy=spread prefers the most groups, and groups with the most other free units.
 //
-// Up to maxExhaustive units every set is looked at, and the best by 1 to 3 are remembered for each set of free units
-// and count. Beyond, a set is grown from several seeds and improved by exchanges.
+// With up to maxExhaustive units every set is tried, and the best sets by 1 to 3 are remembered for each set of free
+// units and count. With more, a set is grown from several seeds and improved by exchanges.
 
 const (
 	maxExhaustive = 8
@@ -35,7 +34,7 @@ const (
 type gpuMap struct {
 	units  int
 	links  [maxUnits][]int32  // between units; nil: none are known
-	close  *[maxUnits][]int32 // how close they are over PCIe: farthest less their distance; nil: not known
+	close  *[maxUnits][]int32 // closeness over PCIe: farthest less the distance; nil: not known
 	near   []model.Bits       // by unit; nil: all CPUs
 	groups []uint64           // units near the same CPUs
 	best   map[setKey][]uint64
@@ -46,7 +45,7 @@ type setKey struct {
 	count int
 }
 
-// gpuMaps keeps the maps of nodes that are made alike.
+// gpuMaps keeps maps for nodes with equal hardware.
 type gpuMaps struct {
 	byDef map[defKey]*gpuMap
 	alike map[string]*gpuMap
@@ -57,7 +56,7 @@ type defKey struct {
 	name string
 }
 
-// of gives the map of a resource of a node, nil where nothing is known of its units.
+// of gives the map of a resource of a node, nil if its links and cores are not known.
 func (g *gpuMaps) of(d *model.NodeDef, name string) *gpuMap {
 	known := false
 	for i := range d.Gres {
@@ -108,7 +107,7 @@ func newGPUMap(d *model.NodeDef, name string) *gpuMap {
 			}
 			if k < len(g.Links) {
 				for o, n := range g.Links[k] {
-					if o < m.units && o != u && n > 0 { // a link has two ends, however many of them name it
+					if o < m.units && o != u && n > 0 { // a link has two ends; one or both may name it
 						m.links[u][o] = max(m.links[u][o], n)
 						m.links[o][u] = max(m.links[o][u], n)
 					}
@@ -195,7 +194,7 @@ func across(of *[maxUnits][]int32, set, other uint64) int {
 // choice is how good a set is; less is better, field by field.
 type choice [8]int
 
-// score tells how good a set is of what is free, for a job that takes a number of CPUs.
+// score rates a set of free units for a job that takes count CPUs.
 func (m *gpuMap) score(set, free uint64, cpus model.Bits, count int, by *taste) choice {
 	c := choice{-m.inside(set), m.between(set, free&^set), -m.nearby(set)}
 	m.local(&c, set, free, cpus, count, by)
@@ -238,8 +237,8 @@ func better(a choice, x uint64, b choice, y uint64) bool {
 	return bits.Reverse64(x) > bits.Reverse64(y)
 }
 
-// choose gives the best count units of those that are free (from), beside others of the same resource (free) that the
-// job can't have or doesn't want; 0 where there are not enough. cpus are free, and the job takes ncpus of them.
+// choose gives the best count units of from; 0 if there are not enough. free has all free units of the resource, also
+// those that the job can't have or doesn't want. cpus are the free CPUs, of which the job takes ncpus.
 func (m *gpuMap) choose(from, free uint64, count int, cpus model.Bits, ncpus int, by *taste) uint64 {
 	switch n := bits.OnesCount64(from); {
 	case n < count:
@@ -261,8 +260,8 @@ func (m *gpuMap) choose(from, free uint64, count int, cpus model.Bits, ncpus int
 	return best
 }
 
-// bestSets gives all sets with the most links inside, of those the fewest to what stays free, of those the shortest
-// ways.
+// bestSets gives all sets that are equally good by criteria 1 to 3: the most links inside, the fewest links to units
+// that stay free, the shortest ways.
 func (m *gpuMap) bestSets(from, free uint64, count int) []uint64 {
 	key := setKey{from | free<<maxExhaustive, count}
 	sets, ok := m.best[key]
@@ -291,7 +290,7 @@ func (m *gpuMap) bestSets(from, free uint64, count int) []uint64 {
 	return sets
 }
 
-// grow finds a good set where there are too many to look at all.
+// grow finds a good set if there are too many to try them all.
 func (m *gpuMap) grow(from, free uint64, count int, cpus model.Bits, ncpus int, by *taste) uint64 {
 	var best uint64
 	var score choice
@@ -319,7 +318,7 @@ func (m *gpuMap) grow(from, free uint64, count int, cpus model.Bits, ncpus int, 
 	return best
 }
 
-// extend adds to a set the unit with the most links into it and, counted half, to those that may follow it.
+// extend adds to a set the unit with the most links into the set. Links to units that may be added next count half.
 func (m *gpuMap) extend(set, from, free uint64, more int, cpus model.Bits, ncpus int, by *taste) uint64 {
 	if more == 0 {
 		return m.step(set, 0, from, free, cpus, ncpus, by)
@@ -343,7 +342,7 @@ func (m *gpuMap) extend(set, from, free uint64, more int, cpus model.Bits, ncpus
 	return best
 }
 
-// mostOf sums the largest of a unit's links to a set, as many as more; to is scratch.
+// mostOf adds up the `more` largest numbers of links from a unit to members of a set; to is scratch.
 func mostOf(to, row []int32, set uint64, more int) int {
 	for ; set != 0; set &= set - 1 {
 		to = append(to, row[bits.TrailingZeros64(set)])
@@ -356,7 +355,7 @@ func mostOf(to, row []int32, set uint64, more int) int {
 	return sum
 }
 
-// step takes drop out of a set and adds the unit that makes the best of it.
+// step takes drop out of a set and adds the unit that gives the best set.
 func (m *gpuMap) step(set, drop, from, free uint64, cpus model.Bits, ncpus int, by *taste) uint64 {
 	set &^= drop
 	var best uint64

@@ -88,8 +88,8 @@ func TestGPUSetsBest(t *testing.T) {
 	}
 }
 
-// TestNoPairSplit: random jobs come and go on GPUs linked in pairs; a pair that is free whole is split only where no
-// single GPU is left for the odd one.
+// TestNoPairSplit: random jobs come and go on GPUs linked in pairs; a pair of free GPUs is split only if no single GPU
+// is left for an odd count.
 func TestNoPairSplit(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	for _, units := range []int{8, 16} {
@@ -135,7 +135,7 @@ func TestNoPairSplit(t *testing.T) {
 	}
 }
 
-// TestGPUSetsGrown: beyond 8 GPUs the links are those of the best set, for the networks that there are.
+// TestGPUSetsGrown: with more than 8 GPUs the chosen set has as many links as the best one, for real networks.
 func TestGPUSetsGrown(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 1))
 	island := func(n int) func(a, b int) int32 {
@@ -169,7 +169,7 @@ func TestGPUSetsGrown(t *testing.T) {
 	}
 }
 
-// BenchmarkGPUSet: one choice, and the first of its kind on a node (cold).
+// BenchmarkGPUSet: one choice, with the maps known or not (cold).
 func BenchmarkGPUSet(b *testing.B) {
 	for _, units := range []int{8, 16} {
 		d := gpuNode(units, cube)

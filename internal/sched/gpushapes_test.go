@@ -11,7 +11,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// shape of a real machine: links and distances between GPUs, CPUs near each.
+// machine is a real machine: links and distances between GPUs, CPUs near each.
 type machine struct {
 	name  string
 	gpus  int
@@ -113,8 +113,8 @@ func setText(set uint64) (text string) {
 	return text
 }
 
-// TestSetsOfRealMachines: which GPUs a job gets on machines that people have, for every number from a free machine, and
-// from one that is partly in use.
+// TestSetsOfRealMachines: which GPUs a job gets on real machines, for every count, on a free machine and on one that is
+// partly in use.
 func TestSetsOfRealMachines(t *testing.T) {
 	want := map[string]struct {
 		free []string            // by count, from 1
@@ -165,8 +165,8 @@ func TestSetsOfRealMachines(t *testing.T) {
 }
 
 // TestSetsAgainstExhaustion: on every machine, from any set of free GPUs and with any CPUs free, the choice has as many
-// links as the best of all sets, leaves as few cut, has ways as short (up to 8 GPUs), and splits no pair that need not
-// be.
+// links inside, cuts as few, and has ways as short (up to 8 GPUs) as the best of all sets, and splits no pair
+// needlessly.
 func TestSetsAgainstExhaustion(t *testing.T) {
 	rng := rand.New(rand.NewPCG(21, 22))
 	rounds := 400
@@ -209,7 +209,7 @@ func TestSetsAgainstExhaustion(t *testing.T) {
 	}
 }
 
-// TestCoresAreNearTheGPUs: a job's CPUs are of its GPUs' NUMA node while it has some free.
+// TestCoresAreNearTheGPUs: a job's CPUs are on its GPUs' NUMA node as long as some are free there.
 func TestCoresAreNearTheGPUs(t *testing.T) {
 	for _, x := range machines() {
 		d := x.def()
@@ -226,7 +226,7 @@ func TestCoresAreNearTheGPUs(t *testing.T) {
 	}
 }
 
-// BenchmarkShapes: the first choice of its kind on each machine, and one that is known.
+// BenchmarkShapes: the first choice on each machine, and a repeated one.
 func BenchmarkShapes(b *testing.B) {
 	for _, x := range machines() {
 		d := x.def()

@@ -7,15 +7,15 @@ import (
 	"gbatch/internal/model"
 )
 
-// pick gives count units of a resource to na, of one type if some type has as many, otherwise of several. It reports
-// whether there were enough. Which of the units that are free is decided in gpuset.go, for a job that takes cpus CPUs.
+// pick adds count units of a resource to na, of one type if a type has enough, otherwise of several. It reports whether
+// there were enough. gpuset.go chooses among the free units, for a job that takes cpus CPUs.
 func (r *room) pick(na *model.NodeAlloc, rq *Request, g model.GresReq, count, cpus int) bool {
 	type source struct {
 		typ  string
 		free model.Bits
 	}
 	var from []source
-	unused := 0 // what there is of it that nobody uses up
+	unused := 0 // units that are never used up (NoConsume)
 	for i := range r.gres {
 		h := &r.gres[i]
 		if r.def.Gres[i].NoConsume && h.name == g.Name && (g.Type == "" || strings.EqualFold(h.typ, g.Type)) {
@@ -64,7 +64,7 @@ func (r *room) pick(na *model.NodeAlloc, rq *Request, g model.GresReq, count, cp
 	return count == 0
 }
 
-// gpuMap gives what is known of the units of a resource, or nil.
+// gpuMap gives the links and cores of the units of a resource, or nil.
 func (r *room) gpuMap(name string) *gpuMap {
 	if r.stock == nil {
 		return nil
@@ -72,7 +72,7 @@ func (r *room) gpuMap(name string) *gpuMap {
 	return r.stock.gpus.of(r.def, name)
 }
 
-// units chooses n of those that are free; nil where there are not enough.
+// units chooses n free units of from; nil if there are not enough.
 func (r *room) units(m *gpuMap, na *model.NodeAlloc, name string, from model.Bits, n, cpus int, by *taste) model.Bits {
 	var free model.Bits
 	for i := range r.gres {

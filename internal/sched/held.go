@@ -1,14 +1,15 @@
 package sched
 
-// GPUs that reservations hold on nodes whose GPUs are shared. A reservation has numbers of GPUs and of shares, not
-// certain ones; a GPU with a share in use can't be had whole. So at each moment of the calendar it is worked out which
-// GPUs, and which shares of which GPU, are kept for it:
+// GPUs that reservations hold on nodes with shared GPUs. A reservation has numbers of GPUs and of shares, not
+// particular ones, and a GPU with a share in use can't be given out whole. So at each moment of the calendar the
+// planner works out which GPUs, and which shares of which GPU, are kept for a reservation:
 //
-//  1. what its own jobs have; a GPU of which they have shares is kept whole, if it is GPUs that are reserved,
-//  2. as many GPUs more as it has left, idle ones first,
-//  3. shares: of one GPU where one has as many, of the fullest that does.
+//  1. the GPUs and shares that its own jobs hold; if it reserves GPUs, a GPU with such a share is kept whole,
+//  2. the GPUs that its jobs have not taken yet, idle ones first,
+//  3. its shares: of one GPU if a GPU has enough, and then of the fullest such GPU.
 //
-// What was kept at one moment stays kept at the next while it can, so that a job may have the same GPU all the time.
+// What is kept at one moment stays kept at the next if that is possible, so that a job can have the same GPU all the
+// time.
 
 // heldGPUs is what is kept for one reservation at the cursor's moment.
 type heldGPUs struct {
@@ -16,8 +17,8 @@ type heldGPUs struct {
 	units []int  // shares of each GPU, by sharing resource: [GPU*kinds+kind]; nil: none
 }
 
-// hold works out what is kept for each reservation of the cursor's node that holds now, and takes off the counts what
-// the job that is placed can't have.
+// hold works out what is kept for each active reservation of the cursor's node, and subtracts from the counts what the
+// job that is placed can't have.
 func (c *cursor) hold(l *lot) {
 	for i := range c.shares {
 		if s := &c.shares[i]; s.open <= 0 {
@@ -57,11 +58,11 @@ func (c *cursor) hold(l *lot) {
 	}
 }
 
-// pin notes the GPUs of which the reservation's own jobs have shares, beside the shares that are reserved: those are
-// kept whole. It gives them.
+// pin returns the GPUs that are kept whole because the reservation's own jobs have shares of them, other than reserved
+// shares.
 func (s *portion) pin(l *lot) uint64 {
 	s.last, s.held = s.held, heldGPUs{}
-	s.gpus = append(s.gpus[:0], s.all.gres[:l.entries]...) // what is left to be kept, by the node's entries
+	s.gpus = append(s.gpus[:0], s.all.gres[:l.entries]...) // what is still to be kept, by the node's entries
 	for u := range l.gpus {
 		mine := s.mine[u*l.stride : (u+1)*l.stride]
 		if e := l.gpus[u].entry; e >= 0 && mine[slotWhole] > 0 {
@@ -84,16 +85,16 @@ func (s *portion) pin(l *lot) uint64 {
 	return s.held.whole
 }
 
-// keepWhole chooses the GPUs that are kept beside those, of such as are not kept yet. Those that the job that is placed
-// asks for by number (index) are chosen last, or first where it is the reservation's own.
+// keepWhole chooses the other GPUs to keep, among those that no reservation keeps yet. index has the GPUs that the job
+// to place asks for by number: they are chosen last, or first if the job is in this reservation.
 func (s *portion) keepWhole(l *lot, work []int, kept, index uint64) uint64 {
 	mine := s.held.whole
 	rank := func(u int) (n int) {
 		bit := uint64(1) << uint(u)
 		switch {
-		case work[u*l.stride+slotWhole] < 1: // somebody has it
+		case work[u*l.stride+slotWhole] < 1: // a job has it
 			n = 8
-		case !l.whole(work, u): // somebody has shares of it
+		case !l.whole(work, u): // jobs have shares of it
 			n = 4
 		}
 		if (index&bit != 0) != s.own {
@@ -171,12 +172,12 @@ func (s *portion) keepShares(l *lot, work []int) {
 	}
 }
 
-// near reports whether the reservation has shares of a GPU already: its jobs, or at the moment before.
+// near reports whether the reservation's jobs have shares of a GPU, or shares of it were kept at the moment before.
 func (s *portion) near(l *lot, k, u int) bool {
 	return s.mine[u*l.stride+1+k] > 0 || s.last.of(l, u, k) > 0
 }
 
-// apply takes off a GPU's slots what is kept of it or, for the reservation's own jobs, what is not.
+// apply subtracts from a GPU's slots what is kept of it or, for the reservation's own jobs, what is not kept.
 func (h *heldGPUs) apply(l *lot, slots []int, u int, own bool) {
 	here := slots[u*l.stride : (u+1)*l.stride]
 	if h.whole&(1<<uint(u)) != 0 {
@@ -209,8 +210,8 @@ func (h *heldGPUs) of(l *lot, u, k int) int {
 	return h.units[u*len(l.kinds)+k]
 }
 
-// sharesOf counts the shares that the reservation's own jobs can have, by the node's entries: those that are kept, and
-// those of GPUs that are.
+// sharesOf counts the shares that the reservation's own jobs can have, by the node's entries: kept shares, and shares
+// of kept GPUs.
 func (h *heldGPUs) sharesOf(l *lot, slots, gres []int) {
 	for k := range l.kinds {
 		for _, e := range l.kinds[k].entry {

@@ -12,9 +12,9 @@ import (
 )
 
 // TestReservationsHold: over random clusters with shared GPUs, MIG instances, licenses, exclusive jobs and jobs on
-// several nodes, reservations of nodes and parts of nodes come and go, now and to come. At no moment from now on do
-// jobs that run, or that a plan starts, hold what is reserved for others then, if they run to their limits. A kept
-// planner gives the plans of a fresh one.
+// several nodes, reservations of nodes and parts of nodes come and go, present and future ones. If all jobs run to
+// their limits, no running job, and no job that a plan starts, ever holds what is reserved for others at that moment. A
+// kept planner gives the plans of a fresh one.
 func TestReservationsHold(t *testing.T) {
 	seeds := 120
 	if testing.Short() {
@@ -116,7 +116,7 @@ func TestReservationsHold(t *testing.T) {
 	}
 }
 
-// divideSome divides a node's GPUs of one type, or of all: the others stand for MIG instances.
+// divideSome shares a node's GPUs of one type, or all of them: the others stand for MIG instances.
 func (w *world) divideSome(d *model.NodeDef) {
 	whole := pick(w, "", "a", "b")
 	some := &model.NodeDef{}
@@ -133,7 +133,7 @@ func (w *world) divideSome(d *model.NodeDef) {
 	d.Gres = append(d.Gres, some.Gres[n:]...)
 }
 
-// reservation makes one of some nodes, or of parts of them, or of licenses.
+// reservation makes a random reservation of nodes, of parts of nodes, or of licenses.
 func (w *world) reservation(c *cluster, name string) *model.Reservation {
 	r := &model.Reservation{Name: name, Start: c.now.Add(int64(pick(w, 0, 0, w.n(1500)))), Users: []string{"u"},
 		Flags: pick(w, 0, 0, 0, model.ResvFlex, model.ResvDaily)}
@@ -169,8 +169,8 @@ func (w *world) reservation(c *cluster, name string) *model.Reservation {
 	return r
 }
 
-// holds reports what jobs that run would hold of what is reserved for others, at any moment from now on. add is a
-// reservation that is looked at as if it were there.
+// holds returns an error if running jobs hold, at any moment from now on, what is reserved for others. add is one more
+// reservation to check.
 func holds(v *state.View, now model.Time, add *model.Reservation) error {
 	var list []*model.Reservation
 	v.Reservations(func(r *model.Reservation) bool { list = append(list, r); return true })
@@ -204,7 +204,7 @@ func holds(v *state.View, now model.Time, add *model.Reservation) error {
 		}
 		running := slices.DeleteFunc(slices.Clone(jobs),
 			func(j *model.Job) bool { return j.Run.Deadline() <= at && at > now })
-		sets := [][]*model.Reservation{open} // all of them, against jobs in none, and each against everybody else
+		sets := [][]*model.Reservation{open} // all of them against jobs in none of them, and each against all other jobs
 		for _, r := range open {
 			sets = append(sets, []*model.Reservation{r})
 		}
@@ -223,7 +223,7 @@ func holds(v *state.View, now model.Time, add *model.Reservation) error {
 	return nil
 }
 
-// keptFrom reports what jobs hold of what reservations have together.
+// keptFrom returns an error if jobs hold what a set of reservations has.
 func keptFrom(v *state.View, set []*model.Reservation, others []*model.Job) (err error) {
 	lic := map[string]int64{}
 	for _, r := range set {
@@ -295,8 +295,8 @@ func keptOf(v *state.View, n *model.Node, set []*model.Reservation, others []*mo
 	return keptGPUs(n.Def, want.Gres, gres)
 }
 
-// keptGPUs counts anew which GPUs and shares others leave: a GPU of which somebody has something is not whole, and is
-// shared in one way.
+// keptGPUs counts by itself which GPUs and shares other jobs leave free: a GPU that is partly in use is not whole, and
+// is shared by one resource only.
 func keptGPUs(d *model.NodeDef, want []int32, held []model.GresAlloc) error {
 	taken := map[int]bool{}
 	units := map[int]map[string]int{}
@@ -312,7 +312,7 @@ func keptGPUs(d *model.NodeDef, want []int32, held []model.GresAlloc) error {
 			g.Index.Each(func(u int) bool { taken[u] = true; return true })
 		}
 	}
-	idle := map[int]int{} // GPUs of which nobody has anything, by the node's entries
+	idle := map[int]int{} // idle GPUs, by the node's entries
 	for i, g := range d.Gres {
 		if g.Name != "gpu" {
 			continue

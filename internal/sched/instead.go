@@ -6,11 +6,11 @@ import (
 	"gbatch/internal/model"
 )
 
-// Who was suspended goes on when its CPUs are free, unless somebody waits who would have it suspended again at once:
-// that one has them instead.
+// A job that was suspended for another one resumes when its CPUs are free, unless a pending job would suspend it again
+// at once. That job takes the CPUs instead.
 
-// robbers gives the jobs in the queues that may have others suspended, in order, and how many of them stand before
-// everybody who may not.
+// robbers gives the pending jobs that may suspend others, in order, and how many of them come before the first job that
+// may not.
 func (p *Planner) robbers() (out []candidate, ahead int) {
 	var plain *candidate
 	for _, l := range p.lanes {
@@ -38,7 +38,7 @@ func (p *Planner) robbers() (out []candidate, ahead int) {
 	return out, ahead
 }
 
-// byTurn orders jobs of several partitions as a pass takes them.
+// byTurn orders jobs of several partitions in the order of a pass.
 func byTurn(a, b candidate) int {
 	if a.l.part.PriorityTier != b.l.part.PriorityTier {
 		return int(b.l.part.PriorityTier) - int(a.l.part.PriorityTier)
@@ -46,14 +46,14 @@ func byTurn(a, b candidate) int {
 	return itemOrder(&a.it, &b.it)
 }
 
-// instead starts a job, or has others ended for it, that could do with a suspended one's CPUs and not without, and
-// reports whether there was one. The first of them, ahead, would be looked at before everybody else anyway: they start
-// in order, whatever they need. It tries no more than a pass may look for victims.
+// instead starts a pending job that needs the CPUs of a suspended one, or finds victims for it, and reports whether
+// there is such a job. The first jobs of robbers, as many as ahead, come before all other pending jobs anyway: they
+// start in order, whatever they need. It tries at most maxPreempts jobs in a pass.
 func (p *Planner) instead(v *model.Job, robbers []candidate, ahead int) bool {
 	awake, run := *v, *v.Run
 	run.Sleep = model.Awake
 	awake.State, awake.Run = model.Running, &run
-	// victims are not looked for where this plan starts something: the next pass, which follows at once, says
+	// no victims are looked for on nodes where this plan starts a job: the next pass, which follows at once, does that
 	later := false
 	for i := range robbers {
 		l, it := robbers[i].l, &robbers[i].it
@@ -104,7 +104,7 @@ func (p *Planner) instead(v *model.Job, robbers []candidate, ahead int) bool {
 	return later
 }
 
-// bookedOn reports whether this plan starts something on a job's nodes, or lets it go on there.
+// bookedOn reports whether this plan starts or resumes a job on one of a job's nodes.
 func (p *Planner) bookedOn(j *model.Job) bool {
 	return slices.ContainsFunc(j.Run.Alloc.Nodes, func(na model.NodeAlloc) bool { return p.byName[na.Node].booked })
 }
@@ -121,7 +121,7 @@ func overlap(a, b *model.Alloc) bool {
 	return false
 }
 
-// fitsBeside reports whether there is room for the whole job also once a suspended one has its CPUs again.
+// fitsBeside reports whether there is room for the whole job even after a suspended one has resumed.
 func (r *robber) fitsBeside(v *model.Job) bool {
 	sh := r.it.sh
 	var rooms []*room

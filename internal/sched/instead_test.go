@@ -10,9 +10,9 @@ import (
 	"gbatch/internal/state"
 )
 
-// TestNobodyWakesForAnInstant: whoever goes on after having been suspended isn't suspended again by a pass that follows
-// at once over the same facts, if one job waits that could have that done, and hardly ever if many do. A kept planner
-// plans like a new one, and all come to an end.
+// TestNobodyWakesForAnInstant: if one pending job may suspend others, a job that resumes isn't suspended again by the
+// next pass over the same facts; with many such pending jobs it hardly ever is. A kept planner plans like a new one,
+// and all jobs end.
 func TestNobodyWakesForAnInstant(t *testing.T) {
 	seeds := 50
 	if testing.Short() {
@@ -60,7 +60,7 @@ func TestNobodyWakesForAnInstant(t *testing.T) {
 				t.Fatalf("%s: a kept planner plans\n%+v, a new one\n%+v", c.at, plan, fresh)
 			}
 			for _, p := range plan.Preempt {
-				if woken[p.Job] && !byQOS { // there others may stand between
+				if woken[p.Job] && !byQOS { // with QOS, other jobs may come in between
 					blinks++
 				}
 				if woken[p.Job] && alone {
@@ -97,7 +97,7 @@ func TestNobodyWakesForAnInstant(t *testing.T) {
 				if byQOS {
 					sp.Partitions, sp.QOS = []string{"low"}, pick(w, "x", "x", "y", "z")
 				}
-				// for one on several nodes victims are not always the best
+				// for a job on several nodes the victims are not always the best ones
 				if w.chance(30) && (sp.QOS == "x" || sp.Partitions[0] == "low" && !byQOS) {
 					sp.MaxNodes = 3
 				}

@@ -7,8 +7,8 @@ import (
 )
 
 // With Backfill.Keep a reservation is a promise: it stays on the calendar from pass to pass and only ever moves to an
-// earlier moment. Whenever something ended before its time, each waiting job in turn is taken off the calendar and put
-// back as early as it then fits (compression: Mu'alem and Feitelson 2001). A new Planner begins without promises.
+// earlier moment. When a job has ended before its time, each pending job in turn is taken off the calendar and put back
+// as early as it then fits (compression: Mu'alem and Feitelson 2001). A new Planner begins without promises.
 
 // promises puts the reservations of earlier passes onto the calendar.
 func (p *Planner) promises() {
@@ -50,7 +50,7 @@ func (p *Planner) promises() {
 		if !slices.ContainsFunc(b.nodes, func(n *node) bool { return n.over }) {
 			continue
 		}
-		p.off(p.jobs[id]) // what it was promised is taken: a job overran, somebody came in before it
+		p.off(p.jobs[id]) // it can't be kept: a job ran on past its expected end, or one started that was not planned
 		p.early = true
 		for _, n := range b.nodes {
 			n.over = n.over && p.overbooked(n)
@@ -76,10 +76,10 @@ func (p *Planner) off(e *entry) {
 	}
 	e.resv, e.resvAt = nil, nil
 	delete(p.kept, e.j.ID)
-	p.round++ // there is more room than before
+	p.round++ // the calendar has more room than before
 }
 
-// overbooked reports whether more is promised of a node than it will have.
+// overbooked reports whether more of a node is promised than it will have.
 func (p *Planner) overbooked(n *node) bool {
 	c := &p.cursor
 	c.own = everybody
@@ -98,14 +98,14 @@ func (p *Planner) overbooked(n *node) bool {
 	}
 }
 
-// due reports whether a promise has to be looked at in this pass.
+// due reports whether this pass has to look at a promise.
 func (p *Planner) due(it *item) bool {
 	return it.e.resv[0].at <= p.now || p.early && !p.stuck(it)
 }
 
-// stuck reports whether a promise can't move to an earlier moment. Most in a long queue can't, and to see that is half
-// the work of taking them off the calendar and putting them back. It is asked where one node is all that the job may
-// have, a pool of processors.
+// stuck reports whether a promise can't move to an earlier moment. Most promises of a long queue can't, and this check
+// costs half of taking them off the calendar and putting them back. It handles only jobs whose partition is one node,
+// such as a pool of processors.
 func (p *Planner) stuck(it *item) bool {
 	sh, b := it.sh, it.e.resv[0]
 	if sh == nil || sh.next != nil || it.anywhere != nil || !sh.single || sh.spread || len(sh.pool.nodes) != 1 ||
@@ -127,5 +127,6 @@ func (p *Planner) stuck(it *item) bool {
 	return at >= b.at
 }
 
-// Wake gives the moment of the first reservation of the last plan, at which time alone may let a job start, or 0.
+// Wake gives the next moment at which a job may start only because time has passed: the first reservation of the last
+// plan, or the end of a job's wait for better nodes. 0: there is none.
 func (p *Planner) Wake() model.Time { return p.wake }

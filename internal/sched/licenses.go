@@ -45,7 +45,7 @@ func (p *Planner) buildLicenses() {
 	}
 }
 
-// holdLicenses notes what a job holds now.
+// holdLicenses records the licenses that a job holds now.
 func (p *Planner) holdLicenses(id model.JobID, j *model.Job) {
 	if h := p.licHeld[id]; h != nil {
 		p.lic.free.add(h, 1)
@@ -77,7 +77,7 @@ func (p *Planner) licenseHold(list []model.LicenseCount) *hold {
 	return h
 }
 
-// forgetLicenses takes the last plan's starts and reservations off the calendar: the View tells what became of them.
+// forgetLicenses takes the last plan's starts and reservations off the calendar: the View shows which of them happened.
 func (p *Planner) forgetLicenses() {
 	if p.lic == nil {
 		return
@@ -89,7 +89,7 @@ func (p *Planner) forgetLicenses() {
 	p.lic.steps, p.lic.resvs = p.lic.steps[:0], 0
 }
 
-// lateLicenses asks again when jobs end that have outlived their expected ends.
+// lateLicenses computes new expected ends for jobs that have outlived theirs.
 func (p *Planner) lateLicenses() {
 	for p.lic != nil && len(p.lic.rel) > 0 && p.lic.rel[0].at <= p.now {
 		id := p.lic.rel[0].id
@@ -97,7 +97,7 @@ func (p *Planner) lateLicenses() {
 	}
 }
 
-// licenseSets gives the sets of licenses of which a request needs one.
+// licenseSets gives alternative sets of licenses: a request needs one of them.
 func (rq *Request) licenseSets() [][]model.LicenseCount {
 	if !rq.AnyLicense {
 		return [][]model.LicenseCount{rq.Licenses}
@@ -109,7 +109,7 @@ func (rq *Request) licenseSets() [][]model.LicenseCount {
 	return out
 }
 
-// licenseNeed gives a set of licenses as the need of a node.
+// licenseNeed gives a set of licenses as a need, as if of a node.
 func (p *Planner) licenseNeed(set []model.LicenseCount) need {
 	nd := need{}
 	if p.lic == nil {
@@ -127,7 +127,7 @@ func (p *Planner) licenseNeed(set []model.LicenseCount) need {
 	return nd
 }
 
-// licenses gives a set of licenses that a job of a shape may have from now to end; ok is false where there is none.
+// licenses gives a set of licenses that a job of a shape can have from now to end; ok is false if there is none.
 func (p *Planner) licenses(sh *shape, end model.Time) (set []model.LicenseCount, ok bool) {
 	if len(sh.rq.Licenses) == 0 {
 		return nil, true
@@ -155,7 +155,7 @@ func (p *Planner) bookLicenses(g *lodging, end model.Time) {
 	}
 }
 
-// unlicensed reports whether a job has to wait for licenses, and whether the cluster has not as many.
+// unlicensed reports whether a job has to wait for licenses, and whether it needs more than the cluster has.
 func (p *Planner) unlicensed(it *item) (waits, never bool) {
 	if len(it.sh.rq.Licenses) == 0 {
 		return false, false
@@ -176,8 +176,8 @@ func (p *Planner) unlicensed(it *item) (waits, never bool) {
 // maxLicenseTries bounds the moments at which nodes and licenses are looked for together.
 const maxLicenseTries = 32
 
-// soonestLicensed finds the earliest moment at which a job fits on nodes and has its licenses, and the shape of the
-// reservation that it is in then.
+// soonestLicensed finds the earliest moment at which a job fits on nodes and has its licenses. in is the shape for the
+// advance reservation that the job uses then.
 func (p *Planner) soonestLicensed(sh *shape, planS int64) (at model.Time, alloc *model.Alloc, set []model.LicenseCount,
 	in *shape) {
 	for ; sh != nil; sh = sh.next {
@@ -224,7 +224,7 @@ func (p *Planner) soonestOf(sh *shape, planS int64) (model.Time, *model.Alloc, [
 	return 0, nil, nil
 }
 
-// reserveLicenses takes them ahead.
+// reserveLicenses takes a set of licenses off the calendar from a later moment on.
 func (p *Planner) reserveLicenses(set []model.LicenseCount, resv string, at, end model.Time) {
 	if len(set) > 0 {
 		h := p.licenseHold(set)

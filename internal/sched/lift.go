@@ -5,12 +5,11 @@ import (
 	"gbatch/internal/state"
 )
 
-// lifts are the flags with which a QOS lifts limits of the partitions that its jobs run in.
+// lifts are the flags of a QOS that lift limits of partitions for its jobs.
 const lifts = model.QOSPartitionTimeLimit | model.QOSPartitionMaxNodes | model.QOSPartitionMinNodes
 
-// Lifted gives a partition without those of its limits that a job's QOS lifts (PartitionTimeLimit, PartitionMaxNodes,
-// PartitionMinNodes). Time limits of
-// jobs that ask for none are the partition's own: LimitS wants that.
+// Lifted gives a partition without the limits that a job's QOS lifts (PartitionTimeLimit, PartitionMaxNodes,
+// PartitionMinNodes). For the time limit of a job that asks for none, pass the partition itself to LimitS.
 func Lifted(v *state.View, qos string, part *model.Partition) *model.Partition {
 	return lifted(liftsOf(v, qos), part)
 }
@@ -39,7 +38,8 @@ func lifted(flags model.QOSFlags, part *model.Partition) *model.Partition {
 	return &n
 }
 
-// anyLifts reports whether some QOS changes who may run in partitions: lifts limits of theirs, or wants reservations.
+// anyLifts reports whether a QOS changes which jobs may run in partitions: it lifts their limits, or requires a
+// reservation.
 func anyLifts(v *state.View) bool {
 	found := false
 	v.AllQOS(func(q *model.QOS) bool {

@@ -9,18 +9,18 @@ import (
 	"gbatch/internal/state"
 )
 
-// Limits of QOS and associations (https://slurm.schedmd.com/resource_limits.html). What jobs hold together comes from
-// the View's tallies, which follow every change; a pass reads those that it asks for once and adds its own starts. A
-// job that a limit holds blocks nobody and gets no reservation.
+// Limits of QOS and associations (https://slurm.schedmd.com/resource_limits.html). The View's tallies, which follow
+// every change, say what jobs hold together. A pass reads each tally that it needs once and adds its own starts. A job
+// that a limit holds blocks no other job and gets no reservation.
 
-// limiter knows the limits of all who have jobs, as of one generation of the accounts.
+// limiter has the limits that apply to pending jobs, as of one generation of the accounts.
 type limiter struct {
 	v      *state.View
 	cfg    *model.Config
 	now    model.Time
 	pass   uint64
 	gen    uint64 // of the accounts
-	usable uint64 // Planner.usable that shares in percent were worked out for
+	usable uint64 // Planner.usable when limits in percent were computed
 
 	tres  []string // resources that limits name
 	index map[string]int
@@ -28,26 +28,26 @@ type limiter struct {
 	holds map[string]*holding
 	total []model.TRESCount // of the nodes that take jobs
 	safe  bool
-	alone bool // holdings are empty: what a job may on its own
+	alone bool // holdings are empty: only limits on a single job count
 }
 
 type gateKey struct{ account, user, qos, part string }
 
-// gate is the limits that hold for jobs of one user, account and QOS in one partition.
+// gate has the limits for jobs of one user, account and QOS in one partition.
 type gate struct {
 	rules  []rule
-	counts []*holding // that a started job counts in
+	counts []*holding // a started job counts in each of them
 	part   string
 	wallS  int64  // the longest time limit; 0: none
-	wallOf string // whose that is, and its name
+	wallOf string // the owner of that limit, and its name
 	wallBy string
-	fair   int64 // the least fair-share factor that starts jobs (UsageThreshold), millionths; 0: any
-	usage  int64 // UsageFactor, where what a job may use is counted by it (UsageFactorSafe), millionths; 0: as it is
+	fair   int64 // the least fair-share factor with which jobs start (UsageThreshold), millionths; 0: any
+	usage  int64 // UsageFactor if UsageFactorSafe applies it to limits on a job's use, millionths; 0: not applied
 	most   model.Reason
-	prio   model.Limit // the least priority that holds a reservation (MinPrioThreshold), instead of the policy's
+	prio   model.Limit // the least priority that gets a reservation (MinPrioThreshold), instead of the policy's
 }
 
-// ruleKind says what a rule compares.
+// ruleKind is what a rule limits.
 type ruleKind uint8
 
 const (
@@ -69,10 +69,10 @@ type rule struct {
 	t      int   // resource
 	limit  int64 // units, minutes or jobs
 	on     *holding
-	from   model.TRESLimit // shares in percent are worked out anew from it
+	from   model.TRESLimit // limits in percent are computed anew from it
 	factor int64           // LimitFactor, millionths
-	who    string          // whose it is: "QOS x"
-	name   string          // as gacctmgr calls it
+	who    string          // its owner: "QOS x"
+	name   string          // gacctmgr's name of it
 }
 
 // holding is what jobs of one tally hold, this plan's starts included.
@@ -92,7 +92,7 @@ func newLimiter(v *state.View) *limiter {
 		holds: map[string]*holding{}, safe: v.Config().Params.EnforceSafe}
 }
 
-// limits brings the limiter to the View; there is none where limits are not enforced.
+// limits brings the limiter up to date with the View; it is nil if limits are not enforced.
 func (p *Planner) limits() {
 	p.acctGen, p.lifts = p.v.AcctGen(), anyLifts(p.v)
 	if !p.cfg.Params.HoldLimits {
@@ -106,13 +106,13 @@ func (p *Planner) limits() {
 	p.shares()
 }
 
-// limitsChanged reports whether accounts have changed, and with them the limits and rights of every job that waits.
+// limitsChanged reports whether accounts have changed, and with them the limits and rights of every pending job.
 func (p *Planner) limitsChanged(v *state.View) bool {
 	return p.acctGen != v.AcctGen() &&
 		(p.lim != nil || p.cfg != nil && p.cfg.Params.Preempt.ByQOS || p.lifts || anyLifts(v))
 }
 
-// shares works limits in percent out anew when nodes have come or gone.
+// shares computes limits in percent anew when nodes have come or gone.
 func (p *Planner) shares() {
 	lim := p.lim
 	if lim.usable == p.usable {
@@ -136,7 +136,7 @@ func (p *Planner) shares() {
 	}
 }
 
-// units gives a limit in units.
+// units gives a limit as a number of units.
 func (lim *limiter) units(l *model.TRESLimit, factor int64) int64 {
 	n := l.Of(amountOf(lim.total, l.TRES))
 	if factor > 0 {
@@ -157,7 +157,7 @@ func amountOf(list []model.TRESCount, tres string) int64 {
 }
 
 func (lim *limiter) resource(tres string) int {
-	tres = strings.ToLower(tres) // types of resources are as the nodes spell them, limits in lower case
+	tres = strings.ToLower(tres) // nodes spell types of resources in any case, limits in lower case
 	i, ok := lim.index[tres]
 	if !ok {
 		i = len(lim.tres)
@@ -182,7 +182,7 @@ func (lim *limiter) fresh(h *holding) *holding {
 	if h.pass == lim.pass && len(h.use) == len(lim.tres) {
 		return h
 	}
-	same := h.pass == lim.pass // a resource was named first in this pass: what was added stays
+	same := h.pass == lim.pass // a limit named a new resource in this pass: what the pass has added stays
 	was := *h
 	h.pass, h.jobs, h.used = lim.pass, 0, nil
 	h.use, h.run = make([]int64, len(lim.tres)), make([]int64, len(lim.tres))
@@ -202,7 +202,7 @@ func (lim *limiter) fresh(h *holding) *holding {
 	return h
 }
 
-// spent reads what a holding's jobs have used, faded, once a pass.
+// spent reads the decayed usage of a holding's jobs, once a pass.
 func (lim *limiter) spent(h *holding) *holding {
 	lim.fresh(h)
 	if h.used != nil {
@@ -320,7 +320,7 @@ func (lim *limiter) newGate(k *gateKey) *gate {
 
 // associations adds the limits of the user's association and of those above it.
 func (lim *limiter) associations(g *gate, set closed, r *state.Rules, k *gateKey, factor int64) {
-	inherited := maps.Clone(set) // of these the nearest counts
+	inherited := maps.Clone(set) // of limits that accounts pass down, the nearest counts
 	own := lim.holding(state.OfAssoc, k.account, k.user, r.Part)
 	g.counts = append(g.counts, own)
 	for i, a := range r.Chain {
@@ -360,7 +360,7 @@ func (lim *limiter) associations(g *gate, set closed, r *state.Rules, k *gateKey
 	}
 }
 
-// closed are the limits, by name and resource, that stand before others of that name, so that those don't count.
+// closed has the limits, by name and resource, that are already set: further limits of the same name don't count.
 type closed map[string]bool
 
 func (c closed) mark(name string, l model.Limit) {
@@ -375,7 +375,7 @@ func (c closed) close(name string, list []model.TRESLimit) {
 	}
 }
 
-// number adds a limit on jobs or minutes, unless one of that name counts before it.
+// number adds a limit on jobs or minutes, unless one of that name is already set.
 func (g *gate) number(set closed, name string, kind ruleKind, l model.Limit, why model.Reason, on *holding) {
 	if n, has := l.Value(); has && !set[name] {
 		g.rules = append(g.rules, rule{kind: kind, reason: why, limit: n, on: on, who: ofWhom(on, ""),
@@ -383,7 +383,7 @@ func (g *gate) number(set closed, name string, kind ruleKind, l model.Limit, why
 	}
 }
 
-// lines adds a list of limits on resources, but for those of which one counts before it.
+// lines adds a list of limits on resources, except for those that are already set.
 func (lim *limiter) lines(g *gate, set closed, name, who string, list []model.TRESLimit, kind ruleKind,
 	why model.LimitKind, on *holding, factor int64, relative bool) {
 	for i := range list {
@@ -391,7 +391,7 @@ func (lim *limiter) lines(g *gate, set closed, name, who string, list []model.TR
 		if set[name+" "+l.TRES] {
 			continue
 		}
-		// minutes have no whole to be a part of
+		// minutes have no total of which a limit could be a percentage
 		share := kind == byCount || kind == perJob || kind == perNode || kind == atLeast
 		switch {
 		case l.Percent && !share:
@@ -405,7 +405,7 @@ func (lim *limiter) lines(g *gate, set closed, name, who string, list []model.TR
 	}
 }
 
-// vector gives amounts by resource.
+// vector gives amounts in the order of the limiter's resources.
 func (lim *limiter) vector(have []model.TRESCount) []int64 {
 	out := make([]int64, len(lim.tres))
 	for _, c := range have {
@@ -416,13 +416,13 @@ func (lim *limiter) vector(have []model.TRESCount) []int64 {
 	return out
 }
 
-// refuses tells which limit a job breaks that takes need for limitS seconds, and at most perNode of one node.
+// refuses gives the limit that a job breaks if it takes need for limitS seconds, and at most node on one node.
 func (lim *limiter) refuses(g *gate, need, node []int64, limitS int64) model.Reason {
 	_, reason := lim.broken(g, need, node, limitS)
 	return reason
 }
 
-// broken gives the place of the rule that refuses, too; -1: it is the time limit, or none.
+// broken also gives the index of the rule that refuses; -1: it is the time limit, or none.
 func (lim *limiter) broken(g *gate, need, node []int64, limitS int64) (int, model.Reason) {
 	if g.wallS > 0 && limitS > g.wallS {
 		return -1, g.most
@@ -467,7 +467,7 @@ func (lim *limiter) broken(g *gate, need, node []int64, limitS int64) (int, mode
 	return -1, model.ReasonNone
 }
 
-// counted gives what a use counts for: with UsageFactorSafe it is multiplied by the QOS's UsageFactor.
+// counted gives a use as limits count it: with UsageFactorSafe it is multiplied by the QOS's UsageFactor.
 func (g *gate) counted(n int64) int64 {
 	if g.usage > 0 {
 		return model.Scale(n, g.usage, model.FactorOne)

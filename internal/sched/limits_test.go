@@ -18,7 +18,8 @@ import (
 //	account NAME [parent=]                      assoc ACCOUNT [user=] [part=] [LIMIT=...]
 //	qos NAME [preempt=a,b] [mode=] [grace=] [exempt=] [flags=DenyOnLimit] [LIMIT=...]
 //
-// LIMIT is a name of Slurm's; of resources, "GrpTRES=cpu:4;gres/gpu:70%". A command replaces what was there.
+// LIMIT is a name of Slurm's; of resources, "GrpTRES=cpu:4;gres/gpu:70%". A command replaces an earlier one for the
+// same name.
 
 // accounts runs such a command.
 func (c *cluster) accounts(verb string, w words) bool {
@@ -110,7 +111,7 @@ func (c *cluster) setLimits(v reflect.Value, w words) {
 	}
 }
 
-// TestDenyOnLimit: what a job breaks by itself is known at submission where its QOS wants that.
+// TestDenyOnLimit: a limit that a job breaks by itself is known at submission if its QOS has DenyOnLimit.
 func TestDenyOnLimit(t *testing.T) {
 	c := newCluster(t)
 	c.cfg.Nodes = []*model.NodeDef{{Name: "n1", CPUs: 8, ThreadsPerCore: 1, MemMiB: 8000,
@@ -150,8 +151,8 @@ func TestDenyOnLimit(t *testing.T) {
 	}
 }
 
-// TestLimitsHold: over random histories no limit is ever exceeded, a kept planner plans like a new one, and what a
-// limit holds does not block others.
+// TestLimitsHold: over random histories no limit is ever exceeded, a kept planner plans like a new one, and a job that
+// a limit holds does not block others.
 func TestLimitsHold(t *testing.T) {
 	seeds := 30
 	if testing.Short() {
@@ -255,8 +256,8 @@ func (w *world) qos(name string) *model.QOS {
 		GrpJobs: w.limit(8), MaxJobsPerAccount: w.limit(6), Flags: pick(w, 0, 0, model.QOSOverPartQOS)}
 }
 
-// within counts anew what runs under every QOS and account and holds it against the limits. Shares in percent are of
-// what was up when the plan was made; who ran before that may be above.
+// within counts by itself what runs under every QOS and account, and compares it with the limits. Limits in percent
+// refer to the nodes that were up when the plan was made; jobs that ran before may exceed them.
 func within(before, v *state.View) error {
 	type sums struct {
 		jobs int64
@@ -323,13 +324,13 @@ func within(before, v *state.View) error {
 		}
 		var errs []error
 		if f[0] == "c" || len(f) < 2 {
-			continue // a QOS may stand before an association's limit: the transcripts show them
+			continue // a QOS's limit may replace an association's: transcripts test those
 		}
 		q := v.QOS(f[1])
 		if q == nil {
 			continue
 		}
-		// A limit of the other QOS of a job may stand before this one's: the first that has it counts.
+		// A job has two QOS, its own and the partition's: of a limit that both have, only the first counts.
 		switch f[0] {
 		case "q":
 			errs = append(errs, lines("GrpTRES",
@@ -354,7 +355,7 @@ func within(before, v *state.View) error {
 	return nil
 }
 
-// alsoIn gives the limits of q that no other QOS has as well.
+// alsoIn gives the limits of q that no other QOS has.
 func alsoIn(v *state.View, q *model.QOS, list []model.TRESLimit,
 	of func(*model.QOS) []model.TRESLimit) []model.TRESLimit {
 	var out []model.TRESLimit
@@ -373,7 +374,7 @@ func alsoIn(v *state.View, q *model.QOS, list []model.TRESLimit,
 	return out
 }
 
-// onlyIn gives a limit of q that no other QOS has as well.
+// onlyIn gives a limit of q if no other QOS has it.
 func onlyIn(v *state.View, q *model.QOS, l model.Limit, of func(*model.QOS) model.Limit) model.Limit {
 	v.AllQOS(func(o *model.QOS) bool {
 		if o.Name != q.Name && of(o) != 0 {

@@ -2,8 +2,8 @@ package sched
 
 import "gbatch/internal/model"
 
-// fitLoose places a whole job on the least loaded node that holds it (LLN): of the lightest nodes with room the one
-// with the most free CPUs, of several the first.
+// fitLoose places a whole job on the least loaded node that holds it (LLN). Among the lightest nodes with room it takes
+// the one with the most free CPUs, and the first of several.
 func (p *Planner) fitLoose(sh *shape, end model.Time) (alloc *model.Alloc, taken bool) {
 	pl := sh.pool
 	var best *room
@@ -38,8 +38,9 @@ func (p *Planner) fitLoose(sh *shape, end model.Time) (alloc *model.Alloc, taken
 	return alloc, taken
 }
 
-// waited gives the shape that a job has now: who has waited long enough for few switches takes what there is. The time
-// counts from when the job could have started; the plan asks to be made again when it is over.
+// waited updates a job's shape after its waits: a job that has waited long enough for few switches takes any nodes, and
+// after AvoidUntil it takes nodes again that could not launch it. The wait for switches begins when the job is
+// eligible. Until a wait is over, Wake asks for a new plan at its end.
 func (p *Planner) waited(it *item) {
 	if it.anywhere != nil {
 		if until := it.e.j.AvoidUntil; until <= p.now {

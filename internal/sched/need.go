@@ -9,40 +9,40 @@ import (
 	"gbatch/internal/model"
 )
 
-// class is nodes that are made alike, so that what a job needs of one of them is worked out once.
+// class is a group of nodes with equal hardware, so that a job's need is computed once for all of them.
 type class struct {
 	at   int
-	def  *model.NodeDef // of one of them
-	full *counts        // what one has with nothing on it; made when first asked for
+	def  *model.NodeDef // of one of these nodes
+	full *counts        // capacity of an empty node; computed when it is first needed
 }
 
-// classKey tells nodes that are made alike.
+// classKey is equal for nodes with equal hardware.
 func classKey(d *model.NodeDef) string {
 	return fmt.Sprintf("%d|%s|%d|%d|%d|%d|%d|%q|%v", d.CPUs, d.Kept, d.Sockets, d.CoresPerSocket, d.ThreadsPerCore,
 		d.JobMemMiB(), d.TmpMiB, d.Features, d.Gres)
 }
 
-// need is the least that a node must have free to take a part of a job: all of it, or one task of each node.
+// need is the least that a node must have free to take the whole job, or its least part of a job on several nodes.
 type need struct {
-	never bool // no node of the class can
-	idle  bool // nobody else may be on it
+	never bool // no node of the class can hold it
+	idle  bool // no other job may be on the node
 	cpus  int
 	mem   int64
 	gres  []gresNeed
 
-	lot             *lot // of nodes whose GPUs are shared, where the job needs some; otherwise nil
+	lot             *lot // how the node's GPUs are shared, if the job needs GPUs of such a node; otherwise nil
 	gpus            []gpuNeed
 	shares          []shareNeed
-	place, per, all int // where its CPUs may be shared: the partition's place, how many may have one, the node's CPUs
+	place, per, all int // for shared CPUs: the partition's place, jobs per CPU, the node's CPUs
 }
 
-// gresNeed asks for units of any of several of the node's entries.
+// gresNeed is a number of units from any of several of the node's entries.
 type gresNeed struct {
 	of    uint64 // entries, as bits
 	count int
 }
 
-// in reports whether that much is free.
+// in reports whether the free capacity c meets the need.
 func (nd *need) in(c *counts) bool {
 	if nd.never || c.cpus < nd.cpus || c.mem < nd.mem || nd.idle && c.users > 0 {
 		return false
@@ -68,8 +68,9 @@ func (nd *need) in(c *counts) bool {
 	return nd.lot == nil || nd.lot.meets(nd, c)
 }
 
-// needOn works out what a node of a class must have free for a number of tasks; whole says that it is all of the job,
-// so that what is counted per job comes from this node. l is how the class's GPUs are shared, nil where they are not.
+// needOn computes what a node of a class must have free for a number of tasks. whole means that these are all tasks of
+// the job, so that per-job resources come from this node too. l says how the class's GPUs are shared, nil if they are
+// not.
 func needOn(d *model.NodeDef, l *lot, rq *Request, tasks int, whole bool) need {
 	r := &room{def: d}
 	gpus := 0
@@ -103,7 +104,7 @@ func needOn(d *model.NodeDef, l *lot, rq *Request, tasks int, whole bool) need {
 	return nd
 }
 
-// resources sets what is needed of generic resources.
+// resources sets the need of generic resources.
 func (nd *need) resources(d *model.NodeDef, rq *Request, tasks int, whole bool) {
 	count := func(g *model.GresReq) int {
 		switch {
@@ -158,13 +159,13 @@ func (r *Request) fitsGPU(g *model.GresDef) bool {
 	return r.GPUMem == 0 || g.Name != gpuName || r.GPUMem <= g.MemMiB-r.gpuMargin
 }
 
-// capacity is what a node of a class has with nothing on it.
+// capacity is what an empty node of a class has.
 func (s *stock) capacity(d *model.NodeDef) counts { return countsOf(s.empty(d), 0) }
 
 // countsOf counts what is free in a room.
 func countsOf(r *room, users int) counts {
 	c := counts{cpus: r.nfree, mem: r.mem, users: users, plain: r.plain, sharers: r.sharers}
-	if c.share = r.used(); r.sharers > 0 && r.plain == 0 { // of these CPUs share has the count
+	if c.share = r.used(); r.sharers > 0 && r.plain == 0 { // share counts these CPUs
 		c.cpus = r.stock.whole(r.def)
 	}
 	if len(r.gres) > 0 {

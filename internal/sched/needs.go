@@ -6,9 +6,9 @@ import (
 	"gbatch/internal/model"
 )
 
-// What few jobs ask for, resolved.
+// Requests that few jobs make, resolved.
 
-// wanted reads a feature expression. One that does not parse was refused when it was submitted; here it fits nowhere.
+// wanted reads a feature expression. Submission refuses one that does not parse; here it fits no node.
 func wanted(expr string) *model.Features {
 	f, err := model.ParseFeatures(expr)
 	if err != nil {
@@ -17,7 +17,7 @@ func wanted(expr string) *model.Features {
 	return f
 }
 
-// more sets what few jobs ask for.
+// more sets the requests that few jobs make.
 func (r *Request) more(m *model.Needs) {
 	if f := wanted(m.Prefer); f != nil {
 		r.Prefer = f.Each
@@ -37,7 +37,7 @@ func (r *Request) more(m *model.Needs) {
 	r.GPUMem = m.GPUMemMiB
 }
 
-// suits reports whether a node is made as the job wants it, whatever is free of it.
+// suits reports whether a node's hardware and features suit the job, whatever is free.
 func (r *Request) suits(d *model.NodeDef) bool {
 	if r.TmpMiB > d.TmpMiB {
 		return false
@@ -57,7 +57,7 @@ func (r *Request) suits(d *model.NodeDef) bool {
 	return len(w.Same) == 0 || slices.ContainsFunc(w.Same, func(f *model.Feature) bool { return f.Met(d.Features) })
 }
 
-// alone reports whether one node meets all the counts of the job's features, so that it may be its only one.
+// alone reports whether a node by itself meets all counts of the job's features, so that it can be the job's only node.
 func (r *Request) alone(d *model.NodeDef) bool {
 	if r.Want == nil {
 		return true
@@ -70,7 +70,7 @@ func (r *Request) alone(d *model.NodeDef) bool {
 	return true
 }
 
-// picky reports whether sets of nodes are found by trying: the job may fit in less room and not in more.
+// picky reports whether sets of nodes can only be found by trying: such a job may fit in less room but not in more.
 func (r *Request) picky() bool {
 	return r.Want != nil && len(r.Want.Counts) > 0 || r.Switches > 0 || r.Contiguous
 }

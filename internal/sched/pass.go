@@ -2,9 +2,9 @@ package sched
 
 // Pass counts the work of one Plan, for statistics.
 type Pass struct {
-	Queue  int // jobs in the queues, one in several partitions once for each
+	Queue  int // jobs in the queues; a job in several partitions counts once for each
 	Seen   int // jobs looked at
-	Behind int // of them those that stand behind one that does not fit, and so could only be backfilled
+	Behind int // jobs looked at behind one that does not fit: they could only be backfilled
 	Ahead  int // jobs started ahead of their turn
 	Table  int // reservations on the calendar
 }

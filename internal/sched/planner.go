@@ -5,8 +5,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// Planner is Plan for whoever plans again and again over the views of one State: it keeps what it has worked out from
-// one pass to the next (see sync.go). It gives the plans that Plan gives. Not safe for concurrent use.
+// Planner makes plan after plan over the views of one State. It keeps intermediate results from one pass to the next
+// (see sync.go), and gives the same plans as Plan. Not safe for concurrent use.
 type Planner struct {
 	v         *state.View
 	now       model.Time
@@ -14,38 +14,38 @@ type Planner struct {
 	cfg       *model.Config
 	cursorAt  state.Cursor
 	stock     *stock
-	social    bool  // some partition asks who is on a node
-	tiers     bool  // partitions are of different tiers
+	social    bool  // some partition's rules depend on the jobs on a node
+	tiers     bool  // partitions have different tiers
 	lic       *node // stands for all licenses; nil: there are none
 	licHeld   map[model.JobID]*hold
 	licBooked []*hold
-	apart     bool // some job shares its nodes only with its user's
+	apart     bool // some job shares its nodes only with jobs of its user
 	mixes     bool // some job shares its CPUs
 
 	nodes   []*node
 	byName  map[string]*node
 	classes []*class
 	pools   []*pool
-	shapes  map[string]map[string]*shape // by what partitions have in common (shapesOf), by ask.Key
+	shapes  map[string]map[string]*shape // by the partitions' rules (shapesOf), then by ask.Key
 	lanes   []*lane
 	laneBy  map[string]*lane
-	jobs    map[model.JobID]*entry // those that may start
+	jobs    map[model.JobID]*entry // pending jobs that may start
 
 	pass, round              uint64
 	orderEpoch, predictEpoch uint64
 	usable                   uint64 // grows when a node comes or goes
 	nextEnd                  model.Time
-	moved                    bool // something has changed beside nodes since the last pass
+	moved                    bool // something other than nodes has changed since the last pass
 	soiled, used             []*node
 
 	plan    model.Plan
 	running map[model.JobID]int32    // tasks started in this plan, by array
-	said    []*entry                 // who has a reason, in order
+	said    []*entry                 // jobs with a reason, in order
 	kept    map[model.JobID]*booking // promises
-	early   bool                     // something ended before its time
+	early   bool                     // some job ended before its time
 	wake    model.Time
 	ids     []model.JobID
-	later   []candidate // whom ShortestFirst puts off
+	later   []candidate // jobs that ShortestFirst has put off until the end of the pass
 	keeping bool        // some node is kept for a blocked job
 	again   bool        // a reservation has become free
 	rounds  int
@@ -60,22 +60,23 @@ type Planner struct {
 	lifts   bool         // some QOS lifts limits of partitions
 	over    model.Reason // the limit that the last allocation broke
 
-	claimed  map[model.JobID]bool // who has a claim
-	claimers []*entry             // this pass's, claims on the calendar
-	letGo    []model.JobID        // whose claims this plan ends
-	victims  map[model.JobID]fate // whom this plan ends or suspends
-	vain     map[vainKey]bool     // for whom no victims were found in this pass
+	claimed  map[model.JobID]bool // jobs with a claim
+	claimers []*entry             // jobs whose claims this pass has put onto the calendar
+	letGo    []model.JobID        // jobs whose claims this plan ends
+	victims  map[model.JobID]fate // jobs that this plan ends or suspends
+	vain     map[vainKey]bool     // jobs for which this pass found no victims
 	tries    int
-	lowest   int32 // tier of all partitions
+	lowest   int32 // the lowest tier of all partitions
 	totalAt  uint64
 	total    []model.TRESCount
 
-	// there are reservations: jobs are planned with their limits, for a prediction may fall short of a window
+	// there are advance reservations: jobs are planned with their limits, because a job may outlive its prediction and
+	// run into a window
 	windowed   bool
-	windowGen  uint64          // View.ResvGen that the nodes' windows are of, plus 1
-	windowTurn uint64          // grows when they change
+	windowGen  uint64          // View.ResvGen when the nodes' windows were made, plus 1
+	windowTurn uint64          // grows when the windows change
 	floating   bool            // some reservation begins later in each pass
-	roams      map[string]bool // reservations whose jobs may have any nodes
+	roams      map[string]bool // reservations that let their jobs use other nodes too
 
 	cursor cursor
 	rooms  []*room
@@ -83,7 +84,7 @@ type Planner struct {
 	moments []model.Time
 	key     []byte
 
-	forgetful bool // for tests: nothing learnt of one job is used for the next
+	forgetful bool // for tests: nothing found out for one job is used for the next
 }
 
 // NewPlanner gives a Planner for the views of one State.
@@ -94,14 +95,14 @@ func NewPlanner() *Planner {
 
 // Plan decides what starts now.
 //
-//  1. Take note of what has changed: nodes, jobs, moments (sync.go).
+//  1. Follow the changes since the last pass: nodes, jobs, the time (sync.go).
 //  2. Merge the partitions' queues, best job first (walk.go).
-//  3. Start from the head while it fits (shape.go). A job that would not fit if everything else on the nodes that are
-//     up ended waits for nodes, not for room: others go on without it.
-//  4. Who does not fit gets a reservation on the calendar, as far as the policy's depth goes (reserve.go, timeline.go).
-//     With none, its partition is blocked.
-//  5. Whoever fits now, and until its planned end beside all reservations before it, starts as well.
-//  6. Say why the others wait (reason.go).
+//  3. Start the job at the head while it fits (shape.go). A job that would not fit even if all other jobs on the nodes
+//     that are up had ended waits for nodes, not for room: it blocks no other job.
+//  4. A job that does not fit gets a reservation on the calendar, up to the policy's depth (reserve.go, timeline.go).
+//     With a depth of 0 it blocks its partition.
+//  5. A job behind it starts as well if it fits now and, until its planned end, beside all reservations ahead of it.
+//  6. Give the other jobs their reasons (reason.go).
 func (p *Planner) Plan(v *state.View, now model.Time, pol Policy) model.Plan {
 	if pol.MaxStarts <= 0 {
 		pol.MaxStarts = DefaultMaxStarts
@@ -115,7 +116,7 @@ func (p *Planner) Plan(v *state.View, now model.Time, pol Policy) model.Plan {
 	p.forgetLicenses()
 	p.sync(v, now, pol)
 	p.lateLicenses()
-	// the first such job: who is on which node counts from now on
+	// the first such job: from now on the planner keeps which jobs are on each node
 	if p.apart && !p.stock.byUser || p.mixes && !p.stock.shared {
 		p.early = true
 		p.build()
@@ -133,10 +134,10 @@ func (p *Planner) Plan(v *state.View, now model.Time, pol Policy) model.Plan {
 	return p.plan
 }
 
-// Plan is a new Planner's plan.
+// Plan makes one plan, with a new Planner.
 func Plan(v *state.View, now model.Time, p Policy) model.Plan { return NewPlanner().Plan(v, now, p) }
 
-// Expected gives the moment and the nodes of a job's reservation in the last plan, if it has one.
+// Expected gives the moment and the nodes of a job's reservation in the last plan; ok is false if it has none.
 func (p *Planner) Expected(id model.JobID) (at model.Time, nodes []string, ok bool) {
 	e := p.jobs[id]
 	if e == nil || e.pass != p.pass || len(e.resv) == 0 {
@@ -149,8 +150,8 @@ func (p *Planner) Expected(id model.JobID) (at model.Time, nodes []string, ok bo
 	return b.at, nodes, true
 }
 
-// Positions calls f for every job that waits for its turn, with its place in the queue of a partition, from 1: once for
-// each of its partitions.
+// Positions calls f for every job that waits for its turn, once for each of its partitions, with its place in that
+// partition's queue, from 1.
 func (p *Planner) Positions(f func(id model.JobID, place int32)) {
 	for _, l := range p.lanes {
 		place := int32(0)

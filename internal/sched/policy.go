@@ -2,8 +2,8 @@ package sched
 
 import "gbatch/internal/model"
 
-// Policy bounds and shapes one planning pass. Counts, never durations of the pass itself: a plan must not depend on how
-// fast the machine is. The zero value is first in, first out per partition: nothing overtakes.
+// Policy bounds and shapes one planning pass. Its bounds are counts, never durations of the pass: a plan must not
+// depend on how fast the machine is. The zero value is first in, first out per partition: no job overtakes.
 type Policy struct {
 	MaxStarts int // starts in one plan; 0: DefaultMaxStarts
 	Depth     int // blocked jobs that get a reason, per partition; 0: DefaultDepth
@@ -11,30 +11,30 @@ type Policy struct {
 
 	Backfill Backfill
 	Order    Order   // nil: Job.Priority as stored
-	Predict  Predict // nil: a job takes all of its time limit
+	Predict  Predict // nil: a job is planned with its time limit
 
-	// Cost gives for each GPU of a node, by number, what it costs to give it to a job, by how it is used now
-	// (GpuSelectPolicy); nil where that is not known. A nil func: it does not count.
+	// Cost gives the cost of each GPU of a node, by number: how hot or how used it is now (GpuSelectPolicy); nil if
+	// that is not known. A nil func: the cost of GPUs does not matter.
 	Cost func(node string) []int32
 
-	// FairShare gives a user's fair-share factor under an account in a partition, 0 to 1, for UsageThreshold of QOS. nil:
-	// nobody is held for it.
+	// FairShare gives a user's fair-share factor under an account in a partition, 0 to 1, for UsageThreshold of QOS.
+	// nil: no job is held for it.
 	FairShare func(account, user, part string) float64
 }
 
-// Backfill says how jobs may overtake one that does not fit: on a calendar of free capacity, beside the reservations of
-// those that come before them. Counts of 0 are no limit.
+// Backfill says how jobs may overtake a job that does not fit: they must fit on the calendar of free capacity beside
+// the reservations of the jobs ahead of them. A count of 0 is no limit.
 type Backfill struct {
 	On bool
 	// Reserve is how many blocked jobs hold a reservation, per partition: 0 FIFO, 1 EASY, <0 all (with Keep:
 	// conservative).
 	Reserve       int
-	ShortestFirst bool // who stands behind the last reservation is tried by shortest planned time (EASY-SJBF)
+	ShortestFirst bool // jobs behind the last reservation are tried in order of planned time (EASY-SJBF)
 
 	Keep bool // reservations are promises that only move to earlier moments: the Planner remembers them (see keep.go)
 
 	MaxTest      int   // bf_max_job_test: jobs looked at after the first that does not fit
-	MaxPart      int   // bf_max_job_part: of them per partition
+	MaxPart      int   // bf_max_job_part: the same, per partition
 	MaxUser      int   // bf_max_job_user: per user
 	MaxUserPart  int   // bf_max_job_user_part: per user and partition
 	MaxAssoc     int   // bf_max_job_assoc: per account and user
@@ -42,7 +42,7 @@ type Backfill struct {
 	MaxArrayResv int   // bf_max_job_array_resv: reservations for one array; 0: one
 	WindowS      int64 // bf_window: how far reservations look ahead, seconds; 0: any distance
 	ResolutionS  int64 // bf_resolution: ends are rounded up to multiples of it, seconds; 0 or 1: exact
-	MinAgeS      int64 // bf_min_age_reserve: who has waited less gets no reservation, seconds
+	MinAgeS      int64 // bf_min_age_reserve: a job that has waited less gets no reservation, seconds
 	MinPriority  uint64
 	BusyNodes    bool // bf_busy_nodes: reservations prefer nodes in use
 }
@@ -51,18 +51,18 @@ type Backfill struct {
 type Order interface {
 	// Epoch grows when answers may have changed.
 	Epoch() uint64
-	// Priority is higher for who comes first; equal ones go by age (job number).
+	// Priority is higher for a job that comes first. Jobs of equal priority go by number, oldest first.
 	Priority(j *model.Job, part *model.Partition) uint64
 }
 
-// Supposer is an Order that knows jobs beforehand, and can say where one would stand that was another one.
+// Supposer is an Order that keeps records of jobs, and can also give a priority for a changed or new job.
 type Supposer interface {
 	Order
-	// Suppose is Priority for a record that differs from the one that the Order knows, or for a job that it does not.
+	// Suppose is Priority for a job whose record differs from the Order's, or that the Order has no record of.
 	Suppose(j *model.Job, part *model.Partition) uint64
 }
 
-// supposed is an Order in which one job is another than the one that the Order knows.
+// supposed is an Order in which one job is replaced by a changed one.
 type supposed struct {
 	Supposer
 	id model.JobID
@@ -75,13 +75,12 @@ func (s supposed) Priority(j *model.Job, part *model.Partition) uint64 {
 	return s.Supposer.Priority(j, part)
 }
 
-// Predict gives the time that jobs are planned with. It is never used to end a job.
+// Predict gives jobs' planned times. It is never used to end a job.
 type Predict interface {
 	// Epoch grows when answers may have changed.
 	Epoch() uint64
 	// RuntimeS gives the seconds from start to end that a pending or running job is expected to take in a partition.
-	// limitS is its limit there, which bounds the answer. A running job is asked about again once it has outlived the
-	// answer.
+	// limitS is its limit there, which bounds the answer. A running job that outlives the answer is asked about again.
 	RuntimeS(j *model.Job, limitS int64, now model.Time) int64
 }
 

@@ -15,21 +15,21 @@ type node struct {
 	usable bool        // it takes jobs
 	rel    []release
 	steps  []step
-	free   counts // what is free, this plan's starts taken off
-	room   room   // the same, by name
+	free   counts // what is free, less this plan's starts
+	room   room   // the same, with the units by number
 	gpus   int
 	first  model.Time // scratch of soonestMany
 	resvs  int
 	wins   []window
-	parts  bool // some of them take only a part of the node
-	keep   int  // a job of a partition of this tier waits for it: nothing for lower ones
+	parts  bool // some of its windows take only a part of the node
+	keep   int  // a blocked job of a partition of this tier waits for the node: partitions of lower tiers don't get it
 	places []place
 
-	booked  bool          // this plan starts something here
-	dirty   bool          // to be read again
-	touched []model.JobID // of its jobs, those that have changed
-	judged  uint64        // Planner.pass in which over was found out
-	over    bool          // more is promised of it than it will have
+	booked  bool          // this plan starts a job here
+	dirty   bool          // the record must be read again
+	touched []model.JobID // jobs on it that have changed
+	judged  uint64        // Planner.pass in which over was computed
+	over    bool          // more of it is promised than it will have
 }
 
 // place is a node's position in a pool.
@@ -41,9 +41,9 @@ type place struct {
 // up reports whether the node takes jobs.
 func (n *node) up() bool { return n.rec != nil && n.usable }
 
-// pool is the nodes of one or more partitions, in the order in which they shall be filled (by weight, then as
-// configured), with an index over what they have free: a tree of maxima, so that the first node from some position on
-// that has enough is found without looking at those that are full.
+// pool has the nodes of one or more partitions, in the order in which they are filled (by weight, then as configured),
+// with an index of their free capacity. The index is a tree of maxima: it finds the first node with enough room from a
+// position on without looking at full nodes.
 type pool struct {
 	given []*node // as configured
 	nodes []*node
@@ -52,10 +52,10 @@ type pool struct {
 	mem   []int64
 	gpus  []int32
 
-	grown []int32 // positions of nodes that have more than before, in order of events
-	lost  int     // events that were forgotten
+	grown []int32 // positions of nodes that have gained free capacity, in order of events
+	lost  int     // number of events that are forgotten
 
-	empty, all []*room // nodes that are up, and all, with nothing on them: for those who wait for nodes that are away
+	empty, all []*room // rooms of the nodes that are up, and of all nodes, as if empty: see whyNot
 	emptyAt    uint64  // Planner.usable when they were made
 }
 
@@ -97,7 +97,7 @@ func (pl *pool) set(pos int, n *node) {
 	}
 }
 
-// bound is the least that any node must have free to be worth a look.
+// bound is the least free capacity with which a node is looked at.
 type bound struct {
 	cpus int32
 	mem  int64
@@ -148,7 +148,7 @@ func (n *node) update() {
 // gpuName is the generic resource that pools have an index over.
 const gpuName = "gpu"
 
-// grew tells the pools that a node has more free than before.
+// grew tells the pools that a node has gained free capacity.
 func (n *node) grew() {
 	for _, at := range n.places {
 		pl := at.pool

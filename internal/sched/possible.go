@@ -8,7 +8,7 @@ import (
 	"gbatch/internal/state"
 )
 
-// Impossible is why a job can never run in a partition as it is configured.
+// Impossible is the reason why a job can never run in a partition as it is configured.
 type Impossible uint8
 
 // The kinds.
@@ -38,13 +38,13 @@ func (i Impossible) String() string {
 	return impossibleNames[i]
 }
 
-// Possible lays the job onto the partition's empty nodes, whatever state they are in: what does not fit there will
-// never run. On success it gives the allocation that an empty partition would give. Time limits are not looked at.
+// Possible places the job on the partition's nodes as if they were up and empty: a job that does not fit there can
+// never run. On success it gives that allocation. It does not check time limits.
 func Possible(v *state.View, sp *model.Spec, part *model.Partition) (Impossible, *model.Alloc) {
 	s := newStock(v)
 	part = Lifted(v, sp.QOS, part)
 	rq := Resolve(sp, part, s.params)
-	rq.Switches = 0 // it waits for few only so long
+	rq.Switches = 0 // the wish for few switches ends after a time
 	if !licensable(v.Config(), &rq) {
 		return NoSuchLicense, nil
 	}
@@ -67,7 +67,7 @@ func Possible(v *state.View, sp *model.Spec, part *model.Partition) (Impossible,
 		slices.SortStableFunc(defs, byWeight)
 	}
 	m := missNodes
-	if rq.MaxNodes == 1 { // most jobs: the first node that fits is enough, and nothing is made of the others
+	if rq.MaxNodes == 1 { // most jobs: the first node that fits is enough, so no rooms are made for the others
 		for _, def := range defs {
 			a, _, why := lay([]*room{s.empty(def)}, 0, &rq, part.Name)
 			if a != nil {
@@ -98,7 +98,7 @@ func Possible(v *state.View, sp *model.Spec, part *model.Partition) (Impossible,
 	return TooManyNodes, nil
 }
 
-// outside tells which of the partition's limits a request breaks.
+// outside gives the limit of the partition that a request breaks.
 func (rq *Request) outside(sp *model.Spec, part *model.Partition) Impossible {
 	switch {
 	case rq.MaxNodes < rq.MinNodes, sp.MaxNodes > 0 && max(int(sp.MaxNodes), len(sp.ReqNodes)) < int(part.MinNodes):
@@ -111,7 +111,7 @@ func (rq *Request) outside(sp *model.Spec, part *model.Partition) Impossible {
 	return CanRun
 }
 
-// inOrder sorts rooms as they shall be filled: by weight, otherwise as they come.
+// inOrder sorts rooms in the order in which they are filled: by weight, then as they come.
 func inOrder(rooms []*room) {
 	slices.SortStableFunc(rooms, func(a, b *room) int { return cmp.Compare(a.def.Weight, b.def.Weight) })
 }

@@ -9,14 +9,15 @@ import (
 	"gbatch/internal/state"
 )
 
-// Preemption: a job that does not fit may have others ended, those of a QOS that its own preempts (preempt/qos), those
-// in a partition of a lower tier (preempt/partition_prio), or those that use what another QOS was guaranteed. See
-// https://slurm.schedmd.com/preempt.html and qos.html. victims.go chooses whom; claims.go keeps what they leave.
+// Preemption: a job that does not fit may end others: jobs of a QOS that its own QOS preempts (preempt/qos), jobs in a
+// partition of a lower tier (preempt/partition_prio), or jobs that use what its QOS was guaranteed. See
+// https://slurm.schedmd.com/preempt.html and qos.html. victims.go chooses the victims; claims.go keeps what they free.
 
-// maxPreempts bounds the jobs for which one pass looks for victims. A pass that has found some is followed by another.
+// maxPreempts bounds the jobs for which one pass looks for victims. After a pass that has found some, another one
+// follows.
 const maxPreempts = 16
 
-// modeOff and the others are the words of PreemptMode.
+// modeOff and the others are values of PreemptMode.
 const (
 	modeOff     = "OFF"
 	modeCancel  = "CANCEL"
@@ -32,10 +33,10 @@ type robber struct {
 	owed bool       // its QOS is below its guarantee
 	left map[string]map[string]int64
 
-	asleep map[model.JobID]bool // of those that were looked at, whom it would have suspended
+	asleep map[model.JobID]bool // of the jobs looked at, those that it would suspend
 }
 
-// mayPreempt reports whether a job may have any others ended at all.
+// mayPreempt reports whether a job may preempt at all.
 func (p *Planner) mayPreempt(j *model.Job, l *lane) bool {
 	pr := &p.cfg.Params.Preempt
 	switch {
@@ -48,7 +49,7 @@ func (p *Planner) mayPreempt(j *model.Job, l *lane) bool {
 	return false
 }
 
-// preempt finds victims for a job that does not fit, if it may have any, and gives it a claim to what they leave.
+// preempt finds victims for a job that does not fit, if it may preempt, and gives it a claim to what they free.
 func (p *Planner) preempt(l *lane, it *item) bool {
 	if !it.robs || p.tries >= maxPreempts || it.e.claim != nil || p.waitsForNodes(l, it) != "" {
 		return false
@@ -98,31 +99,31 @@ func (p *Planner) robberOf(l *lane, it *item) *robber {
 	return r
 }
 
-// vainKey tells jobs for which the same victims can be had.
+// vainKey is equal for jobs that can have the same victims.
 type vainKey struct {
 	sh     *shape
 	qos    string
 	l      *lane
-	leastS int64 // where there are reservations: who is gone before they begin may have more
+	leastS int64 // with reservations: a job that ends before they begin may have more room
 }
 
-// victim is a job that may be ended.
+// victim is a job that may be ended or suspended for another.
 type victim struct {
 	j     *model.Job
-	class int64 // of its QOS or partition: lower ones first
+	class int64 // class of its QOS or partition: lower ones first
 	prio  uint32
 	mode  string
 	grace int64
-	h     hold // on the node at hand
+	h     hold // what it holds on the node that is looked at
 }
 
-// worse orders victims: the lowest class, the lowest priority, the youngest first.
+// worse orders victims: the lowest class first, then the lowest priority, then the youngest.
 func worse(a, b *victim) int {
 	return cmp.Or(cmp.Compare(a.class, b.class), cmp.Compare(a.prio, b.prio), cmp.Compare(b.j.Run.Start, a.j.Run.Start),
 		cmp.Compare(b.j.ID, a.j.ID))
 }
 
-// on gives the jobs on a node that may be ended, the worst first.
+// on gives the possible victims on a node, in the order of worse.
 func (r *robber) on(n *node) []*victim {
 	var out []*victim
 	for _, id := range n.rec.Jobs {
@@ -144,7 +145,7 @@ func (r *robber) on(n *node) []*victim {
 	return out
 }
 
-// victim tells how a job would be ended for the sake of this one, or nil where it may not be.
+// victim says how a job would be ended or suspended for this one; nil if it may not be.
 func (r *robber) victim(j *model.Job) *victim {
 	pr := &r.p.cfg.Params.Preempt
 	v := &victim{j: j, prio: j.Run.Priority, mode: pr.Mode}
@@ -193,7 +194,7 @@ func (r *robber) victim(j *model.Job) *victim {
 	return v
 }
 
-// preempts reports whether this job's QOS preempts another's jobs.
+// preempts reports whether this job's QOS preempts jobs of another QOS.
 func (r *robber) preempts(j *model.Job, q *model.QOS) bool {
 	if r.qos == nil {
 		return false
@@ -208,8 +209,8 @@ func (r *robber) preempts(j *model.Job, q *model.QOS) bool {
 	return q.Name != "" && slices.Contains(r.qos.Preempt, q.Name)
 }
 
-// belowGuarantee reports whether the job's QOS has less of what the job asks for than it was guaranteed, also with the
-// job and with what others of it have claimed.
+// belowGuarantee reports whether the job's QOS stays below its guarantee of the resources that the job asks for,
+// counting the job itself and what other jobs of the QOS have claimed.
 func (r *robber) belowGuarantee() bool {
 	if r.qos == nil || len(r.qos.GuaranteedTRES) == 0 || !r.p.v.Counting() {
 		return false
@@ -230,7 +231,7 @@ func (r *robber) belowGuarantee() bool {
 	return owed
 }
 
-// lent reports whether jobs of a QOS use more than it was guaranteed of something that this job's QOS was.
+// lent reports whether jobs of a QOS use more than its guarantee of a resource that is guaranteed to this job's QOS.
 func (r *robber) lent(q *model.QOS) bool {
 	if q.Name == r.qos.Name || slices.Contains(q.Preempt, r.qos.Name) {
 		return false
@@ -244,7 +245,7 @@ func (r *robber) lent(q *model.QOS) bool {
 	return false
 }
 
-// spare gives what a QOS uses above its guarantee, less what is being taken from it, by resource.
+// spare gives how much a QOS uses above its guarantee, by resource. Jobs that are being ended don't count.
 func (r *robber) spare(q *model.QOS) map[string]int64 {
 	if r.left == nil {
 		r.left = map[string]map[string]int64{}
@@ -260,7 +261,7 @@ func (r *robber) spare(q *model.QOS) map[string]int64 {
 	return have
 }
 
-// within reports whether a set of victims leaves every QOS what it was guaranteed, where they are ended for a
+// within reports whether a set of victims leaves every QOS its guarantee, if they are ended for another QOS's
 // guarantee.
 func (r *robber) within(list []*victim) bool {
 	if !r.owed {
@@ -290,8 +291,8 @@ func (r *robber) within(list []*victim) bool {
 	return true
 }
 
-// heldBy counts what jobs of a QOS hold, without those that are being ended, with this plan's starts; with claims also
-// what is claimed for them.
+// heldBy counts what jobs of a QOS hold, with this plan's starts and without jobs that are being ended; with claims set
+// also what its jobs have claimed.
 func (p *Planner) heldBy(qos string, claims bool) map[string]int64 {
 	out := map[string]int64{}
 	if t := p.v.Tally(state.OfQOS, qos); t != nil {
@@ -339,7 +340,7 @@ func (p *Planner) heldBy(qos string, claims bool) map[string]int64 {
 	return out
 }
 
-// totalOf gives what the nodes that take jobs have of a resource.
+// totalOf gives the amount of a resource on all nodes that take jobs.
 func (p *Planner) totalOf(tres string) int64 {
 	if p.totalAt != p.usable {
 		p.totalAt, p.total = p.usable, nil

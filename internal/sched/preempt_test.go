@@ -15,7 +15,7 @@ import (
 // Commands of the transcripts for preemption:
 //
 //	preempt qos|partition_prio [mode=REQUEUE] [exempt=60] [within]   PreemptType and the rest
-//	ended                                                           whoever is being ended has ended
+//	ended                                                           all jobs that are being ended have ended
 
 func (c *cluster) preemption(w words) {
 	p := &c.cfg.Params.Preempt
@@ -27,7 +27,7 @@ func (c *cluster) preemption(w words) {
 	}
 }
 
-// endStopped lets the processes of jobs that are being ended go.
+// endStopped reports the ends of jobs that are being ended.
 func (c *cluster) endStopped(say func(string, ...any)) {
 	var ended state.Reports
 	c.st.View().Jobs(func(j *model.Job) bool {
@@ -71,7 +71,7 @@ func sayPreempt(say func(string, ...any), plan *model.Plan) {
 }
 
 // TestVictimsAreTheBest: on random small clusters a job on one node ends exactly the set of jobs that an exhaustive
-// search over all nodes and all sets finds to be the best; and a job on several nodes ends nobody who need not go.
+// search over all nodes and sets finds best; a job on several nodes ends no job needlessly.
 func TestVictimsAreTheBest(t *testing.T) {
 	seeds := 300
 	if testing.Short() {
@@ -199,7 +199,7 @@ func restored(t *testing.T, st *state.State) *state.State {
 	return n
 }
 
-// exhaustive looks at every set of jobs of every node that may be ended, and gives the best, in order of number.
+// exhaustive tries every set of possible victims on every node, and gives the best set, in order of number.
 func exhaustive(v *state.View, fits func([]model.JobID) bool) []model.JobID {
 	var best []*model.Job
 	class := func(j *model.Job) int64 { return int64(v.QOS(j.Spec.QOS).Priority) }
@@ -263,8 +263,9 @@ func exhaustive(v *state.View, fits func([]model.JobID) bool) []model.JobID {
 	return out
 }
 
-// TestPreemptionComesToRest: over random histories with preemption nobody who may not be ended is, a claim ends in a
-// start or is given up, a kept planner plans like a new one, and once nothing is submitted any more it becomes quiet.
+// TestPreemptionComesToRest: over random histories with preemption no job is ended that may not be, every claim ends in
+// a start or is given up, a kept planner plans like a new one, and plans become empty once nothing is submitted any
+// more.
 func TestPreemptionComesToRest(t *testing.T) {
 	seeds := 30
 	if testing.Short() {

@@ -52,7 +52,7 @@ func (w *world) cluster(t testing.TB) *cluster {
 				first += n
 			}
 		}
-		if w.chance(50) { // two sockets, and half of the GPUs near each
+		if w.chance(50) { // two sockets, with half of the GPUs near each
 			d.Sockets, d.CoresPerSocket = 2, d.CPUs/2/d.ThreadsPerCore
 			for k := range d.Gres {
 				for u := range d.Gres[k].Count {
@@ -174,8 +174,8 @@ func (w *world) spec(c *cluster) *model.Spec {
 }
 
 // TestPlansHoldWhatTheyPromise fills and drains random clusters. cluster.cycle checks determinism, that every start is
-// taken, all invariants of the state, and that a queue at rest stays so; here each allocation is held against what its
-// job asked for, and the order of the queue against who started.
+// accepted, all invariants of the state, and that a queue at rest stays at rest. This test compares each allocation
+// with its job's request, and the starts with the order of the queue.
 func TestPlansHoldWhatTheyPromise(t *testing.T) {
 	seeds := 40
 	if testing.Short() {
@@ -225,7 +225,7 @@ func TestPlansHoldWhatTheyPromise(t *testing.T) {
 	}
 }
 
-// holdsWhatItAsks compares what a start gives with what everybody else is told that the job asks for.
+// holdsWhatItAsks compares a start's allocation with the job's request as package ask computes it.
 func holdsWhatItAsks(v *state.View, s *model.Start) error {
 	sp, part, params := v.Job(s.Job).Spec, v.Partition(s.Partition), &v.Config().Params
 	rules := ask.RulesOf(part, params)
@@ -256,7 +256,7 @@ func holdsWhatItAsks(v *state.View, s *model.Start) error {
 	return nil
 }
 
-// keeps holds one start against its job's specification, counted anew.
+// keeps compares one start with its job's specification, with counts of its own.
 func keeps(v *state.View, s *model.Start) error {
 	j, part, params := v.Job(s.Job), v.Partition(s.Partition), v.Config().Params
 	sp := j.Spec
@@ -376,7 +376,8 @@ func keeps(v *state.View, s *model.Start) error {
 	return nil
 }
 
-// bySocket checks that a job has its GPUs and CPUs of as many sockets as it asked for, where they are known.
+// bySocket checks that a job has GPUs and CPUs of as many sockets as it asked for, if the configuration gives GPUs'
+// sockets.
 func bySocket(cpus *model.Bits, def *model.NodeDef, na *model.NodeAlloc, sp *model.Spec) error {
 	m := sp.Extra()
 	if len(m.GPUsPerSocket) == 0 || def.Sockets < 2 {
@@ -405,7 +406,7 @@ func bySocket(cpus *model.Bits, def *model.NodeDef, na *model.NodeAlloc, sp *mod
 	return nil
 }
 
-// together checks what jobs on one node owe each other.
+// together checks the rules between jobs on one node.
 func together(v *state.View) (err error) {
 	v.Nodes(func(n *model.Node) bool {
 		cpus := map[string]int{}
@@ -437,7 +438,7 @@ func together(v *state.View) (err error) {
 	return err
 }
 
-// inTurn checks that nobody started who stands behind a job of the same partition that waits for room.
+// inTurn checks that no job started behind a job of the same partition that waits for room.
 func inTurn(before, after *state.View, plan *model.Plan) error {
 	for _, part := range before.Config().Partitions {
 		started := map[model.JobID]bool{}
@@ -468,7 +469,7 @@ func inTurn(before, after *state.View, plan *model.Plan) error {
 	return nil
 }
 
-// TestPossibleMeansPossible: what Possible lets through starts on an empty cluster, and what it refuses doesn't.
+// TestPossibleMeansPossible: a job that Possible accepts starts on an empty cluster, and a job that it refuses doesn't.
 func TestPossibleMeansPossible(t *testing.T) {
 	can := map[Impossible]int{}
 	for seed := range 60 {
@@ -502,7 +503,8 @@ func TestPossibleMeansPossible(t *testing.T) {
 	}
 }
 
-// TestEstimateComesTrue: with nothing else queued and every job running to its limit, a job starts when Estimate says.
+// TestEstimateComesTrue: if no other job is pending and every job runs to its limit, a job starts at the moment that
+// Estimate gave.
 func TestEstimateComesTrue(t *testing.T) {
 	for seed := range 30 {
 		w := &world{rng: rand.New(rand.NewPCG(uint64(seed), 29))}

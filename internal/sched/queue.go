@@ -10,26 +10,26 @@ import (
 
 // lane is one partition's queue, best job first, kept from pass to pass.
 type lane struct {
-	at     int // place among the lanes
+	at     int // index among the lanes
 	part   *model.Partition
 	pool   *pool
 	shapes map[string]*shape // by ask.Key, see shapesOf
-	refuse model.Reason      // why it starts nothing; ReasonNone where it does
+	refuse model.Reason      // the reason why it starts no jobs; ReasonNone: it starts jobs
 	why    string
 
 	items []item
-	first int    // items before it are gone
-	gone  int    // items that are gone
-	fresh []item // not yet among items
+	first int    // all items before it are gone
+	gone  int    // number of items that are gone
+	fresh []item // not yet sorted into items
 
 	// This round's.
 	next     int
 	block    *entry // the first job that does not fit
-	said     int    // jobs behind it that have their reason
+	said     int    // jobs behind block that have their reason
 	away     int    // jobs that wait for nodes
 	reserved int    // jobs that hold a reservation
 	tested   int    // jobs that were looked at behind block
-	stopped  bool   // somebody is held by a limit, and with assoc_limit_stop nobody behind it is looked at
+	stopped  bool   // a limit holds a job, and with assoc_limit_stop no job behind it is looked at
 }
 
 // item is a job's place in a lane.
@@ -38,12 +38,12 @@ type item struct {
 	id       model.JobID
 	e        *entry // nil: gone
 	sh       *shape
-	anywhere *shape // sh, once nodes that could not launch the job count again; nil: they do
+	anywhere *shape // the shape to use after AvoidUntil (see keepOff); nil: sh avoids no nodes
 	limitS   int64
-	planS    int64 // how long it is planned to take, seconds
+	planS    int64 // planned time, seconds
 	refuse   model.Reason
 	gate     *gate // limits; nil: none
-	robs     bool  // it may have others ended
+	robs     bool  // it may preempt
 }
 
 // entry is a job that may start.
@@ -53,25 +53,25 @@ type entry struct {
 
 	// This pass's.
 	pass   uint64
-	last   int32 // the last task that was started; allStarted once none is left
+	last   int32 // the last task that was started; allStarted: none is left
 	begun  bool
 	why    reason
 	said   bool
 	resv   []*booking
 	resvAt *lane
-	claim  *booking // of a job that others are ended for
+	claim  *booking // of a job that waits for its victims
 }
 
-// stand is where a job stands.
+// stand is a job's place in one lane.
 type stand struct {
 	l    *lane
 	prio uint64
 }
 
-// allStarted in entry.last: the record has nothing more to start, here or through another of its partitions.
+// allStarted in entry.last: the job has nothing more to start, here or through another of its partitions.
 const allStarted = 1<<31 - 1
 
-// at gives the entry with what this pass knows of it.
+// at gives the entry, with its per-pass fields reset if this pass has not used it yet.
 func (e *entry) at(p *Planner) *entry {
 	if e.pass != p.pass {
 		e.pass, e.last, e.begun, e.said, e.resv, e.resvAt, e.claim = p.pass, 0, false, false, nil, nil, nil
@@ -95,7 +95,7 @@ func (p *Planner) priority(j *model.Job, l *lane) uint64 {
 	return uint64(j.Priority)
 }
 
-// plannedS gives how long a job is planned to take, seconds: its limit, or less where that is predicted.
+// plannedS gives a job's planned time, seconds: its limit, or less if a prediction says so.
 func (p *Planner) plannedS(j *model.Job, limitS int64) int64 {
 	if p.policy.Predict == nil || p.windowed {
 		return limitS
@@ -103,7 +103,7 @@ func (p *Planner) plannedS(j *model.Job, limitS int64) int64 {
 	return max(1, min(limitS, p.policy.Predict.RuntimeS(j, limitS, p.now)))
 }
 
-// follow takes note of a job that has changed.
+// follow processes a job that has changed.
 func (p *Planner) follow(id model.JobID) {
 	j := p.v.Job(id)
 	if p.lic != nil {
@@ -123,7 +123,7 @@ func (p *Planner) follow(id model.JobID) {
 	case e.j.Spec == j.Spec && p.samePriority(e, j):
 		e.j = j
 		p.noteClaim(j)
-		return // a reason, a throttle: nothing that the queue is ordered by
+		return // a reason or a throttle changed: the order of the queue does not depend on it
 	default:
 		p.drop(e)
 		p.admit(j)
@@ -180,7 +180,7 @@ func (p *Planner) newItem(e *entry, l *lane) item {
 	it.planS = p.plannedS(e.j, it.limitS)
 	it.robs = p.mayPreempt(e.j, l)
 	if most := part.MaxTimeS; most != model.NotSet && it.limitS > most && e.j.Spec.LeastS(it.limitS) <= most {
-		it.limitS, it.planS = most, min(it.planS, most) // --time-min lets it be cut
+		it.limitS, it.planS = most, min(it.planS, most) // --time-min allows a shorter limit
 	}
 	if g := it.gate; g != nil && g.wallS > 0 && it.limitS > g.wallS && e.j.Spec.LeastS(it.limitS) <= g.wallS {
 		it.limitS, it.planS = g.wallS, min(it.planS, g.wallS)
@@ -201,7 +201,7 @@ func (p *Planner) newItem(e *entry, l *lane) item {
 	return it
 }
 
-// find gives where an item stands or would stand.
+// find gives the index at which an item is or would be, and whether it is there.
 func (l *lane) find(prio uint64, id model.JobID) (int, bool) {
 	key := item{prio: prio, id: id}
 	return slices.BinarySearchFunc(l.items, &key, func(a item, b *item) int { return itemOrder(&a, b) })
@@ -231,7 +231,7 @@ func (l *lane) drop(e *entry, prio uint64) {
 	}
 }
 
-// settle puts fresh items where they belong and clears away those that are gone.
+// settle sorts fresh items in and removes items that are gone.
 func (l *lane) settle() {
 	if l.gone > 64 && l.gone > len(l.items)/2 {
 		l.items = slices.DeleteFunc(l.items, func(it item) bool { return it.e == nil })
@@ -266,7 +266,7 @@ func (l *lane) settle() {
 	l.fresh = nil
 }
 
-// reorder asks for every priority anew.
+// reorder asks for every priority again.
 func (p *Planner) reorder() {
 	for _, l := range p.lanes {
 		l.settle()
@@ -287,7 +287,7 @@ func (p *Planner) reorder() {
 	}
 }
 
-// repredict asks for every planned time anew.
+// repredict asks for every planned time again.
 func (p *Planner) repredict() {
 	for _, l := range p.lanes {
 		l.settle()

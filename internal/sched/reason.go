@@ -7,16 +7,17 @@ import (
 	"gbatch/internal/model"
 )
 
-// Every job that is looked at and does not start gets a reason. One that waits in several partitions gets the one that
-// says most; a plan names only those that are new, so that a queue at rest gives an empty plan.
+// Every job that is looked at and does not start gets a reason. A job that waits in several partitions gets the most
+// telling one. A plan contains only reasons that are new, so that a queue at rest gives an empty plan.
 
-// reason is why a job waits, as far as one pass has found out.
+// reason is why a job waits, as one pass found it.
 type reason struct {
 	model.Reason
 	why string
 }
 
-// weight orders the reasons of one job in different partitions: where it is next in line beats where it may not run.
+// weight orders the reasons of one job in different partitions: a partition where it is next in line beats one where it
+// may not run.
 func weight(r model.Reason) int {
 	switch r {
 	case model.ReasonJobArrayTaskLimit:
@@ -44,10 +45,10 @@ func (p *Planner) because(e *entry, r model.Reason, why string) {
 	}
 }
 
-// maxRefused is how many jobs of a partition that starts nothing get the reason in one pass.
+// maxRefused is how many jobs of a partition that starts no jobs get their reason in one pass.
 const maxRefused = 256
 
-// refuseAll gives the head of a queue that starts nothing a reason.
+// refuseAll gives the jobs at the head of a queue that starts no jobs their reason.
 func (p *Planner) refuseAll(l *lane) {
 	n := 0
 	for i := l.first; i < len(l.items) && n < maxRefused; i++ {
@@ -58,15 +59,15 @@ func (p *Planner) refuseAll(l *lane) {
 	}
 }
 
-// What people read behind a reason.
+// Texts that users read after a reason.
 const (
 	nodesAway = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
 	noNodes   = "no nodes of the partition, even if all of them were up and empty, hold the job"
 )
 
-// blocked deals with a job, or an array's task, that does not fit. It gets a reservation, if the policy has one left
-// for it; without any it blocks its lane. But if it would not fit if all the nodes that are up were empty, it waits for
-// nodes to come back, and those behind it need not wait for them too.
+// blocked deals with a job, or an array's task, that does not fit. It gets a reservation if the policy's depth allows
+// another one. With a depth of 0 it blocks its lane. A job that would not fit even if all nodes that are up were empty
+// waits for nodes to come back, and does not block the jobs behind it.
 func (p *Planner) blocked(l *lane, it *item, task int32) {
 	if p.over != model.ReasonNone {
 		p.limited(l, it.e, p.over)
@@ -77,7 +78,7 @@ func (p *Planner) blocked(l *lane, it *item, task int32) {
 	case never:
 		p.because(it.e, model.ReasonLicenses, "more licenses than the cluster has")
 		return
-	case waits && !p.backfills(): // more room would not help it, and it is in nobody's way
+	case waits && !p.backfills(): // more room would not help it, so it blocks no other job
 		p.because(it.e, model.ReasonLicenses, "")
 		return
 	}
@@ -126,8 +127,8 @@ func (p *Planner) blocked(l *lane, it *item, task int32) {
 	}
 }
 
-// limited deals with a job that a limit holds. It is in nobody's way, unless assoc_limit_stop has those behind it wait
-// too, so that they can't use up again and again what it waits for.
+// limited deals with a job that a limit holds. It blocks no other job, unless assoc_limit_stop is set: then the jobs
+// behind it wait too, so that they don't use up again and again what it waits for.
 func (p *Planner) limited(l *lane, e *entry, r model.Reason) {
 	p.because(e, r, "")
 	if p.cfg.Params.LimitStop {
@@ -150,13 +151,13 @@ func (p *Planner) mayReserve(it *item) bool {
 	return !p.unreserved(it.e.j) && (bf.MinAgeS <= 0 || it.e.j.Eligible.Add(bf.MinAgeS) <= p.now) && it.prio >= least
 }
 
-// unreserved reports whether a job's QOS holds no reservations (NoReserve).
+// unreserved reports whether jobs of a job's QOS get no reservations (NoReserve).
 func (p *Planner) unreserved(j *model.Job) bool {
 	q := p.v.QOS(j.Spec.QOS)
 	return q != nil && q.Flags&model.QOSNoReserve != 0
 }
 
-// reserveTasks reserves for the tasks of an array behind one that has a reservation.
+// reserveTasks gives reservations to the tasks of an array behind one that has a reservation.
 func (p *Planner) reserveTasks(l *lane, it *item, task int32) {
 	bf := &p.policy.Backfill
 	it.e.j.Tasks.Each(func(t int32) bool {
@@ -171,7 +172,7 @@ func (p *Planner) reserveTasks(l *lane, it *item, task int32) {
 	})
 }
 
-// behind gives a job that stands behind one that does not fit its reason.
+// behind gives its reason to a job behind one that does not fit.
 func (p *Planner) behind(l *lane, e *entry) {
 	if l.block == nil {
 		l.block = e
@@ -184,7 +185,7 @@ func (p *Planner) behind(l *lane, e *entry) {
 	}
 }
 
-// waitsForNodes tells why a request would not fit on the lane's nodes with nothing on them, or "".
+// waitsForNodes says why a request would not fit even if the lane's nodes that are up were empty; "": it would.
 func (p *Planner) waitsForNodes(l *lane, it *item) string {
 	for sh := it.sh.next; sh != nil; sh = sh.next {
 		if p.whyNot(sh) == model.ReasonNone {
@@ -192,7 +193,7 @@ func (p *Planner) waitsForNodes(l *lane, it *item) string {
 		}
 	}
 	sh := it.sh
-	p.hopeless(sh) // in a reservation its nodes may be other ones now
+	p.hopeless(sh) // a reservation may have other nodes now
 	if sh.noneAt != p.usable || p.forgetful {
 		sh.none, sh.noneAt = p.whyNot(sh), p.usable
 	}
@@ -260,7 +261,7 @@ func (p *Planner) whyNot(sh *shape) model.Reason {
 	return model.ReasonBadConstraints
 }
 
-// capacity gives what a node of a class has with nothing on it.
+// capacity gives what an empty node of a class has.
 func (p *Planner) capacity(c *class) *counts {
 	if c.full == nil {
 		full := p.stock.capacity(c.def)
@@ -269,7 +270,7 @@ func (p *Planner) capacity(c *class) *counts {
 	return c.full
 }
 
-// inService gives what a node has with nothing on it and without the units that are out of service.
+// inService gives what a node would have if it were empty, without units that are out of service.
 func (p *Planner) inService(n *node) *counts {
 	r := p.stock.empty(n.def)
 	r.without(n.rec)
@@ -277,7 +278,7 @@ func (p *Planner) inService(n *node) *counts {
 	return &c
 }
 
-// explain gives those who stand behind the job that blocks a lane the reason Priority.
+// explain gives the reason Priority to the jobs behind the one that blocks a lane.
 func (p *Planner) explain(l *lane) {
 	if l.block == nil {
 		return
@@ -290,7 +291,7 @@ func (p *Planner) explain(l *lane) {
 	}
 }
 
-// say puts what is new of the reasons into the plan.
+// say puts the reasons that are new into the plan.
 func (p *Planner) say() {
 	for _, e := range p.said {
 		if e.last == allStarted || e.j.Reason == e.why.Reason && e.j.Why == e.why.why {

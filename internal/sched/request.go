@@ -5,47 +5,47 @@ import (
 	"gbatch/internal/model"
 )
 
-// Request is what a job needs in one partition, resolved: what it asks for, and of which nodes.
+// Request is what a job needs in one partition, with all defaults applied: the amounts, and the conditions on nodes.
 type Request struct {
 	ask.Counts
 
-	MaxCPUs     int // per node, of all jobs of the partition; 0: no limit
+	MaxCPUs     int // per node, for all jobs of the partition together; 0: no limit
 	TmpMiB      int64
 	Want        *model.Features // nil: any node
 	Prefer      *model.Feature  // nil: no wish
-	ReqNodes    []string        // all of them, others beside them
+	ReqNodes    []string        // the job gets all of them, and may get others
 	ExcNodes    []string
-	Exclusive   bool // nobody else on its nodes
+	Exclusive   bool // no other job on its nodes
 	Private     bool // only jobs of the same user on its nodes
 	UID         uint32
 	Reservation string
 
-	CoresPerSocket, ThreadsPerCore int             // a node has as many
-	TasksPerSocket                 int             // most tasks; 0: no limit
+	CoresPerSocket, ThreadsPerCore int             // least number that a node has
+	TasksPerSocket                 int             // most tasks on a socket; 0: no limit
 	OfSocket                       []model.GresReq // GPUs of each of its sockets
 	Index                          model.Bits      // GPUs of each node by number; empty: any
-	PerCore                        int             // most CPUs used of one core; 0: all
-	CoreEach                       bool            // each task has its cores for itself
+	PerCore                        int             // most CPUs that the job uses of one core; 0: all
+	CoreEach                       bool            // each task has cores of its own
 	Switches                       int             // most leaf switches; 0: any number
 	Contiguous, Spread             bool
 	Licenses                       []model.LicenseCount
-	AnyLicense                     bool  // one of them is enough
+	AnyLicense                     bool  // one of the licenses is enough
 	LLN                            bool  // least loaded nodes first
 	GPUMem                         int64 // MiB that each GPU has, or has left where it is shared; 0: any
 
-	Share     int    // how many jobs may have each of its CPUs; up to 1: it has them for itself
-	sharePart string // the partition whose jobs these are
-	shareAt   int    // its place
-	class     int64  // suspended jobs of lower ones are planned over
+	Share     int    // how many jobs may share each of its CPUs; up to 1: its CPUs are its own
+	sharePart string // the partition of these jobs
+	shareAt   int    // that partition's place (stock.shareAt)
+	class     int64  // suspended jobs of lower classes don't count
 
-	tier        int // the partition's
+	tier        int // the partition's PriorityTier
 	wholeCores  bool
 	memConsumed bool
-	gpuMargin   int64 // MiB of each GPU's memory that nobody gets
+	gpuMargin   int64 // MiB of each GPU's memory that no job gets
 }
 
-// Resolve gives what sp needs on nodes of partition p. Defaults come from the partition, then from the cluster; with
-// none, memory follows the CPUs (see memFor).
+// Resolve gives what sp needs on nodes of partition p. Defaults come from the partition, then from the cluster; without
+// a default, memory follows the CPUs (see memFor).
 func Resolve(sp *model.Spec, p *model.Partition, params *model.Params) Request {
 	rules := ask.RulesOf(p, params)
 	r := Request{Counts: ask.Of(sp, &rules), MaxCPUs: int(p.MaxCPUsPerNode), TmpMiB: sp.TmpMiB, Want: wanted(sp.Features),

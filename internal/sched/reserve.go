@@ -16,8 +16,8 @@ type booking struct {
 	alloc   *model.Alloc // of a claim
 }
 
-// reserve gives a job that does not fit the earliest place on the calendar where it does. It reports whether there is
-// one at all.
+// reserve gives a job that does not fit a reservation at the earliest moment at which it fits. It reports whether there
+// is such a moment.
 func (p *Planner) reserve(l *lane, it *item) bool {
 	least := it.leastS()
 	at, alloc, lic, sh := p.soonestLicensed(it.sh, least)
@@ -54,7 +54,7 @@ func (p *Planner) soonest(sh *shape, planS int64) (model.Time, *model.Alloc) {
 	if w := p.policy.Backfill.WindowS; w > 0 {
 		limit = p.now.Add(w)
 	}
-	p.hopeless(sh) // its nodes may be other ones now
+	p.hopeless(sh) // its reservation may have other nodes now
 	end := func(t model.Time) model.Time { return p.endIn(sh, t, planS) }
 	best, one := p.soonestOne(sh, limit, end)
 	if sh.spread {
@@ -73,7 +73,7 @@ func (p *Planner) soonest(sh *shape, planS int64) (model.Time, *model.Alloc) {
 	return best, &model.Alloc{Nodes: []model.NodeAlloc{na}}
 }
 
-// soonestOne finds the node that is free first for a whole job, of several the first in order.
+// soonestOne finds the node on which a whole job fits first; of several, the first in filling order.
 func (p *Planner) soonestOne(sh *shape, limit model.Time, end func(model.Time) model.Time) (model.Time, *node) {
 	best, found := limit, (*node)(nil)
 	if !sh.single {
@@ -100,14 +100,14 @@ func (p *Planner) soonestOne(sh *shape, limit model.Time, end func(model.Time) m
 	return best, found
 }
 
-// momentsFrom gives the moments from at on at which something changes on a node, in order.
+// momentsFrom gives at and the later moments at which a node's calendar changes, in order.
 func (n *node) momentsFrom(at model.Time) []model.Time {
 	out := n.moments(nil, at)
 	slices.Sort(out)
 	return slices.Compact(out)
 }
 
-// moments adds the moments from at on at which something changes on a node.
+// moments appends at and the later moments at which a node's calendar changes, unsorted.
 func (n *node) moments(out []model.Time, at model.Time) []model.Time {
 	out = append(out, at)
 	for i := range n.rel {
@@ -130,8 +130,7 @@ func (n *node) moments(out []model.Time, at model.Time) []model.Time {
 	return out
 }
 
-// sociable goes on from a moment at which there is room to the first at which there is, and nobody on the node whom the
-// job may not meet.
+// sociable gives the first moment, from at on, at which the node has room and no job on it that the job must not meet.
 func (p *Planner) sociable(sh *shape, n *node, nd *need, at model.Time, end func(model.Time) model.Time) model.Time {
 	if at == forever {
 		return at
@@ -151,8 +150,8 @@ func (p *Planner) sociable(sh *shape, n *node, nd *need, at model.Time, end func
 	return forever
 }
 
-// soonestMany finds the earliest moment before limit at which several nodes hold a job: the moments at which enough
-// nodes have room for the least of it are tried in turn.
+// soonestMany finds the earliest moment before limit at which several nodes together hold a job. From the moment at
+// which enough nodes have room for a least part of it, it tries each moment in turn.
 func (p *Planner) soonestMany(sh *shape, limit model.Time, end func(model.Time) model.Time) (model.Time, *model.Alloc) {
 	moments := p.moments[:0]
 	for _, n := range sh.pool.nodes {
@@ -173,7 +172,7 @@ func (p *Planner) soonestMany(sh *shape, limit model.Time, end func(model.Time) 
 	}
 	slices.Sort(moments)
 	from := moments[max(0, sh.rq.MinNodes-1)]
-	// Where each node has one part of the same size, more room on a node that already can take part changes nothing.
+	// If every node takes one part of the same size, more room on a node that can already take a part changes nothing.
 	plain := !p.social && !sh.greedy && sh.rq.MinNodes == sh.rq.MaxNodes &&
 		(sh.rq.Tasks == 0 || sh.rq.Tasks == sh.rq.MinNodes)
 	moments = append(moments[:0], from)
@@ -199,7 +198,7 @@ func (p *Planner) soonestMany(sh *shape, limit model.Time, end func(model.Time) 
 	return 0, nil
 }
 
-// layAt places a job on several nodes from t to end, counting what is free then.
+// layAt places a job on several nodes with the capacity that is free from t to end.
 func (p *Planner) layAt(sh *shape, t, end model.Time) *model.Alloc {
 	rooms := p.rooms[:0]
 	for _, n := range sh.pool.nodes {

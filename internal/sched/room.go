@@ -12,41 +12,41 @@ import (
 type room struct {
 	def     *model.NodeDef
 	stock   *stock
-	cpus    model.Bits // free; with whole cores only those of cores that are free whole
-	nfree   int        // how many
+	cpus    model.Bits // free; with whole cores only CPUs of entirely free cores
+	nfree   int        // number of free CPUs
 	mem     int64      // MiB free
 	gres    []gresRoom
-	held    []model.GPUHeld // memory of its GPUs that others than jobs hold
+	held    []model.GPUHeld // GPU memory that processes outside of jobs hold
 	lot     *lot            // how its GPUs are shared; nil: they are not
-	slots   []int           // what is free of each, see sharing.go
-	busy    bool            // somebody is on it
+	slots   []int           // what each shared GPU has free, see sharing.go
+	busy    bool            // a job is on it
 	shut    bool            // takes no more: exclusive, or not usable
-	counted bool            // made of counts: which units these are is not known
-	keep    int             // a job of a partition of this tier waits for it: nothing for lower ones
+	counted bool            // made from counts: the numbers of the units are not known
+	keep    int             // a blocked job of a partition of this tier waits for it: lower tiers get nothing
 
-	plain   int              // jobs that have their CPUs for themselves
-	sharers int              // jobs that share theirs
-	shares  []model.CPUShare // what those have
-	extra   []int            // slots that are counted as taken beside shares, by partition
-	levels  []model.Bits     // of cpus, for a job that shares: those that nobody has, that one job has, and so on
+	plain   int              // jobs with CPUs of their own
+	sharers int              // jobs that share their CPUs
+	shares  []model.CPUShare // the CPUs of jobs that share them
+	extra   []int            // slots that are taken in addition to shares, by partition
+	levels  []model.Bits     // cpus by how many jobs have them, for a job that shares: no job, one job, and so on
 	taken   model.Bits       // CPUs that jobs have
-	closed  bool             // a reservation closes the node before the time is over
-	limited bool             // reservations hold back a part of the node, so that jobs that share have limit CPUs in all
+	closed  bool             // a reservation closes the node before the planned end
+	limited bool             // reservations hold back a part of the node: jobs that share get at most limit CPUs in all
 	limit   int
-	inside  bool       // the job that is placed is in one of them
-	theirs  model.Bits // CPUs that it may not share: of jobs in other reservations
-	full    bool       // somebody has the node for itself
+	inside  bool       // the job that is placed is in one of these reservations
+	theirs  model.Bits // CPUs that it may not share, of jobs in other reservations
+	full    bool       // a job has the node for itself
 
 	parts   []partUse // CPUs in use by partition, where a partition limits them
 	private bool      // a job of a partition with ExclusiveUser is on it
-	uid     uint32    // of the jobs on it, where they are one user's
-	mixed   bool      // they are not
+	uid     uint32    // user of the jobs on it, if it is the same for all
+	mixed   bool      // the jobs on it have different users
 }
 
 // gresRoom is what is free of one type of a generic resource.
 type gresRoom struct {
 	name, typ string
-	free      model.Bits // none of what is not used up (NoConsume)
+	free      model.Bits // empty if the resource is never used up (NoConsume)
 	nfree     int
 }
 
@@ -60,20 +60,20 @@ type stock struct {
 	v         *state.View
 	params    *model.Params
 	cost      func(node string) []int32 // Policy.Cost
-	pos       map[string]int            // of nodes in the configuration; made when first asked for
+	pos       map[string]int            // positions of nodes in the configuration; made when first needed
 	byPart    bool                      // some partition limits the CPUs that its jobs may have on a node
 	byUser    bool                      // some partition keeps different users' jobs apart
 	isPrivate map[string]bool
 	tree      *tree // nil: all nodes are alike
-	planted   bool  // tree is made
+	planted   bool  // tree has been made
 	gpus      gpuMaps
 	lots      lots
 	sharing   map[string]int // partitions whose jobs share CPUs, from 1
-	shared    bool           // there are such, or jobs of such
-	qosClass  bool           // jobs of a QOS may have others suspended
+	shared    bool           // there are such partitions, or jobs that share CPUs
+	qosClass  bool           // jobs of a QOS may suspend others
 }
 
-// lot gives how a node's GPUs are shared, nil where they are not.
+// lot gives the description of a node's shared GPUs, nil if it shares none.
 func (s *stock) lot(d *model.NodeDef) *lot { return s.lots.of(d, s.params.GPUMemMarginMiB) }
 
 func newStock(v *state.View) *stock {
@@ -104,7 +104,7 @@ func (s *stock) place(name string) int {
 	return s.pos[name]
 }
 
-// network gives the tree of switches, nil where there is none; made when first asked for.
+// network gives the tree of switches, nil if there is none; it is made when first needed.
 func (s *stock) network() *tree {
 	if !s.planted {
 		s.tree, s.planted = newTree(s.v.Config().Switches), true
@@ -112,7 +112,7 @@ func (s *stock) network() *tree {
 	return s.tree
 }
 
-// fate is what is supposed of a job.
+// fate is an assumption about what a job does.
 type fate uint8
 
 const (
@@ -121,7 +121,7 @@ const (
 	leaves
 )
 
-// room gives what is free on a node; gone tells what is supposed of the jobs there, nil: that they stay.
+// room gives what is free on a node; gone gives the assumption about each job there, nil: all stay.
 func (s *stock) room(n *model.Node, gone func(model.JobID) fate) *room {
 	r := s.empty(n.Def)
 	r.shut = !n.Usable()
@@ -182,7 +182,7 @@ func (s *stock) room(n *model.Node, gone func(model.JobID) fate) *room {
 	return r
 }
 
-// join notes how a job has its CPUs.
+// join adds a job's CPUs, shared or its own.
 func (r *room) join(part string, share int32, cpus model.Bits) {
 	if share > 1 {
 		r.sharers++
@@ -209,7 +209,7 @@ func fullRoom(def *model.NodeDef) *room {
 	return r
 }
 
-// empty is a node with nothing on it, whatever its state.
+// empty is the room of a node without jobs, whatever its state.
 func (s *stock) empty(def *model.NodeDef) *room {
 	r := fullRoom(def)
 	r.stock = s
@@ -233,7 +233,7 @@ func span(first, count int) model.Bits {
 	return b
 }
 
-// take removes what is in use.
+// take removes CPUs, memory and units that are in use.
 func (r *room) take(cpus model.Bits, params *model.Params, mem int64, gres []model.GresAlloc) {
 	r.cpus = r.cpus.Minus(cpus)
 	r.taken = r.taken.Or(cpus)
@@ -256,7 +256,7 @@ func (r *room) take(cpus model.Bits, params *model.Params, mem int64, gres []mod
 	}
 }
 
-// takeShared removes what is in use of shared GPUs.
+// takeShared removes parts of shared GPUs that are in use.
 func (r *room) takeShared(list []model.SharedGPU) {
 	if r.lot == nil {
 		return
@@ -280,7 +280,7 @@ func (r *room) without(n *model.Node) {
 			h.nfree = h.free.Count()
 		}
 	}
-	if r.lot != nil { // nobody gets shares of them either
+	if r.lot != nil { // no job gets shares of them either
 		n.OutOf(gpuName).Each(func(u int) bool {
 			if u < len(r.lot.gpus) {
 				r.slots[u*r.lot.stride+slotWhole]--
@@ -291,7 +291,7 @@ func (r *room) without(n *model.Node) {
 	}
 }
 
-// wholeCores drops the free CPUs of cores that are in use in part.
+// wholeCores removes the free CPUs of cores that are partly in use.
 func (r *room) wholeCores() {
 	t := int(r.def.ThreadsPerCore)
 	if t <= 1 {
@@ -319,7 +319,7 @@ func (r *room) wholeCores() {
 // keepsApart reports whether a job shares its nodes only with jobs of its own user.
 func keepsApart(sp *model.Spec) bool { return sp.More != nil && sp.More.ExclusiveUser }
 
-// occupy notes who is on the node, for the partitions that ask.
+// occupy records a job on the node, for partitions whose rules depend on the jobs there.
 func (r *room) occupy(s *stock, part string, cpus int, uid uint32, alone bool) {
 	if s.byUser {
 		r.mixed = r.mixed || len(r.parts) > 0 && r.uid != uid
@@ -338,7 +338,7 @@ func (r *room) occupy(s *stock, part string, cpus int, uid uint32, alone bool) {
 	r.parts = append(r.parts, partUse{part, cpus})
 }
 
-// inUse gives the CPUs that a partition's jobs have here.
+// inUse counts the CPUs that a partition's jobs have here.
 func (r *room) inUse(part string) int {
 	for _, u := range r.parts {
 		if u.part == part {
@@ -348,7 +348,7 @@ func (r *room) inUse(part string) int {
 	return 0
 }
 
-// freeGres counts the free units of a resource that the job can have, of any type or one.
+// freeGres counts the free units of a resource that the job can have, of one type or, with typ "", of any.
 func (r *room) freeGres(rq *Request, name, typ string) int {
 	n := 0
 	for i := range r.gres {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestRulesAreNamed holds testdata/README.md, which says where each rule can be read: it names every transcript, and
+// TestRulesAreNamed checks testdata/README.md, which lists each rule with its tests: it names every transcript, and
 // every transcript, session and test that it names exists.
 func TestRulesAreNamed(t *testing.T) {
 	text, err := os.ReadFile("testdata/README.md")

@@ -11,42 +11,42 @@ import (
 	"gbatch/internal/model"
 )
 
-// shape is what all jobs have in common that need the same of a partition's nodes: the request resolved, what it takes
-// of each class of nodes, and what is known of where it does not fit. Most jobs of a long queue are of few shapes, so
-// that a queue of thousands is walked in the time that it takes to look at each once.
+// shape is shared by all jobs with the same request in a partition: the resolved request, its need on each class of
+// nodes, and what was found out about where it does not fit. A long queue has few shapes, so a pass over thousands of
+// jobs costs one short look at each.
 type shape struct {
 	rq     Request
 	pool   *pool
 	part   string
 	tasks  int
-	whole  []need // by class: all of the job on one node
-	least  []need // by class: the least of a node that is one of several
+	whole  []need // by class: the whole job on one node
+	least  []need // by class: the least that one of several nodes must have
 	wholeB bound
 	leastB bound
 	single bool // it may be on one node
 	spread bool // it may be on several
-	greedy bool // nodes for several things together are found by trying: it may fit in less room and not in more
+	greedy bool // sets of nodes can only be found by trying: it may fit in less room but not in more
 
-	// What was found out and stays true until a node has more free than before.
+	// These stay true until a node gains free capacity.
 	from   int  // no node before it has room for the whole job
 	spent  bool // no set of nodes has room for it
-	grown  int  // events of the pool that have been looked at
-	forget bool // nothing is to be remembered: which GPUs are free may change without there being more (or in tests)
+	grown  int  // events of the pool that have been processed
+	forget bool // remember nothing: other GPUs may become free without the number of free ones growing (or in tests)
 
-	// What holds beside this round's reservations.
+	// These depend on this round's reservations.
 	round   uint64
-	failEnd model.Time // it does not fit for as long as this
+	failEnd model.Time // it does not fit up to this end or any later one
 
 	wants   *wants // for limits
-	prefer  *shape // with the features that the job would rather have; nil: it has no such wish
-	relaxed *shape // over any number of switches, for who has waited long enough; nil: any number is right
+	prefer  *shape // the shape with the features that the job prefers; nil: it prefers none
+	relaxed *shape // the shape without a limit of switches, for a job that has waited long enough; nil: there is no limit
 
-	roams map[string]bool // the planner's
-	turn  uint64          // Planner.windowTurn that what was found out is of; only for who asks for a reservation
-	next  *shape          // in the next of the reservations that it asks for
+	roams map[string]bool // Planner.roams
+	turn  uint64          // Planner.windowTurn when the shape was last renewed; only for jobs that ask for a reservation
+	next  *shape          // the shape for the next of the job's reservations
 
-	none   model.Reason // why it would not fit if everything else had ended; ReasonNone where it would
-	noneAt uint64       // Planner.usable when that was found out; 0: never
+	none   model.Reason // why it would not fit even if all other jobs had ended; ReasonNone: it would
+	noneAt uint64       // Planner.usable when none was set; 0: never
 }
 
 // shapeOf gives the shape of a job in a lane.
@@ -77,14 +77,13 @@ func (p *Planner) shapeOf(l *lane, sp *model.Spec) *shape {
 	}
 	sh := p.newShape(l, &rq)
 	if len(l.shapes) >= maxShapes {
-		clear(l.shapes) // those in use stay in use
+		clear(l.shapes) // items keep the shapes that they use
 	}
 	l.shapes[string(p.key)] = sh
 	return sh
 }
 
-// shapesOf gives the shapes of a lane, which it has in common with all lanes over the same nodes whose partitions
-// resolve requests alike.
+// shapesOf gives the shapes of a lane. Lanes over the same nodes share them if their partitions resolve requests alike.
 func (p *Planner) shapesOf(l *lane) map[string]*shape {
 	like := *l.part
 	if !p.stock.byPart && like.ShareMax <= 1 {
@@ -160,8 +159,8 @@ func (p *Planner) newShape(l *lane, rq *Request) *shape {
 	return sh
 }
 
-// named reports whether the job may have a node by its name. All nodes that it asks for must be among them, which for a
-// job on one node is this one.
+// named reports whether the job's node lists and reservation permit a node. whole means that it is the job's only node:
+// then it must be the only one that the job asks for by name.
 func (sh *shape) named(n *node, whole bool) bool {
 	rq := &sh.rq
 	if rq.Reservation != "" && !sh.roams[rq.Reservation] && !n.reserved(rq.Reservation) {
@@ -176,18 +175,18 @@ func (sh *shape) named(n *node, whole bool) bool {
 	return rq.allows(&n.room)
 }
 
-// mayHave reports whether a job of the shape could have a node, or a part of its work there, were it empty.
+// mayHave reports whether a job of the shape, or a part of it, would fit on a node if the node were empty.
 func (sh *shape) mayHave(n *node) bool {
 	return sh.single && !sh.whole[n.class.at].never && sh.named(n, true) || (sh.spread || !sh.single) &&
 		!sh.least[n.class.at].never && sh.named(n, false)
 }
 
-// onOne reports whether some node of the pool could hold all of the job, were it empty.
+// onOne reports whether some node of the pool would hold the whole job if it were empty.
 func (sh *shape) onOne(pl *pool) bool {
 	return slices.ContainsFunc(pl.nodes, func(n *node) bool { return !sh.whole[n.class.at].never && sh.named(n, true) })
 }
 
-// has reports whether a node has free what nd says, and nobody on it whom the job may not meet.
+// has reports whether a node has nd free, and no job on it that the job must not meet.
 func (p *Planner) has(sh *shape, n *node, nd *need) bool {
 	if !n.up() || n.room.shut || !nd.in(&n.free) {
 		return false
@@ -198,7 +197,7 @@ func (p *Planner) has(sh *shape, n *node, nd *need) bool {
 	return !p.social || sh.meets(&n.room, nd)
 }
 
-// meets looks at who is in a room.
+// meets reports whether the job may run beside the jobs in a room.
 func (sh *shape) meets(r *room, nd *need) bool {
 	rq := &sh.rq
 	if (rq.Private || r.private) && len(r.parts) > 0 && (r.mixed || r.uid != rq.UID) {
@@ -214,7 +213,7 @@ func (sh *shape) meets(r *room, nd *need) bool {
 	return cpus <= rq.MaxCPUs-r.inUse(sh.part)
 }
 
-// renew forgets what was found out of a shape in a reservation, where reservations have changed: it may have other
+// renew forgets what was found out about a shape in a reservation, if reservations have changed: it may have other
 // nodes now.
 func (p *Planner) renew(sh *shape) {
 	if sh.rq.Reservation != "" && sh.turn != p.windowTurn {
@@ -222,7 +221,7 @@ func (p *Planner) renew(sh *shape) {
 	}
 }
 
-// hopeless reports whether nothing that is free holds a job of the shape, whatever is reserved.
+// hopeless reports whether a job of the shape fits on no node and no set of nodes now, even without reservations.
 func (p *Planner) hopeless(sh *shape) bool {
 	if sh.forget {
 		return false
@@ -235,10 +234,10 @@ func (p *Planner) hopeless(sh *shape) bool {
 		(sh.next == nil || p.hopeless(sh.next))
 }
 
-// maxCatchUp bounds the grown nodes that a shape looks at one by one.
+// maxCatchUp bounds the nodes that a shape looks at one by one; after more events it starts over.
 const maxCatchUp = 64
 
-// catchUp looks at nodes that have more free than when the shape was last looked at.
+// catchUp looks at the nodes that have gained free capacity since the shape was last looked at.
 func (p *Planner) catchUp(sh *shape) {
 	pl := sh.pool
 	since := sh.grown - pl.lost
@@ -264,7 +263,7 @@ func (p *Planner) fit(sh *shape, end model.Time) *model.Alloc {
 	return p.fitAs(sh, end)
 }
 
-// fitAs is fit in the reservation that the cursor is in.
+// fitAs is fit for the reservation that the cursor is set to.
 func (p *Planner) fitAs(sh *shape, end model.Time) *model.Alloc {
 	if sh.forget {
 		sh.from, sh.spent, sh.round = 0, false, 0
@@ -290,7 +289,7 @@ func (p *Planner) fitAs(sh *shape, end model.Time) *model.Alloc {
 		alloc, some = p.fitMany(sh, end, anyWeight)
 		taken = taken || some
 	}
-	if alloc == nil && taken && !(sh.greedy && sh.spread) { // it would fit but for what is reserved
+	if alloc == nil && taken && !(sh.greedy && sh.spread) { // only reservations keep it from fitting
 		if sh.round != p.round {
 			sh.round, sh.failEnd = p.round, end
 		}
@@ -299,8 +298,8 @@ func (p *Planner) fitAs(sh *shape, end model.Time) *model.Alloc {
 	return alloc
 }
 
-// fitOne places a whole job on the first node that holds it; taken says that one would but for reservations or a job of
-// a higher tier.
+// fitOne places a whole job on the first node that holds it. taken means that a node has room, but it is reserved, or
+// kept for a job of a higher tier.
 func (p *Planner) fitOne(sh *shape, end model.Time) (alloc *model.Alloc, taken bool) {
 	if !sh.single {
 		return nil, false
@@ -330,7 +329,7 @@ func (p *Planner) fitOne(sh *shape, end model.Time) (alloc *model.Alloc, taken b
 		if na, m := r.place(&sh.rq, sh.tasks, wholeJob(&sh.rq)); m == missNone {
 			return &model.Alloc{Nodes: []model.NodeAlloc{na}}, taken
 		}
-		taken = true // counted as free, yet not found: nothing is concluded from it
+		taken = true // enough by count, but the job does not fit: nothing is concluded from it
 	}
 	if first {
 		sh.from = len(pl.nodes)
@@ -338,7 +337,7 @@ func (p *Planner) fitOne(sh *shape, end model.Time) (alloc *model.Alloc, taken b
 	return nil, taken
 }
 
-// anyWeight is more than any node weighs.
+// anyWeight is more than any node's weight.
 const anyWeight = math.MaxInt64
 
 // fitMany places a job on several nodes that are lighter than heavy.

@@ -6,10 +6,10 @@ import (
 	"gbatch/internal/model"
 )
 
-// CPUs that several jobs of one partition have (OverSubscribe=FORCE:N, or YES:N and --oversubscribe). On the calendar
-// they are counted in slots: each CPU has N of them. Which CPUs a job gets is decided when it starts: those that the
-// fewest others have. Jobs that share CPUs and jobs that don't are never on one node, as in Slurm, and jobs of
-// different partitions share none.
+// CPUs that several jobs of one partition share (OverSubscribe=FORCE:N, or YES:N and --oversubscribe). The calendar
+// counts them in slots: each CPU has N slots. When a job starts, it gets the CPUs that the fewest other jobs have. Jobs
+// that share CPUs and jobs that don't are never on one node, as in Slurm, and jobs of different partitions share no
+// CPUs.
 
 // shareAt gives the place of a partition among those whose jobs share CPUs, from 1; 0 for a job that shares none.
 func (s *stock) shareAt(part string, share int32) int {
@@ -19,10 +19,10 @@ func (s *stock) shareAt(part string, share int32) int {
 	if k, ok := s.sharing[part]; ok {
 		return k
 	}
-	return len(s.sharing) + 1 // it allows that no more, or is gone
+	return len(s.sharing) + 1 // the partition no longer lets jobs share, or it is gone
 }
 
-// shareSlots is the number of places that shareAt gives; 0 where nobody shares.
+// shareSlots is the number of places that shareAt gives; 0 if no jobs share CPUs.
 func (s *stock) shareSlots() int {
 	if !s.shared {
 		return 0
@@ -30,7 +30,7 @@ func (s *stock) shareSlots() int {
 	return len(s.sharing) + 1
 }
 
-// used counts the slots that jobs in a room have, by partition; nil where nobody shares.
+// used counts the slots that jobs in a room have, by partition; nil if no jobs share CPUs.
 func (r *room) used() []int {
 	if r.stock == nil || !r.stock.shared {
 		return nil
@@ -48,7 +48,8 @@ func (r *room) used() []int {
 	return out
 }
 
-// as gives the room as a job sees it: whether it shares CPUs decides which it may have.
+// as gives the room that a job can have: its CPUs depend on whether the job shares CPUs, its GPUs on the memory that
+// the job wants of each.
 func (r *room) as(rq *Request) *room {
 	r = r.roomy(rq)
 	if rq.Share <= 1 {
@@ -65,12 +66,12 @@ func (r *room) as(rq *Request) *room {
 		return &x
 	}
 	free := r.def.JobCPUs().Minus(r.theirs)
-	if r.limited { // of CPUs that nobody has, no more than reservations leave
+	if r.limited { // of the unused CPUs, no more than reservations leave
 		taken, limit := r.taken.Minus(r.theirs), r.limit
 		if !r.inside {
 			limit -= r.theirs.Count() + taken.Count()
 		}
-		if limit < 0 { // which of them jobs have when the reservation begins is not known
+		if limit < 0 { // it is not known which CPUs jobs have when the reservation begins
 			return &x
 		}
 		unused := free.Minus(taken)
@@ -86,7 +87,7 @@ func (r *room) as(rq *Request) *room {
 	}
 	slots := 0
 	for k := range rq.Share {
-		var next model.Bits // has the CPUs that more than k jobs have
+		var next model.Bits // CPUs that more than k jobs have
 		if k < len(own) {
 			next = own[k].Minus(r.theirs)
 		}
@@ -108,7 +109,7 @@ func (r *room) as(rq *Request) *room {
 	x.nfree = x.cpus.Count()
 	most := x.nfree
 	mine := r.stock.shareAt(rq.sharePart, int32(rq.Share)) - 1
-	for k, n := range r.extra { // what others will have before the job ends, counted
+	for k, n := range r.extra { // slots that other jobs take before this one ends
 		if k == mine {
 			slots -= n
 		} else {
@@ -124,8 +125,8 @@ func (r *room) as(rq *Request) *room {
 	return &x
 }
 
-// apartCPUs gives the CPUs of a node that the job which is placed may not share: those of jobs in other reservations of
-// parts of it and, for a job in one, those of all that are not.
+// apartCPUs gives the CPUs of a node that the job to place may not share. If it is in a reservation of a part of the
+// node, these are the CPUs of all jobs outside of it; otherwise the CPUs of all jobs in such reservations.
 func (p *Planner) apartCPUs(n *node) (out model.Bits) {
 	in := func(resv string) bool {
 		return resv != "" && slices.ContainsFunc(n.wins, func(w window) bool { return w.name == resv && w.part != nil })
@@ -154,7 +155,7 @@ func (p *Planner) apartCPUs(n *node) (out model.Bits) {
 	return out
 }
 
-// least gives n CPUs, those that the fewest have.
+// least gives the n CPUs that the fewest jobs have.
 func (r *room) least(n int) model.Bits {
 	var out model.Bits
 	for _, l := range r.levels {
@@ -166,7 +167,7 @@ func (r *room) least(n int) model.Bits {
 	return out
 }
 
-// leastAt chooses CPUs that the fewest jobs have and, of those that equally many have, some that are near.
+// leastAt chooses the CPUs that the fewest jobs have and, among equals, CPUs of near.
 func (r *room) leastAt(rq *Request, tasks, cpus int, near model.Bits) model.Bits {
 	count := r.round(rq, tasks, cpus)
 	whole := *r
@@ -179,7 +180,7 @@ func (r *room) leastAt(rq *Request, tasks, cpus int, near model.Bits) model.Bits
 			sure = sure.Or(l)
 			continue
 		}
-		if !plain { // whole cores, tasks by socket: of all that will do
+		if !plain { // for whole cores and tasks by socket, all CPUs that will do are tried together
 			whole.cpus = sure.Or(l)
 			whole.nfree = whole.cpus.Count()
 			if out := whole.cpusAt(rq, tasks, cpus, near, nil); !out.Empty() {
@@ -201,7 +202,7 @@ func (r *room) leastAt(rq *Request, tasks, cpus int, near model.Bits) model.Bits
 	return whole.cpusAt(rq, tasks, cpus, near, nil)
 }
 
-// slotsIn reports whether the slots that a job needs are free.
+// slotsIn reports whether c has the slots that the job needs.
 func (nd *need) slotsIn(c *counts) bool {
 	if c.plain > 0 || c.cpus < nd.cpus {
 		return false
@@ -212,11 +213,11 @@ func (nd *need) slotsIn(c *counts) bool {
 			others += n
 		}
 	}
-	cpus := min(nd.all, c.cpus) - others // reservations of a part of the node hold back CPUs
+	cpus := min(nd.all, c.cpus) - others // c.cpus is lower while a reservation of a part of the node holds back CPUs
 	return cpus >= nd.cpus && cpus*nd.per-c.share[nd.place-1] >= nd.cpus
 }
 
-// whole counts the CPUs of a node that are given out.
+// whole counts the CPUs of a node that jobs can get.
 func (s *stock) whole(d *model.NodeDef) int {
 	if t := int(d.ThreadsPerCore); s.params.WholeCores && t > 1 {
 		return d.JobCPUCount() - d.JobCPUCount()%t

@@ -7,20 +7,19 @@ import (
 	"gbatch/internal/model"
 )
 
-// GPUs that are shared. One GPU is held whole (gpu), or in units of one sharing resource (shard, mps); all that a job
-// holds of shares on a node is of one GPU; what jobs ask of a shared GPU's memory is counted against its capacity less
-// the margin.
+// Shared GPUs. A GPU is held whole (gpu), or in units of one sharing resource (shard, mps). All shares that a job holds
+// on a node are of one GPU. Jobs' requests for memory of a shared GPU are counted against its capacity less the margin.
 //
-// On nodes with sharing resources the counts of the calendar go on behind the node's entries with slots for each GPU:
-// whether it is whole, the free units of each sharing resource, its free memory. Slots only add and subtract, so that
-// the calendar needs no second rule; what they mean together (a GPU with a shard in use is not whole) is looked at
-// where a need is met (lot.meets) or a room is made of them (room.derive). The least of the slots over a time is what
-// can be had of each GPU for all of it. Reservations on such nodes are of named GPUs.
+// On nodes with sharing resources, the calendar's counts have slots for each GPU after the node's entries: whether the
+// GPU is whole, the free units of each sharing resource, its free memory. Slots are only added and subtracted, so the
+// calendar needs no second rule. Their combined meaning (a GPU with a shard in use is not whole) is applied when a need
+// is checked (lot.meets) or a room is made from counts (room.derive). The minimum of the slots over a time is what each
+// GPU has free for all of that time. Reservations of blocked jobs on such nodes are of particular GPUs.
 
-// Slots of one GPU: this one, those of the sharing resources, memory.
+// Slots of one GPU: slotWhole, then one for each sharing resource, then memory.
 const slotWhole = 0
 
-// lot is how the GPUs of a node are shared.
+// lot describes the shared GPUs of a node.
 type lot struct {
 	entries int // of the node's Gres; slots follow
 	stride  int
@@ -38,16 +37,16 @@ type lotGPU struct {
 // lotKind is one sharing resource, over all its types.
 type lotKind struct {
 	name  string
-	one   bool    // only one GPU is shared by it at a time
+	one   bool    // it shares only one GPU at a time
 	entry []int   // by GPU, of the node's Gres; -1: it doesn't share that one
-	first []int32 // its units, by GPU
+	first []int32 // number of its first unit, by GPU
 	count []int32
 }
 
-// lots keeps those of nodes that are made alike.
+// lots keeps the lot of each node definition.
 type lots map[*model.NodeDef]*lot
 
-// of gives how a node's GPUs are shared, nil where they are not.
+// of gives the lot of a node, nil if its GPUs are not shared.
 func (l lots) of(d *model.NodeDef, marginMiB int64) *lot {
 	for i := range d.Gres {
 		if len(d.Gres[i].Over) > 0 {
@@ -124,7 +123,7 @@ func (l *lot) kind(name string) int {
 	return -1
 }
 
-// slots gives those of a node with nothing on it.
+// slots gives the slots of an empty node.
 func (l *lot) slots() []int {
 	out := make([]int, len(l.gpus)*l.stride)
 	for u := range l.gpus {
@@ -152,7 +151,7 @@ func (l *lot) whole(slots []int, u int) bool {
 	return true
 }
 
-// free gives the units of a sharing resource that can be had of a GPU.
+// free gives how many units of a sharing resource a GPU has free.
 func (l *lot) free(slots []int, u, kind int) int {
 	s := slots[u*l.stride:]
 	if s[slotWhole] < 1 {
@@ -173,7 +172,7 @@ func (l *lot) free(slots []int, u, kind int) int {
 	return max(0, s[1+kind])
 }
 
-// broken reports whether more is taken of a GPU than can be.
+// broken reports whether more of a GPU is taken than it has.
 func (l *lot) broken(slots []int) bool {
 	for u := range l.gpus {
 		s := slots[u*l.stride:]
@@ -190,7 +189,7 @@ func (l *lot) broken(slots []int) bool {
 	return false
 }
 
-// note counts into slots what an allocation holds; sign -1 takes it off.
+// note adds to slots what an allocation holds; with sign -1 it subtracts.
 func (l *lot) note(slots []int, gres []model.GresAlloc, sign int) {
 	for i := range gres {
 		g := &gres[i]
@@ -211,7 +210,7 @@ func (l *lot) note(slots []int, gres []model.GresAlloc, sign int) {
 	}
 }
 
-// sums counts what the node's entries have free, GPU by GPU, whoever shares it.
+// sums sets the free counts of the node's entries from the slots of its GPUs.
 func (l *lot) sums(slots, gres []int) {
 	for i, shared := range l.shared {
 		if shared {
@@ -230,16 +229,16 @@ func (l *lot) sums(slots, gres []int) {
 	}
 }
 
-// gpuNeed asks for GPUs that nobody shares.
+// gpuNeed is a need of whole GPUs.
 type gpuNeed struct {
 	of    uint64
 	count int
 }
 
-// shareNeed asks for shares of one GPU.
+// shareNeed is a need of shares of one GPU.
 type shareNeed struct {
 	kind  int
-	units []int32 // by GPU; 0: not of this one
+	units []int32 // units needed, by GPU; 0: this GPU can't give them
 	mem   int
 }
 
@@ -265,7 +264,7 @@ func (l *lot) meets(nd *need, c *counts) bool {
 	return true
 }
 
-// pick gives the first GPU that a share can be had of, or -1. gres is what there is by the node's entries, nil: enough.
+// pick gives the first GPU that can give a share, or -1. gres has the free counts of the node's entries, nil: enough.
 func (l *lot) pick(slots, gres []int, s *shareNeed) int {
 	for u, n := range s.units {
 		if n > 0 && l.has(slots, u, s) && (gres == nil || gres[l.kinds[s.kind].entry[u]] >= int(n)) {
@@ -275,12 +274,12 @@ func (l *lot) pick(slots, gres []int, s *shareNeed) int {
 	return -1
 }
 
-// has reports whether a share can be had of a GPU.
+// has reports whether a GPU can give a share.
 func (l *lot) has(slots []int, u int, s *shareNeed) bool {
 	return l.free(slots, u, s.kind) >= int(s.units[u]) && (s.mem == 0 || slots[u*l.stride+l.stride-1] >= s.mem)
 }
 
-// shareOf works out what a request asks of each GPU of a node; nil where none can give it.
+// shareOf computes a request's need of each GPU of a node; nil if no GPU can give it.
 func (l *lot) shareOf(d *model.NodeDef, rq *Request, g *model.GresReq) *shareNeed {
 	k := l.kind(g.Name)
 	if k < 0 {
@@ -307,7 +306,7 @@ func (l *lot) shareOf(d *model.NodeDef, rq *Request, g *model.GresReq) *shareNee
 	return s
 }
 
-// shares sets what is needed of shared GPUs.
+// share sets the need of shared GPUs.
 func (nd *need) share(l *lot, d *model.NodeDef, rq *Request) {
 	for i := range rq.Gres {
 		g := &rq.Gres[i]
@@ -315,7 +314,7 @@ func (nd *need) share(l *lot, d *model.NodeDef, rq *Request) {
 			continue
 		}
 		if l == nil {
-			nd.never = nd.never || d.Sharing(g.Name, 0) != nil // otherwise the units are those of a plain resource
+			nd.never = nd.never || d.Sharing(g.Name, 0) != nil // otherwise it is a plain resource
 			continue
 		}
 		s := l.shareOf(d, rq, g)
@@ -341,7 +340,7 @@ func (nd *need) share(l *lot, d *model.NodeDef, rq *Request) {
 	}
 }
 
-// derive takes off a room what slots say can't be had: they may have less than the room.
+// derive removes from a room what its slots don't have: slots may have less than the room.
 func (r *room) derive() {
 	l := r.lot
 	for i := range r.gres {
@@ -367,8 +366,8 @@ func (r *room) derive() {
 	}
 }
 
-// atMost leaves no more GPUs in a room than counts by the node's entries say, and no shares where they say none:
-// reservations may leave less than what is free of each GPU.
+// atMost limits a room's GPUs to counts by the node's entries, and removes the shares of an entry with count 0:
+// reservations may leave less than the GPUs have free.
 func (r *room) atMost(gres []int) {
 	for i, shared := range r.lot.shared {
 		h := &r.gres[i]
@@ -382,7 +381,7 @@ func (r *room) atMost(gres []int) {
 	}
 }
 
-// keepFirst leaves no more than n members of a range in a set, the smallest ones.
+// keepFirst keeps only the n smallest members of a range in a set.
 func keepFirst(set model.Bits, first, count, n int) {
 	for i := first; i < first+count && i>>6 < len(set); i++ {
 		if !set.Has(i) {
@@ -396,7 +395,7 @@ func keepFirst(set model.Bits, first, count, n int) {
 	}
 }
 
-// lower makes a room's slots no more than those of counts, or less by those of a hold.
+// lower changes a room's slots by a function that lowers them, and the room with them.
 func (r *room) lower(change func(i, have int) int) {
 	slots := make([]int, len(r.slots))
 	for i, n := range r.slots {
@@ -406,8 +405,8 @@ func (r *room) lower(change func(i, have int) int) {
 	r.derive()
 }
 
-// pickShare gives shares of one GPU to na: of one that is shared already if there is one, of these the fullest; of one
-// that is free as gpuset.go chooses it.
+// pickShare adds shares of one GPU to na: of the fullest GPU that is shared already, otherwise of a free GPU that
+// gpuset.go chooses.
 func (r *room) pickShare(na *model.NodeAlloc, rq *Request, g *model.GresReq, cpus int) bool {
 	l := r.lot
 	s := l.shareOf(r.def, rq, g)
@@ -448,7 +447,7 @@ func (r *room) pickShare(na *model.NodeAlloc, rq *Request, g *model.GresReq, cpu
 	return true
 }
 
-// unitsOf gives the first free units of a GPU, nil where there are not enough.
+// unitsOf gives the first free units of a GPU, nil if there are not enough.
 func (r *room) unitsOf(x *lotKind, u, n int) model.Bits {
 	free := r.gres[x.entry[u]].free
 	out := make(model.Bits, len(free))
@@ -459,7 +458,7 @@ func (r *room) unitsOf(x *lotKind, u, n int) model.Bits {
 	return out.First(n)
 }
 
-// shareNow reports whether shares that a job asks for can be had.
+// shareNow reports whether the shares that a job asks for are free.
 func (r *room) shareNow(rq *Request, g *model.GresReq) bool {
 	if r.lot == nil {
 		return false
@@ -471,8 +470,8 @@ func (r *room) shareNow(rq *Request, g *model.GresReq) bool {
 // isShare reports whether a request is for shares of this node's GPUs.
 func (r *room) isShare(name string) bool { return r.lot != nil && r.lot.kind(name) >= 0 }
 
-// earliestShared is earliest for a job that needs GPUs of a node whose GPUs are shared: the same ones must be free for
-// the whole time, which each moment alone doesn't tell.
+// earliestShared is earliest for a job that needs GPUs of a node with shared GPUs. The same GPUs must be free for the
+// whole time, so looking at each moment alone is not enough.
 func (c *cursor) earliestShared(n *node, nd *need, now, limit model.Time, end func(model.Time) model.Time) model.Time {
 	for _, t := range n.momentsFrom(now) {
 		if t >= limit && t > now {

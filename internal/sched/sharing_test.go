@@ -11,7 +11,7 @@ import (
 	"gbatch/internal/state"
 )
 
-// divide shares the GPUs of a node, each in so many units.
+// divide shares the GPUs of a node, each with a number of units.
 func divide(d *model.NodeDef, name string, each int32, one bool) {
 	first := int32(0)
 	for i := range d.Gres {
@@ -49,7 +49,7 @@ func (w *world) shareOf(sp *model.Spec) {
 	typ := pick(w, "", "", "a", "B")
 	if sp.Gres = nil; sp.More != nil && len(sp.More.GPUsPerSocket) > 0 {
 		m := sp.Extra()
-		m.GPUsPerSocket = nil // they would be whole GPUs beside shares, which submission refuses
+		m.GPUsPerSocket = nil // these would be whole GPUs together with shares, which submission refuses
 		sp.More = &m
 	}
 	switch w.n(6) {
@@ -70,7 +70,7 @@ func (w *world) shareOf(sp *model.Spec) {
 	}
 }
 
-// given holds a start's GPUs against what its job asked for.
+// given compares a start's GPUs with its job's request.
 func given(v *state.View, s *model.Start) error {
 	sp := v.Job(s.Job).Spec
 	margin := v.Config().Params.GPUMemMarginMiB
@@ -169,7 +169,7 @@ func TestSharesAreNeverOverdrawn(t *testing.T) {
 	}
 }
 
-// TestSharesPossible: what can ever run starts on an empty cluster, and nothing else does; a queue at rest stays so.
+// TestSharesPossible: exactly the jobs that Possible accepts start on an empty cluster; a queue at rest stays at rest.
 func TestSharesPossible(t *testing.T) {
 	can := map[Impossible]int{}
 	for seed := range 25 {

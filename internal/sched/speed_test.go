@@ -43,7 +43,7 @@ func mixed(i int) *model.Spec {
 		Gres: []model.GresReq{{Name: "gpu", Count: here}}}
 }
 
-// crowd fills the cluster with running jobs and then lets n others queue up.
+// crowd fills the cluster with running jobs and then submits n others.
 func crowd(tb testing.TB, c *cluster, n int) {
 	tb.Helper()
 	nodes := len(c.cfg.Nodes)
@@ -69,10 +69,11 @@ func crowd(tb testing.TB, c *cluster, n int) {
 	c.put(&state.Trim{Seq: last})
 }
 
-// full is the policy that the benchmarks plan with: the first job of each partition reserved, all others tried.
+// full is the policy of the benchmarks: a reservation for the first blocked job of each partition, and all others are
+// tried.
 var full = Policy{Backfill: Backfill{On: true, Reserve: 1}}
 
-// BenchmarkPlace decides where one 1-GPU job goes on an idle cluster.
+// BenchmarkPlace places one 1-GPU job on an idle cluster.
 func BenchmarkPlace(b *testing.B) {
 	for _, nodes := range []int{200, 1000, 10_000} {
 		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
@@ -90,8 +91,8 @@ func BenchmarkPlace(b *testing.B) {
 	}
 }
 
-// BenchmarkPlan makes a full pass with backfill over a full cluster: cold is a new planner's, ended=1 one after a job
-// of two GPUs has ended, arrived=1 one after a submission.
+// BenchmarkPlan makes a full pass with backfill over a full cluster: cold is the pass of a new planner, ended=1 a pass
+// after a job of two GPUs has ended, arrived=1 a pass after a submission.
 func BenchmarkPlan(b *testing.B) {
 	for _, size := range []struct{ nodes, pending int }{{200, 1000}, {200, 10_000}, {1000, 1000}, {1000, 10_000},
 		{1000, 100_000}, {10_000, 100_000}} {

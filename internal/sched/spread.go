@@ -8,7 +8,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// cand is a node that a job on several could have.
+// cand is a candidate node of a job on several nodes.
 type cand struct {
 	r    *room
 	must bool
@@ -28,7 +28,7 @@ func laySpread(rooms []*room, rq *Request, part string) (*model.Alloc, miss) {
 	if rq.Want == nil || len(rq.Want.Same) < 2 {
 		return layGroup(cands, rq), missCount
 	}
-	for _, f := range rq.Want.Same { // matching OR: the first that the whole job fits
+	for _, f := range rq.Want.Same { // matching OR: the first feature with which the whole job fits
 		if same := those(cands, rq, func(c *cand) bool { return f.Met(c.r.def.Features) }); same != nil {
 			if a := layGroup(same, rq); a != nil {
 				return a, missNone
@@ -38,7 +38,8 @@ func laySpread(rooms []*room, rq *Request, part string) (*model.Alloc, miss) {
 	return nil, missCount
 }
 
-// those gives the candidates that are left by a condition, or nil where too few are or one that the job names is not.
+// those gives the candidates that meet a condition, or nil if they are too few or a node that the job names is not
+// among them.
 func those(cands []cand, rq *Request, ok func(*cand) bool) []cand {
 	var out []cand
 	for i := range cands {
@@ -56,7 +57,7 @@ func those(cands []cand, rq *Request, ok func(*cand) bool) []cand {
 	return out
 }
 
-// tasksOver divides the tasks beyond the least of each node: in blocks, or evenly where the job is to be spread.
+// tasksOver divides the tasks that are left after each node has its least: in blocks, or evenly with --spread-job.
 func tasksOver(nodes []cand, rq *Request, left int) []int {
 	out := make([]int, len(nodes))
 	for i := range nodes {
@@ -80,8 +81,8 @@ func tasksOver(nodes []cand, rq *Request, left int) []int {
 	return out
 }
 
-// layGroup places a job on the lightest of the candidates that hold it: heavier ones are looked at only where the
-// lighter ones are too few (Weight; slurm.conf).
+// layGroup places a job on the lightest candidates that hold it: heavier nodes are used only if the lighter ones are
+// not enough (Weight in slurm.conf).
 func layGroup(cands []cand, rq *Request) *model.Alloc {
 	alloc := layNetwork(cands, rq)
 	if alloc == nil {
@@ -109,7 +110,7 @@ func layGroup(cands []cand, rq *Request) *model.Alloc {
 	return alloc
 }
 
-// layNetwork places a job on some of the candidates as the network and the job's wishes have it.
+// layNetwork places a job on some of the candidates, by the network and the job's wishes.
 func layNetwork(cands []cand, rq *Request) *model.Alloc {
 	switch tree := cands[0].r.stock.network(); {
 	case rq.Contiguous:
@@ -120,13 +121,13 @@ func layNetwork(cands []cand, rq *Request) *model.Alloc {
 	return layAny(cands, rq, nil)
 }
 
-// layAny places a job on the best of the candidates in several orders; first, if any, comes before all other wishes.
+// layAny places a job on the best candidates, in several orders; first, if not nil, orders them before everything else.
 func layAny(cands []cand, rq *Request, first func(a, b cand) int) *model.Alloc {
 	want := wholeJob(rq)
 	most := min(rq.MaxNodes, len(cands))
 	type order struct {
 		nodes []cand
-		fits  []bool // by number of nodes, from its beginning
+		fits  []bool // by number of nodes: whether the first nodes hold the job
 	}
 	var orders []order
 	for _, by := range ordersFor(rq, want) {
@@ -159,8 +160,8 @@ func layAny(cands []cand, rq *Request, first func(a, b cand) int) *model.Alloc {
 	return nil
 }
 
-// counted moves the nodes to the front that the counts of features need, those first that the job names. Of several
-// that would do, one is taken that no other count can use.
+// counted moves the nodes that meet the counts of features to the front, nodes that the job names first. Among nodes
+// that would do, it prefers one that no other count can use.
 func counted(nodes []cand, rq *Request) []cand {
 	counts := rq.Want.Counts
 	met := func(c *cand) (n int) {
@@ -203,7 +204,7 @@ func counted(nodes []cand, rq *Request) []cand {
 	return out
 }
 
-// layRun places a job on nodes that follow each other in the configuration.
+// layRun places a job on consecutive nodes of the configuration.
 func layRun(cands []cand, rq *Request) *model.Alloc {
 	at := func(c *cand) int { return c.r.stock.place(c.r.def.Name) }
 	nodes := slices.Clone(cands)
@@ -245,8 +246,8 @@ func musts(nodes []cand) int {
 	return n
 }
 
-// ordersFor gives the orders in which nodes are tried: light ones first, then those that hold most. Where both tasks
-// and per-job resources must come together, finding the best nodes is a knapsack; four orders find them in practice.
+// ordersFor gives the orders in which nodes are tried: light nodes first, then nodes that hold most. If both tasks and
+// per-job resources must be covered, finding the best nodes is a knapsack problem; in practice four orders find them.
 func ordersFor(rq *Request, want []int) []func(a, b cand) int {
 	must := func(a, b cand) int {
 		switch {
@@ -270,7 +271,7 @@ func ordersFor(rq *Request, want []int) []func(a, b cand) int {
 		func(a, b cand) int { return cmp.Or(must(a, b), gres(a, b), tasks(a, b), light(a, b)) },
 	}
 	if len(want) > 0 {
-		both := func(c cand) int { // each in parts of what the job wants
+		both := func(c cand) int { // each as a part of what the job wants
 			return min(c.most, rq.TasksOn(1))*max(want[0], 1) + min(c.gres[0], want[0])*rq.TasksOn(1)
 		}
 		out = append(out,
@@ -280,7 +281,7 @@ func ordersFor(rq *Request, want []int) []func(a, b cand) int {
 	return out
 }
 
-// candidates gives the nodes that hold the least that a node of the job must, and whether one that it names is not
+// candidates gives the nodes that hold the least part of the job. missing reports that a node that the job names is not
 // among them.
 func candidates(rooms []*room, rq *Request, part string) (cands []cand, missing bool, worst miss) {
 	worst = missNodes
@@ -321,7 +322,7 @@ func candidates(rooms []*room, rq *Request, part string) (cands []cand, missing 
 	return cands, found < len(rq.ReqNodes), worst
 }
 
-// fixedGres counts what each node of the job gives of a resource, beside what is counted per job.
+// fixedGres counts the units of a resource that the job takes on each node, without per-job requests.
 func fixedGres(rq *Request, name, typ string) int {
 	n := 0
 	for _, g := range rq.Gres {
@@ -332,7 +333,7 @@ func fixedGres(rq *Request, name, typ string) int {
 	return n
 }
 
-// gpusWith gives how many GPUs, of those counted per job, the node has the CPUs and the memory for.
+// gpusWith gives how many of n per-job GPUs the node has the CPUs and the memory for.
 func (r *room) gpusWith(rq *Request, n int) int {
 	if rq.CPUsPerGPU > 0 {
 		n = min(n, r.nfree/rq.CPUsPerGPU)
@@ -343,7 +344,7 @@ func (r *room) gpusWith(rq *Request, n int) int {
 	return n
 }
 
-// enough tells for every n up to most whether the first n nodes hold the whole job.
+// enough reports for every n up to most whether the first n nodes hold the whole job.
 func enough(nodes []cand, rq *Request, want []int, most int) []bool {
 	ok := make([]bool, most+1)
 	tasks, sum, least := 0, make([]int, len(want)), make([]int, len(want))
@@ -356,14 +357,14 @@ func enough(nodes []cand, rq *Request, want []int, most int) []bool {
 				least[k] = c.gres[k]
 			}
 			sum[k] += max(c.gres[k], 0)
-			fits = fits && sum[k] >= w && (w <= i || least[k] > 0) // each node has its part where there are as many
+			fits = fits && sum[k] >= w && (w <= i || least[k] > 0) // if there are enough units, each node has some
 		}
 		ok[i+1] = fits && (rq.Want == nil || rq.haveCounts(nodes[:i+1]))
 	}
 	return ok
 }
 
-// haveCounts reports whether nodes meet the counts of the job's features.
+// haveCounts reports whether nodes together meet the counts of the job's features.
 func (r *Request) haveCounts(nodes []cand) bool {
 	for i := range r.Want.Counts {
 		left := r.Want.Counts[i].N
@@ -379,7 +380,7 @@ func (r *Request) haveCounts(nodes []cand) bool {
 	return true
 }
 
-// share divides the job between nodes: tasks in blocks, each node at least its least; per-job resources evenly, as far
+// share divides the job between nodes: tasks in blocks, with at least PerNode on each; per-job resources evenly, as far
 // as they are free.
 func share(chosen []cand, rq *Request, want []int) *model.Alloc {
 	nodes := slices.Clone(chosen)

@@ -2,21 +2,22 @@ package sched
 
 import "gbatch/internal/model"
 
-// How long a job stays is not always what it asks for: with --time-min its limit may be cut, as far as to that, where
-// that lets it start sooner; with --deadline it has to be over by then. A job with a limit that may be cut is reserved
-// for at the earliest moment at which its least time fits and, once it starts, gets as much of its limit as fits.
+// A job's time on its nodes may differ from the limit that it asks for. With --time-min the limit may be cut, at most
+// to that time, if the job then starts sooner. With --deadline the job must end by then. The reservation of a job whose
+// limit may be cut is at the earliest moment at which its least time fits; when the job starts, it gets as much of its
+// limit as fits.
 //
 // Source: Slurm's sbatch manual, --time-min and --deadline.
 
 // stay is how long a job that starts at a moment may stay, seconds.
 type stay struct {
 	limitS int64 // its time limit
-	planS  int64 // what it is planned with: the limit, or less where that is predicted
-	leastS int64 // the least that it is planned with
+	planS  int64 // planned time: the limit, or less if a prediction says so
+	leastS int64 // the least planned time
 }
 
-// stayIn gives how long a job may stay that starts at a moment, in the reservation of a shape if that has one: it ends
-// with it, whatever its limit, as in Slurm. ok is false where it could not end before its deadline.
+// stayIn gives how long a job may stay if it starts at a moment. If the shape has a reservation, the job ends with it,
+// whatever its limit, as in Slurm. ok is false if the job could not end before its deadline.
 func (p *Planner) stayIn(it *item, sh *shape, t model.Time) (s stay, ok bool) {
 	sp := it.e.j.Spec
 	s = stay{it.limitS, it.planS, min(it.planS, sp.LeastS(it.limitS))}
@@ -40,19 +41,19 @@ func (p *Planner) stayIn(it *item, sh *shape, t model.Time) (s stay, ok bool) {
 	return s, true
 }
 
-// leastS gives the least time that a job is planned with, seconds.
+// leastS gives the least planned time of a job, seconds.
 func (it *item) leastS() int64 { return min(it.planS, it.e.j.Spec.LeastS(it.limitS)) }
 
 // lodging is room for a job from now on.
 type lodging struct {
 	alloc *model.Alloc // nil: there is none
 	lic   []model.LicenseCount
-	resv  string // the reservation that it is in
+	resv  string // the advance reservation that the job is in
 	stay
 }
 
-// lodge finds room for a job from now on: for all of its time or, where its limit may be cut, for as much of it as
-// there is; of several reservations in the first that has room.
+// lodge finds room for a job from now on: for its whole time or, if its limit may be cut, for as much of it as fits. Of
+// several advance reservations it takes the first that has room.
 func (p *Planner) lodge(it *item) (g lodging) {
 	for sh := it.sh; sh != nil && g.alloc == nil; sh = sh.next {
 		g = p.lodgeIn(it, sh)
@@ -60,7 +61,7 @@ func (p *Planner) lodge(it *item) (g lodging) {
 	return g
 }
 
-// begun reports whether jobs may start in a shape's reservation.
+// begun reports whether jobs may start in a shape's reservation now.
 func (p *Planner) begun(sh *shape) bool {
 	if sh.rq.Reservation == "" {
 		return true
@@ -99,7 +100,7 @@ func (p *Planner) lodgeIn(it *item, sh *shape) lodging {
 	return lodging{alloc, lic, sh.rq.Reservation, s}
 }
 
-// free gives the moment until which an allocation that is free until soon stays free, at most until end.
+// free gives the moment up to which an allocation stays free, at most end. It is free until soon at least.
 func (p *Planner) free(it *item, sh *shape, alloc *model.Alloc, lic []model.LicenseCount, soon,
 	end model.Time) model.Time {
 	p.cursor.of(sh)
@@ -110,7 +111,7 @@ func (p *Planner) free(it *item, sh *shape, alloc *model.Alloc, lic []model.Lice
 			continue
 		}
 		if p.social || n.room.lot != nil {
-			return soon // who comes there, and whom it may not meet, is not in the counts
+			return soon // the counts don't tell which jobs will be there, and some it must not meet
 		}
 		h := n.holdOf(na, sh.part, it.e.j.Spec, sh.rq.shareAt)
 		nd := need{cpus: h.cpus, mem: h.mem, idle: sh.rq.Exclusive, place: sh.rq.shareAt, per: sh.rq.Share,

@@ -8,8 +8,9 @@ import (
 	"gbatch/internal/state"
 )
 
-// What a planner keeps between passes is what it would work out from the View alone; it follows the View's journal and
-// looks only at what that names. Where the journal does not reach, or the configuration is another one, it begins anew.
+// A planner keeps between passes what it would otherwise compute from the View alone. It follows the View's journal and
+// looks only at the records that the journal names. If the journal does not reach back far enough, or the configuration
+// has changed, it starts over.
 
 // sync brings the planner to the View, the moment and the policy.
 func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
@@ -32,7 +33,7 @@ func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
 	if pol.Backfill.Keep {
 		for _, s := range p.plan.Starts {
 			j := v.Job(s.Job)
-			gone := j == nil || !j.State.HasResources() // it came and went
+			gone := j == nil || !j.State.HasResources() // the job has started and ended since the last pass
 			p.early = p.early || s.Task != model.NoTask || gone && (s.LimitS >= model.Unlimited || last.Add(s.LimitS) > now)
 		}
 	}
@@ -58,7 +59,7 @@ func (p *Planner) sync(v *state.View, now model.Time, pol Policy) {
 			}
 		}
 	}
-	for _, n := range p.used { // this planner's last starts: the View tells what became of them
+	for _, n := range p.used { // nodes of the last plan's starts: the View shows which of these happened
 		n.steps, n.resvs = n.steps[:0], 0
 		if n.booked {
 			n.booked = false
@@ -87,11 +88,11 @@ func epochOf(x answers) uint64 {
 // sameKind reports whether two orders, or predictions, are of one type: then equal epochs are equal answers.
 func sameKind(a, b any) bool { return reflect.TypeOf(a) == reflect.TypeOf(b) }
 
-// samePlanning reports whether two policies count time in the same way.
+// samePlanning reports whether two policies round times in the same way.
 func samePlanning(a, b *Policy) bool { return a.Backfill.ResolutionS == b.Backfill.ResolutionS }
 
-// otherwise reports whether a node is made otherwise than when it was last seen: it has found its GPUs' memory, or has
-// other hardware.
+// otherwise reports whether a node's definition has changed: the node has found the memory of its GPUs, or has other
+// hardware.
 func (p *Planner) otherwise(v *state.View, changes []state.Change) bool {
 	for _, c := range changes {
 		if n := p.byName[c.Node]; c.Job == 0 && n != nil && n.def != v.Made(c.Node) {
@@ -191,7 +192,7 @@ func (p *Planner) addLane(part *model.Partition) *lane {
 	return l
 }
 
-// laneOf gives a partition's lane; one that has left the configuration starts nothing.
+// laneOf gives a partition's lane; the lane of a partition that has left the configuration starts no jobs.
 func (p *Planner) laneOf(name string) *lane {
 	l := p.laneBy[name]
 	if l == nil {
@@ -201,7 +202,7 @@ func (p *Planner) laneOf(name string) *lane {
 	return l
 }
 
-// soil notes that a node is to be read again.
+// soil marks a node: its record must be read again.
 func (p *Planner) soil(n *node) {
 	if !n.dirty {
 		n.dirty = true
@@ -209,7 +210,7 @@ func (p *Planner) soil(n *node) {
 	}
 }
 
-// touch notes that a job with resources may end at another moment than before.
+// touch marks a job with resources on its nodes: its expected end may have changed.
 func (p *Planner) touch(j *model.Job) {
 	for i := range j.Run.Alloc.Nodes {
 		if n := p.byName[j.Run.Alloc.Nodes[i].Node]; n != nil {
@@ -219,7 +220,7 @@ func (p *Planner) touch(j *model.Job) {
 	}
 }
 
-// refresh reads a node's record and what its jobs give back.
+// refresh reads a node's record, and its jobs' holds and expected ends.
 func (p *Planner) refresh(n *node) {
 	rec := p.v.Node(n.def.Name)
 	wasUp := n.up()
@@ -229,7 +230,7 @@ func (p *Planner) refresh(n *node) {
 		p.usable++
 	}
 	var before, after []model.JobID
-	less := false // memory of GPUs is held by others than jobs
+	less := false // processes outside of jobs may hold less GPU memory than before
 	if old != nil {
 		before = old.Jobs
 	}
@@ -243,7 +244,7 @@ func (p *Planner) refresh(n *node) {
 			n.touched = append(n.touched, after...)
 			p.usable++
 		}
-		less = old != nil && !slices.Equal(old.Held, rec.Held) // it may be, of some GPU
+		less = old != nil && !slices.Equal(old.Held, rec.Held) // on some GPU it may be less
 	}
 	users := len(after)
 	if rec != nil {
@@ -280,7 +281,7 @@ func (p *Planner) refresh(n *node) {
 	}
 }
 
-// more reports whether something is free that was not.
+// more reports whether some count of free capacity has grown.
 func more(was, is *counts) bool {
 	if is.cpus > was.cpus || is.mem > was.mem || is.users < was.users {
 		return true
@@ -298,7 +299,7 @@ func more(was, is *counts) bool {
 	return false
 }
 
-// expect notes what a running job gives back to a node, and when.
+// expect puts the expected end of a running job onto a node's calendar.
 func (p *Planner) expect(n *node, id model.JobID) {
 	j := p.v.Job(id)
 	if j == nil || j.Run == nil {
@@ -319,10 +320,10 @@ func (p *Planner) expect(n *node, id model.JobID) {
 	}
 }
 
-// overdueS is how much longer a job is expected to take that has outlived every expectation, again and again, seconds.
+// overdueS is the step by which the expected end of a job that has outlived it moves on, seconds.
 const overdueS = 30
 
-// unlimitedS is what a job without a time limit is planned with, seconds: a year, as in Slurm.
+// unlimitedS is the planned time of a job without a time limit, seconds: a year, as in Slurm.
 const unlimitedS = 365 * 86400
 
 // endOf gives the moment at which a running job is expected to end, after now.
@@ -361,7 +362,7 @@ func (p *Planner) roundUp(t model.Time) model.Time {
 	return (t + ms - 1) / ms * ms
 }
 
-// after gives the end of what begins at t and takes a number of seconds.
+// after gives the rounded end of a time that begins at t and takes s seconds.
 func (p *Planner) after(t model.Time, s int64) model.Time {
 	if s >= model.Unlimited {
 		s = unlimitedS
@@ -369,7 +370,7 @@ func (p *Planner) after(t model.Time, s int64) model.Time {
 	return p.roundUp(t.Add(s))
 }
 
-// pastEnds asks again for jobs that have outlived their expected ends.
+// pastEnds computes new expected ends for jobs that have outlived theirs.
 func (p *Planner) pastEnds() {
 	if p.now < p.nextEnd {
 		return

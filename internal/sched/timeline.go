@@ -7,12 +7,12 @@ import (
 	"gbatch/internal/model"
 )
 
-// A node's calendar is what is free now (node.free), what its running jobs give back at their expected ends (rel), and
-// this pass's own steps: reservations, and the ends of what the plan starts. Free capacity is counted, never named:
-// which CPUs and GPUs a job gets is decided when it starts. Without reservations it only grows, so what fits now fits
-// for any time.
+// A node's calendar has three parts: what is free now (node.free), what its running jobs give back at their expected
+// ends (rel), and this pass's own steps: reservations, and the ends of the jobs that the plan starts. The calendar
+// counts free capacity and doesn't know which CPUs and GPUs are free: those of a job are chosen when it starts. Without
+// reservations free capacity only grows, so a job that fits now fits for any time.
 
-// forever is later than every moment.
+// forever is later than any moment.
 const forever model.Time = math.MaxInt64
 
 // counts is free capacity.
@@ -22,9 +22,9 @@ type counts struct {
 	users int   // jobs and reservations on the node
 	gres  []int // units, by the node's entries
 
-	plain   int   // of users those that have their CPUs for themselves
-	sharers int   // and those that share theirs
-	share   []int // slots that these have, by partition (stock.shareAt); their CPUs count as free above
+	plain   int   // users with CPUs of their own
+	sharers int   // users that share their CPUs
+	share   []int // slots of the sharers, by partition (stock.shareAt); their CPUs count as free in cpus
 }
 
 // hold is what one job takes of one node.
@@ -35,8 +35,8 @@ type hold struct {
 	part  string
 	uid   uint32
 	alone bool   // only jobs of its user may be beside it
-	resv  string // the reservation that it is in
-	share int    // its place among the partitions whose jobs share CPUs, from 1; 0: it shares none
+	resv  string // the advance reservation that the job is in
+	share int    // place of its partition (stock.shareAt), from 1; 0: it shares no CPUs
 	off   bool   // it is suspended and has no CPUs
 }
 
@@ -58,8 +58,7 @@ func (c *counts) add(h *hold, sign int) {
 	}
 }
 
-// holdOf counts an allocation on a node.
-// share is the place of its partition (stock.shareAt).
+// holdOf counts what an allocation holds on a node. share is the place of its partition (stock.shareAt).
 func (n *node) holdOf(na *model.NodeAlloc, part string, sp *model.Spec, share int) hold {
 	h := hold{cpus: na.CPUs.Count(), mem: na.MemMiB, part: part, uid: sp.UID, alone: keepsApart(sp), share: share,
 		resv: sp.Reservation}
@@ -71,13 +70,13 @@ func (n *node) holdOf(na *model.NodeAlloc, part string, sp *model.Spec, share in
 	}
 	for _, g := range na.Gres {
 		if n.room.lot != nil && (g.Share != nil || g.Name == gpuName) {
-			continue // counted
+			continue // counted by slots
 		}
 		if h.gres == nil {
 			h.gres = make([]int, n.slots())
 		}
 		if n.rec != nil && len(n.rec.Out) > 0 {
-			g.Index = g.Index.Minus(n.rec.OutOf(g.Name)) // what is out doesn't come back with the job's end
+			g.Index = g.Index.Minus(n.rec.OutOf(g.Name)) // units that are out of service stay out when the job ends
 		}
 		for i, d := range n.def.Gres {
 			if d.Name != g.Name {
@@ -93,7 +92,7 @@ func (n *node) holdOf(na *model.NodeAlloc, part string, sp *model.Spec, share in
 	return h
 }
 
-// slots gives how many kinds of resources are counted on the node.
+// slots gives the length of the node's gres counts: its entries and the slots of shared GPUs.
 func (n *node) slots() int { return len(n.def.Gres) + len(n.room.slots) }
 
 // release is what a running job gives back at its expected end.
@@ -103,8 +102,8 @@ type release struct {
 	hold
 
 	takes  bool  // a suspended job takes its CPUs again
-	asleep bool  // it is of a suspended job's CPUs: who is of a higher class plans over it
-	class  int64 // its
+	asleep bool  // a suspended job's: jobs of a higher class ignore it
+	class  int64 // the suspended job's class
 }
 
 // insertRelease keeps rel ordered by moment.
@@ -118,13 +117,13 @@ func (n *node) insertRelease(r release) {
 	n.rel = slices.Insert(n.rel, k, r)
 }
 
-// dropRelease forgets what a job gives back and says when that would have been; forever where that was not known.
+// dropRelease removes a job's releases and gives the moment of the last one; forever if there was none.
 func (n *node) dropRelease(id model.JobID) model.Time {
 	at := forever
 	for i := 0; i < len(n.rel); i++ {
 		if n.rel[i].id == id {
 			at = n.rel[i].at
-			several := n.rel[i].asleep // as one has that sleeps
+			several := n.rel[i].asleep // a suspended job has several releases
 			n.rel = slices.Delete(n.rel, i, i+1)
 			if !several {
 				return at
@@ -170,25 +169,25 @@ func (n *node) unreserve() {
 	}
 }
 
-// cursor walks a node's calendar from now on.
+// cursor walks over a node's calendar, from now on. Its counts are what is free at its moment.
 type cursor struct {
 	counts
 	n    *node
 	i, k int
 
-	skip  *hold  // whose steps don't count: the promise of who asks
-	own   string // the reservation that is asked for
-	class int64  // of who asks: suspended jobs of lower ones do not count
+	skip  *hold  // a hold whose steps don't count: the promise of the job that asks
+	own   string // the advance reservation that the job asks for
+	class int64  // the class of the job that asks: suspended jobs of lower classes don't count
 	wins  []windowStep
 	w     int
 
-	base   counts    // what is free, with what reservations of parts of the node hold back; used where there are any
-	shares []portion // those reservations
-	index  uint64    // GPUs that are asked for by number: reservations keep others while they can
+	base   counts    // free capacity, as if no part of the node were reserved; used if shares is not empty
+	shares []portion // reservations of parts of the node
+	index  uint64    // GPUs that the job asks for by number: reservations keep other GPUs if they can
 	work   []int     // scratch
 }
 
-// of has the cursor see what a job of a shape can have.
+// of sets the cursor up for jobs of a shape.
 func (c *cursor) of(sh *shape) {
 	c.own, c.class, c.index = sh.rq.Reservation, sh.rq.class, 0
 	if len(sh.rq.Index) > 0 {
@@ -212,7 +211,7 @@ func (c *cursor) begin(n *node, now model.Time) {
 	}
 }
 
-// give adds what one hold takes or gives back.
+// give adds or subtracts one hold.
 func (c *cursor) give(h *hold, sign int) {
 	if len(c.shares) == 0 {
 		c.add(h, sign)
@@ -222,13 +221,13 @@ func (c *cursor) give(h *hold, sign int) {
 	c.use(h, -sign)
 }
 
-// before reports whether something has changed up to a moment that the cursor has not taken note of.
+// before reports whether the calendar has changes up to a moment that the cursor has not processed.
 func (c *cursor) before(t model.Time) bool {
 	return c.i < len(c.n.rel) && c.n.rel[c.i].at <= t || c.k < len(c.n.steps) && c.n.steps[c.k].at <= t ||
 		c.w < len(c.wins) && c.wins[c.w].at <= t
 }
 
-// next goes on to the next moment at which something changes.
+// next moves to the next moment at which the calendar changes.
 func (c *cursor) next() (model.Time, bool) {
 	at := forever
 	if c.i < len(c.n.rel) {
@@ -266,7 +265,7 @@ func (c *cursor) next() (model.Time, bool) {
 	return at, true
 }
 
-// lasts reports whether a need that is met now is met until end.
+// lasts reports whether a need that is met now stays met until end.
 func (c *cursor) lasts(n *node, nd *need, now, end model.Time) bool {
 	if nd.lot != nil {
 		low := c.least(n, now, now, end)
@@ -287,13 +286,13 @@ func (c *cursor) lasts(n *node, nd *need, now, end model.Time) bool {
 	}
 }
 
-// earliest gives the first moment from now on at which a need can be met for the whole of a time, or forever; it gives
-// up at moments from limit on.
+// earliest gives the first moment t, from now on and before limit, at which a need is met until end(t); forever if
+// there is none.
 func (c *cursor) earliest(n *node, nd *need, now, limit model.Time, end func(model.Time) model.Time) model.Time {
 	if nd.lot != nil {
 		return c.earliestShared(n, nd, now, limit, end)
 	}
-	if n.firstChange() >= limit && !nd.in(&n.free) { // windows only take something off
+	if n.firstChange() >= limit && !nd.in(&n.free) { // windows only reduce free capacity
 		return forever
 	}
 	c.begin(n, now)
@@ -320,7 +319,7 @@ func (c *cursor) earliest(n *node, nd *need, now, limit model.Time, end func(mod
 	}
 }
 
-// firstChange gives the first moment at which what the node has free changes; forever: none.
+// firstChange gives the first moment at which the node's free capacity changes; forever: it does not change.
 func (n *node) firstChange() model.Time {
 	at := forever
 	if len(n.rel) > 0 {
@@ -332,7 +331,7 @@ func (n *node) firstChange() model.Time {
 	return at
 }
 
-// least gives the least that is free at any moment from t to end.
+// least gives the minimum of each count of free capacity from t to end.
 func (c *cursor) least(n *node, now, t, end model.Time) counts {
 	c.begin(n, now)
 	for c.before(t) {
@@ -356,7 +355,7 @@ func (c *cursor) least(n *node, now, t, end model.Time) counts {
 	}
 }
 
-// occupants fills in who is on the node at any moment from t to end, for the partitions that ask.
+// occupants records the jobs on the node at any moment from t to end, for partitions whose rules depend on them.
 func (n *node) occupants(r *room, s *stock, t, end model.Time) {
 	r.mixed, r.private, r.parts = false, false, nil
 	add := func(h *hold) { r.occupy(s, h.part, h.cpus, h.uid, h.alone) }
@@ -381,8 +380,8 @@ func (n *node) occupants(r *room, s *stock, t, end model.Time) {
 	}
 }
 
-// roomAt gives what a job could have of the node from t to end, as if the first CPUs and units of each kind were the
-// free ones.
+// roomAt gives the room that a job has on the node from t to end. Only counts are known, so it takes the first CPUs and
+// units of each kind as the free ones.
 func (p *Planner) roomAt(n *node, t, end model.Time) *room {
 	low := p.cursor.least(n, p.now, t, end)
 	r := &room{def: n.def, stock: p.stock, cpus: model.UpTo(max(low.cpus, 0)), nfree: max(low.cpus, 0), mem: low.mem,
@@ -410,7 +409,7 @@ func (p *Planner) roomAt(n *node, t, end model.Time) *room {
 	return r
 }
 
-// leave leaves n units, those first that are asked for by number.
+// leave keeps n units, first the ones that the job asks for by number.
 func (g *gresRoom) leave(n int, index uint64) {
 	if g.nfree = n; g.name == gpuName && index != 0 {
 		if first := g.free.And(model.Bits{index}); first.Count() <= n {
@@ -421,7 +420,7 @@ func (g *gresRoom) leave(n int, index uint64) {
 	g.free = g.free.First(n)
 }
 
-// roomUntil gives what a job could have of the node from now to end: the room itself, or less of it.
+// roomUntil gives the room that a job has on the node from now to end: the present room, or less.
 func (p *Planner) roomUntil(n *node, end model.Time) *room {
 	if !n.dated() {
 		return &n.room

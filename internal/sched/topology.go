@@ -8,21 +8,21 @@ import (
 )
 
 // tree is topology.conf's tree of switches (TopologyPlugin=topology/tree; https://slurm.schedmd.com/topology.html): a
-// job of several nodes goes to the lowest switch that holds it, of several the one with the fewest nodes for it, and
-// below that to as few leaves as possible. Nodes without a switch in common are never in one job.
+// job on several nodes goes below the lowest switch that holds it, of several such switches the one with the fewest
+// nodes for it, and there to as few leaves as possible. Nodes that have no switch in common are never in one job.
 type tree struct {
-	leafOf   map[string]int // by node; leaves are numbered so that those below a switch follow each other
+	leafOf   map[string]int // by node; the leaves below a switch have consecutive numbers
 	branches []branch
 	leaves   int
 }
 
-// branch is a switch over the leaves from lo to hi-1.
+// branch is a switch above the leaves lo to hi-1.
 type branch struct {
 	level  int
 	lo, hi int
 }
 
-// newTree gives the tree of a configuration, nil where it has none.
+// newTree gives the tree of a configuration, nil if it has none.
 func newTree(switches []*model.Switch) *tree {
 	if len(switches) == 0 {
 		return nil
@@ -66,7 +66,7 @@ func newTree(switches []*model.Switch) *tree {
 
 // lay places a job on candidates below one switch.
 func (t *tree) lay(cands []cand, rq *Request) *model.Alloc {
-	upTo := make([]int, t.leaves+1) // candidates on leaves before this one
+	upTo := make([]int, t.leaves+1) // candidates on all leaves before this one
 	for i := range cands {
 		if leaf, ok := t.leafOf[cands[i].r.def.Name]; ok {
 			upTo[leaf+1]++
@@ -104,8 +104,8 @@ func (t *tree) lay(cands []cand, rq *Request) *model.Alloc {
 	return nil
 }
 
-// layBelow takes as few leaves as it can: those with the most nodes for the job first, and the last of them, where a
-// smaller one has enough, replaced by the smallest.
+// layBelow takes as few leaves as it can: the ones with the most nodes for the job first. If a smaller leaf is enough
+// instead of the last one, it takes the smallest that is.
 func (t *tree) layBelow(cands []cand, rq *Request) *model.Alloc {
 	nodes, needed := map[int]int{}, map[int]bool{}
 	for i := range cands {

@@ -9,7 +9,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// What the transcripts' commands make of their words, and the lines that show what came of them.
+// Parsing of the transcripts' commands, and the lines that show their results.
 
 func (c *cluster) nodes(w words) {
 	for _, name := range strings.Split(w.plain[0], ",") {

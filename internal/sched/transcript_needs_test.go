@@ -11,7 +11,7 @@ import (
 	"gbatch/internal/state"
 )
 
-// connect sets what a transcript says of a node's GPUs: links=0-1*4,2-3*4 and near=0-1:0-3,2-3:4-7.
+// connect sets a node's GPU links and cores: links=0-1*4,2-3*4 and near=0-1:0-3,2-3:4-7.
 func (c *cluster) connect(d *model.NodeDef, w words) {
 	total := 0
 	for _, g := range d.Gres {
@@ -49,7 +49,7 @@ func (c *cluster) connect(d *model.NodeDef, w words) {
 	}
 }
 
-// reservation reads what a transcript says of one.
+// reservation reads a reservation.
 func (c *cluster) reservation(w words) *model.Reservation {
 	r := &model.Reservation{Name: w.plain[0], Start: epoch.Add(w.num("start")), Nodes: w.list("nodes"),
 		Users: w.list("users"), Accounts: w.list("accounts"),
@@ -94,7 +94,7 @@ func (c *cluster) span(text string) int64 {
 	return n
 }
 
-// tick lets time pass in the state and shows whom it ends.
+// tick lets time pass in the state and shows the jobs that it ends.
 func (c *cluster) tick(say func(string, ...any)) {
 	before := c.st.View()
 	c.apply(&state.Tick{})
@@ -112,7 +112,7 @@ func (c *cluster) tick(say func(string, ...any)) {
 	})
 }
 
-// needs reads what few jobs ask for; nil where it is nothing.
+// needs reads rare requests; nil if there are none.
 func (c *cluster) needs(w words) *model.Needs {
 	m := &model.Needs{Prefer: w.named["prefer"], Sockets: int32(w.num("S")), CoresPerSocket: int32(w.num("cps")),
 		ThreadsPerCore: int32(w.num("threads")),

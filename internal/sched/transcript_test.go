@@ -17,7 +17,7 @@ import (
 )
 
 // A transcript in testdata/*.txt is a queue at work. A line that is not indented is a command (or a comment, #); the
-// indented lines under it are what came of it. `go test -rewrite` writes the indented lines anew.
+// indented lines under it are its result. `go test -rewrite` writes the indented lines anew.
 //
 //	node n1,n2 cpus=4 [threads=2] [mem=4000] [gpu=a100:2,v100:1] [feat=ib,ssd] [weight=2] [tmp=100]
 //	     [more=bw:loose*100,lic:explicit*3 (not used up; only for who asks)]
@@ -122,13 +122,13 @@ func (c *cluster) up() {
 	}
 }
 
-// cycle plans and applies, and holds the plan to what every plan must be.
+// cycle plans and applies, and checks what every plan must hold.
 func (c *cluster) cycle(p Policy) model.Plan {
 	c.t.Helper()
 	v := c.st.View()
 	plan := Plan(v, c.now, p)
 	if kept := c.kept.Plan(v, c.now, p); p.Backfill.Keep {
-		plan = kept // it has promises to keep
+		plan = kept // a new planner would not know the promises
 		res := c.apply(&state.Starts{Plan: plan})
 		for i, r := range res.Each {
 			if r != state.OK {
@@ -149,12 +149,12 @@ func (c *cluster) cycle(p Policy) model.Plan {
 		}
 	}
 	if slices.ContainsFunc(plan.Preempt, func(v model.Preemption) bool { return v.Sleep }) || len(plan.Resume) > 0 {
-		return plan // there is room at once
+		return plan // there is room now
 	}
 	if p.PartDepth == 0 && (len(plan.Starts) < p.MaxStarts || p.MaxStarts == 0 && len(plan.Starts) < DefaultMaxStarts) {
 		next := Plan(c.st.View(), c.now, p)
 		for _, s := range next.Starts {
-			// Nodes for tasks and per-job resources together are not always found at the first try, see ordersFor.
+			// The first try does not always find nodes for tasks and per-job resources together, see ordersFor.
 			knapsack := len(s.Alloc.Nodes) > 1 &&
 				slices.ContainsFunc(c.st.View().Job(s.Job).Spec.Gres, func(g model.GresReq) bool { return g.Per == model.PerJob })
 			if !knapsack {

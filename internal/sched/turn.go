@@ -8,16 +8,16 @@ import (
 	"gbatch/internal/state"
 )
 
-// Time slicing (gang scheduling): of the jobs that have the same CPUs one runs at a time, for SchedulerTimeSlice, while
+// Time slicing (gang scheduling): of the jobs that share the same CPUs one runs at a time, for SchedulerTimeSlice, and
 // the others are suspended. See https://slurm.schedmd.com/gang_scheduling.html.
 
 // minSliceS is the shortest turn, seconds.
 const minSliceS = 1
 
-// Turn decides who of the jobs that share CPUs stops now and who goes on, and when to ask again; 0: when something has
-// changed. Whoever runs keeps its CPUs until its turn is over; then those that wait go on, who has waited longest
-// first, as many as have their CPUs together. Nobody waits for longer than the turns of those that were there before
-// it. Without PreemptMode=GANG all go on at once.
+// Turn decides which of the jobs that share CPUs are suspended now and which resume. It also gives the moment at which
+// to call it again; 0: when something has changed. A running job keeps its CPUs until its turn is over. Then suspended
+// jobs resume, the longest waiting first, as many as fit beside each other. So no job waits longer than the turns of
+// the jobs that were there before it. Without PreemptMode=GANG all suspended jobs resume at once.
 func Turn(v *state.View, now model.Time) (model.Turn, model.Time) {
 	pr := &v.Config().Params.Preempt
 	slice := model.Time(max(pr.SliceS, minSliceS) * 1000)
@@ -73,11 +73,11 @@ func Turn(v *state.View, now model.Time) (model.Turn, model.Time) {
 type turner struct {
 	j     *model.Job
 	waits bool
-	rank  int        // 0: in its turn, 1: waits, 2: its turn is over
-	since model.Time // when it went on or was stopped
+	rank  int        // 0: runs in its turn, 1: is suspended, 2: runs, and its turn is over
+	since model.Time // when it started, resumed or was suspended
 }
 
-// free reports whether nobody of busy has a CPU of the job.
+// free reports whether no CPU of the job is in busy.
 func (t *turner) free(busy map[string]model.Bits) bool {
 	for i := range t.j.Run.Alloc.Nodes {
 		if na := &t.j.Run.Alloc.Nodes[i]; busy[na.Node].Overlaps(na.CPUs) {

@@ -9,8 +9,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// TestTurnsAreFair: of jobs that share CPUs no two run on one at a time once turns have been taken, nobody is stopped
-// before its turn is over, and whoever has waited longest goes on as soon as a turn ends.
+// TestTurnsAreFair: once turns have been taken, no two jobs run on one shared CPU at a time; no job is suspended before
+// its turn is over; the job that has waited longest resumes as soon as a turn ends.
 func TestTurnsAreFair(t *testing.T) {
 	const slice = 5
 	for seed := range 20 {

@@ -7,13 +7,13 @@ import (
 	"gbatch/internal/model"
 )
 
-// Whom to end: on one node the set with the lowest highest class; of those the smallest; of those the one with the
-// lowest priorities, the youngest first. With preempt_strict_order it is the set whose most important job is the least
-// important, then the one before it, and so on, however many that makes. No node is chosen where a better set would do
-// elsewhere, and no job is ended that need not be.
+// The choice of victims. On one node it is the set whose highest class is the lowest; among equals the smallest set;
+// among equals the one with the lowest priorities, then the youngest jobs. With preempt_strict_order, sets are compared
+// by their most important jobs, then by the next ones, and so on, and their size doesn't matter. Of all nodes, the one
+// with the best set is chosen, and no job is ended needlessly.
 
-// maxSets bounds the sets of victims that are tried on one node before the outing falls back on sparing one after the
-// other.
+// maxSets bounds the sets of victims that are tried on one node. Beyond it, the search starts from all possible victims
+// and spares one after the other.
 const maxSets = 2000
 
 // outing is a set of victims that makes room on one node.
@@ -22,7 +22,7 @@ type outing struct {
 	list []*victim // the worst first
 }
 
-// compare orders choices: the best first.
+// compare orders outings, the best first.
 func (r *robber) compare(a, b *outing) int {
 	if r.p.cfg.Params.Preempt.Strict {
 		for i, j := len(a.list)-1, len(b.list)-1; i >= 0 && j >= 0; i, j = i-1, j-1 {
@@ -36,7 +36,7 @@ func (r *robber) compare(a, b *outing) int {
 		if len(c.list) == 0 {
 			return -1 << 62
 		}
-		return c.list[len(c.list)-1].class // by class first: the last has the highest
+		return c.list[len(c.list)-1].class // the list is sorted by class first: the last victim has the highest
 	}
 	if c := cmp.Or(cmp.Compare(top(a), top(b)), cmp.Compare(len(a.list), len(b.list))); c != 0 {
 		return c
@@ -49,8 +49,8 @@ func (r *robber) compare(a, b *outing) int {
 	return 0
 }
 
-// find gives victims and the allocation that becomes free without them; none where ending others does not help, or
-// where the job fits once those have ended that are ending anyway.
+// find gives victims, and the job's allocation once they are gone. It gives none if ending jobs does not help, or if
+// the job fits once the jobs that are already being ended are gone.
 func (r *robber) find() (*model.Alloc, []*victim) {
 	sh := r.it.sh
 	var best *outing
@@ -63,7 +63,7 @@ func (r *robber) find() (*model.Alloc, []*victim) {
 			c := r.choose(n, func(gone func(model.JobID) bool) bool { return r.place(n, gone) != nil })
 			if c != nil && len(c.list) == 0 {
 				if n.resvs > 0 && r.now(n) {
-					continue // there is room, but others have reserved it
+					continue // there is room, but it is reserved for other jobs
 				}
 				return nil, nil
 			}
@@ -82,18 +82,18 @@ func (r *robber) find() (*model.Alloc, []*victim) {
 	return nil, nil
 }
 
-// may reports whether victims may be looked for on a node: it takes jobs, and this plan starts none there.
+// may reports whether victims may be looked for on a node: the node takes jobs, and this plan starts none there.
 func (r *robber) may(n *node) bool { return n.up() && !n.booked && n.rec != nil }
 
-// without tells the jobs of a list.
+// without gives a function that reports whether a job is in a list of victims.
 func without(list []*victim) func(model.JobID) bool {
 	return func(id model.JobID) bool {
 		return slices.ContainsFunc(list, func(v *victim) bool { return v.j.ID == id })
 	}
 }
 
-// room gives what a node has free once some jobs, and all that are ending, are gone, less what others have claimed and,
-// until the job would end, what is reserved for others.
+// room gives a node's room once the jobs of gone, and all jobs that are being ended, have left. It subtracts other
+// jobs' claims, and what is reserved for other jobs up to this job's planned end.
 func (r *robber) room(n *node, gone func(model.JobID) bool) *room {
 	p := r.p
 	what := func(id model.JobID) fate {
@@ -119,7 +119,7 @@ func (r *robber) room(n *node, gone func(model.JobID) bool) *room {
 	return room
 }
 
-// beside gives what reservations leave of a room that a node would have without some of its jobs.
+// beside subtracts reservations from the room that a node would have without some of its jobs.
 func (r *robber) beside(n *node, room *room, what func(model.JobID) fate) *room {
 	p := r.p
 	like := &node{def: n.def, class: n.class, rec: n.rec, usable: true, wins: n.wins, parts: n.parts, room: *room}
@@ -155,13 +155,13 @@ func (r *robber) beside(n *node, room *room, what func(model.JobID) fate) *room 
 	return out
 }
 
-// now reports whether a node has room for the whole job as it is.
+// now reports whether a node has room for the whole job without ending any job.
 func (r *robber) now(n *node) bool {
 	nd := &r.it.sh.whole[n.class.at]
 	return r.p.has(r.it.sh, n, nd)
 }
 
-// lessen takes counted capacity off a room.
+// lessen subtracts a hold from a room.
 func (r *room) lessen(h *hold, s *stock, part string) {
 	if h.share > 0 {
 		r.sharers++
@@ -192,7 +192,7 @@ func (r *room) lessen(h *hold, s *stock, part string) {
 	r.occupy(s, part, h.cpus, h.uid, h.alone)
 }
 
-// place lays the whole job onto a node without some jobs.
+// place places the whole job on a node from which some jobs are gone.
 func (r *robber) place(n *node, gone func(model.JobID) bool) *model.NodeAlloc {
 	sh := r.it.sh
 	rm := r.room(n, gone)
@@ -206,7 +206,7 @@ func (r *robber) place(n *node, gone func(model.JobID) bool) *model.NodeAlloc {
 	return &na
 }
 
-// meets reports whether a room has what is needed, and nobody in it whom the job may not meet.
+// meets reports whether a room meets a need, and has no job in it that the job must not meet.
 func (r *robber) meets(rm *room, nd *need) bool {
 	users := 0
 	if rm.busy {
@@ -216,7 +216,7 @@ func (r *robber) meets(rm *room, nd *need) bool {
 	return !rm.shut && nd.in(&have) && r.it.sh.meets(rm, nd)
 }
 
-// choose gives the best set of victims on a node, or nil where all of them are not enough.
+// choose gives the best set of victims on a node, or nil if all possible victims are not enough.
 func (r *robber) choose(n *node, fits func(func(model.JobID) bool) bool) *outing {
 	all := r.on(n)
 	if !fits(without(all)) {
@@ -225,7 +225,7 @@ func (r *robber) choose(n *node, fits func(func(model.JobID) bool) bool) *outing
 	if fits(without(nil)) {
 		return &outing{n: n}
 	}
-	for len(all) > 0 { // as low a class as does
+	for len(all) > 0 { // first without the higher classes, as long as that is enough
 		k := slices.IndexFunc(all, func(v *victim) bool { return v.class == all[len(all)-1].class })
 		if !fits(without(all[:k])) {
 			break
@@ -272,7 +272,7 @@ func (r *robber) choose(n *node, fits func(func(model.JobID) bool) bool) *outing
 	return nil
 }
 
-// enough reports whether the largest of a number of victims could make room: counted by each resource alone.
+// enough reports whether any `size` victims could make room: it adds up the largest holds of each resource by itself.
 func (r *robber) enough(n *node, all []*victim, size int) bool {
 	sh := r.it.sh
 	nd := &sh.whole[n.class.at]
@@ -317,8 +317,8 @@ func (r *robber) spareSome(all []*victim, fits func(func(model.JobID) bool) bool
 	return set
 }
 
-// findMany finds victims for a job on several nodes: nodes are taken in order of what the least of the job costs there
-// until it fits; then whoever need not go is spared, the most important first.
+// findMany finds victims for a job on several nodes. It takes nodes in order of the victims that the least part of the
+// job costs there, until the job fits. Then it spares each victim that need not go, the most important first.
 func (r *robber) findMany() (*model.Alloc, []*victim) {
 	sh := r.it.sh
 	var nodes []*outing
@@ -361,10 +361,10 @@ func (r *robber) findMany() (*model.Alloc, []*victim) {
 	}()
 	gone = without(nil)
 	if len(idle) >= sh.rq.MinNodes && lay(idle) != nil {
-		return nil, nil // those that are ending make room
+		return nil, nil // jobs that are already being ended make enough room
 	}
 	cand := map[model.JobID]*victim{}
-	every := sh.greedy // also on nodes that hold a part of the job as they are
+	every := sh.greedy // also take victims on nodes that already hold a part of the job
 	from := func(list []*outing) {
 		clear(cand)
 		for _, c := range list {

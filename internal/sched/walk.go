@@ -11,7 +11,8 @@ import (
 // started in another.
 const maxRounds = 8
 
-// candidate is a job that ShortestFirst puts off until all that come before the reservations have been seen.
+// candidate is a pending job in one of its lanes: one that ShortestFirst has put off until the end of the pass, or one
+// that may suspend others.
 type candidate struct {
 	l  *lane
 	it item
@@ -72,7 +73,7 @@ func (p *Planner) open() {
 	}
 }
 
-// backfills reports whether jobs may overtake one that does not fit.
+// backfills reports whether jobs may overtake a job that does not fit.
 func (p *Planner) backfills() bool { return p.policy.Backfill.Reserve != 0 }
 
 // merge takes the jobs of all lanes in order.
@@ -88,7 +89,7 @@ func (p *Planner) merge() {
 		p.waited(&it)
 		e := it.e.at(p)
 		if e.claim != nil {
-			continue // it has its place
+			continue // it already holds a reservation
 		}
 		if p.policy.Backfill.Keep && e.resv != nil && e.resvAt == l {
 			if !p.due(&it) {
@@ -107,7 +108,7 @@ func (p *Planner) merge() {
 	}
 }
 
-// soonerOf gives the earlier of two moments; 0 is none.
+// soonerOf gives the earlier of two moments; 0 means none.
 func soonerOf(a, b model.Time) model.Time {
 	if a == 0 || b < a {
 		return b
@@ -115,7 +116,7 @@ func soonerOf(a, b model.Time) model.Time {
 	return a
 }
 
-// best gives the lane whose head comes first of all, or nil when every lane is blocked or empty.
+// best gives the lane whose next job comes first of all, or nil if every lane is blocked or empty.
 func (p *Planner) best() *lane {
 	var b *lane
 	for _, l := range p.lanes {
@@ -130,7 +131,7 @@ func (p *Planner) best() *lane {
 	return b
 }
 
-// advance goes on to the next job of a lane about which something may have to be done; it reports whether there is one.
+// advance moves a lane to its next job that the pass has to look at; it reports whether there is one.
 func (p *Planner) advance(l *lane) bool {
 	bf := &p.policy.Backfill
 	quick := l.block != nil && l.said >= p.policy.Depth && bf.Reserve >= 0 && l.reserved >= bf.Reserve && bf.MaxTest+
@@ -152,7 +153,8 @@ func before(a, b *lane) bool {
 	return itemOrder(&a.items[a.next], &b.items[b.next]) < 0
 }
 
-// consider starts a job, or as many tasks of an array as fit, and reserves or blocks where it must.
+// consider starts a job, or as many tasks of an array as fit. If it does not fit, the job gets a reservation or blocks
+// its lane.
 func (p *Planner) consider(l *lane, it *item) {
 	e, j := it.e, it.e.j
 	p.seen++
@@ -160,7 +162,7 @@ func (p *Planner) consider(l *lane, it *item) {
 		l.tested++
 	}
 	if r, why := p.mayNotRun(it); r != model.ReasonNone {
-		p.because(e, r, why) // it does not block others: more room would not help it
+		p.because(e, r, why) // it does not block other jobs, because more room would not help it
 		return
 	}
 	if r := p.held(l, it); r != model.ReasonNone {
@@ -220,8 +222,8 @@ func (p *Planner) try(l *lane, it *item) {
 	}
 }
 
-// elsewhere tries a job that holds a reservation in one of its partitions in another. What it can't have now there it
-// waits for where it has its reservation.
+// elsewhere tries to start a job now that holds a reservation in another of its partitions. If it does not fit here, it
+// keeps waiting for its reservation there.
 func (p *Planner) elsewhere(l *lane, it *item) {
 	if r, _ := p.mayNotRun(it); r != model.ReasonNone {
 		return
@@ -244,10 +246,10 @@ func (p *Planner) elsewhere(l *lane, it *item) {
 	if e.j.IsArray() {
 		e.last, e.begun = task, true
 	}
-	p.again = true // its reservation is of no use any more
+	p.again = true // its reservation is not needed any more: the pass begins again
 }
 
-// shortest tries those whom ShortestFirst has put off.
+// shortest tries the jobs that ShortestFirst has put off.
 func (p *Planner) shortest() {
 	slices.SortStableFunc(p.later, func(a, b candidate) int {
 		if a.l.part.PriorityTier != b.l.part.PriorityTier {
@@ -313,7 +315,7 @@ func (p *Planner) start(l *lane, it *item, task int32) bool {
 	return true
 }
 
-// book takes an allocation off its nodes until its planned end.
+// book takes an allocation off its nodes' calendars until its planned end.
 func (p *Planner) book(l *lane, it *item, g *lodging, end model.Time) {
 	rq := &it.sh.rq
 	for i := range g.alloc.Nodes {
@@ -336,7 +338,7 @@ func (p *Planner) book(l *lane, it *item, g *lodging, end model.Time) {
 	}
 }
 
-// finished notes that all of a record has started.
+// finished records that a job, or all tasks of an array, have started.
 func (p *Planner) finished(e *entry) {
 	e.last, e.begun = allStarted, true
 	if e.resv != nil {
@@ -345,7 +347,8 @@ func (p *Planner) finished(e *entry) {
 	p.unblock(func(b *model.Job) bool { return b == e.j })
 }
 
-// unblock lets partitions go on that a job blocks which has started through another one, or no longer may.
+// unblock unblocks the lanes whose blocking job needs no room there any more: it has started through another partition,
+// or may not start.
 func (p *Planner) unblock(over func(*model.Job) bool) {
 	if p.backfills() {
 		return
@@ -358,8 +361,8 @@ func (p *Planner) unblock(over func(*model.Job) bool) {
 	}
 }
 
-// unkeep gives the nodes that a lane's blocked job was waiting for back to partitions of lower tiers, whose jobs are
-// then looked at again.
+// unkeep releases the nodes that were kept for a lane's blocked job. Partitions of lower tiers get them, and their
+// blocked jobs are looked at again.
 func (p *Planner) unkeep(free *lane) {
 	if !p.tiers {
 		return
@@ -376,12 +379,12 @@ func (p *Planner) unkeep(free *lane) {
 	for _, l := range p.lanes {
 		if l.part.PriorityTier < free.part.PriorityTier && l.block != nil {
 			l.block = nil
-			l.next-- // a blocked lane has not moved since
+			l.next-- // a blocked lane has not moved on: look at its blocked job again
 		}
 	}
 }
 
-// letLower gives nodes that were kept in the last pass to everybody again.
+// letLower releases the nodes that the last pass kept for blocked jobs.
 func (p *Planner) letLower() {
 	if !p.keeping {
 		return
@@ -392,7 +395,7 @@ func (p *Planner) letLower() {
 	}
 }
 
-// keep holds the lane's nodes for the job that blocks it, against partitions of lower tiers.
+// keep keeps the lane's nodes for the job that blocks it: jobs of lower tiers don't get them.
 func (p *Planner) keep(l *lane) {
 	p.keeping = true
 	for _, n := range l.pool.nodes {
@@ -400,8 +403,8 @@ func (p *Planner) keep(l *lane) {
 	}
 }
 
-// mayNotRun tells what keeps a job from its partition whatever is free: limits that have changed since it was
-// submitted, nodes that it names and that are away.
+// mayNotRun gives the reason why a job can't start in its partition, whatever is free: limits that have changed since
+// it was submitted, or nodes that it names and that are down.
 func (p *Planner) mayNotRun(it *item) (model.Reason, string) {
 	if it.refuse != model.ReasonNone {
 		return it.refuse, ""
@@ -417,7 +420,7 @@ func (p *Planner) mayNotRun(it *item) (model.Reason, string) {
 	return model.ReasonNone, ""
 }
 
-// within reports whether the policy's counts let a job be looked at that stands behind one that does not fit.
+// within reports whether the policy's counts allow the pass to look at one more job behind a job that does not fit.
 func (p *Planner) within(l *lane, j *model.Job) bool {
 	bf := &p.policy.Backfill
 	if bf.MaxPart > 0 && l.tested >= bf.MaxPart {

@@ -7,8 +7,7 @@ import (
 	"gbatch/internal/state"
 )
 
-// allocTRES gives what an allocation takes, billing units included, and the most of each resource that it takes on one
-// node.
+// allocTRES gives the resources of an allocation, billing units included, and the largest amount of each on one node.
 func allocTRES(v *state.View, a *model.Alloc, part string) (all, node []model.TRESCount) {
 	all = a.TRES()
 	all = model.AddTRES(all, "billing", v.BillingOf(all, part))
@@ -24,15 +23,15 @@ func allocTRES(v *state.View, a *model.Alloc, part string) (all, node []model.TR
 	return all, node
 }
 
-// wants is what a shape takes at least, by the limiter's resources.
+// wants is the least that a shape takes, in the order of the limiter's resources.
 type wants struct {
 	of        *limiter
-	n         int // resources that were known
+	n         int // number of resources that the limiter had then
 	part      string
 	all, node []int64
 }
 
-// wantsOf gives what an item takes at least.
+// wantsOf gives the least that an item takes.
 func (p *Planner) wantsOf(it *item, part string) *wants {
 	sh := it.sh
 	if w := sh.wants; w != nil && w.of == p.lim && w.n == len(p.lim.tres) && w.part == part {
@@ -44,7 +43,7 @@ func (p *Planner) wantsOf(it *item, part string) *wants {
 	return sh.wants
 }
 
-// held tells which limit holds a job back whatever is free.
+// held gives the limit that holds a job, whatever is free.
 func (p *Planner) held(l *lane, it *item) model.Reason {
 	if p.lim == nil || it.gate == nil {
 		return model.ReasonNone
@@ -58,7 +57,8 @@ func (p *Planner) held(l *lane, it *item) model.Reason {
 	return p.lim.refuses(it.gate, w.all, w.node, it.e.j.Spec.LeastS(it.limitS))
 }
 
-// admits reports whether limits let a job have an allocation; it counts the job if so, and notes the limit otherwise.
+// admits reports whether the limits allow a job an allocation. If they do, it counts the job; otherwise it sets
+// Planner.over.
 func (p *Planner) admits(l *lane, it *item, alloc *model.Alloc, limitS int64) bool {
 	if p.lim == nil || it.gate == nil {
 		return true
@@ -72,8 +72,8 @@ func (p *Planner) admits(l *lane, it *item, alloc *model.Alloc, limitS int64) bo
 	return true
 }
 
-// Alone tells which limit a job breaks by itself, if its QOS or its partition's refuses such jobs at submission
-// (DenyOnLimit); ReasonNone otherwise.
+// Alone gives the limit that a job breaks by itself, if its QOS or the partition's QOS refuses such jobs at submission
+// (DenyOnLimit); otherwise ReasonNone.
 func Alone(v *state.View, sp *model.Spec, part *model.Partition) model.Reason {
 	if !v.Config().Params.HoldLimits {
 		return model.ReasonNone
@@ -100,7 +100,7 @@ func Alone(v *state.View, sp *model.Spec, part *model.Partition) model.Reason {
 	return lim.refuses(g, lim.vector(all), lim.vector(node), g.limitS(sp, part))
 }
 
-// limitS gives a job's time limit, where neither it nor the partition says one that of the QOS or association.
+// limitS gives a job's time limit: its own or the partition's, otherwise the one of its QOS or association.
 func (g *gate) limitS(sp *model.Spec, part *model.Partition) int64 {
 	s := LimitS(sp, part)
 	if g != nil && g.wallS > 0 && sp.LimitS == model.NotSet && part.DefTimeS == model.NotSet {

@@ -7,10 +7,10 @@ import (
 	"gbatch/internal/model"
 )
 
-// Advance reservations are windows on a node's calendar: for jobs that did not ask for the reservation the node is
-// closed from its beginning to its end, for those that did at every other time (FLEX: at none). A job starts only where
-// its node stays open until its planned end. Other reservations of its nodes don't keep the jobs of one out that may be
-// beside them (MAINT, OVERLAP), as in Slurm.
+// Advance reservations are windows on a node's calendar. From the beginning of a reservation to its end, the node is
+// closed to jobs that did not ask for it. To jobs that did, it is closed at all other times (FLEX: never). A job starts
+// only on nodes that stay open to it until its planned end. A reservation with MAINT or OVERLAP may lie on top of
+// others: these don't close the node to its jobs, as in Slurm.
 
 // window is one occurrence of a reservation on a node.
 type window struct {
@@ -18,39 +18,40 @@ type window struct {
 	name     string
 	flex     bool
 	maint    bool
-	over     bool  // MAINT or OVERLAP: what else is reserved doesn't keep its jobs out
+	over     bool  // MAINT or OVERLAP: other reservations don't keep its jobs out
 	part     *hold // what it takes of the node; nil: all of it
 }
 
-// windowStep opens (1) or closes (-1) a node or, with a share, a part of it.
+// windowStep opens (1) or closes (-1) a node or, with a share, a part of it, at a moment.
 type windowStep struct {
 	at    model.Time
 	sign  int
-	share int // place among the cursor's shares, plus 1; 0: all of the node
+	share int // index among the cursor's shares, plus 1; 0: the whole node
 }
 
-// portion is what a reservation has of a node of which it takes a part. What its own jobs have of it is no longer held
-// back: it is in use.
+// portion is the part of a node that a reservation takes. What its own jobs use of that part is in use and no longer
+// held back.
 type portion struct {
 	name string
 	all  *hold
-	left counts // of all, what its jobs have not taken
-	own  bool   // the job that is placed is in it, and may have no more
-	open int    // occurrences that hold at the cursor's moment
+	left counts // the rest of all that its jobs have not taken
+	own  bool   // the job to place is in this reservation, and can't have more than the portion
+	open int    // number of its occurrences at the cursor's moment
 
-	// Where GPUs are shared (held.go).
-	mine       []int // slots that its jobs have
+	// On nodes with shared GPUs (held.go).
+	mine       []int // slots that the reservation's jobs have
 	gpus       []int // scratch
 	held, last heldGPUs
 }
 
-// closedCPUs is more than any node has: taken off what is free while a node is closed, so that no need is met.
+// closedCPUs is more than any node has. It is subtracted while a node is closed, so that no need is met.
 const closedCPUs = 1 << 40
 
-// everybody as a cursor's own reservation sees no windows.
+// everybody, as a cursor's own reservation, makes it ignore all windows.
 const everybody = "\x00"
 
-// windows gives each node its reservations, where they have changed. One with TIME_FLOAT is another one in each pass.
+// windows gives each node its reservations, if reservations have changed. A reservation with TIME_FLOAT changes in each
+// pass.
 func (p *Planner) windows() {
 	if p.windowGen == p.v.ResvGen()+1 && !p.floating {
 		return
@@ -101,7 +102,7 @@ func (p *Planner) windows() {
 	}
 }
 
-// holdOfPart gives what a reservation takes of the node.
+// holdOfPart counts what a reservation of a part of the node takes.
 func (n *node) holdOfPart(part *model.ResvPart) *hold {
 	h := &hold{cpus: int(part.CPUs), mem: part.MemMiB, gres: make([]int, len(n.def.Gres))}
 	for i := range h.gres {
@@ -112,7 +113,7 @@ func (n *node) holdOfPart(part *model.ResvPart) *hold {
 	return h
 }
 
-// dated reports whether what the node has free now may not be free for long.
+// dated reports whether the node's present free capacity may shrink later.
 func (n *node) dated() bool {
 	return n.resvs > 0 || len(n.wins) > 0 || n.rec != nil && len(n.rec.Asleep) > 0
 }
@@ -122,12 +123,12 @@ func (n *node) reserved(name string) bool {
 	return slices.ContainsFunc(n.wins, func(w window) bool { return w.name == name })
 }
 
-// beside reports whether a reservation of the node may be beside others.
+// beside reports whether a reservation of the node may lie on top of others.
 func (n *node) beside(name string) bool {
 	return slices.ContainsFunc(n.wins, func(w window) bool { return w.over && w.name == name })
 }
 
-// open lists the moments at which the cursor's node opens and closes, and puts the cursor before the first.
+// open lists the moments at which the cursor's node opens and closes, and puts the cursor before the first of them.
 func (c *cursor) open() {
 	c.wins, c.w, c.shares = c.wins[:0], 0, c.shares[:0]
 	if len(c.n.wins) == 0 || c.own == everybody {
@@ -166,7 +167,7 @@ func (c *cursor) open() {
 	}
 }
 
-// shareOf gives the place of a reservation's share, which it adds where there is none yet.
+// shareOf gives the index of a reservation's share, which it adds if there is none yet.
 func (c *cursor) shareOf(w *window) int {
 	for i := range c.shares {
 		if c.shares[i].name == w.name {
@@ -182,12 +183,13 @@ func (c *cursor) shareOf(w *window) int {
 	return len(c.shares) - 1
 }
 
-// inside reports whether who asks is in a reservation of a part of the cursor's node, and may have no more than that.
+// inside reports whether the job that asks is in a reservation of a part of the cursor's node, and can't have more than
+// that part.
 func (c *cursor) inside() bool {
 	return slices.ContainsFunc(c.shares, func(s portion) bool { return s.own })
 }
 
-// carve takes what the reservations' jobs have now out of their shares.
+// carve subtracts what the reservations' own jobs have now from their shares.
 func (c *cursor) carve() {
 	c.base = c.counts
 	c.base.gres, c.base.share = slices.Clone(c.gres), slices.Clone(c.share)
@@ -201,7 +203,7 @@ func (c *cursor) carve() {
 	}
 }
 
-// use takes a hold out of its reservation's share (1), or gives it back (-1).
+// use subtracts a hold from its reservation's share (1), or gives it back (-1).
 func (c *cursor) use(h *hold, sign int) {
 	if h.resv == "" {
 		return
@@ -213,7 +215,7 @@ func (c *cursor) use(h *hold, sign int) {
 		}
 		s.left.cpus -= sign * h.cpus
 		s.left.mem -= int64(sign) * h.mem
-		for k := range min(len(h.gres), len(s.left.gres)) { // behind the node's entries stand shares of GPUs
+		for k := range min(len(h.gres), len(s.left.gres)) { // after the node's entries come slots of shared GPUs
 			s.left.gres[k] -= sign * h.gres[k]
 		}
 		for k := range min(len(h.gres)-len(s.left.gres), len(s.mine)) {
@@ -222,8 +224,8 @@ func (c *cursor) use(h *hold, sign int) {
 	}
 }
 
-// divide works out what there is for who asks: of what is free, all that no share holds back or, in a share, no more
-// than is left of it. While a part of it is reserved nobody has the node alone.
+// divide computes what is free for the job that asks: everything that no share holds back or, for a job in a share, at
+// most what is left of that share. While a part of the node is reserved, no job can have the node alone.
 func (c *cursor) divide() {
 	gres := append(c.gres[:0], c.base.gres...)
 	slots := append(c.share[:0], c.base.share...)
@@ -257,7 +259,7 @@ func (c *cursor) divide() {
 	}
 }
 
-// turn opens and closes the node, and parts of it, at a moment.
+// turn applies the openings and closings of the node, and of parts of it, at a moment.
 func (c *cursor) turn(at model.Time) {
 	for c.w < len(c.wins) && c.wins[c.w].at == at {
 		switch s := &c.wins[c.w]; {
@@ -272,8 +274,8 @@ func (c *cursor) turn(at model.Time) {
 	}
 }
 
-// until gives the moment at which a reservation's occurrence ends that holds at a moment, for jobs that end with it;
-// forever where there is none.
+// until gives the end of a reservation's occurrence at a moment, for jobs that end with their reservation; forever if
+// there is none.
 func (p *Planner) until(name string, t model.Time) model.Time {
 	if name == "" || p.roams[name] && p.v.Reservation(name).Flags&model.ResvFlex != 0 {
 		return forever
@@ -288,13 +290,13 @@ func (p *Planner) until(name string, t model.Time) model.Time {
 	return forever
 }
 
-// endIn gives the planned end of a job of a shape that begins at t and takes a number of seconds, or less where its
-// reservation ends before.
+// endIn gives the planned end of a job of a shape that begins at t and takes s seconds, or the end of its reservation
+// if that is earlier.
 func (p *Planner) endIn(sh *shape, t model.Time, s int64) model.Time {
 	return min(p.after(t, s), p.until(sh.rq.Reservation, t))
 }
 
-// outside tells why a job's reservations keep it from starting now.
+// outside gives the reason why a job's reservations keep it from starting now.
 func (p *Planner) outside(it *item) model.Reason {
 	sp := it.e.j.Spec
 	if sp.Reservation == "" {
@@ -316,7 +318,7 @@ func (p *Planner) outside(it *item) model.Reason {
 	return why
 }
 
-// opens gives when the first of a job's reservations begins that have not begun and take it; 0: there is none.
+// opens gives the first beginning among the job's reservations that have not begun and take the job; 0: there is none.
 func (p *Planner) opens(sp *model.Spec) (first model.Time) {
 	for _, name := range sp.ReservationNames() {
 		if r := p.v.Reservation(name); r != nil && r.Admits(sp) {
@@ -328,13 +330,13 @@ func (p *Planner) opens(sp *model.Spec) (first model.Time) {
 	return first
 }
 
-// What people read behind ReqNodeNotAvail, in Slurm's words.
+// Texts that users read after ReqNodeNotAvail, in Slurm's words.
 const (
 	forMaintenance = "Reserved for maintenance"
 	forOthers      = "May be reserved for other job"
 )
 
-// closed tells whether only reservations keep a job from starting, or "".
+// closed gives the text for a job that only reservations keep from starting, or "".
 func (p *Planner) closed(it *item) string {
 	why := ""
 	for _, n := range it.sh.pool.nodes {
@@ -357,7 +359,7 @@ func (p *Planner) closed(it *item) string {
 		return ""
 	}
 	sh, own := *it.sh, p.cursor.own
-	sh.round = 0 // what was found out holds with windows
+	sh.round = 0 // failEnd holds only with windows
 	p.cursor.own = everybody
 	a := p.fitAs(&sh, p.after(p.now, it.leastS()))
 	p.cursor.own = own

@@ -11,7 +11,7 @@ import (
 	"gbatch/internal/state"
 )
 
-// Nothing starts on a node that is closed for it before its planned end, whatever the policy.
+// No job starts on a node that a reservation closes to it before its planned end, whatever the policy.
 func TestNothingStartsIntoAReservation(t *testing.T) {
 	starts, inside := 0, 0
 	for seed := range 60 {
@@ -114,14 +114,14 @@ func TestNothingStartsIntoAReservation(t *testing.T) {
 	}
 }
 
-// mayOverlap reports whether the jobs of a reservation run beside other reservations of a node.
+// mayOverlap reports whether a reservation's jobs may run within other reservations of a node.
 func mayOverlap(v *state.View, resv, node string) bool {
 	r := v.Reservation(resv)
 	return r != nil && r.Flags&(model.ResvMaint|model.ResvOverlap) != 0 && slices.Contains(r.Nodes, node)
 }
 
-// apart holds what runs now against reservations of parts of nodes that hold now: their jobs have no more than the
-// part, and everybody else no more than the rest.
+// apart checks running jobs against the present reservations of parts of nodes: a reservation's jobs have at most its
+// part, and all other jobs at most the rest.
 func apart(c *cluster) (err error) {
 	v := c.st.View()
 	v.Reservations(func(r *model.Reservation) bool {
@@ -134,7 +134,7 @@ func apart(c *cluster) (err error) {
 				continue
 			}
 			n := v.Node(name)
-			var inside, beside model.Bits // jobs that share CPUs have theirs together
+			var inside, beside model.Bits // CPUs of jobs that share them count once
 			for _, id := range n.Jobs {
 				j := v.Job(id)
 				for _, na := range j.Run.Alloc.Nodes {

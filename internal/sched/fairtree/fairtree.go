@@ -11,17 +11,18 @@ import (
 type Node struct {
 	Parent    int   // index of the account above; -1 for the root, which is node 0. Parents stand before their children
 	User      bool  // a leaf that is ranked
-	UseParent bool  // Fairshare=parent; Shares counts for nothing then
+	UseParent bool  // Fairshare=parent; Shares is not used then
 	Shares    int64 // raw shares, 0 or more
-	Usage     int64 // of the node itself, in any unit: decayed, with what runs. An account's usage is the sum below it
+	Usage     int64 // of the node itself, in any unit: decayed, with running jobs. An account's usage is the sum below it
 }
 
-// Level is what the algorithm says of a node.
+// Level is the result of the algorithm for a node.
 type Level struct {
 	Usage  int64   // of the node and everything below it
 	Shares float64 // S: shares as a part of its own and its siblings', 0 to 1
 	Used   float64 // U: usage as a part of the account's, 0 to 1
-	// level fair-share S/U: 0 to +Inf, above 1 for those that are owed something. +Inf without usage, 0 without shares
+	// level fair-share S/U: 0 to +Inf, above 1 for a node that has used less than its share. +Inf without usage, 0
+	// without shares
 	LF     float64
 	Factor float64 // users only: rank / number of users, above 0 and at most 1
 }
@@ -31,10 +32,10 @@ type Level struct {
 // A user with UseParent takes its account's level fair-share. An account with UseParent is passed over: its children
 // compete beside those of the nearest account above that has shares of its own.
 //
-// Ties: sibling users with the same LF have the same rank; of accounts with the same LF the children are ranked as one
-// list; a user that ties with an account has the rank of the account's best user.
+// Ties: sibling users with the same LF have the same rank. The children of accounts with the same LF are ranked as one
+// list. A user that ties with an account has the rank of the account's best user.
 //
-// It costs O(n log n) in the number of nodes. The error names a node that isn't a tree's.
+// It costs O(n log n) in the number of nodes. The error names a node that doesn't fit a tree.
 func Rank(nodes []Node, out []Level) ([]Level, error) {
 	if cap(out) < len(nodes) {
 		out = make([]Level, len(nodes))
@@ -65,7 +66,7 @@ type ranker struct {
 	tied bool // the next user takes the rank of the last
 }
 
-// tree finds who competes where, and sums usage upwards.
+// tree finds the account in which each node competes, and sums usage upwards.
 func (r *ranker) tree() error {
 	n := len(r.nodes)
 	r.up, r.first, r.kids = make([]int32, n), make([]int32, n+2), make([]int32, n)
@@ -112,7 +113,7 @@ func (r *ranker) tree() error {
 	return nil
 }
 
-// addUp adds without going over: usage that large is all the same.
+// addUp adds and stops at the largest number: differences between usages that large don't matter.
 func addUp(a, b int64) int64 {
 	if b > math.MaxInt64-a {
 		return math.MaxInt64

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// tree builds nodes from lines "name parent shares usage"; a name that begins with @ is a user's, shares "parent" are
-// its account's.
+// tree builds nodes from lines "name parent shares usage"; a name that begins with @ is a user; shares "parent" mean
+// Fairshare=parent.
 func tree(t *testing.T, text string) ([]Node, map[string]int) {
 	t.Helper()
 	nodes, index := []Node{{Parent: -1, Shares: 1}}, map[string]int{"root": 0}
@@ -127,8 +127,8 @@ b root 1 0
 	}
 }
 
-// The published example of shares (50/30/20 among accounts, 30 and 20 among the first one's users) and the order that
-// three users shall have: who has used least of what is due to them goes first.
+// The published example of shares (50/30/20 among accounts, 30 and 20 among the first one's users) and its order of
+// three users: the user that has used the least of its share goes first.
 func TestWorkedExample(t *testing.T) {
 	nodes, index := tree(t, `
 research root 50 0

@@ -4,18 +4,18 @@ import "math"
 
 // classic replaces the factors by those of the formula before Fair Tree (PriorityFlags=NO_FAIR_TREE,
 // https://slurm.schedmd.com/classic_fair_share.html): F = 2^(-UE/S), where S is a user's part of the whole and the
-// effective usage UE of a line is its own usage plus what of its parent's effective usage is left over for its share,
+// effective usage UE of a line is its own usage plus its share of the rest of its parent's effective usage,
 //
 //	UE = U + (UE_parent - U)·shares/shares of itself and its siblings
 //
-// and at the first level below the root just U
+// and, at the first level below the root, simply U.
 //
-// or, oblivious (PriorityFlags=DEPTH_OBLIVIOUS, https://slurm.schedmd.com/priority_multifactor3.html), F = 2^(-R) with
+// With PriorityFlags=DEPTH_OBLIVIOUS (https://slurm.schedmd.com/priority_multifactor3.html) it is F = 2^(-R) with
 //
 //	R = R_parent·rl^k,  rl = (U/S)/(U of siblings/S of siblings),
 //	k = 1 if ln(R_parent)·ln(rl) >= 0, else 1/(1 + (5·ln R_parent)²)
 //
-// Lines with their parent's shares have what their parent has.
+// Lines with their parent's shares have their parent's factor.
 func (t *Tree) classic(oblivious bool) {
 	n := len(t.Rows)
 	part, eff, ratio := make([]float64, n), make([]float64, n), make([]float64, n)
@@ -58,7 +58,7 @@ func (t *Tree) classic(oblivious bool) {
 // oblivious gives R of line i below p.
 func (t *Tree) oblivious(i, p int, part, ratio []float64) float64 {
 	u, s := t.Rows[i].NormUsage, part[i]
-	all, due := t.Rows[p].NormUsage, part[p] // of it and its siblings
+	all, due := t.Rows[p].NormUsage, part[p] // of line i and its siblings
 	switch {
 	case s <= 0:
 		return math.Inf(1)

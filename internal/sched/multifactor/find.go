@@ -2,8 +2,8 @@ package multifactor
 
 import "hash/maphash"
 
-// finder finds rows by account and user. Priorities of a whole queue ask it once for each job: all of it lies together,
-// where the names of a map's keys are spread over the heap.
+// finder finds rows by account and user. Computing the priorities of a queue asks it once for each job, so its memory
+// lies together; the names of a map's keys would be spread over the heap.
 type finder struct {
 	seed  maphash.Seed
 	slots []slot // a power of two, at most half of them in use
@@ -19,7 +19,7 @@ type slot struct {
 	more uint32 // of the user behind it
 }
 
-// newFinder makes a finder for some of the rows. A row that stands twice is found at its later place.
+// newFinder makes a finder for some of the rows. Of two rows with the same name it finds the later one.
 func newFinder(rows []Share, of func(*Share) bool) *finder {
 	size := 16
 	for size < 2*len(rows) {
@@ -44,7 +44,7 @@ func (f *finder) row(account, user string) int32 {
 	return f.slots[k].row - 1
 }
 
-// place gives where a name stands in the table or would, and its hash.
+// place gives a name's slot in the table, which is empty if the name is not there, and its hash.
 func (f *finder) place(account, user string) (int, uint32) {
 	sum := maphash.String(f.seed, account)*31 + maphash.String(f.seed, user)
 	h, mask := uint32(sum>>32), uint64(len(f.slots)-1)

@@ -107,8 +107,8 @@ func (w *world) run(at model.Time, account, user string, cpus int, seconds int64
 
 func near(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
 
-// Three users of two accounts, the shares and the usage of the published example: who has used least of what is due
-// goes first, and usage of a half-life ago counts for half.
+// Three users of two accounts, the shares and the usage of the published example: the user that has used the least of
+// its share goes first, and usage of a half-life ago counts half.
 func TestWorkedExample(t *testing.T) {
 	w := newWorld(t, model.Priority{WeightFairShare: 10000, WeightAge: 1000, WeightQOS: 10000, MaxAgeS: 7 * 86400,
 		HalfLifeS: 14 * 86400})
@@ -130,7 +130,7 @@ students root 20
 			account = "research"
 		}
 		got := float64(tree.Rows[tree.Row(account, user, "")].RawUsage()) / 3600
-		if got > hours || got < hours*0.98 { // what ended just now has faded a little
+		if got > hours || got < hours*0.98 { // usage of a job that has just ended has decayed a little
 			t.Errorf("%s used %.2f CPU-hours, want %.0f", user, got, hours)
 		}
 	}
@@ -154,7 +154,7 @@ students root 20
 	}
 }
 
-// An account that nobody has made and no file names has no share, and leaves nothing behind.
+// An account that neither gacctmgr nor the configuration has created has no share, and its usage is not kept.
 func TestUnknownAccountHasNoShare(t *testing.T) {
 	w := newWorld(t, model.Priority{WeightFairShare: 1000, HalfLifeS: 7 * 86400})
 	tree := NewTree(w.st.View(), epoch, nil)
@@ -240,7 +240,7 @@ func TestFactors(t *testing.T) {
 	}
 }
 
-// A job that GrpJobsAccrue or its like keeps from ageing has no age, and one that began later has less.
+// A job that a limit such as GrpJobsAccrue keeps from ageing has no age, and a job that began to age later has less.
 func TestAgeBeginsWithAccrueTime(t *testing.T) {
 	w := newWorld(t, model.Priority{WeightAge: 1000, MaxAgeS: 1000})
 	j := *w.submit(epoch, "acc", "u", nil)
@@ -252,7 +252,7 @@ func TestAgeBeginsWithAccrueTime(t *testing.T) {
 	}
 }
 
-// With STRICT_QOS nothing lifts a job over one of a better class.
+// With STRICT_QOS no factor lifts a job above a job of a higher class.
 func TestStrictClasses(t *testing.T) {
 	w := newWorld(t, model.Priority{WeightAge: math.MaxInt32, MaxAgeS: 1, Flags: model.PrioStrictQOS})
 	last := uint64(0)
@@ -287,7 +287,7 @@ func TestIncreaseOnly(t *testing.T) {
 	}
 }
 
-// Classic fair-share: at the first level F = 2^(-U/S), in a hierarchy the parent's usage counts for all below.
+// Classic fair-share: at the first level F = 2^(-U/S); below it the parent's usage counts too.
 func TestClassicFairShare(t *testing.T) {
 	for _, flags := range []model.PrioFlags{model.PrioNoFairTree, model.PrioDepthOblivious} {
 		w := newWorld(t, model.Priority{WeightFairShare: 1000, Flags: flags})

@@ -9,7 +9,7 @@ import (
 	"gbatch/internal/state"
 )
 
-// Order is everybody's priority at one moment. It is a sched.Order. It may be asked by one goroutine at a time.
+// Order gives the priorities of all jobs at one moment. It is a sched.Order. Only one goroutine may use it at a time.
 type Order struct {
 	epoch  uint64
 	gen    uint64
@@ -23,30 +23,30 @@ type Order struct {
 	part   float64 // the highest PriorityJobFactor
 	floor  map[floorKey]uint32
 
-	// The partition that was asked about last: queues are asked about one by one.
+	// The last partition that was looked up: callers go through the queues one by one.
 	last *model.Partition
 	have []float64 // its totals
 
-	ruled *model.Partition // whose rules are
+	ruled *model.Partition // the partition of rules
 	rules model.AskRules
 }
 
-// class is what a QOS is worth.
+// class is the priority of a QOS.
 type class struct {
 	raw  float64
 	norm float64
-	rank uint32 // from the least; equal priorities have one rank
+	rank uint32 // from the lowest; equal priorities have the same rank
 }
 
-// totals is what the cluster has: it changes with the configuration only.
+// totals is the capacity of the cluster: it changes with the configuration only.
 type totals struct {
 	cpus  float64
 	nodes float64
-	parts map[string][]float64 // what each partition has of each weighted TRES
-	kinds []kind               // these
+	parts map[string][]float64 // each partition's amount of each weighted TRES
+	kinds []kind               // the weighted TRES
 }
 
-// kind is the name of a TRES taken apart.
+// kind is the name of a TRES, parsed.
 type kind struct{ tres, gres, typ string }
 
 type floorKey struct {
@@ -54,8 +54,8 @@ type floorKey struct {
 	part string
 }
 
-// Factors is how a job's priority comes about. Those that end in N are normalized, 0 to 1 unless a NO_NORMAL flag is
-// set; the others are multiplied with their weights.
+// Factors are the parts of a job's priority. Those that end in N are normalized, 0 to 1 unless a NO_NORMAL flag is set;
+// the others are already multiplied by their weights.
 type Factors struct {
 	AgeN, AssocN, FairShareN, JobSizeN, PartitionN, QOSN float64
 	TRESN                                                []float64 // one for each weight, in its order
@@ -68,10 +68,10 @@ type Factors struct {
 // Highest is the highest priority that is computed.
 const Highest = 1<<32 - 2
 
-// New takes stock of shares, usage and totals at one moment. prev is the order that it follows, or nil.
+// New makes an Order from the shares, usage and totals at one moment. prev is the order that it follows, or nil.
 //
-// With PriorityFlags=INCR_ONLY the priorities that prev gave to jobs that still wait are the least they can have: then,
-// and only then, it looks at every waiting job.
+// With PriorityFlags=INCR_ONLY, no pending job gets a lower priority than prev gave it. Only with that flag does New
+// look at every pending job.
 func New(v *state.View, now model.Time, prev *Order) *Order {
 	cfg := v.Config()
 	o := &Order{epoch: 1, gen: v.Gen(), now: now, cfg: cfg, conf: &cfg.Params.Priority}
@@ -154,7 +154,7 @@ func totalsOf(cfg *model.Config) *totals {
 	return t
 }
 
-// raise keeps priorities from falling below what prev gave.
+// raise keeps priorities from falling below those of prev.
 func (o *Order) raise(v *state.View, prev *Order) {
 	floor := map[floorKey]uint32{}
 	for _, part := range v.Config().Partitions {
@@ -168,14 +168,15 @@ func (o *Order) raise(v *state.View, prev *Order) {
 	o.floor = floor
 }
 
-// Reader gives the same order for another goroutine.
+// Reader gives a copy of the order for another goroutine.
 func (o *Order) Reader() *Order {
 	n := *o
 	n.last, n.have = nil, nil
 	return &n
 }
 
-// Of gives a job's priority: the highest in any of its partitions or, once it runs, in the one that it runs in.
+// Of gives a job's priority: the highest in any of its partitions or, once it runs, the one in the partition where it
+// runs.
 func (o *Order) Of(v *state.View, j *model.Job) uint32 {
 	if fixed, ok := o.fixed(j); ok {
 		return fixed
@@ -203,8 +204,8 @@ func (o *Order) At() model.Time { return o.now }
 // Tree gives the shares at that moment.
 func (o *Order) Tree() *Tree { return o.tree }
 
-// Priority gives a job's priority in one of its partitions: 0 for one that is held, what was set by hand, or at least
-// 1.
+// Priority gives a job's priority in one of its partitions: 0 for a held job, otherwise the priority that was set by
+// hand, or a computed one of at least 1.
 func (o *Order) Priority(j *model.Job, part *model.Partition) uint64 {
 	if fixed, ok := o.fixed(j); ok {
 		return uint64(fixed)
@@ -214,7 +215,7 @@ func (o *Order) Priority(j *model.Job, part *model.Partition) uint64 {
 	return uint64(f.Priority)
 }
 
-// Factors gives how a job's priority in a partition comes about. A priority that was set by hand has none.
+// Factors gives the parts of a job's priority in a partition. A priority that was set by hand has none.
 func (o *Order) Factors(j *model.Job, part *model.Partition) Factors {
 	f := Factors{Site: int64(j.Site), Nice: int64(j.Spec.Nice)}
 	o.weigh(j, part, &f, true)
@@ -237,7 +238,7 @@ func (o *Order) fixed(j *model.Job) (uint32, bool) {
 	return 0, false
 }
 
-// weigh computes the factors. TRES of the single weights are kept only where keep is set: that allocates.
+// weigh computes the factors. It lists the TRES factors one by one only if keep is set, because that allocates.
 func (o *Order) weigh(j *model.Job, part *model.Partition, f *Factors, keep bool) {
 	c, sp := o.conf, j.Spec
 	var q class
@@ -318,7 +319,8 @@ func (o *Order) weigh(j *model.Job, part *model.Partition, f *Factors, keep bool
 	}
 }
 
-// bound makes a priority of a sum. With STRICT_QOS each class has a band of its own, which nothing else can leave.
+// bound makes a priority of a sum. With STRICT_QOS each class has its own band of priorities, and no other factor moves
+// a job out of it.
 func (o *Order) bound(sum float64, rank uint32) uint32 {
 	if o.conf.Flags&model.PrioStrictQOS == 0 {
 		return uint32(min(max(sum, 1), Highest))
@@ -375,10 +377,10 @@ func (o *Order) size(j *model.Job, need *needs, part *model.Partition) float64 {
 	return (n + c) / 2
 }
 
-// needs is what a job holds or, while it waits, asks for at least.
+// needs is what a job holds or, while it is pending, the least that it asks for.
 type needs struct {
 	cpus, nodes float64
-	asked       ask.Counts // of a waiting one
+	asked       ask.Counts // of a pending job
 	size        ask.Size
 }
 
@@ -409,7 +411,7 @@ func limitS(j *model.Job, p *model.Partition) int64 {
 	return model.Unlimited
 }
 
-// tres gives a job's part of one resource of its partition, and its weight.
+// tres gives a job's part of its partition's amount of one resource, and the resource's weight.
 func (o *Order) tres(j *model.Job, need *needs, i int) (n, weight float64) {
 	w := &o.conf.WeightTRES[i]
 	n = amount(j, need, &o.rules, &o.totals.kinds[i])

@@ -19,7 +19,7 @@ type Share struct {
 	Partition string // of an association for one partition
 	UID       uint32 // of a user with usage
 	Depth     int
-	// nil for who is known only by having used something, or from Accounts= in the configuration
+	// nil for a user known only by its usage, or an account only in Accounts= of the configuration
 	Assoc     *model.Association
 	Shares    int64 // raw
 	UseParent bool
@@ -30,28 +30,28 @@ type Share struct {
 	up int // index of the account above
 }
 
-// Tree is the shares of everybody at one moment.
+// Tree has the shares of all accounts and users at one moment.
 type Tree struct {
 	Rows  []Share                  // depth first: an account, its users, then the accounts below it, each in order of name
 	index *finder                  // of the others and of accounts
 	parts map[model.AssocKey]int32 // of associations for one partition
 	worth []worth                  // of each row
 
-	// What the rows' names come from: while these stay, so do the rows, and only usage is read anew.
+	// The sources of the rows' names. While they don't change, the rows stay and only usage is read anew.
 	gen  uint64
 	cfg  *model.Config
 	used []int32 // the rows of the records of usage, in their order
 }
 
-// worth is what a row is worth to its jobs.
+// worth is what a row contributes to the priorities of its jobs.
 type worth struct {
-	fair float64 // a user's factor; the best in an account, 1 where there is none
+	fair float64 // a user's factor; for an account the best of its users, 1 if it has none
 	prio float64 // its association's priority, or the nearest one above
 }
 
-// NewTree builds the tree of all accounts and associations, and of those that have used something without one: they
-// have one share. What is used under a name that is no account is left out. Its cost is that of the tree, whatever has
-// run. prev, which may be nil, saves most of it where no account has changed since.
+// NewTree builds the tree of all accounts and associations. Users with usage but without an association get one share.
+// Usage under a name that is no account is left out. The cost depends on the size of the tree, not on the number of
+// jobs that have run. prev, which may be nil, saves most of it if no account has changed since.
 func NewTree(v *state.View, now model.Time, prev *Tree) *Tree {
 	if prev != nil && prev.gen == v.AcctGen() && prev.cfg == v.Config() {
 		if t := prev.refresh(v, now); t != nil {
@@ -87,7 +87,7 @@ func NewTree(v *state.View, now model.Time, prev *Tree) *Tree {
 	return t
 }
 
-// refresh gives the tree with usage as it is at now, or nil where others have used something by now.
+// refresh gives the tree with the usage of now, or nil if new users have usage.
 func (t *Tree) refresh(v *state.View, now model.Time) *Tree {
 	n := *t
 	n.Rows = slices.Clone(t.Rows)
@@ -118,7 +118,7 @@ func (t *Tree) refresh(v *state.View, now model.Time) *Tree {
 	return &n
 }
 
-// priorities fills in what the association of each row, or the nearest one above, adds to priorities.
+// priorities fills in the priority of each row's association, or of the nearest one above.
 func (t *Tree) priorities() {
 	t.worth = make([]worth, len(t.Rows))
 	for i := range t.Rows {
@@ -215,7 +215,8 @@ func (b *builder) collect() {
 	})
 }
 
-// knower tells of accounts whether they exist. It keeps the last answer: usage comes in order of account.
+// knower gives a function that tells whether an account exists. It keeps the last answer, because usage comes in order
+// of account.
 func knower(v *state.View) func(string) bool {
 	last, yes := "", v.KnownAccount("")
 	return func(account string) bool {
@@ -243,7 +244,7 @@ func (b *builder) lay(t *Tree, name string, up, depth int) {
 	}
 }
 
-// rank fills in what the algorithm says.
+// rank fills in the results of the fair-share algorithm.
 func (t *Tree) rank() {
 	p := &t.cfg.Params.Priority
 	nodes := make([]fairtree.Node, len(t.Rows))
@@ -281,8 +282,8 @@ func (t *Tree) exactly(account, user, part string) int32 {
 	return t.index.row(account, user)
 }
 
-// Row gives the index of the line that a user's jobs in a partition belong to, or -1: the one for the partition where
-// there is one.
+// Row gives the index of the line that a user's jobs in a partition belong to, or -1. A line for that partition comes
+// first.
 func (t *Tree) Row(account, user, part string) int {
 	if t.parts != nil && part != "" {
 		if i := t.exactly(account, user, part); i >= 0 {
@@ -295,9 +296,9 @@ func (t *Tree) Row(account, user, part string) int {
 // Up gives the row of the account above a row, or -1.
 func (t *Tree) Up(row int) int { return t.Rows[row].up }
 
-// Factor gives the fair-share factor of a user's jobs in a partition, 0 to 1. Who has used nothing yet and has no
-// association stands with the best of the account, for so they will once they have. An account that does not exist has
-// nothing to share: 0.
+// Factor gives the fair-share factor of a user's jobs in a partition, 0 to 1. A user without usage and without an
+// association gets the best factor of the account, which it would also have after its first use. An account that does
+// not exist gives 0.
 func (t *Tree) Factor(account, user, part string) float64 {
 	if i := t.Row(account, user, part); i >= 0 {
 		return t.Rows[i].Factor
@@ -305,13 +306,13 @@ func (t *Tree) Factor(account, user, part string) float64 {
 	return t.newcomer(account)
 }
 
-// newcomer gives the factor of who has neither usage nor an association: the best of the account, and 0 where there is
+// newcomer gives the factor of a user with neither usage nor an association: the best of the account, or 0 if there is
 // no such account.
 func (t *Tree) newcomer(account string) float64 {
 	if i := t.index.row(account, ""); i >= 0 {
 		return t.worth[i].fair
 	}
-	if account == t.cfg.HomeAccount() { // nobody has used it yet
+	if account == t.cfg.HomeAccount() { // no user has used it yet
 		return 1
 	}
 	return 0
@@ -320,7 +321,7 @@ func (t *Tree) newcomer(account string) float64 {
 // RawUsage gives a line's usage in whole billing units' seconds.
 func (s *Share) RawUsage() int64 { return s.Usage / 1000 }
 
-// infinite reports whether a level fair-share is that of who has used nothing.
+// infinite reports whether a level fair-share belongs to a row without usage.
 func infinite(lf float64) bool { return math.IsInf(lf, 1) }
 
 // LevelText gives the level fair-share as sshare shows it.

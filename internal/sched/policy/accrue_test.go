@@ -8,7 +8,7 @@ import (
 	"gbatch/internal/state"
 )
 
-// TestAccrueLimit: the wait of a job that MaxJobsAccruePU keeps from ageing counts for nothing until another makes
+// TestAccrueLimit: the wait of a job that MaxJobsAccruePU keeps from ageing does not count until another job makes
 // room.
 func TestAccrueLimit(t *testing.T) {
 	c := newCluster(t, 4, Default())

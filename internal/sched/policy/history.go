@@ -7,46 +7,46 @@ import (
 	"gbatch/internal/model"
 )
 
-// Bounds of what is known of users.
+// Bounds of users' histories.
 const (
 	// Remembered is how many of a user's last jobs count.
 	Remembered = 8
-	// MaxUsers bounds the users that are remembered; past it the half that ended jobs longest ago is forgotten.
+	// MaxUsers bounds the users that are remembered; beyond it, the half whose jobs ended longest ago is forgotten.
 	MaxUsers = 1 << 16
 )
 
-// maxPlanS is the limit that jobs without one are taken to have, seconds: a week.
+// maxPlanS stands for the limit of jobs without one, seconds: a week.
 const maxPlanS = 7 * 24 * 3600
 
-// partUnit is all of a limit; the parts that jobs used are counted in it.
+// partUnit stands for a whole limit: parts of limits that jobs used are counted in units of 1/partUnit.
 const partUnit = 1 << 16
 
 // Nobody is the user of jobs whose users are not known: Linux's overflow ID, and a trace's jobs without a user.
 const Nobody = 65534
 
-// history is what parts of their limits users' last jobs have used.
+// history has the parts of their limits that users' last jobs used.
 type history struct {
 	users map[uint32]*record
 	ended uint64
 	kinds map[kind]*kindMean // of Nobody's jobs
 }
 
-// kind is what jobs have in common whose users are not known: limit and share to a factor of two. There are a few
-// hundred kinds at most.
+// kind groups jobs whose users are not known, by limit and share, each to a factor of two. There are a few hundred
+// kinds at most.
 type kind struct{ limit, share int }
 
 func kindOf(limitS, share int64) kind {
 	return kind{bits.Len64(uint64(limitS)), bits.Len64(uint64(share))}
 }
 
-// kindMean is the mean part that jobs of a kind have used: of the first kindRemembered all count alike, after that each
-// weighs one kindRemembered-th.
+// kindMean is the mean part of their limits that jobs of a kind used. The first kindRemembered jobs count equally, each
+// later one weighs one kindRemembered-th.
 type kindMean struct {
 	mean int64 // of partUnit * kindFine
 	n    int64
 }
 
-// kindRemembered is about how many jobs of a kind count: many, for they are different people's.
+// kindRemembered is about how many jobs of a kind count: many, because they belong to different users.
 const kindRemembered = 32
 
 // kindFine makes the mean fine enough to move by a kindRemembered-th of the smallest part.
@@ -57,19 +57,19 @@ func (m *kindMean) add(part int64) {
 	m.mean += (part*kindFine - m.mean) / m.n
 }
 
-// record is one user's. It is a ring.
+// record is the history of one user, a ring.
 type record struct {
 	parts [Remembered]uint32 // of partUnit
 	n     uint8              // how many there are
-	next  uint8              // where the next goes
-	last  uint64             // history.ended at the last
+	next  uint8              // index of the next part
+	last  uint64             // history.ended when the last job was added
 }
 
 func newHistory() *history {
 	return &history{users: map[uint32]*record{}, kinds: map[kind]*kindMean{}}
 }
 
-// learn takes note of a job that has ended.
+// learn adds a job that has ended.
 func (h *history) learn(uid uint32, usedS, limitS, share int64) {
 	limitS = planLimit(limitS)
 	part := uint32(max(1, min(partUnit, (max(usedS, 0)*partUnit+limitS-1)/limitS)))
@@ -113,10 +113,10 @@ func (h *history) forget() {
 	}
 }
 
-// planned gives what a job of the user is planned to take, seconds, from 1 to its limit: long is what most of the
-// user's jobs stay below, the second largest of the parts, by which jobs are ordered and backlogs counted; likely is
-// their mean, by which jobs overtake. Who has ended no job is planned with the limit. Of Nobody's jobs likely is the
-// mean of those of their kind, and long is halfway from there to the limit.
+// planned gives two planned times of a user's job, seconds, from 1 to its limit. long comes from the second largest
+// part of the user's last jobs: most jobs stay below it, and it orders the queue and counts the backlog. likely comes
+// from the mean part: jobs overtake by it. Both are the limit if no job of the user has ended. For jobs of Nobody,
+// likely is the mean of their kind, and long is halfway between likely and the limit.
 func (h *history) planned(uid uint32, limitS, share int64) (long, likely int64) {
 	limitS = planLimit(limitS)
 	if uid == Nobody {
@@ -144,7 +144,7 @@ func (h *history) planned(uid uint32, limitS, share int64) (long, likely int64) 
 // over divides and rounds up.
 func over(a, b int64) int64 { return (a + b - 1) / b }
 
-// planLimit is a limit as plans take it.
+// planLimit gives the limit that plans use.
 func planLimit(limitS int64) int64 {
 	if limitS >= model.Unlimited || limitS < 1 {
 		return maxPlanS

@@ -9,43 +9,43 @@ import (
 // Order gives the order, a sched.Order.
 func (p *Policy) Order() *Order { return &Order{p: p} }
 
-// OrderAt gives the order as it will be at a moment if nothing changes until then.
+// OrderAt gives the order at a later moment, if nothing changes until then.
 func (p *Policy) OrderAt(at model.Time) *Order { return &Order{p, at} }
 
 // Predict gives the predictions, a sched.Predict.
 func (p *Policy) Predict() *Predict { return &Predict{p} }
 
-// Order is jobs' order at the moment of the last Refresh, or up to Options.EveryS before.
+// Order is the order of jobs at the moment of the last Refresh, or at most Options.EveryS before it.
 type Order struct {
 	p  *Policy
-	at model.Time // 0: that of the policy
+	at model.Time // 0: the policy's moment
 }
 
-// Predict is jobs' planned times as of the last Refresh.
+// Predict gives jobs' planned times as of the last Refresh.
 type Predict struct{ p *Policy }
 
 // Epoch grows when answers may have changed: with the time.
 func (o *Order) Epoch() uint64 { return o.p.epoch }
 
-// A priority is, from the highest bit: eight bits of class, one for who goes before all others of the class, the rest
-// the score. The bits of floats that are not negative stand in the order of the floats.
+// A priority has, from the highest bit: eight bits of class, one bit for a job that goes before all others of its
+// class, and the score in the rest. Floats that are not negative are in the same order as their bits.
 const (
 	classShift = 56
 	firstBit   = 1 << 55
 	scoreShift = 8
 )
 
-// Priority is higher for who goes first.
+// Priority is higher for a job that goes first.
 func (o *Order) Priority(j *model.Job, _ *model.Partition) uint64 {
 	e := o.p.jobs[j.ID]
 	if e == nil {
-		return 0 // not seen by Refresh: behind all that were
+		return 0 // not seen by Refresh: behind all jobs that were
 	}
 	return o.within(e, uint64(e.class)<<classShift)
 }
 
-// Suppose is Priority for a job of another class than the one it has, by its QOS; who is not known stands last of its
-// class.
+// Suppose is Priority for a job whose QOS has been changed to one of another class. A job that Refresh has not seen
+// comes last in its class.
 func (o *Order) Suppose(j *model.Job, _ *model.Partition) uint64 {
 	prio := uint64(o.p.classOf(j)) << classShift
 	if e := o.p.jobs[j.ID]; e != nil {
@@ -69,14 +69,14 @@ func (o *Order) within(e *entry, prio uint64) uint64 {
 	return prio | math.Float64bits(float64(max(0, at-e.since))*e.weight)>>scoreShift
 }
 
-// Parts takes a priority of an Order apart: the class, whether the job goes before all others of it, and else its
-// score.
+// Parts splits a priority of an Order into the class, whether the job goes before all others of its class, and
+// otherwise its score.
 func Parts(priority uint64) (class uint8, first bool, score float64) {
 	return uint8(priority >> classShift), priority&firstBit != 0,
 		math.Float64frombits(priority & (firstBit - 1) << scoreShift)
 }
 
-// weightOf gives what a millisecond of waiting is worth. Nice halves it for each hundred.
+// weightOf gives the score that a millisecond of waiting adds. Each hundred of Nice halves it.
 func weightOf(e *entry, nice int32) float64 {
 	w := 1 / (float64(e.planS) * math.Cbrt(float64(e.share)))
 	if nice != 0 {
@@ -88,12 +88,13 @@ func weightOf(e *entry, nice int32) float64 {
 // maxNice is the most that Nice counts, so that scores stay ordinary numbers.
 const maxNice = 10_000
 
-// Epoch grows when answers may have changed: when a queue's patience ends, and when it is over.
+// Epoch grows when answers may have changed: when a queue gets its first job out of patience, and when it has none any
+// more.
 func (r *Predict) Epoch() uint64 { return r.p.round }
 
-// RuntimeS gives the seconds from start to end that a job is planned with. A running job takes its limit; one that has
-// none takes twice what its user's jobs do, and twice that again each time it has outlived it. A waiting one takes what
-// its user's jobs take on average, but its limit as long as somebody in one of its partitions is out of patience.
+// RuntimeS gives the seconds from start to end that a job is planned with. For a running job that is its limit; without
+// a limit it is twice the time of its user's jobs, doubled each time the job outlives it. For a pending job it is the
+// average of its user's jobs, but its limit as long as a job in one of its partitions is out of patience.
 func (r *Predict) RuntimeS(j *model.Job, limitS int64, now model.Time) int64 {
 	e := r.p.jobs[j.ID]
 	if j.Run != nil {

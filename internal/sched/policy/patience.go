@@ -6,11 +6,12 @@ import (
 	"gbatch/internal/model"
 )
 
-// Who waits stands in a list of its partition by arrival. The work of a job that starts (its share times what is
-// likely) is noted with the one before it there: all of those from the head to that one have been overtaken. What has
-// overtaken a job is then the sum of the notes from it to the tail, and one walk gives it for everybody.
+// Each partition has a list of its pending jobs by arrival. When a job starts, its work (its share times its likely
+// time) is noted at the job before it in the list: it has overtaken all jobs from the head to that one. So the work
+// that has overtaken a job is the sum of the notes from that job to the tail, and one walk over the list gives it for
+// all jobs.
 
-// enlist puts a job that begins to wait into its place.
+// enlist puts a new pending job into its place in the list.
 func (q *part) enlist(e *entry) {
 	sum, at := int64(0), q.tail
 	for ; at != nil && byArrival(at, e) > 0; at = at.prev {
@@ -30,7 +31,7 @@ func (q *part) enlist(e *entry) {
 	}
 }
 
-// delist takes a job out that waits no more. What is noted with it counts for those before it.
+// delist removes a job that is not pending any more. Its note moves to the job before it.
 func (q *part) delist(e *entry) {
 	if e.prev != nil {
 		e.prev.noted += e.noted
@@ -46,8 +47,8 @@ func (q *part) delist(e *entry) {
 	e.prev, e.next, e.noted = nil, nil, 0
 }
 
-// before gives who stands before a job that starts without having been in the list: an array's task stands where the
-// array does.
+// before gives the job in the list before a job that starts without having been in it. An array's task takes the place
+// of its array.
 func (p *Policy) before(e *entry, array model.JobID) *entry {
 	if a := p.jobs[array]; array != 0 && a != nil && a.start == 0 && a.part == e.part {
 		return a.prev
@@ -59,7 +60,7 @@ func (p *Policy) before(e *entry, array model.JobID) *entry {
 	return at
 }
 
-// begins notes that a job that came after another starts.
+// begins notes the work of a job that starts at the job before it, after; nil: there is none.
 func (q *part) begins(after *entry, work int64) {
 	q.begun += work
 	if after != nil {
@@ -67,8 +68,8 @@ func (q *part) begins(after *entry, work int64) {
 	}
 }
 
-// ahead gives the work that there is at a moment to be done before that of a job that arrives: what is left of those
-// that run, and all that wait. In shareUnit.
+// ahead gives the work ahead of a job that arrives at a moment: what is left of running jobs, and all of the pending
+// ones. In shareUnit.
 func (q *part) ahead(now model.Time) (left, waiting int64) {
 	if !q.summed || q.summedAt != now { // jobs that arrive together share the sum
 		q.left, q.summed, q.summedAt = 0, true, now
@@ -81,15 +82,15 @@ func (q *part) ahead(now model.Time) (left, waiting int64) {
 	return q.left, q.waiting
 }
 
-// spent reports whether a job's patience has ended: others that came later have done more work than those who came
-// before it since it came, by more than what everybody grants; or it has waited for too long, whatever has been done.
+// spent reports whether a job's patience has ended. It has if later jobs have begun at least GrantS of work plus
+// GrantPct of the work that earlier jobs have had since the job came, or if the job has waited too long.
 func (p *Policy) spent(e *entry, overtaken int64) bool {
 	before := e.left + e.part.begun - e.begunAt - overtaken
 	return overtaken/shareUnit >= p.opt.GrantS+before/shareUnit*p.opt.GrantPct/100 || e.until < p.now
 }
 
-// patience finds who of a queue goes first because his patience has ended: the one that has waited longest. It reports
-// whether that is another than before. It costs a walk over who waits.
+// patience finds the job of a queue that goes first because its patience has ended: of several the one that has waited
+// longest. It reports whether that job has changed. It walks over all pending jobs.
 func (p *Policy) patience(q *part) bool {
 	var first *entry
 	sum := int64(0)
@@ -114,7 +115,7 @@ func byArrival(a, b *entry) int {
 	return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.id, b.id))
 }
 
-// overtaken adds what has gone before each that waits.
+// overtaken adds to out the work that has overtaken each pending job.
 func (q *part) overtaken(out map[model.JobID]int64) {
 	sum := int64(0)
 	for e := q.tail; e != nil; e = e.prev {
@@ -123,7 +124,7 @@ func (q *part) overtaken(out map[model.JobID]int64) {
 	}
 }
 
-// overtaken gives what has gone before a job that waits.
+// overtaken gives the work that has overtaken a pending job.
 func (e *entry) overtaken() int64 {
 	sum := -e.base
 	for at := e; at != nil; at = at.next {
@@ -132,7 +133,7 @@ func (e *entry) overtaken() int64 {
 	return sum
 }
 
-// Overdue names the jobs of a partition whose patience has ended, longest waiting first, as of the last Refresh.
+// Overdue gives the jobs of a partition whose patience has ended, the longest waiting first, as of the last Refresh.
 func (p *Policy) Overdue(partition string) []model.JobID {
 	q := p.parts[partition]
 	if q == nil {

@@ -9,23 +9,21 @@ import (
 	"gbatch/internal/state"
 )
 
-// Options are the numbers of the policy. The responses to all of them are flat around what Default takes: see
-// DESIGN.md.
+// Options are the numbers of the policy. Around the values of Default, results hardly depend on them: see DESIGN.md.
 type Options struct {
-	// GrantS is how much work everybody lets others do that came later, seconds of the whole partition.
+	// GrantS is how much work of later jobs a job lets pass, seconds of the whole partition.
 	GrantS int64
-	// GrantPct is how much on top, per cent of the work that those who came before have done in the same time.
+	// GrantPct is added to that: per cent of the work that earlier jobs have had in the same time.
 	GrantPct int64
-	// PatienceS is how long a job that found an empty queue waits at most before it goes first, whatever has been done,
-	// seconds.
+	// PatienceS is how long a job that found an empty queue waits at most before it goes first, seconds.
 	PatienceS int64
-	// BacklogPct is what it waits on top for what it found ahead: per cent of the time which that takes if the partition
-	// does nothing else.
+	// BacklogPct is added to that for the work that the job found ahead: per cent of the time that this work takes if
+	// the partition does nothing else.
 	BacklogPct int64
-	// EveryS is how often scores follow the time, seconds. 0: at each Refresh, as in the simulator. A long queue is
-	// sorted again each time.
+	// EveryS is the interval at which scores are computed anew, seconds. 0: at each Refresh, as in the simulator. Each
+	// time a long queue is sorted again.
 	EveryS int64
-	// Class gives a job's class, higher first: no score lifts a job above its class. nil: all are of one.
+	// Class gives a job's class, higher first: no score lifts a job above its class. nil: all jobs have the same class.
 	Class func(j *model.Job) uint8
 }
 
@@ -35,7 +33,7 @@ type Policy struct {
 
 	cursor state.Cursor
 	cfg    *model.Config
-	fresh  bool // nothing has been seen
+	fresh  bool // no view has been seen
 	parts  map[string]*part
 	list   []*part // in the configuration's order
 	jobs   map[model.JobID]*entry
@@ -51,42 +49,42 @@ type Policy struct {
 type part struct {
 	def     *model.Partition
 	room    *room
-	waiting int64 // seconds of the whole partition, in shareUnit, that what waits takes
-	begun   int64 // and what all has taken that has started
+	waiting int64 // work of pending jobs: seconds of the whole partition, in shareUnit
+	begun   int64 // and of all jobs that have started
 	running map[model.JobID]*entry
-	head    *entry // who waits, by arrival
+	head    *entry // pending jobs, by arrival
 	tail    *entry
-	first   *entry // of those whose patience has ended, who goes before all others; nil: there is none
+	first   *entry // the job that goes before all others because its patience has ended; nil: there is none
 
-	left     int64 // what running was still likely to take at summedAt, in shareUnit; ahead's
+	left     int64 // work that running jobs still had to do at summedAt, in shareUnit; see ahead
 	summedAt model.Time
-	summed   bool // running is as it was then
+	summed   bool // running has not changed since then
 }
 
 // entry is a job that waits or runs.
 type entry struct {
 	id     model.JobID
-	since  model.Time // waits from then on
+	since  model.Time // its wait begins then
 	idle   bool       // a limit (GrpJobsAccrue, ...) keeps its wait from counting
 	start  model.Time // 0: it waits
 	uid    uint32
 	share  int64 // in shareUnit
-	planS  int64 // what it takes at most, as far as its user is known: for the order
-	likely int64 // what it takes on average: for overtaking and the backlog
+	planS  int64 // planned time, long (see planned): for the order
+	likely int64 // planned time, likely: for overtaking and the backlog
 	limitS int64
-	work   int64 // what it adds to part.waiting
+	work   int64 // its part of part.waiting
 	weight float64
 	class  uint8
-	calm   bool // waits for something else than room: it holds nobody up
+	calm   bool // it waits for something other than room: it delays no other job
 	part   *part
 
-	// Of one that waits.
-	until      model.Time // its patience ends at the latest then
-	over       bool       // it has ended
-	left       int64      // of what ran when it came
-	begunAt    int64      // part.begun then
-	noted      int64      // work of those that came after it and before the next, and have started
-	base       int64      // of the notes from here on, what does not count for it
+	// For a pending job.
+	until      model.Time // its patience ends then at the latest
+	over       bool       // its patience has ended
+	left       int64      // work of the jobs that ran when it came
+	begunAt    int64      // part.begun when it came
+	noted      int64      // work of started jobs that came after it and before the next job in the list
+	base       int64      // part of the notes from here to the tail that does not count for it
 	prev, next *entry
 }
 
@@ -104,7 +102,7 @@ func Standard() Options {
 		BacklogPct: DefaultBacklogPct}
 }
 
-// Default gives the policy of a cluster whose administrator has named none.
+// Default gives the policy of a cluster whose administrator configures none.
 func Default() *Policy { return New(Standard()) }
 
 // New gives a policy with other numbers.
@@ -112,17 +110,16 @@ func New(o Options) *Policy {
 	return &Policy{opt: o, fresh: true, users: newHistory(), jobs: map[model.JobID]*entry{}, parts: map[string]*part{}}
 }
 
-// Learn tells of a job that ended before the first view: how long it ran and its limit, seconds. Oldest first. Of
-// Nobody nothing is learnt in this way.
+// Learn adds a job that ended before the first view: how long it ran and its limit, seconds. Call it for the oldest job
+// first. It ignores jobs of Nobody.
 func (p *Policy) Learn(uid uint32, usedS, limitS int64) {
 	if uid != Nobody {
 		p.users.learn(uid, usedS, limitS, 0)
 	}
 }
 
-// Refresh brings the policy to a view and a moment. It costs what has changed since the last view, the running jobs
-// where a job has arrived, and a short look at each that waits, every Options.EveryS and where who goes first has
-// started.
+// Refresh brings the policy to a view and a moment. It looks at the changes since the last view, at the running jobs if
+// a job has arrived and, every Options.EveryS or when the first job has started, briefly at each pending job.
 func (p *Policy) Refresh(v *state.View, now model.Time) {
 	changes, next, known := v.Changes(p.cursor)
 	p.cursor, p.now = next, now
@@ -144,10 +141,10 @@ func (p *Policy) Refresh(v *state.View, now model.Time) {
 	}
 }
 
-// Reclassify has every job's class asked for again at the next Refresh.
+// Reclassify makes the next Refresh ask for every job's class again.
 func (p *Policy) Reclassify() { p.cfg = nil }
 
-// rebuild derives everything from the View, but for what users did before: that stays.
+// rebuild derives everything from the View, except for users' histories, which stay.
 func (p *Policy) rebuild(v *state.View) {
 	old, begun, overtaken := p.jobs, map[string]int64{}, map[model.JobID]int64{}
 	for _, q := range p.list {
@@ -180,7 +177,7 @@ func (p *Policy) rebuild(v *state.View) {
 			p.learnOf(j)
 		}
 	} else {
-		for _, j := range ended { // those that ran when last seen
+		for _, j := range ended { // jobs that ran when last seen
 			if e := old[j.ID]; e != nil && e.start != 0 {
 				p.learnOf(j)
 			}
@@ -199,7 +196,7 @@ func (p *Policy) rebuild(v *state.View) {
 		switch {
 		case e != nil && o != nil && o.start == 0: // has started meanwhile
 			e.part.begins(e.part.tail, o.share*o.likely)
-		case e != nil && o == nil: // what runs has overtaken those that came before it
+		case e != nil && o == nil: // a running job has overtaken the pending jobs that came before it
 			e.part.begins(e.part.tail, e.share*e.likely)
 		case state.IsReady(j):
 			p.admit(j)
@@ -213,7 +210,7 @@ func (p *Policy) rebuild(v *state.View) {
 	p.round++
 }
 
-// follow takes note of what has changed: ends first, then arrivals in order of number.
+// follow processes the changes: ends first, then arrivals in order of number.
 func (p *Policy) follow(v *state.View, changes []state.Change) {
 	var came []*model.Job
 	for _, c := range changes {
@@ -273,21 +270,21 @@ func (p *Policy) follow(v *state.View, changes []state.Change) {
 			overtaken = e.overtaken()
 		}
 		p.leave(e)
-		// changed while it waits: patience is not renewed
+		// changed while pending: its patience does not begin anew
 		if n := p.admit(j); n != nil && e.start == 0 && n.part == e.part && !e.idle {
 			n.resume(e, overtaken)
 		}
 	}
 }
 
-// resume gives a job that waits what it had before it was counted anew.
+// resume gives a pending job the patience that it had before it was admitted again.
 func (e *entry) resume(o *entry, overtaken int64) {
 	e.until, e.over = min(e.until, o.until), o.over
 	e.left, e.begunAt = o.left, o.begunAt
 	e.base -= overtaken
 }
 
-// learnOf remembers a job that has ended by itself or by its user or limit.
+// learnOf adds a job to its user's history if it ended by itself, by its user or by its limit.
 func (p *Policy) learnOf(j *model.Job) {
 	if j.Run == nil || j.End == nil {
 		return
@@ -306,7 +303,7 @@ func (p *Policy) learnOf(j *model.Job) {
 	}
 }
 
-// waitsFrom gives since when a job's wait counts.
+// waitsFrom gives the moment from which a job's wait counts.
 func waitsFrom(j *model.Job) model.Time { return max(j.Submit, j.Eligible, j.Accrue) }
 
 // limitOf gives a job's time limit in a partition, seconds.
@@ -322,7 +319,8 @@ func limitOf(sp *model.Spec, d *model.Partition) int64 {
 	return model.Unlimited
 }
 
-// partOf gives the partition that a job counts in: where it runs, or the first that it asks for; nil: none is left.
+// partOf gives the partition that a job counts in: where it runs, or the first that it asks for; nil: the configuration
+// has none of them.
 func (p *Policy) partOf(j *model.Job) *part {
 	if j.Run != nil {
 		return p.parts[j.Run.Partition]
@@ -335,12 +333,12 @@ func (p *Policy) partOf(j *model.Job) *part {
 	return nil
 }
 
-// wantsRoom reports whether a job that may start waits for room and nothing else, as far as is known.
+// wantsRoom reports whether a job that may start waits only for room, as far as its reason tells.
 func wantsRoom(j *model.Job) bool {
 	return j.Reason == model.ReasonNone || j.Reason == model.ReasonPriority || j.Reason == model.ReasonResources
 }
 
-// admit begins to count a job that waits or runs; nil: its partition is gone.
+// admit adds an entry for a pending or running job; nil: its partition is gone.
 func (p *Policy) admit(j *model.Job) *entry {
 	q := p.partOf(j)
 	if q == nil {
@@ -362,7 +360,7 @@ func (p *Policy) admit(j *model.Job) *entry {
 	e.work = e.workOf(j)
 	left, waiting := q.ahead(p.now)
 	e.left, e.begunAt = left, q.begun
-	ahead := left + waiting + e.work - e.share*e.likely // an array's other tasks go ahead of its last
+	ahead := left + waiting + e.work - e.share*e.likely // an array's other tasks are ahead of its last one
 	e.until = e.since.Add(p.opt.PatienceS + ahead/shareUnit*p.opt.BacklogPct/100)
 	p.jobs[j.ID] = e
 	q.waiting += e.work
@@ -370,12 +368,12 @@ func (p *Policy) admit(j *model.Job) *entry {
 	return e
 }
 
-// rank sets what a waiting job's place depends on beside its wait.
+// rank sets what a pending job's place depends on besides its wait: class and weight.
 func (p *Policy) rank(e *entry, j *model.Job) {
 	class := p.classOf(j)
 	w := weightOf(e, j.Spec.Nice)
 	if e.weight != 0 && (class != e.class || w != e.weight) {
-		p.epoch++ // who has just come is asked for anyway
+		p.epoch++ // for a job that has just come, the planner asks anyway
 	}
 	e.class, e.weight = class, w
 }
@@ -387,7 +385,7 @@ func (p *Policy) classOf(j *model.Job) uint8 {
 	return p.opt.Class(j)
 }
 
-// leave ends counting a job.
+// leave removes a job's entry.
 func (p *Policy) leave(e *entry) {
 	delete(p.jobs, e.id)
 	if e.start != 0 {
@@ -401,7 +399,7 @@ func (p *Policy) leave(e *entry) {
 	}
 }
 
-// workOf gives what of its partition's time a waiting job takes, an array with all of its tasks.
+// workOf gives a pending job's work, of an array the work of all its tasks.
 func (e *entry) workOf(j *model.Job) int64 {
 	one := e.share * e.likely
 	return one * min(int64(max(1, j.Tasks.Count())), math.MaxInt64/4/max(one, 1)/1024)

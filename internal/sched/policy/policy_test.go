@@ -12,7 +12,7 @@ import (
 
 const begin = model.Time(1_000_000_000_000)
 
-// cluster is one node of so many CPUs and a policy over it.
+// cluster is a cluster of one node, with a policy over it.
 type cluster struct {
 	t   *testing.T
 	st  *state.State
@@ -87,7 +87,7 @@ func (c *cluster) after(s int64) {
 	c.refresh()
 }
 
-// order gives the waiting jobs, who goes first first.
+// order gives the pending jobs, the first to start first.
 func (c *cluster) order() []model.JobID {
 	var ids []model.JobID
 	prio := map[model.JobID]uint64{}
@@ -139,8 +139,9 @@ func TestOrder(t *testing.T) {
 	c.wantOrder("after a minute", late, short, large, long)
 }
 
-// TestPlannedTime: the mean of the last eight used parts of a limit, and the second largest for the order; the limit
-// where nothing is known; nothing is learnt of jobs that did not end by themselves, their users or their limits.
+// TestPlannedTime: the planned time comes from the mean of the parts of their limits that the last eight jobs used, for
+// the order from the second largest part; it is the limit for a new user. Only jobs that ended by themselves, by their
+// users or by their limits count.
 func TestPlannedTime(t *testing.T) {
 	c := newCluster(t, 64, Default())
 	first := c.submit(1, 1, 1000)
@@ -179,7 +180,7 @@ func TestPlannedTime(t *testing.T) {
 		t.Errorf("a waiting job's planned time has changed to %d s", got)
 	}
 
-	twin := Default() // what a new leader makes of the same facts
+	twin := Default() // the policy of a new leader with the same facts
 	twin.Refresh(c.st.View(), c.now)
 	was := c.p
 	c.p = twin
@@ -189,7 +190,8 @@ func TestPlannedTime(t *testing.T) {
 	c.p = was
 }
 
-// TestNoLimit: jobs without a limit are planned by what is known, and a running one again and again.
+// TestNoLimit: jobs without a limit are planned by their users' history; a running one is planned anew each time it
+// outlives its plan.
 func TestNoLimit(t *testing.T) {
 	c := newCluster(t, 64, Default())
 	for range 8 {
@@ -211,8 +213,8 @@ func TestNoLimit(t *testing.T) {
 	}
 }
 
-// TestPatience: whose patience has ended goes first, whatever its score; nobody overtakes by a guess meanwhile. Work
-// that came later ends it, and at last the clock.
+// TestPatience: a job whose patience has ended goes first, whatever its score, and until it starts no job overtakes by
+// a guess. Work of later jobs ends patience, and in any case time does.
 func TestPatience(t *testing.T) {
 	c := newCluster(t, 10, Default())
 	c.p.Learn(1, 9000, 36000)
@@ -227,7 +229,7 @@ func TestPatience(t *testing.T) {
 	}
 	second := c.submit(2, 10, 36000)
 	c.after(0)
-	overtake := func() { // by an hour and a quarter of half of the cluster
+	overtake := func() { // by half of the cluster for an hour and a quarter
 		id := c.submit(1, 5, 36000)
 		c.refresh()
 		c.start(id)
@@ -235,8 +237,8 @@ func TestPatience(t *testing.T) {
 		c.end(id)
 		c.after(0)
 	}
-	// What ran when wide came takes 50,000 s of the whole cluster, of which a half counts, and 8 hours are everybody's:
-	// after 53,800 s of later work, at 4,500 s each.
+	// The jobs that ran when wide came take 50,000 s of the whole cluster, of which half counts, and every job grants 8
+	// hours: so patience ends after 53,800 s of later work, at 4,500 s each.
 	for i := range 12 {
 		if over := c.p.Overdue("p"); len(over) > 0 && i < 11 {
 			t.Fatalf("overdue after %d have overtaken: %v", i, over)
@@ -279,7 +281,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestOvertaken: what is counted of who has overtaken whom is what is to be counted, whatever the order of events.
+// TestOvertaken: the work that has overtaken each pending job is counted correctly, in any order of events.
 func TestOvertaken(t *testing.T) {
 	for seed := range uint64(30) {
 		rng := rand.New(rand.NewPCG(seed, 4))
@@ -311,7 +313,7 @@ func TestOvertaken(t *testing.T) {
 				waits = append(waits, c.submit(uint32(rng.IntN(4)), int32(1+rng.IntN(4)), 60+rng.Int64N(20000)))
 			}
 			if step == 150 {
-				c.p.Reclassify() // all is counted anew
+				c.p.Reclassify() // rebuild counts everything again
 			}
 			c.refresh()
 			got := map[model.JobID]int64{}
@@ -328,7 +330,8 @@ func TestOvertaken(t *testing.T) {
 	}
 }
 
-// TestNobody: jobs without a user are planned by others of their size and limit, and what is known of users stays.
+// TestNobody: jobs without a user are planned by other jobs of their size and limit, and users' histories stay as they
+// are.
 func TestNobody(t *testing.T) {
 	c := newCluster(t, 64, Default())
 	run := func(cpus int32, limitS, ranS int64) {
@@ -362,8 +365,9 @@ func TestNobody(t *testing.T) {
 	}
 }
 
-// TestHeldUpByNothing: a job that waits for something else than room holds nobody up, however old it is.
-func TestHeldUpByNothing(t *testing.T) {
+// TestOnlyWaitForRoomDelaysOthers: a job that waits for something other than room delays no other job, however old it
+// is.
+func TestOnlyWaitForRoomDelaysOthers(t *testing.T) {
 	c := newCluster(t, 10, Default())
 	stuck := c.submit(1, 10, 3600)
 	c.refresh()
@@ -379,7 +383,7 @@ func TestHeldUpByNothing(t *testing.T) {
 	}
 }
 
-// TestClass: no score lifts a job above its class; nice lowers it within.
+// TestClass: no score lifts a job above its class; nice lowers it within its class.
 func TestClass(t *testing.T) {
 	p := New(Options{PatienceS: 3600, BacklogPct: 0, Class: func(j *model.Job) uint8 { return uint8(j.Spec.UID) }})
 	c := newCluster(t, 10, p)
@@ -430,7 +434,7 @@ func TestShare(t *testing.T) {
 	}
 }
 
-// TestForget: the users that are remembered are bounded, and those with the latest ends stay.
+// TestForget: the number of remembered users is bounded, and the users whose jobs ended last stay.
 func TestForget(t *testing.T) {
 	h := newHistory()
 	for uid := range uint32(MaxUsers + 10) {
@@ -444,8 +448,8 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestRebuilt: a policy that begins with a view and one that has followed it count the same; nothing is left of jobs
-// that are gone.
+// TestRebuilt: a policy that begins with a view and one that has followed all changes have the same counts; jobs that
+// are gone leave nothing behind.
 func TestRebuilt(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))

@@ -5,17 +5,17 @@ import (
 	"gbatch/internal/model"
 )
 
-// room is what a partition has.
+// room is the capacity of a partition.
 type room struct {
 	nodes, cpus, gpus int64
 	mem               int64 // MiB; 0 where memory does not count
 	rules             model.AskRules
 }
 
-// shareUnit is all of a partition; jobs' shares are counted in it.
+// shareUnit stands for a whole partition: jobs' shares are counted in units of 1/shareUnit.
 const shareUnit = 1 << 20
 
-// rooms counts what the partitions have. Nodes that are away count: they come back.
+// rooms counts the partitions' capacity. Nodes that are away count: they come back.
 func rooms(c *model.Config) map[string]*room {
 	defs := make(map[string]*model.NodeDef, len(c.Nodes))
 	for _, d := range c.Nodes {
@@ -58,7 +58,7 @@ func (r *room) share(sp *model.Spec) int64 {
 	return max(1, s)
 }
 
-// of gives what part of a whole is, in shareUnit; 0 where there is no whole.
+// of gives part/whole in shareUnit; 0 if whole is 0.
 func of(part, whole int64) int64 {
 	if whole <= 0 || part <= 0 {
 		return 0
