@@ -108,6 +108,12 @@ func (c *Controller) cancel(ctx context.Context, who *proto.Caller,
 		return nil, err
 	}
 	c.report(results, at, res.Each)
+	if rq.Kill {
+		v, kill := c.machine.View(), &proto.CancelRequest{Signal: sigKill, Full: true}
+		for _, t := range targets {
+			_, _ = c.signal(v, t, kill) // of one that has ended, or never ran, nothing is left
+		}
+	}
 	return &proto.TargetsReply{Results: results}, nil
 }
 

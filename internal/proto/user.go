@@ -317,6 +317,8 @@ type CancelRequest struct {
 	Code    int32 // exit code
 
 	RequestID string // the job that this submission of the caller made; "": see Targets
+
+	Kill bool // with Signal 0: SIGKILL to all that is left, also of a job that ends already, without KillWait
 }
 
 func (x *CancelRequest) Wire(c *wire.C) {
@@ -329,6 +331,7 @@ func (x *CancelRequest) Wire(c *wire.C) {
 	wire.Bool(c, &x.Release)
 	wire.Int(c, &x.Code)
 	wire.Text(c, &x.RequestID, model.MaxName)
+	wire.Bool(c, &x.Kill)
 }
 
 // Kind is that of the request. To end a job is asked for again where the answer is lost; a signal that a program counts

@@ -133,7 +133,7 @@ func (x *cancel) settle(operands []string) error {
 	}
 	x.steps.Filter, x.steps.Signal = x.rq.Filter, x.rq.Signal
 	if x.rq.Signal == int32(unix.SIGKILL) && !x.rq.Batch {
-		x.rq.Signal = 0 // as in Slurm, SIGKILL ends the job
+		x.rq.Signal, x.rq.Kill = 0, true // as in Slurm, SIGKILL ends the job
 	}
 	f := &x.rq.Filter
 	if len(x.steps.Steps)+len(x.rq.Targets)+len(f.Users)+len(f.Names)+len(f.Partitions)+len(f.Accounts)+len(f.States)+
