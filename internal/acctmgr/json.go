@@ -10,218 +10,251 @@ import (
 	"gbatch/internal/slurmjson"
 )
 
-// gacctmgr show ... --json: the lists of slurmdb's data_parser.
+// gacctmgr show ... --json: the objects of slurmdb's data_parser, as tables of fields.
 
-// listWriter writes accounting records.
-type listWriter struct {
-	*slurmjson.Writer
-	f *Facts
+// of is a thing with the facts around it.
+type of[T any] struct {
+	is *T
+	f  *Facts
 }
+
+// The rows of the tables.
+type (
+	accountOf = of[model.Account]
+	userOf    = of[model.User]
+	assocOf   = of[model.Association]
+	qosOf     = of[model.QOS]
+	tresOf    = of[model.TRESLimit]
+)
 
 // WriteJSON writes the records of a command into a list that is begun.
 func WriteJSON(w *slurmjson.Writer, f *Facts, p *Picked) {
-	j := &listWriter{w, f}
-	for _, a := range p.Accounts {
-		j.account(a)
-		j.Flush(false)
-	}
-	for _, u := range p.Users {
-		j.user(u)
-		j.Flush(false)
-	}
-	for _, a := range p.Assocs {
-		j.assoc(a)
-		j.Flush(false)
-	}
-	for _, q := range p.QOS {
-		j.qos(q)
-		j.Flush(false)
-	}
+	writeEach(w, f, p.Accounts, accountJSON())
+	writeEach(w, f, p.Users, userJSON())
+	writeEach(w, f, p.Assocs, assocJSON())
+	writeEach(w, f, p.QOS, qosJSON())
+	var tres []*model.TRESLimit
 	for _, t := range p.TRES {
-		j.amount(model.TRESLimit{TRES: t})
+		tres = append(tres, &model.TRESLimit{TRES: t})
 	}
+	writeEach(w, f, tres, tresJSON())
 	if p.Entity == "clusters" {
-		j.cluster()
+		slurmjson.Write(w, "", clusterJSON(), f)
 	}
 }
 
-// within writes an object.
-func (j *listWriter) within(name string, members func()) {
-	j.Open(name, '{')
-	members()
-	j.Close('}')
-}
-
-func (j *listWriter) limit(name string, l model.Limit) {
-	n, set := l.Value()
-	j.Maybe(name, max(n, 0), set, !set)
-}
-
-// minutes writes a span that is kept in seconds.
-func (j *listWriter) minutes(name string, l model.Limit) {
-	if n, set := l.Value(); set {
-		l = model.LimitOf(n / 60)
+func writeEach[T any](w *slurmjson.Writer, f *Facts, list []*T, fields []slurmjson.Field[of[T]]) {
+	for _, x := range list {
+		slurmjson.Write(w, "", fields, &of[T]{x, f})
+		w.Flush(false)
 	}
-	j.limit(name, l)
 }
 
-func (j *listWriter) factor(name string, n int64, set bool) {
-	if !set {
-		j.Unset(name)
-		return
-	}
-	j.Real(name, float64(n)/float64(model.FactorOne))
+// limit is a limit of a thing.
+func limit[T any](name string, get func(x *T) model.Limit) slurmjson.Field[of[T]] {
+	return slurmjson.Field[of[T]]{Name: name, Num: func(x *of[T]) (int64, bool, bool) {
+		n, set := get(x.is).Value()
+		return max(n, 0), set, !set
+	}}
 }
 
-func (j *listWriter) amount(l model.TRESLimit) {
-	typ, name, _ := strings.Cut(l.TRES, "/")
-	j.within("", func() {
-		j.Str("type", typ)
-		j.Str("name", name)
-		j.Num("id", j.f.TRESID(l.TRES))
-		j.Num("count", l.Count)
-		if l.Percent { // gbatch's own: count is hundredths of a percent of the cluster
-			j.Bool("percent", true)
+// minutes is a limit of a span that is kept in seconds.
+func minutes[T any](name string, get func(x *T) model.Limit) slurmjson.Field[of[T]] {
+	return limit(name, func(x *T) model.Limit {
+		l := get(x)
+		if n, set := l.Value(); set {
+			l = model.LimitOf(n / 60)
 		}
+		return l
 	})
 }
 
-func (j *listWriter) tres(name string, list []model.TRESLimit) {
-	j.Open(name, '[')
-	for _, l := range list {
-		j.amount(l)
-	}
-	j.Close(']')
+// realFactor is a number in millionths.
+func realFactor[T any](name string, get func(x *T) (n int64, set bool)) slurmjson.Field[of[T]] {
+	return slurmjson.Field[of[T]]{Name: name, Real: func(x *of[T]) (float64, bool) {
+		n, set := get(x.is)
+		return float64(n) / float64(model.FactorOne), set
+	}}
 }
 
-// ref writes what names an association.
-func (j *listWriter) ref(name string, a *model.Association) {
-	j.within(name, func() {
-		j.Str("account", a.Account)
-		j.Str("cluster", j.f.Cluster)
-		j.Str("partition", a.Partition)
-		j.Str("user", a.User)
-		j.Num("id", int64(a.ID))
+// text is a member of a thing that needs no other facts.
+func text[T any](name string, get func(x *T) string) slurmjson.Field[of[T]] {
+	return slurmjson.Field[of[T]]{Name: name, Str: func(x *of[T]) string { return get(x.is) }}
+}
+
+// amounts is a list of counted resources.
+func amounts[T any](name string, get func(x *T) []model.TRESLimit) slurmjson.Field[of[T]] {
+	return slurmjson.ListOf(name, func(x *of[T], add func(*tresOf)) {
+		list := get(x.is)
+		for i := range list {
+			add(&tresOf{&list[i], x.f})
+		}
+	}, tresJSON())
+}
+
+func tresJSON() []slurmjson.Field[tresOf] {
+	part := func(k int) func(l *tresOf) string {
+		return func(l *tresOf) string {
+			typ, name, _ := strings.Cut(l.is.TRES, "/")
+			return [...]string{typ, name}[k]
+		}
+	}
+	return []slurmjson.Field[tresOf]{
+		{Name: "type", Str: part(0)},
+		{Name: "name", Str: part(1)},
+		{Name: "id", Int: func(l *tresOf) int64 { return l.f.TRESID(l.is.TRES) }},
+		{Name: "count", Int: func(l *tresOf) int64 { return l.is.Count }},
+		// gbatch's own: count is hundredths of a percent of the cluster.
+		{Name: "percent", If: func(l *tresOf) bool { return l.is.Percent }, Bool: func(*tresOf) bool { return true }},
+	}
+}
+
+// refJSON is what names an association.
+func refJSON() []slurmjson.Field[assocOf] {
+	return []slurmjson.Field[assocOf]{
+		text("account", func(a *model.Association) string { return a.Account }),
+		{Name: "cluster", Str: func(a *assocOf) string { return a.f.Cluster }},
+		text("partition", func(a *model.Association) string { return a.Partition }),
+		text("user", func(a *model.Association) string { return a.User }),
+		{Name: "id", Int: func(a *assocOf) int64 { return int64(a.is.ID) }},
+	}
+}
+
+// refs is a list of associations of an account or a user.
+func refs[T any](get func(x *of[T]) []*model.Association) slurmjson.Field[of[T]] {
+	return slurmjson.ListOf("associations", func(x *of[T], add func(*assocOf)) {
+		for _, a := range get(x) {
+			add(&assocOf{a, x.f})
+		}
+	}, refJSON())
+}
+
+// coordinators is a list of users, or of accounts.
+func coordinators[T any](get func(x *of[T]) []string) slurmjson.Field[of[T]] {
+	return slurmjson.ListOf("coordinators", func(x *of[T], add func(*string)) {
+		for _, name := range get(x) {
+			add(&name)
+		}
+	}, []slurmjson.Field[string]{
+		{Name: "name", Str: func(name *string) string { return *name }},
+		{Name: "direct", Bool: func(*string) bool { return true }},
 	})
 }
 
-func (j *listWriter) refs(list []*model.Association) {
-	j.Open("associations", '[')
-	for _, a := range list {
-		j.ref("", a)
+func accountJSON() []slurmjson.Field[accountOf] {
+	return []slurmjson.Field[accountOf]{
+		refs(func(a *accountOf) []*model.Association { return a.f.Associations(a.is.Name, "") }),
+		coordinators(func(a *accountOf) []string { return a.is.Coordinators }),
+		text("description", func(a *model.Account) string { return a.Description }),
+		text("name", func(a *model.Account) string { return a.Name }),
+		text("organization", func(a *model.Account) string { return a.Organization }),
+		{Name: "flags", Type: slurmjson.List},
 	}
-	j.Close(']')
 }
 
-func (j *listWriter) coordinators(list []string) {
-	j.Open("coordinators", '[')
-	for _, name := range list {
-		j.within("", func() {
-			j.Str("name", name)
-			j.Bool("direct", true)
-		})
+func userJSON() []slurmjson.Field[userOf] {
+	type fields = []slurmjson.Field[userOf]
+	return fields{
+		{Name: "administrator_level", Words: func(u *userOf) []string { return []string{u.is.Admin.String()} }},
+		refs(func(u *userOf) []*model.Association { return u.f.Associations("", u.is.Name) }),
+		coordinators(coordinated),
+		{Name: "default", Fields: fields{
+			text("account", func(u *model.User) string { return u.DefaultAccount }),
+			{Name: "wckey"},
+		}},
+		{Name: "flags", Type: slurmjson.List},
+		text("name", func(u *model.User) string { return u.Name }),
+		{Name: "old_name"},
+		{Name: "wckeys", Type: slurmjson.List},
 	}
-	j.Close(']')
 }
 
-func (j *listWriter) account(a *model.Account) {
-	j.within("", func() {
-		j.refs(j.f.Associations(a.Name, ""))
-		j.coordinators(a.Coordinators)
-		j.Str("description", a.Description)
-		j.Str("name", a.Name)
-		j.Str("organization", a.Organization)
-		j.List("flags", nil)
-	})
-}
-
-func (j *listWriter) user(u *model.User) {
+// coordinated gives the accounts that a user coordinates.
+func coordinated(u *userOf) []string {
 	var over []string
-	for name, a := range j.f.Accounts {
-		if slices.Contains(a.Coordinators, u.Name) {
+	for name, a := range u.f.Accounts {
+		if slices.Contains(a.Coordinators, u.is.Name) {
 			over = append(over, name)
 		}
 	}
 	slices.Sort(over)
-	j.within("", func() {
-		j.Words("administrator_level", u.Admin.String())
-		j.refs(j.f.Associations("", u.Name))
-		j.coordinators(over)
-		j.within("default", func() {
-			j.Str("account", u.DefaultAccount)
-			j.Str("wckey", "")
-		})
-		j.List("flags", nil)
-		j.Str("name", u.Name)
-		j.Str("old_name", "")
-		j.List("wckeys", nil)
-	})
+	return over
 }
 
-func (j *listWriter) assoc(a *model.Association) {
-	u := j.f.Users[a.User]
-	parent := a.Account
-	if a.User == "" {
-		parent = j.f.Parent(a.Account)
+func assocJSON() []slurmjson.Field[assocOf] {
+	type assoc = model.Association
+	type fields = []slurmjson.Field[assocOf]
+	return fields{
+		{Name: "accounting", Type: slurmjson.List},
+		text("account", func(a *assoc) string { return a.Account }),
+		{Name: "cluster", Str: func(a *assocOf) string { return a.f.Cluster }},
+		{Name: "comment"},
+		{Name: "default", Fields: fields{text("qos", func(a *assoc) string { return a.DefQOS })}},
+		{Name: "flags", Type: slurmjson.List},
+		{Name: "id", Fields: refJSON()},
+		{Name: "is_default", Bool: func(a *assocOf) bool {
+			u := a.f.Users[a.is.User]
+			return u != nil && u.DefaultAccount == a.is.Account
+		}},
+		{Name: "lineage", Str: func(a *assocOf) string { return a.f.lineage(a.is) }},
+		{Name: "max", Fields: assocMax()},
+		{Name: "min", Fields: fields{limit("priority_threshold", func(a *assoc) model.Limit { return a.MinPrioThresh })}},
+		{Name: "parent_account", Str: func(a *assocOf) string {
+			if a.is.User == "" {
+				return a.f.Parent(a.is.Account)
+			}
+			return a.is.Account
+		}},
+		text("partition", func(a *assoc) string { return a.Partition }),
+		limit("priority", func(a *assoc) model.Limit { return a.Priority }),
+		{Name: "qos", List: func(a *assocOf) []string { return a.is.QOS }},
+		{Name: "shares_raw", Int: func(a *assocOf) int64 { return a.is.Shares }},
+		text("user", func(a *assoc) string { return a.User }),
 	}
-	j.within("", func() {
-		j.List("accounting", nil)
-		j.Str("account", a.Account)
-		j.Str("cluster", j.f.Cluster)
-		j.Str("comment", "")
-		j.within("default", func() { j.Str("qos", a.DefQOS) })
-		j.List("flags", nil)
-		j.ref("id", a)
-		j.Bool("is_default", u != nil && u.DefaultAccount == a.Account)
-		j.Str("lineage", j.lineage(a))
-		j.within("max", func() { j.assocMax(a) })
-		j.within("min", func() { j.limit("priority_threshold", a.MinPrioThresh) })
-		j.Str("parent_account", parent)
-		j.Str("partition", a.Partition)
-		j.limit("priority", a.Priority)
-		j.List("qos", a.QOS)
-		j.Num("shares_raw", a.Shares)
-		j.Str("user", a.User)
-	})
 }
 
-// assocMax writes an association's upper limits.
-func (j *listWriter) assocMax(a *model.Association) {
-	j.within("jobs", func() {
-		j.within("per", func() {
-			j.limit("count", a.GrpJobs)
-			j.limit("accruing", a.GrpAccrue)
-			j.limit("submitted", a.GrpSubmit)
-			j.minutes("wall_clock", a.MaxWallS)
-		})
-		j.limit("active", a.MaxJobs)
-		j.limit("accruing", a.MaxAccrue)
-		j.limit("total", a.MaxSubmit)
-	})
-	j.within("tres", func() {
-		j.tres("total", a.GrpTRES)
-		j.within("group", func() {
-			j.tres("minutes", a.GrpTRESMins)
-			j.tres("active", a.GrpTRESRunMins)
-		})
-		j.within("minutes", func() {
-			j.tres("total", a.MaxTRESRunMins)
-			j.within("per", func() { j.tres("job", a.MaxTRESMins) })
-		})
-		j.within("per", func() {
-			j.tres("job", a.MaxTRESPerJob)
-			j.tres("node", a.MaxTRESPerNode)
-		})
-	})
-	j.within("per", func() {
-		j.within("account", func() { j.minutes("wall_clock", a.GrpWallS) })
-	})
+// assocMax has an association's upper limits.
+func assocMax() []slurmjson.Field[assocOf] {
+	type assoc = model.Association
+	type fields = []slurmjson.Field[assocOf]
+	type tres = []model.TRESLimit
+	return fields{
+		{Name: "jobs", Fields: fields{
+			{Name: "per", Fields: fields{
+				limit("count", func(a *assoc) model.Limit { return a.GrpJobs }),
+				limit("accruing", func(a *assoc) model.Limit { return a.GrpAccrue }),
+				limit("submitted", func(a *assoc) model.Limit { return a.GrpSubmit }),
+				minutes("wall_clock", func(a *assoc) model.Limit { return a.MaxWallS }),
+			}},
+			limit("active", func(a *assoc) model.Limit { return a.MaxJobs }),
+			limit("accruing", func(a *assoc) model.Limit { return a.MaxAccrue }),
+			limit("total", func(a *assoc) model.Limit { return a.MaxSubmit }),
+		}},
+		{Name: "tres", Fields: fields{
+			amounts("total", func(a *assoc) tres { return a.GrpTRES }),
+			{Name: "group", Fields: fields{
+				amounts("minutes", func(a *assoc) tres { return a.GrpTRESMins }),
+				amounts("active", func(a *assoc) tres { return a.GrpTRESRunMins }),
+			}},
+			{Name: "minutes", Fields: fields{
+				amounts("total", func(a *assoc) tres { return a.MaxTRESRunMins }),
+				{Name: "per", Fields: fields{amounts("job", func(a *assoc) tres { return a.MaxTRESMins })}},
+			}},
+			{Name: "per", Fields: fields{
+				amounts("job", func(a *assoc) tres { return a.MaxTRESPerJob }),
+				amounts("node", func(a *assoc) tres { return a.MaxTRESPerNode }),
+			}},
+		}},
+		{Name: "per", Fields: fields{{Name: "account", Fields: fields{
+			minutes("wall_clock", func(a *assoc) model.Limit { return a.GrpWallS }),
+		}}}},
+	}
 }
 
 // lineage is the way from the root to an association: /physics/0-ann/, with the partition behind the user.
-func (j *listWriter) lineage(a *model.Association) string {
+func (f *Facts) lineage(a *model.Association) string {
 	text := ""
-	for up, n := a.Account, 0; up != "" && up != model.RootAccount && n <= len(j.f.Accounts); up, n = j.f.Parent(up), n+1 {
+	for up, n := a.Account, 0; up != "" && up != model.RootAccount && n <= len(f.Accounts); up, n = f.Parent(up), n+1 {
 		text = up + "/" + text
 	}
 	text = "/" + text
@@ -234,91 +267,98 @@ func (j *listWriter) lineage(a *model.Association) string {
 	return text
 }
 
-func (j *listWriter) qos(q *model.QOS) {
+func qosJSON() []slurmjson.Field[qosOf] {
+	type qos = model.QOS
+	type fields = []slurmjson.Field[qosOf]
+	return fields{
+		text("description", func(q *qos) string { return q.Description }),
+		{Name: "flags", List: func(q *qosOf) []string { return qosFlagsJSON(q.is) }},
+		{Name: "id", Int: func(q *qosOf) int64 { return int64(q.is.ID) }},
+		{Name: "limits", Fields: fields{
+			{Name: "grace_time", Int: func(q *qosOf) int64 { return q.is.GraceTimeS }},
+			{Name: "max", Fields: qosMax()},
+			realFactor("factor", func(q *qos) (int64, bool) { return q.LimitFactor, q.LimitFactor != 0 }),
+			{Name: "min", Fields: fields{
+				limit("priority_threshold", func(q *qos) model.Limit { return q.MinPrioThresh }),
+				{Name: "tres", Fields: fields{{Name: "per", Fields: fields{
+					amounts("job", func(q *qos) []model.TRESLimit { return q.MinTRES }),
+				}}}},
+			}},
+		}},
+		text("name", func(q *qos) string { return q.Name }),
+		{Name: "preempt", Fields: fields{
+			{Name: "list", List: func(q *qosOf) []string { return q.is.Preempt }},
+			{Name: "mode", Words: func(q *qosOf) []string { return []string{cmp.Or(q.is.PreemptMode, "DISABLED")} }},
+			{Name: "exempt_time", Num: func(q *qosOf) (int64, bool, bool) {
+				n, set := q.is.PreemptExemptTimeS.Value()
+				return max(n, 0), set, false
+			}},
+		}},
+		{Name: "priority", Count: func(q *qosOf) int64 { return int64(q.is.Priority) }},
+		realFactor("usage_factor", func(q *qos) (int64, bool) { return q.UsageFactor, true }),
+		realFactor("usage_threshold", func(q *qos) (int64, bool) { return q.UsageThreshold.Value() }),
+	}
+}
+
+// qosMax has a QOS's upper limits.
+func qosMax() []slurmjson.Field[qosOf] {
+	type qos = model.QOS
+	type fields = []slurmjson.Field[qosOf]
+	type tres = []model.TRESLimit
+	return fields{
+		{Name: "active_jobs", Fields: fields{
+			limit("accruing", func(q *qos) model.Limit { return q.GrpAccrue }),
+			limit("count", func(q *qos) model.Limit { return q.GrpJobs }),
+		}},
+		{Name: "jobs", Fields: fields{
+			limit("count", func(q *qos) model.Limit { return q.GrpSubmit }),
+			{Name: "active_jobs", Fields: fields{{Name: "per", Fields: fields{
+				limit("account", func(q *qos) model.Limit { return q.MaxJobsPerAccount }),
+				limit("user", func(q *qos) model.Limit { return q.MaxJobsPerUser }),
+			}}}},
+			{Name: "per", Fields: fields{
+				limit("account", func(q *qos) model.Limit { return q.MaxSubmitPerAccount }),
+				limit("user", func(q *qos) model.Limit { return q.MaxSubmitPerUser }),
+			}},
+		}},
+		{Name: "accruing", Fields: fields{{Name: "per", Fields: fields{
+			limit("account", func(q *qos) model.Limit { return q.MaxAccruePerAccount }),
+			limit("user", func(q *qos) model.Limit { return q.MaxAccruePerUser }),
+		}}}},
+		{Name: "tres", Fields: fields{
+			amounts("total", func(q *qos) tres { return q.GrpTRES }),
+			{Name: "minutes", Fields: fields{
+				amounts("total", func(q *qos) tres { return q.GrpTRESMins }),
+				{Name: "per", Fields: fields{
+					amounts("qos", func(q *qos) tres { return q.GrpTRESRunMins }),
+					amounts("job", func(q *qos) tres { return q.MaxTRESMins }),
+					amounts("account", func(q *qos) tres { return q.MaxTRESRunMinsPerAcct }),
+					amounts("user", func(q *qos) tres { return q.MaxTRESRunMinsPerUser }),
+				}},
+			}},
+			{Name: "per", Fields: fields{
+				amounts("account", func(q *qos) tres { return q.MaxTRESPerAccount }),
+				amounts("job", func(q *qos) tres { return q.MaxTRESPerJob }),
+				amounts("node", func(q *qos) tres { return q.MaxTRESPerNode }),
+				amounts("user", func(q *qos) tres { return q.MaxTRESPerUser }),
+			}},
+		}},
+		{Name: "wall_clock", Fields: fields{{Name: "per", Fields: fields{
+			minutes("qos", func(q *qos) model.Limit { return q.GrpWallS }),
+			minutes("job", func(q *qos) model.Limit { return q.MaxWallS }),
+		}}}},
+	}
+}
+
+// qosFlagsJSON gives a QOS's flags in data_parser's words.
+func qosFlagsJSON(q *model.QOS) []string {
 	var flags []string
 	for name := range strings.SplitSeq(q.Flags.String(), ",") {
 		if word := qosFlagJSON(name); word != "" {
 			flags = append(flags, word)
 		}
 	}
-	exempt, exempts := q.PreemptExemptTimeS.Value()
-	threshold, holds := q.UsageThreshold.Value()
-	j.within("", func() {
-		j.Str("description", q.Description)
-		j.List("flags", flags)
-		j.Num("id", int64(q.ID))
-		j.within("limits", func() {
-			j.Num("grace_time", q.GraceTimeS)
-			j.within("max", func() { j.qosMax(q) })
-			j.factor("factor", q.LimitFactor, q.LimitFactor != 0)
-			j.within("min", func() {
-				j.limit("priority_threshold", q.MinPrioThresh)
-				j.within("tres", func() {
-					j.within("per", func() { j.tres("job", q.MinTRES) })
-				})
-			})
-		})
-		j.Str("name", q.Name)
-		j.within("preempt", func() {
-			j.List("list", q.Preempt)
-			j.Words("mode", cmp.Or(q.PreemptMode, "DISABLED"))
-			j.Maybe("exempt_time", max(exempt, 0), exempts, false)
-		})
-		j.Count("priority", int64(q.Priority))
-		j.factor("usage_factor", q.UsageFactor, true)
-		j.factor("usage_threshold", threshold, holds)
-	})
-}
-
-// qosMax writes a QOS's upper limits.
-func (j *listWriter) qosMax(q *model.QOS) {
-	j.within("active_jobs", func() {
-		j.limit("accruing", q.GrpAccrue)
-		j.limit("count", q.GrpJobs)
-	})
-	j.within("jobs", func() {
-		j.limit("count", q.GrpSubmit)
-		j.within("active_jobs", func() {
-			j.within("per", func() {
-				j.limit("account", q.MaxJobsPerAccount)
-				j.limit("user", q.MaxJobsPerUser)
-			})
-		})
-		j.within("per", func() {
-			j.limit("account", q.MaxSubmitPerAccount)
-			j.limit("user", q.MaxSubmitPerUser)
-		})
-	})
-	j.within("accruing", func() {
-		j.within("per", func() {
-			j.limit("account", q.MaxAccruePerAccount)
-			j.limit("user", q.MaxAccruePerUser)
-		})
-	})
-	j.within("tres", func() {
-		j.tres("total", q.GrpTRES)
-		j.within("minutes", func() {
-			j.tres("total", q.GrpTRESMins)
-			j.within("per", func() {
-				j.tres("qos", q.GrpTRESRunMins)
-				j.tres("job", q.MaxTRESMins)
-				j.tres("account", q.MaxTRESRunMinsPerAcct)
-				j.tres("user", q.MaxTRESRunMinsPerUser)
-			})
-		})
-		j.within("per", func() {
-			j.tres("account", q.MaxTRESPerAccount)
-			j.tres("job", q.MaxTRESPerJob)
-			j.tres("node", q.MaxTRESPerNode)
-			j.tres("user", q.MaxTRESPerUser)
-		})
-	})
-	j.within("wall_clock", func() {
-		j.within("per", func() {
-			j.minutes("qos", q.GrpWallS)
-			j.minutes("job", q.MaxWallS)
-		})
-	})
+	return flags
 }
 
 // qosFlagJSON gives data_parser's word for a QOS's flag, or "".
@@ -332,26 +372,33 @@ func qosFlagJSON(name string) string {
 		"GpuIdleOK": "GPU_IDLE_OK"}[name]
 }
 
-func (j *listWriter) cluster() {
-	host, port := j.f.Addr, ""
+// address gives the controller's host and port; port 0 where the controller doesn't say.
+func (f *Facts) address() (host string, port int64) {
+	host = f.Addr
 	if i := strings.LastIndexByte(host, ':'); i >= 0 {
-		host, port = strings.Trim(host[:i], "[]"), host[i+1:]
+		port, _ = strconv.ParseInt(host[i+1:], 10, 32)
+		host = strings.Trim(host[:i], "[]")
 	}
-	n, _ := strconv.ParseInt(port, 10, 32) // 0 where the controller doesn't say
-	j.within("", func() {
-		j.within("controller", func() {
-			j.Str("host", host)
-			j.Num("port", n)
-		})
-		j.List("flags", nil)
-		j.Str("name", j.f.Cluster)
-		j.within("associations", func() {
-			for _, a := range j.f.Associations(model.RootAccount, "") {
+	return host, port
+}
+
+func clusterJSON() []slurmjson.Field[Facts] {
+	type fields = []slurmjson.Field[Facts]
+	ref := refJSON()
+	return fields{
+		{Name: "controller", Fields: fields{
+			{Name: "host", Str: func(f *Facts) string { host, _ := f.address(); return host }},
+			{Name: "port", Int: func(f *Facts) int64 { _, port := f.address(); return port }},
+		}},
+		{Name: "flags", Type: slurmjson.List},
+		{Name: "name", Str: func(f *Facts) string { return f.Cluster }},
+		{Name: "associations", Fields: fields{{Name: "root", Put: func(w *slurmjson.Writer, name string, f *Facts) {
+			for _, a := range f.Associations(model.RootAccount, "") {
 				if a.User == "" {
-					j.ref("root", a)
+					slurmjson.Write(w, name, ref, &assocOf{a, f})
 				}
 			}
-		})
-		j.tres("tres", nil)
-	})
+		}, Inner: func() []string { return slurmjson.Describe(ref) }}}},
+		{Name: "tres", Type: slurmjson.List},
+	}
 }

@@ -20,7 +20,7 @@ var leaves = []string{
 
 // What every room of commands may import.
 const (
-	words    = "internal/model internal/ask internal/proto internal/slurmjson internal/jobtext"
+	words    = "internal/model internal/ask internal/proto internal/slurmjson internal/jobtext internal/clustertext"
 	commands = words + " internal/rpc internal/client internal/cli/env internal/cli/getopt"
 )
 
@@ -46,6 +46,7 @@ var layers = []layer{
 	{"internal/jobenv", "internal/model internal/proto"},
 	{"internal/slurmjson", "internal/model"},
 	{"internal/acctmgr", "internal/model internal/proto internal/slurmjson"},
+	{"internal/clustertext", "internal/model internal/proto internal/slurmjson"},
 	{"internal/jobtext", "internal/model internal/ask internal/proto internal/seff internal/slurmjson"},
 
 	// The commands: a room for each group, none of which imports another, and below them what they share.
@@ -62,8 +63,8 @@ var layers = []layer{
 	{"internal/cli/acct", commands + " internal/seff"},
 	{"internal/cli/manage", commands + " internal/acctmgr"},
 	{"internal/cli/clitest", commands},
-	{"internal/cli", "internal/model internal/proto internal/rpc internal/cli/env internal/cli/submit internal/cli/run " +
-		"internal/cli/queue internal/cli/info internal/cli/control internal/cli/acct internal/cli/manage"},
+	{"internal/cli", "internal/model internal/proto internal/rpc internal/slurmjson internal/cli/env internal/cli/submit " +
+		"internal/cli/run internal/cli/queue internal/cli/info internal/cli/control internal/cli/acct internal/cli/manage"},
 
 	// The daemons: effects. They never import each other.
 	{"ctld/resv", "internal/model internal/ask internal/state internal/proto"},
@@ -107,7 +108,8 @@ var onlyIn = []confined{
 var (
 	pure  = []string{"internal/model", "internal/ask", "internal/state", "internal/sched"}
 	texts = []string{ // the same, but for times as values
-		"internal/jobtext", "internal/acctmgr", "internal/jobenv", "internal/slurmjson", "internal/format", "ctld/resv",
+		"internal/jobtext", "internal/clustertext",
+		"internal/acctmgr", "internal/jobenv", "internal/slurmjson", "internal/format", "ctld/resv",
 		"noded/steplayout",
 	}
 	effects = []string{"time", "os", "net", "sync", "log", "math/rand", "crypto/rand", "io/fs", "io/ioutil",

@@ -24,5 +24,6 @@ func TestJSONFields(t *testing.T) {
 	add("partition", slurmjson.Describe(PartitionJSON()))
 	add("reservation", slurmjson.Describe(ReservationJSON()))
 	add("gpu", slurmjson.Describe(GPUJSON()))
+	add("why", slurmjson.Describe(WhyJSON()))
 	golden.Compare(t, "testdata/json.txt", []byte(b.String()))
 }

@@ -104,52 +104,61 @@ func told(at *Times, text string, now model.Time) string {
 	}
 }
 
-// WhyJSON writes what WhyText tells.
-func WhyJSON(j *slurmjson.Writer, x *model.Explanation, at *Times) {
-	j.Open("", '{')
-	j.Num("job_id", int64(x.Job))
-	j.Str("job", whyID(x))
-	j.Str("name", x.Name)
-	j.Str("user_name", x.User)
-	j.Words("job_state", x.State.String())
-	j.Str("text", told(at, x.Text, 0))
-	j.Time("expected_start", x.Start)
-	j.Str("nodes", hostlist.CompressSorted(x.Nodes))
-	j.Open("positions", '[')
-	for _, q := range x.Places {
-		j.Open("", '{')
-		j.Str("partition", q.Partition)
-		j.Num("position", int64(q.Ahead)+1)
-		j.Num("ahead", int64(q.Ahead))
-		j.Num("queued", int64(q.Queue))
-		j.Close('}')
+// WhyOf is an explanation, and how it writes moments.
+type WhyOf struct {
+	*model.Explanation
+	Times *Times
+}
+
+// WhyJSON is the object of an explanation: it has what WhyText tells.
+func WhyJSON() []slurmjson.Field[WhyOf] {
+	return []slurmjson.Field[WhyOf]{
+		{Name: "job_id", Int: func(x *WhyOf) int64 { return int64(x.Job) }},
+		{Name: "job", Str: func(x *WhyOf) string { return whyID(x.Explanation) }},
+		{Name: "name", Str: func(x *WhyOf) string { return x.Name }},
+		{Name: "user_name", Str: func(x *WhyOf) string { return x.User }},
+		{Name: "job_state", Words: func(x *WhyOf) []string { return []string{x.State.String()} }},
+		{Name: "text", Str: func(x *WhyOf) string { return told(x.Times, x.Text, 0) }},
+		{Name: "expected_start", Time: func(x *WhyOf) model.Time { return x.Start }},
+		{Name: "nodes", Str: func(x *WhyOf) string { return hostlist.CompressSorted(x.Nodes) }},
+		slurmjson.Slice("positions", func(x *WhyOf) []model.QueuePlace { return x.Places },
+			[]slurmjson.Field[model.QueuePlace]{
+				{Name: "partition", Str: func(q *model.QueuePlace) string { return q.Partition }},
+				{Name: "position", Int: func(q *model.QueuePlace) int64 { return int64(q.Ahead) + 1 }},
+				{Name: "ahead", Int: func(q *model.QueuePlace) int64 { return int64(q.Ahead) }},
+				{Name: "queued", Int: func(q *model.QueuePlace) int64 { return int64(q.Queue) }},
+			}),
+		slurmjson.ListOf("causes", (*WhyOf).eachCause, []slurmjson.Field[causeOf]{
+			{Name: "reason", Str: func(c *causeOf) string { return c.Reason.String() }},
+			{Name: "partition", Str: func(c *causeOf) string { return c.Partition }},
+			{Name: "text", Str: func(c *causeOf) string { return told(c.times, c.Text, 0) }},
+			{Name: "nodes", List: func(c *causeOf) []string { return c.Nodes }},
+			{Name: "jobs", Ints: func(c *causeOf) (ids []int64) {
+				for _, id := range c.Jobs {
+					ids = append(ids, int64(id))
+				}
+				return ids
+			}},
+		}),
+		slurmjson.Slice("changes", func(x *WhyOf) []model.WhatIf { return x.Changes },
+			[]slurmjson.Field[model.WhatIf]{
+				{Name: "option", Str: func(w *model.WhatIf) string { return w.Option }},
+				{Name: "start", Time: func(w *model.WhatIf) model.Time { return w.Start }},
+				{Name: "now", Bool: func(w *model.WhatIf) bool { return w.Now }},
+				{Name: "partition", Str: func(w *model.WhatIf) string { return w.Partition }},
+				{Name: "nodes", List: func(w *model.WhatIf) []string { return w.Nodes }},
+			}),
 	}
-	j.Close(']')
-	j.Open("causes", '[')
-	for _, c := range x.Causes {
-		j.Open("", '{')
-		j.Str("reason", c.Reason.String())
-		j.Str("partition", c.Partition)
-		j.Str("text", told(at, c.Text, 0))
-		j.List("nodes", c.Nodes)
-		j.Open("jobs", '[')
-		for _, id := range c.Jobs {
-			j.Num("", int64(id))
-		}
-		j.Close(']')
-		j.Close('}')
+}
+
+// causeOf is one cause of an explanation.
+type causeOf struct {
+	*model.Cause
+	times *Times
+}
+
+func (x *WhyOf) eachCause(add func(*causeOf)) {
+	for i := range x.Causes {
+		add(&causeOf{&x.Causes[i], x.Times})
 	}
-	j.Close(']')
-	j.Open("changes", '[')
-	for _, w := range x.Changes {
-		j.Open("", '{')
-		j.Str("option", w.Option)
-		j.Time("start", w.Start)
-		j.Bool("now", w.Now)
-		j.Str("partition", w.Partition)
-		j.List("nodes", w.Nodes)
-		j.Close('}')
-	}
-	j.Close(']')
-	j.Close('}')
 }

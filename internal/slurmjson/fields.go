@@ -13,11 +13,13 @@ const (
 	Text    Type = iota // a string
 	Integer             // a plain number in every version
 	Boolean
-	Number // a number that can be missing or without a limit
-	Count  // the same, of one that is always there
-	Moment // the same, of seconds since 1970; missing for no time
-	Words  // words: a list, up to v0.0.39 with commas between
-	List   // a list of strings in every version
+	Number  // a number that can be missing or without a limit
+	Count   // the same, of one that is always there
+	Moment  // the same, of seconds since 1970; missing for no time
+	Words   // words: a list, up to v0.0.39 with commas between
+	List    // a list of strings in every version
+	Real    // a number with decimals that can be missing or infinite
+	Numbers // a list of plain numbers
 	Object
 	Objects // a list of objects
 	Special // what writes itself
@@ -40,6 +42,8 @@ type Field[T any] struct {
 	Time   func(row *T) model.Time
 	Words  func(row *T) []string
 	List   func(row *T) []string
+	Real   func(row *T) (v float64, set bool)
+	Ints   func(row *T) []int64
 	Fields []Field[T] // an object about the same row
 	Put    func(w *Writer, name string, row *T)
 
@@ -64,6 +68,10 @@ func (f *Field[T]) typ() Type {
 		return Words
 	case f.List != nil:
 		return List
+	case f.Real != nil:
+		return Real
+	case f.Ints != nil:
+		return Numbers
 	case f.Fields != nil:
 		return Object
 	case f.Put != nil && f.Type != Objects:
@@ -117,6 +125,18 @@ func (f *Field[T]) write(w *Writer, row *T) {
 		w.Words(f.Name, value(f.Words, row)...)
 	case List:
 		w.List(f.Name, value(f.List, row))
+	case Real:
+		if v, set := f.Real(row); set {
+			w.Real(f.Name, v)
+		} else {
+			w.Unset(f.Name)
+		}
+	case Numbers:
+		w.Open(f.Name, '[')
+		for _, n := range value(f.Ints, row) {
+			w.Num("", n)
+		}
+		w.Close(']')
 	case Object:
 		Write(w, f.Name, f.Fields, row)
 	case Objects, Special:
@@ -141,6 +161,16 @@ func ListOf[T, E any](name string, each func(row *T, add func(*E)), fields []Fie
 	}, Inner: func() []string { return Describe(fields) }}
 }
 
+// Slice is a list of objects, one for each element of a slice.
+func Slice[T, E any](name string, get func(row *T) []E, fields []Field[E]) Field[T] {
+	return ListOf(name, func(row *T, add func(*E)) {
+		list := get(row)
+		for i := range list {
+			add(&list[i])
+		}
+	}, fields)
+}
+
 // Describe says what an object has in its versions, a line for each field.
 func Describe[T any](fields []Field[T]) []string {
 	var out []string
@@ -163,6 +193,6 @@ func Describe[T any](fields []Field[T]) []string {
 }
 
 func (t Type) String() string {
-	return [...]string{"text", "integer", "boolean", "number", "number", "moment", "words", "list", "object", "objects",
-		"special"}[t]
+	return [...]string{"text", "integer", "boolean", "number", "number", "moment", "words", "list", "real",
+		"integers", "object", "objects", "special"}[t]
 }

@@ -43,6 +43,7 @@ type Fake struct {
 	Why     *proto.WhyReply
 	Scripts map[model.JobID]string
 	Fail    map[uint16]*rpc.Error
+	Answers map[uint16]proto.Message // what is answered to other kinds
 
 	mu    sync.Mutex
 	calls int
@@ -123,6 +124,10 @@ func (f *Fake) serve(_ context.Context, r *server.Request) {
 	}
 	if e := f.Fail[r.Kind]; e != nil {
 		answer(nil, e)
+		return
+	}
+	if m := f.Answers[r.Kind]; m != nil {
+		answer(m, nil)
 		return
 	}
 	switch r.Kind {

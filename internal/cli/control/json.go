@@ -8,6 +8,7 @@ import (
 	"gbatch/internal/ask"
 	"gbatch/internal/cli/env"
 	"gbatch/internal/client"
+	"gbatch/internal/clustertext"
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -89,21 +90,9 @@ func (c *control) partitionsJSON(parts []*model.Partition, reply *proto.Partitio
 // pingJSON writes which controllers answer and which leads.
 func (c *control) pingJSON(r *proto.PingReply) error {
 	j := c.JSONFrame("pings", c.json)
-	for _, ctl := range r.Controllers {
-		mode, state := "backup", "DOWN"
-		if ctl.Leader {
-			mode = "primary"
-		}
-		if ctl.Up {
-			state = "UP"
-		}
-		j.Open("", '{')
-		j.Str("hostname", ctl.Name)
-		j.Str("pinged", state)
-		j.Bool("responding", ctl.Up)
-		j.Str("mode", mode)
-		j.Bool("primary", ctl.Leader)
-		j.Close('}')
+	fields := clustertext.PingJSON()
+	for i := range r.Controllers {
+		slurmjson.Write(j, "", fields, &r.Controllers[i])
 	}
 	return c.JSONFinish(j, r.Cluster, r.Now)
 }
@@ -127,32 +116,9 @@ func (c *control) reservationsJSON(cl *client.Client, reply *proto.ReservationsR
 // licensesJSON writes all licenses, or the named one.
 func (c *control) licensesJSON(reply *proto.ConfigReply, name string) error {
 	j := c.JSONFrame("licenses", c.json)
-	for _, l := range reply.Config.Licenses {
-		if name != "" && l.Name != name {
-			continue
-		}
-		used := licenseUsed(reply, l.Name)
-		j.Open("", '{')
-		j.Str("LicenseName", l.Name)
-		j.Num("Total", l.Count)
-		j.Num("Used", used)
-		j.Num("Free", max(0, l.Count-used))
-		j.Bool("Remote", false)
-		j.Num("Reserved", 0)
-		j.Num("LastConsumed", 0)
-		j.Num("LastDeficit", 0)
-		j.Num("LastUpdate", 0)
-		j.Close('}')
+	fields := clustertext.LicenseJSON()
+	for _, l := range clustertext.LicensesOf(reply, name) {
+		slurmjson.Write(j, "", fields, &l)
 	}
 	return c.JSONFinish(j, reply.Config.Cluster, reply.Now)
-}
-
-// licenseUsed gives how many of a license jobs hold.
-func licenseUsed(reply *proto.ConfigReply, name string) int64 {
-	for _, u := range reply.LicensesInUse {
-		if u.Name == name {
-			return u.Count
-		}
-	}
-	return 0
 }

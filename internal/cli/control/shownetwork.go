@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"gbatch/internal/cli/env"
+	"gbatch/internal/clustertext"
 	"gbatch/internal/hostlist"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
@@ -33,25 +34,21 @@ func (c *control) showLicenses(name string) error {
 	if c.json != "" {
 		return c.licensesJSON(reply, name)
 	}
-	shown := 0
-	for _, l := range reply.Config.Licenses {
-		if name != "" && l.Name != name {
-			continue
-		}
-		used := licenseUsed(reply, l.Name)
-		shown++
+	list := clustertext.LicensesOf(reply, name)
+	for i := range list {
+		l := &list[i]
 		sep := "\n    "
 		if c.oneLine {
 			sep = " "
 		}
-		fmt.Fprintf(c.Stdout, "LicenseName=%s%sTotal=%d Used=%d Free=%d Reserved=0 Remote=no\n", l.Name, sep, l.Count, used,
-			max(0, l.Count-used))
+		fmt.Fprintf(c.Stdout, "LicenseName=%s%sTotal=%d Used=%d Free=%d Reserved=0 Remote=no\n", l.Name, sep, l.Count, l.Used,
+			l.Free())
 	}
 	switch {
-	case shown == 0 && name != "":
+	case len(list) == 0 && name != "":
 		//nolint:revive,staticcheck // scontrol's words
 		return plain{fmt.Errorf("License name %s not found in the configuration.", name)}
-	case shown == 0:
+	case len(list) == 0:
 		fmt.Fprintln(c.Stdout, "No licenses configured in Slurm.")
 	}
 	return nil

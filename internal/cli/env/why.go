@@ -8,6 +8,7 @@ import (
 	"gbatch/internal/jobtext"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
 )
 
 // PrintWhy asks and prints; with a JSON version as JSON. Without jobs it is about all jobs of the caller that wait.
@@ -23,8 +24,9 @@ func PrintWhy(e *Env, c *client.Client, refs []proto.JobRef, json string) error 
 		}
 		j := e.JSONFrame("why", json)
 		at := e.Clock()
+		fields := jobtext.WhyJSON()
 		for _, x := range reply.List {
-			jobtext.WhyJSON(j, x, at)
+			slurmjson.Write(j, "", fields, &jobtext.WhyOf{Explanation: x, Times: at})
 			j.Flush(false)
 		}
 		return e.JSONFinish(j, cluster, reply.Now)

@@ -3,5 +3,5 @@
 //	gacctmgr.go flat.go           gacctmgr (sacctmgr); package acctmgr has its language
 //	gshare.go   gshare (sshare): shares and usage
 //	gprio.go    gprio (sprio): the factors of priorities
-//	gdiag.go diagjson.go          gdiag (sdiag): the scheduler's statistics
+//	gdiag.go                      gdiag (sdiag): the scheduler's statistics
 package manage

@@ -7,30 +7,14 @@ import (
 	"testing"
 
 	"gbatch/internal/cli/clitest"
-	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/rpc"
 )
 
-func demoDiag() *proto.DiagReply {
-	return &proto.DiagReply{Now: clitest.DemoNow, Since: clitest.DemoNow - 600_000, Threads: 2, AgentQueue: 1, DbdQueue: 3,
-		RaftQueue: 4, Submitted: 50, Started: 40,
-		Completed: 30, Canceled: 2, Failed: 1, Pending: 10, Running: 7,
-		Main: proto.DiagPass{Count: 20, LastUS: 90, MaxUS: 500, SumUS: 2000, DepthLast: 3, DepthSum: 60, QueueLast: 12,
-			QueueSum: 200, At: clitest.DemoNow},
-		Backfill: proto.DiagPass{Count: 10, LastUS: 80, MaxUS: 400, SumUS: 1000, DepthLast: 5, DepthSum: 40, QueueLast: 11,
-			QueueSum: 100, At: clitest.DemoNow - 1000},
-		Backfilled: 4, BackfilledAll: 9, TryDepthSum: 30, TryDepthLast: 2, TableLast: 6, TableSum: 50,
-		ByType: []proto.DiagRPC{{Name: "REQUEST_JOB_INFO", ID: 2003, Count: 9, SumUS: 900},
-			{Name: "REQUEST_PING", ID: 1008, Count: 2, SumUS: 1000}},
-		ByUser:   []proto.DiagRPC{{Name: "alice", ID: 1001, Count: 11, SumUS: 1900}},
-		Counters: []model.KV{{Key: "job_records", Value: "17"}}}
-}
-
 // Exporters read the text with regular expressions: the lines and their order are sdiag's.
 func TestDiag(t *testing.T) {
 	f := clitest.New(t, Gdiag)
-	f.Diag = demoDiag()
+	f.Diag = clitest.DemoDiag()
 	text := `*******************************************************
 sdiag output at Thu Nov 16 02:00:00 2023 (1700100000)
 Data since      Thu Nov 16 01:50:00 2023 (1700099400)
@@ -127,7 +111,7 @@ Pending RPC statistics
 
 func TestDiagJSON(t *testing.T) {
 	f := clitest.New(t, Gdiag)
-	f.Diag = demoDiag()
+	f.Diag = clitest.DemoDiag()
 	out, _, rc := f.Run("sdiag", "--json")
 	if !strings.Contains(out, `"data_parser/v0.0.42"`) {
 		t.Errorf("no version: %s", out)

@@ -10,78 +10,11 @@ import (
 
 	"gbatch/internal/cli/env"
 	"gbatch/internal/cli/getopt"
+	"gbatch/internal/clustertext"
 	"gbatch/internal/format"
-	"gbatch/internal/model"
 	"gbatch/internal/proto"
 	"gbatch/internal/slurmjson"
 )
-
-// shareRow is one line: an account, or a user in one.
-type shareRow struct {
-	*proto.ShareRow
-	cluster string
-	flat    bool // -U: no accounts above it, so no indentation
-}
-
-// shareFields are gshare's columns, with sshare's names and widths, in the order in which a shortened name means the
-// first that begins so.
-func shareFields() *format.Language[shareRow] {
-	type row = shareRow
-	f6 := func(x float64) string { return strconv.FormatFloat(x, 'f', 6, 64) }
-	return &format.Language[row]{Noun: "share", Fields: []format.Field[row]{
-		{Name: "Account", Width: 20, Left: true, Get: func(r *row) string {
-			if r.flat {
-				return r.Account
-			}
-			return strings.Repeat(" ", int(max(0, r.Depth))) + r.Account
-		}},
-		{Name: "Cluster", Width: 10, Get: func(r *row) string { return r.cluster }},
-		{Name: "EffectvUsage", Width: 13, Get: func(r *row) string {
-			if r.Depth == 0 {
-				return f6(1)
-			}
-			return f6(r.Used)
-		}},
-		{Name: "FairShare", Width: 10, Get: func(r *row) string {
-			if r.User == "" { // Fair Tree ranks users
-				return ""
-			}
-			return f6(r.FairShare)
-		}},
-		{Name: "GrpTRESMins", Width: 30, Get: func(r *row) string { return tresLimits(r.GrpTRESMins) }},
-		{Name: "GrpTRESRaw", Width: 30, Get: func(r *row) string { return tresCounts(r.TRESMins) }},
-		{Name: "ID", Width: 6, Get: func(r *row) string { return strconv.FormatUint(uint64(r.ID), 10) }},
-		{Name: "LevelFS", Width: 10, Get: func(r *row) string {
-			switch {
-			case r.Depth == 0:
-				return ""
-			case math.IsInf(r.LevelFS, 1):
-				return "inf"
-			}
-			return f6(r.LevelFS)
-		}},
-		{Name: "NormShares", Width: 11, Get: func(r *row) string {
-			if r.Depth == 0 {
-				return f6(0)
-			}
-			return f6(r.NormShares)
-		}},
-		{Name: "NormUsage", Width: 11, Get: func(r *row) string { return f6(r.NormUsage) }},
-		{Name: "Partition", Width: 12, Get: func(r *row) string { return r.ShareRow.Partition }},
-		{Name: "RawShares", Width: 10, Get: func(r *row) string {
-			switch {
-			case r.Depth == 0:
-				return ""
-			case r.UseParent:
-				return "parent"
-			}
-			return strconv.FormatInt(r.RawShares, 10)
-		}},
-		{Name: "RawUsage", Width: 11, Whole: true, Get: func(r *row) string { return strconv.FormatInt(r.RawUsage, 10) }},
-		{Name: "TRESRunMins", Width: 30, Get: func(r *row) string { return tresCounts(r.RunMins) }},
-		{Name: "User", Width: 10, Get: func(r *row) string { return r.User }},
-	}}
-}
 
 // share is one call of gshare.
 type share struct {
@@ -112,7 +45,7 @@ func Gshare(e *env.Env) int {
 	operands, err := p.Parse(args, e.Lookup)
 	switch {
 	case errors.Is(err, env.ErrHelpFormat):
-		_, _ = e.Stdout.Write(shareFields().AppendNames(nil)) // gcli's flush tells of errors
+		_, _ = e.Stdout.Write(clustertext.ShareLanguage().AppendNames(nil)) // gcli's flush tells of errors
 		return 0
 	case err != nil:
 		return e.Usage(p, err)
@@ -191,7 +124,7 @@ func (s *share) columns() string {
 }
 
 func (s *share) print() error {
-	table, err := shareFields().Table(s.columns(), s.style)
+	table, err := clustertext.ShareLanguage().Table(s.columns(), s.style)
 	if err != nil {
 		return env.Fatal{Text: err.Error()}
 	}
@@ -212,113 +145,47 @@ func (s *share) print() error {
 	if err := s.CheckClusters(c, s.clusters); err != nil {
 		return err
 	}
-	cluster := ""
+	asked := s.json != ""
 	for f := range table.Fields {
-		if f.Name == "Cluster" && cluster == "" {
-			if cluster, err = env.ClusterName(c); err != nil {
-				return err
-			}
+		asked = asked || f.Name == "Cluster"
+	}
+	cluster := ""
+	if asked {
+		if cluster, err = env.ClusterName(c); err != nil {
+			return err
 		}
 	}
 	var reply proto.SharesReply
 	if err := c.Call(proto.KindShares, &s.rq, &reply); err != nil {
 		return err
 	}
-	var rows []shareRow
+	var rows []clustertext.ShareRow
 	for i := range reply.Rows {
 		r := &reply.Rows[i]
 		if s.usersOnly && r.User == "" || s.noUsers && r.User != "" {
 			continue
 		}
-		rows = append(rows, shareRow{r, cluster, s.usersOnly})
+		rows = append(rows, clustertext.ShareRow{ShareRow: r, Cluster: cluster, Flat: s.usersOnly})
 	}
 	if s.json != "" {
-		if cluster, err = env.ClusterName(c); err != nil {
-			return err
-		}
 		return s.writeJSON(rows, cluster)
 	}
 	return table.Write(s.Stdout, rows, !s.noHeader)
 }
 
 // writeJSON writes the list in the shape of Slurm's data_parser.
-func (s *share) writeJSON(rows []shareRow, cluster string) error {
+func (s *share) writeJSON(rows []clustertext.ShareRow, cluster string) error {
 	j := slurmjson.New(s.Stdout, s.json)
 	j.Open("", '{')
 	j.Open("shares", '{')
 	j.Open("shares", '[')
+	fields := clustertext.ShareJSON()
 	for i := range rows {
-		r := &rows[i]
-		j.Open("", '{')
-		j.Num("id", int64(r.ID))
-		j.Str("cluster", cluster)
-		name, kind := r.Account, "ASSOCIATION"
-		if r.User != "" {
-			name, kind = r.User, "USER"
-		}
-		j.Str("name", name)
-		j.Str("parent", r.Parent)
-		j.Str("partition", r.ShareRow.Partition)
-		j.Real("shares_normalized", r.NormShares)
-		j.Maybe("shares", r.RawShares, !r.UseParent, false)
-		j.Open("tres", '{')
-		for _, list := range []struct {
-			name string
-			have []model.TRESCount
-		}{{"run_seconds", r.RunMins}, {"usage", r.TRESMins}} {
-			j.Open(list.name, '[')
-			for _, t := range list.have {
-				j.Open("", '{')
-				j.Str("name", t.TRES)
-				j.Count("value", t.Count*60)
-				j.Close('}')
-			}
-			j.Close(']')
-		}
-		j.Open("group_minutes", '[')
-		for _, l := range r.GrpTRESMins {
-			j.Open("", '{')
-			j.Str("name", l.TRES)
-			j.Count("value", l.Count)
-			j.Close('}')
-		}
-		j.Close(']')
-		j.Close('}')
-		j.Real("effective_usage", r.Used)
-		j.Real("usage_normalized", r.NormUsage)
-		j.Num("usage", r.RawUsage)
-		j.Open("fairshare", '{')
-		j.Real("factor", r.FairShare)
-		j.Real("level", r.LevelFS)
-		j.Close('}')
-		j.Words("type", kind)
-		j.Close('}')
+		slurmjson.Write(j, "", fields, &rows[i])
 		j.Flush(false)
 	}
 	j.Close(']')
 	j.Num("total_shares", int64(len(rows)))
 	j.Close('}')
 	return s.JSONTail(j, cluster, 0)
-}
-
-// tresCounts writes amounts as cpu=1,mem=2,...
-func tresCounts(list []model.TRESCount) string {
-	var out []string
-	for _, t := range list {
-		out = append(out, t.TRES+"="+strconv.FormatInt(t.Count, 10))
-	}
-	return strings.Join(out, ",")
-}
-
-// tresLimits writes limits as gacctmgr takes them.
-func tresLimits(list []model.TRESLimit) string {
-	var out []string
-	for _, t := range list {
-		n := strconv.FormatInt(t.Count, 10)
-		if t.Percent {
-			n = strconv.FormatFloat(float64(t.Count)/100, 'f', -1, 64) + "%"
-		}
-		out = append(out, t.TRES+"="+n)
-	}
-	return strings.Join(out, ",")
 }

@@ -14,57 +14,9 @@ import (
 	"gbatch/internal/rpc"
 )
 
-// demoJobs are the jobs for which squeue 22.05 was made to print what the tests expect.
-func demoJobs() []*model.Job {
-	job := func(id model.JobID, state model.JobState, part string, prio uint32) *model.Job {
-		return &model.Job{ID: id, Task: model.NoTask, State: state, Priority: prio, Submit: clitest.T0, Eligible: clitest.T0,
-			Attempt: 1, Spec: &model.Spec{
-				Name: "train", User: "root", Group: "root", Account: "physics", QOS: "normal", Partitions: strings.Split(part, ","),
-				Command: "/home/a/run.sh", WorkDir: "/home/a", StdIn: "/dev/null", StdOut: "/home/a/slurm-%j.out", Host: "login",
-				MinNodes: 1, Tasks: 4, MemPerNode: 4096, LimitS: 5400, Requeue: true}}
-	}
-	run := func(j *model.Job, start, end model.Time, nodes ...string) *model.Job {
-		a := &model.Alloc{}
-		for _, n := range nodes {
-			a.Nodes = append(a.Nodes, model.NodeAlloc{Node: n, CPUs: model.UpTo(4 / len(nodes)), MemMiB: 4096, Tasks: 1})
-		}
-		j.Run = &model.Run{Partition: j.Spec.Partitions[0], Alloc: a, Start: start, Launched: start,
-			LimitS: j.Spec.LimitS, Bill: 4}
-		if end != 0 {
-			j.End = &model.End{At: end}
-		}
-		return j
-	}
-	j10 := job(10, model.Pending, "gpu", 100)
-	j10.Reason = model.ReasonResources
-	j11 := run(job(11, model.Running, "gpu", 300), clitest.DemoNow-65_000, 0, "g1", "g2")
-	for i := range j11.Run.Alloc.Nodes {
-		j11.Run.Alloc.Nodes[i].Gres = []model.GresAlloc{{Name: "gpu", Type: "a100", Index: model.UpTo(1)}}
-	}
-	j11.Spec.Gres = []model.GresReq{{Name: "gpu", Type: "a100", Count: 1}}
-	j12 := job(12, model.Pending, "gpu", 200)
-	j12.Reason, j12.ArrayID, j12.Throttle = model.ReasonPriority, 12, 2
-	j12.Tasks = model.TaskSet{{Lo: 4, Hi: 9, Step: 1}}
-	j13 := job(13, model.Running, "batch", 200)
-	j13.Spec.LimitS, j13.ArrayID, j13.Task, j13.Throttle = model.Unlimited, 12, 3, 2
-	run(j13, clitest.DemoNow-90_061_000, 0, "n1")
-	j14 := run(job(14, model.Completing, "batch", 200), clitest.DemoNow-10_000, 0, "n2")
-	j15 := run(job(15, model.Configuring, "batch", 200), clitest.DemoNow-10_000, 0, "n3")
-	j16 := job(16, model.Pending, "batch,gpu", 200)
-	j16.Reason, j16.Hold, j16.Spec.Nice = model.ReasonJobHeldUser, model.HeldByUser, 5
-	j17 := job(17, model.Pending, "batch", 150)
-	j17.Reason, j17.Deps = model.ReasonDependency, []model.Dep{{Kind: model.DepAfterOK, Job: 11, Task: model.NoTask}}
-	j18 := run(job(18, model.Failed, "batch", 150), clitest.T0+100_000, clitest.T0+160_000, "n1")
-	j18.Reason, j18.End.Exit.Code = model.ReasonNonZeroExitCode, 3
-	j19 := job(19, model.Cancelled, "batch", 150)
-	j19.End = &model.End{At: clitest.T0 + 160_000}
-	j20 := run(job(20, model.Completed, "batch", 150), clitest.T0+100_000, clitest.T0+160_000, "n1")
-	return []*model.Job{j10, j11, j12, j13, j14, j15, j16, j17, j18, j19, j20}
-}
-
 func queueFake(t *testing.T) *clitest.Fake {
 	f := clitest.New(t, Gqueue)
-	f.Jobs = demoJobs()
+	f.Jobs = clitest.DemoJobs()
 	f.Nodes = clitest.DemoNodes()
 	return f
 }
@@ -291,16 +243,9 @@ func TestQueueHidden(t *testing.T) {
 	f.Want("12_3\n11\n", "", 0, "squeue", "-a", "-h", "-t", "R", "-o", "%i")
 }
 
-// TestQueueJSON: the two shapes, frozen.
+// TestQueueJSON: what readers look for. All of it is in internal/cli/json_test.go.
 func TestQueueJSON(t *testing.T) {
 	f := queueFake(t)
-	for _, v := range []string{"v0.0.39", "v0.0.42"} {
-		out, errText, rc := f.Run("squeue", "--json="+v, "-t", "all", "-j", "10,11,12,18")
-		if rc != 0 || errText != "" {
-			t.Fatalf("%s: %d %q", v, rc, errText)
-		}
-		golden.Compare(t, "testdata/squeue-"+v+".json", clitest.Indent(t, out))
-	}
 	// torchx
 	var q struct {
 		Jobs []struct {

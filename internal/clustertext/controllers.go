@@ -1,0 +1,68 @@
+package clustertext
+
+import (
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/internal/slurmjson"
+)
+
+// This file owns controllers and licenses, as scontrol ping and show licenses have them.
+
+// PingJSON is a controller's object.
+func PingJSON() []slurmjson.Field[proto.ControllerInfo] {
+	type row = proto.ControllerInfo
+	word := func(is bool, yes, no string) string {
+		if is {
+			return yes
+		}
+		return no
+	}
+	return []slurmjson.Field[row]{
+		{Name: "hostname", Str: func(c *row) string { return c.Name }},
+		{Name: "pinged", Str: func(c *row) string { return word(c.Up, "UP", "DOWN") }},
+		{Name: "responding", Bool: func(c *row) bool { return c.Up }},
+		{Name: "mode", Str: func(c *row) string { return word(c.Leader, "primary", "backup") }},
+		{Name: "primary", Bool: func(c *row) bool { return c.Leader }},
+	}
+}
+
+// LicenseOf is a license, and how many of it jobs hold.
+type LicenseOf struct {
+	*model.LicenseCount
+	Used int64
+}
+
+// Free gives how many are left: none where the configuration has fewer than jobs hold.
+func (l *LicenseOf) Free() int64 { return max(0, l.Count-l.Used) }
+
+// LicensesOf gives the licenses of a configuration in its order, or the named one.
+func LicensesOf(reply *proto.ConfigReply, name string) (out []LicenseOf) {
+	for i := range reply.Config.Licenses {
+		l := LicenseOf{LicenseCount: &reply.Config.Licenses[i]}
+		if name != "" && l.Name != name {
+			continue
+		}
+		for _, u := range reply.LicensesInUse {
+			if u.Name == l.Name {
+				l.Used = u.Count
+			}
+		}
+		out = append(out, l)
+	}
+	return out
+}
+
+// LicenseJSON is a license's object.
+func LicenseJSON() []slurmjson.Field[LicenseOf] {
+	return []slurmjson.Field[LicenseOf]{
+		{Name: "LicenseName", Str: func(l *LicenseOf) string { return l.Name }},
+		{Name: "Total", Int: func(l *LicenseOf) int64 { return l.Count }},
+		{Name: "Used", Int: func(l *LicenseOf) int64 { return l.Used }},
+		{Name: "Free", Int: (*LicenseOf).Free},
+		{Name: "Remote", Type: slurmjson.Boolean},
+		{Name: "Reserved", Type: slurmjson.Integer},
+		{Name: "LastConsumed", Type: slurmjson.Integer},
+		{Name: "LastDeficit", Type: slurmjson.Integer},
+		{Name: "LastUpdate", Type: slurmjson.Integer},
+	}
+}

@@ -1,0 +1,11 @@
+// Package clustertext says what a cluster tells of itself in Slurm's words: controllers, licenses,
+// shares and usage, the leader's statistics. Package jobtext does the same for jobs, records, nodes.
+//
+//	controllers.go   controllers and licenses: JSON of scontrol ping and show licenses
+//	share.go         shares and usage of accounts and users: sshare's columns and JSON
+//	statistics.go    the leader's statistics: sdiag's text and JSON
+//
+// The objects of --json (PingJSON, LicenseJSON ...) are tables of fields, of which slurmjson makes
+// every version; testdata/json.txt holds what programs can rely on. It knows no client, no command
+// and no terminal, so that commands and an HTTP server can use it.
+package clustertext
