@@ -6,8 +6,8 @@ import (
 	"gbatch/internal/wire"
 )
 
-// Accounts, users, associations and QOS: who may use how much, and what is due to whom. They are replicated facts,
-// changed by gacctmgr. Names are in lower case, as Slurm keeps them.
+// Accounts, users, associations and QOS: limits, shares and rights. They are replicated facts, changed by gacctmgr.
+// Names are in lower case, as in Slurm.
 
 // Limit is a count that may be unset. It is stored plus one, so that a zero value is "no limit".
 type Limit int64
@@ -23,7 +23,7 @@ func (l Limit) Value() (n int64, set bool) { return int64(l) - 1, l > 0 }
 type TRESLimit struct {
 	TRES    string // cpu, mem, node, billing, energy, gres/gpu, gres/gpu:h100, license/x
 	Count   int64
-	Percent bool // Count is hundredths of a percent of what the live cluster has: 7000 is 70%
+	Percent bool // Count is in hundredths of a percent of the nodes that are up: 7000 is 70%
 }
 
 func (x *TRESLimit) Wire(c *wire.C) {
@@ -32,7 +32,7 @@ func (x *TRESLimit) Wire(c *wire.C) {
 	wire.Bool(c, &x.Percent)
 }
 
-// Of gives the limit in units where total is what the cluster has of the resource, rounded down.
+// Of gives the limit in units, rounded down; total is the cluster's amount of the resource.
 func (l TRESLimit) Of(total int64) int64 {
 	if !l.Percent {
 		return l.Count
@@ -46,7 +46,7 @@ type Account struct {
 	Parent       string // "" for root only
 	Description  string
 	Organization string
-	Coordinators []string // users who may change what is below it
+	Coordinators []string // users who may change the account and everything below it
 }
 
 func (x *Account) Wire(c *wire.C) {
@@ -57,12 +57,12 @@ func (x *Account) Wire(c *wire.C) {
 	wire.Texts(c, &x.Coordinators, MaxList, MaxName)
 }
 
-// AccountName gives the one spelling of an account's name, lower case. Every name of an account that enters passes
-// through it: submissions, changes, filters, reservations and the configuration.
+// AccountName gives an account's name in lower case. Every account name from outside passes through it: in submissions,
+// changes, filters, reservations and the configuration.
 func AccountName(name string) string { return strings.ToLower(name) }
 
-// SameAccount reports whether two names are one account's. Jobs, records and reservations that an older version wrote
-// may have capitals.
+// SameAccount reports whether two names mean the same account. Jobs, records and reservations of older versions may
+// have capitals.
 func SameAccount(a, b string) bool { return strings.EqualFold(a, b) }
 
 // HasAccount reports whether a list names an account.
@@ -75,10 +75,10 @@ func HasAccount(list []string, name string) bool {
 	return false
 }
 
-// RootAccount is the account that every other is below. It always exists.
+// RootAccount is the root of the tree of accounts. It always exists.
 const RootAccount = "root"
 
-// AdminLevel is what a user may change beside their own jobs. The numbers are stored: append only.
+// AdminLevel is what a user may change apart from their own jobs. The numbers are stored: append only.
 type AdminLevel uint8
 
 // The levels.
@@ -112,15 +112,16 @@ func (x *User) Wire(c *wire.C) {
 	wire.Int(c, &x.Admin)
 }
 
-// AssocKey names an association. User is "" for an account's own, Partition "" for all partitions.
+// AssocKey names an association. User is "" for an account's own association, Partition is "" for all partitions.
 type AssocKey struct {
 	Account   string
 	User      string
 	Partition string
 }
 
-// Association is what an account, or a user in one (and in one partition), is due and may use. A limit that is unset is
-// the nearest one above: the account's, then its parent's; Grp limits hold for the sum of everything below.
+// Association has the shares and limits of an account, or of a user in an account (and perhaps in one partition). A
+// limit that is unset comes from the nearest association above: the account's, then its parent's. Grp limits hold for
+// the sum of everything below.
 type Association struct {
 	ID        uint32
 	Account   string
@@ -129,7 +130,7 @@ type Association struct {
 
 	Shares    int64 // Fairshare; ShareOfParent for parent
 	Priority  Limit
-	QOS       []string // that jobs may use, in order of name; nil: those of the account above
+	QOS       []string // QOS that jobs may use, in order of name; nil: those of the account above
 	DefQOS    string   // "": that of the account above
 	GrpJobs   Limit
 	GrpAccrue Limit
@@ -189,7 +190,7 @@ type QOSFlags uint32
 
 // The flags, with Slurm's meaning.
 const (
-	QOSDenyOnLimit QOSFlags = 1 << iota // refuse at submission what a limit would hold
+	QOSDenyOnLimit QOSFlags = 1 << iota // refuse at submission a job that a limit would hold
 	QOSEnforceUsageThreshold
 	QOSNoReserve // backfill holds no reservation for its jobs
 	QOSPartitionMaxNodes
@@ -249,7 +250,7 @@ type QOS struct {
 	PreemptMode        string   // "": the cluster's; else OFF, CANCEL, REQUEUE, SUSPEND
 	GraceTimeS         int64
 	PreemptExemptTimeS Limit
-	UsageFactor        int64 // millionths: what a TRES-second of its jobs counts for
+	UsageFactor        int64 // millionths: usage is multiplied by it
 	UsageThreshold     Limit // millionths of a fair-share factor
 	LimitFactor        int64 // millionths; 0: unset
 	MinPrioThresh      Limit
@@ -261,7 +262,7 @@ type QOS struct {
 	GrpTRES        []TRESLimit
 	GrpTRESMins    []TRESLimit
 	GrpTRESRunMins []TRESLimit
-	GuaranteedTRES []TRESLimit // lent out while idle, taken back by preemption when wanted
+	GuaranteedTRES []TRESLimit // other QOS may use it while it is idle; preemption takes it back
 
 	MaxWallS              Limit
 	MaxTRESPerJob         []TRESLimit
@@ -319,7 +320,7 @@ func (x *QOS) Wire(c *wire.C) {
 	wire.List(c, &x.MaxTRESRunMinsPerAcct, MaxFew)
 }
 
-// DefaultQOS is the QOS of jobs that name none and whose association has no other.
+// DefaultQOS is the QOS of jobs that name none if their association has no default QOS.
 const DefaultQOS = "normal"
 
 // ShippedQOS are the classes that a new cluster has: strict order with PriorityFlags=STRICT_QOS, or by their Priority

@@ -2,7 +2,7 @@ package model
 
 import "gbatch/internal/wire"
 
-// Alloc is what a running job holds, node by node, in the order of the node list; the first runs the batch script.
+// Alloc is what a running job holds, node by node, in the order of the node list; the first node runs the batch script.
 type Alloc struct {
 	Nodes []NodeAlloc
 }
@@ -11,8 +11,8 @@ func (x *Alloc) Wire(c *wire.C) {
 	wire.List(c, &x.Nodes, MaxList)
 }
 
-// NodeAlloc is a job's part of one node. CPUs and generic resources are named by index, so that two jobs can be seen
-// not to share one.
+// NodeAlloc is a job's part of one node. CPUs and generic resources are given by index, so that double use can be
+// detected.
 type NodeAlloc struct {
 	Node   string
 	CPUs   Bits
@@ -34,7 +34,7 @@ type GresAlloc struct {
 	Name  string
 	Type  string
 	Index Bits
-	Share *GPUShare // of a GPU; nil: whole units
+	Share *GPUShare // set for shares of a GPU; nil: whole units
 }
 
 func (x *GresAlloc) Wire(c *wire.C) {
@@ -44,11 +44,11 @@ func (x *GresAlloc) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Share)
 }
 
-// GPUShare says of which GPU a job holds shares. All of a job's shares on a node are of one GPU.
+// GPUShare is the GPU whose shares a job holds. All of a job's shares on a node are of one GPU.
 type GPUShare struct {
 	GPU    int32 // index among the node's units of gpu
 	Of     int32 // shares that the GPU has
-	MemMiB int64 // of the GPU's memory that the job asked for (--gpu-mem); 0: it did not say
+	MemMiB int64 // GPU memory that the job asked for (--gpu-mem); 0: not given
 }
 
 func (x *GPUShare) Wire(c *wire.C) {

@@ -2,11 +2,11 @@ package model
 
 import "gbatch/internal/wire"
 
-// AskRules is what a partition and the cluster say where jobs say nothing, and what bounds what they say. With a Spec
-// it gives what the job asks for (package ask). Lists of jobs carry it, once for each partition.
+// AskRules are a partition's and the cluster's defaults and bounds for requests. Package ask computes a job's request
+// from them and its Spec. Lists of jobs carry the rules, once for each partition.
 type AskRules struct {
 	Partition string
-	QOS       string // a QOS that lifts limits of the partition: for its jobs; "": for all others
+	QOS       string // the rules are for jobs of this QOS, which lifts limits of the partition; "": for all other jobs
 
 	MinNodes      int32
 	MaxNodes      int32 // 0: no limit

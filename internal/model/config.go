@@ -9,17 +9,17 @@ type Config struct {
 	Nodes      []*NodeDef
 	Partitions []*Partition
 	Params     Params
-	Accounts   []string // accounts that exist; empty: any name is one
+	Accounts   []string // accounts that exist; empty: any name is an account
 	Show       []KV     // every setting as `gcontrol show config` prints it
 	Hash       string   // of the files it came from
 	Licenses   []LicenseCount
 	Switches   []*Switch // the tree of topology.conf in its order; empty: all nodes are alike
-	// what gnoded reads of cgroup.conf and gres.conf when it starts, by file: for reconfigure to compare
+	// settings of cgroup.conf and gres.conf that gnoded reads only when it starts, by file: reconfigure compares them
 	AtStart []KV
 }
 
-// HomeAccount gives the account of jobs that name none where their user has no default: DefaultAccount, else the first
-// of Accounts, else "default".
+// HomeAccount gives the account of jobs that name none and whose user has no default account: DefaultAccount, else the
+// first of Accounts, else "default".
 func (x *Config) HomeAccount() string {
 	switch {
 	case x.Params.DefaultAccount != "":
@@ -46,7 +46,7 @@ func (x *Config) Wire(c *wire.C) {
 // MaxLicenses bounds the kinds of licenses that a cluster has.
 const MaxLicenses = 64
 
-// Switch is one switch of the network: a leaf with nodes, or one above others.
+// Switch is one switch of the network: a leaf with nodes, or a switch above other switches.
 type Switch struct {
 	Name     string
 	Nodes    []string // of a leaf
@@ -86,11 +86,11 @@ type Params struct {
 	DefaultAccount  string
 
 	Priority    Priority
-	HoldLimits  bool     // AccountingStorageEnforce names limits: those of associations and QOS hold jobs
+	HoldLimits  bool     // AccountingStorageEnforce names limits: limits of associations and QOS hold jobs
 	EnforceQOS  bool     // ... qos: a job's QOS must be one of its association's
 	EnforceSafe bool     // ... safe: a job starts only if its limit in minutes lets it end
 	TrackTRES   []string // AccountingStorageTRES beyond cpu, mem, node and billing
-	PrivateData []string // what users don't see of others, in lower case
+	PrivateData []string // what users may not see of other users, in lower case
 	UserTop     bool     // SchedulerParameters=enable_user_top
 	Backfill    Backfill
 	MaxStart    int32 // sched_max_job_start: jobs started in one pass; 0: no limit
@@ -104,17 +104,17 @@ type Params struct {
 	GPUMemMarginMiB int64 // of each GPU's memory, left to the driver (GpuMemSafetyMargin)
 	Rules           NodeRules
 
-	LimitStop     bool  // assoc_limit_stop: who is held by a limit holds up its partition
-	MaxArrayTasks int32 // max_array_tasks: of one array; 0: no limit but MaxArraySize
+	LimitStop     bool  // assoc_limit_stop: a job that a limit holds blocks its partition
+	MaxArrayTasks int32 // max_array_tasks: most tasks of one array; 0: only MaxArraySize counts
 	PartDepth     int32 // partition_job_depth, without backfill: jobs tried in one pass from each partition; 0: no limit
 
-	MailProg   string // on the controller that leads: sends a mail; "": nothing does
-	MailDomain string // of users who give no address; "": the mail program knows
+	MailProg   string // the program with which the leader sends mail; "": no mail is sent
+	MailDomain string // mail domain of users who give no address; "": the mail program chooses
 
 	GPUIdle GPUIdle // GpuIdlePolicy, for partitions that say nothing else
 
-	AlertProgram string    // on the controller that leads: is told of nodes and GPUs that fail and come back
-	GPUSelect    GPUSelect // which GPUs a job gets where several will do
+	AlertProgram string    // the leader runs it when nodes and GPUs fail and come back
+	GPUSelect    GPUSelect // preference among GPUs that suit a job equally
 }
 
 func (x *Params) Wire(c *wire.C) {
@@ -165,11 +165,11 @@ func (x *Params) Wire(c *wire.C) {
 
 // GPUSelect is GpuSelectPolicy with GpuScoreWeights.
 type GPUSelect struct {
-	Spread bool // over groups of near GPUs; otherwise as few of them as can be
+	Spread bool // spread over groups of near GPUs; otherwise use as few groups as possible
 	First  bool // the cost counts before connections: topology is not in the list
 
-	// What a GPU costs: so much for all of its memory in use, for full utilization, for 100 degrees, and for having been
-	// idle for no time at all. All 0: cost does not count.
+	// The cost of a GPU with all memory in use, at full utilization, at 100 degrees, and that was busy just now. All 0:
+	// cost does not count.
 	Mem, Util, Temp, Idle int32
 }
 
@@ -185,11 +185,11 @@ func (x *GPUSelect) Wire(c *wire.C) {
 // ByCost reports whether readings count.
 func (g GPUSelect) ByCost() bool { return g.Mem|g.Util|g.Temp|g.Idle != 0 }
 
-// GPUIdle says what becomes of jobs none of whose GPUs does anything, seconds after the last that did; 0: nothing.
+// GPUIdle says what happens to jobs whose GPUs are all idle, so many seconds after the last activity; 0: nothing.
 type GPUIdle struct {
 	WarnS   int64 // a line in their output
 	CancelS int64
-	Mail    bool // who is warned gets a mail, asked for or not
+	Mail    bool // the warning is also sent by mail, even if the user asked for no mail
 }
 
 func (x *GPUIdle) Wire(c *wire.C) {
@@ -217,7 +217,7 @@ type Backfill struct {
 	Continue       bool
 	BusyNodes      bool
 	MinIntervalUS  int64 // sched_min_interval: shortest time between two passes, microseconds
-	DelayS         int64 // defer: submissions are not tried at once but within batch_sched_delay; 0: at once
+	DelayS         int64 // defer: submissions are planned within batch_sched_delay and not at once; 0: at once
 }
 
 func (x *Backfill) Wire(c *wire.C) {
@@ -241,19 +241,20 @@ func (x *Backfill) Wire(c *wire.C) {
 	wire.Int(c, &x.DelayS)
 }
 
-// Expect is what the scheduler expects of a pending job. It is worked out for lists and stands on no stored record.
+// Expect is the scheduler's expectation for a pending job. It is computed for lists and never stored.
 type Expect struct {
 	Start Time // 0: not known
 	Nodes []string
 
-	// What its partition gives it where it asked for nothing.
+	// The partition's defaults, for what the job did not ask for.
 	LimitS     int64 // seconds; 0: it asked
 	MemPerCPU  int64 // MiB; 0: it asked, or there is no such default
 	MemPerNode int64
 
-	// in the queue of the partition where it comes first, from 1; 0: not asked for, or it does not wait for its turn
+	// its place in a partition's queue, the best of all its partitions, from 1; 0: not computed, or it does not wait
+	// for its turn
 	Position int32
-	IdleS    int64 // of a running job: for how long none of its GPUs has done anything, seconds
+	IdleS    int64 // of a running job: for how long all of its GPUs have been idle, seconds
 }
 
 func (x *Expect) Wire(c *wire.C) {
@@ -266,7 +267,8 @@ func (x *Expect) Wire(c *wire.C) {
 	wire.Int(c, &x.IdleS)
 }
 
-// TimeLimitS gives the job's time limit in seconds, Unlimited, or NotSet where its partition's is not known here.
+// TimeLimitS gives the job's time limit in seconds, Unlimited, or NotSet if the partition's limit would apply and is
+// not known here.
 func (j *Job) TimeLimitS() int64 {
 	switch {
 	case j.Run != nil:
@@ -277,7 +279,7 @@ func (j *Job) TimeLimitS() int64 {
 	return j.Spec.LimitS
 }
 
-// Memory gives what the job asks for of each CPU or of each node, MiB, its partition's default where it asked for none.
+// Memory gives the memory that the job asks for per CPU or per node, MiB; its partition's default if it asked for none.
 func (j *Job) Memory() (perCPU, perNode int64) {
 	if s := j.Spec; s.MemPerCPU != 0 || s.MemPerNode != 0 || j.Expect == nil {
 		return s.MemPerCPU, s.MemPerNode
@@ -321,7 +323,7 @@ type Priority struct {
 	WeightPartition int64
 	WeightQOS       int64
 	WeightTRES      []TRESWeight
-	Named           bool // somebody has chosen: PriorityType, a weight or a flag is in the configuration
+	Named           bool // PriorityType, a weight or a flag is in the configuration
 }
 
 func (x *Priority) Wire(c *wire.C) {
@@ -342,15 +344,15 @@ func (x *Priority) Wire(c *wire.C) {
 	wire.Bool(c, &x.Named)
 }
 
-// Weighted reports whether any factor counts, or classes of QOS do: otherwise priorities are those that jobs were
-// submitted with.
+// Weighted reports whether any factor, or strict classes of QOS, counts. Otherwise priorities stay as they were at
+// submission.
 func (p *Priority) Weighted() bool {
 	return p.Multifactor &&
 		(p.WeightAge|p.WeightAssoc|p.WeightFairShare|p.WeightJobSize|p.WeightPartition|p.WeightQOS != 0 ||
 			len(p.WeightTRES) > 0 || p.Flags&PrioStrictQOS != 0)
 }
 
-// Default reports whether nobody has chosen how jobs are ordered: the cluster then uses the rules of package
+// Default reports whether the configuration leaves the order of jobs open: the cluster then uses the rules of package
 // sched/policy.
 func (p *Priority) Default() bool { return !p.Named && !p.Weighted() }
 
@@ -383,15 +385,15 @@ type Partition struct {
 	OverSubscribe     string       // NO, YES, FORCE, EXCLUSIVE as configured
 	Show              []KV         // every key as `gcontrol show partition` prints it
 	Billing           []TRESWeight // TRESBillingWeights; empty: CPUs
-	QOS               string       // whose limits hold in the partition beside the job's own QOS
+	QOS               string       // its limits hold in the partition, together with those of the job's own QOS
 	LLN               bool         // the least loaded nodes first
 	DefCPUPerGPU      int32        // JobDefaults; 0: the cluster's
 	DefMemPerGPU      int64        // MiB
-	GraceTimeS        int64        // of jobs that are preempted here, with preempt/partition_prio
+	GraceTimeS        int64        // grace time of jobs that are preempted here, with preempt/partition_prio
 	PreemptMode       string       // OFF, CANCEL, REQUEUE or SUSPEND
-	// how many jobs may have the same CPUs (OverSubscribe=YES:4 or FORCE:4); up to 1: none share
+	// how many jobs may share the same CPUs (OverSubscribe=YES:4 or FORCE:4); up to 1: jobs share no CPUs
 	ShareMax    int32
-	ShareForced bool     // whether they want it or not
+	ShareForced bool     // all jobs share, also those without --oversubscribe
 	ReqResv     bool     // only jobs in reservations run here
 	GPUIdle     *GPUIdle // GpuIdlePolicy of its own; nil: the cluster's
 }
@@ -439,14 +441,14 @@ func (x *Partition) Wire(c *wire.C) {
 // Exclusive reports whether each job in the partition gets its nodes for itself (OverSubscribe=EXCLUSIVE).
 func (p *Partition) Exclusive() bool { return equalFold(p.OverSubscribe, "EXCLUSIVE") }
 
-// PartState is whether a partition takes and starts jobs. The numbers are stored: append only.
+// PartState says whether a partition takes and starts jobs. The numbers are stored: append only.
 type PartState uint8
 
 // The values, as in Slurm.
 const (
 	PartUp       PartState = iota
 	PartDown               // takes jobs, starts none
-	PartDrain              // takes none, starts those it has
+	PartDrain              // takes none, starts the jobs that it has
 	PartInactive           // neither
 )
 
@@ -462,7 +464,7 @@ func (s PartState) String() string {
 	return "UP"
 }
 
-// Preempt says which jobs may push others out, and how.
+// Preempt says which jobs may preempt others, and how.
 type Preempt struct {
 	ByQOS       bool   // PreemptType=preempt/qos
 	ByPartition bool   // preempt/partition_prio
@@ -473,8 +475,8 @@ type Preempt struct {
 	Gang        bool   // jobs that share CPUs take turns
 	SliceS      int64  // SchedulerTimeSlice: how long a turn takes
 	StopGraceS  int64  // suspend_grace_time: between SIGTSTP and the freeze
-	Youngest    bool   // preempt_youngest_first: whoever has run the shortest time goes first, of whatever class
-	Strict      bool   // preempt_strict_order: the least important jobs, even if they are more
+	Youngest    bool   // preempt_youngest_first: the job that has run the shortest time ends first, whatever its class
+	Strict      bool   // preempt_strict_order: the least important jobs end, even if more have to
 }
 
 func (x *Preempt) Wire(c *wire.C) {

@@ -31,7 +31,7 @@ func ParseDeps(text string) (deps []Dep, anyOf bool, err error) {
 		words := strings.Split(part, ":")
 		kind, ok := ParseDepKind(strings.ToLower(words[0]))
 		if !ok {
-			// a bare number goes on with the last kind, or means afterany, as in Slurm
+			// a bare number has the kind before it, or afterany if there is none, as in Slurm
 			if _, _, _, jerr := parseDepJob(words[0]); jerr != nil {
 				return bad("'%s' is not a kind; write after, afterany, afterok, afternotok, aftercorr (each with :JOBID) or "+
 					"singleton", words[0])

@@ -4,21 +4,21 @@
 // Everything here is a value. No clock, socket, file, lock, log or dice may be imported
 // (internal/archtest enforces it), so that the replicated state, the scheduler and the simulator
 // can share the nouns. Values that have been published (stored in the state, sent on a wire) are
-// never edited: whoever changes one copies it first.
+// never edited: to change one, copy it first.
 //
-// Read job.go, then jobstate.go (which states there are and what moves a job between them), then
+// Read job.go, then jobstate.go (the states, and the events that move a job between them), then
 // alloc.go.
 //
-// Structs with a Wire method travel and are stored: the method lists their fields, a line each (see
-// package wire). They are append-only: a new field goes to the end, an old one is never removed or
-// reordered, because raft logs, snapshots and accounting files hold them for ever. bounds.go has
-// the limits that those lines name.
+// Structs with a Wire method are sent and stored: the method lists their fields, a line each (see
+// package wire). They are append-only: a new field goes to the end, and an old one is never removed
+// or reordered, because raft logs, snapshots and accounting files hold them for ever. bounds.go has
+// the limits in those lines.
 //
 // The other files, by noun. Jobs: spec.go (what was submitted), dep.go, taskset.go, features.go
 // (--constraint), mail.go, output.go (names of output files), suspend.go, step.go, record.go
-// (accounting), usage.go, endtext.go (how a job ended, in a sentence), askrules.go (what bounds a
-// request). Nodes: node.go, noderules.go (what nodes do around jobs), gresunit.go and unit.go
-// (their GPUs one by one), share.go (parts of GPUs), bits.go (sets of CPUs and units). The cluster:
-// config.go, account.go, reservation.go, plan.go, reason.go and limitreason.go (why jobs wait),
-// explain.go, tres.go, units.go (time and counts).
+// (accounting), usage.go, endtext.go (how a job ended, in a sentence), askrules.go (defaults and
+// bounds of requests). Nodes: node.go, noderules.go (what nodes do around jobs), gresunit.go and
+// unit.go (their GPUs one by one), share.go (parts of GPUs), bits.go (sets of CPUs and units). The
+// cluster: config.go, account.go, reservation.go, plan.go, reason.go and limitreason.go (why jobs
+// wait), explain.go, tres.go, units.go (time and counts).
 package model

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// endtext.go says in a sentence how a job ended: what stands in its record, or what follows from its state and exit
-// status. Every command that tells of an ended job tells this, from the queue as from accounting.
+// endtext.go says in a sentence how a job ended: the text in its record, or one made from its state and exit status.
+// Every command that shows an ended job shows this sentence, from the queue and from accounting.
 
-// ending is what the sentence is made of.
+// ending has the data for the sentence.
 type ending struct {
 	state  JobState
 	reason Reason
@@ -21,7 +21,7 @@ type ending struct {
 	node   string
 }
 
-// EndText says why a job that has ended did not complete; "" for one that did, or has not ended.
+// EndText says why an ended job did not complete; "" for a job that completed or has not ended.
 func (j *Job) EndText() string {
 	if !j.State.Finished() || j.End == nil {
 		return ""
@@ -41,8 +41,8 @@ func (r *Record) EndText() string {
 	return ending{r.State, r.Reason, r.Why, r.Exit, r.Start != 0, r.LimitS, r.UID, r.CancelUID, r.FailedNode}.text()
 }
 
-// SystemText is the part of EndText that no field of Slurm has: what the cluster has seen. It is "" where state and
-// exit status say all.
+// SystemText is the part of EndText for which Slurm has no field: the cluster's own observation. It is "" if state and
+// exit status say everything.
 func (r *Record) SystemText() string {
 	if r.End == 0 {
 		return ""
@@ -50,7 +50,7 @@ func (r *Record) SystemText() string {
 	return r.Why
 }
 
-// StopText says why a job that is being ended is; "" for one that ends by itself.
+// StopText says why a job is being ended; "" for a job that ends by itself.
 func (j *Job) StopText() string {
 	if j.State != Completing || j.Run == nil || j.Run.Stop == NoStop {
 		return ""
@@ -80,7 +80,7 @@ func (j *Job) StopText() string {
 	return e.text()
 }
 
-// SystemText is what the cluster has seen of an ended job's failure, as Record.SystemText.
+// SystemText is the cluster's observation of an ended job's failure, as in Record.SystemText.
 func (j *Job) SystemText() string {
 	if !j.State.Finished() {
 		return ""
@@ -88,8 +88,7 @@ func (j *Job) SystemText() string {
 	return j.Why
 }
 
-// AdminText is a job's AdminComment: what operators have written or, of a job that has ended, what the cluster has
-// seen.
+// AdminText is a job's AdminComment: the operators' text or, for an ended job without one, SystemText.
 func (j *Job) AdminText() string {
 	if j.Comment != "" {
 		return j.Comment
@@ -97,7 +96,7 @@ func (j *Job) AdminText() string {
 	return j.SystemText()
 }
 
-// FailedNode names the node whose failure ended the job's last run; "" where none did.
+// FailedNode names the node whose failure ended the job's last run; "" if none did.
 func (j *Job) FailedNode() string {
 	if j.Run == nil {
 		return ""

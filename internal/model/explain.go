@@ -2,18 +2,18 @@ package model
 
 import "gbatch/internal/wire"
 
-// Explanation says why a job waits, when it is expected to start and what would let it start sooner. It is computed
-// when somebody asks and never stored. In sentences moments stand as <t:N> with N Unix milliseconds: how they are
-// written is the reader's affair.
+// Explanation says why a job waits, when it is expected to start and what would let it start sooner. It is computed on
+// request and never stored. Sentences contain moments as <t:N>, N in Unix milliseconds; the reader replaces them by
+// times.
 type Explanation struct {
 	Job     JobID
 	ArrayID JobID
 	Task    int32
-	Tasks   TaskSet // of an array's own record: the tasks that wait
+	Tasks   TaskSet // for an array's own record: its pending tasks
 	Name    string
 	User    string
 	State   JobState
-	Text    string // for a job that does not wait: what it does, or how it ended; otherwise how Start is to be read
+	Text    string // for a job that is not pending: what it does, or how it ended; otherwise a remark on Start
 	Causes  []Cause
 	Places  []QueuePlace
 	Start   Time // expected; 0: unknown
@@ -37,12 +37,12 @@ func (x *Explanation) Wire(c *wire.C) {
 	wire.List(c, &x.Changes, MaxList)
 }
 
-// Cause is one thing that holds a job. The first of a list is the binding one.
+// Cause is one thing that keeps a job waiting. The first of a list is the decisive one.
 type Cause struct {
 	Reason    Reason
-	Partition string // "": whatever the partition
+	Partition string // "": in all partitions
 	Text      string
-	Nodes     []string // that it is about, at most a few
+	Nodes     []string // nodes that the cause is about, a few at most
 	Jobs      []JobID  // likewise
 }
 
@@ -57,7 +57,7 @@ func (x *Cause) Wire(c *wire.C) {
 // QueuePlace is a job's place in a partition's queue.
 type QueuePlace struct {
 	Partition string
-	Ahead     int32 // jobs that come first
+	Ahead     int32 // jobs ahead of it
 	Queue     int32 // jobs in the queue
 }
 
@@ -67,9 +67,9 @@ func (x *QueuePlace) Wire(c *wire.C) {
 	wire.Int(c, &x.Queue)
 }
 
-// WhatIf is a single change of a request and what would come of it.
+// WhatIf is a single change of a request, and its effect.
 type WhatIf struct {
-	Option    string // as one would submit it: --time=1:30:00
+	Option    string // as an option: --time=1:30:00
 	Start     Time
 	Now       bool // Start is now
 	Partition string

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Features is what --constraint says, read. It follows Slurm's notation (https://slurm.schedmd.com/sbatch.html):
+// Features is a parsed --constraint. It follows Slurm's notation (https://slurm.schedmd.com/sbatch.html):
 //
 //	a  a&b  a|b  (a|b)&c  !a      what each node must have; & and | are taken from left to right, neither is stronger
 //	[r1|r2|r3]                    all nodes of the job the same one of these
@@ -15,18 +15,18 @@ import (
 //
 // The three are joined with &. Negation is gbatch's own.
 type Features struct {
-	Each   *Feature       // of every node; nil: anything
-	Same   []*Feature     // all nodes meet the same one of these; empty: no such wish
-	Counts []FeatureCount // nodes of the job that meet each of these
+	Each   *Feature       // every node must meet it; nil: any node does
+	Same   []*Feature     // all nodes meet the same one of these; empty: not asked for
+	Counts []FeatureCount // numbers of the job's nodes that meet a feature
 }
 
-// FeatureCount wants N nodes that meet a condition.
+// FeatureCount asks for N nodes that meet a condition.
 type FeatureCount struct {
 	Feature
 	N int
 }
 
-// Feature is a condition on one node: a name, or others joined.
+// Feature is a condition on one node: a name, or several conditions joined.
 type Feature struct {
 	Name string // of a leaf
 	Op   byte   // '&', '|' or '!'; 0: a leaf
@@ -48,7 +48,7 @@ func (f *Feature) Met(have []string) bool {
 	return !slices.ContainsFunc(f.Of, func(g *Feature) bool { return !g.Met(have) })
 }
 
-// String gives the condition as it may be written, the same for conditions that are built alike.
+// String gives the condition in its notation; equal conditions give equal texts.
 func (f *Feature) String() string {
 	switch {
 	case f == nil:
@@ -72,7 +72,7 @@ func (f *Feature) inner() string {
 	return f.String()
 }
 
-// String gives the whole in one spelling.
+// String gives the expression in a single spelling.
 func (f *Features) String() string {
 	if f == nil {
 		return ""
@@ -98,7 +98,7 @@ func (f *Features) String() string {
 	return strings.Join(parts, "&")
 }
 
-// And joins two conditions of which each may be nil.
+// And joins two conditions; each may be nil.
 func (f *Feature) And(g *Feature) *Feature {
 	switch {
 	case f == nil:
@@ -109,7 +109,7 @@ func (f *Feature) And(g *Feature) *Feature {
 	return &Feature{Op: '&', Of: []*Feature{f, g}}
 }
 
-// What a feature expression may have, so that nobody's can slow a controller down.
+// Bounds of a feature expression, so that none can slow a controller down.
 const (
 	MaxFeatureNames = 64
 	MaxFeatureDepth = 16
@@ -156,7 +156,7 @@ func (p *featureParser) fail(at int, format string, a ...any) error {
 	return &FeatureError{Text: p.text, Pos: at + 1, Why: fmt.Sprintf(format, a...)}
 }
 
-// peek gives the next character that is no blank, 0 at the end.
+// peek gives the next character that is not blank; 0 at the end.
 func (p *featureParser) peek() byte {
 	for p.at < len(p.text) && (p.text[p.at] == ' ' || p.text[p.at] == '\t') {
 		p.at++
@@ -222,7 +222,7 @@ func (p *featureParser) all() (*Features, error) {
 	}
 }
 
-// joined adds an operand to what stands left of it.
+// joined adds an operand to the condition on its left.
 func joined(op byte, left, right *Feature) *Feature {
 	if left.Op == op {
 		return &Feature{Op: op, Of: append(slices.Clone(left.Of), right)}
@@ -230,7 +230,7 @@ func joined(op byte, left, right *Feature) *Feature {
 	return &Feature{Op: op, Of: []*Feature{left, right}}
 }
 
-// product gives the alternatives of two brackets together.
+// product gives all combinations of the alternatives of two brackets.
 func (p *featureParser) product(at int, a, b []*Feature) ([]*Feature, error) {
 	if len(a)*len(b) > MaxFeatureSame {
 		return nil, p.fail(at, "the brackets have more than %d alternatives together", MaxFeatureSame)
@@ -268,7 +268,7 @@ func (p *featureParser) word() (featureWord, error) {
 	return w, nil
 }
 
-// bracket reads what stands between [ and ]: alternatives, or counts.
+// bracket reads alternatives or counts between [ and ].
 func (p *featureParser) bracket(w *featureWord) error {
 	var left *Feature // the alternative that is being read
 	for op := byte(0); ; {
@@ -339,7 +339,7 @@ func (p *featureParser) count() (int, bool, error) {
 	return n, true, nil
 }
 
-// operand reads a name, a negation or what stands in parentheses.
+// operand reads a name, a negation or an expression in parentheses.
 func (p *featureParser) operand(depth int) (*Feature, error) {
 	c := p.peek()
 	at := p.at

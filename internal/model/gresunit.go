@@ -6,23 +6,23 @@ import (
 	"gbatch/internal/wire"
 )
 
-// GresUnit is one unit of a generic resource as its node found it: a GPU, a MIG instance, another device.
+// GresUnit is one unit of a generic resource that a node has found: a GPU, a MIG instance or another device.
 type GresUnit struct {
 	Name    string
 	Type    string
-	Index   int32    // as jobs get it, from 0 over all types of the name
+	Index   int32    // number that jobs get, from 0 over all types of the name
 	UUID    string   // GPU-... or MIG-...; "" if unknown
 	Product string   // as the driver names it; ""
-	Files   []string // its device files: its own first, then those that go with it
-	Minor   int32    // of the first; -1 if unknown
+	Files   []string // its device files: its own file first, then files that jobs need with it
+	Minor   int32    // minor number of the first file; -1 if unknown
 	PCI     string   // "0000:17:00.0"; ""
 	NUMA    int32    // -1 if unknown
-	Near    Bits     // CPUs near it, as the node counts CPUs; empty: all are
+	Near    Bits     // CPUs near it, by the node's numbers; empty: all are near
 	Links   []int32  // connections to each unit of the name by index, -1 for itself; empty if unknown
 	MemMiB  int64    // 0 if unknown
-	Profile string   // of a MIG instance, "1g.10gb"
-	Parent  string   // UUID of the GPU whose instance it is
-	Flags   []string // of its line in gres.conf
+	Profile string   // profile of a MIG instance, "1g.10gb"
+	Parent  string   // UUID of a MIG instance's GPU
+	Flags   []string // flags of its line in gres.conf
 }
 
 func (x *GresUnit) Wire(c *wire.C) {
@@ -51,11 +51,11 @@ func (u *GresUnit) Path() string {
 	return u.Files[0]
 }
 
-// GresReserved is the flag of units that are known and never given to jobs.
+// GresReserved is the flag of units that jobs never get.
 const GresReserved = "reserved"
 
-// WithFound gives a node's definition with what the node found of its resources where the configuration says nothing:
-// the CPUs near each unit, its connections, how far it is from others, its memory. It returns d itself where there is
+// WithFound gives a node's definition, completed with what the node has found where the configuration says nothing: the
+// CPUs near each unit, its connections, its distances to other units, its memory. It returns d itself if there is
 // nothing to add.
 func (d *NodeDef) WithFound(found []GresDef) *NodeDef {
 	var out *NodeDef
@@ -65,7 +65,7 @@ func (d *NodeDef) WithFound(found []GresDef) *NodeDef {
 		for k := range g.Count {
 			f, at := findUnit(found, g.Name, g.First+k)
 			if f == nil {
-				add = GresDef{} // units are missing: nothing is known of the whole
+				add = GresDef{} // units are missing, so the rest is not used either
 				break
 			}
 			if at < len(f.Near) {
@@ -129,7 +129,7 @@ func findUnit(found []GresDef, name string, index int32) (*GresDef, int) {
 	return nil, 0
 }
 
-// TypedName gives a resource as requests name it: gpu:h100.
+// TypedName gives a resource's name in requests: gpu:h100.
 func TypedName(name, typ string) string {
 	if typ == "" {
 		return name

@@ -2,12 +2,12 @@ package model
 
 import "gbatch/internal/wire"
 
-// Job is one job as the controllers remember it: a plain job, an array that still has tasks to start, or one task of
-// an array. What exists only while a job has resources stands in Run, what exists only once it is over in End, so that
-// a pending job cannot have a node and a running one cannot have an exit code.
+// Job is the controllers' record of a plain job, of an array that still has tasks to start, or of one task of an array.
+// Run has everything that exists only while the job has resources, and End everything that exists only after it. So a
+// pending job cannot have a node, and a running job cannot have an exit code.
 type Job struct {
 	ID       JobID
-	ArrayID  JobID   // the array this is a task of or, with Tasks, its own ID; 0 for a plain job
+	ArrayID  JobID   // the array of this task or, for the array's own record, its own ID; 0 for a plain job
 	Task     int32   // the task's index in its array, or NoTask
 	Tasks    TaskSet // tasks that have not started, on the array's own record only
 	Throttle int32   // how many tasks of the array may run at once; 0: no limit. On every record of the array
@@ -17,28 +17,28 @@ type Job struct {
 	Reason   Reason
 	Why      string // a sentence for people behind Reason, may be empty
 	Hold     HoldKind
-	Priority uint32 // higher first; 0 when held
+	Priority uint32 // higher is better; 0 when held
 	Submit   Time
-	Eligible Time  // when nothing but resources held it any longer; 0 while something does
-	Begin    Time  // not before; 0: any time
-	Deps     []Dep // what is still unfulfilled or has failed; fulfilled ones are dropped
+	Eligible Time  // when it began to wait for resources only; 0 while something else holds it
+	Begin    Time  // it starts no earlier; 0: at any time
+	Deps     []Dep // dependencies that are unfulfilled or have failed; fulfilled ones are dropped
 
 	Attempt  uint32 // grows with every start; (ID, Attempt) keys every launch, report and record
 	Restarts uint32
 	Run      *Run
 	End      *End
 	Comment  string // set by operators; the user's own is Spec.Comment
-	Direct   bool   // Priority was set by somebody and is not computed from factors
+	Direct   bool   // Priority was set by hand and is not computed from factors
 	Site     int32  // SiteFactor: added to the computed priority
 
-	Expect *Expect // in lists only: when and where it will start, as far as the scheduler looks ahead
-	Claim  *Claim  // what others are being ended for; nil: nothing
+	Expect *Expect // in lists only: the expected start, as far as the scheduler looks ahead
+	Claim  *Claim  // the allocation for which victims are being ended; nil: none
 
 	Strikes    uint32   // launches that have failed since it last ran
 	Avoid      []string // nodes that could not launch it; at most MaxAvoid
 	AvoidUntil Time     // from then on they may be tried again
 
-	Accrue Time // since when it gains priority by age: 0 is since Eligible, NotAging while a limit keeps it from doing so
+	Accrue Time // since when it gains priority by age: 0 means since Eligible, NotAging that a limit prevents it
 }
 
 func (x *Job) Wire(c *wire.C) {
@@ -72,8 +72,8 @@ func (x *Job) Wire(c *wire.C) {
 	wire.Int(c, &x.Accrue)
 }
 
-// NotAging as Job.Accrue says that others gain priority by age in its place: GrpJobsAccrue, MaxJobsAccrue and their
-// like.
+// NotAging in Job.Accrue says that the job does not gain priority by age, because GrpJobsAccrue, MaxJobsAccrue or a
+// similar limit is full.
 const NotAging Time = -1
 
 // AccrueTime gives the moment since which a job gains priority by age; 0: it does not.
@@ -90,10 +90,10 @@ func (j *Job) AccrueTime() Time {
 // MaxAvoid is how many nodes a job avoids.
 const MaxAvoid = 16
 
-// HoldKind says who holds a job.
+// HoldKind says whether its user or an operator holds a job.
 type HoldKind uint8
 
-// Who can release what: a user hold its owner, an admin hold an operator.
+// The owner can release a user hold, an operator any hold.
 const (
 	NotHeld HoldKind = iota
 	HeldByUser
@@ -113,7 +113,7 @@ const (
 	StopRequeueHold
 	StopDeadline
 	StopNodeFail
-	StopPreemptCancel // preempted, and not to come back
+	StopPreemptCancel // preempted, and does not come back
 	StopUnitFault     // a GPU of its own, or another unit, has failed: Run.StopWhy says which
 	StopProlog        // a prolog failed: back into the queue, held
 	StopLaunch        // a node could not launch it
@@ -121,46 +121,46 @@ const (
 
 // Run is a job's life on its nodes.
 type Run struct {
-	Partition string // the one of Spec.Partitions that it runs in
+	Partition string // the partition of Spec.Partitions in which it runs
 	Alloc     *Alloc
 	Start     Time  // allocation
-	Launched  Time  // the script's own start as its node reported it; 0 before
+	Launched  Time  // start of the script as its node reported it; 0 before that
 	LimitS    int64 // time limit in seconds, or Unlimited
 	Stop      StopCause
 	StopAt    Time
-	StopUID   uint32         // who cancelled
+	StopUID   uint32         // user who cancelled it
 	Epoch     uint64         // raft term of the leader whose plan started it
-	Priority  uint32         // that it started with; 0: Job.Priority
-	BillRate  int64          // millionths of a billing unit that it is charged with each second, UsageFactor included
+	Priority  uint32         // its priority when it started; 0: Job.Priority
+	BillRate  int64          // charge per second, UsageFactor included, millionths of a billing unit
 	Factor    int64          // UsageFactor of its QOS when it started, millionths
-	AssocPart string         // the partition of the association that it is charged to; "" for one without
+	AssocPart string         // partition of the association that it is charged to; "" if that has none
 	GraceS    int64          // with a Stop: seconds between SIGTERM and SIGKILL; 0: KillWait
-	StopFor   JobID          // who it was preempted for
-	Licenses  []LicenseCount // that it holds
+	StopFor   JobID          // the job that preempted it
+	Licenses  []LicenseCount // licenses that it holds
 
-	Share   int32     // how many jobs of its partition may have each of its CPUs; up to 1: it has them for itself
-	Alone   bool      // nobody else has CPUs on its nodes
+	Share   int32     // how many jobs of its partition may share each of its CPUs; up to 1: its CPUs are its own
+	Alone   bool      // no other job has CPUs on its nodes
 	Sleep   SleepKind // why it is suspended
 	SleepAt Time      // when it was last suspended or resumed; 0: never
-	SleepMS int64     // suspended before that, milliseconds
+	SleepMS int64     // time suspended before SleepAt, milliseconds
 	Turns   uint32    // how often it was suspended or resumed
-	StopWhy string    // for people, where Stop alone does not say it
+	StopWhy string    // a sentence, if Stop alone does not say why
 
-	Gate    Gate   // the program of the controller that has to run before it goes on
-	Unready Bits   // places in Alloc whose node has not run its prolog yet
-	Busy    Bits   // places whose node still has something of the job; empty: only the first, which says so by its end
-	Over    *End   // the script has ended, and epilogs still run; nil before
-	Fault   string // with StopProlog and StopLaunch: what went wrong
-	Resv    string // the reservation that it runs in; "": none
+	Gate    Gate   // the controller's program that has to run first
+	Unready Bits   // indices in Alloc of nodes that have not run their prolog yet
+	Busy    Bits   // indices of nodes that still have a part of the job; empty: only the first, which reports the end
+	Over    *End   // how the script ended, while epilogs still run; nil before
+	Fault   string // the error, with StopProlog and StopLaunch
+	Resv    string // the reservation in which it runs; "": none
 
-	PartQOS    string // the partition's QOS, where it is another than the job's own: it counts what the job uses as well
-	StopReason Reason // with StopTimeLimit: the limit in minutes that has run out; StopWhy says whose
+	PartQOS    string // the partition's QOS if it differs from the job's own: the job's use counts in it too
+	StopReason Reason // with StopTimeLimit: the limit in minutes that has run out; StopWhy names its owner
 	Warned     Time   // when Spec.Warning's signal was due: it is sent once; 0: not yet
-	Mailed     int32  // percentage of the time limit of whose passing people have been told last; 0: none
+	Mailed     int32  // the last percentage of the time limit about which a mail was sent; 0: none
 
 	FailedNode string // the node whose failure, fault or prolog ended the run; "": none did
 
-	Bill int64 // billing units that it holds (TRESBillingWeights), whatever its UsageFactor; see Billing
+	Bill int64 // billing units that it holds (TRESBillingWeights), without UsageFactor; see Billing
 }
 
 func (x *Run) Wire(c *wire.C) {
@@ -201,7 +201,7 @@ func (x *Run) Wire(c *wire.C) {
 	wire.Int(c, &x.Bill)
 }
 
-// Gate says which program of the controller a job waits for. The numbers are stored: append only.
+// Gate is the controller's program that a job waits for. The numbers are stored: append only.
 type Gate uint8
 
 // The values.
@@ -211,7 +211,7 @@ const (
 	GateEpilog      // EpilogSlurmctld, before the resources are given back
 )
 
-// Deadline gives the moment at which the time limit ends the job; 0 for never, and while the job is suspended: that
+// Deadline gives the moment at which the time limit ends the job. 0 means never, or that the job is suspended: that
 // time does not count.
 func (r *Run) Deadline() Time {
 	if r.LimitS >= Unlimited || r.Idles() {
@@ -220,8 +220,8 @@ func (r *Run) Deadline() Time {
 	return r.Start.Add(r.LimitS) + Time(r.SleepMS)
 }
 
-// Billing gives the billing units that the job holds. Of one that an older controller started they are worked out from
-// what it is charged with.
+// Billing gives the billing units that the job holds. If an older controller started the job, they are computed from
+// its charge.
 func (r *Run) Billing() int64 {
 	if r.Bill != 0 || r.Factor <= 0 {
 		return r.Bill
@@ -242,18 +242,18 @@ func (x *End) Wire(c *wire.C) {
 	wire.Int(c, &x.UID)
 }
 
-// Exit is what a node reports of a finished job.
+// Exit is a node's report of how a job's processes ended.
 type Exit struct {
 	Code     int32  // exit code of the script, 0-255
 	Signal   int32  // the signal that ended it, or 0
-	Unknown  bool   // nobody saw the exit (launcher lost); Code and Signal mean nothing
+	Unknown  bool   // the exit status was lost with the launcher; Code and Signal mean nothing
 	OOM      bool   // the kernel's memory controller killed one of its processes
 	UserMS   int64  // CPU time, milliseconds
 	SysMS    int64  // CPU time in the kernel, milliseconds
 	MaxRSSKB int64  // peak memory, KiB
-	Text     string // a sentence for people where something went wrong beside the exit code
-	Use      *Usage // what the batch step used, in detail; nil: nobody measured
-	NoStart  bool   // the script did not begin: its files or its program can't be opened; Text says which
+	Text     string // a sentence about what went wrong, if the exit code doesn't say it
+	Use      *Usage // usage of the batch step in detail; nil: not measured
+	NoStart  bool   // the script did not begin, because a file or its program can't be opened; Text names it
 }
 
 func (x *Exit) Wire(c *wire.C) {
@@ -269,7 +269,7 @@ func (x *Exit) Wire(c *wire.C) {
 	wire.Bool(c, &x.NoStart)
 }
 
-// State gives what the exit makes of a job that nobody stopped.
+// State gives the final state of a job that was not stopped, by its exit.
 func (e Exit) State() (JobState, Reason) {
 	switch {
 	case e.Unknown:

@@ -1,10 +1,10 @@
 package model
 
-// JobState is where a job is on its way. The numbers are stored: append only.
+// JobState is the state of a job. The numbers are stored: append only.
 type JobState uint8
 
-// The states, with Slurm's names. Completing means that the processes are being ended; what the job becomes then
-// stands in Run.Stop.
+// The states, with Slurm's names. Completing means that the processes are being ended; Run.Stop says what the job
+// becomes after that.
 const (
 	Pending JobState = iota + 1
 	Configuring
@@ -91,7 +91,7 @@ func equalFold(a, b string) bool {
 	return true
 }
 
-// Event is something that happened to a job, or that somebody wants of it.
+// Event is something that happens to a job, or a request to it.
 type Event uint8
 
 // The events.
@@ -103,11 +103,11 @@ const (
 	EvCancel                        // its user or an operator ends it
 	EvTimeLimit                     // its time limit has passed
 	EvPreempt                       // a stronger job takes its resources
-	EvRequeue                       // it shall go back to the queue
-	EvNodeLost                      // its node is known to be gone
+	EvRequeue                       // it goes back to the queue on request
+	EvNodeLost                      // its node has failed
 	EvDeadline                      // it can no longer end before its deadline
 	EvSuspend                       // its processes are stopped
-	EvResume                        // and go on
+	EvResume                        // its processes go on
 	numEvents
 )
 
@@ -133,10 +133,10 @@ func Events() []Event {
 	return out
 }
 
-// Next is the job state table: the state that event e moves a job in state s to. ok is false where the event means
-// nothing in that state and must be ignored or refused. An EvEnded gives Completed here for a job that was not being
-// stopped: the exit status decides between Completed, Failed and OutOfMemory (see Exit.State), and Run.Stop decides for
-// a Completing one.
+// Next is the job state table: the state that event e moves a job in state s to. ok is false if the event has no
+// meaning in that state and must be ignored or refused. EvEnded gives Completed for a job that was not being stopped;
+// the exit status then decides between Completed, Failed and OutOfMemory (see Exit.State). For a Completing job
+// Run.Stop decides.
 func Next(s JobState, e Event) (next JobState, ok bool) {
 	switch s {
 	case Pending:

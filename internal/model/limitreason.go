@@ -2,11 +2,11 @@ package model
 
 import "strings"
 
-// LimitKind is a family of limits on resources; each has a reason for every sort of resource. The order is stored (see
+// LimitKind is a family of limits on resources; each has a reason for every kind of resource. The order is stored (see
 // LimitReason): append only.
 type LimitKind uint8
 
-// The families. A QOS's limit in RunMins per user or account has the reasons of the plain one.
+// The families. RunMins limits of a QOS per user or account use the reasons of the plain RunMins limit.
 const (
 	AssocGrp LimitKind = iota
 	AssocGrpMins
@@ -26,10 +26,10 @@ const (
 	numLimitKinds
 )
 
-// limitSorts are the sorts of resources that reasons tell apart.
+// limitSorts is the number of kinds of resources that reasons distinguish.
 const limitSorts = 8
 
-// TRESSort gives the sort of a resource: its place in the table of reasons.
+// TRESSort gives the kind of a resource: its column in the table of reasons.
 func TRESSort(tres string) int {
 	switch {
 	case tres == "cpu":
@@ -58,10 +58,10 @@ func LimitReason(k LimitKind, tres string) Reason {
 	return limitReasons + Reason(k)*limitSorts + Reason(TRESSort(tres))
 }
 
-// limitReasons is the number of the first reason of the table; others stay below.
+// limitReasons is the number of the first reason of the table; all other reasons are below.
 const limitReasons Reason = 100
 
-// limitWords are the tokens as Slurm's page of job reason codes spells them, by family: CPU, memory, node, generic
+// limitWords are the reasons as Slurm's page of job reason codes spells them, by family: CPU, memory, node, generic
 // resource, license, billing, energy, unknown.
 var limitWords = [numLimitKinds][limitSorts]string{
 	AssocGrp: {"AssocGrpCpuLimit", "AssocGrpMemLimit", "AssocGrpNodeLimit", "AssocGrpGRES", "AssocGrpLicense",

@@ -7,7 +7,7 @@ import (
 	"gbatch/internal/wire"
 )
 
-// MailWish is who is to be told by mail of what happens to a job (--mail-user, --mail-type).
+// MailWish is the request for mail about a job (--mail-user, --mail-type).
 type MailWish struct {
 	User  string // addresses, joined with commas
 	Types MailTypes
@@ -18,7 +18,7 @@ func (x *MailWish) Wire(c *wire.C) {
 	wire.Int(c, &x.Types)
 }
 
-// MailTypes is a set of things that people are told of. The bits are stored: they never change.
+// MailTypes is a set of events about which mail is sent. The bits are stored: they never change.
 type MailTypes uint32
 
 // The types, with Slurm's meaning.
@@ -28,7 +28,7 @@ const (
 	MailFail
 	MailRequeue
 	MailLimit   // the time limit has been reached
-	MailLimit90 // so many percent of it have passed
+	MailLimit90 // that percentage of it has passed
 	MailLimit80
 	MailLimit50
 	MailStageOut // there is no burst buffer: never happens
@@ -93,7 +93,7 @@ func (m MailTypes) String() string {
 	return strings.Join(out, ",")
 }
 
-// limitMails gives the percentages of a time limit that people may be told of, and their types.
+// limitMails gives the percentages of a time limit about which mail can be sent, and their types.
 func limitMails() [3]struct {
 	percent int32
 	bit     MailTypes
@@ -104,7 +104,7 @@ func limitMails() [3]struct {
 	}{{50, MailLimit50}, {80, MailLimit80}, {90, MailLimit90}}
 }
 
-// NextLimit gives the next percentage of the time limit above done that is wanted, and its type; 0 when there is none.
+// NextLimit gives the next percentage above done about which mail is wanted, and its type; 0 if there is none.
 func (m MailTypes) NextLimit(done int32) (percent int32, bit MailTypes) {
 	for _, l := range limitMails() {
 		if l.percent > done && m&l.bit != 0 {
@@ -114,7 +114,7 @@ func (m MailTypes) NextLimit(done int32) (percent int32, bit MailTypes) {
 	return 0, 0
 }
 
-// Mail gives who is to be told of what happens to the job, or nil.
+// Mail gives the job's request for mail, or nil.
 func (s *Spec) Mail() *MailWish {
 	if s.More == nil {
 		return nil
@@ -125,8 +125,8 @@ func (s *Spec) Mail() *MailWish {
 // MaxMailUsers bounds --mail-user, bytes.
 const MaxMailUsers = 1024
 
-// CheckMailUser says what is wrong with --mail-user's value. A mail program gets each address as an argument, under the
-// controller's name: nothing that could be an option, a file or a pipe to it goes through.
+// CheckMailUser checks --mail-user's value. A mail program gets each address as an argument and runs as the
+// controller's user, so anything that it could take for an option, a file or a pipe is refused.
 func CheckMailUser(users string) error {
 	if len(users) > MaxMailUsers {
 		return fmt.Errorf("it is %d bytes long, the limit is %d", len(users), MaxMailUsers)
@@ -146,7 +146,7 @@ func CheckMailUser(users string) error {
 	return nil
 }
 
-// ForEnd gives the type under which the end of a job is told, or 0: FAIL for one that failed, or else END.
+// ForEnd gives the type of the mail about a job's end, or 0: FAIL for a failed job if it is wanted, otherwise END.
 func (m MailTypes) ForEnd(failed bool) MailTypes {
 	if failed && m&MailFail != 0 {
 		return MailFail

@@ -16,12 +16,12 @@ type NodeDef struct {
 	Features       []string
 	Gres           []GresDef
 	Weight         int32
-	Virtual        bool      // `gbatch up --conf`: claims hardware that this machine may not have
-	Admin          NodeAdmin // State= of the configuration: how the node begins when it is new
-	Reason         string    // Reason= beside it
+	Virtual        bool      // `gbatch up --conf`: its hardware is only claimed, the machine may have less
+	Admin          NodeAdmin // State= of the configuration: the state of a new node
+	Reason         string    // Reason= of the configuration, for Admin
 
-	Kept       Bits  // CPUs that no job is given (CoreSpecCount, CpuSpecList)
-	KeptMemMiB int64 // memory that no job is given (MemSpecLimit)
+	Kept       Bits  // CPUs that jobs can't get (CoreSpecCount, CpuSpecList)
+	KeptMemMiB int64 // memory that jobs can't get (MemSpecLimit)
 }
 
 func (x *NodeDef) Wire(c *wire.C) {
@@ -44,13 +44,13 @@ func (x *NodeDef) Wire(c *wire.C) {
 	wire.Int(c, &x.KeptMemMiB)
 }
 
-// JobCPUs are the CPUs that jobs can be given.
+// JobCPUs are the CPUs that jobs can get.
 func (d *NodeDef) JobCPUs() Bits { return UpTo(int(d.CPUs)).Minus(d.Kept) }
 
-// JobCPUCount counts them.
+// JobCPUCount counts the CPUs that jobs can get.
 func (d *NodeDef) JobCPUCount() int { return int(d.CPUs) - d.Kept.Count() }
 
-// JobMemMiB is the memory that jobs can be given.
+// JobMemMiB is the memory that jobs can get.
 func (d *NodeDef) JobMemMiB() int64 { return d.MemMiB - d.KeptMemMiB }
 
 // GresDef is one kind of generic resource on a node. Indices count from First, over all types of one name.
@@ -60,22 +60,23 @@ type GresDef struct {
 	First int32
 	Count int32
 
-	// What is known of the units, in order: none, or one for each.
-	Near  []Bits    // CPUs near a unit; empty: all are
+	// Properties of the units, in order: empty, or one entry for each unit.
+	Near  []Bits    // CPUs near each unit; an empty set: all are near
 	Links [][]int32 // connections to each unit of the same name, by index
-	// how far each unit of the same name is, by index: NVML's levels, 10 one PCIe switch to 50 another socket; 0: not
-	// known
+	// distance to each unit of the same name, by index: NVML's levels, from 10 (one PCIe switch) to 50 (another
+	// socket); 0: not known
 	Dist [][]int32
 
-	MemMiB int64 // of each unit that is a GPU; 0: not known
-	// of a resource whose units are shares of GPUs (shard, mps): the GPUs, whose units follow each other from First on
+	MemMiB int64 // memory of each GPU; 0: not known
+	// for a resource whose units are shares of GPUs (shard, mps): the GPUs; their units are numbered consecutively from
+	// First
 	Over       []Share
-	OneSharing bool // only one of them is shared at a time (Flags=one_sharing)
+	OneSharing bool // only one of these GPUs is shared at a time (Flags=one_sharing)
 
-	Off Bits // indices of units that are known and never given to jobs (Flags=reserved)
+	Off Bits // indices of units that jobs never get (Flags=reserved)
 
-	NoConsume bool // jobs may ask for up to Count of it, and hold nothing: its units have no indices
-	Explicit  bool // only who asks for it is given it, not who has the node alone (Flags=explicit)
+	NoConsume bool // jobs may ask for up to Count units, and use up none: the units have no indices
+	Explicit  bool // only jobs that ask for it get it, not a job that has the node alone (Flags=explicit)
 }
 
 func (x *GresDef) Wire(c *wire.C) {
@@ -94,7 +95,7 @@ func (x *GresDef) Wire(c *wire.C) {
 	wire.Bool(c, &x.Explicit)
 }
 
-// Share says how many units of a sharing resource are of one GPU.
+// Share is the number of units of a sharing resource that one GPU has.
 type Share struct {
 	GPU   int32 // index among the node's units of gpu
 	Count int32
@@ -105,7 +106,7 @@ func (x *Share) Wire(c *wire.C) {
 	wire.Int(c, &x.Count)
 }
 
-// NodeAdmin is what an operator, or a rule, wants of a node. The numbers are stored: append only.
+// NodeAdmin is a node's state as set by an operator or a rule. The numbers are stored: append only.
 type NodeAdmin uint8
 
 // The values.
@@ -115,7 +116,7 @@ const (
 	NodeDown
 )
 
-// NodeLink says whether the node's daemon is there.
+// NodeLink says whether the node's daemon is connected.
 type NodeLink uint8
 
 // The values. A node is lost once it has been silent for SlurmdTimeout.
@@ -125,7 +126,7 @@ const (
 	LinkLost
 )
 
-// Node is one node with what runs on it.
+// Node is one node, with its state and the jobs on it.
 type Node struct {
 	Def      *NodeDef
 	Admin    NodeAdmin
@@ -134,9 +135,9 @@ type Node struct {
 	ReasonAt Time
 	Link     NodeLink
 	LinkAt   Time
-	BootID   string // of the host, to tell a reboot from a restart of the daemon
+	BootID   string // boot ID of the host: it tells a reboot from a restart of the daemon
 	BootAt   Time
-	UpSince  Time // the daemon's own start
+	UpSince  Time // start of the daemon
 	Version  string
 	OS       string
 	Arch     string
@@ -144,19 +145,19 @@ type Node struct {
 	UsedCPUs  Bits
 	UsedMem   int64       // MiB
 	UsedGres  []GresAlloc // by name, Type ""
-	Jobs      []JobID     // with resources here, ascending
+	Jobs      []JobID     // jobs with resources here, ascending
 	Exclusive JobID       // the job that has the node for itself, or 0
 	BusyAt    Time        // when it last had a job
-	Problem   string      // why it may not take jobs, as it said when it last registered; or ""
-	Shared    []SharedGPU // of the GPUs whose shares jobs hold, by GPU
-	Asleep    []JobID     // of Jobs those that are suspended and have given their CPUs back
-	CPUShares []CPUShare  // of UsedCPUs those that several jobs may have, in order of partition
+	Problem   string      // why it may not take jobs, from its last registration; or ""
+	Shared    []SharedGPU // GPUs whose shares jobs hold, by GPU
+	Asleep    []JobID     // jobs of Jobs that are suspended and have given their CPUs back
+	CPUShares []CPUShare  // CPUs of UsedCPUs that several jobs may share, in order of partition
 	Out       []UnitOut   // units that new jobs don't get
-	Strikes   []JobID     // jobs that it could not launch since it last launched one; at most MaxStrikes
+	Strikes   []JobID     // jobs that it could not launch since its last successful launch; at most MaxStrikes
 	Ending    int32       // how many of Jobs are COMPLETING
-	// what it found of its resources' units when it last registered, where something of them is known
+	// units that it found when it last registered, of resources about which it found something
 	Found []GresDef
-	Held  []GPUHeld // memory of its GPUs that others than jobs hold, by index
+	Held  []GPUHeld // GPU memory that processes outside of jobs hold, by index
 }
 
 func (x *Node) Wire(c *wire.C) {
@@ -196,7 +197,7 @@ const MaxStrikes = 64
 // Usable reports whether new jobs may start here.
 func (n *Node) Usable() bool { return n.Admin == NodeUp && n.Link == LinkUp }
 
-// Used gives the indices of a generic resource that jobs hold.
+// Used gives the indices of a generic resource's units that jobs hold.
 func (n *Node) Used(gres string) Bits {
 	for i := range n.UsedGres {
 		if n.UsedGres[i].Name == gres {
@@ -222,7 +223,7 @@ func (n *Node) StateName() string {
 		return "DRAINING"
 	case n.Admin == NodeDrain:
 		return "DRAINED"
-	case n.AwakeJobs() == 0: // as in Slurm also beside suspended jobs
+	case n.AwakeJobs() == 0: // as in Slurm, even if jobs are suspended on it
 		return "IDLE"
 	case int(n.Ending) >= len(n.Jobs):
 		return "COMPLETING"
@@ -232,8 +233,7 @@ func (n *Node) StateName() string {
 	return "MIXED"
 }
 
-// ShortState gives Slurm's compact state: idle, comp, mix, alloc, drain, drng, down, unk; with * when it does not
-// answer.
+// ShortState gives Slurm's compact state: idle, comp, mix, alloc, drain, drng, down, unk; with * if it does not answer.
 func (n *Node) ShortState() string {
 	s := map[string]string{"DOWN": "down", "UNKNOWN": "unk", "DRAINING": "drng", "DRAINED": "drain", "IDLE": "idle",
 		"ALLOCATED": "alloc", "MIXED": "mix", "COMPLETING": "comp"}[n.StateName()]

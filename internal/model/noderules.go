@@ -2,13 +2,13 @@ package model
 
 import "gbatch/internal/wire"
 
-// ProgramLimitS is how long a program of Prolog, Epilog and their like may run where PrologEpilogTimeout says nothing,
+// ProgramLimitS is how long a program of Prolog, Epilog and similar settings may run without PrologEpilogTimeout,
 // seconds: no program holds a job for ever.
 const ProgramLimitS = 30 * 60
 
-// NodeRules is what the configuration has nodes do around jobs: programs to run, how long to wait, what to make of
-// failures. The leader hands it to every node. Spans are in seconds, 0 is no limit but where it
-// says otherwise: programs end after ProgramLimitS.
+// NodeRules are the configuration of what nodes do around jobs: programs to run, times to wait, reactions to failures.
+// The leader sends it to every node. Spans are in seconds; 0 means no limit unless a field says otherwise, but programs
+// end after ProgramLimitS.
 type NodeRules struct {
 	Prolog         []string // absolute paths or patterns, run as root on every node of a job before it begins
 	Epilog         []string // the same, after its last process
@@ -16,35 +16,35 @@ type NodeRules struct {
 	EpilogTimeoutS int64
 	Serial         bool // PrologFlags=Serial: one such program at a time on a node
 	NoHold         bool // PrologFlags=NoHold: the script doesn't wait for the prologs of other nodes
-	// every node of a job makes its control group before the script begins: the job's steps may run on all of them
+	// every node of a job makes the job's control group before the script begins, since steps may run on all of them
 	Contain      bool
-	ForceRequeue bool // PrologFlags=ForceRequeueOnFail: jobs that don't want to be requeued too
+	ForceRequeue bool // PrologFlags=ForceRequeueOnFail: also jobs with --no-requeue
 	NoHoldOnFail bool // SchedulerParameters=nohold_on_prolog_fail: requeued, and not held
 
-	CtldProlog []string // PrologSlurmctld and EpilogSlurmctld: the same on the controller that leads
+	CtldProlog []string // PrologSlurmctld and EpilogSlurmctld: the same on the leader
 	CtldEpilog []string
 
-	UnkillableS       int64  // UnkillableStepTimeout: processes that survive SIGKILL so long drain the node
-	UnkillableProgram string // and this is run there
-	BatchStartS       int64  // BatchStartTimeout: a script that could not be started so long counts as a failed launch
+	UnkillableS       int64  // UnkillableStepTimeout: processes that survive SIGKILL for that long drain the node
+	UnkillableProgram string // the program that then runs on the node
+	BatchStartS       int64  // BatchStartTimeout: a script that could not start for that long counts as a failed launch
 
 	HealthProgram   string
 	HealthIntervalS int64    // 0: never
 	HealthStates    []string // of HealthCheckNodeState, in upper case; empty: ANY
 
-	LaunchRetries  int32 // launches of a job that may fail before it is held; at least 1
-	LaunchBackoffS int64 // before the second try; doubles with each
+	LaunchRetries  int32 // failed launches after which a job is held; at least 1
+	LaunchBackoffS int64 // wait before the second try; doubles with each try
 	LaunchDrain    int32 // distinct jobs in a row that a node can't launch before it is drained; 0: never
 
-	GPUBind string // DefaultGpuBind: of steps whose command says nothing; "": as in Slurm
+	GPUBind string // DefaultGpuBind: for steps whose command gives none; "": as in Slurm
 
-	// What a node would otherwise read from its own file, which may have only addresses and certificates in it. A leader
-	// of an older version sends none of it: GPUForeign is empty then, and the node goes by its file.
+	// Settings that a node would otherwise read from its own file, which may have only addresses and certificates. A
+	// leader of an older version does not send them: GPUForeign is empty then, and the node uses its file.
 	TaskProlog, TaskEpilog string
 	MaxSteps               int64  // MaxStepCount, 0: no limit
 	KillBad                bool   // KillOnBadExit
 	WaitS                  int64  // WaitTime
-	SampleS                int64  // between samples of a job; 0: only at its end
+	SampleS                int64  // time between samples of a job; 0: only at its end
 	KillWaitS              int64  // KillWait
 	HeartbeatS             int64  // NodeHeartbeatInterval
 	GPUSampleS             int64  // GpuSampleInterval
@@ -93,5 +93,5 @@ func (x *NodeRules) Wire(c *wire.C) {
 	wire.Text(c, &x.MIGProgram, MaxText)
 }
 
-// EachNode reports whether all nodes of a job have something to do for it, also those on which none of it runs.
+// EachNode reports whether all nodes of a job have something to do for it, even nodes without its processes.
 func (r *NodeRules) EachNode() bool { return len(r.Prolog) > 0 || len(r.Epilog) > 0 || r.Contain }

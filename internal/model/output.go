@@ -6,7 +6,7 @@ import (
 	"gbatch/internal/outpath"
 )
 
-// OutputFiles gives the job's output and error files, with what is known of the patterns filled in.
+// OutputFiles gives the job's output and error files, with the known parts of their patterns filled in.
 func (j *Job) OutputFiles() (out, errFile string) {
 	sp := j.Spec
 	v := outpath.Values{JobID: uint32(j.ID), JobName: sp.Name, User: sp.User}

@@ -2,13 +2,14 @@ package model
 
 import "gbatch/internal/wire"
 
-// Plan is what one scheduling pass decided. The state checks every start against the facts again before it takes it.
+// Plan has the decisions of one scheduling pass. The state checks every start against the facts again before it applies
+// it.
 type Plan struct {
 	Starts  []Start
 	Reasons []ReasonSet
 	Preempt []Preemption
 	Claims  []ClaimSet
-	Resume  []JobID // suspended for room, which there is now
+	Resume  []JobID // jobs suspended for room that have room now
 }
 
 func (x *Plan) Wire(c *wire.C) {
@@ -24,13 +25,13 @@ func (p *Plan) Empty() bool {
 	return len(p.Starts)+len(p.Reasons)+len(p.Preempt)+len(p.Claims)+len(p.Resume) == 0
 }
 
-// Preemption ends or suspends a job with resources for the sake of another.
+// Preemption ends or suspends a job with resources for another job.
 type Preemption struct {
-	Job    JobID // who ends
+	Job    JobID // the victim
 	For    JobID
-	Cancel bool  // it doesn't come back, whatever it asked for
+	Cancel bool  // it doesn't go back to the queue, even if it may be requeued
 	GraceS int64 // seconds between SIGTERM and SIGKILL; 0: KillWait
-	Sleep  bool  // it is suspended, and goes on when there is room again
+	Sleep  bool  // it is suspended, and resumes when there is room again
 }
 
 func (x *Preemption) Wire(c *wire.C) {
@@ -41,7 +42,7 @@ func (x *Preemption) Wire(c *wire.C) {
 	wire.Bool(c, &x.Sleep)
 }
 
-// ClaimSet gives a job that waits a claim, or takes it away (nil).
+// ClaimSet gives a pending job a claim, or takes it away (nil).
 type ClaimSet struct {
 	Job   JobID
 	Claim *Claim
@@ -52,8 +53,8 @@ func (x *ClaimSet) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Claim)
 }
 
-// Claim is what a job that waits was promised when others were ended for it. Nobody else gets it. It goes with the
-// job's start, or when the job no longer may start.
+// Claim is the allocation that a pending job was promised when victims were ended for it. No other job gets it. It ends
+// when the job starts or may no longer start.
 type Claim struct {
 	Partition string
 	Alloc     *Alloc
@@ -66,14 +67,14 @@ func (x *Claim) Wire(c *wire.C) {
 
 // Start gives a job (or the next task of an array) its resources.
 type Start struct {
-	Job       JobID // the plain job, or the array
+	Job       JobID // a plain job, or an array
 	Task      int32 // the array's task, or NoTask
 	Partition string
 	LimitS    int64
 	Alloc     *Alloc
-	Priority  uint32         // as computed when it was planned; 0: Job.Priority
-	Licenses  []LicenseCount // that it takes
-	Resv      string         // the reservation that it runs in; "": none
+	Priority  uint32         // computed when it was planned; 0: Job.Priority
+	Licenses  []LicenseCount // licenses that it takes
+	Resv      string         // the reservation in which it runs; "": none
 }
 
 func (x *Start) Wire(c *wire.C) {

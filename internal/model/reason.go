@@ -1,6 +1,7 @@
 package model
 
-// Reason is why a job is pending or why it failed: exactly one of Slurm's tokens. The numbers are stored: append only.
+// Reason is why a job is pending or why it failed: one of Slurm's job reason codes. The numbers are stored: append
+// only.
 type Reason uint8
 
 // The reasons in use.
@@ -53,7 +54,7 @@ const (
 	ReasonReservationDeleted
 	ReasonAccountNotAllowed // in the partition, since the job was submitted
 	ReasonQOSNotAllowed
-	ReasonJobLaunchFailure // its files or its program can't be opened: it never began
+	ReasonJobLaunchFailure // it never began, because its files or its program can't be opened
 	numReasons             // below limitReasons
 )
 
@@ -94,7 +95,7 @@ var reasonNames = [numReasons]string{
 	ReasonJobLaunchFailure:                "JobLaunchFailure",
 }
 
-// String gives Slurm's token.
+// String gives Slurm's word.
 func (r Reason) String() string {
 	if r >= numReasons {
 		if w := r.limitWord(); w != "" {

@@ -2,8 +2,8 @@ package model
 
 import "gbatch/internal/wire"
 
-// Record is a job's line in accounting: whole and self-contained, one per (Job, Attempt), or with Step a step's. A
-// later record of the same key replaces the earlier one, so sending one twice changes nothing.
+// Record is a job's accounting record: complete in itself, one per (Job, Attempt), or with Step one per step. A later
+// record of the same key replaces the earlier one, so sending a record twice changes nothing.
 type Record struct {
 	Seq          uint64 // position in the controller's outbox: strictly growing
 	Cluster      string
@@ -49,15 +49,15 @@ type Record struct {
 	StdIn        string
 	Constraints  string
 	Why          string
-	Purge        bool // the array's own record is done: its tasks have records of their own, forget this one
+	Purge        bool // the array's own record is done: its tasks have records of their own, so this one is deleted
 
-	Reservation string // that it ran in, or the first that it asked for
-	// Step makes this the record of a step of (Job, Attempt): a line of its own, one per step. Of the other fields it has
-	// only those that say whose job it is.
+	Reservation string // the reservation in which it ran, or the first that it asked for
+	// Step makes this the record of a step of (Job, Attempt), one per step. Of the other fields, only those that
+	// identify the job and its user are set.
 	Step      *Step
-	SuspendMS int64 // how long it was suspended until then, milliseconds: not part of what it ran
-	SuspendAt Time  // since when it is suspended; 0: it runs, or is over
-	NoScript  bool  // galloc's, or grun's own: there is no batch step
+	SuspendMS int64 // how long it was suspended before SuspendAt, milliseconds: not part of its run time
+	SuspendAt Time  // since when it is suspended; 0: it runs or has ended
+	NoScript  bool  // made by galloc or grun: there is no batch step
 
 	FailedNode string // the node whose failure, fault or prolog ended the run; "": none did
 
@@ -127,8 +127,8 @@ func (r *Record) ElapsedS() int64 {
 	return max(0, r.End.Seconds()-r.Start.Seconds()-r.SuspendMS/1000)
 }
 
-// ShortForSummary reports whether an ended job ran for less than two samples, or a minute where there were none: too
-// short to be summed up.
+// ShortForSummary reports whether an ended job ran for less than two samples, or for less than a minute without
+// samples: too short for a summary.
 func (r *Record) ShortForSummary() bool {
 	every := int64(30)
 	if r.Exit.Use != nil && len(r.Exit.Use.Nodes) > 0 && r.Exit.Use.Nodes[0].EveryS > 0 {
@@ -137,12 +137,12 @@ func (r *Record) ShortForSummary() bool {
 	return r.ElapsedS() < 2*every
 }
 
-// Asked is what a record says in all of what a job asks for, and what it is billed for.
+// Asked has a record's totals: what the job asks for, and its billing.
 type Asked struct {
 	Nodes  int32
-	MemMiB int64 // 0: as much as its nodes or CPUs bring with them
-	Bill   int64 // billing units of what it asks for
-	Billed int64 // and of what it holds; 0: it has not started
+	MemMiB int64 // 0: the share of its nodes or CPUs
+	Bill   int64 // billing units of its request
+	Billed int64 // billing units of its allocation; 0: it has not started
 }
 
 func (x *Asked) Wire(c *wire.C) {

@@ -7,29 +7,29 @@ import (
 	"gbatch/internal/wire"
 )
 
-// Reservation keeps nodes free for some users or accounts, or for nobody, for a span of time.
+// Reservation keeps nodes free for a time, for some users or accounts or, for maintenance, for none.
 type Reservation struct {
 	Name      string
 	Start     Time
-	End       Time     // of this occurrence, where it repeats
+	End       Time     // end of this occurrence, if it repeats
 	Nodes     []string // in order of name
-	Partition string   // that the nodes were picked from; "": any
-	Features  string   // that they were picked by
-	Users     []string // who may use it; with Accounts a job must fit both
+	Partition string   // the partition from which nodes were picked; "": any
+	Features  string   // features by which nodes were picked
+	Users     []string // users who may use it; if Accounts is set too, a job must fit both
 	Accounts  []string
 	Flags     ResvFlags
-	Begun     bool // Start is over
+	Begun     bool // it has begun
 
-	Groups   []string   // of whom it is for, beside Users
-	GIDs     []uint32   // their numbers
-	Parts    []ResvPart // what of each of Nodes; empty: nodes are whole
+	Groups   []string   // groups whose members may use it, in addition to Users
+	GIDs     []uint32   // the groups' numbers
+	Parts    []ResvPart // the part of each node of Nodes; empty: whole nodes
 	Licenses []LicenseCount
-	First    Time   // the first Start, of one that repeats: its hour by the clock
-	Later    []Time // beginnings of the occurrences after this one, as the controllers' calendar has them
-	FloatS   int64  // TIME_FLOAT: it begins so many seconds from whenever one looks
-	PurgeS   int64  // PURGE_COMP: it goes once nobody has asked for it for so long, seconds; 0: it stays
-	IdleAt   Time   // PURGE_COMP: since when nobody has; 0: somebody has, or it has not begun
-	Count    int32  // nodes that were asked for by number; 0: they were named
+	First    Time   // if it repeats, the very first Start: it gives the time of day
+	Later    []Time // beginnings of the occurrences after this one, by the controllers' calendar
+	FloatS   int64  // TIME_FLOAT: its beginning is always that many seconds ahead
+	PurgeS   int64  // PURGE_COMP: it is deleted after that time without jobs that ask for it, seconds; 0: it stays
+	IdleAt   Time   // PURGE_COMP: since when no job asks for it; 0: a job does, or it has not begun
+	Count    int32  // number of nodes that was asked for; 0: nodes were named
 }
 
 func (x *Reservation) Wire(c *wire.C) {
@@ -55,7 +55,7 @@ func (x *Reservation) Wire(c *wire.C) {
 	wire.Int(c, &x.Count)
 }
 
-// ResvPart is what a reservation takes of one node.
+// ResvPart is the part of one node that a reservation takes.
 type ResvPart struct {
 	CPUs   int32
 	MemMiB int64
@@ -75,7 +75,7 @@ type ResvFlags uint32
 const (
 	ResvMaint     ResvFlags = 1 << iota // nodes are shown as in maintenance, and may be reserved twice
 	ResvFlex                            // its jobs may begin before and end after it
-	ResvIgnore                          // IGNORE_JOBS: made although jobs run on its nodes
+	ResvIgnore                          // IGNORE_JOBS: jobs may run on its nodes when it is made
 	ResvDaily                           // again every 24 hours
 	ResvWeekly                          // again every 7 days
 	ResvSpecNodes                       // SPEC_NODES: its nodes were named
@@ -85,16 +85,16 @@ const (
 	ResvHourly
 	ResvWeekday     // Monday to Friday
 	ResvWeekend     // Saturday and Sunday
-	ResvAnyNodes    // ANY_NODES: of licenses only, its jobs run on any nodes
+	ResvAnyNodes    // ANY_NODES: it reserves only licenses, and its jobs run on any nodes
 	ResvPurge       // PURGE_COMP
 	ResvReplace     // REPLACE: nodes that are down or in use are replaced by idle ones
-	ResvReplaceDown // REPLACE_DOWN: nodes that are down are
+	ResvReplaceDown // REPLACE_DOWN: nodes that are down are replaced
 	ResvFloat       // TIME_FLOAT
 	ResvStatic      // STATIC_ALLOC: nodes that are down are not replaced
 	ResvPartNodes   // PART_NODES: always all nodes of its partition
 )
 
-// ResvRepeats are the flags of those that come again.
+// ResvRepeats are the flags of repeating reservations.
 const ResvRepeats = ResvHourly | ResvDaily | ResvWeekly | ResvWeekday | ResvWeekend
 
 var resvFlagNames = []string{"MAINT", "FLEX", "IGNORE_JOBS", "DAILY", "WEEKLY", "SPEC_NODES", "ALL_NODES", "OVERLAP",
@@ -122,7 +122,7 @@ func ParseResvFlag(name string) (ResvFlags, bool) {
 	return 1 << i, true
 }
 
-// PeriodS gives after how many seconds it comes again, where no calendar says better; 0: never.
+// PeriodS gives the seconds after which it repeats if Later is empty; 0: never.
 func (r *Reservation) PeriodS() int64 {
 	switch {
 	case r.Flags&ResvHourly != 0:
@@ -135,10 +135,10 @@ func (r *Reservation) PeriodS() int64 {
 	return 0
 }
 
-// Roams reports whether its jobs may have any nodes, not only its own.
+// Roams reports whether its jobs may use other nodes than its own.
 func (r *Reservation) Roams() bool { return r.Flags&(ResvFlex|ResvAnyNodes) != 0 }
 
-// Part gives what it takes of its node at place i; nil: all of it.
+// Part gives the part that it takes of its node at index i; nil: the whole node.
 func (r *Reservation) Part(i int) *ResvPart {
 	if i >= len(r.Parts) {
 		return nil
@@ -146,7 +146,7 @@ func (r *Reservation) Part(i int) *ResvPart {
 	return &r.Parts[i]
 }
 
-// Admits reports whether a job of a user in an account may use it. Lists whose names begin with - say who may not.
+// Admits reports whether a job's user and account may use it. Names that begin with - are excluded.
 func (r *Reservation) Admits(sp *Spec) bool {
 	if len(r.Users)+len(r.Groups)+len(r.Accounts) == 0 {
 		return false
@@ -172,13 +172,13 @@ func (r *Reservation) hasGroup(sp *Spec) bool {
 		slices.ContainsFunc(sp.Groups, func(g uint32) bool { return slices.Contains(r.GIDs, g) })
 }
 
-// Meets reports whether two reservations want the same node at the same time, for as far ahead as Occurrences look.
-// Whether parts of a node have room beside each other is the state's to say.
+// Meets reports whether two reservations need the same node at the same time, as far ahead as Occurrences looks. The
+// state decides whether parts of a node fit beside each other.
 func (r *Reservation) Meets(o *Reservation) bool {
 	return slices.ContainsFunc(r.Nodes, func(n string) bool { return slices.Contains(o.Nodes, n) }) && r.MeetsInTime(o)
 }
 
-// MeetsInTime reports whether two reservations hold at any moment together.
+// MeetsInTime reports whether occurrences of two reservations overlap in time.
 func (r *Reservation) MeetsInTime(o *Reservation) bool {
 	for _, a := range r.Occurrences() {
 		for _, b := range o.Occurrences() {
@@ -190,10 +190,10 @@ func (r *Reservation) MeetsInTime(o *Reservation) bool {
 	return false
 }
 
-// MaxOccurrences is how many times ahead one that repeats is planned for.
+// MaxOccurrences is how many occurrences of a repeating reservation are planned.
 const MaxOccurrences = 14
 
-// Occurrences gives beginning and end of the times at which it holds, the present or next one first.
+// Occurrences gives the beginnings and ends of its occurrences, the present or next one first.
 func (r *Reservation) Occurrences() [][2]Time {
 	out := [][2]Time{{r.Start, r.End}}
 	long := r.End - r.Start
@@ -205,13 +205,13 @@ func (r *Reservation) Occurrences() [][2]Time {
 		last = [2]Time{last[0].Add(period), last[1].Add(period)}
 		out = append(out, last)
 	}
-	for i := range len(out) - 1 { // one of a day, on a day of 23 hours
+	for i := range len(out) - 1 { // a daily one overlaps the next on a day of 23 hours
 		out[i][1] = min(out[i][1], out[i+1][0])
 	}
 	return out
 }
 
-// At gives the reservation as it is at a moment: one with TIME_FLOAT always lies ahead.
+// At gives the reservation at a moment: with TIME_FLOAT its times lie ahead of that moment.
 func (r *Reservation) At(now Time) *Reservation {
 	if r.FloatS <= 0 {
 		return r

@@ -7,13 +7,13 @@ import (
 	"gbatch/internal/wire"
 )
 
-// Shares of GPUs. A sharing resource (shard, mps) divides GPUs into units that are held one by one; GresDef.Over tells
-// which units are of which GPU. One GPU is held whole, or shared by units of one sharing resource, at a time.
+// Shares of GPUs. A sharing resource (shard, mps) divides GPUs into units that jobs hold; GresDef.Over gives the units
+// of each GPU. At any time a GPU is held whole, or shared by one sharing resource.
 
 // GPUName is the generic resource whose units are shared.
 const GPUName = "gpu"
 
-// MIGName is the resource of MIG instances, for those who name them so: Slurm calls them gpu.
+// MIGName is an alternative name for MIG instances: Slurm calls them gpu.
 const MIGName = "mig"
 
 // IsShare reports whether a generic resource of this name shares GPUs.
@@ -22,11 +22,11 @@ func IsShare(name string) bool { return name == "shard" || name == "mps" }
 // MaxSharedGPUs bounds the GPUs of a node whose GPUs are shared.
 const MaxSharedGPUs = 64
 
-// SharedGPU is what jobs hold of one shared GPU.
+// SharedGPU is the part of one shared GPU that jobs hold.
 type SharedGPU struct {
 	GPU    int32
 	Name   string // the sharing resource
-	Count  int32  // its units in use
+	Count  int32  // units of it in use
 	MemMiB int64  // the GPU's memory that the jobs asked for
 }
 
@@ -37,7 +37,7 @@ func (x *SharedGPU) Wire(c *wire.C) {
 	wire.Int(c, &x.MemMiB)
 }
 
-// Units gives the units of a sharing resource that are of one GPU; none where the GPU isn't shared by it.
+// Units gives a GPU's units of a sharing resource; none if the resource doesn't share the GPU.
 func (g *GresDef) Units(gpu int32) (first, count int32) {
 	first = g.First
 	for i := range g.Over {
@@ -49,7 +49,7 @@ func (g *GresDef) Units(gpu int32) (first, count int32) {
 	return first, 0
 }
 
-// Sharing finds the entry of a sharing resource that a GPU is divided by, or nil.
+// Sharing finds the entry of the sharing resource that divides a GPU, or nil.
 func (d *NodeDef) Sharing(name string, gpu int32) *GresDef {
 	for i := range d.Gres {
 		g := &d.Gres[i]
@@ -65,7 +65,7 @@ func (d *NodeDef) Sharing(name string, gpu int32) *GresDef {
 	return nil
 }
 
-// GPUDef finds the entry that one of the node's GPUs is of, or nil.
+// GPUDef finds the entry of one of the node's GPUs, or nil.
 func (d *NodeDef) GPUDef(gpu int32) *GresDef {
 	for i := range d.Gres {
 		if g := &d.Gres[i]; g.Name == GPUName && gpu >= g.First && gpu < g.First+g.Count {
@@ -75,7 +75,7 @@ func (d *NodeDef) GPUDef(gpu int32) *GresDef {
 	return nil
 }
 
-// SharesOf gives what jobs hold of one of the node's GPUs, or nil.
+// SharesOf gives the part of one of the node's GPUs that jobs hold, or nil.
 func (n *Node) SharesOf(gpu int32) *SharedGPU {
 	for i := range n.Shared {
 		if n.Shared[i].GPU == gpu {
@@ -85,7 +85,7 @@ func (n *Node) SharesOf(gpu int32) *SharedGPU {
 	return nil
 }
 
-// AddShared adds (sign 1) or takes off (-1) what an allocation holds of shared GPUs. The list is copied.
+// AddShared adds (sign 1) or subtracts (-1) an allocation's parts of shared GPUs. It copies the list.
 func AddShared(list []SharedGPU, gres []GresAlloc, sign int32) []SharedGPU {
 	var out []SharedGPU
 	for i := range gres {
@@ -116,13 +116,13 @@ func AddShared(list []SharedGPU, gres []GresAlloc, sign int32) []SharedGPU {
 	return out
 }
 
-// ShareCount gives how many of a GPU's shares a number of thousandths of it is: rounded up.
+// ShareCount converts thousandths of a GPU into a number of its shares, rounded up.
 func ShareCount(milli, of int32) int32 { return int32((int64(milli)*int64(of) + 999) / 1000) }
 
-// HoldsGres reports whether a node has so many units of each of its entries together, beside what jobs hold there.
-// Where GPUs are shared one of which somebody has a share is not whole, and is shared in one way.
+// HoldsGres reports whether a node has want units of its entries, all together, beside what jobs hold there. A shared
+// GPU of which a job has a share can't be given out whole, and only one resource shares it.
 func (d *NodeDef) HoldsGres(want []int32, held []GresAlloc) bool {
-	kind, used := map[int32]int{}, map[int32]int32{} // of GPUs that are shared: by which entry, how many units
+	kind, used := map[int32]int{}, map[int32]int32{} // of shared GPUs: the entry that shares them, and the units in use
 	whole := Bits(nil)
 	free := make([]int32, len(d.Gres))
 	for i := range d.Gres {
@@ -172,8 +172,8 @@ func (d *NodeDef) HoldsGres(want []int32, held []GresAlloc) bool {
 	return true
 }
 
-// holdShares takes units of a sharing resource: of GPUs that are shared by it already, then of idle ones, those that
-// are divided into the most units first. Where there are too few it sets what is free of it to -1.
+// holdShares takes units of a sharing resource: first of GPUs that it shares already, then of idle GPUs, those with the
+// most units first. If there are too few units it sets the free count to -1.
 func (d *NodeDef) holdShares(k int, left int32, free []int32, whole Bits, kind map[int32]int, used map[int32]int32) {
 	over := slices.Clone(d.Gres[k].Over)
 	rank := func(s Share) int32 { // those that are shared first
@@ -207,7 +207,7 @@ func (d *NodeDef) holdShares(k int, left int32, free []int32, whole Bits, kind m
 	}
 }
 
-// gpuEntry gives the place of the entry that a GPU is of, or -1.
+// gpuEntry gives the index of a GPU's entry, or -1.
 func (d *NodeDef) gpuEntry(gpu int32) int {
 	return slices.IndexFunc(d.Gres,
 		func(g GresDef) bool { return g.Name == GPUName && gpu >= g.First && gpu < g.First+g.Count })

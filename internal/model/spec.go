@@ -6,9 +6,8 @@ import (
 	"gbatch/internal/wire"
 )
 
-// Spec is what a job was submitted with. It is shared between all tasks of an array and never edited: an update makes
-// a new one. Who submits (UID, GID, Groups) is filled in by the daemon whose socket the kernel attested, never by the
-// command.
+// Spec is a job's submission. All tasks of an array share it, and it is never edited: an update makes a new one. The
+// daemon fills in the submitting user (UID, GID, Groups) from the socket's peer credentials; the command never does.
 type Spec struct {
 	Name   string
 	UID    uint32
@@ -22,16 +21,16 @@ type Spec struct {
 	Partitions []string // empty at submission: the default partition
 	Comment    string
 
-	// The script and environment are kept once per content: these are the keys (see Blob).
+	// The script and environment are stored once per content: these are their keys (see Blob).
 	Script  string
 	Env     string
 	Args    []string // arguments of the script
-	Command string   // path of the script as shown to people
+	Command string   // path of the script as users see it
 	Submit  string   // the whole command line
 	WorkDir string
 	StdIn   string
 	StdOut  string // patterns as the user wrote them, made absolute
-	StdErr  string // "": where StdOut goes
+	StdErr  string // "": the same as StdOut
 	Limits  []RLimit
 	Host    string // submit host
 
@@ -60,18 +59,18 @@ type Spec struct {
 	Tasklist  TaskSet
 	Throttle  int32
 
-	// Small fields stand together: a controller holds tens of thousands of these.
+	// Small fields are together to save memory: a controller holds tens of thousands of Specs.
 	Umask      uint32
 	Append     bool // --open-mode=append
 	Exclusive  bool
 	HoldReq    bool
 	Requeue    bool
-	NoRequeue  bool // told explicitly, whatever JobRequeue says
+	NoRequeue  bool // given on the command line; JobRequeue does not count then
 	KillOnDep  bool // --kill-on-invalid-dep
-	DepAny     bool // dependencies joined with ?: one is enough
+	DepAny     bool // dependencies joined with "?": one is enough
 	Overcommit bool
 
-	More        *Needs // what few jobs ask for; nil: none of it
+	More        *Needs // rare requests; nil: none
 	Reservation string // "": none
 
 	Warning *Warning // a signal before the time limit; nil: none
@@ -139,11 +138,11 @@ func (x *Spec) Wire(c *wire.C) {
 // MaxWarningS is the longest time before the limit, seconds, as in Slurm.
 const MaxWarningS = 65535
 
-// Warning is the signal that a job asked to get some time before its limit ends it (--signal).
+// Warning is the signal that a job wants to get some time before its time limit (--signal).
 type Warning struct {
 	Signal  int32
 	BeforeS int64 // seconds before the limit
-	Batch   bool  // for the batch shell alone; otherwise for the steps alone
+	Batch   bool  // only for the batch shell; otherwise only for the steps
 }
 
 func (x *Warning) Wire(c *wire.C) {
@@ -152,43 +151,43 @@ func (x *Warning) Wire(c *wire.C) {
 	wire.Bool(c, &x.Batch)
 }
 
-// Needs is what few jobs ask for of their nodes: most have none. Like a Spec it is never edited.
+// Needs has requests that few jobs make. Like a Spec it is never edited.
 type Needs struct {
-	Prefer      string // features that are better, not needed (--prefer)
+	Prefer      string // features that are preferred, not required (--prefer)
 	Licenses    []LicenseCount
-	AnyLicense  bool  // joined with |: one of them is enough
-	Switches    int32 // the most leaf switches, 0: any number
-	SwitchWaitS int64 // how long to wait for as few, seconds; NotSet: max_switch_wait
+	AnyLicense  bool  // licenses joined with |: one is enough
+	Switches    int32 // most leaf switches, 0: any number
+	SwitchWaitS int64 // how long to wait for so few switches, seconds; NotSet: max_switch_wait
 
-	// What a node's hardware must have at least; 0: not given.
+	// Least hardware of a node; 0: not given.
 	Sockets        int32
 	CoresPerSocket int32
-	ThreadsPerCore int32 // tasks use no more threads of a core than this
+	ThreadsPerCore int32 // also the most threads of a core that tasks use
 
-	TasksPerSocket int32 // the most tasks; 0: no limit
+	TasksPerSocket int32 // most tasks on a socket; 0: no limit
 	TasksPerCore   int32
 	CPUsPerGPU     int32 // 0: not given
 	MemPerGPU      int64 // MiB; 0: not given
 
-	Contiguous    bool // nodes that follow each other in the configuration
-	Spread        bool // as many nodes as there may be, tasks evenly (--spread-job)
+	Contiguous    bool // consecutive nodes of the configuration
+	Spread        bool // as many nodes as possible, tasks spread evenly (--spread-job)
 	FewNodes      bool // as few nodes as hold the job (--use-min-nodes)
 	ExclusiveUser bool // only jobs of the same user on its nodes (--exclusive=user)
 
-	GPUMemMiB     int64     // what each GPU must have, or has left where it is shared (--gpu-mem); 0: not given
-	TimeMinS      int64     // --time-min: how far the time limit may be cut to start sooner, seconds; 0: not at all
+	GPUMemMiB     int64     // memory that each GPU must have, or have left if it is shared (--gpu-mem); 0: not given
+	TimeMinS      int64     // --time-min: least time limit, if a shorter one lets it start sooner, seconds; 0: not given
 	GPUsPerSocket []GresReq // Count of each socket that the job uses (--gpus-per-socket); Per has no meaning
-	Share         bool      // its CPUs may be other jobs' too, where the partition allows it (--oversubscribe)
+	Share         bool      // it may share its CPUs if the partition allows it (--oversubscribe)
 	SampleS       int32     // --acctg-freq, seconds between samples; 0: not given, -1: at the end only
 	Bind          *BindWish // for the job's steps; nil: nothing
-	Interactive   bool      // galloc's, or grun's own: its script only holds the resources
-	Mail          *MailWish // nil: nobody is told of anything
-	NoPreempt     bool      // it ends for no other job's sake (--no-preempt); its QOS has to allow that
+	Interactive   bool      // made by galloc or grun: its script only holds the resources
+	Mail          *MailWish // nil: no mail is wanted
+	NoPreempt     bool      // it can't be preempted (--no-preempt); its QOS has to allow that
 
-	// what says of Gres the same in other words (--gpus beside --gpus-per-task): shown, and counted nowhere
+	// requests that repeat Gres in other words (--gpus together with --gpus-per-task): shown, but not counted
 	GresToo   []GresReq
 	GPUIndex  Bits // exactly these GPUs of each node, by the node's numbers (--gpu-index); Gres has their count
-	NeverIdle bool // GpuIdlePolicy is not for it (--gpu-idle=off); its QOS has to allow that
+	NeverIdle bool // GpuIdlePolicy does not apply to it (--gpu-idle=off); its QOS has to allow that
 }
 
 func (x *Needs) Wire(c *wire.C) {
@@ -222,8 +221,8 @@ func (x *Needs) Wire(c *wire.C) {
 	wire.Bool(c, &x.NeverIdle)
 }
 
-// BindWish is how the tasks of a job's steps are to be laid out and bound, as it was written: the job's environment
-// hands it on to grun. "" was not given.
+// BindWish has the options for layout and binding of the tasks of a job's steps, as the user wrote them: the job's
+// environment passes them on to grun. "" is not given.
 type BindWish struct {
 	GPU  string // --gpu-bind
 	CPU  string // --cpu-bind
@@ -231,7 +230,7 @@ type BindWish struct {
 	Dist string // --distribution
 	Hint string // --hint
 
-	TasksPerGPU int32 // --ntasks-per-gpu: of a step's tasks so many see each GPU
+	TasksPerGPU int32 // --ntasks-per-gpu: number of a step's tasks that see each GPU
 }
 
 func (x *BindWish) Wire(c *wire.C) {
@@ -254,7 +253,7 @@ func (x *LicenseCount) Wire(c *wire.C) {
 	wire.Int(c, &x.Count)
 }
 
-// AskedGres gives the generic resources as they were asked for: Gres, and what says the same in other words.
+// AskedGres gives the generic resources as the user asked for them: Gres and GresToo.
 func (s *Spec) AskedGres() []GresReq {
 	if s.More == nil || len(s.More.GresToo) == 0 {
 		return s.Gres
@@ -262,7 +261,7 @@ func (s *Spec) AskedGres() []GresReq {
 	return append(slices.Clone(s.Gres), s.More.GresToo...)
 }
 
-// Extra gives what few jobs ask for, or the zero Needs.
+// Extra gives the rare requests, or the zero Needs.
 func (s *Spec) Extra() Needs {
 	if s.More == nil {
 		return Needs{}
@@ -270,7 +269,7 @@ func (s *Spec) Extra() Needs {
 	return *s.More
 }
 
-// LeastS gives the seconds that the job must have at least: --time-min or, without it, limitS.
+// LeastS gives the least time that the job accepts, seconds: --time-min or, without it, limitS.
 func (s *Spec) LeastS(limitS int64) int64 {
 	if s.More != nil && s.More.TimeMinS > 0 && s.More.TimeMinS < limitS {
 		return s.More.TimeMinS
@@ -281,7 +280,7 @@ func (s *Spec) LeastS(limitS int64) int64 {
 // MaxGPUIndex bounds the numbers in Needs.GPUIndex.
 const MaxGPUIndex = 1024
 
-// WholeMem as MemPerNode asks for all memory of each node (--mem=0).
+// WholeMem, in MemPerNode, asks for all memory of each node (--mem=0).
 const WholeMem int64 = -1
 
 // RLimit is one resource limit of the submitting process (setrlimit numbers; ^0 is unlimited).
@@ -297,7 +296,7 @@ func (x *RLimit) Wire(c *wire.C) {
 	wire.Int(c, &x.Hard)
 }
 
-// GresPer says what a generic-resource count is per.
+// GresPer says whether a count of a generic resource is per node, job or task.
 type GresPer uint8
 
 // The numbers are stored: append only.
@@ -313,7 +312,8 @@ type GresReq struct {
 	Type  string
 	Count int32
 	Per   GresPer
-	// of a sharing resource: thousandths of a GPU's shares (--gpus=0.5), Count where nodes differ is the least; 0: Count
+	// thousandths of a GPU's shares, for a sharing resource (--gpus=0.5); if nodes differ, Count is the least number;
+	// 0: Count is used
 	Milli int32
 }
 
@@ -367,7 +367,7 @@ type Dep struct {
 	DelayS int64 // after:job+minutes, in seconds
 	Failed bool  // it can never be fulfilled
 
-	Why string // with Failed: what ended, and how: "job 12_3 ended FAILED"; "" where that is not known
+	Why string // with Failed: what ended, and how: "job 12_3 ended FAILED"; "" if that is not known
 }
 
 func (x *Dep) Wire(c *wire.C) {
@@ -379,7 +379,7 @@ func (x *Dep) Wire(c *wire.C) {
 	wire.Text(c, &x.Why, MaxText)
 }
 
-// Blob is a script or an environment: stored once per content, counted by the jobs that use it.
+// Blob is a script or an environment. Each content is stored once, with a count of the jobs that use it.
 type Blob struct {
 	Key    string // hex SHA-256 of the plain content
 	Data   []byte // as stored: see Packed

@@ -2,8 +2,7 @@ package model
 
 import "gbatch/internal/wire"
 
-// Step is a job step that has ended: what accounting keeps of it. It stands beside its job's Record, whose key it has,
-// with its number.
+// Step is the accounting data of a job step that has ended. Its key is its job's key and its own number.
 type Step struct {
 	ID      int32
 	Name    string
@@ -13,9 +12,9 @@ type Step struct {
 	Nodes   []string
 	Tasks   int32
 	CPUs    int32
-	MemMiB  int64 // that it asked for, over all nodes; 0: the job's
+	MemMiB  int64 // memory that it asked for, over all nodes; 0: the job's memory
 	Gres    []GresCount
-	Exit    Exit // of the task that ended worst; usage of all
+	Exit    Exit // exit of the task that ended worst; usage of all tasks
 	Stop    StopCause
 	StopUID uint32 // who cancelled it
 }
@@ -36,7 +35,7 @@ func (x *Step) Wire(c *wire.C) {
 	wire.Int(c, &x.StopUID)
 }
 
-// State gives what became of the step.
+// State gives the step's final state.
 func (s *Step) State() JobState {
 	switch s.Stop {
 	case NoStop:

@@ -2,16 +2,16 @@ package model
 
 import "gbatch/internal/wire"
 
-// SleepKind says why a job is suspended, and so who lets it go on. The numbers are stored: append only.
+// SleepKind says why a job is suspended, and so what resumes it. The numbers are stored: append only.
 type SleepKind uint8
 
-// The kinds. A job that sleeps in its turn keeps its CPUs, which others of its partition have meanwhile; the other
-// kinds have given theirs back. Memory, GPUs and licenses are kept by all.
+// The kinds. A job that is suspended for time slicing keeps its CPUs, which it shares with other jobs of its partition.
+// With the other kinds the job has given its CPUs back. All keep memory, GPUs and licenses.
 const (
 	Awake         SleepKind = iota
 	SleepsByAdmin           // gcontrol suspend: until an operator resumes it
-	SleepsForRoom           // preempted, or resumed while others have its CPUs: goes on as soon as they are free
-	SleepsInTurn            // time slicing: goes on when its turn comes
+	SleepsForRoom           // preempted, or resumed while other jobs have its CPUs: it goes on as soon as they are free
+	SleepsInTurn            // time slicing: it goes on when its turn comes
 )
 
 var sleepNames = [...]string{"awake", "by admin", "for room", "in turn"}
@@ -23,11 +23,11 @@ func (k SleepKind) String() string {
 	return sleepNames[k]
 }
 
-// OffCPUs reports whether the job has given its CPUs back for as long as it is suspended. It has not got them again
-// when it is ended while it is.
+// OffCPUs reports whether the job has given its CPUs back while it is suspended. A job that is ended while suspended
+// does not get them back.
 func (r *Run) OffCPUs() bool { return r.Sleep == SleepsByAdmin || r.Sleep == SleepsForRoom }
 
-// Idles reports whether the job's time stands still: it is suspended, and not being ended.
+// Idles reports whether the job's time stands still: it is suspended and not being ended.
 func (r *Run) Idles() bool { return r.Sleep != Awake && r.Stop == NoStop && r.Over == nil }
 
 // SleptMS gives how long the job has been suspended up to a moment, milliseconds.
@@ -41,7 +41,7 @@ func (r *Run) SleptMS(now Time) int64 {
 // Holds reports whether the job has its CPUs: it has resources and has not given the CPUs back.
 func (j *Job) Holds() bool { return j.State.HasResources() && !j.Run.OffCPUs() }
 
-// Turn is what time slicing decided: who stops, and who goes on.
+// Turn is a decision of time slicing: jobs to suspend, and jobs to resume.
 type Turn struct {
 	Sleep []JobID
 	Wake  []JobID
@@ -63,7 +63,7 @@ func (x *CPUShare) Wire(c *wire.C) {
 	wire.Each(c, &x.Layers, MaxFew, func(c *wire.C, e *Bits) { wire.Ints(c, e, MaxFew) })
 }
 
-// AddShare gives the list with cpus given once more to a job of part, in order of partition.
+// AddShare gives the list after a job of part has got cpus, in order of partition.
 func AddShare(list []CPUShare, part string, cpus Bits) []CPUShare {
 	out := make([]CPUShare, 0, len(list)+1)
 	done := false
@@ -84,7 +84,7 @@ func AddShare(list []CPUShare, part string, cpus Bits) []CPUShare {
 	return out
 }
 
-// layOn puts cpus on top of what is there.
+// layOn adds cpus as one more user of each CPU.
 func layOn(layers []Bits, cpus Bits) []Bits {
 	out := make([]Bits, 0, len(layers)+1)
 	for _, l := range layers {
@@ -97,7 +97,7 @@ func layOn(layers []Bits, cpus Bits) []Bits {
 	return out
 }
 
-// DropShare gives the list with cpus given back by a job of part; nil where nothing is left.
+// DropShare gives the list after a job of part has given cpus back; nil if nothing is left.
 func DropShare(list []CPUShare, part string, cpus Bits) []CPUShare {
 	var out []CPUShare
 	for _, s := range list {
@@ -131,9 +131,9 @@ func SharedCPUs(list []CPUShare) Bits {
 // AwakeJobs counts the jobs that have CPUs here.
 func (n *Node) AwakeJobs() int { return len(n.Jobs) - len(n.Asleep) }
 
-// CPUsFor reports whether a job may have these CPUs beside those that have theirs here: share is how many jobs of its
-// partition may have each of them, alone says that nobody else may be on the node. Jobs that share CPUs and jobs that
-// don't are never on one node, as in Slurm, and jobs of different partitions share none.
+// CPUsFor reports whether a job may have these CPUs beside the jobs on the node. share is how many jobs of its
+// partition may share each CPU; alone means that no other job may be on the node. Jobs that share CPUs and jobs that
+// don't are never on one node, as in Slurm, and jobs of different partitions share no CPUs.
 func (n *Node) CPUsFor(cpus Bits, part string, share int32, alone bool) bool {
 	switch {
 	case n.Exclusive != 0 || alone && n.AwakeJobs() > 0:
@@ -154,7 +154,7 @@ func (n *Node) CPUsFor(cpus Bits, part string, share int32, alone bool) bool {
 	return SharedCPUs(n.CPUShares).Contains(n.UsedCPUs)
 }
 
-// GiveCPUs books the CPUs of a job that has them from now on.
+// GiveCPUs records that a job gets CPUs.
 func (n *Node) GiveCPUs(id JobID, cpus Bits, run *Run) {
 	n.UsedCPUs = n.UsedCPUs.Or(cpus)
 	if run.Share > 1 {
@@ -165,7 +165,7 @@ func (n *Node) GiveCPUs(id JobID, cpus Bits, run *Run) {
 	}
 }
 
-// TakeCPUs books that a job has its CPUs no more.
+// TakeCPUs records that a job gives its CPUs back.
 func (n *Node) TakeCPUs(id JobID, cpus Bits, run *Run) {
 	n.UsedCPUs = n.UsedCPUs.Minus(cpus)
 	if run.Share > 1 {
@@ -177,8 +177,7 @@ func (n *Node) TakeCPUs(id JobID, cpus Bits, run *Run) {
 	}
 }
 
-// Shared gives how many jobs of the partition may have the same CPUs where one of them is sp's: 1 where it has them for
-// itself.
+// Shared gives how many jobs of the partition may share a CPU of a job with this Spec; 1: its CPUs are its own.
 func (p *Partition) Shared(sp *Spec) int32 {
 	if p.ShareMax <= 1 || !p.ShareForced && (sp.More == nil || !sp.More.Share) || sp.Exclusive {
 		return 1

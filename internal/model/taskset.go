@@ -98,8 +98,8 @@ func (s TaskSet) MinusSet(o TaskSet) TaskSet {
 	return s
 }
 
-// Valid reports whether s is what the methods expect: ascending, disjoint ranges of indices from 0 with a step from 1.
-// What came over a wire or from a file is checked with it once.
+// Valid reports whether s is what the methods expect: ascending, disjoint ranges of indices >= 0 with a step >= 1. A
+// set from a connection or a file is checked with it once.
 func (s TaskSet) Valid() bool {
 	last := int32(-1)
 	for _, r := range s {
@@ -123,7 +123,7 @@ func norm(r Range) Range {
 // Each calls f for the tasks in ascending order of range until f returns false.
 func (s TaskSet) Each(f func(i int32) bool) {
 	for _, r := range s {
-		for i := int64(r.Lo); i <= int64(r.Hi); i += int64(r.Step) { // int64: the last step may lead over the top
+		for i := int64(r.Lo); i <= int64(r.Hi); i += int64(r.Step) { // int64, because the last step may overflow int32
 			if !f(int32(i)) {
 				return
 			}
@@ -195,7 +195,7 @@ func ParseTaskSet(text string, maxSize int32) (TaskSet, int32, error) {
 	return set, throttle, nil
 }
 
-// unbracket takes off the brackets in which tasks are shown: [0-15] or [0-15%4].
+// unbracket removes the brackets that commands show around tasks: [0-15] or [0-15%4].
 func unbracket(text string) string {
 	if strings.HasPrefix(text, "[") && strings.HasSuffix(text, "]") {
 		return text[1 : len(text)-1]
@@ -248,11 +248,11 @@ func parseRange(part string) (Range, error) {
 	return norm(r), nil
 }
 
-// maxMerge bounds the work that ranges out of order or overlapping may cause, in tasks.
+// maxMerge bounds the work for unsorted or overlapping ranges, in tasks.
 const maxMerge = 1 << 20
 
-// order makes ranges ascending and disjoint; an index given twice is one task. Ranges that are so already stay as they
-// were written.
+// order makes ranges ascending and disjoint; an index given twice is one task. It leaves ranges that are already in
+// order unchanged.
 func order(ranges []Range) (TaskSet, error) {
 	ordered, total := true, 0
 	for i, r := range ranges {

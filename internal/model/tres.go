@@ -19,7 +19,7 @@ func (x *TRESCount) Wire(c *wire.C) {
 	wire.Int(c, &x.Count)
 }
 
-// TRESWeight is what one resource counts for: Micros/1e6 for every Per units.
+// TRESWeight is the weight of a resource: Micros/1e6 for every Per units.
 type TRESWeight struct {
 	TRES   string
 	Micros int64
@@ -32,8 +32,8 @@ func (x *TRESWeight) Wire(c *wire.C) {
 	wire.Int(c, &x.Per)
 }
 
-// TRES gives what the allocation holds, in order of name: cpu, gres/NAME and, for those with types, gres/NAME:TYPE,
-// then mem (MiB) and node.
+// TRES gives the allocation's resources in order of name: cpu, gres/NAME and, for typed units, gres/NAME:TYPE, then mem
+// (MiB) and node.
 func (a *Alloc) TRES() []TRESCount {
 	cpus, mem, gres := a.Totals()
 	out := append(make([]TRESCount, 0, 3+2*len(gres)), TRESCount{"cpu", int64(cpus)})
@@ -60,7 +60,7 @@ func AddTRES(list []TRESCount, tres string, n int64) []TRESCount {
 	return slices.Insert(list, i, TRESCount{tres, n})
 }
 
-// CountTRES gives one resource's amount in a list; 0 where it is not in it.
+// CountTRES gives one resource's amount in a list; 0 if it is not in the list.
 func CountTRES(list []TRESCount, tres string) int64 {
 	for i := range list {
 		if list[i].TRES == tres {
@@ -70,9 +70,9 @@ func CountTRES(list []TRESCount, tres string) int64 {
 	return 0
 }
 
-// BillMicros gives what an allocation of have counts for, in millionths of one unit (TRESBillingWeights): the sum of
-// the weighted resources or, with MAX_TRES, the largest one that belongs to nodes plus the sum of the rest; with
-// MAX_TRES_GRES generic resources are of the rest. Without weights it is the CPUs.
+// BillMicros gives the billing of resources (TRESBillingWeights), in millionths of a billing unit. It is the sum of the
+// weighted resources. With MAX_TRES it is the largest weighted resource of nodes plus the sum of the others; with
+// MAX_TRES_GRES generic resources belong to the others. Without weights it is the number of CPUs.
 func BillMicros(have []TRESCount, weights []TRESWeight, flags PrioFlags) int64 {
 	if len(weights) == 0 {
 		return CountTRES(have, "cpu") * FactorOne
@@ -90,8 +90,8 @@ func BillMicros(have []TRESCount, weights []TRESWeight, flags PrioFlags) int64 {
 	return max(sum+top, 0)
 }
 
-// Scale gives n*num/den rounded towards zero, without overflow in between; what doesn't fit is the largest number.
-// den is above 0.
+// Scale gives n*num/den rounded towards zero, without overflow in between; a result that doesn't fit becomes the
+// largest number. den is above 0.
 func Scale(n, num, den int64) int64 {
 	neg := (n < 0) != (num < 0)
 	hi, lo := bits.Mul64(magnitude(n), magnitude(num))
@@ -114,7 +114,7 @@ func magnitude(n int64) uint64 {
 	return uint64(n)
 }
 
-// AddNodeTRES adds what a node has to a list in order of name.
+// AddNodeTRES adds a node's resources to a list in order of name.
 func AddNodeTRES(have []TRESCount, d *NodeDef) []TRESCount {
 	have = AddTRES(have, "cpu", int64(d.CPUs))
 	have = AddTRES(have, "mem", d.MemMiB)

@@ -6,7 +6,8 @@ import (
 	"gbatch/internal/wire"
 )
 
-// Units of a generic resource that a node has and new jobs don't get: one bad GPU takes itself out, not the node.
+// Units of a generic resource that are out of service: new jobs don't get them. One bad GPU takes only itself out, not
+// its node.
 
 // OutKind says why a unit is out. The numbers are stored: append only.
 type OutKind uint8
@@ -15,21 +16,21 @@ type OutKind uint8
 const (
 	OutDrained OutKind = iota + 1 // by an operator, until one resumes it
 	OutFault                      // by a fault that its node found, until an operator resumes it
-	OutInUse                      // by processes that no job started, until they have gone
-	// not out: a fault that an operator has dealt with, as long as the node still tells of it
+	OutInUse                      // by processes outside of jobs, until they are gone
+	// in service: a fault that an operator has dealt with, as long as the node still reports it
 	OutCleared
-	OutSpent // told by nodes: a fault that spares what runs; the unit is then OutFault
+	OutSpent // reported by nodes: a fault that lets running jobs go on; the unit is then OutFault
 )
 
-// UnitOut is one unit and why it is out.
+// UnitOut is one unit that is out of service, and why.
 type UnitOut struct {
 	Name   string // of the resource
 	Index  int32
 	Kind   OutKind
 	Reason string
-	By     string // who says so: a user, or gbatch
+	By     string // who took it out: a user, or gbatch
 	At     Time
-	Stamp  uint64 // of the latest fault that is known (UnitTell)
+	Stamp  uint64 // stamp of the latest known fault (UnitTell)
 }
 
 func (x *UnitOut) Wire(c *wire.C) {
@@ -42,13 +43,13 @@ func (x *UnitOut) Wire(c *wire.C) {
 	wire.Int(c, &x.Stamp)
 }
 
-// UnitTell is what a node says of one of its units: everything there is to say, each time.
+// UnitTell is a node's report on one of its units. Each time a node reports on all its units.
 type UnitTell struct {
 	Name  string
 	Index int32
 	Kind  OutKind // OutFault, OutSpent or OutInUse
 	Text  string
-	Stamp uint64 // of a fault: larger for each new one, on the same node
+	Stamp uint64 // of a fault: it grows with each new fault of the node
 }
 
 func (x *UnitTell) Wire(c *wire.C) {
@@ -59,7 +60,7 @@ func (x *UnitTell) Wire(c *wire.C) {
 	wire.Int(c, &x.Stamp)
 }
 
-// GPUHeld is how much of a GPU's memory processes of nobody's job hold.
+// GPUHeld is how much of a GPU's memory processes outside of jobs hold.
 type GPUHeld struct {
 	Index  int32
 	MemMiB int64 // rounded up to HeldStepMiB
@@ -70,10 +71,10 @@ func (x *GPUHeld) Wire(c *wire.C) {
 	wire.Int(c, &x.MemMiB)
 }
 
-// HeldStepMiB is the step in which nodes tell of such memory: what changes by less is not told again.
+// HeldStepMiB is the step in which nodes report such memory: they don't report smaller changes.
 const HeldStepMiB = 512
 
-// MaxUnitTells bounds a node's account of its units.
+// MaxUnitTells bounds a node's report on its units.
 const MaxUnitTells = 1024
 
 // OutOf gives the units of a resource that new jobs don't get. The shares of a GPU are out with it.
@@ -115,10 +116,10 @@ func (n *Node) OutOf(gres string) Bits {
 	return out
 }
 
-// TellUnits gives what is out on a node once it has told all there is to say of its units, and the places in it of
-// faults that are new. What an operator has said stays. A fault stays until an operator has dealt with it, also where
-// the node does not tell of it any more; foreign use is over when the node says so. The list is a new one where it
-// differs from out, otherwise changed is false.
+// TellUnits gives a node's units that are out after a report on all its units, and the indices of new faults in that
+// list. Units that an operator has drained stay out. A fault stays until an operator has dealt with it, even if the
+// node does not report it any more; use by foreign processes ends when the node no longer reports it. If the list
+// differs from out it is a new one; otherwise changed is false.
 func TellUnits(out []UnitOut, tells []UnitTell, at Time, by string) (next []UnitOut, fresh []int, changed bool) {
 	type told struct{ fault, use *UnitTell }
 	said, order := make(map[unitKey]told, len(tells)), make([]unitKey, 0, len(out)+len(tells))
@@ -163,7 +164,7 @@ func TellUnits(out []UnitOut, tells []UnitTell, at Time, by string) (next []Unit
 			changed = changed || was
 			continue
 		}
-		if news && t.fault.Kind == OutFault { // a job may hold it, also where it was drained before
+		if news && t.fault.Kind == OutFault { // a job may hold it even if it was drained before
 			fresh = append(fresh, len(next))
 		}
 		changed = changed || n != o
@@ -175,7 +176,7 @@ func TellUnits(out []UnitOut, tells []UnitTell, at Time, by string) (next []Unit
 	return next, fresh, true
 }
 
-// EditUnits gives what is out once an operator has drained units, or resumed them.
+// EditUnits gives the units that are out after an operator has drained or resumed some.
 func EditUnits(out []UnitOut, name string, units []int32, drain bool, reason, by string, at Time) []UnitOut {
 	next := slices.Clone(out)
 	for _, index := range units {
@@ -185,7 +186,7 @@ func EditUnits(out []UnitOut, name string, units []int32, drain bool, reason, by
 			next = append(next, UnitOut{Name: name, Index: index, Kind: OutDrained, Reason: reason, By: by, At: at})
 		case drain:
 			next[k].Kind, next[k].Reason, next[k].By, next[k].At = OutDrained, reason, by, at
-		case k < 0 || next[k].Kind == OutInUse: // the node says when that is over
+		case k < 0 || next[k].Kind == OutInUse: // it ends when the node no longer reports it
 		case next[k].Stamp != 0:
 			next[k].Kind, next[k].Reason, next[k].By, next[k].At = OutCleared, "", by, at
 		default:

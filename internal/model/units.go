@@ -13,13 +13,13 @@ func (t Time) Add(s int64) Time { return t + Time(s*1000) }
 
 // Limits of time spans, in seconds.
 const (
-	// Unlimited as a time limit in seconds: the job may run forever.
+	// Unlimited, as a time limit in seconds: the job may run for ever.
 	Unlimited int64 = 1<<31 - 1
-	// NotSet as a time limit: take the partition's default.
+	// NotSet, as a time limit: the partition's default.
 	NotSet int64 = 0
 )
 
-// JobID numbers a job. Each element of an array that has started has its own. Zero is no job.
+// JobID is a job's number. Each task of an array that has started has its own. Zero is no job.
 type JobID uint32
 
 // NoTask is the task index of a job that is not an element of an array.

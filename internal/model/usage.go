@@ -6,12 +6,12 @@ import (
 	"gbatch/internal/wire"
 )
 
-// Usage is what a job or one of its steps used, as its nodes measured it: a part for each node, in order of name.
-// Counters of the kernel (CPU time, peak memory, page faults, I/O where the kernel counts it by group) are exact; what
-// only samples tell (memory of the processes, number of processes, GPUs) is as fine as they are.
+// Usage is the measured usage of a job or step: a part for each node, in order of name. Counters of the kernel (CPU
+// time, peak memory, page faults, I/O if the kernel counts it by control group) are exact. Memory of the processes,
+// their number and GPUs come from samples, and are only as fine as the samples.
 type Usage struct {
 	Nodes []NodeUsage
-	Batch *NodeUsage // of a job that had steps: the part of its batch script, which Nodes include; otherwise nil
+	Batch *NodeUsage // for a job with steps: the batch script's part of Nodes; otherwise nil
 }
 
 func (x *Usage) Wire(c *wire.C) {
@@ -19,24 +19,24 @@ func (x *Usage) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Batch)
 }
 
-// NodeUsage is one node's part.
+// NodeUsage is the usage on one node.
 type NodeUsage struct {
 	Node     string
 	Tasks    int32 // of the step on this node; 0 counts as 1
-	CPUs     int32 // that it held
-	MemMiB   int64 // that it held
+	CPUs     int32 // CPUs that it held
+	MemMiB   int64 // memory that it held
 	UserMS   int64 // CPU time, milliseconds
 	SysMS    int64
-	PeakKB   int64 // most memory at any time, page cache included, KiB
+	PeakKB   int64 // peak memory, page cache included, KiB
 	RSSKB    int64 // most memory of its processes in a sample, without page cache, KiB; 0: no sample
 	VMKB     int64 // most address space of its processes in a sample, KiB; 0: no sample
-	Faults   int64 // page faults that had to read from a disk
+	Faults   int64 // page faults that read from a disk
 	ReadB    int64 // read from block devices, bytes
 	WriteB   int64 // written to them, bytes
 	Procs    int32 // most processes in a sample; 0: no sample
-	OOMKills int32 // processes that the kernel killed at the memory limit
-	EveryS   int32 // time between samples, seconds; 0: measured at the end only
-	Samples  int32 // how many there were
+	OOMKills int32 // processes that the kernel killed for memory
+	EveryS   int32 // time between samples, seconds; 0: measured only at the end
+	Samples  int32 // number of samples
 	GPUs     []GPUUsage
 }
 
@@ -60,7 +60,7 @@ func (x *NodeUsage) Wire(c *wire.C) {
 	wire.List(c, &x.GPUs, MaxFew)
 }
 
-// GPUUsage is what one GPU did while a job held it.
+// GPUUsage is the usage of one GPU while a job held it.
 type GPUUsage struct {
 	Index     int32 // on its node
 	UUID      string
@@ -68,10 +68,10 @@ type GPUUsage struct {
 	UtilSum   int64 // percent, summed over the samples
 	UtilMax   int32 // percent
 	MemMaxMiB int64 // most memory in use on the GPU
-	MemMiB    int64 // that the GPU has; 0: unknown
-	OwnMaxMiB int64 // most memory of the job's own processes on it
+	MemMiB    int64 // memory of the GPU; 0: unknown
+	OwnMaxMiB int64 // peak memory of the job's own processes on it
 	EnergyMJ  int64 // millijoules between the first and the last sample
-	UtilCount int32 // samples that told the utilization
+	UtilCount int32 // samples that have the utilization
 }
 
 func (x *GPUUsage) Wire(c *wire.C) {
@@ -87,7 +87,7 @@ func (x *GPUUsage) Wire(c *wire.C) {
 	wire.Int(c, &x.UtilCount)
 }
 
-// UtilAve gives the mean utilization in percent; ok is false where no sample told it.
+// UtilAve gives the mean utilization in percent; ok is false if no sample has it.
 func (g *GPUUsage) UtilAve() (pct int64, ok bool) {
 	if g.UtilCount <= 0 {
 		return 0, false
@@ -108,8 +108,8 @@ func (u *Usage) Node(name string) *NodeUsage {
 	return nil
 }
 
-// Add folds another step's usage in: counters add up, peaks of the same node take the larger one, because steps may
-// have followed each other. u is changed; what it shares with v is not.
+// Add adds another step's usage to u. Counters add up; of two peaks on a node the larger one counts, because steps may
+// have run one after the other. It doesn't change values that u shares with v.
 func (u *Usage) Add(v *Usage) {
 	if v == nil {
 		return
