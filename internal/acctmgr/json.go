@@ -191,7 +191,8 @@ func assocJSON() []slurmjson.Field[assocOf] {
 		{Name: "comment"},
 		{Name: "default", Fields: fields{text("qos", func(a *assoc) string { return a.DefQOS })}},
 		{Name: "flags", Type: slurmjson.List},
-		{Name: "id", Fields: refJSON()},
+		{Name: "id", In: slurmjson.InOld, Fields: refJSON()},
+		{Name: "id", In: slurmjson.InNew, Int: func(a *assocOf) int64 { return int64(a.is.ID) }},
 		{Name: "is_default", Bool: func(a *assocOf) bool {
 			u := a.f.Users[a.is.User]
 			return u != nil && u.DefaultAccount == a.is.Account

@@ -1,5 +1,5 @@
 // Package clustertext says what a cluster tells of itself in Slurm's words: controllers, licenses,
-// shares and usage, the leader's statistics. Package jobtext does the same for jobs, records, nodes.
+// shares and usage, statistics of the leader. Package jobtext does it for jobs, records and nodes.
 //
 //	controllers.go   controllers and licenses: JSON of scontrol ping and show licenses
 //	share.go         shares and usage of accounts and users: sshare's columns and JSON

@@ -88,12 +88,12 @@ func ShareJSON() []slurmjson.Field[ShareRow] {
 	real := func(name string, get func(r *row) float64) slurmjson.Field[row] {
 		return slurmjson.Field[row]{Name: name, Real: func(r *row) (float64, bool) { return get(r), true }}
 	}
-	counts := func(name string, get func(r *row) []model.TRESCount) slurmjson.Field[row] {
-		return slurmjson.Slice(name, get, []slurmjson.Field[model.TRESCount]{
-			{Name: "name", Str: func(t *model.TRESCount) string { return t.TRES }},
-			{Name: "value", Count: func(t *model.TRESCount) int64 { return t.Count * 60 }},
-		})
+	type amount = slurmjson.Field[model.TRESCount]
+	counts := func(name string, value amount, get func(r *row) []model.TRESCount) slurmjson.Field[row] {
+		return slurmjson.Slice(name, get,
+			[]amount{{Name: "name", Str: func(t *model.TRESCount) string { return t.TRES }}, value})
 	}
+	seconds := func(t *model.TRESCount) int64 { return t.Count * 60 }
 	return fields{
 		{Name: "id", Int: func(r *row) int64 { return int64(r.ID) }},
 		{Name: "cluster", Str: func(r *row) string { return r.Cluster }},
@@ -103,8 +103,8 @@ func ShareJSON() []slurmjson.Field[ShareRow] {
 		real("shares_normalized", func(r *row) float64 { return r.NormShares }),
 		{Name: "shares", Num: func(r *row) (int64, bool, bool) { return r.RawShares, !r.UseParent, false }},
 		{Name: "tres", Fields: fields{
-			counts("run_seconds", func(r *row) []model.TRESCount { return r.RunMins }),
-			counts("usage", func(r *row) []model.TRESCount { return r.TRESMins }),
+			counts("run_seconds", amount{Name: "value", Count: seconds}, func(r *row) []model.TRESCount { return r.RunMins }),
+			counts("usage", amount{Name: "value", Int: seconds}, func(r *row) []model.TRESCount { return r.TRESMins }),
 			slurmjson.Slice("group_minutes", func(r *row) []model.TRESLimit { return r.GrpTRESMins },
 				[]slurmjson.Field[model.TRESLimit]{
 					{Name: "name", Str: func(l *model.TRESLimit) string { return l.TRES }},

@@ -46,7 +46,7 @@ func jobJSONToJobID() []slurmjson.Field[JobRow] {
 		{Name: "comment", Str: func(r *JobRow) string { return r.Spec.Comment }},
 		{Name: "container"},
 		{Name: "contiguous", Bool: func(r *JobRow) bool { return r.Spec.Extra().Contiguous }},
-		{Name: "core_spec", Type: slurmjson.Number},
+		{Name: "core_spec", Type: slurmjson.Integer},
 		{Name: "cores_per_socket", Type: slurmjson.Number},
 		{Name: "billable_tres", Count: (*JobRow).billing},
 		{Name: "cpus_per_task", Count: func(r *JobRow) int64 { return int64(max(1, r.Spec.CPUsPerTask)) }},

@@ -64,7 +64,7 @@ func NodeJSON() []slurmjson.Field[NodeOf] {
 		{Name: "alloc_memory", Int: func(n *NodeOf) int64 { return n.Node.UsedMem }},
 		{Name: "free_memory", In: slurmjson.InOld, Int: func(n *NodeOf) int64 { return max(0, n.FreeMemMiB) }},
 		{Name: "free_mem", Num: (*NodeOf).freeMem},
-		{Name: "cpu_load", Num: (*NodeOf).load},
+		{Name: "cpu_load", Int: func(n *NodeOf) int64 { return max(0, n.LoadMilli/10) }},
 		num("temporary_disk", func(d *model.NodeDef) int64 { return d.TmpMiB }),
 		num("weight", func(d *model.NodeDef) int64 { return int64(d.Weight) }),
 		{Name: "features", Words: func(n *NodeOf) []string { return n.Node.Def.Features }},

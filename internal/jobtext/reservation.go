@@ -76,7 +76,8 @@ func ReservationJSON() []slurmjson.Field[ReservationOf] {
 			{Name: "time", Num: func(v *row) (int64, bool, bool) { return v.PurgeS, v.PurgeS > 0, false }},
 		}},
 		{Name: "start_time", Time: func(v *row) model.Time { return v.Start }},
-		{Name: "watts", Fields: fields{{Name: "watts", Type: slurmjson.Number}}},
+		{Name: "watts", In: slurmjson.InOld, Fields: fields{{Name: "watts", Type: slurmjson.Number}}},
+		{Name: "watts", In: slurmjson.InNew, Type: slurmjson.Number},
 		{Name: "tres", Str: func(v *row) string { return resvTRES(v.Reservation, v.Size) }},
 		join("users", func(v *row) []string { return v.Users }),
 	}
