@@ -1,7 +1,6 @@
 package noded
 
 import (
-	"fmt"
 	"time"
 
 	"gbatch/internal/model"
@@ -48,12 +47,7 @@ var phaseNames = [numPhases]string{
 	stopping: "stopping", killing: "killing", ending: "ending", abandoned: "abandoned", epilogue: "epilogue", over: "over",
 }
 
-func (p phase) String() string {
-	if p < numPhases {
-		return phaseNames[p]
-	}
-	return fmt.Sprintf("phase %d", uint8(p))
-}
+func (p phase) String() string { return wordFor(phaseNames[:], "phase", p) }
 
 // happening is something that happens to an attempt.
 type happening uint8
@@ -92,12 +86,7 @@ var happeningNames = [numHappenings]string{
 	evGiveUp: "give up",
 }
 
-func (e happening) String() string {
-	if e < numHappenings {
-		return happeningNames[e]
-	}
-	return fmt.Sprintf("happening %d", uint8(e))
-}
+func (e happening) String() string { return wordFor(happeningNames[:], "happening", e) }
 
 // act is what is done. loop.act has the code.
 type act uint8
@@ -150,21 +139,12 @@ var actNames = [numActs]string{
 	doReport: "report end", doLast: "report the kept end", doDrop: "drop", doAck: "let gshim forget",
 }
 
-func (a act) String() string {
-	if a < numActs {
-		return actNames[a]
-	}
-	return fmt.Sprintf("act %d", uint8(a))
-}
+func (a act) String() string { return wordFor(actNames[:], "act", a) }
 
-// cell is one entry of the table.
-type cell struct {
-	next phase
-	do   act
-}
+type attemptCell = cell[phase, act]
 
 // attemptTable is the table. Rows are phases, columns happenings.
-var attemptTable = [numPhases][numHappenings]cell{
+var attemptTable = [numPhases][numHappenings]attemptCell{
 	accepted: {
 		evLaunch: {preparing, doPrepare}, evPrepare: {preparing, doPrepare}, evStop: {ending, doClear},
 		evForget: {ending, doClear}, evKill: {accepted, doKeepSignal}, evSignal: {accepted, doKeepSignal},

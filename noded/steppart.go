@@ -2,7 +2,6 @@ package noded
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -28,21 +27,19 @@ const (
 	partSlow = 5 * time.Second
 )
 
-// part is another node's part of a step. It belongs to the loop.
+// part is another node's part of a step. It belongs to the loop. partstate.go says what happens to it.
 type part struct {
-	step    *step
-	at      int       // its place in rec.Nodes
-	conn    *stepConn // nil: none
-	dialing bool
-	heard   bool // it has answered
-	tasks   []partTask
-	files   *proto.StepFiles // for when it asks
-	stop    bool             // it is to end
-	kill    bool             // at once
-	done    bool
-	use     *model.Exit
-	tries   int
-	since   time.Time // since when it is out of reach
+	step     *step
+	at       int // its place in rec.Nodes
+	phase    partPhase
+	conn     *stepConn // of partAsked and partTalking, and of partOver until the node may forget it; else nil
+	tasks    []partTask
+	files    *proto.StepFiles // for when it asks
+	last     unix.Signal      // by which it is to end: SIGTERM, SIGKILL, or 0 while it may run
+	use      *model.Exit
+	tries    int
+	since    time.Time     // since when it is out of reach
+	patience time.Duration // how long it may be
 }
 
 // partTask is one of its tasks.
@@ -75,7 +72,7 @@ type (
 func (s *step) makeParts(node string) {
 	for i := range s.rec.Nodes {
 		if n := &s.rec.Nodes[i]; n.Node != node {
-			s.parts = append(s.parts, &part{step: s, at: i, tasks: make([]partTask, len(n.Ranks))})
+			s.parts = append(s.parts, &part{step: s, at: i, tasks: make([]partTask, len(n.Ranks)), patience: partFirst})
 		}
 	}
 }
@@ -85,13 +82,75 @@ func (p *part) node() *proto.StepNode { return &p.step.rec.Nodes[p.at] }
 // lives reports whether there is still something to hear of it.
 func (l *loop) lives(p *part) bool {
 	s := p.step
-	return !p.done && l.step(s.job.key, s.id) == s
+	return p.phase != partOver && l.step(s.job.key, s.id) == s
 }
 
-// startPart asks a node for its part, or for word of it.
-func (l *loop) startPart(p *part) {
+// partNews is what comes with a happening.
+type partNews struct {
+	c   *stepConn        // of pevUp
+	ev  *proto.StepEvent // what the node says
+	why string
+}
+
+// partHappens looks up what a happening does to a part, and does it.
+func (l *loop) partHappens(p *part, e partHappening, in partNews) {
+	c := partTable[p.phase][e]
+	p.phase = c.next
+	l.actPart(p, c.do, &in)
+}
+
+// actPart does what the table of parts says.
+func (l *loop) actPart(p *part, do partAct, in *partNews) {
+	switch do {
+	case partNothing:
+	case partDial:
+		l.callPart(p)
+	case partGreet:
+		if p.conn = in.c; p.last != 0 {
+			p.sayEnd()
+		}
+	case partHangUp:
+		if in.c != nil {
+			in.c.close()
+		} else {
+			p.hangUp()
+		}
+	case partFiles:
+		if p.patience = partPatience; p.files != nil {
+			p.conn.put(proto.StepFrameFiles, p.files)
+		}
+	case partTell:
+		p.patience = partPatience
+		l.partTask(p, in.ev)
+	case partEnds:
+		p.use = in.ev.Use
+		p.step.oom = p.step.oom || in.ev.OOM
+		p.failTasks(l) // its word about the others came before
+	case partRedial:
+		p.hangUp()
+		l.callPart(p)
+	case partWait:
+		p.hangUp()
+		l.partAway(p, in.why)
+	case partFails:
+		p.hangUp()
+		l.partFailed(p, in.why)
+	case partSayEnd:
+		p.sayEnd()
+	}
+}
+
+// hangUp closes its connection, if it has one.
+func (p *part) hangUp() {
+	if c := p.conn; c != nil {
+		p.conn = nil
+		c.close()
+	}
+}
+
+// callPart asks a node for its part, or for word of it.
+func (l *loop) callPart(p *part) {
 	s := p.step
-	p.dialing = true
 	m := &proto.StepPart{Job: s.rec.Job, Attempt: s.rec.Attempt, Step: s.id, Here: int32(p.at), Name: s.rec.Name,
 		At: s.rec.At, Nodes: s.rec.Nodes, Request: s.req}
 	l.soon(func() { go l.n.talkPart(p, p.node().Node, m) }) // it ends with the connection, which ends with this daemon
@@ -135,16 +194,13 @@ func readEvents(nc net.Conn, each func(*proto.StepEvent)) error {
 	}
 }
 
+// onPartUp is a connection that is made, with the request on its way.
 func (l *loop) onPartUp(m msgPartUp) {
-	p := m.p
-	if !l.lives(p) {
+	if !l.lives(m.p) {
 		m.c.close()
 		return
 	}
-	p.conn, p.dialing = m.c, false
-	if p.stop || p.kill {
-		p.sayEnd()
-	}
+	l.partHappens(m.p, pevUp, partNews{c: m.c})
 }
 
 // partFiles tells the parts of their tasks' files.
@@ -158,52 +214,52 @@ func (l *loop) partFiles(s *step, m *msgStepFiles) {
 		files.Files = append(files.Files, f)
 	}
 	for _, p := range s.parts {
-		if p.files != nil && p.heard && p.conn != nil { // it has them, or asks again
-			p.files = files
-			continue
-		}
-		p.files = files
-		if p.conn != nil && p.heard {
+		first := p.files == nil // a node that had some asks again if it needs them
+		if p.files = files; first && p.phase == partTalking {
 			p.conn.put(proto.StepFrameFiles, files)
 		}
 	}
 }
 
 // onPartEvent takes a node's word about its part.
-func (l *loop) onPartEvent(m msgPartEvent) error {
+func (l *loop) onPartEvent(m msgPartEvent) {
 	p, ev := m.p, m.ev
 	if !l.lives(p) || p.conn != m.c {
-		return nil
+		return
 	}
-	s := p.step
 	if ev.Kind != proto.StepRefused {
 		p.since, p.tries = time.Time{}, 0
 	}
 	switch ev.Kind {
 	case proto.StepCreated:
-		if p.heard = true; p.files != nil {
-			p.conn.put(proto.StepFrameFiles, p.files)
-		}
+		l.partHappens(p, pevReady, partNews{})
 	case proto.StepRefused:
-		return l.partRefused(p, ev)
+		l.partHappens(p, p.refusal(ev), partNews{why: ev.Text})
+		return
 	case proto.StepLine, proto.StepNote:
-		s.send(l, ev)
+		p.step.send(l, ev)
 	case proto.StepStarted, proto.StepExited:
-		p.heard = true
-		l.partTask(p, ev)
+		l.partHappens(p, pevTask, partNews{ev: ev})
 	case proto.StepDone:
-		p.heard, p.done, p.use = true, true, ev.Use
-		s.oom = s.oom || ev.OOM
-		for i := range p.tasks { // its word about them comes before
-			if t := &p.tasks[i]; t.ended == nil {
-				t.ended = &proto.StepEvent{Kind: proto.StepExited, Step: s.id, Task: p.node().Ranks[i],
-					Node: p.node().Node, Code: 1}
-				p.tell(l, i)
-			}
-		}
+		l.partHappens(p, pevDone, partNews{ev: ev})
 	}
-	l.stepProgress(s)
-	return nil
+	l.stepProgress(p.step)
+}
+
+// refusal says what it means that a node has not got its part, or won't take it.
+func (p *part) refusal(ev *proto.StepEvent) partHappening {
+	switch {
+	case ev.Code == proto.PartNotReady:
+		return pevNotReady
+	case ev.Code != proto.PartUnknown:
+		return pevRefused
+	case p.last != 0:
+		ev.Text = "it was not started"
+		return pevUnbegun
+	case p.step.req == nil:
+		return pevOrphan // with the command's return it is asked again
+	}
+	return pevUnknown
 }
 
 // partTask takes note of a task.
@@ -238,78 +294,47 @@ func (p *part) tell(l *loop, i int) {
 	}
 }
 
-// partRefused is a node that has not got its part, or won't take it.
-func (l *loop) partRefused(p *part, ev *proto.StepEvent) error {
-	c := p.conn
-	p.conn = nil
-	c.close()
-	switch {
-	case ev.Code == proto.PartNotReady:
-		return l.partAway(p, errors.New(ev.Text))
-	case ev.Code == proto.PartUnknown && p.stop:
-		l.partOver(p, "it was not started")
-	case ev.Code == proto.PartUnknown && p.step.req != nil:
-		l.startPart(p)
-	case ev.Code == proto.PartUnknown: // with the command's return it is asked again
-	default:
-		l.partOver(p, ev.Text)
+// onPartLost is a connection that has ended, or could not be made.
+func (l *loop) onPartLost(m msgPartLost) {
+	if p := m.p; l.lives(p) && m.c == p.conn {
+		p.conn = nil
+		l.partHappens(p, pevLost, partNews{why: m.err.Error()})
 	}
-	return nil
-}
-
-// onPartLost is a connection that has ended.
-func (l *loop) onPartLost(m msgPartLost) error {
-	p := m.p
-	if !l.lives(p) || m.c != p.conn {
-		return nil
-	}
-	p.conn, p.dialing = nil, false
-	return l.partAway(p, m.err)
 }
 
 // partAway tries again, or gives the part up.
-func (l *loop) partAway(p *part, why error) error {
+func (l *loop) partAway(p *part, why string) {
 	now := l.now()
 	if p.since.IsZero() {
 		p.since = now
 	}
-	patience := partPatience
-	switch {
-	case p.step.job.doomed() || p.step.phase >= stepStopping:
+	patience := p.patience
+	if p.step.job.doomed() || p.step.phase >= stepStopping {
 		patience = partLast
-	case !p.heard:
-		patience = partFirst
 	}
 	if now.Sub(p.since) > patience {
-		l.partOver(p, fmt.Sprintf("node %s can't be reached: %v", p.node().Node, why))
-		return nil
+		l.partHappens(p, pevGiveUp, partNews{why: fmt.Sprintf("node %s can't be reached: %s", p.node().Node, why)})
+		return
 	}
 	d := min(partPace<<min(p.tries, 10), partSlow)
 	p.tries++
 	time.AfterFunc(d, func() { l.n.inbox.post(msgPartRetry{p}) })
-	return nil
 }
 
 func (l *loop) onPartRetry(m msgPartRetry) {
-	if p := m.p; l.lives(p) && p.conn == nil && !p.dialing {
-		l.startPart(p)
+	if l.lives(m.p) {
+		l.partHappens(m.p, pevRetry, partNews{})
 	}
 }
 
-// partOver gives up a part: its tasks have failed, and the step ends.
-func (l *loop) partOver(p *part, why string) {
+// partFailed gives up a part: its tasks have failed, and the step ends.
+func (l *loop) partFailed(p *part, why string) {
 	s := p.step
-	p.done = true
 	if s.cause == model.NoStop {
-		s.send(l, &proto.StepEvent{Kind: proto.StepLine,
-			Text: fmt.Sprintf("slurmstepd: error: StepId=%d.%d on node %s: %s", s.rec.Job, s.id, p.node().Node, why)})
+		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: fmt.Sprintf("slurmstepd: error: StepId=%d.%d on node %s: %s",
+			s.rec.Job, s.id, p.node().Node, why)})
 	}
-	for i := range p.tasks {
-		if t := &p.tasks[i]; t.ended == nil {
-			t.ended = &proto.StepEvent{Kind: proto.StepExited, Step: s.id, Task: p.node().Ranks[i], Node: p.node().Node, Code: 1}
-			p.tell(l, i)
-		}
-	}
+	p.failTasks(l)
 	if s.began == 0 {
 		s.began = l.stamp()
 	}
@@ -317,24 +342,33 @@ func (l *loop) partOver(p *part, why string) {
 	l.stepProgress(s)
 }
 
-// endPart has a part end, at once or with a SIGTERM first. A node out of reach hears of it when it is back.
-func (l *loop) endPart(p *part, now bool) {
-	if p.done || p.stop && !now {
-		return
-	}
-	p.stop, p.kill = true, p.kill || now
-	p.sayEnd()
-	if p.conn == nil && !p.dialing && p.since.IsZero() {
-		l.startPart(p)
+// failTasks takes the tasks whose end is not known for failed.
+func (p *part) failTasks(l *loop) {
+	for i := range p.tasks {
+		if t := &p.tasks[i]; t.ended == nil {
+			t.ended = &proto.StepEvent{Kind: proto.StepExited, Step: p.step.id, Task: p.node().Ranks[i],
+				Node: p.node().Node, Code: 1}
+			p.tell(l, i)
+		}
 	}
 }
 
-func (p *part) sayEnd() {
-	if p.conn == nil {
+// endPart has a part end, by SIGKILL or with a SIGTERM first. A node out of reach hears of it when it is back.
+func (l *loop) endPart(p *part, now bool) {
+	switch {
+	case now:
+		p.last = unix.SIGKILL // each time: it is told again
+	case p.last != 0:
 		return
+	default:
+		p.last = unix.SIGTERM
 	}
-	sig := &proto.StepSignal{}
-	if p.kill {
+	l.partHappens(p, pevEnd, partNews{})
+}
+
+func (p *part) sayEnd() {
+	sig := &proto.StepSignal{} // the node's own way to end a step
+	if p.last == unix.SIGKILL {
 		sig.Signal = int32(unix.SIGKILL)
 	}
 	p.conn.put(proto.StepFrameSignal, sig)
@@ -342,7 +376,7 @@ func (p *part) sayEnd() {
 
 // signal passes a signal on.
 func (p *part) signal(sig unix.Signal) {
-	if p.conn != nil && !p.done {
+	if p.phase == partAsked || p.phase == partTalking {
 		p.conn.put(proto.StepFrameSignal, &proto.StepSignal{Signal: int32(sig)})
 	}
 }
@@ -359,7 +393,7 @@ func (p *part) forget() {
 // partsEnded reports whether nothing is left of the parts.
 func (s *step) partsEnded() bool {
 	for _, p := range s.parts {
-		if !p.done {
+		if p.phase != partOver {
 			return false
 		}
 	}

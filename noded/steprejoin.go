@@ -34,9 +34,7 @@ func (l *loop) rejoin(s *step, m msgStep) error {
 	}
 	m.conn.step = s
 	for _, p := range s.parts {
-		if p.conn == nil && !p.dialing {
-			l.startPart(p)
-		}
+		l.partHappens(p, pevAsk, partNews{})
 	}
 	return nil
 }

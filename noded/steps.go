@@ -171,9 +171,9 @@ func (l *loop) handleStep(m any) (handled bool, err error) {
 	case msgPartUp:
 		l.onPartUp(m)
 	case msgPartEvent:
-		return true, l.onPartEvent(m)
+		l.onPartEvent(m)
 	case msgPartLost:
-		return true, l.onPartLost(m)
+		l.onPartLost(m)
 	case msgPartRetry:
 		l.onPartRetry(m)
 	default:
@@ -332,7 +332,7 @@ func (l *loop) createStep(s *step, nodes []proto.StepNode) error {
 	}
 	s.makeParts(l.n.opts.Name)
 	for _, p := range s.parts {
-		l.startPart(p)
+		l.partHappens(p, pevAsk, partNews{})
 	}
 	s.send(l, s.created(l.n.opts.Name, l.n.configured()))
 	return nil

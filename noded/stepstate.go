@@ -1,7 +1,5 @@
 package noded
 
-import "fmt"
-
 // stepstate.go is the state table of steps, as attemptstate.go is that of attempts: every phase, every happening, and
 // for each phase what ends it. testdata/stepstates.txt shows it for review.
 //
@@ -33,12 +31,7 @@ var stepPhaseNames = [numStepPhases]string{
 	stepOverHere: "over here",
 }
 
-func (p stepPhase) String() string {
-	if p < numStepPhases {
-		return stepPhaseNames[p]
-	}
-	return fmt.Sprintf("step phase %d", uint8(p))
-}
+func (p stepPhase) String() string { return wordFor(stepPhaseNames[:], "step phase", p) }
 
 // stepHappening is something that happens to a step.
 type stepHappening uint8
@@ -65,12 +58,7 @@ var stepHappeningNames = [numStepHappenings]string{
 	sevDeadline: "deadline", sevGiveUp: "give up",
 }
 
-func (e stepHappening) String() string {
-	if e < numStepHappenings {
-		return stepHappeningNames[e]
-	}
-	return fmt.Sprintf("step happening %d", uint8(e))
-}
+func (e stepHappening) String() string { return wordFor(stepHappeningNames[:], "step happening", e) }
 
 // stepAct is what is done. loop.actStep has the code.
 type stepAct uint8
@@ -101,17 +89,9 @@ var stepActNames = [numStepActs]string{
 	stepGiveUp: "drain node, end tasks, clear once", stepReport: "report end",
 }
 
-func (a stepAct) String() string {
-	if a < numStepActs {
-		return stepActNames[a]
-	}
-	return fmt.Sprintf("step act %d", uint8(a))
-}
+func (a stepAct) String() string { return wordFor(stepActNames[:], "step act", a) }
 
-type stepCell struct {
-	next stepPhase
-	do   stepAct
-}
+type stepCell = cell[stepPhase, stepAct]
 
 // stepTable is the table. Rows are phases, columns happenings.
 var stepTable = [numStepPhases][numStepHappenings]stepCell{

@@ -192,14 +192,8 @@ func (l *loop) loseTasks(s *step, why string) {
 		}
 	}
 	for _, p := range s.parts {
-		p.done = true
-		for i := range p.tasks {
-			if t := &p.tasks[i]; t.ended == nil {
-				t.ended = &proto.StepEvent{Kind: proto.StepExited, Step: s.id, Task: p.node().Ranks[i],
-					Node: p.node().Node, Code: 1}
-				p.tell(l, i)
-			}
-		}
+		p.phase = partOver
+		p.failTasks(l)
 	}
 }
 

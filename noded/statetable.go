@@ -1,0 +1,20 @@
+package noded
+
+import "fmt"
+
+// statetable.go is what the tables of attempts, of steps and of their parts on other nodes have in common. A table has
+// a cell for every pair of phase and happening; the tests hold each to its golden file.
+
+// cell is what a happening does in a phase: the next phase, and an act.
+type cell[P, A ~uint8] struct {
+	next P
+	do   A
+}
+
+// wordFor gives the word for a phase, a happening or an act, and its number where it has none.
+func wordFor[T ~uint8](words []string, what string, x T) string {
+	if int(x) < len(words) {
+		return words[x]
+	}
+	return fmt.Sprintf("%s %d", what, uint8(x))
+}
