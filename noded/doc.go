@@ -30,13 +30,15 @@
 // # Where to read
 //
 // noded.go says what runs, main.go and options.go how it is started. loop.go is the one goroutine
-// that owns the attempts, and its batches. attemptstate.go and stepstate.go are the tables of what
-// can happen to attempts and steps, and what ends each phase; attempt.go and stepstop.go do what
-// the tables say.
+// that owns the attempts, and its batches. attemptstate.go, stepstate.go and partstate.go are the
+// tables of what can happen to attempts, steps and their parts on other nodes, and what ends each
+// phase; attempt.go, stepstop.go and steppart.go do what the tables say, statetable.go is what they
+// share.
 //
-// Then by what happens to an attempt: launch.go (with loginenv.go, scripts.go), prolog.go and
-// program.go (Prolog and Epilog), freeze.go (suspended), stop.go, reap.go, oom.go, unkillable.go
-// (what survives SIGKILL), recover.go (after a restart), waits.go (what it waits for).
+// Then by what happens to an attempt: launch.go (with loginenv.go, and package scripts), prolog.go
+// and program.go (Prolog and Epilog), freeze.go (suspended), stop.go, reap.go, oom.go,
+// unkillable.go (what survives SIGKILL), recover.go (after a restart), waits.go (what it waits
+// for).
 //
 // Steps: stepserve.go is the socket on which commands ask for them, steps.go what the node of the
 // batch script manages, stepmake.go and stepbind.go make orders, stepend.go and stepsample.go their
@@ -53,8 +55,8 @@
 // The machine: package hardware finds what it has, hello.go tells the leader, print.go prints it.
 // Package gpuwatch reads the GPUs and makes of it what is wrong; gpurecover.go has that done, and
 // what follows from a fault; mig.go divides GPUs. health.go and doctor.go look the node over.
-// groups.go has the control groups of jobs and stepgroup.go those of steps; sample.go,
-// sampleproc.go, samplegpu.go, sampletree.go and ownuse.go say what jobs use.
+// groups.go has the control groups of jobs and stepgroup.go those of steps; sample.go, samplegpu.go
+// and ownuse.go say what jobs use; package procs reads /proc for them.
 //
 // DESIGN.md has the reasons and the measurements.
 package noded

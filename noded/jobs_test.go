@@ -99,9 +99,7 @@ func TestExitCodes(t *testing.T) {
 		})
 	}
 	until(t, "no script in use", func() bool {
-		c.n.scripts.mu.Lock()
-		defer c.n.scripts.mu.Unlock()
-		return len(c.n.scripts.files) == c.n.scripts.idle.Len()
+		return c.n.scripts.InUse() == 0
 	})
 	until(t, "every report acknowledged", func() bool { return c.n.out.count() == 0 })
 }

@@ -178,7 +178,7 @@ func workDir(s *model.Spec) string {
 func (n *Noded) makeOrder(l *proto.Launch, login []byte, had string, reuse bool) (order *shim.Launch, script string,
 	err error) {
 	if script = had; script == "" && !l.Prepare {
-		if script, err = n.scripts.take(&l.Script, l.Spec.UID, l.Spec.GID); err != nil {
+		if script, err = n.scripts.Take(&l.Script, l.Spec.UID, l.Spec.GID); err != nil {
 			return nil, "", fmt.Errorf("write the job's script on node %s: %w", n.opts.Name, err)
 		}
 	}
@@ -186,11 +186,11 @@ func (n *Noded) makeOrder(l *proto.Launch, login []byte, had string, reuse bool)
 		_, _, err = n.groups.create(l, reuse)
 		return nil, "", err
 	}
-	if order, err = n.tryOrder(l, login, n.scripts.path(script), reuse); err == nil || reuse {
+	if order, err = n.tryOrder(l, login, n.scripts.Path(script), reuse); err == nil || reuse {
 		return order, script, err
 	}
 	key := proto.Attempt{Job: l.Job, Attempt: l.Attempt}
-	return nil, "", errors.Join(err, n.groups.remove(key), n.scripts.release(script))
+	return nil, "", errors.Join(err, n.groups.remove(key), n.scripts.Release(script))
 }
 
 func (n *Noded) tryOrder(l *proto.Launch, login []byte, path string, reuse bool) (*shim.Launch, error) {
@@ -262,7 +262,7 @@ func (l *loop) goOn(a *attempt) error {
 
 // discard removes what was made for an attempt that is over.
 func (n *Noded) discard(key proto.Attempt, script string) {
-	if err := errors.Join(n.groups.remove(key), n.scripts.release(script)); err != nil {
+	if err := errors.Join(n.groups.remove(key), n.scripts.Release(script)); err != nil {
 		n.log.Warn("what was made for a job that is over was not removed", "job", key.Job, "attempt", key.Attempt, "err", err)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"gbatch/noded/gpuwatch"
 	"gbatch/noded/hardware"
 	"gbatch/noded/relay"
+	"gbatch/noded/scripts"
 	"gbatch/noded/shim"
 )
 
@@ -37,7 +38,7 @@ type Noded struct {
 
 	machine   hardware.Machine
 	inv       *hardware.Inventory
-	scripts   *scripts
+	scripts   *scripts.Store
 	env       jobenv.Node // Cluster and Hidden are filled in for each job
 	envs      envStore
 	names     *relay.Names
@@ -139,8 +140,8 @@ func (n *Noded) openJobs() error {
 	if err := makeDir(n.opts.Spool, 0o711); err != nil {
 		return err
 	}
-	n.scripts = newScripts(filepath.Join(n.opts.Spool, "scripts"), n.root)
-	if err := makeDir(n.scripts.dir, 0o711); err != nil {
+	n.scripts = scripts.New(filepath.Join(n.opts.Spool, "scripts"), n.root)
+	if err := makeDir(n.scripts.Dir, 0o711); err != nil {
 		return err
 	}
 	if err := makeDir(filepath.Join(n.opts.Spool, "programs"), 0o700); err != nil {
@@ -189,10 +190,10 @@ func (n *Noded) limitsOfThisNode() []string {
 		notes = append(notes, fmt.Sprintf("gnoded runs without root rights: only jobs of uid %d run here", n.uid))
 	}
 	notes = append(notes, n.groups.notes()...)
-	if closed := closedTo(n.scripts.dir); n.root && closed != "" {
+	if closed := closedTo(n.scripts.Dir); n.root && closed != "" {
 		notes = append(notes, fmt.Sprintf("%s is closed to other users: jobs of users other than root can't read their "+
 			"scripts in %s; open it with chmod o+x, or give another --spool",
-			closed, n.scripts.dir))
+			closed, n.scripts.Dir))
 	}
 	return notes
 }

@@ -12,6 +12,7 @@ import (
 
 	"gbatch/internal/model"
 	"gbatch/internal/walltime"
+	"gbatch/noded/procs"
 )
 
 // oom.go explains the end of a job whose processes the kernel killed for want of memory: what the limit was, how far
@@ -131,7 +132,7 @@ func (o *oomLog) take(record []byte) {
 	}
 	for _, label := range []string{"anon-rss:", "file-rss:", "shmem-rss:"} {
 		if _, v, ok := strings.Cut(rest, label); ok {
-			last.rssKB += digitsOf([]byte(v))
+			last.rssKB += procs.Digits([]byte(v))
 		}
 	}
 }
@@ -241,6 +242,6 @@ func (n *Noded) oomSentence(c *clearing, use usage, seen *sampled) string {
 // sawIn takes over what samples found, where there were any.
 func (o *oomStory) sawIn(seen *sampled) {
 	if seen != nil {
-		o.bigPID, o.bigName, o.bigKB = seen.procs.bigPID, seen.procs.bigName, seen.procs.bigKB
+		o.bigPID, o.bigName, o.bigKB = seen.procs.BigPID, seen.procs.BigName, seen.procs.BigKB
 	}
 }

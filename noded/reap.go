@@ -258,7 +258,7 @@ func (l *loop) clear(a *attempt) {
 	if a.phase == ending {
 		l.setDeadline(a, l.n.unkillable()+abandonWait)
 	}
-	job := clearing{key: a.key, rec: a.rec, script: a.script, ended: a.ended, began: a.began, tries: a.tries}
+	job := clearing{key: a.key, rec: a.rec, ended: a.ended, began: a.began, tries: a.tries}
 	if k := l.spool.mem.attempts[a.key]; k != nil && k.launched != nil {
 		job.steps, job.own = k.launched.Steps, ownUse{k.launched.OwnPeakKB, k.launched.OwnRSSKB}
 	}
@@ -273,18 +273,17 @@ func (l *loop) clear(a *attempt) {
 
 // clearing is what a worker needs to end an attempt.
 type clearing struct {
-	key    proto.Attempt
-	rec    *launched
-	script string
-	ended  *shim.Event
-	began  model.Time
-	tries  int
+	key   proto.Attempt
+	rec   *launched
+	ended *shim.Event
+	began model.Time
+	tries int
 
 	steps *model.Usage // what its ended steps used; nil: it had none
 	own   ownUse       // what the spool has of its script's own memory
 }
 
-// clearAway kills what is left, reads what was used, and removes the cgroup and the script.
+// clearAway kills what is left, reads what was used, and removes the cgroup.
 func (n *Noded) clearAway(ctx context.Context, c *clearing) msgCleared {
 	m := msgCleared{key: c.key, told: c.ended != nil}
 	use, err := n.groups.finish(ctx, c)
@@ -296,9 +295,6 @@ func (n *Noded) clearAway(ctx context.Context, c *clearing) msgCleared {
 		if here := c.steps.Node(n.opts.Name); here != nil {
 			use.oomKills = max(use.oomKills-int64(here.OOMKills), 0)
 		}
-	}
-	if err := n.scripts.release(c.script); err != nil {
-		n.log.Warn("a script was not removed", "err", err)
 	}
 	seen := n.sampler.end(wholeJob(c.key))
 	m.exit = exitOf(c.ended, use)
@@ -436,8 +432,18 @@ func (l *loop) onCleared(m msgCleared) error {
 	return l.cleared(a, l.endReport(a, m.exit))
 }
 
-// cleared goes on to the epilog, or to the end.
+// cleared goes on to the epilog, or to the end. Whatever survives of the attempt, its script file is given back.
 func (l *loop) cleared(a *attempt, r *proto.Report) error {
+	if script := a.script; script != "" {
+		a.script = ""
+		l.soon(func() {
+			l.n.workers.do(func(context.Context) {
+				if err := l.n.scripts.Release(script); err != nil {
+					l.log.Warn("a script was not removed", "err", err)
+				}
+			})
+		})
+	}
 	if a.hasEpilog() {
 		return l.happens(a, evEpilog, news{report: r})
 	}

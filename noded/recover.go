@@ -62,7 +62,7 @@ func (l *loop) recover() error {
 			a.phase = interrupted
 		}
 		if a.phase != over && a.phase != epilogue && a.phase != ready && k.launched.Ordered &&
-			l.n.scripts.adopt(k.launched.Script) {
+			l.n.scripts.Adopt(k.launched.Script) {
 			a.script = k.launched.Script
 		}
 		l.attempts[key] = a
@@ -78,5 +78,5 @@ func (l *loop) recover() error {
 		return nil // gshim may run what this spool has never heard of; scripts that nobody has go with the next start
 	}
 	// Control groups wait for what gshim lists (onLink).
-	return l.n.scripts.sweep()
+	return l.n.scripts.Sweep()
 }

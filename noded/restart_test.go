@@ -263,7 +263,7 @@ func TestReboot(t *testing.T) {
 		t.Error("the end of a job that the reboot killed was reported")
 	}
 	until(t, "the scripts are gone", func() bool {
-		left, err := os.ReadDir(c.n.scripts.dir)
+		left, err := os.ReadDir(c.n.scripts.Dir)
 		return err == nil && len(left) == 0
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"gbatch/internal/proto"
 	"gbatch/noded/cgroup"
 	"gbatch/noded/gpu"
+	"gbatch/noded/procs"
 )
 
 // sample.go looks at running jobs now and then: what no counter of the kernel keeps for their end. One goroutine goes
@@ -46,8 +47,8 @@ type sampler struct {
 	next   time.Time
 	wake   chan struct{}
 	buf    cgroup.MeterBuf
-	reader procReader
-	tree   procTree
+	reader procs.Reader
+	tree   procs.Tree
 	gpus   []gpu.Reading // the latest
 }
 
@@ -71,7 +72,7 @@ type sampled struct {
 
 	meter *cgroup.Meter
 	use   model.NodeUsage
-	procs procSeen
+	procs procs.Seen
 	gpus  []gpuSeen
 	hasIO bool // the group's I/O is counted, that of groups within it too
 
@@ -322,8 +323,8 @@ func (s *sampler) sample(j *sampled) {
 		s.complain(j, err)
 		return
 	}
-	pids, err := m.Procs(s.reader.pids[:0], maxPids, &s.buf)
-	s.reader.pids = pids[:0]
+	pids, err := m.Procs(s.reader.PIDs[:0], maxPids, &s.buf)
+	s.reader.PIDs = pids[:0]
 	if err != nil {
 		s.complain(j, err)
 		return
@@ -365,16 +366,16 @@ func (s *sampler) meterOf(j *sampled) *cgroup.Meter {
 
 // look goes through the job's processes.
 func (s *sampler) look(j *sampled, pids []int, ioKnown bool) {
-	t := s.reader.read(&j.procs, pids, !ioKnown)
+	t := s.reader.Read(&j.procs, pids, !ioKnown)
 	u := &j.use
 	u.Procs = max(u.Procs, int32(len(pids)))
-	u.VMKB = max(u.VMKB, t.vmKB)
+	u.VMKB = max(u.VMKB, t.VMKB)
 	if !s.groups.root.Can().Memory { // no counter: the sum over the processes is what there is
-		u.RSSKB = max(u.RSSKB, t.rssKB)
-		u.PeakKB = max(u.PeakKB, t.rssKB)
+		u.RSSKB = max(u.RSSKB, t.RSSKB)
+		u.PeakKB = max(u.PeakKB, t.RSSKB)
 	}
 	if !ioKnown {
-		u.ReadB, u.WriteB = max(u.ReadB, j.procs.readB), max(u.WriteB, j.procs.writeB)
+		u.ReadB, u.WriteB = max(u.ReadB, j.procs.ReadB), max(u.WriteB, j.procs.WriteB)
 	}
 }
 
@@ -388,8 +389,8 @@ func (s *sampler) complain(j *sampled, err error) {
 
 func (s *sampler) procsOf(j *sampled) []int {
 	if !s.groups.root.Can().Track {
-		s.tree.look(&s.reader, s.now())
-		return s.tree.below(j.heads)
+		s.tree.Look(&s.reader, s.now())
+		return s.tree.Below(j.heads)
 	}
 	group := s.groupOf(j.key)
 	if group == nil {
@@ -433,4 +434,26 @@ func (s *sampler) live(key proto.Attempt) []proto.StatOf {
 		list = append(list, stat)
 	}
 	return list
+}
+
+// sampleTree takes one sample of a job that has no group.
+func (s *sampler) sampleTree(j *sampled) {
+	s.tree.Look(&s.reader, s.now())
+	mine := s.tree.Of(j.heads)
+	if len(mine) == 0 {
+		return // it has just ended
+	}
+	slices.SortFunc(mine, func(a, b procs.Proc) int { return a.PID - b.PID })
+	pids := s.reader.PIDs[:0]
+	var user, sys int64
+	for _, p := range mine {
+		pids = append(pids, p.PID)
+		user, sys = user+p.UserMS, sys+p.SysMS
+	}
+	s.reader.PIDs = pids[:0]
+	u := &j.use
+	u.UserMS, u.SysMS = max(u.UserMS, user), max(u.SysMS, sys)
+	s.look(j, pids, false)
+	u.Samples++
+	j.dirty = true
 }

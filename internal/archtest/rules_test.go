@@ -73,6 +73,8 @@ var layers = []layer{
 	{"noded/steplayout", "internal/model internal/proto"},
 	{"noded/hardware", "noded/gpu noded/cgroup internal/model internal/jobenv internal/conf internal/proto"},
 	{"noded/gpuwatch", "noded/gpu noded/hardware internal/model internal/jobenv internal/proto"},
+	{"noded/scripts", "internal/model internal/blob"},
+	{"noded/procs", ""},
 	{"noded/relay", "internal/model internal/jobenv internal/proto internal/rpc"},
 	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/rpc internal/client " +
 		"internal/stepio"},

@@ -1,4 +1,4 @@
-package noded
+package procs
 
 import (
 	"os/exec"
@@ -18,12 +18,12 @@ func TestProcTree(t *testing.T) {
 	must(t, err)
 	must(t, cmd.Start())
 	head := cmd.Process.Pid
-	var tree procTree
-	var r procReader
+	var tree Tree
+	var r Reader
 	defer func() {
 		tree.at = time.Time{}
-		tree.look(&r, time.Now())
-		for _, pid := range tree.below([]int{head}) {
+		tree.Look(&r, time.Now())
+		for _, pid := range tree.Below([]int{head}) {
 			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended with its parent
 		}
 		_ = cmd.Wait() // killed
@@ -32,23 +32,23 @@ func TestProcTree(t *testing.T) {
 	must(t, err)
 	until(t, "three or more processes", func() bool {
 		tree.at = time.Time{}
-		tree.look(&r, time.Now())
-		return len(tree.below([]int{head})) >= 3
+		tree.Look(&r, time.Now())
+		return len(tree.Below([]int{head})) >= 3
 	})
-	pids := tree.below([]int{head})
+	pids := tree.Below([]int{head})
 	if !slices.Contains(pids, head) || slices.Contains(pids, syscall.Getpid()) {
 		t.Errorf("%v of %d", pids, head)
 	}
-	if none := tree.below(nil); none != nil {
+	if none := tree.Below(nil); none != nil {
 		t.Errorf("of nobody: %v", none)
 	}
 	at := tree.at
-	tree.look(&r, at.Add(treeFresh/2))
+	tree.Look(&r, at.Add(fresh/2))
 	if tree.at != at {
 		t.Error("/proc was read again at once")
 	}
 	line := "12 (a b) c) S 3 12 7 0 -1 4194304 100 200 0 0 5 6 70 80 20 0 1 0 4000 1000000 50"
-	if p, ok := parseTreeProc(12, []byte(line)); !ok || p != (treeProc{12, 3, 7, 750, 860}) {
+	if p, ok := parseTreeProc(12, []byte(line)); !ok || p != (Proc{12, 3, 7, 750, 860}) {
 		t.Errorf("%+v %v", p, ok)
 	}
 	for i := range line {

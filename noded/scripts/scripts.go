@@ -1,4 +1,4 @@
-package noded
+package scripts
 
 import (
 	"container/list"
@@ -24,16 +24,16 @@ import (
 // new one.
 
 const (
-	scriptFile     = "slurm_script" // what $0 ends in, as under Slurm
-	maxScriptBytes = 64 << 20
+	fileName = "slurm_script" // what $0 ends in, as under Slurm
+	maxBytes = 64 << 20
 	// Scripts that no job uses are kept up to these limits.
-	idleScripts     = 256
-	idleScriptBytes = 16 << 20
+	idleFiles = 256
+	idleBytes = 16 << 20
 )
 
-// scripts are the script files of one gnoded. Each has a directory of its own in dir.
-type scripts struct {
-	dir  string
+// Store are the script files of one gnoded. Each has a directory of its own in dir.
+type Store struct {
+	Dir  string
 	root bool
 
 	mu      sync.Mutex
@@ -55,15 +55,15 @@ type script struct {
 	idle  *list.Element
 }
 
-func newScripts(dir string, root bool) *scripts {
-	return &scripts{dir: dir, root: root, files: map[string]*script{}, current: map[string]string{}, idle: list.New()}
+func New(dir string, root bool) *Store {
+	return &Store{Dir: dir, root: root, files: map[string]*script{}, current: map[string]string{}, idle: list.New()}
 }
 
-// path is where a script is.
-func (s *scripts) path(name string) string { return filepath.Join(s.dir, name, scriptFile) }
+// Path is where a script is.
+func (s *Store) Path(name string) string { return filepath.Join(s.Dir, name, fileName) }
 
-// take gives the name of a file with b's content that uid can read and run; it is the caller's to release.
-func (s *scripts) take(b *model.Blob, uid, gid uint32) (string, error) {
+// Take gives the name of a file with b's content that uid can read and run; it is the caller's to release.
+func (s *Store) Take(b *model.Blob, uid, gid uint32) (string, error) {
 	if b.Size <= 0 && len(b.Data) == 0 {
 		return "", errors.New("the script is empty")
 	}
@@ -78,7 +78,7 @@ func (s *scripts) take(b *model.Blob, uid, gid uint32) (string, error) {
 		s.use(f)
 		return f.name, nil
 	}
-	content, err := blob.Open(b, maxScriptBytes)
+	content, err := blob.Open(b, maxBytes)
 	if err != nil {
 		return "", err
 	}
@@ -98,7 +98,7 @@ func (s *scripts) take(b *model.Blob, uid, gid uint32) (string, error) {
 	return name, nil
 }
 
-func (s *scripts) use(f *script) {
+func (s *Store) use(f *script) {
 	f.users++
 	if f.idle != nil {
 		s.idle.Remove(f.idle)
@@ -107,8 +107,8 @@ func (s *scripts) use(f *script) {
 	}
 }
 
-func (s *scripts) write(f *script, content []byte, uid, gid uint32) error {
-	dir := filepath.Join(s.dir, f.name)
+func (s *Store) write(f *script, content []byte, uid, gid uint32) error {
+	dir := filepath.Join(s.Dir, f.name)
 	err := os.Mkdir(dir, 0o711)
 	if errors.Is(err, fs.ErrExist) { // left by a gnoded that was killed
 		if err = s.remove(f.name); err == nil {
@@ -118,9 +118,9 @@ func (s *scripts) write(f *script, content []byte, uid, gid uint32) error {
 	if err != nil {
 		return err
 	}
-	fd, err := unix.Open(s.path(f.name), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o500)
+	fd, err := unix.Open(s.Path(f.name), unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0o500)
 	if err != nil {
-		return &fs.PathError{Op: "create", Path: s.path(f.name), Err: err}
+		return &fs.PathError{Op: "create", Path: s.Path(f.name), Err: err}
 	}
 	for rest := content; len(rest) > 0 && err == nil; {
 		var n int
@@ -136,19 +136,19 @@ func (s *scripts) write(f *script, content []byte, uid, gid uint32) error {
 	}
 	f.size, f.ctime, f.inode = st.Size, st.Ctim, st.Ino
 	if err := errors.Join(err, unix.Close(fd)); err != nil {
-		return &fs.PathError{Op: "write", Path: s.path(f.name), Err: err}
+		return &fs.PathError{Op: "write", Path: s.Path(f.name), Err: err}
 	}
 	return nil
 }
 
 // unchanged reports whether a file is as it was written.
-func (s *scripts) unchanged(f *script) bool {
+func (s *Store) unchanged(f *script) bool {
 	var st unix.Stat_t
-	return unix.Lstat(s.path(f.name), &st) == nil && st.Ino == f.inode && st.Ctim == f.ctime && st.Size == f.size
+	return unix.Lstat(s.Path(f.name), &st) == nil && st.Ino == f.inode && st.Ctim == f.ctime && st.Size == f.size
 }
 
-// adopt counts a user of a file that an earlier gnoded wrote; false if it is not there.
-func (s *scripts) adopt(name string) bool {
+// Adopt counts a user of a file that an earlier gnoded wrote; false if it is not there.
+func (s *Store) Adopt(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f := s.files[name]; f != nil {
@@ -156,7 +156,7 @@ func (s *scripts) adopt(name string) bool {
 		return true
 	}
 	var st unix.Stat_t
-	if name == "" || filepath.Base(name) != name || unix.Lstat(s.path(name), &st) != nil {
+	if name == "" || filepath.Base(name) != name || unix.Lstat(s.Path(name), &st) != nil {
 		return false
 	}
 	// It serves those who have it. A new job gets a new file: whether this one was changed meanwhile is not known.
@@ -164,8 +164,18 @@ func (s *scripts) adopt(name string) bool {
 	return true
 }
 
-// release gives a file back. What goes beyond the limits is removed.
-func (s *scripts) release(name string) error {
+// InUse is how many have taken a file and not given it back.
+func (s *Store) InUse() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, f := range s.files {
+		n += f.users
+	}
+	return n
+}
+
+// Release gives a file back. What goes beyond the limits is removed.
+func (s *Store) Release(name string) error {
 	if name == "" {
 		return nil
 	}
@@ -185,7 +195,7 @@ func (s *scripts) release(name string) error {
 	f.idle = s.idle.PushBack(f)
 	s.bytes += f.size
 	var errs []error
-	for s.idle.Len() > idleScripts || s.bytes > idleScriptBytes {
+	for s.idle.Len() > idleFiles || s.bytes > idleBytes {
 		oldest, ok := s.idle.Remove(s.idle.Front()).(*script)
 		if !ok {
 			break // only scripts are in it
@@ -198,16 +208,16 @@ func (s *scripts) release(name string) error {
 	return errors.Join(errs...)
 }
 
-func (s *scripts) remove(name string) error {
-	if err := unix.Unlink(s.path(name)); err != nil && err != unix.ENOENT && err != unix.ENOTDIR {
-		return &fs.PathError{Op: "remove", Path: s.path(name), Err: err}
+func (s *Store) remove(name string) error {
+	if err := unix.Unlink(s.Path(name)); err != nil && err != unix.ENOENT && err != unix.ENOTDIR {
+		return &fs.PathError{Op: "remove", Path: s.Path(name), Err: err}
 	}
-	return os.RemoveAll(filepath.Join(s.dir, name))
+	return os.RemoveAll(filepath.Join(s.Dir, name))
 }
 
-// sweep removes files that nobody has taken or adopted.
-func (s *scripts) sweep() error {
-	entries, err := os.ReadDir(s.dir)
+// Sweep removes files that nobody has taken or adopted.
+func (s *Store) Sweep() error {
+	entries, err := os.ReadDir(s.Dir)
 	if err != nil {
 		return err
 	}
@@ -216,7 +226,7 @@ func (s *scripts) sweep() error {
 	var errs []error
 	for _, e := range entries {
 		if s.files[e.Name()] == nil {
-			errs = append(errs, os.RemoveAll(filepath.Join(s.dir, e.Name())))
+			errs = append(errs, os.RemoveAll(filepath.Join(s.Dir, e.Name())))
 		}
 	}
 	return errors.Join(errs...)

@@ -1,4 +1,4 @@
-package noded
+package procs
 
 import (
 	"bytes"
@@ -7,52 +7,52 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sampleproc.go reads /proc of a job's processes: address space, memory, and I/O where the kernel does not count it
+// reader.go reads /proc of a job's processes: address space, memory, and I/O where the kernel does not count it
 // by group.
 
 const (
-	// maxSampledProcs is how many processes of a job one sample looks at, the oldest first.
-	maxSampledProcs = 64
+	// maxSeen is how many processes of a job one sample looks at, the oldest first.
+	maxSeen = 64
 )
 
-// procSeen is what samples have seen of a job's processes.
-type procSeen struct {
-	io            map[int]procIO // by pid, of those that are there
-	readB, writeB int64          // of all that were ever seen
+// Seen is what samples have seen of a job's processes.
+type Seen struct {
+	io            map[int]ioOf // by pid, of those that are there
+	ReadB, WriteB int64        // of all that were ever seen
 
-	bigPID  int // the one with the most memory in any sample
-	bigName string
-	bigKB   int64
+	BigPID  int // the one with the most memory in any sample
+	BigName string
+	BigKB   int64
 }
 
-type procIO struct{ readB, writeB int64 }
+type ioOf struct{ readB, writeB int64 }
 
-// procTotal sums one sample.
-type procTotal struct{ vmKB, rssKB int64 }
+// Total sums one sample.
+type Total struct{ VMKB, RSSKB int64 }
 
-// procReader has the buffers for reading, used again for every job.
-type procReader struct {
-	pids []int
+// Reader has the buffers for reading, used again for every job.
+type Reader struct {
+	PIDs []int
 	path []byte
 	buf  [4096]byte
 }
 
-// read looks at some of the processes.
-func (r *procReader) read(seen *procSeen, pids []int, withIO bool) (t procTotal) {
-	pids = pids[:min(len(pids), maxSampledProcs)]
+// Read looks at some of the processes.
+func (r *Reader) Read(seen *Seen, pids []int, withIO bool) (t Total) {
+	pids = pids[:min(len(pids), maxSeen)]
 	for _, pid := range pids {
 		vm, rss, name := r.stat(pid)
-		t.vmKB += vm
-		t.rssKB += rss
-		if rss > seen.bigKB {
-			seen.bigPID, seen.bigKB, seen.bigName = pid, rss, string(name)
+		t.VMKB += vm
+		t.RSSKB += rss
+		if rss > seen.BigKB {
+			seen.BigPID, seen.BigKB, seen.BigName = pid, rss, string(name)
 		}
 		if withIO {
 			r.io(seen, pid)
 		}
 	}
-	if withIO && len(seen.io) > 2*maxSampledProcs { // those that are gone have been counted
-		there := make(map[int]procIO, len(pids))
+	if withIO && len(seen.io) > 2*maxSeen { // those that are gone have been counted
+		there := make(map[int]ioOf, len(pids))
 		for _, pid := range pids {
 			there[pid] = seen.io[pid]
 		}
@@ -62,7 +62,7 @@ func (r *procReader) read(seen *procSeen, pids []int, withIO bool) (t procTotal)
 }
 
 // stat gives a process's address space and memory in KiB, and its name; zeros for one that has ended.
-func (r *procReader) stat(pid int) (vmKB, rssKB int64, name []byte) {
+func (r *Reader) stat(pid int) (vmKB, rssKB int64, name []byte) {
 	b := r.file(pid, "/stat")
 	open, end := bytes.IndexByte(b, '('), bytes.LastIndexByte(b, ')')
 	if open < 0 || end < open {
@@ -81,9 +81,9 @@ func (r *procReader) stat(pid int) (vmKB, rssKB int64, name []byte) {
 		field++
 		switch field {
 		case 23:
-			vmKB = digitsOf(rest[:n]) >> 10
+			vmKB = Digits(rest[:n]) >> 10
 		case 24:
-			rssKB = digitsOf(rest[:n]) * int64(unix.Getpagesize()>>10)
+			rssKB = Digits(rest[:n]) * int64(unix.Getpagesize()>>10)
 		}
 		rest = rest[n:]
 	}
@@ -91,26 +91,26 @@ func (r *procReader) stat(pid int) (vmKB, rssKB int64, name []byte) {
 }
 
 // io adds what a process has read and written since the last sample.
-func (r *procReader) io(seen *procSeen, pid int) {
+func (r *Reader) io(seen *Seen, pid int) {
 	b := r.file(pid, "/io")
 	if len(b) == 0 {
 		return
 	}
-	now := procIO{after(b, "\nread_bytes: "), after(b, "\nwrite_bytes: ")}
+	now := ioOf{after(b, "\nread_bytes: "), after(b, "\nwrite_bytes: ")}
 	old := seen.io[pid]
 	if now.readB < old.readB || now.writeB < old.writeB { // another process with the same number
-		old = procIO{}
+		old = ioOf{}
 	}
-	seen.readB += now.readB - old.readB
-	seen.writeB += now.writeB - old.writeB
+	seen.ReadB += now.readB - old.readB
+	seen.WriteB += now.writeB - old.writeB
 	if seen.io == nil {
-		seen.io = map[int]procIO{}
+		seen.io = map[int]ioOf{}
 	}
 	seen.io[pid] = now
 }
 
 // file reads a file of /proc/PID; nothing of one that can't be read.
-func (r *procReader) file(pid int, name string) []byte {
+func (r *Reader) file(pid int, name string) []byte {
 	r.path = append(strconv.AppendInt(append(r.path[:0], "/proc/"...), int64(pid), 10), name...)
 	fd, err := unix.Open(string(r.path), unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -130,11 +130,11 @@ func after(b []byte, label string) int64 {
 	if i < 0 {
 		return 0
 	}
-	return digitsOf(b[i+len(label):])
+	return Digits(b[i+len(label):])
 }
 
-// digitsOf reads the digits that b begins with.
-func digitsOf(b []byte) int64 {
+// Digits reads the digits that b begins with.
+func Digits(b []byte) int64 {
 	n := int64(0)
 	for _, c := range b {
 		if c < '0' || c > '9' {
