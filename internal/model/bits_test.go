@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestBitsAgainstMap holds every method equal to the same on a map of ints.
+// TestBitsAgainstMap compares every method with the same operation on a map of ints.
 func TestBitsAgainstMap(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	type set map[int]bool
@@ -99,7 +99,7 @@ func TestBitsText(t *testing.T) {
 	}
 }
 
-// TestBitsImmutable: methods leave their receiver alone.
+// TestBitsImmutable: methods don't change their receiver.
 func TestBitsImmutable(t *testing.T) {
 	b := UpTo(70)
 	want := b.String()

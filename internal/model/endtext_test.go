@@ -2,7 +2,7 @@ package model
 
 import "testing"
 
-// No end but COMPLETED is without a sentence, whatever its reason.
+// Every final state except COMPLETED has a sentence, whatever the reason.
 func TestEndText(t *testing.T) {
 	for s := Completed; s < numJobStates; s++ {
 		for r := range numReasons {

@@ -43,7 +43,7 @@ func TestParseFeatures(t *testing.T) {
 	}
 }
 
-// FuzzParseFeatures: what is read prints as something that reads the same.
+// FuzzParseFeatures: a parsed expression prints as text that parses to the same.
 func FuzzParseFeatures(f *testing.F) {
 	for _, s := range []string{"a", "a&b|c", "[a|b&c]&d", "a*2&(b|!c)*3", "!(a&b)", "[a*2&b*1]&[x|y]&z", "((", "a**"} {
 		f.Add(s)

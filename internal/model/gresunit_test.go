@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestWithFound: what a node found fills in what the configuration leaves out, and nothing else.
+// TestWithFound: what a node has found fills in only what the configuration leaves out.
 func TestWithFound(t *testing.T) {
 	near, links, dist := []Bits{UpTo(2), UpTo(4)}, [][]int32{{0, 4}, {4, 0}}, [][]int32{{0, 10}, {10, 0}}
 	two := func() *NodeDef {
@@ -34,7 +34,7 @@ func TestWithFound(t *testing.T) {
 			t.Errorf("%s: %+v", name, got.Gres)
 		}
 	}
-	// What the configuration says counts.
+	// The configuration's own values stay.
 	said := two()
 	said.Gres[0].Near, said.Gres[0].Links, said.Gres[0].MemMiB = []Bits{UpTo(1), UpTo(1)}, [][]int32{{0, 1}, {1, 0}}, 40
 	got = said.WithFound(found)
@@ -42,7 +42,7 @@ func TestWithFound(t *testing.T) {
 		!reflect.DeepEqual(g.Links, said.Gres[0].Links) || g.MemMiB != 40 || !reflect.DeepEqual(g.Dist, dist) {
 		t.Errorf("%+v", g)
 	}
-	// Units of one entry that were found as two types, in their order: a type's own memory is the least of it.
+	// Units of one entry that were found as two types keep their order; a type's memory is the smallest of its units.
 	mixed := &NodeDef{Gres: []GresDef{{Name: "gpu", Count: 3}}}
 	got = mixed.WithFound([]GresDef{{Name: "gpu", Type: "a", Count: 1, MemMiB: 40},
 		{Name: "gpu", Type: "b", First: 1, Count: 2, MemMiB: 80}})

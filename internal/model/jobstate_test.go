@@ -38,8 +38,8 @@ func TestStateTable(t *testing.T) {
 	golden.Compare(t, "testdata/jobstates.txt", trimmed)
 }
 
-// TestStateTableSound: whatever happens, a job that ended can only go back to the queue, and one that is being ended
-// never runs again as the same attempt.
+// TestStateTableSound: a job that has ended can only go back to the queue, and a job that is being ended never runs
+// again as the same attempt.
 func TestStateTableSound(t *testing.T) {
 	for _, s := range JobStates() {
 		if s.Finished() && s.HasResources() || s == Pending && (s.Finished() || s.HasResources()) {

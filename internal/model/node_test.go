@@ -8,7 +8,7 @@ import (
 	"gbatch/internal/golden"
 )
 
-// TestNodeStates prints the names of every combination of what makes a node's state.
+// TestNodeStates prints the state names for every combination of admin state, link and use.
 func TestNodeStates(t *testing.T) {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%-6s %-8s %-10s %-11s %-6s %-18s %s\n", "admin", "link", "jobs", "long", "short", "base", "usable")

@@ -2,7 +2,8 @@ package model
 
 import "testing"
 
-// GPUs and shares of them are counted together: a GPU of which somebody has a share isn't whole, nor shared otherwise.
+// GPUs and shares of them are counted together: a GPU with a share in use can't be given out whole, nor shared by
+// another resource.
 func TestHoldsGres(t *testing.T) {
 	d := &NodeDef{Gres: []GresDef{
 		{Name: "gpu", Type: "a", Count: 2},

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestTellUnits follows one node's units through what it tells and what operators say.
+// TestTellUnits follows one node's units through its reports and operators' changes.
 func TestTellUnits(t *testing.T) {
 	fault := func(i int32, stamp uint64) UnitTell {
 		return UnitTell{"gpu", i, OutFault, fmt.Sprint("fault ", stamp), stamp}
@@ -24,12 +24,12 @@ func TestTellUnits(t *testing.T) {
 		{tells: nil, want: ""},
 		{tells: []UnitTell{fault(3, 10)}, want: "3 fault 10*"},
 		{tells: []UnitTell{fault(3, 10)}, want: "3 fault 10"}, // told again: known
-		// it stays, also when the node tells no more
+		// the fault stays even if the node no longer reports it
 		{tells: nil, want: "3 fault 10"},
-		{tells: []UnitTell{fault(3, 10), spent(1, 11)}, want: "3 fault 10 1 reset it"}, // what runs there is spared
+		{tells: []UnitTell{fault(3, 10), spent(1, 11)}, want: "3 fault 10 1 reset it"}, // running jobs are spared
 		// and now it isn't: the first cause stays
 		{tells: []UnitTell{fault(3, 10), fault(1, 12)}, want: "3 fault 10 1 reset it*"},
-		// dealt with, while the node still tells of it
+		// an operator has dealt with it while the node still reports it
 		{tells: []UnitTell{fault(3, 10), fault(1, 12)}, resume: []int32{3}, want: "1 reset it"},
 		{tells: []UnitTell{fault(3, 20), fault(1, 12)}, want: "3 fault 20* 1 reset it"}, // a new one
 		{tells: nil, resume: []int32{1, 3}, want: ""},

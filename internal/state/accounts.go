@@ -22,7 +22,7 @@ const (
 	DropAssoc
 	PutQOS
 	DropQOS
-	ResetUsage // of an account with all below it or, with User, of one user in it
+	ResetUsage // of an account and everything below it or, with User, of one user in the account
 )
 
 // AcctEdit is one edit. Drop and ResetUsage look only at the record's names.
@@ -61,13 +61,13 @@ func assocKey(account, user, part string) string { return account + "\x00" + use
 
 func keyOf(a *model.Association) string { return assocKey(a.Account, a.User, a.Partition) }
 
-// applyAccounts folds a batch. Each of the result tells of one edit up to the first that was refused, whose refusal is
-// the result's own.
+// applyAccounts applies a batch of edits. Result.Each has an entry for each edit up to the first that is refused; its
+// refusal is also Result.Refusal.
 func (s *State) applyAccounts(at model.Time, c *Accounts) Result {
 	if c.Gen != 0 && c.Gen != s.acctGen {
 		return Result{Refusal: Outdated}
 	}
-	keep := s.facts // trees are copy-on-write: what they were costs nothing to keep
+	keep := s.facts // trees are copy-on-write: keeping the old ones costs nothing
 	keep.accounts, keep.users, keep.assocs, keep.qos = s.accounts.Copy(), s.users.Copy(), s.assocs.Copy(), s.qos.Copy()
 	keep.usage, keep.qosUse = s.usage.Copy(), s.qosUse.Copy()
 	res := Result{Each: make([]Refusal, 0, len(c.Edits))}
@@ -95,13 +95,13 @@ func (s *State) applyAccounts(at model.Time, c *Accounts) Result {
 	return res
 }
 
-// active is who has unfinished jobs.
+// active has the names that unfinished jobs refer to.
 type active struct {
 	assocs map[[2]string]bool // account, user
 	qos    map[string]bool
 }
 
-// activeNames walks the jobs: deletions are rare.
+// activeNames finds these names by a walk over all jobs: deletions are rare.
 func (s *State) activeNames() *active {
 	out := &active{map[[2]string]bool{}, map[string]bool{}}
 	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
@@ -160,7 +160,7 @@ func (s *State) acctEdit(at model.Time, e *AcctEdit, busy *active) Refusal {
 		n := *e.QOS
 		if old, ok := s.qos.Get(n.Name); ok {
 			n.ID = old.ID
-			if (old.Flags^n.Flags)&model.QOSNoDecay != 0 { // what it used until now faded as it was
+			if (old.Flags^n.Flags)&model.QOSNoDecay != 0 { // usage up to now decays by the old flag
 				if u, ok := s.qosUse.Get(n.Name); ok {
 					s.qosUse.Set(n.Name, s.fadeOf(u).bring(u, at))
 				}
@@ -279,7 +279,7 @@ func has[V any](tree *btree.Map[string, V], key string) bool {
 	return ok
 }
 
-// seed gives a cluster that has none yet the root account with its user, and the QOS that are shipped.
+// seed gives a cluster without accounts the root account with its user, and the shipped QOS.
 func (s *State) seed() {
 	if s.accounts.Len() > 0 {
 		return
@@ -300,8 +300,8 @@ func (s *State) seed() {
 // AcctGen grows with every change of accounts, users, associations or QOS.
 func (v *View) AcctGen() uint64 { return v.acctGen }
 
-// KnownAccount reports whether an account exists: gacctmgr made it, or the configuration names it, at least as the one
-// that is charged where nobody names any. Jobs of others have no share: no fair-share factor, and their usage is
+// KnownAccount reports whether an account exists: gacctmgr has created it, or the configuration names it, in Accounts
+// or as the default account. Jobs of other accounts have no share and no fair-share factor, and their usage is
 // forgotten with them.
 func (f *facts) KnownAccount(name string) bool {
 	return has(f.accounts, name) || slices.Contains(f.cfg.Accounts, name) || name == f.cfg.HomeAccount()
@@ -335,8 +335,8 @@ func (v *View) Association(account, user, part string) *model.Association {
 	return a
 }
 
-// AssociationOf gives the association that a job of a user in a partition belongs to: the one for the partition, or
-// else that for all; nil where there is none.
+// AssociationOf gives the association for a user's jobs in a partition: the one for that partition, otherwise the one
+// for all partitions; nil if there is none.
 func (v *View) AssociationOf(account, user, part string) *model.Association {
 	if a := v.Association(account, user, part); a != nil || part == "" {
 		return a
@@ -360,8 +360,8 @@ func (v *View) AllQOS(f func(*model.QOS) bool) {
 	v.qos.Scan(func(_ string, q *model.QOS) bool { return f(q) })
 }
 
-// QOSOf gives the QOS that a user's jobs under an account may use, and the one that they have by default: the
-// association's own, or the nearest account's above that says something.
+// QOSOf gives the QOS that a user's jobs under an account may use, and their default QOS: from the association, or from
+// the nearest account above that sets them.
 func (v *View) QOSOf(account, user, part string) (allowed []string, preset string) {
 	see := func(a *model.Association) {
 		if a == nil {
@@ -387,13 +387,14 @@ func (v *View) QOSOf(account, user, part string) (allowed []string, preset strin
 	return allowed, preset
 }
 
-// UsageAt gives a record as it is at a moment: faded, and with what its running jobs have added since.
+// UsageAt gives a record of usage at a moment: decayed, and including running jobs.
 func (v *View) UsageAt(u *Usage, now model.Time) *Usage { return v.fadeOf(u).bring(u, now) }
 
-// BilledAt gives only what a record counts for in fair-share at a moment, in thousandths of a billing unit's second.
+// BilledAt gives only the part of a record that counts for fair-share at a moment, in thousandths of a billing unit's
+// second.
 func (v *View) BilledAt(u *Usage, now model.Time) int64 { return v.fade().At(u.Bill, u.Stamp, now) }
 
-// UsageOf gives what a user has used under an account, or nil; part is that of an association for one partition, or "".
+// UsageOf gives what a user has used under an account, or nil; part is the partition of the association, or "".
 func (v *View) UsageOf(account, user, part string) *Usage {
 	u, _ := v.usage.Get(usageKey(account, user, part))
 	return u

@@ -9,7 +9,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// sumAccounts adds up, at moment at, what was used below each account that has limits in minutes; meter keeps it up.
+// sumAccounts adds up, at moment at, the usage below each account that has limits in minutes; meter keeps the sums up
+// to date.
 func (s *State) sumAccounts(at model.Time) {
 	s.acctUse = new(btree.Map[string, *Usage])
 	if !s.cfg.Params.HoldLimits {
@@ -33,7 +34,7 @@ func (s *State) sumAccounts(at model.Time) {
 		now := fade.bring(u, at)
 		for up := u.Account; up != ""; up = s.parentOf(up) {
 			if sum, ok := s.acctUse.Get(up); ok {
-				sum.add(now) // nobody else has it yet
+				sum.add(now) // no other state shares it yet
 			}
 		}
 		return true
@@ -44,7 +45,7 @@ func (s *State) sumAccounts(at model.Time) {
 	})
 }
 
-// add counts what v has used and uses in u as well; both are of the same moment.
+// add adds the usage and the rates of v to u; both are of the same moment.
 func (u *Usage) add(v *Usage) {
 	plus := func(to *Meter, m Meter) { to.Value, to.Rate = addSat(to.Value, m.Value), addSat(to.Rate, m.Rate) }
 	plus(&u.Bill, v.Bill)
@@ -67,8 +68,8 @@ func (f *facts) parentOf(account string) string {
 	return ""
 }
 
-// AccountUsage gives what all jobs below an account have used, or nil: it is kept for accounts with limits in minutes
-// while limits are enforced.
+// AccountUsage gives the usage of all jobs below an account, or nil: it exists only for accounts with limits in
+// minutes, while limits are enforced.
 func (v *View) AccountUsage(account string) *Usage {
 	u, _ := v.acctUse.Get(account)
 	return u

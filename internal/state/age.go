@@ -9,33 +9,33 @@ import (
 	"gbatch/internal/model"
 )
 
-// Only so many waiting jobs may gain priority by age at a time: GrpJobsAccrue and MaxJobsAccrue of associations,
+// Limits bound how many pending jobs gain priority by age at a time: GrpJobsAccrue and MaxJobsAccrue of associations,
 // GrpJobsAccrue, MaxJobsAccruePU and MaxJobsAccruePA of a job's QOS (https://slurm.schedmd.com/resource_limits.html).
-// Who may start and is over such a limit has Accrue NotAging, and begins to age at the moment at which another starts,
-// ends or is held: whoever has waited longest first. Of an array as many tasks as there is room for leave the record.
+// An eligible job over such a limit has Accrue = NotAging. It begins to age when another job starts, ends or is held,
+// the longest waiting job first. Of an array, as many tasks as there is room for leave the array's record and age.
 //
-// Jobs of one account, user, QOS and partition are equal before these limits: they stand in one queue, and only its
-// first is looked at. It stands at one gate that is full, so that an event costs a look at who waits at the gates that
-// it opened, not at everybody who waits. Which one of several full gates that is makes no difference: those that could
-// go on now all stand at gates that were opened.
+// These limits treat all jobs of one account, user, QOS and partition alike: such jobs are a class, one queue of which
+// only the first job is looked at. The class waits at one full gate (a limit). An event then costs a look at the
+// classes at the gates that it opened, not at all waiting jobs. If several gates are full, any of them will do: every
+// class that can go on now waits at a gate that was opened.
 
-// ages is who waits to gain priority by age. It is derived, and made anew with the tallies.
+// ages has the jobs that wait to gain priority by age. It is derived, and made anew with the tallies.
 type ages struct {
-	on      bool // somebody has such a limit
+	on      bool // an association or QOS has such a limit
 	classes map[who]*ageClass
 	gates   map[string]*ageGate
-	counts  map[string][]*ageGate // gates by the tally that they ask
-	fresh   []*ageClass           // to be looked at: what stands in them has changed
-	opened  []*ageGate            // to be looked at: fewer age there than before
+	counts  map[string][]*ageGate // gates by the tally that they limit
+	fresh   []*ageClass           // classes to look at: their jobs have changed
+	opened  []*ageGate            // gates to look at: fewer jobs age there than before
 }
 
-// ageClass is the jobs of one account, user, QOS and partition that are over a limit.
+// ageClass has the jobs of one account, user, QOS and partition that are over a limit.
 type ageClass struct {
 	who   who
 	gates []*ageGate
 	jobs  *btree.BTreeG[due] // by Eligible, then number
-	at    *ageGate           // where it stands; nil: nowhere
-	stood due                // as whom
+	at    *ageGate           // the gate at which it waits; nil: none
+	stood due                // its first job when it began to wait there
 	fresh bool
 }
 
@@ -47,7 +47,7 @@ type ageGate struct {
 	opened bool
 }
 
-// ageStand is the first job of a class.
+// ageStand is a class with its first job.
 type ageStand struct {
 	first due
 	class *ageClass
@@ -55,7 +55,7 @@ type ageStand struct {
 
 func standLess(a, b ageStand) bool { return dueLess(a.first, b.first) }
 
-// agingOf counts the tasks of a record that wait and gain priority by age.
+// agingOf counts the pending tasks of a record that gain priority by age.
 func agingOf(j *model.Job) int64 {
 	if !IsReady(j) || j.Accrue == model.NotAging {
 		return 0
@@ -86,7 +86,7 @@ func (s *State) makeAges() {
 	})
 }
 
-// class gives the queue of jobs like one.
+// class gives the class of a job.
 func (a *ages) class(s *State, j *model.Job) *ageClass {
 	w := whoOf(j)
 	c := a.classes[w]
@@ -100,7 +100,7 @@ func (a *ages) class(s *State, j *model.Job) *ageClass {
 	return c
 }
 
-// gatesOf gives the limits for jobs. What a QOS limits its associations' limit of that sort does not.
+// gatesOf gives the limits of a class. A limit of the QOS replaces the associations' limits of that kind.
 func (a *ages) gatesOf(s *State, w who) []*ageGate {
 	var out []*ageGate
 	gate := func(kind string, l model.Limit, sc Scope, names ...string) {
@@ -141,7 +141,7 @@ func (a *ages) gatesOf(s *State, w who) []*ageGate {
 	return out
 }
 
-// first gives Accrue of a job that may start from now on: over every limit until letAge finds room.
+// first gives Accrue for a job that becomes eligible: NotAging, if it has a limit, until letAge finds room.
 func (a *ages) first(s *State, j *model.Job) model.Time {
 	if a.on && len(a.class(s, j).gates) > 0 {
 		return model.NotAging
@@ -149,7 +149,7 @@ func (a *ages) first(s *State, j *model.Job) model.Time {
 	return 0
 }
 
-// free notes that fewer jobs of a tally age.
+// free records that fewer jobs of a tally age.
 func (a *ages) free(tally string) {
 	for _, g := range a.counts[tally] {
 		if !g.opened {
@@ -159,7 +159,7 @@ func (a *ages) free(tally string) {
 	}
 }
 
-// moveAge moves a job from where its old record waits to where it does now.
+// moveAge moves a job between classes when its record changes.
 func (s *State) moveAge(old, j *model.Job) {
 	was, is := ageless(old), ageless(j)
 	if !was && !is || was && is && old.Eligible == j.Eligible && whoOf(old) == whoOf(j) {
@@ -177,7 +177,7 @@ func (s *State) moveAge(old, j *model.Job) {
 	}
 }
 
-// look notes a class whose jobs have changed.
+// look marks a class whose jobs have changed.
 func (a *ages) look(c *ageClass) {
 	if !c.fresh {
 		c.fresh = true
@@ -185,7 +185,7 @@ func (a *ages) look(c *ageClass) {
 	}
 }
 
-// leave takes a class from the gate where it stands.
+// leave removes a class from its gate.
 func (c *ageClass) leave() {
 	if c.at != nil {
 		c.at.wait.Delete(ageStand{c.stood, c})
@@ -193,7 +193,7 @@ func (c *ageClass) leave() {
 	}
 }
 
-// stand puts a class to a gate.
+// stand lets a class wait at a gate.
 func (c *ageClass) stand(g *ageGate) {
 	c.leave()
 	c.at, c.stood = g, c.head()
@@ -205,7 +205,7 @@ func (c *ageClass) head() due {
 	return d
 }
 
-// room gives how many more may age at a gate.
+// room gives how many more jobs may age under a gate's limit.
 func (f *facts) room(g *ageGate) int64 {
 	if t, ok := f.tallies.Get(g.tally); ok {
 		return g.most - t.Aging
@@ -213,15 +213,14 @@ func (f *facts) room(g *ageGate) int64 {
 	return g.most
 }
 
-// letAge lets jobs gain priority by age for which there is room since the last time, and reports whether there were
-// any.
+// letAge lets jobs age for which limits have got room since the last call, and reports whether there were any.
 func (s *State) letAge(at model.Time) (changed bool) {
 	a := &s.ages
 	if len(a.fresh) == 0 && len(a.opened) == 0 {
 		return false
 	}
 	todo := btree.NewBTreeGOptions(standLess, noLocks)
-	for i := 0; i < len(a.fresh); i++ { // no class becomes fresh on the way that isn't looked at again below
+	for i := 0; i < len(a.fresh); i++ { // a class that becomes fresh meanwhile is looked at again below
 		c := a.fresh[i]
 		c.fresh = false
 		c.leave()
@@ -265,13 +264,13 @@ func (s *State) letAge(at model.Time) (changed bool) {
 	return changed
 }
 
-// drain forgets that a class is to be looked at: it is being looked at.
+// drain clears the mark of a class that is being looked at.
 func (a *ages) drain(c *ageClass) {
 	c.fresh = false
 	a.fresh = a.fresh[:0]
 }
 
-// fullGate gives the first of a class's gates that lets nobody through or, where there is none, how many may go.
+// fullGate gives the first full gate of a class or, if there is none, how many jobs may pass all gates.
 func (s *State) fullGate(c *ageClass) (full *ageGate, room int64) {
 	room = 1 << 62
 	for _, g := range c.gates {
@@ -284,7 +283,7 @@ func (s *State) fullGate(c *ageClass) (full *ageGate, room int64) {
 	return nil, room
 }
 
-// age lets a job gain priority by age from now on; of an array as many tasks as there is room for.
+// age lets a job gain priority by age from now on, or as many tasks of an array as there is room for.
 func (s *State) age(id model.JobID, room int64, at model.Time) {
 	j, ok := s.jobs.Get(id)
 	if !ok {
@@ -314,7 +313,7 @@ func firstTasks(set model.TaskSet, n int) model.TaskSet {
 	return model.TaskSetOf(out)
 }
 
-// checkAges: whoever does not age has a limit that is full.
+// checkAges: every job that does not age has a limit that is full.
 func (s *State) checkAges() (err error) {
 	s.jobs.Scan(func(id model.JobID, j *model.Job) bool {
 		if !ageless(j) {
@@ -333,7 +332,7 @@ func (s *State) checkAges() (err error) {
 	return err
 }
 
-// ageLines shows who waits to age, for checks.
+// ageLines lists the jobs that wait to age, for checks.
 func ageLines(s *State) (out []string) {
 	s.jobs.Scan(func(_ model.JobID, j *model.Job) bool {
 		if c := s.ages.classes[whoOf(j)]; ageless(j) && c != nil {

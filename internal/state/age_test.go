@@ -11,7 +11,7 @@ import (
 
 func putQOS(q model.QOS) AcctEdit { return AcctEdit{Op: PutQOS, QOS: &q} }
 
-// accrue sets limits on who gains priority by age, and switches limits on or off.
+// accrue sets limits on ageing jobs, and switches limits on or off.
 func (s *session) accrue(w words) Result {
 	if on := len(w.named) > 0; s.cfg.Params.HoldLimits != on {
 		s.cfg.Params.HoldLimits = on
@@ -42,14 +42,14 @@ func (s *session) accrue(w words) Result {
 	return s.apply(&Accounts{Edits: append(edits, e)})
 }
 
-// accrueLimit is a limit as its documentation has it: how many of some jobs may age.
+// accrueLimit is a limit as documented: how many of some jobs may age.
 type accrueLimit struct {
 	most  int64
 	whose func(*model.Job) bool
 }
 
-// accrueLimits gives the limits that hold for a job, found without the state's tallies: the QOS' own, and those of its
-// associations that the QOS says nothing of.
+// accrueLimits gives the limits that hold for a job, found without the state's tallies: the QOS's own limits, and the
+// associations' limits that the QOS doesn't set.
 func accrueLimits(st *State, j *model.Job) (out []accrueLimit) {
 	sp := j.Spec
 	add := func(l model.Limit, whose func(*model.Spec) bool) {
@@ -86,13 +86,13 @@ func accrueLimits(st *State, j *model.Job) (out []accrueLimit) {
 	return out
 }
 
-// TestLongestWaitingAge: after every command those that began to age with it are who a walk over all that wait, in the
-// order in which they became eligible, finds room for.
+// TestLongestWaitingAge: the jobs that begin to age with a command are those for which a walk over all waiting jobs, in
+// the order in which they became eligible, finds room.
 func TestLongestWaitingAge(t *testing.T) {
 	began := 0
 	for seed := range uint64(8) {
 		g := &storm{rng: rand.New(rand.NewPCG(seed, 11))}
-		limit := func() model.Limit { return []model.Limit{0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6}[g.n(11)] } // 1 is none at all
+		limit := func() model.Limit { return []model.Limit{0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6}[g.n(11)] } // 1 allows no job
 		var edits []AcctEdit
 		for _, a := range []string{"science", "physics", "bio"} {
 			for _, u := range []string{"", "ann", "bob"} {
@@ -185,7 +185,7 @@ func TestLongestWaitingAge(t *testing.T) {
 	}
 }
 
-// BenchmarkAge: what a job that goes and one that comes cost where others wait to age, by how many do.
+// BenchmarkAge: the cost of one end and one submission, by the number of jobs that wait to age.
 func BenchmarkAge(b *testing.B) {
 	for _, waiting := range []int{1000, 100_000} {
 		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {

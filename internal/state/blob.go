@@ -2,11 +2,11 @@ package state
 
 import "gbatch/internal/model"
 
-// Scripts and environments are stored once per content and counted: one reference for each job record that names them
-// as its script, one for each that names them as its environment.
+// Scripts and environments are stored once per content and counted: one reference for each job record that has them as
+// its script, and one for each that has them as its environment.
 
-// keepBlob counts one more user of b, and stores it where it is new. It reports false when b came without its content
-// and isn't stored.
+// keepBlob counts one more reference to b, and stores it if it is new. It reports false if b has no content and isn't
+// stored yet.
 func (s *State) keepBlob(b *model.Blob) bool {
 	if b.Key == "" {
 		return true
@@ -27,7 +27,7 @@ func (s *State) keepBlob(b *model.Blob) bool {
 	return true
 }
 
-// useBlob counts one more user of content that is there.
+// useBlob counts one more reference to stored content.
 func (s *State) useBlob(key string) {
 	if old, ok := s.blobs.Get(key); ok {
 		nb := *old
@@ -36,7 +36,7 @@ func (s *State) useBlob(key string) {
 	}
 }
 
-// dropBlob counts one user less, and forgets the content with the last.
+// dropBlob counts one reference less, and deletes the content with the last one.
 func (s *State) dropBlob(key string) {
 	old, ok := s.blobs.Get(key)
 	if !ok {

@@ -7,10 +7,10 @@ import (
 	"gbatch/internal/model"
 )
 
-// Check verifies every invariant and tells the first that is broken. Tests run it after every Apply; it walks
-// everything.
+// Check verifies every invariant and returns the first that is broken. It walks all facts; tests run it after every
+// Apply.
 func (s *State) Check() error {
-	if err := s.checkJobs(); err != nil { // first: the others rely on each record having its parts
+	if err := s.checkJobs(); err != nil { // first, because the others rely on complete records
 		return err
 	}
 	if err := s.checkNodes(); err != nil {
@@ -28,7 +28,7 @@ func (s *State) Check() error {
 	return s.checkDerived()
 }
 
-// checkNodes: what a node says is in use is exactly what its jobs hold, and nothing is held twice.
+// checkNodes: a node's counts of use are exactly what its jobs hold, and nothing is held twice.
 func (s *State) checkNodes() (err error) {
 	holds := map[string]map[model.JobID]*model.NodeAlloc{}
 	s.jobs.Scan(func(id model.JobID, j *model.Job) bool {
@@ -202,7 +202,7 @@ func (s *State) checkJobs() (err error) {
 	return err
 }
 
-// checkDeps: nobody waits for what has happened already.
+// checkDeps: no job waits for an event that has already happened.
 func (s *State) checkDeps() (err error) {
 	s.jobs.Scan(func(id model.JobID, j *model.Job) bool {
 		for _, d := range depsOf(j) {
@@ -230,7 +230,7 @@ func (s *State) checkDeps() (err error) {
 	return err
 }
 
-// checkDerived: the indexes are what the facts give, entry by entry.
+// checkDerived: the indexes equal ones that are built anew from the facts, entry by entry.
 func (s *State) checkDerived() error {
 	fresh := &State{facts: s.facts}
 	fresh.reindex()
@@ -277,7 +277,7 @@ func (s *State) checkDerived() error {
 	return s.checkLogs()
 }
 
-// checkLogs: the outbox and the remembered requests agree with what finds them.
+// checkLogs: the outbox and the remembered requests agree with their indexes.
 func (s *State) checkLogs() (err error) {
 	s.outSeq.Scan(func(id model.JobID, seq uint64) bool {
 		if j, ok := s.outbox.Get(seq); !ok || j.ID != id {
@@ -367,7 +367,7 @@ func pairs[K, V any](scan func(func(K, V) bool)) (out []string) {
 	return out
 }
 
-// without gives what is in a and not in b.
+// without gives the entries of a that are not in b.
 func without(a, b []string) (out []string) {
 	in := map[string]bool{}
 	for _, x := range b {

@@ -7,8 +7,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// checkAccounts: accounts are one tree, every name that a record refers to exists, and usage grows by exactly what
-// runs.
+// checkAccounts: accounts are one tree, every name that a record refers to exists, and usage grows exactly by the rates
+// of running jobs.
 func (s *State) checkAccounts() (err error) {
 	bad := func(format string, a ...any) bool {
 		err = fmt.Errorf(format, a...)
@@ -58,7 +58,7 @@ func (s *State) checkAccounts() (err error) {
 	return s.checkRates()
 }
 
-// chargedOf gives the keys, as checkRates writes them, of the records that a job counts in.
+// chargedOf gives the keys of the usage records in which a job counts, as checkRates writes them.
 func (s *State) chargedOf(j *model.Job) []string {
 	keys := []string{"a" + usageKey(j.Spec.Account, j.Spec.User, j.Run.AssocPart), "q" + j.Spec.QOS, "q" + j.Run.PartQOS}
 	for up := j.Spec.Account; up != ""; up = s.parentOf(up) {

@@ -7,7 +7,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// TestCheckFinds breaks one thing after the other and wants Check to name it: the other tests lean on it.
+// TestCheckFinds breaks one invariant after the other and expects Check to name it: the other tests rely on Check.
 func TestCheckFinds(t *testing.T) {
 	base := func() *State {
 		st := New()
@@ -108,7 +108,7 @@ func TestCheckFinds(t *testing.T) {
 	}
 }
 
-// TestSharedValues: what jobs have in common is kept once, and changing one job leaves the others alone.
+// TestSharedValues: equal values of jobs are stored once, and changing one job leaves the others alone.
 func TestSharedValues(t *testing.T) {
 	st := New()
 	mk := func() *model.Spec {

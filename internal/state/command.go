@@ -44,8 +44,8 @@ type Body interface {
 	kind() Kind
 }
 
-// Submit adds a job. A repeated RequestID gives the old job. Script and Env may come without Data when the leader has
-// seen the same content in the state.
+// Submit adds a job. A repeated RequestID gives the same job again. Script and Env may come without Data if the leader
+// has seen the same content in the state.
 type Submit struct {
 	RequestID string
 	Spec      *model.Spec
@@ -75,7 +75,7 @@ func (x *Starts) Wire(c *wire.C) {
 	wire.Struct(c, &x.Plan)
 }
 
-// ReportKind is what a node says of an attempt. The numbers are stored: append only.
+// ReportKind is the kind of a node's report about an attempt. The numbers are stored: append only.
 type ReportKind uint8
 
 // The kinds, equal to proto's.
@@ -83,7 +83,7 @@ const (
 	Started ReportKind = iota + 1
 	Ended
 	LaunchFailed
-	Ready        // its prolog has run: the job may begin there
+	Ready        // the node has run its prolog: the job may begin there
 	PrologFailed // Text says how; the end follows
 	Ending       // the script has ended, and the epilog runs
 	EpilogFailed // Text says how; the end follows
@@ -92,10 +92,10 @@ const (
 	GateFailed   // the leader's own: it failed, Text says how
 )
 
-// StepEnded says that a step has ended, as Step tells; equal to proto's.
+// StepEnded says that a step has ended, with Step; equal to proto's.
 const StepEnded ReportKind = 64
 
-// Report is one thing that a node says of an attempt.
+// Report is one report of a node about an attempt.
 type Report struct {
 	Kind    ReportKind
 	Job     model.JobID
@@ -103,7 +103,7 @@ type Report struct {
 	At      model.Time
 	Exit    model.Exit
 	Text    string
-	Node    string // who says so; "": the job's first node
+	Node    string // the node that reports; "": the job's first node
 	Step    *model.Step
 }
 
@@ -118,7 +118,7 @@ func (x *Report) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Step)
 }
 
-// Reports brings what nodes said. Repeated and outdated reports change nothing.
+// Reports has reports of nodes. Repeated and outdated reports change nothing.
 type Reports struct {
 	Reports []Report
 }
@@ -127,7 +127,7 @@ func (x *Reports) Wire(c *wire.C) {
 	wire.List(c, &x.Reports, model.MaxMany)
 }
 
-// Target is a job, some tasks of an array that have not started (Tasks), or one task (Task).
+// Target is a job, some pending tasks of an array (Tasks), or one task (Task).
 type Target struct {
 	Job   model.JobID
 	Task  int32
@@ -144,9 +144,9 @@ func (x *Target) Wire(c *wire.C) {
 type Stop struct {
 	Targets []Target
 	Event   model.Event
-	Hold    bool // with EvRequeue: and hold it
+	Hold    bool // with EvRequeue: hold the job too
 	UID     uint32
-	Why     string // with EvCancel of running jobs, for people; "" where UID says all
+	Why     string // a sentence, with EvCancel of running jobs; "" if UID says everything
 }
 
 func (x *Stop) Wire(c *wire.C) {
@@ -157,11 +157,11 @@ func (x *Stop) Wire(c *wire.C) {
 	wire.Text(c, &x.Why, model.MaxText)
 }
 
-// Edit changes pending (and, as far as a field allows, running) jobs. Only fields named in Set count.
+// Edit changes pending (and, as far as a field allows, running) jobs. It changes only the fields that Set names.
 type Edit struct {
 	Targets  []Target
 	Set      []Field
-	Spec     *model.Spec // the new specification, where a field changes it: of the first target's job
+	Spec     *model.Spec // the new specification of the first target's job, if a field changes the specification
 	Hold     model.HoldKind
 	Priority uint32
 	Begin    model.Time
@@ -169,7 +169,7 @@ type Edit struct {
 	Throttle int32
 	Deps     []model.Dep
 	Comment  string
-	Direct   bool  // with SetPriority: it stands whatever the factors say
+	Direct   bool  // with SetPriority: the priority stays, whatever the factors give
 	Site     int32 // SiteFactor
 }
 
@@ -204,8 +204,8 @@ const (
 	SetSite
 )
 
-// Join says that a node's daemon has registered. Known lists the attempts it still knows: others that it had started
-// are lost.
+// Join says that a node's daemon has registered. Known lists the attempts that the daemon still knows: other attempts
+// that had started there are lost.
 type Join struct {
 	Node    string
 	BootID  string
@@ -216,7 +216,7 @@ type Join struct {
 	Arch    string
 	Problem string // why it may not take jobs (less hardware than configured), or ""
 	Known   []Report
-	Gres    []model.GresDef // what is near the units of its resources and how they are connected, as far as it knows
+	Gres    []model.GresDef // CPUs near the units of its resources, and the units' connections, as far as the node knows
 }
 
 func (x *Join) Wire(c *wire.C) {
@@ -241,7 +241,7 @@ func (x *Lost) Wire(c *wire.C) {
 	wire.Texts(c, &x.Nodes, model.MaxList, model.MaxName)
 }
 
-// NodeHealth says what is wrong with a node that is registered, "" when nothing is any more.
+// NodeHealth says what is wrong with a registered node; "" means that it is healthy again.
 type NodeHealth struct {
 	Node    string
 	Problem string
@@ -252,7 +252,7 @@ func (x *NodeHealth) Wire(c *wire.C) {
 	wire.Text(c, &x.Problem, model.MaxText)
 }
 
-// NodeEdit is an operator's word on nodes.
+// NodeEdit is an operator's change of nodes.
 type NodeEdit struct {
 	Nodes  []string
 	Admin  model.NodeAdmin
@@ -260,7 +260,7 @@ type NodeEdit struct {
 	Reason string
 	By     string
 
-	Gres  string // not "": Admin (NodeDrain, NodeUp) and Reason are of these units of it, not of the node
+	Gres  string // if set: Admin (NodeDrain, NodeUp) and Reason are for these units of this resource, not for the node
 	Units []int32
 }
 
@@ -274,11 +274,11 @@ func (x *NodeEdit) Wire(c *wire.C) {
 	wire.Ints(c, &x.Units, model.MaxList)
 }
 
-// Units is a node's whole account of units that should not be given to jobs.
+// Units is a node's complete report on units that jobs should not get.
 type Units struct {
 	Node  string
 	Tells []model.UnitTell
-	Held  []model.GPUHeld // of GPUs, whose memory others than jobs hold
+	Held  []model.GPUHeld // GPU memory that processes outside of jobs hold
 }
 
 func (x *Units) Wire(c *wire.C) {
@@ -307,9 +307,9 @@ func (x *Trim) Wire(c *wire.C) {
 	wire.Int(c, &x.Seq)
 }
 
-// Tick lets time pass: time limits, begin times, the age at which finished jobs are forgotten.
+// Tick applies the effects of time: time limits, begin times, the age at which finished jobs are forgotten.
 type Tick struct {
-	Limit int32 // at most so many jobs of each sort
+	Limit int32 // most jobs of each kind
 }
 
 func (x *Tick) Wire(c *wire.C) {
@@ -384,7 +384,7 @@ func Encode(at model.Time, b Body) ([]byte, error) {
 	return data, nil
 }
 
-// Decode reads what Encode wrote. It refuses what Apply could not fold: missing parts, task sets out of order.
+// Decode reads what Encode wrote. It refuses commands that Apply can't handle: missing parts, task sets out of order.
 func Decode(data []byte) (Command, error) {
 	var cmd Command
 	err := wire.ReadValues(data, func(c *wire.C) {

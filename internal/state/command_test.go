@@ -117,7 +117,7 @@ func all() []Body { return append(samples(), later()...) }
 
 const sampleAt model.Time = 1_700_000_000_123
 
-// TestCommandsDecodeForever: the bytes that version 1 wrote decode to what version 1 meant. v1.hex is never rewritten.
+// TestCommandsDecodeForever: the bytes of version 1 decode to the commands of version 1. v1.hex is never rewritten.
 func TestCommandsDecodeForever(t *testing.T) {
 	path := filepath.Join("testdata", "commands", "v1.hex")
 	text, err := os.ReadFile(path)
@@ -206,7 +206,7 @@ func withoutZeros(v any) any {
 	return v
 }
 
-// TestCommandBytes shows a change of the format. Where it is meant (a field appended), -rewrite; v1.hex stays.
+// TestCommandBytes shows a change of the format. If it is intended (an appended field), use -rewrite; v1.hex stays.
 func TestCommandBytes(t *testing.T) {
 	var b bytes.Buffer
 	for i, body := range all() {

@@ -8,13 +8,13 @@ import (
 	"gbatch/internal/wire"
 )
 
-// Usage fades: what was used a half-life ago counts for half (PriorityDecayHalfLife). Nothing is ever walked for that.
-// A meter is a value at a moment and the rate at which it grows, and what it is at any later moment t has a closed
-// form,
+// Usage decays: usage of a half-life ago counts half (PriorityDecayHalfLife). This needs no walk over records. A meter
+// is a value at a moment and the rate at which it grows, and its value at any later moment t has a closed form,
 //
 //	V(t) = V·d + R·H/ln2·(1-d),  d = 2^(-(t-stamp)/H)
 //
-// so that reading often, seldom or never gives the same. All of it is integers: every replica computes the same.
+// so reading it often, seldom or never gives the same result. All arithmetic is on integers: every replica computes the
+// same.
 
 // half is 2^(-1/2^k) for k = 1, 2, ... in units of 2^-63.
 var half = [32]uint64{
@@ -47,7 +47,7 @@ func exp2(num, den uint64) uint64 {
 			d = mul63(d, half[k])
 		}
 	}
-	// What is left of the exponent, below 2^-32, is small enough for 2^-x = 1 - x ln2.
+	// The rest of the exponent, below 2^-32, is small enough for 2^-x = 1 - x ln2.
 	hi, _ := bits.Mul64(frac&(1<<32-1), ln2Q64)
 	d = mul63(d, one-hi>>1)
 	return d >> whole
@@ -60,13 +60,13 @@ func mul63(a, b uint64) uint64 {
 	return (hi+carry)<<1 | lo>>63
 }
 
-// Fade is how usage fades.
+// Fade has the parameters of decay.
 type Fade struct {
-	HalfMS  int64      // half-life in milliseconds; 0: it doesn't fade
-	ResetAt model.Time // usage before is forgotten; 0: none is
+	HalfMS  int64      // half-life in milliseconds; 0: no decay
+	ResetAt model.Time // usage before this moment is forgotten; 0: none is
 }
 
-// Meter is something used: Value milli-unit-seconds at a moment, growing by Rate micro-units.
+// Meter measures usage: Value in milli-unit-seconds at a moment, and Rate, its growth, in micro-units.
 type Meter struct {
 	Value int64
 	Rate  int64
@@ -77,8 +77,8 @@ func (x *Meter) Wire(c *wire.C) {
 	wire.Int(c, &x.Rate)
 }
 
-// At gives the meter's value at now, where it was taken at stamp. A moment before stamp counts as stamp. What doesn't
-// fit into 63 bits stays the largest number that does.
+// At gives, at now, the value of a meter that was taken at stamp. A moment before stamp counts as stamp. A value beyond
+// 63 bits becomes the largest number.
 func (f Fade) At(m Meter, stamp, now model.Time) int64 {
 	if stamp < f.ResetAt && f.ResetAt <= now {
 		m.Value, stamp = 0, f.ResetAt
@@ -86,11 +86,11 @@ func (f Fade) At(m Meter, stamp, now model.Time) int64 {
 	return addSat(f.keep(m.Value, now-stamp), f.grown(m.Rate, now-stamp))
 }
 
-// maxReach bounds how far ahead a meter is looked at, milliseconds: ten years.
+// maxReach bounds how far ahead Reaches looks, milliseconds: ten years.
 const maxReach = 10 * 365 * 86400 * 1000
 
-// Reaches gives the first moment, stamp or later, at which a meter taken at stamp is at least most; 0 if it isn't
-// within ten years: with a half-life a meter grows towards a bound.
+// Reaches gives the first moment, stamp or later, at which a meter taken at stamp reaches most; 0 if it doesn't within
+// ten years. With a half-life a meter may never reach it, since it grows towards a bound.
 func (f Fade) Reaches(m Meter, stamp model.Time, most int64) model.Time {
 	if stamp < f.ResetAt {
 		m.Value, stamp = 0, f.ResetAt
@@ -112,7 +112,7 @@ func (f Fade) Reaches(m Meter, stamp model.Time, most int64) model.Time {
 	return stamp + by
 }
 
-// keep gives what is left of a value after a span.
+// keep gives the rest of a value after a span of decay.
 func (f Fade) keep(v int64, ms model.Time) int64 {
 	if ms <= 0 || v <= 0 || f.HalfMS <= 0 {
 		return v
@@ -122,7 +122,7 @@ func (f Fade) keep(v int64, ms model.Time) int64 {
 	return int64((hi+carry)<<1 | lo>>63)
 }
 
-// grown gives what a rate adds in a span, less what has faded of it at the span's end.
+// grown gives what a rate adds in a span, with its decay up to the span's end.
 func (f Fade) grown(rate int64, ms model.Time) int64 {
 	if ms <= 0 || rate <= 0 {
 		return 0

@@ -9,9 +9,9 @@ import (
 	"gbatch/internal/model"
 )
 
-// Dependencies are looked at when the job they name starts or ends, never by walking the queue: waiters knows who
-// waits for whom. Who has started or ended is noted (wake) and his waiters looked at once the change that brought it is
-// complete (wakeAll): a chain of jobs that are cancelled one after another needs no recursion.
+// Dependencies are checked when the job that they name starts or ends, never by walking the queue: the index waiters
+// has the jobs that wait for each job. wake notes a job that has started or ended, and wakeAll checks its waiters when
+// the command's change is complete, so a chain of jobs that cancel one another needs no recursion.
 
 // exists reports whether a dependency's target is still known.
 func (s *State) exists(id model.JobID, task int32) bool {
@@ -22,7 +22,7 @@ func (s *State) exists(id model.JobID, task int32) bool {
 	if task == model.NoTask || s.taskRecord(id, task) != nil {
 		return true
 	}
-	// The task's record has been forgotten, or there never was such a task: any other record of the array knows.
+	// The task's record has been forgotten, or there was no such task: any other record of the array tells which.
 	other, ok := s.jobs.Get(id)
 	for _, tree := range []*btree.Map[uint64, model.JobID]{s.elems, s.groups} {
 		if ok && other.ArrayID == id {
@@ -38,7 +38,7 @@ func (s *State) exists(id model.JobID, task int32) bool {
 	return ok && other.ArrayID == id && other.Spec.Tasklist.Has(task)
 }
 
-// verdict is what is known of a dependency.
+// verdict is the state of a dependency.
 type verdict uint8
 
 const (
@@ -47,8 +47,8 @@ const (
 	failed
 )
 
-// openDeps gives the dependencies that still hold j. With DepAny one fulfilled is enough; a failed one counts only once
-// all have failed. A delay after a job's start moves j's begin time.
+// openDeps gives the dependencies that still hold j. With DepAny one fulfilled dependency is enough, and failed ones
+// count only when all have failed. A delay after another job's start moves j's begin time.
 func (s *State) openDeps(j *model.Job, deps []model.Dep, at model.Time) []model.Dep {
 	var out []model.Dep
 	for _, d := range deps {
@@ -76,7 +76,7 @@ func (s *State) openDeps(j *model.Job, deps []model.Dep, at model.Time) []model.
 	return out
 }
 
-// culprit says what made a dependency fail for good: of an array, the task that failed first.
+// culprit says which job made a dependency fail for good: of an array, the task that failed first.
 func (s *State) culprit(d model.Dep) string {
 	if a, ok := s.arrays.Get(d.Job); ok && d.Task == model.NoTask {
 		if d.Kind == model.DepAfterNotOK {
@@ -107,7 +107,7 @@ func neverSatisfied(j *model.Job) bool {
 	return n > 0 && (!j.Spec.DepAny || n == len(j.Deps))
 }
 
-// evaluate tells how a dependency of j stands and, of a fulfilled one, since when.
+// evaluate gives the state of a dependency of j and, if it is fulfilled, the moment of that.
 func (s *State) evaluate(j *model.Job, d model.Dep, at model.Time) (verdict, model.Time) {
 	if d.Kind == model.DepSingleton {
 		if first, ok := s.firstLive(j.Spec.UID, j.Spec.Name); ok && first.root < root(j) {
@@ -169,7 +169,7 @@ func (s *State) firstLive(uid uint32, name string) (first liveKey, ok bool) {
 	return first, ok
 }
 
-// unknown judges a dependency on a job that has been forgotten: it is over, how is not known any more.
+// unknown judges a dependency on a forgotten job: the job has ended, but its result is not known any more.
 func unknown(k model.DepKind) verdict {
 	if k == model.DepAfter || k == model.DepAfterAny {
 		return fulfilled
@@ -206,15 +206,15 @@ func ofArray(k model.DepKind, a *Array) verdict {
 	return open
 }
 
-// wake notes that j started or ended: whoever waits for it or its array is looked at by wakeAll.
+// wake notes that j has started or ended: wakeAll then checks the jobs that wait for it or its array.
 func (s *State) wake(j *model.Job) { s.woken = append(s.woken, j) }
 
-// wakeAll looks again at everybody who waits for what has started or ended in this command.
+// wakeAll checks all jobs that wait for jobs that have started or ended in this command.
 func (s *State) wakeAll(at model.Time) {
 	for len(s.woken) > 0 {
 		list := s.woken
 		s.woken = nil
-		for _, j := range list { // all of them first: an array's end must not fail tasks whose counterparts ended well
+		for _, j := range list { // all of these first: an array's end must not fail tasks whose counterparts ended well
 			if j.State.Finished() && j.Task != model.NoTask {
 				for _, id := range s.waitersOf(j) {
 					s.splitTask(id, j.ArrayID, j.Task, at)
@@ -232,7 +232,7 @@ func (s *State) wakeAll(at model.Time) {
 	}
 }
 
-// waitersOf gives those who wait for j itself, for its array, or for its task in it.
+// waitersOf gives the jobs that wait for j itself, for its array, or for its task of the array.
 func (s *State) waitersOf(j *model.Job) []model.JobID {
 	var ids []model.JobID
 	collect := func(target model.JobID, from, to int32, fits func(task int32) bool) {
@@ -259,7 +259,7 @@ func (s *State) waitersOf(j *model.Job) []model.JobID {
 	return slices.Compact(ids)
 }
 
-// wakeNamesakes looks at the singletons that may be next after a job of this user and name has gone.
+// wakeNamesakes checks the singletons that may be next after a job of this user and name has ended.
 func (s *State) wakeNamesakes(uid uint32, name string, at model.Time) {
 	first, ok := s.firstLive(uid, name)
 	if !ok {
@@ -289,8 +289,9 @@ func hasKind(deps []model.Dep, k model.DepKind) bool {
 	return false
 }
 
-// splitCorresponding handles aftercorr between two arrays for a new array: every task whose counterpart has ended
-// already leaves the array's record and is judged on its own. Later ones follow as their counterparts end (splitTask).
+// splitCorresponding handles aftercorr between two arrays for a new array: every task whose counterpart has already
+// ended leaves the array's record and is judged on its own. The other tasks follow when their counterparts end
+// (splitTask).
 func (s *State) splitCorresponding(id model.JobID, at model.Time) {
 	j, ok := s.jobs.Get(id)
 	if !ok || !j.IsArray() || !hasKind(j.Deps, model.DepAfterCorr) {
@@ -320,7 +321,7 @@ func (s *State) splitCorresponding(id model.JobID, at model.Time) {
 	}
 }
 
-// splitTask lets the task of a waiting array (or group of tasks) whose counterpart in array has ended leave the record
+// splitTask splits a task whose counterpart in array has ended off the record of its pending array (or group of tasks),
 // and judges it on its own.
 func (s *State) splitTask(id, array model.JobID, task int32, at model.Time) {
 	j, ok := s.jobs.Get(id)
@@ -345,8 +346,8 @@ func (s *State) splitTask(id, array model.JobID, task int32, at model.Time) {
 	s.killNever(el.ID, at)
 }
 
-// split takes tasks out of a pending array's record and gives them one of their own, unpublished; the last tasks take
-// the array's record itself. The caller publishes what split returns.
+// split moves tasks from a pending array's record to a new record, which is not published yet; the last tasks keep the
+// array's record itself. The caller publishes the record that split returns.
 func (s *State) split(j *model.Job, tasks model.TaskSet) *model.Job {
 	rest := j.Tasks.MinusSet(tasks)
 	el := *j

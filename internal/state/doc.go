@@ -1,25 +1,26 @@
 // Package state holds the cluster's facts: the state machine that every controller replicates.
 //
-// Apply is the only writer and has no side effects: time and randomness arrive in the command, no
-// map is iterated, no float computed, so that two replicas fed the same log hold equal states and
-// write byte-identical snapshots. Stored values are immutable: Apply replaces records, never edits
-// them. A View therefore is a cheap copy of copy-on-write trees (tidwall/btree) that readers use
-// without a lock while Apply goes on.
+// Apply is the only writer and has no side effects: time and randomness arrive in the command, and
+// it iterates no map and computes no float. So two replicas with the same log have equal states and
+// write byte-identical snapshots. Stored values are immutable: Apply replaces records and never
+// edits them. A View is therefore a cheap copy of copy-on-write trees (tidwall/btree), which
+// readers use without a lock while Apply goes on.
 //
 // Read command.go (what can happen), state.go (what is stored and what is derived from it), then
-// the file named after the verb: submit, start, report, stop, edit, deps, node, tick. index.go is
-// what is derived from the records; valid.go refuses what Apply could not fold. purse.go ends jobs
-// whose minutes have run out; age.go lets only so many gain priority by age. testdata/*.txt shows
-// every behaviour. check.go states the invariants as code; tests run it after every Apply.
+// the file named after the verb: submit, start, report, stop, edit, deps, node, tick. index.go has
+// the indexes that are derived from the records; valid.go refuses commands that Apply can't handle.
+// purse.go ends jobs whose minutes have run out; age.go limits how many jobs gain priority by age.
+// testdata/*.txt shows every behaviour. check.go states the invariants as code; tests run it after
+// every Apply.
 //
-// It doesn't own: who may do what and validation of requests (ctld), which job starts where
-// (sched), the log (store).
+// It doesn't own: rights and validation of requests (ctld), the choice of jobs and nodes (sched),
+// the log (store).
 //
 // Around jobs: ready.go (prologs, and programs of the controller), launchfail.go, suspend.go,
-// outcomes.go, blob.go (scripts and environments, stored once), intern.go, mail.go, edit.go. What
-// limits count: tally.go, usage.go, decay.go, acctuse.go, govern.go (whose limits hold),
-// licenses.go. Who and where: accounts.go, check_accounts.go, reservation.go, resvturn.go
-// (reservations begin, repeat and end), units.go and share.go (GPUs). Reading and keeping: view.go,
-// journal.go (what has changed), snapshot.go, dump.go, outbox.go. stop.go, start.go, submit.go,
-// report.go, deps.go, node.go and tick.go are the verbs from above.
+// outcomes.go, blob.go (scripts and environments, stored once), intern.go, mail.go, edit.go. Counts
+// for limits: tally.go, usage.go, decay.go, acctuse.go, govern.go (which limits apply),
+// licenses.go. Accounts, reservations, units: accounts.go, check_accounts.go, reservation.go,
+// resvturn.go (reservations begin, repeat and end), units.go and share.go (GPUs). Reading and
+// keeping: view.go, journal.go (what has changed), snapshot.go, dump.go, outbox.go. stop.go,
+// start.go, submit.go, report.go, deps.go, node.go and tick.go are the verbs from above.
 package state

@@ -10,8 +10,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// A dump is what `gcontrol dump state` writes and `gbatch sim --from-state` reads: one line that says what it is and of
-// when, then a snapshot.
+// A dump is what `gcontrol dump state` writes and `gbatch sim --from-state` reads: one line with its format and moment,
+// then a snapshot.
 
 const (
 	dumpMagic   = "gbatch-state"
@@ -19,7 +19,7 @@ const (
 	maxDumpLine = 256
 )
 
-// WriteDump writes the facts as write (of Freeze) gives them, as of now.
+// WriteDump writes the facts as of now; write comes from Freeze.
 func WriteDump(w io.Writer, now model.Time, write func(io.Writer) error) error {
 	if _, err := fmt.Fprintf(w, "%s %d %d\n", dumpMagic, dumpFormat, now); err != nil {
 		return err

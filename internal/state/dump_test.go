@@ -8,7 +8,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// What a transcript shows of the facts, line by line.
+// The facts as transcripts show them, line by line.
 
 // clock gives a moment as seconds after the transcript's beginning.
 func clock(t model.Time) string {
@@ -128,7 +128,7 @@ func nodeLine(n *model.Node) string {
 	return b.String()
 }
 
-// dumpOf tells everything that a View shows, line by line.
+// dumpOf gives everything in a View, line by line.
 func dumpOf(v *View) []string {
 	var out []string
 	v.Nodes(func(n *model.Node) bool { out = append(out, nodeLine(n)); return true })

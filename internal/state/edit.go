@@ -6,7 +6,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// applyEdit changes jobs that are pending and, as far as a field allows, others.
+// applyEdit changes pending jobs and, as far as a field allows, other jobs.
 func (s *State) applyEdit(at model.Time, c *Edit) Result {
 	res := Result{Each: make([]Refusal, len(c.Targets))}
 	ofArray := !slices.ContainsFunc(c.Set, func(f Field) bool { return f != SetThrottle }) // concerns all its tasks
@@ -33,7 +33,7 @@ func (s *State) applyEdit(at model.Time, c *Edit) Result {
 	return res
 }
 
-// mayEdit tells whether a job in its present state takes all of the command's fields.
+// mayEdit checks whether all of the command's fields can be changed in a job's present state.
 func (s *State) mayEdit(c *Edit, j *model.Job) Refusal {
 	for _, f := range c.Set {
 		switch f {
@@ -63,7 +63,7 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job) Refusal {
 		return r
 	}
 	n := *j
-	if slices.Contains(c.Set, SetSpec) && c.Spec != nil { // first: the other fields go on top of it
+	if slices.Contains(c.Set, SetSpec) && c.Spec != nil { // first, because the other fields change it further
 		sp := *c.Spec
 		sp.UID, sp.GID, sp.Groups, sp.User, sp.Group = j.Spec.UID, j.Spec.GID, j.Spec.Groups, j.Spec.User, j.Spec.Group
 		sp.Script, sp.Env, sp.Tasklist = j.Spec.Script, j.Spec.Env, j.Spec.Tasklist
@@ -79,7 +79,7 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job) Refusal {
 				n.Hold = c.Hold
 			}
 			if n.Hold == model.NotHeld && j.Hold != model.NotHeld && !slices.Contains(c.Set, SetPriority) {
-				n.Direct = false // a hold ends whatever priority was set by hand, as in Slurm
+				n.Direct = false // a hold cancels a priority that was set by hand, as in Slurm
 			}
 		case SetPriority:
 			n.Priority, n.Direct = c.Priority, c.Direct
@@ -120,15 +120,15 @@ func (s *State) edit(at model.Time, c *Edit, j *model.Job) Refusal {
 	return OK
 }
 
-// settle publishes a job whose specification, dependencies, hold or begin time are new, judged by the facts, and
-// queues its record for accounting.
+// settle judges a job with a new specification, dependencies, hold or begin time, publishes it, and queues its record
+// for accounting.
 func (s *State) settle(j *model.Job, at model.Time) {
 	if j.State != model.Pending {
 		s.put(j)
 		s.record(j)
 		return
 	}
-	if j.IsArray() && hasKind(j.Deps, model.DepAfterCorr) { // tasks that have their counterpart go first
+	if j.IsArray() && hasKind(j.Deps, model.DepAfterCorr) { // tasks whose counterparts have ended are split off first
 		j.Eligible, j.Reason = 0, model.ReasonDependency
 		s.put(j)
 		s.splitCorresponding(j.ID, at)
@@ -145,8 +145,8 @@ func (s *State) settle(j *model.Job, at model.Time) {
 	s.killNever(j.ID, at)
 }
 
-// circular reports whether j would wait for itself, over any number of other jobs, with these dependencies. One on a
-// job that is unknown counts as well: it can't be waited for.
+// circular reports whether j, with these dependencies, would wait for itself, directly or through other jobs. A
+// dependency on an unknown job counts too, because no job can wait for it.
 func (s *State) circular(j *model.Job, deps []model.Dep) bool {
 	seen := map[model.JobID]bool{}
 	var todo []model.JobID

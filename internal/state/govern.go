@@ -2,17 +2,17 @@ package state
 
 import "gbatch/internal/model"
 
-// Rules are whose limits hold for jobs of one user, account and QOS in one partition. Where a limit stands in several,
-// the first that has it counts (https://slurm.schedmd.com/resource_limits.html); of the Grp limits of associations
-// all hold.
+// Rules are the QOS and associations whose limits apply to jobs of one user, account and QOS in one partition. If
+// several set the same limit, the first counts (https://slurm.schedmd.com/resource_limits.html); but all Grp limits of
+// associations apply.
 type Rules struct {
-	QOS   []*model.QOS         // the partition's, then the job's; the other way round with OverPartQOS
-	Chain []*model.Association // the user's, if there is one, then the account's and those above it that have one
-	User  bool                 // Chain begins with the user's own
+	QOS   []*model.QOS         // the partition's QOS, then the job's; in reverse order with OverPartQOS
+	Chain []*model.Association // from the user's association, if there is one, up to the root account's
+	User  bool                 // Chain begins with the user's association
 	Part  string               // partition of the user's association; "" for all
 }
 
-// Govern gives the rules for jobs. It doesn't ask whether limits are enforced.
+// Govern gives the rules for jobs, whether limits are enforced or not.
 func (v *View) Govern(account, user, qos, part string) Rules {
 	return v.govern(account, user, qos, part)
 }
@@ -66,7 +66,7 @@ func (r *Rules) Inherited(of func(*model.Association) model.Limit) (n int64, set
 	return 0, false
 }
 
-// SubmitLimit tells which limit on unfinished jobs more of them would break; ReasonNone where none.
+// SubmitLimit gives the limit on unfinished jobs that a submission would break; ReasonNone if none.
 func (v *View) SubmitLimit(sp *model.Spec) model.Reason { return v.submitLimit(sp) }
 
 func (f *facts) submitLimit(sp *model.Spec) model.Reason {
@@ -91,7 +91,7 @@ func (f *facts) submitLimit(sp *model.Spec) model.Reason {
 		return more > n
 	}
 	r := f.govern(sp.Account, sp.User, sp.QOS, part)
-	var group, user, account bool // a QOS says so: its association's limit does not count
+	var group, user, account bool // a QOS sets the limit, so the associations' limit does not count
 	for _, q := range r.QOS {
 		switch {
 		case !group && over(q.GrpSubmit, OfQOS, q.Name):

@@ -8,13 +8,13 @@ import (
 	"gbatch/internal/model"
 )
 
-// Every index is a function from a job's record to what the index says of it (readyIn, beginOf, ...). put compares what
-// the old and the new record give and moves the difference, so what went in is what comes out.
+// Every index has a function from a job's record to its entry in the index (readyIn, beginOf, ...). put computes the
+// entries of the old and the new record and moves the difference, so every entry that was added is later removed.
 
-// put replaces a job's record and keeps everything derived from it true.
+// put replaces a job's record and updates everything that is derived from it.
 func (s *State) put(j *model.Job) {
 	if j.Claim != nil && !IsReady(j) {
-		j.Claim = nil // j is nobody else's yet
+		j.Claim = nil // j is not shared yet
 	}
 	old, _ := s.jobs.Set(j.ID, j)
 	s.journal.add(Change{Job: j.ID})
@@ -23,7 +23,7 @@ func (s *State) put(j *model.Job) {
 	s.mailNever(old, j)
 }
 
-// remove forgets a job whole.
+// remove forgets a job.
 func (s *State) remove(j *model.Job) {
 	s.jobs.Delete(j.ID)
 	s.journal.add(Change{Job: j.ID})
@@ -37,7 +37,7 @@ func IsReady(j *model.Job) bool {
 	return j != nil && j.State == model.Pending && j.Hold == model.NotHeld && len(j.Deps) == 0 && j.Eligible != 0
 }
 
-// readyIn gives the partitions in whose queues j stands.
+// readyIn gives the partitions in whose queues j is.
 func readyIn(j *model.Job) []string {
 	if !IsReady(j) {
 		return nil
@@ -61,7 +61,7 @@ func endOf(j *model.Job) model.Time {
 	return max(j.End.At, 1)
 }
 
-// limitOf gives the moment at which j's time limit must be looked at, or 0.
+// limitOf gives the moment at which j's time limit ends it, or 0.
 func limitOf(j *model.Job) model.Time {
 	if j == nil || j.Run == nil || j.State == model.Completing || !j.State.HasResources() {
 		return 0
@@ -82,12 +82,12 @@ func warningOf(j *model.Job) model.Time {
 	return max(end.Add(-j.Spec.Warning.BeforeS), 1)
 }
 
-// doomOf gives the first moment at which a pending job can't end before its deadline any more, or 0.
+// doomOf gives the first moment from which a pending job can't end before its deadline, or 0.
 func doomOf(j *model.Job) model.Time {
 	if j == nil || j.State != model.Pending || j.Spec.Deadline == 0 {
 		return 0
 	}
-	least := int64(0) // without a limit of its own it is as long as its partition says
+	least := int64(0) // without a limit of its own the job has its partition's
 	if s := j.Spec.LimitS; s != model.NotSet && s < model.Unlimited {
 		least = s
 	}
@@ -97,7 +97,7 @@ func doomOf(j *model.Job) model.Time {
 	return max(j.Spec.Deadline.Add(-least)+1, 1)
 }
 
-// liveOf gives an unfinished job's place among those of its user and name.
+// liveOf gives an unfinished job's place among the jobs of its user and name.
 func liveOf(j *model.Job) (k liveKey, ok bool) {
 	if j == nil || j.State.Finished() {
 		return k, false
@@ -123,10 +123,10 @@ func depsOf(j *model.Job) []model.Dep {
 
 func waitKeyOf(d model.Dep, id model.JobID) waitKey { return waitKey{d.Job, d.Task, id} }
 
-// waitsOn reports whether a dependency still has something to wait for on a job of its own.
+// waitsOn reports whether a dependency still waits for a particular job.
 func waitsOn(d model.Dep) bool { return d.Job != 0 && !d.Failed }
 
-// partOf gives the key under which a record is one of an array's: a task's own, or a group that was split off.
+// partOf gives the key of a record among its array's records: of a single task, or of a group that was split off.
 func partOf(j *model.Job) (elem, group uint64) {
 	switch {
 	case j == nil || j.ArrayID == 0:
@@ -139,7 +139,7 @@ func partOf(j *model.Job) (elem, group uint64) {
 	return 0, 0
 }
 
-// movingOf gives the state of a job of which a node has to be told something, or 0.
+// movingOf gives the state of a job about which a node needs an order, or 0.
 func movingOf(j *model.Job) model.JobState {
 	if j != nil && (j.State == model.Configuring || j.State == model.Completing || j.State.HasResources() &&
 		(j.Run.Turns > 0 || j.Run.Warned != 0 || !j.Run.Unready.Empty())) {
@@ -153,7 +153,7 @@ func sharesOf(j *model.Job) bool {
 	return j != nil && j.State.HasResources() && (j.Run.Share > 1 || j.Run.Sleep != model.Awake)
 }
 
-// reindexJob moves a job in every index from where old stood to where j stands; either may be nil.
+// reindexJob replaces old's entries by j's in every index; either may be nil.
 func (s *State) reindexJob(old, j *model.Job) {
 	id := model.JobID(0)
 	if j != nil {
@@ -285,7 +285,7 @@ func (s *State) queueOf(part string) *btree.BTreeG[readyKey] {
 	return q.tree
 }
 
-// reindex derives everything anew from the facts, after a snapshot was read.
+// reindex builds everything derived from the facts, after a snapshot was read.
 func (s *State) reindex() {
 	s.reset()
 	s.ready = new(btree.Map[string, *queue])
@@ -302,7 +302,7 @@ func (s *State) reindex() {
 	s.plan()
 }
 
-// plan notes when time alone next changes something.
+// plan sets nextDue: the next moment at which time alone changes something.
 func (s *State) plan() {
 	next := model.Time(0)
 	sooner := func(t model.Time) {

@@ -6,10 +6,10 @@ import (
 	"gbatch/internal/model"
 )
 
-// Tens of thousands of pending jobs have few users, directories, limits and node lists between them: what is equal is
-// kept once. The tables are no part of the facts, only of what they cost.
+// Tens of thousands of pending jobs have few different users, directories, limits and node lists: equal values are
+// stored once. These tables are not facts; they only save memory.
 
-// maxInterned bounds each table; beyond it values are kept as they come.
+// maxInterned bounds each table; beyond it values are not shared.
 const maxInterned = 1 << 16
 
 // interned holds one copy of each value.
@@ -41,7 +41,8 @@ func (in *interned) text(t string) string {
 	return t
 }
 
-// share gives the kept copy of list, which write puts into bytes that no other value has.
+// share gives the kept copy of list. write appends an element's bytes to the table's key, different bytes for different
+// elements.
 func share[T any](in *interned, table map[string][]T, list []T, write func(key []byte, x T) []byte) []T {
 	if len(list) == 0 {
 		return nil
@@ -70,7 +71,7 @@ func (in *interned) list(list []string) []string {
 	return share(in, in.lists, list, writeText)
 }
 
-// spec makes sp share what many jobs have in common. sp, with all that it refers to, is not published yet.
+// spec makes sp share values with other jobs. sp, and everything that it refers to, is not published yet.
 func (in *interned) spec(sp *model.Spec) {
 	for _, p := range []*string{&sp.User, &sp.Group, &sp.Account, &sp.QOS, &sp.WorkDir, &sp.StdIn, &sp.StdOut, &sp.StdErr,
 		&sp.Host, &sp.Features} {
@@ -92,7 +93,7 @@ func (in *interned) spec(sp *model.Spec) {
 	})
 }
 
-// internSpec makes sp share what many jobs have in common, its contents' keys included.
+// internSpec makes sp share values with other jobs, including the keys of its script and environment.
 func (s *State) internSpec(sp *model.Spec) {
 	s.shared.spec(sp)
 	sp.Script, sp.Env = s.blobKey(sp.Script), s.blobKey(sp.Env)

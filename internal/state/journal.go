@@ -2,9 +2,9 @@ package state
 
 import "gbatch/internal/model"
 
-// The journal names the records that Apply has replaced lately, so that whoever keeps something derived from a View
-// (sched.Planner) looks at those only when it takes the next one. It is no part of the facts: it begins anew with each
-// New and Restore, and reaches back at least maxChanges/2 changes.
+// The journal names the records that Apply has replaced lately. A reader that keeps something derived from a View
+// (sched.Planner) then looks only at those records in the next View. The journal is not one of the facts: New and
+// Restore begin a new one. It reaches back at least maxChanges/2 changes.
 
 // maxChanges bounds the journal, in entries.
 const maxChanges = 1 << 16
@@ -21,10 +21,10 @@ type Cursor struct {
 	seq uint64
 }
 
-// journalID tells one journal from another; its address is all that matters.
+// journalID distinguishes journals by its address.
 type journalID struct{ _ byte }
 
-// journal is append-only as far as a View can see: entries are never edited where they stand.
+// journal is append-only for a View: entries are never edited in place.
 type journal struct {
 	id   *journalID
 	base uint64 // changes before list[0]
@@ -42,9 +42,9 @@ func (j *journal) add(c Change) {
 	j.list = append(j.list, c)
 }
 
-// Changes gives what has changed since a cursor, oldest first (a record may stand in it several times), and the cursor
-// for the next call. It reports false where that is not known: at first, after Restore, or too long ago. The
-// configuration is not in it: compare Config's pointers.
+// Changes gives what has changed since a cursor, oldest first (a record may be in it several times), and the cursor for
+// the next call. It reports false if the changes are not known: on the first call, after Restore, or if the cursor is
+// too old. Changes of the configuration are not in the journal: compare Config's pointers.
 func (v *View) Changes(since Cursor) ([]Change, Cursor, bool) {
 	j := &v.journal
 	next := Cursor{j.id, j.base + uint64(len(j.list))}

@@ -7,7 +7,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// TestChangesNamesWhatChanged follows a state by its journal: who looks only at what it names holds the same records.
+// TestChangesNamesWhatChanged follows a state by its journal: reading only the records that it names gives the same
+// records.
 func TestChangesNamesWhatChanged(t *testing.T) {
 	st, logged := full(t, 400)
 	jobs, nodes := map[model.JobID]*model.Job{}, map[string]*model.Node{}

@@ -7,18 +7,18 @@ import (
 	"gbatch/internal/model"
 )
 
-// launchfail.go is what a launch that failed means, for the job and for the node.
+// launchfail.go handles failed launches, for the job and for the node.
 //
-// The job goes back to the queue, waits a while that doubles with each failure, and keeps off that node for avoidS;
-// after LaunchRetries failures it is held. The node is drained once LaunchDrain distinct jobs in a row could not be
-// launched there: one job that can't be launched anywhere takes no node down, and a broken node does not eat the queue.
-// A launch that works wipes both slates.
+// The job goes back to the queue, waits for a time that doubles with each failure, and avoids that node for avoidS;
+// after LaunchRetries failures it is held. The node is drained when it could not launch LaunchDrain distinct jobs in a
+// row. So one job that can't be launched anywhere drains no node, and a broken node does not fail the whole queue. A
+// launch that works resets both counts.
 
-// avoidS is how long a job keeps off a node that could not launch it, seconds. It is not for ever: the node may be the
+// avoidS is how long a job avoids a node that could not launch it, seconds. It is bounded, because the node may be the
 // only one.
 const avoidS = 600
 
-// launchFailed takes a job away from a node that could not start it.
+// launchFailed handles a report that a node could not start a job.
 func (s *State) launchFailed(j *model.Job, at model.Time, r *Report) bool {
 	k := placeOf(j, r)
 	if k < 0 || k > 0 && !j.Run.Busy.Has(k) {
@@ -42,7 +42,7 @@ func (s *State) launchFailed(j *model.Job, at model.Time, r *Report) bool {
 	return true
 }
 
-// avoid keeps a job off a node for a while.
+// avoid adds a node to the nodes that a job avoids for a time.
 func (s *State) avoid(j *model.Job, node string, at model.Time) *model.Job {
 	n := *j
 	if !slices.Contains(n.Avoid, node) {
@@ -56,7 +56,7 @@ func (s *State) avoid(j *model.Job, node string, at model.Time) *model.Job {
 	return &n
 }
 
-// backFromLaunch puts a job back into the queue that could not be launched, and holds it when that was once too often.
+// backFromLaunch puts a job that could not be launched back into the queue, and holds it after too many failures.
 func (s *State) backFromLaunch(j *model.Job, at, when model.Time) {
 	r := &s.cfg.Params.Rules
 	n := *j

@@ -8,12 +8,12 @@ import (
 	"gbatch/internal/model"
 )
 
-// Licenses are of the whole cluster. How many are in use is derived from the jobs that hold some.
+// Licenses belong to the whole cluster. The number in use is derived from the jobs that hold them.
 
 // LicensesInUse gives how many of a license running jobs hold.
 func (v *View) LicensesInUse(name string) int64 { return v.licenses[name] }
 
-// licensed checks that licenses are there and free.
+// licensed checks that licenses exist and are free.
 func (s *State) licensed(want []model.LicenseCount) bool {
 	for i, l := range want {
 		k := slices.IndexFunc(s.cfg.Licenses, func(c model.LicenseCount) bool { return c.Name == l.Name })
@@ -25,7 +25,7 @@ func (s *State) licensed(want []model.LicenseCount) bool {
 	return true
 }
 
-// countLicenses follows a job's change from old to j.
+// countLicenses updates the counts when a job's record changes from old to j.
 func (s *State) countLicenses(old, j *model.Job) {
 	was, is := licensesOf(old), licensesOf(j)
 	if slices.Equal(was, is) {

@@ -5,22 +5,22 @@ import (
 	"gbatch/internal/wire"
 )
 
-// Mails that people asked for (--mail-type) wait here until the leader takes them. It takes them out of the facts
-// before it sends them: each is sent at most once, whatever happens to the leader meanwhile. An array is told of as a
-// whole, except to those who asked for its tasks.
+// Mails that users asked for (--mail-type) wait here until the leader takes them. It removes them from the facts before
+// it sends them, so each is sent at most once, whatever happens to the leader. There is one mail for an array as a
+// whole, unless its user asked for mail about its tasks.
 
-// MaxMails bounds the mails that wait; beyond it new ones are dropped.
+// MaxMails bounds the waiting mails; beyond it new ones are dropped.
 const MaxMails = 10000
 
-// Mail is one thing that somebody is to be told of. Immutable.
+// Mail is one mail to send. Immutable.
 type Mail struct {
 	What  model.MailTypes // one type
 	At    model.Time
-	Job   *model.Job // as it was; of an array that is told of as a whole: one of its tasks
-	Array *Array     // told of as a whole; nil: the job
+	Job   *model.Job // its record at that moment; in a mail about an array as a whole: one of its tasks
+	Array *Array     // the array that the mail is about; nil: it is about the job
 }
 
-// Mailed drops mails up to Seq: the leader sends them now.
+// Mailed drops mails up to Seq, because the leader sends them now.
 type Mailed struct {
 	Seq uint64
 }
@@ -38,7 +38,7 @@ func (s *State) mail(what model.MailTypes, j *model.Job, at model.Time) {
 	}
 }
 
-// asAlone reports whether a job is told of by itself: it is no task, or tasks were asked for.
+// asAlone reports whether a job gets mails of its own: it is no array task, or its user asked for mail about tasks.
 func asAlone(j *model.Job, w *model.MailWish) bool {
 	return j.ArrayID == 0 || w.Types&model.MailArrayTasks != 0
 }
@@ -51,7 +51,7 @@ func (s *State) queueMail(m *Mail) {
 	s.nextMail++
 }
 
-// mailBegin tells that j, or the first task of its array, has started.
+// mailBegin queues the mail that j, or the first task of its array, has started.
 func (s *State) mailBegin(j *model.Job, at model.Time) {
 	w := j.Spec.Mail()
 	if w == nil || w.Types&model.MailBegin == 0 {
@@ -66,8 +66,8 @@ func (s *State) mailBegin(j *model.Job, at model.Time) {
 	}
 }
 
-// mailEnd tells that j has ended. Who asked for END hears of failures too; FAIL alone leaves out what went well or was
-// cancelled, as Slurm has it.
+// mailEnd queues the mail that j has ended. END includes failures; FAIL alone leaves out jobs that completed or were
+// cancelled, as in Slurm.
 func (s *State) mailEnd(j *model.Job, at model.Time) {
 	if w := j.Spec.Mail(); w != nil && asAlone(j, w) {
 		failed := j.State != model.Completed && j.State != model.Cancelled
@@ -77,7 +77,7 @@ func (s *State) mailEnd(j *model.Job, at model.Time) {
 	}
 }
 
-// mailArrayEnd tells that the last task of an array has ended: j, or one that ended with it.
+// mailArrayEnd queues the mail that an array has ended; j is its last task, or one that ended with it.
 func (s *State) mailArrayEnd(a *Array, j *model.Job) {
 	w := j.Spec.Mail()
 	if w == nil || asAlone(j, w) {
@@ -89,10 +89,11 @@ func (s *State) mailArrayEnd(a *Array, j *model.Job) {
 	}
 }
 
-// mailRequeue tells that j goes back into the queue.
+// mailRequeue queues the mail that j goes back to the queue.
 func (s *State) mailRequeue(j *model.Job, at model.Time) { s.mail(model.MailRequeue, j, at) }
 
-// mailNever tells that j's dependencies can't be fulfilled any more. Groups that are split off an array are no news.
+// mailNever queues the mail that j's dependencies can't be fulfilled any more. Splitting a group off an array gives no
+// further mail.
 func (s *State) mailNever(old, j *model.Job) {
 	if j.Reason != model.ReasonDependencyNeverSatisfied || old != nil && old.Reason == j.Reason || old == nil &&
 		j.ArrayID != 0 && j.ID != j.ArrayID {

@@ -8,7 +8,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// What the state itself writes as a node's reason, and as whose.
+// Reasons that the state itself gives a node, and the name that it signs them with.
 const (
 	byGbatch     = "gbatch"
 	byConfig     = "gbatch.conf"
@@ -16,17 +16,17 @@ const (
 	reasonSilent = "Not responding"
 )
 
-// What a node did that failed, behind its name.
+// Texts about a node's failure; they follow its name.
 const (
 	whyRebooted = "was rebooted while the job was on it"
 	whyForgot   = "has lost the job: its daemon came back and knows nothing of it"
 )
 
-// applyConfig replaces the configuration in one step. Nodes keep what runs on them; a node that has left keeps its
-// record until its last job has ended.
+// applyConfig replaces the configuration in one step. Nodes keep their jobs; a node that has left the configuration
+// keeps its record until its last job has ended.
 func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 	if c.Config.Params.Priority.HalfLifeS != s.cfg.Params.Priority.HalfLifeS {
-		s.refade(at) // by the old half-life
+		s.refade(at) // with the old half-life
 	}
 	s.setConfig(c.Config)
 	s.sumAccounts(at)
@@ -65,7 +65,7 @@ func (s *State) applyConfig(at model.Time, c *SetConfig) Result {
 	return Result{Changed: true}
 }
 
-// setConfig takes a configuration and what is found by name in it.
+// setConfig sets the configuration and its indexes by name.
 func (s *State) setConfig(cfg *model.Config) {
 	s.cfg = cfg
 	s.parts = make(map[string]*model.Partition, len(cfg.Partitions))
@@ -78,8 +78,8 @@ func (s *State) setConfig(cfg *model.Config) {
 	}
 }
 
-// comesBack reports whether a node that registers without a problem takes jobs again by itself: where only gbatch had
-// reasons against it and those are gone, and where ReturnToService says so.
+// comesBack reports whether a node that registers without a problem takes jobs again by itself: if gbatch itself took
+// it out, for reasons that are gone, or if ReturnToService allows it.
 func (s *State) comesBack(n *model.Node) bool {
 	rts := s.cfg.Params.ReturnToService
 	switch {
@@ -91,7 +91,8 @@ func (s *State) comesBack(n *model.Node) bool {
 	return n.ReasonBy == byGbatch && n.Problem != "" && n.Reason == n.Problem
 }
 
-// applyJoin registers a node's daemon. Attempts that had started there and that it doesn't know any more are lost.
+// applyJoin registers a node's daemon. Attempts that had started there but that the daemon doesn't know any more are
+// lost.
 func (s *State) applyJoin(at model.Time, c *Join) Result {
 	old, ok := s.nodes.Get(c.Node)
 	if !ok {
@@ -102,7 +103,7 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 	n.Link, n.LinkAt = model.LinkUp, at
 	n.BootID, n.BootAt, n.UpSince = c.BootID, c.BootAt, c.UpSince
 	n.Version, n.OS, n.Arch = c.Version, c.OS, c.Arch
-	// the same Def for the same hardware: the scheduler knows it by its place
+	// keep the same Def for the same hardware: the scheduler compares its address
 	if def := s.defs[c.Node]; def != nil && !reflect.DeepEqual(n.Found, c.Gres) {
 		n.Found, n.Def = c.Gres, def.WithFound(c.Gres)
 	}
@@ -128,12 +129,13 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 		known := slices.ContainsFunc(c.Known, func(r Report) bool { return r.Job == j.ID && r.Attempt == j.Attempt })
 		switch {
 		case rebooted && !(known && (batch || !j.Run.Busy.Empty())):
-			// what the node still knows it reports: the exit was seen before the reboot, or it wasn't
+			// the node reports the attempts that it still knows: their exits from before the reboot, or that none was
+			// seen
 			s.nodeFailed(j, c.Node, whyRebooted, at)
 		case known:
 		case !batch:
 			s.partMissing(j, c.Node, at)
-		case j.Run.Gate != model.GateOpen: // no node has heard of it yet, or all have ended it
+		case j.Run.Gate != model.GateOpen: // no node has an order for it yet, or all have ended it
 		case j.State == model.Completing && j.Run.Launched == 0: // it was ended before it was launched
 			s.partEnded(j, at, &Report{Kind: Ended, At: at})
 		case j.Run.Launched != 0 && j.State == model.Completing:
@@ -148,7 +150,7 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 	return Result{Changed: true}
 }
 
-// applyNodeHealth drains a node that has a problem, and lets it go on when only that problem was against it.
+// applyNodeHealth drains a node that has a problem, and resumes it when the problem is gone, if it was the only reason.
 func (s *State) applyNodeHealth(at model.Time, c *NodeHealth) Result {
 	old, ok := s.nodes.Get(c.Node)
 	if !ok {
@@ -162,7 +164,7 @@ func (s *State) applyNodeHealth(at model.Time, c *NodeHealth) Result {
 	return Result{Changed: true}
 }
 
-// judgeProblem sets what follows from what a node says is wrong with it.
+// judgeProblem sets a node's state and reason from the problem that it reports.
 func (s *State) judgeProblem(n *model.Node, problem string, at model.Time) {
 	switch {
 	case problem != "":
@@ -177,9 +179,9 @@ func (s *State) judgeProblem(n *model.Node, problem string, at model.Time) {
 	}
 }
 
-// nodeFailed ends a job that has lost a node, or puts it back into the queue. As long as the node that runs its script
-// is there, the script has to be ended first: resources are not given out while somebody may still use them. A job that
-// was being cancelled stays so.
+// nodeFailed ends a job that has lost a node, or puts it back into the queue. If the node that runs its script is up,
+// the script has to be ended first: resources are not given out while processes may still use them. A job that was
+// being cancelled becomes CANCELLED.
 func (s *State) nodeFailed(j *model.Job, node, why string, at model.Time) {
 	exit := model.Exit{Unknown: true, Text: "node " + node + " " + why}
 	if !j.Run.Busy.Empty() {
@@ -207,7 +209,7 @@ func (s *State) nodeFailed(j *model.Job, node, why string, at model.Time) {
 	s.finish(&n, at, at, model.NodeFail, model.ReasonNodeDown, exit, 0, j.Spec.Requeue, model.NotHeld)
 }
 
-// whySilent says that nothing was heard of a node for as long as the configuration waits.
+// whySilent is the text for a node that was silent for SlurmdTimeout.
 func (s *State) whySilent() string {
 	if t := s.cfg.Params.NodeTimeoutS; t > 0 {
 		return fmt.Sprintf("did not answer for %d s (SlurmdTimeout)", t)
@@ -223,8 +225,8 @@ func (s *State) stopFor(j *model.Job, node, why string, at model.Time) {
 	s.stopRunning(&n, at, model.StopNodeFail, 0)
 }
 
-// applyLost marks silent nodes. Their jobs are taken for dead; the node's resources are not given out before it has
-// registered again.
+// applyLost marks silent nodes. Their jobs are given up; a node's resources are not given out before it has registered
+// again.
 func (s *State) applyLost(at model.Time, c *Lost) Result {
 	res := Result{}
 	for _, name := range c.Nodes {
@@ -253,7 +255,7 @@ func (s *State) applyLost(at model.Time, c *Lost) Result {
 	return res
 }
 
-// setDown says that an operator has taken a node out of service under its jobs.
+// setDown is the text for jobs on a node that an operator has set DOWN.
 func setDown(c *NodeEdit) string {
 	text := "was set DOWN"
 	if c.By != "" {
@@ -265,10 +267,12 @@ func setDown(c *NodeEdit) string {
 	return text
 }
 
-// downGraceS is how long beyond KillWait a node that is down has to end what it was told to end, seconds.
+// downGraceS is the time, beyond KillWait, in which a node that is down has to end the jobs that it was told to end,
+// seconds.
 const downGraceS = 5
 
-// overdue reports whether a COMPLETING job should have ended: that was asked for longer ago than KillWait and a little.
+// overdue reports whether a COMPLETING job should have ended by now: its end was ordered more than KillWait and
+// downGraceS ago.
 func (s *State) overdue(j *model.Job, at model.Time) bool {
 	return at >= overdueAt(j, s.cfg.Params.KillWaitS)
 }
@@ -282,8 +286,7 @@ func overdueAt(j *model.Job, killWaitS int64) model.Time {
 	return since + model.Time(wait*1000)
 }
 
-// Overdue lists nodes that are down and hold jobs that should have ended long ago: setting them down once more gives
-// those jobs up.
+// Overdue lists nodes that are down and have overdue jobs: setting them DOWN once more gives those jobs up.
 func (v *View) Overdue(now model.Time) []string {
 	var out []string
 	v.Nodes(func(n *model.Node) bool {
@@ -296,7 +299,7 @@ func (v *View) Overdue(now model.Time) []string {
 	return out
 }
 
-// OverdueOn reports whether a job waits for a node beyond the time in which a node that is down has to end it.
+// OverdueOn reports whether a job waits for its end on a node for longer than a node that is down gets.
 func (v *View) OverdueOn(id model.JobID, node string, now model.Time) bool {
 	j := v.Job(id)
 	if j == nil || j.State != model.Completing || now < overdueAt(j, v.Config().Params.KillWaitS) {
@@ -323,7 +326,7 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 		if !c.Keep {
 			n.Admin = c.Admin
 			if n.Admin == model.NodeUp {
-				n.Strikes = nil // somebody has seen to it
+				n.Strikes = nil // an operator has dealt with the node
 			}
 		}
 		switch {
@@ -341,7 +344,7 @@ func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {
 			j, ok := s.jobs.Get(id)
 			switch {
 			case !ok || !j.State.HasResources():
-			case j.State == model.Completing && s.overdue(j, at): // nobody says any more that it will end
+			case j.State == model.Completing && s.overdue(j, at): // no report of its end is expected any more
 				s.nodeFailed(j, name, setDown(c), at)
 			case j.State != model.Completing && old.Admin != model.NodeDown:
 				s.stopFor(j, name, setDown(c), at)

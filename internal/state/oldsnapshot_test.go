@@ -10,7 +10,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// TestSnapshotsRestoreForever: what an earlier version wrote is restored, and has in it what it had. v1.gz is of commit
+// TestSnapshotsRestoreForever: snapshots of earlier versions are restored with all their facts. v1.gz is of commit
 // 4b95a0e and is never rewritten; the text beside it is what a person has looked at.
 func TestSnapshotsRestoreForever(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join("testdata", "snapshots", "*.gz"))

@@ -2,10 +2,10 @@ package state
 
 import "gbatch/internal/model"
 
-// The outbox holds accounting events until gdbd has them: the job's record as it was, under a growing sequence. An
-// event that has not been acknowledged is replaced by the next one of the same attempt, because each is whole: a job
-// that comes and goes while gdbd is away costs one entry. Steps that have ended have events of their own, which nothing
-// replaces; the same step told twice is two events and one record.
+// The outbox keeps accounting events until gdbd has them: the job's record at that moment, under a growing sequence
+// number. The next event of the same attempt replaces one that is not acknowledged, because each event is a complete
+// record: a job that starts and ends while gdbd is away costs one entry. Ended steps have events of their own, which
+// are never replaced; a step that is reported twice gives two events and one record.
 
 // record queues j's present record for accounting.
 func (s *State) record(j *model.Job) {
@@ -19,8 +19,8 @@ func (s *State) record(j *model.Job) {
 	s.nextSeq++
 }
 
-// stepEnded queues the record of a step. The job may have ended by then, or begun again: a node that was away tells of
-// it later.
+// stepEnded queues the record of a step. Its job may have ended or started again by then, because a node that was away
+// reports late.
 func (s *State) stepEnded(j *model.Job, r *Report) bool {
 	if r.Step == nil || r.Attempt == 0 || r.Attempt > j.Attempt || j.IsArray() {
 		return false

@@ -2,14 +2,14 @@ package state
 
 import "gbatch/internal/model"
 
-// Outcomes counts what has become of jobs since New or Restore. Like the journal it is no part of the facts: replicas
-// may differ. A record that stands for several tasks of an array counts each.
+// Outcomes counts results of jobs since New or Restore. Like the journal it is not one of the facts: replicas may
+// differ. Each task counts, also of a record with several tasks of an array.
 type Outcomes struct {
 	Submitted int64 // submissions; an array is one
 	Started   int64
 	Completed int64
 	Canceled  int64
-	Failed    int64 // all that ended otherwise
+	Failed    int64 // jobs that ended in any other way
 }
 
 // Outcomes gives the counts at the moment of the View.

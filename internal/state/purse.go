@@ -10,14 +10,14 @@ import (
 	"gbatch/internal/model"
 )
 
-// Limits in minutes run out while jobs run: GrpTRESMins and GrpWall of associations and QOS then end the jobs that
-// spend from them (state TIMEOUT, with the limit's own reason), and MaxTRESMins ends a job that has spent its own. Who
-// has such a limit has a purse. Usage is linear in time but for its fading, so the moment at which a purse is empty is
-// worked out when a job starts to spend from it or ceases to, and nothing is looked at before
+// Limits in minutes run out while jobs run. When GrpTRESMins or GrpWall of an association or QOS is used up, the jobs
+// that use it end (state TIMEOUT, with the limit's own reason); MaxTRESMins ends a job by its own use. Every
+// association or QOS with such a limit has a purse. Usage is linear in time apart from its decay, so the moment at
+// which a purse is empty is computed whenever a job begins or ceases to spend from it, and nothing is checked before
 // (https://slurm.schedmd.com/resource_limits.html).
 //
-// What happens at a moment depends on the facts alone, never on when a purse was last looked at: replicas that were
-// restored from a snapshot look at some once more than the others, to no effect.
+// Effects depend on the facts alone, never on when a purse was last checked: a replica that was restored from a
+// snapshot may check some purses once more than others, without effect.
 
 // purse is a holder of limits in minutes.
 type purse struct {
@@ -25,18 +25,18 @@ type purse struct {
 	scope   Scope
 	names   []string
 	caps    []spendCap
-	settled model.Time // what was empty by then has ended whom it had to
-	due     model.Time // when to look at it; 0: nothing to wait for
-	touched bool       // due has to be worked out anew
+	settled model.Time // limits that were used up by then have ended their jobs
+	due     model.Time // when to check it; 0: never
+	touched bool       // due must be computed again
 }
 
-// spendCap is how much of one resource may be spent.
+// spendCap is how much of one resource jobs may use.
 type spendCap struct {
 	tres string // "": time that jobs run (GrpWall)
 	most int64  // thousandths of a unit's second
 }
 
-// spendDue is a purse and the moment at which it has to be looked at.
+// spendDue is a purse and the moment at which to check it.
 type spendDue struct {
 	at model.Time
 	p  *purse
@@ -51,20 +51,20 @@ func spendLess(a, b spendDue) bool {
 
 // minuteLimit is a limit in minutes that holds for a job.
 type minuteLimit struct {
-	key    string // its purse; "" where each job has a purse of its own (MaxTRESMins)
+	key    string // its purse; "" if the limit is on each job by itself (MaxTRESMins)
 	cap    spendCap
 	reason model.Reason
 	text   string // for people
 }
 
-// who names a job as far as limits are concerned.
+// who has the names that decide which limits apply to a job.
 type who struct{ account, user, qos, part string }
 
 func whoOf(j *model.Job) who {
 	return who{j.Spec.Account, j.Spec.User, j.Spec.QOS, j.Partition()}
 }
 
-// capOf gives what a limit allows under a LimitFactor; 0 for no factor.
+// capOf gives a limit's cap under a LimitFactor; 0 means no factor.
 func capOf(l *model.TRESLimit, factor int64) spendCap {
 	n := l.Count
 	if factor > 0 {
@@ -73,8 +73,8 @@ func capOf(l *model.TRESLimit, factor int64) spendCap {
 	return spendCap{l.TRES, model.Scale(n, 60_000, 1)}
 }
 
-// minuteLimits gives the limits in minutes that hold for a job: of QOS the first that has one, before the
-// associations'; of the associations' Grp limits all; of their MaxTRESMins the nearest.
+// minuteLimits gives the limits in minutes that apply to a job. The first QOS that sets a limit counts, and replaces
+// the associations' limit. Of the associations, all Grp limits apply, and the nearest MaxTRESMins.
 func (f *facts) minuteLimits(w who) []minuteLimit {
 	r := f.govern(w.account, w.user, w.qos, w.part)
 	var out []minuteLimit
@@ -125,7 +125,7 @@ func (f *facts) minuteLimits(w who) []minuteLimit {
 	return out
 }
 
-// makePurses makes the purses anew: accounts, QOS or the configuration have changed, or everything has.
+// makePurses makes all purses anew, after a change of accounts, QOS or the configuration, or after Restore.
 func (s *State) makePurses() {
 	s.noPurses()
 	if !s.cfg.Params.HoldLimits {
@@ -157,14 +157,14 @@ func (s *State) makePurses() {
 	}
 }
 
-// noPurses empties what is kept of purses.
+// noPurses removes all purses.
 func (s *State) noPurses() {
 	s.purses, s.spends, s.touched = new(btree.Map[string, *purse]), btree.NewBTreeGOptions(spendLess, noLocks), nil
 	s.capped, s.capDue = false, btree.NewBTreeGOptions(dueLess, noLocks)
 	s.capAt = new(btree.Map[model.JobID, model.Time])
 }
 
-// makePurse makes a purse where there is a limit.
+// makePurse makes a purse if there is a limit.
 func (s *State) makePurse(list []model.TRESLimit, wallS model.Limit, factors []int64, sc Scope, names ...string) {
 	p := &purse{key: tallyKey(sc, names...), scope: sc, names: names}
 	for i := range list {
@@ -181,7 +181,7 @@ func (s *State) makePurse(list []model.TRESLimit, wallS model.Limit, factors []i
 	}
 }
 
-// spent gives what a purse's holder has used, or nil.
+// spent gives the usage of a purse's holder, or nil.
 func (f *facts) spent(sc Scope, names []string) *Usage {
 	var u *Usage
 	switch sc {
@@ -191,12 +191,12 @@ func (f *facts) spent(sc Scope, names []string) *Usage {
 		u, _ = f.acctUse.Get(names[0])
 	case OfQOS:
 		u, _ = f.qosUse.Get(names[0])
-	case OfQOSUser, OfQOSAccount: // they have no limits in minutes
+	case OfQOSUser, OfQOSAccount: // these have no limits in minutes
 	}
 	return u
 }
 
-// empties gives the first moment at which a record of usage is at a cap, or 0.
+// empties gives the first moment at which a record of usage reaches a cap, or 0.
 func (f *facts) empties(u *Usage, c spendCap) model.Time {
 	if u == nil {
 		u = &Usage{Stamp: 1}
@@ -208,7 +208,7 @@ func (f *facts) empties(u *Usage, c spendCap) model.Time {
 	case "billing":
 		m = u.Bill
 	default:
-		for i := range u.TRES { // types of units are as the nodes spell them, limits in lower case
+		for i := range u.TRES { // nodes spell types of units in any case, limits in lower case
 			if strings.EqualFold(u.TRES[i].TRES, c.tres) {
 				m.Value, m.Rate = addSat(m.Value, u.TRES[i].Meter.Value), addSat(m.Rate, u.TRES[i].Meter.Rate)
 			}
@@ -217,7 +217,7 @@ func (f *facts) empties(u *Usage, c spendCap) model.Time {
 	return f.fadeOf(u).Reaches(m, u.Stamp, c.most)
 }
 
-// spends reports whether jobs that count in a tally, and have not been told to end, hold some of a resource.
+// spends reports whether jobs of a tally hold some of a resource; jobs that are being ended don't count.
 func (t *Tally) spends(tres string) bool {
 	if tres == "" || tres == "billing" {
 		tres = "cpu" // every job has some
@@ -225,7 +225,7 @@ func (t *Tally) spends(tres string) bool {
 	return slices.ContainsFunc(t.TRES, func(h Held) bool { return h.timed > 0 && strings.EqualFold(h.TRES, tres) })
 }
 
-// foresee works out when a purse has to be looked at.
+// foresee computes when to check a purse.
 func (s *State) foresee(p *purse) {
 	due := model.Time(0)
 	if t, ok := s.tallies.Get(p.key); ok {
@@ -250,7 +250,7 @@ func (s *State) foresee(p *purse) {
 	}
 }
 
-// rise notes that a job begins to spend from a purse: should that be empty, it ends the job too.
+// rise records that a job begins to spend from a purse. If the purse is already empty, this job has to end too.
 func (s *State) rise(sc Scope, names ...string) {
 	if s.purses.Len() == 0 {
 		return
@@ -261,7 +261,7 @@ func (s *State) rise(sc Scope, names ...string) {
 	}
 }
 
-// touch notes that who spends from a purse has changed.
+// touch records that other jobs spend from a purse than before.
 func (s *State) touch(p *purse) {
 	if !p.touched {
 		p.touched = true
@@ -269,7 +269,7 @@ func (s *State) touch(p *purse) {
 	}
 }
 
-// foreseeTouched works out anew when to look at the purses that were touched.
+// foreseeTouched computes again when to check the purses that were touched.
 func (s *State) foreseeTouched() {
 	for _, p := range s.touched {
 		p.touched = false
@@ -297,7 +297,7 @@ func (s *State) endSpent(at model.Time) bool {
 		by minuteLimit
 	}
 	var ends []end
-	empty := map[who][]minuteLimit{} // of the purses that are due, the limits that are reached
+	empty := map[who][]minuteLimit{} // reached limits of the purses that are due
 	s.eachAwake(func(j *model.Job) {
 		w := whoOf(j)
 		reached, known := empty[w]
@@ -332,7 +332,7 @@ func (s *State) endSpent(at model.Time) bool {
 	return changed
 }
 
-// eachAwake gives every job that spends: with resources, not suspended, not told to end.
+// eachAwake calls f for every job that spends: it has resources, is not suspended and is not being ended.
 func (s *State) eachAwake(f func(*model.Job)) {
 	s.nodes.Scan(func(name string, n *model.Node) bool {
 		for _, id := range n.Jobs {
@@ -345,7 +345,7 @@ func (s *State) eachAwake(f func(*model.Job)) {
 	})
 }
 
-// holds gives how much of a resource a job has, whatever its case.
+// holds gives how much of a resource a job has; the name may be in any case.
 func holds(j *model.Job, tres string) int64 {
 	n := int64(0)
 	for _, c := range j.Run.Alloc.TRES() {
@@ -364,8 +364,7 @@ func (s *State) stopSpent(j *model.Job, at model.Time, l minuteLimit) {
 	s.stopRunning(&n, at, model.StopTimeLimit, 0)
 }
 
-// capEnd gives the moment at which a running job has spent what MaxTRESMins allows, and which limit that is; 0: none
-// before its time limit.
+// capEnd gives the moment at which a running job reaches a MaxTRESMins, and that limit; 0: not before its time limit.
 func (s *State) capEnd(j *model.Job) (first model.Time, by minuteLimit) {
 	if j == nil || j.Run == nil || j.State == model.Completing || !j.State.HasResources() || j.Run.Idles() {
 		return 0, by
@@ -392,7 +391,7 @@ func (s *State) capEnd(j *model.Job) (first model.Time, by minuteLimit) {
 	return first, by
 }
 
-// moveCap keeps the moments at which MaxTRESMins ends jobs true.
+// moveCap updates the moment at which MaxTRESMins ends a job.
 func (s *State) moveCap(id model.JobID, j *model.Job) {
 	was, _ := s.capAt.Get(id)
 	at, _ := s.capEnd(j)
@@ -407,7 +406,7 @@ func (s *State) moveCap(id model.JobID, j *model.Job) {
 	}
 }
 
-// endCapped ends the jobs that have spent what MaxTRESMins allows.
+// endCapped ends the jobs that have reached a MaxTRESMins.
 func (s *State) endCapped(at model.Time) (changed bool) {
 	for {
 		d, ok := s.capDue.Min()
@@ -425,7 +424,7 @@ func (s *State) endCapped(at model.Time) (changed bool) {
 	}
 }
 
-// settleAs takes over from another state of equal facts which purses have been dealt with.
+// settleAs copies from another state with equal facts which purses have been dealt with.
 func (s *State) settleAs(o *State) {
 	s.purses.Scan(func(key string, p *purse) bool {
 		if q, ok := o.purses.Get(key); ok {
@@ -437,7 +436,7 @@ func (s *State) settleAs(o *State) {
 	s.plan()
 }
 
-// purseLines shows the purses and when they are looked at, for checks.
+// purseLines lists the purses and when to check them, for tests of invariants.
 func purseLines(s *State) []string {
 	var out []string
 	s.purses.Scan(func(key string, p *purse) bool {

@@ -8,7 +8,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// nobodyOverspends: no job goes on at s.now whose minutes have run out, by the records of usage themselves.
+// nobodyOverspends checks, with the records of usage themselves, that no job whose minutes have run out goes on at
+// s.now.
 func nobodyOverspends(t *testing.T, s *session) {
 	t.Helper()
 	st, v := s.st, s.st.View()
@@ -46,7 +47,7 @@ func nobodyOverspends(t *testing.T, s *session) {
 					}
 					return true
 				})
-				used -= 50 // each of them is rounded
+				used -= 50 // each record is rounded
 			case 0:
 				n := holds(j, l.cap.tres)
 				if l.cap.tres == "billing" {
@@ -104,8 +105,8 @@ func (s *session) run(account, user, qos string, first, n, gpus int) model.JobID
 	return id
 }
 
-// ends lets time pass, a Tick whenever one is due, until a job is being ended, and gives the seconds since epoch and
-// why.
+// ends lets time pass, with a Tick whenever one is due, until a job is being ended, and gives the seconds since epoch
+// and the reason.
 func (s *session) ends(id model.JobID) string {
 	s.t.Helper()
 	for range 100 {
@@ -131,7 +132,8 @@ func minutes(tres string, n int64) []model.TRESLimit {
 	return []model.TRESLimit{{TRES: tres, Count: n}}
 }
 
-// A running job ends at the moment at which minutes run out, its holder's or its own, and says whose.
+// A running job ends at the moment at which the minutes of a holder, or its own, run out, and its text names the
+// holder.
 func TestMinutesRunOut(t *testing.T) {
 	qos := func(q model.QOS) AcctEdit {
 		q.UsageFactor = max(q.UsageFactor, 500_000)
@@ -200,8 +202,8 @@ func TestMinutesRunOut(t *testing.T) {
 	}
 }
 
-// Purses follow what changes while jobs run: limits that are set, lowered or raised, usage that is reset, accounts that
-// move, jobs that come and go, and those that are suspended.
+// Purses follow changes while jobs run: limits are set, lowered or raised, usage is reset, accounts move, jobs start,
+// end and are suspended.
 func TestMinutesFollowChanges(t *testing.T) {
 	of := func(account string, n int64) AcctEdit {
 		return AcctEdit{Op: PutAssoc, Assoc: &model.Association{Account: account, Shares: 1, GrpTRESMins: minutes("cpu", n)}}
@@ -249,7 +251,7 @@ func TestMinutesFollowChanges(t *testing.T) {
 	s.replicas()
 }
 
-// An empty purse is looked at once, not again and again while the jobs that it ended are on their way.
+// An empty purse is checked once, not again and again while its jobs are being ended.
 func TestEmptyPurseIsQuiet(t *testing.T) {
 	s := purseCluster(t, nil, AcctEdit{Op: PutQOS,
 		QOS: &model.QOS{Name: "q", UsageFactor: model.FactorOne, GrpTRESMins: minutes("cpu", 8)}})

@@ -12,7 +12,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// storm makes random commands against a state, a good part of them nonsense.
+// storm makes random commands for a state; many of them are nonsense.
 type storm struct {
 	rng  *rand.Rand
 	view *View
@@ -158,7 +158,7 @@ func (g *storm) targets() []Target {
 	return out
 }
 
-// start lays a ready job onto a random node, right or wrong.
+// start places a ready job on a random node, right or wrong.
 func (g *storm) start() model.Start {
 	st := model.Start{Job: g.id(), Task: model.NoTask, Partition: []string{"p", "q"}[g.n(2)], LimitS: int64(10 + g.n(300))}
 	var ready []*model.Job
@@ -391,8 +391,8 @@ func (g *storm) next(st *State) Body {
 	}
 }
 
-// TestRandomCommands: after every one of thousands of random commands all invariants hold, and replicas that were fed
-// the same log are equal, however often they went through a snapshot.
+// TestRandomCommands: after every one of thousands of random commands all invariants hold, and replicas with the same
+// log are equal, however often they were restored from a snapshot.
 func TestRandomCommands(t *testing.T) {
 	seeds, steps := 12, 400
 	if testing.Short() {
@@ -472,7 +472,7 @@ func TestRestoredGoesOn(t *testing.T) {
 	}
 }
 
-// TestViewsNeverChange: views taken on the way show at the end what they showed then, also to readers beside Apply.
+// TestViewsNeverChange: a view shows the same facts at the end as when it was taken, also to readers during Apply.
 func TestViewsNeverChange(t *testing.T) {
 	g := &storm{rng: rand.New(rand.NewPCG(5, 5)), now: epoch}
 	st := New()

@@ -6,18 +6,18 @@ import (
 	"gbatch/internal/model"
 )
 
-// ready.go is what stands around a job's script: the controller's own programs (Run.Gate), prologs on every node
-// (Run.Unready), and epilogs, for which a job stays COMPLETING until each of its nodes has reported its end (Run.Busy).
-// A job of one node without programs has an open Gate and both sets empty.
+// ready.go handles what runs before and after a job's script: the controller's own programs (Run.Gate), prologs on
+// every node (Run.Unready), and epilogs. A job stays COMPLETING until each of its nodes has reported its end
+// (Run.Busy). For a job on one node without programs, Gate is open and both sets are empty.
 
-// What the state writes as a node's reason; Slurm's words, and behind them what happened.
+// Reasons that the state gives a node: Slurm's words, followed by what happened.
 const (
 	reasonProlog     = "Prolog error"
 	reasonEpilog     = "Epilog error"
 	reasonUnkillable = "Kill task failed"
 )
 
-// firstSteps sets what has to happen before a job that was given its nodes can begin.
+// firstSteps sets what has to happen before a job that has got its nodes can begin.
 func (s *State) firstSteps(run *model.Run) {
 	r := &s.cfg.Params.Rules
 	if len(r.CtldProlog) > 0 {
@@ -34,7 +34,7 @@ func (s *State) firstSteps(run *model.Run) {
 	}
 }
 
-// EndOf gives the reports with which a job's nodes say that it has ended: of each that has something of it.
+// EndOf gives the reports of a job's end, one for each node that has a part of the job.
 func (v *View) EndOf(job model.JobID, attempt uint32, at model.Time) []Report {
 	out := []Report{{Kind: Ended, Job: job, Attempt: attempt, At: at}}
 	if j := v.Job(job); j != nil && j.Run != nil {
@@ -46,7 +46,7 @@ func (v *View) EndOf(job model.JobID, attempt uint32, at model.Time) []Report {
 	return out
 }
 
-// placeOf gives the place of the node that reports among the job's; -1 for one that isn't the job's.
+// placeOf gives the index of the reporting node among the job's nodes; -1 if it is none of them.
 func placeOf(j *model.Job, r *Report) int {
 	if r.Node == "" {
 		return 0
@@ -83,7 +83,7 @@ func (s *State) change(j *model.Job, edit func(*model.Run)) *model.Job {
 	return &n
 }
 
-// drain takes a node out of service, with a reason. What an operator or another fault has said of it before stays.
+// drain takes a node out of service, with a reason. An earlier reason of an operator or another fault stays.
 func (s *State) drain(node, reason string, at model.Time) bool {
 	old, ok := s.nodes.Get(node)
 	if !ok || old.Admin != model.NodeUp {
@@ -95,7 +95,7 @@ func (s *State) drain(node, reason string, at model.Time) bool {
 	return true
 }
 
-// countEnding tells a job's nodes that it is COMPLETING from now on.
+// countEnding counts a job that becomes COMPLETING on its nodes.
 func (s *State) countEnding(j *model.Job) {
 	for i := range j.Run.Alloc.Nodes {
 		name := j.Run.Alloc.Nodes[i].Node
@@ -107,7 +107,7 @@ func (s *State) countEnding(j *model.Job) {
 	}
 }
 
-// nodeReady notes that a node has run its prolog.
+// nodeReady records that a node has run its prolog.
 func (s *State) nodeReady(j *model.Job, r *Report) bool {
 	k := placeOf(j, r)
 	if k < 0 || !j.Run.Unready.Has(k) {
@@ -117,12 +117,12 @@ func (s *State) nodeReady(j *model.Job, r *Report) bool {
 	return true
 }
 
-// prologFailed drains the node and takes the job away from all its nodes: those that it was on run their epilogs.
+// prologFailed drains the node and ends the job on all its nodes; nodes that have a part of it run their epilogs.
 func (s *State) prologFailed(j *model.Job, at model.Time, r *Report) {
 	node := nodeOf(j, r)
 	s.drain(node, reasonProlog+": "+r.Text, at)
 	if j.State == model.Completing {
-		return // it ends already, for another reason
+		return // it is already being ended, for another reason
 	}
 	n := s.change(j, func(run *model.Run) { run.Fault, run.FailedNode = node+": "+r.Text, node })
 	s.stopRunning(n, at, model.StopProlog, 0)
@@ -137,7 +137,7 @@ func (s *State) scriptEnded(j *model.Job, at model.Time, r *Report) bool {
 	return true
 }
 
-// over makes a job COMPLETING whose script has ended.
+// over makes a job whose script has ended COMPLETING.
 func (s *State) over(j *model.Job, at model.Time, r *Report) *model.Job {
 	n, run := *j, *j.Run
 	s.stir(j, &run, at)
@@ -153,7 +153,7 @@ func (s *State) over(j *model.Job, at model.Time, r *Report) *model.Job {
 	return &n
 }
 
-// partEnded takes note that nothing of a job is left on one of its nodes, and ends it when that was the last.
+// partEnded records that nothing of a job is left on one of its nodes, and ends the job with the last one.
 func (s *State) partEnded(j *model.Job, at model.Time, r *Report) {
 	k := placeOf(j, r)
 	busy := j.Run.Busy
@@ -161,7 +161,7 @@ func (s *State) partEnded(j *model.Job, at model.Time, r *Report) {
 	case k < 0 || k > 0 && !busy.Has(k):
 		return
 	case !busy.Empty() && !busy.Has(k):
-		return // again
+		return // a repeated report
 	case !busy.Empty():
 		j = s.change(j, func(run *model.Run) {
 			run.Busy, run.Unready = run.Busy.Minus(bit(k)), run.Unready.Minus(bit(k))
@@ -183,7 +183,7 @@ func (s *State) partEnded(j *model.Job, at model.Time, r *Report) {
 	}
 }
 
-// partMissing is a node that has registered and knows nothing of a job that it isn't the first node of.
+// partMissing handles a node that has registered without knowing a job of its own; it is not the job's first node.
 func (s *State) partMissing(j *model.Job, node string, at model.Time) {
 	r := &Report{Kind: Ended, At: at, Node: node}
 	k := placeOf(j, r)
@@ -191,14 +191,14 @@ func (s *State) partMissing(j *model.Job, node string, at model.Time) {
 	case k < 0 || !j.Run.Busy.Has(k):
 	case j.State == model.Completing:
 		s.partEnded(j, at, r)
-	case j.Run.Unready.Has(k): // it will be told
+	case j.Run.Unready.Has(k): // the node still gets its order
 	default:
 		s.nodeFailed(j, node, whyForgot, at)
 	}
 }
 
-// partFailed takes a node that has failed out of those that still have something of a job, and ends the job on the
-// others. It gives the job if that was the last one, otherwise nil.
+// partFailed removes a failed node from the nodes that still have a part of a job, and ends the job on the other nodes.
+// It returns the job if that was the last node, otherwise nil.
 func (s *State) partFailed(j *model.Job, node, why string, exit model.Exit, at model.Time) *model.Job {
 	k := placeOf(j, &Report{Node: node})
 	if k < 0 || !j.Run.Busy.Has(k) {
@@ -225,12 +225,12 @@ func (s *State) closing(j *model.Job) bool {
 	return len(s.cfg.Params.Rules.CtldEpilog) > 0 && j.Run.Gate != model.GateEpilog
 }
 
-// gatePassed lets a job go on that waited for a program of the controller.
+// gatePassed lets a job go on after the controller's program that it waited for.
 func (s *State) gatePassed(j *model.Job, at model.Time) bool {
 	switch {
 	case j.Run.Gate == model.GateProlog && j.State == model.Configuring:
 		s.change(j, func(run *model.Run) { run.Gate = model.GateOpen })
-	case j.Run.Gate == model.GateProlog: // it was ended meanwhile; nothing of it is on any node
+	case j.Run.Gate == model.GateProlog: // it was ended meanwhile; no node has a part of it
 		s.partsGone(s.change(j, func(run *model.Run) { run.Gate = model.GateOpen }), at)
 	case j.Run.Gate == model.GateEpilog && j.Run.Over != nil:
 		s.ended(j, at, j.Run.Over.At, j.Run.Over.Exit)
@@ -242,7 +242,8 @@ func (s *State) gatePassed(j *model.Job, at model.Time) bool {
 	return true
 }
 
-// gateFailed sends a job back that PrologSlurmctld didn't let begin. A failed EpilogSlurmctld changes nothing for it.
+// gateFailed puts a job back into the queue after a failed PrologSlurmctld. A failed EpilogSlurmctld does not affect
+// the job.
 func (s *State) gateFailed(j *model.Job, at model.Time, r *Report) bool {
 	if j.Run.Gate != model.GateProlog || j.State != model.Configuring {
 		return s.gatePassed(j, at)
@@ -257,13 +258,14 @@ func (s *State) gateFailed(j *model.Job, at model.Time, r *Report) bool {
 	return true
 }
 
-// partsGone ends a job of which no node has heard.
+// partsGone ends a job that no node knows.
 func (s *State) partsGone(j *model.Job, at model.Time) {
 	j = s.change(j, func(run *model.Run) { run.Busy, run.Unready = nil, nil })
 	s.partEnded(j, at, &Report{Kind: Ended})
 }
 
-// afterProlog sends a job back whose prolog failed: held, as in Slurm, or ends it where it doesn't want to come back.
+// afterProlog puts a job whose prolog failed back into the queue, held as in Slurm, or ends it if it must not be
+// requeued.
 func (s *State) afterProlog(j *model.Job, at, when model.Time) {
 	r := &s.cfg.Params.Rules
 	why := "Prolog failed on " + j.Run.Fault
@@ -280,7 +282,7 @@ func (s *State) afterProlog(j *model.Job, at, when model.Time) {
 	s.sayWhy(j.ID, hold, why)
 }
 
-// sayWhy notes on a job that has gone back to the queue what sent it there.
+// sayWhy sets the text of a job that has gone back to the queue: why it went back.
 func (s *State) sayWhy(id model.JobID, hold model.HoldKind, why string) {
 	back, ok := s.jobs.Get(id)
 	if !ok || back.State != model.Pending {

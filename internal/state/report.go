@@ -6,8 +6,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// applyReports folds what nodes said. Every report is keyed by (job, attempt): a repeated or outdated one changes
-// nothing and is acknowledged like any other.
+// applyReports applies reports of nodes. Every report is keyed by (job, attempt): a repeated or outdated one changes
+// nothing, and is acknowledged like any other.
 func (s *State) applyReports(at model.Time, c *Reports) Result {
 	res := Result{}
 	for i := range c.Reports {
@@ -54,14 +54,14 @@ func (s *State) applyReports(at model.Time, c *Reports) Result {
 	return res
 }
 
-// rebootedSince reports whether the node that runs j's script has booted since it was given to j: an exit that nobody
-// saw then is the node's failure, not the job's.
+// rebootedSince reports whether the node that runs j's script has booted since j got it: then an unknown exit is the
+// node's failure, not the job's.
 func (s *State) rebootedSince(j *model.Job) bool {
 	n, ok := s.nodes.Get(j.Run.Alloc.Nodes[0].Node)
 	return ok && n.BootAt > j.Run.Start
 }
 
-// started notes that the script runs. A second report of it changes nothing.
+// started records that the script runs. A second report changes nothing.
 func (s *State) started(j *model.Job, at model.Time, r *Report) bool {
 	next, ok := model.Next(j.State, model.EvStarted)
 	if !ok && (j.State != model.Completing || j.Run.Launched != 0) {
@@ -78,8 +78,8 @@ func (s *State) started(j *model.Job, at model.Time, r *Report) bool {
 	return true
 }
 
-// plausible gives a moment that a node reported, or now where it can't be: clocks differ between hosts, and a job
-// neither starts nor ends in the future or before it was given its resources.
+// plausible gives a moment that a node reported, or now if that moment is impossible: clocks differ between hosts, but
+// a job can't start or end in the future or before it got its resources.
 func plausible(when, start, now model.Time) model.Time {
 	if when == 0 || when > now || when < start {
 		return now
@@ -87,7 +87,7 @@ func plausible(when, start, now model.Time) model.Time {
 	return when
 }
 
-// ended frees the job's resources, decides what it became and queues its accounting record, in this one step.
+// ended frees the job's resources, sets its final state and queues its accounting record, all in one step.
 func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 	when = plausible(when, j.Run.Start, at)
 	state, reason := exit.State()
@@ -137,7 +137,7 @@ func (s *State) ended(j *model.Job, at, when model.Time, exit model.Exit) {
 func (s *State) finish(j *model.Job, at, when model.Time, state model.JobState, reason model.Reason, exit model.Exit,
 	uid uint32, requeue bool, hold model.HoldKind) {
 	if state == model.Failed && exit.Unknown && exit.Code == 0 && exit.Signal == 0 {
-		exit.Code = 1 // nobody may read a success
+		exit.Code = 1 // so that the exit code never looks like success
 	}
 	n := *j
 	n.State, n.Reason, n.Why = state, reason, exit.Text
@@ -175,7 +175,7 @@ func requeuedBy(j *model.Job) string {
 	return fmt.Sprintf("put back into the queue by user id %d", j.Run.StopUID)
 }
 
-// howEnded names a job and its end, for jobs that depend on it.
+// howEnded gives the text about a job's end for jobs that depend on it.
 func howEnded(j *model.Job) string {
 	id := fmt.Sprint(j.ID)
 	if j.ArrayID != 0 && j.Task != model.NoTask {
@@ -209,7 +209,8 @@ func (s *State) arrayDone(a *Array, j *model.Job, tasks int32) {
 	}
 }
 
-// exitNumber is what a shell would see: the exit code, 128 plus the signal, or 1 for a job that never ran.
+// exitNumber gives the exit status that a shell would see: the exit code, 128 plus the signal, or 1 for a job that
+// never ran.
 func exitNumber(j *model.Job) int32 {
 	switch e := j.End.Exit; {
 	case e.Code != 0:

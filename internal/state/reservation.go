@@ -16,7 +16,7 @@ const (
 	CreateResv ResvOp = iota + 1
 	UpdateResv
 	DropResv // looks only at the name
-	KeepResv // gives it other nodes, and the times after its present one, if it is still at the same one
+	KeepResv // changes its nodes, and the occurrences after the present one, if that is still the same one
 )
 
 // Reserve creates, replaces or removes a reservation.
@@ -35,7 +35,7 @@ func (*Reserve) kind() Kind { return KindReserve }
 // MaxReservations bounds the reservations of a cluster.
 const MaxReservations = 4096
 
-// applyReserve folds one change.
+// applyReserve applies one change of a reservation.
 func (s *State) applyReserve(at model.Time, c *Reserve) Result {
 	r := *c.Resv
 	old, there := s.resvs.Get(r.Name)
@@ -49,7 +49,7 @@ func (s *State) applyReserve(at model.Time, c *Reserve) Result {
 	case c.Op == DropResv:
 		s.dropReservation(old, at)
 	case c.Op == KeepResv && (old.Start != r.Start || old.End != r.End):
-		return Result{} // it has changed meanwhile
+		return Result{} // the reservation has changed meanwhile
 	case c.Op == KeepResv:
 		n := *old
 		n.Nodes, n.Parts, n.Later = r.Nodes, r.Parts, r.Later
@@ -73,8 +73,8 @@ func (s *State) applyReserve(at model.Time, c *Reserve) Result {
 	return Result{Changed: true}
 }
 
-// Overlaps gives a reservation that another one may not stand beside, or nil. Parts of nodes, and licenses, stand
-// beside each other as long as there is enough for all.
+// Overlaps gives an existing reservation that conflicts with r, or nil. Reservations of parts of nodes, or of licenses,
+// don't conflict as long as there is enough for all.
 func (f *facts) Overlaps(r *model.Reservation) (other *model.Reservation) {
 	const free = model.ResvMaint | model.ResvOverlap
 	sum := newDemand(r)
@@ -87,7 +87,7 @@ func (f *facts) Overlaps(r *model.Reservation) (other *model.Reservation) {
 	return other
 }
 
-// demand is what reservations want together, of nodes and of licenses.
+// demand is the sum of what reservations take of nodes and licenses.
 type demand struct {
 	nodes    map[string]*model.ResvPart // nil: all of the node
 	licenses map[string]int64
@@ -104,7 +104,8 @@ func newDemand(r *model.Reservation) *demand {
 	return d
 }
 
-// hasRoom adds what a reservation wants of the same nodes and licenses, and reports whether there is enough.
+// hasRoom adds what another reservation takes of the same nodes and licenses, and reports whether there is enough for
+// all.
 func (f *facts) hasRoom(d *demand, o *model.Reservation) bool {
 	for i, name := range o.Nodes {
 		have, both := d.nodes[name]
@@ -147,7 +148,7 @@ func (s *State) inReservation(name string) bool {
 	return slices.ContainsFunc(s.jobsOf(name), func(j *model.Job) bool { return j.Run != nil && j.Run.Resv == name })
 }
 
-// validReservation checks what comes from a log or a snapshot.
+// validReservation checks a reservation from a log or a snapshot.
 func validReservation(r *model.Reservation, whole bool) error {
 	switch {
 	case r == nil || r.Name == "":

@@ -6,9 +6,10 @@ import (
 	"gbatch/internal/model"
 )
 
-// What time, and their jobs, do to reservations: they begin, come again, end, and go when nobody uses them.
+// Changes of reservations by time and by their jobs: reservations begin, repeat, end, and are deleted when no job uses
+// them.
 
-// askedKey is a job that is not over and a reservation that it asked for.
+// askedKey is an unfinished job and a reservation that it asked for.
 type askedKey struct {
 	resv string
 	id   model.JobID
@@ -16,7 +17,7 @@ type askedKey struct {
 
 func askedLess(a, b askedKey) bool { return a.resv < b.resv || a.resv == b.resv && a.id < b.id }
 
-// askedOf gives the reservations that a job asked for which is not over.
+// askedOf gives the reservations that an unfinished job asked for.
 func askedOf(j *model.Job) string {
 	if j == nil || j.State.Finished() {
 		return ""
@@ -24,7 +25,7 @@ func askedOf(j *model.Job) string {
 	return j.Spec.Reservation
 }
 
-// moveAsked keeps the jobs of each reservation.
+// moveAsked updates the index of reservations' jobs.
 func (s *State) moveAsked(id model.JobID, old, j *model.Job) {
 	from, to := askedOf(old), askedOf(j)
 	if from == to {
@@ -42,7 +43,7 @@ func (s *State) moveAsked(id model.JobID, old, j *model.Job) {
 	}
 }
 
-// jobsOf gives the jobs that asked for a reservation and are not over.
+// jobsOf gives the unfinished jobs that asked for a reservation.
 func (s *State) jobsOf(name string) (out []*model.Job) {
 	s.asked.Ascend(askedKey{resv: name}, func(k askedKey) bool {
 		if k.resv != name {
@@ -56,7 +57,7 @@ func (s *State) jobsOf(name string) (out []*model.Job) {
 	return out
 }
 
-// unused reports whether no job that is not over asked for a reservation.
+// unused reports whether no unfinished job asked for a reservation.
 func (s *State) unused(name string) bool {
 	none := true
 	s.asked.Ascend(askedKey{resv: name}, func(k askedKey) bool {
@@ -66,7 +67,7 @@ func (s *State) unused(name string) bool {
 	return none
 }
 
-// cutLimits ends a reservation's running jobs with it, where it ends sooner than it did.
+// cutLimits shortens the limits of a reservation's running jobs if the reservation now ends before them.
 func (s *State) cutLimits(r *model.Reservation) {
 	if r.Flags&model.ResvFlex != 0 || r.FloatS > 0 {
 		return
@@ -85,8 +86,8 @@ func (s *State) cutLimits(r *model.Reservation) {
 	}
 }
 
-// dropReservation forgets a reservation. With NO_HOLD_JOBS_AFTER its jobs go on without it; otherwise they wait until
-// somebody names another one.
+// dropReservation forgets a reservation. With NO_HOLD_JOBS_AFTER its pending jobs go on without it; otherwise they wait
+// until they are given another one.
 func (s *State) dropReservation(r *model.Reservation, at model.Time) {
 	s.resvs.Delete(r.Name)
 	if r.Flags&model.ResvNoHold == 0 {
@@ -103,8 +104,7 @@ func (s *State) dropReservation(r *model.Reservation, at model.Time) {
 	}
 }
 
-// turnReservations begins, repeats and ends reservations whose time has come, and drops those that are not used
-// (PURGE_COMP).
+// turnReservations begins, repeats and ends reservations that are due, and drops unused ones (PURGE_COMP).
 func (s *State) turnReservations(at model.Time) (changed bool) {
 	var due []*model.Reservation
 	s.resvs.Scan(func(_ string, r *model.Reservation) bool {
@@ -140,8 +140,8 @@ func (s *State) turnReservations(at model.Time) (changed bool) {
 	return len(due) > 0
 }
 
-// advance turns a reservation that repeats to its next occurrence; false where it does not repeat. Without the
-// controllers' calendar it comes again after its period.
+// advance moves a repeating reservation to its next occurrence; false if it does not repeat. Without times from the
+// controllers' calendar it repeats after its period.
 func advance(r *model.Reservation, at model.Time) bool {
 	long, period := r.End-r.Start, r.PeriodS()
 	switch {
@@ -156,7 +156,7 @@ func advance(r *model.Reservation, at model.Time) bool {
 	return true
 }
 
-// turnOf gives the moment at which time next changes something of a reservation; 0: never.
+// turnOf gives the next moment at which time changes a reservation; 0: never.
 func (s *State) turnOf(r *model.Reservation) model.Time {
 	next := r.End
 	switch {
@@ -181,7 +181,7 @@ func (s *State) turnOf(r *model.Reservation) model.Time {
 	return next
 }
 
-// nextReservation gives the moment at which time next changes something of any reservation, or 0.
+// nextReservation gives the next moment at which time changes any reservation, or 0.
 func (s *State) nextReservation() (next model.Time) {
 	s.resvs.Scan(func(_ string, r *model.Reservation) bool {
 		if t := s.turnOf(r); t != 0 && (next == 0 || t < next) {

@@ -7,11 +7,10 @@ import (
 	"gbatch/internal/model"
 )
 
-// GPUs that are shared: one GPU is held whole, or shared by units of one sharing resource, and what jobs ask of its
-// memory is there.
+// Shared GPUs: a GPU is held whole, or in units of one sharing resource, and it has the memory that its jobs ask for.
 
-// shareable checks that an allocation's GPUs, whole or shared, can be had beside what is in use. Units that overlap
-// have been looked at.
+// shareable checks that an allocation's GPUs, whole or shared, are compatible with what is in use. The caller has
+// already checked that no unit is given twice.
 func (s *State) shareable(n *model.Node, na *model.NodeAlloc) bool {
 	shares := false
 	for i := range na.Gres {
@@ -21,7 +20,7 @@ func (s *State) shareable(n *model.Node, na *model.NodeAlloc) bool {
 			continue
 		}
 		if model.IsShare(g.Name) && divided(n.Def, g.Name) {
-			return false // of no GPU
+			return false // its GPU is not known
 		}
 		if g.Name != model.GPUName {
 			continue
@@ -87,8 +86,8 @@ func (s *State) shareMem(d *model.NodeDef, gpu int32) int64 {
 	return g.MemMiB - s.cfg.Params.GPUMemMarginMiB
 }
 
-// checkShared: what a node says is shared is what its jobs hold, and no GPU is held whole and shared, or shared by two
-// resources.
+// checkShared: a node's shared GPUs are exactly those that its jobs hold, and no GPU is both whole and shared, or
+// shared by two resources.
 func (s *State) checkShared(n *model.Node, shared []model.SharedGPU) error {
 	if !slices.Equal(n.Shared, shared) {
 		return fmt.Errorf("node %s: books shares %v, its jobs hold %v", n.Def.Name, n.Shared, shared)

@@ -10,7 +10,7 @@ import (
 	"gbatch/internal/wire"
 )
 
-// snapshotFormat is the first number of a snapshot. A reader refuses a newer one.
+// snapshotFormat is the first number of a snapshot. A reader refuses a newer format.
 const snapshotFormat = 1
 
 // snapHead opens a snapshot.
@@ -96,11 +96,11 @@ func (x *snapRequest) Wire(c *wire.C) {
 
 type snapEvent struct {
 	Seq    uint64
-	Latest bool // later events of the job replace it
+	Latest bool // it is the job's latest event: the next one replaces it
 	Same   bool // it is the job's present record
 	Job    model.JobID
 	Record *snapJob
-	Step   *model.Step // it is this step's end
+	Step   *model.Step // the event is the end of this step
 }
 
 func (x *snapEvent) Wire(c *wire.C) {
@@ -271,7 +271,7 @@ func (in *restorer) head(head *snapHead) error {
 	n := in.n
 	n.gen, n.nextID, n.nextReq, n.nextSeq = head.Gen, head.NextID, head.NextReq, head.NextSeq
 	n.instance, n.nextMail = head.Instance, max(1, head.NextMail)
-	if head.Accounts > 0 { // one that was written before there were accounts keeps what a new cluster has
+	if head.Accounts > 0 { // a snapshot from before there were accounts keeps the accounts of a new cluster
 		n.accounts.Clear()
 		n.users.Clear()
 		n.assocs.Clear()
@@ -289,7 +289,7 @@ func (in *restorer) head(head *snapHead) error {
 func (in *restorer) settle() error {
 	n := in.n
 	if n.acctUse.Len() == 0 {
-		n.sumAccounts(0) // one that was written before they were kept
+		n.sumAccounts(0) // for a snapshot from before these sums were kept
 	}
 	n.reindex()
 	for _, check := range []func() error{n.checkJobs, n.checkNodes, n.checkLogs, n.checkAccounts, n.checkReservations} {

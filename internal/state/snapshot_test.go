@@ -11,7 +11,7 @@ import (
 	"gbatch/internal/wire"
 )
 
-// weathered gives a state that has seen some commands of every sort.
+// weathered gives a state after commands of every kind.
 func weathered(steps int) *State {
 	g := &storm{rng: rand.New(rand.NewPCG(11, 12)), now: epoch}
 	st := New()

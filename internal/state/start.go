@@ -6,8 +6,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// applyStarts takes a plan's starts, each checked against the facts as they are now: a plan is made from a View, and
-// the world may have moved on since.
+// applyStarts applies a plan's starts. It checks each against the present facts: the plan was made from a View, and the
+// facts may have changed since.
 func (s *State) applyStarts(at model.Time, c *Starts) Result {
 	res := Result{Each: make([]Refusal, len(c.Plan.Starts))}
 	for _, id := range c.Plan.Resume {
@@ -39,7 +39,7 @@ func (s *State) applyStarts(at model.Time, c *Starts) Result {
 	return res
 }
 
-// preempt ends a job for another. One that ends already, or has ended, stays as it is.
+// preempt ends or suspends a job for another. A job that is already being ended, or has ended, stays as it is.
 func (s *State) preempt(at model.Time, p *model.Preemption) {
 	j, ok := s.jobs.Get(p.Job)
 	if !ok || !j.State.HasResources() || j.State == model.Completing {
@@ -61,7 +61,7 @@ func (s *State) preempt(at model.Time, p *model.Preemption) {
 	s.stopRunning(&n, at, cause, 0)
 }
 
-// claim notes what a job that may start was promised, or that it is not any more.
+// claim sets or removes the claim of a pending job.
 func (s *State) claim(c *model.ClaimSet) {
 	j, ok := s.jobs.Get(c.Job)
 	if !ok || !IsReady(j) || j.Claim == nil && c.Claim == nil {
@@ -105,7 +105,7 @@ func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
 	}
 	var el *model.Job
 	if j.IsArray() {
-		if j.Claim != nil { // this task has it
+		if j.Claim != nil { // this task has got it
 			n := *j
 			n.Claim = nil
 			s.put(&n)
@@ -136,7 +136,7 @@ func (s *State) start(at model.Time, epoch uint64, st *model.Start) Refusal {
 	return OK
 }
 
-// fits checks that what a job is to have is free on usable nodes.
+// fits checks that a job's allocation is free, on usable nodes.
 func (s *State) fits(run *model.Run) Refusal {
 	a := run.Alloc
 	seen := make(map[string]bool, len(a.Nodes))
@@ -235,7 +235,7 @@ func (s *State) release(j *model.Job, at model.Time) {
 	}
 }
 
-// without1 gives a list without one place, nil where nothing is left.
+// without1 gives a list without the entry at index k, nil if nothing is left.
 func without1(list []model.JobID, k int) []model.JobID {
 	if len(list) == 1 {
 		return nil

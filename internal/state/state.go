@@ -7,44 +7,44 @@ import (
 	"gbatch/internal/wire"
 )
 
-// State is the facts. It is not safe for concurrent use: whoever owns it (package ctld's machine) calls Apply and View
-// from under one lock, and hands Views to everybody else.
+// State is the facts. It is not safe for concurrent use: its owner (package ctld's machine) calls Apply and View under
+// one lock, and gives Views to all readers.
 type State struct {
 	facts
 
 	// Derived from the facts, rebuilt by reindex; never in a snapshot.
 	limits   *btree.BTreeG[due]      // jobs with resources, by the moment their time limit ends
 	begins   *btree.BTreeG[due]      // pending jobs that only wait for their begin time
-	asked    *btree.BTreeG[askedKey] // jobs that are not over, by the reservations that they asked for
+	asked    *btree.BTreeG[askedKey] // unfinished jobs, by the reservations that they asked for
 	dooms    *btree.BTreeG[due]      // pending jobs, by the moment from which they can't end before their deadline
 	warnings *btree.BTreeG[due]      // running jobs, by the moment of the signal that they asked for
 	halfways *btree.BTreeG[due]      // running jobs, by the moment of the next mail about their time limit
-	finished *btree.BTreeG[due]      // by the moment they ended
+	finished *btree.BTreeG[due]      // finished jobs, by the moment of their end
 	live     *btree.BTreeG[liveKey]
-	waiters  *btree.BTreeG[waitKey] // who waits for a job, an array or one of its tasks
+	waiters  *btree.BTreeG[waitKey] // jobs that wait for a job, an array or one of its tasks
 	shared   *interned
 
-	purses  *btree.Map[string, *purse] // who has limits in minutes; see purse.go
+	purses  *btree.Map[string, *purse] // holders of limits in minutes; see purse.go
 	spends  *btree.BTreeG[spendDue]
-	touched []*purse // whose due has to be worked out anew
-	capped  bool     // somebody has MaxTRESMins
+	touched []*purse // purses whose due must be computed again
+	capped  bool     // an association or QOS has MaxTRESMins
 	capDue  *btree.BTreeG[due]
-	capAt   *btree.Map[model.JobID, model.Time] // what stands in capDue
+	capAt   *btree.Map[model.JobID, model.Time] // each job's entry in capDue
 
-	last   *View // the last that was taken; shared as long as nothing has changed
+	last   *View // the last View, given again as long as nothing has changed
 	queues map[string]*btree.BTreeG[readyKey]
 	peek   View
 
-	ages ages // who waits to gain priority by age; see age.go
+	ages ages // jobs that wait to gain priority by age; see age.go
 
-	woken []*model.Job // jobs that started or ended, whose waiters have not been looked at yet: empty between Applies
+	woken []*model.Job // started and ended jobs whose waiters are still to be checked: empty between Applies
 }
 
-// facts is what a View shares. All trees are copy-on-write, all values immutable.
+// facts is the part of State that a View shares. All trees are copy-on-write, all values immutable.
 type facts struct {
 	gen      uint64 // grows with every Apply
 	cfg      *model.Config
-	instance uint64                      // tells this history of job numbers from one that began again from nothing
+	instance uint64                      // identifies this history of job numbers: a cluster that starts over has another
 	parts    map[string]*model.Partition // by name; replaced whole with cfg
 	defs     map[string]*model.NodeDef   // by name; replaced whole with cfg
 	nextID   model.JobID
@@ -53,15 +53,15 @@ type facts struct {
 	blobs    *btree.Map[string, *model.Blob]
 	usage    *btree.Map[string, *Usage]
 	qosUse   *btree.Map[string, *Usage] // by QOS
-	acctUse  *btree.Map[string, *Usage] // by account, with all below it: of those that have limits in minutes
+	acctUse  *btree.Map[string, *Usage] // by account, including accounts below it: only accounts with limits in minutes
 	arrays   *btree.Map[model.JobID, *Array]
 	elems    *btree.Map[uint64, model.JobID] // array<<32|task -> the task's own job
-	groups   *btree.Map[uint64, model.JobID] // array<<32|job -> several tasks with a record apart from the array's own
-	ready    *btree.Map[string, *queue]      // by partition: what may start now if there is room
+	groups   *btree.Map[uint64, model.JobID] // array<<32|job -> several tasks with a record that is not the array's own
+	ready    *btree.Map[string, *queue]      // by partition: the jobs that may start if there is room
 
 	licenses map[string]int64 // in use, by name; derived, and replaced whole
 
-	// jobs of which a node still has to be told something: CONFIGURING, COMPLETING, ever suspended, not ready on all nodes
+	// jobs for which a node still needs orders: CONFIGURING, COMPLETING, ever suspended, not ready on all nodes
 	moving *btree.Map[model.JobID, model.JobState]
 	shares *btree.Map[model.JobID, struct{}] // jobs with resources that share CPUs or are suspended
 
@@ -73,13 +73,13 @@ type facts struct {
 	users     *btree.Map[string, *model.User]
 	assocs    *btree.Map[string, *model.Association]
 	qos       *btree.Map[string, *model.QOS]
-	acctGen   uint64 // grows with every change of these four
+	acctGen   uint64 // grows with every change of accounts, users, associations or QOS
 	nextAssoc uint32
 	nextQOS   uint32
-	resetAt   model.Time // usage before is forgotten
+	resetAt   model.Time // usage before this moment is forgotten
 
 	outbox   *btree.Map[uint64, *model.Job]  // accounting events not yet acknowledged, by sequence
-	outSteps *btree.Map[uint64, *model.Step] // those of them that are steps' ends: the job is as it was then
+	outSteps *btree.Map[uint64, *model.Step] // events that are ends of steps, by sequence; the outbox has their jobs
 	outSeq   *btree.Map[model.JobID, uint64]
 	nextSeq  uint64
 
@@ -90,12 +90,12 @@ type facts struct {
 	counting bool                       // tallies are kept
 
 	resvs   *btree.Map[string, *model.Reservation]
-	resvGen uint64 // grows with every change of these; not in a snapshot
+	resvGen uint64 // grows with every change of reservations; not in a snapshot
 
 	journal  journal
 	outcomes Outcomes
 
-	nextDue model.Time // when the next Tick has something to do; 0: nothing known
+	nextDue model.Time // when the next Tick has something to do; 0: never
 	active  int        // jobs with resources
 	pending int        // pending records
 }
@@ -113,15 +113,15 @@ type Array struct {
 	Failed  int32 // of Done: not COMPLETED
 	MaxExit int32
 
-	// What a mail of the whole array says.
+	// For the mail about the whole array.
 	Begun     bool  // a task has started
-	Back      bool  // one was put back into the queue
+	Back      bool  // a task was put back into the queue
 	Ill       int32 // of Failed: not cancelled either
-	LeastExit int32 // exit codes of those that are done
+	LeastExit int32 // exit codes of the tasks in Done
 	MostExit  int32
 	MaxSignal int32
 
-	Culprit string // the first of Failed, as "job 12_3 ended FAILED"; "" while none has
+	Culprit string // the task that failed first: "job 12_3 ended FAILED"; "" while none has
 }
 
 func (x *Array) Wire(c *wire.C) {
@@ -163,7 +163,7 @@ func dueLess(a, b due) bool {
 	return a.id < b.id
 }
 
-// liveKey orders unfinished jobs by user and name, then as they were submitted, for singleton dependencies.
+// liveKey orders unfinished jobs by user and name, then by submission, for singleton dependencies.
 type liveKey struct {
 	uid  uint32
 	name string
@@ -183,7 +183,7 @@ func liveLess(a, b liveKey) bool {
 	return a.id < b.id
 }
 
-// waitKey says that job id waits for target or, with task, for one task of it.
+// waitKey says that job id waits for target or, if task is set, for one task of it.
 type waitKey struct {
 	target model.JobID
 	task   int32
@@ -215,7 +215,7 @@ func readyLess(a, b readyKey) bool {
 
 type queue struct {
 	tree *btree.BTreeG[readyKey]
-	copy *btree.BTreeG[readyKey] // as the last View has it; nil once it has changed
+	copy *btree.BTreeG[readyKey] // the last View's copy; nil if the queue has changed since
 }
 
 // Limits that the state itself keeps.
@@ -228,7 +228,7 @@ const (
 	MaxDeps = 1024
 	// MaxTasks bounds the tasks of one array, whatever MaxArraySize says.
 	MaxTasks = 1 << 24
-	// MaxJobID is the last number that is given out; the room above is for the tasks of arrays that already wait.
+	// MaxJobID is the highest number of a new submission; the numbers above are for tasks of pending arrays.
 	MaxJobID = 1<<32 - 1<<24
 )
 
@@ -260,7 +260,7 @@ func New() *State {
 	return s
 }
 
-// reset empties what is derived.
+// reset empties everything that is derived.
 func (s *State) reset() {
 	s.licenses, s.ages = nil, noAges()
 	s.noPurses()
@@ -282,7 +282,7 @@ func elemKey(array model.JobID, task int32) uint64 { return uint64(array)<<32 | 
 
 func groupKey(array, id model.JobID) uint64 { return uint64(array)<<32 | uint64(id) }
 
-// Refusal is why a command changed nothing (for one target, or at all). ctld turns it into a sentence.
+// Refusal is the reason why a command changed nothing, for one target or at all. ctld turns it into a sentence.
 type Refusal uint8
 
 // The refusals.
@@ -298,19 +298,19 @@ const (
 	NotFits // a start whose resources are no longer free
 	StillEnding
 	CannotRequeue
-	Outdated // made from facts that have changed since: make it again
+	Outdated // made from facts that have changed since: try again
 	NoSuchAccount
 	NoSuchUser
 	NoSuchQOS
 	NoSuchAssoc
-	Circular   // an account would stand below itself
-	InUse      // others refer to it
+	Circular   // an account would be below itself
+	InUse      // other records refer to it
 	JobsActive // unfinished jobs refer to it
 	NoSuchReservation
-	Overlapping // with another reservation
+	Overlapping // conflicts with another reservation
 	OverLimit   // a limit on unfinished jobs (Result.Reason)
-	NotRunning  // a job to be suspended, or not suspended, a job to be resumed
-	WillResume  // a job that goes on as soon as its CPUs are free
+	NotRunning  // a job to suspend is not running, or a job to resume is not suspended
+	WillResume  // the job resumes as soon as its CPUs are free
 )
 
 var refusalNames = [...]string{OK: "ok", NoSuchJob: "no such job", AlreadyDone: "already done",
@@ -332,16 +332,16 @@ func (r Refusal) String() string {
 	return refusalNames[r]
 }
 
-// Result is what Apply gives: Job for Submit, one Refusal per target or start, in order.
+// Result is the result of Apply: Job for Submit, Each with one Refusal per target or start, in order.
 type Result struct {
 	Refusal Refusal
 	Job     model.JobID
 	Each    []Refusal
 	Changed bool
-	Reason  model.Reason // with OverLimit: which
+	Reason  model.Reason // with OverLimit: the limit
 }
 
-// Apply folds one command into the facts. It keeps parts of the command and changes others: a command is applied to one
+// Apply applies one command to the facts. It keeps parts of the command and changes others, so apply a command to one
 // state only; a second replica decodes its own.
 func (s *State) Apply(c Command) Result {
 	s.gen++

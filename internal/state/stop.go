@@ -6,7 +6,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// applyStop ends or requeues jobs. A job with resources becomes COMPLETING; what it becomes then stands in Run.Stop.
+// applyStop ends or requeues jobs. A job with resources becomes COMPLETING; Run.Stop says what it becomes after that.
 func (s *State) applyStop(at model.Time, c *Stop) Result {
 	res := Result{Each: make([]Refusal, len(c.Targets))}
 	for i := range c.Targets {
@@ -18,8 +18,8 @@ func (s *State) applyStop(at model.Time, c *Stop) Result {
 	return res
 }
 
-// expand turns a target into the numbers of job records. Where a target names some of the waiting tasks of a record,
-// those leave it, if split allows; otherwise they count as the record that they stand on.
+// expand gives the numbers of a target's job records. If the target names only some pending tasks of a record, they are
+// split off, if split is set; otherwise it gives their record.
 func (s *State) expand(t *Target, split bool) []model.JobID {
 	if t.Task == model.NoTask && len(t.Tasks) == 0 {
 		return s.wholeJob(t.Job)
@@ -62,7 +62,7 @@ func (s *State) expand(t *Target, split bool) []model.JobID {
 	return out
 }
 
-// wholeJob gives a job's record or, for an array, its own and those of all its tasks.
+// wholeJob gives a job's record or, for an array, the array's own record and those of all its tasks.
 func (s *State) wholeJob(id model.JobID) []model.JobID {
 	var out []model.JobID
 	if _, ok := s.jobs.Get(id); ok {
@@ -112,15 +112,15 @@ func (s *State) stopJob(at model.Time, c *Stop, j *model.Job) Refusal {
 	next, ok := model.Next(j.State, c.Event)
 	switch {
 	case c.Event != model.EvCancel && c.Event != model.EvRequeue && c.Event != model.EvPreempt:
-		return NotPending // the other events are not for commands
+		return NotPending // Stop takes no other events
 	case !ok && j.State.Finished():
 		return AlreadyDone
 	case !ok && j.State == model.Completing:
 		return StillEnding
 	case !ok:
-		return CannotRequeue // nor preempt: it waits in the queue as it is
+		return CannotRequeue // a pending job can't be preempted either
 	case j.State == model.Completing && !comesBack(j):
-		return StillEnding // a repeated cancel must not grant another KillWait, nor hide why the job really ends
+		return StillEnding // a repeated cancel must not begin KillWait again, nor hide why the job really ends
 	case next == model.Pending:
 		if j.Run == nil {
 			return CannotRequeue // it was cancelled before it ran
@@ -181,7 +181,7 @@ func comesBack(j *model.Job) bool {
 
 func (s *State) stopRunning(j *model.Job, at model.Time, cause model.StopCause, uid uint32) {
 	n, run := *j, *j.Run
-	s.stir(j, &run, at) // before Stop is set, from which on it does not count as suspended
+	s.stir(j, &run, at) // before Stop is set: after that the job does not count as suspended
 	run.Stop, run.StopAt, run.StopUID = cause, at, uid
 	n.Run, n.State = &run, model.Completing
 	s.put(&n)
@@ -193,8 +193,7 @@ func (s *State) stopRunning(j *model.Job, at model.Time, cause model.StopCause, 
 	}
 }
 
-// endPending ends a job, or what is left of an array, that has not started; why is for people, and "" where the state
-// says all.
+// endPending ends a pending job, or the rest of an array. why is a sentence, "" if the state says everything.
 func (s *State) endPending(j *model.Job, at model.Time, state model.JobState, reason model.Reason, uid uint32,
 	why string) {
 	n := *j

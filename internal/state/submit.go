@@ -58,8 +58,8 @@ func (s *State) applySubmit(at model.Time, c *Submit) Result {
 	return Result{Job: j.ID, Changed: true}
 }
 
-// requestsPerSubmit is how many outdated RequestIDs a submission clears away: more than it adds, so that they do not
-// pile up however seldom a Tick comes.
+// requestsPerSubmit is how many outdated RequestIDs a submission removes: more than it adds, so that they don't pile up
+// even if Ticks are rare.
 const requestsPerSubmit = 2
 
 // forgetRequests drops up to limit RequestIDs that are older than requestAgeS.
@@ -77,8 +77,8 @@ func (s *State) forgetRequests(at model.Time, limit int) {
 	}
 }
 
-// judge sets what follows from a pending job's holds, dependencies and begin time: Deps (fulfilled ones go), Eligible
-// and Reason. j is not published yet.
+// judge sets Deps (without fulfilled ones), Eligible and Reason from a pending job's holds, dependencies and begin
+// time. j is not published yet.
 func (s *State) judge(j *model.Job, at model.Time) {
 	j.Deps = s.openDeps(j, j.Deps, at)
 	ready := false
@@ -103,14 +103,14 @@ func (s *State) judge(j *model.Job, at model.Time) {
 		j.Accrue = s.ages.first(s, j)
 	case ready:
 	case j.Hold == model.HeldByAdmin && j.Reason == model.ReasonLaunchFailedRequeued:
-		j.Eligible, j.Accrue = 0, 0 // the reason says more than that an operator must release it
+		j.Eligible, j.Accrue = 0, 0 // the job has a more telling reason than JobHeldAdmin
 	default:
 		j.Eligible, j.Accrue, j.Reason, j.Why = 0, 0, reason, ""
 	}
 }
 
-// rejudge looks at a pending job again and publishes what has changed of it. A job that can never start and shall not
-// stay (--kill-on-invalid-dep) is cancelled.
+// rejudge judges a pending job again and publishes its changes. A job that can never start is cancelled if it has
+// --kill-on-invalid-dep.
 func (s *State) rejudge(id model.JobID, at model.Time) {
 	j, ok := s.jobs.Get(id)
 	if !ok || j.State != model.Pending {
@@ -124,7 +124,7 @@ func (s *State) rejudge(id model.JobID, at model.Time) {
 	s.killNever(id, at)
 }
 
-// killNever cancels a pending job whose dependencies can't be fulfilled any more, if it asked for that.
+// killNever cancels a pending job whose dependencies can't be fulfilled any more, if it has --kill-on-invalid-dep.
 func (s *State) killNever(id model.JobID, at model.Time) {
 	j, ok := s.jobs.Get(id)
 	if ok && j.State == model.Pending && j.Spec.KillOnDep && neverSatisfied(j) {

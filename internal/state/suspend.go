@@ -8,8 +8,7 @@ import (
 	"gbatch/internal/wire"
 )
 
-// Suspend suspends running jobs, or lets suspended ones go on: those that an operator names, and those whose turn has
-// ended or come.
+// Suspend suspends or resumes jobs: the jobs that an operator names, and those whose turn has ended or begun.
 type Suspend struct {
 	Targets []Target
 	Resume  bool
@@ -24,7 +23,7 @@ func (x *Suspend) Wire(c *wire.C) {
 
 func (*Suspend) kind() Kind { return KindSuspend }
 
-// applySuspend gives one Refusal per target. A job of the turn that has changed meanwhile is left as it is.
+// applySuspend gives one Refusal per target. A job of the turn that has changed meanwhile stays as it is.
 func (s *State) applySuspend(at model.Time, c *Suspend) Result {
 	res := Result{Each: make([]Refusal, len(c.Targets))}
 	for i := range c.Targets {
@@ -46,8 +45,8 @@ func (s *State) applySuspend(at model.Time, c *Suspend) Result {
 	return res
 }
 
-// suspendTarget suspends or resumes what a target names. Of several records it says what went wrong only if nothing
-// went right.
+// suspendTarget suspends or resumes the jobs of a target. For several records it gives an error only if it could change
+// none of them.
 func (s *State) suspendTarget(at model.Time, resume bool, t *Target) Refusal {
 	worst, good := NoSuchJob, OK
 	any := false
@@ -86,11 +85,11 @@ func (s *State) suspendJob(at model.Time, resume bool, j *model.Job) Refusal {
 	return OK
 }
 
-// suspend stops a job's time and, but for those that take turns, gives its CPUs back. One that is suspended already is
-// so for another reason from now on.
+// suspend stops a job's time and, except in time slicing, gives its CPUs back. A job that is already suspended gets the
+// new kind of suspension.
 func (s *State) suspend(j *model.Job, at model.Time, why model.SleepKind) {
 	n, run := *j, *j.Run
-	for i := range run.Alloc.Nodes { // records of before jobs knew it themselves
+	for i := range run.Alloc.Nodes { // for records from before Run.Share existed
 		node, ok := s.nodes.Get(run.Alloc.Nodes[i].Node)
 		run.Alone = run.Alone || ok && node.Exclusive == j.ID
 	}
@@ -109,14 +108,14 @@ func (s *State) suspend(j *model.Job, at model.Time, why model.SleepKind) {
 	s.noteSleep(j, &n)
 }
 
-// noteSleep queues the accounting record of a job that was suspended or resumed; turns are not worth one each.
+// noteSleep queues the accounting record of a job that was suspended or resumed; turns of time slicing get none.
 func (s *State) noteSleep(old, j *model.Job) {
 	if old.Run.Sleep != model.SleepsInTurn && j.Run.Sleep != model.SleepsInTurn {
 		s.record(j)
 	}
 }
 
-// resume lets a job go on if its CPUs are free; otherwise it goes on by itself once they are.
+// resume resumes a job if its CPUs are free; otherwise the job resumes by itself when they are.
 func (s *State) resume(j *model.Job, at model.Time) Refusal {
 	n, run := *j, *j.Run
 	n.Run = &run
@@ -135,7 +134,7 @@ func (s *State) resume(j *model.Job, at model.Time) Refusal {
 	return OK
 }
 
-// stir lets the time of a suspended job go on; run is a copy of j's.
+// stir lets the time of a suspended job go on; run is a copy of j.Run.
 func (s *State) stir(j *model.Job, run *model.Run, at model.Time) {
 	if !run.Idles() {
 		return
@@ -145,7 +144,7 @@ func (s *State) stir(j *model.Job, run *model.Run, at model.Time) {
 	s.meter(j, at, 0, 1, run.Alloc.TRES())
 }
 
-// cpusFree reports whether a job that has given its CPUs back may have them again.
+// cpusFree reports whether a job that has given its CPUs back can have them again.
 func (s *State) cpusFree(run *model.Run) bool {
 	for i := range run.Alloc.Nodes {
 		na := &run.Alloc.Nodes[i]
@@ -156,7 +155,7 @@ func (s *State) cpusFree(run *model.Run) bool {
 	return true
 }
 
-// moveCPUs takes a job's CPUs away for as long as it sleeps, or gives them to it again.
+// moveCPUs takes the CPUs of a job that is suspended, or gives them back to it.
 func (s *State) moveCPUs(j *model.Job, away bool, at model.Time) {
 	for i := range j.Run.Alloc.Nodes {
 		na := &j.Run.Alloc.Nodes[i]
@@ -181,8 +180,8 @@ func (s *State) moveCPUs(j *model.Job, away bool, at model.Time) {
 	}
 }
 
-// sharedRight checks that no CPU of a node is given more often than the jobs there may share it, that those who share
-// and those who don't are apart, and that what the node says of it is so. It gives the CPUs that are in use.
+// sharedRight checks that no CPU of a node has more jobs than may share it, that jobs that share CPUs and jobs that
+// don't are not together, and that the node's records of both are right. It returns the CPUs in use.
 func (s *State) sharedRight(n *model.Node, holds map[model.JobID]*model.NodeAlloc) (model.Bits, error) {
 	name := n.Def.Name
 	var used model.Bits

@@ -10,46 +10,46 @@ import (
 )
 
 // Tallies count what unfinished jobs hold together, for limits: by association, by account with all below it, by QOS,
-// and by QOS and user or account. They follow every record as it changes and are kept only where somebody asks for them
-// (AccountingStorageEnforce=limits, or a QOS with GuaranteedTRES), so that a cluster without limits pays nothing.
+// and by QOS and user or account. They are updated with every change of a record, and kept only if they are needed
+// (AccountingStorageEnforce=limits, or a QOS with GuaranteedTRES), so a cluster without limits pays nothing.
 
 // Scope says whose jobs a tally counts.
 type Scope byte
 
-// The scopes, with the names that tell their tallies apart.
+// The scopes, with the names in their tallies' keys.
 const (
 	OfAssoc      Scope = 'a' // account, user, partition of the association ("" for all)
-	OfAccount    Scope = 'c' // account: with those below it
-	OfQOS        Scope = 'q' // QOS: jobs of that QOS, and those in a partition whose QOS it is
+	OfAccount    Scope = 'c' // account, including the accounts below it
+	OfQOS        Scope = 'q' // QOS: jobs of that QOS, and jobs in partitions that have it as their QOS
 	OfQOSUser    Scope = 'u' // QOS, user
 	OfQOSAccount Scope = 'b' // QOS, account
 )
 
-// Tally is what some unfinished jobs hold together. Immutable.
+// Tally counts some unfinished jobs and what they hold together. Immutable.
 type Tally struct {
 	Jobs   int64  // with resources
 	Submit int64  // unfinished; every task of an array is one
-	Aging  int64  // of Submit, that wait and gain priority by age
+	Aging  int64  // jobs of Submit that are pending and gain priority by age
 	TRES   []Held // in order of name
 }
 
-// Held is what jobs hold of one resource: CPUs, MiB, nodes, units, billing units.
+// Held is the amount of one resource that jobs hold: CPUs, MiB, nodes, units, billing units.
 type Held struct {
 	TRES  string
 	Count int64
-	timed int64 // of Count, held by jobs that have not been told to end
-	ends  int64 // the sum of each of these times the second at which its time limit ends it, modulo 2^64
+	timed int64 // part of Count that is held by jobs with an expected end: not being ended, not suspended
+	ends  int64 // sum over these jobs of their amount times the second at which their time limit ends them, modulo 2^64
 }
 
-// RunMins gives how much longer it may be held, in units times minutes.
+// RunMins gives how much more the jobs may use up to their time limits, in units times minutes.
 func (h *Held) RunMins(now model.Time) int64 { return max(0, h.ends-h.timed*now.Seconds()) / 60 }
 
-// maxSpanS bounds a time limit for sums of minutes: unlimited jobs count as ten years, seconds.
+// maxSpanS bounds a time limit in sums of minutes, seconds: unlimited jobs count as ten years.
 const maxSpanS = 10 * 365 * 86400
 
 func tallyKey(sc Scope, names ...string) string { return string(sc) + strings.Join(names, "\x00") }
 
-// Tally gives a tally, or nil where there are no such jobs or nobody counts.
+// Tally gives a tally, or nil if there are no such jobs or tallies are not kept.
 func (v *View) Tally(sc Scope, names ...string) *Tally {
 	t, _ := v.tallies.Get(tallyKey(sc, names...))
 	return t
@@ -64,10 +64,10 @@ type stake struct {
 	aging        int64
 	tres         []model.TRESCount
 	endS         int64 // 0: it is being ended or suspended
-	leftS        int64 // of a suspended one: what is left of its time limit
+	leftS        int64 // of a suspended job: the rest of its time limit
 }
 
-// tasksOf counts what a record stands for.
+// tasksOf counts the tasks of a record.
 func tasksOf(j *model.Job) int64 {
 	if j.IsArray() {
 		return int64(j.Tasks.Count())
@@ -75,7 +75,7 @@ func tasksOf(j *model.Job) int64 {
 	return 1
 }
 
-// sameShare reports whether a record adds what its predecessor did.
+// sameShare reports whether a record adds the same to tallies as its predecessor.
 func sameShare(a, b *model.Job) bool {
 	if a == nil || b == nil || a.Spec != b.Spec || a.State.Finished() != b.State.Finished() ||
 		a.State.HasResources() != b.State.HasResources() ||
@@ -87,7 +87,7 @@ func sameShare(a, b *model.Job) bool {
 		a.Run.Turns == b.Run.Turns
 }
 
-// moveTally moves what a record adds to tallies.
+// moveTally updates tallies when a record changes.
 func (s *State) moveTally(old, j *model.Job) {
 	if !s.counting || sameShare(old, j) {
 		return
@@ -96,7 +96,7 @@ func (s *State) moveTally(old, j *model.Job) {
 	s.tally(j, 1)
 }
 
-// tally adds or takes away what a record counts for.
+// tally adds or subtracts a record.
 func (s *State) tally(j *model.Job, sign int64) {
 	if j == nil || j.State.Finished() {
 		return
@@ -132,7 +132,7 @@ func (s *State) tally(j *model.Job, sign int64) {
 	}
 }
 
-// qosNames gives the QOS that a job counts in: its own and its partition's.
+// qosNames gives the QOS in which a job counts: its own and its partition's.
 func (f *facts) qosNames(qos, part string) []string {
 	var out []string
 	if qos != "" {
@@ -144,7 +144,7 @@ func (f *facts) qosNames(qos, part string) []string {
 	return out
 }
 
-// tresOf gives what a job holds, billing units included, in order of name.
+// tresOf gives a job's resources, billing units included, in order of name.
 func (s *State) tresOf(j *model.Job) []model.TRESCount {
 	tres := j.Run.Alloc.TRES()
 	return model.AddTRES(tres, "billing", j.Run.Billing())
@@ -200,10 +200,10 @@ func (s *State) addTally(key string, st *stake, sign int64) {
 	s.tallies.Set(key, &n)
 }
 
-// recount makes the tallies anew: after a snapshot, and when accounts, QOS or the configuration have changed, on which
-// it depends who counts where.
+// recount makes the tallies anew: after a snapshot, and when accounts, QOS or the configuration have changed, because
+// the tallies in which a job counts depend on them.
 func (s *State) recount() {
-	defer s.makePurses() // they ask the tallies
+	defer s.makePurses() // purses read the tallies
 	defer s.makeAges()
 	s.tallies = new(btree.Map[string, *Tally])
 	s.counting = s.cfg.Params.HoldLimits

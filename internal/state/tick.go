@@ -6,10 +6,10 @@ import (
 	"gbatch/internal/model"
 )
 
-// maxPerTick bounds the work of one Tick, for each sort of job. What is left over is due at once again.
+// maxPerTick bounds the work of one Tick, for each kind of work. The rest is due again at once.
 const maxPerTick = 4096
 
-// applyTick lets time pass up to at.
+// applyTick applies the effects of time up to at.
 func (s *State) applyTick(at model.Time, c *Tick) Result {
 	limit := int(c.Limit)
 	if limit <= 0 || limit > maxPerTick {

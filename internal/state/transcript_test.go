@@ -13,7 +13,7 @@ import (
 )
 
 // A transcript in testdata/*.txt is a session with the state machine. A line that is not indented is a command (or a
-// comment, #); the indented lines under it are what it changed: "-" a line of the dump that went, "+" one that came.
+// comment, #); the indented lines under it are what it changed: "-" is a line of the dump that has gone, "+" a new one.
 // `go test -rewrite` writes the indented lines anew.
 //
 //	node n1 cpus=4 mem=4000 gpu=a100:2       define; takes effect with configure

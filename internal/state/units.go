@@ -7,13 +7,12 @@ import (
 	"gbatch/internal/model"
 )
 
-// units.go: single units of a node's generic resources that go out of service and come back, and what that means for
-// jobs.
+// units.go: single units of a node's generic resources go out of service and come back, with the effects on jobs.
 
 func (*Units) kind() Kind { return KindUnits }
 
-// applyUnits takes a node's account of its units. A job whose unit has a new fault is ended, or goes back to the queue:
-// a GPU that has fallen off the bus doesn't come back under it.
+// applyUnits applies a node's report on its units. A job whose unit has a new fault is ended or requeued: a GPU that
+// has fallen off the bus doesn't come back to a running job.
 func (s *State) applyUnits(at model.Time, c *Units) Result {
 	old, ok := s.nodes.Get(c.Node)
 	if !ok {
@@ -34,7 +33,7 @@ func (s *State) applyUnits(at model.Time, c *Units) Result {
 	return Result{Changed: true}
 }
 
-// textOf gives the words of a unit's latest fault.
+// textOf gives the text of a unit's latest fault.
 func textOf(tells []model.UnitTell, o *model.UnitOut) string {
 	for i := range tells {
 		if t := &tells[i]; t.Kind == model.OutFault && t.Name == o.Name && t.Index == o.Index {
@@ -76,10 +75,10 @@ func holdsUnit(a *model.Alloc, node string, o *model.UnitOut) bool {
 	return false
 }
 
-// editUnits carries out an operator's word on units of a node.
+// editUnits applies an operator's change of a node's units.
 func (s *State) editUnits(at model.Time, c *NodeEdit, name string, old *model.Node) Refusal {
 	if c.Keep {
-		return OK // a reason alone: there is nothing to give it to
+		return OK // a reason alone changes nothing
 	}
 	for _, u := range c.Units {
 		if u < 0 || !hasGres(old.Def, model.GresAlloc{Name: c.Gres,
@@ -93,7 +92,7 @@ func (s *State) editUnits(at model.Time, c *NodeEdit, name string, old *model.No
 	return OK
 }
 
-// knownUnits drops what was said of units that a new definition of the node doesn't have.
+// knownUnits drops the entries of units that the node's new definition doesn't have.
 func knownUnits(out []model.UnitOut, def *model.NodeDef) []model.UnitOut {
 	gone := func(o model.UnitOut) bool {
 		for i := range def.Gres {

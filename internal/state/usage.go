@@ -9,23 +9,23 @@ import (
 	"gbatch/internal/wire"
 )
 
-// Usage is what one user has used under one account, or all jobs of one QOS. It changes when a job starts, changes or
-// ends; what it is at another moment follows from Fade. Immutable.
+// Usage is the usage of one user under one account, or of all jobs of one QOS. The record changes when a job starts,
+// changes or ends; Fade gives its value at other moments. Immutable.
 type Usage struct {
 	Account string
 	User    string
 	UID     uint32
-	CPUMS   int64 // CPU-milliseconds allocated, of jobs that have ended; never fades
+	CPUMS   int64 // CPU-milliseconds allocated to jobs that have ended; never decays
 	GPUMS   int64
 
-	Partition string     // of an association for one partition
-	QOS       string     // of a QOS's record; the names above are empty then
+	Partition string     // for an association for one partition
+	QOS       string     // for a QOS's record; the names above are empty then
 	Stamp     model.Time // when Bill, Wall and TRES were brought up to date
 	Bill      Meter      // billing units: TRESBillingWeights and UsageFactor
 	Wall      Meter      // running jobs
 	TRES      []TRESUse  // in order of name
 
-	Stray bool // of an account that did not exist when it was made: it goes with the last job that runs
+	Stray bool // its account did not exist when it was made: it is deleted with its last running job
 }
 
 func (x *Usage) Wire(c *wire.C) {
@@ -43,7 +43,7 @@ func (x *Usage) Wire(c *wire.C) {
 	wire.Bool(c, &x.Stray)
 }
 
-// TRESUse is what was used of one resource: CPUs, MiB, nodes, or units of a generic resource.
+// TRESUse is the usage of one resource: CPUs, MiB, nodes, or units of a generic resource.
 type TRESUse struct {
 	TRES  string
 	Meter Meter
@@ -61,12 +61,12 @@ func usageKey(account, user, part string) string {
 	return account + "\x00" + user
 }
 
-// fade gives how usage fades as configured.
+// fade gives the configured decay.
 func (f *facts) fade() Fade {
 	return Fade{HalfMS: f.cfg.Params.Priority.HalfLifeS * 1000, ResetAt: f.resetAt}
 }
 
-// fadeOf gives how one record fades: that of a QOS with NoDecay doesn't.
+// fadeOf gives the decay of one record: none for a QOS with NoDecay.
 func (f *facts) fadeOf(u *Usage) Fade {
 	out := f.fade()
 	if u.QOS != "" {
@@ -90,8 +90,8 @@ func (f Fade) bring(u *Usage, at model.Time) *Usage {
 	return &n
 }
 
-// turn lets a job of u begin (sign 1) or end (sign -1) to count, at moment at. A job that ended late before now is
-// given back what it was charged with since.
+// turn begins (sign 1) or ends (sign -1) to count a job in u, at moment at. If the job ended late milliseconds earlier,
+// its charge for that time is given back.
 func (f Fade) turn(u *Usage, at, late model.Time, sign int64, bill, factor int64, tres []model.TRESCount) *Usage {
 	n := f.bring(u, at)
 	change := func(m *Meter, rate int64) {
@@ -119,7 +119,7 @@ func rateOf(count, factor int64) int64 { return min(model.Scale(count, factor, 1
 // maxRate bounds the rate of one job in micro-units: 2^40 units.
 const maxRate = math.MaxInt64 >> 4 / 1_000_000
 
-// begin starts to charge a job that gets its resources at moment at.
+// begin begins to charge a job that gets its resources at moment at.
 func (s *State) begin(j *model.Job, at model.Time) {
 	run := j.Run
 	tres := run.Alloc.TRES()
@@ -143,7 +143,7 @@ func (s *State) begin(j *model.Job, at model.Time) {
 	s.meter(j, at, 0, 1, tres)
 }
 
-// meter changes the records that a job counts in.
+// meter changes the records of usage in which a job counts.
 func (s *State) meter(j *model.Job, at, late model.Time, sign int64, tres []model.TRESCount) {
 	key := usageKey(j.Spec.Account, j.Spec.User, j.Run.AssocPart)
 	u, ok := s.usage.Get(key)
@@ -179,7 +179,7 @@ func (s *State) meter(j *model.Job, at, late model.Time, sign int64, tres []mode
 	}
 }
 
-// charge ends the charging of an attempt that is over, and adds it to what its user ever used.
+// charge ends the charge of an attempt that has ended, and adds it to its user's total usage.
 func (s *State) charge(j *model.Job, at model.Time) {
 	if !j.Run.Idles() {
 		s.meter(j, at, max(0, at-max(j.End.At, j.Run.Start)), -1, j.Run.Alloc.TRES())
@@ -189,7 +189,7 @@ func (s *State) charge(j *model.Job, at model.Time) {
 	key := usageKey(j.Spec.Account, j.Spec.User, j.Run.AssocPart)
 	old, ok := s.usage.Get(key)
 	if !ok {
-		return // meter has made it
+		return // meter has made the record
 	}
 	u := *old
 	if u.Stray = u.Stray && !s.KnownAccount(u.Account); u.Stray && u.Wall.Rate == 0 && u.Bill.Rate == 0 {
@@ -210,7 +210,7 @@ func (s *State) refade(at model.Time) {
 	s.eachUsage(func(u *Usage) *Usage { return s.fadeOf(u).bring(u, at) })
 }
 
-// eachUsage replaces every record of usage by what change gives.
+// eachUsage replaces every record of usage by the result of change.
 func (s *State) eachUsage(change func(*Usage) *Usage) {
 	for _, key := range s.usage.Keys() {
 		if u, ok := s.usage.Get(key); ok {
@@ -224,8 +224,8 @@ func (s *State) eachUsage(change func(*Usage) *Usage) {
 	}
 }
 
-// resetUsage forgets what was used in an account and everything below it, or by one user in an account; what runs
-// counts from now on. For the root nothing is walked.
+// resetUsage forgets the usage of an account and everything below it, or of one user in an account; running jobs count
+// from now on. For the root it walks no records.
 func (s *State) resetUsage(account, user string, at model.Time) {
 	if account == model.RootAccount && user == "" {
 		s.resetAt = at
@@ -245,7 +245,7 @@ func (s *State) resetUsage(account, user string, at model.Time) {
 	})
 }
 
-// below gives an account and all that are under it.
+// below gives an account and all accounts below it.
 func (f *facts) below(account string) map[string]bool {
 	out := map[string]bool{account: true}
 	for grown := true; grown; {

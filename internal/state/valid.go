@@ -9,7 +9,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// What comes from a log or a snapshot is checked for shape once, where it is decoded: everything behind relies on it.
+// Commands and records from a log or a snapshot are checked for shape once, when they are decoded: all other code
+// relies on it.
 
 // ErrMalformed is what every error about a command's or a record's shape wraps.
 var ErrMalformed = errors.New("malformed")
@@ -67,7 +68,7 @@ func validBody(b Body) error {
 	return nil
 }
 
-// validAccounts checks that every edit has its record, and every record a name that can't tear a key.
+// validAccounts checks that every edit has its record, and every record a name that is safe in a key.
 func validAccounts(c *Accounts) error {
 	if len(c.Edits) > MaxAcctEdits {
 		return malformed("%d edits of accounts, the limit is %d", len(c.Edits), MaxAcctEdits)

@@ -29,11 +29,11 @@ func (s *State) View() *View {
 	v.requests, v.tallies = s.requests.Copy(), s.tallies.Copy()
 	v.resvs = s.resvs.Copy()
 	s.last = v
-	v.ready, v.outSeq, v.reqQueue = nil, nil, nil // they go on changing; a snapshot takes copies of its own
+	v.ready, v.outSeq, v.reqQueue = nil, nil, nil // these go on changing; a snapshot takes its own copies
 	return v
 }
 
-// copyQueues gives a copy of each partition's queue; those that have not changed since the last are shared.
+// copyQueues gives a copy of each partition's queue; queues that have not changed since the last View are shared.
 func (s *State) copyQueues() map[string]*btree.BTreeG[readyKey] {
 	same := len(s.queues) == s.ready.Len()
 	s.ready.Scan(func(_ string, q *queue) bool {
@@ -54,8 +54,8 @@ func (s *State) copyQueues() map[string]*btree.BTreeG[readyKey] {
 	return s.queues
 }
 
-// Peek gives the facts as they are now without a copy of anything: for whoever owns the State alone and is done with
-// it before the next Apply (a simulator). The next Apply changes it under its reader's hands.
+// Peek gives the present facts without any copy, for a caller that is the only user of the State and needs them only
+// until the next Apply (a simulator). The next Apply changes them.
 func (s *State) Peek() *View {
 	s.peek.facts = s.facts
 	s.peek.queues = nil
@@ -79,8 +79,8 @@ func (v *View) queue(part string) *btree.BTreeG[readyKey] {
 // Gen grows with every command: equal generations are equal facts.
 func (v *View) Gen() uint64 { return v.gen }
 
-// Instance tells this cluster's history from one of the same name that began again from nothing; 0 before the first
-// configuration.
+// Instance identifies this history of the cluster: a cluster of the same name that starts over has another; 0 before
+// the first configuration.
 func (v *View) Instance() uint64 { return v.instance }
 
 // Config gives the configuration; empty before the first.
@@ -109,9 +109,9 @@ func (v *View) Jobs(f func(*model.Job) bool) {
 	v.jobs.Scan(func(_ model.JobID, j *model.Job) bool { return f(j) })
 }
 
-// Tasks calls f for every record of an array beside the array's own: tasks that have one to themselves in order of
-// task, then groups of waiting tasks that were split off (held or cancelled together), in order of ID. The last tasks
-// to leave the array take over its own record, which then is one of these.
+// Tasks calls f for every record of an array except the array's own: single tasks in order of task, then groups of
+// pending tasks that were split off (held or cancelled together), in order of ID. The last tasks keep the array's own
+// record, which then is one of these.
 func (v *View) Tasks(array model.JobID, f func(*model.Job) bool) {
 	more := true
 	for _, tree := range []*btree.Map[uint64, model.JobID]{v.elems, v.groups} {
@@ -130,10 +130,10 @@ func (v *View) Tasks(array model.JobID, f func(*model.Job) bool) {
 	}
 }
 
-// TaskRecord gives the record that task stands on, its own or one that it shares with others, or nil.
+// TaskRecord gives the record of a task, its own or one that it shares with other tasks, or nil.
 func (v *View) TaskRecord(array model.JobID, task int32) *model.Job { return v.taskRecord(array, task) }
 
-// taskRecord gives the record that a task of an array stands on, or nil: its own, the array's, or a group's.
+// taskRecord gives the record of a task of an array: its own, a group's or the array's; nil if there is none.
 func (f *facts) taskRecord(array model.JobID, task int32) *model.Job {
 	if id, ok := f.elems.Get(elemKey(array, task)); ok {
 		j, _ := f.jobs.Get(id)
@@ -170,8 +170,8 @@ func (v *View) Node(name string) *model.Node {
 // NodeDef gives a node's definition in the configuration, or nil. It is cheaper than Node.
 func (v *View) NodeDef(name string) *model.NodeDef { return v.defs[name] }
 
-// Made gives a configured node as it is made: its definition with what it found where that says nothing (WithFound);
-// nil where it isn't configured.
+// Made gives a configured node's definition, completed with what the node has found (WithFound); nil if it isn't
+// configured.
 func (v *View) Made(name string) *model.NodeDef {
 	def := v.defs[name]
 	if n, ok := v.nodes.Get(name); ok && def != nil {
@@ -188,7 +188,7 @@ func (v *View) Nodes(f func(*model.Node) bool) {
 // Ready calls f for the jobs that may start in a partition if there is room, best first, until it returns false.
 func (v *View) Ready(part string, f func(*model.Job) bool) { v.ReadyAfter(part, nil, f) }
 
-// ReadyAfter is Ready for the jobs behind one of them; nil for all.
+// ReadyAfter is Ready for the jobs behind one job; nil for all.
 func (v *View) ReadyAfter(part string, after *model.Job, f func(*model.Job) bool) {
 	q := v.queue(part)
 	if q == nil {
@@ -205,7 +205,7 @@ func (v *View) ReadyAfter(part string, after *model.Job, f func(*model.Job) bool
 	q.Ascend(readyKey{after.Priority, after.ID}, func(k readyKey) bool { return k.id == after.ID || give(k) })
 }
 
-// ReadyParts names the partitions in whose queues jobs stand, those included that have left the configuration.
+// ReadyParts names the partitions with jobs in their queues, including partitions that have left the configuration.
 func (v *View) ReadyParts() []string {
 	var out []string
 	if v.queues == nil && v.ready != nil {
@@ -242,8 +242,8 @@ func (v *View) Sharing(f func(*model.Job) bool) {
 	})
 }
 
-// Moving calls f for the jobs of which a node still has to be told something (CONFIGURING, COMPLETING, and those that
-// are or have been suspended, or aren't ready on all their nodes), in order of ID, until it returns false.
+// Moving calls f for the jobs for which a node may still need orders (CONFIGURING, COMPLETING, ever suspended, or not
+// ready on all nodes), in order of ID, until it returns false.
 func (v *View) Moving(f func(*model.Job) bool) {
 	v.moving.Scan(func(id model.JobID, _ model.JobState) bool {
 		j, ok := v.jobs.Get(id)
@@ -268,7 +268,7 @@ func (v *View) Blob(key string) model.Blob {
 // NextDue gives the moment from which a Tick has something to do, or 0.
 func (v *View) NextDue() model.Time { return v.nextDue }
 
-// JobCount, Active and Pending count records: all, those with resources, those waiting.
+// JobCount counts all job records.
 func (v *View) JobCount() int { return v.jobs.Len() }
 
 // Active counts jobs with resources.
@@ -277,11 +277,11 @@ func (v *View) Active() int { return v.active }
 // Pending counts pending records; an array is one.
 func (v *View) Pending() int { return v.pending }
 
-// OutboxLen counts accounting events that wait.
+// OutboxLen counts accounting events that are not acknowledged yet.
 func (v *View) OutboxLen() int { return v.outbox.Len() }
 
-// Outbox calls f for the events after seq, in order, until it returns false. Where step is not nil the event is that
-// step's end, and j tells only whose it is.
+// Outbox calls f for the events after seq, in order, until it returns false. If step is not nil the event is that
+// step's end, and j only identifies its job.
 func (v *View) Outbox(after uint64, f func(seq uint64, j *model.Job, step *model.Step) bool) {
 	v.outbox.Ascend(after+1, func(seq uint64, j *model.Job) bool {
 		step, _ := v.outSteps.Get(seq)
