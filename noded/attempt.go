@@ -37,6 +37,7 @@ type attempt struct {
 	ended   *shim.Event   // how its script ended; nil where nobody saw it
 	began   model.Time    // when its script started, 0 before
 	exit    *int32        // the exit code that it was given back with; nil: its own
+	fault   model.Exit    // of its last step that could not be run; Text is "" where all could
 
 	timer   *time.Timer // its phase's deadline
 	turn    uint64      // of the timer: what an older one posts is ignored

@@ -474,6 +474,9 @@ func (l *loop) endReport(a *attempt, exit model.Exit) *proto.Report {
 	if a.exit != nil && r.Kind == proto.ReportEnded {
 		r.Exit.Code, r.Exit.Signal, r.Exit.Unknown = *a.exit, 0, false
 	}
+	if x := &r.Exit; x.Text == "" && x.Code != 0 && x.Code == a.fault.Code {
+		x.Text = a.fault.Text // as a rule that is what the script ended with
+	}
 	return r
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -85,13 +86,9 @@ func (s *step) tellTask(l *loop, i int) {
 	switch {
 	case t.ended != nil && t.ended.Kind == shim.LaunchFailed:
 		ev.Kind = proto.StepExited
-		var argv []string
-		if t.order != nil {
-			argv = t.order.Argv
-		}
-		ev.Code, ev.Text = failedTask(t.ended, argv)
-		if t.ended.Stage == shim.StageOrder {
-			ev.Text = ""
+		x := t.failed()
+		if ev.Code = x.Code; x.Text != "" {
+			ev.Text = stepdError + x.Text
 		}
 	case t.ended != nil:
 		ev.Kind = proto.StepExited
@@ -232,6 +229,7 @@ func (l *loop) stepEnds(s *step, m *msgStepCleared) error {
 	if s.job.will == wanted && s.began != 0 {
 		r := l.stepReport(s, m.use, m.seen)
 		s.used = r.Step.Exit.Use
+		l.noteFault(s, &r.Step.Exit)
 		if err := l.report(r); err != nil {
 			return err
 		}
@@ -240,6 +238,15 @@ func (l *loop) stepEnds(s *step, m *msgStepCleared) error {
 	s.send(l, s.done)
 	s.job.keepMissed(s, l.now())
 	return l.overStep(s)
+}
+
+// noteFault tells the log why a step's program did not run, and keeps it for the end of its job.
+func (l *loop) noteFault(s *step, x *model.Exit) {
+	if x.Text == "" {
+		return
+	}
+	l.log.Warn("a step could not be run", "job", s.rec.Job, "step", s.id, "why", x.Text)
+	s.job.fault = model.Exit{Code: x.Code, Text: fmt.Sprintf("step %d: %s", s.id, x.Text)}
 }
 
 func plural(n int64) string {
@@ -261,11 +268,10 @@ func (l *loop) stepReport(s *step, use usage, seen *sampled) *proto.Report {
 		}
 		x := exitOf(ev, usage{})
 		if ev.Kind == shim.LaunchFailed {
-			x.Signal = 0
-			x.Code, _ = failedTask(ev, nil)
+			x = s.tasks[i].failed()
 		}
 		if worse(x, rec.Exit) {
-			rec.Exit.Code, rec.Exit.Signal, rec.Exit.Unknown = x.Code, x.Signal, x.Unknown
+			rec.Exit.Code, rec.Exit.Signal, rec.Exit.Unknown, rec.Exit.Text = x.Code, x.Signal, x.Unknown, x.Text
 		}
 		sum.userMS += x.UserMS
 		sum.sysMS += x.SysMS
@@ -292,6 +298,7 @@ func (s *step) addParts(rec *model.Step) {
 			if ev := p.tasks[i].ended; ev != nil {
 				if x := (model.Exit{Code: ev.Code, Signal: ev.Signal}); worse(x, rec.Exit) {
 					rec.Exit.Code, rec.Exit.Signal, rec.Exit.Unknown = x.Code, x.Signal, false
+					rec.Exit.Text = strings.TrimPrefix(ev.Text, stepdError)
 				}
 			}
 		}

@@ -246,18 +246,25 @@ func bindLines(p *stepPlan, s *steplayout.Shape, cpus, gpus []model.Bits) []stri
 	return out
 }
 
-// failedTask is how a task ends that could not be started, as srun shows it: its exit code, and what it was that
-// failed.
-func failedTask(ev *shim.Event, argv []string) (code int32, line string) {
-	if ev.Stage != shim.StageExec {
-		return 1, "slurmstepd: error: " + ev.Text
+// stepdError begins a line of Slurm's daemon in a step's standard error.
+const stepdError = "slurmstepd: error: "
+
+// failed is the end of a task whose files or program can't be opened. What was never ordered has no text.
+func (t *stepTask) failed() model.Exit {
+	ev := t.ended
+	switch {
+	case ev.Stage == shim.StageOrder:
+		return model.Exit{Code: 1}
+	case ev.Stage != shim.StageExec:
+		return model.Exit{Code: 1, Text: ev.Text}
 	}
-	code = int32(ev.Errno & 0xff)
-	if len(argv) == 0 || strings.Contains(ev.Text, "interpreter") || code == 0 {
-		return max(code, 1), "slurmstepd: error: execve(): " + ev.Text
+	code := int32(ev.Errno & 0xff)
+	if t.order == nil || len(t.order.Argv) == 0 || strings.Contains(ev.Text, "interpreter") || code == 0 {
+		return model.Exit{Code: max(code, 1), Text: "execve(): " + ev.Text}
 	}
 	why := ev.Errno.Error()
-	return code, fmt.Sprintf("slurmstepd: error: execve(): %s: %s", argv[0], strings.ToUpper(why[:1])+why[1:])
+	return model.Exit{Code: code,
+		Text: fmt.Sprintf("execve(): %s: %s", t.order.Argv[0], strings.ToUpper(why[:1])+why[1:])}
 }
 
 // shape is how this node's CPUs lie.

@@ -28,6 +28,17 @@ func aJob(name string, width int, get func(r *RecordRow) string) RecordField {
 	})
 }
 
+// recordWhy says why a job did not complete, or why a step could not be run.
+func recordWhy(r *RecordRow) string {
+	switch {
+	case r.OfStep != nil:
+		return r.OfStep.Exit.Text
+	case r.Batch:
+		return ""
+	}
+	return r.EndText()
+}
+
 // aStep is a field of the batch step that is known once it has ended.
 func aStep(name string, width int, get func(r *RecordRow) string) RecordField {
 	return aText(name, width, func(r *RecordRow) string {
@@ -232,6 +243,6 @@ func recordFieldsSToW(u map[string]RecordField) []RecordField {
 		aEmpty("WCKey", 10),
 		aJob("WCKeyID", 10, func(*RecordRow) string { return "0" }),
 		aJob("WorkDir", 20, func(r *RecordRow) string { return r.WorkDir }),
-		aJob("Why", 40, func(r *RecordRow) string { return r.EndText() }),
+		aText("Why", 40, recordWhy),
 	}
 }
