@@ -131,7 +131,7 @@ func numberType(v any) string {
 	return "number"
 }
 
-// notSlurms names the members that Slurm's specification doesn't have, or has with another type, and why they are there.
+// notSlurms names the members that Slurm's specification doesn't have, or has with another type, and why they are so.
 func notSlurms() map[string]string {
 	known := map[string]string{
 		"jobs jobs[].job_resources.nodes.allocation[].gres": "which GPUs of the node: gbatch's own",

@@ -105,22 +105,12 @@ func (r *JobRow) nodeList() string {
 	return hostlist.CompressSorted(r.Run.Alloc.NodeNames())
 }
 
-// unavailable gives what Slurm's tools print behind ReqNodeNotAvail, or "".
-func unavailable(j *model.Job) string {
-	if j.Reason == model.ReasonReqNodeNotAvail &&
-		(strings.HasPrefix(j.Why, "UnavailableNodes:") || j.Why == "Reserved for maintenance" ||
-			j.Why == "May be reserved for other job") {
-		return j.Why
-	}
-	return ""
-}
-
 // appendWhere writes %R: the nodes, or in parentheses why there are none or why the job failed.
 func (r *JobRow) appendWhere(b []byte) []byte {
 	switch r.State {
 	case model.Pending, model.Failed, model.Timeout, model.OutOfMemory, model.Deadline, model.NodeFail:
 		b = append(append(b, '('), r.Reason.String()...)
-		if more := unavailable(r.Job); more != "" {
+		if more := r.NotAvailText(); more != "" {
 			b = append(append(b, ", "...), more...)
 		}
 		return append(b, ')')

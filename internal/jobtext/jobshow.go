@@ -53,7 +53,7 @@ func (r *KeyValues) jobState(j *model.Job, details bool) {
 	}
 	r.line(KV("Priority", prio), KV("Nice", sp.Nice), KV("Account", orNull(sp.Account)), KV("QOS", orNull(sp.QOS)))
 	reason := j.Reason.String()
-	if more := unavailable(j); more != "" {
+	if more := j.NotAvailText(); more != "" {
 		reason += ",_" + strings.ReplaceAll(more, " ", "_")
 	}
 	r.line(KV("JobState", j.State), KV("Reason", reason), KV("Dependency", orNull(depsText(j)))+failedNode(j))

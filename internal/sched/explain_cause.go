@@ -158,7 +158,7 @@ func (x *explainer) look(s *spot) {
 		return
 	}
 	if r, why := x.p.mayNotRun(&s.it); r == model.ReasonReqNodeNotAvail {
-		name := strings.TrimPrefix(why, "UnavailableNodes:")
+		name, _ := model.UnavailableNode(why)
 		s.because(r, "asks for node %s (--nodelist), which is %s", name, x.stateOf(name)).Nodes = []string{name}
 		return
 	}

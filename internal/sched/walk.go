@@ -414,7 +414,7 @@ func (p *Planner) mayNotRun(it *item) (model.Reason, string) {
 	}
 	for _, name := range it.e.j.Spec.ReqNodes {
 		if n := p.byName[name]; n == nil || !n.up() {
-			return model.ReasonReqNodeNotAvail, "UnavailableNodes:" + name
+			return model.ReasonReqNodeNotAvail, model.WhyUnavailable(name)
 		}
 	}
 	return model.ReasonNone, ""

@@ -330,12 +330,6 @@ func (p *Planner) opens(sp *model.Spec) (first model.Time) {
 	return first
 }
 
-// Texts that users read after ReqNodeNotAvail, in Slurm's words.
-const (
-	forMaintenance = "Reserved for maintenance"
-	forOthers      = "May be reserved for other job"
-)
-
 // closed gives the text for a job that only reservations keep from starting, or "".
 func (p *Planner) closed(it *item) string {
 	why := ""
@@ -347,10 +341,10 @@ func (p *Planner) closed(it *item) string {
 			if w := &n.wins[i]; w.name != it.sh.rq.Reservation && !n.beside(it.sh.rq.Reservation) &&
 				w.from < p.after(p.now, it.leastS()) {
 				if why == "" {
-					why = forOthers
+					why = model.WhyOthers
 				}
 				if w.maint {
-					why = forMaintenance
+					why = model.WhyMaintenance
 				}
 			}
 		}
