@@ -101,18 +101,18 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 	return []getopt.Option{
 		{Name: "job-name", Short: 'J', Arg: R, Metavar: "name", Group: gJob, Env: "_JOB_NAME",
 			Help: "name of the job; the script's by default", Set: str(&sp.Name)},
-		{Name: "account", Short: 'A', Arg: R, Metavar: "name", Group: gJob, Env: "_ACCOUNT", Help: "account that is charged",
+		{Name: "account", Short: 'A', Arg: R, Metavar: "name", Group: gJob, Env: "_ACCOUNT", Help: "account to charge",
 			Set: str(&sp.Account)},
 		{Name: "partition", Short: 'p', Arg: R, Metavar: "names", Group: gJob, Env: "_PARTITION",
-			Help: "partition, or several of which the first with room is taken",
+			Help: "partition; of several, the job uses the first with room",
 			Set:  func(v string) error { sp.Partitions = env.SplitList(v); return nil }},
 		{Name: "qos", Short: 'q', Arg: R, Metavar: "name", Group: gJob, Env: "_QOS", Help: "quality of service",
 			Set: str(&sp.QOS)},
 		{Name: "reservation", Arg: R, Metavar: "names", Group: gJob, Env: "_RESERVATION",
-			Help: "run in this reservation, or the first of these with room; gcontrol show reservation lists them",
+			Help: "run in this reservation; of several, in the first with room (see gcontrol show reservation)",
 			Set:  str(&sp.Reservation)},
 		{Name: "signal", Arg: R, Metavar: "[B:]sig[@sec]", Group: gWhen,
-			Help: "send a signal to the steps (B: to the script) sec seconds, 60 unless told, before the time limit",
+			Help: "send a signal to the steps (B: to the script) sec seconds before the time limit (60)",
 			Set: func(v string) (err error) {
 				sp.Warning, err = ParseWarning(v)
 				return err
@@ -129,9 +129,9 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 				return nil
 			}},
 		{Name: "requeue", Group: gJob, Slot: "requeue", Env: "_REQUEUE",
-			Help: "put the job back into the queue when its node fails",
+			Help: "requeue the job when its node fails",
 			Set:  func(string) error { sp.Requeue, sp.NoRequeue = true, false; return nil }},
-		{Name: "no-requeue", Group: gJob, Slot: "requeue", Env: "_NO_REQUEUE", Help: "never put it back",
+		{Name: "no-requeue", Group: gJob, Slot: "requeue", Env: "_NO_REQUEUE", Help: "never requeue the job",
 			Set: func(string) error { sp.Requeue, sp.NoRequeue = false, true; return nil }},
 		{Name: "nice", Arg: getopt.Optional, Metavar: "n", Group: gJob,
 			Help: "lower the priority by n (100); operators may raise it with a negative n", Set: func(v string) error {
@@ -153,7 +153,7 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 				return nil
 			}},
 
-		{Name: "nodes", Short: 'N', Arg: R, Metavar: "n[-m]", Group: gRes, Help: "number of nodes, or least and most",
+		{Name: "nodes", Short: 'N', Arg: R, Metavar: "n[-m]", Group: gRes, Help: "number of nodes, or minimum and maximum",
 			Set: func(v string) error {
 				least, most, err := walltime.ParseCountRange(v)
 				if err != nil || least < 1 || most > 1<<30 {
@@ -167,10 +167,10 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 			Set: count(&sp.TasksPerNode)},
 		{Name: "cpus-per-task", Short: 'c', Arg: R, Metavar: "n", Group: gRes, Help: "CPUs for each task",
 			Set: count(&sp.CPUsPerTask)},
-		{Name: "mincpus", Arg: R, Metavar: "n", Group: gRes, Help: "least number of CPUs on each node",
+		{Name: "mincpus", Arg: R, Metavar: "n", Group: gRes, Help: "minimum number of CPUs on each node",
 			Set: count(&sp.MinCPUs)},
 		{Name: "mem", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Env: "_MEM_PER_NODE",
-			Help: "memory on each node (MB; K, M, G, T); 0 is all of it", Set: func(v string) error {
+			Help: "memory on each node (MB, or with K, M, G, T); 0: all of it", Set: func(v string) error {
 				if err := mem(&sp.MemPerNode)(v); err != nil {
 					return err
 				}
@@ -197,17 +197,17 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 				return err
 			}},
 		{Name: "gpus", Short: 'G', Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS",
-			Help: "GPUs for the whole job; 0.5 is half of one that others share", Set: gpus(model.PerJob)},
+			Help: "GPUs for the whole job; 0.5: half of a shared GPU", Set: gpus(model.PerJob)},
 		{Name: "gpus-per-node", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS_PER_NODE", Help: "GPUs on each node",
 			Set: gpus(model.PerNode)},
 		{Name: "gpus-per-socket", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS_PER_SOCKET",
-			Help: "GPUs of each socket that the job has on a node (--sockets-per-node)", Set: s.gpusPerSocket},
+			Help: "GPUs for each socket that the job uses on a node (--sockets-per-node)", Set: s.gpusPerSocket},
 		{Name: "gpus-per-task", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "_GPUS_PER_TASK", Help: "GPUs for each task",
 			Set: gpus(model.PerTask)},
 		{Name: "tres-per-task", Arg: R, Metavar: "list", Group: gRes, Env: "_TRES_PER_TASK",
-			Help: "for each task: cpu=N and gres/NAME[:TYPE]=N, joined with commas", Set: s.perTask.Set},
+			Help: "resources for each task: cpu=N and gres/NAME[:TYPE]=N, separated by commas", Set: s.perTask.Set},
 		{Name: "gpu-mem", Arg: R, Metavar: "size", Group: gRes, Env: "_GPU_MEM",
-			Help: "memory that each GPU has, or has left where it is shared (MB; K, M, G, T)", Set: func(v string) error {
+			Help: "free memory that each GPU must have (MB, or with K, M, G, T)", Set: func(v string) error {
 				n, err := walltime.ParseMemMiB(v)
 				if err == nil {
 					err = s.need(func(m *model.Needs) { m.GPUMemMiB = n })("")
@@ -215,13 +215,12 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 				return err
 			}},
 		{Name: "gpu-index", Arg: R, Metavar: "list", Group: gRes, Env: "_GPU_INDEX",
-			Help: "certain GPUs of each node, by the numbers that ginfo -G shows: 0,1 or 2-3; best with --nodelist",
+			Help: "use these GPUs of each node, numbered as in ginfo -G: 0,1 or 2-3; best with --nodelist",
 			Set:  s.gpuIndex},
 		{Name: "gpu-idle", Arg: R, Metavar: "on|off", Group: gRes, Env: "_GPU_IDLE",
-			Help: "off: the job may leave its GPUs idle whatever GpuIdlePolicy says; its QOS has to allow that " +
-				"(Flags=GpuIdleOK)", Set: s.gpuIdle},
+			Help: "off: exempt the job from GpuIdlePolicy; its QOS must have Flags=GpuIdleOK", Set: s.gpuIdle},
 		{Name: "constraint", Short: 'C', Arg: R, Metavar: "features", Group: gRes, Env: "_CONSTRAINT",
-			Help: "features that nodes must have: a&b, a|b, !a, (a|b)&c; [a|b] all nodes the same one; a*2&b*4 so many of each",
+			Help: "features of the nodes: a&b, a|b, !a, (a|b)&c; [a|b]: the same one on all; a*2&b*4: 2 nodes with a, 4 with b",
 			Set: func(v string) error {
 				if _, err := model.ParseFeatures(v); err != nil {
 					return &getopt.TextError{Text: "Invalid feature specification: " + err.Error()}
@@ -230,10 +229,10 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 				return nil
 			}},
 		{Name: "prefer", Arg: R, Metavar: "features", Group: gRes, Env: "_PREFER",
-			Help: "features that the job would rather have, as in --constraint without [ ] and *", Set: s.prefer},
+			Help: "features that the job prefers, as in --constraint but without [ ] and *", Set: s.prefer},
 		{Name: "nodelist", Short: 'w', Arg: R, Metavar: "nodes", Group: gRes, Help: "nodes that the job must have",
 			Set: hosts(&sp.ReqNodes)},
-		{Name: "nodefile", Short: 'F', Arg: R, Metavar: "file", Group: gRes, Help: "like --nodelist, from a file",
+		{Name: "nodefile", Short: 'F', Arg: R, Metavar: "file", Group: gRes, Help: "like --nodelist, but read from a file",
 			Set: func(v string) error {
 				names, err := readNodeFile(v)
 				sp.ReqNodes = names
@@ -242,31 +241,31 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 		{Name: "exclude", Short: 'x', Arg: R, Metavar: "nodes", Group: gRes, Help: "nodes that the job must not have",
 			Set: hosts(&sp.ExcNodes)},
 		{Name: "exclusive", Arg: getopt.Optional, Metavar: "how", Group: gRes, Env: "_EXCLUSIVE",
-			Help: "whole nodes, shared with nobody; user: nodes shared only with the same user's jobs", Set: s.exclusive},
-		{Name: "contiguous", Group: gRes, Help: "nodes that follow each other in the configuration",
+			Help: "whole nodes, shared with no other job; user: shared only with jobs of the same user", Set: s.exclusive},
+		{Name: "contiguous", Group: gRes, Help: "nodes that are adjacent in the configuration",
 			Set: s.need(func(m *model.Needs) { m.Contiguous = true })},
 		{Name: "spread-job", Group: gRes, Env: "_SPREAD_JOB",
-			Help: "over as many nodes as may be, tasks evenly; switches don't count",
+			Help: "spread the tasks evenly over as many nodes as possible, ignoring switches",
 			Set:  s.need(func(m *model.Needs) { m.Spread = true })},
-		{Name: "use-min-nodes", Group: gRes, Env: "_USE_MIN_NODES", Help: "of a range of nodes as few as hold the job",
+		{Name: "use-min-nodes", Group: gRes, Env: "_USE_MIN_NODES", Help: "use as few nodes of the --nodes range as possible",
 			Set: s.need(func(m *model.Needs) { m.FewNodes = true })},
 		{Name: "switches", Arg: R, Metavar: "n[@time]", Group: gRes, Env: "_REQ_SWITCH",
-			Help: "nodes on at most n leaf switches; after this time (max_switch_wait at most) on any", Set: s.switches},
+			Help: "nodes on at most n leaf switches; after this time (at most max_switch_wait) any nodes", Set: s.switches},
 		{Name: "sockets-per-node", Arg: R, Metavar: "n", Group: gRes, Help: "sockets that a node must have",
 			Set: s.needCount(func(m *model.Needs) *int32 { return &m.Sockets })},
 		{Name: "cores-per-socket", Arg: R, Metavar: "n", Group: gRes, Help: "cores that each socket must have",
 			Set: s.needCount(func(m *model.Needs) *int32 { return &m.CoresPerSocket })},
 		{Name: "threads-per-core", Arg: R, Metavar: "n", Group: gRes, Env: "_THREADS_PER_CORE",
-			Help: "threads that each core must have; tasks use no more of them",
+			Help: "threads that each core must have; tasks use at most as many",
 			Set:  s.needCount(func(m *model.Needs) *int32 { return &m.ThreadsPerCore })},
 		{Name: "extra-node-info", Short: 'B', Arg: R, Metavar: "s[:c[:t]]", Group: gRes,
-			Help: "sockets, cores per socket and threads per core in one; * is any number", Set: s.nodeInfo},
-		{Name: "ntasks-per-socket", Arg: R, Metavar: "n", Group: gRes, Help: "at most so many tasks on each socket",
+			Help: "sockets, cores per socket and threads per core in one option; *: any number", Set: s.nodeInfo},
+		{Name: "ntasks-per-socket", Arg: R, Metavar: "n", Group: gRes, Help: "at most n tasks on each socket",
 			Set: s.needCount(func(m *model.Needs) *int32 { return &m.TasksPerSocket })},
-		{Name: "ntasks-per-core", Arg: R, Metavar: "n", Group: gRes, Help: "at most so many tasks on each core",
+		{Name: "ntasks-per-core", Arg: R, Metavar: "n", Group: gRes, Help: "at most n tasks on each core",
 			Set: s.needCount(func(m *model.Needs) *int32 { return &m.TasksPerCore })},
 		{Name: "ntasks-per-gpu", Arg: R, Metavar: "n", Group: gRes,
-			Help: "tasks for each GPU of the job, or with --ntasks the GPUs for them", Set: count(&s.tasksPerGPU)},
+			Help: "tasks for each GPU of the job; with --ntasks it sets the number of GPUs", Set: count(&s.tasksPerGPU)},
 		{Name: "cpus-per-gpu", Arg: R, Metavar: "n", Group: gRes, Env: "_CPUS_PER_GPU", Help: "CPUs for each GPU",
 			Set: s.needCount(func(m *model.Needs) *int32 { return &m.CPUsPerGPU })},
 		{Name: "mem-per-gpu", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Env: "_MEM_PER_GPU",
@@ -278,10 +277,10 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 				return err
 			}},
 		{Name: "acctg-freq", Arg: R, Metavar: "task=seconds", Group: gRes, Env: "_ACCTG_FREQ",
-			Help: "how often the job's use is sampled: task=10; 0: measure at the end only " +
-				"(JobAcctGatherFrequency is the default)", Set: s.sampling},
+			Help: "seconds between samples of the job's use, as in task=10; 0: measure only at the end (default: " +
+				"JobAcctGatherFrequency)", Set: s.sampling},
 		{Name: "licenses", Short: 'L', Arg: R, Metavar: "name[:n],...", Group: gRes, Env: "_LICENSES",
-			Help: "licenses of the cluster: foo:2,bar for all of them, foo|bar for one of them", Set: s.licenses},
+			Help: "licenses: foo:2,bar asks for all of them, foo|bar for one of them", Set: s.licenses},
 		{Name: "overcommit", Short: 'O', Group: gRes, Env: "_OVERCOMMIT",
 			Help: "one CPU per node, whatever the number of tasks", Set: getopt.Flag(&sp.Overcommit)},
 
@@ -289,15 +288,15 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 			Help: "which of a step's GPUs each task sees: closest, none, single:N, per_task:N, map_gpu:LIST, mask_gpu:LIST",
 			Set:  s.bindWith(SetGPUBind, func(w *model.BindWish) *string { return &w.GPU })},
 		{Name: "tres-bind", Arg: R, Metavar: "how", Group: gBind, Slot: "gpu-bind", Env: "_TRES_BIND",
-			Help: "gres/gpu: and what --gpu-bind takes", Set: s.tresBind},
+			Help: "gres/gpu: followed by a value of --gpu-bind", Set: s.tresBind},
 		{Name: "cpu-bind", Arg: R, Metavar: "how", Group: gBind, Env: "_CPU_BIND",
 			Help: "which of a step's CPUs each task runs on: none, rank, cores, threads, sockets, ldoms, " +
 				"map_cpu:LIST, mask_cpu:LIST", Set: s.bindWith(SetCPUBind, func(w *model.BindWish) *string { return &w.CPU })},
 		{Name: "mem-bind", Arg: R, Metavar: "how", Group: gBind, Env: "_MEM_BIND",
-			Help: "where each task's memory is: none, local, rank, map_mem:LIST, mask_mem:LIST, prefer",
+			Help: "where each task's memory is: [prefer,] none, local, rank, map_mem:LIST or mask_mem:LIST",
 			Set:  s.bindWith(SetMemBind, func(w *model.BindWish) *string { return &w.Mem })},
 		{Name: "distribution", Short: 'm', Arg: R, Metavar: "how", Group: gBind, Env: "_DISTRIBUTION",
-			Help: "how tasks go to nodes and cores: block, cyclic, plane=N, arbitrary (SLURM_HOSTFILE); then :block, " +
+			Help: "order of tasks over nodes: block, cyclic, plane=N, arbitrary (SLURM_HOSTFILE); then over sockets: :block, " +
 				":cyclic, :fcyclic", Set: s.distribution},
 		{Name: "hint", Arg: R, Metavar: "how", Group: gBind, Env: "_HINT SLURM_HINT",
 			Help: "nomultithread, compute_bound: one thread of each core; memory_bound: a task on each socket too; " +
@@ -315,7 +314,7 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 				return nil
 			}},
 		{Name: "time-min", Arg: R, Metavar: "limit", Group: gWhen,
-			Help: "how far the time limit may be cut where that lets the job start sooner", Set: func(v string) error {
+			Help: "lowest time limit that the job accepts if it can then start sooner", Set: func(v string) error {
 				sec, unlimited, err := walltime.ParseLimit(v)
 				switch {
 				case err != nil:
@@ -328,13 +327,13 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 				return nil
 			}},
 		{Name: "deadline", Arg: R, Metavar: "time", Group: gWhen,
-			Help: "end the job in state DEADLINE once it can't be over by then: 18:00, 2026-12-24T18:00, now+2days",
+			Help: "end the job (DEADLINE) when it can no longer finish by this time: 18:00, 2026-12-24T18:00, now+2days",
 			Set:  date(&sp.Deadline)},
 		{Name: "begin", Short: 'b', Arg: R, Metavar: "time", Group: gWhen,
-			Help: "not before: 16:00, now+1hour, 2026-12-24T18:00", Set: date(&sp.Begin)},
+			Help: "earliest start: 16:00, now+1hour, 2026-12-24T18:00", Set: date(&sp.Begin)},
 		{Name: "dependency", Short: 'd', Arg: R, Metavar: "conditions", Group: gWhen,
-			Help: "after other jobs: afterok:ID, afterany:ID, afternotok:ID, after:ID[+minutes], aftercorr:ID, singleton; " +
-				"joined with , (all) or ? (any)", Set: func(v string) (err error) {
+			Help: "start after other jobs: afterok:ID, afterany:ID, afternotok:ID, after:ID[+minutes], aftercorr:ID, " +
+				"singleton; joined with , (all) or ? (any)", Set: func(v string) (err error) {
 				if sp.Deps, sp.DepAny, err = model.ParseDeps(v); err != nil {
 					return &getopt.TextError{Text: "Job dependency problem: " + err.Error()}
 				}
@@ -342,21 +341,22 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 				return nil
 			}},
 		{Name: "kill-on-invalid-dep", Arg: R, Metavar: "yes|no", Group: gWhen,
-			Help: "cancel the job when its dependencies can't be fulfilled any more", Set: func(v string) error {
+			Help: "cancel the job when its dependencies can no longer be met", Set: func(v string) error {
 				yes, err := env.YesNo(v)
 				sp.KillOnDep = yes
 				return err
 			}},
-		{Name: "hold", Short: 'H', Group: gWhen, Help: "hold the job until gcontrol release", Set: getopt.Flag(&sp.HoldReq)},
+		{Name: "hold", Short: 'H', Group: gWhen, Help: "hold the job; gcontrol release releases it",
+			Set: getopt.Flag(&sp.HoldReq)},
 
 		{Name: "output", Short: 'o', Arg: R, Metavar: "file", Group: gIO, Env: "_OUTPUT",
-			Help: "standard output; patterns as %j (job), %A_%a (array), %x (name), %u, %N", Set: str(&sp.StdOut)},
+			Help: "standard output; patterns: %j (job), %A_%a (array), %x (name), %u (user), %N (node)", Set: str(&sp.StdOut)},
 		{Name: "error", Short: 'e', Arg: R, Metavar: "file", Group: gIO, Env: "_ERROR",
-			Help: "standard error; by default where the output goes", Set: str(&sp.StdErr)},
+			Help: "standard error; by default the same file as the output", Set: str(&sp.StdErr)},
 		{Name: "input", Short: 'i', Arg: R, Metavar: "file", Group: gIO, Env: "_INPUT",
 			Help: "standard input; /dev/null by default", Set: str(&sp.StdIn)},
 		{Name: "open-mode", Arg: R, Metavar: "append|truncate", Group: gIO, Env: "_OPEN_MODE",
-			Help: "what happens to an output file that is there", Set: func(v string) error {
+			Help: "append to an existing output file, or truncate it", Set: func(v string) error {
 				switch {
 				case v != "" && strings.HasPrefix("append", v):
 					s.openMode = "a"
@@ -370,12 +370,12 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 		{Name: "chdir", Aliases: []string{"workdir"}, Short: 'D', Arg: R, Metavar: "dir", Group: gIO, Env: "_CHDIR",
 			Help: "working directory of the job", Set: str(&s.Chdir)},
 		{Name: "export", Arg: R, Metavar: "ALL|NONE|NAMES", Group: gIO, Env: "_EXPORT",
-			Help: "variables for the job: ALL (default), NONE, or names and NAME=value, with ALL for the rest too",
+			Help: "variables for the job: ALL (default), NONE, or names and NAME=value; add ALL for all others",
 			Set:  str(&s.Export)},
 		{Name: "export-file", Arg: R, Metavar: "file", Group: gIO, Env: "_EXPORT_FILE",
 			Help: "read variables for the job from a file of NAME=value, each ended by a NUL", Set: str(&s.exportTo)},
 		{Name: "propagate", Arg: getopt.Optional, Metavar: "limits", Group: gIO,
-			Help: "resource limits that the job takes over: ALL, NONE or names (CORE, NOFILE, ...)", Set: func(v string) error {
+			Help: "resource limits that the job inherits: ALL, NONE or names (CORE, NOFILE, ...)", Set: func(v string) error {
 				s.limits, s.limitsOn = v, true
 				_, err := ResourceLimits(v)
 				return err
@@ -383,26 +383,26 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 
 		{Name: "wrap", Arg: R, Metavar: "command", Group: gHow, Help: "submit a command without a script", ArgsOnly: true,
 			Set: func(v string) error { s.wrap, s.hasWrap = v, true; return nil }},
-		{Name: "each", Arg: R, Metavar: "file|-", Group: gHow, Help: "a job for each line of the file (-: standard input): " +
-			"its words are the script's arguments; with --wrap they are $1, $2, ...", ArgsOnly: true, Set: str(&s.Each)},
+		{Name: "each", Arg: R, Metavar: "file|-", Group: gHow, Help: "submit a job for each line of the file: " +
+			"its words are the script's arguments, with --wrap $1, $2, ...; -: standard input", ArgsOnly: true, Set: str(&s.Each)},
 		{Name: "no-preempt", Group: gWhen,
-			Help: "don't end or suspend the job for the sake of another; its QOS has to allow that (Flags=NoPreempt)",
+			Help: "never preempt the job; its QOS must have Flags=NoPreempt",
 			Set:  getopt.Flag(&s.More.NoPreempt)},
 		{Name: "oversubscribe", Aliases: []string{"share"}, Short: 's', Group: gRes, Env: "_OVERSUBSCRIBE",
-			Help: "let other jobs have the same CPUs, where the partition allows it (OverSubscribe=YES)",
+			Help: "let other jobs use the same CPUs, if the partition has OverSubscribe=YES",
 			Set:  func(string) error { s.More.Share, s.Spec.Exclusive = true, false; return nil }},
-		{Name: "parsable", Group: gHow, Help: "print nothing but the job's id", Set: getopt.Flag(&s.Parsable)},
+		{Name: "parsable", Group: gHow, Help: "print only the job's id", Set: getopt.Flag(&s.Parsable)},
 		{Name: "wait", Short: 'W', Group: gHow, Env: "_WAIT", Help: "return when the job has ended, with its exit code",
 			Set: getopt.Flag(&s.Wait)},
-		{Name: "test-only", Group: gHow, Help: "submit nothing; say whether, where and when the job could run",
+		{Name: "test-only", Group: gHow, Help: "submit nothing; print whether, where and when the job could run",
 			Set: getopt.Flag(&s.TestOnly)},
-		{Name: "quiet", Short: 'Q', Group: gHow, Help: "no notes", Set: getopt.Flag(&s.Quiet)},
-		{Name: "verbose", Short: 'v', Group: gHow, Help: "say what was understood", Set: getopt.Count(&s.verbose)},
+		{Name: "quiet", Short: 'Q', Group: gHow, Help: "print no notes", Set: getopt.Flag(&s.Quiet)},
+		{Name: "verbose", Short: 'v', Group: gHow, Help: "print the options as understood", Set: getopt.Count(&s.verbose)},
 		{Name: "ignore-pbs", Hidden: true, Note: "#PBS lines are never read", Set: getopt.Count(new(int))},
 
 		{Name: "mail-type", Arg: R, Metavar: "types", Group: gHow, Env: "_MAIL_TYPE",
-			Help: "tell somebody by mail: BEGIN, END, FAIL, REQUEUE, ALL, TIME_LIMIT, TIME_LIMIT_50 (80, 90), INVALID_DEPEND, " +
-				"STAGE_OUT, NONE; of an array as a whole, ARRAY_TASKS: of each task", Set: func(v string) error {
+			Help: "send mail at BEGIN, END, FAIL, REQUEUE, ALL, TIME_LIMIT, TIME_LIMIT_50 (80, 90), INVALID_DEPEND, " +
+				"STAGE_OUT, NONE; one mail for an array, with ARRAY_TASKS one for each task", Set: func(v string) error {
 				types, err := model.ParseMailTypes(v)
 				if err != nil {
 					return &getopt.TextError{Text: "Invalid --mail-type specification: " + err.Error()}
@@ -413,7 +413,7 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 				return nil
 			}},
 		{Name: "mail-user", Arg: R, Metavar: "addresses", Group: gHow, Env: "_MAIL_USER",
-			Help: "who is told, several joined with commas; you, unless told", Set: func(v string) error {
+			Help: "mail addresses, separated by commas (default: you)", Set: func(v string) error {
 				v = strings.Join(env.SplitList(v), ",")
 				if err := model.CheckMailUser(v); err != nil {
 					return &getopt.TextError{Text: "Invalid --mail-user specification: " + err.Error()}
@@ -425,15 +425,15 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 		{Name: "cpu-freq", Arg: R, Refused: "leave the clock to the node"},
 		{Name: "gres-flags", Arg: R, Refused: later + "leave it out"},
 		{Name: "get-user-env", Arg: getopt.Optional, Metavar: "seconds[L|S]", Group: gIO, Env: "_GET_USER_ENV",
-			Help: "add the variables of your login shell on the node, which may take so long (8); S: of a plain shell",
+			Help: "add the variables of your login shell on the node, which may take so many seconds (8); S: a plain shell",
 			Set:  s.userEnvironment},
-		{Name: "uid", Arg: R, Env: "", Metavar: "user", Group: gHow, Help: "you; for another one su or sudo to him",
+		{Name: "uid", Arg: R, Env: "", Metavar: "user", Group: gHow, Help: "only you; for another user use su or sudo",
 			Set: env.Own("--uid", "submit as that user, with su or sudo", unix.Getuid, env.UIDOf)},
-		{Name: "gid", Arg: R, Metavar: "group", Group: gHow, Help: "your group; for another one use newgrp or sg",
+		{Name: "gid", Arg: R, Metavar: "group", Group: gHow, Help: "only your group; for another group, use newgrp or sg",
 			Set: env.Own("--gid", "submit with that group, with newgrp or sg", unix.Getgid, env.GIDOf)},
 		{Name: "no-kill", Short: 'k', Arg: getopt.Optional, Metavar: "off", Group: gWhen, Env: "_NO_KILL",
-			Help: "for jobs of one node, where it changes nothing; one of several ends or is put back into the queue " +
-				"(--requeue) when a node fails", Set: func(v string) error {
+			Help: "accepted for jobs of one node, without effect; when a node fails, a job of several nodes ends or is " +
+				"requeued (--requeue)", Set: func(v string) error {
 				s.noKill = !strings.EqualFold(v, "off")
 				return nil
 			}},
@@ -442,7 +442,7 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 		{Name: "container-image", Arg: R, Refused: "start the container in the script"},
 		{Name: "container-mounts", Arg: R, Refused: "start the container in the script"},
 		{Name: "profile", Arg: R, Metavar: "none", Group: gRes, Env: "_PROFILE",
-			Help: "none; gstat and gacct tell what a job uses", Set: func(v string) error {
+			Help: "only none; gstat and gacct show what a job uses", Set: func(v string) error {
 				if !strings.EqualFold(v, "none") {
 					return &getopt.TextError{Text: "--profile=" + v + " is not supported by gbatch: gstat shows what a running job " +
 						"uses, gacct and gseff what it used (--acctg-freq says how often it is sampled)"}
@@ -453,7 +453,7 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 		{Name: "reboot", Refused: "ask an operator to reboot the node"},
 		{Name: "resv-ports", Arg: getopt.Optional, Refused: "let the program pick a free port"},
 		{Name: "wait-all-nodes", Arg: R, Metavar: "0|1", Group: gWhen, Env: "_WAIT_ALL_NODES",
-			Help: "either: a job starts when all its nodes are up", Set: func(v string) error {
+			Help: "accepted, without effect: a job starts when all its nodes are up", Set: func(v string) error {
 				if v != "0" && v != "1" {
 					return fmt.Errorf("'%s'; write 0 or 1", v)
 				}

@@ -115,7 +115,7 @@ func (r *run) options() []getopt.Option {
 		{Name: "job-name", Short: 'J', Arg: R, Metavar: "name", Group: gStep,
 			Help: "name of the step; the command's by default", Set: getopt.Text(&r.rq.Name)},
 		{Name: "jobid", Arg: R, Metavar: "id", Group: gStep, Env: "SLURM_JOB_ID SLURM_JOBID",
-			Help: "the job to start a step in, by default the one that grun runs in", Set: getopt.Text(&r.job)},
+			Help: "the job to start a step in (default: the job that grun runs in)", Set: getopt.Text(&r.job)},
 		{Name: "time", Short: 't', Arg: R, Metavar: "limit", Group: gStep, Env: "SLURM_TIMELIMIT",
 			Help: "time limit of the step", Set: func(v string) error {
 				sec, unlimited, err := walltime.ParseLimit(v)
@@ -128,7 +128,7 @@ func (r *run) options() []getopt.Option {
 				return nil
 			}},
 		{Name: "multi-prog", Group: gStep, Env: "SLURM_MULTI_PROG",
-			Help: "the operand is a file that names a command for each task", Set: getopt.Flag(&r.multi)},
+			Help: "the operand is a file with a command for each task", Set: getopt.Flag(&r.multi)},
 
 		{Name: "ntasks", Short: 'n', Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_NTASKS SLURM_NPROCS",
 			Help: "number of tasks", Set: count(&n.Tasks)},
@@ -144,42 +144,42 @@ func (r *run) options() []getopt.Option {
 		{Name: "ntasks-per-node", Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_NTASKS_PER_NODE", Help: "tasks on each node",
 			Set: count(&n.TasksPerNode)},
 		{Name: "ntasks-per-gpu", Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_NTASKS_PER_GPU",
-			Help: "tasks for each GPU, of which each sees its own (--gpu-bind=single:n)", Set: func(v string) error {
+			Help: "tasks for each GPU; each task sees only its own (--gpu-bind=single:n)", Set: func(v string) error {
 				err := count(&n.TasksPerGPU)(v)
 				b.TasksPerGPU = n.TasksPerGPU
 				return err
 			}},
 		{Name: "cpus-per-task", Short: 'c', Arg: R, Metavar: "n", Group: gRes, Env: "SRUN_CPUS_PER_TASK SLURM_CPUS_PER_TASK",
-			Help: "CPUs for each task; given here it implies --exact", Set: count(&n.CPUsPerTask)},
+			Help: "CPUs for each task; on the command line it implies --exact", Set: count(&n.CPUsPerTask)},
 		{Name: "cpus-per-gpu", Arg: R, Metavar: "n", Group: gRes, Help: "CPUs for each GPU; implies --exact",
 			Set: func(v string) error {
 				n.Exact = true
 				return count(&n.CPUsPerGPU)(v)
 			}},
 		{Name: "exact", Group: gRes, Env: "SLURM_EXACT",
-			Help: "take only as many CPUs as the tasks need, not all of the nodes'", Set: getopt.Flag(&n.Exact)},
+			Help: "use only as many CPUs as the tasks need, not all CPUs of the nodes", Set: getopt.Flag(&n.Exact)},
 		{Name: "exclusive", Arg: getopt.Optional, Metavar: "how", Group: gRes, Env: "SLURM_EXCLUSIVE",
-			Help: "for a step the same as --exact", Set: func(string) error { n.Exact = true; return nil }},
+			Help: "same as --exact", Set: func(string) error { n.Exact = true; return nil }},
 		{Name: "overlap", Group: gRes, Env: "SLURM_OVERLAP", Help: "share CPUs, memory and GPUs with the job's other steps",
 			Set: getopt.Flag(&n.Overlap)},
-		{Name: "overcommit", Short: 'O', Group: gRes, Env: "SLURM_OVERCOMMIT", Help: "more tasks than CPUs",
+		{Name: "overcommit", Short: 'O', Group: gRes, Env: "SLURM_OVERCOMMIT", Help: "allow more tasks than CPUs",
 			Set: getopt.Flag(&n.Overcommit)},
 		{Name: "gres", Arg: R, Metavar: "name[:type][:n],...", Group: gRes, Env: "SLURM_STEP_GRES",
-			Help: "generic resources on each node; none for none. Without this a step has all of the job's",
+			Help: "generic resources on each node, or none (default: all of the job's)",
 			Set:  gres("", model.PerNode)},
 		{Name: "gpus", Short: 'G', Arg: R, Metavar: "[type:]n", Group: gRes, Help: "GPUs for the whole step",
 			Set: gres("gpu", model.PerJob)},
 		{Name: "gpus-per-node", Arg: R, Metavar: "[type:]n", Group: gRes, Help: "GPUs on each node",
 			Set: gres("gpu", model.PerNode)},
 		{Name: "gpus-per-task", Arg: R, Metavar: "[type:]n", Group: gRes, Env: "SLURM_GPUS_PER_TASK",
-			Help: "GPUs for each task, which sees only its own (--gpu-bind=per_task:n)", Set: func(v string) error {
+			Help: "GPUs for each task; the task sees only these (--gpu-bind=per_task:n)", Set: func(v string) error {
 				r.gpusPer = true
 				return gres("gpu", model.PerTask)(v)
 			}},
 		{Name: "tres-per-task", Arg: R, Metavar: "list", Group: gRes, Env: "SLURM_TRES_PER_TASK",
-			Help: "for each task: cpu=N and gres/NAME[:TYPE]=N, joined with commas", Set: r.perTask.Set},
+			Help: "resources for each task: cpu=N and gres/NAME[:TYPE]=N, separated by commas", Set: r.perTask.Set},
 		{Name: "mem", Arg: R, Metavar: "size", Group: gRes, Slot: "mem",
-			Help: "memory on each node, out of the job's; without this steps share it", Set: mem(&n.MemPerNode)},
+			Help: "memory on each node, taken from the job's; by default steps share the job's memory", Set: mem(&n.MemPerNode)},
 		{Name: "mem-per-cpu", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Help: "memory for each CPU",
 			Set: mem(&n.MemPerCPU)},
 		{Name: "mem-per-gpu", Arg: R, Metavar: "size", Group: gRes, Slot: "mem", Help: "memory for each GPU",
@@ -188,27 +188,27 @@ func (r *run) options() []getopt.Option {
 			Set: hosts(&n.Nodes)},
 		{Name: "exclude", Short: 'x', Arg: R, Metavar: "nodes", Group: gRes, Help: "nodes of the job not to use",
 			Set: hosts(&n.NotNodes)},
-		{Name: "relative", Short: 'r', Arg: R, Metavar: "n", Group: gRes, Help: "leave out the first n nodes of the job",
+		{Name: "relative", Short: 'r', Arg: R, Metavar: "n", Group: gRes, Help: "skip the first n nodes of the job",
 			Set: getopt.Number(&r.relative, 0, 1<<30)},
 		{Name: "threads-per-core", Arg: R, Metavar: "n", Group: gRes, Env: "SLURM_THREADS_PER_CORE",
-			Help: "tasks use no more threads of a core; implies --exact", Set: func(v string) error {
+			Help: "tasks use at most n threads of a core; implies --exact", Set: func(v string) error {
 				n.Exact = true
 				return count(&n.ThreadsCore)(v)
 			}},
 		{Name: "immediate", Short: 'I', Arg: getopt.Optional, Metavar: "seconds", Group: gRes, Env: "SLURM_IMMEDIATE",
-			Help: "fail rather than wait for other steps", Set: func(string) error { r.rq.Immediate = true; return nil }},
+			Help: "fail instead of waiting for other steps", Set: func(string) error { r.rq.Immediate = true; return nil }},
 		{Name: "distribution", Short: 'm', Arg: R, Metavar: "how", Group: gRes, Env: "SLURM_DISTRIBUTION",
-			Help: "how tasks go to nodes and cores: block, cyclic, plane=N, arbitrary (SLURM_HOSTFILE); then :block, " +
+			Help: "order of tasks over nodes: block, cyclic, plane=N, arbitrary (SLURM_HOSTFILE); then over sockets: :block, " +
 				":cyclic, :fcyclic", Set: request.SetDistribution(n, b, r.Getenv("SLURM_DIST_PLANESIZE"))},
 
 		{Name: "cpu-bind", Arg: R, Metavar: "how", Group: gBind, Env: "SLURM_CPU_BIND",
-			Help: "none, rank, cores, threads, sockets, ldoms, map_cpu:LIST, mask_cpu:LIST; verbose before it " +
-				"says what was done", Set: request.SetCPUBind(b)},
+			Help: "[verbose,] none, rank, cores, threads, sockets, ldoms, map_cpu:LIST or mask_cpu:LIST",
+			Set:  request.SetCPUBind(b)},
 		{Name: "gpu-bind", Arg: R, Metavar: "how", Group: gBind, Slot: "gpu-bind", Env: "SLURM_GPU_BIND",
-			Help: "closest, none, single:N, per_task:N, map_gpu:LIST, mask_gpu:LIST: which of the step's GPUs each task sees",
+			Help: "which of the step's GPUs each task sees: closest, none, single:N, per_task:N, map_gpu:LIST, mask_gpu:LIST",
 			Set:  request.SetGPUBind(b)},
 		{Name: "tres-bind", Arg: R, Metavar: "how", Group: gBind, Slot: "gpu-bind", Env: "SLURM_TRES_BIND",
-			Help: "gres/gpu: and what --gpu-bind takes", Set: request.SetTRESBind(b)},
+			Help: "gres/gpu: followed by a value of --gpu-bind", Set: request.SetTRESBind(b)},
 		{Name: "mem-bind", Arg: R, Metavar: "how", Group: gBind, Env: "SLURM_MEM_BIND",
 			Help: "none, local, rank, map_mem:LIST, mask_mem:LIST, prefer", Set: request.SetMemBind(b)},
 		{Name: "hint", Arg: R, Metavar: "how", Group: gBind, Env: "SLURM_HINT",
@@ -233,9 +233,9 @@ func (r *run) options() []getopt.Option {
 			Help: "standard output: a file (%j job, %s step, %t task, %N node, ...), a task's number, all, none",
 			Set:  getopt.Text(&r.out)},
 		{Name: "error", Short: 'e', Arg: R, Metavar: "file", Group: gIO, Env: "SLURM_STDERRMODE",
-			Help: "standard error; where the output goes when that is a file", Set: getopt.Text(&r.err)},
+			Help: "standard error; by default the file of the output, if that is a file", Set: getopt.Text(&r.err)},
 		{Name: "open-mode", Arg: R, Metavar: "append|truncate", Group: gIO, Env: "SLURM_OPEN_MODE",
-			Help: "what happens to an output file that is there", Set: func(v string) error {
+			Help: "append to an existing output file, or truncate it", Set: func(v string) error {
 				if v == "" || !strings.HasPrefix("append", v) && !strings.HasPrefix("truncate", v) {
 					return &getopt.TextError{Text: "Invalid --open-mode specification: '" + v + "'; write append or truncate"}
 				}
@@ -245,27 +245,27 @@ func (r *run) options() []getopt.Option {
 		{Name: "label", Short: 'l', Group: gIO, Env: "SLURM_LABELIO", Help: "put the task's number before each line",
 			Set: getopt.Flag(&r.label)},
 		{Name: "unbuffered", Short: 'u', Group: gIO, Env: "SLURM_UNBUFFEREDIO",
-			Help: "nothing is held back in any case: tasks write to where it goes", Set: func(string) error { return nil }},
+			Help: "accepted, without effect: output is never buffered", Set: func(string) error { return nil }},
 		{Name: "pty", Group: gIO,
-			Help: "task 0 gets a terminal like yours, such as for a shell: grun --pty bash. Other tasks read and write nothing",
+			Help: "run task 0 in a terminal like yours (grun --pty bash); other tasks read and write nothing",
 			Set:  getopt.Flag(&r.pty)},
 		{Name: "chdir", Aliases: []string{"workdir"}, Short: 'D', Arg: R, Metavar: "dir", Group: gIO,
 			Env: "SLURM_REMOTE_CWD SLURM_WORKING_DIR", Help: "working directory of the tasks", Set: getopt.Text(&r.chdir)},
 		{Name: "export", Arg: R, Metavar: "ALL|NONE|NAMES", Group: gIO, Env: "SLURM_EXPORT_ENV",
-			Help: "variables for the tasks: ALL (default), NONE, or names and NAME=value, with ALL for the rest too",
+			Help: "variables for the tasks: ALL (default), NONE, or names and NAME=value; add ALL for all others",
 			Set:  getopt.Text(&r.export.Export)},
 		{Name: "propagate", Arg: getopt.Optional, Metavar: "limits", Group: gIO, Env: "SLURM_PROPAGATE",
-			Help: "resource limits that the tasks take over: ALL, NONE or names", Set: func(v string) error {
+			Help: "resource limits that the tasks inherit: ALL, NONE or names", Set: func(v string) error {
 				r.limits = v
 				_, err := request.ResourceLimits(v)
 				return err
 			}},
 		{Name: "prolog", Arg: R, Metavar: "program", Group: gHow, Env: "SLURM_PROLOG",
-			Help: "run this here before the step's tasks; when it fails there is no step", Set: getopt.Text(&r.prolog)},
-		{Name: "epilog", Arg: R, Metavar: "program", Group: gHow, Env: "SLURM_EPILOG", Help: "run this here after the step",
+			Help: "run this on grun's host before the step; if it fails, there is no step", Set: getopt.Text(&r.prolog)},
+		{Name: "epilog", Arg: R, Metavar: "program", Group: gHow, Env: "SLURM_EPILOG", Help: "like --prolog, after the step",
 			Set: getopt.Text(&r.epilog)},
 		{Name: "task-prolog", Arg: R, Metavar: "program", Group: gIO, Env: "SLURM_TASK_PROLOG",
-			Help: "run this before each task; lines 'export NAME=value', 'unset NAME' and 'print TEXT' of its output are obeyed",
+			Help: "run this before each task; lines 'export NAME=value', 'unset NAME' and 'print TEXT' of its output apply",
 			Set:  getopt.Text(&r.rq.Prolog)},
 		{Name: "task-epilog", Arg: R, Metavar: "program", Group: gIO, Env: "SLURM_TASK_EPILOG",
 			Help: "run this after each task", Set: getopt.Text(&r.rq.Epilog)},
@@ -283,13 +283,13 @@ func (r *run) options() []getopt.Option {
 				return nil
 			}},
 		{Name: "wait", Short: 'W', Arg: R, Metavar: "seconds", Group: gHow, Env: "SLURM_WAIT",
-			Help: "end the step so long after its first task has ended; 0: don't", Set: getopt.Number(&r.waitS, 0, 1<<30)},
-		{Name: "quit-on-interrupt", Group: gHow, Help: "end the step with the first Ctrl-C", Set: getopt.Flag(&r.interrupt)},
-		{Name: "quiet", Short: 'Q', Group: gHow, Help: "say nothing about waiting and ends of tasks",
+			Help: "end the step this long after its first task has ended; 0: never", Set: getopt.Number(&r.waitS, 0, 1<<30)},
+		{Name: "quit-on-interrupt", Group: gHow, Help: "end the step at the first Ctrl-C", Set: getopt.Flag(&r.interrupt)},
+		{Name: "quiet", Short: 'Q', Group: gHow, Help: "print nothing about waiting and about tasks that end",
 			Set: getopt.Flag(&r.quiet)},
-		{Name: "verbose", Short: 'v', Group: gHow, Help: "say more", Set: getopt.Count(&r.verbose)},
+		{Name: "verbose", Short: 'v', Group: gHow, Help: "print more", Set: getopt.Count(&r.verbose)},
 		{Name: "mpi", Arg: R, Metavar: "type", Group: gHow, Env: "SLURM_MPI_TYPE",
-			Help: "none: MPI programs find each other by themselves, or by their launcher", Set: func(v string) error {
+			Help: "only none: MPI programs find each other by themselves, or through their launcher", Set: func(v string) error {
 				switch v {
 				case "none", "openmpi":
 					return nil
