@@ -13,6 +13,7 @@ import (
 	"gbatch/ctld/resv"
 	"gbatch/internal/model"
 	"gbatch/internal/proto"
+	"gbatch/internal/sched"
 	"gbatch/internal/state"
 )
 
@@ -204,25 +205,42 @@ func mayUse(v *state.View, sp *model.Spec) error {
 				orAny(r.Groups), orAny(r.Accounts))
 		}
 	}
-	whole := func(name string) bool { return wholeNode(v, v.Reservation(name)) }
-	if sp.Exclusive && len(names) > 0 && !slices.ContainsFunc(names, whole) {
-		return refuse(proto.CodeReservation, "%s has parts of nodes only, and --exclusive wants all CPUs of a node: "+
-			"leave --exclusive out, or ask for a reservation of whole nodes", strings.Join(names, ","))
-	}
 	return nil
 }
 
-// wholeNode reports whether a reservation's jobs may have all CPUs of some node.
-func wholeNode(v *state.View, r *model.Reservation) bool {
-	if r.Roams() || len(r.Parts) == 0 {
-		return true
+// beyond says why a job's reservations have too little for it in a partition, even when nothing else is in them.
+func beyond(v *state.View, sp *model.Spec, p *model.Partition) error {
+	if sched.Within(v, sp, p) {
+		return nil
 	}
-	for i, name := range r.Nodes {
-		if p, d := r.Part(i), v.NodeDef(name); p == nil || d == nil || int(p.CPUs) >= d.JobCPUCount() {
-			return true
+	names, alone := sp.ReservationNames(), "--exclusive"
+	if !sp.Exclusive {
+		alone = "partition " + p.Name + " (OverSubscribe=EXCLUSIVE)"
+	}
+	most, text := 0, []string(nil)
+	for _, name := range names {
+		r, whole := v.Reservation(name), 0
+		for i, node := range r.Nodes {
+			if r.Part(i) == nil && slices.Contains(p.Nodes, node) {
+				whole++
+			}
 		}
+		most = max(most, whole)
+		text = append(text, fmt.Sprintf("%s has %d nodes, %d of them whole and in partition %s", name, len(r.Nodes), whole,
+			p.Name))
 	}
-	return false
+	switch least := int(sched.Resolve(sp, p, &v.Config().Params).MinNodes); {
+	case !sp.Exclusive && !p.Exclusive() || most >= least:
+		return refuse(proto.CodeReservation, "the job asks for more than its reservation has: %s; "+
+			"gcontrol show reservation %s lists its CPUs, memory and generic resources; ask for less, or have it enlarged",
+			strings.Join(text, ", "), names[0])
+	case most == 0:
+		return refuse(proto.CodeReservation, "%s has parts of nodes only, and %s wants all CPUs of a node: "+
+			"leave it out, or ask for a reservation of whole nodes", strings.Join(names, ","), alone)
+	default:
+		return refuse(proto.CodeReservation, "%s, and %s wants all CPUs of %d nodes: ask for fewer nodes, "+
+			"leave it out, or ask for a reservation of whole nodes", strings.Join(text, ", "), alone, least)
+	}
 }
 
 func orAny(names []string) string {

@@ -372,7 +372,7 @@ func (c *Controller) allowed(v *state.View, who *proto.Caller, sp *model.Spec, n
 	if why, _ := sched.Possible(v, sp, p); why != sched.CanRun {
 		return misfit(v, sp, p, why)
 	}
-	return nil
+	return beyond(v, sp, p)
 }
 
 func has(list []string, s string) bool {

@@ -1,75 +1,38 @@
 package sched
 
 import (
-	"slices"
-	"sort"
-
 	"gbatch/internal/model"
 	"gbatch/internal/state"
 )
 
-// Estimate gives the earliest moment at which a job would fit into a partition if no other job were pending: now, or
-// when enough running jobs have reached their time limits. A nil allocation means that it fits on no nodes that are up.
+// Estimate gives the earliest moment at which a job would fit into a partition if nothing else were queued and no
+// limit of an account or QOS held it: now, or when enough running jobs have reached their time limits, and beside the
+// advance reservations of others or in its own. A running job without a time limit counts as one of a year, as in
+// Slurm. nil means that it fits on no nodes that are up.
 //
-// Free capacity only grows as jobs end, so bisection finds the number of jobs that must have ended.
+// It asks the planner's calendar, as Explain does, with an empty queue.
 func Estimate(v *state.View, now model.Time, sp *model.Spec, part *model.Partition) (model.Time, *model.Alloc) {
-	s := newStock(v)
-	rq := Resolve(sp, Lifted(v, sp.QOS, part), s.params)
-	rq.Switches = 0
-	s.byUser = true // running jobs may keep users apart
-	if rq.outside(sp, Lifted(v, sp.QOS, part)) != CanRun {
+	p := NewPlanner()
+	p.sync(v, now, Policy{Backfill: Backfill{On: true, Reserve: -1}})
+	p.windows()
+	one := *sp
+	one.Partitions = []string{part.Name}
+	p.admit(&model.Job{ID: state.MaxJobID, Task: model.NoTask, Spec: &one, State: model.Pending, Submit: now,
+		Eligible: now})
+	e := p.jobs[state.MaxJobID]
+	p.open()
+	l := e.lanes[0].l
+	it := p.newItem(e, l)
+	if it.sh == nil {
 		return 0, nil
 	}
-	var nodes []*model.Node
-	ends := map[model.JobID]*model.Job{}
-	for _, name := range part.Nodes {
-		n := v.Node(name)
-		if n == nil || !n.Usable() {
-			continue
-		}
-		nodes = append(nodes, n)
-		for _, id := range n.Jobs {
-			if j := v.Job(id); j != nil && j.Run != nil && j.Run.Deadline() != 0 {
-				ends[id] = j
-			}
-		}
+	p.waited(&it)
+	if g := p.lodge(&it); g.alloc != nil {
+		return now, g.alloc
 	}
-	order := make([]*model.Job, 0, len(ends))
-	for _, j := range ends {
-		order = append(order, j)
-	}
-	slices.SortFunc(order, func(a, b *model.Job) int {
-		if x, y := a.Run.Deadline(), b.Run.Deadline(); x != y {
-			return int(min(max(x-y, -1), 1))
-		}
-		return int(a.ID) - int(b.ID)
-	})
-	rank := make(map[model.JobID]int, len(order))
-	for i, j := range order {
-		rank[j.ID] = i
-	}
-	after := func(ended int) *model.Alloc {
-		gone := func(id model.JobID) fate {
-			if k, ok := rank[id]; ok && k < ended {
-				return leaves
-			}
-			return stays
-		}
-		rooms := make([]*room, 0, len(nodes))
-		for _, n := range nodes {
-			rooms = append(rooms, s.room(n, gone).as(&rq))
-		}
-		inOrder(rooms)
-		a, _, _ := lay(rooms, 0, &rq, part.Name)
-		return a
-	}
-	n := sort.Search(len(order), func(k int) bool { return after(k) != nil })
-	a := after(n)
-	switch {
-	case a == nil:
+	at, a, _, _ := p.soonestLicensed(it.sh, it.leastS())
+	if a == nil {
 		return 0, nil
-	case n == 0:
-		return now, a
 	}
-	return max(now, order[n-1].Run.Deadline()), a
+	return max(at, now+1), a
 }

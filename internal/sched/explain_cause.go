@@ -363,6 +363,9 @@ func (x *explainer) room(s *spot) {
 	r := model.ReasonResources
 	c := model.Cause{Partition: s.l.part.Name}
 	switch {
+	case p.beyond(s.it.sh):
+		r, text = model.ReasonReservation, text+fmt.Sprintf(": reservation %s has less than that, even when nothing else "+
+			"is in it; gcontrol show reservation lists what it has", s.it.e.j.Spec.Reservation)
 	case len(up) == 0 && len(away)+len(broken)+len(held) == 0:
 		r, text = model.ReasonBadConstraints, text+
 			fmt.Sprintf(": no node of partition %s has that, even when it is empty", s.l.part.Name)

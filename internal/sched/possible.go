@@ -115,3 +115,117 @@ func (rq *Request) outside(sp *model.Spec, part *model.Partition) Impossible {
 func inOrder(rooms []*room) {
 	slices.SortStableFunc(rooms, func(a, b *room) int { return cmp.Compare(a.def.Weight, b.def.Weight) })
 }
+
+// A job that asks for more than its reservation has can't start in it, whatever ends. It is told so when it is
+// submitted; where the reservation shrinks later, its reason says it. Nodes are counted, not laid out: what Within lets
+// through may still not fit, for the way in which cores or GPUs lie.
+
+// tooLittle is what people read behind the reason Reservation.
+const tooLittle = "its reservation has less than the job asks for, even when nothing else is in it"
+
+// Within reports whether one of the reservations that a job asks for could hold it in a partition, were nothing else in
+// it.
+func Within(v *state.View, sp *model.Spec, part *model.Partition) bool {
+	names := sp.ReservationNames()
+	if len(names) == 0 {
+		return true
+	}
+	s := newStock(v)
+	part = Lifted(v, sp.QOS, part)
+	rq := Resolve(sp, part, s.params)
+	for _, name := range names {
+		r := v.Reservation(name)
+		if r == nil || r.Roams() {
+			return true
+		}
+		some := 0
+		for i, node := range r.Nodes {
+			d := v.Made(node)
+			if d == nil || !slices.Contains(part.Nodes, node) {
+				continue
+			}
+			c, l := s.capacity(d), s.lot(d)
+			if part := r.Part(i); part != nil {
+				c.only(partOf(d, part), l)
+			}
+			whole, least := needOn(d, l, &rq, rq.TasksOn(1), true), needOn(d, l, &rq, rq.PerNode, false)
+			if rq.single() && whole.in(&c) {
+				return true
+			}
+			if least.in(&c) {
+				some++
+			}
+		}
+		if rq.MaxNodes > 1 && some >= max(2, rq.MinNodes) {
+			return true
+		}
+	}
+	return false
+}
+
+// beyond reports whether a shape asks for more than its reservation has, and the next ones for more than theirs.
+func (p *Planner) beyond(sh *shape) bool {
+	for ; sh != nil; sh = sh.next {
+		if sh.rq.Reservation == "" || p.roams[sh.rq.Reservation] || p.v.Reservation(sh.rq.Reservation) == nil {
+			return false
+		}
+		if sh.withinAt != p.windowTurn || p.forgetful {
+			sh.within, sh.withinAt = p.holds(sh), p.windowTurn
+		}
+		if sh.within {
+			return false
+		}
+	}
+	return true
+}
+
+// holds reports whether a shape's reservation could hold it, were nothing else in it.
+func (p *Planner) holds(sh *shape) bool {
+	some := 0
+	for _, n := range sh.pool.nodes {
+		i := slices.IndexFunc(n.wins, func(w window) bool { return w.name == sh.rq.Reservation })
+		if i < 0 {
+			continue
+		}
+		c := *p.capacity(n.class)
+		if part := n.wins[i].part; part != nil {
+			c.gres = slices.Clone(c.gres)
+			c.only(part, n.room.lot)
+		}
+		if sh.single && sh.whole[n.class.at].in(&c) {
+			return true
+		}
+		if sh.least[n.class.at].in(&c) {
+			some++
+		}
+	}
+	return sh.spread && some >= max(2, sh.rq.MinNodes) // on one it is all of it
+}
+
+// only leaves no more of a node than a reservation has of it, and nobody may have the node alone. Its jobs may have
+// memory beside that (divide).
+func (c *counts) only(part *hold, l *lot) {
+	c.cpus = min(c.cpus, part.cpus)
+	for k := range min(len(part.gres), len(c.gres)) {
+		if l == nil || !l.shared[k] { // a GPU that is reserved may be had in shares
+			c.gres[k] = min(c.gres[k], part.gres[k])
+		}
+	}
+	c.users++
+	if l == nil || slices.ContainsFunc(l.kinds, func(k lotKind) bool {
+		return slices.ContainsFunc(k.entry, func(e int) bool { return e >= 0 && part.gres[e] > 0 })
+	}) { // of which GPUs its shares are is not fixed
+		return
+	}
+	whole, slots := slices.Clone(part.gres), c.gres[l.entries:]
+	for u := range l.gpus {
+		if e := l.gpus[u].entry; e >= 0 {
+			if whole[e]--; whole[e] < 0 {
+				slots[u*l.stride+slotWhole] = 0
+			}
+		}
+	}
+}
+
+// single reports whether a job may be on one node.
+func (rq *Request) single() bool { return rq.MinNodes == 1 && !rq.Grow }

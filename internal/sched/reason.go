@@ -75,6 +75,9 @@ func (p *Planner) blocked(l *lane, it *item, task int32) {
 	}
 	waits, never := p.unlicensed(it)
 	switch {
+	case p.beyond(it.sh):
+		p.because(it.e, model.ReasonReservation, tooLittle)
+		return
 	case never:
 		p.because(it.e, model.ReasonLicenses, "more licenses than the cluster has")
 		return
@@ -187,6 +190,10 @@ func (p *Planner) behind(l *lane, e *entry) {
 
 // waitsForNodes says why a request would not fit even if the lane's nodes that are up were empty; "": it would.
 func (p *Planner) waitsForNodes(l *lane, it *item) string {
+	if p.beyond(it.sh) {
+		it.sh.none, it.sh.noneAt = model.ReasonReservation, 0
+		return tooLittle
+	}
 	for sh := it.sh.next; sh != nil; sh = sh.next {
 		if p.whyNot(sh) == model.ReasonNone {
 			return ""

@@ -45,6 +45,9 @@ type shape struct {
 	turn  uint64          // Planner.windowTurn when the shape was last renewed; only for jobs that ask for a reservation
 	next  *shape          // the shape for the next of the job's reservations
 
+	within   bool   // its reservation could hold it, were nothing else in it
+	withinAt uint64 // Planner.windowTurn when that was found out; 0: never
+
 	none   model.Reason // why it would not fit even if all other jobs had ended; ReasonNone: it would
 	noneAt uint64       // Planner.usable when none was set; 0: never
 }
@@ -104,7 +107,7 @@ func (p *Planner) shapesOf(l *lane) map[string]*shape {
 const maxShapes = 1 << 14
 
 func (p *Planner) newShape(l *lane, rq *Request) *shape {
-	sh := &shape{rq: *rq, pool: l.pool, part: l.part.Name, tasks: rq.TasksOn(1), single: rq.MinNodes == 1 && !rq.Grow,
+	sh := &shape{rq: *rq, pool: l.pool, part: l.part.Name, tasks: rq.TasksOn(1), single: rq.single(),
 		spread: rq.MaxNodes > 1, forget: p.forgetful || rq.named(), roams: p.roams}
 	for _, g := range rq.Gres {
 		sh.greedy = sh.greedy || g.Per == model.PerJob

@@ -86,7 +86,7 @@ func (p *Planner) windows() {
 				}
 				one := w
 				if part := r.Part(i); part != nil {
-					one.part, n.parts = n.holdOfPart(part), true
+					one.part, n.parts = partOf(n.def, part), true
 				}
 				n.wins = append(n.wins, one)
 			}
@@ -102,9 +102,9 @@ func (p *Planner) windows() {
 	}
 }
 
-// holdOfPart counts what a reservation of a part of the node takes.
-func (n *node) holdOfPart(part *model.ResvPart) *hold {
-	h := &hold{cpus: int(part.CPUs), mem: part.MemMiB, gres: make([]int, len(n.def.Gres))}
+// partOf counts what a reservation of a part takes of a node.
+func partOf(d *model.NodeDef, part *model.ResvPart) *hold {
+	h := &hold{cpus: int(part.CPUs), mem: part.MemMiB, gres: make([]int, len(d.Gres))}
 	for i := range h.gres {
 		if i < len(part.Gres) {
 			h.gres[i] = int(part.Gres[i])
