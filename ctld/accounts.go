@@ -12,12 +12,13 @@ import (
 	"gbatch/internal/state"
 )
 
-// nameOf gives the caller's login name as this host knows it: a name that another daemon passed on is not trusted.
+// nameOf gives the caller's login name from this host's user database: a name that another daemon passed on is not
+// trusted.
 func (c *Controller) nameOf(who *proto.Caller) string {
 	return c.callers.of(rpc.User{UID: who.UID, GID: who.GID}).User
 }
 
-// level gives what the caller may administer: root, and the user that the controller itself runs as, everything.
+// level gives the caller's AdminLevel: root and the user that the controller runs as may do everything.
 func (c *Controller) level(who *proto.Caller) model.AdminLevel {
 	if who.UID == 0 || who.UID == c.opts.UID {
 		return model.AdminFull
@@ -38,7 +39,7 @@ func (c *Controller) coordinates(v *state.View, user, account string) bool {
 	return false
 }
 
-// accounts answers with everything that gacctmgr shows and the caller may see, in parts.
+// accounts sends, in parts, everything that gacctmgr shows and the caller may see.
 func (c *Controller) accounts(_ context.Context, who *proto.Caller, _ *proto.AccountsRequest, send stream) error {
 	v := c.machine.View()
 	cfg := v.Config()
@@ -93,8 +94,8 @@ func (c *Controller) accounts(_ context.Context, who *proto.Caller, _ *proto.Acc
 	return send(chunk)
 }
 
-// tresNames lists what the cluster counts: what Slurm always does, the types of GPUs and so on that nodes have, and
-// AccountingStorageTRES.
+// tresNames lists the resources that the cluster counts: the ones that Slurm always counts, the generic resources of
+// nodes with their types, and AccountingStorageTRES.
 func tresNames(cfg *model.Config) []string {
 	out := []string{"cpu", "mem", "energy", "node", "billing", "fs/disk", "vmem", "pages"}
 	add := func(t string) {
@@ -130,7 +131,7 @@ func (c *Controller) editAccounts(ctx context.Context, who *proto.Caller, rq *pr
 		if err := c.mayEdit(v, who, e); err != nil {
 			return err
 		}
-		for _, name := range accountsOf(e) { // those that the configuration lists become facts with the first change
+		for _, name := range accountsOf(e) { // accounts that the configuration lists become facts with their first change
 			if !made[name] && v.Account(name) == nil && slices.Contains(v.Config().Accounts, name) {
 				made[name] = true
 				cmd.Edits = append(cmd.Edits,
@@ -169,7 +170,7 @@ func accountsOf(e *proto.AcctEdit) []string {
 	return nil
 }
 
-// acctRefusal says why a batch was refused, and which part of it.
+// acctRefusal says which edit of a batch was refused, and why.
 func acctRefusal(res state.Result, cmd *state.Accounts) error {
 	if res.Refusal == state.Outdated || len(res.Each) == 0 {
 		return refuse(proto.CodeOutdated,
@@ -200,8 +201,8 @@ func acctRefusal(res state.Result, cmd *state.Accounts) error {
 	return refuse(proto.CodeBadRequest, "%s: %s", what, res.Refusal)
 }
 
-// mayEdit refuses what the caller may not change. Operators change accounts, users and associations; administrators
-// also QOS and AdminLevels; coordinators what is below their accounts.
+// mayEdit refuses an edit that the caller may not make. Operators may change accounts, users and associations;
+// administrators also QOS and AdminLevels; coordinators everything below their accounts.
 func (c *Controller) mayEdit(v *state.View, who *proto.Caller, e *proto.AcctEdit) error {
 	level := c.level(who)
 	denied := refuse(proto.CodeAccess, "Your user doesn't have privilege to perform this action")
@@ -232,7 +233,7 @@ func (c *Controller) mayEdit(v *state.View, who *proto.Caller, e *proto.AcctEdit
 	case proto.PutAccount, proto.DropAccount:
 		ok = e.Account != nil && below(e.Account.Parent) &&
 			(v.Account(e.Account.Name) == nil || below(v.Account(e.Account.Name).Parent))
-	case proto.PutUser: // a new one, or another default account of theirs
+	case proto.PutUser: // a new user, or another default account for one
 		if e.User == nil {
 			break
 		}
@@ -249,8 +250,8 @@ func (c *Controller) mayEdit(v *state.View, who *proto.Caller, e *proto.AcctEdit
 	return nil
 }
 
-// accountName gives an account's name as the state has it: in lower case. One that an older version recorded with
-// capitals keeps them, and is found in any spelling.
+// accountName gives an account's name as the state has it: in lower case. An account that an older version recorded
+// with capitals keeps them, and is found in any case.
 func accountName(v *state.View, name string) string {
 	low, listed := model.AccountName(name), v.Config().Accounts
 	if low == "" || v.Account(low) != nil || slices.Contains(listed, low) {
@@ -269,7 +270,7 @@ func accountName(v *state.View, name string) string {
 	return low
 }
 
-// spellAccounts gives an edit with its accounts' names as the state has them. The edit itself is left alone.
+// spellAccounts gives a copy of an edit with its accounts' names as the state has them.
 func spellAccounts(v *state.View, e proto.AcctEdit) proto.AcctEdit {
 	if e.Account != nil {
 		a := *e.Account
@@ -327,8 +328,8 @@ func knownAccount(v *state.View, sp *model.Spec) error {
 	return nil
 }
 
-// chooseQOS fills in the QOS of a job that names none: its association's default, else normal. It refuses one that does
-// not exist or, with AccountingStorageEnforce=qos, that the association may not use.
+// chooseQOS fills in the QOS of a job that names none: its association's default, else normal. It refuses a QOS that
+// does not exist or, with AccountingStorageEnforce=qos, that the association does not allow.
 func (c *Controller) chooseQOS(v *state.View, sp *model.Spec) error {
 	part := ""
 	if len(sp.Partitions) > 0 {
@@ -367,12 +368,12 @@ func (c *Controller) chooseQOS(v *state.View, sp *model.Spec) error {
 	return nil
 }
 
-// shares lists accounts and their users with their shares and what they have used, as of now.
+// shares lists accounts and their users with their shares and their usage, as of now.
 func (c *Controller) shares(_ context.Context, who *proto.Caller, rq *proto.SharesRequest) (*proto.SharesReply, error) {
 	v, now := c.machine.View(), c.now()
 	sees := c.sees(v, who)
 	tree := multifactor.NewTree(v, now, nil)
-	fair := c.prio.order(v, now).Tree() // the factors are those that priorities are made of
+	fair := c.prio.order(v, now).Tree() // the same factors as for priorities
 	run := runMins(v, tree, now)
 	out := &proto.SharesReply{}
 	for i := range tree.Rows {
@@ -404,13 +405,13 @@ func (c *Controller) shares(_ context.Context, who *proto.Caller, rq *proto.Shar
 	return out, nil
 }
 
-// runMins gives, by row, the TRES-minutes that running jobs may still use: resources times what is left of the limit.
+// runMins gives, by row, the TRES-minutes that running jobs may still use: resources times the rest of the time limit.
 func runMins(v *state.View, tree *multifactor.Tree, now model.Time) map[int][]model.TRESCount {
 	out := map[int][]model.TRESCount{}
 	v.Nodes(func(n *model.Node) bool {
 		for _, id := range n.Jobs {
 			j := v.Job(id)
-			if j == nil || j.Run == nil || j.Run.Alloc.Nodes[0].Node != n.Def.Name { // once, at its first node
+			if j == nil || j.Run == nil || j.Run.Alloc.Nodes[0].Node != n.Def.Name { // count it once, at its first node
 				continue
 			}
 			left := int64(0)
@@ -428,8 +429,8 @@ func runMins(v *state.View, tree *multifactor.Tree, now model.Time) map[int][]mo
 	return out
 }
 
-// prios answers with the factors of waiting jobs' priorities, one line for each of a job's partitions. Held jobs have
-// no priority and are left out.
+// prios sends the factors of pending jobs' priorities, one line for each of a job's partitions. Held jobs have no
+// priority and are left out.
 func (c *Controller) prios(_ context.Context, who *proto.Caller, rq *proto.PrioRequest, send stream) error {
 	v := c.machine.View()
 	if err := checkRefs(v, rq.Filter.Jobs); err != nil {
@@ -480,7 +481,7 @@ func (c *Controller) prios(_ context.Context, who *proto.Caller, rq *proto.PrioR
 	return err
 }
 
-// jobText writes a job's number as users do: an array's task or tasks beside the array's number.
+// jobText writes a job's number as users do: the array's number with its task or tasks.
 func jobText(j *model.Job) string {
 	ref := refOf(j)
 	switch {

@@ -11,7 +11,7 @@ import (
 
 // acct.go passes gacct's questions on to gdbd, over one kept connection. Records go to gdbd over another (outbox.go).
 
-// acct answers gacct. The request goes on as it came: gdbd may know more fields than this version.
+// acct answers gacct. It passes the request on unchanged: gdbd may know more fields than this version.
 func (c *Controller) acct(ctx context.Context, a *call) (message, error) {
 	if err := a.decode(new(proto.AcctRequest)); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (c *Controller) query(ctx context.Context, body []byte, pass func([]byte) e
 		})
 		var answered *rpc.Error
 		switch {
-		case err == nil, ctx.Err() != nil, m.Err() == nil: // also where pass has failed
+		case err == nil, ctx.Err() != nil, m.Err() == nil: // also if pass has failed
 			return err
 		case errors.As(err, &answered):
 			return err

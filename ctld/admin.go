@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// operator reports whether the caller may act on other people's jobs and on nodes: root, the user that the controller
-// itself runs as, and users with an AdminLevel.
+// operator reports whether the caller may act on other users' jobs and on nodes: root, the user that the controller
+// runs as, and users with an AdminLevel.
 func (c *Controller) operator(who *proto.Caller) bool { return c.level(who) >= model.AdminOperator }
 
 // mine reports whether the caller may change a job: its owner, operators, and coordinators of its account.
@@ -17,8 +17,8 @@ func (c *Controller) mine(who *proto.Caller, j *model.Job) bool {
 	return j.Spec.UID == who.UID || c.operator(who) || c.coordinates(c.machine.View(), c.nameOf(who), j.Spec.Account)
 }
 
-// choose finds what a list of references names and what the caller may touch. It gives one result per reference and,
-// for those without error, the targets for a command.
+// choose finds the jobs of a list of references that the caller may change. It gives one result per reference and, for
+// references without error, the targets for a command.
 func (c *Controller) choose(v *state.View, who *proto.Caller, refs []proto.JobRef,
 	filter *proto.JobFilter) ([]proto.TargetResult, []state.Target, []int) {
 	results := make([]proto.TargetResult, len(refs))
@@ -44,7 +44,7 @@ func (c *Controller) choose(v *state.View, who *proto.Caller, refs []proto.JobRe
 			results[i].Code, results[i].Text = proto.CodeAccess, proto.Text(proto.CodeAccess)
 		case len(fits) == len(found):
 			targets, at = append(targets, state.Target{Job: ref.Job, Task: ref.Task, Tasks: ref.Tasks}), append(at, i)
-		default: // some tasks of an array fit and others don't
+		default: // some tasks of an array match and others don't
 			for _, j := range fits {
 				targets, at = append(targets, only(j, ref)), append(at, i)
 			}
@@ -53,7 +53,7 @@ func (c *Controller) choose(v *state.View, who *proto.Caller, refs []proto.JobRe
 	return results, targets, at
 }
 
-// only gives the target that is one record of those that ref names.
+// only gives the target for one record of the records that ref names.
 func only(j *model.Job, ref proto.JobRef) state.Target {
 	r := refOf(j)
 	t := state.Target{Job: r.Job, Task: r.Task, Tasks: r.Tasks}
@@ -111,7 +111,7 @@ func (c *Controller) cancel(ctx context.Context, who *proto.Caller,
 	if rq.Kill {
 		v, kill := c.machine.View(), &proto.CancelRequest{Signal: sigKill, Full: true}
 		for _, t := range targets {
-			_, _ = c.signal(v, t, kill) // of one that has ended, or never ran, nothing is left
+			_, _ = c.signal(v, t, kill) // of a job that has ended, or never ran, nothing is left to signal
 		}
 	}
 	return &proto.TargetsReply{Results: results}, nil
@@ -149,8 +149,8 @@ func (c *Controller) report(results []proto.TargetResult, at []int, each []state
 	}
 }
 
-// signal sends a signal to running jobs' processes: without a flag to those of their steps, of which the node knows.
-// It is not replicated: a signal to a job that ends in the same moment is lost, as anywhere.
+// signal sends a signal to running jobs' processes: without a flag to the processes of their steps, which the node
+// knows. It is not replicated: a signal to a job that ends at the same moment is lost, as with any process.
 func (c *Controller) signal(v *state.View, t state.Target, rq *proto.CancelRequest) (proto.Code, string) {
 	sent, pending := false, false
 	for _, j := range resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks}) {
@@ -162,9 +162,9 @@ func (c *Controller) signal(v *state.View, t state.Target, rq *proto.CancelReque
 				Release: rq.Release && j.Spec.Extra().Interactive, Code: rq.Code}
 			nodes := j.Run.Alloc.Nodes
 			if rq.Signal != sigKill || rq.Batch {
-				nodes = nodes[:1] // it passes the signal on to the steps' other nodes
+				nodes = nodes[:1] // the first node passes the signal on to the steps' other nodes
 			}
-			for k := range nodes { // SIGKILL reaches what is left on a node, whatever the first one knows of it
+			for k := range nodes { // SIGKILL goes to all nodes: it reaches processes that the first node doesn't know
 				c.nodes.stop(nodes[k].Node, st)
 			}
 			sent = true
@@ -253,7 +253,7 @@ func (c *Controller) updateJob(ctx context.Context, who *proto.Caller,
 		suspended(results, at, res.Each)
 		return &proto.TargetsReply{Results: results}, nil
 	case proto.ActTop:
-		for k := len(targets) - 1; k >= 0; k-- { // the first one named becomes the first
+		for k := len(targets) - 1; k >= 0; k-- { // keep the order in which they were named
 			if results[at[k]].Code, results[at[k]].Text, err = c.top(ctx, who, targets[k]); err != nil {
 				return nil, err
 			}
@@ -269,8 +269,8 @@ func (c *Controller) updateJob(ctx context.Context, who *proto.Caller,
 	return &proto.TargetsReply{Results: results}, nil
 }
 
-// suspended turns the state's answers to gcontrol suspend and resume into Slurm's. A job that goes on later is no
-// error; the text says so.
+// suspended turns the state's refusals for gcontrol suspend and resume into Slurm's codes. A job that resumes later is
+// no error; the text says so.
 func suspended(results []proto.TargetResult, at []int, each []state.Refusal) {
 	for k, r := range each {
 		x := &results[at[k]]
@@ -287,14 +287,14 @@ func suspended(results []proto.TargetResult, at []int, each []state.Refusal) {
 		case state.AlreadyDone:
 			x.Code = proto.CodeAlreadyDone
 		default:
-			x.Code = proto.CodeRequeue // "Requested operation is presently disabled": it starts, or is not suspended
+			x.Code = proto.CodeRequeue // "Requested operation is presently disabled": it is starting, or is not suspended
 		}
 		x.Text = proto.Text(x.Code)
 	}
 }
 
-// mayRequeue leaves out what is not to be requeued, and writes why into results: jobs whose submitter, or JobRequeue=0,
-// forbids it, and jobs that wait in the queue anyway.
+// mayRequeue leaves out jobs that can't be requeued, and writes the reason into results: the submitter or JobRequeue=0
+// forbids it, or the job is pending anyway.
 func mayRequeue(v *state.View, results []proto.TargetResult, targets []state.Target, at []int) ([]state.Target, []int) {
 	keep, keptAt := targets[:0:0], at[:0:0]
 	for k, t := range targets {

@@ -16,14 +16,14 @@ import (
 )
 
 // alert.go calls AlertProgram when nodes and GPUs fail and when they come back: AlertProgram EVENT SENTENCE, with the
-// rest in its environment. The leader compares what the facts say now with what they said a moment ago. What happens
-// to several nodes at once for the same reason is one call. A new leader begins with what it finds: what failed in
-// the moment between two leaders is not told.
+// rest in its environment. The leader compares the facts with those of a moment ago. If several nodes change at once
+// for the same reason, it makes one call. A new leader starts from the facts that it finds: it does not report failures
+// from the moment between two leaders.
 
 const (
 	alertPace    = time.Second
 	alertTimeout = 60 * time.Second
-	maxAlerts    = 32 // calls in one round; what is more is only in the log
+	maxAlerts    = 32 // calls in one round; further alerts go only to the log
 )
 
 // alert is one call.
@@ -32,10 +32,10 @@ type alert struct {
 	gres         string // gpu:3; "" for nodes
 	reason       string
 	nodes        []string
-	jobs         int // that have resources there
+	jobs         int // jobs with resources there
 }
 
-// nodeHealth is what alerts look at.
+// nodeHealth has a node's data that alerts compare.
 type nodeHealth struct {
 	seen  *model.Node
 	event string // node_down, node_drained or ""
@@ -47,7 +47,7 @@ func (c *Controller) watchAlerts(ctx context.Context) {
 	pace := pacer{gap: alertPace}
 	was := map[string]*nodeHealth{}
 	before := c.machine.View()
-	c.compareNodes(before, before, was) // what it finds
+	c.compareNodes(before, before, was) // the present state: it gives no alerts
 	for ctx.Err() == nil {
 		pace.wait(ctx)
 		changed := c.machine.Changed()
@@ -70,8 +70,8 @@ func (c *Controller) watchAlerts(ctx context.Context) {
 	}
 }
 
-// compareNodes gives what has changed since the last time, and notes what is now. The jobs of a GPU are looked for in
-// what was there before, too: a fault ends them.
+// compareNodes gives the changes since the last call, and records the present state in was. It looks for a GPU's jobs
+// in the old view too, because a fault ends them.
 func (c *Controller) compareNodes(before, v *state.View, was map[string]*nodeHealth) []alert {
 	var list []alert
 	add := func(node string, jobs int, event, level, gres, reason string) {
@@ -105,7 +105,7 @@ func (c *Controller) compareNodes(before, v *state.View, was map[string]*nodeHea
 		}
 		was[name] = now
 		if h == nil {
-			return true // it is new, or this leader is
+			return true // the node is new, or this leader is
 		}
 		switch {
 		case now.event == h.event:
@@ -192,7 +192,7 @@ func sortedKeys(m map[string]model.UnitOut) []string {
 	return out
 }
 
-// sentence says it for people.
+// sentence gives the alert as a sentence.
 func (a *alert) sentence() string {
 	who := "node " + hostlist.Compress(a.nodes)
 	if a.gres != "" {

@@ -7,10 +7,10 @@ import (
 	"gbatch/internal/rpc/server"
 )
 
-// attend.go gives back what a command on this controller's host holds when the command is killed, as noded/attend.go
-// does on other hosts.
+// attend.go cancels the job of a command on this controller's host when the command is killed, as noded/attend.go does
+// on other hosts.
 
-// attend waits for the command's end, and cancels its job if it ended without a word.
+// attend waits for the command's end, and cancels its job if the command ended without a last message.
 func (c *Controller) attend(ctx context.Context, r *server.Request, who *proto.Caller) {
 	var rq proto.AttendRequest
 	if err := proto.Decode(r.Body, &rq); err != nil {
@@ -32,7 +32,7 @@ func (c *Controller) attend(ctx context.Context, r *server.Request, who *proto.C
 	}
 }
 
-// askLeader has whoever leads cancel a job. An error says that nobody did.
+// askLeader asks the leader to cancel a job. An error means that no controller did.
 func (c *Controller) askLeader(ctx context.Context, who *proto.Caller, rq *proto.CancelRequest) error {
 	var err error
 	if c.leading.Load() {

@@ -6,9 +6,9 @@ import (
 	"gbatch/internal/sched"
 )
 
-// bf_max_time. A pass itself is bounded by counts only, so that equal facts give equal plans; a pass that took longer
-// than bf_max_time bounds the count of the jobs that the next ones look at behind the first that does not fit, until
-// they have been quick enough to look at more again.
+// bf_max_time. A pass itself is bounded by counts only, so that equal facts give equal plans; after a pass that took
+// longer than bf_max_time, the next passes look at fewer jobs behind the first one that does not fit, until they are
+// quick enough to look at more again.
 
 // leastTested is the fewest jobs that bf_max_time leaves a pass to look at.
 const leastTested = 50
@@ -23,7 +23,7 @@ func (b *timeBound) limit(pol *sched.Policy) {
 	}
 }
 
-// took learns from a pass that tested some jobs in a time, of most; 0 is no bound.
+// took adapts the bound to a pass that tested some jobs and took a time; most is bf_max_time, 0 for none.
 func (b *timeBound) took(tested int, took, most time.Duration) {
 	switch {
 	case most <= 0:
@@ -31,7 +31,7 @@ func (b *timeBound) took(tested int, took, most time.Duration) {
 	case took > most:
 		b.most = max(leastTested, int(int64(tested)*int64(most)/int64(took)))
 	case b.most == 0:
-	case tested < b.most: // all of the queue was looked at
+	case tested < b.most: // the pass looked at the whole queue
 		b.most = 0
 	case took < most/2:
 		b.most *= 2

@@ -7,7 +7,8 @@ import (
 	"gbatch/internal/sched"
 )
 
-// TestTimeBound: passes longer than bf_max_time look at fewer jobs, and at more again once they are quick.
+// TestTimeBound: after a pass longer than bf_max_time, the next passes look at fewer jobs, and at more again once
+// passes are quick.
 func TestTimeBound(t *testing.T) {
 	var b timeBound
 	pol := sched.Policy{Backfill: sched.Backfill{On: true}}

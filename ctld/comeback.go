@@ -11,16 +11,16 @@ import (
 	"gbatch/internal/state"
 )
 
-// comeback.go is how a node that fell silent comes back.
+// comeback.go handles the return of a node that fell silent.
 //
-// A node that hangs, or whose network holds everything back, is given up (state.Lost) while its connection still
-// stands. That connection is ended with it: whatever comes over it later is from before. The node registers anew, and
-// the answer names the attempts that were given up. It kills them, and says in each heartbeat which of them are still
-// there. Until none is, the node is drained, and dispatch gives it nothing even where it was resumed by hand.
+// A node that hangs, or whose network delays everything, is given up (state.Lost) while its connection still exists.
+// The leader closes that connection, because anything that arrives on it later is outdated. The node registers again,
+// and the answer names the attempts that were given up. The node kills them, and each heartbeat says which of them are
+// still there. Until none is left, the node is drained, and dispatch gives it no orders even if an operator resumes it.
 
 // endLost ends the sessions of nodes that were given up.
 func (c *Controller) endLost() {
-	all := c.nodes.all() // before the view, which then has the registration of each of them
+	all := c.nodes.all() // before the view, so that the view has the registration of each of them
 	v := c.machine.View()
 	for _, s := range all {
 		if n := v.Node(s.node); n != nil && n.Link == model.LinkLost {
@@ -31,8 +31,8 @@ func (c *Controller) endLost() {
 	}
 }
 
-// giveUpOverdue gives up jobs that nodes which are set down have not ended, and has those nodes register anew: what
-// they still have of them is then killed before they get work.
+// giveUpOverdue gives up jobs that nodes set DOWN have not ended in time, and makes those nodes register again: they
+// then kill the rest of these jobs before they get work.
 func (c *Controller) giveUpOverdue(ctx context.Context) {
 	list := c.machine.View().Overdue(c.now())
 	if len(list) == 0 {
@@ -48,17 +48,18 @@ func (c *Controller) giveUpOverdue(ctx context.Context) {
 	c.registerAnew(list)
 }
 
-// registerAnew ends the sessions of nodes: the next one says what they still have and may not have.
+// registerAnew ends the sessions of nodes: with the next session a node reports what it has, and learns what it must
+// end.
 func (c *Controller) registerAnew(nodes []string) {
 	for _, name := range nodes {
 		if s := c.nodes.session(name); s != nil {
 			c.nodes.leave(s)
-			go func() { _ = s.conn.Close() }() // a peer that takes nothing holds it up for seconds
+			go func() { _ = s.conn.Close() }() // a peer that reads nothing delays it for seconds
 		}
 	}
 }
 
-// ending reports whether a node is to end a job.
+// ending reports whether a node has a job to end.
 func ending(v *state.View, node string) bool {
 	n := v.Node(node)
 	return n != nil && slices.ContainsFunc(n.Jobs, func(id model.JobID) bool {
@@ -67,7 +68,7 @@ func ending(v *state.View, node string) bool {
 	})
 }
 
-// unknownOf gives those of a node's attempts that the facts know nothing of.
+// unknownOf gives a node's attempts that are not in the facts.
 func unknownOf(v *state.View, node string, known []proto.Attempt) []proto.Attempt {
 	var out []proto.Attempt
 	for _, a := range known {
@@ -78,7 +79,7 @@ func unknownOf(v *state.View, node string, known []proto.Attempt) []proto.Attemp
 	return out
 }
 
-// hasLeft reports whether a node has nothing of a job with resources any more: it was taken for lost.
+// hasLeft reports whether, by the facts, a node has no part of a job with resources any more.
 func hasLeft(j *model.Job, node string) bool {
 	k := slices.Index(j.Run.Alloc.NodeNames(), node)
 	return k < 0 || !j.Run.Busy.Empty() && !j.Run.Busy.Has(k)
@@ -87,7 +88,7 @@ func hasLeft(j *model.Job, node string) bool {
 // leavingJobs is how many jobs leavingText names.
 const leavingJobs = 4
 
-// leavingText is the reason of a node that still ends what was given up, or "".
+// leavingText is the reason of a node that is still ending attempts that were given up, or "".
 func leavingText(list []proto.Attempt) string {
 	if len(list) == 0 {
 		return ""
@@ -109,14 +110,14 @@ func leavingText(list []proto.Attempt) string {
 	return text
 }
 
-// clear reports whether the node has said that nothing is left of what it was told to forget.
+// clear reports whether the node has reported that it has ended all attempts that were given up.
 func (s *session) clear() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.free
 }
 
-// notClear notes what is still there, and reports whether the node has become clear by it.
+// notClear records the attempts that are still there, and reports whether the node has become clear with this.
 func (s *session) notClear(leaving []proto.Attempt) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,8 +126,8 @@ func (s *session) notClear(leaving []proto.Attempt) bool {
 	return s.free && !was
 }
 
-// stillLeaving drains nodes again that were resumed while they still end what was given up: they come back by
-// themselves.
+// stillLeaving drains nodes again that were resumed while they are still ending attempts that were given up: they come
+// back by themselves.
 func (c *Controller) stillLeaving(ctx context.Context, nodes []string) {
 	for _, name := range nodes {
 		s := c.nodes.session(name)

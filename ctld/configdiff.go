@@ -12,13 +12,14 @@ import (
 	"gbatch/internal/state"
 )
 
-// configDiff lists what a new configuration changes of the present one: settings by key, partitions and nodes by name.
+// configDiff lists the changes from the present configuration to a new one: settings by key, partitions and nodes by
+// name.
 func configDiff(old, new *model.Config) []proto.Change {
 	out := diffKeys("", old.Show, new.Show, "")
 	for i := range out {
 		out[i].Effect = conf.EffectOf(out[i].Key).String()
 	}
-	if len(old.AtStart) > 0 { // else it is of an older version, which did not keep it
+	if len(old.AtStart) > 0 { // otherwise it is from an older version, which did not keep it
 		out = append(out, diffKeys("", old.AtStart, new.AtStart, conf.RestartNoded.String())...)
 	}
 	oldParts, newParts := map[string]*model.Partition{}, map[string]*model.Partition{}
@@ -78,7 +79,8 @@ func configDiff(old, new *model.Config) []proto.Change {
 	return out
 }
 
-// restarts says which daemons have to be started anew for changes to take effect, and where: in one sentence a daemon.
+// restarts says which daemons have to be restarted, and where, for changes to take effect: one sentence for each kind
+// of daemon.
 func restarts(v *state.View, controllers []Peer, changes []proto.Change) []string {
 	keys := map[conf.Effect][]string{}
 	for _, e := range []conf.Effect{conf.RestartCtld, conf.RestartNoded, conf.RestartDbd} {
@@ -153,7 +155,7 @@ func nodeText(n *model.NodeDef) string {
 	return b.String()
 }
 
-// gresText gives what gres.conf says of the units of a node.
+// gresText gives the settings of gres.conf for the units of a node.
 func gresText(b *strings.Builder, g *model.GresDef) {
 	if g.MemMiB > 0 {
 		fmt.Fprintf(b, " Memory=%d", g.MemMiB)

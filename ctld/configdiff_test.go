@@ -6,8 +6,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// TestConfigDiffSeesUnits: what gres.conf and topology.conf say is part of the configuration: a change of it alone is
-// one.
+// TestConfigDiffSeesUnits: gres.conf and topology.conf are part of the configuration: a change of one of them alone is
+// found.
 func TestConfigDiffSeesUnits(t *testing.T) {
 	make := func(change func(*model.GresDef)) *model.Config {
 		n := &model.NodeDef{Name: "n1", CPUs: 8, Gres: []model.GresDef{{Name: "gpu", Type: "h100", Count: 2}}}

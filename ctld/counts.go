@@ -14,17 +14,17 @@ import (
 	"gbatch/internal/state"
 )
 
-// counts are what gdiag shows of this controller: how long passes take, what they looked at, who asks for what. They
-// are written where the work is done, with atomic additions and no lock; what is read together may be apart by one
-// request. Jobs are counted by the state (state.Outcomes), from which reset takes a mark.
+// counts are gdiag's data of this controller: duration and work of passes, requests by kind and user. The code that
+// does the work writes them, with atomic additions and no lock; values that are read together may differ by one
+// request. The state counts jobs (state.Outcomes), and reset remembers those counts.
 type counts struct {
 	main, backfill   passCount
-	tried            atomic.Int64 // of what backfill looked at, sum
+	tried            atomic.Int64 // jobs that backfill looked at, sum
 	triedLast        atomic.Int64
 	table, tableLast atomic.Int64
 	ahead, aheadAll  atomic.Int64
 	refused, shipped atomic.Int64
-	serving          atomic.Int64 // requests now
+	serving          atomic.Int64 // requests in progress
 
 	kinds [maxCounted]rpcCount
 	users sync.Map // uid -> *rpcCount
@@ -36,7 +36,7 @@ type counts struct {
 
 const (
 	maxCounted   = 256  // kinds of requests
-	maxUsersSeen = 4096 // users that are counted by themselves; the others together count as nobody's
+	maxUsersSeen = 4096 // users that are counted separately; all others count together as nobody
 )
 
 type passCount struct {
@@ -51,7 +51,7 @@ type rpcCount struct {
 func (p *passCount) add(us int64, depth, queue int, at model.Time) {
 	p.n.Add(1)
 	p.last.Store(us)
-	p.most.Store(max(us, p.most.Load())) // one goroutine plans
+	p.most.Store(max(us, p.most.Load())) // only one goroutine plans
 	p.sum.Add(us)
 	p.depthLast.Store(int64(depth))
 	p.depth.Add(int64(depth))
@@ -73,8 +73,8 @@ func (p *passCount) reset() {
 	}
 }
 
-// planned counts one pass. Starting in turn and backfilling are one walk here; a pass counts as backfill's, with all of
-// its time, when it looked at jobs behind one that does not fit.
+// planned counts one pass. Here, starting jobs in order and backfill are one walk; a pass counts as backfill, with all
+// of its time, if it looked at jobs behind one that does not fit.
 func (c *counts) planned(took time.Duration, p sched.Pass, now model.Time) {
 	us := took.Microseconds()
 	c.main.add(us, p.Seen-p.Behind, p.Queue, now)
@@ -93,7 +93,7 @@ func (c *counts) planned(took time.Duration, p sched.Pass, now model.Time) {
 // served counts one request.
 func (c *counts) served(kind uint16, who *proto.Caller, took time.Duration) {
 	if proto.RequestOf(kind).WaitS > 0 {
-		took = 0 // it waits, it does not work
+		took = 0 // the time is spent waiting
 	}
 	us := took.Microseconds()
 	if kind < maxCounted {
@@ -117,7 +117,7 @@ func (c *counts) served(kind uint16, who *proto.Caller, took time.Duration) {
 	r.us.Add(us)
 }
 
-// reset sets everything to 0 as of now but what counts from the beginning.
+// reset sets all counts to 0, except those that always count from the beginning.
 func (c *counts) reset(v *state.View, now model.Time) {
 	t := v.Outcomes()
 	c.mark.Store(&t)
@@ -161,7 +161,7 @@ func (c *Controller) diag(context.Context, *proto.Caller, *proto.Empty) (*proto.
 	return c.diagOf(c.machine.View()), nil
 }
 
-// diagReset answers with what was counted, and begins anew.
+// diagReset answers with the counts and resets them.
 func (c *Controller) diagReset(_ context.Context, who *proto.Caller, _ *proto.Empty) (*proto.DiagReply, error) {
 	if !c.operator(who) {
 		return nil, refuse(proto.CodeAccess, "resetting the statistics is for operators")
@@ -172,7 +172,7 @@ func (c *Controller) diagReset(_ context.Context, who *proto.Caller, _ *proto.Em
 	return d, nil
 }
 
-// diagOf is what gdiag shows.
+// diagOf gives the data of gdiag.
 func (c *Controller) diagOf(v *state.View) *proto.DiagReply {
 	n := &c.counts
 	t := v.Outcomes()

@@ -30,7 +30,7 @@ type Controller struct {
 	callers callers
 	dbd     link // for gacct's questions
 
-	toLead, toLeadSlow link // to the controller that leads: for requests that are answered at once, and those that wait
+	toLead, toLeadSlow link // to the leader: for requests that are answered at once, and for requests that wait
 
 	bootAt model.Time
 
@@ -44,13 +44,13 @@ type Controller struct {
 	prio    priorities
 	counts  counts
 
-	expected atomic.Pointer[map[model.JobID]*model.Expect] // by the leader's last forecast
-	// likewise: of jobs in the queue of the partition where they come first
+	expected atomic.Pointer[map[model.JobID]*model.Expect] // of the leader's last forecast
+	// likewise: jobs' places in the queue, the best of all their partitions
 	places atomic.Pointer[map[model.JobID]int32]
 
 	explaining sync.Mutex // explanations cost as much as a pass: one at a time
-	own        ownRules   // of the planning goroutine
-	whyRules   ownRules   // under explaining
+	own        ownRules   // for the planning goroutine
+	whyRules   ownRules   // guarded by explaining
 
 	closeOnce sync.Once
 	closeErr  error
@@ -71,7 +71,7 @@ func New(o Options) (_ *Controller, err error) {
 	c.callers = callers{host: host, seen: map[[2]uint32][2]string{}}
 	defer func() {
 		if err != nil {
-			_ = c.Close() // the first error is the one to tell
+			_ = c.Close() // the first error is reported
 		}
 	}()
 	serverTLS, err := pki.ServerTLS(o.PKI, pki.RoleCtld, o.Name)
@@ -116,8 +116,8 @@ func (c *Controller) addrOf(name string) string {
 	return ""
 }
 
-// settle replaces port 0 in this controller's address by the one it got; a cluster with a single controller needs no
-// fixed port.
+// settle replaces port 0 in this controller's address by the port that it got; a cluster with a single controller needs
+// no fixed port.
 func (c *Controller) settle(bound string) {
 	peers := append([]Peer(nil), c.opts.Peers...)
 	for i := range peers {
@@ -137,7 +137,7 @@ type raftLayer struct {
 	client *tls.Config
 }
 
-// Dial calls another controller.
+// Dial connects to another controller.
 func (l *raftLayer) Dial(addr string, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -191,7 +191,7 @@ func (c *Controller) Close() error {
 			l.close()
 		}
 		if c.socket != nil {
-			_ = c.socket.Close() // closed by the server already, as a rule
+			_ = c.socket.Close() // the server has usually closed it
 		}
 		if c.port != nil {
 			_ = c.port.Close() // as above

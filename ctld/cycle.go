@@ -11,11 +11,11 @@ import (
 	"gbatch/internal/state"
 )
 
-// cycle plans whenever something has changed that could let a job start.
+// cycle plans whenever a change could let a job start.
 //
-// It is woken by every change of the facts, its own included, and runs at its own pace: all that came in between two
-// passes is one pass. The plan goes into the log as one entry, where each start is checked against the facts again;
-// a start that no longer fits is simply planned anew.
+// Every change of the facts wakes it, its own included, but it runs at its own pace: all changes between two passes are
+// handled in one pass. The plan goes into the log as one entry, and each start is checked against the facts again; a
+// start that no longer fits is planned again.
 func (c *Controller) cycle(ctx context.Context) {
 	var lastGen uint64
 	var lastPlan, wake model.Time
@@ -26,7 +26,7 @@ func (c *Controller) cycle(ctx context.Context) {
 		pace.wait(ctx)
 		changed := c.machine.Changed()
 		v := c.machine.View()
-		aged := v.Pending() > 0 && c.now() >= lastPlan.Add(calcPeriodS(v)) // priorities are other ones by now
+		aged := v.Pending() > 0 && c.now() >= lastPlan.Add(calcPeriodS(v)) // priorities have changed by now
 		due := wake != 0 && c.now() >= wake                                // a reservation begins
 		pace.gap = cycleGap(v)
 		if v.Gen() != lastGen || aged || due {
@@ -79,11 +79,11 @@ func (c *Controller) cycle(ctx context.Context) {
 	}
 }
 
-// policy gives how jobs are ordered and planned at a moment, and the order with it.
+// policy gives the policy for a pass at a moment, and its multifactor order, if it has one.
 //
-// Multifactor priorities count where a factor has a weight. Where nobody has named any, the rules of package
-// sched/policy do, which own keeps for the goroutine that plans. With PriorityType alone jobs stand in order of
-// arrival, as in Slurm.
+// If a factor has a weight, multifactor priorities count. If the configuration sets neither weights nor PriorityType,
+// the rules of package sched/policy count; own keeps them for the planning goroutine. With PriorityType alone, jobs go
+// in order of arrival, as in Slurm.
 func (c *Controller) policy(v *state.View, now model.Time, own *ownRules) (sched.Policy, *multifactor.Order) {
 	policy := sched.Configured(&v.Config().Params)
 	if how := v.Config().Params.GPUSelect; how.ByCost() {
@@ -98,7 +98,7 @@ func (c *Controller) policy(v *state.View, now model.Time, own *ownRules) (sched
 		own.refresh(v, now)
 		policy.Order, policy.Predict = own.rules.Order(), own.rules.Predict()
 		if policy.Backfill.On {
-			policy.Backfill.Reserve = 1 // what the rules were measured with
+			policy.Backfill.Reserve = 1 // the rules were measured with it
 		}
 	}
 	return policy, order

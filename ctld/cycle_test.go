@@ -10,8 +10,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// TestCycleGap: how far apart planning passes are, by what gbatch.conf says: sched_min_interval, and with defer
-// batch_sched_delay, which means nothing without it.
+// TestCycleGap: the time between planning passes is sched_min_interval; with defer it is batch_sched_delay, which has
+// no effect without it.
 func TestCycleGap(t *testing.T) {
 	for params, want := range map[string]time.Duration{
 		"bf_interval=30":            cyclePace,

@@ -10,12 +10,12 @@ import (
 	"gbatch/internal/state"
 )
 
-// dispatch tells nodes what the state wants of them: launch what is CONFIGURING, end what is COMPLETING.
+// dispatch sends nodes their orders: launch CONFIGURING jobs, end COMPLETING jobs.
 //
-// The naive way, sending an order where the decision is made, loses orders when a connection or the leader breaks in
-// between. Here the state says which jobs still need a word to their node (View.Moving), and a session remembers what
-// it has been told: a new session, or a new leader, begins with nothing told and so tells everything again. Nodes
-// answer "have it" to a repeated order.
+// The naive way, sending an order where the decision is made, loses orders when a connection or the leader fails in
+// between. Instead, the state has an index of jobs that need orders (View.Moving), and each session remembers the
+// orders that it has sent: a new session, or a new leader, sends all orders again. Nodes answer "have it" to a repeated
+// order.
 func (c *Controller) dispatch(ctx context.Context) {
 	pace := pacer{gap: dispatchPace}
 	for ctx.Err() == nil {
@@ -90,7 +90,7 @@ func (c *Controller) sendOrders(v *state.View) {
 	}
 }
 
-// freezeOrders tells every node of a job that is or has been suspended what is wanted of its processes.
+// freezeOrders tells every node of a job that is or has been suspended whether to freeze its processes.
 func (c *Controller) freezeOrders(v *state.View, j *model.Job, of func(*session) *proto.Orders) {
 	f := &proto.Freeze{Job: j.ID, Attempt: j.Attempt, Frozen: j.State == model.Suspended, Turn: j.Run.Turns,
 		GraceMS: 1000 * v.Config().Params.Preempt.StopGraceS}
@@ -102,8 +102,8 @@ func (c *Controller) freezeOrders(v *state.View, j *model.Job, of func(*session)
 	}
 }
 
-// warningOrders has the signal sent that a job asked for before its time limit: to the script on the first node, or to
-// the steps on all. A node that is told again knows.
+// warningOrders sends the signal that a job wants before its time limit: to the script on the first node, or to the
+// steps on all nodes. A node ignores a repeated order.
 func (c *Controller) warningOrders(j *model.Job, of func(*session) *proto.Orders) {
 	w := j.Spec.Warning
 	if w == nil || j.Run.Warned == 0 {
@@ -121,7 +121,7 @@ func (c *Controller) warningOrders(j *model.Job, of func(*session) *proto.Orders
 	}
 }
 
-// launchOf makes the order for one of a job's nodes; with prepare there is no script in it.
+// launchOf makes the order for one of a job's nodes; with prepare it has no script.
 func (c *Controller) launchOf(v *state.View, j *model.Job, place int, prepare bool) (*proto.Launch, error) {
 	l := &proto.Launch{Job: j.ID, Attempt: j.Attempt, ArrayID: j.ArrayID, Task: j.Task, Spec: j.Spec,
 		Part: j.Run.Partition, LimitS: j.Run.LimitS,
@@ -142,7 +142,7 @@ func (c *Controller) launchOf(v *state.View, j *model.Job, place int, prepare bo
 func (c *Controller) stopOf(v *state.View, j *model.Job, place int) *proto.Stop {
 	st := &proto.Stop{Job: j.ID, Attempt: j.Attempt, Cause: j.Run.Stop, KillWaitS: v.Config().Params.KillWaitS}
 	if place > 0 {
-		return st // the script, and the user's file, are on the first node
+		return st // the script and the user's output file are on the first node
 	}
 	why := ""
 	switch j.Run.Stop {

@@ -1,55 +1,55 @@
-// Package ctld is the controller: a raft member that takes commands, plans, tells nodes what to
-// run and ships accounting records while it leads, and that replicates and forwards while it
-// doesn't.
+// Package ctld is the controller, a raft member. While it leads, it takes commands, plans, sends
+// nodes their orders and ships accounting records. While it follows, it replicates the log and
+// forwards requests.
 //
 // It doesn't own facts (internal/state), decisions (internal/sched, and resv for reservations),
 // the log (internal/store) or the wire (internal/rpc).
 //
 // The frame:
 //
-//	fromconf.go  from the command line and gbatch.conf to Options; the first certificates
+//	fromconf.go from the command line and gbatch.conf to Options; the first certificates
 //	options.go   what a controller is, and the limits of its loops
 //	ctld.go      New, Run, Close
 //	leader.go    the leader's loops, the clock, and propose: the one way to change a fact
-//	machine.go   the state behind the log: Apply, Views, and who waits for a change
-//	outcome.go   what a command that may be in the log means for the request behind it
+//	machine.go   the state behind the log: Apply, Views, waiting for changes
+//	outcome.go   the answer to a request whose command may be in the log
 //	heap.go      when the collector runs
 //
 // Requests of users:
 //
-//	rpc.go       who asks: the local socket, the daemons' port, forwarding to the leader
-//	handlers.go  which method answers which request
+//	rpc.go       the local socket, the daemons' port, forwarding to the leader
+//	handlers.go  the method that answers each request
 //	links.go     kept connections to the leader and to gdbd
-//	refusals.go  the words of refusals
-//	private.go   what PrivateData hides from whom
-//	attend.go    gives back what a command held that was killed
+//	refusals.go  the texts of refusals
+//	private.go   PrivateData
+//	attend.go    cancels the job of a command that was killed
 //
 // A job comes in, and is changed:
 //
 //	submit.go       validates, places in partitions, proposes
-//	submiteach.go   does so for many that differ in arguments
-//	submitneeds.go  what few jobs ask for; submittimes.go the times, submitshare.go shared GPUs
-//	misfit.go       why a job can never run, and the most that there is
-//	admin.go        cancel, signal, hold, release, requeue, suspend: and who may
-//	jobedit.go      gcontrol update job; jobneeds.go what a waiting job needs of nodes
+//	submiteach.go   the same for many jobs that differ only in their arguments
+//	submitneeds.go  rare requests; submittimes.go times; submitshare.go shared GPUs
+//	misfit.go       why a job can never run, and the most that it could have
+//	admin.go        cancel, signal, hold, release, requeue, suspend, and the right to
+//	jobedit.go      gcontrol update job; jobneeds.go a pending job's needs of nodes
 //	top.go          gcontrol top
 //
-// Planning, with what it goes by:
+// Planning, and its inputs:
 //
 //	cycle.go     a pass whenever something has changed
 //	priority.go  the order of the queue
 //	ownrules.go  the order and predictions where nothing is configured
 //	bftime.go    bf_max_time
 //	gang.go      jobs that take turns
-//	gpucost.go   what each GPU costs, for GpuSelectPolicy
-//	forecast.go  gqueue --start; partgives.go what a partition gives jobs that don't say
+//	gpucost.go   the cost of each GPU, for GpuSelectPolicy
+//	forecast.go  gqueue --start; partgives.go partitions' defaults for lists
 //
 // Nodes:
 //
-//	nodes.go         sessions: who is connected, and registration
+//	nodes.go         sessions and registration
 //	comeback.go      a node that fell silent comes back
-//	dispatch.go      orders: what the facts want of a node and it hasn't been told
-//	nodereports.go   what nodes report, many in one log entry
+//	dispatch.go      orders that the facts require and the node has not got yet
+//	nodereports.go   reports of nodes, many in one log entry
 //	nodeask.go       questions to one node
 //	nodeedit.go      drain, resume, down, of nodes and of single units; nodeunits.go shows units
 //	health.go        HealthCheckProgram
@@ -60,18 +60,18 @@
 //
 //	query.go     jobs, nodes, partitions, configuration, wait, script
 //	why.go       gqueue --why
-//	steps.go     running steps; stat.go what they use
+//	steps.go     running steps; stat.go their usage
 //	counts.go    gdiag
 //	doctor.go    gcontrol doctor
 //	dump.go      gcontrol dump
 //
 // Configuration, accounts, reservations:
 //
-//	reconfigure.go  reads the files anew; configdiff.go what that changes
+//	reconfigure.go  reads the files again; configdiff.go lists the changes
 //	accounts.go     accounts, users, QOS, shares and priorities' factors
 //	reservation.go  reservations; package resv makes them
 //
-// What leaves the controller besides orders:
+// Other output of the controller:
 //
 //	outbox.go         ships records to gdbd; record.go writes them
 //	acct.go           passes gacct's questions on

@@ -14,13 +14,13 @@ import (
 	"gbatch/internal/state"
 )
 
-// doctor.go is gcontrol doctor: what an operator would look for by hand on a cluster that does not do what it should,
-// each with what to do about it. Half of it the leader knows, the other half it asks the nodes.
+// doctor.go is gcontrol doctor: it checks what an operator would check by hand on a cluster with problems, and says
+// what to do about each finding. The leader knows half of it, and asks the nodes for the rest.
 
 // doctorNodes is how many nodes are asked at a time.
 const doctorNodes = 64
 
-// skewNote is how far a node's clock may be off before it is worth a word; maxSkew drains it.
+// skewNote is the clock difference of a node from which doctor reports it; maxSkew drains the node.
 const skewNote = 2 * time.Second
 
 type findings []proto.Finding
@@ -151,7 +151,7 @@ func (c *Controller) askDoctor(ctx context.Context, v *state.View, n *model.Node
 	return append(f, m.Findings...)
 }
 
-// heldUnits gives what running jobs hold of a node.
+// heldUnits gives the units of a node that running jobs hold.
 func heldUnits(v *state.View, n *model.Node) []proto.HeldUnits {
 	var out []proto.HeldUnits
 	for _, id := range n.Jobs {
@@ -184,7 +184,7 @@ func nodeState(f *findings, n *model.Node) {
 	}
 }
 
-// nodeGres compares what is configured with what the node found.
+// nodeGres compares the configured resources with the ones that the node found.
 func nodeGres(f *findings, v *state.View, n *model.Node, s *session) {
 	if len(n.Def.Gres) == 0 {
 		if len(s.units) > 0 {
@@ -226,7 +226,7 @@ func nodeUnits(f *findings, n *model.Node) {
 	}
 }
 
-// nodeAllocs holds what is noted as used against what the node's jobs have.
+// nodeAllocs compares a node's record of use with the allocations of its jobs.
 func nodeAllocs(f *findings, v *state.View, n *model.Node) {
 	var wrong []string
 	owner := map[proto.UnitHolder]string{}
@@ -261,12 +261,12 @@ func nodeAllocs(f *findings, v *state.View, n *model.Node) {
 		len(n.Jobs), cpus, mem, len(owner))
 }
 
-// sharedOn reports whether a resource's units are shares, which are counted and not numbered.
+// sharedOn reports whether a resource's units are shares of GPUs, which are counted and not numbered.
 func sharedOn(n *model.Node, name string) bool {
 	return slices.ContainsFunc(n.Def.Gres, func(g model.GresDef) bool { return g.Name == name && len(g.Over) > 0 })
 }
 
-// queue says what waits in the node's partitions.
+// queue says which jobs wait in the node's partitions.
 func queue(f *findings, v *state.View, n *model.Node) {
 	var parts []string
 	for _, p := range v.Config().Partitions {

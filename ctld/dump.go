@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// dump sends an operator the whole state as it is now. Jobs are submitted and planned on beside it: what is written is
-// frozen.
+// dump sends an operator the whole present state. Submissions and planning go on meanwhile, because it writes frozen
+// facts.
 func (c *Controller) dump(ctx context.Context, who *proto.Caller, _ *proto.Empty, send stream) error {
 	if !c.operator(who) {
 		return refuse(proto.CodeAccess, "only operators may dump the state: it holds everybody's scripts and environments")
@@ -22,13 +22,13 @@ func (c *Controller) dump(ctx context.Context, who *proto.Caller, _ *proto.Empty
 	return w.Flush()
 }
 
-// chunks sends what is written to it.
+// chunks is a writer that sends everything that is written to it.
 type chunks struct {
 	ctx  context.Context
 	send stream
 }
 
-// Write sends one chunk, or several of what is larger.
+// Write sends p in one chunk, or in several if it is too large.
 func (c chunks) Write(p []byte) (n int, err error) {
 	for n < len(p) {
 		if err := c.ctx.Err(); err != nil {

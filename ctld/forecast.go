@@ -8,14 +8,15 @@ import (
 	"gbatch/internal/sched"
 )
 
-// The forecast is what gqueue --start shows: when and where the first jobs of the queue will start if everything runs
-// to its limit and nothing new is submitted. It reserves for each of them (conservative backfill), whatever the policy
-// that really starts jobs reserves, and its plans are never carried out.
+// The forecast is gqueue --start's data: when and where the first jobs of the queue will start if all jobs run to their
+// limits and no new job is submitted. It makes a reservation for each of them (conservative backfill), whatever the
+// real policy does, and its plans are never carried out.
 
-// forecastDepth is how many waiting jobs are looked at, as bf_max_job_test is by default.
+// forecastDepth is how many pending jobs a forecast covers, the same as Slurm's default of bf_max_job_test.
 const forecastDepth = 500
 
-// forecastRest is how many times longer than it has taken a forecast rests, at least: it takes a tenth of one CPU.
+// forecastRest bounds the cost: after a forecast that took a time, the next one waits at least that many times as long,
+// so forecasts take a tenth of one CPU.
 const forecastRest = 10
 
 // forecast keeps expected starts up to date, at most bf_interval behind.
@@ -53,7 +54,7 @@ func (c *Controller) forecast(ctx context.Context) {
 	}
 }
 
-// expects gives what is expected of a pending job, or nil.
+// expects gives the expectation for a pending job, or nil.
 func (c *Controller) expects(j *model.Job) *model.Expect {
 	found := c.expected.Load()
 	if found == nil || j.State != model.Pending {
@@ -62,18 +63,18 @@ func (c *Controller) expects(j *model.Job) *model.Expect {
 	return (*found)[j.ID]
 }
 
-// idleOf adds to e for how long a running job's GPUs have done nothing.
+// idleOf adds to e how long a running job's GPUs have been idle.
 func (c *Controller) idleOf(j *model.Job, e *model.Expect) *model.Expect {
 	if j.State != model.Running {
 		return e
 	}
 	if s := c.idle.idleFor(j); s > 0 {
-		return &model.Expect{IdleS: s} // nothing else is expected of one that runs
+		return &model.Expect{IdleS: s} // a running job has no other expectation
 	}
 	return e
 }
 
-// placed gives what is expected of a pending job with its place in its queue, or nil.
+// placed gives the expectation for a pending job with its place in its queue, or nil.
 func (c *Controller) placed(j *model.Job) *model.Expect {
 	e, places := c.expects(j), c.places.Load()
 	if places == nil || j.State != model.Pending || (*places)[j.ID] == 0 {

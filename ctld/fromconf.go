@@ -21,14 +21,14 @@ import (
 	"gbatch/internal/version"
 )
 
-// Start is gctld as a program: what the command line says, completed from the configuration.
+// Start is gctld as a program: its command line, completed from the configuration.
 type Start struct {
-	Conf string // the configuration's file or directory; "": where every gbatch command looks
-	Name string // of this controller; "": the one that this host is, or the only one there is
+	Conf string // the configuration's file or directory; "": the same places as for every gbatch command
+	Name string // name of this controller; "": the controller of this host, or the only one
 }
 
 // Run reads the configuration, makes the certificates of a new cluster, opens the log and runs the controller until ctx
-// ends. Before there is a log, stderr is told.
+// ends. Until there is a log, messages go to stderr.
 func (s *Start) Run(ctx context.Context, stderr io.Writer) (err error) {
 	o, cfg, err := s.options()
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *Start) options() (Options, *conf.Config, error) {
 	return o, cfg, nil
 }
 
-// nameOf finds which of the configured controllers this one is.
+// nameOf finds the name of this controller in the configuration.
 func nameOf(cfg *conf.Config, given, host string) (string, error) {
 	if given == "" {
 		if c, ok := cfg.Controller(host); ok {
@@ -141,7 +141,7 @@ func nameOf(cfg *conf.Config, given, host string) (string, error) {
 		strings.Join(names, ", "))
 }
 
-// operatorUID gives the user who may do everything besides root: whom the controller runs as, or SlurmUser.
+// operatorUID gives the user who may do everything besides root: the user that the controller runs as, or SlurmUser.
 func operatorUID(name string) (uint32, error) {
 	if uid := os.Geteuid(); uid != 0 {
 		return uint32(uid), nil
@@ -160,9 +160,9 @@ func operatorUID(name string) (uint32, error) {
 	return uint32(uid), nil
 }
 
-// firstCertificates makes the cluster's authority at the very first start of a cluster, and a certificate for this
-// controller where the authority is. With several controllers the first one that the configuration names makes it;
-// the others get their certificates from there (gbatch cert issue).
+// firstCertificates makes the cluster's certificate authority at the first start of a cluster, and a certificate for
+// the controller that has the authority. With several controllers it is the first one in the configuration; the others
+// get their certificates from it (gbatch cert issue).
 func firstCertificates(o *Options, cfg *conf.Config) error {
 	missing := func(path string) bool {
 		_, err := os.Lstat(path)
@@ -199,7 +199,7 @@ func cfgAddr(cfg *conf.Config, name string) string {
 	return ""
 }
 
-// newLog gives a log with the level that Slurm's names mean.
+// newLog gives a log for one of Slurm's level names.
 func newLog(to io.Writer, level string) *slog.Logger {
 	least := slog.LevelInfo
 	switch {

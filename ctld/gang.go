@@ -8,11 +8,11 @@ import (
 	"gbatch/internal/state"
 )
 
-// gangPace is the least time between two looks at whose turn it is.
+// gangPace is the least time between two decisions about turns.
 const gangPace = 100 * time.Millisecond
 
-// takeTurns lets jobs that share CPUs take turns (PreemptMode=GANG): package sched decides who stops and who goes on,
-// from the facts alone, so that a new leader goes on where the last one was.
+// takeTurns lets jobs that share CPUs take turns (PreemptMode=GANG): package sched decides from the facts alone which
+// jobs are suspended and which resume, so a new leader continues where the last one was.
 func (c *Controller) takeTurns(ctx context.Context) {
 	for ctx.Err() == nil {
 		changed := c.machine.Changed()
@@ -24,7 +24,7 @@ func (c *Controller) takeTurns(ctx context.Context) {
 			pause(ctx, gangPace)
 			continue
 		}
-		rest := time.Hour // nobody waits
+		rest := time.Hour // no job waits for a turn
 		if next != 0 {
 			rest = max(0, time.Duration(next-c.now())*time.Millisecond)
 		}

@@ -7,16 +7,16 @@ import (
 	"gbatch/internal/proto"
 )
 
-// gpucost.go says what each GPU costs by its last reading, for GpuSelectPolicy. The leader alone knows, and only it
-// plans.
+// gpucost.go computes the cost of each GPU from its last reading, for GpuSelectPolicy. Only the leader has readings,
+// and only the leader plans.
 
-// idleFull is after how long an idle GPU has been idle for long enough, seconds.
+// idleFull is the idle time after which an idle GPU costs least, seconds.
 const idleFull = 3600
 
-// idleUnits is since when a node's units have done nothing. It belongs to the session's mu.
+// idleUnits has the moments since which a node's units have been idle. The session's mu guards it.
 type idleUnits map[proto.UnitHolder]time.Time
 
-// note takes a heartbeat's readings.
+// note updates it from a heartbeat's readings.
 func (u idleUnits) note(readings []proto.UnitReading, now time.Time) {
 	for i := range readings {
 		r := &readings[i]
@@ -30,7 +30,7 @@ func (u idleUnits) note(readings []proto.UnitReading, now time.Time) {
 	}
 }
 
-// gpuCost gives the costs of a node's GPUs by their numbers; nil where there are no readings.
+// gpuCost gives a function for the costs of a node's GPUs by number; nil if there are no readings.
 func (c *Controller) gpuCost(how model.GPUSelect) func(node string) []int32 {
 	return func(node string) []int32 {
 		s := c.nodes.session(node)
@@ -54,7 +54,7 @@ func (c *Controller) gpuCost(how model.GPUSelect) func(node string) []int32 {
 	}
 }
 
-// unitCost weighs a reading. What is not known costs half.
+// unitCost gives the cost of a reading. A value that is not known counts half.
 func unitCost(r *proto.UnitReading, idle time.Time, how model.GPUSelect, now time.Time) int32 {
 	percent := func(n, of int64) int32 {
 		if n < 0 || of <= 0 {

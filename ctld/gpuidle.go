@@ -13,34 +13,34 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// gpuidle.go is GpuIdlePolicy: jobs that hold whole GPUs and use none of them are warned, and then cancelled.
+// gpuidle.go is GpuIdlePolicy: jobs whose whole GPUs are all idle are warned, and then cancelled.
 //
-// The leader counts by what nodes say of their GPUs with each heartbeat. A GPU without a process is idle too. What a
-// driver doesn't tell, and shares of GPUs, count as in use, and a leader that is new begins to count anew: nobody is
-// cancelled on a guess.
+// The leader measures by the GPU readings of each heartbeat. A GPU without a process is idle too. GPUs whose driver
+// gives no reading, and shares of GPUs, count as in use, and a new leader starts counting from 0: no job is cancelled
+// on a guess.
 
 // idlePrune is how often jobs that have ended are forgotten.
 const idlePrune = time.Minute
 
 type idleWatch struct {
 	mu     sync.Mutex
-	jobs   map[model.JobID]*idleJob // as many as run with GPUs
+	jobs   map[model.JobID]*idleJob // running jobs with GPUs
 	pruned time.Time
-	mails  chan struct{} // a place for each mail that is under way
+	mails  chan struct{} // a slot for each mail that is being sent
 }
 
 func newIdleWatch() idleWatch { return idleWatch{mails: make(chan struct{}, mailers)} }
 
-// idleJob is since when a job has used none of its GPUs.
+// idleJob says since when all GPUs of a job have been idle.
 type idleJob struct {
 	attempt uint32
 	since   time.Time
-	last    time.Time            // when a node was heard last
-	heard   map[string]time.Time // by node, of those that have GPUs for it
+	last    time.Time            // last heartbeat of any of its nodes
+	heard   map[string]time.Time // last heartbeat of each node on which it has GPUs
 	warned  bool
 }
 
-// hearUse takes a node's word for what its GPUs do.
+// hearUse handles a node's GPU readings.
 func (c *Controller) hearUse(ctx context.Context, node string, readings []proto.UnitReading) {
 	v := c.machine.View()
 	n := v.Node(node)
@@ -67,7 +67,7 @@ func (c *Controller) hearUse(ctx context.Context, node string, readings []proto.
 	c.idle.prune(v, now)
 }
 
-// note gives how long the job has used none of its GPUs, and whether it is to be warned.
+// note gives how long all GPUs of the job have been idle, and whether to warn now.
 func (w *idleWatch) note(j *model.Job, node string, busy bool, now time.Time, policy model.GPUIdle) (idle time.Duration,
 	warn bool) {
 	w.mu.Lock()
@@ -84,7 +84,7 @@ func (w *idleWatch) note(j *model.Job, node string, busy bool, now time.Time, po
 	if busy {
 		x.since, x.warned = now, false
 	}
-	for i := range j.Run.Alloc.Nodes { // who isn't heard may be at work
+	for i := range j.Run.Alloc.Nodes { // a node without recent heartbeats may be busy
 		if na := &j.Run.Alloc.Nodes[i]; holdsGPUs(na) && now.Sub(x.heard[na.Node]) > idlePrune {
 			return 0, false
 		}
@@ -96,7 +96,7 @@ func (w *idleWatch) note(j *model.Job, node string, busy bool, now time.Time, po
 	return idle, warn
 }
 
-// onIdle does what the policy says.
+// onIdle warns or cancels an idle job by the policy.
 func (c *Controller) onIdle(ctx context.Context, j *model.Job, idle time.Duration, warn bool, policy model.GPUIdle) {
 	node := j.Run.Alloc.Nodes[0].Node
 	text := "none of its GPUs has done anything for " + walltime.Elapsed(int64(idle/time.Second)) + " (GpuIdlePolicy)"
@@ -119,8 +119,7 @@ func (c *Controller) onIdle(ctx context.Context, j *model.Job, idle time.Duratio
 	}
 }
 
-// mailIdle sends the warning to whoever asked to be told of the job's failure, and where the policy says so to its
-// user in any case.
+// mailIdle mails the warning if the user asked for mail about failures, or if the policy always sends it.
 func (c *Controller) mailIdle(ctx context.Context, j *model.Job, text string, policy model.GPUIdle) {
 	v := c.machine.View()
 	wish := j.Spec.Mail()
@@ -152,8 +151,8 @@ func (c *Controller) mailIdle(ctx context.Context, j *model.Job, text string, po
 	}()
 }
 
-// idleFor gives for how long the GPUs of a running job had done nothing when its nodes were heard last, seconds; 0
-// where they work or nobody counts.
+// idleFor gives how long the GPUs of a running job had been idle at its nodes' last heartbeats, seconds; 0 if they are
+// busy or not watched.
 func (w *idleWatch) idleFor(j *model.Job) int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -178,7 +177,7 @@ func (w *idleWatch) prune(v *state.View, now time.Time) {
 	}
 }
 
-// watchesIdle reports whether any policy says anything.
+// watchesIdle reports whether the cluster or any partition has a GpuIdlePolicy.
 func watchesIdle(cfg *model.Config) bool {
 	if cfg.Params.GPUIdle != (model.GPUIdle{}) {
 		return true
@@ -208,7 +207,7 @@ func holdsGPUs(na *model.NodeAlloc) bool {
 	return false
 }
 
-// busyGPUs reports whether one of them is in use, or may be: of which there is no word.
+// busyGPUs reports whether one of the GPUs is in use or has no reading.
 func busyGPUs(na *model.NodeAlloc, readings []proto.UnitReading) bool {
 	for i := range na.Gres {
 		g := &na.Gres[i]

@@ -8,10 +8,10 @@ import (
 	"gbatch/internal/rpc/server"
 )
 
-// handlers.go says who answers which request of a user, on the leader. What else there is to know about a kind stands
-// in its row in internal/proto/requests.go.
+// handlers.go maps each kind of user request to the method that answers it on the leader. Everything else about a kind
+// is in its row in internal/proto/requests.go.
 
-// handlers has an entry for each kind that is answered at the leader.
+// handlers has an entry for each kind of request that the leader answers.
 var handlers = map[uint16]handler{
 	proto.KindPing:         handle((*Controller).ping),
 	proto.KindSubmit:       handle((*Controller).submit),
@@ -57,10 +57,10 @@ type call struct {
 	r    *server.Request
 	who  *proto.Caller
 	body []byte
-	part []byte // the last one sent: a list of 50,000 jobs leaves no garbage behind
+	part []byte // the last part's buffer, which is used again: a list of 50,000 jobs leaves no garbage
 }
 
-// stream sends one part of an answer; the last one is what a handler returns.
+// stream sends one part of an answer; the handler returns the last part.
 type stream func(msg message) error
 
 func (a *call) send(m message) (err error) {
@@ -86,7 +86,7 @@ type pointer[T any] interface {
 	message
 }
 
-// handle makes a handler of a method with one answer.
+// handle makes a handler from a method with one answer.
 func handle[Rq, Reply any, Q pointer[Rq],
 	R pointer[Reply]](f func(*Controller, context.Context, *proto.Caller, Q) (R, error)) handler {
 	return handler{answer: func(c *Controller, ctx context.Context, a *call) (message, error) {
@@ -98,14 +98,14 @@ func handle[Rq, Reply any, Q pointer[Rq],
 	}}
 }
 
-// handleDone makes a handler of a method that has nothing to say but that it is done.
+// handleDone makes a handler from a method whose answer is empty.
 func handleDone[Rq any, Q pointer[Rq]](f func(*Controller, context.Context, *proto.Caller, Q) error) handler {
 	return handle(func(c *Controller, ctx context.Context, who *proto.Caller, rq Q) (*proto.Empty, error) {
 		return &proto.Empty{}, f(c, ctx, who, rq)
 	})
 }
 
-// handleParts makes a handler of a method that sends parts. last gives the part that ends the answer.
+// handleParts makes a handler from a method that sends parts. last gives the part that ends the answer.
 func handleParts[Rq any, Q pointer[Rq]](f func(*Controller, context.Context, *proto.Caller, Q, stream) error,
 	last func(*Controller) message) handler {
 	return handler{parts: true, answer: func(c *Controller, ctx context.Context, a *call) (message, error) {

@@ -13,20 +13,20 @@ import (
 	"gbatch/internal/state"
 )
 
-// health.go looks after nodes that are there: it has them run HealthCheckProgram when that is due, as the states in
-// HealthCheckNodeState say, and drains those that report a problem, until they report none.
+// health.go checks registered nodes: it makes them run HealthCheckProgram when it is due, in the states of
+// HealthCheckNodeState, and drains nodes that report a problem until they report none.
 
 const (
 	// maxSkew is how far a node's clock may be from the controller's. Time limits, accounting and certificates rely on it.
 	maxSkew = 30 * time.Second
-	// healthPace is how often it is looked for nodes whose check is due.
+	// healthPace is how often checkHealth looks for nodes whose check is due.
 	healthPace = time.Second
 )
 
-// healthTime is when a node was last told to check itself.
+// healthTime has a node's last health check.
 type healthTime struct {
 	asked   time.Time
-	problem string // what it last reported that is in the log
+	problem string // its last reported problem that is in the log
 	known   bool
 }
 
@@ -39,8 +39,8 @@ func skewed(theirs, ours model.Time) string {
 	return fmt.Sprintf("Clock is %s off the controller's; set it by NTP", d.Abs().Round(time.Second))
 }
 
-// onHealth puts into the log what is wrong with a node, when that has changed: what it has less of than the
-// configuration now says, what was wrong when it registered, or what it says itself.
+// onHealth puts a node's problem into the log if it has changed: less hardware than the present configuration says, a
+// problem from its registration, or a problem that the node itself reports.
 func (c *Controller) onHealth(ctx context.Context, s *session, own string) {
 	n := c.machine.View().Node(s.node)
 	if n == nil {
@@ -68,7 +68,7 @@ func (c *Controller) onHealth(ctx context.Context, s *session, own string) {
 	}
 }
 
-// checkHealth has nodes run HealthCheckProgram.
+// checkHealth makes nodes run HealthCheckProgram.
 func (c *Controller) checkHealth(ctx context.Context) {
 	for ctx.Err() == nil {
 		v := c.machine.View()
@@ -86,7 +86,7 @@ func (c *Controller) checkHealth(ctx context.Context) {
 	}
 }
 
-// checkDue reports whether a node's check is due, and notes that it is told. With CYCLE nodes are spread over the
+// checkDue reports whether a node's check is due, and records that it is ordered. With CYCLE nodes are spread over the
 // interval.
 func (s *session) checkDue(n *model.Node, r *model.NodeRules, now time.Time) bool {
 	s.mu.Lock()
@@ -102,7 +102,7 @@ func (s *session) checkDue(n *model.Node, r *model.NodeRules, now time.Time) boo
 		return false
 	case first && slices.Contains(r.HealthStates, "CYCLE"):
 		h := fnv.New32a()
-		_, _ = h.Write([]byte(s.node)) // a hash takes everything
+		_, _ = h.Write([]byte(s.node)) // a hash never fails
 		s.health.asked = now.Add(-time.Duration(uint64(h.Sum32()) % uint64(every)))
 		return false
 	case !first && now.Sub(s.health.asked) < every:
@@ -155,7 +155,7 @@ func (n *nodeSet) all() []*session {
 	return out
 }
 
-// retell has every node told the rules again.
+// retell makes every node get the rules again.
 func (n *nodeSet) retell() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -167,8 +167,8 @@ func (n *nodeSet) retell() {
 	n.woken = make(chan struct{})
 }
 
-// stale gives the sessions that have not been told the rules of the configuration with this hash, and notes that they
-// are.
+// stale gives the sessions that have not got the rules of the configuration with this hash, and records that they get
+// them now.
 func (n *nodeSet) stale(hash string) []*session {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -180,7 +180,7 @@ func (n *nodeSet) stale(hash string) []*session {
 	for _, s := range n.sessions {
 		if s.config != hash {
 			s.config = hash
-			s.heard(time.Now()) // by the old heartbeat it may be late for the new time limit
+			s.heard(time.Now()) // with the old heartbeat interval it may be late for the new timeout
 			out = append(out, s)
 		}
 	}

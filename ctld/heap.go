@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Nearly all of a controller's memory is jobs that stay. A collector that lets the heap double before it runs would
-// cost as much again as they do; one that never lets it grow by more than a fifth would run all the time while there
-// are few.
+// Nearly all of a controller's memory is long-lived job records. A collector that lets the heap double before it runs
+// would need as much memory again. One that never lets it grow by more than a fifth would run all the time while there
+// are few jobs.
 const (
 	heapGrowthPct = 20       // how far a large heap grows between two collections, percent (GOGC)
 	heapSmall     = 32 << 20 // bytes up to which a heap grows freely
@@ -17,7 +17,7 @@ const (
 	heapPace      = 2 * time.Second
 )
 
-// heapPercent gives GOGC for a heap of which live bytes are in use.
+// heapPercent gives GOGC for a heap with live bytes in use.
 func heapPercent(live uint64) int {
 	if live >= heapSmall {
 		return heapGrowthPct
@@ -25,13 +25,13 @@ func heapPercent(live uint64) int {
 	return int(min(max(heapGrowthPct, (heapSmall-live)*100/max(live, 1)), maxGrowthPct))
 }
 
-// tuneHeap keeps GOGC at what the heap's size asks for until ctx ends.
+// tuneHeap adapts GOGC to the heap's size until ctx ends.
 func tuneHeap(ctx context.Context) {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	for set := 0; ctx.Err() == nil; pause(ctx, heapPace) {
 		metrics.Read(sample)
 		if sample[0].Value.Kind() != metrics.KindUint64 {
-			return // another Go: its default will do
+			return // another Go version: its default is fine
 		}
 		if pct := heapPercent(sample[0].Value.Uint64()); pct != set {
 			set = pct

@@ -12,7 +12,7 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// edit turns gcontrol's key=value words into one command for one job.
+// edit turns gcontrol's key=value settings into one command for one job.
 func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set []model.KV) (*state.Edit, error) {
 	found := resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks})
 	if len(found) == 0 {
@@ -49,7 +49,7 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 				return nil, refuse(proto.CodeTimeLimit, "partition %s allows %s", p.Name, walltime.Elapsed(p.MaxTimeS))
 			}
 			if m := sp.Extra().TimeMinS; m > limit && j.State == model.Pending {
-				withTimeMin(&sp, 0) // all of the limit is its least now
+				withTimeMin(&sp, 0) // the least time is the whole limit now
 				specChanged = true
 			}
 			e.LimitS, sp.LimitS = limit, limit
@@ -237,7 +237,7 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 	return e, nil
 }
 
-// sched0 gives the limit that a job has now, seconds.
+// sched0 gives a job's present time limit, seconds.
 func sched0(j *model.Job, v *state.View) int64 {
 	switch {
 	case j.Run != nil:
@@ -251,7 +251,7 @@ func sched0(j *model.Job, v *state.View) int64 {
 	return model.Unlimited
 }
 
-// newLimit reads TimeLimit=: a limit, or one more or less than the present (+30, -10 in minutes or any form).
+// newLimit reads TimeLimit=: a limit, or a change of the present one (+30, -10, in minutes or any form).
 func newLimit(j *model.Job, text string) (int64, error) {
 	sign := int64(0)
 	if len(text) > 1 && (text[0] == '+' || text[0] == '-' && text != "-1") {

@@ -10,12 +10,12 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// needKeys are what a waiting job needs that gcontrol update job can change, as its refusals name them.
+// needKeys lists the needs of a pending job that gcontrol update job can change, for its refusals.
 const needKeys = "Features, Prefer, Gres (TresPerNode), TresPerJob, TresPerTask, Licenses, NumTasks, CPUsPerTask, " +
 	"TasksPerNode, MinCPUsNode, MinMemoryNode, MinMemoryCPU, MinTmpDiskNode, Contiguous"
 
-// editNeeds changes what a job needs of nodes; known is false where the key is another one. What comes of it is held
-// against the partitions by place.
+// editNeeds changes a job's needs of nodes; known is false if the key is not one of needKeys. place checks the result
+// against the partitions.
 func editNeeds(sp *model.Spec, key, value string) (known bool, err error) {
 	count := func(to *int32) {
 		var n int64
@@ -79,8 +79,8 @@ func editNeeds(sp *model.Spec, key, value string) (known bool, err error) {
 	return true, validNeeds(sp)
 }
 
-// withGres replaces the generic resources that are counted in one way by those of a list such as gpu:2 or
-// gres:gpu:a100:2; an empty one takes them away.
+// withGres replaces the generic resources that are counted per node, job or task by those of a list such as gpu:2 or
+// gres:gpu:a100:2; an empty list removes them.
 func withGres(have []model.GresReq, more *model.Needs, per model.GresPer, list string) ([]model.GresReq, error) {
 	if len(more.GresToo) > 0 {
 		return nil, fmt.Errorf(

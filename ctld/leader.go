@@ -13,8 +13,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// The loops that only the leader runs start and end here. Each is level-triggered and idempotent: it looks at the
-// facts and does what is missing, so that nothing has to be handed over.
+// The loops that only the leader runs start and end here. Each is level-triggered and idempotent: it looks at the facts
+// and does what is missing, so a new leader needs no hand-over.
 
 // lead follows the store's leadership until ctx ends.
 func (c *Controller) lead(ctx context.Context) {
@@ -76,7 +76,8 @@ func (c *Controller) startLeading(parent context.Context) func() {
 	}
 }
 
-// firstConfig gives a new cluster its configuration, and warns when an old one's differs from the files.
+// firstConfig gives a new cluster its configuration, and warns if an existing cluster's configuration differs from the
+// files.
 func (c *Controller) firstConfig(ctx context.Context) error {
 	cfg, problems := c.loadConfig()
 	have := c.machine.View().Config()
@@ -113,7 +114,7 @@ func (c *Controller) clock(ctx context.Context) {
 			}
 			continue
 		}
-		wait := time.Second // the pace at which silent nodes are looked for
+		wait := time.Second // the interval of checks for silent nodes
 		if due := v.NextDue(); due != 0 {
 			if due <= now {
 				if _, err := c.propose(ctx, &state.Tick{}); err != nil && ctx.Err() == nil {
@@ -172,12 +173,11 @@ func (c *Controller) proposeAll(ctx context.Context, cmds [][]byte) ([]state.Res
 	return out, nil
 }
 
-// now gives the moment as the leader stamps it.
+// now gives the present moment, as the leader stamps commands.
 func (c *Controller) now() model.Time { return model.Time(time.Now().UnixMilli()) }
 
-// pacer spaces the rounds of a loop: the first after a rest comes at once, the next ones at least gap after one
-// another, so that a lone job waits for nothing and in a crowd each round, each log entry and each message carries
-// many.
+// pacer spaces the rounds of a loop: the first round after a rest begins at once, further rounds at least gap apart. So
+// a single job does not wait, and under load each round, log entry and message handles many.
 type pacer struct {
 	gap  time.Duration
 	last time.Time

@@ -13,31 +13,31 @@ import (
 )
 
 // links.go keeps connections to other daemons: a TLS handshake for each request would cost a millisecond of CPU on both
-// sides. What goes wrong on one shows in the request that was under way; the next request opens a new one.
+// sides. When a connection fails, the requests in progress fail; the next request opens a new connection.
 
 // linkTimeout is how long sent bytes may stay unacknowledged: a daemon whose host died sends no FIN.
 const linkTimeout = 10 * time.Second
 
 var errLinkClosed = errors.New("the controller is ending")
 
-// link is one kept connection, for all who ask the same daemon. Its zero value has none.
+// link is one kept connection to a daemon, shared by all requests to it. Its zero value has no connection.
 type link struct {
 	mu     sync.Mutex
 	addr   string
 	m      *rpc.Mux
-	dials  map[string]*dialing // under way, by address
+	dials  map[string]*dialing // attempts in progress, by address
 	closed bool
 	wg     sync.WaitGroup
 }
 
-// dialing is one attempt to connect. m and err are for those who have seen it done.
+// dialing is one attempt to connect. m and err are set when done is closed.
 type dialing struct {
 	done chan struct{}
 	m    *rpc.Mux
 	err  error
 }
 
-// to gives the connection to addr. All who need it wait for the same attempt, which dial bounds.
+// to gives the connection to addr. All callers wait for the same attempt, whose time dial bounds.
 func (l *link) to(ctx context.Context, addr string, dial func() (*rpc.Mux, error)) (*rpc.Mux, error) {
 	l.mu.Lock()
 	switch {
@@ -70,7 +70,7 @@ func (l *link) to(ctx context.Context, addr string, dial func() (*rpc.Mux, error
 	}
 }
 
-// keep puts a new connection in the place of the old one.
+// keep replaces the old connection by a new one.
 func (l *link) keep(addr string, d *dialing) {
 	l.mu.Lock()
 	delete(l.dials, addr)
@@ -84,7 +84,7 @@ func (l *link) keep(addr string, d *dialing) {
 	}
 	l.mu.Unlock()
 	if old != nil {
-		_ = old.Close() // what is under way on it ends with an error
+		_ = old.Close() // requests in progress on it end with an error
 	}
 }
 
@@ -121,7 +121,7 @@ func (c *Controller) dialTLS(ctx context.Context, addr, role string) (*rpc.Mux, 
 	return m, nil
 }
 
-// toLeader asks the controller that leads and gives every answer to each.
+// toLeader sends a request to the leader and calls each with every frame of the answer.
 func (c *Controller) toLeader(ctx context.Context, who *proto.Caller, kind uint16, body []byte,
 	each func(*rpc.Frame) error) error {
 	id, addr := c.store.Leader()

@@ -63,7 +63,7 @@ func (d *dbdPort) serve(t *testing.T, addr string) string {
 	return l.Addr().String()
 }
 
-// gacct's questions share one connection, also when many come at once, and find a gdbd that was restarted.
+// gacct's requests share one connection, even many at once, and reach a gdbd that was restarted.
 func TestKeptConnectionToGdbd(t *testing.T) {
 	d := &dbdPort{dir: filepath.Join(t.TempDir(), "pki")}
 	if err := pki.InitCA(d.dir, "c"); err != nil {
@@ -108,8 +108,8 @@ func TestKeptConnectionToGdbd(t *testing.T) {
 	}
 }
 
-// While a daemon does not answer, all who ask it wait for one attempt, and those that leave do not wait; closing ends
-// it.
+// While a daemon does not answer, all requests to it wait for one attempt. A request whose context ends stops waiting;
+// close ends the attempt.
 func TestLinkDialsOnce(t *testing.T) {
 	var l link
 	dials := make(chan struct{}, 100)

@@ -9,8 +9,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// machine owns the state for the store: it applies log entries under one lock, hands out Views, and tells everybody
-// who waits that something has changed.
+// machine owns the state for the store: it applies log entries under one lock, gives Views to readers, and wakes all
+// waiters when something has changed.
 type machine struct {
 	mu      sync.Mutex
 	st      *state.State
@@ -25,8 +25,8 @@ func newMachine() *machine {
 	return m
 }
 
-// Apply folds one log entry. An entry that can't be decoded panics: the log is damaged, or newer than this version,
-// and going on would let replicas differ.
+// Apply applies one log entry. It panics on an entry that can't be decoded: the log is damaged, or newer than this
+// version, and if it went on, replicas would differ.
 func (m *machine) Apply(index uint64, cmds [][]byte) []any {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -64,7 +64,7 @@ func (m *machine) Restore(r io.Reader) error {
 	return nil
 }
 
-// View gives the present facts. It is made only when somebody asks after a change.
+// View gives the present facts. A new View is made only on the first call after a change.
 func (m *machine) View() *state.View {
 	if !m.dirty.Load() {
 		return m.view.Load()
@@ -72,13 +72,13 @@ func (m *machine) View() *state.View {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.dirty.Load() {
-		m.view.Store(m.st.View()) // before the mark goes: whoever sees it gone takes what is there
+		m.view.Store(m.st.View()) // before the mark is cleared: a reader that sees it cleared takes this view
 		m.dirty.Store(false)
 	}
 	return m.view.Load()
 }
 
-// Changed gives a channel that is closed at the next change. Take it before the View that it guards.
+// Changed gives a channel that is closed at the next change. Call it before View, or a change in between is missed.
 func (m *machine) Changed() <-chan struct{} {
 	m.mu.Lock()
 	defer m.mu.Unlock()

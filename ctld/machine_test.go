@@ -7,8 +7,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// TestViewHasWhatWasApplied: whoever asks after an entry was applied sees it, also while others ask for the View at
-// that moment.
+// TestViewHasWhatWasApplied: a View that is taken after an entry was applied has it, even if others take Views at the
+// same moment.
 func TestViewHasWhatWasApplied(t *testing.T) {
 	m := newMachine()
 	stop := make(chan struct{})

@@ -18,21 +18,21 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// mail.go tells people what they asked for with --mail-type: the leader calls MailProg as Slurm does, MailProg -s
-// SUBJECT ADDRESS, with what gseff says of an ended job as its input.
+// mail.go sends the mails of --mail-type: the leader calls MailProg as Slurm does, MailProg -s SUBJECT ADDRESS, with
+// gseff's summary of an ended job as its input.
 //
-// The facts queue the mails (internal/state/mail.go). They are taken out of the facts before they are sent: a leader
-// that dies in between loses them, and none is ever sent twice.
+// The facts queue the mails (internal/state/mail.go). The leader removes them from the facts before it sends them: a
+// leader that dies in between loses them, but none is sent twice.
 
 const (
 	mailers     = 8                // mail programs that run at once
 	mailBatch   = 32               // mails that are taken at once
-	mailTimeout = 30 * time.Second // of one of them
-	mailGrace   = 3 * time.Second  // for those that run when the controller stops leading
+	mailTimeout = 30 * time.Second // for one mail program
+	mailGrace   = 3 * time.Second  // for programs that run when the controller stops leading
 	mailPace    = 200 * time.Millisecond
 )
 
-// addressMail checks whom a job's mails go to, and fills in its user where nobody was named.
+// addressMail checks the addressees of a job's mails, and fills in its user if none is given.
 func addressMail(v *state.View, sp *model.Spec) error {
 	w := sp.Mail()
 	if w == nil {
@@ -51,7 +51,8 @@ func addressMail(v *state.View, sp *model.Spec) error {
 	return nil
 }
 
-// editMail sets whom a job's mails go to, or of what. The last type taken away takes all of it.
+// editMail sets the addressees or the types of a job's mails. Removing the last type removes the whole request for
+// mail.
 func editMail(v *state.View, sp *model.Spec, key, value string) error {
 	m, mail := sp.Extra(), model.MailWish{}
 	if m.Mail != nil {
@@ -77,7 +78,7 @@ func editMail(v *state.View, sp *model.Spec, key, value string) error {
 	return addressMail(v, sp)
 }
 
-// sendMails sends what waits until ctx ends, and returns when no mail program runs any more.
+// sendMails sends waiting mails until ctx ends, and returns when no mail program runs any more.
 func (c *Controller) sendMails(ctx context.Context) {
 	pace := pacer{gap: mailPace}
 	full := false
@@ -114,7 +115,7 @@ func (c *Controller) sendMails(ctx context.Context) {
 	}
 }
 
-// sendBatch sends mails, those about one job or array in their order, and returns when all have been tried.
+// sendBatch sends mails, in order for each job or array, and returns when all have been tried.
 func (c *Controller) sendBatch(leading context.Context, v *state.View, mails []*state.Mail) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(leading))
 	defer cancel()
@@ -136,7 +137,7 @@ func (c *Controller) sendBatch(leading context.Context, v *state.View, mails []*
 		about[root] = append(about[root], m)
 	}
 	for _, root := range order {
-		slots <- struct{}{} // one is free within the time limits of the mails about one job
+		slots <- struct{}{} // a slot becomes free within the time limits of one job's mails
 		wg.Go(func() {
 			defer func() { <-slots }()
 			for _, m := range about[root] {
@@ -146,7 +147,7 @@ func (c *Controller) sendBatch(leading context.Context, v *state.View, mails []*
 	}
 }
 
-// sendMail runs MailProg once. Whatever becomes of it, the job goes on.
+// sendMail runs MailProg once. A failure does not affect the job.
 func (c *Controller) sendMail(parent context.Context, v *state.View, m *state.Mail) {
 	if v.Config().Params.MailProg == "" {
 		return
@@ -155,7 +156,7 @@ func (c *Controller) sendMail(parent context.Context, v *state.View, m *state.Ma
 	c.runMailProg(parent, v, m.Job, text.subject(), text.env(), text.body(c.recordOf(v, 0, m.Job)))
 }
 
-// runMailProg sends one mail about a job to whom the job names.
+// runMailProg sends one mail about a job to the job's addressees.
 func (c *Controller) runMailProg(parent context.Context, v *state.View, j *model.Job, subject string, env []string,
 	body string) {
 	path, users := v.Config().Params.MailProg, j.Spec.Mail().User
@@ -165,7 +166,7 @@ func (c *Controller) runMailProg(parent context.Context, v *state.View, j *model
 	cmd.Stdin = strings.NewReader(body)
 	err := cmd.Run()
 	if errors.Is(err, exec.ErrWaitDelay) {
-		err = nil // it has ended well, and something that it started holds its output open
+		err = nil // it has succeeded, and a process that it started holds its output open
 	}
 	switch {
 	case parent.Err() != nil:
@@ -179,7 +180,7 @@ func (c *Controller) runMailProg(parent context.Context, v *state.View, j *model
 	}
 }
 
-// letter is a mail as it is written, in Slurm's words.
+// letter is the content of a mail, in Slurm's words.
 type letter struct {
 	*state.Mail
 	word string // what happened
@@ -219,7 +220,7 @@ func (l *letter) subject() string {
 	return fmt.Sprintf("Slurm Job_id=%d Name=%s %s%s", j.ID, name, l.word, l.outcome())
 }
 
-// outcome gives what follows the word in the subject.
+// outcome gives the part of the subject after the word.
 func (l *letter) outcome() string {
 	switch l.What {
 	case model.MailBegin:
@@ -248,7 +249,7 @@ func (l *letter) outcome() string {
 	return ""
 }
 
-// arrayState says what the tasks of an array became: one state, or Mixed.
+// arrayState gives the final state of an array's tasks: one state, or Mixed.
 func (l *letter) arrayState() string {
 	switch a := l.Array; {
 	case a.Failed == 0:
@@ -269,7 +270,7 @@ func (l *letter) queuedS() int64 {
 	return max(0, l.Job.Run.Start.Seconds()-from.Seconds())
 }
 
-// env is what MailProg is told beside what all programs are.
+// env has MailProg's variables besides those of all programs.
 func (l *letter) env() []string {
 	j, s := l.Job, l.Job.Spec
 	out, errFile := j.OutputFiles()
@@ -345,7 +346,7 @@ func (l *letter) body(r *model.Record) string {
 	return b.String()
 }
 
-// stateWord gives a job's state as mail programs know it: one that has just begun runs.
+// stateWord gives a job's state for mail programs: a job that has just started counts as running.
 func stateWord(j *model.Job) string {
 	if j.State == model.Configuring {
 		return model.Running.String()

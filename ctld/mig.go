@@ -13,15 +13,15 @@ import (
 	"gbatch/internal/state"
 )
 
-// mig.go is gcontrol mig apply: the leader sees to it that no job has or gets the GPUs, and their nodes divide them.
+// mig.go is gcontrol mig apply: the leader makes sure that no job has or gets the GPUs, and their nodes divide them.
 
-// migWait is how long the nodes are waited for; they end a little before.
+// migWait is how long the leader waits for the nodes; their own limit is a little shorter.
 const migWait = proto.MaxMIGS * time.Second
 
-// migGPUs are a node's GPUs that are to be divided.
+// migGPUs are the GPUs of a node to divide.
 type migGPUs struct {
 	node   string
-	uuids  []string // none: all that its driver has
+	uuids  []string // empty: all GPUs of its driver
 	resume func(units int32) []string
 }
 
@@ -70,7 +70,7 @@ func (c *Controller) applyMIG(ctx context.Context, who *proto.Caller, rq *proto.
 	return reply, nil
 }
 
-// cutNode has one node divide its GPUs.
+// cutNode makes one node divide its GPUs.
 func (c *Controller) cutNode(ctx context.Context, g *migGPUs, layout string) proto.MIGNode {
 	out := proto.MIGNode{Node: g.node}
 	c.log.Info("GPUs are divided", "node", g.node, "gpus", g.uuids, "layout", layout)
@@ -86,7 +86,7 @@ func (c *Controller) cutNode(ctx context.Context, g *migGPUs, layout string) pro
 	return out
 }
 
-// migOf finds the GPUs that are meant on a node, and refuses those that a job has or could get.
+// migOf finds the GPUs to divide on a node, and refuses GPUs that a job has or could get.
 func migOf(v *state.View, n *model.Node, units []model.GresUnit, gres string) (migGPUs, error) {
 	name := n.Def.Name
 	g := migGPUs{node: name}
@@ -174,7 +174,7 @@ func gpuOf(u *model.GresUnit) string {
 
 func unitsText(name string, list []int) string { return name + ":" + hostlist.FormatIndexes(list) }
 
-// unitDrained reports whether jobs don't get a unit until somebody resumes it.
+// unitDrained reports whether a unit is drained until an operator resumes it.
 func unitDrained(n *model.Node, name string, index int) bool {
 	return slices.ContainsFunc(n.Out, func(o model.UnitOut) bool {
 		return o.Name == name && int(o.Index) == index && (o.Kind == model.OutDrained || o.Kind == model.OutFault)
@@ -202,7 +202,7 @@ func migFree(v *state.View, n *model.Node, meant map[string][]int) error {
 	return nil
 }
 
-// migHeld names one of these units that an allocation has, or has shares of; "" where it has none.
+// migHeld names one of these units of which an allocation has the whole or shares; "" if there is none.
 func migHeld(na *model.NodeAlloc, meant map[string][]int) string {
 	for i := range na.Gres {
 		a := &na.Gres[i]

@@ -14,7 +14,7 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// misfit says why a job can never run in a partition: what it asks for, and the most that there is.
+// misfit says why a job can never run in a partition: its request, and the most that the partition has.
 func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossible) error {
 	cfg := v.Config()
 	rq := sched.Resolve(sp, p, &cfg.Params)
@@ -32,7 +32,7 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 	switch why {
 	case sched.TooManyCPUs:
 		text := fmt.Sprintf("no node of partition %s has the CPUs that the job needs on one node", p.Name)
-		if asked > int64(cpus) { // otherwise it is how they lie
+		if asked > int64(cpus) { // otherwise the reason is how the CPUs are spread over nodes
 			text += fmt.Sprintf(": %d, and the most is %d; ask for fewer, or for more nodes", asked, cpus)
 		}
 		return refuse(proto.CodeNodeConfig, "%s", text)
@@ -79,7 +79,7 @@ func misfit(v *state.View, sp *model.Spec, p *model.Partition, why sched.Impossi
 	return refuse(proto.CodeNodeConfig, "%s", text)
 }
 
-// mostGres says of the resources that are asked for on each node, or of the job on a single node, what one has at most.
+// mostGres says, for the resources that the job asks for on one node, how many a single node has at most.
 func mostGres(v *state.View, sp *model.Spec, p *model.Partition) string {
 	for _, g := range sp.Gres {
 		most := int32(0)
@@ -107,8 +107,8 @@ func mostGres(v *state.View, sp *model.Spec, p *model.Partition) string {
 	return ""
 }
 
-// mostInAll names a resource of which a partition has less in all, or on as many nodes as the job may have, than the
-// job asks for.
+// mostInAll names a resource of which the job asks for more than the partition has, in all or on as many nodes as the
+// job may have.
 func mostInAll(v *state.View, sp *model.Spec, rq *sched.Request, p *model.Partition) string {
 	nodes := len(p.Nodes)
 	if sp.MaxNodes > 0 {
@@ -169,7 +169,7 @@ func mostInAll(v *state.View, sp *model.Spec, rq *sched.Request, p *model.Partit
 	return ""
 }
 
-// featuresAsked names what NoSuchFeature is about: features, and what else a node has or hasn't whatever runs on it.
+// featuresAsked names the requests behind NoSuchFeature: features, and other fixed properties of nodes.
 func featuresAsked(sp *model.Spec) string {
 	var out []string
 	if sp.Features != "" {

@@ -9,10 +9,11 @@ import (
 	"gbatch/internal/proto"
 )
 
-// nodeask.go asks single nodes over their sessions: what steps use, which steps there are, what is wrong; and has them
-// signal steps or divide GPUs. Orders, which are repeated until they are carried out, go another way (dispatch.go).
+// nodeask.go sends single nodes questions over their sessions: usage of steps, lists of steps, a self-check; and
+// requests to signal steps or divide GPUs. Orders, which are repeated until they are carried out, are sent by
+// dispatch.go.
 
-const maxAsks = 64 // questions under way on one session
+const maxAsks = 64 // unanswered questions on one session
 
 // asks are the questions that a node has not answered.
 type asks struct {
@@ -54,7 +55,7 @@ func (s *session) ask(m proto.NodeAsk) (answer <-chan *proto.NodeAnswer, cancel 
 	return c, cancel, nil
 }
 
-// answered passes an answer to whoever waits for it; one that comes late is dropped.
+// answered passes an answer to its waiter; a late answer is dropped.
 func (s *session) answered(m *proto.NodeAnswer) {
 	s.asks.mu.Lock()
 	c := s.asks.open[m.ID]

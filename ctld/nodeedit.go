@@ -11,8 +11,7 @@ import (
 	"gbatch/internal/state"
 )
 
-// nodeedit.go carries out what operators want of nodes and of single units of them, and takes what nodes say of their
-// units.
+// nodeedit.go carries out operators' changes of nodes and of single units, and handles nodes' reports on their units.
 
 // updateNode drains, resumes and takes down nodes.
 func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *proto.UpdateNodeRequest) error {
@@ -78,7 +77,7 @@ func (c *Controller) updateNode(ctx context.Context, who *proto.Caller, rq *prot
 	case e.Keep || e.Gres != "":
 	case e.Admin == model.NodeUp:
 		c.stillLeaving(ctx, e.Nodes)
-	case e.Admin == model.NodeDown: // what took too long to end has been given up
+	case e.Admin == model.NodeDown: // jobs that took too long to end have been given up
 		now := c.machine.View()
 		c.registerAnew(slices.DeleteFunc(slices.Clone(e.Nodes),
 			func(name string) bool { return !ending(v, name) || ending(now, name) }))
@@ -115,7 +114,7 @@ func unitsOf(e *state.NodeEdit, text string) error {
 	return nil
 }
 
-// unitsMay refuses what can't be done to units.
+// unitsMay refuses changes that units don't allow.
 func unitsMay(v *state.View, e *state.NodeEdit) error {
 	switch {
 	case e.Keep:
@@ -150,11 +149,11 @@ func unitsMay(v *state.View, e *state.NodeEdit) error {
 	return nil
 }
 
-// hearUnits puts a node's account of its units into the log, where it says anything new.
+// hearUnits puts a node's report on its units into the log if it says anything new.
 func (c *Controller) hearUnits(ctx context.Context, node string, tells []model.UnitTell, held []model.GPUHeld) {
 	n := c.machine.View().Node(node)
 	if n == nil || max(len(tells), len(held)) > model.MaxUnitTells {
-		return // it has left the configuration; or it is none of ours that talks
+		return // the node has left the configuration, or was never in it
 	}
 	_, fresh, changed := model.TellUnits(n.Out, tells, 0, "")
 	if !changed && slices.Equal(n.Held, held) {

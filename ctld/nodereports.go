@@ -10,7 +10,7 @@ import (
 	"gbatch/internal/state"
 )
 
-// serveNode reads what a node says until its connection ends.
+// serveNode reads a node's messages until its connection ends.
 func (c *Controller) serveNode(ctx context.Context, s *session) error {
 	var f rpc.Frame
 	for {
@@ -70,14 +70,14 @@ var troubles = map[proto.ReportKind]string{
 	proto.ReportUnkillable:   "processes survive SIGKILL",
 }
 
-// nodeReports is one message of reports on its way into the log.
+// nodeReports is one message of reports that waits for the log.
 type nodeReports struct {
 	s    *session
 	list []*proto.Report
 }
 
-// collect puts what nodes report into the log: everything that has arrived is one entry, then each node is told which
-// of its reports are safe.
+// collect puts nodes' reports into the log: all reports that have arrived become one entry, and then each node learns
+// which of its reports are safe.
 func (c *Controller) collect(ctx context.Context) {
 	for {
 		var batch []nodeReports
@@ -102,7 +102,7 @@ func (c *Controller) collect(ctx context.Context) {
 		for _, b := range batch {
 			for _, r := range b.list {
 				if r.Kind > proto.ReportUnkillable && r.Kind != proto.ReportStep {
-					continue // a kind that only the leader itself may use
+					continue // a kind of report that only the leader itself may use
 				}
 				report := state.Report{Kind: state.ReportKind(r.Kind), Job: r.Job, Attempt: r.Attempt, At: r.At, Exit: r.Exit,
 					Text: r.Text, Step: r.Step}

@@ -15,16 +15,16 @@ import (
 	"gbatch/internal/state"
 )
 
-// nodeSet holds the leader's sessions with node daemons: who is connected, when each was last heard, what it was told.
-// None of it is replicated; a new leader begins empty and nodes register again.
+// nodeSet has the leader's sessions with node daemons: connections, last heartbeats, orders that were sent. None of it
+// is replicated; a new leader begins empty and nodes register again.
 type nodeSet struct {
 	mu       sync.Mutex
 	sessions map[string]*session
 	term     uint64
 	since    time.Time            // when this controller began to lead
-	left     map[string]time.Time // when a node's last session was heard last
-	rules    string               // hash of the configuration whose rules every session has been told
-	woken    chan struct{}        // closed and replaced when dispatch has to look again
+	left     map[string]time.Time // last heartbeat of a node's previous session
+	rules    string               // hash of the configuration whose rules every session has got
+	woken    chan struct{}        // closed and replaced to make dispatch look again
 }
 
 func newNodeSet() *nodeSet {
@@ -36,26 +36,26 @@ type session struct {
 	node  string
 	conn  *rpc.Conn
 	epoch uint64
-	hw    proto.Hardware // as it registered
-	skew  string         // what was wrong with its clock; "" once it has been right
+	hw    proto.Hardware // from its registration
+	skew  string         // problem of its clock; "" once it has been right
 	notes []string       // what the node can't enforce
-	addr  string         // that it connects from
-	port  int32          // where it answers other nodes' daemons
+	addr  string         // address from which it connects
+	port  int32          // on which it answers other nodes' daemons
 	units []model.GresUnit
 
 	mu    sync.Mutex
 	told  map[proto.Attempt]telling
-	turns map[proto.Attempt]uint32 // the last Freeze that it was told
+	turns map[proto.Attempt]uint32 // the last Freeze that it got, by attempt
 	seen  time.Time
 	beat  proto.Heartbeat
 	idle  idleUnits
 	asks  asks
 
-	free    bool            // a heartbeat has said that nothing is left of what the node was to forget
-	leaving []proto.Attempt // what is
+	free    bool            // a heartbeat has said that all attempts that were given up have ended
+	leaving []proto.Attempt // attempts that were given up and have not ended
 
-	config string     // hash of the configuration whose rules the node was told
-	health healthTime // when its health was looked at
+	config string     // hash of the configuration whose rules the node has got
+	health healthTime // its last health check
 }
 
 type telling uint8
@@ -67,7 +67,7 @@ const (
 	toldWarning
 )
 
-// tell reports whether the node still has to be told, and notes that it is.
+// tell reports whether the node still needs an order, and records that it gets it now.
 func (s *session) tell(key proto.Attempt, what telling) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,10 +78,11 @@ func (s *session) tell(key proto.Attempt, what telling) bool {
 	return true
 }
 
-// maxTurns bounds what a session remembers of suspended jobs; beyond it nodes are told again what they know.
+// maxTurns bounds a session's memory of suspended jobs; beyond it, orders are repeated.
 const maxTurns = 4096
 
-// turn reports whether the node still has to be told of a job's last suspension or resumption, and notes that it is.
+// turn reports whether the node still needs the order for a job's last suspension or resumption, and records that it
+// gets it now.
 func (s *session) turn(key proto.Attempt, turn uint32) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +109,7 @@ func (s *session) heard(now time.Time) {
 	s.mu.Unlock()
 }
 
-// send writes orders. A failing connection ends the session; the next one tells everything again.
+// send writes orders. A failing connection ends the session; the next session sends all orders again.
 func (s *session) send(o *proto.Orders) {
 	s.mu.Lock()
 	o.Heard = s.beat.Now
@@ -118,7 +119,7 @@ func (s *session) send(o *proto.Orders) {
 		err = s.conn.WriteFrame(proto.KindOrders, 0, 0, body)
 	}
 	if err != nil {
-		_ = s.conn.Close() // the reader sees it and ends the session
+		_ = s.conn.Close() // the reader notices and ends the session
 	}
 }
 
@@ -158,7 +159,7 @@ func (n *nodeSet) wake() <-chan struct{} {
 	return n.woken
 }
 
-// ring has everybody look again who waits for wake.
+// ring wakes all who wait on wake.
 func (n *nodeSet) ring() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -171,7 +172,7 @@ func (n *nodeSet) enter(s *session) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if old := n.sessions[s.node]; old != nil {
-		_ = old.conn.Close() // the node has begun anew
+		_ = old.conn.Close() // the node has a new session
 	}
 	n.sessions[s.node] = s
 	if s.config != n.rules {
@@ -192,7 +193,7 @@ func (n *nodeSet) leave(s *session) {
 	}
 }
 
-// feel fills in what the last heartbeat said.
+// feel fills in data from the last heartbeat.
 func (n *nodeSet) feel(node string, info *proto.NodeInfo) {
 	s := n.session(node)
 	if s == nil {
@@ -214,8 +215,8 @@ func (n *nodeSet) stop(node string, st *proto.Stop) {
 	}
 }
 
-// silent lists nodes that the facts call up and that have not been heard for SlurmdTimeout: by this leader, which
-// gives them as long again after it began to lead.
+// silent lists nodes that are up by the facts and have sent this leader no heartbeat for SlurmdTimeout. A new leader
+// first waits for the full SlurmdTimeout.
 func (n *nodeSet) silent(v *state.View, now time.Time) []string {
 	limit := time.Duration(v.Config().Params.NodeTimeoutS) * time.Second
 	if limit == 0 {
@@ -237,7 +238,7 @@ func (n *nodeSet) silent(v *state.View, now time.Time) []string {
 		}
 		if s := n.sessions[node.Def.Name]; s != nil {
 			if s.config != v.Config().Hash {
-				return true // it has not been told how often to be heard
+				return true // it does not know the present heartbeat interval yet
 			}
 			s.mu.Lock()
 			seen = s.seen
@@ -272,7 +273,7 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	}
 	leaving := slices.Concat(h.Leaving, unknownOf(v, h.Node, h.Known))
 	if h.Instance != 0 && h.Instance != v.Instance() {
-		// numbers of another history: the node ends those attempts by itself
+		// job numbers of another history: the node ends those attempts by itself
 		leaving, h.Known = slices.Concat(h.Leaving, h.Known), nil
 	}
 	skew := skewed(h.Now, c.now())
@@ -299,7 +300,7 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 		seen: time.Now(), idle: idleUnits{},
 		config: v.Config().Hash, beat: proto.Heartbeat{Now: h.Now}}
 	if len(forget) > 0 {
-		s.send(&proto.Orders{Epoch: epoch, Forget: forget}) // for a daemon of before, which reads no more of Welcome
+		s.send(&proto.Orders{Epoch: epoch, Forget: forget}) // for an older daemon, which does not read this from Welcome
 	}
 	c.nodes.enter(s)
 	defer c.nodes.leave(s)
@@ -309,10 +310,10 @@ func (c *Controller) hello(ctx context.Context, name, addr string, h *proto.Hell
 	return nil
 }
 
-// lacks tells what a node has less of than the configuration says, or "".
+// lacks says what a node has less of than the configuration says, or "".
 func lacks(def *model.NodeDef, hw *proto.Hardware) string {
 	switch virtual := hw.Virtual || def.Virtual; {
-	case virtual: // it takes the configuration's word for all but devices that were looked for
+	case virtual: // its hardware is taken from the configuration, except for devices that the node searches for
 	case hw.CPUs < def.CPUs:
 		return fmt.Sprintf("Low CPUs (reported:%d < configured:%d)", hw.CPUs, def.CPUs)
 	case hw.MemMiB < def.MemMiB:
@@ -330,7 +331,7 @@ func lacks(def *model.NodeDef, hw *proto.Hardware) string {
 	return gres + ": " + cut(hw.Problem, maxProblem)
 }
 
-// maxProblem bounds what a node's reason says of the node's own account, bytes.
+// maxProblem bounds the node's own text in its reason, bytes.
 const maxProblem = 400
 
 // cut shortens a text.
@@ -341,7 +342,7 @@ func cut(s string, most int) string {
 	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
-// connections leaves of a node's resources what is known of their units.
+// connections keeps only the properties of units from a node's list of resources.
 func connections(list []model.GresDef) []model.GresDef {
 	var out []model.GresDef
 	for _, g := range list {
@@ -352,11 +353,11 @@ func connections(list []model.GresDef) []model.GresDef {
 	return out
 }
 
-// lacksGres tells which resources a node has fewer of than the configuration says, or "".
+// lacksGres says of which resources a node has fewer units than the configuration says, or "".
 func lacksGres(def *model.NodeDef, hw *proto.Hardware) string {
 	for _, g := range def.Gres {
 		if len(g.Over) > 0 {
-			continue // shares of GPUs that are looked at themselves
+			continue // shares of GPUs: the GPUs themselves are checked
 		}
 		n := int32(0)
 		for _, have := range hw.Gres {

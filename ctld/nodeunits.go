@@ -6,13 +6,13 @@ import (
 	"gbatch/internal/state"
 )
 
-// nodeunits.go tells of nodes' resources one by one: what each node said that they are when it registered, how they
-// are by its last heartbeat, and whose they are by the facts.
+// nodeunits.go lists nodes' units one by one: their properties from the node's registration, their readings from its
+// last heartbeat, and their jobs from the facts.
 
 // chunkUnits is how many nodes with all their units go into one frame.
 const chunkUnits = 50
 
-// units fills in what a node said of its units.
+// units fills in a node's own data about its units.
 func (n *nodeSet) units(node string, info *proto.NodeInfo) {
 	s := n.session(node)
 	if s == nil {

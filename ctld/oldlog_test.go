@@ -14,9 +14,9 @@ import (
 	"gbatch/internal/store"
 )
 
-// TestLogIsReadForever: a controller starts on the raft log of an earlier version, and has in it what that version had.
-// v1/raft.db.gz is of a gctld of commit 4b95a0e that was killed with jobs in every state; it is never rewritten. The
-// text beside it is what a person has looked at.
+// TestLogIsReadForever: a controller starts on the raft log of an earlier version, with all its facts. v1/raft.db.gz is
+// of a gctld of commit 4b95a0e that was killed with jobs in every state; it is never rewritten. The text beside it is
+// what a person has looked at.
 func TestLogIsReadForever(t *testing.T) {
 	dir := t.TempDir()
 	old := golden.Unpack(t, "testdata/v1/raft.db.gz")

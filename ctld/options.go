@@ -15,21 +15,21 @@ type Peer struct {
 	Addr string // host:port of its one TLS port
 }
 
-// Options say what a controller is. Those that change decisions are not here: they are in the replicated
+// Options configure one controller. Settings that change decisions are not here: they are in the replicated
 // configuration.
 type Options struct {
-	Name  string // of this controller, one of Peers
+	Name  string // name of this controller, one of Peers
 	Peers []Peer // all controllers
 	Dir   string // raft log and snapshots
 	PKI   string // directory with ca.crt and this controller's certificate
 
 	Socket  string // path of the local socket; "": none
-	DbdAddr string // of gdbd; "": no accounting is shipped
+	DbdAddr string // address of gdbd; "": no accounting records are shipped
 
 	// Load reads the configuration from its files, for the first start and for reconfigure.
 	Load func() (*conf.Config, []conf.Problem)
 
-	UID     uint32 // whose jobs and commands count as the operator's, beside root's
+	UID     uint32 // the user who is an operator, besides root
 	Version string
 	Paths   []model.KV // local settings, for gcontrol show config
 	Logger  *slog.Logger
@@ -43,14 +43,14 @@ const (
 	cyclePace      = 8 * time.Millisecond // from one planning pass to the next
 	dispatchPace   = 4 * time.Millisecond // from one round of orders to the next
 	clockPace      = 100 * time.Millisecond
-	waitPace       = 10 * time.Millisecond // between two looks of a WaitRequest
+	waitPace       = 10 * time.Millisecond // between two checks of a WaitRequest
 	proposeTimeout = 20 * time.Second
 	maxWaiters     = 2048
 	maxNodes       = 16384
 	maxScriptBytes = 64 << 20
 	maxEnvBytes    = 64 << 20
 	outboxBatch    = 1000 // records in one Put
-	// records wait so long for company: the start and the end of a short job become one
+	// records wait that long for others: start and end of a short job become one record
 	outboxPace     = 100 * time.Millisecond
 	outboxRetryMin = 200 * time.Millisecond
 	outboxRetryMax = 10 * time.Second

@@ -10,8 +10,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// ship brings accounting records to gdbd in the order of the outbox, and trims what gdbd has acknowledged. gdbd
-// ignores what it has already, so a batch may be sent again after any failure.
+// ship sends accounting records to gdbd in the order of the outbox, and trims the acknowledged ones. gdbd ignores
+// records that it has already, so a batch may be sent again after any failure.
 func (c *Controller) ship(ctx context.Context) {
 	if c.opts.DbdAddr == "" {
 		c.dropRecords(ctx)
@@ -64,7 +64,7 @@ func (c *Controller) shipOn(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = m.Close() }() // its error was returned by the call that failed
+	defer func() { _ = m.Close() }() // the failed call has returned its error
 	sent := uint64(0)
 	for {
 		changed := c.machine.Changed()

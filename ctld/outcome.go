@@ -10,12 +10,12 @@ import (
 	"gbatch/internal/store"
 )
 
-// outcome.go keeps the promise that CodeNotLeader and CodeNoController make to whoever passes a request on: nothing of
-// it was done, so it may be made again somewhere else. A command whose fate the store does not know, and a request of
-// which a part is in the log already, must not be answered with them, unless the request may be repeated.
+// outcome.go keeps the promise of CodeNotLeader and CodeNoController: nothing of the request was done, so it may be
+// made again on another controller. If the store does not know what became of a command, or a part of the request is
+// already in the log, these codes must not be used, unless the request may be repeated.
 
-// lostError is the error of a command that is in the log or not: the store can't tell. again is the answer to a request
-// that may be repeated.
+// lostError is the error for a command about which the store can't tell whether it is in the log. again is the answer
+// to a request that may be repeated.
 type lostError struct {
 	why   string
 	again *rpc.Error
@@ -28,7 +28,7 @@ var (
 	errSlow  = rpc.Errorf(proto.CodeBusy, "Socket timed out on send/recv operation")
 )
 
-// proposalError says what an error of the store means for the request behind the command.
+// proposalError turns an error of the store into the error for the command's request.
 func proposalError(err error) error {
 	switch {
 	case errors.Is(err, store.ErrNotLeader), errors.Is(err, store.ErrClosed):
@@ -45,10 +45,10 @@ func proposalError(err error) error {
 	return &lostError{err.Error(), errSlow}
 }
 
-// madeKey is the key of a request's context for whether a command of it is in the log.
+// madeKey is the context key for whether a command of the request is in the log.
 type madeKey struct{}
 
-// withMade gives a context in which propose notes that it has succeeded.
+// withMade gives a context in which propose records its success.
 func withMade(ctx context.Context) (context.Context, *atomic.Bool) {
 	made := new(atomic.Bool)
 	return context.WithValue(ctx, madeKey{}, made), made
@@ -60,8 +60,8 @@ func noteMade(ctx context.Context) {
 	}
 }
 
-// answerFor gives the error that a request is answered with when its handler failed with err. made tells whether a part
-// of it is done.
+// answerFor gives the error for the answer to a request whose handler failed with err. made says whether a part of the
+// request is done.
 func answerFor(kind uint16, made bool, err error) error {
 	row := proto.RequestOf(kind)
 	var lost *lostError
@@ -77,7 +77,7 @@ func answerFor(kind uint16, made bool, err error) error {
 	return err
 }
 
-// relayError gives the answer to a request that another controller was asked with err as the result.
+// relayError gives the answer to a request that was passed on to another controller and failed with err.
 func relayError(kind uint16, err error) error {
 	unreachable := func(why any) error {
 		return rpc.Errorf(proto.CodeNoController, "Unable to contact slurm controller (connect failure): %v", why)

@@ -20,7 +20,7 @@ func codeOf(err error) proto.Code {
 	return 0
 }
 
-// What the store says of a command, and what a request that may be repeated and one that may not are answered.
+// The store's errors for a command, and the answers to requests that may and may not be repeated.
 func TestOutcomeOfCommands(t *testing.T) {
 	for _, c := range []struct {
 		err           error
@@ -53,7 +53,7 @@ func TestOutcomeOfCommands(t *testing.T) {
 	}
 }
 
-// What a controller that follows answers when it has asked the one that leads.
+// The answers of a follower that has passed a request on to the leader.
 func TestOutcomeOfRelaying(t *testing.T) {
 	lost := fmt.Errorf("controller: %w", rpc.ErrLost)
 	for _, c := range []struct {

@@ -12,19 +12,19 @@ import (
 )
 
 // ownRules are the order and the predictions of a cluster whose configuration names neither PriorityType nor weights.
-// They follow the views that one goroutine sees; others may ask for what it shows. The zero value is ready.
+// They follow the views of one goroutine; other goroutines may read shown priorities. The zero value is ready to use.
 type ownRules struct {
-	mu    sync.RWMutex // others read scores between two refreshes; who refreshes plans without it
+	mu    sync.RWMutex // readers take it; the planning goroutine takes it only to refresh
 	rules *policy.Policy
 	ranks map[string]uint8 // of QOS, from 0 for the least
-	gen   uint64           // of the accounts that they were taken from
+	gen   uint64           // generation of the accounts for ranks
 }
 
-// ownPaceS is how often scores follow the time, seconds: a long queue is sorted again each time.
+// ownPaceS is the interval at which scores are computed anew, seconds: each time a long queue is sorted again.
 const ownPaceS = 5
 
-// Classes of jobs: no score lifts one above its class. QOS stand in order of their Priority; a priority that was set
-// by hand puts a job before or behind all others.
+// Classes of jobs: no score lifts a job above its class. QOS are in order of their Priority; a priority that was set by
+// hand puts a job before or behind all others.
 const (
 	classBehind = 16
 	classQOS    = 64
@@ -79,17 +79,17 @@ func qosRanks(v *state.View) map[string]uint8 {
 	return ranks
 }
 
-// Scores are shown as whole numbers, in the order in which the queue stands: a band for each QOS, in it the score's
-// logarithm. Numbers below are left to priorities set by hand that put a job behind all others; those that put it
-// ahead are above basePriority.
+// Scores are shown as whole numbers, in the order of the queue: each QOS has a band, and the score's logarithm gives
+// the place in it. Numbers below the bands are for priorities set by hand that put a job behind all others; priorities
+// that put it ahead are above basePriority.
 const (
 	shownLeast = 100_000
 	shownBand  = 14_000 // for each rank of QOS: maxQOSRank+1 of them stay below basePriority
 	perOctave  = 200
-	leastScore = -30 // octave: what waits for less than a second, for half a year on many GPUs
+	leastScore = -30 // octave of a job that has waited for less than a second, for half a year on many GPUs
 )
 
-// shown gives a waiting job's priority for people, as of now; ok is false before the first refresh.
+// shown gives a pending job's priority as users see it, as of now; ok is false before the first refresh.
 func (o *ownRules) shown(j *model.Job, p *model.Partition, now model.Time) (n uint32, ok bool) {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
@@ -97,16 +97,16 @@ func (o *ownRules) shown(j *model.Job, p *model.Partition, now model.Time) (n ui
 	case o.rules == nil:
 		return 0, false
 	case j.Priority == 0 || j.Direct:
-		return j.Priority, true // held, or as it was set
+		return j.Priority, true // held, or set by hand
 	}
 	prio := o.rules.OrderAt(now).Priority(j, p)
-	if prio == 0 { // not seen yet: the least of its class
+	if prio == 0 { // not seen yet: the lowest of its class
 		return shownLeast + uint32(o.ranks[cmp.Or(j.Spec.QOS, model.DefaultQOS)])*shownBand, true
 	}
 	return shownScore(policy.Parts(prio)), true
 }
 
-// shownScore gives the number of a class and a score.
+// shownScore gives the shown number for a class and a score.
 func shownScore(class uint8, first bool, score float64) uint32 {
 	at := 0.0
 	switch {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// The numbers that people see stand in the order of the scores, within the band of their class, between the priorities
-// that are set by hand.
+// Shown priorities are in the order of the scores, within the band of their class, and between the priorities that are
+// set by hand.
 func TestShownScores(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	last := uint32(0)

@@ -6,14 +6,14 @@ import (
 	"gbatch/internal/state"
 )
 
-// partGives says for lists what partitions give pending jobs that did not ask for a time limit or for memory. Jobs of
-// one partition share one answer.
+// partGives gives lists the defaults of partitions for pending jobs that did not ask for a time limit or for memory.
+// Jobs of one partition share one value.
 type partGives struct {
 	v     *state.View
 	parts map[string]*model.Expect
 }
 
-// add gives e with what j's partition gives it, or e itself where that is nothing. Stored values stay as they are.
+// add gives e with the defaults of j's partition, or e itself if there are none. It doesn't change stored values.
 func (g *partGives) add(j *model.Job, e *model.Expect) *model.Expect {
 	sp := j.Spec
 	noMem := sp.MemPerCPU == 0 && sp.MemPerNode == 0

@@ -11,17 +11,17 @@ import (
 	"gbatch/internal/state"
 )
 
-// priorities keeps the order that jobs are planned and shown in. It is derived from the facts and never replicated: a
+// priorities keeps the order in which jobs are planned and shown. It is derived from the facts and never replicated: a
 // new leader computes its own.
 //
-// Shares, usage and ages are taken anew every PriorityCalcPeriod, and when accounts or the configuration have changed.
-// Between that, each job that becomes ready is asked about as of then, so that it has its priority at once.
+// Shares, usage and ages are read again every PriorityCalcPeriod, and when accounts or the configuration have changed.
+// A job that becomes eligible in between gets its priority at once, from the last order.
 type priorities struct {
-	mu   sync.Mutex // one computes, the others wait for the result
+	mu   sync.Mutex // one goroutine computes, the others wait for the result
 	last atomic.Pointer[multifactor.Order]
 }
 
-// order gives the order as of now, computed anew where it is due. It is for one goroutine.
+// order gives the order as of now, computed again if it is due. The result is for one goroutine.
 func (p *priorities) order(v *state.View, now model.Time) *multifactor.Order {
 	if o := p.last.Load(); o != nil && !due(o, v, now) {
 		return o.Reader()
@@ -36,7 +36,7 @@ func (p *priorities) order(v *state.View, now model.Time) *multifactor.Order {
 	return o.Reader()
 }
 
-// due reports whether an order is to be made anew.
+// due reports whether an order must be made anew.
 func due(o *multifactor.Order, v *state.View, now model.Time) bool {
 	return !o.Made(v) || now >= o.At().Add(calcPeriodS(v))
 }
@@ -63,8 +63,8 @@ func (c *Controller) priorityNow(v *state.View, o *multifactor.Order, j *model.J
 	return j.Priority
 }
 
-// priorityIn gives a waiting job's priority in one partition: from its factors or, where nobody has chosen any, as the
-// rules of package sched/policy score it.
+// priorityIn gives a pending job's priority in one partition: from its factors or, by default, from the score of
+// package sched/policy.
 func (c *Controller) priorityIn(v *state.View, o *multifactor.Order, j *model.Job, p *model.Partition) uint32 {
 	if v.Config().Params.Priority.Default() && j.Hold == model.NotHeld {
 		if n, ok := c.own.shown(j, p, c.now()); ok {
@@ -74,7 +74,7 @@ func (c *Controller) priorityIn(v *state.View, o *multifactor.Order, j *model.Jo
 	return uint32(o.Priority(j, p))
 }
 
-// resetUsage forgets usage where a period of PriorityUsageResetPeriod has begun since it last was.
+// resetUsage resets usage if a period of PriorityUsageResetPeriod has begun since the last reset.
 func (c *Controller) resetUsage(ctx context.Context) {
 	began := time.Now()
 	reset := func(at time.Time) bool {
@@ -96,7 +96,7 @@ func (c *Controller) resetUsage(ctx context.Context) {
 				reset(time.Now())
 			}
 		}
-		since := began // a cluster that never reset begins to count when it gets a leader
+		since := began // a cluster without a reset so far counts from the start of this leader
 		if at := v.ResetAt(); at != 0 {
 			since = time.UnixMilli(int64(at))
 		}
@@ -113,7 +113,7 @@ func (c *Controller) resetUsage(ctx context.Context) {
 	}
 }
 
-// periodBegin gives the moment at which the period that now lies in began, in local time; zero for no period.
+// periodBegin gives the beginning of the present period, in local time; zero for no period.
 func periodBegin(period string, now time.Time) time.Time {
 	y, m, d := now.Date()
 	switch period {

@@ -8,22 +8,22 @@ import (
 	"gbatch/internal/state"
 )
 
-// PrivateData: what those who are no operators see of others. Everybody sees what is their own, and coordinators what
-// is of their accounts and those below. What is hidden is left out of lists; who asks for one hidden job by number
-// gets what an unknown number gives.
+// PrivateData: what users other than operators see of each other. Users see their own jobs and data, and coordinators
+// also those of their accounts and the accounts below. Hidden entries are left out of lists; a request for one hidden
+// job by number gets the same answer as for an unknown number.
 
-// sight is what one caller sees.
+// sight decides what one caller may see.
 type sight struct {
 	c     *Controller
 	v     *state.View
 	uid   uint32
 	me    string
-	hid   []string        // of PrivateData, what this caller must not see of others
-	below map[string]bool // accounts that the caller coordinates, or not, as far as asked
-	near  map[string]bool // accounts that the caller has an association with, and those above; nil: not asked yet
+	hid   []string        // entries of PrivateData that apply to this caller
+	below map[string]bool // whether the caller coordinates an account, for accounts looked up so far
+	near  map[string]bool // accounts with an association of the caller, and those above; nil: not looked up yet
 }
 
-// sees gives what a caller sees.
+// sees gives the sight of a caller.
 func (c *Controller) sees(v *state.View, who *proto.Caller) *sight {
 	s := &sight{c: c, v: v, uid: who.UID}
 	if hid := v.Config().Params.PrivateData; len(hid) > 0 && !c.operator(who) {
@@ -32,7 +32,7 @@ func (c *Controller) sees(v *state.View, who *proto.Caller) *sight {
 	return s
 }
 
-// hides reports whether PrivateData keeps something from the caller.
+// hides reports whether PrivateData hides something from the caller.
 func (s *sight) hides(what string) bool { return slices.Contains(s.hid, what) }
 
 // over reports whether the caller coordinates an account.
@@ -50,7 +50,7 @@ func (s *sight) job(sp *model.Spec) bool {
 	return !s.hides("jobs") || sp.UID == s.uid || s.over(sp.Account)
 }
 
-// only leaves the jobs that the caller may see.
+// only gives the jobs of a list that the caller may see.
 func (s *sight) only(list []*model.Job) []*model.Job {
 	if !s.hides("jobs") {
 		return list
@@ -58,7 +58,7 @@ func (s *sight) only(list []*model.Job) []*model.Job {
 	return slices.DeleteFunc(list, func(j *model.Job) bool { return !s.job(j.Spec) })
 }
 
-// usage reports whether the caller may see what a user uses; user "" is an account as a whole.
+// usage reports whether the caller may see a user's usage; user "" is an account as a whole.
 func (s *sight) usage(account, user string) bool {
 	return user == "" || user == s.me || !s.hides("usage") && !s.hides("users") || s.over(account)
 }
@@ -71,7 +71,8 @@ func (s *sight) assoc(a *model.Association) bool {
 	return s.account(a.Account)
 }
 
-// account reports whether the caller may see an account: one that they coordinate, belong to, or inherit limits from.
+// account reports whether the caller may see an account: they coordinate it, have an association in it, or it is above
+// such an account.
 func (s *sight) account(name string) bool {
 	if !s.hides("accounts") || s.over(name) {
 		return true
@@ -93,7 +94,7 @@ func (s *sight) account(name string) bool {
 	return s.near[name]
 }
 
-// reservation reports whether the caller may see a reservation: one that they may use under some account.
+// reservation reports whether the caller may see a reservation: they may use it under some account.
 func (s *sight) reservation(r *model.Reservation, gids []uint32) bool {
 	if !s.hides("reservations") {
 		return true
@@ -113,7 +114,7 @@ func (s *sight) reservation(r *model.Reservation, gids []uint32) bool {
 	return found
 }
 
-// records passes on the accounting records that the caller may see, of a part of gdbd's answer.
+// records filters gdbd's answer: it passes on the accounting records that the caller may see.
 func (s *sight) records(pass func([]byte) error) func([]byte) error {
 	if !s.hides("jobs") {
 		return pass

@@ -14,7 +14,7 @@ import (
 	"gbatch/internal/state"
 )
 
-// jobs answers a list of jobs from a View: submissions and planning go on beside it.
+// jobs sends a list of jobs from a View, while submissions and planning go on.
 func (c *Controller) jobs(_ context.Context, who *proto.Caller, rq *proto.JobsRequest, send stream) error {
 	v := c.machine.View()
 	sees := c.sees(v, who)
@@ -36,7 +36,7 @@ func (c *Controller) jobs(_ context.Context, who *proto.Caller, rq *proto.JobsRe
 	order := c.prio.order(v, chunk.Now)
 	var err error
 	gives := partGives{v: v}
-	var copies []model.Job // of those that are shown with something of their own, until the chunk is sent
+	var copies []model.Job // jobs that are shown with additional data, until the chunk is sent
 	give := func(j *model.Job) bool {
 		if !sees.job(j.Spec) || !picked(&rq.Filter, j) || rq.Default && len(rq.Filter.States) == 0 && j.State.Finished() {
 			return true
@@ -79,8 +79,7 @@ func (c *Controller) jobs(_ context.Context, who *proto.Caller, rq *proto.JobsRe
 	return err
 }
 
-// askRules gives what each partition adds to what jobs ask for, and what it adds for the jobs of a QOS that lifts
-// limits of its nodes.
+// askRules gives the rules of each partition, and its rules for jobs of each QOS that lifts its limits of nodes.
 func askRules(v *state.View) []*model.AskRules {
 	var out []*model.AskRules
 	params := &v.Config().Params
@@ -101,8 +100,8 @@ func askRules(v *state.View) []*model.AskRules {
 	return out
 }
 
-// checkRefs guards against references that a command could not have parsed, and narrows none: what is walked later is
-// bounded by MaxTargets times the largest array there may be.
+// checkRefs refuses references that no command could have parsed. After it, MaxTargets times the largest possible array
+// bounds later walks.
 func checkRefs(v *state.View, refs []proto.JobRef) error {
 	if len(refs) > proto.MaxTargets {
 		return refuse(proto.CodeBadRequest, "more than %d job ids in one request", proto.MaxTargets)
@@ -116,8 +115,8 @@ func checkRefs(v *state.View, refs []proto.JobRef) error {
 	return nil
 }
 
-// resolve gives the records that a reference names: a job, an array with all its tasks, or some tasks. For a task
-// that has not started that is the array's own record.
+// resolve gives the records that a reference names: a job, an array with all its tasks, or some tasks. A task that has
+// not started gives the array's own record.
 func resolve(v *state.View, ref proto.JobRef) []*model.Job {
 	var out []*model.Job
 	switch {
@@ -302,7 +301,7 @@ func addCount(list []model.GresCount, g model.GresDef) []model.GresCount {
 	return append(list, model.GresCount{Name: g.Name, Type: g.Type, Count: int64(g.Count)})
 }
 
-// wait answers once the job is over, or after proto.MaxWaitS.
+// wait answers when the job has ended, or after proto.MaxWaitS.
 func (c *Controller) wait(ctx context.Context, who *proto.Caller, rq *proto.WaitRequest) (*proto.WaitReply, error) {
 	if c.waiting.Add(1) > maxWaiters {
 		c.waiting.Add(-1)
@@ -334,7 +333,7 @@ func (c *Controller) wait(ctx context.Context, who *proto.Caller, rq *proto.Wait
 	}
 }
 
-// outcome tells how a job or a whole array has ended.
+// outcome gives the result of a job or a whole array that has ended.
 func outcome(v *state.View, id model.JobID) (*proto.WaitReply, bool) {
 	if a := v.Array(id); a != nil {
 		r := &proto.WaitReply{Done: a.Done == a.Total, State: model.Completed, Code: a.MaxExit}
@@ -375,7 +374,7 @@ func (c *Controller) ping(context.Context, *proto.Caller, *proto.Empty) (*proto.
 	return c.pong(), nil
 }
 
-// pong says how the cluster is.
+// pong gives the answer to a ping: the cluster's state.
 func (c *Controller) pong() *proto.PingReply {
 	v := c.machine.View()
 	id, _ := c.store.Leader()
@@ -403,7 +402,7 @@ func (c *Controller) config(_ context.Context, who *proto.Caller, _ *proto.Empty
 	return reply, nil
 }
 
-// ownCounters are those that sdiag has no words for.
+// ownCounters are counters that sdiag does not have.
 func (c *Controller) ownCounters(v *state.View) []model.KV {
 	var out []model.KV
 	add := func(key string, value any) { out = append(out, model.KV{Key: key, Value: fmt.Sprint(value)}) }

@@ -36,7 +36,7 @@ func firstProblem(problems []conf.Problem) string {
 	return "no configuration could be read"
 }
 
-// reconfigure reads the files anew and replaces the configuration in one step, or not at all.
+// reconfigure reads the files again and replaces the configuration in one step, or not at all.
 func (c *Controller) reconfigure(ctx context.Context, who *proto.Caller,
 	rq *proto.ReconfigureRequest) (*proto.ReconfigureReply, error) {
 	if !c.operator(who) && !rq.DryRun {
@@ -58,7 +58,7 @@ func (c *Controller) reconfigure(ctx context.Context, who *proto.Caller,
 	if rq.DryRun {
 		return reply, nil
 	}
-	if len(reply.Changes) == 0 && reflect.DeepEqual(v.Config().Params, cfg.Params) { // it may be of an older version
+	if len(reply.Changes) == 0 && reflect.DeepEqual(v.Config().Params, cfg.Params) { // the old one may be incomplete
 		reply.Applied = true
 		return reply, nil
 	}
@@ -74,7 +74,7 @@ func (c *Controller) reconfigure(ctx context.Context, who *proto.Caller,
 // maxAffected bounds the sentences of one answer.
 const maxAffected = 100
 
-// affected tells which jobs and nodes a new configuration touches.
+// affected lists the jobs and nodes that a new configuration affects.
 func affected(v *state.View, cfg *model.Config) []string {
 	nodes, parts := map[string]*model.NodeDef{}, map[string]bool{}
 	for _, n := range cfg.Nodes {

@@ -10,9 +10,9 @@ import (
 	"gbatch/internal/state"
 )
 
-// record.go writes accounting records: a job or step as it was when the event was queued.
+// record.go makes accounting records: a job or step at the moment when the event was queued.
 
-// recordOf gives the accounting record of a job as it was when the event was queued.
+// recordOf gives the accounting record of a job at the moment when the event was queued.
 func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Record {
 	cfg, sp := v.Config(), j.Spec
 	r := &model.Record{Seq: seq, Cluster: cfg.Cluster, Job: j.ID, Attempt: j.Attempt, ArrayID: j.ArrayID, Task: j.Task,
@@ -35,7 +35,7 @@ func (c *Controller) recordOf(v *state.View, seq uint64, j *model.Job) *model.Re
 		r.ReqMemMiB = (size.MemMiB + int64(size.Nodes) - 1) / int64(size.Nodes)
 	}
 	r.Asked = &model.Asked{Nodes: int32(size.Nodes), MemMiB: size.MemMiB, Bill: bill}
-	if j.State == model.Completing { // as Slurm's accounting: it runs until it has ended
+	if j.State == model.Completing { // as in Slurm's accounting: it counts as running until it has ended
 		r.State = model.Running
 	}
 	if names := sp.ReservationNames(); len(names) > 0 {

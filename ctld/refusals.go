@@ -9,14 +9,15 @@ import (
 	"gbatch/internal/state"
 )
 
-// refusals.go has the words of refusals: what every handler begins its own with, and what the state's mean.
+// refusals.go has the texts of refusals: the beginning of every handler's refusal, and the texts for the state's
+// refusals.
 
-// refuse makes an error with Slurm's words for code and, behind them, what exactly is wrong and what to do.
+// refuse makes an error: Slurm's words for the code, followed by what exactly is wrong and what to do.
 func refuse(code proto.Code, format string, a ...any) *rpc.Error {
 	return rpc.Errorf(code, "%s", proto.Sentence(code, fmt.Sprintf(format, a...)))
 }
 
-// refusedBy says why the state didn't take a submission; nil when it did.
+// refusedBy says why the state refused a submission; nil if it accepted it.
 func refusedBy(v *state.View, sp *model.Spec, res state.Result) error {
 	switch res.Refusal {
 	case state.OK:
@@ -34,7 +35,7 @@ func refusedBy(v *state.View, sp *model.Spec, res state.Result) error {
 	return refuse(proto.CodeInternal, "the job was refused (%d)", res.Refusal)
 }
 
-// overSubmit tells which limit on unfinished jobs refuses a submission, and how to see it.
+// overSubmit says which limit on unfinished jobs refuses a submission, and how to see it.
 func overSubmit(sp *model.Spec, r model.Reason) string {
 	switch r {
 	case model.ReasonQOSMaxSubmitJobPerUserLimit:

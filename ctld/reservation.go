@@ -17,9 +17,9 @@ import (
 	"gbatch/internal/state"
 )
 
-// reservation.go answers and carries out what is asked about reservations. Package resv makes them.
+// reservation.go answers requests about reservations and carries them out. Package resv makes reservations.
 
-// reservations lists those that the caller may see.
+// reservations lists the reservations that the caller may see.
 func (c *Controller) reservations(_ context.Context, who *proto.Caller,
 	_ *proto.Empty) (*proto.ReservationsReply, error) {
 	v := c.machine.View()
@@ -37,7 +37,8 @@ func (c *Controller) reservations(_ context.Context, who *proto.Caller,
 	return out, nil
 }
 
-// wholeNodes gives, by node, the reservation that has all of it at a moment; of several one for maintenance.
+// wholeNodes gives, by node, the reservation that has the whole node at a moment; of several, one with MAINT comes
+// first.
 func wholeNodes(v *state.View, now model.Time) map[string]*model.Reservation {
 	out := map[string]*model.Reservation{}
 	v.Reservations(func(r *model.Reservation) bool {
@@ -87,7 +88,7 @@ func sizeOf(v *state.View, r *model.Reservation) (size proto.ResvSize) {
 	return size
 }
 
-// resvFacts are what reservations are made from, on this host: its time zone and its groups count.
+// resvFacts are the inputs for making reservations on this host, with its time zone and groups.
 func resvFacts(v *state.View, now model.Time) resv.Facts {
 	return resv.Facts{View: v, Now: now, Zone: time.Local, Group: groupID}
 }
@@ -186,10 +187,10 @@ func (c *Controller) reserve(ctx context.Context, who *proto.Caller,
 	return nil, refuse(proto.CodeInvalidNode, "the configuration has just changed; try again")
 }
 
-// maxReservationNames bounds the reservations of which a job takes one.
+// maxReservationNames bounds a job's list of alternative reservations.
 const maxReservationNames = 16
 
-// mayUse tells why a job can't ask for its reservations.
+// mayUse gives the reason why a job can't use its reservations.
 func mayUse(v *state.View, sp *model.Spec) error {
 	names := sp.ReservationNames()
 	if len(names) > maxReservationNames {

@@ -34,7 +34,7 @@ func (c *Controller) local(ctx context.Context, r *server.Request) {
 	c.serve(ctx, r, &who, r.Kind, r.Body)
 }
 
-// remote serves the TLS port: other daemons, whose role and name their certificate gives.
+// remote serves the TLS port: other daemons, with role and name from their certificates.
 func (c *Controller) remote(ctx context.Context, r *server.Request) {
 	role, name, ok := r.Peer.Daemon()
 	switch {
@@ -77,7 +77,7 @@ func (c *Controller) registerNode(ctx context.Context, r *server.Request, name s
 	}
 }
 
-// forwarded serves a user's request that another daemon accepted, as far as that daemon may speak for the user.
+// forwarded serves a user's request that another daemon accepted, if that daemon may speak for the user.
 func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, name string) {
 	var f proto.Forward
 	if err := proto.Decode(r.Body, &f); err != nil || f.Kind >= proto.KindForward {
@@ -88,7 +88,7 @@ func (c *Controller) forwarded(ctx context.Context, r *server.Request, role, nam
 		c.end(r, nil, c.notLeading())
 		return
 	}
-	trusted := proto.RequestOf(f.Kind).Effect != proto.Reads // what everybody may read needs no trust
+	trusted := proto.RequestOf(f.Kind).Effect != proto.Reads // reading needs no trust
 	if role != pki.RoleCtld && f.Caller.UID == 0 && trusted {
 		c.end(r, nil, refuse(proto.CodeAccess, "root's commands are taken on controllers only; run it on %s", c.opts.Name))
 		return
@@ -115,7 +115,7 @@ func (c *Controller) hasJobOn(uid uint32, node string) bool {
 	return false
 }
 
-// end gives a request its last answer.
+// end sends a request's last answer.
 func (c *Controller) end(r *server.Request, m message, err error) {
 	var body []byte
 	if err == nil {
@@ -131,7 +131,7 @@ func (c *Controller) end(r *server.Request, m message, err error) {
 	}
 }
 
-// notLeading tells a daemon where the leader is: the text is its address.
+// notLeading is the answer of a follower: its text is the leader's address.
 func (c *Controller) notLeading() error {
 	_, addr := c.store.Leader()
 	return rpc.Errorf(proto.CodeNotLeader, "%s", addr)
@@ -158,11 +158,11 @@ func (c *Controller) reachable(addr string) bool {
 	if err != nil {
 		return false
 	}
-	_ = nc.Close() // only a look
+	_ = nc.Close() // it was only a check
 	return true
 }
 
-// callers turns what the kernel says of a local process into a Caller. Names are looked up once per uid.
+// callers turns a local process's peer credentials into a Caller. Names are looked up once per uid.
 type callers struct {
 	host string
 	mu   sync.Mutex

@@ -22,11 +22,11 @@ import (
 )
 
 // slurmctldprog.go runs the controller's own programs, PrologSlurmctld before a job is launched and EpilogSlurmctld
-// before its resources are free, on the controller that leads.
+// before its resources are free, on the leader.
 //
-// Run.Gate says that a job waits for one of them, and the outcome goes into the log as a report. A new leader finds the
-// jobs that wait and runs the program anew: it may run twice for a job, one after the other, never at once, since a
-// controller that stops leading kills what it has begun.
+// Run.Gate says that a job waits for one of them, and the result goes into the log as a report. A new leader finds the
+// waiting jobs and runs the program again. So a program may run twice for a job, but never at the same time, since a
+// controller that stops leading kills the programs that it has started.
 
 const (
 	maxProgs      = 64       // programs that run at once
@@ -35,10 +35,10 @@ const (
 	progGrace     = 2 * time.Second // for output to end after the program was killed
 )
 
-// progPath is the PATH of the controller's programs: fixed, whoever started gctld.
+// progPath is the PATH of the controller's programs. It is fixed and does not depend on gctld's own.
 const progPath = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
 
-// runSlurmctldProgs runs what jobs wait for until ctx ends, and returns when nothing of it runs any more.
+// runSlurmctldProgs runs the programs that jobs wait for until ctx ends, and returns when none runs any more.
 func (c *Controller) runSlurmctldProgs(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -82,7 +82,7 @@ func (c *Controller) runSlurmctldProgs(ctx context.Context) {
 	}
 }
 
-// runSlurmctldProg runs the programs that a job waits for and puts the outcome into the log.
+// runSlurmctldProg runs the programs that a job waits for and puts the result into the log.
 func (c *Controller) runSlurmctldProg(ctx context.Context, j *model.Job, r *model.NodeRules, cluster string) {
 	programs, limit, word := r.CtldProlog, r.PrologTimeoutS, "prolog_slurmctld"
 	if j.Run.Gate == model.GateEpilog {
@@ -115,8 +115,8 @@ func (c *Controller) runSlurmctldProg(ctx context.Context, j *model.Job, r *mode
 	}
 }
 
-// prologOutlivesJob waits until a job whose PrologSlurmctld runs has been told to end for KillWait, and then says so;
-// it says no when ctx ends first.
+// prologOutlivesJob waits until a job whose PrologSlurmctld runs has been COMPLETING for KillWait, and then returns
+// true; it returns false if ctx ends first.
 func (c *Controller) prologOutlivesJob(ctx context.Context, j *model.Job) bool {
 	for ctx.Err() == nil {
 		changed := c.machine.Changed()
@@ -137,7 +137,7 @@ func (c *Controller) prologOutlivesJob(ctx context.Context, j *model.Job) bool {
 	return false
 }
 
-// runPrograms runs all programs that patterns name, one after the other, and stops at the first that fails.
+// runPrograms runs all programs that match patterns, one after the other, and stops at the first failure.
 func (c *Controller) runPrograms(ctx context.Context, patterns []string, limitS int64, env []string,
 	j *model.Job) error {
 	for _, pattern := range patterns {
@@ -181,8 +181,8 @@ func (c *Controller) runProgram(parent context.Context, path string, limitS int6
 	return nil
 }
 
-// program makes a command with a process group of its own, which is killed when ctx ends, and gives the beginning of
-// what it prints.
+// program makes a command with its own process group, which is killed when ctx ends, and a buffer for the beginning of
+// its output.
 func program(ctx context.Context, env []string, path string, args ...string) (*exec.Cmd, *boundedBuffer) {
 	cmd, out := exec.CommandContext(ctx, path, args...), &boundedBuffer{}
 	cmd.Env, cmd.Dir = env, "/"
@@ -193,17 +193,17 @@ func program(ctx context.Context, env []string, path string, args ...string) (*e
 	return cmd, out
 }
 
-// boundedBuffer keeps the beginning of what is written.
+// boundedBuffer keeps the beginning of everything written to it.
 type boundedBuffer struct{ bytes.Buffer }
 
 func (b *boundedBuffer) Write(p []byte) (int, error) {
 	if room := maxProgOutput - b.Len(); room > 0 {
-		_, _ = b.Buffer.Write(p[:min(room, len(p))]) // a buffer takes everything
+		_, _ = b.Buffer.Write(p[:min(room, len(p))]) // a buffer never fails
 	}
 	return len(p), nil
 }
 
-// slurmctldEnv is the environment of a program of the controller, as Slurm's.
+// slurmctldEnv is the environment of the controller's programs, as in Slurm.
 func slurmctldEnv(j *model.Job, script, cluster string) []string {
 	env := append(programEnv(j, cluster), "SLURM_SCRIPT_CONTEXT="+script)
 	if over := j.Run.Over; over != nil {
@@ -213,14 +213,14 @@ func slurmctldEnv(j *model.Job, script, cluster string) []string {
 	return env
 }
 
-// exitEnv is how a job ended, as Slurm's programs are told.
+// exitEnv gives a job's exit status in Slurm's variables.
 func exitEnv(e model.Exit) []string {
 	return []string{fmt.Sprintf("SLURM_JOB_EXIT_CODE=%d", int64(e.Code)<<8|int64(e.Signal)),
 		fmt.Sprintf("SLURM_JOB_EXIT_CODE2=%d:%d", e.Code, e.Signal),
 		"SLURM_JOB_DERIVED_EC=0"}
 }
 
-// programEnv is what the controller's programs are told of a job, whether it has run or not.
+// programEnv has the job's variables for the controller's programs, for a job that has run or not.
 func programEnv(j *model.Job, cluster string) []string {
 	s := j.Spec
 	env := []string{progPath, "SLURM_CLUSTER_NAME=" + cluster}

@@ -13,12 +13,12 @@ import (
 	"gbatch/internal/state"
 )
 
-// stat.go answers what running jobs use: nothing of that is replicated or sent unasked, so the leader asks the jobs'
-// nodes, waits a little, and says which node did not answer.
+// stat.go answers requests for the usage of running jobs. Usage is neither replicated nor sent regularly, so the leader
+// asks the jobs' nodes, waits a little, and says which node did not answer.
 
 const statWait = 5 * time.Second // for all nodes together
 
-// statJobs gives the running jobs of a request, and refuses those of others.
+// statJobs gives the running jobs of a request, and refuses other users' jobs.
 func (c *Controller) statJobs(v *state.View, who *proto.Caller,
 	rq *proto.StatRequest) (map[model.JobID]*model.Job, error) {
 	if len(rq.Jobs) > proto.MaxStatJobs {

@@ -13,11 +13,10 @@ import (
 	"gbatch/internal/state"
 )
 
-// steps.go lists, ends and signals running steps. The node of a job's batch script manages them and nobody else knows
-// of them, so it is asked (nodeask.go has the questions); the batch step is a fact of the state.
+// steps.go lists, ends and signals running steps. Only the node of a job's batch script knows the job's steps and
+// manages them, so the leader asks that node (see nodeask.go); the batch step comes from the facts.
 
-// The signals that the controller itself speaks of: sigTerm is for what has no signal of its own, sigKill ends what
-// is left.
+// Signals that the controller itself uses: sigTerm is the default, sigKill ends remaining processes.
 const (
 	sigKill = 9
 	sigTerm = 15
@@ -76,7 +75,7 @@ func (c *Controller) stepJobs(v *state.View, sees *sight, rq *proto.StepsRequest
 	return out, nil
 }
 
-// steps lists running steps: each node's as it answers, so what is kept is one node's.
+// steps lists running steps, each node's when it answers, so only one node's steps are in memory.
 func (c *Controller) steps(ctx context.Context, who *proto.Caller, rq *proto.StepsRequest, send stream) error {
 	v := c.machine.View()
 	jobs, err := c.stepJobs(v, c.sees(v, who), rq)
@@ -141,8 +140,8 @@ func (c *Controller) steps(ctx context.Context, who *proto.Caller, rq *proto.Ste
 	return nil
 }
 
-// peers says where nodes' daemons answer each other: at the address that the configuration gives them or, where that is
-// only their name, the one that they are seen at.
+// peers gives the addresses at which nodes' daemons reach each other: the configured address or, if that is only the
+// node's name, the address from which the node connects.
 func (c *Controller) peers(_ context.Context, _ *proto.Caller, rq *proto.PeersRequest) (*proto.PeersReply, error) {
 	v := c.machine.View()
 	reply := &proto.PeersReply{}
@@ -160,7 +159,7 @@ func (c *Controller) peers(_ context.Context, _ *proto.Caller, rq *proto.PeersRe
 	return reply, nil
 }
 
-// batchStep is the step that a job's script is.
+// batchStep gives the step of a job's batch script.
 func batchStep(j *model.Job) proto.RunningStep {
 	n := &j.Run.Alloc.Nodes[0]
 	s := model.Step{ID: proto.StepBatch, Name: "batch", Start: j.Run.Launched, Nodes: []string{n.Node}, Tasks: 1,
@@ -171,7 +170,7 @@ func batchStep(j *model.Job) proto.RunningStep {
 	return proto.RunningStep{Job: j.ID, LimitS: model.Unlimited, Step: s, Host: n.Node}
 }
 
-// describeStep fills in what the node need not know.
+// describeStep fills in fields that the node does not know.
 func describeStep(j *model.Job, s *proto.RunningStep) {
 	s.ArrayID, s.Task, s.UID, s.User, s.Account, s.Partition = j.ArrayID, j.Task, j.Spec.UID, j.Spec.User, j.Spec.Account,
 		j.Run.Partition

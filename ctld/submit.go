@@ -15,7 +15,7 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// Priorities without the multifactor plugin: everybody starts equal, nice moves a job, age breaks ties.
+// Priorities without the multifactor plugin: all jobs start equal, nice moves a job, age breaks ties.
 const (
 	basePriority  = 1_000_000
 	maxPriority   = 1<<32 - 2
@@ -25,8 +25,8 @@ const (
 	maxNodesNamed = 65536
 )
 
-// submit validates a submission, refuses what can never run, and puts the rest into the log. The job's number is
-// returned only once it is there.
+// submit validates a submission, refuses a job that can never run, and puts the job into the log. It returns the job's
+// number only when the job is in the log.
 func (c *Controller) submit(ctx context.Context, who *proto.Caller,
 	rq *proto.SubmitRequest) (*proto.SubmitReply, error) {
 	v := c.machine.View()
@@ -40,7 +40,7 @@ func (c *Controller) submit(ctx context.Context, who *proto.Caller,
 	script, env := cmd.Script, cmd.Env
 	withoutContent(v, cmd)
 	res, err := c.propose(ctx, cmd)
-	if err == nil && res.Refusal == state.ContentMissing { // forgotten between the look and the entry
+	if err == nil && res.Refusal == state.ContentMissing { // the state has dropped the content meanwhile
 		cmd.Script, cmd.Env = script, env
 		res, err = c.propose(ctx, cmd)
 	}
@@ -54,7 +54,7 @@ func (c *Controller) submit(ctx context.Context, who *proto.Caller,
 	return reply, nil
 }
 
-// prepare makes the command of a submission that is valid and can run, and the beginning of its answer.
+// prepare makes the command for a submission that is valid and can run, and the beginning of its answer.
 func (c *Controller) prepare(v *state.View, who proto.Caller, rq *proto.SubmitRequest) (*state.Submit,
 	*proto.SubmitReply, error) {
 	if v.Config().Cluster == "" {
@@ -93,7 +93,7 @@ func (c *Controller) prepare(v *state.View, who proto.Caller, rq *proto.SubmitRe
 	return cmd, &proto.SubmitReply{Cluster: v.Config().Cluster, Notes: notes}, nil
 }
 
-// withoutContent leaves out of a command what the state has already.
+// withoutContent removes content that the state already has from a command.
 func withoutContent(v *state.View, cmd *state.Submit) {
 	if v.HasBlob(cmd.Script.Key) {
 		cmd.Script.Data = nil
@@ -103,7 +103,7 @@ func withoutContent(v *state.View, cmd *state.Submit) {
 	}
 }
 
-// requestKey keeps users' request ids apart: nobody gets another's job by guessing one.
+// requestKey makes request ids per user: no user gets another user's job by guessing an id.
 func requestKey(uid uint32, id string) string {
 	if id == "" {
 		return ""
@@ -119,7 +119,7 @@ func priorityOf(sp *model.Spec) uint32 {
 	return uint32(min(max(p, 1), maxPriority))
 }
 
-// validate checks everything that does not depend on what the cluster has.
+// validate checks everything that does not depend on the cluster's nodes.
 func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, rq *proto.SubmitRequest) error {
 	params := &v.Config().Params
 	for _, f := range []struct{ name, value string }{{"--job-name", sp.Name}, {"--account", sp.Account}, {"--qos", sp.QOS},
@@ -221,7 +221,7 @@ func (c *Controller) validate(v *state.View, who *proto.Caller, sp *model.Spec, 
 	return nil
 }
 
-// validTasks guards the state against ranges that a command could not have parsed.
+// validTasks refuses ranges that no command could have parsed, to protect the state.
 func validTasks(set model.TaskSet) error {
 	if len(set) > model.MaxTaskRanges {
 		return fmt.Errorf("more than %d ranges", model.MaxTaskRanges)
@@ -236,7 +236,7 @@ func validTasks(set model.TaskSet) error {
 	return nil
 }
 
-// place fills in partition, account and QOS, and refuses what no partition of the job's could ever run.
+// place fills in partition, account and QOS, and refuses a job that none of its partitions could ever run.
 func (c *Controller) place(v *state.View, who *proto.Caller, sp *model.Spec) ([]string, error) {
 	cfg := v.Config()
 	if sp.Account = accountName(v, sp.Account); sp.Account == "" {
@@ -328,7 +328,7 @@ func knownGres(cfg *model.Config, g model.GresReq) error {
 	return refuse(proto.CodeInvalidGres, "%s: no node has it; see ginfo -o '%%n %%G'", g.Name)
 }
 
-// allowed tells why a job may not, or can never, run in a partition.
+// allowed gives the reason why a job may not, or can never, run in a partition.
 func (c *Controller) allowed(v *state.View, who *proto.Caller, sp *model.Spec, name string) error {
 	cfg := v.Config()
 	p := v.Partition(name)
@@ -384,8 +384,9 @@ func has(list []string, s string) bool {
 	return false
 }
 
-// testOnly answers --test-only: where the job would run, and when: behind those who wait and before reservations, as
-// gqueue --start would say of it. Where that is not known it is when there would be room for it alone.
+// testOnly answers --test-only: where and when the job would start, behind the pending jobs and beside reservations, as
+// gqueue --start would show. If that is not known, it gives the moment at which there would be room if no other job
+// were pending.
 func (c *Controller) testOnly(v *state.View, sp *model.Spec, reply *proto.SubmitReply) (*proto.SubmitReply, error) {
 	c.explaining.Lock()
 	defer c.explaining.Unlock()

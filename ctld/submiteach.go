@@ -15,9 +15,9 @@ import (
 // eachBytes closes a log entry of a SubmitEachRequest: jobs with thousands of named nodes are long.
 const eachBytes = 4 << 20
 
-// submitEach is submit for many jobs that differ in their arguments only: what they have in common is looked at once,
-// and the jobs go into the log together. When the state refuses one, by a limit on the number of jobs, those behind it
-// are refused too, since nothing ends in between.
+// submitEach is submit for many jobs that differ only in their arguments: it checks the common part once, and the jobs
+// go into the log together. If the state refuses a job because of a limit on the number of jobs, it also refuses the
+// following jobs, since no job ends in between.
 func (c *Controller) submitEach(ctx context.Context, who *proto.Caller,
 	rq *proto.SubmitEachRequest) (*proto.SubmitEachReply, error) {
 	if rq.Submit == nil || len(rq.Args) == 0 || len(rq.Args) > proto.MaxEachJobs || rq.Submit.TestOnly {
@@ -32,14 +32,14 @@ func (c *Controller) submitEach(ctx context.Context, who *proto.Caller,
 	reply := &proto.SubmitEachReply{Cluster: answer.Cluster, Notes: answer.Notes}
 	common, key, content := cmd.Spec.Args, cmd.RequestID, *cmd
 	withoutContent(v, cmd)
-	whole := false // the content was sent once more
+	whole := false // the content has been sent again
 	for len(reply.Jobs) < len(rq.Args) {
 		var entry [][]byte
 		bytes := 0
 		for i := len(reply.Jobs); i < len(rq.Args) && bytes < eachBytes; i++ {
 			if len(common)+len(rq.Args[i]) > maxArgs {
 				if len(entry) > 0 {
-					break // what is before it goes first
+					break // the jobs before it go first
 				}
 				reply.Code, reply.Refused = proto.CodeBadRequest,
 					fmt.Sprintf("%d arguments, the limit is %d", len(common)+len(rq.Args[i]), maxArgs)
@@ -54,14 +54,14 @@ func (c *Controller) submitEach(ctx context.Context, who *proto.Caller,
 				return nil, err
 			}
 			entry, bytes = append(entry, data), bytes+len(data)
-			cmd.Script.Data, cmd.Env.Data = nil, nil // the next ones find it in the state
+			cmd.Script.Data, cmd.Env.Data = nil, nil // the following jobs find it in the state
 		}
 		results, err := c.proposeAll(ctx, entry)
 		if err != nil {
 			return nil, err
 		}
 		for _, res := range results {
-			if res.Refusal == state.ContentMissing && !whole { // forgotten between the look and the entry
+			if res.Refusal == state.ContentMissing && !whole { // the state has dropped the content meanwhile
 				whole = true
 				cmd.Script, cmd.Env = content.Script, content.Env
 				break

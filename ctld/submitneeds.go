@@ -5,7 +5,7 @@ import (
 	"gbatch/internal/proto"
 )
 
-// validNeeds checks what few jobs ask for, as the commands would.
+// validNeeds checks rare requests, as the commands do.
 func validNeeds(sp *model.Spec) error {
 	if _, err := model.ParseFeatures(sp.Features); err != nil {
 		return refuse(proto.CodeFeature, "--constraint: %v", err)
@@ -74,7 +74,7 @@ func validNeeds(sp *model.Spec) error {
 	return nil
 }
 
-// validIndex holds that GPUs that are asked for by number are asked for by node, and as many.
+// validIndex checks that a request for GPUs by number also asks for the same count of GPUs per node.
 func validIndex(sp *model.Spec) error {
 	want := sp.More.GPUIndex
 	if want.Empty() {
@@ -100,7 +100,7 @@ func validIndex(sp *model.Spec) error {
 	return nil
 }
 
-// What no node has more of, so that products of it with counts of tasks and GPUs can't overflow.
+// More than any node has, so that products with counts of tasks and GPUs can't overflow.
 const (
 	maxPerGPU    = 1 << 20
 	maxMemPerGPU = 1 << 40 // MiB

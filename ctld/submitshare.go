@@ -13,8 +13,8 @@ import (
 // maxGPUMem bounds --gpu-mem, MiB.
 const maxGPUMem = 1 << 24
 
-// shareGPUs validates what a job asks of shared GPUs and of GPUs' memory, and works out what a part of a GPU is in
-// shares. sp.Gres is replaced, not edited.
+// shareGPUs validates requests for shared GPUs and GPU memory, and converts a part of a GPU into shares. It replaces
+// sp.Gres and does not edit it.
 func shareGPUs(v *state.View, sp *model.Spec) error {
 	cfg := v.Config()
 	sp.Gres = migAlias(cfg, sp.Gres)
@@ -58,7 +58,7 @@ func shareGPUs(v *state.View, sp *model.Spec) error {
 	return gpuMemory(v, sp, share != nil || whole)
 }
 
-// indexFits holds that some node of the job's partitions has GPUs with the numbers that it asks for.
+// indexFits checks that some node of the job's partitions has GPUs with the requested numbers.
 func indexFits(v *state.View, sp *model.Spec) error {
 	want := sp.Extra().GPUIndex
 	if want.Empty() {
@@ -95,7 +95,7 @@ func indexFits(v *state.View, sp *model.Spec) error {
 		"--gpu-index=%s: no node of %s has GPUs with these numbers (they count from 0); ginfo -G lists them", want, where)
 }
 
-// asked shows a request as --gres has it.
+// asked writes a request in the form of --gres.
 func asked(g *model.GresReq) string {
 	s := g.Name
 	if g.Type != "" {
@@ -107,8 +107,8 @@ func asked(g *model.GresReq) string {
 	return fmt.Sprintf("%s:%d", s, g.Count)
 }
 
-// shareFits holds that some GPU of the job's partitions has the shares, and sets the count of a part of a GPU: the
-// least that it is anywhere.
+// shareFits checks that some GPU of the job's partitions has the shares. For a part of a GPU it sets the count: the
+// least number of shares on any GPU.
 func shareFits(v *state.View, sp *model.Spec, g *model.GresReq) error {
 	most, least, plain := int32(0), int32(0), false
 	eachGres(v, sp, func(d *model.GresDef) {
@@ -145,7 +145,7 @@ func shareFits(v *state.View, sp *model.Spec, g *model.GresReq) error {
 	return nil
 }
 
-// eachGres calls f for what the nodes of a job's partitions have.
+// eachGres calls f for every generic resource on nodes of a job's partitions.
 func eachGres(v *state.View, sp *model.Spec, f func(*model.GresDef)) {
 	for _, name := range sp.Partitions {
 		p := v.Partition(name)
@@ -192,7 +192,7 @@ func gpuMemory(v *state.View, sp *model.Spec, gpus bool) error {
 	return nil
 }
 
-// migAlias gives MIG instances the name that the nodes have for them: gpu:1g.10gb and mig:1g.10gb are the same.
+// migAlias gives MIG instances the name that the nodes use: gpu:1g.10gb and mig:1g.10gb are the same.
 func migAlias(cfg *model.Config, list []model.GresReq) []model.GresReq {
 	list = slices.Clone(list)
 	has := func(name, typ string) bool {

@@ -11,8 +11,8 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// fitTimes holds --time, --time-min, --begin and --deadline against each other. A job with a deadline gets a time limit
-// of its own: its first partition's, where it names none.
+// fitTimes checks --time, --time-min, --begin and --deadline against each other. A job with a deadline but without a
+// time limit gets the limit of its first partition.
 func fitTimes(v *state.View, now model.Time, sp *model.Spec) error {
 	least := int64(0)
 	if sp.More != nil {
@@ -65,14 +65,14 @@ func newTimeMin(text string) (int64, error) {
 	return s, err
 }
 
-// withTimeMin sets --time-min in what few jobs ask for.
+// withTimeMin sets --time-min in a Spec.
 func withTimeMin(sp *model.Spec, s int64) {
 	m := sp.Extra()
 	m.TimeMinS = s
 	sp.More = &m
 }
 
-// momentOf reads a moment as gcontrol sends it: @ and Unix milliseconds.
+// momentOf reads a moment from gcontrol: @ and Unix milliseconds.
 func momentOf(text string) (model.Time, bool) {
 	ms, err := strconv.ParseInt(strings.TrimPrefix(text, "@"), 10, 64)
 	return model.Time(ms), err == nil && strings.HasPrefix(text, "@")

@@ -9,8 +9,8 @@ import (
 	"gbatch/internal/state"
 )
 
-// top puts a waiting job ahead of all jobs of the same user, account, QOS and single partition, as Slurm documents it:
-// by nice values. What the job gains the others lose together, so that the user as a whole gains nothing.
+// top puts a pending job ahead of all jobs of the same user, account, QOS and single partition, with nice values as
+// Slurm documents it. The other jobs together lose what the job gains, so that the user as a whole gains nothing.
 func (c *Controller) top(ctx context.Context, who *proto.Caller, t state.Target) (proto.Code, string, error) {
 	v := c.machine.View()
 	found := resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks})
@@ -54,7 +54,7 @@ func (c *Controller) top(ctx context.Context, who *proto.Caller, t state.Target)
 		return 0, "", nil // it is the first already
 	}
 	n := int64(len(others))
-	gain := ((best-mine+1)*n + n) / (n + 1) // with what each of the others loses for it, that is enough to pass the best
+	gain := ((best-mine+1)*n + n) / (n + 1) // together with the loss of each other job, enough to pass the best one
 	if err := c.renice(ctx, j, -gain); err != nil {
 		return 0, "", err
 	}
@@ -69,7 +69,7 @@ func (c *Controller) top(ctx context.Context, who *proto.Caller, t state.Target)
 // maxTopPeers bounds the jobs that one top changes.
 const maxTopPeers = 1000
 
-// renice changes a waiting job's nice value.
+// renice changes a pending job's nice value.
 func (c *Controller) renice(ctx context.Context, j *model.Job, by int64) error {
 	if by == 0 {
 		return nil

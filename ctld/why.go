@@ -16,7 +16,7 @@ import (
 	"gbatch/internal/state"
 )
 
-// why explains jobs from a View: planning goes on beside it. An explanation costs a planning pass, so there is one at a
+// why explains jobs from a View, while planning goes on. An explanation costs a planning pass, so only one is made at a
 // time.
 func (c *Controller) why(ctx context.Context, who *proto.Caller, rq *proto.WhyRequest) (*proto.WhyReply, error) {
 	v, now := c.machine.View(), c.now()
@@ -44,7 +44,7 @@ func (c *Controller) explainAll(v *state.View, now model.Time, who *proto.Caller
 		for _, j := range found {
 			switch {
 			case seen[j.ID], whole && len(found) > 1 && j.State.Finished():
-				continue // of a whole array: what is still to come
+				continue // for a whole array, only its pending tasks are explained
 			case len(out.List)+len(list) >= proto.MaxWhy && (j.State == model.Pending || !whole):
 				out.Left++
 				continue
@@ -88,7 +88,7 @@ func (c *Controller) explainAll(v *state.View, now model.Time, who *proto.Caller
 	return out, nil
 }
 
-// explain explains one job, and of a job that stands behind others how the priorities of both come about.
+// explain explains one job, and for a job behind others the priorities of both.
 func (c *Controller) explain(v *state.View, now model.Time, policy sched.Policy, j *model.Job) *model.Explanation {
 	x := sched.Explain(v, now, policy, j.ID)
 	for i := range x.Causes {
@@ -152,7 +152,7 @@ func (c *Controller) ranks(v *state.View, now model.Time, j, other *model.Job, p
 	return text + "; gprio -l has all factors"
 }
 
-// jobName gives a job's number as people know it.
+// jobName gives a job's number as users know it.
 func jobName(j *model.Job) string {
 	if j.ArrayID != 0 && j.Task != model.NoTask {
 		return fmt.Sprintf("%d_%d", j.ArrayID, j.Task)
@@ -160,8 +160,8 @@ func jobName(j *model.Job) string {
 	return fmt.Sprint(j.ID)
 }
 
-// inOne puts tasks of an array of which the same is to be said into one paragraph. Of those that run it is how many,
-// and where.
+// inOne merges the tasks of an array with the same explanation into one paragraph. For running tasks it gives their
+// number and nodes.
 func inOne(list []*model.Explanation) []*model.Explanation {
 	var out []*model.Explanation
 	nodes := map[*model.Explanation][]string{}
@@ -199,18 +199,19 @@ func tasksOf(x *model.Explanation) (out []int32) {
 	return out
 }
 
-// sameWhy reports whether the same is said of two tasks that wait.
+// sameWhy reports whether two pending tasks have the same explanation.
 func sameWhy(a, b *model.Explanation) bool {
 	return a.Text == b.Text && a.Start == b.Start && reflect.DeepEqual(a.Causes, b.Causes) &&
 		reflect.DeepEqual(a.Changes, b.Changes)
 }
 
-// What follows says what jobs wait for that take longer to end than KillWait: which nodes, and what those say of it.
+// The rest of this file explains jobs that take longer to end than KillWait: the nodes that they wait for, and those
+// nodes' own answers.
 
 const (
 	completingWait  = 2 * time.Second // for a node's answer
-	completingNodes = 3               // that are asked for one job
-	completingJobs  = 16              // that are named of one node, or in one answer
+	completingNodes = 3               // nodes to ask for one job
+	completingJobs  = 16              // jobs to name for one node, or in one answer
 )
 
 // stuckOn lists the attempts that a node should have ended.
@@ -233,7 +234,7 @@ func endingFor(j *model.Job, now model.Time) time.Duration {
 	return (time.Duration(now-since) * time.Millisecond).Round(time.Second)
 }
 
-// askWaits gives what a node says of each attempt.
+// askWaits gives a node's answer for each attempt.
 func (c *Controller) askWaits(ctx context.Context, node string, list []proto.Attempt) []string {
 	ctx, cancel := context.WithTimeout(ctx, completingWait)
 	defer cancel()
@@ -266,7 +267,7 @@ func (c *Controller) nodeEnding(ctx context.Context, f *findings, v *state.View,
 	}
 }
 
-// saysWaits adds to explanations of COMPLETING jobs what they wait for.
+// saysWaits adds what they wait for to explanations of COMPLETING jobs.
 func (c *Controller) saysWaits(ctx context.Context, v *state.View, now model.Time, list []*model.Explanation) {
 	asked := 0
 	for _, x := range list {

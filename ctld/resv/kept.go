@@ -6,9 +6,9 @@ import (
 	"gbatch/internal/model"
 )
 
-// Kept gives a reservation as it should be now: with its next times by the calendar, with other nodes for those that
-// are down or, with REPLACE, in use, and with all nodes of its partition where it is to have them. It gives nil where
-// nothing has to change.
+// Kept gives an updated reservation, or nil if nothing has to change. It updates the times of the next occurrences by
+// the calendar, replaces nodes that are down or, with REPLACE, in use, and with PART_NODES takes all nodes of the
+// partition.
 func Kept(f Facts, old *model.Reservation) *model.Reservation {
 	r := *old
 	r.Nodes, r.Parts = slices.Clone(old.Nodes), slices.Clone(old.Parts)
@@ -31,8 +31,8 @@ func Kept(f Facts, old *model.Reservation) *model.Reservation {
 	return &r
 }
 
-// replace gives a reservation idle nodes for those that are down or, with REPLACE, have jobs. Where there are none it
-// keeps what it has.
+// replace gives a reservation idle nodes instead of nodes that are down or, with REPLACE, have jobs. If there are none,
+// it keeps its nodes.
 func (d *draft) replace() {
 	r, v := d.r, d.View
 	pool, err := d.pool()
@@ -61,7 +61,7 @@ func (d *draft) replace() {
 	}
 }
 
-// sameMake reports whether a part of one node can be had of another.
+// sameMake reports whether node b can replace node a for a part of a.
 func sameMake(a, b *model.NodeDef) bool {
 	if a.CPUs != b.CPUs || a.MemMiB < b.MemMiB || len(a.Gres) != len(b.Gres) {
 		return false

@@ -9,7 +9,7 @@ import (
 	"gbatch/internal/proto"
 )
 
-// pick fixes the nodes, or parts of nodes: those that are named, or such as are free in time.
+// pick chooses the nodes or parts of nodes: the named ones, or ones that are free in time.
 func (d *draft) pick() error {
 	r := d.r
 	if !d.sized {
@@ -58,7 +58,7 @@ func (d *draft) pick() error {
 	if len(r.Nodes) == 0 {
 		return refuse(proto.CodeNodeConfig, "no node fits the request")
 	}
-	if len(d.cores) <= 1 { // otherwise they are in the order of the cores
+	if len(d.cores) <= 1 { // otherwise nodes are in the order of the core counts
 		slices.Sort(r.Nodes)
 		r.Nodes = slices.Compact(r.Nodes)
 	}
@@ -71,14 +71,14 @@ func (d *draft) pickNone() error {
 	switch {
 	case len(r.Licenses) == 0:
 		return refuse(proto.CodeReservation, "Nodes, NodeCnt, CoreCnt, TRES or Licenses must be specified")
-	case !d.fresh && len(r.Nodes) > 0: // it keeps its nodes
+	case !d.fresh && len(r.Nodes) > 0: // the reservation keeps its nodes
 	case r.Flags&model.ResvAnyNodes == 0:
 		return refuse(proto.CodeReservation, "licenses without nodes: add Flags=ANY_NODES, and its jobs may have any nodes")
 	}
 	return nil
 }
 
-// partial reports whether parts of nodes are wanted.
+// partial reports whether parts of nodes were asked for.
 func (d *draft) partial() bool { return len(d.cores)+len(d.units) > 0 || d.cpus > 0 || d.mem > 0 }
 
 // pool gives the nodes that may be chosen, in order.
@@ -98,7 +98,7 @@ func (d *draft) pool() (out []string, err error) {
 	return out, nil
 }
 
-// named takes parts of the nodes that are named, or all of them.
+// named takes parts of the named nodes, or the whole nodes.
 func (d *draft) named() error {
 	r := d.r
 	if len(d.cores) > 1 && len(d.cores) != len(r.Nodes) {
@@ -141,7 +141,7 @@ func (d *draft) order() error {
 	return nil
 }
 
-// pickFree takes as many nodes, or as much of nodes, as were asked for and are free in time.
+// pickFree takes the requested number of nodes, or parts of nodes, that are free in time.
 func (d *draft) pickFree(pool []string) error {
 	r := d.r
 	r.Nodes, r.Count = nil, int32(d.count)
@@ -190,7 +190,7 @@ func (d *draft) pickFree(pool []string) error {
 	return d.order()
 }
 
-// remainder is what of a reservation has not been found yet.
+// remainder is the part of a request for which no nodes have been found yet.
 type remainder struct {
 	cpus  int64
 	units map[string]int64
@@ -205,7 +205,7 @@ func (l *remainder) any() bool {
 	return l.cpus > 0
 }
 
-// wanted gives what is wanted in all.
+// wanted gives the whole request.
 func (d *draft) wanted() *remainder {
 	l := &remainder{cpus: d.cpus, units: map[string]int64{}}
 	if len(d.cores) == 1 {
@@ -220,7 +220,7 @@ func (d *draft) wanted() *remainder {
 	return l
 }
 
-// share works out the part of the node at place i of n that are to give what is wanted.
+// share computes the part that the i-th of n nodes has to give.
 func (d *draft) share(def *model.NodeDef, n, i int) (model.ResvPart, bool) {
 	threads := int64(max(1, def.ThreadsPerCore))
 	even := func(all int64) int64 {
@@ -249,8 +249,8 @@ func (d *draft) share(def *model.NodeDef, n, i int) (model.ResvPart, bool) {
 	return d.part(def, cpus, even(d.mem), units)
 }
 
-// part makes a part of a node: CPUs in whole cores, those that belong to its units where none are asked for, and the
-// memory that belongs to its CPUs.
+// part makes a part of a node: CPUs in whole cores, or the share of CPUs for its units if no CPUs are asked for, and
+// the share of memory for its CPUs.
 func (d *draft) part(def *model.NodeDef, cpus, mem int64, units map[string]int64) (model.ResvPart, bool) {
 	p := model.ResvPart{Gres: make([]int32, len(def.Gres))}
 	threads := int64(max(1, def.ThreadsPerCore))
@@ -282,7 +282,7 @@ func (d *draft) part(def *model.NodeDef, cpus, mem int64, units map[string]int64
 	return p, cpus <= int64(def.JobCPUCount()) && mem <= def.JobMemMiB() && def.HoldsGres(p.Gres, nil)
 }
 
-// some gives as much of a node as there is and is still wanted.
+// some gives the part of a node that is free and still needed.
 func (d *draft) some(def *model.NodeDef, left *remainder) (model.ResvPart, bool) {
 	if !left.any() {
 		return model.ResvPart{}, false
@@ -298,7 +298,7 @@ func (d *draft) some(def *model.NodeDef, left *remainder) (model.ResvPart, bool)
 				return part, true
 			}
 		}
-		cpus /= 2 // less of a node is found by halving
+		cpus /= 2 // try with half as many CPUs
 		none := true
 		for k := range units {
 			units[k] /= 2
@@ -326,8 +326,8 @@ func countUnits(def *model.NodeDef, of []int32, key string) (n int64) {
 	return n
 }
 
-// fits reports whether jobs that may still run when the reservation begins leave it enough of a node; id is one that
-// does not.
+// fits reports whether jobs that may still run when the reservation begins leave it enough of a node; otherwise id is
+// such a job.
 func (d *draft) fits(name string, part *model.ResvPart) (id model.JobID, ok bool) {
 	n := d.View.Node(name)
 	if n == nil || d.r.Flags&model.ResvIgnore != 0 {
@@ -357,7 +357,7 @@ func (d *draft) fits(name string, part *model.ResvPart) (id model.JobID, ok bool
 	return id, ok && n.Def.HoldsGres(part.Gres, gres)
 }
 
-// taken reports whether any other reservation, MAINT or not, wants the same node at the same time.
+// taken reports whether any other reservation, MAINT or not, has the same node at the same time.
 func (d *draft) taken(node string) (taken bool) {
 	d.View.Reservations(func(o *model.Reservation) bool {
 		taken = o.Name != d.r.Name && slices.Contains(o.Nodes, node) && d.r.MeetsInTime(o)
@@ -366,7 +366,7 @@ func (d *draft) taken(node string) (taken bool) {
 	return taken
 }
 
-// beside reports whether a part of a node can stand beside all other reservations.
+// beside reports whether a part of a node is compatible with all other reservations.
 func (d *draft) beside(node string, part *model.ResvPart) bool {
 	one := *d.r
 	one.Flags &^= model.ResvMaint | model.ResvOverlap

@@ -11,21 +11,21 @@ import (
 	"gbatch/internal/state"
 )
 
-// Facts are what reservations are made from, besides the words.
+// Facts are the inputs for making reservations, besides the settings.
 type Facts struct {
 	View  *state.View
 	Now   model.Time
-	Zone  *time.Location // whose clock a reservation that repeats goes by
+	Zone  *time.Location // time zone of repeating reservations
 	Group func(name string) (gid uint32, err error)
 }
 
-// Refusal says why words make no reservation: a code, and what exactly is wrong.
+// Refusal says why settings make no valid reservation: a code, and what exactly is wrong.
 type Refusal struct {
 	Code   proto.Code
 	Detail string
 }
 
-// Error is the sentence with Slurm's words for the code.
+// Error gives the sentence: Slurm's words for the code, then the detail.
 func (r *Refusal) Error() string { return proto.Sentence(r.Code, r.Detail) }
 
 func refuse(code proto.Code, format string, a ...any) *Refusal {
@@ -36,11 +36,11 @@ func refuse(code proto.Code, format string, a ...any) *Refusal {
 const (
 	// yearS is how long a reservation without an end is, seconds; as in Slurm.
 	yearS = 365 * 86400
-	// maxNodes is the most nodes that may be asked for.
+	// maxNodes bounds the requested number of nodes.
 	maxNodes = 65536
 )
 
-// Create makes a new reservation of words. Without a name it gets one that is free. An error is a *Refusal.
+// Create makes a new reservation from settings. Without a name it gets a free one. An error is a *Refusal.
 func Create(f Facts, name string, set []model.KV) (*model.Reservation, error) {
 	d := &draft{Facts: f, r: &model.Reservation{Name: name}, fresh: true}
 	if err := d.build(set); err != nil {
@@ -52,7 +52,7 @@ func Create(f Facts, name string, set []model.KV) (*model.Reservation, error) {
 	return d.r, nil
 }
 
-// Update gives a reservation as it is with the words' changes. An error is a *Refusal.
+// Update gives a copy of a reservation with changed settings. An error is a *Refusal.
 func Update(f Facts, old *model.Reservation, set []model.KV) (*model.Reservation, error) {
 	r := *old
 	d := &draft{Facts: f, r: &r, durationS: int64(r.End-r.Start) / 1000}

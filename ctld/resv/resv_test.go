@@ -49,8 +49,8 @@ func occupy(t *testing.T, st *state.State, node string) {
 	}
 }
 
-// Nodes that are down are replaced by idle ones of the same pool; with REPLACE also those in use. Where there are
-// none, or the reservation is STATIC_ALLOC, it keeps what it has.
+// Nodes that are down are replaced by idle ones of the same pool; with REPLACE also nodes in use. If there are no idle
+// nodes, or with STATIC_ALLOC, the reservation keeps its nodes.
 func TestReservationReplaces(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -174,7 +174,7 @@ func TestReservationOfGroups(t *testing.T) {
 	}
 }
 
-// Reservations that repeat stay at their hour by the clock when daylight saving begins and ends.
+// Repeating reservations keep their time of day when daylight saving begins and ends.
 func TestReservationCalendar(t *testing.T) {
 	zone, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
@@ -240,7 +240,7 @@ func TestReservationCalendar(t *testing.T) {
 	}
 }
 
-// Create makes a reservation of words, names it, and chooses nodes that are free; Update changes a copy.
+// Create makes a reservation from settings, names it, and chooses free nodes; Update changes a copy.
 func TestCreateAndUpdate(t *testing.T) {
 	st := resvCluster(t)
 	occupy(t, st, "n1")

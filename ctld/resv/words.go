@@ -11,9 +11,9 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// words.go reads gcontrol's words: each sets something of the draft, and build checks what they make together.
+// words.go reads gcontrol's settings: each sets a field of the draft, and build checks the result.
 
-// draft is a reservation being made of words.
+// draft is a reservation that is being made.
 type draft struct {
 	Facts
 	r         *model.Reservation
@@ -24,10 +24,10 @@ type draft struct {
 	timed     bool // a duration was given
 	skip      bool
 
-	sized   bool // nodes, or what is wanted of them, were given
+	sized   bool // nodes, or amounts, were given
 	nodes   string
 	count   int
-	cores   []int            // in all, or of each node that is named
+	cores   []int            // in all, or for each named node
 	cpus    int64            // in all
 	perNode bool             // units and memory are of each node
 	mem     int64            // MiB in all; 0: what belongs to the CPUs
@@ -75,7 +75,7 @@ func (d *draft) build(set []model.KV) error {
 	return d.pick()
 }
 
-// times checks a reservation's times and works out when it comes again.
+// times checks a reservation's times and computes its next occurrences.
 func (d *draft) times() error {
 	r := d.r
 	repeats := r.Flags & model.ResvRepeats
@@ -225,7 +225,7 @@ func nodeCount(value string) (int, error) {
 	return int(n), nil
 }
 
-// coreList reads CoreCnt: a number, or one for each node that is named.
+// coreList reads CoreCnt: a number, or one for each named node.
 func (d *draft) coreList(value string) error {
 	d.cores = nil
 	for item := range strings.SplitSeq(value, ",") {
@@ -316,7 +316,7 @@ func (d *draft) licenses(value string) (out []model.LicenseCount, err error) {
 	return out, nil
 }
 
-// changed gives a list of names after Key=, Key+= or Key-=. Where all begin with -, they are those who may not.
+// changed gives a list of names after Key=, Key+= or Key-=. If all begin with -, they are excluded.
 func changed(old []string, value string, how byte) ([]string, error) {
 	out := slices.Clone(old)
 	if how == '=' {
@@ -362,10 +362,10 @@ func (f *Facts) groupIDs(names []string) (out []uint32, err error) {
 	return out, nil
 }
 
-// purgeS is how long a PURGE_COMP reservation may be idle where that isn't said, seconds.
+// purgeS is how long a PURGE_COMP reservation may be idle by default, seconds.
 const purgeS = 300
 
-// flags reads Flags=; PURGE_COMP may have a time behind =.
+// flags reads Flags=; PURGE_COMP may have a time after =.
 func (d *draft) flags(value string, how byte) error {
 	r := d.r
 	if how == '=' {
