@@ -383,7 +383,7 @@ func (s *Submission) Options(now func() time.Time) []getopt.Option {
 
 		{Name: "wrap", Arg: R, Metavar: "command", Group: gHow, Help: "submit a command without a script", ArgsOnly: true,
 			Set: func(v string) error { s.wrap, s.hasWrap = v, true; return nil }},
-		{Name: "each", Arg: R, Metavar: "file|-", Group: gHow, Help: "submit a job for each line of the file (-: standard input): " +
+		{Name: "each", Arg: R, Metavar: "file|-", Group: gHow, Help: "a job for each line of the file (-: standard input): " +
 			"its words are the script's arguments, with --wrap $1, $2, ...", ArgsOnly: true, Set: str(&s.Each)},
 		{Name: "no-preempt", Group: gWhen,
 			Help: "never preempt the job; its QOS must have Flags=NoPreempt",
