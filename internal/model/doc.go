@@ -19,6 +19,6 @@
 // (accounting), usage.go, endtext.go (how a job ended, in a sentence), askrules.go (defaults and
 // bounds of requests). Nodes: node.go, noderules.go (what nodes do around jobs), gresunit.go and
 // unit.go (their GPUs one by one), share.go (parts of GPUs), bits.go (sets of CPUs and units). The
-// cluster: config.go, account.go, reservation.go, plan.go, reason.go limitreason.go notavail.go (why
-// jobs wait), explain.go, tres.go, units.go (time and counts).
+// cluster: config.go, account.go, reservation.go, plan.go, reason.go and limitreason.go (why jobs
+// wait), explain.go, tres.go, units.go (time and counts).
 package model
