@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"gbatch/internal/blob"
+	"gbatch/internal/jobenv"
 	"gbatch/internal/model"
 	"gbatch/internal/outpath"
 	"gbatch/internal/proto"
@@ -215,16 +216,27 @@ func (n *Noded) tryOrder(l *proto.Launch, login []byte, path string, reuse bool)
 	return o, o.Check()
 }
 
+// jobEnv is what a job's environment is made of, as the cluster's configuration has it now.
+func (n *Noded) jobEnv() jobenv.Node {
+	e := n.env
+	if e.Units != nil {
+		units := *e.Units
+		units.ByUUID = n.configured().GPUByUUID
+		e.Units = &units
+	}
+	return e
+}
+
 func (n *Noded) environment(l *proto.Launch, login []byte) ([]string, error) {
 	submitted, err := n.envs.open(&l.Env)
 	if err != nil {
 		return nil, fmt.Errorf("the job's environment: %w", err)
 	}
-	e := n.env
+	e := n.jobEnv()
 	w := n.def.Load()
 	if w != nil {
 		e.Cluster = w.cluster
-		e.Hidden = n.env.Units.HiddenOn(w.def)
+		e.Hidden = e.Units.HiddenOn(w.def)
 	}
 	if len(login) > 0 {
 		submitted = withLogin(submitted, login)

@@ -56,7 +56,7 @@ func (n *Noded) makeStep(p *stepPlan) (orders []*shim.Launch, lines []string, er
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the step's cgroup on node %s: %w", n.opts.Name, err)
 	}
-	e := n.env
+	e := n.jobEnv()
 	var def *model.NodeDef
 	if w := n.def.Load(); w != nil {
 		e.Cluster, def = w.cluster, w.def

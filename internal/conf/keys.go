@@ -307,7 +307,7 @@ func gpuSettings() []setting {
 			read: func(c *Config, v string) (f fault) { c.DefaultGpuBind, f = readGPUBind(v); return f },
 			show: func(c *Config) string { return orNull(c.DefaultGpuBind) }},
 		absPath("MigProgram", AtOnce, func(c *Config) *string { return &c.MigProgram }),
-		word("GpuEnvStyle", RestartNoded, func(c *Config) *string { return &c.GpuEnvStyle }, "index", "uuid"),
+		word("GpuEnvStyle", NextStart, func(c *Config) *string { return &c.GpuEnvStyle }, "index", "uuid"),
 		{name: "GpuIdlePolicy", effect: AtOnce,
 			read: func(c *Config, v string) (f fault) { c.GpuIdlePolicy, f = readGPUIdle(v); return f },
 			show: func(c *Config) string { return showGPUIdle(c.GpuIdlePolicy) }},

@@ -5,7 +5,7 @@ import (
 	"gbatch/internal/jobenv"
 )
 
-// UnitNames says how this node's units are named in jobs' environments: the configuration chooses the variables, the
+// UnitNames says how this node's units are named in jobs' environments: gres.conf chooses the variables, the
 // units that were found say everything else. With enforced the kernel holds jobs to their units.
 func UnitNames(c *conf.Config, node string, t *Table, enforced bool) *jobenv.Units {
 	u := &jobenv.Units{}
@@ -18,7 +18,6 @@ func UnitNames(c *conf.Config, node string, t *Table, enforced bool) *jobenv.Uni
 	if c == nil {
 		return u
 	}
-	u.ByUUID = c.GpuEnvStyle == "uuid"
 	records, detect := c.Gres.For(node)
 	var flags []string
 	for i := range records {

@@ -67,7 +67,9 @@ func TestHowUnitsAreNamed(t *testing.T) {
 		}
 		c := confOf(t, "Gres=gpu:8,npu:8,nic:1"+style, tc.gres, "ConstrainDevices=yes")
 		table := &Table{UUID: tc.uuids, firm: map[string]bool{"gpu": true, "npu": true}}
-		e := jobenv.Node{Units: UnitNames(c, "n1", table, tc.firm)}
+		units := UnitNames(c, "n1", table, tc.firm)
+		units.ByUUID = c.GpuEnvStyle == "uuid"
+		e := jobenv.Node{Units: units}
 		mine, open := &model.NodeAlloc{Gres: tc.mine}, &model.NodeAlloc{Gres: tc.open}
 		if tc.open == nil {
 			open = mine
