@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"gbatch/internal/hostlist"
+	"gbatch/internal/model"
 )
 
 // Gres is gres.conf.
@@ -272,26 +273,20 @@ func (l *loader) checkGresLine(g *gresLine, given map[string]bool, s statement) 
 	}
 }
 
-// baseDevices are the numbers of the character devices that ordinary programs need: null, zero, full, random,
-// urandom, tty, console, ptmx and FUSE. gnoded keeps them open (noded/cgroup has the same list).
-var baseDevices = [][2]uint32{{1, 3}, {1, 5}, {1, 7}, {1, 8}, {1, 9}, {5, 0}, {5, 1}, {5, 2}, {10, 229}}
-
-const ptyMajor = 136 // of all pseudo terminals
-
-// isBaseDevice reports whether a file is one of them: by its number where it is on this machine, else by its name.
+// isBaseDevice reports whether a file is one that every program needs, which gnoded keeps open: by its number where it
+// is on this machine, else by its name.
 func isBaseDevice(file string) bool {
 	var st unix.Stat_t
-	if err := unix.Stat(file, &st); err == nil {
-		major, minor := unix.Major(st.Rdev), unix.Minor(st.Rdev)
-		return st.Mode&unix.S_IFMT == unix.S_IFCHR &&
-			(major == ptyMajor || slices.Contains(baseDevices, [2]uint32{major, minor}))
+	here := unix.Stat(file, &st) == nil
+	if here && st.Mode&unix.S_IFMT != unix.S_IFCHR {
+		return false
 	}
-	switch file {
-	case "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty", "/dev/console", "/dev/ptmx",
-		"/dev/fuse":
-		return true
-	}
-	return false
+	return slices.ContainsFunc(model.BaseDevices(), func(b model.BaseDevice) bool {
+		if here {
+			return b.Is(int64(unix.Major(st.Rdev)), int64(unix.Minor(st.Rdev)))
+		}
+		return b.Path == file
+	})
 }
 
 // readLinks tells counts from peers.

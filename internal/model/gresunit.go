@@ -136,3 +136,24 @@ func TypedName(name, typ string) string {
 	}
 	return strings.Join([]string{name, typ}, ":")
 }
+
+// BaseDevice is a character device that every program may need: a job is never kept from it, and no unit of a resource
+// can be one.
+type BaseDevice struct {
+	Path         string
+	Major, Minor int64 // Minor -1: all of that major
+}
+
+// BaseDevices are those of every machine.
+func BaseDevices() []BaseDevice {
+	return []BaseDevice{
+		{"/dev/null", 1, 3}, {"/dev/zero", 1, 5}, {"/dev/full", 1, 7}, {"/dev/random", 1, 8}, {"/dev/urandom", 1, 9},
+		{"/dev/tty", 5, 0}, {"/dev/console", 5, 1}, {"/dev/ptmx", 5, 2}, {"/dev/pts/*", 136, -1},
+		{"/dev/fuse", 10, 229},
+	}
+}
+
+// Is reports whether it is the character device of a number.
+func (d BaseDevice) Is(major, minor int64) bool {
+	return d.Major == major && (d.Minor < 0 || d.Minor == minor)
+}

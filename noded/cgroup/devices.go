@@ -10,6 +10,8 @@ import (
 
 	specs "github.com/opencontainers/runtime-spec/specs-go"
 	"golang.org/x/sys/unix"
+
+	"gbatch/internal/model"
 )
 
 const maxDevices = 512 // of one policy; a v2 program has a few instructions for each
@@ -30,18 +32,19 @@ type Devices struct {
 	Deny  []Device
 }
 
-// BaseDevices are what ordinary programs need, for an Allow list: null, zero, full, random, urandom, tty, console, ptmx
-// and pseudo terminals, and FUSE.
+// BaseDevices are what ordinary programs need, for an Allow list.
 func BaseDevices() []Device {
-	return []Device{{Major: 1, Minor: 3}, {Major: 1, Minor: 5}, {Major: 1, Minor: 7}, {Major: 1, Minor: 8},
-		{Major: 1, Minor: 9},
-		{Major: 5, Minor: 0}, {Major: 5, Minor: 1}, {Major: 5, Minor: 2}, {Major: 136, Minor: Any}, {Major: 10, Minor: 229}}
+	var out []Device
+	for _, b := range model.BaseDevices() {
+		out = append(out, Device{Major: b.Major, Minor: max(b.Minor, Any)})
+	}
+	return out
 }
 
 // IsBase reports whether a device is one of BaseDevices.
 func IsBase(d Device) bool {
-	return slices.ContainsFunc(BaseDevices(), func(b Device) bool {
-		return b.Block == d.Block && b.Major == d.Major && (b.Minor == Any || b.Minor == d.Minor)
+	return !d.Block && slices.ContainsFunc(model.BaseDevices(), func(b model.BaseDevice) bool {
+		return b.Is(d.Major, d.Minor)
 	})
 }
 
