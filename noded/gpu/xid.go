@@ -14,120 +14,91 @@ type xid struct {
 	decides bool // the driver's recovery action says whether it is fatal; where that is not known, it is
 }
 
-// xidOf gives the catalogue's part that compute and data centre GPUs report. Numbers that are not in it are told and
-// not fatal: most are of channels, that is of one process.
-func xidOf(code int) (xid, bool) {
-	app := func(text string) (xid, bool) { return xid{text: text}, true }
-	bad := func(text string) (xid, bool) { return xid{text: text, fatal: true}, true }
-	switch code {
-	case 8:
-		return app("a channel stopped: the application is ended")
-	case 11, 25, 32:
-		return app("an invalid or corrupted push buffer: most often the application")
-	case 13:
-		return app("graphics engine exception: most often the application")
-	case 31:
-		return app("memory page fault: most often the application")
-	case 37, 38:
-		return app("driver firmware error")
-	case 39, 40, 41, 70, 71, 72, 75, 76, 77, 85, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135:
-		return app("copy engine exception: the application is ended")
-	case 43:
-		return app("the application's channel was stopped by an error of its own")
-	case 44:
-		return app("graphics engine fault during a context switch")
-	case 45:
-		return app("the application's channels were cleaned up after an earlier error")
-	case 46:
-		return bad("the GPU stopped processing")
-	case 48:
-		return bad("double-bit ECC error")
-	case 54:
-		return bad("auxiliary power is not connected to the board")
-	case 60, 68, 82, 83, 84, 86, 88, 89, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 139, 142:
-		return app("video or image engine exception: most often the application")
-	case 61, 62, 169:
-		return bad("internal micro-controller halt")
-	case 63:
-		return app("a memory page or row is to be replaced at the next reset")
-	case 64:
-		return bad("a memory page or row could not be replaced")
-	case 66, 67:
-		return app("illegal access by the driver")
-	case 69:
-		return app("graphics engine class error: most often the application")
-	case 74:
-		return bad("NVLink error")
-	case 79:
-		return bad("the GPU has fallen off the bus")
-	case 80:
-		return app("corrupted data was sent to the GPU")
-	case 92:
-		return app("a high rate of single-bit ECC errors, which were corrected")
-	case 93:
-		return app("the board's InfoROM is worn more than planned")
-	case 94:
-		return app("contained memory error: only the application is harmed")
-	case 95:
-		return bad("uncontained memory error")
-	case 109:
-		return bad("timeout of a context switch")
-	case 110:
-		return bad("security fault")
-	case 119:
-		return bad("timeout of the GPU's system processor (GSP)")
-	case 120:
-		return bad("error of the GPU's system processor (GSP)")
-	case 121:
-		return app("corrected error on the chip-to-chip link")
-	case 122, 123, 124, 125:
-		return app("the board's flash memory (InfoROM) could not be used")
-	case 136:
-		return bad("NVLink training failed")
-	case 108, 137:
-		return app("NVLink access error: most often the application")
-	case 140:
-		return bad("unrecovered ECC error")
-	case 141:
-		return app("an application used CUDA's fast path wrongly")
-	case 143:
-		return bad("the GPU could not be initialized")
-	case 144, 145, 146, 147, 148, 149, 150:
-		// from harmless to fatal: bits of the log's line, which are not told here, say which
-		return xid{"NVLink error", true, true}, true
-	case 151:
-		return bad("key rotation failed: the machine must be restarted")
-	case 154:
-		// xidFault's caller knows which
-		return xid{text: "the driver recommends another recovery action, see nvidia-smi -q"}, true
-	case 155:
-		return bad("NVLink was taken down by the driver")
-	case 156:
-		return bad("a failing part was taken out of use: the GPU must be reset")
-	case 157, 161:
-		return app("the driver could not take a failing part out of use")
-	case 158:
-		return bad("fatal timeout")
-	case 159:
-		return app("an error on the chip-to-chip link that carried no data")
-	case 160:
-		return app("the driver took a memory channel out of use")
-	case 162, 163, 164, 165:
-		return app("power smoothing of the board changed")
-	case 166, 170:
-		return app("NVLink error of confidential computing")
-	case 167:
-		return bad("fatal timeout of PCIe")
-	case 168:
-		return app("less memory than the board has, because of errors while ECC is off")
-	case 171:
-		return app("uncorrectable DRAM error")
-	case 172:
-		return app("uncorrectable SRAM error")
-	case 173:
-		return bad("the chip-to-chip link failed")
+// xidRow is one line of the catalogue, of errors that mean the same.
+type xidRow struct {
+	xid
+	codes []int
+}
+
+func app(text string, codes ...int) xidRow { return xidRow{xid{text: text}, codes} }
+func bad(text string, codes ...int) xidRow { return xidRow{xid{text: text, fatal: true}, codes} }
+
+// xidRows are the catalogue's part that compute and data centre GPUs report.
+var xidRows = []xidRow{
+	app("a channel stopped: the application is ended", 8),
+	app("an invalid or corrupted push buffer: most often the application", 11, 25, 32),
+	app("graphics engine exception: most often the application", 13),
+	app("memory page fault: most often the application", 31),
+	app("driver firmware error", 37, 38),
+	app("copy engine exception: the application is ended",
+		39, 40, 41, 70, 71, 72, 75, 76, 77, 85, 126, 127, 128, 129, 130, 131, 132, 133, 134, 135),
+	app("the application's channel was stopped by an error of its own", 43),
+	app("graphics engine fault during a context switch", 44),
+	app("the application's channels were cleaned up after an earlier error", 45),
+	bad("the GPU stopped processing", 46),
+	bad("double-bit ECC error", 48),
+	bad("auxiliary power is not connected to the board", 54),
+	app("video or image engine exception: most often the application",
+		60, 68, 82, 83, 84, 86, 88, 89, 96, 97, 98, 99, 100, 101, 102, 103, 104, 105, 139, 142),
+	bad("internal micro-controller halt", 61, 62, 169),
+	app("a memory page or row is to be replaced at the next reset", 63),
+	bad("a memory page or row could not be replaced", 64),
+	app("illegal access by the driver", 66, 67),
+	app("graphics engine class error: most often the application", 69),
+	bad("NVLink error", 74),
+	bad("the GPU has fallen off the bus", 79),
+	app("corrupted data was sent to the GPU", 80),
+	app("a high rate of single-bit ECC errors, which were corrected", 92),
+	app("the board's InfoROM is worn more than planned", 93),
+	app("contained memory error: only the application is harmed", 94),
+	bad("uncontained memory error", 95),
+	bad("timeout of a context switch", 109),
+	bad("security fault", 110),
+	bad("timeout of the GPU's system processor (GSP)", 119),
+	bad("error of the GPU's system processor (GSP)", 120),
+	app("corrected error on the chip-to-chip link", 121),
+	app("the board's flash memory (InfoROM) could not be used", 122, 123, 124, 125),
+	bad("NVLink training failed", 136),
+	app("NVLink access error: most often the application", 108, 137),
+	bad("unrecovered ECC error", 140),
+	app("an application used CUDA's fast path wrongly", 141),
+	bad("the GPU could not be initialized", 143),
+	// from harmless to fatal: bits of the log's line, which are not told here, say which
+	{xid{"NVLink error", true, true}, []int{144, 145, 146, 147, 148, 149, 150}},
+	bad("key rotation failed: the machine must be restarted", 151),
+	// xidFault's caller knows which
+	app("the driver recommends another recovery action, see nvidia-smi -q", 154),
+	bad("NVLink was taken down by the driver", 155),
+	bad("a failing part was taken out of use: the GPU must be reset", 156),
+	app("the driver could not take a failing part out of use", 157, 161),
+	bad("fatal timeout", 158),
+	app("an error on the chip-to-chip link that carried no data", 159),
+	app("the driver took a memory channel out of use", 160),
+	app("power smoothing of the board changed", 162, 163, 164, 165),
+	app("NVLink error of confidential computing", 166, 170),
+	bad("fatal timeout of PCIe", 167),
+	app("less memory than the board has, because of errors while ECC is off", 168),
+	app("uncorrectable DRAM error", 171),
+	app("uncorrectable SRAM error", 172),
+	bad("the chip-to-chip link failed", 173),
+}
+
+// xids finds a row by its number.
+var xids = func() map[int]xid {
+	out := map[int]xid{}
+	for _, row := range xidRows {
+		for _, code := range row.codes {
+			out[code] = row.xid
+		}
 	}
-	return xid{}, false
+	return out
+}()
+
+// xidOf gives what an error means. Numbers that are not in the rows are told and not fatal: most are of channels, that
+// is of one process.
+func xidOf(code int) (xid, bool) {
+	x, ok := xids[code]
+	return x, ok
 }
 
 // unknownXID is what NVML gives for an error that it has no number of.
