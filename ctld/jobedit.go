@@ -2,6 +2,7 @@ package ctld
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +13,52 @@ import (
 	"gbatch/internal/walltime"
 )
 
+// editing is one command in the making.
+type editing struct {
+	c        *Controller
+	v        *state.View
+	operator bool // an operator asks
+	j        *model.Job
+	sp       *model.Spec // the new one
+	out      *state.Edit
+
+	specChanged bool
+	replace     bool // what it asks for has changed: it is placed anew
+	timed       bool // its times have changed
+}
+
+// editable are the keys that gcontrol update job sets, by how they are shown and the words for each in small letters.
+// What a waiting job needs of nodes is in jobneeds.go.
+var editable = []struct {
+	shown string
+	words []string
+	set   func(*editing, model.KV) error
+}{
+	{"TimeLimit", []string{"timelimit"}, (*editing).timeLimit},
+	{"TimeMin", []string{"timemin", "mintime"}, (*editing).timeMin},
+	{"Deadline", []string{"deadline"}, (*editing).deadline},
+	{"Priority", []string{"priority"}, (*editing).priority},
+	{"Nice", []string{"nice"}, (*editing).nice},
+	{"SiteFactor", []string{"sitefactor"}, (*editing).siteFactor},
+	{"StartTime", []string{"starttime", "begintime", "eligibletime"}, (*editing).begin},
+	{"ArrayTaskThrottle", []string{"arraytaskthrottle"}, (*editing).throttle},
+	{"Dependency", []string{"dependency"}, (*editing).dependency},
+	{"Partition", []string{"partition"}, (*editing).partition},
+	{"Reservation", []string{"reservation", "reservationname"}, (*editing).reservation},
+	{"Account", []string{"account"}, (*editing).account},
+	{"QOS", []string{"qos"}, (*editing).qos},
+	{"NumNodes", []string{"numnodes", "minnodes"}, (*editing).nodes},
+	{"ReqNodeList", []string{"reqnodelist", "nodelist"}, (*editing).nodeList},
+	{"ExcNodeList", []string{"excnodelist"}, (*editing).excludedNodes},
+	{shown: needKeys}, // editNeeds has them
+	{"JobName", []string{"jobname", "name"}, (*editing).name},
+	{"Comment", []string{"comment"}, (*editing).comment},
+	{"AdminComment", []string{"admincomment"}, (*editing).adminComment},
+	{"MailType", []string{"mailtype"}, (*editing).mail},
+	{"MailUser", []string{"mailuser"}, (*editing).mail},
+	{"Requeue", []string{"requeue"}, (*editing).requeue},
+}
+
 // edit turns gcontrol's key=value settings into one command for one job.
 func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set []model.KV) (*state.Edit, error) {
 	found := resolve(v, proto.JobRef{Job: t.Job, Task: t.Task, Tasks: t.Tasks})
@@ -20,221 +67,326 @@ func (c *Controller) edit(v *state.View, who *proto.Caller, t state.Target, set 
 	}
 	j := found[0]
 	sp := *j.Spec
-	e := &state.Edit{Targets: []state.Target{t}, Spec: &sp}
-	specChanged, replace, timed := false, false, false
-	add := func(f state.Field) { e.Set = append(e.Set, f) }
+	ed := &editing{c: c, v: v, operator: c.operator(who), j: j, sp: &sp,
+		out: &state.Edit{Targets: []state.Target{t}, Spec: &sp}}
 	for _, kv := range set {
-		bad := func(format string, a ...any) error {
-			return refuse(proto.CodeBadRequest, "%s=%s: %s", kv.Key, kv.Value, fmt.Sprintf(format, a...))
-		}
-		number := func(lo, hi int64) (int64, error) {
-			n, err := strconv.ParseInt(kv.Value, 10, 64)
-			if err != nil || n < lo || n > hi {
-				return 0, bad("a whole number from %d to %d is wanted", lo, hi)
-			}
-			return n, nil
-		}
-		switch strings.ToLower(kv.Key) {
-		case "timelimit":
-			limit, err := newLimit(j, kv.Value)
-			if err != nil {
-				return nil, bad("%v", err)
-			}
-			old := sched0(j, v)
-			if j.State != model.Pending && limit > old && !c.operator(who) {
-				return nil, refuse(proto.CodeAccess, "only an operator can give a running job more time")
-			}
-			if p := v.Partition(j.Partition()); p != nil && p.MaxTimeS != model.NotSet && limit > p.MaxTimeS &&
-				!c.operator(who) {
-				return nil, refuse(proto.CodeTimeLimit, "partition %s allows %s", p.Name, walltime.Elapsed(p.MaxTimeS))
-			}
-			if m := sp.Extra().TimeMinS; m > limit && j.State == model.Pending {
-				withTimeMin(&sp, 0) // the least time is the whole limit now
-				specChanged = true
-			}
-			e.LimitS, sp.LimitS = limit, limit
-			timed = j.State == model.Pending
-			add(state.SetLimit)
-		case "priority":
-			n, err := number(0, maxPriority)
-			if err != nil {
-				return nil, err
-			}
-			if n == 0 {
-				e.Hold = model.HeldByUser
-				add(state.SetHold)
-				continue
-			}
-			if have := c.prio.order(v, c.now()).Of(v, j); int64(have) < n && !c.operator(who) {
-				return nil, refuse(proto.CodeAccess, "only an operator can raise a priority (it is %d)", have)
-			}
-			if j.Hold == model.HeldByAdmin && !c.operator(who) {
-				return nil, refuse(proto.CodeAccess, "an administrator holds the job")
-			}
-			e.Priority, e.Direct = uint32(n), true
-			add(state.SetPriority)
-			if j.Hold != model.NotHeld { // zero holds a job, as in Slurm, and anything else releases it
-				e.Hold = model.NotHeld
-				add(state.SetHold)
-			}
-		case "nice":
-			n, err := number(-2147483645, 2147483645)
-			if err != nil {
-				return nil, err
-			}
-			if n < int64(sp.Nice) && !c.operator(who) {
-				return nil, refuse(proto.CodeAccess, "only an operator can lower the nice value (it is %d)", sp.Nice)
-			}
-			sp.Nice, specChanged = int32(n), true
-			e.Priority = priorityOf(&sp)
-			add(state.SetPriority)
-		case "sitefactor":
-			n, err := number(-2147483645, 2147483645)
-			if err != nil {
-				return nil, err
-			}
-			if !c.operator(who) {
-				return nil, refuse(proto.CodeAccess, "SiteFactor is for operators")
-			}
-			e.Site = int32(n)
-			add(state.SetSite)
-		case "starttime", "begintime", "eligibletime":
-			ms, err := strconv.ParseInt(strings.TrimPrefix(kv.Value, "@"), 10, 64)
-			if err != nil || !strings.HasPrefix(kv.Value, "@") {
-				return nil, bad("not a moment")
-			}
-			e.Begin = model.Time(ms)
-			add(state.SetBegin)
-		case "timemin", "mintime":
-			s, err := newTimeMin(kv.Value)
-			if err != nil {
-				return nil, bad("%v", err)
-			}
-			withTimeMin(&sp, s)
-			specChanged, timed = true, true
-		case "deadline":
-			if !c.operator(who) {
-				return nil, refuse(proto.CodeAccess, "only an operator can change a deadline")
-			}
-			t, ok := momentOf(kv.Value)
-			if !ok {
-				return nil, bad("not a moment")
-			}
-			sp.Deadline, specChanged, timed = t, true, true
-		case "arraytaskthrottle":
-			n, err := number(0, 1<<30)
-			if err != nil {
-				return nil, err
-			}
-			e.Throttle = int32(n)
-			add(state.SetThrottle)
-		case "dependency":
-			deps, anyOf, err := model.ParseDeps(kv.Value)
-			if err != nil {
-				return nil, refuse(proto.CodeDependency, "%v", err)
-			}
-			for _, d := range deps {
-				if d.Job != 0 && v.Job(d.Job) == nil && v.Array(d.Job) == nil {
-					return nil, refuse(proto.CodeDependency, "job %d is unknown", d.Job)
-				}
-				if d.Job == j.ID || d.Job == j.ArrayID && d.Job != 0 {
-					return nil, refuse(proto.CodeDependency, "job %d can't wait for itself", j.ID)
-				}
-			}
-			e.Deps = deps
-			sp.DepText, sp.DepAny = kv.Value, anyOf
-			add(state.SetDeps)
-		case "partition":
-			sp.Partitions, specChanged, replace = strings.Split(kv.Value, ","), true, true
-		case "reservation", "reservationname":
-			sp.Reservation, specChanged = kv.Value, true
-			if err := mayUse(v, &sp); err != nil {
-				return nil, err
-			}
-		case "account":
-			sp.Account, specChanged, replace = kv.Value, true, true
-		case "qos":
-			sp.QOS, specChanged, replace = kv.Value, true, true
-		case "numnodes", "minnodes":
-			n, err := number(1, 1<<20)
-			if err != nil {
-				return nil, err
-			}
-			sp.MinNodes, sp.MaxNodes, specChanged, replace = int32(n), int32(n), true, true
-		case "reqnodelist", "nodelist":
-			names, err := hostlist.Expand(kv.Value)
-			if err != nil {
-				return nil, bad("%v", err)
-			}
-			sp.ReqNodes, specChanged, replace = names, true, true
-		case "excnodelist":
-			names, err := hostlist.Expand(kv.Value)
-			if err != nil {
-				return nil, bad("%v", err)
-			}
-			sp.ExcNodes, specChanged, replace = names, true, true
-		case "jobname", "name":
-			sp.Name, specChanged = kv.Value, true
-		case "comment":
-			sp.Comment, specChanged = kv.Value, true
-		case "admincomment":
-			if !c.operator(who) {
-				return nil, refuse(proto.CodeAccess, "AdminComment is for operators")
-			}
-			e.Comment = kv.Value
-			add(state.SetAdminComment)
-		case "mailtype", "mailuser":
-			if err := editMail(v, &sp, strings.ToLower(kv.Key), kv.Value); err != nil {
-				return nil, bad("%v", err)
-			}
-			specChanged = true
-		case "requeue":
-			n, err := number(0, 1)
-			if err != nil {
-				return nil, err
-			}
-			sp.Requeue, specChanged = n == 1, true
-		default:
-			known, err := editNeeds(&sp, kv.Key, kv.Value)
-			if err != nil {
-				return nil, err
-			}
-			if !known {
-				return nil, refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update job can set; it sets TimeLimit, "+
-					"TimeMin, Deadline, Priority, Nice, SiteFactor, StartTime, ArrayTaskThrottle, Dependency, Partition, "+
-					"Reservation, Account, QOS, NumNodes, ReqNodeList, ExcNodeList, %s, JobName, Comment, AdminComment, MailType, "+
-					"MailUser, Requeue", kv.Key, needKeys)
-			}
-			specChanged, replace = true, true
+		if err := ed.set(kv); err != nil {
+			return nil, err
 		}
 		if len(kv.Value) > proto.MaxFieldBytes {
-			return nil, bad("longer than %d bytes", proto.MaxFieldBytes)
+			return nil, ed.bad(kv, "longer than %d bytes", proto.MaxFieldBytes)
 		}
 		if strings.ContainsAny(kv.Value, "\n\r\x00") {
 			return nil, refuse(proto.CodeBadRequest, "%s: the value contains a line break or a NUL byte", kv.Key)
 		}
 	}
-	if replace {
+	return ed.out, ed.settle()
+}
+
+// set does one word.
+func (ed *editing) set(kv model.KV) error {
+	word := strings.ToLower(kv.Key)
+	for _, f := range editable {
+		if slices.Contains(f.words, word) {
+			return f.set(ed, kv)
+		}
+	}
+	known, err := editNeeds(ed.sp, kv.Key, kv.Value)
+	if err != nil {
+		return err
+	}
+	if !known {
+		var all []string
+		for _, f := range editable {
+			all = append(all, f.shown)
+		}
+		return refuse(proto.CodeBadRequest, "%s is not a key that gcontrol update job can set; it sets %s", kv.Key,
+			strings.Join(all, ", "))
+	}
+	ed.specChanged, ed.replace = true, true
+	return nil
+}
+
+// settle holds what has changed against the partitions and the times.
+func (ed *editing) settle() error {
+	if ed.replace {
+		sp := ed.sp
 		caller := proto.Caller{UID: sp.UID, GID: sp.GID, Groups: sp.Groups, User: sp.User, Group: sp.Group}
 		requeue := sp.Requeue
-		if _, err := c.place(v, &caller, &sp); err != nil {
-			return nil, err
+		if _, err := ed.c.place(ed.v, &caller, sp); err != nil {
+			return err
 		}
 		sp.Requeue = requeue
 	}
-	if timed {
-		if err := fitTimes(v, c.now(), &sp); err != nil {
-			return nil, err
+	if ed.timed {
+		if err := fitTimes(ed.v, ed.c.now(), ed.sp); err != nil {
+			return err
 		}
 	}
-	if specChanged {
-		add(state.SetSpec)
+	if ed.specChanged {
+		ed.add(state.SetSpec)
 	}
-	if len(e.Set) == 0 {
-		return nil, refuse(proto.CodeBadRequest,
+	if len(ed.out.Set) == 0 {
+		return refuse(proto.CodeBadRequest,
 			"nothing to change: give key=value words after the job, such as TimeLimit=2:00:00")
 	}
-	return e, nil
+	return nil
+}
+
+func (ed *editing) add(f state.Field) { ed.out.Set = append(ed.out.Set, f) }
+
+// bad refuses a value.
+func (ed *editing) bad(kv model.KV, format string, a ...any) error {
+	return refuse(proto.CodeBadRequest, "%s=%s: %s", kv.Key, kv.Value, fmt.Sprintf(format, a...))
+}
+
+// numberOf reads a whole number.
+func (ed *editing) numberOf(kv model.KV, lo, hi int64) (int64, error) {
+	n, err := strconv.ParseInt(kv.Value, 10, 64)
+	if err != nil || n < lo || n > hi {
+		return 0, ed.bad(kv, "a whole number from %d to %d is wanted", lo, hi)
+	}
+	return n, nil
+}
+
+// timeLimit is TimeLimit: any less, and more for operators and for jobs that wait.
+func (ed *editing) timeLimit(kv model.KV) error {
+	limit, err := newLimit(ed.j, kv.Value)
+	if err != nil {
+		return ed.bad(kv, "%v", err)
+	}
+	old := sched0(ed.j, ed.v)
+	if ed.j.State != model.Pending && limit > old && !ed.operator {
+		return refuse(proto.CodeAccess, "only an operator can give a running job more time")
+	}
+	if p := ed.v.Partition(ed.j.Partition()); p != nil && p.MaxTimeS != model.NotSet && limit > p.MaxTimeS &&
+		!ed.operator {
+		return refuse(proto.CodeTimeLimit, "partition %s allows %s", p.Name, walltime.Elapsed(p.MaxTimeS))
+	}
+	if m := ed.sp.Extra().TimeMinS; m > limit && ed.j.State == model.Pending {
+		withTimeMin(ed.sp, 0) // the least time is the whole limit now
+		ed.specChanged = true
+	}
+	ed.out.LimitS, ed.sp.LimitS = limit, limit
+	ed.timed = ed.timed || ed.j.State == model.Pending
+	ed.add(state.SetLimit)
+	return nil
+}
+
+// priority is Priority: a number of its own, or 0 to hold the job.
+func (ed *editing) priority(kv model.KV) error {
+	n, err := ed.numberOf(kv, 0, maxPriority)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		ed.out.Hold = model.HeldByUser
+		ed.add(state.SetHold)
+		return nil
+	}
+	if have := ed.c.prio.order(ed.v, ed.c.now()).Of(ed.v, ed.j); int64(have) < n && !ed.operator {
+		return refuse(proto.CodeAccess, "only an operator can raise a priority (it is %d)", have)
+	}
+	if ed.j.Hold == model.HeldByAdmin && !ed.operator {
+		return refuse(proto.CodeAccess, "an administrator holds the job")
+	}
+	ed.out.Priority, ed.out.Direct = uint32(n), true
+	ed.add(state.SetPriority)
+	if ed.j.Hold != model.NotHeld { // zero holds a job, as in Slurm, and anything else releases it
+		ed.out.Hold = model.NotHeld
+		ed.add(state.SetHold)
+	}
+	return nil
+}
+
+// nice is Nice: operators may lower it.
+func (ed *editing) nice(kv model.KV) error {
+	n, err := ed.numberOf(kv, -2147483645, 2147483645)
+	if err != nil {
+		return err
+	}
+	if n < int64(ed.sp.Nice) && !ed.operator {
+		return refuse(proto.CodeAccess, "only an operator can lower the nice value (it is %d)", ed.sp.Nice)
+	}
+	ed.sp.Nice, ed.specChanged = int32(n), true
+	ed.out.Priority = priorityOf(ed.sp)
+	ed.add(state.SetPriority)
+	return nil
+}
+
+// siteFactor is SiteFactor.
+func (ed *editing) siteFactor(kv model.KV) error {
+	n, err := ed.numberOf(kv, -2147483645, 2147483645)
+	if err != nil {
+		return err
+	}
+	if !ed.operator {
+		return refuse(proto.CodeAccess, "SiteFactor is for operators")
+	}
+	ed.out.Site = int32(n)
+	ed.add(state.SetSite)
+	return nil
+}
+
+// begin is StartTime, as a moment.
+func (ed *editing) begin(kv model.KV) error {
+	t, ok := momentOf(kv.Value)
+	if !ok {
+		return ed.bad(kv, "not a moment")
+	}
+	ed.out.Begin = t
+	ed.add(state.SetBegin)
+	return nil
+}
+
+// timeMin is TimeMin.
+func (ed *editing) timeMin(kv model.KV) error {
+	s, err := newTimeMin(kv.Value)
+	if err != nil {
+		return ed.bad(kv, "%v", err)
+	}
+	withTimeMin(ed.sp, s)
+	ed.specChanged, ed.timed = true, true
+	return nil
+}
+
+// deadline is Deadline, as a moment.
+func (ed *editing) deadline(kv model.KV) error {
+	if !ed.operator {
+		return refuse(proto.CodeAccess, "only an operator can change a deadline")
+	}
+	t, ok := momentOf(kv.Value)
+	if !ok {
+		return ed.bad(kv, "not a moment")
+	}
+	ed.sp.Deadline, ed.specChanged, ed.timed = t, true, true
+	return nil
+}
+
+// throttle is ArrayTaskThrottle.
+func (ed *editing) throttle(kv model.KV) error {
+	n, err := ed.numberOf(kv, 0, 1<<30)
+	if err != nil {
+		return err
+	}
+	ed.out.Throttle = int32(n)
+	ed.add(state.SetThrottle)
+	return nil
+}
+
+// dependency is Dependency: all of it anew.
+func (ed *editing) dependency(kv model.KV) error {
+	deps, anyOf, err := model.ParseDeps(kv.Value)
+	if err != nil {
+		return refuse(proto.CodeDependency, "%v", err)
+	}
+	for _, d := range deps {
+		if d.Job != 0 && ed.v.Job(d.Job) == nil && ed.v.Array(d.Job) == nil {
+			return refuse(proto.CodeDependency, "job %d is unknown", d.Job)
+		}
+		if d.Job == ed.j.ID || d.Job == ed.j.ArrayID && d.Job != 0 {
+			return refuse(proto.CodeDependency, "job %d can't wait for itself", ed.j.ID)
+		}
+	}
+	ed.out.Deps = deps
+	ed.sp.DepText, ed.sp.DepAny = kv.Value, anyOf
+	ed.add(state.SetDeps)
+	return nil
+}
+
+// partition is Partition: one or several.
+func (ed *editing) partition(kv model.KV) error {
+	ed.sp.Partitions, ed.specChanged, ed.replace = strings.Split(kv.Value, ","), true, true
+	return nil
+}
+
+// reservation is Reservation, which the user must be able to use.
+func (ed *editing) reservation(kv model.KV) error {
+	ed.sp.Reservation, ed.specChanged = kv.Value, true
+	return mayUse(ed.v, ed.sp)
+}
+
+// account is Account.
+func (ed *editing) account(kv model.KV) error {
+	ed.sp.Account, ed.specChanged, ed.replace = kv.Value, true, true
+	return nil
+}
+
+// qos is QOS.
+func (ed *editing) qos(kv model.KV) error {
+	ed.sp.QOS, ed.specChanged, ed.replace = kv.Value, true, true
+	return nil
+}
+
+// nodes is NumNodes.
+func (ed *editing) nodes(kv model.KV) error {
+	n, err := ed.numberOf(kv, 1, 1<<20)
+	if err != nil {
+		return err
+	}
+	ed.sp.MinNodes, ed.sp.MaxNodes, ed.specChanged, ed.replace = int32(n), int32(n), true, true
+	return nil
+}
+
+// nodeList is ReqNodeList.
+func (ed *editing) nodeList(kv model.KV) error {
+	names, err := hostlist.Expand(kv.Value)
+	if err != nil {
+		return ed.bad(kv, "%v", err)
+	}
+	ed.sp.ReqNodes, ed.specChanged, ed.replace = names, true, true
+	return nil
+}
+
+// excludedNodes is ExcNodeList.
+func (ed *editing) excludedNodes(kv model.KV) error {
+	names, err := hostlist.Expand(kv.Value)
+	if err != nil {
+		return ed.bad(kv, "%v", err)
+	}
+	ed.sp.ExcNodes, ed.specChanged, ed.replace = names, true, true
+	return nil
+}
+
+// name is JobName.
+func (ed *editing) name(kv model.KV) error {
+	ed.sp.Name, ed.specChanged = kv.Value, true
+	return nil
+}
+
+// comment is Comment.
+func (ed *editing) comment(kv model.KV) error {
+	ed.sp.Comment, ed.specChanged = kv.Value, true
+	return nil
+}
+
+// adminComment is AdminComment.
+func (ed *editing) adminComment(kv model.KV) error {
+	if !ed.operator {
+		return refuse(proto.CodeAccess, "AdminComment is for operators")
+	}
+	ed.out.Comment = kv.Value
+	ed.add(state.SetAdminComment)
+	return nil
+}
+
+// mail is MailType and MailUser.
+func (ed *editing) mail(kv model.KV) error {
+	if err := editMail(ed.v, ed.sp, strings.ToLower(kv.Key), kv.Value); err != nil {
+		return ed.bad(kv, "%v", err)
+	}
+	ed.specChanged = true
+	return nil
+}
+
+// requeue is Requeue: 0 or 1.
+func (ed *editing) requeue(kv model.KV) error {
+	n, err := ed.numberOf(kv, 0, 1)
+	if err != nil {
+		return err
+	}
+	ed.sp.Requeue, ed.specChanged = n == 1, true
+	return nil
 }
 
 // sched0 gives a job's present time limit, seconds.
