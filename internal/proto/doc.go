@@ -4,7 +4,7 @@
 //
 // Five conversations:
 //
-//	command -> daemon   requests on the local unix socket: Submit, Jobs, Cancel, ... (user.go)
+//	command -> daemon   requests on the local socket: Submit, Jobs, Cancel, ... (user.go, lists.go)
 //	command <-> gnoded  about one step, on a socket of the job's node (step.go)
 //	daemon  -> leader   the same requests in Forward, with the caller as the kernel says (daemon.go)
 //	gnoded <-> leader   a session: Hello, Welcome, then Orders one way, Reports the other (node.go)
@@ -16,8 +16,8 @@
 //	errors.go     the codes, and Slurm's words for them
 //	limits.go     what one message may hold
 //	codec.go      Encode, Append, Decode
-//	user.go       messages of users' requests; subjects with many have their own:
-//	              accounts.go doctor.go explain.go (--why) mig.go stat.go steplist.go
+//	user.go       what users have done; lists.go what they ask to see; subjects with many messages
+//	              have their own: accounts.go doctor.go explain.go (--why) mig.go stat.go steplist.go
 //	daemon.go node.go step.go   the other conversations
 //
 // Messages are append-only msgpack arrays: an old daemon ignores a new field. A Wire method lists

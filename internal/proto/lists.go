@@ -1,0 +1,357 @@
+package proto
+
+import (
+	"gbatch/internal/model"
+	"gbatch/internal/wire"
+)
+
+// lists.go is what users ask to see: jobs, nodes, partitions, configuration, records, shares, reservations, scripts.
+
+// JobFilter picks jobs: all that fit every list that isn't empty.
+type JobFilter struct {
+	Jobs       []JobRef
+	Users      []uint32
+	NotUsers   []uint32
+	States     []model.JobState
+	Names      []string
+	Partitions []string
+	Accounts   []string
+	QOS        []string
+	Nodes      []string
+
+	Reservations []string
+	Licenses     []string
+}
+
+func (x *JobFilter) Wire(c *wire.C) {
+	wire.List(c, &x.Jobs, model.MaxMany)
+	wire.Ints(c, &x.Users, model.MaxList)
+	wire.Ints(c, &x.NotUsers, model.MaxList)
+	wire.Ints(c, &x.States, model.MaxList)
+	wire.Texts(c, &x.Names, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Partitions, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Accounts, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.QOS, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Nodes, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Reservations, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Licenses, model.MaxList, model.MaxName)
+}
+
+// JobsRequest lists jobs. Answered by a stream of JobsChunk.
+type JobsRequest struct {
+	Filter  JobFilter
+	Default bool // no States given: pending, running and ending jobs only
+
+	Positions bool // with the places of waiting jobs in their queues
+}
+
+func (x *JobsRequest) Wire(c *wire.C) {
+	wire.Struct(c, &x.Filter)
+	wire.Bool(c, &x.Default)
+	wire.Bool(c, &x.Positions)
+}
+
+// JobsChunk is a part of the list, in order of ID. The records are the replicated ones, whole. A chunk without jobs,
+// with the rules of the partitions, comes before the first with some.
+type JobsChunk struct {
+	Now  model.Time
+	Jobs []*model.Job
+
+	Rules []*model.AskRules // what partitions add to what jobs ask for
+}
+
+func (x *JobsChunk) Wire(c *wire.C) {
+	wire.Int(c, &x.Now)
+	wire.Ptrs(c, &x.Jobs, model.MaxMany)
+	wire.Ptrs(c, &x.Rules, model.MaxList)
+}
+
+// NodesRequest lists nodes, all or the named ones. Answered by a stream of NodesChunk.
+type NodesRequest struct {
+	Names []string
+	Units bool // with the units of their resources, one by one
+}
+
+func (x *NodesRequest) Wire(c *wire.C) {
+	wire.Texts(c, &x.Names, model.MaxList, model.MaxName)
+	wire.Bool(c, &x.Units)
+}
+
+// NodeInfo is a node with what only the leader's memory holds.
+type NodeInfo struct {
+	Node       *model.Node
+	LoadMilli  int64 // load average of one minute, thousandths; -1: unknown
+	FreeMemMiB int64 // -1: unknown
+	SeenAt     model.Time
+	Partitions []string
+	Notes      []string // sentences about what the node can't enforce, as it said when it registered
+
+	// Where the request asks for units:
+	Units    []model.GresUnit
+	Readings []UnitReading
+	Holders  []UnitHolder
+
+	Resv  string // the reservation that has the whole node just now; "": none
+	Maint bool   // it is one for maintenance
+}
+
+func (x *NodeInfo) Wire(c *wire.C) {
+	wire.Ptr(c, &x.Node)
+	wire.Int(c, &x.LoadMilli)
+	wire.Int(c, &x.FreeMemMiB)
+	wire.Int(c, &x.SeenAt)
+	wire.Texts(c, &x.Partitions, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Notes, model.MaxList, model.MaxText)
+	wire.List(c, &x.Units, model.MaxList)
+	wire.List(c, &x.Readings, model.MaxList)
+	wire.List(c, &x.Holders, model.MaxList)
+	wire.Text(c, &x.Resv, model.MaxName)
+	wire.Bool(c, &x.Maint)
+}
+
+// UnitHolder is a job that holds a unit.
+type UnitHolder struct {
+	Name  string
+	Index int32
+	Job   string // as users write it
+}
+
+func (x *UnitHolder) Wire(c *wire.C) {
+	wire.Text(c, &x.Name, model.MaxName)
+	wire.Int(c, &x.Index)
+	wire.Text(c, &x.Job, model.MaxName)
+}
+
+// NodesChunk is a part of the list, in the order of the configuration.
+type NodesChunk struct {
+	Now   model.Time
+	Nodes []*NodeInfo
+}
+
+func (x *NodesChunk) Wire(c *wire.C) {
+	wire.Int(c, &x.Now)
+	wire.Ptrs(c, &x.Nodes, model.MaxList)
+}
+
+// PartitionsReply lists the partitions in the order of the configuration.
+type PartitionsReply struct {
+	Now        model.Time
+	Partitions []*model.Partition
+	TotalCPUs  []int64 // by partition
+	Gres       []GresTotals
+}
+
+func (x *PartitionsReply) Wire(c *wire.C) {
+	wire.Int(c, &x.Now)
+	wire.Ptrs(c, &x.Partitions, model.MaxList)
+	wire.Ints(c, &x.TotalCPUs, model.MaxList)
+	wire.List(c, &x.Gres, model.MaxList)
+}
+
+// GresTotals sums generic resources over one partition's nodes.
+type GresTotals struct {
+	MemMiB int64
+	Gres   []model.GresCount
+}
+
+func (x *GresTotals) Wire(c *wire.C) {
+	wire.Int(c, &x.MemMiB)
+	wire.List(c, &x.Gres, model.MaxFew)
+}
+
+// ConfigReply is the cluster's configuration.
+type ConfigReply struct {
+	Config *model.Config
+	Paths  []model.KV // local settings of the daemon that answered
+	Now    model.Time
+	BootAt model.Time
+
+	LicensesInUse []model.LicenseCount // in the order of Config.Licenses
+}
+
+func (x *ConfigReply) Wire(c *wire.C) {
+	wire.Ptr(c, &x.Config)
+	wire.List(c, &x.Paths, model.MaxFew)
+	wire.Int(c, &x.Now)
+	wire.Int(c, &x.BootAt)
+	wire.List(c, &x.LicensesInUse, model.MaxFew)
+}
+
+// AcctRequest asks the accounting daemon for job records. Answered by a stream of RecordsChunk, ordered by job and
+// attempt.
+type AcctRequest struct {
+	Jobs       []JobRef
+	Users      []uint32
+	Groups     []uint32
+	Accounts   []string
+	Partitions []string
+	Names      []string
+	QOS        []string
+	Nodes      []string
+	States     []model.JobState
+	Start      model.Time // window; 0: none
+	End        model.Time
+	Duplicates bool // -D: every attempt of a requeued job, not only the last
+	Summaries  bool // the JS1 summaries as well
+	Steps      bool // the records of each job's steps right behind its own
+}
+
+func (x *AcctRequest) Wire(c *wire.C) {
+	wire.List(c, &x.Jobs, model.MaxMany)
+	wire.Ints(c, &x.Users, model.MaxList)
+	wire.Ints(c, &x.Groups, model.MaxList)
+	wire.Texts(c, &x.Accounts, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Partitions, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Names, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.QOS, model.MaxList, model.MaxName)
+	wire.Texts(c, &x.Nodes, model.MaxList, model.MaxName)
+	wire.Ints(c, &x.States, model.MaxList)
+	wire.Int(c, &x.Start)
+	wire.Int(c, &x.End)
+	wire.Bool(c, &x.Duplicates)
+	wire.Bool(c, &x.Summaries)
+	wire.Bool(c, &x.Steps)
+}
+
+// RecordsChunk is a part of the answer.
+type RecordsChunk struct {
+	Records []*model.Record
+
+	Summaries []string // of each record, where they were asked for; "": it has none
+}
+
+func (x *RecordsChunk) Wire(c *wire.C) {
+	wire.Ptrs(c, &x.Records, model.MaxMany)
+	wire.Texts(c, &x.Summaries, model.MaxMany, model.MaxText)
+}
+
+// Unpaid: gdbd sends records as they are stored. An empty one takes about a KiB of memory.
+func (x *RecordsChunk) Unpaid() int { return ChunkJobs * 2 << 10 }
+
+// SharesRequest asks for usage by account and user.
+type SharesRequest struct {
+	Accounts []string
+	Users    []uint32
+	Names    []string // users by name, beside Users
+}
+
+func (x *SharesRequest) Wire(c *wire.C) {
+	wire.Texts(c, &x.Accounts, model.MaxList, model.MaxName)
+	wire.Ints(c, &x.Users, model.MaxList)
+	wire.Texts(c, &x.Names, model.MaxList, model.MaxName)
+}
+
+// ShareRow is one line of gshare: an account (User "") or a user in one.
+type ShareRow struct {
+	Account    string
+	Parent     string
+	User       string
+	UID        uint32
+	Depth      int32
+	RawShares  int64
+	NormShares float64
+	RawUsage   int64 // CPU-seconds
+	NormUsage  float64
+	FairShare  float64
+
+	Partition   string
+	UseParent   bool    // Fairshare=parent
+	Used        float64 // effective usage: among its siblings
+	LevelFS     float64 // +Inf where nothing was used
+	ID          uint32  // of the association
+	GrpTRESMins []model.TRESLimit
+	RunMins     []model.TRESCount // TRES-minutes that running jobs still hold
+	TRESMins    []model.TRESCount // used, in minutes
+}
+
+func (x *ShareRow) Wire(c *wire.C) {
+	wire.Text(c, &x.Account, model.MaxName)
+	wire.Text(c, &x.Parent, model.MaxName)
+	wire.Text(c, &x.User, model.MaxName)
+	wire.Int(c, &x.UID)
+	wire.Int(c, &x.Depth)
+	wire.Int(c, &x.RawShares)
+	wire.Float(c, &x.NormShares)
+	wire.Int(c, &x.RawUsage)
+	wire.Float(c, &x.NormUsage)
+	wire.Float(c, &x.FairShare)
+	wire.Text(c, &x.Partition, model.MaxName)
+	wire.Bool(c, &x.UseParent)
+	wire.Float(c, &x.Used)
+	wire.Float(c, &x.LevelFS)
+	wire.Int(c, &x.ID)
+	wire.List(c, &x.GrpTRESMins, model.MaxFew)
+	wire.List(c, &x.RunMins, model.MaxFew)
+	wire.List(c, &x.TRESMins, model.MaxFew)
+}
+
+// SharesReply lists accounts, each followed by its users.
+type SharesReply struct {
+	Rows []ShareRow
+}
+
+func (x *SharesReply) Wire(c *wire.C) {
+	wire.List(c, &x.Rows, model.MaxMany)
+}
+
+// ReservationsReply lists reservations in order of name; CPUs are those of all nodes of each.
+type ReservationsReply struct {
+	Now  model.Time
+	List []*model.Reservation
+	CPUs []int64
+
+	Sizes []ResvSize // of each
+}
+
+func (x *ReservationsReply) Wire(c *wire.C) {
+	wire.Int(c, &x.Now)
+	wire.Ptrs(c, &x.List, model.MaxList)
+	wire.Ints(c, &x.CPUs, model.MaxList)
+	wire.List(c, &x.Sizes, model.MaxList)
+}
+
+// ResvSize is what a reservation takes of its nodes together.
+type ResvSize struct {
+	CPUs     int64
+	Cores    int64
+	Gres     []model.TRESCount // gres/NAME
+	PartGres []string          // of each node of which it takes a part: gpu:a100:2
+}
+
+func (x *ResvSize) Wire(c *wire.C) {
+	wire.Int(c, &x.CPUs)
+	wire.Int(c, &x.Cores)
+	wire.List(c, &x.Gres, model.MaxFew)
+	wire.Texts(c, &x.PartGres, model.MaxList, model.MaxText)
+}
+
+// ScriptRequest asks for a job's batch script; its owner and operators get it.
+type ScriptRequest struct {
+	Job model.JobID
+}
+
+func (x *ScriptRequest) Wire(c *wire.C) {
+	wire.Int(c, &x.Job)
+}
+
+// ScriptReply is the script as it was submitted.
+type ScriptReply struct {
+	Script []byte
+}
+
+func (x *ScriptReply) Wire(c *wire.C) {
+	wire.Bytes(c, &x.Script, model.MaxFile)
+}
+
+// DumpChunk is a part of the leader's state as package state's WriteDump writes it; operators get it. It holds scripts
+// and environments of all jobs.
+type DumpChunk struct {
+	Data []byte
+}
+
+func (x *DumpChunk) Wire(c *wire.C) {
+	wire.Bytes(c, &x.Data, model.MaxFile)
+}
+
+// DumpChunkBytes is how much of a dump stands in one frame.
+const DumpChunkBytes = 256 << 10
