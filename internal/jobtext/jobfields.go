@@ -2,6 +2,7 @@ package jobtext
 
 import (
 	"strconv"
+	"strings"
 
 	"gbatch/internal/format"
 	"gbatch/internal/hostlist"
@@ -199,7 +200,7 @@ func jobUnset() []JobField {
 		qText(0, "system_comment", "SYSTEM_COMMENT", func(r *JobRow) string { return orNull(r.SystemText()) }),
 		qUnset(0, "tres-bind", "TRES_BIND", "N/A"),
 		qUnset(0, "tres-freq", "TRES_FREQ", "N/A"),
-		qUnset(0, "tres-per-socket", "TRES_PER_SOCKET", "N/A"),
+		qText(0, "tres-per-socket", "TRES_PER_SOCKET", (*JobRow).gresPerSocket),
 		qUnset(0, "tres-per-step", "TRES_PER_STEP", "N/A"),
 		qUnset(0, "Wait4Switch", "WAIT4SWITCH", "0:00"),
 	}
@@ -231,4 +232,13 @@ func stdinOf(sp *model.Spec) string {
 		return "/dev/null"
 	}
 	return sp.StdIn
+}
+
+// gresPerSocket gives what the job asked for on each socket.
+func (r *JobRow) gresPerSocket() string {
+	var out []string
+	for _, g := range r.Spec.Extra().GPUsPerSocket {
+		out = append(out, gresReqText(g))
+	}
+	return orNA(strings.Join(out, ","))
 }

@@ -132,6 +132,7 @@ func jobJSONFromJobID() []slurmjson.Field[JobRow] {
 		{Name: "threads_per_core", Type: slurmjson.Number},
 		{Name: "tres_per_job", Str: func(r *JobRow) string { return gone(r.gres(model.PerJob)) }},
 		{Name: "tres_per_node", Str: func(r *JobRow) string { return gone(r.gres(model.PerNode)) }},
+		{Name: "tres_per_socket", Str: func(r *JobRow) string { return gone(r.gresPerSocket()) }},
 		{Name: "tres_per_task", Str: func(r *JobRow) string { return gone(r.gres(model.PerTask)) }},
 		{Name: "tres_req_str", Str: func(r *JobRow) string {
 			return askedText(r.Job, r.askRules())
