@@ -15,9 +15,10 @@ import (
 // freeze.go stops the processes of suspended jobs and lets them go on.
 //
 // The leader says what it wants of an attempt, again with every session; nothing of it is in the spool. What is
-// frozen stays so while gnoded or the leader is away. Suspending is SIGTSTP to all processes, a moment for those that
-// want to tidy up, then the control group's freezer, which nothing can catch or escape; without control groups it is
-// SIGSTOP. An attempt that is to end is never left frozen: SIGTERM and, on v1, SIGKILL work on nothing that is.
+// frozen stays so while gnoded or the leader is away. Suspending is SIGTSTP to all processes, which stops at once those
+// that don't catch it (gshim sees to that), then a moment for those that do, to tidy up, then the control group's
+// freezer, which nothing can catch or escape; without control groups it is SIGSTOP. An attempt that is to end is never
+// left frozen: SIGTERM and, on v1, SIGKILL work on nothing that is.
 
 const (
 	maxChills  = 64 // attempts that are being suspended or resumed at once
@@ -76,7 +77,7 @@ func (l *loop) chill(a *attempt) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c.doing, c.stop = &frozen, cancel
-	key, grace := a.key, time.Duration(c.want.GraceMS)*time.Millisecond
+	key, grace, steps := a.key, time.Duration(c.want.GraceMS)*time.Millisecond, l.stepsHere(a)
 	l.then(func() {
 		l.n.chills.do(func(run context.Context) {
 			stop := context.AfterFunc(run, cancel)
@@ -84,9 +85,9 @@ func (l *loop) chill(a *attempt) {
 			defer cancel()
 			var err error
 			if frozen {
-				err = l.n.freeze(ctx, key, grace)
+				err = l.n.freeze(ctx, key, steps, grace)
 			} else {
-				err = l.n.thaw(run, key)
+				err = l.n.thaw(run, key, steps)
 			}
 			l.n.inbox.post(msgChilled{key, frozen, err})
 		})
@@ -116,8 +117,31 @@ func (l *loop) onChilled(m msgChilled) error {
 	return nil
 }
 
+// stepsHere gives the keys by which gshim reaches all of an attempt's steps on this node.
+func (l *loop) stepsHere(a *attempt) (out []shim.Key) {
+	for _, s := range a.steps {
+		keys := s.shimKeys()
+		if len(keys) > 1 && l.n.groups.root.Can().Track {
+			keys = keys[:1] // its group is the step's
+		}
+		out = append(out, keys...)
+	}
+	return out
+}
+
+// signalAll sends a signal to all that an attempt has on this node. Where control groups tell what belongs to a job,
+// its script's group has the steps in it; on its other nodes, and without such groups, each step gets the signal.
+func (n *Noded) signalAll(ctx context.Context, key proto.Attempt, steps []shim.Key, sig unix.Signal) {
+	if n.sendSignal(ctx, key, sig, shim.Tree) && n.groups.root.Can().Track {
+		return
+	}
+	for _, s := range steps {
+		n.signalTask(ctx, s, sig, shim.Tree)
+	}
+}
+
 // freeze stops all processes of an attempt.
-func (n *Noded) freeze(ctx context.Context, key proto.Attempt, grace time.Duration) error {
+func (n *Noded) freeze(ctx context.Context, key proto.Attempt, steps []shim.Key, grace time.Duration) error {
 	group, err := n.groups.freezable(key)
 	if err != nil {
 		return err
@@ -127,7 +151,7 @@ func (n *Noded) freeze(ctx context.Context, key proto.Attempt, grace time.Durati
 			return nil
 		}
 	}
-	n.sendSignal(ctx, key, unix.SIGTSTP, shim.Tree)
+	n.signalAll(ctx, key, steps, unix.SIGTSTP)
 	pause(ctx, grace)
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -135,12 +159,12 @@ func (n *Noded) freeze(ctx context.Context, key proto.Attempt, grace time.Durati
 	if group != nil {
 		return group.Freeze(ctx)
 	}
-	n.sendSignal(ctx, key, unix.SIGSTOP, shim.Tree)
+	n.signalAll(ctx, key, steps, unix.SIGSTOP)
 	return nil
 }
 
 // thaw lets all processes of an attempt go on.
-func (n *Noded) thaw(ctx context.Context, key proto.Attempt) error {
+func (n *Noded) thaw(ctx context.Context, key proto.Attempt, steps []shim.Key) error {
 	group, err := n.groups.freezable(key)
 	if err != nil {
 		return err
@@ -150,7 +174,7 @@ func (n *Noded) thaw(ctx context.Context, key proto.Attempt) error {
 			return err
 		}
 	}
-	n.sendSignal(ctx, key, unix.SIGCONT, shim.Tree)
+	n.signalAll(ctx, key, steps, unix.SIGCONT)
 	return nil
 }
 

@@ -190,18 +190,22 @@ func (l *loop) signal(a *attempt, s *proto.Stop) {
 	})
 }
 
-// sendSignal has gshim send a signal. While gshim is away it tries again: its processes are still there.
-func (n *Noded) sendSignal(ctx context.Context, key proto.Attempt, sig syscall.Signal, scope shim.Scope) {
+// sendSignal has gshim send a signal, and reports whether gshim knows the attempt. While gshim is away it tries again:
+// its processes are still there.
+func (n *Noded) sendSignal(ctx context.Context, key proto.Attempt, sig syscall.Signal, scope shim.Scope) bool {
 	give := n.now().Add(signalTimeout)
 	for ctx.Err() == nil && n.now().Before(give) {
 		_, err := n.link.signal(ctx, shimKey(key), sig, scope)
 		switch {
-		case err == nil, errors.Is(err, shim.ErrUnknown): // its script is on another node, or has ended
-			return
+		case err == nil:
+			return true
+		case errors.Is(err, shim.ErrUnknown): // its script is on another node, or has ended
+			return false
 		case !errors.Is(err, shim.ErrGone):
 			n.log.Warn("a signal was not delivered", "job", key.Job, "attempt", key.Attempt, "signal", int(sig), "err", err)
-			return
+			return true
 		}
 		pause(ctx, signalRetry)
 	}
+	return false
 }

@@ -13,6 +13,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -110,6 +112,8 @@ func (s *server) signalLeader(e *entry, sig syscall.Signal, group bool) (int, er
 }
 
 // signalTree signals everything. SIGKILL is repeated until nothing is left, so that nothing can fork its way out.
+// SIGTSTP stops who doesn't catch it: the kernel itself does not stop processes of an orphaned group, which all of a
+// job's are.
 func (s *server) signalTree(e *entry, sig syscall.Signal) (int, error) {
 	if sig == unix.SIGKILL && e.cgroup.V2 != "" {
 		n, err := s.killCgroup(e)
@@ -129,7 +133,7 @@ func (s *server) signalTree(e *entry, sig syscall.Signal) (int, error) {
 			return reached, nil
 		}
 		for _, p := range pids {
-			if err := killProcess(p, sig); err == nil && round == 0 {
+			if err := killProcess(p, stopping(p, sig)); err == nil && round == 0 {
 				reached++
 			} else if err != nil && err != unix.ESRCH {
 				return reached, fmt.Errorf("signal %v (pid %d): %w", e.key, p.pid, err)
@@ -170,6 +174,27 @@ func (s *server) killCgroup(e *entry) (int, error) {
 		pause = min(2*pause, killPauseTo)
 	}
 	return len(pids), errors.New("not empty after cgroup.kill")
+}
+
+// stopping gives SIGSTOP for a SIGTSTP that a process would take as it comes: neither caught, ignored nor blocked.
+func stopping(p process, sig syscall.Signal) syscall.Signal {
+	if sig != unix.SIGTSTP {
+		return sig
+	}
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(p.pid) + "/status")
+	if err != nil {
+		return sig
+	}
+	for line := range strings.Lines(string(text)) {
+		name, mask, _ := strings.Cut(line, ":")
+		if name != "SigBlk" && name != "SigIgn" && name != "SigCgt" {
+			continue
+		}
+		if bits, err := strconv.ParseUint(strings.TrimSpace(mask), 16, 64); err != nil || bits&(1<<(unix.SIGTSTP-1)) != 0 {
+			return sig
+		}
+	}
+	return unix.SIGSTOP
 }
 
 // killProcess signals exactly that process: not another one that has got its pid since it was looked at.

@@ -333,3 +333,40 @@ func threads(t *testing.T, pid int) (files []string) {
 	}
 	return files
 }
+
+// TestStopSignal: SIGTSTP stops at once who does not catch it, also in a session of its own, which the kernel itself
+// would not stop; who catches it runs on.
+func TestStopSignal(t *testing.T) {
+	s := start(t)
+	plain := newScript(t, "setsid sh -c 'echo $$ > pid; while :; do sleep 0.01; done'")
+	caught := newScript(t, "trap 'echo caught' TSTP; echo $$ > pid; while :; do :; done")
+	s.launch(plain.Launch, caught.Launch)
+	pid, other := plain.pidFrom(t, "pid"), caught.pidFrom(t, "pid")
+	state := func(pid int) byte {
+		p, err := readProcess(pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.state
+	}
+	ctx := testContext(t)
+	for _, l := range []*script{plain, caught} {
+		if n, err := s.c.Signal(ctx, l.Key, unix.SIGTSTP, Tree); n < 1 || err != nil {
+			t.Errorf("%v: %d %v", l.Key, n, err)
+		}
+	}
+	until(t, "the one to stop", func() bool { return state(pid) == 'T' })
+	until(t, "the other to hear of it", func() bool { return strings.Contains(caught.out(t), "caught") || state(other) == 'T' })
+	if state(other) == 'T' {
+		t.Error("who catches SIGTSTP was stopped")
+	}
+	if _, err := s.c.Signal(ctx, plain.Key, unix.SIGCONT, Tree); err != nil {
+		t.Error(err)
+	}
+	until(t, "it to go on", func() bool { return state(pid) != 'T' })
+	for _, l := range []*script{plain, caught} {
+		if _, err := s.c.Signal(ctx, l.Key, unix.SIGKILL, Tree); err != nil {
+			t.Error(err)
+		}
+	}
+}
