@@ -7,8 +7,8 @@
 //
 // The frame:
 //
-//	fromconf.go from the command line and gbatch.conf to Options; the first certificates
-//	options.go   what a controller is, and the limits of its loops
+//	fromconf.go  from the command line and gbatch.conf to Options; the first certificates
+//	options.go   Options, and the limits of the loops
 //	ctld.go      New, Run, Close
 //	leader.go    the leader's loops, the clock, and propose: the one way to change a fact
 //	machine.go   the state behind the log: Apply, Views, waiting for changes

@@ -51,7 +51,7 @@ func benchmarkIngest(b *testing.B, batch int) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
 }
 
-// BenchmarkLives measures whole jobs as the controller sends them: pending, running, over.
+// BenchmarkLives measures whole jobs as the controller sends them: pending, running, ended.
 func BenchmarkLives(b *testing.B) {
 	d, _ := openTest(b, b.TempDir())
 	const batch = 300

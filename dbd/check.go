@@ -9,12 +9,12 @@ import (
 	"os"
 )
 
-// This file reads a database file before bbolt maps it. bbolt trusts its pages: a torn or foreign one makes it panic in
-// a goroutine of its own, or touch memory beyond the file, and neither can be caught. So every page that bbolt will
-// follow is looked at first, with plain reads: it must be there, be what its parent says, and keep inside its bounds.
-// The checks are those that bbolt makes when it looks for free pages, so that it then finds nothing to panic about.
-// The layout is bbolt's file format, version 2 (bbolt's internal/common: page.go, meta.go, bucket.go), in the byte
-// order of the machine.
+// This file checks a database file before bbolt maps it. bbolt trusts its pages: on a torn or foreign page it panics in
+// a goroutine of its own, or touches memory beyond the file, and gdbd can catch neither. So every page that bbolt will
+// follow is first checked with plain reads: it must exist, have the type that its parent says, and stay within its
+// bounds. These are the same checks that bbolt makes when it looks for free pages, so bbolt then finds no reason to
+// panic. The layout is bbolt's file format, version 2 (bbolt's internal/common: page.go, meta.go, bucket.go), in the
+// byte order of the machine.
 
 const (
 	boltMagic    = 0xED0CDAED
@@ -28,15 +28,15 @@ const (
 	bucketFlag   = 1
 	minPageSize  = 512
 	maxPageSize  = 64 << 10
-	// maxPageBytes bounds a page with its overflow: more than the largest row that fits a frame needs.
+	// maxPageBytes bounds a page with its overflow. It is more than the largest row that fits a frame needs.
 	maxPageBytes = 256 << 20
-	// maxDepth bounds how deep pages nest: more than any tree of 2^48 entries and the buckets in it need.
+	// maxDepth bounds the depth of pages. It is more than a tree of 2^48 entries with its buckets needs.
 	maxDepth = 64
 )
 
 var native = binary.NativeEndian
 
-// checkFile looks at every page that is in use. It reads the whole file once.
+// checkFile checks every page in use. It reads the whole file once.
 func checkFile(path string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -54,9 +54,9 @@ func checkFile(path string) error {
 type walker struct {
 	file     *os.File
 	pageSize int
-	pages    uint64 // below this page number lies everything in use
+	pages    uint64 // all pages in use are below this number
 	seen     []uint64
-	bufs     [maxDepth + 1][]byte // a page of each depth
+	bufs     [maxDepth + 1][]byte // a buffer for each depth
 	lists    [maxDepth + 1][]element
 }
 
@@ -73,7 +73,7 @@ func walkFile(f *os.File) error {
 		return fmt.Errorf("it has %d bytes and should have at least %d", info.Size(), int64(m.pages)*int64(m.pageSize))
 	}
 	w := &walker{file: f, pageSize: m.pageSize, pages: m.pages, seen: make([]uint64, m.pages/64+1)}
-	if m.freelist != noFreelist { // as bbolt's own tools leave it
+	if m.freelist != noFreelist { // bbolt's own tools leave a freelist
 		if _, err := w.read(m.freelist, freelistPage, 0); err != nil {
 			return fmt.Errorf("page %d: %w", m.freelist, err)
 		}
@@ -90,7 +90,7 @@ type meta struct {
 	txid                  uint64
 }
 
-// readMeta gives the newer of the two whole meta pages, as bbolt does.
+// readMeta gives the newer of the two meta pages that are intact, as bbolt does.
 func readMeta(f *os.File, size int64) (meta, error) {
 	const metaLen = 64
 	var best meta
@@ -130,10 +130,10 @@ func readMeta(f *os.File, size int64) (meta, error) {
 	return meta{}, errors.New("neither of its two head pages is whole")
 }
 
-// bounds are what a page's keys must keep: from min on and below max; nil is none.
+// bounds limit a page's keys: from min on and below max; nil is no bound.
 type bounds struct{ min, max []byte }
 
-// check is bbolt's own rule: a page's first key may be the last one before it, each further key must be greater.
+// check is bbolt's own rule: a page's first key may equal the last key before it, each further key must be greater.
 func (b *bounds) check(i int, key []byte) error {
 	if order := bytes.Compare(b.min, key); b.min != nil && (order > 0 || order == 0 && i > 0) {
 		return errors.New("its keys are out of order")
@@ -144,7 +144,7 @@ func (b *bounds) check(i int, key []byte) error {
 	return nil
 }
 
-// visit checks a page of a bucket and all that lies below it, and gives the last key there.
+// visit checks a page of a bucket and all pages below it, and gives the last key there.
 func (w *walker) visit(id uint64, keys bounds, depth int) (last []byte, err error) {
 	if depth > maxDepth {
 		return nil, fmt.Errorf("page %d lies deeper than pages can nest", id)
@@ -183,8 +183,7 @@ func (w *walker) visit(id uint64, keys bounds, depth int) (last []byte, err erro
 	return bytes.Clone(last), nil // the page's buffer is used again
 }
 
-// read gives a page of one of some kinds with its overflow. It is valid until the next read at
-// that depth.
+// read gives a page of one of kinds, with its overflow. It is valid until the next read at that depth.
 func (w *walker) read(id uint64, kinds uint16, depth int) ([]byte, error) {
 	if id < 2 || id >= w.pages {
 		return nil, fmt.Errorf("it is pointed to and lies outside of the file's %d pages", w.pages)
@@ -274,7 +273,7 @@ func elements(list []element, page []byte, inline bool) ([]element, error) {
 	return list, nil
 }
 
-// bucketIn gives the page of the bucket in a value; a small bucket lies in the value itself and has none.
+// bucketIn gives the page of the bucket in a value; a small bucket is in the value itself and has none.
 func bucketIn(value []byte) (page uint64, err error) {
 	if len(value) < bucketHeader {
 		return 0, errors.New("it holds a bucket that can't be one")

@@ -19,9 +19,9 @@ import (
 	"gbatch/internal/model"
 )
 
-// This file owns the database file: making, locking, opening, closing it, and its shelves. A shelf is a bucket with the
-// records in some state and their indexes: "live" has those of unfinished jobs, "done/2026-11" those that ended in that
-// month, so that forgetting a month is one DeleteBucket. A record lies in exactly one shelf.
+// This file owns the database file: making, locking, opening and closing it, and its shelves. A shelf is a bucket of
+// records with their indexes: "live" has the records of unfinished jobs, "done/2026-11" the records of jobs that ended
+// in that month, so that forgetting a month is one DeleteBucket. A record is in exactly one shelf.
 //
 //	meta/format                       formatName
 //	series/<cluster>\x00<instance(8)> number(2) last applied Seq(8)
@@ -35,11 +35,11 @@ const (
 	formatName = "gbatch accounting 1"
 	liveShelf  = "" // as a shelf's name; months have theirs
 
-	// maxSeries bounds how often a controller may begin anew; a ref has 16 bits for it.
+	// maxSeries bounds how often clusters may start over; a ref has 16 bits for it.
 	maxSeries = 1<<16 - 1
 	// fillPercent suits keys that mostly grow.
 	fillPercent = 0.9
-	// lockWait is how long to wait for bbolt's own lock once ours is taken: another program reads the file.
+	// lockWait is how long to wait for bbolt's own lock once ours is taken: another program may read the file.
 	lockWait = time.Second
 )
 
@@ -83,13 +83,13 @@ type db struct {
 	now      func() time.Time
 	puts     chan *pending
 	keep     int           // months of finished records to keep; 0: all
-	querying chan struct{} // a slot per query that scans
+	querying chan struct{} // a slot for each query that scans
 	held     atomic.Int64  // hits of answers being read
 
-	damaged atomic.Uint64 // rows that queries had to leave out
+	damaged atomic.Uint64 // number of damaged rows that queries have left out
 }
 
-// openDB opens the database in dir and makes both where they are missing.
+// openDB opens the database in dir and creates both if they are missing.
 func openDB(dir string, log *slog.Logger, now func() time.Time) (*db, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("making the database directory: %w", err)
@@ -100,7 +100,7 @@ func openDB(dir string, log *slog.Logger, now func() time.Time) (*db, error) {
 	}
 	b, err := openFile(dir)
 	if err != nil {
-		_ = lock.Close() // nothing was written to it that matters
+		_ = lock.Close() // nothing important was written to it
 		return nil, err
 	}
 	return &db{
@@ -109,13 +109,13 @@ func openDB(dir string, log *slog.Logger, now func() time.Time) (*db, error) {
 	}, nil
 }
 
-// Close ends use of the file. No query or write may be under way.
+// Close closes the file. No query or write may be in progress.
 func (d *db) Close() error {
 	err := d.bolt.Close()
 	return errors.Join(err, d.lock.Close())
 }
 
-// lockDir takes dir for this process. The lock goes with the file descriptor, so a killed gdbd leaves none.
+// lockDir locks dir for this process. The lock ends with the file descriptor, so a killed gdbd leaves none.
 func lockDir(dir string) (*os.File, error) {
 	path := filepath.Join(dir, lockName)
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o600)
@@ -124,7 +124,7 @@ func lockDir(dir string) (*os.File, error) {
 	}
 	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
 		who := make([]byte, 20)
-		n, _ := f.Read(who) // the pid is a courtesy; the sentence does without
+		n, _ := f.Read(who) // the pid is optional in the error's sentence
 		_ = f.Close()       // only read from
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			return nil, fmt.Errorf("locking %s: %w", path, err)
@@ -171,7 +171,7 @@ func openFile(dir string) (*bolt.DB, error) {
 	return b, nil
 }
 
-// create makes an empty database under another name first, so that a crash leaves a whole one or none.
+// create makes an empty database under another name first, so that a crash leaves a complete database or none.
 func create(dir, path string) error {
 	fresh := path + ".new"
 	if err := os.RemoveAll(fresh); err != nil {
@@ -202,7 +202,7 @@ func create(dir, path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// openBolt opens a file that checkFile has passed; what it did not see becomes an error here and not a panic.
+// openBolt opens a file that has passed checkFile. Damage that checkFile missed gives an error here, not a panic.
 func openBolt(path string) (b *bolt.DB, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -246,11 +246,11 @@ func checkFormat(b *bolt.DB, path string) error {
 	})
 }
 
-// errPanic marks what guard caught.
+// errPanic marks a panic that guard caught.
 var errPanic = errors.New("internal error")
 
-// guard turns a panic of f into an error: bbolt panics on pages that make no sense, and reading a mapped page that the
-// disk can't give raises a fault.
+// guard turns a panic of f into an error: bbolt panics on invalid pages, and reading a mapped page that the disk can't
+// read raises a fault.
 func guard(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -272,7 +272,7 @@ func (d *db) view(f func(tx *bolt.Tx) error) error {
 	return err
 }
 
-// shelf is an open shelf in one transaction. Its buckets are nil as long as it has never held a record.
+// shelf is an open shelf in one transaction. Its buckets are nil until it gets its first record.
 type shelf struct {
 	name                  string
 	rec, end, user, array *bolt.Bucket
@@ -325,7 +325,7 @@ func (s *shelves) get(name string) *shelf {
 	return nil
 }
 
-// find gives r's row and shelf; nil where there is none.
+// find gives r's row and shelf; nil if there is none.
 func (s *shelves) find(r ref) (row []byte, in *shelf) {
 	key := r.append(nil)
 	for _, sh := range s.all {
@@ -339,8 +339,8 @@ func (s *shelves) find(r ref) (row []byte, in *shelf) {
 	return nil, nil
 }
 
-// mayHold reports whether job lies between the first and the last job of series in b, whose keys begin with both. Most
-// months hold other jobs than the one looked for, and this answer costs nothing after the first time.
+// mayHold reports whether job is between the first and the last job of series in b, whose keys begin with both. Most
+// months have only other jobs, and after the first time this answer is free.
 func (s *shelves) mayHold(b *bolt.Bucket, series uint16, job model.JobID) bool {
 	if b == nil {
 		return false
@@ -361,7 +361,7 @@ func (s *shelves) mayHold(b *bolt.Bucket, series uint16, job model.JobID) bool {
 	return span[0] <= job && job <= span[1]
 }
 
-// jobSpan gives the first and last job of series in b; the first is above the last where there is none.
+// jobSpan gives the first and last job of series in b; without jobs the first is above the last.
 func jobSpan(b *bolt.Bucket, series uint16) [2]model.JobID {
 	none := [2]model.JobID{1, 0}
 	c := b.Cursor()

@@ -163,7 +163,8 @@ func wantNames(t testing.TB, d *db, req *proto.AcctRequest, want string) {
 	sane(t, d)
 }
 
-// sane checks that every index entry has its record and every record its index entries, each record in one shelf only.
+// sane checks that every index entry has its record, every record has its index entries, and each record is in one
+// shelf only.
 func sane(t testing.TB, d *db) {
 	t.Helper()
 	err := d.bolt.View(func(tx *bolt.Tx) error {
@@ -323,7 +324,7 @@ func TestFilesThatAreNoDatabase(t *testing.T) {
 }
 
 // TestDamage flips, zeroes and cuts a database in many places: gdbd opens it or says what is wrong, never panics, and
-// what it then answers are records that were stored.
+// answers only with records that were stored.
 func TestDamage(t *testing.T) {
 	dir := t.TempDir()
 	d, stop := openTest(t, dir)

@@ -11,8 +11,9 @@ import (
 	"gbatch/internal/rpc/server"
 )
 
-// maxConns bounds the controllers' connections: each has one for its outbox and one per question under way. None is
-// ever idle for too long, since the outbox may be; TCP's keep-alive ends those whose controller is gone.
+// maxConns bounds the controllers' connections: each controller has one for its outbox and one for each query in
+// progress. There is no idle timeout, since an outbox may be idle for long; TCP keep-alive ends connections of
+// controllers that are gone.
 const maxConns = 512
 
 // Daemon is one gdbd.
@@ -24,7 +25,7 @@ type Daemon struct {
 	mu     sync.Mutex
 	closed bool
 	cancel context.CancelFunc // of Run
-	done   chan struct{}      // closed when Run has ended; nil before it begins
+	done   chan struct{}      // closed when Run has ended; nil before Run begins
 }
 
 // New validates the options, opens the database and binds the port. Close or Run must follow.
@@ -52,8 +53,8 @@ func New(o Options) (*Daemon, error) {
 // Addr is the host:port that the daemon listens on.
 func (d *Daemon) Addr() string { return d.port.Addr().String() }
 
-// Run serves until ctx ends or Close is called, and then gives everything up; it returns nil. It returns an error when
-// the disk or the port fails for good. It can be called once.
+// Run serves until ctx ends or Close is called, then releases everything and returns nil. It returns an error if the
+// disk or the port fails for good. It can be called once.
 func (d *Daemon) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -68,7 +69,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	defer close(done)
 
 	d.opts.Logger.Info("accounting daemon runs", "addr", d.Addr(), "file", d.db.path)
-	// The writer outlives the server: what a handler has handed over is written.
+	// The writer ends after the server, so all batches from handlers are written.
 	writing, stopWriting := context.WithCancel(context.Background())
 	defer stopWriting()
 	var writer sync.WaitGroup
@@ -76,7 +77,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	writer.Go(func() {
 		writeErr = d.db.run(writing)
 		if writeErr != nil {
-			cancel() // without a writer there is nothing to serve
+			cancel() // without a writer gdbd can't serve
 		}
 	})
 	err := server.Serve(ctx, d.port.Proto(pki.ProtoRPC), d.handle, server.Options{
@@ -91,7 +92,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return err
 }
 
-// Close ends Run, waits for it, and gives everything up. It is idempotent.
+// Close ends Run, waits for it, and releases everything. It is idempotent.
 func (d *Daemon) Close() error {
 	d.mu.Lock()
 	done, cancel := d.done, d.cancel
@@ -105,7 +106,7 @@ func (d *Daemon) Close() error {
 	return nil
 }
 
-// release closes port and file, the first time.
+// release closes port and file, on the first call.
 func (d *Daemon) release() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

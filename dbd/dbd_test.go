@@ -199,7 +199,7 @@ func TestOnlyControllers(t *testing.T) {
 	}
 }
 
-// TestGarbage throws what it is not meant to get at the port, before and after the handshake; it still serves.
+// TestGarbage sends garbage to the port, before and after the handshake; gdbd still serves.
 func TestGarbage(t *testing.T) {
 	d := startDaemon(t, func(o *Options) { o.Logger = slog.New(slog.DiscardHandler) })
 	frame := func(length uint32, kind uint16, body string) string {

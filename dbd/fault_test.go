@@ -42,8 +42,8 @@ func child(dir string) int {
 	return 1
 }
 
-// TestKilled kills gdbd with SIGKILL again and again while records arrive. Each time what it acknowledged must be
-// there, and the controller, which goes on from what was acknowledged to it, must end with every record once.
+// TestKilled kills gdbd with SIGKILL again and again while records arrive. Each time all acknowledged records must be
+// there; the controller continues after the last acknowledged record, and at the end every record must be there once.
 func TestKilled(t *testing.T) {
 	dir := t.TempDir()
 	certificates(t, filepath.Join(dir, "pki"))
@@ -81,7 +81,7 @@ func TestKilled(t *testing.T) {
 		}
 		puts := 3 + rng.IntN(20)
 		for i := 0; ; i++ {
-			// From what was acknowledged on: much of it has been there before the kill.
+			// Continue after the last acknowledged record: many of these were stored before the kill.
 			var batch []*model.Record
 			next = acked + 1
 			for range 1 + rng.IntN(200) {
@@ -120,8 +120,8 @@ func TestKilled(t *testing.T) {
 	t.Logf("%d records acknowledged through %d kills, %d on disk", acked, rounds, seq)
 }
 
-// TestDiskFull fills a small file system. Nothing is acknowledged, reading goes on, the log says it once, and with room
-// again everything does.
+// TestDiskFull fills a small file system. Nothing is acknowledged, reading goes on, the log says it once, and
+// everything works again when there is room.
 func TestDiskFull(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Skip("needs root to mount a small file system")
@@ -193,7 +193,7 @@ func TestDiskFull(t *testing.T) {
 	}
 }
 
-// TestBrokenDisk: when the file fails in another way than by being full, gdbd ends and says so.
+// TestBrokenDisk: when the file fails in any other way than for lack of space, gdbd ends and says so.
 func TestBrokenDisk(t *testing.T) {
 	var log lockedBuffer
 	d := startDaemon(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(&log, nil)) })

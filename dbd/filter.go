@@ -11,18 +11,17 @@ import (
 	"gbatch/internal/wire"
 )
 
-// This file owns which records a request means. The rules, after sacct's manual page:
+// This file decides which records a request selects. The rules, after sacct's manual page:
 //
-//   - Every list that is not empty must have the record's value; within a list one is enough.
-//   - Without states a job fits when it was known to the cluster at some moment of the window: submitted not after its
-//     end and not ended before its start.
-// - With states it fits when it was in one of them in the window: PENDING from submission to start, RUNNING from
-// start
+//   - Every list that is not empty must contain the record's value.
+//   - Without states, a job fits if the cluster knew it at some moment of the window: it was submitted no later than
+//     the window's end and did not end before the window's start.
+//   - With states, it fits if it was in one of them in the window: PENDING from submission to start, RUNNING from start
 //     to end, a final state at its end, and the passing states (CONFIGURING, SUSPENDED, COMPLETING) as long as the
 //     record says so now.
-//   - A bound of 0 is no bound. People see whole seconds, so a window that ends on one includes it.
-//   - Of several attempts of a job that fit, only the last is given, unless duplicates are wanted. So it is, too, when
-//     a cluster that began anew has used a job's number again.
+//   - A bound of 0 is no bound. Users see whole seconds, so a window that ends on a second includes that second.
+//   - Of several attempts of a job that fit, only the last is given, unless duplicates are asked for. The same holds if
+//     a cluster that has started over has used a job's number again.
 
 // window is a span of time with both its ends.
 type window struct{ from, to model.Time }
@@ -41,7 +40,7 @@ func newWindow(start, end model.Time) (window, error) {
 	return w, nil
 }
 
-// meets reports whether [from, to) has a moment in the window; to 0 is open.
+// meets reports whether [from, to) overlaps the window; to = 0 means no end.
 func (w window) meets(from, to model.Time) bool {
 	return from <= w.to && (to == 0 || to > w.from) && from != to
 }
@@ -77,7 +76,7 @@ func (w window) was(h *head, states stateSet) bool {
 			start = h.submit
 		}
 	}
-	waited := end // until when it was pending
+	waited := end // moment until which it was pending
 	if start != 0 {
 		waited = start
 	}
@@ -92,7 +91,7 @@ func (w window) was(h *head, states stateSet) bool {
 	return true
 }
 
-// tasks are what a request wants of one job or array.
+// tasks are the tasks of one job or array that a request asks for.
 type tasks struct {
 	all  bool
 	one  map[int32]bool
@@ -103,7 +102,7 @@ func (t *tasks) has(task int32) bool {
 	return t.all || t.one[task] || slices.ContainsFunc(t.sets, func(s model.TaskSet) bool { return s.Has(task) })
 }
 
-// meets reports whether a wanted task is in set.
+// meets reports whether one of the tasks is in set.
 func (t *tasks) meets(set model.TaskSet) bool {
 	for task := range t.one {
 		if set.Has(task) {
@@ -137,11 +136,11 @@ type filter struct {
 	nodes      []string
 	duplicates bool
 
-	deep  bool            // something is asked that the head doesn't hold
-	lists map[string]bool // whether a hostlist has one of nodes
+	deep  bool            // the request asks for fields that are not in the head
+	lists map[string]bool // hostlist -> whether it has one of nodes
 }
 
-// accountsOf gives a set of accounts' names; nil where any will do.
+// accountsOf gives a set of accounts' names; nil if any account fits.
 func accountsOf(names []string) map[string]bool {
 	low := make([]string, len(names))
 	for i, name := range names {
@@ -211,7 +210,7 @@ func newFilter(req *proto.AcctRequest) (*filter, error) {
 	return f, nil
 }
 
-// checkTasks refuses ranges that a hand-made message may hold and that would never end.
+// checkTasks refuses endless ranges, which a forged message may have.
 func checkTasks(set model.TaskSet) error {
 	if len(set) > model.MaxTaskRanges {
 		return badRequest("more than %d ranges of tasks", model.MaxTaskRanges)
@@ -235,8 +234,8 @@ func setOf[T comparable](list []T) map[T]bool {
 	return m
 }
 
-// fits decides about the record with head h; the record itself is decoded only where that can't tell. An error says
-// that the record can't be decoded.
+// fits decides about the record with head h, and decodes the record itself only if the head is not enough. An error
+// says that the record can't be decoded.
 func (f *filter) fits(h *head, r ref, record []byte) (bool, error) {
 	if !f.knew(h) ||
 		f.states != 0 && !f.was(h, f.states) ||
@@ -261,14 +260,14 @@ func (f *filter) fits(h *head, r ref, record []byte) (bool, error) {
 	if ownRecord {
 		set, _, err := model.ParseTaskSet(rec.TaskText, math.MaxInt32)
 		if err != nil || !f.jobs[h.array].meets(set) {
-			return false, nil // an array's record without readable tasks has none of those asked for
+			return false, nil // an array's record without readable tasks does not fit
 		}
 	}
 	return f.fitsDeep(&rec), nil
 }
 
-// wants reports whether the jobs asked for name this one. maybe says that it is an array's own record, with tasks that
-// have not started, and that these decide.
+// wants reports whether the request names this job. maybe means that it is an array's own record, and that its pending
+// tasks decide.
 func (f *filter) wants(h *head, job model.JobID) (in, maybe bool) {
 	if t := f.jobs[job]; t != nil && t.all {
 		return true, false
@@ -296,7 +295,8 @@ func (f *filter) fitsDeep(r *model.Record) bool {
 		(f.nodes == nil || f.onNode(r.Nodes))
 }
 
-// inPartition: a job that waits for one of several partitions has them all in its record, with commas.
+// inPartition reports whether a record's partitions fit: a job that is pending in several has all of them in its
+// record, with commas.
 func (f *filter) inPartition(list string) bool {
 	for list != "" {
 		var one string
@@ -316,7 +316,7 @@ func (f *filter) onNode(list string) bool {
 	if !known {
 		in = slices.ContainsFunc(f.nodes, func(n string) bool {
 			has, err := hostlist.Contains(list, n)
-			return err == nil && has // a list that can't be read names no node
+			return err == nil && has // an unreadable list has no nodes
 		})
 		f.lists[list] = in
 	}

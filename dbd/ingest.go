@@ -19,17 +19,18 @@ import (
 	"gbatch/internal/wire"
 )
 
-// This file owns everything that writes. One goroutine does (run); put hands it a batch of records and waits until they
-// are on disk. What has arrived when a commit begins shares that commit, and nothing waits for more to come: under load
-// the batches grow by themselves.
+// This file owns all writing. One goroutine writes (run); put gives it a batch of records and waits until they are on
+// disk. All batches that have arrived when a commit begins share that commit, and no commit waits for more: under load
+// the commits grow by themselves.
 //
-// Each series keeps the sequence of its last record in the same transaction as the record, so a batch that comes twice,
-// or half, or again after a crash, changes nothing the second time. A transaction that fails acknowledges nothing.
+// Each series keeps the sequence number of its last record, written in the same transaction as the record. So a batch
+// that is repeated, in whole or in part or after a crash, changes nothing the second time. A failed transaction
+// acknowledges nothing.
 
 const (
 	// maxWaitingPuts bounds the batches between connections and the writer; further ones wait on their connections.
 	maxWaitingPuts = 64
-	// maxTxRecords is at how many records a transaction takes no further batch.
+	// maxTxRecords is the number of records from which a transaction takes no further batch.
 	maxTxRecords = 4096
 	// maxPutRecords bounds one batch.
 	maxPutRecords = 16384
@@ -37,7 +38,7 @@ const (
 	maxClusterName = 256
 )
 
-// pending is a batch on its way to the disk.
+// pending is a batch that waits to be written.
 type pending struct {
 	series  string // cluster and instance, as the key of the series bucket
 	records []entry
@@ -49,19 +50,19 @@ type putResult struct {
 	err error
 }
 
-// entry is one record, encoded before it meets the writer.
+// entry is one record, encoded before the writer gets it.
 type entry struct {
 	seq uint64
-	ref ref // series still 0: the writer knows it
+	ref ref // series is still 0: the writer sets it
 	head
 	row   []byte // not sealed
-	js1   []byte // its summary; nil: none
+	js1   []byte // its summary for jobstats; nil: none
 	purge bool
-	step  *model.Step // the record is this step's
+	step  *model.Step // set if the record is of this step
 }
 
-// put stores a batch and gives the sequence up to which everything of its instance is on disk. An error says that
-// nothing is acknowledged; the caller sends the batch again.
+// put stores a batch and gives the sequence number up to which all records of its instance are on disk. After an error
+// nothing is acknowledged, and the caller sends the batch again.
 func (d *db) put(ctx context.Context, p *proto.Put) (uint64, error) {
 	b, err := newPending(p)
 	if err != nil {
@@ -75,12 +76,12 @@ func (d *db) put(ctx context.Context, p *proto.Put) (uint64, error) {
 	select {
 	case res := <-b.done:
 		return res.seq, res.err
-	case <-ctx.Done(): // it may still be written; coming again it changes nothing
+	case <-ctx.Done(): // it may still be written; a repetition changes nothing
 		return 0, ctx.Err()
 	}
 }
 
-// BadRequestError is a request that no repetition makes right.
+// BadRequestError is the error for an invalid request: repeating it does not help.
 type BadRequestError struct{ Text string }
 
 func (e *BadRequestError) Error() string { return e.Text }
@@ -99,7 +100,7 @@ func newPending(p *proto.Put) (*pending, error) {
 	b := &pending{
 		series:  string(binary.BigEndian.AppendUint64(append([]byte(p.Cluster), 0), p.Instance)),
 		records: make([]entry, 0, len(p.Records)),
-		done:    make(chan putResult, 1), // the writer never waits for a caller that has left
+		done:    make(chan putResult, 1), // so the writer never waits for a caller that is gone
 	}
 	last := uint64(0)
 	for i, r := range p.Records {
@@ -135,8 +136,8 @@ func newPending(p *proto.Put) (*pending, error) {
 	return b, nil
 }
 
-// run is the writer. It ends with ctx, after the batches that were already waiting, or with an error when the file can
-// no longer be trusted to keep what it is given.
+// run is the writer. It ends with ctx, after writing the waiting batches, or with an error if the file can no longer be
+// trusted.
 func (d *db) run(ctx context.Context) error {
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()
@@ -167,13 +168,13 @@ func (d *db) run(ctx context.Context) error {
 	}
 }
 
-// writer is what the writing goroutine knows.
+// writer is the state of the writing goroutine.
 type writer struct {
 	*db
-	full bool // the disk, as last seen
+	full bool // the disk was full at the last write
 }
 
-// gather takes what has arrived besides first.
+// gather takes first and all other batches that have arrived.
 func (d *db) gather(first *pending) []*pending {
 	group, n := []*pending{first}, len(first.records)
 	for n < maxTxRecords {
@@ -187,7 +188,7 @@ func (d *db) gather(first *pending) []*pending {
 	return group
 }
 
-// commit writes a group and answers it.
+// commit writes a group of batches and answers them.
 func (w *writer) commit(group []*pending) error {
 	seqs := make([]uint64, len(group))
 	err := w.change(func() error { return w.write(group, seqs) })
@@ -204,12 +205,12 @@ func (w *writer) commit(group []*pending) error {
 	return err
 }
 
-// errFull marks a write that failed for want of space and left the database as it was.
+// errFull is a write that failed because the disk was full, and left the database unchanged.
 var errFull = errors.New("no space left for the accounting database")
 
-// change runs f, which commits something or nothing. A full disk is said in the log once, and again when it is over:
-// the error then is errFull, and the next try may succeed. After any other failure nobody knows what the file will hold
-// until it is opened anew, so the daemon must end.
+// change runs f, which commits one transaction or none. If the disk is full the error is errFull, and the next try may
+// succeed; the log says so once, and again when there is room. After any other failure the content of the file is
+// unknown until it is opened again, so the daemon must end.
 func (w *writer) change(f func() error) error {
 	before := w.txid()
 	err := guard(f)
@@ -220,7 +221,7 @@ func (w *writer) change(f func() error) error {
 			w.log.Info("the accounting database can be written again", "file", w.path)
 		}
 		return nil
-	case isFull(err) && w.txid() == before: // else the new state is visible but perhaps not on disk
+	case isFull(err) && w.txid() == before: // otherwise the new state is visible but may not be on disk
 		if !w.full {
 			w.full = true
 			w.log.Error("no space left for the accounting database; records wait in the controller until there is some",
@@ -232,7 +233,8 @@ func (w *writer) change(f func() error) error {
 		" acknowledged is on disk, the controller keeps the rest): %w", w.path, err)
 }
 
-// isFull knows a full disk, quota or file size limit. bbolt keeps only the text of what growing the file met.
+// isFull recognizes a full disk, quota or file size limit. bbolt keeps only the text of the error from growing the
+// file.
 func isFull(err error) bool {
 	for _, e := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT, syscall.EFBIG} {
 		if errors.Is(err, e) || strings.Contains(err.Error(), e.Error()) {
@@ -244,11 +246,11 @@ func isFull(err error) bool {
 
 // txid gives the number of the last commit that readers see.
 func (d *db) txid() (id int) {
-	_ = d.view(func(tx *bolt.Tx) error { id = tx.ID(); return nil }) // logged there; 0 differs from every number
+	_ = d.view(func(tx *bolt.Tx) error { id = tx.ID(); return nil }) // view logs errors; 0 differs from every number
 	return id
 }
 
-// firstLine keeps stacks out of answers.
+// firstLine removes stack traces from an error for answers.
 func firstLine(err error) error {
 	if text, _, cut := bytes.Cut([]byte(err.Error()), []byte("\n")); cut {
 		return errors.New(string(text))
@@ -262,7 +264,7 @@ func (d *db) write(group []*pending, seqs []uint64) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback() }() // after Commit it only says that the transaction is closed
+	defer func() { _ = tx.Rollback() }() // after Commit it only returns ErrTxClosed
 	known := tx.Bucket(keySeries)
 	last := map[string]series{}
 	latest, steps := map[ref]*entry{}, map[stepRef]*entry{}
@@ -291,7 +293,7 @@ func (d *db) write(group []*pending, seqs []uint64) error {
 		seqs[i] = s.seq
 	}
 	if !dirty {
-		return nil // everything has been here before, and each commit since was whole
+		return nil // all records are already stored
 	}
 	if err := applyEntries(tx, latest); err != nil {
 		return err
@@ -307,7 +309,7 @@ func (d *db) write(group []*pending, seqs []uint64) error {
 	return tx.Commit()
 }
 
-// series is how far one numbering has come.
+// series is one numbering of records and its last sequence number.
 type series struct {
 	number uint16
 	seq    uint64
@@ -317,7 +319,7 @@ func (s series) append(b []byte) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint16(b, s.number), s.seq)
 }
 
-// openSeries finds a series or gives it the next number. Numbers grow, so a cluster's later history sorts after its
+// openSeries finds a series or adds it with the next number. Numbers grow, so a cluster's later history sorts after its
 // earlier one.
 func openSeries(known *bolt.Bucket, name string) (series, error) {
 	if v := known.Get([]byte(name)); len(v) == 10 {
@@ -344,7 +346,7 @@ func (e edits) add(b *bolt.Bucket, key, value []byte) { e[b] = append(e[b], edit
 
 var nothing = []byte{}
 
-// applyEntries makes each record's latest version the only one.
+// applyEntries replaces each record by its latest version.
 func applyEntries(tx *bolt.Tx, latest map[ref]*entry) error {
 	refs := make([]ref, 0, len(latest))
 	for r := range latest {
@@ -393,7 +395,7 @@ func applyEntries(tx *bolt.Tx, latest map[ref]*entry) error {
 	return changes.apply()
 }
 
-// shelfOf names the shelf in which a record belongs.
+// shelfOf names the shelf of a record.
 func shelfOf(h *head) string {
 	if h.ended() {
 		return monthOf(h.end)
@@ -401,7 +403,7 @@ func shelfOf(h *head) string {
 	return liveShelf
 }
 
-// indexKeys gives a record's entries in its shelf's indexes.
+// indexKeys calls each for a record's entries in its shelf's indexes.
 func indexKeys(s *shelf, h *head, r ref, each func(b *bolt.Bucket, key []byte)) {
 	each(s.user, userKey(h, r))
 	if h.ended() {
@@ -416,7 +418,7 @@ func index(e edits, s *shelf, h *head, r ref) {
 	indexKeys(s, h, r, func(b *bolt.Bucket, key []byte) { e.add(b, key, nothing) })
 }
 
-// unindex drops the old version's entries but for those that the new one has too.
+// unindex removes the old version's entries, except for entries that the new version has too.
 func unindex(e edits, s *shelf, old *head, r ref, to *shelf, now *head) {
 	indexKeys(s, old, r, func(b *bolt.Bucket, key []byte) {
 		stays := false
@@ -450,7 +452,7 @@ func (e edits) apply() error {
 	return nil
 }
 
-// open gives the shelf with that name and makes it where it is missing.
+// open gives the shelf with that name and creates it if it is missing.
 func (s *shelves) open(tx *bolt.Tx, name string) (*shelf, error) {
 	parent, key := tx.Bucket(keyDone), []byte(name)
 	if name == liveShelf {

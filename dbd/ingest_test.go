@@ -103,7 +103,7 @@ func TestOddTimes(t *testing.T) {
 	wantNames(t, d, &proto.AcctRequest{}, "1.1:CD 2.1:CD 3.1:CD 4.1:CD 5.1:R")
 }
 
-// TestInstances: a cluster that began again numbers records and jobs from 1, and old ones stay what they were.
+// TestInstances: a cluster that starts over numbers records and jobs from 1, and old records stay unchanged.
 func TestInstances(t *testing.T) {
 	d, _ := openTest(t, t.TempDir())
 	put := func(cluster string, instance, want uint64, records ...*model.Record) {
@@ -119,7 +119,7 @@ func TestInstances(t *testing.T) {
 	put("other", 2, 1, rec(1, 1, waiting))
 	put("c", 1, 9)
 	wantNames(t, d, &proto.AcctRequest{Duplicates: true}, "1.1:CD 1.1:R 1.1:PD 2.1:F")
-	// Of one cluster's two jobs 1 the later is meant; the other cluster's job 1 is another job.
+	// Of one cluster's two jobs 1, the later one is given; the other cluster's job 1 is another job.
 	wantNames(t, d, &proto.AcctRequest{}, "1.1:R 1.1:PD 2.1:F")
 	put("c", 2, 2, rec(2, 1, failed))
 	wantNames(t, d, &proto.AcctRequest{Duplicates: true}, "1.1:CD 1.1:F 1.1:PD 2.1:F")
@@ -183,7 +183,7 @@ func TestPutEndsWithItsContext(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	for range maxWaitingPuts + 3 { // no writer runs: some wait for their answer, the last for room
+	for range maxWaitingPuts + 3 { // no writer runs: some wait for their answer, the last ones for room
 		wg.Go(func() {
 			if _, err := d.put(ctx, &proto.Put{Cluster: "c", Records: []*model.Record{rec(1, 1)}}); !errors.Is(err,
 				context.Canceled) {

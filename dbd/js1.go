@@ -12,15 +12,15 @@ import (
 	"gbatch/internal/model"
 )
 
-// js1.go keeps a summary of what each longer job used in the form that jobstats made: "JS1:" and a compressed JSON text
-// that its readers (jobstats, reportseff) look for in AdminComment. It lies in a bucket of its own beside the records,
-// because AdminComment is the administrators': commands show it where they have written nothing.
+// js1.go keeps a summary of each longer job's usage in the format of jobstats: "JS1:" and a compressed JSON text, which
+// readers (jobstats, reportseff) expect in AdminComment. It has a bucket of its own beside the records, because
+// AdminComment belongs to administrators: commands show the summary if it is empty.
 //
 //	js1        ref                                  -> payload, of ended jobs with a usage that are not short
 
 var keyJS1 = []byte("js1")
 
-// js1Text is the whole text for a record, "" for one that has none.
+// js1Text gives the summary of a record, "" if it has none.
 func js1Text(r *model.Record) ([]byte, error) {
 	if r.End == 0 || r.Exit.Use == nil || r.ShortForSummary() {
 		return nil, nil
@@ -85,7 +85,7 @@ func js1Text(r *model.Record) ([]byte, error) {
 	return base64.StdEncoding.AppendEncode([]byte("JS1:"), packed.Bytes()), nil
 }
 
-// js1In gives a shelf's bucket of summaries, and makes it where it is missing.
+// js1In gives a shelf's bucket of summaries, and creates it if it is missing.
 func js1In(tx *bolt.Tx, s *shelf) (*bolt.Bucket, error) {
 	if s.js1 != nil {
 		return s.js1, nil

@@ -19,8 +19,8 @@ func used(r *model.Record) {
 		GPUs: []model.GPUUsage{{Index: 3, Samples: 4, UtilSum: 320, UtilCount: 4, UtilMax: 90, MemMaxMiB: 2, MemMiB: 4}}}}}
 }
 
-// TestSummaries: a longer job's use is kept as jobstats writes it, a record that replaces it takes it away, and a chunk
-// has it where it was asked for.
+// TestSummaries: a longer job's usage is kept in jobstats's format, a record that replaces the job's record removes it,
+// and a chunk has it if the request asks for it.
 func TestSummaries(t *testing.T) {
 	d, stop := openTest(t, t.TempDir())
 	defer stop()

@@ -10,8 +10,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// This file owns what lies in the database byte by byte: keys, index keys and rows. All numbers are big-endian, so that
-// bbolt's byte order is their order. Every key of every bucket ends with the ref of the record that it belongs to.
+// This file owns the bytes in the database: keys, index keys and rows. All numbers are big-endian, so that bbolt sorts
+// them correctly. Every key of every bucket ends with the ref of its record.
 //
 //	ref        series(2) job(4) attempt(4)
 //	rec        ref                                  -> row
@@ -20,11 +20,11 @@ import (
 //	array      series(2) array(4) ref               -> nothing; records of arrays' tasks and arrays' own
 //	row        format(1) crc(4) head(40) record     record: model.Record in msgpack
 //
-// span is how long the job was known to the cluster, from submission to end, in powers of four. A job that existed in a
-// window either ended in it or outlived it by less than its span, so a query reads a window's records and few others,
-// however much history lies behind it.
+// span is the time from a job's submission to its end, in powers of four. A job that existed in a window either ended
+// in it or outlived it by less than its span. So a query reads a window's records and few others, however long the
+// history is.
 
-// ref names a record: series is one numbering of jobs (a cluster's controllers, from their beginning on).
+// ref names a record: series is one numbering of jobs (one history of a cluster).
 type ref struct {
 	series  uint16
 	job     model.JobID
@@ -39,7 +39,7 @@ func (r ref) append(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, r.attempt)
 }
 
-// lastRef reads the ref that key ends with. ok is false where key is too short, which only a damaged file can have.
+// lastRef reads the ref that key ends with. ok is false if key is too short, which happens only in a damaged file.
 func lastRef(key []byte) (r ref, ok bool) {
 	if len(key) < refLen {
 		return ref{}, false
@@ -79,7 +79,7 @@ func appendSpanEnd(b []byte, h *head) []byte {
 	return binary.BigEndian.AppendUint64(append(b, spanOf(h.submit, h.end)), uint64(h.end))
 }
 
-// after gives the smallest key that is greater than every key with this prefix; nil where there is none.
+// after gives the smallest key that is greater than every key with this prefix; nil if there is none.
 func after(prefix []byte) []byte {
 	b := append([]byte(nil), prefix...)
 	for i := len(b) - 1; i >= 0; i-- {
@@ -91,7 +91,7 @@ func after(prefix []byte) []byte {
 	return nil
 }
 
-// maxSpan is the largest span of two moments that clampTime lets through.
+// maxSpan is the largest span between two moments of clampTime.
 const maxSpan = 24
 
 // spanOf gives k such that end-submit is less than spanMS(k).
@@ -101,7 +101,7 @@ func spanOf(submit, end model.Time) byte {
 
 func spanMS(k byte) model.Time { return 1 << (2 * k) }
 
-// maxTime ends the year 9999. Times outside of [0, maxTime] make no month.
+// maxTime ends the year 9999. Times outside of [0, maxTime] have no month.
 const maxTime model.Time = 253402300799999
 
 func clampTime(t model.Time) model.Time { return min(max(0, t), maxTime) }
@@ -118,9 +118,9 @@ func monthSpan(name string) (from, to model.Time, err error) {
 	return model.Time(t.UnixMilli()), model.Time(t.AddDate(0, 1, 0).UnixMilli()), nil
 }
 
-// head is what queries ask most, in front of the record so that most rows need no decoding.
+// head has the fields that queries use most. It is in front of the record so that most rows need no decoding.
 type head struct {
-	submit, start, end model.Time // end 0: the job lives
+	submit, start, end model.Time // end 0: the job has not ended
 	uid, gid           uint32
 	array              model.JobID
 	task               int32
@@ -129,8 +129,8 @@ type head struct {
 
 func (h *head) ended() bool { return h.end != 0 }
 
-// headOf takes a record's head. A record whose state is final or that has an end is ended; one without a usable end
-// time ended when it last did something.
+// headOf makes a record's head. A record with a final state or an end time has ended; without a usable end time, its
+// latest other time counts as its end.
 func headOf(r *model.Record) head {
 	h := head{
 		submit: clampTime(r.Submit), start: clampTime(r.Start), uid: r.UID, gid: r.GID,
@@ -145,7 +145,7 @@ func headOf(r *model.Record) head {
 	return h
 }
 
-// Offsets in a row. The state's byte stands last in the head, three bytes after it are zero and free.
+// Offsets in a row. The state's byte is the last of the head; the three bytes after it are zero and unused.
 const (
 	rowFormat = 1
 	rowCRC    = 1
@@ -170,7 +170,7 @@ func newRow(h *head, record []byte) []byte {
 	return append(b, record...)
 }
 
-// seal writes the checksum, which covers the key too: a row under another's key is damage.
+// seal writes the checksum, which covers the key too, so a row under a wrong key is detected.
 func seal(row []byte, r ref) { binary.BigEndian.PutUint32(row[rowCRC:], rowSum(row, r)) }
 
 func rowSum(row []byte, r ref) uint32 {

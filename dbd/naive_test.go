@@ -108,7 +108,7 @@ func naive(records []*model.Record, q *proto.AcctRequest) []*model.Record {
 	return out
 }
 
-// TestAgainstNaive lets jobs live through thousands of random records and compares random questions with naive.
+// TestAgainstNaive stores thousands of random records of jobs and compares the answers to random queries with naive's.
 func TestAgainstNaive(t *testing.T) {
 	rng := newRand(t)
 	d, _ := openTest(t, t.TempDir())

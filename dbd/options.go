@@ -13,24 +13,24 @@ import (
 	"gbatch/internal/conf"
 )
 
-// Options say what an accounting daemon is.
+// Options configure an accounting daemon.
 type Options struct {
 	Name   string // the name in its certificate, dbd-NAME.crt
-	Listen string // host:port of its one TLS port; an empty host is every address, port 0 any
+	Listen string // host:port of its one TLS port; an empty host means all addresses, port 0 any port
 	Dir    string // directory of the database; made if missing, for one gdbd at a time
 	PKI    string // directory with ca.crt and this daemon's certificate
 
-	// KeepMonths is how many whole months of finished records to keep beside the present one; 0 keeps all. Unfinished
-	// jobs are kept in any case.
+	// KeepMonths is how many whole months of finished records to keep in addition to the present month; 0 keeps all.
+	// Unfinished jobs are kept in any case.
 	KeepMonths int
 
 	Logger *slog.Logger     // nil: no log
-	Now    func() time.Time // nil: time.Now; decides only which months are old
+	Now    func() time.Time // nil: time.Now; used only to decide which months are old
 }
 
-// Configure fills in what is not set from a configuration. The name is the host's up to its first dot. An
-// AccountingStorageHost that is an address, or localhost, is listened on; a name may resolve to something else on this
-// very host (Debian's 127.0.1.1), so with one every address is.
+// Configure fills in unset options from a configuration. The name is the host's name up to its first dot. If
+// AccountingStorageHost is an address or localhost, gdbd listens on that; if it is a name, gdbd listens on all
+// addresses, because the name may resolve to something else on its own host (Debian's 127.0.1.1).
 func (o *Options) Configure(c *conf.Config) error {
 	set := func(to *string, value string) {
 		if *to == "" {
@@ -56,7 +56,7 @@ func (o *Options) Configure(c *conf.Config) error {
 	return nil
 }
 
-// maxKeepMonths is a hundred years; more is a slip of the pen.
+// maxKeepMonths is a hundred years; a larger number is a typing error.
 const maxKeepMonths = 1200
 
 func (o *Options) check() error {

@@ -8,10 +8,11 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// This file owns forgetting: finished records older than so many months go, a whole month at a time, by dropping its
-// bucket. Unfinished jobs stay however old they are. The file keeps its size; the room is used again.
+// This file owns forgetting: finished records older than a number of months are deleted, a whole month at a time, by
+// dropping its bucket. Unfinished jobs stay, however old they are. The file keeps its size; the free room is used
+// again.
 
-// purgeEvery is how often months that have grown too old are looked for.
+// purgeEvery is how often purge looks for months that are too old.
 const purgeEvery = 6 * time.Hour
 
 // purge forgets the finished records of months older than w.keep months. Each month is a transaction of its own.
@@ -54,7 +55,7 @@ func (w *writer) purge() error {
 			return w.bolt.Update(func(tx *bolt.Tx) error { return tx.Bucket(keyDone).DeleteBucket([]byte(month)) })
 		})
 		if errors.Is(err, errFull) {
-			return nil // said in the log; tried again at the next tick
+			return nil // it is in the log; the next tick tries again
 		}
 		if err != nil {
 			return fmt.Errorf("forgetting the accounting records of %s: %w", month, err)

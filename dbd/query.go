@@ -14,32 +14,32 @@ import (
 	"gbatch/internal/proto"
 )
 
-// This file owns reading. A query goes through the shelves, the live one first and then the months as they follow; in
-// each it chooses the index ranges that can hold what is asked for, looks at what lies there and remembers the refs of
-// the records that fit; at the end it gives those in order. It works in pages, each a read transaction of its own, and
-// none is open while an answer is on its way to a slow reader: an open one would keep every page written since from
-// being used again.
+// This file owns reading. A query goes through the shelves, the live one first and then the months from the latest
+// back. In each shelf it chooses the index ranges that can have matching records, reads them and remembers the refs of
+// the records that fit; at the end it gives these records in order. It works in pages, each with its own read
+// transaction, and none is open while a slow reader takes its answer: an open transaction would keep every page written
+// since from being used again.
 //
-// Between pages jobs go on. A job only moves from the live shelf to a month, and a shelf's ranges are chosen when its
-// turn comes, so none is missed; one seen in both places is given once, as it is now.
+// Between pages, records change. A record only moves from the live shelf to a month, and a shelf's ranges are chosen
+// when its turn comes, so no record is missed; a record seen in both places is given once, in its present version.
 
 const (
 	// scanPage is how many index entries one transaction looks at.
 	scanPage = 8192
-	// maxHits bounds the records of one answer; 12 bytes each while it is made.
+	// maxHits bounds the records of one answer; each takes 12 bytes while the answer is made.
 	maxHits = 4 << 20
-	// maxQueries bounds the queries that scan; further ones wait on their connections. Giving the answer is not part of
-	// it: a reader that stops to look at the first page keeps nobody waiting.
+	// maxQueries bounds the queries that scan; further ones wait on their connections. A query gives its slot back
+	// before it sends its answer, so a slow reader keeps no other query waiting.
 	maxQueries = 4
 	// maxHeld bounds the hits of all answers that are being read.
 	maxHeld = 16 << 20
-	// maxUserScopes is for how many users their own index is better than the window's.
+	// maxUserScopes is the number of users up to which the users' index is better than the window's.
 	maxUserScopes = 100
-	// maxChunkBytes ends a chunk of the answer before proto.ChunkJobs where records are large.
+	// maxChunkBytes ends a chunk of the answer before proto.ChunkJobs if records are large.
 	maxChunkBytes = 1 << 20
 )
 
-// hit is a record that fits: where to look for it first, as an index into the query's shelves.
+// hit is a record that fits, with the index of its shelf among the query's shelves.
 type hit struct {
 	ref
 	shelf uint16
@@ -57,7 +57,7 @@ func (d *db) query(ctx context.Context, req *proto.AcctRequest, emit func(record
 	return d.queryWith(ctx, req, func(records [][]byte, _ []string) error { return emit(records) })
 }
 
-// queryWith is query whose chunks also have the records' summaries, where the request asks for them.
+// queryWith is query whose chunks also have the records' summaries, if the request asks for them.
 func (d *db) queryWith(ctx context.Context, req *proto.AcctRequest,
 	emit func(records [][]byte, summaries []string) error) error {
 	f, err := newFilter(req)
@@ -77,7 +77,7 @@ func (d *db) queryWith(ctx context.Context, req *proto.AcctRequest,
 	return d.give(ctx, f, hits, req, emit)
 }
 
-// find scans for what fits, in order.
+// find scans for the records that fit, in order.
 func (d *db) find(ctx context.Context, f *filter) (*hits, error) {
 	select {
 	case d.querying <- struct{}{}:
@@ -95,7 +95,7 @@ func (d *db) find(ctx context.Context, f *filter) (*hits, error) {
 	return &q.hits, nil
 }
 
-// BusyError asks to come back later.
+// BusyError says that there are too many queries: try again later.
 type BusyError struct{}
 
 func (*BusyError) Error() string {
@@ -109,12 +109,12 @@ type hits struct {
 	shelves []string
 }
 
-// query is one at work.
+// query is a query in progress.
 type query struct {
 	*db
 	*filter
 	hits           // the last of its shelves is being scanned
-	scopes []scope // what remains of that one
+	scopes []scope // ranges of that shelf that are not scanned yet
 	looked int     // index entries looked at
 }
 
@@ -138,7 +138,7 @@ func (q *query) scan(ctx context.Context) error {
 	return nil
 }
 
-// scanSome works for one transaction's length.
+// scanSome scans for one transaction.
 func (q *query) scanSome(tx *bolt.Tx) (done bool, err error) {
 	all := openShelves(tx)
 	for left := scanPage; left > 0; {
@@ -146,7 +146,7 @@ func (q *query) scanSome(tx *bolt.Tx) (done bool, err error) {
 			if done, err = q.nextShelf(tx, all); done || err != nil {
 				return done, err
 			}
-			left-- // an empty shelf costs something too
+			left-- // an empty shelf has a cost too
 			continue
 		}
 		left = q.scanScope(all, left)
@@ -154,7 +154,7 @@ func (q *query) scanSome(tx *bolt.Tx) (done bool, err error) {
 	return false, nil
 }
 
-// nextShelf goes on to the next shelf that can hold what is asked for and chooses its ranges.
+// nextShelf moves to the next shelf that can have matching records and chooses its ranges.
 func (q *query) nextShelf(tx *bolt.Tx, all *shelves) (done bool, err error) {
 	var sh *shelf
 	switch n := len(q.shelves); {
@@ -176,7 +176,7 @@ func (q *query) nextShelf(tx *bolt.Tx, all *shelves) (done bool, err error) {
 	return false, q.plan(tx, all, sh)
 }
 
-// plan chooses a shelf's ranges: by job where jobs are named, else by user, else all of the window.
+// plan chooses a shelf's ranges: by job if the request names jobs, else by user, else the whole window.
 func (q *query) plan(tx *bolt.Tx, all *shelves, sh *shelf) error {
 	live := sh.name == liveShelf
 	switch {
@@ -223,7 +223,7 @@ func seriesNumbers(tx *bolt.Tx) (map[uint16]string, error) {
 	return m, err
 }
 
-// planWindow adds the parts of an index in which the window's records end: in the window, or after it by less than
+// planWindow adds the ranges of an index with the window's records: they end in the window, or after it by less than
 // their span.
 func (q *query) planWindow(month string, index, prefix []byte) {
 	first, next, err := monthSpan(month)
@@ -250,7 +250,7 @@ func (q *query) planWindow(month string, index, prefix []byte) {
 	}
 }
 
-// planJobs adds the named jobs and the tasks of the named arrays, where the shelf can have them.
+// planJobs adds the named jobs and the tasks of the named arrays, if the shelf can have them.
 func (q *query) planJobs(all *shelves, sh *shelf, number uint16) {
 	for id := range q.jobs {
 		prefix := jobPrefix(number, id)
@@ -263,11 +263,12 @@ func (q *query) planJobs(all *shelves, sh *shelf, number uint16) {
 	}
 }
 
-// scanScope looks at no more than left entries of the first scope, drops it when it is done, and gives what is left.
+// scanScope looks at up to left entries of the first scope, drops the scope when it is done, and gives the rest of
+// left.
 func (q *query) scanScope(all *shelves, left int) int {
 	s := &q.scopes[0]
 	at := len(q.shelves) - 1
-	if sh := all.get(q.shelves[at]); sh != nil { // else the month has been forgotten meanwhile
+	if sh := all.get(q.shelves[at]); sh != nil { // otherwise the month has been forgotten meanwhile
 		isRec := s.index[0] == keyRec[0]
 		c := sh.index(s.index).Cursor()
 		for k, v := c.Seek(s.from); k != nil && (s.to == nil || bytes.Compare(k, s.to) < 0); k, v = c.Next() {
@@ -291,10 +292,10 @@ func (q *query) scanScope(all *shelves, left int) int {
 		}
 	}
 	q.scopes = q.scopes[1:]
-	return left - 1 // an empty scope costs something too
+	return left - 1 // an empty scope has a cost too
 }
 
-// check decides about a row.
+// check reports whether a row fits.
 func (d *db) check(f *filter, row []byte, r ref) bool {
 	h, record, ok := parseRow(row, r)
 	if !ok {
@@ -309,7 +310,7 @@ func (d *db) check(f *filter, row []byte, r ref) bool {
 	return fits
 }
 
-// leaveOut counts a record that can't be given and says so in the log, the first time and then less and less often.
+// leaveOut counts a record that can't be given, and logs it the first time and then less and less often.
 func (d *db) leaveOut(r ref, why string) {
 	if n := d.damaged.Add(1); n&(n-1) == 0 {
 		d.log.Error("an accounting record is damaged and left out of an answer; restore the database from a backup",
@@ -317,7 +318,7 @@ func (d *db) leaveOut(r ref, why string) {
 	}
 }
 
-// order sorts the hits, drops what was seen twice and, unless duplicates are wanted, all but the last of each job.
+// order sorts the hits and drops repeated ones and, unless duplicates are asked for, all but the last of each job.
 func (q *query) order() error {
 	slices.SortFunc(q.list, func(a, b hit) int {
 		return cmp.Or(cmp.Compare(a.job, b.job), cmp.Compare(a.series, b.series), cmp.Compare(a.attempt, b.attempt))
@@ -354,13 +355,13 @@ func (q *query) order() error {
 	return nil
 }
 
-// give reads the hits and hands them over, a chunk per transaction.
+// give reads the hits and emits them, a chunk per transaction.
 func (d *db) give(ctx context.Context, f *filter, h *hits, req *proto.AcctRequest,
 	emit func([][]byte, []string) error) error {
 	var buf []byte
 	var summaries []string
 	var ends []int
-	var mark *stepMark // in the steps of the first of rest
+	var mark *stepMark // position in the steps of the first hit of rest
 	chunk := make([][]byte, 0, min(len(h.list), proto.ChunkJobs))
 	for rest := h.list; len(rest) > 0; {
 		if err := ctx.Err(); err != nil {
@@ -397,9 +398,9 @@ func (d *db) give(ctx context.Context, f *filter, h *hits, req *proto.AcctReques
 	return nil
 }
 
-// read hands over the records of hits, with steps each job's steps behind it, until take has enough, and gives how many
-// hits it went through; from and next are where in the steps of the first hit and of the next one it begins and has
-// stopped.
+// read calls take for the records of hits, and with steps for each job's steps after it, until take has enough. It
+// gives the number of hits that are done. from is the position in the first hit's steps at which it begins, next the
+// position at which it has stopped.
 func (d *db) read(tx *bolt.Tx, f *filter, in []string, list []hit, steps bool, from *stepMark,
 	take func(record []byte, summary func() string) bool) (n int, next *stepMark) {
 	none := func() string { return "" }
@@ -412,7 +413,7 @@ func (d *db) read(tx *bolt.Tx, f *filter, in []string, list []hit, steps bool, f
 		if sh := all.get(in[h.shelf]); sh != nil && sh.rec != nil {
 			row = sh.rec.Get(h.append(key[:0]))
 		}
-		if row == nil { // it has ended since, or is forgotten
+		if row == nil { // the job has ended since, or is forgotten
 			row, _ = all.find(h.ref)
 			if row == nil || !d.check(f, row, h.ref) {
 				continue

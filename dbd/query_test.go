@@ -167,7 +167,7 @@ func TestQueryStops(t *testing.T) {
 	}
 }
 
-// TestSlowReadersHoldNothing: while readers sit on their answers no transaction is open, and writing and other
+// TestSlowReadersHoldNothing: while slow readers take their answers no transaction is open, and writing and other
 // queries go on.
 func TestSlowReadersHoldNothing(t *testing.T) {
 	d, _ := openTest(t, t.TempDir())
@@ -207,7 +207,7 @@ func TestSlowReadersHoldNothing(t *testing.T) {
 	}
 }
 
-// TestQueriesWaitTheirTurn: with all scans busy a query waits, and can leave.
+// TestQueriesWaitTheirTurn: while all slots for scans are taken a query waits, and ends with its context.
 func TestQueriesWaitTheirTurn(t *testing.T) {
 	d, _ := openTest(t, t.TempDir())
 	for range maxQueries {
@@ -293,7 +293,7 @@ func TestJobsAreSeenWhileTheyMove(t *testing.T) {
 	sane(t, d)
 }
 
-// TestOldWindowsAreCheap: a day long ago costs what its jobs cost, whatever came after.
+// TestOldWindowsAreCheap: the cost of a query for a day long ago depends only on that day's jobs.
 func TestOldWindowsAreCheap(t *testing.T) {
 	d, _ := openTest(t, t.TempDir())
 	seq := fill(t, d, 1, 2000, t0, minute/2)

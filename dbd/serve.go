@@ -10,7 +10,7 @@ import (
 	"gbatch/internal/rpc/server"
 )
 
-// This file owns what gdbd answers. The port admits controllers only; everybody else is refused in the handshake.
+// This file owns gdbd's answers. The port admits only controllers; the handshake refuses everything else.
 
 // handle answers one request.
 func (d *Daemon) handle(ctx context.Context, r *server.Request) {
@@ -21,7 +21,7 @@ func (d *Daemon) handle(ctx context.Context, r *server.Request) {
 	}
 }
 
-// forUsers gives errors that the other side can do something about their code and sentence; the rest are internal.
+// forUsers gives an error its code and sentence if the other side can act on it; all other errors are internal.
 func forUsers(err error) error {
 	var bad *BadRequestError
 	var busy *BusyError
@@ -45,7 +45,7 @@ func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
 		if err := proto.Decode(r.Body, &p); err != nil {
 			return badRequest("accounting records that can't be read: %v", err)
 		}
-		r.Body = nil // it can be large, and the records don't need it
+		r.Body = nil // release it: it can be large, and the records don't refer to it
 		seq, err := d.db.put(ctx, &p)
 		if err != nil {
 			return err
@@ -76,7 +76,7 @@ func (d *Daemon) answer(ctx context.Context, r *server.Request) error {
 	return badRequest("the accounting daemon doesn't know the request %d; is it older than the controller?", r.Kind)
 }
 
-// appendSummaries makes the chunk in b, an array of one field, one with summaries for its second.
+// appendSummaries adds summaries as a second field to the chunk in b, an array of one field.
 func appendSummaries(b []byte, summaries []string) []byte {
 	const array2, array16, str16 = 0x92, 0xdc, 0xda
 	b[0] = array2
@@ -88,11 +88,11 @@ func appendSummaries(b []byte, summaries []string) []byte {
 	return b
 }
 
-// maxSummary is the longest summary that is given, bytes: that of a job on more nodes is left out where it is made.
+// maxSummary is the longest summary, bytes: a job on too many nodes for it gets none.
 const maxSummary = 1<<16 - 1
 
-// appendChunk builds a proto.RecordsChunk around records as they are stored, without decoding them: an array of its one
-// field, which is an array of records.
+// appendChunk builds a proto.RecordsChunk from stored records without decoding them: an array of one field, which is an
+// array of records.
 func appendChunk(b []byte, records [][]byte) []byte {
 	const array1, array16 = 0x91, 0xdc
 	b = append(b, array1, array16)

@@ -13,14 +13,14 @@ import (
 	"gbatch/internal/conf/locate"
 )
 
-// Start is gdbd as a program: Options as the command line gives them, completed from a configuration.
+// Start is gdbd as a program: Options from the command line, completed from a configuration.
 type Start struct {
 	Options Options
-	Conf    string // the configuration's file or directory; "": where every gbatch command looks
+	Conf    string // the configuration's file or directory; "": the same places as for every gbatch command
 }
 
-// Run reads the configuration, opens the log and runs the daemon until ctx ends. Before there is a log, stderr is told.
-// With a name, an address, a directory and certificates on the command line no configuration is needed.
+// Run reads the configuration, opens the log and runs the daemon until ctx ends. Until there is a log, messages go to
+// stderr. It needs no configuration if the command line has a name, an address, a directory and certificates.
 func (s *Start) Run(ctx context.Context, stderr io.Writer) error {
 	c, err := s.load(stderr)
 	if err != nil {
@@ -56,7 +56,7 @@ func (s *Start) serve(ctx context.Context) error {
 	return d.Run(ctx)
 }
 
-// load gives the configuration, or nil where there is none and none is needed.
+// load gives the configuration, or nil if there is none and none is needed.
 func (s *Start) load(stderr io.Writer) (*conf.Config, error) {
 	path := s.Conf
 	if path == "" {
@@ -77,7 +77,7 @@ func (s *Start) load(stderr io.Writer) (*conf.Config, error) {
 	}
 	c, problems := read(path)
 	if c != nil {
-		return c, nil // notes and warnings are `gbatch check`'s and the controller's to tell
+		return c, nil // `gbatch check` and the controller report notes and warnings
 	}
 	for _, p := range problems {
 		if p.Severity == conf.Error {
@@ -87,7 +87,7 @@ func (s *Start) load(stderr io.Writer) (*conf.Config, error) {
 	return nil, fmt.Errorf("the configuration %s can't be used as it is; `gbatch check` tells all about it", path)
 }
 
-// newLog gives a log with the level that Slurm's names mean.
+// newLog gives a log for one of Slurm's level names.
 func newLog(to io.Writer, level string) *slog.Logger {
 	min := slog.LevelInfo
 	switch {

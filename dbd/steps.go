@@ -10,13 +10,13 @@ import (
 	"gbatch/internal/model"
 )
 
-// steps.go keeps the records of jobs' steps. They lie apart from the jobs', by the month in which the step ended, and
-// go with that month; no query looks for a step by itself, they are given behind their job's record where the request
-// asks.
+// steps.go keeps the records of jobs' steps. They are stored apart from the jobs' records, by the month in which the
+// step ended, and are deleted with that month. No query looks for a single step: steps follow their job's record if the
+// request asks for them.
 //
 //	steps/<month>    ref step(4)                -> row
 //
-// A step that is told again has the same end, so it replaces itself.
+// A step that is reported again has the same end, so it replaces itself.
 
 var keySteps = []byte("steps")
 
@@ -72,16 +72,17 @@ func purgeSteps(tx *bolt.Tx, oldest string) error {
 	}
 }
 
-// stepMark is where the reading of a job's steps goes on: in this month, behind this key.
+// stepMark is the position at which reading a job's steps continues: in this month, after this key.
 type stepMark struct {
 	month string
-	key   []byte // nil: from that month's first
+	key   []byte // nil: from that month's first step
 }
 
-// stepSlack is by how much a step may end after its job: their clocks differ, and a lost node tells of its steps later.
+// stepSlack is how much later than its job a step may end: clocks differ, and a lost node reports its steps late.
 const stepSlack = 32 * 24 * time.Hour
 
-// stepsOf hands over the records of a job's steps behind from, until take has enough; more is then where to go on.
+// stepsOf calls take for the records of a job's steps after from, until take has enough; more is then the position at
+// which to continue.
 func (d *db) stepsOf(tx *bolt.Tx, h *head, r ref, from *stepMark, take func(record []byte) bool) (more *stepMark) {
 	top := tx.Bucket(keySteps)
 	if top == nil {

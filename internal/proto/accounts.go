@@ -10,7 +10,7 @@ type AccountsRequest struct{}
 
 func (x *AccountsRequest) Wire(*wire.C) {}
 
-// AccountsChunk is a part of the answer. Gen, in every part, names the facts that it was taken from.
+// AccountsChunk is a part of the answer. Gen, in every part, is the generation of the facts.
 type AccountsChunk struct {
 	Gen      uint64
 	Cluster  string
@@ -18,8 +18,8 @@ type AccountsChunk struct {
 	Users    []*model.User
 	Assocs   []*model.Association
 	QOS      []*model.QOS
-	TRES     []string // that the cluster counts, in order
-	Addr     string   // host:port of the controller that leads
+	TRES     []string // resources that the cluster counts, in order
+	Addr     string   // host:port of the leader
 }
 
 func (x *AccountsChunk) Wire(c *wire.C) {
@@ -66,7 +66,8 @@ func (x *AcctEdit) Wire(c *wire.C) {
 	wire.Ptr(c, &x.QOS)
 }
 
-// EditAccountsRequest changes accounts: all of the edits, or none. Gen is that of the facts they were made from.
+// EditAccountsRequest changes accounts: all of the edits, or none. Gen is the generation of the facts from which they
+// were made.
 type EditAccountsRequest struct {
 	Gen   uint64
 	Edits []AcctEdit
@@ -77,7 +78,7 @@ func (x *EditAccountsRequest) Wire(c *wire.C) {
 	wire.List(c, &x.Edits, model.MaxMany)
 }
 
-// PrioRequest asks for the factors of waiting jobs' priorities. Answered by a stream of PrioChunk.
+// PrioRequest asks for the factors of pending jobs' priorities. Answered by a stream of PrioChunk.
 type PrioRequest struct {
 	Filter JobFilter
 }
@@ -86,7 +87,8 @@ func (x *PrioRequest) Wire(c *wire.C) {
 	wire.Struct(c, &x.Filter)
 }
 
-// PrioRow is one job in one of its partitions. N ends normalized factors, 0 to 1; the others are weighted.
+// PrioRow is one job in one of its partitions. Names that end in N are normalized factors, 0 to 1; the others are
+// weighted.
 type PrioRow struct {
 	Job       model.JobID // the array's own number for its tasks
 	JobText   string      // as users write it: 7, 7_3, 7_[4-9]

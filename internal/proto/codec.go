@@ -6,7 +6,7 @@ import (
 	"gbatch/internal/wire"
 )
 
-// Message is anything in this package that travels in a frame.
+// Message is any struct of this package that is sent in a frame.
 type Message = wire.Coder
 
 // Encode gives a message's bytes.
@@ -21,7 +21,7 @@ func Append(buf []byte, m Message) ([]byte, error) {
 	return out, nil
 }
 
-// Decode reads a message. Hostile bytes give an error, and take no more memory than package wire allows.
+// Decode reads a message. Malformed bytes give an error, and take no more memory than package wire allows.
 func Decode(body []byte, m Message) error {
 	if err := wire.ReadMessage(body, m); err != nil {
 		return fmt.Errorf("decode %T: %w", m, err)

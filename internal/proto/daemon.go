@@ -5,12 +5,12 @@ import (
 	"gbatch/internal/wire"
 )
 
-// Caller is who sent a request, as the kernel attested it on a local socket.
+// Caller is the user who sent a request, from the peer credentials of a local socket.
 type Caller struct {
 	UID    uint32
 	GID    uint32
 	Groups []uint32
-	User   string // login name, where the accepting host knows one
+	User   string // login name, if the accepting host knows it
 	Group  string
 	Host   string // the host on which the command runs
 }
@@ -24,8 +24,8 @@ func (x *Caller) Wire(c *wire.C) {
 	wire.Text(c, &x.Host, model.MaxName)
 }
 
-// Forward carries a user's request from the daemon that accepted it to the leader. The leader believes Caller only as
-// far as the sender's certificate allows: a controller for anyone, a login node for anyone but root, a compute node for
+// Forward carries a user's request from the daemon that accepted it to the leader. The sender's certificate decides for
+// which users the leader trusts Caller: a controller for anyone, a login node for anyone but root, a compute node for
 // users who have a job on it.
 type Forward struct {
 	Caller Caller
@@ -39,14 +39,15 @@ func (x *Forward) Wire(c *wire.C) {
 	wire.Bytes(c, &x.Body, model.MaxFile)
 }
 
-// Put brings accounting records to gdbd, in the order of the outbox. One without records asks how far gdbd is.
+// Put brings accounting records to gdbd, in the order of the outbox. A Put without records asks for gdbd's last
+// sequence number.
 type Put struct {
 	Cluster string
 	Records []*model.Record
 
-	// Instance tells apart the histories of controllers that share a cluster's name: a cluster that began again from
-	// nothing numbers its records and jobs anew, and gdbd must not take them for old ones. Chosen when the replicated
-	// state is created (its creation time will do) and kept with it; 0 is one too.
+	// Instance identifies one history of a cluster: a cluster of the same name that starts over numbers its records and
+	// jobs from 1, and gdbd must not take them for old ones. It is chosen when the replicated state is created and kept
+	// with it; 0 is a valid instance.
 	Instance uint64
 }
 
@@ -56,7 +57,7 @@ func (x *Put) Wire(c *wire.C) {
 	wire.Int(c, &x.Instance)
 }
 
-// PutReply acknowledges every record up to Seq, counted in the instance: they are on disk.
+// PutReply acknowledges every record of the instance up to Seq: they are on disk.
 type PutReply struct {
 	Seq uint64
 }

@@ -1,6 +1,6 @@
-// Package proto holds what the processes of a cluster say to each other: the kinds of frames, the
-// messages in them and the error codes with the sentences that tools parse. It moves nothing;
-// package rpc frames and carries the messages.
+// Package proto has the protocol between the processes of a cluster: the kinds of frames, the
+// messages in them, and the error codes with the sentences that tools parse. It sends nothing
+// itself; package rpc frames and carries the messages.
 //
 // Five conversations:
 //

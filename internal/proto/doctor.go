@@ -5,7 +5,7 @@ import (
 	"gbatch/internal/wire"
 )
 
-// DoctorRequest has nodes looked at, all where none is named. Operators get an answer.
+// DoctorRequest asks for checks of nodes, of all if none is named. Only operators get an answer.
 type DoctorRequest struct {
 	Nodes []string
 }
@@ -14,7 +14,7 @@ func (x *DoctorRequest) Wire(c *wire.C) {
 	wire.Texts(c, &x.Nodes, model.MaxList, model.MaxName)
 }
 
-// DoctorReply has what was found: of the controllers first (Node ""), then of each node.
+// DoctorReply has the findings: about the controllers first (Node ""), then about each node.
 type DoctorReply struct {
 	Now   model.Time
 	Nodes []NodeFindings
@@ -25,7 +25,7 @@ func (x *DoctorReply) Wire(c *wire.C) {
 	wire.List(c, &x.Nodes, model.MaxList)
 }
 
-// NodeFindings are the findings about one node, in the order in which they were looked for.
+// NodeFindings are the findings about one node, in the order of the checks.
 type NodeFindings struct {
 	Node string
 	List []Finding
@@ -36,22 +36,22 @@ func (x *NodeFindings) Wire(c *wire.C) {
 	wire.List(c, &x.List, model.MaxList)
 }
 
-// Grade says how a thing is. The numbers are on the wire: append only.
+// Grade is the result of a check. The numbers are on the wire: append only.
 type Grade uint8
 
 // The grades.
 const (
 	GradeOK   Grade = iota
-	GradeNote       // worth knowing, and nothing is wrong
+	GradeNote       // worth knowing, but nothing is wrong
 	GradeBad        // jobs suffer from it
 )
 
-// Finding is one thing that was looked at.
+// Finding is the result of one check.
 type Finding struct {
 	About string // one word
 	Grade Grade
 	Text  string
-	Fix   string // what to do about it; ""
+	Fix   string // what to do about it, or ""
 }
 
 func (x *Finding) Wire(c *wire.C) {
@@ -61,7 +61,7 @@ func (x *Finding) Wire(c *wire.C) {
 	wire.Text(c, &x.Fix, model.MaxText)
 }
 
-// HeldUnits is what an attempt holds of the node that is asked.
+// HeldUnits has the units of the asked node that an attempt holds.
 type HeldUnits struct {
 	Attempt Attempt
 	Gres    []model.GresAlloc

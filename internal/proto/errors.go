@@ -1,9 +1,10 @@
 package proto
 
-// Code tells programs what went wrong; the sentence beside it tells people. The numbers are on the wire: append only.
+// Code tells programs what went wrong; the sentence that comes with it tells users. The numbers are on the wire: append
+// only.
 type Code = uint16
 
-// The codes. Those with a text in Text carry the words that Slurm's tools parse.
+// The codes. Codes with a text in Text have the words that Slurm's tools parse.
 const (
 	CodeInternal Code = iota + 1
 	CodeBadRequest
@@ -27,7 +28,7 @@ const (
 	CodeAlreadyDone
 	CodeJobPending
 	CodeInvalidNode
-	CodeNotLeader    // this controller does not lead, and has not begun with the request
+	CodeNotLeader    // this controller does not lead, and has done nothing of the request
 	CodeNoController // no leader has got the request
 	CodeNoAccounting
 	CodeConfig
@@ -38,7 +39,7 @@ const (
 	CodeRequeue
 	CodeHeld
 	CodeNotPending
-	CodeOutdated // facts have changed since the request was made from them: make it again
+	CodeOutdated // the facts from which the request was made have changed: make it again
 	CodeResvBusy
 	CodeResvName
 	CodeResvAccess
@@ -46,10 +47,10 @@ const (
 	CodeResvUsers
 	CodeNodesBusy
 	CodeTimeValue
-	CodeUnknown // the answer to a change was lost: it was made, or not, and must not be made again
+	CodeUnknown // the answer to a change was lost: it may have been made, and must not be made again
 )
 
-// Text gives Slurm's words for a code, or "" where there are none.
+// Text gives Slurm's words for a code, or "" if there are none.
 func Text(c Code) string {
 	switch c {
 	case CodeAccess:
@@ -118,7 +119,7 @@ func Text(c Code) string {
 	return ""
 }
 
-// Sentence gives Slurm's words for a code, where there are any, and behind them what exactly is wrong.
+// Sentence gives Slurm's words for a code, if there are any, followed by the detail.
 func Sentence(c Code, detail string) string {
 	text := Text(c)
 	switch {

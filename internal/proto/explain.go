@@ -5,10 +5,10 @@ import (
 	"gbatch/internal/wire"
 )
 
-// DiagReply holds the leader's statistics in sdiag's terms. Spans are in microseconds. All but what is said otherwise
-// counts from Since.
+// DiagReply has the leader's statistics in sdiag's terms. Spans are in microseconds. Counts begin at Since unless a
+// field says otherwise.
 type DiagReply struct {
-	Counters []model.KV // what sdiag has no words for, by name, in order
+	Counters []model.KV // counters that sdiag does not have, by name, in order
 
 	Now, Since    model.Time
 	Threads       int64 // requests being served now
@@ -20,13 +20,13 @@ type DiagReply struct {
 	Completed     int64
 	Canceled      int64
 	Failed        int64
-	Pending       int64 // now; an array counts its tasks that have not started
+	Pending       int64 // now; an array counts as its pending tasks
 	Running       int64 // now
 	Main          DiagPass
 	Backfill      DiagPass
 	Backfilled    int64 // jobs started ahead of their turn
 	BackfilledAll int64 // the same since this controller leads
-	TryDepthSum   int64 // as Backfill.DepthSum, of those that had a chance to start
+	TryDepthSum   int64 // as Backfill.DepthSum, but only jobs that had a chance to start
 	TryDepthLast  int64
 	TableLast     int64 // moments on the calendar in the last backfill pass
 	TableSum      int64
@@ -69,9 +69,9 @@ type DiagPass struct {
 	SumUS     int64
 	DepthLast int64 // jobs looked at
 	DepthSum  int64
-	QueueLast int64 // jobs that stood in the queues, one in several partitions once for each
+	QueueLast int64 // jobs in the queues; a job in several partitions counts once for each
 	QueueSum  int64
-	At        model.Time // the last
+	At        model.Time // the last pass
 }
 
 func (x *DiagPass) Wire(c *wire.C) {
@@ -88,8 +88,8 @@ func (x *DiagPass) Wire(c *wire.C) {
 
 // DiagRPC counts requests of one type, or of one user.
 type DiagRPC struct {
-	Name  string // the type in Slurm's terms where it has one; the user's name
-	ID    uint32 // its number; the uid
+	Name  string // the type, in Slurm's terms if it has one; or the user's name
+	ID    uint32 // the type's number; or the uid
 	Count int64
 	SumUS int64
 }
@@ -104,7 +104,7 @@ func (x *DiagRPC) Wire(c *wire.C) {
 // WhyRequest asks why jobs wait.
 type WhyRequest struct {
 	Jobs []JobRef
-	Mine bool // all jobs of the caller that wait, in place of Jobs
+	Mine bool // all pending jobs of the caller, instead of Jobs
 }
 
 func (x *WhyRequest) Wire(c *wire.C) {

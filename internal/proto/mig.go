@@ -9,7 +9,7 @@ import (
 	"gbatch/internal/wire"
 )
 
-// MIGRequest has GPUs of drained nodes, or drained GPUs, divided into MIG instances. Operators get an answer.
+// MIGRequest divides GPUs of drained nodes, or drained GPUs, into MIG instances. Only operators get an answer.
 type MIGRequest struct {
 	Nodes  []string
 	Gres   string // "gpu:0-3"; "": all GPUs of the nodes
@@ -31,11 +31,11 @@ func (x *MIGReply) Wire(c *wire.C) {
 	wire.List(c, &x.Nodes, model.MaxList)
 }
 
-// MIGNode is what became of one node's GPUs.
+// MIGNode is the result for one node's GPUs.
 type MIGNode struct {
 	Node   string
 	Done   MIGDone
-	Resume []string // the commands that give it back to jobs
+	Resume []string // the commands that make them available to jobs again
 }
 
 func (x *MIGNode) Wire(c *wire.C) {
@@ -44,9 +44,9 @@ func (x *MIGNode) Wire(c *wire.C) {
 	wire.Texts(c, &x.Resume, model.MaxList, model.MaxName)
 }
 
-// MIGAsk is the leader's order to a node, which holds no job on these GPUs.
+// MIGAsk is the leader's order to a node. No job has these GPUs.
 type MIGAsk struct {
-	UUIDs  []string // of GPUs; none: all that the driver has
+	UUIDs  []string // of GPUs; empty: all GPUs of the driver
 	Layout string
 }
 
@@ -55,13 +55,13 @@ func (x *MIGAsk) Wire(c *wire.C) {
 	wire.Text(c, &x.Layout, model.MaxText)
 }
 
-// MIGDone is what a node did.
+// MIGDone is a node's result.
 type MIGDone struct {
 	Error string     // what went wrong, in the tool's words; "": nothing
-	GPUs  []MIGState // the GPUs that were meant, as they are now
-	Gres  string     // what the node's line needs now, as gnoded -C writes it; "": the GPUs can't be listed
-	Units int32      // GPUs and instances that jobs can be given then
-	Moved []string   // a sentence for each unit that stays and gets another number
+	GPUs  []MIGState // the GPUs of the order, in their present state
+	Gres  string     // Gres of the node's line as it must be now, from gnoded -C; "": the GPUs can't be listed
+	Units int32      // GPUs and instances that jobs can get then
+	Moved []string   // a sentence for each unit that stays but gets another number
 }
 
 func (x *MIGDone) Wire(c *wire.C) {
@@ -74,7 +74,7 @@ func (x *MIGDone) Wire(c *wire.C) {
 
 // MIGState is one GPU.
 type MIGState struct {
-	Index    int32 // by the driver's count
+	Index    int32 // the driver's number
 	UUID     string
 	Type     string
 	MemMiB   int64
@@ -102,8 +102,8 @@ func MIGLayouts() []string { return []string{"training", "inference", "balanced"
 // maxProfiles is how many instances of one GPU a layout may list.
 const maxProfiles = 16
 
-// CheckMIGLayout refuses what is neither a layout's name nor a list of profiles. Which profiles a GPU has its node
-// knows.
+// CheckMIGLayout refuses a text that is neither a layout's name nor a list of profiles. It does not check profiles:
+// only the node knows those of its GPUs.
 func CheckMIGLayout(layout string) error {
 	if slices.Contains(MIGLayouts(), layout) {
 		return nil
@@ -121,7 +121,7 @@ func CheckMIGLayout(layout string) error {
 	return nil
 }
 
-// profileForm reports whether a word is written as the driver writes a profile of GPU instances: 1g.10gb, 1g.10gb+me.
+// profileForm reports whether a word has the driver's form of a profile of GPU instances: 1g.10gb, 1g.10gb+me.
 func profileForm(p string) bool {
 	slices, rest, ok := strings.Cut(p, "g.")
 	size, more, ok2 := strings.Cut(rest, "gb")

@@ -16,8 +16,8 @@ func (x *Attempt) Wire(c *wire.C) {
 	wire.Int(c, &x.Attempt)
 }
 
-// Hello opens a node's session. Known lists every attempt that the node runs, or has finished and not seen
-// acknowledged: what is missing there was never launched here or is lost.
+// Hello opens a node's session. Known lists every attempt that the node runs, or has finished without an
+// acknowledgement yet: an attempt that is not in it was never launched there or is lost.
 type Hello struct {
 	Node    string
 	Version string
@@ -27,14 +27,14 @@ type Hello struct {
 	UpSince model.Time
 	Known   []Attempt
 
-	// Instance is the one that the node's attempts belong to (see Welcome), 0 if none yet: a leader of another one
-	// takes Known for empty, because its job numbers mean other jobs.
+	// Instance is the instance of the node's attempts (see Welcome), 0 if there is none yet. A leader of another
+	// instance treats Known as empty, because the job numbers mean other jobs.
 	Instance uint64
 
 	Now     model.Time // the node's clock
-	Problem string     // what its own checks find; or ""
+	Problem string     // a problem that its own checks found, or ""
 
-	PeerPort int32 // where it answers other nodes' daemons, 0: nowhere
+	PeerPort int32 // port on which it answers other nodes' daemons, 0: none
 
 	Leaving []Attempt // as in Heartbeat
 }
@@ -54,7 +54,7 @@ func (x *Hello) Wire(c *wire.C) {
 	wire.List(c, &x.Leaving, model.MaxMany)
 }
 
-// Hardware is what a node finds on itself.
+// Hardware is the hardware that a node has found.
 type Hardware struct {
 	CPUs    int32
 	Sockets int32
@@ -65,9 +65,9 @@ type Hardware struct {
 	Gres    []model.GresDef
 	OS      string
 	Arch    string
-	Virtual bool     // a stand-in: it takes the configuration's word for its hardware
-	Notes   []string // what it can't enforce, for people
-	// why it can't take jobs although it has as much as configured: its resources contradict gres.conf; or ""
+	Virtual bool     // a stand-in: its hardware is taken from the configuration
+	Notes   []string // sentences about what it can't enforce
+	// why it can't take jobs although it has enough hardware: its resources contradict gres.conf; or ""
 	Problem string
 	Units   []model.GresUnit
 }
@@ -96,14 +96,14 @@ type Welcome struct {
 	KillWaitS  int64
 	Def        *model.NodeDef
 
-	// Instance tells apart the histories of controllers that share a cluster's name (see Put). A node that held
-	// attempts of another one ends them and counts epochs from the start; 0 changes nothing.
+	// Instance identifies one history of a cluster (see Put). A node with attempts of another instance ends them and
+	// forgets the last epoch; 0 changes nothing.
 	Instance uint64
 
 	Rules *model.NodeRules
 
-	Forget   []Attempt // the leader knows nothing of these; the first heartbeat already counts them among Leaving
-	TimeoutS int64     // SlurmdTimeout: orders that answer an older heartbeat are not done; 0: nothing is too old
+	Forget   []Attempt // the leader doesn't know these attempts; from the first heartbeat on they are in Leaving
+	TimeoutS int64     // SlurmdTimeout: orders that answer an older heartbeat are ignored; 0: no order is too old
 }
 
 func (x *Welcome) Wire(c *wire.C) {
@@ -118,22 +118,22 @@ func (x *Welcome) Wire(c *wire.C) {
 	wire.Int(c, &x.TimeoutS)
 }
 
-// Orders is what the leader wants of a node: level-triggered, so every order may come again.
+// Orders are the leader's orders to a node: level-triggered, so every order may be repeated.
 type Orders struct {
 	Epoch  uint64
 	Launch []*Launch
 	Stop   []*Stop
-	Forget []Attempt // the leader knows nothing of these: kill what is left and drop them
+	Forget []Attempt // the leader doesn't know these attempts: kill their processes and drop them
 
 	Rules  *model.NodeRules // the configuration has changed
 	Health bool             // run HealthCheckProgram
-	Freeze []*Freeze        // what is wanted of attempts that are or have been suspended
+	Freeze []*Freeze        // orders for attempts that are or have been suspended
 
-	// Heard is the Now of the node's last word that the leader had when it sent this, 0 if none had one. A network, or a
-	// stopped process, may hold orders back until the leader has given the node up and the job runs elsewhere.
+	// Heard is Now of the node's last message that the leader had when it sent this, 0 if there was none. A network, or
+	// a stopped process, may delay orders until the leader has given the node up and the job runs elsewhere.
 	Heard model.Time
 
-	TimeoutS int64 // beside Rules: as in Welcome
+	TimeoutS int64 // with Rules: as in Welcome
 }
 
 func (x *Orders) Wire(c *wire.C) {
@@ -163,11 +163,11 @@ type Launch struct {
 	Start    model.Time
 	Restarts uint32
 	Alloc    *model.Alloc // of all nodes
-	Node     int32        // this node's place in it
+	Node     int32        // this node's index in Alloc
 	Resv     string
 
-	// Prepare asks only for what has to be done before the script: its control group and the prolog. ReportReady answers,
-	// and the script, if it is this node's, comes with a later Launch. Without it the prolog runs first if it has not.
+	// Prepare asks only for the preparations: control group and prolog. ReportReady answers it, and the script, if this
+	// node runs it, comes with a later Launch. Without Prepare the prolog runs first if it has not run yet.
 	Prepare bool
 }
 
@@ -190,7 +190,7 @@ func (x *Launch) Wire(c *wire.C) {
 	wire.Bool(c, &x.Prepare)
 }
 
-// ArrayShape is what SLURM_ARRAY_TASK_{COUNT,MIN,MAX,STEP} say: of the array as submitted.
+// ArrayShape has the values of SLURM_ARRAY_TASK_{COUNT,MIN,MAX,STEP}, of the array as submitted.
 type ArrayShape struct {
 	Count int32
 	Min   int32
@@ -216,12 +216,12 @@ type Stop struct {
 	Full      bool // the batch shell and everything below it
 	KillWaitS int64
 	Line      string
-	Once      bool // with Signal: the attempt gets it once, however often this is said
+	Once      bool // with Signal: the attempt gets it once, even if the order is repeated
 
-	Release bool // with Signal: the script's exit code is Code, whatever the signal makes of it
+	Release bool // with Signal: the script's exit code is Code, whatever the signal does
 	Code    int32
 
-	Tell bool // nothing is stopped: Line is for the user
+	Tell bool // don't stop anything: only write Line
 }
 
 func (x *Stop) Wire(c *wire.C) {
@@ -239,8 +239,8 @@ func (x *Stop) Wire(c *wire.C) {
 	wire.Bool(c, &x.Tell)
 }
 
-// Freeze says that an attempt's processes shall stand still, or go on. One with a smaller Turn than was seen is
-// outdated.
+// Freeze is the order to freeze an attempt's processes, or to let them go on. An order with a smaller Turn than one
+// before is outdated.
 type Freeze struct {
 	Job     model.JobID
 	Attempt uint32
@@ -257,7 +257,7 @@ func (x *Freeze) Wire(c *wire.C) {
 	wire.Int(c, &x.GraceMS)
 }
 
-// ReportKind is what a node reports of an attempt. The numbers are stored: append only.
+// ReportKind is the kind of a node's report about an attempt. The numbers are stored: append only.
 type ReportKind uint8
 
 // The kinds.
@@ -267,24 +267,24 @@ const (
 	ReportLaunchFailed
 	ReportReady        // the prolog has run; asked for with Launch.Prepare
 	ReportPrologFailed // Text says how; ReportEnded follows when the epilog has run
-	ReportEnding       // the script has ended as Exit says, all its processes are gone, and the epilog runs
+	ReportEnding       // the script has ended with Exit, all its processes are gone, and the epilog runs
 	ReportEpilogFailed // Text says how; ReportEnded follows
-	ReportUnkillable   // Text says what survives SIGKILL; ReportEnded follows if it ever dies
+	ReportUnkillable   // Text says which processes survive SIGKILL; ReportEnded follows if they ever die
 )
 
-// ReportStep says that a step has ended. Its number is apart from the others: the leader's facts have kinds of their
-// own behind those.
+// ReportStep says that a step has ended. There is a gap before its number, because package state has further kinds of
+// its own.
 const ReportStep ReportKind = 64
 
-// Report is one thing that happened to an attempt. It is in the node's spool until it is acknowledged.
+// Report is one thing that happened to an attempt. The node keeps it in its spool until it is acknowledged.
 type Report struct {
-	Seq     uint64 // of this node, strictly growing over restarts
+	Seq     uint64 // number of the report on this node, strictly growing over restarts
 	Kind    ReportKind
 	Job     model.JobID
 	Attempt uint32
 	At      model.Time
 	Exit    model.Exit  // ReportEnded
-	Text    string      // why, of what went wrong
+	Text    string      // what went wrong, and why
 	Step    *model.Step // ReportStep
 }
 
@@ -317,22 +317,22 @@ func (x *ReportAck) Wire(c *wire.C) {
 	wire.Ints(c, &x.Seqs, model.MaxMany)
 }
 
-// Heartbeat tells that the node lives, and how it feels.
+// Heartbeat says that the node is alive, with its load and problems.
 type Heartbeat struct {
 	LoadMilli  int64
 	FreeMemMiB int64
 	Running    int32
-	Problem    string // why the node should take no jobs, as its own checks and HealthCheckProgram say; or ""
+	Problem    string // why the node should take no jobs, from its own checks and HealthCheckProgram; or ""
 
-	Units      []model.UnitTell // all that there is to say of GPUs that jobs should not get
+	Units      []model.UnitTell // a complete report on GPUs that jobs should not get
 	UnitsKnown bool             // the GPUs have been read since gnoded started
 	Readings   []UnitReading    // at most MaxUnits
 	Now        model.Time       // by the node's clock
 
-	// Leaving is what the leader told the node to forget and of which something is still there, at most MaxLeaving by
-	// number: until it is empty the node gets no work.
+	// Leaving lists attempts that the leader told the node to forget and that have not ended yet, at most MaxLeaving.
+	// Until it is empty the node gets no work.
 	Leaving []Attempt
-	Held    []model.GPUHeld // memory of GPUs that others than jobs hold; at most model.MaxUnitTells
+	Held    []model.GPUHeld // GPU memory that processes outside of jobs hold; at most model.MaxUnitTells
 }
 
 func (x *Heartbeat) Wire(c *wire.C) {
@@ -351,10 +351,10 @@ func (x *Heartbeat) Wire(c *wire.C) {
 // MaxLeaving bounds Heartbeat.Leaving.
 const MaxLeaving = 64
 
-// MaxUnits bounds the units of one node that are told of one by one.
+// MaxUnits bounds the units of one node that are listed one by one.
 const MaxUnits = 256
 
-// UnitReading is how one unit is. Numbers that are not known are -1.
+// UnitReading is the state of one unit. Numbers that are not known are -1.
 type UnitReading struct {
 	Name        string
 	Index       int32
@@ -364,9 +364,9 @@ type UnitReading struct {
 	MemTotalMiB int64
 	TempC       int32
 	PowerMilliW int64
-	XID         int32  // the last since gnoded began, 0: none
-	Fault       string // the last fatal one since then, "" if none
-	Lost        bool   // it no longer answers
+	XID         int32  // the last one since gnoded started, 0: none
+	Fault       string // the last fatal fault since then, "" if none
+	Lost        bool   // it does not answer any more
 	Processes   int32
 }
 

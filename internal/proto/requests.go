@@ -1,8 +1,8 @@
 package proto
 
-// requests.go is the table of requests: what there is to know about a kind without its message stands in its row, and
-// everybody who carries a request asks the row. The zero value of each field is the safe one: a kind whose row says
-// nothing, and one that has no row, changes something, is never made twice, and needs a daemon that is trusted.
+// requests.go is the table of requests: a kind's row has everything to know about it without its message, and all code
+// that passes a request on reads the row. The zero value of each field is the safe one: a kind without a row, or with
+// an empty one, changes something, is never made twice, and needs a trusted daemon.
 
 // Kinds of users' requests. The numbers are on the wire: append only. Each has a row in the table below.
 const (
@@ -25,14 +25,14 @@ const (
 	KindAccounts     // AccountsRequest -> stream of AccountsChunk
 	KindEditAccounts // EditAccountsRequest -> Empty
 	KindPrio         // PrioRequest -> stream of PrioChunk
-	KindDiagReset    // as KindDiag, and then counting begins anew
+	KindDiagReset    // as KindDiag, and then the counts are reset
 	KindWhy          // WhyRequest -> WhyReply
 	KindReservations // Empty -> ReservationsReply
 	KindReserve      // ReserveRequest -> ReserveReply
 	KindStat         // StatRequest -> StatReply
 	KindSteps        // StepsRequest -> stream of StepsChunk
 	KindPeers        // PeersRequest -> PeersReply
-	KindAttend       // AttendRequest -> Empty, and then the connection is the job's
+	KindAttend       // AttendRequest -> Empty; the job then lives as long as the connection
 	KindDoctor       // DoctorRequest -> DoctorReply
 	KindSubmitEach   // SubmitEachRequest -> SubmitEachReply
 	KindMIG          // MIGRequest -> MIGReply
@@ -41,7 +41,7 @@ const (
 
 // Kinds between daemons.
 const (
-	KindForward uint16 = iota + 100 // Forward -> whatever the wrapped request answers
+	KindForward uint16 = iota + 100 // Forward -> the answer to the wrapped request
 	KindHello                       // Hello -> Welcome, then the connection is a node session
 	KindWelcome
 	KindOrders
@@ -61,8 +61,8 @@ type Effect uint8
 const (
 	// Changes: it changes facts, or does something on a node.
 	Changes Effect = iota
-	// ReadsOwn: it changes nothing, and its answer is for the caller alone. As for a change, the daemon that passes it on
-	// must be one that may speak for the caller.
+	// ReadsOwn: it changes nothing, and its answer is for the caller only. As for a change, the daemon that passes it
+	// on must be allowed to speak for the caller.
 	ReadsOwn
 	// Reads: it changes nothing, and every daemon may pass it on.
 	Reads
@@ -73,28 +73,28 @@ type Place uint8
 
 // The places.
 const (
-	// AtLeader: the controller that leads. Every daemon passes the request on to it.
+	// AtLeader: the leader. Every daemon passes the request on to it.
 	AtLeader Place = iota
-	// AtHost: the daemon of the caller's host, whose connection with the caller it is about.
+	// AtHost: the daemon of the caller's host; the request is about its connection with the caller.
 	AtHost
 	// AtDaemon: another daemon. It comes over TLS and never from a user.
 	AtDaemon
 )
 
-// Request is what the table knows about one kind.
+// Request is the row of one kind.
 type Request struct {
-	Name   string // in statistics: Slurm's name where it has such a request
-	Number uint32 // Slurm's number; 0: it has no such request, and the kind stands for it
+	Name   string // name in statistics: Slurm's, if it has such a request
+	Number uint32 // Slurm's number; 0: it has no such request, and statistics use the kind
 	At     Place
 	Effect Effect
 
-	// Repeats: the request may be made again when it is not known whether it was carried out. It reads, or says itself
-	// which request it is (Submit), or asks for a state of things that a second try finds there (Cancel).
+	// Repeats: the request may be made again when it is not known whether it was carried out. It only reads, or it has
+	// an id of its own (Submit), or it asks for a result that a second try finds done (Cancel).
 	Repeats bool
 
 	Stream bool   // answered in parts
-	WaitS  int    // what it may take by design, beyond the time that any answer may take, in seconds
-	Look   string // what tells whether a change was made: a command
+	WaitS  int    // time that it may take by design, beyond the time for any answer, seconds
+	Look   string // the command that shows whether a change was made
 }
 
 // requests has a row for each kind.
@@ -146,7 +146,7 @@ var requests = [...]Request{
 	KindNodeAnswer: {Name: "RESPONSE_NODE_ASK", At: AtDaemon},
 }
 
-// RequestOf gives the row of a kind. One that this version does not know gets the zero row, which is the safe one.
+// RequestOf gives the row of a kind. A kind that this version does not know gets the zero row, which is the safe one.
 func RequestOf(kind uint16) Request {
 	var r Request
 	if int(kind) < len(requests) {
@@ -161,7 +161,7 @@ func RequestOf(kind uint16) Request {
 	return r
 }
 
-// Unknown is the sentence of a change whose outcome is unknown. why says what happened to its answer.
+// Unknown gives the sentence for a change whose result is unknown. why says what happened to its answer.
 func (r *Request) Unknown(why string) string {
 	s := why + "; it is not known whether the change was made"
 	if r.Look != "" {

@@ -5,8 +5,8 @@ import (
 	"gbatch/internal/wire"
 )
 
-// StatRequest asks what the steps of running jobs have used so far. The leader asks their nodes; the owners of the jobs
-// and operators get an answer.
+// StatRequest asks for the usage of running jobs' steps so far. The leader asks their nodes; only the jobs' owners and
+// operators get an answer.
 type StatRequest struct {
 	Jobs []JobRef
 }
@@ -37,7 +37,7 @@ type StepStat struct {
 	ArrayID model.JobID
 	Task    int32
 	Step    int32  // StepBatch, or a step's number
-	Nodes   string // hostlist of those that answered
+	Nodes   string // hostlist of the nodes that answered
 	Use     *model.Usage
 	Pids    []NodePids
 }
@@ -52,7 +52,7 @@ func (x *StepStat) Wire(c *wire.C) {
 	wire.List(c, &x.Pids, model.MaxMany)
 }
 
-// StepBatch is the number of a job's batch step, as Slurm counts.
+// StepBatch is the number of a job's batch step, as in Slurm.
 const StepBatch = -5
 
 // NodePids are a step's processes on one node.
@@ -66,21 +66,21 @@ func (x *NodePids) Wire(c *wire.C) {
 	wire.Ints(c, &x.Pids, model.MaxMany)
 }
 
-// NodeAsk asks one node, or has it do something at once; the answer has the same ID. Without a further field it asks
-// what steps of these attempts use.
+// NodeAsk asks one node, or orders something that it does at once; the answer has the same ID. Without a further field
+// it asks for the usage of the attempts' steps.
 type NodeAsk struct {
 	ID       uint64
 	Attempts []Attempt
 
-	Steps bool       // list their running steps, not what they use
-	Tell  []StepTell // end or signal these
+	Steps bool       // list their running steps instead of usage
+	Tell  []StepTell // end or signal these steps
 
 	Doctor bool        // look at yourself
-	Held   []HeldUnits // with Doctor: by jobs that run there
+	Held   []HeldUnits // with Doctor: units that running jobs hold there
 
 	MIG *MIGAsk // divide these GPUs
 
-	Waits bool // what these attempts wait for: one of Findings for each, in order
+	Waits bool // asks what these attempts wait for: one finding for each, in order
 }
 
 func (x *NodeAsk) Wire(c *wire.C) {
@@ -94,7 +94,7 @@ func (x *NodeAsk) Wire(c *wire.C) {
 	wire.Bool(c, &x.Waits)
 }
 
-// NodeAnswer is what a node knows or has done: attempts that don't run there are not in it.
+// NodeAnswer is a node's answer: attempts that don't run there are not in it.
 type NodeAnswer struct {
 	ID   uint64
 	List []StatOf
@@ -103,7 +103,7 @@ type NodeAnswer struct {
 	Known []bool // for each Tell: whether the step was there
 
 	Findings []Finding
-	At       model.Time // by the node's clock; with Findings
+	At       model.Time // the node's clock; with Findings
 
 	MIG *MIGDone
 }

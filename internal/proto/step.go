@@ -5,8 +5,8 @@ import (
 	"gbatch/internal/wire"
 )
 
-// Steps are made by the daemon of the node that runs a job's batch script. A command talks to it over a socket of its
-// own (StepSocket), because open files travel on it: see internal/client/steps.go for the conversation.
+// The daemon of the node that runs a job's batch script makes the job's steps. A command talks to it over a separate
+// socket (StepSocket), because open files are passed over it: internal/client/steps.go has the conversation.
 
 // StepSocket is the file name of a node's socket for steps, in LocalSocketDir.
 func StepSocket(node string) string { return "steps-" + node }
@@ -17,18 +17,18 @@ const (
 	MaxStepArgs  = 65536
 	// MaxStepFrame bounds a message on a socket for steps, bytes.
 	MaxStepFrame = 8 << 20
-	// MaxStepFDs is how many open files one message with files brings along.
+	// MaxStepFDs is how many open files one message with files carries.
 	MaxStepFDs = 128
 )
 
-// StepNone is the parent of a step that was not asked for from within another one.
+// StepNone is the parent of a step that was not started from within another step.
 const StepNone int32 = -1
 
 // StepRequest asks for a step.
 type StepRequest struct {
-	RequestID string // the same again when the connection broke
+	RequestID string // the same again after a broken connection
 	Job       model.JobID
-	Parent    int32 // the step from within which it is asked for, or StepNone
+	Parent    int32 // the step from within which it is started, or StepNone
 	Name      string
 	Submit    string // the whole command line
 	Program   string // absolute
@@ -45,13 +45,13 @@ type StepRequest struct {
 	Need      StepNeed
 	Bind      StepBind
 
-	Node string // the first node of the job, which manages its steps; "": the one that is asked
+	Node string // the first node of the job, which manages its steps; "": the node that gets the request
 
-	Terminal *StepTerminal // of task 0 (--pty); nil: tasks have none
+	Terminal *StepTerminal // terminal of task 0 (--pty); nil: none
 
-	Had bool // it was given a step already, and wants no other: the connection broke
+	Had bool // it has already got a step before the connection broke, and wants no other
 
-	Host string // where the command runs, as that machine is called
+	Host string // name of the host on which the command runs
 	PID  int32  // of the command
 }
 
@@ -96,7 +96,7 @@ func (x *StepTerminal) Wire(c *wire.C) {
 	wire.Bytes(c, &x.Chars, model.MaxFile)
 }
 
-// StepProgram is what some tasks of a step run.
+// StepProgram is the program of some tasks of a step.
 type StepProgram struct {
 	Ranks   model.TaskSet
 	Program string
@@ -109,7 +109,7 @@ func (x *StepProgram) Wire(c *wire.C) {
 	wire.Texts(c, &x.Argv, model.MaxList, model.MaxText)
 }
 
-// StepNeed is what a step asks for of its job's resources. Zero values were not given.
+// StepNeed is a step's request for resources of its job. Zero values were not given.
 type StepNeed struct {
 	MinNodes     int32
 	MaxNodes     int32
@@ -128,7 +128,7 @@ type StepNeed struct {
 	Ranks        []string // --distribution=arbitrary: the node of each task
 	Dist         uint8    // how tasks go to nodes: DistBlock...
 	Plane        int32    // with DistPlane
-	Exact        bool     // only what is asked for, not all CPUs of its nodes
+	Exact        bool     // only the requested CPUs, not all of the job's CPUs on its nodes
 	Overlap      bool     // share with other steps
 	Overcommit   bool
 	ThreadsCore  int32 // most threads of a core that tasks use; 0: all
@@ -158,7 +158,7 @@ func (x *StepNeed) Wire(c *wire.C) {
 	wire.Int(c, &x.ThreadsCore)
 }
 
-// How tasks are spread over nodes, and over a node's cores.
+// Distributions of tasks over nodes, and over a node's cores.
 const (
 	DistDefault uint8 = iota
 	DistBlock
@@ -168,7 +168,7 @@ const (
 	DistFCyclic
 )
 
-// StepBind says what each task is bound to.
+// StepBind is the binding of each task.
 type StepBind struct {
 	CPU        uint8 // BindAuto...
 	CPUList    []string
@@ -184,8 +184,8 @@ type StepBind struct {
 	Cores      uint8 // how tasks go to cores: DistBlock...
 	OneThread  bool  // --hint=nomultithread
 
-	TasksPerGPU int32 // --ntasks-per-gpu: so many tasks see each GPU, unless GPU says something else; 0: all
-	GPUImplied  bool  // GPU follows from --gpus-per-task: DefaultGpuBind comes before it
+	TasksPerGPU int32 // --ntasks-per-gpu: number of tasks that see each GPU, unless GPU says otherwise; 0: all
+	GPUImplied  bool  // GPU comes from --gpus-per-task: DefaultGpuBind replaces it
 }
 
 func (x *StepBind) Wire(c *wire.C) {
@@ -206,7 +206,7 @@ func (x *StepBind) Wire(c *wire.C) {
 	wire.Bool(c, &x.GPUImplied)
 }
 
-// The ways of binding. Not each makes sense for each resource.
+// The kinds of binding. Not every kind makes sense for every resource.
 const (
 	BindAuto     uint8 = iota
 	BindNone           // not at all
@@ -224,10 +224,10 @@ const (
 	BindRankLdom       // CPU
 )
 
-// StepFiles says what the tasks' standard files are. It is the answer to StepCreated.
+// StepFiles has the tasks' standard files. It is the answer to StepCreated.
 type StepFiles struct {
 	Files []StepFile // stdin, stdout, stderr
-	IO    *StepIO    // where tasks on other hosts get their files; nil: they need none
+	IO    *StepIO    // for the files of tasks on other hosts; nil: they need none
 }
 
 func (x *StepFiles) Wire(c *wire.C) {
@@ -235,9 +235,9 @@ func (x *StepFiles) Wire(c *wire.C) {
 	wire.Ptr(c, &x.IO)
 }
 
-// StepIO says where the command takes and gives what tasks on other hosts write and read (internal/stepio).
+// StepIO has the address at which the command handles input and output of tasks on other hosts (internal/stepio).
 type StepIO struct {
-	Host string // "": where the connection comes from on which this is said
+	Host string // "": the address from which this message comes
 	Port int32
 	Key  []byte
 }
@@ -248,13 +248,13 @@ func (x *StepIO) Wire(c *wire.C) {
 	wire.Bytes(c, &x.Key, model.MaxFile)
 }
 
-// StepFile is one of them.
+// StepFile is one standard file.
 type StepFile struct {
 	Mode    uint8
 	Pattern string // FilePath: with %t and the like, absolute
 	Append  bool
 	Task    int32 // FileOne
-	FDs     int32 // how many open files follow for it: for tasks of the host that the command is on
+	FDs     int32 // number of open files that follow for it: for tasks on the command's host
 }
 
 func (x *StepFile) Wire(c *wire.C) {
@@ -265,31 +265,31 @@ func (x *StepFile) Wire(c *wire.C) {
 	wire.Int(c, &x.FDs)
 }
 
-// What a task's file is.
+// Kinds of a task's file.
 const (
 	FileNull   uint8 = iota
 	FilePath         // opened for each task
 	FileShared       // one open file for all tasks
 	FileEach         // an open file for each task
-	FileOne          // an open file for one task, nothing for the others
+	FileOne          // an open file for one task, none for the others
 )
 
-// StepEventKind says what a StepEvent tells.
+// StepEventKind is the kind of a StepEvent.
 type StepEventKind uint8
 
 // The kinds.
 const (
-	StepWaits   StepEventKind = iota + 1 // Text: what holds what it needs
+	StepWaits   StepEventKind = iota + 1 // Text: what holds the resources that it needs
 	StepRefused                          // Text: why
 	StepCreated                          // it has its resources; files are wanted
 	StepNote                             // Text: a line for the user
 	StepStarted                          // Task runs as PID
 	StepExited                           // Task has ended
-	StepDone                             // all have ended and nothing is left of them
+	StepDone                             // all tasks have ended and nothing is left of them
 	StepLine                             // Text: a line for the user, printed as it is
 )
 
-// StepEvent is what the daemon tells of a step.
+// StepEvent is the daemon's message about a step.
 type StepEvent struct {
 	Kind   StepEventKind
 	Step   int32
@@ -305,7 +305,7 @@ type StepEvent struct {
 	Job    *StepJob // StepCreated
 	Cause  model.StopCause
 	Direct string      // StepCreated: the node that takes open files for its tasks; "": none does
-	Use    *model.Exit // StepDone of a part: what it used
+	Use    *model.Exit // StepDone of a part: exit and usage
 }
 
 func (x *StepEvent) Wire(c *wire.C) {
@@ -326,17 +326,17 @@ func (x *StepEvent) Wire(c *wire.C) {
 	wire.Ptr(c, &x.Use)
 }
 
-// StepPart asks a node for its part of a step, or for word of it. The node answers with StepCreated where it waits for
-// files, with StepRefused, and with what has happened to the tasks.
+// StepPart asks a node for its part of a step, or for the state of that part. The node answers with StepCreated if it
+// waits for files, with StepRefused, and with events of the tasks.
 type StepPart struct {
 	Job     model.JobID
 	Attempt uint32
 	Step    int32
-	Here    int32 // the node's place in Nodes
+	Here    int32 // the node's index in Nodes
 	Name    string
 	At      model.Time
 	Nodes   []StepNode
-	Request *StepRequest // nil: only word of it
+	Request *StepRequest // nil: only its state
 }
 
 func (x *StepPart) Wire(c *wire.C) {
@@ -357,7 +357,7 @@ const (
 	PartUnknown
 )
 
-// StepDoor comes before a request that another host's daemon passes on.
+// StepDoor precedes a request that another host's daemon passes on.
 type StepDoor struct {
 	UID uint32
 }
@@ -366,7 +366,7 @@ func (x *StepDoor) Wire(c *wire.C) {
 	wire.Int(c, &x.UID)
 }
 
-// PeersRequest asks where nodes' daemons answer each other.
+// PeersRequest asks for the addresses at which nodes' daemons reach each other.
 type PeersRequest struct {
 	Nodes []string
 }
@@ -384,14 +384,14 @@ func (x *PeersReply) Wire(c *wire.C) {
 	wire.Texts(c, &x.Addrs, model.MaxList, model.MaxText)
 }
 
-// StepNode is a step's part of one node.
+// StepNode is a step's part on one node.
 type StepNode struct {
 	Node   string
-	Index  int32 // of the node in the job's allocation
+	Index  int32 // index of the node in the job's allocation
 	CPUs   model.Bits
 	MemMiB int64 // 0: the job's
 	Gres   []model.GresAlloc
-	Ranks  []int32 // of the tasks here, ascending
+	Ranks  []int32 // ranks of the tasks here, ascending
 }
 
 func (x *StepNode) Wire(c *wire.C) {
@@ -403,14 +403,14 @@ func (x *StepNode) Wire(c *wire.C) {
 	wire.Ints(c, &x.Ranks, model.MaxMany)
 }
 
-// StepJob is what names of output files can say of the job.
+// StepJob has the job's data for patterns of output files.
 type StepJob struct {
 	Name    string
 	User    string
 	ArrayID model.JobID
 	Task    int32
 
-	KillBad bool  // KillOnBadExit of the cluster, for a command that was not told
+	KillBad bool  // KillOnBadExit of the cluster, for a command without the option
 	WaitS   int64 // WaitTime, likewise, seconds
 }
 
@@ -423,10 +423,10 @@ func (x *StepJob) Wire(c *wire.C) {
 	wire.Int(c, &x.WaitS)
 }
 
-// StepSignal has a signal sent to all tasks; 0 ends the step.
+// StepSignal sends a signal to all tasks; 0 ends the step.
 type StepSignal struct {
 	Signal int32
-	Text   string // said to the user by the daemon, when the step is ended
+	Text   string // the daemon prints it to the user when it ends the step
 }
 
 func (x *StepSignal) Wire(c *wire.C) {
@@ -434,7 +434,7 @@ func (x *StepSignal) Wire(c *wire.C) {
 	wire.Text(c, &x.Text, model.MaxText)
 }
 
-// Frames on a socket for steps: one of these before each message.
+// Kinds of frames on a socket for steps: one precedes each message.
 const (
 	StepFrameRequest uint8 = iota + 1
 	StepFrameFiles         // followed by the descriptors, MaxStepFDs with each byte
@@ -442,5 +442,5 @@ const (
 	StepFrameEvent
 	StepFrameDoor   // StepDoor, then a request
 	StepFramePart   // StepPart
-	StepFrameForget // the step's manager has the end of the part written down
+	StepFrameForget // the step's manager has stored the end of the part
 )

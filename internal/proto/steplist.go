@@ -5,10 +5,10 @@ import (
 	"gbatch/internal/wire"
 )
 
-// Running steps are known only to the nodes that manage them: those of the jobs' batch scripts. Nothing of them is
-// replicated or sent unasked, so the leader asks the nodes when a command asks it.
+// Only the nodes that manage steps know the running ones: the nodes of the jobs' batch scripts. Running steps are
+// neither replicated nor sent regularly, so the leader asks the nodes on request.
 
-// StepRef names a step, or all steps of what Job names.
+// StepRef names a step, or all steps of the jobs that Job names.
 type StepRef struct {
 	Job  JobRef
 	Step int32 // a number, StepBatch, or StepAll
@@ -19,13 +19,13 @@ func (x *StepRef) Wire(c *wire.C) {
 	wire.Int(c, &x.Step)
 }
 
-// StepAll as a step's number means all of a job's.
+// StepAll, as a step's number, means all steps of a job.
 const StepAll int32 = -1
 
 // StepsRequest lists steps of running jobs. Answered by a stream of StepsChunk.
 type StepsRequest struct {
 	Filter JobFilter // States has no effect
-	Steps  []StepRef // beside Filter.Jobs; both empty: of all jobs that the filter picks
+	Steps  []StepRef // in addition to Filter.Jobs; both empty: steps of all jobs that match the filter
 }
 
 func (x *StepsRequest) Wire(c *wire.C) {
@@ -57,8 +57,8 @@ type RunningStep struct {
 	Account   string
 	Partition string
 	LimitS    int64      // seconds; model.Unlimited for none
-	Step      model.Step // as far as it is known: no end, no exit
-	Host      string     // where its grun runs; its node where it is the batch step, or not known
+	Step      model.Step // as far as known: without end and exit
+	Host      string     // host of its grun; its own node for the batch step, or if not known
 	PID       int32      // of its grun; 0: not known
 }
 
@@ -76,7 +76,7 @@ func (x *RunningStep) Wire(c *wire.C) {
 	wire.Int(c, &x.PID)
 }
 
-// StepTell is what a node is to do with a step of its own.
+// StepTell is an order to a node for one of its steps.
 type StepTell struct {
 	Job     model.JobID
 	Attempt uint32
