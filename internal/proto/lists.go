@@ -7,7 +7,7 @@ import (
 
 // lists.go is what users ask to see: jobs, nodes, partitions, configuration, records, shares, reservations, scripts.
 
-// JobFilter picks jobs: all that fit every list that isn't empty.
+// JobFilter selects the jobs that match every list that isn't empty.
 type JobFilter struct {
 	Jobs       []JobRef
 	Users      []uint32
@@ -40,9 +40,9 @@ func (x *JobFilter) Wire(c *wire.C) {
 // JobsRequest lists jobs. Answered by a stream of JobsChunk.
 type JobsRequest struct {
 	Filter  JobFilter
-	Default bool // no States given: pending, running and ending jobs only
+	Default bool // no States were given: only unfinished jobs
 
-	Positions bool // with the places of waiting jobs in their queues
+	Positions bool // with the places of pending jobs in their queues
 }
 
 func (x *JobsRequest) Wire(c *wire.C) {
@@ -51,13 +51,13 @@ func (x *JobsRequest) Wire(c *wire.C) {
 	wire.Bool(c, &x.Positions)
 }
 
-// JobsChunk is a part of the list, in order of ID. The records are the replicated ones, whole. A chunk without jobs,
-// with the rules of the partitions, comes before the first with some.
+// JobsChunk is a part of the list, in order of ID. The records are the complete replicated ones. The first chunk has no
+// jobs, but the rules of the partitions.
 type JobsChunk struct {
 	Now  model.Time
 	Jobs []*model.Job
 
-	Rules []*model.AskRules // what partitions add to what jobs ask for
+	Rules []*model.AskRules // partitions' defaults and bounds of requests
 }
 
 func (x *JobsChunk) Wire(c *wire.C) {
@@ -69,7 +69,7 @@ func (x *JobsChunk) Wire(c *wire.C) {
 // NodesRequest lists nodes, all or the named ones. Answered by a stream of NodesChunk.
 type NodesRequest struct {
 	Names []string
-	Units bool // with the units of their resources, one by one
+	Units bool // with their units, one by one
 }
 
 func (x *NodesRequest) Wire(c *wire.C) {
@@ -77,22 +77,22 @@ func (x *NodesRequest) Wire(c *wire.C) {
 	wire.Bool(c, &x.Units)
 }
 
-// NodeInfo is a node with what only the leader's memory holds.
+// NodeInfo is a node with data that only the leader has.
 type NodeInfo struct {
 	Node       *model.Node
 	LoadMilli  int64 // load average of one minute, thousandths; -1: unknown
 	FreeMemMiB int64 // -1: unknown
 	SeenAt     model.Time
 	Partitions []string
-	Notes      []string // sentences about what the node can't enforce, as it said when it registered
+	Notes      []string // sentences about what the node can't enforce, from its registration
 
-	// Where the request asks for units:
+	// If the request asks for units:
 	Units    []model.GresUnit
 	Readings []UnitReading
 	Holders  []UnitHolder
 
-	Resv  string // the reservation that has the whole node just now; "": none
-	Maint bool   // it is one for maintenance
+	Resv  string // the reservation that has the whole node now; "": none
+	Maint bool   // that reservation has MAINT
 }
 
 func (x *NodeInfo) Wire(c *wire.C) {
@@ -192,8 +192,8 @@ type AcctRequest struct {
 	Start      model.Time // window; 0: none
 	End        model.Time
 	Duplicates bool // -D: every attempt of a requeued job, not only the last
-	Summaries  bool // the JS1 summaries as well
-	Steps      bool // the records of each job's steps right behind its own
+	Summaries  bool // also the JS1 summaries
+	Steps      bool // also the records of each job's steps, right after its own
 }
 
 func (x *AcctRequest) Wire(c *wire.C) {
@@ -217,7 +217,7 @@ func (x *AcctRequest) Wire(c *wire.C) {
 type RecordsChunk struct {
 	Records []*model.Record
 
-	Summaries []string // of each record, where they were asked for; "": it has none
+	Summaries []string // summary of each record, if they were asked for; "": it has none
 }
 
 func (x *RecordsChunk) Wire(c *wire.C) {
@@ -225,14 +225,15 @@ func (x *RecordsChunk) Wire(c *wire.C) {
 	wire.Texts(c, &x.Summaries, model.MaxMany, model.MaxText)
 }
 
-// Unpaid: gdbd sends records as they are stored. An empty one takes about a KiB of memory.
+// Unpaid is the memory beyond what the message's length allows: gdbd sends records as they are stored, and decoding an
+// empty one takes about a KiB.
 func (x *RecordsChunk) Unpaid() int { return ChunkJobs * 2 << 10 }
 
 // SharesRequest asks for usage by account and user.
 type SharesRequest struct {
 	Accounts []string
 	Users    []uint32
-	Names    []string // users by name, beside Users
+	Names    []string // users by name, in addition to Users
 }
 
 func (x *SharesRequest) Wire(c *wire.C) {
@@ -241,7 +242,7 @@ func (x *SharesRequest) Wire(c *wire.C) {
 	wire.Texts(c, &x.Names, model.MaxList, model.MaxName)
 }
 
-// ShareRow is one line of gshare: an account (User "") or a user in one.
+// ShareRow is one line of gshare: an account (User "") or a user in an account.
 type ShareRow struct {
 	Account    string
 	Parent     string
@@ -256,11 +257,11 @@ type ShareRow struct {
 
 	Partition   string
 	UseParent   bool    // Fairshare=parent
-	Used        float64 // effective usage: among its siblings
-	LevelFS     float64 // +Inf where nothing was used
+	Used        float64 // effective usage, among its siblings
+	LevelFS     float64 // +Inf without usage
 	ID          uint32  // of the association
 	GrpTRESMins []model.TRESLimit
-	RunMins     []model.TRESCount // TRES-minutes that running jobs still hold
+	RunMins     []model.TRESCount // TRES-minutes that running jobs may still use
 	TRESMins    []model.TRESCount // used, in minutes
 }
 
@@ -294,13 +295,13 @@ func (x *SharesReply) Wire(c *wire.C) {
 	wire.List(c, &x.Rows, model.MaxMany)
 }
 
-// ReservationsReply lists reservations in order of name; CPUs are those of all nodes of each.
+// ReservationsReply lists reservations in order of name; CPUs has the CPUs of all nodes of each.
 type ReservationsReply struct {
 	Now  model.Time
 	List []*model.Reservation
 	CPUs []int64
 
-	Sizes []ResvSize // of each
+	Sizes []ResvSize // size of each reservation
 }
 
 func (x *ReservationsReply) Wire(c *wire.C) {
@@ -310,12 +311,12 @@ func (x *ReservationsReply) Wire(c *wire.C) {
 	wire.List(c, &x.Sizes, model.MaxList)
 }
 
-// ResvSize is what a reservation takes of its nodes together.
+// ResvSize is the sum of what a reservation takes of its nodes.
 type ResvSize struct {
 	CPUs     int64
 	Cores    int64
 	Gres     []model.TRESCount // gres/NAME
-	PartGres []string          // of each node of which it takes a part: gpu:a100:2
+	PartGres []string          // for each node of which it takes a part: gpu:a100:2
 }
 
 func (x *ResvSize) Wire(c *wire.C) {
@@ -325,7 +326,7 @@ func (x *ResvSize) Wire(c *wire.C) {
 	wire.Texts(c, &x.PartGres, model.MaxList, model.MaxText)
 }
 
-// ScriptRequest asks for a job's batch script; its owner and operators get it.
+// ScriptRequest asks for a job's batch script; only its owner and operators get it.
 type ScriptRequest struct {
 	Job model.JobID
 }
@@ -343,8 +344,8 @@ func (x *ScriptReply) Wire(c *wire.C) {
 	wire.Bytes(c, &x.Script, model.MaxFile)
 }
 
-// DumpChunk is a part of the leader's state as package state's WriteDump writes it; operators get it. It holds scripts
-// and environments of all jobs.
+// DumpChunk is a part of a dump of the leader's state (see WriteDump in package state). It has scripts and environments
+// of all jobs, so only operators get it.
 type DumpChunk struct {
 	Data []byte
 }
@@ -353,5 +354,5 @@ func (x *DumpChunk) Wire(c *wire.C) {
 	wire.Bytes(c, &x.Data, model.MaxFile)
 }
 
-// DumpChunkBytes is how much of a dump stands in one frame.
+// DumpChunkBytes is the size of a dump's part in one frame.
 const DumpChunkBytes = 256 << 10

@@ -13,7 +13,7 @@ type Empty struct{}
 
 func (x *Empty) Wire(*wire.C) {}
 
-// PingReply tells about the controllers, from the one that leads.
+// PingReply has the state of the controllers, from the leader.
 type PingReply struct {
 	Cluster     string
 	Leader      string
@@ -21,7 +21,7 @@ type PingReply struct {
 	Controllers []ControllerInfo
 	Version     string
 	Now         model.Time
-	Ready       bool // leads, has its configuration, and at least one node takes jobs
+	Ready       bool // it leads, has its configuration, and at least one node takes jobs
 	DbdUp       bool
 	Outbox      int64 // accounting records not yet acknowledged by gdbd
 }
@@ -53,8 +53,8 @@ func (x *ControllerInfo) Wire(c *wire.C) {
 	wire.Bool(c, &x.Up)
 }
 
-// SubmitRequest submits a job. RequestID makes a retry safe: the same one gives the same job. The daemon that accepts
-// the connection fills in who submits.
+// SubmitRequest submits a job. RequestID makes a retry safe: the same id gives the same job. The daemon that accepts
+// the connection fills in the user.
 type SubmitRequest struct {
 	RequestID string
 	Spec      *model.Spec
@@ -71,11 +71,11 @@ func (x *SubmitRequest) Wire(c *wire.C) {
 	wire.Bool(c, &x.TestOnly)
 }
 
-// SubmitReply is a submission that was accepted or, with TestOnly, would be.
+// SubmitReply is the answer to a submission that was accepted or, with TestOnly, would be.
 type SubmitReply struct {
 	Job       model.JobID
 	Cluster   string
-	Notes     []string // sentences for people; shown on standard error
+	Notes     []string // sentences for the user, shown on standard error
 	TestStart model.Time
 	TestNodes string
 	TestCPUs  int32
@@ -92,8 +92,8 @@ func (x *SubmitReply) Wire(c *wire.C) {
 	wire.Text(c, &x.TestPart, model.MaxName)
 }
 
-// SubmitEachRequest submits jobs that differ in their script's arguments only, in order: Spec.Args of the submission
-// and, behind them, one list of Args, which has 1 to MaxEachJobs of them. Its RequestID makes a retry of the whole
+// SubmitEachRequest submits jobs that differ only in their script's arguments, in order. Args has 1 to MaxEachJobs
+// lists; each job gets Spec.Args of the submission followed by one list. RequestID makes a retry of the whole request
 // safe.
 type SubmitEachRequest struct {
 	Submit *SubmitRequest
@@ -105,8 +105,8 @@ func (x *SubmitEachRequest) Wire(c *wire.C) {
 	wire.Each(c, &x.Args, model.MaxList, func(c *wire.C, e *[]string) { wire.Texts(c, e, model.MaxList, model.MaxText) })
 }
 
-// SubmitEachReply tells which jobs were accepted: the first len(Jobs) of them. Where that is not all, Refused says why
-// the next was not, and with it those behind it.
+// SubmitEachReply says which jobs were accepted: the first len(Jobs). If these are not all, Refused says why the next
+// job, and with it all following jobs, was refused.
 type SubmitEachReply struct {
 	Jobs    []model.JobID
 	Cluster string
@@ -136,22 +136,22 @@ func (x *JobRef) Wire(c *wire.C) {
 	wire.List(c, &x.Tasks, model.MaxMany)
 }
 
-// CancelRequest ends or signals jobs: those named, or those that the filter picks.
+// CancelRequest ends or signals the named jobs, or the jobs that match the filter.
 type CancelRequest struct {
 	Targets []JobRef
-	Filter  JobFilter // narrows Targets, or stands alone
+	Filter  JobFilter // restricts Targets, or selects jobs by itself
 	Signal  int32     // 0: end the job; otherwise send this signal to a running job's processes
 	Batch   bool      // -b: only the batch shell
-	Full    bool      // -f: the batch shell and everything it started
+	Full    bool      // -f: the batch shell and everything that it started
 
-	Steps []StepRef // these steps instead of jobs; Targets is empty then
+	Steps []StepRef // steps instead of jobs; Targets is empty then
 
 	Release bool  // with Signal: the job gives its resources back, and ends with Code
 	Code    int32 // exit code
 
-	RequestID string // the job that this submission of the caller made; "": see Targets
+	RequestID string // the job of the caller's submission with this id; "": see Targets
 
-	Kill bool // with Signal 0: SIGKILL to all that is left, also of a job that ends already, without KillWait
+	Kill bool // with Signal 0: SIGKILL to all processes without KillWait, also of a job that is already being ended
 }
 
 func (x *CancelRequest) Wire(c *wire.C) {
@@ -167,8 +167,8 @@ func (x *CancelRequest) Wire(c *wire.C) {
 	wire.Bool(c, &x.Kill)
 }
 
-// Kind is that of the request. To end a job is asked for again where the answer is lost; a signal that a program counts
-// is sent once.
+// Kind is the kind of the request. A request to end a job may be repeated if its answer is lost; other signals are sent
+// only once, because programs may count them.
 func (rq *CancelRequest) Kind() uint16 {
 	const sigKill = 9
 	if rq.Signal == 0 || rq.Signal == sigKill || rq.Release {
@@ -177,7 +177,7 @@ func (rq *CancelRequest) Kind() uint16 {
 	return KindSignal
 }
 
-// TargetResult tells what became of one target. Code 0 is success.
+// TargetResult is the result for one target. Code 0 is success.
 type TargetResult struct {
 	Ref  JobRef
 	Code Code
@@ -205,18 +205,17 @@ type JobAction uint8
 // The actions. The numbers are on the wire: append only.
 const (
 	ActUpdate   JobAction = iota + 1
-	ActHold               // gcontrol hold: by an operator an admin hold
+	ActHold               // gcontrol hold: an admin hold if an operator asks for it
 	ActUserHold           // gcontrol uhold
 	ActRelease
 	ActRequeue
 	ActRequeueHold
 	ActTop
-	ActSuspend // gcontrol suspend, resume: operators'
+	ActSuspend // gcontrol suspend, resume: operators only
 	ActResume
 )
 
-// UpdateJobRequest changes jobs. Set holds gcontrol's key=value words; values that are moments of time come as
-// "@" and Unix milliseconds.
+// UpdateJobRequest changes jobs. Set has gcontrol's key=value settings; moments come as "@" and Unix milliseconds.
 type UpdateJobRequest struct {
 	Action  JobAction
 	Targets []JobRef
@@ -229,7 +228,7 @@ func (x *UpdateJobRequest) Wire(c *wire.C) {
 	wire.List(c, &x.Set, model.MaxFew)
 }
 
-// UpdateNodeRequest changes nodes: Set holds State= and Reason=.
+// UpdateNodeRequest changes nodes: Set has State= and Reason=.
 type UpdateNodeRequest struct {
 	Names []string
 	Set   []model.KV
@@ -240,7 +239,7 @@ func (x *UpdateNodeRequest) Wire(c *wire.C) {
 	wire.List(c, &x.Set, model.MaxFew)
 }
 
-// ReconfigureRequest makes the leader read its configuration files anew and replace the cluster's configuration in one
+// ReconfigureRequest makes the leader read its configuration files again and replace the cluster's configuration in one
 // step, or not at all.
 type ReconfigureRequest struct {
 	DryRun bool
@@ -250,13 +249,13 @@ func (x *ReconfigureRequest) Wire(c *wire.C) {
 	wire.Bool(c, &x.DryRun)
 }
 
-// ReconfigureReply is what changed (or would) or, with Problems of severity error, why nothing did.
+// ReconfigureReply has the changes that were (or would be) made or, with Problems of severity error, why none was.
 type ReconfigureReply struct {
 	Applied  bool
 	Changes  []Change
 	Problems []Problem
-	Affected []string // sentences: jobs and nodes that the change touches
-	Restart  []string // sentences: daemons that take a change over when they are restarted
+	Affected []string // sentences about jobs and nodes that the change affects
+	Restart  []string // sentences about daemons that have to be restarted for a change
 }
 
 func (x *ReconfigureReply) Wire(c *wire.C) {
@@ -299,7 +298,7 @@ func (x *Problem) Wire(c *wire.C) {
 	wire.Text(c, &x.Hint, model.MaxText)
 }
 
-// WaitRequest waits until a job is over. The answer comes then, or after at most MaxWaitS seconds with Done false.
+// WaitRequest waits until a job has ended. The answer comes then, or after at most MaxWaitS seconds with Done false.
 type WaitRequest struct {
 	Job model.JobID
 }
@@ -308,9 +307,9 @@ func (x *WaitRequest) Wire(c *wire.C) {
 	wire.Int(c, &x.Job)
 }
 
-// AttendRequest says that a job is there for the command that sends it (galloc, grun): the daemon of the command's host
-// cancels the job when the connection ends and the command has not said, by any further frame, that it no longer
-// needs the job. RequestID names the job that the submission of this id makes, also before it is made.
+// AttendRequest ties a job to the command that sends it (galloc, grun): the daemon of the command's host cancels the
+// job when the connection ends, unless the command has sent a further frame, which says that it no longer needs the
+// job. RequestID names the job of the submission with this id, even before the job exists.
 type AttendRequest struct {
 	Job       model.JobID
 	RequestID string
@@ -321,7 +320,7 @@ func (x *AttendRequest) Wire(c *wire.C) {
 	wire.Text(c, &x.RequestID, model.MaxName)
 }
 
-// Cancel is how the job is given back.
+// Cancel gives the request that cancels the job.
 func (x *AttendRequest) Cancel() *CancelRequest {
 	if x.RequestID != "" {
 		return &CancelRequest{RequestID: x.RequestID}
@@ -329,7 +328,7 @@ func (x *AttendRequest) Cancel() *CancelRequest {
 	return &CancelRequest{Targets: []JobRef{{Job: x.Job, Task: model.NoTask}}}
 }
 
-// WaitReply tells how it ended; for an array the highest exit code of its tasks.
+// WaitReply is the job's result; for an array the highest exit code of its tasks.
 type WaitReply struct {
 	Done   bool
 	State  model.JobState
@@ -357,11 +356,11 @@ const (
 	DeleteReservation
 )
 
-// ReserveRequest creates, changes or removes a reservation. Set holds gcontrol's key=value words; values that are
-// moments come as "@" and Unix milliseconds, a key that ends in + or - adds to a list or takes from it.
+// ReserveRequest creates, changes or removes a reservation. Set holds gcontrol's key=value words; moments come as "@"
+// and Unix milliseconds. A key that ends in + or - adds to a list or removes from it.
 type ReserveRequest struct {
 	Action ResvAction
-	Name   string // "": one is made of who may use it
+	Name   string // "": a name is made from its users or accounts
 	Set    []model.KV
 }
 
