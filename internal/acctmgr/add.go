@@ -130,75 +130,90 @@ func or(a, b string) string {
 	return b
 }
 
-func (f *Facts) addUsers(words []word) (*Plan, error) {
-	p := &Plan{Nothing: " Nothing new added."}
-	var list, accounts []string
-	parts := []string{""}
-	var rest []word
-	admin, adminSet, preset := model.AdminNone, false, ""
+// userWords are the words of add user.
+type userWords struct {
+	names, accounts []string
+	parts           []string // partitions; "": all of them
+	preset          string   // the default account
+	admin           model.AdminLevel
+	adminSet        bool
+	rest            []word // of associations
+}
+
+func (f *Facts) readUserWords(words []word) (*userWords, error) {
+	u := &userWords{parts: []string{""}, admin: model.AdminNone}
 	for _, w := range words {
 		var err error
 		switch {
 		case w.key == "" || is(w.key, 3, "names", "users"):
-			list = append(list, names(w.value)...)
+			u.names = append(u.names, names(w.value)...)
 		case is(w.key, 2, "accounts"):
-			accounts = append(accounts, names(w.value)...)
+			u.accounts = append(u.accounts, names(w.value)...)
 		case is(w.key, 2, "adminlevel"):
-			admin, err = adminLevel(w.value)
-			adminSet = true
+			u.admin, err = adminLevel(w.value)
+			u.adminSet = true
 		case is(w.key, 1, "clusters"):
 			err = f.checkCluster(w.value)
 		case is(w.key, 8, "defaultaccount") || w.key == "default":
-			preset = strings.ToLower(w.value)
+			u.preset = strings.ToLower(w.value)
 		case is(w.key, 4, "partitions"):
-			parts = nil
+			u.parts = nil
 			for n := range strings.SplitSeq(w.value, ",") { // partitions keep their case
-				parts = append(parts, strings.TrimSpace(n))
+				u.parts = append(u.parts, strings.TrimSpace(n))
 			}
 		case is(w.key, 8, "defaultwckey") || is(w.key, 1, "wckeys"):
 			err = fmt.Errorf(" %s is not supported by gbatch: use accounts", w.key)
 		default:
-			rest = append(rest, w)
+			u.rest = append(u.rest, w)
 		}
 		if err != nil {
 			return nil, err
 		}
 	}
-	if len(list) == 0 {
+	if len(u.names) == 0 {
 		return nil, fmt.Errorf(" Need name of user to add.")
 	}
-	if preset != "" && !slices.Contains(accounts, preset) {
-		accounts = append(accounts, preset)
+	if u.preset != "" && !slices.Contains(u.accounts, u.preset) {
+		u.accounts = append(u.accounts, u.preset)
 	}
-	for _, name := range accounts {
+	for _, name := range u.accounts {
 		if f.Accounts[name] == nil {
 			return nil, fmt.Errorf(" This account '%s' doesn't exist.\n        Contact your admin to add this account.", name)
 		}
 	}
+	return u, nil
+}
+
+func (f *Facts) addUsers(words []word) (*Plan, error) {
+	u, err := f.readUserWords(words)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{Nothing: " Nothing new added."}
 	a := model.Association{Shares: 1}
-	said, err := apply(f, assocAttrs(), &a, rest)
+	said, err := apply(f, assocAttrs(), &a, u.rest)
 	if err != nil {
 		return nil, err
 	}
 	var made, lines []string
-	for _, name := range list {
+	for _, name := range u.names {
 		if err := checkName("User", name); err != nil {
 			return nil, err
 		}
 		old := f.Users[name]
 		if old == nil {
-			if len(accounts) == 0 {
+			if len(u.accounts) == 0 {
 				return nil, fmt.Errorf(" Need name of account to add user to: give account=NAME for %s", name)
 			}
-			u := &model.User{Name: name, DefaultAccount: or(preset, accounts[0]), Admin: admin}
-			p.edit(proto.AcctEdit{Op: proto.PutUser, User: u})
+			user := &model.User{Name: name, DefaultAccount: or(u.preset, u.accounts[0]), Admin: u.admin}
+			p.edit(proto.AcctEdit{Op: proto.PutUser, User: user})
 			p.NewUsers = append(p.NewUsers, name)
 			made = append(made, "  "+name)
-		} else if preset != "" && old.DefaultAccount != preset || adminSet && old.Admin != admin {
+		} else if u.preset != "" && old.DefaultAccount != u.preset || u.adminSet && old.Admin != u.admin {
 			p.note(" The user '%s' exists; change its default account or level with modify user.", name)
 		}
-		for _, account := range accounts {
-			for _, part := range parts {
+		for _, account := range u.accounts {
+			for _, part := range u.parts {
 				if f.assoc(account, name, part) != nil {
 					continue
 				}
@@ -216,9 +231,9 @@ func (f *Facts) addUsers(words []word) (*Plan, error) {
 		p.say(" Adding User(s)")
 		p.Text = append(p.Text, made...)
 		p.say(" Settings =")
-		p.say("  Default Account = %s", or(preset, accounts[0]))
-		if adminSet {
-			p.say("  Admin Level     = %s", admin)
+		p.say("  Default Account = %s", or(u.preset, u.accounts[0]))
+		if u.adminSet {
+			p.say("  Admin Level     = %s", u.admin)
 		}
 	}
 	if len(lines) > 0 {

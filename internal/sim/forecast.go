@@ -301,7 +301,8 @@ type forecastLine struct {
 	Compared  bool    `json:"in_both_worlds,omitempty"` // it starts in both
 }
 
-func (o *Options) showForecast(v *state.View, before, other *Forecast, label string) error {
+// forecastKeys are the jobs of both worlds in the order in which they start.
+func forecastKeys(before, other *Forecast) []forecastKey {
 	var keys []forecastKey
 	for k := range before.Starts {
 		keys = append(keys, k)
@@ -320,9 +321,13 @@ func (o *Options) showForecast(v *state.View, before, other *Forecast, label str
 		}
 		return cmp.Or(cmp.Compare(x, y), cmp.Compare(a.job, b.job), cmp.Compare(a.task, b.task))
 	})
-	lines := []forecastLine{}
-	sum, n := 0.0, 0
-	for _, k := range keys {
+	return keys
+}
+
+// forecastLines puts two worlds beside each other; n jobs start in both, sum hours sooner in the other.
+func forecastLines(v *state.View, before, other *Forecast) (lines []forecastLine, sum float64, n int) {
+	lines = []forecastLine{}
+	for _, k := range forecastKeys(before, other) {
 		j := v.Job(k.job)
 		if k.task != model.NoTask {
 			if t := v.TaskRecord(k.job, k.task); t != nil {
@@ -352,6 +357,11 @@ func (o *Options) showForecast(v *state.View, before, other *Forecast, label str
 		}
 		lines = append(lines, l)
 	}
+	return lines, sum, n
+}
+
+func (o *Options) showForecast(v *state.View, before, other *Forecast, label string) error {
+	lines, sum, n := forecastLines(v, before, other)
 	mean := 0.0
 	if n > 0 {
 		mean = sum / float64(n)
