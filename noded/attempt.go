@@ -295,7 +295,7 @@ func (l *loop) hopeless(a *attempt) bool {
 
 // killStray ends what should not be there.
 func (l *loop) killStray(key proto.Attempt) {
-	l.n.stops.do(func(ctx context.Context) { l.n.sendSignal(ctx, key, unix.SIGKILL, shim.Tree) })
+	l.n.stops.Do(func(ctx context.Context) { l.n.sendSignal(ctx, key, unix.SIGKILL, shim.Tree) })
 }
 
 // unkillable is how long what survives SIGKILL is waited for.

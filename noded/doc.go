@@ -36,23 +36,23 @@
 // share.
 //
 // Then by what happens to an attempt: launch.go (with loginenv.go, and package scripts), prolog.go
-// and program.go (Prolog and Epilog), freeze.go (suspended), stop.go, reap.go, oom.go,
-// unkillable.go (what survives SIGKILL), recover.go (after a restart), waits.go (what it waits
-// for).
+// and program.go (Prolog and Epilog), freeze.go (suspended), stop.go, shimnews.go (what gshim
+// says), reap.go (the end) and exit.go (how it ended), oom.go, unkillable.go (what survives
+// SIGKILL), recover.go (after a restart), waits.go (what it waits for).
 //
 // Steps: stepserve.go is the socket on which commands ask for them, steps.go what the node of the
-// batch script manages, stepmake.go and stepbind.go make orders, stepend.go and stepsample.go their
-// ends and use. steppart.go and stepremote.go are the two sides of a step on several nodes,
-// peers.go the port between them, steprejoin.go a command that comes back, steplist.go what the
-// leader asks. What a step gets is decided in noded/steplayout.
+// batch script manages, stepmake.go makes orders and steporder.go gives them, stepend.go and
+// stepsample.go their ends and use. steppart.go and stepremote.go are the two sides of a step on
+// several nodes, peers.go the port between them, steprejoin.go a command that comes back,
+// steplist.go what the leader asks. What a step gets is decided in noded/steplayout.
 //
 // Memory and conversation: spool.go is the disk and memory.go what its records mean, report.go what
 // waits for the leader, session.go the conversation with it, nodeask.go its questions, rules.go its
-// configuration, pause.go the pauses between tries. link.go is the connection to gshim, pool.go the
-// workers. Package relay finds the leader and carries users' requests, userfile.go writes lines for
-// the user.
+// configuration, pause.go the pauses between tries. link.go is the connection to gshim, package
+// pool the workers. Package relay finds the leader and carries users' requests, userfile.go writes
+// lines for the user.
 //
-// The machine: package hardware finds what it has, hello.go tells the leader, print.go prints it.
+// The machine: package hardware finds what it has, hello.go tells the leader, main.go prints it.
 // Package gpuwatch reads the GPUs and makes of it what is wrong; gpurecover.go has that done, and
 // what follows from a fault; mig.go divides GPUs. health.go and doctor.go look the node over.
 // groups.go has the control groups of jobs and stepgroup.go those of steps; sample.go, samplegpu.go

@@ -79,7 +79,7 @@ func (l *loop) chill(a *attempt) {
 	c.doing, c.stop = &frozen, cancel
 	key, grace, steps := a.key, time.Duration(c.want.GraceMS)*time.Millisecond, l.stepsHere(a)
 	l.then(func() {
-		l.n.chills.do(func(run context.Context) {
+		l.n.chills.Do(func(run context.Context) {
 			stop := context.AfterFunc(run, cancel)
 			defer stop()
 			defer cancel()

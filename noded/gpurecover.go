@@ -32,7 +32,7 @@ func (n *Noded) recoverGPU(g *gpu.Reading, units []gpuwatch.Unit, fault string) 
 	env := []string{fmt.Sprintf("GBATCH_GPU_INDEX=%d", g.Index), "GBATCH_GPU_UUID=" + g.UUID,
 		"GBATCH_GPU_FAULT=" + gpuwatch.OneLine(fault),
 		"GBATCH_GPU_GRES=" + strings.Join(names, " "), "SLURM_SCRIPT_CONTEXT=gpu_recover"}
-	n.stops.do(func(ctx context.Context) {
+	n.stops.Do(func(ctx context.Context) {
 		out, err := n.runLocal(ctx, program, recoverTimeout, env)
 		n.log.Info("GpuRecoverProgram has run", "gpu", g.Index, "uuid", g.UUID, "program", program, "err", err, "output", out)
 	})

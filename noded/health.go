@@ -94,7 +94,7 @@ func (h *health) run() {
 		return
 	}
 	h.running = true
-	h.n.stops.do(func(ctx context.Context) {
+	h.n.stops.Do(func(ctx context.Context) {
 		found := h.n.healthProblem(ctx, r.HealthProgram)
 		h.mu.Lock()
 		changed := h.found != found

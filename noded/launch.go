@@ -88,7 +88,7 @@ func (l *loop) prepare(a *attempt, launch *proto.Launch) {
 	}
 	had, reuse := a.script, a.rec.Ordered || stage(a.rec.Stage) != stageNone
 	l.soon(func() {
-		l.n.workers.do(func(context.Context) {
+		l.n.workers.Do(func(context.Context) {
 			l.n.makeWith(launch, func(login []byte, note string) {
 				order, script, err := l.n.makeOrder(launch, login, had, reuse)
 				l.n.inbox.post(msgPrepared{key: a.key, order: order, script: script, note: note, err: err})
@@ -250,7 +250,7 @@ func (l *loop) onPrepared(m msgPrepared) error {
 	a := l.attempts[m.key]
 	if a == nil || a.phase != preparing && a.phase != unmaking {
 		key, script := m.key, m.script
-		l.soon(func() { l.n.workers.do(func(context.Context) { l.n.discard(key, script) }) })
+		l.soon(func() { l.n.workers.Do(func(context.Context) { l.n.discard(key, script) }) })
 		return nil
 	}
 	a.launch, a.script, a.note = nil, m.script, m.note

@@ -191,7 +191,7 @@ func (n *Noded) makeWith(l *proto.Launch, f func(login []byte, note string)) {
 		f(nil, "")
 		return
 	}
-	n.waits.do(func(ctx context.Context) {
+	n.waits.Do(func(ctx context.Context) {
 		env, err := n.logins.get(ctx, l.Spec, n.names.Account(l.Spec.UID), n.root, w)
 		note := ""
 		if err != nil {
@@ -200,6 +200,6 @@ func (n *Noded) makeWith(l *proto.Launch, f func(login []byte, note string)) {
 			note = fmt.Sprintf("slurmstepd: error: the login environment of %s could not be had on node %s (%v); the job runs "+
 				"with what it was submitted with", l.Spec.User, n.opts.Name, err)
 		}
-		n.workers.do(func(context.Context) { f(env, note) })
+		n.workers.Do(func(context.Context) { f(env, note) })
 	})
 }

@@ -21,6 +21,7 @@ import (
 	"gbatch/internal/rpc/server"
 	"gbatch/noded/gpuwatch"
 	"gbatch/noded/hardware"
+	"gbatch/noded/pool"
 	"gbatch/noded/relay"
 	"gbatch/noded/scripts"
 	"gbatch/noded/shim"
@@ -64,11 +65,11 @@ type Noded struct {
 	out     *outbox
 	loop    *loop
 	link    *link
-	workers *pool // launches and ends, as many as there are CPUs
-	waits   *pool // launches that wait for their user's login shell
+	workers *pool.Pool // launches and ends, as many as there are CPUs
+	waits   *pool.Pool // launches that wait for their user's login shell
 	logins  logins
-	stops   *pool // signals and whatever may have to wait
-	chills  *pool // attempts that are being suspended or resumed
+	stops   *pool.Pool // signals and whatever may have to wait
+	chills  *pool.Pool // attempts that are being suspended or resumed
 	tellers chan struct{}
 	stats   chan struct{} // a slot per question about running jobs
 	migs    chan struct{} // likewise per order to divide GPUs
@@ -243,8 +244,8 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 	local := &relay.Local{Relay: n.relay, Names: n.names, Host: n.opts.Host, Log: n.log}
 	part(func() error { return local.Serve(ctx, n.listener) })
 	if !n.opts.Login {
-		n.workers, n.stops, n.chills = newPool(ctx, workerCount()), newPool(ctx, maxStops), newPool(ctx, maxChills)
-		n.waits = newPool(ctx, maxLogins)
+		n.workers, n.stops, n.chills = pool.New(ctx, pool.Workers()), pool.New(ctx, maxStops), pool.New(ctx, maxChills)
+		n.waits = pool.New(ctx, maxLogins)
 		if err := n.loop.recover(); err != nil {
 			cancel()
 			wg.Wait()
@@ -260,9 +261,9 @@ func (n *Noded) Run(ctx context.Context) (err error) {
 	}
 	wg.Wait()
 	if !n.opts.Login {
-		n.waits.wait()
-		n.workers.wait()
-		n.stops.wait()
+		n.waits.Wait()
+		n.workers.Wait()
+		n.stops.Wait()
 	}
 	if failed != nil {
 		return fmt.Errorf("gnoded on node %s: %w", n.opts.Name, failed)

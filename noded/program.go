@@ -176,9 +176,9 @@ func (l *loop) onProgramLate(m msgProgramLate) error {
 			p.cut = now
 		}
 		p.until = now.Add(killAgain)
-		l.n.stops.do(func(ctx context.Context) { l.n.killProgram(ctx, k) })
+		l.n.stops.Do(func(ctx context.Context) { l.n.killProgram(ctx, k) })
 	default:
-		l.n.stops.do(func(context.Context) { l.n.cutOutput(out) })
+		l.n.stops.Do(func(context.Context) { l.n.cutOutput(out) })
 	}
 	l.lookAt(a, m.step)
 	return nil
@@ -230,7 +230,7 @@ func (l *loop) programEnded(a *attempt, ev *shim.Event) error {
 		return err
 	}
 	path, out, what := r.List[r.Index], l.n.programOut(ev.Key), stage(r.Stage)
-	l.soon(func() { l.n.stops.do(func(context.Context) { l.n.logOutput(a.key, what, path, out) }) })
+	l.soon(func() { l.n.stops.Do(func(context.Context) { l.n.logOutput(a.key, what, path, out) }) })
 	l.then(func() { l.n.link.ack(ev.Key) })
 	l.serialEnds(a.key)
 	return l.nextProgram(a)

@@ -258,7 +258,7 @@ func (l *loop) find(a *attempt, patterns []string) {
 		l.setDeadline(a, findWait)
 	}
 	l.soon(func() {
-		l.n.stops.do(func(context.Context) { l.n.inbox.post(msgPrograms{key, expand(patterns)}) })
+		l.n.stops.Do(func(context.Context) { l.n.inbox.post(msgPrograms{key, expand(patterns)}) })
 	})
 }
 

@@ -44,7 +44,7 @@ func (l *loop) onStepEvent(ev *shim.Event) error {
 			return nil
 		}
 		l.then(func() {
-			l.n.stops.do(func(ctx context.Context) { l.n.signalTask(ctx, key, unix.SIGKILL, shim.Tree) })
+			l.n.stops.Do(func(ctx context.Context) { l.n.signalTask(ctx, key, unix.SIGKILL, shim.Tree) })
 		})
 		return nil
 	}
@@ -146,7 +146,7 @@ func (l *loop) clearStep(s *step) {
 		if tries == 0 {
 			pool = l.n.workers
 		}
-		pool.do(func(ctx context.Context) {
+		pool.Do(func(ctx context.Context) {
 			m := msgStepCleared{key: key, id: id}
 			if m.use, m.left = l.n.finishStep(ctx, key, id, keys); m.left == nil {
 				m.seen = l.n.sampler.end(sampleKey{key, id})

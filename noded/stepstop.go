@@ -290,7 +290,7 @@ func (l *loop) signalHere(s *step, sig unix.Signal) {
 		keys = keys[:1] // its group is the step's
 	}
 	l.then(func() {
-		l.n.stops.do(func(ctx context.Context) {
+		l.n.stops.Do(func(ctx context.Context) {
 			for _, key := range keys {
 				l.n.signalTask(ctx, key, sig, shim.Tree)
 			}
@@ -320,7 +320,7 @@ func (l *loop) hangUp(s *step) {
 	}
 	pid, key := s.tasks[0].pid, s.shimKeys()[0]
 	l.then(func() {
-		l.n.stops.do(func(ctx context.Context) {
+		l.n.stops.Do(func(ctx context.Context) {
 			if ignores(pid, unix.SIGTERM) {
 				l.n.signalTask(ctx, key, unix.SIGHUP, shim.Leader)
 			}

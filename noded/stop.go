@@ -37,7 +37,7 @@ func (l *loop) onStop(s *proto.Stop) error {
 		return nil
 	case s.Tell:
 		rec := a.rec
-		l.then(func() { l.n.stops.do(func(context.Context) { l.n.tellUser(rec, s.Line) }) })
+		l.then(func() { l.n.stops.Do(func(context.Context) { l.n.tellUser(rec, s.Line) }) })
 		return nil
 	case a == nil && s.Signal != 0:
 		return nil // nothing runs that could get it
@@ -117,7 +117,7 @@ func (l *loop) terminate(a *attempt) {
 	key, rec, line := a.key, a.rec, a.stop.Line
 	l.terminateSteps(a)
 	l.then(func() {
-		l.n.stops.do(func(ctx context.Context) {
+		l.n.stops.Do(func(ctx context.Context) {
 			if line != "" {
 				l.n.tellUser(rec, line)
 			}
@@ -144,7 +144,7 @@ func (l *loop) kill(a *attempt) {
 	l.killSteps(a)
 	key := a.key
 	l.then(func() {
-		l.n.stops.do(func(ctx context.Context) {
+		l.n.stops.Do(func(ctx context.Context) {
 			l.n.sendSignal(ctx, key, unix.SIGKILL, shim.Tree)
 			l.n.melt(ctx, key)
 		})
@@ -186,7 +186,7 @@ func (l *loop) signal(a *attempt, s *proto.Stop) {
 	}
 	key := a.key
 	l.then(func() {
-		l.n.stops.do(func(ctx context.Context) { l.n.sendSignal(ctx, key, sig, scope) })
+		l.n.stops.Do(func(ctx context.Context) { l.n.sendSignal(ctx, key, sig, scope) })
 	})
 }
 

@@ -66,7 +66,7 @@ func (l *loop) survives(a *attempt, what string, pids []int) error {
 			"SLURM_STEP_ID=batch",
 			"SLURM_SCRIPT_CONTEXT=unkillable", fmt.Sprintf("SLURM_JOB_UID=%d", a.rec.UID)}
 		l.then(func() {
-			l.n.stops.do(func(ctx context.Context) {
+			l.n.stops.Do(func(ctx context.Context) {
 				out, err := l.n.runLocal(ctx, program, unkillableTimeout, env)
 				l.log.Info("UnkillableStepProgram has run", "job", key.Job, "program", program, "err", err, "output", out)
 			})
@@ -103,7 +103,7 @@ func (l *loop) onLeftover(m msgLeftover) {
 	if !l.leftovers[m.key] {
 		return
 	}
-	l.n.stops.do(func(context.Context) {
+	l.n.stops.Do(func(context.Context) {
 		if err := l.n.groups.remove(m.key); err == nil {
 			l.n.inbox.post(msgLeftover{m.key, true})
 		}

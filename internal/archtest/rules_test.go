@@ -75,6 +75,7 @@ var layers = []layer{
 	{"noded/hardware", "noded/gpu noded/cgroup internal/model internal/jobenv internal/conf internal/proto"},
 	{"noded/gpuwatch", "noded/gpu noded/hardware internal/model internal/jobenv internal/proto"},
 	{"noded/scripts", "internal/model internal/blob"},
+	{"noded/pool", ""},
 	{"noded/procs", ""},
 	{"noded/relay", "internal/model internal/jobenv internal/proto internal/rpc"},
 	{"noded", "internal/model internal/jobenv internal/blob internal/conf internal/proto internal/rpc internal/client " +

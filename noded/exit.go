@@ -1,0 +1,126 @@
+package noded
+
+import (
+	"fmt"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"gbatch/internal/model"
+	"gbatch/noded/shim"
+)
+
+// exit.go says how an attempt ended and what it used: for its record, and for its user.
+
+// signalNoIO is what Slurm reports as the signal of a job whose files could not be opened.
+const signalNoIO = 53
+
+// usage is what an attempt used, as far as its cgroup tells.
+type usage struct {
+	known    bool
+	userMS   int64
+	sysMS    int64
+	peakKB   int64
+	oomKills int64
+	limitKB  int64 // the memory limit, where processes were killed for it
+}
+
+// usedBy puts together what the kernel has counted until the end and what samples have found; nil where nothing is
+// known.
+func usedBy(c *clearing, use usage, x model.Exit, seen *sampled) *model.Usage {
+	var u model.NodeUsage
+	switch {
+	case seen != nil:
+		u = seen.use
+	case c.rec != nil && c.rec.Use != nil:
+		u = *c.rec.Use
+	default:
+		return nil
+	}
+	if !use.known && (c.ended == nil || c.ended.Kind != shim.Exited) {
+		return nil
+	}
+	u.UserMS, u.SysMS = max(u.UserMS, x.UserMS), max(u.SysMS, x.SysMS)
+	u.PeakKB = max(u.PeakKB, x.MaxRSSKB)
+	u.OOMKills = int32(use.oomKills)
+	if ev := c.ended; ev != nil && ev.Kind == shim.Exited {
+		u.ReadB, u.WriteB, u.Faults = max(u.ReadB, ev.ReadB), max(u.WriteB, ev.WriteB), max(u.Faults, ev.Faults)
+	}
+	return &model.Usage{Nodes: []model.NodeUsage{u}}
+}
+
+// exitOf makes the exit of what gshim saw and what the cgroup counted.
+func exitOf(ev *shim.Event, use usage) model.Exit {
+	var x model.Exit
+	switch {
+	case ev == nil: // the caller says whether it ran
+	case ev.Kind == shim.LaunchFailed:
+		x = failedExit(ev)
+	case ev.Unknown:
+		x.Unknown = true
+		x.Text = "exit status unknown: " + orElse(ev.Text, "the launcher was lost while the job ran")
+	default:
+		x.Code, x.Signal = int32(ev.Code), int32(ev.Signal)
+	}
+	if ev != nil && ev.Kind == shim.Exited {
+		x.UserMS, x.SysMS, x.MaxRSSKB = ev.UserCPU.Milliseconds(), ev.SysCPU.Milliseconds(), ev.MaxRSSKB
+	}
+	if use.known {
+		x.UserMS, x.SysMS = max(x.UserMS, use.userMS), max(x.SysMS, use.sysMS)
+		if use.peakKB > 0 {
+			x.MaxRSSKB = use.peakKB
+		}
+		if use.oomKills > 0 {
+			x.OOM = true
+		}
+	}
+	return x
+}
+
+// withEnd puts how a job ended into an exit that was made before that was known.
+func withEnd(x model.Exit, ev *shim.Event) model.Exit {
+	end := exitOf(ev, usage{})
+	end.UserMS, end.SysMS, end.MaxRSSKB = max(end.UserMS, x.UserMS), max(end.SysMS, x.SysMS), max(end.MaxRSSKB, x.MaxRSSKB)
+	end.OOM, end.Use, end.Text = x.OOM, x.Use, orElse(end.Text, x.Text)
+	return end
+}
+
+// failedExit is the end of a job that was wrong in itself: its files can't be opened, its interpreter isn't there. It
+// counts as run, as in Slurm: another node would not do better.
+func failedExit(ev *shim.Event) model.Exit {
+	if ev.Stage == shim.StageExec {
+		return model.Exit{Code: int32(ev.Errno & 0xff), Text: ev.Text, NoStart: true}
+	}
+	return model.Exit{Signal: signalNoIO, Text: ev.Text, NoStart: true}
+}
+
+// ownFault reports whether a failed launch is the job's fault, not the node's.
+func ownFault(ev *shim.Event) bool {
+	switch ev.Stage {
+	case shim.StageStdin, shim.StageStdout, shim.StageStderr:
+		return true
+	case shim.StageExec:
+		return ev.Errno != unix.EACCES || strings.Contains(ev.Text, "interpreter")
+	}
+	return false
+}
+
+// epitaph is the last line that the user finds in the job's standard error, if there is one to write. oom says the
+// same of a job that ran out of memory for its record.
+func (n *Noded) epitaph(c *clearing, use usage, seen *sampled) (line, oom string) {
+	switch {
+	case c.rec == nil:
+	case use.oomKills > 0:
+		events := "event"
+		if use.oomKills > 1 {
+			events = "events"
+		}
+		told := n.oomSentence(c, use, seen)
+		return fmt.Sprintf("slurmstepd: error: Detected %d oom_kill %s in StepId=%d.batch. Some of the step tasks have "+
+			"been OOM Killed.\n%s",
+			use.oomKills, events, c.key.Job, told), strings.TrimPrefix(told, oomPrefix)
+	case c.ended != nil && c.ended.Kind == shim.LaunchFailed && ownFault(c.ended):
+		return "slurmstepd: error: " + c.ended.Text, ""
+	}
+	return "", ""
+}

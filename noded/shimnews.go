@@ -1,0 +1,228 @@
+package noded
+
+import (
+	"context"
+
+	"gbatch/internal/model"
+	"gbatch/internal/proto"
+	"gbatch/noded/shim"
+)
+
+// shimnews.go takes what gshim says of attempts: what it runs when a connection is made, and each start and end.
+
+// onLink takes up what gshim lists after a (new) connection: all that it runs, and all ends that were not acknowledged.
+// What is missing there and should be running was lost with gshim's journal.
+func (l *loop) onLink(events []shim.Event) error {
+	listed := make(map[proto.Attempt]bool, len(events))
+	programs := map[shim.Key]bool{} // and tasks of steps
+	for i := range events {
+		if k := events[i].Key; k.Step == stepBatch {
+			listed[keyOf(k)] = true
+		} else {
+			programs[k] = true
+		}
+	}
+	var resume []*attempt
+	for _, a := range l.attempts {
+		if a.runsPrograms() && (int(a.rec.Index) >= len(a.rec.List) || !programs[programKey(a.key, a.rec)]) {
+			resume = append(resume, a)
+		}
+	}
+	if err := l.onEvents(events); err != nil {
+		return err
+	}
+	for _, a := range resume {
+		if err := l.resumePrograms(a); err != nil {
+			return err
+		}
+	}
+	var orders []*shim.Launch
+	for key, a := range l.attempts {
+		orders = append(orders, l.adoptSteps(a, programs)...)
+		if err := l.notListed(a, listed[key]); err != nil {
+			return err
+		}
+	}
+	l.then(func() { l.n.link.launch(orders...) })
+	if !l.swept {
+		l.swept = true
+		keys := make([]proto.Attempt, 0, len(l.attempts))
+		for key, a := range l.attempts {
+			if a.phase != over { // what an attempt left that was abandoned is ended like what nobody remembers
+				keys = append(keys, key)
+			}
+		}
+		l.then(func() {
+			l.n.stops.Do(func(ctx context.Context) {
+				if err := l.n.groups.sweep(ctx, keys); err != nil {
+					l.log.Warn("processes or control groups of forgotten jobs are left", "err", err)
+				}
+			})
+		})
+	}
+	return nil
+}
+
+// notListed does what follows for an attempt when gshim has listed what it has: this attempt, or not.
+func (l *loop) notListed(a *attempt, listed bool) error {
+	switch {
+	case listed && a.phase == belated: // an earlier gnoded gave it up
+		l.kill(a)
+		return nil
+	case listed:
+		return nil
+	case a.origin == beforeBoot && (a.phase == accepted || a.phase == belated || a.phase == interrupted):
+		return l.lostInReboot(a)
+	case a.phase == running || a.phase == stopping || a.phase == killing || a.phase == accepted && a.rec != nil &&
+		a.rec.Started != 0:
+		l.log.Error("gshim knows nothing of a job that was running; its exit status is lost", "job", a.key.Job, "attempt",
+			a.key.Attempt)
+		return l.happens(a, evLost, news{})
+	}
+	return l.happens(a, evMissing, news{})
+}
+
+func keyOf(k shim.Key) proto.Attempt {
+	return proto.Attempt{Job: model.JobID(k.JobID), Attempt: k.Attempt}
+}
+
+// onEvents takes gshim's news.
+func (l *loop) onEvents(events []shim.Event) error {
+	for i := range events {
+		if isProgram(events[i].Key) {
+			if err := l.onProgram(&events[i]); err != nil {
+				return err
+			}
+			continue
+		}
+		take := l.onEvent
+		if events[i].Key.Step != stepBatch {
+			take = l.onStepEvent
+		}
+		if err := take(&events[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *loop) onEvent(ev *shim.Event) error {
+	key := keyOf(ev.Key)
+	a := l.attempts[key]
+	if a == nil {
+		var err error
+		if a, err = l.stray(ev); a == nil || err != nil {
+			return err
+		}
+	}
+	switch {
+	case a.origin == beforeBoot && (a.phase == accepted || a.phase == belated || a.phase == interrupted) &&
+		(!ev.Done() || ev.Unknown):
+		return l.lostInReboot(a)
+	case ev.Done():
+		return l.happens(a, evEnded, news{ev: ev})
+	}
+	return l.happens(a, evStarted, news{ev: ev})
+}
+
+// stray is an event of an attempt that is not known here. One that was forgotten is ended. Otherwise the spool was lost
+// while gshim kept running: the attempt is taken up again, and the leader says whether it wants it.
+func (l *loop) stray(ev *shim.Event) (*attempt, error) {
+	key := keyOf(ev.Key)
+	if l.gone.has(key) || l.foreign[key] {
+		if ev.Done() {
+			l.then(func() { l.n.link.ack(ev.Key) })
+		} else {
+			l.then(func() { l.killStray(key) })
+		}
+		return nil, nil
+	}
+	l.log.Warn("gshim has a job that the spool doesn't know; it is taken up", "job", key.Job, "attempt", key.Attempt)
+	rec := &launched{Job: key.Job, Attempt: key.Attempt, At: l.stamp()}
+	if err := l.spool.add(recLaunch, rec, true); err != nil {
+		return nil, err
+	}
+	a := &attempt{key: key, rec: rec, phase: accepted}
+	l.attempts[key] = a
+	return a, nil
+}
+
+// lostInReboot clears away an attempt that was running when the machine went down. The leader learns of it by its
+// absence from Hello; where an epilog is owed, by a report of an end that nobody saw, when the epilog has run: until
+// then the node has no place for others. On nodes other than that of the script the leader knows more than this one
+// and waits for no report: there the node doesn't register before its epilogs have run (owed).
+func (l *loop) lostInReboot(a *attempt) error {
+	if !a.hasScript() || !a.hasEpilog() {
+		a.will = max(a.will, unwanted)
+	}
+	return l.happens(a, evLost, news{})
+}
+
+// hasScript reports whether the attempt's script was for this node.
+func (a *attempt) hasScript() bool {
+	return a.rec != nil && a.rec.Order != nil && a.rec.Order.Node == 0
+}
+
+// owed counts the attempts from before a reboot whose epilog has not run and is nobody's but this node's to wait for.
+func (l *loop) owed() int {
+	n := 0
+	for _, a := range l.attempts {
+		if a.origin == beforeBoot && a.phase != over && !a.hasScript() && a.hasEpilog() {
+			n++
+		}
+	}
+	return n
+}
+
+// begin takes note that an attempt runs.
+func (l *loop) begin(a *attempt, ev *shim.Event) error {
+	first := a.began == 0
+	if first {
+		l.logNotes(a, ev)
+	}
+	a.order, a.launch = nil, nil
+	a.began = model.Time(ev.Started.UnixMilli())
+	if first && a.phase == running {
+		for _, s := range a.signals {
+			l.signal(a, s)
+		}
+	}
+	a.signals = nil
+	if rec, note := a.rec, a.note; note != "" {
+		a.note = ""
+		l.then(func() { l.n.stops.Do(func(context.Context) { l.n.tellUser(rec, note) }) })
+	}
+	l.chill(a)
+	if a.rec != nil {
+		l.n.sampler.begin(wholeJob(a.key), a.rec.Use, a.began, ev.PID)
+		l.n.sampler.restore(a.rec)
+	}
+	if k := l.spool.mem.attempts[a.key]; k != nil && k.launched != nil && k.launched.Started != 0 || a.will != wanted {
+		return nil // reported before a restart, or of no interest
+	}
+	return l.report(&proto.Report{Kind: proto.ReportStarted, Job: a.key.Job, Attempt: a.key.Attempt, At: a.began})
+}
+
+// logNotes says what gshim could not do as the job asked.
+func (l *loop) logNotes(a *attempt, ev *shim.Event) {
+	for _, note := range ev.Notes {
+		l.log.Warn("a job started with less than it asked for", "job", a.key.Job, "attempt", a.key.Attempt, "note", note)
+	}
+}
+
+// noteEnd keeps how an attempt's script ended; ev is nil where nobody saw it.
+func (l *loop) noteEnd(a *attempt, ev *shim.Event) {
+	if ev == nil {
+		return
+	}
+	if ev.Kind == shim.LaunchFailed {
+		l.log.Warn("a job could not be started", "job", a.key.Job, "attempt", a.key.Attempt, "why", ev.Text)
+	}
+	if a.began == 0 { // its start was not told apart
+		l.logNotes(a, ev)
+	}
+	a.ended, a.order, a.launch = ev, nil, nil
+	if !ev.Started.IsZero() && !a.startedLate() {
+		a.began = model.Time(ev.Started.UnixMilli())
+	}
+}

@@ -1,0 +1,127 @@
+package noded
+
+import (
+	"os"
+	"slices"
+	"time"
+
+	"gbatch/internal/proto"
+	"gbatch/noded/shim"
+)
+
+// steporder.go brings a step's tasks to gshim: the files of its command come, a worker makes the orders, and they are
+// given.
+
+// onStepFiles has the tasks prepared that gshim does not know yet, and tells the step's other nodes.
+func (l *loop) onStepFiles(m msgStepFiles) {
+	s := m.conn.step
+	if s == nil || s.req == nil {
+		closeFiles(m.all())
+		return
+	}
+	if s.phase == stepCreated || s.phase == stepRunning {
+		l.partFiles(s, &m)
+	}
+	e := sevNoFiles
+	for i := range s.tasks {
+		if s.tasks[i].waits() {
+			e = sevFiles
+		}
+	}
+	if e == sevNoFiles {
+		closeFiles(m.all())
+	}
+	l.stepHappens(s, e, stepNews{files: &m})
+}
+
+func (m *msgStepFiles) all() []*os.File { return slices.Concat(m.given[0], m.given[1], m.given[2]) }
+
+// waits reports whether the task was not ordered and gshim has not heard of it.
+func (t *stepTask) waits() bool { return t.order == nil && !t.began && t.ended == nil }
+
+// makeOrders has a worker make the step's group and the orders for the tasks that wait.
+func (l *loop) makeOrders(s *step, m *msgStepFiles) {
+	var only []int
+	for i := range s.tasks {
+		if s.tasks[i].waits() {
+			only = append(only, i)
+		}
+	}
+	s.files = append(s.files, m.all()...)
+	p := &stepPlan{key: s.job.key, facts: s.job.rec.Order, rec: s.rec, here: s.here, req: s.req, files: m.files,
+		given: m.given, only: only}
+	if m.conn.direct(l.n.opts.Name) == "" {
+		p.io = relayAt(m.conn, m.io)
+	}
+	l.soon(func() {
+		l.n.workers.Do(func(ctx ctxType) {
+			orders, lines, err := l.n.makeStep(p)
+			l.n.inbox.post(msgStepPrepared{key: p.key, id: p.rec.ID, orders: orders, relay: p.relay, lines: lines, err: err})
+		})
+	})
+}
+
+func closeFiles(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close() // it was only passed on
+	}
+}
+
+// onStepPrepared takes a step on when a worker has made its orders.
+func (l *loop) onStepPrepared(m msgStepPrepared) {
+	s := l.step(m.key, m.id)
+	if s == nil {
+		m.close()
+		return
+	}
+	for _, line := range m.lines {
+		s.send(l, &proto.StepEvent{Kind: proto.StepLine, Text: line})
+	}
+	if m.err != nil {
+		l.stepHappens(s, sevNotMade, stepNews{text: "Unable to start step: " + m.err.Error()})
+		return
+	}
+	l.stepHappens(s, sevMade, stepNews{made: &m})
+}
+
+// close closes the files that came with orders which nobody carries out.
+func (m *msgStepPrepared) close() {
+	orders := m.orders
+	if m.relay != nil {
+		orders = append([]*shim.Launch{m.relay}, orders...)
+	}
+	for _, o := range orders {
+		for _, f := range o.Passed {
+			if f != nil {
+				_ = f.Close() // it was only passed on
+			}
+		}
+	}
+}
+
+// orderTasks hands a step's tasks to gshim.
+func (l *loop) orderTasks(s *step, m *msgStepPrepared) {
+	part := &s.rec.Nodes[s.here]
+	for _, o := range m.orders {
+		if i := slices.Index(part.Ranks, o.Key.Task); i >= 0 {
+			s.tasks[i].order = o
+		}
+	}
+	orders := m.orders
+	if m.relay != nil {
+		s.relays = append(s.relays, &relayed{order: m.relay})
+		s.files = append(s.files, m.relay.Passed[0])
+		orders = append([]*shim.Launch{m.relay}, orders...)
+		for _, o := range m.orders {
+			for _, f := range o.Passed {
+				if f != nil {
+					s.files = append(s.files, f)
+				}
+			}
+		}
+	}
+	l.then(func() { l.n.link.launch(orders...) })
+	if s.rec.LimitS > 0 && s.limit == nil {
+		s.setTimer(l, timerLimit, time.Duration(s.rec.LimitS)*time.Second)
+	}
+}
