@@ -61,3 +61,26 @@ func TestManualPages(t *testing.T) {
 		}
 	}
 }
+
+// TestManualTags: the line below .TP of an option is the option alone. Wrapping a page once joined it with its text, and
+// man printed the whole sentence as the tag.
+func TestManualTags(t *testing.T) {
+	pages, err := filepath.Glob(filepath.Join("..", "..", "man", "*"))
+	if err != nil || len(pages) < 20 {
+		t.Fatalf("%d pages: %v", len(pages), err)
+	}
+	span, word := regexp.MustCompile(`\\f[BI].*?\\fR`), regexp.MustCompile(`[A-Za-z]{3,}`)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tag := false
+		for i, line := range strings.Split(string(text), "\n") {
+			if tag && strings.HasPrefix(line, `\fB\-`) && word.MatchString(span.ReplaceAllString(line, "")) {
+				t.Errorf("%s:%d: the tag has text: begin a new line after the option", page, i+1)
+			}
+			tag = line == ".TP"
+		}
+	}
+}
