@@ -26,7 +26,7 @@ func Add(f *Facts, entity string, args []string) (*Plan, error) {
 	return nil, noEntity("add", entity)
 }
 
-// noEntity says what there is instead.
+// noEntity gives the error for an unknown entity, with the known ones.
 func noEntity(verb, entity string) error {
 	instead := map[string]string{"cluster": "a cluster is made by its configuration, see gbatch.conf(5)",
 		"tres":   "resources come from the nodes in gbatch.conf",

@@ -12,7 +12,7 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// attr is something that can be set of a record and shown of it.
+// attr is a field of a record that can be set and shown.
 type attr[T any] struct {
 	names []string // in lower case, the first is the one that the others stand for
 	label string   // as plans name it
@@ -20,7 +20,8 @@ type attr[T any] struct {
 	get   func(t *T) string
 }
 
-// find gives the attribute that a key names: itself, or the first that begins so with at least four letters.
+// find gives the attribute of a key: by its full name, or the first one of which the key is a prefix of at least four
+// letters.
 func find[T any](list []attr[T], key string) *attr[T] {
 	for i := range list {
 		if slices.Contains(list[i].names, key) {
@@ -87,7 +88,7 @@ func wall[T any](at func(*T) *model.Limit, label string, names ...string) attr[T
 	})
 }
 
-// tres is a list of limits on resources; only those that are named change.
+// tres is a list of limits on resources; only the named ones change.
 func tres[T any](at func(*T) *[]model.TRESLimit, label string, names ...string) attr[T] {
 	return attr[T]{names, label, func(f *Facts, t *T, op byte, v string) error {
 		if op != '=' {
@@ -231,7 +232,7 @@ func setNames(f *Facts, old []string, op byte, v string) ([]string, error) {
 
 type assoc = model.Association
 
-// assocAttrs is what can be set of an association.
+// assocAttrs are the fields of an association that can be set.
 func assocAttrs() []attr[assoc] {
 	grp, grpMins := func(a *assoc) *[]model.TRESLimit { return &a.GrpTRES },
 		func(a *assoc) *[]model.TRESLimit { return &a.GrpTRESMins }
@@ -309,7 +310,7 @@ func assocAttrs() []attr[assoc] {
 
 type qos = model.QOS
 
-// qosAttrs is what can be set of a QOS.
+// qosAttrs are the fields of a QOS that can be set.
 func qosAttrs() []attr[qos] {
 	type list = []model.TRESLimit
 	type limit = model.Limit
@@ -384,7 +385,7 @@ func qosAttrs() []attr[qos] {
 		tres(func(q *qos) *list { return &q.GrpTRESMins }, "GrpTRESMins", "grptresmins"),
 		tres(func(q *qos) *list { return &q.GrpTRESRunMins }, "GrpTRESRunMins", "grptresrunmins"),
 		tres(func(q *qos) *list { return &q.GuaranteedTRES }, "GuaranteedTRES", "guaranteedtres"),
-		// The names that Slurm had before there were TRES.
+		// Slurm's names from before there were TRES.
 		oneTRES(func(q *qos) *list { return &q.GrpTRES }, "cpu", "grpcpus"),
 		oneTRES(func(q *qos) *list { return &q.GrpTRES }, "node", "grpnodes"),
 		oneTRES(func(q *qos) *list { return &q.GrpTRES }, "mem", "grpmemory", "grpmem"),

@@ -1,10 +1,10 @@
-// Package acctmgr is what gacctmgr does between reading its words and asking the cluster: it finds
-// out which records a command means, makes the changed ones, and says in Slurm's words what will
-// happen.
+// Package acctmgr is gacctmgr's logic between its command line and the request to the cluster: it
+// finds the records that a command means, makes the changed ones, and says in Slurm's words what
+// will happen.
 //
 // It is pure: Facts in, a Plan (text and edits) or a table out. Package cli/manage asks, prompts
-// and sends. The cluster checks everything again: the edits name the generation of the facts that
-// they were made from.
+// and sends. The cluster checks everything again: the edits carry the generation of the facts from
+// which they were made.
 //
 //	facts.go plan.go      what is known, and what is to be changed
 //	words.go attr.go      the command line; what can be set, and how it is written

@@ -20,7 +20,7 @@ type Facts struct {
 	assocs   map[model.AssocKey]*model.Association
 }
 
-// Read makes Facts of the cluster's answer.
+// Read makes Facts from the cluster's answer.
 func Read(chunks []*proto.AccountsChunk) *Facts {
 	f := &Facts{Accounts: map[string]*model.Account{}, Users: map[string]*model.User{}, QOS: map[string]*model.QOS{},
 		assocs: map[model.AssocKey]*model.Association{}}
@@ -50,7 +50,7 @@ func (f *Facts) assoc(account, user, part string) *model.Association {
 	return f.assocs[model.AssocKey{Account: account, User: user, Partition: part}]
 }
 
-// depth tells how far below the root an account is.
+// depth gives the number of levels between the root and an account.
 func (f *Facts) depth(account string) int {
 	n := 0
 	for a := f.Accounts[account]; a != nil && a.Name != model.RootAccount &&
@@ -60,7 +60,7 @@ func (f *Facts) depth(account string) int {
 	return n
 }
 
-// within reports whether an account is another one or below it.
+// within reports whether an account is the same as another one, or below it.
 func (f *Facts) within(account, above string) bool {
 	for n := 0; account != "" && n <= len(f.Accounts); n++ {
 		if account == above {
@@ -113,7 +113,7 @@ func (f *Facts) tree() []*model.Association {
 	return out
 }
 
-// effective gives an association with what it inherits from the accounts above it.
+// effective gives an association with the values that it inherits from the accounts above it.
 func (f *Facts) effective(a *model.Association) *model.Association {
 	n := *a
 	up := a.Account

@@ -11,8 +11,8 @@ import (
 )
 
 // The flat file of "sacctmgr dump" and "load": a line for the cluster, then for every account a Parent line with the
-// users and the accounts below it. Slurm's file has no QOS: here they stand in comments that begin with #QOS, which
-// load reads and other programs don't.
+// users and the accounts below it. Slurm's file has no QOS: here they are in comments that begin with #QOS, which load
+// reads and other programs ignore.
 
 const flatHead = `# To edit this file start with a cluster line for the new cluster
 # Cluster - 'cluster_name':MaxTRESPerJob=node=50
@@ -29,7 +29,7 @@ const flatHead = `# To edit this file start with a cluster line for the new clus
 # Lines that begin with #QOS are gbatch's own: a QOS with its settings.
 `
 
-// flat is one option of a line: what it is called, and its value, "" to leave it out.
+// flat is one option of a line: its name and its value, "" to leave it out.
 type flat[T any] struct {
 	label string
 	get   func(*T) string
@@ -60,7 +60,7 @@ func flatMinutes(l model.Limit) string {
 	return ""
 }
 
-// flatText quotes a text; quotes within become the other sort.
+// flatText quotes a text; quotes within become the other kind.
 func flatText(s string) string {
 	if s == "" {
 		return ""
@@ -77,7 +77,7 @@ func flatFactor(n int64, set bool) string {
 	return strconv.FormatFloat(float64(n)/float64(model.FactorOne), 'f', -1, 64)
 }
 
-// assocFlat are the options of clusters, accounts and users that are their association's.
+// assocFlat are the options of clusters, accounts and users that belong to their associations.
 func assocFlat() []flat[assoc] {
 	return []flat[assoc]{
 		{"DefaultQOS", func(a *assoc) string { return flatText(a.DefQOS) }},
@@ -169,7 +169,7 @@ func Dump(f *Facts) string {
 		putFlat(&b, assocFlat(), a)
 	}
 	b.WriteByte('\n')
-	first := map[string]bool{} // users that have had their line with what is theirs alone
+	first := map[string]bool{} // users whose own options have been written
 	kids := map[string][]string{}
 	for name, a := range f.Accounts {
 		if name != model.RootAccount {
@@ -219,7 +219,7 @@ func Dump(f *Facts) string {
 	return b.String()
 }
 
-// putUser writes what is a user's own, not one association's.
+// putUser writes the options of a user that belong to no single association.
 func (f *Facts) putUser(b *strings.Builder, u *model.User) {
 	var over []string
 	for name, a := range f.Accounts {

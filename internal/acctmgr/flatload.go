@@ -19,8 +19,8 @@ const (
 
 // load reads one flat file.
 type load struct {
-	f       *Facts // as they are
-	see     *Facts // with what the file says
+	f       *Facts // the present facts
+	see     *Facts // the facts after loading the file
 	clean   bool
 	cluster string
 	p       *Plan
@@ -60,8 +60,8 @@ func (o *order[K, T]) get(key K, fresh func() *T) *T {
 	return t
 }
 
-// Load plans what a flat file (of Dump, or sacctmgr's) says: what it names is made or changed; with clean everything
-// else goes. cluster, if it is not "", stands for the name in the file's Cluster line. Errors name the line.
+// Load plans a flat file (of Dump, or sacctmgr's): it makes or changes the records in the file, and with clean removes
+// all others. cluster, if it is not "", replaces the name in the file's Cluster line. Errors name the line.
 func Load(f *Facts, text, cluster string, clean bool) (*Plan, error) {
 	see := *f
 	see.QOS, see.Accounts, see.assocs = maps.Clone(f.QOS), maps.Clone(f.Accounts), maps.Clone(f.assocs)
@@ -92,7 +92,7 @@ func Load(f *Facts, text, cluster string, clean bool) (*Plan, error) {
 	return l.p, l.plan()
 }
 
-// flatLine takes a line apart: Type - 'name' with options behind colons. No regular expression: all commands are one
+// flatLine splits a line: Type - 'name', then options after colons. No regular expression: all commands are one
 // program, and would compile it at every start.
 func flatLine(line string) (kind, name, options string, ok bool) {
 	end := strings.IndexFunc(strings.TrimPrefix(line, "#"),
@@ -110,7 +110,7 @@ func flatLine(line string) (kind, name, options string, ok bool) {
 	cut := strings.IndexByte(rest, ':')
 	if rest != "" && (rest[0] == '\'' || rest[0] == '"') {
 		if quoted := strings.IndexByte(rest[1:], rest[0]); quoted >= 0 && (quoted+2 == len(rest) || rest[quoted+2] == ':') {
-			cut = quoted + 2 // colons between quotes are the name's
+			cut = quoted + 2 // colons between quotes belong to the name
 		}
 	}
 	if cut < 0 || cut >= len(rest) {
@@ -171,7 +171,7 @@ func (l *load) line(n int, text string) error {
 	return fmt.Errorf("%s is none of Cluster, Parent, Account and User", kind)
 }
 
-// flatOptions cuts a line at colons, but for those in quotes and those between the name and the type of a resource.
+// flatOptions splits a line at colons, except in quotes and between the name and the type of a resource.
 func flatOptions(text string) []string {
 	var out []string
 	var quote byte
@@ -258,7 +258,7 @@ func (l *load) account(n int, name string, words []word) error {
 	return l.limits(n, l.assoc(model.AssocKey{Account: name}), rest)
 }
 
-// below checks that an entry stands below a Parent line.
+// below checks that an entry follows a Parent line.
 func (l *load) below(what, name string) error {
 	if l.parent == "" {
 		return fmt.Errorf("%s %s comes before the Cluster line", what, name)
@@ -323,12 +323,12 @@ func (l *load) coordinators() error {
 	return nil
 }
 
-// plan makes the edits: what others refer to first, and what goes last.
+// plan makes the edits: records that others refer to first, removals last.
 func (l *load) plan() error {
 	p, f := l.p, l.f
 	var qos, accounts, users, assocs []string
 	for _, name := range l.qos.keys {
-		if f.QOS[name] == nil && len(l.qos.m[name].Preempt) > 0 { // it may name one that is made after it
+		if f.QOS[name] == nil && len(l.qos.m[name].Preempt) > 0 { // it may refer to a QOS that is made after it
 			first := *l.qos.m[name]
 			first.Preempt = nil
 			p.edit(proto.AcctEdit{Op: proto.PutQOS, QOS: &first})
@@ -376,7 +376,7 @@ func (l *load) plan() error {
 	return nil
 }
 
-// drop plans that everything goes that the file does not name. The root account, its user and the QOS stay.
+// drop plans the removal of everything that the file does not name. The root account, its user and the QOS stay.
 func (l *load) drop() {
 	p, f := l.p, l.f
 	var gone []*model.Association

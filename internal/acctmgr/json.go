@@ -12,7 +12,7 @@ import (
 
 // gacctmgr show ... --json: the objects of slurmdb's data_parser, as tables of fields.
 
-// of is a thing with the facts around it.
+// of is a record with its facts.
 type of[T any] struct {
 	is *T
 	f  *Facts
@@ -27,7 +27,7 @@ type (
 	tresOf    = of[model.TRESLimit]
 )
 
-// WriteJSON writes the records of a command into a list that is begun.
+// WriteJSON writes the records of a command into an open list.
 func WriteJSON(w *slurmjson.Writer, f *Facts, p *Picked) {
 	writeEach(w, f, p.Accounts, accountJSON())
 	writeEach(w, f, p.Users, userJSON())
@@ -50,7 +50,7 @@ func writeEach[T any](w *slurmjson.Writer, f *Facts, list []*T, fields []slurmjs
 	}
 }
 
-// limit is a limit of a thing.
+// limit is a limit of a record.
 func limit[T any](name string, get func(x *T) model.Limit) slurmjson.Field[of[T]] {
 	return slurmjson.Field[of[T]]{Name: name, Num: func(x *of[T]) (int64, bool, bool) {
 		n, set := get(x.is).Value()
@@ -77,7 +77,7 @@ func realFactor[T any](name string, get func(x *T) (n int64, set bool)) slurmjso
 	}}
 }
 
-// text is a member of a thing that needs no other facts.
+// text is a member of a record that needs no other facts.
 func text[T any](name string, get func(x *T) string) slurmjson.Field[of[T]] {
 	return slurmjson.Field[of[T]]{Name: name, Str: func(x *of[T]) string { return get(x.is) }}
 }
@@ -109,7 +109,7 @@ func tresJSON() []slurmjson.Field[tresOf] {
 	}
 }
 
-// refJSON is what names an association.
+// refJSON is an association's name.
 func refJSON() []slurmjson.Field[assocOf] {
 	return []slurmjson.Field[assocOf]{
 		text("account", func(a *model.Association) string { return a.Account }),
@@ -252,7 +252,7 @@ func assocMax() []slurmjson.Field[assocOf] {
 	}
 }
 
-// lineage is the way from the root to an association: /physics/0-ann/, with the partition behind the user.
+// lineage is the path from the root to an association: /physics/0-ann/, with the partition after the user.
 func (f *Facts) lineage(a *model.Association) string {
 	text := ""
 	for up, n := a.Account, 0; up != "" && up != model.RootAccount && n <= len(f.Accounts); up, n = f.Parent(up), n+1 {
@@ -373,7 +373,7 @@ func qosFlagJSON(name string) string {
 		"GpuIdleOK": "GPU_IDLE_OK"}[name]
 }
 
-// address gives the controller's host and port; port 0 where the controller doesn't say.
+// address gives the controller's host and port; port 0 if the controller gives none.
 func (f *Facts) address() (host string, port int64) {
 	host = f.Addr
 	if i := strings.LastIndexByte(host, ':'); i >= 0 {

@@ -33,7 +33,7 @@ func Modify(f *Facts, entity string, args []string) (*Plan, error) {
 	return nil, noEntity("modify", entity)
 }
 
-// rawUsage takes RawUsage=0 out of settings.
+// rawUsage removes RawUsage=0 from settings.
 func rawUsage(set []word) (rest []word, reset bool, err error) {
 	for _, w := range set {
 		if !is(w.key, 4, "rawusage") {
@@ -167,7 +167,7 @@ func (f *Facts) pickAccounts(where []word) ([]string, error) {
 	return out, nil
 }
 
-// pick is what conditions on users and associations say.
+// pick has the conditions on users and associations.
 type pick struct {
 	users, accounts, parts []string
 	byUser, byAssoc        bool
@@ -338,8 +338,7 @@ func (f *Facts) pickQOS(where []word) ([]*model.QOS, error) {
 	return out, nil
 }
 
-// qosOrder is the order in which QOS were made; those of one number, which the controller has not given theirs yet,
-// by name.
+// qosOrder is the order in which QOS were made; QOS without a number from the controller yet are in order of name.
 func qosOrder(a, b *model.QOS) int {
 	return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Name, b.Name))
 }

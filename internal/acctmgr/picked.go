@@ -2,12 +2,12 @@ package acctmgr
 
 import "gbatch/internal/model"
 
-// Picked are the records that "show ENTITY words..." is about, for programs: those of its table, as they are shown.
+// Picked are the records of "show ENTITY words...", for programs: the records of its table, as shown.
 type Picked struct {
 	Entity   string // the list: accounts, users, associations, qos, TRES or clusters
 	Accounts []*model.Account
 	Users    []*model.User
-	Assocs   []*model.Association // with what they inherit
+	Assocs   []*model.Association // with inherited values
 	QOS      []*model.QOS
 	TRES     []string
 }

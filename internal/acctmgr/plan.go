@@ -8,13 +8,13 @@ import (
 	"gbatch/internal/proto"
 )
 
-// Plan is what a command will do: the edits, and what is shown before they are made.
+// Plan is a command's plan: the edits, and the texts to show before they are made.
 type Plan struct {
-	Notes    []string // what is left out and why, first
+	Notes    []string // sentences about what is left out, and why; shown first
 	Text     []string // what will happen
 	Edits    []proto.AcctEdit
 	Nothing  string   // what to say when there are no edits
-	NewUsers []string // that get their first association: they should be users of the host
+	NewUsers []string // users that get their first association: they should exist on the host
 }
 
 func (p *Plan) note(format string, a ...any) { p.Notes = append(p.Notes, fmt.Sprintf(format, a...)) }
@@ -27,7 +27,7 @@ func (p *Plan) putAssoc(a *model.Association) {
 	p.edit(proto.AcctEdit{Op: proto.PutAssoc, Assoc: a})
 }
 
-// changes applies settings to a record and says which.
+// changes applies settings to a record and gives their text.
 func apply[T any](f *Facts, list []attr[T], t *T, words []word) (said []string, err error) {
 	for _, w := range words {
 		a := find(list, w.key)
@@ -46,7 +46,7 @@ func apply[T any](f *Facts, list []attr[T], t *T, words []word) (said []string, 
 	return said, nil
 }
 
-// assocLine shows an association as Slurm's plans do.
+// assocLine shows an association as sacctmgr does in its plans.
 func (f *Facts) assocLine(a *model.Association) string {
 	var b strings.Builder
 	if a.User != "" {

@@ -27,7 +27,7 @@ func Remove(f *Facts, entity string, args []string) (*Plan, error) {
 	return nil, noEntity("delete", entity)
 }
 
-// dropAssocs plans that associations go, and what that does to their users: another default account, or none.
+// dropAssocs plans the removal of associations, and the effects on their users: another default account, or none.
 func (f *Facts) dropAssocs(p *Plan, gone []*model.Association) {
 	left := map[string][]string{} // user -> accounts that stay
 	out := map[model.AssocKey]bool{}

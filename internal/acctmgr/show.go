@@ -21,7 +21,7 @@ type Row struct {
 	coord bool
 }
 
-// Options are what stands before the verb.
+// Options are the options before the verb.
 type Options struct {
 	Style  format.Style
 	Assocs bool // -s
@@ -102,7 +102,7 @@ func Show(f *Facts, entity string, args []string, o Options) (*format.Printer[Ro
 	return p, rows, nil
 }
 
-// emptyTable gives the columns of what Slurm has and this cluster never does: the table is right without a row.
+// emptyTable gives the columns of a table that Slurm has and this cluster never fills: it has no rows.
 func emptyTable(entity string) (columns string, lang *format.Language[Row]) {
 	type column struct {
 		name  string
@@ -145,7 +145,7 @@ type show struct {
 	subAccounts, onlyDefaults       bool
 }
 
-// flags takes out format= and the words that are neither names nor conditions.
+// flags removes format= and the words that are neither names nor conditions.
 func (sh *show) flags(words []word) (rest []word, err error) {
 	for _, w := range words {
 		v := strings.ToLower(w.value)
@@ -178,7 +178,7 @@ func (sh *show) flags(words []word) (rest []word, err error) {
 	return rest, nil
 }
 
-// see gives an association as it is shown: with what it inherits, unless told otherwise.
+// see gives an association as shown: with inherited values, unless an option says otherwise.
 func (sh *show) see(a *model.Association) *model.Association {
 	if sh.noParent {
 		return a

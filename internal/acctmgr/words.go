@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// word is one word of a command behind its entity: key=value, key+=value, key-=value, or a bare one.
+// word is one word of a command after its entity: key=value, key+=value, key-=value, or a bare word.
 type word struct {
 	key   string // lower case; "" of a bare word
 	op    byte   // '=', '+' or '-'
 	value string
 }
 
-// split reads the words behind the entity into conditions ("where ...") and settings ("set ..."). Without either word
+// split reads the words after the entity into conditions ("where ...") and settings ("set ..."). Without either word
 // all are conditions.
 func split(args []string) (where, set []word) {
 	to := &where
@@ -90,12 +90,12 @@ func checkName(what, name string) error {
 // maxName bounds names, bytes.
 const maxName = 128
 
-// unknown is the complaint about a key that means nothing here.
+// unknown is the error for a key that has no meaning here.
 func unknownCondition(key string) error {
 	return fmt.Errorf(" Unknown condition: %s\n Use keyword 'set' to modify value", key)
 }
 
-// misplacedOption is the complaint about a setting that these records don't have: others may.
+// misplacedOption is the error for a setting that other records have, but not these.
 func misplacedOption[T any](list []attr[T], key string) error {
 	_, ofQOS := any(list).([]attr[qos])
 	if a := find(assocAttrs(), key); ofQOS && a != nil {

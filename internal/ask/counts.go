@@ -7,7 +7,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// Counts is what a job asks for in one partition: counts per node and for the whole job, defaults filled in.
+// Counts is a job's request in one partition: counts per node and for the whole job, with defaults.
 type Counts struct {
 	MinNodes, MaxNodes int
 	Grow               bool // a range of nodes was asked for: as many as possible, not as few
@@ -20,15 +20,15 @@ type Counts struct {
 	MemPerNode         int64           // MiB; WholeMem: all
 	MemPerCPU          int64           // MiB
 	MaxMem             int64           // MiB per node that the job may ask for; 0: no limit
-	Gres               []model.GresReq // those with a type first
-	Sockets            int             // a node has as many
+	Gres               []model.GresReq // requests with a type first
+	Sockets            int             // least sockets of a node
 
 	CPUsPerGPU                        int   // for each GPU that is counted per job
 	GPUMemNode, GPUMemTask, GPUMemJob int64 // MiB for the GPUs of a node, of a task, and for each that is counted per job
 	ByGPU                             bool  // memory is given by GPU
 }
 
-// RulesOf gives what a partition and the cluster add to what jobs ask for.
+// RulesOf gives a partition's and the cluster's defaults and bounds for requests.
 func RulesOf(p *model.Partition, params *model.Params) model.AskRules {
 	r := model.AskRules{Partition: p.Name, MinNodes: p.MinNodes, MaxNodes: p.MaxNodes, DefMemPerGPU: p.DefMemPerGPU,
 		MaxMemPerCPU: params.MaxMemPerCPU, MaxMemPerNode: params.MaxMemPerNode, DefCPUPerGPU: p.DefCPUPerGPU,
@@ -55,10 +55,10 @@ func RulesOf(p *model.Partition, params *model.Params) model.AskRules {
 	return r
 }
 
-// Of gives what sp asks for under rules; without any (nil) it is what sp itself says.
+// Of gives sp's request under rules; with nil rules it is only what sp itself says.
 //
-// Where sp says nothing of nodes, the job gets as few as hold its tasks and its per-job resources; where it gives a
-// range, as many as are free.
+// If sp gives no number of nodes, the job gets as few as hold its tasks and its per-job resources; if it gives a range,
+// as many as are free.
 func Of(sp *model.Spec, rules *model.AskRules) Counts {
 	if rules == nil {
 		rules = &model.AskRules{}
@@ -71,7 +71,7 @@ func Of(sp *model.Spec, rules *model.AskRules) Counts {
 	c.gpuDefaults(sp, rules)
 	if m := sp.More; m != nil {
 		c.Sockets = int(m.Sockets)
-		if len(m.GPUsPerSocket) > 0 { // a core of each socket that gives GPUs
+		if len(m.GPUsPerSocket) > 0 { // a core of each socket with GPUs of the job
 			c.Sockets = max(1, c.Sockets)
 			c.MinCPUs = max(c.MinCPUs, c.Sockets)
 		}
@@ -93,7 +93,7 @@ func Of(sp *model.Spec, rules *model.AskRules) Counts {
 func (c *Counts) nodes(sp *model.Spec, rules *model.AskRules) {
 	least := max(1, int(sp.MinNodes))
 	if c.Tasks > 0 {
-		least = min(least, c.Tasks) // a node without a task is none of the job's
+		least = min(least, c.Tasks) // each node of a job has a task
 	}
 	if sp.MinNodes == 0 {
 		sum := featureNodes(sp.Features)
@@ -125,7 +125,7 @@ func (c *Counts) nodes(sp *model.Spec, rules *model.AskRules) {
 	}
 }
 
-// featureNodes sums the nodes that a feature expression counts: [a*2&b*1] are 3.
+// featureNodes adds up the node counts of a feature expression: [a*2&b*1] are 3.
 func featureNodes(expr string) int {
 	if !strings.Contains(expr, "*") {
 		return 0
@@ -141,8 +141,8 @@ func featureNodes(expr string) int {
 	return sum
 }
 
-// gpuDefaults sets the CPUs and the memory that come with GPUs: as the job says, otherwise as JobDefaults say of the
-// partition or the cluster.
+// gpuDefaults sets the CPUs and the memory per GPU: from the job, otherwise from JobDefaults of the partition or the
+// cluster.
 func (c *Counts) gpuDefaults(sp *model.Spec, rules *model.AskRules) {
 	cpus, mem := 0, int64(0)
 	if sp.More != nil {
@@ -188,7 +188,7 @@ func (c *Counts) memory(rules *model.AskRules) {
 	if perCPU <= 0 {
 		return
 	}
-	// As in Slurm: who wants more memory per CPU than the limit gets more CPUs for it.
+	// As in Slurm: a job that asks for more memory per CPU than the limit gets more CPUs.
 	switch {
 	case c.MemPerCPU > perCPU:
 		factor := (c.MemPerCPU + perCPU - 1) / perCPU
@@ -207,8 +207,8 @@ func (c *Counts) TasksOn(n int) int {
 	return max(c.Tasks, n)
 }
 
-// CPUsFor gives how many CPUs a node must give for a number of tasks and of GPUs that are counted per job, before whole
-// cores are made of them.
+// CPUsFor gives how many CPUs a node must give for a number of tasks and of per-job GPUs, before rounding to whole
+// cores.
 func (c *Counts) CPUsFor(tasks, gpus int) int {
 	if c.Overcommit {
 		return max(1, c.MinCPUs, gpus*c.CPUsPerGPU)
@@ -216,7 +216,7 @@ func (c *Counts) CPUsFor(tasks, gpus int) int {
 	return max(tasks*c.CPUsPerTask, c.MinCPUs, gpus*c.CPUsPerGPU)
 }
 
-// JobGPUs counts the GPUs that are counted per job.
+// JobGPUs adds up the per-job GPU requests.
 func (c *Counts) JobGPUs() int {
 	n := 0
 	for i := range c.Gres {
@@ -227,7 +227,7 @@ func (c *Counts) JobGPUs() int {
 	return n
 }
 
-// typedFirst orders requests so that those of one type are served before those that take any.
+// typedFirst orders requests so that requests for a type come before requests for any type.
 func typedFirst(list []model.GresReq) []model.GresReq {
 	typed := func(a, b model.GresReq) int {
 		switch {

@@ -2,10 +2,10 @@ package ask
 
 import "gbatch/internal/model"
 
-// Rulebook finds the rules of a job in a list. The zero value has none: jobs then ask for what they say themselves.
+// Rulebook finds the rules of a job in a list. The zero value has no rules: then only the jobs' own Specs count.
 type Rulebook struct {
 	by    map[ruleKey]*model.AskRules
-	lifts bool // some rules are for the jobs of a QOS
+	lifts bool // some rules are for jobs of one QOS
 }
 
 type ruleKey struct{ part, qos string }
@@ -21,8 +21,8 @@ func (b *Rulebook) Add(list []*model.AskRules) {
 	}
 }
 
-// Of gives the rules of a job: of the partition that it runs in, or else of the first that it may run in. nil where
-// they are not known.
+// Of gives the rules for a job: of the partition in which it runs, otherwise of its first partition. nil if they are
+// not known.
 func (b *Rulebook) Of(j *model.Job) *model.AskRules { return b.In(j.Partition(), j.Spec.QOS) }
 
 // In gives the rules of a partition for jobs of a QOS.
@@ -38,7 +38,7 @@ func (b *Rulebook) In(part, qos string) *model.AskRules {
 	return b.by[ruleKey{part, ""}]
 }
 
-// Job gives what a job has or, while it waits, asks for.
+// Job gives what a job holds or, while it is pending, asks for.
 func Job(j *model.Job, rules *model.AskRules) Size {
 	c := Of(j.Spec, rules)
 	if j.Run == nil || j.Run.Alloc == nil {
@@ -49,7 +49,7 @@ func Job(j *model.Job, rules *model.AskRules) Size {
 	return Size{Nodes: n, Tasks: c.TasksOn(n), CPUs: cpus, MemMiB: mem}
 }
 
-// Asked gives what a job asks for, whether it waits or runs, for its accounting record.
+// Asked gives a job's request for its accounting record, whether it is pending or runs.
 func Asked(sp *model.Spec, rules *model.AskRules) (size Size, gres []model.GresCount, bill int64) {
 	c := Of(sp, rules)
 	size = c.Size()

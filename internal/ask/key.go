@@ -6,9 +6,9 @@ import (
 	"gbatch/internal/model"
 )
 
-// Key appends bytes to key that two specifications have in common if, and only if, nodes have to give the same for
-// both. With uid it counts whose job it is as well. A field that is added to model.Spec or model.Needs belongs here,
-// or on the list of those that don't matter in key_test.go.
+// Key appends bytes to key that are equal for two specifications if, and only if, both need the same of nodes. With
+// uid, jobs of different users differ. A new field of model.Spec or model.Needs belongs here, or on the list in
+// key_test.go of fields that don't matter.
 func Key(key []byte, sp *model.Spec, uid bool) []byte {
 	num := func(n int64) { key = binary.AppendVarint(key, n) }
 	text := func(t string) { num(int64(len(t))); key = append(key, t...) }
@@ -55,7 +55,7 @@ func Key(key []byte, sp *model.Spec, uid bool) []byte {
 	return key
 }
 
-// keyOfNeeds is Key for what few jobs ask for.
+// keyOfNeeds is Key for rare requests.
 func keyOfNeeds(key []byte, m *model.Needs) []byte {
 	num := func(n int64) { key = binary.AppendVarint(key, n) }
 	text := func(t string) { num(int64(len(t))); key = append(key, t...) }

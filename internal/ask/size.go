@@ -9,11 +9,10 @@ import (
 // Size is the least that a job takes in all.
 type Size struct {
 	Nodes, Tasks, CPUs int
-	MemMiB             int64 // 0: as much as its nodes or CPUs bring with them
+	MemMiB             int64 // 0: the share of its nodes or CPUs
 }
 
-// Size gives the least that the job takes. What it doesn't say (all memory of a node) counts as nothing until the job
-// is placed.
+// Size gives the least that the job takes. Unknown amounts (all memory of a node) count as 0 until the job is placed.
 func (c *Counts) Size() Size { return c.SizeOn(max(1, c.MinNodes)) }
 
 // SizeOn gives the least that the job takes on a number of nodes.
@@ -36,7 +35,7 @@ func (c *Counts) SizeOn(nodes int) Size {
 	return s
 }
 
-// onNode gives the least that one of the job's nodes gives: the one that gives most.
+// onNode gives the least that the job's largest node gives.
 func (c *Counts) onNode(s *Size) Size {
 	most := max(c.MaxNodes, 1)
 	one := Size{Nodes: 1, Tasks: c.PerNode}
@@ -95,7 +94,7 @@ func unitsOf(g *model.GresReq, s *Size) int64 {
 	return int64(g.Count)
 }
 
-// Least gives the least that the job takes, as lists of resources: of the whole job, and of its biggest node at least.
+// Least gives the least that the job takes, as lists of resources: for the whole job, and for its largest node.
 func (c *Counts) Least() (all, node []model.TRESCount) {
 	whole := c.Size()
 	one := c.onNode(&whole)

@@ -7,7 +7,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// LicensesThere names the licenses that a cluster has, for whoever asked for another one.
+// LicensesThere names the licenses that a cluster has, for the error about an unknown one.
 func LicensesThere(cfg *model.Config) string {
 	if len(cfg.Licenses) == 0 {
 		return "the cluster has no licenses (Licenses= in gbatch.conf)"

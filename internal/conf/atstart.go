@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// atStart gives what gnoded reads of cgroup.conf and gres.conf when it starts and not again: so that a reconfigure can
-// say which change of it needs a restart. The units of gres.conf have no short words; a number stands for them.
+// atStart gives the settings of cgroup.conf and gres.conf that gnoded reads only when it starts, so that a reconfigure
+// can say which changes need a restart. The units of gres.conf are represented by a hash.
 func (c *Config) atStart() []model.KV {
 	g := &c.Cgroup
 	percent := func(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) + "%" }

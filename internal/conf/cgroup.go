@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Cgroup is cgroup.conf. Without the file everything is constrained but swap;
-// with it, what it doesn't mention isn't, as in Slurm.
+// Cgroup is cgroup.conf. Without the file everything except swap is constrained; with it, only what it mentions, as in
+// Slurm.
 type Cgroup struct {
 	Plugin              string // autodetect, cgroup/v1, cgroup/v2 or disabled
 	Mountpoint          string // only hierarchies mounted there or below count; "": all
@@ -22,10 +22,10 @@ type Cgroup struct {
 	MemorySwappiness    int64 // of v1, where swap is constrained; -1: the kernel's
 	// ConstrainSwapSpace without ConstrainRAMSpace: the limit of memory and swap together is that of memory too
 	RAMFollowsSwap bool
-	// paths and patterns, separated by commas: nothing else opens but these, what every program needs and the job's own;
-	// "": everything opens but other jobs' units
+	// paths and patterns, separated by commas: jobs can open only these, the devices that every program needs and their
+	// own units; "": everything except other jobs' units
 	AllowedDevices     string
-	AllowedDevicesFile string // likewise, one on a line; not by itself a reason to deny others
+	AllowedDevicesFile string // likewise, one per line; by itself it does not deny other devices
 }
 
 func defaultCgroup() Cgroup {

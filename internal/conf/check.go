@@ -11,7 +11,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// check compares what stands in different places.
+// check compares settings in different places.
 func (l *loader) check() {
 	c := l.cfg
 	if c.ClusterName == "" {
@@ -41,7 +41,7 @@ func (l *loader) check() {
 	l.checkGres()
 }
 
-// spellAccounts gives accounts' names their one spelling, and each once.
+// spellAccounts makes accounts' names lower case, and unique.
 func (l *loader) spellAccounts() {
 	spell := func(list []string) []string {
 		if list == nil {
@@ -188,7 +188,7 @@ func (l *loader) missingGresType(at pos, name string) {
 	l.probs.errorf(at, hint, "resource %s is none of GresTypes", shown(name))
 }
 
-// have is what gres.conf gives a node of one name and type.
+// have is gres.conf's part of one name and type for a node.
 type have struct {
 	name, typ string
 	count     int64
@@ -209,7 +209,7 @@ func (l *loader) checkGres() {
 	wrong := l.probs.hasErrors(GresFile)
 	perNode := l.gresOfNodes()
 	if wrong {
-		return // what is missing now would only follow from that
+		return // further errors would only follow from these
 	}
 	found := map[mismatch][]string{}
 	for i := range l.cfg.Nodes {
@@ -287,7 +287,7 @@ func (l *loader) gresOfNodes() map[string][]have {
 	return perNode
 }
 
-// checkCores holds that the cores of a record exist where it is used.
+// checkCores checks that the cores of a record exist on its nodes.
 func (l *loader) checkCores(r *GresRecord, names []string, at pos) {
 	if len(r.Cores) == 0 {
 		return

@@ -23,10 +23,9 @@ const (
 	MaxScriptBytesLimit = 512 << 20
 )
 
-// Config is a whole configuration with every default filled in. Spans are in
-// seconds (…S) unless the name says otherwise, memory is in MiB (…MiB). A span
-// or count without limit is [model.Unlimited]; 0 means "not set" where 0 isn't
-// a value that anybody would ask for. A Config is not changed after Load.
+// Config is a whole configuration with every default filled in. Spans are in seconds (…S) unless the name says
+// otherwise, memory is in MiB (…MiB). A span or count without limit is [model.Unlimited]; 0 means "not set" where 0
+// would be no sensible value. A Config is not changed after Load.
 type Config struct {
 	Path  string   // the main file
 	Files []string // every file that was read, in that order
@@ -100,15 +99,15 @@ type Config struct {
 	EpilogSlurmctld           []string
 	TaskProlog, TaskEpilog    string
 	PrologFlags               []string
-	PrologTimeoutS            int64 // 0: as long as it takes
+	PrologTimeoutS            int64 // 0: no limit
 	EpilogTimeoutS            int64
 	UnkillableStepTimeoutS    int64
 	UnkillableStepProgram     string
 	HealthCheckProgram        string
 	HealthCheckIntervalS      int64 // 0: never
 	HealthCheckNodeState      []string
-	LaunchRetries             int64 // launches of a job that may fail before it is held
-	LaunchBackoffS            int64 // before the second; doubles with each
+	LaunchRetries             int64 // failed launches after which a job is held
+	LaunchBackoffS            int64 // wait before the second launch; doubles with each
 	LaunchFailuresToDrain     int64 // of distinct jobs in a row; 0: a node is never drained for them
 	SlurmdTimeoutS            int64
 	NodeHeartbeatIntervalS    int64
@@ -119,14 +118,14 @@ type Config struct {
 	GpuIdlePolicy             model.GPUIdle
 	GpuSampleIntervalS        int64  // between readings of a node's GPUs
 	GpuRecoverProgram         string // run on the node when a GPU breaks
-	DefaultGpuBind            string // how steps' tasks are bound to GPUs where their command says nothing
-	AlertProgram              string // told of nodes and GPUs that fail and come back
+	DefaultGpuBind            string // binding of steps' tasks to GPUs if the command gives none
+	AlertProgram              string // run when nodes and GPUs fail and come back
 	GpuSelectPolicy           []string
 	GpuScoreWeights           GPUScoreWeights
-	MigProgram                string // what a node divides its GPUs with
+	MigProgram                string // the program with which a node divides its GPUs
 	GpuEnvStyle               string // index or uuid: how CUDA_VISIBLE_DEVICES and its like name GPUs
-	GpuForeignUsePolicy       string // avoid, drain or ignore: GPUs that processes use which no job started
-	GpuForeignUsePct          int64  // of a GPU's memory, from which such use counts
+	GpuForeignUsePolicy       string // avoid, drain or ignore: GPUs in use by processes outside of jobs
+	GpuForeignUsePct          int64  // part of a GPU's memory from which such use counts
 	GPUMemMarginMiB           int64  // GpuMemSafetyMargin: of each GPU, left to the driver
 
 	Select    Select
@@ -170,13 +169,13 @@ type MemLimits struct {
 	MaxPerCPUMiB, MaxPerNodeMiB int64
 }
 
-// JobDefaults are what a GPU brings along; 0 is not set.
+// JobDefaults are the CPUs and memory per GPU; 0 is not set.
 type JobDefaults struct {
 	DefCPUPerGPU    int64
 	DefMemPerGPUMiB int64
 }
 
-// defaults is the configuration that an empty file stands for.
+// defaults is the configuration of an empty file.
 func defaults() *Config {
 	return &Config{
 		SlurmUser:              "root",
@@ -288,7 +287,7 @@ func ExpandPath(pattern, node, host string) string {
 	return strings.NewReplacer("%n", node, "%h", short, "%%", "%").Replace(pattern)
 }
 
-// hostPort joins what a configuration gives in parts; IPv6 gets its brackets.
+// hostPort joins host and port; IPv6 addresses get brackets.
 func hostPort(host string, port int64) string {
 	return net.JoinHostPort(strings.Trim(host, "[]"), strconv.FormatInt(port, 10))
 }

@@ -13,8 +13,8 @@ const (
 	maxGPUIdleS    = 366 * 24 * 3600
 )
 
-// readGPUIdle reads GpuIdlePolicy: none, or warn@TIME, cancel@TIME and mail joined with commas. TIME has s, m, h or d
-// behind it, minutes without.
+// readGPUIdle reads GpuIdlePolicy: none, or warn@TIME, cancel@TIME and mail joined with commas. TIME may end in s, m, h
+// or d; the default is minutes.
 func readGPUIdle(v string) (model.GPUIdle, fault) {
 	var p model.GPUIdle
 	if strings.EqualFold(v, "none") {

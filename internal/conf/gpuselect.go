@@ -9,9 +9,9 @@ import (
 	"gbatch/internal/model"
 )
 
-// gpuselect.go reads what the choice of a job's GPUs is made by: GpuSelectPolicy, GpuScoreWeights, DefaultGpuBind.
+// gpuselect.go reads the settings for the choice of a job's GPUs: GpuSelectPolicy, GpuScoreWeights, DefaultGpuBind.
 
-// GPUScoreWeights is what GpuSelectPolicy=leastused weighs.
+// GPUScoreWeights are the weights of GpuSelectPolicy=leastused.
 type GPUScoreWeights struct{ Mem, Util, Temp, Idle int32 }
 
 func defaultScoreWeights() GPUScoreWeights {
@@ -48,7 +48,7 @@ func readGPUSelect(v string) ([]string, fault) {
 	return out, fault{}
 }
 
-// readScoreWeights reads mem:40,util:30,temp:20,idle:10; what is not named weighs nothing.
+// readScoreWeights reads mem:40,util:30,temp:20,idle:10; values that are not named have weight 0.
 func readScoreWeights(v string) (w GPUScoreWeights, f fault) {
 	for _, item := range splitList(strings.ToLower(v)) {
 		name, num, _ := strings.Cut(item, ":")
@@ -67,7 +67,7 @@ func (w GPUScoreWeights) String() string {
 	return fmt.Sprintf("mem:%d,util:%d,temp:%d,idle:%d", w.Mem, w.Util, w.Temp, w.Idle)
 }
 
-// gpuSelect puts the two together.
+// gpuSelect combines the policy and the weights.
 func (c *Config) gpuSelect() model.GPUSelect {
 	var g model.GPUSelect
 	for _, w := range c.GpuSelectPolicy {

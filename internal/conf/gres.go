@@ -14,7 +14,7 @@ import (
 
 // Gres is gres.conf.
 type Gres struct {
-	AutoDetect string // nvml, nvidia, off, fake[:FILE]; "": not said
+	AutoDetect string // nvml, nvidia, off, fake[:FILE]; "": not given
 	Records    []GresRecord
 }
 
@@ -24,13 +24,13 @@ type GresRecord struct {
 	NodeExpr      string // as written; "": every node
 	Name, Type    string
 	Files         []string // device files, expanded; one unit each, except of shared resources
-	MultipleFiles []string // device files of one unit (MIG): File's too, where both are given
+	MultipleFiles []string // device files of one unit (MIG), including File's if both are given
 	Count         int64    // 0 only in a record without Name
-	MemMiB        int64    // of each unit, where it can't be detected; 0: not given
+	MemMiB        int64    // memory of each unit, if it can't be detected; 0: not given
 	Cores         []int    // cores near it; nil: all
 	Links         Links
 	Flags         []string
-	UniqueID      string // of the unit that the line means: GPU-... or MIG-...
+	UniqueID      string // UUID of the line's unit: GPU-... or MIG-......
 	AutoDetect    string // of these nodes; "": the global one
 	File          string
 	Line          int
@@ -44,7 +44,7 @@ type Links struct {
 	Peers  []int // indexes of connected units
 }
 
-// Applies reports whether the record is about a node.
+// Applies reports whether the record applies to a node.
 func (g *GresRecord) Applies(node string) bool {
 	if g.NodeExpr == "" {
 		return true
@@ -53,8 +53,7 @@ func (g *GresRecord) Applies(node string) bool {
 	return err == nil && ok // an expression with an error isn't loaded
 }
 
-// For returns what gres.conf says about one node: its records in the order of
-// the file, and how to detect hardware there.
+// For returns gres.conf's records for one node, in the order of the file, and its AutoDetect.
 func (g *Gres) For(node string) (records []GresRecord, autoDetect string) {
 	autoDetect = g.AutoDetect
 	for _, r := range g.Records {
@@ -273,8 +272,8 @@ func (l *loader) checkGresLine(g *gresLine, given map[string]bool, s statement) 
 	}
 }
 
-// isBaseDevice reports whether a file is one that every program needs, which gnoded keeps open: by its number where it
-// is on this machine, else by its name.
+// isBaseDevice reports whether a file is a device that every program needs, which gnoded always allows: by its number
+// if it is on this machine, otherwise by its name.
 func isBaseDevice(file string) bool {
 	var st unix.Stat_t
 	here := unix.Stat(file, &st) == nil
@@ -289,7 +288,7 @@ func isBaseDevice(file string) bool {
 	})
 }
 
-// readLinks tells counts from peers.
+// readLinks reads Links, either counts or peers.
 func (l *loader) readLinks(g *gresLine, at pos) {
 	if len(g.Files) > 1 {
 		l.probs.errorf(at, "write one line per device", "Links is of one device, but File names %d", len(g.Files))

@@ -205,7 +205,8 @@ func hidden(s setting) setting {
 var prologFlags = []string{"Alloc", "Contain", "DeferBatch", "ForceRequeueOnFail", "NoHold", "RunInJob", "Serial",
 	"X11"}
 
-// prologFlagsSetting reads PrologFlags. Two of them ask for what isn't done: they are left out, with a warning.
+// prologFlagsSetting reads PrologFlags. Two flags ask for things that gbatch doesn't do: they are left out, with a
+// warning.
 func prologFlagsSetting() setting {
 	s := list("PrologFlags", NextStart, func(c *Config) *[]string { return &c.PrologFlags }, prologFlags...)
 	all := s.read
@@ -233,7 +234,7 @@ func prologFlagsSetting() setting {
 // healthStates are the words of HealthCheckNodeState.
 var healthStates = []string{"ALLOC", "ANY", "CYCLE", "IDLE", "MIXED", "NONDRAINED_IDLE", "START_ONLY"}
 
-// launchSettings are gbatch's own: what a launch that failed means.
+// launchSettings are gbatch's own: the handling of failed launches.
 func launchSettings() []setting {
 	return []setting{
 		absPath("HealthCheckProgram", AtOnce, func(c *Config) *string { return &c.HealthCheckProgram }),

@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// acceptedSettings are Slurm's keys that have no effect here, by the reason why:
-// so that a slurm.conf that works elsewhere loads, and nothing in it is passed
-// over in silence. A note says what does the job instead, and behind "; " what
-// to do; the key's name is put in front of it.
+// acceptedSettings are Slurm's keys that have no effect here, by the reason. So a slurm.conf that works elsewhere
+// loads, and nothing in it is ignored silently. A note says what gbatch does instead and, after "; ", what to do; it
+// follows the key's name.
 func acceptedSettings() []setting {
 	return slices.Concat(oldNames(), otherMeans(), usualPlugins(), absent())
 }
 
-// otherMeans are keys of what gbatch does by other means.
+// otherMeans are keys of things that gbatch does by other means.
 func otherMeans() []setting {
 	return slices.Concat(
 		accepted("has no meaning here: daemons prove themselves by the cluster's own certificates, users by the kernel",
@@ -73,7 +72,7 @@ func otherMeans() []setting {
 	)
 }
 
-// usualPlugins are kinds of plugins of which the usual choice is what happens anyway.
+// usualPlugins are kinds of plugins whose usual choice is what gbatch does anyway.
 func usualPlugins() []setting {
 	return slices.Concat(
 		unless(notDone("isn't done: there are no site factors", "PrioritySiteFactorPlugin"), "site_factor/none"),
@@ -105,7 +104,7 @@ func usualPlugins() []setting {
 	)
 }
 
-// absent are keys of what gbatch doesn't do.
+// absent are keys of things that gbatch doesn't do.
 func absent() []setting {
 	return slices.Concat(
 		notDone("isn't done: no submit or client filter runs; limits belong on partitions and QOS",
@@ -179,7 +178,7 @@ func recordKey(key string) string {
 	return ""
 }
 
-// unknownKey reports a key that nobody knows, and says where it may belong.
+// unknownKey reports an unknown key, and says where it may belong.
 func (l *loader) unknownKey(p pair) {
 	if l.bareSchedParam(p) {
 		return

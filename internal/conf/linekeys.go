@@ -46,8 +46,7 @@ func overlay(defaults, line []pair) []pair {
 	return append(out, line...)
 }
 
-// readKeys reads the keys of a line into what it defines, and returns which
-// keys were given.
+// readKeys reads the keys of a line into the value that the line defines, and returns the keys that were given.
 func readKeys[T any](l *loader, keys []lineKey[T], pairs []pair, d *T, kind string) map[string]bool {
 	seen := map[string]bool{}
 	for _, p := range pairs {
@@ -90,7 +89,7 @@ func readKeys[T any](l *loader, keys []lineKey[T], pairs []pair, d *T, kind stri
 	return seen
 }
 
-// inOrOn names where keys of a kind stand: a kind of line, or a file.
+// inOrOn names the place of keys of a kind: a kind of line, or a file.
 func inOrOn(kind string) string {
 	if strings.HasSuffix(kind, ".conf") {
 		return "in " + kind

@@ -10,8 +10,7 @@ import (
 	"strings"
 )
 
-// The names of the files of a configuration. The main file is the first of the
-// two that is there.
+// The names of the files of a configuration. The main file is the first of the two that exists.
 const (
 	MainFile     = "gbatch.conf"
 	SlurmFile    = "slurm.conf"
@@ -20,10 +19,9 @@ const (
 	TopologyFile = "topology.conf"
 )
 
-// Load reads the configuration in a directory: gbatch.conf, or slurm.conf where
-// there is none, with the gres.conf, cgroup.conf and topology.conf beside it.
-// It returns every problem it finds, in the order of files and lines. The
-// Config is nil exactly where one of them is an Error.
+// Load reads the configuration in a directory: gbatch.conf, or slurm.conf where there is none, with the gres.conf,
+// cgroup.conf and topology.conf beside it. It returns every problem it finds, in the order of files and lines. The
+// Config is nil if and only if one of them is an Error.
 func Load(dir string) (*Config, []Problem) {
 	src := osSource()
 	for _, name := range []string{MainFile, SlurmFile} {
@@ -36,8 +34,8 @@ func Load(dir string) (*Config, []Problem) {
 		Hint: "write one, or name the directory that has it"}}
 }
 
-// LoadFile is Load for a main file of any name; the other files are those
-// beside it. Of a directory it is Load.
+// LoadFile is Load for a main file of any name; the other files are in the same directory. For a directory it is the
+// same as Load.
 func LoadFile(name string) (*Config, []Problem) {
 	if fi, err := os.Stat(name); err == nil && fi.IsDir() {
 		return Load(name)
@@ -171,7 +169,7 @@ func (l *loader) readSetting(p pair) {
 	}
 }
 
-// resolve does what needs all lines: what depends on other keys, and checks.
+// resolve does the work that needs all lines: values that depend on other keys, and checks.
 func (l *loader) resolve() {
 	for _, pairs := range l.downLines {
 		l.readDownLine(pairs)
@@ -183,8 +181,7 @@ func (l *loader) resolve() {
 	l.check()
 }
 
-// where is the place of the first of some keys that stands in the main file, or
-// the file itself.
+// where is the place of the first of some keys in the main file, or the file itself.
 func (l *loader) where(keys ...string) pos {
 	for _, key := range keys {
 		if at, ok := l.seen[key]; ok {

@@ -33,7 +33,7 @@ type NodeDef struct {
 	CPUBind                         string
 	State                           string // UNKNOWN, or DOWN, DRAIN, FAIL, FUTURE, CLOUD as configured
 	Reason                          string
-	Virtual                         bool // its hardware is claimed, not there (gbatch up --conf)
+	Virtual                         bool // its hardware is only claimed (gbatch up --conf)
 	File                            string
 	Line                            int
 }
@@ -130,14 +130,13 @@ func readHosts(v string) ([]string, fault) {
 	return hosts, fault{}
 }
 
-// listError is what is wrong with a list, without what to write instead.
+// listError says what is wrong with a list, without a suggestion.
 func listError(err error) string {
 	why, _, _ := strings.Cut(err.Error(), "; write ")
 	return why
 }
 
-// readNodeLine reads one NodeName line. A DEFAULT line changes what the lines
-// after it start from.
+// readNodeLine reads one NodeName line. A DEFAULT line changes the defaults of the lines after it.
 func (l *loader) readNodeLine(pairs []pair) {
 	head := pairs[0]
 	if strings.EqualFold(head.value, "DEFAULT") {
@@ -219,7 +218,7 @@ func (l *loader) validNode(name string, at pos) bool {
 
 const nameLetters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._"
 
-// pick is the i-th of a list, the only one of a list of one, or instead.
+// pick gives the i-th element of a list, the only element of a list of one, or instead.
 func pick(list []string, i int, instead string) string {
 	switch len(list) {
 	case 0:
@@ -230,7 +229,7 @@ func pick(list []string, i int, instead string) string {
 	return list[i]
 }
 
-// resolveHardware fills in what follows from the rest, and compares.
+// resolveHardware fills in values that follow from others, and compares them.
 func (l *loader) resolveHardware(n *nodeLine, given map[string]bool, head pair) {
 	sockets := given["Sockets"] || given["SocketsPerBoard"]
 	if sockets {
@@ -246,7 +245,7 @@ func (l *loader) resolveHardware(n *nodeLine, given map[string]bool, head pair) 
 		}
 	}
 	threads, all := times(n.Sockets, cores), times(n.Sockets, n.CoresPerSocket)
-	if n.CPUs != threads && n.CPUs != all { // CPUs may count cores where threads aren't to be used
+	if n.CPUs != threads && n.CPUs != all { // CPUs may be the number of cores, if threads are not used
 		l.probs.warnf(head.at, fmt.Sprintf("write CPUs=%d, or correct the others", threads),
 			"NodeName=%s: CPUs=%d is not Sockets*CoresPerSocket*ThreadsPerCore (%d*%d*%d=%d); %d is taken",
 			head.value, n.CPUs, n.Sockets, n.CoresPerSocket, n.ThreadsPerCore, threads, threads)
@@ -340,7 +339,7 @@ func (l *loader) dropUnknown(names []string, at pos, what string) []string {
 	return known
 }
 
-// letters drops the digits of a name: n08 for n09 is no misspelling.
+// letters removes the digits of a name: n08 instead of n09 is no misspelling.
 func letters(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {

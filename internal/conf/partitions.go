@@ -14,8 +14,8 @@ import (
 // MaxPartitions is how many partitions a configuration may define.
 const MaxPartitions = 4096
 
-// PartitionDef is one partition as PartitionName lines define it, with what the
-// cluster's own keys give where the line is silent.
+// PartitionDef is one partition as PartitionName lines define it, with the cluster's own settings for keys that the
+// line does not have.
 type PartitionDef struct {
 	Name                             string
 	Nodes                            []string // defined nodes, in the order given, each once
@@ -115,7 +115,7 @@ func partitionKeys() []lineKey[pd] {
 	return slices.Concat(partitionLimits(), partitionUse())
 }
 
-// partitionLimits are the nodes of a partition, what jobs there may ask for, and who may.
+// partitionLimits are the keys for a partition's nodes, limits and access.
 func partitionLimits() []lineKey[pd] {
 	names := func(name string, at func(*pd) *[]string) lineKey[pd] {
 		return lineKey[pd]{name: name, read: func(p *pd, v string) fault { *at(p) = readNames(v); return fault{} }}
@@ -179,7 +179,7 @@ func partitionLimits() []lineKey[pd] {
 	}
 }
 
-// partitionUse is how the nodes of a partition are given to jobs.
+// partitionUse are the keys for how a partition's nodes are given to jobs.
 func partitionUse() []lineKey[pd] {
 	over := func(name string) lineKey[pd] {
 		return lineKey[pd]{name: name,
@@ -274,7 +274,7 @@ func (l *loader) readPartitionLine(pairs []pair) {
 	}
 }
 
-// placeOf is where a key of the line stands, or the line itself.
+// placeOf is the place of a key of the line, or the line itself.
 func placeOf(line []pair, key string, head pair) pos {
 	for _, q := range line {
 		if strings.EqualFold(q.key, key) {
@@ -284,7 +284,7 @@ func placeOf(line []pair, key string, head pair) pos {
 	return head.at
 }
 
-// remarkPartition says what has to be said about a partition line.
+// remarkPartition reports remarks about a partition line.
 func (l *loader) remarkPartition(p *PartitionDef, given map[string]bool, line []pair, head pair) {
 	at := func(key string) pos { return placeOf(line, key, head) }
 	if given["Priority"] {
@@ -314,7 +314,7 @@ func (l *loader) remarkPartition(p *PartitionDef, given map[string]bool, line []
 	l.checkMemPair(p.Mem, at("DefMemPerNode"), at("MaxMemPerNode"), "partition "+p.Name+": ")
 }
 
-// checkMemPair holds that only one of each pair of memory keys is set.
+// checkMemPair checks that only one of each pair of memory keys is set.
 func (l *loader) checkMemPair(m MemLimits, def, most pos, who string) {
 	if m.DefPerCPUMiB > 0 && m.DefPerNodeMiB > 0 {
 		l.probs.errorf(def, "keep one of them", "%sDefMemPerCPU and DefMemPerNode exclude each other", who)
@@ -368,8 +368,7 @@ func (l *loader) readSetLines() {
 	}
 }
 
-// resolvePartitions finds the nodes of each partition and fills in what the
-// cluster's keys give.
+// resolvePartitions finds the nodes of each partition and fills in the cluster's settings.
 func (l *loader) resolvePartitions() {
 	for i := range l.cfg.Partitions {
 		p := &l.cfg.Partitions[i]

@@ -8,10 +8,10 @@ import (
 	"gbatch/internal/model"
 )
 
-// What the scheduler knows beside nodes and partitions: licenses, the network, and how the units of a node's resources
-// are connected.
+// The scheduler's inputs besides nodes and partitions: licenses, the network, and the connections of units of nodes'
+// resources.
 
-// placement sets the cluster-wide part of it.
+// placement sets the cluster-wide part.
 func (c *Config) placement(m *model.Config) {
 	m.Params.LLN, m.Params.SwitchWaitS = c.Select.LLN, c.Scheduler.MaxSwitchWaitS
 	m.Params.DefCPUPerGPU, m.Params.DefMemPerGPU = int32(c.JobDefaults.DefCPUPerGPU), c.JobDefaults.DefMemPerGPUMiB
@@ -61,14 +61,14 @@ func profileMem(typ string) int64 {
 	return n << 10
 }
 
-// unitOf is one unit of a resource as gres.conf has it.
+// unitOf is one unit of a resource in gres.conf.
 type unitOf struct {
 	rec *GresRecord
 	def int // of the node's Gres, -1: none
 	at  int // among the units of that
 }
 
-// connect says of a node's resources what gres.conf knows: the CPUs near each unit (Cores) and its links to the others.
+// connect adds gres.conf's data to a node's resources: the CPUs near each unit (Cores) and its links to other units.
 func (c *Config) connect(d *model.NodeDef) {
 	records, _ := c.Gres.For(d.Name)
 	done := map[string]bool{}

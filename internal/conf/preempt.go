@@ -9,7 +9,7 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// Preempt says which jobs may push others out, and how.
+// Preempt says which jobs may preempt others, and how.
 type Preempt struct {
 	Type        string // preempt/none, preempt/partition_prio or preempt/qos
 	Mode        PreemptMode
@@ -20,7 +20,7 @@ type Preempt struct {
 	StopGraceS  int64 // PreemptParameters=suspend_grace_time: between SIGTSTP and the freeze
 }
 
-// Slurm's values for what is not given, seconds.
+// Slurm's defaults, seconds.
 const (
 	defaultSliceS     = 30
 	defaultStopGraceS = 2
@@ -162,7 +162,7 @@ func (p *Preempt) model() model.Preempt {
 		ExemptS: p.ExemptTimeS, MinExempt: uint32(p.MinExempt), Gang: p.Mode.Gang, SliceS: p.SliceS, StopGraceS: p.StopGraceS}
 }
 
-// checkPreempt holds the rules between the preemption keys.
+// checkPreempt checks the rules between the preemption keys.
 func (l *loader) checkPreempt() {
 	p := l.cfg.Preempt
 	switch {
@@ -181,7 +181,7 @@ func (l *loader) checkPreempt() {
 	}
 }
 
-// checkSuspends holds partitions whose jobs are suspended to what the cluster has to say.
+// checkSuspends checks that partitions with SUSPEND fit the cluster's own settings.
 func (l *loader) checkSuspends() {
 	for _, p := range l.cfg.Partitions {
 		if p.PreemptMode.Action == "SUSPEND" && !l.cfg.Preempt.Mode.Gang && l.cfg.Preempt.Mode.Action != "SUSPEND" {

@@ -12,7 +12,7 @@ import (
 // Priority is the multifactor priority. Weights are whole numbers, as in Slurm.
 type Priority struct {
 	Type             string // priority/multifactor, or priority/basic for plain FIFO
-	TypeNamed        bool   // it stands in the configuration
+	TypeNamed        bool   // it is given in the configuration
 	DecayHalfLifeS   int64  // 0: usage never decays
 	CalcPeriodS      int64
 	MaxAgeS          int64
@@ -46,7 +46,7 @@ var priorityFlags = []string{
 	"SMALL_RELATIVE_TO_TIME", "STRICT_QOS",
 }
 
-// flagBits are the words in priorityFlags that mean something by themselves; FAIR_TREE is the default.
+// flagBits are the words in priorityFlags that have an effect of their own; FAIR_TREE is the default.
 var flagBits = map[string]model.PrioFlags{
 	"ACCRUE_ALWAYS": model.PrioAccrueAlways, "CALCULATE_RUNNING": model.PrioCalculateRunning,
 	"DEPTH_OBLIVIOUS": model.PrioDepthOblivious,
@@ -142,7 +142,7 @@ func remarkPriorityFlags(_ *Config, v string) (text, hint string) {
 // plainTRES are the resources that have no name behind a slash.
 var plainTRES = []string{"cpu", "mem", "node", "billing", "energy", "pages", "vmem", "fs/disk"}
 
-// namedTRES are those that have.
+// namedTRES are the resources that have one.
 var namedTRES = []string{"gres/", "license/", "bb/", "ic/"}
 
 // readTRES brings the name of a resource into the form that gbatch uses:

@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// Severity says what a problem means for the configuration.
+// Severity is the severity of a problem.
 type Severity uint8
 
 // The severities. Only an Error keeps a configuration from being used.
 const (
 	Note    Severity = iota // accepted; says what it means here
-	Warning                 // accepted, but something that was asked for won't happen
+	Warning                 // accepted, but a request in the file won't be fulfilled
 	Error                   // refused
 )
 
@@ -76,7 +76,7 @@ const (
 	maxShown = 120
 )
 
-// shown makes a value fit for a message: quoted, and cut where it is too long.
+// shown prepares a value for a message: quoted, and shortened if it is too long.
 func shown(v string) string {
 	if len(v) > maxShown {
 		v = strings.ToValidUTF8(v[:maxShown], "") + "…"
@@ -90,7 +90,7 @@ type pos struct {
 	line int
 }
 
-// problems collects what is found, in any order.
+// problems collects problems in any order.
 type problems struct {
 	list []Problem
 	// files gives each file its place in the order of reading.

@@ -11,9 +11,8 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// Model returns the part of the configuration that changes decisions, as the
-// controllers replicate it. Nodes that are set aside for the future
-// (State=FUTURE) aren't in it.
+// Model returns the part of the configuration that changes decisions, as the controllers replicate it. Nodes with
+// State=FUTURE are not in it.
 func (c *Config) Model() *model.Config {
 	m := &model.Config{
 		Cluster: c.ClusterName,
@@ -59,7 +58,7 @@ func (c *Config) Model() *model.Config {
 	return m
 }
 
-// NodeRules is what nodes, and the controller for them, do around jobs.
+// NodeRules gives the rules for what nodes, and the controller for them, do around jobs.
 func (c *Config) NodeRules() model.NodeRules {
 	flag := func(word string) bool { return slices.Contains(c.PrologFlags, word) }
 	return model.NodeRules{
@@ -105,7 +104,7 @@ func (c *Config) nodeModel(n *NodeDef) *model.NodeDef {
 	return d
 }
 
-// kept are the CPUs that no job is given: whole cores. CoreSpecCount takes the last core of the last socket, then the
+// kept are the CPUs that jobs can't get: whole cores. CoreSpecCount takes the last core of the last socket, then the
 // last one of the socket before it, and so on round the sockets, as Slurm does.
 func (n *NodeDef) kept() model.Bits {
 	sockets, cores := max(1, n.Sockets), max(1, n.CoresPerSocket)
@@ -125,8 +124,7 @@ func (n *NodeDef) kept() model.Bits {
 	return out
 }
 
-// Admin is what the State of the node's line, or of a DownNodes line, wants of
-// the node.
+// Admin gives the admin state from State of the node's line or of a DownNodes line.
 func (n *NodeDef) Admin() model.NodeAdmin {
 	switch n.State {
 	case "DOWN":
@@ -209,7 +207,7 @@ type keyValues []model.KV
 
 func (kvs *keyValues) add(key, value string) { *kvs = append(*kvs, model.KV{Key: key, Value: value}) }
 
-// addAccess adds who may use a partition.
+// addAccess adds the users, groups and accounts that may use a partition.
 func (kvs *keyValues) addAccess(p *PartitionDef) {
 	names := func(list []string) string {
 		if list == nil {
@@ -243,7 +241,7 @@ func (kvs *keyValues) addAccess(p *PartitionDef) {
 	kvs.add("QoS", orWord(p.QOS, "N/A"))
 }
 
-// addLimits adds what a job of a partition may have.
+// addLimits adds the limits of a partition's jobs.
 func (kvs *keyValues) addLimits(p *PartitionDef) {
 	defTime := "NONE"
 	if p.DefaultTimeS != model.NotSet {
@@ -293,7 +291,7 @@ func (kvs *keyValues) addMemory(mem *MemLimits) {
 
 func showInt(n int64) string { return strconv.FormatInt(n, 10) }
 
-// showCount shows a limit of which 0 is none.
+// showCount shows a limit; 0 means none.
 func showCount(n int64) string {
 	if n == 0 || n == model.Unlimited {
 		return "UNLIMITED"

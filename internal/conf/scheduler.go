@@ -60,10 +60,10 @@ type Backfill struct {
 	Licenses        bool
 }
 
-// backfill gives what the controllers replicate of it. Slurm reserves for every job that it looks at, and looks at 500;
-// here all jobs are looked at and the first of each partition have reservations (sched.DefaultReserve), unless
-// bf_max_job_test is given. Reservations look ahead without limit, unless bf_window is given: beyond it they protect
-// nobody. bf_interval=-1 turns backfill off.
+// backfill gives the part that the controllers replicate. Slurm reserves for every job that it looks at, and looks at
+// 500; here all jobs are looked at and the first of each partition have reservations (sched.DefaultReserve), unless
+// bf_max_job_test is given. Reservations look ahead without limit, unless bf_window is given: beyond it they protect no
+// job. bf_interval=-1 turns backfill off.
 func (s *Scheduler) backfill() model.Backfill {
 	b := &s.Backfill
 	m := model.Backfill{On: s.Type == "sched/backfill" && b.IntervalS >= 0, IntervalS: max(0, b.IntervalS),
@@ -241,7 +241,7 @@ func (l *loader) readScheduler(p pair) {
 	}
 }
 
-// checkScheduler names what acts without backfill only.
+// checkScheduler warns about parameters that have an effect only without backfill.
 func (l *loader) checkScheduler() {
 	if s := &l.cfg.Scheduler; s.PartitionDepth > 0 && s.backfill().On {
 		l.probs.notef(l.where("SchedulerParameters"), "write bf_max_job_part",
@@ -250,8 +250,7 @@ func (l *loader) checkScheduler() {
 	}
 }
 
-// bareSchedParam takes a scheduler parameter that stands as a key of its own.
-// It reports whether key is one.
+// bareSchedParam handles a scheduler parameter that is written as a key of its own. It reports whether key is one.
 func (l *loader) bareSchedParam(p pair) bool {
 	if !slices.ContainsFunc(l.schedParams, func(s schedParam) bool { return strings.EqualFold(s.name, p.key) }) {
 		return false

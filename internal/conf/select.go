@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Unit is what is given out to jobs.
+// Unit is the unit in which CPUs are given to jobs.
 type Unit uint8
 
 // The units of CR_CPU, CR_Core, CR_Socket and select/linear.

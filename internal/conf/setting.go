@@ -10,14 +10,14 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// Status says what gbatch makes of a key.
+// Status says how gbatch treats a key.
 type Status uint8
 
 // The statuses.
 const (
 	Effective Status = iota // read into a field of Config and acted upon
 	Unused                  // read into a field, but no part of this version acts on it: a warning says so
-	Accepted                // known to Slurm, without meaning here: a note says what does the job instead
+	Accepted                // known to Slurm, without meaning here: a note says what gbatch does instead
 	Obsolete                // known to older Slurms: a note says what to write today
 )
 
@@ -53,19 +53,19 @@ type setting struct {
 	name   string
 	status Status
 	effect Effect
-	// note explains an Accepted or Obsolete key. lost says that something that
-	// was asked for won't happen: a warning instead of a note.
+	// note explains an Accepted or Obsolete key. lost says that a request won't be fulfilled: a warning instead of a
+	// note.
 	note string
 	lost bool
 	// instead is what to do in place of an Unused key.
 	instead string
-	// quiet are values, in lower case, that ask for what happens anyway: no note.
+	// quiet are values, in lower case, that ask for gbatch's own behaviour: no note.
 	quiet []string
 	// many allows the key on several lines.
 	many bool
 	// read stores the value; a key that is only accepted has none.
 	read func(c *Config, v string) fault
-	// remark returns what has to be said about a value that was read.
+	// remark returns a remark about a value that was read.
 	remark func(c *Config, v string) (text, hint string)
 	// show gives the value in effect as scontrol shows it; nil: not shown.
 	show func(c *Config) string
@@ -196,7 +196,7 @@ func memory(name string, e Effect, at func(*Config) *int64) setting {
 	}
 }
 
-// accepted is a key whose work something else does; see Accepted.
+// accepted is a key with status Accepted.
 func accepted(note string, names ...string) []setting {
 	out := make([]setting, len(names))
 	for i, n := range names {
@@ -214,7 +214,7 @@ func notDone(note string, names ...string) []setting {
 	return out
 }
 
-// unless takes the values that ask for what happens anyway.
+// unless sets the values that ask for gbatch's own behaviour.
 func unless(s []setting, values ...string) []setting {
 	for i := range s {
 		s[i].quiet = values
@@ -288,7 +288,7 @@ func (l *loader) apply(p pair) {
 	}
 }
 
-// hasNoEffect follows the name of a key that is read and not acted upon.
+// hasNoEffect is the text after the name of a key that is read but not used.
 const hasNoEffect = " has no effect in this version of gbatch"
 
 // asksNothing reports whether a value of a key without effect asks for what
@@ -314,7 +314,7 @@ func (l *loader) wrongValue(at pos, key string, f fault) {
 	l.probs.errorf(at, hint, "%s: %s", key, f.why)
 }
 
-// explain says what a key without effect stands for here.
+// explain gives the note for a key without effect.
 func (l *loader) explain(s *setting, p pair) {
 	sev, hint := Note, ""
 	switch {
@@ -337,7 +337,7 @@ func hasFold(words []string, v string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return sameWord(v, w) })
 }
 
-// EffectOf says when a change of a key takes effect that KeyValues gives.
+// EffectOf says when a change of a key of KeyValues takes effect.
 func EffectOf(key string) Effect {
 	name, _, _ := strings.Cut(key, "[") // SlurmctldHost[0]
 	if s := mainSettings().byName[strings.ToLower(name)]; s != nil {
@@ -351,7 +351,7 @@ type KeyInfo struct {
 	Name   string
 	Status Status
 	Effect Effect // of an Effective or Unused key
-	Note   string // of the others: what there is to say
+	Note   string // of other keys: the note
 }
 
 // Keys returns every key that the main file may hold outside node, partition

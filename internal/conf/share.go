@@ -10,7 +10,7 @@ import (
 	"gbatch/internal/model"
 )
 
-// Shares of GPUs: the units of mps and shard are divided over the node's whole GPUs, as gres.conf's File has it,
+// Shares of GPUs: the units of mps and shard are divided over the node's whole GPUs, by gres.conf's File lines,
 // otherwise evenly. MIG instances have no shares.
 
 // maxShares bounds the units of one sharing resource on a node: as many as 64 GPUs with 1,024 each.
@@ -57,7 +57,7 @@ func (c *Config) share(d *model.NodeDef) {
 	}
 }
 
-// sharedUnit is one GPU as the configuration knows it.
+// sharedUnit is one GPU in the configuration.
 type sharedUnit struct {
 	typ   string
 	files []string
@@ -125,8 +125,8 @@ func gpusOf(d *model.NodeDef, records []GresRecord) []sharedUnit {
 	return out
 }
 
-// findGPU gives the index of the GPU with a device file, or -1. Where gres.conf names no files of GPUs the number in
-// the name is it.
+// findGPU gives the index of the GPU with a device file, or -1. If gres.conf names no files of GPUs, the number in the
+// file's name is the index.
 func findGPU(gpus []sharedUnit, file string) int {
 	named := false
 	for u := range gpus {
@@ -185,7 +185,7 @@ func shareCounts(g *model.GresDef, records []GresRecord, gpus []sharedUnit) []in
 	return counts
 }
 
-// checkShares holds that what shares GPUs has GPUs to share.
+// checkShares checks that a node with a sharing resource has GPUs to share.
 func (l *loader) checkShares(n *NodeDef) (out []mismatch) {
 	line := pos{n.File, n.Line}
 	gpus := int64(0)

@@ -27,7 +27,7 @@ const (
 	MaxLineBytes = 1 << 20
 )
 
-// source is where files come from: the machine, or an fs.FS.
+// source is the source of files: the machine, or an fs.FS.
 type source struct {
 	open func(name string) (fs.File, error)
 	join func(dir, name string) string
@@ -183,8 +183,8 @@ func (r *reader) readFile(name string, from pos, chain []string) {
 	r.readText(name, text, append(chain, name))
 }
 
-// readText cuts a file into lines, joins continuations and takes comments off.
-// A comment ends at the end of its line, whatever stands there.
+// readText cuts a file into lines, joins continuations and takes comments off. A comment always ends at the end of its
+// line.
 func (r *reader) readText(name string, text []byte, chain []string) {
 	var l joinedLine
 	for line := 1; len(text) > 0; line++ {
@@ -210,15 +210,14 @@ func (r *reader) readText(name string, text []byte, chain []string) {
 type joinedLine struct {
 	text   strings.Builder
 	starts []start
-	quoted bool // a quote is open at the end of what is there
+	quoted bool // a quote is open at the end of the text so far
 }
 
 // start says that the physical line begins at an offset of the joined text.
 type start struct{ offset, line int }
 
-// add appends a physical line without its comment and trailing blanks, and
-// reports whether a backslash at its end asks for the next one. "#" starts a
-// comment except behind a backslash or inside quotes.
+// add appends a physical line without its comment and trailing blanks, and reports whether a backslash at its end asks
+// for the next one. "#" starts a comment except after a backslash or inside quotes.
 func (l *joinedLine) add(raw []byte, line int) (goesOn bool) {
 	quoted := l.quoted
 	for i := 0; i < len(raw); i++ {

@@ -8,9 +8,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// nearest returns the word that v was probably meant to be, or "". The distance
-// is Levenshtein's, with upper and lower case alike; a third of the letters may
-// be wrong.
+// nearest returns the word that was probably meant by v, or "". The distance is Levenshtein's, with upper and lower
+// case alike; a third of the letters may be wrong.
 func nearest(v string, words []string) string {
 	if len(v) > 64 {
 		return ""

@@ -126,8 +126,7 @@ func (l *loader) readSwitches() {
 	l.checkSwitches(index)
 }
 
-// checkSwitches holds that the switches form trees and that each node hangs
-// on one leaf.
+// checkSwitches checks that the switches form trees and that each node is on one leaf.
 func (l *loader) checkSwitches(index map[string]int) {
 	t := &l.cfg.Topology
 	parent := map[string]string{}
@@ -188,8 +187,7 @@ func (l *loader) checkSwitches(index map[string]int) {
 	}
 }
 
-// Path returns the switches above a node, from its leaf to the root; nil for a
-// node that hangs on none.
+// Path returns the switches above a node, from its leaf to the root; nil for a node on no switch.
 func (t *Topology) Path(node string) []string {
 	i := slices.IndexFunc(t.Switches, func(s Switch) bool { return slices.Contains(s.Nodes, node) })
 	var path []string

@@ -8,9 +8,8 @@ import "strings"
 //	Unset SlurmctldHost,StateSaveLocation
 //	SlurmctldHost=here(127.0.0.1:6817)
 //
-// makes what stands above of the named settings not count, as if those lines
-// were not there: with it a file can use another one and replace some of it.
-// Node, partition and set lines can't be unset.
+// cancels the lines above for the named settings, as if those lines were not there. With it a file can include another
+// one and replace some settings. Node, partition and set lines can't be unset.
 
 // unset is a name in an Unset line.
 type unset struct {
@@ -18,7 +17,7 @@ type unset struct {
 	at  pos
 }
 
-// unsetLine removes settings that were read so far.
+// unsetLine removes settings that have been read so far.
 func (r *reader) unsetLine(rest string, at pos) {
 	names := splitList(strings.Join(strings.Fields(rest), ","))
 	if len(names) == 0 {

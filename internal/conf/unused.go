@@ -1,7 +1,7 @@
 package conf
 
-// unusedKey is a key that is read into Config and that no daemon acts on, with what to do instead of setting it.
-// Whoever makes one do its work takes it off the list.
+// unusedKey is a key that is read into Config but not used by any daemon, with what to do instead. When a key gets an
+// effect, remove it from this list.
 type unusedKey struct{ name, instead string }
 
 var unusedKeys = []unusedKey{

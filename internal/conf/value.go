@@ -10,8 +10,8 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// The functions here read one value. They return why it can't be read, as the
-// end of a sentence that begins with key=value, and what could be written.
+// The functions here read one value. If it can't be read, they return the reason, as the end of a sentence that begins
+// with key=value, and a suggestion.
 
 // fault says why a value is refused; the zero fault is none.
 type fault struct {
@@ -178,8 +178,7 @@ func readQuantity(v string) (int64, fault) {
 	return n * factor, fault{}
 }
 
-// micros is how fine a weight is kept: whole numbers, because what is
-// replicated may hold no floating point.
+// micros is the precision of weights: whole numbers, because replicated values must not be floats.
 const micros = 1_000_000
 
 // readMicros reads a decimal number as millionths.

@@ -1,11 +1,11 @@
-// Package jobtext says jobs, accounting records, steps, nodes, partitions and reservations in
-// Slurm's words, once: what squeue's and sacct's columns show, what scontrol show prints, and what
-// --json has in each version.
+// Package jobtext writes jobs, accounting records, steps, nodes, partitions and reservations in
+// Slurm's words, in one place: the columns of squeue and sacct, the text of scontrol show, and the
+// objects of --json in each version.
 //
-// A row is a value of package model with what its table shares (JobRow and JobView, RecordRow and
-// RecordView, NodeRow and NodeView, StepRow, StatRow). A language (JobLanguage, RecordLanguage,
-// NodeLanguage, StepLanguage, StatLanguage) is the table of a row's fields, which package format
-// turns into lines. Show... gives scontrol's text.
+// A row is a value of package model with the data that its table shares (JobRow and JobView,
+// RecordRow and RecordView, NodeRow and NodeView, StepRow, StatRow). A language (JobLanguage,
+// RecordLanguage, NodeLanguage, StepLanguage, StatLanguage) is the table of a row's fields, which
+// package format turns into lines. Show... gives scontrol's text.
 //
 //	job.go jobrows.go jobfields.go   a job as a row, the rows that it makes, and the columns
 //	jobshow.go jobjson.go    a job as scontrol show job and as JSON

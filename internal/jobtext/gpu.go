@@ -12,7 +12,7 @@ import (
 	"gbatch/internal/slurmjson"
 )
 
-// GPURow is one GPU as it is now. Numbers that are not known are -1.
+// GPURow is one GPU in its present state. Numbers that are not known are -1.
 type GPURow struct {
 	node, name      string
 	index           int32
@@ -78,9 +78,8 @@ func gpuRowOf(i *proto.NodeInfo, g *model.GresDef, index int32) GPURow {
 	return r
 }
 
-// gpuState gives a GPU's state, and why it is not handed out. What is wrong with it comes before who has it.
-// A reservation of the whole node has all of its GPUs; one of a number of GPUs has no certain ones until jobs hold
-// them.
+// gpuState gives a GPU's state, and why jobs don't get it. A fault comes before the job that has it. A reservation of
+// the whole node has all of its GPUs; a reservation of a number of GPUs has no particular ones until jobs hold them.
 func gpuState(i *proto.NodeInfo, name string, index int32, held, reserved bool) (state, why string) {
 	n := i.Node
 	for _, o := range OutUnits(n, name) {
@@ -113,7 +112,7 @@ func gpuState(i *proto.NodeInfo, name string, index int32, held, reserved bool) 
 	return "idle", ""
 }
 
-// gpuColumns are the headings, and how wide each may become; what is longer is cut.
+// gpuColumns are the headings and the largest widths; longer values are cut.
 var gpuColumns = [...]struct {
 	head  string
 	most  int

@@ -10,7 +10,7 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// JobView is what the rows of one gqueue table share.
+// JobView has the data that the rows of one gqueue table share.
 type JobView struct {
 	Times
 	At        model.Time // of the controller's answer
@@ -18,7 +18,7 @@ type JobView struct {
 	NoConvert bool
 	Expand    bool          // --expand-patterns
 	Cluster   string        // for JSON
-	Rules     *ask.Rulebook // what partitions add to what jobs ask for; nil: not known
+	Rules     *ask.Rulebook // partitions' defaults and bounds of requests; nil: not known
 }
 
 // JobRow is one line: a job, or with -r one task of an array that has not started, or with -P a job in one of its
@@ -26,9 +26,9 @@ type JobView struct {
 type JobRow struct {
 	*model.Job
 	*JobView
-	SomeTasks    model.TaskSet // of the job's own tasks those that this row is about
+	SomeTasks    model.TaskSet // tasks of the job that this row shows
 	OneTask      int32         // the row's only task, or model.NoTask
-	OnePartition string        // "": as the job says
+	OnePartition string        // "": the job's own
 }
 
 // DefaultBitLen is how much of a task list is shown unless SLURM_BITSTR_LEN says more.
@@ -74,7 +74,7 @@ func (r *JobRow) appendTaskID(b []byte) []byte {
 	return append(b, "N/A"...)
 }
 
-// partition gives %P: while a job waits all the partitions that it asked for.
+// partition gives %P: for a pending job all partitions that it asked for.
 func (r *JobRow) partition() string {
 	switch {
 	case r.OnePartition != "":
@@ -125,7 +125,7 @@ func (r *JobRow) batchHost() string {
 	return r.Run.Alloc.Nodes[0].Node
 }
 
-// Size gives nodes and CPUs: held, or while the job waits asked for.
+// Size gives nodes and CPUs: held or, for a pending job, asked for.
 func (r *JobRow) Size() (nodes, cpus int) {
 	if r.Run != nil && r.Run.Alloc != nil {
 		for i := range r.Run.Alloc.Nodes {
@@ -138,7 +138,7 @@ func (r *JobRow) Size() (nodes, cpus int) {
 	return size.Nodes, size.CPUs
 }
 
-// asks gives what the job asks for, in the row's partition where it is about one.
+// asks gives the job's request, in the row's partition if it has one.
 func (r *JobRow) asks() ask.Counts { return ask.Of(r.Spec, r.askRules()) }
 
 func (r *JobRow) askRules() *model.AskRules {
@@ -148,7 +148,7 @@ func (r *JobRow) askRules() *model.AskRules {
 	return r.Rules.Of(r.Job)
 }
 
-// billing gives the billing units of what the job holds or, while it waits, asks for.
+// billing gives the billing units of what the job holds or, while it is pending, asks for.
 func (r *JobRow) billing() int64 {
 	if r.Run != nil {
 		return r.Run.Billing()
@@ -187,7 +187,7 @@ func (r *JobRow) appendEnds(b []byte) []byte {
 	return append(b, "N/A"...)
 }
 
-// appendSpan writes %l, or with used %L: what is left.
+// appendSpan writes %l or, with used, %L: the rest of the time limit.
 func (r *JobRow) appendSpan(b []byte, used int64) []byte {
 	switch l := r.TimeLimitS(); {
 	case l >= model.Unlimited:
@@ -208,7 +208,7 @@ func appendShort(b []byte, s int64) []byte {
 	return append(b, ':', byte('0'+s%60/10), byte('0'+s%10))
 }
 
-// MemMiB gives %m in MiB: asked for per node or CPU, or what it got where it did not ask.
+// MemMiB gives %m in MiB: the request per node or CPU, or what the job got if it did not ask.
 func (r *JobRow) MemMiB() int64 {
 	perCPU, perNode := r.Memory()
 	switch {
@@ -236,7 +236,7 @@ func (r *JobRow) MinCPUs() int64 {
 	return int64(minCPUs(&c))
 }
 
-// pendingS gives how long the job has waited, in seconds.
+// pendingS gives how long the job has been pending, seconds.
 func (r *JobRow) pendingS() int64 {
 	until := r.At
 	if t := r.Begins(); t != 0 && r.State != model.Pending {

@@ -9,8 +9,8 @@ import (
 	"gbatch/internal/model"
 )
 
-// This file owns what gqueue can show of a job: the letters of -o and the names of -O, with the headings of squeue
-// 22.05. What has no meaning in gbatch shows what squeue shows for a value that isn't set.
+// This file owns gqueue's fields of a job: the letters of -o and the names of -O, with the headings of squeue 22.05. A
+// field without meaning in gbatch shows what squeue shows for an unset value.
 
 type JobField = format.Field[JobRow]
 
@@ -213,7 +213,7 @@ func (r *JobRow) ArrayOrID() model.JobID {
 	return r.ID
 }
 
-// overSubscribe says whether other jobs may have the same CPUs, in squeue's words.
+// overSubscribe says whether other jobs may share the CPUs, in squeue's words.
 func overSubscribe(j *model.Job) string {
 	more := j.Spec.Extra()
 	switch {

@@ -149,7 +149,7 @@ func jobJSONFromJobID() []slurmjson.Field[JobRow] {
 	}
 }
 
-// batchFlag reports whether a job has a script of its own, and not one that only holds an allocation.
+// batchFlag reports whether a job has a batch script of its own, not one that only holds an allocation.
 func batchFlag(sp *model.Spec) bool { return !sp.Extra().Interactive }
 
 // signalName gives a signal's name without SIG, or "" for none.
@@ -178,7 +178,7 @@ func minutes(s int64) (v int64, set, infinite bool) {
 
 func (r *JobRow) numCPUs() int64 { _, c := r.Size(); return int64(c) }
 
-// endOrLimit gives when the job ended, or will by its time limit.
+// endOrLimit gives the job's end, or the moment at which its time limit ends it.
 func (r *JobRow) endOrLimit() model.Time {
 	switch {
 	case r.End != nil:
@@ -189,7 +189,7 @@ func (r *JobRow) endOrLimit() model.Time {
 	return 0
 }
 
-// jsonStates gives the base state with its flags behind it.
+// jsonStates gives the base state followed by its flags.
 func (r *JobRow) jsonStates() []string {
 	if r.State == model.Completing || r.State == model.Configuring {
 		return []string{"RUNNING", r.State.String()}
@@ -231,7 +231,7 @@ func writeExit(j *slurmjson.Writer, name string, x *model.Exit) {
 // holds reports whether the job has nodes.
 func (r *JobRow) holds() bool { return r.Run != nil && r.Run.Alloc != nil }
 
-// nothingHeld is the resources of a job that waits: an empty object, or from v0.0.40 on null.
+// nothingHeld is the resources of a pending job: an empty object, or null from v0.0.40 on.
 func nothingHeld(w *slurmjson.Writer, name string, _ *JobRow) {
 	if !w.Old {
 		w.Null(name)
@@ -263,7 +263,7 @@ func resourceFieldsOld() []slurmjson.Field[JobRow] {
 
 func (r *JobRow) numHosts() int64 { return int64(len(r.Run.Alloc.Nodes)) }
 
-// numberedNode is a node of a job with its place among them.
+// numberedNode is a node of a job with its index.
 type numberedNode struct {
 	*model.NodeAlloc
 	index int

@@ -8,16 +8,16 @@ import (
 	"gbatch/internal/proto"
 )
 
-// JobRows says which rows a job makes: one, or one for each of its tasks or partitions.
+// JobRows decides the rows of a job: one, or one for each of its tasks or partitions.
 type JobRows struct {
 	View         *JobView
 	PerTask      bool           // a row for each task of an array
-	PerPartition bool           // a row for each partition that a job waits for
+	PerPartition bool           // a row for each partition of a pending job
 	Jobs         []proto.JobRef // only these tasks of an array; nil: all
 	Partitions   []string       // with PerPartition: only these; nil: all
 }
 
-// Each gives the rows of one job. A row is good until add returns.
+// Each gives the rows of one job. A row is valid until add returns.
 func (x *JobRows) Each(j *model.Job, add func(*JobRow)) {
 	r := JobRow{Job: j, JobView: x.View, OneTask: model.NoTask}
 	if !j.IsArray() {
@@ -42,7 +42,7 @@ func (x *JobRows) Each(j *model.Job, add func(*JobRow)) {
 	})
 }
 
-// perPart gives a row, or a row for each partition that the job waits for.
+// perPart gives one row, or a row for each partition of a pending job.
 func (x *JobRows) perPart(r *JobRow, add func(*JobRow)) {
 	if !x.PerPartition || r.Run != nil || len(r.Spec.Partitions) < 2 {
 		add(r)
@@ -58,7 +58,7 @@ func (x *JobRows) perPart(r *JobRow, add func(*JobRow)) {
 	r.OnePartition = ""
 }
 
-// wanted gives those tasks of an array's record that are asked for.
+// wanted gives the tasks of an array's record that were asked for.
 func (x *JobRows) wanted(j *model.Job) model.TaskSet {
 	var refs []proto.JobRef
 	for _, r := range x.Jobs {

@@ -11,11 +11,11 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// TRESGPU is what a way of binding GPUs has before it in --tres-bind.
+// TRESGPU precedes a kind of GPU binding in --tres-bind.
 const TRESGPU = "gres/gpu:"
 
-// ShowJob gives a job as scontrol show job does, at a time of the controller; rules are those of its partition, nil
-// where they are not known.
+// ShowJob gives a job as scontrol show job does, at a time of the controller; rules are its partition's, nil if they
+// are not known.
 func ShowJob(j *model.Job, rules *model.AskRules, now model.Time, at *Times, details bool) *KeyValues {
 	r := &KeyValues{}
 	r.jobState(j, details)
@@ -26,7 +26,7 @@ func ShowJob(j *model.Job, rules *model.AskRules, now model.Time, at *Times, det
 	return r
 }
 
-// jobState writes whose job it is, and how it is.
+// jobState writes the job's owner and state.
 func (r *KeyValues) jobState(j *model.Job, details bool) {
 	sp := j.Spec
 	first := []string{KV("JobId", j.ID)}
@@ -101,7 +101,7 @@ func (r *KeyValues) jobTimes(j *model.Job, now model.Time, at *Times) {
 		KV("LastSchedEval", at.Stamp(start, "Unknown")), KV("Scheduler", "Main"))
 }
 
-// jobPlace writes where the job runs, or may, and what it holds there.
+// jobPlace writes where the job runs or may run, and what it holds.
 func (r *KeyValues) jobPlace(j *model.Job, rules *model.AskRules, details bool) {
 	sp := j.Spec
 	host := sp.Host
@@ -147,7 +147,7 @@ func (r *KeyValues) jobPlace(j *model.Job, rules *model.AskRules, details bool) 
 	}
 }
 
-// jobSpec writes what the job asks for of each node, and what it runs.
+// jobSpec writes the job's request per node, and its script.
 func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
 	asked := ask.Of(j.Spec, rules)
 	sp := j.Spec
@@ -188,7 +188,7 @@ func (r *KeyValues) jobSpec(j *model.Job, rules *model.AskRules) {
 	r.line(KV("Power", ""))
 }
 
-// jobExtras writes what most jobs don't have.
+// jobExtras writes fields that most jobs don't have.
 func (r *KeyValues) jobExtras(j *model.Job) {
 	sp := j.Spec
 	for _, g := range sp.Extra().GPUsPerSocket {
@@ -253,10 +253,10 @@ func timeMinText(sp *model.Spec) string {
 	return walltime.Elapsed(sp.More.TimeMinS)
 }
 
-// minCPUs gives the fewest CPUs of each node; TasksPerNode may be a limit only, and is shown as what is asked for.
+// minCPUs gives the fewest CPUs of each node; TasksPerNode may only be a limit, but is shown as a request.
 func minCPUs(c *ask.Counts) int { return c.CPUsFor(max(c.PerNode, c.TasksPerNode), 0) }
 
-// tresText gives what a job holds, or asks for: cpu=2,mem=4G,node=1,billing=2,gres/gpu=1.
+// tresText gives the resources that a job holds or asks for: cpu=2,mem=4G,node=1,billing=2,gres/gpu=1.
 func tresText(j *model.Job, rules *model.AskRules) string {
 	if j.Run == nil || j.Run.Alloc == nil {
 		return askedText(j, rules)
@@ -265,7 +265,7 @@ func tresText(j *model.Job, rules *model.AskRules) string {
 	return tres(int64(cpus), mem, int64(len(j.Run.Alloc.Nodes)), gres, j.Run.Billing())
 }
 
-// askedText gives what a job asks for, in the same way.
+// askedText gives the resources that a job asks for, in the same form.
 func askedText(j *model.Job, rules *model.AskRules) string {
 	size, gres, bill := ask.Asked(j.Spec, rules)
 	return tres(int64(size.CPUs), size.MemMiB, int64(size.Nodes), gres, bill)
@@ -285,7 +285,7 @@ func jobGresText(a *model.Alloc) string {
 	return strings.Join(out, ",")
 }
 
-// depsText gives what a pending job still waits for: afterok:12(unfulfilled).
+// depsText gives a pending job's unfulfilled dependencies: afterok:12(unfulfilled).
 func depsText(j *model.Job) string {
 	var out []string
 	for _, d := range j.Deps {

@@ -13,11 +13,11 @@ import (
 	"gbatch/internal/proto"
 )
 
-// This file owns how ginfo puts nodes together: one row for those of a partition whose shown fields are equal, as sinfo
-// does. A field of a partition or of a node splits rows; a range (CPUs, memory, ...) splits them with --exact only and
-// otherwise shows the least and that there is more; a sum never splits.
+// This file owns ginfo's grouping of nodes: one row for all nodes of a partition whose shown fields are equal, as in
+// sinfo. A field of a partition or of a node splits rows; a range (CPUs, memory, ...) splits them with --exact only and
+// otherwise shows the least value and a +; a sum never splits.
 
-// nodeKind is how a field takes part in that.
+// nodeKind is a field's role in the grouping.
 type nodeKind uint8
 
 const (
@@ -33,13 +33,13 @@ type NodeField struct {
 	kind nodeKind
 }
 
-// NodeView is what the rows of one ginfo table share.
+// NodeView has the data that the rows of one ginfo table share.
 type NodeView struct {
 	Times
 	UIDOf func(name string) (uint32, error) // a user's number on this host
 }
 
-// NodeRow is one line: nodes of one partition, or without fields of partitions of any.
+// NodeRow is one line: nodes of one partition or, if no field of partitions is shown, of any.
 type NodeRow struct {
 	*NodeView
 	part  *model.Partition
@@ -48,7 +48,7 @@ type NodeRow struct {
 	names map[string]bool // of nodes
 }
 
-// NodeTable is what is known, and which of it is wanted.
+// NodeTable is the data for a table, and the options of what to show.
 type NodeTable struct {
 	NodeView
 	Parts  []*model.Partition
@@ -163,7 +163,7 @@ func (r *NodeRow) span(get func(*proto.NodeInfo) int64) (least, most int64) {
 	return least, most
 }
 
-// atLeast writes the least, with + behind it where nodes differ.
+// atLeast writes the least, followed by + if nodes differ.
 func (r *NodeRow) atLeast(b []byte, get func(*proto.NodeInfo) int64) []byte {
 	least, most := r.span(get)
 	b = strconv.AppendInt(b, least, 10)
@@ -173,7 +173,7 @@ func (r *NodeRow) atLeast(b []byte, get func(*proto.NodeInfo) int64) []byte {
 	return b
 }
 
-// unknownMost stands for a measure that is not there; it is more than any.
+// unknownMost stands for a missing measure; it is more than any value.
 const unknownMost = math.MaxInt64
 
 // between writes least-most, or one number where nodes agree.

@@ -10,7 +10,7 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// This file owns what ginfo can show of partitions and nodes: sinfo's letters and names with its headings.
+// This file owns ginfo's fields of partitions and nodes: sinfo's letters and names with its headings.
 
 func NodeFields() []NodeField {
 	return append(append(fieldsOfPartitions(), fieldsOfNodes()...), fieldsOfCounts()...)
@@ -29,7 +29,7 @@ func iPart(letter byte, name, heading string, get func(p *model.Partition) strin
 		Get: func(r *NodeRow) string { return get(r.part) }}, ofPartition}
 }
 
-// iNode is a field of nodes; none stands where a partition has none.
+// iNode is a field of nodes; a partition without nodes shows none.
 func iNode(letter byte, name, heading, none string, get func(n *proto.NodeInfo, r *NodeRow) string) NodeField {
 	return NodeField{format.Field[NodeRow]{Letter: letter, Name: name, Heading: heading, Get: func(r *NodeRow) string {
 		if n := r.first(); n != nil {

@@ -98,7 +98,7 @@ func ShowNode(i *proto.NodeInfo, at *Times, details bool) *KeyValues {
 	return r
 }
 
-// keptText tells what is kept from jobs.
+// keptText gives the CPUs and the memory that jobs can't get.
 func keptText(d *model.NodeDef) (words []string) {
 	if n := d.Kept.Count(); n > 0 {
 		threads := max(1, int(d.CPUs)/int(max(1, d.Sockets*d.CoresPerSocket)))

@@ -7,15 +7,15 @@ import (
 	"gbatch/internal/proto"
 )
 
-// The states of nodes as people see them. A node in a reservation for maintenance is maint, or has $ behind its state
-// if it is anything but idle; an idle one in another reservation is reserved. Both as in Slurm.
+// The states of nodes as users see them. An idle node in a reservation for maintenance is maint; any other state gets a
+// $. An idle node in another reservation is reserved. Both are as in Slurm.
 
 // shortState gives the compact state: idle, mix$, resv, drain*.
 func shortState(n *proto.NodeInfo) string {
 	return inReservation(n, n.Node.ShortState(), "maint", "resv")
 }
 
-// longState gives the state whole: idle, mixed$, reserved, drained*.
+// longState gives the full state: idle, mixed$, reserved, drained*.
 func longState(n *proto.NodeInfo) string {
 	s := strings.ToLower(n.Node.StateName())
 	if n.Node.Link != model.LinkUp {
@@ -24,7 +24,7 @@ func longState(n *proto.NodeInfo) string {
 	return inReservation(n, s, "maint", "reserved")
 }
 
-// inReservation gives a state as it is in the node's reservation.
+// inReservation gives a state as shown for a node in a reservation.
 func inReservation(n *proto.NodeInfo, state, maint, reserved string) string {
 	plain, silent := strings.CutSuffix(state, "*")
 	idle := n.Node.StateName() == "IDLE"

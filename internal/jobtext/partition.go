@@ -20,7 +20,7 @@ func partMinutes(s int64) (int64, bool, bool) {
 	return (s + 59) / 60, s > 0 && s < model.Unlimited, s >= model.Unlimited
 }
 
-// atMost gives a limit of which 0 is none.
+// atMost gives a limit; 0 means none.
 func atMost(n int32) (int64, bool, bool) { return int64(n), n > 0, n == 0 }
 
 // PartitionJSON is a partition's object.

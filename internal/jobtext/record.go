@@ -11,12 +11,12 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// RecordView is what the rows of one gacct table share.
+// RecordView has the data that the rows of one gacct table share.
 type RecordView struct {
 	Times
 	BitLen    int  // SLURM_BITSTR_LEN
 	Unit      byte // --units: K, M, G, T, P; 0: the largest that keeps a number whole
-	NoConvert bool // memory in MiB, or bytes where it was measured
+	NoConvert bool // memory in MiB, or measured memory in bytes
 }
 
 // RecordRow is one line: a job's allocation, its batch step, or another of its steps (batch and step).
@@ -27,7 +27,7 @@ type RecordRow struct {
 	OfStep *model.Step
 }
 
-// RowOfStep gives the line of a step. Its record is the job's with what the step had in place of it.
+// RowOfStep gives the line of a step. Its record is the job's, with the step's own values.
 func RowOfStep(job, rec *model.Record, view *RecordView) *RecordRow {
 	s, r := rec.Step, *job
 	r.Name, r.State, r.Submit, r.Start, r.End, r.Exit, r.CancelUID = s.Name, s.State(), s.Start, s.Start, s.End, s.Exit,
@@ -43,7 +43,7 @@ func RowOfStep(job, rec *model.Record, view *RecordView) *RecordRow {
 	return &RecordRow{&r, view, true, s}
 }
 
-// RowOfBatch gives the line of a job's batch script. What it used is the job's where the job had no steps.
+// RowOfBatch gives the line of a job's batch script. If the job had no steps, its usage is the job's.
 func RowOfBatch(job *model.Record, view *RecordView) *RecordRow {
 	if use := job.Exit.Use; use != nil && use.Batch != nil {
 		r, own := *job, use.Batch
@@ -54,7 +54,7 @@ func RowOfBatch(job *model.Record, view *RecordView) *RecordRow {
 	return &RecordRow{job, view, true, nil}
 }
 
-// StepName is what stands behind the point of the row's id.
+// StepName is the part of the row's id after the point.
 func (r *RecordRow) StepName() string {
 	if r.OfStep != nil {
 		return strconv.Itoa(int(r.OfStep.ID))
@@ -70,7 +70,7 @@ func (r *RecordRow) tasks() int32 {
 	return 1
 }
 
-// HasBatch reports whether a job has come far enough to run its script.
+// HasBatch reports whether a job has run its script.
 func HasBatch(r *model.Record) bool {
 	return !r.NoScript && r.Start != 0 && r.State != model.Pending && r.State != model.Configuring
 }
@@ -129,7 +129,7 @@ func (r *RecordRow) suspendedS() int64 {
 	return s
 }
 
-// plannedS gives how long the job could have run and did not, seconds.
+// plannedS gives how long the job was eligible before it started, seconds.
 func (r *RecordRow) plannedS() int64 {
 	switch {
 	case r.Eligible == 0:
@@ -234,8 +234,8 @@ func (r *RecordRow) tres(cpus, memMiB, nodes int64, gres []model.GresCount, bill
 	return string(out)
 }
 
-// asked gives what the job asked for beside CPUs and generic resources. Records of older controllers don't say: it was
-// the nodes that it has, and a billing unit a CPU.
+// asked gives the job's request apart from CPUs and generic resources. Records of older controllers don't have it: then
+// it is the job's nodes, and a billing unit per CPU.
 func (r *RecordRow) asked() (nodes, memMiB, bill int64) {
 	nodes = int64(max(1, r.NumNodes))
 	memMiB = r.ReqMemMiB * nodes
@@ -278,7 +278,7 @@ func (r *RecordRow) allocTRES() string {
 	return r.tres(r.cpus(), r.perNode(r.AllocMemMiB), r.nodes(), gres, r.billed())
 }
 
-// used gives what the batch step used, once it has ended; nil for other rows.
+// used gives the usage of the batch step, once it has ended; nil for other rows.
 func (r *RecordRow) used() *UsageText {
 	if !r.Batch || !r.done() {
 		return nil
@@ -286,7 +286,7 @@ func (r *RecordRow) used() *UsageText {
 	return &UsageText{Usage: r.usage(), unit: r.Unit, noConvert: r.NoConvert}
 }
 
-// usage gives what was measured; of records of before there were samples that is CPU time and peak memory.
+// usage gives the measured usage; records from before there were samples have only CPU time and peak memory.
 func (r *RecordRow) usage() *model.Usage {
 	if r.Exit.Use != nil {
 		return r.Exit.Use
@@ -297,7 +297,7 @@ func (r *RecordRow) usage() *model.Usage {
 
 func (r *RecordRow) energyJ() int64 { return r.Exit.Use.EnergyMJ() / 1000 }
 
-// timelimit writes the limit; a job that takes its partition's has none of its own before it starts.
+// timelimit writes the limit; a pending job without a limit of its own has none yet.
 func (r *RecordRow) timelimit(raw bool) string {
 	switch {
 	case r.LimitS >= model.Unlimited:

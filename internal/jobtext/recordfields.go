@@ -8,8 +8,8 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// This file owns what gacct can show: sacct's names, in the order in which a shortened name means the first that begins
-// so, with sacct's widths. What gbatch does not measure is empty.
+// This file owns gacct's fields: sacct's names and widths. Their order decides which field a shortened name means: the
+// first one that begins with it. Fields that gbatch does not measure are empty.
 
 type RecordField = format.Field[RecordRow]
 

@@ -115,7 +115,7 @@ func RecordJSON() []slurmjson.Field[RecordWithSteps] {
 	}
 }
 
-// each gives the record's steps, that of the script first.
+// each gives the record's steps, the batch step first.
 func (r *RecordWithSteps) each(add func(*RecordRow)) {
 	if r.Script {
 		add(RowOfBatch(r.Record, r.RecordView))
@@ -223,8 +223,8 @@ func writeRecordExit(j *slurmjson.Writer, name string, x *model.Exit) {
 	j.Close('}')
 }
 
-// writeUsage writes what a step was measured to use, in milliseconds, bytes, joules and percent: by the node with the
-// most and that with the least, the mean of its tasks, and in all. Slurm has the TRESUsageIn fields under "requested".
+// writeUsage writes a step's measured usage in milliseconds, bytes, joules and percent: on the nodes with the most and
+// the least, the mean of its tasks, and in all. Slurm has the TRESUsageIn fields under "requested".
 func (r *RecordRow) writeUsage(j *slurmjson.Writer, name string, list []measure) {
 	j.Open(name, '{')
 	u := r.used()

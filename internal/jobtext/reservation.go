@@ -11,7 +11,7 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// ReservationOf is a reservation with what it takes of its nodes.
+// ReservationOf is a reservation with its size.
 type ReservationOf struct {
 	*model.Reservation
 	Size *proto.ResvSize
@@ -25,7 +25,7 @@ func (v *ReservationOf) licenses() []string {
 	return out
 }
 
-// resvPart is what a reservation takes of one node. Which CPUs those are is settled when jobs come.
+// resvPart is the part of one node that a reservation takes. Its particular CPUs are chosen when jobs start.
 type resvPart struct {
 	node    string
 	cpus    int32
@@ -34,7 +34,7 @@ type resvPart struct {
 	hasGres bool
 }
 
-// parts gives what the reservation takes node by node, where it does not take them whole.
+// parts gives the reservation's parts node by node, if it does not take whole nodes.
 func (v *ReservationOf) parts(add func(*resvPart)) {
 	for i := range v.Parts[:min(len(v.Parts), len(v.Nodes))] {
 		p := resvPart{node: v.Nodes[i], cpus: v.Parts[i].CPUs, memMiB: v.Parts[i].MemMiB}

@@ -33,7 +33,7 @@ type StepRow struct {
 
 func (s *StepRow) elapsed() int64 { return max(0, int64(s.At-s.Step.Start)/1000) }
 
-// StepID writes a step as people name it: 12.0, 12_3.batch.
+// StepID writes a step's id as users know it: 12.0, 12_3.batch.
 func StepID(s *proto.RunningStep) string {
 	id := strconv.FormatUint(uint64(s.Job), 10)
 	if s.ArrayID != 0 && s.Task != model.NoTask {
@@ -49,7 +49,7 @@ func stepLimit(s *proto.RunningStep) string {
 	return walltime.Short(s.LimitS)
 }
 
-// StepLanguage is what squeue can show of a step.
+// StepLanguage has squeue's fields of a step.
 func StepLanguage() format.Language[StepRow] {
 	text := func(letter byte, name, heading string, get func(s *StepRow) string) format.Field[StepRow] {
 		return format.Field[StepRow]{Letter: letter, Name: name, Heading: heading, Get: get}

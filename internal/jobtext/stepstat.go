@@ -15,7 +15,7 @@ type StatRow struct {
 	View *StatView
 }
 
-// StatView is what the rows of one table share.
+// StatView has the data that the rows of one table share.
 type StatView struct {
 	NoConvert bool
 }

@@ -7,7 +7,7 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// Times writes times for one table: with one idea of now, of the zone, and of SLURM_TIME_FORMAT.
+// Times writes times for one table, with one value of now, of the zone, and of SLURM_TIME_FORMAT.
 type Times struct {
 	Now  time.Time
 	Form string

@@ -11,7 +11,7 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// resvTRES gives what a reservation takes of its nodes, in Slurm's words.
+// resvTRES gives a reservation's resources in Slurm's words.
 func resvTRES(v *model.Reservation, size *proto.ResvSize) string {
 	out := []string{fmt.Sprintf("cpu=%d", size.CPUs)}
 	for _, g := range size.Gres {
@@ -25,7 +25,7 @@ func resvTRES(v *model.Reservation, size *proto.ResvSize) string {
 	return strings.Join(out, ",")
 }
 
-// notBilled as a number of billing units leaves them out.
+// notBilled, as a number of billing units, leaves them out.
 const notBilled = -1
 
 // tres builds Slurm's resource list. A typed resource is counted under its name and under its type.
@@ -108,7 +108,7 @@ func gresDefText(list []model.GresDef) string {
 	return strings.Join(out, ",")
 }
 
-// gresUsedText gives what is in use of them: gpu:a100:3(IDX:0-2).
+// gresUsedText gives the units in use: gpu:a100:3(IDX:0-2).
 func gresUsedText(n *model.Node) string {
 	var out []string
 	for _, g := range n.Def.Gres {
@@ -136,7 +136,7 @@ func gresUsedText(n *model.Node) string {
 	return strings.Join(out, ",")
 }
 
-// shareUse gives what is in use of each GPU's shares, as Slurm shows it: 2/8,0/8.
+// shareUse gives each GPU's shares in use, as Slurm shows them: 2/8,0/8.
 func shareUse(n *model.Node, g *model.GresDef) string {
 	var out []string
 	for _, s := range g.Over {
@@ -161,7 +161,7 @@ func stepGres(s *model.Step) string {
 	return cmp.Or(strings.Join(out, ","), "N/A")
 }
 
-// stepTRES writes what a step holds; it is not billed for it.
+// stepTRES writes a step's resources, without billing.
 func stepTRES(s *model.Step) string {
 	return tres(int64(s.CPUs), s.MemMiB, int64(len(s.Nodes)), s.Gres, notBilled)
 }

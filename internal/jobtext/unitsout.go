@@ -28,7 +28,7 @@ func OutUnits(n *model.Node, gres string) []model.UnitOut {
 	return out
 }
 
-// gresDrainText gives the units that are out: gpu:h100(IDX:3); "" for none.
+// gresDrainText gives the units that are out of service: gpu:h100(IDX:3); "" for none.
 func gresDrainText(n *model.Node) string {
 	var out []string
 	for _, g := range n.Def.Gres {

@@ -10,9 +10,8 @@ import (
 	"gbatch/internal/walltime"
 )
 
-// This file owns how gacct, gstat and gseff write what a step used: sacct's and sstat's words and units. A step is
-// measured by node, so the largest and the smallest are those of nodes, and a mean is the sum over all nodes divided by
-// the tasks.
+// This file owns the usage fields of gacct, gstat and gseff, in sacct's and sstat's words and units. Usage is measured
+// per node, so maximum and minimum are over nodes, and a mean is the sum over all nodes divided by the number of tasks.
 
 // UsageText writes one step's usage.
 type UsageText struct {
@@ -21,11 +20,11 @@ type UsageText struct {
 	noConvert bool // bytes
 }
 
-// measure is one thing that is measured on every node.
+// measure is one quantity that is measured on every node.
 type measure struct {
 	tres string // its name in TRESUsage*
 	id   int64  // its number in JSON, Slurm's where that is fixed
-	unit int64  // what JSON counts it in: bytes in one of the value; 0: 1
+	unit int64  // unit in JSON: bytes per unit of the value; 0: 1
 	out  bool   // in TRESUsageOut*, not In
 	get  func(n *model.NodeUsage) (value int64, known bool)
 	peak func(n *model.NodeUsage) (value int64, known bool) // for TRESUsage*Max; nil: get
@@ -50,7 +49,7 @@ func (n nodeGPUs) util() (int64, bool) {
 	return sum, known
 }
 
-// utilPeak gives the highest of each GPU, which need not have been at one time.
+// utilPeak adds up the highest utilization of each GPU, which may be of different times.
 func (n nodeGPUs) utilPeak() (int64, bool) {
 	sum, known := int64(0), false
 	for i := range n {
@@ -138,8 +137,8 @@ func (u *UsageText) tasks() int64 {
 	return max(1, n)
 }
 
-// most gives the largest value of a node, and which; least the smallest; total the sum. known is false where no node
-// knows.
+// most gives the largest value of a node, and the node; least the smallest; total the sum. known is false if no node
+// has the value.
 func (u *UsageText) most(m measure) (v int64, at *model.NodeUsage) {
 	get := m.get
 	if m.peak != nil {
@@ -176,7 +175,7 @@ func (u *UsageText) mean(m measure) (v int64, known bool) {
 	return v / u.tasks(), known
 }
 
-// taskOf names the task at which something was measured: of a node with several it is not known.
+// taskOf names the task to which a measured value belongs: on a node with several tasks it is not known.
 func taskOf(n *model.NodeUsage) string {
 	if n.Tasks > 1 {
 		return "-1"
@@ -351,7 +350,7 @@ func usageTRES(add func(string, int, func(*UsageText) string), name string, widt
 	add(name+"MinTask", width+4, where(least, taskOf))
 }
 
-// usageGPU adds our own fields: over all GPUs that the job held, on all nodes.
+// usageGPU adds gbatch's own fields: over all GPUs that the job held, on all nodes.
 func usageGPU(add func(string, int, func(*UsageText) string)) {
 	add("GPUMemMax", 10, func(u *UsageText) string {
 		g := seff.GPUs(u.Usage)

@@ -16,7 +16,8 @@ func whyID(x *model.Explanation) string {
 	return JobID(&model.Job{ID: x.Job, ArrayID: x.ArrayID, Task: x.Task, Tasks: x.Tasks})
 }
 
-// EndedText says of a record what an explanation says of a job that has ended; moments stand in it as there.
+// EndedText gives, for an accounting record, the text of an explanation of an ended job; moments are written in the
+// same form.
 func EndedText(r *model.Record) string {
 	text := fmt.Sprintf("It does not wait: it ended %s before it started, at <t:%d>", r.State, int64(r.End))
 	if r.Start != 0 {
@@ -29,7 +30,7 @@ func EndedText(r *model.Record) string {
 	return text + "."
 }
 
-// WhyText tells why a job waits, and what would let it start sooner, at a time of the controller.
+// WhyText says why a job waits, and what would let it start sooner, at a time of the controller.
 func WhyText(x *model.Explanation, now model.Time, at *Times) string {
 	var b strings.Builder
 	p := func(format string, a ...any) { fmt.Fprintf(&b, format, a...) }
@@ -80,7 +81,7 @@ func onNodes(names []string) string {
 	return " on " + hostlist.CompressSorted(names)
 }
 
-// told writes the moments in a sentence: the time of day alone for those of today.
+// told writes the moments in a sentence: only the time of day for moments of today.
 func told(at *Times, text string, now model.Time) string {
 	var b strings.Builder
 	for {
@@ -104,7 +105,7 @@ func told(at *Times, text string, now model.Time) string {
 	}
 }
 
-// WhyOf is an explanation, and how it writes moments.
+// WhyOf is an explanation, with the form of its moments.
 type WhyOf struct {
 	*model.Explanation
 	Times *Times

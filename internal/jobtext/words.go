@@ -9,7 +9,7 @@ import (
 	"gbatch/internal/proto"
 )
 
-// RefText gives a reference as people write it.
+// RefText gives a reference as users write it.
 func RefText(r proto.JobRef) string {
 	id := strconv.Itoa(int(r.Job))
 	switch {

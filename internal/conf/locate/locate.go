@@ -1,11 +1,9 @@
-// Package locate finds the configuration that a command is meant to use, and
-// the one thing that a user command needs of it: the directory of the local
-// socket.
+// Package locate finds a command's configuration, and the only setting in it that a user command needs: the directory
+// of the local socket.
 //
-// It exists beside package conf because commands start often and must start
-// fast: it looks for one key, parses nothing else and reports nothing about the
-// rest of the file. conf.Load reads the same key with all others; a test holds
-// the two together. It imports nothing of this module.
+// It is separate from package conf because commands start often and must start fast: it looks for one key, parses
+// nothing else and reports nothing about the rest of the file. conf.Load reads the same key with all others; a test
+// compares the two. It imports nothing of this module.
 package locate
 
 import (
@@ -37,13 +35,12 @@ const (
 	maxFiles         = 256      // as conf.MaxFiles
 )
 
-// ErrNoConfig is wrapped by the error of Config where there is none anywhere.
+// ErrNoConfig is wrapped by the error of Config if there is no configuration anywhere.
 var ErrNoConfig = errors.New("no configuration found")
 
-// Config returns the path of the main file: $GBATCH_CONF, $SLURM_CONF,
-// /etc/gbatch/gbatch.conf, /etc/gbatch/slurm.conf, then the one of `gbatch up`.
-// A variable that is set but names nothing readable is an error, not a reason
-// to look further. getenv is os.Getenv, or a stand-in.
+// Config returns the path of the main file: $GBATCH_CONF, $SLURM_CONF, /etc/gbatch/gbatch.conf, /etc/gbatch/slurm.conf,
+// then the one of `gbatch up`. A variable that is set but names no readable file is an error; the search does not go
+// on. getenv is os.Getenv, or a stand-in.
 func Config(getenv func(string) string) (path string, err error) {
 	return find(getenv, etcDir)
 }
@@ -77,8 +74,7 @@ func find(getenv func(string) string, etc string) (string, error) {
 		ErrNoConfig, places, EnvConf)
 }
 
-// UpDir is the directory in which `gbatch up` keeps its cluster when it isn't
-// told otherwise: $GBATCH_HOME, $XDG_STATE_HOME/gbatch/up or
+// UpDir is the directory in which `gbatch up` keeps its cluster by default: $GBATCH_HOME, $XDG_STATE_HOME/gbatch/up or
 // ~/.local/state/gbatch/up; "" where none of HOME and the others is set.
 func UpDir(getenv func(string) string) string {
 	if dir := getenv(EnvHome); dir != "" {
