@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"gbatch/internal/client"
 	"gbatch/internal/model"
+	"gbatch/internal/proto"
 	"gbatch/noded/cgroup"
 )
 
@@ -45,6 +47,14 @@ func TestDownLeavesNothing(t *testing.T) {
 	for _, name := range []string{"in.0.1", "in.0.2", "in.0.3", "in.1", "in.2", "in.3.0", "in.3.1"} {
 		until(t, name, func() bool { return exists(filepath.Join(work, name)) })
 	}
+	// One is suspended with its step, one is cancelled when twenty steps of it are being made.
+	frozen := submit(t, c, env+"./grun --overlap -n1 sh -c 'touch in.4; while :; do sleep 91951; done' & wait\n", nil)
+	until(t, "the step to suspend runs", func() bool { return exists(filepath.Join(work, "in.4")) })
+	suspend(t, c, frozen)
+	untilState(t, c, frozen, model.Suspended)
+	many := submit(t, c, env+"for i in $(seq 20); do ./grun --overlap -n1 sleep 91951 & done; wait\n", nil)
+	untilState(t, c, many, model.Running)
+	cancel(t, c, many)
 	if err := os.WriteFile(filepath.Join(work, "slow"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -70,5 +80,17 @@ func TestDownLeavesNothing(t *testing.T) {
 		if line := strings.Join(argv, " "); strings.Contains(line, "91951") || strings.Contains(line, work) {
 			t.Errorf("process %d (%s) is left", p.PID, line)
 		}
+	}
+}
+
+// suspend is gcontrol suspend.
+func suspend(t *testing.T, c *Cluster, id model.JobID) {
+	t.Helper()
+	cl := client.New(filepath.Join(c.Dir, "run"))
+	defer cl.Close()
+	var reply proto.TargetsReply
+	rq := &proto.UpdateJobRequest{Action: proto.ActSuspend, Targets: []proto.JobRef{{Job: id, Task: model.NoTask}}}
+	if err := cl.Call(proto.KindUpdateJob, rq, &reply); err != nil {
+		t.Fatal(err)
 	}
 }
