@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"gbatch/internal/client"
 	"gbatch/internal/model"
@@ -47,14 +48,16 @@ func TestDownLeavesNothing(t *testing.T) {
 	for _, name := range []string{"in.0.1", "in.0.2", "in.0.3", "in.1", "in.2", "in.3.0", "in.3.1"} {
 		until(t, name, func() bool { return exists(filepath.Join(work, name)) })
 	}
-	// One is suspended with its step, one is cancelled when twenty steps of it are being made.
+	// One is suspended with its step; others are cancelled while their steps are being made.
 	frozen := submit(t, c, env+"./grun --overlap -n1 sh -c 'touch in.4; while :; do sleep 91951; done' & wait\n", nil)
 	until(t, "the step to suspend runs", func() bool { return exists(filepath.Join(work, "in.4")) })
 	suspend(t, c, frozen)
 	untilState(t, c, frozen, model.Suspended)
-	many := submit(t, c, env+"for i in $(seq 20); do ./grun --overlap -n1 sleep 91951 & done; wait\n", nil)
-	untilState(t, c, many, model.Running)
-	cancel(t, c, many)
+	for i := range 24 { // the moments of a script's first milliseconds
+		many := submit(t, c, env+"./grun --overlap -n1 sleep 91951\n", nil)
+		time.Sleep(time.Duration(i%12) * 3 * time.Millisecond)
+		cancel(t, c, many)
+	}
 	if err := os.WriteFile(filepath.Join(work, "slow"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
