@@ -43,7 +43,7 @@ func (c *Controller) sendOrders(v *state.View) {
 	}
 	v.Moving(func(j *model.Job) bool {
 		run := j.Run
-		if run.Gate != model.GateOpen {
+		if run.Program != model.NoCtldProgram {
 			return true // the controller's own program comes first (slurmctldprog.go)
 		}
 		if j.State == model.Running || j.State == model.Suspended {

@@ -24,9 +24,9 @@ import (
 // slurmctldprog.go runs the controller's own programs, PrologSlurmctld before a job is launched and EpilogSlurmctld
 // before its resources are free, on the leader.
 //
-// Run.Gate says that a job waits for one of them, and the result goes into the log as a report. A new leader finds the
-// waiting jobs and runs the program again. So a program may run twice for a job, but never at the same time, since a
-// controller that stops leading kills the programs that it has started.
+// Run.Program says that a job waits for one of them, and the result goes into the log as a report. A new leader finds
+// the waiting jobs and runs the program again. So a program may run twice for a job, but never at the same time,
+// since a controller that stops leading kills the programs that it has started.
 
 const (
 	maxProgs      = 64       // programs that run at once
@@ -50,7 +50,7 @@ func (c *Controller) runSlurmctldProgs(ctx context.Context) {
 		changed := c.machine.Changed()
 		v := c.machine.View()
 		v.Moving(func(j *model.Job) bool {
-			if j.Run.Gate == model.GateOpen {
+			if j.Run.Program == model.NoCtldProgram {
 				return true
 			}
 			key := proto.Attempt{Job: j.ID, Attempt: j.Attempt}
@@ -85,7 +85,7 @@ func (c *Controller) runSlurmctldProgs(ctx context.Context) {
 // runSlurmctldProg runs the programs that a job waits for and puts the result into the log.
 func (c *Controller) runSlurmctldProg(ctx context.Context, j *model.Job, r *model.NodeRules, cluster string) {
 	programs, limit, word := r.CtldProlog, r.PrologTimeoutS, "prolog_slurmctld"
-	if j.Run.Gate == model.GateEpilog {
+	if j.Run.Program == model.CtldEpilog {
 		programs, limit, word = r.CtldEpilog, r.EpilogTimeoutS, "epilog_slurmctld"
 	}
 	if limit <= 0 {
@@ -102,10 +102,10 @@ func (c *Controller) runSlurmctldProg(ctx context.Context, j *model.Job, r *mode
 	if ctx.Err() != nil {
 		return // the next leader runs it
 	}
-	report := state.Report{Kind: state.GatePassed, Job: j.ID, Attempt: j.Attempt, At: c.now()}
+	report := state.Report{Kind: state.ProgramPassed, Job: j.ID, Attempt: j.Attempt, At: c.now()}
 	if err != nil {
 		c.log.Error("a program of the controller failed", "what", word, "job", j.ID, "err", err)
-		report.Kind, report.Text = state.GateFailed, err.Error()
+		report.Kind, report.Text = state.ProgramFailed, err.Error()
 	}
 	for ctx.Err() == nil {
 		if _, err = c.propose(ctx, &state.Reports{Reports: []state.Report{report}}); err == nil {
@@ -122,7 +122,7 @@ func (c *Controller) prologOutlivesJob(ctx context.Context, j *model.Job) bool {
 		changed := c.machine.Changed()
 		v := c.machine.View()
 		now := v.Job(j.ID)
-		if now == nil || now.Attempt != j.Attempt || now.Run == nil || now.Run.Gate != model.GateProlog {
+		if now == nil || now.Attempt != j.Attempt || now.Run == nil || now.Run.Program != model.CtldProlog {
 			return false
 		}
 		if now.State == model.Completing {

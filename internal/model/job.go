@@ -146,12 +146,12 @@ type Run struct {
 	Turns   uint32    // how often it was suspended or resumed
 	StopWhy string    // a sentence, if Stop alone does not say why
 
-	Gate    Gate   // the controller's program that has to run first
-	Unready Bits   // indices in Alloc of nodes that have not run their prolog yet
-	Busy    Bits   // indices of nodes that still have a part of the job; empty: only the first, which reports the end
-	Over    *End   // how the script ended, while epilogs still run; nil before
-	Fault   string // the error, with StopProlog and StopLaunch
-	Resv    string // the reservation in which it runs; "": none
+	Program CtldProgram // the controller's program that has to run first
+	Unready Bits        // indices in Alloc of nodes that have not run their prolog yet
+	Busy    Bits        // indices of nodes that still have a part of the job; empty: only the first, which reports the end
+	Over    *End        // how the script ended, while epilogs still run; nil before
+	Fault   string      // the error, with StopProlog and StopLaunch
+	Resv    string      // the reservation in which it runs; "": none
 
 	PartQOS    string // the partition's QOS if it differs from the job's own: the job's use counts in it too
 	StopReason Reason // with StopTimeLimit: the limit in minutes that has run out; StopWhy names its owner
@@ -187,7 +187,7 @@ func (x *Run) Wire(c *wire.C) {
 	wire.Int(c, &x.SleepMS)
 	wire.Int(c, &x.Turns)
 	wire.Text(c, &x.StopWhy, MaxText)
-	wire.Int(c, &x.Gate)
+	wire.Int(c, &x.Program)
 	wire.Ints(c, &x.Unready, MaxFew)
 	wire.Ints(c, &x.Busy, MaxFew)
 	wire.Ptr(c, &x.Over)
@@ -201,14 +201,14 @@ func (x *Run) Wire(c *wire.C) {
 	wire.Int(c, &x.Bill)
 }
 
-// Gate is the controller's program that a job waits for. The numbers are stored: append only.
-type Gate uint8
+// CtldProgram is the controller's program that a job waits for. The numbers are stored: append only.
+type CtldProgram uint8
 
 // The values.
 const (
-	GateOpen   Gate = iota
-	GateProlog      // PrologSlurmctld, before anything is launched
-	GateEpilog      // EpilogSlurmctld, before the resources are given back
+	NoCtldProgram CtldProgram = iota
+	CtldProlog                // PrologSlurmctld, before anything is launched
+	CtldEpilog                // EpilogSlurmctld, before the resources are given back
 )
 
 // Deadline gives the moment at which the time limit ends the job. 0 means never, or that the job is suspended: that

@@ -83,13 +83,13 @@ const (
 	Started ReportKind = iota + 1
 	Ended
 	LaunchFailed
-	Ready        // the node has run its prolog: the job may begin there
-	PrologFailed // Text says how; the end follows
-	Ending       // the script has ended, and the epilog runs
-	EpilogFailed // Text says how; the end follows
-	Unkillable   // processes survive SIGKILL: Text says which
-	GatePassed   // the leader's own: PrologSlurmctld or EpilogSlurmctld has run
-	GateFailed   // the leader's own: it failed, Text says how
+	Ready         // the node has run its prolog: the job may begin there
+	PrologFailed  // Text says how; the end follows
+	Ending        // the script has ended, and the epilog runs
+	EpilogFailed  // Text says how; the end follows
+	Unkillable    // processes survive SIGKILL: Text says which
+	ProgramPassed // the leader's own: PrologSlurmctld or EpilogSlurmctld has run
+	ProgramFailed // the leader's own: it failed, Text says how
 )
 
 // StepEnded says that a step has ended, with Step; equal to proto's.

@@ -135,7 +135,7 @@ func (s *State) applyJoin(at model.Time, c *Join) Result {
 		case known:
 		case !batch:
 			s.partMissing(j, c.Node, at)
-		case j.Run.Gate != model.GateOpen: // no node has an order for it yet, or all have ended it
+		case j.Run.Program != model.NoCtldProgram: // no node has an order for it yet, or all have ended it
 		case j.State == model.Completing && j.Run.Launched == 0: // it was ended before it was launched
 			s.partEnded(j, at, &Report{Kind: Ended, At: at})
 		case j.Run.Launched != 0 && j.State == model.Completing:
@@ -306,7 +306,7 @@ func (v *View) OverdueOn(id model.JobID, node string, now model.Time) bool {
 		return false
 	}
 	k := slices.Index(j.Run.Alloc.NodeNames(), node)
-	return k >= 0 && (j.Run.Busy.Has(k) || k == 0 && j.Run.Busy.Empty() && j.Run.Gate == model.GateOpen)
+	return k >= 0 && (j.Run.Busy.Has(k) || k == 0 && j.Run.Busy.Empty() && j.Run.Program == model.NoCtldProgram)
 }
 
 func (s *State) applyNodeEdit(at model.Time, c *NodeEdit) Result {

@@ -6,9 +6,9 @@ import (
 	"gbatch/internal/model"
 )
 
-// ready.go handles what runs before and after a job's script: the controller's own programs (Run.Gate), prologs on
+// ready.go handles what runs before and after a job's script: the controller's own programs (Run.Program), prologs on
 // every node (Run.Unready), and epilogs. A job stays COMPLETING until each of its nodes has reported its end
-// (Run.Busy). For a job on one node without programs, Gate is open and both sets are empty.
+// (Run.Busy). For a job on one node without programs, Program is none and both sets are empty.
 
 // Reasons that the state gives a node: Slurm's words, followed by what happened.
 const (
@@ -21,7 +21,7 @@ const (
 func (s *State) firstSteps(run *model.Run) {
 	r := &s.cfg.Params.Rules
 	if len(r.CtldProlog) > 0 {
-		run.Gate = model.GateProlog
+		run.Program = model.CtldProlog
 	}
 	n := len(run.Alloc.Nodes)
 	if n < 2 || !r.EachNode() {
@@ -175,7 +175,7 @@ func (s *State) partEnded(j *model.Job, at model.Time, r *Report) {
 		s.stopFor(j, nodeOf(j, r), "lost its part of the job", at)
 	case !j.Run.Busy.Empty():
 	case s.closing(j):
-		s.change(j, func(run *model.Run) { run.Gate = model.GateEpilog })
+		s.change(j, func(run *model.Run) { run.Program = model.CtldEpilog })
 	case j.Run.Over != nil:
 		s.ended(j, at, j.Run.Over.At, j.Run.Over.Exit)
 	default:
@@ -222,19 +222,19 @@ func (s *State) partFailed(j *model.Job, node, why string, exit model.Exit, at m
 
 // closing reports whether EpilogSlurmctld has to run before a job gives its resources back.
 func (s *State) closing(j *model.Job) bool {
-	return len(s.cfg.Params.Rules.CtldEpilog) > 0 && j.Run.Gate != model.GateEpilog
+	return len(s.cfg.Params.Rules.CtldEpilog) > 0 && j.Run.Program != model.CtldEpilog
 }
 
-// gatePassed lets a job go on after the controller's program that it waited for.
-func (s *State) gatePassed(j *model.Job, at model.Time) bool {
+// programPassed lets a job go on after the controller's program that it waited for.
+func (s *State) programPassed(j *model.Job, at model.Time) bool {
 	switch {
-	case j.Run.Gate == model.GateProlog && j.State == model.Configuring:
-		s.change(j, func(run *model.Run) { run.Gate = model.GateOpen })
-	case j.Run.Gate == model.GateProlog: // it was ended meanwhile; no node has a part of it
-		s.partsGone(s.change(j, func(run *model.Run) { run.Gate = model.GateOpen }), at)
-	case j.Run.Gate == model.GateEpilog && j.Run.Over != nil:
+	case j.Run.Program == model.CtldProlog && j.State == model.Configuring:
+		s.change(j, func(run *model.Run) { run.Program = model.NoCtldProgram })
+	case j.Run.Program == model.CtldProlog: // it was ended meanwhile; no node has a part of it
+		s.partsGone(s.change(j, func(run *model.Run) { run.Program = model.NoCtldProgram }), at)
+	case j.Run.Program == model.CtldEpilog && j.Run.Over != nil:
 		s.ended(j, at, j.Run.Over.At, j.Run.Over.Exit)
-	case j.Run.Gate == model.GateEpilog:
+	case j.Run.Program == model.CtldEpilog:
 		s.ended(j, at, at, model.Exit{})
 	default:
 		return false
@@ -242,14 +242,14 @@ func (s *State) gatePassed(j *model.Job, at model.Time) bool {
 	return true
 }
 
-// gateFailed puts a job back into the queue after a failed PrologSlurmctld. A failed EpilogSlurmctld does not affect
+// programFailed puts a job back into the queue after a failed PrologSlurmctld. A failed EpilogSlurmctld does not affect
 // the job.
-func (s *State) gateFailed(j *model.Job, at model.Time, r *Report) bool {
-	if j.Run.Gate != model.GateProlog || j.State != model.Configuring {
-		return s.gatePassed(j, at)
+func (s *State) programFailed(j *model.Job, at model.Time, r *Report) bool {
+	if j.Run.Program != model.CtldProlog || j.State != model.Configuring {
+		return s.programPassed(j, at)
 	}
 	n, run := *j, *j.Run
-	run.Gate, run.Fault = model.GateOpen, "PrologSlurmctld: "+r.Text
+	run.Program, run.Fault = model.NoCtldProgram, "PrologSlurmctld: "+r.Text
 	n.Run = &run
 	s.stopRunning(&n, at, model.StopProlog, 0)
 	if back, ok := s.jobs.Get(j.ID); ok {

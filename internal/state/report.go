@@ -40,10 +40,10 @@ func (s *State) applyReports(at model.Time, c *Reports) Result {
 			changed = s.scriptEnded(j, at, r)
 		case EpilogFailed, Unkillable:
 			changed = s.drain(nodeOf(j, r), nodeFault(r), at)
-		case GatePassed:
-			changed = s.gatePassed(j, at)
-		case GateFailed:
-			changed = s.gateFailed(j, at, r)
+		case ProgramPassed:
+			changed = s.programPassed(j, at)
+		case ProgramFailed:
+			changed = s.programFailed(j, at, r)
 		default:
 			changed = false
 		}
