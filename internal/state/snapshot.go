@@ -288,6 +288,7 @@ func (in *restorer) head(head *snapHead) error {
 // settle makes the indexes, and checks that the facts agree with each other.
 func (in *restorer) settle() error {
 	n := in.n
+	n.forgetStrays()
 	if n.acctUse.Len() == 0 {
 		n.sumAccounts(0) // for a snapshot from before these sums were kept
 	}

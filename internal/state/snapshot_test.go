@@ -2,8 +2,10 @@ package state
 
 import (
 	"bytes"
+	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -112,4 +114,23 @@ func FuzzRestore(f *testing.F) {
 			t.Fatal("a snapshot of a snapshot differs")
 		}
 	})
+}
+
+// TestRestoreForgetsStrays: what an older version kept of an account that doesn't exist is gone after a restart; where
+// a job still runs, it stays until that has ended.
+func TestRestoreForgetsStrays(t *testing.T) {
+	st := New()
+	for name, rate := range map[string]int64{"gone": 0, "runs": 1} {
+		st.usage.Set(usageKey(name, "u", ""), &Usage{Account: name, User: "u", Stamp: epoch, Wall: Meter{Rate: rate}})
+	}
+	st.usage.Set(usageKey("root", "u", ""), &Usage{Account: "root", User: "u", Stamp: epoch})
+	st.forgetStrays()
+	var left []string
+	st.View().Usages(func(u *Usage) bool {
+		left = append(left, fmt.Sprintf("%s %v", u.Account, u.Stray))
+		return true
+	})
+	if want := []string{"root false", "runs true"}; !slices.Equal(left, want) {
+		t.Errorf("left are %v, want %v", left, want)
+	}
 }

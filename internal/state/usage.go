@@ -205,6 +205,23 @@ func (s *State) charge(j *model.Job, at model.Time) {
 	s.usage.Set(key, &u)
 }
 
+// forgetStrays drops what older versions kept of accounts that don't exist; where jobs still run it goes with the last
+// of them (charge).
+func (s *State) forgetStrays() {
+	for _, key := range s.usage.Keys() {
+		old, _ := s.usage.Get(key)
+		switch {
+		case s.KnownAccount(old.Account):
+		case old.Wall.Rate == 0 && old.Bill.Rate == 0:
+			s.usage.Delete(key)
+		case !old.Stray:
+			u := *old
+			u.Stray = true
+			s.usage.Set(key, &u)
+		}
+	}
+}
+
 // refade brings every record up to date before the half-life changes.
 func (s *State) refade(at model.Time) {
 	s.eachUsage(func(u *Usage) *Usage { return s.fadeOf(u).bring(u, at) })

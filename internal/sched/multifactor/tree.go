@@ -268,7 +268,18 @@ func (t *Tree) rank() {
 	if p.Flags&(model.PrioNoFairTree|model.PrioDepthOblivious) != 0 {
 		t.classic(p.Flags&model.PrioDepthOblivious != 0)
 	}
+	for i := range t.Rows {
+		if r := &t.Rows[i]; r.User != "" && r.Assoc == nil && !t.open(r.Account) {
+			r.Factor = 0
+		}
+	}
 	t.fairest()
+}
+
+// open reports whether an account is everybody's: the one that is charged where nobody names any, or one that the
+// configuration names. An account that gacctmgr made is for the users who have an association with it.
+func (t *Tree) open(account string) bool {
+	return account == t.cfg.HomeAccount() || slices.Contains(t.cfg.Accounts, account)
 }
 
 // exactly gives the index of an association's line, or -1.
@@ -296,9 +307,9 @@ func (t *Tree) Row(account, user, part string) int {
 // Up gives the row of the account above a row, or -1.
 func (t *Tree) Up(row int) int { return t.Rows[row].up }
 
-// Factor gives the fair-share factor of a user's jobs in a partition, 0 to 1. A user without usage and without an
-// association gets the best factor of the account, which it would also have after its first use. An account that does
-// not exist gives 0.
+// Factor gives the fair-share factor of a user's jobs in a partition, 0 to 1. As in Slurm it is 0 for a user who has no
+// association with the account, except in an account that is everybody's (open). There a user without usage gets the
+// best factor of the account, which it would also have after its first use. An account that does not exist gives 0.
 func (t *Tree) Factor(account, user, part string) float64 {
 	if i := t.Row(account, user, part); i >= 0 {
 		return t.Rows[i].Factor
@@ -306,9 +317,11 @@ func (t *Tree) Factor(account, user, part string) float64 {
 	return t.newcomer(account)
 }
 
-// newcomer gives the factor of a user with neither usage nor an association: the best of the account, or 0 if there is
-// no such account.
+// newcomer gives the factor of a user with neither usage nor an association.
 func (t *Tree) newcomer(account string) float64 {
+	if !t.open(account) {
+		return 0
+	}
 	if i := t.index.row(account, ""); i >= 0 {
 		return t.worth[i].fair
 	}
